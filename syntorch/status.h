@@ -1,0 +1,71 @@
+/* Status codes and error sentences. Every fallible function returns a syn_status and describes the
+   first failure in a syn_error as one full sentence a user can act on. */
+#ifndef SYNTORCH_STATUS_H
+#define SYNTORCH_STATUS_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define SYN_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define SYN_MUST_USE __attribute__((warn_unused_result))
+#else
+#define SYN_PRINTF(fmt, args)
+#define SYN_MUST_USE
+#endif
+
+/* One list gives the enum and the names. */
+#define SYN_STATUS_LIST(X)                                                                         \
+    X(OK, "ok")                                                                                    \
+    X(E_NOMEM, "out of memory")                                                                    \
+    X(E_INVALID, "invalid argument")                                                               \
+    X(E_SHAPE, "shape mismatch")                                                                   \
+    X(E_IO, "input/output error")                                                                  \
+    X(E_FORMAT, "malformed input")                                                                 \
+    X(E_COMM, "communication error")                                                               \
+    X(E_UNSUPPORTED, "not supported")
+
+typedef enum syn_status {
+#define SYN_X(id, text) SYN_##id,
+    SYN_STATUS_LIST(SYN_X)
+#undef SYN_X
+} syn_status;
+
+/* The first failure: its code, the sentence, and where in the source it was first seen. */
+typedef struct syn_error {
+    syn_status code;
+    char text[512]; /* NUL-terminated, valid UTF-8 if its arguments were; cut with "..." */
+    const char *file;
+    int line;
+} syn_error;
+
+/* Short name of a code ("out of memory"); never NULL. */
+const char *syn_status_name(syn_status code);
+
+/* Stores code and sentence in *err unless err is NULL or already holds a failure (the first one
+   wins). Returns code, so that callers write `return SYN_FAIL(err, SYN_E_IO, "...")`. */
+syn_status syn__fail(syn_error *err, const char *file, int line, syn_status code, const char *fmt,
+                     ...) SYN_PRINTF(5, 6);
+#define SYN_FAIL(err, code, ...) syn__fail((err), __FILE__, __LINE__, (code), __VA_ARGS__)
+
+/* Out of memory while wanting `bytes` for `what`. */
+#define SYN_FAIL_NOMEM(err, bytes, what)                                                           \
+    SYN_FAIL((err), SYN_E_NOMEM, "out of memory: %zu bytes for %s", (size_t)(bytes), (what))
+
+/* Forwards a failure to the caller. */
+#define SYN_TRY(expr)                                                                              \
+    do {                                                                                           \
+        const syn_status syn__s = (expr);                                                          \
+        if (syn__s != SYN_OK) return syn__s;                                                       \
+    } while (0)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

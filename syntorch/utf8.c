@@ -1,0 +1,44 @@
+#include "syntorch/utf8.h"
+
+/* RFC 3629, section 4: the second byte's range depends on the first byte, the others are 80..BF. */
+size_t syn_utf8_char_bytes(const char *text, size_t bytes) {
+    const unsigned char *p = (const unsigned char *)text;
+    if (bytes == 0) return 0;
+    const unsigned lead = p[0];
+    if (lead < 0x80) return 1;
+    if (lead < 0xC2 || lead > 0xF4) return 0;
+    const size_t n = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    if (bytes < n) return 0;
+    const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (p[1] < low || p[1] > high) return 0;
+    for (size_t i = 2; i < n; i++) {
+        if ((p[i] & 0xC0u) != 0x80u) return 0;
+    }
+    return n;
+}
+
+bool syn_utf8_valid(const char *text, size_t bytes) {
+    size_t at = 0;
+    while (at < bytes) {
+        const size_t n = syn_utf8_char_bytes(text + at, bytes - at);
+        if (n == 0) return false;
+        at += n;
+    }
+    return true;
+}
+
+size_t syn_utf8_encode(unsigned code_point, char out[4]) {
+    if (code_point < 0x80) {
+        out[0] = (char)code_point;
+        return 1;
+    }
+    const size_t n = code_point < 0x800 ? 2 : code_point < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--) {
+        out[i] = (char)(0x80u | (code_point & 0x3Fu));
+        code_point >>= 6;
+    }
+    static const unsigned lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    out[0] = (char)(lead[n] | code_point);
+    return n;
+}

@@ -1,0 +1,31 @@
+/* Fuzz target: the JSON reader reads any bytes to their end, token by token or, as the first byte
+   says, skipping some values. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "syntorch/json.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const unsigned skip_every = size > 0 ? data[0] % 5u : 0;
+    syn_error err = {0};
+    syn_json json;
+    syn_json_init(&json, "fuzz", (const char *)data, size, &err);
+    syn_json_type type;
+    for (unsigned n = 1; (type = syn_json_next(&json)) > SYN_JSON_END; n++) {
+        const bool has_text =
+            type == SYN_JSON_KEY || type == SYN_JSON_STRING || type == SYN_JSON_NUMBER;
+        if (has_text && json.text[json.text_bytes] != '\0') abort();
+        if (json.depth < 0 || json.depth > SYN_JSON_DEPTH) abort();
+        if (skip_every > 1 && n % skip_every == 0 && !syn_json_skip(&json)) break;
+        if (n % 1000 == 999) (void)syn_json_fail(&json, "token %u", n);
+    }
+    /* Success and an error exclude each other, and an error says something. */
+    if ((type == SYN_JSON_END) != (err.code == SYN_OK)) abort();
+    if (err.code != SYN_OK && strlen(err.text) == 0) abort();
+    syn_json_free(&json);
+    return 0;
+}

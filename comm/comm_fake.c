@@ -1,0 +1,30 @@
+/* Any rank of any world, without transport: for traces of clusters nobody owns. */
+#include "comm/comm.h"
+#include "comm/comm_internal.h"
+#include "syntorch/memory.h"
+
+static void fake_abort(syn_comm *comm, const char *reason) {
+    (void)comm;
+    (void)reason;
+}
+
+static void fake_close(syn_comm *comm) {
+    syn__comm_free_groups((syn__comm *)comm);
+    syn_free(comm);
+}
+
+static const syn_comm_ops fake_ops = {
+    .name = "fake", .moves_data = false, .abort = fake_abort, .close = fake_close};
+
+syn_status syn_comm_fake_new(syn_comm **out, int32_t rank, int32_t size, syn_error *err) {
+    if (size < 1 || rank < 0 || rank >= size)
+        return SYN_FAIL(err, SYN_E_INVALID, "there is no rank %d in a world of %d ranks", (int)rank,
+                        (int)size);
+    syn__comm *self = syn_calloc(1, sizeof *self);
+    if (self == NULL) return SYN_FAIL_NOMEM(err, sizeof *self, "a communicator");
+    self->pub.ops = &fake_ops;
+    self->pub.rank = rank;
+    self->pub.size = size;
+    *out = &self->pub;
+    return SYN_OK;
+}

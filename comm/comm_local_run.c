@@ -1,0 +1,75 @@
+/* Runs one function as all ranks of a world, a thread each. */
+#include "comm/comm.h"
+#include "syntorch/memory.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+typedef struct rank_thread {
+    syn_local_world *world;
+    int32_t rank;
+    syn_rank_main *rank_main;
+    void *arg;
+    pthread_t thread;
+    syn_error error;
+} rank_thread;
+
+static void *run_rank(void *arg) {
+    rank_thread *t = arg;
+    syn_comm *comm = NULL;
+    char sentence[512];
+    syn_status status = syn_comm_local_new(&comm, t->world, t->rank, &t->error);
+    if (status == SYN_OK) status = t->rank_main(comm, t->arg, &t->error);
+    if (status != SYN_OK && t->error.code == SYN_OK)
+        SYN_FAIL(&t->error, status, "%s", syn_status_name(status));
+    if (status != SYN_OK) {
+        snprintf(sentence, sizeof sentence, "rank %d failed: %.480s", (int)t->rank, t->error.text);
+        syn_local_world_abort(t->world, sentence);
+    }
+    if (comm != NULL) comm->ops->close(comm);
+    return NULL;
+}
+
+/* The failure to report: one of a rank's own rather than the echo that the others got of it. */
+static syn_status report(const rank_thread *threads, int32_t size, syn_error *err) {
+    const rank_thread *shown = NULL;
+    for (int32_t r = 0; r < size; r++) {
+        const rank_thread *t = &threads[r];
+        if (t->error.code == SYN_OK) continue;
+        if (shown == NULL || (shown->error.code == SYN_E_COMM && t->error.code != SYN_E_COMM))
+            shown = t;
+    }
+    if (shown == NULL) return SYN_OK;
+    if (shown->error.code == SYN_E_COMM || size == 1)
+        return SYN_FAIL(err, shown->error.code, "%s", shown->error.text);
+    return SYN_FAIL(err, shown->error.code, "rank %d failed: %.480s", (int)shown->rank,
+                    shown->error.text);
+}
+
+syn_status syn_local_run(int32_t size, syn_rank_main *rank_main, void *arg, syn_error *err) {
+    syn_local_world *world = NULL;
+    SYN_TRY(syn_local_world_new(&world, size, err));
+    rank_thread *threads = syn_calloc((size_t)size, sizeof *threads);
+    if (threads == NULL) {
+        syn_local_world_free(world);
+        return SYN_FAIL_NOMEM(err, (size_t)size * sizeof *threads, "the threads of ranks");
+    }
+    int32_t started = 0;
+    for (; started < size; started++) {
+        rank_thread *t = &threads[started];
+        *t = (rank_thread){.world = world, .rank = started, .rank_main = rank_main, .arg = arg};
+        if (pthread_create(&t->thread, NULL, run_rank, t) != 0) break;
+    }
+    char sentence[128] = "";
+    if (started < size) {
+        snprintf(sentence, sizeof sentence, "the system cannot start thread %d of %d ranks",
+                 (int)started + 1, (int)size);
+        syn_local_world_abort(world, sentence);
+    }
+    for (int32_t r = 0; r < started; r++) pthread_join(threads[r].thread, NULL);
+    const syn_status status =
+        started < size ? SYN_FAIL(err, SYN_E_COMM, "%s", sentence) : report(threads, size, err);
+    syn_free(threads);
+    syn_local_world_free(world);
+    return status;
+}

@@ -1,0 +1,200 @@
+/* Ranks as processes, over MPI: the communicator, its groups, its end. */
+#include "comm/comm_mpi.h"
+#include "comm/comm.h"
+#include "syntorch/memory.h"
+
+#include <time.h>
+
+#ifndef SYN_HAVE_MPI
+
+bool syn_mpi_built(void) {
+    return false;
+}
+
+syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options, syn_error *err) {
+    (void)out, (void)options;
+    return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                    "this build has no MPI: install an MPI library and build again, or run the "
+                    "ranks within one process");
+}
+
+#else
+
+bool syn_mpi_built(void) {
+    return true;
+}
+
+syn_status syn__mpi_failed(int code, const char *what, syn_error *err) {
+    char text[MPI_MAX_ERROR_STRING + 1] = "";
+    int n = 0;
+    if (MPI_Error_string(code, text, &n) != MPI_SUCCESS) text[0] = '\0';
+    return SYN_FAIL(err, SYN_E_COMM, "%s failed: %.300s", what, text);
+}
+
+static syn_status create_comm(const syn_group *group, MPI_Comm *out, syn_error *err) {
+    MPI_Group world, members;
+    /* Any tag would do: it must only differ between groups opened at the same time. */
+    const int tag = (int)(group->id % 32768);
+    SYN__TRY_MPI("MPI_Comm_group", MPI_Comm_group(MPI_COMM_WORLD, &world));
+    SYN__TRY_MPI("MPI_Group_incl", MPI_Group_incl(world, group->size, group->ranks, &members));
+    SYN__TRY_MPI("MPI_Comm_create_group", MPI_Comm_create_group(MPI_COMM_WORLD, members, tag, out));
+    MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN);
+    MPI_Group_free(&members);
+    MPI_Group_free(&world);
+    return SYN_OK;
+}
+
+static syn_status mpi_open_group(syn_comm *comm, syn_group *group, syn_error *err) {
+    syn__mpi *self = (syn__mpi *)comm;
+    const size_t size = (size_t)group->size;
+    const size_t wires_bytes = self->check ? size * sizeof(syn__mpi_wire) : 0;
+    const size_t bytes =
+        sizeof(syn__mpi_group) + wires_bytes + (self->check ? 2 * size * sizeof(MPI_Request) : 0);
+    syn__mpi_group *shared = syn_calloc(1, bytes);
+    if (shared == NULL) return SYN_FAIL_NOMEM(err, bytes, "a group of ranks");
+    shared->wires = (syn__mpi_wire *)(void *)(shared + 1);
+    shared->requests = (MPI_Request *)(void *)((char *)(shared + 1) + wires_bytes);
+    const syn__call call = {.kind = SYN_COMM_NONE, .group = group->name};
+    syn__watchdog_enter(self->dog, &call);
+    const syn_status status = create_comm(group, &shared->comm, err);
+    syn__watchdog_leave(self->dog);
+    if (status != SYN_OK) {
+        syn_free(shared);
+        return status;
+    }
+    group->impl = shared;
+    return SYN_OK;
+}
+
+static void mpi_close_group(syn_comm *comm, syn_group *group) {
+    (void)comm;
+    syn__mpi_group *shared = group->impl;
+    MPI_Comm_free(&shared->comm);
+    syn_free(shared);
+}
+
+/* One rank's call is enough: the lowest goes first, and the others are ended meanwhile. */
+static void end_job(void) {
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    const long wait_ms = rank < 16 ? 100 * rank : 1600;
+    const struct timespec wait = {wait_ms / 1000, wait_ms % 1000 * 1000000};
+    nanosleep(&wait, NULL);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static void mpi_abort(syn_comm *comm, const char *reason) {
+    (void)comm, (void)reason;
+    end_job();
+}
+
+static void mpi_close(syn_comm *comm) {
+    syn__mpi *self = (syn__mpi *)comm;
+    const syn__call call = {.kind = SYN_COMM_NONE};
+    syn__watchdog_enter(self->dog, &call);
+    while (self->sent != NULL) {
+        syn__mpi_pending *p = self->sent;
+        self->sent = p->next;
+        MPI_Waitall(p->n_requests, p->requests, MPI_STATUSES_IGNORE);
+        syn_free(p);
+    }
+    /* Wait for the others here rather than in MPI_Finalize: if one of them aborts instead while
+       this rank is in there, Open MPI 4.1's mpirun (PMIx 4.2) now and then hangs in
+       PMIx_server_finalize. */
+    MPI_Barrier(self->messages);
+    syn__comm_free_groups(&self->base);
+    MPI_Op_free(&self->keep_nan_max);
+    MPI_Op_free(&self->keep_nan_min);
+    MPI_Comm_free(&self->checks);
+    MPI_Comm_free(&self->messages);
+    if (self->initialised) MPI_Finalize();
+    syn__watchdog_leave(self->dog);
+    syn__watchdog_free(self->dog);
+    syn_aligned_free(self->scratch);
+    syn_free(self);
+}
+
+static const syn_comm_ops mpi_ops = {
+    .name = "mpi",
+    .moves_data = true,
+    .open_group = mpi_open_group,
+    .close_group = mpi_close_group,
+    .all_reduce = syn__mpi_all_reduce,
+    .all_gather = syn__mpi_all_gather,
+    .reduce_scatter = syn__mpi_reduce_scatter,
+    .broadcast = syn__mpi_broadcast,
+    .send = syn__mpi_send,
+    .recv = syn__mpi_recv,
+    .barrier = syn__mpi_barrier,
+    .abort = mpi_abort,
+    .close = mpi_close,
+};
+
+/* MPI is initialised here unless the program has done it. */
+static syn_status init_mpi(syn__mpi *self, syn_error *err) {
+    int flag = 0, provided = 0;
+    SYN__TRY_MPI("MPI_Finalized", MPI_Finalized(&flag));
+    if (flag) return SYN_FAIL(err, SYN_E_COMM, "MPI was finalised before and cannot start again");
+    SYN__TRY_MPI("MPI_Initialized", MPI_Initialized(&flag));
+    if (flag) return SYN_OK;
+    SYN__TRY_MPI("MPI_Init_thread", MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided));
+    self->initialised = true;
+    return SYN_OK;
+}
+
+static syn_status join_world(syn__mpi *self, syn_error *err) {
+    int rank = 0, size = 0;
+    int32_t announced = 0;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    SYN__TRY_MPI("MPI_Comm_rank", MPI_Comm_rank(MPI_COMM_WORLD, &rank));
+    SYN__TRY_MPI("MPI_Comm_size", MPI_Comm_size(MPI_COMM_WORLD, &size));
+    self->base.pub.rank = rank;
+    self->base.pub.size = size;
+    if (syn_mpi_launched(NULL, &announced) && announced != size)
+        return SYN_FAIL(err, SYN_E_COMM,
+                        "the launcher announced %d ranks but MPI sees %d: is mpirun of the MPI "
+                        "library that this program was built with?",
+                        (int)announced, size);
+    /* Duplicates inherit the error handler. */
+    SYN__TRY_MPI("MPI_Comm_dup", MPI_Comm_dup(MPI_COMM_WORLD, &self->messages));
+    SYN__TRY_MPI("MPI_Comm_dup", MPI_Comm_dup(MPI_COMM_WORLD, &self->checks));
+    return syn__mpi_ops_new(self, err);
+}
+
+static syn_status start_watchdog(syn__mpi *self, const syn_mpi_options *options, syn_error *err) {
+    const syn__watchdog_options dog = {.log_s = options->watchdog_s,
+                                       .abort_s = options->abort_s,
+                                       .log = options->log,
+                                       .log_arg = options->log_arg,
+                                       .end_job = end_job};
+    return syn__watchdog_new(&self->dog, self->base.pub.rank, &dog, err);
+}
+
+syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options, syn_error *err) {
+    static const syn_mpi_options none = {0};
+    if (options == NULL) options = &none;
+    syn__mpi *self = syn_calloc(1, sizeof *self);
+    if (self == NULL) return SYN_FAIL_NOMEM(err, sizeof *self, "a communicator");
+    self->base.pub.ops = &mpi_ops;
+    self->check = options->check_collectives;
+    self->measure = options->measure_wait;
+    self->limit = options->chunk_elems > 0 ? (size_t)options->chunk_elems : SYN__MPI_LIMIT;
+    self->scratch = syn_aligned_malloc(SYN__MPI_SCRATCH_BYTES);
+    syn_status status = SYN_OK;
+    if (self->scratch == NULL)
+        status = SYN_FAIL_NOMEM(err, SYN__MPI_SCRATCH_BYTES, "a scratch buffer");
+    if (status == SYN_OK) status = init_mpi(self, err);
+    if (status == SYN_OK) status = join_world(self, err);
+    if (status == SYN_OK) status = start_watchdog(self, options, err);
+    if (status != SYN_OK) {
+        /* MPI stays up for the caller's abort of the process: finalising could wait for the others.
+         */
+        syn_aligned_free(self->scratch);
+        syn_free(self);
+        return status;
+    }
+    *out = &self->base.pub;
+    return SYN_OK;
+}
+
+#endif

@@ -109,13 +109,15 @@ void syn_graph_free(syn_graph *graph) {
     if (graph != NULL) graph->source->free(graph);
 }
 
-/* ---- facts about the run ------------------------------------------------------------------------- */
+/* ---- facts about the run
+ * ------------------------------------------------------------------------- */
 
 syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry, syn_error *err) {
     enum { MOST_FACTS = 4096 }; /* found by walking the list */
     const bool is_text = entry->type == SYN_VALUE_TEXT;
     if (graph->n_metadata >= MOST_FACTS)
-        return SYN_FAIL(err, SYN_E_FORMAT, "a graph holds at most %d facts about the run", MOST_FACTS);
+        return SYN_FAIL(err, SYN_E_FORMAT, "a graph holds at most %d facts about the run",
+                        MOST_FACTS);
     SYN_TRY(syn_grow(&graph->metadata, &graph->metadata_cap, (size_t)graph->n_metadata + 1,
                      sizeof *graph->metadata, err));
     char *name = syn_strdup(entry->name);

@@ -1,10 +1,11 @@
-/* syn_graph: what leaves or enters the program. A read-only set of ranks, each a list of typed nodes in an
-   order in which every dependency comes earlier, and the tensors between them. Three producers: a trace (a view,
-   nothing copied), the readers of .et and JSON, the PyTorch converter; every exporter, `stat`, `validate` and
-   the simulator consume it.
+/* syn_graph: what leaves or enters the program. A read-only set of ranks, each a list of typed
+   nodes in an order in which every dependency comes earlier, and the tensors between them. Three
+   producers: a trace (a view, nothing copied), the readers of .et and JSON, the PyTorch converter;
+   every exporter, `stat`, `validate` and the simulator consume it.
 
-   Access is node by node: syn_graph_node fills a record whose pointers stay valid until the next call with
-   the same cursor, or the graph's end. Any number of cursors may read one graph at the same time. */
+   Access is node by node: syn_graph_node fills a record whose pointers stay valid until the next
+   call with the same cursor, or the graph's end. Any number of cursors may read one graph at the
+   same time. */
 #ifndef SYNTORCH_GRAPH_H
 #define SYNTORCH_GRAPH_H
 
@@ -14,12 +15,12 @@
 extern "C" {
 #endif
 
-#define SYN_NODE_KIND_LIST(X)                                                                      \
-    X(COMPUTE, "compute")                                                                          \
-    X(COLLECTIVE, "collective")                                                                    \
-    X(SEND, "send")                                                                                \
-    X(RECV, "recv")                                                                                \
-    X(MEMORY, "memory")                                                                            \
+#define SYN_NODE_KIND_LIST(X)   \
+    X(COMPUTE, "compute")       \
+    X(COLLECTIVE, "collective") \
+    X(SEND, "send")             \
+    X(RECV, "recv")             \
+    X(MEMORY, "memory")         \
     X(METADATA, "metadata")
 
 typedef enum syn_node_kind {
@@ -31,15 +32,16 @@ typedef enum syn_node_kind {
 
 const char *syn_node_kind_name(syn_node_kind kind);
 
-/* Why a node waits for another. DATA dependencies are implied by a node's inputs when the graph has tensors, and
-   are then listed here too. INPLACE: overwrites storage that the other node still reads. */
-#define SYN_DEP_LIST(X)                                                                            \
-    X(DATA, "data")                                                                                \
-    X(CONTROL, "control")                                                                          \
-    X(INPLACE, "inplace")                                                                          \
-    X(STREAM, "stream")                                                                            \
-    X(LAUNCH, "launch")                                                                            \
-    X(SYNC, "sync")                                                                                \
+/* Why a node waits for another. DATA dependencies are implied by a node's inputs when the graph has
+   tensors, and are then listed here too. INPLACE: overwrites storage that the other node still
+   reads. */
+#define SYN_DEP_LIST(X)   \
+    X(DATA, "data")       \
+    X(CONTROL, "control") \
+    X(INPLACE, "inplace") \
+    X(STREAM, "stream")   \
+    X(LAUNCH, "launch")   \
+    X(SYNC, "sync")       \
     X(GROUP, "group")
 
 typedef enum syn_dep_class {
@@ -57,17 +59,17 @@ typedef struct syn_dep {
 } syn_dep;
 
 /* Coarse kind of work, for shapes, icons and colours of pictures and for sums. */
-#define SYN_CATEGORY_LIST(X)                                                                       \
-    X(OTHER, "other")                                                                              \
-    X(MATMUL, "matmul")                                                                            \
-    X(ATTENTION, "attention")                                                                      \
-    X(NORM, "norm")                                                                                \
-    X(ELEMENTWISE, "elementwise")                                                                  \
-    X(REDUCTION, "reduction")                                                                      \
-    X(EMBEDDING, "embedding")                                                                      \
-    X(DATA_MOVEMENT, "data movement")                                                              \
-    X(VIEW, "view")                                                                                \
-    X(RANDOM, "random")                                                                            \
+#define SYN_CATEGORY_LIST(X)          \
+    X(OTHER, "other")                 \
+    X(MATMUL, "matmul")               \
+    X(ATTENTION, "attention")         \
+    X(NORM, "norm")                   \
+    X(ELEMENTWISE, "elementwise")     \
+    X(REDUCTION, "reduction")         \
+    X(EMBEDDING, "embedding")         \
+    X(DATA_MOVEMENT, "data movement") \
+    X(VIEW, "view")                   \
+    X(RANDOM, "random")               \
     X(COMMUNICATION, "communication")
 
 typedef enum syn_category {
@@ -80,8 +82,9 @@ typedef enum syn_category {
 const char *syn_category_name(syn_category c);
 
 /* Flags of a node */
-#define SYN_NODE_VIRTUAL 1u /* moves no data and computes nothing (views, identities): contracted in .et */
-#define SYN_NODE_FUSED   2u /* one kernel for what could be several ops */
+#define SYN_NODE_VIRTUAL \
+    1u /* moves no data and computes nothing (views, identities): contracted in .et */
+#define SYN_NODE_FUSED 2u /* one kernel for what could be several ops */
 
 /* Flags of a tensor. A tensor with none of PARAM, INPUT, STATE is the output of a node. */
 #define SYN_TENSOR_PARAM 1u /* weight */
@@ -90,7 +93,12 @@ const char *syn_category_name(syn_category c);
 #define SYN_TENSOR_VIEW  8u /* shares the storage of `base` */
 
 /* A named attribute. Exactly one value member counts. */
-typedef enum syn_value_type { SYN_VALUE_I64, SYN_VALUE_F64, SYN_VALUE_BOOL, SYN_VALUE_TEXT } syn_value_type;
+typedef enum syn_value_type {
+    SYN_VALUE_I64,
+    SYN_VALUE_F64,
+    SYN_VALUE_BOOL,
+    SYN_VALUE_TEXT
+} syn_value_type;
 typedef struct syn_attribute {
     const char *name;
     syn_value_type type;
@@ -124,15 +132,18 @@ typedef struct syn_node {
     uint64_t flops, bytes_read, bytes_written;
     /* Communication (kind COLLECTIVE, SEND, RECV) */
     syn_comm_kind comm;
-    int32_t reduce;       /* syn_reduce, or -1 */
-    uint32_t group;       /* id of a syn_graph_group; 0 none */
-    uint64_t comm_bytes;  /* of this rank's input: the shard for all-gather; the message for send/recv */
-    uint32_t comm_index;  /* how many communications of the same group (of any peer, for send/recv) came before */
-    int32_t peer, tag;    /* send: destination, recv: source; global ranks */
-    int32_t root;         /* global rank of a rooted collective, or -1 */
+    int32_t reduce; /* syn_reduce, or -1 */
+    uint32_t group; /* id of a syn_graph_group; 0 none */
+    uint64_t
+        comm_bytes; /* of this rank's input: the shard for all-gather; the message for send/recv */
+    uint32_t comm_index; /* how many communications of the same group (of any peer, for send/recv)
+                            came before */
+    int32_t peer, tag;   /* send: destination, recv: source; global ranks */
+    int32_t root;        /* global rank of a rooted collective, or -1 */
     /* Times in nanoseconds, SYN_NO_TIME if unknown. start_ns counts from the run's start. */
-    double start_ns, wall_ns, cpu_ns, wait_ns; /* wait_ns: the part of wall_ns spent waiting for other ranks */
-    double predicted_ns;                       /* from --hw_config */
+    double start_ns, wall_ns, cpu_ns,
+        wait_ns;         /* wait_ns: the part of wall_ns spent waiting for other ranks */
+    double predicted_ns; /* from --hw_config */
 } syn_node;
 
 typedef struct syn_graph_tensor {
@@ -164,9 +175,11 @@ typedef struct syn_cursor {
 
 typedef struct syn_graph syn_graph;
 
-/* What a producer implements; `rank` is an index 0..n_ranks-1. NULL only when memory is out (cursor->error). */
+/* What a producer implements; `rank` is an index 0..n_ranks-1. NULL only when memory is out
+ * (cursor->error). */
 typedef struct syn_graph_source {
-    const syn_node *(*node)(const syn_graph *graph, uint32_t rank, uint32_t node, syn_cursor *cursor);
+    const syn_node *(*node)(const syn_graph *graph, uint32_t rank, uint32_t node,
+                            syn_cursor *cursor);
     const syn_graph_tensor *(*tensor)(const syn_graph *graph, uint32_t rank, uint32_t tensor,
                                       syn_cursor *cursor);
     void (*free)(syn_graph *graph);
@@ -181,18 +194,20 @@ typedef struct syn_graph_rank {
 struct syn_graph {
     const syn_graph_source *source;
     syn_graph_rank *ranks;
-    uint32_t n_ranks;    /* ranks present; may be fewer than world_size */
+    uint32_t n_ranks; /* ranks present; may be fewer than world_size */
     int32_t world_size;
     syn_graph_group *groups;
     uint32_t n_groups;
-    /* Facts about the run in reading order: model, tp, dtype, batch, ... Titles and JSON show them. */
+    /* Facts about the run in reading order: model, tp, dtype, batch, ... Titles and JSON show them.
+     */
     syn_attribute *metadata;
     uint32_t n_metadata;
     size_t metadata_cap;
     void *self; /* the producer's */
 };
 
-const syn_node *syn_graph_node(const syn_graph *graph, uint32_t rank, uint32_t node, syn_cursor *cursor);
+const syn_node *syn_graph_node(const syn_graph *graph, uint32_t rank, uint32_t node,
+                               syn_cursor *cursor);
 const syn_graph_tensor *syn_graph_tensor_at(const syn_graph *graph, uint32_t rank, uint32_t tensor,
                                             syn_cursor *cursor);
 const syn_graph_group *syn_graph_group_by_id(const syn_graph *graph, uint32_t id);
@@ -203,29 +218,35 @@ const char *syn_attribute_text(const syn_attribute *a, char *buf, size_t buf_byt
 void syn_cursor_free(syn_cursor *cursor);
 void syn_graph_free(syn_graph *graph);
 
-/* Checks what every consumer relies on: dependencies point to earlier nodes, tensor indices in range, producers
-   agree, groups exist. The error names the first breach. */
+/* Checks what every consumer relies on: dependencies point to earlier nodes, tensor indices in
+   range, producers agree, groups exist. The error names the first breach. */
 syn_status syn_graph_verify(const syn_graph *graph, syn_error *err) SYN_MUST_USE;
 
-/* Several graphs as one: their ranks side by side, groups joined by id, facts of the first. On success the graphs belong to the union. */
-syn_status syn_graph_union(syn_graph **out, syn_graph *const *graphs, uint32_t n_graphs, syn_error *err) SYN_MUST_USE;
-/* Sets a fact about the run, copying it. A name set twice keeps its place and takes the new value. */
-syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry, syn_error *err) SYN_MUST_USE;
+/* Several graphs as one: their ranks side by side, groups joined by id, facts of the first. On
+ * success the graphs belong to the union. */
+syn_status syn_graph_union(syn_graph **out, syn_graph *const *graphs, uint32_t n_graphs,
+                           syn_error *err) SYN_MUST_USE;
+/* Sets a fact about the run, copying it. A name set twice keeps its place and takes the new value.
+ */
+syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry,
+                              syn_error *err) SYN_MUST_USE;
 /* For producers: frees the facts. */
 void syn__graph_free_meta(syn_graph *graph);
 
-/* ---- A graph that owns its rows: for readers and converters. -------------------------------------------- */
+/* ---- A graph that owns its rows: for readers and converters.
+ * -------------------------------------------- */
 
 /* Starts an empty graph of n_ranks ranks (global numbers in `ranks`). */
-syn_status syn_graph_new(syn_graph **out, const int32_t *ranks, uint32_t n_ranks, int32_t world_size,
-                         syn_error *err) SYN_MUST_USE;
-/* Each copies what it is given, texts included. Nodes and tensors get ascending indices; a tensor may name a producer
-   that is added later. */
-syn_status syn_graph_add_node(syn_graph *graph, uint32_t rank, const syn_node *node, syn_error *err)
-    SYN_MUST_USE;
+syn_status syn_graph_new(syn_graph **out, const int32_t *ranks, uint32_t n_ranks,
+                         int32_t world_size, syn_error *err) SYN_MUST_USE;
+/* Each copies what it is given, texts included. Nodes and tensors get ascending indices; a tensor
+   may name a producer that is added later. */
+syn_status syn_graph_add_node(syn_graph *graph, uint32_t rank, const syn_node *node,
+                              syn_error *err) SYN_MUST_USE;
 syn_status syn_graph_add_tensor(syn_graph *graph, uint32_t rank, const syn_graph_tensor *tensor,
                                 syn_error *err) SYN_MUST_USE;
-syn_status syn_graph_add_group(syn_graph *graph, const syn_graph_group *group, syn_error *err) SYN_MUST_USE;
+syn_status syn_graph_add_group(syn_graph *graph, const syn_graph_group *group,
+                               syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

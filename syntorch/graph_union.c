@@ -13,12 +13,14 @@ struct joined {
     struct part *parts; /* by rank index of the union */
 };
 
-static const syn_node *joined_node(const syn_graph *graph, uint32_t rank, uint32_t node, syn_cursor *cursor) {
+static const syn_node *joined_node(const syn_graph *graph, uint32_t rank, uint32_t node,
+                                   syn_cursor *cursor) {
     const struct part *p = graph->ranks[rank].self;
     return syn_graph_node(p->graph, p->rank, node, cursor);
 }
 
-static const syn_graph_tensor *joined_tensor(const syn_graph *graph, uint32_t rank, uint32_t tensor, syn_cursor *cursor) {
+static const syn_graph_tensor *joined_tensor(const syn_graph *graph, uint32_t rank, uint32_t tensor,
+                                             syn_cursor *cursor) {
     const struct part *p = graph->ranks[rank].self;
     return syn_graph_tensor_at(p->graph, p->rank, tensor, cursor);
 }
@@ -48,7 +50,8 @@ static syn_status join(syn_graph *g, struct joined *j, syn_error *err) {
     g->ranks = syn_calloc(n_ranks, sizeof *g->ranks);
     g->groups = syn_calloc(n_groups, sizeof *g->groups);
     j->parts = syn_calloc(n_ranks, sizeof *j->parts);
-    if (!g->ranks || !g->groups || !j->parts) return SYN_FAIL_NOMEM(err, n_ranks * sizeof *g->ranks, "a joined graph");
+    if (!g->ranks || !g->groups || !j->parts)
+        return SYN_FAIL_NOMEM(err, n_ranks * sizeof *g->ranks, "a joined graph");
     for (uint32_t i = 0; i < j->n_graphs; i++) {
         const syn_graph *from = j->graphs[i];
         if (from->world_size > g->world_size) g->world_size = from->world_size;
@@ -59,14 +62,16 @@ static syn_status join(syn_graph *g, struct joined *j, syn_error *err) {
             g->n_ranks++;
         }
         for (uint32_t k = 0; k < from->n_groups; k++)
-            if (!syn_graph_group_by_id(g, from->groups[k].id)) g->groups[g->n_groups++] = from->groups[k];
+            if (!syn_graph_group_by_id(g, from->groups[k].id))
+                g->groups[g->n_groups++] = from->groups[k];
     }
     for (uint32_t i = 0; j->n_graphs && i < j->graphs[0]->n_metadata; i++)
         SYN_TRY(syn_graph_set_meta(g, &j->graphs[0]->metadata[i], err));
     return SYN_OK;
 }
 
-syn_status syn_graph_union(syn_graph **out, syn_graph *const *graphs, uint32_t n_graphs, syn_error *err) {
+syn_status syn_graph_union(syn_graph **out, syn_graph *const *graphs, uint32_t n_graphs,
+                           syn_error *err) {
     syn_graph *g = syn_calloc(1, sizeof *g);
     struct joined *j = syn_calloc(1, sizeof *j);
     syn_graph **copy = syn_calloc(n_graphs, sizeof *copy);

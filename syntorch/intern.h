@@ -1,5 +1,5 @@
-/* Interned byte strings: equal contents share one id. Ids count from 0 in order of first use; an entry's
-   address is stable only until the next insertion. */
+/* Interned byte strings: equal contents share one id. Ids count from 0 in order of first use; an
+   entry's address is stable only until the next insertion. */
 #ifndef SYNTORCH_INTERN_H
 #define SYNTORCH_INTERN_H
 
@@ -15,15 +15,15 @@ typedef struct syn_intern {
     struct syn_intern_entry {
         uint64_t offset;
         uint32_t bytes, hash;
-    } *entries;
+    } * entries;
     size_t n_entries, entries_cap;
     uint32_t *slots; /* open addressing: id + 1, 0 empty; a power of two */
     size_t n_slots;
 } syn_intern;
 
 /* The id of `data`; adds a copy if it is new. */
-syn_status syn_intern_put(syn_intern *table, const void *data, size_t bytes, uint32_t *id, syn_error *err)
-    SYN_MUST_USE;
+syn_status syn_intern_put(syn_intern *table, const void *data, size_t bytes, uint32_t *id,
+                          syn_error *err) SYN_MUST_USE;
 /* The contents of an id. */
 const void *syn_intern_get(const syn_intern *table, uint32_t id);
 size_t syn_intern_entry_bytes(const syn_intern *table, uint32_t id);

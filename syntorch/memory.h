@@ -36,10 +36,10 @@ bool syn_mul_size(size_t a, size_t b, size_t *out);
 bool syn_add_size(size_t a, size_t b, size_t *out);
 bool syn_mul_i64(int64_t a, int64_t b, int64_t *out); /* false also for negative operands */
 
-/* Makes room for `want` elements in *array (capacity *cap, in elements), growing by a quarter so that
-   slack stays small. The elements are kept; on failure nothing changes. */
-syn_status syn_grow(void *array_ptr, size_t *cap, size_t want, size_t elem_bytes, syn_error *err)
-    SYN_MUST_USE;
+/* Makes room for `want` elements in *array (capacity *cap, in elements), growing by a quarter so
+   that slack stays small. The elements are kept; on failure nothing changes. */
+syn_status syn_grow(void *array_ptr, size_t *cap, size_t want, size_t elem_bytes,
+                    syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

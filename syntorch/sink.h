@@ -1,6 +1,6 @@
 /* Buffered output to a file or to memory. A file is written under a temporary name in the same
-   folder and renamed by syn_sink_close: a failed, killed or full-disk run leaves the old file or none.
-   Writers need not check every call: the first error sticks and syn_sink_close reports it. */
+   folder and renamed by syn_sink_close: a failed, killed or full-disk run leaves the old file or
+   none. Writers need not check every call: the first error sticks and syn_sink_close reports it. */
 #ifndef SYNTORCH_SINK_H
 #define SYNTORCH_SINK_H
 
@@ -23,8 +23,8 @@ void syn_sink_char(syn_sink *sink, char c);
 void syn_sink_printf(syn_sink *sink, const char *fmt, ...) SYN_PRINTF(2, 3);
 void syn_sink_u64(syn_sink *sink, uint64_t value); /* decimal */
 void syn_sink_i64(syn_sink *sink, int64_t value);
-/* Shortest decimal that reads back as the same double ("0.1", "1e-05", "3"); NaN and infinities become
-   "null", which JSON can hold. */
+/* Shortest decimal that reads back as the same double ("0.1", "1e-05", "3"); NaN and infinities
+   become "null", which JSON can hold. */
 void syn_sink_double(syn_sink *sink, double value);
 /* A JSON string with quotes: escapes as needed, bytes that are not UTF-8 become U+FFFD. */
 void syn_sink_json_string(syn_sink *sink, const char *text);
@@ -38,14 +38,15 @@ const char *syn_sink_data(const syn_sink *sink, size_t *bytes);
 /* First error so far (SYN_OK if none). */
 syn_status syn_sink_status(const syn_sink *sink);
 
-/* Flushes, checks, renames into place, frees. On any earlier or present error, or when `keep` is false,
-   removes the temporary file instead and returns the error (SYN_OK for a wanted discard). NULL is
-   allowed. */
+/* Flushes, checks, renames into place, frees. On any earlier or present error, or when `keep` is
+   false, removes the temporary file instead and returns the error (SYN_OK for a wanted discard).
+   NULL is allowed. */
 syn_status syn_sink_close(syn_sink *sink, bool keep, syn_error *err);
 
 /* Creates the folder `path` and its missing parents. */
 syn_status syn_make_folder(const char *path, syn_error *err) SYN_MUST_USE;
-/* Reads a whole file (at most max_bytes) into a NUL-terminated buffer that the caller frees with syn_free. */
+/* Reads a whole file (at most max_bytes) into a NUL-terminated buffer that the caller frees with
+ * syn_free. */
 syn_status syn_read_file(const char *path, size_t max_bytes, char **out, size_t *out_bytes,
                          syn_error *err) SYN_MUST_USE;
 

@@ -14,21 +14,21 @@ extern "C" {
 
 #if defined(__GNUC__)
 #define SYN_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#define SYN_MUST_USE __attribute__((warn_unused_result))
+#define SYN_MUST_USE          __attribute__((warn_unused_result))
 #else
 #define SYN_PRINTF(fmt, args)
 #define SYN_MUST_USE
 #endif
 
 /* One list gives the enum and the names. */
-#define SYN_STATUS_LIST(X)                                                                         \
-    X(OK, "ok")                                                                                    \
-    X(E_NOMEM, "out of memory")                                                                    \
-    X(E_INVALID, "invalid argument")                                                               \
-    X(E_SHAPE, "shape mismatch")                                                                   \
-    X(E_IO, "input/output error")                                                                  \
-    X(E_FORMAT, "malformed input")                                                                 \
-    X(E_COMM, "communication error")                                                               \
+#define SYN_STATUS_LIST(X)           \
+    X(OK, "ok")                      \
+    X(E_NOMEM, "out of memory")      \
+    X(E_INVALID, "invalid argument") \
+    X(E_SHAPE, "shape mismatch")     \
+    X(E_IO, "input/output error")    \
+    X(E_FORMAT, "malformed input")   \
+    X(E_COMM, "communication error") \
     X(E_UNSUPPORTED, "not supported")
 
 typedef enum syn_status {
@@ -55,14 +55,14 @@ syn_status syn__fail(syn_error *err, const char *file, int line, syn_status code
 #define SYN_FAIL(err, code, ...) syn__fail((err), __FILE__, __LINE__, (code), __VA_ARGS__)
 
 /* Out of memory while wanting `bytes` for `what`. */
-#define SYN_FAIL_NOMEM(err, bytes, what)                                                           \
+#define SYN_FAIL_NOMEM(err, bytes, what) \
     SYN_FAIL((err), SYN_E_NOMEM, "out of memory: %zu bytes for %s", (size_t)(bytes), (what))
 
 /* Forwards a failure to the caller. */
-#define SYN_TRY(expr)                                                                              \
-    do {                                                                                           \
-        const syn_status syn__s = (expr);                                                          \
-        if (syn__s != SYN_OK) return syn__s;                                                       \
+#define SYN_TRY(expr)                        \
+    do {                                     \
+        const syn_status syn__s = (expr);    \
+        if (syn__s != SYN_OK) return syn__s; \
     } while (0)
 
 #ifdef __cplusplus

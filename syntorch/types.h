@@ -11,11 +11,11 @@ extern "C" {
 #define SYN_MAX_RANK 6 /* dimensions of a tensor */
 
 /* id, name in files, bytes of an element */
-#define SYN_DTYPE_LIST(X)                                                                          \
-    X(F32, "f32", 4)                                                                               \
-    X(F16, "f16", 2)                                                                               \
-    X(BF16, "bf16", 2)                                                                             \
-    X(I32, "i32", 4)                                                                               \
+#define SYN_DTYPE_LIST(X) \
+    X(F32, "f32", 4)      \
+    X(F16, "f16", 2)      \
+    X(BF16, "bf16", 2)    \
+    X(I32, "i32", 4)      \
     X(I64, "i64", 8)
 
 typedef enum syn_dtype {
@@ -29,14 +29,16 @@ const char *syn_dtype_name(syn_dtype dtype);
 size_t syn_dtype_bytes(syn_dtype dtype);
 bool syn_dtype_parse(const char *name, syn_dtype *out);
 
-/* Element type and shape. dims[rank..] are 0 so that equal specs are equal bytes. Rank 0 is a scalar. */
+/* Element type and shape. dims[rank..] are 0 so that equal specs are equal bytes. Rank 0 is a
+ * scalar. */
 typedef struct syn_spec {
     int32_t dtype; /* syn_dtype */
     int32_t rank;
     int64_t dims[SYN_MAX_RANK];
 } syn_spec;
 
-/* Number of elements / bytes; specs in a trace are checked on entry, so these cannot overflow there. */
+/* Number of elements / bytes; specs in a trace are checked on entry, so these cannot overflow
+ * there. */
 int64_t syn_spec_elems(const syn_spec *spec);
 uint64_t syn_spec_bytes(const syn_spec *spec);
 /* False if a dimension is negative or elements or bytes overflow int64. */
@@ -47,11 +49,11 @@ char *syn_spec_text(const syn_spec *spec, char *buf, size_t buf_bytes);
 #define SYN_SPEC_TEXT 128 /* a buffer this long always suffices */
 
 /* What part of a program a node belongs to. */
-#define SYN_PHASE_LIST(X)                                                                          \
-    X(FORWARD, "forward")                                                                          \
-    X(PREFILL, "prefill")                                                                          \
-    X(DECODE, "decode")                                                                            \
-    X(BACKWARD, "backward")                                                                        \
+#define SYN_PHASE_LIST(X)   \
+    X(FORWARD, "forward")   \
+    X(PREFILL, "prefill")   \
+    X(DECODE, "decode")     \
+    X(BACKWARD, "backward") \
     X(OPTIMIZER, "optimizer")
 
 typedef enum syn_phase {
@@ -76,19 +78,19 @@ typedef enum syn_reduce {
 const char *syn_reduce_name(syn_reduce reduce);
 
 /* Communication kinds: id, name, number in Chakra's CollectiveCommType (-1: not a collective). */
-#define SYN_COMM_KIND_LIST(X)                                                                      \
-    X(NONE, "none", -1)                                                                            \
-    X(ALL_REDUCE, "all_reduce", 0)                                                                 \
-    X(REDUCE, "reduce", 1)                                                                         \
-    X(ALL_GATHER, "all_gather", 2)                                                                 \
-    X(GATHER, "gather", 3)                                                                         \
-    X(SCATTER, "scatter", 4)                                                                       \
-    X(BROADCAST, "broadcast", 5)                                                                   \
-    X(ALL_TO_ALL, "all_to_all", 6)                                                                 \
-    X(REDUCE_SCATTER, "reduce_scatter", 7)                                                         \
-    X(REDUCE_SCATTER_BLOCK, "reduce_scatter_block", 8)                                             \
-    X(BARRIER, "barrier", 9)                                                                       \
-    X(SEND, "send", -1)                                                                            \
+#define SYN_COMM_KIND_LIST(X)                          \
+    X(NONE, "none", -1)                                \
+    X(ALL_REDUCE, "all_reduce", 0)                     \
+    X(REDUCE, "reduce", 1)                             \
+    X(ALL_GATHER, "all_gather", 2)                     \
+    X(GATHER, "gather", 3)                             \
+    X(SCATTER, "scatter", 4)                           \
+    X(BROADCAST, "broadcast", 5)                       \
+    X(ALL_TO_ALL, "all_to_all", 6)                     \
+    X(REDUCE_SCATTER, "reduce_scatter", 7)             \
+    X(REDUCE_SCATTER_BLOCK, "reduce_scatter_block", 8) \
+    X(BARRIER, "barrier", 9)                           \
+    X(SEND, "send", -1)                                \
     X(RECV, "recv", -1)
 
 typedef enum syn_comm_kind {

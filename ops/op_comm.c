@@ -1,0 +1,246 @@
+/* Collectives and messages: rows whose kernel calls the communicator. */
+#include <string.h>
+
+#include "ops/ops.h"
+#include "ops/rules.h"
+#include "syntorch/memory.h"
+
+/* Reads the input once and writes the output once; the arithmetic of a reduction is not counted. */
+SYN__COST(comm) {
+    *cost = (syn_cost){0, syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+static size_t elems(const syn_operand *o) {
+    return (size_t)syn_spec_elems(&o->spec);
+}
+
+static syn_dtype dtype(const syn_operand *o) {
+    return (syn_dtype)o->spec.dtype;
+}
+
+static syn_status check_reduce(const syn_call *c, int64_t reduce) {
+    if (reduce >= 0 && reduce < SYN_REDUCE_COUNT) return SYN_OK;
+    return SYN_FAIL(c->err, SYN_E_INVALID, "there is no reduction %lld", (long long)reduce);
+}
+
+static syn_status check_axis(const syn_call *c, int64_t axis) {
+    if (axis >= 0 && axis < c->in[0].spec.rank) return SYN_OK;
+    return SYN_FAIL(c->err, SYN_E_SHAPE, "there is no dimension %lld of %d", (long long)axis,
+                    c->in[0].spec.rank);
+}
+
+/* All builders with a group come through here. Operands are handed over as plain buffers. */
+static syn_tensor collective(syn_ctx *ctx, syn_op op, const syn_tensor *x, const syn_attr *attr,
+                             int n_attr, const syn_group *group) {
+    syn_tensor out = {0}, in = x ? syn_contiguous(ctx, *x) : out;
+    if (syn_ctx_status(ctx) != SYN_OK) return out;
+    if (!group || group->size < 2)
+        return syn_ctx_fail(ctx, SYN_E_INVALID, "%s needs a group of at least two ranks",
+                            syn_op_table[op].name);
+    if (!syn_ctx_comm(ctx))
+        return syn_ctx_fail(ctx, SYN_E_INVALID, "%s needs a communicator", syn_op_table[op].name);
+    syn__dispatch(ctx, op, &in, x ? 1 : 0, attr, n_attr, group, &out);
+    return out;
+}
+
+/* ---- all_reduce
+ * ------------------------------------------------------------------------------------------ */
+
+SYN__INFER(all_reduce) {
+    SYN_TRY(check_reduce(c, c->attr[0].i));
+    c->out[0].spec = c->in[0].spec;
+    return SYN_OK;
+}
+
+SYN__CPU(all_reduce) {
+    return c->comm->ops->all_reduce(c->comm, c->group, c->in[0].data, c->out[0].data,
+                                    elems(&c->in[0]), dtype(&c->in[0]), (syn_reduce)c->attr[0].i,
+                                    &c->wait_ns, c->err);
+}
+
+syn_tensor syn_all_reduce(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, const syn_group *group) {
+    const syn_attr attr[1] = {{.i = reduce}};
+    return collective(ctx, SYN_OP_ALL_REDUCE, &x, attr, 1, group);
+}
+
+/* ---- all_gather, reduce_scatter: the communicator deals in blocks of whole ranks; along an inner
+   dimension those are woven into (out of) the rows here
+   ---------------------------------------------------------------------------- */
+
+/* blocks [n][outer][inner] <-> rows [outer][n][inner] */
+static void weave(const char *from, char *to, size_t n, size_t outer, size_t inner_bytes,
+                  bool to_rows) {
+    for (size_t r = 0; r < n; r++)
+        for (size_t o = 0; o < outer; o++) {
+            const size_t block = (r * outer + o) * inner_bytes, row = (o * n + r) * inner_bytes;
+            memcpy(to + (to_rows ? row : block), from + (to_rows ? block : row), inner_bytes);
+        }
+}
+
+/* Elements before dimension `axis`, and bytes of this rank's part of one row from there on. */
+static void split(const syn_operand *part, int64_t axis, size_t *outer, size_t *inner_bytes) {
+    *outer = 1;
+    *inner_bytes = syn_dtype_bytes(dtype(part));
+    for (int d = 0; d < part->spec.rank; d++)
+        *(d < axis ? outer : inner_bytes) *= (size_t)part->spec.dims[d];
+}
+
+SYN__INFER(all_gather) {
+    SYN_TRY(check_axis(c, c->attr[0].i));
+    c->out[0].spec = c->in[0].spec;
+    if (!syn_mul_i64(c->out[0].spec.dims[c->attr[0].i], c->group->size,
+                     &c->out[0].spec.dims[c->attr[0].i]))
+        return SYN_FAIL(c->err, SYN_E_SHAPE, "the result is too large");
+    return SYN_OK;
+}
+
+SYN__CPU(all_gather) {
+    size_t outer, inner_bytes;
+    split(&c->in[0], c->attr[0].i, &outer, &inner_bytes);
+    const size_t bytes = (size_t)syn_spec_bytes(&c->out[0].spec);
+    char *blocks = c->out[0].data;
+    if (outer > 1 && !(blocks = syn_malloc(bytes)))
+        return SYN_FAIL_NOMEM(c->err, bytes, "gathered blocks");
+    const syn_status s =
+        c->comm->ops->all_gather(c->comm, c->group, c->in[0].data, blocks, elems(&c->in[0]),
+                                 dtype(&c->in[0]), &c->wait_ns, c->err);
+    if (outer > 1) {
+        if (s == SYN_OK)
+            weave(blocks, c->out[0].data, (size_t)c->group->size, outer, inner_bytes, true);
+        syn_free(blocks);
+    }
+    return s;
+}
+
+syn_tensor syn_all_gather(syn_ctx *ctx, syn_tensor x, int axis, const syn_group *group) {
+    if (axis < 0) axis += syn_tensor_spec(ctx, x)->rank;
+    const syn_attr attr[1] = {{.i = axis}};
+    return collective(ctx, SYN_OP_ALL_GATHER, &x, attr, 1, group);
+}
+
+SYN__INFER(reduce_scatter) {
+    SYN_TRY(check_reduce(c, c->attr[0].i));
+    SYN_TRY(check_axis(c, c->attr[1].i));
+    c->out[0].spec = c->in[0].spec;
+    int64_t *dim = &c->out[0].spec.dims[c->attr[1].i];
+    if (*dim % c->group->size)
+        return SYN_FAIL(c->err, SYN_E_SHAPE,
+                        "dimension %lld of length %lld does not divide among %d ranks",
+                        (long long)c->attr[1].i, (long long)*dim, c->group->size);
+    *dim /= c->group->size;
+    return SYN_OK;
+}
+
+SYN__CPU(reduce_scatter) {
+    size_t outer, inner_bytes;
+    split(&c->out[0], c->attr[1].i, &outer, &inner_bytes);
+    const size_t bytes = (size_t)syn_spec_bytes(&c->in[0].spec);
+    char *blocks = c->in[0].data;
+    if (outer > 1) {
+        blocks = syn_malloc(bytes);
+        if (!blocks) return SYN_FAIL_NOMEM(c->err, bytes, "blocks to scatter");
+        weave(c->in[0].data, blocks, (size_t)c->group->size, outer, inner_bytes, false);
+    }
+    const syn_status s = c->comm->ops->reduce_scatter(
+        c->comm, c->group, blocks, c->out[0].data, elems(&c->out[0]), dtype(&c->in[0]),
+        (syn_reduce)c->attr[0].i, &c->wait_ns, c->err);
+    if (outer > 1) syn_free(blocks);
+    return s;
+}
+
+syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int axis,
+                              const syn_group *group) {
+    if (axis < 0) axis += syn_tensor_spec(ctx, x)->rank;
+    const syn_attr attr[2] = {{.i = reduce}, {.i = axis}};
+    return collective(ctx, SYN_OP_REDUCE_SCATTER, &x, attr, 2, group);
+}
+
+/* ---- broadcast, barrier
+ * ------------------------------------------------------------------------------------ */
+
+SYN__INFER(broadcast) {
+    if (c->attr[0].i < 0 || c->attr[0].i >= c->group->size)
+        return SYN_FAIL(c->err, SYN_E_INVALID, "root %lld is not in a group of %d",
+                        (long long)c->attr[0].i, c->group->size);
+    c->out[0].spec = c->in[0].spec;
+    return SYN_OK;
+}
+
+SYN__CPU(broadcast) {
+    return c->comm->ops->broadcast(c->comm, c->group, c->in[0].data, c->out[0].data,
+                                   elems(&c->in[0]), dtype(&c->in[0]), (int32_t)c->attr[0].i,
+                                   &c->wait_ns, c->err);
+}
+
+syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *group) {
+    const syn_attr attr[1] = {{.i = root}};
+    return collective(ctx, SYN_OP_BROADCAST, &x, attr, 1, group);
+}
+
+SYN__INFER(barrier) {
+    (void)c;
+    return SYN_OK;
+}
+
+SYN__CPU(barrier) {
+    return c->comm->ops->barrier(c->comm, c->group, &c->wait_ns, c->err);
+}
+
+void syn_barrier(syn_ctx *ctx, const syn_group *group) {
+    collective(ctx, SYN_OP_BARRIER, NULL, NULL, 0, group);
+}
+
+/* ---- messages
+ * ------------------------------------------------------------------------------------------------
+ */
+
+static syn_status check_peer(const syn_call *c) {
+    const int64_t peer = c->attr[0].i, tag = c->attr[1].i;
+    if (!c->comm || peer < 0 || peer >= c->comm->size || peer == c->comm->rank)
+        return SYN_FAIL(c->err, SYN_E_INVALID, "rank %lld is no other rank of this world",
+                        (long long)peer);
+    if (tag < 0 || tag > INT32_MAX)
+        return SYN_FAIL(c->err, SYN_E_INVALID, "the tag %lld is out of range", (long long)tag);
+    return SYN_OK;
+}
+
+SYN__INFER(send) {
+    return check_peer(c);
+}
+
+SYN__CPU(send) {
+    return c->comm->ops->send(c->comm, c->in[0].data, elems(&c->in[0]), dtype(&c->in[0]),
+                              (int32_t)c->attr[0].i, (int32_t)c->attr[1].i, &c->wait_ns, c->err);
+}
+
+void syn_send(syn_ctx *ctx, syn_tensor x, int32_t peer, int32_t tag) {
+    const syn_attr attr[2] = {{.i = peer}, {.i = tag}};
+    const syn_tensor in = syn_contiguous(ctx, x);
+    syn_tensor none;
+    syn__dispatch(ctx, SYN_OP_SEND, &in, 1, attr, 2, NULL, &none);
+}
+
+SYN__INFER(recv) {
+    SYN_TRY(check_peer(c));
+    syn_spec *o = &c->out[0].spec;
+    o->dtype = (int32_t)c->attr[2].i;
+    o->rank = (int32_t)c->attr[3].i;
+    if (c->attr[2].i < 0 || c->attr[2].i >= SYN_DTYPE_COUNT || c->attr[3].i < 0 ||
+        c->attr[3].i > SYN_MAX_RANK)
+        return SYN_FAIL(c->err, SYN_E_INVALID, "the message's type or shape is not valid");
+    for (int d = 0; d < o->rank; d++) o->dims[d] = c->attr[4 + d].i;
+    return SYN_OK;
+}
+
+SYN__CPU(recv) {
+    return c->comm->ops->recv(c->comm, c->out[0].data, elems(&c->out[0]), dtype(&c->out[0]),
+                              (int32_t)c->attr[0].i, (int32_t)c->attr[1].i, &c->wait_ns, c->err);
+}
+
+syn_tensor syn_recv(syn_ctx *ctx, const syn_spec *spec, int32_t peer, int32_t tag) {
+    syn_attr attr[10] = {{.i = peer}, {.i = tag}, {.i = spec->dtype}, {.i = spec->rank}};
+    for (int d = 0; d < SYN_MAX_RANK; d++) attr[4 + d].i = spec->dims[d];
+    syn_tensor out;
+    syn__dispatch(ctx, SYN_OP_RECV, NULL, 0, attr, 10, NULL, &out);
+    return out;
+}

@@ -1,0 +1,246 @@
+/* Choosing tokens: argmax, top_k, sample. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "ops/ops.h"
+#include "ops/rules.h"
+#include "syntorch/memory.h"
+
+/* One comparison an element. */
+SYN__COST(select) {
+    *cost = (syn_cost){syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+static syn_status want_rows(const syn_call *c) {
+    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    const syn_spec *x = &c->in[0].spec;
+    return x->rank >= 1 && x->dims[x->rank - 1] >= 1 && x->dims[x->rank - 1] <= INT32_MAX
+               ? SYN_OK
+               : syn__bad_input(c, 0, "(..., V) with V from 1 to 2^31 - 1");
+}
+
+static syn_tensor choose(syn_ctx *ctx, syn_op op, syn_tensor x, const syn_attr *attr, int n_attr,
+                         syn_tensor *out) {
+    const syn_tensor in[1] = {syn__dense_rows(ctx, x)};
+    syn__dispatch(ctx, op, in, 1, attr, n_attr, NULL, out);
+    return out[0];
+}
+
+/* ---- argmax
+ * ------------------------------------------------------------------------------------------------
+ */
+
+SYN__INFER(argmax) {
+    SYN_TRY(want_rows(c));
+    c->out[0].spec = c->in[0].spec;
+    c->out[0].spec.dtype = SYN_I32;
+    c->out[0].spec.dims[--c->out[0].spec.rank] = 0;
+    return SYN_OK;
+}
+
+static int32_t argmax_row(const float *x, int64_t n) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return (int32_t)best;
+}
+
+SYN__CPU(argmax) {
+    const syn_spec *shape = &c->in[0].spec;
+    const int64_t n = shape->dims[shape->rank - 1];
+    const syn_operand *operands[1] = {&c->in[0]};
+    const float *in = c->in[0].data;
+    int32_t *out = c->out[0].data;
+    for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 1);)
+        *out++ = argmax_row(in + r.at[0], n);
+    return SYN_OK;
+}
+
+syn_tensor syn_argmax(syn_ctx *ctx, syn_tensor x) {
+    syn_tensor out;
+    return choose(ctx, SYN_OP_ARGMAX, x, NULL, 0, &out);
+}
+
+/* ---- top_k
+ * ---------------------------------------------------------------------------------------------------
+ */
+
+struct candidate {
+    float value;
+    int32_t index;
+};
+
+/* Larger value first, then lower index. */
+static bool better(struct candidate a, struct candidate b) {
+    return a.value > b.value || (a.value == b.value && a.index < b.index);
+}
+
+static int compare(const void *a, const void *b) {
+    return better(*(const struct candidate *)a, *(const struct candidate *)b) ? -1 : 1;
+}
+
+/* The best k of n into `heap` (k), best first: a heap with the worst kept on top, then sorted. */
+static void best_k(const float *x, int64_t n, int64_t k, struct candidate *heap) {
+    int64_t size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        struct candidate c = {x[i], (int32_t)i};
+        int64_t at;
+        if (size < k) {
+            for (at = size++; at > 0 && better(heap[(at - 1) / 2], c); at = (at - 1) / 2)
+                heap[at] = heap[(at - 1) / 2];
+        } else {
+            if (!better(c, heap[0])) continue;
+            for (at = 0; 2 * at + 1 < size;) {
+                int64_t child = 2 * at + 1;
+                if (child + 1 < size && better(heap[child], heap[child + 1])) child++;
+                if (!better(c, heap[child])) break;
+                heap[at] = heap[child];
+                at = child;
+            }
+        }
+        heap[at] = c;
+    }
+    qsort(heap, (size_t)k, sizeof *heap, compare);
+}
+
+SYN__INFER(top_k) {
+    SYN_TRY(want_rows(c));
+    const int last = c->in[0].spec.rank - 1;
+    if (c->attr[0].i < 1 || c->attr[0].i > c->in[0].spec.dims[last])
+        return SYN_FAIL(c->err, SYN_E_SHAPE, "k = %lld is not between 1 and %lld",
+                        (long long)c->attr[0].i, (long long)c->in[0].spec.dims[last]);
+    c->out[0].spec = c->out[1].spec = c->in[0].spec;
+    c->out[0].spec.dims[last] = c->out[1].spec.dims[last] = c->attr[0].i;
+    c->out[1].spec.dtype = SYN_I32;
+    return SYN_OK;
+}
+
+SYN__CPU(top_k) {
+    const syn_spec *shape = &c->in[0].spec;
+    const int64_t n = shape->dims[shape->rank - 1], k = c->attr[0].i;
+    struct candidate *heap = syn_malloc((size_t)k * sizeof *heap);
+    if (!heap) return SYN_FAIL_NOMEM(c->err, (size_t)k * sizeof *heap, "top_k");
+    const syn_operand *operands[1] = {&c->in[0]};
+    const float *in = c->in[0].data;
+    float *values = c->out[0].data;
+    int32_t *indices = c->out[1].data;
+    for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 1);) {
+        best_k(in + r.at[0], n, k, heap);
+        for (int64_t i = 0; i < k; i++) {
+            *values++ = heap[i].value;
+            *indices++ = heap[i].index;
+        }
+    }
+    syn_free(heap);
+    return SYN_OK;
+}
+
+syn_tensor syn_top_k(syn_ctx *ctx, syn_tensor x, int64_t k, syn_tensor *indices) {
+    syn_tensor out[2];
+    const syn_attr attr[1] = {{.i = k}};
+    choose(ctx, SYN_OP_TOP_K, x, attr, 1, out);
+    *indices = out[1];
+    return out[0];
+}
+
+/* ---- sample
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+SYN__INFER(sample) {
+    SYN_TRY(want_rows(c));
+    if (c->in[0].spec.rank != 2) return syn__bad_input(c, 0, "logits (B, V)");
+    if (!(c->attr[0].f >= 0.0 && isfinite(c->attr[0].f)))
+        return SYN_FAIL(c->err, SYN_E_INVALID, "the temperature %g is not a finite number >= 0",
+                        c->attr[0].f);
+    if (c->attr[1].i < 0)
+        return SYN_FAIL(c->err, SYN_E_INVALID, "top_k = %lld is negative", (long long)c->attr[1].i);
+    if (!(c->attr[2].f > 0.0 && c->attr[2].f <= 1.0))
+        return SYN_FAIL(c->err, SYN_E_INVALID, "top_p = %g is not in (0, 1]", c->attr[2].f);
+    c->out[0].spec = (syn_spec){SYN_I32, 1, {c->in[0].spec.dims[0]}};
+    return SYN_OK;
+}
+
+/* scale, subtract, exponential, sum, compare: 5 a logit */
+SYN__COST(sample) {
+    *cost = (syn_cost){5 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+/* How many of the n best candidates make the nucleus: the fewest whose probability (of the total
+ * `sum`) reaches top_p. */
+static int64_t nucleus(const struct candidate *best, int64_t n, double max, double temperature,
+                       double sum, double top_p) {
+    double reached = 0;
+    for (int64_t i = 0; i < n; i++) {
+        reached += exp(((double)best[i].value - max) / temperature) / sum;
+        if (reached >= top_p) return i + 1;
+    }
+    return n;
+}
+
+/* Draws from the candidates in proportion to their probability. */
+static int32_t draw(const struct candidate *best, int64_t n, double max, double temperature,
+                    double uniform) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += exp(((double)best[i].value - max) / temperature);
+    double left = uniform * sum;
+    for (int64_t i = 0; i < n; i++) {
+        left -= exp(((double)best[i].value - max) / temperature);
+        if (left < 0) return best[i].index;
+    }
+    return best[n - 1].index;
+}
+
+/* scratch: V candidates. */
+static int32_t sample_row(const syn_call *c, const float *x, int64_t n, struct candidate *scratch,
+                          double uniform) {
+    const double temperature = c->attr[0].f, top_p = c->attr[2].f;
+    const int64_t top_k = c->attr[1].i > 0 && c->attr[1].i < n ? c->attr[1].i : n;
+    const int32_t best = argmax_row(x, n);
+    if (temperature == 0.0) return best;
+    const double max =
+        (double)x[best]; /* divided by, not multiplied with an inverse: that may overflow */
+    if (top_k == n && top_p == 1.0) { /* the order does not matter: no sorting */
+        for (int64_t i = 0; i < n; i++) scratch[i] = (struct candidate){x[i], (int32_t)i};
+        return draw(scratch, n, max, temperature, uniform);
+    }
+    double sum = 0;
+    if (top_k == n)
+        for (int64_t i = 0; i < n; i++) sum += exp(((double)x[i] - max) / temperature);
+    /* The nucleus is usually small: look at ever more of the best until it is full. */
+    int64_t take = top_k < 64 || top_p == 1.0 ? top_k : 64;
+    for (;; take = take * 8 < top_k ? take * 8 : top_k) {
+        best_k(x, n, take, scratch);
+        if (top_k < n && (take == top_k || sum == 0.0)) {
+            if (take < top_k) best_k(x, n, take = top_k, scratch);
+            sum = 0;
+            for (int64_t i = 0; i < take; i++)
+                sum += exp(((double)scratch[i].value - max) / temperature);
+        }
+        const int64_t size = nucleus(scratch, take, max, temperature, sum, top_p);
+        if (size < take || take == top_k) return draw(scratch, size, max, temperature, uniform);
+    }
+}
+
+SYN__CPU(sample) {
+    const int64_t rows = c->in[0].spec.dims[0], n = c->in[0].spec.dims[1];
+    struct candidate *scratch = syn_malloc((size_t)n * sizeof *scratch);
+    if (!scratch) return SYN_FAIL_NOMEM(c->err, (size_t)n * sizeof *scratch, "sampling");
+    const uint64_t key = syn__counter_hash((uint64_t)c->attr[3].i, (uint64_t)c->attr[4].i + 1);
+    int32_t *out = c->out[0].data;
+    for (int64_t b = 0; b < rows; b++)
+        out[b] = sample_row(c, (const float *)c->in[0].data + b * c->in[0].strides[0], n, scratch,
+                            syn__counter_uniform(key, (uint64_t)b));
+    syn_free(scratch);
+    return SYN_OK;
+}
+
+syn_tensor syn_sample(syn_ctx *ctx, syn_tensor logits, const syn_sampling *how, int64_t step) {
+    const syn_attr attr[5] = {{.f = how->temperature},
+                              {.i = how->top_k},
+                              {.f = how->top_p},
+                              {.i = (int64_t)how->seed},
+                              {.i = step}};
+    syn_tensor out;
+    return choose(ctx, SYN_OP_SAMPLE, logits, attr, 5, &out);
+}

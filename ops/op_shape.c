@@ -1,0 +1,252 @@
+/* Views (reshape, permute, slice, tp_enter) and the copies that change layout (contiguous, concat).
+ */
+#include <string.h>
+
+#include "ops/ops.h"
+#include "ops/rules.h"
+#include "syntorch/memory.h"
+
+SYN__COST(zero) {
+    (void)c;
+    *cost = (syn_cost){0, 0, 0};
+}
+
+SYN__COST(copy) {
+    *cost = (syn_cost){0, syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+SYN__INFER(identity) {
+    c->out[0] = c->in[0];
+    return SYN_OK;
+}
+
+/* ---- reshape
+ * ------------------------------------------------------------------------------------------- */
+
+/* Walks both shapes from the end, the old one without its dimensions of 1: a run of old dimensions
+   without gaps between them may be cut anew at will; where a gap ends a run, a new dimension must
+   end too. */
+bool syn__view_strides(const syn_operand *o, const syn_spec *to, int64_t *strides) {
+    int64_t dims[SYN_MAX_RANK], steps[SYN_MAX_RANK];
+    int n = 0, t = to->rank - 1;
+    const bool empty = syn_spec_elems(to) == 0;
+    for (int d = 0; d < o->spec.rank && !empty; d++) {
+        if (o->spec.dims[d] == 1) continue;
+        dims[n] = o->spec.dims[d];
+        steps[n++] = o->strides[d];
+    }
+    int64_t stride = 1; /* of the run's last element; for dimensions of 1 any will do */
+    for (int d = n - 1; d >= 0;) {
+        stride = steps[d];
+        int64_t run = dims[d];
+        while (d > 0 && steps[d - 1] == dims[d] * steps[d]) run *= dims[--d];
+        d--;
+        int64_t cut = 1;
+        for (; t >= 0 && (cut < run || to->dims[t] == 1); t--) {
+            strides[t] = cut * stride;
+            cut *= to->dims[t];
+        }
+        if (cut != run) return false;
+    }
+    for (; t >= 0; t--) strides[t] = stride;
+    return true;
+}
+
+SYN__INFER(reshape) {
+    syn_spec *o = &c->out[0].spec;
+    o->dtype = c->in[0].spec.dtype;
+    o->rank = (int32_t)c->attr[0].i;
+    for (int d = 0; d < o->rank; d++) o->dims[d] = c->attr[1 + d].i;
+    if (!syn_spec_valid(o) || syn_spec_elems(o) != syn_spec_elems(&c->in[0].spec)) {
+        char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
+        return SYN_FAIL(c->err, SYN_E_SHAPE, "%s cannot become %s",
+                        syn_spec_text(&c->in[0].spec, a, sizeof a), syn_spec_text(o, b, sizeof b));
+    }
+    memset(c->out[0].strides, 0, sizeof c->out[0].strides);
+    c->out[0].offset = c->in[0].offset;
+    if (!syn__view_strides(&c->in[0], o, c->out[0].strides))
+        return SYN_FAIL(c->err, SYN_E_SHAPE, "the strides do not allow a view");
+    return SYN_OK;
+}
+
+syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank) {
+    if (syn_ctx_status(ctx) != SYN_OK) return (syn_tensor){0};
+    if (rank < 0 || rank > SYN_MAX_RANK)
+        return syn_ctx_fail(ctx, SYN_E_SHAPE, "reshape: %d dimensions, at most %d are possible",
+                            rank, SYN_MAX_RANK);
+    syn_operand o;
+    syn_trace_operand(syn_ctx_trace(ctx), x.id, &o);
+    syn_spec to = {o.spec.dtype, rank, {0}};
+    int64_t known = 1;
+    int open = -1;
+    for (int d = 0; d < rank; d++) {
+        to.dims[d] = dims[d];
+        if (dims[d] >= 0 ? !syn_mul_i64(known, dims[d], &known) : open >= 0 || dims[d] != -1)
+            return syn_ctx_fail(
+                ctx, SYN_E_SHAPE,
+                "reshape: the new shape is negative, too large or leaves two dimensions open");
+        if (dims[d] < 0) open = d;
+    }
+    if (open >= 0) to.dims[open] = known > 0 ? syn_spec_elems(&o.spec) / known : 0;
+    int64_t strides[SYN_MAX_RANK];
+    if (syn_spec_valid(&to) && syn_spec_elems(&to) == syn_spec_elems(&o.spec) &&
+        !syn__view_strides(&o, &to, strides))
+        x = syn_contiguous(ctx, x);
+    syn_attr attr[7] = {{.i = rank}};
+    for (int d = 0; d < SYN_MAX_RANK; d++) attr[1 + d].i = to.dims[d];
+    syn_tensor out;
+    syn__dispatch(ctx, SYN_OP_RESHAPE, &x, 1, attr, 7, NULL, &out);
+    return out;
+}
+
+/* ---- permute
+ * ------------------------------------------------------------------------------------------- */
+
+SYN__INFER(permute) {
+    const int rank = c->in[0].spec.rank;
+    unsigned seen = 0;
+    c->out[0].spec = c->in[0].spec;
+    memset(c->out[0].strides, 0, sizeof c->out[0].strides);
+    c->out[0].offset = c->in[0].offset;
+    for (int d = 0; d < rank; d++) {
+        const int64_t from = c->attr[1 + d].i;
+        if (from < 0 || from >= rank || (seen >> from & 1))
+            return SYN_FAIL(c->err, SYN_E_SHAPE, "the order is not a permutation of %d dimensions",
+                            rank);
+        seen |= 1u << from;
+        c->out[0].spec.dims[d] = c->in[0].spec.dims[from];
+        c->out[0].strides[d] = c->in[0].strides[from];
+    }
+    return SYN_OK;
+}
+
+syn_tensor syn_permute(syn_ctx *ctx, syn_tensor x, const int *order, int rank) {
+    if (syn_ctx_status(ctx) != SYN_OK) return (syn_tensor){0};
+    if (rank != syn_tensor_spec(ctx, x)->rank)
+        return syn_ctx_fail(ctx, SYN_E_SHAPE,
+                            "permute: an order of %d for a tensor of %d dimensions", rank,
+                            syn_tensor_spec(ctx, x)->rank);
+    syn_attr attr[1 + SYN_MAX_RANK] = {{.i = rank}};
+    for (int d = 0; d < rank; d++) attr[1 + d].i = order[d];
+    syn_tensor out;
+    syn__dispatch(ctx, SYN_OP_PERMUTE, &x, 1, attr, 1 + SYN_MAX_RANK, NULL, &out);
+    return out;
+}
+
+/* ---- slice
+ * ---------------------------------------------------------------------------------------------- */
+
+static syn_status check_axis(const syn_call *c, int64_t axis) {
+    if (axis >= 0 && axis < c->in[0].spec.rank) return SYN_OK;
+    return SYN_FAIL(c->err, SYN_E_SHAPE, "there is no dimension %lld of %d", (long long)axis,
+                    c->in[0].spec.rank);
+}
+
+SYN__INFER(slice) {
+    const int64_t axis = c->attr[0].i, start = c->attr[1].i, length = c->attr[2].i;
+    SYN_TRY(check_axis(c, axis));
+    if (start < 0 || length < 0 || start > c->in[0].spec.dims[axis] - length)
+        return SYN_FAIL(c->err, SYN_E_SHAPE,
+                        "%lld from %lld on is outside dimension %lld of length %lld",
+                        (long long)length, (long long)start, (long long)axis,
+                        (long long)c->in[0].spec.dims[axis]);
+    c->out[0] = c->in[0];
+    c->out[0].spec.dims[axis] = length;
+    c->out[0].offset += start * c->in[0].strides[axis];
+    return SYN_OK;
+}
+
+syn_tensor syn_slice(syn_ctx *ctx, syn_tensor x, int axis, int64_t start, int64_t length) {
+    if (axis < 0) axis += syn_tensor_spec(ctx, x)->rank;
+    const syn_attr attr[3] = {{.i = axis}, {.i = start}, {.i = length}};
+    syn_tensor out;
+    syn__dispatch(ctx, SYN_OP_SLICE, &x, 1, attr, 3, NULL, &out);
+    return out;
+}
+
+syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x) {
+    syn_tensor out;
+    syn__dispatch(ctx, SYN_OP_TP_ENTER, &x, 1, NULL, 0, NULL, &out);
+    return out;
+}
+
+/* ---- contiguous
+ * ------------------------------------------------------------------------------------------- */
+
+/* Copies `from` into the place described by `to` (same shape), element size aside. */
+static void copy_rows(const syn_operand *from, const char *in, const syn_operand *to, char *out) {
+    const syn_spec *shape = &from->spec;
+    const size_t elem = syn_dtype_bytes((syn_dtype)shape->dtype);
+    const int last = shape->rank - 1;
+    const int64_t n = shape->rank ? shape->dims[last] : 1;
+    const int64_t step = shape->rank ? from->strides[last] : 1;
+    const syn_operand *operands[2] = {from, to};
+    for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 2);) {
+        const char *a = in + r.at[0] * (int64_t)elem;
+        char *b = out + r.at[1] * (int64_t)elem;
+        if (step == 1) memcpy(b, a, (size_t)n * elem);
+        else
+            for (int64_t i = 0; i < n; i++)
+                memcpy(b + i * (int64_t)elem, a + i * step * (int64_t)elem, elem);
+    }
+}
+
+SYN__CPU(contiguous) {
+    copy_rows(&c->in[0], c->in[0].data, &c->out[0], c->out[0].data);
+    return SYN_OK;
+}
+
+syn_tensor syn_contiguous(syn_ctx *ctx, syn_tensor x) {
+    if (syn_ctx_status(ctx) != SYN_OK || syn_tensor_contiguous(ctx, x)) return x;
+    syn_tensor out;
+    syn__dispatch(ctx, SYN_OP_CONTIGUOUS, &x, 1, NULL, 0, NULL, &out);
+    return out;
+}
+
+syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x) {
+    if (syn_ctx_status(ctx) != SYN_OK) return x;
+    syn_operand o;
+    syn_trace_operand(syn_ctx_trace(ctx), x.id, &o);
+    const int last = o.spec.rank - 1;
+    return last < 0 || o.spec.dims[last] <= 1 || o.strides[last] == 1 ? x : syn_contiguous(ctx, x);
+}
+
+/* ---- concat
+ * ---------------------------------------------------------------------------------------------------
+ */
+
+SYN__INFER(concat) {
+    const int64_t axis = c->attr[0].i;
+    SYN_TRY(check_axis(c, axis));
+    c->out[0].spec = c->in[0].spec;
+    for (int i = 1; i < c->n_in; i++) {
+        const syn_spec *x = &c->in[i].spec;
+        bool ok = x->rank == c->in[0].spec.rank && x->dtype == c->in[0].spec.dtype;
+        for (int d = 0; ok && d < x->rank; d++)
+            ok = d == axis || x->dims[d] == c->in[0].spec.dims[d];
+        if (!ok) return syn__bad_input(c, i, "like input 0 but for the joined dimension");
+        if (c->out[0].spec.dims[axis] > INT64_MAX - x->dims[axis])
+            return SYN_FAIL(c->err, SYN_E_SHAPE, "the result is too large");
+        c->out[0].spec.dims[axis] += x->dims[axis];
+    }
+    return SYN_OK;
+}
+
+SYN__CPU(concat) {
+    const int64_t axis = c->attr[0].i;
+    const int64_t elem = (int64_t)syn_dtype_bytes((syn_dtype)c->out[0].spec.dtype);
+    char *out = c->out[0].data;
+    for (int i = 0; i < c->n_in; i++) {
+        copy_rows(&c->in[i], c->in[i].data, &c->out[0], out);
+        out += c->in[i].spec.dims[axis] * c->out[0].strides[axis] * elem;
+    }
+    return SYN_OK;
+}
+
+syn_tensor syn_concat(syn_ctx *ctx, const syn_tensor *xs, int n, int axis) {
+    if (axis < 0 && n > 0) axis += syn_tensor_spec(ctx, xs[0])->rank;
+    const syn_attr attr[1] = {{.i = axis}};
+    syn_tensor out;
+    syn__dispatch(ctx, SYN_OP_CONCAT, xs, n, attr, 1, NULL, &out);
+    return out;
+}

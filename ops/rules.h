@@ -1,0 +1,108 @@
+/* Prototypes of the op table's functions, and what the family files share. */
+#ifndef OPS_RULES_H
+#define OPS_RULES_H
+
+#include "syntorch/context.h"
+
+#define SYN__INFER(name) syn_status syn__##name##_infer(syn_call *c)
+#define SYN__COST(name)  void syn__##name##_cost(const syn_call *c, syn_cost *cost)
+#define SYN__CPU(name)   syn_status syn__##name##_cpu(syn_call *c)
+
+SYN__INFER(embedding);
+SYN__COST(embedding);
+SYN__CPU(embedding);
+SYN__INFER(layernorm);
+SYN__COST(layernorm);
+SYN__CPU(layernorm);
+SYN__INFER(linear);
+SYN__COST(linear);
+SYN__CPU(linear);
+SYN__INFER(matmul);
+SYN__COST(matmul);
+SYN__CPU(matmul);
+SYN__INFER(unary);
+SYN__COST(unary);
+SYN__COST(gelu);
+SYN__CPU(gelu);
+SYN__INFER(binary);
+SYN__COST(binary);
+SYN__CPU(add);
+SYN__CPU(mul);
+SYN__CPU(scale);
+SYN__INFER(dropout);
+SYN__CPU(dropout);
+SYN__CPU(scale_mask);
+SYN__COST(softmax);
+SYN__CPU(softmax);
+SYN__INFER(attention);
+SYN__COST(attention);
+SYN__CPU(attention);
+SYN__INFER(kv_append);
+SYN__COST(kv_append);
+SYN__CPU(kv_append);
+SYN__INFER(reshape);
+SYN__INFER(permute);
+SYN__INFER(slice);
+SYN__INFER(identity);
+SYN__COST(zero);
+SYN__COST(copy);
+SYN__CPU(contiguous);
+SYN__INFER(concat);
+SYN__CPU(concat);
+SYN__INFER(argmax);
+SYN__COST(select);
+SYN__CPU(argmax);
+SYN__INFER(top_k);
+SYN__CPU(top_k);
+SYN__INFER(sample);
+SYN__COST(sample);
+SYN__CPU(sample);
+SYN__INFER(all_reduce);
+SYN__CPU(all_reduce);
+SYN__INFER(all_gather);
+SYN__CPU(all_gather);
+SYN__INFER(reduce_scatter);
+SYN__CPU(reduce_scatter);
+SYN__INFER(broadcast);
+SYN__CPU(broadcast);
+SYN__INFER(send);
+SYN__CPU(send);
+SYN__INFER(recv);
+SYN__CPU(recv);
+SYN__INFER(barrier);
+SYN__CPU(barrier);
+SYN__COST(comm);
+
+/* The sentence "expected ... , got f32[2,3]" about input i. */
+syn_status syn__bad_input(const syn_call *c, int i, const char *expected);
+/* Fails unless input i has that dtype. */
+syn_status syn__want_dtype(const syn_call *c, int i, syn_dtype dtype);
+/* Bytes of all inputs (outputs). */
+uint64_t syn__input_bytes(const syn_call *c);
+uint64_t syn__output_bytes(const syn_call *c);
+uint64_t syn__elems(const syn_operand *o);
+
+/* Walks the rows (last dimension) of operands of one shape; their last dimension is dense or, for
+   strided ops, has `inner` elements apart. Start with all zero, call until false; at[i]: element
+   offset of the row in operand i. */
+typedef struct syn_rows {
+    int64_t index[SYN_MAX_RANK];
+    int64_t at[3];
+    bool started;
+} syn_rows;
+bool syn__next_row(syn_rows *rows, const syn_spec *shape, const syn_operand *const *operands,
+                   int n);
+
+/* Strides of `o` seen as shape `to` without copying; false if that needs a copy. Element counts
+ * must be equal. */
+bool syn__view_strides(const syn_operand *o, const syn_spec *to, int64_t *strides);
+
+/* x, or a contiguous copy if the elements of its last dimension do not lie side by side. */
+syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x);
+
+/* A hash of (key, index) that is the same everywhere, and a number in [0, 1) with 24 bits from it.
+ */
+uint64_t syn__counter_hash(uint64_t key, uint64_t index);
+double syn__counter_uniform(uint64_t key, uint64_t index);
+
+#endif

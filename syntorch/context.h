@@ -1,0 +1,111 @@
+/* A context: everything one rank has. Device, communicator, trace, tensor data and the first error.
+   No globals: any number of contexts live in one process; one thread uses a context at a time.
+
+   Op builders (ops/ops.h) take tensors of a context and return new ones. The first failure stays in
+   the context as a full sentence, the builder returns the poisoned tensor (id 0), and later
+   builders do nothing: callers check once a step. */
+#ifndef SYNTORCH_CONTEXT_H
+#define SYNTORCH_CONTEXT_H
+
+#include "syntorch/backend.h"
+#include "syntorch/trace.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A row of the trace. Passed by value, never freed by users. id 0 is poisoned. */
+typedef struct syn_tensor {
+    uint32_t id;
+} syn_tensor;
+
+typedef struct syn_ctx syn_ctx;
+
+/* comm NULL: alone in the world. The communicator stays the caller's. A communicator that moves no
+   data
+   ("fake") needs the meta device. */
+syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm,
+                       syn_error *err) SYN_MUST_USE;
+void syn_ctx_free(syn_ctx *ctx);
+
+const syn_trace *syn_ctx_trace(const syn_ctx *ctx);
+syn_device syn_ctx_device(const syn_ctx *ctx);
+syn_comm *syn_ctx_comm(const syn_ctx *ctx);
+int32_t syn_ctx_rank(const syn_ctx *ctx);
+
+/* First failure of any builder; SYN_OK if none. */
+syn_status syn_ctx_status(const syn_ctx *ctx);
+const syn_error *syn_ctx_error(const syn_ctx *ctx);
+syn_error *syn_ctx_error_slot(syn_ctx *ctx); /* for callees that take a syn_error */
+/* Records a failure (the first wins); returns the poisoned tensor. */
+syn_tensor syn_ctx_fail(syn_ctx *ctx, syn_status code, const char *fmt, ...) SYN_PRINTF(3, 4);
+
+/* Nodes recorded from now on belong to the scope `name` inside the current one ("h.3" then "attn":
+ * "h.3.attn"). */
+void syn_push_scope(syn_ctx *ctx, const char *name);
+void syn_push_scope_index(syn_ctx *ctx, const char *name, int index); /* "h", 3: "h.3" */
+void syn_pop_scope(syn_ctx *ctx);
+void syn_set_phase(syn_ctx *ctx, syn_phase phase);
+/* Begins the next step (decode step, training step). Before the first call: step 0. */
+void syn_next_step(syn_ctx *ctx);
+
+/* Names the node that made t ("qkv": its tensor is then "h.3.attn/qkv:0"). Returns t. */
+syn_tensor syn_name(syn_ctx *ctx, syn_tensor t, const char *label);
+
+/* Which part of a full parameter a rank holds: dimension `axis` consists of `parts` equal blocks (3
+   for a fused q, k, v; else 1), each cut into `count` shards, of which the tensor has number
+   `index`. count 1: all of it. */
+typedef struct syn_shard {
+    int axis, parts, index, count;
+} syn_shard;
+#define SYN_WHOLE ((syn_shard){0, 1, 0, 1})
+
+typedef enum syn_init { SYN_INIT_ZERO, SYN_INIT_ONE, SYN_INIT_NORMAL } syn_init;
+
+/* A parameter under its HuggingFace name. dims: of the full tensor; the tensor made has the shard's
+   shape. NORMAL values have mean 0 and deviation `std`, are a function of seed, name and the
+   element's index in the full tensor alone, and so do not depend on the sharding. Rows of dimension
+   0 at or past `valid_rows` (vocabulary padding; < 0: none) are zero. */
+syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
+                     syn_init init, double std, int64_t valid_rows, uint64_t seed);
+/* Data given from outside (copied; ignored on meta, where it may be NULL). */
+syn_tensor syn_input(syn_ctx *ctx, const char *name, const syn_spec *spec, const void *data);
+/* Storage kept between steps, zero at first (KV cache). */
+syn_tensor syn_state(syn_ctx *ctx, const char *name, const syn_spec *spec);
+
+/* Spec of a tensor (of the poisoned one: an f32 scalar). */
+const syn_spec *syn_tensor_spec(const syn_ctx *ctx, syn_tensor t);
+int64_t syn_tensor_dim(const syn_ctx *ctx, syn_tensor t, int dim); /* negative: from the end */
+/* True if the elements lie one after another without gaps. */
+bool syn_tensor_contiguous(const syn_ctx *ctx, syn_tensor t);
+/* Copies the elements in row-major order into buf, which holds exactly `bytes` bytes. Fails on
+ * meta. */
+syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) SYN_MUST_USE;
+/* Overwrites the elements of a parameter, input or state with `data` in row-major order: how
+   weights are loaded. `bytes` must be the tensor's size. Not recorded: what was computed from the
+   old values stays as it is. Checks and does nothing else on meta, where data may be NULL. A
+   failure is the context's failure. */
+syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data,
+                            size_t bytes) SYN_MUST_USE;
+/* The parameter of that name, the first made; poisoned if there is none. Looks at every tensor. */
+syn_tensor syn_find_param(const syn_ctx *ctx, const char *name);
+
+/* Memory: syn_release gives back all data of tensors made after the mark, except those of `keep`.
+ */
+typedef struct syn_mark {
+    uint32_t tensor;
+} syn_mark;
+syn_mark syn_ctx_mark(const syn_ctx *ctx);
+void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);
+/* Most bytes of tensor data ever in use at once (0 on meta). */
+size_t syn_ctx_peak_bytes(const syn_ctx *ctx);
+
+/* The one door (dispatch.c): checks, infers, records and, unless on meta, runs and times the
+   kernel. Only op builders call it. Outputs go to out[0..n_out-1], all poisoned on failure. */
+void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, const syn_attr *attr,
+                   int n_attr, const syn_group *group, syn_tensor *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,154 @@
+/* The one door: check inputs, infer shapes, append the rows and, unless on meta, run and time the
+   kernel. Nothing else records a node or runs a kernel. */
+#include <string.h>
+
+#include "syntorch/context_private.h"
+#include "syntorch/memory.h"
+
+/* "linear in h.3.attn: " before the sentence of a rule. */
+static void locate(syn_ctx *ctx, const syn_opdef *def, const syn_error *inner) {
+    const char *scope =
+        ctx->n_scopes ? syn_trace_text(ctx->trace, ctx->scopes[ctx->n_scopes - 1]) : "";
+    SYN_FAIL(&ctx->error, inner->code, "%s%s%s: %s", def->name, *scope ? " in " : "", scope,
+             inner->text);
+    ctx->error.file = inner->file;
+    ctx->error.line = inner->line;
+}
+
+static syn_status gather_inputs(const syn_ctx *ctx, const syn_tensor *in, syn_call *call) {
+    const syn_opdef *def = call->def;
+    if (call->n_in < def->min_in || call->n_in > def->max_in)
+        return SYN_FAIL(call->err, SYN_E_INVALID, "takes %d to %d inputs, not %d", def->min_in,
+                        def->max_in, call->n_in);
+    for (int i = 0; i < call->n_in; i++) {
+        if (in[i].id == 0 || in[i].id >= ctx->trace->n_tensors)
+            return SYN_FAIL(call->err, SYN_E_INVALID, "input %d is not a tensor of this context",
+                            i);
+        syn_operand *o = &call->in[i];
+        syn_trace_operand(ctx->trace, in[i].id, o);
+        o->data = syn__data(ctx, in[i].id, o);
+        if (ctx->pool && !o->data && syn_spec_elems(&o->spec) > 0)
+            return SYN_FAIL(call->err, SYN_E_INVALID, "the data of input %d was released", i);
+        const int last = o->spec.rank - 1;
+        if (!(def->flags & SYN_OPF_STRIDED) && last >= 0 && o->strides[last] != 1 &&
+            o->spec.dims[last] > 1)
+            return SYN_FAIL(call->err, SYN_E_INVALID, "the last dimension of input %d is not dense",
+                            i);
+    }
+    return SYN_OK;
+}
+
+static syn_status infer(syn_call *call) {
+    for (int i = 0; i < call->n_out; i++) memset(&call->out[i].spec, 0, sizeof call->out[i].spec);
+    SYN_TRY(call->def->infer(call));
+    const bool view = (call->def->flags & SYN_OPF_VIEW) != 0;
+    for (int i = 0; i < call->n_out; i++) {
+        if (!syn_spec_valid(&call->out[i].spec))
+            return SYN_FAIL(call->err, SYN_E_SHAPE, "the result's shape is negative or too large");
+        if (view && i == 0) continue;
+        syn__contiguous_strides(&call->out[i]);
+    }
+    if (call->def->flags & SYN_OPF_INPLACE) call->out[0] = call->in[0];
+    return SYN_OK;
+}
+
+/* Appends the node and its outputs. Failure leaves the trace as it was, but for unused interned
+   entries, and its sentence in the context. */
+static bool record(syn_ctx *ctx, syn_op op, const syn_tensor *in, const syn_call *call,
+                   syn_tensor *out) {
+    syn_trace *t = ctx->trace;
+    syn_error *err = &ctx->error;
+    if (t->n_nodes >= UINT32_MAX - 1 || t->n_inputs >= UINT32_MAX - SYN_MAX_INPUTS) {
+        SYN_FAIL(err, SYN_E_NOMEM, "a trace holds at most 2^32 nodes and inputs");
+        return false;
+    }
+    syn_trace_node row = {.op = (uint16_t)op,
+                          .phase = (uint8_t)ctx->phase,
+                          .n_in = (uint8_t)call->n_in,
+                          .n_out = (uint8_t)call->n_out,
+                          .scope = ctx->n_scopes ? ctx->scopes[ctx->n_scopes - 1] : 0,
+                          .first_in = (uint32_t)t->n_inputs,
+                          .first_out = (uint32_t)t->n_tensors};
+    if (call->group && syn_trace_add_group(t, call->group, &row.group, err) != SYN_OK) return false;
+    if (call->def->flags & SYN_OPF_COMM) /* one stream a group, one for messages */
+        row.stream = (uint8_t)(row.group == 0 ? 255 : row.group < 254 ? row.group : 254);
+    const size_t attr_bytes = (size_t)call->n_attr * sizeof(syn_attr);
+    if (attr_bytes && syn_intern_put(&t->blobs, call->attr, attr_bytes, &row.attrs, err) != SYN_OK)
+        return false;
+    if (syn_grow(&t->inputs, &t->inputs_cap, t->n_inputs + SYN_MAX_INPUTS, sizeof *t->inputs,
+                 err) != SYN_OK)
+        return false;
+    if (syn_grow(&t->nodes, &t->nodes_cap, t->n_nodes + 1, sizeof row, err) != SYN_OK) return false;
+    if (ctx->pool) {
+        const size_t old = t->times_cap;
+        if (syn_grow(&t->times, &t->times_cap, t->nodes_cap, sizeof *t->times, err) != SYN_OK)
+            return false;
+        memset(t->times + old, 0, (t->times_cap - old) * sizeof *t->times);
+    }
+    const bool aliases = (call->def->flags & (SYN_OPF_VIEW | SYN_OPF_INPLACE)) != 0;
+    for (int i = 0; i < call->n_out; i++) {
+        const bool alias = aliases && i == 0;
+        const uint32_t base = alias ? t->tensors[in[0].id].base : 0;
+        const uint32_t flags =
+            alias ? SYN_TENSOR_VIEW | (t->tensors[in[0].id].flags & SYN_TENSOR_STATE) : 0;
+        out[i].id = syn__append_tensor(ctx, &call->out[i], (uint32_t)t->n_nodes, base, flags, NULL);
+        if (!out[i].id || (!alias && syn__alloc_data(ctx, out[i].id) != SYN_OK)) {
+            t->n_tensors = row.first_out + (size_t)i + (out[i].id != 0);
+            syn_release(ctx, (syn_mark){row.first_out}, NULL, 0);
+            t->n_tensors = row.first_out;
+            return false;
+        }
+    }
+    for (int i = 0; i < call->n_in; i++) t->inputs[t->n_inputs++] = in[i].id;
+    t->nodes[t->n_nodes++] = row;
+    return true;
+}
+
+static void store_time(syn_trace *t, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
+                       uint64_t cpu_ns, uint64_t wait_ns) {
+    t->times[node] = (syn_trace_time){(uint32_t)start_ns, (uint32_t)(start_ns >> 32),
+                                      (float)wall_ns, (float)cpu_ns, (float)wait_ns};
+}
+
+static syn_status run(syn_ctx *ctx, syn_call *call, const syn_tensor *out, uint32_t node) {
+    syn_status (*kernel)(syn_call *) = ctx->backend->kernel(call->def);
+    if (!kernel) return SYN_OK;
+    for (int i = 0; i < call->n_out; i++)
+        call->out[i].data = syn__data(ctx, out[i].id, &call->out[i]);
+    uint64_t wall0, cpu0, wall1, cpu1;
+    ctx->backend->clock(&wall0, &cpu0);
+    const syn_status s = kernel(call);
+    ctx->backend->clock(&wall1, &cpu1);
+    store_time(ctx->trace, node, wall0 - ctx->start_ns, wall1 - wall0, cpu1 - cpu0, call->wait_ns);
+    return s;
+}
+
+void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, const syn_attr *attr,
+                   int n_attr, const syn_group *group, syn_tensor *out) {
+    syn_call call;
+    syn_error inner;
+    inner.code = SYN_OK;
+    call.def = &syn_op_table[op];
+    call.n_in = n_in;
+    call.n_out = call.def->n_out;
+    call.attr = attr;
+    call.n_attr = n_attr;
+    call.group = group;
+    call.comm = ctx->comm;
+    call.wait_ns = 0;
+    call.err = &inner;
+    for (int i = 0; i < call.n_out; i++) out[i].id = 0;
+    if (ctx->error.code != SYN_OK) return;
+    syn_status s = gather_inputs(ctx, in, &call);
+    if (s == SYN_OK) s = infer(&call);
+    if (s == SYN_OK && !record(ctx, op, in, &call, out)) {
+        inner = ctx->error; /* to be said again with op and scope */
+        s = inner.code;
+        ctx->error.code = SYN_OK;
+    }
+    if (s == SYN_OK && ctx->pool) s = run(ctx, &call, out, (uint32_t)ctx->trace->n_nodes - 1);
+    if (s == SYN_OK) return;
+    SYN_FAIL(&inner, s, "%s", syn_status_name(s)); /* for what failed without a sentence */
+    locate(ctx, call.def, &inner);
+    for (int i = 0; i < call.n_out; i++) out[i].id = 0;
+}

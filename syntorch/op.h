@@ -1,0 +1,88 @@
+/* The op table's types. One row of ops/ops.def answers every question about an op. */
+#ifndef SYNTORCH_OP_H
+#define SYNTORCH_OP_H
+
+#include "syntorch/comm.h"
+#include "syntorch/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYN_MAX_INPUTS  16
+#define SYN_MAX_OUTPUTS 4
+#define SYN_MAX_ATTRS   10
+
+typedef enum syn_op {
+    SYN_OP_NONE,
+#define SYN_OP(id, ...) SYN_OP_##id,
+#include "ops/ops.def"
+#undef SYN_OP
+    SYN_OP_COUNT
+} syn_op;
+
+/* An attribute's value; the op's attribute list says which member counts. Seeds are integers that
+   the trace hash leaves out. */
+typedef union syn_attr {
+    int64_t i;
+    double f;
+} syn_attr;
+
+/* Flags of an op */
+#define SYN_OPF_VIEW \
+    1u /* output 0 shares input 0's storage; infer sets its strides and offset; no kernel */
+#define SYN_OPF_INPLACE 2u /* output 0 is a new version of input 0, in the same storage */
+#define SYN_OPF_COMM    4u /* kernel calls the communicator */
+#define SYN_OPF_FUSED   8u /* one kernel for what other rows do in several */
+#define SYN_OPF_STRIDED \
+    16u /* reads inputs of any strides; otherwise the last dimension must be dense */
+
+/* An input or output as an op's functions see it. */
+typedef struct syn_operand {
+    syn_spec spec;
+    int64_t strides[SYN_MAX_RANK]; /* elements */
+    int64_t offset;                /* elements from the storage's start; already applied to data */
+    void *data;                    /* NULL on meta and while shapes are inferred */
+} syn_operand;
+
+typedef struct syn_opdef syn_opdef;
+
+/* What an op's functions see. */
+typedef struct syn_call {
+    const syn_opdef *def;
+    int n_in, n_out;
+    syn_operand in[SYN_MAX_INPUTS], out[SYN_MAX_OUTPUTS];
+    const syn_attr *attr;
+    int n_attr;
+    const syn_group *group; /* communication only */
+    syn_comm *comm;
+    uint64_t wait_ns; /* communication kernels: time spent waiting for other ranks */
+    syn_error *err;
+} syn_call;
+
+typedef struct syn_cost {
+    uint64_t flops; /* multiply and add count one each */
+    uint64_t bytes_read, bytes_written;
+} syn_cost;
+
+struct syn_opdef {
+    const char *name;
+    syn_category category;
+    int min_in, max_in, n_out;
+    uint32_t flags;
+    syn_comm_kind comm;
+    /* "axis:i scale:f seed:s": names and types of the attributes, in order; see ops.def. */
+    const char *attrs;
+    /* Checks inputs and attributes, sets the outputs' specs (of views also strides and offset). */
+    syn_status (*infer)(syn_call *call);
+    void (*cost)(const syn_call *call, syn_cost *cost);
+    syn_status (*cpu)(syn_call *call); /* NULL: views */
+};
+
+/* Indexed by syn_op; defined in ops/. */
+extern const syn_opdef syn_op_table[SYN_OP_COUNT];
+
+#ifdef __cplusplus
+}
+#endif
+#endif

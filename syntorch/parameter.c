@@ -1,0 +1,92 @@
+/* Parameters of random models: every element is a function of (seed, name, index in the full
+   tensor), so that any sharding holds slices of the same weights. */
+#include <string.h>
+
+#include "syntorch/context_private.h"
+#include "syntorch/memory.h"
+
+/* SplitMix64's output function (Steele, Lea, Flood, OOPSLA 2014) as a counter-based generator. */
+static uint64_t counter_hash(uint64_t key, uint64_t index) {
+    uint64_t x = key + index * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* The sum of four uniform 16-bit numbers, normalised: close to normal (Irwin-Hall, n = 4), cut
+   at 3.46 deviations, and ten times faster than a logarithm. */
+static float normal(uint64_t key, uint64_t index, float scale) {
+    const uint64_t x = counter_hash(key, index);
+    const int32_t sum =
+        (int32_t)((x & 0xffff) + (x >> 16 & 0xffff) + (x >> 32 & 0xffff) + (x >> 48));
+    return (float)(sum - 131070) * scale;
+}
+
+/* The full tensor as [outer][axis][inner]; the shard keeps `part` of each block of the axis. */
+struct slicing {
+    int64_t outer, inner;
+    int64_t block, part; /* axis = parts * block; local axis = parts * part */
+    int parts, index;
+};
+
+static void fill(float *data, const struct slicing *s, syn_init init, float scale,
+                 int64_t row_elems, int64_t valid_rows, uint64_t key) {
+    const int64_t axis = s->parts * s->block;
+    int64_t limit = INT64_MAX;
+    if (valid_rows >= 0 && !syn_mul_i64(valid_rows, row_elems, &limit)) limit = INT64_MAX;
+    for (int64_t o = 0; o < s->outer; o++)
+        for (int p = 0; p < s->parts; p++) {
+            const int64_t first = ((o * axis) + p * s->block + s->index * s->part) * s->inner;
+            const int64_t n = s->part * s->inner;
+            for (int64_t i = 0; i < n; i++) {
+                const int64_t at = first + i;
+                float v = init == SYN_INIT_ONE ? 1.0f : 0.0f;
+                if (init == SYN_INIT_NORMAL) v = normal(key, (uint64_t)at, scale);
+                *data++ = at < limit ? v : 0.0f;
+            }
+        }
+}
+
+syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
+                     syn_init init, double std, int64_t valid_rows, uint64_t seed) {
+    if (ctx->error.code != SYN_OK) return (syn_tensor){0};
+    if (full->dtype != SYN_F32)
+        return syn_ctx_fail(ctx, SYN_E_UNSUPPORTED,
+                            "parameter '%s': only f32 parameters can be initialised, not %s", name,
+                            syn_dtype_name((syn_dtype)full->dtype));
+    if (!syn_spec_valid(full) || full->rank < 1 || shard.axis < 0 || shard.axis >= full->rank)
+        return syn_ctx_fail(ctx, SYN_E_SHAPE, "the shape of parameter '%s' is not valid", name);
+    if (shard.parts < 1 || shard.index < 0 || shard.index >= shard.count)
+        return syn_ctx_fail(ctx, SYN_E_INVALID,
+                            "parameter '%s': there is no shard %d of %d in %d parts", name,
+                            shard.index, shard.count, shard.parts);
+    const int64_t pieces = (int64_t)shard.parts * shard.count;
+    if (full->dims[shard.axis] % pieces)
+        return syn_ctx_fail(ctx, SYN_E_SHAPE,
+                            "parameter '%s': dimension %d of %lld does not divide into %lld pieces",
+                            name, shard.axis, (long long)full->dims[shard.axis], (long long)pieces);
+    struct slicing s = {1,
+                        1,
+                        full->dims[shard.axis] / shard.parts,
+                        full->dims[shard.axis] / pieces,
+                        shard.parts,
+                        shard.index};
+    for (int d = 0; d < full->rank; d++) {
+        if (d < shard.axis) s.outer *= full->dims[d];
+        if (d > shard.axis) s.inner *= full->dims[d];
+    }
+    syn_operand operand = {.spec = *full};
+    operand.spec.dims[shard.axis] /= shard.count;
+    syn__contiguous_strides(&operand);
+    /* Not after the row is made: `full` may be another row's. */
+    const int64_t row_elems = full->dims[0] ? syn_spec_elems(full) / full->dims[0] : 0;
+    const uint32_t id = syn__append_tensor(ctx, &operand, 0, 0, SYN_TENSOR_PARAM, name);
+    if (!id || syn__alloc_data(ctx, id) != SYN_OK) return (syn_tensor){0};
+    if (ctx->pool) {
+        const float scale =
+            (float)(std / 37837.227); /* 65536 / sqrt(3): deviation of the sum of four */
+        fill(ctx->data[id], &s, init, scale, row_elems, valid_rows,
+             syn_hash(name, strlen(name), seed));
+    }
+    return (syn_tensor){id};
+}

@@ -1,0 +1,95 @@
+/* A trace: what the door records of one rank. Rows of two tables, nodes (op calls) and tensors,
+   with everything of variable length in shared arrays and everything repeated interned. A node may
+   only use tensors that exist, so row order is a topological order. Rows outlive the data. */
+#ifndef SYNTORCH_TRACE_H
+#define SYNTORCH_TRACE_H
+
+#include "syntorch/hardware.h"
+#include "syntorch/intern.h"
+#include "syntorch/op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct syn_trace_node {
+    uint16_t op, group; /* group: index into trace->groups + 1; 0 none */
+    uint8_t phase, n_in, n_out, stream;
+    uint32_t scope, label; /* ids in texts; label 0: the op's name */
+    uint32_t attrs;        /* id in blobs */
+    uint32_t first_in;     /* into inputs */
+    uint32_t first_out;    /* tensor id; outputs are consecutive */
+} syn_trace_node;
+
+typedef struct syn_trace_tensor {
+    uint32_t spec;     /* id in specs */
+    uint32_t layout;   /* id in layouts + 1; 0: contiguous from offset 0 */
+    uint32_t producer; /* node number (from 1); 0: parameter, input or state */
+    uint32_t base;     /* tensor id that owns the storage */
+    uint32_t name;     /* id in texts + 1; 0: derived from the producer */
+    uint32_t flags;    /* SYN_TENSOR_... */
+} syn_trace_tensor;
+
+/* Strides and offset in elements of a tensor that is not plainly contiguous. */
+typedef struct syn_layout {
+    int64_t strides[SYN_MAX_RANK];
+    int64_t offset;
+} syn_layout;
+
+/* Measured times of a node: 20 bytes. start in ns since the context began, as two halves. */
+typedef struct syn_trace_time {
+    uint32_t start_low, start_high;
+    float wall_ns, cpu_ns, wait_ns;
+} syn_trace_time;
+
+typedef struct syn_trace {
+    syn_trace_node *nodes; /* row 0 unused: node ids count from 1 */
+    size_t n_nodes, nodes_cap;
+    syn_trace_tensor *tensors; /* row 0 is the poisoned tensor */
+    size_t n_tensors, tensors_cap;
+    uint32_t *inputs; /* tensor ids */
+    size_t n_inputs, inputs_cap;
+    syn_trace_time *times; /* NULL while nothing was timed; then as long as nodes */
+    size_t times_cap;
+    uint32_t *steps; /* node number at which step 1, 2, ... begins */
+    size_t n_steps, steps_cap;
+    syn_group *groups; /* copies: a trace outlives its communicator */
+    size_t n_groups, groups_cap;
+    syn_intern texts, specs, layouts, blobs;
+    int32_t rank, world_size;
+} syn_trace;
+
+syn_status syn_trace_new(syn_trace **out, int32_t rank, int32_t world_size,
+                         syn_error *err) SYN_MUST_USE;
+void syn_trace_free(syn_trace *trace);
+
+/* Spec of a tensor row; layout as strides and offset. */
+const syn_spec *syn_trace_spec(const syn_trace *trace, uint32_t tensor);
+void syn_trace_operand(const syn_trace *trace, uint32_t tensor, syn_operand *out);
+const char *syn_trace_text(const syn_trace *trace, uint32_t id);
+/* Index + 1 of the group with this one's id in trace->groups, where a copy is added if it is new.
+ */
+syn_status syn_trace_add_group(syn_trace *trace, const syn_group *group, uint16_t *row,
+                               syn_error *err) SYN_MUST_USE;
+/* Rebuilds what the op's functions saw, without data: for cost rules. */
+void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call);
+
+/* Hash over op, specs, attributes except seeds, inputs, groups, phase, scope, stream and parameter
+   names of all rows: equal for the same program on any device and communicator. Not over times or
+   data. */
+uint64_t syn_trace_hash(const syn_trace *trace);
+/* Memory held by the rows and tables. */
+size_t syn_trace_memory_bytes(const syn_trace *trace);
+/* Checks that every node uses earlier tensors only and rows are consistent. */
+syn_status syn_trace_verify(const syn_trace *trace, syn_error *err) SYN_MUST_USE;
+
+/* A view of the traces of several ranks (or some of them) as one graph. The traces stay the
+   caller's and must outlive the graph and not grow meanwhile; so must hw, which gives predicted
+   times (NULL: none). Node id n of a trace is node index n - 1. */
+syn_status syn_trace_graph(syn_graph **out, const syn_trace *const *traces, uint32_t n_traces,
+                           const syn_hardware *hw, syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

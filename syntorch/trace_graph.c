@@ -1,0 +1,390 @@
+/* A trace seen as a syn_graph: rows are turned into nodes on access, nothing is copied but what a
+   cursor holds. Built once per view: the dependencies that inputs do not show (overwritten storage)
+   and the numbers of communications. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+#include "syntorch/trace.h"
+
+/* One rank of the view. */
+struct view {
+    const syn_trace *trace;
+    struct pair {
+        uint32_t node, value; /* node ids count from 1 */
+    } * inplace, *comms; /* (node, earlier node it must wait for); (node, index within its group);
+                            ascending */
+    size_t n_inplace, inplace_cap, n_comms, comms_cap;
+};
+
+struct shared {
+    struct view *views;
+    const syn_hardware *hw;
+    char *names; /* all attribute names, NUL-terminated */
+    const char *attr_names[SYN_OP_COUNT][SYN_MAX_ATTRS];
+    char attr_types[SYN_OP_COUNT][SYN_MAX_ATTRS];
+};
+
+/* First entry of `pairs` for a node at or after `node`. */
+static size_t lower_bound(const struct pair *pairs, size_t n, uint32_t node) {
+    size_t low = 0;
+    while (n > 0) {
+        const size_t half = n / 2;
+        if (pairs[low + half].node < node) {
+            low += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return low;
+}
+
+static syn_status push(struct pair **pairs, size_t *n, size_t *cap, uint32_t node, uint32_t value,
+                       syn_error *err) {
+    SYN_TRY(syn_grow(pairs, cap, *n + 1, sizeof **pairs, err));
+    (*pairs)[(*n)++] = (struct pair){node, value};
+    return SYN_OK;
+}
+
+/* ---- what is built once
+ * ---------------------------------------------------------------------------------- */
+
+/* A new version of a storage must wait for the readers of the old one, and for its writer where
+   that is not among the inputs' producers. One pass: per overwritten storage a list of its users
+   since the last version, as a chain through `links`. */
+static syn_status find_inplace(struct view *v, syn_error *err) {
+    const syn_trace *t = v->trace;
+    struct pair *links = NULL; /* (reader, previous link + 1) */
+    size_t n_links = 0, links_cap = 0;
+    uint32_t *heads = syn_calloc(t->n_tensors, sizeof *heads); /* by storage: last link + 1 */
+    unsigned char *overwritten = syn_calloc(t->n_tensors, 1);
+    syn_status s =
+        heads && overwritten ? SYN_OK : SYN_FAIL_NOMEM(err, t->n_tensors * 5, "a view of a trace");
+    for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++)
+        if (syn_op_table[t->nodes[i].op].flags & SYN_OPF_INPLACE)
+            overwritten[t->tensors[t->inputs[t->nodes[i].first_in]].base] = 1;
+    for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++) {
+        const syn_trace_node *n = &t->nodes[i];
+        const uint32_t flags = syn_op_table[n->op].flags;
+        for (uint32_t k = 0; k < n->n_in && s == SYN_OK && !(flags & SYN_OPF_VIEW); k++) {
+            const uint32_t base = t->tensors[t->inputs[n->first_in + k]].base;
+            if (!overwritten[base]) continue;
+            if (k == 0 && (flags & SYN_OPF_INPLACE)) {
+                for (uint32_t at = heads[base]; at && s == SYN_OK; at = links[at - 1].value)
+                    s = push(&v->inplace, &v->n_inplace, &v->inplace_cap, i, links[at - 1].node,
+                             err);
+                heads[base] = 0;
+            }
+            if (s == SYN_OK) s = push(&links, &n_links, &links_cap, i, heads[base], err);
+            if (s == SYN_OK) heads[base] = (uint32_t)n_links;
+        }
+    }
+    syn_free(links);
+    syn_free(heads);
+    syn_free(overwritten);
+    return s;
+}
+
+static syn_status number_comms(struct view *v, syn_error *err) {
+    const syn_trace *t = v->trace;
+    uint32_t *next = syn_calloc(t->n_groups + 1, sizeof *next);
+    if (!next) return SYN_FAIL_NOMEM(err, t->n_groups * sizeof *next, "a view of a trace");
+    syn_status s = SYN_OK;
+    for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++)
+        if (syn_op_table[t->nodes[i].op].flags & SYN_OPF_COMM)
+            s = push(&v->comms, &v->n_comms, &v->comms_cap, i, next[t->nodes[i].group]++, err);
+    syn_free(next);
+    return s;
+}
+
+/* Splits "axis:i scale:f" into names and types. */
+static syn_status split_attrs(struct shared *sh, syn_error *err) {
+    size_t bytes = 1;
+    for (int op = 0; op < SYN_OP_COUNT; op++) bytes += strlen(syn_op_table[op].attrs) + 1;
+    char *to = sh->names = syn_malloc(bytes);
+    if (!to) return SYN_FAIL_NOMEM(err, bytes, "attribute names");
+    for (int op = 0; op < SYN_OP_COUNT; op++) {
+        const char *from = syn_op_table[op].attrs;
+        for (int i = 0; *from && i < SYN_MAX_ATTRS; i++) {
+            sh->attr_names[op][i] = to;
+            while (*from != ':') *to++ = *from++;
+            *to++ = '\0';
+            sh->attr_types[op][i] = from[1];
+            from += from[2] ? 3 : 2;
+        }
+    }
+    return SYN_OK;
+}
+
+/* ---- nodes
+ * -------------------------------------------------------------------------------------------------
+ */
+
+static int compare_deps(const void *a, const void *b) {
+    const syn_dep *x = a, *y = b;
+    if (x->node != y->node) return x->node < y->node ? -1 : 1;
+    return x->dep_class < y->dep_class ? -1 : x->dep_class > y->dep_class;
+}
+
+/* Producers of the inputs, and the readers that an overwriting op waits for; ascending, each once.
+ */
+static syn_status fill_deps(const struct view *v, uint32_t id, syn_cursor *cur) {
+    const syn_trace *t = v->trace;
+    const syn_trace_node *n = &t->nodes[id];
+    size_t first = v->n_inplace ? lower_bound(v->inplace, v->n_inplace, id) : 0, last = first;
+    while (last < v->n_inplace && v->inplace[last].node == id) last++;
+    SYN_TRY(syn_grow(&cur->deps, &cur->deps_cap, n->n_in + (last - first), sizeof *cur->deps,
+                     &cur->error));
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const uint32_t producer = t->tensors[t->inputs[n->first_in + i]].producer;
+        if (producer) cur->deps[k++] = (syn_dep){producer - 1, SYN_DEP_DATA};
+    }
+    for (; first < last; first++)
+        cur->deps[k++] = (syn_dep){v->inplace[first].value - 1, SYN_DEP_INPLACE};
+    if (k > 1) qsort(cur->deps, k, sizeof *cur->deps, compare_deps);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < k; i++) /* of two classes to one node the first, data, says it all */
+        if (kept == 0 || cur->deps[kept - 1].node != cur->deps[i].node)
+            cur->deps[kept++] = cur->deps[i];
+    cur->node.deps = cur->deps;
+    cur->node.n_deps = kept;
+    return SYN_OK;
+}
+
+static void fill_attributes(const struct shared *sh, const syn_call *call, uint32_t op,
+                            syn_cursor *cur) {
+    syn_node *node = &cur->node;
+    node->attributes = cur->attributes;
+    for (int i = 0; i < call->n_attr; i++) {
+        const char type = sh->attr_types[op][i];
+        syn_attribute *a = &cur->attributes[node->n_attributes];
+        *a = (syn_attribute){
+            .name = sh->attr_names[op][i], .type = SYN_VALUE_I64, .i64 = call->attr[i].i};
+        if (type == 'c') continue;
+        node->n_attributes++;
+        if (type == 'f') {
+            a->type = SYN_VALUE_F64;
+            a->i64 = 0;
+            a->f64 = call->attr[i].f;
+        }
+        if (type != 'l') continue;
+        a->type = SYN_VALUE_TEXT;
+        a->text = cur->text;
+        const int64_t count = a->i64;
+        a->i64 = 0;
+        size_t at = 0;
+        cur->text[0] = '\0';
+        for (int64_t k = 0; k < count && at < sizeof cur->text; k++)
+            at += (size_t)snprintf(cur->text + at, sizeof cur->text - at, "%s%lld", k ? "," : "",
+                                   (long long)call->attr[i + 1 + k].i);
+        return;
+    }
+}
+
+static syn_node_kind kind_of(const syn_opdef *def) {
+    if (def->comm == SYN_COMM_SEND) return SYN_NODE_SEND;
+    if (def->comm == SYN_COMM_RECV) return SYN_NODE_RECV;
+    return def->comm != SYN_COMM_NONE ? SYN_NODE_COLLECTIVE : SYN_NODE_COMPUTE;
+}
+
+static int64_t comm_attr(const struct shared *sh, const syn_call *call, uint32_t op,
+                         const char *name, int64_t other) {
+    for (int i = 0; i < call->n_attr && sh->attr_names[op][i]; i++)
+        if (sh->attr_types[op][i] == 'c' && strcmp(sh->attr_names[op][i], name) == 0)
+            return call->attr[i].i;
+    return other;
+}
+
+static void fill_comm(const struct shared *sh, const struct view *v, uint32_t id,
+                      const syn_call *call, syn_node *node) {
+    const uint32_t op = v->trace->nodes[id].op;
+    node->comm = call->def->comm;
+    node->group = call->group ? call->group->id : 0;
+    const syn_operand *payload = call->n_in ? &call->in[0] : &call->out[0];
+    node->comm_bytes = call->n_in + call->n_out ? syn_spec_bytes(&payload->spec) : 0;
+    node->comm_index = v->comms[lower_bound(v->comms, v->n_comms, id)].value;
+    node->reduce = (int32_t)comm_attr(sh, call, op, "reduce", -1);
+    node->peer = (int32_t)comm_attr(sh, call, op, "peer", -1);
+    node->tag = (int32_t)comm_attr(sh, call, op, "tag", -1);
+    const int64_t root = comm_attr(sh, call, op, "root", -1);
+    node->root = root >= 0 && call->group ? call->group->ranks[root] : -1;
+}
+
+static void fill_times(const struct view *v, uint32_t id, syn_node *node) {
+    node->start_ns = node->wall_ns = node->cpu_ns = node->wait_ns = node->predicted_ns =
+        SYN_NO_TIME;
+    if (!v->trace->times || (node->flags & SYN_NODE_VIRTUAL)) return;
+    const syn_trace_time *t = &v->trace->times[id];
+    node->start_ns = (double)((uint64_t)t->start_high << 32 | t->start_low);
+    node->wall_ns = (double)t->wall_ns;
+    node->cpu_ns = (double)t->cpu_ns;
+    node->wait_ns = (double)t->wait_ns;
+}
+
+static uint32_t step_of(const syn_trace *t, uint32_t id) {
+    size_t low = 0, n = t->n_steps;
+    while (n > 0) { /* steps that begin at or before the node */
+        const size_t half = n / 2;
+        if (t->steps[low + half] <= id) {
+            low += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return (uint32_t)low;
+}
+
+static void fill_prediction(const syn_graph *graph, const struct shared *sh, uint32_t rank,
+                            const syn_call *call, syn_node *node) {
+    if (!sh->hw) return;
+    const syn_spec *data = call->n_in ? &call->in[0].spec : call->n_out ? &call->out[0].spec : NULL;
+    const double ns = syn_hardware_predict_ns(
+        sh->hw, node, data ? (syn_dtype)data->dtype : SYN_F32,
+        node->group ? syn_graph_group_by_id(graph, node->group) : NULL, graph->ranks[rank].rank);
+    node->predicted_ns = round(ns * 1000) / 1000; /* whole picoseconds: short in text formats */
+}
+
+static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t index,
+                                 syn_cursor *cur) {
+    const struct shared *sh = graph->self;
+    const struct view *v = graph->ranks[rank].self;
+    const syn_trace *t = v->trace;
+    const uint32_t id = index + 1;
+    const syn_trace_node *row = &t->nodes[id];
+    syn_call call;
+    syn_cost cost;
+    syn_trace_call(t, id, &call);
+    call.def->cost(&call, &cost);
+    const char *op = call.def->name;
+    cur->node = (syn_node){.id = id,
+                           .kind = kind_of(call.def),
+                           .category = call.def->category,
+                           .flags = (call.def->flags & SYN_OPF_VIEW ? SYN_NODE_VIRTUAL : 0u) |
+                                    (call.def->flags & SYN_OPF_FUSED ? SYN_NODE_FUSED : 0u),
+                           .phase = (syn_phase)row->phase,
+                           .step = step_of(t, id),
+                           .stream = row->stream,
+                           .op = op,
+                           .label = row->label ? syn_trace_text(t, row->label) : op,
+                           .scope = syn_trace_text(t, row->scope),
+                           .inputs = cur->inputs,
+                           .outputs = cur->outputs,
+                           .n_inputs = row->n_in,
+                           .n_outputs = row->n_out,
+                           .flops = cost.flops,
+                           .bytes_read = cost.bytes_read,
+                           .bytes_written = cost.bytes_written,
+                           .reduce = -1,
+                           .root = -1,
+                           .peer = -1,
+                           .tag = -1};
+    for (uint32_t i = 0; i < row->n_in; i++) cur->inputs[i] = t->inputs[row->first_in + i] - 1;
+    for (uint32_t i = 0; i < row->n_out; i++) cur->outputs[i] = row->first_out + i - 1;
+    if (fill_deps(v, id, cur) != SYN_OK) return NULL;
+    fill_attributes(sh, &call, row->op, cur);
+    if (call.def->flags & SYN_OPF_COMM) fill_comm(sh, v, id, &call, &cur->node);
+    fill_times(v, id, &cur->node);
+    fill_prediction(graph, sh, rank, &call, &cur->node);
+    return &cur->node;
+}
+
+static const syn_graph_tensor *view_tensor(const syn_graph *graph, uint32_t rank, uint32_t index,
+                                           syn_cursor *cur) {
+    const struct view *v = graph->ranks[rank].self;
+    const syn_trace *t = v->trace;
+    const syn_trace_tensor *row = &t->tensors[index + 1];
+    cur->tensor = (syn_graph_tensor){.spec = *syn_trace_spec(t, index + 1),
+                                     .flags = row->flags,
+                                     .producer = row->producer ? row->producer - 1 : SYN_NO_NODE,
+                                     .base = row->base - 1,
+                                     .name = cur->name};
+    if (row->name) {
+        cur->tensor.name = syn_trace_text(t, row->name - 1);
+    } else if (row->producer) {
+        const syn_trace_node *n = &t->nodes[row->producer];
+        const char *scope = syn_trace_text(t, n->scope);
+        snprintf(cur->name, sizeof cur->name, "%s%s%s:%u", scope, *scope ? "/" : "",
+                 n->label ? syn_trace_text(t, n->label) : syn_op_table[n->op].name,
+                 index + 1 - n->first_out);
+    } else {
+        cur->tensor.name = "";
+    }
+    return &cur->tensor;
+}
+
+/* ---- the view
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+static void view_free(syn_graph *graph) {
+    struct shared *sh = graph->self;
+    if (sh) {
+        for (uint32_t i = 0; sh->views && i < graph->n_ranks; i++) {
+            syn_free(sh->views[i].inplace);
+            syn_free(sh->views[i].comms);
+        }
+        syn_free(sh->views);
+        syn_free(sh->names);
+        syn_free(sh);
+    }
+    syn__graph_free_meta(graph);
+    syn_free(graph->ranks);
+    syn_free(graph->groups);
+    syn_free(graph);
+}
+
+static const syn_graph_source view_source = {view_node, view_tensor, view_free};
+
+/* The groups of all traces, each id once. Their names and ranks stay the traces'. */
+static syn_status collect_groups(syn_graph *g, const syn_trace *const *traces, uint32_t n_traces,
+                                 syn_error *err) {
+    size_t most = 1;
+    for (uint32_t i = 0; i < n_traces; i++) most += traces[i]->n_groups;
+    g->groups = syn_calloc(most, sizeof *g->groups);
+    if (!g->groups) return SYN_FAIL_NOMEM(err, most * sizeof *g->groups, "groups");
+    for (uint32_t i = 0; i < n_traces; i++)
+        for (size_t k = 0; k < traces[i]->n_groups; k++) {
+            const syn_group *from = &traces[i]->groups[k];
+            if (syn_graph_group_by_id(g, from->id)) continue;
+            g->groups[g->n_groups++] =
+                (syn_graph_group){from->id, from->name, from->ranks, (uint32_t)from->size};
+        }
+    return SYN_OK;
+}
+
+syn_status syn_trace_graph(syn_graph **out, const syn_trace *const *traces, uint32_t n_traces,
+                           const syn_hardware *hw, syn_error *err) {
+    syn_graph *g = syn_calloc(1, sizeof *g);
+    if (!g) return SYN_FAIL_NOMEM(err, sizeof *g, "a graph");
+    struct shared *sh = g->self = syn_calloc(1, sizeof *sh);
+    g->source = &view_source;
+    g->ranks = syn_calloc(n_traces, sizeof *g->ranks);
+    if (sh) sh->views = syn_calloc(n_traces, sizeof *sh->views);
+    syn_status s = sh && sh->views && g->ranks ? split_attrs(sh, err)
+                                               : SYN_FAIL_NOMEM(err, sizeof *sh, "a graph");
+    if (s == SYN_OK) {
+        sh->hw = hw;
+        g->n_ranks = n_traces;
+        g->world_size = n_traces ? traces[0]->world_size : 0;
+        s = collect_groups(g, traces, n_traces, err);
+    }
+    for (uint32_t i = 0; i < n_traces && s == SYN_OK; i++) {
+        struct view *v = &sh->views[i];
+        v->trace = traces[i];
+        g->ranks[i] = (syn_graph_rank){traces[i]->rank, (uint32_t)traces[i]->n_nodes - 1,
+                                       (uint32_t)traces[i]->n_tensors - 1, v};
+        s = find_inplace(v, err);
+        if (s == SYN_OK) s = number_comms(v, err);
+    }
+    if (s != SYN_OK) {
+        view_free(g);
+        return s;
+    }
+    *out = g;
+    return SYN_OK;
+}

@@ -1,0 +1,138 @@
+#include "models/generate.h"
+
+#include <time.h>
+
+#include "syntorch/memory.h"
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* logits (B, V0) -> the next tokens (B): sampled everywhere, those of the group's first rank count.
+ */
+static syn_tensor next_tokens(syn_gpt *gpt, const syn_generation *g, syn_tensor logits,
+                              int64_t step) {
+    syn_ctx *ctx = syn_gpt_ctx(gpt);
+    const syn_group *tp = syn_gpt_tp(gpt);
+    syn_push_scope(ctx, "sample");
+    syn_tensor tokens = syn_sample(ctx, logits, &g->sampling, step);
+    if (tp && tp->size > 1) tokens = syn_broadcast(ctx, tokens, 0, tp);
+    syn_pop_scope(ctx);
+    return tokens;
+}
+
+/* Copies step `step`'s tokens out; true when every sequence has ended. `ended` marks those that did
+ * before. */
+static bool collect(syn_ctx *ctx, syn_generation *g, syn_tensor tokens, int64_t step, int32_t *row,
+                    bool *ended) {
+    if (syn_tensor_read(ctx, tokens, row, (size_t)g->batch * sizeof *row) != SYN_OK) return true;
+    bool all = g->eos_id >= 0;
+    for (int64_t b = 0; b < g->batch; b++) {
+        const int32_t token = ended[b] ? (int32_t)g->eos_id : row[b];
+        g->tokens[b * g->new_tokens + step] = token;
+        ended[b] = g->eos_id >= 0 && token == g->eos_id;
+        all = all && ended[b];
+    }
+    return all;
+}
+
+static syn_status alloc_results(const syn_gpt *gpt, syn_generation *g, int32_t **row, bool **ended,
+                                syn_error *err) {
+    size_t tokens, logits;
+    if (!syn_mul_size((size_t)g->batch, (size_t)g->new_tokens, &tokens) ||
+        !syn_mul_size((size_t)g->batch, (size_t)syn_gpt_get_config(gpt)->vocab_size, &logits))
+        return SYN_FAIL(err, SYN_E_INVALID, "the batch is too large");
+    g->tokens = syn_calloc(tokens, sizeof *g->tokens);
+    *row = syn_calloc((size_t)g->batch, sizeof **row);
+    *ended = syn_calloc((size_t)g->batch, sizeof **ended);
+    if (g->want_logits) g->logits = syn_calloc(logits, sizeof *g->logits);
+    if (!g->tokens || !*row || !*ended || (g->want_logits && !g->logits))
+        return SYN_FAIL_NOMEM(err, (tokens + logits) * 4, "generated tokens and logits");
+    return SYN_OK;
+}
+
+/* The loop proper; tokens of one step are the next step's input. */
+static void steps(syn_gpt *gpt, syn_generation *g, int32_t *row, bool *ended) {
+    syn_ctx *ctx = syn_gpt_ctx(gpt);
+    const bool data = syn_ctx_device(ctx) != SYN_DEVICE_META;
+    const syn_spec spec = {SYN_I32, 2, {g->batch, g->prompt_tokens}};
+    const int64_t column[2] = {g->batch, 1};
+    syn_set_phase(ctx, SYN_PHASE_PREFILL);
+    syn_tensor input = syn_input(ctx, "prompt", &spec, g->prompt);
+    int64_t start = now_ns();
+    if (g->progress) g->progress(g->progress_user, 0, g->new_tokens);
+    for (int64_t step = 0; step < g->new_tokens; step++) {
+        const syn_mark mark = syn_ctx_mark(ctx);
+        const syn_tensor logits = syn_gpt_forward(gpt, input);
+        if (step == 0 && g->logits) {
+            const size_t bytes = (size_t)syn_spec_bytes(syn_tensor_spec(ctx, logits));
+            if (syn_tensor_read(ctx, logits, g->logits, bytes) != SYN_OK) return;
+        }
+        const syn_tensor tokens = next_tokens(gpt, g, logits, step);
+        if (syn_ctx_status(ctx) != SYN_OK) return;
+        const bool done = data && collect(ctx, g, tokens, step, row, ended);
+        g->made = step + 1;
+        const int64_t now = now_ns();
+        *(step == 0 ? &g->prefill_ns : &g->decode_ns) += now - start;
+        start = now;
+        syn_release(ctx, mark, &tokens, 1);
+        if (g->progress)
+            g->progress(g->progress_user, done ? g->new_tokens : g->made, g->new_tokens);
+        if (done || step + 1 == g->new_tokens) return;
+        syn_set_phase(ctx, SYN_PHASE_DECODE);
+        syn_next_step(ctx);
+        input = syn_reshape(ctx, tokens, column, 2);
+    }
+}
+
+/* What would otherwise be found late or not at all; the sum of prompt and new tokens cannot
+ * overflow after this. */
+static syn_status check_request(const syn_gpt *gpt, const syn_generation *g, syn_error *err) {
+    const syn_gpt_config *c = syn_gpt_get_config(gpt);
+    if (g->prompt_tokens < 1 || g->new_tokens < 1)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "a prompt of %lld tokens and %lld new ones: both must be at least 1",
+                        (long long)g->prompt_tokens, (long long)g->new_tokens);
+    if (g->prompt_tokens > c->n_positions || g->new_tokens - 1 > c->n_positions - g->prompt_tokens)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%lld prompt tokens and %lld new ones do not fit the %lld positions of %s",
+                        (long long)g->prompt_tokens, (long long)g->new_tokens,
+                        (long long)c->n_positions, c->name);
+    for (int64_t b = 0; g->prompt && b < g->batch; b++)
+        for (int64_t t = 0; t < g->prompt_tokens; t++) {
+            const int32_t id = g->prompt[b * g->prompt_tokens + t];
+            if (id < 0 || id >= c->vocab_size)
+                return SYN_FAIL(err, SYN_E_INVALID,
+                                "token %d at position %lld of sequence %lld is not one of the %lld "
+                                "tokens of %s",
+                                id, (long long)t, (long long)b, (long long)c->vocab_size, c->name);
+        }
+    return SYN_OK;
+}
+
+syn_status syn_generate(syn_gpt *gpt, syn_generation *g, syn_error *err) {
+    syn_ctx *ctx = syn_gpt_ctx(gpt);
+    SYN_TRY(check_request(gpt, g, err));
+    /* The last token made is never fed back. */
+    SYN_TRY(syn_gpt_begin(gpt, g->batch, g->prompt_tokens + g->new_tokens - 1, err));
+    int32_t *row = NULL;
+    bool *ended = NULL;
+    syn_status s = SYN_OK;
+    if (syn_ctx_device(ctx) != SYN_DEVICE_META) s = alloc_results(gpt, g, &row, &ended, err);
+    if (s == SYN_OK) {
+        steps(gpt, g, row, ended);
+        s = syn_ctx_status(ctx);
+        if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    }
+    syn_free(row);
+    syn_free(ended);
+    if (s != SYN_OK) {
+        syn_free(g->tokens);
+        syn_free(g->logits);
+        g->tokens = NULL;
+        g->logits = NULL;
+    }
+    return s;
+}

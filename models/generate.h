@@ -1,0 +1,36 @@
+/* Generation: one prefill, then one decode step a token. All of it is recorded; what depends on
+   data (stopping at the end of text) is decided between steps. */
+#ifndef MODELS_GENERATE_H
+#define MODELS_GENERATE_H
+
+#include "models/gpt.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct syn_generation {
+    /* what to do */
+    int64_t batch, prompt_tokens, new_tokens; /* new_tokens >= 1 */
+    const int32_t *prompt;                    /* (batch, prompt_tokens); NULL on meta */
+    syn_sampling sampling;
+    int64_t eos_id;   /* a sequence ends after this token; -1: never */
+    bool want_logits; /* copy the logits of the last prompt position */
+    void (*progress)(void *user, int64_t done,
+                     int64_t of); /* called before the first step and after each; NULL: not */
+    void *progress_user;
+    /* what came of it (zero before); arrays are the caller's to syn_free, NULL on meta */
+    int32_t *tokens; /* (batch, new_tokens); after the end of a sequence the eos_id again */
+    int64_t made;    /* steps run: less than new_tokens when every sequence ended */
+    float *logits;   /* (batch, V0) */
+    int64_t prefill_ns, decode_ns; /* wall time; decode: made - 1 steps */
+} syn_generation;
+
+/* Every rank of a tensor-parallel group calls this with the same arguments. Rank 0 of the group
+ * samples and broadcasts. */
+syn_status syn_generate(syn_gpt *gpt, syn_generation *g, syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

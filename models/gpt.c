@@ -1,0 +1,261 @@
+#include "models/gpt.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "syntorch/memory.h"
+
+/* Parameters of a layer, then its cache. */
+struct block {
+    syn_layer_norm ln_1, ln_2;
+    syn_layer_linear attn_qkv, attn_proj, mlp_fc, mlp_proj;
+    syn_tensor k_cache, v_cache; /* (B, H/tp, max_tokens, D): newest version */
+};
+
+struct syn_gpt {
+    syn_ctx *ctx;
+    syn_gpt_config config;
+    syn_gpt_options options;
+    syn_tensor wte, wpe, lm_head; /* lm_head: wte when tied */
+    syn_layer_norm ln_f;
+    struct block *blocks;
+    int64_t batch, max_tokens, position;
+};
+
+static int tp_size(const syn_gpt *gpt) {
+    return gpt->options.tp ? gpt->options.tp->size : 1;
+}
+
+static void block_new(syn_gpt *gpt, int layer, struct block *b) {
+    const syn_gpt_config *c = &gpt->config;
+    const syn_group *tp = gpt->options.tp;
+    const syn_initializer init = {c->initializer_range, gpt->options.seed};
+    const syn_initializer residual = {c->initializer_range / sqrt(2.0 * (double)c->n_layer),
+                                      gpt->options.seed};
+    char name[64];
+#define PART(part) (snprintf(name, sizeof name, "h.%d." part, layer), name)
+    b->ln_1 = syn_layer_norm_new(gpt->ctx, PART("ln_1"), c->n_embd);
+    b->attn_qkv = syn_column_linear_new(gpt->ctx, PART("attn.c_attn"), c->n_embd, 3 * c->n_embd, 3,
+                                        &init, tp);
+    b->attn_proj =
+        syn_row_linear_new(gpt->ctx, PART("attn.c_proj"), c->n_embd, c->n_embd, &residual, tp);
+    b->ln_2 = syn_layer_norm_new(gpt->ctx, PART("ln_2"), c->n_embd);
+    b->mlp_fc =
+        syn_column_linear_new(gpt->ctx, PART("mlp.c_fc"), c->n_embd, c->n_inner, 1, &init, tp);
+    b->mlp_proj =
+        syn_row_linear_new(gpt->ctx, PART("mlp.c_proj"), c->n_inner, c->n_embd, &residual, tp);
+#undef PART
+}
+
+syn_status syn_gpt_new(syn_gpt **out, syn_ctx *ctx, const syn_gpt_config *config,
+                       const syn_gpt_options *options, syn_error *err) {
+    SYN_TRY(syn_gpt_config_check(config, options->tp ? options->tp->size : 1, err));
+    syn_gpt *gpt = syn_calloc(1, sizeof *gpt);
+    if (!gpt) return SYN_FAIL_NOMEM(err, sizeof *gpt, "a model");
+    gpt->ctx = ctx;
+    gpt->config = *config;
+    gpt->options = *options;
+    gpt->blocks = syn_calloc((size_t)config->n_layer, sizeof *gpt->blocks);
+    if (!gpt->blocks) {
+        syn_gpt_free(gpt);
+        return SYN_FAIL_NOMEM(err, (size_t)config->n_layer * sizeof *gpt->blocks,
+                              "a model's layers");
+    }
+    const syn_initializer init = {config->initializer_range, options->seed};
+    const int64_t vocab = syn_gpt_padded_vocab(config, tp_size(gpt), 1);
+    gpt->wte = syn_vocab_embedding_new(ctx, "wte", vocab, config->vocab_size, config->n_embd, &init,
+                                       options->tp);
+    const syn_spec positions = {SYN_F32, 2, {config->n_positions, config->n_embd}};
+    gpt->wpe = syn_param(ctx, "wpe.weight", &positions, SYN_WHOLE, SYN_INIT_NORMAL, init.std, -1,
+                         init.seed);
+    for (int i = 0; i < config->n_layer && syn_ctx_status(ctx) == SYN_OK; i++) {
+        if (options->progress) options->progress(options->progress_user, i, config->n_layer);
+        block_new(gpt, i, &gpt->blocks[i]);
+    }
+    if (options->progress)
+        options->progress(options->progress_user, config->n_layer, config->n_layer);
+    gpt->ln_f = syn_layer_norm_new(ctx, "ln_f", config->n_embd);
+    gpt->lm_head = config->tied ? gpt->wte
+                                : syn_vocab_embedding_new(ctx, "lm_head", vocab, config->vocab_size,
+                                                          config->n_embd, &init, options->tp);
+    if (syn_ctx_status(ctx) != SYN_OK) {
+        syn_gpt_free(gpt);
+        return SYN_FAIL(err, syn_ctx_status(ctx), "%s", syn_ctx_error(ctx)->text);
+    }
+    *out = gpt;
+    return SYN_OK;
+}
+
+void syn_gpt_free(syn_gpt *gpt) {
+    if (!gpt) return;
+    syn_free(gpt->blocks);
+    syn_free(gpt);
+}
+
+const syn_gpt_config *syn_gpt_get_config(const syn_gpt *gpt) {
+    return &gpt->config;
+}
+
+syn_ctx *syn_gpt_ctx(const syn_gpt *gpt) {
+    return gpt->ctx;
+}
+
+const syn_group *syn_gpt_tp(const syn_gpt *gpt) {
+    return gpt->options.tp;
+}
+
+int64_t syn_gpt_position(const syn_gpt *gpt) {
+    return gpt->position;
+}
+
+syn_status syn_gpt_begin(syn_gpt *gpt, int64_t batch, int64_t max_tokens, syn_error *err) {
+    const syn_gpt_config *c = &gpt->config;
+    if (batch < 1 || max_tokens < 1)
+        return SYN_FAIL(err, SYN_E_INVALID, "a batch of %lld sequences of %lld tokens is empty",
+                        (long long)batch, (long long)max_tokens);
+    if (max_tokens > c->n_positions)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%lld tokens (prompt and output) exceed the %lld positions of %s",
+                        (long long)max_tokens, (long long)c->n_positions, c->name);
+    const syn_spec cache = {
+        SYN_F32, 4, {batch, c->n_head / tp_size(gpt), max_tokens, c->n_embd / c->n_head}};
+    if (!syn_spec_valid(&cache))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the KV cache of %lld sequences of %lld tokens is too large",
+                        (long long)batch, (long long)max_tokens);
+    for (int64_t i = 0; i < c->n_layer; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "h.%lld.attn.k_cache", (long long)i);
+        gpt->blocks[i].k_cache = syn_state(gpt->ctx, name, &cache);
+        snprintf(name, sizeof name, "h.%lld.attn.v_cache", (long long)i);
+        gpt->blocks[i].v_cache = syn_state(gpt->ctx, name, &cache);
+    }
+    gpt->batch = batch;
+    gpt->max_tokens = max_tokens;
+    gpt->position = 0;
+    if (syn_ctx_status(gpt->ctx) == SYN_OK) return SYN_OK;
+    return SYN_FAIL(err, syn_ctx_status(gpt->ctx), "%s", syn_ctx_error(gpt->ctx)->text);
+}
+
+/* Part `which` (0 q, 1 k, 2 v) of qkv (B, T, 3C/tp) as heads (B, H/tp, T, D): views only. */
+static syn_tensor heads(syn_gpt *gpt, syn_tensor qkv, int which, const char *label) {
+    syn_ctx *ctx = gpt->ctx;
+    const int64_t width = syn_tensor_dim(ctx, qkv, 2) / 3;
+    const int64_t depth = gpt->config.n_embd / gpt->config.n_head;
+    const int64_t dims[4] = {syn_tensor_dim(ctx, qkv, 0), syn_tensor_dim(ctx, qkv, 1), -1, depth};
+    const int order[4] = {0, 2, 1, 3};
+    syn_tensor x = syn_name(ctx, syn_slice(ctx, qkv, 2, which * width, width), label);
+    x = syn_reshape(ctx, x, dims, 4);
+    return syn_permute(ctx, x, order, 4);
+}
+
+/* x (B, H/tp, T, D) appended to the cache; the whole of it so far (B, H/tp, S, D). */
+static syn_tensor remember(syn_gpt *gpt, syn_tensor *cache, syn_tensor x, const char *label) {
+    *cache = syn_name(gpt->ctx, syn_kv_append(gpt->ctx, *cache, x, gpt->position), label);
+    return syn_slice(gpt->ctx, *cache, 2, 0, gpt->position + syn_tensor_dim(gpt->ctx, x, 2));
+}
+
+static syn_tensor attention(syn_gpt *gpt, struct block *b, syn_tensor x) {
+    syn_ctx *ctx = gpt->ctx;
+    const double scale = 1.0 / sqrt((double)(gpt->config.n_embd / gpt->config.n_head));
+    const syn_tensor qkv = syn_column_linear(ctx, x, &b->attn_qkv, false, gpt->options.tp, "qkv");
+    const syn_tensor q = heads(gpt, qkv, 0, "q");
+    const syn_tensor k = remember(gpt, &b->k_cache, heads(gpt, qkv, 1, "k"), "k_cache");
+    const syn_tensor v = remember(gpt, &b->v_cache, heads(gpt, qkv, 2, "v"), "v_cache");
+    syn_tensor y;
+    if (gpt->options.fused_attention) {
+        y = syn_attention(ctx, q, k, v, scale, true, gpt->position);
+    } else {
+        const syn_tensor scores = syn_name(ctx, syn_matmul(ctx, q, k, false, true), "scores");
+        const syn_tensor masked = syn_scale_mask(ctx, scores, scale, true, gpt->position);
+        const syn_tensor probs = syn_name(ctx, syn_softmax(ctx, masked), "probs");
+        y = syn_name(ctx, syn_matmul(ctx, probs, v, false, false), "context");
+    }
+    const int order[4] = {0, 2, 1, 3};
+    const int64_t dims[3] = {syn_tensor_dim(ctx, x, 0), syn_tensor_dim(ctx, x, 1), -1};
+    y = syn_reshape(ctx, syn_permute(ctx, y, order, 4), dims, 3);
+    return syn_row_linear(ctx, y, &b->attn_proj, true, gpt->options.tp, "proj");
+}
+
+static syn_tensor mlp(syn_gpt *gpt, struct block *b, syn_tensor x) {
+    x = syn_column_linear(gpt->ctx, x, &b->mlp_fc, false, gpt->options.tp, "fc");
+    x = syn_gelu(gpt->ctx, x, gpt->config.gelu_tanh);
+    return syn_row_linear(gpt->ctx, x, &b->mlp_proj, true, gpt->options.tp, "proj");
+}
+
+static syn_tensor block_forward(syn_gpt *gpt, struct block *b, syn_tensor x) {
+    syn_ctx *ctx = gpt->ctx;
+    const double eps = gpt->config.layer_norm_epsilon;
+    syn_push_scope(ctx, "attn");
+    syn_tensor y = syn_name(ctx, syn_layernorm(ctx, x, b->ln_1.weight, b->ln_1.bias, eps), "ln_1");
+    y = attention(gpt, b, y);
+    x = syn_name(ctx, syn_add(ctx, x, y), "residual");
+    syn_pop_scope(ctx);
+    syn_push_scope(ctx, "mlp");
+    y = syn_name(ctx, syn_layernorm(ctx, x, b->ln_2.weight, b->ln_2.bias, eps), "ln_2");
+    y = mlp(gpt, b, y);
+    x = syn_name(ctx, syn_add(ctx, x, y), "residual");
+    syn_pop_scope(ctx);
+    return x;
+}
+
+/* tokens (B, T) -> (B, T, C) */
+static syn_tensor embed(syn_gpt *gpt, syn_tensor tokens) {
+    syn_ctx *ctx = gpt->ctx;
+    syn_push_scope(ctx, "embed");
+    const syn_tensor x = syn_vocab_embedding(ctx, gpt->wte, tokens, gpt->options.tp);
+    const syn_tensor positions =
+        syn_slice(ctx, gpt->wpe, 0, gpt->position, syn_tensor_dim(ctx, tokens, 1));
+    const syn_tensor y = syn_add(ctx, x, syn_name(ctx, positions, "positions"));
+    syn_pop_scope(ctx);
+    return y;
+}
+
+/* x (B, T, C) -> logits (B, V0) of the last position: only that one is predicted from. */
+static syn_tensor head(syn_gpt *gpt, syn_tensor x) {
+    syn_ctx *ctx = gpt->ctx;
+    syn_push_scope(ctx, "head");
+    const int64_t dims[2] = {gpt->batch, gpt->config.n_embd};
+    x = syn_name(ctx, syn_slice(ctx, x, 1, syn_tensor_dim(ctx, x, 1) - 1, 1), "last");
+    x = syn_reshape(ctx, x, dims, 2);
+    x = syn_name(
+        ctx,
+        syn_layernorm(ctx, x, gpt->ln_f.weight, gpt->ln_f.bias, gpt->config.layer_norm_epsilon),
+        "ln_f");
+    x = syn_vocab_head(ctx, x, gpt->lm_head, gpt->config.vocab_size, gpt->options.tp);
+    syn_pop_scope(ctx);
+    return x;
+}
+
+syn_tensor syn_gpt_forward(syn_gpt *gpt, syn_tensor tokens) {
+    syn_ctx *ctx = gpt->ctx;
+    const int64_t new_tokens = syn_tensor_dim(ctx, tokens, 1);
+    if (syn_ctx_status(ctx) != SYN_OK) return (syn_tensor){0};
+    if (gpt->max_tokens == 0)
+        return syn_ctx_fail(ctx, SYN_E_INVALID,
+                            "a model's forward step needs syn_gpt_begin before it");
+    if (syn_tensor_spec(ctx, tokens)->rank != 2 || syn_tensor_spec(ctx, tokens)->dtype != SYN_I32) {
+        char text[SYN_SPEC_TEXT];
+        return syn_ctx_fail(ctx, SYN_E_SHAPE, "tokens must be i32 (batch, tokens), not %s",
+                            syn_spec_text(syn_tensor_spec(ctx, tokens), text, sizeof text));
+    }
+    if (syn_tensor_dim(ctx, tokens, 0) != gpt->batch || new_tokens < 1 ||
+        new_tokens > gpt->max_tokens - gpt->position)
+        return syn_ctx_fail(
+            ctx, SYN_E_SHAPE,
+            "%lld tokens of %lld sequences at position %lld do not fit %lld of %lld",
+            (long long)new_tokens, (long long)syn_tensor_dim(ctx, tokens, 0),
+            (long long)gpt->position, (long long)gpt->max_tokens, (long long)gpt->batch);
+    const syn_mark mark = syn_ctx_mark(ctx);
+    syn_tensor x = embed(gpt, tokens);
+    for (int i = 0; i < gpt->config.n_layer && syn_ctx_status(ctx) == SYN_OK; i++) {
+        syn_push_scope_index(ctx, "h", i);
+        x = block_forward(gpt, &gpt->blocks[i], x);
+        syn_pop_scope(ctx);
+        syn_release(ctx, mark, &x, 1);
+    }
+    const syn_tensor logits = head(gpt, x);
+    syn_release(ctx, mark, &logits, 1);
+    gpt->position += new_tokens;
+    return logits;
+}

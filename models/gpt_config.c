@@ -1,0 +1,314 @@
+#include "models/gpt_config.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+#include "syntorch/settings.h"
+#include "syntorch/sink.h"
+
+/* Limits of a file's numbers, an order of magnitude beyond the largest models known. With them the
+   bytes of weights, gradients, Adam's state (16 bytes a parameter) and of a KV cache of one
+   sequence stay below 2^62. */
+#define MAX_LAYERS    100000
+#define MAX_EMBD      ((int64_t)1 << 18)
+#define MAX_INNER     ((int64_t)1 << 20)
+#define MAX_POSITIONS ((int64_t)1 << 20)
+#define MAX_VOCAB     ((int64_t)1 << 24)
+
+/* ---- Presets ---- */
+
+#define GPT2_VOCAB     50257
+#define GPT2_EOS       50256
+#define MEGATRON_VOCAB 51200
+
+/* name, layers, hidden, heads, positions, vocabulary. GPT-2: Radford et al. 2019, table 2, and the
+   released hparams. GPT-3: Brown et al. 2020, table 2.1, with 16 heads for 1.3b and width 5120 for
+   13b, so that heads divide the width. Megatron: Korthikanti et al. 2022, table 3; its vocabulary
+   is GPT-2's, already padded. */
+#define PRESET_LIST(X)                                        \
+    X("gpt2", 12, 768, 12, 1024, GPT2_VOCAB)                  \
+    X("gpt2-medium", 24, 1024, 16, 1024, GPT2_VOCAB)          \
+    X("gpt2-large", 36, 1280, 20, 1024, GPT2_VOCAB)           \
+    X("gpt2-xl", 48, 1600, 25, 1024, GPT2_VOCAB)              \
+    X("gpt3-125m", 12, 768, 12, 2048, GPT2_VOCAB)             \
+    X("gpt3-350m", 24, 1024, 16, 2048, GPT2_VOCAB)            \
+    X("gpt3-760m", 24, 1536, 16, 2048, GPT2_VOCAB)            \
+    X("gpt3-1.3b", 24, 2048, 16, 2048, GPT2_VOCAB)            \
+    X("gpt3-2.7b", 32, 2560, 32, 2048, GPT2_VOCAB)            \
+    X("gpt3-6.7b", 32, 4096, 32, 2048, GPT2_VOCAB)            \
+    X("gpt3-13b", 40, 5120, 40, 2048, GPT2_VOCAB)             \
+    X("gpt3-175b", 96, 12288, 96, 2048, GPT2_VOCAB)           \
+    X("megatron-22b", 48, 6144, 64, 2048, MEGATRON_VOCAB)     \
+    X("megatron-530b", 105, 20480, 128, 2048, MEGATRON_VOCAB) \
+    X("megatron-1t", 128, 25600, 160, 2048, MEGATRON_VOCAB)
+
+static const syn_gpt_config presets[] = {
+#define SYN_X(name_, layers, hidden, heads, positions, vocab) \
+    {.name = name_,                                           \
+     .n_layer = layers,                                       \
+     .n_embd = hidden,                                        \
+     .n_head = heads,                                         \
+     .n_positions = positions,                                \
+     .n_inner = 4 * (hidden),                                 \
+     .vocab_size = vocab,                                     \
+     .layer_norm_epsilon = 1e-5,                              \
+     .initializer_range = 0.02,                               \
+     .gelu_tanh = true,                                       \
+     .tied = true,                                            \
+     .eos_id = GPT2_EOS},
+    PRESET_LIST(SYN_X)
+#undef SYN_X
+};
+
+const char *const *syn_gpt_presets(void) {
+    static const char *const names[] = {
+#define SYN_X(name_, layers, hidden, heads, positions, vocab) name_,
+        PRESET_LIST(SYN_X)
+#undef SYN_X
+            NULL};
+    return names;
+}
+
+syn_status syn_gpt_config_preset(syn_gpt_config *config, const char *name, syn_error *err) {
+    char known[384] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof presets / sizeof presets[0]; i++) {
+        if (strcmp(presets[i].name, name) == 0) {
+            *config = presets[i];
+            return SYN_OK;
+        }
+        const int n = snprintf(known + used, sizeof known - used, "%s%s", i != 0 ? ", " : "",
+                               presets[i].name);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    char shown[SYN__SETTING_NAME_BYTES];
+    syn__settings_copy(name, strlen(name), shown, sizeof shown);
+    return SYN_FAIL(err, SYN_E_INVALID, "there is no model '%s'; the presets are %s", shown, known);
+}
+
+/* ---- Files ---- */
+
+static syn_status read_activation(syn__settings *s, void *member);
+static syn_status read_model_type(syn__settings *s, void *member);
+static syn_status read_path(syn__settings *s, void *member);
+static syn_status must_be_true(syn__settings *s, void *member);
+static syn_status must_be_false(syn__settings *s, void *member);
+
+typedef enum activation { NOT_GIVEN, GELU_ERF, GELU_TANH } activation;
+
+typedef struct file_config {
+    syn_gpt_config config;
+    char path_name[SYN__SETTING_NAME_BYTES]; /* of _name_or_path */
+    int64_t n_head_kv;
+    activation activation_function, hidden_act; /* two names of one thing */
+    bool unused;
+} file_config;
+
+#define AT(member) offsetof(file_config, config.member)
+#define I64(key, flags, at, min, max) \
+    { (key), SYN__SETTING_I64, (flags), (at), (min), (double)(max), 0, NULL, NULL }
+#define F64(key, at, min, max) \
+    { (key), SYN__SETTING_F64, SYN__SETTING_NULLABLE, (at), (min), (max), 1, NULL, NULL }
+#define CUSTOM(key, at, function) \
+    { (key), SYN__SETTING_CUSTOM, 0, (at), 0, 0, 0, NULL, (function) }
+#define REQUIRED SYN__SETTING_REQUIRED
+#define NULLABLE SYN__SETTING_NULLABLE
+
+static const syn__setting rows[] = {
+    {"name", SYN__SETTING_NAME, NULLABLE, AT(name), 0, 0, 0, NULL, NULL},
+    CUSTOM("_name_or_path", offsetof(file_config, path_name), read_path),
+    CUSTOM("model_type", offsetof(file_config, unused), read_model_type),
+    I64("n_layer", REQUIRED, AT(n_layer), 1, MAX_LAYERS),
+    I64("num_hidden_layers", REQUIRED, AT(n_layer), 1, MAX_LAYERS),
+    I64("n_embd", REQUIRED, AT(n_embd), 1, MAX_EMBD),
+    I64("hidden_size", REQUIRED, AT(n_embd), 1, MAX_EMBD),
+    I64("n_head", REQUIRED, AT(n_head), 1, MAX_EMBD),
+    I64("num_attention_heads", REQUIRED, AT(n_head), 1, MAX_EMBD),
+    I64("num_key_value_heads", NULLABLE, offsetof(file_config, n_head_kv), 1, MAX_EMBD),
+    I64("n_positions", REQUIRED, AT(n_positions), 1, MAX_POSITIONS),
+    I64("n_ctx", REQUIRED, AT(n_positions), 1, MAX_POSITIONS),
+    I64("max_position_embeddings", REQUIRED, AT(n_positions), 1, MAX_POSITIONS),
+    I64("n_inner", NULLABLE, AT(n_inner), 1, MAX_INNER),
+    I64("intermediate_size", NULLABLE, AT(n_inner), 1, MAX_INNER),
+    I64("vocab_size", REQUIRED, AT(vocab_size), 1, MAX_VOCAB),
+    I64("eos_token_id", NULLABLE, AT(eos_id), 0, MAX_VOCAB - 1),
+    F64("layer_norm_epsilon", AT(layer_norm_epsilon), 1e-20, 0.1),
+    F64("layer_norm_eps", AT(layer_norm_epsilon), 1e-20, 0.1),
+    F64("initializer_range", AT(initializer_range), 1e-9, 10),
+    CUSTOM("activation_function", offsetof(file_config, activation_function), read_activation),
+    CUSTOM("hidden_act", offsetof(file_config, hidden_act), read_activation),
+    {"tie_word_embeddings", SYN__SETTING_BOOL, 0, AT(tied), 0, 0, 0, NULL, NULL},
+    /* What GPT-2's file format can ask for and this model does not do. */
+    CUSTOM("scale_attn_weights", offsetof(file_config, unused), must_be_true),
+    CUSTOM("scale_attn_by_inverse_layer_idx", offsetof(file_config, unused), must_be_false),
+    CUSTOM("add_cross_attention", offsetof(file_config, unused), must_be_false),
+    CUSTOM("is_encoder_decoder", offsetof(file_config, unused), must_be_false),
+};
+static const syn__setting_table table = {rows, sizeof rows / sizeof rows[0], true};
+
+/* The next token, which must be a string. */
+static syn_status next_string(syn__settings *s) {
+    const syn_json_type type = syn_json_next(&s->json);
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type != SYN_JSON_STRING) return syn__settings_fail(s, "\"%s\" must be a string", s->path);
+    return SYN_OK;
+}
+
+static syn_status read_activation(syn__settings *s, void *member) {
+    static const char *const names[] = {"gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast"};
+    char shown[64];
+    SYN_TRY(next_string(s));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (!syn__settings_text_is(s, names[i])) continue;
+        *(activation *)member = i == 0 ? GELU_ERF : GELU_TANH;
+        return SYN_OK;
+    }
+    return syn__settings_fail(
+        s, "\"%s\" must be gelu_new, gelu_pytorch_tanh, gelu_fast or gelu, not \"%s\"", s->path,
+        syn__settings_shown(s, shown));
+}
+
+static syn_status read_model_type(syn__settings *s, void *member) {
+    (void)member;
+    char shown[64];
+    SYN_TRY(next_string(s));
+    if (syn__settings_text_is(s, "gpt2") || syn__settings_text_is(s, "gpt3")) return SYN_OK;
+    return syn__settings_fail(s, "\"%s\" is \"%s\", but only \"gpt2\" and \"gpt3\" are known",
+                              s->path, syn__settings_shown(s, shown));
+}
+
+/* Where a file of the hub came from: any text, of which only the last part is kept. */
+static syn_status read_path(syn__settings *s, void *member) {
+    const syn_json_type type = syn_json_next(&s->json);
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_NULL) return SYN_OK;
+    if (type != SYN_JSON_STRING)
+        return syn__settings_fail(s, "\"%s\" must be a string or null", s->path);
+    syn__settings_base_name(s->json.text, (char *)member);
+    return SYN_OK;
+}
+
+static syn_status must_be(syn__settings *s, bool wanted) {
+    const syn_json_type type = syn_json_next(&s->json);
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_BOOL && s->json.boolean == wanted) return SYN_OK;
+    return syn__settings_fail(s, "\"%s\" must be %s: this model knows no other", s->path,
+                              wanted ? "true" : "false");
+}
+
+static syn_status must_be_true(syn__settings *s, void *member) {
+    (void)member;
+    return must_be(s, true);
+}
+
+static syn_status must_be_false(syn__settings *s, void *member) {
+    (void)member;
+    return must_be(s, false);
+}
+
+/* What no single number shows. */
+static syn_status check_file(syn__settings *s, const file_config *file) {
+    const syn_gpt_config *c = &file->config;
+    const bool general = !syn__settings_has(s, &table, "n_head");
+    const char *n_head = general ? "num_attention_heads" : "n_head";
+    if (c->n_embd % c->n_head != 0)
+        return syn__settings_fail_at(
+            s, &table, n_head, "\"%s\" %lld does not divide \"%s\" %lld", n_head,
+            (long long)c->n_head, syn__settings_has(s, &table, "n_embd") ? "n_embd" : "hidden_size",
+            (long long)c->n_embd);
+    if (file->n_head_kv != 0 && file->n_head_kv != c->n_head)
+        return syn__settings_fail_at(
+            s, &table, "num_key_value_heads",
+            "\"num_key_value_heads\" %lld differs from \"%s\" %lld: heads that share keys are not "
+            "supported",
+            (long long)file->n_head_kv, n_head, (long long)c->n_head);
+    if (file->activation_function != NOT_GIVEN && file->hidden_act != NOT_GIVEN &&
+        file->activation_function != file->hidden_act)
+        return syn__settings_fail(
+            s, "\"activation_function\" contradicts \"hidden_act\", which means the same");
+    if (c->eos_id >= c->vocab_size)
+        return syn__settings_fail_at(
+            s, &table, "eos_token_id",
+            "\"eos_token_id\" %lld is outside a vocabulary of %lld (\"vocab_size\")",
+            (long long)c->eos_id, (long long)c->vocab_size);
+    return SYN_OK;
+}
+
+static void fill_defaults(file_config *file, const char *name) {
+    syn_gpt_config *c = &file->config;
+    c->gelu_tanh = file->activation_function != GELU_ERF && file->hidden_act != GELU_ERF;
+    if (c->n_inner == 0) c->n_inner = 4 * c->n_embd;
+    if (c->name[0] == '\0') memcpy(c->name, file->path_name, sizeof c->name);
+    if (c->name[0] == '\0') syn__settings_base_name(name, c->name);
+    if (c->name[0] == '\0') memcpy(c->name, "gpt", sizeof "gpt");
+}
+
+syn_status syn_gpt_config_parse(syn_gpt_config *config, const char *name, const char *json,
+                                size_t bytes, syn_error *err) {
+    syn__settings s;
+    file_config file;
+    memset(&file, 0, sizeof file);
+    file.config.layer_norm_epsilon = 1e-5;
+    file.config.initializer_range = 0.02;
+    file.config.tied = true;
+    file.config.eos_id = -1;
+    syn__settings_begin(&s, name, json, bytes);
+    if (syn__settings_read(&s, &table, &file) == SYN_OK) check_file(&s, &file);
+    SYN_TRY(syn__settings_end(&s, err));
+    fill_defaults(&file, name);
+    *config = file.config;
+    return SYN_OK;
+}
+
+syn_status syn_gpt_config_load(syn_gpt_config *config, const char *path, syn_error *err) {
+    char *json;
+    size_t bytes;
+    SYN_TRY(syn_read_file(path, SYN__SETTING_FILE_BYTES, &json, &bytes, err));
+    const syn_status status = syn_gpt_config_parse(config, path, json, bytes, err);
+    syn_free(json);
+    return status;
+}
+
+/* ---- What follows from the numbers ---- */
+
+syn_status syn_gpt_config_check(const syn_gpt_config *config, int tp, syn_error *err) {
+    const long long h = config->n_embd, a = config->n_head, f = config->n_inner;
+    if (tp < 1) return SYN_FAIL(err, SYN_E_INVALID, "tp must be at least 1, not %d", tp);
+    if (config->n_layer < 1 || h < 1 || a < 1 || f < 1 || config->n_positions < 1 ||
+        config->vocab_size < 1)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "model %s: layers %lld, hidden %lld, heads %lld, inner %lld, positions "
+                        "%lld and vocabulary %lld must all be at least 1",
+                        config->name, (long long)config->n_layer, h, a, f,
+                        (long long)config->n_positions, (long long)config->vocab_size);
+    if (h % a != 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "model %s: %lld heads do not divide the hidden size %lld", config->name, a,
+                        h);
+    if (a % tp != 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "model %s: tp %d does not divide the %lld attention heads", config->name,
+                        tp, a);
+    if (f % tp != 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "model %s: tp %d does not divide the MLP's width %lld",
+                        config->name, tp, f);
+    return SYN_OK;
+}
+
+int64_t syn_gpt_config_params(const syn_gpt_config *config) {
+    const int64_t h = config->n_embd, f = config->n_inner, v = config->vocab_size;
+    const int64_t attention = 4 * h * h + 4 * h; /* qkv 3h^2 + 3h, projection h^2 + h */
+    const int64_t mlp = 2 * h * f + f + h;
+    const int64_t norms = 4 * h;
+    const int64_t head = config->tied ? 0 : v * h;
+    return config->n_layer * (attention + mlp + norms) + (v + config->n_positions) * h + 2 * h +
+           head;
+}
+
+int64_t syn_gpt_padded_vocab(const syn_gpt_config *config, int tp, int64_t divisor) {
+    assert(tp >= 1 && divisor >= 1 && divisor <= INT64_MAX / 4 / tp);
+    const int64_t unit = divisor * tp;
+    return (config->vocab_size + unit - 1) / unit * unit;
+}

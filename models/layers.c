@@ -1,0 +1,87 @@
+#include "models/layers.h"
+
+#include <stdio.h>
+
+static int tp_size(const syn_group *tp) {
+    return tp ? tp->size : 1;
+}
+
+static syn_shard shard(int axis, int parts, const syn_group *tp) {
+    return (syn_shard){axis, parts, tp ? tp->index : 0, tp_size(tp)};
+}
+
+static syn_tensor parameter(syn_ctx *ctx, const char *layer, const char *which, syn_spec full,
+                            syn_shard cut, syn_init init, const syn_initializer *how) {
+    char name[160];
+    snprintf(name, sizeof name, "%s.%s", layer, which);
+    return syn_param(ctx, name, &full, cut, init, how ? how->std : 0.0, -1, how ? how->seed : 0);
+}
+
+syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width) {
+    const syn_spec spec = {SYN_F32, 1, {width}};
+    return (syn_layer_norm){parameter(ctx, name, "weight", spec, SYN_WHOLE, SYN_INIT_ONE, NULL),
+                            parameter(ctx, name, "bias", spec, SYN_WHOLE, SYN_INIT_ZERO, NULL)};
+}
+
+syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
+                                       int parts, const syn_initializer *init,
+                                       const syn_group *tp) {
+    const syn_spec weight = {SYN_F32, 2, {in, out}}, bias = {SYN_F32, 1, {out}};
+    return (syn_layer_linear){
+        parameter(ctx, name, "weight", weight, shard(1, parts, tp), SYN_INIT_NORMAL, init),
+        parameter(ctx, name, "bias", bias, shard(0, parts, tp), SYN_INIT_ZERO, NULL)};
+}
+
+syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
+                                    const syn_initializer *init, const syn_group *tp) {
+    const syn_spec weight = {SYN_F32, 2, {in, out}}, bias = {SYN_F32, 1, {out}};
+    return (syn_layer_linear){
+        parameter(ctx, name, "weight", weight, shard(0, 1, tp), SYN_INIT_NORMAL, init),
+        parameter(ctx, name, "bias", bias, SYN_WHOLE, SYN_INIT_ZERO, NULL)};
+}
+
+syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
+                             bool gather_output, const syn_group *tp, const char *label) {
+    if (tp_size(tp) > 1) x = syn_tp_enter(ctx, x);
+    syn_tensor y = syn_name(ctx, syn_linear(ctx, x, layer->weight, layer->bias, false), label);
+    if (gather_output && tp_size(tp) > 1) y = syn_all_gather(ctx, y, -1, tp);
+    return y;
+}
+
+syn_tensor syn_row_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
+                          bool input_is_parallel, const syn_group *tp, const char *label) {
+    if (tp_size(tp) == 1)
+        return syn_name(ctx, syn_linear(ctx, x, layer->weight, layer->bias, false), label);
+    if (!input_is_parallel) {
+        const int64_t part = syn_tensor_dim(ctx, x, -1) / tp->size;
+        x = syn_slice(ctx, x, -1, tp->index * part, part);
+    }
+    syn_tensor y = syn_name(ctx, syn_linear(ctx, x, layer->weight, SYN_NO_BIAS, false), label);
+    y = syn_all_reduce(ctx, y, SYN_REDUCE_SUM, tp);
+    return layer->bias.id ? syn_name(ctx, syn_add(ctx, y, layer->bias), "bias") : y;
+}
+
+syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
+                                   int64_t width, const syn_initializer *init,
+                                   const syn_group *tp) {
+    char full[160];
+    snprintf(full, sizeof full, "%s.weight", name);
+    const syn_spec table = {SYN_F32, 2, {vocab, width}};
+    return syn_param(ctx, full, &table, shard(0, 1, tp), SYN_INIT_NORMAL, init->std, valid,
+                     init->seed);
+}
+
+syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids,
+                               const syn_group *tp) {
+    const int64_t first = tp_size(tp) > 1 ? tp->index * syn_tensor_dim(ctx, table, 0) : 0;
+    const syn_tensor x = syn_name(ctx, syn_embedding(ctx, table, ids, first), "tokens");
+    return tp_size(tp) > 1 ? syn_all_reduce(ctx, x, SYN_REDUCE_SUM, tp) : x;
+}
+
+syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, int64_t valid,
+                          const syn_group *tp) {
+    if (tp_size(tp) > 1) x = syn_tp_enter(ctx, x);
+    syn_tensor y = syn_name(ctx, syn_linear(ctx, x, table, SYN_NO_BIAS, true), "lm_head");
+    if (tp_size(tp) > 1) y = syn_all_gather(ctx, y, -1, tp);
+    return syn_tensor_dim(ctx, y, -1) > valid ? syn_slice(ctx, y, -1, 0, valid) : y;
+}

@@ -1,0 +1,60 @@
+/* Tensor-parallel layers after Megatron-LM (Shoeybi et al. 2019, sec. 3). tp is the group that
+   shares each layer, NULL when one rank holds all of it. Weights are stored [in, out] as
+   HuggingFace's Conv1D has them. */
+#ifndef MODELS_LAYERS_H
+#define MODELS_LAYERS_H
+
+#include "ops/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct syn_layer_linear {
+    syn_tensor weight, bias; /* this rank's shard; bias poisoned: none */
+} syn_layer_linear;
+
+typedef struct syn_layer_norm {
+    syn_tensor weight, bias; /* (C) */
+} syn_layer_norm;
+
+/* How random parameters are made. */
+typedef struct syn_initializer {
+    double std;
+    uint64_t seed;
+} syn_initializer;
+
+/* <name>.weight, <name>.bias of a normalisation: ones and zeros. */
+syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width);
+/* Output dimension cut among the ranks, in `parts` equal blocks each (3: fused q, k, v). weight
+ * (in, out/tp), bias (out/tp). */
+syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
+                                       int parts, const syn_initializer *init, const syn_group *tp);
+/* Input dimension cut among the ranks. weight (in/tp, out), bias (out) whole on every rank. */
+syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
+                                    const syn_initializer *init, const syn_group *tp);
+
+/* x (..., in), the same on all ranks -> (..., out/tp), or (..., out) with gather_output (an
+ * all-gather). */
+syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
+                             bool gather_output, const syn_group *tp, const char *label);
+/* x (..., in/tp) when input_is_parallel, else (..., in) of which each rank takes its part -> (...,
+   out), the same on all ranks (an all-reduce). The bias is added once, after the sum. */
+syn_tensor syn_row_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
+                          bool input_is_parallel, const syn_group *tp, const char *label);
+
+/* A table of `vocab` rows of which the first `valid` stand for tokens, cut by rows among the ranks.
+ */
+syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
+                                   int64_t width, const syn_initializer *init, const syn_group *tp);
+/* ids (B, T) i32 -> (B, T, C): each rank looks up its rows, an all-reduce joins them. */
+syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, const syn_group *tp);
+/* x (B, C), table as above -> logits (B, valid): product with the transposed table, all-gather,
+ * padding cut off. */
+syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, int64_t valid,
+                          const syn_group *tp);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -45,6 +45,6 @@ endif()
 
 syn_use(OPENBLAS "OpenBLAS" "matrix products by a plain loop" ${found_openblas} PkgConfig::openblas)
 syn_use(MPI "MPI" "ranks only within one process" ${found_mpi} MPI::MPI_C)
-syn_use(CGRAPH "graphviz (cgraph)" "no pictures" ${found_cgraph} PkgConfig::cgraph)
+syn_use(CGRAPH "graphviz (cgraph)" "DOT by a plain writer" ${found_cgraph} PkgConfig::cgraph)
 syn_use(PROTOBUF_C "protobuf-c" "no check of .et files against the schema" ${found_protobuf_c} PkgConfig::protobuf_c)
 syn_use(PCRE2 "PCRE2" "no GPT-2 tokenizer, bytes only" ${found_pcre2} PkgConfig::pcre2)

@@ -1,0 +1,99 @@
+/* Protobuf's wire format (protobuf.dev/programming-guides/encoding): growable output and a
+ * bounds-checked reader. */
+#ifndef EXPORT_ET_WIRE_H
+#define EXPORT_ET_WIRE_H
+
+#include <string.h>
+
+#include "syntorch/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYN__ET_VARINT_MAX 10 /* bytes of the longest varint */
+
+enum { SYN__ET_WIRE_VARINT = 0, SYN__ET_WIRE_I64 = 1, SYN__ET_WIRE_LEN = 2, SYN__ET_WIRE_I32 = 5 };
+
+/* Text that need not end in NUL. */
+typedef struct syn__et_str {
+    const char *text;
+    size_t bytes;
+} syn__et_str;
+
+static inline syn__et_str syn__et_str_of(const char *text) {
+    const syn__et_str s = {text, strlen(text)};
+    return s;
+}
+
+static inline bool syn__et_str_is(syn__et_str s, const char *text) {
+    return s.bytes == strlen(text) && memcmp(s.text, text, s.bytes) == 0;
+}
+
+/* Growable bytes. When memory is out, `failed` sticks and later writes do nothing. */
+typedef struct syn__et_buf {
+    char *data;
+    size_t bytes, cap;
+    bool failed;
+} syn__et_buf;
+
+/* Room for `bytes` more bytes at the end, or NULL. */
+char *syn__et_buf_room(syn__et_buf *buf, size_t bytes);
+void syn__et_buf_put(syn__et_buf *buf, const void *data, size_t bytes);
+void syn__et_buf_free(syn__et_buf *buf);
+
+static inline size_t syn__et_varint_bytes(uint64_t v) {
+    size_t n = 1;
+    while (v >= 0x80) {
+        v >>= 7;
+        n++;
+    }
+    return n;
+}
+
+/* Writes v to out (room for SYN__ET_VARINT_MAX); returns its end. */
+static inline char *syn__et_varint(char *out, uint64_t v) {
+    while (v >= 0x80) {
+        *out++ = (char)(unsigned char)(v | 0x80);
+        v >>= 7;
+    }
+    *out++ = (char)(unsigned char)v;
+    return out;
+}
+
+void syn__et_put_varint(syn__et_buf *buf, uint64_t v);
+void syn__et_put_fixed(syn__et_buf *buf, uint64_t bits, size_t bytes); /* little-endian, 4 or 8 */
+/* The key of a field. */
+void syn__et_put_tag(syn__et_buf *buf, uint32_t field, uint32_t wire);
+/* Key, length, bytes. */
+void syn__et_put_str(syn__et_buf *buf, uint32_t field, syn__et_str s);
+
+/* ---- Reading ---- */
+
+/* Walks the fields of one message. `why` is NULL or what is wrong at `cur`, as part of a sentence.
+ */
+typedef struct syn__et_reader {
+    const char *cur, *end;
+    const char *why;
+} syn__et_reader;
+
+typedef struct syn__et_field {
+    uint32_t number, wire;
+    uint64_t value;   /* VARINT, I64, I32 */
+    syn__et_str data; /* LEN */
+} syn__et_field;
+
+/* The varint at r->cur; false with `why` if it is cut off or longer than 64 bits. */
+bool syn__et_read_varint(syn__et_reader *r, uint64_t *out);
+/* Little-endian `bytes` (4 or 8) at r->cur. */
+bool syn__et_read_fixed(syn__et_reader *r, size_t bytes, uint64_t *out);
+/* The next field; false at the end of the message (why NULL) or at damage. */
+bool syn__et_read_field(syn__et_reader *r, syn__et_field *out);
+
+/* True for text that is valid UTF-8. */
+bool syn__et_utf8(syn__et_str s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,71 @@
+/* Writers and readers of every format. A writer walks a syn_graph node by node into a sink. */
+#ifndef EXPORT_EXPORT_H
+#define EXPORT_EXPORT_H
+
+#include "syntorch/graph.h"
+#include "syntorch/sink.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum syn_nx_key { SYN_NX_BOTH, SYN_NX_LINKS, SYN_NX_EDGES } syn_nx_key;
+
+typedef struct syn_export_options {
+    syn_nx_key nx_key;  /* which edge key(s) node-link JSON gets */
+    int32_t rank;       /* only this global rank; -1 all (or, for one-rank formats, the first) */
+    const char *title;  /* of pictures; NULL: made from the graph's metadata */
+    bool comm_graph;    /* pictures: the communication view over all ranks instead of one rank's DAG */
+    bool no_fold;       /* pictures: draw every repeated layer and step */
+    const char *version; /* of the program, recorded in files; NULL allowed */
+} syn_export_options;
+
+#define SYN_EXPORT_DEFAULTS {SYN_NX_BOTH, -1, NULL, false, false, NULL}
+
+typedef struct syn_exporter {
+    const char *name;      /* "json" */
+    const char *extension; /* "json": without dot */
+    const char *summary;   /* one line for --help */
+    syn_status (*write)(const syn_graph *graph, const syn_export_options *options, syn_sink *sink,
+                        syn_error *err);
+} syn_exporter;
+
+/* All exporters, ended by a NULL pointer; by name; by a path's extension. NULL if there is none. */
+const syn_exporter *const *syn_exporters(void);
+const syn_exporter *syn_exporter_by_name(const char *name);
+const syn_exporter *syn_exporter_by_path(const char *path);
+
+/* The exporters (one file each). */
+extern const syn_exporter syn_export_json;    /* NetworkX node-link JSON, all ranks */
+extern const syn_exporter syn_export_graphml; /* GraphML with yEd shapes and Gephi colours */
+extern const syn_exporter syn_export_dot;     /* DOT text */
+extern const syn_exporter syn_export_svg;     /* picture */
+extern const syn_exporter syn_export_png;     /* picture */
+extern const syn_exporter syn_export_chrome;  /* Chrome trace events, for Perfetto */
+extern const syn_exporter syn_export_chakra;  /* all ranks' Chakra nodes in protobuf's JSON mapping */
+extern const syn_exporter syn_export_et;      /* one rank's binary Chakra execution trace */
+
+/* Writes the whole set <prefix>.<rank>.et and, last, <prefix>.comm_group.json. */
+syn_status syn_export_et_set(const syn_graph *graph, const syn_export_options *options,
+                             const char *prefix, syn_error *err) SYN_MUST_USE;
+/* {"<group id>": [ranks...]} */
+syn_status syn_export_comm_group(const syn_graph *graph, syn_sink *sink, syn_error *err) SYN_MUST_USE;
+
+/* Readers. The graph is the caller's (syn_graph_free). */
+syn_status syn_import_json(syn_graph **out, const char *path, syn_error *err) SYN_MUST_USE;
+/* Chakra's JSON form (tensor_trace_chakra.json). */
+syn_status syn_import_chakra_json(syn_graph **out, const char *path, syn_error *err) SYN_MUST_USE;
+/* One .et file, or a set when `path` is <prefix>.<rank>.et and its siblings are wanted (all_ranks). */
+syn_status syn_import_et(syn_graph **out, const char *path, bool all_ranks, syn_error *err) SYN_MUST_USE;
+/* By content: node-link JSON, Chakra JSON or .et (also gzipped: refused with a sentence). */
+syn_status syn_import_any(syn_graph **out, const char *path, syn_error *err) SYN_MUST_USE;
+/* The same from memory, for fuzzing; `name` begins error sentences. */
+syn_status syn_import_json_memory(syn_graph **out, const char *name, const char *data, size_t bytes,
+                                  syn_error *err) SYN_MUST_USE;
+syn_status syn_import_et_memory(syn_graph **out, const char *name, const char *data, size_t bytes,
+                                syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,483 @@
+/* Chrome trace events, which Perfetto and chrome://tracing show: a process per rank, a thread per
+   stream (0 compute, 1... one for each group, then sends, receives and other streams). Times in us
+   with three decimals. Threads never hold partly overlapping slices: what overlaps moves to a
+   thread of its own. A communication that waited holds two slices, "wait" and "transfer"; arrows
+   join sends with receives. Communications carry PyTorch Kineto's names of arguments, so that tools
+   made for its traces can read them. otherData.clock says where the times come from (timeline.h).
+ */
+#include "export/timeline.h"
+#include "syntorch/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_NS      4e18 /* fits int64 */
+#define LAST_STREAM 1000 /* higher streams share a thread */
+
+/* One node on the screen; ns, as integers so that what touches does not overlap by rounding. */
+typedef struct slice {
+    int64_t start, end, wait;
+    uint32_t node;
+    uint32_t lane; /* thread before overlaps are moved */
+    uint32_t tid;
+} slice;
+
+/* A thread of the rank that is written. */
+typedef struct thread {
+    int64_t free_at;          /* ns */
+    uint32_t lane, copy, tid; /* copy: 0, or the how manieth extra thread of the lane */
+} thread;
+
+/* Where a message's arrow is fixed. */
+typedef struct flow {
+    uint32_t rank, node;
+    size_t message;
+    bool begins;
+} flow;
+
+typedef struct writer {
+    syn__timeline timeline;
+    syn__walk walk;
+    syn_sink *sink;
+    syn_error *err;
+    slice *slices;
+    thread *threads;
+    uint32_t *heap; /* threads of one lane, the one that is free first on top */
+    flow *flows;    /* sorted by rank and node */
+    size_t slices_cap, threads_cap, heap_cap, n_slices, n_threads, n_heap, n_flows, next_flow;
+    bool first;
+} writer;
+
+static void put(writer *w, const char *text) {
+    syn_sink_text(w->sink, text);
+}
+
+static void put_text(writer *w, const char *key, const char *text) {
+    put(w, key);
+    syn_sink_json_string(w->sink, text);
+}
+
+static void put_i64(writer *w, const char *key, int64_t value) {
+    put(w, key);
+    syn_sink_i64(w->sink, value);
+}
+
+static void put_u64(writer *w, const char *key, uint64_t value) {
+    put(w, key);
+    syn_sink_u64(w->sink, value);
+}
+
+static void put_us(writer *w, const char *key, int64_t ns) {
+    const char fraction[4] = {'.', (char)('0' + ns / 100 % 10), (char)('0' + ns / 10 % 10),
+                              (char)('0' + ns % 10)};
+    put_i64(w, key, ns / 1000);
+    syn_sink_write(w->sink, fraction, sizeof fraction);
+}
+
+static void begin_event(writer *w) {
+    put(w, w->first ? "\n" : ",\n");
+    w->first = false;
+}
+
+static int64_t whole_ns(double ns) {
+    return (int64_t)((ns < MAX_NS ? ns : MAX_NS) + 0.5);
+}
+
+/* ---- Threads ---- */
+
+static uint32_t lane_of(const writer *w, const syn_node *node) {
+    const syn_graph *graph = w->timeline.graph;
+    const uint32_t n_groups = graph->n_groups;
+    if (node->kind == SYN_NODE_SEND) return n_groups + 1;
+    if (node->kind == SYN_NODE_RECV) return n_groups + 2;
+    if (node->kind == SYN_NODE_COLLECTIVE) {
+        const syn_graph_group *group = syn_graph_group_by_id(graph, node->group);
+        if (group != NULL) return 1 + (uint32_t)(group - graph->groups);
+    }
+    if (node->stream <= 0) return 0;
+    return n_groups + 2 + (uint32_t)(node->stream < LAST_STREAM ? node->stream : LAST_STREAM);
+}
+
+static int compare_slices(const void *a, const void *b) {
+    const slice *x = a, *y = b;
+    if (x->lane != y->lane) return x->lane < y->lane ? -1 : 1;
+    if (x->start != y->start) return x->start < y->start ? -1 : 1;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+static syn_status collect_slices(writer *w, uint32_t rank_index) {
+    const uint32_t n_nodes = w->timeline.graph->ranks[rank_index].n_nodes;
+    bool sorted = true;
+    w->n_slices = 0;
+    SYN_TRY(syn_grow(&w->slices, &w->slices_cap, n_nodes, sizeof *w->slices, w->err));
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        const syn__span *span = syn__timeline_span(&w->timeline, rank_index, i);
+        const syn_node *node;
+        if (span->start_ns < 0) continue;
+        SYN_TRY(syn__walk_node(&w->walk, i, &node, w->err));
+        slice *s = &w->slices[w->n_slices++];
+        *s = (slice){.start = whole_ns(span->start_ns),
+                     .end = whole_ns(span->end_ns),
+                     .wait = whole_ns(span->wait_ns),
+                     .node = i,
+                     .lane = lane_of(w, node)};
+        if (w->n_slices > 1 && compare_slices(s - 1, s) > 0) sorted = false;
+    }
+    if (!sorted) qsort(w->slices, w->n_slices, sizeof *w->slices, compare_slices);
+    return SYN_OK;
+}
+
+static bool free_earlier(const writer *w, uint32_t a, uint32_t b) {
+    const thread *x = &w->threads[a], *y = &w->threads[b];
+    return x->free_at != y->free_at ? x->free_at < y->free_at : a < b;
+}
+
+/* Puts heap[0] back into order after its thread got busier. */
+static void sift_down(writer *w) {
+    const uint32_t moved = w->heap[0];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < w->n_heap; i = child) {
+        if (child + 1 < w->n_heap && free_earlier(w, w->heap[child + 1], w->heap[child])) child++;
+        if (!free_earlier(w, w->heap[child], moved)) break;
+        w->heap[i] = w->heap[child];
+    }
+    w->heap[i] = moved;
+}
+
+/* A further thread of the lane, busy until `free_at`. */
+static syn_status add_thread(writer *w, uint32_t lane, int64_t free_at, uint32_t *n_extra) {
+    const uint32_t base = w->timeline.graph->n_groups + 3 + LAST_STREAM; /* above every lane */
+    const uint32_t index = (uint32_t)w->n_threads;
+    SYN_TRY(syn_grow(&w->threads, &w->threads_cap, w->n_threads + 1, sizeof *w->threads, w->err));
+    SYN_TRY(syn_grow(&w->heap, &w->heap_cap, w->n_heap + 1, sizeof *w->heap, w->err));
+    const uint32_t copy = (uint32_t)w->n_heap;
+    w->threads[w->n_threads++] =
+        (thread){free_at, lane, copy, copy == 0 ? lane : base + (*n_extra)++};
+    size_t i = w->n_heap++;
+    for (; i > 0 && free_earlier(w, index, w->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        w->heap[i] = w->heap[(i - 1) / 2];
+    w->heap[i] = index;
+    return SYN_OK;
+}
+
+/* Gives each slice the thread of its lane that is free first, or a new one if none is. */
+static syn_status assign_threads(writer *w) {
+    uint32_t n_extra = 0;
+    w->n_threads = w->n_heap = 0;
+    for (size_t i = 0; i < w->n_slices; i++) {
+        slice *s = &w->slices[i];
+        if (i > 0 && s->lane != s[-1].lane) w->n_heap = 0;
+        /* Clocks are read to a ns or so: an overlap that small is none. */
+        if (w->n_heap > 0 && w->threads[w->heap[0]].free_at <= s->start + 1) {
+            thread *t = &w->threads[w->heap[0]];
+            if (s->start < t->free_at) s->start = t->free_at;
+            if (s->end < s->start) s->end = s->start;
+            t->free_at = s->end;
+            s->tid = t->tid;
+            sift_down(w);
+        } else {
+            SYN_TRY(add_thread(w, s->lane, s->end, &n_extra));
+            s->tid = w->threads[w->n_threads - 1].tid;
+        }
+    }
+    return SYN_OK;
+}
+
+static void begin_metadata(writer *w, const char *name, uint32_t tid) {
+    begin_event(w);
+    put_text(w, "{\"ph\":\"M\",\"name\":", name);
+    put_i64(w, ",\"pid\":", w->walk.rank);
+    put_u64(w, ",\"tid\":", tid);
+    put(w, ",\"args\":{");
+}
+
+static void put_thread_name(writer *w, const thread *t) {
+    const syn_graph *graph = w->timeline.graph;
+    const uint32_t n = graph->n_groups;
+    char text[128];
+    const char *name = t->lane == 0 ? "compute" : t->lane == n + 1 ? "send" : "recv";
+    if (t->lane >= 1 && t->lane <= n) name = graph->groups[t->lane - 1].name;
+    if (t->lane > n + 2) {
+        snprintf(text, sizeof text, "stream %u", (unsigned)(t->lane - n - 2));
+        name = text;
+    }
+    char extra[160];
+    if (t->copy > 0) snprintf(extra, sizeof extra, "%.120s (overlap %u)", name, (unsigned)t->copy);
+    put_text(w, "\"name\":", t->copy > 0 ? extra : name);
+}
+
+static void put_rank_metadata(writer *w) {
+    char text[32];
+    begin_metadata(w, "process_name", 0);
+    snprintf(text, sizeof text, "rank %d", (int)w->walk.rank);
+    put_text(w, "\"name\":", text);
+    put(w, "}}");
+    begin_metadata(w, "process_sort_index", 0);
+    put_i64(w, "\"sort_index\":", w->walk.rank);
+    put(w, "}}");
+    for (size_t i = 0; i < w->n_threads; i++) {
+        begin_metadata(w, "thread_name", w->threads[i].tid);
+        put_thread_name(w, &w->threads[i]);
+        put(w, "}}");
+        begin_metadata(w, "thread_sort_index", w->threads[i].tid);
+        put_u64(w, "\"sort_index\":", i);
+        put(w, "}}");
+    }
+}
+
+/* ---- Slices ---- */
+
+/* The names that Kineto gives to NCCL's operations. */
+static const char *kineto_collective(syn_comm_kind kind) {
+    switch (kind) {
+    case SYN_COMM_ALL_REDUCE:
+        return "allreduce";
+    case SYN_COMM_ALL_GATHER:
+        return "_allgather_base";
+    case SYN_COMM_REDUCE_SCATTER:
+    case SYN_COMM_REDUCE_SCATTER_BLOCK:
+        return "_reduce_scatter_base";
+    default:
+        return syn_comm_kind_name(kind);
+    }
+}
+
+static const char *kineto_dtype(int32_t dtype) {
+    switch (dtype) {
+    case SYN_F32:
+        return "Float";
+    case SYN_F16:
+        return "Half";
+    case SYN_BF16:
+        return "BFloat16";
+    case SYN_I32:
+        return "Int";
+    case SYN_I64:
+        return "Long";
+    default:
+        return "Unknown";
+    }
+}
+
+static void put_ranks(writer *w, const syn_graph_group *group) {
+    for (uint32_t i = 0; i < group->n_ranks; i++) put_i64(w, i == 0 ? "" : ", ", group->ranks[i]);
+}
+
+static syn_status put_elems(writer *w, const char *key, const uint32_t *tensors, uint32_t n,
+                            bool dtype) {
+    const syn_graph_tensor *t;
+    if (n == 0) return SYN_OK;
+    SYN_TRY(syn__walk_tensor(&w->walk, tensors[0], &t, w->err));
+    if (dtype) put_text(w, ",\"dtype\":", kineto_dtype(t->spec.dtype));
+    put_i64(w, key, syn_spec_elems(&t->spec));
+    return SYN_OK;
+}
+
+static syn_status put_comm_args(writer *w, const syn_node *node) {
+    const bool send = node->kind == SYN_NODE_SEND, recv = node->kind == SYN_NODE_RECV;
+    const syn_graph_group *group = NULL;
+    if (node->group != 0) group = syn_graph_group_by_id(w->timeline.graph, node->group);
+    put_text(w, ",\"Collective name\":", kineto_collective(node->comm));
+    SYN_TRY(put_elems(w, ",\"In msg nelems\":", node->inputs, node->n_inputs, true));
+    SYN_TRY(
+        put_elems(w, ",\"Out msg nelems\":", node->outputs, node->n_outputs, node->n_inputs == 0));
+    put_u64(w, ",\"bytes\":", node->comm_bytes);
+    put_u64(w, ",\"Seq\":", node->comm_index);
+    if (send || recv) {
+        put_i64(w, ",\"Src Rank\":", send ? w->walk.rank : node->peer);
+        put_i64(w, ",\"Dst Rank\":", send ? node->peer : w->walk.rank);
+        put_i64(w, ",\"tag\":", node->tag);
+    }
+    if (group == NULL) return SYN_OK;
+    put_u64(w, ",\"Group size\":", group->n_ranks);
+    put_u64(w, ",\"Process Group Name\":\"", group->id);
+    put_text(w, "\",\"Process Group Description\":", group->name);
+    put(w, ",\"Process Group Ranks\":\"[");
+    put_ranks(w, group);
+    put(w, "]\"");
+    return SYN_OK;
+}
+
+static syn_status put_args(writer *w, const slice *s, const syn_node *node) {
+    put(w, ",\"args\":{\"id\":\"");
+    syn__walk_put_ref(w->sink, w->walk.rank, 'o', node->id);
+    put_u64(w, "\",\"External id\":", node->id);
+    put_text(w, ",\"op\":", node->op);
+    if (node->scope[0] != '\0') put_text(w, ",\"scope\":", node->scope);
+    put_text(w, ",\"phase\":", syn_phase_name(node->phase));
+    put_u64(w, ",\"step\":", node->step);
+    put_u64(w, ",\"stream\":", s->tid);
+    if (node->flops != 0) put_u64(w, ",\"flops\":", node->flops);
+    if (node->bytes_read != 0) put_u64(w, ",\"bytes_read\":", node->bytes_read);
+    if (node->bytes_written != 0) put_u64(w, ",\"bytes_written\":", node->bytes_written);
+    if (syn__walk_is_comm(node)) SYN_TRY(put_comm_args(w, node));
+    put(w, "}}");
+    return SYN_OK;
+}
+
+static void begin_slice(writer *w, const slice *s, const char *name, const char *category,
+                        int64_t start, int64_t end) {
+    begin_event(w);
+    put_text(w, "{\"ph\":\"X\",\"name\":", name);
+    put_text(w, ",\"cat\":", category);
+    put_i64(w, ",\"pid\":", w->walk.rank);
+    put_u64(w, ",\"tid\":", s->tid);
+    put_us(w, ",\"ts\":", start);
+    put_us(w, ",\"dur\":", end - start);
+}
+
+/* Where an arrow ends: just inside the receive's slice. */
+static int64_t arrow_end(int64_t start, int64_t end) {
+    return end > start ? end - 1 : start;
+}
+
+static void put_flow(writer *w, const slice *s, const flow *f) {
+    begin_event(w);
+    put(w, f->begins ? "{\"ph\":\"s\"" : "{\"ph\":\"f\",\"bp\":\"e\"");
+    put_u64(w, ",\"name\":\"p2p\",\"cat\":\"p2p\",\"id\":", f->message + 1);
+    put_i64(w, ",\"pid\":", w->walk.rank);
+    put_u64(w, ",\"tid\":", s->tid);
+    put_us(w, ",\"ts\":", f->begins ? s->start : arrow_end(s->start, s->end));
+    put(w, "}");
+}
+
+static int compare_flows(const void *a, const void *b) {
+    const flow *x = a, *y = b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/* The flow that is fixed to a node, or NULL. */
+static const flow *find_flow(const writer *w, uint32_t rank_index, uint32_t node) {
+    const flow key = {.rank = rank_index, .node = node};
+    if (w->n_flows == 0) return NULL;
+    return bsearch(&key, w->flows, w->n_flows, sizeof *w->flows, compare_flows);
+}
+
+static syn_status put_slice(writer *w, const slice *s, uint32_t rank_index) {
+    const syn_node *node;
+    SYN_TRY(syn__walk_node(&w->walk, s->node, &node, w->err));
+    const bool comm = syn__walk_is_comm(node);
+    begin_slice(w, s, node->label[0] != '\0' ? node->label : node->op,
+                syn_category_name(node->category), s->start, s->end);
+    SYN_TRY(put_args(w, s, node));
+    if (!comm) return SYN_OK;
+    const int64_t length = s->end - s->start;
+    const int64_t wait = s->wait < length ? s->wait : length;
+    if (wait > 0) {
+        begin_slice(w, s, "wait", "wait", s->start, s->start + wait);
+        put(w, "}");
+        begin_slice(w, s, "transfer", "transfer", s->start + wait, s->end);
+        put(w, "}");
+    }
+    const flow *f = node->kind == SYN_NODE_COLLECTIVE ? NULL : find_flow(w, rank_index, s->node);
+    if (f != NULL) put_flow(w, s, f);
+    return SYN_OK;
+}
+
+static syn_status put_rank(writer *w, uint32_t rank_index) {
+    syn__walk_select(&w->walk, rank_index);
+    SYN_TRY(collect_slices(w, rank_index));
+    SYN_TRY(assign_threads(w));
+    put_rank_metadata(w);
+    for (size_t i = 0; i < w->n_slices && syn_sink_status(w->sink) == SYN_OK; i++)
+        SYN_TRY(put_slice(w, &w->slices[i], rank_index));
+    return SYN_OK;
+}
+
+/* ---- Document ---- */
+
+static void put_distributed(writer *w) {
+    const syn_graph *graph = w->timeline.graph;
+    const syn_attribute *backend = syn_graph_meta(graph, "comm");
+    const bool named = backend != NULL && backend->type == SYN_VALUE_TEXT && backend->text != NULL;
+    const uint32_t first = w->timeline.first_rank;
+    put_text(w, ",\n\"distributedInfo\":{\"backend\":", named ? backend->text : "syntorch");
+    put_i64(w, ",\"rank\":", first < graph->n_ranks ? graph->ranks[first].rank : 0);
+    put_i64(w, ",\"world_size\":", graph->world_size);
+    put_u64(w, ",\"pg_count\":", graph->n_groups);
+    put(w, ",\"pg_config\":[");
+    for (uint32_t g = 0; g < graph->n_groups; g++) {
+        const syn_graph_group *group = &graph->groups[g];
+        put_u64(w, g == 0 ? "{\"pg_name\":\"" : ",{\"pg_name\":\"", group->id);
+        put_text(w, "\",\"pg_desc\":", group->name);
+        put_u64(w, ",\"pg_size\":", group->n_ranks);
+        put(w, ",\"ranks\":[");
+        put_ranks(w, group);
+        put(w, "]}");
+    }
+    put(w, "]}");
+}
+
+static void put_other_data(writer *w, const syn_export_options *options) {
+    const syn_graph *graph = w->timeline.graph;
+    put_text(w, ",\n\"otherData\":{\"clock\":", syn__clock_name(w->timeline.clock));
+    if (w->timeline.n_untimed > 0) put_u64(w, ",\"untimed_nodes\":", w->timeline.n_untimed);
+    if (options != NULL && options->version != NULL)
+        put_text(w, ",\"generator\":", options->version);
+    if (options != NULL && options->title != NULL) put_text(w, ",\"title\":", options->title);
+    put(w, ",\"metadata\":{");
+    for (uint32_t i = 0; i < graph->n_metadata; i++) {
+        char text[256];
+        const syn_attribute *a = &graph->metadata[i];
+        const bool is_text = a->type == SYN_VALUE_TEXT && a->text != NULL;
+        if (i > 0) put(w, ",");
+        syn_sink_json_string(w->sink, a->name);
+        put_text(w, ":", is_text ? a->text : syn_attribute_text(a, text, sizeof text));
+    }
+    put(w, "}}");
+}
+
+/* Both ends of each message, by rank and node, if both are shown and time runs from the one to the
+ * other. */
+static syn_status make_flows(writer *w) {
+    const syn__timeline *t = &w->timeline;
+    if (t->n_messages == 0) return SYN_OK;
+    w->flows = syn_calloc(t->n_messages, 2 * sizeof *w->flows);
+    if (w->flows == NULL)
+        return SYN_FAIL_NOMEM(w->err, t->n_messages * 2 * sizeof *w->flows, "arrows");
+    for (size_t i = 0; i < t->n_messages; i++) {
+        const syn__message *m = &t->messages[i];
+        const syn__span *sent = syn__timeline_span(t, m->from_rank, m->from_node);
+        const syn__span *got = syn__timeline_span(t, m->to_rank, m->to_node);
+        if (sent->start_ns < 0 || got->start_ns < 0 ||
+            arrow_end(whole_ns(got->start_ns), whole_ns(got->end_ns)) < whole_ns(sent->start_ns))
+            continue;
+        w->flows[w->n_flows++] = (flow){m->from_rank, m->from_node, i, true};
+        w->flows[w->n_flows++] = (flow){m->to_rank, m->to_node, i, false};
+    }
+    qsort(w->flows, w->n_flows, sizeof *w->flows, compare_flows);
+    return SYN_OK;
+}
+
+static syn_status write_document(writer *w, const syn_export_options *options) {
+    SYN_TRY(make_flows(w));
+    put(w, "{\"displayTimeUnit\":\"ms\"");
+    put_distributed(w);
+    put_other_data(w, options);
+    put(w, ",\n\"traceEvents\":[");
+    w->first = true;
+    for (uint32_t r = w->timeline.first_rank; r < w->timeline.end_rank; r++)
+        SYN_TRY(put_rank(w, r));
+    put(w, "\n]}\n");
+    return SYN_OK;
+}
+
+static syn_status write_chrome(const syn_graph *graph, const syn_export_options *options,
+                               syn_sink *sink, syn_error *err) {
+    writer w = {.sink = sink, .err = err};
+    SYN_TRY(syn__timeline_make(&w.timeline, graph, options, err));
+    syn__walk_init(&w.walk, graph);
+    const syn_status status = write_document(&w, options);
+    syn__walk_free(&w.walk);
+    syn__timeline_free(&w.timeline);
+    syn_free(w.slices);
+    syn_free(w.threads);
+    syn_free(w.heap);
+    syn_free(w.flows);
+    return status;
+}
+
+const syn_exporter syn_export_chrome = {
+    "chrome", "trace.json", "Chrome trace events for Perfetto, all ranks", write_chrome};

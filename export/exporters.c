@@ -1,0 +1,53 @@
+/* The list of exporters. */
+#include "export/export.h"
+
+#include <string.h>
+
+static const syn_exporter *const exporters[] = {
+    &syn_export_json,   &syn_export_graphml, &syn_export_dot,
+    &syn_export_svg,    &syn_export_png,     &syn_export_et,
+    &syn_export_chakra, &syn_export_chrome,  NULL,
+};
+
+const syn_exporter *const *syn_exporters(void) {
+    return exporters;
+}
+
+const syn_exporter *syn_exporter_by_name(const char *name) {
+    for (size_t i = 0; exporters[i] != NULL; i++) {
+        if (strcmp(exporters[i]->name, name) == 0) return exporters[i];
+    }
+    return NULL;
+}
+
+static char lower(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t n_text = strlen(text), n_end = strlen(end);
+    if (n_end > n_text) return false;
+    text += n_text - n_end;
+    for (size_t i = 0; i < n_end; i++) {
+        if (lower(text[i]) != lower(end[i])) return false;
+    }
+    return true;
+}
+
+/* Three formats share .json: node-link is the plain one, the others go by the words in front. */
+const syn_exporter *syn_exporter_by_path(const char *path) {
+    const char *slash = strrchr(path, '/');
+    const char *file = slash != NULL ? slash + 1 : path;
+    const char *dot = strrchr(file, '.');
+    if (dot == NULL) return NULL;
+    if (ends_with(file, "chakra.json")) return &syn_export_chakra;
+    if (ends_with(file, "timeline.json") || ends_with(file, ".trace.json") ||
+        ends_with(file, "chrome.json"))
+        return &syn_export_chrome;
+    for (size_t i = 0; exporters[i] != NULL; i++) {
+        if (ends_with(dot + 1, exporters[i]->extension) &&
+            strlen(dot + 1) == strlen(exporters[i]->extension))
+            return exporters[i];
+    }
+    return NULL;
+}

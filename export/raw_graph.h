@@ -1,0 +1,76 @@
+/* What the node-link reader finds in a file, in file order and with unresolved ids, and the step
+   that turns it into a syn_graph. Kept apart because a file may list its sections, nodes and edges
+   in any order. */
+#ifndef EXPORT_RAW_GRAPH_H
+#define EXPORT_RAW_GRAPH_H
+
+#include "export/export.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "r0.o12" (kind 'o') or "r0.t7" (kind 't'); kind 0: absent. */
+typedef struct syn__raw_ref {
+    uint64_t number;
+    int32_t rank;
+    char kind;
+} syn__raw_ref;
+
+typedef struct syn__raw_op {
+    syn_node node; /* texts and attributes in the arena; no inputs, outputs, deps yet */
+    int32_t rank;
+    size_t at; /* byte offset in the file, for error sentences; so everywhere below */
+} syn__raw_op;
+
+typedef struct syn__raw_tensor {
+    syn_graph_tensor tensor; /* without producer and base */
+    syn__raw_ref producer, base;
+    uint64_t number;
+    int32_t rank;
+    size_t at;
+} syn__raw_tensor;
+
+#define SYN__EDGE_INPUT  (1u << 30) /* other values: bits (1 << dependency class) */
+#define SYN__EDGE_OUTPUT (1u << 31)
+
+typedef struct syn__raw_edge {
+    syn__raw_ref from, to;
+    uint32_t kind;
+    uint32_t position; /* of inputs and outputs */
+    size_t at;
+} syn__raw_edge;
+
+typedef struct syn__raw_group {
+    syn_graph_group group; /* in the arena */
+    size_t at;
+} syn__raw_group;
+
+typedef struct syn__raw {
+    const char *name, *data; /* of the file */
+    size_t bytes;
+    syn_error *err;
+    struct syn__chunk *arena; /* owns texts, attributes and rank lists */
+    syn__raw_op *ops;
+    syn__raw_tensor *tensors;
+    syn__raw_edge *edges;
+    syn__raw_group *groups;
+    syn_attribute *metadata;
+    int32_t *ranks; /* "ranks" of the file; empty: to be collected from the nodes */
+    size_t n_ops, n_tensors, n_edges, n_groups, n_metadata, n_ranks;
+    size_t ops_cap, tensors_cap, edges_cap, groups_cap, metadata_cap, ranks_cap;
+    int64_t world_size; /* -1: not given */
+} syn__raw;
+
+/* `bytes` zeroed bytes that live as long as raw; NULL when memory is out. */
+void *syn__raw_alloc(syn__raw *raw, size_t bytes);
+void syn__raw_free(syn__raw *raw);
+/* A sentence about the place `at` bytes into the file: "name:line:column: ...". */
+syn_status syn__raw_fail(syn__raw *raw, size_t at, const char *fmt, ...) SYN_PRINTF(3, 4);
+/* Resolves ids, checks and sorts; the graph is the caller's. */
+syn_status syn__raw_build(syn__raw *raw, syn_graph **out) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

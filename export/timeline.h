@@ -1,0 +1,54 @@
+/* When each node of a graph runs: as measured, or found by letting the ranks run through their
+ * nodes in order. */
+#ifndef EXPORT_TIMELINE_H
+#define EXPORT_TIMELINE_H
+
+#include "export/graph_walk.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* MEASURED: start_ns and wall_ns of the nodes. PREDICTED: durations from predicted_ns. ORDER: every
+   node that does something takes ORDER_NS, so that only the order means anything. */
+typedef enum syn__clock { SYN__CLOCK_MEASURED, SYN__CLOCK_PREDICTED, SYN__CLOCK_ORDER } syn__clock;
+#define SYN__CLOCK_ORDER_NS 1000.0
+
+const char *syn__clock_name(syn__clock clock);
+
+/* Of one node, in ns; start_ns < 0: not shown (a view, metadata, or not measured). */
+typedef struct syn__span {
+    double start_ns, end_ns, wait_ns; /* wait_ns: the first part, spent waiting for other ranks */
+} syn__span;
+
+/* A send and the receive that takes it. */
+typedef struct syn__message {
+    uint32_t from_rank, from_node, to_rank, to_node; /* indices */
+} syn__message;
+
+typedef struct syn__timeline {
+    const syn_graph *graph;
+    uint32_t first_rank, end_rank; /* rank indices */
+    syn__clock clock;
+    syn__span *spans;       /* of all ranks, one after the other */
+    size_t *span_first;     /* per rank index - first_rank, and the end */
+    syn__message *messages; /* matched by source, destination, tag and order; sorted by receiver */
+    size_t n_messages;
+    uint64_t n_untimed; /* nodes left out of a measured timeline for want of a time */
+} syn__timeline;
+
+/* Simulation: a node starts when its dependencies have ended and its stream is free; a collective
+   when all its ranks that the graph holds have arrived; a receive not before its send. Ranks whose
+   collectives or messages do not match go on alone, so that it always ends. */
+syn_status syn__timeline_make(syn__timeline *out, const syn_graph *graph,
+                              const syn_export_options *options, syn_error *err) SYN_MUST_USE;
+void syn__timeline_free(syn__timeline *timeline);
+
+syn__span *syn__timeline_span(const syn__timeline *timeline, uint32_t rank_index, uint32_t node);
+/* Fills the spans of a timeline that has everything else. */
+syn_status syn__timeline_simulate(syn__timeline *timeline, syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

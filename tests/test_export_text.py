@@ -1,0 +1,184 @@
+"""Reads what test_export_text.c and test_chrome_trace.c write with readers that are not ours: networkx, xmllint, a JSON parser."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    import networkx as nx
+    from networkx.readwrite import json_graph
+except ImportError:
+    print("skipped: this Python has no networkx")
+    sys.exit(77)
+
+TESTS = os.path.join(os.environ["SYN_BUILD"], "tests")
+
+
+def run(program, case, **env):
+    subprocess.run([os.path.join(TESTS, program), case], check=True, env={**os.environ, **env})
+
+
+def load(path):
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def check_graph(graph):
+    assert type(graph) is nx.DiGraph, type(graph)
+    assert nx.is_directed_acyclic_graph(graph)
+    assert len(graph) == 2 * (5 + 7), len(graph)
+    mul = graph.nodes["r0.o5"]
+    assert mul["name"] == "square \u20ac" and mul["op"] == "mul" and mul["scope"] == "h.0"
+    assert graph["r0.t1"]["r0.o5"]["kind"] == "input"
+    assert graph["r0.o7"]["r0.t4"]["kind"] == "output"
+    assert graph["r0.o5"]["r0.o7"]["kind"] == "control|inplace"
+    assert graph["r0.o2"]["r0.o7"]["kind"] == "stream"  # its data part is the tensor's edge
+    assert graph["r0.o7"]["r0.o8"]["kind"] == "data"  # which no tensor carries
+    assert not graph.has_edge("r0.o5", "r0.o2")
+    assert graph.has_edge("r1.o18446744073709551615", "r1.t6")
+
+
+def check_json(folder):
+    data = load(folder + "/sample.json")
+    assert data["links"] == data["edges"]
+    graph = json_graph.node_link_graph(data)
+    check_graph(graph)
+    mul = graph.nodes["r0.o5"]
+    assert mul["flops"] == 2**64 - 1 and mul["bytes_read"] == 2**63 and mul["shape"] == [4, 8]
+    assert mul["attributes"]["pi"] == 3.141592653589793
+    assert type(mul["attributes"]["scale"]) is float and str(mul["attributes"]["scale"]) == "-0.0"
+    assert mul["attributes"]["fill"] == {"f64": "-inf"} and mul["attributes"]["causal"] is False
+    assert graph["r0.t0"]["r0.o5"] == {"kind": "input", "position": 0, "positions": [0, 2]}
+    assert graph["r0.t1"]["r0.o5"]["position"] == 1
+    assert graph.nodes["r1.t2"]["bytes"] == 4 * 8 * 4
+    assert graph.graph["metadata"]["model"] == 'GPT <3> & "co"\n\x01 \xe9'
+    assert graph.graph["metadata"]["lowest"] == -(2**63)
+    assert graph.graph["world_size"] == 3
+    assert not any(value is None for _, node in graph.nodes(data=True) for value in node.values())
+    return graph
+
+
+def check_json_of_newer_networkx(folder, graph):
+    """networkx 3.6 takes the edges from "edges" alone."""
+    data = load(folder + "/sample.json")
+    del data["links"]
+    again = json_graph.node_link_graph(data, link="edges")
+    assert nx.utils.graphs_equal(graph, again)
+
+
+def check_resaved(folder, graph):
+    with open(folder + "/resaved.json", "w", encoding="utf-8") as f:
+        json.dump(json_graph.node_link_data(graph), f, ensure_ascii=True, indent=1)
+    with open(folder + "/sorted.json", "w", encoding="utf-8") as f:
+        data = load(folder + "/sample.json")
+        del data["links"]
+        json.dump(sort_keys(data), f, ensure_ascii=False)
+    run("test_export_text", "resaved_by_others", SYN_TEST_RESAVED=folder)
+
+
+def sort_keys(value, name=""):
+    """The keys of every object in alphabetic order, but for the attributes of ops."""
+    if isinstance(value, list):
+        return [sort_keys(v) for v in value]
+    if isinstance(value, dict):
+        keys = list(value) if name == "attributes" else sorted(value)
+        return {k: sort_keys(value[k], k) for k in keys}
+    return value
+
+
+def check_graphml(folder):
+    path = folder + "/sample.graphml"
+    graph = nx.read_graphml(path)
+    check_graph(graph)
+    for name, node in graph.nodes(data=True):
+        assert type(node["x"]) is float and type(node["y"]) is float, name
+        assert type(node["rank"]) is int and type(node["size"]) is float
+        if "flops" in node:
+            assert type(node["flops"]) is int
+        red, green, blue = node["r"], node["g"], node["b"]
+        strongest = max(red, green, blue)
+        comm = node["type"] == "op" and node["kind"] in ("collective", "send", "recv")
+        wanted = green if node["type"] == "tensor" else red if comm else blue
+        assert wanted == strongest, (name, red, green, blue)
+    assert graph.nodes["r0.o2"]["virtual"] is True
+    assert graph.nodes["r0.o7"]["group_name"] == "tp0" and graph.nodes["r0.o7"]["wait_ns"] == 2000
+    assert graph.nodes["r0.o5"]["cpu_ns"] == 0.1
+    assert graph.nodes["r0.t2"]["label"] == "h.0/mul:0"
+    assert graph.graph["tp"] == 2 and graph.graph["temperature"] == 3.0
+    assert graph.graph["fused"] is True
+    assert graph.graph["model"] == 'GPT <3> & "co"\n\ufffd \xe9'
+    assert graph["r0.t0"]["r0.o5"]["positions"] == "0,2"
+    for a, b, edge in graph.edges(data=True):
+        comm = any("comm" in graph.nodes[n] for n in (a, b))
+        assert (edge["r"] > 100) == comm and edge["g"] == 0 and edge["b"] == 0, (a, b)
+    places = {(node["x"], node["y"]) for _, node in graph.nodes(data=True)}
+    assert len(places) == len(graph), "two nodes lie on one place"
+    if shutil.which("xmllint"):
+        subprocess.run(["xmllint", "--noout", path], check=True)
+
+
+def check_trace(path):
+    trace = load(path)
+    assert trace["displayTimeUnit"] == "ms"
+    slices = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    named = {(e["pid"], e["tid"]) for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    assert slices and {(e["pid"], e["tid"]) for e in slices} == named
+    threads = {}
+    for e in slices:
+        threads.setdefault((e["pid"], e["tid"]), []).append(e)
+    for events in threads.values():
+        open_ends, last = [], 0
+        for e in events:
+            # Whole ns, so that the ends of neighbours compare exactly.
+            start, end = round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000)
+            assert start >= last, "not in order of time"
+            last = start
+            while open_ends and open_ends[-1] <= start:
+                open_ends.pop()
+            assert not open_ends or end <= open_ends[-1], ("partly overlapping", e)
+            open_ends.append(end)
+    check_flows(trace, slices)
+    return trace, slices
+
+
+def check_flows(trace, slices):
+    starts = {e["id"]: e for e in trace["traceEvents"] if e["ph"] == "s"}
+    ends = {e["id"]: e for e in trace["traceEvents"] if e["ph"] == "f"}
+    assert set(starts) == set(ends) and starts
+    for flows in starts, ends:
+        for e in flows.values():
+            assert any(s["pid"] == e["pid"] and s["tid"] == e["tid"]
+                       and s["ts"] <= e["ts"] < s["ts"] + s["dur"] for s in slices), e
+    for number, e in starts.items():
+        assert (e["cat"], e["name"]) == (ends[number]["cat"], ends[number]["name"])
+        assert e["ts"] <= ends[number]["ts"] and ends[number]["bp"] == "e"
+
+
+def check_chrome(folder):
+    trace, slices = check_trace(folder + "/measured.trace.json")
+    assert trace["otherData"]["clock"] == "measured"
+    assert trace["distributedInfo"]["pg_config"][0]["ranks"] == [0, 1]
+    reduces = [e for e in slices if e.get("args", {}).get("op") == "all_reduce"]
+    assert {e["pid"] for e in reduces} == {0, 1}
+    for e in reduces:
+        args = e["args"]
+        assert args["Group size"] == 2 and args["Seq"] == 3
+        assert json.loads(args["Process Group Ranks"]) == [0, 1]
+    assert check_trace(folder + "/predicted.trace.json")[0]["otherData"]["clock"] == "predicted"
+    assert check_trace(folder + "/order.trace.json")[0]["otherData"]["clock"] == "order"
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        run("test_export_text", "files_for_other_readers", SYN_TEST_OUT=folder)
+        run("test_chrome_trace", "files_for_other_readers", SYN_TEST_OUT=folder)
+        graph = check_json(folder)
+        check_json_of_newer_networkx(folder, graph)
+        check_resaved(folder, graph)
+        check_graphml(folder)
+        check_chrome(folder)
+
+
+main()

@@ -1,0 +1,114 @@
+"""Looks at sample pictures with readers that are not ours: libxml2 (xmllint), pngcheck, and the pixels' size."""
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+
+SVG = "{http://www.w3.org/2000/svg}"
+XLINK = "{http://www.w3.org/1999/xlink}"
+
+
+def check(ok, what):
+    if not ok:
+        print("FAILED:", what)
+        sys.exit(1)
+
+
+def png_size(path):
+    with open(path, "rb") as f:
+        head = f.read(24)
+    check(head[:8] == b"\x89PNG\r\n\x1a\n" and head[12:16] == b"IHDR", path + " is a PNG")
+    return struct.unpack(">II", head[16:24])
+
+
+def texts(root):
+    return [" ".join("".join(t.itertext()).split()) for t in root.iter(SVG + "text")]
+
+
+def check_svg(path):
+    if shutil.which("xmllint"):
+        subprocess.run(["xmllint", "--noout", path], check=True)
+    root = ET.parse(path).getroot()
+    check(root.tag == SVG + "svg", path + " is SVG")
+    ids = [e.get("id") for e in root.iter() if e.get("id")]
+    check(len(ids) == len(set(ids)), path + ": ids are unique")
+    for e in root.iter():
+        href = e.get(XLINK + "href") or e.get("href")
+        check(href is None, f"{path}: nothing is loaded from {href}")
+    for t in root.iter(SVG + "text"):
+        check("sans-serif" in (t.get("font-family") or ""), path + ": fonts have a fallback")
+    return root
+
+
+def tips(root):
+    """Tooltip of each op and tensor by its id."""
+    found = {}
+    for g in root.iter(SVG + "g"):
+        if g.get("class") == "node":
+            for a in g.iter(SVG + "a"):
+                found[g.get("id")] = a.get(XLINK + "title", "")
+    return found
+
+
+def fills(root, prefix):
+    """Colours of the borders of the nodes whose id starts with prefix."""
+    colours = set()
+    for g in root.iter(SVG + "g"):
+        if g.get("class") == "node" and re.fullmatch(prefix, g.get("id")):
+            for shape in g.iter():
+                if shape.tag in (SVG + "polygon", SVG + "path", SVG + "polyline") and shape.get("stroke"):
+                    colours.add(shape.get("stroke"))
+    return colours
+
+
+def main():
+    program = os.path.join(os.environ.get("SYN_BUILD", "build"), "tests", "test_picture")
+    if not os.path.exists(program) or not shutil.which("neato"):
+        print("skipped: needs", program, "and graphviz")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([program, "--draw", folder], check=True)
+        at = lambda name: os.path.join(folder, name)
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".png"):
+                if shutil.which("pngcheck"):
+                    subprocess.run(["pngcheck", "-q", at(name)], check=True)
+                width, height = png_size(at(name))
+                check(max(width, height) <= 32767, name + " fits a bitmap")
+            else:
+                check_svg(at(name))
+        # a page: 2 layers, 8 heads, tp 2
+        for name in ("trace.png", "comm.png"):
+            width, height = png_size(at(name))
+            check(400 <= width <= 2500 and 600 <= height <= 3500, f"{name} is {width} x {height}")
+        with open(at("trace.svg"), "rb") as a, open(at("again.svg"), "rb") as b:
+            check(a.read() == b.read(), "the same graph gives the same bytes")
+
+        root = check_svg(at("trace.svg"))
+        said = texts(root)
+        for text in ("Tensor trace of rank 0 of 2", "×2 identical", "×15 steps", "prefill", "attn", "mlp", "residual",
+                     "matrix product", "collective communication", "parameter"):
+            check(any(text in t for t in said), f"trace.svg says {text!r}")
+        check(any("gpt3-style" in t and "tp 2" in t and "dtype f32" in t for t in said), "the title names the model")
+        tip = tips(root)
+        check("r0.o1" in tip and "embedding" in tip["r0.o1"] and "in: wte.weight f32[128,64]" in tip["r0.o1"], tip["r0.o1"])
+        check(any("group: tp0 {0,1}" in t and "payload of this rank: 4 KiB" in t for t in tip.values()), "collectives")
+        check(any("arithmetic intensity" in t for t in tip.values()), "intensity")
+        check(fills(root, r"r0\.o\d+") <= {"#1f5fa8", "#174a86", "#c62828"}, "ops are blue, communication red")
+        check(fills(root, r"r0\.t\d+.*") == {"#2e7d32"}, "tensors are green")
+
+        root = check_svg(at("comm.svg"))
+        said = texts(root)
+        for text in ("rank 0", "rank 1", "Communication between 2 ranks", "all_reduce", "tp0 {0,1} · 4 KiB"):
+            check(any(text in t for t in said), f"comm.svg says {text!r}")
+        said = texts(check_svg(at("big_comm.svg")))
+        check(any("ranks 3 … 7" in t for t in said) and any("×96 identical" in t for t in said), "folded ranks and layers")
+        check(any("<b>" in t for t in texts(check_svg(at("hostile.svg")))), "markup in names is shown, not obeyed")
+    print("ok")
+
+
+main()

@@ -1,0 +1,83 @@
+/* Teaching example: one MLP, whole on one rank and cut over two, and what the cut costs.
+
+   Megatron's MLP keeps the hidden activation in pieces: the first matrix is cut by columns, so each rank computes its part of the hidden units and gelu
+   needs no communication; the second is cut by rows, so each rank has a part of every sum, and one all-reduce adds them.
+
+       mlp_two_ways [FOLDER]    writes mlp_1.svg and mlp_2.svg there (default: the current folder)
+
+   Nothing is computed: the device is `meta`, the two ranks are traced one after the other. */
+#include <stdio.h>
+
+#include "comm/comm.h"
+#include "export/export.h"
+#include "models/layers.h"
+
+enum { TOKENS = 1024, WIDTH = 768, HIDDEN = 4 * WIDTH };
+
+/* x (1, T, C) -> (1, T, C), recorded in ctx. The same code for one rank (tp NULL) and for several. */
+static void mlp(syn_ctx *ctx, const syn_group *tp) {
+    const syn_initializer init = {0.02, 1};
+    const syn_layer_linear fc = syn_column_linear_new(ctx, "fc", WIDTH, HIDDEN, 1, &init, tp);
+    const syn_layer_linear proj = syn_row_linear_new(ctx, "proj", HIDDEN, WIDTH, &init, tp);
+    const syn_spec spec = {SYN_F32, 3, {1, TOKENS, WIDTH}};
+    syn_push_scope(ctx, "mlp");
+    syn_tensor x = syn_input(ctx, "x", &spec, NULL);
+    x = syn_column_linear(ctx, x, &fc, false, tp, "fc");
+    x = syn_gelu(ctx, x, true);
+    syn_row_linear(ctx, x, &proj, true, tp, "proj");
+    syn_pop_scope(ctx);
+}
+
+/* Traces all ranks of a world of `size` and writes the picture. */
+static syn_status draw(int32_t size, const char *path, syn_error *err) {
+    syn_comm *comms[2] = {NULL};
+    syn_ctx *ctxs[2] = {NULL};
+    const syn_trace *traces[2];
+    const int32_t ranks[2] = {0, 1};
+    syn_graph *graph = NULL;
+    syn_sink *sink = NULL;
+    syn_status s = SYN_OK;
+    for (int32_t r = 0; r < size && s == SYN_OK; r++) {
+        syn_group *tp = NULL;
+        s = syn_comm_fake_new(&comms[r], r, size, err);
+        if (s == SYN_OK && size > 1) s = syn_comm_open_group(comms[r], 1, "tp0", ranks, size, &tp, err);
+        if (s == SYN_OK) s = syn_ctx_new(&ctxs[r], SYN_DEVICE_META, comms[r], err);
+        if (s != SYN_OK) break;
+        mlp(ctxs[r], tp);
+        traces[r] = syn_ctx_trace(ctxs[r]);
+        if (syn_ctx_status(ctxs[r]) != SYN_OK) s = SYN_FAIL(err, syn_ctx_status(ctxs[r]), "%s", syn_ctx_error(ctxs[r])->text);
+    }
+    if (s == SYN_OK) s = syn_trace_graph(&graph, traces, (uint32_t)size, NULL, err);
+    if (s == SYN_OK) s = syn_sink_open_file(&sink, path, err);
+    if (s == SYN_OK) {
+        syn_export_options how = SYN_EXPORT_DEFAULTS;
+        how.title = size == 1 ? "An MLP on one rank" : "The same MLP cut over two ranks";
+        how.comm_graph = size > 1;
+        s = syn_export_svg.write(graph, &how, sink, err);
+        const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
+        if (s == SYN_OK) s = closed;
+    }
+    if (graph) syn_graph_free(graph);
+    for (int32_t r = 0; r < size; r++) {
+        syn_ctx_free(ctxs[r]);
+        if (comms[r]) comms[r]->ops->close(comms[r]);
+    }
+    return s;
+}
+
+int main(int argc, char **argv) {
+    const char *folder = argc > 1 ? argv[1] : ".";
+    for (int32_t size = 1; size <= 2; size++) {
+        syn_error err = {0};
+        char path[1024];
+        snprintf(path, sizeof path, "%s/mlp_%d.svg", folder, size);
+        if (draw(size, path, &err) != SYN_OK) {
+            fprintf(stderr, "mlp_two_ways: %s\n", err.text);
+            return 1;
+        }
+        printf("%s\n", path);
+    }
+    printf("Cut over two ranks, each holds half of the weights and does half of the products; the price is one all-reduce of %d bytes.\n",
+           TOKENS * WIDTH * 4);
+    return 0;
+}

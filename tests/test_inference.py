@@ -1,0 +1,158 @@
+"""The inference program as a user runs it: what it prints, saves and draws."""
+import re
+
+from inference_runs import *  # noqa: F403
+
+def test_default_run():
+    with Folder() as f:
+        out = expect_ok(f.run())
+        for part in ("gpt3-tiny", '"Once upon a time"', "prefill: 16 tokens", "decode:  15 tokens", "tokens/s", "linear",
+                     "softmax", "total", "flop/s"):
+            assert part in out, f"{part!r} is not in\n{out}"
+        assert "all_reduce" not in out
+        assert not f.files(), f.files()
+        assert all(c >= " " or c == "\n" for c in out), "control characters in the output"
+
+
+def test_tp_is_said_and_counted():
+    with Folder() as f:
+        for tp in (2, 4):
+            out = expect_ok(f.run("--tp", tp))
+            for part in (f"tp {tp}", "all_reduce", "all_gather", "broadcast", f"on {tp} ranks"):
+                assert part in out, f"{part!r} is not in\n{out}"
+
+
+def test_help_and_version():
+    with Folder() as f:
+        text = expect_ok(f.run("--help"))
+        for name in ("num_input_tokens", "num_output_tokens", "tp", "device", "temperature", "top_k", "top_p", "visualize_trace",
+                     "hw_config", "model_config", "model", "tokenizer", "prompt", "batch_size", "seed", "out_dir", "save_logits",
+                     "attention", "debug", "help"):
+            assert f"--{name}" in text, name
+        assert text == expect_ok(f.run("-h"))
+        assert max(len(line) for line in text.splitlines()) <= 120
+        assert expect_ok(f.run("--version")).startswith("inference 0.")
+
+
+def test_dashes_and_underscores():
+    with Folder() as f:
+        a = summary(f, "--num_input_tokens", 5, "--num_output_tokens", 3, "--batch_size", 2, "--top_k", 4)
+        b = summary(f, "--num-input-tokens=5", "--num-output-tokens=3", "--batch-size=2", "--top-k=4")
+        c = summary(f, "--num_input-tokens", 5, "--num-output_tokens", 3, "--batch_size=2", "--top_k", 4)
+        assert a["tokens"] == b["tokens"] == c["tokens"]
+        assert a["trace_hash"] == b["trace_hash"] == c["trace_hash"]
+
+
+def test_json():
+    with Folder() as f:
+        s = summary(f, "--tp", 2, "--batch_size", 3, "--num_output_tokens", 5)
+        assert s["model"] == "gpt3-tiny" and s["tp"] == 2 and s["ranks"] == 2 and s["device"] == "cpu"
+        assert [len(t) for t in s["tokens"]] == [5, 5, 5] and s["new_tokens"] == 5 and s["prompt_tokens"] == 16
+        assert all(0 <= t < 256 for row in s["tokens"] for t in row)
+        assert len(set(s["trace_hash"])) == 2 and all(re.fullmatch("[0-9a-f]{16}", h) for h in s["trace_hash"])
+        ops = {o["op"]: o for o in s["ops"]}
+        assert ops["all_reduce"]["calls"] == 5 * 5  # two a layer and one for the embedding, in each step
+        assert ops["all_reduce"]["comm_bytes"] == 5 * 4 * 128 * 3 * (16 + 4)
+        assert s["prefill_ns"] > 0 and s["decode_ns"] > 0
+
+
+def test_tokens_do_not_depend_on_tp():
+    with Folder() as f:
+        for how in ([], ["--temperature", 0], ["--top_k", 8, "--top_p", "0.9", "--temperature", "0.7"], ["--attention", "fused"]):
+            runs = [summary(f, "--tp", tp, "--batch_size", 2, *how)["tokens"] for tp in (1, 2, 4)]
+            assert runs[0] == runs[1] == runs[2], how
+        first, second = (summary(f, "--seed", s)["tokens"] for s in (1, 2))
+        assert first != second
+        assert len({tuple(t) for t in summary(f, "--batch_size", 4)["tokens"]}) > 1  # the rows draw for themselves
+        greedy = summary(f, "--batch_size", 4, "--temperature", 0)["tokens"]
+        assert len({tuple(t) for t in greedy}) == 1
+
+
+def test_saved_logits():
+    with Folder() as f:
+        config = json.load(open(TINY))
+        config.update(vocab_size=257, n_inner=200)  # padded for tp 2 and 4
+        path = f.write("config.json", json.dumps(config))
+        saved = []
+        for tp in (1, 2, 4):
+            expect_ok(f.run("--model_config", path, "--tp", tp, "--batch_size", 2, "--save_logits", f"l{tp}.npy", "--quiet"))
+            shape, values = read_npy(f / f"l{tp}.npy")
+            assert shape == (2, 257), shape
+            assert values[:257] == values[257:]  # the same prompt twice
+            saved.append(values)
+        largest = max(abs(v) for v in saved[0])
+        for values in saved[1:]:
+            error = max(abs(a - b) for a, b in zip(saved[0], values)) / largest
+            assert error <= 1e-5, error
+        try:
+            import numpy
+        except ImportError:
+            return
+        array = numpy.load(f / "l2.npy")
+        assert array.shape == (2, 257) and array.dtype == numpy.float32 and tuple(array.ravel()) == saved[1]
+
+
+def test_prompt_is_cut_or_repeated():
+    with Folder() as f:
+        assert 'prompt:  "abcabcab"' in expect_ok(f.run("--prompt", "abc", "--num_input_tokens", 8))
+        assert 'prompt:  "ab"' in expect_ok(f.run("--prompt", "abc", "--num_input_tokens", 2))
+        # All positions but one are the prompt's; the last token is never fed back.
+        expect_ok(f.run("--num_input_tokens", 256, "--num_output_tokens", 1, "--quiet"))
+        expect_ok(f.run("--num_input_tokens", 1, "--num_output_tokens", 256, "--quiet"))
+        assert 'prompt:  "\\x1b[31m\\n' in expect_ok(f.run("--prompt", "\x1b[31m\n"))
+
+
+def test_debug_and_quiet():
+    with Folder() as f:
+        r = f.run("--debug", "--num_output_tokens", 1)
+        assert expect_ok(r) and r.stderr.decode().count("\n") > 50 and "h.1.attn" in r.stderr.decode()
+        r = f.run("--quiet")
+        assert expect_ok(r) == "" and not r.stderr
+
+
+def test_gpt2_tokenizer():
+    data = os.environ.get("SYN_SHARED_DATA")
+    if not data:
+        raise Skip("SYN_SHARED_DATA is not set")
+    with Folder() as f:
+        s = summary(f, "--device", "meta", "--model", "gpt2", "--tokenizer", data + "/gpt2", "--prompt", "Once upon a time")
+        assert s["prompt_tokens"] == 4
+        line = refuse(f, ["--tokenizer", data + "/gpt2"], 1, "50257", "256")
+        assert "gpt3-tiny" in line
+
+
+def test_meta_needs_no_memory_for_the_model():
+    with Folder() as f:
+        s = summary(f, "--device", "meta", "--model", "gpt3-175b", "--tp", 8, "--num_input_tokens", 2048 - 1,
+                    "--num_output_tokens", 2, "--batch_size", 1000, "--hw_config", "a100-80g", limit=None if SANITIZED else 1500000)
+        assert s["predicted_prefill_ns"] > 1e9 and s["predicted_decode_ns"] > 0 and s["ranks"] == 8 and s["tokens"] == []
+
+
+def test_visualize_trace_writes_what_it_promises():
+    with Folder() as f:
+        for tp, more in ((1, []), (2, ["--attention", "fused", "--batch_size", 2]), (4, ["--num_output_tokens", 3])):
+            out = expect_ok(f.run("--tp", tp, "--visualize_trace", "--out_dir", f"new/{tp}", *more))
+            check_folder(f / f"new/{tp}", tp)
+            for name in ("tensor_trace_graph.json", "tensor_trace_graph.png", "timeline.json", "trace.comm_group.json"):
+                assert f"new/{tp}/{name}" in out, f"{name} is not said to be written"
+        # Again, over the old files: the same names, no others.
+        expect_ok(f.run("--tp", 4, "--visualize_trace", "--out_dir", "new/4", "--quiet"))
+        check_folder(f / "new/4", 4)
+    with Folder() as f:  # without --out_dir: here
+        os.remove(f / "examples")
+        expect_ok(f.run("--model_config", TINY, "--visualize_trace", "--quiet"))
+        check_folder(f.path, 1)
+
+
+def test_chakra_json_holds_the_same_nodes():
+    with Folder() as f:
+        expect_ok(f.run("--tp", 2, "--visualize_trace", "--quiet", "--device", "meta", "--num_output_tokens", 2))
+        command = os.path.join(BUILD, "syntorch")
+        subprocess.run([command, "export", "--input", f / "tensor_trace_chakra.json", "--output", f / "back.et"], check=True)
+        for r in range(2):
+            with open(f / f"back.{r}.et", "rb") as a, open(f / f"trace.{r}.et", "rb") as b:
+                assert a.read() == b.read(), f"rank {r}"
+
+
+if __name__ == "__main__":
+    main(globals())

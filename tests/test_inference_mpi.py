@@ -1,0 +1,141 @@
+"""The inference program over MPI: the same traces, tokens and files as in one process; and every way a job can fail."""
+from inference_runs import *  # noqa: F403
+
+
+def without_times(value):
+    """A JSON document without what a clock measured."""
+    if isinstance(value, dict):
+        return {k: without_times(v) for k, v in value.items() if not k.endswith("_ns")}
+    return [without_times(v) for v in value] if isinstance(value, list) else value
+
+
+def test_mpi_records_the_same():
+    need_mpi()
+    with Folder() as f:
+        how = ["--tp", 2, "--batch_size", 2, "--num_output_tokens", 4, "--save_logits"]
+        local = summary(f, *how, "local.npy", "--visualize_trace", "--out_dir", "local")
+        mpi = summary(f, *how, "mpi.npy", "--visualize_trace", "--out_dir", "mpi", "--check_collectives", launcher=MPI)
+        assert local["trace_hash"] == mpi["trace_hash"]
+        assert local["tokens"] == mpi["tokens"]
+        check_folder(f / "mpi", 2)
+        a, b = (read_npy(f / f"{name}.npy") for name in ("local", "mpi"))
+        assert a[0] == b[0] and max(abs(x - y) for x, y in zip(a[1], b[1])) <= 1e-5 * max(map(abs, a[1]))
+        a, b = (without_times(load_json(f / f"{name}/tensor_trace_graph.json")) for name in ("local", "mpi"))
+        assert a == b
+        meta = summary(f, "--tp", 2, "--batch_size", 2, "--num_output_tokens", 4, "--device", "meta")
+        assert meta["trace_hash"] == mpi["trace_hash"]
+
+
+def test_meta_files_are_the_same_bytes_over_mpi():
+    need_mpi()
+    with Folder() as f:
+        how = ["--tp", 2, "--device", "meta", "--hw_config", "a100-80g", "--visualize_trace", "--quiet", "--num_output_tokens", 2]
+        expect_ok(f.run(*how, "--out_dir", "fake"))
+        expect_ok(f.run(*how, "--out_dir", "mpi", launcher=MPI))
+        assert f.files("fake") == f.files("mpi") == promised(2)
+        for name in promised(2):
+            with open(f / f"fake/{name}", "rb") as a, open(f / f"mpi/{name}", "rb") as b:
+                assert a.read() == b.read(), name
+
+
+def test_mpirun_of_one_process():
+    need_mpi()
+    with Folder() as f:
+        expect_ok(f.run("--tp", 2, "--quiet", launcher=[MPIRUN, "-n", "1"]))  # two threads in it
+
+
+def test_one_message_over_mpi():
+    need_mpi()
+    with Folder() as f:
+        f.write("cut.json", config()[:50])
+        f.write("file", "")
+        for args, code, says in [
+            (["--tp", 2, "--foo"], 2, "--foo"),
+            ([], 2, "2 MPI processes"),
+            (["--tp", 4], 2, "2 MPI processes were started for --tp 4"),
+            (["--tp", 2, "--model_config", "cut.json"], 1, "cut.json"),
+            (["--tp", 2, "--visualize_trace", "--out_dir", "file"], 1, "file"),
+            (["--tp", 2, "--quiet", "--save_logits", "absent/l.npy"], 1, "absent"),
+        ]:
+            refuse(f, args, code, says, launcher=MPI)
+
+
+def long_run(folder):
+    """A run over MPI that takes far longer than a test may; its process and those of its ranks."""
+    path = folder.write("long.json", config(n_positions=65536, n_embd=64, n_inner=64))
+    args = ["--tp", "2", "--model_config", path, "--num_output_tokens", "60000", "--visualize_trace", "--out_dir", "out",
+            "--save_logits", "out/l.npy"]
+    job = subprocess.Popen([*MPI, PROGRAM, *args], cwd=folder.path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    deadline = time.monotonic() + 20
+    ranks = []
+    while len(ranks) < 2 or not os.path.isdir(folder / "out"):
+        assert time.monotonic() < deadline and job.poll() is None, "the ranks did not start"
+        time.sleep(0.05)
+        ranks = [p for p in children(job.pid) if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "inference"]
+    time.sleep(1)
+    return job, ranks
+
+
+def check_ended(folder, job, ranks):
+    start = time.monotonic()
+    output = job.communicate(timeout=60)[0].decode("utf-8", "replace")
+    assert time.monotonic() - start <= 10, f"the job took {time.monotonic() - start:.0f} s to end"
+    assert job.returncode != 0, output
+    deadline = time.monotonic() + 5
+    while any(alive(p) for p in ranks) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(alive(p) for p in ranks), "a rank is still there"
+    assert folder.files("out") == [], folder.files("out")
+    return output
+
+
+def test_a_killed_rank_ends_the_job():
+    need_mpi()
+    for victim in (0, 1):
+        with Folder() as f:
+            job, ranks = long_run(f)
+            os.kill(ranks[victim], signal.SIGKILL)
+            assert "signal 9" in check_ended(f, job, ranks)
+
+
+def test_an_interrupted_job_ends():
+    need_mpi()
+    with Folder() as f:
+        job, ranks = long_run(f)
+        job.send_signal(signal.SIGTERM)
+        check_ended(f, job, ranks)
+
+
+RANK_1 = '[ "$OMPI_COMM_WORLD_RANK$PMI_RANK" = 1 ] && '
+
+
+def test_a_rank_that_fails_ends_the_job():
+    """One of two ranks has room for its half of the weights, but not for all else."""
+    need_mpi()
+    if SANITIZED:
+        raise Skip("sanitizers need terabytes of address space")
+    with Folder() as f:
+        f.write("rank.sh", RANK_1 + 'ulimit -v 740000; exec "$@"\n')
+        start = time.monotonic()
+        done = f.run("--tp", 2, "--model", "gpt3-350m", "--quiet", "--save_logits", "l.npy", launcher=[*MPI, "sh", "rank.sh"])
+        line = sentence_of(done, 1)
+        assert "rank 1: out of memory" in line, line
+        assert time.monotonic() - start < 30 and f.files() == ["rank.sh"]
+
+
+def test_a_rank_that_cannot_begin():
+    """A file that one rank lacks: that rank says so, whichever it is, and nobody waits."""
+    need_mpi()
+    with Folder() as f:
+        f.write("my.json", config())
+        args = ["--tp", 2, "--model_config", "my.json", "--quiet"]
+        for who, says in (("", "inference: rank 1: cannot read my.json"), ("! ", "inference: cannot read my.json")):
+            f.write("rank.sh", who + RANK_1 + 'cd /; exec "$@"\n')
+            start = time.monotonic()
+            line = sentence_of(f.run(*args, launcher=[*MPI, "sh", "rank.sh"]), 1)
+            assert line.startswith(says), line
+            assert time.monotonic() - start < 20
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,330 @@
+#include "tools/cli.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ops/blas.h"
+
+int cli_fail(const cli_program *program, int code, const char *fmt, ...) {
+    char text[1024], line[4 * sizeof text + 1];
+    if (program->mute) return code;
+    fflush(stdout);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    /* One line, written at once: a launcher may mix what several processes say. */
+    FILE *out = fmemopen(line, sizeof line, "w");
+    if (out) cli_print_escaped(out, text, strlen(text));
+    const bool escaped = out && fclose(out) == 0;
+    fprintf(stderr, "%s: %s\n", program->name, escaped ? line : text);
+    return code;
+}
+
+/* ---- options -------------------------------------------------------------------------------------------- */
+
+static bool same_name(const char *a, const char *b, size_t n) {
+    if (strlen(a) != n) return false;
+    for (size_t i = 0; i < n; i++)
+        if (a[i] != b[i] && !((a[i] == '_' || a[i] == '-') && (b[i] == '_' || b[i] == '-'))) return false;
+    return true;
+}
+
+/* Levenshtein distance, for names up to 63 characters. */
+static int distance(const char *a, const char *b) {
+    int row[64];
+    const int n = (int)strlen(b) < 63 ? (int)strlen(b) : 63;
+    for (int j = 0; j <= n; j++) row[j] = j;
+    for (int i = 0; a[i] && i < 63; i++) {
+        int diagonal = row[0];
+        row[0] = i + 1;
+        for (int j = 0; j < n; j++) {
+            const int change = diagonal + (a[i] != b[j]);
+            diagonal = row[j + 1];
+            int best = diagonal < row[j] ? diagonal + 1 : row[j] + 1;
+            row[j + 1] = change < best ? change : best;
+        }
+    }
+    return row[n];
+}
+
+static int unknown(const cli_program *program, const char *arg, size_t n) {
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)(n < 63 ? n : 63), arg);
+    const cli_option *near = NULL;
+    int best = n < 6 ? (int)n / 2 + 1 : 4; /* a name of which half is wrong is no slip */
+    for (const cli_option *o = program->options; o->name; o++) {
+        const int d = distance(name, o->name);
+        if (d < best) {
+            best = d;
+            near = o;
+        }
+    }
+    if (near) return cli_fail(program, CLI_USAGE, "unknown option --%s; did you mean --%s? (--help lists all)", name, near->name);
+    return cli_fail(program, CLI_USAGE, "unknown option --%s (--help lists all)", name);
+}
+
+static int set_int(const cli_program *program, const cli_option *o, const char *text) {
+    char *end;
+    errno = 0;
+    const long long v = strtoll(text, &end, 10);
+    if (end == text || *end || isspace((unsigned char)text[0]))
+        return cli_fail(program, CLI_USAGE, "--%s takes an integer, not '%s'", o->name, text);
+    if (errno || (double)v < o->min || (double)v > o->max)
+        return cli_fail(program, CLI_USAGE, "--%s must be between %.16g and %.16g, not %s", o->name, o->min, o->max, text);
+    *(int64_t *)o->value = v;
+    return CLI_RUN;
+}
+
+static int set_real(const cli_program *program, const cli_option *o, const char *text) {
+    char *end;
+    const double v = strtod(text, &end);
+    if (end == text || *end || isspace((unsigned char)text[0]))
+        return cli_fail(program, CLI_USAGE, "--%s takes a number, not '%s'", o->name, text);
+    if (!(v >= o->min && v <= o->max))
+        return cli_fail(program, CLI_USAGE, "--%s must be between %.16g and %.16g, not %s", o->name, o->min, o->max, text);
+    *(double *)o->value = v;
+    return CLI_RUN;
+}
+
+static int set(const cli_program *program, const cli_option *o, const char *text) {
+    switch (o->kind) {
+    case CLI_FLAG: *(bool *)o->value = true; return CLI_RUN;
+    case CLI_TEXT: *(const char **)o->value = text; return CLI_RUN;
+    case CLI_INT: return set_int(program, o, text);
+    case CLI_REAL: return set_real(program, o, text);
+    }
+    return CLI_RUN;
+}
+
+static void print_default(const cli_option *o) {
+    if (o->kind == CLI_INT) printf(" [%lld]", (long long)*(const int64_t *)o->value);
+    if (o->kind == CLI_REAL) printf(" [%g]", *(const double *)o->value);
+    if (o->kind == CLI_TEXT && *(const char *const *)o->value) printf(" [%s]", *(const char *const *)o->value);
+}
+
+/* The help text of an option, broken at spaces behind a margin. */
+static void print_wrapped(const char *text, int margin, int width) {
+    int column = margin;
+    while (*text) {
+        const int word = (int)strcspn(text, " ");
+        if (column > margin && column + word >= width) {
+            printf("\n%*s", margin, "");
+            column = margin;
+        }
+        printf("%.*s", word, text);
+        column += word;
+        text += word;
+        if (*text == ' ') {
+            putchar(' ');
+            column++;
+            text++;
+        }
+    }
+}
+
+static int help(const cli_program *program) {
+    printf("Usage: %s [options]\n\n%s\n\nOptions (dashes and underscores are alike):\n", program->name, program->summary);
+    for (const cli_option *o = program->options; o->name; o++) {
+        const int n = printf("  --%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+        printf(n < 30 ? "%*s" : "\n%*s", n < 30 ? 30 - n : 30, "");
+        print_wrapped(o->help, 30, 110);
+        print_default(o);
+        putchar('\n');
+    }
+    printf("  --help                      this text\n  --version                   the version\n");
+    for (int i = 0; program->examples && program->examples[i]; i++)
+        printf("%s  %s\n", i == 0 ? "\nExamples:\n" : "", program->examples[i]);
+    return CLI_OK;
+}
+
+int cli_parse(const cli_program *program, int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) return program->mute ? CLI_OK : help(program);
+        if (strcmp(arg, "--version") == 0) {
+            if (!program->mute) printf("%s %s\n", program->name, SYN_VERSION);
+            return CLI_OK;
+        }
+        if (strncmp(arg, "--", 2) != 0 || !arg[2])
+            return cli_fail(program, CLI_USAGE, "'%s' is not an option (--help lists all)", arg);
+        arg += 2;
+        const char *equals = strchr(arg, '=');
+        const size_t n = equals ? (size_t)(equals - arg) : strlen(arg);
+        const cli_option *o = program->options;
+        while (o->name && !same_name(o->name, arg, n)) o++;
+        if (!o->name) return unknown(program, arg, n);
+        const char *value = equals ? equals + 1 : NULL;
+        if (o->kind == CLI_FLAG && value) return cli_fail(program, CLI_USAGE, "--%s takes no value", o->name);
+        if (o->kind != CLI_FLAG && !value) {
+            if (i + 1 >= argc) return cli_fail(program, CLI_USAGE, "--%s needs a value: %s", o->name, o->arg);
+            value = argv[++i];
+        }
+        const int code = set(program, o, value);
+        if (code != CLI_RUN) return code;
+    }
+    return CLI_RUN;
+}
+
+/* ---- texts ------------------------------------------------------------------------------------------------ */
+
+/* Length of the valid UTF-8 sequence at p, 0 if there is none. */
+static size_t utf8_length(const unsigned char *p, size_t left) {
+    const size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xC2 && p[0] < 0xE0 ? 2 : (p[0] & 0xF0) == 0xE0 ? 3 : p[0] >= 0xF0 && p[0] < 0xF5 ? 4 : 0;
+    if (n == 0 || n > left) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
+        (p[0] == 0xF4 && p[1] > 0x8F))
+        return 0;
+    return n;
+}
+
+void cli_print_escaped(FILE *out, const char *text, size_t bytes) {
+    for (size_t i = 0; i < bytes;) {
+        const unsigned char *p = (const unsigned char *)text + i;
+        const size_t n = utf8_length(p, bytes - i);
+        const bool c1 = n == 2 && p[0] == 0xC2 && p[1] < 0xA0; /* control characters U+0080..9F */
+        if (n == 1 && p[0] == '\n') fputs("\\n", out);
+        else if (n == 1 && p[0] == '\t') fputs("\\t", out);
+        else if (n == 1 && p[0] == '\\') fputs("\\\\", out);
+        else if (n == 0 || c1 || (n == 1 && (p[0] < 0x20 || p[0] == 0x7F))) fprintf(out, "\\x%02x", p[0]);
+        else fwrite(p, 1, n, out);
+        if (c1) fprintf(out, "\\x%02x", p[1]);
+        i += n ? n : 1;
+    }
+}
+
+static const char *scaled(double v, double base, const char *const *units, int n_units, char *buf, size_t buf_bytes) {
+    int u = 0;
+    while (u + 1 < n_units && fabs(v) >= base * 0.9995) {
+        v /= base;
+        u++;
+    }
+    const bool whole = u == 0 && v == floor(v);
+    snprintf(buf, buf_bytes, "%.*f%s%s", whole ? 0 : v < 9.995 ? 2 : v < 99.95 ? 1 : 0, v, *units[u] ? " " : "", units[u]);
+    return buf;
+}
+
+const char *cli_bytes_text(double bytes, char *buf, size_t buf_bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    return scaled(bytes, 1024, units, 6, buf, buf_bytes);
+}
+
+const char *cli_count_text(double count, char *buf, size_t buf_bytes) {
+    static const char *const units[] = {"", "k", "M", "G", "T", "P"};
+    return scaled(count, 1000, units, 6, buf, buf_bytes);
+}
+
+const char *cli_time_text(double ns, char *buf, size_t buf_bytes) {
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    return scaled(ns, 1000, units, 4, buf, buf_bytes);
+}
+
+bool cli_find_data(const char *name, char *path, size_t path_bytes) {
+    static const char *const places[] = {"/../examples/", "/../share/syntorch/", NULL};
+    char self[1024];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash) *slash = '\0';
+    for (int i = 0; slash && places[i]; i++) {
+        snprintf(path, path_bytes, "%s%s%s", self, places[i], name);
+        if (access(path, R_OK) == 0) return true;
+    }
+    snprintf(path, path_bytes, "examples/%s", name);
+    return access(path, R_OK) == 0;
+}
+
+int cli_cores(void) {
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+/* A number alone in a file; `none` if there is none. */
+static double number_in(const char *path, double none) {
+    char text[32] = "";
+    FILE *file = fopen(path, "r");
+    if (!file) return none;
+    const char *line = fgets(text, sizeof text, file);
+    fclose(file);
+    char *end = text;
+    const double v = line ? strtod(text, &end) : 0;
+    return end != text ? v : none;
+}
+
+double cli_memory_bytes(void) {
+    /* The container's limit, in both versions of the interface. */
+    static const char *const limits[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    double bytes = pages > 0 && page > 0 ? (double)pages * (double)page : INFINITY;
+    for (int i = 0; i < 2; i++) {
+        const double limit = number_in(limits[i], INFINITY);
+        if (limit < bytes) bytes = limit;
+    }
+    struct rlimit space;
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY && (double)space.rlim_cur < bytes)
+        bytes = (double)space.rlim_cur;
+    return bytes;
+}
+
+void cli_check_address_space(const cli_program *program) {
+    char text[64], have[32], want[32];
+    struct rlimit space;
+    if (strncmp(syn_blas_describe(text, sizeof text), "OpenBLAS", 8) != 0) return;
+    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
+    const double need = (syn_blas_threads() + 0.5) * (128 << 20);
+    if ((double)space.rlim_cur >= need) return;
+    cli_fail(program, CLI_FAILED, "the limit on address space (ulimit -v) is %s, but OpenBLAS needs %s for its %d threads",
+             cli_bytes_text((double)space.rlim_cur, have, sizeof have), cli_bytes_text(need, want, sizeof want),
+             syn_blas_threads());
+    _exit(CLI_FAILED);
+}
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Multiplies until the time in *until. Large enough that no kernel for small products, which needs no buffer, takes it. */
+static void *multiply(void *until) {
+    enum { N = 128 };
+    static const float zeros[N * N];
+    float out[N * N];
+    do syn_blas_gemm(false, false, N, N, N, zeros, N, zeros, N, 0, out, N);
+    while (now_ns() < *(const int64_t *)until);
+    return NULL;
+}
+
+void cli_take_blas_buffers(int callers) {
+    enum { MOST = 64 };
+    struct rlimit space;
+    pthread_t threads[MOST];
+    int started = 0;
+    int64_t until = 0;
+    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
+    if (callers > MOST) callers = MOST;
+    /* A buffer goes from one caller to the next: only those who multiply at the same time make it several. Calls are all that these
+       threads do, so soon all are in one at once. */
+    if (callers > 1) until = now_ns() + 50000000 + (int64_t)callers * 10000000;
+    while (started < callers - 1 && pthread_create(&threads[started], NULL, multiply, &until) == 0) started++;
+    multiply(&until);
+    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+}
+
+void cli_choose_blas(char **argv) {
+    const char *core = syn_blas_better_core();
+    if (!core || syn_blas_forced_by() || setenv("OPENBLAS_CORETYPE", core, 1) != 0) return;
+    if (setenv("SYNTORCH_BLAS_CHOSEN", core, 1) == 0) execv("/proc/self/exe", argv);
+    unsetenv("OPENBLAS_CORETYPE");
+}

@@ -1,0 +1,42 @@
+/* The `syntorch` command. */
+#include "tools/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/cli.h"
+
+static const struct {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"export", "turn a recorded trace into a picture or another format", command_export},
+};
+
+static int usage(FILE *out, int code) {
+    fprintf(out, "Usage: syntorch COMMAND [options]\n\nCommands:\n");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "\n`syntorch COMMAND --help` describes a command; `syntorch --version` prints the version.\n");
+    return code;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) return usage(stderr, CLI_USAGE);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return usage(stdout, CLI_OK);
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("syntorch %s\n", SYN_VERSION);
+        return CLI_OK;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            int code = commands[i].run(argc - 1, argv + 1);
+            if (fflush(stdout) != 0 && code == CLI_OK) {
+                fprintf(stderr, "syntorch: cannot write to standard output\n");
+                code = CLI_FAILED;
+            }
+            return code;
+        }
+    fprintf(stderr, "syntorch: there is no command '%s' (--help lists all)\n", argv[1]);
+    return CLI_USAGE;
+}

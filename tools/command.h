@@ -1,0 +1,7 @@
+/* The subcommands of `syntorch`: each gets its own arguments (argv[0] is its name) and returns the exit code. */
+#ifndef TOOLS_COMMAND_H
+#define TOOLS_COMMAND_H
+
+int command_export(int argc, char **argv);
+
+#endif

@@ -1,0 +1,92 @@
+#include "tools/gather.h"
+
+#include "export/export.h"
+#include "syntorch/memory.h"
+
+enum { TAG_BYTES = 1000001, TAG_GRAPH, TAG_HASH, TAG_STATUS, TAG_FIRST };
+
+/* The graph travels as node-link JSON, which holds all of it. */
+static syn_status send_graph(syn_comm *comm, const syn_graph *mine, syn_error *err) {
+    syn_sink *sink;
+    uint64_t wait_ns;
+    SYN_TRY(syn_sink_open_memory(&sink, err));
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    options.nx_key = SYN_NX_LINKS;
+    syn_status s = syn_export_json.write(mine, &options, sink, err);
+    for (uint64_t n = syn_sink_bytes(sink); n % sizeof(int32_t); n++) syn_sink_char(sink, '\n');
+    size_t bytes = 0;
+    const char *data = s == SYN_OK ? syn_sink_data(sink, &bytes) : NULL;
+    const int64_t header = (int64_t)bytes;
+    if (s == SYN_OK && !data) s = SYN_FAIL_NOMEM(err, (size_t)syn_sink_bytes(sink), "a graph to send");
+    if (s == SYN_OK) s = comm->ops->send(comm, &header, 1, SYN_I64, 0, TAG_BYTES, &wait_ns, err);
+    if (s == SYN_OK) s = comm->ops->send(comm, data, bytes / sizeof(int32_t), SYN_I32, 0, TAG_GRAPH, &wait_ns, err);
+    syn_sink_close(sink, false, NULL);
+    return s;
+}
+
+static syn_status receive_graph(syn_graph **out, syn_comm *comm, int32_t from, syn_error *err) {
+    int64_t bytes;
+    uint64_t wait_ns;
+    SYN_TRY(comm->ops->recv(comm, &bytes, 1, SYN_I64, from, TAG_BYTES, &wait_ns, err));
+    char *data = syn_malloc((size_t)bytes);
+    if (!data) return SYN_FAIL_NOMEM(err, (size_t)bytes, "a rank's graph");
+    syn_status s = comm->ops->recv(comm, data, (size_t)bytes / sizeof(int32_t), SYN_I32, from, TAG_GRAPH, &wait_ns, err);
+    if (s == SYN_OK) s = syn_import_json_memory(out, "a rank's graph", data, (size_t)bytes, err);
+    syn_free(data);
+    return s;
+}
+
+/* Rank 0's own graph goes the same way, so that all parts are alike and the caller's stays its own. */
+static syn_status copy_graph(syn_graph **out, const syn_graph *mine, syn_error *err) {
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_memory(&sink, err));
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    options.nx_key = SYN_NX_LINKS;
+    syn_status s = syn_export_json.write(mine, &options, sink, err);
+    size_t bytes;
+    const char *data = syn_sink_data(sink, &bytes);
+    if (s == SYN_OK) s = data ? syn_import_json_memory(out, "a rank's graph", data, bytes, err)
+                              : SYN_FAIL_NOMEM(err, (size_t)syn_sink_bytes(sink), "a graph");
+    syn_sink_close(sink, false, NULL);
+    return s;
+}
+
+syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine, syn_error *err) {
+    *all = NULL;
+    if (comm->rank != 0) return send_graph(comm, mine, err);
+    syn_graph **parts = syn_calloc((size_t)comm->size, sizeof *parts);
+    if (!parts) return SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *parts, "the ranks' graphs");
+    syn_status s = copy_graph(&parts[0], mine, err);
+    for (int32_t r = 1; r < comm->size && s == SYN_OK; r++) s = receive_graph(&parts[r], comm, r, err);
+    if (s == SYN_OK) s = syn_graph_union(all, parts, (uint32_t)comm->size, err);
+    for (int32_t r = 0; r < comm->size && s != SYN_OK; r++)
+        if (parts[r]) syn_graph_free(parts[r]);
+    syn_free(parts);
+    return s;
+}
+
+syn_status gather_hashes(uint64_t *all, syn_comm *comm, uint64_t mine, syn_error *err) {
+    uint64_t wait_ns;
+    if (comm->rank != 0) return comm->ops->send(comm, &mine, 1, SYN_I64, 0, TAG_HASH, &wait_ns, err);
+    all[0] = mine;
+    for (int32_t r = 1; r < comm->size; r++)
+        SYN_TRY(comm->ops->recv(comm, &all[r], 1, SYN_I64, r, TAG_HASH, &wait_ns, err));
+    return SYN_OK;
+}
+
+syn_status gather_failure(int32_t *first, syn_comm *comm, syn_status mine, syn_error *err) {
+    uint64_t wait_ns;
+    int32_t status = (int32_t)mine;
+    *first = mine != SYN_OK ? comm->rank : -1;
+    if (comm->rank != 0) {
+        SYN_TRY(comm->ops->send(comm, &status, 1, SYN_I32, 0, TAG_STATUS, &wait_ns, err));
+        return comm->ops->recv(comm, first, 1, SYN_I32, 0, TAG_FIRST, &wait_ns, err);
+    }
+    for (int32_t r = 1; r < comm->size; r++) {
+        SYN_TRY(comm->ops->recv(comm, &status, 1, SYN_I32, r, TAG_STATUS, &wait_ns, err));
+        if (status != SYN_OK && *first < 0) *first = r;
+    }
+    for (int32_t r = 1; r < comm->size; r++)
+        SYN_TRY(comm->ops->send(comm, first, 1, SYN_I32, r, TAG_FIRST, &wait_ns, err));
+    return SYN_OK;
+}

@@ -1,0 +1,96 @@
+#include "tools/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+#include "tools/cli.h"
+
+static report_row *row_of(report *r, size_t *cap, const char *op, syn_error *err) {
+    for (uint32_t i = 0; i < r->n_rows; i++)
+        if (strcmp(r->rows[i].op, op) == 0) return &r->rows[i];
+    if (syn_grow(&r->rows, cap, r->n_rows + 1, sizeof *r->rows, err) != SYN_OK) return NULL;
+    r->rows[r->n_rows] = (report_row){.op = op};
+    return &r->rows[r->n_rows++];
+}
+
+static void add(report_row *row, const syn_node *n) {
+    row->calls++;
+    row->flops += n->flops;
+    row->bytes += n->bytes_read + n->bytes_written;
+    row->comm_bytes += n->comm_bytes;
+    row->communication = n->comm != SYN_COMM_NONE;
+    if (n->wall_ns > 0) row->wall_ns += n->wall_ns;
+    if (n->wait_ns > 0) row->wait_ns += n->wait_ns;
+    if (n->predicted_ns > 0) row->predicted_ns += n->predicted_ns;
+}
+
+static double weight(const report_row *r) {
+    return r->wall_ns > 0 ? r->wall_ns : r->predicted_ns > 0 ? r->predicted_ns : (double)r->flops * 1e-9;
+}
+
+static int by_weight(const void *a, const void *b) {
+    const double x = weight(a), y = weight(b);
+    return x > y ? -1 : x < y ? 1 : strcmp(((const report_row *)a)->op, ((const report_row *)b)->op);
+}
+
+syn_status report_make(report *out, const syn_graph *graph, uint32_t rank, syn_error *err) {
+    syn_cursor cur = {0};
+    size_t cap = 0;
+    syn_status s = SYN_OK;
+    *out = (report){0};
+    for (uint32_t i = 0; i < graph->ranks[rank].n_nodes && s == SYN_OK; i++) {
+        const syn_node *n = syn_graph_node(graph, rank, i, &cur);
+        if (!n) {
+            s = SYN_FAIL(err, cur.error.code, "%s", cur.error.text);
+        } else if (!(n->flags & SYN_NODE_VIRTUAL)) {
+            report_row *row = row_of(out, &cap, n->op, err);
+            if (!row) s = err->code;
+            else add(row, n);
+            add(&out->total, n);
+            if (n->wall_ns >= 0) out->measured = true;
+            if (n->predicted_ns >= 0) {
+                out->predicted = true;
+                *(n->step == 0 ? &out->predicted_prefill_ns : &out->predicted_decode_ns) += n->predicted_ns;
+            }
+        }
+    }
+    syn_cursor_free(&cur);
+    if (s != SYN_OK) report_free(out);
+    else if (out->n_rows) qsort(out->rows, out->n_rows, sizeof *out->rows, by_weight);
+    return s;
+}
+
+static void print_row(const report *r, const report_row *row, const char *name, FILE *out) {
+    char a[32], b[32];
+    fprintf(out, "  %-16s %9llu", name, (unsigned long long)row->calls);
+    const double ns = r->measured ? row->wall_ns : row->predicted_ns;
+    const double all = r->measured ? r->total.wall_ns : r->total.predicted_ns;
+    if (r->measured) fprintf(out, " %10s", cli_time_text(row->wall_ns, a, sizeof a));
+    if (r->predicted) fprintf(out, " %10s", cli_time_text(row->predicted_ns, a, sizeof a));
+    if (r->measured || r->predicted) fprintf(out, " %6.1f%%", all > 0 ? 100.0 * ns / all : 0.0);
+    fprintf(out, " %10s %11s", cli_count_text((double)row->flops, a, sizeof a),
+            cli_bytes_text((double)row->bytes, b, sizeof b));
+    if ((r->measured || r->predicted) && ns > 0)
+        fprintf(out, " %10s %13s", cli_count_text((double)row->flops * 1e9 / ns, a, sizeof a),
+                cli_bytes_text((double)row->bytes * 1e9 / ns, b, sizeof b));
+    if (row->wait_ns > 0) fprintf(out, "  (%s waiting for other ranks)", cli_time_text(row->wait_ns, a, sizeof a));
+    fputc('\n', out);
+}
+
+void report_print(const report *r, FILE *out) {
+    fprintf(out, "  %-16s %9s", "op", "calls");
+    if (r->measured) fprintf(out, " %10s", "time");
+    if (r->predicted) fprintf(out, " %10s", "predicted");
+    if (r->measured || r->predicted) fprintf(out, " %7s", "share");
+    fprintf(out, " %10s %11s", "flops", "bytes");
+    if (r->measured || r->predicted) fprintf(out, " %10s %13s", "flop/s", "bytes/s");
+    fputc('\n', out);
+    for (uint32_t i = 0; i < r->n_rows; i++) print_row(r, &r->rows[i], r->rows[i].op, out);
+    print_row(r, &r->total, "total", out);
+}
+
+void report_free(report *r) {
+    syn_free(r->rows);
+    *r = (report){0};
+}

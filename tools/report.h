@@ -1,0 +1,29 @@
+/* The table of a run: calls, time, share, flop/s and bytes/s by op. */
+#ifndef TOOLS_REPORT_H
+#define TOOLS_REPORT_H
+
+#include <stdio.h>
+
+#include "syntorch/graph.h"
+
+typedef struct report_row {
+    const char *op;
+    uint64_t calls, flops, bytes, comm_bytes;
+    double wall_ns, wait_ns, predicted_ns; /* sums; 0 where unknown */
+    bool communication;
+} report_row;
+
+typedef struct report {
+    report_row *rows; /* most time (measured, else predicted, else flops) first */
+    uint32_t n_rows;
+    report_row total;
+    bool measured, predicted;
+    double predicted_prefill_ns, predicted_decode_ns; /* sums over steps: 0, and all later ones */
+} report;
+
+/* Sums over one rank's nodes but views. The names are the op table's. */
+syn_status report_make(report *out, const syn_graph *graph, uint32_t rank, syn_error *err) SYN_MUST_USE;
+void report_print(const report *r, FILE *out);
+void report_free(report *r);
+
+#endif

@@ -1,0 +1,78 @@
+#include "tools/visualize.h"
+
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+syn_status visualize_file(const syn_graph *graph, const syn_exporter *exporter, const syn_export_options *options,
+                          const char *path, syn_error *err) {
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_file(&sink, path, err));
+    const syn_status s = exporter->write(graph, options, sink, err);
+    const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
+    return s != SYN_OK ? s : closed;
+}
+
+static char *join(const char *folder, const char *name, syn_error *err) {
+    const size_t bytes = strlen(folder) + strlen(name) + 2;
+    char *path = syn_malloc(bytes);
+    if (path) snprintf(path, bytes, "%s/%s", folder, name);
+    else SYN_FAIL_NOMEM(err, bytes, "a file name");
+    return path;
+}
+
+static syn_status write_one(const syn_graph *graph, const syn_exporter *exporter, const syn_export_options *options,
+                            const char *folder, const char *name, FILE *list, syn_error *err) {
+    char *path = join(folder, name, err);
+    if (!path) return SYN_E_NOMEM;
+    const syn_status s = visualize_file(graph, exporter, options, path, err);
+    if (s == SYN_OK && list) fprintf(list, "  %s\n", path);
+    syn_free(path);
+    return s;
+}
+
+static syn_status write_et_set(const syn_graph *graph, const syn_export_options *options, const char *folder, FILE *list,
+                               syn_error *err) {
+    char *prefix = join(folder, "trace", err);
+    if (!prefix) return SYN_E_NOMEM;
+    const syn_status s = syn_export_et_set(graph, options, prefix, err);
+    if (s == SYN_OK && list) {
+        const uint32_t last = graph->n_ranks - 1;
+        fprintf(list, "  %s.%s%d.et, %s.comm_group.json\n", prefix, last ? "0.et .. " : "", graph->ranks[last].rank, prefix);
+    }
+    syn_free(prefix);
+    return s;
+}
+
+syn_status visualize_run(const syn_graph *graph, const char *folder, const char *version, FILE *list, syn_error *err) {
+    static const struct {
+        const char *name;
+        const syn_exporter *exporter;
+        bool comm_graph, picture;
+    } files[] = {
+        {"tensor_trace_graph.json", &syn_export_json, false, false},
+        {"tensor_trace_chakra.json", &syn_export_chakra, false, false},
+        {"timeline.json", &syn_export_chrome, false, false},
+        {"tensor_trace_graph.svg", &syn_export_svg, false, true},
+        {"tensor_trace_graph.png", &syn_export_png, false, true},
+        {"tensor_comm_graph.svg", &syn_export_svg, true, true},
+        {"tensor_comm_graph.png", &syn_export_png, true, true},
+    };
+    SYN_TRY(syn_make_folder(folder, err));
+    syn_error pictures = {0};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        syn_export_options options = SYN_EXPORT_DEFAULTS;
+        options.version = version;
+        options.comm_graph = files[i].comm_graph;
+        if (files[i].comm_graph && graph->n_ranks < 2) continue;
+        if (files[i].picture && pictures.code != SYN_OK) continue; /* the same cause */
+        const syn_status s = write_one(graph, files[i].exporter, &options, folder, files[i].name, list,
+                                       files[i].picture ? &pictures : err);
+        if (s != SYN_OK && !files[i].picture) return s;
+    }
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    options.version = version;
+    SYN_TRY(write_et_set(graph, &options, folder, list, err));
+    if (pictures.code != SYN_OK) return SYN_FAIL(err, pictures.code, "%s", pictures.text);
+    return SYN_OK;
+}

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Installs into a folder of its own, with a blank in its name, and uses what is there as a stranger would: a C and a C++
+# program through pkg-config, a CMake project through find_package, and the installed programs.
+set -euo pipefail
+build=${SYN_BUILD:?the build folder}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix="$work/an installation"
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+# quiet COMMAND...: its output only if it fails.
+quiet() {
+    "$@" >"$work/log" 2>&1 || {
+        cat "$work/log"
+        fail "$*"
+    }
+}
+
+quiet cmake --install "$build" --prefix "$prefix"
+lib=$(dirname "$(find "$prefix" -name 'libsyntorch.*' -print -quit)")
+include=$(dirname "$(dirname "$(find "$prefix" -path '*/syntorch/context.h' -print -quit)")")
+[ -f "$lib/pkgconfig/syntorch.pc" ] || fail "no pkgconfig/syntorch.pc beside the library in $lib"
+
+# One product on the CPU with a result known by hand, a model of any size on meta, and its trace as JSON.
+cat >"$work/use.c" <<'END'
+#include "comm/comm.h"
+#include "export/export.h"
+#include "models/gpt.h"
+#include "ops/ops.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static syn_error err;
+
+static void must(syn_status s, const char *what) {
+    if (s == SYN_OK) return;
+    fprintf(stderr, "%s: %s\n", what, err.text);
+    exit(1);
+}
+
+static void product(void) {
+    const float a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 0, 0, 1, 2, 2};
+    const syn_spec spec_a = {SYN_F32, 2, {2, 3}}, spec_b = {SYN_F32, 2, {3, 2}};
+    float c[4];
+    syn_ctx *ctx;
+    must(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), "context");
+    const syn_tensor t = syn_matmul(ctx, syn_input(ctx, "a", &spec_a, a), syn_input(ctx, "b", &spec_b, b), false, false);
+    must(syn_tensor_read(ctx, t, c, sizeof c), "product");
+    printf("%g %g %g %g\n", c[0], c[1], c[2], c[3]);
+    syn_ctx_free(ctx);
+}
+
+static void model(void) {
+    const syn_spec ids = {SYN_I32, 2, {1, 4}};
+    syn_gpt_options options;
+    const syn_export_options how = SYN_EXPORT_DEFAULTS;
+    syn_gpt_config config;
+    syn_ctx *ctx;
+    syn_gpt *gpt;
+    syn_graph *graph;
+    syn_sink *sink;
+    memset(&options, 0, sizeof options);
+    options.seed = 1;
+    must(syn_gpt_config_preset(&config, "gpt2", &err), "preset");
+    must(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), "context");
+    must(syn_gpt_new(&gpt, ctx, &config, &options, &err), "model");
+    must(syn_gpt_begin(gpt, 1, 4, &err), "begin");
+    const syn_tensor logits = syn_gpt_forward(gpt, syn_input(ctx, "ids", &ids, NULL));
+    must(syn_ctx_status(ctx), "forward");
+    printf("%lld parameters, %lld logits\n", (long long)syn_gpt_config_params(&config),
+           (long long)syn_tensor_dim(ctx, logits, -1));
+    const syn_trace *trace = syn_ctx_trace(ctx);
+    must(syn_trace_graph(&graph, &trace, 1, NULL, &err), "graph");
+    must(syn_sink_open_memory(&sink, &err), "sink");
+    must(syn_exporter_by_name("json")->write(graph, &how, sink, &err), "json");
+    size_t bytes;
+    const char *json = syn_sink_data(sink, &bytes);
+    if (!json || !strstr(json, "\"nodes\"")) exit(1);
+    must(syn_sink_close(sink, false, &err), "close");
+    syn_graph_free(graph);
+    syn_gpt_free(gpt);
+    syn_ctx_free(ctx);
+}
+
+int main(void) {
+    product();
+    model();
+    return 0;
+}
+END
+# Products of the two matrices by hand; GPT-2's parameters: L(12h^2+13h) + (V+S)h + 2h = 124,439,808.
+expected=$'7 8 16 17\n124439808 parameters, 50257 logits'
+ldpath=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} # a shared library may be installed where the loader does not look
+
+# As C, and as C++ (designated so that it is both).
+export PKG_CONFIG_PATH="$lib/pkgconfig"
+if command -v pkg-config >/dev/null; then
+    pkg-config --exists --print-errors syntorch || fail "pkg-config does not accept syntorch.pc"
+    # pkg-config escapes blanks for a shell.
+    eval "cflags=($(pkg-config --cflags syntorch)) libs=($(pkg-config --libs syntorch))"
+    quiet cc -std=c11 -Wall -Wextra -Wpedantic -Werror "${cflags[@]}" "$work/use.c" "${libs[@]}" -o "$work/use"
+    got=$(LD_LIBRARY_PATH=$ldpath "$work/use") || fail "the C program: exit $?"
+    [ "$got" = "$expected" ] || fail "the C program printed '$got', not '$expected'"
+    echo "a C program through pkg-config: $(tail -n 1 <<<"$got")"
+    if command -v c++ >/dev/null; then
+        cp "$work/use.c" "$work/use.cpp"
+        quiet c++ -std=c++17 -Wall -Wextra -Werror "${cflags[@]}" "$work/use.cpp" "${libs[@]}" -o "$work/use-cpp"
+        [ "$(LD_LIBRARY_PATH=$ldpath "$work/use-cpp")" = "$expected" ] || fail "the C++ program"
+        echo "the same as C++"
+    fi
+fi
+
+# Each installed header alone, against nothing but what is installed.
+n=0
+while IFS= read -r header; do
+    quiet cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only "-I$include" -x c - <<<"#include \"$header\""
+    n=$((n + 1))
+done < <(cd "$include" && find . -name '*.h' | sed 's|^\./||' | sort)
+[ $n -gt 10 ] || fail "only $n headers are installed"
+echo "$n installed headers stand alone"
+
+cat >"$work/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.18)
+project(use C)
+find_package(syntorch 0.1 REQUIRED)
+add_executable(use_cmake use.c)
+target_link_libraries(use_cmake PRIVATE syntorch::syntorch)
+END
+quiet cmake -S "$work" -B "$work/build" "-DCMAKE_PREFIX_PATH=$prefix"
+quiet cmake --build "$work/build"
+got=$(LD_LIBRARY_PATH=$ldpath "$work/build/use_cmake") || fail "the CMake program: exit $?"
+[ "$got" = "$expected" ] || fail "the CMake program printed '$got', not '$expected'"
+echo "a CMake project through find_package"
+
+# The installed programs find their files from anywhere.
+cd "$work"
+"$prefix/bin/inference" --num_output_tokens 2 --tp 2 --quiet || fail "the installed inference: exit $?"
+"$prefix/bin/syntorch" --version >/dev/null || fail "the installed syntorch: exit $?"
+if ldd "$prefix/bin/inference" | grep -F 'not found'; then fail "a library of the installed inference is missing"; fi
+echo "the installed programs run"

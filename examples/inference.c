@@ -1,7 +1,8 @@
-/* GPT inference with tensor parallelism, traced: the main program, and the shortest complete use of the library.
+/* GPT inference with tensor parallelism, traced: the main program, and the shortest complete use of
+   the library.
 
-   One rank's program is `rank_main`; it runs on N threads (--tp N), on N processes (mpirun -n N), or N times without data (--device meta),
-   and cannot tell which. */
+   One rank's program is `rank_main`; it runs on N threads (--tp N), on N processes (mpirun -n N),
+   or N times without data (--device meta), and cannot tell which. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,33 +22,60 @@
 static struct arguments {
     int64_t num_input_tokens, num_output_tokens, tp, batch_size, seed, top_k, watchdog;
     double temperature, top_p;
-    const char *device, *hw_config, *model_config, *model, *tokenizer, *prompt, *out_dir, *save_logits, *attention;
+    const char *device, *hw_config, *model_config, *model, *tokenizer, *prompt, *out_dir,
+        *save_logits, *attention;
     bool visualize_trace, debug, quiet, json, check_collectives;
-} args = {.num_output_tokens = 16, .tp = 1, .batch_size = 1, .seed = 1, .watchdog = 60, .temperature = 1.0, .top_p = 1.0,
-          .device = "cpu", .out_dir = ".", .attention = "unfused"};
+} args = {.num_output_tokens = 16,
+          .tp = 1,
+          .batch_size = 1,
+          .seed = 1,
+          .watchdog = 60,
+          .temperature = 1.0,
+          .top_p = 1.0,
+          .device = "cpu",
+          .out_dir = ".",
+          .attention = "unfused"};
 
 static const cli_option options[] = {
-    {"tp", CLI_INT, &args.tp, "N", "tensor-parallel ranks: threads of this process, or as many MPI processes", 1, 65536},
-    {"device", CLI_TEXT, &args.device, "cpu|cuda|meta", "where to run; meta records everything and computes nothing", 0, 0},
-    {"model", CLI_TEXT, &args.model, "NAME", "preset: gpt2, gpt2-xl, gpt3-175b, ... (a wrong name lists all)", 0, 0},
-    {"model_config", CLI_TEXT, &args.model_config, "FILE", "HuggingFace-style config.json; default: the 2-layer examples/configs/gpt3-tiny.json", 0, 0},
-    {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR", "folder with GPT-2's vocab.json and merges.txt; default: one token a byte", 0, 0},
-    {"prompt", CLI_TEXT, &args.prompt, "TEXT", "what to continue; default: a built-in sentence", 0, 0},
-    {"num_input_tokens", CLI_INT, &args.num_input_tokens, "N", "tokens of the prompt, which is cut or repeated to fit; default: the prompt as it is", 1, 1e9},
+    {"tp", CLI_INT, &args.tp, "N",
+     "tensor-parallel ranks: threads of this process, or as many MPI processes", 1, 65536},
+    {"device", CLI_TEXT, &args.device, "cpu|cuda|meta",
+     "where to run; meta records everything and computes nothing", 0, 0},
+    {"model", CLI_TEXT, &args.model, "NAME",
+     "preset: gpt2, gpt2-xl, gpt3-175b, ... (a wrong name lists all)", 0, 0},
+    {"model_config", CLI_TEXT, &args.model_config, "FILE",
+     "HuggingFace-style config.json; default: the 2-layer examples/configs/gpt3-tiny.json", 0, 0},
+    {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR",
+     "folder with GPT-2's vocab.json and merges.txt; default: one token a byte", 0, 0},
+    {"prompt", CLI_TEXT, &args.prompt, "TEXT", "what to continue; default: a built-in sentence", 0,
+     0},
+    {"num_input_tokens", CLI_INT, &args.num_input_tokens, "N",
+     "tokens of the prompt, which is cut or repeated to fit; default: the prompt as it is", 1, 1e9},
     {"num_output_tokens", CLI_INT, &args.num_output_tokens, "N", "tokens to generate", 1, 1e9},
-    {"batch_size", CLI_INT, &args.batch_size, "N", "sequences with this prompt, generated side by side", 1, 1e6},
-    {"temperature", CLI_REAL, &args.temperature, "T", "0 takes the likeliest token, larger is wilder", 0, 1e6},
+    {"batch_size", CLI_INT, &args.batch_size, "N",
+     "sequences with this prompt, generated side by side", 1, 1e6},
+    {"temperature", CLI_REAL, &args.temperature, "T",
+     "0 takes the likeliest token, larger is wilder", 0, 1e6},
     {"top_k", CLI_INT, &args.top_k, "K", "draw from the K likeliest tokens; 0: all", 0, 1e9},
-    {"top_p", CLI_REAL, &args.top_p, "P", "draw from the smallest set of tokens with this probability", 1e-9, 1},
-    {"seed", CLI_INT, &args.seed, "N", "of the random weights and of the sampling", 0, 9007199254740991.0},
-    {"attention", CLI_TEXT, &args.attention, "fused|unfused", "one op, or product, mask, softmax, product", 0, 0},
-    {"hw_config", CLI_TEXT, &args.hw_config, "FILE|NAME", "predict times for this hardware: a100-80g, h100, h200, v100-32g, cpu or a JSON file", 0, 0},
-    {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL, "write pictures, JSON, Chakra traces and a timeline", 0, 0},
+    {"top_p", CLI_REAL, &args.top_p, "P",
+     "draw from the smallest set of tokens with this probability", 1e-9, 1},
+    {"seed", CLI_INT, &args.seed, "N", "of the random weights and of the sampling", 0,
+     9007199254740991.0},
+    {"attention", CLI_TEXT, &args.attention, "fused|unfused",
+     "one op, or product, mask, softmax, product", 0, 0},
+    {"hw_config", CLI_TEXT, &args.hw_config, "FILE|NAME",
+     "predict times for this hardware: a100-80g, h100, h200, v100-32g, cpu or a JSON file", 0, 0},
+    {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
+     "write pictures, JSON, Chakra traces and a timeline", 0, 0},
     {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "where they go; created if absent", 0, 0},
-    {"save_logits", CLI_TEXT, &args.save_logits, "FILE.npy", "logits (batch, vocabulary) of the last prompt position", 0, 0},
-    {"check_collectives", CLI_FLAG, &args.check_collectives, NULL, "over MPI: compare what the ranks call before each collective (threads always do)", 0, 0},
-    {"watchdog", CLI_INT, &args.watchdog, "SECONDS", "over MPI: say what a rank waits for after this long; 0: never", 0, 1e6},
-    {"debug", CLI_FLAG, &args.debug, NULL, "print every recorded op of rank 0 on standard error", 0, 0},
+    {"save_logits", CLI_TEXT, &args.save_logits, "FILE.npy",
+     "logits (batch, vocabulary) of the last prompt position", 0, 0},
+    {"check_collectives", CLI_FLAG, &args.check_collectives, NULL,
+     "over MPI: compare what the ranks call before each collective (threads always do)", 0, 0},
+    {"watchdog", CLI_INT, &args.watchdog, "SECONDS",
+     "over MPI: say what a rank waits for after this long; 0: never", 0, 1e6},
+    {"debug", CLI_FLAG, &args.debug, NULL, "print every recorded op of rank 0 on standard error", 0,
+     0},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print nothing but errors", 0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "print the summary as one JSON object", 0, 0},
     {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
@@ -58,11 +86,11 @@ static const char *const examples[] = {
     "inference --device meta --model gpt3-175b --tp 8 --num_input_tokens 2048 --hw_config a100-80g",
     NULL};
 
-static cli_program program = {
-    "inference",
-    "Generates text with a GPT whose random weights are the same for any number of ranks, records every op and\n"
-    "collective, and reports what they cost.",
-    options, examples, false};
+static cli_program program = {"inference",
+                              "Generates text with a GPT whose random weights are the same for any "
+                              "number of ranks, records every op and\n"
+                              "collective, and reports what they cost.",
+                              options, examples, false};
 
 /* What all ranks share and what each leaves behind. */
 static struct run {
@@ -75,11 +103,11 @@ static struct run {
         syn_ctx *ctx;
         syn_generation generation;
         uint64_t hash; /* of the trace */
-    } *results; /* by rank; over MPI only this rank's is filled, and on rank 0 all hashes */
+    } * results;       /* by rank; over MPI only this rank's is filled, and on rank 0 all hashes */
     syn_graph *graph;  /* over MPI, rank 0: all ranks */
 } run;
 
-/* ---- one rank --------------------------------------------------------------------------------------------- */
+/* ---- one rank -------------------------------------------------------------------------------- */
 
 static bool shows_progress(const syn_comm *comm) {
     return comm->rank == 0 && !args.quiet && run.device != SYN_DEVICE_META;
@@ -105,15 +133,16 @@ static syn_status generate(syn_comm *comm, struct rank_result *r, syn_error *err
                                  .progress = progress_step,
                                  .progress_user = &weights};
     SYN_TRY(syn_gpt_new(&gpt, r->ctx, &run.config, &how, err));
-    r->generation = (syn_generation){.batch = args.batch_size,
-                                     .prompt_tokens = run.prompt_tokens,
-                                     .new_tokens = args.num_output_tokens,
-                                     .prompt = run.device == SYN_DEVICE_META ? NULL : run.prompt,
-                                     .sampling = {args.temperature, args.top_k, args.top_p, (uint64_t)args.seed},
-                                     .eos_id = run.config.eos_id,
-                                     .want_logits = args.save_logits && comm->rank == 0,
-                                     .progress = progress_step,
-                                     .progress_user = &tokens};
+    r->generation = (syn_generation){
+        .batch = args.batch_size,
+        .prompt_tokens = run.prompt_tokens,
+        .new_tokens = args.num_output_tokens,
+        .prompt = run.device == SYN_DEVICE_META ? NULL : run.prompt,
+        .sampling = {args.temperature, args.top_k, args.top_p, (uint64_t)args.seed},
+        .eos_id = run.config.eos_id,
+        .want_logits = args.save_logits && comm->rank == 0,
+        .progress = progress_step,
+        .progress_user = &tokens};
     const syn_status s = syn_generate(gpt, &r->generation, err);
     syn_gpt_free(gpt);
     if (args.json) r->hash = syn_trace_hash(syn_ctx_trace(r->ctx));
@@ -125,7 +154,7 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_error *err) {
     return generate(comm, &run.results[comm->rank], err);
 }
 
-/* ---- the three ways to run --------------------------------------------------------------------------------- */
+/* ---- the three ways to run ------------------------------------------------------------------- */
 
 static syn_status run_meta(syn_error *err) {
     for (int32_t r = 0; r < args.tp; r++) {
@@ -154,19 +183,22 @@ static syn_status share_hashes(syn_comm *comm, syn_error *err) {
     return s;
 }
 
-/* A rank that could not begin (a file that only its machine lacks) must not leave the others waiting: the lowest such rank says why. */
+/* A rank that could not begin (a file that only its machine lacks) must not leave the others
+ * waiting: the lowest such rank says why. */
 static bool all_can_begin(syn_comm *comm, syn_status before, syn_error *err) {
     int32_t first;
     if (gather_failure(&first, comm, before, err) != SYN_OK) return false;
     if (first < 0) return true;
     /* Said before the others end: a launcher stops all as soon as one has failed. */
     if (first == 0 && comm->rank == 0) cli_fail(&program, CLI_FAILED, "%s", err->text);
-    if (first > 0 && comm->rank == first) cli_fail(&program, CLI_FAILED, "rank %d: %s", first, err->text);
+    if (first > 0 && comm->rank == first)
+        cli_fail(&program, CLI_FAILED, "rank %d: %s", first, err->text);
     program.mute = true;
     return false;
 }
 
-/* Ends with all ranks' graphs on rank 0. A rank that fails says so and ends the job. `before`: how preparing went. */
+/* Ends with all ranks' graphs on rank 0. A rank that fails says so and ends the job. `before`: how
+ * preparing went. */
 static syn_status run_mpi(syn_status before, syn_error *err) {
     const syn_mpi_options how = {.check_collectives = args.check_collectives,
                                  .measure_wait = true,
@@ -199,12 +231,13 @@ static syn_status run_mpi(syn_status before, syn_error *err) {
     return s;
 }
 
-/* ---- before: configuration and prompt ------------------------------------------------------------------------ */
+/* ---- before: configuration and prompt -------------------------------------------------------- */
 
 static int load_model(syn_error *err) {
     char path[1280];
     if (args.model && args.model_config)
-        return cli_fail(&program, CLI_USAGE, "--model and --model_config both say which model; give one");
+        return cli_fail(&program, CLI_USAGE,
+                        "--model and --model_config both say which model; give one");
     syn_status s;
     if (args.model) {
         s = syn_gpt_config_preset(&run.config, args.model, err);
@@ -213,29 +246,36 @@ static int load_model(syn_error *err) {
     } else if (cli_find_data("configs/gpt3-tiny.json", path, sizeof path)) {
         s = syn_gpt_config_load(&run.config, path, err);
     } else {
-        s = SYN_FAIL(err, SYN_E_IO, "the default examples/configs/gpt3-tiny.json was not found; give --model or --model_config");
+        s = SYN_FAIL(err, SYN_E_IO,
+                     "the default examples/configs/gpt3-tiny.json was not found; give --model or "
+                     "--model_config");
     }
     if (s == SYN_OK) s = syn_gpt_config_check(&run.config, (int)args.tp, err);
     return s == SYN_OK ? CLI_RUN : CLI_FAILED;
 }
 
-/* Refuses what cannot fit: systems that promise more memory than they have would end the process later without a word. Counts what lives
-   all the time: weights and KV caches. */
+/* Refuses what cannot fit: systems that promise more memory than they have would end the process
+   later without a word. Counts what lives all the time: weights and KV caches. */
 static syn_status check_memory(bool mpi, syn_error *err) {
     char a[32], b[32], c[32];
     const double weights = 4.0 * (double)syn_gpt_config_params(&run.config);
-    const double cache = 2.0 * 4.0 * (double)run.config.n_layer * (double)run.config.n_embd * (double)args.batch_size *
+    const double cache = 2.0 * 4.0 * (double)run.config.n_layer * (double)run.config.n_embd *
+                         (double)args.batch_size *
                          (double)(run.prompt_tokens + args.num_output_tokens - 1);
-    const double have = cli_memory_bytes(), want = (weights + cache) / (mpi ? (double)args.tp : 1.0);
+    const double have = cli_memory_bytes(),
+                 want = (weights + cache) / (mpi ? (double)args.tp : 1.0);
     if (run.device == SYN_DEVICE_META || want <= have) return SYN_OK;
     return SYN_FAIL(err, SYN_E_NOMEM,
-                    "out of memory: the weights of %s are %s and the KV cache of %lld sequences %s, but this machine allows %s; --device meta "
+                    "out of memory: the weights of %s are %s and the KV cache of %lld sequences "
+                    "%s, but this machine allows %s; --device meta "
                     "needs none",
-                    run.config.name, cli_bytes_text(weights, a, sizeof a), (long long)args.batch_size,
-                    cli_bytes_text(cache, b, sizeof b), cli_bytes_text(have, c, sizeof c));
+                    run.config.name, cli_bytes_text(weights, a, sizeof a),
+                    (long long)args.batch_size, cli_bytes_text(cache, b, sizeof b),
+                    cli_bytes_text(have, c, sizeof c));
 }
 
-/* The prompt's tokens, cut or repeated to --num_input_tokens, once for every sequence of the batch. */
+/* The prompt's tokens, cut or repeated to --num_input_tokens, once for every sequence of the batch.
+ */
 static syn_status make_prompt(const syn_tokenizer *tokenizer, bool mpi, syn_error *err) {
     const char *text = args.prompt ? args.prompt : "Once upon a time";
     int32_t *ids;
@@ -248,10 +288,11 @@ static syn_status make_prompt(const syn_tokenizer *tokenizer, bool mpi, syn_erro
     run.prompt_tokens = args.num_input_tokens ? args.num_input_tokens : (int64_t)n;
     if (run.prompt_tokens + args.num_output_tokens - 1 > run.config.n_positions) {
         syn_free(ids);
-        return SYN_FAIL(err, SYN_E_INVALID, "%lld prompt tokens and %lld new ones need %lld positions, but %s has %lld",
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%lld prompt tokens and %lld new ones need %lld positions, but %s has %lld",
                         (long long)run.prompt_tokens, (long long)args.num_output_tokens,
-                        (long long)(run.prompt_tokens + args.num_output_tokens - 1), run.config.name,
-                        (long long)run.config.n_positions);
+                        (long long)(run.prompt_tokens + args.num_output_tokens - 1),
+                        run.config.name, (long long)run.config.n_positions);
     }
     const syn_status fits = check_memory(mpi, err);
     if (fits != SYN_OK) {
@@ -261,8 +302,10 @@ static syn_status make_prompt(const syn_tokenizer *tokenizer, bool mpi, syn_erro
     /* On meta nobody reads it but the summary, which shows one sequence. */
     const size_t rows = run.device == SYN_DEVICE_META ? 1 : (size_t)args.batch_size;
     run.prompt = NULL;
-    if (syn_mul_size((size_t)run.prompt_tokens, rows, &total)) run.prompt = syn_calloc(total, sizeof *run.prompt);
-    for (size_t i = 0; run.prompt && i < total; i++) run.prompt[i] = ids[i % (size_t)run.prompt_tokens % n];
+    if (syn_mul_size((size_t)run.prompt_tokens, rows, &total))
+        run.prompt = syn_calloc(total, sizeof *run.prompt);
+    for (size_t i = 0; run.prompt && i < total; i++)
+        run.prompt[i] = ids[i % (size_t)run.prompt_tokens % n];
     syn_free(ids);
     return run.prompt ? SYN_OK : SYN_FAIL_NOMEM(err, total * sizeof *run.prompt, "the prompt");
 }
@@ -270,34 +313,49 @@ static syn_status make_prompt(const syn_tokenizer *tokenizer, bool mpi, syn_erro
 /* CLI_FAILED: err says why, and nothing was printed yet. */
 static int prepare(bool mpi, syn_tokenizer **tokenizer, syn_error *err) {
     if (strcmp(args.device, "cuda") == 0) {
-        SYN_FAIL(err, SYN_E_UNSUPPORTED, "this build has no CUDA backend; use --device cpu or --device meta");
+        SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                 "this build has no CUDA backend; use --device cpu or --device meta");
         return CLI_FAILED;
     }
     if (strcmp(args.device, "cpu") != 0 && strcmp(args.device, "meta") != 0)
-        return cli_fail(&program, CLI_USAGE, "--device is cpu, cuda or meta, not '%s'", args.device);
+        return cli_fail(&program, CLI_USAGE, "--device is cpu, cuda or meta, not '%s'",
+                        args.device);
     if (strcmp(args.attention, "fused") != 0 && strcmp(args.attention, "unfused") != 0)
-        return cli_fail(&program, CLI_USAGE, "--attention is fused or unfused, not '%s'", args.attention);
+        return cli_fail(&program, CLI_USAGE, "--attention is fused or unfused, not '%s'",
+                        args.attention);
     run.device = strcmp(args.device, "meta") == 0 ? SYN_DEVICE_META : SYN_DEVICE_CPU;
     if (args.save_logits && run.device == SYN_DEVICE_META)
-        return cli_fail(&program, CLI_USAGE, "--save_logits needs numbers, and --device meta computes none");
+        return cli_fail(&program, CLI_USAGE,
+                        "--save_logits needs numbers, and --device meta computes none");
     const int code = load_model(err);
     if (code != CLI_RUN) return code;
     syn_status s = args.hw_config ? syn_hardware_load(&run.hw, args.hw_config, err) : SYN_OK;
     if (s == SYN_OK)
-        s = args.tokenizer ? syn_tokenizer_load(tokenizer, args.tokenizer, err) : syn_tokenizer_open_bytes(tokenizer, err);
+        s = args.tokenizer ? syn_tokenizer_load(tokenizer, args.tokenizer, err)
+                           : syn_tokenizer_open_bytes(tokenizer, err);
     if (s == SYN_OK && syn_tokenizer_vocab_size(*tokenizer) > run.config.vocab_size)
-        s = SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens, but %s has only %lld", syn_tokenizer_vocab_size(*tokenizer),
-                     run.config.name, (long long)run.config.vocab_size);
+        s = SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens, but %s has only %lld",
+                     syn_tokenizer_vocab_size(*tokenizer), run.config.name,
+                     (long long)run.config.vocab_size);
     if (s == SYN_OK) s = make_prompt(*tokenizer, mpi, err);
-    if (s == SYN_OK && args.visualize_trace && !program.mute) s = syn_make_folder(args.out_dir, err);
+    if (s == SYN_OK && args.visualize_trace && !program.mute)
+        s = syn_make_folder(args.out_dir, err);
     return s == SYN_OK ? CLI_RUN : CLI_FAILED;
 }
 
-/* ---- after: what is printed and written ------------------------------------------------------------------------ */
+/* ---- after: what is printed and written ------------------------------------------------------ */
+
+/* "8 ranks on 2 cores" when ranks take turns, which their times then show; else NULL. */
+static const char *shared_cores(char *buf, size_t buf_bytes) {
+    if (run.device == SYN_DEVICE_META || args.tp <= cli_cores()) return NULL;
+    snprintf(buf, buf_bytes, "%lld ranks on %d cores", (long long)args.tp, cli_cores());
+    return buf;
+}
 
 /* Facts about the run that titles and files show. */
 static syn_status add_facts(syn_graph *graph, syn_error *err) {
     const syn_gpt_config *c = &run.config;
+    char cores[64];
     const syn_attribute facts[] = {
         {.name = "model", .type = SYN_VALUE_TEXT, .text = c->name},
         {.name = "layers", .i64 = c->n_layer},
@@ -313,18 +371,27 @@ static syn_status add_facts(syn_graph *graph, syn_error *err) {
         {.name = "attention", .type = SYN_VALUE_TEXT, .text = args.attention},
         {.name = "device", .type = SYN_VALUE_TEXT, .text = args.device},
         {.name = "seed", .i64 = args.seed},
+        {.name = "oversubscribed",
+         .type = SYN_VALUE_TEXT,
+         .text = shared_cores(cores, sizeof cores)},
         {.name = "hardware", .type = SYN_VALUE_TEXT, .text = args.hw_config ? run.hw.name : NULL},
     };
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
-        if (facts[i].type != SYN_VALUE_TEXT || facts[i].text) SYN_TRY(syn_graph_set_meta(graph, &facts[i], err));
+        if (facts[i].type != SYN_VALUE_TEXT || facts[i].text)
+            SYN_TRY(syn_graph_set_meta(graph, &facts[i], err));
     return SYN_OK;
 }
 
-static void print_text(const char *what, const syn_tokenizer *tokenizer, const int32_t *ids, int64_t n) {
+/* The text of the ids; where the tokenizer knows fewer tokens than the model, the ids themselves.
+ */
+static void print_text(const char *what, const syn_tokenizer *tokenizer, const int32_t *ids,
+                       int64_t n) {
     char *text;
     size_t bytes;
     if (syn_tokenizer_decode(tokenizer, ids, (size_t)n, &text, &bytes, NULL) != SYN_OK) {
-        printf("%s%lld tokens outside the tokenizer's vocabulary\n", what, (long long)n);
+        printf("%stoken ids", what);
+        for (int64_t i = 0; i < n && i < 64; i++) printf(" %d", ids[i]);
+        printf("%s\n", n > 64 ? " ..." : "");
         return;
     }
     printf("%s\"", what);
@@ -337,7 +404,12 @@ static void print_tokens(const syn_tokenizer *tokenizer, const syn_generation *g
     print_text("prompt:  ", tokenizer, run.prompt, run.prompt_tokens);
     for (int64_t b = 0; g->tokens && b < g->batch; b++) {
         char what[32] = "text:    ";
-        if (g->batch > 1) snprintf(what, sizeof what, "text %lld:%*s", (long long)b, b < 10 ? 2 : b < 100 ? 1 : 0, "");
+        if (g->batch > 1)
+            snprintf(what, sizeof what, "text %lld:%*s", (long long)b,
+                     b < 10    ? 2
+                     : b < 100 ? 1
+                               : 0,
+                     "");
         const int32_t *tokens = g->tokens + b * g->new_tokens;
         int64_t n = 0; /* without the end of the text and what fills up after it */
         while (n < g->made && (g->eos_id < 0 || tokens[n] != g->eos_id)) n++;
@@ -353,7 +425,8 @@ static struct speed speed_of(const syn_generation *g, const report *r) {
     const bool meta = run.device == SYN_DEVICE_META;
     struct speed s = {meta ? r->predicted_prefill_ns : (double)g->prefill_ns,
                       meta ? r->predicted_decode_ns : (double)g->decode_ns, 0, 0};
-    if (s.prefill_ns > 0) s.prefill_rate = (double)(g->batch * g->prompt_tokens) * 1e9 / s.prefill_ns;
+    if (s.prefill_ns > 0)
+        s.prefill_rate = (double)(g->batch * g->prompt_tokens) * 1e9 / s.prefill_ns;
     if (s.decode_ns > 0) s.decode_rate = (double)(g->batch * (g->made - 1)) * 1e9 / s.decode_ns;
     return s;
 }
@@ -362,11 +435,12 @@ static void print_summary(const syn_graph *graph, const report *r, const syn_tok
     const syn_generation *g = &run.results[0].generation;
     const syn_gpt_config *c = &run.config;
     char a[64], b[64];
-    printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld\n", c->name, (long long)c->n_layer,
-           (long long)c->n_embd, (long long)c->n_head, cli_count_text((double)syn_gpt_config_params(c), a, sizeof a),
-           (long long)args.tp);
+    printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld\n", c->name,
+           (long long)c->n_layer, (long long)c->n_embd, (long long)c->n_head,
+           cli_count_text((double)syn_gpt_config_params(c), a, sizeof a), (long long)args.tp);
     if (run.device == SYN_DEVICE_META) {
-        printf("device:  meta: nothing is computed%s\n", args.hw_config ? ", times are predictions" : "; --hw_config predicts times");
+        printf("device:  meta: nothing is computed%s\n",
+               args.hw_config ? ", times are predictions" : "; --hw_config predicts times");
     } else {
         printf("device:  cpu, %s\n", syn_blas_describe(a, sizeof a));
     }
@@ -374,16 +448,20 @@ static void print_summary(const syn_graph *graph, const report *r, const syn_tok
     const struct speed s = speed_of(g, r);
     const char *kind = run.device == SYN_DEVICE_META ? "predicted " : "";
     if (s.prefill_ns > 0)
-        printf("%sprefill: %lld tokens in %s, %s tokens/s\n", kind, (long long)(g->batch * g->prompt_tokens),
-               cli_time_text(s.prefill_ns, a, sizeof a), cli_count_text(s.prefill_rate, b, sizeof b));
+        printf("%sprefill: %lld tokens in %s, %s tokens/s\n", kind,
+               (long long)(g->batch * g->prompt_tokens), cli_time_text(s.prefill_ns, a, sizeof a),
+               cli_count_text(s.prefill_rate, b, sizeof b));
     if (s.decode_rate > 0)
-        printf("%sdecode:  %lld tokens in %s, %s tokens/s\n", kind, (long long)(g->batch * (g->made - 1)),
-               cli_time_text(s.decode_ns, a, sizeof a), cli_count_text(s.decode_rate, b, sizeof b));
+        printf("%sdecode:  %lld tokens in %s, %s tokens/s\n", kind,
+               (long long)(g->batch * (g->made - 1)), cli_time_text(s.decode_ns, a, sizeof a),
+               cli_count_text(s.decode_rate, b, sizeof b));
     uint64_t nodes = 0;
     for (uint32_t i = 0; i < graph->n_ranks; i++) nodes += graph->ranks[i].n_nodes;
-    printf("trace:   %llu nodes on %u rank%s", (unsigned long long)nodes, graph->n_ranks, graph->n_ranks == 1 ? "" : "s");
+    printf("trace:   %llu nodes on %u rank%s", (unsigned long long)nodes, graph->n_ranks,
+           graph->n_ranks == 1 ? "" : "s");
     if (run.device != SYN_DEVICE_META)
-        printf("; rank 0 used at most %s of tensor data", cli_bytes_text((double)syn_ctx_peak_bytes(run.results[0].ctx), a, sizeof a));
+        printf("; rank 0 used at most %s of tensor data",
+               cli_bytes_text((double)syn_ctx_peak_bytes(run.results[0].ctx), a, sizeof a));
     printf("\n\nops of rank 0, views left out:\n");
     report_print(r, stdout);
 }
@@ -395,56 +473,30 @@ static syn_status print_json(const syn_graph *graph, const report *r, syn_error 
     SYN_TRY(syn_sink_open_file(&out, "-", err));
     syn_sink_text(out, "{\"model\": ");
     syn_sink_json_string(out, run.config.name);
-    syn_sink_printf(out, ", \"tp\": %lld, \"device\": \"%s\", \"ranks\": %u, \"nodes\": %u", (long long)args.tp, args.device,
-                    graph->n_ranks, graph->ranks[0].n_nodes);
+    syn_sink_printf(out, ", \"tp\": %lld, \"device\": \"%s\", \"ranks\": %u, \"nodes\": %u",
+                    (long long)args.tp, args.device, graph->n_ranks, graph->ranks[0].n_nodes);
     syn_sink_text(out, ", \"trace_hash\": [");
     for (uint32_t i = 0; i < graph->n_ranks; i++)
-        syn_sink_printf(out, "%s\"%016llx\"", i ? ", " : "", (unsigned long long)run.results[i].hash);
+        syn_sink_printf(out, "%s\"%016llx\"", i ? ", " : "",
+                        (unsigned long long)run.results[i].hash);
     syn_sink_text(out, "]");
-    syn_sink_printf(out, ", \"prompt_tokens\": %lld, \"new_tokens\": %lld, \"tokens\": [", (long long)g->prompt_tokens,
-                    (long long)g->made);
+    syn_sink_printf(out, ", \"prompt_tokens\": %lld, \"new_tokens\": %lld, \"tokens\": [",
+                    (long long)g->prompt_tokens, (long long)g->made);
     for (int64_t b = 0; g->tokens && b < g->batch; b++) {
         syn_sink_text(out, b ? ", [" : "[");
-        for (int64_t i = 0; i < g->made; i++) syn_sink_printf(out, "%s%d", i ? ", " : "", g->tokens[b * g->new_tokens + i]);
+        for (int64_t i = 0; i < g->made; i++)
+            syn_sink_printf(out, "%s%d", i ? ", " : "", g->tokens[b * g->new_tokens + i]);
         syn_sink_char(out, ']');
     }
-    syn_sink_printf(out, "], \"%sprefill_ns\": ", run.device == SYN_DEVICE_META ? "predicted_" : "");
+    syn_sink_printf(out,
+                    "], \"%sprefill_ns\": ", run.device == SYN_DEVICE_META ? "predicted_" : "");
     syn_sink_double(out, s.prefill_ns);
     syn_sink_printf(out, ", \"%sdecode_ns\": ", run.device == SYN_DEVICE_META ? "predicted_" : "");
     syn_sink_double(out, s.decode_ns);
-    syn_sink_text(out, ", \"ops\": [");
-    for (uint32_t i = 0; i < r->n_rows; i++) {
-        const report_row *row = &r->rows[i];
-        syn_sink_printf(out, "%s{\"op\": \"%s\", \"calls\": %llu, \"flops\": %llu, \"bytes\": %llu, \"comm_bytes\": %llu, \"time_ns\": ",
-                        i ? ", " : "", row->op, (unsigned long long)row->calls, (unsigned long long)row->flops,
-                        (unsigned long long)row->bytes, (unsigned long long)row->comm_bytes);
-        syn_sink_double(out, row->wall_ns);
-        syn_sink_text(out, ", \"predicted_ns\": ");
-        syn_sink_double(out, row->predicted_ns);
-        syn_sink_char(out, '}');
-    }
-    syn_sink_text(out, "]}\n");
+    syn_sink_text(out, ", \"ops\": ");
+    report_json(r, out);
+    syn_sink_text(out, "}\n");
     return syn_sink_close(out, true, err);
-}
-
-static void print_nodes(const syn_graph *graph) {
-    syn_cursor cur = {0}, tensors = {0};
-    for (uint32_t i = 0; i < graph->ranks[0].n_nodes; i++) {
-        const syn_node *n = syn_graph_node(graph, 0, i, &cur);
-        char text[SYN_SPEC_TEXT];
-        if (!n) break;
-        fprintf(stderr, "%6llu %-8s %-12s %-14s %-10s", (unsigned long long)n->id, syn_phase_name(n->phase), n->scope, n->op, n->label);
-        for (uint32_t k = 0; k < n->n_inputs + n->n_outputs; k++) {
-            const uint32_t id = k < n->n_inputs ? n->inputs[k] : n->outputs[k - n->n_inputs];
-            const syn_graph_tensor *t = syn_graph_tensor_at(graph, 0, id, &tensors);
-            if (t) fprintf(stderr, "%s%s", k == n->n_inputs ? " -> " : " ", syn_spec_text(&t->spec, text, sizeof text));
-        }
-        if (n->flops) fprintf(stderr, "  %llu flops", (unsigned long long)n->flops);
-        if (n->wall_ns >= 0) fprintf(stderr, "  %.1f us", n->wall_ns / 1000);
-        fputc('\n', stderr);
-    }
-    syn_cursor_free(&cur);
-    syn_cursor_free(&tensors);
 }
 
 static syn_status finish(const syn_tokenizer *tokenizer, syn_error *err) {
@@ -452,21 +504,23 @@ static syn_status finish(const syn_tokenizer *tokenizer, syn_error *err) {
         const syn_trace **traces = syn_calloc((size_t)args.tp, sizeof *traces);
         if (!traces) return SYN_FAIL_NOMEM(err, (size_t)args.tp * sizeof *traces, "traces");
         for (int64_t r = 0; r < args.tp; r++) traces[r] = syn_ctx_trace(run.results[r].ctx);
-        syn_status s = syn_trace_graph(&run.graph, traces, (uint32_t)args.tp, args.hw_config ? &run.hw : NULL, err);
+        syn_status s = syn_trace_graph(&run.graph, traces, (uint32_t)args.tp,
+                                       args.hw_config ? &run.hw : NULL, err);
         syn_free(traces);
         SYN_TRY(s);
         SYN_TRY(add_facts(run.graph, err));
     }
     report r;
     SYN_TRY(report_make(&r, run.graph, 0, err));
-    if (args.debug) print_nodes(run.graph);
+    if (args.debug) report_print_nodes(run.graph, 0, stderr);
     syn_status printed = SYN_OK;
     if (args.json) printed = print_json(run.graph, &r, err);
     else if (!args.quiet) print_summary(run.graph, &r, tokenizer);
     report_free(&r);
     SYN_TRY(printed);
     const syn_generation *g = &run.results[0].generation;
-    if (args.save_logits) SYN_TRY(npy_write_f32(args.save_logits, g->logits, g->batch, run.config.vocab_size, err));
+    if (args.save_logits)
+        SYN_TRY(npy_write_f32(args.save_logits, g->logits, g->batch, run.config.vocab_size, err));
     if (!args.visualize_trace) return SYN_OK;
     FILE *list = args.quiet || args.json ? NULL : stdout;
     if (list) printf("\nwritten:\n");
@@ -481,8 +535,10 @@ static syn_status set_threads(bool mpi, syn_error *err) {
     syn_blas_set_threads(threads > 1 ? threads : 1);
     const char *forced = getenv("SYNTORCH_BLAS_CHOSEN") ? NULL : syn_blas_forced_by();
     if (forced && run.device != SYN_DEVICE_META && !args.quiet && !program.mute)
-        fprintf(stderr, "inference: warning: %s=%s decides the speed of matrix products; unset it to let OpenBLAS choose\n", forced,
-                getenv(forced));
+        fprintf(stderr,
+                "inference: warning: %s=%s decides the speed of matrix products; unset it to let "
+                "OpenBLAS choose\n",
+                forced, getenv(forced));
     if (run.device == SYN_DEVICE_META) return SYN_OK;
     SYN_TRY(syn_blas_reserve(together > threads ? together : threads, err));
     cli_take_blas_buffers(together);
@@ -499,14 +555,17 @@ int main(int argc, char **argv) {
     cli_check_address_space(&program);
     int code = cli_parse(&program, argc, argv);
     if (code == CLI_RUN && mpi && mpi_size != args.tp)
-        code = cli_fail(&program, CLI_USAGE, "%d MPI processes were started for --tp %lld; the two must agree", mpi_size,
+        code = cli_fail(&program, CLI_USAGE,
+                        "%d MPI processes were started for --tp %lld; the two must agree", mpi_size,
                         (long long)args.tp);
     if (code == CLI_RUN) code = prepare(mpi, &tokenizer, &err);
-    if (code == CLI_USAGE && mpi_rank != 0) sleep(1); /* a launcher stops all when one fails: rank 0 must come to say why */
+    if (code == CLI_USAGE && mpi_rank != 0)
+        sleep(1); /* a launcher stops all when one fails: rank 0 must come to say why */
     if (code == CLI_RUN || code == CLI_FAILED) {
         syn_status s = code == CLI_RUN ? set_threads(mpi, &err) : err.code;
         if (s == SYN_OK) run.results = syn_calloc((size_t)args.tp, sizeof *run.results);
-        if (s == SYN_OK && !run.results) s = SYN_FAIL_NOMEM(&err, (size_t)args.tp * sizeof *run.results, "results");
+        if (s == SYN_OK && !run.results)
+            s = SYN_FAIL_NOMEM(&err, (size_t)args.tp * sizeof *run.results, "results");
         if (mpi) s = run_mpi(s, &err);
         else if (s == SYN_OK && run.device == SYN_DEVICE_META) s = run_meta(&err);
         else if (s == SYN_OK) s = syn_local_run((int32_t)args.tp, rank_main, NULL, &err);
@@ -522,6 +581,7 @@ int main(int argc, char **argv) {
     syn_free(run.results);
     syn_free(run.prompt);
     syn_tokenizer_free(tokenizer);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) code = cli_fail(&program, CLI_FAILED, "cannot write to standard output");
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK)
+        code = cli_fail(&program, CLI_FAILED, "cannot write to standard output");
     return code;
 }

@@ -1,7 +1,8 @@
 /* Teaching example: one MLP, whole on one rank and cut over two, and what the cut costs.
 
-   Megatron's MLP keeps the hidden activation in pieces: the first matrix is cut by columns, so each rank computes its part of the hidden units and gelu
-   needs no communication; the second is cut by rows, so each rank has a part of every sum, and one all-reduce adds them.
+   Megatron's MLP keeps the hidden activation in pieces: the first matrix is cut by columns, so each
+   rank computes its part of the hidden units and gelu needs no communication; the second is cut by
+   rows, so each rank has a part of every sum, and one all-reduce adds them.
 
        mlp_two_ways [FOLDER]    writes mlp_1.svg and mlp_2.svg there (default: the current folder)
 
@@ -14,7 +15,8 @@
 
 enum { TOKENS = 1024, WIDTH = 768, HIDDEN = 4 * WIDTH };
 
-/* x (1, T, C) -> (1, T, C), recorded in ctx. The same code for one rank (tp NULL) and for several. */
+/* x (1, T, C) -> (1, T, C), recorded in ctx. The same code for one rank (tp NULL) and for several.
+ */
 static void mlp(syn_ctx *ctx, const syn_group *tp) {
     const syn_initializer init = {0.02, 1};
     const syn_layer_linear fc = syn_column_linear_new(ctx, "fc", WIDTH, HIDDEN, 1, &init, tp);
@@ -40,12 +42,14 @@ static syn_status draw(int32_t size, const char *path, syn_error *err) {
     for (int32_t r = 0; r < size && s == SYN_OK; r++) {
         syn_group *tp = NULL;
         s = syn_comm_fake_new(&comms[r], r, size, err);
-        if (s == SYN_OK && size > 1) s = syn_comm_open_group(comms[r], 1, "tp0", ranks, size, &tp, err);
+        if (s == SYN_OK && size > 1)
+            s = syn_comm_open_group(comms[r], 1, "tp0", ranks, size, &tp, err);
         if (s == SYN_OK) s = syn_ctx_new(&ctxs[r], SYN_DEVICE_META, comms[r], err);
         if (s != SYN_OK) break;
         mlp(ctxs[r], tp);
         traces[r] = syn_ctx_trace(ctxs[r]);
-        if (syn_ctx_status(ctxs[r]) != SYN_OK) s = SYN_FAIL(err, syn_ctx_status(ctxs[r]), "%s", syn_ctx_error(ctxs[r])->text);
+        if (syn_ctx_status(ctxs[r]) != SYN_OK)
+            s = SYN_FAIL(err, syn_ctx_status(ctxs[r]), "%s", syn_ctx_error(ctxs[r])->text);
     }
     if (s == SYN_OK) s = syn_trace_graph(&graph, traces, (uint32_t)size, NULL, err);
     if (s == SYN_OK) s = syn_sink_open_file(&sink, path, err);
@@ -77,7 +81,8 @@ int main(int argc, char **argv) {
         }
         printf("%s\n", path);
     }
-    printf("Cut over two ranks, each holds half of the weights and does half of the products; the price is one all-reduce of %d bytes.\n",
+    printf("Cut over two ranks, each holds half of the weights and does half of the products; the "
+           "price is one all-reduce of %d bytes.\n",
            TOKENS * WIDTH * 4);
     return 0;
 }

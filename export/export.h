@@ -12,15 +12,16 @@ extern "C" {
 typedef enum syn_nx_key { SYN_NX_BOTH, SYN_NX_LINKS, SYN_NX_EDGES } syn_nx_key;
 
 typedef struct syn_export_options {
-    syn_nx_key nx_key;  /* which edge key(s) node-link JSON gets */
-    int32_t rank;       /* only this global rank; -1 all (or, for one-rank formats, the first) */
-    const char *title;  /* of pictures; NULL: made from the graph's metadata */
-    bool comm_graph;    /* pictures: the communication view over all ranks instead of one rank's DAG */
-    bool no_fold;       /* pictures: draw every repeated layer and step */
+    syn_nx_key nx_key; /* which edge key(s) node-link JSON gets */
+    int32_t rank;      /* only this global rank; -1 all (or, for one-rank formats, the first) */
+    const char *title; /* of pictures; NULL: made from the graph's metadata */
+    bool comm_graph; /* pictures: the communication view over all ranks instead of one rank's DAG */
+    bool no_fold;    /* pictures: draw every repeated layer and step */
     const char *version; /* of the program, recorded in files; NULL allowed */
 } syn_export_options;
 
-#define SYN_EXPORT_DEFAULTS {SYN_NX_BOTH, -1, NULL, false, false, NULL}
+#define SYN_EXPORT_DEFAULTS \
+    { SYN_NX_BOTH, -1, NULL, false, false, NULL }
 
 typedef struct syn_exporter {
     const char *name;      /* "json" */
@@ -42,21 +43,25 @@ extern const syn_exporter syn_export_dot;     /* DOT text */
 extern const syn_exporter syn_export_svg;     /* picture */
 extern const syn_exporter syn_export_png;     /* picture */
 extern const syn_exporter syn_export_chrome;  /* Chrome trace events, for Perfetto */
-extern const syn_exporter syn_export_chakra;  /* all ranks' Chakra nodes in protobuf's JSON mapping */
-extern const syn_exporter syn_export_et;      /* one rank's binary Chakra execution trace */
+extern const syn_exporter
+    syn_export_chakra;                   /* all ranks' Chakra nodes in protobuf's JSON mapping */
+extern const syn_exporter syn_export_et; /* one rank's binary Chakra execution trace */
 
 /* Writes the whole set <prefix>.<rank>.et and, last, <prefix>.comm_group.json. */
 syn_status syn_export_et_set(const syn_graph *graph, const syn_export_options *options,
                              const char *prefix, syn_error *err) SYN_MUST_USE;
 /* {"<group id>": [ranks...]} */
-syn_status syn_export_comm_group(const syn_graph *graph, syn_sink *sink, syn_error *err) SYN_MUST_USE;
+syn_status syn_export_comm_group(const syn_graph *graph, syn_sink *sink,
+                                 syn_error *err) SYN_MUST_USE;
 
 /* Readers. The graph is the caller's (syn_graph_free). */
 syn_status syn_import_json(syn_graph **out, const char *path, syn_error *err) SYN_MUST_USE;
 /* Chakra's JSON form (tensor_trace_chakra.json). */
 syn_status syn_import_chakra_json(syn_graph **out, const char *path, syn_error *err) SYN_MUST_USE;
-/* One .et file, or a set when `path` is <prefix>.<rank>.et and its siblings are wanted (all_ranks). */
-syn_status syn_import_et(syn_graph **out, const char *path, bool all_ranks, syn_error *err) SYN_MUST_USE;
+/* One .et file, or a set when `path` is <prefix>.<rank>.et and its siblings are wanted (all_ranks).
+ */
+syn_status syn_import_et(syn_graph **out, const char *path, bool all_ranks,
+                         syn_error *err) SYN_MUST_USE;
 /* By content: node-link JSON, Chakra JSON or .et (also gzipped: refused with a sentence). */
 syn_status syn_import_any(syn_graph **out, const char *path, syn_error *err) SYN_MUST_USE;
 /* The same from memory, for fuzzing; `name` begins error sentences. */

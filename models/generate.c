@@ -60,6 +60,7 @@ static void steps(syn_gpt *gpt, syn_generation *g, int32_t *row, bool *ended) {
     const syn_spec spec = {SYN_I32, 2, {g->batch, g->prompt_tokens}};
     const int64_t column[2] = {g->batch, 1};
     syn_set_phase(ctx, SYN_PHASE_PREFILL);
+    if (syn_ctx_trace(ctx)->n_nodes > 1) syn_next_step(ctx); /* not the first run of this context */
     syn_tensor input = syn_input(ctx, "prompt", &spec, g->prompt);
     int64_t start = now_ns();
     if (g->progress) g->progress(g->progress_user, 0, g->new_tokens);

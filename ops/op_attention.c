@@ -6,8 +6,7 @@
 #include "ops/rules.h"
 #include "syntorch/memory.h"
 
-/* ---- softmax
- * -------------------------------------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------------------- */
 
 /* subtract, exponential, sum, divide */
 SYN__COST(softmax) {
@@ -49,8 +48,7 @@ syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x) {
     return out;
 }
 
-/* ---- fused attention
- * -------------------------------------------------------------------------------------- */
+/* ---- fused attention ------------------------------------------------------------------------- */
 
 SYN__INFER(attention) {
     for (int i = 0; i < 3; i++) {
@@ -123,9 +121,7 @@ syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
     return out;
 }
 
-/* ---- KV cache
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- KV cache -------------------------------------------------------------------------------- */
 
 SYN__INFER(kv_append) {
     const syn_spec *cache = &c->in[0].spec, *x = &c->in[1].spec;

@@ -43,8 +43,7 @@ static syn_tensor collective(syn_ctx *ctx, syn_op op, const syn_tensor *x, const
     return out;
 }
 
-/* ---- all_reduce
- * ------------------------------------------------------------------------------------------ */
+/* ---- all_reduce ------------------------------------------------------------------------------ */
 
 SYN__INFER(all_reduce) {
     SYN_TRY(check_reduce(c, c->attr[0].i));
@@ -155,8 +154,7 @@ syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int
     return collective(ctx, SYN_OP_REDUCE_SCATTER, &x, attr, 2, group);
 }
 
-/* ---- broadcast, barrier
- * ------------------------------------------------------------------------------------ */
+/* ---- broadcast, barrier ---------------------------------------------------------------------- */
 
 SYN__INFER(broadcast) {
     if (c->attr[0].i < 0 || c->attr[0].i >= c->group->size)
@@ -190,9 +188,7 @@ void syn_barrier(syn_ctx *ctx, const syn_group *group) {
     collective(ctx, SYN_OP_BARRIER, NULL, NULL, 0, group);
 }
 
-/* ---- messages
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static syn_status check_peer(const syn_call *c) {
     const int64_t peer = c->attr[0].i, tag = c->attr[1].i;

@@ -6,8 +6,7 @@
 #include "ops/ops.h"
 #include "ops/rules.h"
 
-/* ---- embedding
- * ---------------------------------------------------------------------------------------- */
+/* ---- embedding ------------------------------------------------------------------------------- */
 
 SYN__INFER(embedding) {
     SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
@@ -53,8 +52,7 @@ syn_tensor syn_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t
     return out;
 }
 
-/* ---- layernorm
- * ---------------------------------------------------------------------------------------- */
+/* ---- layernorm ------------------------------------------------------------------------------- */
 
 SYN__INFER(layernorm) {
     for (int i = 0; i < 3; i++) SYN_TRY(syn__want_dtype(c, i, SYN_F32));
@@ -103,8 +101,7 @@ syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tens
     return out;
 }
 
-/* ---- matrices for BLAS
- * ---------------------------------------------------------------------------------- */
+/* ---- matrices for BLAS ----------------------------------------------------------------------- */
 
 /* Elements from row to row of a matrix (the last two dimensions). BLAS wants at least a row's
    length, also where there is but one row and its stride means nothing. */
@@ -120,8 +117,7 @@ static syn_status check_lengths(const syn_call *c, int64_t k, int64_t n, int64_t
                     "the matrices have rows of more than 2^31 - 1 elements");
 }
 
-/* ---- linear
- * -------------------------------------------------------------------------------------------- */
+/* ---- linear ---------------------------------------------------------------------------------- */
 
 SYN__INFER(linear) {
     for (int i = 0; i < c->n_in; i++) SYN_TRY(syn__want_dtype(c, i, SYN_F32));
@@ -195,8 +191,7 @@ syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias,
     return out;
 }
 
-/* ---- matmul
- * -------------------------------------------------------------------------------------------- */
+/* ---- matmul ---------------------------------------------------------------------------------- */
 
 SYN__INFER(matmul) {
     SYN_TRY(syn__want_dtype(c, 0, SYN_F32));

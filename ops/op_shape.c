@@ -20,8 +20,7 @@ SYN__INFER(identity) {
     return SYN_OK;
 }
 
-/* ---- reshape
- * ------------------------------------------------------------------------------------------- */
+/* ---- reshape --------------------------------------------------------------------------------- */
 
 /* Walks both shapes from the end, the old one without its dimensions of 1: a run of old dimensions
    without gaps between them may be cut anew at will; where a gap ends a run, a new dimension must
@@ -99,8 +98,7 @@ syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank
     return out;
 }
 
-/* ---- permute
- * ------------------------------------------------------------------------------------------- */
+/* ---- permute --------------------------------------------------------------------------------- */
 
 SYN__INFER(permute) {
     const int rank = c->in[0].spec.rank;
@@ -133,8 +131,7 @@ syn_tensor syn_permute(syn_ctx *ctx, syn_tensor x, const int *order, int rank) {
     return out;
 }
 
-/* ---- slice
- * ---------------------------------------------------------------------------------------------- */
+/* ---- slice ----------------------------------------------------------------------------------- */
 
 static syn_status check_axis(const syn_call *c, int64_t axis) {
     if (axis >= 0 && axis < c->in[0].spec.rank) return SYN_OK;
@@ -170,8 +167,7 @@ syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x) {
     return out;
 }
 
-/* ---- contiguous
- * ------------------------------------------------------------------------------------------- */
+/* ---- contiguous ------------------------------------------------------------------------------ */
 
 /* Copies `from` into the place described by `to` (same shape), element size aside. */
 static void copy_rows(const syn_operand *from, const char *in, const syn_operand *to, char *out) {
@@ -211,9 +207,7 @@ syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x) {
     return last < 0 || o.spec.dims[last] <= 1 || o.strides[last] == 1 ? x : syn_contiguous(ctx, x);
 }
 
-/* ---- concat
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- concat ---------------------------------------------------------------------------------- */
 
 SYN__INFER(concat) {
     const int64_t axis = c->attr[0].i;

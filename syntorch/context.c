@@ -81,8 +81,7 @@ syn_tensor syn_ctx_fail(syn_ctx *ctx, syn_status code, const char *fmt, ...) {
     return (syn_tensor){0};
 }
 
-/* ---- scopes, phases, steps
- * ------------------------------------------------------------------------ */
+/* ---- scopes, phases, steps ------------------------------------------------------------------- */
 
 void syn_push_scope(syn_ctx *ctx, const char *name) {
     if (ctx->error.code != SYN_OK) return;
@@ -139,8 +138,7 @@ syn_tensor syn_name(syn_ctx *ctx, syn_tensor t, const char *label) {
     return t;
 }
 
-/* ---- tensor rows and their data
- * --------------------------------------------------------------------- */
+/* ---- tensor rows and their data -------------------------------------------------------------- */
 
 void syn__contiguous_strides(syn_operand *operand) {
     int64_t stride = 1;

@@ -233,8 +233,7 @@ syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry,
 /* For producers: frees the facts. */
 void syn__graph_free_meta(syn_graph *graph);
 
-/* ---- A graph that owns its rows: for readers and converters.
- * -------------------------------------------- */
+/* ---- A graph that owns its rows: for readers and converters. --------------------------------- */
 
 /* Starts an empty graph of n_ranks ranks (global numbers in `ranks`). */
 syn_status syn_graph_new(syn_graph **out, const int32_t *ranks, uint32_t n_ranks,

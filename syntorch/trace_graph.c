@@ -49,8 +49,7 @@ static syn_status push(struct pair **pairs, size_t *n, size_t *cap, uint32_t nod
     return SYN_OK;
 }
 
-/* ---- what is built once
- * ---------------------------------------------------------------------------------- */
+/* ---- what is built once ---------------------------------------------------------------------- */
 
 /* A new version of a storage must wait for the readers of the old one, and for its writer where
    that is not among the inputs' producers. One pass: per overwritten storage a list of its users
@@ -119,9 +118,7 @@ static syn_status split_attrs(struct shared *sh, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- nodes
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static int compare_deps(const void *a, const void *b) {
     const syn_dep *x = a, *y = b;
@@ -317,9 +314,7 @@ static const syn_graph_tensor *view_tensor(const syn_graph *graph, uint32_t rank
     return &cur->tensor;
 }
 
-/* ---- the view
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- the view -------------------------------------------------------------------------------- */
 
 static void view_free(syn_graph *graph) {
     struct shared *sh = graph->self;

@@ -1,6 +1,6 @@
-/* GPT-2 written down a second time, from the formulas (Radford et al. 2019; Vaswani et al. 2017, sec. 3): one
-   sequence, every position, one number after the other, in double. Knows nothing of the library's
-   sharding: how a full parameter is cut among ranks is written out here as well. */
+/* GPT-2 written down a second time, from the formulas (Radford et al. 2019; Vaswani et al. 2017,
+   sec. 3): one sequence, every position, one number after the other, in double. Knows nothing of
+   the library's sharding: how a full parameter is cut among ranks is written out here as well. */
 #ifndef TESTS_GPT_REFERENCE_H
 #define TESTS_GPT_REFERENCE_H
 
@@ -28,14 +28,15 @@ typedef struct ref_param {
     float *data;
 } ref_param;
 
-#define REF_MAX_PARAMS 64
+#define REF_MAX_PARAMS 128
 typedef struct ref_model {
     syn_gpt_config config;
     ref_param params[REF_MAX_PARAMS];
     int n_params;
 } ref_model;
 
-static inline void ref_add(ref_model *m, const char *name, int64_t rows, int64_t columns, ref_cut cut) {
+static inline void ref_add(ref_model *m, const char *name, int64_t rows, int64_t columns,
+                           ref_cut cut) {
     ref_param *p = &m->params[m->n_params++];
     snprintf(p->name, sizeof p->name, "%s", name);
     p->rows = rows;
@@ -87,8 +88,9 @@ static inline const float *ref_data(const ref_model *m, const char *name) {
     abort();
 }
 
-/* Values that Python repeats with integers (tests/reference/make_gpt2_fixture.py): element i of parameter
-   number p is a hash of both, in -1024 .. 1024, times a power of two; weights of norms are 1 plus that. */
+/* Values that Python repeats with integers (tests/reference/make_gpt2_fixture.py): element i of
+   parameter number p is a hash of both, in -1024 .. 1024, times a power of two; weights of norms
+   are 1 plus that. */
 static inline float ref_value(int p, int64_t i, double scale) {
     uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)p * 40503u + 12345u;
     x ^= x >> 15;
@@ -106,17 +108,22 @@ static inline void ref_fill(ref_model *m) {
     for (int p = 0; p < m->n_params; p++) {
         ref_param *q = &m->params[p];
         const bool norm = strstr(q->name, "ln_") && ref_ends(q->name, ".weight");
-        const double scale = strstr(q->name, "wte") ? 0.5 : norm ? 0.25 : q->rows == 1 ? 0.125 : 0.25;
+        const double scale = strstr(q->name, "wte") ? 0.5
+                             : norm                 ? 0.25
+                             : q->rows == 1         ? 0.125
+                                                    : 0.25;
         for (int64_t i = 0; i < q->rows * q->columns; i++)
             q->data[i] = (norm ? 1.0f : 0.0f) + ref_value(p, i, scale);
     }
 }
 
-/* ---- how a parameter is cut -------------------------------------------------------------------- */
+/* ---- how a parameter is cut ------------------------------------------------------------------ */
 
 /* The shape of a shard. */
 static inline void ref_shard_shape(const ref_param *p, int tp, int64_t *rows, int64_t *columns) {
-    *rows = p->cut == REF_ROWS ? p->rows / tp : p->cut == REF_VOCAB ? (p->rows + tp - 1) / tp : p->rows;
+    *rows = p->cut == REF_ROWS    ? p->rows / tp
+            : p->cut == REF_VOCAB ? (p->rows + tp - 1) / tp
+                                  : p->rows;
     *columns = p->cut == REF_COLUMNS || p->cut == REF_QKV ? p->columns / tp : p->columns;
 }
 
@@ -134,7 +141,8 @@ static inline float *ref_shard(const ref_param *p, int rank, int tp, size_t *byt
             if (p->cut == REF_ROWS || p->cut == REF_VOCAB) from_row = rank * rows + r;
             if (p->cut == REF_COLUMNS) from_column = rank * columns + c;
             if (p->cut == REF_QKV) from_column = c / part * third + rank * part + c % part;
-            out[r * columns + c] = from_row < p->rows ? p->data[from_row * p->columns + from_column] : 0.0f;
+            out[r * columns + c] =
+                from_row < p->rows ? p->data[from_row * p->columns + from_column] : 0.0f;
         }
     return out;
 }
@@ -144,18 +152,19 @@ static inline syn_status ref_load(const ref_model *m, syn_ctx *ctx, int rank, in
     for (int i = 0; i < m->n_params; i++) {
         size_t bytes;
         float *shard = ref_shard(&m->params[i], rank, tp, &bytes);
-        const syn_status s = syn_tensor_write(ctx, syn_find_param(ctx, m->params[i].name), shard, bytes);
+        const syn_status s =
+            syn_tensor_write(ctx, syn_find_param(ctx, m->params[i].name), shard, bytes);
         free(shard);
         if (s != SYN_OK) return s;
     }
     return SYN_OK;
 }
 
-/* ---- the forward pass -------------------------------------------------------------------------- */
+/* ---- the forward pass ------------------------------------------------------------------------ */
 
 /* out = normalised x */
-static inline void ref_norm(const double *x, const float *weight, const float *bias, int64_t n, double eps,
-                            double *out) {
+static inline void ref_norm(const double *x, const float *weight, const float *bias, int64_t n,
+                            double eps, double *out) {
     double mean = 0, variance = 0;
     for (int64_t i = 0; i < n; i++) mean += x[i] / (double)n;
     for (int64_t i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean) / (double)n;
@@ -207,15 +216,16 @@ static inline void ref_block(const ref_model *m, int layer, double *x, int64_t n
     char name[64];
     const float *w[12];
     static const char *const parts[12] = {
-        "ln_1.weight", "ln_1.bias", "attn.c_attn.weight", "attn.c_attn.bias", "attn.c_proj.weight",
-        "attn.c_proj.bias", "ln_2.weight", "ln_2.bias", "mlp.c_fc.weight", "mlp.c_fc.bias",
-        "mlp.c_proj.weight", "mlp.c_proj.bias"};
+        "ln_1.weight",        "ln_1.bias",        "attn.c_attn.weight", "attn.c_attn.bias",
+        "attn.c_proj.weight", "attn.c_proj.bias", "ln_2.weight",        "ln_2.bias",
+        "mlp.c_fc.weight",    "mlp.c_fc.bias",    "mlp.c_proj.weight",  "mlp.c_proj.bias"};
     for (int i = 0; i < 12; i++) {
         snprintf(name, sizeof name, "h.%d.%s", layer, parts[i]);
         w[i] = ref_data(m, name);
     }
     double *qkv = (double *)malloc((size_t)(n_tokens * 3 * h) * sizeof *qkv);
-    double *a = (double *)malloc((size_t)h * sizeof *a), *b = (double *)malloc((size_t)h * sizeof *b);
+    double *a = (double *)malloc((size_t)h * sizeof *a),
+           *b = (double *)malloc((size_t)h * sizeof *b);
     double *inner = (double *)malloc((size_t)f * sizeof *inner);
     if (!qkv || !a || !b || !inner) abort();
     for (int64_t t = 0; t < n_tokens; t++) {
@@ -253,7 +263,8 @@ static inline double *ref_forward(const ref_model *m, const int32_t *tokens, int
             x[t * h + i] = (double)wte[tokens[t] * h + i] + (double)wpe[t * h + i];
     for (int layer = 0; layer < c->n_layer; layer++) ref_block(m, layer, x, n_tokens);
     for (int64_t t = 0; t < n_tokens; t++) {
-        ref_norm(x + t * h, ref_data(m, "ln_f.weight"), ref_data(m, "ln_f.bias"), h, c->layer_norm_epsilon, y);
+        ref_norm(x + t * h, ref_data(m, "ln_f.weight"), ref_data(m, "ln_f.bias"), h,
+                 c->layer_norm_epsilon, y);
         for (int64_t k = 0; k < v; k++)
             for (int64_t i = 0; i < h; i++) logits[t * v + k] += y[i] * (double)head[k * h + i];
     }

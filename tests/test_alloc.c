@@ -1,5 +1,6 @@
-/* Memory that runs out at every allocation of a whole run: model, generation, graph, every exporter and reader. Each failure must come back as
-   one sentence, leave nothing behind (the sanitizer run checks leaks) and no file half-written. */
+/* Memory that runs out at every allocation of a whole run: model, generation, graph, every exporter
+   and reader. Each failure must come back as one sentence, leave nothing behind (the sanitizer run
+   checks leaks) and no file half-written. */
 #include "comm/comm.h"
 #include "export/export.h"
 #include "models/generate.h"
@@ -80,15 +81,16 @@ static syn_status export_one(const syn_graph *graph, const syn_exporter *exporte
     SYN_TRY(syn_sink_open_memory(&sink, err));
     syn_status s = exporter->write(graph, &options, sink, err);
     const char *data = s == SYN_OK ? syn_sink_data(sink, &bytes) : NULL;
-    if (data && exporter == &syn_export_json) s = syn_import_json_memory(&back, "json", data, bytes, err);
+    if (data && exporter == &syn_export_json)
+        s = syn_import_json_memory(&back, "json", data, bytes, err);
     if (data && exporter == &syn_export_et) s = syn_import_et_memory(&back, "et", data, bytes, err);
     if (back) syn_graph_free(back);
     const syn_status closed = syn_sink_close(sink, true, err);
     return s != SYN_OK ? s : closed;
 }
 
-/* Graphviz draws the pictures in a process of its own, too slow for thousands of runs: DOT is all of a picture that is
-   made here. */
+/* Graphviz draws the pictures in a process of its own, too slow for thousands of runs: DOT is all
+   of a picture that is made here. */
 static bool is_picture(const syn_exporter *exporter) {
     return exporter == &syn_export_svg || exporter == &syn_export_png;
 }
@@ -211,10 +213,11 @@ static void fail_everywhere(int tp, bool exporting, uint64_t dense, uint64_t str
     }
     rmdir(folder);
     CHECK_OK(clean, err);
-    CHECK_MSG(bad == UINT64_MAX, "allocation %llu of %llu: the run %s (%d: %s)", (unsigned long long)bad,
-              (unsigned long long)total, why, (int)first.code, first.text);
+    CHECK_MSG(bad == UINT64_MAX, "allocation %llu of %llu: the run %s (%d: %s)",
+              (unsigned long long)bad, (unsigned long long)total, why, (int)first.code, first.text);
     CHECK_MSG(failed > 100, "only %llu allocations failed", (unsigned long long)failed);
-    printf("tp %d: %llu of %llu allocations failed\n", tp, (unsigned long long)failed, (unsigned long long)total);
+    printf("tp %d: %llu of %llu allocations failed\n", tp, (unsigned long long)failed,
+           (unsigned long long)total);
 }
 
 static void every_allocation_of_one_rank(void) {
@@ -245,7 +248,8 @@ static void some_allocations_of_pictures(void) {
     for (uint64_t i = 0; i < 24 && s == SYN_OK && bad == UINT64_MAX; i++) {
         syn_error failure = {0};
         syn_memory_fail_after(i * total / 24);
-        const syn_status failed = export_one(graph, i % 2 ? &syn_export_svg : &syn_export_png, &failure);
+        const syn_status failed =
+            export_one(graph, i % 2 ? &syn_export_svg : &syn_export_png, &failure);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         if (failed != SYN_E_NOMEM || !is_sentence(&failure)) bad = i;
     }

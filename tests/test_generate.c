@@ -1,4 +1,5 @@
-/* Generation: greedy and sampled tokens for every tp, the end of text, and everything that must be refused. */
+/* Generation: greedy and sampled tokens for every tp, the end of text, and everything that must be
+ * refused. */
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
@@ -83,7 +84,8 @@ static void greedy_reference(const ref_model *m, int32_t out[BATCH * NEW]) {
         memcpy(text, prompts + b * PROMPT, sizeof(int32_t) * PROMPT);
         for (int i = 0; i < NEW; i++) {
             double *logits = ref_forward(m, text, PROMPT + i);
-            text[PROMPT + i] = ref_argmax(logits + (PROMPT + i - 1) * m->config.vocab_size, m->config.vocab_size);
+            text[PROMPT + i] =
+                ref_argmax(logits + (PROMPT + i - 1) * m->config.vocab_size, m->config.vocab_size);
             free(logits);
         }
         memcpy(out + b * NEW, text + PROMPT, sizeof(int32_t) * NEW);
@@ -122,7 +124,8 @@ static void greedy_tokens_are_the_likeliest(void) {
     ref_free(&m);
 }
 
-/* The draw is a function of seed, step and row, so tp changes nothing; another seed changes much. */
+/* The draw is a function of seed, step and row, so tp changes nothing; another seed changes much.
+ */
 static void sampled_tokens_depend_on_the_seed_alone(void) {
     ref_model m = filled(&small);
     int32_t first[BATCH * NEW], other[BATCH * NEW];
@@ -139,7 +142,8 @@ static void sampled_tokens_depend_on_the_seed_alone(void) {
             if (i % 3 == 0) memcpy(want, job.results[r].tokens, sizeof first);
             same = same && memcmp(job.results[r].tokens, want, sizeof first) == 0;
             for (int k = 0; k < BATCH * NEW; k++)
-                inside = inside && job.results[r].tokens[k] >= 0 && job.results[r].tokens[k] < small.vocab_size;
+                inside = inside && job.results[r].tokens[k] >= 0 &&
+                         job.results[r].tokens[k] < small.vocab_size;
         }
         free_results(&job);
         CHECK_MSG(same, "tp %d draws other tokens", job.tp);
@@ -147,10 +151,12 @@ static void sampled_tokens_depend_on_the_seed_alone(void) {
     }
     for (int k = 0; k < BATCH * NEW; k++) drawn += first[k] != other[k];
     ref_free(&m);
-    CHECK_MSG(drawn > BATCH * NEW / 2, "only %d of %d tokens depend on the seed", drawn, BATCH * NEW);
+    CHECK_MSG(drawn > BATCH * NEW / 2, "only %d of %d tokens depend on the seed", drawn,
+              BATCH * NEW);
 }
 
-/* The first sequence's third token ends texts: it ends there and is filled up; the others go on unless they have it too. */
+/* The first sequence's third token ends texts: it ends there and is filled up; the others go on
+ * unless they have it too. */
 static void end_of_text_stops_and_pads(void) {
     ref_model m = filled(&small);
     int32_t want[BATCH * NEW];
@@ -172,7 +178,8 @@ static void end_of_text_stops_and_pads(void) {
         for (int r = 0; r < tp && ok; r++) {
             got = job.results[r].made;
             for (int b = 0; b < BATCH; b++)
-                same = same && memcmp(job.results[r].tokens + b * NEW, want + b * NEW, (size_t)made * sizeof *want) == 0;
+                same = same && memcmp(job.results[r].tokens + b * NEW, want + b * NEW,
+                                      (size_t)made * sizeof *want) == 0;
         }
         free_results(&job);
         CHECK_INT(got, made);
@@ -214,7 +221,37 @@ static void decoding_needs_no_more_memory(void) {
     CHECK_MSG(peak[1] < peak[0], "%zu bytes at most in decoding, %zu in prefill", peak[1], peak[0]);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------------ */
+/* A layer's intermediate results are given back before the next: more layers need room for their
+ * weights and caches only. */
+static void layers_reuse_each_others_memory(void) {
+    size_t peak[2];
+    bool ok = true;
+    for (int i = 0; i < 2; i++) {
+        syn_gpt_config config = small;
+        config.n_positions = 300;
+        config.n_layer = i ? 6 : 2;
+        ref_model m = filled(&config);
+        struct job job = {.tp = 1, .weights = &m, .request = request(0)};
+        int32_t *long_prompt = calloc(300, sizeof *long_prompt);
+        job.request.batch = 1;
+        job.request.prompt_tokens = 300;
+        job.request.new_tokens = 1;
+        job.request.prompt = long_prompt;
+        ok = ok && run(&job);
+        peak[i] = job.peak_bytes;
+        free_results(&job);
+        free(long_prompt);
+        ref_free(&m);
+    }
+    CHECK(ok);
+    const int64_t h = small.n_embd, weights = 4 * (12 * h * h + 13 * h), caches = 4 * 2 * 300 * h;
+    /* A quarter more for size classes. The scores alone of one layer are 4 * 300 * 300 * 4 bytes.
+     */
+    CHECK_MSG((double)(peak[1] - peak[0]) <= 4 * 1.25 * (double)(weights + caches),
+              "4 layers more take %zu bytes", peak[1] - peak[0]);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 struct fixture {
     syn_ctx *ctx;
@@ -299,6 +336,7 @@ static void refused_generation_can_be_repeated(void) {
     g = request(0);
     g.new_tokens = 3;
     const syn_status second = syn_generate(f.gpt, &g, &err);
+    const size_t later_steps = syn_ctx_trace(f.ctx)->n_steps;
     if (second == SYN_OK) memcpy(again, g.tokens, sizeof again);
     syn_free(g.tokens);
     syn_free(g.logits);
@@ -307,6 +345,7 @@ static void refused_generation_can_be_repeated(void) {
     CHECK_OK(s, err);
     CHECK_OK(second, err);
     CHECK(memcmp(first, again, sizeof first) == 0);
+    CHECK_INT(later_steps, 2 * 3 - 1); /* its prefill is a step of its own */
 }
 
 static void forward_refuses_what_does_not_fit(void) {
@@ -325,7 +364,8 @@ static void forward_refuses_what_does_not_fit(void) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct fixture f = model();
         const syn_status begun = syn_gpt_begin(f.gpt, 2, 4, &f.err);
-        const syn_tensor logits = syn_gpt_forward(f.gpt, syn_input(f.ctx, "tokens", &bad[i].spec, NULL));
+        const syn_tensor logits =
+            syn_gpt_forward(f.gpt, syn_input(f.ctx, "tokens", &bad[i].spec, NULL));
         const syn_error err = *syn_ctx_error(f.ctx);
         drop(&f);
         CHECK_OK(begun, f.err);
@@ -374,6 +414,7 @@ static const test_case cases[] = {
     {"sampled_tokens_depend_on_the_seed_alone", sampled_tokens_depend_on_the_seed_alone},
     {"end_of_text_stops_and_pads", end_of_text_stops_and_pads},
     {"decoding_needs_no_more_memory", decoding_needs_no_more_memory},
+    {"layers_reuse_each_others_memory", layers_reuse_each_others_memory},
     {"generation_refuses_with_the_numbers", generation_refuses_with_the_numbers},
     {"refused_generation_can_be_repeated", refused_generation_can_be_repeated},
     {"forward_refuses_what_does_not_fit", forward_refuses_what_does_not_fit},

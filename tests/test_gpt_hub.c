@@ -1,5 +1,5 @@
-/* GPT against HuggingFace's: same weights, same texts, same logits and greedy tokens, for every tp. The fixture says how it was made:
-   tests/reference/make_gpt2_fixture.py. */
+/* GPT against HuggingFace's: same weights, same texts, same logits and greedy tokens, for every tp.
+   The fixture says how it was made: tests/reference/make_gpt2_fixture.py. */
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/json.h"
@@ -99,7 +99,8 @@ static bool read_fixture(void) {
     syn_free(data);
     for (int m = 0; m < MODELS; m++)
         for (int i = 0; i < TEXTS; i++)
-            read = read && fixture[m][i].n_logits == fixture[m][i].n_tokens * VOCAB && fixture[m][i].n_greedy == 8;
+            read = read && fixture[m][i].n_logits == fixture[m][i].n_tokens * VOCAB &&
+                   fixture[m][i].n_greedy == 8;
     if (!read) fprintf(stderr, "%s: unexpected contents. %s\n", path, err.text);
     return read;
 }
@@ -116,7 +117,8 @@ static void the_reference_agrees(void) {
             const struct text *t = &fixture[m][i];
             double *logits = ref_forward(&model, t->tokens, t->n_tokens);
             for (int k = 0; k < t->n_logits; k++)
-                if (!(fabs(logits[k] - t->logits[k]) <= worst)) worst = fabs(logits[k] - t->logits[k]);
+                if (!(fabs(logits[k] - t->logits[k]) <= worst))
+                    worst = fabs(logits[k] - t->logits[k]);
             free(logits);
         }
         ref_free(&model);
@@ -189,12 +191,15 @@ static void the_model_agrees(void) {
         ref_model model = ref_new(&c);
         ref_fill(&model);
         for (int i = 0; i < TEXTS * 8; i++) {
-            struct job job = {.tp = 1 << i / 2 % 4, .model = m, .text = i / 8, .fused = i % 2, .weights = &model};
+            struct job job = {
+                .tp = 1 << i / 2 % 4, .model = m, .text = i / 8, .fused = i % 2, .weights = &model};
             syn_error err = {0};
             const syn_status s = syn_local_run(job.tp, run_rank, &job, &err);
             CHECK_OK(s, err);
-            CHECK_MSG(job.worst <= 1e-5, "model %d, text %d, tp %d: error %g", m, job.text, job.tp, job.worst);
-            CHECK_MSG(job.right == 8, "model %d, text %d, tp %d: %d of 8 tokens", m, job.text, job.tp, job.right);
+            CHECK_MSG(job.worst <= 1e-5, "model %d, text %d, tp %d: error %g", m, job.text, job.tp,
+                      job.worst);
+            CHECK_MSG(job.right == 8, "model %d, text %d, tp %d: %d of 8 tokens", m, job.text,
+                      job.tp, job.right);
         }
         ref_free(&model);
     }

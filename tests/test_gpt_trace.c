@@ -1,11 +1,13 @@
-/* What a GPT run records: the same trace on every device and communicator, and the flops, bytes, collectives, parameters
-   and caches that the formulas of the papers say (Narayanan et al. 2021, sec. 3; Shoeybi et al. 2019, sec. 3). */
+/* What a GPT run records: the same trace on every device and communicator, and the flops, bytes,
+   collectives, parameters and caches that the formulas of the papers say (Narayanan et al. 2021,
+   sec. 3; Shoeybi et al. 2019, sec. 3). */
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
 #include "tests/test.h"
 
-#define MAX_TP 8
+#define MAX_TP    8
+#define MAX_STEPS 4
 
 static const syn_gpt_config small = {.name = "small",
                                      .n_layer = 3,
@@ -20,6 +22,18 @@ static const syn_gpt_config small = {.name = "small",
                                      .tied = true,
                                      .eos_id = -1};
 
+/* Of a rank, and of one of its steps. */
+struct sums {
+    int64_t params; /* elements */
+    int64_t states; /* bytes */
+};
+struct step_sums {
+    uint64_t layer_linear, layer_attention, head; /* flops */
+    uint64_t weight_bytes;                        /* read by linear ops */
+    int layer_reduces, other_reduces, gathers, casts, others;
+    uint64_t reduce_bytes, gather_bytes, cast_bytes; /* of each; UINT64_MAX if they differ */
+};
+
 /* A run on all ranks; the contexts keep the traces. */
 struct job {
     syn_gpt_config config;
@@ -29,6 +43,8 @@ struct job {
     uint64_t seed;
     int64_t batch, prompt, new_tokens;
     syn_ctx *ctx[MAX_TP];
+    struct sums sums[MAX_TP]; /* by sum_up */
+    struct step_sums steps[MAX_TP][MAX_STEPS];
 };
 
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
@@ -92,7 +108,7 @@ static bool hashes(struct job job, syn_device device, bool fake, uint64_t out[MA
     return ok;
 }
 
-/* ---- the same trace everywhere --------------------------------------------------------------------------------- */
+/* ---- the same trace everywhere --------------------------------------------------------------- */
 
 static bool same_everywhere(const struct job *job, uint64_t out[MAX_TP]) {
     uint64_t a[MAX_TP], b[MAX_TP];
@@ -106,7 +122,13 @@ static void one_trace_on_every_device_and_communicator(void) {
     uint64_t seen[64];
     int n = 0;
     for (int i = 0; i < 24; i++) {
-        struct job job = {.config = small, .tp = 1 << i % 3, .fused = i / 3 % 2, .seed = 1, .batch = i / 6 % 2 ? 3 : 1, .prompt = 5, .new_tokens = 4};
+        struct job job = {.config = small,
+                          .tp = 1 << i % 3,
+                          .fused = i / 3 % 2,
+                          .seed = 1,
+                          .batch = i / 6 % 2 ? 3 : 1,
+                          .prompt = 5,
+                          .new_tokens = 4};
         job.config.tied = i / 12 % 2;
         uint64_t hash[MAX_TP], other[MAX_TP];
         CHECK_MSG(same_everywhere(&job, hash), "case %d: the traces differ", i);
@@ -118,7 +140,8 @@ static void one_trace_on_every_device_and_communicator(void) {
     }
     /* Every variant and every rank's trace is another. */
     for (int i = 0; i < n; i++)
-        for (int k = 0; k < i; k++) CHECK_MSG(seen[i] != seen[k], "cases %d and %d have one hash", k, i);
+        for (int k = 0; k < i; k++)
+            CHECK_MSG(seen[i] != seen[k], "cases %d and %d have one hash", k, i);
 }
 
 static void presets_trace_alike_on_cpu_and_meta(void) {
@@ -129,27 +152,18 @@ static void presets_trace_alike_on_cpu_and_meta(void) {
         CHECK_OK(syn_gpt_config_preset(&job.config, tp == 2 ? "gpt3-125m" : "gpt2", &err), err);
         CHECK(hashes(job, SYN_DEVICE_CPU, false, cpu));
         CHECK(hashes(job, SYN_DEVICE_META, true, meta));
-        for (int r = 0; r < tp; r++) CHECK_MSG(cpu[r] == meta[r], "%s, tp %d, rank %d", job.config.name, tp, r);
+        for (int r = 0; r < tp; r++)
+            CHECK_MSG(cpu[r] == meta[r], "%s, tp %d, rank %d", job.config.name, tp, r);
     }
 }
 
-/* ---- sums over the graph ----------------------------------------------------------------------------------------- */
-
-struct sums {
-    int64_t params;  /* elements */
-    int64_t states;  /* bytes */
-    /* of one step */
-    uint64_t layer_linear, layer_attention, head;       /* flops */
-    uint64_t weight_bytes;                              /* read by linear ops */
-    int layer_reduces, other_reduces, gathers, casts, others;
-    uint64_t reduce_bytes, gather_bytes, cast_bytes;    /* of each; UINT64_MAX if they differ */
-};
+/* ---- sums over the graph --------------------------------------------------------------------- */
 
 static void add_bytes(uint64_t *to, uint64_t bytes) {
     *to = *to == 0 || *to == bytes ? bytes : UINT64_MAX;
 }
 
-static void add_comm(struct sums *s, const syn_node *n, bool layer) {
+static void add_comm(struct step_sums *s, const syn_node *n, bool layer) {
     if (n->comm == SYN_COMM_ALL_REDUCE && n->reduce == SYN_REDUCE_SUM) {
         *(layer ? &s->layer_reduces : &s->other_reduces) += 1;
         add_bytes(&s->reduce_bytes, n->comm_bytes);
@@ -164,25 +178,30 @@ static void add_comm(struct sums *s, const syn_node *n, bool layer) {
     }
 }
 
-static void sum_rank(const syn_graph *g, uint32_t rank, uint32_t step, struct sums *s) {
-    syn_cursor cur = {0}, tensors = {0};
-    *s = (struct sums){0};
-    for (uint32_t i = 0; i < g->ranks[rank].n_tensors; i++) {
-        const syn_graph_tensor *t = syn_graph_tensor_at(g, rank, i, &tensors);
+static void sum_tensors(const syn_graph *g, struct sums *s) {
+    syn_cursor cur = {0};
+    for (uint32_t i = 0; i < g->ranks[0].n_tensors; i++) {
+        const syn_graph_tensor *t = syn_graph_tensor_at(g, 0, i, &cur);
         if (t->flags & SYN_TENSOR_PARAM) s->params += syn_spec_elems(&t->spec);
-        if ((t->flags & SYN_TENSOR_STATE) && !(t->flags & SYN_TENSOR_VIEW)) s->states += (int64_t)syn_spec_bytes(&t->spec);
+        if ((t->flags & SYN_TENSOR_STATE) && !(t->flags & SYN_TENSOR_VIEW))
+            s->states += (int64_t)syn_spec_bytes(&t->spec);
     }
-    for (uint32_t i = 0; i < g->ranks[rank].n_nodes; i++) {
-        const syn_node *n = syn_graph_node(g, rank, i, &cur);
-        if (n->step != step) continue;
-        const bool layer = strncmp(n->scope, "h.", 2) == 0, linear = strcmp(n->op, "linear") == 0;
-        if (linear) *(layer ? &s->layer_linear : &s->head) += n->flops;
-        if (linear) {
+    syn_cursor_free(&cur);
+}
+
+static void sum_nodes(const syn_graph *g, struct step_sums steps[MAX_STEPS]) {
+    syn_cursor cur = {0}, tensors = {0};
+    for (uint32_t i = 0; i < g->ranks[0].n_nodes; i++) {
+        const syn_node *n = syn_graph_node(g, 0, i, &cur);
+        if (n->step >= MAX_STEPS) continue;
+        struct step_sums *s = &steps[n->step];
+        const bool layer = strncmp(n->scope, "h.", 2) == 0;
+        if (strcmp(n->op, "linear") == 0) {
+            *(layer ? &s->layer_linear : &s->head) += n->flops;
             for (uint32_t k = 1; k < n->n_inputs; k++)
-                s->weight_bytes += syn_spec_bytes(&syn_graph_tensor_at(g, rank, n->inputs[k], &tensors)->spec);
-        } else if (layer && strcmp(n->op, "matmul") == 0) {
-            s->layer_attention += n->flops;
-        } else if (layer && strcmp(n->op, "attention") == 0) {
+                s->weight_bytes +=
+                    syn_spec_bytes(&syn_graph_tensor_at(g, 0, n->inputs[k], &tensors)->spec);
+        } else if (layer && (strcmp(n->op, "matmul") == 0 || strcmp(n->op, "attention") == 0)) {
             s->layer_attention += n->flops;
         }
         if (n->comm != SYN_COMM_NONE) add_comm(s, n, layer);
@@ -191,32 +210,39 @@ static void sum_rank(const syn_graph *g, uint32_t rank, uint32_t step, struct su
     syn_cursor_free(&tensors);
 }
 
-static bool sums_of(struct job *job, int rank, uint32_t step, struct sums *s) {
-    syn_error err = {0};
-    syn_graph *g = NULL;
-    const syn_trace *trace = syn_ctx_trace(job->ctx[rank]);
-    bool ok = syn_trace_graph(&g, &trace, 1, NULL, &err) == SYN_OK;
-    ok = ok && (step > 0 || syn_graph_verify(g, &err) == SYN_OK);
-    if (ok) sum_rank(g, 0, step, s);
-    else fprintf(stderr, "%s\n", err.text);
-    if (g) syn_graph_free(g);
-    return ok;
+/* Fills the sums of every rank; false if a graph is not sound. */
+static bool sum_up(struct job *job) {
+    for (int r = 0; r < job->tp; r++) {
+        syn_error err = {0};
+        syn_graph *g = NULL;
+        const syn_trace *trace = syn_ctx_trace(job->ctx[r]);
+        const bool ok = syn_trace_graph(&g, &trace, 1, NULL, &err) == SYN_OK &&
+                        syn_graph_verify(g, &err) == SYN_OK;
+        if (ok) sum_tensors(g, &job->sums[r]);
+        if (ok) sum_nodes(g, job->steps[r]);
+        if (g) syn_graph_free(g);
+        if (!ok) fprintf(stderr, "%s\n", err.text);
+        if (!ok) return false;
+    }
+    return true;
 }
 
-/* ---- against the formulas ------------------------------------------------------------------------------------------ */
+/* ---- against the formulas -------------------------------------------------------------------- */
 
 /* n tokens of b sequences, c in the cache after them; b, n, c, h, f, t as in the papers. */
-static void check_step(struct job *job, uint32_t step, int64_t n, int64_t c) {
-    const int64_t b = job->batch, h = job->config.n_embd, f = job->config.n_inner, t = job->tp, l = job->config.n_layer;
+static void check_step(const struct job *job, uint32_t step, int64_t n, int64_t c) {
+    const int64_t b = job->batch, h = job->config.n_embd, f = job->config.n_inner, t = job->tp,
+                  l = job->config.n_layer;
     const int64_t v = (job->config.vocab_size + t - 1) / t; /* rows of a rank */
     for (int r = 0; r < t; r++) {
-        struct sums s;
-        CHECK(sums_of(job, r, step, &s));
+        const struct step_sums s = job->steps[r][step];
         CHECK_INT(s.layer_linear, l * 2 * b * n * (4 * h * h + 2 * h * f) / t);
-        const int64_t vector = job->fused ? 5 * b * n * c * job->config.n_head : 0; /* scale, mask, softmax */
+        const int64_t vector =
+            job->fused ? 5 * b * n * c * job->config.n_head : 0; /* scale, mask, softmax */
         CHECK_INT(s.layer_attention, l * (4 * b * n * c * h + vector) / t);
         CHECK_INT(s.head, 2 * b * h * v); /* of the last token only */
-        const int64_t biases = t == 1 ? 3 * h + h + f + h : (3 * h + f) / t; /* the others are added after the sum */
+        const int64_t biases =
+            t == 1 ? 3 * h + h + f + h : (3 * h + f) / t; /* the others are added after the sum */
         CHECK_INT(s.weight_bytes, 4 * (l * ((4 * h * h + 2 * h * f) / t + biases) + v * h));
         CHECK_INT(s.others, 0);
         if (t == 1) {
@@ -235,29 +261,34 @@ static void check_step(struct job *job, uint32_t step, int64_t n, int64_t c) {
 
 static void costs_are_those_of_the_formulas(void) {
     for (int i = 0; i < 16; i++) {
-        struct job job = {.config = small, .device = SYN_DEVICE_META, .tp = 1 << i % 4, .fused = i / 4 % 2, .batch = i / 8 ? 3 : 1, .prompt = 7, .new_tokens = 4};
+        struct job job = {.config = small,
+                          .device = SYN_DEVICE_META,
+                          .tp = 1 << i % 4,
+                          .fused = i / 4 % 2,
+                          .batch = i / 8 ? 3 : 1,
+                          .prompt = 7,
+                          .new_tokens = 4};
         job.config.n_inner = i % 3 ? 96 : 128;
         const int before = test_failures;
-        CHECK(run(&job, true));
+        CHECK(run(&job, true) && sum_up(&job));
         check_step(&job, 0, 7, 7);
         for (uint32_t step = 1; step < 4; step++) check_step(&job, step, 1, 7 + step);
         drop(&job);
-        CHECK_MSG(test_failures == before, "case %d: tp %d, fused %d, batch %d", i, job.tp, job.fused, (int)job.batch);
+        CHECK_MSG(test_failures == before, "case %d: tp %d, fused %d, batch %d", i, job.tp,
+                  job.fused, (int)job.batch);
     }
 }
 
 /* Parameters of all ranks, those that every rank has counted once and padding not at all. */
-static int64_t distinct_params(struct job *job) {
+static int64_t distinct_params(const struct job *job) {
     const syn_gpt_config *c = &job->config;
-    const int64_t h = c->n_embd, t = job->tp, padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
-    /* per layer two norms (2h each) and the biases of the two row-parallel layers; positions; the last norm */
+    const int64_t h = c->n_embd, t = job->tp,
+                  padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
+    /* per layer two norms (2h each) and the biases of the two row-parallel layers; positions; the
+     * last norm */
     const int64_t copies = c->n_layer * (4 * h + 2 * h) + c->n_positions * h + 2 * h;
     int64_t sum = 0;
-    for (int r = 0; r < t; r++) {
-        struct sums s;
-        if (!sums_of(job, r, 0, &s)) return -1;
-        sum += s.params;
-    }
+    for (int r = 0; r < t; r++) sum += job->sums[r].params;
     return sum - (t - 1) * copies - padding * h * (c->tied ? 1 : 2);
 }
 
@@ -269,24 +300,23 @@ static void presets_have_their_sizes(void) {
     } known[] = {{"gpt2", 124439808}, {"gpt2-xl", 1557611200}};
     for (const char *const *name = syn_gpt_presets(); *name; name++)
         for (int tp = 1; tp <= 8; tp *= 2) {
-            struct job job = {.device = SYN_DEVICE_META, .tp = tp, .batch = 2, .prompt = 100, .new_tokens = 3};
+            struct job job = {
+                .device = SYN_DEVICE_META, .tp = tp, .batch = 2, .prompt = 100, .new_tokens = 3};
             syn_error err = {0};
             CHECK_OK(syn_gpt_config_preset(&job.config, *name, &err), err);
             const syn_gpt_config *c = &job.config;
             if (c->n_head % tp) continue;
-            CHECK_MSG(run(&job, true), "%s, tp %d", *name, tp);
-            struct sums s = {0};
+            CHECK_MSG(run(&job, true) && sum_up(&job), "%s, tp %d", *name, tp);
             const int64_t params = distinct_params(&job);
-            const bool ok = sums_of(&job, tp - 1, 0, &s);
             const int before = test_failures;
             check_step(&job, 0, 100, 100);
             check_step(&job, 2, 1, 102);
             const size_t peak = syn_ctx_peak_bytes(job.ctx[0]);
             drop(&job);
-            CHECK(ok);
             CHECK_MSG(test_failures == before, "%s, tp %d", *name, tp);
             CHECK_INT(params, syn_gpt_config_params(c));
-            CHECK_INT(s.states, 2 * c->n_layer * 2 * 102 * c->n_embd * 4 / tp); /* keys and values */
+            CHECK_INT(job.sums[tp - 1].states,
+                      2 * c->n_layer * 2 * 102 * c->n_embd * 4 / tp); /* keys and values */
             CHECK_INT(peak, 0);
         }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -297,21 +327,27 @@ static void presets_have_their_sizes(void) {
     }
     syn_gpt_config untied = small;
     untied.tied = false;
-    struct job job = {.config = untied, .device = SYN_DEVICE_META, .tp = 4, .batch = 1, .prompt = 1, .new_tokens = 1};
-    CHECK(run(&job, true));
+    struct job job = {.config = untied,
+                      .device = SYN_DEVICE_META,
+                      .tp = 4,
+                      .batch = 1,
+                      .prompt = 1,
+                      .new_tokens = 1};
+    CHECK(run(&job, true) && sum_up(&job));
     const int64_t params = distinct_params(&job);
     drop(&job);
     CHECK_INT(params, syn_gpt_config_params(&untied));
 }
 
-/* One decode step of GPT-3 175B on 8 ranks with 2048 tokens in the cache: the flops of a layer of one rank, worked out by hand from
-   24 b h^2 / t and 4 b c h / t. */
+/* One decode step of GPT-3 175B on 8 ranks with 2048 tokens in the cache: the flops of a layer of
+   one rank, worked out by hand from 24 b h^2 / t and 4 b c h / t. */
 static void a_decode_step_of_gpt3(void) {
-    struct job job = {.device = SYN_DEVICE_META, .tp = 8, .batch = 1, .prompt = 2047, .new_tokens = 2};
+    struct job job = {
+        .device = SYN_DEVICE_META, .tp = 8, .batch = 1, .prompt = 2047, .new_tokens = 2};
     syn_error err = {0};
-    struct sums s = {0};
     CHECK_OK(syn_gpt_config_preset(&job.config, "gpt3-175b", &err), err);
-    const bool ok = run(&job, true) && sums_of(&job, 5, 1, &s);
+    const bool ok = run(&job, true) && sum_up(&job);
+    const struct step_sums s = job.steps[5][1];
     drop(&job);
     CHECK(ok);
     CHECK_INT(s.layer_linear, 96 * INT64_C(452984832));

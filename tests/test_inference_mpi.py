@@ -51,7 +51,6 @@ def test_one_message_over_mpi():
         f.write("file", "")
         for args, code, says in [
             (["--tp", 2, "--foo"], 2, "--foo"),
-            ([], 2, "2 MPI processes"),
             (["--tp", 4], 2, "2 MPI processes were started for --tp 4"),
             (["--tp", 2, "--model_config", "cut.json"], 1, "cut.json"),
             (["--tp", 2, "--visualize_trace", "--out_dir", "file"], 1, "file"),
@@ -91,11 +90,10 @@ def check_ended(folder, job, ranks):
 
 def test_a_killed_rank_ends_the_job():
     need_mpi()
-    for victim in (0, 1):
-        with Folder() as f:
-            job, ranks = long_run(f)
-            os.kill(ranks[victim], signal.SIGKILL)
-            assert "signal 9" in check_ended(f, job, ranks)
+    with Folder() as f:
+        job, ranks = long_run(f)
+        os.kill(ranks[1], signal.SIGKILL)
+        assert "signal 9" in check_ended(f, job, ranks)
 
 
 def test_an_interrupted_job_ends():

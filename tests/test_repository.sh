@@ -106,6 +106,14 @@ done
 code=0
 ./dev no_such_command 2>/dev/null || code=$?
 [ $code = 2 ] || fail "./dev no_such_command: exit $code, not 2"
+# From any folder, with paths relative to it (only where ./dev has nothing to build).
+if [ "$build" -ef build ] && [ -f build/.built ]; then
+    here=$(mktemp -d)
+    root=$PWD
+    (cd "$here" && "$root/dev" inference --num_output_tokens 2 --quiet --save_logits logits.npy) || fail "./dev inference elsewhere"
+    [ -s "$here/logits.npy" ] || fail "./dev inference --save_logits wrote no logits.npy in the caller's folder"
+    rm -rf "$here"
+fi
 
 [ $failures = 0 ] || exit 1
 echo "$ran programs and commands explain themselves"

@@ -39,8 +39,7 @@ static void test_random_programs(void) {
     for (int i = 1; i < PROGRAMS; i++) CHECK(hashes[i] != hashes[i - 1]);
 }
 
-/* ---- with communication: threads that exchange data, and ranks that nobody runs
- * ------------------------------------ */
+/* ---- with communication: threads that exchange data, and ranks that nobody runs -------------- */
 
 enum { RANKS = 3, WORLDS = 12 };
 
@@ -88,8 +87,7 @@ static void test_local_and_fake(void) {
     }
 }
 
-/* ---- what the hash is over
- * ------------------------------------------------------------------------------------------- */
+/* ---- what the hash is over ------------------------------------------------------------------- */
 
 enum change {
     SAME,
@@ -164,9 +162,7 @@ static void test_what_the_hash_is_over(void) {
     fake->ops->close(fake);
 }
 
-/* ---- the verifier
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- the verifier ---------------------------------------------------------------------------- */
 
 /* Damages one field of a sound trace; the door would never. */
 static bool damage(syn_trace *t, int kind) {
@@ -271,9 +267,7 @@ static void test_damaged_traces(void) {
     }
 }
 
-/* ---- interned strings
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- interned strings ------------------------------------------------------------------------ */
 
 static void test_intern(void) {
     enum { N = 5000 };
@@ -313,9 +307,7 @@ static void test_intern(void) {
     syn_intern_free(&table);
 }
 
-/* ---- size
- * ----------------------------------------------------------------------------------------------------------------
- */
+/* ---- size ------------------------------------------------------------------------------------ */
 
 /* A prompt and `steps` decode steps; the trace's bytes per node, and its hash. */
 static double bytes_per_node(const char *preset, syn_device device, int steps, uint64_t *hash) {

@@ -30,12 +30,13 @@ int cli_fail(const cli_program *program, int code, const char *fmt, ...) {
     return code;
 }
 
-/* ---- options -------------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static bool same_name(const char *a, const char *b, size_t n) {
     if (strlen(a) != n) return false;
     for (size_t i = 0; i < n; i++)
-        if (a[i] != b[i] && !((a[i] == '_' || a[i] == '-') && (b[i] == '_' || b[i] == '-'))) return false;
+        if (a[i] != b[i] && !((a[i] == '_' || a[i] == '-') && (b[i] == '_' || b[i] == '-')))
+            return false;
     return true;
 }
 
@@ -69,7 +70,10 @@ static int unknown(const cli_program *program, const char *arg, size_t n) {
             near = o;
         }
     }
-    if (near) return cli_fail(program, CLI_USAGE, "unknown option --%s; did you mean --%s? (--help lists all)", name, near->name);
+    if (near)
+        return cli_fail(program, CLI_USAGE,
+                        "unknown option --%s; did you mean --%s? (--help lists all)", name,
+                        near->name);
     return cli_fail(program, CLI_USAGE, "unknown option --%s (--help lists all)", name);
 }
 
@@ -80,7 +84,8 @@ static int set_int(const cli_program *program, const cli_option *o, const char *
     if (end == text || *end || isspace((unsigned char)text[0]))
         return cli_fail(program, CLI_USAGE, "--%s takes an integer, not '%s'", o->name, text);
     if (errno || (double)v < o->min || (double)v > o->max)
-        return cli_fail(program, CLI_USAGE, "--%s must be between %.16g and %.16g, not %s", o->name, o->min, o->max, text);
+        return cli_fail(program, CLI_USAGE, "--%s must be between %.16g and %.16g, not %s", o->name,
+                        o->min, o->max, text);
     *(int64_t *)o->value = v;
     return CLI_RUN;
 }
@@ -91,17 +96,24 @@ static int set_real(const cli_program *program, const cli_option *o, const char 
     if (end == text || *end || isspace((unsigned char)text[0]))
         return cli_fail(program, CLI_USAGE, "--%s takes a number, not '%s'", o->name, text);
     if (!(v >= o->min && v <= o->max))
-        return cli_fail(program, CLI_USAGE, "--%s must be between %.16g and %.16g, not %s", o->name, o->min, o->max, text);
+        return cli_fail(program, CLI_USAGE, "--%s must be between %.16g and %.16g, not %s", o->name,
+                        o->min, o->max, text);
     *(double *)o->value = v;
     return CLI_RUN;
 }
 
 static int set(const cli_program *program, const cli_option *o, const char *text) {
     switch (o->kind) {
-    case CLI_FLAG: *(bool *)o->value = true; return CLI_RUN;
-    case CLI_TEXT: *(const char **)o->value = text; return CLI_RUN;
-    case CLI_INT: return set_int(program, o, text);
-    case CLI_REAL: return set_real(program, o, text);
+    case CLI_FLAG:
+        *(bool *)o->value = true;
+        return CLI_RUN;
+    case CLI_TEXT:
+        *(const char **)o->value = text;
+        return CLI_RUN;
+    case CLI_INT:
+        return set_int(program, o, text);
+    case CLI_REAL:
+        return set_real(program, o, text);
     }
     return CLI_RUN;
 }
@@ -109,7 +121,8 @@ static int set(const cli_program *program, const cli_option *o, const char *text
 static void print_default(const cli_option *o) {
     if (o->kind == CLI_INT) printf(" [%lld]", (long long)*(const int64_t *)o->value);
     if (o->kind == CLI_REAL) printf(" [%g]", *(const double *)o->value);
-    if (o->kind == CLI_TEXT && *(const char *const *)o->value) printf(" [%s]", *(const char *const *)o->value);
+    if (o->kind == CLI_TEXT && *(const char *const *)o->value)
+        printf(" [%s]", *(const char *const *)o->value);
 }
 
 /* The help text of an option, broken at spaces behind a margin. */
@@ -133,7 +146,8 @@ static void print_wrapped(const char *text, int margin, int width) {
 }
 
 static int help(const cli_program *program) {
-    printf("Usage: %s [options]\n\n%s\n\nOptions (dashes and underscores are alike):\n", program->name, program->summary);
+    printf("Usage: %s [options]\n\n%s\n\nOptions (dashes and underscores are alike):\n",
+           program->name, program->summary);
     for (const cli_option *o = program->options; o->name; o++) {
         const int n = printf("  --%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
         printf(n < 30 ? "%*s" : "\n%*s", n < 30 ? 30 - n : 30, "");
@@ -150,7 +164,8 @@ static int help(const cli_program *program) {
 int cli_parse(const cli_program *program, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];
-        if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) return program->mute ? CLI_OK : help(program);
+        if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)
+            return program->mute ? CLI_OK : help(program);
         if (strcmp(arg, "--version") == 0) {
             if (!program->mute) printf("%s %s\n", program->name, SYN_VERSION);
             return CLI_OK;
@@ -164,9 +179,11 @@ int cli_parse(const cli_program *program, int argc, char **argv) {
         while (o->name && !same_name(o->name, arg, n)) o++;
         if (!o->name) return unknown(program, arg, n);
         const char *value = equals ? equals + 1 : NULL;
-        if (o->kind == CLI_FLAG && value) return cli_fail(program, CLI_USAGE, "--%s takes no value", o->name);
+        if (o->kind == CLI_FLAG && value)
+            return cli_fail(program, CLI_USAGE, "--%s takes no value", o->name);
         if (o->kind != CLI_FLAG && !value) {
-            if (i + 1 >= argc) return cli_fail(program, CLI_USAGE, "--%s needs a value: %s", o->name, o->arg);
+            if (i + 1 >= argc)
+                return cli_fail(program, CLI_USAGE, "--%s needs a value: %s", o->name, o->arg);
             value = argv[++i];
         }
         const int code = set(program, o, value);
@@ -175,16 +192,20 @@ int cli_parse(const cli_program *program, int argc, char **argv) {
     return CLI_RUN;
 }
 
-/* ---- texts ------------------------------------------------------------------------------------------------ */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 /* Length of the valid UTF-8 sequence at p, 0 if there is none. */
 static size_t utf8_length(const unsigned char *p, size_t left) {
-    const size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xC2 && p[0] < 0xE0 ? 2 : (p[0] & 0xF0) == 0xE0 ? 3 : p[0] >= 0xF0 && p[0] < 0xF5 ? 4 : 0;
+    const size_t n = p[0] < 0x80                   ? 1
+                     : p[0] >= 0xC2 && p[0] < 0xE0 ? 2
+                     : (p[0] & 0xF0) == 0xE0       ? 3
+                     : p[0] >= 0xF0 && p[0] < 0xF5 ? 4
+                                                   : 0;
     if (n == 0 || n > left) return 0;
     for (size_t i = 1; i < n; i++)
         if ((p[i] & 0xC0) != 0x80) return 0;
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
-        (p[0] == 0xF4 && p[1] > 0x8F))
+    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
+        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
         return 0;
     return n;
 }
@@ -197,21 +218,28 @@ void cli_print_escaped(FILE *out, const char *text, size_t bytes) {
         if (n == 1 && p[0] == '\n') fputs("\\n", out);
         else if (n == 1 && p[0] == '\t') fputs("\\t", out);
         else if (n == 1 && p[0] == '\\') fputs("\\\\", out);
-        else if (n == 0 || c1 || (n == 1 && (p[0] < 0x20 || p[0] == 0x7F))) fprintf(out, "\\x%02x", p[0]);
+        else if (n == 0 || c1 || (n == 1 && (p[0] < 0x20 || p[0] == 0x7F)))
+            fprintf(out, "\\x%02x", p[0]);
         else fwrite(p, 1, n, out);
         if (c1) fprintf(out, "\\x%02x", p[1]);
         i += n ? n : 1;
     }
 }
 
-static const char *scaled(double v, double base, const char *const *units, int n_units, char *buf, size_t buf_bytes) {
+static const char *scaled(double v, double base, const char *const *units, int n_units, char *buf,
+                          size_t buf_bytes) {
     int u = 0;
     while (u + 1 < n_units && fabs(v) >= base * 0.9995) {
         v /= base;
         u++;
     }
     const bool whole = u == 0 && v == floor(v);
-    snprintf(buf, buf_bytes, "%.*f%s%s", whole ? 0 : v < 9.995 ? 2 : v < 99.95 ? 1 : 0, v, *units[u] ? " " : "", units[u]);
+    snprintf(buf, buf_bytes, "%.*f%s%s",
+             whole       ? 0
+             : v < 9.995 ? 2
+             : v < 99.95 ? 1
+                         : 0,
+             v, *units[u] ? " " : "", units[u]);
     return buf;
 }
 
@@ -264,7 +292,8 @@ static double number_in(const char *path, double none) {
 
 double cli_memory_bytes(void) {
     /* The container's limit, in both versions of the interface. */
-    static const char *const limits[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    static const char *const limits[] = {"/sys/fs/cgroup/memory.max",
+                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     double bytes = pages > 0 && page > 0 ? (double)pages * (double)page : INFINITY;
     for (int i = 0; i < 2; i++) {
@@ -272,7 +301,8 @@ double cli_memory_bytes(void) {
         if (limit < bytes) bytes = limit;
     }
     struct rlimit space;
-    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY && (double)space.rlim_cur < bytes)
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY &&
+        (double)space.rlim_cur < bytes)
         bytes = (double)space.rlim_cur;
     return bytes;
 }
@@ -284,9 +314,11 @@ void cli_check_address_space(const cli_program *program) {
     if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
     const double need = (syn_blas_threads() + 0.5) * (128 << 20);
     if ((double)space.rlim_cur >= need) return;
-    cli_fail(program, CLI_FAILED, "the limit on address space (ulimit -v) is %s, but OpenBLAS needs %s for its %d threads",
-             cli_bytes_text((double)space.rlim_cur, have, sizeof have), cli_bytes_text(need, want, sizeof want),
-             syn_blas_threads());
+    cli_fail(
+        program, CLI_FAILED,
+        "the limit on address space (ulimit -v) is %s, but OpenBLAS needs %s for its %d threads",
+        cli_bytes_text((double)space.rlim_cur, have, sizeof have),
+        cli_bytes_text(need, want, sizeof want), syn_blas_threads());
     _exit(CLI_FAILED);
 }
 
@@ -296,7 +328,8 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Multiplies until the time in *until. Large enough that no kernel for small products, which needs no buffer, takes it. */
+/* Multiplies until the time in *until. Large enough that no kernel for small products, which needs
+ * no buffer, takes it. */
 static void *multiply(void *until) {
     enum { N = 128 };
     static const float zeros[N * N];
@@ -314,10 +347,11 @@ void cli_take_blas_buffers(int callers) {
     int64_t until = 0;
     if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
     if (callers > MOST) callers = MOST;
-    /* A buffer goes from one caller to the next: only those who multiply at the same time make it several. Calls are all that these
-       threads do, so soon all are in one at once. */
+    /* A buffer goes from one caller to the next: only those who multiply at the same time make it
+       several. Calls are all that these threads do, so soon all are in one at once. */
     if (callers > 1) until = now_ns() + 50000000 + (int64_t)callers * 10000000;
-    while (started < callers - 1 && pthread_create(&threads[started], NULL, multiply, &until) == 0) started++;
+    while (started < callers - 1 && pthread_create(&threads[started], NULL, multiply, &until) == 0)
+        started++;
     multiply(&until);
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
 }

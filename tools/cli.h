@@ -1,4 +1,5 @@
-/* What the programs share: options, messages, files. Programs print and set the exit code: 0 ok, 1 failed, 2 usage. */
+/* What the programs share: options, messages, files. Programs print and set the exit code: 0 ok, 1
+ * failed, 2 usage. */
 #ifndef TOOLS_CLI_H
 #define TOOLS_CLI_H
 
@@ -18,15 +19,16 @@ typedef struct cli_option {
 } cli_option;
 
 typedef struct cli_program {
-    const char *name, *summary;      /* "inference", what it does in a line or more */
-    const cli_option *options;       /* ended by a NULL name */
-    const char *const *examples;     /* for --help, ended by NULL; NULL: none */
-    bool mute;                       /* another rank prints the same message */
+    const char *name, *summary;  /* "inference", what it does in a line or more */
+    const cli_option *options;   /* ended by a NULL name */
+    const char *const *examples; /* for --help, ended by NULL; NULL: none */
+    bool mute;                   /* another rank prints the same message */
 } cli_program;
 
 enum { CLI_RUN = -1, CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
-/* Reads the options into their values. CLI_RUN: go on; else the exit code, after --help, --version or a message. */
+/* Reads the options into their values. CLI_RUN: go on; else the exit code, after --help, --version
+ * or a message. */
 int cli_parse(const cli_program *program, int argc, char **argv);
 /* "inference: sentence" on standard error, in one line; returns code. */
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) SYN_PRINTF(3, 4);
@@ -37,19 +39,22 @@ void cli_print_escaped(FILE *out, const char *text, size_t bytes);
 const char *cli_bytes_text(double bytes, char *buf, size_t buf_bytes);
 const char *cli_count_text(double count, char *buf, size_t buf_bytes);
 const char *cli_time_text(double ns, char *buf, size_t buf_bytes);
-/* Path of a file that comes with the program (configs/NAME): beside the build, in the installed share folder or in the
-   current folder's examples/. False if there is none. */
+/* Path of a file that comes with the program (configs/NAME): beside the build, in the installed
+   share folder or in the current folder's examples/. False if there is none. */
 bool cli_find_data(const char *name, char *path, size_t path_bytes);
 int cli_cores(void);
-/* Memory that this process may use at most: the machine's, or less by a container's or the shell's limit. */
+/* Memory that this process may use at most: the machine's, or less by a container's or the shell's
+ * limit. */
 double cli_memory_bytes(void);
-/* Ends the program with a sentence when the limit on address space leaves no room for OpenBLAS, whose threads each take 128 MiB and, when
-   they cannot have it, try for ever, also at exit. */
+/* Ends the program with a sentence when the limit on address space leaves no room for OpenBLAS,
+   whose threads each take 128 MiB and, when they cannot have it, try for ever, also at exit. */
 void cli_check_address_space(const cli_program *program);
-/* Makes OpenBLAS take the buffers of so many callers at a time while there is room for them, for the same reason. */
+/* Makes OpenBLAS take the buffers of so many callers at a time while there is room for them, for
+ * the same reason. */
 void cli_take_blas_buffers(int callers);
-/* Starts the program anew with OPENBLAS_CORETYPE set when OpenBLAS has chosen lesser kernels than this processor runs and nobody
-   forced them; otherwise, or if that is not possible, returns. Call it first in main. */
+/* Starts the program anew with OPENBLAS_CORETYPE set when OpenBLAS has chosen lesser kernels than
+   this processor runs and nobody forced them; otherwise, or if that is not possible, returns. Call
+   it first in main. */
 void cli_choose_blas(char **argv);
 
 #endif

@@ -12,23 +12,35 @@ static struct arguments {
 } args = {.nx_key = "both", .rank = -1};
 
 static const cli_option options[] = {
-    {"input", CLI_TEXT, &args.input, "FILE", "node-link JSON (tensor_trace_graph.json), Chakra JSON or a .et file", 0, 0},
-    {"output", CLI_TEXT, &args.output, "FILE", "what to write; - is standard output. For et over several ranks: FILE.<rank>.et", 0, 0},
-    {"format", CLI_TEXT, &args.format, "NAME", "png, svg, dot, graphml, json, chakra, et or chrome; default: from the output's extension", 0, 0},
-    {"rank", CLI_INT, &args.rank, "R", "only this rank; -1: all, or the first for formats of one rank", -1, 2147483647.0},
-    {"all_ranks", CLI_FLAG, &args.all_ranks, NULL, "input trace.<rank>.et: read the whole set", 0, 0},
-    {"comm", CLI_FLAG, &args.comm, NULL, "pictures: ranks as columns, joined by their collectives", 0, 0},
-    {"no_fold", CLI_FLAG, &args.no_fold, NULL, "pictures: draw repeated layers and steps one by one", 0, 0},
-    {"title", CLI_TEXT, &args.title, "TEXT", "pictures: the title; default: made from the trace's facts", 0, 0},
-    {"nx_key", CLI_TEXT, &args.nx_key, "both|links|edges", "json: the edge list's key: links for networkx before 3.6, edges since", 0, 0},
+    {"input", CLI_TEXT, &args.input, "FILE",
+     "node-link JSON (tensor_trace_graph.json), Chakra JSON or a .et file", 0, 0},
+    {"output", CLI_TEXT, &args.output, "FILE",
+     "what to write; - is standard output. For et over several ranks: FILE.<rank>.et", 0, 0},
+    {"format", CLI_TEXT, &args.format, "NAME",
+     "png, svg, dot, graphml, json, chakra, et or chrome; default: from the output's extension", 0,
+     0},
+    {"rank", CLI_INT, &args.rank, "R",
+     "only this rank; -1: all, or the first for formats of one rank", -1, 2147483647.0},
+    {"all_ranks", CLI_FLAG, &args.all_ranks, NULL, "input trace.<rank>.et: read the whole set", 0,
+     0},
+    {"comm", CLI_FLAG, &args.comm, NULL, "pictures: ranks as columns, joined by their collectives",
+     0, 0},
+    {"no_fold", CLI_FLAG, &args.no_fold, NULL,
+     "pictures: draw repeated layers and steps one by one", 0, 0},
+    {"title", CLI_TEXT, &args.title, "TEXT",
+     "pictures: the title; default: made from the trace's facts", 0, 0},
+    {"nx_key", CLI_TEXT, &args.nx_key, "both|links|edges",
+     "json: the edge list's key: links for networkx before 3.6, edges since", 0, 0},
     {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
 
-static const char *const examples[] = {"syntorch export --input out/tensor_trace_graph.json --output graph.svg",
-                                       "syntorch export --input out/tensor_trace_graph.json --output comm.png --comm",
-                                       "syntorch export --input out/trace.0.et --all_ranks --format chakra --output all.json", NULL};
+static const char *const examples[] = {
+    "syntorch export --input out/tensor_trace_graph.json --output graph.svg",
+    "syntorch export --input out/tensor_trace_graph.json --output comm.png --comm",
+    "syntorch export --input out/trace.0.et --all_ranks --format chakra --output all.json", NULL};
 
 static const cli_program program = {"syntorch export",
-                                    "Reads a recorded trace and writes it as a picture, a graph for NetworkX, yEd or Gephi, a timeline\n"
+                                    "Reads a recorded trace and writes it as a picture, a graph "
+                                    "for NetworkX, yEd or Gephi, a timeline\n"
                                     "for Perfetto, or Chakra execution traces.",
                                     options, examples, false};
 
@@ -37,7 +49,8 @@ static syn_status import(syn_graph **graph, syn_error *err) {
     return syn_import_any(graph, args.input, err);
 }
 
-/* Several ranks as .et become a set: the output names its prefix, with or without ".et" or ".0.et". */
+/* Several ranks as .et become a set: the output names its prefix, with or without ".et" or ".0.et".
+ */
 static syn_status write_set(const syn_graph *graph, const syn_export_options *how, syn_error *err) {
     char prefix[4096];
     const size_t n = strlen(args.output);
@@ -46,7 +59,8 @@ static syn_status write_set(const syn_graph *graph, const syn_export_options *ho
     if (n > 3 && strcmp(prefix + n - 3, ".et") == 0) {
         size_t end = n - 3, digits = end;
         while (digits > 0 && prefix[digits - 1] >= '0' && prefix[digits - 1] <= '9') digits--;
-        if (digits > 0 && digits < end && prefix[digits - 1] == '.') end = digits - 1; /* PREFIX.0.et */
+        if (digits > 0 && digits < end && prefix[digits - 1] == '.')
+            end = digits - 1; /* PREFIX.0.et */
         prefix[end] = '\0';
     }
     return syn_export_et_set(graph, how, prefix, err);
@@ -55,8 +69,11 @@ static syn_status write_set(const syn_graph *graph, const syn_export_options *ho
 static int choose_format(const syn_exporter **out) {
     *out = args.format ? syn_exporter_by_name(args.format) : syn_exporter_by_path(args.output);
     if (*out) return CLI_RUN;
-    if (args.format) return cli_fail(&program, CLI_USAGE, "there is no format '%s'; --help lists them", args.format);
-    return cli_fail(&program, CLI_USAGE, "'%s' has no extension that names a format; give --format", args.output);
+    if (args.format)
+        return cli_fail(&program, CLI_USAGE, "there is no format '%s'; --help lists them",
+                        args.format);
+    return cli_fail(&program, CLI_USAGE, "'%s' has no extension that names a format; give --format",
+                    args.output);
 }
 
 int command_export(int argc, char **argv) {
@@ -64,7 +81,8 @@ int command_export(int argc, char **argv) {
     const syn_exporter *exporter = NULL;
     int code = cli_parse(&program, argc, argv);
     if (code != CLI_RUN) return code;
-    if (!args.input || !args.output) return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
+    if (!args.input || !args.output)
+        return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
     code = choose_format(&exporter);
     if (code != CLI_RUN) return code;
     syn_export_options how = SYN_EXPORT_DEFAULTS;
@@ -76,17 +94,21 @@ int command_export(int argc, char **argv) {
     if (strcmp(args.nx_key, "links") == 0) how.nx_key = SYN_NX_LINKS;
     else if (strcmp(args.nx_key, "edges") == 0) how.nx_key = SYN_NX_EDGES;
     else if (strcmp(args.nx_key, "both") != 0)
-        return cli_fail(&program, CLI_USAGE, "--nx_key is both, links or edges, not '%s'", args.nx_key);
+        return cli_fail(&program, CLI_USAGE, "--nx_key is both, links or edges, not '%s'",
+                        args.nx_key);
     syn_graph *graph = NULL;
     syn_status s = import(&graph, &err);
     if (s == SYN_OK && how.rank >= 0) {
         uint32_t r = 0;
         while (r < graph->n_ranks && graph->ranks[r].rank != how.rank) r++;
-        if (r == graph->n_ranks) s = SYN_FAIL(&err, SYN_E_INVALID, "%s holds no rank %d", args.input, how.rank);
+        if (r == graph->n_ranks)
+            s = SYN_FAIL(&err, SYN_E_INVALID, "%s holds no rank %d", args.input, how.rank);
     }
     if (s == SYN_OK) {
-        const bool set = exporter == &syn_export_et && graph->n_ranks > 1 && how.rank < 0 && strcmp(args.output, "-") != 0;
-        s = set ? write_set(graph, &how, &err) : visualize_file(graph, exporter, &how, args.output, &err);
+        const bool set = exporter == &syn_export_et && graph->n_ranks > 1 && how.rank < 0 &&
+                         strcmp(args.output, "-") != 0;
+        s = set ? write_set(graph, &how, &err)
+                : visualize_file(graph, exporter, &how, args.output, &err);
     }
     if (graph) syn_graph_free(graph);
     return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);

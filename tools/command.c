@@ -17,7 +17,8 @@ static int usage(FILE *out, int code) {
     fprintf(out, "Usage: syntorch COMMAND [options]\n\nCommands:\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fprintf(out, "\n`syntorch COMMAND --help` describes a command; `syntorch --version` prints the version.\n");
+    fprintf(out, "\n`syntorch COMMAND --help` describes a command; `syntorch --version` prints the "
+                 "version.\n");
     return code;
 }
 

@@ -17,9 +17,12 @@ static syn_status send_graph(syn_comm *comm, const syn_graph *mine, syn_error *e
     size_t bytes = 0;
     const char *data = s == SYN_OK ? syn_sink_data(sink, &bytes) : NULL;
     const int64_t header = (int64_t)bytes;
-    if (s == SYN_OK && !data) s = SYN_FAIL_NOMEM(err, (size_t)syn_sink_bytes(sink), "a graph to send");
+    if (s == SYN_OK && !data)
+        s = SYN_FAIL_NOMEM(err, (size_t)syn_sink_bytes(sink), "a graph to send");
     if (s == SYN_OK) s = comm->ops->send(comm, &header, 1, SYN_I64, 0, TAG_BYTES, &wait_ns, err);
-    if (s == SYN_OK) s = comm->ops->send(comm, data, bytes / sizeof(int32_t), SYN_I32, 0, TAG_GRAPH, &wait_ns, err);
+    if (s == SYN_OK)
+        s = comm->ops->send(comm, data, bytes / sizeof(int32_t), SYN_I32, 0, TAG_GRAPH, &wait_ns,
+                            err);
     syn_sink_close(sink, false, NULL);
     return s;
 }
@@ -30,13 +33,15 @@ static syn_status receive_graph(syn_graph **out, syn_comm *comm, int32_t from, s
     SYN_TRY(comm->ops->recv(comm, &bytes, 1, SYN_I64, from, TAG_BYTES, &wait_ns, err));
     char *data = syn_malloc((size_t)bytes);
     if (!data) return SYN_FAIL_NOMEM(err, (size_t)bytes, "a rank's graph");
-    syn_status s = comm->ops->recv(comm, data, (size_t)bytes / sizeof(int32_t), SYN_I32, from, TAG_GRAPH, &wait_ns, err);
+    syn_status s = comm->ops->recv(comm, data, (size_t)bytes / sizeof(int32_t), SYN_I32, from,
+                                   TAG_GRAPH, &wait_ns, err);
     if (s == SYN_OK) s = syn_import_json_memory(out, "a rank's graph", data, (size_t)bytes, err);
     syn_free(data);
     return s;
 }
 
-/* Rank 0's own graph goes the same way, so that all parts are alike and the caller's stays its own. */
+/* Rank 0's own graph goes the same way, so that all parts are alike and the caller's stays its own.
+ */
 static syn_status copy_graph(syn_graph **out, const syn_graph *mine, syn_error *err) {
     syn_sink *sink;
     SYN_TRY(syn_sink_open_memory(&sink, err));
@@ -45,8 +50,9 @@ static syn_status copy_graph(syn_graph **out, const syn_graph *mine, syn_error *
     syn_status s = syn_export_json.write(mine, &options, sink, err);
     size_t bytes;
     const char *data = syn_sink_data(sink, &bytes);
-    if (s == SYN_OK) s = data ? syn_import_json_memory(out, "a rank's graph", data, bytes, err)
-                              : SYN_FAIL_NOMEM(err, (size_t)syn_sink_bytes(sink), "a graph");
+    if (s == SYN_OK)
+        s = data ? syn_import_json_memory(out, "a rank's graph", data, bytes, err)
+                 : SYN_FAIL_NOMEM(err, (size_t)syn_sink_bytes(sink), "a graph");
     syn_sink_close(sink, false, NULL);
     return s;
 }
@@ -57,7 +63,8 @@ syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
     syn_graph **parts = syn_calloc((size_t)comm->size, sizeof *parts);
     if (!parts) return SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *parts, "the ranks' graphs");
     syn_status s = copy_graph(&parts[0], mine, err);
-    for (int32_t r = 1; r < comm->size && s == SYN_OK; r++) s = receive_graph(&parts[r], comm, r, err);
+    for (int32_t r = 1; r < comm->size && s == SYN_OK; r++)
+        s = receive_graph(&parts[r], comm, r, err);
     if (s == SYN_OK) s = syn_graph_union(all, parts, (uint32_t)comm->size, err);
     for (int32_t r = 0; r < comm->size && s != SYN_OK; r++)
         if (parts[r]) syn_graph_free(parts[r]);
@@ -67,7 +74,8 @@ syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
 
 syn_status gather_hashes(uint64_t *all, syn_comm *comm, uint64_t mine, syn_error *err) {
     uint64_t wait_ns;
-    if (comm->rank != 0) return comm->ops->send(comm, &mine, 1, SYN_I64, 0, TAG_HASH, &wait_ns, err);
+    if (comm->rank != 0)
+        return comm->ops->send(comm, &mine, 1, SYN_I64, 0, TAG_HASH, &wait_ns, err);
     all[0] = mine;
     for (int32_t r = 1; r < comm->size; r++)
         SYN_TRY(comm->ops->recv(comm, &all[r], 1, SYN_I64, r, TAG_HASH, &wait_ns, err));

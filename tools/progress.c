@@ -15,15 +15,15 @@ static void show(progress *p, double now, int64_t done, int64_t of) {
     const double rate = (double)done / (now - p->start_s);
     const double left_s = rate > 0 ? (double)(of - done) / rate : 0;
     if (!p->on_terminal) {
-        fprintf(stderr, "%s: %lld of %lld %s, %.3g %s/s, about %.0f s left\n", p->what, (long long)done, (long long)of, p->unit, rate,
-                p->unit, left_s);
+        fprintf(stderr, "%s: %lld of %lld %s, %.3g %s/s, about %.0f s left\n", p->what,
+                (long long)done, (long long)of, p->unit, rate, p->unit, left_s);
         return;
     }
     char bar[WIDTH + 1];
     for (int i = 0; i < WIDTH; i++) bar[i] = (int64_t)i * of < done * WIDTH ? '#' : '.';
     bar[WIDTH] = '\0';
-    fprintf(stderr, "\r%s [%s] %lld/%lld %s, %.3g/s, %.0f s left \033[K", p->what, bar, (long long)done, (long long)of, p->unit, rate,
-            left_s);
+    fprintf(stderr, "\r%s [%s] %lld/%lld %s, %.3g/s, %.0f s left \033[K", p->what, bar,
+            (long long)done, (long long)of, p->unit, rate, left_s);
 }
 
 void progress_step(void *user, int64_t done, int64_t of) {

@@ -1,5 +1,5 @@
-/* Progress of work that takes more than a second: on a terminal a line that is rewritten (bar, rate, time left), elsewhere a plain line every ten
-   seconds. On standard error. */
+/* Progress of work that takes more than a second: on a terminal a line that is rewritten (bar,
+   rate, time left), elsewhere a plain line every ten seconds. On standard error. */
 #ifndef TOOLS_PROGRESS_H
 #define TOOLS_PROGRESS_H
 
@@ -12,7 +12,8 @@ typedef struct progress {
     bool on_terminal, shown;
 } progress;
 
-/* `user` is a progress; `done` of `of` units are done. The first call begins the clock, the last (done == of) clears the line. */
+/* `user` is a progress; `done` of `of` units are done. The first call begins the clock, the last
+ * (done == of) clears the line. */
 void progress_step(void *user, int64_t done, int64_t of);
 
 #endif

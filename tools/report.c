@@ -26,12 +26,16 @@ static void add(report_row *row, const syn_node *n) {
 }
 
 static double weight(const report_row *r) {
-    return r->wall_ns > 0 ? r->wall_ns : r->predicted_ns > 0 ? r->predicted_ns : (double)r->flops * 1e-9;
+    return r->wall_ns > 0        ? r->wall_ns
+           : r->predicted_ns > 0 ? r->predicted_ns
+                                 : (double)r->flops * 1e-9;
 }
 
 static int by_weight(const void *a, const void *b) {
     const double x = weight(a), y = weight(b);
-    return x > y ? -1 : x < y ? 1 : strcmp(((const report_row *)a)->op, ((const report_row *)b)->op);
+    return x > y   ? -1
+           : x < y ? 1
+                   : strcmp(((const report_row *)a)->op, ((const report_row *)b)->op);
 }
 
 syn_status report_make(report *out, const syn_graph *graph, uint32_t rank, syn_error *err) {
@@ -51,7 +55,8 @@ syn_status report_make(report *out, const syn_graph *graph, uint32_t rank, syn_e
             if (n->wall_ns >= 0) out->measured = true;
             if (n->predicted_ns >= 0) {
                 out->predicted = true;
-                *(n->step == 0 ? &out->predicted_prefill_ns : &out->predicted_decode_ns) += n->predicted_ns;
+                *(n->step == 0 ? &out->predicted_prefill_ns : &out->predicted_decode_ns) +=
+                    n->predicted_ns;
             }
         }
     }
@@ -74,7 +79,8 @@ static void print_row(const report *r, const report_row *row, const char *name, 
     if ((r->measured || r->predicted) && ns > 0)
         fprintf(out, " %10s %13s", cli_count_text((double)row->flops * 1e9 / ns, a, sizeof a),
                 cli_bytes_text((double)row->bytes * 1e9 / ns, b, sizeof b));
-    if (row->wait_ns > 0) fprintf(out, "  (%s waiting for other ranks)", cli_time_text(row->wait_ns, a, sizeof a));
+    if (row->wait_ns > 0)
+        fprintf(out, "  (%s waiting for other ranks)", cli_time_text(row->wait_ns, a, sizeof a));
     fputc('\n', out);
 }
 
@@ -88,6 +94,51 @@ void report_print(const report *r, FILE *out) {
     fputc('\n', out);
     for (uint32_t i = 0; i < r->n_rows; i++) print_row(r, &r->rows[i], r->rows[i].op, out);
     print_row(r, &r->total, "total", out);
+}
+
+void report_json(const report *r, syn_sink *out) {
+    for (uint32_t i = 0; i < r->n_rows; i++) {
+        const report_row *row = &r->rows[i];
+        syn_sink_text(out, i ? ", {" : "[{");
+        syn_sink_printf(out, "\"op\": \"%s\", \"calls\": %llu, \"flops\": %llu, \"bytes\": %llu",
+                        row->op, (unsigned long long)row->calls, (unsigned long long)row->flops,
+                        (unsigned long long)row->bytes);
+        syn_sink_printf(
+            out, ", \"comm_bytes\": %llu, \"time_ns\": ", (unsigned long long)row->comm_bytes);
+        syn_sink_double(out, row->wall_ns);
+        syn_sink_text(out, ", \"predicted_ns\": ");
+        syn_sink_double(out, row->predicted_ns);
+        syn_sink_char(out, '}');
+    }
+    syn_sink_text(out, r->n_rows ? "]" : "[]");
+}
+
+static void print_node(const syn_graph *graph, uint32_t rank, const syn_node *n,
+                       syn_cursor *tensors, FILE *out) {
+    char text[SYN_SPEC_TEXT];
+    fprintf(out, "%6llu %-8s %-12s %-14s %-10s", (unsigned long long)n->id,
+            syn_phase_name(n->phase), n->scope, n->op, n->label);
+    for (uint32_t k = 0; k < n->n_inputs + n->n_outputs; k++) {
+        const uint32_t id = k < n->n_inputs ? n->inputs[k] : n->outputs[k - n->n_inputs];
+        const syn_graph_tensor *t = syn_graph_tensor_at(graph, rank, id, tensors);
+        if (t)
+            fprintf(out, "%s%s", k == n->n_inputs ? " -> " : " ",
+                    syn_spec_text(&t->spec, text, sizeof text));
+    }
+    if (n->flops) fprintf(out, "  %llu flops", (unsigned long long)n->flops);
+    if (n->wall_ns >= 0) fprintf(out, "  %.1f us", n->wall_ns / 1000);
+    fputc('\n', out);
+}
+
+void report_print_nodes(const syn_graph *graph, uint32_t rank, FILE *out) {
+    syn_cursor cur = {0}, tensors = {0};
+    for (uint32_t i = 0; i < graph->ranks[rank].n_nodes; i++) {
+        const syn_node *n = syn_graph_node(graph, rank, i, &cur);
+        if (!n) break;
+        print_node(graph, rank, n, &tensors, out);
+    }
+    syn_cursor_free(&cur);
+    syn_cursor_free(&tensors);
 }
 
 void report_free(report *r) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "syntorch/graph.h"
+#include "syntorch/sink.h"
 
 typedef struct report_row {
     const char *op;
@@ -22,8 +23,13 @@ typedef struct report {
 } report;
 
 /* Sums over one rank's nodes but views. The names are the op table's. */
-syn_status report_make(report *out, const syn_graph *graph, uint32_t rank, syn_error *err) SYN_MUST_USE;
+syn_status report_make(report *out, const syn_graph *graph, uint32_t rank,
+                       syn_error *err) SYN_MUST_USE;
 void report_print(const report *r, FILE *out);
+/* The rows as a JSON array of objects; times in ns. */
+void report_json(const report *r, syn_sink *out);
+/* Every node of one rank on a line: id, phase, scope, op, name, shapes, flops, time. */
+void report_print_nodes(const syn_graph *graph, uint32_t rank, FILE *out);
 void report_free(report *r);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include "syntorch/memory.h"
 
-syn_status visualize_file(const syn_graph *graph, const syn_exporter *exporter, const syn_export_options *options,
-                          const char *path, syn_error *err) {
+syn_status visualize_file(const syn_graph *graph, const syn_exporter *exporter,
+                          const syn_export_options *options, const char *path, syn_error *err) {
     syn_sink *sink;
     SYN_TRY(syn_sink_open_file(&sink, path, err));
     const syn_status s = exporter->write(graph, options, sink, err);
@@ -21,8 +21,9 @@ static char *join(const char *folder, const char *name, syn_error *err) {
     return path;
 }
 
-static syn_status write_one(const syn_graph *graph, const syn_exporter *exporter, const syn_export_options *options,
-                            const char *folder, const char *name, FILE *list, syn_error *err) {
+static syn_status write_one(const syn_graph *graph, const syn_exporter *exporter,
+                            const syn_export_options *options, const char *folder, const char *name,
+                            FILE *list, syn_error *err) {
     char *path = join(folder, name, err);
     if (!path) return SYN_E_NOMEM;
     const syn_status s = visualize_file(graph, exporter, options, path, err);
@@ -31,20 +32,22 @@ static syn_status write_one(const syn_graph *graph, const syn_exporter *exporter
     return s;
 }
 
-static syn_status write_et_set(const syn_graph *graph, const syn_export_options *options, const char *folder, FILE *list,
-                               syn_error *err) {
+static syn_status write_et_set(const syn_graph *graph, const syn_export_options *options,
+                               const char *folder, FILE *list, syn_error *err) {
     char *prefix = join(folder, "trace", err);
     if (!prefix) return SYN_E_NOMEM;
     const syn_status s = syn_export_et_set(graph, options, prefix, err);
     if (s == SYN_OK && list) {
         const uint32_t last = graph->n_ranks - 1;
-        fprintf(list, "  %s.%s%d.et, %s.comm_group.json\n", prefix, last ? "0.et .. " : "", graph->ranks[last].rank, prefix);
+        fprintf(list, "  %s.%s%d.et, %s.comm_group.json\n", prefix, last ? "0.et .. " : "",
+                graph->ranks[last].rank, prefix);
     }
     syn_free(prefix);
     return s;
 }
 
-syn_status visualize_run(const syn_graph *graph, const char *folder, const char *version, FILE *list, syn_error *err) {
+syn_status visualize_run(const syn_graph *graph, const char *folder, const char *version,
+                         FILE *list, syn_error *err) {
     static const struct {
         const char *name;
         const syn_exporter *exporter;
@@ -66,8 +69,8 @@ syn_status visualize_run(const syn_graph *graph, const char *folder, const char 
         options.comm_graph = files[i].comm_graph;
         if (files[i].comm_graph && graph->n_ranks < 2) continue;
         if (files[i].picture && pictures.code != SYN_OK) continue; /* the same cause */
-        const syn_status s = write_one(graph, files[i].exporter, &options, folder, files[i].name, list,
-                                       files[i].picture ? &pictures : err);
+        const syn_status s = write_one(graph, files[i].exporter, &options, folder, files[i].name,
+                                       list, files[i].picture ? &pictures : err);
         if (s != SYN_OK && !files[i].picture) return s;
     }
     syn_export_options options = SYN_EXPORT_DEFAULTS;

@@ -6,13 +6,16 @@
 
 #include "export/export.h"
 
-/* Writes into `folder` (created if absent): tensor_trace_graph.{json,svg,png}, of more than one rank tensor_comm_graph.{svg,png},
-   tensor_trace_chakra.json, timeline.json, trace.<rank>.et and, last, trace.comm_group.json. Each file is whole or absent. Lists what it
-   wrote on `list` (NULL: silent). Without graphviz the pictures are missing and everything else is written before the failure is
-   returned. */
-syn_status visualize_run(const syn_graph *graph, const char *folder, const char *version, FILE *list, syn_error *err) SYN_MUST_USE;
+/* Writes into `folder` (created if absent): tensor_trace_graph.{json,svg,png}, of more than one
+   rank tensor_comm_graph.{svg,png}, tensor_trace_chakra.json, timeline.json, trace.<rank>.et and,
+   last, trace.comm_group.json. Each file is whole or absent. Lists what it wrote on `list` (NULL:
+   silent). Without graphviz the pictures are missing and everything else is written before the
+   failure is returned. */
+syn_status visualize_run(const syn_graph *graph, const char *folder, const char *version,
+                         FILE *list, syn_error *err) SYN_MUST_USE;
 /* One file. */
-syn_status visualize_file(const syn_graph *graph, const syn_exporter *exporter, const syn_export_options *options,
-                          const char *path, syn_error *err) SYN_MUST_USE;
+syn_status visualize_file(const syn_graph *graph, const syn_exporter *exporter,
+                          const syn_export_options *options, const char *path,
+                          syn_error *err) SYN_MUST_USE;
 
 #endif

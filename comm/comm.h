@@ -1,5 +1,5 @@
 /* Constructors of the communicators. All of them are closed with comm->ops->close(comm). What the
-   operations mean is said in syntorch/comm.h; common to all implementations here:
+   operations mean is said in syntorch/communicator.h; common to all implementations here:
 
    - "Rank order" is the order of the group's rank list. `self` and `local` reduce in that order,
    whoever arrives first: results are equal bit by bit on all ranks and in every run. MPI chooses
@@ -12,7 +12,7 @@
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
-#include "syntorch/comm.h"
+#include "syntorch/communicator.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,7 +2,7 @@
 #ifndef COMM_COMM_INTERNAL_H
 #define COMM_COMM_INTERNAL_H
 
-#include "syntorch/comm.h"
+#include "syntorch/communicator.h"
 
 /* Every communicator begins with this: groups are allocated one by one so that pointers to them
    stay valid while pub.groups, the list that callers walk, grows. */

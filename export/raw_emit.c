@@ -150,12 +150,14 @@ static syn_status collect_deps(emitter *e, uint32_t op, uint32_t *out_n) {
     const build *b = e->b;
     const uint32_t begin = b->deps_first[op], end = b->deps_first[op + 1];
     const size_t want = (size_t)(end - begin) * (SYN_DEP_COUNT + 1);
+    *out_n = 0;
+    if (begin == end) return SYN_OK;
     SYN_TRY(syn_grow(&e->deps, &e->deps_cap, want, sizeof *e->deps, b->raw->err));
     syn_dep *sets = e->deps + (want - (end - begin)); /* (node, classes), behind the result */
     uint32_t n = 0;
     for (uint32_t k = begin; k < end; k++)
         sets[k - begin] = (syn_dep){b->position[b->deps[k].op], b->deps[k].classes};
-    if (end > begin) qsort(sets, end - begin, sizeof *sets, compare_deps);
+    qsort(sets, end - begin, sizeof *sets, compare_deps);
     for (uint32_t k = 0; k < end - begin;) {
         const uint32_t node = sets[k].node;
         uint32_t classes = 0;

@@ -2,7 +2,7 @@
 #ifndef SYNTORCH_OP_H
 #define SYNTORCH_OP_H
 
-#include "syntorch/comm.h"
+#include "syntorch/communicator.h"
 #include "syntorch/graph.h"
 
 #ifdef __cplusplus

@@ -3,7 +3,7 @@
 #ifndef TOOLS_GATHER_H
 #define TOOLS_GATHER_H
 
-#include "syntorch/comm.h"
+#include "syntorch/communicator.h"
 #include "syntorch/graph.h"
 
 /* Every rank calls it with its own graph, which stays the caller's. On rank 0 *all becomes a graph

@@ -1,8 +1,8 @@
 /* The interface of a communicator: how one rank of a world exchanges data with the others.
    Implementations live in comm/; collectives reach them through the ops. Blocking; every rank of a
    group calls the same sequence. */
-#ifndef SYNTORCH_COMM_H
-#define SYNTORCH_COMM_H
+#ifndef SYNTORCH_COMMUNICATOR_H
+#define SYNTORCH_COMMUNICATOR_H
 
 #include "syntorch/types.h"
 

@@ -1,5 +1,5 @@
 /* Merging of byte-level BPE: short words by scanning, long ones with a heap over a linked list. */
-#include "models/bpe.h"
+#include "models/bpe_private.h"
 
 #include "syntorch/memory.h"
 

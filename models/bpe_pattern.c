@@ -1,6 +1,6 @@
 /* GPT-2's pre-tokenizer, by PCRE2. The pattern (encoder.py of github.com/openai/gpt-2):
      's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
-#include "models/bpe.h"
+#include "models/bpe_private.h"
 
 #include "syntorch/memory.h"
 

@@ -1,7 +1,7 @@
 /* Readers of GPT-2's vocab.json and merges.txt. Both spell bytes as printable characters: the
    bytes 33..126, 161..172 and 174..255 as the code point of that number, the 68 others in order as
    U+0100..U+0143 (bytes_to_unicode in encoder.py of github.com/openai/gpt-2). */
-#include "models/bpe.h"
+#include "models/bpe_private.h"
 
 #include "syntorch/json.h"
 #include "syntorch/memory.h"

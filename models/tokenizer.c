@@ -1,7 +1,7 @@
 /* The byte tokenizer, and GPT-2's byte-level BPE put together from models/bpe_*.c. */
 #include "models/tokenizer.h"
 
-#include "models/bpe.h"
+#include "models/bpe_private.h"
 #include "syntorch/memory.h"
 #include "syntorch/sink.h"
 #include "syntorch/utf8.h"

@@ -1,7 +1,7 @@
 /* Fuzz target for the readers of vocab.json and merges.txt. One input holds both: the merges begin
    at the first line that starts with "#version"; without one there are none. What is accepted must
    also work. */
-#include "models/bpe.h"
+#include "models/bpe_private.h"
 
 #include "syntorch/memory.h"
 

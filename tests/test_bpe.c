@@ -1,5 +1,5 @@
 /* The parts of the BPE tokenizer: the cutting into words, the merging, the readers' refusals. */
-#include "models/bpe.h"
+#include "models/bpe_private.h"
 
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"

@@ -2,7 +2,7 @@
  * fail. */
 #include "models/tokenizer.h"
 
-#include "models/bpe.h"
+#include "models/bpe_private.h"
 #include "syntorch/json.h"
 #include "syntorch/memory.h"
 #include "syntorch/sink.h"

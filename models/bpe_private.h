@@ -1,7 +1,7 @@
 /* Internals of the byte-level BPE tokenizer, shared by models/bpe_*.c, models/tokenizer.c and their
  * tests. */
-#ifndef MODELS_BPE_H
-#define MODELS_BPE_H
+#ifndef MODELS_BPE_PRIVATE_H
+#define MODELS_BPE_PRIVATE_H
 
 #include "syntorch/status.h"
 

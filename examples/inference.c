@@ -5,6 +5,7 @@
    or N times without data (--device meta), and cannot tell which. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "comm/comm.h"
@@ -73,7 +74,9 @@ static const cli_option options[] = {
     {"check_collectives", CLI_FLAG, &args.check_collectives, NULL,
      "over MPI: compare what the ranks call before each collective (threads always do)", 0, 0},
     {"watchdog", CLI_INT, &args.watchdog, "SECONDS",
-     "over MPI: say what a rank waits for after this long; 0: never", 0, 1e6},
+     "over MPI: say what a rank waits for after this long, end the job after ten times as long; 0: "
+     "never",
+     0, 1e6},
     {"debug", CLI_FLAG, &args.debug, NULL, "print every recorded op of rank 0 on standard error", 0,
      0},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print nothing but errors", 0, 0},
@@ -183,16 +186,44 @@ static syn_status share_hashes(syn_comm *comm, syn_error *err) {
     return s;
 }
 
-/* A rank that could not begin (a file that only its machine lacks) must not leave the others
- * waiting: the lowest such rank says why. */
+/* Hash of all that decides which collectives a rank will call, and with what. */
+static uint64_t plan_hash(void) {
+    const int64_t numbers[] = {
+        args.num_output_tokens, args.tp,   args.batch_size,        args.seed,          args.top_k,
+        run.prompt_tokens,      args.json, args.check_collectives, (int64_t)run.device};
+    const double reals[] = {args.temperature, args.top_p};
+    const syn_gpt_config *c = &run.config;
+    const double shape[] = {(double)c->n_layer,     (double)c->n_embd,    (double)c->n_head,
+                            (double)c->n_positions, (double)c->n_inner,   (double)c->vocab_size,
+                            c->layer_norm_epsilon,  c->initializer_range, (double)c->gelu_tanh,
+                            (double)c->tied,        (double)c->eos_id};
+    uint64_t h = syn_hash(numbers, sizeof numbers, 0);
+    h = syn_hash(reals, sizeof reals, h);
+    h = syn_hash(shape, sizeof shape, h);
+    h = syn_hash(args.attention, strlen(args.attention), h);
+    return run.prompt ? syn_hash(run.prompt, (size_t)run.prompt_tokens * sizeof *run.prompt, h) : h;
+}
+
+/* A rank that could not begin (a file that only its machine lacks), or that was started with other
+   options, must not leave the others waiting: the lowest such rank is named. */
 static bool all_can_begin(syn_comm *comm, syn_status before, syn_error *err) {
-    int32_t first;
-    if (gather_failure(&first, comm, before, err) != SYN_OK) return false;
-    if (first < 0) return true;
+    gather_start start;
+    if (gather_agreement(&start, comm, before, before == SYN_OK ? plan_hash() : 0, err) != SYN_OK)
+        return false;
+    if (start.failed < 0 && start.differs < 0) return true;
     /* Said before the others end: a launcher stops all as soon as one has failed. */
-    if (first == 0 && comm->rank == 0) cli_fail(&program, CLI_FAILED, "%s", err->text);
-    if (first > 0 && comm->rank == first)
-        cli_fail(&program, CLI_FAILED, "rank %d: %s", first, err->text);
+    if (start.failed < 0 && comm->rank == 0)
+        cli_fail(&program, CLI_FAILED,
+                 "rank %d was started with other options, or another model or prompt, than rank 0",
+                 start.differs);
+    if (start.failed == 0 && comm->rank == 0) cli_fail(&program, CLI_FAILED, "%s", err->text);
+    if (start.failed > 0 && comm->rank == start.failed)
+        cli_fail(&program, CLI_FAILED, "rank %d: %s", start.failed, err->text);
+    if (!program.mute) {
+        /* Time for the launcher to pass the message on before it sees the rank end. */
+        const struct timespec pause = {0, 100000000};
+        nanosleep(&pause, NULL);
+    }
     program.mute = true;
     return false;
 }
@@ -203,6 +234,7 @@ static syn_status run_mpi(syn_status before, syn_error *err) {
     const syn_mpi_options how = {.check_collectives = args.check_collectives,
                                  .measure_wait = true,
                                  .watchdog_s = (double)args.watchdog,
+                                 .abort_s = 10.0 * (double)args.watchdog,
                                  .log = mpi_log};
     syn_comm *comm;
     SYN_TRY(syn_comm_mpi_new(&comm, &how, err));
@@ -254,24 +286,27 @@ static int load_model(syn_error *err) {
     return s == SYN_OK ? CLI_RUN : CLI_FAILED;
 }
 
+/* Weights and KV caches of all ranks: what lives all the time. */
+static double resident_bytes(void) {
+    return 4.0 * (double)syn_gpt_config_params(&run.config) +
+           2.0 * 4.0 * (double)run.config.n_layer * (double)run.config.n_embd *
+               (double)args.batch_size * (double)(run.prompt_tokens + args.num_output_tokens - 1);
+}
+
 /* Refuses what cannot fit: systems that promise more memory than they have would end the process
-   later without a word. Counts what lives all the time: weights and KV caches. */
+   later without a word. Over MPI a machine holds the ranks that were started on it. */
 static syn_status check_memory(bool mpi, syn_error *err) {
-    char a[32], b[32], c[32];
-    const double weights = 4.0 * (double)syn_gpt_config_params(&run.config);
-    const double cache = 2.0 * 4.0 * (double)run.config.n_layer * (double)run.config.n_embd *
-                         (double)args.batch_size *
-                         (double)(run.prompt_tokens + args.num_output_tokens - 1);
-    const double have = cli_memory_bytes(),
-                 want = (weights + cache) / (mpi ? (double)args.tp : 1.0);
+    char a[32], b[32];
+    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    const double here = mpi ? (local ? strtod(local, NULL) : 1.0) : (double)args.tp;
+    const double have = cli_memory_bytes(), want = resident_bytes() * here / (double)args.tp;
     if (run.device == SYN_DEVICE_META || want <= have) return SYN_OK;
     return SYN_FAIL(err, SYN_E_NOMEM,
-                    "out of memory: the weights of %s are %s and the KV cache of %lld sequences "
-                    "%s, but this machine allows %s; --device meta "
-                    "needs none",
-                    run.config.name, cli_bytes_text(weights, a, sizeof a),
-                    (long long)args.batch_size, cli_bytes_text(cache, b, sizeof b),
-                    cli_bytes_text(have, c, sizeof c));
+                    "out of memory: the weights of %s and the KV cache of %lld sequences are %s, "
+                    "but this machine "
+                    "allows %s; --device meta needs none",
+                    run.config.name, (long long)args.batch_size, cli_bytes_text(want, a, sizeof a),
+                    cli_bytes_text(have, b, sizeof b));
 }
 
 /* The prompt's tokens, cut or repeated to --num_input_tokens, once for every sequence of the batch.
@@ -391,12 +426,13 @@ static void print_text(const char *what, const syn_tokenizer *tokenizer, const i
     if (syn_tokenizer_decode(tokenizer, ids, (size_t)n, &text, &bytes, NULL) != SYN_OK) {
         printf("%stoken ids", what);
         for (int64_t i = 0; i < n && i < 64; i++) printf(" %d", ids[i]);
-        printf("%s\n", n > 64 ? " ..." : "");
+        printf("%s (--tokenizer DIR gives text)\n", n > 64 ? " ..." : "");
         return;
     }
+    const size_t most = 300; /* a long prompt would bury the rest */
     printf("%s\"", what);
-    cli_print_escaped(stdout, text, bytes);
-    printf("\"\n");
+    cli_print_escaped(stdout, text, bytes < most ? bytes : most);
+    printf(bytes < most ? "\"\n" : "\" ... (%zu bytes)\n", bytes);
     syn_free(text);
 }
 
@@ -431,6 +467,22 @@ static struct speed speed_of(const syn_generation *g, const report *r) {
     return s;
 }
 
+static uint64_t all_nodes(const syn_graph *graph) {
+    uint64_t nodes = 0;
+    for (uint32_t i = 0; i < graph->n_ranks; i++) nodes += graph->ranks[i].n_nodes;
+    return nodes;
+}
+
+/* Predictions for hardware that could not hold the model deserve a word. */
+static void print_fit(void) {
+    char a[32], b[32];
+    const double want = resident_bytes() / (double)args.tp;
+    if (!args.hw_config || run.hw.memory_bytes <= 0 || want <= run.hw.memory_bytes) return;
+    printf("note:    each rank needs %s for f32 weights and KV cache, but %s has %s\n",
+           cli_bytes_text(want, a, sizeof a), run.hw.name,
+           cli_bytes_text(run.hw.memory_bytes, b, sizeof b));
+}
+
 static void print_summary(const syn_graph *graph, const report *r, const syn_tokenizer *tokenizer) {
     const syn_generation *g = &run.results[0].generation;
     const syn_gpt_config *c = &run.config;
@@ -444,6 +496,7 @@ static void print_summary(const syn_graph *graph, const report *r, const syn_tok
     } else {
         printf("device:  cpu, %s\n", syn_blas_describe(a, sizeof a));
     }
+    print_fit();
     print_tokens(tokenizer, g);
     const struct speed s = speed_of(g, r);
     const char *kind = run.device == SYN_DEVICE_META ? "predicted " : "";
@@ -455,9 +508,7 @@ static void print_summary(const syn_graph *graph, const report *r, const syn_tok
         printf("%sdecode:  %lld tokens in %s, %s tokens/s\n", kind,
                (long long)(g->batch * (g->made - 1)), cli_time_text(s.decode_ns, a, sizeof a),
                cli_count_text(s.decode_rate, b, sizeof b));
-    uint64_t nodes = 0;
-    for (uint32_t i = 0; i < graph->n_ranks; i++) nodes += graph->ranks[i].n_nodes;
-    printf("trace:   %llu nodes on %u rank%s", (unsigned long long)nodes, graph->n_ranks,
+    printf("trace:   %llu nodes on %u rank%s", (unsigned long long)all_nodes(graph), graph->n_ranks,
            graph->n_ranks == 1 ? "" : "s");
     if (run.device != SYN_DEVICE_META)
         printf("; rank 0 used at most %s of tensor data",
@@ -473,8 +524,9 @@ static syn_status print_json(const syn_graph *graph, const report *r, syn_error 
     SYN_TRY(syn_sink_open_file(&out, "-", err));
     syn_sink_text(out, "{\"model\": ");
     syn_sink_json_string(out, run.config.name);
-    syn_sink_printf(out, ", \"tp\": %lld, \"device\": \"%s\", \"ranks\": %u, \"nodes\": %u",
-                    (long long)args.tp, args.device, graph->n_ranks, graph->ranks[0].n_nodes);
+    syn_sink_printf(out, ", \"tp\": %lld, \"device\": \"%s\", \"ranks\": %u, \"nodes\": %llu",
+                    (long long)args.tp, args.device, graph->n_ranks,
+                    (unsigned long long)all_nodes(graph));
     syn_sink_text(out, ", \"trace_hash\": [");
     for (uint32_t i = 0; i < graph->n_ranks; i++)
         syn_sink_printf(out, "%s\"%016llx\"", i ? ", " : "",

@@ -135,5 +135,18 @@ def test_a_rank_that_cannot_begin():
             assert time.monotonic() - start < 20
 
 
+def test_ranks_started_differently():
+    """Other options on one rank: refused before anything is exchanged, whatever the option."""
+    need_mpi()
+    with Folder() as f:
+        for mine in ("--seed 5", "--num_output_tokens 3", "--batch_size 2", "--temperature 0.5", "--attention fused",
+                     "--prompt other", "--check_collectives", "--json"):
+            f.write("rank.sh", RANK_1 + 'set -- "$@" ' + mine + '\nexec "$@"\n')
+            start = time.monotonic()
+            line = sentence_of(f.run("--tp", 2, "--quiet", launcher=[*MPI, "sh", "rank.sh"]), 1)
+            assert "rank 1 was started with other options" in line, (mine, line)
+            assert time.monotonic() - start < 20
+
+
 if __name__ == "__main__":
     main(globals())

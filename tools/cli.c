@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -119,7 +120,8 @@ static int set(const cli_program *program, const cli_option *o, const char *text
 }
 
 static void print_default(const cli_option *o) {
-    if (o->kind == CLI_INT) printf(" [%lld]", (long long)*(const int64_t *)o->value);
+    if (o->kind == CLI_INT && (double)*(const int64_t *)o->value >= o->min)
+        printf(" [%lld]", (long long)*(const int64_t *)o->value);
     if (o->kind == CLI_REAL) printf(" [%g]", *(const double *)o->value);
     if (o->kind == CLI_TEXT && *(const char *const *)o->value)
         printf(" [%s]", *(const char *const *)o->value);
@@ -162,6 +164,7 @@ static int help(const cli_program *program) {
 }
 
 int cli_parse(const cli_program *program, int argc, char **argv) {
+    signal(SIGXFSZ, SIG_IGN); /* writing past `ulimit -f` is then an error with a sentence */
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];
         if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)

@@ -26,7 +26,7 @@ static const cli_option options[] = {
     {"comm", CLI_FLAG, &args.comm, NULL, "pictures: ranks as columns, joined by their collectives",
      0, 0},
     {"no_fold", CLI_FLAG, &args.no_fold, NULL,
-     "pictures: draw repeated layers and steps one by one", 0, 0},
+     "pictures: draw repeated layers and steps one by one, as long as the picture stays readable", 0, 0},
     {"title", CLI_TEXT, &args.title, "TEXT",
      "pictures: the title; default: made from the trace's facts", 0, 0},
     {"nx_key", CLI_TEXT, &args.nx_key, "both|links|edges",
@@ -70,9 +70,13 @@ static int choose_format(const syn_exporter **out) {
     *out = args.format ? syn_exporter_by_name(args.format) : syn_exporter_by_path(args.output);
     if (*out) return CLI_RUN;
     if (args.format)
-        return cli_fail(&program, CLI_USAGE, "there is no format '%s'; --help lists them",
+        return cli_fail(&program, CLI_USAGE,
+                        "there is no format '%s'; there are png, svg, dot, graphml, json, chakra, "
+                        "et and chrome",
                         args.format);
-    return cli_fail(&program, CLI_USAGE, "'%s' has no extension that names a format; give --format",
+    return cli_fail(&program, CLI_USAGE,
+                    "'%s' has no extension that names a format; give --format png, svg, dot, "
+                    "graphml, json, chakra, et or chrome",
                     args.output);
 }
 

@@ -82,19 +82,22 @@ syn_status gather_hashes(uint64_t *all, syn_comm *comm, uint64_t mine, syn_error
     return SYN_OK;
 }
 
-syn_status gather_failure(int32_t *first, syn_comm *comm, syn_status mine, syn_error *err) {
+syn_status gather_agreement(gather_start *out, syn_comm *comm, syn_status mine, uint64_t plan,
+                            syn_error *err) {
     uint64_t wait_ns;
-    int32_t status = (int32_t)mine;
-    *first = mine != SYN_OK ? comm->rank : -1;
+    int64_t message[2] = {(int64_t)mine, (int64_t)plan};
+    int32_t answer[2] = {mine != SYN_OK ? comm->rank : -1, -1};
     if (comm->rank != 0) {
-        SYN_TRY(comm->ops->send(comm, &status, 1, SYN_I32, 0, TAG_STATUS, &wait_ns, err));
-        return comm->ops->recv(comm, first, 1, SYN_I32, 0, TAG_FIRST, &wait_ns, err);
+        SYN_TRY(comm->ops->send(comm, message, 2, SYN_I64, 0, TAG_STATUS, &wait_ns, err));
+        SYN_TRY(comm->ops->recv(comm, answer, 2, SYN_I32, 0, TAG_FIRST, &wait_ns, err));
     }
-    for (int32_t r = 1; r < comm->size; r++) {
-        SYN_TRY(comm->ops->recv(comm, &status, 1, SYN_I32, r, TAG_STATUS, &wait_ns, err));
-        if (status != SYN_OK && *first < 0) *first = r;
+    for (int32_t r = 1; comm->rank == 0 && r < comm->size; r++) {
+        SYN_TRY(comm->ops->recv(comm, message, 2, SYN_I64, r, TAG_STATUS, &wait_ns, err));
+        if (message[0] != SYN_OK && answer[0] < 0) answer[0] = r;
+        if ((uint64_t)message[1] != plan && answer[1] < 0) answer[1] = r;
     }
-    for (int32_t r = 1; r < comm->size; r++)
-        SYN_TRY(comm->ops->send(comm, first, 1, SYN_I32, r, TAG_FIRST, &wait_ns, err));
+    for (int32_t r = 1; comm->rank == 0 && r < comm->size; r++)
+        SYN_TRY(comm->ops->send(comm, answer, 2, SYN_I32, r, TAG_FIRST, &wait_ns, err));
+    *out = (gather_start){answer[0], answer[1]};
     return SYN_OK;
 }

@@ -13,9 +13,13 @@ syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
 /* Every rank's number on rank 0, in rank order (`all` has room for one a rank there; elsewhere it
  * is not used). */
 syn_status gather_hashes(uint64_t *all, syn_comm *comm, uint64_t mine, syn_error *err) SYN_MUST_USE;
-/* Whether all ranks can go on: `first` becomes the lowest rank whose status is not SYN_OK, -1 if
- * there is none. Every rank calls it. */
-syn_status gather_failure(int32_t *first, syn_comm *comm, syn_status mine,
-                          syn_error *err) SYN_MUST_USE;
+/* Whether all ranks can go on: the lowest rank whose status is not SYN_OK and the lowest whose plan
+   (a hash of all that decides what a rank will do) is not rank 0's; -1: none. Every rank calls it.
+ */
+typedef struct gather_start {
+    int32_t failed, differs;
+} gather_start;
+syn_status gather_agreement(gather_start *out, syn_comm *comm, syn_status mine, uint64_t plan,
+                            syn_error *err) SYN_MUST_USE;
 
 #endif

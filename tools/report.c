@@ -74,7 +74,7 @@ static void print_row(const report *r, const report_row *row, const char *name, 
     if (r->measured) fprintf(out, " %10s", cli_time_text(row->wall_ns, a, sizeof a));
     if (r->predicted) fprintf(out, " %10s", cli_time_text(row->predicted_ns, a, sizeof a));
     if (r->measured || r->predicted) fprintf(out, " %6.1f%%", all > 0 ? 100.0 * ns / all : 0.0);
-    fprintf(out, " %10s %11s", cli_count_text((double)row->flops, a, sizeof a),
+    fprintf(out, " %10s %12s", cli_count_text((double)row->flops, a, sizeof a),
             cli_bytes_text((double)row->bytes, b, sizeof b));
     if ((r->measured || r->predicted) && ns > 0)
         fprintf(out, " %10s %13s", cli_count_text((double)row->flops * 1e9 / ns, a, sizeof a),
@@ -89,7 +89,7 @@ void report_print(const report *r, FILE *out) {
     if (r->measured) fprintf(out, " %10s", "time");
     if (r->predicted) fprintf(out, " %10s", "predicted");
     if (r->measured || r->predicted) fprintf(out, " %7s", "share");
-    fprintf(out, " %10s %11s", "flops", "bytes");
+    fprintf(out, " %10s %12s", "flops", "read+written");
     if (r->measured || r->predicted) fprintf(out, " %10s %13s", "flop/s", "bytes/s");
     fputc('\n', out);
     for (uint32_t i = 0; i < r->n_rows; i++) print_row(r, &r->rows[i], r->rows[i].op, out);

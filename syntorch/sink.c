@@ -1,4 +1,6 @@
-#define _XOPEN_SOURCE 700 /* realpath */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* O_TMPFILE, realpath */
+#endif
 #include "syntorch/sink.h"
 
 #include <assert.h>
@@ -14,6 +16,7 @@
 #include <unistd.h>
 
 #include "syntorch/memory.h"
+#include "syntorch/sink_private.h"
 
 #ifndef PATH_MAX
 #define PATH_MAX 4096
@@ -22,11 +25,12 @@
 #define BUFFER_BYTES    ((size_t)128 << 10)
 #define NAME_BYTES      200 /* of a file's name that its temporary name keeps; NAME_MAX is 255 */
 #define SHOWN_BYTES     300 /* of a path that an error sentence shows: its end */
+#define SUFFIX_BYTES    64
 #define TEMPORARY_TRIES 1000
 
 typedef enum sink_kind {
     SINK_MEMORY,
-    SINK_FILE,  /* under a temporary name until closed */
+    SINK_FILE,  /* without a name, or under a temporary one, until closed */
     SINK_STREAM /* standard output, a device or a pipe: written directly */
 } sink_kind;
 
@@ -36,9 +40,11 @@ struct syn_sink {
     char *buf;
     size_t used_bytes, cap_bytes;
     uint64_t flushed_bytes;
-    char *path;   /* as the user named it, for error sentences */
-    char *target; /* where it goes: the path with symbolic links followed */
-    char *temporary;
+    char *path;        /* as the user named it, for error sentences */
+    char *target;      /* where it goes: the path with symbolic links followed */
+    char *temporary;   /* beside the target: target + ".tmp.<process>.<number>" */
+    size_t stem_bytes; /* of temporary, before ".tmp." */
+    bool named;        /* a file of that temporary name is ours */
     syn_error error;
 };
 
@@ -64,6 +70,11 @@ static syn_status fail_errno(syn_error *err, const char *verb, const char *path,
     return SYN_FAIL(err, status, "cannot %s %s: %s", verb, shown(path), strerror(code));
 }
 
+static syn_status fail_memory(const syn_sink *sink, size_t bytes, syn_error *err) {
+    return SYN_FAIL(err, SYN_E_NOMEM, "out of memory: %zu bytes to write %s", bytes,
+                    shown(sink->path));
+}
+
 /* ---- Opening ---- */
 
 /* Says why a file could not be created, in terms of its folder where that is the reason. */
@@ -82,30 +93,84 @@ static syn_status fail_create(const syn_sink *sink, int code, syn_error *err) {
                     shown_folder, reason);
 }
 
-/* Creates target + ".tmp.<process>.<number>"; O_EXCL, so that no two writers ever share one. */
-static syn_status create_temporary(syn_sink *sink, syn_error *err) {
-    static _Atomic unsigned number;
+static _Atomic bool without_unnamed, without_link;
+
+void syn__sink_pretend(bool no_unnamed, bool no_link) {
+    without_unnamed = no_unnamed;
+    without_link = no_link;
+}
+
+/* Room for the temporary name, taken at once so that closing needs no memory. */
+static syn_status start_name(syn_sink *sink, syn_error *err) {
     const char *slash = strrchr(sink->target, '/');
     const size_t folder_bytes = slash != NULL ? (size_t)(slash - sink->target) + 1 : 0;
     size_t name_bytes = strlen(sink->target) - folder_bytes;
     if (name_bytes > NAME_BYTES) name_bytes = NAME_BYTES;
-    const size_t bytes = folder_bytes + name_bytes + 64;
-    char *name = (char *)syn_malloc(bytes);
-    if (name == NULL) return SYN_FAIL_NOMEM(err, bytes, "a file name");
-    memcpy(name, sink->target, folder_bytes + name_bytes);
+    sink->stem_bytes = folder_bytes + name_bytes;
+    sink->temporary = (char *)syn_malloc(sink->stem_bytes + SUFFIX_BYTES);
+    if (sink->temporary == NULL) return fail_memory(sink, sink->stem_bytes + SUFFIX_BYTES, err);
+    memcpy(sink->temporary, sink->target, sink->stem_bytes);
+    return SYN_OK;
+}
+
+static int make_file(const syn_sink *sink) {
+    return open(sink->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+/* The descriptor's place in /proc: any process may link through it, AT_EMPTY_PATH needs rights. */
+static const char *descriptor_path(int fd, char buf[SUFFIX_BYTES]) {
+    snprintf(buf, SUFFIX_BYTES, "/proc/self/fd/%d", fd);
+    return buf;
+}
+
+static int make_link(const syn_sink *sink) {
+    char buf[SUFFIX_BYTES];
+    if (without_link) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return linkat(AT_FDCWD, descriptor_path(sink->fd, buf), AT_FDCWD, sink->temporary,
+                  AT_SYMLINK_FOLLOW);
+}
+
+/* Calls make with new temporary names until one is free, so that no two writers ever share one;
+ * its result, negative with errno set on failure. */
+static int make_named(syn_sink *sink, int (*make)(const syn_sink *)) {
+    static _Atomic unsigned number;
     for (int i = 0; i < TEMPORARY_TRIES; i++) {
-        snprintf(name + folder_bytes + name_bytes, 64, ".tmp.%ld.%u", (long)getpid(),
+        snprintf(sink->temporary + sink->stem_bytes, SUFFIX_BYTES, ".tmp.%ld.%u", (long)getpid(),
                  atomic_fetch_add(&number, 1));
-        sink->fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (sink->fd >= 0) {
-            sink->temporary = name;
-            return SYN_OK;
-        }
+        const int made = make(sink);
+        sink->named = made >= 0;
+        if (made >= 0) return made;
         if (errno != EEXIST && errno != EINTR) break;
     }
-    const int code = errno;
-    syn_free(name);
-    return fail_create(sink, code, err);
+    return -1;
+}
+
+/* A file without a name in the target's folder, which vanishes with the process however that
+   ends; -1 where the file system or a missing /proc does not allow it. */
+static int open_unnamed(const syn_sink *sink) {
+    int fd = -1;
+#ifdef O_TMPFILE
+    char buf[PATH_MAX], place[SUFFIX_BYTES];
+    if (without_unnamed) return -1;
+    /* To be read only where it must be copied because it cannot get a name. */
+    fd = open(folder_of(sink->target, buf, sizeof buf), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+    if (fd >= 0 && access(descriptor_path(fd, place), F_OK) != 0) {
+        (void)close(fd);
+        fd = -1;
+    }
+#endif
+    return fd;
+}
+
+static syn_status create_temporary(syn_sink *sink, syn_error *err) {
+    SYN_TRY(start_name(sink, err));
+    sink->fd = open_unnamed(sink);
+    /* Whatever stood against the first may not hold for the second, which says why. */
+    if (sink->fd < 0) sink->fd = make_named(sink, make_file);
+    return sink->fd >= 0 ? SYN_OK : fail_create(sink, errno, err);
 }
 
 /* Follows symbolic links, so that the file they lead to is replaced and not the link. */
@@ -115,7 +180,7 @@ static syn_status resolve_target(syn_sink *sink, syn_error *err) {
     const bool is_link = lstat(sink->path, &link) == 0 && S_ISLNK(link.st_mode);
     const char *target = is_link && realpath(sink->path, resolved) ? resolved : sink->path;
     sink->target = syn_strdup(target);
-    if (sink->target == NULL) return SYN_FAIL_NOMEM(err, strlen(target) + 1, "a file name");
+    if (sink->target == NULL) return fail_memory(sink, strlen(target) + 1, err);
     return SYN_OK;
 }
 
@@ -131,6 +196,8 @@ static syn_status open_path(syn_sink *sink, syn_error *err) {
     if (*path == '\0') return SYN_FAIL(err, SYN_E_IO, "cannot write a file whose name is empty");
     struct stat old;
     const bool exists = stat(path, &old) == 0;
+    /* A file without a name would show this only when closed. */
+    if (!exists && errno == ENAMETOOLONG) return fail_errno(err, "write", path, errno);
     if (exists && S_ISDIR(old.st_mode))
         return SYN_FAIL(err, SYN_E_IO, "cannot write %s: it is a folder", shown(path));
     if (exists && !S_ISREG(old.st_mode)) return open_stream(sink, err);
@@ -169,7 +236,9 @@ syn_status syn_sink_open_file(syn_sink **out, const char *path, syn_error *err) 
     const bool is_stdout = strcmp(path, "-") == 0;
     syn_sink *sink = sink_new(is_stdout ? SINK_STREAM : SINK_FILE,
                               is_stdout ? "standard output" : path, BUFFER_BYTES);
-    if (sink == NULL) return SYN_FAIL_NOMEM(err, BUFFER_BYTES, "a file's buffer");
+    if (sink == NULL)
+        return SYN_FAIL(err, SYN_E_NOMEM, "out of memory: %zu bytes to write %s", BUFFER_BYTES,
+                        shown(path));
     if (is_stdout) {
         sink->fd = STDOUT_FILENO;
     } else {
@@ -294,9 +363,33 @@ static void close_fd(syn_sink *sink) {
     sink->fd = -1;
 }
 
+/* Puts what the file without a name holds into a named one. */
+static void copy_to_named(syn_sink *sink) {
+    struct stat info;
+    const int from = sink->fd;
+    const int to = make_named(sink, make_file);
+    if (to < 0) {
+        (void)fail_create(sink, errno, &sink->error);
+        return;
+    }
+    sink->fd = to;
+    if (fstat(from, &info) == 0 && fchmod(to, info.st_mode & 0777u) != 0) errno = 0;
+    for (off_t at = 0; sink->error.code == SYN_OK;) {
+        const ssize_t n = pread(from, sink->buf, sink->cap_bytes, at);
+        if (n == 0) break;
+        if (n > 0) write_fd(sink, sink->buf, (size_t)n);
+        else if (errno != EINTR) (void)fail_errno(&sink->error, "write", sink->path, errno);
+        if (n > 0) at += n;
+    }
+    (void)close(from);
+}
+
 syn_status syn_sink_close(syn_sink *sink, bool keep, syn_error *err) {
     if (sink == NULL) return SYN_OK;
     if (keep && sink->kind != SINK_MEMORY) flush(sink);
+    if (keep && sink->kind == SINK_FILE && !sink->named && sink->error.code == SYN_OK &&
+        make_named(sink, make_link) < 0)
+        copy_to_named(sink);
     close_fd(sink);
     if (sink->kind == SINK_FILE) {
         keep = keep && sink->error.code == SYN_OK;
@@ -304,7 +397,7 @@ syn_status syn_sink_close(syn_sink *sink, bool keep, syn_error *err) {
             (void)fail_errno(&sink->error, "write", sink->path, errno);
             keep = false;
         }
-        if (!keep) (void)unlink(sink->temporary);
+        if (!keep && sink->named) (void)unlink(sink->temporary);
     }
     const syn_status status = sink->error.code;
     if (status != SYN_OK && err != NULL && err->code == SYN_OK) *err = sink->error;

@@ -1,6 +1,7 @@
-/* Buffered output to a file or to memory. A file is written under a temporary name in the same
-   folder and renamed by syn_sink_close: a failed, killed or full-disk run leaves the old file or
-   none. Writers need not check every call: the first error sticks and syn_sink_close reports it. */
+/* Buffered output to a file or to memory. A file is written without a name (where the file system
+   cannot, under a temporary one in the same folder) and takes its place in syn_sink_close: a
+   failed, killed or full-disk run leaves the old file or none. Writers need not check every call:
+   the first error sticks and syn_sink_close reports it. */
 #ifndef SYNTORCH_SINK_H
 #define SYNTORCH_SINK_H
 
@@ -46,7 +47,8 @@ syn_status syn_sink_close(syn_sink *sink, bool keep, syn_error *err);
 /* Creates the folder `path` and its missing parents. */
 syn_status syn_make_folder(const char *path, syn_error *err) SYN_MUST_USE;
 /* Reads a whole file (at most max_bytes) into a NUL-terminated buffer that the caller frees with
- * syn_free. */
+   syn_free. Refused: devices but for terminals and /dev/null, sockets, files larger than the
+   machine's memory, pipes that give more than half of it. */
 syn_status syn_read_file(const char *path, size_t max_bytes, char **out, size_t *out_bytes,
                          syn_error *err) SYN_MUST_USE;
 

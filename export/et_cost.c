@@ -11,8 +11,6 @@
 #include "export/et_graph.h"
 #include "syntorch/memory.h"
 
-#define MIN_ROOT_BYTES 4096 /* moved by a node that waits for nothing */
-
 syn_status syn__et_walk_add(syn__et_walk *walk, const syn__et_attr *attr, syn_error *err) {
     SYN_TRY(syn_grow(&walk->attrs, &walk->attrs_cap, walk->n_attrs + 1, sizeof *walk->attrs, err));
     walk->attrs[walk->n_attrs++] = *attr;
@@ -54,7 +52,7 @@ static syn_status add_compute(syn__et_walk *walk, const syn_node *node, bool is_
     bool clamped = false;
     uint64_t bytes = node->bytes_read + node->bytes_written;
     if (bytes < node->bytes_read) bytes = UINT64_MAX;
-    bytes = at_least(bytes, is_root ? MIN_ROOT_BYTES : 1, &clamped);
+    bytes = at_least(bytes, is_root ? SYN__ET_MIN_ROOT_BYTES : 1, &clamped);
     const uint64_t ops = at_least(int64_cap(node->flops), 1, &clamped);
     SYN_TRY(add_number(walk, "num_ops", SYN__ET_INT64, ops, err));
     SYN_TRY(add_number(walk, "tensor_size", SYN__ET_UINT64, bytes, err));
@@ -137,10 +135,18 @@ static syn_status put_name(syn__et_walk *walk, const syn_node *node, syn__et_str
     return SYN_OK;
 }
 
+double syn__et_duration_ns(const syn_node *node) {
+    const bool is_comm = node->kind == SYN_NODE_COLLECTIVE || node->kind == SYN_NODE_SEND ||
+                         node->kind == SYN_NODE_RECV;
+    if (!(node->wall_ns >= 0)) return node->predicted_ns;
+    if (!is_comm || !(node->wait_ns > 0)) return node->wall_ns;
+    return fmax(node->wall_ns - node->wait_ns, 0);
+}
+
 syn_status syn__et_describe_frame(syn__et_walk *walk, const syn_node *node, syn__et_node *out,
                                   syn_error *err) {
     out->start_micros = whole(node->start_ns, 1000);
-    out->duration_micros = whole(node->wall_ns >= 0 ? node->wall_ns : node->predicted_ns, 1000);
+    out->duration_micros = whole(syn__et_duration_ns(node), 1000);
     return put_name(walk, node, &out->name, err);
 }
 

@@ -108,6 +108,20 @@ syn_status syn__et_plan_open(syn__et_plan *plan, const syn_graph *graph, uint32_
 syn_status syn__et_plan_node(syn__et_plan *plan, const syn_node *node, uint32_t *id,
                              syn_error *err);
 void syn__et_plan_close(syn__et_plan *plan);
+/* Whether node `index` of the rank appears, or is a barrier of several ranks. */
+syn_status syn__et_plan_shows(const syn_graph *graph, uint32_t rank, uint32_t index,
+                              const syn_node *node, bool *shown, bool *barrier, syn_error *err);
+
+/* ---- What a simulator could not run, found before writing (et_check.c) ----
+
+   Verbatim graphs are written as they came and pass. */
+
+bool syn__et_is_verbatim(const syn_graph *graph);
+/* Refuses a rank none of whose nodes appears. `rank` is an index. */
+syn_status syn__et_check_rank(const syn_graph *graph, uint32_t rank, syn_error *err);
+/* Refuses members of a group that do not call the same collectives on the same bytes, if all its
+   members are in the graph. */
+syn_status syn__et_check_calls(const syn_graph *graph, syn_error *err);
 
 /* ---- The walk: a rank's messages one by one (et_walk.c) ---- */
 
@@ -135,6 +149,11 @@ void syn__et_walk_close(syn__et_walk *walk);
 
 /* Adds one attribute to those of the message at hand. */
 syn_status syn__et_walk_add(syn__et_walk *walk, const syn__et_attr *attr, syn_error *err);
+#define SYN__ET_MIN_ROOT_BYTES 4096 /* moved by a node that waits for nothing */
+
+/* How long a node itself takes: measured, else predicted. A communication's is without what it
+   waited for others, which simulators work out themselves; SYN_NO_TIME if unknown (et_cost.c). */
+double syn__et_duration_ns(const syn_node *node);
 /* Fills a node's name and times (et_cost.c). */
 syn_status syn__et_describe_frame(syn__et_walk *walk, const syn_node *node, syn__et_node *out,
                                   syn_error *err);

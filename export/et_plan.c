@@ -244,30 +244,37 @@ static syn_status check_peer(const syn__et_plan *plan, const syn_node *node, syn
 }
 
 /* Whether the node is a collective that has someone to talk to. Group 0 is the whole world. */
-static syn_status has_company(const syn__et_plan *plan, const syn_node *node, bool *out,
-                              syn_error *err) {
-    *out = plan->graph->world_size > 1;
+static syn_status has_company(const syn_graph *graph, uint32_t rank, uint32_t index,
+                              const syn_node *node, bool *out, syn_error *err) {
+    *out = graph->world_size > 1;
     if (node->group == 0) return SYN_OK;
-    const syn_graph_group *group = syn_graph_group_by_id(plan->graph, node->group);
+    const syn_graph_group *group = syn_graph_group_by_id(graph, node->group);
     if (group == NULL)
-        return SYN_FAIL(
-            err, SYN_E_INVALID, "rank %d: node %u (%.80s) names group %u, which does not exist",
-            (int)plan->graph->ranks[plan->rank].rank, plan->n_planned, node->label, node->group);
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "rank %d: node %u (%.80s) names group %u, which does not exist",
+                        (int)graph->ranks[rank].rank, index, node->label, node->group);
     *out = group->n_ranks > 1;
+    return SYN_OK;
+}
+
+syn_status syn__et_plan_shows(const syn_graph *graph, uint32_t rank, uint32_t index,
+                              const syn_node *node, bool *shown, bool *barrier, syn_error *err) {
+    *shown = !(node->flags & SYN_NODE_VIRTUAL) && node->kind != SYN_NODE_METADATA;
+    *barrier = false;
+    if (!*shown || node->kind != SYN_NODE_COLLECTIVE) return SYN_OK;
+    SYN_TRY(has_company(graph, rank, index, node, shown, err));
+    *barrier = *shown && node->comm == SYN_COMM_BARRIER;
+    *shown = *shown && !*barrier;
     return SYN_OK;
 }
 
 syn_status syn__et_plan_node(syn__et_plan *plan, const syn_node *node, uint32_t *id,
                              syn_error *err) {
     assert(plan->n_planned < plan->graph->ranks[plan->rank].n_nodes);
-    bool shown = !(node->flags & SYN_NODE_VIRTUAL) && node->kind != SYN_NODE_METADATA;
-    bool barrier = false;
-    if (shown && node->kind == SYN_NODE_COLLECTIVE) {
-        SYN_TRY(has_company(plan, node, &shown, err));
-        barrier = shown && node->comm == SYN_COMM_BARRIER;
-        shown = shown && !barrier;
-        if (barrier) SYN_TRY(close_gate(plan, err));
-    }
+    bool shown, barrier;
+    SYN_TRY(
+        syn__et_plan_shows(plan->graph, plan->rank, plan->n_planned, node, &shown, &barrier, err));
+    if (barrier) SYN_TRY(close_gate(plan, err));
     if (shown && (node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV))
         SYN_TRY(check_peer(plan, node, err));
     if (shown) SYN_TRY(show(plan, node, err));

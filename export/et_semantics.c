@@ -10,6 +10,7 @@
 /* The attributes of a message that a node has fields for. Texts end in NUL, "" if absent. */
 typedef struct known {
     uint64_t num_ops, tensor_size, comm_size, step, stream;
+    uint64_t clamped;                       /* boolean */
     int64_t comm_type, src, dst, tag, root; /* -1 absent */
     int64_t wall_ns, wait_ns, predicted_ns; /* -1 absent */
     const char *pg_name, *pg_desc, *op, *phase, *reduce;
@@ -38,11 +39,9 @@ static void take_number(known *k, const syn__et_attr *a) {
     const struct {
         const char *name;
         uint64_t *slot;
-    } any[] = {{"num_ops", &k->num_ops},
-               {"tensor_size", &k->tensor_size},
-               {"comm_size", &k->comm_size},
-               {"step", &k->step},
-               {"stream", &k->stream}};
+    } any[] = {{"num_ops", &k->num_ops},     {"tensor_size", &k->tensor_size},
+               {"comm_size", &k->comm_size}, {"step", &k->step},
+               {"stream", &k->stream},       {"clamped", &k->clamped}};
     const struct {
         const char *name;
         int64_t *slot;
@@ -90,6 +89,7 @@ static syn_status read_attrs(syn__et_builder *b, const syn__et_node *message, kn
         syn_attribute out[2];
         size_t n;
         if (is_integer(a)) take_number(k, a);
+        if (a->field == SYN__ET_BOOL && syn__et_str_is(a->name, "clamped")) k->clamped = a->bits;
         if (a->field == SYN__ET_STRING) SYN_TRY(take_text(b, k, a));
         SYN_TRY(syn__et_attr_to_graph(a, &b->arena, out, &n));
         for (size_t j = 0; j < n; j++) SYN_TRY(add(b, &out[j]));
@@ -188,6 +188,15 @@ static bool put_message(syn__et_builder *b, bool is_send, const known *k, syn_no
     return true;
 }
 
+/* A cost that the writer raised to what simulators need was not the program's. */
+static void drop_clamped(known *k) {
+    if (k->clamped == 0) return;
+    if (k->tensor_size == 1 || (k->tensor_size == SYN__ET_MIN_ROOT_BYTES && k->num_ops != 1))
+        k->tensor_size = 0;
+    if (k->num_ops == 1) k->num_ops = 0;
+    if (k->comm_size == 1) k->comm_size = 0;
+}
+
 /* Kind and communication. A type that the graph cannot express stays as text in @type. */
 static syn_status put_kind(syn__et_builder *b, const syn__et_node *message, const known *k,
                            syn_node *out) {
@@ -257,7 +266,7 @@ static syn_status put_times(syn__et_builder *b, const syn__et_node *message, con
     if (k->wall_ns >= 0) out->wall_ns = (double)k->wall_ns;
     else if (duration != 0 && k->predicted_ns < 0) out->wall_ns = (double)duration * 1000;
     if (k->wait_ns >= 0) out->wait_ns = (double)k->wait_ns;
-    const double length = out->wall_ns >= 0 ? out->wall_ns : out->predicted_ns;
+    const double length = syn__et_duration_ns(out);
     if (micros_of(out->start_ns) != start) SYN_TRY(add_micros(b, "@start_time_micros", start));
     if (micros_of(length) == duration) return SYN_OK;
     return add_micros(b, "@duration_micros", duration);
@@ -279,6 +288,7 @@ static syn_status fill(syn__et_builder *b, const syn__et_node *message, syn_node
                .reduce = ""};
     b->n_attributes = 0;
     SYN_TRY(read_attrs(b, message, &k));
+    drop_clamped(&k);
     SYN_TRY(put_name(b, message, &k, out));
     SYN_TRY(put_kind(b, message, &k, out));
     SYN_TRY(put_times(b, message, &k, out));

@@ -10,7 +10,7 @@
 syn_status syn__et_walk_open(syn__et_walk *walk, const syn_graph *graph, uint32_t rank,
                              const char *version, syn_error *err) {
     *walk = (syn__et_walk){.graph = graph, .rank = rank, .version = version};
-    walk->verbatim = syn_graph_meta(graph, "et.version") != NULL;
+    walk->verbatim = syn__et_is_verbatim(graph);
     if (!walk->verbatim) return syn__et_plan_open(&walk->plan, graph, rank, err);
     const size_t bytes = ((size_t)graph->ranks[rank].n_nodes + 1) * sizeof(uint64_t);
     walk->node_ids = (uint64_t *)syn_malloc(bytes);

@@ -47,7 +47,9 @@ extern const syn_exporter
     syn_export_chakra;                   /* all ranks' Chakra nodes in protobuf's JSON mapping */
 extern const syn_exporter syn_export_et; /* one rank's binary Chakra execution trace */
 
-/* Writes the whole set <prefix>.<rank>.et and, last, <prefix>.comm_group.json. */
+/* Writes the whole set <prefix>.<rank>.et and, last, <prefix>.comm_group.json. SYN_E_INVALID, with
+   nothing written: a rank without nodes, or (all ranks) members of a group that do not call the
+   same collectives; graphs that came from .et are written as they were. */
 syn_status syn_export_et_set(const syn_graph *graph, const syn_export_options *options,
                              const char *prefix, syn_error *err) SYN_MUST_USE;
 /* {"<group id>": [ranks...]} */
@@ -62,7 +64,8 @@ syn_status syn_import_chakra_json(syn_graph **out, const char *path, syn_error *
  */
 syn_status syn_import_et(syn_graph **out, const char *path, bool all_ranks,
                          syn_error *err) SYN_MUST_USE;
-/* By content: node-link JSON, Chakra JSON or .et (also gzipped: refused with a sentence). */
+/* By content: node-link JSON, Chakra JSON or .et. Other kinds (gzip, pictures, GraphML, timelines,
+   ...) are refused by name. */
 syn_status syn_import_any(syn_graph **out, const char *path, syn_error *err) SYN_MUST_USE;
 /* The same from memory, for fuzzing; `name` begins error sentences. */
 syn_status syn_import_json_memory(syn_graph **out, const char *name, const char *data, size_t bytes,

@@ -61,6 +61,7 @@ static syn_status write_one(const syn_graph *graph, const syn_export_options *op
                             syn_sink *sink, syn_error *err) {
     uint32_t rank = 0;
     SYN_TRY(find_rank(graph, options != NULL ? options->rank : -1, &rank, err));
+    SYN_TRY(syn__et_check_rank(graph, rank, err));
     return write_rank(graph, rank, options, sink, err);
 }
 
@@ -155,6 +156,13 @@ static syn_status write_set(set *s, syn_error *err) {
     const int32_t only = s->options != NULL ? s->options->rank : -1;
     uint32_t rank = 0;
     SYN_TRY(find_rank(s->graph, only, &rank, err));
+    if (only >= 0) {
+        SYN_TRY(syn__et_check_rank(s->graph, rank, err));
+    } else {
+        for (rank = 0; rank < s->graph->n_ranks; rank++)
+            SYN_TRY(syn__et_check_rank(s->graph, rank, err));
+        SYN_TRY(syn__et_check_calls(s->graph, err));
+    }
     SYN_TRY(remove_older(s, err));
     if (only >= 0) {
         SYN_TRY(write_set_rank(s, rank, err));

@@ -64,10 +64,10 @@ static bool ready(syn__pic_chart *c, uint32_t lane, bool members[SYN__PIC_COLUMN
 
 /* ---- Drawing items ---- */
 
-/* "3.2 GFLOP, 46.9 KiB communicated" under a column's name. */
+/* "3.2 GFLOP, 46.9 KiB into communication" under a column's name. */
 static void lane_facts(const syn__pic_lane *lane, char *text, size_t bytes) {
     char flops[SYN__PIC_NUMBER], comms[SYN__PIC_NUMBER];
-    snprintf(text, bytes, "%s" DOT "%s communicated",
+    snprintf(text, bytes, "%s" DOT "%s into communication",
              syn__pic_flops(lane->plan.totals.flops, flops),
              syn__pic_bytes(lane->plan.totals.comm_bytes, comms));
 }

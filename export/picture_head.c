@@ -17,6 +17,7 @@ syn_status syn__pic_facts(syn__pic_arena *arena, const syn_graph *graph, const c
     syn__pic_clear(&t);
     for (uint32_t i = 0; i < graph->n_metadata && t.n < 400; i++) {
         const syn_attribute *a = &graph->metadata[i];
+        if (strncmp(a->name, "et.", 3) == 0) continue; /* for writing the file again, no facts */
         const char *text = syn_attribute_text(a, value, sizeof value);
         if (text[0] == '\0' || strlen(text) > 90) continue;
         if (t.n > 0) syn__pic_put(&t, DOT);

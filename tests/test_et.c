@@ -165,6 +165,140 @@ static void test_set_of_one_rank(void) {
     remove_folder();
 }
 
+/* Two ranks, group "tp0" of both; each row is a rank's collectives: kind, bytes / 64. */
+static syn_graph *two_ranks(const syn_comm_kind kinds[2][3], const int sizes[2][3], uint32_t group,
+                            syn_error *err) {
+    static const int32_t pair[] = {0, 1};
+    const syn_graph_group tp = {1, "tp0", pair, 2};
+    syn_graph *g;
+    if (syn_graph_new(&g, pair, 2, 2, err) != SYN_OK) return NULL;
+    syn_status status = syn_graph_add_group(g, &tp, err);
+    for (uint32_t r = 0; r < 2; r++) {
+        const et_row work = {.kind = SYN_NODE_COMPUTE};
+        if (status == SYN_OK) status = et_add(g, r, &work, NULL, err);
+        for (int i = 0; i < 3 && status == SYN_OK && kinds[r][i] != SYN_COMM_NONE; i++) {
+            const et_row row = {.kind = SYN_NODE_COLLECTIVE, .comm = kinds[r][i], .group = group};
+            syn_node node = et_node(&row, (uint64_t)i + 2);
+            node.comm_index = (uint32_t)i;
+            node.comm_bytes = 64 * (uint64_t)sizes[r][i];
+            status = syn_graph_add_node(g, r, &node, err);
+        }
+    }
+    if (status == SYN_OK) return g;
+    syn_graph_free(g);
+    return NULL;
+}
+
+#define AR SYN_COMM_ALL_REDUCE
+#define AG SYN_COMM_ALL_GATHER
+#define SC SYN_COMM_SCATTER
+
+static void test_ranks_must_agree(void) {
+    static const struct {
+        syn_comm_kind kinds[2][3];
+        int sizes[2][3];
+        uint32_t group;
+        const char *want; /* NULL: written */
+    } cases[] = {
+        {{{AR, AG, AR}, {AR, AG, AR}}, {{1, 2, 3}, {1, 2, 3}}, 1, NULL},
+        {{{SC, AG, AR}, {SC, AG, AR}}, {{4, 2, 3}, {0, 2, 3}}, 1, NULL},
+        {{{AR, AG, AR}, {AR, AR, AG}},
+         {{1, 2, 3}, {1, 2, 3}},
+         1,
+         "the ranks of group tp0 differ in call 2: rank 0 has all_gather of 128 bytes, rank 1 "
+         "all_reduce of 128 bytes"},
+        {{{AR, AG, AR}, {AR, AG, AR}},
+         {{1, 2, 3}, {1, 2, 4}},
+         0,
+         "the ranks of the world differ in call 3: rank 0 has all_reduce of 192 bytes, "
+         "rank 1 all_reduce of 256 bytes"},
+        {{{AR, AG, AR}, {AR, AG}},
+         {{1, 2, 3}, {1, 2}},
+         1,
+         "the ranks of group tp0 differ in how many collectives they call: rank 0 3, rank 1 2"},
+        {{{AR}, {AR, AG}},
+         {{1}, {1, 2}},
+         1,
+         "the ranks of group tp0 differ in how many collectives they call: rank 0 1, rank 1 2"},
+        {{{SYN_COMM_NONE}, {AR, AG}},
+         {{0}, {1, 2}},
+         1,
+         "the ranks of group tp0 differ in how many collectives they call: rank 1 2, rank 0 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        syn_error err = {0};
+        make_folder();
+        syn_graph *g = two_ranks(cases[i].kinds, cases[i].sizes, cases[i].group, &err);
+        CHECK_MSG(g != NULL, "%s", err.text);
+        const syn_status status = syn_export_et_set(g, NULL, in_folder("t"), &err);
+        CHECK_INT(status, cases[i].want == NULL ? SYN_OK : SYN_E_INVALID);
+        CHECK_STR(err.text, cases[i].want == NULL ? "" : cases[i].want);
+        CHECK_INT(exists("t.0.et"), cases[i].want == NULL);
+        CHECK_INT(exists("t.comm_group.json"), cases[i].want == NULL);
+        /* What came from files is written as it was. */
+        const syn_attribute version = {
+            .name = "et.version", .type = SYN_VALUE_TEXT, .text = "1.0.0"};
+        CHECK_OK(syn_graph_set_meta(g, &version, &err), err);
+        CHECK_OK(syn_export_et_set(g, NULL, in_folder("t"), &err), err);
+        syn_graph_free(g);
+        remove_folder();
+    }
+}
+
+/* Rank 1 has views and a barrier only. An older set stays as it is. */
+static void test_rank_without_nodes(void) {
+    static const int32_t pair[] = {0, 1};
+    const et_row work = {.kind = SYN_NODE_COMPUTE},
+                 view = {.kind = SYN_NODE_COMPUTE, .flags = SYN_NODE_VIRTUAL},
+                 barrier = {.kind = SYN_NODE_COLLECTIVE, .comm = SYN_COMM_BARRIER};
+    syn_error err = {0};
+    syn_graph *g, *older = syn_test_graph(&err);
+    uint32_t index = 0;
+    size_t bytes;
+    make_folder();
+    CHECK(older != NULL);
+    CHECK_OK(syn_graph_new(&g, pair, 2, 2, &err), err);
+    CHECK_OK(et_add(g, 0, &work, NULL, &err), err);
+    CHECK_OK(et_add(g, 1, &view, NULL, &err), err);
+    CHECK_OK(et_add(g, 1, &barrier, &index, &err), err);
+    CHECK_OK(syn_export_et_set(older, NULL, in_folder("t"), &err), err);
+    CHECK_INT(syn_export_et_set(g, NULL, in_folder("t"), &err), SYN_E_INVALID);
+    CHECK_STR(err.text, "rank 1 has no node that an execution trace shows, and simulators do not "
+                        "read a trace without nodes");
+    CHECK(exists("t.0.et") && exists("t.1.et") && exists("t.comm_group.json"));
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    options.rank = 1;
+    err = (syn_error){0};
+    char *data = et_write(&syn_export_et, g, &options, &bytes, &err);
+    CHECK(data == NULL);
+    CHECK_HAS(err.text, "rank 1 has no node");
+    options.rank = 0;
+    data = et_write(&syn_export_et, g, &options, &bytes, &err);
+    CHECK(data != NULL);
+    free(data);
+    syn_graph_free(older);
+    syn_graph_free(g);
+    remove_folder();
+}
+
+static void test_set_no_memory(void) {
+    syn_error err = {0};
+    syn_graph *g = et_pipeline(&err);
+    make_folder();
+    CHECK(g != NULL);
+    for (uint64_t n = 0;; n++) {
+        err = (syn_error){0};
+        syn_memory_fail_after(n);
+        const syn_status status = syn_export_et_set(g, NULL, in_folder("t"), &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (status == SYN_OK) break;
+        CHECK_INT(status, SYN_E_NOMEM);
+        CHECK(!exists("t.comm_group.json"));
+    }
+    syn_graph_free(g);
+    remove_folder();
+}
+
 static void test_comm_group(void) {
     /* One-rank groups are left out; ids ascend, whatever the graph's order. */
     static const int32_t rank = 0, pair[] = {3, 0}, alone[] = {2};
@@ -293,6 +427,9 @@ static const test_case cases[] = {
     {"write_set", test_set},
     {"replaces_larger_set", test_set_replaces_larger},
     {"one_rank_of_a_set", test_set_of_one_rank},
+    {"ranks_must_agree", test_ranks_must_agree},
+    {"rank_without_nodes", test_rank_without_nodes},
+    {"set_no_memory", test_set_no_memory},
     {"comm_group", test_comm_group},
     {"utf8_is_repaired", test_utf8_is_repaired},
     {"json_form", test_json_form},

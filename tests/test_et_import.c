@@ -317,6 +317,43 @@ static void test_messages_mean(void) {
     syn_graph_free(g);
 }
 
+/* Costs raised for simulators are not the program's. */
+static void test_clamped(void) {
+    const struct {
+        uint64_t ops, bytes;
+        bool clamped;
+        uint64_t want_ops, want_bytes;
+    } cases[] = {{1, 1, true, 0, 0},       {1, 500, true, 0, 500},   {7, 1, true, 7, 0},
+                 {7, 4096, true, 7, 0},    {1, 4096, true, 0, 4096}, {1, 1, false, 1, 1},
+                 {7, 4096, false, 7, 4096}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const syn__et_attr attrs[] = {
+            {str("num_ops", 7), str("", 0), SYN__ET_INT64, cases[i].ops, str("", 0)},
+            {str("tensor_size", 11), str("", 0), SYN__ET_UINT64, cases[i].bytes, str("", 0)},
+            {str("clamped", 7), str("", 0), SYN__ET_BOOL, 1, str("", 0)}};
+        const syn__et_node node = {.id = 1,
+                                   .name = str("a", 1),
+                                   .type = SYN__ET_COMP_NODE,
+                                   .attrs = attrs,
+                                   .n_attrs = cases[i].clamped ? 3 : 2};
+        file f = {0};
+        syn_error err = {0};
+        syn_cursor c = {0};
+        put_meta(&f, "1", NULL, 0);
+        syn__et_put_node(&f.message, &node);
+        end_message(&f);
+        check_round_trip(f.buf.data, f.buf.bytes);
+        syn_graph *g = load(&f, &err);
+        CHECK_MSG(g != NULL, "%s", err.text);
+        const syn_node *n = syn_graph_node(g, 0, 0, &c);
+        CHECK_INT(n->flops, cases[i].want_ops);
+        CHECK_INT(n->bytes_read, cases[i].want_bytes);
+        syn_cursor_free(&c);
+        syn_graph_free(g);
+        close_file(&f);
+    }
+}
+
 /* ---- Order ---- */
 
 static void test_forward_dependencies(void) {
@@ -428,6 +465,7 @@ static const test_case cases[] = {
     {"metadata_types", test_metadata_types},
     {"meaning", test_meaning},
     {"messages_mean", test_messages_mean},
+    {"clamped", test_clamped},
     {"forward_dependencies", test_forward_dependencies},
     {"ties_go_by_id", test_ties_go_by_id},
     {"deep_chain", test_deep_chain},

@@ -365,6 +365,54 @@ static void test_times(void) {
     }
 }
 
+/* Waiting for others is no part of a communication's length, as simulators add their own. */
+static void test_waiting(void) {
+    const struct {
+        syn_node_kind kind;
+        double wall, wait, predicted;
+        uint64_t micros;
+    } cases[] = {
+        {COLL, 9000, 7000, SYN_NO_TIME, 2},          {COLL, 9000, 0, SYN_NO_TIME, 9},
+        {COLL, 9000, SYN_NO_TIME, SYN_NO_TIME, 9},   {COLL, 9000, 9600, SYN_NO_TIME, 0},
+        {COLL, SYN_NO_TIME, 7000, 3000, 3},          {SYN_NODE_SEND, 9000, 7000, SYN_NO_TIME, 2},
+        {SYN_NODE_RECV, 9000, 7000, SYN_NO_TIME, 2}, {COMP, 9000, 7000, SYN_NO_TIME, 9},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const et_row row = {
+            .kind = cases[i].kind, .group = 7, .comm = SYN_COMM_BROADCAST, .peer = 2};
+        syn_error err = {0};
+        syn_node node = et_node(&row, 1);
+        node.wall_ns = cases[i].wall;
+        node.wait_ns = cases[i].wait;
+        node.predicted_ns = cases[i].predicted;
+        syn__et_walk walk;
+        syn__et_node out;
+        syn_graph *g = describe(&node, &walk, &out, &err);
+        CHECK_MSG(g != NULL, "%s", err.text);
+        CHECK_INT(out.duration_micros, cases[i].micros);
+        CHECK_INT(value_of(&out, "wall_ns", SYN__ET_INT64),
+                  cases[i].wall < 0 ? -1 : (int64_t)cases[i].wall);
+        CHECK_INT(value_of(&out, "wait_ns", SYN__ET_INT64),
+                  cases[i].wait > 0 ? (int64_t)cases[i].wait : -1);
+        syn__et_walk_close(&walk);
+        /* The reader knows the difference, so it keeps no other length. */
+        size_t bytes;
+        syn_cursor c = {0};
+        syn_graph *back = NULL;
+        char *data = et_write(&syn_export_et, g, NULL, &bytes, &err);
+        CHECK_MSG(data != NULL, "%s", err.text);
+        CHECK_OK(syn_import_et_memory(&back, "x.et", data, bytes, &err), err);
+        const syn_node *n = syn_graph_node(back, 0, 0, &c);
+        CHECK_NEAR(n->wall_ns, cases[i].wall, 0);
+        for (uint32_t k = 0; k < n->n_attributes; k++)
+            CHECK(strcmp(n->attributes[k].name, "@duration_micros") != 0);
+        syn_cursor_free(&c);
+        syn_graph_free(back);
+        free(data);
+        syn_graph_free(g);
+    }
+}
+
 static const test_case cases[] = {
     {"chain", test_chain},
     {"classes", test_classes},
@@ -380,6 +428,7 @@ static const test_case cases[] = {
     {"collective", test_collective},
     {"messages", test_messages},
     {"times", test_times},
+    {"waiting", test_waiting},
 };
 
 TEST_MAIN(cases)

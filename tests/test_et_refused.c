@@ -288,6 +288,35 @@ static void test_set_damage(void) {
     CHECK_HAS(err.text, "/nowhere");
 }
 
+/* Files of other kinds are called what they are. */
+static void test_foreign_files(void) {
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"\x89PNG\r\n\x1a\n", "is a PNG picture, not a graph"},
+        {"\x1f\x8b\x08", "is compressed with gzip"},
+        {"<?xml version=\"1.0\"?>\n<svg xmlns=\"\"/>", "is an SVG picture, not a graph"},
+        {"\xEF\xBB\xBF <graphml/>", "is GraphML, which is written but not read"},
+        {"<!DOCTYPE html>", "is XML, which is not read"},
+        {"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[]}", "is a Chrome timeline (traceEvents)"},
+        {"{\n  \"1\": [0, 1]\n}", "lists the groups of a set of traces"},
+        {"{\"schema\":\"1.1.1-chakra.0.0.4\",\"pid\":7,\"nodes\":[{\"id\":1}]}",
+         "is a PyTorch execution trace, which is not read here"},
+        {"<\n\x05", "t.json, byte 0: the file ends within a message"}, /* a length of 60 */
+    };
+    open_folder();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        syn_error err = {0};
+        syn_graph *g = NULL;
+        write_text("t.json", cases[i].text, strlen(cases[i].text));
+        CHECK_MSG(syn_import_any(&g, in_folder("t.json"), &err) != SYN_OK, "case %zu", i);
+        CHECK(g == NULL);
+        CHECK_HAS(err.text, "t.json");
+        CHECK_HAS(err.text, cases[i].want);
+    }
+    clean_folder();
+}
+
 /* Ranks whose metadata differs keep what is theirs. */
 static void test_set_of_other_tools(void) {
     static const char a[] = "\x10\x12\x06\x0a\x02id\x48\x05\x12\x06\x0a\x02tw\x48\x07\x02\x08\x01";
@@ -358,6 +387,7 @@ static const test_case cases[] = {
     {"json_spellings", test_json_spellings},
     {"sets", test_sets},
     {"set_damage", test_set_damage},
+    {"foreign_files", test_foreign_files},
     {"set_of_other_tools", test_set_of_other_tools},
     {"no_memory", test_no_memory},
 };

@@ -217,7 +217,30 @@ static void test_layer_names(void) {
     CHECK_INT(syn__pic_layer_prefix("ln_1.x2"), 0);
 }
 
+/* Both views call communication's bytes the same; facts for writing a file again are not shown. */
+static void test_words(void) {
+    for (int k = 0; k < 2; k++) {
+        const syn_attribute version = {
+            .name = "et.version", .type = SYN_VALUE_TEXT, .text = "7.8.9"};
+        syn_graph *g = gpt((picture_gpt)PICTURE_GPT);
+        syn_error err = {0};
+        drawn x;
+        CHECK(g != NULL);
+        CHECK_OK(syn_graph_set_meta(g, &version, &err), err);
+        CHECK_MSG(draw(&x, g, k == 0 ? &plain : &comm), "%s", x.err.text);
+        int found = count_label(&x.d, SYN__PIC_PLAIN, "iB into communication");
+        for (size_t i = 0; i < x.d.n_clusters; i++)
+            found += strstr(x.d.clusters[i].label, "iB into communication") != NULL;
+        CHECK(found > 0);
+        CHECK(count_label(&x.d, SYN__PIC_PLAIN, "gpt3-style") > 0);
+        CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "et.version"), 0);
+        CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "7.8.9"), 0);
+        drop(&x);
+    }
+}
+
 static const test_case cases[] = {
+    {"words", test_words},
     {"deterministic", test_deterministic},
     {"both_writers_agree", test_both_writers_agree},
     {"graphviz_missing", test_graphviz_missing},

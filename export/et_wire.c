@@ -16,8 +16,8 @@ char *syn__et_buf_room(syn__et_buf *buf, size_t bytes) {
 }
 
 void syn__et_buf_put(syn__et_buf *buf, const void *data, size_t bytes) {
-    char *out = syn__et_buf_room(buf, bytes);
-    if (out == NULL || bytes == 0) return;
+    char *out = bytes > 0 ? syn__et_buf_room(buf, bytes) : NULL;
+    if (out == NULL) return;
     memcpy(out, data, bytes);
     buf->bytes += bytes;
 }

@@ -78,9 +78,6 @@ uint64_t syn__clock_ns(void);
    Any outs[o] may be the same pointer as an ins[k]; otherwise nothing overlaps. */
 void syn__reduce(const void *const *ins, int32_t n_ins, void *const *outs, int32_t n_outs,
                  size_t begin, size_t n_elems, syn_dtype dtype, syn_reduce reduce);
-/* f16 or bf16 to f32, exact; and back, rounding to nearest even. */
-void syn__widen(const uint16_t *in, float *out, size_t n_elems, syn_dtype dtype);
-void syn__narrow(const float *in, uint16_t *out, size_t n_elems, syn_dtype dtype);
 
 /* For transports that cannot reduce every dtype: the one to reduce in (f32 for halves, i64 for an
    average of i32, else the same); elements [at, at + n_elems) of in to it; division by the number

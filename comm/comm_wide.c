@@ -1,21 +1,18 @@
 /* Widening what a transport cannot reduce by itself. */
 #include "comm/comm_internal.h"
+#include "syntorch/half.h"
 
 #include <string.h>
 
-static bool is_half(syn_dtype dtype) {
-    return dtype == SYN_F16 || dtype == SYN_BF16;
-}
-
 syn_dtype syn__wide_dtype(syn_dtype dtype, syn_reduce reduce) {
-    if (is_half(dtype)) return SYN_F32;
+    if (syn_dtype_is_half(dtype)) return SYN_F32;
     return dtype == SYN_I32 && reduce == SYN_REDUCE_AVG ? SYN_I64 : dtype;
 }
 
 void syn__wide_load(const void *in, size_t at, void *wide, size_t n_elems, syn_dtype dtype,
                     syn_reduce reduce) {
     const size_t elem_bytes = syn_dtype_bytes(dtype);
-    if (is_half(dtype)) syn__widen((const uint16_t *)in + at, wide, n_elems, dtype);
+    if (syn_dtype_is_half(dtype)) syn_half_widen((const uint16_t *)in + at, wide, n_elems, dtype);
     else if (syn__wide_dtype(dtype, reduce) == dtype)
         memcpy(wide, (const char *)in + at * elem_bytes, n_elems * elem_bytes);
     else
@@ -32,7 +29,7 @@ void syn__wide_divide(void *wide, size_t n_elems, syn_dtype dtype, int32_t by) {
 void syn__wide_store(const void *wide, void *out, size_t at, size_t n_elems, syn_dtype dtype,
                      syn_reduce reduce) {
     const size_t elem_bytes = syn_dtype_bytes(dtype);
-    if (is_half(dtype)) syn__narrow(wide, (uint16_t *)out + at, n_elems, dtype);
+    if (syn_dtype_is_half(dtype)) syn_half_narrow(wide, (uint16_t *)out + at, n_elems, dtype);
     else if (syn__wide_dtype(dtype, reduce) == dtype)
         memcpy((char *)out + at * elem_bytes, wide, n_elems * elem_bytes);
     else

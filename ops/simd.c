@@ -1,0 +1,45 @@
+#include "ops/simd.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[SYN_SIMD_COUNT] = {"scalar", "avx2", "avx512"};
+
+const char *syn_simd_name(syn_simd level) {
+    return level < SYN_SIMD_COUNT ? names[level] : "?";
+}
+
+bool syn_simd_runs(syn_simd level) {
+#if defined(__x86_64__)
+    if (level == SYN_SIMD_AVX2)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); /* f16c is older */
+    if (level == SYN_SIMD_AVX512)
+        return syn_simd_runs(SYN_SIMD_AVX2) && __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl");
+#endif
+    return level == SYN_SIMD_SCALAR;
+}
+
+static syn_simd choose(void) {
+    syn_simd best = SYN_SIMD_SCALAR;
+    const char *wanted = getenv("SYNTORCH_SIMD");
+    for (syn_simd l = SYN_SIMD_SCALAR; l < SYN_SIMD_COUNT; l++) {
+        if (!syn_simd_runs(l)) continue;
+        best = l;
+        if (wanted && strcmp(wanted, names[l]) == 0) return l;
+    }
+    return best;
+}
+
+syn_simd syn_simd_level(void) {
+    /* Computed once: the answer cannot change while the process runs. */
+    static atomic_int known; /* level + 1 */
+    int level = atomic_load_explicit(&known, memory_order_relaxed);
+    if (level == 0) {
+        level = (int)choose() + 1;
+        atomic_store_explicit(&known, level, memory_order_relaxed);
+    }
+    return (syn_simd)(level - 1);
+}

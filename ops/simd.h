@@ -1,0 +1,30 @@
+/* Which vector instructions the CPU kernels use. The kernels of a family (ops/rows.h,
+   ops/products.h) exist once for each level, in files *_scalar.c, *_avx2.c and *_avx512.c, the last
+   two compiled for those instructions; the scalar ones are the documentation and the oracle. */
+#ifndef OPS_SIMD_H
+#define OPS_SIMD_H
+
+#include "syntorch/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum syn_simd {
+    SYN_SIMD_SCALAR,
+    SYN_SIMD_AVX2,   /* with FMA and F16C */
+    SYN_SIMD_AVX512, /* F, BW, DQ, VL */
+    SYN_SIMD_COUNT
+} syn_simd;
+
+const char *syn_simd_name(syn_simd level); /* "scalar", "avx2", "avx512" */
+/* Whether this processor and this build can run it. */
+bool syn_simd_runs(syn_simd level);
+/* The widest level that runs here, or a lesser one that the environment variable SYNTORCH_SIMD
+   names. */
+syn_simd syn_simd_level(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -5,8 +5,8 @@
 
 #include "syntorch/memory.h"
 
-/* Size classes: four per power of two from 256 bytes, so at most a quarter of a buffer is slack. */
-enum { MIN_SHIFT = 8, CLASSES = (64 - MIN_SHIFT) * 4 };
+/* Size classes: 16 per power of two from 256 bytes, so at most a sixteenth of a buffer is slack. */
+enum { MIN_SHIFT = 8, STEPS = 16, CLASSES = (64 - MIN_SHIFT) * STEPS };
 
 struct free_buffer {
     struct free_buffer *next;
@@ -20,10 +20,10 @@ struct syn_pool {
 static size_t size_class(size_t bytes, int *index) {
     int shift = MIN_SHIFT;
     while (shift < 62 && ((size_t)1 << (shift + 1)) < bytes) shift++;
-    const size_t base = (size_t)1 << shift, quarter = base / 4;
-    size_t n = bytes <= base ? 0 : (bytes - base + quarter - 1) / quarter;
-    *index = (shift - MIN_SHIFT) * 4 + (int)n;
-    return base + n * quarter;
+    const size_t base = (size_t)1 << shift, step = base / STEPS;
+    const size_t n = bytes <= base ? 0 : (bytes - base + step - 1) / step;
+    *index = (shift - MIN_SHIFT) * STEPS + (int)n;
+    return base + n * step;
 }
 
 syn_pool *syn_pool_new(void) {

@@ -4,9 +4,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define ALIGN_BYTES   64 /* a cache line, and the widest vector register */
 #define MIN_CAP_ELEMS 64
+#define HUGE_BYTES    ((size_t)2 << 20) /* a huge page of x86-64 and arm64 */
 
 /* The only state of the library outside a context: a test instrument for the process's one malloc.
  */
@@ -62,8 +64,17 @@ char *syn_strndup(const char *text, size_t bytes) {
 
 void *syn_aligned_malloc(size_t bytes) {
     if (must_fail(bytes)) return NULL;
-    const size_t lines = bytes / ALIGN_BYTES + (bytes % ALIGN_BYTES != 0 || bytes == 0);
-    return aligned_alloc(ALIGN_BYTES, lines * ALIGN_BYTES);
+    const size_t align = bytes < 2 * HUGE_BYTES ? ALIGN_BYTES : HUGE_BYTES;
+    size_t whole;
+    if (!syn_add_size(bytes != 0 ? bytes : 1, ALIGN_BYTES - 1, &whole)) return NULL;
+    whole -= whole % ALIGN_BYTES;
+    void *ptr = NULL;
+    if (posix_memalign(&ptr, align, whole) != 0) return NULL;
+#ifdef MADV_HUGEPAGE
+    /* The whole huge pages only: the rest may share a page with other data. Merely advice. */
+    if (align == HUGE_BYTES) (void)madvise(ptr, whole - whole % HUGE_BYTES, MADV_HUGEPAGE);
+#endif
+    return ptr;
 }
 
 void syn_aligned_free(void *ptr) {

@@ -35,6 +35,8 @@ void syn_ctx_free(syn_ctx *ctx) {
     if (!ctx) return;
     syn_release(ctx, (syn_mark){1}, NULL, 0);
     syn_free(ctx->data);
+    syn_free(ctx->params);
+    syn_workers_free(ctx->workers);
     syn_pool_free(ctx->pool);
     syn_trace_free(ctx->trace);
     syn_free(ctx);
@@ -54,6 +56,19 @@ syn_comm *syn_ctx_comm(const syn_ctx *ctx) {
 
 int32_t syn_ctx_rank(const syn_ctx *ctx) {
     return ctx->trace->rank;
+}
+
+syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) {
+    if (!ctx->pool) return SYN_OK;
+    syn_workers *workers = NULL;
+    if (threads != 1) SYN_TRY(syn_workers_new(&workers, threads, err));
+    syn_workers_free(ctx->workers);
+    ctx->workers = workers;
+    return SYN_OK;
+}
+
+int syn_ctx_threads(const syn_ctx *ctx) {
+    return syn_workers_count(ctx->workers);
 }
 
 syn_status syn_ctx_status(const syn_ctx *ctx) {

@@ -32,6 +32,10 @@ const syn_trace *syn_ctx_trace(const syn_ctx *ctx);
 syn_device syn_ctx_device(const syn_ctx *ctx);
 syn_comm *syn_ctx_comm(const syn_ctx *ctx);
 int32_t syn_ctx_rank(const syn_ctx *ctx);
+/* How many threads this rank's kernels share, the caller's among them; at first 1. OpenBLAS must
+   then use one thread a call (ops/blas.h). Does nothing on meta. */
+syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) SYN_MUST_USE;
+int syn_ctx_threads(const syn_ctx *ctx);
 
 /* First failure of any builder; SYN_OK if none. */
 syn_status syn_ctx_status(const syn_ctx *ctx);
@@ -62,12 +66,35 @@ typedef struct syn_shard {
 
 typedef enum syn_init { SYN_INIT_ZERO, SYN_INIT_ONE, SYN_INIT_NORMAL } syn_init;
 
-/* A parameter under its HuggingFace name. dims: of the full tensor; the tensor made has the shard's
-   shape. NORMAL values have mean 0 and deviation `std`, are a function of seed, name and the
-   element's index in the full tensor alone, and so do not depend on the sharding. Rows of dimension
-   0 at or past `valid_rows` (vocabulary padding; < 0: none) are zero. */
+/* Where parameters get their values instead of random ones: a checkpoint. */
+typedef struct syn_param_source {
+    /* Fills `data` (local's elements in row-major order; NULL on meta: check only) with the shard
+       of the full parameter `name`. Rows of dimension 0 at or past valid_rows (< 0: none) are not
+       in the source: they become zero. `local`: the shard's shape and the dtype to store. */
+    syn_status (*read)(void *user, const char *name, const syn_spec *full, syn_shard shard,
+                       int64_t valid_rows, const syn_spec *local, void *data, syn_error *err);
+    void *user;
+} syn_param_source;
+/* For the parameters made from now on; NULL: random again. The source must outlive that. */
+void syn_ctx_set_param_source(syn_ctx *ctx, const syn_param_source *source);
+
+/* A parameter under its HuggingFace name, f32, f16 or bf16. dims: of the full tensor; the tensor
+   made has the shard's shape. NORMAL values have mean 0 and deviation `std`, are a function of
+   seed, name and the element's index in the full tensor alone (then rounded to the dtype), and so
+   do not depend on the sharding. Rows of dimension 0 at or past `valid_rows` (vocabulary padding;
+   < 0: none) are zero. */
 syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
                      syn_init init, double std, int64_t valid_rows, uint64_t seed);
+/* The parameters made so far, in order. */
+typedef struct syn_param_info {
+    const char *name; /* valid until the next tensor is named */
+    syn_spec full;
+    syn_shard shard;
+    int64_t valid_rows; /* < 0: all */
+    syn_tensor tensor;  /* the shard */
+} syn_param_info;
+size_t syn_ctx_param_count(const syn_ctx *ctx);
+syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i);
 /* Data given from outside (copied; ignored on meta, where it may be NULL). */
 syn_tensor syn_input(syn_ctx *ctx, const char *name, const syn_spec *spec, const void *data);
 /* Storage kept between steps, zero at first (KV cache). */

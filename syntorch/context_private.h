@@ -9,11 +9,15 @@
 struct syn_ctx {
     syn_device device;
     const syn_backend *backend;
-    syn_pool *pool; /* NULL on meta */
-    syn_comm *comm; /* NULL: alone */
+    syn_pool *pool;       /* NULL on meta */
+    syn_comm *comm;       /* NULL: alone */
+    syn_workers *workers; /* NULL: one thread */
     syn_trace *trace;
     void **data; /* by tensor id, at the storage's start; NULL: released, not the owner, or meta */
     size_t data_cap;
+    syn_param_info *params; /* without the names, which the trace has */
+    size_t n_params, params_cap;
+    syn_param_source source; /* read NULL: random values */
     syn_error error;
     uint32_t scopes[SYN__SCOPE_DEPTH]; /* text ids of the full scope at each depth */
     int n_scopes;

@@ -135,6 +135,7 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
     call.n_attr = n_attr;
     call.group = group;
     call.comm = ctx->comm;
+    call.workers = ctx->workers;
     call.wait_ns = 0;
     call.err = &inner;
     for (int i = 0; i < call.n_out; i++) out[i].id = 0;

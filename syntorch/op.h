@@ -4,6 +4,7 @@
 
 #include "syntorch/communicator.h"
 #include "syntorch/graph.h"
+#include "syntorch/workers.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -56,7 +57,8 @@ typedef struct syn_call {
     int n_attr;
     const syn_group *group; /* communication only */
     syn_comm *comm;
-    uint64_t wait_ns; /* communication kernels: time spent waiting for other ranks */
+    syn_workers *workers; /* threads for the kernel; NULL: the caller's alone */
+    uint64_t wait_ns;     /* communication kernels: time spent waiting for other ranks */
     syn_error *err;
 } syn_call;
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "syntorch/context_private.h"
+#include "syntorch/half.h"
 #include "syntorch/memory.h"
 
 /* SplitMix64's output function (Steele, Lea, Flood, OOPSLA 2014) as a counter-based generator. */
@@ -29,63 +30,114 @@ struct slicing {
     int parts, index;
 };
 
-static void fill(float *data, const struct slicing *s, syn_init init, float scale,
-                 int64_t row_elems, int64_t valid_rows, uint64_t key) {
+/* Values first ... first + n - 1 of the full tensor. */
+static void values(float *data, int64_t first, int64_t n, syn_init init, float scale, int64_t limit,
+                   uint64_t key) {
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = first + i;
+        float v = init == SYN_INIT_ONE ? 1.0f : 0.0f;
+        if (init == SYN_INIT_NORMAL) v = normal(key, (uint64_t)at, scale);
+        data[i] = at < limit ? v : 0.0f;
+    }
+}
+
+static void fill(void *data, syn_dtype dtype, const struct slicing *s, syn_init init, float scale,
+                 int64_t limit, uint64_t key) {
+    enum { BLOCK = 1024 };
+    float block[BLOCK];
     const int64_t axis = s->parts * s->block;
-    int64_t limit = INT64_MAX;
-    if (valid_rows >= 0 && !syn_mul_i64(valid_rows, row_elems, &limit)) limit = INT64_MAX;
+    int64_t done = 0;
     for (int64_t o = 0; o < s->outer; o++)
         for (int p = 0; p < s->parts; p++) {
             const int64_t first = ((o * axis) + p * s->block + s->index * s->part) * s->inner;
             const int64_t n = s->part * s->inner;
-            for (int64_t i = 0; i < n; i++) {
-                const int64_t at = first + i;
-                float v = init == SYN_INIT_ONE ? 1.0f : 0.0f;
-                if (init == SYN_INIT_NORMAL) v = normal(key, (uint64_t)at, scale);
-                *data++ = at < limit ? v : 0.0f;
+            if (dtype == SYN_F32) values((float *)data + done, first, n, init, scale, limit, key);
+            for (int64_t i = 0; dtype != SYN_F32 && i < n; i += BLOCK) {
+                const int64_t some = n - i < BLOCK ? n - i : BLOCK;
+                values(block, first + i, some, init, scale, limit, key);
+                syn_half_narrow(block, (uint16_t *)data + done + i, (size_t)some, dtype);
             }
+            done += n;
         }
 }
 
-syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
-                     syn_init init, double std, int64_t valid_rows, uint64_t seed) {
-    if (ctx->error.code != SYN_OK) return (syn_tensor){0};
-    if (full->dtype != SYN_F32)
-        return syn_ctx_fail(ctx, SYN_E_UNSUPPORTED,
-                            "parameter '%s': only f32 parameters can be initialised, not %s", name,
-                            syn_dtype_name((syn_dtype)full->dtype));
+static syn_status check(const char *name, const syn_spec *full, syn_shard shard, syn_error *err) {
+    if (full->dtype != SYN_F32 && !syn_dtype_is_half((syn_dtype)full->dtype))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "parameter '%s': parameters are f32, f16 or bf16, not %s", name,
+                        syn_dtype_name((syn_dtype)full->dtype));
     if (!syn_spec_valid(full) || full->rank < 1 || shard.axis < 0 || shard.axis >= full->rank)
-        return syn_ctx_fail(ctx, SYN_E_SHAPE, "the shape of parameter '%s' is not valid", name);
+        return SYN_FAIL(err, SYN_E_SHAPE, "the shape of parameter '%s' is not valid", name);
     if (shard.parts < 1 || shard.index < 0 || shard.index >= shard.count)
-        return syn_ctx_fail(ctx, SYN_E_INVALID,
-                            "parameter '%s': there is no shard %d of %d in %d parts", name,
-                            shard.index, shard.count, shard.parts);
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "parameter '%s': there is no shard %d of %d in %d parts", name, shard.index,
+                        shard.count, shard.parts);
     const int64_t pieces = (int64_t)shard.parts * shard.count;
     if (full->dims[shard.axis] % pieces)
-        return syn_ctx_fail(ctx, SYN_E_SHAPE,
-                            "parameter '%s': dimension %d of %lld does not divide into %lld pieces",
-                            name, shard.axis, (long long)full->dims[shard.axis], (long long)pieces);
+        return SYN_FAIL(err, SYN_E_SHAPE,
+                        "parameter '%s': dimension %d of %lld does not divide into %lld pieces",
+                        name, shard.axis, (long long)full->dims[shard.axis], (long long)pieces);
+    return SYN_OK;
+}
+
+static struct slicing slicing_of(const syn_spec *full, syn_shard shard) {
     struct slicing s = {1,
                         1,
                         full->dims[shard.axis] / shard.parts,
-                        full->dims[shard.axis] / pieces,
+                        full->dims[shard.axis] / shard.parts / shard.count,
                         shard.parts,
                         shard.index};
     for (int d = 0; d < full->rank; d++) {
         if (d < shard.axis) s.outer *= full->dims[d];
         if (d > shard.axis) s.inner *= full->dims[d];
     }
-    syn_operand operand = {.spec = *full};
+    return s;
+}
+
+void syn_ctx_set_param_source(syn_ctx *ctx, const syn_param_source *source) {
+    ctx->source = source ? *source : (syn_param_source){NULL, NULL};
+}
+
+size_t syn_ctx_param_count(const syn_ctx *ctx) {
+    return ctx->n_params;
+}
+
+syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i) {
+    syn_param_info info = ctx->params[i];
+    const uint32_t text = ctx->trace->tensors[info.tensor.id].name; /* + 1 */
+    info.name = text ? syn_trace_text(ctx->trace, text - 1) : "";
+    return info;
+}
+
+syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full_, syn_shard shard,
+                     syn_init init, double std, int64_t valid_rows, uint64_t seed) {
+    const syn_spec full = *full_; /* may be another row's, and rows move */
+    if (ctx->error.code != SYN_OK) return (syn_tensor){0};
+    syn_error err = {0};
+    if (check(name, &full, shard, &err) != SYN_OK)
+        return syn_ctx_fail(ctx, err.code, "%s", err.text);
+    syn_operand operand = {.spec = full};
     operand.spec.dims[shard.axis] /= shard.count;
     syn__contiguous_strides(&operand);
-    /* Not after the row is made: `full` may be another row's. */
-    const int64_t row_elems = full->dims[0] ? syn_spec_elems(full) / full->dims[0] : 0;
+    if (syn_grow(&ctx->params, &ctx->params_cap, ctx->n_params + 1, sizeof *ctx->params,
+                 &ctx->error) != SYN_OK)
+        return (syn_tensor){0};
     const uint32_t id = syn__append_tensor(ctx, &operand, 0, 0, SYN_TENSOR_PARAM, name);
     if (!id || syn__alloc_data(ctx, id) != SYN_OK) return (syn_tensor){0};
-    if (ctx->pool) {
+    ctx->params[ctx->n_params++] = (syn_param_info){NULL, full, shard, valid_rows, {id}};
+    void *data = ctx->pool ? ctx->data[id] : NULL;
+    if (ctx->source.read) {
+        if (ctx->source.read(ctx->source.user, name, &full, shard, valid_rows, &operand.spec, data,
+                             &err) != SYN_OK)
+            return syn_ctx_fail(ctx, err.code, "%s", err.text);
+    } else if (data) {
+        const struct slicing s = slicing_of(&full, shard);
+        const int64_t row_elems = full.dims[0] ? syn_spec_elems(&full) / full.dims[0] : 0;
         const float scale =
             (float)(std / 37837.227); /* 65536 / sqrt(3): deviation of the sum of four */
-        fill(ctx->data[id], &s, init, scale, row_elems, valid_rows,
+        int64_t limit = INT64_MAX;
+        if (valid_rows >= 0 && !syn_mul_i64(valid_rows, row_elems, &limit)) limit = INT64_MAX;
+        fill(data, (syn_dtype)full.dtype, &s, init, scale, limit,
              syn_hash(name, strlen(name), seed));
     }
     return (syn_tensor){id};

@@ -193,7 +193,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
       "the shape of parameter 'wte.weight' is not valid")                                          \
     X(param(c, SYN_F32, 8, (syn_shard){-1, 1, 0, 1}), "is not valid")                              \
     X(param(c, SYN_F32, -8, SYN_WHOLE), "is not valid")                                            \
-    X(param(c, SYN_I32, 8, SYN_WHOLE), "only f32 parameters can be initialised, not i32")          \
+    X(param(c, SYN_I32, 8, SYN_WHOLE), "parameters are f32, f16 or bf16, not i32")                 \
     X(F(-1, 2), "the shape of 'x' is negative or too large (in h.0)")                              \
     X(F(INT64_MAX, 2), "the shape of 'x' is negative or too large")                                \
     X(syn_softmax(c, turned(c, F(2, 2))), NULL) /* a good one: the test can tell */

@@ -11,6 +11,7 @@ static const struct {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"export", "turn a recorded trace into a picture or another format", command_export},
+    {"weights", "list the tensors of a checkpoint", command_weights},
 };
 
 static int usage(FILE *out, int code) {

@@ -4,5 +4,6 @@
 #define TOOLS_COMMAND_H
 
 int command_export(int argc, char **argv);
+int command_weights(int argc, char **argv);
 
 #endif

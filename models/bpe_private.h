@@ -94,6 +94,11 @@ void syn__bpe_split_set(syn__bpe_split *split, const char *text, size_t bytes);
 syn_status syn__bpe_split_next(syn__bpe_split *split, size_t *begin, size_t *bytes,
                                syn_error *err) SYN_MUST_USE;
 
+/* Every id of a text, which must be valid UTF-8; *ids is the caller's. */
+syn_status syn__bpe_encode(const syn__bpe *bpe, const syn__bpe_pattern *pattern, const char *text,
+                           size_t bytes, int32_t **ids, size_t *ids_elems,
+                           syn_error *err) SYN_MUST_USE;
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,107 +1,80 @@
-/* The byte tokenizer, and GPT-2's byte-level BPE put together from models/bpe_*.c. */
+/* What all tokenizers have in common, and the byte tokenizer. */
 #include "models/tokenizer.h"
 
-#include "models/bpe_private.h"
+#include "models/tokenizer_private.h"
 #include "syntorch/memory.h"
-#include "syntorch/sink.h"
 #include "syntorch/utf8.h"
 
 #include <string.h>
 
 #define MAX_TEXT_BYTES ((size_t)INT32_MAX)
-/* Words that are not one token are remembered within one call, if the text is long enough to repeat
- * them. */
-#define CACHE_SLOTS      4096
-#define CACHE_FROM_BYTES ((size_t)16 << 10)
-#define CACHE_WORD_BYTES 26
-#define CACHE_WORD_IDS   8
-
-struct syn_tokenizer {
-    syn__bpe *bpe; /* NULL: bytes */
-    syn__bpe_pattern *pattern;
-};
-
-/* One cache line. */
-typedef struct cached_word {
-    uint32_t hash;
-    uint8_t bytes; /* 0 marks a free slot */
-    uint8_t ids_elems;
-    char text[CACHE_WORD_BYTES];
-    int32_t ids[CACHE_WORD_IDS];
-} cached_word;
-
-/* State of one encode call. */
-typedef struct encoder {
-    const syn__bpe *bpe;
-    syn__bpe_split split;
-    syn__bpe_work work;
-    cached_word *cache; /* direct-mapped; NULL: none */
-    int32_t *ids;
-    size_t ids_elems, ids_cap;
-} encoder;
 
 syn_status syn_tokenizer_open_bytes(syn_tokenizer **out, syn_error *err) {
     *out = syn_calloc(1, sizeof **out);
-    return *out != NULL ? SYN_OK : SYN_FAIL_NOMEM(err, sizeof **out, "a tokenizer");
-}
-
-static syn_status join_path(char **out, const char *folder, const char *file, syn_error *err) {
-    const size_t a = strlen(folder), b = strlen(file);
-    *out = syn_malloc(a + b + 2);
-    if (*out == NULL) return SYN_FAIL_NOMEM(err, a + b + 2, "a file name");
-    memcpy(*out, folder, a);
-    (*out)[a] = '/';
-    memcpy(*out + a + 1, file, b + 1);
+    if (*out == NULL) return SYN_FAIL_NOMEM(err, sizeof **out, "a tokenizer");
+    for (int b = 0; b < 256; b++) (*out)->bytes[b] = (char)b;
     return SYN_OK;
-}
-
-syn_status syn_tokenizer_load(syn_tokenizer **out, const char *folder, syn_error *err) {
-    char *path[2] = {NULL, NULL}, *data[2] = {NULL, NULL};
-    size_t bytes[2];
-    *out = NULL;
-    syn_tokenizer *tok = NULL;
-    syn_status status = syn_tokenizer_open_bytes(&tok, err);
-    if (status == SYN_OK) status = syn__bpe_pattern_new(&tok->pattern, err);
-    for (int i = 0; i < 2 && status == SYN_OK; i++) {
-        status = join_path(&path[i], folder, i == 0 ? "vocab.json" : "merges.txt", err);
-        if (status == SYN_OK)
-            status = syn_read_file(path[i], SYN__BPE_MAX_FILE_BYTES, &data[i], &bytes[i], err);
-    }
-    if (status == SYN_OK)
-        status =
-            syn__bpe_read(&tok->bpe, path[0], data[0], bytes[0], path[1], data[1], bytes[1], err);
-    for (int i = 0; i < 2; i++) {
-        syn_free(data[i]);
-        syn_free(path[i]);
-    }
-    if (status == SYN_OK) *out = tok;
-    else syn_tokenizer_free(tok);
-    return status;
 }
 
 void syn_tokenizer_free(syn_tokenizer *tok) {
     if (tok == NULL) return;
     syn__bpe_pattern_free(tok->pattern);
     syn__bpe_free(tok->bpe);
+    syn__wordpiece_free(tok->wordpiece);
     syn_free(tok);
 }
 
+syn_tokenizer_kind syn_tokenizer_kind_of(const syn_tokenizer *tok) {
+    return tok->kind;
+}
+
 const char *syn_tokenizer_name(const syn_tokenizer *tok) {
-    return tok->bpe == NULL ? "bytes" : "gpt2-bpe";
+    static const char *const names[] = {"bytes", "gpt2-bpe", "bert-wordpiece"};
+    return names[tok->kind];
 }
 
 int32_t syn_tokenizer_vocab_size(const syn_tokenizer *tok) {
-    return tok->bpe == NULL ? 256 : tok->bpe->vocab_elems;
+    switch (tok->kind) {
+    case SYN_TOKENIZER_BPE:
+        return tok->bpe->vocab_elems;
+    case SYN_TOKENIZER_WORDPIECE:
+        return tok->wordpiece->vocab_elems;
+    default:
+        return 256;
+    }
+}
+
+int32_t syn_tokenizer_special(const syn_tokenizer *tok, const char *text) {
+    if (tok->kind == SYN_TOKENIZER_BPE)
+        return strcmp(text, SYN__BPE_END_OF_TEXT) == 0 ? tok->bpe->eos : -1;
+    for (size_t i = 0; tok->kind == SYN_TOKENIZER_WORDPIECE && i < SYN__WORDPIECE_SPECIALS; i++)
+        if (strcmp(text, syn__wordpiece_special(i)) == 0) return tok->wordpiece->special[i];
+    return -1;
 }
 
 int32_t syn_tokenizer_eos(const syn_tokenizer *tok) {
-    return tok->bpe == NULL ? -1 : tok->bpe->eos;
+    return syn_tokenizer_special(tok, SYN__BPE_END_OF_TEXT);
 }
 
-static syn_status encode_bytes(const char *text, size_t bytes, int32_t **ids, syn_error *err) {
+const char *syn_tokenizer_token(const syn_tokenizer *tok, int32_t id, size_t *bytes) {
+    *bytes = 0;
+    if (id < 0 || id >= syn_tokenizer_vocab_size(tok)) return NULL;
+    if (tok->kind == SYN_TOKENIZER_BYTES) {
+        *bytes = 1;
+        return tok->bytes + id;
+    }
+    const bool is_bpe = tok->kind == SYN_TOKENIZER_BPE;
+    const uint32_t *begin = (is_bpe ? tok->bpe->begin : tok->wordpiece->begin) + id;
+    *bytes = begin[1] - begin[0];
+    return (is_bpe ? tok->bpe->bytes : tok->wordpiece->bytes) + begin[0];
+}
+
+static syn_status encode_bytes(const char *text, size_t bytes, int32_t **ids, size_t *ids_elems,
+                               syn_error *err) {
     *ids = syn_malloc(bytes * sizeof **ids);
     if (*ids == NULL) return SYN_FAIL_NOMEM(err, bytes * sizeof **ids, "the ids of a text");
     for (size_t i = 0; i < bytes; i++) (*ids)[i] = (unsigned char)text[i];
+    *ids_elems = bytes;
     return SYN_OK;
 }
 
@@ -122,86 +95,6 @@ static syn_status check_utf8(const char *text, size_t bytes, syn_error *err) {
     return SYN_OK;
 }
 
-static cached_word *cache_slot(const encoder *enc, uint32_t hash) {
-    return &enc->cache[hash & (CACHE_SLOTS - 1)];
-}
-
-/* Appends the ids of one word; room for one id a byte is there. */
-static syn_status merge_word(encoder *enc, const char *word, size_t bytes, uint32_t hash,
-                             syn_error *err) {
-    int32_t *ids = enc->ids + enc->ids_elems;
-    size_t elems;
-    const bool cacheable = enc->cache != NULL && bytes <= CACHE_WORD_BYTES;
-    if (cacheable) {
-        const cached_word *slot = cache_slot(enc, hash);
-        if (slot->hash == hash && slot->bytes == bytes && memcmp(slot->text, word, bytes) == 0) {
-            memcpy(ids, slot->ids, slot->ids_elems * sizeof *ids);
-            enc->ids_elems += slot->ids_elems;
-            return SYN_OK;
-        }
-    }
-    SYN_TRY(syn__bpe_merge(enc->bpe, &enc->work, word, bytes, ids, &elems, err));
-    enc->ids_elems += elems;
-    if (cacheable && elems <= CACHE_WORD_IDS) {
-        cached_word *slot = cache_slot(enc, hash);
-        slot->hash = hash;
-        slot->bytes = (uint8_t)bytes;
-        slot->ids_elems = (uint8_t)elems;
-        memcpy(slot->text, word, bytes);
-        memcpy(slot->ids, ids, elems * sizeof *ids);
-    }
-    return SYN_OK;
-}
-
-/* Appends the ids of a text without special tokens. */
-static syn_status encode_plain(encoder *enc, const char *text, size_t bytes, syn_error *err) {
-    syn__bpe_split_set(&enc->split, text, bytes);
-    for (;;) {
-        size_t begin, word_bytes;
-        SYN_TRY(syn__bpe_split_next(&enc->split, &begin, &word_bytes, err));
-        if (word_bytes == 0) return SYN_OK;
-        if (enc->ids_cap - enc->ids_elems < word_bytes)
-            SYN_TRY(syn_grow(&enc->ids, &enc->ids_cap, enc->ids_elems + word_bytes,
-                             sizeof *enc->ids, err));
-        const char *word = text + begin;
-        const uint32_t hash = syn__bpe_hash(word, word_bytes);
-        const int32_t id = syn__bpe_find_word(enc->bpe, word, word_bytes, hash)->id;
-        if (id >= 0) enc->ids[enc->ids_elems++] = id;
-        else SYN_TRY(merge_word(enc, word, word_bytes, hash, err));
-    }
-}
-
-/* Offset of the next "<|endoftext|>" from `from` on, or `bytes`. */
-static size_t find_special(const encoder *enc, const char *text, size_t bytes, size_t from) {
-    const size_t special_bytes = strlen(SYN__BPE_END_OF_TEXT);
-    if (enc->bpe->eos < 0) return bytes;
-    for (const char *at; bytes - from >= special_bytes; from = (size_t)(at - text) + 1) {
-        at = memchr(text + from, '<', bytes - from - special_bytes + 1);
-        if (at == NULL) break;
-        if (memcmp(at, SYN__BPE_END_OF_TEXT, special_bytes) == 0) return (size_t)(at - text);
-    }
-    return bytes;
-}
-
-static syn_status encode_all(encoder *enc, const char *text, size_t bytes, syn_error *err) {
-    SYN_TRY(syn_grow(&enc->ids, &enc->ids_cap, bytes / 4 + 1, sizeof *enc->ids, err));
-    if (bytes >= CACHE_FROM_BYTES) {
-        enc->cache = syn_calloc(CACHE_SLOTS, sizeof *enc->cache);
-        if (enc->cache == NULL)
-            return SYN_FAIL_NOMEM(err, CACHE_SLOTS * sizeof *enc->cache, "remembering words");
-    }
-    for (size_t pos = 0; pos < bytes;) {
-        const size_t special = find_special(enc, text, bytes, pos);
-        SYN_TRY(encode_plain(enc, text + pos, special - pos, err));
-        pos = special;
-        if (special == bytes) break;
-        SYN_TRY(syn_grow(&enc->ids, &enc->ids_cap, enc->ids_elems + 1, sizeof *enc->ids, err));
-        enc->ids[enc->ids_elems++] = enc->bpe->eos;
-        pos += strlen(SYN__BPE_END_OF_TEXT);
-    }
-    return SYN_OK;
-}
-
 syn_status syn_tokenizer_encode(const syn_tokenizer *tok, const char *text, size_t text_bytes,
                                 int32_t **ids, size_t *ids_elems, syn_error *err) {
     *ids = NULL;
@@ -210,57 +103,94 @@ syn_status syn_tokenizer_encode(const syn_tokenizer *tok, const char *text, size
         return SYN_FAIL(err, SYN_E_INVALID,
                         "a text of %zu bytes is too long to tokenize at once; the limit is %zu",
                         text_bytes, MAX_TEXT_BYTES);
-    if (tok->bpe == NULL) {
-        SYN_TRY(encode_bytes(text, text_bytes, ids, err));
-        *ids_elems = text_bytes;
-        return SYN_OK;
-    }
+    if (tok->kind == SYN_TOKENIZER_BYTES)
+        return encode_bytes(text, text_bytes, ids, ids_elems, err);
     SYN_TRY(check_utf8(text, text_bytes, err));
-    encoder enc = {.bpe = tok->bpe};
-    syn_status status = syn__bpe_split_begin(&enc.split, tok->pattern, err);
-    if (status == SYN_OK) status = encode_all(&enc, text, text_bytes, err);
-    syn__bpe_split_free(&enc.split);
-    syn__bpe_work_free(&enc.work);
-    syn_free(enc.cache);
-    if (status != SYN_OK) {
-        syn_free(enc.ids);
-        return status;
+    if (tok->kind == SYN_TOKENIZER_BPE)
+        return syn__bpe_encode(tok->bpe, tok->pattern, text, text_bytes, ids, ids_elems, err);
+    return syn__wordpiece_encode(tok->wordpiece, text, text_bytes, ids, ids_elems, err);
+}
+
+/* What syn_tokenizer_encode_pair gives, of the ids of its texts; `b` is NULL if there is no second.
+ */
+static syn_status join_pair(const syn_tokenizer *tok, const int32_t *a, size_t a_elems,
+                            const int32_t *b, size_t b_elems, int32_t **ids, int32_t **types,
+                            size_t *elems, syn_error *err) {
+    /* No overflow: the parts themselves are in memory. */
+    const size_t first = a_elems + 2, all = b == NULL ? first : first + b_elems + 1;
+    *ids = syn_malloc(all * sizeof **ids);
+    *types = syn_calloc(all, sizeof **types);
+    if (*ids == NULL || *types == NULL) {
+        syn_free(*ids);
+        syn_free(*types);
+        *ids = *types = NULL;
+        return SYN_FAIL_NOMEM(err, 2 * all * sizeof **ids, "the ids of a pair of texts");
     }
-    *ids = enc.ids;
-    *ids_elems = enc.ids_elems;
+    (*ids)[0] = syn_tokenizer_special(tok, "[CLS]");
+    memcpy(*ids + 1, a, a_elems * sizeof **ids);
+    if (b != NULL) memcpy(*ids + first, b, b_elems * sizeof **ids);
+    (*ids)[first - 1] = (*ids)[all - 1] = syn_tokenizer_special(tok, "[SEP]");
+    for (size_t i = first; i < all; i++) (*types)[i] = 1;
+    *elems = all;
     return SYN_OK;
 }
 
-/* The bytes of one token; false if there is no such id. */
-static bool token_bytes(const syn_tokenizer *tok, int32_t id, const char **text, size_t *bytes) {
-    if (id < 0 || id >= syn_tokenizer_vocab_size(tok)) return false;
-    *text = tok->bpe == NULL ? NULL : tok->bpe->bytes + tok->bpe->begin[id];
-    *bytes = tok->bpe == NULL ? 1 : tok->bpe->begin[id + 1] - tok->bpe->begin[id];
-    return true;
+syn_status syn_tokenizer_encode_pair(const syn_tokenizer *tok, const char *a, size_t a_bytes,
+                                     const char *b, size_t b_bytes, int32_t **ids, int32_t **types,
+                                     size_t *elems, syn_error *err) {
+    int32_t *part[2] = {NULL, NULL};
+    size_t part_elems[2] = {0, 0};
+    *ids = *types = NULL;
+    *elems = 0;
+    if (syn_tokenizer_special(tok, "[CLS]") < 0 || syn_tokenizer_special(tok, "[SEP]") < 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the vocabulary of the tokenizer (%s) lacks [CLS] or [SEP], which begin "
+                        "and end the input of a BERT model",
+                        syn_tokenizer_name(tok));
+    syn_status status = syn_tokenizer_encode(tok, a, a_bytes, &part[0], &part_elems[0], err);
+    if (status == SYN_OK && b != NULL)
+        status = syn_tokenizer_encode(tok, b, b_bytes, &part[1], &part_elems[1], err);
+    if (status == SYN_OK)
+        status =
+            join_pair(tok, part[0], part_elems[0], part[1], part_elems[1], ids, types, elems, err);
+    syn_free(part[0]);
+    syn_free(part[1]);
+    return status;
+}
+
+/* The text of one id among others, written unless `out` is NULL; returns its bytes. */
+static size_t put_token(const syn_tokenizer *tok, int32_t id, bool is_first, char *out) {
+    size_t bytes, space = 0;
+    const char *token = syn_tokenizer_token(tok, id, &bytes);
+    if (tok->kind == SYN_TOKENIZER_WORDPIECE && !is_first) {
+        const bool joins = bytes >= 2 && memcmp(token, "##", 2) == 0;
+        token += joins ? 2 : 0;
+        bytes -= joins ? 2 : 0;
+        space = !joins;
+    }
+    if (out == NULL) return space + bytes;
+    if (space > 0) *out = ' ';
+    memcpy(out + space, token, bytes);
+    return space + bytes;
 }
 
 syn_status syn_tokenizer_decode(const syn_tokenizer *tok, const int32_t *ids, size_t ids_elems,
                                 char **text, size_t *text_bytes, syn_error *err) {
+    const int32_t vocab_elems = syn_tokenizer_vocab_size(tok);
     *text = NULL;
     *text_bytes = 0;
-    const char *token;
-    size_t bytes, total = 1;
+    size_t total = 1;
     for (size_t i = 0; i < ids_elems; i++) {
-        if (!token_bytes(tok, ids[i], &token, &bytes))
+        if (ids[i] < 0 || ids[i] >= vocab_elems)
             return SYN_FAIL(err, SYN_E_INVALID, "id %d at position %zu is not one of the %d tokens",
-                            (int)ids[i], i, (int)syn_tokenizer_vocab_size(tok));
-        if (!syn_add_size(total, bytes, &total))
+                            (int)ids[i], i, (int)vocab_elems);
+        if (!syn_add_size(total, put_token(tok, ids[i], i == 0, NULL), &total))
             return SYN_FAIL(err, SYN_E_INVALID, "the text of %zu ids is too long", ids_elems);
     }
     char *out = syn_malloc(total);
     if (out == NULL) return SYN_FAIL_NOMEM(err, total, "the text of ids");
     size_t used = 0;
-    for (size_t i = 0; i < ids_elems; i++) {
-        (void)token_bytes(tok, ids[i], &token, &bytes);
-        if (token != NULL) memcpy(out + used, token, bytes);
-        else out[used] = (char)ids[i];
-        used += bytes;
-    }
+    for (size_t i = 0; i < ids_elems; i++) used += put_token(tok, ids[i], i == 0, out + used);
     out[used] = '\0';
     *text = out;
     *text_bytes = used;

@@ -1,5 +1,5 @@
-/* Tokenizers of GPT: text to ids and back. A tokenizer is immutable once opened, so any number of
-   threads may use one at the same time. */
+/* Tokenizers of GPT and BERT: text to ids and back. A tokenizer is immutable once opened, so any
+   number of threads may use one at the same time. */
 #ifndef MODELS_TOKENIZER_H
 #define MODELS_TOKENIZER_H
 
@@ -11,30 +11,58 @@ extern "C" {
 
 typedef struct syn_tokenizer syn_tokenizer;
 
+typedef enum syn_tokenizer_kind {
+    SYN_TOKENIZER_BYTES,
+    SYN_TOKENIZER_BPE,      /* GPT-2's byte-level BPE */
+    SYN_TOKENIZER_WORDPIECE /* BERT's */
+} syn_tokenizer_kind;
+
 /* The tokenizer that needs no files: an id is the value of a byte, 0..255. */
 syn_status syn_tokenizer_open_bytes(syn_tokenizer **out, syn_error *err) SYN_MUST_USE;
-/* GPT-2's byte-level BPE from `folder`/vocab.json and `folder`/merges.txt (each at most 64 MiB).
-   Gives the ids of HuggingFace's GPT2Tokenizer. SYN_E_UNSUPPORTED in a build without PCRE2;
-   SYN_E_IO, SYN_E_FORMAT with the file and line. */
+/* The tokenizer of a folder: GPT-2's from vocab.json and merges.txt (each at most 64 MiB), BERT's
+   from vocab.txt (at most 16 MiB). Where both are there, the tokenizer_class in
+   tokenizer_config.json or else the model_type in config.json decides.
+   The ids are those of HuggingFace's GPT2Tokenizer and fast BertTokenizer. Of BERT's
+   tokenizer_config.json count do_lower_case (true unless said), strip_accents (as do_lower_case)
+   and tokenize_chinese_chars (true); classes, special and added tokens that are not BERT's own are
+   refused. No tokenizer.json is read.
+   SYN_E_UNSUPPORTED in a build without PCRE2 (GPT-2) or utf8proc (BERT); SYN_E_IO; SYN_E_FORMAT
+   with the file and line. */
 syn_status syn_tokenizer_load(syn_tokenizer **out, const char *folder, syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
 void syn_tokenizer_free(syn_tokenizer *tok);
 
-/* "bytes" or "gpt2-bpe". */
+syn_tokenizer_kind syn_tokenizer_kind_of(const syn_tokenizer *tok);
+/* "bytes", "gpt2-bpe" or "bert-wordpiece". */
 const char *syn_tokenizer_name(const syn_tokenizer *tok);
 /* Ids are 0 .. size - 1. */
 int32_t syn_tokenizer_vocab_size(const syn_tokenizer *tok);
+/* Id of a special token: "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]" of BERT, "<|endoftext|>" of
+   GPT-2; -1 if the vocabulary lacks it or it is no special token. */
+int32_t syn_tokenizer_special(const syn_tokenizer *tok, const char *text);
 /* Id of "<|endoftext|>", -1 if the vocabulary lacks it. */
 int32_t syn_tokenizer_eos(const syn_tokenizer *tok);
+/* The text of one token ("##ing"), not NUL-terminated, the tokenizer's own; NULL and 0 bytes if
+   there is no such id. */
+const char *syn_tokenizer_token(const syn_tokenizer *tok, int32_t id, size_t *bytes);
 
-/* The ids of `text` (any bytes for the byte tokenizer, UTF-8 for BPE, else SYN_E_INVALID with the
-   offset of the first bad byte). "<|endoftext|>" in the text becomes its single id where the
-   vocabulary has it. *ids is the caller's, to be freed with syn_free; at most one id a byte, never
-   NULL after success. */
+/* The ids of `text` (any bytes for the byte tokenizer, else UTF-8, or SYN_E_INVALID with the offset
+   of the first bad byte). A special token in the text, as it stands, becomes its single id; none is
+   added. *ids is the caller's, to be freed with syn_free; at most one id a byte, never NULL after
+   success. */
 syn_status syn_tokenizer_encode(const syn_tokenizer *tok, const char *text, size_t text_bytes,
                                 int32_t **ids, size_t *ids_elems, syn_error *err) SYN_MUST_USE;
-/* The bytes of the ids, NUL-terminated beyond *text_bytes, to be freed with syn_free. They may
-   begin or end inside a UTF-8 character. An id outside the vocabulary is SYN_E_INVALID. */
+/* The input of a BERT model: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] if b is not NULL; *types has 0
+   up to the first [SEP] and 1 after. Both are the caller's. Nothing is cut to a model's length.
+   SYN_E_INVALID if the vocabulary lacks [CLS] or [SEP]. */
+syn_status syn_tokenizer_encode_pair(const syn_tokenizer *tok, const char *a, size_t a_bytes,
+                                     const char *b, size_t b_bytes, int32_t **ids, int32_t **types,
+                                     size_t *elems, syn_error *err) SYN_MUST_USE;
+/* The text of the ids, NUL-terminated beyond *text_bytes, to be freed with syn_free. BPE gives back
+   the bytes that were encoded; they may begin or end inside a UTF-8 character. WordPiece joins
+   tokens with a space, or without one before "##" (HuggingFace's
+   decode(clean_up_tokenization_spaces=False); of its fast tokenizer also the decoder's cleanup is
+   off). An id outside the vocabulary is SYN_E_INVALID. */
 syn_status syn_tokenizer_decode(const syn_tokenizer *tok, const int32_t *ids, size_t ids_elems,
                                 char **text, size_t *text_bytes, syn_error *err) SYN_MUST_USE;
 

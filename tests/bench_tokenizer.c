@@ -1,16 +1,25 @@
-/* Speed of the GPT-2 tokenizer: loading, English text, one very long word. Each figure beside its
- * limit. */
+/* Speed of the tokenizers of GPT-2 and BERT: loading, English text, one very long word. Each figure
+   beside its limit. */
 #include "models/tokenizer.h"
 
-#include "syntorch/json.h"
 #include "syntorch/memory.h"
-#include "syntorch/sink.h"
-#include "tests/tokenizer_fixture.h"
+#include "tests/tokenizer_folder.h"
 
 #include <time.h>
 
 #define REPEATS    5
 #define TEXT_BYTES ((size_t)8 << 20)
+#define WORD_BYTES 1000000
+#ifdef SYN_HAVE_PCRE2
+#define HAVE_BPE true
+#else
+#define HAVE_BPE false
+#endif
+#ifdef SYN_HAVE_UTF8PROC
+#define HAVE_WORDPIECE true
+#else
+#define HAVE_WORDPIECE false
+#endif
 
 static double now_s(void) {
     struct timespec t;
@@ -19,22 +28,17 @@ static double now_s(void) {
 }
 
 /* The contexts and questions of SQuAD, one a line. */
-static bool squad_text(const char *data_folder, text_buffer *text) {
-    char path[4096], *data;
+static bool squad_text(text_buffer *text) {
+    static const char name[] = "squad/dev-v1.1-excerpt.json";
     size_t bytes;
     syn_error err = {0};
-    snprintf(path, sizeof path, "%s/squad/dev-v1.1-excerpt.json", data_folder);
-    if (syn_read_file(path, (size_t)1 << 26, &data, &bytes, &err) != SYN_OK) return false;
+    char *data = getenv("SYN_SHARED_DATA") != NULL ? read_shared(name, &bytes) : NULL;
+    if (data == NULL) return false;
     syn_json json;
-    syn_json_init(&json, path, data, bytes, &err);
-    bool wanted = false;
-    for (syn_json_type t; (t = syn_json_next(&json)) != SYN_JSON_END && t != SYN_JSON_ERROR;) {
-        if (wanted && t == SYN_JSON_STRING) {
-            text_add(text, json.text, json.text_bytes);
-            text_adds(text, "\n");
-        }
-        wanted = t == SYN_JSON_KEY &&
-                 (strcmp(json.text, "context") == 0 || strcmp(json.text, "question") == 0);
+    syn_json_init(&json, name, data, bytes, &err);
+    while (squad_next(&json)) {
+        text_add(text, json.text, json.text_bytes);
+        text_adds(text, "\n");
     }
     const bool ok = json.type == SYN_JSON_END;
     syn_json_free(&json);
@@ -56,17 +60,15 @@ static double time_encode(const syn_tokenizer *tok, const char *text, size_t byt
     return best;
 }
 
-static double time_load(syn_tokenizer **tok, const char *folder) {
+/* Best time of loading a folder of the shared data; negative after a failure. */
+static double time_load(syn_tokenizer **tok, const char *name) {
     double best = 1e9;
     *tok = NULL;
     for (int i = 0; i < REPEATS; i++) {
         syn_tokenizer_free(*tok);
-        syn_error err = {0};
         const double start = now_s();
-        if (syn_tokenizer_load(tok, folder, &err) != SYN_OK) {
-            fprintf(stderr, "%s\n", err.text);
-            return -1;
-        }
+        *tok = load_shared(name);
+        if (*tok == NULL) return -1;
         const double took = now_s() - start;
         if (took < best) best = took;
     }
@@ -78,35 +80,43 @@ static int verdict(bool good) {
     return !good;
 }
 
-int main(void) {
-    const char *data = getenv("SYN_SHARED_DATA");
-    char folder[4096];
-    text_buffer line = {0}, text = {0};
-    if (data == NULL || !squad_text(data, &line)) {
-        puts("tokenizer: skipped, SYN_SHARED_DATA has no text");
-        return 0;
-    }
-    snprintf(folder, sizeof folder, "%s/gpt2", data);
+/* Returns how many limits were missed. */
+static int measure(const char *what, const char *name, double load_limit_s, const text_buffer *text,
+                   const char *word) {
     syn_tokenizer *tok;
-    const double load_s = time_load(&tok, folder);
+    const double load_s = time_load(&tok, name);
     if (load_s < 0) return 1;
-    printf("tokenizer: GPT-2 vocabulary loaded in %.1f ms (limit 100 ms) ", 1e3 * load_s);
-    int missed = verdict(load_s <= 0.1);
+    printf("%s: vocabulary loaded in %.1f ms (limit %.0f ms) ", what, 1e3 * load_s,
+           1e3 * load_limit_s);
+    int missed = verdict(load_s <= load_limit_s);
 
-    while (text.bytes < TEXT_BYTES) text_add(&text, line.data, line.bytes);
     size_t elems = 0;
-    const double text_s = time_encode(tok, text.data, text.bytes, &elems);
-    const double rate = (double)text.bytes / text_s / 1e6;
-    printf("tokenizer: English text at %.1f MB/s, %.2f million ids/s (limit 20 MB/s) ", rate,
+    const double text_s = time_encode(tok, text->data, text->bytes, &elems);
+    const double rate = (double)text->bytes / text_s / 1e6;
+    printf("%s: English text at %.1f MB/s, %.2f million ids/s (limit 20 MB/s) ", what, rate,
            (double)elems / text_s / 1e6);
     missed += verdict(rate >= 20);
 
-    memset(text.data, 'a', 1000000);
-    const double run_s = time_encode(tok, text.data, 1000000, &elems);
-    printf("tokenizer: a word of 1 MB in %.3f s (limit 1 s) ", run_s);
+    const double run_s = time_encode(tok, word, WORD_BYTES, &elems);
+    printf("%s: a word of 1 MB in %.3f s (limit 1 s) ", what, run_s);
     missed += verdict(run_s >= 0 && run_s <= 1);
     syn_tokenizer_free(tok);
+    return missed;
+}
+
+int main(void) {
+    int missed = 0;
+    text_buffer line = {0}, text = {0}, word = {0};
+    if (!squad_text(&line)) {
+        puts("tokenizer: skipped, SYN_SHARED_DATA has no text");
+        return 0;
+    }
+    while (text.bytes < TEXT_BYTES) text_add(&text, line.data, line.bytes);
+    while (word.bytes < WORD_BYTES) text_adds(&word, "a");
+    if (HAVE_BPE) missed += measure("gpt2-bpe", "gpt2", 0.1, &text, word.data);
+    if (HAVE_WORDPIECE) missed += measure("bert-wordpiece", "bert", 0.05, &text, word.data);
     free(line.data);
     free(text.data);
+    free(word.data);
     return missed != 0;
 }

@@ -3,15 +3,13 @@
 #include "models/tokenizer.h"
 
 #include "models/bpe_private.h"
-#include "syntorch/json.h"
 #include "syntorch/memory.h"
-#include "syntorch/sink.h"
 #include "syntorch/utf8.h"
 #include "tests/test.h"
 #include "tests/tokenizer_fixture.h"
+#include "tests/tokenizer_folder.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 /* Encodes, decodes, compares with the text; the ids are to be freed. */
 static bool round_trip(const syn_tokenizer *tok, const char *text, size_t bytes, int32_t **ids,
@@ -34,6 +32,7 @@ static void bytes_are_ids(void) {
     syn_tokenizer *tok;
     CHECK_OK(syn_tokenizer_open_bytes(&tok, &err), err);
     CHECK_STR(syn_tokenizer_name(tok), "bytes");
+    CHECK_INT(syn_tokenizer_kind_of(tok), SYN_TOKENIZER_BYTES);
     CHECK_INT(syn_tokenizer_vocab_size(tok), 256);
     CHECK_INT(syn_tokenizer_eos(tok), -1);
     uint64_t rng = 7;
@@ -49,6 +48,8 @@ static void bytes_are_ids(void) {
     }
     char *text;
     size_t bytes;
+    const char *token = syn_tokenizer_token(tok, 200, &bytes);
+    CHECK(bytes == 1 && *token == (char)200 && syn_tokenizer_token(tok, 256, &bytes) == NULL);
     const int32_t outside[] = {65, 256}, negative[] = {-1};
     CHECK_INT(syn_tokenizer_decode(tok, outside, 2, &text, &bytes, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "id 256 at position 1 is not one of the 256 tokens");
@@ -58,56 +59,7 @@ static void bytes_are_ids(void) {
     syn_tokenizer_free(NULL);
 }
 
-/* A folder of the tiny vocabulary, made under TMPDIR. */
-static char folder[512];
-
-static bool write_file(const char *name, const char *data, size_t bytes) {
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "wb");
-    if (f == NULL) return false;
-    const bool ok = fwrite(data, 1, bytes, f) == bytes;
-    return fclose(f) == 0 && ok;
-}
-
-static bool make_folder(void) {
-    const char *tmp = getenv("TMPDIR");
-    text_buffer vocab = {0}, merges = {0};
-    snprintf(folder, sizeof folder, "%.400s/syn_tokenizer_XXXXXX", tmp != NULL ? tmp : "/tmp");
-    const bool ok = mkdtemp(folder) != NULL && tiny_files(&vocab, &merges) &&
-                    write_file("vocab.json", vocab.data, vocab.bytes) &&
-                    write_file("merges.txt", merges.data, merges.bytes);
-    free(vocab.data);
-    free(merges.data);
-    return ok;
-}
-
-static void remove_folder(void) {
-    char path[600];
-    snprintf(path, sizeof path, "%s/vocab.json", folder);
-    (void)unlink(path);
-    snprintf(path, sizeof path, "%s/merges.txt", folder);
-    (void)unlink(path);
-    (void)rmdir(folder);
-}
-
 #ifdef SYN_HAVE_PCRE2
-
-static syn_tokenizer *load(const char *from) {
-    syn_error err = {0};
-    syn_tokenizer *tok;
-    if (syn_tokenizer_load(&tok, from, &err) != SYN_OK) fprintf(stderr, "%s\n", err.text);
-    return tok;
-}
-
-/* GPT-2's vocabulary from the shared data, NULL if that is not there. */
-static syn_tokenizer *load_gpt2(void) {
-    const char *data = getenv("SYN_SHARED_DATA");
-    char path[4096];
-    if (data == NULL) return NULL;
-    snprintf(path, sizeof path, "%s/gpt2", data);
-    return load(path);
-}
 
 /* Every line of one kind must give the fixture's ids; returns how many lines, 0 after a difference.
  */
@@ -146,7 +98,7 @@ static void tiny_vocabulary(void) {
 
 static void gpt2_vocabulary(void) {
     if (getenv("SYN_SHARED_DATA") == NULL) SKIP("SYN_SHARED_DATA is not set");
-    syn_tokenizer *tok = load_gpt2();
+    syn_tokenizer *tok = load_shared("gpt2");
     CHECK(tok != NULL);
     CHECK_INT(syn_tokenizer_vocab_size(tok), 50257);
     CHECK_INT(syn_tokenizer_eos(tok), 50256);
@@ -163,13 +115,9 @@ static bool match_squad(FILE *f, const syn_tokenizer *tok, const syn_json *json)
     int32_t *ids = NULL;
     size_t elems;
     char *hash_text;
-    bool same = round_trip(tok, json->text, json->text_bytes, &ids, &elems) &&
-                elems == strtoul(line.rest, &hash_text, 10);
-    uint64_t hash = fnv_begin();
-    for (size_t i = 0; same && i < elems; i++)
-        for (int shift = 0; shift < 32; shift += 8)
-            hash = fnv_byte(hash, (unsigned)ids[i] >> shift & 255);
-    same = same && hash == strtoull(hash_text, NULL, 16);
+    const bool same = round_trip(tok, json->text, json->text_bytes, &ids, &elems) &&
+                      elems == strtoul(line.rest, &hash_text, 10) &&
+                      fnv_ids(fnv_begin(), ids, elems) == strtoull(hash_text, NULL, 16);
     syn_free(ids);
     if (!same) fprintf(stderr, "the ids differ: %s\n", json->text);
     return same;
@@ -177,33 +125,72 @@ static bool match_squad(FILE *f, const syn_tokenizer *tok, const syn_json *json)
 
 static void squad_text(void) {
     if (getenv("SYN_SHARED_DATA") == NULL) SKIP("SYN_SHARED_DATA is not set");
-    static const char *const names[] = {"train-v1.1-excerpt.json", "dev-v1.1-excerpt.json"};
-    syn_tokenizer *tok = load_gpt2();
+    static const char *const names[] = {"squad/train-v1.1-excerpt.json",
+                                        "squad/dev-v1.1-excerpt.json"};
+    syn_tokenizer *tok = load_shared("gpt2");
     FILE *f = fixture_open();
     CHECK(tok != NULL && f != NULL);
     size_t texts = 0;
     for (int i = 0; i < 2; i++) {
-        char path[4096], *data;
         size_t bytes;
         syn_error err = {0};
-        snprintf(path, sizeof path, "%s/squad/%s", getenv("SYN_SHARED_DATA"), names[i]);
-        CHECK_OK(syn_read_file(path, (size_t)1 << 26, &data, &bytes, &err), err);
+        char *data = read_shared(names[i], &bytes);
+        CHECK(data != NULL);
         syn_json json;
-        syn_json_init(&json, path, data, bytes, &err);
-        for (syn_json_type type; (type = syn_json_next(&json)) != SYN_JSON_END;) {
-            CHECK_MSG(type != SYN_JSON_ERROR, "%s", err.text);
-            if (type != SYN_JSON_KEY ||
-                (strcmp(json.text, "context") != 0 && strcmp(json.text, "question") != 0))
-                continue;
-            CHECK_OK(syn_json_expect(&json, SYN_JSON_STRING, "a text"), err);
-            CHECK(match_squad(f, tok, &json));
-            texts++;
-        }
+        syn_json_init(&json, names[i], data, bytes, &err);
+        for (; squad_next(&json); texts++) CHECK(match_squad(f, tok, &json));
+        CHECK_MSG(json.type == SYN_JSON_END, "%s", err.text);
         syn_json_free(&json);
         syn_free(data);
     }
     CHECK_INT(texts, 1188);
     fclose(f);
+    syn_tokenizer_free(tok);
+}
+
+/* Ids as HuggingFace's, and back to the text. */
+static void random_texts(void) {
+    if (getenv("SYN_SHARED_DATA") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    syn_tokenizer *tok = load_shared("gpt2");
+    FILE *f = fixture_open_file("random_fixture.txt");
+    CHECK(tok != NULL && f != NULL);
+    char line[32], got[4];
+    for (uint32_t i = 0; i < RANDOM_TEXTS; i++) {
+        text_buffer text = {0};
+        int32_t *ids;
+        size_t elems;
+        text_add_random(&text, i);
+        CHECK(fgets(line, sizeof line, f) != NULL);
+        CHECK_MSG(round_trip(tok, text.data, text.bytes, &ids, &elems), "text %u", i);
+        CHECK_MSG(strncmp(fnv_short(fnv_ids(fnv_begin(), ids, elems), got), line, 3) == 0,
+                  "the ids of text %u differ: %s", i, text.data);
+        syn_free(ids);
+        free(text.data);
+    }
+    CHECK(fgets(line, sizeof line, f) == NULL);
+    fclose(f);
+    syn_tokenizer_free(tok);
+}
+
+static void tokens_and_their_names(void) {
+    syn_tokenizer *tok = load(folder);
+    CHECK(tok != NULL);
+    size_t bytes;
+    CHECK_INT(syn_tokenizer_kind_of(tok), SYN_TOKENIZER_BPE);
+    CHECK_INT(syn_tokenizer_special(tok, "<|endoftext|>"), 256 + 36);
+    CHECK_INT(syn_tokenizer_special(tok, "[MASK]"), -1);
+    CHECK_INT(syn_tokenizer_special(tok, "hello"), -1); /* a token, but no special one */
+    const char *token = syn_tokenizer_token(tok, 256 + 3, &bytes);
+    CHECK(bytes == 5 && memcmp(token, "hello", 5) == 0);
+    token = syn_tokenizer_token(tok, 0, &bytes);
+    CHECK(bytes == 1 && *token == 0);
+    CHECK(syn_tokenizer_token(tok, 256 + 37, &bytes) == NULL && bytes == 0);
+    CHECK(syn_tokenizer_token(tok, -1, &bytes) == NULL);
+    int32_t *ids, *types;
+    syn_error err = {0};
+    CHECK_INT(syn_tokenizer_encode_pair(tok, "a", 1, NULL, 0, &ids, &types, &bytes, &err),
+              SYN_E_INVALID);
+    CHECK_HAS(err.text, "(gpt2-bpe) lacks [CLS] or [SEP]");
     syn_tokenizer_free(tok);
 }
 
@@ -370,9 +357,9 @@ static void missing_and_oversized_files(void) {
     CHECK_INT(syn_tokenizer_load(&tok, "/nonexistent/folder", &err), SYN_E_IO);
     CHECK_HAS(err.text, "/nonexistent/folder/vocab.json");
     CHECK(tok == NULL);
-    char path[600], aside[600];
-    snprintf(path, sizeof path, "%s/merges.txt", folder);
-    snprintf(aside, sizeof aside, "%s/aside", folder);
+    char path[1024], aside[1024];
+    snprintf(path, sizeof path, "%s", in_folder("merges.txt"));
+    snprintf(aside, sizeof aside, "%s", in_folder("aside"));
     CHECK(rename(path, aside) == 0);
     syn_error missing = {0};
     CHECK_INT(syn_tokenizer_load(&tok, folder, &missing), SYN_E_IO);
@@ -465,6 +452,8 @@ static const test_case cases[] = {
     {"tiny vocabulary", tiny_vocabulary},
     {"gpt2 vocabulary", gpt2_vocabulary},
     {"squad text", squad_text},
+    {"random texts", random_texts},
+    {"tokens and their names", tokens_and_their_names},
     {"any utf8 round trips", any_utf8_round_trips},
     {"cache changes nothing", cache_changes_nothing},
     {"equal hashes are told apart", equal_hashes_are_told_apart},
@@ -478,10 +467,15 @@ static const test_case cases[] = {
 };
 
 int main(int argc, char **argv) {
-    if (!make_folder()) {
+    text_buffer vocab = {0}, merges = {0};
+    if (!make_folder() || !tiny_files(&vocab, &merges) ||
+        !write_file("vocab.json", vocab.data, vocab.bytes) ||
+        !write_file("merges.txt", merges.data, merges.bytes)) {
         fprintf(stderr, "cannot make the tiny vocabulary in %s\n", folder);
         return 1;
     }
+    free(vocab.data);
+    free(merges.data);
     const int failed = test_run(cases, sizeof cases / sizeof *cases, argc, argv);
     remove_folder();
     return failed;

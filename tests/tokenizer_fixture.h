@@ -3,6 +3,8 @@
 #ifndef TESTS_TOKENIZER_FIXTURE_H
 #define TESTS_TOKENIZER_FIXTURE_H
 
+#include "syntorch/utf8.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,12 +19,16 @@ typedef struct fixture_line {
     char *numbers; /* what follows the first field */
 } fixture_line;
 
-/* The fixture, or NULL. SYN_SOURCE is the repository. */
-static inline FILE *fixture_open(void) {
+/* A fixture, or NULL. SYN_SOURCE is the repository. */
+static inline FILE *fixture_open_file(const char *name) {
     const char *source = getenv("SYN_SOURCE");
     char path[4096];
-    snprintf(path, sizeof path, "%s/tests/reference/tokenizer_fixture.txt", source ? source : ".");
+    snprintf(path, sizeof path, "%s/tests/reference/%s", source ? source : ".", name);
     return fopen(path, "r");
+}
+
+static inline FILE *fixture_open(void) {
+    return fixture_open_file("tokenizer_fixture.txt");
 }
 
 static inline size_t fixture_unhex(const char *hex, size_t digits, char *out) {
@@ -45,7 +51,8 @@ static inline bool fixture_next(FILE *f, fixture_line *line) {
     snprintf(line->kind, sizeof line->kind, "%.*s", (int)kind_bytes, buf);
     line->rest = buf + kind_bytes + (buf[kind_bytes] == ' ');
     const size_t digits = strcspn(line->rest, " ");
-    const bool is_text = strchr("smtg", line->kind[0]) != NULL && strcmp(line->kind, "squad") != 0;
+    const bool is_text =
+        strchr("smtgpb", line->kind[0]) != NULL && strcmp(line->kind, "squad") != 0;
     line->text = text;
     line->text_bytes = is_text ? fixture_unhex(line->rest, digits, text) : 0;
     line->numbers = line->rest + digits;
@@ -69,6 +76,27 @@ static inline uint64_t fnv_begin(void) {
 
 static inline uint64_t fnv_byte(uint64_t hash, unsigned byte) {
     return (hash ^ byte) * UINT64_C(0x100000001b3);
+}
+
+static inline uint64_t fnv_bytes(uint64_t hash, const void *data, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) hash = fnv_byte(hash, ((const unsigned char *)data)[i]);
+    return hash;
+}
+
+static inline uint64_t fnv_ids(uint64_t hash, const int32_t *ids, size_t elems) {
+    for (size_t i = 0; i < elems; i++)
+        for (int shift = 0; shift < 32; shift += 8)
+            hash = fnv_byte(hash, (unsigned)ids[i] >> shift & 255);
+    return hash;
+}
+
+/* 18 bits of a hash as the fixtures write them. */
+static inline const char *fnv_short(uint64_t hash, char out[4]) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    hash ^= hash >> 36 ^ hash >> 18;
+    for (int i = 0; i < 3; i++) out[i] = digits[hash >> 6 * i & 63];
+    out[3] = '\0';
+    return out;
 }
 
 /* xorshift64*: Marsaglia 2003, Vigna 2016 */
@@ -98,6 +126,49 @@ static inline void text_add(text_buffer *t, const char *data, size_t bytes) {
 
 static inline void text_adds(text_buffer *t, const char *data) {
     text_add(t, data, strlen(data));
+}
+
+#define RANDOM_TEXTS 10000
+
+/* Appends a code point; what would be a surrogate becomes another. */
+static inline void text_add_char(text_buffer *t, unsigned c) {
+    char utf8[4];
+    text_add(t, utf8, syn_utf8_encode(c >= 0xd800 && c < 0xe000 ? c - 0x800 : c, utf8));
+}
+
+/* Appends text `number` of random_fixture.txt; make_wordpiece_fixture.py has the same generator. */
+static inline void text_add_random(text_buffer *t, uint32_t number) {
+    static const unsigned spaces[] = {0x9,    0xa,    0xb,    0xc,    0xd,    0x1c,
+                                      0x1f,   0x20,   0x85,   0xa0,   0x1680, 0x180e,
+                                      0x2000, 0x2003, 0x200a, 0x200b, 0x2028, 0x2029,
+                                      0x202f, 0x205f, 0x2060, 0x3000, 0xfeff};
+    static const unsigned odd[] = {0x130,   0x131,   0xdf,   0x1e9e,  0x3a3,   0x3c2,   0x212a,
+                                   0x212b,  0x37e,   0x1fef, 0x226e,  0x344,   0x345,   0x34f,
+                                   0x302e,  0x1baa,  0x8d4,  0x897,   0x1abf,  0x1734,  0x166d,
+                                   0x2e43,  0xfffd,  0xfe0f, 0x200d,  0x16ff0, 0x1d165, 0x1d15e,
+                                   0x111c9, 0x11938, 0x1c89, 0x10d50, 0xa7cb,  0x2b820};
+    static const char *const words[] = {
+        "the",   "The",    "unaffable", "hello",         "don't",
+        "I'll",  "[MASK]", "[CLS]",     "[SEP]",         "[UNK]",
+        "[PAD]", "[mask]", "[MASK",     "<|endoftext|>", "<|endoftext",
+        "##ing", "...",    "2024",      "caf\xc3\xa9",   "\xe4\xbd\xa0\xe5\xa5\xbd"};
+    static const unsigned kinds[16][2] = {
+        /* first, how many */
+        {0x61, 26},       {0x20, 95},         {0xc0, 400},     {0x300, 112},
+        {0x4e00, 0x5200}, {0x1f300, 0x800},   {0, 32},         {0x7f, 33},
+        {0x80, 0x2f80},   {0x2000, 0x70},     {0x3000, 0x110}, {0xff00, 0xf0},
+        {0xac00, 0x2ba4}, {0x10000, 0x10000}, {0, 0x110000},   {0x20, 1}};
+    uint64_t rng = (number + UINT64_C(1)) * UINT64_C(0x9e3779b97f4a7c15);
+    for (uint32_t left = test_random(&rng) % 24 + 1; left > 0; left--) {
+        uint32_t kind = test_random(&rng) % 40, value = test_random(&rng);
+        if (kind >= 20) kind = number % 20;
+        if (kind < 16) text_add_char(t, kinds[kind][0] + value % kinds[kind][1]);
+        else if (kind == 16) text_add_char(t, spaces[value % (sizeof spaces / sizeof *spaces)]);
+        else if (kind == 17) text_add_char(t, odd[value % (sizeof odd / sizeof *odd)]);
+        else if (kind == 18) text_adds(t, words[value % (sizeof words / sizeof *words)]);
+        else
+            for (uint32_t i = 0; i < value / 32 % 110; i++) text_add_char(t, 'a' + value % 26);
+    }
 }
 
 /* Appends how GPT-2's files spell bytes. */

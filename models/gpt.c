@@ -164,10 +164,11 @@ static syn_tensor attention(syn_gpt *gpt, struct block *b, syn_tensor x) {
     const syn_tensor v = remember(gpt, &b->v_cache, heads(gpt, qkv, 2, "v"), "v_cache");
     syn_tensor y;
     if (gpt->options.fused_attention) {
-        y = syn_attention(ctx, q, k, v, scale, true, gpt->position);
+        y = syn_attention(ctx, q, k, v, SYN_NO_MASK, scale, true, gpt->position);
     } else {
         const syn_tensor scores = syn_name(ctx, syn_matmul(ctx, q, k, false, true), "scores");
-        const syn_tensor masked = syn_scale_mask(ctx, scores, scale, true, gpt->position);
+        const syn_tensor masked =
+            syn_scale_mask(ctx, scores, SYN_NO_MASK, scale, true, gpt->position);
         const syn_tensor probs = syn_name(ctx, syn_softmax(ctx, masked), "probs");
         y = syn_name(ctx, syn_matmul(ctx, probs, v, false, false), "context");
     }

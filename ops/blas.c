@@ -38,6 +38,10 @@ void syn_blas_gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int
                 b, (int)ldb, beta, c, (int)ldc);
 }
 
+bool syn_blas_found(void) {
+    return true;
+}
+
 syn_status syn_blas_reserve(int callers, syn_error *err) {
     /* 128 MiB, and what a new thread takes: its stack, and a heap whose alignment costs as much
      * again. */
@@ -105,6 +109,10 @@ const char *syn_blas_better_core(void) {
 }
 
 #else
+
+bool syn_blas_found(void) {
+    return false;
+}
 
 syn_status syn_blas_reserve(int callers, syn_error *err) {
     (void)callers;

@@ -9,6 +9,8 @@
 extern "C" {
 #endif
 
+/* Whether the build has OpenBLAS. */
+bool syn_blas_found(void);
 /* c (m, n) = a (m, k) b (k, n) + beta c. transpose_a: a is stored (k, m), likewise b. ld: elements
    from row to row as stored. m = 1 takes the matrix-vector product, which does not pack the
    weights. */

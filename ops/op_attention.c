@@ -1,8 +1,9 @@
 /* softmax, fused attention, the KV cache. */
-#include <math.h>
 #include <string.h>
 
+#include "ops/attention.h"
 #include "ops/ops.h"
+#include "ops/rows.h"
 #include "ops/rules.h"
 #include "syntorch/memory.h"
 
@@ -13,31 +14,14 @@ SYN__COST(softmax) {
     *cost = (syn_cost){4 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* A row of nothing but -infinity gives zeros; a NaN spreads to its whole row. */
-static void softmax_row(const float *in, float *out, int64_t n) {
-    float max = -INFINITY, sum = 0, nan = 0;
-    for (int64_t i = 0; i < n; i++) max = in[i] > max ? in[i] : max;
-    if (max == -INFINITY) {
-        for (int64_t i = 0; i < n; i++) nan = isnan(in[i]) ? in[i] : nan;
-        for (int64_t i = 0; i < n; i++) out[i] = nan;
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        out[i] = in[i] == -INFINITY ? 0.0f : expf(in[i] - max);
-        sum += out[i];
-    }
-    const float inverse = 1.0f / sum;
-    for (int64_t i = 0; i < n; i++) out[i] *= inverse;
+static void softmax_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
+    (void)c;
+    (void)first;
+    syn__row_kernels()->softmax(in, out, n);
 }
 
 SYN__CPU(softmax) {
-    const syn_spec *shape = &c->in[0].spec;
-    const int64_t n = shape->dims[shape->rank - 1];
-    const syn_operand *operands[1] = {&c->in[0]};
-    const float *in = c->in[0].data;
-    float *out = c->out[0].data;
-    for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 1); out += n)
-        softmax_row(in + r.at[0], out, n);
+    syn__each_row(c, softmax_row, SYN__GRAIN_MATH, false);
     return SYN_OK;
 }
 
@@ -51,8 +35,8 @@ syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x) {
 /* ---- fused attention ------------------------------------------------------------------------- */
 
 SYN__INFER(attention) {
+    for (int i = 0; i < c->n_in; i++) SYN_TRY(syn__want_dtype(c, i, SYN_F32));
     for (int i = 0; i < 3; i++) {
-        SYN_TRY(syn__want_dtype(c, i, SYN_F32));
         if (c->in[i].spec.rank != 4) return syn__bad_input(c, i, "(B, H, T, D)");
     }
     const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
@@ -60,6 +44,9 @@ SYN__INFER(attention) {
         return syn__bad_input(c, 1, "keys (B, H, S, D) like the queries");
     if (!syn_spec_equal(&c->in[1].spec, &c->in[2].spec))
         return syn__bad_input(c, 2, "values shaped like the keys");
+    const syn_spec *mask = &c->in[3].spec;
+    if (c->n_in > 3 && (mask->rank != 2 || mask->dims[0] != k[0] || mask->dims[1] != k[2]))
+        return syn__bad_input(c, 3, "a mask (B, S) like the keys");
     c->out[0].spec = c->in[0].spec;
     return SYN_OK;
 }
@@ -73,51 +60,72 @@ SYN__COST(attention) {
         (syn_cost){square * (4 * (uint64_t)q[3] + 5), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* One query row: scores in `w` (S), softmax, weighted sum of the value rows. */
-static void attend(const float *q, const float *k, const float *v, float *out, float *w,
-                   int64_t visible, int64_t depth, int64_t k_stride, int64_t v_stride,
-                   float scale) {
-    for (int64_t s = 0; s < visible; s++) {
-        float dot = 0;
-        for (int64_t d = 0; d < depth; d++) dot += q[d] * k[s * k_stride + d];
-        w[s] = dot * scale;
+struct heads {
+    const syn_call *c;
+    const syn_attention_kernels *kernels;
+    float *scratch; /* of all workers */
+    size_t scratch_floats;
+    int64_t tile, tiles; /* queries of a task, tasks of a head */
+};
+
+/* One tile of queries of one head; the last tiles, which see most, first. */
+static void attend_task(void *arg, int64_t i, int worker) {
+    const struct heads *t = arg;
+    const syn_operand *q = &t->c->in[0], *k = &t->c->in[1], *v = &t->c->in[2];
+    const int64_t *n = q->spec.dims, keys = k->spec.dims[2], depth = n[3];
+    const int64_t head = i / t->tiles, b = head / n[1], h = head % n[1];
+    const int64_t first = (t->tiles - 1 - i % t->tiles) * t->tile;
+    const bool causal = t->c->attr[1].i != 0;
+    const int64_t offset = t->c->attr[2].i;
+    syn_attend a = {
+        .q = (const float *)q->data + b * q->strides[0] + h * q->strides[1] + first * q->strides[2],
+        .k = (const float *)k->data + b * k->strides[0] + h * k->strides[1],
+        .v = (const float *)v->data + b * v->strides[0] + h * v->strides[1],
+        .out = (float *)t->c->out[0].data + (head * n[2] + first) * depth,
+        .q_stride = q->strides[2],
+        .k_stride = k->strides[2],
+        .v_stride = v->strides[2],
+        .queries = n[2] - first < t->tile ? n[2] - first : t->tile,
+        .keys = keys,
+        .depth = depth,
+        .visible = keys,
+        .scale = (float)t->c->attr[0].f,
+        .scratch = t->scratch + (size_t)worker * t->scratch_floats,
+    };
+    if (causal && offset < keys) {
+        a.visible = offset + first + 1;
+        a.step = 1;
     }
-    softmax_row(w, w, visible);
-    memset(out, 0, (size_t)depth * sizeof *out);
-    for (int64_t s = 0; s < visible; s++)
-        for (int64_t d = 0; d < depth; d++) out[d] += w[s] * v[s * v_stride + d];
+    if (t->c->n_in > 3) a.mask = (const float *)t->c->in[3].data + b * t->c->in[3].strides[0];
+    t->kernels->attend(&a);
 }
 
 SYN__CPU(attention) {
-    const int64_t depth = c->out[0].spec.dims[3], keys = c->in[1].spec.dims[2];
-    const syn_operand *q = &c->in[0], *k = &c->in[1], *v = &c->in[2];
-    float *w = syn_malloc((size_t)keys * sizeof *w + 1);
-    if (!w) return SYN_FAIL_NOMEM(c->err, (size_t)keys * sizeof *w, "attention scores");
-    float *out = c->out[0].data;
-    const int64_t *n = c->out[0].spec.dims;
-    for (int64_t b = 0; b < n[0]; b++)
-        for (int64_t h = 0; h < n[1]; h++)
-            for (int64_t t = 0; t < n[2]; t++, out += depth) {
-                int64_t visible = c->attr[1].i && c->attr[2].i < keys ? t + c->attr[2].i + 1 : keys;
-                if (visible > keys) visible = keys;
-                attend((const float *)q->data + b * q->strides[0] + h * q->strides[1] +
-                           t * q->strides[2],
-                       (const float *)k->data + b * k->strides[0] + h * k->strides[1],
-                       (const float *)v->data + b * v->strides[0] + h * v->strides[1], out, w,
-                       visible < 0 ? 0 : visible, depth, k->strides[2], v->strides[2],
-                       (float)c->attr[0].f);
-            }
-    syn_free(w);
+    const int64_t *n = c->out[0].spec.dims, keys = c->in[1].spec.dims[2];
+    const int64_t elems = syn_spec_elems(&c->out[0].spec);
+    struct heads t = {.c = c, .kernels = syn__attention_kernels_at(syn_simd_level())};
+    if (elems == 0) return SYN_OK;
+    t.tile = n[2] < t.kernels->tile ? n[2] : t.kernels->tile;
+    t.tiles = (n[2] + t.tile - 1) / t.tile;
+    /* whole cache lines, so that workers do not share one */
+    t.scratch_floats = (t.kernels->scratch_floats(n[3], keys) + 31) / 32 * 32;
+    /* a product over so few elements ends before other threads have begun */
+    syn_workers *workers = keys > 0 && elems > 131072 / keys ? c->workers : NULL;
+    const size_t bytes = (size_t)syn_workers_count(workers) * t.scratch_floats * sizeof *t.scratch;
+    t.scratch = syn_aligned_malloc(bytes);
+    if (!t.scratch) return SYN_FAIL_NOMEM(c->err, bytes, "attention scores");
+    syn_workers_run(workers, n[0] * n[1] * t.tiles, attend_task, &t);
+    syn_aligned_free(t.scratch);
     return SYN_OK;
 }
 
-syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, double scale,
-                         bool causal, int64_t offset) {
-    syn_tensor out;
-    const syn_tensor in[3] = {syn__dense_rows(ctx, q), syn__dense_rows(ctx, k),
-                              syn__dense_rows(ctx, v)};
+syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
+                         double scale, bool causal, int64_t offset) {
+    syn_tensor out,
+        in[4] = {syn__dense_rows(ctx, q), syn__dense_rows(ctx, k), syn__dense_rows(ctx, v), mask};
+    if (mask.id) in[3] = syn__dense_rows(ctx, mask);
     const syn_attr attr[3] = {{.f = scale}, {.i = causal}, {.i = offset}};
-    syn__dispatch(ctx, SYN_OP_ATTENTION, in, 3, attr, 3, NULL, &out);
+    syn__dispatch(ctx, SYN_OP_ATTENTION, in, mask.id ? 4 : 3, attr, 3, NULL, &out);
     return out;
 }
 
@@ -144,14 +152,10 @@ SYN__COST(kv_append) {
 }
 
 SYN__CPU(kv_append) {
-    const syn_spec *shape = &c->in[1].spec;
-    const size_t elem = syn_dtype_bytes((syn_dtype)shape->dtype);
-    const size_t row = (size_t)shape->dims[3] * elem;
-    const syn_operand *operands[2] = {&c->in[1], &c->out[0]};
-    const char *in = c->in[1].data;
-    char *out = (char *)c->out[0].data + c->attr[0].i * c->out[0].strides[2] * (int64_t)elem;
-    for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 2);)
-        memcpy(out + r.at[1] * (int64_t)elem, in + r.at[0] * (int64_t)elem, row);
+    const syn_operand *cache = &c->out[0];
+    const int64_t elem = (int64_t)syn_dtype_bytes((syn_dtype)cache->spec.dtype);
+    char *out = (char *)cache->data + c->attr[0].i * cache->strides[2] * elem;
+    syn__copy_rows(c, &c->in[1], cache, out);
     return SYN_OK;
 }
 

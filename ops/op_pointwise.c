@@ -1,7 +1,6 @@
-/* Element by element: gelu, add, mul, scale, dropout, scale_mask. */
-#include <math.h>
-
+/* Element by element: gelu, tanh, add, mul, scale, dropout, scale_mask. */
 #include "ops/ops.h"
+#include "ops/rows.h"
 #include "ops/rules.h"
 
 SYN__INFER(unary) {
@@ -14,19 +13,6 @@ SYN__INFER(unary) {
 /* One operation an element. */
 SYN__COST(unary) {
     *cost = (syn_cost){syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
-}
-
-/* Applies a row function to every row of input 0. */
-static void each_row(syn_call *c, void (*f)(const syn_call *c, const float *in, float *out,
-                                            int64_t n, int64_t first)) {
-    const syn_spec *shape = &c->in[0].spec;
-    const int64_t n = shape->dims[shape->rank - 1];
-    const syn_operand *operands[1] = {&c->in[0]};
-    const float *in = c->in[0].data;
-    float *out = c->out[0].data;
-    int64_t first = 0;
-    for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 1); first += n)
-        f(c, in + r.at[0], out + first, n, first);
 }
 
 static syn_tensor unary(syn_ctx *ctx, syn_op op, syn_tensor x, const syn_attr *attr, int n_attr) {
@@ -44,17 +30,12 @@ SYN__COST(gelu) {
 
 static void gelu_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
     (void)first;
-    const bool tanh_form = c->attr[0].i != 0;
-    for (int64_t i = 0; i < n; i++) {
-        const float x = in[i];
-        if (tanh_form)
-            out[i] = 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
-        else out[i] = 0.5f * x * (1.0f + erff(x * 0.7071067812f));
-    }
+    const syn_row_kernels *k = syn__row_kernels();
+    (c->attr[0].i ? k->gelu_tanh : k->gelu_erf)(in, out, n);
 }
 
 SYN__CPU(gelu) {
-    each_row(c, gelu_row);
+    syn__each_row(c, gelu_row, SYN__GRAIN_MATH, true);
     return SYN_OK;
 }
 
@@ -62,16 +43,32 @@ syn_tensor syn_gelu(syn_ctx *ctx, syn_tensor x, bool tanh_form) {
     return unary(ctx, SYN_OP_GELU, x, &(syn_attr){.i = tanh_form}, 1);
 }
 
+/* ---- tanh ------------------------------------------------------------------------------------ */
+
+static void tanh_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
+    (void)c;
+    (void)first;
+    syn__row_kernels()->tanh(in, out, n);
+}
+
+SYN__CPU(tanh) {
+    syn__each_row(c, tanh_row, SYN__GRAIN_MATH, true);
+    return SYN_OK;
+}
+
+syn_tensor syn_tanh(syn_ctx *ctx, syn_tensor x) {
+    return unary(ctx, SYN_OP_TANH, x, NULL, 0);
+}
+
 /* ---- scale ----------------------------------------------------------------------------------- */
 
 static void scale_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
     (void)first;
-    const float factor = (float)c->attr[0].f;
-    for (int64_t i = 0; i < n; i++) out[i] = in[i] * factor;
+    syn__row_kernels()->scale(in, (float)c->attr[0].f, out, n);
 }
 
 SYN__CPU(scale) {
-    each_row(c, scale_row);
+    syn__each_row(c, scale_row, SYN__GRAIN_MOVE, true);
     return SYN_OK;
 }
 
@@ -98,7 +95,7 @@ static void dropout_row(const syn_call *c, const float *in, float *out, int64_t 
 }
 
 SYN__CPU(dropout) {
-    each_row(c, dropout_row);
+    syn__each_row(c, dropout_row, SYN__GRAIN_MATH, true);
     return SYN_OK;
 }
 
@@ -109,25 +106,40 @@ syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, double p, uint64_t seed, int6
 
 /* ---- scale and mask of attention scores ------------------------------------------------------ */
 
-static void scale_mask_row(const syn_call *c, const float *in, float *out, int64_t n,
-                           int64_t first) {
-    const float scale = (float)c->attr[0].f;
-    const syn_spec *shape = &c->in[0].spec;
-    const int64_t rows = shape->rank > 1 ? shape->dims[shape->rank - 2] : 1;
-    const int64_t visible =
-        c->attr[1].i && c->attr[2].i < n ? (first / n) % rows + c->attr[2].i + 1 : n;
-    for (int64_t i = 0; i < n; i++) out[i] = i < visible ? in[i] * scale : -INFINITY;
-}
-
-SYN__CPU(scale_mask) {
-    each_row(c, scale_mask_row);
+SYN__INFER(scale_mask) {
+    SYN_TRY(syn__unary_infer(c));
+    if (c->n_in < 2) return SYN_OK;
+    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
+    const syn_spec *scores = &c->in[0].spec, *mask = &c->in[1].spec;
+    if (scores->rank != 4) return syn__bad_input(c, 0, "scores (B, H, T, S) to be masked");
+    if (mask->rank != 2 || mask->dims[0] != scores->dims[0] || mask->dims[1] != scores->dims[3])
+        return syn__bad_input(c, 1, "a mask (B, S) like the scores");
     return SYN_OK;
 }
 
-syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, double scale, bool causal,
-                          int64_t offset) {
+static void scale_mask_row(const syn_call *c, const float *in, float *out, int64_t n,
+                           int64_t first) {
+    const syn_spec *shape = &c->in[0].spec;
+    const int64_t row = first / n, rows = shape->rank > 1 ? shape->dims[shape->rank - 2] : 1;
+    const int64_t visible = c->attr[1].i && c->attr[2].i < n ? row % rows + c->attr[2].i + 1 : n;
+    const float *mask = NULL;
+    if (c->n_in > 1)
+        mask = (const float *)c->in[1].data + row / (rows * shape->dims[1]) * c->in[1].strides[0];
+    syn__row_kernels()->scale_mask(in, mask, (float)c->attr[0].f, visible, out, n);
+}
+
+SYN__CPU(scale_mask) {
+    syn__each_row(c, scale_mask_row, SYN__GRAIN_MOVE, false);
+    return SYN_OK;
+}
+
+syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
+                          bool causal, int64_t offset) {
+    syn_tensor out, in[2] = {syn__dense_rows(ctx, scores), mask};
+    if (mask.id) in[1] = syn__dense_rows(ctx, mask);
     const syn_attr attr[3] = {{.f = scale}, {.i = causal}, {.i = offset}};
-    return unary(ctx, SYN_OP_SCALE_MASK, scores, attr, 3);
+    syn__dispatch(ctx, SYN_OP_SCALE_MASK, in, mask.id ? 2 : 1, attr, 3, NULL, &out);
+    return out;
 }
 
 /* ---- add, mul: broadcasting ------------------------------------------------------------------ */
@@ -168,30 +180,70 @@ static syn_operand stretch(const syn_operand *o, const syn_spec *shape) {
     return s;
 }
 
-/* The inner loops of the usual cases (both dense) stand alone so that the compiler vectorises them.
- */
-#define BINARY_KERNEL(name, op)                                                         \
-    SYN__CPU(name) {                                                                    \
-        const syn_spec *shape = &c->out[0].spec;                                        \
-        const int last = shape->rank - 1;                                               \
-        const int64_t n = shape->rank ? shape->dims[last] : 1;                          \
-        const syn_operand a = stretch(&c->in[0], shape), b = stretch(&c->in[1], shape); \
-        const syn_operand *operands[2] = {&a, &b};                                      \
-        const int64_t sa = shape->rank ? a.strides[last] : 1,                           \
-                      sb = shape->rank ? b.strides[last] : 1;                           \
-        float *out = c->out[0].data;                                                    \
-        for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 2); out += n) {       \
-            const float *x = (const float *)a.data + r.at[0],                           \
-                        *y = (const float *)b.data + r.at[1];                           \
-            if (sa == 1 && sb == 1)                                                     \
-                for (int64_t i = 0; i < n; i++) out[i] = x[i] op y[i];                  \
-            else                                                                        \
-                for (int64_t i = 0; i < n; i++) out[i] = x[i * sa] op y[i * sb];        \
-        }                                                                               \
-        return SYN_OK;                                                                  \
+struct binary {
+    syn_operand a, b;
+    float *out;
+    int64_t n; /* elements of a row */
+    syn_binary_row f;
+};
+
+/* The kernel wants dense rows; an operand that repeats or strides is gathered piece by piece. */
+static void strided_row(const struct binary *s, const float *x, int64_t sx, const float *y,
+                        int64_t sy, float *out) {
+    enum { PIECE = 256 };
+    float a[PIECE], b[PIECE];
+    for (int64_t at = 0; at < s->n; at += PIECE) {
+        const int64_t n = s->n - at < PIECE ? s->n - at : PIECE;
+        for (int64_t i = 0; i < n; i++) a[i] = x[(at + i) * sx];
+        for (int64_t i = 0; i < n; i++) b[i] = y[(at + i) * sy];
+        s->f(a, b, out + at, n);
     }
-BINARY_KERNEL(add, +)
-BINARY_KERNEL(mul, *)
+}
+
+static void binary_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct binary *s = arg;
+    const syn_spec *shape = &s->a.spec;
+    const syn_operand *operands[2] = {&s->a, &s->b};
+    const int last = shape->rank - 1;
+    const int64_t sx = last < 0 ? 1 : s->a.strides[last], sy = last < 0 ? 1 : s->b.strides[last];
+    syn_rows r;
+    (void)worker;
+    syn__seek_row(&r, shape, operands, 2, begin);
+    for (int64_t row = begin; row < end; row++, syn__next_row(&r, shape, operands, 2)) {
+        const float *x = (const float *)s->a.data + r.at[0],
+                    *y = (const float *)s->b.data + r.at[1];
+        if (sx == 1 && sy == 1) s->f(x, y, s->out + row * s->n, s->n);
+        else strided_row(s, x, sx, y, sy, s->out + row * s->n);
+    }
+}
+
+static void binary_elements(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct binary *s = arg;
+    (void)worker;
+    s->f((const float *)s->a.data + begin, (const float *)s->b.data + begin, s->out + begin,
+         end - begin);
+}
+
+static void each_pair(const syn_call *c, syn_binary_row f) {
+    const syn_spec *shape = &c->out[0].spec;
+    const int64_t elems = syn_spec_elems(shape);
+    struct binary s = {stretch(&c->in[0], shape), stretch(&c->in[1], shape), c->out[0].data,
+                       shape->rank ? shape->dims[shape->rank - 1] : 1, f};
+    if (elems == 0) return;
+    if (syn__is_dense(&s.a) && syn__is_dense(&s.b))
+        syn_workers_ranges(c->workers, elems, SYN__GRAIN_MOVE, binary_elements, &s);
+    else syn_workers_ranges(c->workers, elems / s.n, SYN__GRAIN_MOVE / s.n + 1, binary_rows, &s);
+}
+
+SYN__CPU(add) {
+    each_pair(c, syn__row_kernels()->add);
+    return SYN_OK;
+}
+
+SYN__CPU(mul) {
+    each_pair(c, syn__row_kernels()->mul);
+    return SYN_OK;
+}
 
 static syn_tensor binary(syn_ctx *ctx, syn_op op, syn_tensor a, syn_tensor b) {
     syn_tensor out;

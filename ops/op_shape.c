@@ -169,26 +169,53 @@ syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x) {
 
 /* ---- contiguous ------------------------------------------------------------------------------ */
 
-/* Copies `from` into the place described by `to` (same shape), element size aside. */
-static void copy_rows(const syn_operand *from, const char *in, const syn_operand *to, char *out) {
-    const syn_spec *shape = &from->spec;
-    const size_t elem = syn_dtype_bytes((syn_dtype)shape->dtype);
-    const int last = shape->rank - 1;
-    const int64_t n = shape->rank ? shape->dims[last] : 1;
-    const int64_t step = shape->rank ? from->strides[last] : 1;
-    const syn_operand *operands[2] = {from, to};
-    for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 2);) {
-        const char *a = in + r.at[0] * (int64_t)elem;
-        char *b = out + r.at[1] * (int64_t)elem;
-        if (step == 1) memcpy(b, a, (size_t)n * elem);
+struct copy {
+    const syn_operand *from, *to;
+    const char *in;
+    char *out;
+    size_t elem_bytes;
+    int64_t n, step; /* of a row: elements, and how far apart they are read */
+};
+
+static void copy_some(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct copy *c = arg;
+    const syn_operand *operands[2] = {c->from, c->to};
+    const int64_t elem = (int64_t)c->elem_bytes;
+    syn_rows r;
+    (void)worker;
+    syn__seek_row(&r, &c->from->spec, operands, 2, begin);
+    for (int64_t row = begin; row < end; row++) {
+        const char *a = c->in + r.at[0] * elem;
+        char *b = c->out + r.at[1] * elem;
+        if (c->step == 1) memcpy(b, a, (size_t)c->n * c->elem_bytes);
+        else if (elem == 4)
+            for (int64_t i = 0; i < c->n; i++) memcpy(b + i * 4, a + i * c->step * 4, 4);
         else
-            for (int64_t i = 0; i < n; i++)
-                memcpy(b + i * (int64_t)elem, a + i * step * (int64_t)elem, elem);
+            for (int64_t i = 0; i < c->n; i++)
+                memcpy(b + i * elem, a + i * c->step * elem, c->elem_bytes);
+        syn__next_row(&r, &c->from->spec, operands, 2);
     }
 }
 
+void syn__copy_rows(const syn_call *c, const syn_operand *from, const syn_operand *to, void *out) {
+    enum { GRAIN_BYTES = 131072 };
+    const syn_spec *shape = &from->spec;
+    const int last = shape->rank - 1;
+    struct copy job = {from,
+                       to,
+                       from->data,
+                       out,
+                       syn_dtype_bytes((syn_dtype)shape->dtype),
+                       last < 0 ? 1 : shape->dims[last],
+                       last < 0 ? 1 : from->strides[last]};
+    const int64_t elems = syn_spec_elems(shape);
+    if (elems == 0) return;
+    const int64_t row_bytes = job.n * (int64_t)job.elem_bytes;
+    syn_workers_ranges(c->workers, elems / job.n, GRAIN_BYTES / row_bytes + 1, copy_some, &job);
+}
+
 SYN__CPU(contiguous) {
-    copy_rows(&c->in[0], c->in[0].data, &c->out[0], c->out[0].data);
+    syn__copy_rows(c, &c->in[0], &c->out[0], c->out[0].data);
     return SYN_OK;
 }
 
@@ -231,7 +258,7 @@ SYN__CPU(concat) {
     const int64_t elem = (int64_t)syn_dtype_bytes((syn_dtype)c->out[0].spec.dtype);
     char *out = c->out[0].data;
     for (int i = 0; i < c->n_in; i++) {
-        copy_rows(&c->in[i], c->in[i].data, &c->out[0], out);
+        syn__copy_rows(c, &c->in[i], &c->out[0], out);
         out += c->in[i].spec.dims[axis] * c->out[0].strides[axis] * elem;
     }
     return SYN_OK;

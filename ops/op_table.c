@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "syntorch/half.h"
+
 const syn_opdef syn_op_table[SYN_OP_COUNT] = {
     [SYN_OP_NONE] = {"none", SYN_CATEGORY_OTHER, 0, 0, 0, 0, SYN_COMM_NONE, "", NULL, NULL, NULL},
 #define SYN_OP(id, name, category, min_in, max_in, n_out, flags, comm, attrs, infer, cost, cpu) \
@@ -22,6 +24,12 @@ syn_status syn__bad_input(const syn_call *c, int i, const char *expected) {
 syn_status syn__want_dtype(const syn_call *c, int i, syn_dtype dtype) {
     if (c->in[i].spec.dtype == (int32_t)dtype) return SYN_OK;
     return syn__bad_input(c, i, syn_dtype_name(dtype));
+}
+
+syn_status syn__want_float(const syn_call *c, int i) {
+    const syn_dtype dtype = (syn_dtype)c->in[i].spec.dtype;
+    if (dtype == SYN_F32 || syn_dtype_is_half(dtype)) return SYN_OK;
+    return syn__bad_input(c, i, "f32, f16 or bf16");
 }
 
 uint64_t syn__input_bytes(const syn_call *c) {

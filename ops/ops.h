@@ -28,6 +28,7 @@ syn_tensor syn_matmul(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a
 /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (GPT-2's gelu_new), or 0.5 x (1 + erf(x / sqrt
  * 2)). */
 syn_tensor syn_gelu(syn_ctx *ctx, syn_tensor x, bool tanh_form);
+syn_tensor syn_tanh(syn_ctx *ctx, syn_tensor x);
 /* With broadcasting as in NumPy: dimensions align at the end, 1 stretches. */
 syn_tensor syn_add(syn_ctx *ctx, syn_tensor a, syn_tensor b);
 syn_tensor syn_mul(syn_ctx *ctx, syn_tensor a, syn_tensor b);
@@ -38,14 +39,18 @@ syn_tensor syn_scale(syn_ctx *ctx, syn_tensor x, double factor);
 syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, double p, uint64_t seed, int64_t first);
 
 /* scores (..., T, S): score * scale; causal: entries with column > row + offset become -infinity
-   (offset = S - T with a KV cache). */
-syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, double scale, bool causal,
-                          int64_t offset);
-/* Over the last dimension. */
+   (offset = S - T with a KV cache). mask (B, S) f32 for scores (B, H, T, S) is added to the scores
+   of every head and query of its sequence (padding: 0 where a key counts, -infinity where not), or
+   is poisoned for none. */
+#define SYN_NO_MASK ((syn_tensor){0})
+syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
+                          bool causal, int64_t offset);
+/* Over the last dimension; a row of -infinity gives zeros. */
 syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x);
-/* q (B, H, T, D), k and v (B, H, S, D) -> (B, H, T, D): softmax(mask(scale q k')) v as one op. */
-syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, double scale,
-                         bool causal, int64_t offset);
+/* q (B, H, T, D), k and v (B, H, S, D) -> (B, H, T, D): softmax(mask(scale q k')) v as one op, mask
+   as for syn_scale_mask. A query that sees no key gives zeros. */
+syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
+                         double scale, bool causal, int64_t offset);
 /* cache (B, H, Smax, D) with x (B, H, T, D) written at rows position.. of its third dimension: a
    new version of the cache in the same storage. */
 syn_tensor syn_kv_append(syn_ctx *ctx, syn_tensor cache, syn_tensor x, int64_t position);

@@ -24,6 +24,7 @@ SYN__INFER(unary);
 SYN__COST(unary);
 SYN__COST(gelu);
 SYN__CPU(gelu);
+SYN__CPU(tanh);
 SYN__INFER(binary);
 SYN__COST(binary);
 SYN__CPU(add);
@@ -31,6 +32,7 @@ SYN__CPU(mul);
 SYN__CPU(scale);
 SYN__INFER(dropout);
 SYN__CPU(dropout);
+SYN__INFER(scale_mask);
 SYN__CPU(scale_mask);
 SYN__COST(softmax);
 SYN__CPU(softmax);
@@ -77,6 +79,8 @@ SYN__COST(comm);
 syn_status syn__bad_input(const syn_call *c, int i, const char *expected);
 /* Fails unless input i has that dtype. */
 syn_status syn__want_dtype(const syn_call *c, int i, syn_dtype dtype);
+/* Fails unless input i is f32, f16 or bf16. */
+syn_status syn__want_float(const syn_call *c, int i);
 /* Bytes of all inputs (outputs). */
 uint64_t syn__input_bytes(const syn_call *c);
 uint64_t syn__output_bytes(const syn_call *c);
@@ -92,10 +96,19 @@ typedef struct syn_rows {
 } syn_rows;
 bool syn__next_row(syn_rows *rows, const syn_spec *shape, const syn_operand *const *operands,
                    int n);
+/* Goes to row number `row` in row-major order, from where syn__next_row continues. */
+void syn__seek_row(syn_rows *rows, const syn_spec *shape, const syn_operand *const *operands, int n,
+                   int64_t row);
+/* True if the elements lie in row-major order without gaps. */
+bool syn__is_dense(const syn_operand *o);
 
 /* Strides of `o` seen as shape `to` without copying; false if that needs a copy. Element counts
  * must be equal. */
 bool syn__view_strides(const syn_operand *o, const syn_spec *to, int64_t *strides);
+
+/* Copies the elements of `from` to `out`, where they lie by the strides of `to`, a place of the same
+   shape; spread over the workers. */
+void syn__copy_rows(const syn_call *c, const syn_operand *from, const syn_operand *to, void *out);
 
 /* x, or a contiguous copy if the elements of its last dimension do not lie side by side. */
 syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x);

@@ -13,6 +13,16 @@
 
 #define REF_MAX 4096
 
+/* What the 16 bits of an f16 or bf16 mean, from the formats' definitions. Finite ones only. */
+static inline double ref_half(uint16_t bits, syn_dtype dtype) {
+    const int fraction_bits = dtype == SYN_F16 ? 10 : 7, bias = dtype == SYN_F16 ? 15 : 127;
+    const int exponent = bits >> fraction_bits & ((1 << (15 - fraction_bits)) - 1);
+    const int fraction = bits & ((1 << fraction_bits) - 1), one = 1 << fraction_bits;
+    const double size = exponent ? ldexp(one + fraction, exponent - bias - fraction_bits)
+                                 : ldexp(fraction, 1 - bias - fraction_bits);
+    return bits >> 15 ? -size : size;
+}
+
 /* Row-major values. 2-byte types hold their bit patterns as numbers: nothing tested computes in
  * them. */
 typedef struct ref {

@@ -60,9 +60,9 @@ static void test_softmax_rows(void) {
     syn_ctx_free(ctx);
 }
 
-/* One query at a time, in double. */
-static void attention(const ref *q, const ref *k, const ref *v, double scale, bool causal,
-                      int64_t offset, ref *want) {
+/* One query at a time, in double. mask: of (B, S), or NULL. */
+static void attention(const ref *q, const ref *k, const ref *v, const ref *mask, double scale,
+                      bool causal, int64_t offset, ref *want) {
     const int64_t *n = q->spec.dims, keys = k->spec.dims[2], depth = n[3];
     want->spec = q->spec;
     for (int64_t row = 0; row < n[0] * n[1] * n[2]; row++) {
@@ -73,6 +73,7 @@ static void attention(const ref *q, const ref *k, const ref *v, double scale, bo
             for (int64_t d = 0; d < depth; d++)
                 dot += q->v[row * depth + d] * k->v[(head * keys + s) * depth + d];
             w[s] = causal && s > t + offset ? -infinite : dot * scale;
+            if (mask) w[s] += mask->v[head / n[1] * keys + s];
             max = fmax(max, w[s]);
         }
         for (int64_t s = 0; s < keys; s++) sum += w[s] = max == -infinite ? 0 : exp(w[s] - max);
@@ -100,12 +101,40 @@ static void test_attention(void) {
         const bool causal = ref_int(0, 3) > 0;
         const int64_t offset = ref_int(0, 3) ? s - t : ref_int(-3, 4);
         const double scale = ref_real(0.1, 2);
-        attention(&q, &k, &v, scale, causal, offset, &want);
+        attention(&q, &k, &v, NULL, scale, causal, offset, &want);
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
         const syn_tensor tq = ref_wild(ctx, &q), tk = ref_wild(ctx, &k), tv = ref_wild(ctx, &v);
-        CHECK(ref_check(ctx, syn_attention(ctx, tq, tk, tv, scale, causal, offset), &want, 1e-5));
+        CHECK(ref_check(ctx, syn_attention(ctx, tq, tk, tv, SYN_NO_MASK, scale, causal, offset),
+                        &want, 1e-5));
         syn_tensor w = syn_matmul(ctx, tq, tk, false, true);
-        w = syn_softmax(ctx, syn_scale_mask(ctx, w, scale, causal, offset));
+        w = syn_softmax(ctx, syn_scale_mask(ctx, w, SYN_NO_MASK, scale, causal, offset));
+        CHECK(ref_check(ctx, syn_matmul(ctx, w, tv, false, false), &want, 1e-5));
+        syn_ctx_free(ctx);
+    }
+}
+
+/* Padding: each sequence hides keys of its own, some all; also beside a causal mask. */
+static void test_padding_mask(void) {
+    static ref q, k, v, mask, want;
+    for (int round = 0; round < 300; round++) {
+        ref_seed((uint64_t)round);
+        const int64_t t = ref_int(1, 6), s = ref_int(1, 12), depth = ref_int(1, 5);
+        const int64_t dq[4] = {ref_int(1, 4), ref_int(1, 3), t, depth},
+                      dk[4] = {dq[0], dq[1], s, depth}, dm[2] = {dq[0], s};
+        ref_fill(&q, ref_spec(SYN_F32, 4, dq), -3, 3);
+        ref_fill(&k, ref_spec(SYN_F32, 4, dk), -3, 3);
+        ref_fill(&v, ref_spec(SYN_F32, 4, dk), -3, 3);
+        ref_fill(&mask, ref_spec(SYN_F32, 2, dm), -1, 1);
+        for (int64_t i = 0; i < dq[0] * s; i++) /* the last keys of a sequence, or the first */
+            if (round % 2 ? i % s >= i / s * 3 : i % s < i / s * 3) mask.v[i] = -infinite;
+        const bool causal = ref_int(0, 1);
+        attention(&q, &k, &v, &mask, 0.5, causal, s - t, &want);
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const syn_tensor tq = ref_wild(ctx, &q), tk = ref_wild(ctx, &k), tv = ref_wild(ctx, &v);
+        const syn_tensor tm = ref_wild(ctx, &mask);
+        CHECK(ref_check(ctx, syn_attention(ctx, tq, tk, tv, tm, 0.5, causal, s - t), &want, 1e-5));
+        syn_tensor w = syn_matmul(ctx, tq, tk, false, true);
+        w = syn_softmax(ctx, syn_scale_mask(ctx, w, tm, 0.5, causal, s - t));
         CHECK(ref_check(ctx, syn_matmul(ctx, w, tv, false, false), &want, 1e-5));
         syn_ctx_free(ctx);
     }
@@ -119,7 +148,7 @@ static void test_causal_offset_is_a_cache(void) {
     ref_fill(&q, ref_spec(SYN_F32, 4, dims), -2, 2);
     ref_fill(&k, ref_spec(SYN_F32, 4, dims), -2, 2);
     ref_fill(&v, ref_spec(SYN_F32, 4, dims), -2, 2);
-    attention(&q, &k, &v, 0.5, true, 0, &want);
+    attention(&q, &k, &v, NULL, 0.5, true, 0, &want);
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor tq = ref_dense(ctx, &q), tk = ref_dense(ctx, &k), tv = ref_dense(ctx, &v);
     const syn_spec spec = ref_spec(SYN_F32, 4, dims);
@@ -129,7 +158,7 @@ static void test_causal_offset_is_a_cache(void) {
         vc = syn_kv_append(ctx, vc, syn_slice(ctx, tv, 2, t, 1), t);
         const syn_tensor y =
             syn_attention(ctx, syn_slice(ctx, tq, 2, t, 1), syn_slice(ctx, kc, 2, 0, t + 1),
-                          syn_slice(ctx, vc, 2, 0, t + 1), 0.5, true, t);
+                          syn_slice(ctx, vc, 2, 0, t + 1), SYN_NO_MASK, 0.5, true, t);
         static ref row;
         row.spec = ref_spec(SYN_F32, 4, one);
         for (int64_t i = 0; i < 24; i++) row.v[i] = want.v[(i / 4 * 7 + t) * 4 + i % 4];
@@ -149,10 +178,11 @@ static void test_extreme_offsets(void) {
     for (int i = 0; i < 5; i++) {
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
         const syn_tensor tq = ref_dense(ctx, &q), tk = ref_dense(ctx, &k);
-        attention(&q, &k, &k, 0.5, offsets[i] < 0, -100, &want);
-        CHECK(ref_check(ctx, syn_attention(ctx, tq, tk, tk, 0.5, true, offsets[i]), &want, 1e-6));
-        syn_tensor w = syn_softmax(
-            ctx, syn_scale_mask(ctx, syn_matmul(ctx, tq, tk, false, true), 0.5, true, offsets[i]));
+        attention(&q, &k, &k, NULL, 0.5, offsets[i] < 0, -100, &want);
+        CHECK(ref_check(ctx, syn_attention(ctx, tq, tk, tk, SYN_NO_MASK, 0.5, true, offsets[i]),
+                        &want, 1e-6));
+        syn_tensor w = syn_softmax(ctx, syn_scale_mask(ctx, syn_matmul(ctx, tq, tk, false, true),
+                                                       SYN_NO_MASK, 0.5, true, offsets[i]));
         CHECK(ref_check(ctx, syn_matmul(ctx, w, tk, false, false), &want, 1e-6));
         syn_ctx_free(ctx);
     }
@@ -214,6 +244,7 @@ static const test_case cases[] = {
     {"softmax", test_softmax},
     {"softmax rows", test_softmax_rows},
     {"attention", test_attention},
+    {"padding mask", test_padding_mask},
     {"causal offset is a cache", test_causal_offset_is_a_cache},
     {"extreme offsets", test_extreme_offsets},
     {"kv append", test_kv_append},

@@ -56,7 +56,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
 /* call, words of the sentence */
 #define REFUSED(X)                                                                                 \
     X(syn_embedding(c, F(5, 4), F(2), 0), "embedding in h.0: input 1 must be i32, but is f32[2]")  \
-    X(syn_embedding(c, I(5, 4), I(2), 0), "input 0 must be f32, but is i32[5,4]")                  \
+    X(syn_embedding(c, I(5, 4), I(2), 0), "input 0 must be f32, f16 or bf16, but is i32[5,4]")     \
     X(syn_embedding(c, F(5), I(2), 0), "a table (V, C), but is f32[5]")                            \
     X(syn_embedding(c, F(5, 4), I(1, 1, 1, 1, 1, 1), 0), "fewer dimensions")                       \
     X(syn_layernorm(c, F(2, 3), F(4), F(3), 1e-5), "layernorm in h.0: input 1 must be (C)")        \
@@ -89,12 +89,25 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_dropout(c, F(2), -0.1, 0, 0), "the probability -0.1 is not in [0, 1)")                   \
     X(syn_dropout(c, F(2), not_a_number, 0, 0), "is not in [0, 1)")                                \
     X(syn_softmax(c, I(2, 2)), "softmax in h.0: input 0 must be f32")                              \
-    X(syn_attention(c, F(2, 3, 4), F(2, 3, 4), F(2, 3, 4), 1, true, 0),                            \
+    X(syn_attention(c, F(2, 3, 4), F(2, 3, 4), F(2, 3, 4), SYN_NO_MASK, 1, true, 0),               \
       "attention in h.0: input 0 must be (B, H, T, D)")                                            \
-    X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 3), F(1, 2, 5, 3), 1, true, 0),                   \
+    X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 3), F(1, 2, 5, 3), SYN_NO_MASK, 1, true, 0),      \
       "input 1 must be keys")                                                                      \
-    X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 6, 4), 1, true, 0),                   \
+    X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 6, 4), SYN_NO_MASK, 1, true, 0),      \
       "input 2 must be values")                                                                    \
+    X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 5, 4), F(1, 3), 1, true, 0),          \
+      "attention in h.0: input 3 must be a mask (B, S) like the keys, but is f32[1,3]")            \
+    X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 5, 4), F(2, 5), 1, true, 0),          \
+      "input 3 must be a mask")                                                                    \
+    X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 5, 4), I(1, 5), 1, true, 0),          \
+      "input 3 must be f32, but is i32[1,5]")                                                      \
+    X(syn_tanh(c, I(3)), "tanh in h.0: input 0 must be f32, but is i32[3]")                        \
+    X(syn_scale_mask(c, F(3, 3), F(3, 3), 1, true, 0),                                             \
+      "scale_mask in h.0: input 0 must be scores (B, H, T, S) to be masked, but is f32[3,3]")      \
+    X(syn_scale_mask(c, F(2, 1, 3, 4), F(4), 1, true, 0), "input 1 must be a mask (B, S)")         \
+    X(syn_scale_mask(c, F(2, 1, 3, 4), F(1, 4), 1, true, 0), "input 1 must be a mask (B, S)")      \
+    X(syn_scale_mask(c, F(2, 1, 3, 4), F(2, 3), 1, true, 0), "but is f32[2,3]")                    \
+    X(syn_scale_mask(c, F(2, 1, 3, 4), I(2, 4), 1, true, 0), "input 1 must be f32")                \
     X(syn_kv_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), 6),                                           \
       "kv_append in h.0: 3 rows at position 6 do not fit a cache of 8 rows")                       \
     X(syn_kv_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), -1), "position -1")                           \

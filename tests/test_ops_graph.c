@@ -223,7 +223,7 @@ static void test_attributes(void) {
     CHECK_STR(attributes(c), "axis=2;start=1;length=2;");
     syn_sample(c, ZEROS(c, SYN_F32, 2, 5), &how, 6);
     CHECK_STR(attributes(c), "temperature=0.75;top_k=3;top_p=0.9;seed=42;step=6;");
-    syn_scale_mask(c, x, 0.5, true, -2);
+    syn_scale_mask(c, x, SYN_NO_MASK, 0.5, true, -2);
     CHECK_STR(attributes(c), "scale=0.5;causal=1;offset=-2;");
     syn_add(c, x, x);
     CHECK_STR(attributes(c), "");

@@ -2,6 +2,33 @@
 #include "ops_reference.h"
 #include "test.h"
 
+static const syn_dtype weight_types[3] = {SYN_F32, SYN_F16, SYN_BF16};
+
+/* Weights of about -2 to 2; 16-bit ones as bit patterns. */
+static void fill_weights(ref *w, syn_spec spec) {
+    if (spec.dtype == SYN_F32) ref_fill(w, spec, -2, 2);
+    else if (spec.dtype == SYN_F16) ref_fill(w, spec, 0x2c00, 0x4000);
+    else ref_fill(w, spec, 0x3d80, 0x4000);
+    for (int64_t i = 0; spec.dtype != SYN_F32 && i < syn_spec_elems(&spec); i++)
+        if (ref_int(0, 1)) w->v[i] += 0x8000;
+}
+
+static double weight(const ref *w, int64_t at) {
+    return w->spec.dtype == SYN_F32 ? w->v[at]
+                                    : ref_half((uint16_t)w->v[at], (syn_dtype)w->spec.dtype);
+}
+
+/* Now and then a context with threads. */
+static syn_ctx *ctx_with_threads(int round) {
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+    syn_error err = {0};
+    if (round % 8 == 0 && syn_ctx_set_threads(ctx, 2 + round / 8 % 2, &err) != SYN_OK) {
+        fprintf(stderr, "no threads: %s\n", err.text);
+        abort();
+    }
+    return ctx;
+}
+
 static void test_embedding(void) {
     static ref table, ids, want;
     for (int round = 0; round < 300; round++) {
@@ -11,16 +38,17 @@ static void test_embedding(void) {
         const int64_t dims[2] = {rows, width};
         do ref_fill(&ids, ref_random_spec(SYN_I32, 0, 5, true), -4, 34);
         while (syn_spec_elems(&ids.spec) * width > REF_MAX);
-        ref_fill(&table, ref_spec(SYN_F32, 2, dims), -1, 1);
+        fill_weights(&table, ref_spec(weight_types[round % 3], 2, dims));
         want.spec = ids.spec;
         want.spec.dtype = SYN_F32;
         want.spec.dims[want.spec.rank++] = width;
         for (int64_t i = 0; i < syn_spec_elems(&ids.spec); i++)
             for (int64_t c = 0; c < width; c++) {
                 const int64_t row = (int64_t)ids.v[i] - first;
-                want.v[i * width + c] = row >= 0 && row < rows ? table.v[row * width + c] : 0;
+                want.v[i * width + c] =
+                    row >= 0 && row < rows ? weight(&table, row * width + c) : 0;
             }
-        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_ctx *ctx = ctx_with_threads(round);
         CHECK(ref_check(ctx, syn_embedding(ctx, ref_wild(ctx, &table), ref_wild(ctx, &ids), first),
                         &want, 0));
         syn_ctx_free(ctx);
@@ -103,7 +131,7 @@ static void linear(const ref *x, const ref *w, const ref *bias, bool transpose, 
     for (int64_t i = 0; i < syn_spec_elems(&want->spec); i++) {
         double sum = bias ? bias->v[i % n] : 0;
         for (int64_t p = 0; p < k; p++)
-            sum += x->v[i / n * k + p] * w->v[transpose ? i % n * k + p : p * n + i % n];
+            sum += x->v[i / n * k + p] * weight(w, transpose ? i % n * k + p : p * n + i % n);
         want->v[i] = sum;
     }
 }
@@ -119,10 +147,10 @@ static void test_linear(void) {
         if (ref_int(0, 20) == 0) x.spec.dims[x.spec.rank - 1] = 0; /* K = 0: an empty sum */
         const int64_t k = x.spec.dims[x.spec.rank - 1];
         const int64_t dims[2] = {transpose ? n : k, transpose ? k : n};
-        ref_fill(&w, ref_spec(SYN_F32, 2, dims), -2, 2);
+        fill_weights(&w, ref_spec(weight_types[round % 3], 2, dims));
         ref_fill(&bias, ref_spec(SYN_F32, 1, &n), -2, 2);
         linear(&x, &w, with_bias ? &bias : NULL, transpose, &want);
-        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_ctx *ctx = ctx_with_threads(round);
         const syn_tensor b = with_bias ? ref_wild(ctx, &bias) : SYN_NO_BIAS;
         CHECK(ref_check(ctx, syn_linear(ctx, ref_wild(ctx, &x), ref_wild(ctx, &w), b, transpose),
                         &want, 1e-5));
@@ -206,7 +234,7 @@ static void test_matmul(void) {
         ref_fill(&a, sa, -2, 2);
         ref_fill(&b, sb, -2, 2);
         matmul(&a, &b, ta, tb, &want);
-        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_ctx *ctx = ctx_with_threads(round);
         CHECK(ref_check(ctx, syn_matmul(ctx, ref_wild(ctx, &a), ref_wild(ctx, &b), ta, tb), &want,
                         1e-5));
         syn_ctx_free(ctx);
@@ -241,10 +269,93 @@ static void test_copies(void) {
     }
 }
 
+/* Products long enough for several threads: each element by hand, wherever it was cut. */
+static void test_shared(void) {
+    static float x[64 * 700], w[700 * 130], out[64 * 130];
+    const int64_t shapes[][4] = {{1, 60, 700, 130}, {4, 15, 700, 130}, {2, 1, 700, 130}};
+    for (int i = 0; i < 9; i++) {
+        const int64_t *s = shapes[i % 3];
+        const int64_t b = s[0], m = s[1], k = s[2], n = s[3];
+        const syn_spec sx = {SYN_F32, 3, {b, m, k}}, sw = {SYN_F32, 3, {b, k, n / b}};
+        for (int64_t j = 0; j < b * m * k; j++) x[j] = (float)ref_real(-1, 1);
+        for (int64_t j = 0; j < b * k * (n / b); j++) w[j] = (float)ref_real(-1, 1);
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_error err = {0};
+        CHECK_OK(syn_ctx_set_threads(ctx, i / 3 + 1, &err), err);
+        const syn_tensor y =
+            syn_matmul(ctx, syn_input(ctx, "x", &sx, x), syn_input(ctx, "w", &sw, w), false, false);
+        const size_t bytes = (size_t)(b * m * (n / b)) * sizeof *out;
+        CHECK_OK(syn_tensor_read(ctx, y, out, bytes), *syn_ctx_error(ctx));
+        for (int64_t j = 0; j < b * m * (n / b); j++) {
+            const int64_t entry = j / (m * (n / b)), row = j / (n / b), column = j % (n / b);
+            double sum = 0;
+            for (int64_t p = 0; p < k; p++)
+                sum += (double)x[row * k + p] * (double)w[(entry * k + p) * (n / b) + column];
+            CHECK_NEAR(out[j], sum, 2e-4);
+        }
+        syn_ctx_free(ctx);
+    }
+}
+
+/* 16-bit weights halve the bytes read of weights and change nothing else; the trace shows them. */
+static void test_half_costs(void) {
+    syn_error err = {0};
+    for (int type = 0; type < 3; type++) {
+        const uint64_t bytes = weight_types[type] == SYN_F32 ? 4 : 2;
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
+        const syn_tensor table = ZEROS(ctx, weight_types[type], 100, 8);
+        const syn_tensor x = syn_embedding(ctx, table, ZEROS(ctx, SYN_I32, 5), 0);
+        syn_linear(ctx, x, ZEROS(ctx, weight_types[type], 8, 3), ZEROS(ctx, SYN_F32, 3), false);
+        syn_linear(ctx, x, table, SYN_NO_BIAS, true);
+        CHECK_MSG(syn_ctx_status(ctx) == SYN_OK, "%s", syn_ctx_error(ctx)->text);
+        const syn_trace *t = syn_ctx_trace(ctx);
+        syn_graph *g = NULL;
+        syn_cursor cur = {0};
+        CHECK_OK(syn_trace_graph(&g, &t, 1, NULL, &err), err);
+        const syn_node *n = syn_graph_node(g, 0, 0, &cur);
+        CHECK_INT(n->bytes_read, 5 * 8 * bytes + 5 * 4);
+        CHECK_INT(n->bytes_written, 5 * 8 * 4);
+        CHECK_INT(syn_graph_tensor_at(g, 0, n->inputs[0], &cur)->spec.dtype, weight_types[type]);
+        n = syn_graph_node(g, 0, 1, &cur);
+        CHECK_INT(n->bytes_read, 5 * 8 * 4 + 8 * 3 * bytes + 3 * 4);
+        CHECK_INT(n->bytes_written, 5 * 3 * 4);
+        CHECK_INT(n->flops, 2 * 5 * 8 * 3);
+        n = syn_graph_node(g, 0, 2, &cur);
+        CHECK_INT(n->bytes_read, 5 * 8 * 4 + 100 * 8 * bytes);
+        CHECK_INT(n->flops, 2 * 5 * 8 * 100);
+        syn_cursor_free(&cur);
+        syn_graph_free(g);
+        syn_ctx_free(ctx);
+    }
+}
+
+/* Who may be 16 bits wide, and who not. */
+static void test_half_refused(void) {
+    for (int i = 0; i < 5; i++) {
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
+        const syn_tensor f = ZEROS(ctx, SYN_F32, 3, 3), h = ZEROS(ctx, SYN_BF16, 3, 3);
+        if (i == 0) syn_linear(ctx, h, f, SYN_NO_BIAS, false);
+        if (i == 1) syn_linear(ctx, f, f, ZEROS(ctx, SYN_F16, 3), false);
+        if (i == 2) syn_matmul(ctx, f, h, false, false);
+        if (i == 3) syn_matmul(ctx, h, f, false, false);
+        if (i == 4) syn_linear(ctx, f, ZEROS(ctx, SYN_I32, 3, 3), SYN_NO_BIAS, false);
+        static const char *const sentences[] = {
+            "linear: input 0 must be f32, but is bf16[3,3]",
+            "linear: input 2 must be f32, but is f16[3]",
+            "matmul: input 1 must be f32, but is bf16[3,3]",
+            "matmul: input 0 must be f32, but is bf16[3,3]",
+            "linear: input 1 must be f32, f16 or bf16, but is i32[3,3]"};
+        CHECK_STR(syn_ctx_error(ctx)->text, sentences[i]);
+        syn_ctx_free(ctx);
+    }
+}
+
 static const test_case cases[] = {
-    {"embedding", test_embedding}, {"embedding shards", test_embedding_shards},
-    {"layernorm", test_layernorm}, {"layernorm far from zero", test_layernorm_far_from_zero},
-    {"linear", test_linear},       {"single rows", test_single_rows},
-    {"matmul", test_matmul},       {"copies", test_copies},
+    {"embedding", test_embedding},     {"embedding shards", test_embedding_shards},
+    {"layernorm", test_layernorm},     {"layernorm far from zero", test_layernorm_far_from_zero},
+    {"linear", test_linear},           {"single rows", test_single_rows},
+    {"matmul", test_matmul},           {"shared", test_shared},
+    {"16-bit costs", test_half_costs}, {"16-bit refused", test_half_refused},
+    {"copies", test_copies},
 };
 TEST_MAIN(cases)

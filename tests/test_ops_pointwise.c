@@ -1,4 +1,4 @@
-/* gelu, scale, add, mul, dropout, scale_mask against double precision over random shapes and
+/* gelu, tanh, scale, add, mul, dropout, scale_mask against double precision over random shapes and
  * layouts. */
 #include "ops_reference.h"
 #include "test.h"
@@ -40,13 +40,17 @@ static void test_unary_layouts(void) {
         const syn_tensor t = ref_wild(ctx, &x);
         for (int64_t i = 0; i < n; i++) want.v[i] = gelu(x.v[i], round % 2 == 0);
         CHECK(ref_check(ctx, syn_gelu(ctx, t, round % 2 == 0), &want, 1e-6));
+        for (int64_t i = 0; i < n; i++) want.v[i] = tanh(x.v[i]);
+        CHECK(ref_check(ctx, syn_tanh(ctx, t), &want, 1e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] * factor;
         CHECK(ref_check(ctx, syn_scale(ctx, t, factor), &want, 1e-6));
         for (int64_t i = 0; i < n; i++)
             want.v[i] = i % width > i / width % rows + offset ? -(double)INFINITY : x.v[i] * factor;
-        CHECK(ref_check(ctx, syn_scale_mask(ctx, t, factor, true, offset), &want, 1e-6));
+        CHECK(
+            ref_check(ctx, syn_scale_mask(ctx, t, SYN_NO_MASK, factor, true, offset), &want, 1e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] * factor;
-        CHECK(ref_check(ctx, syn_scale_mask(ctx, t, factor, false, offset), &want, 1e-6));
+        CHECK(ref_check(ctx, syn_scale_mask(ctx, t, SYN_NO_MASK, factor, false, offset), &want,
+                        1e-6));
         CHECK(ref_check(ctx, syn_dropout(ctx, t, 0.0, (uint64_t)round, 5), &x, 0));
         CHECK(ref_check(ctx, syn_contiguous(ctx, t), &x, 0));
         CHECK(ref_check(ctx, syn_tp_enter(ctx, t), &x, 0));
@@ -100,6 +104,23 @@ static void test_broadcasting(void) {
         CHECK(ref_check(ctx, ta, &a, 0));                /* and not written to */
         syn_ctx_free(ctx);
     }
+}
+
+/* Rows longer than what is gathered at once, one operand turned and one repeated. */
+static void test_long_strided_rows(void) {
+    enum { ROWS = 3, N = 700 };
+    static ref a, b, sum;
+    const int64_t turned[2] = {N, ROWS}, column[2] = {ROWS, 1}, shape[2] = {ROWS, N};
+    ref_fill(&a, ref_spec(SYN_F32, 2, turned), -4, 4);
+    ref_fill(&b, ref_spec(SYN_F32, 2, column), -4, 4);
+    sum.spec = ref_spec(SYN_F32, 2, shape);
+    for (int i = 0; i < ROWS * N; i++) sum.v[i] = a.v[i % N * ROWS + i / N] + b.v[i / N];
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+    const syn_tensor ta = syn_permute(ctx, ref_dense(ctx, &a), (const int[]){1, 0}, 2);
+    const syn_tensor tb = ref_dense(ctx, &b);
+    CHECK(ref_check(ctx, syn_add(ctx, ta, tb), &sum, 1e-6));
+    CHECK(ref_check(ctx, syn_add(ctx, tb, ta), &sum, 1e-6));
+    syn_ctx_free(ctx);
 }
 
 enum { MASK_ROWS = 500, MASK_COLUMNS = 200, MASK = MASK_ROWS * MASK_COLUMNS };
@@ -184,6 +205,7 @@ static const test_case cases[] = {
     {"gelu values", test_gelu_values},
     {"unary layouts", test_unary_layouts},
     {"broadcasting", test_broadcasting},
+    {"long strided rows", test_long_strided_rows},
     {"dropout statistics", test_dropout_statistics},
     {"dropout has no weak element", test_dropout_has_no_weak_element},
     {"dropout shards agree", test_dropout_shards_agree},

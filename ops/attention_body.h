@@ -1,0 +1,300 @@
+/* Fused attention for the lanes of ops/lanes.h, included by attention_avx2.c and
+   attention_avx512.c. Keys are taken a block at a time with a running maximum and sum a query
+   (online softmax: Milakov and Gimelshein 2018; blocks: Dao et al. 2022).
+
+   Of many queries, each is a lane: the tile of queries is turned once, and then scores (keys,
+   queries) = k q' and results (depth, queries) = v' p are sums of a number of k or v times a vector
+   of queries. So keys and values are read where they lie, whatever their strides, and maximum,
+   exponential and sum need nothing across lanes. Of few queries (decoding), each goes alone with
+   its depth along the lanes. */
+#ifndef OPS_ATTENTION_BODY_H
+#define OPS_ATTENTION_BODY_H
+
+#include "ops/attention.h"
+#include "ops/lanes_math.h"
+
+#if SYN_LANES > 0
+#include <math.h>
+
+enum {
+    VECS = 3,                     /* vectors of queries in a tile */
+    TILE = VECS * SYN_LANES,      /* queries of a call */
+    BLOCK = 64,                   /* keys of a block, a multiple of ROWS */
+    ROWS = 4,                     /* rows of a product that are summed at once */
+    FEW = SYN_LANES == 16 ? 6 : 4 /* so many queries and less go one by one */
+};
+
+/* out (ROWS, TILE) = out * shrink + the sums over n of row r's number times a vector of x, which is
+   what both passes are made of; shrink NULL: out is only written. From one term to the next, rows
+   advance by `step` and x by TILE. A function of its own for each number of vectors, so that all of
+   its sums stay in registers. */
+typedef void (*product)(const float *x, const float *const rows[ROWS], int64_t step, int64_t n,
+                        const vec *shrink, float *out);
+
+/* VECS vectors, of which the first `vecs` are used; named, not an array, since clang keeps arrays
+   in memory. */
+typedef struct three {
+    vec a, b, c;
+} three;
+
+LANE_FN three three_load(/* constant */ int vecs, const float *p) {
+    const vec a = vec_load(p);
+    return (three){a, vecs > 1 ? vec_load(p + SYN_LANES) : a,
+                   vecs > 2 ? vec_load(p + 2 * SYN_LANES) : a};
+}
+
+LANE_FN void three_store(/* constant */ int vecs, float *p, three x) {
+    vec_store(p, x.a);
+    if (vecs > 1) vec_store(p + SYN_LANES, x.b);
+    if (vecs > 2) vec_store(p + 2 * SYN_LANES, x.c);
+}
+
+LANE_FN three three_fma(/* constant */ int vecs, float number, three x, three sum) {
+    const vec by = vec_set(number);
+    return (three){vec_fma(by, x.a, sum.a), vecs > 1 ? vec_fma(by, x.b, sum.b) : sum.b,
+                   vecs > 2 ? vec_fma(by, x.c, sum.c) : sum.c};
+}
+
+LANE_FN three three_begin(/* constant */ int vecs, const float *p, const vec *shrink) {
+    const vec zero = vec_set(0.0f);
+    if (!shrink) return (three){zero, zero, zero};
+    const three x = three_load(vecs, p);
+    return (three){vec_mul(x.a, shrink[0]), vec_mul(x.b, shrink[1]), vec_mul(x.c, shrink[2])};
+}
+
+LANE_FN void multiply(/* constant */ int vecs, const float *x, const float *const rows[ROWS],
+                      int64_t step, int64_t n, const vec *shrink, float *out) {
+    const float *const row0 = rows[0], *const row1 = rows[1], *const row2 = rows[2],
+                       *const row3 = rows[3];
+    three sum0 = three_begin(vecs, out, shrink), sum1 = three_begin(vecs, out + TILE, shrink),
+          sum2 = three_begin(vecs, out + 2 * TILE, shrink),
+          sum3 = three_begin(vecs, out + 3 * TILE, shrink);
+    for (int64_t i = 0; i < n; i++, x += TILE) {
+        const three column = three_load(vecs, x);
+        sum0 = three_fma(vecs, row0[i * step], column, sum0);
+        sum1 = three_fma(vecs, row1[i * step], column, sum1);
+        sum2 = three_fma(vecs, row2[i * step], column, sum2);
+        sum3 = three_fma(vecs, row3[i * step], column, sum3);
+    }
+    three_store(vecs, out, sum0);
+    three_store(vecs, out + TILE, sum1);
+    three_store(vecs, out + 2 * TILE, sum2);
+    three_store(vecs, out + 3 * TILE, sum3);
+}
+
+#define PRODUCT(vecs)                                                                       \
+    static void product_##vecs(const float *x, const float *const rows[ROWS], int64_t step, \
+                               int64_t n, const vec *shrink, float *out) {                  \
+        multiply(vecs, x, rows, step, n, shrink, out);                                      \
+    }
+PRODUCT(1)
+PRODUCT(2)
+PRODUCT(3)
+static const product products[VECS] = {product_1, product_2, product_3};
+
+/* What the passes over a tile share: scratch memory, and the running numbers of its queries. */
+typedef struct tile {
+    const syn_attend *a;
+    int vecs;         /* that hold queries */
+    product multiply; /* for so many: functions, so that all is in registers */
+    float *q, *p, *o; /* (depth, TILE), (BLOCK, TILE), (depth + 3, TILE) */
+    vec max[VECS], sum[VECS], shrink[VECS]; /* shrink: of what was summed so far */
+} tile;
+
+/* Adds the mask to a row of scores, hides the key from the queries before it and raises max. */
+static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
+    const syn_attend *a = t->a;
+    const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
+    const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
+    const int64_t from = a->step ? key - a->visible + 1 : 0; /* the first query that sees it */
+    for (int v = 0; v < t->vecs; v++) {
+        vec x = vec_add(vec_load(p + v * SYN_LANES), bias);
+        if (from > v * SYN_LANES)
+            x = vec_select(vec_less(lane, vec_set((float)(from - v * SYN_LANES))), none, x);
+        max[v] = vec_max(x, max[v]);
+        vec_store(p + v * SYN_LANES, x);
+    }
+}
+
+/* Scores of keys s0.. s0 + n, base 2, in t->p, and the maximum with them in `max`. The last key is
+   taken several times where n is no multiple of ROWS. */
+static void score_block(const tile *t, int64_t s0, int64_t n, vec max[VECS]) {
+    const syn_attend *a = t->a;
+    for (int64_t s = 0; s < n; s += ROWS) {
+        const float *rows[ROWS];
+        for (int r = 0; r < ROWS; r++)
+            rows[r] = a->k + (s0 + (s + r < n ? s + r : n - 1)) * a->k_stride;
+        t->multiply(t->q, rows, 1, a->depth, NULL, t->p + s * TILE);
+    }
+    for (int64_t s = 0; s < n; s++) mask_row(t, s0 + s, t->p + s * TILE, max);
+}
+
+/* Scores to weights 2^(score - max), summed; what was summed with an older maximum shrinks. */
+static void weigh_block(tile *t, int64_t n, const vec max[VECS]) {
+    for (int v = 0; v < t->vecs; v++) {
+        /* a query that has seen nothing but -infinity: any number does */
+        const vec top = vec_select(vec_less(vec_set(-INFINITY), max[v]), max[v], vec_set(0.0f));
+        t->shrink[v] = vec_exp2(vec_sub(t->max[v], top));
+        t->max[v] = max[v];
+        vec sum = vec_mul(t->sum[v], t->shrink[v]);
+        float *p = t->p + v * SYN_LANES;
+        for (int64_t s = 0; s < n; s++, p += TILE) {
+            const vec w = vec_exp2(vec_sub(vec_load(p), top));
+            sum = vec_add(sum, w);
+            vec_store(p, w);
+        }
+        t->sum[v] = sum;
+    }
+}
+
+/* Adds the block's weighted values to t->o. */
+static void add_block(const tile *t, int64_t s0, int64_t n) {
+    const syn_attend *a = t->a;
+    const float *values = a->v + s0 * a->v_stride;
+    for (int64_t d = 0; d < a->depth; d += ROWS) {
+        const float *rows[ROWS];
+        for (int r = 0; r < ROWS; r++) rows[r] = values + (d + r < a->depth ? d + r : a->depth - 1);
+        t->multiply(t->p, rows, a->v_stride, n, t->shrink, t->o + d * TILE);
+    }
+}
+
+static void turn_queries(const tile *t) {
+    const syn_attend *a = t->a;
+    const float scale = a->scale * LOG2_E;
+    for (int64_t d = 0; d < a->depth; d++) {
+        float *to = t->q + d * TILE;
+        for (int64_t i = 0; i < a->queries; i++) to[i] = a->q[i * a->q_stride + d] * scale;
+        for (int64_t i = a->queries; i < TILE; i++) to[i] = 0;
+    }
+}
+
+static void turn_results(const tile *t) {
+    const syn_attend *a = t->a;
+    float sum[TILE];
+    for (int v = 0; v < VECS; v++) vec_store(sum + v * SYN_LANES, t->sum[v]);
+    for (int64_t i = 0; i < a->queries; i++) {
+        const float inverse = sum[i] == 0.0f ? 0.0f : 1.0f / sum[i];
+        for (int64_t d = 0; d < a->depth; d++)
+            a->out[i * a->depth + d] = t->o[d * TILE + i] * inverse;
+    }
+}
+
+static void attend_tile(const syn_attend *a) {
+    tile t = {.a = a, .vecs = (int)((a->queries + SYN_LANES - 1) / SYN_LANES), .q = a->scratch};
+    t.multiply = products[t.vecs - 1];
+    t.p = t.q + a->depth * TILE;
+    t.o = t.p + BLOCK * TILE;
+    for (int v = 0; v < VECS; v++) {
+        t.max[v] = vec_set(-INFINITY);
+        t.sum[v] = vec_set(0.0f);
+    }
+    for (int64_t i = 0; i < (a->depth + ROWS - 1) * TILE; i += SYN_LANES)
+        vec_store(t.o + i, vec_set(0.0f));
+    turn_queries(&t);
+    const int64_t end = syn__visible_keys(a, a->queries - 1);
+    for (int64_t s = 0; s < end; s += BLOCK) {
+        const int64_t n = end - s < BLOCK ? end - s : BLOCK;
+        vec max[VECS];
+        for (int v = 0; v < t.vecs; v++) max[v] = t.max[v];
+        score_block(&t, s, n, max);
+        weigh_block(&t, n, max);
+        add_block(&t, s, n);
+    }
+    turn_results(&t);
+}
+
+/* ---- one query, its depth along the lanes ---------------------------------------------------- */
+
+LANE_FN vec load_part(const float *p, int64_t d, int64_t depth) {
+    return depth - d >= SYN_LANES ? vec_load(p + d) : vec_load_mask(vec_first(depth - d), p + d);
+}
+
+/* Scores of keys s0.. s0 + n, base 2, in w; returns the largest or max. */
+static float score_keys(const syn_attend *a, const float *q, int64_t s0, int64_t n, float max,
+                        float *w) {
+    for (int64_t s = 0; s < n; s++) {
+        const float *k = a->k + (s0 + s) * a->k_stride;
+        vec acc = vec_set(0.0f);
+        for (int64_t d = 0; d < a->depth; d += SYN_LANES)
+            acc = vec_fma(vec_load(q + d), load_part(k, d, a->depth), acc);
+        w[s] = vec_sum(acc);
+        if (a->mask) w[s] += a->mask[s0 + s] * LOG2_E;
+        max = w[s] > max ? w[s] : max;
+    }
+    return max;
+}
+
+/* w = 2^(w - top); returns their sum. w is padded to whole vectors. */
+static float weigh_keys(float *w, int64_t n, float top) {
+    vec sum = vec_set(0.0f);
+    for (int64_t s = 0; s < n; s += SYN_LANES) {
+        const vec e = vec_exp2(vec_sub(vec_load(w + s), vec_set(top)));
+        vec_store(w + s, e);
+        sum = vec_add(sum, n - s >= SYN_LANES ? e : vec_select(vec_first(n - s), e, vec_set(0.0f)));
+    }
+    return vec_sum(sum);
+}
+
+enum { PARTS = 4 };
+
+/* o = o * shrink + weighted values, for `parts` vectors of the depth from d on. */
+LANE_FN void add_part(int parts, const syn_attend *a, const float *w, int64_t s0, int64_t n,
+                      float shrink, int64_t d, float *o) {
+    const float *v = a->v + s0 * a->v_stride + d;
+    vec acc[PARTS];
+    LANE_UNROLL
+    for (int i = 0; i < parts; i++)
+        acc[i] = vec_mul(vec_load(o + d + i * SYN_LANES), vec_set(shrink));
+    for (int64_t s = 0; s < n; s++, v += a->v_stride) {
+        const vec by = vec_set(w[s]);
+        LANE_UNROLL
+        for (int i = 0; i < parts; i++)
+            acc[i] = vec_fma(by, load_part(v, i * SYN_LANES, a->depth - d), acc[i]);
+    }
+    LANE_UNROLL
+    for (int i = 0; i < parts; i++) vec_store(o + d + i * SYN_LANES, acc[i]);
+}
+
+static void add_values(const syn_attend *a, const float *w, int64_t s0, int64_t n, float shrink,
+                       float *o) {
+    int64_t d = 0;
+    for (; d + PARTS * SYN_LANES <= a->depth; d += PARTS * SYN_LANES)
+        add_part(PARTS, a, w, s0, n, shrink, d, o);
+    for (; d < a->depth; d += SYN_LANES) add_part(1, a, w, s0, n, shrink, d, o);
+}
+
+static void attend_one(const syn_attend *a, int64_t query) {
+    const int64_t end = syn__visible_keys(a, query), depth = a->depth;
+    const int64_t padded = (depth + SYN_LANES - 1) / SYN_LANES * SYN_LANES;
+    const float scale = a->scale * LOG2_E;
+    float *q = a->scratch, *o = q + padded, *w = o + padded, *out = a->out + query * depth;
+    float max = -INFINITY, sum = 0;
+    for (int64_t d = 0; d < padded; d++) {
+        q[d] = d < depth ? a->q[query * a->q_stride + d] * scale : 0;
+        o[d] = 0;
+    }
+    for (int64_t s = 0; s < end; s += BLOCK) {
+        const int64_t n = end - s < BLOCK ? end - s : BLOCK;
+        const float before = max;
+        max = score_keys(a, q, s, n, max, w);
+        const float top = max == -INFINITY ? 0 : max, shrink = exp2f(before - top);
+        sum = sum * shrink + weigh_keys(w, n, top);
+        add_values(a, w, s, n, shrink, o);
+    }
+    const float inverse = sum == 0 ? 0 : 1 / sum;
+    for (int64_t d = 0; d < depth; d++) out[d] = o[d] * inverse;
+}
+
+static void attend(const syn_attend *a) {
+    if (a->queries > FEW) attend_tile(a);
+    else
+        for (int64_t i = 0; i < a->queries; i++) attend_one(a, i);
+}
+
+static size_t scratch_floats(int64_t depth, int64_t keys) {
+    (void)keys;
+    return (size_t)(2 * depth + BLOCK + ROWS) * TILE;
+}
+#endif
+
+#endif

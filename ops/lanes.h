@@ -1,0 +1,239 @@
+/* Vectors of f32 as the kernels in files *_avx2.c and *_avx512.c see them: 8 or 16 lanes, by the
+   instructions that the file is compiled for. Other files see nothing but SYN_LANES = 0. Loads and
+   stores through a mask touch no memory outside it. */
+#ifndef OPS_LANES_H
+#define OPS_LANES_H
+
+#include "syntorch/types.h"
+
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+#define SYN_LANES 16
+#elif defined(__AVX2__) && defined(__FMA__)
+#define SYN_LANES 8
+#else
+#define SYN_LANES 0
+#endif
+
+#if SYN_LANES > 0
+#include <immintrin.h>
+
+#define LANE_FN static inline __attribute__((always_inline, unused))
+#if defined(__clang__)
+#define LANE_UNROLL _Pragma("unroll")
+#else
+#define LANE_UNROLL _Pragma("GCC unroll 16")
+#endif
+#endif
+
+#if SYN_LANES == 16
+typedef __m512 vec;
+typedef __mmask16 vec_mask;
+
+LANE_FN vec vec_set(float x) {
+    return _mm512_set1_ps(x);
+}
+LANE_FN vec vec_load(const float *p) {
+    return _mm512_loadu_ps(p);
+}
+LANE_FN void vec_store(float *p, vec x) {
+    _mm512_storeu_ps(p, x);
+}
+LANE_FN vec vec_add(vec a, vec b) {
+    return _mm512_add_ps(a, b);
+}
+LANE_FN vec vec_sub(vec a, vec b) {
+    return _mm512_sub_ps(a, b);
+}
+LANE_FN vec vec_mul(vec a, vec b) {
+    return _mm512_mul_ps(a, b);
+}
+LANE_FN vec vec_div(vec a, vec b) {
+    return _mm512_div_ps(a, b);
+}
+LANE_FN vec vec_fma(vec a, vec b, vec c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+/* b where either is NaN, in both */
+LANE_FN vec vec_max(vec a, vec b) {
+    return _mm512_max_ps(a, b);
+}
+LANE_FN vec vec_min(vec a, vec b) {
+    return _mm512_min_ps(a, b);
+}
+LANE_FN vec vec_round(vec x) {
+    return _mm512_cvtepi32_ps(_mm512_cvtps_epi32(x)); /* roundscale: gcc -O0 warns */
+}
+LANE_FN vec vec_abs(vec x) {
+    return _mm512_andnot_ps(vec_set(-0.0f), x);
+}
+/* x with the sign of s; x must not be negative */
+LANE_FN vec vec_with_sign(vec x, vec s) {
+    return _mm512_or_ps(x, _mm512_and_ps(vec_set(-0.0f), s));
+}
+/* x 2^n for whole n in [-160, 160], with underflow and overflow */
+LANE_FN vec vec_power(vec x, vec n) {
+    return _mm512_scalef_ps(x, n);
+}
+LANE_FN vec vec_lane_number(void) {
+    return _mm512_set_ps(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+}
+LANE_FN vec_mask vec_first(int64_t n) { /* the first n lanes */
+    return (vec_mask)((1u << n) - 1u);
+}
+LANE_FN vec_mask vec_less(vec a, vec b) {
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+}
+LANE_FN vec vec_select(vec_mask m, vec yes, vec no) {
+    return _mm512_mask_blend_ps(m, no, yes);
+}
+LANE_FN vec vec_load_mask(vec_mask m, const float *p) { /* 0 elsewhere */
+    return _mm512_maskz_loadu_ps(m, p);
+}
+LANE_FN void vec_store_mask(float *p, vec_mask m, vec x) {
+    _mm512_mask_storeu_ps(p, m, x);
+}
+typedef __m256 vec_half;
+LANE_FN vec_half vec_upper(vec x) {
+    return _mm512_extractf32x8_ps(x, 1);
+}
+LANE_FN vec_half vec_lower(vec x) {
+    return _mm512_castps512_ps256(x);
+}
+/* Doubles, half as many */
+typedef __m512d vec_wide;
+LANE_FN vec_wide wide_set(double x) {
+    return _mm512_set1_pd(x);
+}
+LANE_FN vec_wide wide_of(vec_half x) {
+    return _mm512_cvtps_pd(x);
+}
+LANE_FN vec_wide wide_add(vec_wide a, vec_wide b) {
+    return _mm512_add_pd(a, b);
+}
+LANE_FN vec_wide wide_fma(vec_wide a, vec_wide b, vec_wide c) {
+    return _mm512_fmadd_pd(a, b, c);
+}
+LANE_FN double wide_sum(vec_wide x) {
+    return _mm512_reduce_add_pd(x);
+}
+
+#elif SYN_LANES == 8
+typedef __m256 vec;
+typedef __m256 vec_mask;
+
+LANE_FN vec vec_set(float x) {
+    return _mm256_set1_ps(x);
+}
+LANE_FN vec vec_load(const float *p) {
+    return _mm256_loadu_ps(p);
+}
+LANE_FN void vec_store(float *p, vec x) {
+    _mm256_storeu_ps(p, x);
+}
+LANE_FN vec vec_add(vec a, vec b) {
+    return _mm256_add_ps(a, b);
+}
+LANE_FN vec vec_sub(vec a, vec b) {
+    return _mm256_sub_ps(a, b);
+}
+LANE_FN vec vec_mul(vec a, vec b) {
+    return _mm256_mul_ps(a, b);
+}
+LANE_FN vec vec_div(vec a, vec b) {
+    return _mm256_div_ps(a, b);
+}
+LANE_FN vec vec_fma(vec a, vec b, vec c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+LANE_FN vec vec_max(vec a, vec b) {
+    return _mm256_max_ps(a, b);
+}
+LANE_FN vec vec_min(vec a, vec b) {
+    return _mm256_min_ps(a, b);
+}
+LANE_FN vec vec_round(vec x) {
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+LANE_FN vec vec_abs(vec x) {
+    return _mm256_andnot_ps(vec_set(-0.0f), x);
+}
+LANE_FN vec vec_with_sign(vec x, vec s) {
+    return _mm256_or_ps(x, _mm256_and_ps(vec_set(-0.0f), s));
+}
+LANE_FN vec vec_power(vec x, vec n) { /* in two steps, as 2^n alone may be out of range */
+    const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+    const __m256i bias = _mm256_set1_epi32(127);
+    const __m256i a = _mm256_slli_epi32(_mm256_add_epi32(half, bias), 23);
+    const __m256i rest = _mm256_add_epi32(_mm256_sub_epi32(whole, half), bias);
+    const __m256i b = _mm256_slli_epi32(rest, 23);
+    return vec_mul(vec_mul(x, _mm256_castsi256_ps(a)), _mm256_castsi256_ps(b));
+}
+LANE_FN vec vec_lane_number(void) {
+    return _mm256_set_ps(7, 6, 5, 4, 3, 2, 1, 0);
+}
+LANE_FN vec_mask vec_less(vec a, vec b) {
+    return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
+}
+LANE_FN vec_mask vec_first(int64_t n) {
+    return vec_less(vec_lane_number(), vec_set((float)n));
+}
+LANE_FN vec vec_select(vec_mask m, vec yes, vec no) {
+    return _mm256_blendv_ps(no, yes, m);
+}
+LANE_FN vec vec_load_mask(vec_mask m, const float *p) {
+    return _mm256_maskload_ps(p, _mm256_castps_si256(m));
+}
+LANE_FN void vec_store_mask(float *p, vec_mask m, vec x) {
+    _mm256_maskstore_ps(p, _mm256_castps_si256(m), x);
+}
+typedef __m128 vec_half;
+LANE_FN vec_half vec_upper(vec x) {
+    return _mm256_extractf128_ps(x, 1);
+}
+LANE_FN vec_half vec_lower(vec x) {
+    return _mm256_castps256_ps128(x);
+}
+typedef __m256d vec_wide;
+LANE_FN vec_wide wide_set(double x) {
+    return _mm256_set1_pd(x);
+}
+LANE_FN vec_wide wide_of(vec_half x) {
+    return _mm256_cvtps_pd(x);
+}
+LANE_FN vec_wide wide_add(vec_wide a, vec_wide b) {
+    return _mm256_add_pd(a, b);
+}
+LANE_FN vec_wide wide_fma(vec_wide a, vec_wide b, vec_wide c) {
+    return _mm256_fmadd_pd(a, b, c);
+}
+LANE_FN double wide_sum(vec_wide x) {
+    const __m128d y = _mm_add_pd(_mm256_castpd256_pd128(x), _mm256_extractf128_pd(x, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(y, _mm_unpackhi_pd(y, y)));
+}
+#endif
+
+#if SYN_LANES > 0
+LANE_FN float vec_sum(vec x) {
+#if SYN_LANES == 16
+    const __m256 y = _mm256_add_ps(vec_lower(x), vec_upper(x));
+#else
+    const __m256 y = x;
+#endif
+    __m128 z = _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+    z = _mm_add_ps(z, _mm_movehl_ps(z, z));
+    return _mm_cvtss_f32(_mm_add_ss(z, _mm_movehdup_ps(z)));
+}
+
+LANE_FN float vec_largest(vec x) {
+#if SYN_LANES == 16
+    const __m256 y = _mm256_max_ps(vec_lower(x), vec_upper(x));
+#else
+    const __m256 y = x;
+#endif
+    __m128 z = _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+    z = _mm_max_ps(z, _mm_movehl_ps(z, z));
+    return _mm_cvtss_f32(_mm_max_ss(z, _mm_movehdup_ps(z)));
+}
+#endif
+
+#endif

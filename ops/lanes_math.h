@@ -1,0 +1,77 @@
+/* exp, exp2, tanh and the normal distribution for the vectors of ops/lanes.h, over the whole range
+   of float. Coefficients: tests/reference/fit_rows.py. */
+#ifndef OPS_LANES_MATH_H
+#define OPS_LANES_MATH_H
+
+#include "ops/lanes.h"
+
+#if SYN_LANES > 0
+#define LOG2_E 1.44269504089f
+
+/* (exp(r) - 1 - r) / r^2 for |r| <= ln 2 / 2: minimax polynomial, which leaves an error of
+   7e-9 of exp(r) (Remez exchange). */
+LANE_FN vec vec_exp_tail(vec r) {
+    vec q = vec_fma(vec_set(0.00139012871586f), r, vec_set(0.00836314635108f));
+    q = vec_fma(q, r, vec_set(0.0416668534275f));
+    q = vec_fma(q, r, vec_set(0.166665772842f));
+    return vec_fma(q, r, vec_set(0.499999995526f));
+}
+
+/* x = n ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, so that the first product is exact (Cody
+   and Waite 1980). */
+LANE_FN vec vec_exp_reduce(vec x, vec *n) {
+    *n = vec_round(vec_mul(x, vec_set(LOG2_E)));
+    const vec r = vec_fma(*n, vec_set(-0.693359375f), x);
+    return vec_fma(*n, vec_set(2.12194440055e-4f), r);
+}
+
+/* e^x; below -104 zero, above 88.72 infinity, NaN stays NaN. */
+LANE_FN vec vec_exp(vec x) {
+    vec n;
+    x = vec_min(vec_set(89.0f), vec_max(vec_set(-105.0f), x));
+    const vec r = vec_exp_reduce(x, &n);
+    const vec p = vec_fma(vec_mul(r, r), vec_exp_tail(r), r);
+    return vec_power(vec_add(p, vec_set(1.0f)), n);
+}
+
+/* 2^x for x < 128; below -150 zero, NaN stays NaN. */
+LANE_FN vec vec_exp2(vec x) {
+    x = vec_max(vec_set(-152.0f), x);
+    const vec n = vec_round(x), r = vec_mul(vec_sub(x, n), vec_set(0.693147180560f));
+    const vec p = vec_fma(vec_mul(r, r), vec_exp_tail(r), r);
+    return vec_power(vec_add(p, vec_set(1.0f)), n);
+}
+
+/* tanh |x| = e / (e + 2) with e = exp(2 |x|) - 1, which is exact where x is small. */
+LANE_FN vec vec_tanh(vec x) {
+    const vec one = vec_set(1.0f);
+    vec n;
+    const vec r = vec_exp_reduce(vec_min(vec_set(20.0f), vec_abs(vec_add(x, x))), &n);
+    const vec power = vec_power(one, n), p = vec_fma(vec_mul(r, r), vec_exp_tail(r), r);
+    const vec e = vec_fma(power, p, vec_sub(power, one));
+    return vec_with_sign(vec_div(e, vec_add(e, vec_set(2.0f))), x);
+}
+
+/* The normal distribution's part below -a, erfc(a / sqrt 2) / 2, for a >= 0: exp(-a^2 / 2) times a
+   rational function of degrees 4 and 5 (least squares of P - f Q, weighted towards the minimax:
+   Sanathanan and Koerner 1963, Lawson 1961; relative error 6e-9). All coefficients are positive, so
+   nothing cancels. What a^2 loses in rounding is put back. */
+LANE_FN vec vec_normal_tail(vec a) {
+    a = vec_min(vec_set(14.6f), a);
+    vec p = vec_fma(vec_set(0.00412182670975f), a, vec_set(0.0406709425402f));
+    p = vec_fma(p, a, vec_set(0.183347898933f));
+    p = vec_fma(p, a, vec_set(0.438448577184f));
+    p = vec_fma(p, a, vec_set(0.500000002966f));
+    vec q = vec_fma(vec_set(0.0103317690877f), a, vec_set(0.101953323593f));
+    q = vec_fma(q, a, vec_set(0.469768075681f));
+    q = vec_fma(q, a, vec_set(1.20297379276f));
+    q = vec_fma(q, a, vec_set(1.67478213763f));
+    q = vec_fma(q, a, vec_set(1.0f));
+    const vec minus_half = vec_set(-0.5f), square = vec_mul(a, a);
+    const vec lost = vec_fma(a, a, vec_sub(vec_set(0.0f), square));
+    const vec e = vec_exp(vec_mul(minus_half, square));
+    return vec_mul(vec_fma(vec_mul(minus_half, lost), e, e), vec_div(p, q));
+}
+#endif
+
+#endif

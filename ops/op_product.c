@@ -1,0 +1,191 @@
+/* linear, matmul. */
+#include <string.h>
+
+#include "ops/ops.h"
+#include "ops/products.h"
+#include "ops/rules.h"
+
+/* ---- matrices for BLAS ----------------------------------------------------------------------- */
+
+/* Elements from row to row of a matrix (the last two dimensions). BLAS wants at least a row's
+   length, also where there is but one row and its stride means nothing. */
+static int64_t leading(const syn_operand *o) {
+    const int last = o->spec.rank - 1;
+    return o->spec.dims[last - 1] > 1 ? o->strides[last - 1] : o->spec.dims[last];
+}
+
+/* BLAS counts in int. */
+static syn_status check_lengths(const syn_call *c, int64_t k, int64_t n, int64_t lda, int64_t ldb) {
+    if (k <= INT32_MAX && n <= INT32_MAX && lda <= INT32_MAX && ldb <= INT32_MAX) return SYN_OK;
+    return SYN_FAIL(c->err, SYN_E_UNSUPPORTED,
+                    "the matrices have rows of more than 2^31 - 1 elements");
+}
+
+/* ---- linear ---------------------------------------------------------------------------------- */
+
+SYN__INFER(linear) {
+    for (int i = 0; i < c->n_in; i++)
+        SYN_TRY(i == 1 ? syn__want_float(c, i) : syn__want_dtype(c, i, SYN_F32));
+    const syn_spec *x = &c->in[0].spec, *w = &c->in[1].spec;
+    const bool t = c->attr[0].i != 0;
+    if (x->rank < 1) return syn__bad_input(c, 0, "(..., K)");
+    if (w->rank != 2) return syn__bad_input(c, 1, "a matrix");
+    if (w->dims[t ? 1 : 0] != x->dims[x->rank - 1]) {
+        char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
+        return SYN_FAIL(c->err, SYN_E_SHAPE, "the inner dimensions of %s and %s%s differ",
+                        syn_spec_text(x, a, sizeof a), syn_spec_text(w, b, sizeof b),
+                        t ? " transposed" : "");
+    }
+    c->out[0].spec = *x;
+    c->out[0].spec.dims[x->rank - 1] = w->dims[t ? 0 : 1];
+    if (c->n_in == 3 && (c->in[2].spec.rank != 1 || c->in[2].spec.dims[0] != w->dims[t ? 0 : 1]))
+        return syn__bad_input(c, 2, "a bias (N)");
+    return SYN_OK;
+}
+
+SYN__COST(linear) {
+    const syn_spec *x = &c->in[0].spec;
+    *cost = (syn_cost){2 * syn__elems(&c->out[0]) * (uint64_t)x->dims[x->rank - 1],
+                       syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+/* Rows of x lie a fixed step apart: the builder copies what does not. */
+SYN__CPU(linear) {
+    const syn_spec *x = &c->in[0].spec;
+    const bool t = c->attr[0].i != 0;
+    const int64_t k = x->dims[x->rank - 1], n = c->out[0].spec.dims[x->rank - 1];
+    const int64_t m = n > 0 ? syn_spec_elems(&c->out[0].spec) / n : 0;
+    if (m == 0) return SYN_OK;
+    int64_t row_stride = k;
+    for (int d = 0; d < x->rank - 1; d++)
+        if (x->dims[d] > 1) row_stride = c->in[0].strides[d];
+    const syn_product p = {.m = m,
+                           .n = n,
+                           .k = k,
+                           .x = c->in[0].data,
+                           .ldx = row_stride,
+                           .w = c->in[1].data,
+                           .ldw = leading(&c->in[1]),
+                           .w_dtype = (syn_dtype)c->in[1].spec.dtype,
+                           .transpose_w = t,
+                           .bias = c->n_in == 3 ? c->in[2].data : NULL,
+                           .out = c->out[0].data,
+                           .ldo = n};
+    SYN_TRY(check_lengths(c, k, n, p.ldx, p.ldw));
+    syn_product_run(&p, c->workers);
+    return SYN_OK;
+}
+
+/* True if all rows lie a fixed step apart. */
+static bool rows_collapse(const syn_ctx *ctx, syn_tensor x) {
+    syn_operand o;
+    syn_trace_operand(syn_ctx_trace(ctx), x.id, &o);
+    if (o.spec.rank < 1 || (o.strides[o.spec.rank - 1] != 1 && o.spec.dims[o.spec.rank - 1] > 1))
+        return false;
+    int64_t step = 0;
+    for (int d = o.spec.rank - 2; d >= 0; d--) {
+        if (o.spec.dims[d] == 1) continue;
+        if (step && o.strides[d] != step) return false;
+        step = o.strides[d] * o.spec.dims[d];
+    }
+    return true;
+}
+
+syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias, bool transpose_w) {
+    syn_tensor out;
+    if (syn_ctx_status(ctx) == SYN_OK && !rows_collapse(ctx, x)) x = syn_contiguous(ctx, x);
+    const syn_tensor in[3] = {x, syn__dense_rows(ctx, w), syn__dense_rows(ctx, bias)};
+    const syn_attr attr[1] = {{.i = transpose_w}};
+    syn__dispatch(ctx, SYN_OP_LINEAR, in, bias.id ? 3 : 2, attr, 1, NULL, &out);
+    return out;
+}
+
+/* ---- matmul ---------------------------------------------------------------------------------- */
+
+SYN__INFER(matmul) {
+    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
+    const syn_spec *a = &c->in[0].spec, *b = &c->in[1].spec;
+    const int r = a->rank;
+    if (r < 2) return syn__bad_input(c, 0, "(..., M, K)");
+    bool ok = b->rank == r;
+    for (int d = 0; ok && d < r - 2; d++) ok = a->dims[d] == b->dims[d];
+    const int ta = c->attr[0].i != 0, tb = c->attr[1].i != 0;
+    if (!ok || a->dims[r - 1 - ta] != b->dims[r - 2 + tb]) {
+        char x[SYN_SPEC_TEXT], y[SYN_SPEC_TEXT];
+        return SYN_FAIL(c->err, SYN_E_SHAPE, "cannot multiply %s%s and %s%s",
+                        syn_spec_text(a, x, sizeof x), ta ? " transposed" : "",
+                        syn_spec_text(b, y, sizeof y), tb ? " transposed" : "");
+    }
+    c->out[0].spec = *a;
+    c->out[0].spec.dims[r - 2] = a->dims[r - 2 + ta];
+    c->out[0].spec.dims[r - 1] = b->dims[r - 1 - tb];
+    return SYN_OK;
+}
+
+SYN__COST(matmul) {
+    const syn_spec *a = &c->in[0].spec;
+    const int64_t k = a->dims[a->rank - (c->attr[0].i ? 2 : 1)];
+    *cost = (syn_cost){2 * syn__elems(&c->out[0]) * (uint64_t)k, syn__input_bytes(c),
+                       syn__output_bytes(c)};
+}
+
+/* One product for each index of the leading dimensions. */
+struct batch {
+    const syn_call *call;
+    syn_product first;
+    int64_t parts; /* of each entry */
+};
+
+static void batch_task(void *arg, int64_t i, int worker) {
+    const struct batch *b = arg;
+    const syn_operand *in = b->call->in;
+    int64_t entry = i / b->parts;
+    syn_product p = b->first;
+    p.out += entry * p.m * p.n;
+    for (int d = in[0].spec.rank - 3; d >= 0; d--) {
+        const int64_t index = entry % in[0].spec.dims[d];
+        entry /= in[0].spec.dims[d];
+        p.x += index * in[0].strides[d];
+        p.w = (const float *)p.w + index * in[1].strides[d];
+    }
+    p = syn_product_part(&p, i % b->parts, b->parts);
+    syn_product_run(&p, NULL);
+    (void)worker;
+}
+
+SYN__CPU(matmul) {
+    const syn_spec *o = &c->out[0].spec;
+    const int r = o->rank;
+    const bool ta = c->attr[0].i != 0, tb = c->attr[1].i != 0;
+    const int64_t m = o->dims[r - 2], n = o->dims[r - 1];
+    if (m == 0 || n == 0) return SYN_OK;
+    struct batch b = {.call = c, .parts = 1};
+    b.first = (syn_product){.m = m,
+                            .n = n,
+                            .k = c->in[0].spec.dims[r - (ta ? 2 : 1)],
+                            .x = c->in[0].data,
+                            .ldx = leading(&c->in[0]),
+                            .transpose_x = ta,
+                            .w = c->in[1].data,
+                            .ldw = leading(&c->in[1]),
+                            .w_dtype = SYN_F32,
+                            .transpose_w = tb,
+                            .out = c->out[0].data,
+                            .ldo = n};
+    SYN_TRY(check_lengths(c, ta ? m : b.first.k, n, b.first.ldx, b.first.ldw));
+    const int64_t entries = syn_spec_elems(o) / (m * n), threads = syn_workers_count(c->workers);
+    if (entries % threads && entries < 4 * threads) b.parts = threads;
+    const bool small = syn_product_is_small(&b.first, entries);
+    syn_workers_run(small ? NULL : c->workers, entries * b.parts, batch_task, &b);
+    return SYN_OK;
+}
+
+syn_tensor syn_matmul(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a,
+                      bool transpose_b) {
+    syn_tensor out;
+    const syn_tensor in[2] = {syn__dense_rows(ctx, a), syn__dense_rows(ctx, b)};
+    const syn_attr attr[2] = {{.i = transpose_a}, {.i = transpose_b}};
+    syn__dispatch(ctx, SYN_OP_MATMUL, in, 2, attr, 2, NULL, &out);
+    return out;
+}

@@ -1,0 +1,143 @@
+/* Which kernels a product takes, and how it is cut for the threads. */
+#include "ops/products.h"
+
+#include <string.h>
+
+#include "ops/blas.h"
+#include "ops/products_private.h"
+#include "syntorch/half.h"
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+
+const syn__product_kernels *syn__product_kernels_of(syn_simd level) {
+#if defined(__x86_64__)
+    if (level == SYN_SIMD_AVX512) return &syn__product_avx512;
+    if (level == SYN_SIMD_AVX2) return &syn__product_avx2;
+#endif
+    (void)level;
+    return &syn__product_scalar;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+#define ROW_UNIT    4 /* where rows and columns are cut; of columns a multiple of every tile's */
+#define COLUMN_UNIT 64
+
+static int64_t units(int64_t n, int64_t unit) {
+    return (n + unit - 1) / unit;
+}
+
+/* Where part i of `parts` begins, in whole units. */
+static int64_t border(int64_t n, int64_t unit, int64_t i, int64_t parts) {
+    const int64_t at = units(n, unit) * i / parts * unit;
+    return MIN(at, n);
+}
+
+/* Time of the largest part when there are `across` parts beside each other and `down` below, in
+   cycles a step of k: 16 multiplications take one, and to fetch an element of w two. */
+static double part_cost(const syn_product *p, int64_t across, int64_t down) {
+    const int64_t columns = units(units(p->n, COLUMN_UNIT), across) * COLUMN_UNIT;
+    const int64_t rows = units(units(p->m, ROW_UNIT), down) * ROW_UNIT;
+    return (double)MIN(columns, p->n) * ((double)MIN(rows, p->m) / 16 + 2);
+}
+
+syn_product syn_product_part(const syn_product *p, int64_t i, int64_t parts) {
+    int64_t across = parts;
+    for (int64_t a = parts - 1; a > 0; a--)
+        if (parts % a == 0 && part_cost(p, a, parts / a) < part_cost(p, across, parts / across))
+            across = a;
+    const int64_t j = border(p->n, COLUMN_UNIT, i % across, across);
+    const int64_t r = border(p->m, ROW_UNIT, i / across, parts / across);
+    syn_product part = *p;
+    part.n = border(p->n, COLUMN_UNIT, i % across + 1, across) - j;
+    part.m = border(p->m, ROW_UNIT, i / across + 1, parts / across) - r;
+    part.w = (const char *)p->w +
+             (p->transpose_w ? j * p->ldw : j) * (int64_t)syn_dtype_bytes(p->w_dtype);
+    part.x += p->transpose_x ? r : r * p->ldx;
+    part.out += r * p->ldo + j;
+    if (p->bias) part.bias += j;
+    return part;
+}
+
+bool syn_product_is_small(const syn_product *p, int64_t count) {
+    return (double)count * (double)p->k * part_cost(p, 1, 1) < 200000;
+}
+
+struct shared {
+    const syn_product *p;
+    int64_t parts;
+    void (*kernel)(const syn_product *p);
+};
+
+static void one_part(void *arg, int64_t i, int worker) {
+    const struct shared *s = arg;
+    const syn_product part = syn_product_part(s->p, i, s->parts);
+    (void)worker;
+    if (part.m > 0 && part.n > 0) s->kernel(&part);
+}
+
+static void share(const syn_product *p, void (*kernel)(const syn_product *), syn_workers *workers) {
+    struct shared s = {p, syn_workers_count(workers), kernel};
+    if (syn_product_is_small(p, 1)) s.parts = 1;
+    syn_workers_run(workers, s.parts, one_part, &s);
+}
+
+/* ---- OpenBLAS -------------------------------------------------------------------------------- */
+
+static void begin_with_bias(const syn_product *p) {
+    for (int64_t i = 0; i < p->m; i++)
+        if (p->bias) memcpy(p->out + i * p->ldo, p->bias, (size_t)p->n * sizeof *p->out);
+        else memset(p->out + i * p->ldo, 0, (size_t)p->n * sizeof *p->out);
+}
+
+static void by_blas(const syn_product *p) {
+    if (p->bias) begin_with_bias(p);
+    syn_blas_gemm(p->transpose_x, p->transpose_w, p->m, p->n, p->k, p->x, p->ldx, p->w, p->ldw,
+                  p->bias ? 1.0f : 0.0f, p->out, p->ldo);
+}
+
+/* 16-bit w, a panel at a time: as many stored rows of up to LONGEST elements as fit. */
+static void by_blas_in_panels(const syn_product *p) {
+    enum { PANEL = 65536, LONGEST = 8192 };
+    float panel[PANEL];
+    const bool t = p->transpose_w;
+    const int64_t rows = t ? p->n : p->k, columns = t ? p->k : p->n;
+    begin_with_bias(p);
+    for (int64_t j = 0; j < columns; j += LONGEST) {
+        const int64_t width = MIN(columns - j, LONGEST);
+        for (int64_t i = 0, n; i < rows; i += n) {
+            n = MIN(rows - i, PANEL / width);
+            for (int64_t r = 0; r < n; r++)
+                syn_half_widen((const uint16_t *)p->w + (i + r) * p->ldw + j, panel + r * width,
+                               (size_t)width, p->w_dtype);
+            const int64_t k = t ? j : i;
+            syn_blas_gemm(p->transpose_x, t, p->m, t ? n : width, t ? width : n,
+                          p->x + (p->transpose_x ? k * p->ldx : k), p->ldx, panel, width, 1.0f,
+                          p->out + (t ? i : j), p->ldo);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+void syn__product_own(const syn_product *p, const syn__product_kernels *kernels,
+                      syn_workers *workers) {
+    if (p->m <= 0 || p->n <= 0) return;
+    if (p->k <= 0) begin_with_bias(p);
+    else share(p, kernels->product, workers);
+}
+
+void syn__product_run_at(const syn_product *p, syn_simd level, syn_workers *workers) {
+    const syn__product_kernels *kernels = syn__product_kernels_of(level);
+    const bool none = p->m <= 0 || p->n <= 0 || p->k <= 0, f32 = p->w_dtype == SYN_F32;
+    const bool by_threads_of_blas = !workers && syn_blas_threads() > 1;
+    const bool many = p->m >= kernels->many_rows || p->transpose_x;
+    if (none || !syn_blas_found()) syn__product_own(p, kernels, workers);
+    else if (f32 && (many || by_threads_of_blas)) share(p, by_blas, workers);
+    else if (!f32 && kernels == &syn__product_scalar) share(p, by_blas_in_panels, workers);
+    else syn__product_own(p, kernels, workers);
+}
+
+void syn_product_run(const syn_product *p, syn_workers *workers) {
+    syn__product_run_at(p, syn_simd_level(), workers);
+}

@@ -1,0 +1,475 @@
+/* The product kernels for the lanes of ops/lanes.h, included by products_avx2.c and
+   products_avx512.c; ops/products_scalar.c says what they compute. Parameters after the word
+   "constant" are known at each call, so that the loops over them unroll and sums stay in registers.
+
+   Few rows: w is read once, in the order in which it lies in memory, whose speed is the limit; what
+   comes next is asked for ahead. More rows: blocks of w in the second-level cache and rows of x in
+   the first-level cache meet in tiles (Goto and van de Geijn 2008, "Anatomy of high-performance
+   matrix multiplication"). */
+#ifndef OPS_PRODUCTS_BODY_H
+#define OPS_PRODUCTS_BODY_H
+
+#include "ops/lanes.h"
+#include "ops/products_private.h"
+
+#if SYN_LANES > 0
+#include <string.h>
+
+#include "syntorch/half.h"
+
+#if SYN_LANES == 16
+#define TILE_ROWS 12 /* times 2 vectors: 24 of 32 registers are sums */
+#define DOT_ROWS  6  /* times 4 vectors */
+#else
+#define TILE_ROWS 6 /* 12 of 16 */
+#define DOT_ROWS  3
+#endif
+#define COLUMNS     (2 * SYN_LANES) /* of a tile */
+#define WIDTH       256             /* columns, */
+#define DEPTH       256             /* and steps along k, of a block */
+#define LINES       8               /* rows of w that one row of x meets at a time */
+#define DOTS        4               /* columns of sums along k */
+#define LENGTH      1536            /* most steps of sums along k, */
+#define BESIDE      32              /* and columns that a group of rows of x meets in turn */
+#define MANY_ACROSS 49              /* rows for which it pays to copy a w (k, n), */
+#define MANY_ALONG  256             /* and a w (n, k) */
+#define MANY_BLAS   256             /* rows for which OpenBLAS is as fast */
+#define MIN(a, b)   ((a) < (b) ? (a) : (b))
+
+/* Floats from row to row of copies: no multiple of what a cache's places repeat by. */
+#define W_ROW (WIDTH + 16)
+#define X_ROW (DEPTH + 16)
+
+#if SYN_LANES == 16
+LANE_FN vec vec_f16(const void *from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
+}
+LANE_FN vec vec_bf16(const void *from) {
+    const __m256i bits = _mm256_loadu_si256((const __m256i *)from);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+#else
+LANE_FN vec vec_f16(const void *from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
+}
+LANE_FN vec vec_bf16(const void *from) {
+    const __m128i bits = _mm_loadu_si128((const __m128i *)from);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+#endif
+
+LANE_FN const void *element(const void *w, int64_t at, /* constant */ syn_dtype dtype) {
+    return dtype == SYN_F32 ? (const void *)((const float *)w + at)
+                            : (const void *)((const uint16_t *)w + at);
+}
+
+LANE_FN vec widen(const void *w, int64_t at, /* constant */ syn_dtype dtype) {
+    const void *from = element(w, at, dtype);
+    return dtype == SYN_F32 ? vec_load(from) : dtype == SYN_F16 ? vec_f16(from) : vec_bf16(from);
+}
+
+static void widen_few(const void *w, int64_t at, float *to, int64_t n, syn_dtype dtype) {
+    const void *from = element(w, at, dtype);
+    if (dtype == SYN_F32) memcpy(to, from, (size_t)n * sizeof *to);
+    else syn_half_widen(from, to, (size_t)n, dtype);
+}
+
+/* Asks for the cache lines of `bytes` bytes, for soon. */
+LANE_FN void ask_for(const void *from, /* constant */ int bytes) {
+    for (int b = 0; b < bytes; b += 64) _mm_prefetch((const char *)from + b, _MM_HINT_T1);
+}
+
+LANE_FN int vector_bytes(/* constant */ syn_dtype dtype) {
+    return SYN_LANES * (dtype == SYN_F32 ? 4 : 2);
+}
+
+/* ---- tiles: sums across columns -------------------------------------------------------------- */
+
+/* Up to TILE_ROWS rows of x times COLUMNS columns of w, k steps: out = init + x w. */
+typedef struct tile {
+    int64_t k;
+    const float *x, *init; /* init NULL: zeros */
+    const void *w;
+    float *out;
+    int64_t ldx, ld_init, ldw, ldo; /* ld_init 0: one row for all */
+    const char *next;               /* what is wanted after w, */
+    int64_t next_bytes;             /* and how far its rows are apart */
+} tile;
+
+/* Loops with a constant end and a constant condition unroll in any compiler. */
+#define FOR_EACH(i, n, most)         \
+    LANE_UNROLL                      \
+    for (int i = 0; i < (most); i++) \
+        if (i < (n))
+
+LANE_FN void tile_sums(const tile *t, /* constant */ int rows, int width, syn_dtype dtype) {
+    vec sum[TILE_ROWS][4], b[4];
+    FOR_EACH(r, rows, TILE_ROWS)
+    FOR_EACH(v, width, 4) sum[r][v] = vec_set(0.0f);
+    const float *x = t->x;
+    const void *w = t->w;
+    const char *next = t->next;
+    const int64_t k = t->k, ldw = t->ldw, next_bytes = t->next_bytes;
+    for (int64_t p = 0; p < k; p++) {
+        FOR_EACH(v, width, 4) b[v] = widen(w, p * ldw + v * SYN_LANES, dtype);
+        ask_for(next + p * next_bytes, width * vector_bytes(dtype));
+        FOR_EACH(r, rows, TILE_ROWS) {
+            const vec a = vec_set(x[r * X_ROW + p]);
+            FOR_EACH(v, width, 4) sum[r][v] = vec_fma(a, b[v], sum[r][v]);
+        }
+    }
+    FOR_EACH(r, rows, TILE_ROWS)
+    FOR_EACH(v, width, 4) {
+        const int64_t at = v * SYN_LANES;
+        const vec init = t->init ? vec_load(t->init + r * t->ld_init + at) : vec_set(0.0f);
+        vec_store(t->out + r * t->ldo + at, vec_add(init, sum[r][v]));
+    }
+}
+
+LANE_FN void tile_rows(const tile *t, int64_t rows, bool wide, /* constant */ syn_dtype dtype) {
+#define CASE(n)                                                    \
+    case n:                                                        \
+        if (wide && n <= TILE_ROWS / 2) tile_sums(t, n, 4, dtype); \
+        else if (n <= TILE_ROWS) tile_sums(t, n, 2, dtype);        \
+        return
+    switch (rows) {
+        CASE(1);
+        CASE(2);
+        CASE(3);
+        CASE(4);
+        CASE(5);
+        CASE(6);
+        CASE(7);
+        CASE(8);
+        CASE(9);
+        CASE(10);
+        CASE(11);
+        CASE(12);
+    }
+#undef CASE
+}
+
+static void run_tile(const tile *t, int64_t rows, bool wide, syn_dtype dtype) {
+    if (dtype == SYN_F32) tile_rows(t, rows, wide, SYN_F32);
+    else if (dtype == SYN_F16) tile_rows(t, rows, wide, SYN_F16);
+    else tile_rows(t, rows, wide, SYN_BF16);
+}
+
+/* A tile of which only the first n columns exist; those of w are followed by zeros. */
+static void run_narrow(const tile *t, int64_t rows, int64_t n) {
+    float out[TILE_ROWS * COLUMNS], init[TILE_ROWS * COLUMNS] = {0};
+    tile whole = *t;
+    for (int64_t r = 0; t->init && r < rows; r++)
+        memcpy(init + r * COLUMNS, t->init + r * t->ld_init, (size_t)n * sizeof *init);
+    whole.init = init;
+    whole.out = out;
+    whole.ld_init = whole.ldo = COLUMNS;
+    run_tile(&whole, rows, false, SYN_F32);
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(t->out + r * t->ldo, out + r * COLUMNS, (size_t)n * sizeof *out);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+LANE_FN void widen_rows(const void *w, int64_t ldw, int64_t rows, int64_t n, float *to,
+                        /* constant */ syn_dtype dtype) {
+    for (int64_t i = 0; i < rows; i++, to += W_ROW) {
+        int64_t j = 0;
+        for (; j + COLUMNS <= n; j += COLUMNS) {
+            vec_store(to + j, widen(w, i * ldw + j, dtype));
+            vec_store(to + j + SYN_LANES, widen(w, i * ldw + j + SYN_LANES, dtype));
+            ask_for(element(w, (i + LINES) * ldw + j, dtype), 2 * vector_bytes(dtype));
+        }
+        widen_few(w, i * ldw + j, to + j, n - j, dtype);
+    }
+}
+
+/* to[i][c] = from[c][i] for 4 columns */
+static void turn_four(const float *const *from, int64_t n, float *to) {
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        __m128 a = _mm_loadu_ps(from[0] + i), b = _mm_loadu_ps(from[1] + i);
+        __m128 c = _mm_loadu_ps(from[2] + i), d = _mm_loadu_ps(from[3] + i);
+        _MM_TRANSPOSE4_PS(a, b, c, d);
+        _mm_storeu_ps(to + i * W_ROW, a);
+        _mm_storeu_ps(to + (i + 1) * W_ROW, b);
+        _mm_storeu_ps(to + (i + 2) * W_ROW, c);
+        _mm_storeu_ps(to + (i + 3) * W_ROW, d);
+    }
+    for (; i < n; i++)
+        for (int c = 0; c < 4; c++) to[i * W_ROW + c] = from[c][i];
+}
+
+/* Columns of a w stored (n, k); up to 3 more are written. */
+LANE_FN void turn_columns(const void *w, int64_t ldw, int64_t n, int64_t depth, float *to,
+                          /* constant */ syn_dtype dtype) {
+    float columns[4][DEPTH];
+    const float *from[4] = {columns[0], columns[1], columns[2], columns[3]};
+    for (int64_t c = 0; c < n; c += 4) {
+        for (int64_t q = 0; q < 4; q++) {
+            const int64_t at = MIN(c + q, n - 1) * ldw, whole = depth - depth % SYN_LANES;
+            for (int64_t i = 0; i < whole; i += SYN_LANES) {
+                vec_store(columns[q] + i, widen(w, at + i, dtype));
+                ask_for(element(w, at + 4 * ldw + i, dtype), vector_bytes(dtype));
+            }
+            widen_few(w, at + whole, columns[q] + whole, depth - whole, dtype);
+        }
+        turn_four(from, depth, to + c);
+    }
+}
+
+/* n columns of w from j, `depth` rows from k, as f32 in rows of W_ROW, with zeros up to a multiple
+   of COLUMNS. */
+LANE_FN void copy_w_of(const syn_product *p, int64_t k, int64_t depth, int64_t j, int64_t n,
+                       float *to, /* constant */ syn_dtype dtype) {
+    const void *w = element(p->w, p->transpose_w ? j * p->ldw + k : k * p->ldw + j, dtype);
+    if (p->transpose_w) turn_columns(w, p->ldw, n, depth, to, dtype);
+    else widen_rows(w, p->ldw, depth, n, to, dtype);
+}
+
+static void copy_w(const syn_product *p, int64_t k, int64_t depth, int64_t j, int64_t n,
+                   float *to) {
+    if (p->w_dtype == SYN_F32) copy_w_of(p, k, depth, j, n, to, SYN_F32);
+    else if (p->w_dtype == SYN_F16) copy_w_of(p, k, depth, j, n, to, SYN_F16);
+    else copy_w_of(p, k, depth, j, n, to, SYN_BF16);
+    const int64_t beside = (COLUMNS - n % COLUMNS) % COLUMNS;
+    for (int64_t i = 0; beside && i < depth; i++)
+        memset(to + i * W_ROW + n, 0, (size_t)beside * sizeof *to);
+}
+
+static void copy_x(const syn_product *p, int64_t i, int64_t rows, int64_t k, int64_t depth,
+                   float *to) {
+    if (!p->transpose_x)
+        for (int64_t r = 0; r < rows; r++)
+            memcpy(to + r * X_ROW, p->x + (i + r) * p->ldx + k, (size_t)depth * sizeof *to);
+    else
+        for (int64_t c = 0; c < depth; c++)
+            for (int64_t r = 0; r < rows; r++) to[r * X_ROW + c] = p->x[(k + c) * p->ldx + i + r];
+}
+
+/* Where the sums of step k begin and end. */
+static void place(tile *t, const syn_product *p, int64_t i, int64_t j, int64_t k) {
+    t->out = p->out + i * p->ldo + j;
+    t->ldo = p->ldo;
+    t->init = k > 0 ? t->out : p->bias ? p->bias + j : NULL;
+    t->ld_init = k > 0 ? p->ldo : 0;
+}
+
+/* `depth` steps from k, as many whole tiles as p->n columns have; returns how many columns they
+   are. w is used where it lies: a tile of it serves all rows, and while one is worked on the next
+   one's lines come. Tiles are 128 bytes wide, which memory answers fastest. */
+static int64_t stored_block(const syn_product *p, int64_t k, int64_t depth) {
+    _Alignas(64) float x[MANY_ACROSS * X_ROW];
+    const int64_t groups = (p->m + TILE_ROWS - 1) / TILE_ROWS;
+    const bool wide = p->m <= TILE_ROWS / 2 && 2 * vector_bytes(p->w_dtype) < 128;
+    const int64_t step = wide ? 2 * COLUMNS : COLUMNS, n = p->n - p->n % step;
+    tile t = {.k = depth, .ldw = p->ldw};
+    t.next_bytes = p->ldw * (int64_t)syn_dtype_bytes(p->w_dtype);
+    copy_x(p, 0, p->m, k, depth, x);
+    for (int64_t j = 0; j < n; j += step) {
+        t.w = element(p->w, k * p->ldw + j, p->w_dtype);
+        t.next = element(t.w, step, p->w_dtype);
+        for (int64_t g = 0; g < groups; g++) {
+            const int64_t i = p->m * g / groups;
+            t.x = x + i * X_ROW;
+            place(&t, p, i, j, k);
+            run_tile(&t, p->m * (g + 1) / groups - i, wide, p->w_dtype);
+        }
+    }
+    return n;
+}
+
+/* n columns from j, `depth` steps from k: a few rows of x at a time, copied into the first-level
+   cache, pass over a copy of w in the second-level cache, while the lines of the next block come.
+ */
+static void copied_block(const syn_product *p, int64_t k, int64_t depth, int64_t j, int64_t n) {
+    _Alignas(64) float w[DEPTH * W_ROW], x[TILE_ROWS * X_ROW];
+    const int64_t groups = (p->m + TILE_ROWS - 1) / TILE_ROWS;
+    tile t = {.k = depth, .x = x, .ldw = W_ROW};
+    const int64_t row_bytes = p->ldw * (int64_t)syn_dtype_bytes(p->w_dtype);
+    copy_w(p, k, depth, j, n, w);
+    for (int64_t g = 0; g < groups; g++) {
+        const int64_t i = p->m * g / groups, rows = p->m * (g + 1) / groups - i;
+        copy_x(p, i, rows, k, depth, x);
+        for (int64_t c = 0; c < n; c += COLUMNS) {
+            t.w = w + c;
+            t.next = g == 0 ? element(p->w, (k + DEPTH) * p->ldw + j + c, p->w_dtype) : t.w;
+            t.next_bytes = g == 0 ? row_bytes : W_ROW * 4;
+            place(&t, p, i, j + c, k);
+            if (n - c >= COLUMNS) run_tile(&t, rows, false, SYN_F32);
+            else run_narrow(&t, rows, n - c);
+        }
+    }
+}
+
+/* Columns from j on. */
+static void copied(const syn_product *p, int64_t j) {
+    for (; j < p->n; j += WIDTH)
+        for (int64_t k = 0; k < p->k; k += DEPTH)
+            copied_block(p, k, MIN(p->k - k, DEPTH), j, MIN(p->n - j, WIDTH));
+}
+
+static void few_rows(const syn_product *p) {
+    int64_t n = 0;
+    for (int64_t k = 0; k < p->k; k += DEPTH) n = stored_block(p, k, MIN(p->k - k, DEPTH));
+    copied(p, n);
+}
+
+/* ---- one row, w (k, n) ----------------------------------------------------------------------- */
+
+/* `count` rows of w, each read from end to end, so that memory is read in order; the output stays
+   in the cache. */
+LANE_FN void lines(const float *x, const void *w, int64_t ldw, int64_t n, float *out,
+                   /* constant */ int count, syn_dtype dtype) {
+    vec a[LINES];
+    LANE_UNROLL
+    for (int r = 0; r < count; r++) a[r] = vec_set(x[r]);
+    for (int64_t j = 0; j < n; j += COLUMNS) {
+        LANE_UNROLL
+        for (int v = 0; v < 2; v++) {
+            const int64_t at = j + v * SYN_LANES;
+            vec even = vec_load(out + at), odd = vec_set(0.0f);
+            LANE_UNROLL
+            for (int r = 0; r < count; r++) {
+                const vec b = widen(w, r * ldw + at, dtype);
+                if (v * vector_bytes(dtype) % 64 == 0)
+                    ask_for(element(w, (r + count) * ldw + at, dtype), 64);
+                if (r % 2 == 0) even = vec_fma(a[r], b, even);
+                else odd = vec_fma(a[r], b, odd);
+            }
+            vec_store(out + at, vec_add(even, odd));
+        }
+    }
+}
+
+LANE_FN void one_row(const syn_product *p, /* constant */ syn_dtype dtype) {
+    const int64_t n = p->n - p->n % COLUMNS;
+    if (p->bias) memcpy(p->out, p->bias, (size_t)n * sizeof *p->out);
+    else memset(p->out, 0, (size_t)n * sizeof *p->out);
+    int64_t k = 0;
+    for (; k + LINES <= p->k; k += LINES)
+        lines(p->x + k, element(p->w, k * p->ldw, dtype), p->ldw, n, p->out, LINES, dtype);
+    for (; k < p->k; k++)
+        lines(p->x + k, element(p->w, k * p->ldw, dtype), p->ldw, n, p->out, 1, dtype);
+    copied(p, n);
+}
+
+/* ---- few rows, w (n, k): sums along k -------------------------------------------------------- */
+
+/* The sums of four vectors. */
+LANE_FN __m128 four_sums(vec a, vec b, vec c, vec d) {
+#if SYN_LANES == 16
+    const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    const __m512 all =
+        _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xee));
+    const __m256 half = _mm256_add_ps(vec_lower(all), vec_upper(all));
+#else
+    const __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+    const __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+    const __m256 half =
+        _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+#endif
+    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+
+/* `rows` rows of x times DOTS columns of w. */
+LANE_FN void dots(const tile *t, /* constant */ int rows, syn_dtype dtype) {
+    vec sum[DOT_ROWS][DOTS];
+    LANE_UNROLL
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < DOTS; c++) sum[r][c] = vec_set(0.0f);
+    const float *x = t->x;
+    const void *w = t->w;
+    const int64_t k = t->k, whole = k - k % SYN_LANES, ldx = t->ldx, ldw = t->ldw;
+    for (int64_t p = 0; p < whole; p += SYN_LANES) {
+        vec b[DOTS];
+        LANE_UNROLL
+        for (int c = 0; c < DOTS; c++) {
+            b[c] = widen(w, c * ldw + p, dtype);
+            ask_for(element(w, (c + DOTS) * ldw + p, dtype), 64);
+        }
+        LANE_UNROLL
+        for (int r = 0; r < rows; r++) {
+            const vec a = vec_load(x + r * ldx + p);
+            LANE_UNROLL
+            for (int c = 0; c < DOTS; c++) sum[r][c] = vec_fma(a, b[c], sum[r][c]);
+        }
+    }
+    float a[SYN_LANES] = {0}, b[DOTS][SYN_LANES] = {{0}};
+    for (int c = 0; c < DOTS && whole < k; c++)
+        widen_few(w, c * ldw + whole, b[c], k - whole, dtype);
+    LANE_UNROLL
+    for (int r = 0; r < rows; r++) {
+        if (whole < k) {
+            memcpy(a, x + r * ldx + whole, (size_t)(k - whole) * sizeof(float));
+            LANE_UNROLL
+            for (int c = 0; c < DOTS; c++)
+                sum[r][c] = vec_fma(vec_load(a), vec_load(b[c]), sum[r][c]);
+        }
+        const __m128 s = four_sums(sum[r][0], sum[r][1], sum[r][2], sum[r][3]);
+        const __m128 init = t->init ? _mm_loadu_ps(t->init + r * t->ld_init) : _mm_setzero_ps();
+        _mm_storeu_ps(t->out + r * t->ldo, _mm_add_ps(init, s));
+    }
+}
+
+LANE_FN void dots_rows(const tile *t, int64_t rows, /* constant */ syn_dtype dtype) {
+#define CASE(n)                               \
+    case n:                                   \
+        if (n <= DOT_ROWS) dots(t, n, dtype); \
+        return
+    switch (rows) {
+        CASE(1);
+        CASE(2);
+        CASE(3);
+        CASE(4);
+        CASE(5);
+        CASE(6);
+    }
+#undef CASE
+}
+
+/* n columns from j, `length` steps from k: a few rows of x, in the first-level cache, pass over the
+   rows of w, in the second-level cache. */
+LANE_FN void along_block(const syn_product *p, int64_t k, int64_t length, int64_t j, int64_t n,
+                         /* constant */ syn_dtype dtype) {
+    const int64_t groups = (p->m + DOT_ROWS - 1) / DOT_ROWS;
+    for (int64_t g = 0; g < groups; g++) {
+        const int64_t i = p->m * g / groups, rows = p->m * (g + 1) / groups - i;
+        for (int64_t c = j; c < j + n; c += DOTS) {
+            tile t = {.k = length, .x = p->x + i * p->ldx + k, .ldx = p->ldx, .ldw = p->ldw};
+            t.w = element(p->w, c * p->ldw + k, dtype);
+            place(&t, p, i, c, k);
+            dots_rows(&t, rows, dtype);
+        }
+    }
+}
+
+LANE_FN void along(const syn_product *p, /* constant */ syn_dtype dtype) {
+    const int64_t pieces = (p->k + LENGTH - 1) / LENGTH, whole = p->n - p->n % DOTS;
+    for (int64_t q = 0; q < pieces; q++) {
+        const int64_t k = p->k * q / pieces, end = p->k * (q + 1) / pieces;
+        const int64_t step = p->m < MANY_ACROSS ? DOTS : BESIDE;
+        for (int64_t j = 0; j < whole; j += step)
+            along_block(p, k, end - k, j, MIN(whole - j, step), dtype);
+    }
+    copied(p, whole);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+LANE_FN void product_of(const syn_product *p, /* constant */ syn_dtype dtype) {
+    if (p->transpose_x || p->m >= (p->transpose_w ? MANY_ALONG : MANY_ACROSS)) copied(p, 0);
+    else if (p->transpose_w) along(p, dtype);
+    else if (p->m == 1) one_row(p, dtype);
+    else few_rows(p);
+}
+
+static void product(const syn_product *p) {
+    if (p->w_dtype == SYN_F32) product_of(p, SYN_F32);
+    else if (p->w_dtype == SYN_F16) product_of(p, SYN_F16);
+    else product_of(p, SYN_BF16);
+}
+
+#endif
+#endif

@@ -1,0 +1,253 @@
+/* ./dev bench rows: the row kernels beside copying as many bytes, fused attention beside OpenBLAS's
+   products over the whole square, decoding beside its matrix-vector products. Figures of one line
+   are taken in turn; exit 1 when one misses its limit. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ops/blas.h"
+#include "ops/ops.h"
+#include "ops/rows.h"
+#include "tools/cli.h"
+
+enum { WIDTH = 1024, ROUNDS = 9 };
+
+static int missed;
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void line(const char *what, double value, const char *unit, double limit, bool at_most) {
+    const bool ok = at_most ? value <= limit : value >= limit;
+    missed += !ok;
+    printf("  %-58s %12.4g %-10s %s %-10.4g %s\n", what, value, unit, at_most ? "<=" : ">=", limit,
+           ok ? "ok" : "MISSED");
+    fflush(stdout);
+}
+
+static void die(const char *why) {
+    fprintf(stderr, "bench_rows: %s\n", why);
+    exit(1);
+}
+
+static float *filled(int64_t n) {
+    float *x = aligned_alloc(64, ((size_t)n * sizeof *x + 63) / 64 * 64);
+    if (!x) die("out of memory");
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)((uint64_t)i * 2654435761u >> 7 & 2047) / 512.0f - 2.0f;
+    return x;
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double median(double values[ROUNDS]) {
+    qsort(values, ROUNDS, sizeof values[0], by_value);
+    return values[ROUNDS / 2];
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+struct rows {
+    const syn_row_kernels *k; /* NULL: copy */
+    int which;
+    float *x, *y, *z;
+};
+
+static const char *const names[] = {
+    "gelu, tanh form", "gelu, erf form", "tanh",     "softmax", "add", "mul",
+    "scale",           "mask",           "layernorm"};
+enum { KERNELS = (int)(sizeof names / sizeof *names) };
+/* Of the rate of copying; add and mul read twice as much. */
+static const double limits[KERNELS] = {0.6, 0.4, 0.6, 0.6, 0.5, 0.5, 0.8, 0.8, 0.6};
+
+static void row(const struct rows *r, int64_t at) {
+    const syn_row_kernels *k = r->k;
+    const float *x = r->x + at;
+    float *y = r->y + at;
+    const syn_unary_row unary[] = {k->gelu_tanh, k->gelu_erf, k->tanh, k->softmax};
+    if (r->which < 4) unary[r->which](x, y, WIDTH);
+    else if (r->which == 4) k->add(x, r->z + at, y, WIDTH);
+    else if (r->which == 5) k->mul(x, r->z + at, y, WIDTH);
+    else if (r->which == 6) k->scale(x, 0.5f, y, WIDTH);
+    else if (r->which == 7) k->scale_mask(x, NULL, 0.5f, WIDTH / 2, y, WIDTH);
+    else k->layernorm(x, r->z, r->z, 1e-5, y, WIDTH);
+}
+
+static void some_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct rows *r = arg;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++)
+        if (r->k) row(r, i * WIDTH);
+        else memcpy(r->y + i * WIDTH, r->x + i * WIDTH, WIDTH * sizeof(float));
+}
+
+/* Elements a second, 10^9. */
+static double rate(syn_workers *w, struct rows *r, int64_t rows) {
+    const double begin = now_s();
+    syn_workers_ranges(w, rows, 1, some_rows, r);
+    return 1e-9 * (double)(rows * WIDTH) / (now_s() - begin);
+}
+
+static void row_kernels(syn_workers *w) {
+    const int64_t rows = 12 * 1024;
+    struct rows r = {NULL, 0, filled(rows * WIDTH), filled(rows * WIDTH), filled(rows * WIDTH)};
+    printf("row kernels, %lld rows of %d, %d threads, 10^9 elements/s:\n", (long long)rows, WIDTH,
+           syn_workers_count(w));
+    for (int which = 0; which < KERNELS; which++) {
+        double got[SYN_SIMD_COUNT][ROUNDS], share[ROUNDS];
+        r.which = which;
+        for (int round = 0; round < ROUNDS; round++) {
+            for (syn_simd level = 0; level <= syn_simd_level(); level++) {
+                r.k = syn__row_kernels_at(level);
+                got[level][round] = rate(w, &r, level == SYN_SIMD_SCALAR ? 256 : rows);
+            }
+            r.k = NULL;
+            share[round] = got[syn_simd_level()][round] / rate(w, &r, rows);
+        }
+        char text[100];
+        int n = snprintf(text, sizeof text, "%-16s", names[which]);
+        for (syn_simd level = 0; level <= syn_simd_level(); level++)
+            n += snprintf(text + n, sizeof text - (size_t)n, " %s %.3g", syn_simd_name(level),
+                          median(got[level]));
+        line(text, median(share), "of copying", limits[which], false);
+    }
+    free(r.x);
+    free(r.y);
+    free(r.z);
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+struct shape {
+    const char *name;
+    int64_t layers, batch, heads, new_tokens, tokens, depth;
+    bool causal;
+    double limit; /* of the time of OpenBLAS's products */
+};
+
+struct products {
+    const struct shape *s;
+    const float *q, *k, *v;
+    float *scores, *out;
+};
+
+/* Both products of one head over the whole square. */
+static void multiply_head(void *arg, int64_t head, int worker) {
+    const struct products *p = arg;
+    const struct shape *s = p->s;
+    const int64_t square = s->new_tokens * s->tokens, at = head * s->tokens * s->depth;
+    float *scores = p->scores + worker * square;
+    syn_blas_gemm(false, true, s->new_tokens, s->tokens, s->depth, p->q + at, s->depth, p->k + at,
+                  s->depth, 0.0f, scores, s->tokens);
+    syn_blas_gemm(false, false, s->new_tokens, s->depth, s->tokens, scores, s->tokens, p->v + at,
+                  s->depth, 0.0f, p->out + head * s->new_tokens * s->depth, s->depth);
+}
+
+enum { LAYERS = 12 }; /* at most */
+
+struct attention {
+    const struct shape *s;
+    syn_ctx *ctx;
+    syn_workers *w;
+    syn_tensor q, k[LAYERS], v[LAYERS];
+    float *qd, *kd[LAYERS], *vd[LAYERS], *scores, *out;
+};
+
+static void run_fused(const struct attention *a, int64_t layers) {
+    const struct shape *s = a->s;
+    const syn_mark mark = syn_ctx_mark(a->ctx);
+    for (int64_t i = 0; i < layers; i++)
+        syn_attention(a->ctx, a->q, a->k[i], a->v[i], SYN_NO_MASK, 0.125, s->causal,
+                      s->tokens - s->new_tokens);
+    syn_release(a->ctx, mark, NULL, 0);
+}
+
+static void run_products(const struct attention *a, int64_t layers) {
+    for (int64_t i = 0; i < layers; i++) {
+        struct products p = {a->s, a->qd, a->kd[i], a->vd[i], a->scores, a->out};
+        syn_workers_run(a->w, a->s->batch * a->s->heads, multiply_head, &p);
+    }
+}
+
+/* Seconds of all layers, after the other's threads have gone to sleep and these are awake. */
+static double timed(void (*run)(const struct attention *a, int64_t layers),
+                    const struct attention *a) {
+    const struct timespec pause = {0, 2000000};
+    nanosleep(&pause, NULL);
+    run(a, 1);
+    const double begin = now_s();
+    run(a, a->s->layers);
+    return now_s() - begin;
+}
+
+static void attention(syn_workers *w, const struct shape *s) {
+    struct attention a = {.s = s, .w = w};
+    syn_error err = {0};
+    if (syn_ctx_new(&a.ctx, SYN_DEVICE_CPU, NULL, &err) != SYN_OK ||
+        syn_ctx_set_threads(a.ctx, syn_workers_count(w), &err) != SYN_OK)
+        die(err.text);
+    const int64_t heads = s->batch * s->heads, n = heads * s->tokens * s->depth;
+    const syn_spec qs = {SYN_F32, 4, {s->batch, s->heads, s->new_tokens, s->depth}},
+                   ks = {SYN_F32, 4, {s->batch, s->heads, s->tokens, s->depth}};
+    a.qd = filled(n);
+    a.scores = filled(s->new_tokens * s->tokens * syn_workers_count(w));
+    a.out = filled(heads * s->new_tokens * s->depth);
+    a.q = syn_input(a.ctx, "q", &qs, a.qd);
+    for (int64_t i = 0; i < s->layers; i++) {
+        a.kd[i] = filled(n), a.vd[i] = filled(n);
+        a.k[i] = syn_input(a.ctx, "k", &ks, a.kd[i]), a.v[i] = syn_input(a.ctx, "v", &ks, a.vd[i]);
+    }
+    double fused[ROUNDS], products[ROUNDS], share[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++) {
+        fused[round] = timed(run_fused, &a);
+        products[round] = timed(run_products, &a);
+        share[round] = fused[round] / products[round];
+    }
+    if (syn_ctx_status(a.ctx) != SYN_OK) die(syn_ctx_error(a.ctx)->text);
+    const double square = 4e-9 * (double)(s->layers * heads * s->new_tokens * s->tokens * s->depth);
+    const double ours = median(fused), theirs = median(products);
+    printf("%s: %.2f ms, OpenBLAS's products %.2f ms (%.0f GFLOP/s), k and v at %.3g GB/s\n",
+           s->name, 1e3 * ours, 1e3 * theirs, square / theirs,
+           8e-9 * (double)(s->layers * n) / ours);
+    line("time, of the products'", median(share), "", s->limit, true);
+    for (int64_t i = 0; i < s->layers; i++) free(a.kd[i]), free(a.vd[i]);
+    free(a.qd);
+    free(a.scores);
+    free(a.out);
+    syn_ctx_free(a.ctx);
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    cli_choose_blas(argv);
+    syn_blas_set_threads(1);
+    syn_workers *w = NULL;
+    syn_error err = {0};
+    char text[64];
+    if (syn_workers_new(&w, cli_cores(), &err) != SYN_OK) die(err.text);
+    row_kernels(w);
+    static const struct shape shapes[] = {
+        {"gpt2 1 x 1024", 12, 1, 12, 1024, 1024, 64, true, 0.65},
+        {"gpt2-xl's heads, 2 layers", 2, 1, 25, 1024, 1024, 64, true, 0.65},
+        {"depth 80", 2, 1, 20, 1024, 1024, 80, true, 0.65},
+        {"depth 96", 2, 1, 16, 1024, 1024, 96, true, 0.65},
+        {"depth 128", 2, 1, 12, 1024, 1024, 128, true, 0.65},
+        {"BERT base 1 x 128", 12, 1, 12, 128, 128, 64, false, 1.2},
+        {"BERT base 8 x 128", 12, 8, 12, 128, 128, 64, false, 1.2},
+        {"gpt2 decodes after 1023", 12, 1, 12, 1, 1024, 64, true, 1.2},
+        {"gpt2 decodes after 4095", 12, 1, 12, 1, 4096, 64, true, 1.2},
+        {"gpt2 decodes 32 sequences after 255", 12, 32, 12, 1, 256, 64, true, 1.2},
+    };
+    printf("fused attention, %d threads, products by %s in each:\n", syn_workers_count(w),
+           syn_blas_describe(text, sizeof text));
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) attention(w, &shapes[i]);
+    syn_workers_free(w);
+    return missed ? 1 : 0;
+}

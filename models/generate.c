@@ -110,6 +110,11 @@ static syn_status check_request(const syn_gpt *gpt, const syn_generation *g, syn
                                 "tokens of %s",
                                 id, (long long)t, (long long)b, (long long)c->vocab_size, c->name);
         }
+    for (int64_t b = 0; g->padding && b < g->batch; b++)
+        if (g->padding[b] < 0 || g->padding[b] >= g->prompt_tokens)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "%d tokens of padding leave nothing of sequence %lld, which has %lld",
+                            g->padding[b], (long long)b, (long long)g->prompt_tokens);
     return SYN_OK;
 }
 
@@ -118,6 +123,7 @@ syn_status syn_generate(syn_gpt *gpt, syn_generation *g, syn_error *err) {
     SYN_TRY(check_request(gpt, g, err));
     /* The last token made is never fed back. */
     SYN_TRY(syn_gpt_begin(gpt, g->batch, g->prompt_tokens + g->new_tokens - 1, err));
+    if (g->padding) SYN_TRY(syn_gpt_set_padding(gpt, g->padding, err));
     int32_t *row = NULL;
     bool *ended = NULL;
     syn_status s = SYN_OK;

@@ -13,6 +13,7 @@ typedef struct syn_generation {
     /* what to do */
     int64_t batch, prompt_tokens, new_tokens; /* new_tokens >= 1 */
     const int32_t *prompt;                    /* (batch, prompt_tokens); NULL on meta */
+    const int32_t *padding; /* (batch): how many of them are padding on the left; NULL: none */
     syn_sampling sampling;
     int64_t eos_id;   /* a sequence ends after this token; -1: never */
     bool want_logits; /* copy the logits of the last prompt position */

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "syntorch/memory.h"
 
@@ -20,18 +21,25 @@ struct syn_gpt {
     syn_layer_norm ln_f;
     struct block *blocks;
     int64_t batch, max_tokens, position;
+    int32_t *padding;   /* (B) tokens at the start of each sequence that count for nothing; NULL */
+    syn_tensor mask;    /* (B, max_tokens): -infinity there, else 0; poisoned without padding */
+    syn_tensor visible; /* this step's part of it, (B, S) */
 };
 
 static int tp_size(const syn_gpt *gpt) {
     return gpt->options.tp ? gpt->options.tp->size : 1;
 }
 
+static syn_initializer initializer(const syn_gpt *gpt, double std) {
+    return (syn_initializer){std, gpt->options.seed, gpt->options.weight_dtype, false};
+}
+
 static void block_new(syn_gpt *gpt, int layer, struct block *b) {
     const syn_gpt_config *c = &gpt->config;
     const syn_group *tp = gpt->options.tp;
-    const syn_initializer init = {c->initializer_range, gpt->options.seed};
-    const syn_initializer residual = {c->initializer_range / sqrt(2.0 * (double)c->n_layer),
-                                      gpt->options.seed};
+    const syn_initializer init = initializer(gpt, c->initializer_range);
+    const syn_initializer residual =
+        initializer(gpt, c->initializer_range / sqrt(2.0 * (double)c->n_layer));
     char name[64];
 #define PART(part) (snprintf(name, sizeof name, "h.%d." part, layer), name)
     b->ln_1 = syn_layer_norm_new(gpt->ctx, PART("ln_1"), c->n_embd);
@@ -61,7 +69,7 @@ syn_status syn_gpt_new(syn_gpt **out, syn_ctx *ctx, const syn_gpt_config *config
         return SYN_FAIL_NOMEM(err, (size_t)config->n_layer * sizeof *gpt->blocks,
                               "a model's layers");
     }
-    const syn_initializer init = {config->initializer_range, options->seed};
+    const syn_initializer init = initializer(gpt, config->initializer_range);
     const int64_t vocab = syn_gpt_padded_vocab(config, tp_size(gpt), 1);
     gpt->wte = syn_vocab_embedding_new(ctx, "wte", vocab, config->vocab_size, config->n_embd, &init,
                                        options->tp);
@@ -89,6 +97,7 @@ syn_status syn_gpt_new(syn_gpt **out, syn_ctx *ctx, const syn_gpt_config *config
 void syn_gpt_free(syn_gpt *gpt) {
     if (!gpt) return;
     syn_free(gpt->blocks);
+    syn_free(gpt->padding);
     syn_free(gpt);
 }
 
@@ -125,6 +134,8 @@ syn_status syn_gpt_begin(syn_gpt *gpt, int64_t batch, int64_t max_tokens, syn_er
                         (long long)batch, (long long)max_tokens);
     for (int64_t i = 0; i < c->n_layer; i++) {
         char name[64];
+        syn_drop(gpt->ctx, gpt->blocks[i].k_cache);
+        syn_drop(gpt->ctx, gpt->blocks[i].v_cache);
         snprintf(name, sizeof name, "h.%lld.attn.k_cache", (long long)i);
         gpt->blocks[i].k_cache = syn_state(gpt->ctx, name, &cache);
         snprintf(name, sizeof name, "h.%lld.attn.v_cache", (long long)i);
@@ -133,6 +144,35 @@ syn_status syn_gpt_begin(syn_gpt *gpt, int64_t batch, int64_t max_tokens, syn_er
     gpt->batch = batch;
     gpt->max_tokens = max_tokens;
     gpt->position = 0;
+    gpt->mask = gpt->visible = SYN_NO_MASK;
+    syn_free(gpt->padding);
+    gpt->padding = NULL;
+    if (syn_ctx_status(gpt->ctx) == SYN_OK) return SYN_OK;
+    return SYN_FAIL(err, syn_ctx_status(gpt->ctx), "%s", syn_ctx_error(gpt->ctx)->text);
+}
+
+syn_status syn_gpt_set_padding(syn_gpt *gpt, const int32_t *padding, syn_error *err) {
+    const syn_spec spec = {SYN_F32, 2, {gpt->batch, gpt->max_tokens}};
+    if (gpt->max_tokens == 0 || gpt->position != 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "padding is set between syn_gpt_begin and the first forward step");
+    for (int64_t b = 0; b < gpt->batch; b++)
+        if (padding[b] < 0 || padding[b] >= gpt->max_tokens)
+            return SYN_FAIL(err, SYN_E_INVALID, "%d tokens of padding in a sequence of %lld",
+                            padding[b], (long long)gpt->max_tokens);
+    const size_t bytes = (size_t)gpt->batch * sizeof *gpt->padding;
+    if (!gpt->padding && !(gpt->padding = syn_malloc(bytes)))
+        return SYN_FAIL_NOMEM(err, bytes, "the padding of a batch");
+    memcpy(gpt->padding, padding, bytes);
+    float *mask = NULL;
+    if (syn_ctx_device(gpt->ctx) != SYN_DEVICE_META) {
+        mask = syn_calloc((size_t)syn_spec_elems(&spec), sizeof *mask);
+        if (!mask) return SYN_FAIL_NOMEM(err, (size_t)syn_spec_bytes(&spec), "a padding mask");
+        for (int64_t b = 0; b < gpt->batch; b++)
+            for (int32_t t = 0; t < padding[b]; t++) mask[b * gpt->max_tokens + t] = -INFINITY;
+    }
+    gpt->mask = syn_input(gpt->ctx, "padding_mask", &spec, mask);
+    syn_free(mask);
     if (syn_ctx_status(gpt->ctx) == SYN_OK) return SYN_OK;
     return SYN_FAIL(err, syn_ctx_status(gpt->ctx), "%s", syn_ctx_error(gpt->ctx)->text);
 }
@@ -164,13 +204,16 @@ static syn_tensor attention(syn_gpt *gpt, struct block *b, syn_tensor x) {
     const syn_tensor v = remember(gpt, &b->v_cache, heads(gpt, qkv, 2, "v"), "v_cache");
     syn_tensor y;
     if (gpt->options.fused_attention) {
-        y = syn_attention(ctx, q, k, v, SYN_NO_MASK, scale, true, gpt->position);
-    } else {
-        const syn_tensor scores = syn_name(ctx, syn_matmul(ctx, q, k, false, true), "scores");
-        const syn_tensor masked =
-            syn_scale_mask(ctx, scores, SYN_NO_MASK, scale, true, gpt->position);
-        const syn_tensor probs = syn_name(ctx, syn_softmax(ctx, masked), "probs");
-        y = syn_name(ctx, syn_matmul(ctx, probs, v, false, false), "context");
+        y = syn_attention(ctx, q, k, v, gpt->visible, scale, true, gpt->position);
+    } else { /* of the T x S squares, which are large, one stays at a time */
+        const syn_mark mark = syn_ctx_mark(ctx);
+        y = syn_name(ctx, syn_matmul(ctx, q, k, false, true), "scores");
+        y = syn_scale_mask(ctx, y, gpt->visible, scale, true, gpt->position);
+        syn_release(ctx, mark, &y, 1);
+        y = syn_name(ctx, syn_softmax(ctx, y), "probs");
+        syn_release(ctx, mark, &y, 1);
+        y = syn_name(ctx, syn_matmul(ctx, y, v, false, false), "context");
+        syn_release(ctx, mark, &y, 1);
     }
     const int order[4] = {0, 2, 1, 3};
     const int64_t dims[3] = {syn_tensor_dim(ctx, x, 0), syn_tensor_dim(ctx, x, 1), -1};
@@ -187,10 +230,12 @@ static syn_tensor mlp(syn_gpt *gpt, struct block *b, syn_tensor x) {
 static syn_tensor block_forward(syn_gpt *gpt, struct block *b, syn_tensor x) {
     syn_ctx *ctx = gpt->ctx;
     const double eps = gpt->config.layer_norm_epsilon;
+    const syn_mark mark = syn_ctx_mark(ctx);
     syn_push_scope(ctx, "attn");
     syn_tensor y = syn_name(ctx, syn_layernorm(ctx, x, b->ln_1.weight, b->ln_1.bias, eps), "ln_1");
     y = attention(gpt, b, y);
     x = syn_name(ctx, syn_add(ctx, x, y), "residual");
+    syn_release(ctx, mark, &x, 1);
     syn_pop_scope(ctx);
     syn_push_scope(ctx, "mlp");
     y = syn_name(ctx, syn_layernorm(ctx, x, b->ln_2.weight, b->ln_2.bias, eps), "ln_2");
@@ -200,14 +245,34 @@ static syn_tensor block_forward(syn_gpt *gpt, struct block *b, syn_tensor x) {
     return x;
 }
 
+/* The next n rows of the position table, (T, C), or with padding (B, T, C): a sequence's positions
+   count from its first token that is none (as HuggingFace's generate has it). */
+static syn_tensor positions(syn_gpt *gpt, int64_t n) {
+    syn_ctx *ctx = gpt->ctx;
+    if (!gpt->padding) return syn_slice(ctx, gpt->wpe, 0, gpt->position, n);
+    const syn_spec spec = {SYN_I32, 2, {gpt->batch, n}};
+    int32_t *ids = NULL;
+    if (syn_ctx_device(ctx) != SYN_DEVICE_META) {
+        ids = syn_malloc((size_t)syn_spec_bytes(&spec));
+        if (!ids) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: positions of a batch");
+        for (int64_t b = 0; b < gpt->batch; b++)
+            for (int64_t t = 0; t < n; t++) {
+                const int64_t at = gpt->position + t - gpt->padding[b];
+                ids[b * n + t] = at > 0 ? (int32_t)at : 0;
+            }
+    }
+    const syn_tensor at = syn_input(ctx, "positions", &spec, ids);
+    syn_free(ids);
+    return syn_embedding(ctx, gpt->wpe, at, 0);
+}
+
 /* tokens (B, T) -> (B, T, C) */
 static syn_tensor embed(syn_gpt *gpt, syn_tensor tokens) {
     syn_ctx *ctx = gpt->ctx;
     syn_push_scope(ctx, "embed");
     const syn_tensor x = syn_vocab_embedding(ctx, gpt->wte, tokens, gpt->options.tp);
-    const syn_tensor positions =
-        syn_slice(ctx, gpt->wpe, 0, gpt->position, syn_tensor_dim(ctx, tokens, 1));
-    const syn_tensor y = syn_add(ctx, x, syn_name(ctx, positions, "positions"));
+    const syn_tensor p = positions(gpt, syn_tensor_dim(ctx, tokens, 1));
+    const syn_tensor y = syn_add(ctx, x, syn_name(ctx, p, "positions"));
     syn_pop_scope(ctx);
     return y;
 }
@@ -223,7 +288,8 @@ static syn_tensor head(syn_gpt *gpt, syn_tensor x) {
         ctx,
         syn_layernorm(ctx, x, gpt->ln_f.weight, gpt->ln_f.bias, gpt->config.layer_norm_epsilon),
         "ln_f");
-    x = syn_vocab_head(ctx, x, gpt->lm_head, gpt->config.vocab_size, gpt->options.tp);
+    x = syn_vocab_head(ctx, x, gpt->lm_head, SYN_NO_BIAS, gpt->config.vocab_size, gpt->options.tp,
+                       "lm_head");
     syn_pop_scope(ctx);
     return x;
 }
@@ -248,6 +314,7 @@ syn_tensor syn_gpt_forward(syn_gpt *gpt, syn_tensor tokens) {
             (long long)new_tokens, (long long)syn_tensor_dim(ctx, tokens, 0),
             (long long)gpt->position, (long long)gpt->max_tokens, (long long)gpt->batch);
     const syn_mark mark = syn_ctx_mark(ctx);
+    if (gpt->padding) gpt->visible = syn_slice(ctx, gpt->mask, 1, 0, gpt->position + new_tokens);
     syn_tensor x = embed(gpt, tokens);
     for (int i = 0; i < gpt->config.n_layer && syn_ctx_status(ctx) == SYN_OK; i++) {
         syn_push_scope_index(ctx, "h", i);

@@ -1,21 +1,11 @@
 #include "models/gpt_config.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "models/config_private.h"
 #include "syntorch/memory.h"
-#include "syntorch/settings.h"
 #include "syntorch/sink.h"
-
-/* Limits of a file's numbers, an order of magnitude beyond the largest models known. With them the
-   bytes of weights, gradients, Adam's state (16 bytes a parameter) and of a KV cache of one
-   sequence stay below 2^62. */
-#define MAX_LAYERS    100000
-#define MAX_EMBD      ((int64_t)1 << 18)
-#define MAX_INNER     ((int64_t)1 << 20)
-#define MAX_POSITIONS ((int64_t)1 << 20)
-#define MAX_VOCAB     ((int64_t)1 << 24)
 
 /* ---- Presets ---- */
 
@@ -90,122 +80,61 @@ syn_status syn_gpt_config_preset(syn_gpt_config *config, const char *name, syn_e
 
 /* ---- Files ---- */
 
-static syn_status read_activation(syn__settings *s, void *member);
 static syn_status read_model_type(syn__settings *s, void *member);
-static syn_status read_path(syn__settings *s, void *member);
-static syn_status must_be_true(syn__settings *s, void *member);
-static syn_status must_be_false(syn__settings *s, void *member);
-
-typedef enum activation { NOT_GIVEN, GELU_ERF, GELU_TANH } activation;
-
 typedef struct file_config {
     syn_gpt_config config;
     char path_name[SYN__SETTING_NAME_BYTES]; /* of _name_or_path */
     int64_t n_head_kv;
-    activation activation_function, hidden_act; /* two names of one thing */
+    syn__activation activation_function, hidden_act; /* two names of one thing */
     bool unused;
 } file_config;
 
 #define AT(member) offsetof(file_config, config.member)
-#define I64(key, flags, at, min, max) \
-    { (key), SYN__SETTING_I64, (flags), (at), (min), (double)(max), 0, NULL, NULL }
-#define F64(key, at, min, max) \
-    { (key), SYN__SETTING_F64, SYN__SETTING_NULLABLE, (at), (min), (max), 1, NULL, NULL }
-#define CUSTOM(key, at, function) \
-    { (key), SYN__SETTING_CUSTOM, 0, (at), 0, 0, 0, NULL, (function) }
-#define REQUIRED SYN__SETTING_REQUIRED
-#define NULLABLE SYN__SETTING_NULLABLE
+#define REQUIRED   SYN__SETTING_REQUIRED
+#define NULLABLE   SYN__SETTING_NULLABLE
 
 static const syn__setting rows[] = {
     {"name", SYN__SETTING_NAME, NULLABLE, AT(name), 0, 0, 0, NULL, NULL},
-    CUSTOM("_name_or_path", offsetof(file_config, path_name), read_path),
-    CUSTOM("model_type", offsetof(file_config, unused), read_model_type),
-    I64("n_layer", REQUIRED, AT(n_layer), 1, MAX_LAYERS),
-    I64("num_hidden_layers", REQUIRED, AT(n_layer), 1, MAX_LAYERS),
-    I64("n_embd", REQUIRED, AT(n_embd), 1, MAX_EMBD),
-    I64("hidden_size", REQUIRED, AT(n_embd), 1, MAX_EMBD),
-    I64("n_head", REQUIRED, AT(n_head), 1, MAX_EMBD),
-    I64("num_attention_heads", REQUIRED, AT(n_head), 1, MAX_EMBD),
-    I64("num_key_value_heads", NULLABLE, offsetof(file_config, n_head_kv), 1, MAX_EMBD),
-    I64("n_positions", REQUIRED, AT(n_positions), 1, MAX_POSITIONS),
-    I64("n_ctx", REQUIRED, AT(n_positions), 1, MAX_POSITIONS),
-    I64("max_position_embeddings", REQUIRED, AT(n_positions), 1, MAX_POSITIONS),
-    I64("n_inner", NULLABLE, AT(n_inner), 1, MAX_INNER),
-    I64("intermediate_size", NULLABLE, AT(n_inner), 1, MAX_INNER),
-    I64("vocab_size", REQUIRED, AT(vocab_size), 1, MAX_VOCAB),
-    I64("eos_token_id", NULLABLE, AT(eos_id), 0, MAX_VOCAB - 1),
-    F64("layer_norm_epsilon", AT(layer_norm_epsilon), 1e-20, 0.1),
-    F64("layer_norm_eps", AT(layer_norm_epsilon), 1e-20, 0.1),
-    F64("initializer_range", AT(initializer_range), 1e-9, 10),
-    CUSTOM("activation_function", offsetof(file_config, activation_function), read_activation),
-    CUSTOM("hidden_act", offsetof(file_config, hidden_act), read_activation),
+    SYN__ROW_CUSTOM("_name_or_path", offsetof(file_config, path_name), syn__config_path),
+    SYN__ROW_CUSTOM("model_type", offsetof(file_config, unused), read_model_type),
+    SYN__ROW_I64("n_layer", REQUIRED, AT(n_layer), 1, SYN__MAX_LAYERS),
+    SYN__ROW_I64("num_hidden_layers", REQUIRED, AT(n_layer), 1, SYN__MAX_LAYERS),
+    SYN__ROW_I64("n_embd", REQUIRED, AT(n_embd), 1, SYN__MAX_EMBD),
+    SYN__ROW_I64("hidden_size", REQUIRED, AT(n_embd), 1, SYN__MAX_EMBD),
+    SYN__ROW_I64("n_head", REQUIRED, AT(n_head), 1, SYN__MAX_EMBD),
+    SYN__ROW_I64("num_attention_heads", REQUIRED, AT(n_head), 1, SYN__MAX_EMBD),
+    SYN__ROW_I64("num_key_value_heads", NULLABLE, offsetof(file_config, n_head_kv), 1,
+                 SYN__MAX_EMBD),
+    SYN__ROW_I64("n_positions", REQUIRED, AT(n_positions), 1, SYN__MAX_POSITIONS),
+    SYN__ROW_I64("n_ctx", REQUIRED, AT(n_positions), 1, SYN__MAX_POSITIONS),
+    SYN__ROW_I64("max_position_embeddings", REQUIRED, AT(n_positions), 1, SYN__MAX_POSITIONS),
+    SYN__ROW_I64("n_inner", NULLABLE, AT(n_inner), 1, SYN__MAX_INNER),
+    SYN__ROW_I64("intermediate_size", NULLABLE, AT(n_inner), 1, SYN__MAX_INNER),
+    SYN__ROW_I64("vocab_size", REQUIRED, AT(vocab_size), 1, SYN__MAX_VOCAB),
+    SYN__ROW_I64("eos_token_id", NULLABLE, AT(eos_id), 0, SYN__MAX_VOCAB - 1),
+    SYN__ROW_F64("layer_norm_epsilon", AT(layer_norm_epsilon), 1e-20, 0.1),
+    SYN__ROW_F64("layer_norm_eps", AT(layer_norm_epsilon), 1e-20, 0.1),
+    SYN__ROW_F64("initializer_range", AT(initializer_range), 1e-9, 10),
+    SYN__ROW_CUSTOM("activation_function", offsetof(file_config, activation_function),
+                    syn__config_activation),
+    SYN__ROW_CUSTOM("hidden_act", offsetof(file_config, hidden_act), syn__config_activation),
     {"tie_word_embeddings", SYN__SETTING_BOOL, 0, AT(tied), 0, 0, 0, NULL, NULL},
     /* What GPT-2's file format can ask for and this model does not do. */
-    CUSTOM("scale_attn_weights", offsetof(file_config, unused), must_be_true),
-    CUSTOM("scale_attn_by_inverse_layer_idx", offsetof(file_config, unused), must_be_false),
-    CUSTOM("add_cross_attention", offsetof(file_config, unused), must_be_false),
-    CUSTOM("is_encoder_decoder", offsetof(file_config, unused), must_be_false),
+    SYN__ROW_CUSTOM("scale_attn_weights", offsetof(file_config, unused), syn__config_true),
+    SYN__ROW_CUSTOM("scale_attn_by_inverse_layer_idx", offsetof(file_config, unused),
+                    syn__config_false),
+    SYN__ROW_CUSTOM("add_cross_attention", offsetof(file_config, unused), syn__config_false),
+    SYN__ROW_CUSTOM("is_encoder_decoder", offsetof(file_config, unused), syn__config_false),
 };
 static const syn__setting_table table = {rows, sizeof rows / sizeof rows[0], true};
-
-/* The next token, which must be a string. */
-static syn_status next_string(syn__settings *s) {
-    const syn_json_type type = syn_json_next(&s->json);
-    if (type == SYN_JSON_ERROR) return s->error.code;
-    if (type != SYN_JSON_STRING) return syn__settings_fail(s, "\"%s\" must be a string", s->path);
-    return SYN_OK;
-}
-
-static syn_status read_activation(syn__settings *s, void *member) {
-    static const char *const names[] = {"gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast"};
-    char shown[64];
-    SYN_TRY(next_string(s));
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (!syn__settings_text_is(s, names[i])) continue;
-        *(activation *)member = i == 0 ? GELU_ERF : GELU_TANH;
-        return SYN_OK;
-    }
-    return syn__settings_fail(
-        s, "\"%s\" must be gelu_new, gelu_pytorch_tanh, gelu_fast or gelu, not \"%s\"", s->path,
-        syn__settings_shown(s, shown));
-}
 
 static syn_status read_model_type(syn__settings *s, void *member) {
     (void)member;
     char shown[64];
-    SYN_TRY(next_string(s));
+    SYN_TRY(syn__config_string(s));
     if (syn__settings_text_is(s, "gpt2") || syn__settings_text_is(s, "gpt3")) return SYN_OK;
     return syn__settings_fail(s, "\"%s\" is \"%s\", but only \"gpt2\" and \"gpt3\" are known",
                               s->path, syn__settings_shown(s, shown));
-}
-
-/* Where a file of the hub came from: any text, of which only the last part is kept. */
-static syn_status read_path(syn__settings *s, void *member) {
-    const syn_json_type type = syn_json_next(&s->json);
-    if (type == SYN_JSON_ERROR) return s->error.code;
-    if (type == SYN_JSON_NULL) return SYN_OK;
-    if (type != SYN_JSON_STRING)
-        return syn__settings_fail(s, "\"%s\" must be a string or null", s->path);
-    syn__settings_base_name(s->json.text, (char *)member);
-    return SYN_OK;
-}
-
-static syn_status must_be(syn__settings *s, bool wanted) {
-    const syn_json_type type = syn_json_next(&s->json);
-    if (type == SYN_JSON_ERROR) return s->error.code;
-    if (type == SYN_JSON_BOOL && s->json.boolean == wanted) return SYN_OK;
-    return syn__settings_fail(s, "\"%s\" must be %s: this model knows no other", s->path,
-                              wanted ? "true" : "false");
-}
-
-static syn_status must_be_true(syn__settings *s, void *member) {
-    (void)member;
-    return must_be(s, true);
-}
-
-static syn_status must_be_false(syn__settings *s, void *member) {
-    (void)member;
-    return must_be(s, false);
 }
 
 /* What no single number shows. */
@@ -224,8 +153,8 @@ static syn_status check_file(syn__settings *s, const file_config *file) {
             "\"num_key_value_heads\" %lld differs from \"%s\" %lld: heads that share keys are not "
             "supported",
             (long long)file->n_head_kv, n_head, (long long)c->n_head);
-    if (file->activation_function != NOT_GIVEN && file->hidden_act != NOT_GIVEN &&
-        file->activation_function != file->hidden_act)
+    if (file->activation_function != SYN__ACTIVATION_NONE &&
+        file->hidden_act != SYN__ACTIVATION_NONE && file->activation_function != file->hidden_act)
         return syn__settings_fail(
             s, "\"activation_function\" contradicts \"hidden_act\", which means the same");
     if (c->eos_id >= c->vocab_size)
@@ -238,7 +167,7 @@ static syn_status check_file(syn__settings *s, const file_config *file) {
 
 static void fill_defaults(file_config *file, const char *name) {
     syn_gpt_config *c = &file->config;
-    c->gelu_tanh = file->activation_function != GELU_ERF && file->hidden_act != GELU_ERF;
+    c->gelu_tanh = file->activation_function != SYN__GELU_ERF && file->hidden_act != SYN__GELU_ERF;
     if (c->n_inner == 0) c->n_inner = 4 * c->n_embd;
     if (c->name[0] == '\0') memcpy(c->name, file->path_name, sizeof c->name);
     if (c->name[0] == '\0') syn__settings_base_name(name, c->name);
@@ -273,28 +202,40 @@ syn_status syn_gpt_config_load(syn_gpt_config *config, const char *path, syn_err
 
 /* ---- What follows from the numbers ---- */
 
+syn_status syn_gpt_config_save(const syn_gpt_config *c, const char *path, syn_error *err) {
+    syn_sink *out;
+    SYN_TRY(syn_sink_open_file(&out, path, err));
+    syn_sink_text(out, "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n"
+                       "  \"model_type\": \"gpt2\",\n  \"_name_or_path\": ");
+    syn_sink_json_string(out, c->name);
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = {{"n_layer", c->n_layer}, {"n_embd", c->n_embd},
+                   {"n_head", c->n_head},   {"n_positions", c->n_positions},
+                   {"n_inner", c->n_inner}, {"vocab_size", c->vocab_size}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        syn_sink_printf(out, ",\n  \"%s\": %lld", numbers[i].key, (long long)numbers[i].value);
+    syn_sink_text(out, ",\n  \"layer_norm_epsilon\": ");
+    syn_sink_double(out, c->layer_norm_epsilon);
+    syn_sink_text(out, ",\n  \"initializer_range\": ");
+    syn_sink_double(out, c->initializer_range);
+    syn_sink_printf(out, ",\n  \"activation_function\": \"%s\",\n  \"tie_word_embeddings\": %s",
+                    c->gelu_tanh ? "gelu_new" : "gelu", c->tied ? "true" : "false");
+    /* null, not absent: transformers would take GPT-2's 50256 */
+    if (c->eos_id < 0) syn_sink_text(out, ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null");
+    else
+        syn_sink_printf(out, ",\n  \"bos_token_id\": %lld,\n  \"eos_token_id\": %lld",
+                        (long long)c->eos_id, (long long)c->eos_id);
+    syn_sink_text(out, "\n}\n");
+    return syn_sink_close(out, true, err);
+}
+
 syn_status syn_gpt_config_check(const syn_gpt_config *config, int tp, syn_error *err) {
-    const long long h = config->n_embd, a = config->n_head, f = config->n_inner;
-    if (tp < 1) return SYN_FAIL(err, SYN_E_INVALID, "tp must be at least 1, not %d", tp);
-    if (config->n_layer < 1 || h < 1 || a < 1 || f < 1 || config->n_positions < 1 ||
-        config->vocab_size < 1)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "model %s: layers %lld, hidden %lld, heads %lld, inner %lld, positions "
-                        "%lld and vocabulary %lld must all be at least 1",
-                        config->name, (long long)config->n_layer, h, a, f,
-                        (long long)config->n_positions, (long long)config->vocab_size);
-    if (h % a != 0)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "model %s: %lld heads do not divide the hidden size %lld", config->name, a,
-                        h);
-    if (a % tp != 0)
-        return SYN_FAIL(err, SYN_E_INVALID,
-                        "model %s: tp %d does not divide the %lld attention heads", config->name,
-                        tp, a);
-    if (f % tp != 0)
-        return SYN_FAIL(err, SYN_E_INVALID, "model %s: tp %d does not divide the MLP's width %lld",
-                        config->name, tp, f);
-    return SYN_OK;
+    const syn__config_sizes sizes = {config->name,      config->n_layer, config->n_embd,
+                                     config->n_head,    config->n_inner, config->n_positions,
+                                     config->vocab_size};
+    return syn__config_check(&sizes, tp, err);
 }
 
 int64_t syn_gpt_config_params(const syn_gpt_config *config) {
@@ -308,7 +249,5 @@ int64_t syn_gpt_config_params(const syn_gpt_config *config) {
 }
 
 int64_t syn_gpt_padded_vocab(const syn_gpt_config *config, int tp, int64_t divisor) {
-    assert(tp >= 1 && divisor >= 1 && divisor <= INT64_MAX / 4 / tp);
-    const int64_t unit = divisor * tp;
-    return (config->vocab_size + unit - 1) / unit * unit;
+    return syn__config_padded(config->vocab_size, tp, divisor);
 }

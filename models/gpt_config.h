@@ -37,6 +37,9 @@ syn_status syn_gpt_config_load(syn_gpt_config *config, const char *path,
                                syn_error *err) SYN_MUST_USE;
 syn_status syn_gpt_config_parse(syn_gpt_config *config, const char *name, const char *json,
                                 size_t bytes, syn_error *err) SYN_MUST_USE;
+/* The same as HuggingFace's config.json, which syn_gpt_config_load and transformers read. */
+syn_status syn_gpt_config_save(const syn_gpt_config *config, const char *path,
+                               syn_error *err) SYN_MUST_USE;
 /* Whether the model can be cut for tp ranks; names the numbers that do not divide. */
 syn_status syn_gpt_config_check(const syn_gpt_config *config, int tp, syn_error *err) SYN_MUST_USE;
 /* Parameters of the whole model: L(12h^2+13h) + (V+S)h + 2h when n_inner = 4h and tied. */

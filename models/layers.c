@@ -23,40 +23,54 @@ syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width)
                             parameter(ctx, name, "bias", spec, SYN_WHOLE, SYN_INIT_ZERO, NULL)};
 }
 
+/* Cut along its output (`by_column`) or its input dimension. */
+static syn_tensor linear_weight(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
+                                bool by_column, int parts, const syn_initializer *init,
+                                const syn_group *tp) {
+    const syn_spec spec = {
+        (int32_t)init->dtype, 2, {init->out_in ? out : in, init->out_in ? in : out}};
+    return parameter(ctx, name, "weight", spec, shard(by_column != init->out_in, parts, tp),
+                     SYN_INIT_NORMAL, init);
+}
+
 syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                        int parts, const syn_initializer *init,
                                        const syn_group *tp) {
-    const syn_spec weight = {SYN_F32, 2, {in, out}}, bias = {SYN_F32, 1, {out}};
+    const syn_spec bias = {SYN_F32, 1, {out}};
     return (syn_layer_linear){
-        parameter(ctx, name, "weight", weight, shard(1, parts, tp), SYN_INIT_NORMAL, init),
-        parameter(ctx, name, "bias", bias, shard(0, parts, tp), SYN_INIT_ZERO, NULL)};
+        linear_weight(ctx, name, in, out, true, parts, init, tp),
+        parameter(ctx, name, "bias", bias, shard(0, parts, tp), SYN_INIT_ZERO, NULL), init->out_in};
 }
 
 syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                     const syn_initializer *init, const syn_group *tp) {
-    const syn_spec weight = {SYN_F32, 2, {in, out}}, bias = {SYN_F32, 1, {out}};
-    return (syn_layer_linear){
-        parameter(ctx, name, "weight", weight, shard(0, 1, tp), SYN_INIT_NORMAL, init),
-        parameter(ctx, name, "bias", bias, SYN_WHOLE, SYN_INIT_ZERO, NULL)};
+    const syn_spec bias = {SYN_F32, 1, {out}};
+    return (syn_layer_linear){linear_weight(ctx, name, in, out, false, 1, init, tp),
+                              parameter(ctx, name, "bias", bias, SYN_WHOLE, SYN_INIT_ZERO, NULL),
+                              init->out_in};
+}
+
+static syn_tensor multiply(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
+                           syn_tensor bias, const char *label) {
+    return syn_name(ctx, syn_linear(ctx, x, layer->weight, bias, layer->out_in), label);
 }
 
 syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                              bool gather_output, const syn_group *tp, const char *label) {
     if (tp_size(tp) > 1) x = syn_tp_enter(ctx, x);
-    syn_tensor y = syn_name(ctx, syn_linear(ctx, x, layer->weight, layer->bias, false), label);
+    syn_tensor y = multiply(ctx, x, layer, layer->bias, label);
     if (gather_output && tp_size(tp) > 1) y = syn_all_gather(ctx, y, -1, tp);
     return y;
 }
 
 syn_tensor syn_row_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                           bool input_is_parallel, const syn_group *tp, const char *label) {
-    if (tp_size(tp) == 1)
-        return syn_name(ctx, syn_linear(ctx, x, layer->weight, layer->bias, false), label);
+    if (tp_size(tp) == 1) return multiply(ctx, x, layer, layer->bias, label);
     if (!input_is_parallel) {
         const int64_t part = syn_tensor_dim(ctx, x, -1) / tp->size;
         x = syn_slice(ctx, x, -1, tp->index * part, part);
     }
-    syn_tensor y = syn_name(ctx, syn_linear(ctx, x, layer->weight, SYN_NO_BIAS, false), label);
+    syn_tensor y = multiply(ctx, x, layer, SYN_NO_BIAS, label);
     y = syn_all_reduce(ctx, y, SYN_REDUCE_SUM, tp);
     return layer->bias.id ? syn_name(ctx, syn_add(ctx, y, layer->bias), "bias") : y;
 }
@@ -66,7 +80,7 @@ syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab
                                    const syn_group *tp) {
     char full[160];
     snprintf(full, sizeof full, "%s.weight", name);
-    const syn_spec table = {SYN_F32, 2, {vocab, width}};
+    const syn_spec table = {(int32_t)init->dtype, 2, {vocab, width}};
     return syn_param(ctx, full, &table, shard(0, 1, tp), SYN_INIT_NORMAL, init->std, valid,
                      init->seed);
 }
@@ -78,10 +92,18 @@ syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids,
     return tp_size(tp) > 1 ? syn_all_reduce(ctx, x, SYN_REDUCE_SUM, tp) : x;
 }
 
-syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, int64_t valid,
-                          const syn_group *tp) {
+syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
+                              const syn_group *tp) {
+    char full[160];
+    snprintf(full, sizeof full, "%s.bias", name);
+    const syn_spec spec = {SYN_F32, 1, {vocab}};
+    return syn_param(ctx, full, &spec, shard(0, 1, tp), SYN_INIT_ZERO, 0.0, valid, 0);
+}
+
+syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
+                          int64_t valid, const syn_group *tp, const char *label) {
     if (tp_size(tp) > 1) x = syn_tp_enter(ctx, x);
-    syn_tensor y = syn_name(ctx, syn_linear(ctx, x, table, SYN_NO_BIAS, true), "lm_head");
+    syn_tensor y = syn_name(ctx, syn_linear(ctx, x, table, bias, true), label);
     if (tp_size(tp) > 1) y = syn_all_gather(ctx, y, -1, tp);
     return syn_tensor_dim(ctx, y, -1) > valid ? syn_slice(ctx, y, -1, 0, valid) : y;
 }

@@ -1,6 +1,5 @@
 /* Tensor-parallel layers after Megatron-LM (Shoeybi et al. 2019, sec. 3). tp is the group that
-   shares each layer, NULL when one rank holds all of it. Weights are stored [in, out] as
-   HuggingFace's Conv1D has them. */
+   shares each layer, NULL when one rank holds all of it. */
 #ifndef MODELS_LAYERS_H
 #define MODELS_LAYERS_H
 
@@ -12,25 +11,31 @@ extern "C" {
 
 typedef struct syn_layer_linear {
     syn_tensor weight, bias; /* this rank's shard; bias poisoned: none */
+    bool out_in;             /* see syn_initializer */
 } syn_layer_linear;
 
 typedef struct syn_layer_norm {
     syn_tensor weight, bias; /* (C) */
 } syn_layer_norm;
 
-/* How random parameters are made. */
+/* How parameters are made. */
 typedef struct syn_initializer {
-    double std;
+    double std; /* of random matrices; biases are zero */
     uint64_t seed;
+    syn_dtype dtype; /* of matrices that are multiplied or looked up: f32, f16 or bf16; all else is
+                        f32 */
+    bool out_in; /* linear weights are (out, in), as torch.nn.Linear has them; else (in, out), as
+                    HuggingFace's Conv1D */
 } syn_initializer;
 
 /* <name>.weight, <name>.bias of a normalisation: ones and zeros. */
 syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width);
 /* Output dimension cut among the ranks, in `parts` equal blocks each (3: fused q, k, v). weight
- * (in, out/tp), bias (out/tp). */
+ * (in, out/tp) or (out/tp, in), bias (out/tp). */
 syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                        int parts, const syn_initializer *init, const syn_group *tp);
-/* Input dimension cut among the ranks. weight (in/tp, out), bias (out) whole on every rank. */
+/* Input dimension cut among the ranks. weight (in/tp, out) or (out, in/tp), bias (out) whole on
+ * every rank. */
 syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                     const syn_initializer *init, const syn_group *tp);
 
@@ -49,10 +54,13 @@ syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab
                                    int64_t width, const syn_initializer *init, const syn_group *tp);
 /* ids (B, T) i32 -> (B, T, C): each rank looks up its rows, an all-reduce joins them. */
 syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, const syn_group *tp);
-/* x (B, C), table as above -> logits (B, valid): product with the transposed table, all-gather,
- * padding cut off. */
-syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, int64_t valid,
-                          const syn_group *tp);
+/* A number for each row of such a table, zero at first, cut alike. */
+syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
+                              const syn_group *tp);
+/* x (B, C), table and bias (or SYN_NO_BIAS) as above -> logits (B, valid): product with the
+ * transposed table, all-gather, padding cut off. */
+syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
+                          int64_t valid, const syn_group *tp, const char *label);
 
 #ifdef __cplusplus
 }

@@ -279,6 +279,10 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
                         "tensor %u has %llu bytes, but %zu were asked for", t.id,
                         (unsigned long long)syn_spec_bytes(&o.spec), bytes);
+    if (syn_tensor_contiguous(ctx, t)) {
+        if (bytes > 0) memcpy(buf, data, bytes);
+        return SYN_OK;
+    }
     const size_t elem = syn_dtype_bytes((syn_dtype)o.spec.dtype);
     int64_t index[SYN_MAX_RANK] = {0};
     for (char *to = buf, *end = to + bytes; to < end; to += elem) {
@@ -336,6 +340,14 @@ void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep
         ctx->backend->release(ctx->pool, ctx->data[id], storage_bytes(ctx, id));
         ctx->data[id] = NULL;
     }
+}
+
+void syn_drop(syn_ctx *ctx, syn_tensor t) {
+    if (!ctx->pool || t.id >= ctx->trace->n_tensors) return;
+    const uint32_t base = ctx->trace->tensors[t.id].base;
+    if (!ctx->data[base]) return;
+    ctx->backend->release(ctx->pool, ctx->data[base], storage_bytes(ctx, base));
+    ctx->data[base] = NULL;
 }
 
 size_t syn_ctx_peak_bytes(const syn_ctx *ctx) {

@@ -124,6 +124,8 @@ typedef struct syn_mark {
 } syn_mark;
 syn_mark syn_ctx_mark(const syn_ctx *ctx);
 void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);
+/* Gives back the data of t and of all that shares its storage. */
+void syn_drop(syn_ctx *ctx, syn_tensor t);
 /* Most bytes of tensor data ever in use at once (0 on meta). */
 size_t syn_ctx_peak_bytes(const syn_ctx *ctx);
 

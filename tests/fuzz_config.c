@@ -1,11 +1,12 @@
-/* Every input is read as a model's configuration and as a hardware file: either one is refused with
-   a sentence, or its numbers are such that sizes and times cannot overflow. */
+/* Every input is read as the configurations of both models and as a hardware file: each is
+   refused with a sentence, or its numbers are such that sizes and times cannot overflow. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/bert_config.h"
 #include "models/gpt_config.h"
 #include "syntorch/hardware.h"
 #include "syntorch/utf8.h"
@@ -20,7 +21,7 @@ static void expect_sentence(syn_status status, const syn_error *err) {
     EXPECT(strncmp(err->text, "in.json:", 8) == 0 && syn_utf8_valid(err->text, strlen(err->text)));
 }
 
-static void fuzz_model(const char *json, size_t bytes) {
+static void fuzz_gpt(const char *json, size_t bytes) {
     syn_gpt_config c;
     syn_error err = {0};
     const syn_status status = syn_gpt_config_parse(&c, "in.json", json, bytes, &err);
@@ -36,6 +37,24 @@ static void fuzz_model(const char *json, size_t bytes) {
     EXPECT(2 * c.n_layer <= limit / 4 / c.n_positions / c.n_embd); /* KV cache */
     EXPECT(syn_gpt_padded_vocab(&c, 8, 128) >= c.vocab_size);
     EXPECT(syn_gpt_config_check(&c, 1, &err) == SYN_OK);
+}
+
+static void fuzz_bert(const char *json, size_t bytes) {
+    syn_bert_config c;
+    syn_error err = {0};
+    const syn_status status = syn_bert_config_parse(&c, "in.json", json, bytes, &err);
+    if (status != SYN_OK) {
+        expect_sentence(status, &err);
+        return;
+    }
+    EXPECT(memchr(c.name, '\0', sizeof c.name) != NULL && c.name[0] != '\0');
+    EXPECT(c.n_embd % c.n_head == 0 && c.pad_id >= 0 && c.pad_id < c.vocab_size && c.n_types > 0);
+    for (unsigned heads = 0; heads < 8; heads++) {
+        const int64_t params = syn_bert_config_params(&c, heads);
+        EXPECT(params > 0 && params <= INT64_MAX / 2 / 16);
+    }
+    EXPECT(syn_bert_padded_vocab(&c, 8, 128) >= c.vocab_size);
+    EXPECT(syn_bert_config_check(&c, 1, &err) == SYN_OK);
 }
 
 static void fuzz_hardware(const char *json, size_t bytes) {
@@ -61,7 +80,8 @@ static void fuzz_hardware(const char *json, size_t bytes) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    fuzz_model((const char *)data, size);
+    fuzz_gpt((const char *)data, size);
+    fuzz_bert((const char *)data, size);
     fuzz_hardware((const char *)data, size);
     return 0;
 }

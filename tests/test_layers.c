@@ -14,7 +14,7 @@ static void values(float *out, int p, int64_t n) {
 
 struct job {
     int tp;
-    bool gather, input_parallel, with_bias;
+    bool gather, input_parallel, with_bias, out_in;
     int bad;    /* elements, over all ranks */
     int *comms; /* of rank 0: all-reduces, all-gathers, tp_enter, others */
 };
@@ -41,8 +41,8 @@ static syn_status write_shard(syn_ctx *ctx, const char *name, int p, int64_t row
     return s;
 }
 
-/* y = x W + bias in double, all of it. */
-static void full_linear(double y[ROWS * OUT], bool with_bias) {
+/* y = x W + bias in double, all of it; out_in: W is stored (OUT, IN). */
+static void full_linear(double y[ROWS * OUT], bool with_bias, bool out_in) {
     float x[ROWS * IN], w[IN * OUT], b[OUT];
     values(x, 1, ROWS * IN);
     values(w, 2, IN * OUT);
@@ -51,7 +51,8 @@ static void full_linear(double y[ROWS * OUT], bool with_bias) {
         for (int c = 0; c < OUT; c++) {
             y[r * OUT + c] = with_bias ? (double)b[c] : 0;
             for (int k = 0; k < IN; k++)
-                y[r * OUT + c] += (double)x[r * IN + k] * (double)w[k * OUT + c];
+                y[r * OUT + c] +=
+                    (double)x[r * IN + k] * (double)w[out_in ? c * IN + k : k * OUT + c];
         }
 }
 
@@ -66,16 +67,23 @@ static void count_comms(struct job *job, syn_ctx *ctx) {
     }
 }
 
+/* l.weight cut along the output (by_column) or the input. */
+static syn_status write_weight(const struct job *job, syn_ctx *ctx, bool by_column, int rank) {
+    const ref_cut cut = by_column == job->out_in ? REF_ROWS : REF_COLUMNS;
+    return write_shard(ctx, "l.weight", 2, job->out_in ? OUT : IN, job->out_in ? IN : OUT, cut,
+                       rank, job->tp);
+}
+
 static syn_status column(struct job *job, syn_ctx *ctx, int rank, const syn_group *tp) {
-    const syn_initializer init = {0.02, 1};
+    const syn_initializer init = {.std = 0.02, .seed = 1, .out_in = job->out_in};
     const int64_t part = OUT / job->tp;
     const syn_spec spec = {SYN_F32, 2, {ROWS, IN}};
     float x[ROWS * IN];
     double full[ROWS * OUT], want[ROWS * OUT];
     values(x, 1, ROWS * IN);
-    full_linear(full, job->with_bias);
+    full_linear(full, job->with_bias, job->out_in);
     syn_layer_linear layer = syn_column_linear_new(ctx, "l", IN, OUT, 1, &init, tp);
-    SYN_TRY(write_shard(ctx, "l.weight", 2, IN, OUT, REF_COLUMNS, rank, job->tp));
+    SYN_TRY(write_weight(job, ctx, true, rank));
     SYN_TRY(write_shard(ctx, "l.bias", 3, 1, OUT, REF_COLUMNS, rank, job->tp));
     if (!job->with_bias) layer.bias = SYN_NO_BIAS;
     const syn_tensor y =
@@ -90,7 +98,7 @@ static syn_status column(struct job *job, syn_ctx *ctx, int rank, const syn_grou
 }
 
 static syn_status row(struct job *job, syn_ctx *ctx, int rank, const syn_group *tp) {
-    const syn_initializer init = {0.02, 1};
+    const syn_initializer init = {.std = 0.02, .seed = 1, .out_in = job->out_in};
     const int64_t part = IN / job->tp, width = job->input_parallel ? part : IN;
     const syn_spec spec = {SYN_F32, 2, {ROWS, width}};
     float all[ROWS * IN], x[ROWS * IN];
@@ -99,9 +107,9 @@ static syn_status row(struct job *job, syn_ctx *ctx, int rank, const syn_group *
     for (int r = 0; r < ROWS; r++)
         for (int64_t c = 0; c < width; c++)
             x[r * width + c] = all[r * IN + c + (job->input_parallel ? rank * part : 0)];
-    full_linear(want, job->with_bias);
+    full_linear(want, job->with_bias, job->out_in);
     syn_layer_linear layer = syn_row_linear_new(ctx, "l", IN, OUT, &init, tp);
-    SYN_TRY(write_shard(ctx, "l.weight", 2, IN, OUT, REF_ROWS, rank, job->tp));
+    SYN_TRY(write_weight(job, ctx, false, rank));
     SYN_TRY(write_shard(ctx, "l.bias", 3, 1, OUT, REF_WHOLE, rank, job->tp));
     if (!job->with_bias) layer.bias = SYN_NO_BIAS;
     const syn_tensor y =
@@ -114,16 +122,18 @@ static syn_status row(struct job *job, syn_ctx *ctx, int rank, const syn_group *
 static syn_status vocabulary(struct job *job, syn_ctx *ctx, int rank, const syn_group *tp) {
     static const int32_t ids[ROWS] = {0, 20, 5, 11, 6};
     const int64_t padded = (VOCAB + job->tp - 1) / job->tp * job->tp;
-    const syn_initializer init = {0.02, 1};
+    const syn_initializer init = {.std = 0.02, .seed = 1};
     const syn_spec spec = {SYN_I32, 2, {1, ROWS}};
     const int64_t flat[2] = {ROWS, IN};
     float w[VOCAB * IN];
+    float bias[VOCAB];
     double rows[ROWS * IN], logits[ROWS * VOCAB];
     values(w, 2, VOCAB * IN);
+    values(bias, 3, VOCAB);
     for (int r = 0; r < ROWS; r++) {
         for (int k = 0; k < IN; k++) rows[r * IN + k] = (double)w[ids[r] * IN + k];
         for (int v = 0; v < VOCAB; v++) {
-            logits[r * VOCAB + v] = 0;
+            logits[r * VOCAB + v] = job->with_bias ? (double)bias[v] : 0;
             for (int k = 0; k < IN; k++)
                 logits[r * VOCAB + v] += rows[r * IN + k] * (double)w[v * IN + k];
         }
@@ -132,7 +142,13 @@ static syn_status vocabulary(struct job *job, syn_ctx *ctx, int rank, const syn_
     SYN_TRY(write_shard(ctx, "t.weight", 2, VOCAB, IN, REF_VOCAB, rank, job->tp));
     const syn_tensor x = syn_vocab_embedding(ctx, table, syn_input(ctx, "ids", &spec, ids), tp);
     job->bad += differ(ctx, x, rows, ROWS * IN);
-    const syn_tensor y = syn_vocab_head(ctx, syn_reshape(ctx, x, flat, 2), table, VOCAB, tp);
+    syn_tensor b = SYN_NO_BIAS;
+    if (job->with_bias) {
+        b = syn_vocab_bias_new(ctx, "t", padded, VOCAB, tp);
+        SYN_TRY(write_shard(ctx, "t.bias", 3, VOCAB, 1, REF_VOCAB, rank, job->tp));
+    }
+    const syn_tensor y =
+        syn_vocab_head(ctx, syn_reshape(ctx, x, flat, 2), table, b, VOCAB, tp, "head");
     job->bad += syn_tensor_dim(ctx, y, -1) != VOCAB;
     job->bad += differ(ctx, y, logits, ROWS * VOCAB);
     return SYN_OK;
@@ -171,9 +187,11 @@ static bool run(struct job *job) {
 
 static void column_linear_in_every_mode(void) {
     layer_test = column;
-    for (int i = 0; i < 12; i++) {
-        struct job job = {.tp = 1 << i % 3, .gather = i / 3 % 2, .with_bias = i / 6};
-        CHECK_MSG(run(&job), "tp %d, gather %d, bias %d", job.tp, job.gather, job.with_bias);
+    for (int i = 0; i < 24; i++) {
+        struct job job = {
+            .tp = 1 << i % 3, .gather = i / 3 % 2, .with_bias = i / 6 % 2, .out_in = i / 12};
+        CHECK_MSG(run(&job), "tp %d, gather %d, bias %d, out_in %d", job.tp, job.gather,
+                  job.with_bias, job.out_in);
         CHECK_INT(comms[0] + comms[3], 0);
         CHECK_INT(comms[1], job.gather && job.tp > 1);
         CHECK_INT(comms[2], job.tp > 1);
@@ -182,9 +200,13 @@ static void column_linear_in_every_mode(void) {
 
 static void row_linear_in_every_mode(void) {
     layer_test = row;
-    for (int i = 0; i < 12; i++) {
-        struct job job = {.tp = 1 << i % 3, .input_parallel = i / 3 % 2, .with_bias = i / 6};
-        CHECK_MSG(run(&job), "tp %d, input %d, bias %d", job.tp, job.input_parallel, job.with_bias);
+    for (int i = 0; i < 24; i++) {
+        struct job job = {.tp = 1 << i % 3,
+                          .input_parallel = i / 3 % 2,
+                          .with_bias = i / 6 % 2,
+                          .out_in = i / 12};
+        CHECK_MSG(run(&job), "tp %d, input %d, bias %d, out_in %d", job.tp, job.input_parallel,
+                  job.with_bias, job.out_in);
         CHECK_INT(comms[0], job.tp > 1);
         CHECK_INT(comms[1] + comms[2] + comms[3], 0);
     }
@@ -192,12 +214,40 @@ static void row_linear_in_every_mode(void) {
 
 static void a_vocabulary_that_does_not_divide(void) {
     layer_test = vocabulary;
-    for (int tp = 1; tp <= 4; tp++) {
-        struct job job = {.tp = tp};
-        CHECK_MSG(run(&job), "tp %d", tp);
-        CHECK_INT(comms[0], tp > 1);
-        CHECK_INT(comms[1], tp > 1);
+    for (int i = 0; i < 8; i++) {
+        struct job job = {.tp = 1 + i % 4, .with_bias = i / 4};
+        CHECK_MSG(run(&job), "tp %d, bias %d", job.tp, job.with_bias);
+        CHECK_INT(comms[0], job.tp > 1);
+        CHECK_INT(comms[1], job.tp > 1);
         CHECK_INT(comms[3], 0);
+    }
+}
+
+/* Matrices are of the initializer's type, biases and norms f32. */
+static void types_of_parameters(void) {
+    static const syn_dtype dtypes[3] = {SYN_F32, SYN_F16, SYN_BF16};
+    for (int i = 0; i < 6; i++) {
+        syn_ctx *ctx = NULL;
+        syn_error err = {0};
+        const syn_initializer init = {0.02, 1, dtypes[i % 3], i / 3};
+        CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
+        const syn_layer_linear c = syn_column_linear_new(ctx, "c", IN, OUT, 1, &init, NULL);
+        const syn_layer_linear r = syn_row_linear_new(ctx, "r", IN, OUT, &init, NULL);
+        const syn_layer_norm norm = syn_layer_norm_new(ctx, "n", IN);
+        const syn_tensor tensors[8] = {
+            c.weight,    r.weight, syn_vocab_embedding_new(ctx, "t", VOCAB, VOCAB, IN, &init, NULL),
+            c.bias,      r.bias,   syn_vocab_bias_new(ctx, "t", VOCAB, VOCAB, NULL),
+            norm.weight, norm.bias};
+        int dtype[8];
+        for (int k = 0; k < 8; k++) dtype[k] = (int)syn_tensor_spec(ctx, tensors[k])->dtype;
+        const int64_t rows[2] = {syn_tensor_dim(ctx, c.weight, 0),
+                                 syn_tensor_dim(ctx, r.weight, 0)};
+        const syn_status s = syn_ctx_status(ctx);
+        syn_ctx_free(ctx);
+        CHECK_INT(s, SYN_OK);
+        for (int k = 0; k < 8; k++) CHECK_INT(dtype[k], k < 3 ? dtypes[i % 3] : SYN_F32);
+        CHECK_INT(rows[0], i / 3 ? OUT : IN);
+        CHECK_INT(rows[1], i / 3 ? OUT : IN);
     }
 }
 
@@ -293,6 +343,7 @@ static const test_case cases[] = {
     {"column_linear_in_every_mode", column_linear_in_every_mode},
     {"row_linear_in_every_mode", row_linear_in_every_mode},
     {"a_vocabulary_that_does_not_divide", a_vocabulary_that_does_not_divide},
+    {"types_of_parameters", types_of_parameters},
     {"parameters_are_found_and_written", parameters_are_found_and_written},
     {"writes_of_anything_else_are_refused", writes_of_anything_else_are_refused},
     {"writing_on_meta_does_nothing", writing_on_meta_does_nothing},

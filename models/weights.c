@@ -1,0 +1,142 @@
+/* An open checkpoint by the names of parameters, and shards as runs of elements. */
+#include "models/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/safetensors_private.h"
+#include "models/weights_private.h"
+#include "syntorch/memory.h"
+
+#define SHOWN SYN__SAFETENSORS_SHOWN
+
+/* ---- Names ---- */
+
+static int compare_entries(const void *a, const void *b) {
+    return strcmp((*(syn__weights_entry *const *)a)->name, (*(syn__weights_entry *const *)b)->name);
+}
+
+static syn_status name_entries(syn_weights *w, syn_error *err) {
+    const size_t n = syn_safetensors_count(w->file);
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        bytes += strlen(syn_safetensors_get(w->file, i)->name) + SYN__WEIGHTS_LONGER + 1;
+    w->text = syn_malloc(bytes);
+    w->entries = syn_malloc(n * sizeof *w->entries);
+    w->by_name = syn_malloc(n * sizeof *w->by_name);
+    if (!w->text || !w->entries || !w->by_name)
+        return SYN_FAIL_NOMEM(err, bytes, "the names of a checkpoint");
+    w->n_entries = n;
+    char *at = w->text;
+    for (size_t i = 0; i < n; i++) {
+        const syn_safetensors_tensor *t = syn_safetensors_get(w->file, i);
+        w->entries[i] = (syn__weights_entry){at, t, SYN__WEIGHTS_PARAMETER};
+        w->entries[i].role = syn__weights_parameter_name(w->kind, t->name, at);
+        w->by_name[i] = &w->entries[i];
+        at += strlen(at) + 1;
+    }
+    if (n) qsort(w->by_name, n, sizeof *w->by_name, compare_entries);
+    return SYN_OK;
+}
+
+static syn_status check_names(const syn_weights *w, syn_error *err) {
+    char a[SHOWN], b[SHOWN];
+    for (size_t i = 1; i < w->n_entries; i++) {
+        const syn__weights_entry *x = w->by_name[i - 1], *y = w->by_name[i];
+        if (strcmp(x->name, y->name) == 0 && x->role != SYN__WEIGHTS_BUFFER)
+            return SYN_FAIL(err, SYN_E_FORMAT,
+                            "%.200s: the tensors '%s' and '%s' are the same parameter", w->path,
+                            syn__safetensors_shown(x->tensor->name, a),
+                            syn__safetensors_shown(y->tensor->name, b));
+    }
+    return SYN_OK;
+}
+
+static int compare_name_to(const void *name, const void *entry) {
+    return strcmp(name, (*(syn__weights_entry *const *)entry)->name);
+}
+
+static const syn__weights_entry *find(const syn_weights *w, const char *name) {
+    syn__weights_entry *const *found =
+        w->n_entries == 0
+            ? NULL
+            : bsearch(name, w->by_name, w->n_entries, sizeof *w->by_name, compare_name_to);
+    return found && (*found)->role != SYN__WEIGHTS_BUFFER ? *found : NULL;
+}
+
+const syn__weights_entry *syn__weights_find(const syn_weights *w, const char *parameter) {
+    const syn__weights_entry *entry = find(w, parameter);
+    /* BERT's head has one bias under two names. */
+    if (!entry && w->kind == SYN_WEIGHTS_BERT && strcmp(parameter, "cls.predictions.bias") == 0)
+        entry = find(w, "cls.predictions.decoder.bias");
+    return entry;
+}
+
+/* ---- Opening ---- */
+
+static syn_dtype most_bytes(const syn_weights *w) {
+    static const syn_dtype floats[] = {SYN_F32, SYN_F16, SYN_BF16};
+    uint64_t bytes[3] = {0, 0, 0};
+    int most = 0;
+    for (size_t i = 0; i < w->n_entries; i++)
+        for (int k = 0; k < 3; k++)
+            if (w->entries[i].role != SYN__WEIGHTS_BUFFER &&
+                w->entries[i].tensor->dtype == (int)floats[k])
+                bytes[k] += w->entries[i].tensor->bytes;
+    for (int k = 1; k < 3; k++)
+        if (bytes[k] > bytes[most]) most = k;
+    return floats[most];
+}
+
+syn_status syn_weights_open(syn_weights **out, const char *path, syn_weights_kind kind,
+                            syn_error *err) {
+    *out = NULL;
+    syn_weights *w = syn_calloc(1, sizeof *w);
+    if (!w) return SYN_FAIL_NOMEM(err, sizeof *w, "a checkpoint");
+    w->kind = kind;
+    w->path = syn_strdup(path);
+    syn_status s = w->path ? SYN_OK : SYN_FAIL_NOMEM(err, strlen(path), "a file name");
+    if (s == SYN_OK) s = syn_safetensors_open(&w->file, path, err);
+    if (s == SYN_OK) s = name_entries(w, err);
+    if (s == SYN_OK) s = check_names(w, err);
+    if (s != SYN_OK) {
+        syn_weights_free(w);
+        return s;
+    }
+    w->dtype = most_bytes(w);
+    *out = w;
+    return SYN_OK;
+}
+
+void syn_weights_free(syn_weights *w) {
+    if (!w) return;
+    syn_safetensors_free(w->file);
+    syn_free(w->path);
+    syn_free(w->text);
+    syn_free(w->entries);
+    syn_free(w->by_name);
+    syn_free(w);
+}
+
+syn_dtype syn_weights_dtype(const syn_weights *w) {
+    return w->dtype;
+}
+
+/* ---- Shards ---- */
+
+/* The full tensor is [outer][parts][count][run]: outer is all before the axis, a run what a shard
+   has of a part and all behind the axis. The shard is [outer][parts][run]. */
+syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard) {
+    const int64_t elems = syn_spec_elems(full);
+    if (shard.count == 1 || elems == 0) return (syn__weights_slices){1, elems / shard.count, 0, 0};
+    int64_t runs = shard.parts;
+    for (int d = 0; d < shard.axis; d++) runs *= full->dims[d];
+    const int64_t part = elems / runs, run = part / shard.count;
+    return (syn__weights_slices){runs, run, part, shard.index * run};
+}
+
+int64_t syn__weights_valid_elems(const syn_spec *full, int64_t valid_rows) {
+    const int64_t elems = syn_spec_elems(full);
+    if (valid_rows < 0 || full->rank == 0 || valid_rows >= full->dims[0]) return elems;
+    return elems / full->dims[0] * valid_rows;
+}

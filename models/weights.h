@@ -1,0 +1,53 @@
+/* Checkpoints of models: safetensors files under HuggingFace's names, read into the parameters of a
+   context and written from them. */
+#ifndef MODELS_WEIGHTS_H
+#define MODELS_WEIGHTS_H
+
+#include "models/safetensors.h"
+#include "syntorch/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Whose names a checkpoint has. */
+typedef enum syn_weights_kind { SYN_WEIGHTS_GPT2, SYN_WEIGHTS_BERT } syn_weights_kind;
+
+/* An open checkpoint; immutable, shared by the ranks of a process. */
+typedef struct syn_weights syn_weights;
+
+/* Opens a file, an index or a folder (see syn_safetensors_open) and makes its names those of the
+   library's parameters: without "transformer." or "bert.", LayerNorm.gamma and .beta as .weight and
+   .bias. Two names that become one are an error. */
+syn_status syn_weights_open(syn_weights **out, const char *path, syn_weights_kind kind,
+                            syn_error *err) SYN_MUST_USE;
+void syn_weights_free(syn_weights *weights);
+/* The dtype that most bytes of its float tensors have. */
+syn_dtype syn_weights_dtype(const syn_weights *weights);
+
+/* One rank's reading of a checkpoint: a source for its parameters that notes which tensors were
+   taken and what did not fit. */
+typedef struct syn_weights_reader syn_weights_reader;
+syn_status syn_weights_reader_new(syn_weights_reader **out, const syn_weights *weights,
+                                  syn_error *err) SYN_MUST_USE;
+syn_param_source syn_weights_source(syn_weights_reader *reader);
+/* After the model is made: fails if a parameter is missing in the file, has another shape or dtype
+   there, or if the file holds a tensor that is neither a parameter nor one that may be left
+   (buffers, a tied head, heads that the model was made without). The sentence has the numbers and
+   first names; *list (NULL: not wanted) becomes all of them, one line each, to be freed with
+   syn_free; NULL if everything fits. */
+syn_status syn_weights_finish(const syn_weights_reader *reader, char **list,
+                              syn_error *err) SYN_MUST_USE;
+void syn_weights_reader_free(syn_weights_reader *reader);
+
+/* Writes the parameters of a model as `folder`/model.safetensors under the names that transformers
+   expects: full tensors in the dtypes they are held in, without vocabulary padding. Every rank that
+   holds a part calls it with its communicator (NULL: alone), whose rank r holds shard r; rank 0
+   collects one parameter at a time and writes. */
+syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, syn_weights_kind kind, const char *folder,
+                            syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

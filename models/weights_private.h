@@ -1,0 +1,55 @@
+/* Internals of models/weights*.c. */
+#ifndef MODELS_WEIGHTS_PRIVATE_H
+#define MODELS_WEIGHTS_PRIVATE_H
+
+#include "models/weights.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum syn__weights_role {
+    SYN__WEIGHTS_PARAMETER,
+    SYN__WEIGHTS_HEAD,  /* a parameter, but models are also made without it */
+    SYN__WEIGHTS_BUFFER /* never read: constants that old versions of transformers saved */
+} syn__weights_role;
+
+/* What a name stands for. Writes the parameter's name, at most SYN__WEIGHTS_LONGER bytes longer
+   than `name`, with its NUL to out. */
+#define SYN__WEIGHTS_LONGER 2
+syn__weights_role syn__weights_parameter_name(syn_weights_kind kind, const char *name, char *out);
+/* What transformers puts before a parameter's name in a file: "transformer.", "bert." or "". */
+const char *syn__weights_prefix(syn_weights_kind kind, const char *parameter);
+
+typedef struct syn__weights_entry {
+    const char *name; /* the parameter's */
+    const syn_safetensors_tensor *tensor;
+    syn__weights_role role;
+} syn__weights_entry;
+
+struct syn_weights {
+    syn_safetensors *file;
+    char *path, *text;           /* text: the parameters' names */
+    syn__weights_entry *entries; /* in file order */
+    syn__weights_entry **by_name;
+    size_t n_entries;
+    syn_weights_kind kind;
+    syn_dtype dtype;
+};
+
+/* The tensor of a parameter; NULL if the file has none. */
+const syn__weights_entry *syn__weights_find(const syn_weights *weights, const char *parameter);
+
+/* A shard as runs of consecutive elements: run i is elements i * stride + offset ... + run_elems -
+   1 of the full tensor and i * run_elems ... of the shard. */
+typedef struct syn__weights_slices {
+    int64_t runs, run_elems, stride, offset;
+} syn__weights_slices;
+syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard);
+/* Elements of the full tensor that are no vocabulary padding: the first ones. */
+int64_t syn__weights_valid_elems(const syn_spec *full, int64_t valid_rows);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,196 @@
+/* Writing the parameters of a model, of which each rank may hold a part. */
+#include <stdio.h>
+#include <string.h>
+
+#include "models/weights_private.h"
+#include "syntorch/memory.h"
+
+enum { TAG_READY = 1000101, TAG_SHARD };
+
+/* Rank 0's view while it writes; the other ranks use ctx, comm and shard alone. */
+typedef struct saver {
+    syn_ctx *ctx;
+    syn_comm *comm; /* NULL: alone */
+    size_t n;
+    size_t *order; /* of the parameters in the file: wide types first, as PyTorch's reader wants */
+    syn_safetensors_entry *entries; /* by place in the file */
+    char *names;
+    void *full, *shard; /* room for the largest */
+} saver;
+
+static int32_t rank_of(const saver *s) {
+    return s->comm ? s->comm->rank : 0;
+}
+
+/* ---- What there is ---- */
+
+static syn_spec shard_spec(const syn_param_info *p) {
+    syn_spec spec = p->full;
+    spec.dims[p->shard.axis] /= p->shard.count;
+    return spec;
+}
+
+/* As the file has it: without vocabulary padding. */
+static syn_spec file_spec(const syn_param_info *p) {
+    syn_spec spec = p->full;
+    if (p->valid_rows >= 0 && p->valid_rows < spec.dims[0]) spec.dims[0] = p->valid_rows;
+    return spec;
+}
+
+static syn_status check(const saver *s, syn_error *err) {
+    const int32_t size = s->comm ? s->comm->size : 1;
+    SYN_TRY(syn_ctx_status(s->ctx)); /* its sentence is added at the end */
+    if (syn_ctx_device(s->ctx) == SYN_DEVICE_META || (s->comm && !s->comm->ops->moves_data))
+        return SYN_FAIL(err, SYN_E_INVALID, "a model on the meta device has no weights to save");
+    for (size_t i = 0; i < s->n; i++) {
+        const syn_param_info p = syn_ctx_param(s->ctx, i);
+        if (p.shard.count == 1) continue;
+        if (p.shard.count != size || p.shard.index != rank_of(s))
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "the parameter '%.100s' cannot be saved: rank %d of %d holds part %d "
+                            "of %d",
+                            p.name, rank_of(s), size, p.shard.index, p.shard.count);
+    }
+    return SYN_OK;
+}
+
+static syn_status make_room(saver *s, syn_error *err) {
+    uint64_t full_bytes = 1, shard_bytes = 1;
+    for (size_t i = 0; i < s->n; i++) {
+        const syn_param_info p = syn_ctx_param(s->ctx, i);
+        const syn_spec part = shard_spec(&p);
+        if (syn_spec_bytes(&p.full) > full_bytes) full_bytes = syn_spec_bytes(&p.full);
+        if (p.shard.count > 1 && syn_spec_bytes(&part) > shard_bytes)
+            shard_bytes = syn_spec_bytes(&part);
+    }
+    s->shard = syn_malloc((size_t)shard_bytes);
+    if (rank_of(s) == 0) s->full = syn_malloc((size_t)full_bytes);
+    if (!s->shard || (rank_of(s) == 0 && !s->full))
+        return SYN_FAIL_NOMEM(err, full_bytes, "a parameter to be saved");
+    return SYN_OK;
+}
+
+/* Order, names and specs of the file's tensors. */
+static syn_status plan(saver *s, syn_weights_kind kind, syn_error *err) {
+    size_t text_bytes = 0, place = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const char *name = syn_ctx_param(s->ctx, i).name;
+        text_bytes += strlen(syn__weights_prefix(kind, name)) + strlen(name) + 1;
+    }
+    s->order = syn_malloc(s->n * sizeof *s->order);
+    s->entries = syn_malloc(s->n * sizeof *s->entries);
+    s->names = syn_malloc(text_bytes);
+    if (!s->order || !s->entries || !s->names)
+        return SYN_FAIL_NOMEM(err, text_bytes, "the names of the weights");
+    char *at = s->names;
+    for (size_t bytes = 8; bytes > 0; bytes /= 2)
+        for (size_t i = 0; i < s->n; i++) {
+            const syn_param_info p = syn_ctx_param(s->ctx, i);
+            if (syn_dtype_bytes((syn_dtype)p.full.dtype) != bytes) continue;
+            s->order[place] = i;
+            s->entries[place++] = (syn_safetensors_entry){at, file_spec(&p)};
+            const char *prefix = syn__weights_prefix(kind, p.name);
+            at += sprintf(at, "%s%s", prefix, p.name) + 1;
+        }
+    return SYN_OK;
+}
+
+/* ---- One parameter at a time ---- */
+
+/* Puts rank `index`'s shard where it belongs. */
+static void scatter(const syn_param_info *p, int index, const char *shard, char *full) {
+    syn_shard cut = p->shard;
+    cut.index = index;
+    const syn__weights_slices slices = syn__weights_slice(&p->full, cut);
+    const size_t elem_bytes = syn_dtype_bytes((syn_dtype)p->full.dtype);
+    const size_t run_bytes = (size_t)slices.run_elems * elem_bytes;
+    for (int64_t i = 0; i < slices.runs && run_bytes; i++)
+        memcpy(full + (size_t)(i * slices.stride + slices.offset) * elem_bytes,
+               shard + (size_t)i * run_bytes, run_bytes);
+}
+
+/* Sends are buffered: a shard is sent when rank 0 asks for it, so that no more than one lies in
+   between. */
+static syn_status send_shard(saver *s, const syn_param_info *p, syn_error *err) {
+    const syn_spec spec = shard_spec(p);
+    int32_t ready;
+    uint64_t wait_ns;
+    SYN_TRY(syn_tensor_read(s->ctx, p->tensor, s->shard, (size_t)syn_spec_bytes(&spec)));
+    SYN_TRY(s->comm->ops->recv(s->comm, &ready, 1, SYN_I32, 0, TAG_READY, &wait_ns, err));
+    return s->comm->ops->send(s->comm, s->shard, (size_t)syn_spec_elems(&spec),
+                              (syn_dtype)spec.dtype, 0, TAG_SHARD, &wait_ns, err);
+}
+
+/* The whole parameter into s->full. */
+static syn_status assemble(saver *s, const syn_param_info *p, syn_error *err) {
+    const syn_spec spec = shard_spec(p);
+    const size_t bytes = (size_t)syn_spec_bytes(&spec);
+    const int32_t ready = 1;
+    uint64_t wait_ns;
+    if (p->shard.count == 1) return syn_tensor_read(s->ctx, p->tensor, s->full, bytes);
+    SYN_TRY(syn_tensor_read(s->ctx, p->tensor, s->shard, bytes));
+    scatter(p, 0, s->shard, s->full);
+    for (int32_t r = 1; r < p->shard.count; r++) {
+        SYN_TRY(s->comm->ops->send(s->comm, &ready, 1, SYN_I32, r, TAG_READY, &wait_ns, err));
+        SYN_TRY(s->comm->ops->recv(s->comm, s->shard, (size_t)syn_spec_elems(&spec),
+                                   (syn_dtype)spec.dtype, r, TAG_SHARD, &wait_ns, err));
+        scatter(p, r, s->shard, s->full);
+    }
+    return SYN_OK;
+}
+
+static syn_status write_all(saver *s, syn_sink *sink, syn_error *err) {
+    syn_safetensors_writer writer;
+    SYN_TRY(syn_safetensors_write_header(&writer, sink, s->entries, s->n, err));
+    for (size_t place = 0; place < s->n; place++) {
+        const syn_param_info p = syn_ctx_param(s->ctx, s->order[place]);
+        SYN_TRY(assemble(s, &p, err));
+        SYN_TRY(syn_safetensors_write_data(&writer, s->full,
+                                           (size_t)syn_spec_bytes(&s->entries[place].spec), err));
+        if (syn_sink_status(sink) != SYN_OK) return syn_sink_status(sink); /* closing says why */
+    }
+    return syn_safetensors_write_end(&writer, err);
+}
+
+static syn_status write_file(saver *s, const char *folder, syn_error *err) {
+    static const char name[] = "/model.safetensors";
+    const size_t folder_bytes = strlen(folder);
+    syn_sink *sink;
+    char *path = syn_malloc(folder_bytes + sizeof name);
+    if (!path) return SYN_FAIL_NOMEM(err, folder_bytes + sizeof name, "a file name");
+    memcpy(path, folder, folder_bytes);
+    memcpy(path + folder_bytes, name, sizeof name);
+    syn_status status = syn_sink_open_file(&sink, path, err);
+    syn_free(path);
+    SYN_TRY(status);
+    status = write_all(s, sink, err);
+    const syn_status closed = syn_sink_close(sink, status == SYN_OK, err);
+    return status != SYN_OK ? status : closed;
+}
+
+static syn_status send_all(saver *s, syn_error *err) {
+    for (size_t place = 0; place < s->n; place++) {
+        const syn_param_info p = syn_ctx_param(s->ctx, s->order[place]);
+        if (p.shard.count > 1) SYN_TRY(send_shard(s, &p, err));
+    }
+    return SYN_OK;
+}
+
+syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, syn_weights_kind kind, const char *folder,
+                            syn_error *err) {
+    saver s = {.ctx = ctx, .comm = comm, .n = syn_ctx_param_count(ctx)};
+    syn_status status = check(&s, err);
+    if (status == SYN_OK) status = make_room(&s, err);
+    if (status == SYN_OK) status = plan(&s, kind, err);
+    if (status == SYN_OK)
+        status = rank_of(&s) == 0 ? write_file(&s, folder, err) : send_all(&s, err);
+    syn_free(s.order);
+    syn_free(s.entries);
+    syn_free(s.names);
+    syn_free(s.full);
+    syn_free(s.shard);
+    /* What fails in the context, such as reading a tensor. */
+    if (status != SYN_OK && syn_ctx_status(ctx) != SYN_OK)
+        return SYN_FAIL(err, status, "%s", syn_ctx_error(ctx)->text);
+    return status;
+}

@@ -1,0 +1,229 @@
+"""Checkpoints in the inference program: HuggingFace's results from HuggingFace's files (tests/reference), with
+threads and MPI processes; what does not fit; and writing checkpoints."""
+from inference_runs import *  # noqa: F403
+
+REFERENCE = os.path.join(SOURCE, "tests", "reference")
+GPT2 = load_json(os.path.join(REFERENCE, "tiny_gpt2.json"))
+
+
+def checkpoint(name):
+    return os.path.join(REFERENCE, name)
+
+
+def ids_file(folder, rows):
+    return folder.write("ids.txt", "".join(" ".join(map(str, row)) + "\n" for row in rows))
+
+
+def difference(got, want):
+    """Relative to the largest."""
+    assert len(got) == len(want)
+    return max(abs(a - b) for a, b in zip(got, want)) / max(abs(b) for b in want)
+
+
+def run_prompt(folder, name, rows, *how, launcher=None, new=50):
+    """Greedy tokens, and the logits behind the prompts."""
+    ids = ids_file(folder, rows)
+    s = summary(folder, "--weights", checkpoint(name), "--prompt_ids", ids, "--temperature", 0, "--num_output_tokens", new,
+                "--save_logits", "logits.npy", *how, launcher=launcher)
+    (n, columns), values = read_npy(folder / "logits.npy")
+    assert n == len(rows)
+    return s, [values[i * columns:(i + 1) * columns] for i in range(n)]
+
+
+def compare(folder, weights, name, how, launcher=None):
+    for prompt in weights["prompts"]:
+        s, logits = run_prompt(folder, name, [prompt["tokens"]], *how, launcher=launcher)
+        assert difference(logits[0], prompt["logits"][-1]) < 1e-5, (name, how)
+        assert s["tokens"] == [prompt["greedy"]], (name, how)
+
+
+def unpadded(batch):
+    return [[t for t, m in zip(row, mask) if m] for row, mask in zip(batch["tokens"], batch["mask"])]
+
+
+def test_every_checkpoint():
+    with Folder() as f:
+        for weights in GPT2:
+            for name in weights["checkpoints"]:
+                compare(f, weights, name, [])
+
+
+def test_ranks_and_attention():
+    with Folder() as f:
+        for weights in GPT2:
+            for tp in (1, 2, 4):
+                for attention in ("fused", "unfused"):
+                    compare(f, weights, weights["checkpoints"][0], ["--tp", tp, "--attention", attention])
+
+
+def test_mpi():
+    need_mpi()
+    with Folder() as f:
+        for ranks in (2, 4):
+            for weights in GPT2:
+                compare(f, weights, weights["checkpoints"][-1], ["--tp", ranks], launcher=[MPIRUN, "-n", str(ranks)])
+
+
+def test_batch_with_padding():
+    with Folder() as f:
+        for weights in GPT2:
+            batch, name = weights["batch"], weights["checkpoints"][0]
+            for how in ([], ["--attention", "fused"], ["--tp", 2], ["--tp", 4, "--attention", "fused"]):
+                s, logits = run_prompt(f, name, unpadded(batch), *how)
+                assert s["prompt_tokens"] == len(batch["tokens"][0])
+                for got, want in zip(logits, batch["logits"]):
+                    assert difference(got, want) < 1e-5, (name, how)
+                assert s["tokens"] == batch["greedy"], (name, how)
+
+
+def test_padding_over_mpi():
+    need_mpi()
+    with Folder() as f:
+        batch, name = GPT2[0]["batch"], GPT2[0]["checkpoints"][0]
+        s, logits = run_prompt(f, name, unpadded(batch), "--tp", 2, launcher=MPI)
+        assert s["tokens"] == batch["greedy"]
+        for got, want in zip(logits, batch["logits"]):
+            assert difference(got, want) < 1e-5
+
+
+def test_traces_do_not_depend_on_the_device():
+    with Folder() as f:
+        batch, name = GPT2[0]["batch"], GPT2[0]["checkpoints"][0]
+        for how in ([], ["--tp", 2]):
+            real, _ = run_prompt(f, name, unpadded(batch), *how, new=3)
+            meta = summary(f, "--weights", checkpoint(name), "--prompt_ids", ids_file(f, unpadded(batch)), "--device", "meta",
+                           "--num_output_tokens", 3, "--temperature", 0, *how)
+            assert real["trace_hash"] == meta["trace_hash"]
+
+
+def test_dtype():
+    """Weights kept in 16 bits, or converted: f32 arithmetic on the rounded weights either way."""
+    with Folder() as f:
+        f32, half = GPT2[0], next(w for w in GPT2 if "tiny_gpt2_bf16" in w["checkpoints"])
+        tokens = half["prompts"][0]["tokens"]
+        s, kept = run_prompt(f, "tiny_gpt2_bf16", [tokens], new=1)
+        assert s["dtype"] == "bf16"
+        s, widened = run_prompt(f, "tiny_gpt2_bf16", [tokens], "--dtype", "f32", new=1)
+        assert s["dtype"] == "f32"
+        assert difference(kept[0], widened[0]) < 1e-5
+        tokens = f32["prompts"][0]["tokens"]
+        _, rounded = run_prompt(f, "tiny_gpt2_f32", [tokens], "--dtype", "bf16", new=1)
+        assert 1e-6 < difference(rounded[0], f32["prompts"][0]["logits"][-1]) < 0.05
+        refuse(f, ["--dtype", "i32"], 2, "--dtype is f32, f16 or bf16, not 'i32'")
+
+
+def test_saved_and_loaded():
+    with Folder() as f:
+        a = summary(f, "--seed", 5, "--tp", 2, "--temperature", 0, "--save_weights", "out", "--save_logits", "a.npy")
+        assert f.files("out") == ["config.json", "model.safetensors"]
+        for how in (["--tp", 1], ["--tp", 4], ["--seed", 9]):
+            b = summary(f, "--weights", "out", "--temperature", 0, "--save_logits", "b.npy", *how)
+            assert a["tokens"] == b["tokens"]
+            assert difference(read_npy(f / "b.npy")[1], read_npy(f / "a.npy")[1]) < 1e-5
+        for dtype in ("bf16", "f16"):
+            expect_ok(f.run("--weights", "out", "--dtype", dtype, "--save_weights", dtype, "--quiet"))
+            size = os.path.getsize(f / dtype + "/model.safetensors")
+            assert size < 0.7 * os.path.getsize(f / "out/model.safetensors")
+            assert summary(f, "--weights", dtype)["dtype"] == dtype
+        refuse(f, ["--device", "meta", "--save_weights", "x"], 2, "--save_weights needs numbers")
+
+
+def test_saved_over_mpi():
+    need_mpi()
+    with Folder() as f:
+        expect_ok(f.run("--tp", 2, "--seed", 5, "--save_weights", "threads", "--quiet"))
+        expect_ok(f.run("--tp", 2, "--seed", 5, "--save_weights", "mpi", "--quiet", launcher=MPI))
+        for name in ("config.json", "model.safetensors"):
+            with open(f / f"threads/{name}", "rb") as a, open(f / f"mpi/{name}", "rb") as b:
+                assert a.read() == b.read(), name
+
+
+def bert_tokenizer(folder, vocab=103):
+    """A vocabulary for the tiny BERT: special tokens first, then letters and words."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    words += ["##" + w for w in words[5:]] + [f"w{i}" for i in range(vocab)]
+    os.makedirs(folder / "words", exist_ok=True)
+    return os.path.dirname(folder.write("words/vocab.txt", "\n".join(words[:vocab]) + "\n"))
+
+
+def test_bert_fills_masks():
+    with Folder() as f:
+        words = bert_tokenizer(f)
+        args = ["--weights", checkpoint("tiny_bert_f32"), "--tokenizer", words, "--save_logits", "l.npy"]
+        prompts = ["--prompts", f.write("prompts", "ab [MASK] cd e\nx [MASK] [MASK]\n")]
+        first = summary(f, *args, *prompts)
+        want = read_npy(f / "l.npy")
+        assert want[0] == (3, 103)
+        assert [(m["sequence"], m["position"]) for m in first["masks"]] == [(0, 3), (1, 2), (1, 3)]
+        for m, row in zip(first["masks"], range(3)):
+            logits = want[1][row * 103:(row + 1) * 103]
+            order = sorted(range(103), key=lambda i: -logits[i])[:5]
+            assert [p["id"] for p in m["predictions"]] == order
+            total = sum(2.718281828459045 ** (v - max(logits)) for v in logits)
+            assert abs(m["predictions"][0]["probability"] - 1 / total) < 1e-5
+        ways = [(["--tp", tp, "--attention", a], None) for tp in (1, 2, 4) for a in ("fused", "unfused")]
+        if MPI:
+            need_mpi()
+            ways.append((["--tp", 2], MPI))
+        for how, launcher in ways:
+            again = summary(f, *args, *prompts, *how, launcher=launcher)
+            assert difference(read_npy(f / "l.npy")[1], want[1]) < 1e-5, how
+            assert [m["predictions"][0]["id"] for m in again["masks"]] == [m["predictions"][0]["id"] for m in first["masks"]]
+        # a sentence alone, without the padding of its batch
+        alone = summary(f, *args, "--prompt", "x [MASK] [MASK]")
+        assert difference(read_npy(f / "l.npy")[1], want[1][103:]) < 1e-5
+        assert alone["prompt_tokens"] == 5
+        text = expect_ok(f.run(*args, "--prompt", "ab [MASK] cd e", "--top_k", 3))
+        assert "[MASK] at token 3:" in text and text.count(" %  ") == 3 and "forward:" in text
+        meta = summary(f, *args[:4], *prompts, "--device", "meta")
+        assert meta["trace_hash"] == first["trace_hash"]
+
+
+def test_bert_refuses():
+    with Folder() as f:
+        words = bert_tokenizer(f)
+        args = ["--weights", checkpoint("tiny_bert_f32"), "--tokenizer", words]
+        refuse(f, args + ["--prompt", "no mask"], 1, "no [MASK] to fill in")
+        refuse(f, args + ["--num_output_tokens", 3], 2, "BERT generates no tokens")
+        refuse(f, args + ["--temperature", 0.5], 2, "BERT samples no tokens")
+        refuse(f, args + ["--prompt", "a " * 80 + "[MASK]"], 1, "64 positions")
+        refuse(f, ["--weights", checkpoint("tiny_bert_f32")], 1, "give --tokenizer")
+
+
+def test_what_does_not_fit_is_listed():
+    with Folder() as f:
+        os.makedirs(f / "w")
+        shutil.copy(checkpoint("tiny_gpt2_f32/model.safetensors"), f / "w")
+        config_of = load_json(checkpoint("tiny_gpt2_f32/config.json"))
+        f.write("w/config.json", json.dumps({**config_of, "n_layer": 3, "n_positions": 32}))
+        ids = ["--prompt_ids", ids_file(f, [[1]])]
+        for how in ([], ["--device", "meta"], ["--tp", 2]):
+            result = f.run("--weights", "w", *ids, *how)
+            lines = result.stderr.decode().splitlines()
+            assert result.returncode == 1 and not result.stdout, text_of(result)
+            assert sum("wpe.weight" in line and "[64, 32]" in line and "[32, 32]" in line for line in lines[:-1]) == 1, lines
+            assert sum("h.2." in line for line in lines[:-1]) == 12, lines
+            assert len(lines) == 14 and lines[-1].startswith("inference: "), lines
+        f.write("w/config.json", json.dumps({**config_of, "n_layer": 1}))
+        result = f.run("--weights", "w", *ids)
+        assert result.returncode == 1 and result.stderr.decode().count("h.1.") >= 12, text_of(result)
+
+
+def test_what_is_no_checkpoint():
+    with Folder() as f:
+        os.makedirs(f / "empty")
+        f.write("empty/config.json", open(checkpoint("tiny_gpt2_f32/config.json")).read())
+        refuse(f, ["--weights", "empty", "--prompt_ids", ids_file(f, [[1]])], 1, "model.safetensors")
+        refuse(f, ["--weights", "nowhere"], 1, "config.json")
+        refuse(f, ["--weights", "nowhere", "--model", "gpt2"], 1, "nowhere")
+        f.write("bad.safetensors", "\xff" * 20)
+        refuse(f, ["--weights", "bad.safetensors", "--model", "gpt2"], 1, "bad.safetensors")
+        refuse(f, ["--prompt_ids", f.write("x", "1 2 999999\n")], 1, "'999999' is not the id")
+        refuse(f, ["--prompt_ids", f.write("x", "1 two\n")], 1, "'two' is not the id")
+        refuse(f, ["--prompts", f.write("x", "\n\n")], 1, "holds no prompt")
+        refuse(f, ["--prompts", "x", "--prompt", "y"], 2, "give one")
+        refuse(f, ["--prompts", f.write("y", "a\nb\n"), "--batch_size", 3], 1, "y holds 2 prompts")
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,22 @@
+/* What memory a rank took, beside what it could not do without. */
+#ifndef TOOLS_FOOTPRINT_H
+#define TOOLS_FOOTPRINT_H
+
+#include <stdio.h>
+
+#include "syntorch/context.h"
+#include "syntorch/sink.h"
+
+typedef struct footprint {
+    uint64_t weights_bytes, cache_bytes; /* parameters; states */
+    uint64_t activation_bytes;           /* the largest output of one op */
+    uint64_t peak_bytes;                 /* most tensor data in use at once */
+    uint64_t process_bytes;              /* most memory the process has had resident; 0: unknown */
+} footprint;
+
+footprint footprint_of(const syn_ctx *ctx);
+void footprint_print(const syn_ctx *ctx, FILE *out);
+/* ", \"memory\": {...}" */
+void footprint_json(const syn_ctx *ctx, syn_sink *out);
+
+#endif

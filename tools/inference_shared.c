@@ -1,0 +1,123 @@
+/* What the families of models have in common in the inference program. */
+#include "tools/inference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+/* Numbers of a line: ids of the model's vocabulary. */
+static syn_status read_ids(const inference *run, const char *line, int32_t **ids, size_t *n,
+                           syn_error *err) {
+    size_t cap = 0;
+    *ids = NULL;
+    *n = 0;
+    for (char *end;; line = end) {
+        line += strspn(line, " \t,");
+        if (!*line) return SYN_OK;
+        const long long id = strtoll(line, &end, 10);
+        if (end == line || id < 0 || id >= run->facts.vocab)
+            return SYN_FAIL(
+                err, SYN_E_INVALID, "%.200s: '%.20s' is not the id of one of the %lld tokens of %s",
+                run->args->prompt_ids, line, (long long)run->facts.vocab, run->facts.name);
+        SYN_TRY(syn_grow(ids, &cap, *n + 1, sizeof **ids, err));
+        (*ids)[(*n)++] = (int32_t)id;
+    }
+}
+
+syn_status inference_encode(const inference *run, int64_t i, int32_t **ids, size_t *n,
+                            syn_error *err) {
+    const char *text = run->prompts[i];
+    if (run->args->prompt_ids) return read_ids(run, text, ids, n, err);
+    return syn_tokenizer_encode(run->tokenizer, text, strlen(text), ids, n, err);
+}
+
+void inference_print_text(const inference *run, const char *what, const int32_t *ids, int64_t n) {
+    char *text;
+    size_t bytes;
+    if (!run->tokenizer ||
+        syn_tokenizer_decode(run->tokenizer, ids, (size_t)n, &text, &bytes, NULL) != SYN_OK) {
+        printf("%stoken ids", what);
+        for (int64_t i = 0; i < n && i < 64; i++) printf(" %d", ids[i]);
+        printf("%s (--tokenizer DIR gives text)\n", n > 64 ? " ..." : "");
+        return;
+    }
+    const size_t most = 300; /* a long prompt would bury the rest */
+    printf("%s\"", what);
+    cli_print_escaped(stdout, text, bytes < most ? bytes : most);
+    printf(bytes < most ? "\"\n" : "\" ... (%zu bytes)\n", bytes);
+    syn_free(text);
+}
+
+double inference_resident_bytes(const inference *run) {
+    return (double)syn_dtype_bytes(run->dtype) * (double)run->facts.params +
+           4.0 * run->facts.cache_elems;
+}
+
+/* Systems that promise more memory than they have would end the process later without a word. Over
+   MPI a machine holds the ranks that were started on it. */
+syn_status inference_check_memory(const inference *run, syn_error *err) {
+    char a[32], b[32];
+    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    const double ranks = (double)run->launch.ranks;
+    const double here = run->launch.mpi ? (local ? strtod(local, NULL) : 1.0) : ranks;
+    const double have = cli_memory_bytes(), want = inference_resident_bytes(run) * here / ranks;
+    if (run->launch.device == SYN_DEVICE_META || want <= have) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_NOMEM,
+                    "out of memory: the weights of %s and the KV cache of %lld sequences are %s, "
+                    "but this machine allows %s; --device meta needs none",
+                    run->facts.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
+                    cli_bytes_text(have, b, sizeof b));
+}
+
+static const char *built_in_prompt(const inference *run) {
+    return run->family == &inference_bert ? "The capital of France is [MASK]." : "Once upon a time";
+}
+
+/* The lines of a file but empty ones; a line may end with CR LF, and the last without. */
+static syn_status read_lines(inference *run, const char *path, syn_error *err) {
+    size_t bytes, cap = 0;
+    SYN_TRY(syn_read_file(path, (size_t)64 << 20, &run->prompt_text, &bytes, err));
+    char *line = run->prompt_text, *const end = line + bytes;
+    if (memchr(line, '\0', bytes))
+        return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: a prompt holds a NUL character", path);
+    while (line < end) {
+        char *stop = memchr(line, '\n', (size_t)(end - line));
+        if (!stop) stop = end;
+        SYN_TRY(
+            syn_grow(&run->prompts, &cap, (size_t)run->n_prompts + 1, sizeof *run->prompts, err));
+        if (stop > line && stop[-1] == '\r') stop[-1] = '\0';
+        *stop = '\0';
+        if (*line) run->prompts[run->n_prompts++] = line;
+        line = stop + 1;
+    }
+    if (run->n_prompts > 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "%.200s holds no prompt", path);
+}
+
+syn_status inference_read_prompts(inference *run, syn_error *err) {
+    const inference_args *args = run->args;
+    const char *file = args->prompts ? args->prompts : args->prompt_ids;
+    if (file) {
+        SYN_TRY(read_lines(run, file, err));
+        if (args->batch_size != 1 && args->batch_size != run->n_prompts)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "--batch_size is %lld, but %.200s holds %lld prompts",
+                            (long long)args->batch_size, file, (long long)run->n_prompts);
+        run->batch = run->n_prompts;
+        return SYN_OK;
+    }
+    run->prompts = syn_calloc(1, sizeof *run->prompts);
+    if (!run->prompts) return SYN_FAIL_NOMEM(err, sizeof *run->prompts, "the prompt");
+    run->prompts[0] = args->prompt ? args->prompt : built_in_prompt(run);
+    run->n_prompts = 1;
+    run->batch = args->batch_size;
+    return SYN_OK;
+}
+
+void inference_free(inference *run) {
+    syn_weights_free(run->weights);
+    syn_tokenizer_free(run->tokenizer);
+    syn_free(run->prompts);
+    syn_free(run->prompt_text);
+}

@@ -1,0 +1,52 @@
+/* The three ways a program's ranks run: as threads, as MPI processes, or one after the other
+   without data (--device meta). The rank's own program cannot tell which. */
+#ifndef TOOLS_LAUNCH_H
+#define TOOLS_LAUNCH_H
+
+#include "comm/comm.h"
+#include "syntorch/context.h"
+#include "syntorch/hardware.h"
+#include "tools/cli.h"
+
+/* One rank's program. It makes *ctx, which launch_free frees. */
+typedef syn_status launch_main(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *err);
+
+typedef struct launch {
+    /* what to run */
+    cli_program *program;
+    syn_device device;
+    int32_t ranks;
+    bool quiet, check_collectives;
+    int64_t watchdog_s; /* over MPI: say what a rank waits for after so long; 0: never */
+    bool want_hashes;
+    const syn_hardware *hw;                                       /* for predicted times, or NULL */
+    uint64_t (*plan)(void *user);                                 /* hash of all that decides which
+                                                                     collectives a rank calls */
+    syn_status (*facts)(void *user, syn_graph *, syn_error *err); /* adds those of the run */
+    launch_main *main;
+    void *user;
+    /* set by launch_begin */
+    bool mpi;
+    int32_t rank; /* of this process; 0 unless MPI */
+    int threads;  /* of each rank */
+    /* what came of it */
+    syn_ctx **ctx;    /* by rank; over MPI only this process's */
+    uint64_t *hashes; /* of the traces, by rank; over MPI only on rank 0 */
+    syn_graph *graph; /* of all ranks; over MPI NULL but on rank 0 */
+} launch;
+
+/* First call of the program: finds out whether a launcher started it as one of several ranks (then
+   all but rank 0 are mute). */
+void launch_begin(launch *l, cli_program *program);
+/* Call after the options are known: gives OpenBLAS one thread a caller and each rank its share of
+   the cores. Fails when there is no memory for OpenBLAS's buffers. */
+syn_status launch_threads(launch *l, syn_error *err) SYN_MUST_USE;
+/* Runs all ranks; `before`: how preparing went, which over MPI the other ranks must hear. After a
+   failure whose sentence was printed already the program is mute. */
+syn_status launch_run(launch *l, syn_status before, syn_error *err) SYN_MUST_USE;
+void launch_free(launch *l);
+
+/* "8 ranks on 2 cores" when ranks take turns, which their times then show; else NULL. */
+const char *launch_shared_cores(const launch *l, char *buf, size_t buf_bytes);
+
+#endif

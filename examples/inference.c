@@ -59,8 +59,8 @@ static const cli_option options[] = {
     {"prompt_ids", CLI_TEXT, &args.prompt_ids, "FILE",
      "the same as token ids, separated by spaces; BERT: without [CLS] and [SEP]", 0, 0},
     {"num_input_tokens", CLI_INT, &args.num_input_tokens, "N",
-     "tokens of the prompt, which is cut or repeated to fit; default: the "
-     "prompt as it is",
+     "tokens of the prompt, which is cut or repeated to fit (BERT: with [CLS] "
+     "and [SEP]); default: the prompt as it is",
      1, 1e9},
     {"num_output_tokens", CLI_INT, &args.num_output_tokens, "N", "GPT: tokens to generate [16]", 1,
      1e9},
@@ -69,8 +69,8 @@ static const cli_option options[] = {
     {"temperature", CLI_REAL, &args.temperature, "T",
      "GPT: 0 takes the likeliest token, larger is wilder [1]", 0, 1e6},
     {"top_k", CLI_INT, &args.top_k, "K",
-     "GPT: draw from the K likeliest tokens, 0: all; BERT: print so many "
-     "predictions, 0: 5",
+     "GPT: draw from the K likeliest tokens, 0: all; BERT: how many "
+     "predictions to print, 0: five",
      0, 1e9},
     {"top_p", CLI_REAL, &args.top_p, "P",
      "GPT: draw from the smallest set of tokens with this probability [1]", 1e-9, 1},
@@ -183,7 +183,7 @@ static uint64_t plan(void *unused) {
                                args.save_weights != NULL};
     const double reals[] = {isnan(args.temperature) ? 1.0 : args.temperature,
                             isnan(args.top_p) ? 1.0 : args.top_p};
-    uint64_t h = syn_hash(numbers, sizeof numbers, 0);
+    uint64_t h = syn_hash(numbers, sizeof numbers, run.weights ? syn_weights_hash(run.weights) : 0);
     h = syn_hash(reals, sizeof reals, h);
     h = syn_hash(args.attention, strlen(args.attention), h);
     return run.family->plan(&run, h);
@@ -266,13 +266,26 @@ static syn_status open_tokenizer(syn_error *err) {
     if (!folder && args.weights && checkpoint_has_tokenizer(args.weights, found, sizeof found))
         folder = found;
     if (!folder && args.prompt_ids) return SYN_OK;
+    if (!folder && args.weights &&
+        checkpoint_file(args.weights, "tokenizer.json", found, sizeof found))
+        return SYN_FAIL(
+            err, SYN_E_UNSUPPORTED,
+            "'%.300s' is a form of tokenizer that is not read; give --tokenizer DIR with "
+            "vocab.json and merges.txt, or vocab.txt",
+            found);
     SYN_TRY(folder ? syn_tokenizer_load(&run.tokenizer, folder, err)
                    : syn_tokenizer_open_bytes(&run.tokenizer, err));
     const int32_t tokens = syn_tokenizer_vocab_size(run.tokenizer);
-    if (tokens <= run.facts.vocab) return SYN_OK;
+    if (tokens <= run.facts.vocab) {
+        if (!folder && args.weights && !args.quiet && !program.mute)
+            fprintf(stderr,
+                    "inference: note: no tokenizer beside the weights; a token is a byte\n");
+        return SYN_OK;
+    }
     return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens%s, but %s has only %lld%s",
                     tokens, folder ? "" : " (one a byte)", run.facts.name,
-                    (long long)run.facts.vocab, folder ? "" : "; give --tokenizer DIR");
+                    (long long)run.facts.vocab,
+                    folder ? "" : "; give --tokenizer DIR or --prompt_ids FILE");
 }
 
 /* CLI_FAILED: err says why, and nothing was printed yet. */
@@ -284,10 +297,11 @@ static int prepare(syn_error *err) {
     if (code != CLI_RUN) return code;
     syn_status s = args.hw_config ? syn_hardware_load(&run.hw, args.hw_config, err) : SYN_OK;
     if (args.hw_config) run.launch.hw = &run.hw;
+    if (s == SYN_OK && args.weights) s = checkpoint_open(&run, err);
     if (s == SYN_OK) s = open_tokenizer(err);
     if (s == SYN_OK) s = inference_read_prompts(&run, err);
     if (s == SYN_OK) s = run.family->prepare(&run, err);
-    if (s == SYN_OK && args.weights) s = checkpoint_open(&run, err);
+    if (s == SYN_OK && args.weights) s = checkpoint_compare(&run, err);
     if (s == SYN_OK && args.visualize_trace && !program.mute)
         s = syn_make_folder(args.out_dir, err);
     if (s == SYN_OK && args.save_weights && !program.mute)

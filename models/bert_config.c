@@ -170,11 +170,15 @@ syn_status syn_bert_config_load(syn_bert_config *config, const char *path, syn_e
     return status;
 }
 
-syn_status syn_bert_config_save(const syn_bert_config *c, const char *path, syn_error *err) {
+syn_status syn_bert_config_save(const syn_bert_config *c, unsigned heads, const char *path,
+                                syn_error *err) {
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, path, err));
-    syn_sink_text(out, "{\n  \"architectures\": [\"BertForPreTraining\"],\n"
-                       "  \"model_type\": \"bert\",\n  \"_name_or_path\": ");
+    const char *as = heads & SYN_BERT_NSP   ? "BertForPreTraining"
+                     : heads & SYN_BERT_MLM ? "BertForMaskedLM"
+                                            : "BertModel";
+    syn_sink_printf(out, "{\n  \"architectures\": [\"%s\"],\n", as);
+    syn_sink_text(out, "  \"model_type\": \"bert\",\n  \"_name_or_path\": ");
     syn_sink_json_string(out, c->name);
     const struct {
         const char *key;

@@ -41,8 +41,9 @@ syn_status syn_bert_config_load(syn_bert_config *config, const char *path,
                                 syn_error *err) SYN_MUST_USE;
 syn_status syn_bert_config_parse(syn_bert_config *config, const char *name, const char *json,
                                  size_t bytes, syn_error *err) SYN_MUST_USE;
-/* The same as HuggingFace's config.json, which syn_bert_config_load and transformers read. */
-syn_status syn_bert_config_save(const syn_bert_config *config, const char *path,
+/* The same as HuggingFace's config.json, which syn_bert_config_load and transformers read; heads:
+   which class of transformers has them. */
+syn_status syn_bert_config_save(const syn_bert_config *config, unsigned heads, const char *path,
                                 syn_error *err) SYN_MUST_USE;
 /* Whether the model can be cut for tp ranks; names the numbers that do not divide. */
 syn_status syn_bert_config_check(const syn_bert_config *config, int tp,

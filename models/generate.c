@@ -1,5 +1,6 @@
 #include "models/generate.h"
 
+#include <math.h>
 #include <time.h>
 
 #include "syntorch/memory.h"
@@ -53,6 +54,12 @@ static syn_status alloc_results(const syn_gpt *gpt, syn_generation *g, int32_t *
     return SYN_OK;
 }
 
+static bool all_finite(const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
+}
+
 /* The loop proper; tokens of one step are the next step's input. */
 static void steps(syn_gpt *gpt, syn_generation *g, int32_t *row, bool *ended) {
     syn_ctx *ctx = syn_gpt_ctx(gpt);
@@ -70,6 +77,12 @@ static void steps(syn_gpt *gpt, syn_generation *g, int32_t *row, bool *ended) {
         if (step == 0 && g->logits) {
             const size_t bytes = (size_t)syn_spec_bytes(syn_tensor_spec(ctx, logits));
             if (syn_tensor_read(ctx, logits, g->logits, bytes) != SYN_OK) return;
+            if (!all_finite(g->logits, bytes / sizeof *g->logits)) {
+                syn_ctx_fail(ctx, SYN_E_INVALID,
+                             "the logits are not finite numbers: the weights are damaged, or too "
+                             "large for their type");
+                return;
+            }
         }
         const syn_tensor tokens = next_tokens(gpt, g, logits, step);
         if (syn_ctx_status(ctx) != SYN_OK) return;

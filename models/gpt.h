@@ -31,8 +31,8 @@ const syn_gpt_config *syn_gpt_get_config(const syn_gpt *gpt);
 syn_ctx *syn_gpt_ctx(const syn_gpt *gpt);
 const syn_group *syn_gpt_tp(const syn_gpt *gpt);
 
-/* Begins new sequences: KV caches (B, H/tp, max_tokens, D) for each layer, position 0; the caches of
-   earlier ones are given back. max_tokens is prompt and generated tokens together. Fails when it
+/* Begins new sequences: KV caches (B, H/tp, max_tokens, D) for each layer, position 0; the caches
+   of earlier ones are given back. max_tokens is prompt and generated tokens together. Fails when it
    exceeds the model's positions. */
 syn_status syn_gpt_begin(syn_gpt *gpt, int64_t batch, int64_t max_tokens,
                          syn_error *err) SYN_MUST_USE;

@@ -74,6 +74,25 @@ const syn__weights_entry *syn__weights_find(const syn_weights *w, const char *pa
 
 /* ---- Opening ---- */
 
+/* A checkpoint of the other family would otherwise lack every single parameter. */
+static syn_status check_kind(const syn_weights *w, syn_error *err) {
+    static const char *const tables[] = {"wte.weight", "embeddings.word_embeddings.weight"};
+    static const char *const models[] = {"GPT-2", "BERT"};
+    const int mine = w->kind == SYN_WEIGHTS_BERT, other = !mine;
+    if (find(w, tables[mine])) return SYN_OK;
+    char name[64];
+    for (size_t i = 0; i < w->n_entries; i++) {
+        const char *in_file = w->entries[i].tensor->name;
+        if (strlen(in_file) >= sizeof name - SYN__WEIGHTS_LONGER) continue;
+        syn__weights_parameter_name(other ? SYN_WEIGHTS_BERT : SYN_WEIGHTS_GPT2, in_file, name);
+        if (strcmp(name, tables[other]) == 0)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "%.200s holds the weights of a %s, but the model is a %s", w->path,
+                            models[other], models[mine]);
+    }
+    return SYN_OK;
+}
+
 static syn_dtype most_bytes(const syn_weights *w) {
     static const syn_dtype floats[] = {SYN_F32, SYN_F16, SYN_BF16};
     uint64_t bytes[3] = {0, 0, 0};
@@ -99,6 +118,7 @@ syn_status syn_weights_open(syn_weights **out, const char *path, syn_weights_kin
     if (s == SYN_OK) s = syn_safetensors_open(&w->file, path, err);
     if (s == SYN_OK) s = name_entries(w, err);
     if (s == SYN_OK) s = check_names(w, err);
+    if (s == SYN_OK) s = check_kind(w, err);
     if (s != SYN_OK) {
         syn_weights_free(w);
         return s;
@@ -120,6 +140,27 @@ void syn_weights_free(syn_weights *w) {
 
 syn_dtype syn_weights_dtype(const syn_weights *w) {
     return w->dtype;
+}
+
+bool syn_weights_has(const syn_weights *w, const char *parameter) {
+    return syn__weights_find(w, parameter) != NULL;
+}
+
+uint64_t syn_weights_hash(const syn_weights *w) {
+    enum { PIECES = 8, PIECE_BYTES = 64 };
+    uint64_t h = w->n_entries;
+    for (size_t i = 0; i < w->n_entries; i++) {
+        const syn_safetensors_tensor *t = w->by_name[i]->tensor;
+        h = syn_hash(t->name, strlen(t->name), h);
+        h = syn_hash(t->dtype_name, strlen(t->dtype_name), h);
+        h = syn_hash(t->dims, (size_t)t->rank * sizeof *t->dims, h);
+        for (uint64_t k = 0; k < PIECES && t->bytes > 0; k++) {
+            const uint64_t at = t->bytes / PIECES * k, left = t->bytes - at;
+            const char *piece = (const char *)t->data + at;
+            h = syn_hash(piece, left < PIECE_BYTES ? (size_t)left : PIECE_BYTES, h);
+        }
+    }
+    return h;
 }
 
 /* ---- Shards ---- */

@@ -16,14 +16,21 @@ typedef enum syn_weights_kind { SYN_WEIGHTS_GPT2, SYN_WEIGHTS_BERT } syn_weights
 /* An open checkpoint; immutable, shared by the ranks of a process. */
 typedef struct syn_weights syn_weights;
 
-/* Opens a file, an index or a folder (see syn_safetensors_open) and makes its names those of the
-   library's parameters: without "transformer." or "bert.", LayerNorm.gamma and .beta as .weight and
-   .bias. Two names that become one are an error. */
+/* Opens a file, an index or a folder (see syn_safetensors_open); fails if it is of another kind of
+   model. Makes its names those of the library's parameters: without "transformer." or "bert.",
+   LayerNorm.gamma and .beta as .weight and .bias. Two names that become one are an error. */
 syn_status syn_weights_open(syn_weights **out, const char *path, syn_weights_kind kind,
                             syn_error *err) SYN_MUST_USE;
 void syn_weights_free(syn_weights *weights);
 /* The dtype that most bytes of its float tensors have. */
 syn_dtype syn_weights_dtype(const syn_weights *weights);
+
+/* Of names, shapes, types and a sample of each tensor's bytes: to tell whether ranks on several
+   machines opened the same checkpoint. */
+uint64_t syn_weights_hash(const syn_weights *weights);
+
+/* Whether the file has a tensor for this parameter. */
+bool syn_weights_has(const syn_weights *weights, const char *parameter);
 
 /* One rank's reading of a checkpoint: a source for its parameters that notes which tensors were
    taken and what did not fit. */

@@ -97,6 +97,7 @@ void syn_trace_operand(const syn_trace *trace, uint32_t tensor, syn_operand *out
     }
     out->offset = 0;
     int64_t stride = 1;
+    memset(out->strides, 0, sizeof out->strides); /* views of it are interned whole */
     for (int d = out->spec.rank - 1; d >= 0; d--) {
         out->strides[d] = stride;
         stride *= out->spec.dims[d];

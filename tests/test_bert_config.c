@@ -137,14 +137,14 @@ static void saved_files_are_read_again(void) {
             c.initializer_range = 0.1 + 0.2;
             c.gelu_tanh = false;
         }
-        const syn_status saved = syn_bert_config_save(&c, path, &err);
+        const syn_status saved = syn_bert_config_save(&c, SYN_BERT_MLM, path, &err);
         const syn_status loaded = syn_bert_config_load(&again, path, &err);
         unlink(path);
         CHECK_OK(saved, err);
         CHECK_OK(loaded, err);
         CHECK(same(&c, &again));
     }
-    CHECK_INT(syn_bert_config_save(&c, "/nowhere/config.json", &err), SYN_E_IO);
+    CHECK_INT(syn_bert_config_save(&c, SYN_BERT_MLM, "/nowhere/config.json", &err), SYN_E_IO);
     CHECK_HAS(err.text, "/nowhere");
 }
 

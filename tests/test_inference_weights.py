@@ -179,11 +179,68 @@ def test_bert_fills_masks():
         assert meta["trace_hash"] == first["trace_hash"]
 
 
+def test_bert_fits_its_prompt():
+    with Folder() as f:
+        args = ["--weights", checkpoint("tiny_bert_f32"), "--tokenizer", bert_tokenizer(f), "--prompt", "a b [MASK]"]
+        for n, masks in ((5, 1), (6, 1), (40, 1), (64, 1)):
+            s = summary(f, *args, "--num_input_tokens", n)
+            assert s["prompt_tokens"] == n and len(s["masks"]) == masks
+        only = summary(f, *args[:4], "--prompt", "[MASK]", "--num_input_tokens", 9)
+        assert len(only["masks"]) == 7
+        for n in (1, 2, 65, 10**9):
+            refuse(f, args + ["--num_input_tokens", n], 1, "takes 3 to 64 tokens")
+        refuse(f, args + ["--num_input_tokens", 3], 1, "the first 1 tokens of the prompt hold no [MASK]")
+        out = expect_ok(f.run(*args[:4], "--prompts", f.write("p", "a b\nc [MASK]\n")))
+        assert 'prompt 0: "a b"\n  no [MASK] to fill in' in out and "forward: 8 tokens" in out, out
+
+
+def test_bert_saves_all_heads():
+    with Folder() as f:
+        words = bert_tokenizer(f)
+        for name, kind in (("tiny_bert_f32", "BertForPreTraining"), ("tiny_bert_f16_old", "BertForPreTraining")):
+            expect_ok(f.run("--weights", checkpoint(name), "--tokenizer", words, "--quiet", "--save_weights", "out"))
+            assert load_json(f / "out/config.json")["architectures"] == [kind]
+            with open(f / "out/model.safetensors", "rb") as file:
+                names = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            assert "bert.pooler.dense.weight" in names and "cls.seq_relationship.bias" in names
+            os.remove(f / "out/model.safetensors")
+        expect_ok(f.run("--model_config", checkpoint("tiny_bert_f32/config.json"), "--tokenizer", words, "--quiet",
+                        "--save_weights", "random"))
+        assert load_json(f / "random/config.json")["architectures"] == ["BertForMaskedLM"]
+
+
+def test_ranks_must_agree():
+    need_mpi()
+    with Folder() as f:
+        a, b = (f.write(n, f"1 2 3\n4 5 {n}\n") for n in ("6", "7"))
+        other = [PROGRAM, "--weights", checkpoint("tiny_gpt2_f32"), "--tp", "2", "--prompt_ids"]
+        for first, second in (([*other, a], [*other, b]),
+                              ([*other, a], [PROGRAM, "--weights", checkpoint("tiny_gpt2_bf16"), "--dtype", "f32", "--tp", "2",
+                                             "--prompt_ids", a])):
+            result = subprocess.run([MPIRUN, "-n", "1", *first, ":", "-n", "1", *second], cwd=f.path, env=ENV,
+                                    capture_output=True, timeout=120)
+            assert result.returncode != 0 and b"rank 1 was started with other options" in result.stderr, text_of(result)
+
+
+def test_damaged_numbers_are_seen():
+    with Folder() as f:
+        for name, more in (("tiny_gpt2_f32", ["--prompt_ids", ids_file(f, [[1, 2]])]),
+                           ("tiny_bert_f32", ["--tokenizer", bert_tokenizer(f), "--prompt", "[MASK]"])):
+            shutil.copytree(checkpoint(name), f / name)
+            path = f / name + "/model.safetensors"
+            with open(path, "rb") as file:
+                data = file.read()
+            begin = 8 + int.from_bytes(data[:8], "little")
+            with open(path, "wb") as file:
+                file.write(data[:begin] + struct.pack("<f", float("nan")) * ((len(data) - begin) // 4))
+            refuse(f, ["--weights", name, *more], 1, "not finite numbers")
+
+
 def test_bert_refuses():
     with Folder() as f:
         words = bert_tokenizer(f)
         args = ["--weights", checkpoint("tiny_bert_f32"), "--tokenizer", words]
-        refuse(f, args + ["--prompt", "no mask"], 1, "no [MASK] to fill in")
+        refuse(f, args + ["--prompt", "no mask"], 1, "no [MASK] (in capitals) to fill in")
         refuse(f, args + ["--num_output_tokens", 3], 2, "BERT generates no tokens")
         refuse(f, args + ["--temperature", 0.5], 2, "BERT samples no tokens")
         refuse(f, args + ["--prompt", "a " * 80 + "[MASK]"], 1, "64 positions")
@@ -214,7 +271,12 @@ def test_what_is_no_checkpoint():
         os.makedirs(f / "empty")
         f.write("empty/config.json", open(checkpoint("tiny_gpt2_f32/config.json")).read())
         refuse(f, ["--weights", "empty", "--prompt_ids", ids_file(f, [[1]])], 1, "model.safetensors")
-        refuse(f, ["--weights", "nowhere"], 1, "config.json")
+        refuse(f, ["--weights", "nowhere"], 1, "cannot open the weights 'nowhere'")
+        refuse(f, ["--weights", checkpoint("tiny_bert_f32"), "--model", "gpt2"], 1, "the weights of a BERT, but the model is a GPT-2")
+        refuse(f, ["--weights", checkpoint("tiny_gpt2_f32"), "--model", "bert-base-uncased"], 1, "the weights of a GPT-2, but")
+        shutil.copytree(checkpoint("tiny_gpt2_f32"), f / "json")
+        f.write("json/tokenizer.json", "{}")
+        refuse(f, ["--weights", "json"], 1, "tokenizer.json' is a form of tokenizer that is not read")
         refuse(f, ["--weights", "nowhere", "--model", "gpt2"], 1, "nowhere")
         f.write("bad.safetensors", "\xff" * 20)
         refuse(f, ["--weights", "bad.safetensors", "--model", "gpt2"], 1, "bad.safetensors")

@@ -265,7 +265,30 @@ static void test_views_share_storage(void) {
     syn_ctx_free(ctx);
 }
 
+/* Leaves other bytes on the stack each time. */
+static __attribute__((noinline)) int64_t scribble(int i) {
+    volatile int64_t used[512];
+    for (int k = 0; k < 512; k++) used[k] = i * 1000 + k;
+    return used[7];
+}
+
+/* Views of one shape and step share a table entry, whatever lay in memory before. */
+static void equal_layouts_are_one(void) {
+    syn_error err = {0};
+    syn_ctx *ctx;
+    const syn_spec spec = {SYN_F32, 2, {6, 8}};
+    CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
+    for (int i = 0; i < 40; i++) {
+        CHECK_INT(scribble(i), i * 1000 + 7);
+        syn_slice(ctx, syn_input(ctx, "x", &spec, NULL), 1, 2, 3);
+    }
+    CHECK(syn_ctx_status(ctx) == SYN_OK);
+    CHECK_INT(syn_ctx_trace(ctx)->layouts.n_entries, 1);
+    syn_ctx_free(ctx);
+}
+
 static const test_case cases[] = {
+    {"equal_layouts_are_one", equal_layouts_are_one},
     {"view strides", test_view_strides},
     {"chains", test_chains},
     {"contiguous is free when it can", test_contiguous_is_free_when_it_can},

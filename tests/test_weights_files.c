@@ -99,17 +99,48 @@ static void many_misfits_are_one_sentence(void) {
     syn_weights *weights;
     syn_weights_reader *reader;
     char *list;
-    CHECK_OK(syn_weights_open(&weights, checkpoint_path(bert, ""), SYN_WEIGHTS_GPT2, &err), err);
+    CHECK_OK(syn_weights_open(&weights, checkpoint_path(bert, ""), SYN_WEIGHTS_BERT, &err), err);
     CHECK_OK(syn_weights_reader_new(&reader, weights, &err), err);
     CHECK_INT(syn_weights_finish(reader, &list, &err), SYN_E_SHAPE);
-    CHECK_HAS(err.text, "46 unexpected ('bert.embeddings.LayerNorm.bias', "
+    CHECK_HAS(err.text, "37 unexpected ('bert.embeddings.LayerNorm.bias', "
                         "'bert.embeddings.LayerNorm.weight', ...)");
     int lines = 0;
     for (const char *p = list; *p; p++) lines += *p == '\n';
-    CHECK_INT(lines, 46);
+    CHECK_INT(lines, 37);
     syn_free(list);
     syn_weights_reader_free(reader);
     syn_weights_free(weights);
+}
+
+static void the_other_kind_is_refused(void) {
+    for (int i = 0; i < 2; i++) {
+        const checkpoint *c = &checkpoints[i ? 6 : 0];
+        syn_error err = {0};
+        syn_weights *weights;
+        CHECK_INT(syn_weights_open(&weights, checkpoint_path(c, ""),
+                                   i ? SYN_WEIGHTS_GPT2 : SYN_WEIGHTS_BERT, &err),
+                  SYN_E_INVALID);
+        CHECK_HAS(err.text, i ? "holds the weights of a BERT, but the model is a GPT-2"
+                              : "holds the weights of a GPT-2, but the model is a BERT");
+    }
+}
+
+/* Ranks compare it: equal for equal files, other for one changed number. */
+static void hashes_tell_checkpoints_apart(void) {
+    uint64_t hashes[4];
+    static const int of[4] = {0, 0, 1, 2};
+    for (int i = 0; i < 4; i++) {
+        syn_error err = {0};
+        syn_weights *weights;
+        CHECK_OK(syn_weights_open(&weights, checkpoint_path(&checkpoints[of[i]], ""),
+                                  SYN_WEIGHTS_GPT2, &err),
+                 err);
+        hashes[i] = syn_weights_hash(weights);
+        CHECK(syn_weights_has(weights, "h.0.ln_1.bias") && !syn_weights_has(weights, "h.9.x"));
+        syn_weights_free(weights);
+    }
+    CHECK(hashes[0] == hashes[1]);
+    CHECK(hashes[0] != hashes[2] && hashes[0] != hashes[3] && hashes[2] != hashes[3]);
 }
 
 static void names_that_meet_are_refused(void) {
@@ -316,6 +347,8 @@ static void every_allocation_may_fail(void) {
 static const test_case cases[] = {
     {"all_misfits_are_told_at_once", all_misfits_are_told_at_once},
     {"many_misfits_are_one_sentence", many_misfits_are_one_sentence},
+    {"the_other_kind_is_refused", the_other_kind_is_refused},
+    {"hashes_tell_checkpoints_apart", hashes_tell_checkpoints_apart},
     {"names_that_meet_are_refused", names_that_meet_are_refused},
     {"the_bias_of_words_has_two_names", the_bias_of_words_has_two_names},
     {"every_type_becomes_every_other", every_type_becomes_every_other},

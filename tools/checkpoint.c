@@ -1,5 +1,6 @@
 #include "tools/checkpoint.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -18,8 +19,7 @@ static bool is_folder(const char *path) {
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* The checkpoint's folder and `name` in it; false if that is no file. */
-static bool beside(const char *weights, const char *name, char *path, size_t path_bytes) {
+bool checkpoint_file(const char *weights, const char *name, char *path, size_t path_bytes) {
     const char *slash = strrchr(weights, '/');
     const int folder = is_folder(weights) ? (int)strlen(weights)
                        : slash            ? (int)(slash - weights)
@@ -80,7 +80,11 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
     }
     const char *file = args->model_config;
     if (!file && args->weights) {
-        if (!beside(args->weights, "config.json", path, sizeof path))
+        struct stat st;
+        if (stat(args->weights, &st) != 0)
+            return SYN_FAIL(err, SYN_E_IO, "cannot open the weights '%.300s': %s", args->weights,
+                            strerror(errno));
+        if (!checkpoint_file(args->weights, "config.json", path, sizeof path))
             return SYN_FAIL(err, SYN_E_IO,
                             "there is no config.json beside the weights '%.200s'; give --model or "
                             "--model_config",
@@ -99,7 +103,7 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
 bool checkpoint_has_tokenizer(const char *weights, char *folder, size_t folder_bytes) {
     static const char *const files[] = {"vocab.json", "vocab.txt"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (!beside(weights, files[i], folder, folder_bytes)) continue;
+        if (!checkpoint_file(weights, files[i], folder, folder_bytes)) continue;
         char *slash = strrchr(folder, '/');
         if (slash) *slash = '\0';
         else snprintf(folder, folder_bytes, ".");
@@ -111,7 +115,7 @@ bool checkpoint_has_tokenizer(const char *weights, char *folder, size_t folder_b
 /* ---- whether it fits ------------------------------------------------------------------------- */
 
 /* Makes the model without data, its parameters read from the checkpoint: names and shapes alone. */
-static syn_status compare(inference *run, syn_error *err) {
+syn_status checkpoint_compare(inference *run, syn_error *err) {
     const inference_rank alone = {NULL, false};
     syn_weights_reader *reader = NULL;
     syn_ctx *ctx = NULL;
@@ -136,7 +140,7 @@ static syn_status compare(inference *run, syn_error *err) {
 syn_status checkpoint_open(inference *run, syn_error *err) {
     SYN_TRY(syn_weights_open(&run->weights, run->args->weights, run->family->kind, err));
     if (!run->args->dtype) run->dtype = syn_weights_dtype(run->weights);
-    return compare(run, err);
+    return SYN_OK;
 }
 
 /* ---- writing one ----------------------------------------------------------------------------- */

@@ -122,7 +122,8 @@ static int set(const cli_program *program, const cli_option *o, const char *text
 static void print_default(const cli_option *o) {
     if (o->kind == CLI_INT && (double)*(const int64_t *)o->value >= o->min)
         printf(" [%lld]", (long long)*(const int64_t *)o->value);
-    if (o->kind == CLI_REAL) printf(" [%g]", *(const double *)o->value);
+    if (o->kind == CLI_REAL && !isnan(*(const double *)o->value))
+        printf(" [%g]", *(const double *)o->value);
     if (o->kind == CLI_TEXT && *(const char *const *)o->value)
         printf(" [%s]", *(const char *const *)o->value);
 }

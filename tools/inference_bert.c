@@ -14,11 +14,12 @@
 
 typedef struct bert_run {
     syn_bert_config config;
+    unsigned heads;              /* those to fill masks, and for saving all that the weights have */
     int32_t cls, sep, mask, pad; /* ids */
     int32_t *ids;                /* (batch, T) */
     float *padding;              /* (batch, T): 0, or -infinity behind a short sequence; NULL */
     int32_t *masks;              /* (n_masks): positions among all batch * T */
-    int64_t n_masks, n_top;
+    int64_t n_masks, n_top, n_tokens; /* n_tokens: without padding */
     /* rank 0's (over MPI: this rank's) results */
     float *logits; /* (n_masks, V0), if wanted */
     float *top;    /* (n_masks, n_top): probabilities, largest first */
@@ -46,6 +47,7 @@ static syn_status configure(inference *run, const char *preset, const char *file
                                          .heads = c->n_head,
                                          .vocab = c->vocab_size,
                                          .params = syn_bert_config_params(c, SYN_BERT_MLM)};
+    bert->heads = SYN_BERT_MLM;
     return syn_bert_config_check(c, (int)run->args->tp, err);
 }
 
@@ -83,14 +85,12 @@ static syn_status find_specials(const inference *run, bert_run *bert, syn_error 
 
 struct text_ids {
     int32_t *ids; /* without [CLS] and [SEP] */
-    size_t n;
+    size_t n, cap;
 };
 
 static syn_status append(struct text_ids *to, const int32_t *ids, size_t n, syn_error *err) {
-    int32_t *grown = syn_realloc(to->ids, (to->n + n) * sizeof *grown);
-    if (!grown) return SYN_FAIL_NOMEM(err, (to->n + n) * sizeof *grown, "the prompt");
-    memcpy(grown + to->n, ids, n * sizeof *grown);
-    to->ids = grown;
+    SYN_TRY(syn_grow(&to->ids, &to->cap, to->n + n, sizeof *to->ids, err));
+    if (n > 0) memcpy(to->ids + to->n, ids, n * sizeof *ids);
     to->n += n;
     return SYN_OK;
 }
@@ -100,7 +100,11 @@ static syn_status append(struct text_ids *to, const int32_t *ids, size_t n, syn_
 static syn_status encode(const inference *run, int64_t i, struct text_ids *out, syn_error *err) {
     const bert_run *bert = bert_of(run);
     const char *text = run->prompts[i];
-    if (run->args->prompt_ids) return inference_encode(run, i, &out->ids, &out->n, err);
+    if (run->args->prompt_ids) {
+        const syn_status s = inference_encode(run, i, &out->ids, &out->n, err);
+        out->cap = out->n;
+        return s;
+    }
     for (;;) {
         const char *mask = strstr(text, MASK_TEXT);
         int32_t *ids;
@@ -115,18 +119,19 @@ static syn_status encode(const inference *run, int64_t i, struct text_ids *out, 
     }
 }
 
-/* Cut or repeated, the repetitions without their masks, to --num_input_tokens.
- */
+/* Cut or repeated, the repetitions without their masks, to --num_input_tokens. */
 static syn_status fit(const inference *run, struct text_ids *text, syn_error *err) {
     const int32_t mask = bert_of(run)->mask;
     const size_t all = (size_t)run->args->num_input_tokens, n = text->n;
     if (all == 0) return SYN_OK;
-    const size_t want = all > 2 ? all - 2 : 0;
+    const size_t want = all - 2; /* prepare has seen that there are so many */
     bool other = false;
     for (size_t i = 0; i < n; i++) other = other || text->ids[i] != mask;
     if (n > want) text->n = want;
-    for (size_t i = n; n > 0 && text->n < want; i++)
-        if (!other || text->ids[i % n] != mask) SYN_TRY(append(text, &text->ids[i % n], 1, err));
+    for (size_t i = n; n > 0 && text->n < want; i++) {
+        const int32_t id = text->ids[i % n];
+        if (!other || id != mask) SYN_TRY(append(text, &id, 1, err));
+    }
     return SYN_OK;
 }
 
@@ -147,6 +152,7 @@ static syn_status lay_out(inference *run, const struct text_ids *texts, syn_erro
         const struct text_ids *text = &texts[b % run->n_prompts];
         int32_t *row = bert->ids + b * length;
         const int64_t n = (int64_t)text->n;
+        bert->n_tokens += n + 2;
         row[0] = bert->cls;
         memcpy(row + 1, text->ids, text->n * sizeof *row);
         row[n + 1] = bert->sep;
@@ -165,8 +171,18 @@ static syn_status lay_out(inference *run, const struct text_ids *texts, syn_erro
 
 static syn_status prepare(inference *run, syn_error *err) {
     bert_run *bert = bert_of(run);
+    const int64_t want = run->args->num_input_tokens;
     syn_status s = find_specials(run, bert, err);
     SYN_TRY(s);
+    if (run->args->save_weights && run->weights) {
+        if (syn_weights_has(run->weights, "pooler.dense.weight")) bert->heads |= SYN_BERT_POOLER;
+        if (syn_weights_has(run->weights, "cls.seq_relationship.weight"))
+            bert->heads |= SYN_BERT_NSP;
+    }
+    if (want && (want < 3 || want > bert->config.n_positions))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--num_input_tokens %lld: with [CLS] and [SEP], %s takes 3 to %lld tokens",
+                        (long long)want, bert->config.name, (long long)bert->config.n_positions);
     struct text_ids *texts = syn_calloc((size_t)run->n_prompts, sizeof *texts);
     if (!texts) return SYN_FAIL_NOMEM(err, (size_t)run->n_prompts * sizeof *texts, "the prompts");
     for (int64_t i = 0; i < run->n_prompts && s == SYN_OK; i++) {
@@ -184,7 +200,11 @@ static syn_status prepare(inference *run, syn_error *err) {
     for (int64_t i = 0; i < run->n_prompts; i++) syn_free(texts[i].ids);
     syn_free(texts);
     if (s == SYN_OK && bert->n_masks == 0)
-        s = SYN_FAIL(err, SYN_E_INVALID, "the prompt has no " MASK_TEXT " to fill in");
+        s = SYN_FAIL(err, SYN_E_INVALID,
+                     run->args->num_input_tokens
+                         ? "the first %lld tokens of the prompt hold no " MASK_TEXT " to fill in"
+                         : "the prompt has no " MASK_TEXT " (in capitals) to fill in",
+                     (long long)run->args->num_input_tokens - 2);
     bert->n_top = run->args->top_k ? run->args->top_k : PREDICTIONS;
     if (bert->n_top > bert->config.vocab_size) bert->n_top = bert->config.vocab_size;
     return s;
@@ -242,6 +262,11 @@ static syn_status predict(inference *run, syn_ctx *ctx, syn_bert *model, syn_err
     bert->forward_ns = now_ns() - start;
     SYN_TRY(copy_out(&bert->top, ctx, top, err));
     SYN_TRY(copy_out(&bert->best, ctx, best, err));
+    for (int64_t i = 0; i < bert->n_masks * bert->n_top; i++)
+        if (!isfinite(bert->top[i]))
+            return syn_ctx_fail(ctx, SYN_E_INVALID,
+                                "the model's predictions are not finite numbers"),
+                   syn_ctx_status(ctx);
     return run->args->save_logits ? copy_out(&bert->logits, ctx, logits, err) : SYN_OK;
 }
 
@@ -253,7 +278,7 @@ static syn_status run_rank(inference *run, syn_ctx *ctx, const inference_rank *r
                         .unit = "layers",
                         .quiet = !rank->progress};
     const syn_bert_options how = {.tp = rank->tp,
-                                  .heads = SYN_BERT_MLM,
+                                  .heads = bert->heads,
                                   .fused_attention = strcmp(run->args->attention, "fused") == 0,
                                   .seed = (uint64_t)run->args->seed,
                                   .weight_dtype = run->dtype,
@@ -273,7 +298,7 @@ static syn_status run_rank(inference *run, syn_ctx *ctx, const inference_rank *r
 static void print_prediction(const inference *run, int32_t id, double probability) {
     char *text;
     size_t bytes;
-    printf("  %5.1f %%  ", 100 * probability);
+    printf("  %8.3g %%  ", 100 * probability);
     if (syn_tokenizer_decode(run->tokenizer, &id, 1, &text, &bytes, NULL) != SYN_OK) {
         printf("token id %d\n", id);
         return;
@@ -283,31 +308,41 @@ static void print_prediction(const inference *run, int32_t id, double probabilit
     syn_free(text);
 }
 
+static void print_prompt(const inference *run, int64_t i) {
+    const bert_run *bert = bert_of(run);
+    char what[40];
+    snprintf(what, sizeof what, run->n_prompts > 1 ? "prompt %lld: " : "prompt:  ", (long long)i);
+    if (run->args->prompt_ids) {
+        inference_print_text(run, what, bert->ids + i * run->prompt_tokens, run->prompt_tokens);
+        return;
+    }
+    printf("%s\"", what);
+    cli_print_escaped(stdout, run->prompts[i], strlen(run->prompts[i]));
+    printf("\"\n");
+}
+
 static void print(const inference *run, const report *r) {
     const bert_run *bert = bert_of(run);
     const bool meta = run->launch.device == SYN_DEVICE_META;
     const double ns = meta ? r->predicted_prefill_ns : (double)bert->forward_ns;
-    const int64_t tokens = run->batch * run->prompt_tokens;
     char a[64], b[64];
-    int64_t sequence = -1;
-    for (int64_t m = 0; m < bert->n_masks; m++) {
-        const int64_t of = bert->masks[m] / run->prompt_tokens;
-        if (of != sequence && of < run->n_prompts) {
-            printf(run->n_prompts > 1 ? "prompt %lld: \"" : "prompt:  \"", (long long)of);
-            cli_print_escaped(stdout, run->prompts[of], strlen(run->prompts[of]));
-            printf("\"\n");
+    int64_t m = 0;
+    for (int64_t i = 0; i < run->n_prompts; i++) {
+        const int64_t first = m;
+        print_prompt(run, i);
+        for (; m < bert->n_masks && bert->masks[m] / run->prompt_tokens == i; m++) {
+            if (!bert->top) continue;
+            printf(MASK_TEXT " at token %lld:\n", (long long)(bert->masks[m] % run->prompt_tokens));
+            for (int64_t k = 0; k < bert->n_top; k++)
+                print_prediction(run, bert->best[m * bert->n_top + k],
+                                 (double)bert->top[m * bert->n_top + k]);
         }
-        sequence = of;
-        if (!bert->top || of >= run->n_prompts) continue;
-        printf(MASK_TEXT " at token %lld:\n", (long long)(bert->masks[m] % run->prompt_tokens));
-        for (int64_t k = 0; k < bert->n_top; k++)
-            print_prediction(run, bert->best[m * bert->n_top + k],
-                             (double)bert->top[m * bert->n_top + k]);
+        if (m == first) printf("  no " MASK_TEXT " to fill in\n");
     }
     if (ns > 0)
         printf("%sforward: %lld tokens in %s, %s tokens/s\n", meta ? "predicted " : "",
-               (long long)tokens, cli_time_text(ns, a, sizeof a),
-               cli_count_text((double)tokens * 1e9 / ns, b, sizeof b));
+               (long long)bert->n_tokens, cli_time_text(ns, a, sizeof a),
+               cli_count_text((double)bert->n_tokens * 1e9 / ns, b, sizeof b));
 }
 
 static void json_prediction(const inference *run, syn_sink *out, int32_t id, float probability) {
@@ -350,7 +385,7 @@ static syn_status save_logits(const inference *run, const char *path, syn_error 
 }
 
 static syn_status write_config(const inference *run, const char *path, syn_error *err) {
-    return syn_bert_config_save(&bert_of(run)->config, path, err);
+    return syn_bert_config_save(&bert_of(run)->config, bert_of(run)->heads, path, err);
 }
 
 static void free_all(inference *run) {

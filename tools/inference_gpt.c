@@ -38,13 +38,13 @@ static const char *refuses(const inference_args *args) {
     return NULL;
 }
 
-static syn_status check_positions(const inference *run, syn_error *err) {
+static syn_status check_positions(const inference *run, int64_t prompt_tokens, syn_error *err) {
     const gpt_run *gpt = gpt_of(run);
-    const int64_t need = run->prompt_tokens + run->new_tokens - 1;
+    const int64_t need = prompt_tokens + run->new_tokens - 1;
     if (need <= gpt->config.n_positions) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
                     "%lld prompt tokens and %lld new ones need %lld positions, but %s has %lld",
-                    (long long)run->prompt_tokens, (long long)run->new_tokens, (long long)need,
+                    (long long)prompt_tokens, (long long)run->new_tokens, (long long)need,
                     gpt->config.name, (long long)gpt->config.n_positions);
 }
 
@@ -91,7 +91,8 @@ static syn_status lay_out(inference *run, const struct text_ids *texts, syn_erro
 
 static syn_status prepare(inference *run, syn_error *err) {
     gpt_run *gpt = gpt_of(run);
-    syn_status s = SYN_OK;
+    syn_status s = check_positions(run, run->args->num_input_tokens, err);
+    SYN_TRY(s);
     struct text_ids *texts = syn_calloc((size_t)run->n_prompts, sizeof *texts);
     if (!texts) return SYN_FAIL_NOMEM(err, (size_t)run->n_prompts * sizeof *texts, "the prompts");
     for (int64_t i = 0; i < run->n_prompts && s == SYN_OK; i++) {
@@ -100,7 +101,7 @@ static syn_status prepare(inference *run, syn_error *err) {
         if (s == SYN_OK) s = fit(run, &texts[i], err);
         if ((int64_t)texts[i].n > run->prompt_tokens) run->prompt_tokens = (int64_t)texts[i].n;
     }
-    if (s == SYN_OK) s = check_positions(run, err);
+    if (s == SYN_OK) s = check_positions(run, run->prompt_tokens, err);
     run->facts.cache_elems = 2.0 * (double)gpt->config.n_layer * (double)gpt->config.n_embd *
                              (double)run->batch *
                              (double)(run->prompt_tokens + run->new_tokens - 1);
@@ -119,7 +120,8 @@ static uint64_t plan(const inference *run, uint64_t h) {
                             c->layer_norm_epsilon,  c->initializer_range, (double)c->gelu_tanh,
                             (double)c->tied,        (double)c->eos_id,    (double)run->new_tokens};
     h = syn_hash(shape, sizeof shape, h);
-    h = syn_hash(gpt->prompt, (size_t)run->prompt_tokens * sizeof *gpt->prompt, h);
+    h = syn_hash(gpt->prompt, (size_t)(run->n_prompts * run->prompt_tokens) * sizeof *gpt->prompt,
+                 h);
     return gpt->padding ? syn_hash(gpt->padding, (size_t)run->batch * sizeof *gpt->padding, h) : h;
 }
 
@@ -150,7 +152,7 @@ static syn_status run_rank(inference *run, syn_ctx *ctx, const inference_rank *r
                                      args->top_k, isnan(args->top_p) ? 1.0 : args->top_p,
                                      (uint64_t)args->seed},
                         .eos_id = gpt->config.eos_id,
-                        .want_logits = args->save_logits && syn_ctx_rank(ctx) == 0,
+                        .want_logits = syn_ctx_rank(ctx) == 0, /* to see that they are numbers */
                         .progress = progress_step,
                         .progress_user = &tokens};
     syn_status s = forward ? syn_generate(model, &g, err) : SYN_OK;
@@ -196,13 +198,20 @@ struct speed {
     double prefill_ns, decode_ns, prefill_rate, decode_rate; /* tokens/s */
 };
 
+/* Of the prompts, without padding. */
+static int64_t real_tokens(const inference *run) {
+    const gpt_run *gpt = gpt_of(run);
+    int64_t n = run->batch * run->prompt_tokens;
+    for (int64_t b = 0; gpt->padding && b < run->batch; b++) n -= gpt->padding[b];
+    return n;
+}
+
 static struct speed speed_of(const inference *run, const report *r) {
     const syn_generation *g = &gpt_of(run)->done;
     const bool meta = run->launch.device == SYN_DEVICE_META;
     struct speed s = {meta ? r->predicted_prefill_ns : (double)g->prefill_ns,
                       meta ? r->predicted_decode_ns : (double)g->decode_ns, 0, 0};
-    if (s.prefill_ns > 0)
-        s.prefill_rate = (double)(g->batch * g->prompt_tokens) * 1e9 / s.prefill_ns;
+    if (s.prefill_ns > 0) s.prefill_rate = (double)real_tokens(run) * 1e9 / s.prefill_ns;
     if (s.decode_ns > 0) s.decode_rate = (double)(g->batch * (g->made - 1)) * 1e9 / s.decode_ns;
     return s;
 }
@@ -214,8 +223,8 @@ static void print(const inference *run, const report *r) {
     char a[64], b[64];
     print_tokens(run);
     if (s.prefill_ns > 0)
-        printf("%sprefill: %lld tokens in %s, %s tokens/s\n", kind,
-               (long long)(g->batch * g->prompt_tokens), cli_time_text(s.prefill_ns, a, sizeof a),
+        printf("%sprefill: %lld tokens in %s, %s tokens/s\n", kind, (long long)real_tokens(run),
+               cli_time_text(s.prefill_ns, a, sizeof a),
                cli_count_text(s.prefill_rate, b, sizeof b));
     if (s.decode_rate > 0)
         printf("%sdecode:  %lld tokens in %s, %s tokens/s\n", kind,

@@ -6,9 +6,10 @@
 
 #include "syntorch/memory.h"
 
-/* Numbers of a line: ids of the model's vocabulary. */
-static syn_status read_ids(const inference *run, const char *line, int32_t **ids, size_t *n,
+/* The numbers of prompt i: ids of the model's vocabulary. */
+static syn_status read_ids(const inference *run, int64_t i, int32_t **ids, size_t *n,
                            syn_error *err) {
+    const char *line = run->prompts[i];
     size_t cap = 0;
     *ids = NULL;
     *n = 0;
@@ -27,9 +28,9 @@ static syn_status read_ids(const inference *run, const char *line, int32_t **ids
 
 syn_status inference_encode(const inference *run, int64_t i, int32_t **ids, size_t *n,
                             syn_error *err) {
-    const char *text = run->prompts[i];
-    if (run->args->prompt_ids) return read_ids(run, text, ids, n, err);
-    return syn_tokenizer_encode(run->tokenizer, text, strlen(text), ids, n, err);
+    if (run->args->prompt_ids) return read_ids(run, i, ids, n, err);
+    return syn_tokenizer_encode(run->tokenizer, run->prompts[i], strlen(run->prompts[i]), ids, n,
+                                err);
 }
 
 void inference_print_text(const inference *run, const char *what, const int32_t *ids, int64_t n) {

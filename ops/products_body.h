@@ -18,10 +18,12 @@
 #include "syntorch/half.h"
 
 #if SYN_LANES == 16
-#define TILE_ROWS 12 /* times 2 vectors: 24 of 32 registers are sums */
+#define TILE_ROWS 12 /* times 2 vectors, or half as many times 4: 24 of 32 registers are sums */
+#define MOST_WIDE 6  /* rows for which 4 vectors are better, if that is what makes 128 bytes */
 #define DOT_ROWS  6  /* times 4 vectors */
 #else
 #define TILE_ROWS 6 /* 12 of 16 */
+#define MOST_WIDE 9
 #define DOT_ROWS  3
 #endif
 #define COLUMNS     (2 * SYN_LANES) /* of a tile */
@@ -33,8 +35,14 @@
 #define BESIDE      32              /* and columns that a group of rows of x meets in turn */
 #define MANY_ACROSS 49              /* rows for which it pays to copy a w (k, n), */
 #define MANY_ALONG  256             /* and a w (n, k) */
-#define MANY_BLAS   256             /* rows for which OpenBLAS is as fast */
+#define MANY_BLAS   1024            /* rows for which OpenBLAS is as fast */
 #define MIN(a, b)   ((a) < (b) ? (a) : (b))
+
+/* Loops with a constant end and a constant condition unroll in any compiler. */
+#define FOR_EACH(i, n, most)         \
+    LANE_UNROLL                      \
+    for (int i = 0; i < (most); i++) \
+        if (i < (n))
 
 /* Floats from row to row of copies: no multiple of what a cache's places repeat by. */
 #define W_ROW (WIDTH + 16)
@@ -96,14 +104,8 @@ typedef struct tile {
     int64_t next_bytes;             /* and how far its rows are apart */
 } tile;
 
-/* Loops with a constant end and a constant condition unroll in any compiler. */
-#define FOR_EACH(i, n, most)         \
-    LANE_UNROLL                      \
-    for (int i = 0; i < (most); i++) \
-        if (i < (n))
-
 LANE_FN void tile_sums(const tile *t, /* constant */ int rows, int width, syn_dtype dtype) {
-    vec sum[TILE_ROWS][4], b[4];
+    vec sum[TILE_ROWS][4], a[TILE_ROWS], b[4];
     FOR_EACH(r, rows, TILE_ROWS)
     FOR_EACH(v, width, 4) sum[r][v] = vec_set(0.0f);
     const float *x = t->x;
@@ -111,11 +113,19 @@ LANE_FN void tile_sums(const tile *t, /* constant */ int rows, int width, syn_dt
     const char *next = t->next;
     const int64_t k = t->k, ldw = t->ldw, next_bytes = t->next_bytes;
     for (int64_t p = 0; p < k; p++) {
-        FOR_EACH(v, width, 4) b[v] = widen(w, p * ldw + v * SYN_LANES, dtype);
         ask_for(next + p * next_bytes, width * vector_bytes(dtype));
-        FOR_EACH(r, rows, TILE_ROWS) {
-            const vec a = vec_set(x[r * X_ROW + p]);
-            FOR_EACH(v, width, 4) sum[r][v] = vec_fma(a, b[v], sum[r][v]);
+        if (rows < width) { /* the fewer of the two stay in registers */
+            FOR_EACH(r, rows, TILE_ROWS) a[r] = vec_set(x[r * X_ROW + p]);
+            FOR_EACH(v, width, 4) {
+                b[0] = widen(w, p * ldw + v * SYN_LANES, dtype);
+                FOR_EACH(r, rows, TILE_ROWS) sum[r][v] = vec_fma(a[r], b[0], sum[r][v]);
+            }
+        } else {
+            FOR_EACH(v, width, 4) b[v] = widen(w, p * ldw + v * SYN_LANES, dtype);
+            FOR_EACH(r, rows, TILE_ROWS) {
+                a[0] = vec_set(x[r * X_ROW + p]);
+                FOR_EACH(v, width, 4) sum[r][v] = vec_fma(a[0], b[v], sum[r][v]);
+            }
         }
     }
     FOR_EACH(r, rows, TILE_ROWS)
@@ -260,8 +270,8 @@ static void place(tile *t, const syn_product *p, int64_t i, int64_t j, int64_t k
    one's lines come. Tiles are 128 bytes wide, which memory answers fastest. */
 static int64_t stored_block(const syn_product *p, int64_t k, int64_t depth) {
     _Alignas(64) float x[MANY_ACROSS * X_ROW];
-    const int64_t groups = (p->m + TILE_ROWS - 1) / TILE_ROWS;
-    const bool wide = p->m <= TILE_ROWS / 2 && 2 * vector_bytes(p->w_dtype) < 128;
+    const bool wide = 2 * vector_bytes(p->w_dtype) < 128 && p->m <= MOST_WIDE;
+    const int64_t most = wide ? TILE_ROWS / 2 : TILE_ROWS, groups = (p->m + most - 1) / most;
     const int64_t step = wide ? 2 * COLUMNS : COLUMNS, n = p->n - p->n % step;
     tile t = {.k = depth, .ldw = p->ldw};
     t.next_bytes = p->ldw * (int64_t)syn_dtype_bytes(p->w_dtype);
@@ -322,15 +332,11 @@ static void few_rows(const syn_product *p) {
 LANE_FN void lines(const float *x, const void *w, int64_t ldw, int64_t n, float *out,
                    /* constant */ int count, syn_dtype dtype) {
     vec a[LINES];
-    LANE_UNROLL
-    for (int r = 0; r < count; r++) a[r] = vec_set(x[r]);
-    for (int64_t j = 0; j < n; j += COLUMNS) {
-        LANE_UNROLL
-        for (int v = 0; v < 2; v++) {
+    FOR_EACH(r, count, LINES) a[r] = vec_set(x[r]);
+    for (int64_t j = 0; j < n; j += COLUMNS) FOR_EACH(v, 2, 2) {
             const int64_t at = j + v * SYN_LANES;
             vec even = vec_load(out + at), odd = vec_set(0.0f);
-            LANE_UNROLL
-            for (int r = 0; r < count; r++) {
+            FOR_EACH(r, count, LINES) {
                 const vec b = widen(w, r * ldw + at, dtype);
                 if (v * vector_bytes(dtype) % 64 == 0)
                     ask_for(element(w, (r + count) * ldw + at, dtype), 64);
@@ -339,7 +345,6 @@ LANE_FN void lines(const float *x, const void *w, int64_t ldw, int64_t n, float 
             }
             vec_store(out + at, vec_add(even, odd));
         }
-    }
 }
 
 LANE_FN void one_row(const syn_product *p, /* constant */ syn_dtype dtype) {
@@ -375,37 +380,28 @@ LANE_FN __m128 four_sums(vec a, vec b, vec c, vec d) {
 
 /* `rows` rows of x times DOTS columns of w. */
 LANE_FN void dots(const tile *t, /* constant */ int rows, syn_dtype dtype) {
-    vec sum[DOT_ROWS][DOTS];
-    LANE_UNROLL
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < DOTS; c++) sum[r][c] = vec_set(0.0f);
+    vec sum[DOT_ROWS][DOTS], a[DOT_ROWS];
+    FOR_EACH(r, rows, DOT_ROWS)
+    FOR_EACH(c, DOTS, DOTS) sum[r][c] = vec_set(0.0f);
     const float *x = t->x;
     const void *w = t->w;
     const int64_t k = t->k, whole = k - k % SYN_LANES, ldx = t->ldx, ldw = t->ldw;
     for (int64_t p = 0; p < whole; p += SYN_LANES) {
-        vec b[DOTS];
-        LANE_UNROLL
-        for (int c = 0; c < DOTS; c++) {
-            b[c] = widen(w, c * ldw + p, dtype);
+        FOR_EACH(r, rows, DOT_ROWS) a[r] = vec_load(x + r * ldx + p);
+        FOR_EACH(c, DOTS, DOTS) {
+            const vec b = widen(w, c * ldw + p, dtype);
             ask_for(element(w, (c + DOTS) * ldw + p, dtype), 64);
-        }
-        LANE_UNROLL
-        for (int r = 0; r < rows; r++) {
-            const vec a = vec_load(x + r * ldx + p);
-            LANE_UNROLL
-            for (int c = 0; c < DOTS; c++) sum[r][c] = vec_fma(a, b[c], sum[r][c]);
+            FOR_EACH(r, rows, DOT_ROWS) sum[r][c] = vec_fma(a[r], b, sum[r][c]);
         }
     }
-    float a[SYN_LANES] = {0}, b[DOTS][SYN_LANES] = {{0}};
+    float rest_x[SYN_LANES] = {0}, rest_w[DOTS][SYN_LANES] = {{0}};
     for (int c = 0; c < DOTS && whole < k; c++)
-        widen_few(w, c * ldw + whole, b[c], k - whole, dtype);
-    LANE_UNROLL
-    for (int r = 0; r < rows; r++) {
+        widen_few(w, c * ldw + whole, rest_w[c], k - whole, dtype);
+    FOR_EACH(r, rows, DOT_ROWS) {
         if (whole < k) {
-            memcpy(a, x + r * ldx + whole, (size_t)(k - whole) * sizeof(float));
-            LANE_UNROLL
-            for (int c = 0; c < DOTS; c++)
-                sum[r][c] = vec_fma(vec_load(a), vec_load(b[c]), sum[r][c]);
+            memcpy(rest_x, x + r * ldx + whole, (size_t)(k - whole) * sizeof(float));
+            FOR_EACH(c, DOTS, DOTS)
+            sum[r][c] = vec_fma(vec_load(rest_x), vec_load(rest_w[c]), sum[r][c]);
         }
         const __m128 s = four_sums(sum[r][0], sum[r][1], sum[r][2], sum[r][3]);
         const __m128 init = t->init ? _mm_loadu_ps(t->init + r * t->ld_init) : _mm_setzero_ps();

@@ -88,7 +88,7 @@ thread)
     export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
     probe -fsanitize=thread
     build -DCMAKE_C_FLAGS_DEBUG='-O2 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF
-    check -L program -R 'comm|gpt|bert|generat|rank|rows|attention|product|padding|weights|thread|worker|parallel|inference|parity|dispatch|trace'
+    check -L program -R 'comm|gpt|bert|generat|rank|rows|attention|product|padding|weights|thread|worker|parallel|inference|parity|dispatch|trace' -E full
     ;;
 minimal)
     build -DCMAKE_C_FLAGS_DEBUG='-O1' -DBUILD_SHARED_LIBS=ON -DSYN_WERROR=ON \

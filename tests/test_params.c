@@ -47,7 +47,7 @@ static void half_parameters(void) {
         syn_spec spec = {SYN_F32, 2, {ROWS, COLUMNS}};
         syn_ctx *ctx = open_ctx(SYN_DEVICE_CPU);
         const syn_tensor a = syn_param(ctx, "w", &spec, shard, SYN_INIT_NORMAL, 0.02, 5, 3);
-        spec.dtype = dtype;
+        spec.dtype = (int32_t)dtype;
         const syn_tensor b = syn_param(ctx, "w", &spec, shard, SYN_INIT_NORMAL, 0.02, 5, 3);
         const size_t n = sizeof wide / sizeof *wide / (size_t)shard.count;
         CHECK_OK(syn_tensor_read(ctx, a, wide, n * 4), *syn_ctx_error(ctx));

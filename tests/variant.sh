@@ -84,7 +84,8 @@ address)
     check -L program
     ;;
 thread)
-    # MPI's own threads are not built with the sanitizer, which would see races in them.
+    # Threads of MPI and OpenBLAS are not built with the sanitizer, which would see races in them.
+    export OPENBLAS_NUM_THREADS=1
     export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
     probe -fsanitize=thread
     build -DCMAKE_C_FLAGS_DEBUG='-O2 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF

@@ -1,6 +1,4 @@
 /* linear, matmul. */
-#include <string.h>
-
 #include "ops/ops.h"
 #include "ops/products.h"
 #include "ops/rules.h"

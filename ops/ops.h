@@ -11,14 +11,16 @@
 extern "C" {
 #endif
 
-/* table (V, C) f32, ids (...) i32 -> (..., C). Row r of the table stands for id first_row + r; ids
-   outside the table give zeros, so that an all-reduce over shards completes the lookup. */
+/* table (V, C) f32, f16 or bf16, ids (...) i32 -> (..., C). Row r of the table stands for id
+   first_row + r; ids outside the table give zeros, so that an all-reduce over shards completes the
+   lookup. */
 syn_tensor syn_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t first_row);
 /* x (..., C), weight (C), bias (C) -> (..., C): (x - mean) / sqrt(variance + eps) * weight + bias.
  */
 syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tensor bias,
                          double eps);
-/* x (..., K), w (K, N) (or (N, K) when transpose_w), bias (N) or poisoned for none -> (..., N). */
+/* x (..., K), w (K, N) (or (N, K) when transpose_w) f32, f16 or bf16, bias (N) or poisoned for none
+   -> (..., N). */
 #define SYN_NO_BIAS ((syn_tensor){0})
 syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias, bool transpose_w);
 /* a (..., M, K), b (..., K, N) with equal leading dimensions -> (..., M, N); transposes swap the

@@ -7,16 +7,12 @@
 #include "ops/products_private.h"
 #include "syntorch/half.h"
 
+/* From so many rows and so long columns on OpenBLAS is as fast as our kernels. */
+#define MANY_ROWS 1024
+#define LONG      256
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
-const syn__product_kernels *syn__product_kernels_of(syn_simd level) {
-#if defined(__x86_64__)
-    if (level == SYN_SIMD_AVX512) return &syn__product_avx512;
-    if (level == SYN_SIMD_AVX2) return &syn__product_avx2;
-#endif
-    (void)level;
-    return &syn__product_scalar;
-}
+typedef void (*kernel)(const syn_product *p);
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
@@ -66,20 +62,60 @@ bool syn_product_is_small(const syn_product *p, int64_t count) {
 struct shared {
     const syn_product *p;
     int64_t parts;
-    void (*kernel)(const syn_product *p);
+    kernel run;
 };
 
 static void one_part(void *arg, int64_t i, int worker) {
     const struct shared *s = arg;
     const syn_product part = syn_product_part(s->p, i, s->parts);
     (void)worker;
-    if (part.m > 0 && part.n > 0) s->kernel(&part);
+    if (part.m > 0 && part.n > 0) s->run(&part);
 }
 
-static void share(const syn_product *p, void (*kernel)(const syn_product *), syn_workers *workers) {
-    struct shared s = {p, syn_workers_count(workers), kernel};
+static void share(const syn_product *p, kernel run, syn_workers *workers) {
+    struct shared s = {p, syn_workers_count(workers), run};
     if (syn_product_is_small(p, 1)) s.parts = 1;
     syn_workers_run(workers, s.parts, one_part, &s);
+}
+
+/* ---- one row --------------------------------------------------------------------------------- */
+
+#define MOST_SUMS 16384
+
+struct split {
+    const syn_product *p;
+    int64_t parts;
+    kernel run;
+    float sums[MOST_SUMS]; /* n for each part but the first */
+};
+
+static void one_piece(void *arg, int64_t i, int worker) {
+    struct split *s = arg;
+    syn_product piece = *s->p;
+    const int64_t k = border(piece.k, COLUMN_UNIT, i, s->parts);
+    (void)worker;
+    piece.k = border(piece.k, COLUMN_UNIT, i + 1, s->parts) - k;
+    piece.x += k;
+    piece.w = (const char *)piece.w + k * piece.ldw * (int64_t)syn_dtype_bytes(piece.w_dtype);
+    if (i > 0) piece.bias = NULL;
+    if (i > 0) piece.out = s->sums + (i - 1) * piece.n;
+    s->run(&piece);
+}
+
+/* One row times w (k, n), where cutting along k lets each thread read memory in order. False if
+   there is too little to cut, or too many threads' sums to add. */
+static bool split(const syn_product *p, kernel run, syn_workers *workers) {
+    struct split s;
+    s.p = p;
+    s.parts = syn_workers_count(workers);
+    s.run = run;
+    if (p->m != 1 || p->transpose_x || p->transpose_w || syn_product_is_small(p, 1)) return false;
+    if (s.parts < 2 || s.parts > 4 || (s.parts - 1) * p->n > MOST_SUMS) return false;
+    if (p->k < s.parts * COLUMN_UNIT) return false;
+    syn_workers_run(workers, s.parts, one_piece, &s);
+    for (int64_t i = 0; i < s.parts - 1; i++)
+        for (int64_t j = 0; j < p->n; j++) p->out[j] += s.sums[i * p->n + j];
+    return true;
 }
 
 /* ---- OpenBLAS -------------------------------------------------------------------------------- */
@@ -120,22 +156,34 @@ static void by_blas_in_panels(const syn_product *p) {
 
 /* ---------------------------------------------------------------------------------------------- */
 
-void syn__product_own(const syn_product *p, const syn__product_kernels *kernels,
-                      syn_workers *workers) {
+static kernel kernel_of(syn_simd level) {
+#if defined(__x86_64__)
+    if (level == SYN_SIMD_AVX512) return syn__product_avx512;
+    if (level == SYN_SIMD_AVX2) return syn__product_avx2;
+#endif
+    (void)level;
+    return syn__product_scalar;
+}
+
+void syn__product_own(const syn_product *p, syn_simd level, syn_workers *workers) {
+    const kernel run = kernel_of(level);
     if (p->m <= 0 || p->n <= 0) return;
     if (p->k <= 0) begin_with_bias(p);
-    else share(p, kernels->product, workers);
+    else if (!split(p, run, workers)) share(p, run, workers);
+}
+
+/* What OpenBLAS does as fast or faster, or with threads that we have not. */
+static bool left_to_blas(const syn_product *p, syn_simd level, const syn_workers *workers) {
+    if (!syn_blas_found() || p->m <= 0 || p->n <= 0 || p->k <= 0) return false;
+    if (level == SYN_SIMD_SCALAR) return true;
+    if (p->w_dtype != SYN_F32) return false;
+    const bool large = p->m >= MANY_ROWS && p->n >= LONG && p->k >= LONG;
+    return large || p->transpose_x || (!workers && syn_blas_threads() > 1);
 }
 
 void syn__product_run_at(const syn_product *p, syn_simd level, syn_workers *workers) {
-    const syn__product_kernels *kernels = syn__product_kernels_of(level);
-    const bool none = p->m <= 0 || p->n <= 0 || p->k <= 0, f32 = p->w_dtype == SYN_F32;
-    const bool by_threads_of_blas = !workers && syn_blas_threads() > 1;
-    const bool many = p->m >= kernels->many_rows || p->transpose_x;
-    if (none || !syn_blas_found()) syn__product_own(p, kernels, workers);
-    else if (f32 && (many || by_threads_of_blas)) share(p, by_blas, workers);
-    else if (!f32 && kernels == &syn__product_scalar) share(p, by_blas_in_panels, workers);
-    else syn__product_own(p, kernels, workers);
+    if (!left_to_blas(p, level, workers)) syn__product_own(p, level, workers);
+    else share(p, p->w_dtype == SYN_F32 ? by_blas : by_blas_in_panels, workers);
 }
 
 void syn_product_run(const syn_product *p, syn_workers *workers) {

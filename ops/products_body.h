@@ -34,8 +34,8 @@
 #define LENGTH      1536            /* most steps of sums along k, */
 #define BESIDE      32              /* and columns that a group of rows of x meets in turn */
 #define MANY_ACROSS 49              /* rows for which it pays to copy a w (k, n), */
-#define MANY_ALONG  256             /* and a w (n, k) */
-#define MANY_BLAS   1024            /* rows for which OpenBLAS is as fast */
+#define MANY_ALONG  384             /* and a w (n, k), */
+#define SHORT       256             /* unless k is short: to end a sum along k costs more */
 #define MIN(a, b)   ((a) < (b) ? (a) : (b))
 
 /* Loops with a constant end and a constant condition unroll in any compiler. */
@@ -194,37 +194,37 @@ LANE_FN void widen_rows(const void *w, int64_t ldw, int64_t rows, int64_t n, flo
     }
 }
 
-/* to[i][c] = from[c][i] for 4 columns */
-static void turn_four(const float *const *from, int64_t n, float *to) {
+#define TURNED 16 /* columns at a time: a cache line of each row */
+
+/* to[i][c] = from[c][i] */
+static void turn(float (*from)[DEPTH], int64_t n, float *to) {
     int64_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        __m128 a = _mm_loadu_ps(from[0] + i), b = _mm_loadu_ps(from[1] + i);
-        __m128 c = _mm_loadu_ps(from[2] + i), d = _mm_loadu_ps(from[3] + i);
-        _MM_TRANSPOSE4_PS(a, b, c, d);
-        _mm_storeu_ps(to + i * W_ROW, a);
-        _mm_storeu_ps(to + (i + 1) * W_ROW, b);
-        _mm_storeu_ps(to + (i + 2) * W_ROW, c);
-        _mm_storeu_ps(to + (i + 3) * W_ROW, d);
-    }
+    for (; i + 4 <= n; i += 4)
+        for (int c = 0; c < TURNED; c += 4) {
+            __m128 a[4];
+            for (int q = 0; q < 4; q++) a[q] = _mm_load_ps(from[c + q] + i);
+            _MM_TRANSPOSE4_PS(a[0], a[1], a[2], a[3]);
+            for (int q = 0; q < 4; q++) _mm_storeu_ps(to + (i + q) * W_ROW + c, a[q]);
+        }
     for (; i < n; i++)
-        for (int c = 0; c < 4; c++) to[i * W_ROW + c] = from[c][i];
+        for (int c = 0; c < TURNED; c++) to[i * W_ROW + c] = from[c][i];
 }
 
-/* Columns of a w stored (n, k); up to 3 more are written. */
+/* Columns of a w stored (n, k). What follows the last up to a multiple of TURNED is written too. */
 LANE_FN void turn_columns(const void *w, int64_t ldw, int64_t n, int64_t depth, float *to,
                           /* constant */ syn_dtype dtype) {
-    float columns[4][DEPTH];
-    const float *from[4] = {columns[0], columns[1], columns[2], columns[3]};
-    for (int64_t c = 0; c < n; c += 4) {
-        for (int64_t q = 0; q < 4; q++) {
-            const int64_t at = MIN(c + q, n - 1) * ldw, whole = depth - depth % SYN_LANES;
+    _Alignas(64) float columns[TURNED][DEPTH];
+    const int64_t whole = depth - depth % SYN_LANES;
+    for (int64_t c = 0; c < n; c += TURNED) {
+        for (int64_t q = 0; q < TURNED; q++) {
+            const int64_t at = MIN(c + q, n - 1) * ldw;
             for (int64_t i = 0; i < whole; i += SYN_LANES) {
                 vec_store(columns[q] + i, widen(w, at + i, dtype));
-                ask_for(element(w, at + 4 * ldw + i, dtype), vector_bytes(dtype));
+                ask_for(element(w, at + TURNED * ldw + i, dtype), vector_bytes(dtype));
             }
             widen_few(w, at + whole, columns[q] + whole, depth - whole, dtype);
         }
-        turn_four(from, depth, to + c);
+        turn(columns, depth, to + c);
     }
 }
 
@@ -455,13 +455,14 @@ LANE_FN void along(const syn_product *p, /* constant */ syn_dtype dtype) {
 /* ---------------------------------------------------------------------------------------------- */
 
 LANE_FN void product_of(const syn_product *p, /* constant */ syn_dtype dtype) {
-    if (p->transpose_x || p->m >= (p->transpose_w ? MANY_ALONG : MANY_ACROSS)) copied(p, 0);
+    const bool long_sums = p->transpose_w && p->k >= SHORT;
+    if (p->transpose_x || p->m >= (long_sums ? MANY_ALONG : MANY_ACROSS)) copied(p, 0);
     else if (p->transpose_w) along(p, dtype);
     else if (p->m == 1) one_row(p, dtype);
     else few_rows(p);
 }
 
-static void product(const syn_product *p) {
+LANE_FN void product(const syn_product *p) {
     if (p->w_dtype == SYN_F32) product_of(p, SYN_F32);
     else if (p->w_dtype == SYN_F16) product_of(p, SYN_F16);
     else product_of(p, SYN_BF16);

@@ -44,11 +44,9 @@ static void along(const syn_product *p, int64_t j) {
     }
 }
 
-static void product(const syn_product *p) {
+void syn__product_scalar(const syn_product *p) {
     if (p->transpose_w)
         for (int64_t j = 0; j < p->n; j++) along(p, j);
     else
         for (int64_t j = 0; j < p->n; j += PIECE) across(p, j, p->n - j < PIECE ? p->n - j : PIECE);
 }
-
-const syn__product_kernels syn__product_scalar = {product, 0};

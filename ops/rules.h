@@ -106,8 +106,8 @@ bool syn__is_dense(const syn_operand *o);
  * must be equal. */
 bool syn__view_strides(const syn_operand *o, const syn_spec *to, int64_t *strides);
 
-/* Copies the elements of `from` to `out`, where they lie by the strides of `to`, a place of the same
-   shape; spread over the workers. */
+/* Copies the elements of `from` to `out`, where they lie by the strides of `to`, a place of the
+   same shape; spread over the workers. */
 void syn__copy_rows(const syn_call *c, const syn_operand *from, const syn_operand *to, void *out);
 
 /* x, or a contiguous copy if the elements of its last dimension do not lie side by side. */

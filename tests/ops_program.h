@@ -62,8 +62,9 @@ static inline syn_tensor program_layer(program *p, syn_tensor x) {
     case 2:
         return s.rank >= 2 ? syn_matmul(c, x, x, true, false) : x;
     case 3:
-        return syn_softmax(c, s.rank >= 2 ? syn_scale_mask(c, x, SYN_NO_MASK, 0.5, ref_int(0, 1), ref_int(-1, 2))
-                                          : x);
+        return syn_softmax(
+            c, s.rank >= 2 ? syn_scale_mask(c, x, SYN_NO_MASK, 0.5, ref_int(0, 1), ref_int(-1, 2))
+                           : x);
     default:
         return syn_dropout(c, x, 0.25, p->seed, ref_int(0, 9));
     }
@@ -74,7 +75,8 @@ static inline void program_cache(program *p) {
     const syn_spec s = {SYN_F32, 4, {2, 2, rows, 4}};
     const syn_tensor x = syn_input(p->ctx, "new", &s, NULL);
     for (int64_t readers = ref_int(0, 2); readers > 0; readers--)
-        program_keep(p, syn_attention(p->ctx, x, p->cache, p->cache, SYN_NO_MASK, 0.5, ref_int(0, 1), position));
+        program_keep(p, syn_attention(p->ctx, x, p->cache, p->cache, SYN_NO_MASK, 0.5,
+                                      ref_int(0, 1), position));
     p->cache = syn_name(p->ctx, syn_kv_append(p->ctx, p->cache, x, position), "cache");
     if (ref_int(0, 1)) program_keep(p, syn_slice(p->ctx, p->cache, 2, 0, position + rows));
 }

@@ -50,10 +50,12 @@ static const syn_tensor none = {0};
     X(MUL, syn_mul(c, F(2, 1), F(3)), "f32[2,3]", 6, 8 + 12, 24, 0)                                \
     X(SCALE, syn_scale(c, F(2, 3), 2.0), "f32[2,3]", 6, 24, 24, 0)                                 \
     X(DROPOUT, syn_dropout(c, F(2, 3), 0.1, 1, 0), "f32[2,3]", 6, 24, 24, 0)                       \
-    X(SCALE_MASK, syn_scale_mask(c, F(1, 2, 3, 3), F(1, 3), 0.5, true, 0), "f32[1,2,3,3]", 18, 72 + 12, 72, 0)   \
+    X(SCALE_MASK, syn_scale_mask(c, F(1, 2, 3, 3), F(1, 3), 0.5, true, 0), "f32[1,2,3,3]", 18,     \
+      72 + 12, 72, 0)                                                                              \
     X(SOFTMAX, syn_softmax(c, F(2, 3)), "f32[2,3]", 4 * 6, 24, 24, 0)                              \
-    X(ATTENTION, syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 5, 4), F(1, 5), 0.5, true, 2),      \
-      "f32[1,2,3,4]", 2 * 3 * 5 * (2 * 4 + 1 + 4 + 2 * 4), 96 + 160 + 160 + 20, 96, 0)                  \
+    X(ATTENTION,                                                                                   \
+      syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 5, 4), F(1, 5), 0.5, true, 2),        \
+      "f32[1,2,3,4]", 2 * 3 * 5 * (2 * 4 + 1 + 4 + 2 * 4), 96 + 160 + 160 + 20, 96, 0)             \
     X(KV_APPEND, syn_kv_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), 5), "f32[1,2,8,4]", 0, 96, 96, 0)  \
     X(RESHAPE, syn_reshape(c, F(2, 3), (const int64_t[]){-1}, 1), "f32[6]", 0, 0, 0, 0)            \
     X(PERMUTE, turned(c, F(2, 3)), "f32[3,2]", 0, 0, 0, 0)                                         \

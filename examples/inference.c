@@ -214,9 +214,11 @@ static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
          .text = launch_shared_cores(&run.launch, cores, sizeof cores)},
         {.name = "hardware", .type = SYN_VALUE_TEXT, .text = args.hw_config ? run.hw.name : NULL},
     };
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        if (strcmp(list[i].name, "new_tokens") == 0 && run.new_tokens == 0) continue; /* BERT */
         if (list[i].type != SYN_VALUE_TEXT || list[i].text)
             SYN_TRY(syn_graph_set_meta(graph, &list[i], err));
+    }
     return SYN_OK;
 }
 

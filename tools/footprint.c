@@ -23,12 +23,12 @@ footprint footprint_of(const syn_ctx *ctx) {
 void footprint_print(const syn_ctx *ctx, FILE *out) {
     const footprint f = footprint_of(ctx);
     char a[32], b[32], c[32], d[32], e[32];
-    fprintf(out,
-            "memory:  rank 0 used at most %s of tensor data (weights %s, KV cache %s, largest "
-            "activation %s); the process %s\n",
+    fprintf(out, "memory:  rank 0 used at most %s of tensor data (weights %s",
             cli_bytes_text((double)f.peak_bytes, a, sizeof a),
-            cli_bytes_text((double)f.weights_bytes, b, sizeof b),
-            cli_bytes_text((double)f.cache_bytes, c, sizeof c),
+            cli_bytes_text((double)f.weights_bytes, b, sizeof b));
+    if (f.cache_bytes > 0)
+        fprintf(out, ", KV cache %s", cli_bytes_text((double)f.cache_bytes, c, sizeof c));
+    fprintf(out, ", largest activation %s); the process %s\n",
             cli_bytes_text((double)f.activation_bytes, d, sizeof d),
             cli_bytes_text((double)f.process_bytes, e, sizeof e));
 }

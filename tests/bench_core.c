@@ -10,23 +10,8 @@
 #include "models/generate.h"
 #include "ops/blas.h"
 #include "syntorch/memory.h"
+#include "tests/bench.h"
 #include "tools/cli.h"
-
-static int missed;
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void line(const char *what, double value, const char *unit, double limit, bool at_most) {
-    const bool ok = at_most ? value <= limit : value >= limit;
-    missed += !ok;
-    printf("  %-58s %12.4g %-10s %s %-10.4g %s\n", what, value, unit, at_most ? "<=" : ">=", limit,
-           ok ? "ok" : "MISSED");
-    fflush(stdout);
-}
 
 static void die(const syn_error *err) {
     fprintf(stderr, "bench_core: %s\n", err->text);
@@ -74,11 +59,6 @@ static struct traced trace(syn_device device, const char *preset, int tp, int64_
     if (comm) comm->ops->close(comm);
     free(prompt);
     return t;
-}
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
 }
 
 /* Median seconds of `runs` traces; the last one's nodes. */

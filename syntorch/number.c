@@ -47,6 +47,14 @@ static size_t plain_number(char *text) {
     return used;
 }
 
+/* The decimal above, of as many digits; false where the last one would carry. */
+static bool step_up(char *text) {
+    char *last = text + strcspn(text, "e") - 1;
+    if (*last < '0' || *last >= '9') return false;
+    ++*last;
+    return true;
+}
+
 size_t syn_number_text(double value, char out[SYN_NUMBER_TEXT]) {
     const char *word = isnan(value)   ? "nan"
                        : isinf(value) ? (value < 0 ? "-inf" : "inf")
@@ -63,6 +71,9 @@ size_t syn_number_text(double value, char out[SYN_NUMBER_TEXT]) {
     for (int digits = fabs(value) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         snprintf(out, SYN_NUMBER_TEXT, "%.*g", digits, value);
         if (strtod(out, NULL) == value) break; /* same locale both ways */
+        /* Doubles above a power of two lie twice as far apart as below it, so that the decimal
+           above may name it where the nearest does not. */
+        if (digits == 16 && step_up(out) && strtod(out, NULL) == value) break;
     }
     return plain_number(out);
 }

@@ -279,6 +279,9 @@ static void numbers_as_text(void) {
     CHECK(text_of(0.30000000000000004, "0.30000000000000004"));
     CHECK(text_of(1e22, "1e+22") && text_of(9007199254740993.0, "9007199254740992"));
     CHECK(text_of(5e-324, "5e-324"));
+    /* Powers of two whose shortest text is not the nearest of its length (as Python's repr). */
+    CHECK(text_of(0x1p-24, "5.960464477539063e-08") && text_of(0x1p-44, "5.684341886080802e-14"));
+    CHECK(text_of(-0x1p89, "-6.189700196426902e+26") && text_of(0x1p122, "5.316911983139664e+36"));
     CHECK(text_of(1.7976931348623157e308, "1.7976931348623157e+308"));
     CHECK(text_of((double)NAN, "nan") && text_of(HUGE_VAL, "inf") && text_of(-HUGE_VAL, "-inf"));
 }

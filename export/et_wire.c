@@ -3,10 +3,9 @@
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"
 
-char *syn__et_buf_room(syn__et_buf *buf, size_t bytes) {
+char *syn__et_buf_grow(syn__et_buf *buf, size_t bytes) {
     size_t want;
     if (buf->failed) return NULL;
-    if (bytes <= buf->cap - buf->bytes) return buf->data + buf->bytes;
     if (!syn_add_size(buf->bytes, bytes, &want) ||
         syn_grow(&buf->data, &buf->cap, want, 1, NULL) != SYN_OK) {
         buf->failed = true;

@@ -37,8 +37,14 @@ typedef struct syn__et_buf {
     bool failed;
 } syn__et_buf;
 
+/* Grows the buffer by at least `bytes`; NULL when memory is out. */
+char *syn__et_buf_grow(syn__et_buf *buf, size_t bytes);
 /* Room for `bytes` more bytes at the end, or NULL. */
-char *syn__et_buf_room(syn__et_buf *buf, size_t bytes);
+static inline char *syn__et_buf_room(syn__et_buf *buf, size_t bytes) {
+    if (bytes <= buf->cap - buf->bytes && !buf->failed && buf->data != NULL)
+        return buf->data + buf->bytes;
+    return syn__et_buf_grow(buf, bytes);
+}
 void syn__et_buf_put(syn__et_buf *buf, const void *data, size_t bytes);
 void syn__et_buf_free(syn__et_buf *buf);
 

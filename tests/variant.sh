@@ -94,7 +94,7 @@ thread)
 minimal)
     build -DCMAKE_C_FLAGS_DEBUG='-O1' -DBUILD_SHARED_LIBS=ON -DSYN_WERROR=ON \
         -DSYN_OPENBLAS=OFF -DSYN_MPI=OFF -DSYN_CGRAPH=OFF -DSYN_PROTOBUF_C=OFF -DSYN_PCRE2=OFF \
-        -DSYN_UTF8PROC=OFF
+        -DSYN_UTF8PROC=OFF -DSYN_ZLIB=OFF
     check -L program
     SYN_BUILD=$folder bash "$SYN_SOURCE/tests/test_install.sh"
     ;;

@@ -300,19 +300,20 @@ static bool parse_float(const syn_json *json, double *out) {
         *out = special[i].value;
         return true;
     }
-    return syn_number_parse(json->text, json->text_bytes, out);
+    return syn_number_parse(json->text, json->text_bytes, out) && isfinite(*out);
 }
 
-static uint64_t float_bits(const syn__et_type *type, double value) {
-    uint64_t bits = 0;
+/* False for a number that a float cannot hold. */
+static bool float_bits(const syn__et_type *type, double value, uint64_t *bits) {
     if (type->bits == 64) {
-        memcpy(&bits, &value, sizeof bits);
-        return bits;
+        memcpy(bits, &value, sizeof *bits);
+        return true;
     }
     const float single = (float)value;
     uint32_t half;
     memcpy(&half, &single, sizeof half);
-    return half;
+    *bits = half;
+    return !isinf(single) || isinf(value);
 }
 
 syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, syn__et_buf *text) {
@@ -325,10 +326,7 @@ syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, 
         if (json->type == SYN_JSON_BOOL) return SYN_OK;
         break;
     case SYN__ET_FORM_FLOAT:
-        if (parse_float(json, &value)) {
-            *bits = float_bits(type, value);
-            return SYN_OK;
-        }
+        if (parse_float(json, &value) && float_bits(type, value, bits)) return SYN_OK;
         break;
     case SYN__ET_FORM_STRING:
         if (is_text) syn__et_buf_put(text, json->text, json->text_bytes);

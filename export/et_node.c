@@ -39,6 +39,7 @@ uint32_t syn__et_field_by_name(syn__et_str name) {
     for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         const syn__et_type *t = &types[i];
         const uint32_t field = SYN__ET_DOUBLE + 2 * i;
+        if (name.bytes == 0 || *name.text != *t->value) continue; /* all four begin alike */
         if (syn__et_str_is(name, t->value) || syn__et_str_is(name, t->value_json)) return field;
         if (syn__et_str_is(name, t->list) || syn__et_str_is(name, t->list_json)) return field + 1;
     }

@@ -84,8 +84,14 @@ commands=$("$build/syntorch" --help)
 for source in tools/cmd_*.c; do
     command=$(basename "$source" .c)
     command=${command#cmd_}
-    grep -qE "^ +$command " <<<"$commands" || fail "syntorch --help does not list $command"
-    helps "$source" "$build/syntorch" "$command"
+    command=${command//_/-}
+    if grep -qE "^ +$command " <<<"$commands"; then
+        helps "$source" "$build/syntorch" "$command"
+    else # `syntorch convert pytorch`: convert lists it
+        family=${command%%-*} member=${command#*-}
+        "$build/syntorch" "$family" --help 2>&1 | grep -qE "^ +$member " || fail "syntorch --help does not list $command"
+        helps "$source" "$build/syntorch" "$family" "$member"
+    fi
 done
 code=0
 "$build/syntorch" no_such_command >/dev/null 2>&1 || code=$?

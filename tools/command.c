@@ -6,18 +6,37 @@
 
 #include "tools/cli.h"
 
+/* convert: other tools' traces to Chakra execution traces. */
+static int convert_usage(FILE *out, int code) {
+    fprintf(out, "Usage: syntorch convert text [options]\n\n"
+                 "  text     ASTRA-sim's text workloads\n\n"
+                 "`syntorch convert text --help` describes it.\n");
+    return code;
+}
+
+static int convert(int argc, char **argv) {
+    if (argc < 2) return convert_usage(stderr, CLI_USAGE);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return convert_usage(stdout, CLI_OK);
+    if (strcmp(argv[1], "text") == 0) return command_convert_text(argc - 1, argv + 1);
+    fprintf(stderr, "syntorch convert: there is no '%s'; there is text\n", argv[1]);
+    return CLI_USAGE;
+}
+
 static const struct {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
 } commands[] = {
+    {"convert", "turn text workloads into Chakra execution traces", convert},
     {"export", "turn a recorded trace into a picture or another format", command_export},
+    {"json", "turn a Chakra execution trace into JSON, or back", command_json},
     {"weights", "list the tensors of a checkpoint", command_weights},
 };
 
 static int usage(FILE *out, int code) {
     fprintf(out, "Usage: syntorch COMMAND [options]\n\nCommands:\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].summary);
     fprintf(out, "\n`syntorch COMMAND --help` describes a command; `syntorch --version` prints the "
                  "version.\n");
     return code;

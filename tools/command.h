@@ -3,7 +3,9 @@
 #ifndef TOOLS_COMMAND_H
 #define TOOLS_COMMAND_H
 
+int command_convert_text(int argc, char **argv);
 int command_export(int argc, char **argv);
+int command_json(int argc, char **argv);
 int command_weights(int argc, char **argv);
 
 #endif

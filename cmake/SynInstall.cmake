@@ -10,7 +10,8 @@ endif()
 # Public headers: all of syntorch/ and models/ but the private ones, and the front header of each other folder.
 file(GLOB headers CONFIGURE_DEPENDS syntorch/*.h models/*.h)
 list(FILTER headers EXCLUDE REGEX "_private\\.h$")
-foreach(header ${headers} ops/ops.h ops/ops.def comm/comm.h export/export.h)
+foreach(header ${headers} ops/ops.h ops/ops.def comm/comm.h export/export.h export/statistics.h
+    export/validate.h)
   get_filename_component(folder ${header} DIRECTORY)
   get_filename_component(folder ${folder} NAME)
   install(FILES ${header} DESTINATION ${SYN_HEADER_DIR}/${folder})

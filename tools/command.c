@@ -30,6 +30,9 @@ static const struct {
     {"convert", "turn text workloads into Chakra execution traces", convert},
     {"export", "turn a recorded trace into a picture or another format", command_export},
     {"json", "turn a Chakra execution trace into JSON, or back", command_json},
+    {"stat", "tell what Chakra execution traces hold", command_stat},
+    {"validate", "check Chakra execution traces, and whether simulators can run them",
+     command_validate},
     {"weights", "list the tensors of a checkpoint", command_weights},
 };
 

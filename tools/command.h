@@ -6,6 +6,8 @@
 int command_convert_text(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_json(int argc, char **argv);
+int command_stat(int argc, char **argv);
+int command_validate(int argc, char **argv);
 int command_weights(int argc, char **argv);
 
 #endif

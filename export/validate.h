@@ -1,0 +1,119 @@
+/* Checks Chakra execution traces, one file or the set of all ranks: whether the files are whole and
+   whether a simulator runs them to their end. Works on the files themselves, so that damaged and
+   foreign ones can be described. What simulators want: docs/formats.md. */
+#ifndef EXPORT_VALIDATE_H
+#define EXPORT_VALIDATE_H
+
+#include "syntorch/sink.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Kinds of findings, causes before what follows from them: X(id, name, is a problem, what comes of
+   it). Anything that is no problem is a warning. */
+#define SYN_FINDING_LIST(X)                                                                        \
+    X(MISSING, "missing-file", true, "simulators end at once when a rank has no file")             \
+    X(FRAME, "framing", true, "readers lose what follows, or take the rest for other nodes")       \
+    X(META, "metadata", true, "simulators take the first message for metadata, so a node is lost") \
+    X(MESSAGE, "damaged-message", true, "simulators go on with half a node, or stop")              \
+    X(TEXT, "utf8", true, "protobuf readers refuse texts that are not UTF-8")                      \
+    X(EMPTY, "empty-message", false, "some readers take a message of no bytes for the file's end") \
+    X(NO_NODES, "no-nodes", true, "simulators abort on a rank without nodes")                      \
+    X(ID, "duplicate-id", true, "the later node silently replaces the earlier one")                \
+    X(DANGLING, "dangling-dependency", true, "simulators abort while they load the file")          \
+    X(SELF, "self-dependency", true, "the node, and all that waits for it, never runs")            \
+    X(CYCLE, "cycle", true, "its nodes, and all that wait for them, never run")                    \
+    X(NO_VALUE, "attribute-without-value", true,                                                   \
+      "simulators end with an error; 0 must be written too")                                       \
+    X(MEMBER, "attribute-type", true, "simulators end with an error, or read 0")                   \
+    X(TWICE, "attribute-twice", false, "readers differ in which of the values counts")             \
+    X(NODE_TYPE, "node-type", true,                                                                \
+      "simulators run compute, collectives, sends and receives only")                              \
+    X(NEW_TYPE, "unknown-node-type", false, "the schema 1.0.0 ends with type 7")                   \
+    X(CPU_NODE, "cpu-node", true, "simulators fail at the statistics of CPU nodes")                \
+    X(COST, "cost", true, "a compute node without ops or bytes stalls its rank")                   \
+    X(SMALL_ROOT, "small-root", false, "a first node of less than a nanosecond aborts simulators") \
+    X(COMM_TYPE, "comm-type", true, "the rank stalls at a collective without a known type")        \
+    X(COMM_KIND, "not-simulated", true, "the rank stalls at this kind of collective")              \
+    X(COMM_SIZE, "comm-size", true, "an operation without bytes hangs or aborts")                  \
+    X(PEER, "peer", true, "a message needs its two ranks, one of them its own, and a tag from 0")  \
+    X(GROUPS, "group-file", true, "the group file cannot be used as it stands")                    \
+    X(GROUP_ID, "group-id", false, "message tags of groups from 500 on wrap around")               \
+    X(GROUP, "group", true, "the rank ends or hangs at a collective of a group it is not in")      \
+    X(SEQUENCE, "collective-mismatch", true,                                                       \
+      "the ranks of the group wait for each other for ever")                                       \
+    X(ORDER, "collective-order", true, "readiness decides which is first, on each rank anew")      \
+    X(ORDER_OPEN, "order-not-checked", false, "too many groups over too many nodes")               \
+    X(MESSAGES, "send-receive-mismatch", true, "the receiver never finishes")                      \
+    X(KEY, "repeated-key", false,                                                                  \
+      "messages with equal ranks, tag and size match in order of arrival")                         \
+    X(DEADLOCK, "deadlock", true, "simulators stop in the middle, and say that all is well")       \
+    X(FRONTIER, "wide-frontier", false,                                                            \
+      "simulators take time in the square of what is ready at once")
+
+typedef enum syn_finding_kind {
+#define SYN_X(id, name, problem, why) SYN_FINDING_##id,
+    SYN_FINDING_LIST(SYN_X)
+#undef SYN_X
+        SYN_FINDING_KINDS
+} syn_finding_kind;
+
+const char *syn_finding_name(syn_finding_kind kind);
+bool syn_finding_is_problem(syn_finding_kind kind);
+const char *syn_finding_why(syn_finding_kind kind);
+
+#define SYN_FINDINGS_KEPT 100 /* of each kind, in full; the rest is counted */
+
+typedef struct syn_finding {
+    syn_finding_kind kind;
+    int32_t rank; /* -1: of the whole set */
+    bool has_node, has_offset;
+    uint64_t node, offset; /* id; byte of the file at which its message, or the damage, begins */
+    char *text;            /* a sentence without full stop; UTF-8 */
+} syn_finding;
+
+typedef struct syn_validation {
+    uint32_t n_files;
+    uint64_t n_nodes, n_deps, n_collectives, n_sends, n_recvs;
+    uint64_t n_problems, n_warnings;
+    uint64_t counts[SYN_FINDING_KINDS];
+    syn_finding *findings; /* by kind, then as found */
+    size_t n_findings;
+    bool across;   /* whether ranks were compared with each other */
+    bool executed; /* whether the set was run through, for deadlocks */
+} syn_validation;
+
+typedef struct syn_validate_options {
+    bool any_node;      /* traces of real runs: CPU, memory and metadata nodes are no problem */
+    bool single;        /* one file: nothing is compared across ranks; implies any_node */
+    const char *groups; /* file; NULL: <prefix>.comm_group.json if there is one */
+} syn_validate_options;
+
+/* Checks the files, or the set of one prefix (paths[0] with n = 1, if there is no such file).
+   SYN_OK whatever is found; a failure is one of the machine or the call. free *out in any case. */
+syn_status syn_validate(syn_validation *out, const char *const *paths, size_t n,
+                        const syn_validate_options *options, syn_error *err) SYN_MUST_USE;
+void syn_validation_free(syn_validation *v);
+/* All of it as one JSON object. */
+void syn_validation_json(const syn_validation *v, syn_sink *sink);
+
+/* ---- From memory: groups first if there are any, then ranks in ascending order ---- */
+
+typedef struct syn_validator syn_validator;
+
+/* world: ranks of the set; 0: not known. */
+syn_status syn_validator_open(syn_validator **out, const syn_validate_options *options,
+                              uint32_t world, syn_error *err) SYN_MUST_USE;
+syn_status syn_validator_groups(syn_validator *v, const char *name, const char *data, size_t bytes,
+                                syn_error *err) SYN_MUST_USE;
+/* rank -1: not known. The data is not needed afterwards. */
+syn_status syn_validator_add(syn_validator *v, int32_t rank, const char *data, size_t bytes,
+                             syn_error *err) SYN_MUST_USE;
+/* Compares the ranks, gives the result to *out (NULL: discards it) and frees v. */
+syn_status syn_validator_close(syn_validator *v, syn_validation *out, syn_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

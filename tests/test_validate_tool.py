@@ -1,0 +1,401 @@
+#!/usr/bin/python3
+"""`syntorch validate` and `syntorch stat` against etcheck.py, a checker with a decoder of its own: over random edits of a
+small set, over all traces of the shared data and over a set that our inference writes. Whatever etcheck reports, validate
+does; where etcheck finds nothing, neither does validate."""
+import contextlib
+import copy
+import glob
+import gzip
+import io
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+build, tools, data = (os.environ.get(k) for k in ("SYN_BUILD", "SYN_SHARED_TOOLS", "SYN_SHARED_DATA"))
+syntorch = os.path.join(build or "", "syntorch")
+failures = []
+COMP, SEND, RECV, COLL = 4, 5, 6, 7
+INT32, INT64, UINT64, UINT64_LIST, BOOL, STRING, DOUBLE = 7, 9, 13, 14, 27, 29, 3
+
+
+def check(cond, text):
+    if not cond:
+        failures.append(text)
+
+
+# ---- writing: protobuf by hand ----
+
+
+def varint(n):
+    out, n = b"", n & (1 << 64) - 1
+    while n >= 0x80:
+        out, n = out + bytes([n & 0x7F | 0x80]), n >> 7
+    return out + bytes([n])
+
+
+def length(field, payload):
+    return varint(field << 3 | 2) + varint(len(payload)) + payload
+
+
+def attribute(name, field, value):
+    text = length(1, name.encode())
+    if field is None:
+        return text
+    if field in (STRING, UINT64_LIST):
+        return text + length(field, value.encode() if field == STRING else length(1, b"".join(map(varint, value))))
+    if field == DOUBLE:
+        return text + varint(field << 3 | 1) + struct.pack("<d", value)
+    return text + varint(field << 3) + varint(value)
+
+
+def message(node):
+    out = varint(1 << 3) + varint(node["id"]) + length(2, node["name"].encode()) + varint(3 << 3) + varint(node["type"])
+    for field, key in ((4, "ctrl"), (5, "data")):
+        if node[key]:
+            out += length(field, b"".join(varint(d) for d in node[key]))
+    out += varint(7 << 3) + varint(node.get("us", 0))
+    for name, (field, value) in node["attr"].items():
+        out += length(10, attribute(name, field, value))
+    return out
+
+
+def file_bytes(nodes):
+    out = b""
+    for m in [length(1, b"1.0.0")] + [message(n) for n in nodes]:
+        out += varint(len(m)) + m
+    return out
+
+
+# ---- the set: three ranks, two groups, all ranks, a ring of messages ----
+
+
+def make_rank(rank):
+    nodes = []
+
+    def add(kind, deps, **attrs):
+        attrs["is_cpu_op"] = (BOOL, 0)
+        nodes.append(dict(id=len(nodes) + 1, name=f"op{len(nodes)}", type=kind, ctrl=deps[1:], data=deps[:1], us=len(nodes),
+                          attr=attrs))
+        return nodes[-1]["id"]
+
+    def comp(*deps):
+        return add(COMP, list(deps), num_ops=(INT64, 4000000), tensor_size=(UINT64, 8192))
+
+    def coll(group, kind, size, *deps):
+        attrs = dict(comm_type=(INT64, kind), comm_size=(INT64, size))
+        if group:
+            attrs["pg_name"] = (STRING, group)
+        return add(COLL, list(deps), **attrs)
+
+    first = comp()
+    last = comp(first)
+    if rank < 2:
+        for kind, size in ((0, 64), (2, 32), (0, 64)):
+            last = comp(coll("1", kind, size, last))
+    if rank > 0:
+        for kind, size in ((7, 96), (6, 48)):
+            last = coll("2", kind, size, last, first)
+    send = add(SEND, [last], comm_dst=(INT32, (rank + 1) % 3), comm_src=(INT32, rank), comm_tag=(INT32, 5), comm_size=(INT64, 16))
+    recv = add(RECV, [last], comm_src=(INT32, (rank + 2) % 3), comm_tag=(INT32, 5), comm_size=(INT64, 16))
+    last = comp(recv, send)
+    last = coll(None, 0, 128, last)
+    coll(None, 5, 8, last)
+    return nodes
+
+
+GROUPS = {"1": [0, 1], "2": [1, 2]}
+
+
+# ---- edits ----
+
+
+def pick(r, nodes, *kinds):
+    return r.choice([n for n in nodes if n["type"] in kinds] or nodes)
+
+
+def set_some(n, r, names, value):
+    there = [k for k in names if k in n["attr"]]
+    if there:
+        key = r.choice(there)
+        n["attr"][key] = value(*n["attr"][key])
+
+
+INTEGERS = ("comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst", "num_ops", "tensor_size", "is_cpu_op")
+
+
+def with_number(r, *numbers):
+    return lambda field, value: (field, r.choice(numbers))
+
+
+def edit(r, ranks, groups):
+    """One random edit; its name."""
+    nodes = r.choice(ranks)
+    n = r.choice(nodes)
+    other = r.choice(nodes)
+    comm = pick(r, nodes, SEND, RECV, COLL)
+    kind = r.randrange(26)
+    if kind == 0: nodes.remove(n)
+    elif kind == 1: n["id"] = other["id"]
+    elif kind == 2: n["data"].append(r.choice([0, 99, 1 << 63]))
+    elif kind == 3: n["ctrl"].append(n["id"])
+    elif kind == 4: n["data"].append(other["id"])
+    elif kind == 5: n["data"], n["ctrl"] = [], []
+    elif kind == 6: n["ctrl"] = []
+    elif kind == 7: set_some(n, r, INTEGERS, lambda f, v: (DOUBLE, float(v)))
+    elif kind == 8: set_some(n, r, INTEGERS + ("pg_name",), lambda f, v: (None, None))
+    elif kind == 9: set_some(n, r, INTEGERS, lambda f, v: (r.choice([7, 9, 11, 13]), v))
+    elif kind == 10 and n["attr"]: del n["attr"][r.choice(list(n["attr"]))]
+    elif kind == 11: set_some(comm, r, ("comm_size",), with_number(r, 0, -1, 1, 64, 7))
+    elif kind == 12: set_some(n, r, ("num_ops", "tensor_size"), with_number(r, 0, 1, -5 & (1 << 64) - 1, 1 << 40))
+    elif kind == 13: set_some(comm, r, ("comm_type",), with_number(r, 0, 1, 2, 5, 7, 9, 10, -1))
+    elif kind == 14: comm["attr"]["pg_name"] = (STRING, r.choice(["1", "2", "3", "0", "", "tp"]))
+    elif kind == 15: set_some(comm, r, ("comm_tag",), with_number(r, 0, 5, 6, -1))
+    elif kind == 16: set_some(comm, r, ("comm_src", "comm_dst"), with_number(r, 0, 1, 2, 3))
+    elif kind == 17: n["type"] = r.randrange(10)
+    elif kind == 18: pick(r, nodes, COMP)["attr"]["is_cpu_op"] = (BOOL, 1)
+    elif kind == 19: r.shuffle(nodes)
+    elif kind == 20: groups[r.choice(["1", "2"])] = r.choice([[0], [0, 1], [1, 2], [0, 0, 1], [0, 1, 7], [2, 1], [0, 1, 2]])
+    elif kind == 21: groups[r.choice(["0", "x", "3", "600"])] = [0, 1]
+    elif kind == 22: del nodes[-r.randrange(1, 4):]
+    elif kind == 23: nodes.append(dict(copy.deepcopy(n), id=max(m["id"] for m in nodes) + 1))
+    elif kind == 24: comm["attr"]["pg_name"] = (INT32, 3)
+    elif kind == 25: n["us"] = 7
+    return kind
+
+
+def damage(r, raw):
+    how = r.randrange(3)
+    at = r.randrange(len(raw))
+    if how == 0: return raw[:at]
+    if how == 1: return raw[:at] + bytes([raw[at] ^ 1 << r.randrange(8)]) + raw[at + 1:]
+    return raw[:at] + raw[at + 1:]
+
+
+# ---- both checkers ----
+
+
+def run_etcheck(module, args):
+    """Exit code and text; code None if it came to no verdict (odd bytes make it raise)."""
+    out, old = io.StringIO(), sys.argv
+    sys.argv = ["etcheck.py"] + args
+    try:
+        with contextlib.redirect_stdout(out):
+            return module.main(), out.getvalue()
+    except Exception as e:
+        return None, repr(e)
+    finally:
+        sys.argv = old
+
+
+def run_validate(args):
+    r = subprocess.run([syntorch, "validate", "--json"] + args, capture_output=True, text=True)
+    try:
+        return r.returncode, json.loads(r.stdout)
+    except json.JSONDecodeError:
+        check(False, f"validate {args}: exit {r.returncode}: {r.stdout}{r.stderr}")
+        return 2, dict(problems=0, findings=[])
+
+
+def kinds(report):
+    return [f["kind"] for f in report["findings"] if f["problem"]]
+
+
+def compare(module, target, etcheck_flags, flags, what, damaged=False):
+    """Both verdicts of one set; whether there is a problem."""
+    theirs, text = run_etcheck(module, [target] + etcheck_flags)
+    code, report = run_validate([target] + flags)
+    check(code in (0, 1) and (code == 1) == (report["problems"] > 0), f"{what}: exit {code}")
+    if theirs == 1:
+        check(code == 1, f"{what}: etcheck reports what validate does not:\n{text}")
+    elif theirs == 0 and not damaged:
+        check(code == 0, f"{what}: validate reports what etcheck does not: {kinds(report)}")
+    return code == 1
+
+
+def write_set(prefix, files, groups):
+    for i, raw in enumerate(files):
+        with open(f"{prefix}.{i}.et", "wb") as f:
+            f.write(raw)
+    with open(prefix + ".comm_group.json", "w") as f:
+        json.dump(groups, f)
+
+
+def edited_sets(module, folder):
+    r = random.Random(4)
+    prefix = os.path.join(folder, "set")
+    clean = [make_rank(i) for i in range(3)]
+    write_set(prefix, map(file_bytes, clean), GROUPS)
+    check(not compare(module, prefix, [], [], "the clean set"), "the clean set has problems")
+    code, report = run_validate([prefix])
+    check(report["warnings"] == 0 and report["executed"], f"the clean set: {report}")
+    bad = 0
+    for i in range(200):
+        ranks, groups = copy.deepcopy(clean), copy.deepcopy(GROUPS)
+        done = [edit(r, ranks, groups) for _ in range(r.choice([1, 1, 2]))]
+        if not all(ranks):
+            continue
+        write_set(prefix, map(file_bytes, ranks), groups)
+        bad += compare(module, prefix, [], [], f"edits {done} ({i})")
+        if i % 2:
+            compare(module, prefix, ["--any-node"], ["--any_node"], f"edits {done} ({i}), any node")
+        elif i % 4:
+            compare(module, prefix + ".0.et", ["--single"], ["--single"], f"edits {done} ({i}), single")
+    check(100 < bad < 195, f"{bad} of 200 edits have problems")
+    for i in range(60):
+        files = list(map(file_bytes, clean))
+        files[i % 3] = damage(r, files[i % 3])
+        write_set(prefix, files, GROUPS)
+        compare(module, prefix, [], [], f"damage {i}", damaged=True)
+
+
+def real_traces(module, folder):
+    paths = glob.glob(os.path.join(data or "", "**", "*.et.gz"), recursive=True)
+    check(not data or len(paths) >= 5, f"{len(paths)} traces in the shared data")
+    for i, path in enumerate(paths):
+        target = os.path.join(folder, f"real{i}.0.et")
+        with gzip.open(path) as packed, open(target, "wb") as out:
+            shutil.copyfileobj(packed, out)
+        compare(module, target, ["--single"], ["--single"], path)
+
+
+def inference(module, folder):
+    for name, args in (("meta", ["--device", "meta", "--model", "gpt3-125m"]), ("cpu", [])):
+        out = os.path.join(folder, name)
+        r = subprocess.run([os.path.join(build, "inference"), "--tp", "2", "--num_input_tokens", "8", "--num_output_tokens", "2",
+                            "--visualize_trace", "--out_dir", out, "--quiet"] + args, capture_output=True, text=True)
+        check(r.returncode == 0, f"inference: {r.stderr}")
+        check(not compare(module, out + "/trace", [], [], f"inference {name}"), f"inference {name} has problems")
+        stat(out + "/trace", folder)
+    mixed = [os.path.join(folder, name, "trace.0.et") for name in ("meta", "cpu")]
+    code, report = run_validate(mixed + ["--groups", os.path.join(folder, "meta", "trace.comm_group.json")])
+    check(code == 1 and kinds(report) == ["collective-mismatch"], f"two different traces: {kinds(report)}")
+
+
+# ---- stat ----
+
+
+def stat(prefix, folder):
+    out = os.path.join(folder, "report.json")
+    subprocess.run([sys.executable, os.path.join(tools, "etcheck.py"), prefix, "--json", out], capture_output=True)
+    with open(out) as f:
+        want = json.load(f)["ranks"]
+    r = subprocess.run([syntorch, "stat", prefix, "--json"], capture_output=True, text=True)
+    check(r.returncode == 0, f"stat {prefix}: {r.stderr}")
+    got = json.loads(r.stdout)
+    check(len(got["ranks"]) == len(want), f"stat: {len(got['ranks'])} ranks")
+    for a, b in zip(got["ranks"], want):
+        pairs = [("nodes", "nodes"), ("widest_ready", "widest_ready"), ("num_ops", "num_ops"), ("tensor_bytes", "tensor_bytes"),
+                 ("sum_us", "dur_us"), ("types", "types")]
+        for ours, theirs in pairs:
+            check(a[ours] == b[theirs], f"stat {prefix}: {ours} {a[ours]}, etcheck has {b[theirs]}")
+        check(a["ctrl_deps"] + a["data_deps"] >= b["deps"], f"stat {prefix}: dependencies")
+        check(a["send_bytes"] + a["recv_bytes"] == b["p2p_bytes"], f"stat {prefix}: p2p bytes")
+        check({k: v["count"] for k, v in a["collectives"].items()} == b["colls"], f"stat {prefix}: {a['collectives']}")
+        check({k: v["bytes"] for k, v in a["collectives"].items()} == b["coll_bytes"], f"stat {prefix}: {a['collectives']}")
+        check({g["name"]: g["bytes"] for g in a["groups"]} == b["group_bytes"], f"stat {prefix}: {a['groups']}")
+        check(sum(o["count"] for o in a["ops"]) == a["nodes"], f"stat {prefix}: ops")
+    for key in ("nodes", "num_ops", "sum_us", "tensor_bytes"):
+        check(got["total"][key] == sum(x[key] for x in got["ranks"]), f"stat {prefix}: total {key}")
+
+
+def critical(nodes):
+    """Micros and nodes of the longest chain, by recursion over ids that only grow."""
+    best = {}
+    for n in nodes:
+        deps = [best[d] for d in n["data"] + n["ctrl"]]
+        us, count = max(deps, default=(0, 0))
+        best[n["id"]] = (us + n["us"], count + 1)
+    return max(best.values())
+
+
+def stat_of_set(folder):
+    prefix = os.path.join(folder, "stat")
+    clean = [make_rank(i) for i in range(3)]
+    clean[1][3]["attr"]["sync_deps"] = (UINT64_LIST, [3, 1 << 40])
+    clean[1][5]["attr"]["sync_deps"] = (UINT64_LIST, [5])
+    clean[1][6]["attr"]["launch_deps"] = (UINT64_LIST, [6])
+    write_set(prefix, map(file_bytes, clean), GROUPS)
+    stat(prefix, folder)
+    got = json.loads(subprocess.run([syntorch, "stat", prefix, "--json"], capture_output=True, text=True).stdout)
+    for nodes, rank in zip(clean, got["ranks"]):
+        check((rank["critical_us"], rank["critical_nodes"]) == critical(nodes), f"critical path {rank['critical_us']}")
+        check(rank["roots"] == 1, f"{rank['roots']} roots")
+        check(rank["warnings"] == [] and rank["version"] == "1.0.0", f"{rank['warnings']}")
+    check(got["ranks"][1]["dependency_classes"] == {"launch": 1, "sync": 3}, f"{got['ranks'][1]['dependency_classes']}")
+    text = subprocess.run([syntorch, "stat", "--input", prefix + ".0.et"], capture_output=True, text=True)
+    check(text.returncode == 0 and "ALL_GATHER" in text.stdout and "warning" not in text.stdout, text.stdout + text.stderr)
+    alone = prefix + "_alone.0.et"
+    for kind, us, want in ((COMP, 0, ["none of communication", "all without duration"]), (COLL, 1, ["all of them on the CPU"])):
+        n = dict(clean[0][2 if kind == COLL else 0], data=[], ctrl=[], us=us)
+        n["attr"] = dict(n["attr"], is_cpu_op=(BOOL, 1))
+        with open(alone, "wb") as f:
+            f.write(file_bytes([n]))
+        got = json.loads(subprocess.run([syntorch, "stat", alone, "--json"], capture_output=True, text=True).stdout)
+        warnings = [w["text"] for w in got["ranks"][0]["warnings"]]
+        check(len(warnings) == len(want) and all(a in b for a, b in zip(want, warnings)), f"stat: warnings {warnings}")
+
+
+# ---- the command ----
+
+
+def command(folder):
+    prefix = os.path.join(folder, "cmd")
+    clean = [make_rank(i) for i in range(3)]
+    write_set(prefix, map(file_bytes, clean), GROUPS)
+
+    def run(*args):
+        return subprocess.run([syntorch, "validate", *args], capture_output=True, text=True)
+
+    r = run(prefix)
+    check(r.returncode == 0 and r.stdout.count("\n") == 1 and "no problem; it runs to the end" in r.stdout, r.stdout)
+    for args in ([f"{prefix}.{i}.et" for i in range(3)], ["--input", prefix], [prefix, "--strict"],
+                 [f"{prefix}.1.et"], ["--single", f"{prefix}.0.et"]):
+        r = run(*args)
+        check(r.returncode == 0, f"{args}: {r.stdout}{r.stderr}")
+    write_set(prefix, map(file_bytes, clean), dict(GROUPS, **{"700": [0, 1]}))
+    check(run(prefix).returncode == 0, "a warning fails")
+    check(run(prefix, "--strict").returncode == 1, "--strict lets a warning pass")
+    write_set(prefix, map(file_bytes, clean), GROUPS)
+    os.rename(prefix + ".1.et", prefix + ".1.gone")
+    r = run(prefix)
+    check(r.returncode == 1 and r.stdout.count("\n") == 2 and "missing-file" in r.stdout, r.stdout)
+    os.rename(prefix + ".1.gone", prefix + ".1.et")
+    packed = prefix + "_packed.0.et"
+    with open(f"{prefix}.0.et", "rb") as f, gzip.open(packed, "wb") as out:
+        out.write(f.read())
+    r = run(packed)
+    check(r.returncode == 1 and "gzip" in r.stdout + r.stderr, r.stdout)
+    for args, code in (([], 2), (["--input", "a", "b"], 2), (["--single", "a", "b"], 2), (["nothing/here"], 1),
+                       (["--single", prefix], 1)):
+        r = run(*args)
+        check(r.returncode == code and len(r.stderr.splitlines()) == 1, f"{args}: exit {r.returncode}: {r.stderr}")
+
+
+def main():
+    if not build or not os.path.exists(syntorch):
+        print("skipped: no SYN_BUILD with the syntorch command")
+        return 77
+    if not tools or not os.path.exists(os.path.join(tools, "etcheck.py")):
+        print("skipped: no SYN_SHARED_TOOLS with etcheck.py")
+        return 77
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, tools)
+    import etcheck
+    with tempfile.TemporaryDirectory() as folder:
+        edited_sets(etcheck, folder)
+        real_traces(etcheck, folder)
+        inference(etcheck, folder)
+        stat_of_set(folder)
+        command(folder)
+    for f in failures[:30]:
+        print("FAILED:", f)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

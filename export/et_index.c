@@ -137,9 +137,61 @@ static syn_status index_ids(table *t, const syn__et_index *index, syn_error *err
 
 /* ---- Dependencies ---- */
 
+/* Attributes that list those of a node's data_deps that are of a class, ascending
+ * (docs/pytorch.md).
+ */
+static const struct {
+    const char *name;
+    syn_dep_class dep_class;
+} class_lists[] = {{"launch_deps", SYN_DEP_LAUNCH},
+                   {"stream_deps", SYN_DEP_STREAM},
+                   {"sync_deps", SYN_DEP_SYNC},
+                   {"group_deps", SYN_DEP_GROUP},
+                   {"thread_deps", SYN_DEP_SYNC}};
+#define CLASS_LISTS (sizeof class_lists / sizeof class_lists[0])
+
+/* A list being read beside the data_deps. */
+typedef struct class_reader {
+    syn__et_reader list;
+    uint64_t id;
+    bool more;
+} class_reader;
+
+static void next_id(class_reader *c) {
+    c->more = c->list.cur < c->list.end && syn__et_read_varint(&c->list, &c->id);
+}
+
+static void open_lists(class_reader *lists, const syn__et_node *node) {
+    memset(lists, 0, CLASS_LISTS * sizeof *lists);
+    for (size_t i = 0; i < node->n_attrs; i++) {
+        const syn__et_attr *a = &node->attrs[i];
+        for (size_t k = 0; k < CLASS_LISTS && a->field == SYN__ET_UINT64 + 1; k++) {
+            syn__et_field ids;
+            syn__et_reader r = {a->data.text, a->data.text + a->data.bytes, NULL};
+            if (!syn__et_str_is(a->name, class_lists[k].name) || !syn__et_read_field(&r, &ids) ||
+                ids.wire != SYN__ET_WIRE_LEN)
+                continue;
+            lists[k].list = (syn__et_reader){ids.data.text, ids.data.text + ids.data.bytes, NULL};
+            next_id(&lists[k]);
+        }
+    }
+}
+
+/* The class of a data_dep; ids come ascending. */
+static uint32_t class_of(class_reader *lists, uint64_t id) {
+    uint32_t found = SYN_DEP_DATA;
+    for (size_t k = 0; k < CLASS_LISTS; k++) {
+        while (lists[k].more && lists[k].id < id) next_id(&lists[k]);
+        if (lists[k].more && lists[k].id == id) found = class_lists[k].dep_class;
+    }
+    return found;
+}
+
 /* Puts one node's dependencies behind those of the nodes before it. */
 static syn_status resolve_node(syn__et_index *index, const table *t, const syn__et_node *node,
                                size_t *n, syn_error *err) {
+    class_reader lists[CLASS_LISTS];
+    open_lists(lists, node);
     for (int k = 0; k < 2; k++) {
         const bool data = k == 0;
         const uint64_t *ids = data ? node->data : node->ctrl;
@@ -154,7 +206,7 @@ static syn_status resolve_node(syn__et_index *index, const table *t, const syn__
                                 index->name, node->id, ids[i]);
             } else {
                 index->deps[(*n)++] =
-                    (syn_dep){slot - 1, data ? (uint32_t)SYN_DEP_DATA : (uint32_t)SYN_DEP_CONTROL};
+                    (syn_dep){slot - 1, data ? class_of(lists, ids[i]) : (uint32_t)SYN_DEP_CONTROL};
             }
         }
     }

@@ -298,7 +298,8 @@ static syn_status verbatim_deps(syn__et_walk *walk, const syn_node *node, syn__e
                             "rank %d: node %u waits for node %u, which does not come earlier",
                             (int)walk->graph->ranks[walk->rank].rank, walk->next,
                             node->deps[i].node);
-        const int is_data = node->deps[i].dep_class == SYN_DEP_DATA;
+        const int is_data = node->deps[i].dep_class != SYN_DEP_CONTROL &&
+                            node->deps[i].dep_class != SYN_DEP_INPLACE;
         /* Two classes that are both control count once. */
         const uint64_t id = walk->node_ids[node->deps[i].node];
         if (n[is_data] == 0 || walk->ids[is_data][n[is_data] - 1] != id)

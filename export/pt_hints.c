@@ -1,0 +1,46 @@
+#include "export/pt_hints.h"
+
+const char *syn__pt_hint_name(syn__pt_hint hint) {
+    static const char *const names[] = {
+#define SYN_X(id, name, sentence) name,
+        SYN__PT_HINT_LIST(SYN_X)
+#undef SYN_X
+    };
+    return names[hint];
+}
+
+const char *syn__pt_hint_sentence(syn__pt_hint hint) {
+    static const char *const sentences[] = {
+#define SYN_X(id, name, sentence) sentence,
+        SYN__PT_HINT_LIST(SYN_X)
+#undef SYN_X
+    };
+    return sentences[hint];
+}
+
+static uint32_t bit(bool holds, syn__pt_hint hint) {
+    return holds ? 1u << hint : 0;
+}
+
+/* Hints about how host nodes found CPU events. */
+static uint32_t matching_hints(const syn__pt_rank *rank) {
+    const syn__pt_matches *m = &rank->matches;
+    const uint64_t found = m->host_rf_id + m->host_external + m->host_time;
+    const bool ids = m->host_rf_id > 0;
+    return bit(m->cpu_events == 0, SYN__PT_HINT_NO_CPU_OPS) |
+           bit(m->cpu_events > 0 && !ids, SYN__PT_HINT_NO_RF_IDS) |
+           bit(m->cpu_events > 0 && found * 2 < m->host_nodes, SYN__PT_HINT_FEW_MATCHES);
+}
+
+uint32_t syn__pt_hints_of(const syn__pt_rank *rank, const syn__pt_report *report) {
+    const syn__pt_matches *m = &rank->matches;
+    const uint64_t *n = rank->device.n_class;
+    const uint64_t absent = report ? report->notes[SYN__PT_MISSING_PARENT].count : 0;
+    uint32_t hints = bit(absent * 2 > rank->host.n_nodes, SYN__PT_HINT_MANY_ORPHANS);
+    if (rank->host.n_linked > 0) return hints;
+    if (!rank->has_device) return hints | bit(true, SYN__PT_HINT_NO_DEVICE_TRACE);
+    hints |= matching_hints(rank);
+    if (m->device_events == 0) return hints | bit(true, SYN__PT_HINT_NO_DEVICE_WORK);
+    return hints | bit(m->device_correlation == 0, SYN__PT_HINT_NO_CORRELATION) |
+           bit(n[SYN__PT_RUNTIME] > 0 && n[SYN__PT_SYNC] == 0, SYN__PT_HINT_NO_SYNC_EVENTS);
+}

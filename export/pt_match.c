@@ -1,0 +1,289 @@
+/* Host nodes find their CPU events: by record function id, else by External id, else by name and
+   order. Parents are resolved on the way. */
+#include "export/pt_match.h"
+#include "export/pt_sort.h"
+#include "syntorch/memory.h"
+
+#define MAX_TRIES 16 /* candidates of one record function id looked at */
+
+void syn__pt_note_node(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t node) {
+    const syn__pt_host_node *n = &m->rank->host.nodes[node];
+    syn__pt_note_at(m->report, kind, m->rank->host_input.name,
+                    (uint64_t)(n->text - m->rank->host_input.data), n->id);
+}
+
+void syn__pt_note_event(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t event) {
+    const syn__pt_event *e = &m->rank->device.events[event];
+    syn__pt_note_at(m->report, kind, m->rank->device_input.name,
+                    (uint64_t)(e->text - m->rank->device_input.data), SYN__PT_NO_PLACE);
+}
+
+static syn_status new_table(const syn__pt_matcher *m, uint32_t **out, size_t n) {
+    *out = syn_malloc(n * sizeof **out);
+    if (!*out) return SYN_FAIL_NOMEM(m->err, n * sizeof **out, "matching traces");
+    memset(*out, 0xFF, n * sizeof **out); /* SYN__PT_NONE */
+    return SYN_OK;
+}
+
+/* ---- Ids and parents ---- */
+
+static syn_status sort_nodes(syn__pt_matcher *m) {
+    const syn__pt_host *h = &m->rank->host;
+    uint64_t *keys = syn_malloc(h->n_nodes * sizeof *keys);
+    if (!keys) return SYN_FAIL_NOMEM(m->err, h->n_nodes * sizeof *keys, "the order of nodes");
+    for (size_t i = 0; i < h->n_nodes; i++) keys[i] = h->nodes[i].id;
+    const syn_status s = syn__pt_sort(keys, h->n_nodes, &m->order, m->err);
+    syn_free(keys);
+    SYN_TRY(s);
+    SYN_TRY(new_table(m, &m->place, h->n_nodes));
+    for (size_t i = 0; i < h->n_nodes; i++) m->place[m->order[i]] = (uint32_t)i;
+    return SYN_OK;
+}
+
+static syn_status index_ids(syn__pt_matcher *m) {
+    const syn__pt_host *h = &m->rank->host;
+    for (uint32_t i = 0; i < h->n_nodes; i++) {
+        uint32_t *at = syn__pt_map_put(&m->by_id, h->nodes[i].id);
+        if (!at) return SYN_FAIL_NOMEM(m->err, h->n_nodes * 16, "node ids");
+        if (*at == SYN__PT_NONE || m->options->dup_ids == SYN__PT_DUP_LAST) {
+            if (*at != SYN__PT_NONE) syn__pt_note_node(m, SYN__PT_DUPLICATE_ID, *at);
+            *at = i;
+            continue;
+        }
+        if (m->options->dup_ids == SYN__PT_DUP_ERROR)
+            return SYN_FAIL(m->err, SYN_E_FORMAT,
+                            "%.200s: byte %llu: node id %llu was there before (--dup_ids first or "
+                            "last goes on)",
+                            m->rank->host_input.name,
+                            (unsigned long long)(h->nodes[i].text - m->rank->host_input.data),
+                            (unsigned long long)h->nodes[i].id);
+        syn__pt_note_node(m, SYN__PT_DUPLICATE_ID, i);
+    }
+    return SYN_OK;
+}
+
+/* A parent counts if it is in the file, comes earlier and is of the same thread or a root. */
+static void resolve_parent(syn__pt_matcher *m, uint32_t node) {
+    const syn__pt_host *h = &m->rank->host;
+    const syn__pt_host_node *n = &h->nodes[node];
+    if (!(n->has & SYN__PT_HAS_PARENT) || n->parent == n->id) return;
+    const uint32_t p = syn__pt_map_get(&m->by_id, n->parent);
+    if (p == SYN__PT_NONE) {
+        syn__pt_note_node(m, SYN__PT_MISSING_PARENT, node);
+    } else if (m->place[p] >= m->place[node]) {
+        syn__pt_note_node(m, SYN__PT_PARENT_CYCLE, node);
+    } else {
+        m->parent[node] = p;
+    }
+}
+
+/* ---- Host nodes and CPU events ---- */
+
+static bool same_name(const syn__pt_matcher *m, uint32_t node, uint32_t event) {
+    const syn__pt_rank *r = m->rank;
+    const syn__et_str a = syn__pt_host_name(&r->host, r->host.nodes[node].name);
+    const syn__et_str b = syn__pt_device_name(&r->device, r->device.events[event].name);
+    return a.bytes == b.bytes && memcmp(a.text, b.text, a.bytes) == 0;
+}
+
+static void pair(syn__pt_matcher *m, uint32_t node, uint32_t event) {
+    m->node_event[node] = event;
+    m->event_node[event] = node;
+}
+
+static bool within(const syn__pt_event *inner, const syn__pt_event *outer) {
+    return inner->ts_ns >= outer->ts_ns && syn__pt_event_end(inner) <= syn__pt_event_end(outer);
+}
+
+/* How well an event fits a node that shares its record function id with others. */
+static int fit(const syn__pt_matcher *m, uint32_t node, uint32_t event) {
+    const syn__pt_event *events = m->rank->device.events;
+    const uint32_t p = m->parent[node], outer = p == SYN__PT_NONE ? p : m->node_event[p];
+    int score = same_name(m, node, event) ? 2 : 0;
+    if (outer != SYN__PT_NONE && within(&events[event], &events[outer])) score++;
+    return score;
+}
+
+/* Events of one record function id are chained through `next`, by ts. Nodes may share one as well:
+   those that have an event's name come first. */
+static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, const uint32_t *next,
+                          bool any_name) {
+    while (next[*head] != SYN__PT_NONE && m->event_node[*head] != SYN__PT_NONE) *head = next[*head];
+    uint32_t best = SYN__PT_NONE;
+    int best_fit = -1, tries = 0;
+    for (uint32_t e = *head; e != SYN__PT_NONE && tries < MAX_TRIES; e = next[e], tries++) {
+        if (m->event_node[e] != SYN__PT_NONE || (!any_name && !same_name(m, node, e))) continue;
+        const int f = next[*head] == SYN__PT_NONE ? 0 : fit(m, node, e);
+        if (f > best_fit) {
+            best = e;
+            best_fit = f;
+        }
+    }
+    if (best == SYN__PT_NONE) {
+        if (any_name) syn__pt_note_node(m, SYN__PT_DUPLICATE_RF_ID, node);
+        return;
+    }
+    pair(m, node, best);
+    m->rank->matches.host_rf_id++;
+}
+
+static syn_status match_rf_ids(syn__pt_matcher *m) {
+    const syn__pt_rank *r = m->rank;
+    syn__pt_map heads = {0};
+    uint32_t *next = m->scratch;
+    syn_status s = SYN_OK;
+    for (size_t i = r->device.n_events; i-- > 0 && s == SYN_OK;) {
+        const syn__pt_event *e = &r->device.events[i];
+        if (!syn__pt_is_cpu(e) || !(e->flags & SYN__PT_EVENT_RF_ID) || e->rf_id == 0) continue;
+        uint32_t *head = syn__pt_map_put(&heads, e->rf_id);
+        if (!head) s = SYN_FAIL_NOMEM(m->err, r->device.n_events * 16, "record function ids");
+        else {
+            next[i] = *head;
+            if (*head != SYN__PT_NONE) syn__pt_note_event(m, SYN__PT_DUPLICATE_RF_ID, (uint32_t)i);
+            *head = (uint32_t)i;
+        }
+    }
+    for (size_t i = 0; i < 2 * r->host.n_nodes && s == SYN_OK && heads.n > 0; i++) {
+        const bool any_name = i >= r->host.n_nodes;
+        const uint32_t node = m->order[any_name ? i - r->host.n_nodes : i];
+        const syn__pt_host_node *n = &r->host.nodes[node];
+        if (!(n->has & SYN__PT_HAS_RF_ID) || n->rf_id == 0) continue;
+        if (m->node_event[node] != SYN__PT_NONE) continue;
+        if (syn__pt_map_get(&heads, n->rf_id) == SYN__PT_NONE) continue;
+        take_by_rf_id(m, node, syn__pt_map_put(&heads, n->rf_id), next, any_name);
+    }
+    syn__pt_map_free(&heads);
+    return s;
+}
+
+static bool is_free(const syn__pt_matcher *m, uint32_t event) {
+    const syn__pt_event *e = &m->rank->device.events[event];
+    return syn__pt_is_cpu(e) && !(e->flags & SYN__PT_EVENT_RF_ID) &&
+           m->event_node[event] == SYN__PT_NONE;
+}
+
+/* Traces without "Record function id": some carry it as External id. Believed if nine of ten names
+   agree. */
+static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_external) {
+    const syn__pt_host *h = &m->rank->host;
+    uint64_t hits = 0, agree = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 1 && (agree == 0 || agree * 10 < hits * 9)) break;
+        for (size_t i = 0; i < h->n_nodes; i++) {
+            const syn__pt_host_node *n = &h->nodes[i];
+            if (m->node_event[i] != SYN__PT_NONE || !(n->has & SYN__PT_HAS_RF_ID) || n->rf_id == 0)
+                continue;
+            const uint32_t e = syn__pt_map_get(by_external, n->rf_id);
+            if (e == SYN__PT_NONE || !is_free(m, e)) continue;
+            hits++;
+            if (!same_name(m, (uint32_t)i, e)) continue;
+            agree++;
+            if (pass == 0) continue;
+            pair(m, (uint32_t)i, e);
+            m->rank->matches.host_external++;
+        }
+    }
+    return SYN_OK;
+}
+
+/* The n-th free node of a name is the n-th free event of that name. */
+static syn_status match_names(syn__pt_matcher *m) {
+    syn__pt_rank *r = m->rank;
+    uint32_t *head = NULL, *next = m->scratch, *event_name = NULL;
+    syn_status s = new_table(m, &event_name, r->host.names.n_entries);
+    for (size_t i = 0; i < r->host.names.n_entries && s == SYN_OK; i++) {
+        const syn__et_str name = syn__pt_host_name(&r->host, (uint32_t)i);
+        s = syn_intern_put(&r->device.names, name.text, name.bytes, &event_name[i], m->err);
+    }
+    if (s == SYN_OK) s = new_table(m, &head, r->device.names.n_entries);
+    for (size_t i = r->device.n_events; i-- > 0 && s == SYN_OK;) {
+        if (!is_free(m, (uint32_t)i)) continue;
+        next[i] = head[r->device.events[i].name];
+        head[r->device.events[i].name] = (uint32_t)i;
+    }
+    for (size_t i = 0; i < r->host.n_nodes && s == SYN_OK; i++) {
+        const uint32_t node = m->order[i];
+        if (m->node_event[node] != SYN__PT_NONE || r->host.nodes[node].name == 0) continue;
+        uint32_t *first = &head[event_name[r->host.nodes[node].name]];
+        if (*first == SYN__PT_NONE) continue;
+        const uint32_t event = *first;
+        *first = next[event];
+        pair(m, node, event);
+        r->matches.host_time++;
+    }
+    syn_free(head);
+    syn_free(event_name);
+    return s;
+}
+
+static syn_status match_others(syn__pt_matcher *m) {
+    const syn__pt_device *d = &m->rank->device;
+    syn__pt_map by_external = {0};
+    syn_status s = SYN_OK;
+    size_t n_free = 0;
+    for (uint32_t i = 0; i < d->n_events && s == SYN_OK; i++) {
+        if (!is_free(m, i)) continue;
+        n_free++;
+        if (d->events[i].external_id == -1) continue;
+        uint32_t *at = syn__pt_map_put(&by_external, (uint64_t)d->events[i].external_id);
+        if (!at) s = SYN_FAIL_NOMEM(m->err, d->n_events * 16, "external ids");
+        else if (*at == SYN__PT_NONE) *at = i;
+    }
+    if (s == SYN_OK && n_free > 0) s = match_external(m, &by_external);
+    if (s == SYN_OK && n_free > 0) s = match_names(m);
+    syn__pt_map_free(&by_external);
+    return s;
+}
+
+static void count_matches(syn__pt_matcher *m) {
+    const syn__pt_device *d = &m->rank->device;
+    syn__pt_matches *c = &m->rank->matches;
+    c->host_nodes = m->rank->host.n_nodes;
+    for (size_t i = 0; i < d->n_events; i++) {
+        if (!syn__pt_is_cpu(&d->events[i])) continue;
+        c->cpu_events++;
+        c->cpu_events_unused += m->event_node[i] == SYN__PT_NONE;
+    }
+}
+
+static syn_status match_all(syn__pt_matcher *m) {
+    const bool linked = m->rank->host.n_linked > 0;
+    if (linked) SYN_TRY(syn__pt_split_linked(m));
+    const size_t n_nodes = m->rank->host.n_nodes, n_events = m->rank->device.n_events;
+    SYN_TRY(sort_nodes(m));
+    SYN_TRY(index_ids(m));
+    SYN_TRY(new_table(m, &m->parent, n_nodes));
+    SYN_TRY(new_table(m, &m->node_event, n_nodes));
+    SYN_TRY(new_table(m, &m->event_node, n_events));
+    SYN_TRY(new_table(m, &m->launch, n_events));
+    SYN_TRY(new_table(m, &m->scratch, n_events));
+    m->self_ns = syn_calloc(n_nodes, sizeof *m->self_ns);
+    if (!m->self_ns) return SYN_FAIL_NOMEM(m->err, n_nodes * sizeof *m->self_ns, "times");
+    for (uint32_t i = 0; i < n_nodes; i++) resolve_parent(m, i);
+    if (linked) {
+        SYN_TRY(syn__pt_take_linked(m));
+        SYN_TRY(syn__pt_make_ops(m));
+        return syn__pt_connect_linked(m);
+    }
+    SYN_TRY(match_rf_ids(m));
+    SYN_TRY(match_others(m));
+    count_matches(m);
+    SYN_TRY(syn__pt_find_launches(m));
+    return syn__pt_make_ops(m);
+}
+
+syn_status syn__pt_match(syn__pt_rank *rank, const syn__pt_options *options, syn__pt_report *report,
+                         syn_error *err) {
+    syn__pt_matcher m = {.rank = rank, .options = options, .report = report, .err = err};
+    const syn_status s = match_all(&m);
+    syn__pt_map_free(&m.by_id);
+    syn_free(m.order);
+    syn_free(m.place);
+    syn_free(m.parent);
+    syn_free(m.node_event);
+    syn_free(m.event_node);
+    syn_free(m.launch);
+    syn_free(m.self_ns);
+    syn_free(m.scratch);
+    return s;
+}

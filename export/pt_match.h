@@ -1,0 +1,55 @@
+/* Inside of the matching of host nodes and device events (pt_match.c, pt_launch.c, pt_ops.c). */
+#ifndef EXPORT_PT_MATCH_H
+#define EXPORT_PT_MATCH_H
+
+#include "export/pt_rank.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct syn__pt_matcher {
+    syn__pt_rank *rank;
+    const syn__pt_options *options;
+    syn__pt_report *report;
+    syn_error *err;
+    uint32_t *order;      /* host nodes ascending by id, equal ids in file order */
+    uint32_t *place;      /* per host node: its place in that order */
+    syn__pt_map by_id;    /* id to host node */
+    uint32_t *parent;     /* per host node: the parent's node, SYN__PT_NONE */
+    uint32_t *node_event; /* per host node: its CPU event */
+    uint32_t *event_node; /* per event: of a CPU event its host node; of a runtime event the node
+                             that called it; of device work the node that launched it */
+    uint32_t *launch;     /* per event: of device work its runtime event */
+    int64_t *self_ns;     /* per host node */
+    uint32_t *scratch;    /* per event */
+} syn__pt_matcher;
+
+static inline bool syn__pt_is_cpu(const syn__pt_event *e) {
+    return e->class_ == SYN__PT_CPU_OP || e->class_ == SYN__PT_STEP;
+}
+static inline bool syn__pt_is_gpu(const syn__pt_event *e) {
+    return e->class_ == SYN__PT_KERNEL || e->class_ == SYN__PT_MEMCPY ||
+           e->class_ == SYN__PT_MEMSET;
+}
+static inline int64_t syn__pt_event_end(const syn__pt_event *e) {
+    return e->dur_ns > 0 && e->ts_ns <= INT64_MAX - e->dur_ns ? e->ts_ns + e->dur_ns : e->ts_ns;
+}
+/* Of a host node, in the rank's place. */
+void syn__pt_note_node(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t node);
+void syn__pt_note_event(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t event);
+
+/* pt_launch.c: fills event_node of runtime and device events, launch, self_ns. */
+syn_status syn__pt_find_launches(syn__pt_matcher *m);
+/* pt_linked.c, of a trace that a linker has written: device nodes become events; they and host
+   nodes find each other; edges that the linker found. */
+syn_status syn__pt_split_linked(syn__pt_matcher *m);
+syn_status syn__pt_take_linked(syn__pt_matcher *m);
+syn_status syn__pt_connect_linked(syn__pt_matcher *m);
+/* pt_ops.c: makes the rank's ops and lanes of what was found. */
+syn_status syn__pt_make_ops(syn__pt_matcher *m);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

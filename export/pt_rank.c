@@ -1,0 +1,53 @@
+/* One rank's traces: opened, read, freed. */
+#include "export/pt_rank.h"
+
+#include "syntorch/memory.h"
+
+/* "rank" and "world_size" of "distributedInfo". */
+static void read_distributed(syn__pt_rank *rank) {
+    const syn__et_str info = rank->device.distributed_info;
+    int64_t v = 0;
+    if (info.bytes == 0) return;
+    if (rank->rank < 0 && syn__loose_i64(syn__pt_find(info, "rank"), &v) && v >= 0 &&
+        v <= INT32_MAX)
+        rank->rank = (int32_t)v;
+    if (rank->world_size < 0 && syn__loose_i64(syn__pt_find(info, "world_size"), &v) && v > 0 &&
+        v <= INT32_MAX)
+        rank->world_size = (int32_t)v;
+}
+
+syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *device,
+                             const syn__pt_options *options, syn__pt_report *report,
+                             syn_error *err) {
+    memset(rank, 0, sizeof *rank);
+    rank->rank = rank->world_size = -1;
+    SYN_TRY(syn__pt_input_open(&rank->host_input, host, err));
+    SYN_TRY(syn__pt_host_read(&rank->host, &rank->host_input, options->object, report, err));
+    if (device) {
+        SYN_TRY(syn__pt_input_open(&rank->device_input, device, err));
+        SYN_TRY(syn__pt_device_read(&rank->device, &rank->device_input, report, err));
+        rank->has_device = true;
+        read_distributed(rank);
+    }
+    return SYN_OK;
+}
+
+void syn__pt_rank_free(syn__pt_rank *rank) {
+    syn_free(rank->ops);
+    syn_free(rank->event_op);
+    syn_free(rank->lanes);
+    syn_free(rank->comms);
+    syn_free(rank->groups);
+    syn_free(rank->edges);
+    syn_free(rank->dropped);
+    syn_free(rank->first_dep);
+    syn_free(rank->deps);
+    syn_free(rank->order);
+    syn_free(rank->ids);
+    syn__et_arena_free(&rank->arena);
+    syn__pt_host_free(&rank->host);
+    syn__pt_device_free(&rank->device);
+    syn__pt_input_close(&rank->host_input);
+    syn__pt_input_close(&rank->device_input);
+    memset(rank, 0, sizeof *rank);
+}

@@ -8,9 +8,10 @@
 
 /* convert: other tools' traces to Chakra execution traces. */
 static int convert_usage(FILE *out, int code) {
-    fprintf(out, "Usage: syntorch convert text [options]\n\n"
+    fprintf(out, "Usage: syntorch convert pytorch|text [options]\n\n"
+                 "  pytorch  PyTorch's host and device traces (torch.profiler)\n"
                  "  text     ASTRA-sim's text workloads\n\n"
-                 "`syntorch convert text --help` describes it.\n");
+                 "`syntorch convert pytorch --help` describes each.\n");
     return code;
 }
 
@@ -18,8 +19,9 @@ static int convert(int argc, char **argv) {
     if (argc < 2) return convert_usage(stderr, CLI_USAGE);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return convert_usage(stdout, CLI_OK);
+    if (strcmp(argv[1], "pytorch") == 0) return command_convert_pytorch(argc - 1, argv + 1);
     if (strcmp(argv[1], "text") == 0) return command_convert_text(argc - 1, argv + 1);
-    fprintf(stderr, "syntorch convert: there is no '%s'; there is text\n", argv[1]);
+    fprintf(stderr, "syntorch convert: there is no '%s'; there are pytorch and text\n", argv[1]);
     return CLI_USAGE;
 }
 
@@ -27,9 +29,12 @@ static const struct {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"convert", "turn text workloads into Chakra execution traces", convert},
+    {"convert", "turn PyTorch traces or text workloads into Chakra execution traces", convert},
+    {"convert-all", "convert all PyTorch traces of a folder", command_convert_all},
     {"export", "turn a recorded trace into a picture or another format", command_export},
     {"json", "turn a Chakra execution trace into JSON, or back", command_json},
+    {"link", "write a PyTorch device trace into its host trace", command_link},
+    {"repair", "rewrite a damaged PyTorch trace as valid JSON", command_repair},
     {"stat", "tell what Chakra execution traces hold", command_stat},
     {"validate", "check Chakra execution traces, and whether simulators can run them",
      command_validate},

@@ -3,9 +3,13 @@
 #ifndef TOOLS_COMMAND_H
 #define TOOLS_COMMAND_H
 
+int command_convert_all(int argc, char **argv);
+int command_convert_pytorch(int argc, char **argv);
 int command_convert_text(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_json(int argc, char **argv);
+int command_link(int argc, char **argv);
+int command_repair(int argc, char **argv);
 int command_stat(int argc, char **argv);
 int command_validate(int argc, char **argv);
 int command_weights(int argc, char **argv);

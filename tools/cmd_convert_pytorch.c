@@ -1,0 +1,125 @@
+/* syntorch convert pytorch: host and device traces of torch.profiler to Chakra execution traces. */
+#include <string.h>
+
+#include "tools/cli.h"
+#include "tools/command.h"
+#include "tools/pytorch_job.h"
+#include "tools/pytorch_options.h"
+
+static struct arguments {
+    const char *host, *device, *linked, *output, *profile, *edges, *dup_ids, *object;
+    double thread_gap_us;
+    int64_t rank;
+    bool compat, strict, quiet, json, replay;
+} args = {.profile = "full",
+          .edges = "all",
+          .dup_ids = "first",
+          .object = "last",
+          .thread_gap_us = 1000,
+          .rank = -1};
+
+static const cli_option options[] = {
+    {"host", CLI_TEXT, &args.host, "FILE",
+     "host trace of ExecutionTraceObserver; 'h.*.json' names one of each rank", 0, 0},
+    {"device", CLI_TEXT, &args.device, "FILE",
+     "device trace of torch.profiler (Kineto); with a * where --host has one", 0, 0},
+    {"linked", CLI_TEXT, &args.linked, "FILE", "a linked trace instead of the two", 0, 0},
+    {"output", CLI_TEXT, &args.output, "FILE",
+     "what to write; of a set the prefix: PREFIX.<rank>.et and PREFIX.comm_group.json", 0, 0},
+    {"profile", CLI_TEXT, &args.profile, "full|astra-sim",
+     "full: every node; astra-sim: what that simulator runs, device work and communication", 0, 0},
+    {"edges", CLI_TEXT, &args.edges, "LIST",
+     "dependencies wanted besides the program's own: all, none or some of "
+     "launch,stream,sync,group,thread",
+     0, 0},
+    {"dup_ids", CLI_TEXT, &args.dup_ids, "first|last|error",
+     "which of several nodes with one id keeps it", 0, 0},
+    {"object", CLI_TEXT, &args.object, "last|all|N",
+     "which of several JSON objects in the host file, counted from 0", 0, 0},
+    {"thread_gap", CLI_REAL, &args.thread_gap_us, "US",
+     "a thread idle for longer was woken by another", 0, 1e12},
+    {"rank", CLI_INT, &args.rank, "R", "rank of the trace; -1: as the device trace says, else 0",
+     -1, 2147483647.0},
+    {"compat", CLI_FLAG, &args.compat, NULL,
+     "exactly what chakra_trace_link and chakra_converter write, with their limits", 0, 0},
+    {"replay_check", CLI_FLAG, &args.replay, NULL,
+     "run the result on its own times and compare with the measured ones", 0, 0},
+    {"strict", CLI_FLAG, &args.strict, NULL, "any anomaly ends the conversion, exit code 1", 0, 0},
+    {"quiet", CLI_FLAG, &args.quiet, NULL, "only warnings", 0, 0},
+    {"json", CLI_FLAG, &args.json, NULL, "what is told, as JSON", 0, 0},
+    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+
+static const char *const examples[] = {
+    "syntorch convert pytorch --host host.0.json --device device.0.json --output trace.0.et",
+    "syntorch convert pytorch --host 'host.*.json' --device 'device.*.json' --output out/trace "
+    "--profile astra-sim",
+    "syntorch convert pytorch --linked linked.json --output trace.0.et --compat", NULL};
+
+static const cli_program program = {
+    "syntorch convert pytorch",
+    "Links PyTorch's host and device traces and converts them to Chakra execution traces.\n"
+    "docs/pytorch.md tells how to record them and what each warning means.",
+    options, examples, false};
+
+static int read_arguments(pytorch_job *job) {
+    const char *wrong = NULL;
+    if (!args.output || (!args.host == !args.linked) || (args.linked && args.device))
+        return cli_fail(&program, CLI_USAGE,
+                        "--output and either --host (with --device) or --linked are needed (--help "
+                        "explains)");
+    if (strcmp(args.profile, "astra-sim") == 0 || strcmp(args.profile, "astra_sim") == 0)
+        job->profile = PYTORCH_ASTRA_SIM;
+    else if (strcmp(args.profile, "full") != 0)
+        return cli_fail(&program, CLI_USAGE, "--profile is full or astra-sim, not '%s'",
+                        args.profile);
+    if (!pytorch_read_edges(args.edges, &job->options.edges, &wrong))
+        return cli_fail(&program, CLI_USAGE,
+                        "--edges is all, none or a list of launch, stream, sync, group and thread, "
+                        "not '%s'",
+                        wrong);
+    if (!pytorch_read_dup_ids(args.dup_ids, &job->options))
+        return cli_fail(&program, CLI_USAGE, "--dup_ids is first, last or error, not '%s'",
+                        args.dup_ids);
+    if (!pytorch_read_object(args.object, &job->options.object))
+        return cli_fail(&program, CLI_USAGE, "--object is last, all or a number, not '%s'",
+                        args.object);
+    if (args.compat && (job->profile != PYTORCH_FULL || args.replay))
+        return cli_fail(&program, CLI_USAGE,
+                        "--compat knows neither --profile astra-sim nor --replay_check");
+    job->options.thread_gap_ns = (int64_t)(args.thread_gap_us * 1000);
+    job->options.version = "syntorch " SYN_VERSION;
+    job->linked = args.linked != NULL;
+    job->compat = args.compat;
+    job->strict = args.strict;
+    job->quiet = args.quiet;
+    job->json = args.json;
+    job->replay = args.replay;
+    job->output = args.output;
+    return CLI_RUN;
+}
+
+static syn_status run(pytorch_job *job, pytorch_outcome *o, syn_error *err) {
+    SYN_TRY(pytorch_add_sources(job, args.linked ? args.linked : args.host, args.device, err));
+    if (args.rank >= 0 && job->is_set)
+        return SYN_FAIL(err, SYN_E_INVALID, "--rank is for one trace, not for a set");
+    if (job->compat && job->is_set)
+        return SYN_FAIL(err, SYN_E_INVALID, "--compat converts one rank at a time");
+    if (args.rank >= 0) job->sources[0].rank = (int32_t)args.rank;
+    return pytorch_convert(job, o, err);
+}
+
+int command_convert_pytorch(int argc, char **argv) {
+    pytorch_job job = {.options = SYN__PT_DEFAULTS};
+    pytorch_outcome outcome = {0};
+    syn_error err = {0};
+    int code = cli_parse(&program, argc, argv);
+    if (code == CLI_RUN) code = read_arguments(&job);
+    if (code != CLI_RUN) return code;
+    syn_status s = run(&job, &outcome, &err);
+    if (s != SYN_OK || job.quiet) pytorch_print_notes(&outcome.report, stderr);
+    else if (job.json) s = pytorch_print_json(&job, &outcome, &err);
+    else pytorch_print(&job, &outcome, stdout);
+    pytorch_outcome_free(&outcome);
+    pytorch_job_free(&job);
+    return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+}

@@ -1,0 +1,97 @@
+/* syntorch repair: a damaged PyTorch trace in, valid JSON out. */
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "export/pt_repair.h"
+#include "tools/cli.h"
+#include "tools/command.h"
+
+static struct arguments { const char *input, *output, *object; } args = {.object = "last"};
+
+static const cli_option options[] = {
+    {"input", CLI_TEXT, &args.input, "FILE",
+     "a host or device trace, also packed with gzip; - is standard input", 0, 0},
+    {"output", CLI_TEXT, &args.output, "FILE",
+     "what to write, never the input; - is standard output", 0, 0},
+    {"object", CLI_TEXT, &args.object, "last|all|N",
+     "several JSON objects in one file: the last complete one, the lists of all in one, or the one "
+     "with this number, from 0",
+     0, 0},
+    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+
+static const char *const examples[] = {
+    "syntorch repair --input host.0.json --output host.0.repaired.json",
+    "syntorch repair --input host.0.json --output merged.json --object all", NULL};
+
+static const cli_program program = {
+    "syntorch repair",
+    "Writes a damaged PyTorch trace (cut off, commas missing, NaN, several objects, ...) as valid "
+    "JSON. What is\nvalid stays byte for byte, nodes that cannot be read are left out; says what "
+    "it "
+    "did on standard error.",
+    options, examples, false};
+
+/* False: it is no number, "last" or "all". */
+static bool read_object(const char *text, int64_t *out) {
+    if (strcmp(text, "last") == 0) return *out = SYN__PT_OBJECT_LAST, true;
+    if (strcmp(text, "all") == 0) return *out = SYN__PT_OBJECT_ALL, true;
+    return syn__loose_i64(syn__et_str_of(text), out) && *out >= 0;
+}
+
+static bool same_file(const char *input, const char *output) {
+    struct stat in, out;
+    if (strcmp(output, "-") == 0) return false;
+    if (stat(strcmp(input, "-") == 0 ? "/dev/stdin" : input, &in) != 0) return false;
+    return stat(output, &out) == 0 && S_ISREG(out.st_mode) && in.st_dev == out.st_dev &&
+           in.st_ino == out.st_ino;
+}
+
+static void report(const syn__pt_repaired *repaired, uint64_t bytes) {
+    const char *name = strcmp(args.input, "-") == 0 ? "standard input" : args.input;
+    uint64_t found = 0;
+    for (int i = 0; i < SYN__FIX_KINDS; i++) {
+        const syn__fix_note *note = &repaired->notes[i];
+        if (note->count == 0) continue;
+        found++;
+        fprintf(stderr, "%s: %s: %" PRIu64 ", %s (first at byte %zu)\n", name,
+                syn__fix_met((syn__fix_kind)i), note->count, syn__fix_done((syn__fix_kind)i),
+                note->first);
+    }
+    fprintf(stderr, "%s: %s%" PRIu64 " nodes or events, %" PRIu64 " bytes\n", args.output,
+            found == 0 ? "nothing to repair; " : "", repaired->n_kept, bytes);
+}
+
+static syn_status run(int64_t object, syn__pt_repaired *repaired, uint64_t *bytes, syn_error *err) {
+    syn__pt_input input;
+    syn_sink *out = NULL;
+    SYN_TRY(syn__pt_input_open(&input, args.input, err));
+    syn_status status = syn_sink_open_file(&out, args.output, err);
+    if (status == SYN_OK) status = syn__pt_repair(repaired, &input, object, out, err);
+    if (status == SYN_OK) *bytes = syn_sink_bytes(out);
+    const syn_status closed = syn_sink_close(out, status == SYN_OK, err);
+    syn__pt_input_close(&input);
+    return status != SYN_OK ? status : closed;
+}
+
+int command_repair(int argc, char **argv) {
+    syn_error err = {0};
+    syn__pt_repaired repaired;
+    int64_t object = SYN__PT_OBJECT_LAST;
+    uint64_t bytes = 0;
+    const int code = cli_parse(&program, argc, argv);
+    if (code != CLI_RUN) return code;
+    if (!args.input || !args.output)
+        return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
+    if (!read_object(args.object, &object))
+        return cli_fail(&program, CLI_USAGE, "--object is last, all or a number from 0, not '%s'",
+                        args.object);
+    if (same_file(args.input, args.output))
+        return cli_fail(&program, CLI_USAGE,
+                        "%s is the input, which is never overwritten; give another --output",
+                        args.output);
+    if (run(object, &repaired, &bytes, &err) != SYN_OK)
+        return cli_fail(&program, CLI_FAILED, "%s", err.text);
+    report(&repaired, bytes);
+    return CLI_OK;
+}

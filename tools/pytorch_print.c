@@ -1,0 +1,288 @@
+/* What a conversion of PyTorch traces tells: tables for people, one JSON document for programs. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "export/et_node.h"
+#include "export/pt_hints.h"
+#include "syntorch/memory.h"
+#include "tools/cli.h"
+#include "tools/pytorch_job.h"
+
+static const char *const kind_names[SYN__PT_OP_KINDS] = {[SYN__PT_OP_HOST] = "host ops",
+                                                         [SYN__PT_OP_METADATA] = "metadata",
+                                                         [SYN__PT_OP_KERNEL] = "kernels",
+                                                         [SYN__PT_OP_MEMCPY] = "copies",
+                                                         [SYN__PT_OP_MEMSET] = "memory sets"};
+static const char *const edge_names[SYN__PT_EDGE_CLASSES] = {
+#define SYN_X(id, name) name,
+    SYN__PT_EDGE_LIST(SYN_X)
+#undef SYN_X
+};
+static const char *const collective_names[] = {
+    "all_reduce", "reduce",         "all_gather",           "gather", "scatter", "broadcast",
+    "all_to_all", "reduce_scatter", "reduce_scatter_block", "barrier"};
+
+void pytorch_print_notes(const syn__pt_report *report, FILE *out) {
+    for (int k = 0; k < SYN__PT_ANOMALIES; k++) {
+        const syn__pt_note *n = &report->notes[k];
+        if (n->count == 0) continue;
+        fprintf(out, "  warning: %s: %" PRIu64 " %s", syn__pt_anomaly_name((syn__pt_anomaly)k),
+                n->count, syn__pt_anomaly_met((syn__pt_anomaly)k));
+        if (n->file) fprintf(out, " (first: %s", n->file);
+        if (n->file && n->at != SYN__PT_NO_PLACE) fprintf(out, ", byte %" PRIu64, n->at);
+        if (n->file && n->node != SYN__PT_NO_PLACE) fprintf(out, ", node %" PRIu64, n->node);
+        fprintf(out, "%s: %s\n", n->file ? ")" : "", syn__pt_anomaly_done((syn__pt_anomaly)k));
+    }
+}
+
+/* ---- Counts ---- */
+
+typedef struct counts {
+    uint64_t in[SYN__PT_OP_KINDS], out[SYN__PT_OP_KINDS];
+    uint64_t collectives[sizeof collective_names / sizeof collective_names[0]];
+    uint64_t parts; /* nodes for further calls of one kernel */
+    uint64_t generic, sends, recvs, comm_bytes;
+} counts;
+
+static counts count(const syn__pt_rank *r) {
+    counts c = {0};
+    for (size_t i = 0; i < r->n_ops; i++) {
+        const syn__pt_op *op = &r->ops[i];
+        if (op->event == SYN__PT_NONE && op->host == SYN__PT_NONE) continue;
+        /* A kernel that carries several calls counts once. */
+        if (!syn__pt_is_device(op) || r->event_op[op->event] == i) c.out[op->kind]++;
+    }
+    c.in[SYN__PT_OP_METADATA] = c.out[SYN__PT_OP_METADATA];
+    c.in[SYN__PT_OP_HOST] = r->host.n_nodes - c.in[SYN__PT_OP_METADATA];
+    c.in[SYN__PT_OP_KERNEL] = r->device.n_class[SYN__PT_KERNEL];
+    c.in[SYN__PT_OP_MEMCPY] = r->device.n_class[SYN__PT_MEMCPY];
+    c.in[SYN__PT_OP_MEMSET] = r->device.n_class[SYN__PT_MEMSET];
+    for (size_t i = 0; i < r->n_comms; i++) {
+        const syn__pt_comm *m = &r->comms[i];
+        c.comm_bytes += (uint64_t)m->bytes;
+        if (m->type == SYN__ET_COMM_SEND_NODE) c.sends++;
+        else if (m->type == SYN__ET_COMM_RECV_NODE) c.recvs++;
+        else if (m->collective >= 0 && m->collective < 10) c.collectives[m->collective]++;
+        else c.generic++;
+    }
+    return c;
+}
+
+static void print_matches(const syn__pt_matches *m, FILE *out) {
+    const uint64_t found = m->host_rf_id + m->host_external + m->host_time;
+    fprintf(out,
+            "  matched: %" PRIu64 " of %" PRIu64 " host nodes (record function id %" PRIu64
+            ", External id %" PRIu64 ", name and order %" PRIu64 ")\n",
+            found, m->host_nodes, m->host_rf_id, m->host_external, m->host_time);
+    fprintf(out,
+            "           %" PRIu64 " of %" PRIu64 " device events (correlation %" PRIu64
+            ", External id %" PRIu64 ", time %" PRIu64 ", none %" PRIu64 ")\n",
+            m->device_events - m->device_none, m->device_events, m->device_correlation,
+            m->device_external, m->device_time, m->device_none);
+}
+
+static void print_comms(const syn__pt_rank *r, const counts *c, FILE *out) {
+    char bytes[32];
+    if (r->n_comms == 0) return;
+    fprintf(out, "  communication: %s in",
+            cli_bytes_text((double)c->comm_bytes, bytes, sizeof bytes));
+    for (size_t k = 0; k < sizeof collective_names / sizeof collective_names[0]; k++)
+        if (c->collectives[k] > 0)
+            fprintf(out, " %" PRIu64 " %s", c->collectives[k], collective_names[k]);
+    if (c->sends) fprintf(out, " %" PRIu64 " send", c->sends);
+    if (c->recvs) fprintf(out, " %" PRIu64 " recv", c->recvs);
+    if (c->generic) fprintf(out, " %" PRIu64 " of unknown kind", c->generic);
+    fprintf(out, "; %zu groups\n", r->n_groups);
+}
+
+#define LISTED 20 /* dropped edges shown */
+
+static void print_dropped(const syn__pt_rank *r, FILE *out) {
+    for (size_t i = 0; i < r->n_dropped && i < LISTED; i++)
+        fprintf(out, "    dropped: %s edge %u -> %u\n", edge_names[r->dropped[i].class_],
+                r->ids[r->dropped[i].from], r->ids[r->dropped[i].to]);
+    if (r->n_dropped > LISTED)
+        fprintf(out, "    and %zu more (--json lists all)\n", r->n_dropped - LISTED);
+}
+
+static void print_rank(const pytorch_job *job, const syn__pt_rank *r, const syn__pt_report *report,
+                       FILE *out) {
+    const counts c = count(r);
+    fprintf(out, "rank %d: %s", (int)r->rank, r->host_input.name);
+    if (r->has_device) fprintf(out, " and %s", r->device_input.name);
+    fprintf(out, "\n  in -> out:");
+    for (int k = 0; k < SYN__PT_OP_KINDS; k++)
+        if (c.in[k] || c.out[k])
+            fprintf(out, " %" PRIu64 " -> %" PRIu64 " %s%s", c.in[k], c.out[k], kind_names[k],
+                    k + 1 < SYN__PT_OP_KINDS ? "," : "");
+    if (c.parts) fprintf(out, "; %" PRIu64 " more nodes for kernels of several calls", c.parts);
+    fprintf(out, "\n");
+    print_matches(&r->matches, out);
+    fprintf(out, "  dependencies:");
+    for (int k = 0; k < SYN__PT_EDGE_CLASSES; k++)
+        if (r->n_edge_class[k]) fprintf(out, " %" PRIu64 " %s", r->n_edge_class[k], edge_names[k]);
+    fprintf(out, "\n");
+    print_comms(r, &c, out);
+    print_dropped(r, out);
+    const uint32_t hints = syn__pt_hints_of(r, report);
+    for (int h = 0; h < SYN__PT_HINTS; h++)
+        if (hints >> h & 1u)
+            fprintf(out, "  note: %s: %s\n", syn__pt_hint_name((syn__pt_hint)h),
+                    syn__pt_hint_sentence((syn__pt_hint)h));
+    (void)job;
+}
+
+static void print_replay(const syn__pt_rank *r, FILE *out) {
+    syn__pt_replayed p = {0};
+    syn_error err = {0};
+    char a[32], b[32], c[32];
+    if (syn__pt_replay(r, &p, &err) != SYN_OK) {
+        fprintf(out, "  replay: %s\n", err.text);
+        return;
+    }
+    const double off =
+        p.measured_ns > 0 ? 100.0 * ((double)p.replayed_ns / (double)p.measured_ns - 1.0) : 0.0;
+    fprintf(out, "  replay, rank %d: measured %s, replayed %s (%+.2f %%)\n", (int)r->rank,
+            cli_time_text((double)p.measured_ns, a, sizeof a),
+            cli_time_text((double)p.replayed_ns, b, sizeof b), off);
+    for (size_t i = 0; i < r->n_lanes; i++) {
+        const syn__pt_lane *l = &r->lanes[i];
+        const syn__pt_replay_lane *t = &p.lanes[i];
+        char name[64];
+        if (t->n_ops == 0) continue;
+        if (l->device)
+            snprintf(name, sizeof name, "device %d stream %" PRId64, (int)l->device_id, l->stream);
+        else snprintf(name, sizeof name, "thread %u", l->tid);
+        fprintf(out, "    %-24s %8" PRIu64 " ops  busy %10s  measured %10s  replayed %10s\n", name,
+                t->n_ops, cli_time_text((double)t->busy_ns, a, sizeof a),
+                cli_time_text((double)t->measured_ns, b, sizeof b),
+                cli_time_text((double)t->replayed_ns, c, sizeof c));
+    }
+    syn_free(p.lanes);
+}
+
+void pytorch_print(const pytorch_job *job, const pytorch_outcome *o, FILE *out) {
+    char a[32], b[32];
+    for (size_t i = 0; i < o->n_ranks; i++) print_rank(job, &o->ranks[i], &o->report, out);
+    pytorch_print_notes(&o->report, out);
+    for (size_t i = 0; job->replay && i < o->n_ranks; i++) print_replay(&o->ranks[i], out);
+    fprintf(out, "%s of JSON to %s%s, %s, in %.3f s\n",
+            cli_bytes_text((double)o->in_bytes, a, sizeof a), job->output,
+            job->is_set ? ".<rank>.et" : "", cli_bytes_text((double)o->out_bytes, b, sizeof b),
+            o->seconds);
+}
+
+/* ---- JSON ---- */
+
+static void json_u64(syn_sink *s, const char *key, uint64_t v, bool last) {
+    syn_sink_printf(s, "\"%s\": %" PRIu64 "%s", key, v, last ? "" : ", ");
+}
+
+static void json_matches(syn_sink *s, const syn__pt_matches *m) {
+    syn_sink_text(s, "\"matches\": {");
+    json_u64(s, "host_nodes", m->host_nodes, false);
+    json_u64(s, "host_rf_id", m->host_rf_id, false);
+    json_u64(s, "host_external_id", m->host_external, false);
+    json_u64(s, "host_name_order", m->host_time, false);
+    json_u64(s, "device_events", m->device_events, false);
+    json_u64(s, "device_correlation", m->device_correlation, false);
+    json_u64(s, "device_external_id", m->device_external, false);
+    json_u64(s, "device_time", m->device_time, false);
+    json_u64(s, "device_none", m->device_none, false);
+    json_u64(s, "cpu_events", m->cpu_events, false);
+    json_u64(s, "cpu_events_unused", m->cpu_events_unused, true);
+    syn_sink_text(s, "}");
+}
+
+static void json_comms(syn_sink *s, const counts *c) {
+    syn_sink_text(s, ", \"communication\": {");
+    for (size_t k = 0; k < sizeof collective_names / sizeof collective_names[0]; k++)
+        if (c->collectives[k] > 0) json_u64(s, collective_names[k], c->collectives[k], false);
+    json_u64(s, "send", c->sends, false);
+    json_u64(s, "recv", c->recvs, false);
+    json_u64(s, "unknown", c->generic, false);
+    json_u64(s, "bytes", c->comm_bytes, true);
+    syn_sink_text(s, "}");
+}
+
+static void json_rank(syn_sink *s, const syn__pt_rank *r, const syn__pt_report *report) {
+    const counts c = count(r);
+    const uint32_t hints = syn__pt_hints_of(r, report);
+    bool first = true;
+    syn_sink_printf(s, "{\"rank\": %d, \"host\": ", (int)r->rank);
+    syn_sink_json_string(s, r->host_input.name);
+    syn_sink_text(s, ", \"nodes\": {");
+    for (int k = 0; k < SYN__PT_OP_KINDS; k++)
+        syn_sink_printf(s, "%s\"%s\": {\"in\": %" PRIu64 ", \"out\": %" PRIu64 "}", k ? ", " : "",
+                        kind_names[k], c.in[k], c.out[k]);
+    syn_sink_text(s, "}, ");
+    json_u64(s, "further_calls", c.parts, false);
+    json_matches(s, &r->matches);
+    syn_sink_text(s, ", \"dependencies\": {");
+    for (int k = 0; k < SYN__PT_EDGE_CLASSES; k++)
+        json_u64(s, edge_names[k], r->n_edge_class[k], k + 1 == SYN__PT_EDGE_CLASSES);
+    syn_sink_text(s, "}");
+    json_comms(s, &c);
+    syn_sink_text(s, ", \"dropped\": [");
+    for (size_t i = 0; i < r->n_dropped; i++)
+        syn_sink_printf(s, "%s{\"from\": %u, \"to\": %u, \"class\": \"%s\"}", i ? ", " : "",
+                        r->ids[r->dropped[i].from], r->ids[r->dropped[i].to],
+                        edge_names[r->dropped[i].class_]);
+    syn_sink_text(s, "], \"notes\": [");
+    for (int h = 0; h < SYN__PT_HINTS; h++) {
+        if (!(hints >> h & 1u)) continue;
+        syn_sink_printf(s, "%s\"%s\"", first ? "" : ", ", syn__pt_hint_name((syn__pt_hint)h));
+        first = false;
+    }
+    syn_sink_text(s, "]");
+}
+
+static syn_status json_replay(syn_sink *s, const syn__pt_rank *r, syn_error *err) {
+    syn__pt_replayed p = {0};
+    SYN_TRY(syn__pt_replay(r, &p, err));
+    syn_sink_printf(s, ", \"replay\": {\"measured_ns\": %" PRId64 ", \"replayed_ns\": %" PRId64 "}",
+                    p.measured_ns, p.replayed_ns);
+    syn_free(p.lanes);
+    return SYN_OK;
+}
+
+static void json_notes(syn_sink *s, const syn__pt_report *report) {
+    bool first = true;
+    syn_sink_text(s, "\"anomalies\": [");
+    for (int k = 0; k < SYN__PT_ANOMALIES; k++) {
+        const syn__pt_note *n = &report->notes[k];
+        if (n->count == 0) continue;
+        syn_sink_printf(s, "%s{\"kind\": \"%s\", \"count\": %" PRIu64, first ? "" : ", ",
+                        syn__pt_anomaly_name((syn__pt_anomaly)k), n->count);
+        if (n->file) {
+            syn_sink_text(s, ", \"file\": ");
+            syn_sink_json_string(s, n->file);
+        }
+        if (n->at != SYN__PT_NO_PLACE) syn_sink_printf(s, ", \"byte\": %" PRIu64, n->at);
+        if (n->node != SYN__PT_NO_PLACE) syn_sink_printf(s, ", \"node\": %" PRIu64, n->node);
+        syn_sink_text(s, "}");
+        first = false;
+    }
+    syn_sink_text(s, "]");
+}
+
+syn_status pytorch_print_json(const pytorch_job *job, const pytorch_outcome *o, syn_error *err) {
+    syn_sink *s = NULL;
+    SYN_TRY(syn_sink_open_file(&s, "-", err));
+    syn_status status = SYN_OK;
+    syn_sink_text(s, "{\"ranks\": [");
+    for (size_t i = 0; i < o->n_ranks && status == SYN_OK; i++) {
+        if (i > 0) syn_sink_text(s, ", ");
+        json_rank(s, &o->ranks[i], &o->report);
+        if (job->replay) status = json_replay(s, &o->ranks[i], err);
+        syn_sink_text(s, "}");
+    }
+    syn_sink_text(s, "], ");
+    json_notes(s, &o->report);
+    syn_sink_text(s, ", ");
+    json_u64(s, "in_bytes", o->in_bytes, false);
+    json_u64(s, "out_bytes", o->out_bytes, false);
+    syn_sink_printf(s, "\"seconds\": %.6f}\n", o->seconds);
+    const syn_status closed = syn_sink_close(s, true, err);
+    return status != SYN_OK ? status : closed;
+}

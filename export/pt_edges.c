@@ -104,12 +104,13 @@ static syn_status connect_groups(syn__pt_connector *c) {
     for (size_t i = 0; i < r->n_comms && s == SYN_OK; i++)
         keys[i] = syn__pt_i64_key(c->when[r->comms[i].op]);
     if (s == SYN_OK) s = syn__pt_sort(keys, r->n_comms, &order, c->err);
-    for (size_t g = 0; g < r->n_groups && s == SYN_OK; g++) last[g] = SYN__PT_NONE;
+    for (size_t g = 0; g <= r->n_groups && s == SYN_OK; g++) last[g] = SYN__PT_NONE;
     for (size_t i = 0; i < r->n_comms && s == SYN_OK; i++) {
         const syn__pt_comm *m = &r->comms[order[i]];
-        if (m->type != SYN__ET_COMM_COLL_NODE || m->group == SYN__PT_NONE) continue;
-        s = syn__pt_add_edge(c, last[m->group], m->op, SYN__PT_EDGE_GROUP);
-        last[m->group] = m->op;
+        const size_t group = m->group == SYN__PT_NONE ? r->n_groups : m->group; /* all ranks */
+        if (m->type != SYN__ET_COMM_COLL_NODE) continue;
+        s = syn__pt_add_edge(c, last[group], m->op, SYN__PT_EDGE_GROUP);
+        last[group] = m->op;
     }
     syn_free(order);
     syn_free(last);

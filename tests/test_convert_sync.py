@@ -47,20 +47,33 @@ class Trace:
     def sync(self, name, ts, dur, stream, correlation, **args):
         self.event("cuda_sync", name, ts, dur, 1, stream=stream, device=0, correlation=correlation, **args)
 
+    def convert(self, folder, *options):
+        for name, content in (("host.json", {"schema": "1.1.0-chakra.0.0.4", "nodes": self.nodes}),
+                              ("device.json", {"traceEvents": self.events})):
+            with open(os.path.join(folder, name), "w") as f:
+                json.dump(content, f)
+        subprocess.run([SYNTORCH, "convert", "pytorch", "--host", "host.json", "--device", "device.json", "--output", "t.0.et",
+                        *options], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+    def graph(self):
+        """The edges of the result as node-link JSON has them: (from, to, set of classes) of names."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.convert(folder)
+            out = os.path.join(folder, "graph.json")
+            subprocess.run([SYNTORCH, "export", "--input", os.path.join(folder, "t.0.et"), "--output", out], check=True)
+            with open(out) as f:
+                graph = json.load(f)
+        names = {n["id"]: n["name"] for n in graph["nodes"]}
+        return {(names[e["source"]], names[e["target"]], frozenset(e["kind"].split("|"))) for e in graph["links"]}
+
     def edges(self, which, *options):
         """The pairs (from, to) of names in the attribute lists `which`."""
         with tempfile.TemporaryDirectory() as folder:
-            paths = {k: os.path.join(folder, k) for k in ("host.json", "device.json", "t.0.et", "t.json")}
-            for name, content in (("host.json", {"schema": "1.1.0-chakra.0.0.4", "nodes": self.nodes}),
-                                  ("device.json", {"traceEvents": self.events})):
-                with open(paths[name], "w") as f:
-                    json.dump(content, f)
-            subprocess.run([SYNTORCH, "convert", "pytorch", "--host", paths["host.json"], "--device",
-                            paths["device.json"], "--output", paths["t.0.et"], *options],
-                           check=True, stdout=subprocess.DEVNULL)
-            subprocess.run([SYNTORCH, "json", "--input", paths["t.0.et"], "--output", paths["t.json"]], check=True,
+            self.convert(folder, *options)
+            out = os.path.join(folder, "t.json")
+            subprocess.run([SYNTORCH, "json", "--input", os.path.join(folder, "t.0.et"), "--output", out], check=True,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            with open(paths["t.json"]) as f:
+            with open(out) as f:
                 nodes = json.load(f)["ranks"][0]["nodes"]
         names = {n["id"]: n["name"] for n in nodes}
         return {(names[i], n["name"]) for n in nodes for a in n["attr"] if a["name"] == which
@@ -179,6 +192,19 @@ class Sync(unittest.TestCase):
         t.op("B", 220, 10, tid=1)
         t.op("C", 230, 10, tid=2)
         self.assertEqual(t.edges("sync_deps"), {("k1", "C")})
+
+
+    def test_classes_reach_other_formats(self):
+        """k1 waits for its launch, k3 also for k1 on its stream and for k2 on the other; B for k3."""
+        t = self.base()
+        t.call("cudaStreamWaitEvent", 40, 1, 5)
+        t.kernel("k3", 45, 310, 10, 7, 6)
+        t.call("cudaStreamSynchronize", 330, 5, 8)
+        t.op("B", 340, 10)
+        got = {e for e in t.graph() if e[1] in ("k1", "k3", "B") and not e[0].startswith("[")}
+        self.assertEqual(got, {("A", "k1", frozenset(["control", "launch"])), ("A", "k3", frozenset(["control", "launch"])),
+                               ("k1", "k3", frozenset(["stream"])), ("k2", "k3", frozenset(["sync"])),
+                               ("A", "B", frozenset(["data"])), ("k3", "B", frozenset(["sync"]))})
 
 
 class Threads(unittest.TestCase):

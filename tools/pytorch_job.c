@@ -216,8 +216,20 @@ static syn_status write_groups(const pytorch_job *job, const pytorch_outcome *o,
     return syn_sink_close(sink, true, err);
 }
 
+/* A set gets a folder of its own if its prefix names one. */
+static syn_status make_folder(const pytorch_job *job, syn_error *err) {
+    const char *slash = strrchr(job->output, '/');
+    if (!job->is_set || !slash || slash == job->output) return SYN_OK;
+    char *folder = syn_strndup(job->output, (size_t)(slash - job->output));
+    if (!folder) return SYN_FAIL_NOMEM(err, strlen(job->output), "a name");
+    const syn_status s = syn_make_folder(folder, err);
+    syn_free(folder);
+    return s;
+}
+
 static syn_status write_all(const pytorch_job *job, pytorch_outcome *o, syn_error *err) {
     char path[4096];
+    SYN_TRY(make_folder(job, err));
     for (size_t i = 0; i < o->n_ranks; i++) {
         const int n = job->is_set
                           ? snprintf(path, sizeof path, "%.*s.%d.et", (int)prefix_bytes(job),

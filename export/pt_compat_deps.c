@@ -26,23 +26,19 @@ typedef struct walk {
     syn__converter *c;
     uint32_t *stack;
     size_t n_stack, stack_cap;
-    uint32_t number;         /* of this walk, from 1 */
-    uint32_t last_cpu, last; /* nodes visited; SYN__PT_NONE */
+    uint32_t number; /* of this walk, from 1 */
+    uint32_t last;   /* CPU node visited; SYN__PT_NONE */
 } walk;
 
 static syn_status visit(walk *w, uint32_t at) {
     syn__converter *c = w->c;
     syn__compat_node *node = &c->nodes[at];
-    if (!syn__compat_is_cpu(node)) {
-        if (w->last != SYN__PT_NONE) SYN_TRY(add_dep(c, node, c->nodes[w->last].id, w->last));
-        w->last = w->last_cpu; /* so no work of a device waits for other work of it */
-        return SYN_OK;
-    }
+    if (!syn__compat_is_cpu(node)) /* waits for no other work of the device */
+        return w->last != SYN__PT_NONE ? add_dep(c, node, c->nodes[w->last].id, w->last) : SYN_OK;
     if (node->inter_thread_dep != 0)
         SYN_TRY(add_dep(c, node, node->inter_thread_dep, SYN__PT_NONE));
-    if (w->last_cpu != SYN__PT_NONE)
-        SYN_TRY(add_dep(c, node, c->nodes[w->last_cpu].id, w->last_cpu));
-    w->last_cpu = w->last = at;
+    if (w->last != SYN__PT_NONE) SYN_TRY(add_dep(c, node, c->nodes[w->last].id, w->last));
+    w->last = at;
     return SYN_OK;
 }
 
@@ -60,7 +56,7 @@ static syn_status push_children(walk *w, uint32_t at) {
 
 static syn_status walk_tree(walk *w, uint32_t root) {
     w->number++;
-    w->last_cpu = w->last = SYN__PT_NONE;
+    w->last = SYN__PT_NONE;
     w->n_stack = 0;
     SYN_TRY(syn_grow(&w->stack, &w->stack_cap, 1, sizeof *w->stack, w->c->err));
     w->stack[w->n_stack++] = root;

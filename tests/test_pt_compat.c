@@ -163,6 +163,10 @@ static void own_messages(void) {
     compare_own("messages");
 }
 
+static void own_edges(void) {
+    compare_own("edges");
+}
+
 /* ---- The shared sets ---- */
 
 static const char *shared(char path[512], const char *set, const char *part) {
@@ -253,6 +257,7 @@ static const test_case cases[] = {
     {"own_threads", own_threads},
     {"own_shared_ids", own_shared_ids},
     {"own_messages", own_messages},
+    {"own_edges", own_edges},
     {"shared_resnet", shared_resnet},
     {"shared_simple", shared_simple},
     {"shared_all_features", shared_all_features},

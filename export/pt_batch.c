@@ -76,6 +76,8 @@ static void take_waiting(batch *b, const syn__pt_op *kernel) {
         if (here && ready && same_kind(kind, calls[call].kind)) {
             b->found[n++] = call;
             *link = b->next[call];
+            /* Nothing tells which calls an unlaunched kernel carries: one of them. */
+            if (kernel->parent == SYN__PT_NONE) break;
         } else link = &b->next[call];
     }
     b->n_taken = 0;

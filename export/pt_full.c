@@ -278,8 +278,11 @@ static syn_status write_op(writer *w, uint32_t index) {
     if (op->host != SYN__PT_NONE) add_host_attributes(w, &w->rank->host.nodes[op->host]);
     const bool on_cpu = !syn__pt_is_device(op) && op->comm == SYN__PT_NONE;
     add(w, "is_cpu_op", SYN__ET_BOOL, on_cpu);
-    if (syn__pt_is_device(op))
-        add(w, "stream", SYN__ET_INT64, (uint64_t)w->rank->lanes[op->lane].stream);
+    if (syn__pt_is_device(op)) {
+        const syn__pt_lane *lane = &w->rank->lanes[op->lane];
+        add(w, "stream", SYN__ET_INT64, (uint64_t)lane->stream);
+        if (lane->device_id >= 0) add(w, "device", SYN__ET_INT64, (uint64_t)lane->device_id);
+    }
     if (communicates(w, op)) add_comm(w, &w->rank->comms[op->comm]);
     else if (op->comm != SYN__PT_NONE) add(w, "alone", SYN__ET_BOOL, 1);
     SYN_TRY(add_deps(w, index, &node, ctrl));

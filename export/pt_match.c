@@ -63,18 +63,21 @@ static syn_status index_ids(syn__pt_matcher *m) {
 }
 
 /* A parent counts if it is in the file, comes earlier and is of the same thread or a root. */
-static void resolve_parent(syn__pt_matcher *m, uint32_t node) {
+static syn_status resolve_parent(syn__pt_matcher *m, uint32_t node) {
     const syn__pt_host *h = &m->rank->host;
     const syn__pt_host_node *n = &h->nodes[node];
-    if (!(n->has & SYN__PT_HAS_PARENT) || n->parent == n->id) return;
+    if (!(n->has & SYN__PT_HAS_PARENT) || n->parent == n->id) return SYN_OK;
     const uint32_t p = syn__pt_map_get(&m->by_id, n->parent);
     if (p == SYN__PT_NONE) {
         syn__pt_note_node(m, SYN__PT_MISSING_PARENT, node);
     } else if (m->place[p] >= m->place[node]) {
         syn__pt_note_node(m, SYN__PT_PARENT_CYCLE, node);
+        SYN_TRY(syn_grow(&m->late, &m->late_cap, m->n_late + 1, sizeof *m->late, m->err));
+        m->late[m->n_late++] = node;
     } else {
         m->parent[node] = p;
     }
+    return SYN_OK;
 }
 
 /* ---- Host nodes and CPU events ---- */
@@ -259,7 +262,7 @@ static syn_status match_all(syn__pt_matcher *m) {
     SYN_TRY(new_table(m, &m->scratch, n_events));
     m->self_ns = syn_calloc(n_nodes, sizeof *m->self_ns);
     if (!m->self_ns) return SYN_FAIL_NOMEM(m->err, n_nodes * sizeof *m->self_ns, "times");
-    for (uint32_t i = 0; i < n_nodes; i++) resolve_parent(m, i);
+    for (uint32_t i = 0; i < n_nodes; i++) SYN_TRY(resolve_parent(m, i));
     if (linked) {
         SYN_TRY(syn__pt_take_linked(m));
         SYN_TRY(syn__pt_make_ops(m));
@@ -280,6 +283,7 @@ syn_status syn__pt_match(syn__pt_rank *rank, const syn__pt_options *options, syn
     syn_free(m.order);
     syn_free(m.place);
     syn_free(m.parent);
+    syn_free(m.late);
     syn_free(m.node_event);
     syn_free(m.event_node);
     syn_free(m.launch);

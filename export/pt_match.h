@@ -13,10 +13,12 @@ typedef struct syn__pt_matcher {
     const syn__pt_options *options;
     syn__pt_report *report;
     syn_error *err;
-    uint32_t *order;      /* host nodes ascending by id, equal ids in file order */
-    uint32_t *place;      /* per host node: its place in that order */
-    syn__pt_map by_id;    /* id to host node */
-    uint32_t *parent;     /* per host node: the parent's node, SYN__PT_NONE */
+    uint32_t *order;   /* host nodes ascending by id, equal ids in file order */
+    uint32_t *place;   /* per host node: its place in that order */
+    syn__pt_map by_id; /* id to host node */
+    uint32_t *parent;  /* per host node: the parent's node, SYN__PT_NONE */
+    uint32_t *late;    /* nodes whose parent comes after them */
+    size_t n_late, late_cap;
     uint32_t *node_event; /* per host node: its CPU event */
     uint32_t *event_node; /* per event: of a CPU event its host node; of a runtime event the node
                              that called it; of device work the node that launched it */

@@ -191,6 +191,19 @@ static bool has_process(const maker *k) {
     return false;
 }
 
+/* Calls that go back in the order of ids are dropped; the report lists them. */
+static syn_status list_late_parents(maker *k) {
+    syn__pt_rank *r = k->rank;
+    for (size_t i = 0; i < k->m->n_late; i++) {
+        const uint32_t node = k->m->late[i];
+        const uint32_t parent = syn__pt_map_get(&k->m->by_id, r->host.nodes[node].parent);
+        const syn__pt_edge e = {k->node_op[parent], k->node_op[node], SYN__PT_EDGE_CALL};
+        SYN_TRY(syn_grow(&r->dropped, &r->dropped_cap, r->n_dropped + 1, sizeof e, k->m->err));
+        r->dropped[r->n_dropped++] = e;
+    }
+    return SYN_OK;
+}
+
 static syn_status make(maker *k) {
     syn__pt_rank *r = k->rank;
     const size_t n_nodes = r->host.n_nodes, n_events = r->device.n_events;
@@ -220,7 +233,7 @@ static syn_status make(maker *k) {
         if (syn__pt_is_gpu(&r->device.events[i])) continue;
         r->event_op[i] = node == SYN__PT_NONE ? SYN__PT_NONE : k->node_op[node];
     }
-    return SYN_OK;
+    return list_late_parents(k);
 }
 
 syn_status syn__pt_make_ops(syn__pt_matcher *m) {

@@ -13,7 +13,7 @@ extern "C" {
     X(TRUNCATED, "ends in the middle of a value", "what is complete before it is kept")           \
     X(EXTRA_COMMA, "commas too many", "read over")                                                \
     X(MISSING_COMMA, "commas missing", "read as if they were there")                              \
-    X(CONTROL, "strings with raw control characters", "read as they are")                         \
+    X(CONTROL, "raw control characters in strings", "read as they are")                           \
     X(QUOTE, "quotes not escaped within strings", "taken as part of the string")                  \
     X(BARE_WORD, "bare words that JSON lacks (NaN, Infinity, ...)", "read as numbers or null")    \
     X(BROKEN, "elements that cannot be read", "left out, reading went on behind them")            \

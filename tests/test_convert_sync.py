@@ -244,5 +244,22 @@ class Threads(unittest.TestCase):
         self.assertEqual(t.edges("thread_deps"), {("A", "B"), ("B", "D")})
 
 
+class Parents(unittest.TestCase):
+    def test_cycle_is_listed(self):
+        """B's caller is A and A's is B: that A is called by B goes back in id."""
+        t = Trace()
+        t.op("A", 0, 10)
+        t.op("B", 2, 5)
+        a, b = (n for n in t.nodes if n["name"] in "AB")
+        a["ctrl_deps"], b["ctrl_deps"] = b["id"], a["id"]
+        with tempfile.TemporaryDirectory() as folder:
+            t.convert(folder, "--quiet")
+            run = subprocess.run([SYNTORCH, "convert", "pytorch", "--host", "host.json", "--device", "device.json", "--output",
+                                  "t.0.et", "--json"], cwd=folder, check=True, capture_output=True)
+        report = json.loads(run.stdout)
+        self.assertEqual([(x["kind"], x["count"], x["node"]) for x in report["anomalies"]], [("parent-cycle", 1, a["id"])])
+        self.assertEqual(report["ranks"][0]["dropped"], [{"from": 5, "to": 4, "class": "call"}])
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], "-v"])

@@ -1,0 +1,144 @@
+"""Edits of a good pair of traces, what `syntorch convert pytorch` should tell of each, and how they are run; shared by
+test_convert_*.py."""
+import concurrent.futures
+import sys
+import traceback
+
+import pytorch_traces as pt
+from pytorch_traces import ATTRS, PROCESS, THREAD, attr, check, convert, good, places, refused
+
+
+# ---- What should be told, found from the edited trace ----
+
+
+def expected(nodes, where):
+    """Anomalies of the nodes of a host trace: by kind the places (byte, id) of all."""
+    kept = [(at[0], n) for at, n in zip(where, nodes) if "id" in n]
+    out = {"no-id": [(at[0], None) for at, n in zip(where, nodes) if "id" not in n]}
+    first, lane, place = {}, {}, {}
+    order = sorted(range(len(kept)), key=lambda i: kept[i][1]["id"] % 2**64)
+    for i, k in enumerate(order):
+        place[k] = i
+    for i, (_, n) in enumerate(kept):
+        first.setdefault(n["id"], i)
+
+    def note(kind, i):
+        out.setdefault(kind, []).append((kept[i][0], kept[i][1]["id"] % 2**64))
+
+    parent = {}
+    for i, (_, n) in enumerate(kept):
+        p = first.get(n.get("ctrl_deps"))
+        if first[n["id"]] != i:
+            note("duplicate-id", i)
+        if any(attr(n, a) is None for a in ATTRS):
+            note("no-attribute", i)
+        if "ctrl_deps" not in n:
+            note("no-parent", i)
+        elif n["ctrl_deps"] == n["id"]:
+            continue
+        elif p is None:
+            note("missing-parent", i)
+        elif place[p] >= place[i]:
+            note("parent-cycle", i)
+        else:
+            parent[i] = p
+    for i in order:
+        n, p = kept[i][1], parent.get(i)
+        lane[i] = attr(n, "tid") if attr(n, "tid") is not None else lane[p] if p is not None else 0
+        if p is not None and kept[p][1]["name"] not in (PROCESS, THREAD) and lane[p] != lane[i]:
+            note("foreign-parent", i)
+    if not any(n["name"] == PROCESS for _, n in kept):
+        out["no-root"] = [(None, 1)]
+    return {k: v for k, v in out.items() if v}
+
+
+def check_anomalies(what, r, want):
+    """want: by kind (count, byte or None, node or None) or all places; the byte is one of the file of that kind."""
+    check(set(r.anomalies) == set(want), f"{what}: told {sorted(r.anomalies)}, expected {sorted(want)}")
+    for kind, w in want.items():
+        got = r.anomalies.get(kind)
+        if got is None:
+            continue
+        if isinstance(w, list):
+            check(got["count"] == len(w), f"{what}: {kind}: {got['count']}, expected {len(w)}")
+            check((got.get("byte"), got.get("node")) == min(w, key=lambda x: x[0] or 0), f"{what}: {kind}: {got}, expected {min(w)}")
+        else:
+            check((got["count"], got.get("byte"), got.get("node")) == w, f"{what}: {kind}: {got}, expected {w}")
+
+
+def run(what, p, host=None, device=None, extra=(), kinds=None, made_up=0, args=(), **how):
+    """Converts the pair (or the bytes in place of it); checks anomalies: those of the nodes and `extra`; and --strict."""
+    what = f"{p.name}: {what}"
+    texts = p.texts()
+    host, device = host or texts[0], device or texts[1]
+    want = expected(p.nodes, places(texts[0], "nodes"))
+    want.update(extra)
+    r = convert(host, device, *args, **how)
+    if not good(what, r, kinds or p.kinds(), made_up):
+        return None
+    check_anomalies(what, r, want)
+    for kind, a in r.anomalies.items():
+        device_kind = kind in ("no-time", "no-args", "duplicate-correlation", "time-only", "orphan")
+        check(a.get("file") == "device.0.json" or not device_kind, f"{what}: {kind}: {a}")
+    strict = convert(host, device, *args, "--strict", **how)
+    if want:
+        refused(what + ", --strict", strict, "--strict", *want)
+    else:
+        check(strict.code == 0 and strict.files == r.files, f"{what}: --strict: exit {strict.code}: {strict.said[-300:]}")
+    return r
+
+
+def parent_of(r, node):
+    return next((n for n in r.nodes if n.id in node.ctrl), None)
+
+
+def by_rf(r, rf_id):
+    """The host op's node."""
+    return [n for n in r.nodes if not n.on_gpu and n.attr.get("rf_id") == rf_id]
+
+
+def launches(r):
+    """Of each GPU node (by name and start): the rf_id of the op that launched it."""
+    return {(n.name, n.start): p.attr.get("rf_id") if (p := parent_of(r, n)) else None for n in r.nodes if n.on_gpu}
+
+
+def middle(p, depth=2):
+    """Index of a node in the middle of the list that is a parent, and whose parent is neither a root."""
+    roots = {n["id"] for n in p.nodes if n["name"] in (PROCESS, THREAD)}
+    parents = {n["ctrl_deps"] for n in p.nodes}
+    return next(i for i in range(len(p.nodes) // 3, len(p.nodes)) if p.nodes[i]["id"] in parents
+                and p.nodes[i]["ctrl_deps"] not in roots and p.nodes[i]["id"] not in roots)
+
+
+def leaf(p):
+    parents = {n["ctrl_deps"] for n in p.nodes}
+    return next(i for i in range(len(p.nodes) // 2, len(p.nodes)) if p.nodes[i]["id"] not in parents and p.nodes[i]["name"].startswith("aten"))
+
+
+def thread_root(r, node):
+    return next(n for n in r.nodes if n.name == THREAD and n.attr["tid"] == node.attr["tid"])
+
+
+# ---- Runs ----
+
+
+def guarded(f, *args):
+    try:
+        f(*args)
+    except Exception:  # pylint: disable=broad-except
+        check(False, f"{f.__name__}: {traceback.format_exc()[-900:]}")
+
+
+def main(*cases, once=()):
+    """Runs the cases (those named as arguments) on both pairs, and `once` those that need none, two at a time."""
+    jobs = [(f,) for f in once]
+    for p in [pt.fixture()] + ([pt.shared("synth_allfeatures")] if pt.TRACES else []):
+        base = convert(*p.texts())
+        if good(f"{p.name}: undamaged", base, p.kinds()):
+            check(not base.anomalies and not base.rank["dropped"], f"{p.name}: undamaged: {base.anomalies}")
+            jobs += [(f, p, base) for f in cases]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for job in jobs:
+            if len(sys.argv) < 2 or job[0].__name__ in sys.argv[1:]:
+                pool.submit(guarded, *job)
+    pt.finish()

@@ -1,0 +1,140 @@
+"""Sets of ranks through `syntorch convert pytorch`, and folders through `syntorch convert-all`."""
+import collections
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import pytorch_traces as pt
+from damaged_traces import main
+from pytorch_traces import COLL, RECV, SEND, attr, calls, check, run, set_attr
+
+
+def other_rank(p):
+    """Rank 1 of the same job: messages go the other way, all times are later."""
+    q = p.copy()
+    q.device["distributedInfo"]["rank"] = 1
+    swap = {"0->1": "1->0", "0<-1": "1<-0"}
+    for item in q.nodes + q.events:
+        for a, b in swap.items():
+            if a in item["name"]:
+                item["name"] = item["name"].replace(a, b)
+                break
+        if "ts" in item:
+            item["ts"] += 12345.5
+    for n in q.nodes:
+        for key in ("src_rank", "dst_rank"):
+            if attr(n, key) is not None:
+                set_attr(n, key, 1 - attr(n, key))
+    return q
+
+
+def write_set(folder, pairs, pattern=("host.%d.json", "device.%d.json")):
+    for i, p in enumerate(pairs):
+        for name, data in zip(pattern, p.texts()):
+            with open(os.path.join(folder, name % i), "wb") as f:
+                f.write(data)
+
+
+def etcheck_set(what, prefix, *args):
+    done = run("validate", *(a.replace("-", "_").replace("__", "--") for a in args), prefix)
+    check(done.returncode == 0, f"{what}: validate: {done.stdout.decode()[-600:]}")
+    if pt.TOOLS:
+        done = subprocess.run([sys.executable, os.path.join(pt.TOOLS, "etcheck.py"), prefix, *args], capture_output=True, timeout=300, check=False)
+        check(done.returncode == 0, f"{what}: etcheck: {done.stdout.decode()[-600:]}")
+
+
+def ranks(p, base):
+    """Behaviour g: a set of ranks agrees."""
+    pairs = [p, other_rank(p)]
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        os.mkdir(os.path.join(folder, "out"))
+        write_set(folder, pairs)
+        for profile, args in (("full", ["--any-node"]), ("astra-sim", [])):
+            what = f"{p.name}: a set of 2, {profile}"
+            prefix = os.path.join(folder, "out", profile)
+            done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json", "--output", prefix, "--profile", profile,
+                       "--json", cwd=folder)
+            if not check(done.returncode == 0, f"{what}: exit {done.returncode}: {done.stderr.decode()[-500:]}"):
+                continue
+            told = json.loads(done.stdout)
+            check([r["rank"] for r in told["ranks"]] == [0, 1], f"{what}: ranks")
+            check(not told["anomalies"], f"{what}: {told['anomalies']}")
+            names = sorted(n for n in os.listdir(os.path.join(folder, "out")) if n.startswith(profile))
+            check(names == [f"{profile}.{x}" for x in ("0.et", "1.et", "comm_group.json")], f"{what}: {names}")
+            etcheck_set(what, prefix, *args)
+            groups = pt.load(prefix + ".comm_group.json")
+            check(groups and all(k.isdigit() and v == [0, 1] for k, v in groups.items()), f"{what}: {groups}")
+            sides = []
+            for r in (0, 1):
+                with open(f"{prefix}.{r}.et", "rb") as f:
+                    meta, nodes = pt.read_et(f.read())
+                check(meta.get("rank") == r, f"{what}: {meta}")
+                sides.append([n for n in nodes if n.type in (SEND, RECV, COLL)])
+                if profile == "full":
+                    pt.check_nodes(what, nodes)
+                    check(len(nodes) == len(base.nodes), f"{what}: {len(nodes)} nodes")
+            lists = [[(n.attr["comm_type"], n.attr["comm_size"], n.attr["pg_name"]) for n in s if n.type == COLL] for s in sides]
+            check(collections.Counter(lists[0]) == collections.Counter(lists[1]), f"{what}: collectives differ")
+            check(len(sides[0]) == sum(calls(base.nodes).values()), f"{what}: {len(sides[0])} communications")
+            for a, b in ((0, 1), (1, 0)):
+                send = sorted((n.attr["comm_dst"], n.attr["comm_tag"], n.attr["comm_size"]) for n in sides[a] if n.type == SEND)
+                recv = sorted((b, n.attr["comm_tag"], n.attr["comm_size"]) for n in sides[b] if n.type == RECV and n.attr["comm_src"] == a)
+                check(send and send == recv, f"{what}: sends {send}, receives {recv}")
+        os.remove(os.path.join(folder, "device.1.json"))
+        done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json", "--output", "out/x", cwd=folder)
+        check(done.returncode == 1 and b"device.1.json" in done.stderr, f"{p.name}: a set with a device trace missing: {done.stderr}")
+        done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.0.json", "--output", "out/x", cwd=folder)
+        check(done.returncode == 1, f"{p.name}: a set with one device trace: {done.stderr}")
+        check(not any(n.startswith("x") for n in os.listdir(os.path.join(folder, "out"))), "files of a set that failed")
+
+
+def table(text):
+    """Rows of convert-all: name to the words behind it."""
+    return {line.split()[0]: line.split()[1:] for line in text.splitlines() if line and not line.startswith("file ")}
+
+
+def folders(p, base):
+    damaged = p.copy()
+    del damaged.nodes[3]["ctrl_deps"]
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        write_set(folder, [p], ("good%d_host.json", "good%d_device.json"))
+        write_set(folder, [damaged], ("worn%d_host.json", "worn%d_kineto.json"))
+        write_set(folder, [p, other_rank(p)], ("job.%d_host.json", "job.%d_device.json"))
+        for name, data in (("broken_host.json", b""), ("alone_host.json", p.texts()[0]), ("notes.json", b"{}"), ("x_device.json", b"{}")):
+            with open(os.path.join(folder, name), "wb") as f:
+                f.write(data)
+        done = run("convert-all", folder, "--output", os.path.join(folder, "et"))
+        rows = table(done.stdout.decode())
+        check(done.returncode == 1, f"convert-all: exit {done.returncode}: {done.stderr.decode()}")
+        check(set(rows) == {"good0", "worn0", "job.0", "job.1", "broken", "alone"}, f"convert-all: {sorted(rows)}")
+        n = str(len(p.nodes) + len(p.gpu()))
+        for name, verdict in (("good0", "ok"), ("worn0", "ok, with warnings"), ("job.0", "ok"), ("job.1", "ok")):
+            row = rows.get(name, [])
+            check(" ".join(row).endswith(verdict) and row[:2] == [n, n], f"convert-all: {name}: {row}")
+        check(rows["broken"][0] == "failed:" and "empty" in rows["broken"], f"convert-all: {rows['broken']}")
+        check("no-parent" in done.stderr.decode(), f"convert-all: {done.stderr.decode()}")
+        made = {x for x in os.listdir(os.path.join(folder, "et")) if x.endswith(".et")}
+        check(made == {"good0.et", "worn0.et", "job.0.et", "job.1.et", "alone.et"}, f"convert-all: {sorted(made)}")
+        with open(os.path.join(folder, "et", "good0.et"), "rb") as f:
+            check(f.read() == base.et, "convert-all: not what convert makes")
+        etcheck_set("convert-all", os.path.join(folder, "et", "job"), "--any-node")
+        done = run("convert-all", folder, "--output", os.path.join(folder, "sim"), "--profile", "astra-sim")
+        rows = table(done.stdout.decode())
+        check(rows["job.0"][-1] == "ok", f"convert-all, astra-sim: {rows['job.0']}")
+        etcheck_set("convert-all, astra-sim", os.path.join(folder, "sim", "job"))
+        done = run("convert-all", folder, "--output", os.path.join(folder, "strict"), "--strict")
+        check(table(done.stdout.decode())["worn0"][0] == "failed:", "convert-all --strict")
+        for name in ("broken_host.json", "worn0_host.json"):
+            os.remove(os.path.join(folder, name))
+        done = run("convert-all", "--input", ".", cwd=folder)
+        check(done.returncode == 0 and os.path.exists(os.path.join(folder, "good0.et")), f"convert-all here: {done.stderr.decode()}")
+        os.mkdir(os.path.join(folder, "nothing"))
+        done = run("convert-all", os.path.join(folder, "nothing"))
+        check(done.returncode == 1 and b"holds no file named" in done.stderr, f"convert-all of nothing: {done.stderr}")
+        check(run("convert-all").returncode == 2 and run("convert-all", "a", "b").returncode == 2, "convert-all: usage")
+        check(run("convert-all", os.path.join(folder, "absent")).returncode == 1, "convert-all of a folder that is not there")
+
+
+main(ranks, folders)

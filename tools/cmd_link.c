@@ -35,6 +35,7 @@ int command_link(int argc, char **argv) {
         return cli_fail(&program, CLI_USAGE, "--host, --device and --output are needed");
     job.output = args.output;
     job.compat = args.compat;
+    job.quiet = args.quiet;
     syn_status s = pytorch_add_sources(&job, args.host, args.device, &err);
     if (s == SYN_OK && job.is_set)
         s = SYN_FAIL(&err, SYN_E_INVALID, "one pair of traces is linked at a time");

@@ -9,6 +9,7 @@
 #include "export/pt_compat.h"
 #include "export/pt_merge_rank.h"
 #include "syntorch/memory.h"
+#include "tools/progress.h"
 
 static double now_s(void) {
     struct timespec t;
@@ -149,18 +150,29 @@ static syn_status run_pair(const pytorch_job *job, pytorch_outcome *o, pair_writ
 
 /* ---- Default mode ---- */
 
+/* Of a conversion: read, matched, connected, written for each rank. */
+#define STEPS 4
+
+static void step(const pytorch_job *job, pytorch_outcome *o) {
+    progress_step(&o->progress, ++o->n_steps, (int64_t)(STEPS * job->n_sources));
+}
+
 static syn_status prepare(const pytorch_job *job, size_t i, pytorch_outcome *o, syn_error *err) {
     syn__pt_rank *r = &o->ranks[i];
     const pytorch_source *s = &job->sources[i];
     o->n_ranks = i + 1;
     SYN_TRY(syn__pt_rank_read(r, s->host, s->device, &job->options, &o->report, err));
+    step(job, o);
     o->in_bytes += r->host_input.bytes + r->device_input.bytes;
     if (s->rank >= 0) r->rank = s->rank;
     if (r->rank < 0) r->rank = (int32_t)i;
     SYN_TRY(syn__pt_match(r, &job->options, &o->report, err));
+    step(job, o);
     SYN_TRY(syn__pt_find_comms(r, &o->report, err));
     SYN_TRY(syn__pt_connect(r, &job->options, &o->report, err));
-    return syn__pt_order(r, &o->report, err);
+    SYN_TRY(syn__pt_order(r, &o->report, err));
+    step(job, o);
+    return SYN_OK;
 }
 
 static syn_status write_link(const pytorch_job *job, const syn__pt_rank *r, pytorch_outcome *o,
@@ -239,6 +251,7 @@ static syn_status write_all(const pytorch_job *job, pytorch_outcome *o, syn_erro
             return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
         SYN_TRY(write_rank(job, &o->ranks[i], path, o, err));
         o->n_out += o->ranks[i].n_ops;
+        step(job, o);
     }
     return write_groups(job, o, err);
 }
@@ -273,11 +286,18 @@ static syn_status convert_default(const pytorch_job *job, pytorch_outcome *o, sy
     return write_all(job, o, err);
 }
 
+static void begin_progress(const pytorch_job *job, pytorch_outcome *o, const char *what) {
+    o->progress = (progress){.what = what, .unit = "steps", .quiet = job->quiet};
+    progress_step(&o->progress, 0, (int64_t)(STEPS * job->n_sources));
+}
+
 syn_status pytorch_convert(const pytorch_job *job, pytorch_outcome *outcome, syn_error *err) {
     const double begin = now_s();
     memset(outcome, 0, sizeof *outcome);
+    begin_progress(job, outcome, "converting");
     const syn_status s = job->compat ? run_pair(job, outcome, write_compat_et, err)
                                      : convert_default(job, outcome, err);
+    progress_step(&outcome->progress, 1, 1); /* clears the line */
     outcome->n_anomalies = count_kinds(&outcome->report);
     outcome->seconds = now_s() - begin;
     return s;
@@ -293,8 +313,10 @@ static syn_status link_default(const pytorch_job *job, pytorch_outcome *o, syn_e
 syn_status pytorch_link(const pytorch_job *job, pytorch_outcome *outcome, syn_error *err) {
     const double begin = now_s();
     memset(outcome, 0, sizeof *outcome);
+    begin_progress(job, outcome, "linking");
     const syn_status s = job->compat ? run_pair(job, outcome, write_compat_link, err)
                                      : link_default(job, outcome, err);
+    progress_step(&outcome->progress, 1, 1);
     outcome->n_anomalies = count_kinds(&outcome->report);
     outcome->seconds = now_s() - begin;
     return s;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "export/pt_rank.h"
+#include "tools/progress.h"
 
 typedef enum pytorch_profile { PYTORCH_FULL, PYTORCH_ASTRA_SIM } pytorch_profile;
 
@@ -32,6 +33,8 @@ typedef struct pytorch_outcome {
     uint64_t n_out, n_anomalies; /* nodes written; kinds of anomalies */
     uint64_t in_bytes, out_bytes;
     double seconds;
+    progress progress;
+    int64_t n_steps;
 } pytorch_outcome;
 
 /* Adds the files that match the patterns (one "*" each, or plain names; device NULL allowed),

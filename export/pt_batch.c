@@ -20,10 +20,8 @@ static bool is_nccl(syn__pt_calls *c, const syn__pt_op *op) {
 }
 
 static bool has_collective_name(const syn__pt_rank *rank, const syn__pt_op *op) {
-    if (op->event == SYN__PT_NONE) return false;
-    const syn__pt_event *e = &rank->device.events[op->event];
-    const syn__et_str whole = {e->text, e->text_bytes};
-    return syn__pt_find(syn__pt_find(whole, "args"), "Collective name").bytes != 0;
+    return op->event != SYN__PT_NONE &&
+           (rank->device.events[op->event].flags & SYN__PT_EVENT_COLLECTIVE) != 0;
 }
 
 /* ---- Groups of calls ---- */
@@ -37,8 +35,8 @@ static bool same_kind(int kernel, int call) {
 }
 
 static bool same_thread(const syn__pt_rank *rank, const syn__pt_op *kernel, uint32_t call_op) {
-    return kernel->parent == SYN__PT_NONE ||
-           rank->ops[kernel->parent].lane == rank->ops[call_op].lane;
+    const uint32_t parent = syn__pt_launcher(kernel);
+    return parent == SYN__PT_NONE || rank->ops[parent].lane == rank->ops[call_op].lane;
 }
 
 /* Whether the call had begun when the kernel was launched, by time, else by order. */
@@ -47,7 +45,8 @@ static bool begun(const syn__pt_rank *rank, const syn__pt_op *kernel, uint32_t c
     const int64_t at = kernel->launch != SYN__PT_NONE ? rank->device.events[kernel->launch].ts_ns
                                                       : kernel->start_ns;
     if (at != SYN__PT_NO_NS && op->start_ns != SYN__PT_NO_NS) return op->start_ns <= at;
-    return kernel->parent == SYN__PT_NONE || call_op <= kernel->parent;
+    const uint32_t parent = syn__pt_launcher(kernel);
+    return parent == SYN__PT_NONE || call_op <= parent;
 }
 
 typedef struct batch {
@@ -66,18 +65,19 @@ static int turn(const syn__pt_call *call) {
 static void take_waiting(batch *b, const syn__pt_op *kernel) {
     const syn__pt_call *calls = b->c->calls;
     const int kind = syn__pt_kernel_kind(syn__pt_op_name(b->c->rank, kernel));
+    const uint32_t parent = syn__pt_launcher(kernel);
     uint32_t *link = &b->head;
     size_t n = 0;
     for (size_t looked = 0; *link != SYN__PT_NONE && looked < MAX_LOOK; looked++) {
         const uint32_t call = *link, op = calls[call].record;
         const bool here = same_thread(b->c->rank, kernel, op),
                    ready = begun(b->c->rank, kernel, op);
-        if (here && !ready && kernel->parent != SYN__PT_NONE) break; /* nor have those behind it */
+        if (here && !ready && parent != SYN__PT_NONE) break; /* nor have those behind it */
         if (here && ready && same_kind(kind, calls[call].kind)) {
             b->found[n++] = call;
             *link = b->next[call];
             /* Nothing tells which calls an unlaunched kernel carries: one of them. */
-            if (kernel->parent == SYN__PT_NONE) break;
+            if (parent == SYN__PT_NONE) break;
         } else link = &b->next[call];
     }
     b->n_taken = 0;
@@ -89,7 +89,7 @@ static void take_waiting(batch *b, const syn__pt_op *kernel) {
 static syn_status carry_waiting(batch *b, uint32_t kernel) {
     syn__pt_rank *r = b->c->rank;
     b->c->calls[b->taken[0]].kernel = kernel;
-    const uint32_t parent = r->ops[kernel].parent;
+    const uint32_t parent = syn__pt_launcher(&r->ops[kernel]);
     const bool after = parent != SYN__PT_NONE && parent >= b->c->calls[b->taken[0]].record;
     if (b->n_taken > 1) b->parent = after ? parent : SYN__PT_NONE;
     for (size_t i = 0; i < b->n_taken; i++) b->c->calls[b->taken[i]].grouped = true;
@@ -108,7 +108,7 @@ static syn_status take_grouped(batch *b, uint32_t *own, size_t *n_own) {
     size_t n = 0;
     for (size_t i = 0; i < *n_own; i++) {
         const syn__pt_op *kernel = &b->c->rank->ops[own[i]];
-        const uint32_t parent = kernel->parent;
+        const uint32_t parent = syn__pt_launcher(kernel);
         take_waiting(b, kernel);
         if (b->n_taken > 0) SYN_TRY(carry_waiting(b, own[i]));
         else if (parent == SYN__PT_NONE || parent != b->parent) own[n++] = own[i];
@@ -163,9 +163,10 @@ syn_status syn__pt_calls_kernels(syn__pt_calls *c, uint32_t **own, size_t *n_own
             const syn__pt_op *op = &r->ops[i];
             const uint32_t call = c->call_of[i];
             if (op->kind != SYN__PT_OP_KERNEL || is_nccl(c, op) != (named == 1)) continue;
-            if (named == 0 && ((call != SYN__PT_NONE && c->calls[call].kernel != SYN__PT_NONE) ||
-                               (call == SYN__PT_NONE && op->parent != SYN__PT_NONE) ||
-                               !has_collective_name(r, op)))
+            if (named == 0 &&
+                ((call != SYN__PT_NONE && c->calls[call].kernel != SYN__PT_NONE) ||
+                 (call == SYN__PT_NONE && op->parent != SYN__PT_NONE && !op->by_time) ||
+                 !has_collective_name(r, op)))
                 continue;
             if (call != SYN__PT_NONE && launched_within(r, op)) {
                 if (c->calls[call].kernel == SYN__PT_NONE) c->calls[call].kernel = i;

@@ -158,10 +158,12 @@ syn_status syn__pt_calls_open(syn__pt_calls *c, syn__pt_rank *rank, syn_error *e
     SYN_TRY(new_table(c, &c->kernel_name, rank->device.names.n_entries, 1, 0));
     for (uint32_t i = 0; i < rank->n_ops; i++) {
         const syn__pt_op *op = &rank->ops[i];
+        /* what is linked by time alone is told nothing by the op that it hangs from */
+        const uint32_t parent = op->by_time ? SYN__PT_NONE : op->parent;
         const uint32_t above =
-            op->parent != SYN__PT_NONE && op->parent < i ? c->call_of[op->parent] : SYN__PT_NONE;
+            parent != SYN__PT_NONE && parent < i ? c->call_of[parent] : SYN__PT_NONE;
         c->call_of[i] = above;
-        c->in_record[i] = above != SYN__PT_NONE && c->in_record[op->parent];
+        c->in_record[i] = above != SYN__PT_NONE && c->in_record[parent];
         if (op->kind == SYN__PT_OP_HOST && op->host != SYN__PT_NONE)
             SYN_TRY(take_host(c, i, above));
     }

@@ -40,6 +40,10 @@ static inline uint32_t syn__pt_call_op(const syn__pt_call *call) {
     if (call->api != SYN__PT_NONE) return call->api;
     return call->functional != SYN__PT_NONE ? call->functional : call->backend;
 }
+/* The op that a kernel hangs from, unless its thread is guessed too. */
+static inline uint32_t syn__pt_launcher(const syn__pt_op *op) {
+    return op->by_time && op->launch == SYN__PT_NONE ? SYN__PT_NONE : op->parent;
+}
 syn__et_str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op);
 
 /* Finds calls among host ops (pt_calls.c). Close in any case. */

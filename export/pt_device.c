@@ -30,7 +30,7 @@ typedef struct reader {
 typedef struct draft {
     syn__pt_event event;
     syn__et_str name, tid, pid;
-    bool has_args, named;
+    bool has_args, named, bad_time;
 } draft;
 
 static void note(reader *r, syn__pt_anomaly kind, const char *at) {
@@ -120,7 +120,8 @@ static bool take_i64(syn__loose *l, int64_t *out) {
     return true;
 }
 
-static void take_time(syn__loose *l, double *us, int64_t *ns, uint8_t *flags, unsigned has,
+/* False for a number that is no time. */
+static bool take_time(syn__loose *l, double *us, int64_t *ns, uint8_t *flags, unsigned has,
                       unsigned as_integer) {
     syn__et_str text;
     bool integer = false;
@@ -132,9 +133,10 @@ static void take_time(syn__loose *l, double *us, int64_t *ns, uint8_t *flags, un
     if (!syn__loose_micros(text, us, ns, &integer)) {
         *us = 0;
         *ns = 0;
-        return;
+        return kind != SYN__LOOSE_NUMBER;
     }
     *flags |= (uint8_t)(has | (integer ? as_integer : 0));
+    return true;
 }
 
 static void take_args(reader *r, draft *d) {
@@ -163,6 +165,9 @@ static void take_args(reader *r, draft *d) {
                 e->stream = v;
                 e->flags |= SYN__PT_EVENT_STREAM;
             }
+        } else if (IS(key, "Collective name") || IS(key, "collective_name")) {
+            e->flags |= SYN__PT_EVENT_COLLECTIVE;
+            syn__loose_skip(l, NULL);
         } else if (IS(key, "device")) {
             if (take_i64(l, &v) && v >= 0 && v <= INT32_MAX) e->device = (int32_t)v;
         } else {
@@ -185,9 +190,12 @@ static void take_member(reader *r, draft *d, syn__et_str key) {
     } else if (IS(key, "pid")) {
         syn__loose_skip(l, &d->pid);
     } else if (IS(key, "ts")) {
-        take_time(l, &e->ts, &e->ts_ns, &e->flags, SYN__PT_EVENT_TS, SYN__PT_EVENT_TS_INT);
+        d->bad_time |=
+            !take_time(l, &e->ts, &e->ts_ns, &e->flags, SYN__PT_EVENT_TS, SYN__PT_EVENT_TS_INT);
     } else if (IS(key, "dur")) {
-        take_time(l, &e->dur, &e->dur_ns, &e->flags, SYN__PT_EVENT_DUR, SYN__PT_EVENT_DUR_INT);
+        d->bad_time |=
+            !take_time(l, &e->dur, &e->dur_ns, &e->flags, SYN__PT_EVENT_DUR, SYN__PT_EVENT_DUR_INT);
+        d->bad_time |= e->dur_ns < 0;
     } else if (IS(key, "args")) {
         take_args(r, d);
     } else {
@@ -224,7 +232,8 @@ static syn_status finish_event(reader *r, draft *d) {
     if (is_gpu(e->class_) && e->device < 0 && syn__loose_i64(d->pid, &pid) && pid >= 0 &&
         pid <= INT32_MAX)
         e->device = (int32_t)pid;
-    if (!(e->flags & SYN__PT_EVENT_TS)) note(r, SYN__PT_NO_TIME, e->text);
+    if (d->bad_time) note(r, SYN__PT_BAD_TIME, e->text);
+    else if (!(e->flags & SYN__PT_EVENT_TS)) note(r, SYN__PT_NO_TIME, e->text);
     if (!d->has_args && is_gpu(e->class_)) note(r, SYN__PT_NO_ARGS, e->text);
     if (!d->named) note(r, SYN__PT_NO_NAME, e->text);
     return SYN_OK;

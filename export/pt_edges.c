@@ -2,6 +2,7 @@
    synchronisation and of threads are found in pt_sync.c and pt_threads.c. */
 #include "export/pt_edges.h"
 #include "export/et_node.h"
+#include "export/pt_set.h"
 #include "export/pt_sort.h"
 #include "syntorch/memory.h"
 
@@ -94,16 +95,13 @@ static syn_status connect_parents(syn__pt_connector *c) {
     return SYN_OK;
 }
 
-/* Collectives of a group run one after the other, in the order in which they began. */
+/* Collectives of a group run one after the other, in the order in which they were launched. */
 static syn_status connect_groups(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
-    uint64_t *keys = syn_malloc((r->n_comms + 1) * sizeof *keys);
     uint32_t *last = syn_malloc((r->n_groups + 1) * sizeof *last), *order = NULL;
     syn_status s = SYN_OK;
-    if (!keys || !last) s = SYN_FAIL_NOMEM(c->err, r->n_comms * sizeof *keys, "groups");
-    for (size_t i = 0; i < r->n_comms && s == SYN_OK; i++)
-        keys[i] = syn__pt_i64_key(c->when[r->comms[i].op]);
-    if (s == SYN_OK) s = syn__pt_sort(keys, r->n_comms, &order, c->err);
+    if (!last) s = SYN_FAIL_NOMEM(c->err, r->n_groups * sizeof *last, "groups");
+    else s = syn__pt_launch_order(r, c->when, &order, c->err);
     for (size_t g = 0; g <= r->n_groups && s == SYN_OK; g++) last[g] = SYN__PT_NONE;
     for (size_t i = 0; i < r->n_comms && s == SYN_OK; i++) {
         const syn__pt_comm *m = &r->comms[order[i]];
@@ -114,7 +112,6 @@ static syn_status connect_groups(syn__pt_connector *c) {
     }
     syn_free(order);
     syn_free(last);
-    syn_free(keys);
     return s;
 }
 

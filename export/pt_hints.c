@@ -23,13 +23,23 @@ static uint32_t bit(bool holds, syn__pt_hint hint) {
 }
 
 /* Hints about how host nodes found CPU events. */
-static uint32_t matching_hints(const syn__pt_rank *rank) {
+static uint32_t matching_hints(const syn__pt_rank *rank, bool distrusted) {
     const syn__pt_matches *m = &rank->matches;
     const uint64_t found = m->host_rf_id + m->host_external + m->host_time;
     const bool ids = m->host_rf_id > 0;
     return bit(m->cpu_events == 0, SYN__PT_HINT_NO_CPU_OPS) |
-           bit(m->cpu_events > 0 && !ids, SYN__PT_HINT_NO_RF_IDS) |
-           bit(m->cpu_events > 0 && found * 2 < m->host_nodes, SYN__PT_HINT_FEW_MATCHES);
+           bit(m->cpu_events > 0 && !ids && !distrusted, SYN__PT_HINT_NO_RF_IDS) |
+           bit(m->cpu_events > 0 && found * 2 < m->host_calls, SYN__PT_HINT_FEW_MATCHES);
+}
+
+static bool has_correlation(const syn__pt_device *device) {
+    for (size_t i = 0; i < device->n_events; i++) {
+        const syn__pt_event *e = &device->events[i];
+        const bool work = e->class_ == SYN__PT_KERNEL || e->class_ == SYN__PT_MEMCPY ||
+                          e->class_ == SYN__PT_MEMSET;
+        if (work && e->correlation > 0) return true;
+    }
+    return false;
 }
 
 uint32_t syn__pt_hints_of(const syn__pt_rank *rank, const syn__pt_report *report) {
@@ -39,8 +49,8 @@ uint32_t syn__pt_hints_of(const syn__pt_rank *rank, const syn__pt_report *report
     uint32_t hints = bit(absent * 2 > rank->host.n_nodes, SYN__PT_HINT_MANY_ORPHANS);
     if (rank->host.n_linked > 0) return hints;
     if (!rank->has_device) return hints | bit(true, SYN__PT_HINT_NO_DEVICE_TRACE);
-    hints |= matching_hints(rank);
+    hints |= matching_hints(rank, report && report->notes[SYN__PT_OTHER_RUN].count > 0);
     if (m->device_events == 0) return hints | bit(true, SYN__PT_HINT_NO_DEVICE_WORK);
-    return hints | bit(m->device_correlation == 0, SYN__PT_HINT_NO_CORRELATION) |
+    return hints | bit(!has_correlation(&rank->device), SYN__PT_HINT_NO_CORRELATION) |
            bit(n[SYN__PT_RUNTIME] > 0 && n[SYN__PT_SYNC] == 0, SYN__PT_HINT_NO_SYNC_EVENTS);
 }

@@ -310,6 +310,17 @@ static syn_status take_object(reader *r) {
     return SYN_OK;
 }
 
+/* Ids count anew in every object: those of the nodes from `first` on get numbers of their own. */
+static void renumber(syn__pt_host *h, size_t first) {
+    uint64_t base = 0;
+    for (size_t i = 0; i < first; i++)
+        if (h->nodes[i].id >= base) base = h->nodes[i].id + 1;
+    for (size_t i = first; i < h->n_nodes; i++) {
+        h->nodes[i].id += base;
+        h->nodes[i].parent += base;
+    }
+}
+
 /* The objects of the file in turn: `wanted` alone, all together, or (LAST) each in place of the one
    before it as long as it is whole. */
 static syn_status take_objects(reader *r, int64_t wanted) {
@@ -332,6 +343,7 @@ static syn_status take_objects(reader *r, int64_t wanted) {
         const char *at = l->cur;
         SYN_TRY(take_object(r));
         syn__pt_host *h = r->host;
+        if (wanted == SYN__PT_OBJECT_ALL && before.n_nodes > 0) renumber(h, before.n_nodes);
         if (wanted == SYN__PT_OBJECT_LAST && before.n_nodes > 0) {
             const size_t first = r->whole ? before.n_nodes : 0;
             const size_t keep = r->whole ? h->n_nodes - before.n_nodes : before.n_nodes;

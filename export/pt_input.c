@@ -212,6 +212,12 @@ static syn_status look_inside(syn__pt_input *input, uint64_t memory_bytes, syn_e
     if (input->bytes == 0)
         return SYN_FAIL(err, SYN_E_FORMAT, SHOWN " is empty%s", input->name,
                         input->packed ? " (unpacked)" : "");
+    if (input->bytes >= 4 &&
+        (memcmp(input->data, "\xFF\xFE{\0", 4) == 0 || memcmp(input->data, "\xFE\xFF\0{", 4) == 0))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "cannot read " SHOWN
+                        ": it is UTF-16; make it UTF-8 first (iconv -f utf-16)",
+                        input->name);
     for (size_t i = 0; i < sizeof packers / sizeof packers[0]; i++)
         if (input->bytes >= packers[i].bytes &&
             memcmp(input->data, packers[i].magic, packers[i].bytes) == 0)

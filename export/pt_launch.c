@@ -58,17 +58,17 @@ static syn_status push(sweep *s, uint32_t event) {
 }
 
 /* The op that called the runtime: the innermost one, or an outer one that carries the call's
-   External id. */
+   External id; SYN__PT_NONE if no op with a host node is around the call. */
 static uint32_t caller(const sweep *s, const syn__pt_event *call) {
     const syn__pt_event *events = s->m->rank->device.events;
-    if (s->depth == 0) return s->last_node;
+    if (s->depth == 0) return SYN__PT_NONE;
     const frame *top = &s->stack[s->depth - 1];
     if (call->external_id != -1 && events[top->event].external_id != call->external_id)
         for (size_t i = 1; i < s->depth && i < MAX_OUTER; i++)
             if (events[top[-(ptrdiff_t)i].event].external_id == call->external_id &&
                 top[-(ptrdiff_t)i].node != SYN__PT_NONE)
                 return top[-(ptrdiff_t)i].node;
-    return top->node != SYN__PT_NONE ? top->node : s->last_node;
+    return top->node;
 }
 
 static syn_status sweep_thread(sweep *s, const uint32_t *events, size_t n) {
@@ -79,8 +79,13 @@ static syn_status sweep_thread(sweep *s, const uint32_t *events, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const syn__pt_event *e = &m->rank->device.events[events[i]];
         advance(s, e->ts_ns);
-        if (syn__pt_is_cpu(e)) SYN_TRY(push(s, events[i]));
-        else m->event_node[events[i]] = caller(s, e);
+        if (syn__pt_is_cpu(e)) {
+            SYN_TRY(push(s, events[i]));
+            continue;
+        }
+        const uint32_t node = caller(s, e); /* else the op before is as good as any */
+        m->event_node[events[i]] = node != SYN__PT_NONE ? node : s->last_node;
+        m->guessed[events[i]] = node == SYN__PT_NONE;
     }
     if (n > 0) advance(s, INT64_MAX);
     return SYN_OK;
@@ -207,17 +212,16 @@ static void link_work(const lookup *l, uint32_t work) {
     syn__pt_matcher *m = l->m;
     const syn__pt_event *e = &m->rank->device.events[work];
     syn__pt_matches *c = &m->rank->matches;
-    uint32_t from = SYN__PT_NONE;
+    uint32_t call = SYN__PT_NONE, from = SYN__PT_NONE;
     c->device_events++;
     if (e->correlation > 0)
-        from = choose(l, syn__pt_map_get(&l->by_correlation, (uint64_t)e->correlation), e);
-    m->launch[work] = from;
-    if (from != SYN__PT_NONE && m->event_node[from] != SYN__PT_NONE) {
-        m->event_node[work] = m->event_node[from];
+        call = choose(l, syn__pt_map_get(&l->by_correlation, (uint64_t)e->correlation), e);
+    m->launch[work] = call;
+    if (call != SYN__PT_NONE && m->event_node[call] != SYN__PT_NONE && !m->guessed[call]) {
+        m->event_node[work] = m->event_node[call];
         c->device_correlation++;
         return;
     }
-    from = SYN__PT_NONE;
     if (e->external_id > 0)
         from = choose(l, syn__pt_map_get(&l->by_external, (uint64_t)e->external_id), e);
     if (from != SYN__PT_NONE) {
@@ -225,9 +229,11 @@ static void link_work(const lookup *l, uint32_t work) {
         c->device_external++;
         return;
     }
-    if (e->flags & SYN__PT_EVENT_TS) from = running_at(l, e->ts_ns);
+    if (call != SYN__PT_NONE && m->event_node[call] != SYN__PT_NONE) from = call;
+    else if (e->flags & SYN__PT_EVENT_TS) from = running_at(l, e->ts_ns);
     if (from != SYN__PT_NONE) {
         m->event_node[work] = m->event_node[from];
+        m->guessed[work] = 1;
         c->device_time++;
         syn__pt_note_event(m, SYN__PT_TIME_ONLY, work);
         return;

@@ -82,11 +82,24 @@ static syn_status resolve_parent(syn__pt_matcher *m, uint32_t node) {
 
 /* ---- Host nodes and CPU events ---- */
 
+/* Names as ids that agree between the two files, which may escape differently. */
+static syn_status decode_names(syn__pt_matcher *m, const syn_intern *names, uint32_t **out) {
+    syn_status s = new_table(m, out, names->n_entries);
+    char *text = NULL;
+    size_t cap = 0;
+    for (uint32_t i = 0; i < names->n_entries && s == SYN_OK; i++) {
+        const syn__et_str raw = {syn_intern_get(names, i), syn_intern_entry_bytes(names, i)};
+        s = syn_grow(&text, &cap, raw.bytes + 1, 1, m->err);
+        if (s != SYN_OK) break;
+        s = syn_intern_put(&m->names, text, syn__loose_decode(raw, text), &(*out)[i], m->err);
+    }
+    syn_free(text);
+    return s;
+}
+
 static bool same_name(const syn__pt_matcher *m, uint32_t node, uint32_t event) {
-    const syn__pt_rank *r = m->rank;
-    const syn__et_str a = syn__pt_host_name(&r->host, r->host.nodes[node].name);
-    const syn__et_str b = syn__pt_device_name(&r->device, r->device.events[event].name);
-    return a.bytes == b.bytes && memcmp(a.text, b.text, a.bytes) == 0;
+    return m->host_name[m->rank->host.nodes[node].name] ==
+           m->event_name[m->rank->device.events[event].name];
 }
 
 static void pair(syn__pt_matcher *m, uint32_t node, uint32_t event) {
@@ -130,6 +143,51 @@ static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, con
     m->rank->matches.host_rf_id++;
 }
 
+static bool is_named(const syn__pt_matcher *m, uint32_t node, uint32_t head, const uint32_t *next) {
+    int tries = 0;
+    for (uint32_t e = head; e != SYN__PT_NONE && tries < MAX_TRIES; e = next[e], tries++)
+        if (same_name(m, node, e)) return true;
+    return false;
+}
+
+/* Nodes whose record function id some event has, but that have none yet: each is taken if `take`;
+   returns how many of them no such event names. */
+static uint64_t take_rf_ids(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *next,
+                            bool any_name, bool take) {
+    const syn__pt_host *h = &m->rank->host;
+    uint64_t n_differ = 0;
+    for (size_t i = 0; i < h->n_nodes; i++) {
+        const uint32_t node = m->order[i];
+        const syn__pt_host_node *n = &h->nodes[node];
+        if (!(n->has & SYN__PT_HAS_RF_ID) || n->rf_id == 0) continue;
+        if (m->node_event[node] != SYN__PT_NONE) continue;
+        const uint32_t head = syn__pt_map_get(heads, n->rf_id);
+        if (head == SYN__PT_NONE) continue;
+        n_differ += !is_named(m, node, head, next);
+        if (take) take_by_rf_id(m, node, syn__pt_map_put(heads, n->rf_id), next, any_name);
+    }
+    return n_differ;
+}
+
+/* Ids count from 1 in every run, so those of two runs agree as well: if the names do not, the ids
+   are not believed. */
+static void match_heads(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *next) {
+    syn__pt_matches *c = &m->rank->matches;
+    (void)take_rf_ids(m, heads, next, false, true);
+    const uint64_t differ = take_rf_ids(m, heads, next, true, false);
+    if (differ * 4 <= c->host_rf_id) {
+        (void)take_rf_ids(m, heads, next, true, true);
+        return;
+    }
+    m->distrust = true;
+    syn__pt_note_many(m->report, SYN__PT_OTHER_RUN, differ, m->rank->host_input.name, 0);
+    for (size_t i = 0; i < m->rank->host.n_nodes; i++) {
+        if (m->node_event[i] != SYN__PT_NONE) m->event_node[m->node_event[i]] = SYN__PT_NONE;
+        m->node_event[i] = SYN__PT_NONE;
+    }
+    c->host_rf_id = 0;
+}
+
 static syn_status match_rf_ids(syn__pt_matcher *m) {
     const syn__pt_rank *r = m->rank;
     syn__pt_map heads = {0};
@@ -146,22 +204,14 @@ static syn_status match_rf_ids(syn__pt_matcher *m) {
             *head = (uint32_t)i;
         }
     }
-    for (size_t i = 0; i < 2 * r->host.n_nodes && s == SYN_OK && heads.n > 0; i++) {
-        const bool any_name = i >= r->host.n_nodes;
-        const uint32_t node = m->order[any_name ? i - r->host.n_nodes : i];
-        const syn__pt_host_node *n = &r->host.nodes[node];
-        if (!(n->has & SYN__PT_HAS_RF_ID) || n->rf_id == 0) continue;
-        if (m->node_event[node] != SYN__PT_NONE) continue;
-        if (syn__pt_map_get(&heads, n->rf_id) == SYN__PT_NONE) continue;
-        take_by_rf_id(m, node, syn__pt_map_put(&heads, n->rf_id), next, any_name);
-    }
+    if (s == SYN_OK && heads.n > 0) match_heads(m, &heads, next);
     syn__pt_map_free(&heads);
     return s;
 }
 
 static bool is_free(const syn__pt_matcher *m, uint32_t event) {
     const syn__pt_event *e = &m->rank->device.events[event];
-    return syn__pt_is_cpu(e) && !(e->flags & SYN__PT_EVENT_RF_ID) &&
+    return syn__pt_is_cpu(e) && (m->distrust || !(e->flags & SYN__PT_EVENT_RF_ID)) &&
            m->event_node[event] == SYN__PT_NONE;
 }
 
@@ -192,22 +242,18 @@ static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_exter
 /* The n-th free node of a name is the n-th free event of that name. */
 static syn_status match_names(syn__pt_matcher *m) {
     syn__pt_rank *r = m->rank;
-    uint32_t *head = NULL, *next = m->scratch, *event_name = NULL;
-    syn_status s = new_table(m, &event_name, r->host.names.n_entries);
-    for (size_t i = 0; i < r->host.names.n_entries && s == SYN_OK; i++) {
-        const syn__et_str name = syn__pt_host_name(&r->host, (uint32_t)i);
-        s = syn_intern_put(&r->device.names, name.text, name.bytes, &event_name[i], m->err);
-    }
-    if (s == SYN_OK) s = new_table(m, &head, r->device.names.n_entries);
+    uint32_t *head = NULL, *next = m->scratch;
+    syn_status s = new_table(m, &head, m->names.n_entries);
     for (size_t i = r->device.n_events; i-- > 0 && s == SYN_OK;) {
         if (!is_free(m, (uint32_t)i)) continue;
-        next[i] = head[r->device.events[i].name];
-        head[r->device.events[i].name] = (uint32_t)i;
+        uint32_t *first = &head[m->event_name[r->device.events[i].name]];
+        next[i] = *first;
+        *first = (uint32_t)i;
     }
     for (size_t i = 0; i < r->host.n_nodes && s == SYN_OK; i++) {
         const uint32_t node = m->order[i];
         if (m->node_event[node] != SYN__PT_NONE || r->host.nodes[node].name == 0) continue;
-        uint32_t *first = &head[event_name[r->host.nodes[node].name]];
+        uint32_t *first = &head[m->host_name[r->host.nodes[node].name]];
         if (*first == SYN__PT_NONE) continue;
         const uint32_t event = *first;
         *first = next[event];
@@ -215,7 +261,6 @@ static syn_status match_names(syn__pt_matcher *m) {
         r->matches.host_time++;
     }
     syn_free(head);
-    syn_free(event_name);
     return s;
 }
 
@@ -242,6 +287,9 @@ static void count_matches(syn__pt_matcher *m) {
     const syn__pt_device *d = &m->rank->device;
     syn__pt_matches *c = &m->rank->matches;
     c->host_nodes = m->rank->host.n_nodes;
+    for (size_t i = 0; i < c->host_nodes; i++)
+        c->host_calls += (m->rank->host.nodes[i].has & SYN__PT_HAS_RF_ID) != 0 &&
+                         m->rank->host.nodes[i].rf_id != 0;
     for (size_t i = 0; i < d->n_events; i++) {
         if (!syn__pt_is_cpu(&d->events[i])) continue;
         c->cpu_events++;
@@ -261,13 +309,17 @@ static syn_status match_all(syn__pt_matcher *m) {
     SYN_TRY(new_table(m, &m->launch, n_events));
     SYN_TRY(new_table(m, &m->scratch, n_events));
     m->self_ns = syn_calloc(n_nodes, sizeof *m->self_ns);
-    if (!m->self_ns) return SYN_FAIL_NOMEM(m->err, n_nodes * sizeof *m->self_ns, "times");
+    m->guessed = syn_calloc(n_events + 1, 1);
+    if (!m->self_ns || !m->guessed)
+        return SYN_FAIL_NOMEM(m->err, n_nodes * sizeof *m->self_ns, "times");
     for (uint32_t i = 0; i < n_nodes; i++) SYN_TRY(resolve_parent(m, i));
     if (linked) {
         SYN_TRY(syn__pt_take_linked(m));
         SYN_TRY(syn__pt_make_ops(m));
         return syn__pt_connect_linked(m);
     }
+    SYN_TRY(decode_names(m, &m->rank->host.names, &m->host_name));
+    SYN_TRY(decode_names(m, &m->rank->device.names, &m->event_name));
     SYN_TRY(match_rf_ids(m));
     SYN_TRY(match_others(m));
     count_matches(m);
@@ -288,6 +340,10 @@ syn_status syn__pt_match(syn__pt_rank *rank, const syn__pt_options *options, syn
     syn_free(m.event_node);
     syn_free(m.launch);
     syn_free(m.self_ns);
+    syn_free(m.guessed);
+    syn_free(m.host_name);
+    syn_free(m.event_name);
+    syn_intern_free(&m.names);
     syn_free(m.scratch);
     return s;
 }

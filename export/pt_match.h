@@ -23,8 +23,12 @@ typedef struct syn__pt_matcher {
     uint32_t *event_node; /* per event: of a CPU event its host node; of a runtime event the node
                              that called it; of device work the node that launched it */
     uint32_t *launch;     /* per event: of device work its runtime event */
-    int64_t *self_ns;     /* per host node */
-    uint32_t *scratch;    /* per event */
+    syn_intern names;     /* of both files, decoded */
+    uint32_t *host_name, *event_name; /* per name of a file: its id among those */
+    bool distrust;                    /* record function ids are not believed */
+    uint8_t *guessed;                 /* per event: its event_node is a guess by time */
+    int64_t *self_ns;                 /* per host node */
+    uint32_t *scratch;                /* per event */
 } syn__pt_matcher;
 
 static inline bool syn__pt_is_cpu(const syn__pt_event *e) {

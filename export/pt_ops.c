@@ -136,6 +136,7 @@ static syn_status add_work(maker *k, uint32_t event) {
     op.event = event;
     op.host = node;
     op.launch = k->m->launch[event];
+    op.by_time = k->m->guessed[event];
     op.kind = e->class_ == SYN__PT_KERNEL   ? SYN__PT_OP_KERNEL
               : e->class_ == SYN__PT_MEMCPY ? SYN__PT_OP_MEMCPY
                                             : SYN__PT_OP_MEMSET;

@@ -170,7 +170,9 @@ static syn_status drop(sorter *s, bool by_index, syn__pt_report *report, size_t 
         r->first_dep[op] = (uint32_t)kept;
         for (size_t i = begin; i < end; i++) {
             const syn__pt_dep d = r->deps[i];
-            if (s->left[op] > 0 && s->left[d.from] > 0 && goes_back(r, d.from, op, by_index)) {
+            const bool timely = !by_index && d.class_ == SYN__PT_EDGE_GROUP; /* order of launches */
+            if (s->left[op] > 0 && s->left[d.from] > 0 && !timely &&
+                goes_back(r, d.from, op, by_index)) {
                 SYN_TRY(syn_grow(&r->dropped, &r->dropped_cap, r->n_dropped + 1, sizeof *r->dropped,
                                  err));
                 const syn__pt_edge e = {d.from, op, d.class_};

@@ -8,7 +8,7 @@
      pt_set.c     several ranks: groups, collectives and messages agree
      pt_full.c    writes all nodes (profile full)
      pt_sim.c     writes what a simulator runs (profile astra-sim)
-     pt_replay.c  runs the ops again on their own times
+     pt_replay.c  runs what was written again
 
    Compatible mode is apart (pt_compat_*.c). */
 #ifndef EXPORT_PT_RANK_H
@@ -60,6 +60,7 @@ typedef struct syn__pt_op {
     int64_t start_ns, wall_ns; /* since the epoch of the trace; SYN__PT_NO_NS unknown */
     int64_t self_ns; /* without the ops called within; of device work wall_ns; 0 unknown */
     uint32_t launch; /* device work: the runtime event that launched it; SYN__PT_NONE */
+    bool by_time;    /* device work: that this op launched it is a guess by time */
 } syn__pt_op;
 
 static inline bool syn__pt_is_device(const syn__pt_op *op) {
@@ -107,7 +108,8 @@ typedef struct syn__pt_dep {
 /* How host nodes and device events found each other. */
 typedef struct syn__pt_matches {
     uint64_t host_nodes, host_rf_id, host_external, host_time; /* host nodes with a CPU event */
-    uint64_t device_events;                                    /* kernels, copies, memsets */
+    uint64_t host_calls;    /* host nodes with a record function id: not the roots */
+    uint64_t device_events; /* kernels, copies, memsets */
     uint64_t device_correlation, device_external, device_time, device_none;
     uint64_t cpu_events, cpu_events_unused; /* CPU events that no host node took */
 } syn__pt_matches;
@@ -177,24 +179,45 @@ syn_status syn__pt_set_agree(syn__pt_rank *ranks, size_t n_ranks, syn__pt_report
 void syn__pt_write_groups(const syn__pt_rank *ranks, size_t n_ranks, syn_sink *sink);
 syn_status syn__pt_write_full(const syn__pt_rank *rank, const syn__pt_options *options,
                               syn_sink *sink, syn_error *err) SYN_MUST_USE;
+
+/* What a simulator gets of a rank. */
+typedef struct syn__pt_written {
+    uint64_t nodes, compute, delays; /* of all nodes: kernels and copies; "host delay" */
+    uint64_t stand_ins;              /* communication written as computation */
+    uint64_t collectives, messages;
+    uint64_t dropped_barriers; /* no nodes: their dependencies are passed on */
+    int64_t delay_us;          /* of all delays */
+} syn__pt_written;
+
 syn_status syn__pt_write_sim(const syn__pt_rank *rank, const syn__pt_options *options,
-                             syn_sink *sink, syn_error *err) SYN_MUST_USE;
+                             syn_sink *sink, syn__pt_written *written /* NULL allowed */,
+                             syn_error *err) SYN_MUST_USE;
 void syn__pt_rank_free(syn__pt_rank *rank);
 
-/* Measured against replayed: each op starts when what it waits for is over and its lane is free. */
+/* A replay runs what was written, and nothing else of the measurement. */
 typedef struct syn__pt_replay_lane {
     int64_t measured_ns, replayed_ns; /* from the trace's first op to the lane's last end */
-    int64_t busy_ns;
+    int64_t busy_ns;                  /* sum of the written durations */
+    int64_t idle_ns; /* of a thread: measured time in no op, which profile full has no node for */
     uint64_t n_ops;
 } syn__pt_replay_lane;
 
 typedef struct syn__pt_replayed {
     int64_t measured_ns, replayed_ns; /* end to end */
-    syn__pt_replay_lane *lanes;       /* one per lane of the rank; freed by the caller (syn_free) */
+    syn__pt_replay_lane *lanes;       /* freed by the caller (syn_free) */
+    size_t n_lanes;
 } syn__pt_replayed;
 
+/* Profile full: an op starts when all that it waits for is over and its lane is free, in the order
+   of ids, and takes its node's duration. One row per lane of the rank. Time between ops is in no
+   node, and a caller's own time passes before its callees', waits included: so the replay may end
+   far from the measured end. */
 syn_status syn__pt_replay(const syn__pt_rank *rank, syn__pt_replayed *out,
                           syn_error *err) SYN_MUST_USE;
+/* Profile astra-sim: two slots, each of which always runs the ready node with the lowest id:
+   computation with delays (row 0), communication with its measured durations (row 1). */
+syn_status syn__pt_replay_sim(const syn__pt_rank *rank, syn__pt_replayed *out,
+                              syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

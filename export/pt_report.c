@@ -45,6 +45,11 @@ static const char *const names[] = {
     [SYN__PT_COMM_DIFFERS] = "comm-differs",
     [SYN__PT_SIZE_DIFFERS] = "size-differs",
     [SYN__PT_MESSAGE_UNMATCHED] = "message-unmatched",
+    [SYN__PT_OTHER_RUN] = "other-run",
+    [SYN__PT_BAD_TIME] = "bad-time",
+    [SYN__PT_RANKS_MISSING] = "ranks-missing",
+    [SYN__PT_RANK_DIFFERS] = "rank-differs",
+    [SYN__PT_COMM_DEADLOCK] = "comm-deadlock",
 };
 
 void syn__pt_note_at(syn__pt_report *report, syn__pt_anomaly kind, const char *file, uint64_t at,

@@ -1,5 +1,6 @@
 /* Makes the ranks of a set agree: groups get one number each, collectives and messages are matched
-   across ranks by sequence number, else by order. What cannot be matched is marked. */
+   across ranks by sequence number, else in the order of their launches. What cannot be matched is
+   marked. */
 #include <stdlib.h>
 
 #include "export/pt_set.h"
@@ -206,14 +207,6 @@ static syn_status agree_groups(syn__pt_set *s) {
 
 /* ---- Entries ---- */
 
-/* When a rank's communications happen: their times, or their order if some have none. */
-static bool has_times(const syn__pt_rank *r) {
-    for (size_t c = 0; c < r->n_comms; c++) {
-        if (r->ops[r->comms[c].op].start_ns == SYN__PT_NO_NS) return false;
-    }
-    return true;
-}
-
 static void mark_alone(syn__pt_set *s, syn__pt_comm *c, uint32_t rank) {
     const syn__pt_rank *r = &s->ranks[rank];
     const bool single = c->group != SYN__PT_NONE && !is_needed(&r->groups[c->group]);
@@ -221,11 +214,10 @@ static void mark_alone(syn__pt_set *s, syn__pt_comm *c, uint32_t rank) {
     c->alone = message ? c->peer == s->number[rank] || (c->peer < 0 && s->n_ranks > 1) : single;
 }
 
-static syn_status add_entries(syn__pt_set *s, uint32_t rank) {
+static syn_status list_entries(syn__pt_set *s, uint32_t rank, const uint32_t *order) {
     syn__pt_rank *r = &s->ranks[rank];
-    const bool timed = has_times(r);
     for (uint32_t i = 0; i < r->n_comms; i++) {
-        syn__pt_comm *c = &r->comms[i];
+        syn__pt_comm *c = &r->comms[order[i]];
         const bool message = c->type != SYN__ET_COMM_COLL_NODE;
         mark_alone(s, c, rank);
         if (c->alone || (!message && s->n_ranks < 2)) continue;
@@ -234,11 +226,11 @@ static syn_status add_entries(syn__pt_set *s, uint32_t rank) {
         syn__pt_entry *e = &s->entries[s->n_entries++];
         memset(e, 0, sizeof *e);
         e->rank = rank;
-        e->comm = i;
-        e->op = c->op;
+        e->comm = order[i];
+        e->at = i;
+        e->row = SYN__PT_NONE;
         e->message = message;
         e->key = c->group != SYN__PT_NONE ? s->key[s->first[rank] + c->group] : SYN__PT_NONE;
-        e->at = timed ? r->ops[c->op].start_ns : (int64_t)c->op;
         if (!message) continue;
         e->receives = c->type == SYN__ET_COMM_RECV_NODE;
         e->from = e->receives ? c->peer : s->number[rank];
@@ -248,10 +240,18 @@ static syn_status add_entries(syn__pt_set *s, uint32_t rank) {
     return SYN_OK;
 }
 
+static syn_status add_entries(syn__pt_set *s, uint32_t rank) {
+    uint32_t *order;
+    SYN_TRY(syn__pt_launch_order(&s->ranks[rank], NULL, &order, s->err));
+    const syn_status status = list_entries(s, rank, order);
+    syn_free(order);
+    return status;
+}
+
 #define COMPARE(member) \
     if (x->member != y->member) return x->member < y->member ? -1 : 1
 
-/* Collectives by group and rank, messages by way, all in time. */
+/* Collectives by group and rank, messages by way, all as they were launched. */
 static int in_order(const void *a, const void *b) {
     const syn__pt_entry *x = (const syn__pt_entry *)a, *y = (const syn__pt_entry *)b;
     COMPARE(message);
@@ -262,7 +262,6 @@ static int in_order(const void *a, const void *b) {
     COMPARE(receives);
     COMPARE(rank);
     COMPARE(at);
-    COMPARE(op);
     return 0;
 }
 
@@ -297,7 +296,7 @@ static syn_status agree(syn__pt_set *s) {
     while (n < s->n_entries && !s->entries[n].message) n++;
     SYN_TRY(syn__pt_match_collectives(s, n));
     syn__pt_match_messages(s, n);
-    return SYN_OK;
+    return syn__pt_set_check(s);
 }
 
 syn_status syn__pt_set_agree(syn__pt_rank *ranks, size_t n_ranks, syn__pt_report *report,

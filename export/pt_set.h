@@ -1,4 +1,4 @@
-/* Inside of the agreement of a set's ranks (pt_set.c, pt_set_match.c). */
+/* Inside of the agreement of a set's ranks (pt_set*.c). */
 #ifndef EXPORT_PT_SET_H
 #define EXPORT_PT_SET_H
 
@@ -10,9 +10,10 @@ extern "C" {
 
 /* A communication that others may take part in. */
 typedef struct syn__pt_entry {
-    uint32_t rank, comm, op; /* indices */
-    uint32_t key;            /* of the group in the whole set; SYN__PT_NONE */
-    int64_t at;              /* when, against others of its rank */
+    uint32_t rank, comm; /* indices */
+    uint32_t key;        /* of the group in the whole set; SYN__PT_NONE */
+    uint32_t row;        /* what it was matched with has the same; SYN__PT_NONE */
+    uint32_t at;         /* its place among those of its rank */
     bool message, receives;
     int32_t from, to, tag; /* messages: global ranks, the program's tag; else 0 */
 } syn__pt_entry;
@@ -31,13 +32,21 @@ typedef struct syn__pt_set {
     uint32_t n_ids;
     syn__pt_entry *entries; /* collectives, then messages */
     size_t n_entries, entries_cap;
+    uint32_t n_rows;
 } syn__pt_set;
 
+/* *order (freed by the caller): indices of the rank's comms as they were launched. What runs on one
+   stream is in the order of `when` (per op). With when NULL, when the rank has been ordered, it and
+   each group's collectives are in the order of ids, as they stand in the file. */
+syn_status syn__pt_launch_order(const syn__pt_rank *rank, const int64_t *when, uint32_t **order,
+                                syn_error *err) SYN_MUST_USE;
 void syn__pt_set_note(const syn__pt_set *set, syn__pt_anomaly kind, const syn__pt_entry *entry);
 /* Matches the first n entries, the collectives of several ranks. */
 syn_status syn__pt_match_collectives(syn__pt_set *set, size_t n) SYN_MUST_USE;
 /* Matches the entries from `first` on, the messages, and tags them. */
 void syn__pt_match_messages(syn__pt_set *set, size_t first);
+/* Takes out communications in which ranks would wait for each other for ever (pt_set_check.c). */
+syn_status syn__pt_set_check(syn__pt_set *set) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

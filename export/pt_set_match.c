@@ -6,6 +6,10 @@ static syn__pt_comm *comm_of(const syn__pt_set *s, const syn__pt_entry *e) {
     return &s->ranks[e->rank].comms[e->comm];
 }
 
+static void set_row(const syn__pt_set *s, const syn__pt_entry *e, uint32_t row) {
+    s->entries[e - s->entries].row = row;
+}
+
 static void leave_out(const syn__pt_set *s, const syn__pt_entry *e, syn__pt_anomaly kind) {
     comm_of(s, e)->alone = true;
     syn__pt_set_note(s, kind, e);
@@ -44,7 +48,7 @@ typedef struct runs {
 
 /* One collective as all ranks of the group see it, at the front of each run. */
 static void match_row(const runs *r) {
-    const syn__pt_set *s = r->s;
+    syn__pt_set *s = r->s;
     const syn__pt_comm *first = comm_of(s, r->at[0]);
     int64_t bytes = first->bytes;
     bool same_kind = true, same_size = true;
@@ -60,7 +64,11 @@ static void match_row(const runs *r) {
         return;
     }
     if (!same_size) syn__pt_set_note(s, SYN__PT_SIZE_DIFFERS, r->at[0]);
-    for (size_t i = 0; i < r->n; i++) comm_of(s, r->at[i])->bytes = bytes;
+    for (size_t i = 0; i < r->n; i++) {
+        comm_of(s, r->at[i])->bytes = bytes;
+        set_row(s, r->at[i], s->n_rows);
+    }
+    s->n_rows++;
 }
 
 static bool has_sequence(const runs *r) {
@@ -187,12 +195,14 @@ syn_status syn__pt_match_collectives(syn__pt_set *s, size_t n) {
 /* ---- Messages ---- */
 
 /* A send and its receive. */
-static void match_pair(const syn__pt_set *s, const syn__pt_entry *x, const syn__pt_entry *y,
+static void match_pair(syn__pt_set *s, const syn__pt_entry *x, const syn__pt_entry *y,
                        int32_t tag) {
     syn__pt_comm *a = comm_of(s, x), *b = comm_of(s, y);
     if (a->bytes != b->bytes) syn__pt_set_note(s, SYN__PT_SIZE_DIFFERS, x);
     a->bytes = b->bytes = a->bytes > b->bytes ? a->bytes : b->bytes;
     a->tag = b->tag = tag;
+    set_row(s, x, s->n_rows);
+    set_row(s, y, s->n_rows++);
 }
 
 static void leave_message(const syn__pt_set *s, const syn__pt_entry *e, bool whole, int32_t *tag) {
@@ -201,8 +211,8 @@ static void leave_message(const syn__pt_set *s, const syn__pt_entry *e, bool who
 }
 
 /* Messages of one way and tag: n_sends sends, then n_receives receives. */
-static void match_way(const syn__pt_set *s, const syn__pt_entry *sends, size_t n_sends,
-                      size_t n_receives, int32_t *tag) {
+static void match_way(syn__pt_set *s, const syn__pt_entry *sends, size_t n_sends, size_t n_receives,
+                      int32_t *tag) {
     const bool whole = s->n_ranks > 1 &&
                        syn__pt_map_get(&s->by_number, (uint64_t)sends->from) != SYN__PT_NONE &&
                        syn__pt_map_get(&s->by_number, (uint64_t)sends->to) != SYN__PT_NONE;

@@ -10,11 +10,19 @@
    "host delay" right before the op: from the end of all compute that started earlier, of what the
    op waits for, of barriers and of the trace's beginning, whichever is latest, to its start. So
    compute on two streams hides each other's gaps, and waiting for communication, other ranks
-   included, is never a delay, as the op's dependencies explain it. Communication gets none: it
-   would take the compute slot. A delay waits for what its op waits for and for no more: waiting for
-   other streams too could make compute wait for communication that it has nothing to do with. As
-   ids follow time, compute that is ready goes first; only where communication takes longer than
-   measured can a delay hold up another stream's compute, for its own length at most.
+   included, is never a delay, as the op's dependencies explain it. A delay waits for what its op
+   waits for and for no more: waiting for other streams too could make compute wait for
+   communication that it has nothing to do with. As ids follow time, compute that is ready goes
+   first; only where communication takes longer than measured can a delay hold up another stream's
+   compute, for its own length at most.
+
+   Communication does not run before it was launched: if the compute slot was idle then, a delay up
+   to the launch stands before it, a part of the gap, of which the next compute's delay has the
+   rest; else it waits for what had ended last, compute or a delay. Such a delay waits for what had
+   ended last, too.
+
+   Without device work the computation is the host's: the time between communication, from the
+   trace's beginning and to its end is delays.
 
    Durations are differences of rounded times, so along a lane without overlap they and the delays
    add up to the measured time whatever their number. */
@@ -86,28 +94,52 @@ syn__pt_sim_role syn__pt_sim_role_of(const syn__pt_rank *rank, const syn__pt_op 
     return comm->type == SYN__ET_COMM_SEND_NODE ? SYN__PT_SIM_SEND : SYN__PT_SIM_RECV;
 }
 
-static syn_status write_sim(syn__pt_sim *sim, const syn__pt_options *options, syn_sink *sink,
-                            syn_error *err) {
+syn_status syn__pt_sim_make(syn__pt_sim *sim, const syn__pt_rank *rank, syn_error *err) {
+    *sim = (syn__pt_sim){.rank = rank};
     SYN_TRY(syn__pt_sim_link(sim, err));
+    const size_t n_real = sim->n_nodes, n_links = sim->n_edges;
+    SYN_TRY(syn__pt_sim_delay(sim, err));
     if (sim->n_nodes == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%s: the trace holds neither device work nor communication, so a simulator "
-                        "has nothing to run; record it with ProfilerActivity.CUDA, or convert it "
-                        "with --profile full",
-                        sim->rank->host_input.name != NULL ? sim->rank->host_input.name : "trace");
-    SYN_TRY(syn__pt_sim_arrange(sim, err));
-    return syn__pt_sim_write(sim, options, sink, err);
+                        "%s: the trace holds neither device work nor communication nor times of "
+                        "host ops, so a simulator has nothing to run; convert it together with its "
+                        "device trace, or with --profile full",
+                        rank->host_input.name != NULL ? rank->host_input.name : "trace");
+    return syn__pt_sim_arrange(sim, n_real, n_links, err);
+}
+
+void syn__pt_sim_free(syn__pt_sim *sim) {
+    syn_free(sim->nodes);
+    syn_free(sim->edges);
+    syn_free(sim->barriers);
+    syn_free(sim->first_dep);
+    syn_free(sim->deps);
+    syn_free(sim->sequence);
+    *sim = (syn__pt_sim){.rank = NULL};
+}
+
+static syn__pt_written count(const syn__pt_sim *sim) {
+    syn__pt_written w = {.dropped_barriers = sim->n_dropped_barriers};
+    for (size_t i = 0; i < sim->n_nodes; i++) {
+        const syn__pt_sim_node *node = &sim->nodes[i];
+        const bool is_delay = node->role == SYN__PT_SIM_DELAY;
+        w.nodes += node->delay_us > 0 ? 2 : 1;
+        w.delays += is_delay || node->delay_us > 0;
+        w.delay_us += is_delay ? node->end_us - node->start_us : node->delay_us;
+        w.compute += node->role == SYN__PT_SIM_COMPUTE;
+        w.stand_ins += node->role == SYN__PT_SIM_STAND_IN;
+        w.collectives += node->role == SYN__PT_SIM_COLLECTIVE;
+        w.messages += node->role == SYN__PT_SIM_SEND || node->role == SYN__PT_SIM_RECV;
+    }
+    return w;
 }
 
 syn_status syn__pt_write_sim(const syn__pt_rank *rank, const syn__pt_options *options,
-                             syn_sink *sink, syn_error *err) {
-    syn__pt_sim sim = {.rank = rank};
-    const syn_status status = write_sim(&sim, options, sink, err);
-    syn_free(sim.nodes);
-    syn_free(sim.edges);
-    syn_free(sim.barriers);
-    syn_free(sim.first_dep);
-    syn_free(sim.deps);
-    syn_free(sim.sequence);
+                             syn_sink *sink, syn__pt_written *written, syn_error *err) {
+    syn__pt_sim sim;
+    syn_status status = syn__pt_sim_make(&sim, rank, err);
+    if (status == SYN_OK && written != NULL) *written = count(&sim);
+    if (status == SYN_OK) status = syn__pt_sim_write(&sim, options, sink, err);
+    syn__pt_sim_free(&sim);
     return status;
 }

@@ -1,16 +1,26 @@
 /* In which order a simulator gets its nodes: communication in the order of its launches, the rest
-   by time, every dependency before what waits for it. And the delays: see pt_sim.c. */
-#include <stdlib.h>
-
+   by time, every dependency before what waits for it. */
 #include "export/pt_sim.h"
+#include "export/pt_sim_heap.h"
 #include "export/pt_sort.h"
 #include "syntorch/memory.h"
 
 /* ---- Orders ---- */
 
-/* Sorts items by time; those without one (SYN__PT_NO_NS) stay behind the item before them.
- *order is the caller's. */
-static syn_status by_time(const int64_t *times, size_t n, uint32_t **order, syn_error *err) {
+/* The op that launched it; itself if that is not known. */
+static uint32_t launcher(const syn__pt_rank *rank, uint32_t op) {
+    const uint32_t parent = rank->ops[op].parent;
+    return syn__pt_is_device(&rank->ops[op]) && parent != SYN__PT_NONE ? parent : op;
+}
+
+int64_t syn__pt_sim_launch(const syn__pt_rank *rank, uint32_t op) {
+    const uint32_t call = rank->ops[op].launch;
+    if (call != SYN__PT_NONE && rank->device.events[call].flags & SYN__PT_EVENT_TS)
+        return rank->device.events[call].ts_ns;
+    return rank->ops[launcher(rank, op)].start_ns;
+}
+
+syn_status syn__pt_sim_by_time(const int64_t *times, size_t n, uint32_t **order, syn_error *err) {
     uint64_t *keys = (uint64_t *)syn_malloc((n + 1) * sizeof *keys);
     int64_t last = INT64_MIN;
     if (keys == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *keys, "times of nodes");
@@ -23,14 +33,16 @@ static syn_status by_time(const int64_t *times, size_t n, uint32_t **order, syn_
     return status;
 }
 
-/* When each node started, ascending. */
+/* When each node started, a delay when what it stands before was launched, ascending. */
 static syn_status nodes_by_time(const syn__pt_sim *sim, uint32_t **order, syn_error *err) {
     int64_t *times = (int64_t *)syn_malloc((sim->n_nodes + 1) * sizeof *times);
     if (times == NULL) return SYN_FAIL_NOMEM(err, sim->n_nodes * sizeof *times, "times of nodes");
-    for (size_t i = 0; i < sim->n_nodes; i++)
-        times[i] =
-            sim->nodes[i].has_start ? sim->rank->ops[sim->nodes[i].op].start_ns : SYN__PT_NO_NS;
-    const syn_status status = by_time(times, sim->n_nodes, order, err);
+    for (size_t i = 0; i < sim->n_nodes; i++) {
+        const syn__pt_sim_node *node = &sim->nodes[i];
+        if (node->role == SYN__PT_SIM_DELAY) times[i] = syn__pt_sim_launch(sim->rank, node->op);
+        else times[i] = node->has_start ? sim->rank->ops[node->op].start_ns : SYN__PT_NO_NS;
+    }
+    const syn_status status = syn__pt_sim_by_time(times, sim->n_nodes, order, err);
     syn_free(times);
     return status;
 }
@@ -46,22 +58,6 @@ static bool talks(const syn__pt_sim_node *node) {
     return node->role == SYN__PT_SIM_COLLECTIVE || node->role == SYN__PT_SIM_SEND;
 }
 
-/* The op that launched the node; the node's own if that is not known. */
-static uint32_t launcher(const syn__pt_sim *sim, uint32_t node) {
-    const uint32_t op = sim->nodes[node].op;
-    const syn__pt_op *o = &sim->rank->ops[op];
-    return syn__pt_is_device(o) && o->parent != SYN__PT_NONE ? o->parent : op;
-}
-
-/* When the node was launched. */
-static int64_t launch_time(const syn__pt_sim *sim, uint32_t node) {
-    const syn__pt_rank *rank = sim->rank;
-    const uint32_t call = rank->ops[sim->nodes[node].op].launch;
-    if (call != SYN__PT_NONE && rank->device.events[call].flags & SYN__PT_EVENT_TS)
-        return rank->device.events[call].ts_ns;
-    return rank->ops[launcher(sim, node)].start_ns;
-}
-
 static void rearrange(talk *t, const uint32_t *order, uint32_t *scratch) {
     for (size_t i = 0; i < t->n; i++) scratch[i] = t->nodes[order[i]];
     memcpy(t->nodes, scratch, t->n * sizeof *scratch);
@@ -73,10 +69,10 @@ static syn_status sort_talk(const syn__pt_sim *sim, talk *t, const uint32_t *pla
     for (int pass = 0; pass < 2; pass++) {
         uint32_t *order;
         for (size_t i = 0; i < t->n; i++) {
-            times[i] = pass == 0 ? (int64_t)place[launcher(sim, t->nodes[i])]
-                                 : launch_time(sim, t->nodes[i]);
+            times[i] = pass == 0 ? (int64_t)place[launcher(sim->rank, sim->nodes[t->nodes[i]].op)]
+                                 : syn__pt_sim_launch(sim->rank, sim->nodes[t->nodes[i]].op);
         }
-        SYN_TRY(by_time(times, t->n, &order, err));
+        SYN_TRY(syn__pt_sim_by_time(times, t->n, &order, err));
         rearrange(t, order, scratch);
         syn_free(order);
     }
@@ -161,8 +157,8 @@ static syn_status chain_talk(syn__pt_sim *sim, bool in_launch_order, syn_error *
 
 /* ---- Numbering ---- */
 
-/* Lists of edges by one end: those of node i are at[first[i] .. first[i + 1]). */
-static void list_edges(const syn__pt_sim *sim, bool by_target, size_t *first, syn__pt_dep *at) {
+void syn__pt_sim_list_edges(const syn__pt_sim *sim, bool by_target, size_t *first,
+                            syn__pt_dep *at) {
     memset(first, 0, (sim->n_nodes + 2) * sizeof *first);
     for (size_t i = 0; i < sim->n_edges; i++)
         first[(by_target ? sim->edges[i].to : sim->edges[i].from) + 2]++;
@@ -174,56 +170,31 @@ static void list_edges(const syn__pt_sim *sim, bool by_target, size_t *first, sy
     }
 }
 
-typedef struct heap {
-    uint32_t *at; /* at[1..n], the least one first */
-    size_t n;
-} heap;
-
-static void push(heap *h, uint32_t value) {
-    size_t i = ++h->n;
-    for (; i > 1 && h->at[i / 2] > value; i /= 2) h->at[i] = h->at[i / 2];
-    h->at[i] = value;
-}
-
-static uint32_t pop(heap *h) {
-    const uint32_t least = h->at[1], moved = h->at[h->n--];
-    size_t i = 1;
-    while (2 * i <= h->n) {
-        size_t child = 2 * i;
-        if (child < h->n && h->at[child + 1] < h->at[child]) child++;
-        if (h->at[child] >= moved) break;
-        h->at[i] = h->at[child];
-        i = child;
-    }
-    h->at[i] = moved;
-    return least;
-}
-
 typedef struct numbering {
     uint32_t *order; /* nodes by time */
     uint32_t *rank;  /* a node's place in it */
     uint32_t *left;  /* dependencies not yet numbered */
     size_t *first;
     syn__pt_dep *children;
-    heap ready; /* ranks */
+    syn__pt_sim_heap ready; /* ranks */
 } numbering;
 
 /* Of the nodes that wait for nothing more always the earliest one. False: there is a cycle. */
 static bool run(syn__pt_sim *sim, numbering *n) {
     size_t done = 0;
-    list_edges(sim, false, n->first, n->children);
+    syn__pt_sim_list_edges(sim, false, n->first, n->children);
     memset(n->left, 0, (sim->n_nodes + 1) * sizeof *n->left);
     for (size_t i = 0; i < sim->n_edges; i++) n->left[sim->edges[i].to]++;
     for (uint32_t i = 0; i < sim->n_nodes; i++) {
         n->rank[n->order[i]] = i;
-        if (n->left[n->order[i]] == 0) push(&n->ready, i);
+        if (n->left[n->order[i]] == 0) syn__pt_sim_push(&n->ready, i);
     }
     while (n->ready.n != 0) {
-        const uint32_t node = n->order[pop(&n->ready)];
+        const uint32_t node = n->order[syn__pt_sim_pop(&n->ready)];
         sim->sequence[done++] = node;
         for (size_t i = n->first[node]; i < n->first[node + 1]; i++) {
             const uint32_t child = n->children[i].from;
-            if (--n->left[child] == 0) push(&n->ready, n->rank[child]);
+            if (--n->left[child] == 0) syn__pt_sim_push(&n->ready, n->rank[child]);
         }
     }
     return done == sim->n_nodes;
@@ -247,43 +218,6 @@ static syn_status number(syn__pt_sim *sim, uint32_t *order, bool *complete, syn_
     syn_free(num.children);
     syn_free(num.ready.at);
     return all ? SYN_OK : SYN_FAIL_NOMEM(err, n * sizeof(size_t), "the order of nodes");
-}
-
-/* ---- Delays ---- */
-
-static int64_t first_start(const syn__pt_rank *rank) {
-    int64_t first = INT64_MAX;
-    for (size_t i = 0; i < rank->n_ops; i++) {
-        const int64_t start = rank->ops[i].start_ns;
-        if (start != SYN__PT_NO_NS && start < first) first = start;
-    }
-    return first;
-}
-
-static int by_start(const void *a, const void *b) {
-    const syn__pt_sim_span *x = (const syn__pt_sim_span *)a, *y = (const syn__pt_sim_span *)b;
-    return (x->start_us > y->start_us) - (x->start_us < y->start_us);
-}
-
-static void find_delays(syn__pt_sim *sim, const uint32_t *order) {
-    int64_t busy = syn__pt_sim_micros(first_start(sim->rank));
-    size_t barrier = 0;
-    if (sim->n_barriers > 1) qsort(sim->barriers, sim->n_barriers, sizeof *sim->barriers, by_start);
-    for (size_t i = 0; i < sim->n_nodes; i++) {
-        syn__pt_sim_node *node = &sim->nodes[order[i]];
-        if (!node->has_start || !syn__pt_sim_is_compute(node)) continue;
-        for (; barrier < sim->n_barriers && sim->barriers[barrier].start_us <= node->start_us;
-             barrier++)
-            busy = sim->barriers[barrier].end_us > busy ? sim->barriers[barrier].end_us : busy;
-        int64_t free_us = busy;
-        for (size_t k = sim->first_dep[order[i]]; k < sim->first_dep[order[i] + 1]; k++) {
-            const syn__pt_sim_node *from = &sim->nodes[sim->deps[k].from];
-            if (from->has_start && from->end_us > free_us) free_us = from->end_us;
-        }
-        if (node->role == SYN__PT_SIM_COMPUTE && node->start_us > free_us)
-            node->delay_us = node->start_us - free_us;
-        if (node->end_us > busy) busy = node->end_us;
-    }
 }
 
 /* ---- Costs ---- */
@@ -310,35 +244,45 @@ static syn_status find_dominating(syn__pt_sim *sim, syn_error *err) {
 
 /* ---- All of it ---- */
 
-static syn_status arrange(syn__pt_sim *sim, uint32_t *order, syn_error *err) {
-    const size_t n_before = sim->n_edges;
+static syn_status try_order(syn__pt_sim *sim, bool in_launch_order, bool *complete,
+                            syn_error *err) {
+    uint32_t *order;
+    SYN_TRY(chain_talk(sim, in_launch_order, err));
+    SYN_TRY(nodes_by_time(sim, &order, err));
+    const syn_status status = number(sim, order, complete, err);
+    syn_free(order);
+    return status;
+}
+
+/* Launch times that contradict dependencies give way: first in the order of communication, then
+   the delays before it. */
+static syn_status find_order(syn__pt_sim *sim, size_t n_real, size_t n_links, syn_error *err) {
+    const size_t n_edges = sim->n_edges;
     bool complete = false;
-    for (int attempt = 0; attempt < 2 && !complete; attempt++) {
-        sim->n_edges = n_before;
-        SYN_TRY(chain_talk(sim, attempt == 0, err));
-        SYN_TRY(number(sim, order, &complete, err));
-    }
+    SYN_TRY(try_order(sim, true, &complete, err));
+    if (complete) return SYN_OK;
+    sim->n_edges = n_edges;
+    SYN_TRY(try_order(sim, false, &complete, err));
+    if (complete) return SYN_OK;
+    sim->n_edges = n_links;
+    sim->n_nodes = n_real;
+    return try_order(sim, false, &complete, err);
+}
+
+syn_status syn__pt_sim_arrange(syn__pt_sim *sim, size_t n_real, size_t n_links, syn_error *err) {
+    sim->sequence = (uint32_t *)syn_malloc((sim->n_nodes + 1) * sizeof *sim->sequence);
+    if (sim->sequence == NULL)
+        return SYN_FAIL_NOMEM(err, sim->n_nodes * sizeof *sim->sequence, "the order of nodes");
+    SYN_TRY(find_order(sim, n_real, n_links, err));
     sim->first_dep = (size_t *)syn_malloc((sim->n_nodes + 2) * sizeof *sim->first_dep);
     sim->deps = (syn__pt_dep *)syn_malloc((sim->n_edges + 1) * sizeof *sim->deps);
     if (sim->first_dep == NULL || sim->deps == NULL)
         return SYN_FAIL_NOMEM(err, sim->n_edges * sizeof *sim->deps, "dependencies of nodes");
-    list_edges(sim, true, sim->first_dep, sim->deps);
-    find_delays(sim, order);
+    syn__pt_sim_list_edges(sim, true, sim->first_dep, sim->deps);
     uint32_t id = 0;
     for (size_t i = 0; i < sim->n_nodes; i++) {
         syn__pt_sim_node *node = &sim->nodes[sim->sequence[i]];
         node->id = id += node->delay_us > 0 ? 2 : 1;
     }
     return find_dominating(sim, err);
-}
-
-syn_status syn__pt_sim_arrange(syn__pt_sim *sim, syn_error *err) {
-    uint32_t *order;
-    sim->sequence = (uint32_t *)syn_malloc((sim->n_nodes + 1) * sizeof *sim->sequence);
-    if (sim->sequence == NULL)
-        return SYN_FAIL_NOMEM(err, sim->n_nodes * sizeof *sim->sequence, "the order of nodes");
-    SYN_TRY(nodes_by_time(sim, &order, err));
-    const syn_status status = arrange(sim, order, err);
-    syn_free(order);
-    return status;
 }

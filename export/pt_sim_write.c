@@ -174,7 +174,9 @@ static void find_waits(writer *w, uint32_t node) {
     if (w->failed) return;
     for (size_t i = 0; i < n; i++) {
         const syn__pt_dep *d = &sim->deps[first + i];
-        w->waits[i] = (struct wait){sim->nodes[d->from].id, d->class_};
+        const syn__pt_sim_node *from = &sim->nodes[d->from];
+        const bool of_delay = d->class_ & SYN__PT_SIM_OF_DELAY && from->delay_us > 0;
+        w->waits[i] = (struct wait){from->id - of_delay, d->class_ & ~SYN__PT_SIM_OF_DELAY};
     }
     if (n > 1) qsort(w->waits, n, sizeof *w->waits, compare);
     for (size_t i = 0; i < n; i++) {
@@ -328,14 +330,14 @@ static syn__et_str name_of(writer *w, const syn__pt_op *op) {
 
 static const syn__et_io no_io = {false, {{"", 0}, {"", 0}, {"", 0}}};
 
-/* Takes the node's dependencies over; the node then waits for the delay alone. */
-static syn_status write_delay(writer *w, const syn__pt_sim_node *node, syn_error *err) {
-    const int64_t start_us = node->start_us - node->delay_us;
-    syn__et_node out = {.id = node->id - 1,
+/* With the dependencies at hand. */
+static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id, int64_t start_us,
+                            int64_t us, syn_error *err) {
+    syn__et_node out = {.id = id,
                         .name = syn__et_str_of("host delay"),
                         .type = SYN__ET_COMP_NODE,
                         .start_micros = start_us > 0 ? (uint64_t)start_us : 0,
-                        .duration_micros = (uint64_t)node->delay_us,
+                        .duration_micros = (uint64_t)us,
                         .io = {no_io, no_io}};
     if (w->failed) return send(w, err);
     add_number(w, "is_cpu_op", SYN__ET_BOOL, 0);
@@ -345,14 +347,23 @@ static syn_status write_delay(writer *w, const syn__pt_sim_node *node, syn_error
     out.attrs = w->attrs;
     out.n_attrs = w->n_attrs;
     if (!w->failed) syn__et_put_node(&w->buf, &out);
-    w->waits[0] = (struct wait){out.id, SYN__PT_EDGE_LAUNCH};
-    w->n_waits = 1;
     return send(w, err);
+}
+
+/* The delay takes the node's dependencies over; the node then waits for it alone. */
+static syn_status write_delay(writer *w, const syn__pt_sim_node *node, syn_error *err) {
+    const uint64_t id = node->id - 1;
+    SYN_TRY(put_delay(w, node, id, node->start_us - node->delay_us, node->delay_us, err));
+    w->waits[0] = (struct wait){id, SYN__PT_EDGE_LAUNCH};
+    w->n_waits = 1;
+    return SYN_OK;
 }
 
 static syn_status write_node(writer *w, uint32_t index, syn_error *err) {
     const syn__pt_sim_node *node = &w->sim->nodes[index];
     find_waits(w, index);
+    if (node->role == SYN__PT_SIM_DELAY)
+        return put_delay(w, node, node->id, node->start_us, node->end_us - node->start_us, err);
     if (node->delay_us > 0) SYN_TRY(write_delay(w, node, err));
     syn__et_node out = {.id = node->id,
                         .name = name_of(w, &w->sim->rank->ops[node->op]),

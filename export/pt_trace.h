@@ -155,7 +155,8 @@ enum {
     SYN__PT_EVENT_STREAM = 8,
     SYN__PT_EVENT_TS_INT = 16, /* written as an integer */
     SYN__PT_EVENT_DUR_INT = 32,
-    SYN__PT_EVENT_LAUNCH = 64 /* RUNTIME: a name that launches device work (section 3.1) */
+    SYN__PT_EVENT_LAUNCH = 64,     /* RUNTIME: a name that launches device work (section 3.1) */
+    SYN__PT_EVENT_COLLECTIVE = 128 /* args hold a "Collective name" */
 };
 
 typedef struct syn__pt_event {

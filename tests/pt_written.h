@@ -92,7 +92,7 @@ static inline syn_status written(const syn__pt_rank *rank, bool attributes, char
     size_t bytes;
     out[0] = '\0';
     SYN_TRY(syn_sink_open_memory(&sink, err));
-    syn_status status = syn__pt_write_sim(rank, &options, sink, err);
+    syn_status status = syn__pt_write_sim(rank, &options, sink, NULL, err);
     const char *data = syn_sink_data(sink, &bytes);
     if (status == SYN_OK && data != NULL) written_text(data, bytes, attributes, out, cap);
     const syn_status closed = syn_sink_close(sink, true, err);

@@ -69,7 +69,8 @@ def streams(p, base):
         for n in work:
             check(n.attr.get("launch_deps") == n.ctrl and len(n.ctrl) == 1, f"{p.name}: node {n.id} has no launch")
     last = {}
-    for n in sorted((n for n in base.nodes if n.type == COLL), key=lambda n: (n.start is None, n.start, n.id)):
+    # Collectives of a group run one after the other; in which order, test_convert_sets.py checks.
+    for n in sorted((n for n in base.nodes if n.type == COLL), key=lambda n: n.id):
         if n.attr.get("pg_name") in last:
             before = last[n.attr["pg_name"]].id
             check(before in n.deps, f"{p.name}: collective {n.id} does not wait for {before}")
@@ -307,7 +308,10 @@ def usage(p, base):
     check(r.code == 0 and r.et == base.et, f"{p.name}: --replay_check changes the trace")
     replay = r.rank.get("replay", {})
     check(abs(replay.get("measured_ns", 0) / 1000 - measured) < 0.01 * measured, f"{p.name}: --replay_check: {replay}, {measured} us")
-    check(abs(replay.get("replayed_ns", 0) / 1000 - measured) < 0.05 * measured, f"{p.name}: --replay_check: {replay}, {measured} us")
+    r = convert(host, device, "--replay_check", "--profile", "astra-sim")
+    replay = r.rank.get("replay", {})
+    # The host's time after the last device work is in no node of that profile.
+    check(0.8 * measured < replay.get("replayed_ns", 0) / 1000 < 1.05 * measured, f"{p.name}: --replay_check: {replay}, {measured} us")
     with tempfile.TemporaryDirectory() as folder:
         for name, data in (("h", host), ("d", device)):
             with open(os.path.join(folder, name), "wb") as f:

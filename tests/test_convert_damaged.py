@@ -78,8 +78,7 @@ def objects(p, base):
     r = convert(both, device, "--object", "all")
     kinds = {k: v + (other.kinds()[k] if k in ("host ops", "metadata") else 0) for k, v in p.kinds().items()}
     if good(what + "all", r, kinds):
-        check(r.anomalies["duplicate-id"]["count"] == len(other.nodes), f"{what}all: {r.anomalies}")
-        check(r.anomalies["duplicate-id"].get("byte") == len(host) + places(dump(other.host), "nodes")[0][0], f"{what}all: {r.anomalies}")
+        check("duplicate-id" not in r.anomalies, f"{what}all: ids count anew in each object: {r.anomalies}")
     refused(what + "2", convert(both, device, "--object", "2"), "holds 2 JSON objects")
     cut = len(host) + places(dump(other.host), "nodes")[10][0] + 5
     r = convert(both[:cut], device)

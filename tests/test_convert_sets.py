@@ -90,6 +90,97 @@ def ranks(p, base):
         check(not any(n.startswith("x") for n in os.listdir(os.path.join(folder, "out"))), "files of a set that failed")
 
 
+def convert_set(what, pairs, kept=None, device=None, expect=None):
+    """Both profiles of a set agree. kept: collectives in each file; device: rank 1's device trace as bytes; expect: anomalies."""
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        os.mkdir(os.path.join(folder, "out"))
+        write_set(folder, pairs)
+        if device is not None:
+            with open(os.path.join(folder, "device.1.json"), "wb") as f:
+                f.write(device)
+        for profile, args in (("full", ["--any-node"]), ("astra-sim", [])):
+            prefix = os.path.join(folder, "out", profile)
+            done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json", "--output", prefix, "--profile", profile,
+                       "--json", cwd=folder)
+            if not check(done.returncode == 0, f"{what}, {profile}: exit {done.returncode}: {done.stderr.decode()[-500:]}"):
+                continue
+            met = {a["kind"]: a["count"] for a in json.loads(done.stdout)["anomalies"]}
+            check(expect is None or met == expect, f"{what}, {profile}: {met}")
+            if kept is not None:
+                etcheck_set(f"{what}, {profile}", prefix, *args)
+            for r in range(len(pairs)):
+                with open(f"{prefix}.{r}.et", "rb") as f:
+                    _, nodes = pt.read_et(f.read())
+                n = sum(n.type == COLL for n in nodes)
+                check(kept is None or n == kept, f"{what}, {profile}: rank {r} has {n} collectives, not {kept}")
+
+
+def collectives(base):
+    return sum(n for call, n in calls(base.nodes).items() if call[0] == COLL)
+
+
+def launched(p):
+    """Kernels of collectives by the time of their launch."""
+    at = {e["args"].get("correlation"): e["ts"] for e in p.events if e.get("cat") == "cuda_runtime"}
+    kernels = [e for e in p.gpu() if any(k in e["name"] for k in ("_AllReduce", "_AllGather", "_ReduceScatter", "_Broadcast"))]
+    return sorted(kernels, key=lambda e: at[e["args"]["correlation"]])
+
+
+def lost_parts(p, base):
+    """A device trace that is cut, or ends a step early: what has only its host op left keeps its place in the program."""
+    p = p.copy()
+    for kernel, at in zip(launched(p), sorted(k["ts"] for k in launched(p))):
+        kernel["ts"] = at  # as streams do, which the traces made by hand do not
+    p.events.sort(key=lambda e: e.get("ts", 0))
+    other = other_rank(p)
+    text, n = other.texts()[1], collectives(base)
+    for tenths in (2, 5, 7, 9):
+        convert_set(f"{p.name}: {tenths} tenths of a device trace", [p, other], n, text[:len(text) * tenths // 10])
+    times = sorted(e["ts"] for e in other.events if "ts" in e)
+    for tenths in (3, 6, 8):
+        short = other.copy()
+        short.device["traceEvents"] = [e for e in short.events if e.get("ts", 0) < times[len(times) * tenths // 10]]
+        convert_set(f"{p.name}: events of {tenths} tenths of the time", [p, short], n)
+
+
+def late_starts(p, base):
+    """Ranks launch in one order; that kernels on two streams of a rank begin in another is no difference."""
+    pairs = [p.copy(), other_rank(p)]
+    n = len(launched(p))
+    at = next(i for i in range(n - 2, -1, -1) if launched(p)[i]["name"] != launched(p)[i + 1]["name"])
+    for i, q in enumerate(pairs):
+        x, y = launched(q)[at:at + 2]
+        y["args"]["stream"] = y["tid"] = 77
+        if i == 1:
+            x["ts"] = y["ts"] + (5 if x["ts"] < y["ts"] else -5)
+        q.events.sort(key=lambda e: e.get("ts", 0))
+    order = [[k["ts"] for k in launched(q)[at:at + 2]] for q in pairs]
+    check((order[0][0] < order[0][1]) != (order[1][0] < order[1][1]), f"{p.name}: the test changes no order: {order}")
+    convert_set(f"{p.name}: late starts", pairs, collectives(base), expect={})
+
+
+def wrong_sets(p, base):
+    """Ranks that are not there, and files that were copied or swapped."""
+    pairs = [p, other_rank(p)]
+    convert_set(f"{p.name}: one of two ranks", [p], expect={"ranks-missing": 1})
+    big = [q.copy() for q in pairs]
+    for q in big:
+        q.device["distributedInfo"]["world_size"] = 5
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        write_set(folder, big)
+        done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json", "--output", "x", "--json", cwd=folder)
+        met = {a["kind"]: a["count"] for a in json.loads(done.stdout)["anomalies"]}
+        check(met.get("ranks-missing") == 3, f"{p.name}: two of five ranks: {met}")
+    for what, wrong, n in (("swapped", pairs[::-1], 2), ("copied", [p, p], 1)):
+        with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+            write_set(folder, wrong)
+            done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json", "--output", "x", "--json", cwd=folder)
+            told = json.loads(done.stdout)
+            met = {a["kind"]: a["count"] for a in told["anomalies"]}
+            check(met.get("rank-differs") == n and "ranks-missing" not in met, f"{p.name}: {what}: {met}")
+            check([r["rank"] for r in told["ranks"]] == [0, 1], f"{p.name}: {what}: ranks")
+
+
 def table(text):
     """Rows of convert-all: name to the words behind it."""
     return {line.split()[0]: line.split()[1:] for line in text.splitlines() if line and not line.startswith("file ")}
@@ -137,4 +228,4 @@ def folders(p, base):
         check(run("convert-all", os.path.join(folder, "absent")).returncode == 1, "convert-all of a folder that is not there")
 
 
-main(ranks, folders)
+main(ranks, lost_parts, late_starts, wrong_sets, folders)

@@ -23,7 +23,7 @@ static syn_status convert(syn_sink *sink, syn_error *err) {
     if (s == SYN_OK) s = syn__pt_order(&rank, &report, err);
     if (s == SYN_OK) s = syn__pt_set_agree(&rank, 1, &report, err);
     if (s == SYN_OK) s = syn__pt_write_full(&rank, &options, sink, err);
-    if (s == SYN_OK) s = syn__pt_write_sim(&rank, &options, sink, err);
+    if (s == SYN_OK) s = syn__pt_write_sim(&rank, &options, sink, NULL, err);
     if (s == SYN_OK) s = syn__pt_replay(&rank, &replayed, err);
     if (s == SYN_OK) s = syn__pt_merge_rank(&rank, &merged, err);
     if (s == SYN_OK) s = syn__pt_write_linked(&rank.host, &rank.device, &merged, sink, err);

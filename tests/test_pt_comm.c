@@ -241,12 +241,39 @@ static void test_batches(void) {
     end_traces(t);
 }
 
+/* A kernel that only its time links to an op: another kind than that op's call is a communication
+   of its own, of which no more is known than its name tells; the same kind is that call. */
+static void test_by_time(void) {
+    for (int same = 0; same < 2; same++) {
+        traces *t = one_call("c10d::allreduce_",
+                             RECORD_INPUTS(TENSOR("10", "4"), "allreduce", "0", "0", "1", "2"), "",
+                             "", "", "");
+        put(t->device, &t->n_device,
+            ",{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"ncclDevKernel_%s_RING_LL\",\"pid\":0,"
+            "\"tid\":7,\"ts\":113,\"dur\":4,\"args\":{\"device\":0,\"stream\":7}}",
+            same ? "AllReduce_Sum_f32" : "AllGather");
+        CHECK_OK(find(t, ""), t->err);
+        const syn__pt_rank *r = &t->rank;
+        const syn__pt_comm *last = &r->comms[r->n_comms - 1];
+        CHECK_INT(t->report.notes[SYN__PT_TIME_ONLY].count, 1);
+        CHECK_INT(r->n_comms, same ? 1 : 2);
+        CHECK_INT(r->comms[0].collective, 0);
+        CHECK_INT(r->comms[0].bytes, 40);
+        CHECK_INT(r->ops[last->op].kind, SYN__PT_OP_KERNEL);
+        CHECK_INT(last->collective, same ? 0 : 2);
+        CHECK_INT(last->bytes, same ? 40 : 1);
+        CHECK_INT(t->report.notes[SYN__PT_SIZE_UNKNOWN].count, !same);
+        end_traces(t);
+    }
+}
+
 static const test_case cases[] = {
     {"told_by_kernel", test_told_by_kernel},
     {"sources", test_sources},
     {"one_node_a_call", test_one_node_a_call},
     {"peers", test_peers},
     {"batches", test_batches},
+    {"by_time", test_by_time},
 };
 
 TEST_MAIN(cases)

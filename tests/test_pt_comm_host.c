@@ -296,6 +296,9 @@ static void check_reference(const char *folder, const char *et_name, size_t n_co
 
 /* How many: counted with etcheck.py. */
 static void test_reference(void) {
+#ifndef SYN_HAVE_ZLIB
+    SKIP("built without zlib");
+#endif
     if (getenv("SYN_SHARED_DATA") == NULL) SKIP("no SYN_SHARED_DATA");
     check_reference("synth_allfeatures", "chakra_trace.0.et.gz", 24);
     check_reference("resnet_2gpu_rank0", "chakra_trace.0.et.gz", 21);

@@ -127,12 +127,12 @@ static void converter_refuses(void) {
 static void tensors_must_be_tensors(void) {
     static const char *const inputs[] = {"\"values\":[\"<UNKNOWN>\"],\"types\":[\"Tensor(float)\"]",
                                          "\"values\":[[1,2,0,4]],\"types\":[\"Tensor(float)\"]",
-                                         "\"values\":[[[1,2,0,4,4],3]],\"types\":["
-                                         "\"GenericList[Tensor(float),Int]\"]"};
+                                         ("\"values\":[[[1,2,0,4,4],3]],\"types\":["
+                                          "\"GenericList[Tensor(float),Int]\"]")};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
         char host[TEXT_BYTES], node[TEXT_BYTES / 4];
         const char *old = "\"inputs\":{\"values\":[],\"shapes\":[],\"types\":[]}";
-        const char *rest = ATTRS(1) + strlen(old);
+        const char *rest = &ATTRS(1)[strlen(old)];
         CHECK(memcmp(ATTRS(1), old, strlen(old)) == 0);
         snprintf(node, sizeof node,
                  "{\"id\":3,\"name\":\"nccl:all_reduce\",\"ctrl_deps\":2,\"inputs\":{%s,"

@@ -136,7 +136,7 @@ static void test_delay(void) {
 
 static void test_delay_sync(void) {
     /* What an op waits for explains the time until it is over, whatever it is, and the delay waits
-       for it as well; communication has no delay itself. */
+       for it as well. Communication waited for the host until it was launched. */
     syn__pt_comm comm = {.op = 1, .type = SYN__ET_COMM_COLL_NODE, .bytes = 8, .group = 0};
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
@@ -146,8 +146,8 @@ static void test_delay_sync(void) {
                             {"K1", KERNEL, 2, 107 US, 1 US, .deps = "0S 2L"},
                             {"K2", KERNEL, 4, 108 US, 1 US, .deps = NULL}};
     CHECK_OK(sim(rows, COUNT(rows), &comm, 1, &group, 1, false), error);
-    CHECK_STR(text, "1 K0 0+1 | 2 C 50+50 1Y | 3 host delay 100+7 1S 2L | 4 K1 107+1 3L | "
-                    "5 K2 108+1");
+    CHECK_STR(text, "1 K0 0+1 | 2 host delay 1+49 1L | 3 C 50+50 1Y 2L | "
+                    "4 host delay 100+7 1S 3L | 5 K1 107+1 4L | 6 K2 108+1");
 }
 
 static void test_delay_beside_communication(void) {
@@ -163,7 +163,7 @@ static void test_delay_beside_communication(void) {
 }
 
 static void test_delay_stand_in(void) {
-    /* Communication that became compute has no delay either, but takes the slot: from 20 to 60. */
+    /* Communication that became compute takes the slot: from 20 to 60. */
     syn__pt_comm comm = {.op = 1, .type = SYN__ET_COMM_COLL_NODE, .collective = 1, .bytes = 8};
     int32_t both[] = {0, 1};
     syn__pt_group group = {"0", "", both, 2, 2, 1};
@@ -171,7 +171,8 @@ static void test_delay_stand_in(void) {
                             {"C", KERNEL, 3, 20 US, 40 US, .deps = "0Y", .comm = 1},
                             {"K1", KERNEL, 2, 62 US, 1 US, .deps = "0S"}};
     CHECK_OK(sim(rows, COUNT(rows), &comm, 1, &group, 1, false), error);
-    CHECK_STR(text, "1 K0 0+10 | 2 C 20+40 1Y | 3 host delay 60+2 1S | 4 K1 62+1 3L");
+    CHECK_STR(text, "1 K0 0+10 | 2 host delay 10+10 1L | 3 C 20+40 1Y 2L | 4 host delay 60+2 1S | "
+                    "5 K1 62+1 4L");
 }
 
 static void test_delay_barrier(void) {
@@ -451,9 +452,10 @@ static void test_sends_between(void) {
                             .comm = i + 1};
     }
     CHECK_OK(sim(rows, 40, comms, 40, &group, 1, false), error);
-    CHECK_HAS(text,
-              "1 C 0+1 | 2 C 1+1 1G | 3 C 2+1 1S | 4 C 3+1 2S 3G | 5 C 4+1 3S | 6 C 5+1 4S 5G");
-    CHECK_HAS(text, "| 39 C 38+1 37S | 40 C 39+1 38S 39G");
+    /* Each is launched 1 us after the one before: ids 1, 3, 5, ... with delays between. */
+    CHECK_HAS(text, "1 C 0+1 | 2 host delay 0+1 | 3 C 1+1 1G 2L | 4 host delay 1+1 2L | "
+                    "5 C 2+1 1S 4L | 6 host delay 2+1 4L | 7 C 3+1 3S 5G 6L | 8 host delay 3+1 6L");
+    CHECK_HAS(text, "| 77 C 38+1 73S 76L | 78 host delay 38+1 76L | 79 C 39+1 75S 77G 78L");
 }
 
 static const test_case cases[] = {{"streams", test_streams},

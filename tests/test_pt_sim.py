@@ -49,9 +49,53 @@ def work(device):
     return {k: sorted(v, key=lambda e: e["ts"]) for k, v in streams.items()}
 
 
+def earliest(nodes):
+    """When each node can start if nodes only wait for what they name."""
+    start, end = {}, {}
+    for n in nodes:
+        start[n.id] = max((end[d] for d in n.data), default=0)
+        end[n.id] = start[n.id] + n.dur
+    return start
+
+
+def check_launches(name, nodes, device):
+    """The first communication is not before computation that had begun or ended when it was launched."""
+    events = [e for e in json.loads(device)["traceEvents"] if e.get("ph") == "X"]
+    calls = {e["args"]["correlation"]: e["ts"] for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
+    first = min(e["ts"] for e in events if e.get("cat") == "cpu_op")
+    done = [e for e in events if e.get("cat") in WORK]
+    nccl = min((e for e in done if "nccl" in e["name"].lower()), key=lambda e: e["ts"])
+    launched = calls[nccl["args"]["correlation"]]
+    moments = [t for e in done if e is not nccl for t in (e["ts"], e["ts"] + e["dur"]) if t <= launched]
+    node = next(n for n in nodes if n.name == nccl["name"] and n.type != COMP)
+    start, want = earliest(nodes)[node.id], max(moments) - first
+    check(start >= want - 1, f"{name}: node {node.id} starts at {start}, launched after {want}")
+
+
+def check_gloo(folder, etcheck):
+    """Ranks of a CPU: they pass, and the whole measured time is in computation and communication."""
+    data = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reference", "pt_gloo")
+    prefix = os.path.join(folder, "t")
+    r = subprocess.run([PROGRAM, "convert", "pytorch", "--host", os.path.join(data, "host.*.json.gz"), "--device",
+                        os.path.join(data, "device.*.json.gz"), "--profile", "astra-sim", "--output", prefix],
+                       capture_output=True, text=True)
+    check(r.returncode == 0, f"gloo: exit {r.returncode}: {r.stderr}")
+    r = subprocess.run([sys.executable, os.path.join(TOOLS, "etcheck.py"), prefix], capture_output=True, text=True)
+    check(r.returncode == 0, f"gloo: etcheck: {r.stdout[-2000:]}")
+    for rank in range(4):
+        with gzip.open(os.path.join(data, f"device.{rank}.json.gz"), "rt") as f:
+            ops = [e for e in json.load(f)["traceEvents"] if e.get("cat") == "cpu_op"]
+        measured = max(e["ts"] + e["dur"] for e in ops) - min(e["ts"] for e in ops)
+        nodes = etcheck.read(f"{prefix}.{rank}.et")
+        start = earliest(nodes)
+        end = max(start[n.id] + n.dur for n in nodes)
+        check(abs(end - measured) < 0.02 * measured, f"gloo: rank {rank} ends at {end}, measured {measured}")
+
+
 def check_nodes(name, nodes, device):
     streams = work(device)
     kept = [n for n in nodes if n.name != "host delay"]
+    check_launches(name, nodes, device)
     want = collections.Counter(e["name"] for s in streams.values() for e in s)
     check(collections.Counter(n.name for n in kept) == want, f"{name}: other names than the trace's")
     delay = {n.id: n for n in nodes if n.name == "host delay"}
@@ -100,7 +144,7 @@ def main():
                                text=True)
             check(r.returncode == 0, f"{name}: etcheck: {r.stdout[-2000:]}")
             check_nodes(name, etcheck.read(prefix + ".0.et"), device)
-    # Without device work and communication there is nothing to simulate.
+    # Without device work, communication and times there is nothing to simulate.
     with tempfile.TemporaryDirectory() as folder:
         host = os.path.join(folder, "host.json")
         with open(host, "w") as f:
@@ -110,6 +154,8 @@ def main():
                            capture_output=True, text=True)
         check(r.returncode == 1 and "neither device work nor communication" in r.stderr and not os.path.exists(out),
               f"without work: exit {r.returncode}: {r.stderr}")
+    with tempfile.TemporaryDirectory() as folder:
+        check_gloo(folder, etcheck)
     for text in failures[:40]:
         print("FAILED:", text)
     print(f"{len(failures)} failures")

@@ -23,7 +23,7 @@ static void meta_text(const hand *h, const char *version, char *out, size_t cap,
     out[0] = '\0';
     options.version = version;
     if (syn_sink_open_memory(&sink, err) != SYN_OK) return;
-    if (syn__pt_write_sim(&h->rank, &options, sink, err) == SYN_OK) {
+    if (syn__pt_write_sim(&h->rank, &options, sink, NULL, err) == SYN_OK) {
         rest.text = syn_sink_data(sink, &rest.bytes);
         if (written_message(&rest, &message) &&
             syn__et_decode_meta(&decoder, message, &meta) == 0) {
@@ -83,15 +83,62 @@ static void test_names(void) {
 }
 
 static void test_nothing(void) {
-    const hand_op rows[] = {{"a", HOST, 0, 0, 1 US, .deps = NULL}};
+    /* Host ops without times; with times their time is written. */
+    const hand_op rows[] = {{"a", HOST, 0, SYN__PT_NO_NS, SYN__PT_NO_NS, .deps = NULL}};
     syn_error err = {0};
     hand h;
     hand_make(&h, rows, 1);
     h.rank.host_input.name = "host.0.json";
     CHECK_INT(written(&h.rank, false, text, sizeof text, &err), SYN_E_INVALID);
-    hand_free(&h);
     CHECK_HAS(err.text, "host.0.json: the trace holds neither device work nor communication");
-    CHECK_HAS(err.text, "ProfilerActivity.CUDA");
+    h.ops[0].start_ns = 5 US;
+    h.ops[0].wall_ns = 7 US;
+    CHECK_OK(written(&h.rank, false, text, sizeof text, &err), err);
+    hand_free(&h);
+    CHECK_STR(text, "1 host delay 5+7");
+}
+
+static void test_counts(void) {
+    /* A kernel; delays of 1 us before it and of 2 us before the first communication; a barrier, a
+       stand-in, a collective, a send and a receive. */
+    int32_t both[] = {0, 1};
+    syn__pt_group group = {"0", "", both, 2, 2, 1};
+    syn__pt_comm comms[] = {
+        {.op = 2, .type = SYN__ET_COMM_COLL_NODE, .bytes = 1, .group = 0},
+        {.op = 3, .type = SYN__ET_COMM_COLL_NODE, .collective = 9, .bytes = 1, .group = 0},
+        {.op = 4, .type = SYN__ET_COMM_COLL_NODE, .collective = 1, .bytes = 1, .group = 0},
+        {.op = 5, .type = SYN__ET_COMM_SEND_NODE, .bytes = 1, .peer = 1},
+        {.op = 6, .type = SYN__ET_COMM_RECV_NODE, .bytes = 1, .peer = 1}};
+    const hand_op rows[] = {{"a", HOST, 0, 0, 1 US, .deps = NULL},
+                            {"K", KERNEL, 2, 1 US, 1 US, .deps = "0L"},
+                            {"C", KERNEL, 3, 4 US, 1 US, .deps = "0L", .comm = 1},
+                            {"B", KERNEL, 3, 5 US, 0, .deps = "2S", .comm = 2},
+                            {"R", KERNEL, 3, 5 US, 1 US, .deps = "3S", .comm = 3},
+                            {"S", KERNEL, 3, 6 US, 1 US, .deps = "4S", .comm = 4},
+                            {"V", KERNEL, 3, 6 US, 1 US, .deps = "5S", .comm = 5}};
+    const syn__pt_options options = SYN__PT_DEFAULTS;
+    syn__pt_written w = {0};
+    syn_error err = {0};
+    syn_sink *sink;
+    hand h;
+    hand_make(&h, rows, 7);
+    h.rank.comms = comms;
+    h.rank.n_comms = 5;
+    h.rank.groups = &group;
+    h.rank.n_groups = 1;
+    CHECK_OK(syn_sink_open_memory(&sink, &err), err);
+    const syn_status status = syn__pt_write_sim(&h.rank, &options, sink, &w, &err);
+    (void)syn_sink_close(sink, false, NULL);
+    hand_free(&h);
+    CHECK_OK(status, err);
+    CHECK_INT(w.nodes, 7);
+    CHECK_INT(w.compute, 1);
+    CHECK_INT(w.delays, 2);
+    CHECK_INT(w.delay_us, 3);
+    CHECK_INT(w.stand_ins, 1);
+    CHECK_INT(w.collectives, 1);
+    CHECK_INT(w.messages, 2);
+    CHECK_INT(w.dropped_barriers, 1);
 }
 
 /* ---- Messages ---- */
@@ -388,7 +435,7 @@ static void test_large(void) {
     make_large(&r);
     const clock_t begin = clock();
     CHECK_OK(syn_sink_open_memory(&sink, &err), err);
-    const syn_status status = syn__pt_write_sim(&r, &options, sink, &err);
+    const syn_status status = syn__pt_write_sim(&r, &options, sink, NULL, &err);
     const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
     const char *data = syn_sink_data(sink, &bytes);
     const uint64_t deps = data != NULL ? count_deps(data, bytes, &nodes) : 0;
@@ -430,7 +477,7 @@ static void test_memory(void) {
         syn_sink *sink;
         CHECK_OK(syn_sink_open_memory(&sink, &err), err);
         syn_memory_fail_after(n);
-        const syn_status status = syn__pt_write_sim(&h.rank, &options, sink, &err);
+        const syn_status status = syn__pt_write_sim(&h.rank, &options, sink, NULL, &err);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         const syn_status in_sink = syn_sink_status(sink);
         (void)syn_sink_close(sink, false, NULL);
@@ -442,14 +489,11 @@ static void test_memory(void) {
     CHECK_MSG(failures > 20, "%d", failures);
 }
 
-static const test_case cases[] = {{"metadata", test_metadata},
-                                  {"names", test_names},
-                                  {"nothing", test_nothing},
-                                  {"messages", test_messages},
-                                  {"dominating", test_dominating},
-                                  {"huge", test_huge},
-                                  {"unknown_group", test_unknown_group},
-                                  {"random", test_random},
-                                  {"large", test_large},
-                                  {"memory", test_memory}};
+static const test_case cases[] = {
+    {"metadata", test_metadata}, {"names", test_names},
+    {"nothing", test_nothing},   {"counts", test_counts},
+    {"messages", test_messages}, {"dominating", test_dominating},
+    {"huge", test_huge},         {"unknown_group", test_unknown_group},
+    {"random", test_random},     {"large", test_large},
+    {"memory", test_memory}};
 TEST_MAIN(cases)

@@ -105,6 +105,12 @@ for option in --num-output-tokens --num_output_tokens; do
     "$build/inference" $option 2 --quiet || fail "inference $option 2"
 done
 
+# Every anomaly and note that a conversion can tell is explained.
+for name in $(sed -nE 's/^ +\[SYN__PT_[A-Z_]+\] = "([a-z-]+)",.*/\1/p' export/pt_report.c) \
+    $(sed -nE 's/^ +X\([A-Z_]+, "([a-z-]+)",.*/\1/p' export/pt_hints.h); do
+    grep -q "\`$name\`" docs/pytorch.md || fail "docs/pytorch.md does not explain $name"
+done
+
 help=$(./dev --help) || fail "./dev --help: exit $?"
 for command in setup build test bench fuzz format inference export; do
     grep -qE "^  $command " <<<"$help" || fail "./dev --help does not list $command"

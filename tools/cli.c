@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +30,14 @@ int cli_fail(const cli_program *program, int code, const char *fmt, ...) {
     const bool escaped = out && fclose(out) == 0;
     fprintf(stderr, "%s: %s\n", program->name, escaped ? line : text);
     return code;
+}
+
+bool cli_same_file(const char *input, const char *output) {
+    struct stat in, out;
+    if (strcmp(output, "-") == 0) return false;
+    if (stat(strcmp(input, "-") == 0 ? "/dev/stdin" : input, &in) != 0) return false;
+    return stat(output, &out) == 0 && S_ISREG(out.st_mode) && in.st_dev == out.st_dev &&
+           in.st_ino == out.st_ino;
 }
 
 /* ---- options --------------------------------------------------------------------------------- */

@@ -33,6 +33,8 @@ int cli_parse(const cli_program *program, int argc, char **argv);
 /* "inference: sentence" on standard error, in one line; returns code. */
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) SYN_PRINTF(3, 4);
 
+/* Whether `output` is an existing regular file that is also `input` ("-": the standard streams). */
+bool cli_same_file(const char *input, const char *output);
 /* Bytes as text in one line: control characters and what is not UTF-8 as escapes. */
 void cli_print_escaped(FILE *out, const char *text, size_t bytes);
 /* "12.3 KiB", "4.56 G", "1.23 ms"; returns buf. */

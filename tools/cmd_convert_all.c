@@ -145,16 +145,26 @@ static bool is_valid(const char *path, bool is_set, bool sim) {
     return valid;
 }
 
+/* Nodes of a rank's file. */
+static uint64_t written(const pytorch_outcome *o, const syn__pt_rank *r) {
+    return o->written ? o->written[r - o->ranks].nodes : r->n_ops;
+}
+
+/* Size and time are those of the whole set, told in its first row. */
 static void print_row(const entry *e, const syn__pt_rank *r, const pytorch_outcome *o,
                       const char *verdict) {
-    char size[32];
+    char size[32] = "", seconds[32] = "";
     const syn__pt_matches *m = &r->matches;
     const uint64_t in = m->host_nodes + m->device_events;
     const uint64_t found =
         m->host_rf_id + m->host_external + m->host_time + m->device_events - m->device_none;
-    printf("%-28s %9" PRIu64 " %9zu %6.1f %% %10" PRIu64 " %10s %8.3f  %s\n", e->stem, in, r->n_ops,
-           in ? 100.0 * (double)found / (double)in : 0.0, o->n_anomalies,
-           cli_bytes_text((double)o->out_bytes, size, sizeof size), o->seconds, verdict);
+    if (r == o->ranks) {
+        cli_bytes_text((double)o->out_bytes, size, sizeof size);
+        snprintf(seconds, sizeof seconds, "%.3f", o->seconds);
+    }
+    printf("%-28s %9" PRIu64 " %9" PRIu64 " %6.1f %% %10" PRIu64 " %10s %8s  %s%s\n", e->stem, in,
+           written(o, r), in ? 100.0 * (double)found / (double)in : 0.0, o->n_anomalies, size,
+           seconds, verdict, r->has_device ? "" : ", no device trace");
 }
 
 static syn_status run_job(pytorch_job *job, const entry *entries, size_t n, pytorch_outcome *o,

@@ -83,9 +83,18 @@ static int read_arguments(pytorch_job *job) {
     if (!pytorch_read_object(args.object, &job->options.object))
         return cli_fail(&program, CLI_USAGE, "--object is last, all or a number, not '%s'",
                         args.object);
-    if (args.compat && (job->profile != PYTORCH_FULL || args.replay))
+    if (args.compat && (job->profile != PYTORCH_FULL || args.replay || args.strict ||
+                        job->options.edges != SYN__PT_ALL_EDGES || args.rank >= 0 ||
+                        job->options.dup_ids != SYN__PT_DUP_FIRST || args.thread_gap_us != 1000 ||
+                        job->options.object != SYN__PT_OBJECT_LAST))
         return cli_fail(&program, CLI_USAGE,
-                        "--compat knows neither --profile astra-sim nor --replay_check");
+                        "--compat does what the reference tools do: only --host, --device, "
+                        "--linked, --output, --quiet and --json go with it");
+    if (job->profile == PYTORCH_ASTRA_SIM && job->options.edges != SYN__PT_ALL_EDGES)
+        return cli_fail(&program, CLI_USAGE,
+                        "--edges is for profile full: a simulator needs them all");
+    if (args.json && strcmp(args.output, "-") == 0)
+        return cli_fail(&program, CLI_USAGE, "--json and the trace cannot both be standard output");
     job->options.thread_gap_ns = (int64_t)(args.thread_gap_us * 1000);
     job->options.version = "syntorch " SYN_VERSION;
     job->linked = args.linked != NULL;
@@ -118,7 +127,7 @@ int command_convert_pytorch(int argc, char **argv) {
     syn_status s = run(&job, &outcome, &err);
     if (s != SYN_OK || job.quiet) pytorch_print_notes(&outcome.report, stderr);
     else if (job.json) s = pytorch_print_json(&job, &outcome, &err);
-    else pytorch_print(&job, &outcome, stdout);
+    else pytorch_print(&job, &outcome, strcmp(args.output, "-") == 0 ? stderr : stdout);
     pytorch_outcome_free(&outcome);
     pytorch_job_free(&job);
     return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);

@@ -64,6 +64,9 @@ static syn_status convert(const char *data, size_t bytes, bool json, syn_sink *o
 static syn_status run(bool *json, syn_chakra_json_stats *stats, syn_error *err) {
     syn_sink *out = NULL;
     syn__pt_input in = {0};
+    if (cli_same_file(args.input, args.output))
+        return SYN_FAIL(err, SYN_E_INVALID, "%.200s is the input; give another --output",
+                        args.output);
     SYN_TRY(syn__pt_input_open(&in, args.input, err));
     *json = syn_chakra_is_json(in.data, in.bytes);
     syn_status status = SYN_OK;

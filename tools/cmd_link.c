@@ -1,4 +1,6 @@
 /* syntorch link: a host trace and a device trace as one JSON file. */
+#include <string.h>
+
 #include "tools/cli.h"
 #include "tools/command.h"
 #include "tools/pytorch_job.h"
@@ -41,7 +43,7 @@ int command_link(int argc, char **argv) {
         s = SYN_FAIL(&err, SYN_E_INVALID, "one pair of traces is linked at a time");
     if (s == SYN_OK) s = pytorch_link(&job, &outcome, &err);
     if (s != SYN_OK || args.quiet) pytorch_print_notes(&outcome.report, stderr);
-    else pytorch_print(&job, &outcome, stdout);
+    else pytorch_print(&job, &outcome, strcmp(args.output, "-") == 0 ? stderr : stdout);
     pytorch_outcome_free(&outcome);
     pytorch_job_free(&job);
     return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);

@@ -1,11 +1,11 @@
 /* syntorch repair: a damaged PyTorch trace in, valid JSON out. */
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "export/pt_repair.h"
 #include "tools/cli.h"
 #include "tools/command.h"
+#include "tools/pytorch_options.h"
 
 static struct arguments { const char *input, *output, *object; } args = {.object = "last"};
 
@@ -31,21 +31,6 @@ static const cli_program program = {
     "it "
     "did on standard error.",
     options, examples, false};
-
-/* False: it is no number, "last" or "all". */
-static bool read_object(const char *text, int64_t *out) {
-    if (strcmp(text, "last") == 0) return *out = SYN__PT_OBJECT_LAST, true;
-    if (strcmp(text, "all") == 0) return *out = SYN__PT_OBJECT_ALL, true;
-    return syn__loose_i64(syn__et_str_of(text), out) && *out >= 0;
-}
-
-static bool same_file(const char *input, const char *output) {
-    struct stat in, out;
-    if (strcmp(output, "-") == 0) return false;
-    if (stat(strcmp(input, "-") == 0 ? "/dev/stdin" : input, &in) != 0) return false;
-    return stat(output, &out) == 0 && S_ISREG(out.st_mode) && in.st_dev == out.st_dev &&
-           in.st_ino == out.st_ino;
-}
 
 static void report(const syn__pt_repaired *repaired, uint64_t bytes) {
     const char *name = strcmp(args.input, "-") == 0 ? "standard input" : args.input;
@@ -83,10 +68,10 @@ int command_repair(int argc, char **argv) {
     if (code != CLI_RUN) return code;
     if (!args.input || !args.output)
         return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
-    if (!read_object(args.object, &object))
+    if (!pytorch_read_object(args.object, &object))
         return cli_fail(&program, CLI_USAGE, "--object is last, all or a number from 0, not '%s'",
                         args.object);
-    if (same_file(args.input, args.output))
+    if (cli_same_file(args.input, args.output))
         return cli_fail(&program, CLI_USAGE,
                         "%s is the input, which is never overwritten; give another --output",
                         args.output);

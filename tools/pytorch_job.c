@@ -9,6 +9,7 @@
 #include "export/pt_compat.h"
 #include "export/pt_merge_rank.h"
 #include "syntorch/memory.h"
+#include "tools/cli.h"
 #include "tools/progress.h"
 
 static double now_s(void) {
@@ -92,6 +93,16 @@ syn_status pytorch_add_sources(pytorch_job *job, const char *host, const char *d
     return s;
 }
 
+/* No input is overwritten. */
+static syn_status check_output(const pytorch_job *job, const char *path, syn_error *err) {
+    for (size_t i = 0; i < job->n_sources; i++) {
+        const pytorch_source *s = &job->sources[i];
+        if (cli_same_file(s->host, path) || (s->device && cli_same_file(s->device, path)))
+            return SYN_FAIL(err, SYN_E_INVALID, "%.200s is an input; give another --output", path);
+    }
+    return SYN_OK;
+}
+
 /* ---- Compatible mode ---- */
 
 typedef struct pair {
@@ -109,15 +120,33 @@ static void close_pair(pair *p) {
     syn__pt_input_close(&p->device_input);
 }
 
+/* Python's json reads NaN and Infinity, but stops at any other damage. */
+static syn_status check_undamaged(const syn__pt_report *report, syn_error *err) {
+    static const syn__pt_anomaly kinds[] = {
+        SYN__PT_TRUNCATED, SYN__PT_EXTRA_COMMA, SYN__PT_MISSING_COMMA, SYN__PT_CONTROL,
+        SYN__PT_QUOTE,     SYN__PT_BROKEN,      SYN__PT_OBJECTS};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const syn__pt_note *n = &report->notes[kinds[i]];
+        if (n->count > 0)
+            return SYN_FAIL(
+                err, SYN_E_FORMAT,
+                "%.200s, byte %llu: the reference tools stop here (JSONDecodeError: %s); "
+                "without --compat it is converted",
+                n->file, (unsigned long long)n->at, syn__pt_anomaly_met(kinds[i]));
+    }
+    return SYN_OK;
+}
+
 static syn_status open_pair(const pytorch_job *job, pair *p, pytorch_outcome *o, syn_error *err) {
     const pytorch_source *s = &job->sources[0];
     SYN_TRY(syn__pt_input_open(&p->host_input, s->host, err));
     SYN_TRY(syn__pt_host_read(&p->host, &p->host_input, job->options.object, &o->report, err));
     o->in_bytes = p->host_input.bytes;
-    if (!s->device) return SYN_OK;
+    if (!s->device) return check_undamaged(&o->report, err);
     SYN_TRY(syn__pt_input_open(&p->device_input, s->device, err));
     SYN_TRY(syn__pt_device_read(&p->device, &p->device_input, &o->report, err));
     o->in_bytes += p->device_input.bytes;
+    SYN_TRY(check_undamaged(&o->report, err));
     return syn__pt_compat_link(&p->host, &p->device, &p->merged, err);
 }
 
@@ -139,6 +168,7 @@ static syn_status run_pair(const pytorch_job *job, pytorch_outcome *o, pair_writ
     pair p = {0};
     syn_sink *sink = NULL;
     syn_status s = open_pair(job, &p, o, err);
+    if (s == SYN_OK) s = check_output(job, job->output, err);
     if (s == SYN_OK) s = syn_sink_open_file(&sink, job->output, err);
     if (s == SYN_OK) s = write(job, &p, sink, err);
     o->out_bytes = sink ? syn_sink_bytes(sink) : 0;
@@ -164,6 +194,9 @@ static syn_status prepare(const pytorch_job *job, size_t i, pytorch_outcome *o, 
     SYN_TRY(syn__pt_rank_read(r, s->host, s->device, &job->options, &o->report, err));
     step(job, o);
     o->in_bytes += r->host_input.bytes + r->device_input.bytes;
+    if (s->rank >= 0 && r->rank >= 0 && r->rank != s->rank)
+        syn__pt_note_at(&o->report, SYN__PT_RANK_DIFFERS, r->device_input.name, SYN__PT_NO_PLACE,
+                        SYN__PT_NO_PLACE);
     if (s->rank >= 0) r->rank = s->rank;
     if (r->rank < 0) r->rank = (int32_t)i;
     SYN_TRY(syn__pt_match(r, &job->options, &o->report, err));
@@ -179,7 +212,8 @@ static syn_status write_link(const pytorch_job *job, const syn__pt_rank *r, pyto
                              syn_error *err) {
     syn__pt_merged_list list = {0};
     syn_sink *sink = NULL;
-    syn_status s = syn__pt_merge_rank(r, &list, err);
+    syn_status s = check_output(job, job->output, err);
+    if (s == SYN_OK) s = syn__pt_merge_rank(r, &list, err);
     if (s == SYN_OK) s = syn_sink_open_file(&sink, job->output, err);
     if (s == SYN_OK) s = syn__pt_write_linked(&r->host, &r->device, &list, sink, err);
     o->n_out = list.n_nodes;
@@ -189,13 +223,15 @@ static syn_status write_link(const pytorch_job *job, const syn__pt_rank *r, pyto
     return s != SYN_OK ? s : closed;
 }
 
-static syn_status write_rank(const pytorch_job *job, const syn__pt_rank *r, const char *path,
-                             pytorch_outcome *o, syn_error *err) {
+static syn_status write_rank(const pytorch_job *job, size_t i, const char *path, pytorch_outcome *o,
+                             syn_error *err) {
+    const syn__pt_rank *r = &o->ranks[i];
     syn_sink *sink = NULL;
+    SYN_TRY(check_output(job, path, err));
     SYN_TRY(syn_sink_open_file(&sink, path, err));
     const syn_status s = job->profile == PYTORCH_FULL
                              ? syn__pt_write_full(r, &job->options, sink, err)
-                             : syn__pt_write_sim(r, &job->options, sink, err);
+                             : syn__pt_write_sim(r, &job->options, sink, &o->written[i], err);
     o->out_bytes += syn_sink_bytes(sink);
     const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
     return s != SYN_OK ? s : closed;
@@ -213,7 +249,24 @@ static size_t prefix_bytes(const pytorch_job *job) {
     return n;
 }
 
-static syn_status write_groups(const pytorch_job *job, const pytorch_outcome *o, syn_error *err) {
+/* Whether a file of groups is there that says something else. */
+static bool differs(const char *path, const pytorch_outcome *o) {
+    syn_sink *sink = NULL;
+    char *old = NULL;
+    size_t old_bytes = 0, bytes = 0;
+    bool found = false;
+    if (syn_read_file(path, (size_t)1 << 28, &old, &old_bytes, NULL) != SYN_OK) return false;
+    if (syn_sink_open_memory(&sink, NULL) == SYN_OK) {
+        syn__pt_write_groups(o->ranks, o->n_ranks, sink);
+        const char *text = syn_sink_data(sink, &bytes);
+        found = text && (bytes != old_bytes || memcmp(text, old, bytes) != 0);
+        (void)syn_sink_close(sink, false, NULL);
+    }
+    syn_free(old);
+    return found;
+}
+
+static syn_status write_groups(const pytorch_job *job, pytorch_outcome *o, syn_error *err) {
     char path[4096];
     syn_sink *sink = NULL;
     size_t n_groups = 0;
@@ -223,6 +276,7 @@ static syn_status write_groups(const pytorch_job *job, const pytorch_outcome *o,
         snprintf(path, sizeof path, "%.*s.comm_group.json", (int)prefix_bytes(job), job->output);
     if (n < 0 || (size_t)n >= sizeof path)
         return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
+    o->groups_replaced = !job->is_set && differs(path, o);
     SYN_TRY(syn_sink_open_file(&sink, path, err));
     syn__pt_write_groups(o->ranks, o->n_ranks, sink);
     return syn_sink_close(sink, true, err);
@@ -242,6 +296,10 @@ static syn_status make_folder(const pytorch_job *job, syn_error *err) {
 static syn_status write_all(const pytorch_job *job, pytorch_outcome *o, syn_error *err) {
     char path[4096];
     SYN_TRY(make_folder(job, err));
+    if (job->profile == PYTORCH_ASTRA_SIM) {
+        o->written = syn_calloc(o->n_ranks, sizeof *o->written);
+        if (!o->written) return SYN_FAIL_NOMEM(err, o->n_ranks * sizeof *o->written, "counts");
+    }
     for (size_t i = 0; i < o->n_ranks; i++) {
         const int n = job->is_set
                           ? snprintf(path, sizeof path, "%.*s.%d.et", (int)prefix_bytes(job),
@@ -249,8 +307,8 @@ static syn_status write_all(const pytorch_job *job, pytorch_outcome *o, syn_erro
                           : snprintf(path, sizeof path, "%s", job->output);
         if (n < 0 || (size_t)n >= sizeof path)
             return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
-        SYN_TRY(write_rank(job, &o->ranks[i], path, o, err));
-        o->n_out += o->ranks[i].n_ops;
+        SYN_TRY(write_rank(job, i, path, o, err));
+        o->n_out += o->written ? o->written[i].nodes : o->ranks[i].n_ops;
         step(job, o);
     }
     return write_groups(job, o, err);
@@ -272,11 +330,23 @@ static syn_status check_ranks(const pytorch_outcome *o, syn_error *err) {
     return SYN_OK;
 }
 
+static void note_missing_ranks(const pytorch_job *job, pytorch_outcome *o) {
+    int32_t world = 0;
+    uint64_t here = 0;
+    for (size_t i = 0; i < o->n_ranks; i++)
+        if (o->ranks[i].world_size > world) world = o->ranks[i].world_size;
+    for (size_t i = 0; i < o->n_ranks; i++) here += o->ranks[i].rank < world;
+    if (job->is_set && here < (uint64_t)world)
+        syn__pt_note_many(&o->report, SYN__PT_RANKS_MISSING, (uint64_t)world - here,
+                          o->ranks[0].host_input.name, SYN__PT_NO_PLACE);
+}
+
 static syn_status convert_default(const pytorch_job *job, pytorch_outcome *o, syn_error *err) {
     o->ranks = syn_calloc(job->n_sources, sizeof *o->ranks);
     if (!o->ranks) return SYN_FAIL_NOMEM(err, job->n_sources * sizeof *o->ranks, "ranks");
     for (size_t i = 0; i < job->n_sources; i++) SYN_TRY(prepare(job, i, o, err));
     SYN_TRY(check_ranks(o, err));
+    note_missing_ranks(job, o);
     SYN_TRY(syn__pt_set_agree(o->ranks, o->n_ranks, &o->report, err));
     o->n_anomalies = count_kinds(&o->report);
     if (job->strict && o->n_anomalies > 0)
@@ -325,6 +395,7 @@ syn_status pytorch_link(const pytorch_job *job, pytorch_outcome *outcome, syn_er
 void pytorch_outcome_free(pytorch_outcome *outcome) {
     for (size_t i = 0; i < outcome->n_ranks; i++) syn__pt_rank_free(&outcome->ranks[i]);
     syn_free(outcome->ranks);
+    syn_free(outcome->written);
     memset(outcome, 0, sizeof *outcome);
 }
 

@@ -28,11 +28,13 @@ typedef struct pytorch_job {
 /* What a conversion did. */
 typedef struct pytorch_outcome {
     syn__pt_report report;
-    syn__pt_rank *ranks; /* not in compatible mode */
+    syn__pt_rank *ranks;      /* not in compatible mode */
+    syn__pt_written *written; /* per rank, of profile astra-sim; else NULL */
     size_t n_ranks;
     uint64_t n_out, n_anomalies; /* nodes written; kinds of anomalies */
     uint64_t in_bytes, out_bytes;
     double seconds;
+    bool groups_replaced; /* one rank's groups took the place of others in the set's file */
     progress progress;
     int64_t n_steps;
 } pytorch_outcome;

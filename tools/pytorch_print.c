@@ -105,23 +105,38 @@ static void print_dropped(const syn__pt_rank *r, FILE *out) {
         fprintf(out, "    and %zu more (--json lists all)\n", r->n_dropped - LISTED);
 }
 
-static void print_rank(const pytorch_job *job, const syn__pt_rank *r, const syn__pt_report *report,
-                       FILE *out) {
+static void print_written(const syn__pt_written *w, FILE *out) {
+    char time[32];
+    fprintf(out,
+            "  written for astra-sim: %" PRIu64 " nodes: %" PRIu64 " kernels and copies, %" PRIu64
+            " host delays (%s), %" PRIu64 " communications as computation, %" PRIu64
+            " collectives, %" PRIu64 " messages; %" PRIu64 " barriers became dependencies\n",
+            w->nodes, w->compute, w->delays,
+            cli_time_text(1e3 * (double)w->delay_us, time, sizeof time), w->stand_ins,
+            w->collectives, w->messages, w->dropped_barriers);
+}
+
+/* written NULL: profile full. */
+static void print_rank(const syn__pt_rank *r, const syn__pt_written *written,
+                       const syn__pt_report *report, FILE *out) {
     const counts c = count(r);
     fprintf(out, "rank %d: %s", (int)r->rank, r->host_input.name);
     if (r->has_device) fprintf(out, " and %s", r->device_input.name);
     fprintf(out, "\n  in -> out:");
-    for (int k = 0; k < SYN__PT_OP_KINDS; k++)
-        if (c.in[k] || c.out[k])
-            fprintf(out, " %" PRIu64 " -> %" PRIu64 " %s%s", c.in[k], c.out[k], kind_names[k],
-                    k + 1 < SYN__PT_OP_KINDS ? "," : "");
+    const char *between = " ";
+    for (int k = 0; k < SYN__PT_OP_KINDS; k++) {
+        if (!c.in[k] && !c.out[k]) continue;
+        fprintf(out, "%s%" PRIu64 " -> %" PRIu64 " %s", between, c.in[k], c.out[k], kind_names[k]);
+        between = ", ";
+    }
     if (c.parts) fprintf(out, "; %" PRIu64 " more nodes for kernels of several calls", c.parts);
     fprintf(out, "\n");
     print_matches(&r->matches, out);
-    fprintf(out, "  dependencies:");
-    for (int k = 0; k < SYN__PT_EDGE_CLASSES; k++)
+    if (written) print_written(written, out);
+    else fprintf(out, "  dependencies:");
+    for (int k = 0; k < SYN__PT_EDGE_CLASSES && !written; k++)
         if (r->n_edge_class[k]) fprintf(out, " %" PRIu64 " %s", r->n_edge_class[k], edge_names[k]);
-    fprintf(out, "\n");
+    if (!written) fprintf(out, "\n");
     print_comms(r, &c, out);
     print_dropped(r, out);
     const uint32_t hints = syn__pt_hints_of(r, report);
@@ -129,43 +144,66 @@ static void print_rank(const pytorch_job *job, const syn__pt_rank *r, const syn_
         if (hints >> h & 1u)
             fprintf(out, "  note: %s: %s\n", syn__pt_hint_name((syn__pt_hint)h),
                     syn__pt_hint_sentence((syn__pt_hint)h));
-    (void)job;
 }
 
-static void print_replay(const syn__pt_rank *r, FILE *out) {
+static syn_status replay(const pytorch_job *job, const syn__pt_rank *r, syn__pt_replayed *p,
+                         syn_error *err) {
+    return job->profile == PYTORCH_FULL ? syn__pt_replay(r, p, err) : syn__pt_replay_sim(r, p, err);
+}
+
+static void lane_name(const pytorch_job *job, const syn__pt_rank *r, size_t lane, char *name,
+                      size_t cap) {
+    const syn__pt_lane *l = &r->lanes[lane];
+    if (job->profile != PYTORCH_FULL) snprintf(name, cap, "%s", lane ? "communication" : "compute");
+    else if (l->device)
+        snprintf(name, cap, "device %d stream %" PRId64, (int)l->device_id, l->stream);
+    else snprintf(name, cap, "thread %u", l->tid);
+}
+
+static void print_lane(const char *name, const syn__pt_replay_lane *t, FILE *out) {
+    char a[32], b[32], c[32];
+    if (t->n_ops == 0) return;
+    fprintf(out, "    %-24s %8" PRIu64 " ops  busy %10s  measured %10s  replayed %10s", name,
+            t->n_ops, cli_time_text((double)t->busy_ns, a, sizeof a),
+            cli_time_text((double)t->measured_ns, b, sizeof b),
+            cli_time_text((double)t->replayed_ns, c, sizeof c));
+    if (t->idle_ns > 0)
+        fprintf(out, "  in no op %s", cli_time_text((double)t->idle_ns, a, sizeof a));
+    fprintf(out, "\n");
+}
+
+static void print_replay(const pytorch_job *job, const syn__pt_rank *r, FILE *out) {
     syn__pt_replayed p = {0};
     syn_error err = {0};
-    char a[32], b[32], c[32];
-    if (syn__pt_replay(r, &p, &err) != SYN_OK) {
+    char a[32], b[32], name[64];
+    if (replay(job, r, &p, &err) != SYN_OK) {
         fprintf(out, "  replay: %s\n", err.text);
         return;
     }
-    const double off =
-        p.measured_ns > 0 ? 100.0 * ((double)p.replayed_ns / (double)p.measured_ns - 1.0) : 0.0;
-    fprintf(out, "  replay, rank %d: measured %s, replayed %s (%+.2f %%)\n", (int)r->rank,
+    fprintf(out, "  replay, rank %d: measured %s, replayed %s", (int)r->rank,
             cli_time_text((double)p.measured_ns, a, sizeof a),
-            cli_time_text((double)p.replayed_ns, b, sizeof b), off);
-    for (size_t i = 0; i < r->n_lanes; i++) {
-        const syn__pt_lane *l = &r->lanes[i];
-        const syn__pt_replay_lane *t = &p.lanes[i];
-        char name[64];
-        if (t->n_ops == 0) continue;
-        if (l->device)
-            snprintf(name, sizeof name, "device %d stream %" PRId64, (int)l->device_id, l->stream);
-        else snprintf(name, sizeof name, "thread %u", l->tid);
-        fprintf(out, "    %-24s %8" PRIu64 " ops  busy %10s  measured %10s  replayed %10s\n", name,
-                t->n_ops, cli_time_text((double)t->busy_ns, a, sizeof a),
-                cli_time_text((double)t->measured_ns, b, sizeof b),
-                cli_time_text((double)t->replayed_ns, c, sizeof c));
+            cli_time_text((double)p.replayed_ns, b, sizeof b));
+    if (p.measured_ns > 0)
+        fprintf(out, " (%+.2f %%)", 100.0 * ((double)p.replayed_ns / (double)p.measured_ns - 1.0));
+    fprintf(out, "\n");
+    for (size_t i = 0; i < p.n_lanes; i++) {
+        lane_name(job, r, i, name, sizeof name);
+        print_lane(name, &p.lanes[i], out);
     }
     syn_free(p.lanes);
 }
 
 void pytorch_print(const pytorch_job *job, const pytorch_outcome *o, FILE *out) {
     char a[32], b[32];
-    for (size_t i = 0; i < o->n_ranks; i++) print_rank(job, &o->ranks[i], &o->report, out);
+    for (size_t i = 0; i < o->n_ranks; i++)
+        print_rank(&o->ranks[i], o->written ? &o->written[i] : NULL, &o->report, out);
     pytorch_print_notes(&o->report, out);
-    for (size_t i = 0; job->replay && i < o->n_ranks; i++) print_replay(&o->ranks[i], out);
+    for (size_t i = 0; job->replay && i < o->n_ranks; i++) print_replay(job, &o->ranks[i], out);
+    if (o->groups_replaced)
+        fprintf(out,
+                "  note: other groups stood in the .comm_group.json beside it and were replaced: "
+                "ranks converted one by one\n  number groups each for itself; convert a "
+                "job's ranks together, as a set\n");
     fprintf(out, "%s of JSON to %s%s, %s, in %.3f s\n",
             cli_bytes_text((double)o->in_bytes, a, sizeof a), job->output,
             job->is_set ? ".<rank>.et" : "", cli_bytes_text((double)o->out_bytes, b, sizeof b),
@@ -237,9 +275,22 @@ static void json_rank(syn_sink *s, const syn__pt_rank *r, const syn__pt_report *
     syn_sink_text(s, "]");
 }
 
-static syn_status json_replay(syn_sink *s, const syn__pt_rank *r, syn_error *err) {
+static void json_written(syn_sink *s, const syn__pt_written *w) {
+    syn_sink_text(s, ", \"written\": {");
+    json_u64(s, "nodes", w->nodes, false);
+    json_u64(s, "compute", w->compute, false);
+    json_u64(s, "delays", w->delays, false);
+    json_u64(s, "stand_ins", w->stand_ins, false);
+    json_u64(s, "collectives", w->collectives, false);
+    json_u64(s, "messages", w->messages, false);
+    json_u64(s, "dropped_barriers", w->dropped_barriers, false);
+    syn_sink_printf(s, "\"delay_us\": %" PRId64 "}", w->delay_us);
+}
+
+static syn_status json_replay(syn_sink *s, const pytorch_job *job, const syn__pt_rank *r,
+                              syn_error *err) {
     syn__pt_replayed p = {0};
-    SYN_TRY(syn__pt_replay(r, &p, err));
+    SYN_TRY(replay(job, r, &p, err));
     syn_sink_printf(s, ", \"replay\": {\"measured_ns\": %" PRId64 ", \"replayed_ns\": %" PRId64 "}",
                     p.measured_ns, p.replayed_ns);
     syn_free(p.lanes);
@@ -274,7 +325,8 @@ syn_status pytorch_print_json(const pytorch_job *job, const pytorch_outcome *o, 
     for (size_t i = 0; i < o->n_ranks && status == SYN_OK; i++) {
         if (i > 0) syn_sink_text(s, ", ");
         json_rank(s, &o->ranks[i], &o->report);
-        if (job->replay) status = json_replay(s, &o->ranks[i], err);
+        if (o->written) json_written(s, &o->written[i]);
+        if (job->replay) status = json_replay(s, job, &o->ranks[i], err);
         syn_sink_text(s, "}");
     }
     syn_sink_text(s, "], ");

@@ -1,0 +1,171 @@
+"""What users do wrong with `syntorch convert pytorch` and its relatives: outputs that are inputs, traces of different runs,
+options that do not go together, files in other encodings. The fixture is tests/reference/pytorch."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SYNTORCH = os.path.join(os.environ["SYN_BUILD"], "syntorch")
+FIXTURE = os.path.join(os.environ["SYN_SOURCE"], "tests", "reference", "pytorch")
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        for name in ("host", "device"):
+            shutil.copy(os.path.join(FIXTURE, name + ".0.json"), self.path(name + ".json"))
+        self.host, self.device = (json.load(open(self.path(n + ".json"))) for n in ("host", "device"))
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def write(self, name, content):
+        with open(self.path(name), "wb") as f:
+            f.write(content if isinstance(content, bytes) else json.dumps(content).encode())
+
+    def run_tool(self, *args):
+        return subprocess.run([SYNTORCH, *args], cwd=self.folder.name, capture_output=True, timeout=60)
+
+    def convert(self, *args, host="host.json", device="device.json"):
+        run = self.run_tool("convert", "pytorch", "--host", host, "--device", device, "--output", "t.0.et", "--json", *args)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        report = json.loads(run.stdout)
+        return report, {a["kind"]: a["count"] for a in report["anomalies"]}
+
+    def nodes(self):
+        self.assertEqual(self.run_tool("json", "--input", "t.0.et", "--output", "t.json").returncode, 0)
+        return json.load(open(self.path("t.json")))["ranks"][0]["nodes"]
+
+    def refused(self, run, sentence, code=1):
+        self.assertEqual(run.returncode, code, run.stdout)
+        self.assertIn(sentence, run.stderr.decode())
+
+
+class Misuse(Case):
+    def test_inputs_are_not_overwritten(self):
+        pair = ("--host", "host.json", "--device", "device.json")
+        os.symlink(self.path("host.json"), self.path("link.json"))
+        for args in (("convert", "pytorch", *pair, "--output", "host.json"), ("convert", "pytorch", *pair, "--output", "link.json"),
+                     ("convert", "pytorch", *pair, "--output", "./device.json"), ("link", *pair, "--output", "device.json"),
+                     ("convert", "pytorch", *pair, "--compat", "--output", "host.json"), ("link", *pair, "--compat", "--output", "host.json"),
+                     ("convert", "pytorch", "--linked", "host.json", "--output", "host.json"),
+                     ("json", "--input", "t.0.et", "--output", "t.0.et")):
+            self.convert()
+            before = {n: open(self.path(n), "rb").read() for n in ("host.json", "device.json", "t.0.et")}
+            self.refused(self.run_tool(*args), "another --output")
+            self.assertEqual(before, {n: open(self.path(n), "rb").read() for n in before}, args)
+
+    def test_standard_output(self):
+        self.convert()
+        run = self.run_tool("convert", "pytorch", "--host", "host.json", "--device", "device.json", "--output", "-")
+        self.assertEqual(run.stdout, open(self.path("t.0.et"), "rb").read())
+        self.assertIn(b"in -> out", run.stderr)
+        self.refused(self.run_tool("convert", "pytorch", "--host", "host.json", "--output", "-", "--json"), "standard output", 2)
+
+    def test_compat_stops_where_the_reference_does(self):
+        text = open(self.path("host.json"), "rb").read().rstrip()
+        at = text.rindex(b"]")
+        for damaged in (text[:at] + b"," + text[at:], text[:len(text) // 2], text + text):
+            self.write("damaged.json", damaged)
+            self.refused(self.run_tool("convert", "pytorch", "--compat", "--host", "damaged.json", "--device", "device.json",
+                                       "--output", "c.et"), "JSONDecodeError")
+            self.assertFalse(os.path.exists(self.path("c.et")))
+        for option in (("--edges", "none"), ("--object", "0"), ("--dup_ids", "last"), ("--strict",), ("--rank", "1"),
+                       ("--thread_gap", "5"), ("--replay_check",), ("--profile", "astra-sim")):
+            self.refused(self.run_tool("convert", "pytorch", "--compat", "--host", "host.json", "--output", "c.et", *option), "--compat", 2)
+        self.refused(self.run_tool("convert", "pytorch", "--host", "host.json", "--output", "c.et", "--profile", "astra-sim", "--edges",
+                                   "none"), "--edges", 2)
+
+    def test_utf16(self):
+        for codec in ("utf-16-le", "utf-16-be"):
+            text = "\ufeff" + open(self.path("host.json")).read()
+            self.write("wide.json", text.encode(codec))
+            self.refused(self.run_tool("convert", "pytorch", "--host", "wide.json", "--output", "w.et"), "UTF-16")
+
+    def test_groups_of_ranks_one_by_one(self):
+        self.convert()
+        self.write("t.comm_group.json", {"1": [0, 5]})
+        run = self.run_tool("convert", "pytorch", "--host", "host.json", "--device", "device.json", "--output", "t.0.et")
+        self.assertIn(b"as a set", run.stdout)
+        run = self.run_tool("convert", "pytorch", "--host", "host.json", "--device", "device.json", "--output", "t.0.et")
+        self.assertNotIn(b"as a set", run.stdout)
+
+
+class OtherRuns(Case):
+    def launchers(self):
+        names = {n["id"]: n["name"] for n in self.nodes()}
+        return sorted((n["name"], names[n["ctrlDeps"][0]]) for n in self.nodes() if "ctrlDeps" in n and
+                      any(a["name"] == "launch_deps" for a in n["attr"]))
+
+    def test_ids_of_another_run(self):
+        """Every record function id names another op: names and their order find the same pairs."""
+        self.convert()
+        wanted = self.launchers()
+        self.assertTrue(wanted)
+        for node in self.host["nodes"]:
+            for a in node["attrs"]:
+                if a["name"] == "rf_id" and a["value"] > 0:
+                    a["value"] += 3
+        self.write("shifted.json", self.host)
+        report, anomalies = self.convert(host="shifted.json")
+        self.assertIn("other-run", anomalies)
+        self.assertEqual(report["ranks"][0]["matches"]["host_rf_id"], 0)
+        self.assertEqual(self.launchers(), wanted)
+
+    def test_escaped_names(self):
+        """One file escapes what the other writes raw: the names are the same."""
+        node = next(n for n in self.host["nodes"] if n["name"].startswith("aten::"))
+        rf_id = next(a["value"] for a in node["attrs"] if a["name"] == "rf_id")
+        event = next(e for e in self.device["traceEvents"] if e.get("args", {}).get("Record function id") == rf_id)
+        node["name"] = event["name"] = "op \u00e9 \U0001F600"
+        self.write("host.json", json.dumps(self.host).encode())
+        self.write("device.json", json.dumps(self.device, ensure_ascii=False).encode())
+        report, anomalies = self.convert()
+        self.assertEqual(anomalies, {})
+        self.assertTrue(any(n["name"] == node["name"] for n in self.nodes()))
+
+    def test_launches_outside_of_known_ops(self):
+        """The host file lost its ops but for the first: kernels are linked by time, and that is said."""
+        keep = [n for n in self.host["nodes"] if n["name"].startswith("[pytorch")]
+        ops = sorted((n for n in self.host["nodes"] if n not in keep), key=lambda n: n["id"])
+        self.host["nodes"] = keep + ops[:1]
+        self.write("host.json", self.host)
+        report, anomalies = self.convert()
+        matches = report["ranks"][0]["matches"]
+        self.assertEqual(matches["device_time"] + matches["device_none"], anomalies.get("time-only", 0) + anomalies.get("orphan", 0))
+        self.assertGreater(anomalies["time-only"], 0)
+
+    def test_bad_times(self):
+        kernels = [e for e in self.device["traceEvents"] if e.get("cat") == "kernel"]
+        kernels[0]["dur"], kernels[1]["dur"] = -5, 1e300
+        self.write("device.json", self.device)
+        _, anomalies = self.convert()
+        self.assertEqual(anomalies.get("bad-time"), 2)
+
+
+class Objects(Case):
+    def test_ids_count_anew_in_each(self):
+        """Two observers in one file: every node's caller is one of its own object."""
+        second = json.loads(json.dumps(self.host))
+        for node in second["nodes"]:
+            if not node["name"].startswith("[pytorch"):
+                node["name"] = "second " + node["name"]
+        self.write("two.json", json.dumps(self.host).encode() + json.dumps(second).encode())
+        self.convert("--object", "all", host="two.json")
+        nodes = {n["id"]: n for n in self.nodes()}
+        host = [n for n in nodes.values() if any(a["name"] == "is_cpu_op" and a["boolVal"] for a in n["attr"])]
+        self.assertEqual(len(host), 2 * len(self.host["nodes"]))
+        for n in host:
+            for parent in (nodes[p] for p in n.get("ctrlDeps", [])):
+                if not parent["name"].startswith("[pytorch"):
+                    self.assertEqual(parent["name"].startswith("second "), n["name"].startswith("second "), n["name"])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], "-v"], warnings="ignore")

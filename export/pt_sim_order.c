@@ -1,5 +1,6 @@
 /* In which order a simulator gets its nodes: communication in the order of its launches, the rest
    by time, every dependency before what waits for it. */
+#include "export/pt_set.h"
 #include "export/pt_sim.h"
 #include "export/pt_sim_heap.h"
 #include "export/pt_sort.h"
@@ -58,45 +59,22 @@ static bool talks(const syn__pt_sim_node *node) {
     return node->role == SYN__PT_SIM_COLLECTIVE || node->role == SYN__PT_SIM_SEND;
 }
 
-static void rearrange(talk *t, const uint32_t *order, uint32_t *scratch) {
-    for (size_t i = 0; i < t->n; i++) scratch[i] = t->nodes[order[i]];
-    memcpy(t->nodes, scratch, t->n * sizeof *scratch);
-}
-
-/* By the launchers' place in the rank's order, then by time, where it is known. */
-static syn_status sort_talk(const syn__pt_sim *sim, talk *t, const uint32_t *place, int64_t *times,
-                            uint32_t *scratch, syn_error *err) {
-    for (int pass = 0; pass < 2; pass++) {
-        uint32_t *order;
-        for (size_t i = 0; i < t->n; i++) {
-            times[i] = pass == 0 ? (int64_t)place[launcher(sim->rank, sim->nodes[t->nodes[i]].op)]
-                                 : syn__pt_sim_launch(sim->rank, sim->nodes[t->nodes[i]].op);
-        }
-        SYN_TRY(syn__pt_sim_by_time(times, t->n, &order, err));
-        rearrange(t, order, scratch);
-        syn_free(order);
-    }
-    return SYN_OK;
-}
-
+/* In the order in which ranks of a set agree (pt_set_order.c). */
 static syn_status find_talk(const syn__pt_sim *sim, talk *t, syn_error *err) {
     const syn__pt_rank *rank = sim->rank;
-    uint32_t *place = (uint32_t *)syn_malloc((rank->n_ops + 1) * sizeof *place);
-    int64_t *times = (int64_t *)syn_malloc((sim->n_nodes + 1) * sizeof *times);
-    uint32_t *scratch = (uint32_t *)syn_malloc((sim->n_nodes + 1) * sizeof *scratch);
-    syn_status status = SYN_OK;
-    if (place == NULL || times == NULL || scratch == NULL) {
-        status = SYN_FAIL_NOMEM(err, rank->n_ops * sizeof *place, "the order of collectives");
-    } else {
-        for (size_t i = 0; i < rank->n_ops; i++) place[rank->order[i]] = (uint32_t)i;
-        for (uint32_t i = 0; i < sim->n_nodes; i++) {
-            if (talks(&sim->nodes[i])) t->nodes[t->n++] = i;
-        }
-        status = sort_talk(sim, t, place, times, scratch, err);
+    uint32_t *node_of = (uint32_t *)syn_malloc((rank->n_ops + 1) * sizeof *node_of), *order = NULL;
+    if (node_of == NULL)
+        return SYN_FAIL_NOMEM(err, rank->n_ops * sizeof *node_of, "the order of collectives");
+    memset(node_of, 0xFF, rank->n_ops * sizeof *node_of); /* SYN__PT_NONE */
+    for (uint32_t i = 0; i < sim->n_nodes; i++)
+        if (talks(&sim->nodes[i])) node_of[sim->nodes[i].op] = i;
+    const syn_status status = syn__pt_launch_order(rank, NULL, &order, err);
+    for (size_t i = 0; i < rank->n_comms && status == SYN_OK; i++) {
+        const uint32_t node = node_of[rank->comms[order[i]].op];
+        if (node != SYN__PT_NONE) t->nodes[t->n++] = node;
     }
-    syn_free(place);
-    syn_free(times);
-    syn_free(scratch);
+    syn_free(order);
+    syn_free(node_of);
     return status;
 }
 

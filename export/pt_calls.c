@@ -159,7 +159,8 @@ syn_status syn__pt_calls_open(syn__pt_calls *c, syn__pt_rank *rank, syn_error *e
     for (uint32_t i = 0; i < rank->n_ops; i++) {
         const syn__pt_op *op = &rank->ops[i];
         /* what is linked by time alone is told nothing by the op that it hangs from */
-        const uint32_t parent = op->by_time ? SYN__PT_NONE : op->parent;
+        const bool called = op->kind != SYN__PT_OP_HOST || op->around == SYN__PT_NONE;
+        const uint32_t parent = op->by_time ? SYN__PT_NONE : called ? op->parent : op->around;
         const uint32_t above =
             parent != SYN__PT_NONE && parent < i ? c->call_of[parent] : SYN__PT_NONE;
         c->call_of[i] = above;

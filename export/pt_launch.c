@@ -49,6 +49,7 @@ static syn_status push(sweep *s, uint32_t event) {
         if (outer->end_ns < syn__pt_event_end(e))
             syn__pt_note_event(s->m, SYN__PT_NEGATIVE_TIME, event);
         if (node == SYN__PT_NONE) node = outer->node;
+        else s->m->around[node] = outer->node;
     }
     if (node != SYN__PT_NONE) s->last_node = node;
     SYN_TRY(syn_grow(&s->stack, &s->stack_cap, s->depth + 1, sizeof *s->stack, s->m->err));

@@ -305,6 +305,7 @@ static syn_status match_all(syn__pt_matcher *m) {
     SYN_TRY(index_ids(m));
     SYN_TRY(new_table(m, &m->parent, n_nodes));
     SYN_TRY(new_table(m, &m->node_event, n_nodes));
+    SYN_TRY(new_table(m, &m->around, n_nodes));
     SYN_TRY(new_table(m, &m->event_node, n_events));
     SYN_TRY(new_table(m, &m->launch, n_events));
     SYN_TRY(new_table(m, &m->scratch, n_events));
@@ -341,6 +342,7 @@ syn_status syn__pt_match(syn__pt_rank *rank, const syn__pt_options *options, syn
     syn_free(m.launch);
     syn_free(m.self_ns);
     syn_free(m.guessed);
+    syn_free(m.around);
     syn_free(m.host_name);
     syn_free(m.event_name);
     syn_intern_free(&m.names);

@@ -26,6 +26,7 @@ typedef struct syn__pt_matcher {
     syn_intern names;     /* of both files, decoded */
     uint32_t *host_name, *event_name; /* per name of a file: its id among those */
     bool distrust;                    /* record function ids are not believed */
+    uint32_t *around;                 /* per host node: the node around it by time; SYN__PT_NONE */
     uint8_t *guessed;                 /* per event: its event_node is a guess by time */
     int64_t *self_ns;                 /* per host node */
     uint32_t *scratch;                /* per event */

@@ -65,6 +65,7 @@ static const syn__pt_op blank = {.host = SYN__PT_NONE,
                                  .event = SYN__PT_NONE,
                                  .parent = SYN__PT_NONE,
                                  .comm = SYN__PT_NONE,
+                                 .around = SYN__PT_NONE,
                                  .launch = SYN__PT_NONE,
                                  .start_ns = SYN__PT_NO_NS,
                                  .wall_ns = SYN__PT_NO_NS};
@@ -110,6 +111,9 @@ static syn_status add_host(maker *k, uint32_t node) {
     op.event = event;
     op.kind = describes_groups(k, node) ? SYN__PT_OP_METADATA : SYN__PT_OP_HOST;
     op.self_ns = k->m->self_ns[node];
+    const uint32_t around = k->m->around[node];
+    if (p == SYN__PT_NONE && around != SYN__PT_NONE && k->m->place[around] < k->m->place[node])
+        op.around = k->node_op[around];
     if (event != SYN__PT_NONE) take_times(&op, &r->device.events[event]);
     if (!(n->has & SYN__PT_HAS_TID) && p != SYN__PT_NONE) op.lane = r->ops[k->node_op[p]].lane;
     else SYN_TRY(host_lane(k, n->has & SYN__PT_HAS_TID ? n->tid : 0, &op.lane));

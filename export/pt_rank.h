@@ -60,6 +60,7 @@ typedef struct syn__pt_op {
     int64_t start_ns, wall_ns; /* since the epoch of the trace; SYN__PT_NO_NS unknown */
     int64_t self_ns; /* without the ops called within; of device work wall_ns; 0 unknown */
     uint32_t launch; /* device work: the runtime event that launched it; SYN__PT_NONE */
+    uint32_t around; /* host op: the op around it by time where no caller is told; SYN__PT_NONE */
     bool by_time;    /* device work: that this op launched it is a guess by time */
 } syn__pt_op;
 

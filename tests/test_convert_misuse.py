@@ -149,6 +149,19 @@ class OtherRuns(Case):
         self.assertEqual(anomalies.get("bad-time"), 2)
 
 
+class Parents(Case):
+    def test_communication_is_not_multiplied(self):
+        """Without callers, times tell which ops belong to one call: c10d, record_param_comms and the kernel are one."""
+        wanted = self.convert()[0]["ranks"][0]["communication"]
+        for node in self.host["nodes"]:
+            if not node["name"].startswith("[pytorch"):
+                node["ctrl_deps"] = 10**6
+        self.write("orphans.json", self.host)
+        report, anomalies = self.convert(host="orphans.json")
+        self.assertIn("missing-parent", anomalies)
+        self.assertEqual(report["ranks"][0]["communication"], wanted)
+
+
 class Objects(Case):
     def test_ids_count_anew_in_each(self):
         """Two observers in one file: every node's caller is one of its own object."""

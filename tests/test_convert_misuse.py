@@ -162,6 +162,42 @@ class Parents(Case):
         self.assertEqual(report["ranks"][0]["communication"], wanted)
 
 
+class Timing(Case):
+    """What is communicated, and in which order, does not depend on where times come from (user-needs, behaviour j)."""
+
+    def calls(self):
+        kinds = ("comm_type", "comm_size", "pg_name", "comm_src", "comm_dst", "comm_tag")
+        value = lambda a: next(v for k, v in a.items() if k != "name")
+        return [(n["name"], n["type"], [(a["name"], value(a)) for a in n["attr"] if a["name"] in kinds]) for n in self.nodes()
+                if n["type"].startswith("COMM_")]
+
+    def test_pytorch(self):
+        self.convert()
+        wanted = self.calls()
+        self.assertTrue(wanted)
+        for slower in (0.5, 3):
+            for event in self.device["traceEvents"]:
+                for key in ("ts", "dur"):
+                    if key in event:
+                        event[key] *= slower
+            self.write("device.json", self.device)
+            self.convert()
+            self.assertEqual(self.calls(), wanted)
+
+    def test_inference(self):
+        inference = os.path.join(os.environ["SYN_BUILD"], "inference")
+        config = os.path.join(os.environ["SYN_SOURCE"], "examples", "configs", "gpt3-tiny.json")
+        found = []
+        for args in ([], ["--device", "meta"], ["--device", "meta", "--hw_config", "a100-80g"], ["--device", "meta", "--hw_config", "cpu"]):
+            subprocess.run([inference, "--tp", "2", "--model_config", config, "--num_output_tokens", "3", "--visualize_trace", "--out_dir",
+                            "out", "--quiet", *args], cwd=self.folder.name, check=True, capture_output=True)
+            shutil.copy(self.path("out/trace.0.et"), self.path("t.0.et"))
+            found.append(self.calls())
+        self.assertTrue(found[0])
+        for other in found[1:]:
+            self.assertEqual(other, found[0])
+
+
 class Objects(Case):
     def test_ids_count_anew_in_each(self):
         """Two observers in one file: every node's caller is one of its own object."""

@@ -279,6 +279,15 @@ def inference(module, folder):
 # ---- stat ----
 
 
+def stat_of_garbage(folder):
+    """What holds no node is told, not shown as an empty table."""
+    path = os.path.join(folder, "garbage.0.et")
+    with open(path, "wb") as f:
+        f.write(b"\x20" + bytes(range(200)) * 3)
+    r = subprocess.run([syntorch, "stat", path], capture_output=True, text=True)
+    check(r.returncode == 1 and "no execution trace" in r.stderr, f"stat of garbage: {r.returncode} {r.stdout[:200]}{r.stderr}")
+
+
 def stat(prefix, folder):
     out = os.path.join(folder, "report.json")
     subprocess.run([sys.executable, os.path.join(tools, "etcheck.py"), prefix, "--json", out], capture_output=True)
@@ -390,6 +399,7 @@ def main():
         edited_sets(etcheck, folder)
         real_traces(etcheck, folder)
         inference(etcheck, folder)
+        stat_of_garbage(folder)
         stat_of_set(folder)
         command(folder)
     for f in failures[:30]:

@@ -105,6 +105,11 @@ for option in --num-output-tokens --num_output_tokens; do
     "$build/inference" $option 2 --quiet || fail "inference $option 2"
 done
 
+# `syntorch` multiplies no matrices: OpenBLAS's threads would spin at every start.
+if needed=$(ldd "$build/syntorch" 2>/dev/null) && [[ $needed != *libsyntorch* && $needed == *openblas* ]]; then
+    fail "syntorch loads OpenBLAS"
+fi
+
 # Every anomaly and note that a conversion can tell is explained.
 for name in $(sed -nE 's/^ +\[SYN__PT_[A-Z_]+\] = "([a-z-]+)",.*/\1/p' export/pt_report.c) \
     $(sed -nE 's/^ +X\([A-Z_]+, "([a-z-]+)",.*/\1/p' export/pt_hints.h); do

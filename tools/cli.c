@@ -3,7 +3,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -13,8 +12,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "ops/blas.h"
 
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) {
     char text[1024], line[4 * sizeof text + 1];
@@ -318,60 +315,4 @@ double cli_memory_bytes(void) {
         (double)space.rlim_cur < bytes)
         bytes = (double)space.rlim_cur;
     return bytes;
-}
-
-void cli_check_address_space(const cli_program *program) {
-    char text[64], have[32], want[32];
-    struct rlimit space;
-    if (strncmp(syn_blas_describe(text, sizeof text), "OpenBLAS", 8) != 0) return;
-    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
-    const double need = (syn_blas_threads() + 0.5) * (128 << 20);
-    if ((double)space.rlim_cur >= need) return;
-    cli_fail(
-        program, CLI_FAILED,
-        "the limit on address space (ulimit -v) is %s, but OpenBLAS needs %s for its %d threads",
-        cli_bytes_text((double)space.rlim_cur, have, sizeof have),
-        cli_bytes_text(need, want, sizeof want), syn_blas_threads());
-    _exit(CLI_FAILED);
-}
-
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Multiplies until the time in *until. Large enough that no kernel for small products, which needs
- * no buffer, takes it. */
-static void *multiply(void *until) {
-    enum { N = 128 };
-    static const float zeros[N * N];
-    float out[N * N];
-    do syn_blas_gemm(false, false, N, N, N, zeros, N, zeros, N, 0, out, N);
-    while (now_ns() < *(const int64_t *)until);
-    return NULL;
-}
-
-void cli_take_blas_buffers(int callers) {
-    enum { MOST = 64 };
-    struct rlimit space;
-    pthread_t threads[MOST];
-    int started = 0;
-    int64_t until = 0;
-    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
-    if (callers > MOST) callers = MOST;
-    /* A buffer goes from one caller to the next: only those who multiply at the same time make it
-       several. Calls are all that these threads do, so soon all are in one at once. */
-    if (callers > 1) until = now_ns() + 50000000 + (int64_t)callers * 10000000;
-    while (started < callers - 1 && pthread_create(&threads[started], NULL, multiply, &until) == 0)
-        started++;
-    multiply(&until);
-    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
-}
-
-void cli_choose_blas(char **argv) {
-    const char *core = syn_blas_better_core();
-    if (!core || syn_blas_forced_by() || setenv("OPENBLAS_CORETYPE", core, 1) != 0) return;
-    if (setenv("SYNTORCH_BLAS_CHOSEN", core, 1) == 0) execv("/proc/self/exe", argv);
-    unsetenv("OPENBLAS_CORETYPE");
 }

@@ -16,9 +16,10 @@
 #include "tests/bench.h"
 
 #define MIN_MB_PER_S 200.0
-#define MAX_MEMORY   1.5  /* of the input's bytes */
-#define PAIR_S       0.11 /* for the pair */
-#define MAX_GROWTH   1.15 /* seconds per byte, 64 copies against one */
+#define MAX_MEMORY   1.5   /* of the input's bytes */
+#define PAIR_S       0.11  /* for the pair */
+#define MAX_GROWTH   1.25  /* seconds per byte, 64 copies against one: caches, no more */
+#define MIN_EXTREME  100.0 /* MB/s of short events and short nodes, of which a megabyte has more */
 #define ROOM_BYTES   8e9
 #define ID_STEP      20000 /* between copies: ids, ... */
 #define US_STEP      2000000
@@ -240,11 +241,11 @@ static void bench_extremes(void) {
     }
     usage u = run(host_copy, NULL, "--profile=full");
     line("chain of 200,000 nested nodes: exit code", u.code, "", 0, true);
-    line("  speed", size_of(host_copy) / 1e6 / u.cpu_s, "MB/s", MIN_MB_PER_S, false);
+    line("  speed", size_of(host_copy) / 1e6 / u.cpu_s, "MB/s", MIN_EXTREME, false);
     const double bytes = size_of(host_copy) + size_of(device_copy);
     u = run(host_copy, device_copy, "--profile=full");
     line("10 million device events: exit code", u.code, "", 0, true);
-    line("  speed", bytes / 1e6 / u.cpu_s, "MB/s", MIN_MB_PER_S, false);
+    line("  speed", bytes / 1e6 / u.cpu_s, "MB/s", MIN_EXTREME, false);
     line("  peak memory of input", u.peak_bytes / bytes, "", MAX_MEMORY, true);
 }
 

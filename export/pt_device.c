@@ -1,13 +1,11 @@
 /* Reads device traces (Kineto's Chrome trace events), however damaged. */
 #include <string.h>
 
+#include "export/pt_reading.h"
 #include "export/pt_sort.h"
-#include "export/pt_trace.h"
 #include "syntorch/memory.h"
 
 #define MAX_EVENTS ((size_t)1 << 31)
-#define MAX_CUTS   64                /* as in pt_host.c */
-#define GIVE_BACK  ((size_t)8 << 20) /* text read, before its pages are given back */
 
 enum { NAME_KNOWN = 1, NAME_LAUNCH = 2, NAME_STEP = 4 };
 
@@ -37,11 +35,6 @@ static void note(reader *r, syn__pt_anomaly kind, const char *at) {
     syn__pt_note_at(r->report, kind, r->file, (uint64_t)(at - r->loose.begin), SYN__PT_NO_PLACE);
 }
 
-static inline bool is(syn__et_str s, const char *text, size_t bytes) {
-    return s.bytes == bytes && memcmp(s.text, text, bytes) == 0;
-}
-#define IS(s, literal) is((s), literal, sizeof literal - 1)
-
 /* Kineto's categories; the capital ones were written until 2022. */
 static syn__pt_class class_of(syn__et_str cat) {
     static const struct {
@@ -57,7 +50,8 @@ static syn__pt_class class_of(syn__et_str cat) {
         {"Memset", 6, SYN__PT_MEMSET},
     };
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++)
-        if (is(cat, classes[i].cat, classes[i].bytes)) return (syn__pt_class)classes[i].class_;
+        if (syn__pt_is(cat, classes[i].cat, classes[i].bytes))
+            return (syn__pt_class)classes[i].class_;
     return SYN__PT_OTHER;
 }
 
@@ -151,24 +145,24 @@ static void take_args(reader *r, draft *d) {
     d->has_args = true;
     (void)syn__loose_value(l, &text);
     while (syn__loose_member(l, &key)) {
-        if (IS(key, "External id") || IS(key, "external id")) {
+        if (SYN__PT_IS(key, "External id") || SYN__PT_IS(key, "external id")) {
             if (take_i64(l, &v)) e->external_id = v;
-        } else if (IS(key, "correlation")) {
+        } else if (SYN__PT_IS(key, "correlation")) {
             if (take_i64(l, &v)) e->correlation = v;
-        } else if (IS(key, "Record function id")) {
+        } else if (SYN__PT_IS(key, "Record function id")) {
             if (take_i64(l, &v)) {
                 e->rf_id = (uint64_t)v;
                 e->flags |= SYN__PT_EVENT_RF_ID;
             }
-        } else if (IS(key, "stream")) {
+        } else if (SYN__PT_IS(key, "stream")) {
             if (take_i64(l, &v)) {
                 e->stream = v;
                 e->flags |= SYN__PT_EVENT_STREAM;
             }
-        } else if (IS(key, "Collective name") || IS(key, "collective_name")) {
+        } else if (SYN__PT_IS(key, "Collective name") || SYN__PT_IS(key, "collective_name")) {
             e->flags |= SYN__PT_EVENT_COLLECTIVE;
             syn__loose_skip(l, NULL);
-        } else if (IS(key, "device")) {
+        } else if (SYN__PT_IS(key, "device")) {
             if (take_i64(l, &v) && v >= 0 && v <= INT32_MAX) e->device = (int32_t)v;
         } else {
             syn__loose_skip(l, NULL);
@@ -180,23 +174,23 @@ static void take_member(reader *r, draft *d, syn__et_str key) {
     syn__loose *l = &r->loose;
     syn__et_str text;
     syn__pt_event *e = &d->event;
-    if (IS(key, "cat")) {
+    if (SYN__PT_IS(key, "cat")) {
         if (syn__loose_value(l, &text) == SYN__LOOSE_STRING) e->class_ = (uint8_t)class_of(text);
-    } else if (IS(key, "name")) {
+    } else if (SYN__PT_IS(key, "name")) {
         d->named = syn__loose_value(l, &text) == SYN__LOOSE_STRING;
         if (d->named) d->name = text;
-    } else if (IS(key, "tid")) {
+    } else if (SYN__PT_IS(key, "tid")) {
         syn__loose_skip(l, &d->tid);
-    } else if (IS(key, "pid")) {
+    } else if (SYN__PT_IS(key, "pid")) {
         syn__loose_skip(l, &d->pid);
-    } else if (IS(key, "ts")) {
+    } else if (SYN__PT_IS(key, "ts")) {
         d->bad_time |=
             !take_time(l, &e->ts, &e->ts_ns, &e->flags, SYN__PT_EVENT_TS, SYN__PT_EVENT_TS_INT);
-    } else if (IS(key, "dur")) {
+    } else if (SYN__PT_IS(key, "dur")) {
         d->bad_time |=
             !take_time(l, &e->dur, &e->dur_ns, &e->flags, SYN__PT_EVENT_DUR, SYN__PT_EVENT_DUR_INT);
         d->bad_time |= e->dur_ns < 0;
-    } else if (IS(key, "args")) {
+    } else if (SYN__PT_IS(key, "args")) {
         take_args(r, d);
     } else {
         syn__loose_skip(l, NULL);
@@ -256,15 +250,6 @@ static syn_status add_event(reader *r, draft *d) {
     return SYN_OK;
 }
 
-/* After damage: to the next event, else to the end. */
-static bool go_on(reader *r, const char *from) {
-    syn__loose *l = &r->loose;
-    if (l->cut && ++r->cuts > MAX_CUTS) from = l->end;
-    if (syn__loose_resume(l, from, r->first_key)) return true;
-    l->broken = l->cut = true;
-    return false;
-}
-
 /* Reads an event, or what is left of one; after it the reader stands behind it or at the next. */
 static syn_status take_event(reader *r) {
     syn__loose *l = &r->loose;
@@ -273,7 +258,7 @@ static syn_status take_event(reader *r) {
         const char *at = l->cur;
         note(r, SYN__PT_BROKEN, at);
         syn__loose_skip(l, NULL);
-        if (l->broken || l->cur == at) go_on(r, at + 1);
+        if (l->broken || l->cur == at) (void)syn__pt_go_on(l, at + 1, r->first_key, &r->cuts);
         return SYN_OK;
     }
     const syn__et_str none = {"", 0};
@@ -290,7 +275,7 @@ static syn_status take_event(reader *r) {
         take_member(r, &d, key);
     }
     if (l->broken || (size_t)(l->cur - d.event.text) > UINT32_MAX) {
-        const bool cut = l->cut, more = go_on(r, d.event.text + 1);
+        const bool cut = l->cut, more = syn__pt_go_on(l, d.event.text + 1, r->first_key, &r->cuts);
         if (more || !cut) note(r, SYN__PT_BROKEN, d.event.text);
         if (!more) note(r, SYN__PT_TRUNCATED, d.event.text);
         return SYN_OK;
@@ -309,7 +294,7 @@ static syn_status take_events(reader *r) {
     const char *kept = l->cur;
     while (syn__loose_element(l)) {
         SYN_TRY(take_event(r));
-        if ((size_t)(l->cur - kept) > GIVE_BACK) {
+        if ((size_t)(l->cur - kept) > SYN__PT_GIVE_BACK) {
             syn__pt_input_done(r->device->input, l->cur);
             kept = l->cur;
         }
@@ -326,11 +311,12 @@ static syn_status take_document(reader *r) {
     (void)syn__loose_value(l, &text);
     for (;;) {
         while (syn__loose_member(l, &key)) {
-            if (IS(key, "traceEvents")) SYN_TRY(take_events(r));
-            else if (IS(key, "distributedInfo")) syn__loose_skip(l, &r->device->distributed_info);
+            if (SYN__PT_IS(key, "traceEvents")) SYN_TRY(take_events(r));
+            else if (SYN__PT_IS(key, "distributedInfo"))
+                syn__loose_skip(l, &r->device->distributed_info);
             else syn__loose_skip(l, NULL);
         }
-        if (!l->broken || l->cut || ++r->cuts > MAX_CUTS) break;
+        if (!l->broken || l->cut || ++r->cuts > SYN__PT_MAX_CUTS) break;
         note(r, SYN__PT_BROKEN, l->cur);
         if (!syn__loose_resume_list(l, l->cur, syn__et_str_of("traceEvents")))
             l->broken = l->cut = true;
@@ -340,21 +326,11 @@ static syn_status take_document(reader *r) {
 }
 
 static void note_damage(reader *r) {
-    static const syn__pt_anomaly kinds[SYN__LOOSE_FAULTS] = {
-        [SYN__LOOSE_EXTRA_COMMA] = SYN__PT_EXTRA_COMMA,
-        [SYN__LOOSE_MISSING_COMMA] = SYN__PT_MISSING_COMMA,
-        [SYN__LOOSE_CONTROL] = SYN__PT_CONTROL,
-        [SYN__LOOSE_QUOTE] = SYN__PT_QUOTE,
-        [SYN__LOOSE_BARE_WORD] = SYN__PT_BARE_WORD,
-    };
     syn__loose *l = &r->loose;
     if ((l->broken || r->device->input->cut) && r->report &&
         r->report->notes[SYN__PT_TRUNCATED].file != r->file)
         note(r, SYN__PT_TRUNCATED, l->end);
-    for (int i = 0; i < SYN__LOOSE_FAULTS; i++) {
-        const syn__loose_count *c = &l->faults[i];
-        if (c->count > 0) syn__pt_note_many(r->report, kinds[i], c->count, r->file, c->first);
-    }
+    syn__pt_note_faults(l, r->report, r->file);
 }
 
 /* Sorts by ts, stable, unless the file did. */

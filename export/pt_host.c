@@ -1,13 +1,10 @@
 /* Reads host traces (ExecutionTraceObserver), also linked ones, however damaged. */
 #include <string.h>
 
-#include "export/pt_trace.h"
+#include "export/pt_reading.h"
 #include "syntorch/memory.h"
 
 #define MAX_NODES ((size_t)1 << 31)
-#define MAX_CUTS  64 /* breaks at the text's end before what is left counts as cut off */
-
-#define GIVE_BACK ((size_t)8 << 20) /* text read, before its pages are given back */
 
 typedef struct reader {
     syn__pt_host *host;
@@ -30,11 +27,6 @@ static uint64_t place(const reader *r, const char *at) {
 static void note(reader *r, syn__pt_anomaly kind, const char *at, uint64_t node) {
     syn__pt_note_at(r->report, kind, r->file, place(r, at), node);
 }
-
-static inline bool is(syn__et_str s, const char *text, size_t bytes) {
-    return s.bytes == bytes && memcmp(s.text, text, bytes) == 0;
-}
-#define IS(s, literal) is((s), literal, sizeof literal - 1)
 
 /* ---- One node ---- */
 
@@ -77,16 +69,17 @@ static void take_field(syn__loose *l, uint64_t *out, uint32_t bit, uint32_t *has
 static syn_status take_attribute(reader *r, syn__pt_host_node *n, syn__et_str name, bool *taken) {
     syn__loose *l = &r->loose;
     *taken = true;
-    if (IS(name, "rf_id")) take_field(l, &n->rf_id, SYN__PT_HAS_RF_ID, &n->has);
-    else if (IS(name, "fw_parent")) take_field(l, &n->fw_parent, SYN__PT_HAS_FW_PARENT, &n->has);
-    else if (IS(name, "seq_id")) {
+    if (SYN__PT_IS(name, "rf_id")) take_field(l, &n->rf_id, SYN__PT_HAS_RF_ID, &n->has);
+    else if (SYN__PT_IS(name, "fw_parent"))
+        take_field(l, &n->fw_parent, SYN__PT_HAS_FW_PARENT, &n->has);
+    else if (SYN__PT_IS(name, "seq_id")) {
         uint64_t v = 0;
         take_field(l, &v, SYN__PT_HAS_SEQ_ID, &n->has);
         n->seq_id = (int64_t)v;
-    } else if (IS(name, "scope")) take_field(l, &n->scope, SYN__PT_HAS_SCOPE, &n->has);
-    else if (IS(name, "tid")) take_field(l, &n->tid, SYN__PT_HAS_TID, &n->has);
-    else if (IS(name, "fw_tid")) take_field(l, &n->fw_tid, SYN__PT_HAS_FW_TID, &n->has);
-    else if (IS(name, "op_schema")) {
+    } else if (SYN__PT_IS(name, "scope")) take_field(l, &n->scope, SYN__PT_HAS_SCOPE, &n->has);
+    else if (SYN__PT_IS(name, "tid")) take_field(l, &n->tid, SYN__PT_HAS_TID, &n->has);
+    else if (SYN__PT_IS(name, "fw_tid")) take_field(l, &n->fw_tid, SYN__PT_HAS_FW_TID, &n->has);
+    else if (SYN__PT_IS(name, "op_schema")) {
         syn__et_str text;
         const syn__loose_kind kind = syn__loose_value(l, &text);
         if (kind == SYN__LOOSE_STRING) {
@@ -108,9 +101,9 @@ static syn_status take_attrs(reader *r, syn__pt_host_node *n) {
         if (syn__loose_value(l, &text) != SYN__LOOSE_OBJECT) continue;
         while (syn__loose_member(l, &key)) {
             bool taken = false;
-            if (IS(key, "name")) syn__loose_value(l, &name);
-            else if (IS(key, "value")) SYN_TRY(take_attribute(r, n, name, &taken));
-            if (!taken && !IS(key, "name")) syn__loose_skip(l, NULL);
+            if (SYN__PT_IS(key, "name")) syn__loose_value(l, &name);
+            else if (SYN__PT_IS(key, "value")) SYN_TRY(take_attribute(r, n, name, &taken));
+            if (!taken && !SYN__PT_IS(key, "name")) syn__loose_skip(l, NULL);
         }
     }
     return SYN_OK;
@@ -180,15 +173,15 @@ static syn_status take_member(reader *r, syn__pt_host_node *n, syn__et_str key, 
     syn__loose *l = &r->loose;
     syn__et_str text;
     bool taken = true;
-    if (IS(key, "id")) *has_id = take_u64(l, &n->id);
-    else if (IS(key, "name")) {
+    if (SYN__PT_IS(key, "id")) *has_id = take_u64(l, &n->id);
+    else if (SYN__PT_IS(key, "name")) {
         if (syn__loose_value(l, &text) == SYN__LOOSE_STRING)
             SYN_TRY(intern(r, text, &r->last_name, &n->name));
-    } else if (IS(key, "ctrl_deps") || IS(key, "parent"))
+    } else if (SYN__PT_IS(key, "ctrl_deps") || SYN__PT_IS(key, "parent"))
         take_field(l, &n->parent, SYN__PT_HAS_PARENT, &n->has);
-    else if (IS(key, "inputs")) take_slice(r, n, &n->inputs, &n->inputs_bytes);
-    else if (IS(key, "outputs")) take_slice(r, n, &n->outputs, &n->outputs_bytes);
-    else if (IS(key, "attrs")) {
+    else if (SYN__PT_IS(key, "inputs")) take_slice(r, n, &n->inputs, &n->inputs_bytes);
+    else if (SYN__PT_IS(key, "outputs")) take_slice(r, n, &n->outputs, &n->outputs_bytes);
+    else if (SYN__PT_IS(key, "attrs")) {
         n->attrs = offset(n, l->cur);
         SYN_TRY(take_attrs(r, n));
         n->attrs_bytes = offset(n, l->cur) - n->attrs;
@@ -220,15 +213,6 @@ static syn_status add_node(reader *r, const syn__pt_host_node *n) {
     return SYN_OK;
 }
 
-/* After damage: to the next node, else to the end. */
-static bool go_on(reader *r, const char *from) {
-    syn__loose *l = &r->loose;
-    if (l->cut && ++r->cuts > MAX_CUTS) from = l->end;
-    if (syn__loose_resume(l, from, r->first_key)) return true;
-    l->broken = l->cut = true;
-    return false;
-}
-
 /* Reads a node, or what is left of one; after it the reader stands behind it or at the next. */
 static syn_status take_node(reader *r) {
     syn__loose *l = &r->loose;
@@ -237,7 +221,7 @@ static syn_status take_node(reader *r) {
         const char *at = l->cur;
         note(r, SYN__PT_BROKEN, at, SYN__PT_NO_PLACE);
         syn__loose_skip(l, NULL);
-        if (l->broken || l->cur == at) go_on(r, at + 1);
+        if (l->broken || l->cur == at) (void)syn__pt_go_on(l, at + 1, r->first_key, &r->cuts);
         return SYN_OK;
     }
     syn__pt_host_node n = {.text = l->cur, .linked = SYN__PT_NONE, .name = 0, .op_schema = 0};
@@ -249,7 +233,7 @@ static syn_status take_node(reader *r) {
         SYN_TRY(take_member(r, &n, key, &has_id));
     }
     if (l->broken || (size_t)(l->cur - n.text) > UINT32_MAX) {
-        const bool cut = l->cut, more = go_on(r, n.text + 1);
+        const bool cut = l->cut, more = syn__pt_go_on(l, n.text + 1, r->first_key, &r->cuts);
         if (more || !cut) note(r, SYN__PT_BROKEN, n.text, has_id ? n.id : SYN__PT_NO_PLACE);
         if (!more) note(r, SYN__PT_TRUNCATED, n.text, SYN__PT_NO_PLACE);
         return SYN_OK;
@@ -267,7 +251,7 @@ static syn_status take_nodes(reader *r) {
     const char *kept = l->cur;
     while (syn__loose_element(l)) {
         SYN_TRY(take_node(r));
-        if ((size_t)(l->cur - kept) > GIVE_BACK) {
+        if ((size_t)(l->cur - kept) > SYN__PT_GIVE_BACK) {
             syn__pt_input_done(r->host->input, l->cur);
             kept = l->cur;
         }
@@ -278,12 +262,12 @@ static syn_status take_nodes(reader *r) {
 static syn_status take_top(reader *r, syn__et_str key) {
     syn__pt_host *h = r->host;
     syn__loose *l = &r->loose;
-    if (IS(key, "nodes")) return take_nodes(r);
-    if (IS(key, "schema")) syn__loose_skip(l, &h->schema);
-    else if (IS(key, "pid")) syn__loose_skip(l, &h->pid);
-    else if (IS(key, "time")) syn__loose_skip(l, &h->time);
-    else if (IS(key, "start_ts")) syn__loose_skip(l, &h->start_ts);
-    else if (IS(key, "finish_ts")) syn__loose_skip(l, &h->finish_ts);
+    if (SYN__PT_IS(key, "nodes")) return take_nodes(r);
+    if (SYN__PT_IS(key, "schema")) syn__loose_skip(l, &h->schema);
+    else if (SYN__PT_IS(key, "pid")) syn__loose_skip(l, &h->pid);
+    else if (SYN__PT_IS(key, "time")) syn__loose_skip(l, &h->time);
+    else if (SYN__PT_IS(key, "start_ts")) syn__loose_skip(l, &h->start_ts);
+    else if (SYN__PT_IS(key, "finish_ts")) syn__loose_skip(l, &h->finish_ts);
     else syn__loose_skip(l, NULL);
     return SYN_OK;
 }
@@ -297,7 +281,7 @@ static syn_status take_object(reader *r) {
     (void)syn__loose_value(l, &text);
     for (;;) {
         while (syn__loose_member(l, &key)) SYN_TRY(take_top(r, key));
-        if (!l->broken || l->cut || ++r->cuts > MAX_CUTS) break;
+        if (!l->broken || l->cut || ++r->cuts > SYN__PT_MAX_CUTS) break;
         note(r, SYN__PT_BROKEN, l->cur, SYN__PT_NO_PLACE);
         if (!syn__loose_resume_list(l, l->cur, syn__et_str_of("nodes"))) l->broken = l->cut = true;
         else SYN_TRY(take_nodes(r));
@@ -360,20 +344,6 @@ static syn_status take_objects(reader *r, int64_t wanted) {
     return SYN_OK;
 }
 
-static void note_faults(reader *r) {
-    static const syn__pt_anomaly kinds[SYN__LOOSE_FAULTS] = {
-        [SYN__LOOSE_EXTRA_COMMA] = SYN__PT_EXTRA_COMMA,
-        [SYN__LOOSE_MISSING_COMMA] = SYN__PT_MISSING_COMMA,
-        [SYN__LOOSE_CONTROL] = SYN__PT_CONTROL,
-        [SYN__LOOSE_QUOTE] = SYN__PT_QUOTE,
-        [SYN__LOOSE_BARE_WORD] = SYN__PT_BARE_WORD,
-    };
-    for (int i = 0; i < SYN__LOOSE_FAULTS; i++) {
-        const syn__loose_count *c = &r->loose.faults[i];
-        if (c->count > 0) syn__pt_note_many(r->report, kinds[i], c->count, r->file, c->first);
-    }
-}
-
 static void check_schema(reader *r) {
     static const char *const known[] = {"1.0.1",
                                         "1.0.1-chakra.0.0.4",
@@ -407,7 +377,7 @@ syn_status syn__pt_host_read(syn__pt_host *host, syn__pt_input *input, int64_t o
     SYN_TRY(syn_intern_put(&host->names, "", 0, &empty, err)); /* id 0: no name */
     syn__loose_init(&r.loose, input->data, input->bytes);
     SYN_TRY(take_objects(&r, object));
-    note_faults(&r);
+    syn__pt_note_faults(&r.loose, report, r.file);
     if (input->cut && report && report->notes[SYN__PT_TRUNCATED].file != r.file)
         note(&r, SYN__PT_TRUNCATED, r.loose.end, SYN__PT_NO_PLACE);
     check_schema(&r);
@@ -460,14 +430,14 @@ syn__et_str syn__pt_attr(const syn__pt_host_node *node, const char *name) {
         bool found = false;
         if (syn__loose_value(&l, &text) != SYN__LOOSE_OBJECT) continue;
         while (syn__loose_member(&l, &key)) {
-            const bool is_name = IS(key, "name");
+            const bool is_name = SYN__PT_IS(key, "name");
             syn__et_str at;
             syn__loose_skip(&l, &at);
             if (is_name && at.bytes >= 2) {
                 at.text++;
                 at.bytes -= 2;
                 found = syn__et_str_is(at, name);
-            } else if (found && IS(key, "value")) return at;
+            } else if (found && SYN__PT_IS(key, "value")) return at;
         }
     }
     return value;

@@ -209,11 +209,12 @@ static void add_waits(writer *w, syn__et_node *out) {
 
 /* ---- Nodes ---- */
 
-static void add_op(writer *w, const syn__pt_op *op) {
+/* The host op that launched it, as attribute `name`. */
+static void add_op(writer *w, const char *name, const syn__pt_op *op) {
     const syn__pt_rank *rank = w->sim->rank;
     const syn__pt_lane *lane = &rank->lanes[op->lane];
     if (op->host != SYN__PT_NONE && syn__pt_is_device(op))
-        add(w, "op", SYN__ET_STRING, 0,
+        add(w, name, SYN__ET_STRING, 0,
             decoded(w, syn__pt_host_name(&rank->host, rank->host.nodes[op->host].name)));
     if (lane->device && lane->stream >= 0)
         add_number(w, "stream", SYN__ET_INT64, (uint64_t)lane->stream);
@@ -315,7 +316,7 @@ static void describe(writer *w, const syn__pt_sim_node *node, syn__et_node *out)
         add_text(w, "not_simulated", node->why);
         add_text(w, "comm_kind", kind_name(comm));
     }
-    add_op(w, op);
+    add_op(w, "op", op);
 }
 
 static syn__et_str name_of(writer *w, const syn__pt_op *op) {
@@ -342,7 +343,7 @@ static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id
     if (w->failed) return send(w, err);
     add_number(w, "is_cpu_op", SYN__ET_BOOL, 0);
     add_compute(w, 0, 0, true);
-    add_op(w, &w->sim->rank->ops[node->op]);
+    add_op(w, "before", &w->sim->rank->ops[node->op]); /* it is no such op itself */
     add_waits(w, &out);
     out.attrs = w->attrs;
     out.n_attrs = w->n_attrs;

@@ -198,6 +198,15 @@ class Timing(Case):
             self.assertEqual(other, found[0])
 
 
+class Delays(Case):
+    def test_a_delay_is_no_op(self):
+        """Pictures and sums take an op by its attribute: a delay before a matrix product is none itself."""
+        self.convert("--profile", "astra-sim")
+        delays = [{a["name"] for a in n["attr"]} for n in self.nodes() if n["name"] == "host delay"]
+        self.assertTrue(any("before" in names for names in delays))
+        self.assertFalse(any("op" in names for names in delays))
+
+
 class Objects(Case):
     def test_ids_count_anew_in_each(self):
         """Two observers in one file: every node's caller is one of its own object."""

@@ -29,6 +29,8 @@ static uint32_t matching_hints(const syn__pt_rank *rank, bool distrusted) {
     const bool ids = m->host_rf_id > 0;
     return bit(m->cpu_events == 0, SYN__PT_HINT_NO_CPU_OPS) |
            bit(m->cpu_events > 0 && !ids && !distrusted, SYN__PT_HINT_NO_RF_IDS) |
+           bit(m->repeats, SYN__PT_HINT_REPEATED_STEPS) |
+           bit(m->device_outside * 10 > m->device_events, SYN__PT_HINT_OTHER_STEPS) |
            bit(m->cpu_events > 0 && found * 2 < m->host_calls, SYN__PT_HINT_FEW_MATCHES);
 }
 

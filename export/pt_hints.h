@@ -32,6 +32,12 @@ extern "C" {
     X(FEW_MATCHES, "few-matches",                                                                  \
       "less than half of the host nodes were found in the device trace: are both from the same "   \
       "run and rank, and was the observer active during the profiled steps?")                      \
+    X(OTHER_STEPS, "other-steps",                                                                  \
+      "the device trace holds steps that the host trace lacks: their device work is kept, "        \
+      "unless --trim leaves it out (record both files over the same steps)")                       \
+    X(REPEATED_STEPS, "repeated-steps",                                                            \
+      "the host trace fits several steps of the device trace equally well: it was matched to the " \
+      "first")                                                                                     \
     X(MANY_ORPHANS, "many-orphans",                                                                \
       "most host nodes have a parent that is not in the file: the ExecutionTraceObserver was "     \
       "started or stopped within a step")

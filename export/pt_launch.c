@@ -125,15 +125,23 @@ static uint64_t key_thread(const syn__pt_event *e) {
     return e->tid;
 }
 
-static syn_status sweep_all(syn__pt_matcher *m, uint32_t *list, uint64_t *keys) {
+syn_status syn__pt_sort_calls(const syn__pt_matcher *m, uint32_t *list, size_t n) {
+    uint64_t *keys = syn_malloc(n * sizeof *keys);
+    if (!keys) return SYN_FAIL_NOMEM(m->err, n * sizeof *keys, "the order of calls");
+    syn_status s = sort_by(m, list, keys, n, key_outer_first);
+    if (s == SYN_OK) s = sort_by(m, list, keys, n, key_start);
+    if (s == SYN_OK) s = sort_by(m, list, keys, n, key_thread);
+    syn_free(keys);
+    return s;
+}
+
+static syn_status sweep_all(syn__pt_matcher *m, uint32_t *list) {
     const syn__pt_device *d = &m->rank->device;
     sweep s = {.m = m};
     size_t n = 0;
     for (uint32_t i = 0; i < d->n_events; i++)
         if (is_swept(&d->events[i])) list[n++] = i;
-    SYN_TRY(sort_by(m, list, keys, n, key_outer_first));
-    SYN_TRY(sort_by(m, list, keys, n, key_start));
-    SYN_TRY(sort_by(m, list, keys, n, key_thread));
+    SYN_TRY(syn__pt_sort_calls(m, list, n));
     syn_status status = SYN_OK;
     for (size_t i = 0, end = 0; i < n && status == SYN_OK; i = end) {
         const uint32_t tid = d->events[list[i]].tid;
@@ -152,6 +160,7 @@ typedef struct lookup {
     uint32_t *next;                          /* an event is in one chain at most */
     uint32_t *started;                       /* CPU events with a node, by start */
     size_t n_started;
+    int64_t first_ns, last_ns; /* from their first begin to their last end */
 } lookup;
 
 static syn_status chain(lookup *l, syn__pt_map *map, int64_t key, uint32_t event, bool *twice) {
@@ -179,6 +188,14 @@ static syn_status fill_lookup(lookup *l) {
         if (syn__pt_is_cpu(&d->events[i]) && (d->events[i].flags & SYN__PT_EVENT_TS) &&
             l->m->event_node[i] != SYN__PT_NONE)
             l->started[l->n_started++] = i;
+    l->first_ns = INT64_MAX;
+    l->last_ns = INT64_MIN;
+    for (size_t i = 0; i < l->n_started; i++) {
+        const syn__pt_event *e = &d->events[l->started[i]];
+        const int64_t end_ns = syn__pt_event_end(e);
+        if (e->ts_ns < l->first_ns) l->first_ns = e->ts_ns;
+        if (end_ns > l->last_ns) l->last_ns = end_ns;
+    }
     return SYN_OK;
 }
 
@@ -209,9 +226,20 @@ static uint32_t running_at(const lookup *l, int64_t ns) {
     return low > 0 ? l->started[low - 1] : SYN__PT_NONE;
 }
 
+static bool ran_at(const syn__pt_event *op, int64_t ns) {
+    return op->ts_ns <= ns && ns <= syn__pt_event_end(op);
+}
+
+/* Whether the call is of a step that the host trace does not hold. */
+static bool is_outside(const lookup *l, const syn__pt_event *call) {
+    return (call->flags & SYN__PT_EVENT_TS) != 0 &&
+           (call->ts_ns < l->first_ns || call->ts_ns > l->last_ns);
+}
+
 static void link_work(const lookup *l, uint32_t work) {
     syn__pt_matcher *m = l->m;
-    const syn__pt_event *e = &m->rank->device.events[work];
+    syn__pt_event *events = m->rank->device.events;
+    const syn__pt_event *e = &events[work];
     syn__pt_matches *c = &m->rank->matches;
     uint32_t call = SYN__PT_NONE, from = SYN__PT_NONE;
     c->device_events++;
@@ -223,13 +251,24 @@ static void link_work(const lookup *l, uint32_t work) {
         c->device_correlation++;
         return;
     }
+    if (l->n_started > 0 && call != SYN__PT_NONE && is_outside(l, &events[call])) {
+        c->device_outside++;
+        if (m->options->trim) {
+            events[work].class_ = SYN__PT_OTHER;
+            c->device_events--;
+            return;
+        }
+    }
     if (e->external_id > 0)
         from = choose(l, syn__pt_map_get(&l->by_external, (uint64_t)e->external_id), e);
-    if (from != SYN__PT_NONE) {
+    /* Ids that start anew tell of an op that was not running when the work was launched. */
+    if (from != SYN__PT_NONE && (call == SYN__PT_NONE || !(events[call].flags & SYN__PT_EVENT_TS) ||
+                                 ran_at(&events[from], events[call].ts_ns))) {
         m->event_node[work] = m->event_node[from];
         c->device_external++;
         return;
     }
+    from = SYN__PT_NONE;
     if (call != SYN__PT_NONE && m->event_node[call] != SYN__PT_NONE) from = call;
     else if (e->flags & SYN__PT_EVENT_TS) from = running_at(l, e->ts_ns);
     if (from != SYN__PT_NONE) {
@@ -250,7 +289,7 @@ syn_status syn__pt_find_launches(syn__pt_matcher *m) {
     l.started = syn_malloc(n * sizeof *l.started);
     syn_status s = SYN_OK;
     if (!keys || !l.started) s = SYN_FAIL_NOMEM(m->err, n * sizeof *keys, "matching traces");
-    if (s == SYN_OK) s = sweep_all(m, l.started, keys);
+    if (s == SYN_OK) s = sweep_all(m, l.started);
     if (s == SYN_OK) s = fill_lookup(&l);
     if (s == SYN_OK) /* by ts in ns, which doubles may have rounded */
         s = sort_by(m, l.started, keys, l.n_started, key_start);

@@ -1,5 +1,5 @@
 /* Host nodes find their CPU events: by record function id, else by External id, else by name and
-   order. Parents are resolved on the way. */
+   order (pt_align.c). Parents are resolved on the way. */
 #include "export/pt_match.h"
 #include "export/pt_sort.h"
 #include "syntorch/memory.h"
@@ -209,7 +209,7 @@ static syn_status match_rf_ids(syn__pt_matcher *m) {
     return s;
 }
 
-static bool is_free(const syn__pt_matcher *m, uint32_t event) {
+bool syn__pt_is_free(const syn__pt_matcher *m, uint32_t event) {
     const syn__pt_event *e = &m->rank->device.events[event];
     return syn__pt_is_cpu(e) && (m->distrust || !(e->flags & SYN__PT_EVENT_RF_ID)) &&
            m->event_node[event] == SYN__PT_NONE;
@@ -227,7 +227,7 @@ static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_exter
             if (m->node_event[i] != SYN__PT_NONE || !(n->has & SYN__PT_HAS_RF_ID) || n->rf_id == 0)
                 continue;
             const uint32_t e = syn__pt_map_get(by_external, n->rf_id);
-            if (e == SYN__PT_NONE || !is_free(m, e)) continue;
+            if (e == SYN__PT_NONE || !syn__pt_is_free(m, e)) continue;
             hits++;
             if (!same_name(m, (uint32_t)i, e)) continue;
             agree++;
@@ -239,38 +239,13 @@ static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_exter
     return SYN_OK;
 }
 
-/* The n-th free node of a name is the n-th free event of that name. */
-static syn_status match_names(syn__pt_matcher *m) {
-    syn__pt_rank *r = m->rank;
-    uint32_t *head = NULL, *next = m->scratch;
-    syn_status s = new_table(m, &head, m->names.n_entries);
-    for (size_t i = r->device.n_events; i-- > 0 && s == SYN_OK;) {
-        if (!is_free(m, (uint32_t)i)) continue;
-        uint32_t *first = &head[m->event_name[r->device.events[i].name]];
-        next[i] = *first;
-        *first = (uint32_t)i;
-    }
-    for (size_t i = 0; i < r->host.n_nodes && s == SYN_OK; i++) {
-        const uint32_t node = m->order[i];
-        if (m->node_event[node] != SYN__PT_NONE || r->host.nodes[node].name == 0) continue;
-        uint32_t *first = &head[m->host_name[r->host.nodes[node].name]];
-        if (*first == SYN__PT_NONE) continue;
-        const uint32_t event = *first;
-        *first = next[event];
-        pair(m, node, event);
-        r->matches.host_time++;
-    }
-    syn_free(head);
-    return s;
-}
-
 static syn_status match_others(syn__pt_matcher *m) {
     const syn__pt_device *d = &m->rank->device;
     syn__pt_map by_external = {0};
     syn_status s = SYN_OK;
     size_t n_free = 0;
     for (uint32_t i = 0; i < d->n_events && s == SYN_OK; i++) {
-        if (!is_free(m, i)) continue;
+        if (!syn__pt_is_free(m, i)) continue;
         n_free++;
         if (d->events[i].external_id == -1) continue;
         uint32_t *at = syn__pt_map_put(&by_external, (uint64_t)d->events[i].external_id);
@@ -278,7 +253,7 @@ static syn_status match_others(syn__pt_matcher *m) {
         else if (*at == SYN__PT_NONE) *at = i;
     }
     if (s == SYN_OK && n_free > 0) s = match_external(m, &by_external);
-    if (s == SYN_OK && n_free > 0) s = match_names(m);
+    if (s == SYN_OK && n_free > 0) s = syn__pt_align(m);
     syn__pt_map_free(&by_external);
     return s;
 }

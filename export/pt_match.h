@@ -1,4 +1,5 @@
-/* Inside of the matching of host nodes and device events (pt_match.c, pt_launch.c, pt_ops.c). */
+/* Inside of the matching of host nodes and device events (pt_match.c, pt_align.c,
+   pt_launch.c, pt_ops.c). */
 #ifndef EXPORT_PT_MATCH_H
 #define EXPORT_PT_MATCH_H
 
@@ -46,6 +47,13 @@ static inline int64_t syn__pt_event_end(const syn__pt_event *e) {
 void syn__pt_note_node(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t node);
 void syn__pt_note_event(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t event);
 
+/* Whether the event is a CPU event that may be matched by other than its record function id. */
+bool syn__pt_is_free(const syn__pt_matcher *m, uint32_t event);
+/* pt_align.c: pairs free nodes and events by name and order. */
+syn_status syn__pt_align(syn__pt_matcher *m);
+
+/* pt_launch.c: sorts a list of n events by thread, begin, and outer ones first. */
+syn_status syn__pt_sort_calls(const syn__pt_matcher *m, uint32_t *list, size_t n);
 /* pt_launch.c: fills event_node of runtime and device events, launch, self_ns. */
 syn_status syn__pt_find_launches(syn__pt_matcher *m);
 /* pt_linked.c, of a trace that a linker has written: device nodes become events; they and host

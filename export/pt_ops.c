@@ -3,9 +3,9 @@
 #include "export/pt_match.h"
 #include "syntorch/memory.h"
 
-#define PROCESS_ROOT "[pytorch|profiler|execution_trace|process]"
-#define THREAD_ROOT  "[pytorch|profiler|execution_trace|thread]"
-#define MAX_LANES    ((size_t)1 << 24)
+#include <stdio.h>
+
+#define MAX_LANES ((size_t)1 << 24)
 
 typedef struct maker {
     syn__pt_matcher *m;
@@ -182,10 +182,17 @@ static syn_status add_slice(maker *k, size_t slot) {
 
 /* ---- All ---- */
 
-static uint32_t find_name(const maker *k, const char *text) {
+/* The id of the name "[pytorch|profiler|execution_trace|ENDING]"; until schema 1.0.1 it was
+   "execution_graph". */
+static uint32_t find_root(const maker *k, const char *ending) {
+    static const char *const kinds[] = {"trace", "graph"};
     const syn_intern *names = &k->rank->host.names;
-    for (uint32_t i = 0; i < names->n_entries; i++)
-        if (syn__et_str_is(syn__pt_host_name(&k->rank->host, i), text)) return i;
+    char text[64];
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        snprintf(text, sizeof text, "[pytorch|profiler|execution_%s|%s]", kinds[i], ending);
+        for (uint32_t name = 0; name < names->n_entries; name++)
+            if (syn__et_str_is(syn__pt_host_name(&k->rank->host, name), text)) return name;
+    }
     return SYN__PT_NONE;
 }
 
@@ -212,8 +219,8 @@ static syn_status list_late_parents(maker *k) {
 static syn_status make(maker *k) {
     syn__pt_rank *r = k->rank;
     const size_t n_nodes = r->host.n_nodes, n_events = r->device.n_events;
-    k->process_name = find_name(k, PROCESS_ROOT);
-    k->thread_name = find_name(k, THREAD_ROOT);
+    k->process_name = find_root(k, "process");
+    k->thread_name = find_root(k, "thread");
     k->node_op = syn_malloc(n_nodes * sizeof *k->node_op);
     r->event_op = syn_malloc((n_events ? n_events : 1) * sizeof *r->event_op);
     if (!k->node_op || !r->event_op)

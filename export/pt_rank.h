@@ -112,7 +112,10 @@ typedef struct syn__pt_matches {
     uint64_t host_calls;    /* host nodes with a record function id: not the roots */
     uint64_t device_events; /* kernels, copies, memsets */
     uint64_t device_correlation, device_external, device_time, device_none;
+    uint64_t device_outside; /* launched before or after all that the host trace holds; counted in
+                                the others only if they are kept */
     uint64_t cpu_events, cpu_events_unused; /* CPU events that no host node took */
+    bool repeats; /* by name and order, several places fitted equally: the first was taken */
 } syn__pt_matches;
 
 typedef struct syn__pt_options {
@@ -121,11 +124,12 @@ typedef struct syn__pt_options {
     int64_t object;        /* of the host file: syn__pt_objects */
     enum { SYN__PT_DUP_FIRST, SYN__PT_DUP_LAST, SYN__PT_DUP_ERROR } dup_ids;
     const char *version; /* of the program, NULL allowed */
+    bool trim;           /* device work launched before or after the host trace's ops is left out */
 } syn__pt_options;
 
 #define SYN__PT_ALL_EDGES ((1u << SYN__PT_EDGE_CLASSES) - 1)
 #define SYN__PT_DEFAULTS \
-    { SYN__PT_ALL_EDGES, 1000000, SYN__PT_OBJECT_LAST, SYN__PT_DUP_FIRST, NULL }
+    { SYN__PT_ALL_EDGES, 1000000, SYN__PT_OBJECT_LAST, SYN__PT_DUP_FIRST, NULL, false }
 
 typedef struct syn__pt_rank {
     int32_t rank, world_size; /* -1: not known */

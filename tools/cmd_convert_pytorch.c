@@ -10,7 +10,7 @@ static struct arguments {
     const char *host, *device, *linked, *output, *profile, *edges, *dup_ids, *object;
     double thread_gap_us;
     int64_t rank;
-    bool compat, strict, quiet, json, replay;
+    bool compat, strict, quiet, json, replay, trim;
 } args = {.profile = "full",
           .edges = "all",
           .dup_ids = "first",
@@ -38,6 +38,8 @@ static const cli_option options[] = {
      "which of several JSON objects in the host file, counted from 0", 0, 0},
     {"thread_gap", CLI_REAL, &args.thread_gap_us, "US",
      "a thread idle for longer was woken by another", 0, 1e12},
+    {"trim", CLI_FLAG, &args.trim, NULL,
+     "leave out device work launched before or after what the host trace holds", 0, 0},
     {"rank", CLI_INT, &args.rank, "R", "rank of the trace; -1: as the device trace says, else 0",
      -1, 2147483647.0},
     {"compat", CLI_FLAG, &args.compat, NULL,
@@ -83,7 +85,7 @@ static int read_arguments(pytorch_job *job) {
     if (!pytorch_read_object(args.object, &job->options.object))
         return cli_fail(&program, CLI_USAGE, "--object is last, all or a number, not '%s'",
                         args.object);
-    if (args.compat && (job->profile != PYTORCH_FULL || args.replay || args.strict ||
+    if (args.compat && (args.trim || job->profile != PYTORCH_FULL || args.replay || args.strict ||
                         job->options.edges != SYN__PT_ALL_EDGES || args.rank >= 0 ||
                         job->options.dup_ids != SYN__PT_DUP_FIRST || args.thread_gap_us != 1000 ||
                         job->options.object != SYN__PT_OBJECT_LAST))
@@ -96,6 +98,7 @@ static int read_arguments(pytorch_job *job) {
     if (args.json && strcmp(args.output, "-") == 0)
         return cli_fail(&program, CLI_USAGE, "--json and the trace cannot both be standard output");
     job->options.thread_gap_ns = (int64_t)(args.thread_gap_us * 1000);
+    job->options.trim = args.trim;
     job->options.version = "syntorch " SYN_VERSION;
     job->linked = args.linked != NULL;
     job->compat = args.compat;

@@ -227,6 +227,7 @@ static void json_matches(syn_sink *s, const syn__pt_matches *m) {
     json_u64(s, "device_external_id", m->device_external, false);
     json_u64(s, "device_time", m->device_time, false);
     json_u64(s, "device_none", m->device_none, false);
+    json_u64(s, "device_outside", m->device_outside, false);
     json_u64(s, "cpu_events", m->cpu_events, false);
     json_u64(s, "cpu_events_unused", m->cpu_events_unused, true);
     syn_sink_text(s, "}");

@@ -10,9 +10,9 @@
 /* The attributes of a message that a node has fields for. Texts end in NUL, "" if absent. */
 typedef struct known {
     uint64_t num_ops, tensor_size, comm_size, step, stream;
-    uint64_t clamped;                       /* boolean */
-    int64_t comm_type, src, dst, tag, root; /* -1 absent */
-    int64_t wall_ns, wait_ns, predicted_ns; /* -1 absent */
+    uint64_t clamped;                                     /* boolean */
+    int64_t comm_type, src, dst, tag, root;               /* -1 absent */
+    int64_t wall_ns, wait_ns, predicted_ns, inclusive_us; /* -1 absent */
     const char *pg_name, *pg_desc, *op, *phase, *reduce;
 } known;
 
@@ -45,10 +45,15 @@ static void take_number(known *k, const syn__et_attr *a) {
     const struct {
         const char *name;
         int64_t *slot;
-    } small[] = {{"comm_type", &k->comm_type}, {"comm_src", &k->src},
-                 {"comm_dst", &k->dst},        {"comm_tag", &k->tag},
-                 {"root", &k->root},           {"wall_ns", &k->wall_ns},
-                 {"wait_ns", &k->wait_ns},     {"predicted_ns", &k->predicted_ns}};
+    } small[] = {{"comm_type", &k->comm_type},
+                 {"comm_src", &k->src},
+                 {"comm_dst", &k->dst},
+                 {"comm_tag", &k->tag},
+                 {"root", &k->root},
+                 {"wall_ns", &k->wall_ns},
+                 {"wait_ns", &k->wait_ns},
+                 {"predicted_ns", &k->predicted_ns},
+                 {"inclusive_dur", &k->inclusive_us}};
     /* Negative costs and numbers beyond int64 mean nothing. */
     if (a->bits > INT64_MAX && syn__et_type_of(a->field)->is_signed) return;
     for (size_t i = 0; i < sizeof any / sizeof any[0]; i++) {
@@ -264,7 +269,8 @@ static syn_status put_times(syn__et_builder *b, const syn__et_node *message, con
     if (start != 0 || b->has_start) out->start_ns = (double)start * 1000;
     if (k->predicted_ns >= 0) out->predicted_ns = (double)k->predicted_ns;
     if (k->wall_ns >= 0) out->wall_ns = (double)k->wall_ns;
-    else if (duration != 0 && k->predicted_ns < 0) out->wall_ns = (double)duration * 1000;
+    else if ((duration != 0 || k->inclusive_us >= 0) && k->predicted_ns < 0)
+        out->wall_ns = (double)duration * 1000; /* 0: all of it in the ops it called */
     if (k->wait_ns >= 0) out->wait_ns = (double)k->wait_ns;
     const double length = syn__et_duration_ns(out);
     if (micros_of(out->start_ns) != start) SYN_TRY(add_micros(b, "@start_time_micros", start));
@@ -281,6 +287,7 @@ static syn_status fill(syn__et_builder *b, const syn__et_node *message, syn_node
                .wall_ns = -1,
                .wait_ns = -1,
                .predicted_ns = -1,
+               .inclusive_us = -1,
                .pg_name = "",
                .pg_desc = "",
                .op = "",

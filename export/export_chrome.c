@@ -1,33 +1,18 @@
 /* Chrome trace events, which Perfetto and chrome://tracing show: a process per rank, a thread per
    stream (0 compute, 1... one for each group, then sends, receives and other streams). Times in us
    with three decimals. Threads never hold partly overlapping slices: what overlaps moves to a
-   thread of its own. A communication that waited holds two slices, "wait" and "transfer"; arrows
-   join sends with receives. Communications carry PyTorch Kineto's names of arguments, so that tools
-   made for its traces can read them. otherData.clock says where the times come from (timeline.h).
+   thread of its own. Host ops of PyTorch's traces lie in a thread for each of theirs, nested as
+   they called each other. A communication that waited holds two slices, "wait" and "transfer";
+   arrows join sends with receives. Communications carry PyTorch Kineto's names of arguments, so
+   that tools made for its traces can read them. otherData.clock says where the times come from
+   (timeline.h).
  */
-#include "export/timeline.h"
+#include "export/chrome_lanes.h"
 #include "syntorch/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_NS      4e18 /* fits int64 */
-#define LAST_STREAM 1000 /* higher streams share a thread */
-
-/* One node on the screen; ns, as integers so that what touches does not overlap by rounding. */
-typedef struct slice {
-    int64_t start, end, wait;
-    uint32_t node;
-    uint32_t lane; /* thread before overlaps are moved */
-    uint32_t tid;
-} slice;
-
-/* A thread of the rank that is written. */
-typedef struct thread {
-    int64_t free_at;          /* ns */
-    uint32_t lane, copy, tid; /* copy: 0, or the how manieth extra thread of the lane */
-} thread;
 
 /* Where a message's arrow is fixed. */
 typedef struct flow {
@@ -41,11 +26,9 @@ typedef struct writer {
     syn__walk walk;
     syn_sink *sink;
     syn_error *err;
-    slice *slices;
-    thread *threads;
-    uint32_t *heap; /* threads of one lane, the one that is free first on top */
-    flow *flows;    /* sorted by rank and node */
-    size_t slices_cap, threads_cap, heap_cap, n_slices, n_threads, n_heap, n_flows, next_flow;
+    syn__lanes lanes;
+    flow *flows; /* sorted by rank and node */
+    size_t n_flows;
     bool first;
 } writer;
 
@@ -80,110 +63,6 @@ static void begin_event(writer *w) {
     w->first = false;
 }
 
-static int64_t whole_ns(double ns) {
-    return (int64_t)((ns < MAX_NS ? ns : MAX_NS) + 0.5);
-}
-
-/* ---- Threads ---- */
-
-static uint32_t lane_of(const writer *w, const syn_node *node) {
-    const syn_graph *graph = w->timeline.graph;
-    const uint32_t n_groups = graph->n_groups;
-    if (node->kind == SYN_NODE_SEND) return n_groups + 1;
-    if (node->kind == SYN_NODE_RECV) return n_groups + 2;
-    if (node->kind == SYN_NODE_COLLECTIVE) {
-        const syn_graph_group *group = syn_graph_group_by_id(graph, node->group);
-        if (group != NULL) return 1 + (uint32_t)(group - graph->groups);
-    }
-    if (node->stream <= 0) return 0;
-    return n_groups + 2 + (uint32_t)(node->stream < LAST_STREAM ? node->stream : LAST_STREAM);
-}
-
-static int compare_slices(const void *a, const void *b) {
-    const slice *x = a, *y = b;
-    if (x->lane != y->lane) return x->lane < y->lane ? -1 : 1;
-    if (x->start != y->start) return x->start < y->start ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
-}
-
-static syn_status collect_slices(writer *w, uint32_t rank_index) {
-    const uint32_t n_nodes = w->timeline.graph->ranks[rank_index].n_nodes;
-    bool sorted = true;
-    w->n_slices = 0;
-    SYN_TRY(syn_grow(&w->slices, &w->slices_cap, n_nodes, sizeof *w->slices, w->err));
-    for (uint32_t i = 0; i < n_nodes; i++) {
-        const syn__span *span = syn__timeline_span(&w->timeline, rank_index, i);
-        const syn_node *node;
-        if (span->start_ns < 0) continue;
-        SYN_TRY(syn__walk_node(&w->walk, i, &node, w->err));
-        slice *s = &w->slices[w->n_slices++];
-        *s = (slice){.start = whole_ns(span->start_ns),
-                     .end = whole_ns(span->end_ns),
-                     .wait = whole_ns(span->wait_ns),
-                     .node = i,
-                     .lane = lane_of(w, node)};
-        if (w->n_slices > 1 && compare_slices(s - 1, s) > 0) sorted = false;
-    }
-    if (!sorted) qsort(w->slices, w->n_slices, sizeof *w->slices, compare_slices);
-    return SYN_OK;
-}
-
-static bool free_earlier(const writer *w, uint32_t a, uint32_t b) {
-    const thread *x = &w->threads[a], *y = &w->threads[b];
-    return x->free_at != y->free_at ? x->free_at < y->free_at : a < b;
-}
-
-/* Puts heap[0] back into order after its thread got busier. */
-static void sift_down(writer *w) {
-    const uint32_t moved = w->heap[0];
-    size_t i = 0;
-    for (size_t child; (child = 2 * i + 1) < w->n_heap; i = child) {
-        if (child + 1 < w->n_heap && free_earlier(w, w->heap[child + 1], w->heap[child])) child++;
-        if (!free_earlier(w, w->heap[child], moved)) break;
-        w->heap[i] = w->heap[child];
-    }
-    w->heap[i] = moved;
-}
-
-/* A further thread of the lane, busy until `free_at`. */
-static syn_status add_thread(writer *w, uint32_t lane, int64_t free_at, uint32_t *n_extra) {
-    const uint32_t base = w->timeline.graph->n_groups + 3 + LAST_STREAM; /* above every lane */
-    const uint32_t index = (uint32_t)w->n_threads;
-    SYN_TRY(syn_grow(&w->threads, &w->threads_cap, w->n_threads + 1, sizeof *w->threads, w->err));
-    SYN_TRY(syn_grow(&w->heap, &w->heap_cap, w->n_heap + 1, sizeof *w->heap, w->err));
-    const uint32_t copy = (uint32_t)w->n_heap;
-    w->threads[w->n_threads++] =
-        (thread){free_at, lane, copy, copy == 0 ? lane : base + (*n_extra)++};
-    size_t i = w->n_heap++;
-    for (; i > 0 && free_earlier(w, index, w->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        w->heap[i] = w->heap[(i - 1) / 2];
-    w->heap[i] = index;
-    return SYN_OK;
-}
-
-/* Gives each slice the thread of its lane that is free first, or a new one if none is. */
-static syn_status assign_threads(writer *w) {
-    uint32_t n_extra = 0;
-    w->n_threads = w->n_heap = 0;
-    for (size_t i = 0; i < w->n_slices; i++) {
-        slice *s = &w->slices[i];
-        if (i > 0 && s->lane != s[-1].lane) w->n_heap = 0;
-        /* Clocks are read to a ns or so: an overlap that small is none. */
-        if (w->n_heap > 0 && w->threads[w->heap[0]].free_at <= s->start + 1) {
-            thread *t = &w->threads[w->heap[0]];
-            if (s->start < t->free_at) s->start = t->free_at;
-            if (s->end < s->start) s->end = s->start;
-            t->free_at = s->end;
-            s->tid = t->tid;
-            sift_down(w);
-        } else {
-            SYN_TRY(add_thread(w, s->lane, s->end, &n_extra));
-            s->tid = w->threads[w->n_threads - 1].tid;
-        }
-    }
-    return SYN_OK;
-}
-
 static void begin_metadata(writer *w, const char *name, uint32_t tid) {
     begin_event(w);
     put_text(w, "{\"ph\":\"M\",\"name\":", name);
@@ -192,19 +71,11 @@ static void begin_metadata(writer *w, const char *name, uint32_t tid) {
     put(w, ",\"args\":{");
 }
 
-static void put_thread_name(writer *w, const thread *t) {
-    const syn_graph *graph = w->timeline.graph;
-    const uint32_t n = graph->n_groups;
-    char text[128];
-    const char *name = t->lane == 0 ? "compute" : t->lane == n + 1 ? "send" : "recv";
-    if (t->lane >= 1 && t->lane <= n) name = graph->groups[t->lane - 1].name;
-    if (t->lane > n + 2) {
-        snprintf(text, sizeof text, "stream %u", (unsigned)(t->lane - n - 2));
-        name = text;
-    }
-    char extra[160];
-    if (t->copy > 0) snprintf(extra, sizeof extra, "%.120s (overlap %u)", name, (unsigned)t->copy);
-    put_text(w, "\"name\":", t->copy > 0 ? extra : name);
+static void put_thread_name(writer *w, const syn__lane_thread *t) {
+    char name[128], text[160];
+    syn__lane_name(w->timeline.graph, t, name, sizeof name);
+    if (t->copy > 0) snprintf(text, sizeof text, "%s (overlap %u)", name, (unsigned)t->copy);
+    put_text(w, "\"name\":", t->copy > 0 ? text : name);
 }
 
 static void put_rank_metadata(writer *w) {
@@ -216,12 +87,13 @@ static void put_rank_metadata(writer *w) {
     begin_metadata(w, "process_sort_index", 0);
     put_i64(w, "\"sort_index\":", w->walk.rank);
     put(w, "}}");
-    for (size_t i = 0; i < w->n_threads; i++) {
-        begin_metadata(w, "thread_name", w->threads[i].tid);
-        put_thread_name(w, &w->threads[i]);
+    for (size_t i = 0; i < w->lanes.n_threads; i++) {
+        const syn__lane_thread *t = &w->lanes.threads[i];
+        begin_metadata(w, "thread_name", t->tid);
+        put_thread_name(w, t);
         put(w, "}}");
-        begin_metadata(w, "thread_sort_index", w->threads[i].tid);
-        put_u64(w, "\"sort_index\":", i);
+        begin_metadata(w, "thread_sort_index", t->tid);
+        put_u64(w, "\"sort_index\":", t->host ? i : w->lanes.n_threads + i);
         put(w, "}}");
     }
 }
@@ -299,7 +171,7 @@ static syn_status put_comm_args(writer *w, const syn_node *node) {
     return SYN_OK;
 }
 
-static syn_status put_args(writer *w, const slice *s, const syn_node *node) {
+static syn_status put_args(writer *w, const syn__slice *s, const syn_node *node) {
     put(w, ",\"args\":{\"id\":\"");
     syn__walk_put_ref(w->sink, w->walk.rank, 'o', node->id);
     put_u64(w, "\",\"External id\":", node->id);
@@ -316,7 +188,7 @@ static syn_status put_args(writer *w, const slice *s, const syn_node *node) {
     return SYN_OK;
 }
 
-static void begin_slice(writer *w, const slice *s, const char *name, const char *category,
+static void begin_slice(writer *w, const syn__slice *s, const char *name, const char *category,
                         int64_t start, int64_t end) {
     begin_event(w);
     put_text(w, "{\"ph\":\"X\",\"name\":", name);
@@ -332,7 +204,7 @@ static int64_t arrow_end(int64_t start, int64_t end) {
     return end > start ? end - 1 : start;
 }
 
-static void put_flow(writer *w, const slice *s, const flow *f) {
+static void put_flow(writer *w, const syn__slice *s, const flow *f) {
     begin_event(w);
     put(w, f->begins ? "{\"ph\":\"s\"" : "{\"ph\":\"f\",\"bp\":\"e\"");
     put_u64(w, ",\"name\":\"p2p\",\"cat\":\"p2p\",\"id\":", f->message + 1);
@@ -355,7 +227,7 @@ static const flow *find_flow(const writer *w, uint32_t rank_index, uint32_t node
     return bsearch(&key, w->flows, w->n_flows, sizeof *w->flows, compare_flows);
 }
 
-static syn_status put_slice(writer *w, const slice *s, uint32_t rank_index) {
+static syn_status put_slice(writer *w, const syn__slice *s, uint32_t rank_index) {
     const syn_node *node;
     SYN_TRY(syn__walk_node(&w->walk, s->node, &node, w->err));
     const bool comm = syn__walk_is_comm(node);
@@ -378,11 +250,10 @@ static syn_status put_slice(writer *w, const slice *s, uint32_t rank_index) {
 
 static syn_status put_rank(writer *w, uint32_t rank_index) {
     syn__walk_select(&w->walk, rank_index);
-    SYN_TRY(collect_slices(w, rank_index));
-    SYN_TRY(assign_threads(w));
+    SYN_TRY(syn__lanes_fill(&w->lanes, &w->timeline, &w->walk, rank_index, w->err));
     put_rank_metadata(w);
-    for (size_t i = 0; i < w->n_slices && syn_sink_status(w->sink) == SYN_OK; i++)
-        SYN_TRY(put_slice(w, &w->slices[i], rank_index));
+    for (size_t i = 0; i < w->lanes.n_slices && syn_sink_status(w->sink) == SYN_OK; i++)
+        SYN_TRY(put_slice(w, &w->lanes.slices[i], rank_index));
     return SYN_OK;
 }
 
@@ -442,7 +313,8 @@ static syn_status make_flows(writer *w) {
         const syn__span *sent = syn__timeline_span(t, m->from_rank, m->from_node);
         const syn__span *got = syn__timeline_span(t, m->to_rank, m->to_node);
         if (sent->start_ns < 0 || got->start_ns < 0 ||
-            arrow_end(whole_ns(got->start_ns), whole_ns(got->end_ns)) < whole_ns(sent->start_ns))
+            arrow_end(syn__whole_ns(got->start_ns), syn__whole_ns(got->end_ns)) <
+                syn__whole_ns(sent->start_ns))
             continue;
         w->flows[w->n_flows++] = (flow){m->from_rank, m->from_node, i, true};
         w->flows[w->n_flows++] = (flow){m->to_rank, m->to_node, i, false};
@@ -472,9 +344,7 @@ static syn_status write_chrome(const syn_graph *graph, const syn_export_options 
     const syn_status status = write_document(&w, options);
     syn__walk_free(&w.walk);
     syn__timeline_free(&w.timeline);
-    syn_free(w.slices);
-    syn_free(w.threads);
-    syn_free(w.heap);
+    syn__lanes_free(&w.lanes);
     syn_free(w.flows);
     return status;
 }

@@ -263,6 +263,12 @@ static size_t text_room(const writer *w, const syn__pt_op *op) {
     return room;
 }
 
+/* With what it called; rounded so that an op ends no later than its caller. */
+static uint64_t inclusive_us(const syn__pt_op *op) {
+    const uint64_t start_ns = (uint64_t)op->start_ns;
+    return (start_ns + (uint64_t)op->wall_ns) / 1000 - start_ns / 1000;
+}
+
 static syn_status write_op(writer *w, uint32_t index) {
     const syn__pt_op *op = &w->rank->ops[index];
     uint64_t ctrl[1];
@@ -278,6 +284,8 @@ static syn_status write_op(writer *w, uint32_t index) {
     if (op->host != SYN__PT_NONE) add_host_attributes(w, &w->rank->host.nodes[op->host]);
     const bool on_cpu = !syn__pt_is_device(op) && op->comm == SYN__PT_NONE;
     add(w, "is_cpu_op", SYN__ET_BOOL, on_cpu);
+    if (on_cpu && op->start_ns > 0 && op->wall_ns >= 0)
+        add(w, "inclusive_dur", SYN__ET_INT64, inclusive_us(op));
     if (syn__pt_is_device(op)) {
         const syn__pt_lane *lane = &w->rank->lanes[op->lane];
         add(w, "stream", SYN__ET_INT64, (uint64_t)lane->stream);

@@ -136,7 +136,7 @@ static syn_status read_device(aligner *a, const uint8_t *common) {
         if (syn__pt_is_free(m, i) && (d->events[i].flags & SYN__PT_EVENT_TS) &&
             common[m->event_name[d->events[i].name]] == 3)
             s->list[s->n++] = i;
-    SYN_TRY(syn__pt_sort_calls(m, s->list, s->n));
+    SYN_TRY(syn__pt_sort_calls(m->rank, s->list, s->n, true, m->err));
     for (size_t i = 0; i < s->n; i++) {
         s->name[i] = m->event_name[d->events[s->list[i]].name];
         s->seq[i] = sequence_of(&d->events[s->list[i]]);

@@ -120,7 +120,7 @@ static syn_status take_host(syn__pt_calls *c, uint32_t index, uint32_t above) {
     uint32_t call = above;
     if (level == NO_CALL) return SYN_OK;
     if (level == RECORD) {
-        const int kind = syn__pt_record_kind(node);
+        const int kind = syn__pt_record_kind(c->rank, op);
         if (kind == SYN__PT_CALL_NONE) return SYN_OK;
         SYN_TRY(join_record(c, index, above, kind, &call));
         set_kind(&c->calls[call], kind);

@@ -21,9 +21,7 @@ typedef struct finder {
 static void note(const finder *f, syn__pt_anomaly kind, const syn__pt_op *op) {
     const syn__pt_rank *r = f->rank;
     if (op->host != SYN__PT_NONE) {
-        const syn__pt_host_node *n = &r->host.nodes[op->host];
-        syn__pt_note_at(f->report, kind, r->host_input.name,
-                        (uint64_t)(n->text - r->host_input.data), n->id);
+        syn__pt_note_host(r, f->report, kind, op->host);
     } else if (op->event != SYN__PT_NONE) {
         const syn__pt_event *e = &r->device.events[op->event];
         syn__pt_note_at(f->report, kind, r->device_input.name,
@@ -33,11 +31,16 @@ static void note(const finder *f, syn__pt_anomaly kind, const syn__pt_op *op) {
 
 /* ---- Facts ---- */
 
-static void tell_host(const finder *f, syn__pt_told *told, uint32_t index, bool record) {
+/* shaped: the first tensor is what the call takes in. */
+static void tell_host(const finder *f, syn__pt_told *told, uint32_t index, bool record,
+                      bool shaped) {
     const syn__pt_rank *r = f->rank;
     if (index == SYN__PT_NONE) return;
     const syn__pt_op *op = &r->ops[index];
     const syn__pt_host_node *node = &r->host.nodes[op->host];
+    if (r->host.made_of && record) syn__pt_told_event(told, &r->device.events[op->event]);
+    if (r->host.made_of && shaped && told->in_bytes < 0)
+        told->in_bytes = syn__pt_first_input_bytes(node);
     if (!record) {
         syn__pt_told_call(told, node, syn__pt_host_name(&r->host, node->name));
         return;
@@ -53,10 +56,10 @@ static void tell(const finder *f, syn__pt_told *told, uint32_t kernel, const syn
     if (!grouped && kernel != SYN__PT_NONE && r->ops[kernel].event != SYN__PT_NONE)
         syn__pt_told_event(told, &r->device.events[r->ops[kernel].event]);
     if (call != NULL) {
-        tell_host(f, told, call->record, true);
-        tell_host(f, told, call->api, false);
-        tell_host(f, told, call->functional, false);
-        tell_host(f, told, call->backend, false);
+        tell_host(f, told, call->record, true, true);
+        tell_host(f, told, call->api, false, false);
+        tell_host(f, told, call->functional, false, true);
+        tell_host(f, told, call->backend, false, true);
     }
     if (told->kind >= 0 || kernel == SYN__PT_NONE) return;
     told->kind = syn__pt_kernel_kind(syn__pt_op_name(r, &r->ops[kernel]));

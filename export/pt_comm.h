@@ -37,6 +37,8 @@ int syn__pt_kernel_kind(syn__et_str name);
 bool syn__pt_is_nccl(syn__et_str name);
 /* Bytes of an element of a ScalarType ("BFloat16", "c10::Half", "long int"); 0 unknown. */
 int64_t syn__pt_dtype_bytes(syn__et_str name);
+/* pt_cost.c, of a node made of a device trace's op: bytes of its first tensor; -1 none. */
+int64_t syn__pt_first_input_bytes(const syn__pt_host_node *node);
 
 /* ---- A value's text in tokens (pt_scan.c) ---- */
 
@@ -80,7 +82,7 @@ void syn__pt_told_init(syn__pt_told *told);
 /* Each adds what is not told yet. */
 void syn__pt_told_event(syn__pt_told *told, const syn__pt_event *event);
 void syn__pt_told_record(syn__pt_told *told, const syn__pt_host_node *node); /* ..._param_comms */
-int syn__pt_record_kind(const syn__pt_host_node *node);
+int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op);
 /* c10d::*, _c10d_functional::*, nccl:*, gloo:*, ... */
 void syn__pt_told_call(syn__pt_told *told, const syn__pt_host_node *node, syn__et_str name);
 

@@ -8,6 +8,7 @@
    - Attention of T queries and S keys of D elements, values of E: scores 2TSD and their product
      with the values 2TSE; backward the scores again, dP and dV (E), dQ and dK (D): 2TS(3D + 2E)
      (Dao et al. 2022, FlashAttention, algorithms 1 and 4). All of T x S also under a mask. */
+#include "export/pt_comm.h"
 #include "export/pt_sim.h"
 
 #define MAX_DIMS   8
@@ -149,6 +150,34 @@ static uint64_t all_bytes(syn__et_str values, syn__et_str types) {
     return sum;
 }
 
+/* Of Kineto's inputs, which are shapes and names of element types ("float", "c10::Half"); of the
+   first max_tensors. */
+static uint64_t shaped_bytes(syn__et_str shapes, syn__et_str types, size_t max_tensors) {
+    uint64_t sum = 0;
+    syn__loose s, t;
+    syn__et_str text, type;
+    if (!open_array(&s, shapes) || !open_array(&t, types)) return 0;
+    while (syn__loose_element(&s) && syn__loose_element(&t)) {
+        const bool is_array = syn__loose_skip(&s, &text) == SYN__LOOSE_ARRAY;
+        if (syn__loose_skip(&t, &type) != SYN__LOOSE_STRING || !is_array || type.bytes < 2)
+            continue;
+        const syn__et_str name = {type.text + 1, type.bytes - 2};
+        const int64_t bytes = syn__pt_dtype_bytes(name);
+        const shape tensor = read_shape(text);
+        if (bytes <= 0 || tensor.n == 0) continue;
+        sum = plus(sum, times(elems(&tensor), (uint64_t)bytes));
+        if (--max_tensors == 0) break;
+    }
+    return sum;
+}
+
+int64_t syn__pt_first_input_bytes(const syn__pt_host_node *node) {
+    op o = {.name = ""};
+    find_parts(node, &o);
+    const uint64_t bytes = shaped_bytes(o.shapes[0], o.types[0], 1);
+    return bytes > 0 && bytes <= INT64_MAX ? (int64_t)bytes : -1;
+}
+
 /* ---- Flops ---- */
 
 static bool has(const op *o, const char *part) {
@@ -241,6 +270,8 @@ syn__pt_cost syn__pt_cost_of(const syn__pt_host *host, const syn__pt_host_node *
     find_parts(node, &o);
     read_shapes(o.shapes[0], o.in, MAX_SHAPES);
     read_shapes(o.shapes[1], o.out, 2);
+    if (host->made_of)
+        return (syn__pt_cost){flops(&o), shaped_bytes(o.shapes[0], o.types[0], SIZE_MAX)};
     return (syn__pt_cost){
         flops(&o), plus(all_bytes(o.values[0], o.types[0]), all_bytes(o.values[1], o.types[1]))};
 }

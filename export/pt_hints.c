@@ -44,15 +44,20 @@ static bool has_correlation(const syn__pt_device *device) {
     return false;
 }
 
-uint32_t syn__pt_hints_of(const syn__pt_rank *rank, const syn__pt_report *report) {
-    const syn__pt_matches *m = &rank->matches;
+static uint32_t device_hints(const syn__pt_rank *rank) {
     const uint64_t *n = rank->device.n_class;
+    if (rank->matches.device_events == 0) return bit(true, SYN__PT_HINT_NO_DEVICE_WORK);
+    return bit(!has_correlation(&rank->device), SYN__PT_HINT_NO_CORRELATION) |
+           bit(n[SYN__PT_RUNTIME] > 0 && n[SYN__PT_SYNC] == 0, SYN__PT_HINT_NO_SYNC_EVENTS);
+}
+
+uint32_t syn__pt_hints_of(const syn__pt_rank *rank, const syn__pt_report *report) {
     const uint64_t absent = report ? report->notes[SYN__PT_MISSING_PARENT].count : 0;
     uint32_t hints = bit(absent * 2 > rank->host.n_nodes, SYN__PT_HINT_MANY_ORPHANS);
     if (rank->host.n_linked > 0) return hints;
+    if (rank->host.made_of)
+        return hints | bit(true, SYN__PT_HINT_NO_HOST_TRACE) | device_hints(rank);
     if (!rank->has_device) return hints | bit(true, SYN__PT_HINT_NO_DEVICE_TRACE);
     hints |= matching_hints(rank, report && report->notes[SYN__PT_OTHER_RUN].count > 0);
-    if (m->device_events == 0) return hints | bit(true, SYN__PT_HINT_NO_DEVICE_WORK);
-    return hints | bit(!has_correlation(&rank->device), SYN__PT_HINT_NO_CORRELATION) |
-           bit(n[SYN__PT_RUNTIME] > 0 && n[SYN__PT_SYNC] == 0, SYN__PT_HINT_NO_SYNC_EVENTS);
+    return hints | device_hints(rank);
 }

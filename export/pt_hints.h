@@ -13,6 +13,9 @@ extern "C" {
     X(NO_DEVICE_TRACE, "no-device-trace",                                                          \
       "no device trace was given: the result has no times and no device work (--device: what "     \
       "torch.profiler's export_chrome_trace wrote in the same run)")                               \
+    X(NO_HOST_TRACE, "no-host-trace",                                                              \
+      "no host trace was given: host ops are the CPU ops of the device trace, without tensor ids " \
+      "and outputs (--host: what torch.profiler's ExecutionTraceObserver wrote in the same run)")  \
     X(NO_DEVICE_WORK, "no-device-work",                                                            \
       "no device activity was recorded: the device trace holds CPU ops only (profile with "        \
       "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], on a machine with a GPU)")        \

@@ -396,6 +396,7 @@ syn_status syn__pt_host_read(syn__pt_host *host, syn__pt_input *input, int64_t o
 void syn__pt_host_free(syn__pt_host *host) {
     syn_free(host->nodes);
     syn_free(host->linked);
+    syn_free(host->made_of);
     syn_intern_free(&host->names);
     memset(host, 0, sizeof *host);
 }

@@ -97,16 +97,16 @@ static bool is_swept(const syn__pt_event *e) {
 }
 
 /* Reorders `list` (n events) stably by the key of each. */
-static syn_status sort_by(const syn__pt_matcher *m, uint32_t *list, uint64_t *keys, size_t n,
-                          uint64_t (*key)(const syn__pt_event *)) {
+static syn_status sort_by(const syn__pt_rank *rank, uint32_t *list, uint64_t *keys, size_t n,
+                          uint64_t (*key)(const syn__pt_event *), syn_error *err) {
     uint32_t *order = NULL;
     bool sorted = true;
     for (size_t i = 0; i < n; i++) {
-        keys[i] = key(&m->rank->device.events[list[i]]);
+        keys[i] = key(&rank->device.events[list[i]]);
         sorted = sorted && (i == 0 || keys[i - 1] <= keys[i]);
     }
     if (sorted) return SYN_OK;
-    SYN_TRY(syn__pt_sort(keys, n, &order, m->err));
+    SYN_TRY(syn__pt_sort(keys, n, &order, err));
     for (size_t i = 0; i < n; i++) keys[i] = list[order[i]];
     for (size_t i = 0; i < n; i++) list[i] = (uint32_t)keys[i];
     syn_free(order);
@@ -125,12 +125,13 @@ static uint64_t key_thread(const syn__pt_event *e) {
     return e->tid;
 }
 
-syn_status syn__pt_sort_calls(const syn__pt_matcher *m, uint32_t *list, size_t n) {
+syn_status syn__pt_sort_calls(const syn__pt_rank *rank, uint32_t *list, size_t n, bool by_thread,
+                              syn_error *err) {
     uint64_t *keys = syn_malloc(n * sizeof *keys);
-    if (!keys) return SYN_FAIL_NOMEM(m->err, n * sizeof *keys, "the order of calls");
-    syn_status s = sort_by(m, list, keys, n, key_outer_first);
-    if (s == SYN_OK) s = sort_by(m, list, keys, n, key_start);
-    if (s == SYN_OK) s = sort_by(m, list, keys, n, key_thread);
+    if (!keys) return SYN_FAIL_NOMEM(err, n * sizeof *keys, "the order of calls");
+    syn_status s = sort_by(rank, list, keys, n, key_outer_first, err);
+    if (s == SYN_OK) s = sort_by(rank, list, keys, n, key_start, err);
+    if (s == SYN_OK && by_thread) s = sort_by(rank, list, keys, n, key_thread, err);
     syn_free(keys);
     return s;
 }
@@ -141,7 +142,7 @@ static syn_status sweep_all(syn__pt_matcher *m, uint32_t *list) {
     size_t n = 0;
     for (uint32_t i = 0; i < d->n_events; i++)
         if (is_swept(&d->events[i])) list[n++] = i;
-    SYN_TRY(syn__pt_sort_calls(m, list, n));
+    SYN_TRY(syn__pt_sort_calls(m->rank, list, n, true, m->err));
     syn_status status = SYN_OK;
     for (size_t i = 0, end = 0; i < n && status == SYN_OK; i = end) {
         const uint32_t tid = d->events[list[i]].tid;
@@ -292,7 +293,7 @@ syn_status syn__pt_find_launches(syn__pt_matcher *m) {
     if (s == SYN_OK) s = sweep_all(m, l.started);
     if (s == SYN_OK) s = fill_lookup(&l);
     if (s == SYN_OK) /* by ts in ns, which doubles may have rounded */
-        s = sort_by(m, l.started, keys, l.n_started, key_start);
+        s = sort_by(m->rank, l.started, keys, l.n_started, key_start, m->err);
     for (uint32_t i = 0; i < n && s == SYN_OK; i++)
         if (syn__pt_is_gpu(&m->rank->device.events[i])) link_work(&l, i);
     syn__pt_map_free(&l.by_correlation);

@@ -7,9 +7,7 @@
 #define MAX_TRIES 16 /* candidates of one record function id looked at */
 
 void syn__pt_note_node(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t node) {
-    const syn__pt_host_node *n = &m->rank->host.nodes[node];
-    syn__pt_note_at(m->report, kind, m->rank->host_input.name,
-                    (uint64_t)(n->text - m->rank->host_input.data), n->id);
+    syn__pt_note_host(m->rank, m->report, kind, node);
 }
 
 void syn__pt_note_event(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t event) {
@@ -296,8 +294,12 @@ static syn_status match_all(syn__pt_matcher *m) {
     }
     SYN_TRY(decode_names(m, &m->rank->host.names, &m->host_name));
     SYN_TRY(decode_names(m, &m->rank->device.names, &m->event_name));
-    SYN_TRY(match_rf_ids(m));
-    SYN_TRY(match_others(m));
+    if (m->rank->host.made_of) {
+        for (uint32_t i = 0; i < n_nodes; i++) pair(m, i, m->rank->host.made_of[i]);
+    } else {
+        SYN_TRY(match_rf_ids(m));
+        SYN_TRY(match_others(m));
+    }
     count_matches(m);
     SYN_TRY(syn__pt_find_launches(m));
     return syn__pt_make_ops(m);

@@ -52,8 +52,9 @@ bool syn__pt_is_free(const syn__pt_matcher *m, uint32_t event);
 /* pt_align.c: pairs free nodes and events by name and order. */
 syn_status syn__pt_align(syn__pt_matcher *m);
 
-/* pt_launch.c: sorts a list of n events by thread, begin, and outer ones first. */
-syn_status syn__pt_sort_calls(const syn__pt_matcher *m, uint32_t *list, size_t n);
+/* pt_launch.c: sorts a list of n events by thread (if by_thread), begin, and outer ones first. */
+syn_status syn__pt_sort_calls(const syn__pt_rank *rank, uint32_t *list, size_t n, bool by_thread,
+                              syn_error *err) SYN_MUST_USE;
 /* pt_launch.c: fills event_node of runtime and device events, launch, self_ns. */
 syn_status syn__pt_find_launches(syn__pt_matcher *m);
 /* pt_linked.c, of a trace that a linker has written: device nodes become events; they and host

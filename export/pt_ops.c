@@ -230,7 +230,8 @@ static syn_status make(maker *k) {
                      k->m->err));
     if (!has_process(k)) {
         syn__pt_op op = blank;
-        syn__pt_note_at(k->m->report, SYN__PT_NO_ROOT, r->host_input.name, SYN__PT_NO_PLACE, 1);
+        if (!r->host.made_of)
+            syn__pt_note_at(k->m->report, SYN__PT_NO_ROOT, r->host_input.name, SYN__PT_NO_PLACE, 1);
         SYN_TRY(host_lane(k, 0, &op.lane));
         k->process_op = 0;
         SYN_TRY(add_op(k, &op));

@@ -21,15 +21,32 @@ syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *d
                              syn_error *err) {
     memset(rank, 0, sizeof *rank);
     rank->rank = rank->world_size = -1;
-    SYN_TRY(syn__pt_input_open(&rank->host_input, host, err));
-    SYN_TRY(syn__pt_host_read(&rank->host, &rank->host_input, options->object, report, err));
+    if (host) {
+        SYN_TRY(syn__pt_input_open(&rank->host_input, host, err));
+        SYN_TRY(syn__pt_host_read(&rank->host, &rank->host_input, options->object, report, err));
+    }
     if (device) {
         SYN_TRY(syn__pt_input_open(&rank->device_input, device, err));
         SYN_TRY(syn__pt_device_read(&rank->device, &rank->device_input, report, err));
         rank->has_device = true;
         read_distributed(rank);
     }
-    return SYN_OK;
+    if (host) return SYN_OK;
+    rank->host_input.name = device;
+    return syn__pt_make_host(rank, err);
+}
+
+void syn__pt_note_host(const syn__pt_rank *rank, syn__pt_report *report, syn__pt_anomaly kind,
+                       uint32_t node) {
+    const syn__pt_host *h = &rank->host;
+    if (h->made_of)
+        syn__pt_note_at(
+            report, kind, rank->device_input.name,
+            (uint64_t)(rank->device.events[h->made_of[node]].text - rank->device_input.data),
+            SYN__PT_NO_PLACE);
+    else
+        syn__pt_note_at(report, kind, rank->host_input.name,
+                        (uint64_t)(h->nodes[node].text - rank->host_input.data), h->nodes[node].id);
 }
 
 void syn__pt_rank_free(syn__pt_rank *rank) {

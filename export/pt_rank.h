@@ -163,10 +163,16 @@ typedef struct syn__pt_rank {
     syn__et_arena arena; /* texts and lists of groups */
 } syn__pt_rank;
 
-/* Opens and reads the files; device NULL: none. */
+/* Opens and reads the files; device NULL: none; host NULL: nodes are made of the device's CPU ops.
+ */
 syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *device,
                              const syn__pt_options *options, syn__pt_report *report,
                              syn_error *err) SYN_MUST_USE;
+/* pt_made.c: host nodes for want of a host trace. */
+syn_status syn__pt_make_host(syn__pt_rank *rank, syn_error *err) SYN_MUST_USE;
+/* Counts an anomaly of a host node, in its place. A NULL report is allowed. */
+void syn__pt_note_host(const syn__pt_rank *rank, syn__pt_report *report, syn__pt_anomaly kind,
+                       uint32_t node);
 syn_status syn__pt_match(syn__pt_rank *rank, const syn__pt_options *options, syn__pt_report *report,
                          syn_error *err) SYN_MUST_USE;
 /* Fills comms and groups; kind, bytes, group, peer, sequence of each. Tags are left to

@@ -9,12 +9,8 @@
 void syn__pt_set_note(const syn__pt_set *s, syn__pt_anomaly kind, const syn__pt_entry *e) {
     const syn__pt_rank *r = &s->ranks[e->rank];
     const syn__pt_op *op = &r->ops[r->comms[e->comm].op];
-    uint64_t at = SYN__PT_NO_PLACE, node = SYN__PT_NO_PLACE;
-    if (op->host != SYN__PT_NONE) {
-        at = (uint64_t)(r->host.nodes[op->host].text - r->host_input.data);
-        node = r->host.nodes[op->host].id;
-    }
-    syn__pt_note_at(s->report, kind, r->host_input.name, at, node);
+    if (op->host != SYN__PT_NONE) syn__pt_note_host(r, s->report, kind, op->host);
+    else syn__pt_note_at(s->report, kind, r->host_input.name, SYN__PT_NO_PLACE, SYN__PT_NO_PLACE);
 }
 
 /* ---- Groups ---- */

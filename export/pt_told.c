@@ -170,11 +170,15 @@ void syn__pt_told_record(syn__pt_told *told, const syn__pt_host_node *node) {
         told->out_bytes = syn__pt_tensor_bytes(values_of(syn__pt_outputs(node)));
 }
 
-int syn__pt_record_kind(const syn__pt_host_node *node) {
+int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op) {
     syn__pt_told told;
     syn__pt_told_init(&told);
-    (void)take_record(&told, node);
-    return told.kind;
+    if (rank->host.made_of == NULL) {
+        (void)take_record(&told, &rank->host.nodes[op->host]);
+        return told.kind;
+    }
+    syn__pt_told_event(&told, &rank->device.events[op->event]);
+    return told.kind >= 0 ? told.kind : SYN__PT_CALL_NONE; /* Kineto before PyTorch 2.2 */
 }
 
 /* The rank behind the arrow of "nccl:send 0->1", "nccl:recv 0<-1". */

@@ -22,7 +22,8 @@ static const cli_option options[] = {
     {"host", CLI_TEXT, &args.host, "FILE",
      "host trace of ExecutionTraceObserver; 'h.*.json' names one of each rank", 0, 0},
     {"device", CLI_TEXT, &args.device, "FILE",
-     "device trace of torch.profiler (Kineto); with a * where --host has one", 0, 0},
+     "device trace of torch.profiler (Kineto); with a * where --host has one; alone it will do", 0,
+     0},
     {"linked", CLI_TEXT, &args.linked, "FILE", "a linked trace instead of the two", 0, 0},
     {"output", CLI_TEXT, &args.output, "FILE",
      "what to write; of a set the prefix: PREFIX.<rank>.et and PREFIX.comm_group.json", 0, 0},
@@ -65,10 +66,13 @@ static const cli_program program = {
 
 static int read_arguments(pytorch_job *job) {
     const char *wrong = NULL;
-    if (!args.output || (!args.host == !args.linked) || (args.linked && args.device))
+    if (!args.output || !(args.host || args.device || args.linked) ||
+        (args.linked && (args.host || args.device)))
         return cli_fail(&program, CLI_USAGE,
-                        "--output and either --host (with --device) or --linked are needed (--help "
-                        "explains)");
+                        "--output and either --host and --device (or one of them) or --linked are "
+                        "needed (--help explains)");
+    if (args.compat && !args.host && !args.linked)
+        return cli_fail(&program, CLI_USAGE, "--compat needs --host: the reference tools do");
     if (strcmp(args.profile, "astra-sim") == 0 || strcmp(args.profile, "astra_sim") == 0)
         job->profile = PYTORCH_ASTRA_SIM;
     else if (strcmp(args.profile, "full") != 0)

@@ -41,20 +41,22 @@ static syn_status add_source(pytorch_job *job, const char *host, const char *dev
     SYN_TRY(
         syn_grow(&job->sources, &job->sources_cap, job->n_sources + 1, sizeof *job->sources, err));
     pytorch_source *s = &job->sources[job->n_sources];
-    s->host = syn_strdup(host);
+    s->host = host ? syn_strdup(host) : NULL;
     s->device = device ? syn_strdup(device) : NULL;
     s->rank = rank;
     job->n_sources++;
-    if (!s->host || (device && !s->device)) return SYN_FAIL_NOMEM(err, strlen(host), "a name");
+    if ((host && !s->host) || (device && !s->device)) return SYN_FAIL_NOMEM(err, 1, "a name");
     return SYN_OK;
 }
 
-/* The device pattern with the host's part in place of its star. */
+/* The device pattern with the host's part in place of its star; host_pattern NULL: `host` is a
+   device trace. */
 static syn_status add_starred(pytorch_job *job, const char *host_pattern, const char *host,
                               const char *device_pattern, syn_error *err) {
     size_t bytes = 0;
-    const char *part = starred(host_pattern, host, &bytes), *star;
+    const char *part = starred(host_pattern ? host_pattern : device_pattern, host, &bytes), *star;
     char device[4096];
+    if (!host_pattern) return add_source(job, NULL, host, number(part, bytes), err);
     if (!device_pattern) return add_source(job, host, NULL, number(part, bytes), err);
     star = strchr(device_pattern, '*');
     if (!star)
@@ -74,18 +76,20 @@ static syn_status add_starred(pytorch_job *job, const char *host_pattern, const 
 static int by_rank(const void *x, const void *y) {
     const pytorch_source *a = x, *b = y;
     if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
-    return strcmp(a->host, b->host);
+    return strcmp(a->host ? a->host : a->device, b->host ? b->host : b->device);
 }
 
 syn_status pytorch_add_sources(pytorch_job *job, const char *host, const char *device,
                                syn_error *err) {
     glob_t found = {0};
     struct stat st;
-    if (!strchr(host, '*') || stat(host, &st) == 0) return add_source(job, host, device, -1, err);
+    const char *pattern = host ? host : device;
+    if (!strchr(pattern, '*') || stat(pattern, &st) == 0)
+        return add_source(job, host, device, -1, err);
     job->is_set = true;
-    const int code = glob(host, 0, NULL, &found);
+    const int code = glob(pattern, 0, NULL, &found);
     syn_status s = SYN_OK;
-    if (code != 0) s = SYN_FAIL(err, SYN_E_IO, "no file matches %.300s", host);
+    if (code != 0) s = SYN_FAIL(err, SYN_E_IO, "no file matches %.300s", pattern);
     for (size_t i = 0; i < found.gl_pathc && s == SYN_OK; i++)
         s = add_starred(job, host, found.gl_pathv[i], device, err);
     globfree(&found);
@@ -97,7 +101,8 @@ syn_status pytorch_add_sources(pytorch_job *job, const char *host, const char *d
 static syn_status check_output(const pytorch_job *job, const char *path, syn_error *err) {
     for (size_t i = 0; i < job->n_sources; i++) {
         const pytorch_source *s = &job->sources[i];
-        if (cli_same_file(s->host, path) || (s->device && cli_same_file(s->device, path)))
+        if ((s->host && cli_same_file(s->host, path)) ||
+            (s->device && cli_same_file(s->device, path)))
             return SYN_FAIL(err, SYN_E_INVALID, "%.200s is an input; give another --output", path);
     }
     return SYN_OK;

@@ -12,7 +12,7 @@ typedef enum pytorch_profile { PYTORCH_FULL, PYTORCH_ASTRA_SIM } pytorch_profile
 
 /* The files of one rank; texts are owned. */
 typedef struct pytorch_source {
-    char *host, *device; /* device NULL: none; host may be a linked trace */
+    char *host, *device; /* either NULL: none; host may be a linked trace */
     int32_t rank;        /* -1: as the device trace says */
 } pytorch_source;
 
@@ -39,7 +39,7 @@ typedef struct pytorch_outcome {
     int64_t n_steps;
 } pytorch_outcome;
 
-/* Adds the files that match the patterns (one "*" each, or plain names; device NULL allowed),
+/* Adds the files that match the patterns (one "*" each, or plain names; one of them may be NULL),
    paired by what the star stands for, which is also the rank if it is a number. */
 syn_status pytorch_add_sources(pytorch_job *job, const char *host, const char *device,
                                syn_error *err) SYN_MUST_USE;

@@ -68,12 +68,14 @@ static counts count(const syn__pt_rank *r) {
     return c;
 }
 
-static void print_matches(const syn__pt_matches *m, FILE *out) {
+static void print_matches(const syn__pt_matches *m, bool made, FILE *out) {
     const uint64_t found = m->host_rf_id + m->host_external + m->host_time;
-    fprintf(out,
-            "  matched: %" PRIu64 " of %" PRIu64 " host nodes (record function id %" PRIu64
-            ", External id %" PRIu64 ", name and order %" PRIu64 ")\n",
-            found, m->host_nodes, m->host_rf_id, m->host_external, m->host_time);
+    if (made) fprintf(out, "  matched: host ops are those of the device trace\n");
+    else
+        fprintf(out,
+                "  matched: %" PRIu64 " of %" PRIu64 " host nodes (record function id %" PRIu64
+                ", External id %" PRIu64 ", name and order %" PRIu64 ")\n",
+                found, m->host_nodes, m->host_rf_id, m->host_external, m->host_time);
     fprintf(out,
             "           %" PRIu64 " of %" PRIu64 " device events (correlation %" PRIu64
             ", External id %" PRIu64 ", time %" PRIu64 ", none %" PRIu64 ")\n",
@@ -121,7 +123,7 @@ static void print_rank(const syn__pt_rank *r, const syn__pt_written *written,
                        const syn__pt_report *report, FILE *out) {
     const counts c = count(r);
     fprintf(out, "rank %d: %s", (int)r->rank, r->host_input.name);
-    if (r->has_device) fprintf(out, " and %s", r->device_input.name);
+    if (r->has_device && !r->host.made_of) fprintf(out, " and %s", r->device_input.name);
     fprintf(out, "\n  in -> out:");
     const char *between = " ";
     for (int k = 0; k < SYN__PT_OP_KINDS; k++) {
@@ -131,7 +133,7 @@ static void print_rank(const syn__pt_rank *r, const syn__pt_written *written,
     }
     if (c.parts) fprintf(out, "; %" PRIu64 " more nodes for kernels of several calls", c.parts);
     fprintf(out, "\n");
-    print_matches(&r->matches, out);
+    print_matches(&r->matches, r->host.made_of != NULL, out);
     if (written) print_written(written, out);
     else fprintf(out, "  dependencies:");
     for (int k = 0; k < SYN__PT_EDGE_CLASSES && !written; k++)

@@ -1,0 +1,126 @@
+/* Host nodes for want of a host trace: one for each CPU op of the device trace, called by the op
+   around it, with what Kineto tells of its inputs (shapes and types; no tensor ids, no outputs). */
+#include "export/pt_match.h"
+#include "export/pt_sort.h"
+#include "syntorch/memory.h"
+
+#include <stdio.h>
+
+typedef struct maker {
+    syn__pt_rank *rank;
+    syn_error *err;
+    uint32_t *node;    /* per event: the node made of it */
+    syn__pt_map lanes; /* "tid" as written to the thread's number, from 1 */
+} maker;
+
+static int64_t number_of(syn__et_str args, const char *key) {
+    const syn__et_str text = syn__pt_find(args, key);
+    int64_t v = -1;
+    return text.bytes > 0 && syn__loose_i64(text, &v) ? v : -1;
+}
+
+/* {"values": ..., "shapes": ..., "types": ...}, the form of a host trace. */
+static syn_status make_inputs(const maker *k, syn__et_str args, syn__pt_host_node *n) {
+    static const char *const keys[3][2] = {
+        {"values", "Concrete Inputs"}, {"shapes", "Input Dims"}, {"types", "Input type"}};
+    syn__et_str parts[3];
+    size_t bytes = 0;
+    n->text = "";
+    for (int i = 0; i < 3; i++) {
+        parts[i] = syn__pt_find(args, keys[i][1]);
+        bytes += parts[i].bytes;
+    }
+    if (bytes == 0 || bytes > UINT32_MAX - 64) return SYN_OK;
+    char *text = syn__et_arena_get(&k->rank->arena, bytes + 64), *at = text;
+    if (!text) return SYN_FAIL_NOMEM(k->err, bytes, "the inputs of an op");
+    *at++ = '{';
+    for (int i = 0; i < 3; i++) {
+        if (parts[i].bytes == 0) continue;
+        at += snprintf(at, 16, "%s\"%s\": ", at[-1] == '{' ? "" : ", ", keys[i][0]);
+        memcpy(at, parts[i].text, parts[i].bytes);
+        at += parts[i].bytes;
+    }
+    *at++ = '}';
+    *at = 0;
+    n->text = text;
+    n->text_bytes = n->inputs_bytes = (uint32_t)(at - text);
+    return SYN_OK;
+}
+
+static syn_status make_node(maker *k, uint32_t event) {
+    syn__pt_host *h = &k->rank->host;
+    const syn__pt_event *e = &k->rank->device.events[event];
+    const syn__et_str object = {e->text, e->text_bytes}, args = syn__pt_find(object, "args");
+    const syn__et_str name = syn__pt_device_name(&k->rank->device, e->name);
+    syn__pt_host_node *n = &h->nodes[h->n_nodes];
+    uint32_t *lane = syn__pt_map_put(&k->lanes, e->tid);
+    if (!lane) return SYN_FAIL_NOMEM(k->err, k->lanes.n * 16, "threads");
+    if (*lane == SYN__PT_NONE) *lane = (uint32_t)k->lanes.n;
+    *n = (syn__pt_host_node){.id = h->n_nodes + 1,
+                             .rf_id = e->rf_id,
+                             .tid = *lane,
+                             .seq_id = number_of(args, "Sequence number"),
+                             .has = SYN__PT_HAS_TID | SYN__PT_HAS_SEQ_ID,
+                             .linked = SYN__PT_NONE};
+    if (e->flags & SYN__PT_EVENT_RF_ID) n->has |= SYN__PT_HAS_RF_ID;
+    SYN_TRY(syn_intern_put(&h->names, name.text, name.bytes, &n->name, k->err));
+    SYN_TRY(make_inputs(k, args, n));
+    h->made_of[h->n_nodes] = event;
+    k->node[event] = (uint32_t)h->n_nodes++;
+    return SYN_OK;
+}
+
+/* The caller is the op begun last of those that had not ended when this one did. */
+static void find_callers(const maker *k, const uint32_t *list, size_t n, uint32_t *stack) {
+    const syn__pt_event *events = k->rank->device.events;
+    size_t depth = 0;
+    for (size_t i = 0; i < n; i++) {
+        const syn__pt_event *e = &events[list[i]];
+        if (i > 0 && events[list[i - 1]].tid != e->tid) depth = 0;
+        while (depth > 0 && (syn__pt_event_end(&events[stack[depth - 1]]) < syn__pt_event_end(e) ||
+                             syn__pt_event_end(&events[stack[depth - 1]]) <= e->ts_ns))
+            depth--;
+        if (depth > 0) {
+            syn__pt_host_node *node = &k->rank->host.nodes[k->node[list[i]]];
+            node->parent = k->rank->host.nodes[k->node[stack[depth - 1]]].id;
+            node->has |= SYN__PT_HAS_PARENT;
+        }
+        stack[depth++] = list[i];
+    }
+}
+
+static syn_status make(maker *k, uint32_t *list, uint32_t *stack) {
+    const syn__pt_device *d = &k->rank->device;
+    syn__pt_host *h = &k->rank->host;
+    uint32_t empty;
+    size_t n = 0;
+    SYN_TRY(syn_intern_put(&h->names, "", 0, &empty, k->err)); /* id 0: no name */
+    for (uint32_t i = 0; i < d->n_events; i++)
+        if (syn__pt_is_cpu(&d->events[i]) && (d->events[i].flags & SYN__PT_EVENT_TS)) list[n++] = i;
+    SYN_TRY(syn__pt_sort_calls(k->rank, list, n, false, k->err));
+    for (size_t i = 0; i < n; i++) SYN_TRY(make_node(k, list[i]));
+    SYN_TRY(syn__pt_sort_calls(k->rank, list, n, true, k->err));
+    find_callers(k, list, n, stack);
+    return SYN_OK;
+}
+
+syn_status syn__pt_make_host(syn__pt_rank *rank, syn_error *err) {
+    const size_t n = rank->device.n_events;
+    syn__pt_host *h = &rank->host;
+    maker k = {.rank = rank, .err = err, .node = syn_malloc(n * sizeof *k.node)};
+    uint32_t *list = syn_malloc(n * sizeof *list), *stack = syn_malloc(n * sizeof *stack);
+    h->nodes = syn_malloc(n * sizeof *h->nodes);
+    h->made_of = syn_malloc(n * sizeof *h->made_of);
+    syn_status s = SYN_OK;
+    if (!k.node || !list || !stack || !h->nodes || !h->made_of)
+        s = SYN_FAIL_NOMEM(err, n * sizeof *h->nodes, "host nodes");
+    if (s == SYN_OK) s = make(&k, list, stack);
+    if (s == SYN_OK && h->n_nodes == 0 && rank->device.n_class[SYN__PT_KERNEL] == 0)
+        s = SYN_FAIL(err, SYN_E_FORMAT, "%.200s holds neither CPU ops nor kernels",
+                     rank->device_input.name);
+    syn__pt_map_free(&k.lanes);
+    syn_free(k.node);
+    syn_free(list);
+    syn_free(stack);
+    return s;
+}

@@ -1,0 +1,150 @@
+"""A device trace alone: its CPU ops stand for the host trace. What a simulator gets is what it gets of both files."""
+import collections
+import json
+import os
+import tempfile
+
+import pytorch_traces as pt
+from pytorch_traces import check, convert
+
+def alone(device, *args):
+    """convert() without --host."""
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        with open(os.path.join(folder, "d.json"), "wb") as f:
+            f.write(device)
+        done = pt.run("convert", "pytorch", "--device", "d.json", "--output", "t.0.et", "--json", *args, cwd=folder)
+        r = pt.Result()
+        r.code, r.said, r.nodes = done.returncode, done.stderr.decode(), []
+        if r.code == 0:
+            with open(os.path.join(folder, "t.0.et"), "rb") as f:
+                r.et = f.read()
+            r.meta, r.nodes = pt.read_et(r.et)
+            r.json = json.loads(done.stdout)
+            r.rank = r.json["ranks"][0]
+            r.anomalies = {a["kind"]: a for a in r.json["anomalies"]}
+            pt.check_tools("device only", r.et)
+        return r
+
+
+def simulated(p, r):
+    """All that a simulator takes of the nodes but the costs, which need tensors, and sizes that Kineto does not tell."""
+    told = any("In msg nelems" in e.get("args", {}) for e in p.gpu())
+    keys = ("comm_type", "comm_src", "comm_dst", "comm_tag", "is_cpu_op") + (("comm_size",) if told else ())
+    return [(n.name, n.type, n.dur, sorted(n.deps), {k: n.attr.get(k) for k in keys}) for n in r.nodes]
+
+
+def launchers(r):
+    """Of each piece of device work, by its begin and name: the name and begin of the op that launched it."""
+    by_id = {n.id: n for n in r.nodes}
+    return collections.Counter((n.start, n.name, *((by_id[n.ctrl[0]].name, by_id[n.ctrl[0]].start) if n.ctrl else ()))
+                               for n in r.nodes if n.on_gpu)
+
+
+def compare(p):
+    host, device = p.texts()
+    both, one = convert(host, device, "--profile", "astra-sim"), alone(device, "--profile", "astra-sim")
+    if check(one.code == 0, f"{p.name}: {one.said}"):
+        a, b = simulated(p, both), simulated(p, one)
+        check(len(a) == len(b), f"{p.name}: {len(b)} nodes for a simulator, {len(a)} of both files")
+        differ = [(x, y) for x, y in zip(a, b) if x != y]
+        check(not differ, f"{p.name}: {len(differ)} nodes differ from those of both files: {differ[:2]}")
+        check("no-host-trace" in one.rank["notes"], f"{p.name}: {one.rank['notes']}")
+    both, one = convert(host, device), alone(device)
+    if check(one.code == 0, f"{p.name}: {one.said}"):
+        check(launchers(both) == launchers(one), f"{p.name}: launched by other ops: {list((launchers(one) - launchers(both)).items())[:2]}")
+        n_calls = sum(e.get("cat") in ("cpu_op", "user_annotation") for e in p.events)
+        check(one.rank["nodes"]["host ops"]["out"] + one.rank["nodes"]["metadata"]["out"] == n_calls, f"{p.name}: {one.rank['nodes']}, {n_calls} CPU ops")
+
+
+def op(name, ts, dur, tid=5, **args):
+    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+def launch(ts, correlation, tid=5):
+    return {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": tid, "ts": ts, "dur": 1, "args": {"correlation": correlation}}
+
+
+def kernel(name, ts, dur, correlation, **args):
+    return {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": dur,
+            "args": {"correlation": correlation, "stream": 7, "device": 0, **args}}
+
+
+def document(events):
+    return pt.dump({"traceEvents": events})
+
+
+def check_costs():
+    shapes = {"Input Dims": [[64, 256], [256, 32]], "Input type": ["c10::Half", "c10::Half"], "Concrete Inputs": ["", ""]}
+    r = alone(document([op("aten::mm", 100, 50, **shapes), launch(110, 1), kernel("gemm", 120, 20, 1)]), "--profile", "astra-sim")
+    gemm = [n for n in r.nodes if n.name == "gemm"]
+    check(len(gemm) == 1 and gemm[0].attr.get("num_ops") == 2 * 64 * 256 * 32, f"mm: {[n.attr for n in gemm]}")
+    check(gemm[0].attr.get("tensor_size") == 2 * (64 * 256 + 256 * 32), f"mm: {[n.attr for n in gemm]}")
+
+
+def check_callers():
+    """Callers by time, in each thread; an op that ends after another did is not within it."""
+    r = alone(document([op("outer", 100, 50), op("inner", 110, 10), op("innermost", 110, 5), op("behind", 150, 5), op("late", 145, 8),
+                        op("other thread", 112, 3, tid="name")]))
+    by_name = {n.name: n for n in r.nodes}
+    by_id = {n.id: n.name for n in r.nodes}
+    callers = {name: by_id[n.ctrl[0]] for name, n in by_name.items() if n.ctrl and by_id[n.ctrl[0]] != pt.PROCESS}
+    check(callers == {"inner": "outer", "innermost": "inner"}, f"callers: {callers}")
+    check({n.attr["tid"] for n in r.nodes if "tid" in n.attr} == {1, 2}, "two threads")
+
+
+def check_old_records():
+    """Kineto before PyTorch 2.2: record_param_comms tells nothing but shapes; others record waiting."""
+    events = [op("record_param_comms", 100, 20, **{"Input Dims": [[100], [], []], "Input type": ["float", "", ""]}),
+              op("nccl:all_reduce", 101, 15, **{"Input Dims": [[100]], "Input type": ["float"]}), launch(105, 1),
+              kernel("ncclKernel_AllReduce_RING_LL_Sum_float", 110, 30, 1),
+              op("record_param_comms", 130, 3, **{"Input Dims": [[], []], "Input type": ["", ""]})]
+    r = alone(document(events))
+    comms = [n for n in r.nodes if n.type == pt.COLL]
+    check([(n.attr["comm_type"], n.attr["comm_size"]) for n in comms] == [(0, 400)], f"old records: {[n.attr for n in comms]}")
+    check("unknown-collective" not in r.anomalies, f"old records: {list(r.anomalies)}")
+
+
+def check_set():
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        for rank in range(2):
+            events = [op("nccl:all_reduce", 100, 15), launch(105, 1),
+                      kernel("ncclDevKernel_AllReduce", 110 + rank, 30, 1, **{
+                          "Collective name": "allreduce", "In msg nelems": 1000, "dtype": "BFloat16", "Group size": 2,
+                          "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Process Group Description": "default_pg"})]
+            with open(os.path.join(folder, f"d.{rank}.json"), "wb") as f:
+                f.write(document(events))
+        done = pt.run("convert", "pytorch", "--device", "d.*.json", "--output", "out/t", "--profile", "astra-sim", "--strict", cwd=folder)
+        check(done.returncode == 0, f"a set: {done.stderr.decode()}")
+        for rank in range(2):
+            with open(os.path.join(folder, "out", f"t.{rank}.et"), "rb") as f:
+                sizes = [n.attr["comm_size"] for n in pt.read_et(f.read())[1] if n.type == pt.COLL]
+            check(sizes == [2000], f"a set: rank {rank}: {sizes}")
+        with open(os.path.join(folder, "out", "t.comm_group.json"), encoding="utf-8") as f:
+            check(json.load(f) == {"1": [0, 1]}, "a set: its groups")
+        done = pt.run("validate", "out/t", cwd=folder)
+        check(done.returncode == 0, f"a set: {done.stdout.decode()}")
+
+
+def check_little():
+    r = alone(document([kernel("k", 100, 20, 1), kernel("l", 130, 20, 2)]))
+    check(r.code == 0 and r.rank["nodes"]["kernels"]["out"] == 2, f"kernels only: {r.said}")
+    r = alone(document([op("aten::add", 100, 10)]))
+    check(r.code == 0 and "no-device-work" in r.rank["notes"], f"CPU ops only: {r.said}")
+    r = alone(document([]))
+    check(r.code == 1 and "neither CPU ops nor kernels" in r.said, f"nothing: {r.code} {r.said}")
+    r = alone(document([op("aten::add", 100, 10)]), "--compat")
+    check(r.code == 2 and "--host" in r.said, f"--compat: {r.code} {r.said}")
+
+
+def main():
+    for p in [pt.fixture()] + [pt.shared(n) for n in ("synth_allfeatures", "resnet_2gpu_rank0") if pt.TRACES]:
+        compare(p)
+    check_costs()
+    check_callers()
+    check_old_records()
+    check_set()
+    check_little()
+    pt.finish()
+
+
+main()

@@ -26,9 +26,9 @@ class Step:
         self.calls.append((0, 0, "Optimizer.step#SGD.step", -1, 1))
 
 
-def job(n_steps, same_steps, seed=7):
+def job(n_steps, same_steps, seed=7, layers=6):
     """Steps; same_steps: each calls the same."""
-    return [Step(i, random.Random(seed if same_steps else seed + i)) for i in range(n_steps)]
+    return [Step(i, random.Random(seed if same_steps else seed + i), layers) for i in range(n_steps)]
 
 
 def host_of(steps, drop=lambda name, k: False, old_names=False):
@@ -139,6 +139,14 @@ def main():
     in_window = sum(len(s.calls) for _, s in steps[2:4])
     check(r.code == 0 and r.rank["matches"]["host_name_order"] == in_window, f"two steps of the host's six: {r.rank['matches']}, not {in_window}")
     check(r.rank["matches"]["device_none"] + r.rank["matches"]["device_time"] == 0, f"two steps of the host's six: {r.rank['matches']}")
+
+    # More steps than a place can be compared with one by one.
+    many, many_same = (list(enumerate(job(2000, same_steps, layers=1))) for same_steps in (False, True))
+    host, whose = host_of(many[1500:1700])
+    compare("200 steps of 2000", host, whose, *device_of(many, with_seq=False))
+    host, whose = host_of(many_same[:1000])
+    r = compare("1000 of 2000 equal steps", host, whose, *device_of(many_same, with_seq=False))
+    check("repeated-steps" in hints(r), f"1000 of 2000 equal steps: {hints(r)}")
 
     # Each lacks calls that the other has.
     rng = random.Random(3)

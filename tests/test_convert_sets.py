@@ -193,21 +193,24 @@ def folders(p, base):
         write_set(folder, [p], ("good%d_host.json", "good%d_device.json"))
         write_set(folder, [damaged], ("worn%d_host.json", "worn%d_kineto.json"))
         write_set(folder, [p, other_rank(p)], ("job.%d_host.json", "job.%d_device.json"))
-        for name, data in (("broken_host.json", b""), ("alone_host.json", p.texts()[0]), ("notes.json", b"{}"), ("x_device.json", b"{}")):
+        for name, data in (("broken_host.json", b""), ("alone_host.json", p.texts()[0]), ("notes.json", b"{}"), ("x_device.json", b"{}"),
+                           ("kineto_kineto.json", p.texts()[1]), ("good0_kineto.json", b"not looked at")):
             with open(os.path.join(folder, name), "wb") as f:
                 f.write(data)
         done = run("convert-all", folder, "--output", os.path.join(folder, "et"))
         rows = table(done.stdout.decode())
         check(done.returncode == 1, f"convert-all: exit {done.returncode}: {done.stderr.decode()}")
-        check(set(rows) == {"good0", "worn0", "job.0", "job.1", "broken", "alone"}, f"convert-all: {sorted(rows)}")
+        check(set(rows) == {"good0", "worn0", "job.0", "job.1", "broken", "alone", "x", "kineto"}, f"convert-all: {sorted(rows)}")
         n = str(len(p.nodes) + len(p.gpu()))
         for name, verdict in (("good0", "ok"), ("worn0", "ok, with warnings"), ("job.0", "ok"), ("job.1", "ok")):
             row = rows.get(name, [])
             check(" ".join(row).endswith(verdict) and row[:2] == [n, n], f"convert-all: {name}: {row}")
         check(rows["broken"][0] == "failed:" and "empty" in rows["broken"], f"convert-all: {rows['broken']}")
+        check(rows["x"][0] == "failed:" and "traceEvents" in " ".join(rows["x"]), f"convert-all: {rows['x']}")
+        check(" ".join(rows["kineto"]).endswith("no host trace") and "100.0 %" in " ".join(rows["kineto"]), f"convert-all: {rows['kineto']}")
         check("no-parent" in done.stderr.decode(), f"convert-all: {done.stderr.decode()}")
         made = {x for x in os.listdir(os.path.join(folder, "et")) if x.endswith(".et")}
-        check(made == {"good0.et", "worn0.et", "job.0.et", "job.1.et", "alone.et"}, f"convert-all: {sorted(made)}")
+        check(made == {"good0.et", "worn0.et", "job.0.et", "job.1.et", "alone.et", "kineto.et"}, f"convert-all: {sorted(made)}")
         with open(os.path.join(folder, "et", "good0.et"), "rb") as f:
             check(f.read() == base.et, "convert-all: not what convert makes")
         etcheck_set("convert-all", os.path.join(folder, "et", "job"), "--any-node")
@@ -217,7 +220,7 @@ def folders(p, base):
         etcheck_set("convert-all, astra-sim", os.path.join(folder, "sim", "job"))
         done = run("convert-all", folder, "--output", os.path.join(folder, "strict"), "--strict")
         check(table(done.stdout.decode())["worn0"][0] == "failed:", "convert-all --strict")
-        for name in ("broken_host.json", "worn0_host.json"):
+        for name in ("broken_host.json", "worn0_host.json", "worn0_kineto.json", "x_device.json"):
             os.remove(os.path.join(folder, name))
         done = run("convert-all", "--input", ".", cwd=folder)
         check(done.returncode == 0 and os.path.exists(os.path.join(folder, "good0.et")), f"convert-all here: {done.stderr.decode()}")

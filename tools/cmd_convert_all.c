@@ -32,13 +32,14 @@ static const cli_program program = {
     "syntorch convert-all",
     "Converts every NAME_host.json with NAME_device.json or NAME_kineto.json of a folder (also "
     ".gz)\n"
-    "to NAME.et, those named PREFIX.<rank>_host.json together as a set, and ends with a table.",
+    "to NAME.et, those named PREFIX.<rank>_host.json together as a set, and ends with a table. A\n"
+    "device trace without a host trace is converted alone.",
     options, examples, false};
 
-/* A host trace and what belongs to it. */
+/* A host trace and what belongs to it, or a device trace alone. */
 typedef struct entry {
     char *stem;          /* NAME */
-    char *host, *device; /* paths; device NULL: none */
+    char *host, *device; /* paths; one of them may be NULL: none */
     size_t prefix_bytes; /* of PREFIX in PREFIX.<rank>; 0: no rank */
     int32_t rank;
 } entry;
@@ -71,14 +72,15 @@ static bool is_file(const char *path) {
     return f != NULL;
 }
 
-static syn_status find_device(entry *e, size_t stem_bytes, syn_error *err) {
-    static const char *const tails[] = {"_device.json", "_device.json.gz", "_kineto.json",
-                                        "_kineto.json.gz"};
-    for (size_t i = 0; i < sizeof tails / sizeof tails[0] && !e->device; i++) {
-        SYN_TRY(join(&e->device, args.input, e->stem, stem_bytes, tails[i], err));
-        if (is_file(e->device)) continue;
-        syn_free(e->device);
-        e->device = NULL;
+/* The path of the first of STEM with one of the endings that is there; NULL: none. */
+static syn_status find_file(char **out, const char *stem, size_t stem_bytes,
+                            const char *const *tails, syn_error *err) {
+    *out = NULL;
+    for (size_t i = 0; tails[i] && !*out; i++) {
+        SYN_TRY(join(out, args.input, stem, stem_bytes, tails[i], err));
+        if (is_file(*out)) continue;
+        syn_free(*out);
+        *out = NULL;
     }
     return SYN_OK;
 }
@@ -86,7 +88,6 @@ static syn_status find_device(entry *e, size_t stem_bytes, syn_error *err) {
 static void find_rank(entry *e, size_t n) {
     size_t at = n;
     int64_t rank = 0;
-    e->rank = -1;
     while (at > 0 && e->stem[at - 1] >= '0' && e->stem[at - 1] <= '9') at--;
     const syn__et_str digits = {e->stem + at, n - at};
     if (at < 2 || e->stem[at - 1] != '.' || !syn__loose_i64(digits, &rank) || rank > INT32_MAX)
@@ -95,18 +96,39 @@ static void find_rank(entry *e, size_t n) {
     e->prefix_bytes = at - 1;
 }
 
+static const char *const host_tails[] = {"_host.json", "_host.json.gz", NULL};
+static const char *const device_tails[] = {"_device.json", "_device.json.gz", "_kineto.json",
+                                           "_kineto.json.gz", NULL};
+
+static bool has_tail(const char *name, const char *const *tails, size_t *stem) {
+    for (size_t i = 0; tails[i]; i++)
+        if (ends_with(name, tails[i], stem)) return true;
+    return false;
+}
+
+/* One entry for each stem, made of its host trace's name, without one of its device trace's. */
 static syn_status add_entry(folder *f, const char *name, syn_error *err) {
     size_t stem = 0;
-    if (!ends_with(name, "_host.json", &stem) && !ends_with(name, "_host.json.gz", &stem))
-        return SYN_OK;
-    SYN_TRY(syn_grow(&f->entries, &f->cap, f->n + 1, sizeof *f->entries, err));
-    entry *e = &f->entries[f->n++];
-    memset(e, 0, sizeof *e);
-    e->stem = syn_strndup(name, stem);
-    if (!e->stem) return SYN_FAIL_NOMEM(err, stem, "a name");
-    SYN_TRY(join(&e->host, args.input, name, strlen(name), "", err));
-    find_rank(e, stem);
-    return find_device(e, stem, err);
+    entry e = {.rank = -1};
+    if (!has_tail(name, host_tails, &stem) && !has_tail(name, device_tails, &stem)) return SYN_OK;
+    syn_status s = find_file(&e.host, name, stem, host_tails, err);
+    if (s == SYN_OK) s = find_file(&e.device, name, stem, device_tails, err);
+    const char *first = e.host ? e.host : e.device;
+    const char *file = first ? strrchr(first, '/') : NULL;
+    if (s == SYN_OK && file && strcmp(file + 1, name) == 0) {
+        e.stem = syn_strndup(name, stem);
+        s = e.stem ? syn_grow(&f->entries, &f->cap, f->n + 1, sizeof *f->entries, err)
+                   : SYN_FAIL_NOMEM(err, stem, "a name");
+        if (s == SYN_OK) {
+            find_rank(&e, stem);
+            f->entries[f->n++] = e;
+            return SYN_OK;
+        }
+    }
+    syn_free(e.stem);
+    syn_free(e.host);
+    syn_free(e.device);
+    return s;
 }
 
 static syn_status list_folder(folder *f, syn_error *err) {
@@ -117,7 +139,8 @@ static syn_status list_folder(folder *f, syn_error *err) {
         s = add_entry(f, d->d_name, err);
     closedir(dir);
     if (s == SYN_OK && f->n == 0)
-        s = SYN_FAIL(err, SYN_E_INVALID, "%.300s holds no file named ..._host.json", args.input);
+        s = SYN_FAIL(err, SYN_E_INVALID,
+                     "%.300s holds no file named ..._host.json or ..._device.json", args.input);
     return s;
 }
 
@@ -156,15 +179,19 @@ static void print_row(const entry *e, const syn__pt_rank *r, const pytorch_outco
     char size[32] = "", seconds[32] = "";
     const syn__pt_matches *m = &r->matches;
     const uint64_t in = m->host_nodes + m->device_events;
-    const uint64_t found =
-        m->host_rf_id + m->host_external + m->host_time + m->device_events - m->device_none;
+    const uint64_t host_found =
+        r->host.made_of ? m->host_nodes : m->host_rf_id + m->host_external + m->host_time;
+    const uint64_t found = host_found + m->device_events - m->device_none;
     if (r == o->ranks) {
         cli_bytes_text((double)o->out_bytes, size, sizeof size);
         snprintf(seconds, sizeof seconds, "%.3f", o->seconds);
     }
     printf("%-28s %9" PRIu64 " %9" PRIu64 " %6.1f %% %10" PRIu64 " %10s %8s  %s%s\n", e->stem, in,
            written(o, r), in ? 100.0 * (double)found / (double)in : 0.0, o->n_anomalies, size,
-           seconds, verdict, r->has_device ? "" : ", no device trace");
+           seconds, verdict,
+           r->host.made_of  ? ", no host trace"
+           : !r->has_device ? ", no device trace"
+                            : "");
 }
 
 static syn_status run_job(pytorch_job *job, const entry *entries, size_t n, pytorch_outcome *o,

@@ -13,56 +13,20 @@
 
 /* ---- Strings ---- */
 
-static void put_unit(syn_sink *sink, unsigned unit) {
-    static const char hex[] = "0123456789abcdef";
-    const char code[6] = {
-        '\\', 'u', hex[unit >> 12 & 15], hex[unit >> 8 & 15], hex[unit >> 4 & 15], hex[unit & 15]};
-    syn_sink_write(sink, code, sizeof code);
-}
-
-/* The character of n bytes at `text`: beyond U+FFFF as two surrogates. */
-static void put_character(syn_sink *sink, const char *text, size_t n) {
-    static const unsigned char lead[5] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-    unsigned code = (unsigned char)text[0] & lead[n];
-    for (size_t i = 1; i < n; i++) code = code << 6 | ((unsigned char)text[i] & 0x3Fu);
-    if (code > 0xFFFF) {
-        put_unit(sink, 0xD800u + ((code - 0x10000u) >> 10));
-        code = 0xDC00u + (code & 0x3FFu);
-    }
-    put_unit(sink, code);
-}
-
-static void put_escape(syn_sink *sink, char c) {
-    static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
-    const char *at = c != '\0' ? strchr(plain, c) : NULL;
-    if (at == NULL) {
-        put_unit(sink, (unsigned char)c);
-        return;
-    }
-    syn_sink_char(sink, '\\');
-    syn_sink_char(sink, letters[at - plain]);
-}
-
 /* As json.dumps: all but ASCII's printable characters escaped. */
 static void put_string(syn_sink *sink, syn__et_str s) {
-    const char *text = s.text;
-    const size_t bytes = s.bytes;
-    size_t from = 0, i = 0;
+    const char *p = s.text, *const end = p + s.bytes;
+    char code[SYN__PYTHON_CHARACTER];
     syn_sink_char(sink, '"');
-    while (i < bytes) {
-        const unsigned char c = (unsigned char)text[i];
-        if (c >= 0x20 && c < 0x7F && c != '"' && c != '\\') {
-            i++;
-            continue;
-        }
-        syn_sink_write(sink, text + from, i - from);
-        const size_t n = c < 0x80 ? 1 : syn_utf8_char_bytes(text + i, bytes - i);
-        if (c < 0x7F) put_escape(sink, (char)c);
-        else if (n != 0) put_character(sink, text + i, n);
-        i += n != 0 ? n : 1;
-        from = i;
+    while (p < end) {
+        const char *const from = p;
+        while (p < end && *p >= ' ' && *p < 127 && *p != '"' && *p != '\\') p++;
+        syn_sink_write(sink, from, (size_t)(p - from));
+        if (p == end) break;
+        const size_t n = syn_utf8_char_bytes(p, (size_t)(end - p));
+        if (n != 0) syn_sink_write(sink, code, syn__pt_python_character(p, n, code));
+        p += n != 0 ? n : 1;
     }
-    syn_sink_write(sink, text + from, bytes - from);
     syn_sink_char(sink, '"');
 }
 
@@ -140,15 +104,8 @@ static double shortest_float(float value) {
 
 static void put_float(printer *p, const syn__et_type *type, uint64_t bits) {
     char text[SYN_NUMBER_TEXT];
-    double value;
-    if (type->bits == 64) {
-        memcpy(&value, &bits, sizeof value);
-    } else {
-        const uint32_t half = (uint32_t)bits;
-        float single;
-        memcpy(&single, &half, sizeof single);
-        value = isfinite(single) ? shortest_float(single) : (double)single;
-    }
+    double value = syn__et_float_of(type, bits);
+    if (type->bits != 64 && isfinite(value)) value = shortest_float((float)value);
     if (isnan(value)) syn_sink_text(p->sink, "\"NaN\"");
     else if (isinf(value)) syn_sink_text(p->sink, value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
     else syn_sink_write(p->sink, text, syn__pt_python_float(value, text));
@@ -181,42 +138,19 @@ static void put_scalar(printer *p, const syn__et_type *type, uint64_t bits, syn_
     }
 }
 
-static void list_item(printer *p, bool *any) {
-    if (!*any) {
-        key(p, "values");
-        begin(p, '[');
-        *any = true;
-    }
-    item(p);
-}
-
-static void put_packed(printer *p, const syn__et_type *type, syn__et_str data, bool *any) {
-    syn__et_reader r = {data.text, data.text + data.bytes, NULL};
-    const syn__et_str none = {"", 0};
-    uint64_t v;
-    while (r.cur < r.end) {
-        const bool ok = type->wire == SYN__ET_WIRE_VARINT
-                            ? syn__et_read_varint(&r, &v)
-                            : syn__et_read_fixed(&r, type->bits / 8, &v);
-        if (!ok) return;
-        list_item(p, any);
-        put_scalar(p, type, syn__et_value_bits(type, v), none);
-    }
-}
-
 static void put_list(printer *p, const syn__et_type *type, syn__et_str payload) {
-    syn__et_reader r = {payload.text, payload.text + payload.bytes, NULL};
-    syn__et_field f;
+    syn__et_list list = syn__et_list_of(type, payload);
+    syn__et_str data;
+    uint64_t bits;
     bool any = false;
     begin(p, '{');
-    while (syn__et_read_field(&r, &f)) {
-        if (f.number != 1) continue;
-        if (f.wire == SYN__ET_WIRE_LEN && type->wire != SYN__ET_WIRE_LEN) {
-            put_packed(p, type, f.data, &any);
-        } else if (f.wire == type->wire) {
-            list_item(p, &any);
-            put_scalar(p, type, syn__et_value_bits(type, f.value), f.data);
+    for (; syn__et_list_next(&list, &bits, &data); any = true) {
+        if (!any) {
+            key(p, "values");
+            begin(p, '[');
         }
+        item(p);
+        put_scalar(p, type, bits, data);
     }
     if (any) end(p, ']');
     end(p, '}');

@@ -145,18 +145,6 @@ static const char *json_of(const syn__et_attr *a, syn__et_arena *arena) {
     return out;
 }
 
-static double float_of(const syn__et_type *type, uint64_t bits) {
-    if (type->bits == 64) {
-        double value;
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    }
-    const uint32_t half = (uint32_t)bits;
-    float single;
-    memcpy(&single, &half, sizeof single);
-    return (double)single;
-}
-
 /* Fills the value; false when memory is out. */
 static bool value_to_graph(const syn__et_attr *a, syn__et_arena *arena, syn_attribute *out) {
     const syn__et_type *type = a->field != SYN__ET_NONE ? syn__et_type_of(a->field) : NULL;
@@ -169,7 +157,7 @@ static bool value_to_graph(const syn__et_attr *a, syn__et_arena *arena, syn_attr
     } else if (type->form == SYN__ET_FORM_STRING) {
         out->text = syn__et_arena_text(arena, a->data);
     } else if (type->form == SYN__ET_FORM_FLOAT) {
-        out->f64 = float_of(type, a->bits);
+        out->f64 = syn__et_float_of(type, a->bits);
         /* JSON has no such numbers, so the graph gets them as text. */
         if (isfinite(out->f64)) out->type = SYN_VALUE_F64;
         else out->text = isnan(out->f64) ? "NaN" : out->f64 > 0 ? "Infinity" : "-Infinity";
@@ -233,14 +221,7 @@ static bool float_from_graph(const syn_attribute *a, const syn__et_type *type, u
         else if (strcmp(a->text, "-Infinity") == 0) value = -HUGE_VAL;
         else return false;
     }
-    if (type->bits == 64) {
-        memcpy(bits, &value, sizeof *bits);
-        return true;
-    }
-    const float single = (float)value;
-    uint32_t half;
-    memcpy(&half, &single, sizeof half);
-    *bits = half;
+    (void)syn__et_float_bits(type, value, bits);
     return true;
 }
 

@@ -71,15 +71,7 @@ static void json_text(syn_sink *sink, syn__et_str s) {
 }
 
 static void json_float(syn_sink *sink, const syn__et_type *type, uint64_t bits) {
-    double value;
-    if (type->bits == 64) {
-        memcpy(&value, &bits, sizeof value);
-    } else {
-        const uint32_t half = (uint32_t)bits;
-        float single;
-        memcpy(&single, &half, sizeof single);
-        value = (double)single;
-    }
+    const double value = syn__et_float_of(type, bits);
     if (isnan(value)) syn_sink_text(sink, "\"NaN\"");
     else if (isinf(value) && value > 0) syn_sink_text(sink, "\"Infinity\"");
     else if (isinf(value)) syn_sink_text(sink, "\"-Infinity\"");
@@ -115,35 +107,15 @@ static void json_scalar(syn_sink *sink, const syn__et_type *type, uint64_t bits,
     if (type->bits == 64) syn_sink_char(sink, '"');
 }
 
-static void json_packed(syn_sink *sink, const syn__et_type *type, syn__et_str data, bool *first) {
-    syn__et_reader r = {data.text, data.text + data.bytes, NULL};
-    uint64_t v;
-    while (r.cur < r.end) {
-        const bool ok = type->wire == SYN__ET_WIRE_VARINT
-                            ? syn__et_read_varint(&r, &v)
-                            : syn__et_read_fixed(&r, type->bits / 8, &v);
-        if (!ok) return;
-        if (!*first) syn_sink_char(sink, ',');
-        *first = false;
-        json_scalar(sink, type, syn__et_value_bits(type, v), data);
-    }
-}
-
 void syn__et_json_list(syn_sink *sink, uint32_t field, syn__et_str payload) {
     const syn__et_type *type = syn__et_type_of(field);
-    syn__et_reader r = {payload.text, payload.text + payload.bytes, NULL};
-    syn__et_field f;
-    bool first = true;
+    syn__et_list list = syn__et_list_of(type, payload);
+    syn__et_str data;
+    uint64_t bits;
     syn_sink_char(sink, '[');
-    while (syn__et_read_field(&r, &f)) {
-        if (f.number != 1) continue;
-        if (f.wire == SYN__ET_WIRE_LEN && type->wire != SYN__ET_WIRE_LEN) {
-            json_packed(sink, type, f.data, &first);
-        } else if (f.wire == type->wire) {
-            if (!first) syn_sink_char(sink, ',');
-            first = false;
-            json_scalar(sink, type, syn__et_value_bits(type, f.value), f.data);
-        }
+    for (const char *comma = ""; syn__et_list_next(&list, &bits, &data); comma = ",") {
+        syn_sink_text(sink, comma);
+        json_scalar(sink, type, bits, data);
     }
     syn_sink_char(sink, ']');
 }
@@ -303,19 +275,6 @@ static bool parse_float(const syn_json *json, double *out) {
     return syn_number_parse(json->text, json->text_bytes, out) && isfinite(*out);
 }
 
-/* False for a number that a float cannot hold. */
-static bool float_bits(const syn__et_type *type, double value, uint64_t *bits) {
-    if (type->bits == 64) {
-        memcpy(bits, &value, sizeof *bits);
-        return true;
-    }
-    const float single = (float)value;
-    uint32_t half;
-    memcpy(&half, &single, sizeof half);
-    *bits = half;
-    return !isinf(single) || isinf(value);
-}
-
 syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, syn__et_buf *text) {
     const syn__et_type *type = syn__et_type_of(field);
     const bool is_text = json->type == SYN_JSON_STRING;
@@ -326,7 +285,7 @@ syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, 
         if (json->type == SYN_JSON_BOOL) return SYN_OK;
         break;
     case SYN__ET_FORM_FLOAT:
-        if (parse_float(json, &value) && float_bits(type, value, bits)) return SYN_OK;
+        if (parse_float(json, &value) && syn__et_float_bits(type, value, bits)) return SYN_OK;
         break;
     case SYN__ET_FORM_STRING:
         if (is_text) syn__et_buf_put(text, json->text, json->text_bytes);

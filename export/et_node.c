@@ -1,5 +1,7 @@
 #include "export/et_node.h"
 
+#include <math.h>
+
 #include "syntorch/memory.h"
 
 /* ---- Element types, in the order of their field numbers 3, 5, 7, ... ---- */
@@ -188,6 +190,48 @@ uint64_t syn__et_value_bits(const syn__et_type *type, uint64_t v) {
     v &= UINT32_MAX;
     if (type->zigzag) v = unzigzag(v);
     return type->is_signed ? (uint64_t)(int64_t)(int32_t)(uint32_t)v : v;
+}
+
+double syn__et_float_of(const syn__et_type *type, uint64_t bits) {
+    const uint32_t half = (uint32_t)bits;
+    double value;
+    float single;
+    memcpy(&value, &bits, sizeof value);
+    memcpy(&single, &half, sizeof single);
+    return type->bits == 64 ? value : (double)single;
+}
+
+bool syn__et_float_bits(const syn__et_type *type, double value, uint64_t *bits) {
+    if (type->bits == 64) {
+        memcpy(bits, &value, sizeof *bits);
+        return true;
+    }
+    const float single = (float)value;
+    uint32_t half;
+    memcpy(&half, &single, sizeof half);
+    *bits = half;
+    return !isinf(single) || isinf(value);
+}
+
+static bool read_packed(syn__et_reader *r, const syn__et_type *type, uint64_t *v) {
+    if (r->cur >= r->end || r->why != NULL) return false;
+    return type->wire == SYN__ET_WIRE_VARINT ? syn__et_read_varint(r, v)
+                                             : syn__et_read_fixed(r, type->bits / 8, v);
+}
+
+bool syn__et_list_next(syn__et_list *list, uint64_t *bits, syn__et_str *data) {
+    const syn__et_type *type = list->type;
+    syn__et_field f = {0};
+    while (!read_packed(&list->packed, type, &f.value)) {
+        if (!syn__et_read_field(&list->fields, &f)) return false;
+        if (f.number != 1) continue;
+        if (f.wire == type->wire) break;
+        if (f.wire == SYN__ET_WIRE_LEN)
+            list->packed = (syn__et_reader){f.data.text, f.data.text + f.data.bytes, NULL};
+    }
+    *bits = syn__et_value_bits(type, f.value);
+    *data = f.data;
+    return true;
 }
 
 static syn_status decode_value(syn__et_decoder *d, const syn__et_field *f, syn__et_attr *a) {

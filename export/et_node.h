@@ -66,7 +66,25 @@ const char *syn__et_field_name(uint32_t field);
 uint32_t syn__et_field_by_name(syn__et_str name);
 /* What a number on the wire means as a value of the type: see syn__et_attr.bits. */
 uint64_t syn__et_value_bits(const syn__et_type *type, uint64_t wire);
+/* The number that such bits of a float or double are, and the reverse: false if only an infinite
+   float comes of it. */
+double syn__et_float_of(const syn__et_type *type, uint64_t bits);
+bool syn__et_float_bits(const syn__et_type *type, double value, uint64_t *bits);
 const char *syn__et_node_type_name(uint32_t type); /* NULL beyond the schema */
+
+/* Walks the elements of a list message, packed or not, and passes over what is damaged. */
+typedef struct syn__et_list {
+    const syn__et_type *type;
+    syn__et_reader fields, packed;
+} syn__et_list;
+
+static inline syn__et_list syn__et_list_of(const syn__et_type *type, syn__et_str payload) {
+    const syn__et_list list = {
+        type, {payload.text, payload.text + payload.bytes, NULL}, {NULL, NULL, NULL}};
+    return list;
+}
+/* The next element: bits as in syn__et_attr, or data. */
+bool syn__et_list_next(syn__et_list *list, uint64_t *bits, syn__et_str *data);
 
 typedef struct syn__et_attr {
     syn__et_str name, doc;

@@ -102,9 +102,6 @@ static void put_value(syn_sink *sink, const syn__et_attr *a, const char *text) {
         return;
     }
     const syn__et_type *type = syn__et_type_of(a->field);
-    double number = 0;
-    float single;
-    const uint32_t bits = (uint32_t)a->bits;
     if (syn__et_is_list(a->field)) {
         syn__et_json_list(sink, a->field, a->data);
         return;
@@ -115,9 +112,7 @@ static void put_value(syn_sink *sink, const syn__et_attr *a, const char *text) {
         else syn_sink_u64(sink, a->bits);
         break;
     case SYN__ET_FORM_FLOAT:
-        memcpy(&single, &bits, sizeof single);
-        if (type->bits == 64) memcpy(&number, &a->bits, sizeof number);
-        syn_sink_double(sink, type->bits == 64 ? number : (double)single);
+        syn_sink_double(sink, syn__et_float_of(type, a->bits));
         break;
     case SYN__ET_FORM_BOOL:
         syn_sink_text(sink, a->bits != 0 ? "true" : "false");

@@ -30,6 +30,16 @@ static inline bool syn__et_str_is(syn__et_str s, const char *text) {
     return s.bytes == strlen(text) && memcmp(s.text, text, s.bytes) == 0;
 }
 
+/* Whether the text, not empty, stands somewhere in s. */
+static inline bool syn__et_str_has(syn__et_str s, const char *text) {
+    const size_t n = strlen(text);
+    for (const char *p = s.text, *end = p + s.bytes; (size_t)(end - p) >= n; p++) {
+        p = (const char *)memchr(p, *text, (size_t)(end - p) - n + 1);
+        if (p == NULL || memcmp(p, text, n) == 0) return p != NULL;
+    }
+    return false;
+}
+
 /* Growable bytes. When memory is out, `failed` sticks and later writes do nothing. */
 typedef struct syn__et_buf {
     char *data;

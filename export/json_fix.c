@@ -93,15 +93,7 @@ static inline const char *next_odd(const char *p, const char *end) {
 
 /* The four hexadecimal digits of "\uXXXX" at p; -1 if it is no such thing. */
 static int32_t unicode_escape(const char *p, const char *end) {
-    int32_t code = 0;
-    if (end - p < 6 || p[0] != '\\' || p[1] != 'u') return -1;
-    for (int i = 2; i < 6; i++) {
-        const int lower = p[i] | 0x20;
-        if (p[i] >= '0' && p[i] <= '9') code = code * 16 + (p[i] - '0');
-        else if (lower >= 'a' && lower <= 'f') code = code * 16 + (lower - 'a' + 10);
-        else return -1;
-    }
-    return code;
+    return end - p >= 6 && p[0] == '\\' && p[1] == 'u' ? syn__loose_hex4(p + 2, end) : -1;
 }
 
 /* Behind the escape at p. */

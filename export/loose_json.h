@@ -81,6 +81,11 @@ static inline size_t syn__loose_at(const syn__loose *l) {
 /* Decodes a string's text into out (room for `text.bytes`), returns the length: escapes resolved,
    surrogate pairs joined, lone surrogates as U+FFFD, bytes that are not UTF-8 as "?". */
 size_t syn__loose_decode(syn__et_str text, char *out);
+/* The four hexadecimal digits at p; -1 if they are not. */
+int32_t syn__loose_hex4(const char *p, const char *end);
+/* The character of the escape \u.... whose four digits begin at *p; moves behind it. A surrogate
+   without its other half stands for itself; without digits, *p stays, and it is U+FFFD. */
+uint32_t syn__loose_unicode(const char **p, const char *end);
 /* A decimal integer that takes up all of the text. False if it is no such thing or exceeds its
    type. Negative values are their two's complement in u64. */
 bool syn__loose_i64(syn__et_str text, int64_t *out);

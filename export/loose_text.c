@@ -11,8 +11,7 @@ __extension__ typedef unsigned __int128 u128;
 
 #define NO_CHARACTER 0xFFFDu
 
-/* The four hexadecimal digits at p; -1 if they are not. */
-static int32_t hex4(const char *p, const char *end) {
+int32_t syn__loose_hex4(const char *p, const char *end) {
     int32_t v = 0;
     if (end - p < 4) return -1;
     for (int i = 0; i < 4; i++) {
@@ -25,19 +24,18 @@ static int32_t hex4(const char *p, const char *end) {
     return v;
 }
 
-/* The character of the escape \u.... whose four digits begin at *p; moves behind it. */
-static unsigned unicode_escape(const char **p, const char *end) {
-    const int32_t high = hex4(*p, end);
+uint32_t syn__loose_unicode(const char **p, const char *end) {
+    const int32_t high = syn__loose_hex4(*p, end);
+    if (high < 0) return NO_CHARACTER;
     *p += 4;
-    if (high < 0xD800 || high > 0xDFFF) return (unsigned)high;
-    if (high < 0xDC00 && end - *p >= 6 && (*p)[0] == '\\' && (*p)[1] == 'u') {
-        const int32_t low = hex4(*p + 2, end);
+    if (high >= 0xD800 && high < 0xDC00 && end - *p >= 6 && (*p)[0] == '\\' && (*p)[1] == 'u') {
+        const int32_t low = syn__loose_hex4(*p + 2, end);
         if (low >= 0xDC00 && low <= 0xDFFF) {
             *p += 6;
-            return 0x10000u + (((unsigned)high - 0xD800u) << 10) + ((unsigned)low - 0xDC00u);
+            return 0x10000u + ((uint32_t)(high - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
         }
     }
-    return NO_CHARACTER;
+    return (uint32_t)high;
 }
 
 /* The escape behind a backslash at *p; unknown ones stand for their character. Every escape is at
@@ -47,11 +45,11 @@ static size_t put_escape(const char **p, const char *end, char *out) {
     const char c = *(*p)++;
     const char *known = c ? strchr(from, c) : NULL;
     if (known) return *out = to[known - from], 1;
-    if (c == 'u') {
-        if (hex4(*p, end) < 0) return *out = '?', 1;
-        return syn_utf8_encode(unicode_escape(p, end), out);
-    }
-    return *out = c, 1;
+    if (c != 'u') return *out = c, 1;
+    const char *const digits = *p;
+    const uint32_t code = syn__loose_unicode(p, end);
+    if (*p == digits) return *out = '?', 1;
+    return syn_utf8_encode(code >= 0xD800 && code <= 0xDFFF ? NO_CHARACTER : code, out);
 }
 
 size_t syn__loose_decode(syn__et_str text, char *out) {

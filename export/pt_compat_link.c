@@ -28,16 +28,6 @@ static syn_status no_memory(syn__compat *c) {
                     c->host->input->name);
 }
 
-static bool contains(syn__et_str text, const char *word) {
-    const size_t n = strlen(word);
-    const char *p = text.text, *end = p + text.bytes;
-    while ((size_t)(end - p) >= n && (p = memchr(p, *word, (size_t)(end - p) - n + 1)) != NULL) {
-        if (memcmp(p, word, n) == 0) return true;
-        p++;
-    }
-    return false;
-}
-
 /* ---- Device events ---- */
 
 static bool is_integer(const syn__pt_event *e, unsigned has, unsigned as_integer) {
@@ -112,13 +102,13 @@ static syn_status check_device(syn__compat *c) {
     const char *name = d->input->name;
     const syn__et_str text = {d->input->data, d->input->bytes};
     bool pair = c->n_grouped > 0;
-    if (d->n_class[SYN__PT_STEP] == 0 && !contains(text, "ProfilerStep"))
+    if (d->n_class[SYN__PT_STEP] == 0 && !syn__et_str_has(text, "ProfilerStep"))
         return SYN_FAIL(c->err, SYN_E_FORMAT,
                         "%.200s: the reference linker stops here: \"TypeError: cannot unpack "
                         "non-iterable NoneType object\", because the trace has no ProfilerStep "
                         "(call the profiler's step()); without compatible mode it is converted",
                         name);
-    if (!contains(text, "\"cuda_runtime\""))
+    if (!syn__et_str_has(text, "\"cuda_runtime\""))
         return SYN_FAIL(c->err, SYN_E_FORMAT,
                         "%.200s: the reference linker stops here: \"KeyError: 'cuda_runtime'\", "
                         "because the trace has no event of the CUDA runtime (profile with "
@@ -232,7 +222,7 @@ static syn_status check_circle(const hosts *h, uint32_t node) {
     uint32_t at = node;
     do {
         const syn__et_str name = syn__pt_host_name(h->c->host, h->nodes[at].name);
-        if (contains(name, "DataLoader")) return SYN_OK;
+        if (syn__et_str_has(name, "DataLoader")) return SYN_OK;
         at = parent_of(h, at);
     } while (at != node);
     return SYN_FAIL(h->c->err, SYN_E_FORMAT,

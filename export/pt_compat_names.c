@@ -4,16 +4,6 @@
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"
 
-static bool contains(syn__et_str text, const char *word) {
-    const size_t n = strlen(word);
-    const char *p = text.text, *end = p + text.bytes;
-    while ((size_t)(end - p) >= n && (p = memchr(p, *word, (size_t)(end - p) - n + 1)) != NULL) {
-        if (memcmp(p, word, n) == 0) return true;
-        p++;
-    }
-    return false;
-}
-
 static bool starts(syn__et_str text, const char *word) {
     const size_t n = strlen(word);
     return text.bytes >= n && memcmp(text.text, word, n) == 0;
@@ -35,7 +25,7 @@ static uint32_t flags_of(syn__et_str name) {
                  {"nccl:all_to_all", SYN__NAME_ALL_TO_ALL}};
     uint32_t flags = SYN__NAME_READ;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (contains(name, words[i].word)) flags |= words[i].flag;
+        if (syn__et_str_has(name, words[i].word)) flags |= words[i].flag;
     if (syn__et_str_is(name, "record_param_comms")) flags |= SYN__NAME_PARAM;
     if (syn__et_str_is(name, "[pytorch|profiler|execution_graph|thread]") ||
         syn__et_str_is(name, "[pytorch|profiler|execution_trace|thread]"))
@@ -143,7 +133,7 @@ static syn_status input_bytes(syn__converter *c, const syn__compat_node *node, i
         bool known = true;
         if (syn__loose_value(&t, &text) != SYN__LOOSE_STRING) break;
         if (starts(text, "GenericList[Tensor")) known = list_bytes(&v, bytes);
-        else if (contains(text, "Tensor")) known = tensor_bytes(&v, bytes);
+        else if (syn__et_str_has(text, "Tensor")) known = tensor_bytes(&v, bytes);
         else syn__loose_skip(&v, NULL);
         if (!known)
             return SYN__COMPAT_STOP(c,
@@ -166,7 +156,7 @@ static syn_status group_of(syn__converter *c, const syn__compat_node *node, syn_
         const syn__pt_event *e = &c->device->events[node->event];
         const syn__compat_name *name = syn__compat_name_of(c, node);
         const syn__et_str all = {e->text, e->text_bytes};
-        if (name && contains(name->text, "ncclDevKernel"))
+        if (name && syn__et_str_has(name->text, "ncclDevKernel"))
             text = syn__pt_find(syn__pt_find(all, "args"), "Process Group Name");
         if (syn__et_str_is(text, "null")) text.bytes = 0;
     }

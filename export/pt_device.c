@@ -67,13 +67,6 @@ static bool is_launch(syn__et_str name) {
     return false;
 }
 
-static bool contains(syn__et_str text, const char *word) {
-    const size_t n = strlen(word);
-    for (size_t i = 0; i + n <= text.bytes; i++)
-        if (text.text[i] == *word && memcmp(text.text + i, word, n) == 0) return true;
-    return false;
-}
-
 /* What the name of an id says, found out once. */
 static syn_status flags_of(reader *r, uint32_t name, uint8_t *out) {
     if (name >= r->n_name_flags) {
@@ -86,7 +79,7 @@ static syn_status flags_of(reader *r, uint32_t name, uint8_t *out) {
         const syn__et_str text = syn__pt_device_name(r->device, name);
         *flags = NAME_KNOWN;
         if (is_launch(text)) *flags |= NAME_LAUNCH;
-        if (contains(text, "ProfilerStep")) *flags |= NAME_STEP;
+        if (syn__et_str_has(text, "ProfilerStep")) *flags |= NAME_STEP;
     }
     *out = *flags;
     return SYN_OK;

@@ -1,5 +1,6 @@
 /* A host trace into which a linker has already written times and device work: its device nodes
    become events, so that all later steps see what they would see of two files. */
+#include "export/pt_edges.h"
 #include "export/pt_match.h"
 #include "export/pt_sort.h"
 #include "syntorch/memory.h"
@@ -108,32 +109,22 @@ static uint32_t op_of(const syn__pt_matcher *m, const syn__pt_map *work, uint64_
     return m->rank->event_op[m->node_event[node]];
 }
 
-static syn_status add_edge(syn__pt_matcher *m, uint32_t from, uint32_t to,
-                           syn__pt_edge_class class_) {
-    syn__pt_rank *r = m->rank;
-    if (from == SYN__PT_NONE || to == SYN__PT_NONE || from == to) return SYN_OK;
-    if (!(m->options->edges >> class_ & 1u)) return SYN_OK;
-    SYN_TRY(syn_grow(&r->edges, &r->edges_cap, r->n_edges + 1, sizeof *r->edges, m->err));
-    const syn__pt_edge e = {from, to, class_};
-    r->edges[r->n_edges++] = e;
-    return SYN_OK;
-}
-
 static syn_status add_edges(syn__pt_matcher *m, const syn__pt_map *work, uint32_t node) {
     const syn__pt_host_node *n = &m->rank->host.nodes[node];
     const syn__pt_linked *l = &m->rank->host.linked[n->linked];
     const uint32_t to = m->rank->event_op[m->node_event[node]];
+    syn__pt_connector c = {.rank = m->rank, .options = m->options, .err = m->err};
     syn__loose list;
     syn__et_str text;
     if (l->inter_thread_dep != 0)
-        SYN_TRY(add_edge(m, op_of(m, work, l->inter_thread_dep), to, SYN__PT_EDGE_THREAD));
+        SYN_TRY(syn__pt_add_edge(&c, op_of(m, work, l->inter_thread_dep), to, SYN__PT_EDGE_THREAD));
     if (l->sync_dep.bytes == 0) return SYN_OK;
     syn__loose_init(&list, l->sync_dep.text, l->sync_dep.bytes);
     if (syn__loose_value(&list, &text) != SYN__LOOSE_ARRAY) return SYN_OK;
     while (syn__loose_element(&list)) {
         uint64_t id = 0;
         if (syn__loose_skip(&list, &text) == SYN__LOOSE_NUMBER && syn__loose_u64(text, &id))
-            SYN_TRY(add_edge(m, op_of(m, work, id), to, SYN__PT_EDGE_SYNC));
+            SYN_TRY(syn__pt_add_edge(&c, op_of(m, work, id), to, SYN__PT_EDGE_SYNC));
     }
     return SYN_OK;
 }

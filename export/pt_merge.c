@@ -82,13 +82,6 @@ static event_texts read_event(const syn__pt_event *event) {
     return t;
 }
 
-static bool contains(syn__et_str text, const char *word) {
-    const size_t n = strlen(word);
-    for (size_t i = 0; i + n <= text.bytes; i++)
-        if (text.text[i] == *word && memcmp(text.text + i, word, n) == 0) return true;
-    return false;
-}
-
 static void edit_device(writer *w) {
     const syn__pt_event *event = &w->device->events[w->node->event];
     const syn__et_str name = syn__pt_device_name(w->device, event->name);
@@ -101,7 +94,8 @@ static void edit_device(writer *w) {
     add_json(w, "name", (syn__et_str){w->quoted.data, w->quoted.bytes});
     add_json(w, "ph", t.ph);
     add_json(w, "stream", t.stream);
-    if (t.group.bytes != 0 && !syn__et_str_is(t.group, "null") && contains(name, "ncclDevKernel"))
+    if (t.group.bytes != 0 && !syn__et_str_is(t.group, "null") &&
+        syn__et_str_has(name, "ncclDevKernel"))
         add_json(w, "pg_name", t.group);
 }
 

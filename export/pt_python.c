@@ -1,9 +1,14 @@
-/* str() of what Python's json.load makes of a text: see pt_python.h. */
+/* What Python's json.load makes of a text, as str() and json.dump write it: see pt_python.h. */
 #include "export/pt_python.h"
 
 #include "export/pt_python_scan.h"
+#include "syntorch/utf8.h"
 
 #define PLAIN_REACH 256
+#define MAX_LEVEL   256 /* deeper, Python gives up; no more is indented */
+
+/* So that `json` is a constant within: each form has a loop of its own. */
+#define FORM_FN static inline __attribute__((always_inline))
 
 /* The code points from 0x80 at which str.isprintable changes, first to false. By
    tests/reference/make_python_fixture.py from Unicode 14.0. */
@@ -167,38 +172,29 @@ static char *put_hex(char *p, char kind, uint32_t value, int digits) {
     return p;
 }
 
-static char *put_utf8(char *p, uint32_t c) {
-    if (c >= 0x10000) {
-        *p++ = (char)(0xF0 | c >> 18);
-        *p++ = (char)(0x80 | (c >> 12 & 0x3F));
-    } else if (c >= 0x800) {
-        *p++ = (char)(0xE0 | c >> 12);
+/* A character that is more than itself; json.dump has no \x, no \U, and only ASCII. */
+static char *put_special(char *p, uint32_t c, char quote, bool json) {
+    static const char from[] = "\\\n\r\t\f\b", to[] = "\\nrtfb";
+    const char *at = c < 127 ? memchr(from, (int)c, json ? 6 : 4) : NULL;
+    if (at != NULL || c == (unsigned char)quote) {
+        *p++ = '\\';
+        *p++ = at != NULL ? to[at - from] : quote;
+        return p;
     }
-    if (c >= 0x800) *p++ = (char)(0x80 | (c >> 6 & 0x3F));
-    else *p++ = (char)(0xC0 | c >> 6);
-    *p++ = (char)(0x80 | (c & 0x3F));
-    return p;
+    if (c >= ' ' && c < 127) return *p = (char)c, p + 1;
+    if (json && c >= 0x10000) {
+        p = put_hex(p, 'u', 0xD800 + ((c - 0x10000) >> 10), 4);
+        return put_hex(p, 'u', 0xDC00 + (c & 0x3FF), 4);
+    }
+    if (json) return put_hex(p, 'u', c, 4);
+    if (c >= 0x80 && syn__pt_python_printable(c)) return p + syn_utf8_encode(c, p);
+    return c < 0x100 ? put_hex(p, 'x', c, 2)
+                     : put_hex(p, c < 0x10000 ? 'u' : 'U', c, c < 0x10000 ? 4 : 8);
 }
 
-/* A character that is more than itself. */
-static char *put_special(char *p, uint32_t c, char quote) {
-    static const char from[] = "\n\r\t\\", to[] = "nrt\\";
-    if (c == (unsigned char)quote || (c != 0 && c < 127 && strchr(from, (int)c) != NULL)) {
-        const char *at = strchr(from, (int)c);
-        *p++ = '\\';
-        *p++ = at ? to[at - from] : quote;
-    } else if (c >= ' ' && c < 127) {
-        *p++ = (char)c;
-    } else if (c >= 0x80 && syn__pt_python_printable(c)) {
-        return put_utf8(p, c);
-    } else if (c < 0x100) {
-        return put_hex(p, 'x', c, 2);
-    } else if (c < 0x10000) {
-        return put_hex(p, 'u', c, 4);
-    } else {
-        return put_hex(p, 'U', c, 8);
-    }
-    return p;
+size_t syn__pt_python_character(const char *text, size_t n, char out[SYN__PYTHON_CHARACTER]) {
+    const uint32_t c = syn__python_character(&text, text + n);
+    return (size_t)(put_special(out, c, '"', true) - out);
 }
 
 /* Python quotes with ', unless the string holds that and no ". */
@@ -214,90 +210,127 @@ static char quote_of(const char *p, const char *end) {
 }
 
 /* A string that is not plain, from its text's begin to its closing quote. */
-static bool put_string(syn__pen *pen, const char *p, const char *end) {
-    const char quote = quote_of(p, end);
+static bool put_string(syn__pen *pen, const char *p, const char *end, bool json) {
+    const char quote = json ? '"' : quote_of(p, end);
     if (!syn__pen_room(pen, (size_t)(end - p) + SYN__PEN_SLACK)) return false;
     *pen->p++ = quote;
     while (p < end) {
         p = syn__pen_plain(pen, p, end);
         if (!syn__pen_room(pen, (size_t)(end - p) + SYN__PEN_SLACK)) return false;
-        if (p < end) pen->p = put_special(pen->p, syn__python_character(&p, end), quote);
+        if (p < end) pen->p = put_special(pen->p, syn__python_character(&p, end), quote, json);
     }
     *pen->p++ = quote;
     return true;
 }
 
 /* The string whose opening quote is at p; returns its end, NULL when memory is out. */
-static inline const char *take_string(syn__pen *pen, const char *p, const char *end) {
+FORM_FN const char *take_string(syn__pen *pen, const char *p, const char *end, bool json) {
     /* Most strings are plain and short; what is not is begun anew. */
     const char *const near = end - p > PLAIN_REACH ? p + PLAIN_REACH : end;
+    const char quote = json ? '"' : '\'';
     if (!syn__pen_room(pen, PLAIN_REACH + SYN__PEN_SLACK)) return NULL;
     char *const begin = pen->p;
-    *pen->p++ = '\'';
+    *pen->p++ = quote;
     const char *q = syn__pen_plain(pen, p + 1, near);
     if (q < near && *q == '"' && syn__python_usual_end(q, end)) {
-        *pen->p++ = '\'';
+        *pen->p++ = quote;
         return q + 1;
     }
     pen->p = begin;
     q = syn__python_string_end(p + 1, end);
-    if (!put_string(pen, p + 1, q)) return NULL;
+    if (!put_string(pen, p + 1, q, json)) return NULL;
     return q < end ? q + 1 : end;
 }
 
 /* The number or word at p; returns its end, NULL when memory is out. */
-static inline const char *take_word(syn__pen *pen, const char *p, const char *end) {
+FORM_FN const char *take_word(syn__pen *pen, const char *p, const char *end, bool json) {
     char space[SYN_NUMBER_TEXT];
     syn__et_str text;
     const char *q = syn__python_short_int(pen, p, end);
     if (q != NULL) return q;
-    q = syn__python_word(p, end, false, space, &text);
+    q = syn__python_word(p, end, json, space, &text);
     if (!syn__pen_room(pen, text.bytes + SYN__PEN_SLACK)) return NULL;
     syn__pen_put(pen, text.text, text.bytes);
     return q;
 }
 
-/* Writes the value at p; returns its end, NULL when memory is out. Commas are put between values,
-   wherever they stand in the text. */
-static const char *take_value(syn__pen *pen, const char *p, const char *end) {
+static inline bool put_line(syn__pen *pen, size_t level) {
+    const size_t spaces = 4 * (level < MAX_LEVEL ? level : MAX_LEVEL);
+    if (!syn__pen_room(pen, spaces + SYN__PEN_SLACK)) return false;
+    *pen->p++ = '\n';
+    for (size_t i = 0; i < spaces; i += 16) memcpy(pen->p + i, "                ", 16);
+    pen->p += spaces;
+    return true;
+}
+
+/* Writes the value at p, for json with a line for each value within it; returns its end, NULL when
+   memory is out. Commas are put between values, wherever they stand in the text. */
+FORM_FN const char *take_value(syn__pen *pen, const char *p, const char *end, bool json,
+                               size_t level) {
     size_t depth = 0;
-    bool after = false; /* a value, in the same container */
+    enum { FIRST, AFTER_COLON, AFTER_VALUE } at = AFTER_COLON;
     while (p < end) {
         const char c = *p;
         const syn__python_mark mark = syn__python_mark_of(c);
-        if (mark != SYN__PYTHON_VALUE && mark != SYN__PYTHON_OPENS && depth == 0 &&
-            mark != SYN__PYTHON_SPACE)
-            return p;
-        if (!syn__pen_room(pen, SYN__PEN_SLACK)) return NULL;
-        if (after && (mark == SYN__PYTHON_VALUE || mark == SYN__PYTHON_OPENS))
-            syn__pen_put(pen, ", ", 2);
-        if (mark == SYN__PYTHON_VALUE) {
-            const char *q = c == '"' ? take_string(pen, p, end) : take_word(pen, p, end);
-            if (q == NULL) return NULL;
-            p = q;
-            after = true;
-        } else {
-            if (mark == SYN__PYTHON_COLON && after) syn__pen_put(pen, ": ", 2);
-            if (mark == SYN__PYTHON_OPENS || mark == SYN__PYTHON_CLOSES) *pen->p++ = c;
-            if (mark == SYN__PYTHON_OPENS) depth++;
-            if (mark == SYN__PYTHON_CLOSES) depth--;
-            if (mark > SYN__PYTHON_COMMA) after = mark == SYN__PYTHON_CLOSES;
+        const bool begins = mark == SYN__PYTHON_VALUE || mark == SYN__PYTHON_OPENS;
+        if (mark == SYN__PYTHON_SPACE || (mark == SYN__PYTHON_COMMA && depth != 0)) {
             p++;
+            continue;
         }
-        if (after && depth == 0) return p;
+        if (!begins && depth == 0) return p;
+        if (!syn__pen_room(pen, SYN__PEN_SLACK)) return NULL;
+        if (begins && at == AFTER_VALUE) syn__pen_put(pen, ", ", json ? 1 : 2);
+        if (json && begins && at != AFTER_COLON && !put_line(pen, level + depth)) return NULL;
+        if (mark == SYN__PYTHON_VALUE) {
+            p = c == '"' ? take_string(pen, p, end, json) : take_word(pen, p, end, json);
+            if (p == NULL) return NULL;
+            at = AFTER_VALUE;
+        } else {
+            p++;
+            if (mark == SYN__PYTHON_COLON && at == AFTER_VALUE) {
+                syn__pen_put(pen, ": ", 2);
+                at = AFTER_COLON;
+            } else if (mark == SYN__PYTHON_OPENS) {
+                *pen->p++ = c;
+                depth++;
+                at = FIRST;
+            } else if (mark == SYN__PYTHON_CLOSES) {
+                depth--;
+                if (json && at != FIRST && !put_line(pen, level + depth)) return NULL;
+                *pen->p++ = c;
+                at = AFTER_VALUE;
+            }
+        }
+        if (depth == 0 && at == AFTER_VALUE) return p;
     }
     return p;
 }
 
 const char *syn__pt_python_next(syn__et_buf *out, const char *p, const char *end) {
     syn__pen pen;
-    if (!syn__pen_open(&pen, out)) return end;
-    p = take_value(&pen, p, end);
-    if (p == NULL) return end;
+    if (!syn__pen_open(&pen, out) || (p = take_value(&pen, p, end, false, 0)) == NULL) return end;
+    syn__pen_close(&pen);
+    return p;
+}
+
+const char *syn__pt_python_json_next(syn__et_buf *out, const char *p, const char *end,
+                                     unsigned level) {
+    syn__pen pen;
+    if (!syn__pen_open(&pen, out) || (p = take_value(&pen, p, end, true, level)) == NULL)
+        return end;
     syn__pen_close(&pen);
     return p;
 }
 
 void syn__pt_python_text(syn__et_buf *out, syn__et_str json) {
     (void)syn__pt_python_next(out, json.text, json.text + json.bytes);
+}
+
+void syn__pt_python_json(syn__et_buf *out, syn__et_str json, unsigned level) {
+    (void)syn__pt_python_json_next(out, json.text, json.text + json.bytes, level);
+}
+
+void syn__pt_python_line(syn__et_buf *out, unsigned level) {
+    syn__pen pen;
+    if (syn__pen_open(&pen, out) && put_line(&pen, level)) syn__pen_close(&pen);
 }

@@ -30,6 +30,11 @@ void syn__pt_python_line(syn__et_buf *out, unsigned level);
 /* repr() of a float, "3.0", "1e-05", "nan"; NUL-terminated, returns its length. */
 size_t syn__pt_python_float(double value, char out[SYN_NUMBER_TEXT]);
 
+#define SYN__PYTHON_CHARACTER 12
+/* The UTF-8 character of n bytes as json.dump writes it within a string, "\n", "\ud83d\ude00";
+   returns its length. */
+size_t syn__pt_python_character(const char *text, size_t n, char out[SYN__PYTHON_CHARACTER]);
+
 /* str.isprintable of a character beyond ASCII, Unicode 14.0 (Python 3.11). */
 bool syn__pt_python_printable(uint32_t character);
 

@@ -1,4 +1,4 @@
-/* Reading of JSON text for pt_python.c and pt_python_json.c: see pt_python_scan.h. */
+/* Reading of JSON text for pt_python.c: see pt_python_scan.h. */
 #include "export/pt_python_scan.h"
 
 #include <math.h>
@@ -42,38 +42,6 @@ const char *syn__python_string_end(const char *p, const char *end) {
     return first;
 }
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* The four digits at p, or -1. */
-static int32_t hex4(const char *p, const char *end) {
-    int32_t v = 0;
-    if (end - p < 4) return -1;
-    for (int i = 0; i < 4; i++) {
-        const int digit = hex_digit(p[i]);
-        if (digit < 0) return -1;
-        v = v * 16 + digit;
-    }
-    return v;
-}
-
-static uint32_t unicode_escape(const char **p, const char *end) {
-    const int32_t high = hex4(*p, end);
-    if (high < 0) return 0xFFFD;
-    *p += 4;
-    if (high >= 0xD800 && high < 0xDC00 && end - *p >= 6 && (*p)[0] == '\\' && (*p)[1] == 'u') {
-        const int32_t low = hex4(*p + 2, end);
-        if (low >= 0xDC00 && low <= 0xDFFF) {
-            *p += 6;
-            return 0x10000u + ((uint32_t)(high - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
-        }
-    }
-    return (uint32_t)high;
-}
-
 static uint32_t utf8_character(const char **p, const char *end) {
     const size_t n = syn_utf8_char_bytes(*p, (size_t)(end - *p));
     const unsigned char *c = (const unsigned char *)*p;
@@ -102,7 +70,7 @@ uint32_t syn__python_character(const char **p, const char *end) {
         return utf8_character(p, end); /* the character itself: \" \\ \/ */
     }
     *p += 2;
-    return c == 'u' ? unicode_escape(p, end) : (uint32_t)to[known - from];
+    return c == 'u' ? syn__loose_unicode(p, end) : (uint32_t)to[known - from];
 }
 
 /* ---- Numbers and words ---- */

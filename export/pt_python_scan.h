@@ -1,5 +1,4 @@
-/* What pt_python.c (str) and pt_python_json.c (json.dump) share: growing output, the ends of
-   strings and numbers, one decoded character. */
+/* Inside of pt_python.c: growing output, the ends of strings and numbers, one decoded character. */
 #ifndef EXPORT_PT_PYTHON_SCAN_H
 #define EXPORT_PT_PYTHON_SCAN_H
 

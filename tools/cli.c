@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "syntorch/utf8.h"
+
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) {
     char text[1024], line[4 * sizeof text + 1];
     if (program->mute) return code;
@@ -204,26 +206,10 @@ int cli_parse(const cli_program *program, int argc, char **argv) {
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Length of the valid UTF-8 sequence at p, 0 if there is none. */
-static size_t utf8_length(const unsigned char *p, size_t left) {
-    const size_t n = p[0] < 0x80                   ? 1
-                     : p[0] >= 0xC2 && p[0] < 0xE0 ? 2
-                     : (p[0] & 0xF0) == 0xE0       ? 3
-                     : p[0] >= 0xF0 && p[0] < 0xF5 ? 4
-                                                   : 0;
-    if (n == 0 || n > left) return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
-        return 0;
-    return n;
-}
-
 void cli_print_escaped(FILE *out, const char *text, size_t bytes) {
     for (size_t i = 0; i < bytes;) {
         const unsigned char *p = (const unsigned char *)text + i;
-        const size_t n = utf8_length(p, bytes - i);
+        const size_t n = syn_utf8_char_bytes(text + i, bytes - i);
         const bool c1 = n == 2 && p[0] == 0xC2 && p[1] < 0xA0; /* control characters U+0080..9F */
         if (n == 1 && p[0] == '\n') fputs("\\n", out);
         else if (n == 1 && p[0] == '\t') fputs("\\t", out);

@@ -217,25 +217,24 @@ static void put_numbers(syn_sink *sink, const syn_statistics *s) {
     put_count(sink, "recv_bytes", s->recv_bytes);
 }
 
+static void put_named(syn_sink *sink, const char *key, const uint64_t *counts, size_t n,
+                      const char *(*name)(size_t)) {
+    const char *comma = "";
+    syn_sink_printf(sink, ",\n \"%s\": {", key);
+    for (size_t i = 0; i < n; i++) {
+        if (counts[i] == 0) continue;
+        syn_sink_printf(sink, "%s\"%s\": %" PRIu64, comma, name(i), counts[i]);
+        comma = ", ";
+    }
+    syn_sink_char(sink, '}');
+}
+
 static void put_counts(syn_sink *sink, const syn_statistics *s) {
     const char *comma = "";
-    syn_sink_text(sink, ",\n \"types\": {");
-    for (size_t i = 0; i < SYN_STATISTICS_TYPES; i++) {
-        if (s->types[i] == 0) continue;
-        syn_sink_printf(sink, "%s\"%s\": %" PRIu64, comma, syn_statistics_type_name(i),
-                        s->types[i]);
-        comma = ", ";
-    }
-    comma = "";
-    syn_sink_text(sink, "},\n \"dependency_classes\": {");
-    for (size_t i = 0; i < SYN_STATISTICS_CLASSES; i++) {
-        if (s->classes[i] == 0) continue;
-        syn_sink_printf(sink, "%s\"%s\": %" PRIu64, comma, syn_statistics_class_name(i),
-                        s->classes[i]);
-        comma = ", ";
-    }
-    comma = "";
-    syn_sink_text(sink, "},\n \"collectives\": {");
+    put_named(sink, "types", s->types, SYN_STATISTICS_TYPES, syn_statistics_type_name);
+    put_named(sink, "dependency_classes", s->classes, SYN_STATISTICS_CLASSES,
+              syn_statistics_class_name);
+    syn_sink_text(sink, ",\n \"collectives\": {");
     for (size_t i = 0; i < SYN_STATISTICS_COLLECTIVES; i++) {
         const syn_statistics_row *row = &s->collectives[i];
         if (row->count == 0) continue;

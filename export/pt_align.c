@@ -27,22 +27,40 @@ static syn_status new_side(const syn__pt_aligner *a, syn__pt_side *s, size_t n) 
     return SYN_FAIL_NOMEM(a->m->err, n * 16, "the order of calls");
 }
 
+static int by_first(const void *a, const void *b) {
+    const syn__pt_thread *x = a, *y = b;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* Threads in the order of their first calls: of several that call the same, the first of the one
+   file is the first of the other. */
 static syn_status find_threads(const syn__pt_aligner *a, syn__pt_side *s,
-                               uint64_t (*tid)(const syn__pt_aligner *, uint32_t)) {
+                               uint64_t (*tid)(const syn__pt_aligner *, uint32_t),
+                               uint64_t (*begin)(const syn__pt_aligner *, uint32_t)) {
     for (size_t i = 0; i < s->n; i++) {
         const uint64_t t = tid(a, s->list[i]);
         if (s->n_threads == 0 || s->threads[s->n_threads - 1].tid != t) {
             SYN_TRY(syn_grow(&s->threads, &s->threads_cap, s->n_threads + 1, sizeof *s->threads,
                              a->m->err));
-            s->threads[s->n_threads++] = (syn__pt_thread){t, i, i};
+            s->threads[s->n_threads++] = (syn__pt_thread){t, begin(a, s->list[i]), i, i};
         }
         s->threads[s->n_threads - 1].end = i + 1;
     }
+    if (s->n_threads > 1) qsort(s->threads, s->n_threads, sizeof *s->threads, by_first);
     return SYN_OK;
 }
 
 static uint64_t node_tid(const syn__pt_aligner *a, uint32_t node) {
     return a->m->rank->host.nodes[node].tid;
+}
+
+static uint64_t node_place(const syn__pt_aligner *a, uint32_t node) {
+    return a->m->place[node];
+}
+
+static uint64_t event_begin(const syn__pt_aligner *a, uint32_t event) {
+    return syn__pt_i64_key(a->m->rank->device.events[event].ts_ns);
 }
 
 static uint64_t event_tid(const syn__pt_aligner *a, uint32_t event) {
@@ -89,7 +107,7 @@ static syn_status read_host(syn__pt_aligner *a, const uint8_t *common) {
         s->name[i] = m->host_name[n->name];
         s->seq[i] = n->has & SYN__PT_HAS_SEQ_ID ? n->seq_id : -1;
     }
-    return find_threads(a, s, node_tid);
+    return find_threads(a, s, node_tid, node_place);
 }
 
 static syn_status read_device(syn__pt_aligner *a, const uint8_t *common) {
@@ -106,7 +124,7 @@ static syn_status read_device(syn__pt_aligner *a, const uint8_t *common) {
         s->name[i] = m->event_name[d->events[s->list[i]].name];
         s->seq[i] = sequence_of(&d->events[s->list[i]]);
     }
-    return find_threads(a, s, event_tid);
+    return find_threads(a, s, event_tid, event_begin);
 }
 
 /* ---- Which threads are the same ---- */
@@ -175,6 +193,7 @@ static syn_status align_threads(syn__pt_aligner *a, const syn__pt_thread *host,
     if (unclear && *later) return SYN_OK;
     *later = false;
     if (unclear && alone) a->m->rank->matches.repeats = true;
+    if (found && a->renumbered) a->m->rank->matches.renumbered = true;
     if (found) syn__pt_read_side_by_side(a, h, d);
     return SYN_OK;
 }

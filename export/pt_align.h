@@ -13,7 +13,7 @@ extern "C" {
 
 /* Calls of one thread: list[begin .. end). */
 typedef struct syn__pt_thread {
-    uint64_t tid;
+    uint64_t tid, first; /* first: when its first call began, in an order of its file */
     size_t begin, end;
 } syn__pt_thread;
 
@@ -31,7 +31,7 @@ typedef struct syn__pt_aligner {
     syn__pt_matcher *m;
     syn__pt_side host, device;
     /* Of the pair of threads at hand: */
-    size_t h_end, d_begin, d_end;
+    size_t h_begin, h_end, d_begin, d_end;
     bool by_seq;       /* places are recognised by name and sequence number */
     size_t gram;       /* else by so many names */
     syn__pt_map first; /* a place's key to the first entry of `device` that has it */
@@ -40,6 +40,7 @@ typedef struct syn__pt_aligner {
     size_t n_samples;
     uint64_t *candidates; /* distances: SYN__PT_CANDIDATES */
     uint64_t n_work;
+    bool renumbered;           /* both have sequence numbers, but not the same */
     bool repeats;              /* the host thread fits several places of the device's equally */
     int64_t first_ns, last_ns; /* begin of the first and the last call paired so far */
     uint32_t first_node, last_node;
@@ -50,7 +51,7 @@ typedef struct syn__pt_aligner {
 syn_status syn__pt_find_place(syn__pt_aligner *a, const syn__pt_thread *host,
                               const syn__pt_thread *device, size_t *h, size_t *d,
                               bool *found) SYN_MUST_USE;
-/* Pairs the calls of the two from there on. */
+/* Pairs the calls of the two from there on, and back from there. */
 void syn__pt_read_side_by_side(syn__pt_aligner *a, size_t h, size_t d);
 
 #ifdef __cplusplus

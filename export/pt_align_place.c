@@ -6,11 +6,12 @@
 
 #include <stdlib.h>
 
-#define SHORT_GRAM 4         /* names in a row that make a place recognisable */
-#define LONG_GRAM  64        /* ... and tell most steps of a loop apart */
-#define MAX_WORK   200000000 /* comparisons in all elections */
-#define MAX_DRIFT  4         /* calls that a place may be off */
-#define LOOK_AHEAD 32        /* calls that one of the two may have more */
+#define SHORT_GRAM  4         /* names in a row that make a place recognisable */
+#define LONG_GRAM   64        /* ... and tell most steps of a loop apart */
+#define MAX_WORK    200000000 /* comparisons in all elections */
+#define MAX_DRIFT   4         /* calls that a place may be off */
+#define MIN_NUMBERS 8  /* sequence numbers of a thread that tell whether the steps are the same */
+#define LOOK_AHEAD  64 /* calls that one of the two may have more */
 
 static int compare_keys(const void *a, const void *b) {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -58,11 +59,11 @@ static bool same(const syn__pt_aligner *a, size_t h, size_t d) {
 
 /* Some places of the host thread from h on, not in step with a loop. */
 static void take_samples(syn__pt_aligner *a, size_t h) {
-    const size_t n = a->h_end - h, step = n > SYN__PT_SAMPLES ? n / SYN__PT_SAMPLES : 1;
-    a->n_samples = 0;
-    for (size_t k = 0; k < SYN__PT_SAMPLES && k * step < n; k++) {
-        const size_t at = k * step + k * 7919 % step;
-        if (at < n) a->samples[a->n_samples++] = (uint32_t)(h + at);
+    const size_t n = a->h_end - h, step = n / SYN__PT_SAMPLES + 1;
+    a->n_samples = n < SYN__PT_SAMPLES ? n : SYN__PT_SAMPLES;
+    for (size_t k = 0; k < a->n_samples; k++) {
+        const size_t at = k * n / a->n_samples + k * 7919 % step;
+        a->samples[k] = (uint32_t)(h + (at < n ? at : n - 1));
     }
 }
 
@@ -73,7 +74,7 @@ static size_t count_places(syn__pt_aligner *a, size_t h, size_t d, size_t limit)
     if (!place_key(a, &a->host, h, a->h_end, &key)) return 0;
     for (uint32_t j = syn__pt_map_get(&a->first, key); j != SYN__PT_NONE && n < limit;
          j = a->next[j]) {
-        n += j >= d;
+        n += j >= d && j < a->d_end;
         a->n_work++;
     }
     return n;
@@ -94,7 +95,7 @@ static size_t find_candidates(syn__pt_aligner *a, size_t d) {
         (void)place_key(a, &a->host, h, a->h_end, &key);
         for (uint32_t j = syn__pt_map_get(&a->first, key); j != SYN__PT_NONE && n < limit;
              j = a->next[j])
-            if (j >= d) a->candidates[n++] = a->h_end + j - h;
+            if (j >= d && j < a->d_end) a->candidates[n++] = a->h_end + j - h;
     }
     qsort(a->candidates, n, sizeof *a->candidates, compare_keys);
     for (size_t i = 0; i < n; i++)
@@ -208,10 +209,11 @@ static bool swapped(const syn__pt_aligner *a, size_t h, size_t d) {
 }
 
 /* The nearest place where two calls in a row are the same again. */
-static bool look_ahead(const syn__pt_aligner *a, size_t *h, size_t *d) {
+static bool look_ahead(syn__pt_aligner *a, size_t *h, size_t *d) {
     for (size_t sum = 1; sum <= LOOK_AHEAD; sum++)
         for (size_t i = 0; i <= sum; i++) {
             const size_t x = *h + i, y = *d + sum - i;
+            a->n_work++;
             if (x >= a->h_end || y >= a->d_end || !same(a, x, y)) continue;
             if (x + 1 < a->h_end && y + 1 < a->d_end && !same(a, x + 1, y + 1)) continue;
             *h = x;
@@ -221,7 +223,23 @@ static bool look_ahead(const syn__pt_aligner *a, size_t *h, size_t *d) {
     return false;
 }
 
-void syn__pt_read_side_by_side(syn__pt_aligner *a, size_t h, size_t d) {
+/* The same before *h and *d. */
+static bool look_back(syn__pt_aligner *a, size_t *h, size_t *d) {
+    for (size_t sum = 1; sum <= LOOK_AHEAD; sum++)
+        for (size_t i = 0; i <= sum; i++) {
+            const size_t x = *h - i, y = *d - (sum - i); /* just behind the two */
+            a->n_work++;
+            if (*h - a->h_begin <= i || *d - a->d_begin <= sum - i || !same(a, x - 1, y - 1))
+                continue;
+            if (x - 1 > a->h_begin && y - 1 > a->d_begin && !same(a, x - 2, y - 2)) continue;
+            *h = x;
+            *d = y;
+            return true;
+        }
+    return false;
+}
+
+static void read_on(syn__pt_aligner *a, size_t h, size_t d) {
     while (h < a->h_end && d < a->d_end) {
         if (same(a, h, d)) {
             take(a, h++, d++);
@@ -236,9 +254,32 @@ void syn__pt_read_side_by_side(syn__pt_aligner *a, size_t h, size_t d) {
     }
 }
 
+void syn__pt_read_side_by_side(syn__pt_aligner *a, size_t h, size_t d) {
+    read_on(a, h, d);
+    for (;;) {
+        while (h > a->h_begin && d > a->d_begin && same(a, h - 1, d - 1)) take(a, --h, --d);
+        if (h == a->h_begin || d == a->d_begin) return;
+        if (h > a->h_begin + 1 && d > a->d_begin + 1 && same(a, h - 1, d - 2) &&
+            same(a, h - 2, d - 1)) {
+            take(a, h - 1, d - 2);
+            take(a, h - 2, d - 1);
+            h -= 2;
+            d -= 2;
+        } else if (!look_back(a, &h, &d)) {
+            break;
+        }
+    }
+    /* What is before may fit elsewhere. */
+    a->h_end = h;
+    a->d_end = d;
+    h = a->h_begin;
+    d = a->d_begin;
+    if (elect(a, &h, &d)) read_on(a, h, d);
+}
+
 /* Sequence numbers count the ops that autograd records, in both files alike if they cover the same
    steps. */
-static bool has_sequences(const syn__pt_aligner *a, size_t h_begin) {
+static bool has_sequences(syn__pt_aligner *a, size_t h_begin) {
     size_t n = 0, n_found = 0, n_device = 0;
     for (size_t h = h_begin; h < a->h_end; h++) {
         uint64_t key = 0;
@@ -247,14 +288,16 @@ static bool has_sequences(const syn__pt_aligner *a, size_t h_begin) {
         n_found += syn__pt_map_get(&a->first, key) != SYN__PT_NONE;
     }
     for (size_t d = a->d_begin; d < a->d_end; d++) n_device += a->device.seq[d] >= 0;
-    return n_found > 0 && n_found * 2 >= (n < n_device ? n : n_device);
+    const size_t n_both = n < n_device ? n : n_device;
+    a->renumbered = n_both >= MIN_NUMBERS && n_found * 2 < n_both;
+    return n_found > 0 && n_found * 2 >= n_both;
 }
 
 /* Finds where the threads fit, by the surest places that both have. */
 syn_status syn__pt_find_place(syn__pt_aligner *a, const syn__pt_thread *host,
                               const syn__pt_thread *device, size_t *h, size_t *d, bool *found) {
     static const size_t grams[] = {LONG_GRAM, SHORT_GRAM};
-    *h = host->begin;
+    *h = a->h_begin = host->begin;
     *d = a->d_begin = device->begin;
     a->h_end = host->end;
     a->d_end = device->end;

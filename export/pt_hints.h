@@ -17,8 +17,9 @@ extern "C" {
       "no host trace was given: host ops are the CPU ops of the device trace, without tensor ids " \
       "and outputs (--host: what torch.profiler's ExecutionTraceObserver wrote in the same run)")  \
     X(NO_DEVICE_WORK, "no-device-work",                                                            \
-      "no device activity was recorded: the device trace holds CPU ops only (profile with "        \
-      "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], on a machine with a GPU)")        \
+      "no kernels, copies or memory sets were recorded (profile with "                             \
+      "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], on a machine with a GPU; events " \
+      "of other accelerators are not read)")                                                       \
     X(NO_CPU_OPS, "no-cpu-ops",                                                                    \
       "the device trace holds no CPU ops, so host nodes have no times (profile with "              \
       "ProfilerActivity.CPU too)")                                                                 \
@@ -36,11 +37,19 @@ extern "C" {
       "less than half of the host nodes were found in the device trace: are both from the same "   \
       "run and rank, and was the observer active during the profiled steps?")                      \
     X(OTHER_STEPS, "other-steps",                                                                  \
-      "the device trace holds steps that the host trace lacks: their device work is kept, "        \
-      "unless --trim leaves it out (record both files over the same steps)")                       \
+      "the device trace holds steps that the host trace lacks (record both files over the same "   \
+      "steps; --trim leaves out the device work of the others)")                                   \
     X(REPEATED_STEPS, "repeated-steps",                                                            \
       "the host trace fits several steps of the device trace equally well: it was matched to the " \
       "first")                                                                                     \
+    X(RENUMBERED_STEPS, "renumbered-steps",                                                        \
+      "autograd's sequence numbers differ between the files, which hold other steps or runs: "     \
+      "host "                                                                                      \
+      "nodes have the times of the same calls there")                                              \
+    X(NO_SHAPES, "no-shapes",                                                                      \
+      "the device trace tells no shapes, so flops and bytes of computation are unknown: 1 "        \
+      "(profile "                                                                                  \
+      "with record_shapes=True, or give the host trace)")                                          \
     X(MANY_ORPHANS, "many-orphans",                                                                \
       "most host nodes have a parent that is not in the file: the ExecutionTraceObserver was "     \
       "started or stopped within a step")

@@ -115,7 +115,8 @@ typedef struct syn__pt_matches {
     uint64_t device_outside; /* launched before or after all that the host trace holds; counted in
                                 the others only if they are kept */
     uint64_t cpu_events, cpu_events_unused; /* CPU events that no host node took */
-    bool repeats; /* by name and order, several places fitted equally: the first was taken */
+    bool repeats;    /* by name and order, several places fitted equally: the first was taken */
+    bool renumbered; /* by name and order, but autograd's sequence numbers differ: other steps */
 } syn__pt_matches;
 
 typedef struct syn__pt_options {

@@ -7,7 +7,8 @@
 #include "syntorch/memory.h"
 
 #define MAX_NS      4e18 /* fits int64 */
-#define LAST_STREAM 1000 /* higher streams, and host threads, share a lane */
+#define LAST_STREAM 1000 /* higher streams share a lane */
+#define LAST_THREAD 1000000
 #define NO_SLICE    UINT32_MAX
 #define ROUNDED_NS                                                                              \
     2000              /* times in whole us: so much later may an op seem to end than its caller \
@@ -27,21 +28,19 @@ typedef struct host_op {
 } host_op;
 
 static bool is_host_op(const syn_node *node, host_op *op) {
-    bool on_cpu = false;
     *op = (host_op){-1, -1};
     for (uint32_t i = 0; i < node->n_attributes; i++) {
         const syn_attribute *a = &node->attributes[i];
-        if (strcmp(a->name, "is_cpu_op") == 0) on_cpu = a->type == SYN_VALUE_BOOL && a->i64 != 0;
+        if (strcmp(a->name, "stream") == 0) return false;
         if (a->type != SYN_VALUE_I64) continue;
         if (strcmp(a->name, "tid") == 0) op->tid = a->i64;
         if (strcmp(a->name, "inclusive_dur") == 0) op->inclusive_us = a->i64;
     }
-    return on_cpu && op->tid >= 0 && op->inclusive_us >= 0 &&
-           op->inclusive_us < (int64_t)(MAX_NS / 1e3);
+    return op->tid >= 0 && op->inclusive_us >= 0 && op->inclusive_us < (int64_t)(MAX_NS / 1e3);
 }
 
-static uint32_t cut(int64_t number) {
-    return (uint32_t)(number < LAST_STREAM ? number : LAST_STREAM);
+static uint32_t cut(int64_t number, uint32_t most) {
+    return number < most ? (uint32_t)number : most;
 }
 
 /* Groups from 1 on, sends, receives, streams from 1 on, host threads from 0 on. */
@@ -57,12 +56,15 @@ static uint32_t lane_of(const syn_graph *graph, const syn_node *node) {
         const syn_graph_group *group = syn_graph_group_by_id(graph, node->group);
         if (group != NULL) return 1 + (uint32_t)(group - graph->groups);
     }
-    return node->stream <= 0 ? 0 : n_groups + 2 + cut(node->stream);
+    return node->stream <= 0 ? 0 : n_groups + 2 + cut(node->stream, LAST_STREAM);
 }
 
-void syn__lane_name(const syn_graph *graph, const syn__lane_thread *t, char *text, size_t bytes) {
+void syn__lane_name(const syn__lanes *l, const syn_graph *graph, const syn__lane_thread *t,
+                    char *text, size_t bytes) {
     const uint32_t n = graph->n_groups;
-    const char *name = t->lane == 0 ? "compute" : t->lane == n + 1 ? "send" : "recv";
+    const char *name = t->lane == 0       ? (l->foreign ? "stream 0" : "compute")
+                       : t->lane == n + 1 ? "send"
+                                          : "recv";
     if (t->lane >= 1 && t->lane <= n) name = graph->groups[t->lane - 1].name;
     if (t->host) snprintf(text, bytes, "thread %u", (unsigned)(t->lane - first_host_lane(graph)));
     else if (t->lane > n + 2) snprintf(text, bytes, "stream %u", (unsigned)(t->lane - n - 2));
@@ -104,7 +106,7 @@ static syn_status collect_slices(syn__lanes *l, const syn__timeline *timeline, s
                           .lane = lane_of(graph, node)};
         if (timeline->clock == SYN__CLOCK_MEASURED && is_host_op(node, &op)) {
             s->host = true;
-            s->lane = first_host_lane(graph) + cut(op.tid);
+            s->lane = first_host_lane(graph) + cut(op.tid, LAST_THREAD);
             s->end = syn__whole_ns(span->start_ns + 1e3 * (double)op.inclusive_us);
         }
         if (l->n_slices > 1 && compare_slices(s - 1, s) > 0) sorted = false;
@@ -134,7 +136,7 @@ static void sift_down(syn__lanes *l) {
 
 /* A further thread of the slice's lane, busy until its end. */
 static syn_status add_thread(syn__lanes *l, const syn_graph *graph, syn__slice *s, syn_error *err) {
-    const uint32_t base = first_host_lane(graph) + LAST_STREAM + 1; /* above every lane */
+    const uint32_t base = first_host_lane(graph) + LAST_THREAD + 1; /* above every lane */
     const uint32_t index = (uint32_t)l->n_threads;
     SYN_TRY(syn_grow(&l->threads, &l->threads_cap, l->n_threads + 1, sizeof *l->threads, err));
     SYN_TRY(syn_grow(&l->heap, &l->heap_cap, l->n_heap + 1, sizeof *l->heap, err));
@@ -198,6 +200,7 @@ syn_status syn__lanes_fill(syn__lanes *l, const syn__timeline *timeline, syn__wa
     SYN_TRY(collect_slices(l, timeline, walk, rank_index, err));
     SYN_TRY(syn_grow(&l->outer, &l->outer_cap, l->n_slices, sizeof *l->outer, err));
     l->n_extra = 0;
+    l->foreign = syn__walk_is_foreign(timeline->graph);
     l->n_threads = l->n_heap = 0;
     for (size_t i = 0; i < l->n_slices; i++) {
         syn__slice *s = &l->slices[i];

@@ -36,6 +36,7 @@ typedef struct syn__lanes {
     uint32_t *outer; /* per slice: the slice around it */
     size_t outer_cap;
     uint32_t n_extra;
+    bool foreign; /* of PyTorch's traces: streams have the device's numbers */
 } syn__lanes;
 
 /* Replaces the content by the nodes of a rank; `walk` stands in it. */
@@ -43,8 +44,8 @@ syn_status syn__lanes_fill(syn__lanes *lanes, const syn__timeline *timeline, syn
                            uint32_t rank_index, syn_error *err) SYN_MUST_USE;
 void syn__lanes_free(syn__lanes *lanes);
 /* "compute", "tp0", "stream 7", "thread 1". */
-void syn__lane_name(const syn_graph *graph, const syn__lane_thread *thread, char *text,
-                    size_t bytes);
+void syn__lane_name(const syn__lanes *lanes, const syn_graph *graph, const syn__lane_thread *thread,
+                    char *text, size_t bytes);
 /* Rounded, and cut to what int64 holds. */
 int64_t syn__whole_ns(double ns);
 

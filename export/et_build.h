@@ -35,6 +35,7 @@ struct syn__et_builder {
     int32_t rank;        /* present, global */
     uint32_t n_messages; /* its sends and receives so far */
     bool has_start;
+    bool whole_names; /* slashes do not part scopes from labels */
 };
 
 void syn__et_note_rank(syn__et_builder *b, int32_t rank);

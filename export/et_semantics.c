@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "export/et_build.h"
+#include "export/graph_walk.h"
 #include "syntorch/memory.h"
 
 /* The attributes of a message that a node has fields for. Texts end in NUL, "" if absent. */
@@ -20,6 +21,7 @@ void syn__et_begin_rank(syn__et_builder *b, uint32_t rank, const syn__et_index *
     b->rank = b->graph->ranks[rank].rank;
     b->n_messages = 0;
     b->has_start = index->has_start;
+    b->whole_names = syn__walk_is_foreign(b->graph);
     for (size_t i = 0; i < b->n_groups; i++) {
         syn__et_group *g = &b->groups[i];
         g->n_comms = 0;
@@ -138,7 +140,7 @@ static syn_status put_name(syn__et_builder *b, const syn__et_node *message, cons
     const char *slash = strrchr(name, '/');
     out->label = name;
     out->scope = "";
-    if (slash != NULL && slash != name && slash[1] != '\0') {
+    if (!b->whole_names && slash != NULL && slash != name && slash[1] != '\0') {
         out->label = slash + 1;
         out->scope = syn__et_arena_text(&b->arena, (syn__et_str){name, (size_t)(slash - name)});
         if (out->scope == NULL) return SYN_E_NOMEM;

@@ -51,10 +51,10 @@ static void put_u64(writer *w, const char *key, uint64_t value) {
     syn_sink_u64(w->sink, value);
 }
 
-static void put_us(writer *w, const char *key, int64_t ns) {
+static void put_us(writer *w, const char *key, int64_t base_us, int64_t ns) {
     const char fraction[4] = {'.', (char)('0' + ns / 100 % 10), (char)('0' + ns / 10 % 10),
                               (char)('0' + ns % 10)};
-    put_i64(w, key, ns / 1000);
+    put_i64(w, key, base_us + ns / 1000);
     syn_sink_write(w->sink, fraction, sizeof fraction);
 }
 
@@ -73,7 +73,7 @@ static void begin_metadata(writer *w, const char *name, uint32_t tid) {
 
 static void put_thread_name(writer *w, const syn__lane_thread *t) {
     char name[128], text[160];
-    syn__lane_name(w->timeline.graph, t, name, sizeof name);
+    syn__lane_name(&w->lanes, w->timeline.graph, t, name, sizeof name);
     if (t->copy > 0) snprintf(text, sizeof text, "%s (overlap %u)", name, (unsigned)t->copy);
     put_text(w, "\"name\":", t->copy > 0 ? text : name);
 }
@@ -177,8 +177,10 @@ static syn_status put_args(writer *w, const syn__slice *s, const syn_node *node)
     put_u64(w, "\",\"External id\":", node->id);
     put_text(w, ",\"op\":", node->op);
     if (node->scope[0] != '\0') put_text(w, ",\"scope\":", node->scope);
-    put_text(w, ",\"phase\":", syn_phase_name(node->phase));
-    put_u64(w, ",\"step\":", node->step);
+    if (!w->lanes.foreign) {
+        put_text(w, ",\"phase\":", syn_phase_name(node->phase));
+        put_u64(w, ",\"step\":", node->step);
+    }
     put_u64(w, ",\"stream\":", s->tid);
     if (node->flops != 0) put_u64(w, ",\"flops\":", node->flops);
     if (node->bytes_read != 0) put_u64(w, ",\"bytes_read\":", node->bytes_read);
@@ -195,8 +197,8 @@ static void begin_slice(writer *w, const syn__slice *s, const char *name, const 
     put_text(w, ",\"cat\":", category);
     put_i64(w, ",\"pid\":", w->walk.rank);
     put_u64(w, ",\"tid\":", s->tid);
-    put_us(w, ",\"ts\":", start);
-    put_us(w, ",\"dur\":", end - start);
+    put_us(w, ",\"ts\":", w->timeline.base_us, start);
+    put_us(w, ",\"dur\":", 0, end - start);
 }
 
 /* Where an arrow ends: just inside the receive's slice. */
@@ -210,7 +212,7 @@ static void put_flow(writer *w, const syn__slice *s, const flow *f) {
     put_u64(w, ",\"name\":\"p2p\",\"cat\":\"p2p\",\"id\":", f->message + 1);
     put_i64(w, ",\"pid\":", w->walk.rank);
     put_u64(w, ",\"tid\":", s->tid);
-    put_us(w, ",\"ts\":", f->begins ? s->start : arrow_end(s->start, s->end));
+    put_us(w, ",\"ts\":", w->timeline.base_us, f->begins ? s->start : arrow_end(s->start, s->end));
     put(w, "}");
 }
 

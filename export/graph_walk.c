@@ -203,3 +203,9 @@ void syn__walk_put_role(syn_sink *sink, uint32_t tensor_flags) {
     }
     if (first) syn_sink_text(sink, "activation");
 }
+
+bool syn__walk_is_foreign(const syn_graph *graph) {
+    const syn_attribute *source = syn_graph_meta(graph, "source");
+    return source != NULL && source->type == SYN_VALUE_TEXT && source->text != NULL &&
+           strcmp(source->text, "pytorch") == 0;
+}

@@ -59,6 +59,9 @@ syn_status syn__walk_uses(syn__walk *walk, const uint32_t *tensors, uint32_t n,
 typedef void syn__dep_fn(void *arg, uint32_t from, uint32_t classes);
 syn_status syn__walk_deps(syn__walk *walk, const syn_node *node, syn__dep_fn *edge, void *arg,
                           syn_error *err) SYN_MUST_USE;
+/* Whether the trace was recorded by PyTorch (`syntorch convert pytorch`): names are whole, streams
+   and threads have its numbers. */
+bool syn__walk_is_foreign(const syn_graph *graph);
 /* The id "r0.o12" (kind 'o': op) or "r0.t7" ('t': tensor), without quotes. */
 void syn__walk_put_ref(syn_sink *sink, int32_t rank, char kind, uint64_t number);
 /* "[2,8,64]" */

@@ -282,9 +282,9 @@ static syn_status write_op(writer *w, uint32_t index) {
     node.duration_micros = duration_us(w, op);
     take_io(w, op->host, &node);
     if (op->host != SYN__PT_NONE) add_host_attributes(w, &w->rank->host.nodes[op->host]);
-    const bool on_cpu = !syn__pt_is_device(op) && op->comm == SYN__PT_NONE;
-    add(w, "is_cpu_op", SYN__ET_BOOL, on_cpu);
-    if (on_cpu && op->start_ns > 0 && op->wall_ns >= 0)
+    add(w, "is_cpu_op", SYN__ET_BOOL, !syn__pt_is_device(op) && op->comm == SYN__PT_NONE);
+    const bool on_host = !syn__pt_is_device(op);
+    if ((on_host || node.duration_micros == 0) && op->start_ns > 0 && op->wall_ns >= 0)
         add(w, "inclusive_dur", SYN__ET_INT64, inclusive_us(op));
     if (syn__pt_is_device(op)) {
         const syn__pt_lane *lane = &w->rank->lanes[op->lane];

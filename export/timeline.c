@@ -119,8 +119,32 @@ static syn_status match_messages(scan *s) {
 
 /* ---- Measured times ---- */
 
+#define LATE_NS 1e15 /* 12 days: a clock that does not count from the run's begin */
+
+/* Times that late are whole microseconds in the file, which a double still tells apart. */
+static double since(const syn__timeline *t, double start_ns) {
+    return t->base_us == 0 ? start_ns : 1e3 * (nearbyint(start_ns / 1e3) - (double)t->base_us);
+}
+
+static syn_status find_base(scan *s) {
+    syn__timeline *t = s->timeline;
+    double first_ns = MAX_NS;
+    for (uint32_t r = t->first_rank; r < t->end_rank; r++) {
+        syn__walk_select(&s->walk, r);
+        for (uint32_t i = 0; i < t->graph->ranks[r].n_nodes; i++) {
+            const syn_node *node;
+            SYN_TRY(syn__walk_node(&s->walk, i, &node, s->err));
+            if (is_shown(node) && known_time(node->start_ns) && known_time(node->wall_ns))
+                first_ns = fmin(first_ns, node->start_ns);
+        }
+    }
+    if (first_ns >= LATE_NS && first_ns < MAX_NS) t->base_us = (int64_t)nearbyint(first_ns / 1e3);
+    return SYN_OK;
+}
+
 static syn_status take_measured(scan *s) {
     syn__timeline *t = s->timeline;
+    SYN_TRY(find_base(s));
     for (uint32_t r = t->first_rank; r < t->end_rank; r++) {
         syn__walk_select(&s->walk, r);
         for (uint32_t i = 0; i < t->graph->ranks[r].n_nodes; i++) {
@@ -133,8 +157,8 @@ static syn_status take_measured(scan *s) {
                 t->n_untimed++;
                 continue;
             }
-            span->start_ns = node->start_ns;
-            span->end_ns = node->start_ns + node->wall_ns;
+            span->start_ns = since(t, node->start_ns);
+            span->end_ns = span->start_ns + node->wall_ns;
             if (known_time(node->wait_ns)) span->wait_ns = fmin(node->wait_ns, node->wall_ns);
         }
     }

@@ -35,6 +35,8 @@ typedef struct syn__timeline {
     syn__message *messages; /* matched by source, destination, tag and order; sorted by receiver */
     size_t n_messages;
     uint64_t n_untimed; /* nodes left out of a measured timeline for want of a time */
+    int64_t base_us; /* spans count from here: traces of others count from the epoch, where a double
+                        has no digits left for ns */
 } syn__timeline;
 
 /* Simulation: a node starts when its dependencies have ended and its stream is free; a collective

@@ -1,6 +1,8 @@
 /* The process groups that one rank knows, from four sources, the better one first: the host trace's
    process_group:init nodes, the device trace's distributedInfo, kernels, record_param_comms. Names
    are keys; a list of ranks that contradicts a better source is counted and dropped. */
+#include <stdlib.h>
+
 #include "export/pt_comm.h"
 #include "syntorch/memory.h"
 
@@ -60,8 +62,27 @@ static syn_status add(syn__pt_group_finder *f, const described *d, uint32_t *ind
 
 /* ---- Ranks ---- */
 
-/* The ranks of "[0, 1]" or {0: 0, 1: 1} (global: within the group). *n is 0 for an empty list and
-   for one that is cut ("[0, 1, ..., 7]"). */
+static int by_number(const void *a, const void *b) {
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static syn_status has_doubles(syn__pt_group_finder *f, const int32_t *ranks, size_t n, bool *out) {
+    bool ascending = true;
+    *out = false;
+    for (size_t i = 1; i < n; i++) ascending = ascending && ranks[i] > ranks[i - 1];
+    if (ascending) return SYN_OK;
+    int32_t *sorted = (int32_t *)syn_malloc(n * sizeof *sorted);
+    if (sorted == NULL) return SYN_FAIL_NOMEM(f->err, n * sizeof *sorted, "the ranks of a group");
+    memcpy(sorted, ranks, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_number);
+    for (size_t i = 1; i < n; i++) *out = *out || sorted[i] == sorted[i - 1];
+    syn_free(sorted);
+    return SYN_OK;
+}
+
+/* The ranks of "[0, 1]" or {0: 0, 1: 1} (global: within the group). *n is 0 for an empty list, for
+   one that is cut ("[0, 1, ..., 7]") and for one that names a rank twice. */
 static syn_status read_ranks(syn__pt_group_finder *f, syn__et_str text, int32_t **out,
                              uint32_t *n) {
     syn__pt_scan s = syn__pt_scan_of(text);
@@ -78,7 +99,9 @@ static syn_status read_ranks(syn__pt_group_finder *f, syn__et_str text, int32_t 
         if (!syn__pt_scan_i64(token, &v) || v < 0 || v >= MAX_WORLD || count == cap) return SYN_OK;
         (*out)[count++] = (int32_t)v;
     }
-    *n = (uint32_t)count;
+    bool doubles;
+    SYN_TRY(has_doubles(f, *out, count, &doubles));
+    if (!doubles) *n = (uint32_t)count;
     return SYN_OK;
 }
 

@@ -28,6 +28,7 @@ typedef struct syn__pt_set {
     size_t *first;         /* per rank: where its groups begin in key */
     size_t n_groups;       /* of all ranks */
     uint32_t *key;         /* per group of each rank: the group in the whole set */
+    bool *outside;         /* ... its list of ranks does not hold the rank */
     syn_intern keys;       /* names with ranks */
     uint32_t n_ids;
     syn__pt_entry *entries; /* collectives, then messages */
@@ -35,11 +36,23 @@ typedef struct syn__pt_set {
     uint32_t n_rows;
 } syn__pt_set;
 
+/* Makes the ranks' groups agree, numbers them (pt_set_groups.c). */
+syn_status syn__pt_set_groups(syn__pt_set *set) SYN_MUST_USE;
+/* Where ranks differ in which group of all ranks they know, collectives whose group is not told get
+   one of them; after matching. */
+syn_status syn__pt_set_world(syn__pt_set *set) SYN_MUST_USE;
+/* Whether others may be in it. */
+static inline bool syn__pt_set_is_shared(const syn__pt_group *group) {
+    return group->n_ranks != 1 && group->size != 1;
+}
 /* *order (freed by the caller): indices of the rank's comms as they were launched. What runs on one
    stream is in the order of `when` (per op). With when NULL, when the rank has been ordered, it and
    each group's collectives are in the order of ids, as they stand in the file. */
 syn_status syn__pt_launch_order(const syn__pt_rank *rank, const int64_t *when, uint32_t **order,
                                 syn_error *err) SYN_MUST_USE;
+/* Where dependencies closed cycles and were dropped, those between a group's collectives anew, in
+   the order that the rank was given. */
+syn_status syn__pt_set_chain(syn__pt_rank *rank, syn_error *err) SYN_MUST_USE;
 void syn__pt_set_note(const syn__pt_set *set, syn__pt_anomaly kind, const syn__pt_entry *entry);
 /* Matches the first n entries, the collectives of several ranks. */
 syn_status syn__pt_match_collectives(syn__pt_set *set, size_t n) SYN_MUST_USE;

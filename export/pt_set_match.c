@@ -157,12 +157,13 @@ static void match_group(runs *r, const syn__pt_entry *begin, const syn__pt_entry
         if (r->n == 0 || e->rank != r->at[r->n - 1]->rank) r->at[r->n++] = e;
         r->end[r->n - 1] = e + 1;
     }
-    if (r->n < members(r->s, begin, r->n)) {
+    if (r->n < 2 || r->n < members(r->s, begin, r->n)) {
         for (const syn__pt_entry *e = begin; e < end; e++)
             leave_out(r->s, e, SYN__PT_COMM_UNMATCHED);
-    } else if (r->n > 1) {
-        if (has_sequence(r) && match_sequence(r, true) > 0) (void)match_sequence(r, false);
-        else match_order(r);
+    } else if (has_sequence(r) && match_sequence(r, true) > 0) {
+        (void)match_sequence(r, false);
+    } else {
+        match_order(r);
     }
 }
 
@@ -213,9 +214,7 @@ static void leave_message(const syn__pt_set *s, const syn__pt_entry *e, bool who
 /* Messages of one way and tag: n_sends sends, then n_receives receives. */
 static void match_way(syn__pt_set *s, const syn__pt_entry *sends, size_t n_sends, size_t n_receives,
                       int32_t *tag) {
-    const bool whole = s->n_ranks > 1 &&
-                       syn__pt_map_get(&s->by_number, (uint64_t)sends->from) != SYN__PT_NONE &&
-                       syn__pt_map_get(&s->by_number, (uint64_t)sends->to) != SYN__PT_NONE;
+    const bool whole = s->n_ranks > 1;
     const bool more = n_sends > n_receives;
     const syn__pt_entry *few = more ? sends + n_sends : sends;
     const syn__pt_entry *many = more ? sends : sends + n_sends;

@@ -25,6 +25,22 @@ static char take_value(syn__pt_scan *s, syn__et_str *text) {
     return c;
 }
 
+/* No memory holds as many elements, or bytes, as a damaged number tells. */
+#define MOST ((int64_t)1 << 48)
+
+static int64_t sane(int64_t amount) {
+    return amount <= MOST ? amount : -1;
+}
+
+static int64_t tensor_bytes(syn__et_str value) {
+    return sane(syn__pt_tensor_bytes(value));
+}
+
+static void set_amount(int64_t *to, syn__et_str text) {
+    int64_t v;
+    if (*to < 0 && syn__pt_scan_i64(text, &v) && v >= 0) *to = sane(v);
+}
+
 static void set_number(int64_t *to, syn__et_str text) {
     int64_t v;
     if (*to < 0 && syn__pt_scan_i64(text, &v) && v >= 0) *to = v;
@@ -44,8 +60,8 @@ static bool is_one_of(syn__et_str key, const char *a, const char *b) {
 
 static void set_field(syn__pt_told *t, syn__et_str key, syn__et_str value) {
     if (is_one_of(key, "Collective name", "collective_name")) set_kind(t, value);
-    else if (is_one_of(key, "In msg nelems", "in_msg_nelems")) set_number(&t->in_elems, value);
-    else if (is_one_of(key, "Out msg nelems", "out_msg_nelems")) set_number(&t->out_elems, value);
+    else if (is_one_of(key, "In msg nelems", "in_msg_nelems")) set_amount(&t->in_elems, value);
+    else if (is_one_of(key, "Out msg nelems", "out_msg_nelems")) set_amount(&t->out_elems, value);
     else if (is_one_of(key, "Group size", "pg_size")) set_number(&t->group_size, value);
     else if (is_one_of(key, "Process Group Name", "pg_name")) set_text(&t->group, value);
     else if (is_one_of(key, "Process Group Description", "pg_desc"))
@@ -165,9 +181,8 @@ static syn__et_str take_record(syn__pt_told *told, const syn__pt_host_node *node
 
 void syn__pt_told_record(syn__pt_told *told, const syn__pt_host_node *node) {
     const syn__et_str values = take_record(told, node);
-    if (told->in_bytes < 0) told->in_bytes = syn__pt_tensor_bytes(values);
-    if (told->out_bytes < 0)
-        told->out_bytes = syn__pt_tensor_bytes(values_of(syn__pt_outputs(node)));
+    if (told->in_bytes < 0) told->in_bytes = tensor_bytes(values);
+    if (told->out_bytes < 0) told->out_bytes = tensor_bytes(values_of(syn__pt_outputs(node)));
 }
 
 int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op) {
@@ -251,11 +266,11 @@ void syn__pt_told_call(syn__pt_told *told, const syn__pt_host_node *node, syn__e
     if (api && (kind == SYN__PT_CALL_SEND || kind == SYN__PT_CALL_RECV))
         take_message(told, &a, name);
     if (is_functional(name) && a.last_text.bytes != 0) set_text(&told->group, a.last_text);
-    int64_t in = syn__pt_tensor_bytes(values);
-    int64_t out = syn__pt_tensor_bytes(values_of(syn__pt_outputs(node)));
+    int64_t in = tensor_bytes(values);
+    int64_t out = tensor_bytes(values_of(syn__pt_outputs(node)));
     if (api && output_first(kind)) {
-        const int64_t first = syn__pt_tensor_bytes(a.first);
-        const int64_t second = syn__pt_tensor_bytes(a.second);
+        const int64_t first = tensor_bytes(a.first);
+        const int64_t second = tensor_bytes(a.second);
         const bool filled_only = second < 0 && kind == SYN__PT_CALL_SCATTER;
         in = second >= 0 ? second : filled_only ? -1 : first;
         out = second >= 0 || filled_only ? first : out;

@@ -228,8 +228,8 @@ static void test_differences(void) {
     free_set(&s);
 }
 
-/* A rank that recorded no communication leaves the others' alone; one that is not in the set does
-   not. A group that is not told is that of all. */
+/* A rank that recorded no communication leaves the others' alone, as one does that is not in the
+   set and whom no group keeps. A group that is not told is that of all. */
 static void test_absent(void) {
     set s = {0};
     const group_row groups[] = {{"0", 3, 3, {0, 1, 2}}, {"far", 2, 2, {0, 7}}};
@@ -240,7 +240,8 @@ static void test_absent(void) {
     RANK(&s, 1, 1, groups, b);
     RANK(&s, 2, 2, groups, c);
     CHECK_OK(syn__pt_set_agree(s.ranks, 3, &s.report, &s.err), s.err);
-    CHECK_STR(alone(&s.ranks[0]), "x..");
+    CHECK_STR(alone(&s.ranks[0]), "xx.");
+    CHECK_INT(s.ranks[0].groups[1].n_ranks, 1);
     CHECK_STR(alone(&s.ranks[1]), "x.");
     CHECK_STR(alone(&s.ranks[2]), ".");
     CHECK_INT(count(&s, SYN__PT_COMM_UNMATCHED), 2);
@@ -385,8 +386,8 @@ static void test_messages(void) {
     CHECK_OK(syn__pt_set_agree(s.ranks, 3, &s.report, &s.err), s.err);
     CHECK_STR(alone(&s.ranks[0]), "..x.xxx");
     CHECK_STR(alone(&s.ranks[1]), "...x.");
-    CHECK_STR(alone(&s.ranks[2]), ".."); /* rank 9 is not in the set */
-    CHECK_INT(count(&s, SYN__PT_MESSAGE_UNMATCHED), 3);
+    CHECK_STR(alone(&s.ranks[2]), ".x"); /* rank 9 is not in the set */
+    CHECK_INT(count(&s, SYN__PT_MESSAGE_UNMATCHED), 4);
     const syn__pt_comm *x = s.ranks[0].comms, *y = s.ranks[1].comms;
     CHECK_INT(x[0].tag, y[0].tag);
     CHECK_INT(x[3].tag, y[2].tag);

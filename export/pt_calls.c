@@ -8,6 +8,8 @@
 #include "export/pt_calls.h"
 #include "syntorch/memory.h"
 
+#define MAX_WAITING 256 /* calls of a library's threads that are looked through */
+
 enum { UNSEEN, NO_CALL, RECORD, API, FUNCTIONAL, BACKEND };
 
 syn__et_str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op) {
@@ -100,6 +102,17 @@ static bool fits(const syn__pt_call *call, int kind) {
     return call->kind == kind && call->backend == SYN__PT_NONE;
 }
 
+/* Of a device trace alone, where gloo's ops are in threads of its own: the first call, of any
+   thread, that lacks such an op. Ops come in the order of their begin. */
+static uint32_t waiting(syn__pt_calls *c, int kind) {
+    if (!c->rank->host.made_of) return SYN__PT_NONE;
+    while (c->first_waiting < c->n_calls && c->calls[c->first_waiting].backend != SYN__PT_NONE)
+        c->first_waiting++;
+    for (size_t i = c->first_waiting; i < c->n_calls && i < c->first_waiting + MAX_WAITING; i++)
+        if (c->calls[i].backend == SYN__PT_NONE && fits(&c->calls[i], kind)) return (uint32_t)i;
+    return SYN__PT_NONE;
+}
+
 static syn_status join_backend(syn__pt_calls *c, uint32_t op, uint32_t above, uint32_t *out) {
     const syn__pt_op *o = &c->rank->ops[op];
     const int kind = syn__pt_call_kind(syn__pt_op_name(c->rank, o));
@@ -108,7 +121,7 @@ static syn_status join_backend(syn__pt_calls *c, uint32_t op, uint32_t above, ui
     if (in_record) *out = above;
     else if (last != SYN__PT_NONE && fits(&c->calls[last], kind)) *out = last;
     else if (above != SYN__PT_NONE && fits(&c->calls[above], kind)) *out = above;
-    else SYN_TRY(add(c, kind, out));
+    else if ((*out = waiting(c, kind)) == SYN__PT_NONE) SYN_TRY(add(c, kind, out));
     if (c->calls[*out].backend == SYN__PT_NONE) c->calls[*out].backend = op;
     return SYN_OK;
 }

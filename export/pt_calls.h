@@ -26,6 +26,7 @@ typedef struct syn__pt_calls {
     syn_error *err;
     syn__pt_call *calls; /* in the order of their first op */
     size_t n_calls, calls_cap;
+    size_t first_waiting; /* calls before it have their library's op */
     uint32_t *call_of;    /* per op: the call of the nearest such op, itself or above */
     uint8_t *in_record;   /* per op: it is within a record_param_comms, or one itself */
     uint32_t *last;       /* per lane: its latest call */

@@ -22,6 +22,7 @@ typedef struct reader {
     uint32_t last_tid_id, last_pid_id;
     int cuts;
     bool found; /* a list of events */
+    bool has_nodes;
 } reader;
 
 /* The event being read. */
@@ -305,6 +306,7 @@ static syn_status take_document(reader *r) {
     for (;;) {
         while (syn__loose_member(l, &key)) {
             if (SYN__PT_IS(key, "traceEvents")) SYN_TRY(take_events(r));
+            else if (SYN__PT_IS(key, "nodes")) r->has_nodes = true, syn__loose_skip(l, NULL);
             else if (SYN__PT_IS(key, "distributedInfo"))
                 syn__loose_skip(l, &r->device->distributed_info);
             else syn__loose_skip(l, NULL);
@@ -365,8 +367,8 @@ syn_status syn__pt_device_read(syn__pt_device *device, syn__pt_input *input, syn
         if (!r.found)
             s = SYN_FAIL(err, SYN_E_FORMAT,
                          "%.200s holds no list of events (\"traceEvents\": was it written by "
-                         "torch.profiler's export_chrome_trace?)",
-                         r.file);
+                         "torch.profiler's export_chrome_trace?%s)",
+                         r.file, r.has_nodes ? " It has the nodes of a host trace" : "");
     }
     if (s == SYN_OK) s = sort_events(&r);
     syn_free(r.name_flags);

@@ -16,6 +16,34 @@ static void read_distributed(syn__pt_rank *rank) {
         rank->world_size = (int32_t)v;
 }
 
+#define MAX_APART_NS UINT64_C(86400000000000) /* a day: no profiler runs for longer */
+
+static bool has_time(const syn__pt_event *e) {
+    return (e->flags & SYN__PT_EVENT_TS) != 0;
+}
+
+/* Events a day or more from the middle one have no time. They are sorted by it. */
+static void drop_odd_times(syn__pt_rank *rank, syn__pt_report *report) {
+    syn__pt_device *d = &rank->device;
+    size_t n = 0, middle = 0;
+    for (size_t i = 0; i < d->n_events; i++) n += has_time(&d->events[i]);
+    if (n == 0) return;
+    for (n /= 2; n > 0 || !has_time(&d->events[middle]); middle++)
+        n -= has_time(&d->events[middle]);
+    const int64_t middle_ns = d->events[middle].ts_ns;
+    for (size_t i = 0; i < d->n_events; i++) {
+        syn__pt_event *e = &d->events[i];
+        const uint64_t apart_ns = e->ts_ns < middle_ns ? (uint64_t)middle_ns - (uint64_t)e->ts_ns
+                                                       : (uint64_t)e->ts_ns - (uint64_t)middle_ns;
+        if (!has_time(e) || apart_ns <= MAX_APART_NS) continue;
+        e->flags &= (uint8_t) ~(SYN__PT_EVENT_TS | SYN__PT_EVENT_DUR);
+        e->ts = 0;
+        e->ts_ns = e->dur_ns = 0;
+        syn__pt_note_at(report, SYN__PT_BAD_TIME, rank->device_input.name,
+                        (uint64_t)(e->text - rank->device_input.data), SYN__PT_NO_PLACE);
+    }
+}
+
 syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *device,
                              const syn__pt_options *options, syn__pt_report *report,
                              syn_error *err) {
@@ -30,6 +58,7 @@ syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *d
         SYN_TRY(syn__pt_device_read(&rank->device, &rank->device_input, report, err));
         rank->has_device = true;
         read_distributed(rank);
+        drop_odd_times(rank, report);
     }
     if (host) return SYN_OK;
     rank->host_input.name = device;

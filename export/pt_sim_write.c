@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "export/pt_comm.h"
 #include "export/pt_sim.h"
 #include "syntorch/memory.h"
 #include "syntorch/types.h"
@@ -261,10 +262,15 @@ static const char *kind_name(const syn__pt_comm *comm) {
     return "unknown";
 }
 
+/* ASTRA-sim never ends an all-gather of fewer bytes than the parts it splits collectives into. */
+#define MIN_ALL_GATHER_BYTES 64
+
 static void add_size(writer *w, const syn__pt_comm *comm) {
     bool clamped = false;
     const uint64_t bytes = comm->bytes > 0 ? (uint64_t)comm->bytes : 0;
-    add_number(w, "comm_size", SYN__ET_INT64, at_least(bytes, 1, &clamped));
+    const bool gathers = comm->collective == SYN__PT_CALL_ALL_GATHER;
+    const uint64_t min = gathers ? MIN_ALL_GATHER_BYTES : 1;
+    add_number(w, "comm_size", SYN__ET_INT64, at_least(bytes, min, &clamped));
     if (clamped) add_number(w, "clamped", SYN__ET_BOOL, 1);
 }
 

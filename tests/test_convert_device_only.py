@@ -104,6 +104,41 @@ def check_old_records():
     check("unknown-collective" not in r.anomalies, f"old records: {list(r.anomalies)}")
 
 
+def check_gloo():
+    """gloo works in a thread of its own: its op belongs to the call that began first, of the same kind."""
+    def gloo(name, ts, dims):
+        return op(name, ts, 30, tid="worker", **{"Input Dims": [dims], "Input type": ["float"]})
+    events = [op("c10d::allreduce_", 100, 5), op("c10d::_reduce_scatter_base_", 110, 5),
+              op("c10d::send", 120, 5, **{"Concrete Inputs": ["", "", "1", "7"], "Input Dims": [[], [], [], []], "Input type": ["TensorList", "", "Scalar", "Scalar"]}),
+              gloo("gloo:all_reduce", 103, [256]), gloo("gloo:all_reduce", 140, [16]), gloo("gloo:send", 180, [32]),
+              op("aten::add", 300, 10)]
+    r = alone(document(events))
+    comms = [(n.name, n.type, n.attr["comm_size"], n.attr.get("comm_dst")) for n in r.nodes if "comm_size" in n.attr]
+    check(sorted(comms) == [("c10d::_reduce_scatter_base_", pt.COLL, 64, None), ("c10d::allreduce_", pt.COLL, 1024, None),
+                            ("c10d::send", pt.SEND, 128, 1)], f"gloo: {comms}")
+    check("peer-unknown" not in r.anomalies and "size-unknown" not in r.anomalies, f"gloo: {list(r.anomalies)}")
+
+
+def check_odd_times():
+    """Times that cannot be, and missing ones: kept without, and no delay of 53 years."""
+    epoch = 1700000000000000
+    events = [op("first", epoch, 50), launch(epoch + 5, 1), kernel("k", epoch + 10, 5, 1), op("zero", 0, 5), kernel("z", 0, 5, 2),
+              op("before", -5, 5), op("huge", 2**63 + 10, 5), {**op("none", 0, 5), "ts": None}]
+    r = alone(document(events))
+    check(r.rank["nodes"]["host ops"] == {"in": 5, "out": 5} and r.rank["nodes"]["kernels"]["out"] == 2, f"odd times: {r.rank['nodes']}")
+    check(r.anomalies.get("bad-time", {}).get("count", 0) >= 3, f"odd times: {r.anomalies}")
+    r = alone(document(events), "--profile", "astra-sim")
+    check(max(n.dur for n in r.nodes) < 1000, f"odd times: {[(n.name, n.dur) for n in r.nodes]}")
+
+
+def check_small_gather():
+    """ASTRA-sim never ends an all-gather of fewer bytes than it has splits."""
+    events = [op("c10d::_allgather_base_", 100, 15), launch(105, 1), kernel("ncclDevKernel_AllGather_RING_LL", 110, 30, 1)]
+    for profile, size in (("full", 1), ("astra-sim", 64)):
+        r = alone(document(events), "--profile", profile)
+        check([n.attr["comm_size"] for n in r.nodes if n.type == pt.COLL] == [size], f"small all-gather, {profile}: {[n.attr for n in r.nodes]}")
+
+
 def check_set():
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         for rank in range(2):
@@ -132,6 +167,10 @@ def check_little():
     check(r.code == 0 and "no-device-work" in r.rank["notes"], f"CPU ops only: {r.said}")
     r = alone(document([]))
     check(r.code == 1 and "neither CPU ops nor kernels" in r.said, f"nothing: {r.code} {r.said}")
+    r = alone(document([op("aten::add", 100, 10)]), "--trim")
+    check(r.code == 2 and "--host is needed" in r.said, f"--trim: {r.code} {r.said}")
+    r = alone(pt.fixture().texts()[0])
+    check(r.code == 1 and "host trace" in r.said, f"a host trace: {r.code} {r.said}")
     r = alone(document([op("aten::add", 100, 10)]), "--compat")
     check(r.code == 2 and "--host" in r.said, f"--compat: {r.code} {r.said}")
 
@@ -142,6 +181,9 @@ def main():
     check_costs()
     check_callers()
     check_old_records()
+    check_gloo()
+    check_odd_times()
+    check_small_gather()
     check_set()
     check_little()
     pt.finish()

@@ -71,8 +71,6 @@ static int read_arguments(pytorch_job *job) {
         return cli_fail(&program, CLI_USAGE,
                         "--output and either --host and --device (or one of them) or --linked are "
                         "needed (--help explains)");
-    if (args.compat && !args.host && !args.linked)
-        return cli_fail(&program, CLI_USAGE, "--compat needs --host: the reference tools do");
     if (strcmp(args.profile, "astra-sim") == 0 || strcmp(args.profile, "astra_sim") == 0)
         job->profile = PYTORCH_ASTRA_SIM;
     else if (strcmp(args.profile, "full") != 0)
@@ -89,6 +87,13 @@ static int read_arguments(pytorch_job *job) {
     if (!pytorch_read_object(args.object, &job->options.object))
         return cli_fail(&program, CLI_USAGE, "--object is last, all or a number, not '%s'",
                         args.object);
+    if (!args.host && !args.linked &&
+        (args.trim || job->options.dup_ids != SYN__PT_DUP_FIRST ||
+         job->options.object != SYN__PT_OBJECT_LAST))
+        return cli_fail(&program, CLI_USAGE,
+                        "--trim, --dup_ids and --object are about a host trace: --host is needed");
+    if (args.compat && !args.host && !args.linked)
+        return cli_fail(&program, CLI_USAGE, "--compat needs --host: the reference tools do");
     if (args.compat && (args.trim || job->profile != PYTORCH_FULL || args.replay || args.strict ||
                         job->options.edges != SYN__PT_ALL_EDGES || args.rank >= 0 ||
                         job->options.dup_ids != SYN__PT_DUP_FIRST || args.thread_gap_us != 1000 ||

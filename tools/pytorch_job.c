@@ -298,6 +298,23 @@ static syn_status make_folder(const pytorch_job *job, syn_error *err) {
     return s;
 }
 
+static syn_status path_of(const pytorch_job *job, const syn__pt_rank *r, char *path, size_t bytes,
+                          syn_error *err) {
+    const int n = job->is_set ? snprintf(path, bytes, "%.*s.%d.et", (int)prefix_bytes(job),
+                                         job->output, (int)r->rank)
+                              : snprintf(path, bytes, "%s", job->output);
+    if (n < 0 || (size_t)n >= bytes)
+        return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
+    return SYN_OK;
+}
+
+/* A set is written whole or not at all. */
+static void remove_first(const pytorch_job *job, const pytorch_outcome *o, size_t n) {
+    char path[4096];
+    for (size_t i = 0; i < n; i++)
+        if (path_of(job, &o->ranks[i], path, sizeof path, NULL) == SYN_OK) (void)remove(path);
+}
+
 static syn_status write_all(const pytorch_job *job, pytorch_outcome *o, syn_error *err) {
     char path[4096];
     SYN_TRY(make_folder(job, err));
@@ -306,13 +323,12 @@ static syn_status write_all(const pytorch_job *job, pytorch_outcome *o, syn_erro
         if (!o->written) return SYN_FAIL_NOMEM(err, o->n_ranks * sizeof *o->written, "counts");
     }
     for (size_t i = 0; i < o->n_ranks; i++) {
-        const int n = job->is_set
-                          ? snprintf(path, sizeof path, "%.*s.%d.et", (int)prefix_bytes(job),
-                                     job->output, (int)o->ranks[i].rank)
-                          : snprintf(path, sizeof path, "%s", job->output);
-        if (n < 0 || (size_t)n >= sizeof path)
-            return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
-        SYN_TRY(write_rank(job, i, path, o, err));
+        SYN_TRY(path_of(job, &o->ranks[i], path, sizeof path, err));
+        const syn_status s = write_rank(job, i, path, o, err);
+        if (s != SYN_OK) {
+            remove_first(job, o, i);
+            return s;
+        }
         o->n_out += o->written ? o->written[i].nodes : o->ranks[i].n_ops;
         step(job, o);
     }

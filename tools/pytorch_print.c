@@ -251,7 +251,8 @@ static void json_rank(syn_sink *s, const syn__pt_rank *r, const syn__pt_report *
     const uint32_t hints = syn__pt_hints_of(r, report);
     bool first = true;
     syn_sink_printf(s, "{\"rank\": %d, \"host\": ", (int)r->rank);
-    syn_sink_json_string(s, r->host_input.name);
+    if (r->host.made_of) syn_sink_text(s, "null");
+    else syn_sink_json_string(s, r->host_input.name);
     syn_sink_text(s, ", \"nodes\": {");
     for (int k = 0; k < SYN__PT_OP_KINDS; k++)
         syn_sink_printf(s, "%s\"%s\": {\"in\": %" PRIu64 ", \"out\": %" PRIu64 "}", k ? ", " : "",

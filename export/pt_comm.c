@@ -147,7 +147,9 @@ static syn_status finish_comms(finder *f) {
     for (size_t i = 0; i < r->n_comms; i++) {
         syn__pt_comm *c = &r->comms[i];
         if (c->group == SYN__PT_NONE && r->n_groups == 1) c->group = 0;
-        if (c->group == SYN__PT_NONE) note(f, SYN__PT_GROUP_UNKNOWN, &r->ops[c->op]);
+        if (c->group == SYN__PT_NONE ||
+            (r->groups[c->group].n_ranks == 0 && r->groups[c->group].size == 0))
+            note(f, SYN__PT_GROUP_UNKNOWN, &r->ops[c->op]);
         if (c->type == SYN__ET_COMM_COLL_NODE) continue;
         if (c->peer < 0) c->peer = global_peer(r, c, f->local_peer[i]);
         if (c->peer < 0) note(f, SYN__PT_PEER_UNKNOWN, &r->ops[c->op]);

@@ -1,7 +1,8 @@
 /* The conversion of PyTorch traces in default mode: one rank's host and device trace become ops
    with dependencies by class, in steps, each in a file of its own:
 
-     pt_match.c   host nodes and device events become ops; who launched what; times
+     pt_match.c   host nodes and device events become ops; who launched what; times (pt_align*.c:
+                  without common ids)
      pt_comm.c    which ops communicate: kind, bytes, group, peer
      pt_edges.c   dependencies by class (pt_sync.c: synchronisation)
      pt_order.c   an order in which every dependency comes earlier; cycles are cut

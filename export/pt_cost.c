@@ -52,8 +52,9 @@ static bool read_count(syn__et_str text, uint64_t *out) {
 
 static bool open_array(syn__loose *l, syn__et_str text) {
     syn__et_str at;
+    if (text.bytes == 0) return false;
     syn__loose_init(l, text.text, text.bytes);
-    return text.bytes != 0 && syn__loose_value(l, &at) == SYN__LOOSE_ARRAY;
+    return syn__loose_value(l, &at) == SYN__LOOSE_ARRAY;
 }
 
 /* Numbers only; a list of shapes counts as none. */

@@ -26,8 +26,9 @@ static told read_args(const syn__pt_event *e) {
     told t = {.sequence = -1};
     syn__loose l;
     syn__et_str key, value;
+    if (args.bytes == 0) return t;
     syn__loose_init(&l, args.text, args.bytes);
-    if (args.bytes == 0 || syn__loose_value(&l, &value) != SYN__LOOSE_OBJECT) return t;
+    if (syn__loose_value(&l, &value) != SYN__LOOSE_OBJECT) return t;
     while (syn__loose_member(&l, &key)) {
         if (syn__loose_skip(&l, &value) == SYN__LOOSE_NONE) break;
         for (int i = 0; i < 3; i++)

@@ -44,25 +44,30 @@ static void drop_odd_times(syn__pt_rank *rank, syn__pt_report *report) {
     }
 }
 
-syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *device,
-                             const syn__pt_options *options, syn__pt_report *report,
-                             syn_error *err) {
-    memset(rank, 0, sizeof *rank);
+syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn__pt_options *options,
+                             syn__pt_report *report, syn_error *err) {
+    const bool has_host = rank->host_input.data != NULL;
     rank->rank = rank->world_size = -1;
-    if (host) {
-        SYN_TRY(syn__pt_input_open(&rank->host_input, host, err));
+    if (has_host)
         SYN_TRY(syn__pt_host_read(&rank->host, &rank->host_input, options->object, report, err));
-    }
-    if (device) {
-        SYN_TRY(syn__pt_input_open(&rank->device_input, device, err));
+    if (rank->device_input.data) {
         SYN_TRY(syn__pt_device_read(&rank->device, &rank->device_input, report, err));
         rank->has_device = true;
         read_distributed(rank);
         drop_odd_times(rank, report);
     }
-    if (host) return SYN_OK;
-    rank->host_input.name = device;
+    if (has_host) return SYN_OK;
+    rank->host_input.name = rank->device_input.name;
     return syn__pt_make_host(rank, err);
+}
+
+syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *device,
+                             const syn__pt_options *options, syn__pt_report *report,
+                             syn_error *err) {
+    memset(rank, 0, sizeof *rank);
+    if (host) SYN_TRY(syn__pt_input_open(&rank->host_input, host, err));
+    if (device) SYN_TRY(syn__pt_input_open(&rank->device_input, device, err));
+    return syn__pt_rank_load(rank, options, report, err);
 }
 
 void syn__pt_note_host(const syn__pt_rank *rank, syn__pt_report *report, syn__pt_anomaly kind,

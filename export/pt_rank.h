@@ -170,6 +170,9 @@ typedef struct syn__pt_rank {
 syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *device,
                              const syn__pt_options *options, syn__pt_report *report,
                              syn_error *err) SYN_MUST_USE;
+/* The same of inputs that the caller has opened; the rank is zero otherwise. */
+syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn__pt_options *options,
+                             syn__pt_report *report, syn_error *err) SYN_MUST_USE;
 /* pt_made.c: host nodes for want of a host trace. */
 syn_status syn__pt_make_host(syn__pt_rank *rank, syn_error *err) SYN_MUST_USE;
 /* Counts an anomaly of a host node, in its place. A NULL report is allowed. */

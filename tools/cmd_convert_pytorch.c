@@ -64,6 +64,31 @@ static const cli_program program = {
     "docs/pytorch.md tells how to record them and what each warning means.",
     options, examples, false};
 
+/* Options that do not go together. */
+static int check_combination(const pytorch_job *job) {
+    if (args.trim && (!args.host || !args.device))
+        return cli_fail(&program, CLI_USAGE, "--trim compares --host with --device: give both");
+    if (!args.host && !args.linked &&
+        (job->options.dup_ids != SYN__PT_DUP_FIRST || job->options.object != SYN__PT_OBJECT_LAST))
+        return cli_fail(&program, CLI_USAGE,
+                        "--dup_ids and --object are about a host trace: --host is needed");
+    if (args.compat && !args.host && !args.linked)
+        return cli_fail(&program, CLI_USAGE, "--compat needs --host: the reference tools do");
+    if (args.compat && (args.trim || job->profile != PYTORCH_FULL || args.replay || args.strict ||
+                        job->options.edges != SYN__PT_ALL_EDGES || args.rank >= 0 ||
+                        job->options.dup_ids != SYN__PT_DUP_FIRST || args.thread_gap_us != 1000 ||
+                        job->options.object != SYN__PT_OBJECT_LAST))
+        return cli_fail(&program, CLI_USAGE,
+                        "--compat does what the reference tools do: only --host, --device, "
+                        "--linked, --output, --quiet and --json go with it");
+    if (job->profile == PYTORCH_ASTRA_SIM && job->options.edges != SYN__PT_ALL_EDGES)
+        return cli_fail(&program, CLI_USAGE,
+                        "--edges is for profile full: a simulator needs them all");
+    if (args.json && strcmp(args.output, "-") == 0)
+        return cli_fail(&program, CLI_USAGE, "--json and the trace cannot both be standard output");
+    return CLI_RUN;
+}
+
 static int read_arguments(pytorch_job *job) {
     const char *wrong = NULL;
     if (!args.output || !(args.host || args.device || args.linked) ||
@@ -87,25 +112,8 @@ static int read_arguments(pytorch_job *job) {
     if (!pytorch_read_object(args.object, &job->options.object))
         return cli_fail(&program, CLI_USAGE, "--object is last, all or a number, not '%s'",
                         args.object);
-    if (!args.host && !args.linked &&
-        (args.trim || job->options.dup_ids != SYN__PT_DUP_FIRST ||
-         job->options.object != SYN__PT_OBJECT_LAST))
-        return cli_fail(&program, CLI_USAGE,
-                        "--trim, --dup_ids and --object are about a host trace: --host is needed");
-    if (args.compat && !args.host && !args.linked)
-        return cli_fail(&program, CLI_USAGE, "--compat needs --host: the reference tools do");
-    if (args.compat && (args.trim || job->profile != PYTORCH_FULL || args.replay || args.strict ||
-                        job->options.edges != SYN__PT_ALL_EDGES || args.rank >= 0 ||
-                        job->options.dup_ids != SYN__PT_DUP_FIRST || args.thread_gap_us != 1000 ||
-                        job->options.object != SYN__PT_OBJECT_LAST))
-        return cli_fail(&program, CLI_USAGE,
-                        "--compat does what the reference tools do: only --host, --device, "
-                        "--linked, --output, --quiet and --json go with it");
-    if (job->profile == PYTORCH_ASTRA_SIM && job->options.edges != SYN__PT_ALL_EDGES)
-        return cli_fail(&program, CLI_USAGE,
-                        "--edges is for profile full: a simulator needs them all");
-    if (args.json && strcmp(args.output, "-") == 0)
-        return cli_fail(&program, CLI_USAGE, "--json and the trace cannot both be standard output");
+    const int code = check_combination(job);
+    if (code != CLI_RUN) return code;
     job->options.thread_gap_ns = (int64_t)(args.thread_gap_us * 1000);
     job->options.trim = args.trim;
     job->options.version = "syntorch " SYN_VERSION;

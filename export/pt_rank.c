@@ -22,26 +22,33 @@ static bool has_time(const syn__pt_event *e) {
     return (e->flags & SYN__PT_EVENT_TS) != 0;
 }
 
-/* Events a day or more from the middle one have no time. They are sorted by it. */
+static uint64_t apart(int64_t a, int64_t b) {
+    return a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a;
+}
+
+/* False: the event's time fits the others'. */
+static bool drop_odd_time(syn__pt_rank *rank, syn__pt_event *e, int64_t middle_ns,
+                          syn__pt_report *report) {
+    if (!has_time(e)) return true;
+    if (apart(e->ts_ns, middle_ns) <= MAX_APART_NS) return false;
+    e->flags &= (uint8_t) ~(SYN__PT_EVENT_TS | SYN__PT_EVENT_DUR);
+    e->ts = 0;
+    e->ts_ns = e->dur_ns = 0;
+    syn__pt_note_at(report, SYN__PT_BAD_TIME, rank->device_input.name,
+                    (uint64_t)(e->text - rank->device_input.data), SYN__PT_NO_PLACE);
+    return true;
+}
+
+/* Events a day or more from the middle one have no time. They are sorted by it, so such ones are at
+   the ends; those without a time count as of time 0. */
 static void drop_odd_times(syn__pt_rank *rank, syn__pt_report *report) {
-    syn__pt_device *d = &rank->device;
-    size_t n = 0, middle = 0;
-    for (size_t i = 0; i < d->n_events; i++) n += has_time(&d->events[i]);
-    if (n == 0) return;
-    for (n /= 2; n > 0 || !has_time(&d->events[middle]); middle++)
-        n -= has_time(&d->events[middle]);
-    const int64_t middle_ns = d->events[middle].ts_ns;
-    for (size_t i = 0; i < d->n_events; i++) {
-        syn__pt_event *e = &d->events[i];
-        const uint64_t apart_ns = e->ts_ns < middle_ns ? (uint64_t)middle_ns - (uint64_t)e->ts_ns
-                                                       : (uint64_t)e->ts_ns - (uint64_t)middle_ns;
-        if (!has_time(e) || apart_ns <= MAX_APART_NS) continue;
-        e->flags &= (uint8_t) ~(SYN__PT_EVENT_TS | SYN__PT_EVENT_DUR);
-        e->ts = 0;
-        e->ts_ns = e->dur_ns = 0;
-        syn__pt_note_at(report, SYN__PT_BAD_TIME, rank->device_input.name,
-                        (uint64_t)(e->text - rank->device_input.data), SYN__PT_NO_PLACE);
-    }
+    syn__pt_event *events = rank->device.events;
+    size_t end = rank->device.n_events, middle = end / 2, i = 0;
+    while (middle < end && !has_time(&events[middle])) middle++;
+    if (middle == end) return;
+    const int64_t middle_ns = events[middle].ts_ns;
+    while (i < end && drop_odd_time(rank, &events[i], middle_ns, report)) i++;
+    while (end > i && drop_odd_time(rank, &events[end - 1], middle_ns, report)) end--;
 }
 
 syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn__pt_options *options,

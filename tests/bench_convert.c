@@ -162,7 +162,7 @@ static double bench_copies(const char *host, const char *device, int copies, dou
     const double bytes = size_of(host_copy) + size_of(device_copy);
     for (int sim = 0; sim < 2; sim++) {
         const char *profile = sim ? "--profile=astra-sim" : "--profile=full";
-        const usage u = best_of(copies > 16 ? 2 : 5, host_copy, device_copy, profile);
+        const usage u = best_of(copies > 16 ? 4 : 5, host_copy, device_copy, profile);
         if (u.code != 0) {
             printf("  %d copies, %s: exit code %d\n", copies, profile, u.code);
             missed++;

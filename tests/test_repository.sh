@@ -34,6 +34,13 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
     no 'a merge conflict' '^(<<<<<<<|>>>>>>>) ' "${files[@]}"
     no 'a carriage return' $'\r$' "${sources[@]}"
     no 'blanks at the end of a line' '[[:blank:]]$' "${sources[@]}"
+    # What a program run here left behind: logs, and files larger than any picture or fixture.
+    for f in "${files[@]}"; do
+        case $f in
+        *.log) fail "$f is a log" ;;
+        esac
+        [ "$(stat -c %s "$f")" -le 262144 ] || fail "$f has more than 256 KiB"
+    done
     for f in "${files[@]}"; do
         case $f in
         dev | .ci/run) [ -x "$f" ] || fail "$f is not executable" ;;

@@ -373,6 +373,9 @@ static syn_status heading(syn__pic_chart *c, const syn_export_options *options,
     uint32_t folded = 0;
     syn__pic_clear(&title);
     if (options->title != NULL) syn__pic_put_clean(&title, options->title);
+    else if (c->graph->n_ranks < (uint32_t)c->graph->world_size && c->graph->n_ranks > 0)
+        syn__pic_put(&title, "Communication of %u of %d ranks", c->graph->n_ranks,
+                     c->graph->world_size);
     else
         syn__pic_put(&title, "Communication between %d rank%s", c->graph->world_size,
                      c->graph->world_size == 1 ? "" : "s");

@@ -2,6 +2,7 @@
    unit (one layer of one phase, shapes included), of a step (without sizes, which grow with the
    context) and of the whole rank. Whatever a node takes from outside its unit or step counts as
    "from outside", so the first layer equals the others. */
+#include "export/graph_walk.h"
 #include "export/picture.h"
 
 #include <stdio.h>
@@ -380,7 +381,8 @@ void syn__pic_step_title(const syn__pic_plan *plan, uint32_t step, syn_phase pha
                          syn__pic_text *out) {
     const syn__pic_step *s = &plan->steps[step];
     const uint32_t last = plan->steps[step + s->count - 1].number;
-    const char *name = syn_phase_name(phase);
+    /* PyTorch's recordings do not tell phases. */
+    const char *name = syn__walk_is_foreign(plan->graph) ? "recording" : syn_phase_name(phase);
     if (phase == SYN_PHASE_PREFILL && s->count == 1) syn__pic_put(out, "%s", name);
     else if (s->count > 1) syn__pic_put(out, "%s, steps %u \xE2\x80\xA6 %u", name, s->number, last);
     else if (plan->n_steps > 1 || phase == SYN_PHASE_DECODE)

@@ -1,4 +1,5 @@
 /* What boxes say: labels and tooltips of ops, of runs of ops, and of tensors. */
+#include "export/graph_walk.h"
 #include "export/picture.h"
 
 #include <inttypes.h>
@@ -102,9 +103,10 @@ static syn_status node_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t index
     syn__pic_put_clean(t, n->label);
     syn__pic_put(t, "\nop: ");
     syn__pic_put_clean(t, n->op);
-    syn__pic_put(t, " (%s%s), %s, step %u", syn_category_name(n->category),
-                 (n->flags & SYN_NODE_FUSED) != 0 ? ", fused" : "", syn_phase_name(n->phase),
-                 n->step);
+    syn__pic_put(t, " (%s%s)", syn_category_name(n->category),
+                 (n->flags & SYN_NODE_FUSED) != 0 ? ", fused" : "");
+    if (!syn__walk_is_foreign(plan->graph))
+        syn__pic_put(t, ", %s, step %u", syn_phase_name(n->phase), n->step);
     put_stands_for(t, plan, index);
     SYN_TRY(put_tensors(plan, t, "in", n->inputs, n->n_inputs, err));
     SYN_TRY(put_tensors(plan, t, "out", n->outputs, n->n_outputs, err));
@@ -127,7 +129,7 @@ static void put_facts(syn__pic_text *t, const syn_graph *graph, const syn_node *
     char buf[SYN__PIC_NUMBER];
     if (n->kind == SYN_NODE_COLLECTIVE) {
         syn__pic_put_group(t, graph, n->group);
-        syn__pic_put(t, DOT);
+        if (syn_graph_group_by_id(graph, n->group) != NULL) syn__pic_put(t, DOT);
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
     } else if (syn__pic_is_comm(n)) {
         syn__pic_put(t, "%s rank %d" DOT, n->kind == SYN_NODE_SEND ? "to" : "from", n->peer);

@@ -158,6 +158,16 @@ def check_set():
             check(json.load(f) == {"1": [0, 1]}, "a set: its groups")
         done = pt.run("validate", "out/t", cwd=folder)
         check(done.returncode == 0, f"a set: {done.stdout.decode()}")
+        # The set by its prefix or by its first file; no phase is claimed, ranks that are not there are told.
+        for rank, name in enumerate(("out/t", "out/t.0.et")):
+            done = pt.run("export", "--input", name, "--all_ranks", "--comm", "--format", "dot", "--output", f"{rank}.dot", cwd=folder)
+            if check(done.returncode == 0, f"export of {name}: {done.stderr.decode()}"):
+                with open(os.path.join(folder, f"{rank}.dot"), encoding="utf-8") as f:
+                    text = f.read()
+                check("Communication between 2 ranks" in text and "recording" in text and "forward, step" not in text and ">forward" not in text, f"export of {name}: its words")
+        os.remove(os.path.join(folder, "out", "t.1.et"))
+        done = pt.run("export", "--input", "out/t", "--comm", "--format", "dot", "--output", "-", cwd=folder)
+        check("Communication of 1 of 2 ranks" in done.stdout.decode(), f"export of half a set: {done.stderr.decode()}")
 
 
 def check_little():

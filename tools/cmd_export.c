@@ -21,8 +21,8 @@ static const cli_option options[] = {
      0},
     {"rank", CLI_INT, &args.rank, "R",
      "only this rank; -1: all, or the first for formats of one rank", -1, 2147483647.0},
-    {"all_ranks", CLI_FLAG, &args.all_ranks, NULL, "input trace.<rank>.et: read the whole set", 0,
-     0},
+    {"all_ranks", CLI_FLAG, &args.all_ranks, NULL,
+     "input trace.<rank>.et: read the whole set, as for the prefix", 0, 0},
     {"comm", CLI_FLAG, &args.comm, NULL, "pictures: ranks as columns, joined by their collectives",
      0, 0},
     {"no_fold", CLI_FLAG, &args.no_fold, NULL,
@@ -46,7 +46,9 @@ static const cli_program program = {"syntorch export",
                                     options, examples, false};
 
 static syn_status import(syn_graph **graph, syn_error *err) {
-    if (args.all_ranks) return syn_import_et(graph, args.input, true, err);
+    const size_t n = strlen(args.input);
+    if (args.all_ranks && n > 3 && strcmp(args.input + n - 3, ".et") == 0)
+        return syn_import_et(graph, args.input, true, err);
     return syn_import_any(graph, args.input, err);
 }
 

@@ -151,6 +151,12 @@ static uint64_t all_bytes(syn__et_str values, syn__et_str types) {
     return sum;
 }
 
+/* A tensor without dimensions has one element. */
+static uint64_t elems_of(syn__et_str text) {
+    const shape tensor = read_shape(text);
+    return tensor.n != 0 ? elems(&tensor) : text.bytes == 2;
+}
+
 /* Of Kineto's inputs, which are shapes and names of element types ("float", "c10::Half"); of the
    first max_tensors. */
 static uint64_t shaped_bytes(syn__et_str shapes, syn__et_str types, size_t max_tensors) {
@@ -164,9 +170,9 @@ static uint64_t shaped_bytes(syn__et_str shapes, syn__et_str types, size_t max_t
             continue;
         const syn__et_str name = {type.text + 1, type.bytes - 2};
         const int64_t bytes = syn__pt_dtype_bytes(name);
-        const shape tensor = read_shape(text);
-        if (bytes <= 0 || tensor.n == 0) continue;
-        sum = plus(sum, times(elems(&tensor), (uint64_t)bytes));
+        const uint64_t n = elems_of(text);
+        if (bytes <= 0 || n == 0) continue;
+        sum = plus(sum, times(n, (uint64_t)bytes));
         if (--max_tensors == 0) break;
     }
     return sum;

@@ -2,13 +2,13 @@
 
    A call leaves up to four ops behind, usually within each other: _c10d_functional::X, c10d::X,
    record_param_comms, and the library's own "nccl:X" or "gloo:X", which may also stand around
-   record_param_comms. Ops of libraries that run in threads of their own (gloo) end long after the
-   call, so the trace hangs them, and later calls, from whatever was open: they are told apart by
-   kind and order, not by nesting. */
+   record_param_comms. Ops of libraries that run in threads of their own (gloo) begin and end long
+   after the call, so nesting does not tell whose they are; record function ids do: the call makes
+   the library's op, so its id is the next one in the calling thread, whenever it begins. */
 #include "export/pt_calls.h"
 #include "syntorch/memory.h"
 
-#define MAX_WAITING 256 /* calls of a library's threads that are looked through */
+#define MAX_WAITING 256 /* calls that are looked through for the one of a library's op */
 
 enum { UNSEEN, NO_CALL, RECORD, API, FUNCTIONAL, BACKEND };
 
@@ -25,22 +25,13 @@ static bool begins(syn__et_str s, const char *prefix) {
     return s.bytes > n && memcmp(s.text, prefix, n) == 0;
 }
 
-/* "nccl:all_reduce", not "c10d::..." */
-static bool is_library(syn__et_str name) {
-    size_t i = 0;
-    while (i < name.bytes && ((name.text[i] >= 'a' && name.text[i] <= 'z') ||
-                              (name.text[i] >= '0' && name.text[i] <= '9')))
-        i++;
-    return i > 0 && i + 1 < name.bytes && name.text[i] == ':' && name.text[i + 1] != ':';
-}
-
 static uint8_t level_of(syn__et_str name) {
     if (syn__et_str_is(name, "record_param_comms")) return RECORD;
     const uint8_t level = begins(name, "c10d::") ? API
                           : begins(name, "_c10d_functional::") || begins(name, "c10d_functional::")
                               ? FUNCTIONAL
-                          : is_library(name) ? BACKEND
-                                             : NO_CALL;
+                          : syn__pt_is_library_call(name) ? BACKEND
+                                                          : NO_CALL;
     if (level == NO_CALL || syn__pt_call_kind(name) < 0) return NO_CALL;
     return level;
 }
@@ -102,27 +93,142 @@ static bool fits(const syn__pt_call *call, int kind) {
     return call->kind == kind && call->backend == SYN__PT_NONE;
 }
 
-/* Of a device trace alone, where gloo's ops are in threads of its own: the first call, of any
-   thread, that lacks such an op. Ops come in the order of their begin. */
-static uint32_t waiting(syn__pt_calls *c, int kind) {
-    if (!c->rank->host.made_of) return SYN__PT_NONE;
+/* ---- Whose a library's op is ---- */
+
+static const syn__pt_host_node *host_node(const syn__pt_calls *c, uint32_t op) {
+    return &c->rank->host.nodes[c->rank->ops[op].host];
+}
+
+static bool has_rf_id(const syn__pt_host_node *node) {
+    return (node->has & SYN__PT_HAS_RF_ID) != 0 && node->rf_id != 0;
+}
+
+/* How many of those in `made` have lower ids. */
+static size_t made_before(const syn__pt_calls *c, uint64_t rf_id) {
+    size_t low = 0, high = c->n_made;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        if (c->made[mid].rf_id < rf_id) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+/* Remembers by its record function id what may make a library's op. Ops come nearly in the order
+   of these ids; what is far out of it is damaged. */
+static syn_status note_made(syn__pt_calls *c, uint32_t op, uint32_t call) {
+    const syn__pt_host_node *node = host_node(c, op);
+    if (!has_rf_id(node)) return SYN_OK;
+    const size_t at = made_before(c, node->rf_id), n_behind = c->n_made - at;
+    if (n_behind > MAX_WAITING) return SYN_OK;
+    SYN_TRY(syn_grow(&c->made, &c->made_cap, c->n_made + 1, sizeof *c->made, c->err));
+    memmove(c->made + at + 1, c->made + at, n_behind * sizeof *c->made);
+    c->made[at] = (syn__pt_made_call){node->rf_id, call, c->rank->ops[op].lane};
+    c->n_made++;
+    return SYN_OK;
+}
+
+/* The first list without a list in it: of a library's op its tensor, or the tensor's sizes. */
+static syn__et_str innermost(syn__et_str text) {
+    size_t begin = 0;
+    for (size_t i = 0; i < text.bytes; i++) {
+        if (text.text[i] == '[') begin = i;
+        if (text.text[i] == ']' && i > begin + 1)
+            return (syn__et_str){text.text + begin, i + 1 - begin};
+    }
+    return (syn__et_str){"", 0};
+}
+
+static bool holds(syn__et_str text, syn__et_str part) {
+    for (size_t i = 0; part.bytes != 0 && i + part.bytes <= text.bytes; i++)
+        if (text.text[i] == part.text[0] && memcmp(text.text + i, part.text, part.bytes) == 0)
+            return true;
+    return false;
+}
+
+/* How much speaks for the call besides kind and order: that it was given the same tensor, in the
+   same thread. A device trace alone tells sizes and no calling thread. */
+static int likeness(const syn__pt_calls *c, const syn__pt_call *call, uint32_t op) {
+    const uint32_t of = call->api != SYN__PT_NONE ? call->api : call->record;
+    const syn__pt_host_node *caller = host_node(c, of), *node = host_node(c, op);
+    const syn__et_str tensor = innermost(syn__pt_inputs(node));
+    return 2 * holds(syn__pt_inputs(caller), tensor) +
+           (c->rank->host.made_of != NULL || caller->tid == node->tid);
+}
+
+enum { NO_LIKENESS = -1, FULL_LIKENESS = 3 };
+
+static void consider(const syn__pt_calls *c, uint32_t call, uint32_t op, int kind, int *best,
+                     uint32_t *out) {
+    if (*best == FULL_LIKENESS || !fits(&c->calls[call], kind)) return;
+    const int how = likeness(c, &c->calls[call], op);
+    if (how <= *best) return;
+    *best = how;
+    *out = call;
+}
+
+/* The latest call that a thread began before it made the op; of several threads the one whose call
+   is most like the op. */
+static uint32_t made_by(syn__pt_calls *c, uint32_t op, int kind) {
+    uint32_t out = SYN__PT_NONE;
+    int best = NO_LIKENESS;
+    size_t i = made_before(c, host_node(c, op)->rf_id);
+    for (int tries = 0; i > 0 && tries < MAX_WAITING; tries++) {
+        const syn__pt_made_call *m = &c->made[--i];
+        if (c->looked[m->lane] == op) continue;
+        c->looked[m->lane] = op;
+        consider(c, m->call, op, kind, &best, &out);
+    }
+    return out;
+}
+
+/* Without record function ids: a library takes calls in their order, and ops come in the order of
+   their begin, so it is the first call that lacks such an op. */
+static uint32_t waiting(syn__pt_calls *c, uint32_t op, int kind) {
+    uint32_t out = SYN__PT_NONE;
+    int best = NO_LIKENESS;
     while (c->first_waiting < c->n_calls && c->calls[c->first_waiting].backend != SYN__PT_NONE)
         c->first_waiting++;
     for (size_t i = c->first_waiting; i < c->n_calls && i < c->first_waiting + MAX_WAITING; i++)
-        if (c->calls[i].backend == SYN__PT_NONE && fits(&c->calls[i], kind)) return (uint32_t)i;
-    return SYN__PT_NONE;
+        if (c->calls[i].backend == SYN__PT_NONE) consider(c, (uint32_t)i, op, kind, &best, &out);
+    return out;
+}
+
+/* Whether both ran in one thread, as the device trace has it. */
+static bool in_one_thread(const syn__pt_rank *r, const syn__pt_op *a, const syn__pt_op *b) {
+    return a->event != SYN__PT_NONE && b->event != SYN__PT_NONE &&
+           r->device.events[a->event].tid == r->device.events[b->event].tid;
+}
+
+/* What runs beside a thread was launched by the call's op. */
+static void detach(syn__pt_calls *c, uint32_t op, const syn__pt_call *call) {
+    const uint32_t by = call->api != SYN__PT_NONE      ? call->api
+                        : call->record != SYN__PT_NONE ? call->record
+                                                       : call->functional;
+    syn__pt_op *o = &c->rank->ops[op];
+    if (by == SYN__PT_NONE || by >= op || c->rank->ops[by].lane == o->lane) return;
+    o->detached = true;
+    o->till_wait = in_one_thread(c->rank, o, &c->rank->ops[by]);
+    o->parent = by;
+}
+
+/* The one that ends last stands for several. */
+static bool ends_later(const syn__pt_rank *r, uint32_t op, uint32_t other) {
+    const syn__pt_op *a = &r->ops[op], *b = &r->ops[other];
+    return a->detached && b->detached && syn__pt_op_end(a) > syn__pt_op_end(b);
 }
 
 static syn_status join_backend(syn__pt_calls *c, uint32_t op, uint32_t above, uint32_t *out) {
-    const syn__pt_op *o = &c->rank->ops[op];
-    const int kind = syn__pt_call_kind(syn__pt_op_name(c->rank, o));
-    const uint32_t last = c->last[o->lane];
-    const bool in_record = above != SYN__PT_NONE && c->calls[above].record != SYN__PT_NONE;
-    if (in_record) *out = above;
-    else if (last != SYN__PT_NONE && fits(&c->calls[last], kind)) *out = last;
+    const int kind = syn__pt_call_kind(syn__pt_op_name(c->rank, &c->rank->ops[op]));
+    *out = SYN__PT_NONE;
+    if (above != SYN__PT_NONE && c->calls[above].record != SYN__PT_NONE) *out = above;
+    else if (has_rf_id(host_node(c, op)) && c->n_made > 0) *out = made_by(c, op, kind);
     else if (above != SYN__PT_NONE && fits(&c->calls[above], kind)) *out = above;
-    else if ((*out = waiting(c, kind)) == SYN__PT_NONE) SYN_TRY(add(c, kind, out));
-    if (c->calls[*out].backend == SYN__PT_NONE) c->calls[*out].backend = op;
+    else *out = waiting(c, op, kind);
+    if (*out == SYN__PT_NONE) SYN_TRY(add(c, kind, out));
+    syn__pt_call *call = &c->calls[*out];
+    detach(c, op, call);
+    if (call->backend == SYN__PT_NONE || ends_later(c->rank, op, call->backend)) call->backend = op;
     return SYN_OK;
 }
 
@@ -146,8 +252,7 @@ static syn_status take_host(syn__pt_calls *c, uint32_t index, uint32_t above) {
         SYN_TRY(join_backend(c, index, above, &call));
     }
     c->call_of[index] = call;
-    c->last[op->lane] = call;
-    return SYN_OK;
+    return level == BACKEND ? SYN_OK : note_made(c, index, call);
 }
 
 /* Sets the pointer that `out` points to. */
@@ -166,7 +271,7 @@ syn_status syn__pt_calls_open(syn__pt_calls *c, syn__pt_rank *rank, syn_error *e
     c->n_ops = rank->n_ops;
     SYN_TRY(new_table(c, &c->call_of, rank->n_ops, sizeof *c->call_of, 0xFF));
     SYN_TRY(new_table(c, &c->in_record, rank->n_ops, 1, 0));
-    SYN_TRY(new_table(c, &c->last, rank->n_lanes, sizeof *c->last, 0xFF));
+    SYN_TRY(new_table(c, &c->looked, rank->n_lanes, sizeof *c->looked, 0xFF));
     SYN_TRY(new_table(c, &c->name_level, rank->host.names.n_entries, 1, UNSEEN));
     SYN_TRY(new_table(c, &c->kernel_name, rank->device.names.n_entries, 1, 0));
     for (uint32_t i = 0; i < rank->n_ops; i++) {
@@ -188,7 +293,8 @@ void syn__pt_calls_close(syn__pt_calls *c) {
     syn_free(c->calls);
     syn_free(c->call_of);
     syn_free(c->in_record);
-    syn_free(c->last);
+    syn_free(c->made);
+    syn_free(c->looked);
     syn_free(c->name_level);
     syn_free(c->kernel_name);
 }

@@ -21,22 +21,31 @@ typedef struct syn__pt_call {
         grouped; /* the kernel may carry other calls too: what is told with it is not of this one */
 } syn__pt_call;
 
+/* An op of a call by its record function id. */
+typedef struct syn__pt_made_call {
+    uint64_t rf_id;
+    uint32_t call, lane;
+} syn__pt_made_call;
+
 typedef struct syn__pt_calls {
     syn__pt_rank *rank;
     syn_error *err;
     syn__pt_call *calls; /* in the order of their first op */
     size_t n_calls, calls_cap;
-    size_t first_waiting; /* calls before it have their library's op */
-    uint32_t *call_of;    /* per op: the call of the nearest such op, itself or above */
-    uint8_t *in_record;   /* per op: it is within a record_param_comms, or one itself */
-    uint32_t *last;       /* per lane: its latest call */
+    size_t first_waiting;    /* calls before it have their library's op */
+    uint32_t *call_of;       /* per op: the call of the nearest such op, itself or above */
+    uint8_t *in_record;      /* per op: it is within a record_param_comms, or one itself */
+    syn__pt_made_call *made; /* ascending by id: what may have made a library's op */
+    size_t n_made, made_cap;
+    uint32_t *looked;     /* per lane: the library's op for which its calls were looked through */
     uint8_t *name_level;  /* per host name: what it is, 0 not looked at yet */
     uint8_t *kernel_name; /* per device name: 0 not looked at yet, 1 of NCCL, 2 not */
     size_t n_ops;         /* when call_of was made */
 } syn__pt_calls;
 
-/* The ops of a call, as told_call wants them; its main op. */
-static inline uint32_t syn__pt_call_op(const syn__pt_call *call) {
+/* The call's main op on the host: what runs in a library's thread is the communication itself. */
+static inline uint32_t syn__pt_call_op(const syn__pt_rank *rank, const syn__pt_call *call) {
+    if (call->backend != SYN__PT_NONE && rank->ops[call->backend].detached) return call->backend;
     if (call->record != SYN__PT_NONE) return call->record;
     if (call->api != SYN__PT_NONE) return call->api;
     return call->functional != SYN__PT_NONE ? call->functional : call->backend;

@@ -169,8 +169,9 @@ static syn_status find_all(finder *f) {
     SYN_TRY(syn__pt_calls_kernels(&f->calls, &f->own, &f->n_own));
     for (size_t i = 0; i < f->calls.n_calls; i++) {
         const syn__pt_call *call = &f->calls.calls[i];
-        const bool carried = call->kernel != SYN__PT_NONE;
-        SYN_TRY(add(f, carried ? call->kernel : syn__pt_call_op(call), call->kernel, call));
+        const uint32_t op =
+            call->kernel != SYN__PT_NONE ? call->kernel : syn__pt_call_op(f->rank, call);
+        SYN_TRY(add(f, op, call->kernel, call));
     }
     for (size_t i = 0; i < f->n_own; i++) SYN_TRY(add(f, f->own[i], f->own[i], NULL));
     SYN_TRY(finish_comms(f));

@@ -30,6 +30,8 @@ enum { /* beside the values of CollectiveCommType, 0..9 */
 /* The kind that a name stands for, in any of PyTorch's spellings: "allreduce",
    "nccl:_all_gather_base", "c10d::alltoall_base_", "nccl:send 0->1". */
 int syn__pt_call_kind(syn__et_str name);
+/* Whether a name is of a communication library's own op: "nccl:all_reduce", "gloo:send". */
+bool syn__pt_is_library_call(syn__et_str name);
 /* The kind that a kernel's name tells; SYN__PT_CALL_SEND for ncclDevKernel_SendRecv, which sends,
    receives, or does both. */
 int syn__pt_kernel_kind(syn__et_str name);

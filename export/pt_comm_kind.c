@@ -129,6 +129,16 @@ static syn__et_str last_part(syn__et_str name) {
     return name;
 }
 
+/* "nccl:all_reduce", not "c10d::..." */
+bool syn__pt_is_library_call(syn__et_str name) {
+    size_t i = 0;
+    while (i < name.bytes && ((name.text[i] >= 'a' && name.text[i] <= 'z') ||
+                              (name.text[i] >= '0' && name.text[i] <= '9')))
+        i++;
+    return i > 0 && i + 1 < name.bytes && name.text[i] == ':' && name.text[i + 1] != ':' &&
+           syn__pt_call_kind(name) >= 0;
+}
+
 int syn__pt_call_kind(syn__et_str name) {
     char text[MAX_NAME];
     const syn__et_str part = last_part(name);

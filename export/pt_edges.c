@@ -1,5 +1,5 @@
 /* Dependencies between the ops of a rank: calls, program order, launches, streams, groups; those of
-   synchronisation and of threads are found in pt_sync.c and pt_threads.c. */
+   synchronisation and of threads are found in pt_sync.c, pt_waits.c and pt_threads.c. */
 #include "export/pt_edges.h"
 #include "export/et_node.h"
 #include "export/pt_set.h"
@@ -15,12 +15,6 @@ syn_status syn__pt_add_edge(syn__pt_connector *c, uint32_t from, uint32_t to,
     const syn__pt_edge e = {from, to, class_};
     r->edges[r->n_edges++] = e;
     return SYN_OK;
-}
-
-int64_t syn__pt_op_end(const syn__pt_op *op) {
-    if (op->start_ns == SYN__PT_NO_NS) return SYN__PT_NO_NS;
-    return op->wall_ns > 0 && op->start_ns <= INT64_MAX - op->wall_ns ? op->start_ns + op->wall_ns
-                                                                      : op->start_ns;
 }
 
 /* Before which device work without a start cannot have begun: its launch. */
@@ -89,7 +83,7 @@ static syn_status connect_parents(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
     for (uint32_t i = 0; i < r->n_ops; i++) {
         const syn__pt_edge_class class_ =
-            syn__pt_is_device(&r->ops[i]) ? SYN__PT_EDGE_LAUNCH : SYN__PT_EDGE_CALL;
+            syn__pt_is_launched(&r->ops[i]) ? SYN__PT_EDGE_LAUNCH : SYN__PT_EDGE_CALL;
         SYN_TRY(syn__pt_add_edge(c, r->ops[i].parent, i, class_));
     }
     return SYN_OK;
@@ -122,6 +116,7 @@ static syn_status connect_all(syn__pt_connector *c) {
     SYN_TRY(connect_lanes(c));
     SYN_TRY(connect_groups(c));
     SYN_TRY(syn__pt_find_syncs(c));
+    SYN_TRY(syn__pt_find_waits(c));
     return syn__pt_find_wakes(c);
 }
 

@@ -21,10 +21,10 @@ typedef struct syn__pt_connector {
 /* Adds an edge if its class is wanted; ops may be SYN__PT_NONE, then nothing happens. */
 syn_status syn__pt_add_edge(syn__pt_connector *c, uint32_t from, uint32_t to,
                             syn__pt_edge_class class_);
-/* The end of an op, SYN__PT_NO_NS if it has no times. */
-int64_t syn__pt_op_end(const syn__pt_op *op);
 /* pt_sync.c: edges of class SYNC. */
 syn_status syn__pt_find_syncs(syn__pt_connector *c);
+/* pt_waits.c: waits for detached communication, and their edges of class SYNC. */
+syn_status syn__pt_find_waits(syn__pt_connector *c);
 /* pt_threads.c: edges of class THREAD. */
 syn_status syn__pt_find_wakes(syn__pt_connector *c);
 

@@ -62,12 +62,17 @@ static syn__et_str decoded(writer *w, syn__et_str raw) {
     return s;
 }
 
-static void add_host_attributes(writer *w, const syn__pt_host_node *n) {
+/* Of what runs beside a thread "tid" is the thread it ran in, as Kineto numbers it, not the one
+   that called the library. */
+static void add_host_attributes(writer *w, const syn__pt_op *op) {
+    const syn__pt_host_node *n = &w->rank->host.nodes[op->host];
+    const uint64_t tid =
+        op->detached && !w->rank->host.made_of ? w->rank->lanes[op->lane].tid : n->tid;
     if (n->has & SYN__PT_HAS_RF_ID) add(w, "rf_id", SYN__ET_INT64, n->rf_id);
     if (n->has & SYN__PT_HAS_FW_PARENT) add(w, "fw_parent", SYN__ET_INT64, n->fw_parent);
     if (n->has & SYN__PT_HAS_SEQ_ID) add(w, "seq_id", SYN__ET_INT64, (uint64_t)n->seq_id);
     if (n->has & SYN__PT_HAS_SCOPE) add(w, "scope", SYN__ET_INT64, n->scope);
-    if (n->has & SYN__PT_HAS_TID) add(w, "tid", SYN__ET_INT64, n->tid);
+    if (n->has & SYN__PT_HAS_TID) add(w, "tid", SYN__ET_INT64, tid);
     if (n->has & SYN__PT_HAS_FW_TID) add(w, "fw_tid", SYN__ET_INT64, n->fw_tid);
     if (n->has & SYN__PT_HAS_OP_SCHEMA)
         add_text(w, "op_schema", decoded(w, syn__pt_host_name(&w->rank->host, n->op_schema)));
@@ -281,7 +286,7 @@ static syn_status write_op(writer *w, uint32_t index) {
     if (op->start_ns > 0) node.start_micros = (uint64_t)op->start_ns / 1000;
     node.duration_micros = duration_us(w, op);
     take_io(w, op->host, &node);
-    if (op->host != SYN__PT_NONE) add_host_attributes(w, &w->rank->host.nodes[op->host]);
+    if (op->host != SYN__PT_NONE) add_host_attributes(w, op);
     add(w, "is_cpu_op", SYN__ET_BOOL, !syn__pt_is_device(op) && op->comm == SYN__PT_NONE);
     const bool on_host = !syn__pt_is_device(op);
     if ((on_host || node.duration_micros == 0) && op->start_ns > 0 && op->wall_ns >= 0)

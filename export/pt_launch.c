@@ -46,8 +46,14 @@ static syn_status push(sweep *s, uint32_t event) {
     uint32_t node = s->m->event_node[event];
     if (s->depth > 0) {
         const frame *outer = &s->stack[s->depth - 1];
-        if (outer->end_ns < syn__pt_event_end(e))
-            syn__pt_note_event(s->m, SYN__PT_NEGATIVE_TIME, event);
+        const bool longer = outer->end_ns < syn__pt_event_end(e);
+        if (node != SYN__PT_NONE && syn__pt_runs_beside(s->m->rank, e, outer->end_ns)) {
+            s->m->detached[node] = true;
+            s->m->around[node] = outer->node;
+            s->m->self_ns[node] = e->dur_ns;
+            return SYN_OK;
+        }
+        if (longer) syn__pt_note_event(s->m, SYN__PT_NEGATIVE_TIME, event);
         if (node == SYN__PT_NONE) node = outer->node;
         else s->m->around[node] = outer->node;
     }

@@ -119,16 +119,20 @@ static syn_status make_node(maker *k, uint32_t event) {
     return SYN_OK;
 }
 
-/* The caller is the op begun last of those that had not ended when this one did. */
+/* The caller is the op begun last of those that had not ended when this one did. An op of a
+   communication library that outlasts its caller runs beside the thread and calls nothing. */
 static void find_callers(const maker *k, const uint32_t *list, size_t n, uint32_t *stack) {
     const syn__pt_event *events = k->rank->device.events;
     size_t depth = 0;
     for (size_t i = 0; i < n; i++) {
         const syn__pt_event *e = &events[list[i]];
+        const int64_t end_ns = syn__pt_event_end(e);
         if (i > 0 && events[list[i - 1]].tid != e->tid) depth = 0;
-        while (depth > 0 && (syn__pt_event_end(&events[stack[depth - 1]]) < syn__pt_event_end(e) ||
-                             syn__pt_event_end(&events[stack[depth - 1]]) <= e->ts_ns))
-            depth--;
+        while (depth > 0 && syn__pt_event_end(&events[stack[depth - 1]]) <= e->ts_ns) depth--;
+        if (depth > 0 &&
+            syn__pt_runs_beside(k->rank, e, syn__pt_event_end(&events[stack[depth - 1]])))
+            continue;
+        while (depth > 0 && syn__pt_event_end(&events[stack[depth - 1]]) < end_ns) depth--;
         if (depth > 0) {
             syn__pt_host_node *node = &k->rank->host.nodes[k->node[list[i]]];
             node->parent = k->rank->host.nodes[k->node[stack[depth - 1]]].id;

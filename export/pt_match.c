@@ -69,13 +69,28 @@ static syn_status resolve_parent(syn__pt_matcher *m, uint32_t node) {
     if (p == SYN__PT_NONE) {
         syn__pt_note_node(m, SYN__PT_MISSING_PARENT, node);
     } else if (m->place[p] >= m->place[node]) {
-        syn__pt_note_node(m, SYN__PT_PARENT_CYCLE, node);
         SYN_TRY(syn_grow(&m->late, &m->late_cap, m->n_late + 1, sizeof *m->late, m->err));
         m->late[m->n_late++] = node;
     } else {
         m->parent[node] = p;
     }
     return SYN_OK;
+}
+
+static bool is_library_node(const syn__pt_matcher *m, uint32_t node) {
+    return syn__pt_is_library_call(
+        syn__pt_host_name(&m->rank->host, m->rank->host.nodes[node].name));
+}
+
+/* A library's op that began beside its thread may be told a later op, and be told to one, even in a
+   sound trace (pt_detach.c). */
+static void note_late_parents(const syn__pt_matcher *m) {
+    for (size_t i = 0; i < m->n_late; i++) {
+        const uint32_t node = m->late[i];
+        const uint32_t parent = syn__pt_map_get(&m->by_id, m->rank->host.nodes[node].parent);
+        if (is_library_node(m, node) || is_library_node(m, parent)) continue;
+        syn__pt_note_node(m, SYN__PT_PARENT_CYCLE, node);
+    }
 }
 
 /* ---- Host nodes and CPU events ---- */
@@ -284,10 +299,12 @@ static syn_status match_all(syn__pt_matcher *m) {
     SYN_TRY(new_table(m, &m->scratch, n_events));
     m->self_ns = syn_calloc(n_nodes, sizeof *m->self_ns);
     m->guessed = syn_calloc(n_events + 1, 1);
-    if (!m->self_ns || !m->guessed)
+    m->detached = syn_calloc(n_nodes + 1, 1);
+    if (!m->self_ns || !m->guessed || !m->detached)
         return SYN_FAIL_NOMEM(m->err, n_nodes * sizeof *m->self_ns, "times");
     for (uint32_t i = 0; i < n_nodes; i++) SYN_TRY(resolve_parent(m, i));
     if (linked) {
+        note_late_parents(m);
         SYN_TRY(syn__pt_take_linked(m));
         SYN_TRY(syn__pt_make_ops(m));
         return syn__pt_connect_linked(m);
@@ -302,6 +319,8 @@ static syn_status match_all(syn__pt_matcher *m) {
     }
     count_matches(m);
     SYN_TRY(syn__pt_find_launches(m));
+    SYN_TRY(syn__pt_find_detached(m));
+    note_late_parents(m);
     return syn__pt_make_ops(m);
 }
 
@@ -319,6 +338,7 @@ syn_status syn__pt_match(syn__pt_rank *rank, const syn__pt_options *options, syn
     syn_free(m.launch);
     syn_free(m.self_ns);
     syn_free(m.guessed);
+    syn_free(m.detached);
     syn_free(m.around);
     syn_free(m.host_name);
     syn_free(m.event_name);

@@ -3,7 +3,7 @@
 #ifndef EXPORT_PT_MATCH_H
 #define EXPORT_PT_MATCH_H
 
-#include "export/pt_rank.h"
+#include "export/pt_comm.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,8 +29,10 @@ typedef struct syn__pt_matcher {
     bool distrust;                    /* record function ids are not believed */
     uint32_t *around;                 /* per host node: the node around it by time; SYN__PT_NONE */
     uint8_t *guessed;                 /* per event: its event_node is a guess by time */
-    int64_t *self_ns;                 /* per host node */
-    uint32_t *scratch;                /* per event */
+    uint8_t *detached; /* per host node: an op of a communication library that runs beside the
+                          thread that called it, not within its caller */
+    int64_t *self_ns;  /* per host node */
+    uint32_t *scratch; /* per event */
 } syn__pt_matcher;
 
 static inline bool syn__pt_is_cpu(const syn__pt_event *e) {
@@ -42,6 +44,14 @@ static inline bool syn__pt_is_gpu(const syn__pt_event *e) {
 }
 static inline int64_t syn__pt_event_end(const syn__pt_event *e) {
     return e->dur_ns > 0 && e->ts_ns <= INT64_MAX - e->dur_ns ? e->ts_ns + e->dur_ns : e->ts_ns;
+}
+/* Whether the event is an op of a communication library that outlasts the op which it began in: by
+   more than whole microseconds make of it. */
+static inline bool syn__pt_runs_beside(const syn__pt_rank *rank, const syn__pt_event *e,
+                                       int64_t outer_end_ns) {
+    const int64_t end_ns = syn__pt_event_end(e);
+    return end_ns > outer_end_ns && end_ns - outer_end_ns > 1000 &&
+           syn__pt_is_library_call(syn__pt_device_name(&rank->device, e->name));
 }
 /* Of a host node, in the rank's place. */
 void syn__pt_note_node(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t node);
@@ -57,6 +67,9 @@ syn_status syn__pt_sort_calls(const syn__pt_rank *rank, uint32_t *list, size_t n
                               syn_error *err) SYN_MUST_USE;
 /* pt_launch.c: fills event_node of runtime and device events, launch, self_ns. */
 syn_status syn__pt_find_launches(syn__pt_matcher *m);
+/* pt_detach.c: finds ops that ran in threads of communication libraries, and the true callers of
+   those whose callers these had muddled. */
+syn_status syn__pt_find_detached(syn__pt_matcher *m);
 /* pt_linked.c, of a trace that a linker has written: device nodes become events; they and host
    nodes find each other; edges that the linker found. */
 syn_status syn__pt_split_linked(syn__pt_matcher *m);

@@ -6,11 +6,15 @@
 #include <stdio.h>
 
 #define MAX_LANES ((size_t)1 << 24)
+#define MAX_BESIDE \
+    256 /* ops of libraries beside one thread at a time that get lanes of their own */
 
 typedef struct maker {
     syn__pt_matcher *m;
     syn__pt_rank *rank;
-    syn__pt_map host_lanes, device_lanes;
+    syn__pt_map host_lanes, library_lanes, device_lanes;
+    int64_t *busy_until; /* per lane of a library, else INT64_MIN */
+    size_t n_busy, busy_cap;
     uint32_t *node_op;      /* per host node */
     uint32_t *first, *work; /* device events by host node: slices, then those of none */
     uint32_t process_name, thread_name, process_op;
@@ -40,6 +44,25 @@ static syn_status host_lane(maker *k, uint64_t tid, uint32_t *out) {
     const syn__pt_lane lane = {
         .tid = (uint32_t)tid, .device_id = -1, .stream = -1, .root = SYN__PT_NONE};
     return lane_of(k, &k->host_lanes, tid, &lane, out);
+}
+
+/* Of what runs beside a thread: that of the library's thread, which only the device trace tells;
+   what overlaps there has lanes of its own. */
+static syn_status library_lane(maker *k, uint32_t event, uint32_t *out) {
+    const syn__pt_event *e = &k->rank->device.events[event];
+    int64_t tid = 0;
+    (void)syn__loose_i64(syn__pt_device_name(&k->rank->device, e->tid), &tid);
+    const syn__pt_lane lane = {
+        .tid = (uint32_t)tid, .device_id = -1, .stream = -1, .root = SYN__PT_NONE};
+    for (uint64_t i = 0; i < MAX_BESIDE; i++) {
+        SYN_TRY(lane_of(k, &k->library_lanes, i << 32 | e->tid, &lane, out));
+        SYN_TRY(syn_grow(&k->busy_until, &k->busy_cap, k->rank->n_lanes, sizeof *k->busy_until,
+                         k->m->err));
+        for (; k->n_busy < k->rank->n_lanes; k->n_busy++) k->busy_until[k->n_busy] = INT64_MIN;
+        if (k->busy_until[*out] <= e->ts_ns) break;
+    }
+    k->busy_until[*out] = syn__pt_event_end(e);
+    return SYN_OK;
 }
 
 static syn_status device_lane(maker *k, const syn__pt_event *e, uint32_t *out) {
@@ -90,7 +113,7 @@ static bool describes_groups(const maker *k, uint32_t node) {
 static void set_parent(maker *k, uint32_t node, syn__pt_op *op) {
     const uint32_t p = k->m->parent[node];
     syn__pt_lane *lane = &k->rank->lanes[op->lane];
-    if (p != SYN__PT_NONE) {
+    if (p != SYN__PT_NONE && !k->m->detached[node]) {
         const uint32_t parent = k->node_op[p];
         if (is_root(k, p) || k->rank->ops[parent].lane == op->lane) {
             op->parent = parent;
@@ -115,7 +138,8 @@ static syn_status add_host(maker *k, uint32_t node) {
     if (p == SYN__PT_NONE && around != SYN__PT_NONE && k->m->place[around] < k->m->place[node])
         op.around = k->node_op[around];
     if (event != SYN__PT_NONE) take_times(&op, &r->device.events[event]);
-    if (!(n->has & SYN__PT_HAS_TID) && p != SYN__PT_NONE) op.lane = r->ops[k->node_op[p]].lane;
+    if (k->m->detached[node]) SYN_TRY(library_lane(k, event, &op.lane));
+    else if (!(n->has & SYN__PT_HAS_TID) && p != SYN__PT_NONE) op.lane = r->ops[k->node_op[p]].lane;
     else SYN_TRY(host_lane(k, n->has & SYN__PT_HAS_TID ? n->tid : 0, &op.lane));
     if (n->name == k->process_name && k->process_op == SYN__PT_NONE) {
         k->process_op = index;
@@ -253,6 +277,8 @@ syn_status syn__pt_make_ops(syn__pt_matcher *m) {
     maker k = {.m = m, .rank = m->rank, .process_op = SYN__PT_NONE};
     const syn_status s = make(&k);
     syn__pt_map_free(&k.host_lanes);
+    syn__pt_map_free(&k.library_lanes);
+    syn_free(k.busy_until);
     syn__pt_map_free(&k.device_lanes);
     syn_free(k.node_op);
     syn_free(k.first);

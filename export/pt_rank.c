@@ -95,6 +95,7 @@ void syn__pt_rank_free(syn__pt_rank *rank) {
     syn_free(rank->event_op);
     syn_free(rank->lanes);
     syn_free(rank->comms);
+    syn_free(rank->waits);
     syn_free(rank->groups);
     syn_free(rank->edges);
     syn_free(rank->dropped);

@@ -63,10 +63,25 @@ typedef struct syn__pt_op {
     uint32_t launch; /* device work: the runtime event that launched it; SYN__PT_NONE */
     uint32_t around; /* host op: the op around it by time where no caller is told; SYN__PT_NONE */
     bool by_time;    /* device work: that this op launched it is a guess by time */
+    bool detached;   /* host op of a communication library: it ran beside the thread of its parent,
+                        which only launched it */
+    bool till_wait;  /* ... and was over when that thread had waited for it */
 } syn__pt_op;
 
 static inline bool syn__pt_is_device(const syn__pt_op *op) {
     return op->kind >= SYN__PT_OP_KERNEL;
+}
+
+/* The end of an op, SYN__PT_NO_NS if it has no times. */
+static inline int64_t syn__pt_op_end(const syn__pt_op *op) {
+    if (op->start_ns == SYN__PT_NO_NS) return SYN__PT_NO_NS;
+    return op->wall_ns > 0 && op->start_ns <= INT64_MAX - op->wall_ns ? op->start_ns + op->wall_ns
+                                                                      : op->start_ns;
+}
+
+/* It runs beside its parent, which only launched it. */
+static inline bool syn__pt_is_launched(const syn__pt_op *op) {
+    return syn__pt_is_device(op) || op->detached;
 }
 
 /* A thread of the host, or a stream of a device. */
@@ -95,6 +110,13 @@ typedef struct syn__pt_comm {
     bool alone;         /* no other rank takes part: the group has one, or the others' traces lack
                            it; a simulator would wait for ever, so it is written as computation */
 } syn__pt_comm;
+
+/* A thread waits for a communication that it launched. */
+typedef struct syn__pt_wait {
+    uint32_t op;              /* the communication's, detached */
+    uint32_t next;            /* what the thread does then, SYN__PT_NONE: nothing */
+    int64_t start_ns, end_ns; /* in which it only waits; equal: it did not have to */
+} syn__pt_wait;
 
 typedef struct syn__pt_group {
     const char *name, *desc; /* the rank's arena; desc may be "" */
@@ -147,6 +169,8 @@ typedef struct syn__pt_rank {
     size_t n_lanes, lanes_cap;
     syn__pt_comm *comms; /* ascending by op */
     size_t n_comms, comms_cap;
+    syn__pt_wait *waits; /* ascending by end_ns; after syn__pt_connect */
+    size_t n_waits, waits_cap;
     syn__pt_group *groups;
     size_t n_groups, groups_cap;
     syn__pt_edge *edges; /* as they were found, until syn__pt_order */
@@ -200,6 +224,7 @@ syn_status syn__pt_write_full(const syn__pt_rank *rank, const syn__pt_options *o
 typedef struct syn__pt_written {
     uint64_t nodes, compute, delays; /* of all nodes: kernels and copies; "host delay" */
     uint64_t stand_ins;              /* communication written as computation */
+    uint64_t absorbed;               /* ... of a library's threads: in delays, without nodes */
     uint64_t collectives, messages;
     uint64_t dropped_barriers; /* no nodes: their dependencies are passed on */
     int64_t delay_us;          /* of all delays */

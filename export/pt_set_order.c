@@ -8,7 +8,7 @@
 
 static uint32_t launcher(const syn__pt_rank *rank, const syn__pt_comm *comm) {
     const syn__pt_op *op = &rank->ops[comm->op];
-    return syn__pt_is_device(op) && op->parent != SYN__PT_NONE ? op->parent : comm->op;
+    return syn__pt_is_launched(op) && op->parent != SYN__PT_NONE ? op->parent : comm->op;
 }
 
 static int64_t launch_time(const syn__pt_rank *rank, const syn__pt_comm *comm) {

@@ -22,7 +22,11 @@
    ended last, too.
 
    Without device work the computation is the host's: the time between communication, from the
-   trace's beginning and to its end is delays.
+   trace's beginning and to its end is delays. Communication in a library's threads (gloo) does not
+   hold up its launcher: it waits for the delay before its launch, and only where the thread waited
+   for it (pt_waits.c) does the delay after that wait for it too; the time of waiting is nobody's
+   computation. If simulators cannot run it, waiting for it is. As the simulator has one slot for
+   communication, what overlapped counts once, so that its durations add up as well.
 
    Durations are differences of rounded times, so along a lane without overlap they and the delays
    add up to the measured time whatever their number. */
@@ -84,13 +88,11 @@ syn__pt_sim_role syn__pt_sim_role_of(const syn__pt_rank *rank, const syn__pt_op 
     if (op->comm == SYN__PT_NONE)
         return syn__pt_is_device(op) ? SYN__PT_SIM_COMPUTE : SYN__PT_SIM_ABSENT;
     const syn__pt_comm *comm = &rank->comms[op->comm];
-    if (comm->type == SYN__ET_COMM_COLL_NODE) {
-        if (comm->collective == BARRIER) return SYN__PT_SIM_ABSENT;
-        *why = why_no_collective(rank, comm);
-        return *why == NULL ? SYN__PT_SIM_COLLECTIVE : SYN__PT_SIM_STAND_IN;
-    }
-    *why = why_no_message(rank, comm);
-    if (*why != NULL) return SYN__PT_SIM_STAND_IN;
+    const bool message = comm->type != SYN__ET_COMM_COLL_NODE;
+    if (!message && comm->collective == BARRIER) return SYN__PT_SIM_ABSENT;
+    *why = message ? why_no_message(rank, comm) : why_no_collective(rank, comm);
+    if (*why != NULL) return op->detached ? SYN__PT_SIM_ABSENT : SYN__PT_SIM_STAND_IN;
+    if (!message) return SYN__PT_SIM_COLLECTIVE;
     return comm->type == SYN__ET_COMM_SEND_NODE ? SYN__PT_SIM_SEND : SYN__PT_SIM_RECV;
 }
 
@@ -119,7 +121,7 @@ void syn__pt_sim_free(syn__pt_sim *sim) {
 }
 
 static syn__pt_written count(const syn__pt_sim *sim) {
-    syn__pt_written w = {.dropped_barriers = sim->n_dropped_barriers};
+    syn__pt_written w = {.dropped_barriers = sim->n_dropped_barriers, .absorbed = sim->n_absorbed};
     for (size_t i = 0; i < sim->n_nodes; i++) {
         const syn__pt_sim_node *node = &sim->nodes[i];
         const bool is_delay = node->role == SYN__PT_SIM_DELAY;

@@ -45,6 +45,7 @@ typedef struct syn__pt_sim {
     syn__pt_sim_span *barriers;      /* which have no nodes, but explain time */
     size_t n_barriers, barriers_cap; /* those with times */
     uint64_t n_dropped_barriers;     /* all */
+    uint64_t n_absorbed;             /* detached communication that simulators cannot run */
     /* Node i waits for deps[first_dep[i] .. first_dep[i + 1]). */
     size_t *first_dep;
     syn__pt_dep *deps;
@@ -79,7 +80,8 @@ syn_status syn__pt_sim_by_time(const int64_t *times, size_t n, uint32_t **order,
 /* Lists of edges by one end: those of node i are at[first[i] .. first[i + 1]); first has room for
    n_nodes + 2. */
 void syn__pt_sim_list_edges(const syn__pt_sim *sim, bool by_target, size_t *first, syn__pt_dep *at);
-/* When the op was launched, or its launcher began; SYN__PT_NO_NS unknown. */
+/* When the op was launched, or its launcher began; beside a thread, by when it was launched at the
+   latest. SYN__PT_NO_NS unknown. */
 int64_t syn__pt_sim_launch(const syn__pt_rank *rank, uint32_t op);
 /* Rounded, halves upwards. */
 static inline int64_t syn__pt_sim_micros(int64_t ns) {

@@ -164,7 +164,7 @@ static void set_times(syn__pt_sim_node *node, const syn__pt_op *op) {
 
 static syn_status add_barrier(syn__pt_sim *sim, const syn__pt_op *op, syn_error *err) {
     sim->n_dropped_barriers++;
-    if (op->start_ns == SYN__PT_NO_NS) return SYN_OK;
+    if (op->start_ns == SYN__PT_NO_NS || op->detached) return SYN_OK; /* waits explain the time */
     SYN_TRY(syn_grow(&sim->barriers, &sim->barriers_cap, sim->n_barriers + 1, sizeof *sim->barriers,
                      err));
     sim->barriers[sim->n_barriers++] =
@@ -213,7 +213,9 @@ static syn_status link_all(links *l, syn_error *err) {
             SYN_TRY(show(l, op, role, why, err));
             continue;
         }
-        if (rank->ops[op].comm != SYN__PT_NONE) SYN_TRY(add_barrier(l->sim, &rank->ops[op], err));
+        if (why != NULL) l->sim->n_absorbed++;
+        else if (rank->ops[op].comm != SYN__PT_NONE)
+            SYN_TRY(add_barrier(l->sim, &rank->ops[op], err));
         SYN_TRY(pass_on(l, op, err));
     }
     return SYN_OK;

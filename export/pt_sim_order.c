@@ -11,14 +11,17 @@
 /* The op that launched it; itself if that is not known. */
 static uint32_t launcher(const syn__pt_rank *rank, uint32_t op) {
     const uint32_t parent = rank->ops[op].parent;
-    return syn__pt_is_device(&rank->ops[op]) && parent != SYN__PT_NONE ? parent : op;
+    return syn__pt_is_launched(&rank->ops[op]) && parent != SYN__PT_NONE ? parent : op;
 }
 
 int64_t syn__pt_sim_launch(const syn__pt_rank *rank, uint32_t op) {
     const uint32_t call = rank->ops[op].launch;
     if (call != SYN__PT_NONE && rank->device.events[call].flags & SYN__PT_EVENT_TS)
         return rank->device.events[call].ts_ns;
-    return rank->ops[launcher(rank, op)].start_ns;
+    if (!rank->ops[op].detached) return rank->ops[launcher(rank, op)].start_ns;
+    /* somewhere within the call, which may have much to do before */
+    const int64_t end_ns = syn__pt_op_end(&rank->ops[launcher(rank, op)]);
+    return end_ns > rank->ops[op].start_ns ? rank->ops[op].start_ns : end_ns;
 }
 
 syn_status syn__pt_sim_by_time(const int64_t *times, size_t n, uint32_t **order, syn_error *err) {
@@ -198,6 +201,20 @@ static syn_status number(syn__pt_sim *sim, uint32_t *order, bool *complete, syn_
     return all ? SYN_OK : SYN_FAIL_NOMEM(err, n * sizeof(size_t), "the order of nodes");
 }
 
+/* The simulator has one slot for communication: what overlapped in a library's threads counts
+   once. */
+static void take_turns(syn__pt_sim *sim) {
+    int64_t until_us = INT64_MIN;
+    for (size_t i = 0; i < sim->n_nodes; i++) {
+        syn__pt_sim_node *node = &sim->nodes[sim->sequence[i]];
+        if (syn__pt_sim_is_compute(node) || !node->has_start || !sim->rank->ops[node->op].detached)
+            continue;
+        if (node->start_us < until_us)
+            node->start_us = until_us < node->end_us ? until_us : node->end_us;
+        if (node->end_us > until_us) until_us = node->end_us;
+    }
+}
+
 /* ---- Costs ---- */
 
 /* Of the kernels that an op launched the longest one stands for it. */
@@ -257,6 +274,7 @@ syn_status syn__pt_sim_arrange(syn__pt_sim *sim, size_t n_real, size_t n_links, 
     if (sim->first_dep == NULL || sim->deps == NULL)
         return SYN_FAIL_NOMEM(err, sim->n_edges * sizeof *sim->deps, "dependencies of nodes");
     syn__pt_sim_list_edges(sim, true, sim->first_dep, sim->deps);
+    take_turns(sim);
     uint32_t id = 0;
     for (size_t i = 0; i < sim->n_nodes; i++) {
         syn__pt_sim_node *node = &sim->nodes[sim->sequence[i]];

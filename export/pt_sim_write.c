@@ -214,9 +214,10 @@ static void add_waits(writer *w, syn__et_node *out) {
 static void add_op(writer *w, const char *name, const syn__pt_op *op) {
     const syn__pt_rank *rank = w->sim->rank;
     const syn__pt_lane *lane = &rank->lanes[op->lane];
-    if (op->host != SYN__PT_NONE && syn__pt_is_device(op))
+    const uint32_t host = op->detached ? rank->ops[op->parent].host : op->host;
+    if (host != SYN__PT_NONE && syn__pt_is_launched(op))
         add(w, name, SYN__ET_STRING, 0,
-            decoded(w, syn__pt_host_name(&rank->host, rank->host.nodes[op->host].name)));
+            decoded(w, syn__pt_host_name(&rank->host, rank->host.nodes[host].name)));
     if (lane->device && lane->stream >= 0)
         add_number(w, "stream", SYN__ET_INT64, (uint64_t)lane->stream);
 }

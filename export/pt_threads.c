@@ -61,7 +61,7 @@ static syn_status connect_lane(syn__pt_connector *c, const ends *e, size_t lane)
     for (size_t i = c->lane_first[lane]; i < c->lane_first[lane + 1]; i++) {
         const uint32_t op = c->lane_ops[i];
         const int64_t start = r->ops[op].start_ns, end = syn__pt_op_end(&r->ops[op]);
-        if (start == SYN__PT_NO_NS) continue;
+        if (start == SYN__PT_NO_NS || r->ops[op].detached) continue; /* its launch woke it */
         const bool idle = busy_until == SYN__PT_NO_NS ||
                           (start > busy_until && start - busy_until > c->options->thread_gap_ns);
         if (idle) SYN_TRY(syn__pt_add_edge(c, finished_before(r, e, op), op, SYN__PT_EDGE_THREAD));

@@ -113,10 +113,29 @@ def check_gloo():
               gloo("gloo:all_reduce", 103, [256]), gloo("gloo:all_reduce", 140, [16]), gloo("gloo:send", 180, [32]),
               op("aten::add", 300, 10)]
     r = alone(document(events))
-    comms = [(n.name, n.type, n.attr["comm_size"], n.attr.get("comm_dst")) for n in r.nodes if "comm_size" in n.attr]
+    names = {n.id: n.name for n in r.nodes}
+    comms = [(names[n.ctrl[0]], n.type, n.attr["comm_size"], n.attr.get("comm_dst")) for n in r.nodes if "comm_size" in n.attr]
     check(sorted(comms) == [("c10d::_reduce_scatter_base_", pt.COLL, 64, None), ("c10d::allreduce_", pt.COLL, 1024, None),
                             ("c10d::send", pt.SEND, 128, 1)], f"gloo: {comms}")
     check("peer-unknown" not in r.anomalies and "size-unknown" not in r.anomalies, f"gloo: {list(r.anomalies)}")
+
+
+def check_gloo_ids():
+    """With record function ids: the library's op is the next that the calling thread made, whenever it begins. Two threads call at
+    the same time, one op has no call, and the loss is a tensor without dimensions."""
+    def call(ts, tid, rf_id, dims, name="c10d::allreduce_"):
+        return op(name, ts, 5, tid=tid, **{"Input Dims": [[dims]], "Input type": ["TensorList"], "Record function id": rf_id})
+
+    def work(ts, rf_id, dims, name="gloo:all_reduce", tid="worker"):
+        return op(name, ts, 30, tid=tid, **{"Input Dims": [dims], "Input type": ["float"], "Record function id": rf_id})
+    events = [work(90, 10, [4], tid="other"), call(100, 1, 20, [256]), call(101, 2, 21, [16]), call(110, 1, 24, [256]), call(120, 1, 26, []),
+              call(121, 2, 27, [16]), work(300, 22, [256]), work(200, 23, [16]), work(400, 25, [256]), work(500, 29, [], tid="w2"),
+              work(600, 28, [16]), op("aten::add", 700, 10, tid=1, **{"Record function id": 30})]
+    r = alone(document(events))
+    by_id = {n.id: n for n in r.nodes}
+    pairs = {n.attr["rf_id"]: (by_id[n.ctrl[0]].attr["rf_id"] if n.ctrl and "rf_id" in by_id[n.ctrl[0]].attr else None, n.attr["comm_size"])
+             for n in r.nodes if "comm_size" in n.attr}
+    check(pairs == {10: (None, 16), 22: (20, 1024), 23: (21, 64), 25: (24, 1024), 28: (27, 64), 29: (26, 4)}, f"gloo's ids: {pairs}")
 
 
 def check_odd_times():
@@ -194,6 +213,7 @@ def main():
     check_callers()
     check_old_records()
     check_gloo()
+    check_gloo_ids()
     check_odd_times()
     check_small_gather()
     check_set()

@@ -112,10 +112,14 @@ static void print_written(const syn__pt_written *w, FILE *out) {
     fprintf(out,
             "  written for astra-sim: %" PRIu64 " nodes: %" PRIu64 " kernels and copies, %" PRIu64
             " host delays (%s), %" PRIu64 " communications as computation, %" PRIu64
-            " collectives, %" PRIu64 " messages; %" PRIu64 " barriers became dependencies\n",
+            " collectives, %" PRIu64 " messages; %" PRIu64 " barriers became dependencies",
             w->nodes, w->compute, w->delays,
             cli_time_text(1e3 * (double)w->delay_us, time, sizeof time), w->stand_ins,
             w->collectives, w->messages, w->dropped_barriers);
+    if (w->absorbed)
+        fprintf(out, ", %" PRIu64 " communications that simulators cannot run host delays",
+                w->absorbed);
+    fprintf(out, "\n");
 }
 
 /* written NULL: profile full. */
@@ -285,6 +289,7 @@ static void json_written(syn_sink *s, const syn__pt_written *w) {
     json_u64(s, "compute", w->compute, false);
     json_u64(s, "delays", w->delays, false);
     json_u64(s, "stand_ins", w->stand_ins, false);
+    json_u64(s, "absorbed", w->absorbed, false);
     json_u64(s, "collectives", w->collectives, false);
     json_u64(s, "messages", w->messages, false);
     json_u64(s, "dropped_barriers", w->dropped_barriers, false);

@@ -1,5 +1,6 @@
 """Sets of ranks through `syntorch convert pytorch`, and folders through `syntorch convert-all`."""
 import collections
+import gzip
 import json
 import os
 import subprocess
@@ -231,4 +232,46 @@ def folders(p, base):
         check(run("convert-all", os.path.join(folder, "absent")).returncode == 1, "convert-all of a folder that is not there")
 
 
-main(ranks, lost_parts, late_starts, wrong_sets, folders)
+def recorder_names(p, base):
+    """convert-all takes the names of docs/pytorch.md's recorder, with or without a name of the job in front."""
+    pairs = [p, other_rank(p)]
+    names = {  # host and device trace of a rank, the prefix of the set
+        "bare": ("host.%d.json", "device.%d.json", "trace"),
+        "job": ("job_host.%d.json", "job_kineto.%d.json", "job"),
+        "dots": ("a.b.host.%d.json", "a.b.device.%d.json", "a.b"),
+    }
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        for host, device, _ in names.values():
+            write_set(folder, pairs, (host, device))
+        packed = os.path.join(folder, "device.1.json")
+        with open(packed, "rb") as f, gzip.open(packed + ".gz", "wb") as g:
+            g.write(f.read())
+        os.remove(packed)
+        done = run("convert-all", folder, "--output", os.path.join(folder, "et"))
+        check(done.returncode == 0, f"convert-all, recorder's names: exit {done.returncode}: {done.stderr.decode()}")
+        rows = table(done.stdout.decode())
+        check(set(rows) == {f"{prefix}.{r}" for _, _, prefix in names.values() for r in (0, 1)}, f"convert-all: {sorted(rows)}")
+        check(all(row[-1] == "ok" for row in rows.values()), f"convert-all: {rows}")
+        for _, _, prefix in names.values():
+            etcheck_set(f"convert-all, {prefix}", os.path.join(folder, "et", prefix), "--any-node")
+            with open(os.path.join(folder, "et", prefix + ".0.et"), "rb") as f, open(os.path.join(folder, "et", "trace.0.et"), "rb") as g:
+                check(f.read() == g.read(), f"convert-all, {prefix}: not what the bare names give")
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        write_set(folder, [p], ("host%.0s.json", "device%.0s.json"))  # %.0s: nothing
+        done = run("convert-all", folder)
+        check(done.returncode == 0 and os.path.exists(os.path.join(folder, "trace.et")), f"convert-all without ranks: {done.stderr.decode()}")
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        for name in ("notes.json", "hosts.0.json", "xhost.0.json", "_host.json", ".json", "host.json.bak", "host..json"):
+            with open(os.path.join(folder, name), "wb") as f:
+                f.write(p.texts()[0])
+        done = run("convert-all", folder)
+        check(done.returncode == 1 and b"holds no file named" in done.stderr, f"convert-all of other names: {done.stdout} {done.stderr}")
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        write_set(folder, pairs, ("job_host.%d.json", "job_device.%d.json"))
+        write_set(folder, pairs, ("job.%d_host.json", "job.%d_device.json"))
+        done = run("convert-all", folder, "--output", os.path.join(folder, "et"))
+        check(done.returncode == 1 and b"would both become job.0.et" in done.stderr, f"convert-all of one name twice: {done.stderr}")
+        check(not os.path.exists(os.path.join(folder, "et")), "convert-all of one name twice wrote")
+
+
+main(ranks, lost_parts, late_starts, wrong_sets, folders, recorder_names)

@@ -11,6 +11,7 @@
 #include "tools/command.h"
 #include "tools/positional.h"
 #include "tools/pytorch_job.h"
+#include "tools/recorded_name.h"
 
 static struct arguments {
     const char *input, *output, *profile;
@@ -32,8 +33,9 @@ static const cli_program program = {
     "syntorch convert-all",
     "Converts every NAME_host.json with NAME_device.json or NAME_kineto.json of a folder (also "
     ".gz)\n"
-    "to NAME.et, those named PREFIX.<rank>_host.json together as a set, and ends with a table. A\n"
-    "device trace without a host trace is converted alone.",
+    "to NAME.et, and ends with a table. Ranks of a job become a set: host.<rank>.json and\n"
+    "device.<rank>.json become trace.<rank>.et; NAME_host.<rank>.json and NAME.<rank>_host.json\n"
+    "NAME.<rank>.et. A device trace without a host trace is converted alone.",
     options, examples, false};
 
 /* A host trace and what belongs to it, or a device trace alone. */
@@ -50,13 +52,6 @@ typedef struct folder {
     size_t n_failed;
 } folder;
 
-static bool ends_with(const char *name, const char *tail, size_t *head) {
-    const size_t n = strlen(name), t = strlen(tail);
-    if (n <= t || strcmp(name + n - t, tail) != 0) return false;
-    *head = n - t;
-    return true;
-}
-
 static syn_status join(char **out, const char *dir, const char *name, size_t bytes,
                        const char *tail, syn_error *err) {
     const size_t n = strlen(dir) + bytes + strlen(tail) + 2;
@@ -72,16 +67,21 @@ static bool is_file(const char *path) {
     return f != NULL;
 }
 
-/* The path of the first of STEM with one of the endings that is there; NULL: none. */
-static syn_status find_file(char **out, const char *stem, size_t stem_bytes,
-                            const char *const *tails, syn_error *err) {
+/* The path of the first file named as `name` but with one of these words that is there; NULL: none.
+ */
+static syn_status find_file(char **out, const recorded_name *name, const char *const *words,
+                            syn_error *err) {
     *out = NULL;
-    for (size_t i = 0; tails[i] && !*out; i++) {
-        SYN_TRY(join(out, args.input, stem, stem_bytes, tails[i], err));
-        if (is_file(*out)) continue;
-        syn_free(*out);
-        *out = NULL;
-    }
+    for (size_t i = 0; words[i] && !*out; i++)
+        for (int packed = 0; packed < 2 && !*out; packed++) {
+            char end[320]; /* the word, .RANK.json and .gz */
+            snprintf(end, sizeof end, "%s%.*s%s", words[i], (int)name->tail_bytes,
+                     name->name + name->tail_at, packed ? ".gz" : "");
+            SYN_TRY(join(out, args.input, name->name, name->head_bytes, end, err));
+            if (is_file(*out)) continue;
+            syn_free(*out);
+            *out = NULL;
+        }
     return SYN_OK;
 }
 
@@ -96,31 +96,24 @@ static void find_rank(entry *e, size_t n) {
     e->prefix_bytes = at - 1;
 }
 
-static const char *const host_tails[] = {"_host.json", "_host.json.gz", NULL};
-static const char *const device_tails[] = {"_device.json", "_device.json.gz", "_kineto.json",
-                                           "_kineto.json.gz", NULL};
-
-static bool has_tail(const char *name, const char *const *tails, size_t *stem) {
-    for (size_t i = 0; tails[i]; i++)
-        if (ends_with(name, tails[i], stem)) return true;
-    return false;
-}
+static const char *const host_words[] = {"host", NULL};
+static const char *const device_words[] = {"device", "kineto", NULL};
 
 /* One entry for each stem, made of its host trace's name, without one of its device trace's. */
 static syn_status add_entry(folder *f, const char *name, syn_error *err) {
-    size_t stem = 0;
+    recorded_name named;
     entry e = {.rank = -1};
-    if (!has_tail(name, host_tails, &stem) && !has_tail(name, device_tails, &stem)) return SYN_OK;
-    syn_status s = find_file(&e.host, name, stem, host_tails, err);
-    if (s == SYN_OK) s = find_file(&e.device, name, stem, device_tails, err);
+    if (!recorded_name_parse(&named, name)) return SYN_OK;
+    syn_status s = find_file(&e.host, &named, host_words, err);
+    if (s == SYN_OK) s = find_file(&e.device, &named, device_words, err);
     const char *first = e.host ? e.host : e.device;
     const char *file = first ? strrchr(first, '/') : NULL;
     if (s == SYN_OK && file && strcmp(file + 1, name) == 0) {
-        e.stem = syn_strndup(name, stem);
+        e.stem = recorded_name_stem(&named);
         s = e.stem ? syn_grow(&f->entries, &f->cap, f->n + 1, sizeof *f->entries, err)
-                   : SYN_FAIL_NOMEM(err, stem, "a name");
+                   : SYN_FAIL_NOMEM(err, strlen(name), "a name");
         if (s == SYN_OK) {
-            find_rank(&e, stem);
+            find_rank(&e, strlen(e.stem));
             f->entries[f->n++] = e;
             return SYN_OK;
         }
@@ -140,7 +133,9 @@ static syn_status list_folder(folder *f, syn_error *err) {
     closedir(dir);
     if (s == SYN_OK && f->n == 0)
         s = SYN_FAIL(err, SYN_E_INVALID,
-                     "%.300s holds no file named ..._host.json or ..._device.json", args.input);
+                     "%.300s holds no file named host.<rank>.json or ..._host.json, nor such a "
+                     "device.<rank>.json or ..._device.json",
+                     args.input);
     return s;
 }
 
@@ -236,10 +231,23 @@ static syn_status convert(folder *f, const entry *entries, size_t n, syn_error *
     return SYN_OK;
 }
 
+/* Different names may stand for the same trace: job_host.0.json and job.0_host.json. */
+static syn_status check_stems(const folder *f, syn_error *err) {
+    for (size_t i = 1; i < f->n; i++) {
+        const entry *a = &f->entries[i - 1], *b = &f->entries[i];
+        if (strcmp(a->stem, b->stem) == 0)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "%.200s and %.200s would both become %.200s.et; move one away",
+                            a->host ? a->host : a->device, b->host ? b->host : b->device, a->stem);
+    }
+    return SYN_OK;
+}
+
 static syn_status convert_folder(folder *f, syn_error *err) {
     SYN_TRY(list_folder(f, err));
-    SYN_TRY(syn_make_folder(args.output, err));
     qsort(f->entries, f->n, sizeof *f->entries, by_name);
+    SYN_TRY(check_stems(f, err));
+    SYN_TRY(syn_make_folder(args.output, err));
     printf("%-28s %9s %9s %8s %10s %10s %8s  %s\n", "file", "nodes in", "out", "matched",
            "anomalies", "size", "seconds", "verdict");
     for (size_t i = 0, end = 0; i < f->n; i = end) {

@@ -44,6 +44,16 @@ syn_status syn_make_folder(const char *path, syn_error *err) {
     return status;
 }
 
+syn_status syn_make_prefix_folder(const char *prefix, syn_error *err) {
+    const char *slash = strrchr(prefix, '/');
+    if (!slash || slash == prefix) return SYN_OK;
+    char *folder = syn_strndup(prefix, (size_t)(slash - prefix));
+    if (!folder) return SYN_FAIL_NOMEM(err, strlen(prefix), "a folder name");
+    const syn_status s = syn_make_folder(folder, err);
+    syn_free(folder);
+    return s;
+}
+
 /* A file while it is read. */
 typedef struct reading {
     int fd;

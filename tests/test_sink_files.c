@@ -28,6 +28,13 @@ static void make_folders(void) {
     CHECK_HAS(err.text, "k/file");
     err = (syn_error){0};
     CHECK_INT(syn_make_folder("", &err), SYN_E_IO);
+    err = (syn_error){0};
+    CHECK_OK(syn_make_prefix_folder(in_folder("k/new/set/trace"), &err), err);
+    CHECK(stat(in_folder("k/new/set"), &info) == 0 && S_ISDIR(info.st_mode));
+    CHECK(stat(in_folder("k/new/set/trace"), &info) != 0);
+    CHECK_OK(syn_make_prefix_folder("trace", &err), err);
+    CHECK_OK(syn_make_prefix_folder("/trace", &err), err);
+    CHECK_INT(syn_make_prefix_folder(in_folder("k/file/trace"), &err), SYN_E_IO);
 }
 
 static void read_files(void) {

@@ -40,6 +40,7 @@ static syn_status convert(syn_text_workload *w, const char *data, size_t bytes, 
     const syn_text_options how = {(uint32_t)args.npus, (uint32_t)args.passes,
                                   "syntorch " SYN_VERSION};
     SYN_TRY(syn_text_workload_read(w, args.input, data, bytes, args.compat, err));
+    SYN_TRY(syn_make_prefix_folder(args.output, err));
     return syn_text_workload_write(w, &how, args.output, err);
 }
 

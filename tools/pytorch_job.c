@@ -287,17 +287,6 @@ static syn_status write_groups(const pytorch_job *job, pytorch_outcome *o, syn_e
     return syn_sink_close(sink, true, err);
 }
 
-/* A set gets a folder of its own if its prefix names one. */
-static syn_status make_folder(const pytorch_job *job, syn_error *err) {
-    const char *slash = strrchr(job->output, '/');
-    if (!job->is_set || !slash || slash == job->output) return SYN_OK;
-    char *folder = syn_strndup(job->output, (size_t)(slash - job->output));
-    if (!folder) return SYN_FAIL_NOMEM(err, strlen(job->output), "a name");
-    const syn_status s = syn_make_folder(folder, err);
-    syn_free(folder);
-    return s;
-}
-
 static syn_status path_of(const pytorch_job *job, const syn__pt_rank *r, char *path, size_t bytes,
                           syn_error *err) {
     const int n = job->is_set ? snprintf(path, bytes, "%.*s.%d.et", (int)prefix_bytes(job),
@@ -317,7 +306,7 @@ static void remove_first(const pytorch_job *job, const pytorch_outcome *o, size_
 
 static syn_status write_all(const pytorch_job *job, pytorch_outcome *o, syn_error *err) {
     char path[4096];
-    SYN_TRY(make_folder(job, err));
+    if (job->is_set) SYN_TRY(syn_make_prefix_folder(job->output, err));
     if (job->profile == PYTORCH_ASTRA_SIM) {
         o->written = syn_calloc(o->n_ranks, sizeof *o->written);
         if (!o->written) return SYN_FAIL_NOMEM(err, o->n_ranks * sizeof *o->written, "counts");

@@ -30,8 +30,9 @@ static inference_args args = {.tp = 1,
 static const cli_option options[] = {
     {"tp", CLI_INT, &args.tp, "N",
      "tensor-parallel ranks: threads of this process, or as many MPI processes", 1, 65536},
-    {"device", CLI_TEXT, &args.device, "cpu|cuda|meta",
-     "where to run; meta records everything and computes nothing", 0, 0},
+    {"device", CLI_TEXT, &args.device, "cpu|meta",
+     "where to run; meta records everything and computes nothing (there is no CUDA backend yet)", 0,
+     0},
     {"model", CLI_TEXT, &args.model, "NAME",
      "preset: gpt2, gpt3-175b, bert-base-uncased, ... (a wrong name lists all)", 0, 0},
     {"model_config", CLI_TEXT, &args.model_config, "FILE",
@@ -112,8 +113,8 @@ static const char *const examples[] = {
     "inference --tp 2 --visualize_trace --out_dir out      # two threads, "
     "pictures and traces",
     "mpirun -n 2 inference --tp 2                          # the same over MPI",
-    "inference --device meta --model gpt3-175b --tp 8 --num_input_tokens 2048 "
-    "--hw_config a100-80g",
+    "inference --device meta --model gpt3-175b --tp 8 --num_input_tokens 2000 "
+    "--hw_config h200",
     "inference --weights gpt2 --tp 2 --prompt \"The answer is\"   # a folder "
     "from HuggingFace",
     "inference --weights bert-base-uncased --prompt \"Paris is the [MASK] of "
@@ -232,8 +233,7 @@ static int check_options(syn_error *err) {
         return CLI_FAILED;
     }
     if (strcmp(args.device, "cpu") != 0 && strcmp(args.device, "meta") != 0)
-        return cli_fail(&program, CLI_USAGE, "--device is cpu, cuda or meta, not '%s'",
-                        args.device);
+        return cli_fail(&program, CLI_USAGE, "--device is cpu or meta, not '%s'", args.device);
     if (strcmp(args.attention, "fused") != 0 && strcmp(args.attention, "unfused") != 0)
         return cli_fail(&program, CLI_USAGE, "--attention is fused or unfused, not '%s'",
                         args.attention);

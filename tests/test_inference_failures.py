@@ -16,7 +16,7 @@ def test_usage():
             (["--"], "not an option"),
             (["--tp"], "--tp needs a value"),
             (["--quiet=1"], "takes no value"),
-            (["--device", "gpu"], "cpu, cuda or meta, not 'gpu'"),
+            (["--device", "gpu"], "cpu or meta, not 'gpu'"),
             (["--attention", "flash"], "fused or unfused, not 'flash'"),
             (["--save_logits", "x.npy", "--device", "meta"], "computes none"),
             (["--model", "gpt2", "--model_config", TINY], "give one"),

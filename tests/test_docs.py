@@ -256,6 +256,25 @@ def test_help_examples():
     print(f"{ran} examples of --help run")
 
 
+def test_comparison():
+    """What varies is masked, all else counts; "..." stands for lines or for words."""
+    printed = ["model:   tiny, tp 2", "", "decode:  15 tokens in 3.35 ms, 4.48 k tokens/s",
+               "  linear  144  319 us  7.6%  12.7 M  13.4 MiB  39.9 G  41.0 GiB", ""]
+    same = [["model:   tiny, tp 2", "..."], ["...", "decode:  15 tokens in 9.1 s, 2 tokens/s", "..."], ["model: ..., tp 2", "...", "..."],
+            ["...", "  linear  144  31 ms  17.6%  12.7 M  13.4 MiB  3.9 G  1.0 TiB"], ["..."], printed[:-1]]
+    other = [["model:   tiny, tp 2"], ["...", "decode:  16 tokens in 3.35 ms, 4.48 k tokens/s", "..."], [], ["model: ..., tp 3", "..."],
+             ["...", "  linear  145  319 us  7.6%  12.7 M  13.4 MiB  39.9 G  41.0 GiB"], ["..."] + printed[::-1],
+             ["...", "  linear  144  319 us  7.6%  12.8 M  13.4 MiB  39.9 G  41.0 GiB"]]
+    for shown in same + other:
+        check(dp.agrees(shown, printed, True) == (shown in same), f"comparison: {shown}")
+    check(not dp.agrees(["in 5 ms"], ["in 6 ms"], False) and dp.agrees(["1 KiB in 0.001 s"], ["1 KiB in 0.2 s"], False), "comparison: times")
+    wrong = ["...", "decode:  16 tokens in 3.35 ms, 4.48 k tokens/s", "..."]
+    check(dp.updated(wrong, printed, True) == ["...", printed[2], "..."], f"update: {dp.updated(wrong, printed, True)}")
+    found, _ = dp.contents("x", "A\n\n    $ ./dev a \\\n      b\n    out\n\n    $ ./dev c; echo 1\n    1\n\nB `./dev d e` and `syntorch` `./dev`\n")
+    check([(c.text, c.shown) for c in found] == [("./dev a b", ["out"]), ("./dev c; echo 1", ["1"]), ("./dev d e", None)],
+          f"commands of a page: {[(c.text, c.shown) for c in found]}")
+
+
 # ---- choices --------------------------------------------------------------------------------------------------------
 
 CHOOSES = {  # commands that choices are tried with
@@ -347,6 +366,6 @@ def test_memory():
 
 
 if __name__ == "__main__":
-    for test in (test_options, test_files_and_links, test_recorder, test_help_choices, test_help_examples, test_memory, test_pages):
+    for test in (test_comparison, test_options, test_files_and_links, test_recorder, test_help_choices, test_help_examples, test_memory, test_pages):
         test()
     sys.exit(1 if failures else 0)

@@ -45,9 +45,7 @@ typedef struct sweep {
 } sweep;
 
 static int64_t end_ns(const sweep *s, uint32_t node) {
-    const syn__pt_op *op = &s->sim->rank->ops[s->sim->nodes[node].op];
-    const int64_t wall = op->wall_ns > 0 ? op->wall_ns : 0;
-    return op->start_ns > INT64_MAX - wall ? INT64_MAX : op->start_ns + wall;
+    return syn__pt_op_end(&s->sim->rank->ops[s->sim->nodes[node].op]);
 }
 
 /* When a communication was launched; not after its start. */

@@ -44,7 +44,7 @@ static uint8_t level_at(syn__pt_calls *c, uint32_t name) {
 
 static syn_status add(syn__pt_calls *c, int kind, uint32_t *out) {
     const syn__pt_call blank = {SYN__PT_NONE, SYN__PT_NONE, SYN__PT_NONE, SYN__PT_NONE,
-                                SYN__PT_NONE, kind,         false};
+                                SYN__PT_NONE, SYN__PT_NONE, kind,         false};
     SYN_TRY(syn_grow(&c->calls, &c->calls_cap, c->n_calls + 1, sizeof *c->calls, c->err));
     *out = (uint32_t)c->n_calls;
     c->calls[c->n_calls++] = blank;
@@ -86,10 +86,11 @@ static syn_status join_record(syn__pt_calls *c, uint32_t op, uint32_t above, int
     return SYN_OK;
 }
 
-/* gloo does a reduce-scatter by all-reduces. */
+/* gloo does a reduce-scatter by all-reduces, in older versions by an all-reduce and a scatter. */
 static bool fits(const syn__pt_call *call, int kind) {
     if (call->api == SYN__PT_NONE && call->record == SYN__PT_NONE) return false;
-    if (call->kind == SYN__PT_CALL_REDUCE_SCATTER && kind == SYN__PT_CALL_ALL_REDUCE) return true;
+    const bool is_part = kind == SYN__PT_CALL_ALL_REDUCE || kind == SYN__PT_CALL_SCATTER;
+    if (call->kind == SYN__PT_CALL_REDUCE_SCATTER && is_part) return true;
     return call->kind == kind && call->backend == SYN__PT_NONE;
 }
 
@@ -191,6 +192,8 @@ static uint32_t waiting(syn__pt_calls *c, uint32_t op, int kind) {
         c->first_waiting++;
     for (size_t i = c->first_waiting; i < c->n_calls && i < c->first_waiting + MAX_WAITING; i++)
         if (c->calls[i].backend == SYN__PT_NONE) consider(c, (uint32_t)i, op, kind, &best, &out);
+    if (out == SYN__PT_NONE && c->n_calls > 0) /* a further op of the latest call */
+        consider(c, (uint32_t)c->n_calls - 1, op, kind, &best, &out);
     return out;
 }
 
@@ -212,7 +215,6 @@ static void detach(syn__pt_calls *c, uint32_t op, const syn__pt_call *call) {
     o->parent = by;
 }
 
-/* The one that ends last stands for several. */
 static bool ends_later(const syn__pt_rank *r, uint32_t op, uint32_t other) {
     const syn__pt_op *a = &r->ops[op], *b = &r->ops[other];
     return a->detached && b->detached && syn__pt_op_end(a) > syn__pt_op_end(b);
@@ -228,7 +230,8 @@ static syn_status join_backend(syn__pt_calls *c, uint32_t op, uint32_t above, ui
     if (*out == SYN__PT_NONE) SYN_TRY(add(c, kind, out));
     syn__pt_call *call = &c->calls[*out];
     detach(c, op, call);
-    if (call->backend == SYN__PT_NONE || ends_later(c->rank, op, call->backend)) call->backend = op;
+    if (call->backend == SYN__PT_NONE) call->backend = call->latest = op;
+    else if (ends_later(c->rank, op, call->latest)) call->latest = op;
     return SYN_OK;
 }
 

@@ -14,7 +14,8 @@ typedef struct syn__pt_call {
     uint32_t record;     /* record_param_comms */
     uint32_t api;        /* c10d::... */
     uint32_t functional; /* _c10d_functional::... */
-    uint32_t backend;    /* nccl:..., gloo:... */
+    uint32_t backend;    /* nccl:..., gloo:...; the first of several */
+    uint32_t latest;     /* ... that ends last */
     uint32_t kernel;
     int kind; /* SYN__PT_CALL_... */
     bool
@@ -45,7 +46,7 @@ typedef struct syn__pt_calls {
 
 /* The call's main op on the host: what runs in a library's thread is the communication itself. */
 static inline uint32_t syn__pt_call_op(const syn__pt_rank *rank, const syn__pt_call *call) {
-    if (call->backend != SYN__PT_NONE && rank->ops[call->backend].detached) return call->backend;
+    if (call->backend != SYN__PT_NONE && rank->ops[call->latest].detached) return call->latest;
     if (call->record != SYN__PT_NONE) return call->record;
     if (call->api != SYN__PT_NONE) return call->api;
     return call->functional != SYN__PT_NONE ? call->functional : call->backend;

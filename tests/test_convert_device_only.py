@@ -111,11 +111,12 @@ def check_gloo():
     events = [op("c10d::allreduce_", 100, 5), op("c10d::_reduce_scatter_base_", 110, 5),
               op("c10d::send", 120, 5, **{"Concrete Inputs": ["", "", "1", "7"], "Input Dims": [[], [], [], []], "Input type": ["TensorList", "", "Scalar", "Scalar"]}),
               gloo("gloo:all_reduce", 103, [256]), gloo("gloo:all_reduce", 140, [16]), gloo("gloo:send", 180, [32]),
+              op("c10d::_reduce_scatter_base_", 220, 20), gloo("gloo:all_reduce", 225, [16]), gloo("gloo:scatter", 230, [8]),
               op("aten::add", 300, 10)]
     r = alone(document(events))
     names = {n.id: n.name for n in r.nodes}
     comms = [(names[n.ctrl[0]], n.type, n.attr["comm_size"], n.attr.get("comm_dst")) for n in r.nodes if "comm_size" in n.attr]
-    check(sorted(comms) == [("c10d::_reduce_scatter_base_", pt.COLL, 64, None), ("c10d::allreduce_", pt.COLL, 1024, None),
+    check(sorted(comms) == 2 * [("c10d::_reduce_scatter_base_", pt.COLL, 64, None)] + [("c10d::allreduce_", pt.COLL, 1024, None),
                             ("c10d::send", pt.SEND, 128, 1)], f"gloo: {comms}")
     check("peer-unknown" not in r.anomalies and "size-unknown" not in r.anomalies, f"gloo: {list(r.anomalies)}")
 

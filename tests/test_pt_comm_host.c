@@ -17,6 +17,7 @@ static void test_gloo(void) {
     host_op(t, 11, 10, 1, "gloo:all_reduce", TENSOR("5", "4"), "", "");
     host_op(t, 12, 11, 1, "gloo:all_reduce", TENSOR("5", "4"), "", "");
     host_op(t, 13, 2, 1, "gloo:all_reduce", TENSOR("5", "4"), "", "");
+    host_op(t, 14, 2, 1, "gloo:scatter", TENSOR("5", "4"), "", ""); /* PyTorch 2.2 */
     host_op(t, 20, 2, 1, "c10d::send", "[[1,2,0,6,4,\"cpu\"]],\"<Object>\",3,9", "", "");
     host_op(t, 21, 20, 1, "gloo:send", TENSOR("6", "4"), "", "");
     host_op(t, 22, 20, 1, "c10d::recv_", "[[1,2,0,7,4,\"cpu\"]],\"<Object>\",2,8", "", "");

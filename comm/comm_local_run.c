@@ -1,8 +1,8 @@
 /* Runs one function as all ranks of a world, a thread each. */
 #include "comm/comm.h"
 #include "syntorch/memory.h"
+#include "syntorch/thread.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
 typedef struct rank_thread {
@@ -58,7 +58,7 @@ syn_status syn_local_run(int32_t size, syn_rank_main *rank_main, void *arg, syn_
     for (; started < size; started++) {
         rank_thread *t = &threads[started];
         *t = (rank_thread){.world = world, .rank = started, .rank_main = rank_main, .arg = arg};
-        if (pthread_create(&t->thread, NULL, run_rank, t) != 0) break;
+        if (syn__thread_start(&t->thread, run_rank, t) != 0) break;
     }
     char sentence[128] = "";
     if (started < size) {

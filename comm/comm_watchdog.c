@@ -1,7 +1,7 @@
 #include "comm/comm_watchdog.h"
 #include "syntorch/memory.h"
+#include "syntorch/thread.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -92,7 +92,7 @@ syn_status syn__watchdog_new(syn__watchdog **out, int32_t rank,
     dog->options = *options;
     dog->rank = rank;
     init_locks(dog);
-    if (pthread_create(&dog->thread, NULL, watch, dog) != 0) {
+    if (syn__thread_start(&dog->thread, watch, dog) != 0) {
         pthread_cond_destroy(&dog->stopping);
         pthread_mutex_destroy(&dog->lock);
         syn_free(dog);

@@ -407,8 +407,7 @@ static syn_status run_all(int prepared, syn_error *err) {
     return launch_run(l, prepared == CLI_RUN ? launch_threads(l, err) : err->code, err);
 }
 
-int main(int argc, char **argv) {
-    cli_choose_blas(argv);
+static int run_program(int argc, char **argv) {
     syn_error err = {0};
     launch_begin(&run.launch, &program);
     cli_check_address_space(&program);
@@ -430,7 +429,10 @@ int main(int argc, char **argv) {
     launch_free(&run.launch);
     if (run.family) run.family->free(&run);
     inference_free(&run);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK)
-        code = cli_fail(&program, CLI_FAILED, "cannot write to standard output");
     return code;
+}
+
+int main(int argc, char **argv) {
+    cli_choose_blas(argv);
+    return cli_main("inference", run_program, argc, argv);
 }

@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "export/export.h"
 #include "models/layers.h"
+#include "tools/cli.h"
 
 enum { TOKENS = 1024, WIDTH = 768, HIDDEN = 4 * WIDTH };
 
@@ -69,7 +70,7 @@ static syn_status draw(int32_t size, const char *path, syn_error *err) {
     return s;
 }
 
-int main(int argc, char **argv) {
+static int draw_both(int argc, char **argv) {
     const char *folder = argc > 1 ? argv[1] : ".";
     for (int32_t size = 1; size <= 2; size++) {
         syn_error err = {0};
@@ -85,4 +86,8 @@ int main(int argc, char **argv) {
            "price is one all-reduce of %d bytes.\n",
            TOKENS * WIDTH * 4);
     return 0;
+}
+
+int main(int argc, char **argv) {
+    return cli_main("mlp_two_ways", draw_both, argc, argv);
 }

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "syntorch/memory.h"
+#include "syntorch/thread.h"
 
 /* How long an idle thread looks for work, and a caller for the end of it, before it sleeps. Between
    two kernels of a decode step lie a few microseconds. */
@@ -154,7 +155,7 @@ static syn_status start_threads(syn_workers *w, syn_error *err) {
         struct start *start = syn_malloc(sizeof *start);
         if (!start) return SYN_FAIL_NOMEM(err, sizeof *start, "a thread");
         *start = (struct start){w, w->started + 1};
-        if (pthread_create(&w->ids[w->started], NULL, worker_main, start) != 0) {
+        if (syn__thread_start(&w->ids[w->started], worker_main, start) != 0) {
             syn_free(start);
             return SYN_FAIL(err, SYN_E_NOMEM, "the system allows no thread beyond %d",
                             w->started + 1);

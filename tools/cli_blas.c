@@ -1,6 +1,5 @@
 /* What programs that multiply matrices do about OpenBLAS. Apart from cli.c, so that the others do
    not load it: its threads spin for a while whenever a program starts. */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "ops/blas.h"
+#include "syntorch/thread.h"
 #include "tools/cli.h"
 
 void cli_check_address_space(const cli_program *program) {
@@ -53,7 +53,7 @@ void cli_take_blas_buffers(int callers) {
     /* A buffer goes from one caller to the next: only those who multiply at the same time make it
        several. Calls are all that these threads do, so soon all are in one at once. */
     if (callers > 1) until = now_ns() + 50000000 + (int64_t)callers * 10000000;
-    while (started < callers - 1 && pthread_create(&threads[started], NULL, multiply, &until) == 0)
+    while (started < callers - 1 && syn__thread_start(&threads[started], multiply, &until) == 0)
         started++;
     multiply(&until);
     for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);

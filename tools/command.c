@@ -50,7 +50,7 @@ static int usage(FILE *out, int code) {
     return code;
 }
 
-int main(int argc, char **argv) {
+static int run(int argc, char **argv) {
     if (argc < 2) return usage(stderr, CLI_USAGE);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return usage(stdout, CLI_OK);
     if (strcmp(argv[1], "--version") == 0) {
@@ -58,14 +58,11 @@ int main(int argc, char **argv) {
         return CLI_OK;
     }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            int code = commands[i].run(argc - 1, argv + 1);
-            if (fflush(stdout) != 0 && code == CLI_OK) {
-                fprintf(stderr, "syntorch: cannot write to standard output\n");
-                code = CLI_FAILED;
-            }
-            return code;
-        }
+        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
     fprintf(stderr, "syntorch: there is no command '%s' (--help lists all)\n", argv[1]);
     return CLI_USAGE;
+}
+
+int main(int argc, char **argv) {
+    return cli_main("syntorch", run, argc, argv);
 }

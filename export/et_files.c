@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "syntorch/memory.h"
+#include "syntorch/sink.h"
 
 #define SUFFIX_BYTES 32 /* ".2147483646.et", ".comm_group.json" */
 
@@ -39,11 +41,14 @@ static int compare(const void *a, const void *b) {
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static bool exists(const char *path) {
-    FILE *f = fopen(path, "rb");
-    if (f == NULL) return false;
-    fclose(f);
-    return true;
+/* Says why neither the file nor ranks of a set were found. */
+static syn_status fail_none(const char *prefix, int folder_code, syn_error *err) {
+    struct stat info;
+    const int code = stat(prefix, &info) != 0 && errno != ENOENT ? errno : folder_code;
+    if (code != 0 && code != ENOENT)
+        return SYN_FAIL(err, SYN_E_IO, "cannot read %.300s: %s", prefix, strerror(code));
+    return SYN_FAIL(err, SYN_E_IO, "there is neither a file %.200s nor a set %.200s.<rank>.et",
+                    prefix, prefix);
 }
 
 /* `path` has room for a suffix; its prefix ends at prefix_bytes. */
@@ -73,6 +78,7 @@ static syn_status find_set(syn__et_files *files, const char *prefix, syn_error *
     const char saved = slash == NULL ? '\0' : slash[1];
     if (slash != NULL) slash[1] = '\0';
     DIR *dir = opendir(slash == NULL ? "." : path);
+    const int code = dir == NULL ? errno : 0;
     if (slash != NULL) slash[1] = saved;
     syn_status status = SYN_OK;
     if (dir != NULL) {
@@ -81,10 +87,7 @@ static syn_status find_set(syn__et_files *files, const char *prefix, syn_error *
     }
     syn_free(path);
     files->is_set = true;
-    if (status == SYN_OK && files->n == 0)
-        return SYN_FAIL(err, SYN_E_IO, "there is neither a file %.200s nor a set %.200s.<rank>.et",
-                        prefix, prefix);
-    return status;
+    return status == SYN_OK && files->n == 0 ? fail_none(prefix, code, err) : status;
 }
 
 /* Ranks by the names if no two are alike, else by the order in which the files were named. */
@@ -118,14 +121,14 @@ static syn_status name_groups(syn__et_files *files, syn_error *err) {
     if (files->groups == NULL) return SYN_FAIL_NOMEM(err, bytes + sizeof suffix, "a file name");
     memcpy(files->groups, path, bytes);
     memcpy(files->groups + bytes, suffix, sizeof suffix);
-    files->has_groups = exists(files->groups);
+    files->has_groups = syn_file_exists(files->groups);
     return SYN_OK;
 }
 
 static syn_status open_files(syn__et_files *files, const char *const *paths, size_t n,
                              syn_error *err) {
     if (n == 0) return SYN_FAIL(err, SYN_E_INVALID, "no file was named");
-    if (n > 1 || exists(paths[0])) SYN_TRY(take_named(files, paths, n, err));
+    if (n > 1 || syn_file_exists(paths[0])) SYN_TRY(take_named(files, paths, n, err));
     else SYN_TRY(find_set(files, paths[0], err));
     if (files->is_set) qsort(files->list, files->n, sizeof *files->list, compare);
     return name_groups(files, err);

@@ -5,6 +5,7 @@
 
 #include "export/et_files.h"
 #include "export/et_scan.h"
+#include "export/file_kind.h"
 #include "export/pt_trace.h"
 #include "syntorch/intern.h"
 #include "syntorch/memory.h"
@@ -38,7 +39,8 @@ typedef struct table {
 typedef struct collector {
     syn_statistics *out;
     table ops, groups;
-    uint64_t *micros; /* per node */
+    uint64_t n_nodes_told; /* nodes with a type or a name: other bytes make nodes without */
+    uint64_t *micros;      /* per node */
     size_t micros_cap;
 } collector;
 
@@ -227,6 +229,7 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
     SYN_TRY(syn_grow(&c->micros, &c->micros_cap, (size_t)index + 1, sizeof *c->micros, err));
     c->micros[index] = node->duration_micros;
     out->n_nodes++;
+    c->n_nodes_told += node->name.bytes != 0 || node->type != 0;
     out->types[node->type < SYN__ET_NODE_TYPES ? node->type : SYN_STATISTICS_TYPES - 1]++;
     out->n_ctrl_deps += node->n_ctrl;
     out->n_data_deps += node->n_data;
@@ -318,8 +321,15 @@ static syn_status read_rank(syn_statistics *out, const syn__et_file *file, syn_e
     collector c = {.out = out};
     out->rank = file->rank;
     SYN_TRY(syn__pt_input_open(&input, file->path, err));
-    const syn_status status = close_collector(&c, collect(&c, input.data, input.bytes, err), err);
+    syn_status status = syn__expect_et(file->path, input.data, input.bytes, err);
+    if (status == SYN_OK) status = collect(&c, input.data, input.bytes, err);
+    status = close_collector(&c, status, err);
     syn__pt_input_close(&input);
+    if (status == SYN_OK && c.n_nodes_told == 0 && out->n_damaged > 0)
+        status = SYN_FAIL(err, SYN_E_FORMAT,
+                          "%.300s is no execution trace, or damaged from its start (validate "
+                          "tells more)",
+                          file->path);
     return status;
 }
 

@@ -4,6 +4,7 @@
 
 #include "export/et_files.h"
 #include "export/et_validate.h"
+#include "export/file_kind.h"
 #include "export/pt_trace.h"
 #include "syntorch/memory.h"
 
@@ -22,10 +23,11 @@ static syn_status add_groups(syn_validator *v, const syn__et_files *files, const
 static syn_status add_file(syn_validator *v, const syn__et_file *file, syn_error *err) {
     syn__pt_input input;
     SYN_TRY(syn__pt_input_open(&input, file->path, err));
+    syn_status status = syn__expect_et(file->path, input.data, input.bytes, err);
     if (input.packed && !v->how.any_node)
         syn__find(v, SYN_FINDING_FRAME, (syn__spot){file->rank, false, 0, 0},
                   "the file is compressed with gzip, which simulators do not read; unpack it");
-    const syn_status status = syn_validator_add(v, file->rank, input.data, input.bytes, err);
+    if (status == SYN_OK) status = syn_validator_add(v, file->rank, input.data, input.bytes, err);
     syn__pt_input_close(&input);
     return status;
 }

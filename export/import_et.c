@@ -110,18 +110,11 @@ static syn_status find_ranks(set *s, syn_error *err) {
     return status;
 }
 
-static bool file_exists(const char *path) {
-    FILE *f = fopen(path, "rb");
-    if (f == NULL) return false;
-    fclose(f);
-    return true;
-}
-
 static syn_status read_groups(syn__et_builder *b, set *s, syn_error *err) {
     char *data;
     size_t bytes;
     const char *path = group_path(s);
-    if (!file_exists(path)) return SYN_OK;
+    if (!syn_file_exists(path)) return SYN_OK;
     SYN_TRY(syn_read_file(path, MAX_FILE_BYTES, &data, &bytes, err));
     const syn_status status = syn__et_builder_groups(b, path, data, bytes, err);
     syn_free(data);

@@ -44,6 +44,9 @@ syn_status syn_sink_status(const syn_sink *sink);
    NULL is allowed. */
 syn_status syn_sink_close(syn_sink *sink, bool keep, syn_error *err);
 
+/* Whether something has that name: also a link to nothing, and what may not be read, so that
+   whoever reads it says what is wrong. Opens nothing, for a pipe would be waited for. */
+bool syn_file_exists(const char *path);
 /* Creates the folder `path` and its missing parents. */
 syn_status syn_make_folder(const char *path, syn_error *err) SYN_MUST_USE;
 /* The same for the folder that the prefix of a set names: out/new of "out/new/trace"; none of
@@ -51,7 +54,7 @@ syn_status syn_make_folder(const char *path, syn_error *err) SYN_MUST_USE;
 syn_status syn_make_prefix_folder(const char *prefix, syn_error *err) SYN_MUST_USE;
 /* Reads a whole file (at most max_bytes) into a NUL-terminated buffer that the caller frees with
    syn_free. Refused: devices but for terminals and /dev/null, sockets, files larger than the
-   machine's memory, pipes that give more than half of it. */
+   machine's memory, pipes that give more than half of it or into which nobody writes. */
 syn_status syn_read_file(const char *path, size_t max_bytes, char **out, size_t *out_bytes,
                          syn_error *err) SYN_MUST_USE;
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +12,13 @@
 #include "syntorch/sink_private.h"
 
 /* Folders: 3/4 of an error's room is enough for any name worth reading. */
-#define SHOWN "%.380s"
+#define SHOWN        "%.380s"
+#define PIPE_WAIT_MS 5000 /* for somebody to write into a pipe */
+
+bool syn_file_exists(const char *path) {
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
 
 static syn_status make_one_folder(const char *path, syn_error *err) {
     if (mkdir(path, 0777) == 0) return SYN_OK;
@@ -76,8 +83,12 @@ static syn_status fail_long(const reading *r, syn_error *err) {
 }
 
 static syn_status fail_read(const char *path, int code, syn_error *err) {
-    /* Opening a socket, or a device without a driver. */
-    const char *reason = code == ENXIO ? "it is no file that can be read whole" : strerror(code);
+    struct stat link;
+    const bool dangling = code == ENOENT && lstat(path, &link) == 0 && S_ISLNK(link.st_mode);
+    /* ENXIO: opening a socket, or a device without a driver. */
+    const char *reason = code == ENXIO ? "it is no file that can be read whole"
+                         : dangling    ? "it is a link to a file that is not there"
+                                       : strerror(code);
     return SYN_FAIL(err, code == ENOMEM ? SYN_E_NOMEM : SYN_E_IO, "cannot read " SHOWN ": %s", path,
                     reason);
 }
@@ -110,6 +121,24 @@ static bool is_readable_device(int fd, const struct stat *info) {
                                null.st_rdev == info->st_rdev);
 }
 
+/* A pipe without a writer would be waited for without end. One that is slow to write is not left.
+ */
+static syn_status await_writer(reading *r, syn_error *err) {
+    struct pollfd wait = {.fd = r->fd, .events = POLLIN};
+    int n;
+    do n = poll(&wait, 1, PIPE_WAIT_MS);
+    while (n < 0 && errno == EINTR);
+    if (n == 0) {
+        const ssize_t got = read(r->fd, r->buf, r->cap_bytes - 1); /* EAGAIN: there is a writer */
+        if (got == 0)
+            return SYN_FAIL(err, SYN_E_IO,
+                            "cannot read " SHOWN ": it is a pipe into which nobody writes",
+                            r->path);
+        if (got > 0) r->used_bytes = (size_t)got;
+    }
+    return SYN_OK;
+}
+
 /* Checks what kind of file it is and makes a buffer of its size. */
 static syn_status prepare(reading *r, syn_error *err) {
     struct stat info;
@@ -131,7 +160,13 @@ static syn_status prepare(reading *r, syn_error *err) {
     /* Without a known size the buffer grows, and growing holds the old and the new one. */
     if (size == 0) r->memory_bytes /= 2;
     /* Two bytes more: the NUL, and one so that the read that finds the end needs no growth. */
-    return make_room(r, (size_t)size + 2, err);
+    SYN_TRY(make_room(r, (size_t)size + 2, err));
+    if (S_ISFIFO(info.st_mode)) SYN_TRY(await_writer(r, err));
+    /* It was opened without waiting, but is to be read with. */
+    const int flags = fcntl(r->fd, F_GETFL);
+    if (flags < 0 || fcntl(r->fd, F_SETFL, flags & ~O_NONBLOCK) != 0)
+        return fail_read(r->path, errno, err);
+    return SYN_OK;
 }
 
 syn_status syn__read_file(const char *path, size_t max_bytes, uint64_t memory_bytes, char **out,
@@ -140,7 +175,7 @@ syn_status syn__read_file(const char *path, size_t max_bytes, uint64_t memory_by
     *out_bytes = 0;
     if (max_bytes > SIZE_MAX - 2) max_bytes = SIZE_MAX - 2;
     reading r = {.path = path, .max_bytes = max_bytes, .memory_bytes = memory_bytes};
-    do r.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    do r.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     while (r.fd < 0 && errno == EINTR);
     if (r.fd < 0) return fail_read(path, errno, err);
     syn_status status = prepare(&r, err);

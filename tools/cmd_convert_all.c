@@ -61,12 +61,6 @@ static syn_status join(char **out, const char *dir, const char *name, size_t byt
     return SYN_OK;
 }
 
-static bool is_file(const char *path) {
-    FILE *f = fopen(path, "rb");
-    if (f) fclose(f);
-    return f != NULL;
-}
-
 /* The path of the first file named as `name` but with one of these words that is there; NULL: none.
  */
 static syn_status find_file(char **out, const recorded_name *name, const char *const *words,
@@ -78,7 +72,7 @@ static syn_status find_file(char **out, const recorded_name *name, const char *c
             snprintf(end, sizeof end, "%s%.*s%s", words[i], (int)name->tail_bytes,
                      name->name + name->tail_at, packed ? ".gz" : "");
             SYN_TRY(join(out, args.input, name->name, name->head_bytes, end, err));
-            if (is_file(*out)) continue;
+            if (syn_file_exists(*out)) continue;
             syn_free(*out);
             *out = NULL;
         }

@@ -314,11 +314,6 @@ int command_stat(int argc, char **argv) {
         n = 1;
     }
     syn_status s = syn_statistics_read(&set, paths, n, &err);
-    if (s == SYN_OK && set.total.n_nodes == 0 && set.total.n_damaged > 0)
-        s = SYN_FAIL(
-            &err, SYN_E_FORMAT,
-            "%.300s is no execution trace, or damaged from its start (validate tells more)",
-            paths[0]);
     if (s == SYN_OK && args.json) s = print_json(&set, &err);
     else if (s == SYN_OK) print_text(&set);
     syn_statistics_free(&set);

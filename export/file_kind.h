@@ -1,0 +1,54 @@
+/* What a file seems to be, by its first bytes or its JSON's first keys: so that a file given in
+   place of an execution trace is refused by name, not read as one. */
+#ifndef EXPORT_FILE_KIND_H
+#define EXPORT_FILE_KIND_H
+
+#include "syntorch/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(id, what it is, what to do with it where an execution trace is wanted) */
+#define SYN__FILE_KIND_LIST(X)                                                                   \
+    X(OTHER, NULL, "") /* may be an execution trace */                                           \
+    X(NODE_LINK, "a graph as node-link JSON", "; `syntorch export --format et` makes one of it") \
+    X(CHAKRA_JSON, "an execution trace as JSON", "; `syntorch json` makes one of it")            \
+    X(TIMELINE, "a Chrome timeline (traceEvents)",                                               \
+      "; `syntorch convert pytorch` makes one of those that torch.profiler writes")              \
+    X(PYTORCH, "a PyTorch execution trace", "; `syntorch convert pytorch` makes one of it")      \
+    X(GROUPS, "the list of groups of a set of traces", "")                                       \
+    X(JSON, "JSON", "")                                                                          \
+    X(SVG, "an SVG picture", "")                                                                 \
+    X(GRAPHML, "GraphML", "")                                                                    \
+    X(HTML, "an HTML page", "")                                                                  \
+    X(XML, "XML", "")                                                                            \
+    X(PNG, "a PNG picture", "")                                                                  \
+    X(JPEG, "a JPEG picture", "")                                                                \
+    X(PDF, "a PDF document", "")                                                                 \
+    X(ELF, "a program or library (ELF)", "")                                                     \
+    X(GZIP, "packed with gzip", "")                                                              \
+    X(ZIP, "a zip archive", "")                                                                  \
+    X(NPY, "a NumPy array", "")                                                                  \
+    X(SAFETENSORS, "a safetensors file", "")                                                     \
+    X(DOT, "a DOT graph", "")                                                                    \
+    X(TEXT, "text", "")
+
+typedef enum syn__file_kind {
+#define SYN_X(id, what, hint) SYN__FILE_##id,
+    SYN__FILE_KIND_LIST(SYN_X)
+#undef SYN_X
+        SYN__FILE_KINDS
+} syn__file_kind;
+
+syn__file_kind syn__file_kind_of(const char *data, size_t bytes);
+/* "a PNG picture"; NULL for OTHER. */
+const char *syn__file_kind_text(syn__file_kind kind);
+/* Fails for what is certainly no execution trace, saying what it is. */
+syn_status syn__expect_et(const char *name, const char *data, size_t bytes,
+                          syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,177 @@
+"""What is given to the commands in place of a trace: files of other kinds, files that cannot be read, hostile ones. Each is refused
+with a sentence that says why; no input is overwritten, no name reaches the terminal as it is, nothing waits or grows for ever."""
+import random
+import zipfile
+
+from inference_runs import *  # noqa: F403
+
+SYNTORCH = os.path.join(BUILD, "syntorch")
+
+
+def run(folder, *args, **kwargs):
+    return subprocess.run([SYNTORCH, *map(str, args)], cwd=folder.path, env=ENV, capture_output=True, timeout=120, **kwargs)
+
+
+def refused(folder, args, *says, code=1, **kwargs):
+    """One sentence that says this, and nothing on standard output."""
+    r = run(folder, *args, **kwargs)
+    lines = [line for line in r.stderr.decode().splitlines() if line.startswith("syntorch ")]
+    assert r.returncode == code, f"{args}: exit code {r.returncode}: {text_of(r)[:500]}"
+    assert len(lines) == 1 and not r.stdout, f"{args}: {text_of(r)[:500]}"
+    for part in says:
+        assert part in lines[0], f"{args}: {lines[0]!r} lacks {part!r}"
+    return lines[0]
+
+
+def traced(folder):
+    expect_ok(folder.run("--device", "meta", "--tp", 2, "--visualize_trace", "--quiet", "--num_output_tokens", 2, "--out_dir", "out"))
+
+
+def host_and_device(folder, stem):
+    """The least of PyTorch's traces, as STEM_host.json and STEM_device.json."""
+    attrs = [{"name": n, "type": "uint64", "value": v} for n, v in
+             (("rf_id", 1), ("fw_parent", 0), ("seq_id", -1), ("scope", 0), ("tid", 1), ("fw_tid", 0))]
+    io = {"values": [], "shapes": [], "types": [], "strides": []}
+    nodes = [dict(id=i, name=name, ctrl_deps=1, inputs=io, outputs=io, attrs=[dict(attrs[0], value=i), *attrs[1:]])
+             for i, name in ((1, "process"), (2, "aten::mm"))]
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2,
+             "args": {"External id": 2, "Record function id": 2}}
+    folder.write(stem + "_host.json", json.dumps({"schema": "1.1.1-chakra.0.0.4", "nodes": nodes}))
+    folder.write(stem + "_device.json", json.dumps({"schemaVersion": 1, "traceEvents": [event]}))
+
+
+# ---- files of other kinds ----
+
+
+def write_bytes(folder, name, data):
+    with open(folder / name, "wb") as f:
+        f.write(data)
+    return name
+
+
+def other_files(folder):
+    """Name and what it is."""
+    yield "out/timeline.json", "a Chrome timeline"
+    yield "out/tensor_trace_graph.json", "node-link JSON"
+    yield "out/tensor_trace_chakra.json", "an execution trace as JSON"
+    yield "out/trace.comm_group.json", "the list of groups"
+    if os.path.exists(folder / "out/tensor_comm_graph.svg"):
+        yield "out/tensor_comm_graph.svg", "an SVG picture"
+        yield "out/tensor_comm_graph.png", "a PNG picture"
+    yield sys.executable, "a program"
+    yield __file__, "text"
+    host = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1, "name": "x"}]}
+    yield folder.write("host.json", json.dumps(host, indent=1)), "a PyTorch execution trace"
+    yield folder.write("kineto.json", json.dumps({"schemaVersion": 1, "traceEvents": []})), "a Chrome timeline"
+    yield folder.write("g.dot", "digraph {\n a -> b\n}\n"), "a DOT graph"
+    yield folder.write("g.graphml", '<?xml version="1.0"?>\n<graphml></graphml>'), "GraphML"
+    yield folder.write("page.html", "<html><body>404</body></html>"), "an HTML page"
+    with zipfile.ZipFile(folder / "model.pt", "w") as z:
+        z.writestr("data.pkl", "x")
+    yield "model.pt", "zip"
+    header = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    yield write_bytes(folder, "m.safetensors", len(header).to_bytes(8, "little") + header + bytes(4)), "a safetensors file"
+    yield write_bytes(folder, "noise", random.Random(3).randbytes(3000)), "no execution trace"
+
+
+def test_other_files_are_called_what_they_are():
+    with Folder() as f:
+        traced(f)
+        for name, what in other_files(f):
+            refused(f, ["stat", name], os.path.basename(name), what)
+            refused(f, ["stat", "--json", name], os.path.basename(name), what)
+            if "no execution" not in what:
+                refused(f, ["validate", name], os.path.basename(name), what)
+                refused(f, ["validate", "out/trace.0.et", name, "--json"], os.path.basename(name), what)
+
+
+def test_damaged_traces_are_still_described():
+    with Folder() as f:
+        traced(f)
+        whole = open(f / "out/trace.0.et", "rb").read()
+        metadata = 2 + (whole[0] & 127 | whole[1] << 7)  # the first message, whose length has two bytes
+        assert whole[0] >= 128 > whole[1]
+        for data in (whole[: len(whole) // 2], whole[metadata:], b"\7" + bytes(7) + whole[metadata:], whole + bytes(range(256))):
+            write_bytes(f, "damaged.et", data)
+            out = expect_ok(run(f, "stat", "damaged.et"))
+            assert "COMP" in out and "warning" in out, out
+
+
+# ---- files that cannot be read ----
+
+
+def test_what_cannot_be_read_is_not_called_missing():
+    with Folder() as f:
+        traced(f)
+        os.symlink("loop", f / "loop")
+        os.mkdir(f / "folder")
+        for command in ("stat", "validate"):
+            refused(f, [command, "loop"], "cannot read loop", "symbolic links")
+            refused(f, [command, "out/trace.0.et/x"], "cannot read out/trace.0.et/x", "Not a directory")
+            refused(f, [command, "x" * 300], "cannot read x", "File name too long")
+            refused(f, [command, "folder"], "cannot read folder", "it is a folder")
+            refused(f, [command, "nowhere"], "there is neither a file nowhere nor a set nowhere.<rank>.et")
+            refused(f, [command, "nowhere/trace"], "neither a file nowhere/trace")
+        refused(f, ["export", "--input", "loop", "--output", "x.svg"], "cannot read loop", "symbolic links")
+
+
+def test_permission_is_said():
+    if os.geteuid() == 0:
+        raise Skip("root may read everything")
+    with Folder() as f:
+        traced(f)
+        os.chmod(f / "out/trace.0.et", 0)
+        for command in ("stat", "validate"):
+            refused(f, [command, "out/trace.0.et"], "cannot read out/trace.0.et", "Permission denied")
+            refused(f, [command, "out/trace"], "cannot read out/trace.0.et", "Permission denied")
+        os.chmod(f / "out", 0)
+        try:
+            for command in ("stat", "validate"):
+                refused(f, [command, "out/trace"], "cannot read out/trace", "Permission denied")
+        finally:
+            os.chmod(f / "out", 0o700)
+
+
+# ---- what would be waited for, and what is not there ----
+
+
+def test_a_pipe_without_a_writer_is_not_waited_for():
+    with Folder() as f:
+        traced(f)
+        os.mkdir(f / "all")
+        host_and_device(f, "all/p")
+        for name in ("pipe", "all/q_host.json", "out/trace.2.et"):
+            os.mkfifo(f / name)
+        commands = [["stat", "pipe"], ["validate", "pipe"], ["stat", "out/trace"], ["export", "--input", "pipe", "--output", "x.svg"],
+                    ["convert", "pytorch", "--host", "pipe", "--output", "x.et"], ["repair", "--input", "pipe", "--output", "x.json"],
+                    ["convert", "text", "--input", "pipe", "--output", "x", "--num_npus", 2], ["convert-all", "all"]]
+        started = [subprocess.Popen([SYNTORCH, *map(str, c)], cwd=f.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for c in commands]
+        for command, p in zip(commands, started):
+            out, err = p.communicate(timeout=120)
+            text = (out + err).decode()
+            assert p.returncode == 1 and "a pipe into which nobody writes" in text, f"{command}: {p.returncode} {text}"
+        assert "ok" in text, text  # what else the folder holds
+
+
+def test_a_slow_writer_is_waited_for():
+    with Folder() as f:
+        traced(f)
+        os.mkfifo(f / "pipe")
+        want = expect_ok(run(f, "stat", "out/trace.0.et"))
+        for command in ("cat out/trace.0.et > pipe", "exec 3> pipe; sleep 6; cat out/trace.0.et >&3", "sleep 2; cat out/trace.0.et > pipe"):
+            with subprocess.Popen(["sh", "-c", command], cwd=f.path):
+                got = expect_ok(run(f, "stat", "pipe"))
+            assert got.split("schema")[0].split("\n", 2)[2:] == want.split("schema")[0].split("\n", 2)[2:], got
+
+
+def test_a_link_to_nothing_is_told():
+    with Folder() as f:
+        host_and_device(f, "p")
+        os.unlink(f / "p_host.json")
+        os.symlink("gone.json", f / "p_host.json")
+        r = run(f, "convert-all", ".")
+        assert r.returncode == 1 and b"a link to a file that is not there" in r.stdout, text_of(r)
+        refused(f, ["stat", "p_host.json"], "cannot read p_host.json", "a link to a file that is not there")
+
+
+main(globals())

@@ -304,6 +304,7 @@ static int prepare(syn_error *err) {
     if (s == SYN_OK) s = inference_read_prompts(&run, err);
     if (s == SYN_OK) s = run.family->prepare(&run, err);
     if (s == SYN_OK && args.weights) s = checkpoint_compare(&run, err);
+    if (s == SYN_OK) s = inference_keep_inputs(&run, err);
     if (s == SYN_OK && args.visualize_trace && !program.mute)
         s = syn_make_folder(args.out_dir, err);
     if (s == SYN_OK && args.save_weights && !program.mute)
@@ -322,24 +323,27 @@ static uint64_t all_nodes(const syn_graph *graph) {
 
 /* Predictions for hardware that could not hold the model deserve a word. */
 static void print_fit(void) {
-    char a[32], b[32];
+    char a[32], b[32], name[CLI_SHOWN_BYTES];
     const double want = inference_resident_bytes(&run) / (double)args.tp;
     if (!args.hw_config || run.hw.memory_bytes <= 0 || want <= run.hw.memory_bytes) return;
     printf("note:    each rank needs %s for %s weights and KV cache, but %s has "
            "%s\n",
-           cli_bytes_text(want, a, sizeof a), syn_dtype_name(run.dtype), run.hw.name,
+           cli_bytes_text(want, a, sizeof a), syn_dtype_name(run.dtype),
+           cli_shown(run.hw.name, name, sizeof name),
            cli_bytes_text(run.hw.memory_bytes, b, sizeof b));
 }
 
 static void print_summary(const report *r) {
     const inference_model_facts *m = &run.facts;
     const syn_graph *graph = run.launch.graph;
-    char a[64];
+    char a[64], name[CLI_SHOWN_BYTES];
     printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp "
            "%lld\n",
-           m->name, (long long)m->n_layer, (long long)m->hidden, (long long)m->heads,
-           cli_count_text((double)m->params, a, sizeof a), (long long)args.tp);
-    if (run.weights) printf("weights: %s, %s\n", args.weights, syn_dtype_name(run.dtype));
+           cli_shown(m->name, name, sizeof name), (long long)m->n_layer, (long long)m->hidden,
+           (long long)m->heads, cli_count_text((double)m->params, a, sizeof a), (long long)args.tp);
+    if (run.weights)
+        printf("weights: %s, %s\n", cli_shown(args.weights, name, sizeof name),
+               syn_dtype_name(run.dtype));
     if (run.launch.device == SYN_DEVICE_META)
         printf("device:  meta: nothing is computed%s\n",
                args.hw_config ? ", times are predictions" : "; --hw_config predicts times");

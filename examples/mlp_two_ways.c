@@ -77,7 +77,8 @@ static int draw_both(int argc, char **argv) {
         char path[1024];
         snprintf(path, sizeof path, "%s/mlp_%d.svg", folder, size);
         if (draw(size, path, &err) != SYN_OK) {
-            fprintf(stderr, "mlp_two_ways: %s\n", err.text);
+            char why[1024];
+            fprintf(stderr, "mlp_two_ways: %s\n", cli_shown(err.text, why, sizeof why));
             return 1;
         }
         printf("%s\n", path);

@@ -58,7 +58,7 @@ class Misuse(Case):
                      ("json", "--input", "t.0.et", "--output", "t.0.et")):
             self.convert()
             before = {n: open(self.path(n), "rb").read() for n in ("host.json", "device.json", "t.0.et")}
-            self.refused(self.run_tool(*args), "another --output")
+            self.refused(self.run_tool(*args), "is an input, which is never overwritten")
             self.assertEqual(before, {n: open(self.path(n), "rb").read() for n in before}, args)
 
     def test_standard_output(self):

@@ -132,6 +132,128 @@ def test_permission_is_said():
             os.chmod(f / "out", 0o700)
 
 
+# ---- names that a terminal would obey ----
+
+EVIL = "a\x1b[31mb\nc\u009b7m\u202ed\r"
+SHOWN = "a\\x1b[31mb\\nc\\xc2\\x9b7m\\xe2\\x80\\xaed\\x0d"
+
+
+def printable(data):
+    """Nothing but text and ends of lines."""
+    text = data.decode()
+    odd = [c for c in text if c != "\n" and not c.isprintable()]
+    assert not odd, f"{odd} in {text!r}"
+    return text
+
+
+def test_names_reach_the_terminal_escaped():
+    with Folder() as f:
+        host_and_device(f, EVIL)
+        f.write("w.txt", "DATA\n1\nlayer -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n")
+        host, device = EVIL + "_host.json", EVIL + "_device.json"
+        both = ["--host", host, "--device", device]
+        for args in (["convert-all", "."], ["convert", "pytorch", *both, "--output", EVIL + ".et"],
+                     ["convert", "pytorch", *both, "--output", EVIL + ".et", "--compat"],
+                     ["link", *both, "--output", EVIL + ".json"], ["repair", "--input", host, "--output", EVIL],
+                     ["convert", "text", "--input", "w.txt", "--output", EVIL, "--num_npus", 1],
+                     ["json", "--input", EVIL + ".et", "--output", EVIL], ["stat", EVIL + ".et"],
+                     ["validate", "--any-node", EVIL + ".et"], ["validate", EVIL], [EVIL], ["convert", EVIL], ["stat", "--" + EVIL],
+                     ["convert-all", EVIL], ["export", "--input", EVIL + "x", "--output", "x.svg"], ["weights", EVIL]):
+            r = run(f, *args)
+            text = printable(r.stdout) + printable(r.stderr)
+            assert SHOWN in text or args[:2] == ["stat", EVIL + ".et"], f"{args}: {text!r}"
+        f.write(EVIL + "_host.json", "{")
+        text = printable(run(f, "convert-all", ".").stdout)
+        assert SHOWN in text and "failed" in text, text
+
+
+def test_names_of_the_inference_program():
+    with Folder() as f:
+        config = load_json(TINY)
+        config["name"] = "gpt\u202e"
+        f.write("config.json", json.dumps(config))
+        r = f.run("--model_config", "config.json", "--device", "meta", "--visualize_trace", "--out_dir", EVIL, "--num_output_tokens", 1,
+                  "--debug")
+        printable(r.stdout)
+        printable(r.stderr)
+        assert r.returncode == 0 and SHOWN in r.stdout.decode() and "gpt\\xe2\\x80\\xae" in r.stdout.decode(), text_of(r)
+
+
+# ---- inputs are kept ----
+
+
+def keeps(folder, name, *args, program=SYNTORCH):
+    """The command is refused and the file stays."""
+    with open(folder / name, "rb") as f:
+        before = f.read()
+    r = subprocess.run([program, *map(str, args)], cwd=folder.path, env=ENV, capture_output=True, timeout=120)
+    assert r.returncode in (1, 2) and b"is an input, which is never overwritten" in r.stderr, f"{args}: {r.returncode} {text_of(r)}"
+    with open(folder / name, "rb") as f:
+        assert f.read() == before, f"{args} overwrote {name}"
+
+
+def links_to(folder, name):
+    """The file itself, and two other names of it."""
+    os.symlink(name, folder / "soft")
+    os.link(folder / name, folder / "hard")
+    yield from (name, "soft", "hard")
+    os.unlink(folder / "soft")
+    os.unlink(folder / "hard")
+
+
+def test_no_input_is_overwritten():
+    with Folder() as f:
+        traced(f)
+        keeps(f, "out/trace.0.et", "export", "--input", "out/trace.0.et", "--output", "out/trace.0.et", "--format", "svg")
+        keeps(f, "out/trace.1.et", "export", "--input", "out/trace", "--output", "out/trace.1.et", "--format", "dot")
+        keeps(f, "out/trace.1.et", "export", "--input", "out/trace", "--output", "out/trace.et")
+        keeps(f, "out/trace.1.et", "export", "--input", "out/trace.0.et", "--all_ranks", "--output", "out/trace.et")
+        keeps(f, "out/trace.comm_group.json", "export", "--input", "out/trace", "--output", "out/trace.comm_group.json", "--format", "json")
+        keeps(f, "out/tensor_trace_graph.json", "export", "--input", "out/tensor_trace_graph.json", "--output",
+              "out/tensor_trace_graph.json")
+        os.rename(f / "out/tensor_trace_graph.json", f / "all.7.et")
+        f.write("all.comm_group.json", "{}")
+        for rank in range(2, 7):
+            f.write(f"all.{rank}.et", "")
+        keeps(f, "all.7.et", "export", "--input", "all.7.et", "--output", "all.et")  # the older set's further ranks are removed
+
+        workload = "DATA\n1\nlayer -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n"
+        for name in ("w.0.et", "w.comm_group.json", "w.1.et"):
+            f.write(name, workload)
+            keeps(f, name, "convert", "text", "--input", name, "--output", "w", "--num_npus", 2)
+        f.write("w.txt", workload)
+        for link in (os.symlink, os.link):
+            os.unlink(f / "w.1.et")
+            link("w.txt" if link is os.symlink else f / "w.txt", f / "w.1.et")
+            keeps(f, "w.txt", "convert", "text", "--input", "w.txt", "--output", "w", "--num_npus", 2)
+
+        host_and_device(f, "p")
+        both = ["--host", "p_host.json", "--device", "p_device.json"]
+        for name in ("p_host.json", "p_device.json"):
+            for output in links_to(f, name):
+                keeps(f, name, "convert", "pytorch", *both, "--output", output)
+                keeps(f, name, "link", *both, "--output", output)
+                keeps(f, name, "repair", "--input", name, "--output", output)
+        for output in links_to(f, "w.txt"):
+            keeps(f, "w.txt", "json", "--input", "w.txt", "--output", output)
+
+        expect_ok(f.run("--save_weights", "model", "--num_output_tokens", 1))
+        keeps(f, "model/model.safetensors", "--weights", "model", "--save_weights", "model", program=PROGRAM)
+        keeps(f, "model/model.safetensors", "--weights", "model", "--save_logits", "model/model.safetensors", program=PROGRAM)
+        f.write("prompts.txt", "a\n")
+        keeps(f, "prompts.txt", "--prompts", "prompts.txt", "--save_logits", "prompts.txt", program=PROGRAM)
+
+
+def test_convert_all_keeps_its_inputs():
+    with Folder() as f:
+        host_and_device(f, "p")
+        os.symlink("p_host.json", f / "p.et")
+        before = open(f / "p_host.json").read()
+        r = run(f, "convert-all", ".")
+        assert r.returncode == 1 and b"never overwritten" in r.stdout, text_of(r)
+        assert open(f / "p_host.json").read() == before
+
+
 # ---- what would be waited for, and what is not there ----
 
 

@@ -114,6 +114,15 @@ bool checkpoint_has_tokenizer(const char *weights, char *folder, size_t folder_b
 
 /* ---- whether it fits ------------------------------------------------------------------------- */
 
+/* Names in it come from the checkpoint. */
+static void print_lines(const char *list) {
+    for (size_t bytes; *list; list += bytes + (list[bytes] == '\n')) {
+        bytes = strcspn(list, "\n");
+        cli_print_escaped(stderr, list, bytes);
+        fputc('\n', stderr);
+    }
+}
+
 /* Makes the model without data, its parameters read from the checkpoint: names and shapes alone. */
 syn_status checkpoint_compare(inference *run, syn_error *err) {
     const inference_rank alone = {NULL, false};
@@ -129,7 +138,7 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
     if (s == SYN_OK) {
         char *list = NULL;
         s = syn_weights_finish(reader, &list, err);
-        if (list && !run->launch.program->mute) fputs(list, stderr);
+        if (list && !run->launch.program->mute) print_lines(list);
         syn_free(list);
     }
     syn_weights_reader_free(reader);

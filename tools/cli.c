@@ -31,14 +31,6 @@ int cli_fail(const cli_program *program, int code, const char *fmt, ...) {
     return code;
 }
 
-bool cli_same_file(const char *input, const char *output) {
-    struct stat in, out;
-    if (strcmp(output, "-") == 0) return false;
-    if (stat(strcmp(input, "-") == 0 ? "/dev/stdin" : input, &in) != 0) return false;
-    return stat(output, &out) == 0 && S_ISREG(out.st_mode) && in.st_dev == out.st_dev &&
-           in.st_ino == out.st_ino;
-}
-
 /* ---- options --------------------------------------------------------------------------------- */
 
 static bool same_name(const char *a, const char *b, size_t n) {
@@ -206,20 +198,56 @@ int cli_parse(const cli_program *program, int argc, char **argv) {
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-void cli_print_escaped(FILE *out, const char *text, size_t bytes) {
-    for (size_t i = 0; i < bytes;) {
-        const unsigned char *p = (const unsigned char *)text + i;
-        const size_t n = syn_utf8_char_bytes(text + i, bytes - i);
-        const bool c1 = n == 2 && p[0] == 0xC2 && p[1] < 0xA0; /* control characters U+0080..9F */
-        if (n == 1 && p[0] == '\n') fputs("\\n", out);
-        else if (n == 1 && p[0] == '\t') fputs("\\t", out);
-        else if (n == 1 && p[0] == '\\') fputs("\\\\", out);
-        else if (n == 0 || c1 || (n == 1 && (p[0] < 0x20 || p[0] == 0x7F)))
-            fprintf(out, "\\x%02x", p[0]);
-        else fwrite(p, 1, n, out);
-        if (c1) fprintf(out, "\\x%02x", p[1]);
-        i += n ? n : 1;
+/* Characters that a terminal obeys instead of showing them: control characters, and those that turn
+   the direction of writing or end a line. */
+static bool is_obeyed(const unsigned char *p, size_t n) {
+    if (n == 1) return p[0] < 0x20 || p[0] == 0x7F;
+    if (n == 2) return (p[0] == 0xC2 && p[1] < 0xA0) || (p[0] == 0xD8 && p[1] == 0x9C);
+    if (n != 3 || p[0] != 0xE2) return false;
+    return (p[1] == 0x80 && (p[2] == 0x8E || p[2] == 0x8F || (p[2] >= 0xA8 && p[2] <= 0xAE))) ||
+           (p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9);
+}
+
+#define ESCAPED_BYTES 17 /* of one character */
+
+/* The character that begins at `text` as it may be shown; returns how many bytes it takes there. */
+static size_t escape(const char *text, size_t bytes, char out[ESCAPED_BYTES]) {
+    const unsigned char *p = (const unsigned char *)text;
+    const size_t n = syn_utf8_char_bytes(text, bytes);
+    const size_t all = n ? n : 1;
+    const char letter = *p == '\n' ? 'n' : *p == '\t' ? 't' : *p == '\\' ? '\\' : '\0';
+    if (letter) {
+        snprintf(out, ESCAPED_BYTES, "\\%c", letter);
+    } else if (n == 0 || is_obeyed(p, n)) {
+        for (size_t k = 0; k < all; k++) snprintf(out + 4 * k, 5, "\\x%02x", p[k]);
+    } else {
+        memcpy(out, p, n);
+        out[n] = '\0';
     }
+    return all;
+}
+
+void cli_print_escaped(FILE *out, const char *text, size_t bytes) {
+    char one[ESCAPED_BYTES];
+    for (size_t i = 0; i < bytes;) {
+        i += escape(text + i, bytes - i, one);
+        fputs(one, out);
+    }
+}
+
+const char *cli_shown(const char *text, char *buf, size_t buf_bytes) {
+    char one[ESCAPED_BYTES];
+    const size_t bytes = strlen(text);
+    size_t used = 0;
+    for (size_t i = 0; i < bytes;) {
+        i += escape(text + i, bytes - i, one);
+        const size_t n = strlen(one);
+        if (used + n >= buf_bytes) break;
+        memcpy(buf + used, one, n);
+        used += n;
+    }
+    buf[used] = '\0';
+    return buf;
 }
 
 static const char *scaled(double v, double base, const char *const *units, int n_units, char *buf,

@@ -36,10 +36,12 @@ int cli_parse(const cli_program *program, int argc, char **argv);
 /* "inference: sentence" on standard error, in one line; returns code. */
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) SYN_PRINTF(3, 4);
 
-/* Whether `output` is an existing regular file that is also `input` ("-": the standard streams). */
-bool cli_same_file(const char *input, const char *output);
-/* Bytes as text in one line: control characters and what is not UTF-8 as escapes. */
+/* Bytes as text in one line: what a terminal would obey, and what is not UTF-8, as escapes. */
 void cli_print_escaped(FILE *out, const char *text, size_t bytes);
+/* The same into buf, for names of files and whatever else comes from outside; cut if it is too
+ * long. Returns buf. */
+const char *cli_shown(const char *text, char *buf, size_t buf_bytes);
+#define CLI_SHOWN_BYTES 1024
 /* "12.3 KiB", "4.56 G", "1.23 ms"; returns buf. */
 const char *cli_bytes_text(double bytes, char *buf, size_t buf_bytes);
 const char *cli_count_text(double count, char *buf, size_t buf_bytes);

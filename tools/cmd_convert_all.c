@@ -165,7 +165,7 @@ static uint64_t written(const pytorch_outcome *o, const syn__pt_rank *r) {
 /* Size and time are those of the whole set, told in its first row. */
 static void print_row(const entry *e, const syn__pt_rank *r, const pytorch_outcome *o,
                       const char *verdict) {
-    char size[32] = "", seconds[32] = "";
+    char size[32] = "", seconds[32] = "", stem[CLI_SHOWN_BYTES];
     const syn__pt_matches *m = &r->matches;
     const uint64_t in = m->host_nodes + m->device_events;
     const uint64_t host_found =
@@ -175,9 +175,9 @@ static void print_row(const entry *e, const syn__pt_rank *r, const pytorch_outco
         cli_bytes_text((double)o->out_bytes, size, sizeof size);
         snprintf(seconds, sizeof seconds, "%.3f", o->seconds);
     }
-    printf("%-28s %9" PRIu64 " %9" PRIu64 " %6.1f %% %10" PRIu64 " %10s %8s  %s%s\n", e->stem, in,
-           written(o, r), in ? 100.0 * (double)found / (double)in : 0.0, o->n_anomalies, size,
-           seconds, verdict,
+    printf("%-28s %9" PRIu64 " %9" PRIu64 " %6.1f %% %10" PRIu64 " %10s %8s  %s%s\n",
+           cli_shown(e->stem, stem, sizeof stem), in, written(o, r),
+           in ? 100.0 * (double)found / (double)in : 0.0, o->n_anomalies, size, seconds, verdict,
            r->host.made_of  ? ", no host trace"
            : !r->has_device ? ", no device trace"
                             : "");
@@ -215,7 +215,9 @@ static syn_status convert(folder *f, const entry *entries, size_t n, syn_error *
         f->n_failed += !valid;
     } else {
         f->n_failed++;
-        printf("%-28s failed: %s\n", entries->stem, failed.text);
+        char stem[CLI_SHOWN_BYTES], why[CLI_SHOWN_BYTES];
+        printf("%-28s failed: %s\n", cli_shown(entries->stem, stem, sizeof stem),
+               cli_shown(failed.text, why, sizeof why));
     }
     fflush(stdout);
     pytorch_print_notes(&o.report, stderr);

@@ -5,6 +5,7 @@
 #include "syntorch/memory.h"
 #include "tools/cli.h"
 #include "tools/command.h"
+#include "tools/inputs.h"
 
 #define MAX_FILE_BYTES ((size_t)1 << 30)
 
@@ -44,17 +45,27 @@ static syn_status convert(syn_text_workload *w, const char *data, size_t bytes, 
     return syn_text_workload_write(w, &how, args.output, err);
 }
 
+static syn_status check_output(syn_error *err) {
+    cli_inputs inputs = {0};
+    syn_status s = cli_inputs_add(&inputs, args.input, err);
+    if (s == SYN_OK) s = cli_inputs_keep_set(&inputs, args.output, args.npus, err);
+    cli_inputs_free(&inputs);
+    return s;
+}
+
 static void report(const syn_text_workload *w) {
+    char name[CLI_SHOWN_BYTES];
     printf("%s.<npu>.et: %" PRId64 " file%s of %" PRIu64 " nodes, %" PRIu64
            " of them collectives\n",
-           args.output, args.npus, args.npus == 1 ? "" : "s", w->n_nodes, w->n_collectives);
+           cli_shown(args.output, name, sizeof name), args.npus, args.npus == 1 ? "" : "s",
+           w->n_nodes, w->n_collectives);
     if (w->n_unused != 0)
         fprintf(stderr,
                 "warning: %s: %" PRIu64
                 " collective%s, the first in line %zu, %s no place in this kind "
                 "of parallelism and %s left out\n",
-                args.input, w->n_unused, w->n_unused == 1 ? "" : "s", w->unused_line,
-                w->n_unused == 1 ? "has" : "have", w->n_unused == 1 ? "is" : "are");
+                cli_shown(args.input, name, sizeof name), w->n_unused, w->n_unused == 1 ? "" : "s",
+                w->unused_line, w->n_unused == 1 ? "has" : "have", w->n_unused == 1 ? "is" : "are");
     if (args.npus == 1 && !args.compat)
         fprintf(stderr,
                 "warning: one NPU has nobody to communicate with: there are no collectives\n");
@@ -70,7 +81,8 @@ int command_convert_text(int argc, char **argv) {
     if (!args.input || !args.output || args.npus == 0)
         return cli_fail(&program, CLI_USAGE,
                         "--input, --output and --num_npus are needed (--help explains)");
-    syn_status status = syn_read_file(args.input, MAX_FILE_BYTES, &data, &bytes, &err);
+    syn_status status = check_output(&err);
+    if (status == SYN_OK) status = syn_read_file(args.input, MAX_FILE_BYTES, &data, &bytes, &err);
     if (status == SYN_OK) {
         status = convert(&workload, data, bytes, &err);
         syn_free(data);

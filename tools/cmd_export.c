@@ -3,6 +3,7 @@
 
 #include "tools/cli.h"
 #include "tools/command.h"
+#include "tools/inputs.h"
 #include "tools/visualize.h"
 
 static struct arguments {
@@ -52,21 +53,52 @@ static syn_status import(syn_graph **graph, syn_error *err) {
     return syn_import_any(graph, args.input, err);
 }
 
+/* PREFIX of "PREFIX.0.et" and "PREFIX.et". */
+static void cut_rank(char *name) {
+    const size_t n = strlen(name);
+    if (n <= 3 || strcmp(name + n - 3, ".et") != 0) return;
+    size_t end = n - 3, digits = end;
+    while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
+    if (digits > 0 && digits < end && name[digits - 1] == '.') end = digits - 1;
+    name[end] = '\0';
+}
+
 /* Several ranks as .et become a set: the output names its prefix, with or without ".et" or ".0.et".
  */
-static syn_status write_set(const syn_graph *graph, const syn_export_options *how, syn_error *err) {
+static syn_status write_set(const syn_graph *graph, const syn_export_options *how,
+                            const cli_inputs *inputs, syn_error *err) {
     char prefix[4096];
     const size_t n = strlen(args.output);
     if (n >= sizeof prefix) return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
     memcpy(prefix, args.output, n + 1);
-    if (n > 3 && strcmp(prefix + n - 3, ".et") == 0) {
-        size_t end = n - 3, digits = end;
-        while (digits > 0 && prefix[digits - 1] >= '0' && prefix[digits - 1] <= '9') digits--;
-        if (digits > 0 && digits < end && prefix[digits - 1] == '.')
-            end = digits - 1; /* PREFIX.0.et */
-        prefix[end] = '\0';
-    }
+    cut_rank(prefix);
+    SYN_TRY(cli_inputs_keep_set(inputs, prefix, graph->world_size, err));
     return syn_export_et_set(graph, how, prefix, err);
+}
+
+/* The file, or the files of the set, that import read. */
+static syn_status note_inputs(cli_inputs *inputs, syn_error *err) {
+    char prefix[4096];
+    const size_t n = strlen(args.input);
+    if (!args.all_ranks || n >= sizeof prefix) return cli_inputs_add_set(inputs, args.input, err);
+    memcpy(prefix, args.input, n + 1);
+    cut_rank(prefix);
+    SYN_TRY(cli_inputs_add(inputs, args.input, err));
+    return cli_inputs_add_set(inputs, prefix, err);
+}
+
+static syn_status write_output(const syn_graph *graph, const syn_exporter *exporter,
+                               const syn_export_options *how, syn_error *err) {
+    const bool set = exporter == &syn_export_et && graph->n_ranks > 1 && how->rank < 0 &&
+                     strcmp(args.output, "-") != 0;
+    cli_inputs inputs = {0};
+    syn_status s = note_inputs(&inputs, err);
+    if (s == SYN_OK && !set) s = cli_inputs_keep(&inputs, args.output, err);
+    if (s == SYN_OK)
+        s = set ? write_set(graph, how, &inputs, err)
+                : visualize_file(graph, exporter, how, args.output, err);
+    cli_inputs_free(&inputs);
+    return s;
 }
 
 static int choose_format(const syn_exporter **out) {
@@ -111,12 +143,7 @@ int command_export(int argc, char **argv) {
         if (r == graph->n_ranks)
             s = SYN_FAIL(&err, SYN_E_INVALID, "%s holds no rank %d", args.input, how.rank);
     }
-    if (s == SYN_OK) {
-        const bool set = exporter == &syn_export_et && graph->n_ranks > 1 && how.rank < 0 &&
-                         strcmp(args.output, "-") != 0;
-        s = set ? write_set(graph, &how, &err)
-                : visualize_file(graph, exporter, &how, args.output, &err);
-    }
+    if (s == SYN_OK) s = write_output(graph, exporter, &how, &err);
     if (graph) syn_graph_free(graph);
     return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
 }

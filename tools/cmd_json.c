@@ -3,9 +3,11 @@
 #include <string.h>
 
 #include "export/chakra_json.h"
+#include "export/file_kind.h"
 #include "export/pt_trace.h"
 #include "tools/cli.h"
 #include "tools/command.h"
+#include "tools/inputs.h"
 
 static struct arguments {
     const char *input, *output;
@@ -64,15 +66,14 @@ static syn_status convert(const char *data, size_t bytes, bool json, syn_sink *o
 static syn_status run(bool *json, syn_chakra_json_stats *stats, syn_error *err) {
     syn_sink *out = NULL;
     syn__pt_input in = {0};
-    if (cli_same_file(args.input, args.output))
-        return SYN_FAIL(err, SYN_E_INVALID, "%.200s is the input; give another --output",
-                        args.output);
+    SYN_TRY(cli_keep_input(args.input, args.output, err));
     SYN_TRY(syn__pt_input_open(&in, args.input, err));
     *json = syn_chakra_is_json(in.data, in.bytes);
     syn_status status = SYN_OK;
     if (*json && args.compat)
         status = SYN_FAIL(err, SYN_E_INVALID, "--compat writes JSON, but %.200s is JSON already",
                           args.input);
+    if (status == SYN_OK && !*json) status = syn__expect_et(args.input, in.data, in.bytes, err);
     if (status == SYN_OK) status = syn_sink_open_file(&out, args.output, err);
     if (status == SYN_OK) status = convert(in.data, in.bytes, *json, out, stats, err);
     const syn_status closed = syn_sink_close(out, status == SYN_OK, err);
@@ -82,8 +83,9 @@ static syn_status run(bool *json, syn_chakra_json_stats *stats, syn_error *err) 
 
 /* On standard error, as the output may be standard output. */
 static void report(bool json, const syn_chakra_json_stats *stats) {
-    fprintf(stderr, "%s: %" PRIu64 " node%s", args.output, stats->n_nodes,
-            stats->n_nodes == 1 ? "" : "s");
+    char name[CLI_SHOWN_BYTES];
+    fprintf(stderr, "%s: %" PRIu64 " node%s", cli_shown(args.output, name, sizeof name),
+            stats->n_nodes, stats->n_nodes == 1 ? "" : "s");
     if (stats->n_wire != 0)
         fprintf(stderr, "; %" PRIu64 " message%s not in protobuf's canonical form%s", stats->n_wire,
                 stats->n_wire == 1 ? "" : "s", json ? ", written as \"@wire\" says" : "");

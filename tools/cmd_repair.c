@@ -5,6 +5,7 @@
 #include "export/pt_repair.h"
 #include "tools/cli.h"
 #include "tools/command.h"
+#include "tools/inputs.h"
 #include "tools/pytorch_options.h"
 
 static struct arguments { const char *input, *output, *object; } args = {.object = "last"};
@@ -33,7 +34,9 @@ static const cli_program program = {
     options, examples, false};
 
 static void report(const syn__pt_repaired *repaired, uint64_t bytes) {
-    const char *name = strcmp(args.input, "-") == 0 ? "standard input" : args.input;
+    char in[CLI_SHOWN_BYTES], out[CLI_SHOWN_BYTES];
+    const char *name =
+        strcmp(args.input, "-") == 0 ? "standard input" : cli_shown(args.input, in, sizeof in);
     uint64_t found = 0;
     for (int i = 0; i < SYN__FIX_KINDS; i++) {
         const syn__fix_note *note = &repaired->notes[i];
@@ -43,8 +46,9 @@ static void report(const syn__pt_repaired *repaired, uint64_t bytes) {
                 syn__fix_met((syn__fix_kind)i), note->count, syn__fix_done((syn__fix_kind)i),
                 note->first);
     }
-    fprintf(stderr, "%s: %s%" PRIu64 " nodes or events, %" PRIu64 " bytes\n", args.output,
-            found == 0 ? "nothing to repair; " : "", repaired->n_kept, bytes);
+    fprintf(stderr, "%s: %s%" PRIu64 " nodes or events, %" PRIu64 " bytes\n",
+            cli_shown(args.output, out, sizeof out), found == 0 ? "nothing to repair; " : "",
+            repaired->n_kept, bytes);
 }
 
 static syn_status run(int64_t object, syn__pt_repaired *repaired, uint64_t *bytes, syn_error *err) {
@@ -71,10 +75,8 @@ int command_repair(int argc, char **argv) {
     if (!pytorch_read_object(args.object, &object))
         return cli_fail(&program, CLI_USAGE, "--object is last, all or a number from 0, not '%s'",
                         args.object);
-    if (cli_same_file(args.input, args.output))
-        return cli_fail(&program, CLI_USAGE,
-                        "%s is the input, which is never overwritten; give another --output",
-                        args.output);
+    if (cli_keep_input(args.input, args.output, &err) != SYN_OK)
+        return cli_fail(&program, CLI_USAGE, "%s", err.text);
     if (run(object, &repaired, &bytes, &err) != SYN_OK)
         return cli_fail(&program, CLI_FAILED, "%s", err.text);
     report(&repaired, bytes);

@@ -21,7 +21,9 @@ static int convert(int argc, char **argv) {
         return convert_usage(stdout, CLI_OK);
     if (strcmp(argv[1], "pytorch") == 0) return command_convert_pytorch(argc - 1, argv + 1);
     if (strcmp(argv[1], "text") == 0) return command_convert_text(argc - 1, argv + 1);
-    fprintf(stderr, "syntorch convert: there is no '%s'; there are pytorch and text\n", argv[1]);
+    char name[CLI_SHOWN_BYTES];
+    fprintf(stderr, "syntorch convert: there is no '%s'; there are pytorch and text\n",
+            cli_shown(argv[1], name, sizeof name));
     return CLI_USAGE;
 }
 
@@ -59,7 +61,9 @@ static int run(int argc, char **argv) {
     }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "syntorch: there is no command '%s' (--help lists all)\n", argv[1]);
+    char name[CLI_SHOWN_BYTES];
+    fprintf(stderr, "syntorch: there is no command '%s' (--help lists all)\n",
+            cli_shown(argv[1], name, sizeof name));
     return CLI_USAGE;
 }
 

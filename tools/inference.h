@@ -85,6 +85,8 @@ void inference_print_text(const inference *run, const char *what, const int32_t 
 /* Bytes that weights and caches of all ranks take, and whether the machine allows them. */
 double inference_resident_bytes(const inference *run);
 syn_status inference_check_memory(const inference *run, syn_error *err) SYN_MUST_USE;
+/* Fails if what is to be saved would replace a file that is read. */
+syn_status inference_keep_inputs(const inference *run, syn_error *err) SYN_MUST_USE;
 void inference_free(inference *run);
 
 #endif

@@ -29,11 +29,12 @@ syn_status launch_threads(launch *l, syn_error *err) {
     syn_blas_set_threads(1); /* a rank's own threads call it side by side */
     const char *forced = getenv("SYNTORCH_BLAS_CHOSEN") ? NULL : syn_blas_forced_by();
     if (l->device == SYN_DEVICE_META) return SYN_OK;
+    char value[CLI_SHOWN_BYTES];
     if (forced && !l->quiet && !l->program->mute)
         fprintf(stderr,
                 "%s: warning: %s=%s decides the speed of matrix products; unset it to let OpenBLAS "
                 "choose\n",
-                l->program->name, forced, getenv(forced));
+                l->program->name, forced, cli_shown(getenv(forced), value, sizeof value));
     const int callers = (int)together * l->threads;
     SYN_TRY(syn_blas_reserve(callers, err));
     cli_take_blas_buffers(callers);
@@ -61,7 +62,9 @@ static syn_status run_meta(launch *l, syn_error *err) {
 /* ---- MPI ------------------------------------------------------------------------------------- */
 
 static void mpi_log(void *user, const char *sentence) {
-    fprintf(stderr, "%s: %s\n", ((const launch *)user)->program->name, sentence);
+    char shown[CLI_SHOWN_BYTES];
+    fprintf(stderr, "%s: %s\n", ((const launch *)user)->program->name,
+            cli_shown(sentence, shown, sizeof shown));
 }
 
 static syn_status share_hashes(launch *l, syn_comm *comm, syn_error *err) {

@@ -10,6 +10,7 @@
 #include "export/pt_merge_rank.h"
 #include "syntorch/memory.h"
 #include "tools/cli.h"
+#include "tools/inputs.h"
 #include "tools/progress.h"
 
 static double now_s(void) {
@@ -99,13 +100,15 @@ syn_status pytorch_add_sources(pytorch_job *job, const char *host, const char *d
 
 /* No input is overwritten. */
 static syn_status check_output(const pytorch_job *job, const char *path, syn_error *err) {
-    for (size_t i = 0; i < job->n_sources; i++) {
-        const pytorch_source *s = &job->sources[i];
-        if ((s->host && cli_same_file(s->host, path)) ||
-            (s->device && cli_same_file(s->device, path)))
-            return SYN_FAIL(err, SYN_E_INVALID, "%.200s is an input; give another --output", path);
+    cli_inputs inputs = {0};
+    syn_status status = SYN_OK;
+    for (size_t i = 0; i < job->n_sources && status == SYN_OK; i++) {
+        status = cli_inputs_add(&inputs, job->sources[i].host, err);
+        if (status == SYN_OK) status = cli_inputs_add(&inputs, job->sources[i].device, err);
     }
-    return SYN_OK;
+    if (status == SYN_OK) status = cli_inputs_keep(&inputs, path, err);
+    cli_inputs_free(&inputs);
+    return status;
 }
 
 /* ---- Compatible mode ---- */
@@ -281,6 +284,7 @@ static syn_status write_groups(const pytorch_job *job, pytorch_outcome *o, syn_e
         snprintf(path, sizeof path, "%.*s.comm_group.json", (int)prefix_bytes(job), job->output);
     if (n < 0 || (size_t)n >= sizeof path)
         return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
+    SYN_TRY(check_output(job, path, err));
     o->groups_replaced = !job->is_set && differs(path, o);
     SYN_TRY(syn_sink_open_file(&sink, path, err));
     syn__pt_write_groups(o->ranks, o->n_ranks, sink);

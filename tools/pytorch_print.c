@@ -28,7 +28,8 @@ void pytorch_print_notes(const syn__pt_report *report, FILE *out) {
         if (n->count == 0) continue;
         fprintf(out, "  warning: %s: %" PRIu64 " %s", syn__pt_anomaly_name((syn__pt_anomaly)k),
                 n->count, syn__pt_anomaly_met((syn__pt_anomaly)k));
-        if (n->file) fprintf(out, " (first: %s", n->file);
+        char name[CLI_SHOWN_BYTES];
+        if (n->file) fprintf(out, " (first: %s", cli_shown(n->file, name, sizeof name));
         if (n->file && n->at != SYN__PT_NO_PLACE) fprintf(out, ", byte %" PRIu64, n->at);
         if (n->file && n->node != SYN__PT_NO_PLACE) fprintf(out, ", node %" PRIu64, n->node);
         fprintf(out, "%s: %s\n", n->file ? ")" : "", syn__pt_anomaly_done((syn__pt_anomaly)k));
@@ -126,8 +127,10 @@ static void print_written(const syn__pt_written *w, FILE *out) {
 static void print_rank(const syn__pt_rank *r, const syn__pt_written *written,
                        const syn__pt_report *report, FILE *out) {
     const counts c = count(r);
-    fprintf(out, "rank %d: %s", (int)r->rank, r->host_input.name);
-    if (r->has_device && !r->host.made_of) fprintf(out, " and %s", r->device_input.name);
+    char name[CLI_SHOWN_BYTES];
+    fprintf(out, "rank %d: %s", (int)r->rank, cli_shown(r->host_input.name, name, sizeof name));
+    if (r->has_device && !r->host.made_of)
+        fprintf(out, " and %s", cli_shown(r->device_input.name, name, sizeof name));
     fprintf(out, "\n  in -> out:");
     const char *between = " ";
     for (int k = 0; k < SYN__PT_OP_KINDS; k++) {
@@ -183,7 +186,8 @@ static void print_replay(const pytorch_job *job, const syn__pt_rank *r, FILE *ou
     syn_error err = {0};
     char a[32], b[32], name[64];
     if (replay(job, r, &p, &err) != SYN_OK) {
-        fprintf(out, "  replay: %s\n", err.text);
+        char why[CLI_SHOWN_BYTES];
+        fprintf(out, "  replay: %s\n", cli_shown(err.text, why, sizeof why));
         return;
     }
     fprintf(out, "  replay, rank %d: measured %s, replayed %s", (int)r->rank,
@@ -200,7 +204,7 @@ static void print_replay(const pytorch_job *job, const syn__pt_rank *r, FILE *ou
 }
 
 void pytorch_print(const pytorch_job *job, const pytorch_outcome *o, FILE *out) {
-    char a[32], b[32];
+    char a[32], b[32], name[CLI_SHOWN_BYTES];
     for (size_t i = 0; i < o->n_ranks; i++)
         print_rank(&o->ranks[i], o->written ? &o->written[i] : NULL, &o->report, out);
     pytorch_print_notes(&o->report, out);
@@ -211,9 +215,9 @@ void pytorch_print(const pytorch_job *job, const pytorch_outcome *o, FILE *out) 
                 "ranks converted one by one\n  number groups each for itself; convert a "
                 "job's ranks together, as a set\n");
     fprintf(out, "%s of JSON to %s%s, %s, in %.3f s\n",
-            cli_bytes_text((double)o->in_bytes, a, sizeof a), job->output,
-            job->is_set ? ".<rank>.et" : "", cli_bytes_text((double)o->out_bytes, b, sizeof b),
-            o->seconds);
+            cli_bytes_text((double)o->in_bytes, a, sizeof a),
+            cli_shown(job->output, name, sizeof name), job->is_set ? ".<rank>.et" : "",
+            cli_bytes_text((double)o->out_bytes, b, sizeof b), o->seconds);
 }
 
 /* ---- JSON ---- */

@@ -115,9 +115,10 @@ void report_json(const report *r, syn_sink *out) {
 
 static void print_node(const syn_graph *graph, uint32_t rank, const syn_node *n,
                        syn_cursor *tensors, FILE *out) {
-    char text[SYN_SPEC_TEXT];
+    char text[SYN_SPEC_TEXT], scope[CLI_SHOWN_BYTES], label[CLI_SHOWN_BYTES];
     fprintf(out, "%6llu %-8s %-12s %-14s %-10s", (unsigned long long)n->id,
-            syn_phase_name(n->phase), n->scope, n->op, n->label);
+            syn_phase_name(n->phase), cli_shown(n->scope, scope, sizeof scope), n->op,
+            cli_shown(n->label, label, sizeof label));
     for (uint32_t k = 0; k < n->n_inputs + n->n_outputs; k++) {
         const uint32_t id = k < n->n_inputs ? n->inputs[k] : n->outputs[k - n->n_inputs];
         const syn_graph_tensor *t = syn_graph_tensor_at(graph, rank, id, tensors);

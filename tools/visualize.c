@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "syntorch/memory.h"
+#include "tools/cli.h"
 
 syn_status visualize_file(const syn_graph *graph, const syn_exporter *exporter,
                           const syn_export_options *options, const char *path, syn_error *err) {
@@ -27,7 +28,8 @@ static syn_status write_one(const syn_graph *graph, const syn_exporter *exporter
     char *path = join(folder, name, err);
     if (!path) return SYN_E_NOMEM;
     const syn_status s = visualize_file(graph, exporter, options, path, err);
-    if (s == SYN_OK && list) fprintf(list, "  %s\n", path);
+    char shown[CLI_SHOWN_BYTES];
+    if (s == SYN_OK && list) fprintf(list, "  %s\n", cli_shown(path, shown, sizeof shown));
     syn_free(path);
     return s;
 }
@@ -38,9 +40,11 @@ static syn_status write_et_set(const syn_graph *graph, const syn_export_options 
     if (!prefix) return SYN_E_NOMEM;
     const syn_status s = syn_export_et_set(graph, options, prefix, err);
     if (s == SYN_OK && list) {
+        char shown[CLI_SHOWN_BYTES];
         const uint32_t last = graph->n_ranks - 1;
-        fprintf(list, "  %s.%s%d.et, %s.comm_group.json\n", prefix, last ? "0.et .. " : "",
-                graph->ranks[last].rank, prefix);
+        cli_shown(prefix, shown, sizeof shown);
+        fprintf(list, "  %s.%s%d.et, %s.comm_group.json\n", shown, last ? "0.et .. " : "",
+                graph->ranks[last].rank, shown);
     }
     syn_free(prefix);
     return s;

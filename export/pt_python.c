@@ -5,7 +5,8 @@
 #include "syntorch/utf8.h"
 
 #define PLAIN_REACH 256
-#define MAX_LEVEL   256 /* deeper, Python gives up; no more is indented */
+#define MAX_LEVEL \
+    64 /* deeper, lines are not indented: what no trace has would grow a thousandfold */
 
 /* So that `json` is a constant within: each form has a loop of its own. */
 #define FORM_FN static inline __attribute__((always_inline))
@@ -255,7 +256,7 @@ FORM_FN const char *take_word(syn__pen *pen, const char *p, const char *end, boo
 }
 
 static inline bool put_line(syn__pen *pen, size_t level) {
-    const size_t spaces = 4 * (level < MAX_LEVEL ? level : MAX_LEVEL);
+    const size_t spaces = level < MAX_LEVEL ? 4 * level : 0;
     if (!syn__pen_room(pen, spaces + SYN__PEN_SLACK)) return false;
     *pen->p++ = '\n';
     for (size_t i = 0; i < spaces; i += 16) memcpy(pen->p + i, "                ", 16);

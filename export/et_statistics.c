@@ -316,11 +316,12 @@ static syn_status collect(collector *c, const char *data, size_t bytes, syn_erro
     return status;
 }
 
-static syn_status read_rank(syn_statistics *out, const syn__et_file *file, syn_error *err) {
+static syn_status read_rank(syn_statistics *out, const syn__et_file *file, uint64_t most,
+                            syn_error *err) {
     syn__pt_input input;
     collector c = {.out = out};
     out->rank = file->rank;
-    SYN_TRY(syn__pt_input_open(&input, file->path, err));
+    SYN_TRY(syn__pt_input_open_limited(&input, file->path, most, err));
     syn_status status = syn__expect_et(file->path, input.data, input.bytes, err);
     if (status == SYN_OK) status = collect(&c, input.data, input.bytes, err);
     status = close_collector(&c, status, err);
@@ -376,25 +377,26 @@ static syn_status add_rank(collector *c, const syn_statistics *r, syn_error *err
     return add_rows(&c->groups, r->groups, r->n_groups, err);
 }
 
-static syn_status read_files(syn_statistics_set *out, const syn__et_files *files, syn_error *err) {
+static syn_status read_files(syn_statistics_set *out, const syn__et_files *files, uint64_t most,
+                             syn_error *err) {
     collector c = {.out = &out->total};
     syn_status status = SYN_OK;
     out->total.rank = -1;
     out->ranks = (syn_statistics *)syn_calloc(files->n, sizeof *out->ranks);
     if (out->ranks == NULL) return SYN_FAIL_NOMEM(err, files->n * sizeof *out->ranks, "statistics");
     for (size_t i = 0; i < files->n && status == SYN_OK; i++) {
-        status = read_rank(&out->ranks[out->n_ranks++], &files->list[i], err);
+        status = read_rank(&out->ranks[out->n_ranks++], &files->list[i], most, err);
         if (status == SYN_OK) status = add_rank(&c, &out->ranks[i], err);
     }
     return close_collector(&c, status, err);
 }
 
 syn_status syn_statistics_read(syn_statistics_set *out, const char *const *paths, size_t n,
-                               syn_error *err) {
+                               uint64_t max_unpacked_bytes, syn_error *err) {
     syn__et_files files;
     *out = (syn_statistics_set){0};
     SYN_TRY(syn__et_files_open(&files, paths, n, err));
-    const syn_status status = read_files(out, &files, err);
+    const syn_status status = read_files(out, &files, max_unpacked_bytes, err);
     syn__et_files_close(&files);
     return status;
 }

@@ -71,14 +71,23 @@ static bool is_gzip(const char *data, size_t bytes) {
     return bytes >= 2 && memcmp(data, "\x1f\x8b", 2) == 0;
 }
 
+typedef struct input_limits {
+    uint64_t memory_bytes, max_unpacked_bytes; /* of the machine; the caller's, 0: none */
+} input_limits;
+
 #ifdef SYN_HAVE_ZLIB
 
-#define RATIO_MAX  1032u             /* deflate packs no denser */
+#define RATIO_MAX 1032u /* deflate packs no denser */
+#define KEPT_RATIO                                                         \
+    200u /* recordings pack less dense than this: 52 times at most of real \
+            ones, 140 of one op in a loop, indented */
+#define KEPT_SMALL ((uint64_t)1 << 20) /* whatever the ratio */
+#define KEPT_LARGE ((uint64_t)16 << 30)
 #define STEP_BYTES ((size_t)1 << 20) /* unpacked at a time */
 
 typedef struct unpacking {
     syn__pt_input *packed;
-    uint64_t memory_bytes;
+    uint64_t memory_bytes, max_bytes;
     char *data;
     size_t bytes, cap_bytes;
     z_stream z;
@@ -104,17 +113,34 @@ static void make_guessed_room(unpacking *u) {
     const unsigned char *end = (const unsigned char *)u->packed->data + n;
     const uint32_t length = (uint32_t)end[-4] | (uint32_t)end[-3] << 8 | (uint32_t)end[-2] << 16 |
                             (uint32_t)end[-1] << 24;
-    if (length / RATIO_MAX > n || length > u->memory_bytes) return;
+    if (length / RATIO_MAX > n || length > u->memory_bytes || length > u->max_bytes) return;
     u->data = (char *)syn_malloc((size_t)length + STEP_BYTES);
     if (u->data != NULL) u->cap_bytes = (size_t)length + STEP_BYTES;
 }
 
-static syn_status make_room(unpacking *u, syn_error *err) {
+/* A megabyte of gzip can hold a gigabyte, and what is made of that takes more. */
+static uint64_t largest_kept(uint64_t packed_bytes) {
+    const uint64_t most =
+        packed_bytes > KEPT_LARGE / KEPT_RATIO ? KEPT_LARGE : packed_bytes * KEPT_RATIO;
+    return most < KEPT_SMALL ? KEPT_SMALL : most;
+}
+
+static syn_status check_length(const unpacking *u, syn_error *err) {
+    if (u->bytes > u->max_bytes)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "cannot read " SHOWN ": its %zu bytes of gzip unpack to more than %" PRIu64
+                        "; if that is no mistake, allow more (--max_unpacked_mib)",
+                        u->packed->name, u->packed->bytes, u->max_bytes);
     if (u->bytes > u->memory_bytes)
         return SYN_FAIL(err, SYN_E_NOMEM,
                         "cannot read " SHOWN ": unpacked, it is longer than the %" PRIu64
                         " bytes that this machine's memory allows",
                         u->packed->name, u->memory_bytes);
+    return SYN_OK;
+}
+
+static syn_status make_room(unpacking *u, syn_error *err) {
+    SYN_TRY(check_length(u, err));
     if (u->cap_bytes - u->bytes > SYN__LOOSE_PADDING) return SYN_OK;
     const syn_status status = syn_grow(&u->data, &u->cap_bytes, u->bytes + STEP_BYTES, 1, NULL);
     if (status == SYN_OK) return status;
@@ -156,8 +182,10 @@ static syn_status inflate_all(unpacking *u, syn_error *err) {
     }
 }
 
-static syn_status unpack(syn__pt_input *input, uint64_t memory_bytes, syn_error *err) {
-    unpacking u = {.packed = input, .memory_bytes = memory_bytes};
+static syn_status unpack(syn__pt_input *input, const input_limits *limits, syn_error *err) {
+    unpacking u = {.packed = input, .memory_bytes = limits->memory_bytes};
+    u.max_bytes =
+        limits->max_unpacked_bytes != 0 ? limits->max_unpacked_bytes : largest_kept(input->bytes);
     u.z.zalloc = zlib_alloc;
     u.z.zfree = zlib_free;
     if (inflateInit2(&u.z, 16 + MAX_WBITS) != Z_OK) /* 16: gzip */
@@ -166,6 +194,7 @@ static syn_status unpack(syn__pt_input *input, uint64_t memory_bytes, syn_error 
     make_guessed_room(&u);
     syn_status status = inflate_all(&u, err);
     (void)inflateEnd(&u.z);
+    if (status == SYN_OK) status = check_length(&u, err);
     if (status == SYN_OK && u.bytes == 0 && u.cut)
         status = SYN_FAIL(err, SYN_E_FORMAT,
                           "cannot read " SHOWN ": it is a damaged gzip file, none of which can be "
@@ -185,8 +214,8 @@ static syn_status unpack(syn__pt_input *input, uint64_t memory_bytes, syn_error 
 
 #else
 
-static syn_status unpack(syn__pt_input *input, uint64_t memory_bytes, syn_error *err) {
-    (void)memory_bytes;
+static syn_status unpack(syn__pt_input *input, const input_limits *limits, syn_error *err) {
+    (void)limits;
     return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                     "cannot read " SHOWN ": it is packed with gzip, and this program was built "
                     "without zlib; unpack it first (gunzip)",
@@ -196,7 +225,7 @@ static syn_status unpack(syn__pt_input *input, uint64_t memory_bytes, syn_error 
 #endif
 
 /* By the first bytes: gzip is unpacked, what others pack gets a sentence. */
-static syn_status look_inside(syn__pt_input *input, uint64_t memory_bytes, syn_error *err) {
+static syn_status look_inside(syn__pt_input *input, const input_limits *limits, syn_error *err) {
     static const struct {
         const char *name, *tool;
         char magic[6];
@@ -208,7 +237,7 @@ static syn_status look_inside(syn__pt_input *input, uint64_t memory_bytes, syn_e
         {"bzip2", "bunzip2", {'B', 'Z', 'h'}, 3},
         {"zip", "unzip", {'P', 'K', '\x03', '\x04'}, 4},
     };
-    if (is_gzip(input->data, input->bytes)) SYN_TRY(unpack(input, memory_bytes, err));
+    if (is_gzip(input->data, input->bytes)) SYN_TRY(unpack(input, limits, err));
     if (input->bytes == 0)
         return SYN_FAIL(err, SYN_E_FORMAT, SHOWN " is empty%s", input->name,
                         input->packed ? " (unpacked)" : "");
@@ -228,22 +257,34 @@ static syn_status look_inside(syn__pt_input *input, uint64_t memory_bytes, syn_e
     return SYN_OK;
 }
 
-syn_status syn__pt_input_open_within(syn__pt_input *input, const char *path, uint64_t memory_bytes,
-                                     syn_error *err) {
+static syn_status open_within(syn__pt_input *input, const char *path, const input_limits *limits,
+                              syn_error *err) {
     const bool standard = strcmp(path, "-") == 0;
     *input = (syn__pt_input){.name = standard ? "standard input" : path};
     if (standard) path = "/dev/stdin";
     if (!map_file(input, path)) SYN_TRY(read_whole(input, path, err));
-    const syn_status status = look_inside(input, memory_bytes, err);
+    const syn_status status = look_inside(input, limits, err);
     if (status != SYN_OK) syn__pt_input_close(input);
     return status;
 }
 
-syn_status syn__pt_input_open(syn__pt_input *input, const char *path, syn_error *err) {
+syn_status syn__pt_input_open_within(syn__pt_input *input, const char *path, uint64_t memory_bytes,
+                                     uint64_t max_unpacked_bytes, syn_error *err) {
+    const input_limits within = {memory_bytes, max_unpacked_bytes};
+    return open_within(input, path, &within, err);
+}
+
+syn_status syn__pt_input_open_limited(syn__pt_input *input, const char *path,
+                                      uint64_t max_unpacked_bytes, syn_error *err) {
     const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     const uint64_t memory_bytes =
         pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX;
-    return syn__pt_input_open_within(input, path, memory_bytes, err);
+    const input_limits limits = {memory_bytes, max_unpacked_bytes};
+    return open_within(input, path, &limits, err);
+}
+
+syn_status syn__pt_input_open(syn__pt_input *input, const char *path, syn_error *err) {
+    return syn__pt_input_open_limited(input, path, 0, err);
 }
 
 syn_status syn__pt_input_memory(syn__pt_input *input, const char *name, const char *data,

@@ -72,8 +72,9 @@ syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *d
                              const syn__pt_options *options, syn__pt_report *report,
                              syn_error *err) {
     memset(rank, 0, sizeof *rank);
-    if (host) SYN_TRY(syn__pt_input_open(&rank->host_input, host, err));
-    if (device) SYN_TRY(syn__pt_input_open(&rank->device_input, device, err));
+    const uint64_t most = options->max_unpacked_bytes;
+    if (host) SYN_TRY(syn__pt_input_open_limited(&rank->host_input, host, most, err));
+    if (device) SYN_TRY(syn__pt_input_open_limited(&rank->device_input, device, most, err));
     return syn__pt_rank_load(rank, options, report, err);
 }
 

@@ -149,11 +149,12 @@ typedef struct syn__pt_options {
     enum { SYN__PT_DUP_FIRST, SYN__PT_DUP_LAST, SYN__PT_DUP_ERROR } dup_ids;
     const char *version; /* of the program, NULL allowed */
     bool trim;           /* device work launched before or after the host trace's ops is left out */
+    uint64_t max_unpacked_bytes; /* of gzip: syn__pt_input_open_limited */
 } syn__pt_options;
 
 #define SYN__PT_ALL_EDGES ((1u << SYN__PT_EDGE_CLASSES) - 1)
 #define SYN__PT_DEFAULTS \
-    { SYN__PT_ALL_EDGES, 1000000, SYN__PT_OBJECT_LAST, SYN__PT_DUP_FIRST, NULL, false }
+    { SYN__PT_ALL_EDGES, 1000000, SYN__PT_OBJECT_LAST, SYN__PT_DUP_FIRST, NULL, false, 0 }
 
 typedef struct syn__pt_rank {
     int32_t rank, world_size; /* -1: not known */

@@ -29,7 +29,12 @@ typedef struct syn__pt_input {
     bool cut; /* packed, and damaged or ending too early: data is what could be unpacked */
 } syn__pt_input;
 
+/* Gzip may unpack to 200 times its size (a megabyte in any case), and to 16 GiB: recordings are far
+   from either. */
 syn_status syn__pt_input_open(syn__pt_input *input, const char *path, syn_error *err) SYN_MUST_USE;
+/* Gzip may unpack to so many bytes instead; 0: as above. */
+syn_status syn__pt_input_open_limited(syn__pt_input *input, const char *path,
+                                      uint64_t max_unpacked_bytes, syn_error *err) SYN_MUST_USE;
 /* A copy of memory, for tests. */
 syn_status syn__pt_input_memory(syn__pt_input *input, const char *name, const char *data,
                                 size_t bytes, syn_error *err) SYN_MUST_USE;

@@ -57,9 +57,10 @@ typedef struct syn_statistics_set {
     size_t n_ranks;
 } syn_statistics_set;
 
-/* The files, or the set of one prefix, as syn_validate takes them. Free *out in any case. */
+/* The files, or the set of one prefix, as syn_validate takes them; gzip may unpack to so many bytes
+   (0: to 200 times its size, and 16 GiB). Free *out in any case. */
 syn_status syn_statistics_read(syn_statistics_set *out, const char *const *paths, size_t n,
-                               syn_error *err) SYN_MUST_USE;
+                               uint64_t max_unpacked_bytes, syn_error *err) SYN_MUST_USE;
 void syn_statistics_free(syn_statistics_set *set);
 
 #ifdef __cplusplus

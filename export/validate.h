@@ -88,6 +88,7 @@ typedef struct syn_validate_options {
     bool any_node;      /* traces of real runs: CPU, memory and metadata nodes are no problem */
     bool single;        /* one file: nothing is compared across ranks; implies any_node */
     const char *groups; /* file; NULL: <prefix>.comm_group.json if there is one */
+    uint64_t max_unpacked_bytes; /* of gzip; 0: 200 times its size, and 16 GiB */
 } syn_validate_options;
 
 /* Checks the files, or the set of one prefix (paths[0] with n = 1, if there is no such file).

@@ -150,7 +150,7 @@ static inline syn__et_buf set_bytes(const et_set *s, int rank) {
 
 /* What is found in a set. */
 static inline syn_status validate(const et_set *s, int mode, syn_validation *out, syn_error *err) {
-    const syn_validate_options how = {mode == ANY_NODE, mode == SINGLE, NULL};
+    const syn_validate_options how = {.any_node = mode == ANY_NODE, .single = mode == SINGLE};
     syn_validator *v;
     *out = (syn_validation){0};
     SYN_TRY(syn_validator_open(&v, &how, 2, err));

@@ -288,15 +288,36 @@ static void bombs(void) {
         CHECK(write_bytes(path, all, n, "wb"));
         syn_error err = {0};
         syn__pt_input input;
-        CHECK_INT(syn__pt_input_open_within(&input, path, 8u << 20, &err), SYN_E_NOMEM);
+        CHECK_INT(syn__pt_input_open_within(&input, path, 8u << 20, LARGE, &err), SYN_E_NOMEM);
         CHECK_HAS(err.text, "longer than the 8388608 bytes that this machine's memory allows");
         CHECK(input.data == NULL);
         err = (syn_error){0};
-        CHECK_OK(syn__pt_input_open_within(&input, path, LARGE, &err), err);
+        CHECK_OK(syn__pt_input_open_within(&input, path, LARGE, LARGE, &err), err);
+        CHECK_INT(input.bytes, LARGE);
+        syn__pt_input_close(&input);
+        /* Zeros pack a thousandfold, which no recording does. */
+        expect(path, SYN_E_UNSUPPORTED, "allow more (--max_unpacked_mib)");
+        CHECK_INT(syn__pt_input_open_limited(&input, path, LARGE - 1, &err), SYN_E_UNSUPPORTED);
+        CHECK_HAS(err.text, "of gzip unpack to more than");
+        CHECK(input.data == NULL);
+        err = (syn_error){0};
+        CHECK_OK(syn__pt_input_open_limited(&input, path, LARGE, &err), err);
         CHECK_INT(input.bytes, LARGE);
         syn__pt_input_close(&input);
         memset(all + n - 4, 1 - hint, 4);
     }
+    free(all);
+    /* A mebibyte is allowed whatever it is packed in. */
+    for (size_t bytes = 1 << 20; bytes <= (1 << 20) + 1; bytes++) {
+        syn_error err = {0};
+        syn__pt_input input;
+        all = pack(text, bytes, &n);
+        CHECK(all != NULL && n < 2000 && write_bytes(path, all, n, "wb"));
+        CHECK_INT(syn__pt_input_open(&input, path, &err) == SYN_OK, bytes == 1 << 20);
+        syn__pt_input_close(&input);
+        free(all);
+    }
+    all = NULL;
     free(all);
     free(text);
 }

@@ -25,7 +25,7 @@ static void clean_set(void) {
     syn_statistics_set set;
     const et_set s = set_clean();
     const char *prefix = write_set(&s);
-    CHECK_OK(syn_statistics_read(&set, &prefix, 1, &err), err);
+    CHECK_OK(syn_statistics_read(&set, &prefix, 1, 0, &err), err);
     CHECK_INT(set.n_ranks, 2);
     for (int i = 0; i < 3; i++) {
         const syn_statistics *r = i < 2 ? &set.ranks[i] : &set.total;
@@ -70,7 +70,7 @@ static void damaged(void) {
     set_attr(&n[0], "tensor_size")->bits = UINT64_MAX;
     s.cut_bytes = 1;
     const char *prefix = write_set(&s);
-    CHECK_OK(syn_statistics_read(&set, &prefix, 1, &err), err);
+    CHECK_OK(syn_statistics_read(&set, &prefix, 1, 0, &err), err);
     const syn_statistics *r = &set.ranks[0];
     CHECK_INT(r->n_nodes, 7);
     CHECK_INT(r->n_damaged, 1);
@@ -90,7 +90,7 @@ static void sums_stay(void) {
     for (int i = 0; i < 3; i += 2) set_attr(&s.nodes[0][i], "num_ops")->bits = INT64_MAX;
     set_attr(&s.nodes[0][5], "num_ops")->bits = INT64_MAX;
     const char *prefix = write_set(&s);
-    CHECK_OK(syn_statistics_read(&set, &prefix, 1, &err), err);
+    CHECK_OK(syn_statistics_read(&set, &prefix, 1, 0, &err), err);
     CHECK(set.ranks[0].num_ops == UINT64_MAX && set.total.num_ops == UINT64_MAX);
     syn_statistics_free(&set);
 }
@@ -101,14 +101,14 @@ static void no_file(void) {
     const char *const paths[] = {in_folder("s.0.et"), in_folder("nothing")};
     const et_set s = set_clean();
     write_set(&s);
-    CHECK_INT(syn_statistics_read(&set, paths, 2, &err), SYN_E_IO);
+    CHECK_INT(syn_statistics_read(&set, paths, 2, 0, &err), SYN_E_IO);
     syn_statistics_free(&set);
     err = (syn_error){0};
-    CHECK_INT(syn_statistics_read(&set, paths + 1, 1, &err), SYN_E_IO);
+    CHECK_INT(syn_statistics_read(&set, paths + 1, 1, 0, &err), SYN_E_IO);
     CHECK_HAS(err.text, "there is neither a file");
     syn_statistics_free(&set);
     err = (syn_error){0};
-    CHECK_INT(syn_statistics_read(&set, paths, 0, &err), SYN_E_INVALID);
+    CHECK_INT(syn_statistics_read(&set, paths, 0, 0, &err), SYN_E_INVALID);
 }
 
 /* Every allocation fails once. */
@@ -120,7 +120,7 @@ static void no_memory(void) {
         syn_statistics_set set;
         CHECK(n < 1000);
         syn_memory_fail_after(n);
-        const syn_status status = syn_statistics_read(&set, &prefix, 1, &err);
+        const syn_status status = syn_statistics_read(&set, &prefix, 1, 0, &err);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         syn_statistics_free(&set);
         if (status == SYN_OK) break;

@@ -42,6 +42,11 @@ void cli_print_escaped(FILE *out, const char *text, size_t bytes);
  * long. Returns buf. */
 const char *cli_shown(const char *text, char *buf, size_t buf_bytes);
 #define CLI_SHOWN_BYTES 1024
+/* The option of all commands that read gzip. */
+#define CLI_MAX_UNPACKED                                                                        \
+    "gzip may unpack to N MiB; default: to 200 times its size, a mebibyte at least, 16 GiB at " \
+    "most"
+#define CLI_MAX_UNPACKED_MIB 1e9
 /* "12.3 KiB", "4.56 G", "1.23 ms"; returns buf. */
 const char *cli_bytes_text(double bytes, char *buf, size_t buf_bytes);
 const char *cli_count_text(double count, char *buf, size_t buf_bytes);

@@ -15,6 +15,7 @@
 
 static struct arguments {
     const char *input, *output, *profile;
+    int64_t max_unpacked_mib;
     bool strict;
 } args = {.profile = "full"};
 
@@ -24,6 +25,8 @@ static const cli_option options[] = {
      0},
     {"profile", CLI_TEXT, &args.profile, "full|astra-sim", "as of convert pytorch", 0, 0},
     {"strict", CLI_FLAG, &args.strict, NULL, "anomalies count as failures", 0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
     {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
 
 static const char *const examples[] = {"syntorch convert-all traces --output et",
@@ -201,6 +204,7 @@ static syn_status convert(folder *f, const entry *entries, size_t n, syn_error *
     const bool sim = strcmp(args.profile, "full") != 0;
     if (sim) job.profile = PYTORCH_ASTRA_SIM;
     job.options.version = "syntorch " SYN_VERSION;
+    job.options.max_unpacked_bytes = (uint64_t)args.max_unpacked_mib << 20;
     SYN_TRY(join(&output, args.output, entries->stem,
                  n > 1 ? entries->prefix_bytes : strlen(entries->stem), n > 1 ? "" : ".et", err));
     job.output = output;

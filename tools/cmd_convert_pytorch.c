@@ -9,7 +9,7 @@
 static struct arguments {
     const char *host, *device, *linked, *output, *profile, *edges, *dup_ids, *object;
     double thread_gap_us;
-    int64_t rank;
+    int64_t rank, max_unpacked_mib;
     bool compat, strict, quiet, json, replay, trim;
 } args = {.profile = "full",
           .edges = "all",
@@ -50,6 +50,8 @@ static const cli_option options[] = {
     {"strict", CLI_FLAG, &args.strict, NULL, "any anomaly ends the conversion, exit code 1", 0, 0},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "only warnings", 0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "what is told, as JSON", 0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
     {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
 
 static const char *const examples[] = {
@@ -116,6 +118,7 @@ static int read_arguments(pytorch_job *job) {
     if (code != CLI_RUN) return code;
     job->options.thread_gap_ns = (int64_t)(args.thread_gap_us * 1000);
     job->options.trim = args.trim;
+    job->options.max_unpacked_bytes = (uint64_t)args.max_unpacked_mib << 20;
     job->options.version = "syntorch " SYN_VERSION;
     job->linked = args.linked != NULL;
     job->compat = args.compat;

@@ -11,7 +11,7 @@
 
 static struct arguments {
     const char *input, *output;
-    int64_t rank;
+    int64_t rank, max_unpacked_mib;
     bool compat;
 } args = {.rank = -1};
 
@@ -27,6 +27,8 @@ static const cli_option options[] = {
      "write what chakra_jsonizer writes: objects without separators, no JSON document; it does not "
      "convert back",
      0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
     {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
 
 static const char *const examples[] = {
@@ -67,7 +69,8 @@ static syn_status run(bool *json, syn_chakra_json_stats *stats, syn_error *err) 
     syn_sink *out = NULL;
     syn__pt_input in = {0};
     SYN_TRY(cli_keep_input(args.input, args.output, err));
-    SYN_TRY(syn__pt_input_open(&in, args.input, err));
+    SYN_TRY(
+        syn__pt_input_open_limited(&in, args.input, (uint64_t)args.max_unpacked_mib << 20, err));
     *json = syn_chakra_is_json(in.data, in.bytes);
     syn_status status = SYN_OK;
     if (*json && args.compat)

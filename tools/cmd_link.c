@@ -7,6 +7,7 @@
 
 static struct arguments {
     const char *host, *device, *output;
+    int64_t max_unpacked_mib;
     bool compat, quiet;
 } args;
 
@@ -16,6 +17,8 @@ static const cli_option options[] = {
     {"output", CLI_TEXT, &args.output, "FILE", "the linked trace, JSON", 0, 0},
     {"compat", CLI_FLAG, &args.compat, NULL, "exactly what chakra_trace_link writes", 0, 0},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "only warnings", 0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
     {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
 
 static const char *const examples[] = {
@@ -38,6 +41,7 @@ int command_link(int argc, char **argv) {
     job.output = args.output;
     job.compat = args.compat;
     job.quiet = args.quiet;
+    job.options.max_unpacked_bytes = (uint64_t)args.max_unpacked_mib << 20;
     syn_status s = pytorch_add_sources(&job, args.host, args.device, &err);
     if (s == SYN_OK && job.is_set)
         s = SYN_FAIL(&err, SYN_E_INVALID, "one pair of traces is linked at a time");

@@ -8,7 +8,10 @@
 #include "tools/inputs.h"
 #include "tools/pytorch_options.h"
 
-static struct arguments { const char *input, *output, *object; } args = {.object = "last"};
+static struct arguments {
+    const char *input, *output, *object;
+    int64_t max_unpacked_mib;
+} args = {.object = "last"};
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "FILE",
@@ -19,6 +22,8 @@ static const cli_option options[] = {
      "several JSON objects in one file: the last complete one, the lists of all in one, or the one "
      "with this number, from 0",
      0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
     {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
 
 static const char *const examples[] = {
@@ -54,7 +59,8 @@ static void report(const syn__pt_repaired *repaired, uint64_t bytes) {
 static syn_status run(int64_t object, syn__pt_repaired *repaired, uint64_t *bytes, syn_error *err) {
     syn__pt_input input;
     syn_sink *out = NULL;
-    SYN_TRY(syn__pt_input_open(&input, args.input, err));
+    SYN_TRY(
+        syn__pt_input_open_limited(&input, args.input, (uint64_t)args.max_unpacked_mib << 20, err));
     syn_status status = syn_sink_open_file(&out, args.output, err);
     if (status == SYN_OK) status = syn__pt_repair(repaired, &input, object, out, err);
     if (status == SYN_OK) *bytes = syn_sink_bytes(out);

@@ -11,6 +11,7 @@
 
 static struct arguments {
     const char *input;
+    int64_t max_unpacked_mib;
     bool json;
 } args;
 
@@ -19,6 +20,8 @@ static const cli_option options[] = {
      "the set PREFIX.<rank>.et, or one .et file; without the option, too: PREFIX, or FILE ...", 0,
      0},
     {"json", CLI_FLAG, &args.json, NULL, "print one JSON object, with all of each rank", 0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
     {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
 
 static const char *const examples[] = {"syntorch stat out/trace", "syntorch stat trace.0.et --json",
@@ -313,7 +316,7 @@ int command_stat(int argc, char **argv) {
         paths = &args.input;
         n = 1;
     }
-    syn_status s = syn_statistics_read(&set, paths, n, &err);
+    syn_status s = syn_statistics_read(&set, paths, n, (uint64_t)args.max_unpacked_mib << 20, &err);
     if (s == SYN_OK && args.json) s = print_json(&set, &err);
     else if (s == SYN_OK) print_text(&set);
     syn_statistics_free(&set);

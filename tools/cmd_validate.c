@@ -9,6 +9,7 @@
 
 static struct arguments {
     const char *input, *groups;
+    int64_t max_unpacked_mib;
     bool any_node, single, json, strict;
 } args;
 
@@ -26,6 +27,8 @@ static const cli_option options[] = {
      "one rank's file of a real run: as --any_node, and nothing is compared across ranks", 0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "print all findings as one JSON object", 0, 0},
     {"strict", CLI_FLAG, &args.strict, NULL, "fail on warnings, too", 0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
     {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
 
 static const char *const examples[] = {"syntorch validate out/trace",
@@ -112,7 +115,8 @@ int command_validate(int argc, char **argv) {
         paths = &args.input;
         n = 1;
     }
-    const syn_validate_options how = {args.any_node, args.single, args.groups};
+    const syn_validate_options how = {args.any_node, args.single, args.groups,
+                                      (uint64_t)args.max_unpacked_mib << 20};
     syn_status s = syn_validate(&v, paths, n, &how, &err);
     const bool bad = v.n_problems != 0 || (args.strict && v.n_warnings != 0);
     if (s == SYN_OK && args.json) s = print_json(&v, &err);

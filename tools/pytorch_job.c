@@ -147,11 +147,12 @@ static syn_status check_undamaged(const syn__pt_report *report, syn_error *err) 
 
 static syn_status open_pair(const pytorch_job *job, pair *p, pytorch_outcome *o, syn_error *err) {
     const pytorch_source *s = &job->sources[0];
-    SYN_TRY(syn__pt_input_open(&p->host_input, s->host, err));
+    const uint64_t most = job->options.max_unpacked_bytes;
+    SYN_TRY(syn__pt_input_open_limited(&p->host_input, s->host, most, err));
     SYN_TRY(syn__pt_host_read(&p->host, &p->host_input, job->options.object, &o->report, err));
     o->in_bytes = p->host_input.bytes;
     if (!s->device) return check_undamaged(&o->report, err);
-    SYN_TRY(syn__pt_input_open(&p->device_input, s->device, err));
+    SYN_TRY(syn__pt_input_open_limited(&p->device_input, s->device, most, err));
     SYN_TRY(syn__pt_device_read(&p->device, &p->device_input, &o->report, err));
     o->in_bytes += p->device_input.bytes;
     SYN_TRY(check_undamaged(&o->report, err));

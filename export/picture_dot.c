@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "syntorch/memory.h"
+#include "syntorch/utf8.h"
 
 #define FONT "DejaVu Sans,Helvetica,Arial,sans-serif"
 
@@ -21,14 +22,17 @@ typedef struct walker {
     syn_error *err;
 } walker;
 
-/* Text of tooltips in graphviz's escString: backslashes and entities mean themselves. */
+/* Text of tooltips in graphviz's escString: backslashes and entities mean themselves, and what XML
+   forbids would lose the picture. */
 static const char *escaped(walker *w, const char *text) {
     syn__pic_clear(&w->tip);
-    for (const char *p = text; *p != '\0'; p++) {
-        if (*p == '\\') syn__pic_put(&w->tip, "\\\\");
-        else if (*p == '\n') syn__pic_put(&w->tip, "\\n");
-        else if (*p == '&') syn__pic_put(&w->tip, "&amp;");
-        else syn__pic_put(&w->tip, "%c", *p);
+    for (size_t n; *text != '\0'; text += n != 0 ? n : 1) {
+        n = syn_utf8_xml_char_bytes(text, strnlen(text, 4));
+        if (n == 0) syn__pic_put(&w->tip, "?");
+        else if (*text == '\\') syn__pic_put(&w->tip, "\\\\");
+        else if (*text == '\n') syn__pic_put(&w->tip, "\\n");
+        else if (*text == '&') syn__pic_put(&w->tip, "&amp;");
+        else syn__pic_put(&w->tip, "%.*s", (int)n, text);
     }
     return w->tip.s;
 }

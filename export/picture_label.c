@@ -22,7 +22,9 @@ int syn__pic_look_of(const syn_node *node) {
 void syn__pic_put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) {
     const syn_graph_group *g = syn_graph_group_by_id(graph, group);
     if (g == NULL) return;
-    if (g->name != NULL && g->name[0] != '\0') syn__pic_put_clean(t, g->name);
+    char name[256];
+    if (g->name != NULL && g->name[0] != '\0')
+        syn__pic_put_clean(t, syn__pic_shorten(g->name, 60, name, sizeof name));
     else syn__pic_put(t, "group %u", group);
     syn__pic_put(t, " {");
     for (uint32_t i = 0; i < g->n_ranks; i++) {

@@ -67,13 +67,15 @@ void syn__pic_put(syn__pic_text *t, const char *fmt, ...) {
     else t->n += (size_t)n;
 }
 
-/* Next character of *p: its bytes, '?' for what a picture cannot show; advances *p. */
+/* Next character of *p: its bytes, '?' for what a picture (which is XML) cannot show; advances *p.
+ */
 static size_t next_char(const char **p, char out[4]) {
-    const size_t n = syn_utf8_char_bytes(*p, strlen(*p) < 4 ? strlen(*p) : 4);
+    const size_t left = strnlen(*p, 4), n = syn_utf8_xml_char_bytes(*p, left);
     const unsigned char c = (unsigned char)**p;
     if (n == 0 || c < 0x20 || c == 0x7f) {
+        const size_t skipped = syn_utf8_char_bytes(*p, left);
         out[0] = '?';
-        *p += 1;
+        *p += skipped != 0 ? skipped : 1;
         return 1;
     }
     memcpy(out, *p, n);
@@ -81,12 +83,16 @@ static size_t next_char(const char **p, char out[4]) {
     return n;
 }
 
+/* Kept for what closes a label's tags: one that is cut must be whole. */
+#define TAGS_BYTES 512
+
 static void put_chars(syn__pic_text *t, const char *text, bool html) {
+    const size_t keep = html ? TAGS_BYTES : 16;
     char c[5];
     while (*text != '\0') {
         const size_t n = next_char(&text, c);
         c[n] = '\0';
-        if (sizeof t->s - t->n < 16) return;
+        if (sizeof t->s - t->n < keep) return;
         if (!html || n > 1) syn__pic_put(t, "%s", c);
         else if (c[0] == '&') syn__pic_put(t, "&amp;");
         else if (c[0] == '<') syn__pic_put(t, "&lt;");

@@ -83,8 +83,8 @@ void syn_sink_json_string(syn_sink *sink, const char *text) {
     syn_sink_char(sink, '"');
 }
 
-/* What stands for the character at `text` (`bytes` long, 0: not UTF-8) in XML 1.0; NULL: itself.
-   Tabs and line ends as references, because attribute values would lose them. */
+/* What stands for the character at `text` (`bytes` long, 0: none of XML's) in XML 1.0; NULL:
+   itself. Tabs and line ends as references, because attribute values would lose them. */
 static const char *xml_escape(const char *text, size_t bytes) {
     const unsigned char c = (unsigned char)*text;
     switch (c) {
@@ -107,25 +107,23 @@ static const char *xml_escape(const char *text, size_t bytes) {
     default:
         break;
     }
-    if (c < 0x20 || bytes == 0) return REPLACEMENT;
-    /* U+FFFE and U+FFFF are no XML characters. */
-    if (bytes == 3 && memcmp(text, "\xEF\xBF", 2) == 0 && (unsigned char)text[2] >= 0xBE)
-        return REPLACEMENT;
-    return NULL;
+    return bytes == 0 ? REPLACEMENT : NULL;
 }
 
 void syn_sink_xml_text(syn_sink *sink, const char *text) {
     const char *const end = text + strlen(text);
     const char *plain = text;
     while (text < end) {
-        const size_t n = syn_utf8_char_bytes(text, (size_t)(end - text));
+        const size_t n = syn_utf8_xml_char_bytes(text, (size_t)(end - text));
         const char *escape = xml_escape(text, n);
+        size_t skipped = n != 0 ? n : syn_utf8_char_bytes(text, (size_t)(end - text));
+        if (skipped == 0) skipped = 1;
         if (escape != NULL) {
             syn_sink_write(sink, plain, (size_t)(text - plain));
             syn_sink_text(sink, escape);
-            plain = text + (n != 0 ? n : 1);
+            plain = text + skipped;
         }
-        text += n != 0 ? n : 1;
+        text += skipped;
     }
     syn_sink_write(sink, plain, (size_t)(end - plain));
 }

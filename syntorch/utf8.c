@@ -18,6 +18,13 @@ size_t syn_utf8_char_bytes(const char *text, size_t bytes) {
     return n;
 }
 
+size_t syn_utf8_xml_char_bytes(const char *text, size_t bytes) {
+    const size_t n = syn_utf8_char_bytes(text, bytes);
+    const unsigned char *p = (const unsigned char *)text;
+    if (n == 1 && p[0] < 0x20 && p[0] != '\t' && p[0] != '\n' && p[0] != '\r') return 0;
+    return n == 3 && p[0] == 0xEF && p[1] == 0xBF && p[2] >= 0xBE ? 0 : n;
+}
+
 bool syn_utf8_valid(const char *text, size_t bytes) {
     size_t at = 0;
     while (at < bytes) {

@@ -12,6 +12,9 @@ extern "C" {
 /* Bytes (1..4) of the character that starts at `text`, of which `bytes` are there; 0 if it is not
  * one. */
 size_t syn_utf8_char_bytes(const char *text, size_t bytes);
+/* Likewise, and 0 also for what XML 1.0 forbids even as a reference (section 2.2): control
+   characters but tab and line ends, U+FFFE and U+FFFF. */
+size_t syn_utf8_xml_char_bytes(const char *text, size_t bytes);
 bool syn_utf8_valid(const char *text, size_t bytes);
 /* Writes a code point (valid, not a surrogate) to out; returns its bytes (1..4). */
 size_t syn_utf8_encode(unsigned code_point, char out[4]);

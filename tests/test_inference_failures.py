@@ -47,10 +47,14 @@ def test_what_does_not_fit_the_model():
         refuse(f, ["--tp", 3], 1, "tp 3", "8 attention heads")
         refuse(f, ["--tp", 16], 1, "tp 16", "8 attention heads")
         refuse(f, ["--num_input_tokens", 300], 1, "300", "16", "315", "256")
-        refuse(f, ["--num_output_tokens", 1000000000], 1, "1000000000", "256")
+        line = refuse(f, ["--num_output_tokens", 1000000000], 1, "1000000000 new tokens need more than the 256 positions")
+        assert "prompt tokens" not in line, line  # nobody has counted them yet
+        refuse(f, ["--num_output_tokens", 257], 1, "16 prompt tokens and 257 new ones need 272 positions")
         refuse(f, ["--num_input_tokens", 1000000000, "--num_output_tokens", 1000000000, "--batch_size", 1000000], 1, "256")
         refuse(f, ["--prompt", "x" * 300], 1, "300")
         refuse(f, ["--prompt", ""], 1, "prompt is empty")
+        bert = os.path.join(SOURCE, "examples", "configs", "bert-tiny.json")
+        refuse(f, ["--model_config", bert, "--prompt", ""], 1, "no [MASK]")  # no ids to copy: the sanitizers' run looks at that
         refuse(f, ["--device", "cuda"], 1, "no CUDA")
         refuse(f, ["--model", "gpt5"], 1, "gpt5", "gpt3-175b")
         refuse(f, ["--model", "gpt2", "--tp", 8], 1, "tp 8", "12 attention heads")

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # variant.sh address|thread|minimal|clang: builds everything once more, in SYN_BUILD/variant-NAME, and checks it there.
-#   address  AddressSanitizer, leak check and UndefinedBehaviorSanitizer; all tests that are C programs
+#   address  AddressSanitizer, leak check and UndefinedBehaviorSanitizer; all tests that are C programs, and the scripts that
+#            give the programs what they must refuse
 #   thread   ThreadSanitizer; the tests with threads
 #   minimal  a shared library with no optional library at all; all tests that are C programs, and the installation
 #   clang    all warnings of clang are errors; replays the fuzz corpora under its UndefinedBehaviorSanitizer
@@ -82,6 +83,7 @@ address)
     probe -fsanitize=address
     build -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined
     check -L program
+    check -R 'test_(tool_inputs|odd_names|inference_failures)\.py'
     ;;
 thread)
     # Threads of MPI and OpenBLAS are not built with the sanitizer, which would see races in them.

@@ -154,7 +154,7 @@ static syn_status lay_out(inference *run, const struct text_ids *texts, syn_erro
         const int64_t n = (int64_t)text->n;
         bert->n_tokens += n + 2;
         row[0] = bert->cls;
-        memcpy(row + 1, text->ids, text->n * sizeof *row);
+        if (n > 0) memcpy(row + 1, text->ids, text->n * sizeof *row);
         row[n + 1] = bert->sep;
         for (int64_t t = n + 2; t < length; t++) {
             row[t] = bert->pad;

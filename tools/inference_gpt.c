@@ -38,10 +38,15 @@ static const char *refuses(const inference_args *args) {
     return NULL;
 }
 
+/* prompt_tokens 0: nobody knows yet how many. */
 static syn_status check_positions(const inference *run, int64_t prompt_tokens, syn_error *err) {
     const gpt_run *gpt = gpt_of(run);
     const int64_t need = prompt_tokens + run->new_tokens - 1;
     if (need <= gpt->config.n_positions) return SYN_OK;
+    if (prompt_tokens == 0)
+        return SYN_FAIL(
+            err, SYN_E_INVALID, "%lld new tokens need more than the %lld positions that %s has",
+            (long long)run->new_tokens, (long long)gpt->config.n_positions, gpt->config.name);
     return SYN_FAIL(err, SYN_E_INVALID,
                     "%lld prompt tokens and %lld new ones need %lld positions, but %s has %lld",
                     (long long)prompt_tokens, (long long)run->new_tokens, (long long)need,

@@ -31,16 +31,31 @@ static calls_of calls_in(const syn__checked_rank *rank, uint32_t group) {
     return calls;
 }
 
+/* Of a number of an attribute. */
+static const char *text_of(int64_t value, char out[24]) {
+    if (value == SYN__ABSENT) snprintf(out, 24, "(none)");
+    else snprintf(out, 24, "%" PRId64, value);
+    return out;
+}
+
+/* " of 64 bytes" */
+static const char *size_text(const syn__call *call, char out[48]) {
+    if (call->size == SYN__ABSENT) snprintf(out, 48, " without comm_size");
+    else snprintf(out, 48, " of %" PRId64 " bytes", call->size);
+    return out;
+}
+
 static void tell_mismatch(syn_validator *v, uint32_t group, const calls_of *want,
                           const calls_of *got, size_t at) {
     const char *name = syn__checked_group_name(v, group);
+    char size[48], other[48];
     if (at < want->n && at < got->n) {
         const syn__call *a = &got->first[at], *b = &want->first[at];
         syn__find(v, SYN_FINDING_SEQUENCE, syn__spot_of_call(got->rank, a),
-                  "group %.60s, collective %zu: %s of %" PRId64 " bytes, but rank %" PRId32
-                  "'s node %" PRIu64 " is %s of %" PRId64,
-                  name, at, syn__et_collective_name(a->kind), a->size, want->rank->rank, b->id,
-                  syn__et_collective_name(b->kind), b->size);
+                  "group %.60s, collective %zu: %s%s, but rank %" PRId32 "'s node %" PRIu64
+                  " is %s%s",
+                  name, at, syn__et_collective_name(a->kind), size_text(a, size), want->rank->rank,
+                  b->id, syn__et_collective_name(b->kind), size_text(b, other));
         return;
     }
     const calls_of *more = got->n > want->n ? got : want;
@@ -100,19 +115,14 @@ static int compare_messages(const void *a, const void *b) {
     return x->call->id < y->call->id ? -1 : x->call->id > y->call->id;
 }
 
-static const char *text_of(int64_t value, char out[24]) {
-    if (value == SYN__ABSENT) snprintf(out, 24, "(none)");
-    else snprintf(out, 24, "%" PRId64, value);
-    return out;
-}
-
 /* What a message that lacks its other half nearly matches. */
 static const char *hint(const message *a, const message *near, char out[96]) {
+    char size[24];
     out[0] = '\0';
     if (near != NULL && near->call->type != a->call->type && near->call->src == a->call->src &&
         near->call->dst == a->call->dst && near->call->tag == a->call->tag)
-        snprintf(out, 96, "; node %" PRIu64 " of rank %" PRId32 " differs in the bytes: %" PRId64,
-                 near->call->id, near->rank->rank, near->call->size);
+        snprintf(out, 96, "; node %" PRIu64 " of rank %" PRId32 " differs in the bytes: %s",
+                 near->call->id, near->rank->rank, text_of(near->call->size, size));
     return out;
 }
 

@@ -80,7 +80,12 @@ static void check_known(node_check *c, int which, const syn__et_attr *a) {
         find_text(c, SYN_FINDING_TWICE, a->name.text, a->name.bytes, " is given twice");
     c->attrs[which] = a;
     *value = SYN__ABSENT;
-    if (good_member(which, a, value) || a->field == SYN__ET_NONE) return;
+    if (good_member(which, a, value)) {
+        if (*value == SYN__ABSENT)
+            ++*value; /* the least number is there, and as wrong as the next */
+        return;
+    }
+    if (a->field == SYN__ET_NONE) return;
     if (which >= N_INTEGERS && c->node->type != SYN__ET_COMM_COLL_NODE)
         return; /* nobody reads it */
     char how[64];
@@ -199,8 +204,8 @@ static syn_status check_collective(const node_check *c, syn_error *err) {
     return add_call(c, group, err);
 }
 
-static void number(int64_t value, char out[24]) {
-    if (value == SYN__ABSENT) snprintf(out, 24, "nobody");
+static void number(int64_t value, const char *absent, char out[24]) {
+    if (value == SYN__ABSENT) snprintf(out, 24, "%s", absent);
     else snprintf(out, 24, "%" PRId64, value);
 }
 
@@ -222,10 +227,10 @@ static syn_status check_message(node_check *c, syn_error *err) {
     const bool open = c->v->how.any_node && (src == SYN__ABSENT || dst == SYN__ABSENT);
     if (!good_message(c, src, dst)) {
         char name[NAME_BYTES], from[24], to[24], tag[24];
-        number(src, from);
-        number(dst, to);
-        number(c->values[COMM_TAG], tag);
-        syn__find(c->v, SYN_FINDING_PEER, c->spot, "'%s': %s from %s to %s with tag %s",
+        number(src, "nobody", from);
+        number(dst, "nobody", to);
+        number(c->values[COMM_TAG], "none", tag);
+        syn__find(c->v, SYN_FINDING_PEER, c->spot, "'%s': %s from %s to %s, tag %s",
                   name_of(c, name), send ? "send" : "receive", from, to, tag);
     }
     if (c->values[COMM_SIZE] < 1 && !open)
@@ -235,11 +240,31 @@ static syn_status check_message(node_check *c, syn_error *err) {
 
 /* ---- The node ---- */
 
+/* Simulators multiply microseconds by 1000; ranks and tags are int32 in the schema's attributes. */
+static void check_ranges(const node_check *c) {
+    static const int narrow[] = {COMM_SRC, COMM_DST, COMM_TAG};
+    char name[NAME_BYTES];
+    const struct {
+        const char *what;
+        uint64_t micros;
+    } times[] = {{"duration_micros", c->node->duration_micros},
+                 {"start_time_micros", c->node->start_micros}};
+    for (size_t i = 0; i < 2; i++)
+        if (times[i].micros > INT64_MAX / 1000)
+            syn__find(c->v, SYN_FINDING_RANGE, c->spot, "'%s': %s is %" PRIu64, name_of(c, name),
+                      times[i].what, times[i].micros);
+    for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++)
+        if (c->values[narrow[i]] > INT32_MAX)
+            syn__find(c->v, SYN_FINDING_RANGE, c->spot, "'%s': %s is %" PRId64, name_of(c, name),
+                      known[narrow[i]].text, c->values[narrow[i]]);
+}
+
 syn_status syn__check_node(syn_validator *v, syn__checked_rank *rank, uint32_t index,
                            uint64_t offset, const syn__et_node *node, syn_error *err) {
     node_check c = {.v = v, .rank = rank, .node = node, .index = index};
     c.spot = (syn__spot){rank->rank, true, node->id, offset};
     check_attributes(&c);
+    check_ranges(&c);
     const bool comm = node->type >= SYN__ET_COMM_SEND_NODE && node->type < SYN__ET_NODE_TYPES;
     if (comm && !v->how.any_node && c.values[IS_CPU_OP] > 0)
         find(&c, SYN_FINDING_CPU_NODE, "communication, and is_cpu_op is", 1);

@@ -28,6 +28,8 @@ extern "C" {
       "simulators end with an error; 0 must be written too")                                       \
     X(MEMBER, "attribute-type", true, "simulators end with an error, or read 0")                   \
     X(TWICE, "attribute-twice", false, "readers differ in which of the values counts")             \
+    X(RANGE, "out-of-range", true,                                                                 \
+      "times in nanoseconds beyond 64 bits, ranks and tags beyond 32 become other numbers")        \
     X(NODE_TYPE, "node-type", true,                                                                \
       "simulators run compute, collectives, sends and receives only")                              \
     X(NEW_TYPE, "unknown-node-type", false, "the schema 1.0.0 ends with type 7")                   \

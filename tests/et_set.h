@@ -21,6 +21,7 @@ typedef struct set_node {
     const char *name;
     uint64_t ctrl[SET_DEPS], data[SET_DEPS];
     size_t n_ctrl, n_data, n_attrs;
+    uint64_t micros;
     syn__et_attr attrs[SET_ATTRS];
 } set_node;
 
@@ -130,6 +131,7 @@ static inline syn__et_buf set_bytes(const et_set *s, int rank) {
         const syn__et_node node = {.id = n->id,
                                    .name = syn__et_str_of(n->name),
                                    .type = n->type,
+                                   .duration_micros = n->micros,
                                    .ctrl = n->ctrl,
                                    .data = n->data,
                                    .n_ctrl = n->n_ctrl,

@@ -184,6 +184,33 @@ static void other_type(et_set *s, set_node *n) {
     (void)s;
     set_value(&n[7], "comm_type", 2);
 }
+static void one_without_size(et_set *s, set_node *n) {
+    (void)s;
+    set_drop(&n[7], "comm_size");
+}
+static void least_size(et_set *s, set_node *n) {
+    (void)s;
+    set_value(&n[7], "comm_size", INT64_MIN);
+}
+static void near_without_size(et_set *s, set_node *n) {
+    (void)s;
+    set_drop(&n[4], "comm_size");
+}
+static void long_duration(et_set *s, set_node *n) {
+    (void)s;
+    n[1].micros = UINT64_C(1) << 63;
+    n[2].micros = INT64_MAX / 1000;
+}
+static void wide_tag(et_set *s, set_node *n) {
+    (void)n;
+    for (int r = 0; r < 2; r++)
+        *set_attr(&s->nodes[r][4], "comm_tag") =
+            set_int("comm_tag", SYN__ET_INT64, INT64_C(1) << 31);
+}
+static void wide_peer(et_set *s, set_node *n) {
+    (void)s;
+    *set_attr(&n[4], "comm_dst") = set_int("comm_dst", SYN__ET_INT64, INT64_C(1) << 40);
+}
 static void other_size(et_set *s, set_node *n) {
     (void)s;
     set_value(&n[7], "comm_size", 65);
@@ -312,10 +339,10 @@ static const struct edit {
     {"size, single", nothing_sent, SINGLE, SYN_FINDING_COMM_SIZE, 1, 7, "comm_size is 0"},
     {"no size", size_not_told, ANY_NODE, SYN_FINDING_COMM_SIZE, 2, 7, "is not given"},
     {"empty", empty_message, SIMULATOR, SYN_FINDING_COMM_SIZE, 2, 5, "comm_size is 0"},
-    {"itself", to_itself, SINGLE, SYN_FINDING_PEER, 1, 5, "send from 0 to 0 with tag 3"},
+    {"itself", to_itself, SINGLE, SYN_FINDING_PEER, 1, 5, "send from 0 to 0, tag 3"},
     {"another", from_another, SINGLE, SYN_FINDING_PEER, 1, 5, "send from 5 to 1"},
-    {"negative tag", negative_tag, SIMULATOR, SYN_FINDING_PEER, 2, 5, "with tag -1"},
-    {"no tag", no_tag, SIMULATOR, SYN_FINDING_PEER, 2, 5, "with tag nobody"},
+    {"negative tag", negative_tag, SIMULATOR, SYN_FINDING_PEER, 2, 5, ", tag -1"},
+    {"no tag", no_tag, SIMULATOR, SYN_FINDING_PEER, 2, 5, ", tag none"},
     {"key 0", key_zero, SIMULATOR, SYN_FINDING_GROUPS, 1, -1, "key '0' is not an integer above 0"},
     {"key tp", key_text, ANY_NODE, SYN_FINDING_GROUPS, 1, -1, "key 'tp'"},
     {"member twice", member_twice, SIMULATOR, SYN_FINDING_GROUPS, 1, -1, "the member 0 twice"},
@@ -331,6 +358,11 @@ static const struct edit {
     {"no member", not_member, SIMULATOR, SYN_FINDING_GROUP, 2, 8, "rank 0 is not in its group 2"},
     {"type", other_type, SIMULATOR, SYN_FINDING_SEQUENCE, 1, 8,
      "group 2, collective 0: ALL_GATHER of 64 bytes, but rank 1's node 8 is ALL_REDUCE of 64"},
+    {"long", long_duration, SIMULATOR, SYN_FINDING_RANGE, 1, 2,
+     "duration_micros is 9223372036854775808"},
+    {"long, any", long_duration, ANY_NODE, SYN_FINDING_RANGE, 1, 2, "duration_micros"},
+    {"wide tag", wide_tag, SIMULATOR, SYN_FINDING_RANGE, 2, 5, "comm_tag is 2147483648"},
+    {"wide peer", wide_peer, SINGLE, SYN_FINDING_RANGE, 1, 5, "comm_dst is 1099511627776"},
     {"bytes differ", other_size, ANY_NODE, SYN_FINDING_SEQUENCE, 1, 8, "ALL_REDUCE of 65 bytes"},
     {"one more", one_more, SIMULATOR, SYN_FINDING_SEQUENCE, 1, -1,
      "group 1: 3 collectives, but rank 0 has 2; rank 1's node 9 is the first"},
@@ -453,7 +485,37 @@ static void counts(void) {
     syn_validation_free(&v);
 }
 
+/* What is not given is called so, and the least number is not taken for what is not given. */
+static void missing_numbers(void) {
+    static const struct {
+        void (*make)(et_set *s, set_node *n);
+        const char *text;
+        bool least;
+    } made[] = {
+        {one_without_size, "ALL_REDUCE without comm_size, but rank 1", false},
+        {least_size, "comm_size is -9223372036854775807", true},
+        {near_without_size, "differs in the bytes: (none)", false},
+        {size_not_told, "comm_size is not given", false},
+    };
+    for (size_t m = 0; m < sizeof made / sizeof made[0]; m++) {
+        syn_error err = {0};
+        syn_validation v;
+        bool found = false;
+        et_set s = set_clean();
+        made[m].make(&s, s.nodes[0]);
+        CHECK_OK(validate(&s, ANY_NODE, &v, &err), err);
+        for (size_t i = 0; i < v.n_findings; i++) {
+            found = found || strstr(v.findings[i].text, made[m].text) != NULL;
+            CHECK_MSG(made[m].least || !strstr(v.findings[i].text, "9223372036854775808"), "%s",
+                      v.findings[i].text);
+        }
+        CHECK_MSG(found, "%s: %s", made[m].text, v.n_findings ? v.findings[0].text : "nothing");
+        syn_validation_free(&v);
+    }
+}
+
 static const test_case cases[] = {
+    {"missing_numbers", missing_numbers},
     {"every_edit", every_edit},
     {"what_follows", what_follows},
     {"offsets", offsets},

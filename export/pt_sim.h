@@ -45,7 +45,6 @@ typedef struct syn__pt_sim {
     syn__pt_sim_span *barriers;      /* which have no nodes, but explain time */
     size_t n_barriers, barriers_cap; /* those with times */
     uint64_t n_dropped_barriers;     /* all */
-    uint64_t n_absorbed;             /* detached communication that simulators cannot run */
     /* Node i waits for deps[first_dep[i] .. first_dep[i + 1]). */
     size_t *first_dep;
     syn__pt_dep *deps;

@@ -213,8 +213,7 @@ static syn_status link_all(links *l, syn_error *err) {
             SYN_TRY(show(l, op, role, why, err));
             continue;
         }
-        if (why != NULL) l->sim->n_absorbed++;
-        else if (rank->ops[op].comm != SYN__PT_NONE)
+        if (rank->ops[op].comm != SYN__PT_NONE && why == NULL)
             SYN_TRY(add_barrier(l->sim, &rank->ops[op], err));
         SYN_TRY(pass_on(l, op, err));
     }

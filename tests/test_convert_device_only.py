@@ -190,6 +190,27 @@ def check_set():
         check("Communication of 1 of 2 ranks" in done.stdout.decode(), f"export of half a set: {done.stderr.decode()}")
 
 
+def check_reasons():
+    """Communication that becomes computation is told with the reason, for people and for programs."""
+    p = pt.fixture().copy()
+    p.device["distributedInfo"]["world_size"] = 1
+    for e in p.events:
+        args = e.get("args", {})
+        if "Group size" in args:
+            args.update({"Group size": 1, "Process Group Ranks": "[0]"})
+    device = p.texts()[1]
+    r = alone(device, "--profile", "astra-sim")
+    written = r.json["ranks"][0]["written"]
+    reasons = collections.Counter(n.attr["not_simulated"] for n in r.nodes if "not_simulated" in n.attr)
+    check(reasons["a group of one rank"] == 4 and len(reasons) == 2, f"reasons: {reasons}")
+    check(written["not_simulated"] == dict(reasons) and written["stand_ins"] == sum(reasons.values()), f"reasons: {written}")
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        with open(os.path.join(folder, "d.json"), "wb") as f:
+            f.write(device)
+        said = pt.run("convert", "pytorch", "--device", "d.json", "--output", "t.et", "--profile", "astra-sim", cwd=folder).stdout.decode()
+    check("communications as computation (" in said and "4: a group of one rank" in said, f"reasons: {said}")
+
+
 def check_little():
     r = alone(document([kernel("k", 100, 20, 1), kernel("l", 130, 20, 2)]))
     check(r.code == 0 and r.rank["nodes"]["kernels"]["out"] == 2, f"kernels only: {r.said}")
@@ -218,6 +239,7 @@ def main():
     check_odd_times()
     check_small_gather()
     check_set()
+    check_reasons()
     check_little()
     pt.finish()
 

@@ -112,15 +112,18 @@ static void print_written(const syn__pt_written *w, FILE *out) {
     char time[32];
     fprintf(out,
             "  written for astra-sim: %" PRIu64 " nodes: %" PRIu64 " kernels and copies, %" PRIu64
-            " host delays (%s), %" PRIu64 " communications as computation, %" PRIu64
-            " collectives, %" PRIu64 " messages; %" PRIu64 " barriers became dependencies",
+            " host delays (%s), %" PRIu64 " communications as computation",
             w->nodes, w->compute, w->delays,
-            cli_time_text(1e3 * (double)w->delay_us, time, sizeof time), w->stand_ins,
-            w->collectives, w->messages, w->dropped_barriers);
-    if (w->absorbed)
-        fprintf(out, ", %" PRIu64 " communications that simulators cannot run host delays",
-                w->absorbed);
-    fprintf(out, "\n");
+            cli_time_text(1e3 * (double)w->delay_us, time, sizeof time), w->stand_ins);
+    if (w->absorbed > 0) fprintf(out, " and %" PRIu64 " as host delay", w->absorbed);
+    for (size_t i = 0; i < SYN__PT_STAND_IN_REASONS && w->reasons[i].why; i++)
+        fprintf(out, "%s%" PRIu64 ": %s", i == 0 ? " (" : "; ", w->reasons[i].count,
+                w->reasons[i].why);
+    fprintf(out,
+            "%s, %" PRIu64 " collectives, %" PRIu64 " messages; %" PRIu64
+            " barriers became dependencies\n",
+            w->stand_ins + w->absorbed > 0 ? ")" : "", w->collectives, w->messages,
+            w->dropped_barriers);
 }
 
 /* written NULL: profile full. */
@@ -294,6 +297,12 @@ static void json_written(syn_sink *s, const syn__pt_written *w) {
     json_u64(s, "delays", w->delays, false);
     json_u64(s, "stand_ins", w->stand_ins, false);
     json_u64(s, "absorbed", w->absorbed, false);
+    syn_sink_text(s, "\"not_simulated\": {");
+    for (size_t i = 0; i < SYN__PT_STAND_IN_REASONS && w->reasons[i].why; i++) {
+        if (i > 0) syn_sink_text(s, ", ");
+        json_u64(s, w->reasons[i].why, w->reasons[i].count, true);
+    }
+    syn_sink_text(s, "}, ");
     json_u64(s, "collectives", w->collectives, false);
     json_u64(s, "messages", w->messages, false);
     json_u64(s, "dropped_barriers", w->dropped_barriers, false);

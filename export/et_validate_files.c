@@ -52,26 +52,54 @@ static syn_status check_files(syn_validator *v, const syn__et_files *files, cons
     return SYN_OK;
 }
 
+static void tell_recording(syn_validator *v, const syn_validation *seen) {
+    syn__find(v, SYN_FINDING_RECORDING, (syn__spot){-1, false, 0, SYN__ET_NO_OFFSET},
+              "all nodes of a real run, %" PRIu64 " of the %" PRIu64
+              " compute nodes on the CPU, which simulators do not run; `syntorch convert pytorch "
+              "--profile astra-sim` makes a trace of the same recording that they do. It is "
+              "checked as a recording (--any_node, --single)",
+              seen->n_on_cpu, seen->n_compute);
+}
+
+/* recording: what was seen of it in a first look, or NULL. */
+static syn_status check_set(syn_validation *out, const syn__et_files *files,
+                            const syn_validate_options *how, const syn_validation *recording,
+                            syn_error *err) {
+    syn_validator *v;
+    const bool alone = files->n == 1 && !files->is_set;
+    const uint32_t world = alone ? 0 : (uint32_t)files->list[files->n - 1].rank + 1;
+    SYN_TRY(syn_validator_open(&v, how, world, err));
+    if (recording != NULL) tell_recording(v, recording);
+    const syn_status status = check_files(v, files, how->groups, err);
+    const syn_status closed = syn_validator_close(v, status == SYN_OK ? out : NULL, err);
+    return status != SYN_OK ? status : closed;
+}
+
+/* What all host ops lack for a simulator is one problem: a second look passes it over. */
+static syn_status check_recording(syn_validation *out, const syn__et_files *files,
+                                  const syn_validate_options *options, syn_error *err) {
+    const syn_validation seen = *out;
+    syn_validate_options how = *options;
+    *(files->n == 1 ? &how.single : &how.any_node) = true;
+    syn_validation_free(out);
+    return check_set(out, files, &how, &seen, err);
+}
+
 syn_status syn_validate(syn_validation *out, const char *const *paths, size_t n,
                         const syn_validate_options *options, syn_error *err) {
     syn__et_files files;
-    syn_validator *v;
     *out = (syn_validation){0};
     if (options->single && n != 1)
         return SYN_FAIL(err, SYN_E_INVALID, "a single file was asked for, and there are %zu", n);
     SYN_TRY(syn__et_files_open(&files, paths, n, err));
-    const bool alone = files.n == 1 && !files.is_set;
-    const uint32_t world = alone ? 0 : (uint32_t)files.list[files.n - 1].rank + 1;
     syn_status status = SYN_OK;
     if (options->single && files.n != 1)
         status = SYN_FAIL(err, SYN_E_INVALID, "%.300s is a set of %zu files; name one of them",
                           paths[0], files.n);
-    if (status == SYN_OK) status = syn_validator_open(&v, options, world, err);
-    if (status == SYN_OK) {
-        status = check_files(v, &files, options->groups, err);
-        const syn_status closed = syn_validator_close(v, status == SYN_OK ? out : NULL, err);
-        if (status == SYN_OK) status = closed;
-    }
+    if (status == SYN_OK) status = check_set(out, &files, options, NULL, err);
+    if (status == SYN_OK && !options->any_node && !options->single &&
+        syn_validation_is_recording(out))
+        status = check_recording(out, &files, options, err);
     syn__et_files_close(&files);
     return status;
 }

@@ -120,6 +120,10 @@ static void check_attributes(node_check *c) {
 
 static void check_compute(const node_check *c) {
     const int64_t ops = c->values[NUM_OPS], bytes = c->values[TENSOR_SIZE];
+    syn_validation *r = &c->v->result;
+    r->n_compute++;
+    r->n_on_cpu += c->values[IS_CPU_OP] > 0;
+    r->n_costed += ops > 0 && bytes > 0;
     if (c->v->how.any_node) return;
     if (c->values[IS_CPU_OP] > 0) find(c, SYN_FINDING_CPU_NODE, "is_cpu_op is", 1);
     if (ops < 1) find(c, SYN_FINDING_COST, "num_ops is", ops);

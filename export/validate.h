@@ -13,6 +13,7 @@ extern "C" {
 /* Kinds of findings, causes before what follows from them: X(id, name, is a problem, what comes of
    it). Anything that is no problem is a warning. */
 #define SYN_FINDING_LIST(X)                                                                        \
+    X(RECORDING, "recording", true, "simulators do not run the host's part of a real run")         \
     X(MISSING, "missing-file", true, "simulators end at once when a rank has no file")             \
     X(FRAME, "framing", true, "readers lose what follows, or take the rest for other nodes")       \
     X(META, "metadata", true, "simulators take the first message for metadata, so a node is lost") \
@@ -84,6 +85,8 @@ typedef struct syn_validation {
     size_t n_findings;
     bool across;   /* whether ranks were compared with each other */
     bool executed; /* whether the set was run through, for deadlocks */
+    /* Compute nodes; those on the CPU; those that tell their ops and bytes. */
+    uint64_t n_compute, n_on_cpu, n_costed;
 } syn_validation;
 
 typedef struct syn_validate_options {
@@ -93,7 +96,14 @@ typedef struct syn_validate_options {
     uint64_t max_unpacked_bytes; /* of gzip; 0: 200 times its size, and 16 GiB */
 } syn_validate_options;
 
+/* Whether it holds all nodes of a real run, as converters write them that were not asked for a
+   simulator's trace. */
+static inline bool syn_validation_is_recording(const syn_validation *v) {
+    return v->n_on_cpu > 0 && (v->n_costed == 0 || v->n_on_cpu >= v->n_compute - v->n_on_cpu);
+}
+
 /* Checks the files, or the set of one prefix (paths[0] with n = 1, if there is no such file).
+   A recording, unless asked for by any_node or single, is one problem and then checked as such.
    SYN_OK whatever is found; a failure is one of the machine or the call. free *out in any case. */
 syn_status syn_validate(syn_validation *out, const char *const *paths, size_t n,
                         const syn_validate_options *options, syn_error *err) SYN_MUST_USE;

@@ -98,6 +98,40 @@ def test_damaged_traces_are_still_described():
             assert "COMP" in out and "warning" in out, out
 
 
+# ---- traces that are not for simulators ----
+
+
+def recorded(folder, *names):
+    """PyTorch's traces as traces of all nodes, without what validate must not mind."""
+    host_and_device(folder, "p")
+    for name in names:
+        expect_ok(run(folder, "convert", "pytorch", "--host", "p_host.json", "--device", "p_device.json", "--output", name))
+
+
+def problems(folder, *args, code=1):
+    r = run(folder, "validate", "--json", *args)
+    assert r.returncode == code, f"{args}: {r.returncode} {text_of(r)}"
+    return {f["kind"]: f["count"] for f in json.loads(r.stdout)["findings"] if f["problem"]}
+
+
+def test_a_recording_is_called_one():
+    with Folder() as f:
+        recorded(f, "r.0.et", "r.1.et")
+        for args in (["r.0.et"], ["r"], ["r.0.et", "r.1.et"]):
+            found = problems(f, *args)
+            assert found == {"recording": 1}, f"{args}: {found}"
+            assert problems(f, "--any-node", *args, code=0) == {}, args
+        assert problems(f, "--single", "r.0.et", code=0) == {}
+        out = run(f, "validate", "r.0.et").stdout.decode()
+        assert out.count("\n") == 2 and "all nodes of a real run" in out and "--profile astra-sim" in out, out
+        whole = open(f / "r.0.et", "rb").read()
+        write_bytes(f, "cut.et", whole[:-9])
+        assert problems(f, "cut.et") == {"recording": 1, "framing": 1}
+        expect_ok(run(f, "convert", "pytorch", "--host", "p_host.json", "--device", "p_device.json", "--output", "s.et", "--profile",
+                      "astra-sim"))
+        assert problems(f, "s.et", code=0) == {}
+
+
 # ---- files that cannot be read ----
 
 

@@ -41,7 +41,10 @@ static const cli_program program = {
     "of a group\n"
     "call the same collectives in the same order, that every send has its receive, and that "
     "simulators with\n"
-    "one communication slot a rank come to the end. Exit code 1 if there are problems.",
+    "one communication slot a rank come to the end. Exit code 1 if there are problems; a recording "
+    "of "
+    "all nodes\n"
+    "of a real run is one, unless --any_node or --single asks for it.",
     options, examples, false};
 
 /* ---- Text ---- */

@@ -35,6 +35,7 @@ void syn_ctx_free(syn_ctx *ctx) {
     if (!ctx) return;
     syn_release(ctx, (syn_mark){1}, NULL, 0);
     syn_free(ctx->data);
+    syn_free(ctx->live);
     syn_free(ctx->params);
     syn_workers_free(ctx->workers);
     syn_pool_free(ctx->pool);
@@ -217,8 +218,11 @@ static size_t storage_bytes(const syn_ctx *ctx, uint32_t id) {
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id) {
     if (!ctx->pool) return SYN_OK;
     const size_t bytes = storage_bytes(ctx, id);
+    SYN_TRY(syn_grow(&ctx->live, &ctx->live_cap, ctx->n_live + 1, sizeof *ctx->live, &ctx->error));
     ctx->data[id] = ctx->backend->alloc(ctx->pool, bytes);
-    return ctx->data[id] ? SYN_OK : SYN_FAIL_NOMEM(&ctx->error, bytes, "a tensor");
+    if (!ctx->data[id]) return SYN_FAIL_NOMEM(&ctx->error, bytes, "a tensor");
+    ctx->live[ctx->n_live++] = id; /* the newest row: the ids stay ascending */
+    return SYN_OK;
 }
 
 void *syn__data(const syn_ctx *ctx, uint32_t id, const syn_operand *operand) {
@@ -330,24 +334,38 @@ syn_mark syn_ctx_mark(const syn_ctx *ctx) {
     return (syn_mark){(uint32_t)ctx->trace->n_tensors};
 }
 
+static bool is_kept(const syn_ctx *ctx, uint32_t id, const syn_tensor *keep, int n_keep) {
+    for (int k = 0; k < n_keep; k++)
+        if (keep[k].id < ctx->trace->n_tensors && ctx->trace->tensors[keep[k].id].base == id)
+            return true;
+    return false;
+}
+
+static void give_back(syn_ctx *ctx, uint32_t id) {
+    ctx->backend->release(ctx->pool, ctx->data[id], storage_bytes(ctx, id));
+    ctx->data[id] = NULL;
+}
+
+/* Costs what has a buffer behind the mark, not the rows behind it: a forward pass releases after
+   each layer from one mark, and would otherwise look at all layers again. */
 void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep) {
-    if (!ctx->pool || !ctx->data) return;
-    for (uint32_t id = mark.tensor; id < ctx->trace->n_tensors; id++) {
-        bool kept = !ctx->data[id];
-        for (int k = 0; k < n_keep && !kept; k++)
-            kept = keep[k].id < ctx->trace->n_tensors && ctx->trace->tensors[keep[k].id].base == id;
-        if (kept) continue;
-        ctx->backend->release(ctx->pool, ctx->data[id], storage_bytes(ctx, id));
-        ctx->data[id] = NULL;
+    size_t first = ctx->n_live, left;
+    while (first > 0 && ctx->live[first - 1] >= mark.tensor) first--;
+    ctx->release_visits += ctx->n_live - first;
+    left = first;
+    for (size_t i = first; i < ctx->n_live; i++) {
+        const uint32_t id = ctx->live[i];
+        if (!ctx->data[id]) continue; /* dropped */
+        if (is_kept(ctx, id, keep, n_keep)) ctx->live[left++] = id;
+        else give_back(ctx, id);
     }
+    ctx->n_live = left;
 }
 
 void syn_drop(syn_ctx *ctx, syn_tensor t) {
     if (!ctx->pool || t.id >= ctx->trace->n_tensors) return;
     const uint32_t base = ctx->trace->tensors[t.id].base;
-    if (!ctx->data[base]) return;
-    ctx->backend->release(ctx->pool, ctx->data[base], storage_bytes(ctx, base));
-    ctx->data[base] = NULL;
+    if (ctx->data[base]) give_back(ctx, base);
 }
 
 size_t syn_ctx_peak_bytes(const syn_ctx *ctx) {

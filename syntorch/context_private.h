@@ -15,7 +15,10 @@ struct syn_ctx {
     syn_trace *trace;
     void **data; /* by tensor id, at the storage's start; NULL: released, not the owner, or meta */
     size_t data_cap;
-    syn_param_info *params; /* without the names, which the trace has */
+    uint32_t *live; /* ids of the tensors that have a buffer, ascending; some were dropped since */
+    size_t n_live, live_cap;
+    uint64_t release_visits; /* entries of `live` that syn_release looked at: what it costs */
+    syn_param_info *params;  /* without the names, which the trace has */
     size_t n_params, params_cap;
     syn_param_source source; /* read NULL: random values */
     syn_error error;

@@ -166,6 +166,26 @@ static void test_release(void) {
     syn_ctx_free(ctx);
 }
 
+/* What a release costs: the buffers behind its mark, not all rows behind it, so that a model of
+   many layers, which releases after each from one mark, costs a multiple of them. What was dropped
+   or kept stays what it is. */
+static void test_release_is_linear(void) {
+    for (uint64_t n = 100; n <= 400; n *= 2) {
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_tensor x = ZEROS(ctx, SYN_F32, 4);
+        const syn_mark mark = syn_ctx_mark(ctx);
+        for (uint64_t i = 0; i < n; i++) {
+            x = syn_scale(ctx, x, 0.5);
+            const syn_tensor other = syn_scale(ctx, x, 0.5);
+            if (i % 3 == 0) syn_drop(ctx, other);
+            syn_release(ctx, mark, &x, 1);
+            CHECK(!ctx->data[other.id] && ctx->data[x.id]);
+        }
+        CHECK_INT(ctx->release_visits, 3 * n - 1); /* two made and one kept each time but first */
+        syn_ctx_free(ctx);
+    }
+}
+
 /* A chain of ops with releases needs two buffers at a time however long it is; peak counts what was
  * in use together. */
 static void test_peak_bytes(void) {
@@ -278,6 +298,7 @@ static const test_case cases[] = {
     {"steps", test_steps},
     {"reading", test_reading},
     {"release", test_release},
+    {"release_is_linear", test_release_is_linear},
     {"peak bytes", test_peak_bytes},
     {"steady step allocates no data", test_steady_step_allocates_no_data},
     {"pool", test_pool},

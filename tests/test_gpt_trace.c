@@ -3,6 +3,7 @@
    sec. 3; Shoeybi et al. 2019, sec. 3). */
 #include "comm/comm.h"
 #include "models/generate.h"
+#include "syntorch/context_private.h"
 #include "syntorch/memory.h"
 #include "tests/test.h"
 
@@ -354,12 +355,35 @@ static void a_decode_step_of_gpt3(void) {
     CHECK_INT(s.layer_attention, 96 * INT64_C(12582912));
 }
 
+/* Buffers that releases look at in a run on the CPU. */
+static int64_t release_visits(int64_t layers) {
+    struct job job = {.config = small,
+                      .device = SYN_DEVICE_CPU,
+                      .tp = 1,
+                      .batch = 1,
+                      .prompt = 3,
+                      .new_tokens = 2};
+    job.config.n_layer = layers;
+    int64_t visits = -1;
+    if (run(&job, false)) visits = (int64_t)job.ctx[0]->release_visits;
+    drop(&job);
+    return visits;
+}
+
+/* Each layer costs the same, however many there are. */
+static void layers_release_in_linear_time(void) {
+    const int64_t ten = release_visits(10), twenty = release_visits(20), forty = release_visits(40);
+    CHECK(ten > 0);
+    CHECK_INT(forty - twenty, 2 * (twenty - ten));
+}
+
 static const test_case cases[] = {
     {"one_trace_on_every_device_and_communicator", one_trace_on_every_device_and_communicator},
     {"presets_trace_alike_on_cpu_and_meta", presets_trace_alike_on_cpu_and_meta},
     {"costs_are_those_of_the_formulas", costs_are_those_of_the_formulas},
     {"presets_have_their_sizes", presets_have_their_sizes},
     {"a_decode_step_of_gpt3", a_decode_step_of_gpt3},
+    {"layers_release_in_linear_time", layers_release_in_linear_time},
 };
 
 TEST_MAIN(cases)

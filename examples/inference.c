@@ -17,6 +17,8 @@
 #include "tools/inference.h"
 #include "tools/visualize.h"
 
+enum { DTYPE_FACT_BYTES = 48 };
+
 static inference_args args = {.tp = 1,
                               .batch_size = 1,
                               .seed = 1,
@@ -45,7 +47,9 @@ static const cli_option options[] = {
      "weights",
      0, 0},
     {"dtype", CLI_TEXT, &args.dtype, "f32|f16|bf16",
-     "of the weight matrices; default: as in the checkpoint, f32 if random", 0, 0},
+     "of the weight matrices alone: arithmetic, activations, KV cache and collectives are f32, in "
+     "runs and in predicted times; default: as in the checkpoint, f32 if random",
+     0, 0},
     {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR",
      "folder with vocab.json and merges.txt (GPT-2) or vocab.txt (BERT); "
      "default: that of the "
@@ -190,11 +194,18 @@ static uint64_t plan(void *unused) {
     return run.family->plan(&run, h);
 }
 
+/* Sixteen bits are of the weights alone. */
+static const char *dtype_fact(char text[DTYPE_FACT_BYTES]) {
+    snprintf(text, DTYPE_FACT_BYTES, "%s%s", syn_dtype_name(run.dtype),
+             run.dtype != SYN_F32 ? " weights, f32 arithmetic" : "");
+    return text;
+}
+
 /* Facts about the run that titles and files show. */
 static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
     (void)unused;
     const inference_model_facts *m = &run.facts;
-    char cores[64];
+    char cores[64], dtype[DTYPE_FACT_BYTES];
     const syn_attribute list[] = {
         {.name = "model", .type = SYN_VALUE_TEXT, .text = m->name},
         {.name = "layers", .i64 = m->n_layer},
@@ -203,7 +214,7 @@ static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
         {.name = "vocabulary", .i64 = m->vocab},
         {.name = "parameters", .i64 = m->params},
         {.name = "tp", .i64 = args.tp},
-        {.name = "dtype", .type = SYN_VALUE_TEXT, .text = syn_dtype_name(run.dtype)},
+        {.name = "dtype", .type = SYN_VALUE_TEXT, .text = dtype_fact(dtype)},
         {.name = "batch", .i64 = run.batch},
         {.name = "prompt_tokens", .i64 = run.prompt_tokens},
         {.name = "new_tokens", .i64 = run.new_tokens},
@@ -351,6 +362,10 @@ static void print_summary(const report *r) {
         printf("device:  cpu, %d thread%s a rank, %s, own kernels %s\n", run.launch.threads,
                run.launch.threads == 1 ? "" : "s", syn_blas_describe(a, sizeof a),
                syn_simd_name(syn_simd_level()));
+    if (run.dtype != SYN_F32)
+        printf("dtype:   %s weights; activations, KV cache and collectives are f32%s\n",
+               syn_dtype_name(run.dtype),
+               args.hw_config ? ", and times are predicted for f32 arithmetic" : "");
     print_fit();
     run.family->print(&run, r);
     printf("trace:   %llu nodes on %u rank%s\n", (unsigned long long)all_nodes(graph),
@@ -366,11 +381,12 @@ static syn_status print_json(const report *r, syn_error *err) {
     SYN_TRY(syn_sink_open_file(&out, "-", err));
     syn_sink_text(out, "{\"model\": ");
     syn_sink_json_string(out, run.facts.name);
-    syn_sink_printf(out,
-                    ", \"tp\": %lld, \"device\": \"%s\", \"dtype\": \"%s\", \"ranks\": %u, "
-                    "\"nodes\": %llu, \"trace_hash\": [",
-                    (long long)args.tp, args.device, syn_dtype_name(run.dtype), graph->n_ranks,
-                    (unsigned long long)all_nodes(graph));
+    syn_sink_printf(
+        out,
+        ", \"tp\": %lld, \"device\": \"%s\", \"dtype\": \"%s\", "
+        "\"activation_dtype\": \"f32\", \"ranks\": %u, \"nodes\": %llu, \"trace_hash\": [",
+        (long long)args.tp, args.device, syn_dtype_name(run.dtype), graph->n_ranks,
+        (unsigned long long)all_nodes(graph));
     for (uint32_t i = 0; i < graph->n_ranks; i++)
         syn_sink_printf(out, "%s\"%016llx\"", i ? ", " : "",
                         (unsigned long long)run.launch.hashes[i]);

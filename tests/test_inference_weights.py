@@ -112,6 +112,25 @@ def test_dtype():
         refuse(f, ["--dtype", "i32"], 2, "--dtype is f32, f16 or bf16, not 'i32'")
 
 
+def test_dtype_is_of_the_weights_alone():
+    """What is said where times and types are printed, and that it is so."""
+    with Folder() as f:
+        how = ["--device", "meta", "--tp", 2, "--num_input_tokens", 16, "--num_output_tokens", 1, "--hw_config", "a100-80g"]
+        wide, half = summary(f, *how), summary(f, *how, "--dtype", "f16")
+        assert (half["dtype"], half["activation_dtype"], wide["activation_dtype"]) == ("f16", "f32", "f32")
+        comm = [{o["op"]: (o["comm_bytes"], o["predicted_ns"]) for o in s["ops"] if o["comm_bytes"]} for s in (wide, half)]
+        assert comm[0] == comm[1] and comm[0]["all_reduce"][0] > 0
+        assert wide["predicted_prefill_ns"] == half["predicted_prefill_ns"] > 0
+        said = "f16 weights; activations, KV cache and collectives are f32, and times are predicted for f32 arithmetic"
+        assert said in expect_ok(f.run(*how, "--dtype", "f16"))
+        assert "activations" not in expect_ok(f.run(*how))
+        assert "weights; activations, KV cache and collectives are f32\n" in expect_ok(f.run("--dtype", "bf16"))
+        assert "of the weight matrices alone" in " ".join(expect_ok(f.run("--help")).split())
+        expect_ok(f.run(*how, "--dtype", "f16", "--visualize_trace", "--out_dir", "out", "--quiet"))
+        with open(f / "out/tensor_trace_graph.svg", encoding="utf-8") as svg:
+            assert "dtype f16 weights, f32 arithmetic" in svg.read()
+
+
 def test_saved_and_loaded():
     with Folder() as f:
         a = summary(f, "--seed", 5, "--tp", 2, "--temperature", 0, "--save_weights", "out", "--save_logits", "a.npy")

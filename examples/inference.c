@@ -27,7 +27,7 @@ static inference_args args = {.tp = 1,
                               .top_p = NAN,
                               .device = "cpu",
                               .out_dir = ".",
-                              .attention = "unfused"};
+                              .attention = "auto"};
 
 static const cli_option options[] = {
     {"tp", CLI_INT, &args.tp, "N",
@@ -81,8 +81,10 @@ static const cli_option options[] = {
      "GPT: draw from the smallest set of tokens with this probability [1]", 1e-9, 1},
     {"seed", CLI_INT, &args.seed, "N", "of the random weights and of the sampling", 0,
      9007199254740991.0},
-    {"attention", CLI_TEXT, &args.attention, "fused|unfused",
-     "one op, or product, mask, softmax, product", 0, 0},
+    {"attention", CLI_TEXT, &args.attention, "auto|fused|unfused",
+     "one op, which is faster, or product, mask, softmax, product, which shows more; auto: unfused "
+     "with --visualize_trace or --debug, else fused",
+     0, 0},
     {"hw_config", CLI_TEXT, &args.hw_config, "FILE|NAME",
      "predict times for this hardware: a100-80g, h100, h200, v100-32g, cpu or "
      "a JSON file",
@@ -185,13 +187,17 @@ static uint64_t plan(void *unused) {
                                args.check_collectives,
                                (int64_t)run.launch.device,
                                args.weights != NULL,
-                               args.save_weights != NULL};
+                               args.save_weights != NULL,
+                               run.fused_attention};
     const double reals[] = {isnan(args.temperature) ? 1.0 : args.temperature,
                             isnan(args.top_p) ? 1.0 : args.top_p};
     uint64_t h = syn_hash(numbers, sizeof numbers, run.weights ? syn_weights_hash(run.weights) : 0);
     h = syn_hash(reals, sizeof reals, h);
-    h = syn_hash(args.attention, strlen(args.attention), h);
     return run.family->plan(&run, h);
+}
+
+static const char *attention_name(void) {
+    return run.fused_attention ? "fused" : "unfused";
 }
 
 /* Sixteen bits are of the weights alone. */
@@ -218,7 +224,7 @@ static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
         {.name = "batch", .i64 = run.batch},
         {.name = "prompt_tokens", .i64 = run.prompt_tokens},
         {.name = "new_tokens", .i64 = run.new_tokens},
-        {.name = "attention", .type = SYN_VALUE_TEXT, .text = args.attention},
+        {.name = "attention", .type = SYN_VALUE_TEXT, .text = attention_name()},
         {.name = "device", .type = SYN_VALUE_TEXT, .text = args.device},
         {.name = "seed", .i64 = args.seed},
         {.name = "oversubscribed",
@@ -237,6 +243,14 @@ static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
 /* ---- before: options, model, tokenizer, prompts
  * ---------------------------------------------- */
 
+/* auto: the fast one, unless each op is to be seen. */
+static bool choose_attention(void) {
+    const bool shown = args.visualize_trace || args.debug;
+    const bool is_auto = strcmp(args.attention, "auto") == 0;
+    run.fused_attention = is_auto ? !shown : strcmp(args.attention, "fused") == 0;
+    return is_auto || run.fused_attention || strcmp(args.attention, "unfused") == 0;
+}
+
 static int check_options(syn_error *err) {
     if (strcmp(args.device, "cuda") == 0) {
         SYN_FAIL(err, SYN_E_UNSUPPORTED,
@@ -245,8 +259,8 @@ static int check_options(syn_error *err) {
     }
     if (strcmp(args.device, "cpu") != 0 && strcmp(args.device, "meta") != 0)
         return cli_fail(&program, CLI_USAGE, "--device is cpu or meta, not '%s'", args.device);
-    if (strcmp(args.attention, "fused") != 0 && strcmp(args.attention, "unfused") != 0)
-        return cli_fail(&program, CLI_USAGE, "--attention is fused or unfused, not '%s'",
+    if (!choose_attention())
+        return cli_fail(&program, CLI_USAGE, "--attention is auto, fused or unfused, not '%s'",
                         args.attention);
     if (args.dtype && (!syn_dtype_parse(args.dtype, &run.dtype) || run.dtype > SYN_BF16))
         return cli_fail(&program, CLI_USAGE, "--dtype is f32, f16 or bf16, not '%s'", args.dtype);
@@ -348,10 +362,11 @@ static void print_summary(const report *r) {
     const inference_model_facts *m = &run.facts;
     const syn_graph *graph = run.launch.graph;
     char a[64], name[CLI_SHOWN_BYTES];
-    printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp "
-           "%lld\n",
+    printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld, "
+           "%s attention\n",
            cli_shown(m->name, name, sizeof name), (long long)m->n_layer, (long long)m->hidden,
-           (long long)m->heads, cli_count_text((double)m->params, a, sizeof a), (long long)args.tp);
+           (long long)m->heads, cli_count_text((double)m->params, a, sizeof a), (long long)args.tp,
+           attention_name());
     if (run.weights)
         printf("weights: %s, %s\n", cli_shown(args.weights, name, sizeof name),
                syn_dtype_name(run.dtype));
@@ -381,12 +396,12 @@ static syn_status print_json(const report *r, syn_error *err) {
     SYN_TRY(syn_sink_open_file(&out, "-", err));
     syn_sink_text(out, "{\"model\": ");
     syn_sink_json_string(out, run.facts.name);
-    syn_sink_printf(
-        out,
-        ", \"tp\": %lld, \"device\": \"%s\", \"dtype\": \"%s\", "
-        "\"activation_dtype\": \"f32\", \"ranks\": %u, \"nodes\": %llu, \"trace_hash\": [",
-        (long long)args.tp, args.device, syn_dtype_name(run.dtype), graph->n_ranks,
-        (unsigned long long)all_nodes(graph));
+    syn_sink_printf(out,
+                    ", \"tp\": %lld, \"device\": \"%s\", \"dtype\": \"%s\", "
+                    "\"activation_dtype\": \"f32\", \"attention\": \"%s\", \"ranks\": %u, "
+                    "\"nodes\": %llu, \"trace_hash\": [",
+                    (long long)args.tp, args.device, syn_dtype_name(run.dtype), attention_name(),
+                    graph->n_ranks, (unsigned long long)all_nodes(graph));
     for (uint32_t i = 0; i < graph->n_ranks; i++)
         syn_sink_printf(out, "%s\"%016llx\"", i ? ", " : "",
                         (unsigned long long)run.launch.hashes[i]);

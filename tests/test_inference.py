@@ -7,11 +7,26 @@ def test_default_run():
     with Folder() as f:
         out = expect_ok(f.run())
         for part in ("gpt3-tiny", '"Once upon a time"', "prefill: 16 tokens", "decode:  15 tokens", "tokens/s", "linear",
-                     "softmax", "total", "flop/s"):
+                     "fused attention", "total", "flop/s"):
             assert part in out, f"{part!r} is not in\n{out}"
         assert "all_reduce" not in out
         assert not f.files(), f.files()
         assert all(c >= " " or c == "\n" for c in out), "control characters in the output"
+
+
+def test_attention_is_fused_unless_its_ops_are_to_be_seen():
+    separate = {"matmul", "scale_mask", "softmax"}
+    bert = ["--model", "bert-base-uncased", "--device", "meta"]
+    with Folder() as f:
+        for how, fused in (([], True), (["--device", "meta"], True), (["--visualize_trace", "--out_dir", "out"], False),
+                           (["--debug"], False), (["--attention", "unfused"], False), (["--attention", "auto"], True),
+                           (["--attention", "fused", "--debug"], True), (bert, True), (bert + ["--debug"], False)):
+            s = summary(f, "--num_output_tokens" if how[:1] != ["--model"] else "--top_k", 2, *how)
+            ops = {o["op"] for o in s["ops"]}
+            assert s["attention"] == ("fused" if fused else "unfused"), how
+            assert ("attention" in ops) == fused and (ops & separate >= {"matmul", "scale_mask"}) == (not fused), (how, ops)
+        drawn = {n.get("op") for n in load_json(f / "out/tensor_trace_graph.json")["nodes"]}
+        assert drawn >= separate and "attention" not in drawn
 
 
 def test_tp_is_said_and_counted():

@@ -17,7 +17,7 @@ def test_usage():
             (["--tp"], "--tp needs a value"),
             (["--quiet=1"], "takes no value"),
             (["--device", "gpu"], "cpu or meta, not 'gpu'"),
-            (["--attention", "flash"], "fused or unfused, not 'flash'"),
+            (["--attention", "flash"], "auto, fused or unfused, not 'flash'"),
             (["--save_logits", "x.npy", "--device", "meta"], "computes none"),
             (["--model", "gpt2", "--model_config", TINY], "give one"),
         ]:

@@ -22,7 +22,7 @@ def test_mpi_records_the_same():
         assert a[0] == b[0] and max(abs(x - y) for x, y in zip(a[1], b[1])) <= 1e-5 * max(map(abs, a[1]))
         a, b = (without_times(load_json(f / f"{name}/tensor_trace_graph.json")) for name in ("local", "mpi"))
         assert a == b
-        meta = summary(f, "--tp", 2, "--batch_size", 2, "--num_output_tokens", 4, "--device", "meta")
+        meta = summary(f, "--tp", 2, "--batch_size", 2, "--num_output_tokens", 4, "--device", "meta", "--attention", "unfused")
         assert meta["trace_hash"] == mpi["trace_hash"]
 
 
@@ -139,7 +139,7 @@ def test_ranks_started_differently():
     """Other options on one rank: refused before anything is exchanged, whatever the option."""
     need_mpi()
     with Folder() as f:
-        for mine in ("--seed 5", "--num_output_tokens 3", "--batch_size 2", "--temperature 0.5", "--attention fused",
+        for mine in ("--seed 5", "--num_output_tokens 3", "--batch_size 2", "--temperature 0.5", "--attention unfused",
                      "--prompt other", "--check_collectives", "--json"):
             f.write("rank.sh", RANK_1 + 'set -- "$@" ' + mine + '\nexec "$@"\n')
             start = time.monotonic()

@@ -67,6 +67,7 @@ struct inference {
     syn_tokenizer *tokenizer; /* NULL: prompts are ids, and ids are printed */
     syn_weights *weights;     /* NULL: random */
     syn_dtype dtype;          /* of the matrices */
+    bool fused_attention;     /* what --attention asks for, or auto chose */
     syn_hardware hw;
     const char **prompts; /* texts; each the start of one sequence */
     int64_t n_prompts;

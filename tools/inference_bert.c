@@ -279,7 +279,7 @@ static syn_status run_rank(inference *run, syn_ctx *ctx, const inference_rank *r
                         .quiet = !rank->progress};
     const syn_bert_options how = {.tp = rank->tp,
                                   .heads = bert->heads,
-                                  .fused_attention = strcmp(run->args->attention, "fused") == 0,
+                                  .fused_attention = run->fused_attention,
                                   .seed = (uint64_t)run->args->seed,
                                   .weight_dtype = run->dtype,
                                   .progress = progress_step,

@@ -142,7 +142,7 @@ static syn_status run_rank(inference *run, syn_ctx *ctx, const inference_rank *r
                         .quiet = !rank->progress};
     progress tokens = {.what = "generating", .unit = "tokens", .quiet = !rank->progress};
     const syn_gpt_options how = {.tp = rank->tp,
-                                 .fused_attention = strcmp(args->attention, "fused") == 0,
+                                 .fused_attention = run->fused_attention,
                                  .seed = (uint64_t)args->seed,
                                  .weight_dtype = run->dtype,
                                  .progress = progress_step,

@@ -304,9 +304,8 @@ static syn_status open_tokenizer(syn_error *err) {
                    : syn_tokenizer_open_bytes(&run.tokenizer, err));
     const int32_t tokens = syn_tokenizer_vocab_size(run.tokenizer);
     if (tokens <= run.facts.vocab) {
-        if (!folder && args.weights && !args.quiet && !program.mute)
-            fprintf(stderr,
-                    "inference: note: no tokenizer beside the weights; a token is a byte\n");
+        if (!folder && args.weights)
+            inference_note(&run, "no tokenizer beside the weights; a token is a byte");
         return SYN_OK;
     }
     return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens%s, but %s has only %lld%s",

@@ -21,7 +21,7 @@ struct syn_bert {
     /* Heads, each only if it was asked for. */
     syn_layer_linear pooler, transform, seq_relationship;
     syn_layer_norm transform_norm;
-    syn_tensor word_bias;
+    syn_tensor word_head, word_bias; /* word_head: words when tied */
 };
 
 static int tp_size(const syn_bert *bert) {
@@ -84,9 +84,14 @@ static void heads_new(syn_bert *bert) {
         bert->transform = dense_new(bert, "cls.predictions.transform.dense", c->n_embd);
         bert->transform_norm =
             syn_layer_norm_new(bert->ctx, "cls.predictions.transform.LayerNorm", c->n_embd);
-        bert->word_bias = syn_vocab_bias_new(bert->ctx, "cls.predictions",
-                                             syn_bert_padded_vocab(c, tp_size(bert), 1),
-                                             c->vocab_size, bert->options.tp);
+        const int64_t vocab = syn_bert_padded_vocab(c, tp_size(bert), 1);
+        const syn_initializer init = initializer(bert);
+        bert->word_head =
+            c->tied ? bert->words
+                    : syn_vocab_embedding_new(bert->ctx, "cls.predictions.decoder", vocab,
+                                              c->vocab_size, c->n_embd, &init, bert->options.tp);
+        bert->word_bias = syn_vocab_bias_new(bert->ctx, "cls.predictions", vocab, c->vocab_size,
+                                             bert->options.tp);
     }
     if (heads & SYN_BERT_NSP) bert->seq_relationship = dense_new(bert, "cls.seq_relationship", 2);
 }
@@ -335,7 +340,7 @@ syn_tensor syn_bert_mlm(syn_bert *bert, syn_tensor hidden, syn_tensor positions)
     x = syn_gelu(ctx, dense(bert, x, &bert->transform, "dense"), bert->config.gelu_tanh);
     x = normalize(bert, x, &bert->transform_norm);
     syn_pop_scope(ctx);
-    x = syn_vocab_head(ctx, x, bert->words, bert->word_bias, bert->config.vocab_size,
+    x = syn_vocab_head(ctx, x, bert->word_head, bert->word_bias, bert->config.vocab_size,
                        bert->options.tp, "decoder");
     syn_pop_scope(ctx);
     syn_release(ctx, mark, &x, 1);

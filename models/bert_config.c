@@ -35,7 +35,8 @@ static const syn_bert_config presets[] = {
      .pad_id = 0,                                  \
      .layer_norm_epsilon = 1e-12,                  \
      .initializer_range = 0.02,                    \
-     .gelu_tanh = false},
+     .gelu_tanh = false,                           \
+     .tied = true},
     PRESET_LIST(SYN_X)
 #undef SYN_X
 };
@@ -98,9 +99,9 @@ static const syn__setting rows[] = {
     SYN__ROW_F64("layer_norm_eps", AT(layer_norm_epsilon), 1e-20, 0.1),
     SYN__ROW_F64("initializer_range", AT(initializer_range), 1e-9, 10),
     SYN__ROW_CUSTOM("hidden_act", offsetof(file_config, activation), syn__config_activation),
+    {"tie_word_embeddings", SYN__SETTING_BOOL, 0, AT(tied), 0, 0, 0, NULL, NULL},
     /* What the file format can ask for and this model does not do. */
     SYN__ROW_CUSTOM("position_embedding_type", UNUSED, read_positions),
-    SYN__ROW_CUSTOM("tie_word_embeddings", UNUSED, syn__config_true),
     SYN__ROW_CUSTOM("is_decoder", UNUSED, syn__config_false),
     SYN__ROW_CUSTOM("add_cross_attention", UNUSED, syn__config_false),
     SYN__ROW_CUSTOM("is_encoder_decoder", UNUSED, syn__config_false),
@@ -150,6 +151,7 @@ syn_status syn_bert_config_parse(syn_bert_config *config, const char *name, cons
     c->n_types = 2;
     c->layer_norm_epsilon = 1e-12;
     c->initializer_range = 0.02;
+    c->tied = true;
     syn__settings_begin(&s, name, json, bytes);
     if (syn__settings_read(&s, &table, &file) == SYN_OK) check_file(&s, c);
     SYN_TRY(syn__settings_end(&s, err));
@@ -197,7 +199,8 @@ syn_status syn_bert_config_save(const syn_bert_config *c, unsigned heads, const 
     syn_sink_double(out, c->layer_norm_epsilon);
     syn_sink_text(out, ",\n  \"initializer_range\": ");
     syn_sink_double(out, c->initializer_range);
-    syn_sink_printf(out, ",\n  \"hidden_act\": \"%s\"\n}\n", c->gelu_tanh ? "gelu_new" : "gelu");
+    syn_sink_printf(out, ",\n  \"hidden_act\": \"%s\",\n  \"tie_word_embeddings\": %s\n}\n",
+                    c->gelu_tanh ? "gelu_new" : "gelu", c->tied ? "true" : "false");
     return syn_sink_close(out, true, err);
 }
 
@@ -222,7 +225,7 @@ int64_t syn_bert_config_params(const syn_bert_config *config, unsigned heads) {
     int64_t n = config->n_layer * (attention + mlp + norms) +
                 (v + config->n_positions + config->n_types) * h + 2 * h;
     if (heads & (SYN_BERT_POOLER | SYN_BERT_NSP)) n += h * h + h;
-    if (heads & SYN_BERT_MLM) n += h * h + h + 2 * h + v;
+    if (heads & SYN_BERT_MLM) n += h * h + h + 2 * h + v + (config->tied ? 0 : v * h);
     if (heads & SYN_BERT_NSP) n += 2 * h + 2;
     return n;
 }

@@ -19,6 +19,7 @@ typedef struct syn_bert_config {
     double layer_norm_epsilon;
     double initializer_range; /* deviation of random weights */
     bool gelu_tanh;           /* gelu_new, or erf gelu (BERT) */
+    bool tied;                /* the head that fills masks has the word table as its matrix */
 } syn_bert_config;
 
 /* What stands on the encoder; bits. */
@@ -34,9 +35,9 @@ syn_status syn_bert_config_preset(syn_bert_config *config, const char *name,
                                   syn_error *err) SYN_MUST_USE;
 /* HuggingFace's config.json of a BERT (vocab_size, hidden_size, num_hidden_layers,
    num_attention_heads, intermediate_size, max_position_embeddings; with defaults type_vocab_size,
-   hidden_act, layer_norm_eps, initializer_range, pad_token_id). Relative positions, decoders and
-   untied heads are refused; other keys are ignored. Every number is range-checked; what is missing
-   and has no default is named. */
+   hidden_act, layer_norm_eps, initializer_range, pad_token_id, tie_word_embeddings). Relative
+   positions and decoders are refused; other keys are ignored. Every number is range-checked; what
+   is missing and has no default is named. */
 syn_status syn_bert_config_load(syn_bert_config *config, const char *path,
                                 syn_error *err) SYN_MUST_USE;
 syn_status syn_bert_config_parse(syn_bert_config *config, const char *name, const char *json,
@@ -49,7 +50,8 @@ syn_status syn_bert_config_save(const syn_bert_config *config, unsigned heads, c
 syn_status syn_bert_config_check(const syn_bert_config *config, int tp,
                                  syn_error *err) SYN_MUST_USE;
 /* Parameters of the whole model with these heads: L(12h^2+13h) + (V+S+types+2)h for the encoder
-   when n_inner = 4h; pooler h^2+h, MLM h^2+3h+V (its decoder is the word table), NSP 2h+2. */
+   when n_inner = 4h; pooler h^2+h, MLM h^2+3h+V (and Vh unless its decoder is the word table), NSP
+   2h+2. */
 int64_t syn_bert_config_params(const syn_bert_config *config, unsigned heads);
 /* Rows of the stored vocabulary: V0 rounded up to a multiple of divisor * tp. */
 int64_t syn_bert_padded_vocab(const syn_bert_config *config, int tp, int64_t divisor);

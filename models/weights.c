@@ -56,7 +56,7 @@ static int compare_name_to(const void *name, const void *entry) {
     return strcmp(name, (*(syn__weights_entry *const *)entry)->name);
 }
 
-static const syn__weights_entry *find(const syn_weights *w, const char *name) {
+const syn__weights_entry *syn__weights_entry_of(const syn_weights *w, const char *name) {
     syn__weights_entry *const *found =
         w->n_entries == 0
             ? NULL
@@ -65,11 +65,11 @@ static const syn__weights_entry *find(const syn_weights *w, const char *name) {
 }
 
 const syn__weights_entry *syn__weights_find(const syn_weights *w, const char *parameter) {
-    const syn__weights_entry *entry = find(w, parameter);
-    /* BERT's head has one bias under two names. */
-    if (!entry && w->kind == SYN_WEIGHTS_BERT && strcmp(parameter, "cls.predictions.bias") == 0)
-        entry = find(w, "cls.predictions.decoder.bias");
-    return entry;
+    const bool two_names =
+        w->kind == SYN_WEIGHTS_BERT && strcmp(parameter, "cls.predictions.bias") == 0;
+    const syn__weights_entry *entry =
+        two_names ? syn__weights_entry_of(w, "cls.predictions.decoder.bias") : NULL;
+    return entry ? entry : syn__weights_entry_of(w, parameter);
 }
 
 /* ---- Opening ---- */
@@ -79,7 +79,7 @@ static syn_status check_kind(const syn_weights *w, syn_error *err) {
     static const char *const tables[] = {"wte.weight", "embeddings.word_embeddings.weight"};
     static const char *const models[] = {"GPT-2", "BERT"};
     const int mine = w->kind == SYN_WEIGHTS_BERT, other = !mine;
-    if (find(w, tables[mine])) return SYN_OK;
+    if (syn__weights_entry_of(w, tables[mine])) return SYN_OK;
     char name[64];
     for (size_t i = 0; i < w->n_entries; i++) {
         const char *in_file = w->entries[i].tensor->name;

@@ -32,6 +32,18 @@ uint64_t syn_weights_hash(const syn_weights *weights);
 /* Whether the file has a tensor for this parameter. */
 bool syn_weights_has(const syn_weights *weights, const char *parameter);
 
+/* What a file holds that a tied model shares: its head's matrix, equal to the token table, and
+   BERT's head's bias under two names. */
+typedef struct syn_weights_head {
+    bool own_matrix; /* lm_head.weight, cls.predictions.decoder.weight: with other numbers */
+    bool own_bias;   /* cls.predictions.decoder.bias: likewise. It is the one that is read */
+} syn_weights_head;
+/* Compares them, number for number; what the file does not hold does not differ. With own_matrix
+   the model must be made untied, or the file's head is left. Another shape or a type that is not
+   read is an error. */
+syn_status syn_weights_compare_head(const syn_weights *weights, syn_weights_head *out,
+                                    syn_error *err) SYN_MUST_USE;
+
 /* One rank's reading of a checkpoint: a source for its parameters that notes which tensors were
    taken and what did not fit. */
 typedef struct syn_weights_reader syn_weights_reader;

@@ -37,8 +37,19 @@ struct syn_weights {
     syn_dtype dtype;
 };
 
-/* The tensor of a parameter; NULL if the file has none. */
+/* The tensor of a parameter; NULL if the file has none. Of the two names of the bias of BERT's head
+   cls.predictions.decoder.bias counts, which is what transformers adds. */
 const syn__weights_entry *syn__weights_find(const syn_weights *weights, const char *parameter);
+/* The same by that name alone. */
+const syn__weights_entry *syn__weights_entry_of(const syn_weights *weights, const char *name);
+
+/* Whether a tensor's type can become a parameter; n of its elements from `first` on as f32. */
+bool syn__weights_is_float(const syn_safetensors_tensor *t);
+void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *out, size_t n);
+
+/* "[2, 3]" */
+#define SYN__SHAPE_BYTES 200
+const char *syn__shape_text(const int64_t *dims, int rank, char buf[SYN__SHAPE_BYTES]);
 
 /* A shard as runs of consecutive elements: run i is elements i * stride + offset ... + run_elems -
    1 of the full tensor and i * run_elems ... of the shard. */

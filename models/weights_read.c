@@ -101,6 +101,16 @@ static void convert(const char *in, source_type from, char *out, syn_dtype to, s
                       n - i < BLOCK_ELEMS ? n - i : BLOCK_ELEMS);
 }
 
+bool syn__weights_is_float(const syn_safetensors_tensor *t) {
+    return source_of(t) != FROM_NOTHING;
+}
+
+void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *out, size_t n) {
+    const source_type from = source_of(t);
+    const char *in = (const char *)t->data + (size_t)first * source_bytes(from);
+    convert(in, from, (char *)out, SYN_F32, n);
+}
+
 /* Fills the shard; elements of the full tensor from valid_elems on are zero. */
 static void copy_shard(const syn_weights *w, const syn_safetensors_tensor *t,
                        const syn__weights_slices *s, int64_t valid_elems, syn_dtype to,
@@ -130,9 +140,9 @@ static void copy_shard(const syn_weights *w, const syn_safetensors_tensor *t,
 
 /* ---- What does not fit ---- */
 
-#define SHAPE_BYTES 200
+#define SHAPE_BYTES SYN__SHAPE_BYTES
 
-static const char *shape_text(const int64_t *dims, int rank, char buf[SHAPE_BYTES]) {
+const char *syn__shape_text(const int64_t *dims, int rank, char buf[SHAPE_BYTES]) {
     size_t used = (size_t)snprintf(buf, SHAPE_BYTES, "[");
     for (int d = 0; d < rank; d++)
         used += (size_t)snprintf(buf + used, SHAPE_BYTES - used, "%s%lld", d ? ", " : "",
@@ -157,7 +167,7 @@ static syn_status compare(syn_weights_reader *r, const char *name, const syn__we
                           const syn_spec *want, bool *fits, syn_error *err) {
     char ours[SHAPE_BYTES], theirs[SHAPE_BYTES], what[2 * SHAPE_BYTES + 64];
     *fits = false;
-    (void)shape_text(want->dims, want->rank, ours);
+    (void)syn__shape_text(want->dims, want->rank, ours);
     if (!entry) {
         snprintf(what, sizeof what, "missing; the model has it with the shape %s", ours);
         return note(r, MISSING, name, what, err);
@@ -166,7 +176,7 @@ static syn_status compare(syn_weights_reader *r, const char *name, const syn__we
     if (t->rank != want->rank ||
         memcmp(t->dims, want->dims, (size_t)t->rank * sizeof *t->dims) != 0) {
         snprintf(what, sizeof what, "the file has the shape %s, the model %s",
-                 shape_text(t->dims, t->rank, theirs), ours);
+                 syn__shape_text(t->dims, t->rank, theirs), ours);
         return note(r, SHAPE, t->name, what, err);
     }
     if (source_of(t) == FROM_NOTHING) {
@@ -234,7 +244,7 @@ static void unexpected_line(const syn_safetensors_tensor *t, char *line, size_t 
     char shown[SHOWN], shape[SHAPE_BYTES];
     snprintf(line, line_bytes, "%s: not in the model (%s %s)",
              syn__safetensors_shown(t->name, shown), t->dtype_name,
-             shape_text(t->dims, t->rank, shape));
+             syn__shape_text(t->dims, t->rank, shape));
 }
 
 /* Everything, one line each; err gets the sentence. */

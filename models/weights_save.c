@@ -14,6 +14,7 @@ typedef struct saver {
     size_t n;
     size_t *order; /* of the parameters in the file: wide types first, as PyTorch's reader wants */
     syn_safetensors_entry *entries; /* by place in the file */
+    size_t n_entries;               /* n, and one more where a bias has two names */
     char *names;
     void *full, *shard; /* room for the largest */
 } saver;
@@ -70,15 +71,31 @@ static syn_status make_room(saver *s, syn_error *err) {
     return SYN_OK;
 }
 
+/* The bias of BERT's head is stored under a second name when the head has a matrix of its own:
+   transformers ties both or neither. NULL: no second name. */
+static const char *second_name(const saver *s, const char *name) {
+    if (strcmp(name, "cls.predictions.bias") != 0) return NULL;
+    const syn_tensor own = syn_find_param(s->ctx, "cls.predictions.decoder.weight");
+    return own.id ? "cls.predictions.decoder.bias" : NULL;
+}
+
+static char *add_entry(saver *s, size_t param, const char *prefix, const char *name, char *at) {
+    const syn_param_info p = syn_ctx_param(s->ctx, param);
+    s->order[s->n_entries] = param;
+    s->entries[s->n_entries++] = (syn_safetensors_entry){at, file_spec(&p)};
+    return at + sprintf(at, "%s%s", prefix, name) + 1;
+}
+
 /* Order, names and specs of the file's tensors. */
 static syn_status plan(saver *s, syn_weights_kind kind, syn_error *err) {
-    size_t text_bytes = 0, place = 0;
+    size_t text_bytes = 0;
     for (size_t i = 0; i < s->n; i++) {
-        const char *name = syn_ctx_param(s->ctx, i).name;
+        const char *name = syn_ctx_param(s->ctx, i).name, *second = second_name(s, name);
         text_bytes += strlen(syn__weights_prefix(kind, name)) + strlen(name) + 1;
+        if (second) text_bytes += strlen(second) + 1;
     }
-    s->order = syn_malloc(s->n * sizeof *s->order);
-    s->entries = syn_malloc(s->n * sizeof *s->entries);
+    s->order = syn_malloc((s->n + 1) * sizeof *s->order);
+    s->entries = syn_malloc((s->n + 1) * sizeof *s->entries);
     s->names = syn_malloc(text_bytes);
     if (!s->order || !s->entries || !s->names)
         return SYN_FAIL_NOMEM(err, text_bytes, "the names of the weights");
@@ -87,10 +104,9 @@ static syn_status plan(saver *s, syn_weights_kind kind, syn_error *err) {
         for (size_t i = 0; i < s->n; i++) {
             const syn_param_info p = syn_ctx_param(s->ctx, i);
             if (syn_dtype_bytes((syn_dtype)p.full.dtype) != bytes) continue;
-            s->order[place] = i;
-            s->entries[place++] = (syn_safetensors_entry){at, file_spec(&p)};
-            const char *prefix = syn__weights_prefix(kind, p.name);
-            at += sprintf(at, "%s%s", prefix, p.name) + 1;
+            const char *second = second_name(s, p.name);
+            at = add_entry(s, i, syn__weights_prefix(kind, p.name), p.name, at);
+            if (second) at = add_entry(s, i, "", second, at);
         }
     return SYN_OK;
 }
@@ -141,8 +157,8 @@ static syn_status assemble(saver *s, const syn_param_info *p, syn_error *err) {
 
 static syn_status write_all(saver *s, syn_sink *sink, syn_error *err) {
     syn_safetensors_writer writer;
-    SYN_TRY(syn_safetensors_write_header(&writer, sink, s->entries, s->n, err));
-    for (size_t place = 0; place < s->n; place++) {
+    SYN_TRY(syn_safetensors_write_header(&writer, sink, s->entries, s->n_entries, err));
+    for (size_t place = 0; place < s->n_entries; place++) {
         const syn_param_info p = syn_ctx_param(s->ctx, s->order[place]);
         SYN_TRY(assemble(s, &p, err));
         SYN_TRY(syn_safetensors_write_data(&writer, s->full,
@@ -169,7 +185,7 @@ static syn_status write_file(saver *s, const char *folder, syn_error *err) {
 }
 
 static syn_status send_all(saver *s, syn_error *err) {
-    for (size_t place = 0; place < s->n; place++) {
+    for (size_t place = 0; place < s->n_entries; place++) {
         const syn_param_info p = syn_ctx_param(s->ctx, s->order[place]);
         if (p.shard.count > 1) SYN_TRY(send_shard(s, &p, err));
     }

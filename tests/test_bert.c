@@ -19,7 +19,8 @@ static const syn_bert_config small = {.name = "small",
                                       .vocab_size = 131,
                                       .n_types = 3,
                                       .layer_norm_epsilon = 1e-12,
-                                      .initializer_range = 0.3};
+                                      .initializer_range = 0.3,
+                                      .tied = true};
 
 enum { MAX_BATCH = 3, MAX_TOKENS = 24, N_PICKED = 4 };
 

@@ -102,8 +102,21 @@ static void defaults(void) {
         CHECK_INT(c.pad_id, 0);
         CHECK_NEAR(c.layer_norm_epsilon, 1e-12, 0);
         CHECK_NEAR(c.initializer_range, 0.02, 0);
-        CHECK(!c.gelu_tanh);
+        CHECK(!c.gelu_tanh && c.tied);
     }
+}
+
+/* A head of its own has its own matrix. */
+static void untied_heads(void) {
+    syn_bert_config tied, untied;
+    syn_error err;
+    CHECK_OK(parse(&tied, small_file, &err), err);
+    CHECK_OK(parse(&untied, small_with("{", "{\"tie_word_embeddings\":false,"), &err), err);
+    CHECK(!untied.tied);
+    CHECK_INT(syn_bert_config_params(&untied, SYN_BERT_MLM) -
+                  syn_bert_config_params(&tied, SYN_BERT_MLM),
+              tied.vocab_size * tied.n_embd);
+    CHECK_INT(syn_bert_config_params(&untied, 0), syn_bert_config_params(&tied, 0));
 }
 
 static void names_of_models(void) {
@@ -183,7 +196,7 @@ static void refuses_bad_files(void) {
         {"{", "{\"is_decoder\":true,", "m.json:1:15: ", "\"is_decoder\" must be false"},
         {"{", "{\"add_cross_attention\":true,", "", "\"add_cross_attention\" must be false"},
         {"{", "{\"is_encoder_decoder\":1,", "", "\"is_encoder_decoder\" must be false"},
-        {"{", "{\"tie_word_embeddings\":false,", "", "\"tie_word_embeddings\" must be true"},
+        {"{", "{\"tie_word_embeddings\":0,", "", "\"tie_word_embeddings\" must be true or false"},
         {"{", "{\"_name_or_path\":7,", "", "\"_name_or_path\" must be a string or null"},
         {"{", "[", "m.json:1:1: ", ""},
     };
@@ -341,6 +354,7 @@ static void tiny_example(void) {
 static const test_case cases[] = {
     {"hub_file_is_the_preset", hub_file_is_the_preset},
     {"every_key", every_key},
+    {"untied heads", untied_heads},
     {"defaults", defaults},
     {"names_of_models", names_of_models},
     {"saved_files_are_read_again", saved_files_are_read_again},

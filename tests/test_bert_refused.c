@@ -14,7 +14,8 @@ static const syn_bert_config small = {.name = "small",
                                       .vocab_size = 131,
                                       .n_types = 3,
                                       .layer_norm_epsilon = 1e-12,
-                                      .initializer_range = 0.3};
+                                      .initializer_range = 0.3,
+                                      .tied = true};
 
 static syn_tensor input(syn_ctx *ctx, syn_dtype dtype, int rank, int64_t a, int64_t b, int64_t c) {
     const syn_spec spec = {(int32_t)dtype, rank, {a, b, c}};

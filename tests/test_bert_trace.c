@@ -18,7 +18,8 @@ static const syn_bert_config small = {.name = "small",
                                       .vocab_size = 131,
                                       .n_types = 2,
                                       .layer_norm_epsilon = 1e-12,
-                                      .initializer_range = 0.02};
+                                      .initializer_range = 0.02,
+                                      .tied = true};
 
 /* Of a rank. */
 struct sums {

@@ -178,7 +178,7 @@ static void names_that_meet_are_refused(void) {
     st_end();
 }
 
-/* BERT's head has one bias under two names: either will do. */
+/* BERT's head has one bias under two names: either will do, and of both the decoder's counts. */
 static void the_bias_of_words_has_two_names(void) {
     static const char *const headers[] = {
         "{\"cls.predictions.bias\":" T("F32", "[1,1]", "[0,4]") "}",
@@ -195,10 +195,60 @@ static void the_bias_of_words_has_two_names(void) {
         CHECK_OK(bench_open(&b, "f", SYN_WEIGHTS_BERT, SYN_DEVICE_CPU, &err), err);
         const syn_tensor t = want(&b, "cls.predictions.bias", SYN_F32, 1, 1, -1);
         CHECK_OK(syn_tensor_read(b.ctx, t, &value, 4), *syn_ctx_error(b.ctx));
-        CHECK_NEAR(value, 4.0, 0);
+        CHECK_NEAR(value, i < 2 ? 4.0 : 5.0, 0);
         CHECK_OK(syn_weights_finish(b.reader, NULL, &err), err);
+        syn_weights_head head = {true, true};
+        CHECK_OK(syn_weights_compare_head(b.weights, &head, &err), err);
+        CHECK(!head.own_matrix && head.own_bias == (i == 2));
         bench_close(&b);
     }
+    st_end();
+}
+
+/* Heads of more than one block, at odd addresses, in types of the same and of another width: one
+   number tells them from the token table. */
+static void one_number_makes_another_head(void) {
+    enum { N = 3000 };
+    static const struct {
+        const char *head, *table;
+        size_t head_bytes, table_bytes;
+    } types[] = {{"F32", "F32", 4, 4},
+                 {"F16", "F16", 2, 2},
+                 {"F64", "F32", 8, 4},
+                 {"F16", "F64", 2, 8},
+                 {"BF16", "F32", 2, 4}};
+    static unsigned char data[16 * N + 1];
+    static const unsigned char one[4][8] = {
+        {0, 0, 0x80, 0x3f}, {0, 0x3c}, {0, 0, 0, 0, 0, 0, 0xf0, 0x3f}, {0x80, 0x3f}};
+    CHECK(st_begin());
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        for (size_t other = 0; other < 3; other++) { /* none, the first, the last */
+            char header[400];
+            const size_t end = 1 + N * types[i].head_bytes, all = end + N * types[i].table_bytes;
+            memset(data, 0, sizeof data);
+            const size_t one_of = strcmp(types[i].head, "F32") == 0   ? 0
+                                  : strcmp(types[i].head, "F16") == 0 ? 1
+                                  : strcmp(types[i].head, "F64") == 0 ? 2
+                                                                      : 3;
+            if (other > 0)
+                memcpy(data + (other == 1 ? 1 : end - types[i].head_bytes), one[one_of],
+                       types[i].head_bytes);
+            snprintf(header, sizeof header,
+                     "{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                     "\"lm_head.weight\":{\"dtype\":\"%s\",\"shape\":[%d,3],"
+                     "\"data_offsets\":[1,%zu]},\"wte.weight\":{\"dtype\":\"%s\","
+                     "\"shape\":[%d,3],\"data_offsets\":[%zu,%zu]}}",
+                     types[i].head, N / 3, end, types[i].table, N / 3, end, all);
+            CHECK(st_write_tensors("f", header, data, all));
+            syn_error err = {0};
+            syn_weights *w;
+            syn_weights_head head;
+            CHECK_OK(syn_weights_open(&w, st_path("f"), SYN_WEIGHTS_GPT2, &err), err);
+            CHECK_OK(syn_weights_compare_head(w, &head, &err), err);
+            CHECK_MSG(head.own_matrix == (other > 0) && !head.own_bias, "%s, %s, %zu",
+                      types[i].head, types[i].table, other);
+            syn_weights_free(w);
+        }
     st_end();
 }
 
@@ -350,6 +400,7 @@ static const test_case cases[] = {
     {"the_other_kind_is_refused", the_other_kind_is_refused},
     {"hashes_tell_checkpoints_apart", hashes_tell_checkpoints_apart},
     {"names_that_meet_are_refused", names_that_meet_are_refused},
+    {"one_number_makes_another_head", one_number_makes_another_head},
     {"the_bias_of_words_has_two_names", the_bias_of_words_has_two_names},
     {"every_type_becomes_every_other", every_type_becomes_every_other},
     {"long_slices_are_whole", long_slices_are_whole},

@@ -149,7 +149,7 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
 syn_status checkpoint_open(inference *run, syn_error *err) {
     SYN_TRY(syn_weights_open(&run->weights, run->args->weights, run->family->kind, err));
     if (!run->args->dtype) run->dtype = syn_weights_dtype(run->weights);
-    return SYN_OK;
+    return run->family->adapt(run, err);
 }
 
 /* ---- writing one ----------------------------------------------------------------------------- */

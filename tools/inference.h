@@ -32,6 +32,8 @@ typedef struct inference_family {
     /* Allocates run->model and fills its configuration from the preset or the file (one is NULL).
      */
     syn_status (*configure)(inference *run, const char *preset, const char *file, syn_error *err);
+    /* The weights are open: what of them decides the configuration. */
+    syn_status (*adapt)(inference *run, syn_error *err);
     /* Options that mean nothing to this family: a sentence, else NULL. */
     const char *(*refuses)(const inference_args *args);
     /* Makes the input of run->n_prompts texts; the tokenizer is open. */
@@ -83,6 +85,8 @@ syn_status inference_encode(const inference *run, int64_t i, int32_t **ids, size
                             syn_error *err) SYN_MUST_USE;
 /* Prints `what` and the text of the ids, or the ids where the tokenizer does not know them. */
 void inference_print_text(const inference *run, const char *what, const int32_t *ids, int64_t n);
+/* A remark on standard error, unless nothing but errors is wanted. */
+void inference_note(const inference *run, const char *fmt, ...) SYN_PRINTF(2, 3);
 /* Bytes that weights and caches of all ranks take, and whether the machine allows them. */
 double inference_resident_bytes(const inference *run);
 syn_status inference_check_memory(const inference *run, syn_error *err) SYN_MUST_USE;

@@ -51,6 +51,22 @@ static syn_status configure(inference *run, const char *preset, const char *file
     return syn_bert_config_check(c, (int)run->args->tp, err);
 }
 
+static syn_status adapt(inference *run, syn_error *err) {
+    bert_run *bert = bert_of(run);
+    syn_weights_head head;
+    if (!bert->config.tied) return SYN_OK;
+    SYN_TRY(syn_weights_compare_head(run->weights, &head, err));
+    if (head.own_bias)
+        inference_note(run, "cls.predictions.decoder.bias and cls.predictions.bias differ in the "
+                            "weights; the first is used");
+    if (!head.own_matrix) return SYN_OK;
+    bert->config.tied = false;
+    run->facts.params = syn_bert_config_params(&bert->config, bert->heads);
+    inference_note(run, "the configuration ties the head to the word table, but the weights hold "
+                        "another cls.predictions.decoder.weight; it is used");
+    return SYN_OK;
+}
+
 static const char *refuses(const inference_args *args) {
     if (args->num_output_tokens) return "--num_output_tokens: BERT generates no tokens";
     if (!isnan(args->temperature)) return "--temperature: BERT samples no tokens";
@@ -216,7 +232,7 @@ static uint64_t plan(const inference *run, uint64_t h) {
     const double shape[] = {(double)c->n_layer,     (double)c->n_embd,     (double)c->n_head,
                             (double)c->n_positions, (double)c->n_inner,    (double)c->vocab_size,
                             (double)c->n_types,     c->layer_norm_epsilon, c->initializer_range,
-                            (double)c->gelu_tanh};
+                            (double)c->gelu_tanh,   (double)c->tied};
     h = syn_hash(shape, sizeof shape, h);
     return syn_hash(bert->ids, (size_t)(run->prompt_tokens * run->batch) * sizeof *bert->ids, h);
 }
@@ -404,6 +420,7 @@ const inference_family inference_bert = {.name = "bert",
                                          .presets = syn_bert_presets,
                                          .kind = SYN_WEIGHTS_BERT,
                                          .configure = configure,
+                                         .adapt = adapt,
                                          .refuses = refuses,
                                          .prepare = prepare,
                                          .run = run_rank,

@@ -33,6 +33,19 @@ static syn_status configure(inference *run, const char *preset, const char *file
     return syn_gpt_config_check(c, (int)run->args->tp, err);
 }
 
+static syn_status adapt(inference *run, syn_error *err) {
+    syn_gpt_config *c = &gpt_of(run)->config;
+    syn_weights_head head;
+    if (!c->tied) return SYN_OK;
+    SYN_TRY(syn_weights_compare_head(run->weights, &head, err));
+    if (!head.own_matrix) return SYN_OK;
+    c->tied = false;
+    run->facts.params = syn_gpt_config_params(c);
+    inference_note(run, "the configuration ties the head to the token table, but the weights hold "
+                        "another lm_head.weight; it is used");
+    return SYN_OK;
+}
+
 static const char *refuses(const inference_args *args) {
     (void)args;
     return NULL;
@@ -278,6 +291,7 @@ const inference_family inference_gpt = {.name = "gpt",
                                         .presets = syn_gpt_presets,
                                         .kind = SYN_WEIGHTS_GPT2,
                                         .configure = configure,
+                                        .adapt = adapt,
                                         .refuses = refuses,
                                         .prepare = prepare,
                                         .run = run_rank,

@@ -1,6 +1,7 @@
 /* What the families of models have in common in the inference program. */
 #include "tools/inference.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,16 @@ void inference_print_text(const inference *run, const char *what, const int32_t 
     cli_print_escaped(stdout, text, bytes < most ? bytes : most);
     printf(bytes < most ? "\"\n" : "\" ... (%zu bytes)\n", bytes);
     syn_free(text);
+}
+
+void inference_note(const inference *run, const char *fmt, ...) {
+    if (run->args->quiet || run->launch.program->mute) return;
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "%s: note: ", run->launch.program->name);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
 }
 
 double inference_resident_bytes(const inference *run) {

@@ -1,0 +1,95 @@
+/* Heads that may share their numbers with another parameter, and whether a file's do. */
+#include <string.h>
+
+#include "models/safetensors_private.h"
+#include "models/weights_private.h"
+#include "syntorch/memory.h"
+
+#define SHOWN       SYN__SAFETENSORS_SHOWN
+#define BLOCK_ELEMS 1024
+#define PIECE_BYTES ((size_t)4 << 20) /* compared, then given back to the system */
+
+typedef struct tie {
+    const char *head, *other;
+} tie;
+
+/* By kind: the head's matrix and the token table, then the head's two biases. */
+static const tie ties[2][2] = {
+    {{"lm_head.weight", "wte.weight"}, {NULL, NULL}},
+    {{"cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"},
+     {"cls.predictions.decoder.bias", "cls.predictions.bias"}},
+};
+
+static bool same_block(const syn_safetensors_tensor *a, const syn_safetensors_tensor *b,
+                       int64_t first, size_t n) {
+    float x[BLOCK_ELEMS], y[BLOCK_ELEMS];
+    syn__weights_widen(a, first, x, n);
+    syn__weights_widen(b, first, y, n);
+    for (size_t i = 0; i < n; i++)
+        if (x[i] != y[i]) return false; /* 0 and -0 are the same, as to torch.equal */
+    return true;
+}
+
+/* Elements first ... first + n - 1 of both; equal bytes of one type are the quick way. */
+static bool same_piece(const syn_safetensors_tensor *a, const syn_safetensors_tensor *b,
+                       int64_t first, size_t n) {
+    const size_t size = a->elems > 0 ? (size_t)(a->bytes / (uint64_t)a->elems) : 0;
+    if (a->dtype == b->dtype && a->bytes == b->bytes &&
+        memcmp((const char *)a->data + (size_t)first * size,
+               (const char *)b->data + (size_t)first * size, n * size) == 0)
+        return true;
+    for (size_t i = 0; i < n; i += BLOCK_ELEMS)
+        if (!same_block(a, b, first + (int64_t)i, n - i < BLOCK_ELEMS ? n - i : BLOCK_ELEMS))
+            return false;
+    return true;
+}
+
+static void release(const syn_weights *w, const syn_safetensors_tensor *t, int64_t first,
+                    size_t n) {
+    const size_t size = (size_t)(t->bytes / (uint64_t)t->elems);
+    syn_safetensors_release(w->file, (const char *)t->data + (size_t)first * size, n * size);
+}
+
+static bool same_numbers(const syn_weights *w, const syn_safetensors_tensor *a,
+                         const syn_safetensors_tensor *b) {
+    const int64_t piece = (int64_t)(PIECE_BYTES / sizeof(float));
+    for (int64_t at = 0; at < a->elems; at += piece) {
+        const size_t n = (size_t)(a->elems - at < piece ? a->elems - at : piece);
+        const bool same = same_piece(a, b, at, n);
+        release(w, a, at, n);
+        release(w, b, at, n);
+        if (!same) return false;
+    }
+    return true;
+}
+
+static syn_status compare(const syn_weights *w, const tie *t, bool *differs, syn_error *err) {
+    char a[SHOWN], b[SHOWN], shape[SYN__SHAPE_BYTES], other_shape[SYN__SHAPE_BYTES];
+    const syn__weights_entry *head = syn__weights_entry_of(w, t->head),
+                             *other = syn__weights_entry_of(w, t->other);
+    *differs = false;
+    if (!head || !other) return SYN_OK;
+    const syn_safetensors_tensor *x = head->tensor, *y = other->tensor;
+    (void)syn__safetensors_shown(x->name, a);
+    (void)syn__safetensors_shown(y->name, b);
+    if (x->rank != y->rank || memcmp(x->dims, y->dims, (size_t)x->rank * sizeof *x->dims) != 0)
+        return SYN_FAIL(err, SYN_E_SHAPE,
+                        "%.200s: '%s' has the shape %s and '%s', which is tied to it, %s", w->path,
+                        a, syn__shape_text(x->dims, x->rank, shape), b,
+                        syn__shape_text(y->dims, y->rank, other_shape));
+    if (!syn__weights_is_float(x) || !syn__weights_is_float(y))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "%.200s: '%s' is %s and '%s' %s; both must be of a floating-point type "
+                        "that is read",
+                        w->path, a, x->dtype_name, b, y->dtype_name);
+    *differs = !same_numbers(w, x, y);
+    return SYN_OK;
+}
+
+syn_status syn_weights_compare_head(const syn_weights *weights, syn_weights_head *out,
+                                    syn_error *err) {
+    const tie *mine = ties[weights->kind == SYN_WEIGHTS_BERT];
+    *out = (syn_weights_head){false, false};
+    SYN_TRY(compare(weights, &mine[0], &out->own_matrix, err));
+    return mine[1].head ? compare(weights, &mine[1], &out->own_bias, err) : SYN_OK;
+}

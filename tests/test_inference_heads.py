@@ -1,0 +1,176 @@
+"""Checkpoints whose file holds a head of its own beside a configuration that ties it to the token table: HuggingFace's
+logits from HuggingFace's files (tests/reference/heads.json), what is said, and what is saved."""
+from inference_runs import *  # noqa: F403
+
+REFERENCE = os.path.join(SOURCE, "tests", "reference")
+HEADS = load_json(os.path.join(REFERENCE, "heads.json"))
+GPT2_HEAD, GPT2_TABLE = "lm_head.weight", "transformer.wte.weight"
+BERT_HEAD, BERT_TABLE = "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"
+BERT_BIAS, BERT_OTHER_BIAS = "cls.predictions.decoder.bias", "cls.predictions.bias"
+
+
+def checkpoint(name):
+    return os.path.join(REFERENCE, name)
+
+
+def read_tensors(path):
+    with open(path, "rb") as f:
+        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+        data = f.read()
+    header.pop("__metadata__", None)
+    return {k: (v["dtype"], v["shape"], data[slice(*v["data_offsets"])]) for k, v in header.items()}
+
+
+def write_tensors(path, tensors):
+    header, data = {}, b""
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text + data)
+
+
+def variant(folder, source, name, change):
+    """A copy of a checkpoint of one file whose tensors `change` was given to change."""
+    shutil.copytree(checkpoint(source), folder / name)
+    tensors = read_tensors(folder / name + "/model.safetensors")
+    change(tensors)
+    write_tensors(folder / name + "/model.safetensors", tensors)
+    return folder / name
+
+
+def difference(got, want):
+    return max(abs(a - b) for a, b in zip(got, want, strict=True)) / max(abs(b) for b in want)
+
+
+def words(folder):
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    os.makedirs(folder / "words", exist_ok=True)
+    folder.write("words/vocab.txt", "\n".join(special + [f"w{i}" for i in range(98)]) + "\n")
+    return folder / "words"
+
+
+def run(folder, weights, tokens, *how, launcher=None):
+    """The logits behind the prompt or of its mask, the summary, and what was said on standard error."""
+    bert = "bert" in os.path.basename(weights)
+    ids = folder.write("ids.txt", " ".join(map(str, tokens[1:-1] if bert else tokens)) + "\n")
+    more = ["--tokenizer", words(folder)] if bert else ["--temperature", 0, "--num_output_tokens", 12]
+    result = folder.run("--weights", weights, "--prompt_ids", ids, "--json", "--save_logits", "l.npy", *more, *how,
+                        launcher=launcher)
+    return read_npy(folder / "l.npy")[1], json.loads(expect_ok(result)), result.stderr.decode()
+
+
+def test_the_file_has_the_last_word():
+    """Threads, MPI processes, types and shards."""
+    ways = [([], None), (["--tp", 2], None), (["--tp", 4, "--attention", "unfused"], None)]
+    if MPI:
+        need_mpi()
+        ways.append((["--tp", 2], MPI))
+    with Folder() as f:
+        for family in HEADS.values():
+            for case in family:
+                for how, launcher in ways:
+                    logits, s, said = run(f, checkpoint(case["checkpoint"]), case["tokens"], *how, launcher=launcher)
+                    assert difference(logits, case["logits"]) < 1e-5, (case["checkpoint"], how)
+                    assert s.get("tokens") == ([case["greedy"]] if "greedy" in case else None)
+                    assert said.count("it is used") == (0 if "untied" in case["checkpoint"] else 1), said
+
+
+def test_an_equal_head_is_tied():
+    """Number for number, whatever the types, and zeros of either sign: as without it."""
+    def equal(tensors):
+        tensors[GPT2_HEAD] = tensors[GPT2_TABLE]
+
+    def wider(tensors):
+        content = tensors[GPT2_TABLE][2]
+        values = struct.unpack(f"<{len(content) // 2}e", content)
+        tensors[GPT2_HEAD] = ("F32", [101, 16], struct.pack(f"<{len(values)}f", *values))
+
+    def zeros(tensors):
+        rest = tensors[GPT2_TABLE][2][8:]
+        tensors[GPT2_TABLE] = ("F32", [101, 16], struct.pack("<2f", 0.0, -0.0) + rest)
+        tensors[GPT2_HEAD] = ("F32", [101, 16], struct.pack("<2f", -0.0, 0.0) + rest)
+
+    tokens = HEADS["gpt2"][0]["tokens"]
+    with Folder() as f:
+        for i, (source, change) in enumerate((("head_gpt2_f32", equal), ("head_gpt2_f16", wider), ("head_gpt2_f32", zeros))):
+            def alone(tensors, change=change):
+                change(tensors)
+                del tensors[GPT2_HEAD]
+
+            with_head, _, said = run(f, variant(f, source, f"a{i}", change), tokens, "--save_weights", "saved")
+            assert with_head == run(f, variant(f, source, f"b{i}", alone), tokens)[0]
+            assert "it is used" not in said
+            assert load_json(f / "saved/config.json")["tie_word_embeddings"]
+            assert GPT2_HEAD not in read_tensors(f / "saved/model.safetensors")
+
+
+def test_berts_biases():
+    """Alone, the one of two names is read; of both that which transformers adds."""
+    case = HEADS["bert"][0]
+
+    def one_bias(tensors):
+        tensors[BERT_OTHER_BIAS] = tensors.pop(BERT_BIAS)
+
+    def tied(tensors):
+        tensors[BERT_HEAD] = tensors[BERT_TABLE]
+
+    def all_tied(tensors):
+        tied(tensors)
+        one_bias(tensors)
+
+    with Folder() as f:
+        logits, _, said = run(f, variant(f, "head_bert_f32", "bert_one", one_bias), case["tokens"])
+        assert difference(logits, case["logits"]) < 1e-5 and "differ in the weights" not in said
+        with_two, _, said = run(f, variant(f, "head_bert_f32", "bert_two", tied), case["tokens"])
+        assert "cls.predictions.decoder.bias and cls.predictions.bias differ in the weights; the first is used" in said
+        assert "it is used" not in said and difference(with_two, case["logits"]) > 0.01
+        assert run(f, variant(f, "head_bert_f32", "bert_tied", all_tied), case["tokens"])[0] == with_two
+
+
+def test_another_shape_is_an_error():
+    def cut(name, rows, columns):
+        def change(tensors):
+            dtype, shape, content = tensors[name]
+            shape = [rows, columns] if len(shape) == 2 else [rows]
+            size = 4 * rows * (columns if len(shape) == 2 else 1)
+            tensors[name] = (dtype, shape, (content * 2)[:size])
+        return change
+
+    def bytes_of(name):
+        def change(tensors):
+            dtype, shape, content = tensors[name]
+            tensors[name] = ("U8", shape, content[:len(content) // 4])
+        return change
+
+    with Folder() as f:
+        ids = ["--prompt_ids", f.write("ids", "1\n")]
+        cases = [("head_gpt2_f32", cut(GPT2_HEAD, 90, 16), "'lm_head.weight' has the shape [90, 16]"),
+                 ("head_gpt2_f32", cut(GPT2_HEAD, 101, 8), "[101, 8] and 'transformer.wte.weight', which is tied to it, [101, 16]"),
+                 ("head_gpt2_f32", bytes_of(GPT2_HEAD), "'lm_head.weight' is U8"),
+                 ("head_bert_f32", cut(BERT_HEAD, 104, 16), "'cls.predictions.decoder.weight' has the shape [104, 16]"),
+                 ("head_bert_f32", cut(BERT_BIAS, 102, 1), "'cls.predictions.decoder.bias' has the shape [102]")]
+        for i, (source, change, sentence) in enumerate(cases):
+            for how in ([], ["--device", "meta"]):
+                shutil.rmtree(f / f"v{i}", ignore_errors=True)
+                refuse(f, ["--weights", variant(f, source, f"v{i}", change), *ids, *how], 1, sentence)
+
+
+def test_saved_heads_are_read_again():
+    with Folder() as f:
+        for family in HEADS.values():
+            for case in family:
+                kind = "bert" if "bert" in case["checkpoint"] else "gpt2"
+                for how in ([], ["--tp", 2]):
+                    out = f / ("out_" + kind)
+                    run(f, checkpoint(case["checkpoint"]), case["tokens"], "--save_weights", out, *how)
+                    assert load_json(out + "/config.json")["tie_word_embeddings"] is False
+                    names = set(read_tensors(out + "/model.safetensors"))
+                    assert names >= ({BERT_HEAD, BERT_BIAS, BERT_OTHER_BIAS} if kind == "bert" else {GPT2_HEAD})
+                    logits, _, said = run(f, out, case["tokens"])
+                    assert difference(logits, case["logits"]) < 1e-5 and "used" not in said
+
+
+if __name__ == "__main__":
+    main(globals())

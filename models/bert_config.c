@@ -96,7 +96,7 @@ static const syn__setting rows[] = {
     SYN__ROW_I64("vocab_size", REQUIRED, AT(vocab_size), 1, SYN__MAX_VOCAB),
     SYN__ROW_I64("type_vocab_size", NULLABLE, AT(n_types), 1, MAX_TYPES),
     SYN__ROW_I64("pad_token_id", NULLABLE, AT(pad_id), 0, SYN__MAX_VOCAB - 1),
-    SYN__ROW_F64("layer_norm_eps", AT(layer_norm_epsilon), 1e-20, 0.1),
+    SYN__ROW_F64("layer_norm_eps", AT(layer_norm_epsilon), 0, 0.1),
     SYN__ROW_F64("initializer_range", AT(initializer_range), 1e-9, 10),
     SYN__ROW_CUSTOM("hidden_act", offsetof(file_config, activation), syn__config_activation),
     {"tie_word_embeddings", SYN__SETTING_BOOL, 0, AT(tied), 0, 0, 0, NULL, NULL},

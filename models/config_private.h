@@ -3,6 +3,7 @@
 #ifndef MODELS_CONFIG_PRIVATE_H
 #define MODELS_CONFIG_PRIVATE_H
 
+#include "models/gpt_ending.h"
 #include "syntorch/settings.h"
 
 #ifdef __cplusplus
@@ -40,6 +41,16 @@ syn_status syn__config_path(syn__settings *s, void *member) SYN_MUST_USE;
 /* A choice of the format that must be as it is here; nothing is stored. */
 syn_status syn__config_true(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_false(syn__settings *s, void *member) SYN_MUST_USE;
+
+/* An id, a list of ids, or null; *member: a syn__config_ids, as the file has them. */
+typedef struct syn__config_ids {
+    int64_t id[SYN_GPT_ENDS];
+    int32_t n;
+} syn__config_ids;
+syn_status syn__config_ids_read(syn__settings *s, void *member) SYN_MUST_USE;
+/* Those within the vocabulary. */
+void syn__config_ending(syn_gpt_ending *out, const syn__config_ids *ends,
+                        const syn__config_ids *pad, int64_t vocab);
 
 /* Whether a model of these sizes can be cut for tp ranks; names the numbers that do not divide. */
 typedef struct syn__config_sizes {

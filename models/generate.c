@@ -29,11 +29,10 @@ static syn_tensor next_tokens(syn_gpt *gpt, const syn_generation *g, syn_tensor 
 static bool collect(syn_ctx *ctx, syn_generation *g, syn_tensor tokens, int64_t step, int32_t *row,
                     bool *ended) {
     if (syn_tensor_read(ctx, tokens, row, (size_t)g->batch * sizeof *row) != SYN_OK) return true;
-    bool all = g->eos_id >= 0;
+    bool all = g->end.n_ids > 0;
     for (int64_t b = 0; b < g->batch; b++) {
-        const int32_t token = ended[b] ? (int32_t)g->eos_id : row[b];
-        g->tokens[b * g->new_tokens + step] = token;
-        ended[b] = g->eos_id >= 0 && token == g->eos_id;
+        g->tokens[b * g->new_tokens + step] = ended[b] ? g->end.fill : row[b];
+        ended[b] = ended[b] || syn_gpt_ends(&g->end, row[b]);
         all = all && ended[b];
     }
     return all;

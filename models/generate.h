@@ -15,15 +15,15 @@ typedef struct syn_generation {
     const int32_t *prompt;                    /* (batch, prompt_tokens); NULL on meta */
     const int32_t *padding; /* (batch): how many of them are padding on the left; NULL: none */
     syn_sampling sampling;
-    int64_t eos_id;   /* a sequence ends after this token; -1: never */
-    bool want_logits; /* copy the logits of the last prompt position */
+    syn_gpt_ending end; /* zero: nothing ends a sequence */
+    bool want_logits;   /* copy the logits of the last prompt position */
     void (*progress)(void *user, int64_t done,
                      int64_t of); /* called before the first step and after each; NULL: not */
     void *progress_user;
     /* what came of it (zero before); arrays are the caller's to syn_free, NULL on meta */
-    int32_t *tokens; /* (batch, new_tokens); after the end of a sequence the eos_id again */
-    int64_t made;    /* steps run: less than new_tokens when every sequence ended */
-    float *logits;   /* (batch, V0) */
+    int32_t *tokens;               /* (batch, new_tokens); after the end of a sequence end.fill */
+    int64_t made;                  /* steps run: less than new_tokens when every sequence ended */
+    float *logits;                 /* (batch, V0) */
     int64_t prefill_ns, decode_ns; /* wall time; decode: made - 1 steps */
 } syn_generation;
 

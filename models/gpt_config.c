@@ -47,7 +47,7 @@ static const syn_gpt_config presets[] = {
      .initializer_range = 0.02,                               \
      .gelu_tanh = true,                                       \
      .tied = true,                                            \
-     .eos_id = GPT2_EOS},
+     .end = {{GPT2_EOS}, 1, GPT2_EOS}},
     PRESET_LIST(SYN_X)
 #undef SYN_X
 };
@@ -85,6 +85,8 @@ typedef struct file_config {
     syn_gpt_config config;
     char path_name[SYN__SETTING_NAME_BYTES]; /* of _name_or_path */
     int64_t n_head_kv;
+    int64_t n_ctx; /* an old name of n_positions, which counts where both are given */
+    syn__config_ids ends, pad;
     syn__activation activation_function, hidden_act; /* two names of one thing */
     bool unused;
 } file_config;
@@ -105,15 +107,16 @@ static const syn__setting rows[] = {
     SYN__ROW_I64("num_attention_heads", REQUIRED, AT(n_head), 1, SYN__MAX_EMBD),
     SYN__ROW_I64("num_key_value_heads", NULLABLE, offsetof(file_config, n_head_kv), 1,
                  SYN__MAX_EMBD),
-    SYN__ROW_I64("n_positions", REQUIRED, AT(n_positions), 1, SYN__MAX_POSITIONS),
-    SYN__ROW_I64("n_ctx", REQUIRED, AT(n_positions), 1, SYN__MAX_POSITIONS),
-    SYN__ROW_I64("max_position_embeddings", REQUIRED, AT(n_positions), 1, SYN__MAX_POSITIONS),
+    SYN__ROW_I64("n_positions", 0, AT(n_positions), 1, SYN__MAX_POSITIONS),
+    SYN__ROW_I64("max_position_embeddings", 0, AT(n_positions), 1, SYN__MAX_POSITIONS),
+    SYN__ROW_I64("n_ctx", NULLABLE, offsetof(file_config, n_ctx), 1, SYN__MAX_POSITIONS),
     SYN__ROW_I64("n_inner", NULLABLE, AT(n_inner), 1, SYN__MAX_INNER),
     SYN__ROW_I64("intermediate_size", NULLABLE, AT(n_inner), 1, SYN__MAX_INNER),
     SYN__ROW_I64("vocab_size", REQUIRED, AT(vocab_size), 1, SYN__MAX_VOCAB),
-    SYN__ROW_I64("eos_token_id", NULLABLE, AT(eos_id), 0, SYN__MAX_VOCAB - 1),
-    SYN__ROW_F64("layer_norm_epsilon", AT(layer_norm_epsilon), 1e-20, 0.1),
-    SYN__ROW_F64("layer_norm_eps", AT(layer_norm_epsilon), 1e-20, 0.1),
+    SYN__ROW_CUSTOM("eos_token_id", offsetof(file_config, ends), syn__config_ids_read),
+    SYN__ROW_CUSTOM("pad_token_id", offsetof(file_config, pad), syn__config_ids_read),
+    SYN__ROW_F64("layer_norm_epsilon", AT(layer_norm_epsilon), 0, 0.1),
+    SYN__ROW_F64("layer_norm_eps", AT(layer_norm_epsilon), 0, 0.1),
     SYN__ROW_F64("initializer_range", AT(initializer_range), 1e-9, 10),
     SYN__ROW_CUSTOM("activation_function", offsetof(file_config, activation_function),
                     syn__config_activation),
@@ -138,8 +141,12 @@ static syn_status read_model_type(syn__settings *s, void *member) {
 }
 
 /* What no single number shows. */
-static syn_status check_file(syn__settings *s, const file_config *file) {
-    const syn_gpt_config *c = &file->config;
+static syn_status check_file(syn__settings *s, file_config *file) {
+    syn_gpt_config *c = &file->config;
+    if (c->n_positions == 0) c->n_positions = file->n_ctx;
+    if (c->n_positions == 0)
+        return syn__settings_fail(
+            s, "the file lacks \"n_positions\" or \"max_position_embeddings\" or \"n_ctx\"");
     const bool general = !syn__settings_has(s, &table, "n_head");
     const char *n_head = general ? "num_attention_heads" : "n_head";
     if (c->n_embd % c->n_head != 0)
@@ -157,11 +164,6 @@ static syn_status check_file(syn__settings *s, const file_config *file) {
         file->hidden_act != SYN__ACTIVATION_NONE && file->activation_function != file->hidden_act)
         return syn__settings_fail(
             s, "\"activation_function\" contradicts \"hidden_act\", which means the same");
-    if (c->eos_id >= c->vocab_size)
-        return syn__settings_fail_at(
-            s, &table, "eos_token_id",
-            "\"eos_token_id\" %lld is outside a vocabulary of %lld (\"vocab_size\")",
-            (long long)c->eos_id, (long long)c->vocab_size);
     return SYN_OK;
 }
 
@@ -169,6 +171,7 @@ static void fill_defaults(file_config *file, const char *name) {
     syn_gpt_config *c = &file->config;
     c->gelu_tanh = file->activation_function != SYN__GELU_ERF && file->hidden_act != SYN__GELU_ERF;
     if (c->n_inner == 0) c->n_inner = 4 * c->n_embd;
+    syn__config_ending(&c->end, &file->ends, &file->pad, c->vocab_size);
     if (c->name[0] == '\0') memcpy(c->name, file->path_name, sizeof c->name);
     if (c->name[0] == '\0') syn__settings_base_name(name, c->name);
     if (c->name[0] == '\0') memcpy(c->name, "gpt", sizeof "gpt");
@@ -182,7 +185,6 @@ syn_status syn_gpt_config_parse(syn_gpt_config *config, const char *name, const 
     file.config.layer_norm_epsilon = 1e-5;
     file.config.initializer_range = 0.02;
     file.config.tied = true;
-    file.config.eos_id = -1;
     syn__settings_begin(&s, name, json, bytes);
     if (syn__settings_read(&s, &table, &file) == SYN_OK) check_file(&s, &file);
     SYN_TRY(syn__settings_end(&s, err));
@@ -198,6 +200,19 @@ syn_status syn_gpt_config_load(syn_gpt_config *config, const char *path, syn_err
     const syn_status status = syn_gpt_config_parse(config, path, json, bytes, err);
     syn_free(json);
     return status;
+}
+
+/* null, not absent: transformers would take GPT-2's 50256. */
+static void save_ending(const syn_gpt_ending *end, syn_sink *out) {
+    if (end->n_ids == 0) {
+        syn_sink_text(out, ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null");
+        return;
+    }
+    syn_sink_printf(out, ",\n  \"bos_token_id\": %d,\n  \"eos_token_id\": %s%d", end->ids[0],
+                    end->n_ids > 1 ? "[" : "", end->ids[0]);
+    for (int32_t i = 1; i < end->n_ids; i++) syn_sink_printf(out, ", %d", end->ids[i]);
+    if (end->n_ids > 1) syn_sink_char(out, ']');
+    if (end->fill != end->ids[0]) syn_sink_printf(out, ",\n  \"pad_token_id\": %d", end->fill);
 }
 
 /* ---- What follows from the numbers ---- */
@@ -222,11 +237,7 @@ syn_status syn_gpt_config_save(const syn_gpt_config *c, const char *path, syn_er
     syn_sink_double(out, c->initializer_range);
     syn_sink_printf(out, ",\n  \"activation_function\": \"%s\",\n  \"tie_word_embeddings\": %s",
                     c->gelu_tanh ? "gelu_new" : "gelu", c->tied ? "true" : "false");
-    /* null, not absent: transformers would take GPT-2's 50256 */
-    if (c->eos_id < 0) syn_sink_text(out, ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null");
-    else
-        syn_sink_printf(out, ",\n  \"bos_token_id\": %lld,\n  \"eos_token_id\": %lld",
-                        (long long)c->eos_id, (long long)c->eos_id);
+    save_ending(&c->end, out);
     syn_sink_text(out, "\n}\n");
     return syn_sink_close(out, true, err);
 }

@@ -3,7 +3,7 @@
 #ifndef MODELS_GPT_CONFIG_H
 #define MODELS_GPT_CONFIG_H
 
-#include "syntorch/status.h"
+#include "models/gpt_ending.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,7 +20,7 @@ typedef struct syn_gpt_config {
                                  sqrt(2 n_layer) */
     bool gelu_tanh;           /* gelu_new (GPT-2), or erf gelu */
     bool tied;                /* the head is the token embedding */
-    int64_t eos_id;           /* -1: none */
+    syn_gpt_ending end;       /* what ends a text */
 } syn_gpt_config;
 
 /* gpt2, gpt2-medium, gpt2-large, gpt2-xl, gpt3-125m ... gpt3-175b, megatron-22b, -530b, -1t.
@@ -30,9 +30,10 @@ syn_status syn_gpt_config_preset(syn_gpt_config *config, const char *name,
                                  syn_error *err) SYN_MUST_USE;
 /* HuggingFace's config.json of a GPT-2 (n_layer, n_embd, n_head, n_positions or n_ctx, n_inner,
    vocab_size, layer_norm_epsilon, initializer_range, activation_function, tie_word_embeddings,
-   eos_token_id) or the same under the general names num_hidden_layers, hidden_size,
-   num_attention_heads, max_position_embeddings, intermediate_size. Other keys are ignored. Every
-   number is range-checked; what is missing and has no default is named. */
+   eos_token_id, pad_token_id) or the same under the general names num_hidden_layers, hidden_size,
+   num_attention_heads, max_position_embeddings, intermediate_size. Other keys are ignored. n_ctx
+   counts only without n_positions; ids outside the vocabulary never end a text. Every number is
+   range-checked; what is missing and has no default is named. */
 syn_status syn_gpt_config_load(syn_gpt_config *config, const char *path,
                                syn_error *err) SYN_MUST_USE;
 syn_status syn_gpt_config_parse(syn_gpt_config *config, const char *name, const char *json,

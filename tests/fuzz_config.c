@@ -31,7 +31,9 @@ static void fuzz_gpt(const char *json, size_t bytes) {
     }
     const int64_t limit = INT64_MAX / 2;
     EXPECT(memchr(c.name, '\0', sizeof c.name) != NULL && c.name[0] != '\0');
-    EXPECT(c.n_embd % c.n_head == 0 && c.eos_id >= -1 && c.eos_id < c.vocab_size);
+    EXPECT(c.n_embd % c.n_head == 0 && c.end.n_ids >= 0 && c.end.n_ids <= SYN_GPT_ENDS);
+    for (int i = 0; i < c.end.n_ids; i++) EXPECT(c.end.ids[i] >= 0 && c.end.ids[i] < c.vocab_size);
+    EXPECT(c.end.fill >= 0 && c.end.fill < c.vocab_size);
     const int64_t params = syn_gpt_config_params(&c);
     EXPECT(params > 0 && params <= limit / 16);
     EXPECT(2 * c.n_layer <= limit / 4 / c.n_positions / c.n_embd); /* KV cache */

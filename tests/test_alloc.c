@@ -24,8 +24,7 @@ static const syn_gpt_config tiny = {.name = "tiny",
                                     .layer_norm_epsilon = 1e-5,
                                     .initializer_range = 0.02,
                                     .gelu_tanh = true,
-                                    .tied = false,
-                                    .eos_id = -1};
+                                    .tied = false};
 
 static char folder[64]; /* for files */
 
@@ -62,7 +61,6 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
                         .new_tokens = 2,
                         .prompt = prompt,
                         .sampling = {1.0, 3, 0.9, 1},
-                        .eos_id = -1,
                         .want_logits = true};
     syn_status s = syn_generate(gpt, &g, err);
     if (s == SYN_OK && run->gather) s = gather(run, comm, err);

@@ -16,8 +16,7 @@ static const syn_gpt_config small = {.name = "small",
                                      .layer_norm_epsilon = 1e-5,
                                      .initializer_range = 0.02,
                                      .gelu_tanh = true,
-                                     .tied = true,
-                                     .eos_id = -1};
+                                     .tied = true};
 
 enum { BATCH = 3, PROMPT = 5, NEW = 12 };
 static const int32_t prompts[BATCH * PROMPT] = {1, 2, 3, 4, 5, 90, 80, 70, 60, 50, 7, 7, 7, 7, 96};
@@ -73,7 +72,6 @@ static syn_generation request(double temperature) {
                             .new_tokens = NEW,
                             .prompt = prompts,
                             .sampling = {temperature, 0, 1.0, 11},
-                            .eos_id = -1,
                             .want_logits = true};
 }
 
@@ -171,7 +169,7 @@ static void end_of_text_stops_and_pads(void) {
     }
     for (int tp = 1; tp <= 2; tp++) {
         struct job job = {.tp = tp, .weights = &m, .request = request(0)};
-        job.request.eos_id = eos;
+        job.request.end = (syn_gpt_ending){{eos}, 1, eos};
         const bool ok = run(&job);
         bool same = ok;
         int64_t got = -1;
@@ -309,8 +307,7 @@ static void generation_refuses_with_the_numbers(void) {
                             .prompt_tokens = bad[i].prompt,
                             .new_tokens = bad[i].new_tokens,
                             .prompt = bad[i].tokens,
-                            .sampling = {bad[i].temperature, bad[i].top_k, bad[i].top_p, 1},
-                            .eos_id = -1};
+                            .sampling = {bad[i].temperature, bad[i].top_k, bad[i].top_p, 1}};
         const syn_status s = syn_generate(f.gpt, &g, &f.err);
         drop(&f);
         CHECK_MSG(s != SYN_OK, "case %zu was not refused", i);

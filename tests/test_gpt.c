@@ -19,8 +19,7 @@ static const syn_gpt_config small = {.name = "small",
                                      .layer_norm_epsilon = 1e-5,
                                      .initializer_range = 0.3,
                                      .gelu_tanh = true,
-                                     .tied = true,
-                                     .eos_id = -1};
+                                     .tied = true};
 
 static const int32_t prompt[] = {5,  256, 0,   17, 17, 200, 64, 128, 99, 1,  2,  3,  250, 251,
                                  40, 41,  256, 7,  8,  9,   10, 11,  12, 13, 14, 15, 16};

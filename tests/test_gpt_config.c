@@ -63,7 +63,7 @@ static void gpt2_file_is_the_preset(void) {
     CHECK_INT(file.n_inner, preset.n_inner);
     CHECK_INT(file.n_inner, 3072);
     CHECK_INT(file.vocab_size, preset.vocab_size);
-    CHECK_INT(file.eos_id, preset.eos_id);
+    CHECK(memcmp(&file.end, &preset.end, sizeof file.end) == 0);
     CHECK_NEAR(file.layer_norm_epsilon, preset.layer_norm_epsilon, 0);
     CHECK_NEAR(file.initializer_range, preset.initializer_range, 0);
     CHECK(file.gelu_tanh && preset.gelu_tanh && file.tied && preset.tied);
@@ -80,7 +80,7 @@ static void general_names(void) {
     CHECK_INT(c.n_positions, 32);
     CHECK_INT(c.n_inner, 96);
     CHECK_INT(c.vocab_size, 300);
-    CHECK_INT(c.eos_id, -1);
+    CHECK_INT(c.end.n_ids, 0);
     CHECK_NEAR(c.layer_norm_epsilon, 1e-12, 0);
     CHECK_NEAR(c.initializer_range, 0.5, 0);
     CHECK(!c.gelu_tanh && !c.tied);
@@ -92,7 +92,7 @@ static void defaults(void) {
     CHECK_OK(parse(&c, small_file, &err), err);
     CHECK_STR(c.name, "m");
     CHECK_INT(c.n_inner, 256);
-    CHECK_INT(c.eos_id, -1);
+    CHECK_INT(c.end.n_ids, 0);
     CHECK_NEAR(c.layer_norm_epsilon, 1e-5, 0);
     CHECK_NEAR(c.initializer_range, 0.02, 0);
     CHECK(c.gelu_tanh && c.tied);
@@ -101,7 +101,7 @@ static void defaults(void) {
                    &err),
              err);
     CHECK_INT(c.n_inner, 256);
-    CHECK_INT(c.eos_id, -1);
+    CHECK_INT(c.end.n_ids, 0);
     /* Both names of one thing may stand there if they agree; null says nothing. */
     CHECK_OK(parse(&c, small_with("\"n_positions\":16", "\"n_positions\":16,\"n_ctx\":16"), &err),
              err);
@@ -110,6 +110,43 @@ static void defaults(void) {
                    &err),
              err);
     CHECK_INT(c.n_inner, 8);
+}
+
+/* What other programs take must not be refused: ids that never come, an epsilon of 0, the old name
+   of n_positions with another value. */
+static void harmless_values(void) {
+    static const struct {
+        const char *keys;
+        int32_t n_ids, first, last, fill;
+    } rows[] = {
+        {"\"eos_token_id\":7,", 1, 7, 7, 7},
+        {"\"eos_token_id\":[7,3],\"pad_token_id\":null,", 2, 7, 3, 7},
+        {"\"eos_token_id\":[7,3],\"pad_token_id\":9,", 2, 7, 3, 9},
+        {"\"eos_token_id\":[],", 0, 0, 0, 0},
+        {"\"eos_token_id\":null,", 0, 0, 0, 0},
+        {"\"eos_token_id\":100,", 0, 0, 0, 0},
+        {"\"eos_token_id\":50256,\"pad_token_id\":50257,", 0, 0, 0, 0},
+        {"\"eos_token_id\":-1,\"pad_token_id\":-1,", 0, 0, 0, 0},
+        {"\"eos_token_id\":[50256,99,-5,0],", 2, 99, 0, 99},
+        {"\"layer_norm_epsilon\":0,\"n_ctx\":4096,", 0, 0, 0, 0},
+        {"\"layer_norm_epsilon\":0.0,\"n_ctx\":null,", 0, 0, 0, 0},
+    };
+    syn_gpt_config c;
+    syn_error err;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char with[200];
+        snprintf(with, sizeof with, "{%s", rows[i].keys);
+        CHECK_OK(parse(&c, small_with("{", with), &err), err);
+        CHECK_INT(c.n_positions, 16);
+        CHECK_INT(c.end.n_ids, rows[i].n_ids);
+        CHECK_INT(c.end.fill, rows[i].fill);
+        if (c.end.n_ids == 0) continue;
+        CHECK_INT(c.end.ids[0], rows[i].first);
+        CHECK_INT(c.end.ids[c.end.n_ids - 1], rows[i].last);
+        CHECK(syn_gpt_ends(&c.end, rows[i].last) && !syn_gpt_ends(&c.end, 42));
+    }
+    CHECK_OK(parse(&c, small_with("n_positions", "n_ctx"), &err), err);
+    CHECK_INT(c.n_positions, 16);
 }
 
 static void names_of_models(void) {
@@ -169,22 +206,28 @@ static void refuses_bad_files(void) {
          "\"num_hidden_layers\" contradicts \"n_layer\""},
         {"\"n_layer\":2", "\"num_hidden_layers\":3,\"n_layer\":2", "",
          "\"n_layer\" contradicts \"num_hidden_layers\""},
-        {"\"n_positions\":16", "\"n_positions\":16,\"n_ctx\":17", "",
-         "\"n_ctx\" contradicts \"n_positions\""},
+        {"\"n_positions\":16", "\"n_positions\":16,\"max_position_embeddings\":17", "",
+         "\"max_position_embeddings\" contradicts \"n_positions\""},
+        {"\"n_positions\":16,", "", "",
+         "lacks \"n_positions\" or \"max_position_embeddings\" or \"n_ctx\""},
         {"\"n_head\":4", "\"n_head\":5",
          "m.json:1:35: ", "\"n_head\" 5 does not divide \"n_embd\" 64"},
         {"\"n_head\":4", "\"num_attention_heads\":128",
          "m.json:1:48: ", "\"num_attention_heads\" 128 does not divide"},
         {"\"n_embd\":64", "\"n_embd\":262148", "",
          "\"n_embd\" must be an integer from 1 to 262144"},
-        {"\"vocab_size\":100", "\"vocab_size\":100,\"eos_token_id\":100",
-         "m.json:1:86: ", "100 is outside a vocabulary of 100"},
-        {"\"vocab_size\":100", "\"vocab_size\":100,\"eos_token_id\":-2", "", "\"eos_token_id\""},
+        {"{", "{\"eos_token_id\":1.5,", "m.json:1:17: ", "\"eos_token_id\" must be an integer, a"},
+        {"{", "{\"eos_token_id\":[1,true],", "", "\"eos_token_id\" must be an integer, a list"},
+        {"{", "{\"eos_token_id\":[[1]],", "", "\"eos_token_id\" must be an integer, a list"},
+        {"{", "{\"eos_token_id\":[1,", "", ""},
+        {"{", "{\"eos_token_id\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17],", "",
+         "\"eos_token_id\" lists more than 16 ids"},
+        {"{", "{\"pad_token_id\":\"0\",", "", "\"pad_token_id\" must be an integer"},
         {"{", "{\"activation_function\":\"silu\",", "m.json:1:24: ", "not \"silu\""},
         {"{", "{\"activation_function\":1,", "m.json:1:24: ", "must be a string"},
         {"{", "{\"activation_function\":\"gelu\",\"hidden_act\":\"gelu_new\",", "", "contradicts"},
-        {"{", "{\"layer_norm_epsilon\":0,",
-         "m.json:1:23: ", "\"layer_norm_epsilon\" must be a number from 1e-20 to 0.1, not 0"},
+        {"{", "{\"layer_norm_epsilon\":1,",
+         "m.json:1:23: ", "\"layer_norm_epsilon\" must be a number from 0 to 0.1, not 1"},
         {"{", "{\"layer_norm_epsilon\":-1e-5,", "", "not -1e-5"},
         {"{", "{\"initializer_range\":\"big\",", "", "not \"big\""},
         {"{", "{\"tie_word_embeddings\":1,", "",
@@ -333,7 +376,7 @@ static void presets_are_consistent(void) {
         CHECK_STR(c.name, *name);
         CHECK_OK(syn_gpt_config_check(&c, 1, &err), err);
         CHECK_INT(c.n_inner, 4 * c.n_embd);
-        CHECK(c.eos_id == 50256 && c.tied && c.gelu_tanh);
+        CHECK(c.end.n_ids == 1 && syn_gpt_ends(&c.end, 50256) && c.tied && c.gelu_tanh);
         /* "gpt3-6.7b" has about as many parameters as it says. */
         double size;
         char unit;
@@ -424,6 +467,7 @@ static const test_case cases[] = {
     {"gpt2_file_is_the_preset", gpt2_file_is_the_preset},
     {"general_names", general_names},
     {"defaults", defaults},
+    {"harmless_values", harmless_values},
     {"names_of_models", names_of_models},
     {"refuses_bad_files", refuses_bad_files},
     {"refuses_every_cut", refuses_every_cut},

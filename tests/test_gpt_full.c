@@ -61,7 +61,6 @@ static syn_status generate(struct job *job, syn_gpt *gpt, int rank, syn_error *e
                         .new_tokens = GREEDY,
                         .prompt = prompt,
                         .sampling = {0, 0, 1, 0},
-                        .eos_id = -1,
                         .want_logits = true};
     SYN_TRY(syn_generate(gpt, &g, err));
     if (rank == 0) {

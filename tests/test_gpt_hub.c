@@ -29,8 +29,7 @@ static syn_gpt_config config_of(int model) {
                         .layer_norm_epsilon = 1e-5,
                         .initializer_range = 0.02,
                         .gelu_tanh = !model,
-                        .tied = !model,
-                        .eos_id = -1};
+                        .tied = !model};
     return c;
 }
 
@@ -152,7 +151,6 @@ static syn_status run_model(struct job *job, syn_ctx *ctx, syn_gpt *gpt, int ran
                         .new_tokens = t->n_greedy,
                         .prompt = t->tokens,
                         .sampling = {0, 0, 1, 0},
-                        .eos_id = -1,
                         .want_logits = true};
     SYN_TRY(syn_generate(gpt, &g, err));
     const double e = ref_error(g.logits, t->logits + (t->n_tokens - 1) * VOCAB, VOCAB);

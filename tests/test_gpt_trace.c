@@ -20,8 +20,7 @@ static const syn_gpt_config small = {.name = "small",
                                      .layer_norm_epsilon = 1e-5,
                                      .initializer_range = 0.02,
                                      .gelu_tanh = true,
-                                     .tied = true,
-                                     .eos_id = -1};
+                                     .tied = true};
 
 /* Of a rank, and of one of its steps. */
 struct sums {
@@ -61,7 +60,6 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
                         .prompt_tokens = job->prompt,
                         .new_tokens = job->new_tokens,
                         .sampling = {0.8, 5, 0.9, job->seed},
-                        .eos_id = -1,
                         .want_logits = comm->rank == 0};
     const syn_status s = syn_generate(gpt, &g, err);
     syn_free(g.tokens);

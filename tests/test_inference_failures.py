@@ -88,8 +88,8 @@ def test_model_configs():
             (config(vocab_size=0), "vocab_size"),
             (config(vocab_size=100), "256"),  # fewer tokens than the bytes of the tokenizer
             (config(activation_function="relu"), "relu"),
-            (config(layer_norm_epsilon=0), "layer_norm_epsilon"),
-            (config(eos_token_id=256), "256"),
+            (config(layer_norm_epsilon=-1), "layer_norm_epsilon"),
+            (config(eos_token_id="256"), "eos_token_id"),
             (whole.replace('"n_layer": 2', '"n_layer": NaN'), "bad.json:1:"),
             (whole[:-1] + ', "n_layer": 3}', "n_layer"),
             ("[" * 100000, "bad.json:1:"),

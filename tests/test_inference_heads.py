@@ -172,5 +172,35 @@ def test_saved_heads_are_read_again():
                     assert difference(logits, case["logits"]) < 1e-5 and "used" not in said
 
 
+def test_endings():
+    """HuggingFace's tokens, whichever file says what ends a text and what follows."""
+    endings = load_json(os.path.join(REFERENCE, "endings.json"))
+    with Folder() as f:
+        ids = f.write("ids", "".join(" ".join(map(str, p)) + "\n" for p in endings["prompts"]))
+        for i, case in enumerate(endings["cases"]):
+            shutil.copytree(checkpoint(endings["checkpoint"]), f / str(i))
+            values = load_json(f / f"{i}/config.json")
+            f.write(f"{i}/config.json", json.dumps({**values, **case["config"]}))
+            if case["generation_config"] is not None:
+                f.write(f"{i}/generation_config.json", json.dumps(case["generation_config"]))
+            how = ["--weights", i, "--prompt_ids", ids, "--temperature", 0, "--num_output_tokens", 12]
+            assert summary(f, *how)["tokens"] == case["tokens"], case
+            # what is saved ends where this does
+            expect_ok(f.run(*how, "--save_weights", f"{i}s", "--tp", 2, "--quiet"))
+            how[1] = f"{i}s"
+            assert summary(f, *how)["tokens"] == case["tokens"], case
+        f.write("1/generation_config.json", '{"eos_token_id": 82, "repetition_penalty": 1.2, "num_beams": 1, "bad_words_ids": [],'
+                                            ' "suppress_tokens": [[3]], "do_sample": true, "stop_strings": "x", "min_p": null}')
+        how[1] = 1
+        said = f.run(*how).stderr.decode()
+        assert "generation_config.json sets repetition_penalty, suppress_tokens, stop_strings, which is not done" in said, said
+        assert "not done" not in f.run(*how, "--quiet").stderr.decode()
+        for text, sentence in (('{"eos_token_id": "82"}', '"eos_token_id" must be an integer, a list of integers or null'),
+                               ('{"eos_token_id": [1.5]}', '"eos_token_id" must be an integer'),
+                               ('{"eos_token_id": ' + str(list(range(17))) + "}", "more than 16 ids"), ("[", "generation_config.json:1:")):
+            f.write("1/generation_config.json", text)
+            refuse(f, how, 1, sentence)
+
+
 if __name__ == "__main__":
     main(globals())

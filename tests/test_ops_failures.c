@@ -12,7 +12,8 @@ typedef struct run {
     bool fused;
 } run;
 
-static const syn_gpt_config small = {"small", 2, 8, 2, 8, 32, 11, 1e-5, 0.02, true, true, -1};
+static const syn_gpt_config small = {"small", 2,    8,    2,    8,    32,
+                                     11,      1e-5, 0.02, true, true, {{0}, 0, 0}};
 
 /* Everything a program does with one rank, in order. */
 static syn_status generate(const run *r, syn_comm *comm, const syn_group *tp, syn_ctx **ctx,
@@ -23,7 +24,6 @@ static syn_status generate(const run *r, syn_comm *comm, const syn_group *tp, sy
                         .prompt_tokens = 3,
                         .new_tokens = 3,
                         .prompt = prompt,
-                        .eos_id = -1,
                         .sampling = {1.0, 5, 0.9, 1},
                         .want_logits = true};
     syn_gpt *gpt = NULL;

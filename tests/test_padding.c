@@ -16,8 +16,7 @@ static const syn_gpt_config tiny = {.name = "tiny",
                                     .layer_norm_epsilon = 1e-5,
                                     .initializer_range = 0.3,
                                     .gelu_tanh = true,
-                                    .tied = true,
-                                    .eos_id = -1};
+                                    .tied = true};
 
 enum { BATCH = 3, PROMPT = 9, STEPS = 5, VOCAB = 61 };
 static const int32_t lengths[BATCH] = {9, 1, 4};
@@ -157,8 +156,7 @@ static void refused(void) {
                         .prompt_tokens = 3,
                         .new_tokens = 1,
                         .padding = good, /* nothing of the second is left */
-                        .sampling = {0, 0, 1, 0},
-                        .eos_id = -1};
+                        .sampling = {0, 0, 1, 0}};
     CHECK(syn_generate(gpt, &g, &err) == SYN_E_INVALID);
     CHECK_HAS(err.text, "3 tokens of padding leave nothing of sequence 1");
     syn_gpt_free(gpt);

@@ -321,7 +321,8 @@ static double bytes_per_node(const char *preset, syn_device device, int steps, u
     if (preset) {
         if (syn_gpt_config_preset(&config, preset, &err) != SYN_OK) goto end;
     } else {
-        config = (syn_gpt_config){"small", 2, 16, 2, 64, 64, 50, 1e-5, 0.02, true, true, -1};
+        config =
+            (syn_gpt_config){"small", 2, 16, 2, 64, 64, 50, 1e-5, 0.02, true, true, {{0}, 0, 0}};
     }
     if (syn_gpt_new(&gpt, ctx, &config, &options, &err) != SYN_OK ||
         syn_gpt_begin(gpt, 1, 16 + steps, &err) != SYN_OK)

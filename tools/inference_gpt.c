@@ -4,6 +4,7 @@
 
 #include "models/generate.h"
 #include "syntorch/memory.h"
+#include "tools/checkpoint.h"
 #include "tools/inference.h"
 #include "tools/npy.h"
 #include "tools/progress.h"
@@ -33,9 +34,21 @@ static syn_status configure(inference *run, const char *preset, const char *file
     return syn_gpt_config_check(c, (int)run->args->tp, err);
 }
 
+/* What generation_config.json says counts over config.json. */
+static syn_status read_ending(inference *run, syn_error *err) {
+    char path[4200], unread[300];
+    syn_gpt_config *c = &gpt_of(run)->config;
+    if (!checkpoint_file(run->args->weights, "generation_config.json", path, sizeof path))
+        return SYN_OK;
+    SYN_TRY(syn_gpt_ending_load(&c->end, path, c->vocab_size, unread, sizeof unread, err));
+    if (*unread) inference_note(run, "%s sets %s, which is not done", path, unread);
+    return SYN_OK;
+}
+
 static syn_status adapt(inference *run, syn_error *err) {
     syn_gpt_config *c = &gpt_of(run)->config;
     syn_weights_head head;
+    SYN_TRY(read_ending(run, err));
     if (!c->tied) return SYN_OK;
     SYN_TRY(syn_weights_compare_head(run->weights, &head, err));
     if (!head.own_matrix) return SYN_OK;
@@ -86,7 +99,7 @@ static syn_status fit(const inference *run, struct text_ids *text, syn_error *er
 static syn_status lay_out(inference *run, const struct text_ids *texts, syn_error *err) {
     gpt_run *gpt = gpt_of(run);
     const int64_t rows = run->launch.device == SYN_DEVICE_META ? run->n_prompts : run->batch;
-    const int32_t fill = gpt->config.eos_id >= 0 ? (int32_t)gpt->config.eos_id : 0;
+    const int32_t fill = gpt->config.end.fill;
     size_t total;
     bool ragged = false;
     for (int64_t i = 0; i < run->n_prompts; i++)
@@ -133,11 +146,12 @@ static syn_status prepare(inference *run, syn_error *err) {
 static uint64_t plan(const inference *run, uint64_t h) {
     const gpt_run *gpt = gpt_of(run);
     const syn_gpt_config *c = &gpt->config;
-    const double shape[] = {(double)c->n_layer,     (double)c->n_embd,    (double)c->n_head,
-                            (double)c->n_positions, (double)c->n_inner,   (double)c->vocab_size,
-                            c->layer_norm_epsilon,  c->initializer_range, (double)c->gelu_tanh,
-                            (double)c->tied,        (double)c->eos_id,    (double)run->new_tokens};
+    const double shape[] = {(double)c->n_layer,     (double)c->n_embd,      (double)c->n_head,
+                            (double)c->n_positions, (double)c->n_inner,     (double)c->vocab_size,
+                            c->layer_norm_epsilon,  c->initializer_range,   (double)c->gelu_tanh,
+                            (double)c->tied,        (double)run->new_tokens};
     h = syn_hash(shape, sizeof shape, h);
+    h = syn_hash(&c->end, sizeof c->end, h);
     h = syn_hash(gpt->prompt, (size_t)(run->n_prompts * run->prompt_tokens) * sizeof *gpt->prompt,
                  h);
     return gpt->padding ? syn_hash(gpt->padding, (size_t)run->batch * sizeof *gpt->padding, h) : h;
@@ -169,7 +183,7 @@ static syn_status run_rank(inference *run, syn_ctx *ctx, const inference_rank *r
                         .sampling = {isnan(args->temperature) ? 1.0 : args->temperature,
                                      args->top_k, isnan(args->top_p) ? 1.0 : args->top_p,
                                      (uint64_t)args->seed},
-                        .eos_id = gpt->config.eos_id,
+                        .end = gpt->config.end,
                         .want_logits = syn_ctx_rank(ctx) == 0, /* to see that they are numbers */
                         .progress = progress_step,
                         .progress_user = &tokens};
@@ -207,7 +221,7 @@ static void print_tokens(const inference *run) {
                      "");
         const int32_t *tokens = g->tokens + b * g->new_tokens;
         int64_t n = 0; /* without the end of the text and what fills up after it */
-        while (n < g->made && (g->eos_id < 0 || tokens[n] != g->eos_id)) n++;
+        while (n < g->made && !syn_gpt_ends(&g->end, tokens[n])) n++;
         inference_print_text(run, what, tokens, n);
     }
 }

@@ -1,0 +1,134 @@
+#include "models/gpt_ending.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "models/config_private.h"
+#include "syntorch/memory.h"
+#include "syntorch/sink.h"
+
+bool syn_gpt_ends(const syn_gpt_ending *ending, int32_t token) {
+    for (int32_t i = 0; i < ending->n_ids; i++)
+        if (ending->ids[i] == token) return true;
+    return false;
+}
+
+/* ---- ids ------------------------------------------------------------------------------------- */
+
+static syn_status take_id(syn__settings *s, syn__config_ids *ids) {
+    if (s->json.type != SYN_JSON_NUMBER || !s->json.is_integer)
+        return syn__settings_fail(s, "\"%s\" must be an integer, a list of integers or null",
+                                  s->path);
+    if (ids->n == SYN_GPT_ENDS)
+        return syn__settings_fail(s, "\"%s\" lists more than %d ids", s->path, SYN_GPT_ENDS);
+    ids->id[ids->n++] = s->json.integer;
+    return SYN_OK;
+}
+
+syn_status syn__config_ids_read(syn__settings *s, void *member) {
+    syn__config_ids *ids = member;
+    syn_json_type type = syn_json_next(&s->json);
+    if (type == SYN_JSON_NULL) return SYN_OK;
+    if (type != SYN_JSON_ARRAY_BEGIN)
+        return type == SYN_JSON_ERROR ? s->error.code : take_id(s, ids);
+    while ((type = syn_json_next(&s->json)) != SYN_JSON_ARRAY_END) {
+        if (type == SYN_JSON_ERROR) return s->error.code;
+        SYN_TRY(take_id(s, ids));
+    }
+    return SYN_OK;
+}
+
+void syn__config_ending(syn_gpt_ending *out, const syn__config_ids *ends,
+                        const syn__config_ids *pad, int64_t vocab) {
+    memset(out, 0, sizeof *out);
+    for (int32_t i = 0; i < ends->n; i++)
+        if (ends->id[i] >= 0 && ends->id[i] < vocab) out->ids[out->n_ids++] = (int32_t)ends->id[i];
+    out->fill = out->ids[0];
+    if (pad->n == 1 && pad->id[0] >= 0 && pad->id[0] < vocab) out->fill = (int32_t)pad->id[0];
+}
+
+/* ---- generation_config.json ------------------------------------------------------------------ */
+
+#define UNREAD_BYTES 400
+
+typedef struct file_ending {
+    syn__config_ids ends, pad;
+    char unread[UNREAD_BYTES];
+} file_ending;
+
+static void add_unread(const syn__settings *s, char *unread) {
+    const size_t used = strlen(unread);
+    snprintf(unread + used, UNREAD_BYTES - used, "%s%s", used ? ", " : "", s->path);
+}
+
+/* Null, false, an empty list or object, and the number that changes nothing are as if not there. */
+static syn_status read_other(syn__settings *s, char *unread, double neutral) {
+    const syn_json_type type = syn_json_next(&s->json);
+    bool changes = type == SYN_JSON_STRING || (type == SYN_JSON_BOOL && s->json.boolean) ||
+                   (type == SYN_JSON_NUMBER && s->json.number != neutral);
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_ARRAY_BEGIN || type == SYN_JSON_OBJECT_BEGIN) {
+        const int inside = s->json.depth;
+        while (syn_json_next(&s->json) != SYN_JSON_ERROR && s->json.depth >= inside) changes = true;
+        if (s->json.type == SYN_JSON_ERROR) return s->error.code;
+    }
+    if (changes) add_unread(s, unread);
+    return SYN_OK;
+}
+
+static syn_status read_with_zero(syn__settings *s, void *member) {
+    return read_other(s, member, 0);
+}
+
+static syn_status read_with_one(syn__settings *s, void *member) {
+    return read_other(s, member, 1);
+}
+
+#define ZERO(key) SYN__ROW_CUSTOM(key, offsetof(file_ending, unread), read_with_zero)
+#define ONE(key)  SYN__ROW_CUSTOM(key, offsetof(file_ending, unread), read_with_one)
+
+static const syn__setting rows[] = {
+    SYN__ROW_CUSTOM("eos_token_id", offsetof(file_ending, ends), syn__config_ids_read),
+    SYN__ROW_CUSTOM("pad_token_id", offsetof(file_ending, pad), syn__config_ids_read),
+    ONE("repetition_penalty"),
+    ONE("encoder_repetition_penalty"),
+    ONE("num_beams"),
+    ONE("typical_p"),
+    ONE("guidance_scale"),
+    ZERO("no_repeat_ngram_size"),
+    ZERO("min_length"),
+    ZERO("min_new_tokens"),
+    ZERO("min_p"),
+    ZERO("epsilon_cutoff"),
+    ZERO("eta_cutoff"),
+    ZERO("penalty_alpha"),
+    ZERO("bad_words_ids"),
+    ZERO("force_words_ids"),
+    ZERO("forced_bos_token_id"),
+    ZERO("forced_eos_token_id"),
+    ZERO("suppress_tokens"),
+    ZERO("begin_suppress_tokens"),
+    ZERO("sequence_bias"),
+    ZERO("exponential_decay_length_penalty"),
+    ZERO("stop_strings"),
+    ZERO("watermarking_config"),
+};
+static const syn__setting_table table = {rows, sizeof rows / sizeof rows[0], true};
+
+syn_status syn_gpt_ending_load(syn_gpt_ending *ending, const char *path, int64_t vocab,
+                               char *unread, size_t unread_bytes, syn_error *err) {
+    char *json;
+    size_t bytes;
+    syn__settings s;
+    file_ending file;
+    memset(&file, 0, sizeof file);
+    SYN_TRY(syn_read_file(path, SYN__SETTING_FILE_BYTES, &json, &bytes, err));
+    syn__settings_begin(&s, path, json, bytes);
+    (void)syn__settings_read(&s, &table, &file);
+    const syn_status status = syn__settings_end(&s, err);
+    syn_free(json);
+    SYN_TRY(status);
+    syn__config_ending(ending, &file.ends, &file.pad, vocab);
+    snprintf(unread, unread_bytes, "%s", file.unread);
+    return SYN_OK;
+}

@@ -1,4 +1,4 @@
-/* Whole texts to ids by byte-level BPE: special token, words, the cache. */
+/* Whole texts to ids by byte-level BPE: added tokens, words, the cache. */
 #include "models/bpe_private.h"
 #include "models/word_cache_private.h"
 
@@ -14,6 +14,9 @@ typedef struct encoder {
     syn__cached_word *cache;
     int32_t *ids;
     size_t ids_elems, ids_cap;
+    syn__added_pieces pieces[2]; /* of tokens not normalized, and normalized */
+    char *spaced;
+    size_t spaced_cap;
 } encoder;
 
 /* Appends the ids of one word that is no token; room for one id a byte is there. */
@@ -29,7 +32,7 @@ static syn_status merge_word(encoder *enc, const char *word, size_t bytes, uint3
     return SYN_OK;
 }
 
-/* Appends the ids of a text without special tokens. */
+/* Appends the ids of a text without added tokens. */
 static syn_status encode_plain(encoder *enc, const char *text, size_t bytes, syn_error *err) {
     syn__bpe_split_set(&enc->split, text, bytes);
     for (;;) {
@@ -47,31 +50,48 @@ static syn_status encode_plain(encoder *enc, const char *text, size_t bytes, syn
     }
 }
 
-/* Offset of the next "<|endoftext|>" from `from` on, or `bytes`. */
-static size_t find_special(const encoder *enc, const char *text, size_t bytes, size_t from) {
-    const size_t special_bytes = strlen(SYN__BPE_END_OF_TEXT);
-    if (enc->bpe->eos < 0) return bytes;
-    for (const char *at; bytes - from >= special_bytes; from = (size_t)(at - text) + 1) {
-        at = memchr(text + from, '<', bytes - from - special_bytes + 1);
-        if (at == NULL) break;
-        if (memcmp(at, SYN__BPE_END_OF_TEXT, special_bytes) == 0) return (size_t)(at - text);
+static syn_status push(encoder *enc, const int32_t *ids, size_t n, syn_error *err) {
+    if (n == 0) return SYN_OK;
+    SYN_TRY(syn_grow(&enc->ids, &enc->ids_cap, enc->ids_elems + n, sizeof *enc->ids, err));
+    memcpy(enc->ids + enc->ids_elems, ids, n * sizeof *ids);
+    enc->ids_elems += n;
+    return SYN_OK;
+}
+
+/* A piece between tokens, as if it began with a space. */
+static syn_status encode_spaced(encoder *enc, const char *text, size_t bytes, syn_error *err) {
+    if (text[0] == ' ') return encode_plain(enc, text, bytes, err);
+    SYN_TRY(syn_grow(&enc->spaced, &enc->spaced_cap, bytes + 1, 1, err));
+    enc->spaced[0] = ' ';
+    memcpy(enc->spaced + 1, text, bytes);
+    return encode_plain(enc, enc->spaced, bytes + 1, err);
+}
+
+/* Tokens that are not normalized come first; the others are looked for in what is left. */
+static syn_status encode_pieces(encoder *enc, bool normalized, const char *text, size_t bytes,
+                                syn_error *err) {
+    syn__added_pieces *pieces = &enc->pieces[normalized];
+    SYN_TRY(syn__added_cut(&enc->bpe->added, normalized, text, bytes, syn__bpe_is_word, &enc->split,
+                           pieces, err));
+    for (size_t i = 0; i < pieces->n; i++) {
+        const syn__added_piece *p = &pieces->at[i];
+        const char *piece = text + p->begin;
+        if (p->id >= 0) SYN_TRY(push(enc, &p->id, 1, err));
+        else if (!normalized) SYN_TRY(encode_pieces(enc, true, piece, p->end - p->begin, err));
+        else if (enc->bpe->frame.prefix_space)
+            SYN_TRY(encode_spaced(enc, piece, p->end - p->begin, err));
+        else SYN_TRY(encode_plain(enc, piece, p->end - p->begin, err));
     }
-    return bytes;
+    return SYN_OK;
 }
 
 static syn_status encode_all(encoder *enc, const char *text, size_t bytes, syn_error *err) {
+    const syn__bpe_frame *frame = &enc->bpe->frame;
     SYN_TRY(syn__cache_new(&enc->cache, bytes, err));
     SYN_TRY(syn_grow(&enc->ids, &enc->ids_cap, bytes / 4 + 1, sizeof *enc->ids, err));
-    for (size_t pos = 0; pos < bytes;) {
-        const size_t special = find_special(enc, text, bytes, pos);
-        SYN_TRY(encode_plain(enc, text + pos, special - pos, err));
-        pos = special;
-        if (special == bytes) break;
-        SYN_TRY(syn_grow(&enc->ids, &enc->ids_cap, enc->ids_elems + 1, sizeof *enc->ids, err));
-        enc->ids[enc->ids_elems++] = enc->bpe->eos;
-        pos += strlen(SYN__BPE_END_OF_TEXT);
-    }
-    return SYN_OK;
+    SYN_TRY(push(enc, frame->before, frame->n_before, err));
+    SYN_TRY(encode_pieces(enc, false, text, bytes, err));
+    return push(enc, frame->behind, frame->n_behind, err);
 }
 
 syn_status syn__bpe_encode(const syn__bpe *bpe, const syn__bpe_pattern *pattern, const char *text,
@@ -82,6 +102,9 @@ syn_status syn__bpe_encode(const syn__bpe *bpe, const syn__bpe_pattern *pattern,
     syn__bpe_split_free(&enc.split);
     syn__bpe_work_free(&enc.work);
     syn_free(enc.cache);
+    syn_free(enc.pieces[0].at);
+    syn_free(enc.pieces[1].at);
+    syn_free(enc.spaced);
     if (status != SYN_OK) {
         syn_free(enc.ids);
         return status;

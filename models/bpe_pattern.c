@@ -33,6 +33,20 @@
     "11f59}"                                                                                  \
     "\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}"    \
     "\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
+/* What \w means to HuggingFace: besides letters the marks, decimal digits, letterlike numbers and
+   symbols, connecting punctuation and joiners; with those that Unicode 15 and 16 added. */
+#define WORD                                                                                  \
+    LETTER                                                                                    \
+    "\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"   \
+    "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"                                              \
+    "\\x{897}\\x{cf3}\\x{ece}\\x{10d40}-\\x{10d49}\\x{10d69}-\\x{10d6d}\\x{10efc}-\\x{10eff}" \
+    "\\x{11241}\\x{113b8}-\\x{113c0}\\x{113c2}\\x{113c5}\\x{113c7}-\\x{113ca}"                \
+    "\\x{113cc}-\\x{113d0}\\x{113d2}\\x{113e1}\\x{113e2}\\x{116d0}-\\x{116e3}"                \
+    "\\x{11bf0}-\\x{11bf9}\\x{11f00}\\x{11f01}\\x{11f03}\\x{11f34}-\\x{11f3a}"                \
+    "\\x{11f3e}-\\x{11f42}\\x{11f50}-\\x{11f5a}\\x{13440}\\x{13447}-\\x{13455}"               \
+    "\\x{1611e}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1e08f}"               \
+    "\\x{1e4ec}-\\x{1e4f9}\\x{1e5ee}\\x{1e5ef}\\x{1e5f1}-\\x{1e5fa}"
+static const char word_text[] = "[" WORD "]";
 /* Possessive where nothing follows that could ask for a shorter match. */
 static const char pattern_text[] = "'(?:[sdmt]|ll|ve|re)"
                                    "| ?[" LETTER "]++| ?[" NUMBER "]++"
@@ -41,7 +55,7 @@ static const char pattern_text[] = "'(?:[sdmt]|ll|ve|re)"
 
 struct syn__bpe_pattern {
     pcre2_general_context *general;
-    pcre2_code *code;
+    pcre2_code *code, *word; /* word: NULL until it is asked for */
     bool has_jit;
 };
 
@@ -65,23 +79,28 @@ static syn_status pcre2_failed(int code, const char *what, syn_error *err) {
     return SYN_FAIL(err, SYN_E_UNSUPPORTED, "%s failed in PCRE2: %s (code %d)", what, text, code);
 }
 
-syn_status syn__bpe_pattern_new(syn__bpe_pattern **out, syn_error *err) {
+static syn_status compile(const syn__bpe_pattern *p, const char *text, pcre2_code **code,
+                          syn_error *err) {
     static const char what[] = "compiling the word pattern";
+    int failed = PCRE2_ERROR_NOMEMORY;
+    PCRE2_SIZE offset;
+    pcre2_compile_context *context = p->general ? pcre2_compile_context_create(p->general) : NULL;
+    if (context != NULL)
+        *code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
+                              PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &failed, &offset, context);
+    pcre2_compile_context_free(context);
+    return *code != NULL ? SYN_OK : pcre2_failed(failed, what, err);
+}
+
+syn_status syn__bpe_pattern_new(syn__bpe_pattern **out, syn_error *err) {
     *out = NULL;
     syn__bpe_pattern *p = syn_calloc(1, sizeof *p);
-    if (p == NULL) return SYN_FAIL_NOMEM(err, sizeof *p, what);
-    int code = PCRE2_ERROR_NOMEMORY;
-    PCRE2_SIZE offset;
-    pcre2_compile_context *compile = NULL;
+    if (p == NULL) return SYN_FAIL_NOMEM(err, sizeof *p, "compiling the word pattern");
     p->general = pcre2_general_context_create(give_memory, take_memory, NULL);
-    if (p->general != NULL) compile = pcre2_compile_context_create(p->general);
-    if (compile != NULL)
-        p->code = pcre2_compile((PCRE2_SPTR)pattern_text, PCRE2_ZERO_TERMINATED,
-                                PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &code, &offset, compile);
-    pcre2_compile_context_free(compile);
-    if (p->code == NULL) {
+    const syn_status status = compile(p, pattern_text, &p->code, err);
+    if (status != SYN_OK) {
         syn__bpe_pattern_free(p);
-        return pcre2_failed(code, what, err);
+        return status;
     }
     /* Without executable memory (or on other processors) matching is interpreted: slower, the same
      * words. */
@@ -90,9 +109,20 @@ syn_status syn__bpe_pattern_new(syn__bpe_pattern **out, syn_error *err) {
     return SYN_OK;
 }
 
+syn_status syn__bpe_pattern_add_words(syn__bpe_pattern *pattern, syn_error *err) {
+    return pattern->word ? SYN_OK : compile(pattern, word_text, &pattern->word, err);
+}
+
+bool syn__bpe_is_word(const void *user, const char *text, size_t bytes, size_t pos) {
+    const syn__bpe_split *split = user;
+    return pcre2_match(split->pattern->word, (PCRE2_SPTR)text, bytes, pos, PCRE2_NO_UTF_CHECK,
+                       split->match, NULL) > 0;
+}
+
 void syn__bpe_pattern_free(syn__bpe_pattern *pattern) {
     if (pattern == NULL) return;
     pcre2_code_free(pattern->code);
+    pcre2_code_free(pattern->word);
     pcre2_general_context_free(pattern->general);
     syn_free(pattern);
 }
@@ -150,6 +180,17 @@ syn_status syn__bpe_pattern_new(syn__bpe_pattern **out, syn_error *err) {
 
 void syn__bpe_pattern_free(syn__bpe_pattern *pattern) {
     (void)pattern;
+}
+
+syn_status syn__bpe_pattern_add_words(syn__bpe_pattern *pattern, syn_error *err) {
+    (void)pattern;
+    syn__bpe_pattern *none;
+    return syn__bpe_pattern_new(&none, err);
+}
+
+bool syn__bpe_is_word(const void *user, const char *text, size_t bytes, size_t pos) {
+    (void)user, (void)text, (void)bytes, (void)pos;
+    return false;
 }
 
 void syn__bpe_pattern_unicode(char out[64]) {

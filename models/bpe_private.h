@@ -3,7 +3,7 @@
 #ifndef MODELS_BPE_PRIVATE_H
 #define MODELS_BPE_PRIVATE_H
 
-#include "syntorch/status.h"
+#include "models/added_private.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,11 +26,24 @@ typedef struct syn__bpe_word {
     int32_t id; /* -1 marks a free slot */
 } syn__bpe_word;
 
+#define SYN__BPE_FRAME_IDS 8
+
+/* What is put around a text. */
+typedef struct syn__bpe_frame {
+    int32_t before[SYN__BPE_FRAME_IDS], behind[SYN__BPE_FRAME_IDS];
+    size_t n_before, n_behind;
+    bool
+        prefix_space; /* each piece between tokens begins with a space, if need be with a new one */
+    int32_t bos;      /* of the token that begins texts; -1: none */
+} syn__bpe_frame;
+
 /* Vocabulary and merges; both tables are open-addressed, of a power of two of slots, at most half
  * full. */
 typedef struct syn__bpe {
-    int32_t vocab_elems;
-    int32_t eos;          /* -1 if none */
+    int32_t vocab_elems;  /* with the added tokens */
+    int32_t base_elems;   /* without */
+    syn__added added;     /* tokens that are looked for in a text before it is cut into words */
+    syn__bpe_frame frame; /* nothing, but for bos -1, until the caller says so */
     char *bytes;          /* of all tokens, in id order */
     uint32_t *begin;      /* vocab_elems + 1 offsets into bytes */
     int32_t byte_id[256]; /* the token of each single byte */
@@ -47,10 +60,13 @@ typedef struct syn__bpe_work {
     size_t elems;
 } syn__bpe_work;
 
-/* Reads both files' contents; the names begin the error sentences. */
+/* Reads both files' contents; the names begin the error sentences. Tokens of `added` that are in
+   the vocabulary as it spells them have their ids there, the others the next ones; an id that was
+   said must be that (SYN_E_FORMAT). Takes what `added` holds, also after a failure; NULL:
+   "<|endoftext|>" alone, if the vocabulary has it. */
 syn_status syn__bpe_read(syn__bpe **out, const char *vocab_name, const char *vocab_data,
                          size_t vocab_bytes, const char *merges_name, const char *merges_data,
-                         size_t merges_bytes, syn_error *err) SYN_MUST_USE;
+                         size_t merges_bytes, syn__added *added, syn_error *err) SYN_MUST_USE;
 void syn__bpe_free(syn__bpe *bpe);
 
 /* Hash of a short string; not stable between machines. */
@@ -74,6 +90,8 @@ typedef struct syn__bpe_pattern syn__bpe_pattern;
 /* SYN_E_UNSUPPORTED without PCRE2. */
 syn_status syn__bpe_pattern_new(syn__bpe_pattern **out, syn_error *err) SYN_MUST_USE;
 void syn__bpe_pattern_free(syn__bpe_pattern *pattern);
+/* Makes syn__bpe_is_word possible. */
+syn_status syn__bpe_pattern_add_words(syn__bpe_pattern *pattern, syn_error *err) SYN_MUST_USE;
 /* Unicode version of the regular expression library ("14.0.0"); "" without one. */
 void syn__bpe_pattern_unicode(char out[64]);
 
@@ -93,6 +111,10 @@ void syn__bpe_split_set(syn__bpe_split *split, const char *text, size_t bytes);
 /* The next word, text[*begin .. *begin + *bytes); 0 bytes at the end. */
 syn_status syn__bpe_split_next(syn__bpe_split *split, size_t *begin, size_t *bytes,
                                syn_error *err) SYN_MUST_USE;
+
+/* Whether the character at `pos` is one of a word, \w: a letter, mark, decimal digit, connecting
+   punctuation or joiner. user: a syn__bpe_split. */
+bool syn__bpe_is_word(const void *user, const char *text, size_t bytes, size_t pos);
 
 /* Every id of a text, which must be valid UTF-8; *ids is the caller's. */
 syn_status syn__bpe_encode(const syn__bpe *bpe, const syn__bpe_pattern *pattern, const char *text,

@@ -168,24 +168,66 @@ static size_t unspell(const int16_t alphabet[ALPHABET_END], const char *text, si
     return used;
 }
 
+/* The ids of added tokens: that of the vocabulary, or the next one. */
+static syn_status number_added(syn__bpe *bpe, const spelling *sp, syn_error *err) {
+    char shown[QUOTE_BYTES];
+    bpe->vocab_elems = bpe->base_elems;
+    for (size_t i = 0; i < bpe->added.n; i++) {
+        syn__added_token *t = &bpe->added.tokens[i];
+        t->id = find_id(sp, t->text, t->bytes);
+        const bool is_new = t->id < 0;
+        if (is_new && bpe->vocab_elems == INT32_MAX - 1)
+            return SYN_FAIL(err, SYN_E_FORMAT, "%s: too many tokens are added", sp->name);
+        if (is_new) t->id = bpe->vocab_elems++;
+        if (t->said >= 0 && t->said != t->id)
+            return SYN_FAIL(err, SYN_E_FORMAT,
+                            "%s: the added token \"%s\" is said to have the id %lld, but %s %d",
+                            sp->name, quote(shown, t->text, t->bytes), (long long)t->said,
+                            is_new ? "the next free one is" : "the vocabulary has it as", t->id);
+    }
+    return SYN_OK;
+}
+
+static size_t added_bytes(const syn__bpe *bpe) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < bpe->added.n; i++) bytes += bpe->added.tokens[i].bytes;
+    return bytes;
+}
+
+/* "<|endoftext|>", where nothing says which tokens are added. */
+static syn_status add_end_of_text(syn__bpe *bpe, const spelling *sp, syn_error *err) {
+    static const char *const end = SYN__BPE_END_OF_TEXT;
+    syn__added_token *token;
+    if (find_id(sp, end, strlen(end)) >= 0)
+        SYN_TRY(syn__added_put(&bpe->added, end, strlen(end), &token, err));
+    return syn__added_index(&bpe->added, err);
+}
+
 /* The bytes of every token by id, and the tokens of the single bytes. */
 static syn_status fill_tokens(syn__bpe *bpe, const spelling *sp, syn_error *err) {
     int16_t alphabet[ALPHABET_END];
     uint16_t spelled[256];
     make_alphabet(alphabet, spelled);
-    bpe->vocab_elems = (int32_t)sp->elems;
-    bpe->eos = find_id(sp, SYN__BPE_END_OF_TEXT, strlen(SYN__BPE_END_OF_TEXT));
-    bpe->bytes = syn_malloc(sp->text_bytes);
-    bpe->begin = syn_malloc((sp->elems + 1) * sizeof *bpe->begin);
+    bpe->base_elems = (int32_t)sp->elems;
+    SYN_TRY(number_added(bpe, sp, err));
+    const size_t all_bytes = sp->text_bytes + added_bytes(bpe);
+    bpe->bytes = syn_malloc(all_bytes);
+    bpe->begin = syn_malloc(((size_t)bpe->vocab_elems + 1) * sizeof *bpe->begin);
     if (bpe->bytes == NULL || bpe->begin == NULL)
-        return SYN_FAIL_NOMEM(err, sp->text_bytes, "the tokens of a vocabulary");
+        return SYN_FAIL_NOMEM(err, all_bytes, "the tokens of a vocabulary");
     size_t used = 0, bytes;
     for (size_t id = 0; id < sp->elems; id++) {
         const char *text = entry_text(sp, sp->by_id[id] - 1, &bytes);
         bpe->begin[id] = (uint32_t)used;
         used += unspell(alphabet, text, bytes, bpe->bytes + used);
     }
-    bpe->begin[sp->elems] = (uint32_t)used;
+    for (size_t i = 0; i < bpe->added.n; i++) { /* new ones have ids in this order */
+        const syn__added_token *t = &bpe->added.tokens[i];
+        if (t->id < bpe->base_elems) continue;
+        bpe->begin[t->id] = (uint32_t)used;
+        used += unspell(alphabet, t->text, t->bytes, bpe->bytes + used);
+    }
+    bpe->begin[bpe->vocab_elems] = (uint32_t)used;
     for (size_t b = 0; b < 256; b++) {
         char text[4];
         bpe->byte_id[b] = find_id(sp, text, syn_utf8_encode(spelled[b], text));
@@ -280,7 +322,7 @@ static syn_status read_merges(syn__bpe *bpe, const spelling *sp, const char *nam
 
 /* Enters every token that merging its own bytes gives back. */
 static syn_status make_words(syn__bpe *bpe, syn_error *err) {
-    const size_t elems = (size_t)bpe->vocab_elems, slots = syn__bpe_slots(elems);
+    const size_t elems = (size_t)bpe->base_elems, slots = syn__bpe_slots(elems);
     bpe->words = syn_malloc(slots * sizeof *bpe->words);
     if (bpe->words == NULL)
         return SYN_FAIL_NOMEM(err, slots * sizeof *bpe->words, "the words of a vocabulary");
@@ -315,14 +357,20 @@ static syn_status read_vocab(spelling *sp, const char *data, size_t bytes, syn_e
 
 syn_status syn__bpe_read(syn__bpe **out, const char *vocab_name, const char *vocab_data,
                          size_t vocab_bytes, const char *merges_name, const char *merges_data,
-                         size_t merges_bytes, syn_error *err) {
+                         size_t merges_bytes, syn__added *added, syn_error *err) {
     *out = NULL;
     syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
     spelling sp = {.name = vocab_name};
     syn_status status = SYN_OK;
     syn__bpe *bpe = syn_calloc(1, sizeof *bpe);
     if (bpe == NULL) status = SYN_FAIL_NOMEM(&first, sizeof *bpe, "a tokenizer");
+    else bpe->frame.bos = -1;
+    if (added && bpe) {
+        bpe->added = *added;
+        *added = (syn__added){0};
+    }
     if (status == SYN_OK) status = read_vocab(&sp, vocab_data, vocab_bytes, &first);
+    if (status == SYN_OK && !added) status = add_end_of_text(bpe, &sp, &first);
     if (status == SYN_OK) status = fill_tokens(bpe, &sp, &first);
     if (status == SYN_OK)
         status = read_merges(bpe, &sp, merges_name, merges_data, merges_bytes, &first);
@@ -339,6 +387,7 @@ syn_status syn__bpe_read(syn__bpe **out, const char *vocab_name, const char *voc
 
 void syn__bpe_free(syn__bpe *bpe) {
     if (bpe == NULL) return;
+    syn__added_free(&bpe->added);
     syn_free(bpe->bytes);
     syn_free(bpe->begin);
     syn_free(bpe->pairs);

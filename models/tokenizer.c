@@ -44,9 +44,21 @@ int32_t syn_tokenizer_vocab_size(const syn_tokenizer *tok) {
     }
 }
 
+static int32_t added_id(const syn__bpe *bpe, const char *text) {
+    const syn__added_token *t = syn__added_find(&bpe->added, text, strlen(text));
+    return t ? t->id : -1;
+}
+
+int32_t syn_tokenizer_added(const syn_tokenizer *tok) {
+    return tok->kind == SYN_TOKENIZER_BPE ? tok->bpe->vocab_elems - tok->bpe->base_elems : 0;
+}
+
+int32_t syn_tokenizer_bos(const syn_tokenizer *tok) {
+    return tok->kind == SYN_TOKENIZER_BPE ? tok->bpe->frame.bos : -1;
+}
+
 int32_t syn_tokenizer_special(const syn_tokenizer *tok, const char *text) {
-    if (tok->kind == SYN_TOKENIZER_BPE)
-        return strcmp(text, SYN__BPE_END_OF_TEXT) == 0 ? tok->bpe->eos : -1;
+    if (tok->kind == SYN_TOKENIZER_BPE) return added_id(tok->bpe, text);
     for (size_t i = 0; tok->kind == SYN_TOKENIZER_WORDPIECE && i < SYN__WORDPIECE_SPECIALS; i++)
         if (strcmp(text, syn__wordpiece_special(i)) == 0) return tok->wordpiece->special[i];
     return -1;

@@ -22,10 +22,14 @@ syn_status syn_tokenizer_open_bytes(syn_tokenizer **out, syn_error *err) SYN_MUS
 /* The tokenizer of a folder: GPT-2's from vocab.json and merges.txt (each at most 64 MiB), BERT's
    from vocab.txt (at most 16 MiB). Where both are there, the tokenizer_class in
    tokenizer_config.json or else the model_type in config.json decides.
-   The ids are those of HuggingFace's GPT2Tokenizer and fast BertTokenizer. Of BERT's
+   The ids are those of HuggingFace's GPT2Tokenizer and fast BertTokenizer (transformers 5). Of
+   GPT-2's tokenizer_config.json count add_prefix_space, add_bos_token, add_eos_token, all special
+   tokens and added_tokens_decoder with its flags; without the last also special_tokens_map.json,
+   added_tokens.json and the added_tokens of a tokenizer.json, of which also the post_processor
+   counts. split_special_tokens, ids with gaps and other classes are refused. Of BERT's
    tokenizer_config.json count do_lower_case (true unless said), strip_accents (as do_lower_case)
    and tokenize_chinese_chars (true); classes, special and added tokens that are not BERT's own are
-   refused. No tokenizer.json is read.
+   refused. The vocabulary of a tokenizer.json is not read.
    SYN_E_UNSUPPORTED in a build without PCRE2 (GPT-2) or utf8proc (BERT); SYN_E_IO; SYN_E_FORMAT
    with the file and line. */
 syn_status syn_tokenizer_load(syn_tokenizer **out, const char *folder, syn_error *err) SYN_MUST_USE;
@@ -37,9 +41,13 @@ syn_tokenizer_kind syn_tokenizer_kind_of(const syn_tokenizer *tok);
 const char *syn_tokenizer_name(const syn_tokenizer *tok);
 /* Ids are 0 .. size - 1. */
 int32_t syn_tokenizer_vocab_size(const syn_tokenizer *tok);
-/* Id of a special token: "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]" of BERT, "<|endoftext|>" of
-   GPT-2; -1 if the vocabulary lacks it or it is no special token. */
+/* How many of them, the last, are tokens that were added to the vocabulary. */
+int32_t syn_tokenizer_added(const syn_tokenizer *tok);
+/* Id of a special token: "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]" of BERT, "<|endoftext|>" and
+   any added token of GPT-2; -1 if it is none. */
 int32_t syn_tokenizer_special(const syn_tokenizer *tok, const char *text);
+/* Id of the token that begins GPT-2's texts, -1 if there is none. */
+int32_t syn_tokenizer_bos(const syn_tokenizer *tok);
 /* Id of "<|endoftext|>", -1 if the vocabulary lacks it. */
 int32_t syn_tokenizer_eos(const syn_tokenizer *tok);
 /* The text of one token ("##ing"), not NUL-terminated, the tokenizer's own; NULL and 0 bytes if
@@ -47,9 +55,9 @@ int32_t syn_tokenizer_eos(const syn_tokenizer *tok);
 const char *syn_tokenizer_token(const syn_tokenizer *tok, int32_t id, size_t *bytes);
 
 /* The ids of `text` (any bytes for the byte tokenizer, else UTF-8, or SYN_E_INVALID with the offset
-   of the first bad byte). A special token in the text, as it stands, becomes its single id; none is
-   added. *ids is the caller's, to be freed with syn_free; at most one id a byte, never NULL after
-   success. */
+   of the first bad byte). A special or added token in the text becomes its single id; none is put
+   around it but what GPT-2's files ask for. *ids is the caller's, to be freed with syn_free; at
+   most one id a byte and those; never NULL after success. */
 syn_status syn_tokenizer_encode(const syn_tokenizer *tok, const char *text, size_t text_bytes,
                                 int32_t **ids, size_t *ids_elems, syn_error *err) SYN_MUST_USE;
 /* The input of a BERT model: [CLS] a [SEP], or [CLS] a [SEP] b [SEP] if b is not NULL; *types has 0

@@ -1,108 +1,77 @@
 /* Finds out which tokenizer a folder holds, and opens it. */
 #include "models/tokenizer_private.h"
 
-#include "syntorch/json.h"
 #include "syntorch/memory.h"
-#include "syntorch/sink.h"
 
 #include <string.h>
-#include <unistd.h>
-
-#define MAX_CONFIG_BYTES ((size_t)16 << 20)
-#define NAME_BYTES       48
-
-static syn_status join_path(char **out, const char *folder, const char *file, syn_error *err) {
-    const size_t a = strlen(folder), b = strlen(file);
-    *out = syn_malloc(a + b + 2);
-    if (*out == NULL) return SYN_FAIL_NOMEM(err, a + b + 2, "a file name");
-    memcpy(*out, folder, a);
-    (*out)[a] = '/';
-    memcpy(*out + a + 1, file, b + 1);
-    return SYN_OK;
-}
-
-static syn_status file_exists(bool *out, const char *folder, const char *file, syn_error *err) {
-    char *path;
-    SYN_TRY(join_path(&path, folder, file, err));
-    *out = access(path, F_OK) == 0;
-    syn_free(path);
-    return SYN_OK;
-}
-
-/* A file of the folder; the path begins error sentences. Both are the caller's to free, also after
-   a failure. */
-static syn_status read_file(const char *folder, const char *file, size_t max_bytes, char **path,
-                            char **data, size_t *bytes, syn_error *err) {
-    *data = NULL;
-    SYN_TRY(join_path(path, folder, file, err));
-    return syn_read_file(*path, max_bytes, data, bytes, err);
-}
 
 /* What tokenizer_config.json and config.json say. */
 typedef struct settings {
-    char class[NAME_BYTES]; /* tokenizer_class, "" if none is named; long names are cut */
-    char model_type[NAME_BYTES];
+    char class[SYN__TOK_NAME_BYTES]; /* tokenizer_class, "" if none is named; long names are cut */
+    char model_type[SYN__TOK_NAME_BYTES];
     bool for_wordpiece; /* read all that WordPiece must know */
+    bool has_decoder;   /* then older files do not count */
     bool strips_as_lower;
     syn__wordpiece_rules rules;
 } settings;
 
-static syn_status reader_status(const syn_json *json, syn_json_type end, const syn_error *err) {
-    if (json->type == end) return SYN_OK;
-    return err->code != SYN_OK ? err->code : SYN_E_FORMAT;
+/* Every token that a file adds would be recognized in a text: only BERT's own are. */
+static syn_status check_own(syn_json *json, const char *text) {
+    bool known = text[0] == '\0';
+    for (size_t i = 0; i < SYN__WORDPIECE_SPECIALS; i++)
+        known |= strcmp(text, syn__wordpiece_special(i)) == 0;
+    return known ? SYN_OK : syn_json_fail(json, "the added token \"%.47s\" is not supported", text);
 }
 
-static syn_status skip_value(syn_json *json, const syn_error *err) {
-    return syn_json_skip(json) ? SYN_OK : reader_status(json, SYN_JSON_END, err);
-}
-
-static void copy_text(const syn_json *json, char out[NAME_BYTES]) {
-    const size_t n = json->text_bytes < NAME_BYTES - 1 ? json->text_bytes : NAME_BYTES - 1;
-    memcpy(out, json->text, n);
-    out[n] = '\0';
-}
-
-/* A string, null (gives ""), or an object with the string as "content". */
-static syn_status read_text(syn_json *json, char out[NAME_BYTES], const char *what,
-                            syn_error *err) {
-    const syn_json_type type = syn_json_next(json);
-    out[0] = '\0';
-    if (type == SYN_JSON_NULL) return SYN_OK;
-    if (type == SYN_JSON_STRING) {
-        copy_text(json, out);
-        return SYN_OK;
-    }
-    if (type == SYN_JSON_ERROR) return reader_status(json, SYN_JSON_END, err);
-    if (type != SYN_JSON_OBJECT_BEGIN) return syn_json_fail(json, "%s must be a string", what);
+/* {"103": {"content": "[MASK]", ...}, ...} */
+static syn_status read_decoder(settings *s, syn_json *json, syn_error *err) {
+    char text[SYN__TOK_NAME_BYTES];
+    s->has_decoder = true;
+    SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "added_tokens_decoder"));
     while (syn_json_next(json) == SYN_JSON_KEY) {
-        if (strcmp(json->text, "content") != 0) {
-            SYN_TRY(skip_value(json, err));
-            continue;
-        }
-        SYN_TRY(syn_json_expect(json, SYN_JSON_STRING, what));
-        copy_text(json, out);
+        SYN_TRY(syn__tok_text(json, text, "an added token", err));
+        SYN_TRY(check_own(json, text));
     }
-    return reader_status(json, SYN_JSON_OBJECT_END, err);
+    return syn__tok_status(json, SYN_JSON_OBJECT_END, err);
 }
 
-static syn_status read_bool(syn_json *json, bool *out, const char *what) {
-    SYN_TRY(syn_json_expect(json, SYN_JSON_BOOL, what));
-    *out = json->boolean;
+/* additional_special_tokens and the like: a list, or names with tokens. */
+static syn_status read_list(syn_json *json, syn_error *err) {
+    char text[SYN__TOK_NAME_BYTES];
+    const syn_json_type begin = syn_json_next(json);
+    const bool is_list = begin == SYN_JSON_ARRAY_BEGIN;
+    const syn_json_type end = is_list ? SYN_JSON_ARRAY_END : SYN_JSON_OBJECT_END;
+    if (begin == SYN_JSON_NULL) return SYN_OK;
+    if (begin == SYN_JSON_ERROR) return syn__tok_status(json, SYN_JSON_END, err);
+    if (!is_list && begin != SYN_JSON_OBJECT_BEGIN)
+        return syn_json_fail(json, "special tokens must be a list");
+    while (syn_json_next(json) != end) {
+        if (json->type == SYN_JSON_KEY) (void)syn_json_next(json);
+        SYN_TRY(syn__tok_take_text(json, text, "a special token", err));
+        SYN_TRY(check_own(json, text));
+    }
     return SYN_OK;
 }
 
-/* Every token listed there would be recognized in a text: only BERT's own are. */
-static syn_status read_added_tokens(syn_json *json, syn_error *err) {
-    char text[NAME_BYTES];
-    SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "added_tokens_decoder"));
-    while (syn_json_next(json) == SYN_JSON_KEY) {
-        bool known = false;
-        SYN_TRY(read_text(json, text, "an added token", err));
-        for (size_t i = 0; i < SYN__WORDPIECE_SPECIALS; i++)
-            known |= strcmp(text, syn__wordpiece_special(i)) == 0;
-        if (!known) return syn_json_fail(json, "the added token \"%s\" is not supported", text);
-    }
-    return reader_status(json, SYN_JSON_OBJECT_END, err);
+/* Another key that ends in "_token": with a string it is one more. */
+static syn_status read_named(syn_json *json, syn_error *err) {
+    char text[SYN__TOK_NAME_BYTES];
+    if (syn_json_next(json) != SYN_JSON_STRING)
+        return syn_json_skip(json) ? SYN_OK : syn__tok_status(json, SYN_JSON_END, err);
+    SYN_TRY(syn__tok_take_text(json, text, "a token", err));
+    return check_own(json, text);
+}
+
+static bool ends_in_token(const char *key) {
+    const size_t n = strlen(key);
+    return n >= 6 && strcmp(key + n - 6, "_token") == 0;
+}
+
+/* added_tokens.json: {"[MASK]": 103, ...} */
+static syn_status read_added(void *user, syn_json *json, syn_error *err) {
+    (void)user;
+    SYN_TRY(check_own(json, json->text));
+    return syn__tok_skip(json, err);
 }
 
 /* The value of a key that says what WordPiece does; *found tells whether it was one. */
@@ -110,13 +79,15 @@ static syn_status read_wordpiece(settings *s, syn_json *json, bool *found, syn_e
     static const char *const keys[SYN__WORDPIECE_SPECIALS] = {"unk_token", "sep_token", "pad_token",
                                                               "cls_token", "mask_token"};
     const char *key = json->text;
-    char text[NAME_BYTES];
+    char text[SYN__TOK_NAME_BYTES];
     *found = true;
     if (strcmp(key, "do_lower_case") == 0)
-        return read_bool(json, &s->rules.lower_case, "do_lower_case");
+        return syn__tok_bool(json, &s->rules.lower_case, "do_lower_case");
     if (strcmp(key, "tokenize_chinese_chars") == 0)
-        return read_bool(json, &s->rules.split_ideographs, "tokenize_chinese_chars");
-    if (strcmp(key, "added_tokens_decoder") == 0) return read_added_tokens(json, err);
+        return syn__tok_bool(json, &s->rules.split_ideographs, "tokenize_chinese_chars");
+    if (strcmp(key, "added_tokens_decoder") == 0) return read_decoder(s, json, err);
+    if (strcmp(key, "additional_special_tokens") == 0 || strcmp(key, "extra_special_tokens") == 0)
+        return read_list(json, err);
     if (strcmp(key, "strip_accents") == 0) {
         const syn_json_type type = syn_json_next(json);
         s->strips_as_lower = type == SYN_JSON_NULL;
@@ -126,52 +97,24 @@ static syn_status read_wordpiece(settings *s, syn_json *json, bool *found, syn_e
     }
     for (size_t i = 0; i < SYN__WORDPIECE_SPECIALS; i++) {
         if (strcmp(key, keys[i]) != 0) continue;
-        SYN_TRY(read_text(json, text, keys[i], err));
+        SYN_TRY(syn__tok_text(json, text, keys[i], err));
         if (text[0] == '\0' || strcmp(text, syn__wordpiece_special(i)) == 0) return SYN_OK;
         return syn_json_fail(json, "%s is \"%s\"; only \"%s\" is supported", keys[i], text,
                              syn__wordpiece_special(i));
     }
-    *found = false;
-    return SYN_OK;
+    *found = ends_in_token(key);
+    return *found ? read_named(json, err) : SYN_OK;
 }
 
-static syn_status read_keys(settings *s, syn_json *json, syn_error *err) {
-    SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "the configuration"));
-    while (syn_json_next(json) == SYN_JSON_KEY) {
-        bool found = false;
-        if (strcmp(json->text, "tokenizer_class") == 0)
-            SYN_TRY(read_text(json, s->class, "tokenizer_class", err));
-        else if (strcmp(json->text, "model_type") == 0)
-            SYN_TRY(read_text(json, s->model_type, "model_type", err));
-        else {
-            if (s->for_wordpiece) SYN_TRY(read_wordpiece(s, json, &found, err));
-            if (!found) SYN_TRY(skip_value(json, err));
-        }
-    }
-    SYN_TRY(reader_status(json, SYN_JSON_OBJECT_END, err));
-    (void)syn_json_next(json);
-    return reader_status(json, SYN_JSON_END, err);
-}
-
-/* Reads a file of settings if the folder has it. */
-static syn_status read_settings(settings *s, const char *folder, const char *file, syn_error *err) {
-    char *path, *data;
-    size_t bytes;
-    bool there;
-    SYN_TRY(file_exists(&there, folder, file, err));
-    if (!there) return SYN_OK;
-    syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
-    syn_status status = read_file(folder, file, MAX_CONFIG_BYTES, &path, &data, &bytes, &first);
-    if (status == SYN_OK) {
-        syn_json json;
-        syn_json_init(&json, path, data, bytes, &first);
-        status = read_keys(s, &json, &first);
-        syn_json_free(&json);
-    }
-    syn_free(data);
-    syn_free(path);
-    if (status != SYN_OK && err != NULL && err->code == SYN_OK) *err = first;
-    return status;
+static syn_status read_key(void *user, syn_json *json, syn_error *err) {
+    settings *s = user;
+    bool found = false;
+    if (strcmp(json->text, "tokenizer_class") == 0)
+        return syn__tok_text(json, s->class, "tokenizer_class", err);
+    if (strcmp(json->text, "model_type") == 0)
+        return syn__tok_text(json, s->model_type, "model_type", err);
+    if (s->for_wordpiece) SYN_TRY(read_wordpiece(s, json, &found, err));
+    return found ? SYN_OK : syn__tok_skip(json, err);
 }
 
 /* Names of classes and model types whose tokenizers are BERT's or GPT-2's. Those that say nothing
@@ -190,12 +133,11 @@ static const struct {
     {"", "", SYN_TOKENIZER_BYTES},
 };
 
-/* False if the class is one that this program does not know. */
-static bool kind_of_class(const char *class, syn_tokenizer_kind *kind) {
+bool syn__tok_kind_of_class(const char *class_name, syn_tokenizer_kind *kind) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const size_t n = strlen(kinds[i].class);
-        if (strncmp(class, kinds[i].class, n) != 0) continue;
-        if (class[n] != '\0' && (n == 0 || strcmp(class + n, "Fast") != 0)) continue;
+        if (strncmp(class_name, kinds[i].class, n) != 0) continue;
+        if (class_name[n] != '\0' && (n == 0 || strcmp(class_name + n, "Fast") != 0)) continue;
         *kind = kinds[i].kind;
         return true;
     }
@@ -207,8 +149,8 @@ static bool kind_of_class(const char *class, syn_tokenizer_kind *kind) {
 static syn_status choose(syn_tokenizer_kind *kind, const char *folder, bool has_bpe,
                          syn_error *err) {
     settings s = {.for_wordpiece = false};
-    SYN_TRY(read_settings(&s, folder, "tokenizer_config.json", err));
-    if (!kind_of_class(s.class, kind))
+    SYN_TRY(syn__tok_read(folder, "tokenizer_config.json", read_key, &s, err));
+    if (!syn__tok_kind_of_class(s.class, kind))
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "%s/tokenizer_config.json: the tokenizer_class \"%s\" is not supported; "
                         "GPT2Tokenizer and BertTokenizer are",
@@ -217,7 +159,7 @@ static syn_status choose(syn_tokenizer_kind *kind, const char *folder, bool has_
     *kind = SYN_TOKENIZER_WORDPIECE;
     if (!has_bpe) return SYN_OK;
     s.model_type[0] = '\0';
-    SYN_TRY(read_settings(&s, folder, "config.json", err));
+    SYN_TRY(syn__tok_read(folder, "config.json", read_key, &s, err));
     for (size_t i = 0; s.model_type[0] != '\0' && i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].model_type, s.model_type) != 0) continue;
         *kind = kinds[i].kind;
@@ -230,32 +172,19 @@ static syn_status choose(syn_tokenizer_kind *kind, const char *folder, bool has_
                     folder);
 }
 
-static syn_status open_bpe(syn_tokenizer *tok, const char *folder, syn_error *err) {
-    char *path[2] = {NULL, NULL}, *data[2] = {NULL, NULL};
-    size_t bytes[2];
-    syn_status status = syn__bpe_pattern_new(&tok->pattern, err);
-    for (int i = 0; i < 2 && status == SYN_OK; i++)
-        status = read_file(folder, i == 0 ? "vocab.json" : "merges.txt", SYN__BPE_MAX_FILE_BYTES,
-                           &path[i], &data[i], &bytes[i], err);
-    if (status == SYN_OK)
-        status =
-            syn__bpe_read(&tok->bpe, path[0], data[0], bytes[0], path[1], data[1], bytes[1], err);
-    for (int i = 0; i < 2; i++) {
-        syn_free(data[i]);
-        syn_free(path[i]);
-    }
-    return status;
-}
-
 static syn_status open_wordpiece(syn_tokenizer *tok, const char *folder, syn_error *err) {
     char *path, *data;
     size_t bytes;
     settings s = {.for_wordpiece = true, .strips_as_lower = true, .rules = {true, true, true}};
     SYN_TRY(syn__char_ready(err));
-    SYN_TRY(read_settings(&s, folder, "tokenizer_config.json", err));
+    SYN_TRY(syn__tok_read(folder, "tokenizer_config.json", read_key, &s, err));
+    if (!s.has_decoder) {
+        SYN_TRY(syn__tok_read(folder, "special_tokens_map.json", read_key, &s, err));
+        SYN_TRY(syn__tok_read(folder, "added_tokens.json", read_added, NULL, err));
+    }
     if (s.strips_as_lower) s.rules.strip_accents = s.rules.lower_case;
-    syn_status status =
-        read_file(folder, "vocab.txt", SYN__WORDPIECE_MAX_FILE_BYTES, &path, &data, &bytes, err);
+    syn_status status = syn__tok_read_file(folder, "vocab.txt", SYN__WORDPIECE_MAX_FILE_BYTES,
+                                           &path, &data, &bytes, err);
     if (status == SYN_OK)
         status = syn__wordpiece_read(&tok->wordpiece, s.rules, path, data, bytes, err);
     syn_free(data);
@@ -266,7 +195,7 @@ static syn_status open_wordpiece(syn_tokenizer *tok, const char *folder, syn_err
 static syn_status open_any(syn_tokenizer *tok, const char *folder, syn_error *err) {
     static const char *const names[3] = {"vocab.txt", "vocab.json", "merges.txt"};
     bool has[3];
-    for (int i = 0; i < 3; i++) SYN_TRY(file_exists(&has[i], folder, names[i], err));
+    for (int i = 0; i < 3; i++) SYN_TRY(syn__tok_exists(&has[i], folder, names[i], err));
     if (!has[0] && !has[1] && !has[2])
         return SYN_FAIL(err, SYN_E_IO,
                         "there is neither a file %s/vocab.json (for GPT-2, with merges.txt) nor a "
@@ -274,7 +203,7 @@ static syn_status open_any(syn_tokenizer *tok, const char *folder, syn_error *er
                         folder);
     tok->kind = SYN_TOKENIZER_BPE;
     if (has[0]) SYN_TRY(choose(&tok->kind, folder, has[1] && has[2], err));
-    return tok->kind == SYN_TOKENIZER_BPE ? open_bpe(tok, folder, err)
+    return tok->kind == SYN_TOKENIZER_BPE ? syn__tok_open_bpe(tok, folder, err)
                                           : open_wordpiece(tok, folder, err);
 }
 

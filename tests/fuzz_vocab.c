@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     syn_error err = {0};
     syn__bpe *bpe = NULL;
     const syn_status status = syn__bpe_read(&bpe, "vocab.json", text, split, "merges.txt",
-                                            text + split, size - split, &err);
+                                            text + split, size - split, NULL, &err);
     REQUIRE((status == SYN_OK) == (bpe != NULL));
     REQUIRE((status == SYN_OK) == (err.text[0] == '\0'));
     if (bpe != NULL) {

@@ -128,7 +128,7 @@ static void files_free(files *in) {
 
 static syn_status read_files(syn__bpe **out, const files *in, syn_error *err) {
     return syn__bpe_read(out, "vocab.json", in->vocab.data, in->vocab.bytes, "merges.txt",
-                         in->merges.data ? in->merges.data : "", in->merges.bytes, err);
+                         in->merges.data ? in->merges.data : "", in->merges.bytes, NULL, err);
 }
 
 /* The plainest statement of the rule: join the leftmost pair of lowest rank until none is left. */
@@ -395,7 +395,7 @@ static void truncated_files(void) {
         char *exact = malloc(cut + 1);
         CHECK(exact != NULL);
         memcpy(exact, in.vocab.data, cut);
-        CHECK_INT(syn__bpe_read(&bpe, "v", exact, cut, "m", "", 0, NULL), SYN_E_FORMAT);
+        CHECK_INT(syn__bpe_read(&bpe, "v", exact, cut, "m", "", 0, NULL, NULL), SYN_E_FORMAT);
         free(exact);
     }
     for (size_t cut = 0; cut <= in.merges.bytes; cut++) {
@@ -404,7 +404,7 @@ static void truncated_files(void) {
         CHECK(exact != NULL);
         memcpy(exact, in.merges.data, cut);
         const syn_status status =
-            syn__bpe_read(&bpe, "v", in.vocab.data, in.vocab.bytes, "m", exact, cut, NULL);
+            syn__bpe_read(&bpe, "v", in.vocab.data, in.vocab.bytes, "m", exact, cut, NULL, NULL);
         CHECK(status == SYN_OK || status == SYN_E_FORMAT);
         syn__bpe_free(bpe);
         free(exact);

@@ -35,6 +35,14 @@ static const struct {
     {"{\"added_tokens_decoder\": {\"9\": {\"content\": \"ab\"}}}", NULL,
      "the added token \"ab\" is not supported"},
     {"{\"added_tokens_decoder\": []}", NULL, "added_tokens_decoder"},
+    {"{\"additional_special_tokens\": [\"ab\"]}", NULL, "the added token \"ab\" is not supported"},
+    {"{\"extra_special_tokens\": {\"x\": \"ab\"}}", NULL, "the added token \"ab\" is not"},
+    {"{\"additional_special_tokens\": [{\"content\"", NULL, "tokenizer_config.json:1:"},
+    {"{\"additional_special_tokens\": 1}", NULL, "special tokens must be a list"},
+    {"{\"image_token\": \"<i>\"}", NULL, "the added token \"<i>\" is not supported"},
+    {"{\"additional_special_tokens\": [\"[MASK]\", null], \"bos_token\": \"[CLS]\","
+     " \"extra_special_tokens\": {}, \"add_bos_token\": false, \"y_token\": [{}]}",
+     " 5 12 12 14 14", ""},
     {"{\"tokenizer_class\": \"EsmTokenizer\"}", NULL,
      "the tokenizer_class \"EsmTokenizer\" is not supported; GPT2Tokenizer and BertTokenizer"},
     {"{\"tokenizer_class\": \"BertTokenizerFaster\"}", NULL, "is not supported"},
@@ -70,6 +78,36 @@ static void settings_of_wordpiece(void) {
         }
         syn_tokenizer_free(tok);
     }
+}
+
+#endif
+
+#ifdef SYN_HAVE_UTF8PROC
+
+/* Files of older versions, which count unless tokenizer_config.json lists the added tokens. */
+static void older_files_of_wordpiece(void) {
+    static const struct {
+        const char *file, *text, *sentence; /* NULL: taken */
+    } rows[] = {
+        {"added_tokens.json", "{\"[MASK]\": 4}", NULL},
+        {"added_tokens.json", "{\"ab\": 9}", "the added token \"ab\" is not supported"},
+        {"special_tokens_map.json", "{\"mask_token\": {\"content\": \"[MASK]\"}}", NULL},
+        {"special_tokens_map.json", "{\"mask_token\": \"<mask>\"}", "mask_token is \"<mask>\""},
+        {"special_tokens_map.json", "{\"additional_special_tokens\": [\"ab\"]}", "\"ab\" is not"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int listed = 0; listed < 2; listed++) {
+            syn_error err = {0};
+            syn_tokenizer *tok;
+            empty_folder();
+            CHECK(write_text("vocab.txt", tiny) && write_text(rows[i].file, rows[i].text));
+            if (listed)
+                CHECK(write_text("tokenizer_config.json", "{\"added_tokens_decoder\": {}}"));
+            const syn_status status = syn_tokenizer_load(&tok, folder, &err);
+            CHECK_MSG((status == SYN_OK) == (listed || !rows[i].sentence), "%s", rows[i].text);
+            if (status != SYN_OK) CHECK_HAS(err.text, rows[i].sentence);
+            syn_tokenizer_free(tok);
+        }
 }
 
 #endif
@@ -148,6 +186,7 @@ static void empty_and_oversized(void) {
 static const test_case cases[] = {
 #ifdef SYN_HAVE_UTF8PROC
     {"settings of wordpiece", settings_of_wordpiece},
+    {"older files of wordpiece", older_files_of_wordpiece},
 #endif
 #if defined SYN_HAVE_UTF8PROC && defined SYN_HAVE_PCRE2
     {"a folder of both", a_folder_of_both},

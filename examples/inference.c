@@ -50,17 +50,16 @@ static const cli_option options[] = {
      "of the weight matrices alone: arithmetic, activations, KV cache and collectives are f32, in "
      "runs and in predicted times; default: as in the checkpoint, f32 if random",
      0, 0},
-    {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR",
-     "folder with vocab.json and merges.txt (GPT-2) or vocab.txt (BERT); "
-     "default: that of the "
-     "weights, else one token a byte",
+    {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR|bytes",
+     "folder with vocab.json and merges.txt (GPT-2) or vocab.txt (BERT), or one token a byte; "
+     "default: that of the weights, bytes if they are random",
      0, 0},
     {"prompt", CLI_TEXT, &args.prompt, "TEXT",
      "what to continue, or what to fill in at each [MASK]; default: a built-in "
      "sentence",
      0, 0},
     {"prompts", CLI_TEXT, &args.prompts, "FILE",
-     "a batch: one prompt a line, padded to the longest", 0, 0},
+     "a batch: one prompt a line, also on blank ones, padded to the longest", 0, 0},
     {"prompt_ids", CLI_TEXT, &args.prompt_ids, "FILE",
      "the same as token ids, separated by spaces; BERT: without [CLS] and [SEP]", 0, 0},
     {"num_input_tokens", CLI_INT, &args.num_input_tokens, "N",
@@ -287,33 +286,6 @@ static int check_family(void) {
     return sentence ? cli_fail(&program, CLI_USAGE, "%s", sentence) : CLI_RUN;
 }
 
-static syn_status open_tokenizer(syn_error *err) {
-    char found[4096];
-    const char *folder = args.tokenizer;
-    if (!folder && args.weights && checkpoint_has_tokenizer(args.weights, found, sizeof found))
-        folder = found;
-    if (!folder && args.prompt_ids) return SYN_OK;
-    if (!folder && args.weights &&
-        checkpoint_file(args.weights, "tokenizer.json", found, sizeof found))
-        return SYN_FAIL(
-            err, SYN_E_UNSUPPORTED,
-            "'%.300s' is a form of tokenizer that is not read; give --tokenizer DIR with "
-            "vocab.json and merges.txt, or vocab.txt",
-            found);
-    SYN_TRY(folder ? syn_tokenizer_load(&run.tokenizer, folder, err)
-                   : syn_tokenizer_open_bytes(&run.tokenizer, err));
-    const int32_t tokens = syn_tokenizer_vocab_size(run.tokenizer);
-    if (tokens <= run.facts.vocab) {
-        if (!folder && args.weights)
-            inference_note(&run, "no tokenizer beside the weights; a token is a byte");
-        return SYN_OK;
-    }
-    return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens%s, but %s has only %lld%s",
-                    tokens, folder ? "" : " (one a byte)", run.facts.name,
-                    (long long)run.facts.vocab,
-                    folder ? "" : "; give --tokenizer DIR or --prompt_ids FILE");
-}
-
 /* CLI_FAILED: err says why, and nothing was printed yet. */
 static int prepare(syn_error *err) {
     int code = check_options(err);
@@ -324,7 +296,7 @@ static int prepare(syn_error *err) {
     syn_status s = args.hw_config ? syn_hardware_load(&run.hw, args.hw_config, err) : SYN_OK;
     if (args.hw_config) run.launch.hw = &run.hw;
     if (s == SYN_OK && args.weights) s = checkpoint_open(&run, err);
-    if (s == SYN_OK) s = open_tokenizer(err);
+    if (s == SYN_OK) s = inference_open_tokenizer(&run, err);
     if (s == SYN_OK) s = inference_read_prompts(&run, err);
     if (s == SYN_OK) s = run.family->prepare(&run, err);
     if (s == SYN_OK && args.weights) s = checkpoint_compare(&run, err);

@@ -136,14 +136,14 @@ def test_saved_and_loaded():
         a = summary(f, "--seed", 5, "--tp", 2, "--temperature", 0, "--save_weights", "out", "--save_logits", "a.npy")
         assert f.files("out") == ["config.json", "model.safetensors"]
         for how in (["--tp", 1], ["--tp", 4], ["--seed", 9]):
-            b = summary(f, "--weights", "out", "--temperature", 0, "--save_logits", "b.npy", *how)
+            b = summary(f, "--weights", "out", "--tokenizer", "bytes", "--temperature", 0, "--save_logits", "b.npy", *how)
             assert a["tokens"] == b["tokens"]
             assert difference(read_npy(f / "b.npy")[1], read_npy(f / "a.npy")[1]) < 1e-5
         for dtype in ("bf16", "f16"):
-            expect_ok(f.run("--weights", "out", "--dtype", dtype, "--save_weights", dtype, "--quiet"))
+            expect_ok(f.run("--weights", "out", "--tokenizer", "bytes", "--dtype", dtype, "--save_weights", dtype, "--quiet"))
             size = os.path.getsize(f / dtype + "/model.safetensors")
             assert size < 0.7 * os.path.getsize(f / "out/model.safetensors")
-            assert summary(f, "--weights", dtype)["dtype"] == dtype
+            assert summary(f, "--weights", dtype, "--tokenizer", "bytes")["dtype"] == dtype
         refuse(f, ["--device", "meta", "--save_weights", "x"], 2, "--save_weights needs numbers")
 
 
@@ -196,6 +196,76 @@ def test_bert_fills_masks():
         assert "[MASK] at token 3:" in text and text.count(" %  ") == 3 and "forward:" in text
         meta = summary(f, *args[:4], *prompts, "--device", "meta")
         assert meta["trace_hash"] == first["trace_hash"]
+
+
+def gpt2_tokenizer(folder, name, **settings):
+    """A token a byte and <|endoftext|>, 256; what else tokenizer_config.json says."""
+    own = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in own]
+    spelled = {chr(b) if b in own else chr(256 + others.index(b)): b for b in range(256)}
+    os.makedirs(folder / name, exist_ok=True)
+    folder.write(f"{name}/vocab.json", json.dumps({**spelled, "<|endoftext|>": 256}))
+    folder.write(f"{name}/merges.txt", "#version: 0.2\n")
+    folder.write(f"{name}/tokenizer_config.json", json.dumps(settings))
+    return folder / name
+
+
+def needs_gpt2_tokenizer(folder):
+    if b"no GPT-2 tokenizer" in folder.run("--tokenizer", gpt2_tokenizer(folder, "t"), "--device", "meta").stderr:
+        raise Skip("this build has no GPT-2 tokenizer")
+
+
+def test_weights_need_their_tokenizer():
+    """Bytes are tokens of random weights; those of a file need a tokenizer of their family, or the word for it."""
+    with Folder() as f:
+        needs_gpt2_tokenizer(f)
+        shutil.copytree(checkpoint("tiny_gpt2_f32"), f / "gpt")
+        for how in ([], ["--device", "meta"], ["--tp", 2]):
+            refuse(f, ["--weights", "gpt", *how], 1, "there is no tokenizer beside the weights 'gpt'", "--tokenizer bytes")
+        refuse(f, ["--weights", "gpt", "--tokenizer", "bytes"], 1, "256 tokens (one a byte)", "has only 101")
+        summary(f, "--weights", "gpt", "--prompt_ids", ids_file(f, [[1, 2]]))
+        expect_ok(f.run("--save_weights", "random", "--quiet"))
+        refuse(f, ["--weights", "random"], 1, "there is no tokenizer beside the weights 'random'")
+        assert summary(f, "--weights", "random", "--tokenizer", "bytes")["tokens"] == summary(f)["tokens"]
+        words = bert_tokenizer(f)
+        for how in (["--weights", "gpt"], ["--model", "gpt2", "--device", "meta"]):
+            refuse(f, [*how, "--tokenizer", words], 1, "words' is BERT's, but", "needs GPT-2's")
+        for how in (["--weights", checkpoint("tiny_bert_f32")], ["--model", "bert-base-uncased", "--device", "meta"]):
+            refuse(f, [*how, "--tokenizer", f / "t", "--prompt", "[MASK]"], 1, "/t' is GPT-2's, but", "needs BERT's")
+        shutil.copy(words + "/vocab.txt", f / "gpt")  # beside the weights as well
+        refuse(f, ["--weights", "gpt"], 1, "the tokenizer in 'gpt' is BERT's")
+
+
+def test_added_tokens():
+    """Around and in a prompt; those that the model lacks are refused when they come."""
+    added = {"257": {"content": "<pad>", "special": True}, "258": {"content": "<far>"}}
+    with Folder() as f:
+        needs_gpt2_tokenizer(f)
+        more = gpt2_tokenizer(f, "more", added_tokens_decoder=added, add_bos_token=True, add_prefix_space=True)
+        model = ["--model_config", f.write("m.json", config(vocab_size=258)), "--num_output_tokens", 4, "--temperature", 0]
+        ids = ["--prompt_ids", ids_file(f, [[256, 32, 97, 257, 32, 98]])]
+        got = summary(f, *model, "--tokenizer", more, "--prompt", "a<pad>b")
+        assert got["prompt_tokens"] == 6 and got["tokens"] == summary(f, *model, *ids)["tokens"]
+        refuse(f, [*model, "--tokenizer", more, "--prompt", "a<far>"], 1, "the added token '<far>', id 258, but", "has only 258 tokens")
+        small = ["--model_config", f.write("s.json", config(vocab_size=256))]
+        refuse(f, [*small, "--tokenizer", more], 1, "the tokenizer has 257 tokens, but", "only 256")
+
+
+def test_blank_lines_keep_their_row():
+    """For GPT a blank line is the token that begins texts; for BERT a sentence without a mask."""
+    with Folder() as f:
+        needs_gpt2_tokenizer(f)
+        model = ["--model_config", f.write("m.json", config(vocab_size=257)), "--tokenizer", f / "t", "--num_output_tokens", 5,
+                 "--temperature", 0]
+        rows = summary(f, *model, "--prompts", f.write("p", "ab\r\n\r\n\ncd"))["tokens"]
+        alone = [summary(f, *model, "--prompt", p)["tokens"][0] for p in ("ab", "<|endoftext|>", "", "cd")]
+        assert rows == alone, (rows, alone)
+        out = expect_ok(f.run(*model, "--prompts", "p"))
+        assert 'prompt 1: "<|endoftext|>"' in out and 'prompt 3: "cd"' in out, out
+        bert = ["--weights", checkpoint("tiny_bert_f32"), "--tokenizer", bert_tokenizer(f)]
+        masks = summary(f, *bert, "--prompts", f.write("b", "[MASK] a\n\nb [MASK]\n"))["masks"]
+        assert [m["sequence"] for m in masks] == [0, 2]
+        assert 'prompt 1: ""\n  no [MASK]' in expect_ok(f.run(*bert, "--prompts", "b"))
 
 
 def test_bert_fits_its_prompt():
@@ -302,6 +372,8 @@ def test_what_is_no_checkpoint():
         refuse(f, ["--prompt_ids", f.write("x", "1 2 999999\n")], 1, "'999999' is not the id")
         refuse(f, ["--prompt_ids", f.write("x", "1 two\n")], 1, "'two' is not the id")
         refuse(f, ["--prompts", f.write("x", "\n\n")], 1, "holds no prompt")
+        refuse(f, ["--prompts", f.write("x", "a\n\nb\n")], 1, "line 2 of the prompts is empty, and there is no token to begin with")
+        refuse(f, ["--prompt_ids", f.write("x", "1 2\n\n3\n")], 1, "line 2 of the prompts is empty")
         refuse(f, ["--prompts", "x", "--prompt", "y"], 2, "give one")
         refuse(f, ["--prompts", f.write("y", "a\nb\n"), "--batch_size", 3], 1, "y holds 2 prompts")
 

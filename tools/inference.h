@@ -29,6 +29,7 @@ typedef struct inference_family {
     const char *name; /* "gpt" */
     const char *const *(*presets)(void);
     syn_weights_kind kind;
+    syn_tokenizer_kind tokenizer;
     /* Allocates run->model and fills its configuration from the preset or the file (one is NULL).
      */
     syn_status (*configure)(inference *run, const char *preset, const char *file, syn_error *err);
@@ -78,9 +79,13 @@ struct inference {
     int64_t prompt_tokens, new_tokens; /* of each; set by prepare */
 };
 
+/* Opens what --tokenizer names, or the tokenizer of the weights; without weights bytes will do.
+   None with --prompt_ids if there is none. Fails if it is another family's. */
+syn_status inference_open_tokenizer(inference *run, syn_error *err) SYN_MUST_USE;
 /* Fills run->prompts and run->batch from --prompt, --prompts, --prompt_ids and --batch_size. */
 syn_status inference_read_prompts(inference *run, syn_error *err) SYN_MUST_USE;
-/* The ids of prompt i, as --prompt_ids gives them or the tokenizer makes them; the caller's. */
+/* The ids of prompt i, as --prompt_ids gives them or the tokenizer makes them; the caller's. Fails
+   if the model lacks one of them. */
 syn_status inference_encode(const inference *run, int64_t i, int32_t **ids, size_t *n,
                             syn_error *err) SYN_MUST_USE;
 /* Prints `what` and the text of the ids, or the ids where the tokenizer does not know them. */

@@ -419,6 +419,7 @@ static void free_all(inference *run) {
 const inference_family inference_bert = {.name = "bert",
                                          .presets = syn_bert_presets,
                                          .kind = SYN_WEIGHTS_BERT,
+                                         .tokenizer = SYN_TOKENIZER_WORDPIECE,
                                          .configure = configure,
                                          .adapt = adapt,
                                          .refuses = refuses,

@@ -84,6 +84,26 @@ struct text_ids {
     size_t n;
 };
 
+/* An empty prompt is the token that begins texts: what HuggingFace's generate begins with when it
+   gets nothing. */
+static syn_status begin_empty(const inference *run, int64_t i, struct text_ids *text,
+                              syn_error *err) {
+    const int32_t bos = run->tokenizer ? syn_tokenizer_bos(run->tokenizer) : -1;
+    if (bos < 0 || bos >= run->facts.vocab)
+        return run->n_prompts > 1
+                   ? SYN_FAIL(err, SYN_E_INVALID,
+                              "line %lld of the prompts is empty, and there is no token to begin "
+                              "with",
+                              (long long)i + 1)
+                   : SYN_FAIL(err, SYN_E_INVALID,
+                              "the prompt is empty, and there is no token to begin with");
+    int32_t *ids = syn_realloc(text->ids, sizeof *ids);
+    if (!ids) return SYN_FAIL_NOMEM(err, sizeof *ids, "the prompt");
+    *ids = bos;
+    *text = (struct text_ids){ids, 1};
+    return SYN_OK;
+}
+
 /* Cut or repeated to --num_input_tokens. */
 static syn_status fit(const inference *run, struct text_ids *text, syn_error *err) {
     const size_t want = (size_t)run->args->num_input_tokens, n = text->n;
@@ -128,7 +148,7 @@ static syn_status prepare(inference *run, syn_error *err) {
     if (!texts) return SYN_FAIL_NOMEM(err, (size_t)run->n_prompts * sizeof *texts, "the prompts");
     for (int64_t i = 0; i < run->n_prompts && s == SYN_OK; i++) {
         s = inference_encode(run, i, &texts[i].ids, &texts[i].n, err);
-        if (s == SYN_OK && texts[i].n == 0) s = SYN_FAIL(err, SYN_E_INVALID, "the prompt is empty");
+        if (s == SYN_OK && texts[i].n == 0) s = begin_empty(run, i, &texts[i], err);
         if (s == SYN_OK) s = fit(run, &texts[i], err);
         if ((int64_t)texts[i].n > run->prompt_tokens) run->prompt_tokens = (int64_t)texts[i].n;
     }
@@ -304,6 +324,7 @@ static void free_all(inference *run) {
 const inference_family inference_gpt = {.name = "gpt",
                                         .presets = syn_gpt_presets,
                                         .kind = SYN_WEIGHTS_GPT2,
+                                        .tokenizer = SYN_TOKENIZER_BPE,
                                         .configure = configure,
                                         .adapt = adapt,
                                         .refuses = refuses,

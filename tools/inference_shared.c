@@ -6,6 +6,60 @@
 #include <string.h>
 
 #include "syntorch/memory.h"
+#include "tools/checkpoint.h"
+
+/* ---- the tokenizer --------------------------------------------------------------------------- */
+
+/* The folder that holds it; NULL: none, and bytes will do. */
+static syn_status find_tokenizer(const inference *run, char *found, size_t found_bytes,
+                                 const char **folder, syn_error *err) {
+    const inference_args *args = run->args;
+    *folder = args->tokenizer;
+    if (args->tokenizer && strcmp(args->tokenizer, "bytes") == 0) *folder = NULL;
+    if (args->tokenizer || !args->weights) return SYN_OK;
+    if (checkpoint_has_tokenizer(args->weights, found, found_bytes)) {
+        *folder = found;
+        return SYN_OK;
+    }
+    if (args->prompt_ids) return SYN_OK;
+    if (checkpoint_file(args->weights, "tokenizer.json", found, found_bytes))
+        return SYN_FAIL(
+            err, SYN_E_UNSUPPORTED,
+            "'%.300s' is a form of tokenizer that is not read; give --tokenizer DIR with "
+            "vocab.json and merges.txt, or vocab.txt",
+            found);
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "there is no tokenizer beside the weights '%.200s'; give --tokenizer DIR, "
+                    "--prompt_ids FILE, or --tokenizer bytes if a token is a byte",
+                    args->weights);
+}
+
+static syn_status check_tokenizer(const inference *run, const char *folder, syn_error *err) {
+    static const char *const whose[] = {"one of bytes", "GPT-2's", "BERT's"};
+    const syn_tokenizer_kind kind = syn_tokenizer_kind_of(run->tokenizer);
+    const int32_t tokens =
+        syn_tokenizer_vocab_size(run->tokenizer) - syn_tokenizer_added(run->tokenizer);
+    if (folder && kind != run->family->tokenizer)
+        return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is %s, but %s needs %s",
+                        folder, whose[kind], run->facts.name, whose[run->family->tokenizer]);
+    if (tokens <= run->facts.vocab) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens%s, but %s has only %lld%s",
+                    tokens, folder ? "" : " (one a byte)", run->facts.name,
+                    (long long)run->facts.vocab,
+                    folder ? "" : "; give --tokenizer DIR or --prompt_ids FILE");
+}
+
+syn_status inference_open_tokenizer(inference *run, syn_error *err) {
+    char found[4096];
+    const char *folder;
+    SYN_TRY(find_tokenizer(run, found, sizeof found, &folder, err));
+    if (!folder && !run->args->tokenizer && run->args->prompt_ids) return SYN_OK;
+    SYN_TRY(folder ? syn_tokenizer_load(&run->tokenizer, folder, err)
+                   : syn_tokenizer_open_bytes(&run->tokenizer, err));
+    return check_tokenizer(run, folder, err);
+}
+
+/* ---- prompts --------------------------------------------------------------------------------- */
 
 /* The numbers of prompt i: ids of the model's vocabulary. */
 static syn_status read_ids(const inference *run, int64_t i, int32_t **ids, size_t *n,
@@ -27,11 +81,27 @@ static syn_status read_ids(const inference *run, int64_t i, int32_t **ids, size_
     }
 }
 
+/* A tokenizer may know tokens that were added to it, but not to the model. */
+static syn_status check_ids(const inference *run, const int32_t *ids, size_t n, syn_error *err) {
+    for (size_t k = 0; k < n; k++) {
+        if (ids[k] < run->facts.vocab) continue;
+        size_t bytes;
+        const char *text = syn_tokenizer_token(run->tokenizer, ids[k], &bytes);
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "the prompt holds the added token '%.*s', id %d, but %s has only %lld tokens",
+            bytes < 40 ? (int)bytes : 40, text ? text : "", ids[k], run->facts.name,
+            (long long)run->facts.vocab);
+    }
+    return SYN_OK;
+}
+
 syn_status inference_encode(const inference *run, int64_t i, int32_t **ids, size_t *n,
                             syn_error *err) {
+    const char *text = run->prompts[i];
     if (run->args->prompt_ids) return read_ids(run, i, ids, n, err);
-    return syn_tokenizer_encode(run->tokenizer, run->prompts[i], strlen(run->prompts[i]), ids, n,
-                                err);
+    SYN_TRY(syn_tokenizer_encode(run->tokenizer, text, strlen(text), ids, n, err));
+    return check_ids(run, *ids, *n, err);
 }
 
 void inference_print_text(const inference *run, const char *what, const int32_t *ids, int64_t n) {
@@ -86,10 +156,12 @@ static const char *built_in_prompt(const inference *run) {
     return run->family == &inference_bert ? "The capital of France is [MASK]." : "Once upon a time";
 }
 
-/* The lines of a file but empty ones; a line may end with CR LF, and the last without. */
+/* The lines of a file; a line may end with CR LF, and the last without. A blank one is an empty
+   prompt: rows of what comes of it are lines of the file. */
 static syn_status read_lines(inference *run, const char *path, syn_error *err) {
     size_t bytes, cap = 0;
     SYN_TRY(syn_read_file(path, (size_t)64 << 20, &run->prompt_text, &bytes, err));
+    bool all_blank = true;
     char *line = run->prompt_text, *const end = line + bytes;
     if (memchr(line, '\0', bytes))
         return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: a prompt holds a NUL character", path);
@@ -100,10 +172,11 @@ static syn_status read_lines(inference *run, const char *path, syn_error *err) {
             syn_grow(&run->prompts, &cap, (size_t)run->n_prompts + 1, sizeof *run->prompts, err));
         if (stop > line && stop[-1] == '\r') stop[-1] = '\0';
         *stop = '\0';
-        if (*line) run->prompts[run->n_prompts++] = line;
+        all_blank = all_blank && !*line;
+        run->prompts[run->n_prompts++] = line;
         line = stop + 1;
     }
-    if (run->n_prompts > 0) return SYN_OK;
+    if (!all_blank) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "%.200s holds no prompt", path);
 }
 

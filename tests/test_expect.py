@@ -82,7 +82,8 @@ def test_totals_of_large_models():
             _, layer_flops, head_flops, collectives = expected(*model, tp)
             with Folder() as f:
                 s = json.loads(expect_ok(f.run("--json", "--device", "meta", "--model", name, "--tp", tp, "--batch_size", model[6],
-                                               "--num_input_tokens", model[3], "--num_output_tokens", 1)))
+                                               "--num_input_tokens", model[3], "--num_output_tokens", 1,
+                                               "--attention", "unfused")))
             ops = {o["op"]: o for o in s["ops"]}
             assert ops["linear"]["flops"] + ops["matmul"]["flops"] == layer_flops + head_flops, (name, tp)
             if tp == 1:

@@ -86,7 +86,7 @@ static const cli_option options[] = {
      0, 0},
     {"hw_config", CLI_TEXT, &args.hw_config, "FILE|NAME",
      "predict times for this hardware: a100-80g, h100, h200, v100-32g, cpu or "
-     "a JSON file",
+     "a JSON file; default with --device meta: a100-80g",
      0, 0},
     {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
      "write pictures, JSON, Chakra traces and a timeline", 0, 0},
@@ -134,6 +134,10 @@ static cli_program program = {"inference",
                               options, examples, false};
 
 static inference run = {.args = &args};
+
+/* Of meta runs that name none: without times simulators would take all
+   compute for nothing. */
+#define DEFAULT_HARDWARE "a100-80g"
 
 /* ---- one rank
  * --------------------------------------------------------------------------------
@@ -229,7 +233,7 @@ static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
         {.name = "oversubscribed",
          .type = SYN_VALUE_TEXT,
          .text = launch_shared_cores(&run.launch, cores, sizeof cores)},
-        {.name = "hardware", .type = SYN_VALUE_TEXT, .text = args.hw_config ? run.hw.name : NULL},
+        {.name = "hardware", .type = SYN_VALUE_TEXT, .text = run.launch.hw ? run.hw.name : NULL},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         if (strcmp(list[i].name, "new_tokens") == 0 && run.new_tokens == 0) continue; /* BERT */
@@ -286,6 +290,14 @@ static int check_family(void) {
     return sentence ? cli_fail(&program, CLI_USAGE, "%s", sentence) : CLI_RUN;
 }
 
+static syn_status choose_hardware(syn_error *err) {
+    const char *name = args.hw_config;
+    if (!name && run.launch.device == SYN_DEVICE_META) name = DEFAULT_HARDWARE;
+    if (!name) return SYN_OK;
+    run.launch.hw = &run.hw;
+    return syn_hardware_load(&run.hw, name, err);
+}
+
 /* CLI_FAILED: err says why, and nothing was printed yet. */
 static int prepare(syn_error *err) {
     int code = check_options(err);
@@ -293,8 +305,7 @@ static int prepare(syn_error *err) {
     if (checkpoint_configure(&run, err) != SYN_OK) return CLI_FAILED;
     code = check_family();
     if (code != CLI_RUN) return code;
-    syn_status s = args.hw_config ? syn_hardware_load(&run.hw, args.hw_config, err) : SYN_OK;
-    if (args.hw_config) run.launch.hw = &run.hw;
+    syn_status s = choose_hardware(err);
     if (s == SYN_OK && args.weights) s = checkpoint_open(&run, err);
     if (s == SYN_OK) s = inference_open_tokenizer(&run, err);
     if (s == SYN_OK) s = inference_read_prompts(&run, err);
@@ -321,7 +332,7 @@ static uint64_t all_nodes(const syn_graph *graph) {
 static void print_fit(void) {
     char a[32], b[32], name[CLI_SHOWN_BYTES];
     const double want = inference_resident_bytes(&run) / (double)args.tp;
-    if (!args.hw_config || run.hw.memory_bytes <= 0 || want <= run.hw.memory_bytes) return;
+    if (!run.launch.hw || run.hw.memory_bytes <= 0 || want <= run.hw.memory_bytes) return;
     printf("note:    each rank needs %s for %s weights and KV cache, but %s has "
            "%s\n",
            cli_bytes_text(want, a, sizeof a), syn_dtype_name(run.dtype),
@@ -342,8 +353,9 @@ static void print_summary(const report *r) {
         printf("weights: %s, %s\n", cli_shown(args.weights, name, sizeof name),
                syn_dtype_name(run.dtype));
     if (run.launch.device == SYN_DEVICE_META)
-        printf("device:  meta: nothing is computed%s\n",
-               args.hw_config ? ", times are predictions" : "; --hw_config predicts times");
+        printf("device:  meta: nothing is computed, times are predictions for %s%s\n",
+               cli_shown(run.hw.name, name, sizeof name),
+               args.hw_config ? "" : " (the default; --hw_config chooses)");
     else
         printf("device:  cpu, %d thread%s a rank, %s, own kernels %s\n", run.launch.threads,
                run.launch.threads == 1 ? "" : "s", syn_blas_describe(a, sizeof a),
@@ -357,7 +369,9 @@ static void print_summary(const report *r) {
     printf("trace:   %llu nodes on %u rank%s\n", (unsigned long long)all_nodes(graph),
            graph->n_ranks, graph->n_ranks == 1 ? "" : "s");
     if (run.launch.device != SYN_DEVICE_META) footprint_print(run.launch.ctx[0], stdout);
-    printf("\nops of rank 0, views left out:\n");
+    printf("\nops of rank 0, views left out");
+    if (run.launch.hw) printf("; predicted for %s", run.hw.name);
+    printf(":\n");
     report_print(r, stdout);
 }
 
@@ -377,6 +391,11 @@ static syn_status print_json(const report *r, syn_error *err) {
         syn_sink_printf(out, "%s\"%016llx\"", i ? ", " : "",
                         (unsigned long long)run.launch.hashes[i]);
     syn_sink_text(out, "], ");
+    if (run.launch.hw) {
+        syn_sink_text(out, "\"hardware\": ");
+        syn_sink_json_string(out, run.hw.name);
+        syn_sink_text(out, ", ");
+    }
     run.family->json(&run, r, out);
     if (run.launch.device != SYN_DEVICE_META) footprint_json(run.launch.ctx[0], out);
     syn_sink_text(out, ", \"ops\": ");

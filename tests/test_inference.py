@@ -143,6 +143,26 @@ def test_meta_needs_no_memory_for_the_model():
         assert s["predicted_prefill_ns"] > 1e9 and s["predicted_decode_ns"] > 0 and s["ranks"] == 8 and s["tokens"] == []
 
 
+def test_meta_predicts_times_for_a_default():
+    """Without times simulators would take all compute for nothing."""
+    with Folder() as f:
+        args = ["--device", "meta", "--tp", 2, "--num_output_tokens", 2]
+        out = expect_ok(f.run(*args, "--visualize_trace", "--out_dir", "out"))
+        assert "predictions for a100-80g (the default; --hw_config chooses)" in out and "predicted prefill:" in out, out
+        assert "predicted for a100-80g" in out.split("ops of rank 0")[1].split("\n")[0], out
+        stat = json.loads(subprocess.run([os.path.join(BUILD, "syntorch"), "stat", f / "out/trace", "--json"], check=True,
+                                         capture_output=True).stdout)
+        for rank in stat["ranks"]:
+            assert {"name": "hardware", "value": "a100-80g"} in rank["metadata"] and rank["timed_nodes"] == rank["nodes"], rank
+        for name, read in (("tensor_trace_graph.json", lambda d: d["graph"]["metadata"]), ("timeline.json", lambda d: d["otherData"]["metadata"])):
+            with open(f / f"out/{name}", encoding="utf-8") as file:
+                assert read(json.load(file))["hardware"] == "a100-80g", name
+        named = summary(f, *args, "--hw_config", "a100-80g")
+        assert summary(f, *args) == named and named["hardware"] == "a100-80g" and named["predicted_prefill_ns"] > 0
+        assert summary(f, *args, "--hw_config", "h100")["hardware"] == "h100"
+        assert "hardware" not in summary(f, "--num_output_tokens", 1)
+
+
 def test_visualize_trace_writes_what_it_promises():
     with Folder() as f:
         for tp, more in ((1, []), (2, ["--attention", "fused", "--batch_size", 2]), (4, ["--num_output_tokens", 3])):

@@ -136,11 +136,8 @@ static syn_status put_name(syn__et_walk *walk, const syn_node *node, syn__et_str
 }
 
 double syn__et_duration_ns(const syn_node *node) {
-    const bool is_comm = node->kind == SYN_NODE_COLLECTIVE || node->kind == SYN_NODE_SEND ||
-                         node->kind == SYN_NODE_RECV;
-    if (!(node->wall_ns >= 0)) return node->predicted_ns;
-    if (!is_comm || !(node->wait_ns > 0)) return node->wall_ns;
-    return fmax(node->wall_ns - node->wait_ns, 0);
+    const double busy = syn_node_busy_ns(node);
+    return busy >= 0 ? busy : node->predicted_ns;
 }
 
 syn_status syn__et_describe_frame(syn__et_walk *walk, const syn_node *node, syn__et_node *out,

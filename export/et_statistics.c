@@ -48,6 +48,7 @@ static void add_row(syn_statistics_row *row, const syn_statistics_row *more) {
     add(&row->count, more->count);
     add(&row->bytes, more->bytes);
     add(&row->micros, more->micros);
+    add(&row->waiting_ns, more->waiting_ns);
 }
 
 static syn_status add_to(table *t, const char *name, size_t bytes, const syn_statistics_row *more,
@@ -169,7 +170,7 @@ static syn_status on_meta(void *user, const syn__et_meta *meta, syn_error *err) 
 
 /* What a node's attributes tell; sizes that are missing or negative are 0. */
 typedef struct told {
-    uint64_t num_ops, tensor_size, comm_size;
+    uint64_t num_ops, tensor_size, comm_size, waiting_ns;
     int64_t comm_type; /* -1: not told */
     bool is_cpu;
     syn__et_str op, group;
@@ -200,6 +201,7 @@ static void take_attribute(syn_statistics *out, const syn__et_attr *a, told *t) 
     if (syn__et_str_is(s, "num_ops")) t->num_ops = size_of(a);
     else if (syn__et_str_is(s, "tensor_size")) t->tensor_size = size_of(a);
     else if (syn__et_str_is(s, "comm_size")) t->comm_size = size_of(a);
+    else if (syn__et_str_is(s, "wait_ns")) t->waiting_ns = size_of(a);
     else if (syn__et_str_is(s, "comm_type")) (void)syn__et_attr_integer(a, &t->comm_type);
     else if (syn__et_str_is(s, "is_cpu_op")) t->is_cpu = size_of(a) != 0;
     else if (syn__et_str_is(s, "op") && a->field == SYN__ET_STRING) t->op = a->data;
@@ -211,7 +213,7 @@ static void take_attribute(syn_statistics *out, const syn__et_attr *a, told *t) 
 }
 
 static syn_status take_collective(collector *c, const told *t, uint64_t micros, syn_error *err) {
-    const syn_statistics_row row = {NULL, 1, t->comm_size, micros};
+    const syn_statistics_row row = {NULL, 1, t->comm_size, micros, t->waiting_ns};
     const bool known = syn__et_collective_name(t->comm_type) != NULL;
     add_row(&c->out->collectives[known ? t->comm_type : SYN_STATISTICS_COLLECTIVES - 1], &row);
     if (t->group.bytes == 0) return add_to(&c->groups, "0", 1, &row, err);
@@ -234,6 +236,7 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
     out->n_ctrl_deps += node->n_ctrl;
     out->n_data_deps += node->n_data;
     add(&out->sum_micros, node->duration_micros);
+    add(&out->waiting_ns, t.waiting_ns);
     out->n_timed += node->duration_micros != 0;
     out->n_cpu += t.is_cpu;
     out->n_communication += comm;
@@ -246,7 +249,8 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
     if (node->type == SYN__ET_COMM_RECV_NODE) add(&out->recv_bytes, t.comm_size);
     if (node->type == SYN__ET_COMM_COLL_NODE)
         SYN_TRY(take_collective(c, &t, node->duration_micros, err));
-    const syn_statistics_row op = {NULL, 1, comm ? t.comm_size : 0, node->duration_micros};
+    const syn_statistics_row op = {NULL, 1, comm ? t.comm_size : 0, node->duration_micros,
+                                   t.waiting_ns};
     return add_to(&c->ops, t.op.text, t.op.bytes, &op, err);
 }
 
@@ -352,6 +356,7 @@ static syn_status add_rank(collector *c, const syn_statistics *r, syn_error *err
                 {&out->widest_ready, r->widest_ready},
                 {&out->sum_micros, r->sum_micros},
                 {&out->n_timed, r->n_timed},
+                {&out->waiting_ns, r->waiting_ns},
                 {&out->num_ops, r->num_ops},
                 {&out->tensor_bytes, r->tensor_bytes},
                 {&out->n_cpu, r->n_cpu},

@@ -2,10 +2,10 @@
    stream (0 compute, 1... one for each group, then sends, receives and other streams). Times in us
    with three decimals. Threads never hold partly overlapping slices: what overlaps moves to a
    thread of its own. Host ops of PyTorch's traces lie in a thread for each of theirs, nested as
-   they called each other. A communication that waited holds two slices, "wait" and "transfer";
-   arrows join sends with receives. Communications carry PyTorch Kineto's names of arguments, so
-   that tools made for its traces can read them. otherData.clock says where the times come from
-   (timeline.h).
+   they called each other. A communication that waited is two slices, "wait" and, where that ends,
+   its own, so that sums over events count every ns once; arrows join sends with receives.
+   Communications carry PyTorch Kineto's names of arguments, so that tools made for its traces can
+   read them. otherData.clock says where the times come from (timeline.h).
  */
 #include "export/chrome_lanes.h"
 #include "syntorch/memory.h"
@@ -206,13 +206,13 @@ static int64_t arrow_end(int64_t start, int64_t end) {
     return end > start ? end - 1 : start;
 }
 
-static void put_flow(writer *w, const syn__slice *s, const flow *f) {
+static void put_flow(writer *w, const syn__slice *s, const flow *f, int64_t start) {
     begin_event(w);
     put(w, f->begins ? "{\"ph\":\"s\"" : "{\"ph\":\"f\",\"bp\":\"e\"");
     put_u64(w, ",\"name\":\"p2p\",\"cat\":\"p2p\",\"id\":", f->message + 1);
     put_i64(w, ",\"pid\":", w->walk.rank);
     put_u64(w, ",\"tid\":", s->tid);
-    put_us(w, ",\"ts\":", w->timeline.base_us, f->begins ? s->start : arrow_end(s->start, s->end));
+    put_us(w, ",\"ts\":", w->timeline.base_us, f->begins ? start : arrow_end(start, s->end));
     put(w, "}");
 }
 
@@ -229,24 +229,29 @@ static const flow *find_flow(const writer *w, uint32_t rank_index, uint32_t node
     return bsearch(&key, w->flows, w->n_flows, sizeof *w->flows, compare_flows);
 }
 
+/* The slice before a communication's own that tells how long it waited for other ranks: its length;
+   0 and nothing written if it did not. */
+static int64_t put_wait(writer *w, const syn__slice *s, const syn_node *node, const char *name) {
+    const int64_t length = s->end - s->start, wait = s->wait < length ? s->wait : length;
+    if (wait <= 0) return 0;
+    begin_slice(w, s, "wait", "wait", s->start, s->start + wait);
+    put(w, ",\"args\":{\"id\":\"");
+    syn__walk_put_ref(w->sink, w->walk.rank, 'o', node->id);
+    put_text(w, "\",\"for\":", name);
+    put(w, "}}");
+    return wait;
+}
+
 static syn_status put_slice(writer *w, const syn__slice *s, uint32_t rank_index) {
     const syn_node *node;
     SYN_TRY(syn__walk_node(&w->walk, s->node, &node, w->err));
-    const bool comm = syn__walk_is_comm(node);
-    begin_slice(w, s, node->label[0] != '\0' ? node->label : node->op,
-                syn_category_name(node->category), s->start, s->end);
+    const char *name = node->label[0] != '\0' ? node->label : node->op;
+    const int64_t wait = syn__walk_is_comm(node) ? put_wait(w, s, node, name) : 0;
+    begin_slice(w, s, name, syn_category_name(node->category), s->start + wait, s->end);
     SYN_TRY(put_args(w, s, node));
-    if (!comm) return SYN_OK;
-    const int64_t length = s->end - s->start;
-    const int64_t wait = s->wait < length ? s->wait : length;
-    if (wait > 0) {
-        begin_slice(w, s, "wait", "wait", s->start, s->start + wait);
-        put(w, "}");
-        begin_slice(w, s, "transfer", "transfer", s->start + wait, s->end);
-        put(w, "}");
-    }
-    const flow *f = node->kind == SYN_NODE_COLLECTIVE ? NULL : find_flow(w, rank_index, s->node);
-    if (f != NULL) put_flow(w, s, f);
+    const bool message = node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV;
+    const flow *f = message ? find_flow(w, rank_index, s->node) : NULL;
+    if (f != NULL) put_flow(w, s, f, s->start + wait);
     return SYN_OK;
 }
 

@@ -76,6 +76,7 @@ static const key keys[] = {
     {"wall_ns", "node", "wall_ns", "double"},
     {"cpu_ns", "node", "cpu_ns", "double"},
     {"wait_ns", "node", "wait_ns", "double"},
+    {"transfer_ns", "node", "transfer_ns", "double"},
     {"predicted_ns", "node", "predicted_ns", "double"},
     {"attributes", "node", "attributes", "string"},
     {"ekind", "edge", "kind", "string"},
@@ -344,6 +345,7 @@ static void put_facts(writer *w, const syn_node *node) {
     data_time(sink, "wall_ns", node->wall_ns);
     data_time(sink, "cpu_ns", node->cpu_ns);
     data_time(sink, "wait_ns", node->wait_ns);
+    if (syn_node_waiting_ns(node) > 0) data_time(sink, "transfer_ns", syn_node_busy_ns(node));
     data_time(sink, "predicted_ns", node->predicted_ns);
     if (node->n_attributes == 0) return;
     begin_data(sink, "attributes");

@@ -6,7 +6,7 @@
    passed twice has "positions". networkx 2.8 reads the edges under "links" and 3.6 under "edges",
    so both are written, at any size, unless options->nx_key picks one (which saves a third of a
    large file). Absent values are left out; "dtype", "shape" (of the first output), "bytes", "type",
-   "rank" and "group_name" are for people and not read back. */
+   "rank", "group_name" and "transfer_ns" are for people and not read back. */
 #include "export/graph_walk.h"
 
 #include <math.h>
@@ -192,6 +192,7 @@ static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
     put_time(sink, ",\"wall_ns\":", node->wall_ns);
     put_time(sink, ",\"cpu_ns\":", node->cpu_ns);
     put_time(sink, ",\"wait_ns\":", node->wait_ns);
+    if (syn_node_waiting_ns(node) > 0) put_time(sink, ",\"transfer_ns\":", syn_node_busy_ns(node));
     put_time(sink, ",\"predicted_ns\":", node->predicted_ns);
     if (node->n_attributes > 0) {
         put(sink, ",\"attributes\":");

@@ -198,7 +198,8 @@ typedef struct syn__pic_step {
 
 typedef struct syn__pic_totals {
     uint64_t ops, flops, bytes, comms, comm_bytes;
-    double wall_ns, predicted_ns; /* sums, SYN_NO_TIME if no node has one */
+    double busy_ns, wait_ns, predicted_ns; /* sums, SYN_NO_TIME if no node has one (wait_ns: 0);
+                                              busy_ns is without the waiting for other ranks */
 } syn__pic_totals;
 
 void syn__pic_totals_init(syn__pic_totals *t);
@@ -214,7 +215,8 @@ typedef struct syn__pic_plan {
     size_t n_units, n_steps, units_cap, steps_cap;
     uint64_t rank_sig; /* equal for ranks that do the same */
     syn__pic_totals totals;
-    uint32_t folded_steps, folded_units;     /* not drawn */
+    uint32_t folded_steps, folded_units; /* not drawn */
+    bool spans_ranks; /* boxes of collectives stand for those of other ranks as well */
     syn_cursor cursor, other, tensor_cursor; /* for callers: one node, a second one, a tensor */
     syn__pic_arena arena;
 } syn__pic_plan;
@@ -254,8 +256,12 @@ typedef struct syn__pic_range {
 
 typedef struct syn__pic_cost {
     uint64_t flops_lo, flops_hi, bytes_lo, bytes_hi, comm_lo, comm_hi;
-    double wall, predicted; /* means in ns, or SYN_NO_TIME */
+    double busy, predicted; /* means in ns, or SYN_NO_TIME */
+    double wait;            /* beside busy, for other ranks */
 } syn__pic_cost;
+
+/* "8 us, +2.81 ms waiting": measured, with the wait for other ranks beside it. */
+void syn__pic_put_measured(syn__pic_text *t, const syn__pic_cost *c);
 
 /* Cost of nodes [first, last] together, over the steps that they stand for. */
 syn_status syn__pic_cost_of(syn__pic_plan *plan, uint32_t first, uint32_t last, syn__pic_cost *c,

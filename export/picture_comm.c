@@ -130,6 +130,28 @@ static const char *box_id(syn__pic_chart *c, uint32_t lane, syn__pic_item *item,
     return syn__pic_strdup(&c->drawing->arena, id);
 }
 
+/* The tooltip of a bar: the first rank's, and what each other one measured. */
+static const char *bar_tip(syn__pic_chart *c, const bool members[], uint32_t first,
+                           syn_error *err) {
+    syn__pic_text t;
+    syn__pic_clear(&t);
+    syn__pic_put(&t, "%s", current(&c->lanes[first])->tip);
+    for (uint32_t k = first + 1; k < c->n_lanes; k++) {
+        syn__pic_lane *lane = &c->lanes[k];
+        syn__pic_cost cost;
+        if (!members[k]) continue;
+        const syn__pic_item *item = current(lane);
+        if (syn__pic_cost_of(&lane->plan, item->first, item->last, &cost, err) != SYN_OK)
+            return NULL;
+        if (cost.busy == SYN_NO_TIME) continue;
+        syn__pic_put(&t, "\nmeasured by rank %d: ", c->graph->ranks[lane->rank_index].rank);
+        syn__pic_put_measured(&t, &cost);
+    }
+    const char *tip = syn__pic_strdup(&c->drawing->arena, t.s);
+    if (tip == NULL) SYN_FAIL_NOMEM(err, t.n + 1, "a tooltip");
+    return tip;
+}
+
 static syn_status draw_box(syn__pic_chart *c, const bool members[], syn_error *err) {
     uint32_t first, last;
     const double top = span(c, members, &first, &last);
@@ -148,6 +170,8 @@ static syn_status draw_box(syn__pic_chart *c, const bool members[], syn_error *e
                                                                : SYN__PIC_MESSAGE,
                         .cluster = cluster_of(a)};
     if (box.id == NULL) return SYN_FAIL_NOMEM(err, 64, "an id");
+    if (last > first && (box.tip = bar_tip(c, members, first, err)) == NULL)
+        return err != NULL ? err->code : SYN_E_NOMEM;
     for (uint32_t k = first; k <= last; k++)
         if (members[k] && cluster_of(&c->lanes[k]) != box.cluster) box.cluster = -1;
     uint32_t index;

@@ -11,7 +11,7 @@
 #include "syntorch/memory.h"
 
 void syn__pic_totals_init(syn__pic_totals *t) {
-    *t = (syn__pic_totals){.wall_ns = SYN_NO_TIME, .predicted_ns = SYN_NO_TIME};
+    *t = (syn__pic_totals){.busy_ns = SYN_NO_TIME, .predicted_ns = SYN_NO_TIME};
 }
 
 static void add_time(double *sum, double ns) {
@@ -28,7 +28,8 @@ void syn__pic_totals_add(syn__pic_totals *t, const syn_node *node) {
         t->comms++;
         t->comm_bytes += node->comm_bytes;
     }
-    add_time(&t->wall_ns, node->wall_ns);
+    add_time(&t->busy_ns, syn_node_busy_ns(node));
+    t->wait_ns += syn_node_waiting_ns(node);
     add_time(&t->predicted_ns, node->predicted_ns);
 }
 

@@ -96,8 +96,10 @@ syn_status syn__pic_chart_make(syn__pic_chart *c, syn__pic_drawing *d, const syn
                                int fold, syn_error *err) {
     *c = (syn__pic_chart){.graph = graph, .drawing = d};
     SYN_TRY(choose_lanes(c, err));
-    for (uint32_t i = 0; i < c->n_lanes; i++)
+    for (uint32_t i = 0; i < c->n_lanes; i++) {
         SYN_TRY(syn__pic_plan_make(&c->lanes[i].plan, graph, c->lanes[i].rank_index, fold, err));
+        c->lanes[i].plan.spans_ranks = c->n_lanes > 1;
+    }
     return SYN_OK;
 }
 

@@ -53,6 +53,21 @@ static void put_stands_for(syn__pic_text *t, const syn__pic_plan *plan, uint32_t
     if (steps > 1) syn__pic_put(t, "\nstands for %u steps", steps);
 }
 
+void syn__pic_put_measured(syn__pic_text *t, const syn__pic_cost *c) {
+    char buf[SYN__PIC_NUMBER];
+    syn__pic_put(t, "%s", syn__pic_time(c->busy, buf));
+    if (c->wait > 0) syn__pic_put(t, ", +%s waiting", syn__pic_time(c->wait, buf));
+}
+
+/* Measured or else "~" and predicted; nothing if neither is known. */
+static void put_time(syn__pic_text *t, const syn__pic_cost *c) {
+    char buf[SYN__PIC_NUMBER];
+    if (c->busy == SYN_NO_TIME && c->predicted == SYN_NO_TIME) return;
+    syn__pic_put(t, DOT);
+    if (c->busy != SYN_NO_TIME) syn__pic_put_measured(t, c);
+    else syn__pic_put(t, "~%s", syn__pic_time(c->predicted, buf));
+}
+
 static void put_cost(syn__pic_text *t, const syn__pic_cost *c) {
     char buf[SYN__PIC_NUMBER];
     syn__pic_put(t, "\ncompute: ");
@@ -62,7 +77,11 @@ static void put_cost(syn__pic_text *t, const syn__pic_cost *c) {
     if (c->bytes_hi > 0)
         syn__pic_put(t, "\narithmetic intensity: %.3g FLOP/byte",
                      (double)c->flops_hi / (double)c->bytes_hi);
-    if (c->wall != SYN_NO_TIME) syn__pic_put(t, "\nmeasured: %s", syn__pic_time(c->wall, buf));
+    if (c->busy != SYN_NO_TIME) {
+        syn__pic_put(t, "\nmeasured: ");
+        syn__pic_put_measured(t, c);
+        if (c->wait > 0) syn__pic_put(t, " for other ranks");
+    }
     if (c->predicted != SYN_NO_TIME)
         syn__pic_put(t, "\npredicted: %s", syn__pic_time(c->predicted, buf));
 }
@@ -126,9 +145,9 @@ static syn_status node_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t index
 }
 
 /* Second line of an op's box. */
-static void put_facts(syn__pic_text *t, const syn_graph *graph, const syn_node *n,
+static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_node *n,
                       const syn__pic_cost *c) {
-    char buf[SYN__PIC_NUMBER];
+    const syn_graph *graph = plan->graph;
     if (n->kind == SYN_NODE_COLLECTIVE) {
         syn__pic_put_group(t, graph, n->group);
         if (syn_graph_group_by_id(graph, n->group) != NULL) syn__pic_put(t, DOT);
@@ -142,9 +161,10 @@ static void put_facts(syn__pic_text *t, const syn_graph *graph, const syn_node *
         syn__pic_put_range(t, syn__pic_bytes, c->bytes_lo, c->bytes_hi);
         syn__pic_put(t, " moved");
     }
-    const double ns = c->wall != SYN_NO_TIME ? c->wall : c->predicted;
-    if (ns != SYN_NO_TIME)
-        syn__pic_put(t, DOT "%s%s", c->wall != SYN_NO_TIME ? "" : "~", syn__pic_time(ns, buf));
+    if (plan->spans_ranks && n->kind == SYN_NODE_COLLECTIVE &&
+        c->wait > 0) /* each rank waits for another time */
+        syn__pic_put(t, DOT "rank %d", graph->ranks[plan->rank].rank);
+    put_time(t, c);
 }
 
 /* Table of an icon, a bold name with a grey remark, and a second line. */
@@ -187,7 +207,7 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__pic_arena *arena, uint3
     const syn_node *n;
     SYN_TRY(syn__pic_node(plan, node, &plan->cursor, &n, err));
     syn__pic_clear(&facts);
-    put_facts(&facts, plan->graph, n, &c);
+    put_facts(&facts, plan, n, &c);
     char name[128], remark[64] = "";
     syn__pic_shorten(n->label[0] != '\0' ? n->label : n->op, 26, name, sizeof name);
     if (strcmp(n->label, n->op) != 0 && n->label[0] != '\0')
@@ -244,9 +264,7 @@ static void put_run_facts(syn__pic_text *t, const syn__pic_totals *totals, const
         syn__pic_put(t, DOT "%s communications, ", syn__pic_count(totals->comms, buf));
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
     }
-    const double ns = c->wall != SYN_NO_TIME ? c->wall : c->predicted;
-    if (ns != SYN_NO_TIME)
-        syn__pic_put(t, DOT "%s%s", c->wall != SYN_NO_TIME ? "" : "~", syn__pic_time(ns, buf));
+    put_time(t, c);
 }
 
 /* Names broken into rows of a table, at most `lines`; gives their number and lengthens *w. */

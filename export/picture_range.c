@@ -40,7 +40,7 @@ static void widen(uint64_t v, bool first, uint64_t *lo, uint64_t *hi) {
 syn_status syn__pic_cost_of(syn__pic_plan *plan, uint32_t first, uint32_t last, syn__pic_cost *c,
                             syn_error *err) {
     const uint32_t count = repeat_count(plan, first), n = samples(count);
-    double wall = 0, predicted = 0;
+    double busy = 0, wait = 0, predicted = 0;
     bool timed = true, foretold = true;
     *c = (syn__pic_cost){0};
     for (uint32_t k = 0; k < n; k++) {
@@ -55,12 +55,14 @@ syn_status syn__pic_cost_of(syn__pic_plan *plan, uint32_t first, uint32_t last, 
         widen(t.flops, k == 0, &c->flops_lo, &c->flops_hi);
         widen(t.bytes, k == 0, &c->bytes_lo, &c->bytes_hi);
         widen(t.comm_bytes, k == 0, &c->comm_lo, &c->comm_hi);
-        timed = timed && t.wall_ns != SYN_NO_TIME;
+        timed = timed && t.busy_ns != SYN_NO_TIME;
         foretold = foretold && t.predicted_ns != SYN_NO_TIME;
-        wall += t.wall_ns;
+        busy += t.busy_ns;
+        wait += t.wait_ns;
         predicted += t.predicted_ns;
     }
-    c->wall = timed ? wall / n : SYN_NO_TIME;
+    c->busy = timed ? busy / n : SYN_NO_TIME;
+    c->wait = timed ? wait / n : 0;
     c->predicted = foretold ? predicted / n : SYN_NO_TIME;
     return SYN_OK;
 }

@@ -23,6 +23,7 @@ const char *syn_statistics_class_name(size_t dependency_class);
 typedef struct syn_statistics_row {
     char *name;
     uint64_t count, bytes, micros; /* bytes: comm_size, this rank's input */
+    uint64_t waiting_ns;           /* for other ranks, where nodes tell it; not in micros */
 } syn_statistics_row;
 
 typedef struct syn_statistics_fact {
@@ -38,6 +39,7 @@ typedef struct syn_statistics {
     /* The chain of dependencies that lasts longest, of this rank alone; all ranks: the longest. */
     uint64_t critical_micros, critical_nodes;
     uint64_t sum_micros, n_timed;        /* durations; nodes with one */
+    uint64_t waiting_ns;                 /* beside the durations */
     uint64_t num_ops, tensor_bytes;      /* of compute nodes */
     uint64_t n_cpu, n_cpu_communication; /* is_cpu_op is true */
     uint64_t n_communication, send_bytes, recv_bytes;

@@ -30,6 +30,17 @@ const char *syn_category_name(syn_category c) {
 
 #undef SYN_X
 
+double syn_node_waiting_ns(const syn_node *node) {
+    const bool is_comm = node->kind == SYN_NODE_COLLECTIVE || node->kind == SYN_NODE_SEND ||
+                         node->kind == SYN_NODE_RECV;
+    if (!is_comm || !(node->wait_ns > 0) || !(node->wall_ns >= 0)) return 0;
+    return node->wait_ns < node->wall_ns ? node->wait_ns : node->wall_ns;
+}
+
+double syn_node_busy_ns(const syn_node *node) {
+    return node->wall_ns >= 0 ? node->wall_ns - syn_node_waiting_ns(node) : SYN_NO_TIME;
+}
+
 const syn_node *syn_graph_node(const syn_graph *graph, uint32_t rank, uint32_t node,
                                syn_cursor *cursor) {
     assert(rank < graph->n_ranks && node < graph->ranks[rank].n_nodes);

@@ -146,6 +146,13 @@ typedef struct syn_node {
     double predicted_ns; /* from --hw_config */
 } syn_node;
 
+/* The part of wall_ns that a communication waited for other ranks: 0 to wall_ns, 0 of other nodes.
+ */
+double syn_node_waiting_ns(const syn_node *node);
+/* What a measured node took itself: wall_ns without that; SYN_NO_TIME if it was not measured. Every
+   time shown of a communication is this one, with the waiting beside it. */
+double syn_node_busy_ns(const syn_node *node);
+
 typedef struct syn_graph_tensor {
     const char *name; /* parameter: its HuggingFace name; activation: "h.3.attn/qkv:0" */
     syn_spec spec;

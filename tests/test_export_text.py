@@ -47,6 +47,7 @@ def check_json(folder):
     check_graph(graph)
     mul = graph.nodes["r0.o5"]
     assert mul["flops"] == 2**64 - 1 and mul["bytes_read"] == 2**63 and mul["shape"] == [4, 8]
+    assert graph.nodes["r0.o7"]["wall_ns"] == 2500 and graph.nodes["r0.o7"]["transfer_ns"] == 500
     assert mul["attributes"]["pi"] == 3.141592653589793
     assert type(mul["attributes"]["scale"]) is float and str(mul["attributes"]["scale"]) == "-0.0"
     assert mul["attributes"]["fill"] == {"f64": "-inf"} and mul["attributes"]["causal"] is False
@@ -104,6 +105,7 @@ def check_graphml(folder):
         assert wanted == strongest, (name, red, green, blue)
     assert graph.nodes["r0.o2"]["virtual"] is True
     assert graph.nodes["r0.o7"]["group_name"] == "tp0" and graph.nodes["r0.o7"]["wait_ns"] == 2000
+    assert graph.nodes["r0.o7"]["transfer_ns"] == 500 and "transfer_ns" not in graph.nodes["r0.o5"]
     assert graph.nodes["r0.o5"]["cpu_ns"] == 0.1
     assert graph.nodes["r0.t2"]["label"] == "h.0/mul:0"
     assert graph.graph["tp"] == 2 and graph.graph["temperature"] == 3.0
@@ -125,6 +127,9 @@ def check_trace(path):
     slices = [e for e in trace["traceEvents"] if e["ph"] == "X"]
     named = {(e["pid"], e["tid"]) for e in trace["traceEvents"] if e["name"] == "thread_name"}
     assert slices and {(e["pid"], e["tid"]) for e in slices} == named
+    # These threads call nothing from within an op: no ns may stand in two slices.
+    for a, b in ((a, b) for a in slices for b in slices if a is not b and (a["pid"], a["tid"]) == (b["pid"], b["tid"])):
+        assert a["ts"] + a["dur"] <= b["ts"] + 1e-6 or b["ts"] + b["dur"] <= a["ts"] + 1e-6, ("counted twice", a, b)
     threads = {}
     for e in slices:
         threads.setdefault((e["pid"], e["tid"]), []).append(e)
@@ -161,7 +166,8 @@ def check_chrome(folder):
     assert trace["otherData"]["clock"] == "measured"
     assert trace["distributedInfo"]["pg_config"][0]["ranks"] == [0, 1]
     reduces = [e for e in slices if e.get("args", {}).get("op") == "all_reduce"]
-    assert {e["pid"] for e in reduces} == {0, 1}
+    assert {e["pid"]: (e["ts"], e["dur"]) for e in reduces} == {0: (3, 0.5), 1: (3, 0.5)}
+    assert [(e["pid"], e["ts"], e["dur"], e["args"]) for e in slices if e["name"] == "wait"] == [(0, 1, 2, {"id": "r0.o7", "for": "all_reduce"})]
     for e in reduces:
         args = e["args"]
         assert args["Group size"] == 2 and args["Seq"] == 3

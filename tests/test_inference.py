@@ -163,6 +163,56 @@ def test_meta_predicts_times_for_a_default():
         assert "hardware" not in summary(f, "--num_output_tokens", 1)
 
 
+def test_waiting_stands_apart():
+    """A collective's time is its transfer; waiting for other ranks stands beside it, never in it."""
+    def about(a, b, slack=1e-4):
+        return abs(a - b) <= slack * max(abs(a), abs(b)) + 1e-6
+
+    with Folder() as f:
+        args = ["--tp", 3, "--num_output_tokens", 3, "--visualize_trace", "--out_dir", "out", "--model_config", "odd.json"]
+        f.write("odd.json", json.dumps({"n_layer": 2, "n_embd": 96, "n_head": 6, "n_positions": 64, "vocab_size": 300}))
+        s = json.loads(expect_ok(f.run(*args, "--json")))
+        with open(f / "out/tensor_trace_graph.json", encoding="utf-8") as file:
+            ops = [n for n in json.load(file)["nodes"] if n["type"] == "op" and not n.get("virtual")]
+        with open(f / "out/timeline.json", encoding="utf-8") as file:
+            slices = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X"]
+        assert any(n.get("wait_ns", 0) > 0 for n in ops)
+        for n in ops:
+            if n.get("wait_ns", 0) > 0:
+                assert about(n["transfer_ns"] + n["wait_ns"], n["wall_ns"]), n
+            else:
+                assert "transfer_ns" not in n, n
+        for row in s["ops"]:
+            mine = [n for n in ops if n["rank"] == 0 and n["op"] == row["op"]]
+            assert len(mine) == row["calls"]
+            assert about(row["time_ns"], sum(n.get("transfer_ns", n["wall_ns"]) for n in mine)), row
+            assert about(row["wait_ns"], sum(n["wait_ns"] for n in mine)), row
+        # The timeline holds every ns once: in a wait, or in the op itself. Slices are whole ns.
+        for rank in range(3):
+            waits = sum(e["dur"] for e in slices if e["pid"] == rank and e["name"] == "wait") * 1000
+            rest = sum(e["dur"] for e in slices if e["pid"] == rank and e["name"] != "wait") * 1000
+            mine = [n for n in ops if n["rank"] == rank]
+            assert abs(waits - sum(n["wait_ns"] for n in mine)) <= 2 * len(mine), (rank, waits)
+            assert abs(rest - sum(n.get("transfer_ns", n["wall_ns"]) for n in mine)) <= 3 * len(mine), (rank, rest)
+        command = [os.path.join(BUILD, "syntorch"), "stat", f / "out/trace"]
+        stat = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True).stdout)
+        for of, numbers in [(rank["rank"], rank) for rank in stat["ranks"]] + [(None, stat["total"])]:
+            mine = [n for n in ops if of in (None, n["rank"])]
+            assert abs(numbers["waiting_us"] - sum(n["wait_ns"] for n in mine) / 1000) <= 1, (of, numbers["waiting_us"])
+            reduces = [n for n in mine if n["op"] == "all_reduce"]
+            row = numbers["collectives"]["ALL_REDUCE"]
+            assert row["count"] == len(reduces)
+            assert abs(row["waiting_us"] - sum(n["wait_ns"] for n in reduces) / 1000) <= 1, row
+            assert abs(row["us"] - sum(n.get("transfer_ns", n["wall_ns"]) for n in reduces) / 1000) <= len(reduces), row
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        for part in ("(all: sums over the ranks; critical: of the longest)", "collectives, sums over 3 ranks ", "groups, sums over 3 ranks ",
+                     "ops by time, sums over 3 ranks ", "ops by count, sums over 3 ranks ", "+waiting us"):
+            assert part in text, text
+        one = subprocess.run([*command[:2], f / "out/trace.1.et"], check=True, capture_output=True, text=True).stdout
+        assert "sums over" not in one and "+waiting us" in one, one
+        assert "+waiting" in expect_ok(f.run(*args[:4], "--model_config", "odd.json")).split("ops of rank 0")[1].split("\n")[1]
+
+
 def test_visualize_trace_writes_what_it_promises():
     with Folder() as f:
         for tp, more in ((1, []), (2, ["--attention", "fused", "--batch_size", 2]), (4, ["--num_output_tokens", 3])):

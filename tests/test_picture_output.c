@@ -2,6 +2,7 @@
    fail, and memory that runs out anywhere; and the small texts. */
 #include "picture_check.h"
 #include "test.h"
+#include "text_sample.h"
 
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -26,6 +27,24 @@ static char *dot_text(const syn_graph *graph, const syn_export_options *options,
 }
 
 /* ---- DOT ---- */
+
+/* The sample's all-reduce: 2500 ns on rank 0, of which 2000 wait for rank 1, whose own are 500. */
+static void test_waiting_stands_apart(void) {
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    CHECK_OK(text_sample(&graph, &err), err);
+    char *one = dot_text(graph, &plain, &err), *all = dot_text(graph, &comm, &err);
+    CHECK_MSG(one != NULL && all != NULL, "%s", err.text);
+    CHECK_HAS(one, "500 ns, +2 \xC2\xB5s waiting");
+    CHECK_HAS(one, "measured: 500 ns, +2 \xC2\xB5s waiting");
+    CHECK_HAS(one, "\xC2\xB5s measured, +2 \xC2\xB5s waiting");
+    CHECK_HAS(all, "rank 0 \xC2\xB7 500 ns, +2 \xC2\xB5s waiting");
+    CHECK_HAS(all, "measured by rank 1: 500 ns");
+    CHECK(strstr(one, "2.5 \xC2\xB5s") == NULL && strstr(all, "2.5 \xC2\xB5s") == NULL);
+    free(one);
+    free(all);
+    syn_graph_free(graph);
+}
 
 static void test_deterministic(void) {
     syn_error err = {0};
@@ -241,6 +260,7 @@ static void test_words(void) {
 
 static const test_case cases[] = {
     {"words", test_words},
+    {"waiting stands apart", test_waiting_stands_apart},
     {"deterministic", test_deterministic},
     {"both_writers_agree", test_both_writers_agree},
     {"graphviz_missing", test_graphviz_missing},

@@ -31,7 +31,9 @@ static const cli_program program = {
     "syntorch stat",
     "Tells what Chakra execution traces hold: nodes, dependencies, critical path, collectives and "
     "their bytes,\n"
-    "the ops that take longest, metadata. Times are the durations written in the file.",
+    "the ops that take longest, metadata. Times are the durations written in the file; of several "
+    "ranks, tables\n"
+    "hold sums over the ranks.",
     options, examples, false};
 
 #define TOP        20u
@@ -93,10 +95,28 @@ static void print_ranks(const syn_statistics_set *set) {
                s->critical_micros, s->critical_nodes, s->sum_micros, s->n_communication);
     }
     if (set->n_ranks > SHOWN) printf("(%zu ranks more: --json)\n", set->n_ranks - SHOWN);
+    if (set->n_ranks > 1) printf("(all: sums over the ranks; critical: of the longest)\n");
+}
+
+/* What the numbers of the tables below are of: "sum over 2 ranks", or nothing for one file. */
+static char scope[48];
+
+static void name_scope(size_t n_ranks) {
+    scope[0] = '\0';
+    if (n_ranks > 1) snprintf(scope, sizeof scope, ", sums over %zu ranks", n_ranks);
+}
+
+static void print_heading(const char *what, const syn_statistics *s, bool bytes) {
+    char name[NAME_WIDTH + 1];
+    snprintf(name, sizeof name, "%s%s", what, scope);
+    printf("\n%-*s %10s %14s", NAME_WIDTH, name, "count", "us");
+    if (s->waiting_ns != 0) printf(" %14s", "+waiting us");
+    printf(bytes ? " %14s\n" : "\n", "input bytes");
 }
 
 static void print_counts(const syn_statistics *s) {
     char ops[32], bytes[32], sent[32], received[32];
+    if (scope[0] != '\0') printf("\n%s:", scope + 2);
     printf("\nnodes by type  ");
     for (size_t i = 0; i < SYN_STATISTICS_TYPES; i++)
         if (s->types[i] != 0) printf(" %s %" PRIu64, syn_statistics_type_name(i), s->types[i]);
@@ -111,23 +131,25 @@ static void print_counts(const syn_statistics *s) {
            cli_bytes_text((double)s->recv_bytes, received, sizeof received));
 }
 
-static void print_row(const char *name, const syn_statistics_row *row, bool bytes) {
+static void print_row(const char *name, const syn_statistics_row *row, const syn_statistics *s,
+                      bool bytes) {
     char text[32];
     print_name(name, NAME_WIDTH);
     printf(" %10" PRIu64 " %14" PRIu64, row->count, row->micros);
+    if (s->waiting_ns != 0) printf(" %14" PRIu64, row->waiting_ns / 1000);
     if (bytes) printf(" %14s", cli_bytes_text((double)row->bytes, text, sizeof text));
     putchar('\n');
 }
 
 static void print_communication(const syn_statistics *s) {
     if (s->n_groups == 0) return;
-    printf("\n%-*s %10s %14s %14s\n", NAME_WIDTH, "collectives", "count", "us", "input bytes");
+    print_heading("collectives", s, true);
     for (size_t i = 0; i < SYN_STATISTICS_COLLECTIVES; i++)
         if (s->collectives[i].count != 0)
-            print_row(syn_statistics_collective_name(i), &s->collectives[i], true);
-    printf("\n%-*s %10s %14s %14s\n", NAME_WIDTH, "groups", "count", "us", "input bytes");
+            print_row(syn_statistics_collective_name(i), &s->collectives[i], s, true);
+    print_heading("groups", s, true);
     for (size_t i = 0; i < s->n_groups && i < SHOWN; i++)
-        print_row(s->groups[i].name, &s->groups[i], true);
+        print_row(s->groups[i].name, &s->groups[i], s, true);
     if (s->n_groups > SHOWN) printf("(%zu groups more: --json)\n", s->n_groups - SHOWN);
 }
 
@@ -142,15 +164,15 @@ static int by_count(const void *a, const void *b) {
 static void print_ops(const syn_statistics *s) {
     const size_t shown = s->n_ops < TOP ? s->n_ops : TOP;
     if (s->sum_micros != 0) {
-        printf("\n%-*s %10s %14s\n", NAME_WIDTH, "ops by time", "count", "us");
-        for (size_t i = 0; i < shown; i++) print_row(s->ops[i].name, &s->ops[i], false);
+        print_heading("ops by time", s, false);
+        for (size_t i = 0; i < shown; i++) print_row(s->ops[i].name, &s->ops[i], s, false);
     }
     const syn_statistics_row **rows = malloc((s->n_ops + 1) * sizeof *rows);
     if (rows == NULL) return;
     for (size_t i = 0; i < s->n_ops; i++) rows[i] = &s->ops[i];
     qsort(rows, s->n_ops, sizeof *rows, by_count);
-    printf("\n%-*s %10s %14s\n", NAME_WIDTH, "ops by count", "count", "us");
-    for (size_t i = 0; i < shown; i++) print_row(rows[i]->name, rows[i], false);
+    print_heading("ops by count", s, false);
+    for (size_t i = 0; i < shown; i++) print_row(rows[i]->name, rows[i], s, false);
     free(rows);
 }
 
@@ -171,6 +193,7 @@ static void print_facts(const syn_statistics *s) {
 
 static void print_text(const syn_statistics_set *set) {
     oddity odd[N_ODDITIES];
+    name_scope(set->n_ranks);
     print_ranks(set);
     print_counts(&set->total);
     print_communication(&set->total);
@@ -189,8 +212,9 @@ static void put_rows(syn_sink *sink, const char *key, const syn_statistics_row *
         syn_sink_text(sink, i ? ",\n  {\"name\": " : "\n  {\"name\": ");
         syn_sink_json_string(sink, rows[i].name);
         syn_sink_printf(sink,
-                        ", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"us\": %" PRIu64 "}",
-                        rows[i].count, rows[i].bytes, rows[i].micros);
+                        ", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"us\": %" PRIu64
+                        ", \"waiting_us\": %" PRIu64 "}",
+                        rows[i].count, rows[i].bytes, rows[i].micros, rows[i].waiting_ns / 1000);
     }
     syn_sink_char(sink, ']');
 }
@@ -210,6 +234,7 @@ static void put_numbers(syn_sink *sink, const syn_statistics *s) {
     put_count(sink, "critical_us", s->critical_micros);
     put_count(sink, "critical_nodes", s->critical_nodes);
     put_count(sink, "sum_us", s->sum_micros);
+    put_count(sink, "waiting_us", s->waiting_ns / 1000);
     put_count(sink, "timed_nodes", s->n_timed);
     put_count(sink, "num_ops", s->num_ops);
     put_count(sink, "tensor_bytes", s->tensor_bytes);
@@ -241,9 +266,11 @@ static void put_counts(syn_sink *sink, const syn_statistics *s) {
     for (size_t i = 0; i < SYN_STATISTICS_COLLECTIVES; i++) {
         const syn_statistics_row *row = &s->collectives[i];
         if (row->count == 0) continue;
-        syn_sink_printf(
-            sink, "%s\"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"us\": %" PRIu64 "}",
-            comma, syn_statistics_collective_name(i), row->count, row->bytes, row->micros);
+        syn_sink_printf(sink,
+                        "%s\"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64
+                        ", \"us\": %" PRIu64 ", \"waiting_us\": %" PRIu64 "}",
+                        comma, syn_statistics_collective_name(i), row->count, row->bytes,
+                        row->micros, row->waiting_ns / 1000);
         comma = ", ";
     }
     syn_sink_char(sink, '}');

@@ -20,13 +20,14 @@ static void add(report_row *row, const syn_node *n) {
     row->bytes += n->bytes_read + n->bytes_written;
     row->comm_bytes += n->comm_bytes;
     row->communication = n->comm != SYN_COMM_NONE;
-    if (n->wall_ns > 0) row->wall_ns += n->wall_ns;
-    if (n->wait_ns > 0) row->wait_ns += n->wait_ns;
+    const double busy = syn_node_busy_ns(n);
+    if (busy > 0) row->busy_ns += busy;
+    row->wait_ns += syn_node_waiting_ns(n);
     if (n->predicted_ns > 0) row->predicted_ns += n->predicted_ns;
 }
 
 static double weight(const report_row *r) {
-    return r->wall_ns > 0        ? r->wall_ns
+    return r->busy_ns > 0        ? r->busy_ns
            : r->predicted_ns > 0 ? r->predicted_ns
                                  : (double)r->flops * 1e-9;
 }
@@ -69,9 +70,11 @@ syn_status report_make(report *out, const syn_graph *graph, uint32_t rank, syn_e
 static void print_row(const report *r, const report_row *row, const char *name, FILE *out) {
     char a[32], b[32];
     fprintf(out, "  %-16s %9llu", name, (unsigned long long)row->calls);
-    const double ns = r->measured ? row->wall_ns : row->predicted_ns;
-    const double all = r->measured ? r->total.wall_ns : r->total.predicted_ns;
-    if (r->measured) fprintf(out, " %10s", cli_time_text(row->wall_ns, a, sizeof a));
+    const double ns = r->measured ? row->busy_ns : row->predicted_ns;
+    const double all = r->measured ? r->total.busy_ns : r->total.predicted_ns;
+    if (r->measured) fprintf(out, " %10s", cli_time_text(row->busy_ns, a, sizeof a));
+    if (r->total.wait_ns > 0)
+        fprintf(out, " %10s", row->wait_ns > 0 ? cli_time_text(row->wait_ns, a, sizeof a) : "");
     if (r->predicted) fprintf(out, " %10s", cli_time_text(row->predicted_ns, a, sizeof a));
     if (r->measured || r->predicted) fprintf(out, " %6.1f%%", all > 0 ? 100.0 * ns / all : 0.0);
     fprintf(out, " %10s %12s", cli_count_text((double)row->flops, a, sizeof a),
@@ -79,14 +82,13 @@ static void print_row(const report *r, const report_row *row, const char *name, 
     if ((r->measured || r->predicted) && ns > 0)
         fprintf(out, " %10s %13s", cli_count_text((double)row->flops * 1e9 / ns, a, sizeof a),
                 cli_bytes_text((double)row->bytes * 1e9 / ns, b, sizeof b));
-    if (row->wait_ns > 0)
-        fprintf(out, "  (%s waiting for other ranks)", cli_time_text(row->wait_ns, a, sizeof a));
     fputc('\n', out);
 }
 
 void report_print(const report *r, FILE *out) {
     fprintf(out, "  %-16s %9s", "op", "calls");
     if (r->measured) fprintf(out, " %10s", "time");
+    if (r->total.wait_ns > 0) fprintf(out, " %10s", "+waiting");
     if (r->predicted) fprintf(out, " %10s", "predicted");
     if (r->measured || r->predicted) fprintf(out, " %7s", "share");
     fprintf(out, " %10s %12s", "flops", "read+written");
@@ -94,6 +96,8 @@ void report_print(const report *r, FILE *out) {
     fputc('\n', out);
     for (uint32_t i = 0; i < r->n_rows; i++) print_row(r, &r->rows[i], r->rows[i].op, out);
     print_row(r, &r->total, "total", out);
+    if (r->total.wait_ns > 0)
+        fprintf(out, "  (+waiting: for other ranks, beside the time and not in it)\n");
 }
 
 void report_json(const report *r, syn_sink *out) {
@@ -105,7 +109,9 @@ void report_json(const report *r, syn_sink *out) {
                         (unsigned long long)row->bytes);
         syn_sink_printf(
             out, ", \"comm_bytes\": %llu, \"time_ns\": ", (unsigned long long)row->comm_bytes);
-        syn_sink_double(out, row->wall_ns);
+        syn_sink_double(out, row->busy_ns);
+        syn_sink_text(out, ", \"wait_ns\": ");
+        syn_sink_double(out, row->wait_ns);
         syn_sink_text(out, ", \"predicted_ns\": ");
         syn_sink_double(out, row->predicted_ns);
         syn_sink_char(out, '}');
@@ -127,7 +133,9 @@ static void print_node(const syn_graph *graph, uint32_t rank, const syn_node *n,
                     syn_spec_text(&t->spec, text, sizeof text));
     }
     if (n->flops) fprintf(out, "  %llu flops", (unsigned long long)n->flops);
-    if (n->wall_ns >= 0) fprintf(out, "  %.1f us", n->wall_ns / 1000);
+    if (n->wall_ns >= 0) fprintf(out, "  %.1f us", syn_node_busy_ns(n) / 1000);
+    const double waiting = syn_node_waiting_ns(n);
+    if (waiting > 0) fprintf(out, ", +%.1f us waiting", waiting / 1000);
     fputc('\n', out);
 }
 

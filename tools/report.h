@@ -10,7 +10,8 @@
 typedef struct report_row {
     const char *op;
     uint64_t calls, flops, bytes, comm_bytes;
-    double wall_ns, wait_ns, predicted_ns; /* sums; 0 where unknown */
+    double busy_ns, wait_ns, predicted_ns; /* sums; 0 where unknown; busy_ns without the waiting for
+                                              other ranks, which wait_ns has */
     bool communication;
 } report_row;
 
@@ -26,7 +27,7 @@ typedef struct report {
 syn_status report_make(report *out, const syn_graph *graph, uint32_t rank,
                        syn_error *err) SYN_MUST_USE;
 void report_print(const report *r, FILE *out);
-/* The rows as a JSON array of objects; times in ns. */
+/* The rows as a JSON array of objects; times in ns, time_ns without wait_ns. */
 void report_json(const report *r, syn_sink *out);
 /* Every node of one rank on a line: id, phase, scope, op, name, shapes, flops, time. */
 void report_print_nodes(const syn_graph *graph, uint32_t rank, FILE *out);

@@ -1,11 +1,12 @@
 /* GraphML for networkx, yEd, Gephi and Cytoscape. Every key is declared with one of GraphML's
    types; absent values are left out. The graph is simple: edges that join the same pair are one,
-   with kinds joined by "|". yEd finds shapes and a layout (a column per rank, a row per op, its new
-   inputs on the left and its outputs on the right); Gephi finds label, x, y, size, r, g, b and
-   weight. Tensors are green, ops blue, communication red. Key ids are never d0, d1, ..., of which
-   Gephi takes two for labels. Numbers above 2^63 - 1 do not fit GraphML's long and are written as
-   that. */
-#include "export/graph_walk.h"
+   with kinds joined by "|". Meetings, the end and the edges that join ranks are those of links.h.
+   yEd finds shapes and a layout (a column per rank, a row per op, its new inputs on the left and
+   its outputs on the right); Gephi finds label, x, y, size, r, g, b and weight. Tensors are green,
+   ops blue, communication red. Key ids are never d0, d1, ..., of which Gephi takes two for labels.
+   Numbers above 2^63 - 1 do not fit GraphML's long and are written as that. */
+#include "export/graphml.h"
+#include "export/links.h"
 #include "syntorch/memory.h"
 
 #include <math.h>
@@ -30,68 +31,13 @@ static const colour red = {"#E06666", 224, 102, 102};
 static const colour edge_red = {"#CC0000", 204, 0, 0};
 static const colour edge_black = {"#000000", 0, 0, 0};
 
-typedef struct key {
-    const char *id, *owner, *name, *type;
-} key;
-
-/* Ids are what the code below writes; names what readers see. */
-static const key keys[] = {
-    {"label", "node", "label", "string"},
-    {"x", "node", "x", "double"},
-    {"y", "node", "y", "double"},
-    {"size", "node", "size", "double"},
-    {"r", "node", "r", "int"},
-    {"g", "node", "g", "int"},
-    {"b", "node", "b", "int"},
-    {"type", "node", "type", "string"},
-    {"rank", "node", "rank", "int"},
-    {"name", "node", "name", "string"},
-    {"op", "node", "op", "string"},
-    {"scope", "node", "scope", "string"},
-    {"phase", "node", "phase", "string"},
-    {"step", "node", "step", "long"},
-    {"kind", "node", "kind", "string"},
-    {"category", "node", "category", "string"},
-    {"stream", "node", "stream", "int"},
-    {"role", "node", "role", "string"},
-    {"dtype", "node", "dtype", "string"},
-    {"shape", "node", "shape", "string"},
-    {"bytes", "node", "bytes", "long"},
-    {"flops", "node", "flops", "long"},
-    {"bytes_read", "node", "bytes_read", "long"},
-    {"bytes_written", "node", "bytes_written", "long"},
-    {"virtual", "node", "virtual", "boolean"},
-    {"fused", "node", "fused", "boolean"},
-    {"view", "node", "view", "boolean"},
-    {"comm", "node", "comm", "string"},
-    {"reduce", "node", "reduce", "string"},
-    {"group", "node", "group", "long"},
-    {"group_name", "node", "group_name", "string"},
-    {"comm_bytes", "node", "comm_bytes", "long"},
-    {"comm_index", "node", "comm_index", "long"},
-    {"peer", "node", "peer", "int"},
-    {"tag", "node", "tag", "int"},
-    {"root", "node", "root", "int"},
-    {"start_ns", "node", "start_ns", "double"},
-    {"wall_ns", "node", "wall_ns", "double"},
-    {"cpu_ns", "node", "cpu_ns", "double"},
-    {"wait_ns", "node", "wait_ns", "double"},
-    {"transfer_ns", "node", "transfer_ns", "double"},
-    {"predicted_ns", "node", "predicted_ns", "double"},
-    {"attributes", "node", "attributes", "string"},
-    {"ekind", "edge", "kind", "string"},
-    {"elabel", "edge", "label", "string"},
-    {"epos", "edge", "positions", "string"},
-    {"ew", "edge", "weight", "double"},
-    {"er", "edge", "r", "int"},
-    {"eg", "edge", "g", "int"},
-    {"eb", "edge", "b", "int"},
-};
-
 typedef struct writer {
     syn__walk walk;
+    syn__links links;
     syn_sink *sink;
-    const syn_node *op; /* the node whose edges are written */
+    const syn_node *op;    /* the node whose edges are written, and how long it lasts */
+    double op_ns, late_ns; /* and how much longer what leads to it */
+    uint8_t *met;          /* per meeting: 1 when its node is written */
     uint64_t
         *sizes; /* per tensor of the rank: bytes; 0 for not written yet, plus one when written */
     uint32_t rank_column, row, slots_left, slots_right;
@@ -138,80 +84,6 @@ static void put_colour(syn_sink *sink, const char *const ids[3], const colour *c
     data_i64(sink, ids[0], c->r);
     data_i64(sink, ids[1], c->g);
     data_i64(sink, ids[2], c->b);
-}
-
-/* ---- Header ---- */
-
-static const char *value_type(syn_value_type type) {
-    switch (type) {
-    case SYN_VALUE_I64:
-        return "long";
-    case SYN_VALUE_F64:
-        return "double";
-    case SYN_VALUE_BOOL:
-        return "boolean";
-    case SYN_VALUE_TEXT:
-        break;
-    }
-    return "string";
-}
-
-static void put_value(syn_sink *sink, const syn_attribute *a) {
-    switch (a->type) {
-    case SYN_VALUE_I64:
-        syn_sink_i64(sink, a->i64);
-        break;
-    case SYN_VALUE_F64:
-        if (isfinite(a->f64)) syn_sink_double(sink, a->f64);
-        else put(sink, isnan(a->f64) ? "NaN" : a->f64 > 0 ? "INF" : "-INF");
-        break;
-    case SYN_VALUE_BOOL:
-        put(sink, a->i64 != 0 ? "true" : "false");
-        break;
-    case SYN_VALUE_TEXT:
-        syn_sink_xml_text(sink, a->text != NULL ? a->text : "");
-        break;
-    }
-}
-
-static void put_keys(syn_sink *sink, const syn_graph *graph) {
-    put(sink, "<key id=\"ynode\" for=\"node\" yfiles.type=\"nodegraphics\"/>\n"
-              "<key id=\"yedge\" for=\"edge\" yfiles.type=\"edgegraphics\"/>\n");
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const char *const parts[] = {"<key id=\"",      keys[i].id,        "\" for=\"",
-                                     keys[i].owner,     "\" attr.name=\"", keys[i].name,
-                                     "\" attr.type=\"", keys[i].type,      "\"/>\n"};
-        for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++) put(sink, parts[k]);
-    }
-    for (uint32_t i = 0; i < graph->n_metadata; i++) {
-        put(sink, "<key id=\"meta");
-        syn_sink_u64(sink, i);
-        put(sink, "\" for=\"graph\" attr.name=\"");
-        syn_sink_xml_text(sink, graph->metadata[i].name);
-        put(sink, "\" attr.type=\"");
-        put(sink, value_type(graph->metadata[i].type));
-        put(sink, "\"/>\n");
-    }
-}
-
-static void put_header(syn_sink *sink, const syn_graph *graph) {
-    put(sink, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-              "<graphml xmlns=\"http://graphml.graphdrawing.org/xmlns\""
-              " xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\""
-              " xmlns:y=\"http://www.yworks.com/xml/graphml\""
-              " xsi:schemaLocation=\"http://graphml.graphdrawing.org/xmlns"
-              " http://www.yworks.com/xml/schema/graphml/1.1/ygraphml.xsd\">\n");
-    put_keys(sink, graph);
-    put(sink, "<graph id=\"G\" edgedefault=\"directed\">\n");
-    for (uint32_t i = 0; i < graph->n_metadata; i++) {
-        const syn_attribute *a = &graph->metadata[i];
-        if (a->type == SYN_VALUE_TEXT && (a->text == NULL || a->text[0] == '\0')) continue;
-        put(sink, "<data key=\"meta");
-        syn_sink_u64(sink, i);
-        put(sink, "\">");
-        put_value(sink, a);
-        put(sink, "</data>\n");
-    }
 }
 
 /* ---- Nodes ---- */
@@ -330,14 +202,15 @@ static void put_facts(writer *w, const syn_node *node) {
     if (node->label[0] != '\0') data_text(sink, "name", node->label);
     data_text(sink, "op", node->op);
     if (node->scope[0] != '\0') data_text(sink, "scope", node->scope);
+    data_i64(sink, "layer", syn__walk_layer(node->scope));
     data_text(sink, "phase", syn_phase_name(node->phase));
     data_i64(sink, "step", node->step);
     data_text(sink, "kind", syn_node_kind_name(node->kind));
     data_text(sink, "category", syn_category_name(node->category));
     data_i64(sink, "stream", node->stream);
-    if (node->flops != 0) data_u64(sink, "flops", node->flops);
-    if (node->bytes_read != 0) data_u64(sink, "bytes_read", node->bytes_read);
-    if (node->bytes_written != 0) data_u64(sink, "bytes_written", node->bytes_written);
+    data_u64(sink, "flops", node->flops);
+    data_u64(sink, "bytes_read", node->bytes_read);
+    data_u64(sink, "bytes_written", node->bytes_written);
     if (node->flags & SYN_NODE_VIRTUAL) data_text(sink, "virtual", "true");
     if (node->flags & SYN_NODE_FUSED) data_text(sink, "fused", "true");
     if (syn__walk_is_comm(node)) put_comm(w, node);
@@ -353,7 +226,7 @@ static void put_facts(writer *w, const syn_node *node) {
         if (i > 0) put(sink, ", ");
         syn_sink_xml_text(sink, node->attributes[i].name);
         syn_sink_char(sink, '=');
-        put_value(sink, &node->attributes[i]);
+        syn__graphml_put_value(sink, &node->attributes[i]);
     }
     end_data(sink);
 }
@@ -392,12 +265,13 @@ static void begin_edge(writer *w, char from_kind, uint64_t from, char to_kind, u
     put(w->sink, "\">");
 }
 
-/* Weight, colour and yEd's line, then the end of the edge. */
-static void end_edge(writer *w, bool is_red, bool dashed, uint64_t weight) {
+/* Weight, time, colour and yEd's line, then the end of the edge. */
+static void end_edge(writer *w, bool is_red, bool dashed, uint64_t weight, double ns) {
     static const char *const rgb[3] = {"er", "eg", "eb"};
     const colour *c = is_red ? &edge_red : &edge_black;
     syn_sink *sink = w->sink;
     data_u64(sink, "ew", weight);
+    data_time(sink, "ens", ns);
     put_colour(sink, rgb, c);
     put(sink, "<data key=\"yedge\"><y:PolyLineEdge><y:LineStyle color=\"");
     put(sink, c->hex);
@@ -423,7 +297,8 @@ static void put_tensor_edges(writer *w, uint32_t n, bool inputs) {
             syn_sink_u64(sink, uses[end].position);
         }
         end_data(sink);
-        end_edge(w, syn__walk_is_comm(w->op), false, w->sizes[tensor] - 1);
+        end_edge(w, syn__walk_is_comm(w->op), false, w->sizes[tensor] - 1,
+                 inputs ? w->late_ns : w->op_ns);
     }
 }
 
@@ -436,19 +311,83 @@ static void put_dep_edge(void *arg, uint32_t from, uint32_t classes) {
         syn__walk_put_classes(w->sink, classes);
         end_data(w->sink);
     }
-    end_edge(w, w->walk.comm[from] != 0 || syn__walk_is_comm(w->op), true, 1);
+    end_edge(w, w->walk.comm[from] != 0 || syn__walk_is_comm(w->op), true, 1,
+             syn__links_ns(&w->links, w->walk.rank_index, from) + w->late_ns);
+}
+
+static void put_link(void *arg, const syn__link *link) {
+    writer *w = arg;
+    put(w->sink, "<edge source=\"");
+    syn__links_put_end(w->sink, &link->from);
+    put(w->sink, "\" target=\"");
+    syn__links_put_end(w->sink, &link->to);
+    put(w->sink, "\">");
+    data_text(w->sink, "ekind", link->kind);
+    data_text(w->sink, "elabel", link->kind);
+    data_text(w->sink, "eder", "true");
+    end_edge(w, link->is_comm, true, 1, link->ns);
+}
+
+/* ---- Meetings and the end: nodes of no rank, which the number -1 tells ---- */
+
+static void put_point(writer *w, const syn__link_end *id, const char *type, const look *l) {
+    put(w->sink, "<node id=\"");
+    syn__links_put_end(w->sink, id);
+    put(w->sink, "\">");
+    put_look(w->sink, l);
+    data_text(w->sink, "type", type);
+    data_i64(w->sink, "rank", -1);
+    data_text(w->sink, "name", l->label);
+}
+
+static void put_end(writer *w) {
+    const look l = {.label = "end",
+                    .shape = "ellipse",
+                    .border = "line",
+                    .fill = &blue,
+                    .x = -COLUMN_WIDTH / 2};
+    if (!w->links.has_end) return;
+    put_point(w, &(syn__link_end){.kind = 'e'}, "end", &l);
+    put(w->sink, "</node>\n");
+}
+
+/* The meeting of the current op, between this column and the next, unless it is written already. */
+static void put_meeting(writer *w, uint32_t index) {
+    const syn__timeline *t = &w->links.timeline;
+    const uint32_t number = syn__timeline_course(t, w->walk.rank_index, index)->meeting;
+    if (number == SYN__NO_MEETING || w->met[number]) return;
+    const syn__meeting *m = &t->meetings[number];
+    if (!syn__links_has_point(m)) return;
+    const syn_graph_group *group = &t->graph->groups[m->group];
+    const look l = {.label = syn_comm_kind_name(m->comm),
+                    .shape = "diamond",
+                    .border = "line",
+                    .fill = &red,
+                    .x = (int64_t)w->rank_column * COLUMN_WIDTH + COLUMN_WIDTH / 2,
+                    .y = (int64_t)w->row * ROW_HEIGHT};
+    w->met[number] = 1;
+    put_point(w, &(syn__link_end){'g', group->id, m->number}, "meeting", &l);
+    data_text(w->sink, "comm", l.label);
+    data_i64(w->sink, "group", group->id);
+    if (group->name[0] != '\0') data_text(w->sink, "group_name", group->name);
+    data_i64(w->sink, "n_ranks", m->n_members);
+    put(w->sink, "</node>\n");
 }
 
 /* An op with the tensors that come into view with it, each before the edges that name it. */
-static syn_status put_step(writer *w, const syn_node *node, syn_error *err) {
+static syn_status put_step(writer *w, uint32_t index, const syn_node *node, syn_error *err) {
     w->op = node;
+    w->op_ns = syn__links_ns(&w->links, w->walk.rank_index, index);
+    w->late_ns = syn__links_late_ns(&w->links, w->walk.rank_index, index);
     w->slots_left = w->slots_right = 0;
     for (uint32_t i = 0; i < node->n_inputs; i++) SYN_TRY(put_tensor(w, node->inputs[i], -1, err));
     SYN_TRY(put_op(w, node, err));
+    put_meeting(w, index);
     for (uint32_t i = 0; i < node->n_outputs; i++) SYN_TRY(put_tensor(w, node->outputs[i], 1, err));
     SYN_TRY(syn__walk_uses(&w->walk, node->inputs, node->n_inputs, err));
     put_tensor_edges(w, node->n_inputs, true);
     SYN_TRY(syn__walk_deps(&w->walk, node, put_dep_edge, w, err));
+    SYN_TRY(syn__links_of(&w->links, &w->walk, index, node, put_link, w, err));
     SYN_TRY(syn__walk_uses(&w->walk, node->outputs, node->n_outputs, err));
     put_tensor_edges(w, node->n_outputs, false);
     const uint32_t slots = w->slots_left > w->slots_right ? w->slots_left : w->slots_right;
@@ -463,11 +402,12 @@ static syn_status put_rank(writer *w, uint32_t rank_index, syn_error *err) {
     w->sizes = syn_calloc(rank->n_tensors, sizeof *w->sizes);
     if (w->sizes == NULL)
         return SYN_FAIL_NOMEM(err, rank->n_tensors * sizeof *w->sizes, "a rank's tensors");
+    SYN_TRY(syn__links_begin(&w->links, rank_index, err));
     w->row = 0;
     for (uint32_t i = 0; i < rank->n_nodes && syn_sink_status(w->sink) == SYN_OK; i++) {
         const syn_node *node;
         SYN_TRY(syn__walk_node(&w->walk, i, &node, err));
-        SYN_TRY(put_step(w, node, err));
+        SYN_TRY(put_step(w, i, node, err));
     }
     w->slots_left = 0;
     for (uint32_t i = 0; i < rank->n_tensors; i++) SYN_TRY(put_tensor(w, i, -1, err)); /* unused */
@@ -477,7 +417,12 @@ static syn_status put_rank(writer *w, uint32_t rank_index, syn_error *err) {
 static syn_status write_document(writer *w, const syn_export_options *options, syn_error *err) {
     uint32_t first, end;
     SYN_TRY(syn__walk_ranks(w->walk.graph, options, &first, &end, err));
-    put_header(w->sink, w->walk.graph);
+    SYN_TRY(syn__links_open(&w->links, w->walk.graph, options, err));
+    w->met = syn_calloc(w->links.timeline.n_meetings, 1);
+    if (w->met == NULL)
+        return SYN_FAIL_NOMEM(err, w->links.timeline.n_meetings, "the meetings of ranks");
+    syn__graphml_put_header(w->sink, w->walk.graph);
+    put_end(w);
     for (uint32_t r = first; r < end; r++) {
         w->rank_column = r - first;
         SYN_TRY(put_rank(w, r, err));
@@ -492,7 +437,9 @@ static syn_status write_graphml(const syn_graph *graph, const syn_export_options
     syn__walk_init(&w.walk, graph);
     const syn_status status = write_document(&w, options, err);
     syn__walk_free(&w.walk);
+    syn__links_close(&w.links);
     syn_free(w.sizes);
+    syn_free(w.met);
     return status;
 }
 

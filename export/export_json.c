@@ -3,21 +3,26 @@
    Nodes "r0.o12" (op, id 12 of rank 0) and "r0.t7" (tensor 7); edges tensor -> op ("input", with
    its position among the op's inputs), op -> tensor ("output") and op -> op for dependencies that
    no tensor shows (their classes, "control|stream"). No two edges join the same pair: a tensor
-   passed twice has "positions". networkx 2.8 reads the edges under "links" and 3.6 under "edges",
-   so both are written, at any size, unless options->nx_key picks one (which saves a third of a
-   large file). Absent values are left out; "dtype", "shape" (of the first output), "bytes", "type",
-   "rank", "group_name" and "transfer_ns" are for people and not read back. */
-#include "export/graph_walk.h"
+   passed twice has "positions". What joins the ranks to one graph (links.h) is "derived" and passed
+   over by the reader: nodes "g1.3" (meeting 3 of group 1) and "end", and edges. By their
+   "duration_ns" networkx finds the critical path. networkx 2.8 reads the edges under
+   "links" and 3.6 under "edges", so both are written, at any size, unless options->nx_key picks one
+   (which saves a third of a large file). Absent values are left out; "dtype", "shape" (of the first
+   output), "bytes", "type", "rank", "layer", "group_name", "transfer_ns" and "duration_ns" are for
+   people and not read back. */
+#include "export/links.h"
 
 #include <math.h>
 
-#define FORMAT_VERSION 1
+#define FORMAT_VERSION 2
 
 typedef struct writer {
     syn__walk walk;
+    syn__links links;
     syn_sink *sink;
-    bool first;     /* no element of the current array yet */
-    uint64_t op_id; /* the node whose edges are written */
+    bool first;            /* no element of the current array yet */
+    uint64_t op_id;        /* the node whose edges are written, and how long it lasts */
+    double op_ns, late_ns; /* and how much longer what leads to it */
 } writer;
 
 static void put(syn_sink *sink, const char *text) {
@@ -35,10 +40,6 @@ static void put_u64(syn_sink *sink, const char *key, uint64_t value) {
     syn_sink_u64(sink, value);
 }
 
-static void put_u64_unless_0(syn_sink *sink, const char *key, uint64_t value) {
-    if (value != 0) put_u64(sink, key, value);
-}
-
 static void put_i64(syn_sink *sink, const char *key, int64_t value) {
     put(sink, key);
     syn_sink_i64(sink, value);
@@ -51,6 +52,11 @@ static void put_i64_unless(syn_sink *sink, const char *key, int64_t value, int64
 static void put_time(syn_sink *sink, const char *key, double ns) {
     if (ns == SYN_NO_TIME || !isfinite(ns)) return;
     put(sink, key);
+    syn_sink_double(sink, ns);
+}
+
+static void put_duration(syn_sink *sink, double ns) {
+    put(sink, ",\"duration_ns\":");
     syn_sink_double(sink, ns);
 }
 
@@ -131,7 +137,8 @@ static void put_header(writer *w, const syn_export_options *options, uint32_t fi
         if (r > first) syn_sink_char(sink, ',');
         syn_sink_i64(sink, graph->ranks[r].rank);
     }
-    put(sink, "],\n\"metadata\":");
+    put_text(sink, "],\"clock\":", syn__clock_name(w->links.timeline.clock));
+    put(sink, ",\n\"metadata\":");
     put_attributes(sink, graph->metadata, graph->n_metadata);
     put_groups(sink, graph);
     syn_sink_char(sink, '}');
@@ -172,6 +179,7 @@ static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
     put_text(sink, ",\"name\":", node->label);
     put_text(sink, ",\"op\":", node->op);
     put_text(sink, ",\"scope\":", node->scope);
+    put_i64(sink, ",\"layer\":", syn__walk_layer(node->scope));
     put_text(sink, ",\"phase\":", syn_phase_name(node->phase));
     put_u64(sink, ",\"step\":", node->step);
     put_text(sink, ",\"kind\":", syn_node_kind_name(node->kind));
@@ -182,9 +190,9 @@ static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
         SYN_TRY(syn__walk_tensor(&w->walk, node->outputs[0], &tensor, err));
         put_spec(sink, &tensor->spec);
     }
-    put_u64_unless_0(sink, ",\"flops\":", node->flops);
-    put_u64_unless_0(sink, ",\"bytes_read\":", node->bytes_read);
-    put_u64_unless_0(sink, ",\"bytes_written\":", node->bytes_written);
+    put_u64(sink, ",\"flops\":", node->flops);
+    put_u64(sink, ",\"bytes_read\":", node->bytes_read);
+    put_u64(sink, ",\"bytes_written\":", node->bytes_written);
     if (node->flags & SYN_NODE_VIRTUAL) put(sink, ",\"virtual\":true");
     if (node->flags & SYN_NODE_FUSED) put(sink, ",\"fused\":true");
     put_comm(sink, w->walk.graph, node);
@@ -263,6 +271,7 @@ static void put_tensor_edges(writer *w, uint32_t n, bool inputs) {
         put_ref(sink, w->walk.rank, inputs ? 'o' : 't', inputs ? w->op_id : uses[i].tensor);
         put(sink, inputs ? ",\"kind\":\"input\"" : ",\"kind\":\"output\"");
         put_u64(sink, ",\"position\":", uses[i].position);
+        put_duration(sink, inputs ? w->late_ns : w->op_ns);
         if (end > i + 1) {
             for (uint32_t k = i; k < end; k++)
                 put_u64(sink, k == i ? ",\"positions\":[" : ",", uses[k].position);
@@ -281,31 +290,82 @@ static void put_dep_edge(void *arg, uint32_t from, uint32_t classes) {
     put_ref(w->sink, w->walk.rank, 'o', w->op_id);
     put(w->sink, ",\"kind\":\"");
     syn__walk_put_classes(w->sink, classes);
-    put(w->sink, "\"}");
+    syn_sink_char(w->sink, '"');
+    put_duration(w->sink, syn__links_ns(&w->links, w->walk.rank_index, from) + w->late_ns);
+    syn_sink_char(w->sink, '}');
+}
+
+static void put_link(void *arg, const syn__link *link) {
+    writer *w = arg;
+    next_line(w);
+    put(w->sink, "{\"source\":\"");
+    syn__links_put_end(w->sink, &link->from);
+    put(w->sink, "\",\"target\":\"");
+    syn__links_put_end(w->sink, &link->to);
+    put_text(w->sink, "\",\"kind\":", link->kind);
+    put_duration(w->sink, link->ns);
+    put(w->sink, ",\"derived\":true}");
 }
 
 static syn_status put_rank_edges(writer *w, uint32_t rank_index, syn_error *err) {
     const uint32_t n_nodes = w->walk.graph->ranks[rank_index].n_nodes;
     SYN_TRY(syn__walk_load(&w->walk, rank_index, err));
+    SYN_TRY(syn__links_begin(&w->links, rank_index, err));
     for (uint32_t i = 0; i < n_nodes && syn_sink_status(w->sink) == SYN_OK; i++) {
         const syn_node *node;
         SYN_TRY(syn__walk_node(&w->walk, i, &node, err));
         w->op_id = node->id;
+        w->op_ns = syn__links_ns(&w->links, rank_index, i);
+        w->late_ns = syn__links_late_ns(&w->links, rank_index, i);
         SYN_TRY(syn__walk_uses(&w->walk, node->inputs, node->n_inputs, err));
         put_tensor_edges(w, node->n_inputs, true);
         SYN_TRY(syn__walk_deps(&w->walk, node, put_dep_edge, w, err));
+        SYN_TRY(syn__links_of(&w->links, &w->walk, i, node, put_link, w, err));
         SYN_TRY(syn__walk_uses(&w->walk, node->outputs, node->n_outputs, err));
         put_tensor_edges(w, node->n_outputs, false);
     }
     return SYN_OK;
 }
 
-static syn_status put_array(writer *w, const char *key, uint32_t first, uint32_t end,
-                            syn_status (*put_rank)(writer *, uint32_t, syn_error *),
+/* ---- Document ---- */
+
+/* Nodes of no rank, which the number -1 tells. */
+static void put_meetings(writer *w) {
+    const syn__timeline *t = &w->links.timeline;
+    for (size_t i = 0; i < t->n_meetings; i++) {
+        const syn__meeting *m = &t->meetings[i];
+        const syn_graph_group *group = &t->graph->groups[m->group];
+        if (!syn__links_has_point(m)) continue;
+        next_line(w);
+        put(w->sink, "{\"id\":\"");
+        syn__links_put_end(w->sink, &(syn__link_end){'g', group->id, m->number});
+        put_text(w->sink,
+                 "\",\"type\":\"meeting\",\"rank\":-1,\"name\":", syn_comm_kind_name(m->comm));
+        put_text(w->sink, ",\"comm\":", syn_comm_kind_name(m->comm));
+        put_u64(w->sink, ",\"group\":", group->id);
+        put_text(w->sink, ",\"group_name\":", group->name);
+        put_u64(w->sink, ",\"n_ranks\":", m->n_members);
+        syn_sink_char(w->sink, '}');
+    }
+    if (!w->links.has_end) return;
+    next_line(w);
+    put(w->sink, "{\"id\":\"end\",\"type\":\"end\",\"rank\":-1,\"name\":\"end\"}");
+}
+
+static syn_status put_nodes(writer *w, uint32_t first, uint32_t end, syn_error *err) {
+    put(w->sink, ",\n\"nodes\":[");
+    w->first = true;
+    for (uint32_t r = first; r < end; r++) SYN_TRY(put_rank_nodes(w, r, err));
+    put_meetings(w);
+    put(w->sink, "\n]");
+    return SYN_OK;
+}
+
+static syn_status put_edges(writer *w, const char *key, uint32_t first, uint32_t end,
                             syn_error *err) {
     put(w->sink, key);
     w->first = true;
-    for (uint32_t r = first; r < end; r++) SYN_TRY(put_rank(w, r, err));
+    for (uint32_t r = first; r < end; r++) SYN_TRY(put_rank_edges(w, r, err));
     put(w->sink, "\n]");
     return SYN_OK;
 }
@@ -314,12 +374,11 @@ static syn_status write_document(writer *w, const syn_export_options *options, s
     const syn_nx_key key = options != NULL ? options->nx_key : SYN_NX_BOTH;
     uint32_t first, end;
     SYN_TRY(syn__walk_ranks(w->walk.graph, options, &first, &end, err));
+    SYN_TRY(syn__links_open(&w->links, w->walk.graph, options, err));
     put_header(w, options, first, end);
-    SYN_TRY(put_array(w, ",\n\"nodes\":[", first, end, put_rank_nodes, err));
-    if (key != SYN_NX_EDGES)
-        SYN_TRY(put_array(w, ",\n\"links\":[", first, end, put_rank_edges, err));
-    if (key != SYN_NX_LINKS)
-        SYN_TRY(put_array(w, ",\n\"edges\":[", first, end, put_rank_edges, err));
+    SYN_TRY(put_nodes(w, first, end, err));
+    if (key != SYN_NX_EDGES) SYN_TRY(put_edges(w, ",\n\"links\":[", first, end, err));
+    if (key != SYN_NX_LINKS) SYN_TRY(put_edges(w, ",\n\"edges\":[", first, end, err));
     put(w->sink, "}\n");
     return SYN_OK;
 }
@@ -330,6 +389,7 @@ static syn_status write_json(const syn_graph *graph, const syn_export_options *o
     syn__walk_init(&w.walk, graph);
     const syn_status status = write_document(&w, options, err);
     syn__walk_free(&w.walk);
+    syn__links_close(&w.links);
     return status;
 }
 

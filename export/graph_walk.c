@@ -165,6 +165,28 @@ syn_status syn__walk_deps(syn__walk *walk, const syn_node *node, syn__dep_fn *ed
     return SYN_OK;
 }
 
+size_t syn__walk_layer_prefix(const char *scope) {
+    size_t begin = 0;
+    for (size_t i = 0;; i++) {
+        if (scope[i] != '.' && scope[i] != '\0') continue;
+        bool digits = i > begin && begin > 0;
+        for (size_t k = begin; k < i; k++) digits = digits && scope[k] >= '0' && scope[k] <= '9';
+        if (digits) return i;
+        if (scope[i] == '\0') return 0;
+        begin = i + 1;
+    }
+}
+
+int32_t syn__walk_layer(const char *scope) {
+    const size_t end = syn__walk_layer_prefix(scope);
+    size_t begin = end;
+    int64_t layer = 0;
+    if (end == 0) return -1;
+    while (scope[begin - 1] != '.') begin--;
+    for (; begin < end && layer <= INT32_MAX; begin++) layer = 10 * layer + (scope[begin] - '0');
+    return layer <= INT32_MAX ? (int32_t)layer : -1;
+}
+
 void syn__walk_put_ref(syn_sink *sink, int32_t rank, char kind, uint64_t number) {
     syn_sink_char(sink, 'r');
     syn_sink_i64(sink, rank);

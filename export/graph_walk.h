@@ -62,6 +62,10 @@ syn_status syn__walk_deps(syn__walk *walk, const syn_node *node, syn__dep_fn *ed
 /* Whether the trace was recorded by PyTorch (`syntorch convert pytorch`): names are whole, streams
    and threads have its numbers. */
 bool syn__walk_is_foreign(const syn_graph *graph);
+/* Bytes of "h.3" at the start of "h.3.attn" up to its first segment that is a number; 0 if none. */
+size_t syn__walk_layer_prefix(const char *scope);
+/* The number there, 3; -1 if none. */
+int32_t syn__walk_layer(const char *scope);
 /* The id "r0.o12" (kind 'o': op) or "r0.t7" ('t': tensor), without quotes. */
 void syn__walk_put_ref(syn_sink *sink, int32_t rank, char kind, uint64_t number);
 /* "[2,8,64]" */

@@ -1,6 +1,7 @@
 /* Reader of the node-link JSON that export_json.c writes, also after networkx or a person saved it
    again: keys, sections, nodes and edges may come in any order, unknown keys are passed over,
-   "links" or "edges" suffices (with both, the first counts). One pass over the file into a
+   "links" or "edges" suffices (with both, the first counts); what is "derived" from the rest is
+   passed over, too. One pass over the file into a
    syn__raw; raw_build.c does the rest. */
 #include "export/json_values.h"
 #include "syntorch/memory.h"
@@ -9,7 +10,7 @@
 #include <string.h>
 
 #define MAX_FILE_BYTES ((size_t)1 << 40)
-#define FORMAT_VERSION 1
+#define FORMAT_VERSION 2
 
 /* Everything a node of the file may say, op or tensor; absent names are NULL and absent numbers -1.
  */
@@ -25,6 +26,7 @@ typedef struct entry {
     syn__raw_ref source, target;
     uint32_t edge_kind;
     int64_t position;
+    bool derived;
 } entry;
 
 typedef enum field_type {
@@ -114,6 +116,7 @@ static const field edge_fields[] = {
     PLAIN("kind", FIELD_EDGE_KIND, edge_kind),
     PLAIN("position", FIELD_POSITION, position),
     PLAIN("positions", FIELD_POSITIONS, position),
+    PLAIN("derived", FIELD_BOOL, derived),
 };
 
 static size_t here(const syn__json_file *r) {
@@ -278,6 +281,7 @@ static syn_status read_node(syn__json_file *r) {
         return syn_json_fail(&r->json, "a node must be an object");
     SYN_TRY(read_entry(r, node_fields, COUNT(node_fields), &e));
     if (e.id.kind == 0) return syn__raw_fail(&r->raw, at, "a node has no \"id\"");
+    if (e.id.kind == 'g') return SYN_OK;
     return e.id.kind == 'o' ? keep_op(r, &e, at) : keep_tensor(r, &e, at);
 }
 
@@ -300,6 +304,7 @@ static syn_status read_edge(syn__json_file *r) {
     SYN_TRY(read_entry(r, edge_fields, COUNT(edge_fields), &e));
     if (e.source.kind == 0 || e.target.kind == 0)
         return syn__raw_fail(&r->raw, at, "an edge needs \"source\" and \"target\"");
+    if (e.derived || e.source.kind == 'g' || e.target.kind == 'g') return SYN_OK;
     const bool input = e.source.kind == 't' && e.target.kind == 'o';
     const bool output = e.source.kind == 'o' && e.target.kind == 't';
     const bool dep = e.source.kind == 'o' && e.target.kind == 'o';

@@ -86,11 +86,25 @@ static const char *parse_number(const char *p, uint64_t max, uint64_t *out) {
     return p;
 }
 
+/* "g1.3", the point where the ranks of a group meet, or "end". */
+static bool is_derived(const char *text) {
+    uint64_t number;
+    if (strcmp(text, "end") == 0) return true;
+    const char *p = text[0] == 'g' ? parse_number(text + 1, UINT32_MAX, &number) : NULL;
+    if (p != NULL && *p == '.') p = parse_number(p + 1, UINT32_MAX, &number);
+    else p = NULL;
+    return p != NULL && *p == '\0';
+}
+
 syn_status syn__take_ref(syn__json_file *r, const char *what, syn__raw_ref *out) {
     const syn_json *json = &r->json;
     uint64_t rank = 0, number = 0;
     const char *p = NULL;
     char kind = 0;
+    if (json->type == SYN_JSON_STRING && is_derived(json->text)) {
+        *out = (syn__raw_ref){.kind = 'g'};
+        return SYN_OK;
+    }
     if (json->type == SYN_JSON_STRING && json->text[0] == 'r')
         p = parse_number(json->text + 1, INT32_MAX, &rank);
     if (p != NULL && p[0] == '.' && (p[1] == 'o' || p[1] == 't')) {

@@ -26,7 +26,7 @@ syn_status syn__take_text(syn__json_file *r, const char *what, const char **out)
 syn_status syn__take_i64(syn__json_file *r, const char *what, int64_t min, int64_t max,
                          int64_t *out) SYN_MUST_USE;
 syn_status syn__take_u64(syn__json_file *r, const char *what, uint64_t *out) SYN_MUST_USE;
-/* "r0.o12", "r0.t7" */
+/* "r0.o12", "r0.t7", "g1.3", "end" */
 syn_status syn__take_ref(syn__json_file *r, const char *what, syn__raw_ref *out) SYN_MUST_USE;
 /* The index of a text in a list of names. */
 syn_status syn__take_name(syn__json_file *r, const char *key, const char *const *names,

@@ -236,8 +236,6 @@ syn_status syn__pic_node(syn__pic_plan *plan, uint32_t node, syn_cursor *cursor,
                          const syn_node **out, syn_error *err) SYN_MUST_USE;
 syn_status syn__pic_tensor(syn__pic_plan *plan, uint32_t tensor, const syn_graph_tensor **out,
                            syn_error *err) SYN_MUST_USE;
-/* Bytes of "h.3" at the start of "h.3.attn" up to its first segment that is a number; 0 if none. */
-size_t syn__pic_layer_prefix(const char *scope);
 /* "h.0", or "h.0 ... h.11" when folded, with a real ellipsis. */
 void syn__pic_unit_title(const syn__pic_plan *plan, uint32_t unit, syn__pic_text *out);
 /* "prefill", "decode steps 1 ... 15", "step 0, forward". */

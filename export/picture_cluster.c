@@ -1,5 +1,6 @@
 /* Clusters of one column: the phase around everything, layers, and parts of layers; their
    rectangles, the rows' y, and the rails beside them. */
+#include "export/graph_walk.h"
 #include "export/picture_layout.h"
 
 #include <stdio.h>
@@ -93,7 +94,7 @@ static syn_status part_name(syn__pic_column *col, uint32_t cell, char *out, size
     const syn_node *n;
     SYN_TRY(
         syn__pic_node(col->cells->plan, col->cell[cell].first, &col->cells->plan->cursor, &n, err));
-    const char *p = n->scope + syn__pic_layer_prefix(n->scope);
+    const char *p = n->scope + syn__walk_layer_prefix(n->scope);
     if (*p == '.') p++;
     const size_t len = strcspn(p, ".");
     snprintf(out, out_bytes, "%.*s", (int)(len < out_bytes ? len : out_bytes - 1), p);

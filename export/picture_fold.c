@@ -50,18 +50,6 @@ syn_status syn__pic_tensor(syn__pic_plan *plan, uint32_t tensor, const syn_graph
     return SYN_OK;
 }
 
-size_t syn__pic_layer_prefix(const char *scope) {
-    size_t begin = 0;
-    for (size_t i = 0;; i++) {
-        if (scope[i] != '.' && scope[i] != '\0') continue;
-        bool digits = i > begin && begin > 0;
-        for (size_t k = begin; k < i; k++) digits = digits && scope[k] >= '0' && scope[k] <= '9';
-        if (digits) return i;
-        if (scope[i] == '\0') return 0;
-        begin = i + 1;
-    }
-}
-
 /* ---- Signatures ---- */
 
 static uint64_t mix(uint64_t h, uint64_t v) {
@@ -143,7 +131,7 @@ static void mix_attributes(sigs *s, const syn_node *node) {
 }
 
 static void mix_node(sigs *s, const syn_graph *graph, const syn_node *node, int32_t rank) {
-    const char *scope = node->scope + syn__pic_layer_prefix(node->scope);
+    const char *scope = node->scope + syn__walk_layer_prefix(node->scope);
     for (int m = 0; m < SIG_MODES; m++) {
         s->h[m] = mix_text(s->h[m], node->op, s->layer);
         s->h[m] = mix_text(s->h[m], node->label, s->layer);
@@ -198,7 +186,7 @@ static void end_step(reader *r, uint32_t end) {
 /* Starts a unit, and before it a step, when `node` belongs to another than the last node did. */
 static syn_status begin_unit(reader *r, uint32_t index, const syn_node *node, syn_error *err) {
     syn__pic_plan *p = r->plan;
-    const size_t n = syn__pic_layer_prefix(node->scope);
+    const size_t n = syn__walk_layer_prefix(node->scope);
     const syn__pic_unit *u = last_unit(p);
     const bool new_step = u == NULL || last_step(p)->number != node->step;
     if (!new_step && u->phase == node->phase && strncmp(u->layer, node->scope, n) == 0 &&

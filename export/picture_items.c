@@ -1,5 +1,6 @@
 /* Which ranks the communication view draws, and their items: phases and layers as frames, runs of
    ops between communications as boxes, and the communications. */
+#include "export/graph_walk.h"
 #include "export/picture_comm.h"
 
 #include <string.h>
@@ -155,7 +156,7 @@ static syn_status frame(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_item_ki
 }
 
 static void put_scopes(syn__pic_text *t, const char *scope, char *before, size_t bytes) {
-    const char *p = scope + syn__pic_layer_prefix(scope);
+    const char *p = scope + syn__walk_layer_prefix(scope);
     if (*p == '.') p++;
     char part[48];
     const size_t n = strcspn(p, ".");

@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-/* "r0.o12" (kind 'o') or "r0.t7" (kind 't'); kind 0: absent. */
+/* "r0.o12" (kind 'o') or "r0.t7" (kind 't'); kind 0: absent. Kind 'g', "g1.3" or "end", names a
+   node that follows from the others: neither it nor its edges are kept. */
 typedef struct syn__raw_ref {
     uint64_t number;
     int32_t rank;

@@ -18,6 +18,10 @@ syn__span *syn__timeline_span(const syn__timeline *t, uint32_t rank_index, uint3
     return &t->spans[t->span_first[rank_index - t->first_rank] + node];
 }
 
+syn__course *syn__timeline_course(const syn__timeline *t, uint32_t rank_index, uint32_t node) {
+    return &t->courses[t->span_first[rank_index - t->first_rank] + node];
+}
+
 /* One send or receive, before matching. */
 typedef struct endpoint {
     int32_t from, to, tag; /* global ranks */
@@ -111,7 +115,8 @@ static syn_status match_messages(scan *s) {
         if (channel <= 0) i++;
         if (channel >= 0) k++;
         if (channel == 0)
-            t->messages[t->n_messages++] = (syn__message){a->rank, a->node, b->rank, b->node};
+            t->messages[t->n_messages++] =
+                (syn__message){a->rank, a->node, b->rank, b->node, false};
     }
     qsort(t->messages, t->n_messages, sizeof *t->messages, compare_receivers);
     return SYN_OK;
@@ -165,7 +170,7 @@ static syn_status take_measured(scan *s) {
     return SYN_OK;
 }
 
-static syn_status make_spans(syn__timeline *t, syn_error *err) {
+static syn_status make_spans(syn__timeline *t, bool courses, syn_error *err) {
     const uint32_t n_ranks = t->end_rank - t->first_rank;
     size_t n = 0;
     t->span_first = syn_calloc((size_t)n_ranks + 1, sizeof *t->span_first);
@@ -178,24 +183,28 @@ static syn_status make_spans(syn__timeline *t, syn_error *err) {
     t->span_first[n_ranks] = n;
     t->spans = syn_calloc(n, sizeof *t->spans);
     if (t->spans == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *t->spans, "a timeline");
+    if (!courses) return SYN_OK;
+    t->courses = syn_calloc(n, sizeof *t->courses);
+    if (t->courses == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *t->courses, "a timeline");
+    for (size_t i = 0; i < n; i++) t->courses[i].meeting = SYN__NO_MEETING;
     return SYN_OK;
 }
 
-syn_status syn__timeline_make(syn__timeline *out, const syn_graph *graph,
-                              const syn_export_options *options, syn_error *err) {
+static syn_status make(syn__timeline *out, const syn_graph *graph,
+                       const syn_export_options *options, bool run, syn_error *err) {
     memset(out, 0, sizeof *out);
     out->graph = graph;
     scan s = {.timeline = out, .err = err};
     syn__walk_init(&s.walk, graph);
     syn_status status = syn__walk_ranks(graph, options, &out->first_rank, &out->end_rank, err);
-    if (status == SYN_OK) status = make_spans(out, err);
+    if (status == SYN_OK) status = make_spans(out, run, err);
     if (status == SYN_OK) status = scan_ranks(&s);
     if (status == SYN_OK) status = match_messages(&s);
     out->clock = s.measured    ? SYN__CLOCK_MEASURED
                  : s.predicted ? SYN__CLOCK_PREDICTED
                                : SYN__CLOCK_ORDER;
     if (status == SYN_OK)
-        status = s.measured ? take_measured(&s) : syn__timeline_simulate(out, err);
+        status = s.measured && !run ? take_measured(&s) : syn__timeline_simulate(out, err);
     syn__walk_free(&s.walk);
     syn_free(s.sends.at);
     syn_free(s.recvs.at);
@@ -203,9 +212,22 @@ syn_status syn__timeline_make(syn__timeline *out, const syn_graph *graph,
     return status;
 }
 
+syn_status syn__timeline_make(syn__timeline *out, const syn_graph *graph,
+                              const syn_export_options *options, syn_error *err) {
+    return make(out, graph, options, false, err);
+}
+
+syn_status syn__timeline_run(syn__timeline *out, const syn_graph *graph,
+                             const syn_export_options *options, syn_error *err) {
+    return make(out, graph, options, true, err);
+}
+
 void syn__timeline_free(syn__timeline *timeline) {
     syn_free(timeline->spans);
     syn_free(timeline->span_first);
     syn_free(timeline->messages);
+    syn_free(timeline->courses);
+    syn_free(timeline->meetings);
+    syn_free(timeline->members);
     memset(timeline, 0, sizeof *timeline);
 }

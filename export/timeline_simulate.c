@@ -22,13 +22,17 @@ typedef struct sim_rank {
     uint32_t also_waiting; /* next rank of the group's list; NO_RANK ends it */
     size_t message;
     double arrived;
+    uint64_t id; /* of the collective */
     bool queued;
 } sim_rank;
 
 typedef struct gathering {
     uint32_t n_members; /* that the timeline holds */
     uint32_t n_arrived;
-    uint32_t waiting;       /* the list of ranks that have arrived */
+    uint32_t waiting;  /* the list of ranks that have arrived */
+    uint32_t n_before; /* collectives of the group that are done */
+    syn_comm_kind comm;
+    bool has_source;
     double latest, longest; /* arrival and duration */
 } gathering;
 
@@ -69,7 +73,21 @@ static uint32_t find_rank(const simulation *s, int32_t rank) {
 
 static double duration(const simulation *s, const syn_node *node) {
     if (s->t->clock == SYN__CLOCK_ORDER) return SYN__CLOCK_ORDER_NS;
-    return node->predicted_ns > 0 ? fmin(node->predicted_ns, MAX_NS) : 0;
+    const bool measured = s->t->clock == SYN__CLOCK_MEASURED;
+    const double ns = measured ? syn_node_busy_ns(node) : node->predicted_ns;
+    return ns > 0 ? fmin(ns, MAX_NS) : 0;
+}
+
+static syn__course *course_of(const simulation *s, uint32_t index, uint32_t node) {
+    return &s->t->courses[s->t->span_first[index] + node];
+}
+
+static void note_course(simulation *s, uint32_t index, const syn_node *node, bool shown) {
+    syn__course *course = course_of(s, index, s->ranks[index].next);
+    course->duration_ns = shown ? duration(s, node) : 0;
+    course->is_last = node->n_outputs == 0 && shown;
+    for (uint32_t i = 0; i < node->n_deps; i++)
+        course_of(s, index, node->deps[i].node)->is_last = false;
 }
 
 static double *stream_end(simulation *s, uint32_t index, int32_t stream) {
@@ -100,9 +118,40 @@ static void finish(simulation *s, uint32_t index, int32_t stream, double arrived
     rank->message = NO_MESSAGE;
 }
 
+static int compare_members(const void *a, const void *b) {
+    const syn__member *x = a, *y = b;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* The ranks that wait at a group's collective as a meeting, if they are several. */
+static syn_status note_meeting(simulation *s, uint32_t group) {
+    syn__timeline *t = s->t;
+    const gathering *g = &s->groups[group];
+    if (t->courses == NULL || g->n_arrived < 2) return SYN_OK;
+    SYN_TRY(
+        syn_grow(&t->meetings, &t->meetings_cap, t->n_meetings + 1, sizeof *t->meetings, s->err));
+    SYN_TRY(syn_grow(&t->members, &t->members_cap, t->n_members + g->n_arrived, sizeof *t->members,
+                     s->err));
+    syn__member *members = t->members + t->n_members;
+    uint32_t n = 0;
+    for (uint32_t index = g->waiting; index != NO_RANK; index = s->ranks[index].also_waiting) {
+        syn__course *course = course_of(s, index, s->ranks[index].next);
+        course->meeting = (uint32_t)t->n_meetings;
+        members[n++] =
+            (syn__member){t->first_rank + index, course->duration_ns, s->ranks[index].id};
+    }
+    qsort(members, n, sizeof *members, compare_members);
+    t->meetings[t->n_meetings++] =
+        (syn__meeting){group, g->n_before, n, t->n_members, g->has_source, g->comm, g->longest};
+    t->n_members += n;
+    return SYN_OK;
+}
+
 /* Lets the ranks that have arrived at a group's collective finish it. */
 static syn_status release_group(simulation *s, uint32_t group) {
     gathering *g = &s->groups[group];
+    SYN_TRY(note_meeting(s, group));
+    g->n_before++;
     for (uint32_t index = g->waiting; index != NO_RANK; index = s->ranks[index].also_waiting) {
         const syn_node *node;
         syn__walk_select(&s->walk, s->t->first_rank + index);
@@ -113,6 +162,7 @@ static syn_status release_group(simulation *s, uint32_t group) {
     g->n_arrived = 0;
     g->waiting = NO_RANK;
     g->latest = g->longest = 0;
+    g->has_source = false;
     return SYN_OK;
 }
 
@@ -128,10 +178,13 @@ static syn_status arrive(simulation *s, uint32_t index, const syn_node *node, do
     gathering *g = &s->groups[group];
     s->ranks[index].group = group;
     s->ranks[index].arrived = ready;
+    s->ranks[index].id = node->id;
     s->ranks[index].also_waiting = g->waiting;
     g->waiting = index;
     g->latest = fmax(g->latest, ready);
     g->longest = fmax(g->longest, duration(s, node));
+    g->comm = node->comm;
+    g->has_source = g->has_source || node->n_deps > 0 || node->n_inputs > 0;
     *go_on = false;
     return ++g->n_arrived >= g->n_members ? release_group(s, group) : SYN_OK;
 }
@@ -154,7 +207,7 @@ static void receive(simulation *s, uint32_t index, const syn_node *node, double 
     const size_t message = message_to(s, index, s->ranks[index].next);
     double begin = ready, end = ready + duration(s, node);
     if (message != NO_MESSAGE && !alone) {
-        const syn__message *m = &s->t->messages[message];
+        syn__message *m = &s->t->messages[message];
         const uint32_t from = m->from_rank - s->t->first_rank;
         if (s->ranks[from].next <= m->from_node) {
             s->ranks[index].message = message;
@@ -162,6 +215,7 @@ static void receive(simulation *s, uint32_t index, const syn_node *node, double 
             *go_on = false;
             return;
         }
+        m->in_order = true;
         const syn__span *sent = span_of(s, from, m->from_node);
         begin = fmax(ready, sent->start_ns);
         end = fmax(begin + duration(s, node), sent->end_ns);
@@ -183,7 +237,9 @@ static syn_status step(simulation *s, uint32_t index, bool alone, bool *go_on) {
     syn__walk_select(&s->walk, s->t->first_rank + index);
     SYN_TRY(syn__walk_node(&s->walk, number, &node, s->err));
     const double deps = deps_end(s, index, node);
-    if ((node->flags & SYN_NODE_VIRTUAL) != 0 || node->kind == SYN_NODE_METADATA) {
+    const bool shown = (node->flags & SYN_NODE_VIRTUAL) == 0 && node->kind != SYN_NODE_METADATA;
+    if (s->t->courses != NULL) note_course(s, index, node, shown);
+    if (!shown) {
         *span_of(s, index, number) = (syn__span){-1, deps, 0};
         s->ranks[index].next++;
         return SYN_OK;

@@ -148,6 +148,9 @@ static void files_for_other_readers(void) {
     CHECK_OK(export_save(&syn_export_chrome, measured, "measured.trace.json", &err), err);
     CHECK_OK(export_save(&syn_export_chrome, predicted, "predicted.trace.json", &err), err);
     CHECK_OK(export_save(&syn_export_chrome, order, "order.trace.json", &err), err);
+    CHECK_OK(export_save(&syn_export_json, predicted, "predicted.json", &err), err);
+    CHECK_OK(export_save(&syn_export_graphml, predicted, "predicted.graphml", &err), err);
+    CHECK_OK(export_save(&syn_export_json, order, "order.json", &err), err);
     syn_graph_free(measured);
     syn_graph_free(predicted);
     syn_graph_free(order);

@@ -25,10 +25,27 @@ def load(path):
         return json.load(f)
 
 
-def check_graph(graph):
+def check_graph(graph, weight):
     assert type(graph) is nx.DiGraph, type(graph)
     assert nx.is_directed_acyclic_graph(graph)
-    assert len(graph) == 2 * (5 + 7), len(graph)
+    assert len(graph) == 2 * (5 + 7) + 1, len(graph)
+    # All ops are one piece; what is left are tensors that no op touches.
+    pieces = list(nx.weakly_connected_components(graph))
+    assert sum(any(graph.nodes[n]["type"] == "op" for n in piece) for piece in pieces) == 1, pieces
+    for r in range(2):
+        assert set(graph.pred[f"r{r}.o7"]) == {"r0.o5", "r0.o2", "r0.t3", "r1.o5", "r1.o2", "r1.t3"}
+        assert {graph[a][f"r{r}.o7"]["kind"] for a in (f"r{1 - r}.o5", f"r{1 - r}.o2", f"r{1 - r}.t3")} == {"group"}
+    message = graph["r0.o18446744073709551615"]["r1.o18446744073709551615"]
+    assert message["kind"] == "group"
+    for a, b, edge in graph.edges(data=True):
+        across = graph.nodes[a]["rank"] != graph.nodes[b]["rank"]
+        assert not across or edge["derived"] is True, (a, b)
+    # By hand: the all-reduce begins when rank 1 comes (3000.25) and lasts 500; then 5000 of "free".
+    assert nx.dag_longest_path_length(graph, weight) == 3000.25 + 500 + 5000
+    # The receive begins with the send, at 3500.25, and lasts longer.
+    assert longest_to(graph, "r1.t6", weight) == 3500.25 + 300
+    assert graph.nodes["r0.o7"]["layer"] == 0 and graph.nodes["r0.o8"]["layer"] == -1
+    assert graph.nodes["r0.o7"]["flops"] == 0 and graph.nodes["r0.o8"]["bytes_read"] == 0
     mul = graph.nodes["r0.o5"]
     assert mul["name"] == "square \u20ac" and mul["op"] == "mul" and mul["scope"] == "h.0"
     assert graph["r0.t1"]["r0.o5"]["kind"] == "input"
@@ -40,18 +57,41 @@ def check_graph(graph):
     assert graph.has_edge("r1.o18446744073709551615", "r1.t6")
 
 
+def longest_to(graph, node, weight):
+    return nx.dag_longest_path_length(graph.subgraph(nx.ancestors(graph, node) | {node}), weight)
+
+
+def check_by_hand(graph, weight):
+    """timeline_sample.h: all leave the all-reduce at 3500, rank 0 sends until 3700, as rank 1 receives."""
+    assert nx.is_directed_acyclic_graph(graph) and nx.is_weakly_connected(graph)
+    assert nx.dag_longest_path_length(graph, weight) == 3700
+    for node, until in (("r0.o2", 3000), ("r1.o2", 3000), ("r0.o3", 3500), ("r1.o3", 3500), ("r1.o4", 1000)):
+        assert longest_to(graph, node, weight) == until, (node, until)
+
+
+def check_critical_paths(folder):
+    check_by_hand(json_graph.node_link_graph(load(folder + "/predicted.json")), "duration_ns")
+    check_by_hand(nx.read_graphml(folder + "/predicted.graphml"), "duration_ns")
+    # Nothing has a time and rank 1 leaves the all-reduce out: one unit an op, and still no circle.
+    order = json_graph.node_link_graph(load(folder + "/order.json"))
+    assert order.graph["clock"] == "order" and nx.is_directed_acyclic_graph(order) and nx.is_weakly_connected(order)
+    assert nx.dag_longest_path_length(order, "duration_ns") == 3000
+    assert [(a, b) for a, b, e in order.edges(data=True) if e["kind"] == "group"] == [("r0.o3", "r1.o3")]
+
+
 def check_json(folder):
     data = load(folder + "/sample.json")
     assert data["links"] == data["edges"]
     graph = json_graph.node_link_graph(data)
-    check_graph(graph)
+    check_graph(graph, "duration_ns")
+    assert graph.graph["clock"] == "measured"
     mul = graph.nodes["r0.o5"]
     assert mul["flops"] == 2**64 - 1 and mul["bytes_read"] == 2**63 and mul["shape"] == [4, 8]
     assert graph.nodes["r0.o7"]["wall_ns"] == 2500 and graph.nodes["r0.o7"]["transfer_ns"] == 500
     assert mul["attributes"]["pi"] == 3.141592653589793
     assert type(mul["attributes"]["scale"]) is float and str(mul["attributes"]["scale"]) == "-0.0"
     assert mul["attributes"]["fill"] == {"f64": "-inf"} and mul["attributes"]["causal"] is False
-    assert graph["r0.t0"]["r0.o5"] == {"kind": "input", "position": 0, "positions": [0, 2]}
+    assert graph["r0.t0"]["r0.o5"] == {"kind": "input", "position": 0, "duration_ns": 0, "positions": [0, 2]}
     assert graph["r0.t1"]["r0.o5"]["position"] == 1
     assert graph.nodes["r1.t2"]["bytes"] == 4 * 8 * 4
     assert graph.graph["metadata"]["model"] == 'GPT <3> & "co"\n\x01 \xe9'
@@ -92,7 +132,7 @@ def sort_keys(value, name=""):
 def check_graphml(folder):
     path = folder + "/sample.graphml"
     graph = nx.read_graphml(path)
-    check_graph(graph)
+    check_graph(graph, "duration_ns")
     for name, node in graph.nodes(data=True):
         assert type(node["x"]) is float and type(node["y"]) is float, name
         assert type(node["rank"]) is int and type(node["size"]) is float
@@ -100,7 +140,7 @@ def check_graphml(folder):
             assert type(node["flops"]) is int
         red, green, blue = node["r"], node["g"], node["b"]
         strongest = max(red, green, blue)
-        comm = node["type"] == "op" and node["kind"] in ("collective", "send", "recv")
+        comm = node.get("kind") in ("collective", "send", "recv")
         wanted = green if node["type"] == "tensor" else red if comm else blue
         assert wanted == strongest, (name, red, green, blue)
     assert graph.nodes["r0.o2"]["virtual"] is True
@@ -185,6 +225,7 @@ def main():
         check_resaved(folder, graph)
         check_graphml(folder)
         check_chrome(folder)
+        check_critical_paths(folder)
 
 
 main()

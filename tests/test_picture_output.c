@@ -1,5 +1,6 @@
 /* The way out of a picture: DOT by both writers, graphviz as a process that may be absent, hang or
    fail, and memory that runs out anywhere; and the small texts. */
+#include "export/graph_walk.h"
 #include "picture_check.h"
 #include "test.h"
 #include "text_sample.h"
@@ -227,13 +228,13 @@ static void test_numbers(void) {
 }
 
 static void test_layer_names(void) {
-    CHECK_INT(syn__pic_layer_prefix("h.3.attn"), 3);
-    CHECK_INT(syn__pic_layer_prefix("transformer.h.12"), 16);
-    CHECK_INT(syn__pic_layer_prefix("encoder.layer.0.output.dense"), 15);
-    CHECK_INT(syn__pic_layer_prefix("embed"), 0);
-    CHECK_INT(syn__pic_layer_prefix(""), 0);
-    CHECK_INT(syn__pic_layer_prefix("3.attn"), 0);
-    CHECK_INT(syn__pic_layer_prefix("ln_1.x2"), 0);
+    CHECK_INT(syn__walk_layer_prefix("h.3.attn"), 3);
+    CHECK_INT(syn__walk_layer_prefix("transformer.h.12"), 16);
+    CHECK_INT(syn__walk_layer_prefix("encoder.layer.0.output.dense"), 15);
+    CHECK_INT(syn__walk_layer_prefix("embed"), 0);
+    CHECK_INT(syn__walk_layer_prefix(""), 0);
+    CHECK_INT(syn__walk_layer_prefix("3.attn"), 0);
+    CHECK_INT(syn__walk_layer_prefix("ln_1.x2"), 0);
 }
 
 /* Both views call communication's bytes the same; facts for writing a file again are not shown. */

@@ -12,7 +12,8 @@ typedef struct source {
     syn__et_json_reader again; /* reads what "@wire" holds, once that is JSON */
     syn__et_decoder decoder;
     syn_sink *out;
-    int32_t rank; /* wanted; -1: the only one */
+    int32_t rank;   /* wanted; -1: the only one */
+    syn_json ranks; /* at the begin of their list */
     bool found;
     syn_chakra_json_stats *stats;
 } source;
@@ -129,14 +130,17 @@ static bool find_member(const syn_json *from, const char *name, syn_json *at) {
     return false;
 }
 
-static bool is_wanted(source *s) {
+/* Whether the object that `from` has just entered is that of a rank with this number. */
+static bool has_number(const syn_json *from, int64_t rank) {
     syn_json at;
-    if (s->rank < 0) return true;
-    if (!find_member(&s->in.json, "rank", &at)) return false;
-    const bool wanted =
-        syn_json_next(&at) == SYN_JSON_NUMBER && at.is_integer && at.integer == s->rank;
+    if (!find_member(from, "rank", &at)) return false;
+    const bool same = syn_json_next(&at) == SYN_JSON_NUMBER && at.is_integer && at.integer == rank;
     syn_json_free(&at);
-    return wanted;
+    return same;
+}
+
+static bool is_wanted(const source *s) {
+    return s->rank < 0 || has_number(&s->in.json, s->rank);
 }
 
 static syn_status put_metadata_ahead(source *s) {
@@ -154,6 +158,30 @@ static syn_status put_metadata_ahead(source *s) {
     return status;
 }
 
+/* The nodes of another rank: looked for from the begin of the list. */
+static syn_status put_nodes_of(source *s, int64_t rank) {
+    const syn_json here = s->in.json;
+    syn_json list = s->ranks, nodes;
+    bool found = false;
+    list.scratch = NULL;
+    list.scratch_cap = 0;
+    list.err = NULL;
+    while (!found && syn_json_next(&list) == SYN_JSON_OBJECT_BEGIN) {
+        found = has_number(&list, rank) && find_member(&list, "nodes", &nodes);
+        if (!found && !syn_json_skip(&list)) break;
+    }
+    syn_json_free(&list);
+    if (!found)
+        return syn_json_fail(&s->in.json, "there is no rank %" PRId64 " with nodes of its own",
+                             rank);
+    nodes.err = s->in.err;
+    s->in.json = nodes;
+    const syn_status status = put_nodes(s);
+    syn_json_free(&s->in.json);
+    s->in.json = here;
+    return status;
+}
+
 /* The rank whose object was just entered. */
 static syn_status put_rank(source *s) {
     syn_json *json = &s->in.json;
@@ -164,6 +192,7 @@ static syn_status put_rank(source *s) {
         const unsigned member = key_is(json, "rank")       ? 1
                                 : key_is(json, "metadata") ? 2
                                 : key_is(json, "nodes")    ? 4
+                                : key_is(json, "nodes_of") ? 8
                                                            : 0;
         if (member == 0) return syn__et_json_unknown(&s->in);
         if ((seen & member) != 0)
@@ -171,7 +200,13 @@ static syn_status put_rank(source *s) {
         seen |= member;
         if (member == 1) SYN_TRY(syn_json_expect_i64(json, "rank", 0, MAX_RANK, &number));
         if (member == 2 && !syn_json_skip(json)) return syn__et_json_broken(&s->in);
+        if ((seen & 12) == 12)
+            return syn_json_fail(json, "a rank has both \"nodes\" and \"nodes_of\"");
         if (member == 4) SYN_TRY(put_nodes(s));
+        if (member == 8) {
+            SYN_TRY(syn_json_expect_i64(json, "nodes_of", 0, MAX_RANK, &number));
+            SYN_TRY(put_nodes_of(s, number));
+        }
     }
     return json->type == SYN_JSON_ERROR ? syn__et_json_broken(&s->in) : SYN_OK;
 }
@@ -179,6 +214,7 @@ static syn_status put_rank(source *s) {
 static syn_status read_ranks(source *s) {
     syn_json *json = &s->in.json;
     SYN_TRY(syn_json_expect(json, SYN_JSON_ARRAY_BEGIN, "ranks"));
+    s->ranks = *json;
     while (syn_json_next(json) != SYN_JSON_ARRAY_END) {
         if (json->type == SYN_JSON_ERROR) return syn__et_json_broken(&s->in);
         if (json->type != SYN_JSON_OBJECT_BEGIN)

@@ -10,6 +10,9 @@ extern "C" {
 #endif
 
 typedef enum syn_nx_key { SYN_NX_BOTH, SYN_NX_LINKS, SYN_NX_EDGES } syn_nx_key;
+/* How JSON, Chakra JSON and timelines hold a rank that does what another does: in full, or once
+   with what differs. AUTO: once in large graphs. */
+typedef enum syn_copies { SYN_COPIES_AUTO, SYN_COPIES_FULL, SYN_COPIES_ONCE } syn_copies;
 
 typedef struct syn_export_options {
     syn_nx_key nx_key; /* which edge key(s) node-link JSON gets */
@@ -18,10 +21,23 @@ typedef struct syn_export_options {
     bool comm_graph; /* pictures: the communication view over all ranks instead of one rank's DAG */
     bool no_fold;    /* pictures: draw every repeated layer and step */
     const char *version; /* of the program, recorded in files; NULL allowed */
+    syn_copies copies;
+    const struct syn__copies
+        *known_copies; /* of this graph, found before; NULL: each export looks */
 } syn_export_options;
 
 #define SYN_EXPORT_DEFAULTS \
-    { SYN_NX_BOTH, -1, NULL, false, false, NULL }
+    { SYN_NX_BOTH, -1, NULL, false, false, NULL, SYN_COPIES_AUTO, NULL }
+
+/* More than 100,000 ops of all ranks together. */
+bool syn_graph_is_large(const syn_graph *graph);
+/* The ranks that exports with these options hold once, for several exports of one graph; free it
+   when they are done. */
+syn_status syn_copies_find(struct syn__copies **out, const syn_graph *graph,
+                           const syn_export_options *options, syn_error *err) SYN_MUST_USE;
+/* How many they are. */
+uint32_t syn_copies_count(const struct syn__copies *copies);
+void syn_copies_free(struct syn__copies *copies);
 
 typedef struct syn_exporter {
     const char *name;      /* "json" */

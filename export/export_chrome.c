@@ -1,4 +1,5 @@
-/* Chrome trace events, which Perfetto and chrome://tracing show: a process per rank, a thread per
+/* Chrome trace events, which Perfetto and chrome://tracing show: a process per rank (one for a rank
+   and its copies, see copies.h), a thread per
    stream (0 compute, 1... one for each group, then sends, receives and other streams). Times in us
    with three decimals. Threads never hold partly overlapping slices: what overlaps moves to a
    thread of its own. Host ops of PyTorch's traces lie in a thread for each of theirs, nested as
@@ -23,6 +24,7 @@ typedef struct flow {
 
 typedef struct writer {
     syn__timeline timeline;
+    syn__copies copies;
     syn__walk walk;
     syn_sink *sink;
     syn_error *err;
@@ -78,11 +80,27 @@ static void put_thread_name(writer *w, const syn__lane_thread *t) {
     put_text(w, "\"name\":", t->copy > 0 ? text : name);
 }
 
-static void put_rank_metadata(writer *w) {
-    char text[32];
-    begin_metadata(w, "process_name", 0);
-    snprintf(text, sizeof text, "rank %d", (int)w->walk.rank);
+/* "rank 0", or "rank 0 and its copies 1, 2, 3": those that it is shown for. */
+static void put_process_name(writer *w) {
+    char text[512];
+    const syn_graph *graph = w->timeline.graph;
+    int n = snprintf(text, sizeof text, "rank %d", (int)w->walk.rank);
+    const char *between = " and its copies ";
+    for (uint32_t r = 0; w->copies.n > 0 && r < graph->n_ranks; r++) {
+        if (r == w->walk.rank_index || w->copies.of[r] != w->walk.rank_index) continue;
+        if ((size_t)n + 40 > sizeof text) between = ", ...";
+        n += between[2] == '.' ? snprintf(text + n, sizeof text - (size_t)n, "%s", between)
+                               : snprintf(text + n, sizeof text - (size_t)n, "%s%d", between,
+                                          (int)graph->ranks[r].rank);
+        if (between[2] == '.') break;
+        between = ", ";
+    }
     put_text(w, "\"name\":", text);
+}
+
+static void put_rank_metadata(writer *w) {
+    begin_metadata(w, "process_name", 0);
+    put_process_name(w);
     put(w, "}}");
     begin_metadata(w, "process_sort_index", 0);
     put_i64(w, "\"sort_index\":", w->walk.rank);
@@ -270,7 +288,7 @@ static void put_distributed(writer *w) {
     const syn_graph *graph = w->timeline.graph;
     const syn_attribute *backend = syn_graph_meta(graph, "comm");
     const bool named = backend != NULL && backend->type == SYN_VALUE_TEXT && backend->text != NULL;
-    const uint32_t first = w->timeline.first_rank;
+    const uint32_t first = w->timeline.n_ranks > 0 ? w->timeline.ranks[0] : graph->n_ranks;
     put_text(w, ",\n\"distributedInfo\":{\"backend\":", named ? backend->text : "syntorch");
     put_i64(w, ",\"rank\":", first < graph->n_ranks ? graph->ranks[first].rank : 0);
     put_i64(w, ",\"world_size\":", graph->world_size);
@@ -337,8 +355,7 @@ static syn_status write_document(writer *w, const syn_export_options *options) {
     put_other_data(w, options);
     put(w, ",\n\"traceEvents\":[");
     w->first = true;
-    for (uint32_t r = w->timeline.first_rank; r < w->timeline.end_rank; r++)
-        SYN_TRY(put_rank(w, r));
+    for (uint32_t i = 0; i < w->timeline.n_ranks; i++) SYN_TRY(put_rank(w, w->timeline.ranks[i]));
     put(w, "\n]}\n");
     return SYN_OK;
 }
@@ -346,11 +363,13 @@ static syn_status write_document(writer *w, const syn_export_options *options) {
 static syn_status write_chrome(const syn_graph *graph, const syn_export_options *options,
                                syn_sink *sink, syn_error *err) {
     writer w = {.sink = sink, .err = err};
-    SYN_TRY(syn__timeline_make(&w.timeline, graph, options, err));
+    SYN_TRY(syn__copies_find(&w.copies, graph, options, err));
     syn__walk_init(&w.walk, graph);
-    const syn_status status = write_document(&w, options);
+    syn_status status = syn__timeline_make(&w.timeline, graph, options, &w.copies, err);
+    if (status == SYN_OK) status = write_document(&w, options);
     syn__walk_free(&w.walk);
     syn__timeline_free(&w.timeline);
+    syn__copies_free(&w.copies);
     syn__lanes_free(&w.lanes);
     syn_free(w.flows);
     return status;

@@ -417,7 +417,7 @@ static syn_status put_rank(writer *w, uint32_t rank_index, syn_error *err) {
 static syn_status write_document(writer *w, const syn_export_options *options, syn_error *err) {
     uint32_t first, end;
     SYN_TRY(syn__walk_ranks(w->walk.graph, options, &first, &end, err));
-    SYN_TRY(syn__links_open(&w->links, w->walk.graph, options, err));
+    SYN_TRY(syn__links_open(&w->links, w->walk.graph, options, NULL, err));
     w->met = syn_calloc(w->links.timeline.n_meetings, 1);
     if (w->met == NULL)
         return SYN_FAIL_NOMEM(err, w->links.timeline.n_meetings, "the meetings of ranks");

@@ -11,15 +11,20 @@
    output), "bytes", "type", "rank", "layer", "group_name", "transfer_ns" and "duration_ns" are for
    people and not read back. */
 #include "export/links.h"
+#include "syntorch/memory.h"
 
 #include <math.h>
+#include <string.h>
 
 #define FORMAT_VERSION 2
 
 typedef struct writer {
     syn__walk walk;
     syn__links links;
+    syn__copies copies;
     syn_sink *sink;
+    uint8_t *made; /* per tensor of the rank: 1 if its edge will tell the producer */
+    size_t made_cap;
     bool first;            /* no element of the current array yet */
     uint64_t op_id;        /* the node whose edges are written, and how long it lasts */
     double op_ns, late_ns; /* and how much longer what leads to it */
@@ -123,7 +128,48 @@ static void put_groups(syn_sink *sink, const syn_graph *graph) {
     syn_sink_char(sink, ']');
 }
 
-static void put_header(writer *w, const syn_export_options *options, uint32_t first, uint32_t end) {
+/* The ops of a copy whose attributes are not those of the original. */
+static syn_status put_changed(writer *w, uint32_t rank, syn_error *err) {
+    syn__walk *walk = &w->walk;
+    syn_cursor original = {0};
+    syn_status status = SYN_OK;
+    bool first = true;
+    syn__walk_select(walk, rank);
+    for (uint32_t i = 0; i < walk->graph->ranks[rank].n_nodes && status == SYN_OK; i++) {
+        const syn_node *node;
+        const syn_node *other = syn_graph_node(walk->graph, w->copies.of[rank], i, &original);
+        status = other != NULL ? syn__walk_node(walk, i, &node, err)
+                               : SYN_FAIL(err, SYN_E_NOMEM, "%s", original.error.text);
+        if (status != SYN_OK || syn__copies_same_attributes(node, other)) continue;
+        put(w->sink, first ? "\n{\"id\":" : ",\n{\"id\":");
+        put_ref(w->sink, walk->rank, 'o', node->id);
+        put(w->sink, ",\"attributes\":");
+        put_attributes(w->sink, node->attributes, node->n_attributes);
+        syn_sink_char(w->sink, '}');
+        first = false;
+    }
+    syn_cursor_free(&original);
+    return status;
+}
+
+static syn_status put_copies(writer *w, syn_error *err) {
+    const syn_graph *graph = w->walk.graph;
+    const char *before = ",\n\"copies\":[\n{\"rank\":";
+    for (uint32_t r = 0; w->copies.n > 0 && r < graph->n_ranks; r++) {
+        if (!syn__is_copy(&w->copies, r)) continue;
+        put_i64(w->sink, before, graph->ranks[r].rank);
+        put_i64(w->sink, ",\"of\":", graph->ranks[w->copies.of[r]].rank);
+        put(w->sink, ",\"nodes\":[");
+        if (w->copies.n_changed[r] > 0) SYN_TRY(put_changed(w, r, err));
+        put(w->sink, "]}");
+        before = ",\n{\"rank\":";
+    }
+    if (w->copies.n > 0) syn_sink_char(w->sink, ']');
+    return SYN_OK;
+}
+
+static syn_status put_header(writer *w, const syn_export_options *options, uint32_t first,
+                             uint32_t end, syn_error *err) {
     syn_sink *sink = w->sink;
     const syn_graph *graph = w->walk.graph;
     put(sink, "{\"directed\":true,\"multigraph\":false,\"graph\":{\"format\":\"syntorch\"");
@@ -141,7 +187,9 @@ static void put_header(writer *w, const syn_export_options *options, uint32_t fi
     put(sink, ",\n\"metadata\":");
     put_attributes(sink, graph->metadata, graph->n_metadata);
     put_groups(sink, graph);
+    SYN_TRY(put_copies(w, err));
     syn_sink_char(sink, '}');
+    return SYN_OK;
 }
 
 static void put_spec(syn_sink *sink, const syn_spec *spec) {
@@ -227,7 +275,7 @@ static void put_tensor(writer *w, uint32_t index, const syn_graph_tensor *tensor
         put(sink, ",\"base\":");
         put_ref(sink, w->walk.rank, 't', tensor->base);
     }
-    if (tensor->producer != SYN_NO_NODE) {
+    if (tensor->producer != SYN_NO_NODE && !w->made[index]) {
         put(sink, ",\"producer\":");
         put_ref(sink, w->walk.rank, 'o', w->walk.ids[tensor->producer]);
     }
@@ -243,10 +291,13 @@ static void next_line(writer *w) {
 static syn_status put_rank_nodes(writer *w, uint32_t rank_index, syn_error *err) {
     const syn_graph_rank *rank = &w->walk.graph->ranks[rank_index];
     SYN_TRY(syn__walk_load(&w->walk, rank_index, err));
+    SYN_TRY(syn_grow(&w->made, &w->made_cap, (size_t)rank->n_tensors + 1, 1, err));
+    memset(w->made, 0, rank->n_tensors);
     for (uint32_t i = 0; i < rank->n_nodes && syn_sink_status(w->sink) == SYN_OK; i++) {
         const syn_node *node;
         SYN_TRY(syn__walk_node(&w->walk, i, &node, err));
         next_line(w);
+        for (uint32_t k = 0; k < node->n_outputs; k++) w->made[node->outputs[k]] = 1;
         SYN_TRY(put_op(w, node, err));
     }
     for (uint32_t i = 0; i < rank->n_tensors && syn_sink_status(w->sink) == SYN_OK; i++) {
@@ -352,20 +403,21 @@ static void put_meetings(writer *w) {
     put(w->sink, "{\"id\":\"end\",\"type\":\"end\",\"rank\":-1,\"name\":\"end\"}");
 }
 
-static syn_status put_nodes(writer *w, uint32_t first, uint32_t end, syn_error *err) {
+static syn_status put_nodes(writer *w, syn_error *err) {
+    const syn__timeline *t = &w->links.timeline;
     put(w->sink, ",\n\"nodes\":[");
     w->first = true;
-    for (uint32_t r = first; r < end; r++) SYN_TRY(put_rank_nodes(w, r, err));
+    for (uint32_t i = 0; i < t->n_ranks; i++) SYN_TRY(put_rank_nodes(w, t->ranks[i], err));
     put_meetings(w);
     put(w->sink, "\n]");
     return SYN_OK;
 }
 
-static syn_status put_edges(writer *w, const char *key, uint32_t first, uint32_t end,
-                            syn_error *err) {
+static syn_status put_edges(writer *w, const char *key, syn_error *err) {
+    const syn__timeline *t = &w->links.timeline;
     put(w->sink, key);
     w->first = true;
-    for (uint32_t r = first; r < end; r++) SYN_TRY(put_rank_edges(w, r, err));
+    for (uint32_t i = 0; i < t->n_ranks; i++) SYN_TRY(put_rank_edges(w, t->ranks[i], err));
     put(w->sink, "\n]");
     return SYN_OK;
 }
@@ -374,11 +426,12 @@ static syn_status write_document(writer *w, const syn_export_options *options, s
     const syn_nx_key key = options != NULL ? options->nx_key : SYN_NX_BOTH;
     uint32_t first, end;
     SYN_TRY(syn__walk_ranks(w->walk.graph, options, &first, &end, err));
-    SYN_TRY(syn__links_open(&w->links, w->walk.graph, options, err));
-    put_header(w, options, first, end);
-    SYN_TRY(put_nodes(w, first, end, err));
-    if (key != SYN_NX_EDGES) SYN_TRY(put_edges(w, ",\n\"links\":[", first, end, err));
-    if (key != SYN_NX_LINKS) SYN_TRY(put_edges(w, ",\n\"edges\":[", first, end, err));
+    SYN_TRY(syn__copies_find(&w->copies, w->walk.graph, options, err));
+    SYN_TRY(syn__links_open(&w->links, w->walk.graph, options, &w->copies, err));
+    SYN_TRY(put_header(w, options, first, end, err));
+    SYN_TRY(put_nodes(w, err));
+    if (key != SYN_NX_EDGES) SYN_TRY(put_edges(w, ",\n\"links\":[", err));
+    if (key != SYN_NX_LINKS) SYN_TRY(put_edges(w, ",\n\"edges\":[", err));
     put(w->sink, "}\n");
     return SYN_OK;
 }
@@ -390,6 +443,8 @@ static syn_status write_json(const syn_graph *graph, const syn_export_options *o
     const syn_status status = write_document(&w, options, err);
     syn__walk_free(&w.walk);
     syn__links_close(&w.links);
+    syn__copies_free(&w.copies);
+    syn_free(w.made);
     return status;
 }
 

@@ -10,11 +10,12 @@ static uint32_t rank_of(const syn__links *l, uint32_t rank_index) {
 }
 
 syn_status syn__links_open(syn__links *out, const syn_graph *graph,
-                           const syn_export_options *options, syn_error *err) {
+                           const syn_export_options *options, const syn__copies *copies,
+                           syn_error *err) {
     memset(out, 0, sizeof *out);
-    SYN_TRY(syn__timeline_run(&out->timeline, graph, options, err));
+    SYN_TRY(syn__timeline_run(&out->timeline, graph, options, copies, err));
     const syn__timeline *t = &out->timeline;
-    const size_t n = t->span_first[t->end_rank - t->first_rank];
+    const size_t n = t->span_first[t->n_ranks];
     for (size_t i = 0; i < n && !out->has_end; i++) out->has_end = t->courses[i].is_last;
     out->chains = !syn__walk_is_foreign(graph);
     return SYN_OK;

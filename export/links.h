@@ -59,7 +59,8 @@ typedef struct syn__links {
 } syn__links;
 
 syn_status syn__links_open(syn__links *out, const syn_graph *graph,
-                           const syn_export_options *options, syn_error *err) SYN_MUST_USE;
+                           const syn_export_options *options, const syn__copies *copies,
+                           syn_error *err) SYN_MUST_USE;
 void syn__links_close(syn__links *links);
 
 /* Begins a rank; its nodes are then asked for in order. */

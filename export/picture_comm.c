@@ -429,7 +429,7 @@ static syn_status attempt(syn__pic_drawing *d, const syn_graph *graph,
                           const syn_export_options *options, syn__pic_detail detail, int fold,
                           double max_side, bool *fits, syn_error *err) {
     syn__pic_chart chart = {0};
-    syn_status s = syn__pic_chart_make(&chart, d, graph, fold, err);
+    syn_status s = syn__pic_chart_make(&chart, d, graph, options->known_copies, fold, err);
     if (s == SYN_OK) s = syn__pic_chart_items(&chart, detail, err);
     *fits = !chart.too_many;
     if (s == SYN_OK && *fits) s = syn__pic_chart_draw(&chart, err);

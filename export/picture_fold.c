@@ -62,7 +62,7 @@ static uint64_t mix(uint64_t h, uint64_t v) {
 static uint64_t mix_text(uint64_t h, const char *text, const char *layer) {
     const size_t n = strlen(layer);
     for (const char *p = text; *p != '\0'; p++) {
-        if (n > 0 && strncmp(p, layer, n) == 0 && (p[n] < '0' || p[n] > '9')) {
+        if (n > 0 && *p == *layer && strncmp(p, layer, n) == 0 && (p[n] < '0' || p[n] > '9')) {
             h = mix(h, '#');
             p += n - 1;
         } else {

@@ -1,6 +1,6 @@
 /* Which ranks the communication view draws, and their items: phases and layers as frames, runs of
    ops between communications as boxes, and the communications. */
-#include "export/graph_walk.h"
+#include "export/copies.h"
 #include "export/picture_comm.h"
 
 #include <string.h>
@@ -15,11 +15,18 @@ typedef struct kind {
     uint32_t seen;
 } kind;
 
-/* Signature of every rank, and the different ones in order of appearance. */
-static syn_status find_kinds(const syn_graph *graph, uint32_t *kind_of, kind *kinds, uint32_t *n,
-                             syn_error *err) {
+/* Signature of every rank, and the different ones in order of appearance; those of copies are
+ * known.
+ */
+static syn_status find_kinds(const syn_graph *graph, const syn__copies *copies, uint32_t *kind_of,
+                             kind *kinds, uint32_t *n, syn_error *err) {
     *n = 0;
     for (uint32_t r = 0; r < graph->n_ranks; r++) {
+        if (syn__is_copy(copies, r)) {
+            kind_of[r] = kind_of[copies->of[r]];
+            kinds[kind_of[r]].n++;
+            continue;
+        }
         syn__pic_plan plan;
         const syn_status s = syn__pic_plan_make(&plan, graph, r, SYN__PIC_FOLD_NONE, err);
         const uint64_t sig = plan.rank_sig;
@@ -61,7 +68,7 @@ static void add_lane(syn__pic_chart *c, uint32_t rank_index) {
     lane->last_rank = c->graph->ranks[rank_index].rank;
 }
 
-static syn_status choose_lanes(syn__pic_chart *c, syn_error *err) {
+static syn_status choose_lanes(syn__pic_chart *c, const syn__copies *copies, syn_error *err) {
     const uint32_t n_ranks = c->graph->n_ranks;
     uint32_t n = 0;
     uint32_t *kind_of = syn_calloc(n_ranks + 1, sizeof *kind_of);
@@ -69,7 +76,7 @@ static syn_status choose_lanes(syn__pic_chart *c, syn_error *err) {
     uint32_t lane_of[SYN__PIC_COLUMNS] = {0};
     syn_status s =
         kind_of != NULL && kinds != NULL
-            ? find_kinds(c->graph, kind_of, kinds, &n, err)
+            ? find_kinds(c->graph, copies, kind_of, kinds, &n, err)
             : SYN_FAIL_NOMEM(err, (size_t)n_ranks * sizeof *kinds, "the ranks of a picture");
     if (s == SYN_OK) {
         share_lanes(kinds, n);
@@ -94,9 +101,9 @@ static syn_status choose_lanes(syn__pic_chart *c, syn_error *err) {
 }
 
 syn_status syn__pic_chart_make(syn__pic_chart *c, syn__pic_drawing *d, const syn_graph *graph,
-                               int fold, syn_error *err) {
+                               const syn__copies *copies, int fold, syn_error *err) {
     *c = (syn__pic_chart){.graph = graph, .drawing = d};
-    SYN_TRY(choose_lanes(c, err));
+    SYN_TRY(choose_lanes(c, copies, err));
     for (uint32_t i = 0; i < c->n_lanes; i++) {
         SYN_TRY(syn__pic_plan_make(&c->lanes[i].plan, graph, c->lanes[i].rank_index, fold, err));
         c->lanes[i].plan.spans_ranks = c->n_lanes > 1;

@@ -65,6 +65,7 @@ static syn_status collect_ranks(build *b) {
 
 static syn_status index_ranks(build *b) {
     SYN_TRY(collect_ranks(b));
+    SYN_TRY(syn__build_leave_out_copies(b));
     if (b->n_ranks == 0) return syn__raw_fail(b->raw, 0, "the graph is empty: it has no rank");
     b->by_rank = syn__build_table(b, b->n_ranks, sizeof *b->by_rank);
     if (b->by_rank == NULL) return syn__build_no_memory(b);

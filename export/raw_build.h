@@ -64,6 +64,10 @@ syn_status syn__build_find(const build *b, const syn__raw_ref *ref, size_t at,
                            uint32_t *out) SYN_MUST_USE;
 /* Fills order and position; refuses cycles. */
 syn_status syn__build_order(build *b) SYN_MUST_USE;
+/* Takes the copies out of the ranks that have nodes (and sorts them); shows them in the graph that
+   was made of those. */
+syn_status syn__build_leave_out_copies(build *b) SYN_MUST_USE;
+syn_status syn__build_show_copies(build *b, syn_graph **graph) SYN_MUST_USE;
 /* Writes the graph out and verifies it. */
 syn_status syn__build_emit(build *b, syn_graph **out) SYN_MUST_USE;
 

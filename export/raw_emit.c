@@ -198,6 +198,7 @@ static syn_status emit_rest(emitter *e) {
         SYN_TRY(syn_graph_set_meta(e->graph, &raw->metadata[i], raw->err));
     SYN_TRY(emit_tensors(e));
     SYN_TRY(emit_nodes(e));
+    SYN_TRY(syn__build_show_copies(e->b, &e->graph));
     syn_error error = {0};
     const syn_status status = syn_graph_verify(e->graph, &error);
     if (status == SYN_OK) return SYN_OK;
@@ -205,10 +206,18 @@ static syn_status emit_rest(emitter *e) {
     return SYN_FAIL(raw->err, SYN_E_FORMAT, "%.200s: %s", raw->name, error.text);
 }
 
+/* The highest rank, copies among them. */
+static int32_t last_rank(const build *b) {
+    int32_t last = b->by_rank[b->n_ranks - 1].rank;
+    if (b->raw->n_copies > 0 && b->raw->copies[b->raw->n_copies - 1].rank > last)
+        last = b->raw->copies[b->raw->n_copies - 1].rank;
+    return last;
+}
+
 syn_status syn__build_emit(build *b, syn_graph **out) {
     syn__raw *raw = b->raw;
     emitter e = {.b = b};
-    const int32_t last = b->by_rank[b->n_ranks - 1].rank;
+    const int32_t last = last_rank(b);
     if (raw->world_size < 0) raw->world_size = (int64_t)last + 1;
     if (last >= raw->world_size)
         return syn__raw_fail(raw, 0, "rank %d does not fit into world_size %lld", (int)last,

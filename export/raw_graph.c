@@ -47,6 +47,8 @@ void syn__raw_free(syn__raw *raw) {
     syn_free(raw->groups);
     syn_free(raw->metadata);
     syn_free(raw->ranks);
+    syn_free(raw->copies);
+    syn_free(raw->changes);
 }
 
 syn_status syn__raw_fail(syn__raw *raw, size_t at, const char *fmt, ...) {

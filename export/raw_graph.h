@@ -47,6 +47,21 @@ typedef struct syn__raw_group {
     size_t at;
 } syn__raw_group;
 
+/* An op of a copy that has attributes of its own. */
+typedef struct syn__raw_change {
+    syn__raw_ref id;
+    const syn_attribute *attributes; /* in the arena */
+    uint32_t n_attributes;
+    size_t at;
+} syn__raw_change;
+
+/* A rank that is another one but for some ops' attributes. */
+typedef struct syn__raw_copy {
+    int32_t rank, of;
+    size_t first_change, n_changes;
+    size_t at;
+} syn__raw_copy;
+
 typedef struct syn__raw {
     const char *name, *data; /* of the file */
     size_t bytes;
@@ -58,8 +73,11 @@ typedef struct syn__raw {
     syn__raw_group *groups;
     syn_attribute *metadata;
     int32_t *ranks; /* "ranks" of the file; empty: to be collected from the nodes */
-    size_t n_ops, n_tensors, n_edges, n_groups, n_metadata, n_ranks;
-    size_t ops_cap, tensors_cap, edges_cap, groups_cap, metadata_cap, ranks_cap;
+    syn__raw_copy *copies;
+    syn__raw_change *changes;
+    size_t n_ops, n_tensors, n_edges, n_groups, n_metadata, n_ranks, n_copies, n_changes;
+    size_t ops_cap, tensors_cap, edges_cap, groups_cap, metadata_cap, ranks_cap, copies_cap,
+        changes_cap;
     int64_t world_size; /* -1: not given */
 } syn__raw;
 

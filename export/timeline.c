@@ -15,11 +15,11 @@ const char *syn__clock_name(syn__clock clock) {
 }
 
 syn__span *syn__timeline_span(const syn__timeline *t, uint32_t rank_index, uint32_t node) {
-    return &t->spans[t->span_first[rank_index - t->first_rank] + node];
+    return &t->spans[t->span_first[t->place[rank_index]] + node];
 }
 
 syn__course *syn__timeline_course(const syn__timeline *t, uint32_t rank_index, uint32_t node) {
-    return &t->courses[t->span_first[rank_index - t->first_rank] + node];
+    return &t->courses[t->span_first[t->place[rank_index]] + node];
 }
 
 /* One send or receive, before matching. */
@@ -65,7 +65,8 @@ static syn_status scan_node(scan *s, uint32_t rank_index, uint32_t index, const 
 
 static syn_status scan_ranks(scan *s) {
     const syn__timeline *t = s->timeline;
-    for (uint32_t r = t->first_rank; r < t->end_rank; r++) {
+    for (uint32_t k = 0; k < t->n_ranks; k++) {
+        const uint32_t r = t->ranks[k];
         syn__walk_select(&s->walk, r);
         for (uint32_t i = 0; i < t->graph->ranks[r].n_nodes; i++) {
             const syn_node *node;
@@ -134,7 +135,8 @@ static double since(const syn__timeline *t, double start_ns) {
 static syn_status find_base(scan *s) {
     syn__timeline *t = s->timeline;
     double first_ns = MAX_NS;
-    for (uint32_t r = t->first_rank; r < t->end_rank; r++) {
+    for (uint32_t k = 0; k < t->n_ranks; k++) {
+        const uint32_t r = t->ranks[k];
         syn__walk_select(&s->walk, r);
         for (uint32_t i = 0; i < t->graph->ranks[r].n_nodes; i++) {
             const syn_node *node;
@@ -150,7 +152,8 @@ static syn_status find_base(scan *s) {
 static syn_status take_measured(scan *s) {
     syn__timeline *t = s->timeline;
     SYN_TRY(find_base(s));
-    for (uint32_t r = t->first_rank; r < t->end_rank; r++) {
+    for (uint32_t k = 0; k < t->n_ranks; k++) {
+        const uint32_t r = t->ranks[k];
         syn__walk_select(&s->walk, r);
         for (uint32_t i = 0; i < t->graph->ranks[r].n_nodes; i++) {
             const syn_node *node;
@@ -170,17 +173,32 @@ static syn_status take_measured(scan *s) {
     return SYN_OK;
 }
 
-static syn_status make_spans(syn__timeline *t, bool courses, syn_error *err) {
-    const uint32_t n_ranks = t->end_rank - t->first_rank;
-    size_t n = 0;
-    t->span_first = syn_calloc((size_t)n_ranks + 1, sizeof *t->span_first);
-    if (t->span_first == NULL)
-        return SYN_FAIL_NOMEM(err, n_ranks * sizeof *t->span_first, "the ranks of a timeline");
-    for (uint32_t i = 0; i < n_ranks; i++) {
-        t->span_first[i] = n;
-        n += t->graph->ranks[t->first_rank + i].n_nodes;
+static syn_status choose_ranks(syn__timeline *t, const syn_export_options *options,
+                               const syn__copies *copies, syn_error *err) {
+    uint32_t first, end;
+    SYN_TRY(syn__walk_ranks(t->graph, options, &first, &end, err));
+    t->ranks = syn_calloc(t->graph->n_ranks, sizeof *t->ranks);
+    t->place = syn_calloc(t->graph->n_ranks, sizeof *t->place);
+    if (t->ranks == NULL || t->place == NULL)
+        return SYN_FAIL_NOMEM(err, t->graph->n_ranks * sizeof *t->ranks, "the ranks of a timeline");
+    for (uint32_t r = 0; r < t->graph->n_ranks; r++) {
+        const bool shown = r >= first && r < end && !syn__is_copy(copies, r);
+        t->place[r] = shown ? t->n_ranks : UINT32_MAX;
+        if (shown) t->ranks[t->n_ranks++] = r;
     }
-    t->span_first[n_ranks] = n;
+    return SYN_OK;
+}
+
+static syn_status make_spans(syn__timeline *t, bool courses, syn_error *err) {
+    size_t n = 0;
+    t->span_first = syn_calloc((size_t)t->n_ranks + 1, sizeof *t->span_first);
+    if (t->span_first == NULL)
+        return SYN_FAIL_NOMEM(err, t->n_ranks * sizeof *t->span_first, "the ranks of a timeline");
+    for (uint32_t i = 0; i < t->n_ranks; i++) {
+        t->span_first[i] = n;
+        n += t->graph->ranks[t->ranks[i]].n_nodes;
+    }
+    t->span_first[t->n_ranks] = n;
     t->spans = syn_calloc(n, sizeof *t->spans);
     if (t->spans == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *t->spans, "a timeline");
     if (!courses) return SYN_OK;
@@ -191,12 +209,13 @@ static syn_status make_spans(syn__timeline *t, bool courses, syn_error *err) {
 }
 
 static syn_status make(syn__timeline *out, const syn_graph *graph,
-                       const syn_export_options *options, bool run, syn_error *err) {
+                       const syn_export_options *options, const syn__copies *copies, bool run,
+                       syn_error *err) {
     memset(out, 0, sizeof *out);
     out->graph = graph;
     scan s = {.timeline = out, .err = err};
     syn__walk_init(&s.walk, graph);
-    syn_status status = syn__walk_ranks(graph, options, &out->first_rank, &out->end_rank, err);
+    syn_status status = choose_ranks(out, options, copies, err);
     if (status == SYN_OK) status = make_spans(out, run, err);
     if (status == SYN_OK) status = scan_ranks(&s);
     if (status == SYN_OK) status = match_messages(&s);
@@ -213,16 +232,20 @@ static syn_status make(syn__timeline *out, const syn_graph *graph,
 }
 
 syn_status syn__timeline_make(syn__timeline *out, const syn_graph *graph,
-                              const syn_export_options *options, syn_error *err) {
-    return make(out, graph, options, false, err);
+                              const syn_export_options *options, const syn__copies *copies,
+                              syn_error *err) {
+    return make(out, graph, options, copies, false, err);
 }
 
 syn_status syn__timeline_run(syn__timeline *out, const syn_graph *graph,
-                             const syn_export_options *options, syn_error *err) {
-    return make(out, graph, options, true, err);
+                             const syn_export_options *options, const syn__copies *copies,
+                             syn_error *err) {
+    return make(out, graph, options, copies, true, err);
 }
 
 void syn__timeline_free(syn__timeline *timeline) {
+    syn_free(timeline->ranks);
+    syn_free(timeline->place);
     syn_free(timeline->spans);
     syn_free(timeline->span_first);
     syn_free(timeline->messages);

@@ -3,7 +3,7 @@
 #ifndef EXPORT_TIMELINE_H
 #define EXPORT_TIMELINE_H
 
-#include "export/graph_walk.h"
+#include "export/copies.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -55,10 +55,12 @@ typedef struct syn__course {
 
 typedef struct syn__timeline {
     const syn_graph *graph;
-    uint32_t first_rank, end_rank; /* rank indices */
+    uint32_t *ranks; /* indices of those shown, ascending: copies run as their originals do */
+    uint32_t n_ranks;
+    uint32_t *place; /* per rank index of the graph: where it is in `ranks`; UINT32_MAX: nowhere */
     syn__clock clock;
     syn__span *spans;       /* of all ranks, one after the other */
-    size_t *span_first;     /* per rank index - first_rank, and the end */
+    size_t *span_first;     /* per place, and the end */
     syn__message *messages; /* matched by source, destination, tag and order; sorted by receiver */
     size_t n_messages;
     /* of syn__timeline_run */
@@ -73,13 +75,16 @@ typedef struct syn__timeline {
 
 /* Simulation: a node starts when its dependencies have ended and its stream is free; a collective
    when all its ranks that the graph holds have arrived; a receive not before its send. Ranks whose
-   collectives or messages do not match go on alone, so that it always ends. */
+   collectives or messages do not match go on alone, so that it always ends. Copies are left out
+   (NULL: there are none). */
 syn_status syn__timeline_make(syn__timeline *out, const syn_graph *graph,
-                              const syn_export_options *options, syn_error *err) SYN_MUST_USE;
+                              const syn_export_options *options, const syn__copies *copies,
+                              syn_error *err) SYN_MUST_USE;
 /* Always by simulation: with durations as measured where they are, waiting left out. Tells besides
    the spans which nodes meet. */
 syn_status syn__timeline_run(syn__timeline *out, const syn_graph *graph,
-                             const syn_export_options *options, syn_error *err) SYN_MUST_USE;
+                             const syn_export_options *options, const syn__copies *copies,
+                             syn_error *err) SYN_MUST_USE;
 void syn__timeline_free(syn__timeline *timeline);
 
 syn__span *syn__timeline_span(const syn__timeline *timeline, uint32_t rank_index, uint32_t node);

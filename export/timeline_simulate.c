@@ -44,7 +44,7 @@ typedef struct rank_at {
 typedef struct simulation {
     syn__timeline *t;
     syn__walk walk;
-    sim_rank *ranks; /* per rank index - first_rank; so `index` below */
+    sim_rank *ranks; /* per place in the timeline; so `index` below */
     gathering *groups;
     rank_at *by_rank; /* sorted by global number */
     uint32_t *queue;  /* a ring: a rank is in it at most once */
@@ -137,8 +137,7 @@ static syn_status note_meeting(simulation *s, uint32_t group) {
     for (uint32_t index = g->waiting; index != NO_RANK; index = s->ranks[index].also_waiting) {
         syn__course *course = course_of(s, index, s->ranks[index].next);
         course->meeting = (uint32_t)t->n_meetings;
-        members[n++] =
-            (syn__member){t->first_rank + index, course->duration_ns, s->ranks[index].id};
+        members[n++] = (syn__member){t->ranks[index], course->duration_ns, s->ranks[index].id};
     }
     qsort(members, n, sizeof *members, compare_members);
     t->meetings[t->n_meetings++] =
@@ -154,7 +153,7 @@ static syn_status release_group(simulation *s, uint32_t group) {
     g->n_before++;
     for (uint32_t index = g->waiting; index != NO_RANK; index = s->ranks[index].also_waiting) {
         const syn_node *node;
-        syn__walk_select(&s->walk, s->t->first_rank + index);
+        syn__walk_select(&s->walk, s->t->ranks[index]);
         SYN_TRY(syn__walk_node(&s->walk, s->ranks[index].next, &node, s->err));
         finish(s, index, node->stream, s->ranks[index].arrived, g->latest, g->latest + g->longest);
         enqueue(s, index);
@@ -191,7 +190,7 @@ static syn_status arrive(simulation *s, uint32_t index, const syn_node *node, do
 
 /* The message that the rank's node `node` receives, or NO_MESSAGE. */
 static size_t message_to(simulation *s, uint32_t index, uint32_t node) {
-    const uint32_t rank_index = s->t->first_rank + index;
+    const uint32_t rank_index = s->t->ranks[index];
     size_t *next = &s->ranks[index].next_message;
     for (; *next < s->t->n_messages; (*next)++) {
         const syn__message *m = &s->t->messages[*next];
@@ -208,7 +207,7 @@ static void receive(simulation *s, uint32_t index, const syn_node *node, double 
     double begin = ready, end = ready + duration(s, node);
     if (message != NO_MESSAGE && !alone) {
         syn__message *m = &s->t->messages[message];
-        const uint32_t from = m->from_rank - s->t->first_rank;
+        const uint32_t from = s->t->place[m->from_rank];
         if (s->ranks[from].next <= m->from_node) {
             s->ranks[index].message = message;
             s->ranks[index].arrived = ready;
@@ -228,13 +227,13 @@ static void wake_receiver(simulation *s, uint32_t index, const syn_node *node, u
     const uint32_t to = find_rank(s, node->peer);
     if (to == UINT32_MAX || s->ranks[to].message == NO_MESSAGE) return;
     const syn__message *m = &s->t->messages[s->ranks[to].message];
-    if (m->from_rank - s->t->first_rank == index && m->from_node == sent) enqueue(s, to);
+    if (s->t->place[m->from_rank] == index && m->from_node == sent) enqueue(s, to);
 }
 
 static syn_status step(simulation *s, uint32_t index, bool alone, bool *go_on) {
     const syn_node *node;
     const uint32_t number = s->ranks[index].next;
-    syn__walk_select(&s->walk, s->t->first_rank + index);
+    syn__walk_select(&s->walk, s->t->ranks[index]);
     SYN_TRY(syn__walk_node(&s->walk, number, &node, s->err));
     const double deps = deps_end(s, index, node);
     const bool shown = (node->flags & SYN_NODE_VIRTUAL) == 0 && node->kind != SYN_NODE_METADATA;
@@ -257,7 +256,7 @@ static syn_status step(simulation *s, uint32_t index, bool alone, bool *go_on) {
 
 /* Runs a rank until it waits or is done. */
 static syn_status run_rank(simulation *s, uint32_t index, bool alone) {
-    const uint32_t n_nodes = s->t->graph->ranks[s->t->first_rank + index].n_nodes;
+    const uint32_t n_nodes = s->t->graph->ranks[s->t->ranks[index]].n_nodes;
     bool go_on = true;
     while (go_on && s->ranks[index].next < n_nodes) {
         SYN_TRY(step(s, index, alone, &go_on));
@@ -304,14 +303,14 @@ static syn_status prepare(simulation *s) {
         return SYN_FAIL(s->err, SYN_E_NOMEM, "out of memory for simulating %u ranks",
                         (unsigned)s->n_ranks);
     for (uint32_t i = 0; i < s->n_ranks; i++) {
-        s->by_rank[i] = (rank_at){graph->ranks[s->t->first_rank + i].rank, i};
+        s->by_rank[i] = (rank_at){graph->ranks[s->t->ranks[i]].rank, i};
         s->ranks[i].group = NO_GROUP;
         s->ranks[i].message = NO_MESSAGE;
         s->ranks[i].next_message = s->t->n_messages;
         enqueue(s, i);
     }
     for (size_t m = s->t->n_messages; m-- > 0;)
-        s->ranks[s->t->messages[m].to_rank - s->t->first_rank].next_message = m;
+        s->ranks[s->t->place[s->t->messages[m].to_rank]].next_message = m;
     qsort(s->by_rank, s->n_ranks, sizeof *s->by_rank, compare_rank_at);
     for (uint32_t g = 0; g < graph->n_groups; g++) {
         s->groups[g].waiting = NO_RANK;
@@ -322,8 +321,7 @@ static syn_status prepare(simulation *s) {
 }
 
 syn_status syn__timeline_simulate(syn__timeline *timeline, syn_error *err) {
-    simulation s = {
-        .t = timeline, .n_ranks = timeline->end_rank - timeline->first_rank, .err = err};
+    simulation s = {.t = timeline, .n_ranks = timeline->n_ranks, .err = err};
     bool any = s.n_ranks > 0;
     syn__walk_init(&s.walk, timeline->graph);
     syn_status status = any ? prepare(&s) : SYN_OK;

@@ -152,6 +152,30 @@ static syn_status fill_deps(const struct view *v, uint32_t id, syn_cursor *cur) 
     return SYN_OK;
 }
 
+/* Appending to a buffer of a cursor, cut where it ends. printf would take most of the time in which
+   a large trace is read: each tensor is named anew whenever it is asked for. */
+struct writing {
+    char *at, *end; /* end: of the room before the NUL */
+};
+
+static void append_text(struct writing *w, const char *text) {
+    const size_t room = (size_t)(w->end - w->at), bytes = strlen(text);
+    const size_t n = bytes < room ? bytes : room;
+    memcpy(w->at, text, n);
+    w->at += n;
+    *w->at = '\0';
+}
+
+static void append_i64(struct writing *w, int64_t value) {
+    char digits[24], *p = digits + sizeof digits - 1;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    *p = '\0';
+    do *--p = (char)('0' + rest % 10);
+    while ((rest /= 10) != 0);
+    if (value < 0) *--p = '-';
+    append_text(w, p);
+}
+
 static void fill_attributes(const struct shared *sh, const syn_call *call, uint32_t op,
                             syn_cursor *cur) {
     syn_node *node = &cur->node;
@@ -173,11 +197,12 @@ static void fill_attributes(const struct shared *sh, const syn_call *call, uint3
         a->text = cur->text;
         const int64_t count = a->i64;
         a->i64 = 0;
-        size_t at = 0;
+        struct writing list = {cur->text, cur->text + sizeof cur->text - 1};
         cur->text[0] = '\0';
-        for (int64_t k = 0; k < count && at < sizeof cur->text; k++)
-            at += (size_t)snprintf(cur->text + at, sizeof cur->text - at, "%s%lld", k ? "," : "",
-                                   (long long)call->attr[i + 1 + k].i);
+        for (int64_t k = 0; k < count; k++) {
+            if (k > 0) append_text(&list, ",");
+            append_i64(&list, call->attr[i + 1 + k].i);
+        }
         return;
     }
 }
@@ -305,9 +330,12 @@ static const syn_graph_tensor *view_tensor(const syn_graph *graph, uint32_t rank
     } else if (row->producer) {
         const syn_trace_node *n = &t->nodes[row->producer];
         const char *scope = syn_trace_text(t, n->scope);
-        snprintf(cur->name, sizeof cur->name, "%s%s%s:%u", scope, *scope ? "/" : "",
-                 n->label ? syn_trace_text(t, n->label) : syn_op_table[n->op].name,
-                 index + 1 - n->first_out);
+        struct writing name = {cur->name, cur->name + sizeof cur->name - 1};
+        append_text(&name, scope);
+        if (*scope) append_text(&name, "/");
+        append_text(&name, n->label ? syn_trace_text(t, n->label) : syn_op_table[n->op].name);
+        append_text(&name, ":");
+        append_i64(&name, (int64_t)(index + 1 - n->first_out));
     } else {
         cur->tensor.name = "";
     }

@@ -8,23 +8,26 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static syn_sink *write_text(const syn_exporter *exporter, const syn_graph *graph) {
-    const syn_export_options options = SYN_EXPORT_DEFAULTS;
+static syn_sink *write_text(const syn_exporter *exporter, const syn_graph *graph,
+                            syn_copies copies) {
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
     syn_error err = {0};
+    options.copies = copies;
     syn_sink *sink = NULL;
     if (syn_sink_open_memory(&sink, &err) != SYN_OK) abort();
     if (exporter->write(graph, &options, sink, &err) != SYN_OK) abort();
     return sink;
 }
 
-static void check_again(const syn_graph *graph) {
+/* Written with or without copies, it is read as the same. */
+static void check_again(const syn_graph *graph, syn_copies copies) {
     syn_error err = {0};
     syn_graph *again = NULL;
     size_t bytes = 0, bytes_again = 0;
-    syn_sink *first = write_text(&syn_export_json, graph);
+    syn_sink *first = write_text(&syn_export_json, graph, copies);
     const char *text = syn_sink_data(first, &bytes);
     if (syn_import_json_memory(&again, "again", text, bytes, &err) != SYN_OK) abort();
-    syn_sink *second = write_text(&syn_export_json, again);
+    syn_sink *second = write_text(&syn_export_json, again, copies);
     const char *text_again = syn_sink_data(second, &bytes_again);
     if (bytes != bytes_again || memcmp(text, text_again, bytes) != 0) abort();
     (void)syn_sink_close(first, false, NULL);
@@ -39,9 +42,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (graph != NULL || err.text[0] == '\0') abort();
         return 0;
     }
-    check_again(graph);
-    (void)syn_sink_close(write_text(&syn_export_graphml, graph), false, NULL);
-    (void)syn_sink_close(write_text(&syn_export_chrome, graph), false, NULL);
+    check_again(graph, SYN_COPIES_FULL);
+    check_again(graph, SYN_COPIES_ONCE);
+    (void)syn_sink_close(write_text(&syn_export_graphml, graph, SYN_COPIES_AUTO), false, NULL);
+    (void)syn_sink_close(write_text(&syn_export_chrome, graph, SYN_COPIES_ONCE), false, NULL);
     syn_graph_free(graph);
     return 0;
 }

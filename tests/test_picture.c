@@ -116,9 +116,9 @@ static void check_geometry(syn_graph *graph, syn_export_options o) {
 }
 
 static const syn_export_options plain = SYN_EXPORT_DEFAULTS;
-static const syn_export_options unfolded = {SYN_NX_BOTH, -1, NULL, false, true, NULL};
-static const syn_export_options comm = {SYN_NX_BOTH, -1, NULL, true, false, NULL};
-static const syn_export_options comm_unfolded = {SYN_NX_BOTH, -1, NULL, true, true, NULL};
+static const syn_export_options unfolded = {.rank = -1, .no_fold = true};
+static const syn_export_options comm = {.rank = -1, .comm_graph = true};
+static const syn_export_options comm_unfolded = {.rank = -1, .comm_graph = true, .no_fold = true};
 
 static void test_geometry_gpt(void) {
     const int layers[] = {1, 2, 12}, tps[] = {1, 2, 8};

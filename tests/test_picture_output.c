@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 static const syn_export_options plain = SYN_EXPORT_DEFAULTS;
-static const syn_export_options unfolded = {SYN_NX_BOTH, -1, NULL, false, true, NULL};
-static const syn_export_options comm = {SYN_NX_BOTH, -1, NULL, true, false, NULL};
+static const syn_export_options unfolded = {.rank = -1, .no_fold = true};
+static const syn_export_options comm = {.rank = -1, .comm_graph = true};
 
 static char *dot_text(const syn_graph *graph, const syn_export_options *options, syn_error *err) {
     syn_sink *sink;

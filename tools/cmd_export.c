@@ -7,10 +7,10 @@
 #include "tools/visualize.h"
 
 static struct arguments {
-    const char *input, *output, *format, *title, *nx_key;
+    const char *input, *output, *format, *title, *nx_key, *copies;
     int64_t rank;
     bool comm, no_fold, all_ranks;
-} args = {.nx_key = "both", .rank = -1};
+} args = {.nx_key = "both", .copies = "auto", .rank = -1};
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "FILE",
@@ -33,6 +33,10 @@ static const cli_option options[] = {
      "pictures: the title; default: made from the trace's facts", 0, 0},
     {"nx_key", CLI_TEXT, &args.nx_key, "both|links|edges",
      "json: the edge list's key: links for networkx before 3.6, edges since", 0, 0},
+    {"copies", CLI_TEXT, &args.copies, "auto|full|once",
+     "json, chakra, chrome: ranks that do what another does: in full, or once with what differs; "
+     "auto: once beyond 100,000 ops",
+     0, 0},
     {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
 
 static const char *const examples[] = {
@@ -135,6 +139,11 @@ int command_export(int argc, char **argv) {
     else if (strcmp(args.nx_key, "both") != 0)
         return cli_fail(&program, CLI_USAGE, "--nx_key is both, links or edges, not '%s'",
                         args.nx_key);
+    if (strcmp(args.copies, "full") == 0) how.copies = SYN_COPIES_FULL;
+    else if (strcmp(args.copies, "once") == 0) how.copies = SYN_COPIES_ONCE;
+    else if (strcmp(args.copies, "auto") != 0)
+        return cli_fail(&program, CLI_USAGE, "--copies is auto, full or once, not '%s'",
+                        args.copies);
     syn_graph *graph = NULL;
     syn_status s = import(&graph, &err);
     if (s == SYN_OK && how.rank >= 0) {

@@ -50,8 +50,8 @@ static syn_status write_et_set(const syn_graph *graph, const syn_export_options 
     return s;
 }
 
-syn_status visualize_run(const syn_graph *graph, const char *folder, const char *version,
-                         FILE *list, syn_error *err) {
+static syn_status write_files(const syn_graph *graph, const syn_export_options *how,
+                              const char *folder, FILE *list, syn_error *err) {
     static const struct {
         const char *name;
         const syn_exporter *exporter;
@@ -65,21 +65,51 @@ syn_status visualize_run(const syn_graph *graph, const char *folder, const char 
         {"tensor_comm_graph.svg", &syn_export_svg, true, true},
         {"tensor_comm_graph.png", &syn_export_png, true, true},
     };
-    SYN_TRY(syn_make_folder(folder, err));
     syn_error pictures = {0};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        syn_export_options options = SYN_EXPORT_DEFAULTS;
-        options.version = version;
+        syn_export_options options = *how;
         options.comm_graph = files[i].comm_graph;
         if (files[i].comm_graph && graph->n_ranks < 2) continue;
+        if (files[i].exporter == &syn_export_chakra && syn_graph_is_large(graph)) continue;
         if (files[i].picture && pictures.code != SYN_OK) continue; /* the same cause */
         const syn_status s = write_one(graph, files[i].exporter, &options, folder, files[i].name,
                                        list, files[i].picture ? &pictures : err);
         if (s != SYN_OK && !files[i].picture) return s;
     }
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
-    options.version = version;
-    SYN_TRY(write_et_set(graph, &options, folder, list, err));
+    SYN_TRY(write_et_set(graph, how, folder, list, err));
     if (pictures.code != SYN_OK) return SYN_FAIL(err, pictures.code, "%s", pictures.text);
     return SYN_OK;
+}
+
+/* What is not in the files of a large run, and how to get it. */
+static void say_less(const syn_graph *graph, const struct syn__copies *copies, const char *folder,
+                     FILE *list) {
+    const uint32_t n = syn_copies_count(copies);
+    if (!list || !syn_graph_is_large(graph)) return;
+    if (n > 0)
+        fprintf(list,
+                "  %u of %u ranks do what another one does: JSON holds them once, with what "
+                "differs. In full:\n"
+                "    syntorch export --input %s/tensor_trace_graph.json --copies full --output "
+                "all.json\n",
+                n, graph->n_ranks, folder);
+    fprintf(list,
+            "  Left out, as the .et files say the same: tensor_trace_chakra.json. To have it:\n"
+            "    syntorch export --input %s/trace.%d.et --all_ranks --output "
+            "tensor_trace_chakra.json\n",
+            folder, graph->ranks[0].rank);
+}
+
+syn_status visualize_run(const syn_graph *graph, const char *folder, const char *version,
+                         FILE *list, syn_error *err) {
+    syn_export_options how = SYN_EXPORT_DEFAULTS;
+    struct syn__copies *copies;
+    SYN_TRY(syn_make_folder(folder, err));
+    how.version = version;
+    SYN_TRY(syn_copies_find(&copies, graph, &how, err));
+    how.known_copies = copies;
+    say_less(graph, copies, folder, list);
+    const syn_status s = write_files(graph, &how, folder, list, err);
+    syn_copies_free(copies);
+    return s;
 }

@@ -34,7 +34,7 @@ def test_gpt3_175b_on_eight_ranks():
 
 def test_nothing_is_lost():
     with Folder() as f:
-        args = ["--device", "meta", "--model", "gpt3-13b", "--tp", 8]
+        args = ["--device", "meta", "--model", "gpt3-13b", "--tp", 8, "--attention", "unfused"]
         s = summary(f, *args)
         out = expect_ok(f.run(*args, "--visualize_trace", "--out_dir", "out"))
         graph = load_json(f / "out/tensor_trace_graph.json")

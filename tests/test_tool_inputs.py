@@ -273,8 +273,9 @@ def test_no_input_is_overwritten():
             keeps(f, "w.txt", "json", "--input", "w.txt", "--output", output)
 
         expect_ok(f.run("--save_weights", "model", "--num_output_tokens", 1))
-        keeps(f, "model/model.safetensors", "--weights", "model", "--save_weights", "model", program=PROGRAM)
-        keeps(f, "model/model.safetensors", "--weights", "model", "--save_logits", "model/model.safetensors", program=PROGRAM)
+        keeps(f, "model/model.safetensors", "--weights", "model", "--tokenizer", "bytes", "--save_weights", "model", program=PROGRAM)
+        keeps(f, "model/model.safetensors", "--weights", "model", "--tokenizer", "bytes", "--save_logits", "model/model.safetensors",
+              program=PROGRAM)
         f.write("prompts.txt", "a\n")
         keeps(f, "prompts.txt", "--prompts", "prompts.txt", "--save_logits", "prompts.txt", program=PROGRAM)
 

@@ -385,55 +385,6 @@ static syn_status read_group(syn__json_file *r) {
     return SYN_OK;
 }
 
-static syn_status read_change(syn__json_file *r) {
-    syn__raw *raw = &r->raw;
-    const size_t at = here(r);
-    entry e = {.spec = {.rank = -1}};
-    if (r->json.type != SYN_JSON_OBJECT_BEGIN)
-        return syn_json_fail(&r->json, "an op of a copy must be an object");
-    SYN_TRY(read_entry(r, node_fields, COUNT(node_fields), &e));
-    SYN_TRY(syn_grow(&raw->changes, &raw->changes_cap, raw->n_changes + 1, sizeof *raw->changes,
-                     raw->err));
-    raw->changes[raw->n_changes++] =
-        (syn__raw_change){e.id, e.node.attributes, e.node.n_attributes, at};
-    return SYN_OK;
-}
-
-static syn_status take_rank(syn__json_file *r, int32_t *out) {
-    int64_t rank = 0;
-    SYN_TRY(syn__take_i64(r, "a rank", 0, INT32_MAX - 1, &rank));
-    *out = (int32_t)rank;
-    return SYN_OK;
-}
-
-static syn_status read_copy(syn__json_file *r) {
-    syn_json *json = &r->json;
-    syn__raw *raw = &r->raw;
-    syn__raw_copy copy = {-1, -1, raw->n_changes, 0, here(r)};
-    if (json->type != SYN_JSON_OBJECT_BEGIN) return syn_json_fail(json, "a copy must be an object");
-    while (syn_json_next(json) == SYN_JSON_KEY) {
-        if (strcmp(json->text, "nodes") == 0) {
-            SYN_TRY(read_list(r, "nodes", read_change));
-            continue;
-        }
-        int32_t *rank = strcmp(json->text, "rank") == 0 ? &copy.rank
-                        : strcmp(json->text, "of") == 0 ? &copy.of
-                                                        : NULL;
-        if (rank == NULL && !syn_json_skip(json)) return json->err->code;
-        if (rank == NULL) continue;
-        syn_json_next(json);
-        SYN_TRY(take_rank(r, rank));
-    }
-    if (json->type == SYN_JSON_ERROR) return json->err->code;
-    if (copy.rank < 0 || copy.of < 0)
-        return syn__raw_fail(raw, copy.at, "a copy needs \"rank\" and \"of\"");
-    copy.n_changes = raw->n_changes - copy.first_change;
-    SYN_TRY(
-        syn_grow(&raw->copies, &raw->copies_cap, raw->n_copies + 1, sizeof *raw->copies, raw->err));
-    raw->copies[raw->n_copies++] = copy;
-    return SYN_OK;
-}
-
 static syn_status read_metadata(syn__json_file *r) {
     syn__raw *raw = &r->raw;
     syn_json_next(&r->json);
@@ -470,7 +421,7 @@ static syn_status read_graph_object(syn__json_file *r) {
         else if (strcmp(json->text, "metadata") == 0) SYN_TRY(read_metadata(r));
         else if (strcmp(json->text, "groups") == 0) SYN_TRY(read_list(r, "groups", read_group));
         else if (strcmp(json->text, "ranks") == 0) SYN_TRY(read_list(r, "ranks", read_rank));
-        else if (strcmp(json->text, "copies") == 0) SYN_TRY(read_list(r, "copies", read_copy));
+        else if (strcmp(json->text, "copies") == 0) SYN_TRY(syn__read_copies(r));
         else if (strcmp(json->text, "world_size") == 0)
             SYN_TRY(syn_json_expect_i64(json, "world_size", 1, INT32_MAX, &r->raw.world_size));
         else if (!syn_json_skip(json)) return json->err->code;

@@ -43,6 +43,8 @@ syn_status syn__take_attributes(syn__json_file *r, const char *what) SYN_MUST_US
 syn_status syn__keep_attributes(syn__json_file *r, syn_node *node) SYN_MUST_USE;
 /* Into r->positions. */
 syn_status syn__take_positions(syn__json_file *r) SYN_MUST_USE;
+/* The list "copies", which comes next, into the raw graph. */
+syn_status syn__read_copies(syn__json_file *r) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

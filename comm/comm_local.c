@@ -67,6 +67,7 @@ syn_status syn_local_world_new(syn_local_world **out, int32_t size, syn_error *e
     pthread_mutex_init(&world->lock, NULL);
     world->size = size;
     world->holders = 1;
+    world->origin_ns = syn__clock_ns();
     const bool running = size <= usable_cores();
     world->spins = running ? MAX_SPINS : 0;
     world->inline_bytes = running ? SYN__INLINE_RUNNING_BYTES : SYN__INLINE_BYTES;
@@ -224,6 +225,7 @@ syn_status syn_comm_local_new(syn_comm **out, syn_local_world *world, int32_t ra
     self->base.pub.ops = &local_ops;
     self->base.pub.rank = rank;
     self->base.pub.size = world->size;
+    self->base.pub.origin_ns = world->origin_ns;
     self->world = world;
     *out = &self->base.pub;
     return SYN_OK;

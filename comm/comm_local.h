@@ -73,7 +73,8 @@ typedef struct syn__local_rank {
 struct syn_local_world {
     pthread_mutex_t lock; /* guards all but atomics, slots and inlined */
     int32_t size;
-    int32_t holders; /* communicators, and the creator */
+    int32_t holders;    /* communicators, and the creator */
+    uint64_t origin_ns; /* when it was made */
     uint64_t visits;
     uint32_t spins;      /* most pauses of one wait; 0 if there are more ranks than cores */
     size_t inline_bytes; /* inputs up to here are copied */
@@ -103,7 +104,7 @@ syn_status syn__local_enter(syn__local *self, const syn_group *group, syn__call 
                             syn_error *err);
 /* Waits until all members are done with the buffers; not needed where in was copied and only its
  * owner uses out. */
-void syn__local_leave(syn__local *self, const syn_group *group);
+void syn__local_leave(syn__local *self, const syn_group *group, uint64_t *wait_ns);
 /* Waits until a message of (peer, tag) is there. Lock held, also on return; releases it in between.
    False if the world ended instead. */
 bool syn__local_await_mail(syn__local *self, const syn__call *call);

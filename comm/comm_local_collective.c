@@ -59,7 +59,7 @@ syn_status syn__local_all_reduce(syn_comm *comm, const syn_group *group, const v
     const size_t end = share_begin(n_elems, group->index + 1, group->size, elem_bytes);
     syn__reduce(inputs(group, call.seq), group->size, outputs(group, call.seq), group->size, begin,
                 end - begin, dtype, reduce);
-    syn__local_leave(self, group);
+    syn__local_leave(self, group, wait_ns);
     return SYN_OK;
 }
 
@@ -78,7 +78,7 @@ syn_status syn__local_all_gather(syn_comm *comm, const syn_group *group, const v
         const int32_t from = (group->index + k) % group->size;
         memcpy((char *)out + (size_t)from * bytes, ins[from], bytes);
     }
-    if (inlined == 0) syn__local_leave(self, group);
+    if (inlined == 0) syn__local_leave(self, group, wait_ns);
     return SYN_OK;
 }
 
@@ -100,7 +100,7 @@ syn_status syn__local_reduce_scatter(syn_comm *comm, const syn_group *group, con
                                         (size_t)group->index * (size_t)group->size);
     for (int32_t i = 0; i < group->size; i++) part[i] = (const char *)whole[i] + begin * elem_bytes;
     syn__reduce(part, group->size, &out, 1, 0, n_elems, dtype, reduce);
-    if (inlined == 0) syn__local_leave(self, group);
+    if (inlined == 0) syn__local_leave(self, group, wait_ns);
     return SYN_OK;
 }
 
@@ -119,7 +119,7 @@ syn_status syn__local_broadcast(syn_comm *comm, const syn_group *group, const vo
                         (int)root, group->name, (int)group->size);
     const void *from = slot_of(group->impl, root, call.seq)->in;
     if (bytes > 0 && !(is_root && in == out)) memcpy(out, is_root ? in : from, bytes);
-    if (!small) syn__local_leave(self, group);
+    if (!small) syn__local_leave(self, group, wait_ns);
     return SYN_OK;
 }
 

@@ -232,20 +232,23 @@ syn_status syn__local_enter(syn__local *self, const syn_group *group, syn__call 
     return compare_calls(self, group, call->seq, err);
 }
 
-void syn__local_leave(syn__local *self, const syn_group *group) {
+void syn__local_leave(syn__local *self, const syn_group *group, uint64_t *wait_ns) {
     syn__local_group *shared = group->impl;
     const uint64_t target = ++shared->members[group->index].left * (uint64_t)group->size;
     if (atomic_fetch_add(&shared->left, 1) + 1 == target) {
         wake_sleepers(self->world, shared);
         return;
     }
-    if (spin(self, &shared->left, target)) return;
-    pthread_mutex_lock(&self->world->lock);
-    atomic_fetch_add(&shared->sleepers, 1);
-    while (atomic_load(&shared->left) < target)
-        pthread_cond_wait(&shared->wake, &self->world->lock);
-    atomic_fetch_sub(&shared->sleepers, 1);
-    pthread_mutex_unlock(&self->world->lock);
+    const uint64_t begin_ns = syn__clock_ns();
+    if (!spin(self, &shared->left, target)) {
+        pthread_mutex_lock(&self->world->lock);
+        atomic_fetch_add(&shared->sleepers, 1);
+        while (atomic_load(&shared->left) < target)
+            pthread_cond_wait(&shared->wake, &self->world->lock);
+        atomic_fetch_sub(&shared->sleepers, 1);
+        pthread_mutex_unlock(&self->world->lock);
+    }
+    *wait_ns += syn__clock_ns() - begin_ns;
 }
 
 bool syn__local_await_mail(syn__local *self, const syn__call *call) {

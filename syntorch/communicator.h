@@ -67,6 +67,8 @@ struct syn_comm {
     int32_t rank, size;
     syn_group *groups; /* opened so far */
     uint32_t n_groups;
+    uint64_t origin_ns; /* of the monotonic clock: all ranks count their times from here, so that
+                           they can be compared; 0: each from when its context was made */
 };
 
 /* Opens a group of the given global ranks, which must hold comm->rank. The pointer is valid until

@@ -27,6 +27,7 @@ syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, syn_err
     }
     uint64_t cpu_ns;
     if (ctx->backend->clock) ctx->backend->clock(&ctx->start_ns, &cpu_ns);
+    if (ctx->backend->clock && comm && comm->origin_ns) ctx->start_ns = comm->origin_ns;
     *out = ctx;
     return SYN_OK;
 }

@@ -1,6 +1,9 @@
 /* Communicators: what comes out of every collective and message, against naive loops. How they fail
    is in test_comm_failures.c, MPI in test_comm_mpi.c. */
-#include "comm/comm.h"
+#include <sched.h>
+#include <time.h>
+
+#include "comm/comm_local.h"
 #include "syntorch/memory.h"
 #include "tests/test.h"
 
@@ -182,6 +185,30 @@ static void halves_round_to_nearest_even(void) {
         syn_error err = {0};
         CHECK_OK(syn_local_run(2, all_halves_rank, &dtypes[i], &err), err);
     }
+}
+
+/* Rank 0 has done its share; rank 1 comes only then. Waiting for it to be done is
+   waiting, not transfer. */
+static syn_status leaving_rank(syn_comm *comm, void *arg, syn_error *err) {
+    const int32_t ranks[] = {0, 1};
+    syn_group *group = NULL;
+    uint64_t *waited_ns = arg, origin_ns = comm->origin_ns;
+    SYN_TRY(syn_comm_open_group(comm, 1, "g", ranks, 2, &group, err));
+    syn__local_group *shared = group->impl;
+    const struct timespec moment = {0, 1000000};
+    while (comm->rank == 1 && atomic_load(&shared->left) == 0) sched_yield();
+    if (comm->rank == 1) nanosleep(&moment, NULL);
+    waited_ns[comm->rank] = 0;
+    syn__local_leave((syn__local *)(void *)comm, group, &waited_ns[comm->rank]);
+    return origin_ns != 0 ? SYN_OK : SYN_FAIL(err, SYN_E_FORMAT, "times have no common origin");
+}
+
+static void leaving_is_waiting(void) {
+    syn_error err = {0};
+    uint64_t waited_ns[2];
+    CHECK_OK(syn_local_run(2, leaving_rank, waited_ns, &err), err);
+    CHECK(waited_ns[0] > 0);
+    CHECK_INT(waited_ns[1], 0);
 }
 
 static syn_status nan_rank(syn_comm *comm, void *arg, syn_error *err) {
@@ -389,6 +416,7 @@ static const test_case cases[] = {
     {"broadcast_copies_the_root", broadcast_copies_the_root},
     {"halves_round_to_nearest_even", halves_round_to_nearest_even},
     {"min_and_max_keep_nan", min_and_max_keep_nan},
+    {"leaving_is_waiting", leaving_is_waiting},
     {"integers_wrap_and_truncate", integers_wrap_and_truncate},
     {"random_programs_agree", random_programs_agree},
     {"messages_keep_their_order", messages_keep_their_order},

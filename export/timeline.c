@@ -11,6 +11,7 @@
 const char *syn__clock_name(syn__clock clock) {
     return clock == SYN__CLOCK_MEASURED    ? "measured"
            : clock == SYN__CLOCK_PREDICTED ? "predicted"
+           : clock == SYN__CLOCK_DURATIONS ? "durations"
                                            : "order";
 }
 
@@ -37,7 +38,7 @@ typedef struct scan {
     syn__timeline *timeline;
     syn__walk walk;
     endpoints sends, recvs;
-    bool measured, predicted;
+    bool measured, predicted, lasting;
     syn_error *err;
 } scan;
 
@@ -53,6 +54,7 @@ static syn_status scan_node(scan *s, uint32_t rank_index, uint32_t index, const 
     if (known_time(node->start_ns) && known_time(node->wall_ns) && is_shown(node))
         s->measured = true;
     if (known_time(node->predicted_ns)) s->predicted = true;
+    if (known_time(node->wall_ns) && node->wall_ns > 0 && is_shown(node)) s->lasting = true;
     if (node->kind != SYN_NODE_SEND && node->kind != SYN_NODE_RECV) return SYN_OK;
     const bool send = node->kind == SYN_NODE_SEND;
     const int32_t self = s->timeline->graph->ranks[rank_index].rank;
@@ -221,6 +223,7 @@ static syn_status make(syn__timeline *out, const syn_graph *graph,
     if (status == SYN_OK) status = match_messages(&s);
     out->clock = s.measured    ? SYN__CLOCK_MEASURED
                  : s.predicted ? SYN__CLOCK_PREDICTED
+                 : s.lasting   ? SYN__CLOCK_DURATIONS
                                : SYN__CLOCK_ORDER;
     if (status == SYN_OK)
         status = s.measured && !run ? take_measured(&s) : syn__timeline_simulate(out, err);

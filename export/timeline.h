@@ -9,9 +9,15 @@
 extern "C" {
 #endif
 
-/* MEASURED: start_ns and wall_ns of the nodes. PREDICTED: durations from predicted_ns. ORDER: every
-   node that does something takes ORDER_NS, so that only the order means anything. */
-typedef enum syn__clock { SYN__CLOCK_MEASURED, SYN__CLOCK_PREDICTED, SYN__CLOCK_ORDER } syn__clock;
+/* MEASURED: start_ns and wall_ns of the nodes. PREDICTED: durations from predicted_ns. DURATIONS:
+   from wall_ns, where no node tells when it began. ORDER: every node that does something takes
+   ORDER_NS, so that only the order means anything. */
+typedef enum syn__clock {
+    SYN__CLOCK_MEASURED,
+    SYN__CLOCK_PREDICTED,
+    SYN__CLOCK_DURATIONS,
+    SYN__CLOCK_ORDER
+} syn__clock;
 #define SYN__CLOCK_ORDER_NS 1000.0
 
 const char *syn__clock_name(syn__clock clock);

@@ -73,8 +73,8 @@ static uint32_t find_rank(const simulation *s, int32_t rank) {
 
 static double duration(const simulation *s, const syn_node *node) {
     if (s->t->clock == SYN__CLOCK_ORDER) return SYN__CLOCK_ORDER_NS;
-    const bool measured = s->t->clock == SYN__CLOCK_MEASURED;
-    const double ns = measured ? syn_node_busy_ns(node) : node->predicted_ns;
+    const bool predicted = s->t->clock == SYN__CLOCK_PREDICTED;
+    const double ns = predicted ? node->predicted_ns : syn_node_busy_ns(node);
     return ns > 0 ? fmin(ns, MAX_NS) : 0;
 }
 

@@ -213,8 +213,27 @@ def runs(folder):
                     assert a.read() == b.read(), f"{what}: read back, it is another graph"
 
 
+def durations(folder):
+    """Execution traces that tell how long nodes take, and not when: the longest chain of their durations."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from pytorch_traces import read_et
+    with open(os.path.join(folder, "w.txt"), "w", encoding="utf-8") as f:
+        f.write("DATA\n3\na -1 90 NONE 0 80 NONE 0 70 ALLREDUCE 4096 30\nb -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\nc -1 5 NONE 0 6 NONE 0 4 NONE 0 2\n")
+    subprocess.run([os.path.join(BUILD, "syntorch"), "convert", "text", "--input", "w.txt", "--output", "w", "--num_npus", "3", "--num_passes", "2"],
+                   cwd=folder, check=True, capture_output=True)
+    ends = {}
+    with open(os.path.join(folder, "w.0.et"), "rb") as f:
+        for n in sorted(read_et(f.read())[1], key=lambda n: n.id):
+            ends[n.id] = n.dur + max((ends[d] for d in n.deps), default=0)
+    graph = load(export(folder, "w.0.et", "w.json", "--all_ranks", "--format", "json"))
+    assert graph.graph["clock"] == "durations" and max(ends.values()) > 0
+    path = nx.dag_longest_path_length(graph, "duration_ns")
+    assert path == 1000 * max(ends.values()), (path, max(ends.values()))
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
+        durations(folder)
         random_jobs(folder)
         crossed(folder)
         runs(folder)

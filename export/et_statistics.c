@@ -330,7 +330,9 @@ static syn_status read_rank(syn_statistics *out, const syn__et_file *file, uint6
     if (status == SYN_OK) status = collect(&c, input.data, input.bytes, err);
     status = close_collector(&c, status, err);
     syn__pt_input_close(&input);
-    if (status == SYN_OK && c.n_nodes_told == 0 && out->n_damaged > 0)
+    const bool tells_nothing = out->n_nodes == 0 && out->n_facts == 0 && out->version == NULL;
+    if (status == SYN_OK && c.n_nodes_told == 0 &&
+        (out->n_damaged > 0 || out->n_nodes > 0 || tells_nothing))
         status = SYN_FAIL(err, SYN_E_FORMAT,
                           "%.300s is no execution trace, or damaged from its start (validate "
                           "tells more)",

@@ -86,6 +86,15 @@ def test_other_files_are_called_what_they_are():
                 refused(f, ["validate", "out/trace.0.et", name, "--json"], os.path.basename(name), what)
 
 
+def test_bytes_that_frame_nothing_are_no_trace():
+    with Folder() as f:
+        for name, data in (("zeros", bytes(4096)), ("zero", bytes(1)), ("spaces", b" " * 132)):
+            with open(f / (name + ".0.et"), "wb") as out:
+                out.write(data)
+            done = run(f, "stat", name + ".0.et")
+            assert done.returncode == 1 and b"no execution trace" in done.stderr, (name, done.stdout[-300:], done.stderr)
+
+
 def test_damaged_traces_are_still_described():
     with Folder() as f:
         traced(f)
@@ -276,6 +285,13 @@ def test_no_input_is_overwritten():
         keeps(f, "model/model.safetensors", "--weights", "model", "--tokenizer", "bytes", "--save_weights", "model", program=PROGRAM)
         keeps(f, "model/model.safetensors", "--weights", "model", "--tokenizer", "bytes", "--save_logits", "model/model.safetensors",
               program=PROGRAM)
+        for name in ("vocab.json", "merges.txt", "generation_config.json"):
+            f.write("model/" + name, "{}\n")
+            keeps(f, "model/" + name, "--weights", "model", "--tokenizer", "bytes", "--save_logits", "model/" + name, program=PROGRAM)
+        for name in ("timeline.json", "trace.0.et"):
+            with open(TINY, encoding="utf-8") as config:
+                f.write(name, config.read())
+            keeps(f, name, "--model_config", name, "--visualize_trace", "--out_dir", ".", program=PROGRAM)
         f.write("prompts.txt", "a\n")
         keeps(f, "prompts.txt", "--prompts", "prompts.txt", "--save_logits", "prompts.txt", program=PROGRAM)
 

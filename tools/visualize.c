@@ -50,21 +50,22 @@ static syn_status write_et_set(const syn_graph *graph, const syn_export_options 
     return s;
 }
 
+static const struct {
+    const char *name;
+    const syn_exporter *exporter;
+    bool comm_graph, picture;
+} files[] = {
+    {"tensor_trace_graph.json", &syn_export_json, false, false},
+    {"tensor_trace_chakra.json", &syn_export_chakra, false, false},
+    {"timeline.json", &syn_export_chrome, false, false},
+    {"tensor_trace_graph.svg", &syn_export_svg, false, true},
+    {"tensor_trace_graph.png", &syn_export_png, false, true},
+    {"tensor_comm_graph.svg", &syn_export_svg, true, true},
+    {"tensor_comm_graph.png", &syn_export_png, true, true},
+};
+
 static syn_status write_files(const syn_graph *graph, const syn_export_options *how,
                               const char *folder, FILE *list, syn_error *err) {
-    static const struct {
-        const char *name;
-        const syn_exporter *exporter;
-        bool comm_graph, picture;
-    } files[] = {
-        {"tensor_trace_graph.json", &syn_export_json, false, false},
-        {"tensor_trace_chakra.json", &syn_export_chakra, false, false},
-        {"timeline.json", &syn_export_chrome, false, false},
-        {"tensor_trace_graph.svg", &syn_export_svg, false, true},
-        {"tensor_trace_graph.png", &syn_export_png, false, true},
-        {"tensor_comm_graph.svg", &syn_export_svg, true, true},
-        {"tensor_comm_graph.png", &syn_export_png, true, true},
-    };
     syn_error pictures = {0};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         syn_export_options options = *how;
@@ -85,19 +86,21 @@ static syn_status write_files(const syn_graph *graph, const syn_export_options *
 static void say_less(const syn_graph *graph, const struct syn__copies *copies, const char *folder,
                      FILE *list) {
     const uint32_t n = syn_copies_count(copies);
+    char shown[CLI_SHOWN_BYTES];
     if (!list || !syn_graph_is_large(graph)) return;
+    cli_shown(folder, shown, sizeof shown);
     if (n > 0)
         fprintf(list,
                 "  %u of %u ranks do what another one does: JSON holds them once, with what "
                 "differs. In full:\n"
                 "    syntorch export --input %s/tensor_trace_graph.json --copies full --output "
                 "all.json\n",
-                n, graph->n_ranks, folder);
+                n, graph->n_ranks, shown);
     fprintf(list,
             "  Left out, as the .et files say the same: tensor_trace_chakra.json. To have it:\n"
             "    syntorch export --input %s/trace.%d.et --all_ranks --output "
             "tensor_trace_chakra.json\n",
-            folder, graph->ranks[0].rank);
+            shown, graph->ranks[0].rank);
 }
 
 syn_status visualize_run(const syn_graph *graph, const char *folder, const char *version,
@@ -111,5 +114,19 @@ syn_status visualize_run(const syn_graph *graph, const char *folder, const char 
     say_less(graph, copies, folder, list);
     const syn_status s = write_files(graph, &how, folder, list, err);
     syn_copies_free(copies);
+    return s;
+}
+
+syn_status visualize_keep(const cli_inputs *inputs, const char *folder, int64_t n_ranks,
+                          syn_error *err) {
+    syn_status s = SYN_OK;
+    for (size_t i = 0; i <= sizeof files / sizeof files[0] && s == SYN_OK; i++) {
+        const bool is_set = i == sizeof files / sizeof files[0];
+        char *path = join(folder, is_set ? "trace" : files[i].name, err);
+        if (!path) return SYN_E_NOMEM;
+        s = is_set ? cli_inputs_keep_set(inputs, path, n_ranks, err)
+                   : cli_inputs_keep(inputs, path, err);
+        syn_free(path);
+    }
     return s;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "export/export.h"
+#include "tools/inputs.h"
 
 /* Writes into `folder` (created if absent): tensor_trace_graph.{json,svg,png}, of more than one
    rank tensor_comm_graph.{svg,png}, tensor_trace_chakra.json, timeline.json, trace.<rank>.et and,
@@ -14,6 +15,9 @@
    and everything else is written before the failure is returned. */
 syn_status visualize_run(const syn_graph *graph, const char *folder, const char *version,
                          FILE *list, syn_error *err) SYN_MUST_USE;
+/* Fails if one of these files is an input. */
+syn_status visualize_keep(const cli_inputs *inputs, const char *folder, int64_t n_ranks,
+                          syn_error *err) SYN_MUST_USE;
 /* One file. */
 syn_status visualize_file(const syn_graph *graph, const syn_exporter *exporter,
                           const syn_export_options *options, const char *path,

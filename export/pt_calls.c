@@ -86,11 +86,14 @@ static syn_status join_record(syn__pt_calls *c, uint32_t op, uint32_t above, int
     return SYN_OK;
 }
 
-/* gloo does a reduce-scatter by all-reduces, in older versions by an all-reduce and a scatter. */
+/* gloo does a reduce-scatter by all-reduces, in older versions by an all-reduce and a scatter, and
+   a monitored barrier by messages. */
 static bool fits(const syn__pt_call *call, int kind) {
     if (call->api == SYN__PT_NONE && call->record == SYN__PT_NONE) return false;
     const bool is_part = kind == SYN__PT_CALL_ALL_REDUCE || kind == SYN__PT_CALL_SCATTER;
+    const bool is_message = kind == SYN__PT_CALL_SEND || kind == SYN__PT_CALL_RECV;
     if (call->kind == SYN__PT_CALL_REDUCE_SCATTER && is_part) return true;
+    if (call->kind == SYN__PT_CALL_BARRIER && is_message) return true;
     return call->kind == kind && call->backend == SYN__PT_NONE;
 }
 

@@ -40,7 +40,7 @@ static void tell_host(const finder *f, syn__pt_told *told, uint32_t index, bool 
     const syn__pt_host_node *node = &r->host.nodes[op->host];
     if (r->host.made_of && record) syn__pt_told_event(told, &r->device.events[op->event]);
     if (r->host.made_of && shaped && told->in_bytes < 0)
-        told->in_bytes = syn__pt_first_input_bytes(node);
+        told->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
     if (!record) {
         syn__pt_told_call(told, node, syn__pt_host_name(&r->host, node->name));
         return;
@@ -73,7 +73,10 @@ static int64_t from_output(const syn__pt_told *t, int64_t ranks) {
     if (out <= 0 || ranks < 1) return out;
     if (t->kind == SYN__PT_CALL_ALL_GATHER || t->kind == SYN__PT_CALL_GATHER)
         return out > ranks ? out / ranks : 1;
-    return t->kind == SYN__PT_CALL_REDUCE_SCATTER ? syn__pt_times(out, ranks) : out;
+    const bool by_tensors = t->in_elems < 0 && t->out_elems < 0; /* the root has a part for each */
+    const bool has_all =
+        t->kind == SYN__PT_CALL_REDUCE_SCATTER || (t->kind == SYN__PT_CALL_SCATTER && by_tensors);
+    return has_all ? syn__pt_times(out, ranks) : out;
 }
 
 static int64_t bytes_of(const syn__pt_told *t, int64_t ranks) {

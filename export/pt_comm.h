@@ -39,8 +39,9 @@ int syn__pt_kernel_kind(syn__et_str name);
 bool syn__pt_is_nccl(syn__et_str name);
 /* Bytes of an element of a ScalarType ("BFloat16", "c10::Half", "long int"); 0 unknown. */
 int64_t syn__pt_dtype_bytes(syn__et_str name);
-/* pt_cost.c, of a node made of a device trace's op: bytes of its first tensor; -1 none. */
-int64_t syn__pt_first_input_bytes(const syn__pt_host_node *node);
+/* pt_cost.c, of a node made of a device trace's op: bytes of its first max_tensors tensors; -1
+ * none. */
+int64_t syn__pt_input_bytes(const syn__pt_host_node *node, size_t max_tensors);
 
 /* ---- A value's text in tokens (pt_scan.c) ---- */
 

@@ -178,10 +178,10 @@ static uint64_t shaped_bytes(syn__et_str shapes, syn__et_str types, size_t max_t
     return sum;
 }
 
-int64_t syn__pt_first_input_bytes(const syn__pt_host_node *node) {
+int64_t syn__pt_input_bytes(const syn__pt_host_node *node, size_t max_tensors) {
     op o = {.name = ""};
     find_parts(node, &o);
-    const uint64_t bytes = shaped_bytes(o.shapes[0], o.types[0], 1);
+    const uint64_t bytes = shaped_bytes(o.shapes[0], o.types[0], max_tensors);
     return bytes > 0 && bytes <= INT64_MAX ? (int64_t)bytes : -1;
 }
 

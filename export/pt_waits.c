@@ -314,17 +314,16 @@ static syn_status add_use(waiter *w, uint64_t storage, uint32_t index) {
 }
 
 /* An op that begins then is given the storage. Ops come by time, so works that are over are done
-   with, and behind one that is not yet launched come only such. */
+   with, and behind one that is not over come only such. */
 static void use(waiter *w, work *works, uint64_t storage, int64_t ns) {
     const uint32_t list = syn__pt_map_get(&w->uses, storage);
     if (list == SYN__PT_NONE) return;
-    uint32_t *at = &w->links[list].next;
+    uint32_t *const at = &w->links[list].next;
     while (*at != SYN__PT_NONE) {
         work *k = &works[w->links[*at].index];
-        if (k->launched_ns > ns) return;
+        if (k->launched_ns > ns || k->end_ns > ns) return;
         has_waited(k, ns);
-        if (k->end_ns <= ns) *at = w->links[*at].next;
-        else at = &w->links[*at].next;
+        *at = w->links[*at].next;
     }
 }
 

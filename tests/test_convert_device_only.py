@@ -131,12 +131,17 @@ def check_gloo_ids():
         return op(name, ts, 30, tid=tid, **{"Input Dims": [dims], "Input type": ["float"], "Record function id": rf_id})
     events = [work(90, 10, [4], tid="other"), call(100, 1, 20, [256]), call(101, 2, 21, [16]), call(110, 1, 24, [256]), call(120, 1, 26, []),
               call(121, 2, 27, [16]), work(300, 22, [256]), work(200, 23, [16]), work(400, 25, [256]), work(500, 29, [], tid="w2"),
-              work(600, 28, [16]), op("aten::add", 700, 10, tid=1, **{"Record function id": 30})]
+              work(600, 28, [16]), op("aten::add", 700, 10, tid=1, **{"Record function id": 30}),
+              # a barrier made of messages, and tensors that are reduced together
+              call(710, 1, 40, [], "c10d::monitored_barrier_"), work(720, 41, [1], "gloo:send"), work(725, 42, [1], "gloo:recv", tid="w2"),
+              call(800, 1, 50, [3], "c10d::allreduce_coalesced_"),
+              op("gloo:all_reduce", 810, 20, tid="worker", **{"Input Dims": [[3], [5]], "Input type": ["float", "float"], "Record function id": 51})]
     r = alone(document(events))
+    check(sum(n.attr.get("comm_type") == 9 for n in r.nodes) == 1, "gloo: one barrier")
     by_id = {n.id: n for n in r.nodes}
     pairs = {n.attr["rf_id"]: (by_id[n.ctrl[0]].attr["rf_id"] if n.ctrl and "rf_id" in by_id[n.ctrl[0]].attr else None, n.attr["comm_size"])
-             for n in r.nodes if "comm_size" in n.attr}
-    check(pairs == {10: (None, 16), 22: (20, 1024), 23: (21, 64), 25: (24, 1024), 28: (27, 64), 29: (26, 4)}, f"gloo's ids: {pairs}")
+             for n in r.nodes if "comm_size" in n.attr and n.attr.get("comm_type") != 9}
+    check(pairs == {51: (50, 32), 10: (None, 16), 22: (20, 1024), 23: (21, 64), 25: (24, 1024), 28: (27, 64), 29: (26, 4)}, f"gloo's ids: {pairs}")
 
 
 def check_odd_times():

@@ -11,6 +11,74 @@
 #include "export/pt_match.h"
 #include "syntorch/memory.h"
 
+/* ---- Without common ids ---- */
+
+/* The lists are of nodes by id and of events by time, so in the order of their begin. */
+typedef struct free_ops {
+    uint32_t *nodes, *events;
+    size_t n_nodes, n_events;
+    int64_t *excess; /* per name of both files: nodes less events */
+} free_ops;
+
+static bool is_library_name(const syn__pt_matcher *m, uint32_t name) {
+    const syn__et_str s = {syn_intern_get(&m->names, name),
+                           syn_intern_entry_bytes(&m->names, name)};
+    return syn__pt_is_library_call(s);
+}
+
+static void list_free(const syn__pt_matcher *m, free_ops *f, const uint8_t *is_library) {
+    const syn__pt_rank *r = m->rank;
+    for (size_t i = 0; i < r->host.n_nodes; i++) {
+        const uint32_t node = m->order[i], name = m->host_name[r->host.nodes[node].name];
+        if (m->node_event[node] != SYN__PT_NONE || !is_library[name]) continue;
+        f->nodes[f->n_nodes++] = node;
+        f->excess[name]++;
+    }
+    for (uint32_t i = 0; f->n_nodes > 0 && i < r->device.n_events; i++) {
+        const uint32_t name = m->event_name[r->device.events[i].name];
+        if (!syn__pt_is_free(m, i) || !is_library[name]) continue;
+        f->events[f->n_events++] = i;
+        f->excess[name]--;
+    }
+}
+
+/* Takes the first event of a name for its first node, and so on. */
+static void pair_free(syn__pt_matcher *m, const free_ops *f, uint32_t *next) {
+    const syn__pt_rank *r = m->rank;
+    for (size_t i = 0; i < f->n_nodes; i++) {
+        const uint32_t name = m->host_name[r->host.nodes[f->nodes[i]].name];
+        if (f->excess[name] != 0) continue;
+        while (m->event_name[r->device.events[f->events[next[name]]].name] != name) next[name]++;
+        const uint32_t event = f->events[next[name]++];
+        m->node_event[f->nodes[i]] = event;
+        m->event_node[event] = f->nodes[i];
+        m->rank->matches.host_time++;
+    }
+}
+
+syn_status syn__pt_pair_library_ops(syn__pt_matcher *m) {
+    const size_t n_names = m->names.n_entries + 1;
+    free_ops f = {.nodes = syn_malloc((m->rank->host.n_nodes + 1) * sizeof *f.nodes),
+                  .events = syn_malloc((m->rank->device.n_events + 1) * sizeof *f.events),
+                  .excess = syn_calloc(n_names, sizeof *f.excess)};
+    uint32_t *next = syn_calloc(n_names, sizeof *next);
+    uint8_t *is_library = syn_calloc(n_names, 1);
+    const bool complete = f.nodes && f.events && f.excess && next && is_library;
+    for (uint32_t i = 0; complete && i + 1 < n_names; i++) is_library[i] = is_library_name(m, i);
+    if (complete) {
+        list_free(m, &f, is_library);
+        pair_free(m, &f, next);
+    }
+    syn_free(f.nodes);
+    syn_free(f.events);
+    syn_free(f.excess);
+    syn_free(next);
+    syn_free(is_library);
+    return complete ? SYN_OK : SYN_FAIL_NOMEM(m->err, n_names * 8, "ops of libraries");
+}
+
+/* ---- Threads ---- */
+
 /* A thread of the host trace. */
 typedef struct thread {
     uint32_t tid;  /* of its events: the one of most of them, in syn__pt_device.names */

@@ -316,6 +316,7 @@ static syn_status match_all(syn__pt_matcher *m) {
     } else {
         SYN_TRY(match_rf_ids(m));
         SYN_TRY(match_others(m));
+        SYN_TRY(syn__pt_pair_library_ops(m));
     }
     count_matches(m);
     SYN_TRY(syn__pt_find_launches(m));

@@ -67,6 +67,9 @@ syn_status syn__pt_sort_calls(const syn__pt_rank *rank, uint32_t *list, size_t n
                               syn_error *err) SYN_MUST_USE;
 /* pt_launch.c: fills event_node of runtime and device events, launch, self_ns. */
 syn_status syn__pt_find_launches(syn__pt_matcher *m);
+/* pt_detach.c: pairs libraries' nodes and events that are free, by name and order, where there are
+   as many of a name. */
+syn_status syn__pt_pair_library_ops(syn__pt_matcher *m);
 /* pt_detach.c: finds ops that ran in threads of communication libraries, and the true callers of
    those whose callers these had muddled. */
 syn_status syn__pt_find_detached(syn__pt_matcher *m);

@@ -1,4 +1,4 @@
-/* Inside of a context: for context.c, parameter.c and dispatch.c only. */
+/* Inside of a context: for context.c, tensor*.c, parameter.c and dispatch.c only. */
 #ifndef SYNTORCH_CONTEXT_PRIVATE_H
 #define SYNTORCH_CONTEXT_PRIVATE_H
 

@@ -1,0 +1,119 @@
+/* Rows of tensors: those that builders and users make, and what a row says. */
+#include <string.h>
+
+#include "syntorch/context_private.h"
+#include "syntorch/memory.h"
+
+void syn__contiguous_strides(syn_operand *operand) {
+    int64_t stride = 1;
+    memset(operand->strides, 0, sizeof operand->strides);
+    for (int d = operand->spec.rank - 1; d >= 0; d--) {
+        operand->strides[d] = stride;
+        stride *= operand->spec.dims[d];
+    }
+    operand->offset = 0;
+}
+
+static bool plain(const syn_operand *operand) {
+    int64_t stride = 1;
+    for (int d = operand->spec.rank - 1; d >= 0; d--) {
+        if (operand->strides[d] != stride && operand->spec.dims[d] != 1) return false;
+        stride *= operand->spec.dims[d];
+    }
+    return operand->offset == 0;
+}
+
+uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t producer,
+                            uint32_t base, uint32_t flags, const char *name) {
+    syn_trace *t = ctx->trace;
+    syn_error *err = &ctx->error;
+    const uint32_t id = (uint32_t)t->n_tensors;
+    syn_trace_tensor row = {0, 0, producer, base ? base : id, 0, flags};
+    if (t->n_tensors >= UINT32_MAX - 1)
+        return syn_ctx_fail(ctx, SYN_E_NOMEM, "a trace holds at most 2^32 tensors").id;
+    if (syn_intern_put(&t->specs, &operand->spec, sizeof operand->spec, &row.spec, err) != SYN_OK)
+        return 0;
+    if (base && !plain(operand)) {
+        syn_layout layout;
+        memcpy(layout.strides, operand->strides, sizeof layout.strides);
+        layout.offset = operand->offset;
+        if (syn_intern_put(&t->layouts, &layout, sizeof layout, &row.layout, err) != SYN_OK)
+            return 0;
+        row.layout++;
+    }
+    if (name) {
+        if (syn_intern_put(&t->texts, name, strlen(name), &row.name, err) != SYN_OK) return 0;
+        row.name++;
+    }
+    if (syn_grow(&t->tensors, &t->tensors_cap, t->n_tensors + 1, sizeof row, err) != SYN_OK)
+        return 0;
+    if (ctx->pool) {
+        const size_t old = ctx->data_cap;
+        if (syn_grow(&ctx->data, &ctx->data_cap, (size_t)id + 1, sizeof *ctx->data, err) != SYN_OK)
+            return 0;
+        memset(ctx->data + old, 0, (ctx->data_cap - old) * sizeof *ctx->data);
+    }
+    t->tensors[id] = row;
+    t->n_tensors++;
+    return id;
+}
+
+static syn_tensor outside(syn_ctx *ctx, const char *name, const syn_spec *spec, uint32_t flags,
+                          const void *data) {
+    if (ctx->error.code != SYN_OK) return (syn_tensor){0};
+    if (!syn_spec_valid(spec))
+        return syn_ctx_fail(ctx, SYN_E_SHAPE, "the shape of '%s' is negative or too large", name);
+    syn_operand operand = {.spec = *spec};
+    syn__contiguous_strides(&operand);
+    const uint32_t id = syn__append_tensor(ctx, &operand, 0, 0, flags, name);
+    if (!id || syn__alloc_data(ctx, id) != SYN_OK) return (syn_tensor){0};
+    const size_t bytes = (size_t)syn_spec_bytes(spec);
+    if (ctx->pool && data) memcpy(ctx->data[id], data, bytes);
+    if (ctx->pool && !data) memset(ctx->data[id], 0, bytes);
+    return (syn_tensor){id};
+}
+
+syn_tensor syn_input(syn_ctx *ctx, const char *name, const syn_spec *spec, const void *data) {
+    return outside(ctx, name, spec, SYN_TENSOR_INPUT, data);
+}
+
+syn_tensor syn_state(syn_ctx *ctx, const char *name, const syn_spec *spec) {
+    return outside(ctx, name, spec, SYN_TENSOR_STATE, NULL);
+}
+
+const syn_spec *syn_tensor_spec(const syn_ctx *ctx, syn_tensor t) {
+    return syn_trace_spec(ctx->trace, t.id);
+}
+
+int64_t syn_tensor_dim(const syn_ctx *ctx, syn_tensor t, int dim) {
+    const syn_spec *spec = syn_tensor_spec(ctx, t);
+    if (dim < 0) dim += spec->rank;
+    return dim >= 0 && dim < spec->rank ? spec->dims[dim] : 1;
+}
+
+bool syn_tensor_contiguous(const syn_ctx *ctx, syn_tensor t) {
+    syn_operand operand;
+    syn_trace_operand(ctx->trace, t.id, &operand);
+    operand.offset = 0;
+    return plain(&operand);
+}
+
+syn_tensor syn_name(syn_ctx *ctx, syn_tensor t, const char *label) {
+    if (ctx->error.code != SYN_OK) return t;
+    const uint32_t producer = t.id < ctx->trace->n_tensors ? ctx->trace->tensors[t.id].producer : 0;
+    uint32_t id;
+    if (producer &&
+        syn_intern_put(&ctx->trace->texts, label, strlen(label), &id, &ctx->error) == SYN_OK)
+        ctx->trace->nodes[producer].label = id;
+    return t;
+}
+
+syn_tensor syn_find_param(const syn_ctx *ctx, const char *name) {
+    for (uint32_t id = 1; id < ctx->trace->n_tensors; id++) {
+        const syn_trace_tensor *t = &ctx->trace->tensors[id];
+        if ((t->flags & SYN_TENSOR_PARAM) && !t->producer && t->name &&
+            strcmp(syn_trace_text(ctx->trace, t->name - 1), name) == 0)
+            return (syn_tensor){id};
+    }
+    return (syn_tensor){0};
+}

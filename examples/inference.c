@@ -12,9 +12,9 @@
 #include "ops/blas.h"
 #include "ops/simd.h"
 #include "syntorch/memory.h"
-#include "tools/checkpoint.h"
-#include "tools/footprint.h"
-#include "tools/inference.h"
+#include "tools/inference/checkpoint.h"
+#include "tools/inference/footprint.h"
+#include "tools/inference/inference.h"
 #include "tools/visualize.h"
 
 enum { DTYPE_FACT_BYTES = 48 };

@@ -1,7 +1,7 @@
 /* Reads a graph from any of our formats, told apart by content. */
 #include <stdio.h>
 
-#include "export/et_graph.h"
+#include "export/chakra/et_graph.h"
 #include "export/file_kind.h"
 #include "syntorch/memory.h"
 

@@ -11,7 +11,7 @@ parameter number p is, with 32-bit unsigned arithmetic that wraps,
     x = i * 2654435761 + p * 40503 + 12345;  x ^= x >> 15;  x *= 2246822519;  x ^= x >> 13
     value = (x % 2049 - 1024) / 1024 * scale,  + 1 for the weights of norms
 
-which is ref_value(p, i, scale) of tests/gpt_reference.h. The scale of a vector is 1/4 for weights of norms, else 1/8; of a
+which is ref_value(p, i, scale) of tests/support/gpt_reference.h. The scale of a vector is 1/4 for weights of norms, else 1/8; of a
 matrix 1/8 (deviation 0.07) for c_attn, query and key, 1/32 for c_fc and intermediate.dense, else 1/16: so that attention
 is sharp, positions differ, and no value needs more bits than f32 has (f16, but for norms). p counts from 0 in the order of
 gpt2_names and bert_names below, across the whole model. Expected values are computed in double and rounded to 7 digits;

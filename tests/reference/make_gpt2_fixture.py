@@ -6,7 +6,7 @@
 
 No test needs torch; only this script does, and only when the fixture is to be made anew (made with torch 2.2.2 and
 transformers 4.40.2). The weights are hashes of
-(number of the parameter, index of the element), written with integers alone; tests/gpt_reference.h has the same formula
+(number of the parameter, index of the element), written with integers alone; tests/support/gpt_reference.h has the same formula
 in C (ref_value). The logits are computed in double and rounded to 7 digits. The JSON is one list of models, each with its
 configuration and texts: the tokens, the logits after every one of them, and the tokens that follow greedily.
 """

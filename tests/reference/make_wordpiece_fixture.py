@@ -18,7 +18,7 @@ wordpiece_fixture.txt:
     class FIRST HASH...         hash of what normalizer and pre-tokenizer make of 4096 code points, for each of MODES
 
 random_fixture.txt has one line for each of RANDOM_TEXTS strings, which the generator below and the one in
-tests/tokenizer_fixture.h make alike: three hashes, of the ids by GPT-2, uncased and cased. The last two also cover the words
+tests/support/tokenizer_fixture.h make alike: three hashes, of the ids by GPT-2, uncased and cased. The last two also cover the words
 before they are cut into tokens, since most unusual words are [UNK].
 
 TEXT is UTF-8 in hexadecimal, "-" if empty. Hashes are FNV-1a of 64 bits: in full in hexadecimal, or 18 bits of it (folded)
@@ -63,7 +63,7 @@ TRICKY = [
 ]
 PAIRS = [("hello", None), ("", None), ("a b", "c"), ("", ""), ("Who was Jim Henson ?", "Jim Henson was a puppeteer"), ("[MASK] [SEP]", "x"), ("\u4f60", "")]
 
-# ---- the generator: the same as random_text() in tests/tokenizer_fixture.h ----------------------------------------------
+# ---- the generator: the same as random_text() in tests/support/tokenizer_fixture.h ----------------------------------------------
 
 SPACES = [0x9, 0xa, 0xb, 0xc, 0xd, 0x1c, 0x1f, 0x20, 0x85, 0xa0, 0x1680, 0x180e, 0x2000, 0x2003, 0x200a, 0x200b, 0x2028, 0x2029,
           0x202f, 0x205f, 0x2060, 0x3000, 0xfeff]

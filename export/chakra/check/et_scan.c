@@ -1,0 +1,258 @@
+/* Reads the messages of an execution trace and turns its dependencies from ids into indices. */
+#include "export/chakra/check/et_scan.h"
+
+#include <stdlib.h>
+
+#include "syntorch/memory.h"
+
+#define MAX_NODES (UINT32_MAX - 2)
+#define ABSENT    UINT32_MAX
+
+typedef struct scanner {
+    syn__et_scan *scan;
+    const syn__et_listener *on;
+    const char *begin;
+    syn__et_decoder decoder;
+    uint64_t *dep_ids; /* of all nodes, until they are resolved */
+    size_t n_dep_ids, dep_ids_cap;
+    uint32_t *slots; /* index + 1, by hash of the id; made when a guess fails */
+    size_t mask;
+    bool ascending;
+} scanner;
+
+static void tell(const scanner *s, syn__et_trouble what, uint32_t node, const char *at, uint64_t id,
+                 const char *why) {
+    if (s->on->trouble == NULL) return;
+    const uint64_t offset = at != NULL           ? (uint64_t)(at - s->begin)
+                            : node != UINT32_MAX ? s->scan->offsets[node]
+                                                 : SYN__ET_NO_OFFSET;
+    s->on->trouble(s->on->user, what, node, offset, id, why);
+}
+
+/* ---- Messages ---- */
+
+static bool next_message(scanner *s, syn__et_reader *r, syn__et_str *out) {
+    uint64_t bytes;
+    const char *start = r->cur, *why = NULL;
+    if (r->cur == r->end) return false;
+    if (!syn__et_read_varint(r, &bytes)) why = r->why;
+    else if (bytes > (size_t)(r->end - r->cur)) why = "the file ends within a message";
+    if (why != NULL) {
+        tell(s, SYN__ET_TROUBLE_FRAME, UINT32_MAX, start, 0, why);
+        return false;
+    }
+    *out = (syn__et_str){r->cur, (size_t)bytes};
+    r->cur += bytes;
+    if (bytes == 0) tell(s, SYN__ET_TROUBLE_EMPTY, UINT32_MAX, start, 0, NULL);
+    return true;
+}
+
+static syn_status no_memory(size_t bytes, syn_error *err) {
+    return SYN_FAIL_NOMEM(err, bytes, "checking an execution trace");
+}
+
+/* Reports what the decoder did not understand, which is no failure; lack of memory is. */
+static syn_status pass_over(const scanner *s, syn_status status, syn_error *err) {
+    if (status == SYN_E_NOMEM) return no_memory(sizeof(syn__et_attr), err);
+    const bool text = strstr(s->decoder.why, "UTF-8") != NULL;
+    tell(s, text ? SYN__ET_TROUBLE_TEXT : SYN__ET_TROUBLE_MESSAGE, UINT32_MAX, s->decoder.at, 0,
+         s->decoder.why);
+    return SYN_OK;
+}
+
+static syn_status add_node(scanner *s, const syn__et_node *node, syn__et_str message,
+                           syn_error *err) {
+    syn__et_scan *out = s->scan;
+    const size_t i = out->n_nodes;
+    if (i >= MAX_NODES) return SYN_FAIL(err, SYN_E_UNSUPPORTED, "more than 2^32 nodes in a file");
+    SYN_TRY(syn_grow(&out->ids, &out->nodes_cap, i + 1, sizeof *out->ids, err));
+    SYN_TRY(syn_grow(&out->offsets, &out->offsets_cap, i + 1, sizeof *out->offsets, err));
+    SYN_TRY(syn_grow(&out->first_dep, &out->first_cap, i + 2, sizeof *out->first_dep, err));
+    const size_t n = node->n_ctrl + node->n_data;
+    if (s->n_dep_ids + n >= UINT32_MAX)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "more than 2^32 dependencies in a file");
+    SYN_TRY(syn_grow(&s->dep_ids, &s->dep_ids_cap, s->n_dep_ids + n, sizeof *s->dep_ids, err));
+    if (node->n_ctrl != 0)
+        memcpy(s->dep_ids + s->n_dep_ids, node->ctrl, node->n_ctrl * sizeof *node->ctrl);
+    if (node->n_data != 0)
+        memcpy(s->dep_ids + s->n_dep_ids + node->n_ctrl, node->data,
+               node->n_data * sizeof *node->data);
+    if (i > 0 && out->ids[i - 1] >= node->id) s->ascending = false;
+    out->ids[i] = node->id;
+    out->offsets[i] = (uint64_t)(message.text - s->begin);
+    out->first_dep[i] = (uint32_t)s->n_dep_ids;
+    s->n_dep_ids += n;
+    out->first_dep[i + 1] = (uint32_t)s->n_dep_ids;
+    out->n_nodes++;
+    return SYN_OK;
+}
+
+static syn_status take_node(scanner *s, syn__et_str message, syn_error *err) {
+    syn__et_node node;
+    const syn_status status = syn__et_decode_node(&s->decoder, message, &node);
+    if (status != SYN_OK) return pass_over(s, status, err);
+    const uint32_t index = s->scan->n_nodes;
+    SYN_TRY(add_node(s, &node, message, err));
+    if (s->on->node == NULL) return SYN_OK;
+    return s->on->node(s->on->user, index, s->scan->offsets[index], &node, err);
+}
+
+/* The first message. A node in its place is told, and then taken as the node that it is. */
+static syn_status take_meta(scanner *s, syn__et_str message, syn_error *err) {
+    syn__et_meta meta;
+    syn__et_node node;
+    const syn_status status = syn__et_decode_meta(&s->decoder, message, &meta);
+    if (status == SYN_OK)
+        return s->on->meta == NULL ? SYN_OK : s->on->meta(s->on->user, &meta, err);
+    if (status == SYN_E_NOMEM) return no_memory(sizeof(syn__et_attr), err);
+    const char *why = s->decoder.why, *at = s->decoder.at;
+    const syn_status as_node = syn__et_decode_node(&s->decoder, message, &node);
+    if (as_node == SYN_E_NOMEM) return no_memory(sizeof(syn__et_attr), err);
+    const bool is_node = as_node == SYN_OK && (node.id != 0 || node.type != 0);
+    if (is_node) why = "the first message is a node, where the metadata should be";
+    tell(s, SYN__ET_TROUBLE_META, UINT32_MAX, at, 0, why);
+    return is_node ? take_node(s, message, err) : SYN_OK;
+}
+
+static syn_status read_messages(scanner *s, size_t bytes, syn_error *err) {
+    syn__et_reader r = {s->begin, s->begin + bytes, NULL};
+    syn__et_str message;
+    if (bytes == 0) tell(s, SYN__ET_TROUBLE_META, UINT32_MAX, s->begin, 0, "the file is empty");
+    if (!next_message(s, &r, &message)) return SYN_OK;
+    SYN_TRY(take_meta(s, message, err));
+    while (next_message(s, &r, &message)) SYN_TRY(take_node(s, message, err));
+    return SYN_OK;
+}
+
+/* ---- Ids ---- */
+
+static size_t spread(uint64_t id) {
+    id = (id ^ id >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    id = (id ^ id >> 27) * UINT64_C(0x94D049BB133111EB);
+    return (size_t)(id ^ id >> 31);
+}
+
+static uint32_t *slot_of(const scanner *s, uint64_t id) {
+    size_t at = spread(id) & s->mask;
+    while (s->slots[at] != 0 && s->scan->ids[s->slots[at] - 1] != id) at = (at + 1) & s->mask;
+    return &s->slots[at];
+}
+
+/* Of nodes with one id the first is found. */
+static syn_status index_ids(scanner *s, syn_error *err) {
+    size_t cap = 16;
+    while (cap < (size_t)s->scan->n_nodes * 2) cap *= 2;
+    s->slots = (uint32_t *)syn_calloc(cap, sizeof(uint32_t));
+    s->mask = cap - 1;
+    if (s->slots == NULL) return no_memory(cap * sizeof(uint32_t), err);
+    for (uint32_t i = 0; i < s->scan->n_nodes; i++) {
+        uint32_t *slot = slot_of(s, s->scan->ids[i]);
+        if (*slot != 0) tell(s, SYN__ET_TROUBLE_ID, i, NULL, s->scan->ids[i], NULL);
+        else *slot = i + 1;
+    }
+    return SYN_OK;
+}
+
+/* Ids mostly count up by one, so a node's dependency is as far before it as the ids tell. */
+static syn_status find(scanner *s, uint32_t node, uint64_t id, uint32_t *out, syn_error *err) {
+    const uint64_t *ids = s->scan->ids;
+    const uint64_t guess = node - (ids[node] - id);
+    if (guess < s->scan->n_nodes && ids[guess] == id) {
+        *out = (uint32_t)guess;
+        return SYN_OK;
+    }
+    if (s->slots == NULL) SYN_TRY(index_ids(s, err));
+    *out = *slot_of(s, id);
+    *out = *out == 0 ? ABSENT : *out - 1;
+    return SYN_OK;
+}
+
+static bool is_new(const uint32_t *deps, uint32_t begin, uint32_t end, uint32_t dep) {
+    for (uint32_t k = begin; k < end; k++) {
+        if (deps[k] == dep) return false;
+    }
+    return true;
+}
+
+/* Few dependencies repeat, and long lists of them are rare: only the last ones are looked at, so
+   that the step stays linear. What repeats further off does no harm. */
+#define LOOK_BACK 16u
+
+static syn_status resolve(scanner *s, syn_error *err) {
+    syn__et_scan *out = s->scan;
+    uint32_t n = 0;
+    out->deps = (uint32_t *)syn_malloc((s->n_dep_ids + 1) * sizeof(uint32_t));
+    if (out->deps == NULL) return no_memory(s->n_dep_ids * sizeof(uint32_t), err);
+    for (uint32_t i = 0; i < out->n_nodes; i++) {
+        const uint32_t from = out->first_dep[i], to = out->first_dep[i + 1], begin = n;
+        out->first_dep[i] = begin;
+        for (uint32_t k = from; k < to; k++) {
+            uint32_t dep;
+            SYN_TRY(find(s, i, s->dep_ids[k], &dep, err));
+            if (dep == ABSENT) tell(s, SYN__ET_TROUBLE_DANGLING, i, NULL, s->dep_ids[k], NULL);
+            else if (dep == i) tell(s, SYN__ET_TROUBLE_SELF, i, NULL, s->dep_ids[k], NULL);
+            else if (is_new(out->deps, n - begin > LOOK_BACK ? n - LOOK_BACK : begin, n, dep))
+                out->deps[n++] = dep;
+        }
+    }
+    if (out->first_dep != NULL) out->first_dep[out->n_nodes] = n;
+    return SYN_OK;
+}
+
+typedef struct id_place {
+    uint64_t id;
+    uint32_t index;
+} id_place;
+
+static int compare_ids(const void *a, const void *b) {
+    const id_place *x = (const id_place *)a, *y = (const id_place *)b;
+    if (x->id != y->id) return x->id < y->id ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static syn_status sort_ids(syn__et_scan *scan, syn_error *err) {
+    const size_t n = scan->n_nodes;
+    id_place *places = (id_place *)syn_malloc(n * sizeof *places);
+    scan->id_order = (uint32_t *)syn_malloc(n * sizeof(uint32_t));
+    if (places == NULL || scan->id_order == NULL) {
+        syn_free(places);
+        return no_memory(n * sizeof *places, err);
+    }
+    for (uint32_t i = 0; i < n; i++) places[i] = (id_place){scan->ids[i], i};
+    qsort(places, n, sizeof *places, compare_ids);
+    for (uint32_t i = 0; i < n; i++) scan->id_order[i] = places[i].index;
+    syn_free(places);
+    return SYN_OK;
+}
+
+static syn_status run(scanner *s, size_t bytes, syn_error *err) {
+    SYN_TRY(read_messages(s, bytes, err));
+    /* first_dep has n + 1 entries also when n is 0. */
+    SYN_TRY(syn_grow(&s->scan->first_dep, &s->scan->first_cap, 1, sizeof(uint32_t), err));
+    if (s->scan->n_nodes == 0) s->scan->first_dep[0] = 0;
+    if (!s->ascending) {
+        SYN_TRY(sort_ids(s->scan, err));
+        SYN_TRY(index_ids(s, err));
+    }
+    return resolve(s, err);
+}
+
+syn_status syn__et_scan_open(syn__et_scan *scan, const char *data, size_t bytes,
+                             const syn__et_listener *listener, syn_error *err) {
+    scanner s = {.scan = scan, .on = listener, .begin = data, .ascending = true};
+    *scan = (syn__et_scan){0};
+    const syn_status status = run(&s, bytes, err);
+    syn__et_decoder_free(&s.decoder);
+    syn_free(s.dep_ids);
+    syn_free(s.slots);
+    return status;
+}
+
+void syn__et_scan_close(syn__et_scan *scan) {
+    syn_free(scan->ids);
+    syn_free(scan->offsets);
+    syn_free(scan->first_dep);
+    syn_free(scan->deps);
+    syn_free(scan->id_order);
+    *scan = (syn__et_scan){0};
+}

@@ -1,0 +1,55 @@
+/* The builder's own parts: et_build.c (graph, metadata, dependencies), et_groups.c, et_semantics.c.
+ */
+#ifndef EXPORT_ET_BUILD_H
+#define EXPORT_ET_BUILD_H
+
+#include "export/chakra/et_graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYN__ET_MAX_WORLD (1 << 24) /* ranks that a file may speak of */
+
+typedef struct syn__et_group {
+    uint32_t id;
+    char *name; /* NULL until some file tells it */
+    int32_t *ranks;
+    size_t n_ranks;
+    uint32_t n_comms; /* of the present rank */
+    bool member;      /* the present rank is in it */
+} syn__et_group;
+
+struct syn__et_builder {
+    syn_graph *graph;
+    syn__et_group *groups; /* ascending by id */
+    size_t n_groups, groups_cap;
+    int32_t world_size; /* as a file says; 0 unknown */
+    int32_t world_seen; /* greatest rank met, plus one */
+    syn__et_arena arena;
+    syn__et_decoder decoder;
+    syn_dep *deps;
+    size_t deps_cap;
+    syn_attribute *attributes; /* of the present node */
+    size_t n_attributes, attributes_cap;
+    int32_t rank;        /* present, global */
+    uint32_t n_messages; /* its sends and receives so far */
+    bool has_start;
+    bool whole_names; /* slashes do not part scopes from labels */
+};
+
+void syn__et_note_rank(syn__et_builder *b, int32_t rank);
+/* Takes a metadata attribute "pg.<id>" into the groups; *taken false for any other. */
+syn_status syn__et_take_group(syn__et_builder *b, const syn__et_index *index, const syn__et_attr *a,
+                              bool *taken, syn_error *err);
+syn__et_group *syn__et_find_group(syn__et_builder *b, uint64_t id);
+/* Resets what counts within one rank. */
+void syn__et_begin_rank(syn__et_builder *b, uint32_t rank, const syn__et_index *index);
+/* Everything of a node but its dependencies. Holds until the arena's reset. */
+syn_status syn__et_to_graph(syn__et_builder *b, const syn__et_node *message, syn_node *out,
+                            syn_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

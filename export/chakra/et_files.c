@@ -1,0 +1,150 @@
+/* Finds the files of a set. */
+#include "export/chakra/et_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "syntorch/memory.h"
+#include "syntorch/sink.h"
+
+#define SUFFIX_BYTES 32 /* ".2147483646.et", ".comm_group.json" */
+
+/* "prefix.12.et" is rank 12 and the prefix's length; -1 for other names. */
+static int32_t rank_of(const char *name, size_t *prefix_bytes) {
+    const size_t bytes = strlen(name);
+    *prefix_bytes = 0;
+    if (bytes < 6 || strcmp(name + bytes - 3, ".et") != 0) return -1;
+    size_t from = bytes - 3;
+    while (from > 0 && name[from - 1] >= '0' && name[from - 1] <= '9') from--;
+    const size_t digits = bytes - 3 - from;
+    const bool leading_zero = digits > 1 && name[from] == '0';
+    if (digits == 0 || digits > 9 || leading_zero || from < 2 || name[from - 1] != '.') return -1;
+    *prefix_bytes = from - 1;
+    return (int32_t)strtol(name + from, NULL, 10);
+}
+
+static syn_status add(syn__et_files *files, const char *path, int32_t rank, syn_error *err) {
+    SYN_TRY(syn_grow(&files->list, &files->cap, files->n + 1, sizeof *files->list, err));
+    char *copy = syn_strdup(path);
+    if (copy == NULL) return SYN_FAIL_NOMEM(err, strlen(path) + 1, "a file name");
+    files->list[files->n++] = (syn__et_file){copy, rank};
+    return SYN_OK;
+}
+
+static int compare(const void *a, const void *b) {
+    const syn__et_file *x = (const syn__et_file *)a, *y = (const syn__et_file *)b;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Says why neither the file nor ranks of a set were found. */
+static syn_status fail_none(const char *prefix, int folder_code, syn_error *err) {
+    struct stat info;
+    const int code = stat(prefix, &info) != 0 && errno != ENOENT ? errno : folder_code;
+    if (code != 0 && code != ENOENT)
+        return SYN_FAIL(err, SYN_E_IO, "cannot read %.300s: %s", prefix, strerror(code));
+    return SYN_FAIL(err, SYN_E_IO, "there is neither a file %.200s nor a set %.200s.<rank>.et",
+                    prefix, prefix);
+}
+
+/* `path` has room for a suffix; its prefix ends at prefix_bytes. */
+static syn_status add_ranks(syn__et_files *files, char *path, size_t prefix_bytes, DIR *dir,
+                            syn_error *err) {
+    const char *slash = strrchr(path, '/');
+    const char *base = slash == NULL ? path : slash + 1;
+    const size_t base_bytes = prefix_bytes - (size_t)(base - path);
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        size_t bytes;
+        const int32_t rank = rank_of(e->d_name, &bytes);
+        if (rank < 0 || bytes != base_bytes || memcmp(e->d_name, base, base_bytes) != 0) continue;
+        snprintf(path + prefix_bytes, SUFFIX_BYTES, ".%" PRId32 ".et", rank);
+        const syn_status status = add(files, path, rank, err);
+        path[prefix_bytes] = '\0';
+        SYN_TRY(status);
+    }
+    return SYN_OK;
+}
+
+static syn_status find_set(syn__et_files *files, const char *prefix, syn_error *err) {
+    const size_t bytes = strlen(prefix);
+    char *path = (char *)syn_malloc(bytes + SUFFIX_BYTES);
+    if (path == NULL) return SYN_FAIL_NOMEM(err, bytes + SUFFIX_BYTES, "a file name");
+    memcpy(path, prefix, bytes + 1);
+    char *slash = strrchr(path, '/');
+    const char saved = slash == NULL ? '\0' : slash[1];
+    if (slash != NULL) slash[1] = '\0';
+    DIR *dir = opendir(slash == NULL ? "." : path);
+    const int code = dir == NULL ? errno : 0;
+    if (slash != NULL) slash[1] = saved;
+    syn_status status = SYN_OK;
+    if (dir != NULL) {
+        status = add_ranks(files, path, bytes, dir, err);
+        (void)closedir(dir);
+    }
+    syn_free(path);
+    files->is_set = true;
+    return status == SYN_OK && files->n == 0 ? fail_none(prefix, code, err) : status;
+}
+
+/* Ranks by the names if no two are alike, else by the order in which the files were named. */
+static syn_status take_named(syn__et_files *files, const char *const *paths, size_t n,
+                             syn_error *err) {
+    size_t unused;
+    bool told = true;
+    for (size_t i = 0; i < n; i++) {
+        SYN_TRY(add(files, paths[i], rank_of(paths[i], &unused), err));
+        told = told && files->list[i].rank >= 0;
+    }
+    if (n == 1) return SYN_OK;
+    if (n > INT32_MAX) return SYN_FAIL(err, SYN_E_INVALID, "there are too many files");
+    qsort(files->list, n, sizeof *files->list, compare);
+    for (size_t i = 1; i < n && told; i++) told = files->list[i].rank != files->list[i - 1].rank;
+    for (size_t i = 0; i < n && !told; i++) {
+        syn_free(files->list[i].path);
+        files->list[i] = (syn__et_file){syn_strdup(paths[i]), (int32_t)i};
+        if (files->list[i].path == NULL)
+            return SYN_FAIL_NOMEM(err, strlen(paths[i]) + 1, "a file name");
+    }
+    return SYN_OK;
+}
+
+static syn_status name_groups(syn__et_files *files, syn_error *err) {
+    static const char suffix[] = ".comm_group.json";
+    const char *path = files->list[0].path;
+    size_t bytes;
+    if (rank_of(path, &bytes) < 0) return SYN_OK;
+    files->groups = (char *)syn_malloc(bytes + sizeof suffix);
+    if (files->groups == NULL) return SYN_FAIL_NOMEM(err, bytes + sizeof suffix, "a file name");
+    memcpy(files->groups, path, bytes);
+    memcpy(files->groups + bytes, suffix, sizeof suffix);
+    files->has_groups = syn_file_exists(files->groups);
+    return SYN_OK;
+}
+
+static syn_status open_files(syn__et_files *files, const char *const *paths, size_t n,
+                             syn_error *err) {
+    if (n == 0) return SYN_FAIL(err, SYN_E_INVALID, "no file was named");
+    if (n > 1 || syn_file_exists(paths[0])) SYN_TRY(take_named(files, paths, n, err));
+    else SYN_TRY(find_set(files, paths[0], err));
+    if (files->is_set) qsort(files->list, files->n, sizeof *files->list, compare);
+    return name_groups(files, err);
+}
+
+syn_status syn__et_files_open(syn__et_files *files, const char *const *paths, size_t n,
+                              syn_error *err) {
+    *files = (syn__et_files){0};
+    const syn_status status = open_files(files, paths, n, err);
+    if (status != SYN_OK) syn__et_files_close(files);
+    return status;
+}
+
+void syn__et_files_close(syn__et_files *files) {
+    for (size_t i = 0; i < files->n; i++) syn_free(files->list[i].path);
+    syn_free(files->list);
+    syn_free(files->groups);
+    *files = (syn__et_files){0};
+}

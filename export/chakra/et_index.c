@@ -1,0 +1,378 @@
+/* Reads the framing of an execution trace, checks every message and puts the nodes into an order in
+   which dependencies come first. */
+#include <inttypes.h>
+
+#include "export/chakra/et_graph.h"
+#include "syntorch/memory.h"
+
+syn_status syn__et_index_fail(const syn__et_index *index, const char *at, syn_error *err,
+                              const char *why) {
+    if (!index->is_file) return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: %s", index->name, why);
+    return SYN_FAIL(err, SYN_E_FORMAT, "%.200s, byte %zu: %s", index->name,
+                    (size_t)(at - index->begin), why);
+}
+
+void syn__et_index_close(syn__et_index *index) {
+    syn_free(index->spans);
+    syn_free(index->deps);
+    syn_free(index->order);
+    *index = (syn__et_index){0};
+}
+
+static syn_status no_memory(size_t bytes, syn_error *err) {
+    return SYN_FAIL_NOMEM(err, bytes, "reading an execution trace");
+}
+
+/* ---- Framing ---- */
+
+/* The next message; false at the end of the file or at damage (*status). */
+static bool next_message(const syn__et_index *index, syn__et_reader *r, syn__et_str *out,
+                         syn_status *status, syn_error *err) {
+    uint64_t bytes;
+    const char *start = r->cur;
+    if (r->cur == r->end) return false;
+    const char *why = NULL;
+    if (!syn__et_read_varint(r, &bytes))
+        why = r->cur - index->begin == 0 ? "this is no Chakra execution trace" : r->why;
+    else if (bytes > (size_t)(r->end - r->cur))
+        why = "the file ends within a message; it is cut off or no Chakra execution trace";
+    if (why != NULL) {
+        *status = syn__et_index_fail(index, start, err, why);
+        return false;
+    }
+    *out = (syn__et_str){r->cur, (size_t)bytes};
+    r->cur += bytes;
+    return true;
+}
+
+/* Remembers the node; its dependencies hold ids until they are resolved. */
+static syn_status add_span(syn__et_index *index, const syn__et_node *node, syn__et_str message,
+                           syn_error *err) {
+    const size_t n = node->n_ctrl + node->n_data;
+    if (index->n_spans >= SYN_NO_NODE - 1)
+        return syn__et_index_fail(index, message.text, err, "too many nodes");
+    SYN_TRY(
+        syn_grow(&index->spans, &index->spans_cap, index->n_spans + 1, sizeof *index->spans, err));
+    SYN_TRY(syn_grow(&index->deps, &index->deps_cap, index->n_deps + n, sizeof *index->deps, err));
+    index->spans[index->n_spans++] =
+        (syn__et_span){node->id, message.text, message.bytes, index->n_deps, 0};
+    index->n_deps += n;
+    index->has_start = index->has_start || node->start_micros != 0;
+    return SYN_OK;
+}
+
+/* Nothing but defaults: written again it would have no bytes, which other readers take for the
+ * file's end. */
+static bool is_empty(const syn__et_node *n, bool lax) {
+    return n->id == 0 && n->name.bytes == 0 && n->type == 0 && (n->n_ctrl == 0 || lax) &&
+           n->n_data == 0 && n->start_micros == 0 && n->duration_micros == 0 && !n->io[0].present &&
+           !n->io[1].present && n->n_attrs == 0;
+}
+
+static syn_status fail_decode(const syn__et_index *index, const syn__et_decoder *d,
+                              syn_status status, syn_error *err) {
+    if (status == SYN_E_NOMEM) return no_memory(sizeof(syn__et_attr), err);
+    return syn__et_index_fail(index, d->at, err, d->why);
+}
+
+static syn_status read_frames(syn__et_index *index, syn__et_decoder *d, syn__et_reader *r,
+                              syn_error *err) {
+    syn_status status = SYN_OK;
+    syn__et_str message;
+    syn__et_meta meta;
+    syn__et_node node;
+    if (!next_message(index, r, &message, &status, err)) {
+        if (status != SYN_OK) return status;
+        return syn__et_index_fail(index, r->cur, err, "the file is empty");
+    }
+    status = syn__et_decode_meta(d, message, &meta);
+    if (status != SYN_OK) return fail_decode(index, d, status, err);
+    index->meta = message;
+    index->lax = meta.version.bytes == 0;
+    while (next_message(index, r, &message, &status, err)) {
+        status = syn__et_decode_node(d, message, &node);
+        if (status != SYN_OK) return fail_decode(index, d, status, err);
+        if (is_empty(&node, index->lax))
+            return syn__et_index_fail(index, message.text, err, "a node is empty");
+        SYN_TRY(add_span(index, &node, message, err));
+    }
+    return status;
+}
+
+/* ---- Ids ---- */
+
+typedef struct table {
+    uint32_t *slots; /* span + 1 */
+    size_t mask;
+} table;
+
+static size_t spread(uint64_t id) {
+    id = (id ^ id >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    id = (id ^ id >> 27) * UINT64_C(0x94D049BB133111EB);
+    return (size_t)(id ^ id >> 31);
+}
+
+/* The slot that holds the id, or the free one where it belongs. */
+static uint32_t *slot_of(const table *t, const syn__et_index *index, uint64_t id) {
+    size_t at = spread(id) & t->mask;
+    while (t->slots[at] != 0 && index->spans[t->slots[at] - 1].id != id) at = (at + 1) & t->mask;
+    return &t->slots[at];
+}
+
+static syn_status index_ids(table *t, const syn__et_index *index, syn_error *err) {
+    size_t cap = 16;
+    while (cap < index->n_spans * 2) cap *= 2;
+    t->slots = (uint32_t *)syn_calloc(cap, sizeof(uint32_t));
+    t->mask = cap - 1;
+    if (t->slots == NULL) return no_memory(cap * sizeof(uint32_t), err);
+    for (size_t i = 0; i < index->n_spans; i++) {
+        uint32_t *slot = slot_of(t, index, index->spans[i].id);
+        if (*slot != 0)
+            return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: two nodes have the id %" PRIu64,
+                            index->name, index->spans[i].id);
+        *slot = (uint32_t)i + 1;
+    }
+    return SYN_OK;
+}
+
+/* ---- Dependencies ---- */
+
+/* Attributes that list those of a node's data_deps that are of a class, ascending
+ * (docs/pytorch.md).
+ */
+static const struct {
+    const char *name;
+    syn_dep_class dep_class;
+} class_lists[] = {{"launch_deps", SYN_DEP_LAUNCH},
+                   {"stream_deps", SYN_DEP_STREAM},
+                   {"sync_deps", SYN_DEP_SYNC},
+                   {"group_deps", SYN_DEP_GROUP},
+                   {"thread_deps", SYN_DEP_SYNC}};
+#define CLASS_LISTS (sizeof class_lists / sizeof class_lists[0])
+
+/* A list being read beside the data_deps. */
+typedef struct class_reader {
+    syn__et_reader list;
+    uint64_t id;
+    bool more;
+} class_reader;
+
+static void next_id(class_reader *c) {
+    c->more = c->list.cur < c->list.end && syn__et_read_varint(&c->list, &c->id);
+}
+
+static void open_lists(class_reader *lists, const syn__et_node *node) {
+    memset(lists, 0, CLASS_LISTS * sizeof *lists);
+    for (size_t i = 0; i < node->n_attrs; i++) {
+        const syn__et_attr *a = &node->attrs[i];
+        for (size_t k = 0; k < CLASS_LISTS && a->field == SYN__ET_UINT64 + 1; k++) {
+            syn__et_field ids;
+            syn__et_reader r = {a->data.text, a->data.text + a->data.bytes, NULL};
+            if (!syn__et_str_is(a->name, class_lists[k].name) || !syn__et_read_field(&r, &ids) ||
+                ids.wire != SYN__ET_WIRE_LEN)
+                continue;
+            lists[k].list = (syn__et_reader){ids.data.text, ids.data.text + ids.data.bytes, NULL};
+            next_id(&lists[k]);
+        }
+    }
+}
+
+/* The class of a data_dep; ids come ascending. */
+static uint32_t class_of(class_reader *lists, uint64_t id) {
+    uint32_t found = SYN_DEP_DATA;
+    for (size_t k = 0; k < CLASS_LISTS; k++) {
+        while (lists[k].more && lists[k].id < id) next_id(&lists[k]);
+        if (lists[k].more && lists[k].id == id) found = class_lists[k].dep_class;
+    }
+    return found;
+}
+
+/* Puts one node's dependencies behind those of the nodes before it. */
+static syn_status resolve_node(syn__et_index *index, const table *t, const syn__et_node *node,
+                               size_t *n, syn_error *err) {
+    class_reader lists[CLASS_LISTS];
+    open_lists(lists, node);
+    for (int k = 0; k < 2; k++) {
+        const bool data = k == 0;
+        const uint64_t *ids = data ? node->data : node->ctrl;
+        for (size_t i = 0; i < (data ? node->n_data : node->n_ctrl); i++) {
+            const uint32_t slot = *slot_of(t, index, ids[i]);
+            if (slot == 0 && index->lax && !data) {
+                index->n_dropped++;
+            } else if (slot == 0) {
+                return SYN_FAIL(err, SYN_E_FORMAT,
+                                "%.200s: node %" PRIu64 " waits for node %" PRIu64
+                                ", which is not in the file",
+                                index->name, node->id, ids[i]);
+            } else {
+                index->deps[(*n)++] =
+                    (syn_dep){slot - 1, data ? class_of(lists, ids[i]) : (uint32_t)SYN_DEP_CONTROL};
+            }
+        }
+    }
+    return SYN_OK;
+}
+
+static syn_status resolve(syn__et_index *index, syn__et_decoder *d, syn_error *err) {
+    table t = {NULL, 0};
+    size_t n = 0;
+    syn_status status = index_ids(&t, index, err);
+    for (size_t i = 0; i < index->n_spans && status == SYN_OK; i++) {
+        syn__et_node node;
+        syn__et_span *span = &index->spans[i];
+        span->first_dep = n;
+        status = syn__et_decode_node(d, (syn__et_str){span->data, span->bytes}, &node);
+        if (status != SYN_OK) status = fail_decode(index, d, status, err);
+        else status = resolve_node(index, &t, &node, &n, err);
+    }
+    index->n_deps = n;
+    syn_free(t.slots);
+    return status;
+}
+
+/* ---- Order ---- */
+
+static size_t deps_end(const syn__et_index *index, size_t span) {
+    return span + 1 < index->n_spans ? index->spans[span + 1].first_dep : index->n_deps;
+}
+
+/* Whether every node comes after what it waits for: then the file's own order stays. */
+static bool in_order(const syn__et_index *index) {
+    for (size_t i = 0; i < index->n_spans; i++) {
+        for (size_t k = index->spans[i].first_dep; k < deps_end(index, i); k++) {
+            if (index->deps[k].node >= i) return false;
+        }
+    }
+    return true;
+}
+
+/* Kahn's algorithm; of the nodes that could come next the one with the least id. */
+typedef struct kahn {
+    uint32_t *left;  /* dependencies not yet placed, per span */
+    uint32_t *first; /* per span: its first waiter, into waiters; one more at the end */
+    uint32_t *waiters;
+    uint32_t *heap;
+    size_t n_heap;
+} kahn;
+
+static void heap_push(kahn *k, const syn__et_span *spans, uint32_t span) {
+    size_t at = k->n_heap++;
+    while (at > 0 && spans[k->heap[(at - 1) / 2]].id > spans[span].id) {
+        k->heap[at] = k->heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    k->heap[at] = span;
+}
+
+static uint32_t heap_pop(kahn *k, const syn__et_span *spans) {
+    const uint32_t top = k->heap[0], last = k->heap[--k->n_heap];
+    size_t at = 0;
+    for (;;) {
+        size_t child = at * 2 + 1;
+        if (child >= k->n_heap) break;
+        if (child + 1 < k->n_heap && spans[k->heap[child + 1]].id < spans[k->heap[child]].id)
+            child++;
+        if (spans[k->heap[child]].id >= spans[last].id) break;
+        k->heap[at] = k->heap[child];
+        at = child;
+    }
+    k->heap[at] = last;
+    return top;
+}
+
+static bool kahn_open(kahn *k, const syn__et_index *index) {
+    const size_t n = index->n_spans;
+    *k = (kahn){(uint32_t *)syn_calloc(n, sizeof(uint32_t)),
+                (uint32_t *)syn_calloc(n + 2, sizeof(uint32_t)),
+                (uint32_t *)syn_malloc((index->n_deps + 1) * sizeof(uint32_t)),
+                (uint32_t *)syn_malloc((n + 1) * sizeof(uint32_t)), 0};
+    if (k->left == NULL || k->first == NULL || k->waiters == NULL || k->heap == NULL) return false;
+    /* first[s + 2] counts, then begins, the waiters of s; filling moves it to first[s + 1]. */
+    for (size_t i = 0; i < index->n_deps; i++) k->first[index->deps[i].node + 2]++;
+    for (size_t i = 2; i < n + 2; i++) k->first[i] += k->first[i - 1];
+    for (size_t i = 0; i < n; i++) {
+        for (size_t d = index->spans[i].first_dep; d < deps_end(index, i); d++) {
+            k->waiters[k->first[index->deps[d].node + 1]++] = (uint32_t)i;
+            k->left[i]++;
+        }
+    }
+    return true;
+}
+
+static void kahn_close(kahn *k) {
+    syn_free(k->left);
+    syn_free(k->first);
+    syn_free(k->waiters);
+    syn_free(k->heap);
+}
+
+static syn_status run_kahn(syn__et_index *index, kahn *k, syn_error *err) {
+    size_t n = 0;
+    for (size_t i = 0; i < index->n_spans; i++) {
+        if (k->left[i] == 0) heap_push(k, index->spans, (uint32_t)i);
+    }
+    while (k->n_heap > 0) {
+        const uint32_t span = heap_pop(k, index->spans);
+        index->order[n++] = span;
+        for (size_t w = k->first[span]; w < k->first[span + 1]; w++) {
+            if (--k->left[k->waiters[w]] == 0) heap_push(k, index->spans, k->waiters[w]);
+        }
+    }
+    if (n == index->n_spans) return SYN_OK;
+    size_t stuck = 0;
+    while (k->left[stuck] == 0) stuck++;
+    return SYN_FAIL(err, SYN_E_FORMAT,
+                    "%.200s: the dependencies run in a circle; %zu nodes, among them %" PRIu64
+                    ", can never start",
+                    index->name, index->n_spans - n, index->spans[stuck].id);
+}
+
+static syn_status put_in_order(syn__et_index *index, syn_error *err) {
+    const size_t bytes = (index->n_spans + 1) * sizeof(uint32_t);
+    index->order = (uint32_t *)syn_malloc(bytes);
+    if (index->order == NULL) return no_memory(bytes, err);
+    syn_status status = SYN_OK;
+    if (in_order(index)) {
+        for (size_t i = 0; i < index->n_spans; i++) index->order[i] = (uint32_t)i;
+    } else if (index->n_deps >= UINT32_MAX) {
+        status =
+            SYN_FAIL(err, SYN_E_UNSUPPORTED, "%.200s: more than 2^32 dependencies", index->name);
+    } else {
+        kahn k;
+        status = kahn_open(&k, index) ? run_kahn(index, &k, err) : no_memory(bytes, err);
+        kahn_close(&k);
+    }
+    for (size_t i = 0; i < index->n_spans && status == SYN_OK; i++)
+        index->spans[index->order[i]].position = (uint32_t)i;
+    return status;
+}
+
+syn_status syn__et_index_open(syn__et_index *index, syn__et_decoder *decoder, const char *name,
+                              const char *data, size_t bytes, bool is_file, syn_error *err) {
+    *index = (syn__et_index){.name = name, .begin = data, .is_file = is_file};
+    syn__et_reader r = {data, data + bytes, NULL};
+    if (bytes >= 2 && (unsigned char)data[0] == 0x1F && (unsigned char)data[1] == 0x8B)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "%.200s is compressed with gzip; unpack it first (gunzip)", name);
+    SYN_TRY(read_frames(index, decoder, &r, err));
+    SYN_TRY(resolve(index, decoder, err));
+    return put_in_order(index, err);
+}
+
+int32_t syn__et_peek_rank(const char *data, size_t bytes) {
+    syn__et_decoder d = {0};
+    syn__et_reader r = {data, data + bytes, NULL};
+    syn__et_meta meta;
+    uint64_t length;
+    int32_t rank = -1;
+    if (syn__et_read_varint(&r, &length) && length <= (size_t)(r.end - r.cur) &&
+        syn__et_decode_meta(&d, (syn__et_str){r.cur, (size_t)length}, &meta) == SYN_OK) {
+        for (size_t i = 0; i < meta.n_attrs; i++) {
+            const syn__et_attr *a = &meta.attrs[i];
+            if (syn__et_str_is(a->name, "rank") && a->field == SYN__ET_INT64 && a->bits < 1 << 24)
+                rank = (int32_t)a->bits;
+        }
+    }
+    syn__et_decoder_free(&d);
+    return rank;
+}

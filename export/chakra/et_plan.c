@@ -1,0 +1,285 @@
+/* Which nodes of a rank an execution trace shows, and what each waits for. The rules are in
+ * et_graph.h. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "export/chakra/et_graph.h"
+#include "syntorch/memory.h"
+
+#define PASSED    0x80000000u /* in place[]: the node does not appear */
+#define MAX_NODES 0x7FFFFFFEu /* ids are shifted by one bit in 32 */
+#define LONG_LIST 64          /* dependencies that pass through one node before they are thinned */
+
+syn_status syn__et_plan_open(syn__et_plan *plan, const syn_graph *graph, uint32_t rank,
+                             syn_error *err) {
+    const size_t n = graph->ranks[rank].n_nodes;
+    *plan = (syn__et_plan){.graph = graph, .rank = rank};
+    if (n > MAX_NODES)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "rank %d has %zu nodes, more than an ET can hold here",
+                        (int)graph->ranks[rank].rank, n);
+    plan->place = (uint32_t *)syn_malloc((n + 1) * sizeof(uint32_t));
+    plan->stream_of = (uint32_t *)syn_malloc((n + 1) * sizeof(uint32_t));
+    if (plan->place != NULL && plan->stream_of != NULL) return SYN_OK;
+    syn__et_plan_close(plan);
+    return SYN_FAIL_NOMEM(err, 2 * n * sizeof(uint32_t), "the plan of an execution trace");
+}
+
+void syn__et_plan_close(syn__et_plan *plan) {
+    void *const all[] = {plan->place, plan->stream_of, plan->lists,   plan->pool, plan->work,
+                         plan->gate,  plan->streams,   plan->senders, plan->ctrl, plan->data};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) syn_free(all[i]);
+    *plan = (syn__et_plan){0};
+}
+
+/* ---- Small parts ---- */
+
+static syn_status push(uint32_t **array, size_t *n, size_t *cap, uint32_t value, syn_error *err) {
+    if (*n == *cap) SYN_TRY(syn_grow(array, cap, *n + 1, sizeof **array, err));
+    (*array)[(*n)++] = value;
+    return SYN_OK;
+}
+
+static syn_status add_dep(syn__et_plan *plan, uint32_t id, bool ctrl, syn_error *err) {
+    return push(&plan->work, &plan->n_work, &plan->work_cap, id << 1 | ctrl, err);
+}
+
+static syn_status find_stream(syn__et_plan *plan, int32_t stream, uint32_t *out, syn_error *err) {
+    for (size_t i = 0; i < plan->n_streams; i++) {
+        if (plan->streams[i].stream != stream) continue;
+        *out = (uint32_t)i;
+        return SYN_OK;
+    }
+    if (plan->n_streams == SYN__ET_MAX_STREAMS)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "rank %d uses more than %d streams",
+                        (int)plan->graph->ranks[plan->rank].rank, SYN__ET_MAX_STREAMS);
+    SYN_TRY(syn_grow(&plan->streams, &plan->streams_cap, plan->n_streams + 1, sizeof *plan->streams,
+                     err));
+    plan->streams[plan->n_streams] = (syn__et_stream){.stream = stream};
+    *out = (uint32_t)plan->n_streams++;
+    return SYN_OK;
+}
+
+static int compare(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Ascending, and each id once: as data if it is that at all (its code is the smaller one). */
+static void sort_work(syn__et_plan *plan) {
+    uint32_t *w = plan->work;
+    size_t n = 0;
+    bool sorted = true;
+    for (size_t i = 1; i < plan->n_work && sorted; i++) sorted = w[i - 1] <= w[i];
+    if (!sorted) qsort(w, plan->n_work, sizeof *w, compare);
+    for (size_t i = 0; i < plan->n_work; i++) {
+        if (n == 0 || w[n - 1] >> 1 != w[i] >> 1) w[n++] = w[i];
+    }
+    plan->n_work = n;
+}
+
+/* Finds the latest dependency on each stream. */
+static void mark_latest(syn__et_plan *plan) {
+    for (size_t i = 0; i < plan->n_work; i++)
+        plan->streams[plan->stream_of[plan->work[i] >> 1]].latest = 0;
+    for (size_t i = 0; i < plan->n_work; i++) {
+        syn__et_stream *s = &plan->streams[plan->stream_of[plan->work[i] >> 1]];
+        if (plan->work[i] >> 1 > s->latest) s->latest = plan->work[i] >> 1;
+    }
+}
+
+/* Drops what the streams' order implies: all but the latest dependency on each stream. Data
+   dependencies stay unless `data_too`. */
+static void thin_work(syn__et_plan *plan, bool data_too) {
+    size_t n = 0;
+    if (plan->n_work < 2) return;
+    mark_latest(plan);
+    for (size_t i = 0; i < plan->n_work; i++) {
+        const uint32_t id = plan->work[i] >> 1;
+        const bool may_drop = (plan->work[i] & 1) || data_too;
+        if (may_drop && id != plan->streams[plan->stream_of[id]].latest) continue;
+        plan->work[n++] = plan->work[i];
+    }
+    plan->n_work = n;
+}
+
+/* ---- Dependencies of the graph ---- */
+
+static syn_status add_list(syn__et_plan *plan, uint32_t list, bool ctrl, syn_error *err) {
+    const size_t end = list + 1 < plan->n_lists ? plan->lists[list + 1] : plan->n_pool;
+    for (size_t i = plan->lists[list]; i < end; i++)
+        SYN_TRY(push(&plan->work, &plan->n_work, &plan->work_cap, plan->pool[i] | ctrl, err));
+    return SYN_OK;
+}
+
+/* Puts the node's dependencies on nodes that appear into work[]. */
+static syn_status collect(syn__et_plan *plan, const syn_node *node, bool data_only,
+                          syn_error *err) {
+    plan->n_work = 0;
+    for (uint32_t i = 0; i < node->n_deps; i++) {
+        const bool ctrl = node->deps[i].dep_class != SYN_DEP_DATA;
+        if (node->deps[i].node >= plan->n_planned)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "rank %d: node %u waits for node %u, which does not come earlier",
+                            (int)plan->graph->ranks[plan->rank].rank, plan->n_planned,
+                            node->deps[i].node);
+        if (ctrl && data_only) continue;
+        const uint32_t place = plan->place[node->deps[i].node];
+        if (place & PASSED) SYN_TRY(add_list(plan, place & ~PASSED, ctrl, err));
+        else SYN_TRY(add_dep(plan, place, ctrl, err));
+    }
+    sort_work(plan);
+    return SYN_OK;
+}
+
+/* Keeps work[] as the list of a node that does not appear. */
+static syn_status pass_on(syn__et_plan *plan, const syn_node *node, bool data_only,
+                          syn_error *err) {
+    uint32_t *place = &plan->place[plan->n_planned];
+    /* A chain of views shares one list. */
+    if (node->n_deps == 1 && !data_only && node->deps[0].dep_class == SYN_DEP_DATA &&
+        node->deps[0].node < plan->n_planned && plan->place[node->deps[0].node] & PASSED) {
+        *place = plan->place[node->deps[0].node];
+        return SYN_OK;
+    }
+    SYN_TRY(collect(plan, node, data_only, err));
+    if (plan->n_work > LONG_LIST) thin_work(plan, true);
+    if (plan->n_work > UINT32_MAX - plan->n_pool)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "rank %d has too many dependencies through views",
+                        (int)plan->graph->ranks[plan->rank].rank);
+    SYN_TRY(syn_grow(&plan->pool, &plan->pool_cap, plan->n_pool + plan->n_work + 1,
+                     sizeof *plan->pool, err));
+    SYN_TRY(push(&plan->lists, &plan->n_lists, &plan->lists_cap, (uint32_t)plan->n_pool, err));
+    for (size_t i = 0; i < plan->n_work; i++) plan->pool[plan->n_pool++] = plan->work[i];
+    *place = PASSED | (uint32_t)(plan->n_lists - 1);
+    return SYN_OK;
+}
+
+/* ---- Barriers and order ---- */
+
+/* The last nodes of the streams that ran since the barrier before: these wait for all older ones.
+ */
+static syn_status close_gate(syn__et_plan *plan, syn_error *err) {
+    bool any = false;
+    for (size_t i = 0; i < plan->n_streams; i++) any = any || plan->streams[i].active;
+    if (!any) return SYN_OK; /* nothing ran in between: the old gate still stands */
+    plan->n_gate = 0;
+    for (size_t i = 0; i < plan->n_streams; i++) {
+        syn__et_stream *s = &plan->streams[i];
+        if (!s->active) continue;
+        s->active = false;
+        SYN_TRY(push(&plan->gate, &plan->n_gate, &plan->gate_cap, s->tail, err));
+    }
+    plan->barrier++;
+    return SYN_OK;
+}
+
+static syn_status add_comm_order(syn__et_plan *plan, const syn_node *node, uint32_t stream,
+                                 uint32_t id, syn_error *err) {
+    syn__et_stream *own = &plan->streams[stream];
+    if (node->kind == SYN_NODE_SEND) {
+        if (own->last_send == 0)
+            SYN_TRY(push(&plan->senders, &plan->n_senders, &plan->senders_cap, stream, err));
+        own->last_send = id;
+    }
+    if (node->kind != SYN_NODE_COLLECTIVE) return SYN_OK;
+    if (plan->last_coll != 0) SYN_TRY(add_dep(plan, plan->last_coll, true, err));
+    for (size_t i = 0; i < plan->n_senders; i++) {
+        syn__et_stream *s = &plan->streams[plan->senders[i]];
+        SYN_TRY(add_dep(plan, s->last_send, true, err));
+        s->last_send = 0;
+    }
+    plan->n_senders = 0;
+    plan->last_coll = id;
+    return SYN_OK;
+}
+
+static syn_status split_work(syn__et_plan *plan, syn_error *err) {
+    plan->n_ctrl = plan->n_data = 0;
+    SYN_TRY(syn_grow(&plan->ctrl, &plan->ctrl_cap, plan->n_work, sizeof *plan->ctrl, err));
+    SYN_TRY(syn_grow(&plan->data, &plan->data_cap, plan->n_work, sizeof *plan->data, err));
+    for (size_t i = 0; i < plan->n_work; i++) {
+        if (plan->work[i] & 1) plan->ctrl[plan->n_ctrl++] = plan->work[i] >> 1;
+        else plan->data[plan->n_data++] = plan->work[i] >> 1;
+    }
+    return SYN_OK;
+}
+
+static syn_status show(syn__et_plan *plan, const syn_node *node, syn_error *err) {
+    const uint32_t id = plan->n_ids + 1;
+    uint32_t at = 0;
+    SYN_TRY(find_stream(plan, node->stream, &at, err));
+    SYN_TRY(collect(plan, node, false, err));
+    syn__et_stream *s = &plan->streams[at];
+    if (s->tail != 0) SYN_TRY(add_dep(plan, s->tail, true, err));
+    if (s->barrier != plan->barrier) {
+        for (size_t i = 0; i < plan->n_gate; i++) SYN_TRY(add_dep(plan, plan->gate[i], true, err));
+        s->barrier = plan->barrier;
+    }
+    SYN_TRY(add_comm_order(plan, node, at, id, err));
+    sort_work(plan);
+    thin_work(plan, false);
+    SYN_TRY(split_work(plan, err));
+    s->tail = id;
+    s->active = true;
+    plan->n_ids = id;
+    plan->place[plan->n_planned] = id;
+    plan->stream_of[id] = at;
+    return SYN_OK;
+}
+
+/* ---- The decision ---- */
+
+static syn_status check_peer(const syn__et_plan *plan, const syn_node *node, syn_error *err) {
+    const int rank = (int)plan->graph->ranks[plan->rank].rank;
+    const char *verb = node->kind == SYN_NODE_SEND ? "sends to" : "receives from";
+    if (node->peer < 0 || node->peer == rank)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "rank %d: node %u (%.80s) %s rank %d, which an ET cannot hold", rank,
+                        plan->n_planned, node->label, verb, (int)node->peer);
+    if (node->tag < 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "rank %d: node %u (%.80s) has the negative tag %d",
+                        rank, plan->n_planned, node->label, (int)node->tag);
+    return SYN_OK;
+}
+
+/* Whether the node is a collective that has someone to talk to. Group 0 is the whole world. */
+static syn_status has_company(const syn_graph *graph, uint32_t rank, uint32_t index,
+                              const syn_node *node, bool *out, syn_error *err) {
+    *out = graph->world_size > 1;
+    if (node->group == 0) return SYN_OK;
+    const syn_graph_group *group = syn_graph_group_by_id(graph, node->group);
+    if (group == NULL)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "rank %d: node %u (%.80s) names group %u, which does not exist",
+                        (int)graph->ranks[rank].rank, index, node->label, node->group);
+    *out = group->n_ranks > 1;
+    return SYN_OK;
+}
+
+syn_status syn__et_plan_shows(const syn_graph *graph, uint32_t rank, uint32_t index,
+                              const syn_node *node, bool *shown, bool *barrier, syn_error *err) {
+    *shown = !(node->flags & SYN_NODE_VIRTUAL) && node->kind != SYN_NODE_METADATA;
+    *barrier = false;
+    if (!*shown || node->kind != SYN_NODE_COLLECTIVE) return SYN_OK;
+    SYN_TRY(has_company(graph, rank, index, node, shown, err));
+    *barrier = *shown && node->comm == SYN_COMM_BARRIER;
+    *shown = *shown && !*barrier;
+    return SYN_OK;
+}
+
+syn_status syn__et_plan_node(syn__et_plan *plan, const syn_node *node, uint32_t *id,
+                             syn_error *err) {
+    assert(plan->n_planned < plan->graph->ranks[plan->rank].n_nodes);
+    bool shown, barrier;
+    SYN_TRY(
+        syn__et_plan_shows(plan->graph, plan->rank, plan->n_planned, node, &shown, &barrier, err));
+    if (barrier) SYN_TRY(close_gate(plan, err));
+    if (shown && (node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV))
+        SYN_TRY(check_peer(plan, node, err));
+    if (shown) SYN_TRY(show(plan, node, err));
+    else SYN_TRY(pass_on(plan, node, barrier, err));
+    plan->n_planned++;
+    *id = shown ? plan->n_ids : 0;
+    return SYN_OK;
+}

@@ -1,0 +1,186 @@
+/* Chakra execution traces: one file a rank, written node by node in protobuf's wire format. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "export/chakra/et_graph.h"
+#include "syntorch/memory.h"
+
+#define SUFFIX_BYTES 32 /* ".2147483647.et", ".comm_group.json" */
+
+/* Length, then the message; empties the buffer. */
+static void write_message(syn_sink *sink, syn__et_buf *buf) {
+    char length[SYN__ET_VARINT_MAX];
+    if (buf->failed) return;
+    syn_sink_write(sink, length, (size_t)(syn__et_varint(length, buf->bytes) - length));
+    syn_sink_write(sink, buf->data, buf->bytes);
+    buf->bytes = 0;
+}
+
+static syn_status write_walk(syn__et_walk *walk, syn__et_buf *buf, syn_sink *sink, syn_error *err) {
+    syn__et_meta meta;
+    syn__et_node node;
+    bool more = true;
+    SYN_TRY(syn__et_walk_meta(walk, &meta, err));
+    syn__et_put_meta(buf, &meta);
+    write_message(sink, buf);
+    for (;;) {
+        SYN_TRY(syn__et_walk_node(walk, &node, &more, err));
+        if (!more) return SYN_OK;
+        syn__et_put_node(buf, &node);
+        write_message(sink, buf);
+        if (buf->failed) return SYN_FAIL_NOMEM(err, buf->cap, "a node of an execution trace");
+        if (syn_sink_status(sink) != SYN_OK) return SYN_OK; /* told by syn_sink_close */
+    }
+}
+
+static syn_status write_rank(const syn_graph *graph, uint32_t rank,
+                             const syn_export_options *options, syn_sink *sink, syn_error *err) {
+    syn__et_walk walk;
+    syn__et_buf buf = {0};
+    SYN_TRY(syn__et_walk_open(&walk, graph, rank, options != NULL ? options->version : NULL, err));
+    const syn_status status = write_walk(&walk, &buf, sink, err);
+    syn__et_buf_free(&buf);
+    syn__et_walk_close(&walk);
+    return status;
+}
+
+static syn_status find_rank(const syn_graph *graph, int32_t rank, uint32_t *out, syn_error *err) {
+    for (uint32_t i = 0; i < graph->n_ranks; i++) {
+        if (rank >= 0 && graph->ranks[i].rank != rank) continue;
+        *out = i;
+        return SYN_OK;
+    }
+    if (rank < 0) return SYN_FAIL(err, SYN_E_INVALID, "the graph has no rank to write");
+    return SYN_FAIL(err, SYN_E_INVALID, "the graph has no rank %d", (int)rank);
+}
+
+static syn_status write_one(const syn_graph *graph, const syn_export_options *options,
+                            syn_sink *sink, syn_error *err) {
+    uint32_t rank = 0;
+    SYN_TRY(find_rank(graph, options != NULL ? options->rank : -1, &rank, err));
+    SYN_TRY(syn__et_check_rank(graph, rank, err));
+    return write_rank(graph, rank, options, sink, err);
+}
+
+const syn_exporter syn_export_et = {
+    "et", "et", "Chakra execution trace of one rank, for simulators", write_one};
+
+/* ---- Groups ---- */
+
+static void write_group(syn_sink *sink, const syn_graph_group *group, bool first) {
+    syn_sink_text(sink, first ? "\n  \"" : ",\n  \"");
+    syn_sink_u64(sink, group->id);
+    syn_sink_text(sink, "\": [");
+    for (uint32_t i = 0; i < group->n_ranks; i++) {
+        if (i > 0) syn_sink_text(sink, ", ");
+        syn_sink_i64(sink, group->ranks[i]);
+    }
+    syn_sink_char(sink, ']');
+}
+
+static int by_id(const void *a, const void *b) {
+    const uint32_t x = (*(const syn_graph_group *const *)a)->id;
+    const uint32_t y = (*(const syn_graph_group *const *)b)->id;
+    return (x > y) - (x < y);
+}
+
+/* Groups of one rank have no collectives and are left out; the others by ascending id. */
+syn_status syn_export_comm_group(const syn_graph *graph, syn_sink *sink, syn_error *err) {
+    const size_t bytes = ((size_t)graph->n_groups + 1) * sizeof(syn_graph_group *);
+    const syn_graph_group **groups = (const syn_graph_group **)syn_malloc(bytes);
+    if (groups == NULL) return SYN_FAIL_NOMEM(err, bytes, "the list of groups");
+    size_t n = 0;
+    for (uint32_t i = 0; i < graph->n_groups; i++) {
+        if (graph->groups[i].n_ranks > 1) groups[n++] = &graph->groups[i];
+    }
+    qsort(groups, n, sizeof *groups, by_id);
+    syn_sink_char(sink, '{');
+    for (size_t i = 0; i < n; i++) write_group(sink, groups[i], i == 0);
+    syn_sink_text(sink, n != 0 ? "\n}\n" : "}\n");
+    syn_free(groups);
+    return SYN_OK;
+}
+
+/* ---- Sets ---- */
+
+typedef struct set {
+    const syn_graph *graph;
+    const syn_export_options *options;
+    const char *prefix;
+    char *path; /* room for the prefix and a suffix */
+    size_t path_bytes;
+} set;
+
+static const char *rank_path(set *s, int32_t rank) {
+    snprintf(s->path, s->path_bytes, "%s.%" PRId32 ".et", s->prefix, rank);
+    return s->path;
+}
+
+static const char *group_path(set *s) {
+    snprintf(s->path, s->path_bytes, "%s.comm_group.json", s->prefix);
+    return s->path;
+}
+
+static syn_status finish_file(syn_sink *sink, syn_status status, syn_error *err) {
+    const syn_status closed = syn_sink_close(sink, status == SYN_OK, err);
+    return status != SYN_OK ? status : closed;
+}
+
+static syn_status write_set_rank(set *s, uint32_t rank, syn_error *err) {
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_file(&sink, rank_path(s, s->graph->ranks[rank].rank), err));
+    return finish_file(sink, write_rank(s->graph, rank, s->options, sink, err), err);
+}
+
+static syn_status remove_file(const char *path, bool *existed, syn_error *err) {
+    *existed = unlink(path) == 0;
+    if (*existed || errno == ENOENT || errno == ENOTDIR) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_IO, "cannot replace the older set: %s cannot be removed: %s", path,
+                    strerror(errno));
+}
+
+/* An older set of that name ends here: without its group file it is not complete, and the files of
+   ranks beyond this world would be taken for part of the new set. */
+static syn_status remove_older(set *s, syn_error *err) {
+    bool existed;
+    SYN_TRY(remove_file(group_path(s), &existed, err));
+    for (int32_t rank = s->graph->world_size; existed && rank >= 0 && rank < INT32_MAX; rank++)
+        SYN_TRY(remove_file(rank_path(s, rank), &existed, err));
+    return SYN_OK;
+}
+
+static syn_status write_set(set *s, syn_error *err) {
+    const int32_t only = s->options != NULL ? s->options->rank : -1;
+    uint32_t rank = 0;
+    SYN_TRY(find_rank(s->graph, only, &rank, err));
+    if (only >= 0) {
+        SYN_TRY(syn__et_check_rank(s->graph, rank, err));
+    } else {
+        for (rank = 0; rank < s->graph->n_ranks; rank++)
+            SYN_TRY(syn__et_check_rank(s->graph, rank, err));
+        SYN_TRY(syn__et_check_calls(s->graph, err));
+    }
+    SYN_TRY(remove_older(s, err));
+    if (only >= 0) {
+        SYN_TRY(write_set_rank(s, rank, err));
+    } else {
+        for (rank = 0; rank < s->graph->n_ranks; rank++) SYN_TRY(write_set_rank(s, rank, err));
+    }
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_file(&sink, group_path(s), err));
+    return finish_file(sink, syn_export_comm_group(s->graph, sink, err), err);
+}
+
+syn_status syn_export_et_set(const syn_graph *graph, const syn_export_options *options,
+                             const char *prefix, syn_error *err) {
+    set s = {.graph = graph, .options = options, .prefix = prefix};
+    s.path_bytes = strlen(prefix) + SUFFIX_BYTES;
+    s.path = (char *)syn_malloc(s.path_bytes);
+    if (s.path == NULL) return SYN_FAIL_NOMEM(err, s.path_bytes, "a file name");
+    const syn_status status = write_set(&s, err);
+    syn_free(s.path);
+    return status;
+}

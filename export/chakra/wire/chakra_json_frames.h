@@ -1,0 +1,32 @@
+/* The messages of an .et, one after the other, each behind its length. */
+#ifndef EXPORT_CHAKRA_JSON_FRAMES_H
+#define EXPORT_CHAKRA_JSON_FRAMES_H
+
+#include "export/chakra/wire/et_wire.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct syn__et_frame {
+    syn__et_str all; /* with the length */
+    syn__et_str message;
+} syn__et_frame;
+
+typedef struct syn__et_frames {
+    const char *name, *begin; /* of the file */
+    syn__et_reader reader;
+} syn__et_frames;
+
+syn__et_frames syn__et_frames_of(const char *name, const char *data, size_t bytes);
+/* *more is false at the end of the file. SYN_E_FORMAT if a message is cut off. */
+syn_status syn__et_frames_next(syn__et_frames *frames, syn__et_frame *out, bool *more,
+                               syn_error *err);
+/* "trace.0.et, byte 17: why" */
+syn_status syn__et_frames_fail(const syn__et_frames *frames, const char *at, const char *why,
+                               syn_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

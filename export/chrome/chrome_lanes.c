@@ -1,0 +1,219 @@
+#include "export/chrome/chrome_lanes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+#define MAX_NS      4e18 /* fits int64 */
+#define LAST_STREAM 1000 /* higher streams share a lane */
+#define LAST_THREAD 1000000
+#define NO_SLICE    UINT32_MAX
+#define ROUNDED_NS                                                                              \
+    2000              /* times in whole us: so much later may an op seem to end than its caller \
+                       */
+#define MAX_COPIES 32 /* of a host thread */
+
+int64_t syn__whole_ns(double ns) {
+    return (int64_t)((ns < MAX_NS ? ns : MAX_NS) + 0.5);
+}
+
+/* ---- Lanes ---- */
+
+/* Of a host op as `syntorch convert pytorch` writes it: its thread, and how long it ran together
+   with what it called. */
+typedef struct host_op {
+    int64_t tid, inclusive_us;
+} host_op;
+
+static bool is_host_op(const syn_node *node, host_op *op) {
+    *op = (host_op){-1, -1};
+    for (uint32_t i = 0; i < node->n_attributes; i++) {
+        const syn_attribute *a = &node->attributes[i];
+        if (strcmp(a->name, "stream") == 0) return false;
+        if (a->type != SYN_VALUE_I64) continue;
+        if (strcmp(a->name, "tid") == 0) op->tid = a->i64;
+        if (strcmp(a->name, "inclusive_dur") == 0) op->inclusive_us = a->i64;
+    }
+    return op->tid >= 0 && op->inclusive_us >= 0 && op->inclusive_us < (int64_t)(MAX_NS / 1e3);
+}
+
+static uint32_t cut(int64_t number, uint32_t most) {
+    return number < most ? (uint32_t)number : most;
+}
+
+/* Groups from 1 on, sends, receives, streams from 1 on, host threads from 0 on. */
+static uint32_t first_host_lane(const syn_graph *graph) {
+    return graph->n_groups + 3 + LAST_STREAM;
+}
+
+static uint32_t lane_of(const syn_graph *graph, const syn_node *node) {
+    const uint32_t n_groups = graph->n_groups;
+    if (node->kind == SYN_NODE_SEND) return n_groups + 1;
+    if (node->kind == SYN_NODE_RECV) return n_groups + 2;
+    if (node->kind == SYN_NODE_COLLECTIVE) {
+        const syn_graph_group *group = syn_graph_group_by_id(graph, node->group);
+        if (group != NULL) return 1 + (uint32_t)(group - graph->groups);
+    }
+    return node->stream <= 0 ? 0 : n_groups + 2 + cut(node->stream, LAST_STREAM);
+}
+
+void syn__lane_name(const syn__lanes *l, const syn_graph *graph, const syn__lane_thread *t,
+                    char *text, size_t bytes) {
+    const uint32_t n = graph->n_groups;
+    const char *name = t->lane == 0       ? (l->foreign ? "stream 0" : "compute")
+                       : t->lane == n + 1 ? "send"
+                                          : "recv";
+    if (t->lane >= 1 && t->lane <= n) name = graph->groups[t->lane - 1].name;
+    if (t->host) snprintf(text, bytes, "thread %u", (unsigned)(t->lane - first_host_lane(graph)));
+    else if (t->lane > n + 2) snprintf(text, bytes, "stream %u", (unsigned)(t->lane - n - 2));
+    else snprintf(text, bytes, "%s", name);
+}
+
+/* ---- Slices ---- */
+
+#define COMPARE(x, y) \
+    if ((x) != (y)) return (x) < (y) ? -1 : 1
+
+static int compare_slices(const void *a, const void *b) {
+    const syn__slice *x = a, *y = b;
+    COMPARE(x->lane, y->lane);
+    COMPARE(x->start, y->start);
+    if (x->host) COMPARE(y->end, x->end);
+    COMPARE(x->node, y->node);
+    return 0;
+}
+
+static syn_status collect_slices(syn__lanes *l, const syn__timeline *timeline, syn__walk *walk,
+                                 uint32_t rank_index, syn_error *err) {
+    const syn_graph *graph = timeline->graph;
+    const uint32_t n_nodes = graph->ranks[rank_index].n_nodes;
+    bool sorted = true;
+    l->n_slices = 0;
+    SYN_TRY(syn_grow(&l->slices, &l->slices_cap, n_nodes, sizeof *l->slices, err));
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        const syn__span *span = syn__timeline_span(timeline, rank_index, i);
+        const syn_node *node;
+        host_op op;
+        if (span->start_ns < 0) continue;
+        SYN_TRY(syn__walk_node(walk, i, &node, err));
+        syn__slice *s = &l->slices[l->n_slices++];
+        *s = (syn__slice){.start = syn__whole_ns(span->start_ns),
+                          .end = syn__whole_ns(span->end_ns),
+                          .wait = syn__whole_ns(span->wait_ns),
+                          .node = i,
+                          .lane = lane_of(graph, node)};
+        if (timeline->clock == SYN__CLOCK_MEASURED && is_host_op(node, &op)) {
+            s->host = true;
+            s->lane = first_host_lane(graph) + cut(op.tid, LAST_THREAD);
+            s->end = syn__whole_ns(span->start_ns + 1e3 * (double)op.inclusive_us);
+        }
+        if (l->n_slices > 1 && compare_slices(s - 1, s) > 0) sorted = false;
+    }
+    if (!sorted) qsort(l->slices, l->n_slices, sizeof *l->slices, compare_slices);
+    return SYN_OK;
+}
+
+/* ---- Threads ---- */
+
+static bool free_earlier(const syn__lanes *l, uint32_t a, uint32_t b) {
+    const syn__lane_thread *x = &l->threads[a], *y = &l->threads[b];
+    return x->free_at != y->free_at ? x->free_at < y->free_at : a < b;
+}
+
+/* Puts heap[0] back into order after its thread got busier. */
+static void sift_down(syn__lanes *l) {
+    const uint32_t moved = l->heap[0];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < l->n_heap; i = child) {
+        if (child + 1 < l->n_heap && free_earlier(l, l->heap[child + 1], l->heap[child])) child++;
+        if (!free_earlier(l, l->heap[child], moved)) break;
+        l->heap[i] = l->heap[child];
+    }
+    l->heap[i] = moved;
+}
+
+/* A further thread of the slice's lane, busy until its end. */
+static syn_status add_thread(syn__lanes *l, const syn_graph *graph, syn__slice *s, syn_error *err) {
+    const uint32_t base = first_host_lane(graph) + LAST_THREAD + 1; /* above every lane */
+    const uint32_t index = (uint32_t)l->n_threads;
+    SYN_TRY(syn_grow(&l->threads, &l->threads_cap, l->n_threads + 1, sizeof *l->threads, err));
+    SYN_TRY(syn_grow(&l->heap, &l->heap_cap, l->n_heap + 1, sizeof *l->heap, err));
+    const uint32_t copy = (uint32_t)l->n_heap;
+    s->tid = copy == 0 ? s->lane : base + l->n_extra++;
+    l->threads[l->n_threads++] = (syn__lane_thread){.free_at = s->end,
+                                                    .lane = s->lane,
+                                                    .copy = copy,
+                                                    .tid = s->tid,
+                                                    .top = NO_SLICE,
+                                                    .host = s->host};
+    size_t i = l->n_heap++;
+    for (; i > 0 && free_earlier(l, index, l->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        l->heap[i] = l->heap[(i - 1) / 2];
+    l->heap[i] = index;
+    return SYN_OK;
+}
+
+/* The thread of the lane that is free first, or a new one if none is. */
+static syn_status assign(syn__lanes *l, const syn_graph *graph, syn__slice *s, syn_error *err) {
+    /* Clocks are read to a ns or so: an overlap that small is none. */
+    if (l->n_heap == 0 || l->threads[l->heap[0]].free_at > s->start + 1)
+        return add_thread(l, graph, s, err);
+    syn__lane_thread *t = &l->threads[l->heap[0]];
+    if (s->start < t->free_at) s->start = t->free_at;
+    if (s->end < s->start) s->end = s->start;
+    t->free_at = s->end;
+    s->tid = t->tid;
+    sift_down(l);
+    return SYN_OK;
+}
+
+/* Puts the slice into the thread: within what is open there, or behind it. False: neither. */
+static bool nest(syn__lanes *l, syn__lane_thread *t, syn__slice *s, bool force) {
+    while (t->top != NO_SLICE && l->slices[t->top].end <= s->start) t->top = l->outer[t->top];
+    if (t->top != NO_SLICE && l->slices[t->top].end < s->end) {
+        if (!force && s->end - l->slices[t->top].end > ROUNDED_NS) return false;
+        s->end = l->slices[t->top].end;
+    }
+    const uint32_t index = (uint32_t)(s - l->slices);
+    l->outer[index] = t->top;
+    t->top = index;
+    s->tid = t->tid;
+    return true;
+}
+
+/* The first thread of the lane that the slice fits into. Threads of the lane are the last n_heap
+   ones. */
+static syn_status assign_host(syn__lanes *l, const syn_graph *graph, syn__slice *s,
+                              syn_error *err) {
+    const size_t first = l->n_threads - l->n_heap;
+    for (size_t t = first; t < l->n_threads; t++)
+        if (nest(l, &l->threads[t], s, t + 1 == first + MAX_COPIES)) return SYN_OK;
+    SYN_TRY(add_thread(l, graph, s, err));
+    (void)nest(l, &l->threads[l->n_threads - 1], s, true);
+    return SYN_OK;
+}
+
+syn_status syn__lanes_fill(syn__lanes *l, const syn__timeline *timeline, syn__walk *walk,
+                           uint32_t rank_index, syn_error *err) {
+    SYN_TRY(collect_slices(l, timeline, walk, rank_index, err));
+    SYN_TRY(syn_grow(&l->outer, &l->outer_cap, l->n_slices, sizeof *l->outer, err));
+    l->n_extra = 0;
+    l->foreign = syn__walk_is_foreign(timeline->graph);
+    l->n_threads = l->n_heap = 0;
+    for (size_t i = 0; i < l->n_slices; i++) {
+        syn__slice *s = &l->slices[i];
+        if (i > 0 && s->lane != s[-1].lane) l->n_heap = 0;
+        SYN_TRY((s->host ? assign_host : assign)(l, timeline->graph, s, err));
+    }
+    return SYN_OK;
+}
+
+void syn__lanes_free(syn__lanes *l) {
+    syn_free(l->slices);
+    syn_free(l->threads);
+    syn_free(l->heap);
+    syn_free(l->outer);
+    memset(l, 0, sizeof *l);
+}

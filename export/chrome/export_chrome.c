@@ -1,0 +1,379 @@
+/* Chrome trace events, which Perfetto and chrome://tracing show: a process per rank (one for a rank
+   and its copies, see copies.h), a thread per
+   stream (0 compute, 1... one for each group, then sends, receives and other streams). Times in us
+   with three decimals. Threads never hold partly overlapping slices: what overlaps moves to a
+   thread of its own. Host ops of PyTorch's traces lie in a thread for each of theirs, nested as
+   they called each other. A communication that waited is two slices, "wait" and, where that ends,
+   its own, so that sums over events count every ns once; arrows join sends with receives.
+   Communications carry PyTorch Kineto's names of arguments, so that tools made for its traces can
+   read them. otherData.clock says where the times come from (timeline.h).
+ */
+#include "export/chrome/chrome_lanes.h"
+#include "syntorch/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a message's arrow is fixed. */
+typedef struct flow {
+    uint32_t rank, node;
+    size_t message;
+    bool begins;
+} flow;
+
+typedef struct writer {
+    syn__timeline timeline;
+    syn__copies copies;
+    syn__walk walk;
+    syn_sink *sink;
+    syn_error *err;
+    syn__lanes lanes;
+    flow *flows; /* sorted by rank and node */
+    size_t n_flows;
+    bool first;
+} writer;
+
+static void put(writer *w, const char *text) {
+    syn_sink_text(w->sink, text);
+}
+
+static void put_text(writer *w, const char *key, const char *text) {
+    put(w, key);
+    syn_sink_json_string(w->sink, text);
+}
+
+static void put_i64(writer *w, const char *key, int64_t value) {
+    put(w, key);
+    syn_sink_i64(w->sink, value);
+}
+
+static void put_u64(writer *w, const char *key, uint64_t value) {
+    put(w, key);
+    syn_sink_u64(w->sink, value);
+}
+
+static void put_us(writer *w, const char *key, int64_t base_us, int64_t ns) {
+    const char fraction[4] = {'.', (char)('0' + ns / 100 % 10), (char)('0' + ns / 10 % 10),
+                              (char)('0' + ns % 10)};
+    put_i64(w, key, base_us + ns / 1000);
+    syn_sink_write(w->sink, fraction, sizeof fraction);
+}
+
+static void begin_event(writer *w) {
+    put(w, w->first ? "\n" : ",\n");
+    w->first = false;
+}
+
+static void begin_metadata(writer *w, const char *name, uint32_t tid) {
+    begin_event(w);
+    put_text(w, "{\"ph\":\"M\",\"name\":", name);
+    put_i64(w, ",\"pid\":", w->walk.rank);
+    put_u64(w, ",\"tid\":", tid);
+    put(w, ",\"args\":{");
+}
+
+static void put_thread_name(writer *w, const syn__lane_thread *t) {
+    char name[128], text[160];
+    syn__lane_name(&w->lanes, w->timeline.graph, t, name, sizeof name);
+    if (t->copy > 0) snprintf(text, sizeof text, "%s (overlap %u)", name, (unsigned)t->copy);
+    put_text(w, "\"name\":", t->copy > 0 ? text : name);
+}
+
+/* "rank 0", or "rank 0 and its copies 1, 2, 3": those that it is shown for. */
+static void put_process_name(writer *w) {
+    char text[512];
+    const syn_graph *graph = w->timeline.graph;
+    int n = snprintf(text, sizeof text, "rank %d", (int)w->walk.rank);
+    const char *between = " and its copies ";
+    for (uint32_t r = 0; w->copies.n > 0 && r < graph->n_ranks; r++) {
+        if (r == w->walk.rank_index || w->copies.of[r] != w->walk.rank_index) continue;
+        if ((size_t)n + 40 > sizeof text) between = ", ...";
+        n += between[2] == '.' ? snprintf(text + n, sizeof text - (size_t)n, "%s", between)
+                               : snprintf(text + n, sizeof text - (size_t)n, "%s%d", between,
+                                          (int)graph->ranks[r].rank);
+        if (between[2] == '.') break;
+        between = ", ";
+    }
+    put_text(w, "\"name\":", text);
+}
+
+static void put_rank_metadata(writer *w) {
+    begin_metadata(w, "process_name", 0);
+    put_process_name(w);
+    put(w, "}}");
+    begin_metadata(w, "process_sort_index", 0);
+    put_i64(w, "\"sort_index\":", w->walk.rank);
+    put(w, "}}");
+    for (size_t i = 0; i < w->lanes.n_threads; i++) {
+        const syn__lane_thread *t = &w->lanes.threads[i];
+        begin_metadata(w, "thread_name", t->tid);
+        put_thread_name(w, t);
+        put(w, "}}");
+        begin_metadata(w, "thread_sort_index", t->tid);
+        put_u64(w, "\"sort_index\":", t->host ? i : w->lanes.n_threads + i);
+        put(w, "}}");
+    }
+}
+
+/* ---- Slices ---- */
+
+/* The names that Kineto gives to NCCL's operations. */
+static const char *kineto_collective(syn_comm_kind kind) {
+    switch (kind) {
+    case SYN_COMM_ALL_REDUCE:
+        return "allreduce";
+    case SYN_COMM_ALL_GATHER:
+        return "_allgather_base";
+    case SYN_COMM_REDUCE_SCATTER:
+    case SYN_COMM_REDUCE_SCATTER_BLOCK:
+        return "_reduce_scatter_base";
+    default:
+        return syn_comm_kind_name(kind);
+    }
+}
+
+static const char *kineto_dtype(int32_t dtype) {
+    switch (dtype) {
+    case SYN_F32:
+        return "Float";
+    case SYN_F16:
+        return "Half";
+    case SYN_BF16:
+        return "BFloat16";
+    case SYN_I32:
+        return "Int";
+    case SYN_I64:
+        return "Long";
+    default:
+        return "Unknown";
+    }
+}
+
+static void put_ranks(writer *w, const syn_graph_group *group) {
+    for (uint32_t i = 0; i < group->n_ranks; i++) put_i64(w, i == 0 ? "" : ", ", group->ranks[i]);
+}
+
+static syn_status put_elems(writer *w, const char *key, const uint32_t *tensors, uint32_t n,
+                            bool dtype) {
+    const syn_graph_tensor *t;
+    if (n == 0) return SYN_OK;
+    SYN_TRY(syn__walk_tensor(&w->walk, tensors[0], &t, w->err));
+    if (dtype) put_text(w, ",\"dtype\":", kineto_dtype(t->spec.dtype));
+    put_i64(w, key, syn_spec_elems(&t->spec));
+    return SYN_OK;
+}
+
+static syn_status put_comm_args(writer *w, const syn_node *node) {
+    const bool send = node->kind == SYN_NODE_SEND, recv = node->kind == SYN_NODE_RECV;
+    const syn_graph_group *group = NULL;
+    if (node->group != 0) group = syn_graph_group_by_id(w->timeline.graph, node->group);
+    put_text(w, ",\"Collective name\":", kineto_collective(node->comm));
+    SYN_TRY(put_elems(w, ",\"In msg nelems\":", node->inputs, node->n_inputs, true));
+    SYN_TRY(
+        put_elems(w, ",\"Out msg nelems\":", node->outputs, node->n_outputs, node->n_inputs == 0));
+    put_u64(w, ",\"bytes\":", node->comm_bytes);
+    put_u64(w, ",\"Seq\":", node->comm_index);
+    if (send || recv) {
+        put_i64(w, ",\"Src Rank\":", send ? w->walk.rank : node->peer);
+        put_i64(w, ",\"Dst Rank\":", send ? node->peer : w->walk.rank);
+        put_i64(w, ",\"tag\":", node->tag);
+    }
+    if (group == NULL) return SYN_OK;
+    put_u64(w, ",\"Group size\":", group->n_ranks);
+    put_u64(w, ",\"Process Group Name\":\"", group->id);
+    put_text(w, "\",\"Process Group Description\":", group->name);
+    put(w, ",\"Process Group Ranks\":\"[");
+    put_ranks(w, group);
+    put(w, "]\"");
+    return SYN_OK;
+}
+
+static syn_status put_args(writer *w, const syn__slice *s, const syn_node *node) {
+    put(w, ",\"args\":{\"id\":\"");
+    syn__walk_put_ref(w->sink, w->walk.rank, 'o', node->id);
+    put_u64(w, "\",\"External id\":", node->id);
+    put_text(w, ",\"op\":", node->op);
+    if (node->scope[0] != '\0') put_text(w, ",\"scope\":", node->scope);
+    if (!w->lanes.foreign) {
+        put_text(w, ",\"phase\":", syn_phase_name(node->phase));
+        put_u64(w, ",\"step\":", node->step);
+    }
+    put_u64(w, ",\"stream\":", s->tid);
+    if (node->flops != 0) put_u64(w, ",\"flops\":", node->flops);
+    if (node->bytes_read != 0) put_u64(w, ",\"bytes_read\":", node->bytes_read);
+    if (node->bytes_written != 0) put_u64(w, ",\"bytes_written\":", node->bytes_written);
+    if (syn__walk_is_comm(node)) SYN_TRY(put_comm_args(w, node));
+    put(w, "}}");
+    return SYN_OK;
+}
+
+static void begin_slice(writer *w, const syn__slice *s, const char *name, const char *category,
+                        int64_t start, int64_t end) {
+    begin_event(w);
+    put_text(w, "{\"ph\":\"X\",\"name\":", name);
+    put_text(w, ",\"cat\":", category);
+    put_i64(w, ",\"pid\":", w->walk.rank);
+    put_u64(w, ",\"tid\":", s->tid);
+    put_us(w, ",\"ts\":", w->timeline.base_us, start);
+    put_us(w, ",\"dur\":", 0, end - start);
+}
+
+/* Where an arrow ends: just inside the receive's slice. */
+static int64_t arrow_end(int64_t start, int64_t end) {
+    return end > start ? end - 1 : start;
+}
+
+static void put_flow(writer *w, const syn__slice *s, const flow *f, int64_t start) {
+    begin_event(w);
+    put(w, f->begins ? "{\"ph\":\"s\"" : "{\"ph\":\"f\",\"bp\":\"e\"");
+    put_u64(w, ",\"name\":\"p2p\",\"cat\":\"p2p\",\"id\":", f->message + 1);
+    put_i64(w, ",\"pid\":", w->walk.rank);
+    put_u64(w, ",\"tid\":", s->tid);
+    put_us(w, ",\"ts\":", w->timeline.base_us, f->begins ? start : arrow_end(start, s->end));
+    put(w, "}");
+}
+
+static int compare_flows(const void *a, const void *b) {
+    const flow *x = a, *y = b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/* The flow that is fixed to a node, or NULL. */
+static const flow *find_flow(const writer *w, uint32_t rank_index, uint32_t node) {
+    const flow key = {.rank = rank_index, .node = node};
+    if (w->n_flows == 0) return NULL;
+    return bsearch(&key, w->flows, w->n_flows, sizeof *w->flows, compare_flows);
+}
+
+/* The slice before a communication's own that tells how long it waited for other ranks: its length;
+   0 and nothing written if it did not. */
+static int64_t put_wait(writer *w, const syn__slice *s, const syn_node *node, const char *name) {
+    const int64_t length = s->end - s->start, wait = s->wait < length ? s->wait : length;
+    if (wait <= 0) return 0;
+    begin_slice(w, s, "wait", "wait", s->start, s->start + wait);
+    put(w, ",\"args\":{\"id\":\"");
+    syn__walk_put_ref(w->sink, w->walk.rank, 'o', node->id);
+    put_text(w, "\",\"for\":", name);
+    put(w, "}}");
+    return wait;
+}
+
+static syn_status put_slice(writer *w, const syn__slice *s, uint32_t rank_index) {
+    const syn_node *node;
+    SYN_TRY(syn__walk_node(&w->walk, s->node, &node, w->err));
+    const char *name = node->label[0] != '\0' ? node->label : node->op;
+    const int64_t wait = syn__walk_is_comm(node) ? put_wait(w, s, node, name) : 0;
+    begin_slice(w, s, name, syn_category_name(node->category), s->start + wait, s->end);
+    SYN_TRY(put_args(w, s, node));
+    const bool message = node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV;
+    const flow *f = message ? find_flow(w, rank_index, s->node) : NULL;
+    if (f != NULL) put_flow(w, s, f, s->start + wait);
+    return SYN_OK;
+}
+
+static syn_status put_rank(writer *w, uint32_t rank_index) {
+    syn__walk_select(&w->walk, rank_index);
+    SYN_TRY(syn__lanes_fill(&w->lanes, &w->timeline, &w->walk, rank_index, w->err));
+    put_rank_metadata(w);
+    for (size_t i = 0; i < w->lanes.n_slices && syn_sink_status(w->sink) == SYN_OK; i++)
+        SYN_TRY(put_slice(w, &w->lanes.slices[i], rank_index));
+    return SYN_OK;
+}
+
+/* ---- Document ---- */
+
+static void put_distributed(writer *w) {
+    const syn_graph *graph = w->timeline.graph;
+    const syn_attribute *backend = syn_graph_meta(graph, "comm");
+    const bool named = backend != NULL && backend->type == SYN_VALUE_TEXT && backend->text != NULL;
+    const uint32_t first = w->timeline.n_ranks > 0 ? w->timeline.ranks[0] : graph->n_ranks;
+    put_text(w, ",\n\"distributedInfo\":{\"backend\":", named ? backend->text : "syntorch");
+    put_i64(w, ",\"rank\":", first < graph->n_ranks ? graph->ranks[first].rank : 0);
+    put_i64(w, ",\"world_size\":", graph->world_size);
+    put_u64(w, ",\"pg_count\":", graph->n_groups);
+    put(w, ",\"pg_config\":[");
+    for (uint32_t g = 0; g < graph->n_groups; g++) {
+        const syn_graph_group *group = &graph->groups[g];
+        put_u64(w, g == 0 ? "{\"pg_name\":\"" : ",{\"pg_name\":\"", group->id);
+        put_text(w, "\",\"pg_desc\":", group->name);
+        put_u64(w, ",\"pg_size\":", group->n_ranks);
+        put(w, ",\"ranks\":[");
+        put_ranks(w, group);
+        put(w, "]}");
+    }
+    put(w, "]}");
+}
+
+static void put_other_data(writer *w, const syn_export_options *options) {
+    const syn_graph *graph = w->timeline.graph;
+    put_text(w, ",\n\"otherData\":{\"clock\":", syn__clock_name(w->timeline.clock));
+    if (w->timeline.n_untimed > 0) put_u64(w, ",\"untimed_nodes\":", w->timeline.n_untimed);
+    if (options != NULL && options->version != NULL)
+        put_text(w, ",\"generator\":", options->version);
+    if (options != NULL && options->title != NULL) put_text(w, ",\"title\":", options->title);
+    put(w, ",\"metadata\":{");
+    for (uint32_t i = 0; i < graph->n_metadata; i++) {
+        char text[256];
+        const syn_attribute *a = &graph->metadata[i];
+        const bool is_text = a->type == SYN_VALUE_TEXT && a->text != NULL;
+        if (i > 0) put(w, ",");
+        syn_sink_json_string(w->sink, a->name);
+        put_text(w, ":", is_text ? a->text : syn_attribute_text(a, text, sizeof text));
+    }
+    put(w, "}}");
+}
+
+/* Both ends of each message, by rank and node, if both are shown and time runs from the one to the
+ * other. */
+static syn_status make_flows(writer *w) {
+    const syn__timeline *t = &w->timeline;
+    if (t->n_messages == 0) return SYN_OK;
+    w->flows = syn_calloc(t->n_messages, 2 * sizeof *w->flows);
+    if (w->flows == NULL)
+        return SYN_FAIL_NOMEM(w->err, t->n_messages * 2 * sizeof *w->flows, "arrows");
+    for (size_t i = 0; i < t->n_messages; i++) {
+        const syn__message *m = &t->messages[i];
+        const syn__span *sent = syn__timeline_span(t, m->from_rank, m->from_node);
+        const syn__span *got = syn__timeline_span(t, m->to_rank, m->to_node);
+        if (sent->start_ns < 0 || got->start_ns < 0 ||
+            arrow_end(syn__whole_ns(got->start_ns), syn__whole_ns(got->end_ns)) <
+                syn__whole_ns(sent->start_ns))
+            continue;
+        w->flows[w->n_flows++] = (flow){m->from_rank, m->from_node, i, true};
+        w->flows[w->n_flows++] = (flow){m->to_rank, m->to_node, i, false};
+    }
+    qsort(w->flows, w->n_flows, sizeof *w->flows, compare_flows);
+    return SYN_OK;
+}
+
+static syn_status write_document(writer *w, const syn_export_options *options) {
+    SYN_TRY(make_flows(w));
+    put(w, "{\"displayTimeUnit\":\"ms\"");
+    put_distributed(w);
+    put_other_data(w, options);
+    put(w, ",\n\"traceEvents\":[");
+    w->first = true;
+    for (uint32_t i = 0; i < w->timeline.n_ranks; i++) SYN_TRY(put_rank(w, w->timeline.ranks[i]));
+    put(w, "\n]}\n");
+    return SYN_OK;
+}
+
+static syn_status write_chrome(const syn_graph *graph, const syn_export_options *options,
+                               syn_sink *sink, syn_error *err) {
+    writer w = {.sink = sink, .err = err};
+    SYN_TRY(syn__copies_find(&w.copies, graph, options, err));
+    syn__walk_init(&w.walk, graph);
+    syn_status status = syn__timeline_make(&w.timeline, graph, options, &w.copies, err);
+    if (status == SYN_OK) status = write_document(&w, options);
+    syn__walk_free(&w.walk);
+    syn__timeline_free(&w.timeline);
+    syn__copies_free(&w.copies);
+    syn__lanes_free(&w.lanes);
+    syn_free(w.flows);
+    return status;
+}
+
+const syn_exporter syn_export_chrome = {
+    "chrome", "trace.json", "Chrome trace events for Perfetto, all ranks", write_chrome};

@@ -1,0 +1,452 @@
+/* NetworkX node-link JSON of all ranks, without loss: syn_import_json makes the same graph of it.
+
+   Nodes "r0.o12" (op, id 12 of rank 0) and "r0.t7" (tensor 7); edges tensor -> op ("input", with
+   its position among the op's inputs), op -> tensor ("output") and op -> op for dependencies that
+   no tensor shows (their classes, "control|stream"). No two edges join the same pair: a tensor
+   passed twice has "positions". What joins the ranks to one graph (links.h) is "derived" and passed
+   over by the reader: nodes "g1.3" (meeting 3 of group 1) and "end", and edges. By their
+   "duration_ns" networkx finds the critical path. networkx 2.8 reads the edges under
+   "links" and 3.6 under "edges", so both are written, at any size, unless options->nx_key picks one
+   (which saves a third of a large file). Absent values are left out; "dtype", "shape" (of the first
+   output), "bytes", "type", "rank", "layer", "group_name", "transfer_ns" and "duration_ns" are for
+   people and not read back. */
+#include "export/walk/links.h"
+#include "syntorch/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FORMAT_VERSION 2
+
+typedef struct writer {
+    syn__walk walk;
+    syn__links links;
+    syn__copies copies;
+    syn_sink *sink;
+    uint8_t *made; /* per tensor of the rank: 1 if its edge will tell the producer */
+    size_t made_cap;
+    bool first;            /* no element of the current array yet */
+    uint64_t op_id;        /* the node whose edges are written, and how long it lasts */
+    double op_ns, late_ns; /* and how much longer what leads to it */
+} writer;
+
+static void put(syn_sink *sink, const char *text) {
+    syn_sink_text(sink, text);
+}
+
+/* ,"key":"text" and so on: `key` is given as that literal up to the value. */
+static void put_text(syn_sink *sink, const char *key, const char *text) {
+    put(sink, key);
+    syn_sink_json_string(sink, text != NULL ? text : "");
+}
+
+static void put_u64(syn_sink *sink, const char *key, uint64_t value) {
+    put(sink, key);
+    syn_sink_u64(sink, value);
+}
+
+static void put_i64(syn_sink *sink, const char *key, int64_t value) {
+    put(sink, key);
+    syn_sink_i64(sink, value);
+}
+
+static void put_i64_unless(syn_sink *sink, const char *key, int64_t value, int64_t absent) {
+    if (value != absent) put_i64(sink, key, value);
+}
+
+static void put_time(syn_sink *sink, const char *key, double ns) {
+    if (ns == SYN_NO_TIME || !isfinite(ns)) return;
+    put(sink, key);
+    syn_sink_double(sink, ns);
+}
+
+static void put_duration(syn_sink *sink, double ns) {
+    put(sink, ",\"duration_ns\":");
+    syn_sink_double(sink, ns);
+}
+
+static void put_ref(syn_sink *sink, int32_t rank, char kind, uint64_t number) {
+    syn_sink_char(sink, '"');
+    syn__walk_put_ref(sink, rank, kind, number);
+    syn_sink_char(sink, '"');
+}
+
+/* A number that reads back as a float, also in other programs: "3.0", "1e+30"; JSON has no
+ * infinity. */
+static void put_float(syn_sink *sink, double value) {
+    if (isnan(value)) {
+        put(sink, "{\"f64\":\"nan\"}");
+    } else if (isinf(value)) {
+        put(sink, value > 0 ? "{\"f64\":\"inf\"}" : "{\"f64\":\"-inf\"}");
+    } else if (value == floor(value) && fabs(value) < 1.8e19) {
+        if (signbit(value)) syn_sink_char(sink, '-');
+        syn_sink_u64(sink, (uint64_t)fabs(value));
+        put(sink, ".0");
+    } else {
+        syn_sink_double(sink, value);
+    }
+}
+
+static void put_attributes(syn_sink *sink, const syn_attribute *attributes, uint32_t n) {
+    syn_sink_char(sink, '{');
+    for (uint32_t i = 0; i < n; i++) {
+        const syn_attribute *a = &attributes[i];
+        if (i > 0) syn_sink_char(sink, ',');
+        syn_sink_json_string(sink, a->name);
+        syn_sink_char(sink, ':');
+        switch (a->type) {
+        case SYN_VALUE_I64:
+            syn_sink_i64(sink, a->i64);
+            break;
+        case SYN_VALUE_F64:
+            put_float(sink, a->f64);
+            break;
+        case SYN_VALUE_BOOL:
+            put(sink, a->i64 != 0 ? "true" : "false");
+            break;
+        case SYN_VALUE_TEXT:
+            syn_sink_json_string(sink, a->text != NULL ? a->text : "");
+            break;
+        }
+    }
+    syn_sink_char(sink, '}');
+}
+
+static void put_groups(syn_sink *sink, const syn_graph *graph) {
+    put(sink, ",\n\"groups\":[");
+    for (uint32_t g = 0; g < graph->n_groups; g++) {
+        const syn_graph_group *group = &graph->groups[g];
+        put_u64(sink, g == 0 ? "\n{\"id\":" : ",\n{\"id\":", group->id);
+        put_text(sink, ",\"name\":", group->name);
+        put(sink, ",\"ranks\":[");
+        for (uint32_t i = 0; i < group->n_ranks; i++) {
+            if (i > 0) syn_sink_char(sink, ',');
+            syn_sink_i64(sink, group->ranks[i]);
+        }
+        put(sink, "]}");
+    }
+    syn_sink_char(sink, ']');
+}
+
+/* The ops of a copy whose attributes are not those of the original. */
+static syn_status put_changed(writer *w, uint32_t rank, syn_error *err) {
+    syn__walk *walk = &w->walk;
+    syn_cursor original = {0};
+    syn_status status = SYN_OK;
+    bool first = true;
+    syn__walk_select(walk, rank);
+    for (uint32_t i = 0; i < walk->graph->ranks[rank].n_nodes && status == SYN_OK; i++) {
+        const syn_node *node;
+        const syn_node *other = syn_graph_node(walk->graph, w->copies.of[rank], i, &original);
+        status = other != NULL ? syn__walk_node(walk, i, &node, err)
+                               : SYN_FAIL(err, SYN_E_NOMEM, "%s", original.error.text);
+        if (status != SYN_OK || syn__copies_same_attributes(node, other)) continue;
+        put(w->sink, first ? "\n{\"id\":" : ",\n{\"id\":");
+        put_ref(w->sink, walk->rank, 'o', node->id);
+        put(w->sink, ",\"attributes\":");
+        put_attributes(w->sink, node->attributes, node->n_attributes);
+        syn_sink_char(w->sink, '}');
+        first = false;
+    }
+    syn_cursor_free(&original);
+    return status;
+}
+
+static syn_status put_copies(writer *w, syn_error *err) {
+    const syn_graph *graph = w->walk.graph;
+    const char *before = ",\n\"copies\":[\n{\"rank\":";
+    for (uint32_t r = 0; w->copies.n > 0 && r < graph->n_ranks; r++) {
+        if (!syn__is_copy(&w->copies, r)) continue;
+        put_i64(w->sink, before, graph->ranks[r].rank);
+        put_i64(w->sink, ",\"of\":", graph->ranks[w->copies.of[r]].rank);
+        put(w->sink, ",\"nodes\":[");
+        if (w->copies.n_changed[r] > 0) SYN_TRY(put_changed(w, r, err));
+        put(w->sink, "]}");
+        before = ",\n{\"rank\":";
+    }
+    if (w->copies.n > 0) syn_sink_char(w->sink, ']');
+    return SYN_OK;
+}
+
+static syn_status put_header(writer *w, const syn_export_options *options, uint32_t first,
+                             uint32_t end, syn_error *err) {
+    syn_sink *sink = w->sink;
+    const syn_graph *graph = w->walk.graph;
+    put(sink, "{\"directed\":true,\"multigraph\":false,\"graph\":{\"format\":\"syntorch\"");
+    put_u64(sink, ",\"format_version\":", FORMAT_VERSION);
+    if (options != NULL && options->version != NULL)
+        put_text(sink, ",\"generator\":", options->version);
+    if (options != NULL && options->title != NULL) put_text(sink, ",\"name\":", options->title);
+    put_i64(sink, ",\"world_size\":", graph->world_size);
+    put(sink, ",\"ranks\":[");
+    for (uint32_t r = first; r < end; r++) {
+        if (r > first) syn_sink_char(sink, ',');
+        syn_sink_i64(sink, graph->ranks[r].rank);
+    }
+    put_text(sink, "],\"clock\":", syn__clock_name(w->links.timeline.clock));
+    put(sink, ",\n\"metadata\":");
+    put_attributes(sink, graph->metadata, graph->n_metadata);
+    put_groups(sink, graph);
+    SYN_TRY(put_copies(w, err));
+    syn_sink_char(sink, '}');
+    return SYN_OK;
+}
+
+static void put_spec(syn_sink *sink, const syn_spec *spec) {
+    put_text(sink, ",\"dtype\":", syn_dtype_name((syn_dtype)spec->dtype));
+    put(sink, ",\"shape\":");
+    syn__walk_put_shape(sink, spec);
+}
+
+/* Only of nodes that communicate: elsewhere these fields mean nothing and producers differ in them.
+ */
+static void put_comm(syn_sink *sink, const syn_graph *graph, const syn_node *node) {
+    const bool p2p = node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV;
+    if (!syn__walk_is_comm(node)) return;
+    put_text(sink, ",\"comm\":", syn_comm_kind_name(node->comm));
+    if (node->reduce >= 0 && node->reduce < SYN_REDUCE_COUNT)
+        put_text(sink, ",\"reduce\":", syn_reduce_name((syn_reduce)node->reduce));
+    if (node->group != 0) {
+        const syn_graph_group *group = syn_graph_group_by_id(graph, node->group);
+        put_u64(sink, ",\"group\":", node->group);
+        if (group != NULL) put_text(sink, ",\"group_name\":", group->name);
+    }
+    put_u64(sink, ",\"comm_bytes\":", node->comm_bytes);
+    put_u64(sink, ",\"comm_index\":", node->comm_index);
+    put_i64_unless(sink, ",\"peer\":", node->peer, -1);
+    if (p2p || node->tag != -1) put_i64(sink, ",\"tag\":", node->tag);
+    put_i64_unless(sink, ",\"root\":", node->root, -1);
+}
+
+static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
+    syn_sink *sink = w->sink;
+    put(sink, "{\"id\":");
+    put_ref(sink, w->walk.rank, 'o', node->id);
+    put(sink, ",\"type\":\"op\",\"rank\":");
+    syn_sink_i64(sink, w->walk.rank);
+    put_text(sink, ",\"name\":", node->label);
+    put_text(sink, ",\"op\":", node->op);
+    put_text(sink, ",\"scope\":", node->scope);
+    put_i64(sink, ",\"layer\":", syn__walk_layer(node->scope));
+    put_text(sink, ",\"phase\":", syn_phase_name(node->phase));
+    put_u64(sink, ",\"step\":", node->step);
+    put_text(sink, ",\"kind\":", syn_node_kind_name(node->kind));
+    put_text(sink, ",\"category\":", syn_category_name(node->category));
+    put_i64(sink, ",\"stream\":", node->stream);
+    if (node->n_outputs > 0) {
+        const syn_graph_tensor *tensor;
+        SYN_TRY(syn__walk_tensor(&w->walk, node->outputs[0], &tensor, err));
+        put_spec(sink, &tensor->spec);
+    }
+    put_u64(sink, ",\"flops\":", node->flops);
+    put_u64(sink, ",\"bytes_read\":", node->bytes_read);
+    put_u64(sink, ",\"bytes_written\":", node->bytes_written);
+    if (node->flags & SYN_NODE_VIRTUAL) put(sink, ",\"virtual\":true");
+    if (node->flags & SYN_NODE_FUSED) put(sink, ",\"fused\":true");
+    put_comm(sink, w->walk.graph, node);
+    put_time(sink, ",\"start_ns\":", node->start_ns);
+    put_time(sink, ",\"wall_ns\":", node->wall_ns);
+    put_time(sink, ",\"cpu_ns\":", node->cpu_ns);
+    put_time(sink, ",\"wait_ns\":", node->wait_ns);
+    if (syn_node_waiting_ns(node) > 0) put_time(sink, ",\"transfer_ns\":", syn_node_busy_ns(node));
+    put_time(sink, ",\"predicted_ns\":", node->predicted_ns);
+    if (node->n_attributes > 0) {
+        put(sink, ",\"attributes\":");
+        put_attributes(sink, node->attributes, node->n_attributes);
+    }
+    syn_sink_char(sink, '}');
+    return SYN_OK;
+}
+
+static void put_tensor(writer *w, uint32_t index, const syn_graph_tensor *tensor) {
+    syn_sink *sink = w->sink;
+    put(sink, "{\"id\":");
+    put_ref(sink, w->walk.rank, 't', index);
+    put(sink, ",\"type\":\"tensor\",\"rank\":");
+    syn_sink_i64(sink, w->walk.rank);
+    put_text(sink, ",\"name\":", tensor->name);
+    put(sink, ",\"role\":\"");
+    syn__walk_put_role(sink, tensor->flags);
+    syn_sink_char(sink, '"');
+    put_spec(sink, &tensor->spec);
+    put_u64(sink, ",\"bytes\":", syn_spec_bytes(&tensor->spec));
+    if (tensor->flags & SYN_TENSOR_VIEW) put(sink, ",\"view\":true");
+    if (tensor->base != index) {
+        put(sink, ",\"base\":");
+        put_ref(sink, w->walk.rank, 't', tensor->base);
+    }
+    if (tensor->producer != SYN_NO_NODE && !w->made[index]) {
+        put(sink, ",\"producer\":");
+        put_ref(sink, w->walk.rank, 'o', w->walk.ids[tensor->producer]);
+    }
+    syn_sink_char(sink, '}');
+}
+
+/* Begins the next element of the current array on a line of its own. */
+static void next_line(writer *w) {
+    put(w->sink, w->first ? "\n" : ",\n");
+    w->first = false;
+}
+
+static syn_status put_rank_nodes(writer *w, uint32_t rank_index, syn_error *err) {
+    const syn_graph_rank *rank = &w->walk.graph->ranks[rank_index];
+    SYN_TRY(syn__walk_load(&w->walk, rank_index, err));
+    SYN_TRY(syn_grow(&w->made, &w->made_cap, (size_t)rank->n_tensors + 1, 1, err));
+    memset(w->made, 0, rank->n_tensors);
+    for (uint32_t i = 0; i < rank->n_nodes && syn_sink_status(w->sink) == SYN_OK; i++) {
+        const syn_node *node;
+        SYN_TRY(syn__walk_node(&w->walk, i, &node, err));
+        next_line(w);
+        for (uint32_t k = 0; k < node->n_outputs; k++) w->made[node->outputs[k]] = 1;
+        SYN_TRY(put_op(w, node, err));
+    }
+    for (uint32_t i = 0; i < rank->n_tensors && syn_sink_status(w->sink) == SYN_OK; i++) {
+        const syn_graph_tensor *tensor;
+        SYN_TRY(syn__walk_tensor(&w->walk, i, &tensor, err));
+        next_line(w);
+        put_tensor(w, i, tensor);
+    }
+    return SYN_OK;
+}
+
+/* The edges between the current op and each tensor of walk.uses[0..n). */
+static void put_tensor_edges(writer *w, uint32_t n, bool inputs) {
+    syn_sink *sink = w->sink;
+    const syn__use *uses = w->walk.uses;
+    for (uint32_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && uses[end].tensor == uses[i].tensor;) end++;
+        next_line(w);
+        put(sink, "{\"source\":");
+        put_ref(sink, w->walk.rank, inputs ? 't' : 'o', inputs ? uses[i].tensor : w->op_id);
+        put(sink, ",\"target\":");
+        put_ref(sink, w->walk.rank, inputs ? 'o' : 't', inputs ? w->op_id : uses[i].tensor);
+        put(sink, inputs ? ",\"kind\":\"input\"" : ",\"kind\":\"output\"");
+        put_u64(sink, ",\"position\":", uses[i].position);
+        put_duration(sink, inputs ? w->late_ns : w->op_ns);
+        if (end > i + 1) {
+            for (uint32_t k = i; k < end; k++)
+                put_u64(sink, k == i ? ",\"positions\":[" : ",", uses[k].position);
+            syn_sink_char(sink, ']');
+        }
+        syn_sink_char(sink, '}');
+    }
+}
+
+static void put_dep_edge(void *arg, uint32_t from, uint32_t classes) {
+    writer *w = arg;
+    next_line(w);
+    put(w->sink, "{\"source\":");
+    put_ref(w->sink, w->walk.rank, 'o', w->walk.ids[from]);
+    put(w->sink, ",\"target\":");
+    put_ref(w->sink, w->walk.rank, 'o', w->op_id);
+    put(w->sink, ",\"kind\":\"");
+    syn__walk_put_classes(w->sink, classes);
+    syn_sink_char(w->sink, '"');
+    put_duration(w->sink, syn__links_ns(&w->links, w->walk.rank_index, from) + w->late_ns);
+    syn_sink_char(w->sink, '}');
+}
+
+static void put_link(void *arg, const syn__link *link) {
+    writer *w = arg;
+    next_line(w);
+    put(w->sink, "{\"source\":\"");
+    syn__links_put_end(w->sink, &link->from);
+    put(w->sink, "\",\"target\":\"");
+    syn__links_put_end(w->sink, &link->to);
+    put_text(w->sink, "\",\"kind\":", link->kind);
+    put_duration(w->sink, link->ns);
+    put(w->sink, ",\"derived\":true}");
+}
+
+static syn_status put_rank_edges(writer *w, uint32_t rank_index, syn_error *err) {
+    const uint32_t n_nodes = w->walk.graph->ranks[rank_index].n_nodes;
+    SYN_TRY(syn__walk_load(&w->walk, rank_index, err));
+    SYN_TRY(syn__links_begin(&w->links, rank_index, err));
+    for (uint32_t i = 0; i < n_nodes && syn_sink_status(w->sink) == SYN_OK; i++) {
+        const syn_node *node;
+        SYN_TRY(syn__walk_node(&w->walk, i, &node, err));
+        w->op_id = node->id;
+        w->op_ns = syn__links_ns(&w->links, rank_index, i);
+        w->late_ns = syn__links_late_ns(&w->links, rank_index, i);
+        SYN_TRY(syn__walk_uses(&w->walk, node->inputs, node->n_inputs, err));
+        put_tensor_edges(w, node->n_inputs, true);
+        SYN_TRY(syn__walk_deps(&w->walk, node, put_dep_edge, w, err));
+        SYN_TRY(syn__links_of(&w->links, &w->walk, i, node, put_link, w, err));
+        SYN_TRY(syn__walk_uses(&w->walk, node->outputs, node->n_outputs, err));
+        put_tensor_edges(w, node->n_outputs, false);
+    }
+    return SYN_OK;
+}
+
+/* ---- Document ---- */
+
+/* Nodes of no rank, which the number -1 tells. */
+static void put_meetings(writer *w) {
+    const syn__timeline *t = &w->links.timeline;
+    for (size_t i = 0; i < t->n_meetings; i++) {
+        const syn__meeting *m = &t->meetings[i];
+        const syn_graph_group *group = &t->graph->groups[m->group];
+        if (!syn__links_has_point(m)) continue;
+        next_line(w);
+        put(w->sink, "{\"id\":\"");
+        syn__links_put_end(w->sink, &(syn__link_end){'g', group->id, m->number});
+        put_text(w->sink,
+                 "\",\"type\":\"meeting\",\"rank\":-1,\"name\":", syn_comm_kind_name(m->comm));
+        put_text(w->sink, ",\"comm\":", syn_comm_kind_name(m->comm));
+        put_u64(w->sink, ",\"group\":", group->id);
+        put_text(w->sink, ",\"group_name\":", group->name);
+        put_u64(w->sink, ",\"n_ranks\":", m->n_members);
+        syn_sink_char(w->sink, '}');
+    }
+    if (!w->links.has_end) return;
+    next_line(w);
+    put(w->sink, "{\"id\":\"end\",\"type\":\"end\",\"rank\":-1,\"name\":\"end\"}");
+}
+
+static syn_status put_nodes(writer *w, syn_error *err) {
+    const syn__timeline *t = &w->links.timeline;
+    put(w->sink, ",\n\"nodes\":[");
+    w->first = true;
+    for (uint32_t i = 0; i < t->n_ranks; i++) SYN_TRY(put_rank_nodes(w, t->ranks[i], err));
+    put_meetings(w);
+    put(w->sink, "\n]");
+    return SYN_OK;
+}
+
+static syn_status put_edges(writer *w, const char *key, syn_error *err) {
+    const syn__timeline *t = &w->links.timeline;
+    put(w->sink, key);
+    w->first = true;
+    for (uint32_t i = 0; i < t->n_ranks; i++) SYN_TRY(put_rank_edges(w, t->ranks[i], err));
+    put(w->sink, "\n]");
+    return SYN_OK;
+}
+
+static syn_status write_document(writer *w, const syn_export_options *options, syn_error *err) {
+    const syn_nx_key key = options != NULL ? options->nx_key : SYN_NX_BOTH;
+    uint32_t first, end;
+    SYN_TRY(syn__walk_ranks(w->walk.graph, options, &first, &end, err));
+    SYN_TRY(syn__copies_find(&w->copies, w->walk.graph, options, err));
+    SYN_TRY(syn__links_open(&w->links, w->walk.graph, options, &w->copies, err));
+    SYN_TRY(put_header(w, options, first, end, err));
+    SYN_TRY(put_nodes(w, err));
+    if (key != SYN_NX_EDGES) SYN_TRY(put_edges(w, ",\n\"links\":[", err));
+    if (key != SYN_NX_LINKS) SYN_TRY(put_edges(w, ",\n\"edges\":[", err));
+    put(w->sink, "}\n");
+    return SYN_OK;
+}
+
+static syn_status write_json(const syn_graph *graph, const syn_export_options *options,
+                             syn_sink *sink, syn_error *err) {
+    writer w = {.sink = sink};
+    syn__walk_init(&w.walk, graph);
+    const syn_status status = write_document(&w, options, err);
+    syn__walk_free(&w.walk);
+    syn__links_close(&w.links);
+    syn__copies_free(&w.copies);
+    syn_free(w.made);
+    return status;
+}
+
+const syn_exporter syn_export_json = {
+    "json", "json", "NetworkX node-link JSON, all ranks, without loss", write_json};

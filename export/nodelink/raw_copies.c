@@ -1,0 +1,278 @@
+/* Ranks that a file tells as copies of others (copies.h): a graph over the one of the file's nodes,
+   which shows each in full. Nothing is copied but attributes that differ, so a short file may stand
+   for a large cluster. */
+#include "export/nodelink/raw_build.h"
+#include "syntorch/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_COPY UINT32_MAX
+
+/* A rank of this graph. */
+typedef struct view {
+    uint32_t base;    /* rank index there */
+    uint32_t changed; /* rank index in the graph of changed ops; NO_COPY: none */
+    uint32_t *at;     /* of each of those its node's index, ascending */
+} view;
+
+typedef struct copied {
+    syn_graph *base, *changed;
+    view *views;
+} copied;
+
+static const syn_graph_tensor *copied_tensor(const syn_graph *graph, uint32_t rank, uint32_t tensor,
+                                             syn_cursor *cursor) {
+    const copied *c = graph->self;
+    return syn_graph_tensor_at(c->base, c->views[rank].base, tensor, cursor);
+}
+
+static int compare_u32(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The original's node, with attributes of its own if it has them. The base is a store, whose slices
+   outlast what its cursor reads next. */
+static const syn_node *copied_node(const syn_graph *graph, uint32_t rank, uint32_t node,
+                                   syn_cursor *cursor) {
+    const copied *c = graph->self;
+    const view *v = &c->views[rank];
+    const syn_node *original = syn_graph_node(c->base, v->base, node, cursor);
+    if (original == NULL || v->changed == NO_COPY) return original;
+    const uint32_t *at =
+        bsearch(&node, v->at, c->changed->ranks[v->changed].n_nodes, sizeof node, compare_u32);
+    if (at == NULL) return original;
+    syn_node kept = *original;
+    const syn_node *changed =
+        syn_graph_node(c->changed, v->changed, (uint32_t)(at - v->at), cursor);
+    if (changed == NULL) return NULL;
+    kept.attributes = changed->attributes;
+    kept.n_attributes = changed->n_attributes;
+    cursor->node = kept;
+    return &cursor->node;
+}
+
+static void copied_free(syn_graph *graph) {
+    copied *c = graph->self;
+    if (c != NULL) {
+        for (uint32_t r = 0; c->views != NULL && r < graph->n_ranks; r++) syn_free(c->views[r].at);
+        if (c->base != NULL) syn_graph_free(c->base);
+        if (c->changed != NULL) syn_graph_free(c->changed);
+        syn_free(c->views);
+    }
+    syn_free(c);
+    syn__graph_free_meta(graph);
+    syn_free(graph->ranks); /* the groups are the base's */
+    syn_free(graph);
+}
+
+static const syn_graph_source copied_source = {copied_node, copied_tensor, copied_free};
+
+/* ---- Before the nodes are put together ---- */
+
+static int compare_copies(const void *a, const void *b) {
+    const syn__raw_copy *x = a, *y = b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+static const syn__raw_copy *find_copy(const syn__raw *raw, int32_t rank) {
+    const syn__raw_copy *copies = raw->copies;
+    size_t low = 0, high = raw->n_copies;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (copies[middle].rank < rank) low = middle + 1;
+        else high = middle;
+    }
+    return low < raw->n_copies && copies[low].rank == rank ? &copies[low] : NULL;
+}
+
+syn_status syn__build_leave_out_copies(build *b) {
+    syn__raw *raw = b->raw;
+    size_t n = 0;
+    if (raw->n_copies == 0) return SYN_OK;
+    qsort(raw->copies, raw->n_copies, sizeof *raw->copies, compare_copies);
+    for (size_t i = 1; i < raw->n_copies; i++)
+        if (raw->copies[i].rank == raw->copies[i - 1].rank)
+            return syn__raw_fail(raw, raw->copies[i].at, "rank %d is a copy twice",
+                                 (int)raw->copies[i].rank);
+    for (size_t i = 0; i < b->n_ranks; i++)
+        if (find_copy(raw, b->ranks[i]) == NULL) b->ranks[n++] = b->ranks[i];
+    if (raw->n_ranks > 0 && n + raw->n_copies != b->n_ranks)
+        return syn__raw_fail(raw, raw->copies[0].at,
+                             "a rank is a copy that graph.ranks does not list, or lists twice");
+    b->n_ranks = n;
+    return SYN_OK;
+}
+
+/* ---- Around the graph of what the file holds ---- */
+
+typedef struct change_at {
+    uint64_t id;
+    uint32_t change; /* in the file's list */
+} change_at;
+
+static int compare_changes(const void *a, const void *b) {
+    const change_at *x = a, *y = b;
+    if (x->id != y->id) return x->id < y->id ? -1 : 1;
+    return x->change < y->change ? -1 : x->change > y->change;
+}
+
+/* Adds the ops of `changes`, sorted by id, in the order of their nodes. */
+static syn_status add_changed(build *b, copied *c, view *v, const change_at *changes, size_t n) {
+    const syn__raw *raw = b->raw;
+    const syn_graph_rank *rank = &c->base->ranks[v->base];
+    syn_cursor cursor = {0};
+    syn_status status = SYN_OK;
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < rank->n_nodes && status == SYN_OK && found < n; i++) {
+        const syn_node *node = syn_graph_node(c->base, v->base, i, &cursor);
+        if (node == NULL) {
+            status = syn__build_no_memory(b);
+            break;
+        }
+        const uint64_t id = node->id;
+        size_t low = 0, high = n;
+        while (low < high) {
+            const size_t middle = low + (high - low) / 2;
+            if (changes[middle].id < id) low = middle + 1;
+            else high = middle;
+        }
+        if (low == n || changes[low].id != id) continue;
+        const syn__raw_change *change = &raw->changes[changes[low].change];
+        const syn_node facts = {.id = id,
+                                .op = "",
+                                .label = "",
+                                .scope = "",
+                                .reduce = -1,
+                                .attributes = change->attributes,
+                                .n_attributes = change->n_attributes,
+                                .start_ns = SYN_NO_TIME,
+                                .wall_ns = SYN_NO_TIME,
+                                .cpu_ns = SYN_NO_TIME,
+                                .wait_ns = SYN_NO_TIME,
+                                .predicted_ns = SYN_NO_TIME};
+        v->at[found++] = i;
+        status = syn_graph_add_node(c->changed, v->changed, &facts, raw->err);
+    }
+    syn_cursor_free(&cursor);
+    if (status == SYN_OK && found < n)
+        return syn__raw_fail(b->raw, raw->changes[changes[0].change].at,
+                             "an op of the copy of a rank is not among that one's, or twice");
+    return status;
+}
+
+/* One view a copy; its changes are consecutive in the file's list. */
+static syn_status view_copy(build *b, copied *c, view *v, uint32_t changed,
+                            const syn__raw_copy *copy) {
+    const syn__raw *raw = b->raw;
+    v->base = syn__build_rank_index(b, copy->of);
+    if (v->base == UINT32_MAX)
+        return syn__raw_fail(b->raw, copy->at, "rank %d is a copy of rank %d, which has no nodes",
+                             (int)copy->rank, (int)copy->of);
+    v->changed = copy->n_changes > 0 ? changed : NO_COPY;
+    if (copy->n_changes == 0) return SYN_OK;
+    change_at *changes = syn_calloc(copy->n_changes, sizeof *changes);
+    v->at = syn_calloc(copy->n_changes, sizeof *v->at);
+    syn_status status = changes != NULL && v->at != NULL ? SYN_OK : syn__build_no_memory(b);
+    for (size_t i = 0; i < copy->n_changes && status == SYN_OK; i++) {
+        const syn__raw_change *change = &raw->changes[copy->first_change + i];
+        changes[i] = (change_at){change->id.number, (uint32_t)(copy->first_change + i)};
+        if (change->id.kind != 'o' || change->id.rank != copy->rank)
+            status =
+                syn__raw_fail(b->raw, change->at, "this must be an op of rank %d", (int)copy->rank);
+    }
+    if (status == SYN_OK) {
+        qsort(changes, copy->n_changes, sizeof *changes, compare_changes);
+        status = add_changed(b, c, v, changes, copy->n_changes);
+    }
+    syn_free(changes);
+    return status;
+}
+
+/* All ranks as the file lists them, else ascending. */
+static int32_t *all_ranks(const build *b, size_t *n) {
+    const syn__raw *raw = b->raw;
+    int32_t *ranks = syn_calloc(b->n_ranks + raw->n_copies, sizeof *ranks);
+    size_t base = 0, copy = 0;
+    *n = b->n_ranks + raw->n_copies;
+    if (ranks == NULL) return NULL;
+    if (raw->n_ranks > 0) return memcpy(ranks, raw->ranks, *n * sizeof *ranks);
+    for (size_t i = 0; i < *n; i++) {
+        const bool take_copy =
+            base == b->n_ranks || (copy < raw->n_copies && raw->copies[copy].rank < b->ranks[base]);
+        ranks[i] = take_copy ? raw->copies[copy++].rank : b->ranks[base++];
+    }
+    return ranks;
+}
+
+static syn_status fill(build *b, syn_graph *graph, const int32_t *ranks) {
+    copied *c = graph->self;
+    int32_t *numbers = syn_calloc(b->raw->n_copies, sizeof *numbers);
+    if (numbers == NULL) return syn__build_no_memory(b);
+    for (size_t i = 0; i < b->raw->n_copies; i++) numbers[i] = b->raw->copies[i].rank;
+    const syn_status made = syn_graph_new(&c->changed, numbers, (uint32_t)b->raw->n_copies,
+                                          graph->world_size, b->raw->err);
+    syn_free(numbers);
+    SYN_TRY(made);
+    for (uint32_t r = 0; r < graph->n_ranks; r++) {
+        const syn__raw_copy *copy = find_copy(b->raw, ranks[r]);
+        view *v = &c->views[r];
+        v->changed = NO_COPY;
+        if (copy == NULL) v->base = syn__build_rank_index(b, ranks[r]);
+        else SYN_TRY(view_copy(b, c, v, (uint32_t)(copy - b->raw->copies), copy));
+        graph->ranks[r] = c->base->ranks[v->base];
+        graph->ranks[r].rank = ranks[r];
+    }
+    return SYN_OK;
+}
+
+static syn_status wrap(build *b, syn_graph *base, const int32_t *ranks, size_t n_ranks,
+                       syn_graph **out) {
+    syn_graph *graph = syn_calloc(1, sizeof *graph);
+    if (graph == NULL) return syn__build_no_memory(b);
+    copied *c = syn_calloc(1, sizeof *c);
+    *graph = (syn_graph){.source = &copied_source,
+                         .world_size = base->world_size,
+                         .groups = base->groups,
+                         .n_groups = base->n_groups,
+                         .self = c};
+    graph->ranks = syn_calloc(n_ranks, sizeof *graph->ranks);
+    if (c != NULL) c->views = syn_calloc(n_ranks, sizeof *c->views);
+    const bool has_room = c != NULL && c->views != NULL && graph->ranks != NULL;
+    syn_status status = SYN_OK;
+    if (has_room) {
+        graph->n_ranks = (uint32_t)n_ranks;
+        c->base = base;
+        status = fill(b, graph, ranks);
+        c->base = status == SYN_OK ? base : NULL; /* until then the caller's */
+    } else {
+        status = syn__build_no_memory(b);
+    }
+    if (status != SYN_OK) {
+        copied_free(graph);
+        return status;
+    }
+    graph->metadata = base->metadata;
+    graph->n_metadata = base->n_metadata;
+    graph->metadata_cap = base->metadata_cap;
+    base->metadata = NULL;
+    base->n_metadata = 0;
+    base->metadata_cap = 0;
+    *out = graph;
+    return SYN_OK;
+}
+
+syn_status syn__build_show_copies(build *b, syn_graph **graph) {
+    size_t n_ranks;
+    if (b->raw->n_copies == 0) return SYN_OK;
+    int32_t *ranks = all_ranks(b, &n_ranks);
+    syn_graph *all = NULL;
+    syn_status status =
+        ranks != NULL ? wrap(b, *graph, ranks, n_ranks, &all) : syn__build_no_memory(b);
+    syn_free(ranks);
+    if (status != SYN_OK) return status;
+    *graph = all;
+    return SYN_OK;
+}

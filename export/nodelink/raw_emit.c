@@ -1,0 +1,234 @@
+/* The second half of raw_build.c: an order in which dependencies come first, and the graph itself.
+ */
+#include "export/nodelink/raw_build.h"
+#include "syntorch/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Order ---- */
+
+/* True if the file lists every op after those it depends on, as the exporter does. */
+static bool file_order_holds(const build *b) {
+    for (size_t op = 0; op < b->raw->n_ops; op++) {
+        for (uint32_t k = b->deps_first[op]; k < b->deps_first[op + 1]; k++)
+            if (b->deps[k].op >= op) return false;
+    }
+    return true;
+}
+
+/* A heap of ops that gives the one earliest in the file first, so that the order found is stable.
+ */
+static void heap_push(uint32_t *heap, size_t *n, uint32_t op) {
+    size_t i = (*n)++;
+    for (; i > 0 && heap[(i - 1) / 2] > op; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = op;
+}
+
+static uint32_t heap_pop(uint32_t *heap, size_t *n) {
+    const uint32_t top = heap[0], last = heap[--*n];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < *n; i = child) {
+        if (child + 1 < *n && heap[child + 1] < heap[child]) child++;
+        if (heap[child] >= last) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = last;
+    return top;
+}
+
+/* Names an op of a cycle: every op left over waits for another one left over, so following those
+ * ends in one. */
+static syn_status fail_cycle(build *b, const uint32_t *waits) {
+    uint8_t *seen = syn__build_table(b, b->raw->n_ops, 1);
+    if (seen == NULL) return syn__build_no_memory(b);
+    uint32_t op = 0;
+    while (waits[op] == 0) op++;
+    while (!seen[op]) {
+        seen[op] = 1;
+        uint32_t k = b->deps_first[op];
+        while (waits[b->deps[k].op] == 0) k++;
+        op = b->deps[k].op;
+    }
+    const syn__raw_op *raw = &b->raw->ops[op];
+    return syn__raw_fail(b->raw, raw->at, "the dependencies form a cycle through \"r%d.o%llu\"",
+                         (int)raw->rank, (unsigned long long)raw->node.id);
+}
+
+/* Kahn's algorithm. waits[op]: dependencies not yet placed. */
+static syn_status sort_ops(build *b) {
+    const size_t n_ops = b->raw->n_ops;
+    uint32_t *waits = syn__build_table(b, n_ops, sizeof *waits);
+    uint32_t *heap = syn__build_table(b, n_ops, sizeof *heap);
+    uint32_t *first = syn__build_table(b, n_ops + 2, sizeof *first);
+    uint32_t *users = syn__build_table(b, b->deps_first[n_ops], sizeof *users);
+    if (waits == NULL || heap == NULL || first == NULL || users == NULL)
+        return syn__build_no_memory(b);
+    for (uint32_t k = 0; k < b->deps_first[n_ops]; k++) first[b->deps[k].op + 2]++;
+    for (size_t i = 1; i <= n_ops; i++) first[i + 1] += first[i];
+    for (uint32_t op = 0; op < n_ops; op++) {
+        waits[op] = b->deps_first[op + 1] - b->deps_first[op];
+        for (uint32_t k = b->deps_first[op]; k < b->deps_first[op + 1]; k++)
+            users[first[b->deps[k].op + 1]++] = op; /* afterwards first[op] begins op's users */
+    }
+    size_t n_heap = 0, n_done = 0;
+    for (uint32_t op = 0; op < n_ops; op++)
+        if (waits[op] == 0) heap_push(heap, &n_heap, op);
+    while (n_heap > 0) {
+        const uint32_t op = heap_pop(heap, &n_heap);
+        b->order[n_done++] = op;
+        for (uint32_t k = first[op]; k < first[op + 1]; k++)
+            if (--waits[users[k]] == 0) heap_push(heap, &n_heap, users[k]);
+    }
+    return n_done == n_ops ? SYN_OK : fail_cycle(b, waits);
+}
+
+syn_status syn__build_order(build *b) {
+    const size_t n_ops = b->raw->n_ops;
+    b->order = syn__build_table(b, n_ops, sizeof *b->order);
+    b->position = syn__build_table(b, n_ops, sizeof *b->position);
+    uint32_t *used = syn__build_table(b, b->n_ranks, sizeof *used);
+    if (b->order == NULL || b->position == NULL || used == NULL) return syn__build_no_memory(b);
+    for (uint32_t op = 0; op < n_ops; op++) b->order[op] = op;
+    if (!file_order_holds(b)) SYN_TRY(sort_ops(b));
+    for (size_t i = 0; i < n_ops; i++) {
+        const uint32_t op = b->order[i];
+        b->position[op] = used[syn__build_rank_index(b, b->raw->ops[op].rank)]++;
+    }
+    return SYN_OK;
+}
+
+/* ---- Graph ---- */
+
+typedef struct emitter {
+    build *b;
+    syn_graph *graph;
+    uint32_t *inputs, *outputs; /* scratch of one node: tensor indices within the rank */
+    syn_dep *deps;
+    size_t inputs_cap, outputs_cap, deps_cap;
+} emitter;
+
+static syn_status emit_tensors(emitter *e) {
+    const build *b = e->b;
+    for (uint32_t i = 0; i < b->tensors.n; i++) {
+        const id_entry *id = &b->tensors.at[i];
+        const syn__raw_tensor *raw = &b->raw->tensors[id->raw];
+        const uint32_t first = b->tensors.first[id->rank];
+        syn_graph_tensor tensor = raw->tensor;
+        tensor.base = i - first;
+        if (raw->base.kind != 0) {
+            uint32_t at;
+            if (raw->base.kind != 't' || raw->base.rank != raw->rank)
+                return syn__raw_fail(b->raw, raw->at,
+                                     "a tensor's base must be a tensor of its rank");
+            SYN_TRY(syn__build_find(b, &raw->base, raw->at, &at));
+            tensor.base = at - first;
+        }
+        tensor.producer = SYN_NO_NODE;
+        if (b->producers[i] != SYN_NO_NODE) tensor.producer = b->position[b->producers[i]];
+        SYN_TRY(syn_graph_add_tensor(e->graph, id->rank, &tensor, b->raw->err));
+    }
+    return SYN_OK;
+}
+
+/* Indices within the rank of the tensors at an op's positions. */
+static syn_status collect_tensors(emitter *e, const slices *s, uint32_t op, uint32_t first,
+                                  uint32_t **out, size_t *cap, uint32_t *n) {
+    *n = s->first[op + 1] - s->first[op];
+    SYN_TRY(syn_grow(out, cap, *n, sizeof **out, e->b->raw->err));
+    for (uint32_t i = 0; i < *n; i++) (*out)[i] = s->at[s->first[op] + i] - 1 - first;
+    return SYN_OK;
+}
+
+static int compare_deps(const void *a, const void *b) {
+    const syn_dep *x = a, *y = b;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+/* Sorted by node, then class; what an edge and an input both say is said once. */
+static syn_status collect_deps(emitter *e, uint32_t op, uint32_t *out_n) {
+    const build *b = e->b;
+    const uint32_t begin = b->deps_first[op], end = b->deps_first[op + 1];
+    const size_t want = (size_t)(end - begin) * (SYN_DEP_COUNT + 1);
+    *out_n = 0;
+    if (begin == end) return SYN_OK;
+    SYN_TRY(syn_grow(&e->deps, &e->deps_cap, want, sizeof *e->deps, b->raw->err));
+    syn_dep *sets = e->deps + (want - (end - begin)); /* (node, classes), behind the result */
+    uint32_t n = 0;
+    for (uint32_t k = begin; k < end; k++)
+        sets[k - begin] = (syn_dep){b->position[b->deps[k].op], b->deps[k].classes};
+    qsort(sets, end - begin, sizeof *sets, compare_deps);
+    for (uint32_t k = 0; k < end - begin;) {
+        const uint32_t node = sets[k].node;
+        uint32_t classes = 0;
+        for (; k < end - begin && sets[k].node == node; k++) classes |= sets[k].dep_class;
+        for (uint32_t c = 0; c < SYN_DEP_COUNT; c++)
+            if (classes >> c & 1u) e->deps[n++] = (syn_dep){node, c};
+    }
+    *out_n = n;
+    return SYN_OK;
+}
+
+static syn_status emit_nodes(emitter *e) {
+    const build *b = e->b;
+    for (size_t i = 0; i < b->raw->n_ops; i++) {
+        const uint32_t op = b->order[i];
+        const syn__raw_op *raw = &b->raw->ops[op];
+        const uint32_t rank = syn__build_rank_index(b, raw->rank);
+        const uint32_t first = b->tensors.first[rank];
+        syn_node node = raw->node;
+        SYN_TRY(
+            collect_tensors(e, &b->inputs, op, first, &e->inputs, &e->inputs_cap, &node.n_inputs));
+        SYN_TRY(collect_tensors(e, &b->outputs, op, first, &e->outputs, &e->outputs_cap,
+                                &node.n_outputs));
+        SYN_TRY(collect_deps(e, op, &node.n_deps));
+        node.inputs = e->inputs;
+        node.outputs = e->outputs;
+        node.deps = e->deps;
+        SYN_TRY(syn_graph_add_node(e->graph, rank, &node, b->raw->err));
+    }
+    return SYN_OK;
+}
+
+static syn_status emit_rest(emitter *e) {
+    syn__raw *raw = e->b->raw;
+    for (size_t i = 0; i < raw->n_groups; i++)
+        SYN_TRY(syn_graph_add_group(e->graph, &raw->groups[i].group, raw->err));
+    for (size_t i = 0; i < raw->n_metadata; i++)
+        SYN_TRY(syn_graph_set_meta(e->graph, &raw->metadata[i], raw->err));
+    SYN_TRY(emit_tensors(e));
+    SYN_TRY(emit_nodes(e));
+    SYN_TRY(syn__build_show_copies(e->b, &e->graph));
+    syn_error error = {0};
+    const syn_status status = syn_graph_verify(e->graph, &error);
+    if (status == SYN_OK) return SYN_OK;
+    if (status == SYN_E_NOMEM) return SYN_FAIL(raw->err, status, "%s", error.text);
+    return SYN_FAIL(raw->err, SYN_E_FORMAT, "%.200s: %s", raw->name, error.text);
+}
+
+/* The highest rank, copies among them. */
+static int32_t last_rank(const build *b) {
+    int32_t last = b->by_rank[b->n_ranks - 1].rank;
+    if (b->raw->n_copies > 0 && b->raw->copies[b->raw->n_copies - 1].rank > last)
+        last = b->raw->copies[b->raw->n_copies - 1].rank;
+    return last;
+}
+
+syn_status syn__build_emit(build *b, syn_graph **out) {
+    syn__raw *raw = b->raw;
+    emitter e = {.b = b};
+    const int32_t last = last_rank(b);
+    if (raw->world_size < 0) raw->world_size = (int64_t)last + 1;
+    if (last >= raw->world_size)
+        return syn__raw_fail(raw, 0, "rank %d does not fit into world_size %lld", (int)last,
+                             (long long)raw->world_size);
+    SYN_TRY(syn_graph_new(&e.graph, b->ranks, (uint32_t)b->n_ranks, (int32_t)raw->world_size,
+                          raw->err));
+    const syn_status status = emit_rest(&e);
+    syn_free(e.inputs);
+    syn_free(e.outputs);
+    syn_free(e.deps);
+    if (status != SYN_OK) syn_graph_free(e.graph);
+    else *out = e.graph;
+    return status;
+}

@@ -1,0 +1,73 @@
+/* The picture exporters: DOT, SVG and PNG of the trace view or the communication view. */
+#include "export/picture/picture.h"
+
+#include <string.h>
+
+#define PNG_DPI    96.0    /* 10 pt text is 13 pixels high */
+#define PNG_MAX_PX 32000.0 /* cairo's bitmaps end at 32767 */
+#define PNG_MAX_PT 14400.0 /* a longer side would need a scale at which text cannot be read */
+#define SVG_MAX_PT 1e7
+#define PAD_PT     40.0 /* both margins; pad of picture_dot.c */
+
+static syn_status draw(syn__pic_drawing *d, const syn_graph *graph,
+                       const syn_export_options *options, double max_side, syn_error *err) {
+    if (options->comm_graph) return syn__pic_comm_view(d, graph, options, max_side, err);
+    return syn__pic_trace_view(d, graph, options, max_side, err);
+}
+
+static double dpi_of(const syn__pic_drawing *d) {
+    const double side = (d->width > d->height ? d->width : d->height) + PAD_PT;
+    const double most = PNG_MAX_PX * 72 / side;
+    return most < PNG_DPI ? most : PNG_DPI;
+}
+
+static syn_status render(const syn__pic_drawing *d, const char *format, syn_sink *sink,
+                         syn_error *err) {
+    static const syn__pic_limits limits = SYN__PIC_LIMITS;
+    syn_sink *dot;
+    size_t bytes;
+    SYN_TRY(syn_sink_open_memory(&dot, err));
+    syn_status s = syn__pic_write_dot(d, dot, err);
+    const char *text = s == SYN_OK ? syn_sink_data(dot, &bytes) : NULL;
+    if (s == SYN_OK && text == NULL) s = syn_sink_close(dot, true, err);
+    else {
+        const double dpi = strcmp(format, "png") == 0 ? dpi_of(d) : 72.0;
+        if (s == SYN_OK) s = syn__pic_run(&limits, format, dpi, text, bytes, sink, err);
+        const syn_status closed = syn_sink_close(dot, false, err);
+        if (s == SYN_OK) s = closed;
+    }
+    return s;
+}
+
+static syn_status write_picture(const syn_graph *graph, const syn_export_options *options,
+                                const char *format, syn_sink *sink, syn_error *err) {
+    syn__pic_drawing d = {0};
+    const bool png = strcmp(format, "png") == 0;
+    syn_status s = draw(&d, graph, options, png ? PNG_MAX_PT : SVG_MAX_PT, err);
+    if (s == SYN_OK)
+        s = strcmp(format, "dot") == 0 ? syn__pic_write_dot(&d, sink, err)
+                                       : render(&d, format, sink, err);
+    syn__pic_drawing_free(&d);
+    return s;
+}
+
+static syn_status write_dot(const syn_graph *graph, const syn_export_options *options,
+                            syn_sink *sink, syn_error *err) {
+    return write_picture(graph, options, "dot", sink, err);
+}
+
+static syn_status write_svg(const syn_graph *graph, const syn_export_options *options,
+                            syn_sink *sink, syn_error *err) {
+    return write_picture(graph, options, "svg", sink, err);
+}
+
+static syn_status write_png(const syn_graph *graph, const syn_export_options *options,
+                            syn_sink *sink, syn_error *err) {
+    return write_picture(graph, options, "png", sink, err);
+}
+
+const syn_exporter syn_export_dot = {
+    "dot", "dot", "the picture as DOT text with positions, for graphviz (neato -n2)", write_dot};
+const syn_exporter syn_export_svg = {
+    "svg", "svg", "picture that scales, with details under the mouse pointer", write_svg};
+const syn_exporter syn_export_png = {"png", "png", "picture in pixels", write_png};

@@ -1,0 +1,74 @@
+/* The communication view's columns and what stands in them. */
+#ifndef EXPORT_PICTURE_COMM_H
+#define EXPORT_PICTURE_COMM_H
+
+#include "export/picture/picture.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYN__PIC_COLUMNS 4
+
+typedef enum syn__pic_item_kind {
+    SYN__PIC_OPEN, /* a phase (level 0) or a layer (level 1) begins */
+    SYN__PIC_CLOSE,
+    SYN__PIC_RUN_BOX,
+    SYN__PIC_BAR,
+    SYN__PIC_SEND,
+    SYN__PIC_RECV
+} syn__pic_item_kind;
+
+typedef struct syn__pic_item {
+    syn__pic_item_kind kind;
+    uint32_t first, last; /* nodes of a box */
+    uint32_t unit;
+    int level;
+    uint64_t
+        key; /* equal on all columns that do this together; a send's and its receive's are equal */
+    const char *label, *tip;
+    double w, h;
+    uint32_t box;
+    bool done;
+} syn__pic_item;
+
+typedef struct syn__pic_lane {
+    syn__pic_plan plan;
+    uint32_t rank_index;
+    uint32_t n_ranks; /* for which it stands */
+    int32_t last_rank;
+    syn__pic_item *items;
+    size_t n_items, items_cap, next;
+    double x, y;    /* centre; bottom of what is drawn */
+    uint32_t above; /* last box of the flow, or UINT32_MAX */
+    double above_y; /* its bottom */
+    bool above_red;
+    int32_t clusters[2]; /* open ones, or -1 */
+} syn__pic_lane;
+
+typedef struct syn__pic_chart {
+    const syn_graph *graph;
+    syn__pic_drawing *drawing;
+    syn__pic_lane lanes[SYN__PIC_COLUMNS];
+    uint32_t n_lanes;
+    uint32_t hidden; /* ranks that no lane stands for */
+    size_t n_boxes;
+    bool too_many;
+} syn__pic_chart;
+
+/* Chooses the ranks to draw and reads them. Free the chart in any case. */
+syn_status syn__pic_chart_make(syn__pic_chart *chart, syn__pic_drawing *d, const syn_graph *graph,
+                               const struct syn__copies *copies, int fold,
+                               syn_error *err) SYN_MUST_USE;
+void syn__pic_chart_free(syn__pic_chart *chart);
+/* The items of all lanes; detail FULL (runs between communications), LAYERS or CHUNKS (a box a
+ * phase). */
+syn_status syn__pic_chart_items(syn__pic_chart *chart, syn__pic_detail detail,
+                                syn_error *err) SYN_MUST_USE;
+/* Places and draws them, without heading. */
+syn_status syn__pic_chart_draw(syn__pic_chart *chart, syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

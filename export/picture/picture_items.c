@@ -1,0 +1,292 @@
+/* Which ranks the communication view draws, and their items: phases and layers as frames, runs of
+   ops between communications as boxes, and the communications. */
+#include "export/picture/picture_comm.h"
+#include "export/walk/copies.h"
+
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+/* ---- Ranks -> lanes ---- */
+
+typedef struct kind {
+    uint64_t sig;
+    uint32_t n, lanes; /* ranks of this kind; lanes given to it */
+    uint32_t seen;
+} kind;
+
+/* Signature of every rank, and the different ones in order of appearance; those of copies are
+ * known.
+ */
+static syn_status find_kinds(const syn_graph *graph, const syn__copies *copies, uint32_t *kind_of,
+                             kind *kinds, uint32_t *n, syn_error *err) {
+    *n = 0;
+    for (uint32_t r = 0; r < graph->n_ranks; r++) {
+        if (syn__is_copy(copies, r)) {
+            kind_of[r] = kind_of[copies->of[r]];
+            kinds[kind_of[r]].n++;
+            continue;
+        }
+        syn__pic_plan plan;
+        const syn_status s = syn__pic_plan_make(&plan, graph, r, SYN__PIC_FOLD_NONE, err);
+        const uint64_t sig = plan.rank_sig;
+        syn__pic_plan_free(&plan);
+        SYN_TRY(s);
+        uint32_t k = 0;
+        while (k < *n && kinds[k].sig != sig) k++;
+        if (k == *n) kinds[(*n)++] = (kind){.sig = sig};
+        kinds[k].n++;
+        kind_of[r] = k;
+    }
+    return SYN_OK;
+}
+
+/* One lane for each of the first kinds, spare lanes to the kinds with most ranks per lane. */
+static uint32_t share_lanes(kind *kinds, uint32_t n) {
+    uint32_t used = 0;
+    for (; used < n && used < SYN__PIC_COLUMNS; used++) kinds[used].lanes = 1;
+    const uint32_t shown = used;
+    while (used < SYN__PIC_COLUMNS) {
+        uint32_t best = UINT32_MAX;
+        for (uint32_t k = 0; k < shown; k++) {
+            if (kinds[k].lanes == kinds[k].n) continue;
+            if (best == UINT32_MAX ||
+                kinds[k].n - kinds[k].lanes > kinds[best].n - kinds[best].lanes)
+                best = k;
+        }
+        if (best == UINT32_MAX) break;
+        kinds[best].lanes++;
+        used++;
+    }
+    return used;
+}
+
+static void add_lane(syn__pic_chart *c, uint32_t rank_index) {
+    syn__pic_lane *lane = &c->lanes[c->n_lanes++];
+    lane->rank_index = rank_index;
+    lane->n_ranks = 1;
+    lane->last_rank = c->graph->ranks[rank_index].rank;
+}
+
+static syn_status choose_lanes(syn__pic_chart *c, const syn__copies *copies, syn_error *err) {
+    const uint32_t n_ranks = c->graph->n_ranks;
+    uint32_t n = 0;
+    uint32_t *kind_of = syn_calloc(n_ranks + 1, sizeof *kind_of);
+    kind *kinds = syn_calloc(n_ranks + 1, sizeof *kinds);
+    uint32_t lane_of[SYN__PIC_COLUMNS] = {0};
+    syn_status s =
+        kind_of != NULL && kinds != NULL
+            ? find_kinds(c->graph, copies, kind_of, kinds, &n, err)
+            : SYN_FAIL_NOMEM(err, (size_t)n_ranks * sizeof *kinds, "the ranks of a picture");
+    if (s == SYN_OK) {
+        share_lanes(kinds, n);
+        for (uint32_t r = 0; r < n_ranks; r++) {
+            kind *k = &kinds[kind_of[r]];
+            if (k->lanes == 0) {
+                c->hidden++;
+            } else if (k->seen < k->lanes) {
+                lane_of[kind_of[r]] = c->n_lanes; /* the kind's last lane stands for the rest */
+                add_lane(c, r);
+                k->seen++;
+            } else {
+                syn__pic_lane *lane = &c->lanes[lane_of[kind_of[r]]];
+                lane->n_ranks++;
+                lane->last_rank = c->graph->ranks[r].rank;
+            }
+        }
+    }
+    syn_free(kind_of);
+    syn_free(kinds);
+    return s;
+}
+
+syn_status syn__pic_chart_make(syn__pic_chart *c, syn__pic_drawing *d, const syn_graph *graph,
+                               const syn__copies *copies, int fold, syn_error *err) {
+    *c = (syn__pic_chart){.graph = graph, .drawing = d};
+    SYN_TRY(choose_lanes(c, copies, err));
+    for (uint32_t i = 0; i < c->n_lanes; i++) {
+        SYN_TRY(syn__pic_plan_make(&c->lanes[i].plan, graph, c->lanes[i].rank_index, fold, err));
+        c->lanes[i].plan.spans_ranks = c->n_lanes > 1;
+    }
+    return SYN_OK;
+}
+
+void syn__pic_chart_free(syn__pic_chart *c) {
+    for (uint32_t i = 0; i < c->n_lanes; i++) {
+        syn__pic_plan_free(&c->lanes[i].plan);
+        syn_free(c->lanes[i].items);
+    }
+    *c = (syn__pic_chart){0};
+}
+
+/* ---- Items ---- */
+
+static uint64_t mix(uint64_t h, uint64_t v) {
+    h = (h ^ v) * 0x9E3779B97F4A7C15u;
+    return h ^ (h >> 29);
+}
+
+static uint64_t mix_text(uint64_t h, const char *text) {
+    for (; *text != '\0'; text++) h = mix(h, (unsigned char)*text);
+    return mix(h, 0);
+}
+
+/* The key gets the number of equal ones before it in the lane, so that no two are alike. */
+static syn_status add_item(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_item item, uint64_t key,
+                           syn_error *err) {
+    uint64_t before = 0;
+    for (size_t i = 0; i < lane->n_items; i++) {
+        const syn__pic_item *other = &lane->items[i];
+        before += other->kind == item.kind && other->level == item.level &&
+                  mix(key, before) == other->key;
+    }
+    item.key = mix(key, before);
+    SYN_TRY(syn_grow(&lane->items, &lane->items_cap, lane->n_items + 1, sizeof *lane->items, err));
+    lane->items[lane->n_items++] = item;
+    if (item.kind != SYN__PIC_OPEN && item.kind != SYN__PIC_CLOSE) c->n_boxes++;
+    if (c->n_boxes > SYN__PIC_MAX_BOXES) c->too_many = true;
+    return SYN_OK;
+}
+
+static uint64_t unit_key(const syn__pic_lane *lane, uint32_t unit, int level) {
+    const syn__pic_unit *u = &lane->plan.units[unit];
+    const syn__pic_step *s = &lane->plan.steps[u->step_index];
+    uint64_t h = mix(mix(mix(7, (uint64_t)level), s->number), (uint64_t)u->phase);
+    if (level == 0) return mix(h, s->count);
+    return mix(mix_text(h, u->layer), u->count);
+}
+
+static syn_status frame(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_item_kind kind_, int level,
+                        uint32_t unit, syn_error *err) {
+    const syn__pic_item item = {.kind = kind_, .unit = unit, .level = level};
+    return add_item(c, lane, item, mix(unit_key(lane, unit, level), (uint64_t)kind_), err);
+}
+
+static void put_scopes(syn__pic_text *t, const char *scope, char *before, size_t bytes) {
+    const char *p = scope + syn__walk_layer_prefix(scope);
+    if (*p == '.') p++;
+    char part[48];
+    const size_t n = strcspn(p, ".");
+    const size_t len = n < sizeof part ? n : sizeof part - 1;
+    memcpy(part, p, len);
+    part[len] = '\0';
+    if (len == 0 || strcmp(part, before) == 0 || t->n > 40) return;
+    if (t->n > 0) syn__pic_put(t, ", ");
+    syn__pic_put_clean(t, part);
+    memcpy(before, part, len + 1 < bytes ? len + 1 : bytes);
+}
+
+/* Box of the ops [first, last], which do not communicate, named by the parts of the model they
+ * belong to. */
+static syn_status add_run(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit, uint32_t first,
+                          uint32_t last, const char *name, syn_error *err) {
+    syn__pic_text scopes;
+    char before[48] = "";
+    syn__pic_clear(&scopes);
+    for (uint32_t i = first; i <= last && name == NULL; i++) {
+        const syn_node *n;
+        SYN_TRY(syn__pic_node(&lane->plan, i, &lane->plan.cursor, &n, err));
+        if ((n->flags & SYN_NODE_VIRTUAL) == 0)
+            put_scopes(&scopes, n->scope, before, sizeof before);
+    }
+    syn__pic_item item = {.kind = SYN__PIC_RUN_BOX, .unit = unit, .first = first, .last = last};
+    SYN_TRY(syn__pic_label_run(&lane->plan, &c->drawing->arena, first, last,
+                               name != NULL ? name : scopes.s, 3, &item.label, &item.tip, &item.w,
+                               &item.h, err));
+    return add_item(c, lane, item, first, err);
+}
+
+static syn_status add_comm(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit, uint32_t node,
+                           syn_error *err) {
+    const syn_node *n;
+    SYN_TRY(syn__pic_node(&lane->plan, node, &lane->plan.cursor, &n, err));
+    const int32_t rank = c->graph->ranks[lane->rank_index].rank;
+    syn__pic_item item = {.kind = SYN__PIC_BAR, .unit = unit, .first = node, .last = node};
+    uint64_t key = mix(mix(11, n->group), n->comm_index);
+    if (n->kind != SYN_NODE_COLLECTIVE) {
+        const bool send = n->kind == SYN_NODE_SEND;
+        item.kind = send ? SYN__PIC_SEND : SYN__PIC_RECV;
+        key = mix(mix(13, (uint64_t)(uint32_t)(send ? rank : n->peer)),
+                  (uint64_t)(uint32_t)(send ? n->peer : rank));
+        key = mix(key, (uint64_t)(uint32_t)n->tag);
+    }
+    SYN_TRY(syn__pic_label_node(&lane->plan, &c->drawing->arena, node, syn__pic_look_of(n),
+                                &item.label, &item.tip, &item.w, &item.h, err));
+    return add_item(c, lane, item, key, err);
+}
+
+/* Runs and communications of one unit. */
+static syn_status unit_items(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit,
+                             syn_error *err) {
+    const syn__pic_unit u = lane->plan.units[unit];
+    uint32_t first = UINT32_MAX, last = 0;
+    for (uint32_t i = u.begin; i <= u.end && !c->too_many; i++) {
+        const syn_node *n = NULL;
+        if (i < u.end) {
+            SYN_TRY(syn__pic_node(&lane->plan, i, &lane->plan.cursor, &n, err));
+            if (n->kind == SYN_NODE_METADATA || (n->flags & SYN_NODE_VIRTUAL) != 0) continue;
+            if (!syn__pic_is_comm(n)) {
+                if (first == UINT32_MAX) first = i;
+                last = i;
+                continue;
+            }
+        }
+        if (first != UINT32_MAX) SYN_TRY(add_run(c, lane, unit, first, last, NULL, err));
+        first = UINT32_MAX;
+        if (n != NULL) SYN_TRY(add_comm(c, lane, unit, i, err));
+    }
+    return SYN_OK;
+}
+
+static bool has_work(const syn__pic_unit *u) {
+    return u->end > u->begin;
+}
+
+static syn_status lane_items(syn__pic_chart *c, syn__pic_lane *lane, syn__pic_detail detail,
+                             syn_error *err) {
+    syn__pic_plan *p = &lane->plan;
+    uint32_t open = UINT32_MAX;
+    for (uint32_t u = 0; u < p->n_units && !c->too_many; u++) {
+        if (!syn__pic_unit_drawn(p, u) || !has_work(&p->units[u])) continue;
+        const bool fresh = open == UINT32_MAX ||
+                           p->units[open].step_index != p->units[u].step_index ||
+                           p->units[open].phase != p->units[u].phase;
+        if (fresh && open != UINT32_MAX) SYN_TRY(frame(c, lane, SYN__PIC_CLOSE, 0, open, err));
+        if (fresh) {
+            SYN_TRY(frame(c, lane, SYN__PIC_OPEN, 0, u, err));
+            open = u;
+        }
+        const bool layer = p->units[u].layer[0] != '\0';
+        if (detail == SYN__PIC_FULL) {
+            if (layer) SYN_TRY(frame(c, lane, SYN__PIC_OPEN, 1, u, err));
+            SYN_TRY(unit_items(c, lane, u, err));
+            if (layer) SYN_TRY(frame(c, lane, SYN__PIC_CLOSE, 1, u, err));
+        } else if (detail == SYN__PIC_LAYERS) {
+            syn__pic_text title;
+            syn__pic_clear(&title);
+            syn__pic_unit_title(p, u, &title);
+            SYN_TRY(add_run(c, lane, u, p->units[u].begin, p->units[u].end - 1,
+                            layer ? title.s : NULL, err));
+        }
+    }
+    if (open != UINT32_MAX) SYN_TRY(frame(c, lane, SYN__PIC_CLOSE, 0, open, err));
+    return SYN_OK;
+}
+
+/* The whole rank in one box: what is left when nothing else fits. */
+static syn_status whole_rank(syn__pic_chart *c, syn__pic_lane *lane, syn_error *err) {
+    if (lane->plan.n_nodes == 0) return SYN_OK;
+    return add_run(c, lane, 0, 0, lane->plan.n_nodes - 1, "everything", err);
+}
+
+syn_status syn__pic_chart_items(syn__pic_chart *c, syn__pic_detail detail, syn_error *err) {
+    c->n_boxes = 0;
+    c->too_many = false;
+    for (uint32_t i = 0; i < c->n_lanes && !c->too_many; i++) {
+        syn__pic_lane *lane = &c->lanes[i];
+        lane->n_items = 0;
+        if (detail == SYN__PIC_CHUNKS) SYN_TRY(whole_rank(c, lane, err));
+        else SYN_TRY(lane_items(c, lane, detail, err));
+    }
+    return SYN_OK;
+}

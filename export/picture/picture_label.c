@@ -1,0 +1,452 @@
+/* What boxes say: labels and tooltips of ops, of runs of ops, and of tensors. */
+#include "export/picture/picture.h"
+#include "export/walk/graph_walk.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+#define DOT  " \xC2\xB7 "   /* a middle dot */
+#define TO   "\xE2\x80\xA6" /* ellipsis */
+#define GREY "#4a5560"
+
+int syn__pic_look_of(const syn_node *node) {
+    if (node->kind == SYN_NODE_COLLECTIVE) return SYN__PIC_COLLECTIVE;
+    if (node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV) return SYN__PIC_MESSAGE;
+    if (node->kind == SYN_NODE_MEMORY) return SYN__PIC_MEMORY;
+    return SYN__PIC_OP + (int)node->category;
+}
+
+void syn__pic_put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) {
+    const syn_graph_group *g = syn_graph_group_by_id(graph, group);
+    if (g == NULL) return;
+    char name[256];
+    if (g->name != NULL && g->name[0] != '\0')
+        syn__pic_put_clean(t, syn__pic_shorten(g->name, 60, name, sizeof name));
+    else syn__pic_put(t, "group %u", group);
+    syn__pic_put(t, " {");
+    for (uint32_t i = 0; i < g->n_ranks; i++) {
+        if (g->n_ranks > 6 && i == 3) {
+            syn__pic_put(t, "," TO);
+            i = g->n_ranks - 1;
+        }
+        syn__pic_put(t, i > 0 ? ",%d" : "%d", g->ranks[i]);
+    }
+    syn__pic_put(t, "}");
+}
+
+/* ---- Ops ---- */
+
+static syn_status keep(syn__pic_arena *arena, const syn__pic_text *t, const char **out,
+                       syn_error *err) {
+    *out = syn__pic_strdup(arena, t->s);
+    if (*out == NULL) return SYN_FAIL_NOMEM(err, t->n + 1, "a label");
+    return SYN_OK;
+}
+
+static void put_stands_for(syn__pic_text *t, const syn__pic_plan *plan, uint32_t node) {
+    const syn__pic_unit *u = &plan->units[syn__pic_unit_of(plan, node)];
+    const uint32_t steps = plan->steps[u->step_index].count;
+    if (u->count > 1) syn__pic_put(t, "\nstands for %u layers", u->count);
+    if (steps > 1) syn__pic_put(t, "\nstands for %u steps", steps);
+}
+
+void syn__pic_put_measured(syn__pic_text *t, const syn__pic_cost *c) {
+    char buf[SYN__PIC_NUMBER];
+    syn__pic_put(t, "%s", syn__pic_time(c->busy, buf));
+    if (c->wait > 0) syn__pic_put(t, ", +%s waiting", syn__pic_time(c->wait, buf));
+}
+
+/* Measured or else "~" and predicted; nothing if neither is known. */
+static void put_time(syn__pic_text *t, const syn__pic_cost *c) {
+    char buf[SYN__PIC_NUMBER];
+    if (c->busy == SYN_NO_TIME && c->predicted == SYN_NO_TIME) return;
+    syn__pic_put(t, DOT);
+    if (c->busy != SYN_NO_TIME) syn__pic_put_measured(t, c);
+    else syn__pic_put(t, "~%s", syn__pic_time(c->predicted, buf));
+}
+
+static void put_cost(syn__pic_text *t, const syn__pic_cost *c) {
+    char buf[SYN__PIC_NUMBER];
+    syn__pic_put(t, "\ncompute: ");
+    syn__pic_put_range(t, syn__pic_flops, c->flops_lo, c->flops_hi);
+    syn__pic_put(t, "\nmemory traffic: ");
+    syn__pic_put_range(t, syn__pic_bytes, c->bytes_lo, c->bytes_hi);
+    if (c->bytes_hi > 0)
+        syn__pic_put(t, "\narithmetic intensity: %.3g FLOP/byte",
+                     (double)c->flops_hi / (double)c->bytes_hi);
+    if (c->busy != SYN_NO_TIME) {
+        syn__pic_put(t, "\nmeasured: ");
+        syn__pic_put_measured(t, c);
+        if (c->wait > 0) syn__pic_put(t, " for other ranks");
+    }
+    if (c->predicted != SYN_NO_TIME)
+        syn__pic_put(t, "\npredicted: %s", syn__pic_time(c->predicted, buf));
+}
+
+static syn_status put_tensors(syn__pic_plan *plan, syn__pic_text *t, const char *what,
+                              const uint32_t *tensors, uint32_t n, syn_error *err) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (i == 8) {
+            syn__pic_put(t, "\n%s: %u more", what, n - i);
+            break;
+        }
+        const syn_graph_tensor *tensor;
+        char spec[SYN_SPEC_TEXT], bytes[SYN__PIC_NUMBER];
+        SYN_TRY(syn__pic_tensor(plan, tensors[i], &tensor, err));
+        syn__pic_put(t, "\n%s: ", what);
+        syn__pic_put_clean(t, tensor->name);
+        syn__pic_put(t, " %s, %s", syn_spec_text(&tensor->spec, spec, sizeof spec),
+                     syn__pic_bytes(syn_spec_bytes(&tensor->spec), bytes));
+    }
+    return SYN_OK;
+}
+
+static void put_attributes(syn__pic_text *t, const syn_node *node) {
+    char value[128];
+    for (uint32_t i = 0; i < node->n_attributes; i++) {
+        syn__pic_put(t, i == 0 ? "\n" : ", ");
+        syn__pic_put_clean(t, node->attributes[i].name);
+        syn__pic_put(t, " ");
+        syn__pic_put_clean(t, syn_attribute_text(&node->attributes[i], value, sizeof value));
+    }
+}
+
+static syn_status node_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t index,
+                           const syn__pic_cost *c, syn_error *err) {
+    const syn_node *n;
+    SYN_TRY(syn__pic_node(plan, index, &plan->cursor, &n, err));
+    syn__pic_put(t, "r%d.o%" PRIu64 "  ", plan->graph->ranks[plan->rank].rank, n->id);
+    syn__pic_put_clean(t, n->scope);
+    if (n->scope[0] != '\0') syn__pic_put(t, "/");
+    syn__pic_put_clean(t, n->label);
+    syn__pic_put(t, "\nop: ");
+    syn__pic_put_clean(t, n->op);
+    syn__pic_put(t, " (%s%s)", syn_category_name(n->category),
+                 (n->flags & SYN_NODE_FUSED) != 0 ? ", fused" : "");
+    if (!syn__walk_is_foreign(plan->graph))
+        syn__pic_put(t, ", %s, step %u", syn_phase_name(n->phase), n->step);
+    put_stands_for(t, plan, index);
+    SYN_TRY(put_tensors(plan, t, "in", n->inputs, n->n_inputs, err));
+    SYN_TRY(put_tensors(plan, t, "out", n->outputs, n->n_outputs, err));
+    put_attributes(t, n);
+    if (syn__pic_is_comm(n)) {
+        syn__pic_put(t, "\ngroup: ");
+        syn__pic_put_group(t, plan->graph, n->group);
+        syn__pic_put(t, "\npayload of this rank: ");
+        syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
+        if (n->kind != SYN_NODE_COLLECTIVE)
+            syn__pic_put(t, "\npeer: rank %d, tag %d", n->peer, n->tag);
+    }
+    put_cost(t, c);
+    return SYN_OK;
+}
+
+/* Second line of an op's box. */
+static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_node *n,
+                      const syn__pic_cost *c) {
+    const syn_graph *graph = plan->graph;
+    if (n->kind == SYN_NODE_COLLECTIVE) {
+        syn__pic_put_group(t, graph, n->group);
+        if (syn_graph_group_by_id(graph, n->group) != NULL) syn__pic_put(t, DOT);
+        syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
+    } else if (syn__pic_is_comm(n)) {
+        syn__pic_put(t, "%s rank %d" DOT, n->kind == SYN_NODE_SEND ? "to" : "from", n->peer);
+        syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
+    } else if (c->flops_hi > 0) {
+        syn__pic_put_range(t, syn__pic_flops, c->flops_lo, c->flops_hi);
+    } else {
+        syn__pic_put_range(t, syn__pic_bytes, c->bytes_lo, c->bytes_hi);
+        syn__pic_put(t, " moved");
+    }
+    if (plan->spans_ranks && n->kind == SYN_NODE_COLLECTIVE &&
+        c->wait > 0) /* each rank waits for another time */
+        syn__pic_put(t, DOT "rank %d", graph->ranks[plan->rank].rank);
+    put_time(t, c);
+}
+
+/* Table of an icon, a bold name with a grey remark, and a second line. */
+static void put_op_label(syn__pic_text *t, const syn__pic_style *style, const char *name,
+                         const char *remark, const char *facts, double *w) {
+    syn__pic_put(t,
+                 "<table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"0\"><tr>");
+    if (style->icon[0] != '\0')
+        syn__pic_put(t,
+                     "<td rowspan=\"2\"><font point-size=\"15\" color=\"%s\">%s</font></td>"
+                     "<td rowspan=\"2\" width=\"6\"></td>",
+                     style->line, style->icon);
+    syn__pic_put(t, "<td align=\"left\"><b>");
+    syn__pic_put_html(t, name);
+    syn__pic_put(t, "</b>");
+    if (remark[0] != '\0') {
+        syn__pic_put(t, "<font color=\"" GREY "\">&#160;&#160;");
+        syn__pic_put_html(t, remark);
+        syn__pic_put(t, "</font>");
+    }
+    syn__pic_put(t, "</td></tr><tr><td align=\"left\"><font point-size=\"8\" color=\"" GREY "\">");
+    syn__pic_put_html(t, facts);
+    syn__pic_put(t, "</font></td></tr></table>");
+    double width = syn__pic_width(name, 10, true);
+    if (remark[0] != '\0') width += syn__pic_width(remark, 10, false) + 7;
+    const double second = syn__pic_width(facts, 8, false);
+    if (second > width) width = second;
+    *w = width + (style->icon[0] != '\0' ? 24 : 4) + 2 * style->pad;
+}
+
+syn_status syn__pic_label_node(syn__pic_plan *plan, syn__pic_arena *arena, uint32_t node, int look,
+                               const char **label, const char **tip, double *w, double *h,
+                               syn_error *err) {
+    syn__pic_cost c;
+    SYN_TRY(syn__pic_cost_of(plan, node, node, &c, err));
+    syn__pic_text t, facts;
+    syn__pic_clear(&t);
+    SYN_TRY(node_tip(plan, &t, node, &c, err));
+    SYN_TRY(keep(arena, &t, tip, err));
+    const syn_node *n;
+    SYN_TRY(syn__pic_node(plan, node, &plan->cursor, &n, err));
+    syn__pic_clear(&facts);
+    put_facts(&facts, plan, n, &c);
+    char name[128], remark[64] = "";
+    syn__pic_shorten(n->label[0] != '\0' ? n->label : n->op, 26, name, sizeof name);
+    if (strcmp(n->label, n->op) != 0 && n->label[0] != '\0')
+        syn__pic_shorten(n->op, 18, remark, sizeof remark);
+    if (n->reduce >= 0 && syn__pic_is_comm(n)) {
+        const size_t k = strlen(remark);
+        snprintf(remark + k, sizeof remark - k, "%s%s", k > 0 ? " " : "",
+                 syn_reduce_name((syn_reduce)n->reduce));
+    }
+    syn__pic_clear(&t);
+    put_op_label(&t, syn__pic_style_of(look), name, remark, facts.s, w);
+    if (*w < 96) *w = 96;
+    *h = 32;
+    return keep(arena, &t, label, err);
+}
+
+/* ---- Runs of ops ---- */
+
+/* "ln_1, qkv, softmax" of the ops of a run, without views and without saying one thing twice in a
+ * row. */
+static syn_status put_names(syn__pic_plan *plan, uint32_t first, uint32_t last, size_t max_chars,
+                            syn__pic_text *out, syn_error *err) {
+    char before[64] = "";
+    uint32_t left_out = 0;
+    for (uint32_t i = first; i <= last; i++) {
+        const syn_node *n;
+        SYN_TRY(syn__pic_node(plan, i, &plan->cursor, &n, err));
+        if ((n->flags & SYN_NODE_VIRTUAL) != 0 || n->kind == SYN_NODE_METADATA) continue;
+        char name[64];
+        syn__pic_shorten(n->label[0] != '\0' ? n->label : n->op, 16, name, sizeof name);
+        if (strcmp(name, before) == 0) continue;
+        memcpy(before, name, sizeof before);
+        if (out->n + strlen(name) > max_chars) {
+            left_out++;
+            continue;
+        }
+        if (out->n > 0) syn__pic_put(out, ", ");
+        syn__pic_put_clean(out, name);
+    }
+    if (left_out > 0) syn__pic_put(out, " + %u", left_out);
+    return SYN_OK;
+}
+
+/* "9 ops, 12 MFLOP, 3 MiB" */
+static void put_run_facts(syn__pic_text *t, const syn__pic_totals *totals, const syn__pic_cost *c) {
+    char buf[SYN__PIC_NUMBER];
+    syn__pic_put(t, "%s op%s" DOT, syn__pic_count(totals->ops, buf), totals->ops == 1 ? "" : "s");
+    if (c->flops_hi > 0) {
+        syn__pic_put_range(t, syn__pic_flops, c->flops_lo, c->flops_hi);
+        syn__pic_put(t, DOT);
+    }
+    syn__pic_put_range(t, syn__pic_bytes, c->bytes_lo, c->bytes_hi);
+    if (totals->comms > 0) {
+        syn__pic_put(t, DOT "%s communications, ", syn__pic_count(totals->comms, buf));
+        syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
+    }
+    put_time(t, c);
+}
+
+/* Names broken into rows of a table, at most `lines`; gives their number and lengthens *w. */
+static int put_name_rows(syn__pic_text *t, const char *names, int lines, double *w) {
+    int n = 0;
+    while (*names != '\0' && n < lines) {
+        size_t cut = strlen(names);
+        if (cut > 52)
+            for (cut = 52; cut > 0 && names[cut] != ' ';) cut--;
+        if (cut == 0) cut = strlen(names);
+        char line[160];
+        snprintf(line, sizeof line, "%.*s%s", (int)(cut < 120 ? cut : 120), names,
+                 n + 1 == lines && names[cut] != '\0' ? TO : "");
+        syn__pic_put(t, "<tr><td align=\"left\"><font point-size=\"9\">");
+        syn__pic_put_html(t, line);
+        syn__pic_put(t, "</font></td></tr>");
+        if (syn__pic_width(line, 9, false) > *w) *w = syn__pic_width(line, 9, false);
+        names += cut;
+        while (*names == ' ') names++;
+        n++;
+    }
+    return n;
+}
+
+static syn_status run_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t first, uint32_t last,
+                          const char *name, const char *names, const syn__pic_cost *c,
+                          syn_error *err) {
+    const syn_node *n;
+    SYN_TRY(syn__pic_node(plan, first, &plan->cursor, &n, err));
+    const uint64_t first_id = n->id;
+    SYN_TRY(syn__pic_node(plan, last, &plan->cursor, &n, err));
+    syn__pic_clear(t);
+    syn__pic_put_clean(t, name);
+    syn__pic_put(t, "%sr%d.o%" PRIu64 TO "o%" PRIu64 "\nops: ", name[0] != '\0' ? "\n" : "",
+                 plan->graph->ranks[plan->rank].rank, first_id, n->id);
+    syn__pic_put(t, "%s", names);
+    put_stands_for(t, plan, first);
+    put_cost(t, c);
+    return SYN_OK;
+}
+
+syn_status syn__pic_label_run(syn__pic_plan *plan, syn__pic_arena *arena, uint32_t first,
+                              uint32_t last, const char *name, int lines, const char **label,
+                              const char **tip, double *w, double *h, syn_error *err) {
+    syn__pic_cost c;
+    syn__pic_totals totals;
+    const syn_node *n;
+    syn__pic_text names, facts, t;
+    char title[256];
+    SYN_TRY(syn__pic_cost_of(plan, first, last, &c, err));
+    syn__pic_totals_init(&totals);
+    for (uint32_t i = first; i <= last; i++) {
+        SYN_TRY(syn__pic_node(plan, i, &plan->cursor, &n, err));
+        syn__pic_totals_add(&totals, n);
+    }
+    syn__pic_clear(&names);
+    SYN_TRY(put_names(plan, first, last, 1200, &names, err));
+    syn__pic_clear(&facts);
+    put_run_facts(&facts, &totals, &c);
+    syn__pic_shorten(name[0] != '\0' ? name : names.s, 48, title, sizeof title);
+    syn__pic_clear(&t);
+    *w = syn__pic_width(facts.s, 8, false);
+    syn__pic_put(&t, "<table border=\"0\" cellborder=\"0\" cellspacing=\"0\" cellpadding=\"0\">"
+                     "<tr><td align=\"left\"><b>");
+    syn__pic_put_html(&t, title);
+    syn__pic_put(&t, "</b></td></tr>");
+    if (syn__pic_width(title, 10, true) > *w) *w = syn__pic_width(title, 10, true);
+    const int rows = name[0] != '\0' ? put_name_rows(&t, names.s, lines, w) : 0;
+    syn__pic_put(&t, "<tr><td align=\"left\"><font point-size=\"8\" color=\"" GREY "\">");
+    syn__pic_put_html(&t, facts.s);
+    syn__pic_put(&t, "</font></td></tr></table>");
+    *w += 2 * syn__pic_style_of(SYN__PIC_RUN)->pad + 6;
+    *h = 34 + rows * 11.5;
+    SYN_TRY(keep(arena, &t, label, err));
+    SYN_TRY(run_tip(plan, &t, first, last, name, names.s, &c, err));
+    return keep(arena, &t, tip, err);
+}
+
+/* ---- Cells and tensors ---- */
+
+static const char *id_of(syn__pic_arena *arena, int32_t rank, char kind, uint64_t number,
+                         uint32_t serial) {
+    char id[80];
+    int n = snprintf(id, sizeof id, "r%d.%c%" PRIu64, rank, kind, number);
+    if (serial > 0) snprintf(id + n, sizeof id - (size_t)n, ".%u", serial);
+    return syn__pic_strdup(arena, id);
+}
+
+syn_status syn__pic_label_cell(syn__pic_cells *cells, syn__pic_cell *cell, syn_error *err) {
+    syn__pic_plan *plan = cells->plan;
+    syn__pic_arena *arena = &cells->drawing->arena;
+    const syn_node *n;
+    SYN_TRY(syn__pic_node(plan, cell->first, &plan->cursor, &n, err));
+    const bool adds = n->category == SYN_CATEGORY_ELEMENTWISE &&
+                      (strstr(n->op, "add") != NULL || strstr(n->label, "residual") != NULL);
+    cell->id = id_of(arena, plan->graph->ranks[plan->rank].rank, 'o', n->id, 0);
+    if (cell->id == NULL) return SYN_FAIL_NOMEM(err, 32, "an id");
+    if (cell->first == cell->last) {
+        cell->look = syn__pic_look_of(n);
+        cell->adds = adds;
+        return syn__pic_label_node(plan, arena, cell->first, cell->look, &cell->label, &cell->tip,
+                                   &cell->w, &cell->h, err);
+    }
+    syn__pic_text name;
+    syn__pic_clear(&name);
+    if (cells->detail == SYN__PIC_RUNS) syn__pic_put_clean(&name, n->scope);
+    else if (cells->detail == SYN__PIC_LAYERS) syn__pic_unit_title(plan, cell->unit, &name);
+    cell->look = SYN__PIC_RUN;
+    return syn__pic_label_run(plan, arena, cell->first, cell->last, name.s, 0, &cell->label,
+                              &cell->tip, &cell->w, &cell->h, err);
+}
+
+/* Name without what the box around it says already: "attn.c_attn.weight" inside h.0, "qkv:0" below
+ * its op. */
+static const char *short_name(const char *name, const char *layer) {
+    const char *slash = strrchr(name, '/');
+    if (slash != NULL) return slash + 1;
+    const size_t n = strlen(layer);
+    const char *at = n > 0 ? strstr(name, layer) : NULL;
+    if (at != NULL && at[n] == '.') return at + n + 1;
+    return name;
+}
+
+/* "(prefill)": where a tensor from another part of the picture comes from. */
+static syn_status put_origin(syn__pic_plan *plan, syn__pic_text *t, uint32_t node,
+                             uint32_t producer, syn_error *err) {
+    const syn__pic_unit *a = &plan->units[syn__pic_unit_of(plan, producer)];
+    const syn__pic_unit *b = &plan->units[syn__pic_unit_of(plan, node)];
+    syn__pic_put(t, "from ");
+    if (a->step_index != b->step_index && plan->steps[b->step_index].count > 1) {
+        syn__pic_put(t, "the step before");
+    } else if (a->step_index != b->step_index) {
+        syn__pic_step_title(plan, plan->steps[a->step_index].rep, a->phase, t);
+    } else if (a->phase != b->phase) {
+        syn__pic_put(t, "%s", syn_phase_name(a->phase));
+    } else {
+        const syn_node *n;
+        SYN_TRY(syn__pic_node(plan, producer, &plan->other, &n, err));
+        syn__pic_put_clean(t, n->scope[0] != '\0' ? n->scope : n->label);
+    }
+    return SYN_OK;
+}
+
+syn_status syn__pic_label_pill(syn__pic_cells *cells, syn__pic_pill *pill, uint32_t node,
+                               bool output, uint32_t slot, uint32_t tensor, syn_error *err) {
+    syn__pic_plan *plan = cells->plan;
+    syn__pic_arena *arena = &cells->drawing->arena;
+    const char *layer = plan->units[syn__pic_unit_of(plan, node)].layer;
+    syn__pic_range range;
+    SYN_TRY(syn__pic_range_of(plan, node, output, slot, &range, err));
+    const syn_graph_tensor *t;
+    SYN_TRY(syn__pic_tensor(plan, tensor, &t, err));
+    const uint32_t producer = t->producer;
+    char name[128];
+    syn__pic_shorten(short_name(t->name, layer), 30, name, sizeof name);
+    syn__pic_text s, tip;
+    syn__pic_clear(&tip);
+    syn__pic_put(&tip, "r%d.t%u  ", plan->graph->ranks[plan->rank].rank, tensor);
+    syn__pic_put_clean(&tip, t->name);
+    syn__pic_put(&tip, "\n%s, shape ", syn__pic_style_of(pill->look)->legend);
+    syn__pic_put_spec(&tip, &range);
+    syn__pic_put(&tip, ", ");
+    syn__pic_put_range(&tip, syn__pic_bytes, syn_spec_bytes(&range.lo), syn_spec_bytes(&range.hi));
+    if (t->base != tensor)
+        syn__pic_put(&tip, "\nshares the storage of r%d.t%u", plan->graph->ranks[plan->rank].rank,
+                     t->base);
+    put_stands_for(&tip, plan, node);
+    syn__pic_clear(&s);
+    syn__pic_put_clean(&s, name);
+    SYN_TRY(keep(arena, &s, &pill->name, err));
+    syn__pic_clear(&s);
+    syn__pic_put_spec(&s, &range);
+    syn__pic_put(&s, DOT);
+    syn__pic_put_range(&s, syn__pic_bytes, syn_spec_bytes(&range.lo), syn_spec_bytes(&range.hi));
+    if (!output && producer != SYN_NO_NODE) {
+        syn__pic_put(&tip, "\n");
+        SYN_TRY(put_origin(plan, &tip, node, producer, err));
+        syn__pic_text origin;
+        syn__pic_clear(&origin);
+        SYN_TRY(put_origin(plan, &origin, node, producer, err));
+        SYN_TRY(keep(arena, &origin, &pill->via, err));
+    }
+    SYN_TRY(keep(arena, &s, &pill->detail, err));
+    return keep(arena, &tip, &pill->tip, err);
+}

@@ -1,0 +1,56 @@
+/* How boxes look: tensors green, ops blue, communication red; the kind of op shows in shape, border
+ * and icon. */
+#include "export/picture/picture.h"
+
+#define BLUE      "#1f5fa8"
+#define BLUE_FILL "#d6e6f8"
+#define GREEN     "#2e7d32"
+#define RED       "#c62828"
+
+/* Icons are characters of DejaVu Sans that common sans fonts have too. */
+static const syn__pic_style styles[SYN__PIC_LOOKS] = {
+    [SYN__PIC_OP + SYN_CATEGORY_OTHER] = {"other op", "", "box", "filled", BLUE_FILL, BLUE, 1, 1,
+                                          8},
+    [SYN__PIC_OP + SYN_CATEGORY_MATMUL] = {"matrix product", "\xE2\x8A\x97", "box", "filled",
+                                           "#b7d3f2", "#174a86", 1.8, 1, 8},
+    [SYN__PIC_OP + SYN_CATEGORY_ATTENTION] = {"attention, softmax", "\xCF\x83", "octagon", "filled",
+                                              BLUE_FILL, BLUE, 1, 1, 12},
+    [SYN__PIC_OP + SYN_CATEGORY_NORM] = {"normalisation", "\xCE\xBC", "hexagon", "filled",
+                                         BLUE_FILL, BLUE, 1, 1, 16},
+    [SYN__PIC_OP + SYN_CATEGORY_ELEMENTWISE] = {"element-wise", "\xC6\x92", "box", "filled,rounded",
+                                                BLUE_FILL, BLUE, 1, 1, 8},
+    [SYN__PIC_OP + SYN_CATEGORY_REDUCTION] = {"reduction", "\xCE\xA3", "invhouse", "filled",
+                                              BLUE_FILL, BLUE, 1, 1, 14},
+    [SYN__PIC_OP + SYN_CATEGORY_EMBEDDING] = {"embedding", "\xE2\x96\xA4", "component", "filled",
+                                              BLUE_FILL, BLUE, 1, 1, 14},
+    [SYN__PIC_OP + SYN_CATEGORY_DATA_MOVEMENT] = {"data movement", "\xE2\x87\xA8", "note", "filled",
+                                                  BLUE_FILL, BLUE, 1, 1, 10},
+    [SYN__PIC_OP +
+        SYN_CATEGORY_VIEW] = {"view", "", "box", "filled,dashed", "#eef4fc", BLUE, 0.8, 1, 8},
+    [SYN__PIC_OP + SYN_CATEGORY_RANDOM] = {"random", "\xE2\x9A\x84", "folder", "filled", BLUE_FILL,
+                                           BLUE, 1, 1, 10},
+    [SYN__PIC_OP + SYN_CATEGORY_COMMUNICATION] = {"communication", "\xE2\x87\x84", "box", "filled",
+                                                  "#fbd3d0", RED, 1.6, 2, 10},
+    [SYN__PIC_RUN] = {"several ops", "", "box3d", "filled", BLUE_FILL, BLUE, 1, 1, 10},
+    [SYN__PIC_MEMORY] = {"memory operation", "\xE2\x87\xA9", "cylinder", "filled", BLUE_FILL, BLUE,
+                         1, 1, 12},
+    [SYN__PIC_COLLECTIVE] = {"collective communication", "\xE2\x87\x84", "box", "filled", "#fbd3d0",
+                             RED, 1.4, 2, 10},
+    [SYN__PIC_MESSAGE] = {"send, receive", "\xE2\x9C\x89", "box", "filled,rounded", "#fbd3d0", RED,
+                          1.4, 1, 10},
+    [SYN__PIC_ACTIVATION] = {"activation", "", "box", "filled,rounded", "#e3f4e1", GREEN, 0.9, 1,
+                             7},
+    [SYN__PIC_PARAM] = {"parameter", "", "box", "filled", "#bfe3bb", GREEN, 0.9, 1, 7},
+    [SYN__PIC_INPUT] = {"input", "", "box", "filled,bold", "#f1faf0", GREEN, 1.8, 1, 7},
+    [SYN__PIC_STATE] = {"state kept between steps", "", "box3d", "filled", "#d3ecd0", GREEN, 0.9, 1,
+                        8},
+    [SYN__PIC_ELSEWHERE] = {"tensor made elsewhere", "", "box", "filled,rounded,dashed", "#f4fbf3",
+                            GREEN, 0.9, 1, 7},
+    [SYN__PIC_BADGE] = {"number of identical copies", "", "box", "filled,rounded", "#37474f",
+                        "#37474f", 1, 1, 6},
+    [SYN__PIC_PLAIN] = {"", "", "plaintext", "", "none", "none", 0, 0, 0},
+};
+
+const syn__pic_style *syn__pic_style_of(int look) {
+    return &styles[look >= 0 && look < SYN__PIC_LOOKS ? look : 0];
+}

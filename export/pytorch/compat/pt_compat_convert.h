@@ -1,0 +1,102 @@
+/* Between the steps of the compatible converter:
+
+     pt_compat_convert.c  the nodes, who is whose child
+     pt_compat_names.c    what names say: communication, kinds
+     pt_compat_deps.c     data_deps, nodes left over, cycles
+     pt_compat_write.c    the .et */
+#ifndef EXPORT_PT_COMPAT_CONVERT_H
+#define EXPORT_PT_COMPAT_CONVERT_H
+
+#include "export/chakra/et_graph.h"
+#include "export/pytorch/compat/pt_compat.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a name is known for. */
+enum {
+    SYN__NAME_READ = 1,
+    SYN__NAME_GROUPS = 2,     /* process_group:init */
+    SYN__NAME_OPTIMIZER = 4,  /* Optimizer.step */
+    SYN__NAME_ROOT = 8,       /* of a thread */
+    SYN__NAME_PARAM = 16,     /* record_param_comms */
+    SYN__NAME_SEND_RECV = 32, /* ncclDevKernel_SendRecv */
+    SYN__NAME_NCCL = 64,      /* ncclKernel, ncclDevKernel */
+    SYN__NAME_SEND = 128,
+    SYN__NAME_RECV = 256,
+    SYN__NAME_ALL_TO_ALL = 512 /* nccl:all_to_all */
+};
+
+typedef struct syn__compat_name {
+    uint32_t flags;
+    syn__et_str text; /* decoded */
+} syn__compat_name;
+
+typedef struct syn__compat_node {
+    uint64_t id, parent_id, inter_thread_dep; /* dep 0: none */
+    double exclusive;                         /* µs */
+    int64_t stream;
+    uint32_t parent;              /* index, SYN__PT_NONE */
+    uint32_t host, event;         /* event: of device work from a device trace */
+    uint32_t first_dep, last_dep; /* into deps, SYN__PT_NONE */
+    uint32_t seen;                /* the last walk that came here */
+    bool gpu;                     /* has a "cat" */
+    bool group;                   /* describes process groups, whatever else */
+    bool written, ctrl_dep, has_stream;
+    bool alone; /* waits for none, none waits for it: left out in the end */
+} syn__compat_node;
+
+static inline bool syn__compat_is_cpu(const syn__compat_node *n) {
+    return !n->gpu || n->group;
+}
+
+typedef struct syn__compat_dep {
+    uint64_t id;
+    uint32_t node; /* its index; SYN__PT_NONE: to be looked up */
+    uint32_t next;
+} syn__compat_dep;
+
+typedef struct syn__converter {
+    const syn__pt_host *host;
+    const syn__pt_device *device; /* NULL: a linked trace */
+    syn_error *err;
+    syn__compat_node *nodes; /* in the order in which ids were first met */
+    size_t n_nodes;
+    syn__pt_map by_id;
+    uint32_t *order;       /* nodes by id */
+    uint32_t *first_child; /* n_nodes + 1: into children */
+    uint32_t *children;    /* ascending by id */
+    syn__compat_dep *deps;
+    size_t n_deps, deps_cap;
+    syn__compat_name *names[2]; /* of the host's and the device's texts */
+    syn__et_arena arena;
+} syn__converter;
+
+/* A node's name; NULL when memory is out. */
+const syn__compat_name *syn__compat_name_of(syn__converter *c, const syn__compat_node *node);
+/* A text of the host trace, decoded. */
+const syn__compat_name *syn__compat_host_text(syn__converter *c, uint32_t text);
+/* Fills data deps and `alone`; refuses cycles. */
+syn_status syn__compat_deps(syn__converter *c) SYN_MUST_USE;
+syn_status syn__compat_write(syn__converter *c, syn_sink *sink) SYN_MUST_USE;
+
+/* What a node communicates. */
+typedef struct syn__compat_comm {
+    uint32_t type; /* SYN__ET_COMP_NODE, ... */
+    int64_t collective, bytes;
+    syn__et_str group; /* decoded; bytes 0: not written */
+} syn__compat_comm;
+
+syn_status syn__compat_comm_of(syn__converter *c, const syn__compat_node *node,
+                               syn__compat_comm *out) SYN_MUST_USE;
+
+/* "F: the reference converter stops here: ", then the rest. */
+#define SYN__COMPAT_STOP(c, ...) syn__compat_stop((c), __FILE__, __LINE__, __VA_ARGS__)
+syn_status syn__compat_stop(const syn__converter *c, const char *file, int line, const char *fmt,
+                            ...) SYN_PRINTF(4, 5);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,113 @@
+/* One rank's traces: opened, read, freed. */
+#include "export/pytorch/rank/pt_rank.h"
+
+#include "syntorch/memory.h"
+
+/* "rank" and "world_size" of "distributedInfo". */
+static void read_distributed(syn__pt_rank *rank) {
+    const syn__et_str info = rank->device.distributed_info;
+    int64_t v = 0;
+    if (info.bytes == 0) return;
+    if (rank->rank < 0 && syn__loose_i64(syn__pt_find(info, "rank"), &v) && v >= 0 &&
+        v <= INT32_MAX)
+        rank->rank = (int32_t)v;
+    if (rank->world_size < 0 && syn__loose_i64(syn__pt_find(info, "world_size"), &v) && v > 0 &&
+        v <= INT32_MAX)
+        rank->world_size = (int32_t)v;
+}
+
+#define MAX_APART_NS UINT64_C(86400000000000) /* a day: no profiler runs for longer */
+
+static bool has_time(const syn__pt_event *e) {
+    return (e->flags & SYN__PT_EVENT_TS) != 0;
+}
+
+static uint64_t apart(int64_t a, int64_t b) {
+    return a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a;
+}
+
+/* False: the event's time fits the others'. */
+static bool drop_odd_time(syn__pt_rank *rank, syn__pt_event *e, int64_t middle_ns,
+                          syn__pt_report *report) {
+    if (!has_time(e)) return true;
+    if (apart(e->ts_ns, middle_ns) <= MAX_APART_NS) return false;
+    e->flags &= (uint8_t) ~(SYN__PT_EVENT_TS | SYN__PT_EVENT_DUR);
+    e->ts = 0;
+    e->ts_ns = e->dur_ns = 0;
+    syn__pt_note_at(report, SYN__PT_BAD_TIME, rank->device_input.name,
+                    (uint64_t)(e->text - rank->device_input.data), SYN__PT_NO_PLACE);
+    return true;
+}
+
+/* Events a day or more from the middle one have no time. They are sorted by it, so such ones are at
+   the ends; those without a time count as of time 0. */
+static void drop_odd_times(syn__pt_rank *rank, syn__pt_report *report) {
+    syn__pt_event *events = rank->device.events;
+    size_t end = rank->device.n_events, middle = end / 2, i = 0;
+    while (middle < end && !has_time(&events[middle])) middle++;
+    if (middle == end) return;
+    const int64_t middle_ns = events[middle].ts_ns;
+    while (i < end && drop_odd_time(rank, &events[i], middle_ns, report)) i++;
+    while (end > i && drop_odd_time(rank, &events[end - 1], middle_ns, report)) end--;
+}
+
+syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn__pt_options *options,
+                             syn__pt_report *report, syn_error *err) {
+    const bool has_host = rank->host_input.data != NULL;
+    rank->rank = rank->world_size = -1;
+    if (has_host)
+        SYN_TRY(syn__pt_host_read(&rank->host, &rank->host_input, options->object, report, err));
+    if (rank->device_input.data) {
+        SYN_TRY(syn__pt_device_read(&rank->device, &rank->device_input, report, err));
+        rank->has_device = true;
+        read_distributed(rank);
+        drop_odd_times(rank, report);
+    }
+    if (has_host) return SYN_OK;
+    rank->host_input.name = rank->device_input.name;
+    return syn__pt_make_host(rank, err);
+}
+
+syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *device,
+                             const syn__pt_options *options, syn__pt_report *report,
+                             syn_error *err) {
+    memset(rank, 0, sizeof *rank);
+    const uint64_t most = options->max_unpacked_bytes;
+    if (host) SYN_TRY(syn__pt_input_open_limited(&rank->host_input, host, most, err));
+    if (device) SYN_TRY(syn__pt_input_open_limited(&rank->device_input, device, most, err));
+    return syn__pt_rank_load(rank, options, report, err);
+}
+
+void syn__pt_note_host(const syn__pt_rank *rank, syn__pt_report *report, syn__pt_anomaly kind,
+                       uint32_t node) {
+    const syn__pt_host *h = &rank->host;
+    if (h->made_of)
+        syn__pt_note_at(
+            report, kind, rank->device_input.name,
+            (uint64_t)(rank->device.events[h->made_of[node]].text - rank->device_input.data),
+            SYN__PT_NO_PLACE);
+    else
+        syn__pt_note_at(report, kind, rank->host_input.name,
+                        (uint64_t)(h->nodes[node].text - rank->host_input.data), h->nodes[node].id);
+}
+
+void syn__pt_rank_free(syn__pt_rank *rank) {
+    syn_free(rank->ops);
+    syn_free(rank->event_op);
+    syn_free(rank->lanes);
+    syn_free(rank->comms);
+    syn_free(rank->waits);
+    syn_free(rank->groups);
+    syn_free(rank->edges);
+    syn_free(rank->dropped);
+    syn_free(rank->first_dep);
+    syn_free(rank->deps);
+    syn_free(rank->order);
+    syn_free(rank->ids);
+    syn__et_arena_free(&rank->arena);
+    syn__pt_host_free(&rank->host);
+    syn__pt_device_free(&rank->device);
+    syn__pt_input_close(&rank->host_input);
+    syn__pt_input_close(&rank->device_input);
+    memset(rank, 0, sizeof *rank);
+}

@@ -1,0 +1,273 @@
+/* The conversion of PyTorch traces in default mode: one rank's host and device trace become ops
+   with dependencies by class, in steps, each in a file of its own:
+
+     pt_match.c   host nodes and device events become ops; who launched what; times (pt_align*.c:
+                  without common ids)
+     pt_comm.c    which ops communicate: kind, bytes, group, peer
+     pt_edges.c   dependencies by class (pt_sync.c: synchronisation)
+     pt_order.c   an order in which every dependency comes earlier; cycles are cut
+     pt_set.c     several ranks: groups, collectives and messages agree
+     pt_full.c    writes all nodes (profile full)
+     pt_sim.c     writes what a simulator runs (profile astra-sim)
+     pt_replay.c  runs what was written again
+
+   Compatible mode is apart (pt_compat_*.c). */
+#ifndef EXPORT_PT_RANK_H
+#define EXPORT_PT_RANK_H
+
+#include "export/chakra/et_graph.h"
+#include "export/pytorch/read/pt_trace.h"
+#include "syntorch/sink.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYN__PT_NO_NS INT64_MIN /* a time that is not known */
+
+/* Why an op waits for another; each can be switched off. */
+#define SYN__PT_EDGE_LIST(X)                                                                    \
+    X(CALL, "call")       /* the caller in the host trace: a ctrl_dep; always there */          \
+    X(PROGRAM, "program") /* the op before it in its thread, in order of calls; always there */ \
+    X(LAUNCH, "launch")   /* device work waits for the op that launched it */                   \
+    X(STREAM, "stream")   /* ... and for what ran before it on its (device, stream) */          \
+    X(SYNC, "sync")       /* the host waits for the device, or a stream for another */          \
+    X(GROUP, "group")     /* a collective waits for the group's previous one */                 \
+    X(THREAD, "thread")   /* a thread waits for another that woke it */
+
+typedef enum syn__pt_edge_class {
+#define SYN_X(id, name) SYN__PT_EDGE_##id,
+    SYN__PT_EDGE_LIST(SYN_X)
+#undef SYN_X
+        SYN__PT_EDGE_CLASSES
+} syn__pt_edge_class;
+
+typedef enum syn__pt_kind {
+    SYN__PT_OP_HOST,     /* a host node */
+    SYN__PT_OP_METADATA, /* a host node that describes process groups */
+    SYN__PT_OP_KERNEL,
+    SYN__PT_OP_MEMCPY,
+    SYN__PT_OP_MEMSET,
+    SYN__PT_OP_KINDS
+} syn__pt_kind;
+
+typedef struct syn__pt_op {
+    uint32_t host;   /* the host node: its own; of device work the launching op's; SYN__PT_NONE */
+    uint32_t event;  /* the device event (of a host op: its CPU event); SYN__PT_NONE */
+    uint32_t parent; /* op: the caller; of device work the op that launched it; SYN__PT_NONE */
+    uint32_t lane;   /* index into lanes */
+    uint32_t comm;   /* index into comms, SYN__PT_NONE */
+    uint8_t kind;    /* syn__pt_kind */
+    int64_t start_ns, wall_ns; /* since the epoch of the trace; SYN__PT_NO_NS unknown */
+    int64_t self_ns; /* without the ops called within; of device work wall_ns; 0 unknown */
+    uint32_t launch; /* device work: the runtime event that launched it; SYN__PT_NONE */
+    uint32_t around; /* host op: the op around it by time where no caller is told; SYN__PT_NONE */
+    bool by_time;    /* device work: that this op launched it is a guess by time */
+    bool detached;   /* host op of a communication library: it ran beside the thread of its parent,
+                        which only launched it */
+    bool till_wait;  /* ... and was over when that thread had waited for it */
+} syn__pt_op;
+
+static inline bool syn__pt_is_device(const syn__pt_op *op) {
+    return op->kind >= SYN__PT_OP_KERNEL;
+}
+
+/* The end of an op, SYN__PT_NO_NS if it has no times. */
+static inline int64_t syn__pt_op_end(const syn__pt_op *op) {
+    if (op->start_ns == SYN__PT_NO_NS) return SYN__PT_NO_NS;
+    return op->wall_ns > 0 && op->start_ns <= INT64_MAX - op->wall_ns ? op->start_ns + op->wall_ns
+                                                                      : op->start_ns;
+}
+
+/* It runs beside its parent, which only launched it. */
+static inline bool syn__pt_is_launched(const syn__pt_op *op) {
+    return syn__pt_is_device(op) || op->detached;
+}
+
+/* A thread of the host, or a stream of a device. */
+typedef struct syn__pt_lane {
+    bool device;
+    uint32_t tid;      /* host: "tid" of the host trace as a number, cut to 32 bits */
+    int32_t device_id; /* device: which */
+    int64_t stream;    /* device: which; -1 unknown */
+    uint32_t root;     /* host: the op that is the thread's root, SYN__PT_NONE */
+} syn__pt_lane;
+
+typedef struct syn__pt_edge {
+    uint32_t from, to; /* ops: `to` waits for `from` */
+    uint32_t class_;   /* syn__pt_edge_class */
+} syn__pt_edge;
+
+/* One communication. */
+typedef struct syn__pt_comm {
+    uint32_t op;
+    uint32_t type;      /* SYN__ET_COMM_COLL_NODE, SYN__ET_COMM_SEND_NODE, SYN__ET_COMM_RECV_NODE */
+    int32_t collective; /* CollectiveCommType; -1: none that the format has, or a message */
+    int64_t bytes;      /* of this rank's input; > 0 */
+    uint32_t group;     /* index into groups, SYN__PT_NONE */
+    int32_t peer, tag;  /* messages: the other global rank, -1 unknown; the tag, >= 0 */
+    int64_t sequence;   /* "Seq" of the kernel or seq of record_param_comms; -1: none */
+    bool alone;         /* no other rank takes part: the group has one, or the others' traces lack
+                           it; a simulator would wait for ever, so it is written as computation */
+} syn__pt_comm;
+
+/* A thread waits for a communication that it launched. */
+typedef struct syn__pt_wait {
+    uint32_t op;              /* the communication's, detached */
+    uint32_t next;            /* what the thread does then, SYN__PT_NONE: nothing */
+    int64_t start_ns, end_ns; /* in which it only waits; equal: it did not have to */
+} syn__pt_wait;
+
+typedef struct syn__pt_group {
+    const char *name, *desc; /* the rank's arena; desc may be "" */
+    int32_t *ranks;          /* global, ring order; n_ranks 0: not told */
+    uint32_t n_ranks, size;  /* size: as told, 0 unknown */
+    uint32_t id;             /* of the set: 1.., written as pg_name; 0: not yet */
+} syn__pt_group;
+
+typedef struct syn__pt_dep {
+    uint32_t from, class_;
+} syn__pt_dep;
+
+/* How host nodes and device events found each other. */
+typedef struct syn__pt_matches {
+    uint64_t host_nodes, host_rf_id, host_external, host_time; /* host nodes with a CPU event */
+    uint64_t host_calls;    /* host nodes with a record function id: not the roots */
+    uint64_t device_events; /* kernels, copies, memsets */
+    uint64_t device_correlation, device_external, device_time, device_none;
+    uint64_t device_outside; /* launched before or after all that the host trace holds; counted in
+                                the others only if they are kept */
+    uint64_t cpu_events, cpu_events_unused; /* CPU events that no host node took */
+    bool repeats;    /* by name and order, several places fitted equally: the first was taken */
+    bool renumbered; /* by name and order, but autograd's sequence numbers differ: other steps */
+} syn__pt_matches;
+
+typedef struct syn__pt_options {
+    uint32_t edges;        /* bit per syn__pt_edge_class */
+    int64_t thread_gap_ns; /* a thread idle for longer was woken by another (1 ms) */
+    int64_t object;        /* of the host file: syn__pt_objects */
+    enum { SYN__PT_DUP_FIRST, SYN__PT_DUP_LAST, SYN__PT_DUP_ERROR } dup_ids;
+    const char *version; /* of the program, NULL allowed */
+    bool trim;           /* device work launched before or after the host trace's ops is left out */
+    uint64_t max_unpacked_bytes; /* of gzip: syn__pt_input_open_limited */
+} syn__pt_options;
+
+#define SYN__PT_ALL_EDGES ((1u << SYN__PT_EDGE_CLASSES) - 1)
+#define SYN__PT_DEFAULTS \
+    { SYN__PT_ALL_EDGES, 1000000, SYN__PT_OBJECT_LAST, SYN__PT_DUP_FIRST, NULL, false, 0 }
+
+typedef struct syn__pt_rank {
+    int32_t rank, world_size; /* -1: not known */
+    syn__pt_input host_input, device_input;
+    syn__pt_host host;
+    syn__pt_device device; /* no events when there is no device file */
+    bool has_device;
+    syn__pt_op *ops;
+    size_t n_ops, ops_cap;
+    uint32_t *event_op; /* per device event: its op; of a runtime event the op that called it;
+                           SYN__PT_NONE */
+    syn__pt_lane *lanes;
+    size_t n_lanes, lanes_cap;
+    syn__pt_comm *comms; /* ascending by op */
+    size_t n_comms, comms_cap;
+    syn__pt_wait *waits; /* ascending by end_ns; after syn__pt_connect */
+    size_t n_waits, waits_cap;
+    syn__pt_group *groups;
+    size_t n_groups, groups_cap;
+    syn__pt_edge *edges; /* as they were found, until syn__pt_order */
+    size_t n_edges, edges_cap;
+    /* After syn__pt_order: op i waits for deps[first_dep[i] .. first_dep[i + 1]), ascending by
+       `from`, one entry a pair (the class found first in the list of classes). */
+    uint32_t *first_dep;
+    syn__pt_dep *deps;
+    size_t n_deps;
+    uint32_t *order; /* the ops, each after what it waits for; ties by index */
+    uint32_t *ids;   /* per op: its place in that order, from 1: its id in profile full */
+    uint64_t n_edge_class[SYN__PT_EDGE_CLASSES]; /* kept */
+    syn__pt_edge *dropped;                       /* to break cycles */
+    size_t n_dropped, dropped_cap;
+    syn__pt_matches matches;
+    syn__et_arena arena; /* texts and lists of groups */
+} syn__pt_rank;
+
+/* Opens and reads the files; device NULL: none; host NULL: nodes are made of the device's CPU ops.
+ */
+syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *device,
+                             const syn__pt_options *options, syn__pt_report *report,
+                             syn_error *err) SYN_MUST_USE;
+/* The same of inputs that the caller has opened; the rank is zero otherwise. */
+syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn__pt_options *options,
+                             syn__pt_report *report, syn_error *err) SYN_MUST_USE;
+/* pt_made.c: host nodes for want of a host trace. */
+syn_status syn__pt_make_host(syn__pt_rank *rank, syn_error *err) SYN_MUST_USE;
+/* Counts an anomaly of a host node, in its place. A NULL report is allowed. */
+void syn__pt_note_host(const syn__pt_rank *rank, syn__pt_report *report, syn__pt_anomaly kind,
+                       uint32_t node);
+syn_status syn__pt_match(syn__pt_rank *rank, const syn__pt_options *options, syn__pt_report *report,
+                         syn_error *err) SYN_MUST_USE;
+/* Fills comms and groups; kind, bytes, group, peer, sequence of each. Tags are left to
+   syn__pt_set_agree. */
+syn_status syn__pt_find_comms(syn__pt_rank *rank, syn__pt_report *report,
+                              syn_error *err) SYN_MUST_USE;
+syn_status syn__pt_connect(syn__pt_rank *rank, const syn__pt_options *options,
+                           syn__pt_report *report, syn_error *err) SYN_MUST_USE;
+syn_status syn__pt_order(syn__pt_rank *rank, syn__pt_report *report, syn_error *err) SYN_MUST_USE;
+/* Makes the ranks of a set agree: numbers groups alike (ids 1.., also for one rank alone), tags
+   messages, checks that the members of a group call the same collectives. */
+syn_status syn__pt_set_agree(syn__pt_rank *ranks, size_t n_ranks, syn__pt_report *report,
+                             syn_error *err) SYN_MUST_USE;
+/* {"<id>": [ranks...]} */
+void syn__pt_write_groups(const syn__pt_rank *ranks, size_t n_ranks, syn_sink *sink);
+syn_status syn__pt_write_full(const syn__pt_rank *rank, const syn__pt_options *options,
+                              syn_sink *sink, syn_error *err) SYN_MUST_USE;
+
+#define SYN__PT_STAND_IN_REASONS 12 /* that pt_sim.c knows: 11 */
+
+/* What a simulator gets of a rank. */
+typedef struct syn__pt_written {
+    uint64_t nodes, compute, delays; /* of all nodes: kernels and copies; "host delay" */
+    uint64_t stand_ins;              /* communication written as computation; */
+    uint64_t absorbed;               /* ... of a library's threads: in delays, without nodes; */
+    struct {
+        const char *why; /* "a group of one rank"; static. NULL: no further reason */
+        uint64_t count;
+    } reasons[SYN__PT_STAND_IN_REASONS]; /* ... and why */
+    uint64_t collectives, messages;
+    uint64_t dropped_barriers; /* no nodes: their dependencies are passed on */
+    int64_t delay_us;          /* of all delays */
+} syn__pt_written;
+
+syn_status syn__pt_write_sim(const syn__pt_rank *rank, const syn__pt_options *options,
+                             syn_sink *sink, syn__pt_written *written /* NULL allowed */,
+                             syn_error *err) SYN_MUST_USE;
+void syn__pt_rank_free(syn__pt_rank *rank);
+
+/* A replay runs what was written, and nothing else of the measurement. */
+typedef struct syn__pt_replay_lane {
+    int64_t measured_ns, replayed_ns; /* from the trace's first op to the lane's last end */
+    int64_t busy_ns;                  /* sum of the written durations */
+    int64_t idle_ns; /* of a thread: measured time in no op, which profile full has no node for */
+    uint64_t n_ops;
+} syn__pt_replay_lane;
+
+typedef struct syn__pt_replayed {
+    int64_t measured_ns, replayed_ns; /* end to end */
+    syn__pt_replay_lane *lanes;       /* freed by the caller (syn_free) */
+    size_t n_lanes;
+} syn__pt_replayed;
+
+/* Profile full: an op starts when all that it waits for is over and its lane is free, in the order
+   of ids, and takes its node's duration. One row per lane of the rank. Time between ops is in no
+   node, and a caller's own time passes before its callees', waits included: so the replay may end
+   far from the measured end. */
+syn_status syn__pt_replay(const syn__pt_rank *rank, syn__pt_replayed *out,
+                          syn_error *err) SYN_MUST_USE;
+/* Profile astra-sim: two slots, each of which always runs the ready node with the lowest id:
+   computation with delays (row 0), communication with its measured durations (row 1). */
+syn_status syn__pt_replay_sim(const syn__pt_rank *rank, syn__pt_replayed *out,
+                              syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,96 @@
+/* Values of traces in tokens: lists of ranks, tensors, descriptions of groups. */
+#include "export/pytorch/rank/pt_comm.h"
+#include "syntorch/memory.h"
+
+syn__pt_scan syn__pt_scan_of(syn__et_str text) {
+    const char *begin = text.bytes != 0 ? text.text : "";
+    const syn__pt_scan scan = {begin, begin + text.bytes, false};
+    return scan;
+}
+
+static bool passed_over(char c) {
+    return c == ',' || c == ':' || (unsigned char)c <= ' ';
+}
+
+static bool ends_word(char c) {
+    return passed_over(c) || c == '[' || c == ']' || c == '{' || c == '}' || c == '"' || c == '\'';
+}
+
+static bool before_colon(const syn__pt_scan *s) {
+    const char *p = s->cur;
+    while (p < s->end && (unsigned char)*p <= ' ') p++;
+    return p < s->end && *p == ':';
+}
+
+char syn__pt_scan_next(syn__pt_scan *s, syn__et_str *text) {
+    while (s->cur < s->end && passed_over(*s->cur)) s->cur++;
+    if (s->cur >= s->end) return 0;
+    const char c = *s->cur;
+    text->text = s->cur;
+    if (c == '"' || c == '\'') {
+        text->text++;
+        for (s->cur++; s->cur < s->end && *s->cur != c; s->cur++) {
+            if (*s->cur == '\\' && s->cur + 1 < s->end) s->cur++;
+        }
+        text->bytes = (size_t)(s->cur - text->text);
+        if (s->cur < s->end) s->cur++;
+        s->is_key = before_colon(s);
+        return 's';
+    }
+    if (ends_word(c)) {
+        text->bytes = 1;
+        s->cur++;
+        return c;
+    }
+    while (s->cur < s->end && !ends_word(*s->cur)) s->cur++;
+    text->bytes = (size_t)(s->cur - text->text);
+    s->is_key = before_colon(s);
+    return 'w';
+}
+
+void syn__pt_scan_leave(syn__pt_scan *s) {
+    syn__et_str text;
+    size_t depth = 1;
+    for (char c = syn__pt_scan_next(s, &text); c != 0; c = syn__pt_scan_next(s, &text)) {
+        if (c == '[' || c == '{') depth++;
+        else if ((c == ']' || c == '}') && --depth == 0) return;
+    }
+}
+
+bool syn__pt_scan_i64(syn__et_str text, int64_t *out) {
+    return text.bytes != 0 && syn__loose_i64(text, out);
+}
+
+int64_t syn__pt_times(int64_t a, int64_t b) {
+    int64_t out;
+    return syn_mul_i64(a, b, &out) ? out : INT64_MAX;
+}
+
+/* The tensor whose bracket was just read; the scan is behind it. False, and the scan is where it
+   was, if it is something else. */
+static bool take_tensor(syn__pt_scan *s, int64_t *bytes) {
+    const syn__pt_scan before = *s;
+    int64_t fields[5] = {0};
+    syn__et_str text;
+    size_t n = 0;
+    while (n < 5 && syn__pt_scan_next(s, &text) == 'w' && syn__pt_scan_i64(text, &fields[n])) n++;
+    if (n == 5 && syn__pt_scan_next(s, &text) == 's' && fields[3] >= 0 && fields[4] >= 0) {
+        syn__pt_scan_leave(s);
+        *bytes = syn__pt_times(fields[3], fields[4]);
+        return true;
+    }
+    *s = before;
+    return false;
+}
+
+int64_t syn__pt_tensor_bytes(syn__et_str value) {
+    syn__pt_scan s = syn__pt_scan_of(value);
+    syn__et_str text;
+    int64_t sum = -1, bytes;
+    for (char c = syn__pt_scan_next(&s, &text); c != 0; c = syn__pt_scan_next(&s, &text)) {
+        if (c != '[' || !take_tensor(&s, &bytes)) continue;
+        if (sum < 0) sum = 0;
+        sum = bytes > INT64_MAX - sum ? INT64_MAX : sum + bytes;
+    }
+    return sum;
+}

@@ -1,0 +1,19 @@
+/* From the ops of default mode to a linked trace. */
+#ifndef EXPORT_PT_MERGE_RANK_H
+#define EXPORT_PT_MERGE_RANK_H
+
+#include "export/pytorch/rank/pt_rank.h"
+#include "export/pytorch/read/pt_merge.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* After syn__pt_order. *out is freed by the caller (syn__pt_merged_free) in any case. */
+syn_status syn__pt_merge_rank(const syn__pt_rank *rank, syn__pt_merged_list *out,
+                              syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,107 @@
+/* Inside profile astra-sim: the nodes that a simulator runs, made of one rank's ops. */
+#ifndef EXPORT_PT_SIM_H
+#define EXPORT_PT_SIM_H
+
+#include "export/pytorch/rank/pt_rank.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum syn__pt_sim_role {
+    SYN__PT_SIM_ABSENT,   /* not written: host work, barriers */
+    SYN__PT_SIM_COMPUTE,  /* kernel, copy, memset */
+    SYN__PT_SIM_STAND_IN, /* a communication that simulators cannot run, as its duration */
+    SYN__PT_SIM_COLLECTIVE,
+    SYN__PT_SIM_SEND,
+    SYN__PT_SIM_RECV,
+    SYN__PT_SIM_DELAY /* "host delay" before communication, or after all */
+} syn__pt_sim_role;
+
+/* In an edge's class: it comes from the delay that is written before `from`. */
+#define SYN__PT_SIM_OF_DELAY 0x100u
+
+typedef struct syn__pt_sim_node {
+    uint32_t op;              /* of a delay: the op behind it; after all: the last one */
+    uint32_t id;              /* in the file; a delay has the id before it */
+    uint8_t role;             /* syn__pt_sim_role */
+    bool has_start;           /* else start_us is 0 and end_us the duration */
+    bool dominates;           /* has the costs of the op that launched it */
+    const char *why;          /* stand-in: why, part of a sentence */
+    int64_t start_us, end_us; /* rounded, so that durations add up */
+    int64_t delay_us;         /* of the node "host delay" before it; 0 none */
+} syn__pt_sim_node;
+
+typedef struct syn__pt_sim_span {
+    int64_t start_us, end_us;
+} syn__pt_sim_span;
+
+typedef struct syn__pt_sim {
+    const syn__pt_rank *rank;
+    syn__pt_sim_node *nodes; /* in the rank's order */
+    size_t n_nodes, nodes_cap;
+    syn__pt_edge *edges; /* between nodes */
+    size_t n_edges, edges_cap;
+    syn__pt_sim_span *barriers;      /* which have no nodes, but explain time */
+    size_t n_barriers, barriers_cap; /* those with times */
+    uint64_t n_dropped_barriers;     /* all */
+    /* Node i waits for deps[first_dep[i] .. first_dep[i + 1]). */
+    size_t *first_dep;
+    syn__pt_dep *deps;
+    uint32_t *sequence; /* nodes by ascending id */
+} syn__pt_sim;
+
+/* What the op is in the simulator; *why of a stand-in. */
+syn__pt_sim_role syn__pt_sim_role_of(const syn__pt_rank *rank, const syn__pt_op *op,
+                                     const char **why);
+
+/* Makes nodes, and edges by contraction of host work (pt_sim_links.c). */
+syn_status syn__pt_sim_link(syn__pt_sim *sim, syn_error *err) SYN_MUST_USE;
+/* Finds the delays, and what communication waits for as it was launched after it
+   (pt_sim_delay.c). */
+syn_status syn__pt_sim_delay(syn__pt_sim *sim, syn_error *err) SYN_MUST_USE;
+/* Orders communication, numbers the nodes; n_real nodes and n_links edges are without delays
+   (pt_sim_order.c). */
+syn_status syn__pt_sim_arrange(syn__pt_sim *sim, size_t n_real, size_t n_links,
+                               syn_error *err) SYN_MUST_USE;
+/* Writes the metadata and the nodes (pt_sim_write.c). */
+syn_status syn__pt_sim_write(const syn__pt_sim *sim, const syn__pt_options *options, syn_sink *sink,
+                             syn_error *err) SYN_MUST_USE;
+void syn__pt_sim_free(syn__pt_sim *sim);
+/* Makes all of it but the file. Free it in any case. */
+syn_status syn__pt_sim_make(syn__pt_sim *sim, const syn__pt_rank *rank,
+                            syn_error *err) SYN_MUST_USE;
+
+/* Sorts by time; what has none (SYN__PT_NO_NS) stays behind what stands before it. *order is the
+   caller's. */
+syn_status syn__pt_sim_by_time(const int64_t *times, size_t n, uint32_t **order,
+                               syn_error *err) SYN_MUST_USE;
+/* Lists of edges by one end: those of node i are at[first[i] .. first[i + 1]); first has room for
+   n_nodes + 2. */
+void syn__pt_sim_list_edges(const syn__pt_sim *sim, bool by_target, size_t *first, syn__pt_dep *at);
+/* When the op was launched, or its launcher began; beside a thread, by when it was launched at the
+   latest. SYN__PT_NO_NS unknown. */
+int64_t syn__pt_sim_launch(const syn__pt_rank *rank, uint32_t op);
+/* Rounded, halves upwards. */
+static inline int64_t syn__pt_sim_micros(int64_t ns) {
+    const int64_t rest = ns % 1000;
+    return ns / 1000 - (rest < -500) + (rest >= 500);
+}
+/* For the compute slot. */
+static inline bool syn__pt_sim_is_compute(const syn__pt_sim_node *node) {
+    return node->role == SYN__PT_SIM_COMPUTE || node->role == SYN__PT_SIM_STAND_IN ||
+           node->role == SYN__PT_SIM_DELAY;
+}
+
+/* Flops (0: not a matrix product, convolution or attention) and the bytes of all tensors that go in
+   and out, as a host node's shapes tell (pt_cost.c). */
+typedef struct syn__pt_cost {
+    uint64_t flops, bytes;
+} syn__pt_cost;
+
+syn__pt_cost syn__pt_cost_of(const syn__pt_host *host, const syn__pt_host_node *node);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

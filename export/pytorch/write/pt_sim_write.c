@@ -1,0 +1,406 @@
+/* A simulator's nodes as messages. Attributes that simulators read: is_cpu_op (bool, false),
+   num_ops (int64) and tensor_size (uint64) of compute, comm_type, comm_size (int64) and pg_name
+   (string) of collectives, comm_src, comm_dst, comm_tag (int32) and comm_size of messages. For
+   people: op (the host's), stream, pg_desc, clamped, not_simulated and comm_kind (why communication
+   became compute, and what it was); launch_deps, stream_deps, sync_deps, group_deps, thread_deps:
+   which of the data_deps are of which class. What came through host work is of the class that it
+   came by last. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "export/pytorch/rank/pt_comm.h"
+#include "export/pytorch/write/pt_sim.h"
+#include "syntorch/memory.h"
+#include "syntorch/types.h"
+
+#define SCHEMA_VERSION "1.0.0" /* of Chakra's schema, as its own generator writes it */
+
+typedef struct writer {
+    const syn__pt_sim *sim;
+    syn_sink *sink;
+    syn__et_buf buf;
+    syn__et_arena arena; /* of the message at hand */
+    syn__et_attr *attrs;
+    size_t n_attrs, attrs_cap;
+    struct wait {
+        uint64_t id;
+        uint32_t class_;
+    } * waits;     /* of the node at hand, ascending */
+    uint64_t *ids; /* scratch */
+    size_t n_waits, waits_cap, ids_cap;
+    bool failed; /* memory is out */
+} writer;
+
+/* ---- Attributes ---- */
+
+static void add(writer *w, const char *name, uint32_t field, uint64_t bits, syn__et_str data) {
+    w->failed =
+        w->failed || data.text == NULL ||
+        syn_grow(&w->attrs, &w->attrs_cap, w->n_attrs + 1, sizeof *w->attrs, NULL) != SYN_OK;
+    if (w->failed) return;
+    w->attrs[w->n_attrs++] = (syn__et_attr){syn__et_str_of(name), {"", 0}, field, bits, data};
+}
+
+static void add_number(writer *w, const char *name, uint32_t field, uint64_t bits) {
+    add(w, name, field, bits, (syn__et_str){"", 0});
+}
+
+static void add_text(writer *w, const char *name, const char *text) {
+    add(w, name, SYN__ET_STRING, 0, syn__et_clean(&w->arena, text));
+}
+
+/* A JSON string's text, decoded; text NULL when memory is out. */
+static syn__et_str decoded(writer *w, syn__et_str text) {
+    char *to = (char *)syn__et_arena_get(&w->arena, text.bytes + 1);
+    const syn__et_str s = {to, to != NULL ? syn__loose_decode(text, to) : 0};
+    w->failed = w->failed || to == NULL;
+    return s;
+}
+
+/* A list's wire form: one packed field; text NULL when memory is out. */
+static syn__et_str packed(writer *w, const uint64_t *values, size_t n) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) bytes += syn__et_varint_bytes(values[i]);
+    char *data = (char *)syn__et_arena_get(&w->arena, bytes + 1 + SYN__ET_VARINT_MAX);
+    if (data == NULL) return (syn__et_str){NULL, 0};
+    char *end = data;
+    *end++ = 1 << 3 | SYN__ET_WIRE_LEN;
+    end = syn__et_varint(end, bytes);
+    for (size_t i = 0; i < n; i++) end = syn__et_varint(end, values[i]);
+    return (syn__et_str){data, (size_t)(end - data)};
+}
+
+static uint64_t at_least(uint64_t value, uint64_t min, bool *clamped) {
+    if (value >= min) return value;
+    *clamped = true;
+    return min;
+}
+
+static uint64_t int64_cap(uint64_t value) {
+    return value > INT64_MAX ? (uint64_t)INT64_MAX : value;
+}
+
+static syn_status send(writer *w, syn_error *err) {
+    char length[SYN__ET_VARINT_MAX];
+    if (w->failed || w->buf.failed)
+        return SYN_FAIL_NOMEM(err, w->buf.cap, "a message of an execution trace");
+    syn_sink_write(w->sink, length, (size_t)(syn__et_varint(length, w->buf.bytes) - length));
+    syn_sink_write(w->sink, w->buf.data, w->buf.bytes);
+    w->buf.bytes = 0;
+    w->n_attrs = 0;
+    syn__et_arena_reset(&w->arena);
+    return SYN_OK;
+}
+
+/* ---- Metadata ---- */
+
+static bool holds(const syn__pt_group *group, int32_t rank) {
+    bool found = rank < 0;
+    for (uint32_t i = 0; i < group->n_ranks && !found; i++) found = group->ranks[i] == rank;
+    return found;
+}
+
+static const char *title(const syn__pt_group *group) {
+    return group->desc != NULL && *group->desc != '\0' ? group->desc : group->name;
+}
+
+/* Its name as doc_string, its members as int32_list. */
+static void add_group(writer *w, const syn__pt_group *group) {
+    char text[24];
+    snprintf(text, sizeof text, "pg.%" PRIu32, group->id);
+    const char *name = syn__et_arena_text(&w->arena, syn__et_str_of(text));
+    uint64_t *ranks = (uint64_t *)syn__et_arena_get(&w->arena, group->n_ranks * sizeof *ranks);
+    w->failed = w->failed || name == NULL || ranks == NULL;
+    if (w->failed) return;
+    for (uint32_t i = 0; i < group->n_ranks; i++) ranks[i] = (uint64_t)(int64_t)group->ranks[i];
+    add(w, name, SYN__ET_INT32 + 1, 0, packed(w, ranks, group->n_ranks));
+    const syn__et_str doc = syn__et_clean(&w->arena, title(group));
+    w->failed = w->failed || doc.text == NULL;
+    if (!w->failed) w->attrs[w->n_attrs - 1].doc = doc;
+}
+
+/* Those of this rank that have company, by ascending id. */
+static void add_groups(writer *w) {
+    const syn__pt_rank *rank = w->sim->rank;
+    for (uint32_t after = 0;;) {
+        const syn__pt_group *next = NULL;
+        for (size_t i = 0; i < rank->n_groups; i++) {
+            const syn__pt_group *g = &rank->groups[i];
+            if (g->id <= after || (next != NULL && g->id >= next->id)) continue;
+            if (g->n_ranks > 1 && holds(g, rank->rank)) next = g;
+        }
+        if (next == NULL) return;
+        add_group(w, next);
+        after = next->id;
+    }
+}
+
+static syn_status write_meta(writer *w, const syn__pt_options *options, syn_error *err) {
+    const syn__pt_rank *rank = w->sim->rank;
+    syn__et_str schema = rank->host.schema;
+    add_number(w, "rank", SYN__ET_INT64, (uint64_t)(rank->rank >= 0 ? rank->rank : 0));
+    if (rank->world_size > 0)
+        add_number(w, "world_size", SYN__ET_INT64, (uint64_t)rank->world_size);
+    if (options != NULL && options->version != NULL) add_text(w, "program", options->version);
+    add_text(w, "source", "pytorch");
+    add_text(w, "profile", "astra-sim");
+    if (schema.bytes >= 2 && *schema.text == '"') {
+        schema.text++;
+        schema.bytes -= 2;
+    }
+    if (schema.bytes != 0) add(w, "schema", SYN__ET_STRING, 0, decoded(w, schema));
+    add_groups(w);
+    const syn__et_meta meta = {syn__et_str_of(SCHEMA_VERSION), w->attrs, w->n_attrs};
+    if (!w->failed) syn__et_put_meta(&w->buf, &meta);
+    return send(w, err);
+}
+
+/* ---- Dependencies ---- */
+
+static int compare(const void *a, const void *b) {
+    const struct wait *x = (const struct wait *)a, *y = (const struct wait *)b;
+    if (x->id != y->id) return x->id < y->id ? -1 : 1;
+    return (x->class_ > y->class_) - (x->class_ < y->class_);
+}
+
+/* The node's dependencies, each id once. */
+static void find_waits(writer *w, uint32_t node) {
+    const syn__pt_sim *sim = w->sim;
+    const size_t first = sim->first_dep[node], n = sim->first_dep[node + 1] - first;
+    w->n_waits = 0;
+    w->failed = w->failed ||
+                syn_grow(&w->waits, &w->waits_cap, n + 1, sizeof *w->waits, NULL) != SYN_OK ||
+                syn_grow(&w->ids, &w->ids_cap, n + 1, sizeof *w->ids, NULL) != SYN_OK;
+    if (w->failed) return;
+    for (size_t i = 0; i < n; i++) {
+        const syn__pt_dep *d = &sim->deps[first + i];
+        const syn__pt_sim_node *from = &sim->nodes[d->from];
+        const bool of_delay = d->class_ & SYN__PT_SIM_OF_DELAY && from->delay_us > 0;
+        w->waits[i] = (struct wait){from->id - of_delay, d->class_ & ~SYN__PT_SIM_OF_DELAY};
+    }
+    if (n > 1) qsort(w->waits, n, sizeof *w->waits, compare);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && w->waits[i].id == w->waits[i - 1].id) continue;
+        w->waits[w->n_waits++] = w->waits[i];
+    }
+}
+
+static void add_waits(writer *w, syn__et_node *out) {
+    static const struct {
+        const char *name;
+        uint32_t classes;
+    } lists[] = {{"launch_deps", 1u << SYN__PT_EDGE_LAUNCH},
+                 {"stream_deps", 1u << SYN__PT_EDGE_STREAM},
+                 {"sync_deps", 1u << SYN__PT_EDGE_SYNC},
+                 {"group_deps", 1u << SYN__PT_EDGE_GROUP},
+                 {"thread_deps", 1u << SYN__PT_EDGE_CALL | 1u << SYN__PT_EDGE_PROGRAM |
+                                     1u << SYN__PT_EDGE_THREAD}};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
+        size_t n = 0;
+        for (size_t i = 0; i < w->n_waits; i++) {
+            if (lists[k].classes >> w->waits[i].class_ & 1) w->ids[n++] = w->waits[i].id;
+        }
+        if (n != 0) add(w, lists[k].name, SYN__ET_UINT64 + 1, 0, packed(w, w->ids, n));
+    }
+    for (size_t i = 0; i < w->n_waits; i++) w->ids[i] = w->waits[i].id;
+    out->data = w->ids;
+    out->n_data = w->n_waits;
+}
+
+/* ---- Nodes ---- */
+
+/* The host op that launched it, as attribute `name`. */
+static void add_op(writer *w, const char *name, const syn__pt_op *op) {
+    const syn__pt_rank *rank = w->sim->rank;
+    const syn__pt_lane *lane = &rank->lanes[op->lane];
+    const uint32_t host = op->detached ? rank->ops[op->parent].host : op->host;
+    if (host != SYN__PT_NONE && syn__pt_is_launched(op))
+        add(w, name, SYN__ET_STRING, 0,
+            decoded(w, syn__pt_host_name(&rank->host, rank->host.nodes[host].name)));
+    if (lane->device && lane->stream >= 0)
+        add_number(w, "stream", SYN__ET_INT64, (uint64_t)lane->stream);
+}
+
+static void add_compute(writer *w, uint64_t flops, uint64_t bytes, bool is_root) {
+    bool clamped = false;
+    bytes = at_least(bytes, is_root ? SYN__ET_MIN_ROOT_BYTES : 1, &clamped);
+    flops = at_least(int64_cap(flops), 1, &clamped);
+    add_number(w, "num_ops", SYN__ET_INT64, flops);
+    add_number(w, "tensor_size", SYN__ET_UINT64, bytes);
+    if (clamped) add_number(w, "clamped", SYN__ET_BOOL, 1);
+}
+
+/* A copy reads and writes its bytes, a memset writes them. */
+static uint64_t moved(const syn__pt_rank *rank, const syn__pt_op *op) {
+    uint64_t bytes = 0;
+    if (op->event == SYN__PT_NONE) return 0;
+    const syn__pt_event *e = &rank->device.events[op->event];
+    const syn__et_str text = {e->text, e->text_bytes};
+    const syn__et_str args = syn__pt_find(text, "args");
+    if (args.bytes == 0 || !syn__loose_u64(syn__pt_find(args, "bytes"), &bytes)) return 0;
+    return op->kind == SYN__PT_OP_MEMCPY && bytes <= UINT64_MAX / 2 ? 2 * bytes : bytes;
+}
+
+static void add_costs(writer *w, const syn__pt_sim_node *node, bool is_root) {
+    const syn__pt_rank *rank = w->sim->rank;
+    const syn__pt_op *op = &rank->ops[node->op];
+    syn__pt_cost cost = {0, 0};
+    if (node->role == SYN__PT_SIM_STAND_IN) cost.bytes = (uint64_t)rank->comms[op->comm].bytes;
+    else if (op->kind == SYN__PT_OP_MEMCPY || op->kind == SYN__PT_OP_MEMSET)
+        cost.bytes = moved(rank, op);
+    else if (node->dominates) cost = syn__pt_cost_of(&rank->host, &rank->host.nodes[op->host]);
+    add_compute(w, cost.flops, cost.bytes, is_root);
+}
+
+static const char *kind_name(const syn__pt_comm *comm) {
+    if (comm->type == SYN__ET_COMM_SEND_NODE) return syn_comm_kind_name(SYN_COMM_SEND);
+    if (comm->type == SYN__ET_COMM_RECV_NODE) return syn_comm_kind_name(SYN_COMM_RECV);
+    for (int k = 0; k < SYN_COMM_KIND_COUNT; k++) {
+        if (comm->collective >= 0 && syn_comm_kind_chakra((syn_comm_kind)k) == comm->collective)
+            return syn_comm_kind_name((syn_comm_kind)k);
+    }
+    return "unknown";
+}
+
+/* ASTRA-sim never ends an all-gather of fewer bytes than the parts it splits collectives into. */
+#define MIN_ALL_GATHER_BYTES 64
+
+static void add_size(writer *w, const syn__pt_comm *comm) {
+    bool clamped = false;
+    const uint64_t bytes = comm->bytes > 0 ? (uint64_t)comm->bytes : 0;
+    const bool gathers = comm->collective == SYN__PT_CALL_ALL_GATHER;
+    const uint64_t min = gathers ? MIN_ALL_GATHER_BYTES : 1;
+    add_number(w, "comm_size", SYN__ET_INT64, at_least(bytes, min, &clamped));
+    if (clamped) add_number(w, "clamped", SYN__ET_BOOL, 1);
+}
+
+/* Of a group that is not known: the one of all ranks. NULL if that is not listed either, which
+   simulators take for all. */
+static const syn__pt_group *group_of(const syn__pt_rank *rank, const syn__pt_comm *comm) {
+    const syn__pt_group *g = comm->group != SYN__PT_NONE ? &rank->groups[comm->group] : NULL;
+    if (g != NULL && g->id != 0 && g->n_ranks > 1) return g;
+    for (size_t i = 0; i < rank->n_groups; i++) {
+        g = &rank->groups[i];
+        if (g->id != 0 && g->n_ranks > 1 && (int64_t)g->n_ranks == rank->world_size) return g;
+    }
+    return NULL;
+}
+
+static void add_collective(writer *w, const syn__pt_comm *comm) {
+    const syn__pt_group *group = group_of(w->sim->rank, comm);
+    char id[16];
+    add_number(w, "comm_type", SYN__ET_INT64, (uint64_t)comm->collective);
+    add_size(w, comm);
+    if (group == NULL) return;
+    snprintf(id, sizeof id, "%" PRIu32, group->id);
+    const char *kept = syn__et_arena_text(&w->arena, syn__et_str_of(id));
+    if (kept != NULL) add_text(w, "pg_name", kept);
+    else w->failed = true;
+    add_text(w, "pg_desc", title(group));
+}
+
+static void add_message(writer *w, const syn__pt_comm *comm) {
+    const uint64_t own = (uint64_t)(w->sim->rank->rank >= 0 ? w->sim->rank->rank : 0);
+    const uint64_t peer = (uint64_t)comm->peer;
+    const bool is_send = comm->type == SYN__ET_COMM_SEND_NODE;
+    add_number(w, "comm_src", SYN__ET_INT32, is_send ? own : peer);
+    add_number(w, "comm_dst", SYN__ET_INT32, is_send ? peer : own);
+    add_number(w, "comm_tag", SYN__ET_INT32, (uint64_t)comm->tag);
+    add_size(w, comm);
+}
+
+/* Type, and what depends on it. */
+static void describe(writer *w, const syn__pt_sim_node *node, syn__et_node *out) {
+    const syn__pt_rank *rank = w->sim->rank;
+    const syn__pt_op *op = &rank->ops[node->op];
+    const syn__pt_comm *comm = op->comm != SYN__PT_NONE ? &rank->comms[op->comm] : NULL;
+    out->type = syn__pt_sim_is_compute(node) ? SYN__ET_COMP_NODE : comm->type;
+    if (syn__pt_sim_is_compute(node)) add_costs(w, node, out->n_data == 0);
+    else if (node->role == SYN__PT_SIM_COLLECTIVE) add_collective(w, comm);
+    else add_message(w, comm);
+    if (node->role == SYN__PT_SIM_STAND_IN) {
+        add_text(w, "not_simulated", node->why);
+        add_text(w, "comm_kind", kind_name(comm));
+    }
+    add_op(w, "op", op);
+}
+
+static syn__et_str name_of(writer *w, const syn__pt_op *op) {
+    const syn__pt_rank *rank = w->sim->rank;
+    syn__et_str name = {"", 0};
+    if (syn__pt_is_device(op) && op->event != SYN__PT_NONE)
+        name = syn__pt_device_name(&rank->device, rank->device.events[op->event].name);
+    else if (op->host != SYN__PT_NONE)
+        name = syn__pt_host_name(&rank->host, rank->host.nodes[op->host].name);
+    return decoded(w, name);
+}
+
+static const syn__et_io no_io = {false, {{"", 0}, {"", 0}, {"", 0}}};
+
+/* With the dependencies at hand. */
+static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id, int64_t start_us,
+                            int64_t us, syn_error *err) {
+    syn__et_node out = {.id = id,
+                        .name = syn__et_str_of("host delay"),
+                        .type = SYN__ET_COMP_NODE,
+                        .start_micros = start_us > 0 ? (uint64_t)start_us : 0,
+                        .duration_micros = (uint64_t)us,
+                        .io = {no_io, no_io}};
+    if (w->failed) return send(w, err);
+    add_number(w, "is_cpu_op", SYN__ET_BOOL, 0);
+    add_compute(w, 0, 0, true);
+    add_op(w, "before", &w->sim->rank->ops[node->op]); /* it is no such op itself */
+    add_waits(w, &out);
+    out.attrs = w->attrs;
+    out.n_attrs = w->n_attrs;
+    if (!w->failed) syn__et_put_node(&w->buf, &out);
+    return send(w, err);
+}
+
+/* The delay takes the node's dependencies over; the node then waits for it alone. */
+static syn_status write_delay(writer *w, const syn__pt_sim_node *node, syn_error *err) {
+    const uint64_t id = node->id - 1;
+    SYN_TRY(put_delay(w, node, id, node->start_us - node->delay_us, node->delay_us, err));
+    w->waits[0] = (struct wait){id, SYN__PT_EDGE_LAUNCH};
+    w->n_waits = 1;
+    return SYN_OK;
+}
+
+static syn_status write_node(writer *w, uint32_t index, syn_error *err) {
+    const syn__pt_sim_node *node = &w->sim->nodes[index];
+    find_waits(w, index);
+    if (node->role == SYN__PT_SIM_DELAY)
+        return put_delay(w, node, node->id, node->start_us, node->end_us - node->start_us, err);
+    if (node->delay_us > 0) SYN_TRY(write_delay(w, node, err));
+    syn__et_node out = {.id = node->id,
+                        .name = name_of(w, &w->sim->rank->ops[node->op]),
+                        .start_micros = node->start_us > 0 ? (uint64_t)node->start_us : 0,
+                        .duration_micros = (uint64_t)(node->end_us - node->start_us),
+                        .n_data = w->n_waits,
+                        .io = {no_io, no_io}};
+    if (w->failed) return send(w, err);
+    add_number(w, "is_cpu_op", SYN__ET_BOOL, 0);
+    describe(w, node, &out);
+    add_waits(w, &out);
+    out.attrs = w->attrs;
+    out.n_attrs = w->n_attrs;
+    if (!w->failed) syn__et_put_node(&w->buf, &out);
+    return send(w, err);
+}
+
+syn_status syn__pt_sim_write(const syn__pt_sim *sim, const syn__pt_options *options, syn_sink *sink,
+                             syn_error *err) {
+    writer w = {.sim = sim, .sink = sink};
+    syn_status status = write_meta(&w, options, err);
+    for (size_t i = 0; i < sim->n_nodes && status == SYN_OK; i++) {
+        status = write_node(&w, sim->sequence[i], err);
+        if (syn_sink_status(sink) != SYN_OK) break; /* told by syn_sink_close */
+    }
+    syn__et_buf_free(&w.buf);
+    syn__et_arena_free(&w.arena);
+    syn_free(w.attrs);
+    syn_free(w.waits);
+    syn_free(w.ids);
+    return status;
+}

@@ -1,0 +1,353 @@
+/* The forgiving JSON reader: see loose_json.h. */
+#include "export/text/loose_json.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+/* A quote that was not escaped is looked for this far behind the first one that could end the
+   string. */
+#define QUOTE_REACH 4096
+/* The same for JSON that stands in a string as it is. */
+#define JSON_REACH (1 << 16)
+/* And for all such looks together, in sizes of the text. */
+#define AHEAD_MAX 8
+
+void syn__loose_init(syn__loose *l, const char *data, size_t bytes) {
+    memset(l, 0, sizeof *l);
+    l->begin = l->cur = data;
+    l->end = data + bytes;
+    if (bytes >= 3 && memcmp(data, "\xEF\xBB\xBF", 3) == 0) l->cur += 3;
+}
+
+static void count(syn__loose *l, syn__loose_fault fault, const char *at) {
+    if (l->faults[fault].count++ == 0) l->faults[fault].first = (size_t)(at - l->begin);
+}
+
+static bool stop(syn__loose *l, const char *at, const char *why) {
+    l->cur = at < l->end ? at : l->end;
+    l->cut = at >= l->end;
+    l->broken = true;
+    l->why = l->cut ? "the text ends here" : why;
+    return false;
+}
+
+/* Past white space. Control characters between values count as such; the NUL behind the text
+   ends it. */
+static inline const char *past_space(const char *p, const char *end) {
+    while ((unsigned char)*p <= ' ' && p < end) p++;
+    return p;
+}
+
+char syn__loose_peek(syn__loose *l) {
+    l->cur = past_space(l->cur, l->end);
+    return l->cur < l->end ? *l->cur : '\0';
+}
+
+/* The first byte at or behind p that is a quote, a backslash or below space; at worst the NUL
+   behind the text. */
+static inline const char *next_special(const char *p) {
+#if defined(__SSE2__)
+    const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'), low = _mm_set1_epi8(31);
+    for (;; p += 16) {
+        const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+        const __m128i hit =
+            _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, slash)),
+                         _mm_cmpeq_epi8(_mm_min_epu8(x, low), x));
+        const unsigned mask = (unsigned)_mm_movemask_epi8(hit);
+        if (mask != 0) return p + __builtin_ctz(mask);
+    }
+#else
+    while (*p != '"' && *p != '\\' && (unsigned char)*p >= ' ') p++;
+    return p;
+#endif
+}
+
+/* The quote that ends the string whose text begins at p; the text's end if there is none. */
+static inline const char *find_quote(syn__loose *l, const char *p) {
+    for (;;) {
+        p = next_special(p);
+        if (*p == '"' && p < l->end) return p;
+        if (p >= l->end) return l->end;
+        if (*p == '\\') {
+            l->escaped = true;
+            p += 2;
+            if (p > l->end) return l->end;
+        } else {
+            count(l, SYN__LOOSE_CONTROL, p++);
+        }
+    }
+}
+
+typedef enum place { IN_KEY, IN_VALUE, ANYWHERE } place;
+
+/* Whether what stands behind a string's closing quote may stand there. */
+static bool may_follow(const syn__loose *l, const char *p, place where) {
+    p = past_space(p, l->end);
+    if (p >= l->end) return true;
+    if (*p == ':') return where != IN_VALUE;
+    if (where == IN_KEY) return false;
+    return *p == ',' || *p == '}' || *p == ']' || *p == '"' || *p == '{' || *p == '[';
+}
+
+/* JSON as a string, its quotes not escaped: from the bracket at p to the quote behind the bracket
+   that closes it. NULL if it is no such thing. */
+static const char *past_json(syn__loose *l, const char *p) {
+    const char *const begin = p, *end = l->end - p > JSON_REACH ? p + JSON_REACH : l->end;
+    size_t depth = 0;
+    bool quoted = false;
+    for (; p < end; p++) {
+        if (*p == '"') quoted = !quoted;
+        if (quoted) continue;
+        if (*p == '{' || *p == '[') depth++;
+        if (*p != '}' && *p != ']') continue;
+        if (--depth == 0) break;
+    }
+    l->ahead += (size_t)(p - begin);
+    return p + 1 < end && p[1] == '"' && may_follow(l, p + 2, IN_VALUE) ? p + 1 : NULL;
+}
+
+/* Quotes that were not escaped: the string goes on to the next quote that may end it, but not over
+   the end or the beginning of an object. */
+static const char *past_quotes(syn__loose *l, const char *begin, const char *quote, place where) {
+    if (may_follow(l, quote + 1, where)) return quote;
+    if (l->ahead / AHEAD_MAX > (size_t)(l->end - l->begin)) return quote;
+    if (where != IN_KEY && (*begin == '{' || *begin == '[')) {
+        const char *behind = past_json(l, begin);
+        if (behind != NULL) return count(l, SYN__LOOSE_QUOTE, quote), behind;
+    }
+    const char *p = quote;
+    while (p < l->end && p - quote < QUOTE_REACH) {
+        const char *from = p + 1;
+        p = find_quote(l, from);
+        l->ahead += (size_t)(p - from);
+        if (memchr(from, '{', (size_t)(p - from)) || memchr(from, '}', (size_t)(p - from))) break;
+        if (p < l->end && may_follow(l, p + 1, where)) return count(l, SYN__LOOSE_QUOTE, quote), p;
+    }
+    return quote;
+}
+
+/* The end of the string whose text begins at p: its closing quote, or the text's end. */
+static inline const char *string_end(syn__loose *l, const char *p, place where) {
+    const char *quote = find_quote(l, p);
+    const char next = quote < l->end ? quote[1] : '\0';
+    const bool usual = where == IN_KEY ? next == ':' : next == ',' || next == ']' || next == '}';
+    if (usual || quote >= l->end || (where == ANYWHERE && next == ':')) return quote;
+    return past_quotes(l, p, quote, where);
+}
+
+static inline bool in_word(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '-' || c == '+' || c == '_';
+}
+
+static syn__loose_kind word_kind(syn__loose *l, const char *p, size_t bytes) {
+    const syn__et_str s = {p, bytes};
+    const char c = *p == '-' || *p == '+' ? p[1] : *p;
+    if ((c >= '0' && c <= '9') || c == '.') return SYN__LOOSE_NUMBER;
+    if (!syn__et_str_is(s, "true") && !syn__et_str_is(s, "false") && !syn__et_str_is(s, "null"))
+        count(l, SYN__LOOSE_BARE_WORD, p);
+    return SYN__LOOSE_WORD;
+}
+
+static inline syn__loose_kind scalar(syn__loose *l, const char *p, syn__et_str *text) {
+    if (*p == '"' && p < l->end) {
+        l->escaped = false;
+        const char *quote = string_end(l, p + 1, IN_VALUE);
+        if (quote >= l->end) return (void)stop(l, l->end, NULL), SYN__LOOSE_NONE;
+        text->text = p + 1;
+        text->bytes = (size_t)(quote - p - 1);
+        l->cur = quote + 1;
+        return SYN__LOOSE_STRING;
+    }
+    const char *q = p;
+    while (in_word(*q)) q++; /* ends at the NUL behind the text */
+    if (q == p || q >= l->end) return (void)stop(l, q, "no value stands here"), SYN__LOOSE_NONE;
+    text->text = p;
+    text->bytes = (size_t)(q - p);
+    l->cur = q;
+    return word_kind(l, p, text->bytes);
+}
+
+syn__loose_kind syn__loose_value(syn__loose *l, syn__et_str *text) {
+    text->text = l->cur;
+    text->bytes = 0;
+    if (l->broken) return SYN__LOOSE_NONE;
+    const char *p = past_space(l->cur, l->end);
+    if ((*p == '{' || *p == '[') && p < l->end) {
+        text->text = p;
+        text->bytes = 1;
+        l->cur = p + 1;
+        l->fresh = true;
+        return *p == '{' ? SYN__LOOSE_OBJECT : SYN__LOOSE_ARRAY;
+    }
+    l->fresh = false;
+    return scalar(l, p, text);
+}
+
+/* Past the commas before an element or a closing bracket, however many. */
+static const char *past_odd_commas(syn__loose *l, char closing) {
+    const char *p = past_space(l->cur, l->end), *at = p;
+    unsigned n = 0;
+    for (; *p == ',' && p < l->end; n++) p = past_space(p + 1, l->end);
+    const bool closed = *p == closing;
+    if (n > 1 || (n == 1 && (l->fresh || closed))) count(l, SYN__LOOSE_EXTRA_COMMA, at);
+    const bool value = !closed && *p != '}' && *p != ']' && *p != ':' && p < l->end;
+    if (n == 0 && !l->fresh && value) count(l, SYN__LOOSE_MISSING_COMMA, p);
+    return p;
+}
+
+/* Past the one comma that should be there. */
+static inline const char *past_commas(syn__loose *l, char closing) {
+    const char *p = past_space(l->cur, l->end);
+    if (*p == ',' && !l->fresh) {
+        p = past_space(p + 1, l->end);
+        if (*p != ',' && *p != closing && p < l->end) return p;
+    }
+    return past_odd_commas(l, closing);
+}
+
+bool syn__loose_member(syn__loose *l, syn__et_str *key) {
+    if (l->broken) return false;
+    const char *p = past_commas(l, '}');
+    l->fresh = false;
+    if (*p == '}' && p < l->end) {
+        l->cur = p + 1;
+        return false;
+    }
+    if (*p != '"' || p >= l->end) return stop(l, p, "a key should stand here");
+    l->escaped = false;
+    const char *quote = string_end(l, p + 1, IN_KEY);
+    if (quote >= l->end) return stop(l, l->end, NULL);
+    key->text = p + 1;
+    key->bytes = (size_t)(quote - p - 1);
+    p = past_space(quote + 1, l->end);
+    if (*p != ':') return stop(l, p, "a colon should follow the key");
+    l->cur = past_space(p + 1, l->end);
+    return true;
+}
+
+bool syn__loose_element(syn__loose *l) {
+    if (l->broken) return false;
+    const char *p = past_commas(l, ']');
+    l->fresh = false;
+    if (*p == ']' && p < l->end) {
+        l->cur = p + 1;
+        return false;
+    }
+    if (p >= l->end) return stop(l, p, NULL);
+    if (*p == '}' || *p == ':') return stop(l, p, "an element should stand here");
+    l->cur = p;
+    return true;
+}
+
+/* The first quote, bracket, N (of NaN) or I (of Infinity) at or behind p; the text's end at worst.
+ */
+static inline const char *next_mark(const char *p, const char *end) {
+#if defined(__SSE2__)
+    const __m128i quote = _mm_set1_epi8('"'), fold = _mm_set1_epi8(0x20);
+    const __m128i open = _mm_set1_epi8('{'), close = _mm_set1_epi8('}');
+    const __m128i nan = _mm_set1_epi8('N'), infinity = _mm_set1_epi8('I');
+    for (; p < end; p += 16) {
+        const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+        const __m128i y = _mm_or_si128(x, fold); /* [ and ] become { and } */
+        const __m128i hit = _mm_or_si128(
+            _mm_or_si128(_mm_cmpeq_epi8(x, quote),
+                         _mm_or_si128(_mm_cmpeq_epi8(x, nan), _mm_cmpeq_epi8(x, infinity))),
+            _mm_or_si128(_mm_cmpeq_epi8(y, open), _mm_cmpeq_epi8(y, close)));
+        const unsigned mask = (unsigned)_mm_movemask_epi8(hit);
+        if (mask != 0) {
+            p += __builtin_ctz(mask);
+            return p < end ? p : end;
+        }
+    }
+    return end;
+#else
+    while (p < end && *p != '"' && (*p | 0x20) != '{' && (*p | 0x20) != '}' && *p != 'N' &&
+           *p != 'I')
+        p++;
+    return p;
+#endif
+}
+
+/* A word that JSON lacks, met at one of its letters while skipping; returns its last byte. */
+static const char *past_word(syn__loose *l, const char *p) {
+    if (!in_word(p[-1]) || p[-1] == '-') count(l, SYN__LOOSE_BARE_WORD, p[-1] == '-' ? p - 1 : p);
+    while (p + 1 < l->end && in_word(p[1])) p++;
+    return p;
+}
+
+/* Over an object or array that opens at p. */
+static bool skip_nested(syn__loose *l, const char *p) {
+    size_t depth = 0;
+    for (;;) {
+        p = next_mark(p, l->end);
+        if (p >= l->end) return stop(l, l->end, NULL);
+        if (*p == '"') {
+            p = string_end(l, p + 1, ANYWHERE);
+            if (p >= l->end) return stop(l, l->end, NULL);
+        } else if (*p == 'N' || *p == 'I') {
+            p = past_word(l, p);
+        } else if ((*p | 0x20) == '{') {
+            depth++;
+        } else if (--depth == 0) {
+            l->cur = p + 1;
+            return true;
+        }
+        p++;
+    }
+}
+
+syn__loose_kind syn__loose_skip(syn__loose *l, syn__et_str *text) {
+    syn__et_str inner = {l->cur, 0};
+    syn__loose_kind kind = SYN__LOOSE_NONE;
+    if (!l->broken) {
+        const char *p = past_space(l->cur, l->end);
+        l->fresh = false;
+        if ((*p == '{' || *p == '[') && p < l->end) {
+            if (skip_nested(l, p)) kind = *p == '{' ? SYN__LOOSE_OBJECT : SYN__LOOSE_ARRAY;
+        } else {
+            kind = scalar(l, p, &inner);
+        }
+        inner.text = p;
+        inner.bytes = kind == SYN__LOOSE_NONE ? 0 : (size_t)(l->cur - p);
+    }
+    if (text) *text = inner;
+    return kind;
+}
+
+bool syn__loose_resume(syn__loose *l, const char *from, syn__et_str first_key) {
+    const char *p = first_key.bytes > 0 ? from : l->end;
+    while (p < l->end && (p = memchr(p, '{', (size_t)(l->end - p))) != NULL) {
+        const char *q = past_space(p + 1, l->end);
+        if ((size_t)(l->end - q) > first_key.bytes + 1 && *q == '"' &&
+            memcmp(q + 1, first_key.text, first_key.bytes) == 0 && q[first_key.bytes + 1] == '"') {
+            l->cur = p;
+            l->broken = l->cut = false;
+            l->fresh = true; /* no comma is missed before it */
+            return true;
+        }
+        p++;
+    }
+    l->cur = l->end;
+    return false;
+}
+
+bool syn__loose_resume_list(syn__loose *l, const char *from, syn__et_str key) {
+    const char *p = from;
+    while (p < l->end && (p = memchr(p, '"', (size_t)(l->end - p))) != NULL) {
+        const char *q = ++p;
+        if ((size_t)(l->end - q) <= key.bytes || memcmp(q, key.text, key.bytes) != 0 ||
+            q[key.bytes] != '"')
+            continue;
+        q = past_space(q + key.bytes + 1, l->end);
+        if (q >= l->end || *q != ':') continue;
+        q = past_space(q + 1, l->end);
+        if (q >= l->end || *q != '[') continue;
+        l->cur = q;
+        l->broken = l->cut = l->fresh = false;
+        return true;
+    }
+    l->cur = l->end;
+    return false;
+}

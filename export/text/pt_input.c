@@ -1,0 +1,318 @@
+/* Files as text in memory: mapped, read whole, or unpacked. */
+#include "export/text/pt_input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#ifdef SYN_HAVE_ZLIB
+#include <zlib.h>
+#endif
+
+#include "syntorch/memory.h"
+#include "syntorch/sink.h"
+
+#define SHOWN "%.380s" /* enough for any name worth reading */
+
+/* Maps `bytes` bytes, and after them at least a page of zeros: a read-only mapping of nothing is
+   laid first, the file over its start. */
+static bool map_open_file(syn__pt_input *input, int fd, size_t bytes, size_t page_bytes) {
+    const size_t all = (bytes + page_bytes - 1) / page_bytes * page_bytes + page_bytes;
+    void *place = mmap(NULL, all, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (place == MAP_FAILED) return false;
+    if (mmap(place, bytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) != place) {
+        (void)munmap(place, all);
+        return false;
+    }
+    input->data = (const char *)place;
+    input->bytes = bytes;
+    input->mapped_bytes = all;
+    return true;
+}
+
+/* False if it is no plain file, or cannot be mapped. Pipes are not even opened: their writer would
+   wake and find nobody. */
+static bool map_file(syn__pt_input *input, const char *path) {
+    struct stat info;
+    const long page = sysconf(_SC_PAGESIZE);
+    if (page < SYN__LOOSE_PADDING || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return false;
+    int fd;
+    do fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0) return false;
+    const bool mapped = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
+                        (uint64_t)info.st_size < SIZE_MAX / 2 &&
+                        map_open_file(input, fd, (size_t)info.st_size, (size_t)page);
+    (void)close(fd);
+    return mapped;
+}
+
+/* Pipes, and files that cannot be mapped (or opened: the sentences are syn_read_file's). */
+static syn_status read_whole(syn__pt_input *input, const char *path, syn_error *err) {
+    char *data;
+    size_t bytes, all;
+    SYN_TRY(syn_read_file(path, SIZE_MAX, &data, &bytes, err));
+    char *padded = syn_add_size(bytes, SYN__LOOSE_PADDING, &all) ? syn_realloc(data, all) : NULL;
+    if (padded == NULL) {
+        syn_free(data);
+        return SYN_FAIL(err, SYN_E_NOMEM, "out of memory: %zu bytes to read " SHOWN, bytes,
+                        input->name);
+    }
+    memset(padded + bytes, 0, SYN__LOOSE_PADDING);
+    input->data = padded;
+    input->bytes = bytes;
+    return SYN_OK;
+}
+
+static bool is_gzip(const char *data, size_t bytes) {
+    return bytes >= 2 && memcmp(data, "\x1f\x8b", 2) == 0;
+}
+
+typedef struct input_limits {
+    uint64_t memory_bytes, max_unpacked_bytes; /* of the machine; the caller's, 0: none */
+} input_limits;
+
+#ifdef SYN_HAVE_ZLIB
+
+#define RATIO_MAX 1032u /* deflate packs no denser */
+#define KEPT_RATIO                                                         \
+    200u /* recordings pack less dense than this: 52 times at most of real \
+            ones, 140 of one op in a loop, indented */
+#define KEPT_SMALL ((uint64_t)1 << 20) /* whatever the ratio */
+#define KEPT_LARGE ((uint64_t)16 << 30)
+#define STEP_BYTES ((size_t)1 << 20) /* unpacked at a time */
+
+typedef struct unpacking {
+    syn__pt_input *packed;
+    uint64_t memory_bytes, max_bytes;
+    char *data;
+    size_t bytes, cap_bytes;
+    z_stream z;
+    bool cut;
+} unpacking;
+
+/* zlib's memory through the library's allocator. */
+static voidpf zlib_alloc(voidpf opaque, uInt items, uInt bytes) {
+    (void)opaque;
+    return syn_calloc(items, bytes);
+}
+
+static void zlib_free(voidpf opaque, voidpf address) {
+    (void)opaque;
+    syn_free(address);
+}
+
+/* The last four bytes of a member are its length modulo 2^32: room for that at once, if it can be
+   true. It is a guess, so it may fail. */
+static void make_guessed_room(unpacking *u) {
+    const size_t n = u->packed->bytes;
+    if (n < 18) return; /* the shortest member */
+    const unsigned char *end = (const unsigned char *)u->packed->data + n;
+    const uint32_t length = (uint32_t)end[-4] | (uint32_t)end[-3] << 8 | (uint32_t)end[-2] << 16 |
+                            (uint32_t)end[-1] << 24;
+    if (length / RATIO_MAX > n || length > u->memory_bytes || length > u->max_bytes) return;
+    u->data = (char *)syn_malloc((size_t)length + STEP_BYTES);
+    if (u->data != NULL) u->cap_bytes = (size_t)length + STEP_BYTES;
+}
+
+/* A megabyte of gzip can hold a gigabyte, and what is made of that takes more. */
+static uint64_t largest_kept(uint64_t packed_bytes) {
+    const uint64_t most =
+        packed_bytes > KEPT_LARGE / KEPT_RATIO ? KEPT_LARGE : packed_bytes * KEPT_RATIO;
+    return most < KEPT_SMALL ? KEPT_SMALL : most;
+}
+
+static syn_status check_length(const unpacking *u, syn_error *err) {
+    if (u->bytes > u->max_bytes)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "cannot read " SHOWN ": its %zu bytes of gzip unpack to more than %" PRIu64
+                        "; if that is no mistake, allow more (--max_unpacked_mib)",
+                        u->packed->name, u->packed->bytes, u->max_bytes);
+    if (u->bytes > u->memory_bytes)
+        return SYN_FAIL(err, SYN_E_NOMEM,
+                        "cannot read " SHOWN ": unpacked, it is longer than the %" PRIu64
+                        " bytes that this machine's memory allows",
+                        u->packed->name, u->memory_bytes);
+    return SYN_OK;
+}
+
+static syn_status make_room(unpacking *u, syn_error *err) {
+    SYN_TRY(check_length(u, err));
+    if (u->cap_bytes - u->bytes > SYN__LOOSE_PADDING) return SYN_OK;
+    const syn_status status = syn_grow(&u->data, &u->cap_bytes, u->bytes + STEP_BYTES, 1, NULL);
+    if (status == SYN_OK) return status;
+    return SYN_FAIL(err, status, "out of memory: %zu bytes to unpack " SHOWN, u->bytes + STEP_BYTES,
+                    u->packed->name);
+}
+
+/* One call of inflate: at most STEP_BYTES of room, whatever is left of the packed bytes. */
+static int inflate_some(unpacking *u) {
+    const char *in = (const char *)u->z.next_in;
+    const size_t left = (size_t)(u->packed->data + u->packed->bytes - in);
+    size_t room = u->cap_bytes - u->bytes - SYN__LOOSE_PADDING;
+    if (room > STEP_BYTES) room = STEP_BYTES;
+    u->z.avail_in = left < STEP_BYTES ? (uInt)left : (uInt)STEP_BYTES;
+    u->z.avail_out = (uInt)room;
+    u->z.next_out = (Bytef *)u->data + u->bytes;
+    const int code = inflate(&u->z, Z_NO_FLUSH);
+    u->bytes += room - u->z.avail_out;
+    syn__pt_input_done(u->packed, (const char *)u->z.next_in);
+    return code;
+}
+
+/* All members one behind another; what follows them and is none (tapes pad with zeros) is let be.
+   Damage ends it: what came before is kept. */
+static syn_status inflate_all(unpacking *u, syn_error *err) {
+    const char *end = u->packed->data + u->packed->bytes;
+    for (;;) {
+        SYN_TRY(make_room(u, err));
+        const int code = inflate_some(u);
+        const char *in = (const char *)u->z.next_in;
+        if (code == Z_MEM_ERROR) return SYN_FAIL_NOMEM(err, 1 << 16, "unpacking");
+        if (code == Z_STREAM_END) {
+            if (!is_gzip(in, (size_t)(end - in))) return SYN_OK;
+            (void)inflateReset(&u->z);
+        } else if (code != Z_OK || (in == end && u->z.avail_out != 0)) {
+            u->cut = true;
+            return SYN_OK;
+        }
+    }
+}
+
+static syn_status unpack(syn__pt_input *input, const input_limits *limits, syn_error *err) {
+    unpacking u = {.packed = input, .memory_bytes = limits->memory_bytes};
+    u.max_bytes =
+        limits->max_unpacked_bytes != 0 ? limits->max_unpacked_bytes : largest_kept(input->bytes);
+    u.z.zalloc = zlib_alloc;
+    u.z.zfree = zlib_free;
+    if (inflateInit2(&u.z, 16 + MAX_WBITS) != Z_OK) /* 16: gzip */
+        return SYN_FAIL_NOMEM(err, 1 << 16, "unpacking");
+    u.z.next_in = (z_const Bytef *)(uintptr_t)input->data;
+    make_guessed_room(&u);
+    syn_status status = inflate_all(&u, err);
+    (void)inflateEnd(&u.z);
+    if (status == SYN_OK) status = check_length(&u, err);
+    if (status == SYN_OK && u.bytes == 0 && u.cut)
+        status = SYN_FAIL(err, SYN_E_FORMAT,
+                          "cannot read " SHOWN ": it is a damaged gzip file, none of which can be "
+                          "unpacked",
+                          input->name);
+    if (status != SYN_OK) {
+        syn_free(u.data);
+        return status;
+    }
+    memset(u.data + u.bytes, 0, SYN__LOOSE_PADDING);
+    const char *name = input->name;
+    syn__pt_input_close(input);
+    *input = (syn__pt_input){
+        .name = name, .data = u.data, .bytes = u.bytes, .packed = true, .cut = u.cut};
+    return SYN_OK;
+}
+
+#else
+
+static syn_status unpack(syn__pt_input *input, const input_limits *limits, syn_error *err) {
+    (void)limits;
+    return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                    "cannot read " SHOWN ": it is packed with gzip, and this program was built "
+                    "without zlib; unpack it first (gunzip)",
+                    input->name);
+}
+
+#endif
+
+/* By the first bytes: gzip is unpacked, what others pack gets a sentence. */
+static syn_status look_inside(syn__pt_input *input, const input_limits *limits, syn_error *err) {
+    static const struct {
+        const char *name, *tool;
+        char magic[6];
+        size_t bytes;
+    } packers[] = {
+        {"zstd", "unzstd", {'\x28', '\xB5', '\x2F', '\xFD'}, 4},
+        {"xz", "unxz", {'\xFD', '7', 'z', 'X', 'Z', '\0'}, 6},
+        {"lz4", "unlz4", {'\x04', '\x22', '\x4D', '\x18'}, 4},
+        {"bzip2", "bunzip2", {'B', 'Z', 'h'}, 3},
+        {"zip", "unzip", {'P', 'K', '\x03', '\x04'}, 4},
+    };
+    if (is_gzip(input->data, input->bytes)) SYN_TRY(unpack(input, limits, err));
+    if (input->bytes == 0)
+        return SYN_FAIL(err, SYN_E_FORMAT, SHOWN " is empty%s", input->name,
+                        input->packed ? " (unpacked)" : "");
+    if (input->bytes >= 4 &&
+        (memcmp(input->data, "\xFF\xFE{\0", 4) == 0 || memcmp(input->data, "\xFE\xFF\0{", 4) == 0))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "cannot read " SHOWN
+                        ": it is UTF-16; make it UTF-8 first (iconv -f utf-16)",
+                        input->name);
+    for (size_t i = 0; i < sizeof packers / sizeof packers[0]; i++)
+        if (input->bytes >= packers[i].bytes &&
+            memcmp(input->data, packers[i].magic, packers[i].bytes) == 0)
+            return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                            "cannot read " SHOWN ": it is packed with %s; unpack it first (%s), "
+                            "or pack it with gzip",
+                            input->name, packers[i].name, packers[i].tool);
+    return SYN_OK;
+}
+
+static syn_status open_within(syn__pt_input *input, const char *path, const input_limits *limits,
+                              syn_error *err) {
+    const bool standard = strcmp(path, "-") == 0;
+    *input = (syn__pt_input){.name = standard ? "standard input" : path};
+    if (standard) path = "/dev/stdin";
+    if (!map_file(input, path)) SYN_TRY(read_whole(input, path, err));
+    const syn_status status = look_inside(input, limits, err);
+    if (status != SYN_OK) syn__pt_input_close(input);
+    return status;
+}
+
+syn_status syn__pt_input_open_within(syn__pt_input *input, const char *path, uint64_t memory_bytes,
+                                     uint64_t max_unpacked_bytes, syn_error *err) {
+    const input_limits within = {memory_bytes, max_unpacked_bytes};
+    return open_within(input, path, &within, err);
+}
+
+syn_status syn__pt_input_open_limited(syn__pt_input *input, const char *path,
+                                      uint64_t max_unpacked_bytes, syn_error *err) {
+    const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    const uint64_t memory_bytes =
+        pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX;
+    const input_limits limits = {memory_bytes, max_unpacked_bytes};
+    return open_within(input, path, &limits, err);
+}
+
+syn_status syn__pt_input_open(syn__pt_input *input, const char *path, syn_error *err) {
+    return syn__pt_input_open_limited(input, path, 0, err);
+}
+
+syn_status syn__pt_input_memory(syn__pt_input *input, const char *name, const char *data,
+                                size_t bytes, syn_error *err) {
+    size_t all;
+    *input = (syn__pt_input){.name = name};
+    char *copy = syn_add_size(bytes, SYN__LOOSE_PADDING, &all) ? (char *)syn_malloc(all) : NULL;
+    if (copy == NULL) return SYN_FAIL_NOMEM(err, bytes, "a copy of a text");
+    if (bytes != 0) memcpy(copy, data, bytes);
+    memset(copy + bytes, 0, SYN__LOOSE_PADDING);
+    input->data = copy;
+    input->bytes = bytes;
+    return SYN_OK;
+}
+
+void syn__pt_input_done(syn__pt_input *input, const char *upto) {
+    if (input->mapped_bytes == 0) return;
+    const size_t at = (size_t)(upto - input->data) / SYN__PT_GIVEN_STEP * SYN__PT_GIVEN_STEP;
+    if (upto == input->data) input->given_back = 0; /* another pass begins */
+    if (at <= input->given_back) return;
+    /* Pages of a file that nobody wrote to: only their place in this process is given up. */
+    (void)madvise((void *)(uintptr_t)(input->data + input->given_back), at - input->given_back,
+                  MADV_DONTNEED);
+    input->given_back = at;
+}
+
+void syn__pt_input_close(syn__pt_input *input) {
+    if (input->mapped_bytes != 0) (void)munmap((void *)(uintptr_t)input->data, input->mapped_bytes);
+    else syn_free((void *)(uintptr_t)input->data);
+    *input = (syn__pt_input){0};
+}

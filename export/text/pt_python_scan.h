@@ -1,0 +1,134 @@
+/* Inside of pt_python.c: growing output, the ends of strings and numbers, one decoded character. */
+#ifndef EXPORT_PT_PYTHON_SCAN_H
+#define EXPORT_PT_PYTHON_SCAN_H
+
+#include "export/text/pt_python.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Output within a buffer; p runs ahead of buf->bytes until syn__pen_close. */
+typedef struct syn__pen {
+    syn__et_buf *buf;
+    char *p, *limit;
+} syn__pen;
+
+#define SYN__PEN_SLACK 64 /* room for any token but strings and long numbers */
+
+/* Makes room for `bytes` more; false: memory is out. */
+bool syn__pen_grow(syn__pen *pen, size_t bytes);
+static inline bool syn__pen_room(syn__pen *pen, size_t bytes) {
+    return (size_t)(pen->limit - pen->p) >= bytes || syn__pen_grow(pen, bytes);
+}
+static inline bool syn__pen_open(syn__pen *pen, syn__et_buf *buf) {
+    pen->buf = buf;
+    return (pen->p = syn__et_buf_room(buf, SYN__PEN_SLACK)) != NULL
+               ? (pen->limit = buf->data + buf->cap, true)
+               : false;
+}
+static inline void syn__pen_close(syn__pen *pen) {
+    pen->buf->bytes = (size_t)(pen->p - pen->buf->data);
+}
+static inline void syn__pen_put(syn__pen *pen, const char *text, size_t bytes) {
+    memcpy(pen->p, text, bytes);
+    pen->p += bytes;
+}
+
+/* Copies from p to the pen what is plain ASCII within a string, up to a quote of either kind, a
+   backslash, a control or a foreign character; returns where that stands. The pen has room for the
+   rest of the text, or for `end - p` bytes and 16 more. */
+static inline const char *syn__pen_plain(syn__pen *pen, const char *p, const char *end) {
+#if defined(__SSE2__)
+    const __m128i quote = _mm_set1_epi8('"'), single = _mm_set1_epi8('\'');
+    const __m128i slash = _mm_set1_epi8('\\'), space = _mm_set1_epi8(' '),
+                  rubout = _mm_set1_epi8(127);
+    while (end - p >= 16) {
+        const __m128i x = _mm_loadu_si128((const __m128i *)(const void *)p);
+        /* signed: foreign bytes are below space too */
+        const __m128i odd = _mm_or_si128(_mm_cmplt_epi8(x, space), _mm_cmpeq_epi8(x, rubout));
+        const __m128i mark = _mm_or_si128(_mm_cmpeq_epi8(x, quote), _mm_cmpeq_epi8(x, single));
+        const __m128i hit = _mm_or_si128(_mm_or_si128(odd, mark), _mm_cmpeq_epi8(x, slash));
+        const unsigned mask = (unsigned)_mm_movemask_epi8(hit);
+        _mm_storeu_si128((__m128i *)(void *)pen->p, x);
+        const unsigned n = mask ? (unsigned)__builtin_ctz(mask) : 16;
+        pen->p += n;
+        p += n;
+        if (mask) return p;
+    }
+#endif
+    while (p < end && *p >= ' ' && *p < 127 && *p != '"' && *p != '\'' && *p != '\\')
+        *pen->p++ = *p++;
+    return p;
+}
+
+/* The quote that ends the string whose text begins at p, `end` if there is none. One that was not
+   escaped, by what stands behind it, is part of the string. */
+const char *syn__python_string_end(const char *p, const char *end);
+/* Whether what stands behind a string's quote at p lets it end there, at first sight. */
+static inline bool syn__python_usual_end(const char *quote, const char *end) {
+    const char next = quote + 1 < end ? quote[1] : ',';
+    return next == ',' || next == ']' || next == '}' || next == ':' || next == '\n';
+}
+
+/* Decodes the character of a string's text at *p (an escape, or UTF-8) and moves behind it. Lone
+   surrogates stay; what is not UTF-8 is U+FFFD. */
+uint32_t syn__python_character(const char **p, const char *end);
+
+/* What a byte of the text is to whoever goes through it. */
+typedef enum syn__python_mark {
+    SYN__PYTHON_VALUE, /* a string, number or word begins */
+    SYN__PYTHON_SPACE, /* or something that no value has */
+    SYN__PYTHON_COMMA,
+    SYN__PYTHON_COLON,
+    SYN__PYTHON_OPENS,
+    SYN__PYTHON_CLOSES
+} syn__python_mark;
+
+static inline syn__python_mark syn__python_mark_of(char c) {
+    if ((c >= '0' && c <= '9') || c == '"') return SYN__PYTHON_VALUE;
+    if (c == ',') return SYN__PYTHON_COMMA;
+    if (c == ':') return SYN__PYTHON_COLON;
+    if (c == '[' || c == '{') return SYN__PYTHON_OPENS;
+    if (c == ']' || c == '}') return SYN__PYTHON_CLOSES;
+    const bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '+' ||
+                      c == '.' || c == '_';
+    return word ? SYN__PYTHON_VALUE : SYN__PYTHON_SPACE;
+}
+
+/* The bare word at p: its end, and how Python writes it: as it stands, or as
+ *text (at most SYN_NUMBER_TEXT bytes, in `space` or static). `json` chooses the form. */
+const char *syn__python_word(const char *p, const char *end, bool json, char *space,
+                             syn__et_str *text);
+
+static inline bool syn__python_is_digit(char c) {
+    return (unsigned)(c - '0') < 10;
+}
+static inline bool syn__python_is_space(char c) {
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+/* Whether a number may end before c. */
+static inline bool syn__python_is_stop(char c) {
+    return c == ',' || c == ']' || c == '}' || syn__python_is_space(c);
+}
+
+/* Copies a short integer without a sign, as most numbers are; returns its end, or NULL. The pen has
+   room for SYN__PEN_SLACK. */
+static inline const char *syn__python_short_int(syn__pen *pen, const char *p, const char *end) {
+    const char *const near = end - p > 32 ? p + 32 : end;
+    const char *q = p;
+    char *out = pen->p;
+    while (q < near && syn__python_is_digit(*q)) *out++ = *q++;
+    if (q == p || (q == near ? q != end : !syn__python_is_stop(*q))) return NULL;
+    pen->p = out;
+    return q;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

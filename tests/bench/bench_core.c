@@ -1,0 +1,135 @@
+/* ./dev bench core: what recording costs. Each figure beside its limit, taken in this run; exit 1
+ * when one is missed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "comm/comm.h"
+#include "models/generate.h"
+#include "ops/blas.h"
+#include "syntorch/memory.h"
+#include "tests/bench/bench.h"
+#include "tools/cli.h"
+
+static void die(const syn_error *err) {
+    fprintf(stderr, "bench_core: %s\n", err->text);
+    exit(1);
+}
+
+struct traced {
+    syn_ctx *ctx;
+    double seconds; /* of generating, without making the model */
+    size_t nodes;
+};
+
+/* One rank's run of a preset; on meta with tp > 1 as rank 0 of a world that nobody runs. */
+static struct traced trace(syn_device device, const char *preset, int tp, int64_t prompt_tokens,
+                           int64_t new_tokens) {
+    syn_error err = {0};
+    syn_gpt_config config;
+    syn_comm *comm = NULL;
+    syn_group *group = NULL;
+    syn_gpt *gpt = NULL;
+    int32_t ranks[64], *prompt = calloc((size_t)prompt_tokens, sizeof *prompt);
+    struct traced t = {0};
+    for (int i = 0; i < tp; i++) ranks[i] = i;
+    if (syn_gpt_config_preset(&config, preset, &err) != SYN_OK || !prompt) die(&err);
+    if (tp > 1 && (syn_comm_fake_new(&comm, 0, tp, &err) != SYN_OK ||
+                   syn_comm_open_group(comm, 1, "tp0", ranks, tp, &group, &err) != SYN_OK))
+        die(&err);
+    const syn_gpt_options how = {.tp = group, .fused_attention = false, .seed = 1};
+    const double begin = now_s();
+    if (syn_ctx_new(&t.ctx, device, comm, &err) != SYN_OK ||
+        syn_gpt_new(&gpt, t.ctx, &config, &how, &err) != SYN_OK)
+        die(&err);
+    const double made = now_s();
+    syn_generation g = {.batch = 1,
+                        .prompt_tokens = prompt_tokens,
+                        .new_tokens = new_tokens,
+                        .prompt = prompt,
+                        .sampling = {0.0, 0, 1.0, 1}};
+    if (syn_generate(gpt, &g, &err) != SYN_OK) die(&err);
+    t.seconds = device == SYN_DEVICE_META ? now_s() - begin : now_s() - made;
+    t.nodes = syn_ctx_trace(t.ctx)->n_nodes - 1;
+    syn_free(g.tokens);
+    syn_gpt_free(gpt);
+    if (comm) comm->ops->close(comm);
+    free(prompt);
+    return t;
+}
+
+/* Median seconds of `runs` traces; the last one's nodes. */
+static double median_trace(int runs, syn_device device, const char *preset, int tp, int64_t prompt,
+                           int64_t new_tokens, size_t *nodes) {
+    double seconds[32];
+    for (int i = 0; i < runs; i++) {
+        const struct traced t = trace(device, preset, tp, prompt, new_tokens);
+        seconds[i] = t.seconds;
+        *nodes = t.nodes;
+        syn_ctx_free(t.ctx);
+    }
+    qsort(seconds, (size_t)runs, sizeof seconds[0], by_value);
+    return seconds[runs / 2];
+}
+
+/* Seconds of the two clock readings around a kernel. */
+static double clock_cost(void) {
+    const syn_backend *cpu = syn_backend_get(SYN_DEVICE_CPU);
+    uint64_t wall, thread;
+    const double begin = now_s();
+    for (int i = 0; i < 100000; i++) cpu->clock(&wall, &thread);
+    return 2 * (now_s() - begin) / 100000;
+}
+
+static void gpt3_rank(void) {
+    size_t nodes;
+    const double seconds = median_trace(5, SYN_DEVICE_META, "gpt3-175b", 8, 2048, 1, &nodes);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("GPT-3 175B, one rank of tp 8, prefill of 2048 tokens, %zu nodes:\n", nodes);
+    line("traced without data", seconds, "s", 0.1, true);
+    line("peak memory of the process", (double)usage.ru_maxrss / 1024, "MiB", 50e6 / 1048576, true);
+}
+
+static void meta_rate(void) {
+    size_t nodes;
+    const double seconds = median_trace(5, SYN_DEVICE_META, "gpt2", 1, 16, 1000, &nodes);
+    printf("gpt2 on meta, 1000 tokens, %zu nodes:\n", nodes);
+    line("meta tracing", (double)nodes / seconds, "nodes/s", 1e6, false);
+}
+
+/* Names of parameters and tables of shapes are part of it, so a short trace costs more a node than
+ * a long one. */
+static void bytes_a_node(void) {
+    const struct traced t = trace(SYN_DEVICE_CPU, "gpt2", 1, 16, 32);
+    printf("gpt2 on the CPU, 16 tokens in, 32 out, %zu nodes with their times:\n", t.nodes);
+    line("bytes a node", (double)syn_trace_memory_bytes(syn_ctx_trace(t.ctx)) / (double)t.nodes,
+         "bytes", 128, true);
+    syn_ctx_free(t.ctx);
+}
+
+static void prefill(void) {
+    size_t nodes, meta_nodes;
+    char text[64];
+    syn_blas_set_threads(cli_cores());
+    printf("gpt2 prefill of 1 x 1024, f32, %s:\n", syn_blas_describe(text, sizeof text));
+    const double run = median_trace(3, SYN_DEVICE_CPU, "gpt2", 1, 1024, 1, &nodes);
+    const double record = median_trace(15, SYN_DEVICE_META, "gpt2", 1, 1024, 1, &meta_nodes);
+    printf("  %zu nodes in %.3f s; recorded in %.1f us (on meta, model included), clocks %.2f us a "
+           "node\n",
+           nodes, run, 1e6 * record, 1e6 * clock_cost());
+    line("recording, of the prefill's time", 100 * (record + (double)nodes * clock_cost()) / run,
+         "%", 1, true);
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    cli_choose_blas(argv);
+    gpt3_rank(); /* first: its memory is the process's peak */
+    meta_rate();
+    bytes_a_node();
+    prefill();
+    return missed ? 1 : 0;
+}

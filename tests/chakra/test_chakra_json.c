@@ -1,0 +1,81 @@
+/* An .et as JSON and back when memory runs out, and what tells the two apart. What they hold
+   test_json_tool.py compares with protobuf. */
+#include "tests/support/test.h"
+
+#include "export/chakra/chakra_json.h"
+#include "syntorch/memory.h"
+
+typedef enum way { TO_JSON, TO_COMPAT, TO_ET } way;
+
+static syn_status convert(way how, const char *data, size_t bytes, syn_sink *out, syn_error *err) {
+    syn_chakra_json_stats stats;
+    if (how == TO_JSON) return syn_chakra_et_to_json("x", data, bytes, 0, out, &stats, err);
+    if (how == TO_COMPAT) return syn_chakra_et_to_json_compat("x", data, bytes, out, &stats, err);
+    return syn_chakra_json_to_et("x", data, bytes, -1, out, &stats, err);
+}
+
+/* With ever more allocations: refused for want of memory until all is there. */
+static void sweep(way how, const char *data, size_t bytes) {
+    for (uint64_t n = 0;; n++) {
+        syn_error err = {0};
+        syn_sink *out = NULL;
+        CHECK(n < 10000);
+        syn_memory_fail_after(n);
+        syn_status status = syn_sink_open_memory(&out, &err);
+        if (status == SYN_OK) status = convert(how, data, bytes, out, &err);
+        const syn_status closed = syn_sink_close(out, status == SYN_OK, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (status == SYN_OK) status = closed;
+        if (status == SYN_OK) {
+            CHECK(n > 3);
+            return;
+        }
+        CHECK_MSG(status == SYN_E_NOMEM, "allocation %d: %s", (int)n, err.text);
+        CHECK_HAS(err.text, "memory");
+    }
+}
+
+static const char wire[] = "\7\n\0051.0.0"                                         /* version */
+                           "\21\10\5\22\1n\30\4*\2\1\2R\4\n\2xy"                   /* canonical */
+                           "\31(\1(\2R\23\n\1a\362\1\r\n\3\303\244z\n\6 \"\\\1yy"; /* not packed */
+
+static void conversion_out_of_memory(void) {
+    syn_error err = {0};
+    syn_sink *json;
+    size_t bytes;
+    sweep(TO_JSON, wire, sizeof wire - 1);
+    sweep(TO_COMPAT, wire, sizeof wire - 1);
+    CHECK_OK(syn_sink_open_memory(&json, &err), err);
+    CHECK_OK(convert(TO_JSON, wire, sizeof wire - 1, json, &err), err);
+    const char *text = syn_sink_data(json, &bytes);
+    CHECK_HAS(text, "\"@wire\":\"");
+    sweep(TO_ET, text, bytes);
+    CHECK_OK(syn_sink_close(json, false, &err), err);
+}
+
+static void tells_json_from_et(void) {
+    static const struct {
+        const char *text;
+        bool json;
+    } cases[] = {
+        {"{\"ranks\":[]}", true},
+        {" \r\n\t{ \"ran", true},
+        {"{}", true},
+        {"[", true},
+        {"{", true},
+        {"", false},
+        {"\7\n\0051.0.0", false},
+        {"[\n\1x\"V0123456789012345678901234567890123456789012345678901234567890123456789012"
+         "3456789012345",
+         false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        CHECK_MSG(syn_chakra_is_json(cases[i].text, strlen(cases[i].text)) == cases[i].json, "%s",
+                  cases[i].text);
+}
+
+static const test_case cases[] = {
+    {"conversion_out_of_memory", conversion_out_of_memory},
+    {"tells_json_from_et", tells_json_from_et},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,440 @@
+/* The writer of execution traces: its bytes, its files, its JSON form. */
+#include "tests/support/test.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "export/chakra/et_graph.h"
+#include "tests/support/et_sample.h"
+#include "tests/support/sample_graph.h"
+
+/* ---- Bytes ---- */
+
+/* ALL_REDUCE.1.et as Chakra's own generator (et_generator) writes it. */
+static const unsigned char chakra_bytes[] = "\x07\x0a\x05"
+                                            "1.0.0"
+                                            "\x40\x08\x11\x12\x0a"
+                                            "ALL_REDUCE"
+                                            "\x18\x07"
+                                            "\x52\x0e\x0a\x09"
+                                            "is_cpu_op"
+                                            "\xd8\x01\x00"
+                                            "\x52\x0d\x0a\x09"
+                                            "comm_type"
+                                            "\x48\x00"
+                                            "\x52\x0f\x0a\x09"
+                                            "comm_size"
+                                            "\x48\x80\x80\x04";
+
+static void test_chakra_bytes(void) {
+    const syn__et_attr attrs[] = {
+        {{"is_cpu_op", 9}, {"", 0}, SYN__ET_BOOL, 0, {"", 0}},
+        {{"comm_type", 9}, {"", 0}, SYN__ET_INT64, 0, {"", 0}},
+        {{"comm_size", 9}, {"", 0}, SYN__ET_INT64, 65536, {"", 0}},
+    };
+    const syn__et_node node = {
+        .id = 17, .name = {"ALL_REDUCE", 10}, .type = 7, .attrs = attrs, .n_attrs = 3};
+    const syn__et_meta meta = {.version = {"1.0.0", 5}};
+    syn__et_buf buf = {0};
+    syn__et_put_varint(&buf, 7);
+    syn__et_put_meta(&buf, &meta);
+    syn__et_put_varint(&buf, 64);
+    syn__et_put_node(&buf, &node);
+    CHECK_INT(buf.bytes, sizeof chakra_bytes - 1);
+    CHECK(memcmp(buf.data, chakra_bytes, buf.bytes) == 0);
+    syn__et_buf_free(&buf);
+}
+
+static void test_varints(void) {
+    static const struct {
+        uint64_t value;
+        const char *bytes;
+        size_t n;
+    } cases[] = {{0, "\x00", 1},
+                 {127, "\x7f", 1},
+                 {128, "\x80\x01", 2},
+                 {300, "\xac\x02", 2},
+                 {150, "\x96\x01", 2}, /* of the documentation */
+                 {UINT64_MAX, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char out[SYN__ET_VARINT_MAX];
+        uint64_t back = 1;
+        CHECK_INT(syn__et_varint(out, cases[i].value) - out, cases[i].n);
+        CHECK_INT(syn__et_varint_bytes(cases[i].value), cases[i].n);
+        CHECK(memcmp(out, cases[i].bytes, cases[i].n) == 0);
+        syn__et_reader r = {out, out + cases[i].n, NULL};
+        CHECK(syn__et_read_varint(&r, &back) && back == cases[i].value && r.cur == r.end);
+        r = (syn__et_reader){out, out + cases[i].n - 1, NULL};
+        CHECK(!syn__et_read_varint(&r, &back) && r.why != NULL);
+    }
+    const char *bad[] = {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02",
+                         "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"};
+    for (int i = 0; i < 2; i++) {
+        uint64_t v;
+        syn__et_reader r = {bad[i], bad[i] + strlen(bad[i]), NULL};
+        CHECK(!syn__et_read_varint(&r, &v));
+        CHECK_STR(r.why, "a number is longer than 64 bits");
+    }
+}
+
+/* ---- Files ---- */
+
+static char folder[64];
+
+static const char *in_folder(const char *name) {
+    static char path[4][256];
+    static int turn;
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+static bool exists(const char *name) {
+    return access(in_folder(name), F_OK) == 0;
+}
+
+static void make_folder(void) {
+    snprintf(folder, sizeof folder, "/tmp/test_et.XXXXXX");
+    if (mkdtemp(folder) == NULL) perror("mkdtemp");
+}
+
+static void remove_folder(void) {
+    static const char *const names[] = {"t.0.et", "t.1.et", "t.2.et",           "t.3.et",
+                                        "t.4.et", "t.9.et", "t.comm_group.json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) (void)unlink(in_folder(names[i]));
+    (void)rmdir(folder);
+}
+
+/* Writes to the prefix of the environment, for checks from outside, or to a folder of its own. */
+static void test_set(void) {
+    const char *given = getenv("SYN_ET_OUT");
+    syn_error err = {0};
+    make_folder();
+    char prefix[300];
+    for (int which = 0; which < 3; which++) {
+        static const char *const names[] = {"tp", "overlap", "pp"};
+        syn_graph *g = which == 0   ? syn_test_graph(&err)
+                       : which == 1 ? et_overlap(&err)
+                                    : et_pipeline(&err);
+        CHECK_MSG(g != NULL, "%s", err.text);
+        if (given != NULL) snprintf(prefix, sizeof prefix, "%s.%s", given, names[which]);
+        else snprintf(prefix, sizeof prefix, "%s/t", folder);
+        CHECK_OK(syn_export_et_set(g, NULL, prefix, &err), err);
+        syn_graph_free(g);
+    }
+    if (given == NULL) CHECK(exists("t.0.et") && exists("t.3.et") && exists("t.comm_group.json"));
+    remove_folder();
+}
+
+static void test_set_replaces_larger(void) {
+    syn_error err = {0};
+    make_folder();
+    syn_graph *small = syn_test_graph(&err), *large = et_pipeline(&err);
+    CHECK(small != NULL && large != NULL);
+    CHECK_OK(syn_export_et_set(large, NULL, in_folder("t"), &err), err);
+    FILE *other = fopen(in_folder("t.9.et"), "w"); /* not next to the set: not ours */
+    if (other != NULL) fclose(other);
+    CHECK_OK(syn_export_et_set(small, NULL, in_folder("t"), &err), err);
+    CHECK(exists("t.0.et") && exists("t.1.et") && !exists("t.2.et") && !exists("t.3.et"));
+    CHECK(exists("t.9.et") && exists("t.comm_group.json"));
+    /* A set that cannot be finished has no group file. */
+    (void)unlink(in_folder("t.1.et"));
+    CHECK_INT(mkdir(in_folder("t.1.et"), 0700), 0);
+    CHECK_INT(syn_export_et_set(small, NULL, in_folder("t"), &err), SYN_E_IO);
+    CHECK_HAS(err.text, "t.1.et");
+    CHECK(!exists("t.comm_group.json"));
+    (void)rmdir(in_folder("t.1.et"));
+    syn_graph_free(small);
+    syn_graph_free(large);
+    remove_folder();
+}
+
+static void test_set_of_one_rank(void) {
+    syn_error err = {0};
+    make_folder();
+    syn_graph *g = et_pipeline(&err);
+    CHECK(g != NULL);
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    options.rank = 3;
+    CHECK_OK(syn_export_et_set(g, &options, in_folder("t"), &err), err);
+    CHECK(exists("t.3.et") && !exists("t.0.et") && exists("t.comm_group.json"));
+    options.rank = 4;
+    CHECK_INT(syn_export_et_set(g, &options, in_folder("t"), &err), SYN_E_INVALID);
+    CHECK_STR(err.text, "the graph has no rank 4");
+    syn_graph_free(g);
+    remove_folder();
+}
+
+/* Two ranks, group "tp0" of both; each row is a rank's collectives: kind, bytes / 64. */
+static syn_graph *two_ranks(const syn_comm_kind kinds[2][3], const int sizes[2][3], uint32_t group,
+                            syn_error *err) {
+    static const int32_t pair[] = {0, 1};
+    const syn_graph_group tp = {1, "tp0", pair, 2};
+    syn_graph *g;
+    if (syn_graph_new(&g, pair, 2, 2, err) != SYN_OK) return NULL;
+    syn_status status = syn_graph_add_group(g, &tp, err);
+    for (uint32_t r = 0; r < 2; r++) {
+        const et_row work = {.kind = SYN_NODE_COMPUTE};
+        if (status == SYN_OK) status = et_add(g, r, &work, NULL, err);
+        for (int i = 0; i < 3 && status == SYN_OK && kinds[r][i] != SYN_COMM_NONE; i++) {
+            const et_row row = {.kind = SYN_NODE_COLLECTIVE, .comm = kinds[r][i], .group = group};
+            syn_node node = et_node(&row, (uint64_t)i + 2);
+            node.comm_index = (uint32_t)i;
+            node.comm_bytes = 64 * (uint64_t)sizes[r][i];
+            status = syn_graph_add_node(g, r, &node, err);
+        }
+    }
+    if (status == SYN_OK) return g;
+    syn_graph_free(g);
+    return NULL;
+}
+
+#define AR SYN_COMM_ALL_REDUCE
+#define AG SYN_COMM_ALL_GATHER
+#define SC SYN_COMM_SCATTER
+
+static void test_ranks_must_agree(void) {
+    static const struct {
+        syn_comm_kind kinds[2][3];
+        int sizes[2][3];
+        uint32_t group;
+        const char *want; /* NULL: written */
+    } cases[] = {
+        {{{AR, AG, AR}, {AR, AG, AR}}, {{1, 2, 3}, {1, 2, 3}}, 1, NULL},
+        {{{SC, AG, AR}, {SC, AG, AR}}, {{4, 2, 3}, {0, 2, 3}}, 1, NULL},
+        {{{AR, AG, AR}, {AR, AR, AG}},
+         {{1, 2, 3}, {1, 2, 3}},
+         1,
+         "the ranks of group tp0 differ in call 2: rank 0 has all_gather of 128 bytes, rank 1 "
+         "all_reduce of 128 bytes"},
+        {{{AR, AG, AR}, {AR, AG, AR}},
+         {{1, 2, 3}, {1, 2, 4}},
+         0,
+         "the ranks of the world differ in call 3: rank 0 has all_reduce of 192 bytes, "
+         "rank 1 all_reduce of 256 bytes"},
+        {{{AR, AG, AR}, {AR, AG}},
+         {{1, 2, 3}, {1, 2}},
+         1,
+         "the ranks of group tp0 differ in how many collectives they call: rank 0 3, rank 1 2"},
+        {{{AR}, {AR, AG}},
+         {{1}, {1, 2}},
+         1,
+         "the ranks of group tp0 differ in how many collectives they call: rank 0 1, rank 1 2"},
+        {{{SYN_COMM_NONE}, {AR, AG}},
+         {{0}, {1, 2}},
+         1,
+         "the ranks of group tp0 differ in how many collectives they call: rank 1 2, rank 0 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        syn_error err = {0};
+        make_folder();
+        syn_graph *g = two_ranks(cases[i].kinds, cases[i].sizes, cases[i].group, &err);
+        CHECK_MSG(g != NULL, "%s", err.text);
+        const syn_status status = syn_export_et_set(g, NULL, in_folder("t"), &err);
+        CHECK_INT(status, cases[i].want == NULL ? SYN_OK : SYN_E_INVALID);
+        CHECK_STR(err.text, cases[i].want == NULL ? "" : cases[i].want);
+        CHECK_INT(exists("t.0.et"), cases[i].want == NULL);
+        CHECK_INT(exists("t.comm_group.json"), cases[i].want == NULL);
+        /* What came from files is written as it was. */
+        const syn_attribute version = {
+            .name = "et.version", .type = SYN_VALUE_TEXT, .text = "1.0.0"};
+        CHECK_OK(syn_graph_set_meta(g, &version, &err), err);
+        CHECK_OK(syn_export_et_set(g, NULL, in_folder("t"), &err), err);
+        syn_graph_free(g);
+        remove_folder();
+    }
+}
+
+/* Rank 1 has views and a barrier only. An older set stays as it is. */
+static void test_rank_without_nodes(void) {
+    static const int32_t pair[] = {0, 1};
+    const et_row work = {.kind = SYN_NODE_COMPUTE},
+                 view = {.kind = SYN_NODE_COMPUTE, .flags = SYN_NODE_VIRTUAL},
+                 barrier = {.kind = SYN_NODE_COLLECTIVE, .comm = SYN_COMM_BARRIER};
+    syn_error err = {0};
+    syn_graph *g, *older = syn_test_graph(&err);
+    uint32_t index = 0;
+    size_t bytes;
+    make_folder();
+    CHECK(older != NULL);
+    CHECK_OK(syn_graph_new(&g, pair, 2, 2, &err), err);
+    CHECK_OK(et_add(g, 0, &work, NULL, &err), err);
+    CHECK_OK(et_add(g, 1, &view, NULL, &err), err);
+    CHECK_OK(et_add(g, 1, &barrier, &index, &err), err);
+    CHECK_OK(syn_export_et_set(older, NULL, in_folder("t"), &err), err);
+    CHECK_INT(syn_export_et_set(g, NULL, in_folder("t"), &err), SYN_E_INVALID);
+    CHECK_STR(err.text, "rank 1 has no node that an execution trace shows, and simulators do not "
+                        "read a trace without nodes");
+    CHECK(exists("t.0.et") && exists("t.1.et") && exists("t.comm_group.json"));
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    options.rank = 1;
+    err = (syn_error){0};
+    char *data = et_write(&syn_export_et, g, &options, &bytes, &err);
+    CHECK(data == NULL);
+    CHECK_HAS(err.text, "rank 1 has no node");
+    options.rank = 0;
+    data = et_write(&syn_export_et, g, &options, &bytes, &err);
+    CHECK(data != NULL);
+    free(data);
+    syn_graph_free(older);
+    syn_graph_free(g);
+    remove_folder();
+}
+
+static void test_set_no_memory(void) {
+    syn_error err = {0};
+    syn_graph *g = et_pipeline(&err);
+    make_folder();
+    CHECK(g != NULL);
+    for (uint64_t n = 0;; n++) {
+        err = (syn_error){0};
+        syn_memory_fail_after(n);
+        const syn_status status = syn_export_et_set(g, NULL, in_folder("t"), &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (status == SYN_OK) break;
+        CHECK_INT(status, SYN_E_NOMEM);
+        CHECK(!exists("t.comm_group.json"));
+    }
+    syn_graph_free(g);
+    remove_folder();
+}
+
+static void test_comm_group(void) {
+    /* One-rank groups are left out; ids ascend, whatever the graph's order. */
+    static const int32_t rank = 0, pair[] = {3, 0}, alone[] = {2};
+    const syn_graph_group groups[] = {{12, "b", pair, 2}, {5, "solo", alone, 1}, {9, "a", pair, 2}};
+    syn_error err = {0};
+    syn_graph *g;
+    syn_sink *sink;
+    CHECK_OK(syn_graph_new(&g, &rank, 1, 4, &err), err);
+    for (int i = 0; i < 3; i++) CHECK_OK(syn_graph_add_group(g, &groups[i], &err), err);
+    CHECK_OK(syn_sink_open_memory(&sink, &err), err);
+    CHECK_OK(syn_export_comm_group(g, sink, &err), err);
+    CHECK_STR(syn_sink_data(sink, NULL), "{\n  \"9\": [3, 0],\n  \"12\": [3, 0]\n}\n");
+    CHECK_OK(syn_sink_close(sink, false, &err), err);
+    syn_graph_free(g);
+}
+
+/* ---- Text ---- */
+
+static syn_graph *named_graph(const char *scope, const char *label, const char *meta,
+                              syn_error *err) {
+    static const int32_t rank = 0;
+    const et_row row = {.kind = SYN_NODE_COMPUTE};
+    const syn_attribute model = {.name = "model", .type = SYN_VALUE_TEXT, .text = meta};
+    syn_node node = et_node(&row, 1);
+    syn_graph *g;
+    node.scope = scope;
+    node.label = node.op = label;
+    if (syn_graph_new(&g, &rank, 1, 1, err) != SYN_OK) return NULL;
+    if (syn_graph_set_meta(g, &model, err) == SYN_OK &&
+        syn_graph_add_node(g, 0, &node, err) == SYN_OK)
+        return g;
+    syn_graph_free(g);
+    return NULL;
+}
+
+static void test_utf8_is_repaired(void) {
+    syn_error err = {0};
+    size_t bytes;
+    syn_graph *g = named_graph("h\xff", "q\xc3(", "m\x80", &err);
+    CHECK_MSG(g != NULL, "%s", err.text);
+    char *json = et_write(&syn_export_chakra, g, NULL, &bytes, &err);
+    CHECK_MSG(json != NULL, "%s", err.text);
+    CHECK_HAS(json, "\"name\":\"h\xEF\xBF\xBD/q\xEF\xBF\xBD(\"");
+    CHECK_HAS(json, "{\"name\":\"model\",\"stringVal\":\"m\xEF\xBF\xBD\"}");
+    free(json);
+    char *et = et_write(&syn_export_et, g, NULL, &bytes, &err);
+    syn_graph *back = NULL;
+    CHECK_OK(syn_import_et_memory(&back, "back", et, bytes, &err), err);
+    free(et);
+    syn_graph_free(back);
+    syn_graph_free(g);
+}
+
+static void test_json_form(void) {
+    /* By protobuf's JSON rules: 64-bit integers as strings, enums by name, defaults left out, set
+     * values never. */
+    syn_error err = {0};
+    size_t bytes;
+    syn_graph *g = named_graph("s\"\n", "x", "m", &err);
+    CHECK_MSG(g != NULL, "%s", err.text);
+    const syn_export_options options = {.rank = -1, .version = "syntorch 9"};
+    char *json = et_write(&syn_export_chakra, g, &options, &bytes, &err);
+    CHECK_MSG(json != NULL, "%s", err.text);
+    CHECK_STR(
+        json,
+        "{\"ranks\":[\n{\"rank\":0,\"metadata\":{\"version\":\"1.0.0\",\"attr\":["
+        "{\"name\":\"rank\",\"int64Val\":\"0\"},{\"name\":\"world_size\",\"int64Val\":\"1\"},"
+        "{\"name\":\"program\",\"stringVal\":\"syntorch 9\"},"
+        "{\"name\":\"model\",\"stringVal\":\"m\"}]},\"nodes\":[\n"
+        "{\"id\":\"1\",\"name\":\"s\\\"\\u000a/x\",\"type\":\"COMP_NODE\",\"attr\":["
+        "{\"name\":\"is_cpu_op\",\"boolVal\":false},{\"name\":\"num_ops\",\"int64Val\":\"100\"},"
+        "{\"name\":\"tensor_size\",\"uint64Val\":\"5000\"}]}]}]}\n");
+    free(json);
+    syn_graph_free(g);
+}
+
+static void test_same_graph_same_bytes(void) {
+    syn_error err = {0};
+    size_t n[2];
+    char *data[2];
+    for (int i = 0; i < 2; i++) {
+        syn_graph *g = syn_test_graph(&err);
+        CHECK(g != NULL);
+        data[i] = et_write(&syn_export_et, g, NULL, &n[i], &err);
+        syn_graph_free(g);
+        CHECK(data[i] != NULL);
+    }
+    CHECK(n[0] == n[1] && memcmp(data[0], data[1], n[0]) == 0);
+    free(data[0]);
+    free(data[1]);
+}
+
+/* ---- Failing allocations ---- */
+
+static void fail_everywhere(const syn_exporter *exporter, const syn_graph *g) {
+    for (uint64_t n = 0;; n++) {
+        syn_error err = {0};
+        size_t bytes;
+        syn_memory_fail_after(n);
+        char *data = et_write(exporter, g, NULL, &bytes, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (data != NULL) {
+            free(data);
+            CHECK_INT(err.code, SYN_OK);
+            CHECK(n > 3);
+            return;
+        }
+        CHECK_INT(err.code, SYN_E_NOMEM);
+    }
+}
+
+static void test_no_memory(void) {
+    syn_error err = {0};
+    syn_graph *g = syn_test_graph(&err), *p = et_pipeline(&err);
+    CHECK(g != NULL && p != NULL);
+    fail_everywhere(&syn_export_et, g);
+    fail_everywhere(&syn_export_chakra, g);
+    fail_everywhere(&syn_export_chakra, p);
+    syn_graph_free(g);
+    syn_graph_free(p);
+}
+
+static const test_case cases[] = {
+    {"chakra_bytes", test_chakra_bytes},
+    {"varints", test_varints},
+    {"write_set", test_set},
+    {"replaces_larger_set", test_set_replaces_larger},
+    {"one_rank_of_a_set", test_set_of_one_rank},
+    {"ranks_must_agree", test_ranks_must_agree},
+    {"rank_without_nodes", test_rank_without_nodes},
+    {"set_no_memory", test_set_no_memory},
+    {"comm_group", test_comm_group},
+    {"utf8_is_repaired", test_utf8_is_repaired},
+    {"json_form", test_json_form},
+    {"same_graph_same_bytes", test_same_graph_same_bytes},
+    {"no_memory", test_no_memory},
+};
+
+TEST_MAIN(cases)

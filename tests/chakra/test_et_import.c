@@ -1,0 +1,476 @@
+/* The readers of execution traces: what they understand, what they give back unchanged, what they
+ * refuse. */
+#include "tests/support/test.h"
+
+#include <unistd.h>
+
+#include "export/chakra/et_graph.h"
+#include "tests/support/et_sample.h"
+#include "tests/support/sample_graph.h"
+
+/* ---- Making files ---- */
+
+typedef struct file {
+    syn__et_buf buf, message;
+} file;
+
+static void end_message(file *f) {
+    syn__et_put_varint(&f->buf, f->message.bytes);
+    syn__et_buf_put(&f->buf, f->message.data, f->message.bytes);
+    f->message.bytes = 0;
+}
+
+static void put_meta(file *f, const char *version, const syn__et_attr *attrs, size_t n) {
+    const syn__et_meta meta = {{version, strlen(version)}, attrs, n};
+    syn__et_put_meta(&f->message, &meta);
+    end_message(f);
+}
+
+static void put_node(file *f, uint64_t id, const uint64_t *ctrl, size_t n_ctrl,
+                     const uint64_t *data, size_t n_data) {
+    const syn__et_node node = {.id = id,
+                               .name = {"n", 1},
+                               .type = SYN__ET_COMP_NODE,
+                               .ctrl = ctrl,
+                               .n_ctrl = n_ctrl,
+                               .data = data,
+                               .n_data = n_data};
+    syn__et_put_node(&f->message, &node);
+    end_message(f);
+}
+
+static void close_file(file *f) {
+    syn__et_buf_free(&f->buf);
+    syn__et_buf_free(&f->message);
+}
+
+static syn_graph *load(const file *f, syn_error *err) {
+    syn_graph *g = NULL;
+    if (syn_import_et_memory(&g, "x.et", f->buf.data, f->buf.bytes, err) != SYN_OK) return NULL;
+    if (syn_graph_verify(g, err) == SYN_OK) return g;
+    syn_graph_free(g);
+    return NULL;
+}
+
+/* bytes -> graph -> bytes, and bytes -> graph -> Chakra JSON -> graph -> bytes */
+static void check_round_trip(const char *data, size_t bytes) {
+    syn_error err = {0};
+    syn_graph *g = NULL;
+    size_t n, n_json;
+    CHECK_OK(syn_import_et_memory(&g, "x.et", data, bytes, &err), err);
+    CHECK_OK(syn_graph_verify(g, &err), err);
+    char *again = et_write(&syn_export_et, g, NULL, &n, &err);
+    char *json = et_write(&syn_export_chakra, g, NULL, &n_json, &err);
+    syn_graph_free(g);
+    CHECK_MSG(again != NULL && json != NULL, "%s", err.text);
+    CHECK_INT(n, bytes);
+    CHECK(memcmp(again, data, n) == 0);
+    free(again);
+    g = NULL;
+    CHECK_OK(syn__et_import_chakra(&g, "x.json", json, n_json, &err), err);
+    again = et_write(&syn_export_et, g, NULL, &n, &err);
+    syn_graph_free(g);
+    CHECK_MSG(again != NULL, "%s", err.text);
+    CHECK_INT(n, bytes);
+    CHECK(memcmp(again, data, n) == 0);
+    free(again);
+    free(json);
+}
+
+/* ---- Round trips ---- */
+
+static void test_round_trip(void) {
+    syn_error err = {0};
+    for (int which = 0; which < 2; which++) {
+        syn_graph *g = which == 0 ? syn_test_graph(&err) : et_pipeline(&err);
+        CHECK_MSG(g != NULL, "%s", err.text);
+        syn_export_options options = SYN_EXPORT_DEFAULTS;
+        options.version = "syntorch 1";
+        for (uint32_t r = 0; r < g->n_ranks; r++) {
+            size_t bytes;
+            options.rank = (int32_t)r;
+            char *data = et_write(&syn_export_et, g, &options, &bytes, &err);
+            CHECK_MSG(data != NULL, "%s", err.text);
+            check_round_trip(data, bytes);
+            free(data);
+        }
+        syn_graph_free(g);
+    }
+}
+
+static void test_all_ranks_through_json(void) {
+    syn_error err = {0};
+    syn_graph *g = et_pipeline(&err), *back = NULL;
+    size_t n, n_json;
+    CHECK_MSG(g != NULL, "%s", err.text);
+    char *json = et_write(&syn_export_chakra, g, NULL, &n_json, &err);
+    CHECK_MSG(json != NULL, "%s", err.text);
+    CHECK_OK(syn__et_import_chakra(&back, "x.json", json, n_json, &err), err);
+    CHECK_OK(syn_graph_verify(back, &err), err);
+    CHECK_INT(back->n_ranks, 4);
+    CHECK_INT(back->world_size, 4);
+    CHECK_INT(back->n_groups, 5); /* those of more than one rank */
+    CHECK_STR(syn_graph_group_by_id(back, 4)->name, "embd1");
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    for (options.rank = 0; options.rank < 4; options.rank++) {
+        size_t m;
+        char *a = et_write(&syn_export_et, g, &options, &n, &err);
+        char *b = et_write(&syn_export_et, back, &options, &m, &err);
+        CHECK_MSG(a != NULL && b != NULL, "%s", err.text);
+        CHECK(n == m && memcmp(a, b, n) == 0);
+        free(a);
+        free(b);
+    }
+    free(json);
+    syn_graph_free(back);
+    syn_graph_free(g);
+}
+
+static syn__et_str str(const char *text, size_t bytes) {
+    return (syn__et_str){text, bytes};
+}
+
+static uint64_t bits_of(double v) {
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
+static uint64_t bits_of_float(float v) {
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
+/* Every member of the oneof, with the values that are easy to lose. */
+static void test_attribute_types(void) {
+    const struct {
+        uint32_t field;
+        uint64_t bits;
+        const char *data;
+        size_t bytes;
+    } values[] = {
+        {0, 0, "", 0},
+        {3, bits_of(0.1), "", 0},
+        {3, bits_of(-0.0), "", 0},
+        {3, bits_of(1e300 * 1e300), "", 0},
+        {4, 0, "\x0a\x10\0\0\0\0\0\0\xf0?\0\0\0\0\0\0\0@", 18},
+        {5, bits_of_float(0.1f), "", 0},
+        {6, 0, "\x0a\x04\xcd\xcc\xcc=", 6},
+        {7, (uint64_t)-5, "", 0},
+        {8, 0, "\x0a\x0b\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 13},
+        {9, (uint64_t)INT64_MIN, "", 0},
+        {9, 0, "", 0},
+        {10, 0, "\x0a\x02\xac\x02", 4},
+        {11, UINT32_MAX, "", 0},
+        {12, 0, "\x0a\x01\x07", 3},
+        {13, UINT64_MAX, "", 0},
+        {14, 0, "\x0a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12},
+        {15, (uint64_t)-1, "", 0},
+        {16, 0, "\x0a\x02\x01\x02", 4},
+        {17, (uint64_t)INT64_MIN, "", 0},
+        {18, 0, "\x0a\x01\x03", 3},
+        {19, UINT32_MAX, "", 0},
+        {20, 0, "\x0a\x04\1\2\3\4", 6},
+        {21, UINT64_MAX, "", 0},
+        {22, 0, "\x0a\x08\1\2\3\4\5\6\7\xff", 10},
+        {23, (uint64_t)INT32_MIN, "", 0},
+        {24, 0, "\x0a\x04\xff\xff\xff\xff", 6},
+        {25, (uint64_t)INT64_MIN, "", 0},
+        {26, 0, "\x0a\x08\xff\xff\xff\xff\xff\xff\xff\xff", 10},
+        {27, 0, "", 0},
+        {27, 1, "", 0},
+        {28, 0, "\x0a\x03\x01\x00\x01", 5},
+        {28, 0, "", 0},
+        {29, 0, "", 0},
+        {29, 0, "\xC3\xA9\"\\\n\x01", 6},
+        {30, 0, "\x0a\x00\x0a\x02hi", 6},
+        {31, 0, "\x00\xff\x10", 3},
+        {31, 0, "ab", 2},
+        {32, 0, "\x0a\x01\xff\x0a\x00", 5},
+    };
+    syn__et_attr attrs[sizeof values / sizeof values[0]];
+    const size_t n = sizeof values / sizeof values[0];
+    static const char *const names[] = {"a",   "num_ops", "tensor_size", "comm_tag", "",
+                                        "x@y", "x@none",  "@type",       "@inputs",  "et.version"};
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        file f = {0};
+        for (size_t i = 0; i < n; i++)
+            attrs[i] = (syn__et_attr){str(names[k], strlen(names[k])),
+                                      i % 3 == 0 ? str("doc", 3) : str("", 0), values[i].field,
+                                      values[i].bits, str(values[i].data, values[i].bytes)};
+        const syn__et_node node = {.id = UINT64_MAX,
+                                   .name = str(k % 2 == 0 ? "" : "a/b/", k % 2 == 0 ? 0 : 4),
+                                   .type = (uint32_t)k,
+                                   .start_micros = k == 1 ? UINT64_MAX : 1ull << 53 | 1,
+                                   .duration_micros = k == 2 ? UINT64_MAX : 1ull << 60 | 1,
+                                   .io = {{k != 3, {str("[1]", 3), str("", 0), str("[]", 2)}},
+                                          {k != 4, {str("", 0), str("", 0), str("", 0)}}},
+                                   .attrs = attrs,
+                                   .n_attrs = n};
+        put_meta(&f, k % 2 == 0 ? "" : "7", NULL, 0);
+        syn__et_put_node(&f.message, &node);
+        end_message(&f);
+        CHECK(!f.buf.failed);
+        check_round_trip(f.buf.data, f.buf.bytes);
+        close_file(&f);
+    }
+}
+
+static void test_metadata_types(void) {
+    const syn__et_attr attrs[] = {
+        {str("schema", 6), str("", 0), 29, 0, str("1.1.1-chakra.0.0.4", 18)},
+        {str("pid", 3), str("process", 7), 13, 7, str("", 0)},
+        {str("start_ts", 8), str("", 0), 13, UINT64_MAX, str("", 0)},
+        {str("rank", 4), str("", 0), 9, 5, str("", 0)},
+        {str("et.groups", 9), str("", 0), 27, 1, str("", 0)},
+        {str("x@rank5", 7), str("d", 1), 5, bits_of_float(1.5f), str("", 0)},
+        {str("pg.3", 4), str("tp0", 3), 8, 0, str("\x0a\x02\x05\x06", 4)},
+    };
+    file f = {0};
+    put_meta(&f, "", attrs, sizeof attrs / sizeof attrs[0]);
+    put_node(&f, 1, NULL, 0, NULL, 0);
+    check_round_trip(f.buf.data, f.buf.bytes);
+    syn_error err = {0};
+    syn_graph *g = load(&f, &err);
+    CHECK_MSG(g != NULL, "%s", err.text);
+    CHECK_INT(g->ranks[0].rank, 5);
+    CHECK_INT(g->world_size, 7);
+    CHECK_STR(syn_graph_group_by_id(g, 3)->name, "tp0");
+    syn_graph_free(g);
+    close_file(&f);
+}
+
+/* ---- Meaning ---- */
+
+static void test_meaning(void) {
+    syn_error err = {0};
+    syn_graph *g = syn_test_graph(&err), *back = NULL;
+    size_t bytes;
+    CHECK_MSG(g != NULL, "%s", err.text);
+    char *data = et_write(&syn_export_et, g, NULL, &bytes, &err);
+    CHECK_OK(syn_import_et_memory(&back, "x.et", data, bytes, &err), err);
+    CHECK_INT(back->n_ranks, 1);
+    CHECK_INT(back->world_size, SAMPLE_RANKS);
+    CHECK_INT(back->ranks[0].n_nodes, SAMPLE_NODES - SAMPLE_VIRTUAL);
+    CHECK_STR(syn_graph_meta(back, "model")->text, "sample");
+    CHECK_STR(syn_graph_group_by_id(back, 1)->name, "tp0");
+    syn_cursor a = {0}, b = {0};
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < SAMPLE_NODES; i++) {
+        const syn_node *want = syn_graph_node(g, 0, i, &a);
+        if (want->flags & SYN_NODE_VIRTUAL) continue;
+        const syn_node *got = syn_graph_node(back, 0, at++, &b);
+        CHECK_STR(got->op, want->op);
+        CHECK_STR(got->label, want->label);
+        CHECK_STR(got->scope, want->scope);
+        CHECK_INT(got->id, at);
+        CHECK_INT(got->kind, want->kind);
+        CHECK_INT(got->category, want->category);
+        CHECK_INT(got->phase, want->phase);
+        CHECK_INT(got->stream, want->stream);
+        CHECK_NEAR(got->wall_ns, want->wall_ns, 0);
+        CHECK_NEAR(got->start_ns, want->start_ns, 500);
+        CHECK_INT(got->comm, want->comm);
+        CHECK_INT(got->reduce, want->reduce);
+        CHECK_INT(got->group, want->group);
+        CHECK_INT(got->comm_bytes, want->comm_bytes);
+        CHECK_INT(got->comm_index, want->comm_index);
+        if (want->kind != SYN_NODE_COMPUTE || i == 0) continue;
+        CHECK_INT(got->flops, want->flops);
+        CHECK_INT(got->bytes_read, want->bytes_read + want->bytes_written);
+    }
+    syn_cursor_free(&a);
+    syn_cursor_free(&b);
+    free(data);
+    syn_graph_free(back);
+    syn_graph_free(g);
+}
+
+static void test_messages_mean(void) {
+    syn_error err = {0};
+    syn_graph *g = et_pipeline(&err), *back = NULL;
+    size_t bytes;
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    options.rank = 3;
+    char *data = et_write(&syn_export_et, g, &options, &bytes, &err);
+    CHECK_MSG(data != NULL, "%s", err.text);
+    CHECK_OK(syn_import_et_memory(&back, "x.et", data, bytes, &err), err);
+    CHECK_INT(back->ranks[0].rank, 3);
+    CHECK_INT(back->world_size, 4);
+    syn_cursor c = {0};
+    uint32_t received = 0;
+    for (uint32_t i = 0; i < back->ranks[0].n_nodes; i++) {
+        const syn_node *n = syn_graph_node(back, 0, i, &c);
+        if (n->kind != SYN_NODE_RECV) continue;
+        CHECK_INT(n->comm, SYN_COMM_RECV);
+        CHECK_INT(n->peer, 1);
+        CHECK_INT(n->tag, received);
+        CHECK_INT(n->comm_index, received);
+        CHECK_INT(n->comm_bytes, 64);
+        received++;
+    }
+    CHECK_INT(received, 3);
+    syn_cursor_free(&c);
+    free(data);
+    syn_graph_free(back);
+    syn_graph_free(g);
+}
+
+/* Costs raised for simulators are not the program's. */
+static void test_clamped(void) {
+    const struct {
+        uint64_t ops, bytes;
+        bool clamped;
+        uint64_t want_ops, want_bytes;
+    } cases[] = {{1, 1, true, 0, 0},       {1, 500, true, 0, 500},   {7, 1, true, 7, 0},
+                 {7, 4096, true, 7, 0},    {1, 4096, true, 0, 4096}, {1, 1, false, 1, 1},
+                 {7, 4096, false, 7, 4096}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const syn__et_attr attrs[] = {
+            {str("num_ops", 7), str("", 0), SYN__ET_INT64, cases[i].ops, str("", 0)},
+            {str("tensor_size", 11), str("", 0), SYN__ET_UINT64, cases[i].bytes, str("", 0)},
+            {str("clamped", 7), str("", 0), SYN__ET_BOOL, 1, str("", 0)}};
+        const syn__et_node node = {.id = 1,
+                                   .name = str("a", 1),
+                                   .type = SYN__ET_COMP_NODE,
+                                   .attrs = attrs,
+                                   .n_attrs = cases[i].clamped ? 3 : 2};
+        file f = {0};
+        syn_error err = {0};
+        syn_cursor c = {0};
+        put_meta(&f, "1", NULL, 0);
+        syn__et_put_node(&f.message, &node);
+        end_message(&f);
+        check_round_trip(f.buf.data, f.buf.bytes);
+        syn_graph *g = load(&f, &err);
+        CHECK_MSG(g != NULL, "%s", err.text);
+        const syn_node *n = syn_graph_node(g, 0, 0, &c);
+        CHECK_INT(n->flops, cases[i].want_ops);
+        CHECK_INT(n->bytes_read, cases[i].want_bytes);
+        syn_cursor_free(&c);
+        syn_graph_free(g);
+        close_file(&f);
+    }
+}
+
+/* ---- Order ---- */
+
+static void test_forward_dependencies(void) {
+    /* 5 <- 2 <- 9, 7 free: 9 last of its chain, 7 before it by id once both could come. */
+    static const uint64_t on9[] = {9}, on2[] = {2, 2};
+    file f = {0};
+    syn_error err = {0};
+    put_meta(&f, "1", NULL, 0);
+    put_node(&f, 5, on2, 2, on2, 1);
+    put_node(&f, 2, NULL, 0, on9, 1);
+    put_node(&f, 9, NULL, 0, NULL, 0);
+    put_node(&f, 7, NULL, 0, NULL, 0);
+    syn_graph *g = load(&f, &err);
+    CHECK_MSG(g != NULL, "%s", err.text);
+    static const uint64_t want[] = {7, 9, 2, 5};
+    syn_cursor c = {0};
+    for (uint32_t i = 0; i < 4; i++) CHECK_INT(syn_graph_node(g, 0, i, &c)->id, want[i]);
+    const syn_node *last = syn_graph_node(g, 0, 3, &c);
+    CHECK_INT(last->n_deps, 2); /* data and control on node 2, the repeat dropped */
+    CHECK_INT(last->deps[0].node, 2);
+    CHECK_INT(last->deps[0].dep_class, SYN_DEP_DATA);
+    CHECK_INT(last->deps[1].dep_class, SYN_DEP_CONTROL);
+    syn_cursor_free(&c);
+    syn_graph_free(g);
+    close_file(&f);
+}
+
+static void test_ties_go_by_id(void) {
+    /* One forward dependency makes the reader sort; all others could come at any time, so ids
+     * decide. */
+    static const uint64_t ids[] = {50, 9, 31, 4, 77, 12, 60, 3, 25, 18, 90, 41}, on9[] = {9};
+    const uint32_t n = sizeof ids / sizeof ids[0];
+    file f = {0};
+    syn_error err = {0};
+    put_meta(&f, "1", NULL, 0);
+    for (uint32_t i = 0; i < n; i++) put_node(&f, ids[i], NULL, 0, on9, i == 0 ? 1 : 0);
+    syn_graph *g = load(&f, &err);
+    CHECK_MSG(g != NULL, "%s", err.text);
+    syn_cursor c = {0};
+    for (uint32_t i = 1; i < n; i++) {
+        const uint64_t before = syn_graph_node(g, 0, i - 1, &c)->id;
+        CHECK(before < syn_graph_node(g, 0, i, &c)->id);
+    }
+    syn_cursor_free(&c);
+    syn_graph_free(g);
+    close_file(&f);
+}
+
+static void test_deep_chain(void) {
+    const uint64_t n = 200000;
+    file f = {0};
+    syn_error err = {0};
+    put_meta(&f, "1", NULL, 0);
+    for (uint64_t id = 1; id <= n; id++) {
+        const uint64_t next = id + 1;
+        put_node(&f, id, NULL, 0, &next, id < n ? 1 : 0);
+    }
+    syn_graph *g = load(&f, &err);
+    CHECK_MSG(g != NULL, "%s", err.text);
+    CHECK_INT(g->ranks[0].n_nodes, n);
+    syn_cursor c = {0};
+    CHECK_INT(syn_graph_node(g, 0, 0, &c)->id, n);
+    syn_cursor_free(&c);
+    syn_graph_free(g);
+    close_file(&f);
+}
+
+static void test_odd_but_valid(void) {
+    /* Fields in any order, dependencies one by one, unknown fields of every wire type. */
+    static const char data[] =
+        "\x00"
+        "\x04\x18\x04\x08\x01"
+        "\x1d\x98\x06\x05\xa1\x06\1\2\3\4\5\6\7\x08\xaa\x06\x01z\xad\x06\1\2\3\4"
+        "\x20\x01\x08\x02\x20\x01";
+    syn_error err = {0};
+    syn_graph *g = NULL;
+    CHECK_OK(syn_import_et_memory(&g, "x.et", data, sizeof data - 1, &err), err);
+    CHECK_OK(syn_graph_verify(g, &err), err);
+    CHECK_INT(g->ranks[0].n_nodes, 2);
+    syn_cursor c = {0};
+    CHECK_INT(syn_graph_node(g, 0, 1, &c)->n_deps, 1);
+    syn_cursor_free(&c);
+    syn_graph_free(g);
+}
+
+static void test_absent_control_dependencies(void) {
+    /* PyTorch's converter, which writes no version, leaves control dependencies on nodes that it
+     * left out. */
+    static const uint64_t gone[] = {0};
+    for (int versioned = 0; versioned < 2; versioned++) {
+        file f = {0};
+        syn_error err = {0};
+        put_meta(&f, versioned ? "1.0.0" : "", NULL, 0);
+        put_node(&f, 1, gone, 1, NULL, 0);
+        syn_graph *g = load(&f, &err);
+        CHECK((g == NULL) == versioned);
+        if (versioned)
+            CHECK_STR(err.text, "x.et: node 1 waits for node 0, which is not in the file");
+        else CHECK_INT(syn_graph_meta(g, "et.dropped_ctrl_deps")->i64, 1);
+        syn_graph_free(g);
+        close_file(&f);
+    }
+}
+
+static const test_case cases[] = {
+    {"round_trip", test_round_trip},
+    {"all_ranks_through_json", test_all_ranks_through_json},
+    {"attribute_types", test_attribute_types},
+    {"metadata_types", test_metadata_types},
+    {"meaning", test_meaning},
+    {"messages_mean", test_messages_mean},
+    {"clamped", test_clamped},
+    {"forward_dependencies", test_forward_dependencies},
+    {"ties_go_by_id", test_ties_go_by_id},
+    {"deep_chain", test_deep_chain},
+    {"odd_but_valid", test_odd_but_valid},
+    {"absent_control_dependencies", test_absent_control_dependencies},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,142 @@
+/* Statistics of hand-made traces, and of what is damaged; test_validate_tool.py compares the rest
+   with etcheck.py. */
+#include "export/statistics.h"
+
+#include "syntorch/memory.h"
+#include "tests/support/et_set.h"
+#include "tests/support/sink_folder.h"
+
+/* Writes rank 0's and 1's file; the prefix. */
+static const char *write_set(const et_set *s) {
+    for (int rank = 0; rank < 2; rank++) {
+        syn__et_buf bytes = set_bytes(s, rank);
+        FILE *f = fopen(in_folder(rank == 0 ? "s.0.et" : "s.1.et"), "wb");
+        if (f != NULL) {
+            fwrite(bytes.data, 1, bytes.bytes, f);
+            fclose(f);
+        }
+        syn__et_buf_free(&bytes);
+    }
+    return in_folder("s");
+}
+
+static void clean_set(void) {
+    syn_error err = {0};
+    syn_statistics_set set;
+    const et_set s = set_clean();
+    const char *prefix = write_set(&s);
+    CHECK_OK(syn_statistics_read(&set, &prefix, 1, 0, &err), err);
+    CHECK_INT(set.n_ranks, 2);
+    for (int i = 0; i < 3; i++) {
+        const syn_statistics *r = i < 2 ? &set.ranks[i] : &set.total;
+        const uint64_t times = i < 2 ? 1 : 2;
+        CHECK_INT(r->rank, i < 2 ? i : -1);
+        CHECK_INT(r->n_nodes, 8 * times);
+        CHECK_INT(r->types[SYN__ET_COMP_NODE], 3 * times);
+        CHECK_INT(r->types[SYN__ET_COMM_COLL_NODE], 4 * times);
+        CHECK_INT(r->n_data_deps, 7 * times);
+        CHECK_INT(r->n_roots, times);
+        CHECK_INT(r->critical_nodes, 8);
+        CHECK_INT(r->num_ops, 3000000 * times);
+        CHECK_INT(r->tensor_bytes, 3 * 4096 * times);
+        CHECK_INT(r->n_communication, 5 * times);
+        CHECK_INT(r->collectives[0].count, 2 * times);
+        CHECK_INT(r->collectives[0].bytes, 128 * times);
+        CHECK_INT(r->collectives[7].bytes, 128 * times);
+        CHECK_INT(r->n_groups, 3);
+        CHECK_INT(r->n_ops, 3);
+        CHECK_STR(r->ops[0].name, "together");
+        CHECK_INT(r->ops[0].count, 4 * times);
+    }
+    CHECK_INT(set.ranks[0].send_bytes, 16);
+    CHECK_INT(set.ranks[1].recv_bytes, 16);
+    CHECK_STR(set.ranks[0].version, "1.0.0");
+    syn_statistics_free(&set);
+}
+
+/* Whatever is wrong with a file is counted, and the rest described. */
+static void damaged(void) {
+    syn_error err = {0};
+    syn_statistics_set set;
+    et_set s = set_clean();
+    set_node *n = s.nodes[0];
+    n[1].ctrl[n[1].n_ctrl++] = 99;
+    n[2].ctrl[n[2].n_ctrl++] = 3;
+    n[4].ctrl[n[4].n_ctrl++] = 6; /* 5 and 6 wait for each other, 7 for them */
+    n[3].id = 3;
+    n[3].data[0] = 2;
+    n[4].data[0] = 3;
+    set_value(&n[0], "num_ops", -1);
+    set_attr(&n[0], "tensor_size")->bits = UINT64_MAX;
+    s.cut_bytes = 1;
+    const char *prefix = write_set(&s);
+    CHECK_OK(syn_statistics_read(&set, &prefix, 1, 0, &err), err);
+    const syn_statistics *r = &set.ranks[0];
+    CHECK_INT(r->n_nodes, 7);
+    CHECK_INT(r->n_damaged, 1);
+    CHECK_INT(r->n_dangling, 1);
+    CHECK_INT(r->n_duplicates, 1);
+    CHECK_INT(r->n_never, 4); /* and 3, which waits for itself */
+    CHECK_INT(r->num_ops, 2000000);
+    CHECK(r->tensor_bytes == (uint64_t)INT64_MAX + 2 * 4096);
+    CHECK_INT(set.total.n_never, 4);
+    syn_statistics_free(&set);
+}
+
+static void sums_stay(void) {
+    syn_error err = {0};
+    syn_statistics_set set;
+    et_set s = set_clean();
+    for (int i = 0; i < 3; i += 2) set_attr(&s.nodes[0][i], "num_ops")->bits = INT64_MAX;
+    set_attr(&s.nodes[0][5], "num_ops")->bits = INT64_MAX;
+    const char *prefix = write_set(&s);
+    CHECK_OK(syn_statistics_read(&set, &prefix, 1, 0, &err), err);
+    CHECK(set.ranks[0].num_ops == UINT64_MAX && set.total.num_ops == UINT64_MAX);
+    syn_statistics_free(&set);
+}
+
+static void no_file(void) {
+    syn_error err = {0};
+    syn_statistics_set set;
+    const char *const paths[] = {in_folder("s.0.et"), in_folder("nothing")};
+    const et_set s = set_clean();
+    write_set(&s);
+    CHECK_INT(syn_statistics_read(&set, paths, 2, 0, &err), SYN_E_IO);
+    syn_statistics_free(&set);
+    err = (syn_error){0};
+    CHECK_INT(syn_statistics_read(&set, paths + 1, 1, 0, &err), SYN_E_IO);
+    CHECK_HAS(err.text, "there is neither a file");
+    syn_statistics_free(&set);
+    err = (syn_error){0};
+    CHECK_INT(syn_statistics_read(&set, paths, 0, 0, &err), SYN_E_INVALID);
+}
+
+/* Every allocation fails once. */
+static void no_memory(void) {
+    const et_set s = set_clean();
+    const char *prefix = write_set(&s);
+    for (uint64_t n = 0;; n++) {
+        syn_error err = {0};
+        syn_statistics_set set;
+        CHECK(n < 1000);
+        syn_memory_fail_after(n);
+        const syn_status status = syn_statistics_read(&set, &prefix, 1, 0, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        syn_statistics_free(&set);
+        if (status == SYN_OK) break;
+        CHECK_INT(status, SYN_E_NOMEM);
+    }
+}
+
+static const test_case cases[] = {
+    {"clean_set", clean_set}, {"damaged", damaged},     {"sums_stay", sums_stay},
+    {"no_file", no_file},     {"no_memory", no_memory},
+};
+
+int main(int argc, char **argv) {
+    snprintf(folder, sizeof folder, "/tmp/test_statistics.XXXXXX");
+    if (mkdtemp(folder) == NULL) return 1;
+    const int code = test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
+    remove_all(folder);
+    return code;
+}

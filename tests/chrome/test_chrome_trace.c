@@ -1,0 +1,168 @@
+/* Chrome traces: measured times as they are, the simulation against times reckoned by hand,
+   threads, arrows. test_export_text.py checks the files that this program leaves in $SYN_TEST_OUT.
+ */
+#include "tests/support/text_export.h"
+#include "tests/support/timeline_sample.h"
+
+static void chrome_measured(void) {
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    CHECK_OK(text_sample(&graph, &err), err);
+    char *text = export_text(&syn_export_chrome, graph, &err);
+    CHECK_MSG(text != NULL, "%s", err.text);
+    CHECK_HAS(text, "\"clock\":\"measured\"");
+    CHECK_HAS(text,
+              "\"name\":\"wait\",\"cat\":\"wait\",\"pid\":0,\"tid\":1,\"ts\":1.000,\"dur\":2.000");
+    CHECK_HAS(text, "\"name\":\"all_reduce\",\"cat\":\"communication\",\"pid\":0,\"tid\":1,"
+                    "\"ts\":3.000,\"dur\":0.500");
+    CHECK_HAS(text, "\"args\":{\"id\":\"r0.o7\",\"for\":\"all_reduce\"}");
+    CHECK_HAS(text, "\"Collective name\":\"allreduce\",\"dtype\":\"Float\",\"In msg nelems\":32,"
+                    "\"Out msg nelems\":32");
+    CHECK_HAS(text, "\"Process Group Name\":\"1\",\"Process Group Description\":\"tp0\","
+                    "\"Process Group Ranks\":\"[0, 1]\"");
+    CHECK_HAS(text, "{\"ph\":\"s\",\"name\":\"p2p\",\"cat\":\"p2p\",\"id\":1,\"pid\":0,\"tid\":3,"
+                    "\"ts\":3.600}");
+    CHECK_HAS(text,
+              "{\"ph\":\"f\",\"bp\":\"e\",\"name\":\"p2p\",\"cat\":\"p2p\",\"id\":1,\"pid\":1,"
+              "\"tid\":4,\"ts\":3.899}");
+    CHECK_HAS(text, "compute (overlap 1)");
+    CHECK(strstr(text, "\"name\":\"view\"") == NULL);
+    free(text);
+    syn_graph_free(graph);
+}
+
+/* "name":...,"pid":...,"tid":...,"ts":...,"dur":... of a slice of category `cat` */
+static bool has_slice(const char *text, const char *name, const char *cat, int pid, int tid,
+                      const char *ts, const char *dur) {
+    char want[256];
+    snprintf(want, sizeof want,
+             "\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%s,\"dur\":%s", name, cat,
+             pid, tid, ts, dur);
+    return strstr(text, want) != NULL;
+}
+
+/* By hand: rank 1 arrives at 1000, rank 0 at 3000; both leave at 3500. Rank 0 sends 3500..3700;
+   rank 1 is ready to receive at 0 and waits until 3500. */
+static void chrome_predicted(void) {
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    CHECK_OK(simulated_graph(&graph, true, false, &err), err);
+    char *text = export_text(&syn_export_chrome, graph, &err);
+    CHECK_MSG(text != NULL, "%s", err.text);
+    CHECK_HAS(text, "\"clock\":\"predicted\"");
+    CHECK(has_slice(text, "work", "other", 0, 0, "0.000", "3.000"));
+    CHECK(has_slice(text, "more", "other", 0, 0, "3.000", "0.100"));
+    CHECK(has_slice(text, "reduce", "other", 0, 1, "3.000", "0.500"));
+    CHECK(has_slice(text, "give", "other", 0, 2, "3.500", "0.200"));
+    CHECK(has_slice(text, "work", "other", 1, 0, "0.000", "1.000"));
+    CHECK(has_slice(text, "more", "other", 1, 0, "1.000", "0.100"));
+    CHECK(has_slice(text, "wait", "wait", 1, 1, "1.000", "2.000"));
+    CHECK(has_slice(text, "reduce", "other", 1, 1, "3.000", "0.500"));
+    CHECK(has_slice(text, "wait", "wait", 1, 3, "0.000", "3.500"));
+    CHECK(has_slice(text, "take", "other", 1, 3, "3.500", "0.200"));
+    free(text);
+    syn_graph_free(graph);
+}
+
+static void chrome_order(void) {
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    CHECK_OK(simulated_graph(&graph, false, false, &err), err);
+    char *text = export_text(&syn_export_chrome, graph, &err);
+    CHECK_MSG(text != NULL, "%s", err.text);
+    CHECK_HAS(text, "\"clock\":\"order\"");
+    CHECK(has_slice(text, "reduce", "other", 0, 1, "1.000", "1.000"));
+    CHECK(has_slice(text, "give", "other", 0, 2, "2.000", "1.000"));
+    free(text);
+    syn_graph_free(graph);
+}
+
+/* A collective that the other rank never joins must not keep the simulation from ending. */
+static void chrome_mismatch(void) {
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    CHECK_OK(simulated_graph(&graph, true, true, &err), err);
+    char *text = export_text(&syn_export_chrome, graph, &err);
+    CHECK_MSG(text != NULL, "%s", err.text);
+    CHECK(has_slice(text, "reduce", "other", 0, 1, "3.000", "0.500"));
+    CHECK(has_slice(text, "take", "other", 1, 3, "3.500", "0.200"));
+    free(text);
+    syn_graph_free(graph);
+}
+
+/* Messages go together by tag, not by order; one that nobody receives gets no arrow. */
+static void chrome_messages(void) {
+    static const int32_t ranks[2] = {0, 1}, tags[2][3] = {{5, 9, 6}, {6, 5, 4}};
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    CHECK_OK(syn_graph_new(&graph, ranks, 2, 2, &err), err);
+    for (uint32_t r = 0; r < 2; r++) {
+        for (uint32_t i = 0; i < 3; i++) {
+            syn_node n = text_node(i + 1, "message");
+            n.kind = r == 0 ? SYN_NODE_SEND : SYN_NODE_RECV;
+            n.comm = r == 0 ? SYN_COMM_SEND : SYN_COMM_RECV;
+            n.peer = r == 0 ? 1 : 0;
+            n.tag = tags[r][i];
+            n.start_ns = i * 1000.0;
+            n.wall_ns = r == 0 ? 100 : 5000;
+            CHECK_OK(syn_graph_add_node(graph, r, &n, &err), err);
+        }
+    }
+    char *text = export_text(&syn_export_chrome, graph, &err);
+    CHECK_MSG(text != NULL, "%s", err.text);
+    CHECK_HAS(text, "\"id\":2,\"pid\":0,\"tid\":1,\"ts\":0.000}"); /* tag 5 */
+    CHECK_HAS(text, "\"id\":1,\"pid\":0,\"tid\":1,\"ts\":2.000}"); /* tag 6 */
+    CHECK_HAS(text, "\"id\":1,\"pid\":1,\"tid\":2,\"ts\":4.999}");
+    CHECK(strstr(text, "\"id\":3,") == NULL);
+    free(text);
+    syn_graph_free(graph);
+}
+
+static syn_status write_trace(void *graph, syn_error *err) {
+    const syn_export_options options = SYN_EXPORT_DEFAULTS;
+    syn_sink *sink = NULL;
+    SYN_TRY(syn_sink_open_memory(&sink, err));
+    const syn_status status = syn_export_chrome.write(graph, &options, sink, err);
+    const syn_status closed = syn_sink_close(sink, false, err);
+    return status != SYN_OK ? status : closed;
+}
+
+static void out_of_memory(void) {
+    syn_error err = {0};
+    syn_graph *measured = NULL, *predicted = NULL;
+    CHECK_OK(text_sample(&measured, &err), err);
+    CHECK_OK(simulated_graph(&predicted, true, false, &err), err);
+    fail_everywhere(write_trace, measured);
+    fail_everywhere(write_trace, predicted);
+    syn_graph_free(measured);
+    syn_graph_free(predicted);
+}
+
+static void files_for_other_readers(void) {
+    syn_error err = {0};
+    syn_graph *measured = NULL, *predicted = NULL, *order = NULL;
+    if (getenv("SYN_TEST_OUT") == NULL) SKIP("SYN_TEST_OUT names no folder");
+    CHECK_OK(text_sample(&measured, &err), err);
+    CHECK_OK(simulated_graph(&predicted, true, false, &err), err);
+    CHECK_OK(simulated_graph(&order, false, true, &err), err);
+    CHECK_OK(export_save(&syn_export_chrome, measured, "measured.trace.json", &err), err);
+    CHECK_OK(export_save(&syn_export_chrome, predicted, "predicted.trace.json", &err), err);
+    CHECK_OK(export_save(&syn_export_chrome, order, "order.trace.json", &err), err);
+    CHECK_OK(export_save(&syn_export_json, predicted, "predicted.json", &err), err);
+    CHECK_OK(export_save(&syn_export_graphml, predicted, "predicted.graphml", &err), err);
+    CHECK_OK(export_save(&syn_export_json, order, "order.json", &err), err);
+    syn_graph_free(measured);
+    syn_graph_free(predicted);
+    syn_graph_free(order);
+}
+
+static const test_case cases[] = {
+    {"chrome_measured", chrome_measured},
+    {"chrome_predicted", chrome_predicted},
+    {"chrome_order", chrome_order},
+    {"chrome_mismatch", chrome_mismatch},
+    {"chrome_messages", chrome_messages},
+    {"out_of_memory", out_of_memory},
+    {"files_for_other_readers", files_for_other_readers},
+};
+TEST_MAIN(cases)

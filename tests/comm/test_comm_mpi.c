@@ -1,0 +1,415 @@
+/* The MPI communicator. Started plainly, the program starts itself under mpirun, once per case and
+   number of ranks, and looks at output, exit code and time; under mpirun it is one of the ranks. */
+#include "comm/comm.h"
+#include "syntorch/memory.h"
+#include "tests/support/test.h"
+
+#include "tests/support/comm_reference.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+enum { MAX_RANKS = 4 };
+
+/* ---- A rank ---- */
+
+static double elem_at(const void *data, size_t i, syn_dtype dtype) {
+    switch (dtype) {
+    case SYN_F32:
+        return (double)((const float *)data)[i];
+    case SYN_I32:
+        return ((const int32_t *)data)[i];
+    case SYN_I64:
+        return (double)((const int64_t *)data)[i];
+    default:
+        return reference_widen(((const uint16_t *)data)[i], dtype);
+    }
+}
+
+/* MPI may add in any order: floats to rounding (scale: of the summands), all else exactly. */
+static bool equal(const void *got, const void *want, size_t n, syn_dtype dtype, syn_reduce reduce) {
+    const bool exact = dtype == SYN_I32 || dtype == SYN_I64 || reduce == SYN_REDUCE_MIN ||
+                       reduce == SYN_REDUCE_MAX;
+    if (exact) return memcmp(got, want, n * syn_dtype_bytes(dtype)) == 0;
+    const double eps = dtype == SYN_F32 ? 1e-6 : (dtype == SYN_F16 ? 1e-3 : 8e-3);
+    for (size_t i = 0; i < n; i++) {
+        const double a = elem_at(got, i, dtype), b = elem_at(want, i, dtype);
+        if (a != b && !(fabs(a - b) <= eps * (fabs(b) + (dtype == SYN_F32 ? 32 : 1e-2))))
+            return false;
+    }
+    return true;
+}
+
+typedef struct buffers {
+    void *ins[MAX_RANKS];
+    void *out, *want;
+} buffers;
+
+static syn_status check(const buffers *b, size_t n, syn_dtype dtype, syn_reduce reduce,
+                        const char *what, syn_error *err) {
+    if (equal(b->out, b->want, n, dtype, reduce)) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_FORMAT, "%s of %zu elements of %s, %s: wrong result", what, n,
+                    syn_dtype_name(dtype), syn_reduce_name(reduce));
+}
+
+static syn_status check_reductions(syn_comm *comm, const syn_group *g, buffers *b, size_t n,
+                                   syn_dtype dtype, syn_reduce reduce, syn_error *err) {
+    uint64_t wait_ns = 0;
+    const void *const *ins = (const void *const *)b->ins;
+    const size_t size = (size_t)g->size, part = n / size, bytes = syn_dtype_bytes(dtype);
+    reference_reduce(ins, g->size, 0, b->want, n, dtype, reduce);
+    SYN_TRY(comm->ops->all_reduce(comm, g, ins[g->index], b->out, n, dtype, reduce, &wait_ns, err));
+    SYN_TRY(check(b, n, dtype, reduce, "all_reduce", err));
+    memcpy(b->out, ins[g->index], n * bytes);
+    SYN_TRY(comm->ops->all_reduce(comm, g, b->out, b->out, n, dtype, reduce, &wait_ns, err));
+    SYN_TRY(check(b, n, dtype, reduce, "all_reduce in place", err));
+    reference_reduce(ins, g->size, part * (size_t)g->index, b->want, part, dtype, reduce);
+    SYN_TRY(comm->ops->reduce_scatter(comm, g, ins[g->index], b->out, part, dtype, reduce, &wait_ns,
+                                      err));
+    return check(b, part, dtype, reduce, "reduce_scatter", err);
+}
+
+static syn_status check_copies(syn_comm *comm, const syn_group *g, buffers *b, size_t n,
+                               syn_dtype dtype, syn_error *err) {
+    uint64_t wait_ns = 0;
+    const size_t bytes = n * syn_dtype_bytes(dtype);
+    const int32_t next = g->ranks[(g->index + 1) % g->size];
+    const int32_t last = g->ranks[(g->index + g->size - 1) % g->size];
+    for (int32_t k = 0; k < g->size; k++) {
+        if (bytes > 0) memcpy((char *)b->want + (size_t)k * bytes, b->ins[k], bytes);
+    }
+    SYN_TRY(comm->ops->all_gather(comm, g, b->ins[g->index], b->out, n, dtype, &wait_ns, err));
+    SYN_TRY(check(b, n * (size_t)g->size, dtype, SYN_REDUCE_MIN, "all_gather", err));
+    for (int32_t root = 0; root < g->size; root++) {
+        memcpy(b->want, b->ins[root], bytes);
+        memset(b->out, 0x5a, bytes);
+        SYN_TRY(
+            comm->ops->broadcast(comm, g, b->ins[g->index], b->out, n, dtype, root, &wait_ns, err));
+        SYN_TRY(check(b, n, dtype, SYN_REDUCE_MIN, "broadcast", err));
+    }
+    memcpy(b->want, b->ins[(g->index + g->size - 1) % g->size], bytes);
+    for (int32_t tag = 0; tag < 2; tag++)
+        SYN_TRY(comm->ops->send(comm, b->ins[g->index], n, dtype, next, tag, &wait_ns, err));
+    for (int32_t tag = 1; tag >= 0; tag--) {
+        memset(b->out, 0x5a, bytes);
+        SYN_TRY(comm->ops->recv(comm, b->out, n, dtype, last, tag, &wait_ns, err));
+        SYN_TRY(check(b, n, dtype, SYN_REDUCE_MIN, "message", err));
+    }
+    return comm->ops->barrier(comm, g, &wait_ns, err);
+}
+
+/* The largest size is for pieces of the usual length. Cut into a hundred short ones, each with its
+ * own exchange, it would take a minute where other programs hold the cores. */
+static syn_status check_group(syn_comm *comm, const syn_group *group, size_t max_elems,
+                              syn_error *err) {
+    static const size_t sizes[] = {0, 1, 7, 4096, 100003};
+    static _Alignas(64) unsigned char space[MAX_RANKS + 2][MAX_RANKS * 100003 * 8];
+    for (size_t s = 0; s < COUNT(sizes) && sizes[s] <= max_elems; s++)
+        for (int d = 0; d < SYN_DTYPE_COUNT; d++) {
+            buffers b = {.out = space[MAX_RANKS], .want = space[MAX_RANKS + 1]};
+            for (int32_t k = 0; k < group->size; k++) {
+                b.ins[k] = space[k];
+                reference_fill(space[k], sizes[s], (syn_dtype)d, (uint64_t)(d * 100 + k + 1));
+            }
+            for (int r = 0; r < SYN_REDUCE_COUNT; r++)
+                SYN_TRY(
+                    check_reductions(comm, group, &b, sizes[s], (syn_dtype)d, (syn_reduce)r, err));
+            SYN_TRY(check_copies(comm, group, &b, sizes[s], (syn_dtype)d, err));
+        }
+    return SYN_OK;
+}
+
+static syn_status check_nan(syn_comm *comm, const syn_group *group, syn_error *err) {
+    uint64_t wait_ns = 0;
+    for (int r = SYN_REDUCE_MIN; r <= SYN_REDUCE_MAX; r++)
+        for (int32_t where = 0; where < comm->size; where++) {
+            const float in = where == comm->rank ? NAN : 1;
+            float out = 0;
+            SYN_TRY(comm->ops->all_reduce(comm, group, &in, &out, 1, SYN_F32, (syn_reduce)r,
+                                          &wait_ns, err));
+            if (!isnan(out))
+                return SYN_FAIL(err, SYN_E_FORMAT, "NaN of rank %d was lost", (int)where);
+        }
+    return SYN_OK;
+}
+
+static syn_status open_world(syn_comm *comm, syn_group **out, syn_error *err) {
+    const int32_t ranks[MAX_RANKS] = {0, 1, 2, 3};
+    return syn_comm_open_group(comm, 1, "world", ranks, comm->size, out, err);
+}
+
+static syn_status table(syn_comm *comm, size_t max_elems, syn_error *err) {
+    syn_group *world = NULL, *pair = NULL;
+    SYN_TRY(open_world(comm, &world, err));
+    SYN_TRY(check_group(comm, world, max_elems, err));
+    SYN_TRY(check_nan(comm, world, err));
+    if (comm->size < 4) return SYN_OK;
+    const int32_t ranks[2][2] = {{2, 0}, {1, 3}};
+    SYN_TRY(syn_comm_open_group(comm, 2 + (uint32_t)comm->rank % 2, "pair", ranks[comm->rank % 2],
+                                2, &pair, err));
+    return check_group(comm, pair, max_elems, err);
+}
+
+static syn_status mismatch(syn_comm *comm, syn_error *err) {
+    syn_group *world = NULL;
+    uint64_t wait_ns = 0;
+    float in[128] = {0}, out[128 * MAX_RANKS];
+    SYN_TRY(open_world(comm, &world, err));
+    SYN_TRY(comm->ops->barrier(comm, world, &wait_ns, err));
+    if (comm->rank == 1)
+        return comm->ops->all_gather(comm, world, in, out, 64, SYN_F32, &wait_ns, err);
+    return comm->ops->all_reduce(comm, world, in, out, 128, SYN_F32, SYN_REDUCE_SUM, &wait_ns, err);
+}
+
+static syn_status message_mismatch(syn_comm *comm, syn_error *err) {
+    uint64_t wait_ns = 0;
+    float data[8] = {0};
+    if (comm->rank == 0) {
+        SYN_TRY(comm->ops->send(comm, data, 8, SYN_F32, 1, 3, &wait_ns, err));
+        return comm->ops->recv(comm, data, 8, SYN_F32, 1, 3, &wait_ns, err);
+    }
+    return comm->ops->recv(comm, data, 8, SYN_I32, 0, 3, &wait_ns, err);
+}
+
+/* All but rank 1 wait in an all_reduce; rank 1 does something else. */
+static syn_status others_wait(syn_comm *comm, const char *mode, syn_error *err) {
+    syn_group *world = NULL;
+    uint64_t wait_ns = 0;
+    float value = 1;
+    SYN_TRY(open_world(comm, &world, err));
+    SYN_TRY(comm->ops->all_reduce(comm, world, &value, &value, 1, SYN_F32, SYN_REDUCE_SUM, &wait_ns,
+                                  err));
+    if (comm->rank == 1) {
+        const struct timespec half = {0, 500000000}, minute = {60, 0};
+        nanosleep(&half, NULL);
+        if (strcmp(mode, "killed") == 0) kill(getpid(), SIGKILL);
+        if (strcmp(mode, "fails") == 0) return SYN_FAIL(err, SYN_E_IO, "the disk is full");
+        if (strcmp(mode, "stuck") == 0) nanosleep(&minute, NULL);
+        return SYN_OK;
+    }
+    return comm->ops->all_reduce(comm, world, &value, &value, 1, SYN_F32, SYN_REDUCE_SUM, &wait_ns,
+                                 err);
+}
+
+static void log_line(void *arg, const char *sentence) {
+    (void)arg;
+    printf("log: %s\n", sentence);
+    fflush(stdout);
+}
+
+static int run_rank(const char *mode) {
+    syn_mpi_options options = {.log = log_line};
+    if (strcmp(mode, "table-checked") == 0) {
+        options.check_collectives = true;
+        options.chunk_elems = 1000; /* as if counts of int were that small */
+    }
+    if (strcmp(mode, "mismatch") == 0) options.check_collectives = true;
+    if (strcmp(mode, "stuck") == 0 || strcmp(mode, "ends") == 0) {
+        options.watchdog_s = 0.5;
+        options.abort_s = 2;
+    }
+    syn_comm *comm = NULL;
+    syn_error err = {0};
+    syn_status status = syn_comm_mpi_new(&comm, &options, &err);
+    if (status == SYN_OK) printf("pid %ld\n", (long)getpid());
+    fflush(stdout);
+    if (status != SYN_OK) {
+    } else if (strncmp(mode, "table", 5) == 0) {
+        status = table(comm, options.chunk_elems > 0 ? 5000 : SIZE_MAX, &err);
+    } else if (strcmp(mode, "mismatch") == 0) {
+        status = mismatch(comm, &err);
+    } else if (strcmp(mode, "message-mismatch") == 0) {
+        status = message_mismatch(comm, &err);
+    } else {
+        status = others_wait(comm, mode, &err);
+    }
+    if (status == SYN_OK) {
+        comm->ops->close(comm);
+        return 0;
+    }
+    printf("error: %s\n", err.text);
+    fflush(stdout);
+    const struct timespec moment = {0, 300000000};
+    nanosleep(&moment, NULL); /* so that each rank's line gets out */
+    if (comm == NULL) return 1;
+    comm->ops->abort(comm, err.text);
+    return 3;
+}
+
+/* ---- The test ---- */
+
+static char program[4096];
+static char output[1 << 16];
+
+/* Text of the command's standard output and errors in `output`; its exit code, or -1. */
+static int run_command(const char *command) {
+    FILE *pipe = popen(command, "r");
+    if (pipe == NULL) return -1;
+    size_t n = 0, got;
+    while ((got = fread(output + n, 1, sizeof output - 1 - n, pipe)) > 0) n += got;
+    output[n] = '\0';
+    const int status = pclose(pipe);
+    return status == -1 ? -1 : status >> 8 & 255;
+}
+
+/* Runs the program's `mode` on n ranks; its exit code. Four minutes only stop one that hangs: ranks
+ * that share cores with other programs wait for them at each step. *seconds: how long it took. */
+static int run_mpi(const char *mode, int n, double *seconds) {
+    char command[8192];
+    struct timespec begin, end;
+    run_command("mpirun --version 2>&1");
+    const char *flags =
+        strstr(output, "Open MPI") != NULL ? "--allow-run-as-root --oversubscribe" : "";
+    snprintf(command, sizeof command,
+             "ASAN_OPTIONS=detect_leaks=0 timeout -k 5 240 mpirun %s -n %d '%s' %s 2>&1", flags, n,
+             program, mode);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    const int code = run_command(command);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    *seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) * 1e-9;
+    return code;
+}
+
+static bool have_mpi(void) {
+    return syn_mpi_built() && run_command("mpirun --version 2>&1") == 0;
+}
+
+static int occurrences(const char *part) {
+    int n = 0;
+    for (const char *at = output; (at = strstr(at, part)) != NULL; at++) n++;
+    return n;
+}
+
+/* False also for one that has ended but that nobody has asked for its exit code (where /proc
+ * tells). */
+static bool process_runs(long pid) {
+    char path[64], state = 'R';
+    if (kill((pid_t)pid, 0) != 0) return false;
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) return true;
+    if (fscanf(file, "%*d %*s %c", &state) != 1) state = 'R';
+    fclose(file);
+    return state != 'Z' && state != 'X';
+}
+
+/* Processes of the last run that are still there, a little later if need be. */
+static int alive(void) {
+    int n = 1;
+    for (int tries = 0; tries < 30 && n > 0; tries++) {
+        const struct timespec moment = {0, 100000000};
+        n = 0;
+        for (const char *at = output; (at = strstr(at, "pid ")) != NULL; at++)
+            n += process_runs(strtol(at + 4, NULL, 10));
+        if (n > 0) nanosleep(&moment, NULL);
+    }
+    return n;
+}
+
+static void every_operation_gives_what_naive_loops_give(void) {
+    if (!have_mpi()) SKIP("no MPI");
+    static const char *const modes[] = {"table", "table-checked"};
+    static const int ranks[] = {1, 2, 4};
+    for (size_t m = 0; m < COUNT(modes); m++)
+        for (size_t r = 0; r < COUNT(ranks); r++) {
+            double seconds = 0;
+            const int code = run_mpi(modes[m], ranks[r], &seconds);
+            CHECK_MSG(code == 0, "%s on %d ranks: exit %d: %s", modes[m], ranks[r], code, output);
+        }
+}
+
+static void calls_that_differ_fail_on_every_rank(void) {
+    if (!have_mpi()) SKIP("no MPI");
+    for (int n = 2; n <= 4; n += 2) {
+        double seconds = 0;
+        CHECK_MSG(run_mpi("mismatch", n, &seconds) != 0, "%s", output);
+        CHECK_MSG(occurrences("error: rank 0 calls all_reduce(sum, f32, 128 elements) in group "
+                              "world (#2) but rank 1 calls all_gather(f32, 64 elements)\n") == n,
+                  "%s", output);
+    }
+    double seconds = 0;
+    CHECK(run_mpi("message-mismatch", 2, &seconds) != 0);
+    CHECK_HAS(output, "error: rank 0 calls send(f32, 8 elements, tag 3) to rank 1 but rank 1 calls "
+                      "recv(i32, 8 elements, tag 3) from rank 0\n");
+}
+
+static void a_lost_rank_ends_the_job(void) {
+    if (!have_mpi()) SKIP("no MPI");
+    static const char *const modes[] = {"killed", "fails", "stuck", "ends"};
+    for (size_t m = 0; m < COUNT(modes); m++)
+        for (int n = 2; n <= 4; n += 2) {
+            double seconds = 0;
+            const int code = run_mpi(modes[m], n, &seconds);
+            CHECK_MSG(code != 0, "%s: exit 0: %s", modes[m], output);
+            /* a stuck rank sleeps for a minute, the others would wait for ever */
+            CHECK_MSG(seconds < 50, "%s took %.1f s: %s", modes[m], seconds, output);
+            CHECK_INT(occurrences("pid "), n);
+            const int left = alive();
+            CHECK_MSG(left == 0, "%s left %d processes: %s", modes[m], left, output);
+            if (m == 1) CHECK_HAS(output, "error: the disk is full\n");
+            if (m < 2) continue;
+            CHECK_HAS(output, "log: rank 0 has waited 0.");
+            CHECK_HAS(output, " s in all_reduce #2 of group world\n");
+            CHECK_HAS(output, "s in all_reduce #2 of group world; the job ends now\n");
+        }
+}
+
+static void launchers_are_recognised(void) {
+    int32_t rank = -1, size = -1;
+    CHECK(!syn_mpi_launched(&rank, &size));
+    setenv("SLURM_PROCID", "0", 1); /* a batch script, not srun */
+    setenv("SLURM_NTASKS", "8", 1);
+    CHECK(!syn_mpi_launched(&rank, &size));
+    setenv("SLURM_STEP_NUM_TASKS", "8", 1);
+    CHECK(syn_mpi_launched(&rank, &size));
+    CHECK(rank == 0 && size == 8);
+    setenv("PMI_RANK", "3", 1);
+    setenv("PMI_SIZE", "5", 1);
+    CHECK(syn_mpi_launched(&rank, &size));
+    CHECK(rank == 3 && size == 5);
+    setenv("PMI_SIZE", "five", 1);
+    CHECK(syn_mpi_launched(&rank, &size));
+    CHECK_INT(size, 8);
+    static const char *const names[] = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS",
+                                        "PMI_RANK", "PMI_SIZE"};
+    for (size_t i = 0; i < COUNT(names); i++) unsetenv(names[i]);
+    CHECK(!syn_mpi_launched(NULL, NULL));
+}
+
+static void a_launcher_of_another_mpi_is_explained(void) {
+    if (!have_mpi()) SKIP("no MPI");
+    char command[8192];
+    snprintf(
+        command, sizeof command,
+        "ASAN_OPTIONS=detect_leaks=0 MV2_COMM_WORLD_RANK=1 MV2_COMM_WORLD_SIZE=4 timeout -k 5 60 "
+        "'%s' table 2>&1",
+        program);
+    CHECK_INT(run_command(command), 1);
+    CHECK_HAS(output, "error: the launcher announced 4 ranks but MPI sees 1");
+}
+
+static void without_mpi_the_constructor_says_so(void) {
+    if (syn_mpi_built()) SKIP("this build has MPI");
+    syn_comm *comm = NULL;
+    syn_error err = {0};
+    CHECK_INT(syn_comm_mpi_new(&comm, NULL, &err), SYN_E_UNSUPPORTED);
+    CHECK_HAS(err.text, "this build has no MPI");
+}
+
+static const test_case cases[] = {
+    {"every_operation_gives_what_naive_loops_give", every_operation_gives_what_naive_loops_give},
+    {"calls_that_differ_fail_on_every_rank", calls_that_differ_fail_on_every_rank},
+    {"a_lost_rank_ends_the_job", a_lost_rank_ends_the_job},
+    {"launchers_are_recognised", launchers_are_recognised},
+    {"a_launcher_of_another_mpi_is_explained", a_launcher_of_another_mpi_is_explained},
+    {"without_mpi_the_constructor_says_so", without_mpi_the_constructor_says_so},
+};
+
+int main(int argc, char **argv) {
+    if (argc == 2 && syn_mpi_launched(NULL, NULL)) return run_rank(argv[1]);
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n <= 0) snprintf(program, sizeof program, "%s", argv[0]);
+    return test_run(cases, COUNT(cases), argc, argv);
+}

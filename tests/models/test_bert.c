@@ -1,0 +1,437 @@
+/* The numbers of BERT: hidden states and every head against the formulas, for every way to cut and
+   feed the model. */
+#include "comm/comm.h"
+#include "models/bert.h"
+#include "syntorch/half.h"
+#include "tests/support/bert_reference.h"
+#include "tests/support/test.h"
+
+#define LIMIT     1e-5 /* relative to the largest of an output */
+#define ALL_HEADS (SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP)
+
+/* 131 words divide by neither 2 nor 4; an MLP of 3, not 4 widths; 3 types. */
+static const syn_bert_config small = {.name = "small",
+                                      .n_layer = 2,
+                                      .n_embd = 32,
+                                      .n_head = 4,
+                                      .n_positions = 24,
+                                      .n_inner = 96,
+                                      .vocab_size = 131,
+                                      .n_types = 3,
+                                      .layer_norm_epsilon = 1e-12,
+                                      .initializer_range = 0.3,
+                                      .tied = true};
+
+enum { MAX_BATCH = 3, MAX_TOKENS = 24, N_PICKED = 4 };
+
+typedef enum padding { NO_MASK, NOTHING_MASKED, RIGHT, HOLES } padding;
+
+/* One run of the model with all heads on all ranks. */
+struct job {
+    syn_bert_config config;
+    const bref_model *weights; /* NULL: the model's own */
+    int tp;
+    bool fused, types;
+    padding padding;
+    double masked; /* what the mask has at padding; 0: -infinity */
+    syn_dtype dtype;
+    int64_t batch, n_tokens;
+    /* by rank, one after the other: hidden (B, T, h), pooled (B, h), next sentence (B, 2), words
+     * (N_PICKED, V), words of all (B T, V) */
+    float *out[4];
+    bool odd_shard[4]; /* by rank: a shard of the model's own weights differed from own_weights */
+};
+
+static int32_t token_at(const struct job *job, int64_t b, int64_t t) {
+    return (int32_t)((b * 37 + t * 29 + t * t * 5 + 130) % job->config.vocab_size);
+}
+
+static int32_t type_at(const struct job *job, int64_t b, int64_t t) {
+    return job->types ? (int32_t)((t / 3 + b) % job->config.n_types) : 0;
+}
+
+static bool visible_at(const struct job *job, int64_t b, int64_t t) {
+    if (job->padding == RIGHT) return t < job->n_tokens - 3 * b || t == 0;
+    if (job->padding == HOLES) return (t * 7 + b * 3) % 4 != 0 || t == b % job->n_tokens;
+    return true;
+}
+
+/* Positions that are looked at in the batch's (B T) rows: the last, the first, one of them twice.
+ */
+static int32_t picked(const struct job *job, int i) {
+    const int64_t rows = job->batch * job->n_tokens;
+    const int64_t at[N_PICKED] = {rows - 1, 0, rows / 2, rows - 1};
+    return (int32_t)at[i];
+}
+
+/* ---- the model ------------------------------------------------------------------------------- */
+
+/* Elements of the outputs. */
+enum { HIDDEN, POOLED, FOLLOWS, SOME_WORDS, ALL_WORDS, OUTPUTS };
+static void sizes_of(const struct job *job, int64_t n[OUTPUTS]) {
+    const int64_t rows = job->batch * job->n_tokens;
+    n[HIDDEN] = rows * job->config.n_embd;
+    n[POOLED] = job->batch * job->config.n_embd;
+    n[FOLLOWS] = job->batch * 2;
+    n[SOME_WORDS] = N_PICKED * job->config.vocab_size;
+    n[ALL_WORDS] = rows * job->config.vocab_size;
+}
+
+struct inputs {
+    syn_tensor tokens, types, mask, picked;
+};
+
+static struct inputs inputs_of(const struct job *job, syn_ctx *ctx) {
+    int32_t tokens[MAX_BATCH * MAX_TOKENS], types[MAX_BATCH * MAX_TOKENS], at[N_PICKED];
+    float mask[MAX_BATCH * MAX_TOKENS];
+    const float masked = job->masked < 0 ? (float)job->masked : -INFINITY;
+    for (int64_t b = 0; b < job->batch; b++)
+        for (int64_t t = 0; t < job->n_tokens; t++) {
+            const int64_t i = b * job->n_tokens + t;
+            tokens[i] = token_at(job, b, t);
+            types[i] = type_at(job, b, t);
+            mask[i] = visible_at(job, b, t) ? 0.0f : masked;
+        }
+    for (int i = 0; i < N_PICKED; i++) at[i] = picked(job, i);
+    const syn_spec ids = {SYN_I32, 2, {job->batch, job->n_tokens}};
+    const syn_spec floats = {SYN_F32, 2, {job->batch, job->n_tokens}};
+    const syn_spec list = {SYN_I32, 1, {N_PICKED}};
+    struct inputs in = {syn_input(ctx, "tokens", &ids, tokens), SYN_BERT_NO_TYPES, SYN_NO_MASK,
+                        syn_input(ctx, "picked", &list, at)};
+    if (job->types) in.types = syn_input(ctx, "types", &ids, types);
+    if (job->padding != NO_MASK) in.mask = syn_input(ctx, "mask", &floats, mask);
+    return in;
+}
+
+static syn_status feed(const struct job *job, syn_bert *bert, syn_ctx *ctx, float *to) {
+    const struct inputs in = inputs_of(job, ctx);
+    int64_t n[OUTPUTS];
+    syn_tensor out[OUTPUTS];
+    sizes_of(job, n);
+    out[HIDDEN] = syn_bert_forward(bert, in.tokens, in.types, in.mask);
+    out[POOLED] = syn_bert_pooled(bert, out[HIDDEN]);
+    out[FOLLOWS] = syn_bert_nsp(bert, out[POOLED]);
+    out[SOME_WORDS] = syn_bert_mlm(bert, out[HIDDEN], in.picked);
+    out[ALL_WORDS] = syn_bert_mlm(bert, out[HIDDEN], SYN_BERT_ALL);
+    for (int i = 0; i < OUTPUTS; to += n[i++])
+        SYN_TRY(syn_tensor_read(ctx, out[i], to, (size_t)n[i] * sizeof *to));
+    return SYN_OK;
+}
+
+/* Writes this rank's shards over the parameters, narrowed to what those are of. */
+static syn_status load(const bref_model *m, syn_ctx *ctx, int rank, int tp) {
+    syn_status s = SYN_OK;
+    for (int i = 0; i < m->weights.n_params && s == SYN_OK; i++) {
+        size_t bytes;
+        float *shard = ref_shard(&m->weights.params[i], rank, tp, &bytes);
+        const syn_tensor t = syn_find_param(ctx, m->weights.params[i].name);
+        const syn_dtype dtype = (syn_dtype)syn_tensor_spec(ctx, t)->dtype;
+        if (syn_dtype_is_half(dtype)) {
+            uint16_t *half = malloc(bytes / 2 + 1);
+            if (!half) abort();
+            syn_half_narrow(shard, half, bytes / sizeof *shard, dtype);
+            s = syn_tensor_write(ctx, t, half, bytes / 2);
+            free(half);
+        } else {
+            s = syn_tensor_write(ctx, t, shard, bytes);
+        }
+        free(shard);
+    }
+    return s;
+}
+
+static const bref_model *own_weights; /* to compare with; set by one test */
+
+static bool own_shards(const struct job *job, const ref_model *full, syn_ctx *ctx, int rank) {
+    bool same = syn_ctx_param_count(ctx) == (size_t)full->n_params;
+    for (int i = 0; i < full->n_params; i++) {
+        size_t bytes;
+        float *want = ref_shard(&full->params[i], rank, job->tp, &bytes), *got = malloc(bytes);
+        const syn_tensor t = syn_find_param(ctx, full->params[i].name);
+        same = same && got && syn_tensor_read(ctx, t, got, bytes) == SYN_OK &&
+               memcmp(got, want, bytes) == 0;
+        free(got);
+        free(want);
+    }
+    return same;
+}
+
+static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+    struct job *job = arg;
+    static const int32_t ranks[4] = {0, 1, 2, 3};
+    syn_group *tp = NULL;
+    syn_ctx *ctx = NULL;
+    syn_bert *bert = NULL;
+    int64_t n[OUTPUTS], total = 0;
+    sizes_of(job, n);
+    for (int i = 0; i < OUTPUTS; i++) total += n[i];
+    float *to = job->out[comm->rank] = calloc((size_t)total, sizeof *to);
+    if (!to) return SYN_FAIL_NOMEM(err, 0, "outputs");
+    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    const syn_bert_options how = {.tp = tp,
+                                  .heads = ALL_HEADS,
+                                  .fused_attention = job->fused,
+                                  .seed = 7,
+                                  .weight_dtype = job->dtype};
+    syn_status s = syn_bert_new(&bert, ctx, &job->config, &how, err);
+    if (s == SYN_OK && own_weights)
+        job->odd_shard[comm->rank] = !own_shards(job, &own_weights->weights, ctx, comm->rank);
+    if (s == SYN_OK && job->weights) s = load(job->weights, ctx, comm->rank, job->tp);
+    if (s == SYN_OK) s = feed(job, bert, ctx, to);
+    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    syn_bert_free(bert);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+/* ---- against the reference ------------------------------------------------------------------- */
+
+/* All outputs of the job by the reference, laid out as in job.out; to be freed. */
+static double *wanted(const struct job *job, const bref_model *m) {
+    const int64_t h = job->config.n_embd, v = job->config.vocab_size, n = job->n_tokens;
+    int64_t size[OUTPUTS];
+    sizes_of(job, size);
+    double *hidden = bref_alloc(size[0] + size[1] + size[2] + size[3] + size[4]);
+    double *pooled = hidden + size[HIDDEN], *follows = pooled + size[POOLED];
+    double *some = follows + size[FOLLOWS], *all = some + size[SOME_WORDS];
+    for (int64_t b = 0; b < job->batch; b++) {
+        int32_t tokens[MAX_TOKENS], types[MAX_TOKENS];
+        bool visible[MAX_TOKENS];
+        for (int64_t t = 0; t < n; t++) {
+            tokens[t] = token_at(job, b, t);
+            types[t] = type_at(job, b, t);
+            visible[t] = visible_at(job, b, t);
+        }
+        double *x = bref_forward(m, tokens, types, visible, n);
+        memcpy(hidden + b * n * h, x, (size_t)(n * h) * sizeof *x);
+        free(x);
+        bref_pool(m, hidden + b * n * h, pooled + b * h, follows + b * 2);
+    }
+    for (int i = 0; i < N_PICKED; i++) bref_words(m, hidden + picked(job, i) * h, some + i * v);
+    for (int64_t i = 0; i < job->batch * n; i++) bref_words(m, hidden + i * h, all + i * v);
+    return hidden;
+}
+
+/* Runs a job; on every rank all outputs must be the reference's. The largest error. */
+static double job_error(struct job *job, const bref_model *m) {
+    syn_error err = {0};
+    double worst = 0;
+    int64_t n[OUTPUTS];
+    sizes_of(job, n);
+    if (syn_local_run(job->tp, run_rank, job, &err) != SYN_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        worst = INFINITY;
+    }
+    double *want = wanted(job, m);
+    for (int r = 0; r < job->tp && worst < INFINITY; r++)
+        for (int64_t i = 0, at = 0; i < OUTPUTS; at += n[i++]) {
+            const double e = ref_error(job->out[r] + at, want + at, n[i]);
+            if (!(e <= worst)) worst = isnan(e) ? INFINITY : e;
+        }
+    free(want);
+    for (int r = 0; r < 4; r++) {
+        free(job->out[r]);
+        job->out[r] = NULL;
+    }
+    return worst;
+}
+
+static double error_of(struct job job) {
+    bref_model m = bref_new(&job.config);
+    bref_fill(&m);
+    job.weights = &m;
+    const double e = job_error(&job, &m);
+    bref_free(&m);
+    return e;
+}
+
+static void outputs_of_every_variant(void) {
+    for (int i = 0; i < 48; i++) {
+        struct job job = {.config = small,
+                          .tp = 1 << i % 3,
+                          .fused = i / 3 % 2,
+                          .types = i / 6 % 2,
+                          .padding = (padding)(i / 12),
+                          .batch = 3,
+                          .n_tokens = 9};
+        job.config.gelu_tanh = i / 6 % 2 == i / 24;
+        const double e = error_of(job);
+        CHECK_MSG(e <= LIMIT, "tp %d, fused %d, types %d, padding %d: error %g", job.tp, job.fused,
+                  job.types, (int)job.padding, e);
+    }
+}
+
+/* Other shapes: one head a rank, one layer, width and depth odd, one type, one token, all
+   positions, vocabularies around the padding. */
+static void outputs_of_odd_shapes(void) {
+    static const struct {
+        int64_t layers, width, heads, inner, vocab, types, batch, tokens;
+        int tp;
+    } shapes[] = {
+        {1, 4, 4, 4, 1, 1, 2, 3, 4},    {1, 4, 4, 4, 3, 2, 1, 24, 4},
+        {3, 12, 4, 20, 5, 1, 3, 2, 4},  {1, 10, 2, 6, 8, 5, 2, 7, 2},
+        {2, 9, 3, 7, 11, 2, 2, 5, 1},   {1, 33, 1, 1, 7, 2, 1, 1, 1},
+        {2, 64, 8, 64, 4, 2, 1, 13, 4}, {4, 24, 2, 48, 129, 2, 3, 6, 2},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int fused = 0; fused < 2; fused++) {
+            struct job job = {.config = small,
+                              .tp = shapes[i].tp,
+                              .fused = fused,
+                              .types = true,
+                              .padding = HOLES,
+                              .batch = shapes[i].batch,
+                              .n_tokens = shapes[i].tokens};
+            job.config.n_layer = shapes[i].layers;
+            job.config.n_embd = shapes[i].width;
+            job.config.n_head = shapes[i].heads;
+            job.config.n_inner = shapes[i].inner;
+            job.config.vocab_size = shapes[i].vocab;
+            job.config.n_types = shapes[i].types;
+            job.config.layer_norm_epsilon = 1e-3;
+            const double e = error_of(job);
+            CHECK_MSG(e <= LIMIT, "shape %zu, fused %d: error %g", i, fused, e);
+        }
+}
+
+/* HuggingFace's finite masks do what -infinity does. */
+static void a_large_negative_mask_hides_as_well(void) {
+    static const double values[] = {-3.4028234663852886e38, -10000};
+    for (int i = 0; i < 4; i++) {
+        const struct job job = {.config = small,
+                                .tp = 1 + i / 2,
+                                .fused = i % 2,
+                                .padding = i < 2 ? RIGHT : HOLES,
+                                .masked = values[i / 2],
+                                .batch = 3,
+                                .n_tokens = 9};
+        const double e = error_of(job);
+        CHECK_MSG(e <= LIMIT, "mask %g, fused %d: error %g", job.masked, job.fused, e);
+    }
+}
+
+/* A padded text's hidden states are those of the text alone. */
+static void padding_changes_nothing(void) {
+    struct job job = {.config = small, .types = true, .padding = RIGHT, .batch = 3, .n_tokens = 9};
+    bref_model m = bref_new(&small);
+    bref_fill(&m);
+    double *batch = wanted(&job, &m), worst = 0;
+    for (int64_t b = 0; b < 3; b++) {
+        int32_t tokens[MAX_TOKENS], types[MAX_TOKENS];
+        int64_t n = 0;
+        for (; n < 9 && visible_at(&job, b, n); n++) {
+            tokens[n] = token_at(&job, b, n);
+            types[n] = type_at(&job, b, n);
+        }
+        double *alone = bref_forward(&m, tokens, types, NULL, n);
+        for (int64_t i = 0; i < n * small.n_embd; i++)
+            worst = fmax(worst, fabs(alone[i] - batch[b * 9 * small.n_embd + i]));
+        free(alone);
+    }
+    free(batch);
+    bref_free(&m);
+    CHECK_MSG(worst < 1e-12, "hidden states differ by %g", worst);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* 16-bit matrices: the numbers of a model whose weights are those rounded ones. */
+static void weights_of_16_bits(void) {
+    for (int i = 0; i < 6; i++) {
+        struct job job = {.config = small,
+                          .tp = 1 << i % 3,
+                          .fused = i % 2,
+                          .types = true,
+                          .padding = RIGHT,
+                          .dtype = i / 3 ? SYN_F16 : SYN_BF16,
+                          .batch = 3,
+                          .n_tokens = 9};
+        bref_model m = bref_new(&small);
+        bref_fill(&m);
+        for (int p = 0; p < m.weights.n_params; p++) {
+            ref_param *q = &m.weights.params[p];
+            const bool table =
+                strstr(q->name, "embeddings.") && !strstr(q->name, "word_embeddings");
+            const size_t n = (size_t)(q->rows * q->columns);
+            for (size_t k = 0; k < n; k++)
+                q->data[k] *= 0.99f; /* so that rounding does something */
+            if (table || !ref_ends(q->name, ".weight") || strstr(q->name, "LayerNorm")) continue;
+            uint16_t *half = malloc(n * sizeof *half);
+            CHECK(half != NULL);
+            syn_half_narrow(q->data, half, n, job.dtype);
+            syn_half_widen(half, q->data, n, job.dtype);
+            free(half);
+        }
+        job.weights = &m;
+        const double e = job_error(&job, &m);
+        bref_free(&m);
+        CHECK_MSG(e <= LIMIT, "tp %d, %s: error %g", job.tp, syn_dtype_name(job.dtype), e);
+    }
+}
+
+/* The weights a model makes for itself. */
+static bref_model read_own_weights(const syn_bert_config *config, uint64_t seed) {
+    bref_model m = bref_new(config);
+    syn_error err = {0};
+    syn_ctx *ctx = NULL;
+    syn_bert *bert = NULL;
+    const syn_bert_options how = {.heads = ALL_HEADS, .seed = seed};
+    if (syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err) != SYN_OK ||
+        syn_bert_new(&bert, ctx, config, &how, &err) != SYN_OK)
+        abort();
+    for (int i = 0; i < m.weights.n_params; i++) {
+        ref_param *p = &m.weights.params[i];
+        const syn_tensor t = syn_find_param(ctx, p->name);
+        if (syn_tensor_read(ctx, t, p->data, (size_t)(p->rows * p->columns) * sizeof(float)) !=
+            SYN_OK)
+            abort();
+    }
+    syn_bert_free(bert);
+    syn_ctx_free(ctx);
+    return m;
+}
+
+/* Every rank's random weights are shards of one model, of BERT's deviation. */
+static void random_weights_are_one_model(void) {
+    bref_model m = read_own_weights(&small, 7);
+    own_weights = &m;
+    bool odd = false;
+    double worst = 0, off = 0;
+    for (int tp = 1; tp <= 4; tp *= 2) {
+        struct job job = {.config = small, .tp = tp, .batch = 2, .n_tokens = 8};
+        worst = fmax(worst, job_error(&job, &m));
+        for (int r = 0; r < tp; r++) odd |= job.odd_shard[r];
+    }
+    own_weights = NULL;
+    for (int i = 0; i < m.weights.n_params; i++) {
+        const ref_param *p = &m.weights.params[i];
+        double sum = 0;
+        for (int64_t k = 0; k < p->rows * p->columns; k++)
+            sum += (double)p->data[k] * (double)p->data[k];
+        const double want = ref_ends(p->name, ".bias")     ? 0
+                            : strstr(p->name, "LayerNorm") ? 1
+                                                           : small.initializer_range;
+        const double n = (double)(p->rows * p->columns);
+        off = fmax(off, fabs(sqrt(sum / n) - want) * sqrt(n));
+    }
+    bref_model other = read_own_weights(&small, 8);
+    const bool differs = memcmp(m.weights.params[0].data, other.weights.params[0].data, 4096) != 0;
+    bref_free(&other);
+    bref_free(&m);
+    CHECK(!odd);
+    CHECK_MSG(worst <= LIMIT, "error %g", worst);
+    CHECK_MSG(off <= 4 * small.initializer_range, "a deviation is off by %g / sqrt(n)", off);
+    CHECK(differs);
+}
+
+static const test_case cases[] = {
+    {"outputs_of_every_variant", outputs_of_every_variant},
+    {"outputs_of_odd_shapes", outputs_of_odd_shapes},
+    {"a_large_negative_mask_hides_as_well", a_large_negative_mask_hides_as_well},
+    {"padding_changes_nothing", padding_changes_nothing},
+    {"weights_of_16_bits", weights_of_16_bits},
+    {"random_weights_are_one_model", random_weights_are_one_model},
+};
+
+TEST_MAIN(cases)

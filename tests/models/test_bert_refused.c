@@ -1,0 +1,177 @@
+/* What BERT refuses: wrong inputs, heads that are not there, and too little memory. */
+#include "models/bert.h"
+#include "syntorch/memory.h"
+#include "tests/support/test.h"
+
+#define ALL_HEADS (SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP)
+
+static const syn_bert_config small = {.name = "small",
+                                      .n_layer = 2,
+                                      .n_embd = 32,
+                                      .n_head = 4,
+                                      .n_positions = 24,
+                                      .n_inner = 96,
+                                      .vocab_size = 131,
+                                      .n_types = 3,
+                                      .layer_norm_epsilon = 1e-12,
+                                      .initializer_range = 0.3,
+                                      .tied = true};
+
+static syn_tensor input(syn_ctx *ctx, syn_dtype dtype, int rank, int64_t a, int64_t b, int64_t c) {
+    const syn_spec spec = {(int32_t)dtype, rank, {a, b, c}};
+    return syn_input(ctx, "x", &spec, NULL);
+}
+
+static syn_tensor bad_call(syn_ctx *ctx, syn_bert *bert, int which) {
+    const syn_tensor none = {0}, tokens = input(ctx, SYN_I32, 2, 2, 5, 0);
+    const syn_tensor hidden = input(ctx, SYN_F32, 3, 2, 5, 32),
+                     at = input(ctx, SYN_I32, 1, 2, 0, 0);
+    switch (which) {
+    case 0:
+        return syn_bert_forward(bert, input(ctx, SYN_I32, 2, 1, 25, 0), none, none);
+    case 1:
+        return syn_bert_forward(bert, input(ctx, SYN_F32, 2, 2, 5, 0), none, none);
+    case 2:
+        return syn_bert_forward(bert, input(ctx, SYN_I32, 1, 5, 0, 0), none, none);
+    case 3:
+        return syn_bert_forward(bert, none, none, none);
+    case 4:
+        return syn_bert_forward(bert, tokens, input(ctx, SYN_I32, 2, 2, 4, 0), none);
+    case 5:
+        return syn_bert_forward(bert, tokens, none, input(ctx, SYN_I32, 2, 2, 5, 0));
+    case 6:
+        return syn_bert_forward(bert, tokens, none, input(ctx, SYN_F32, 2, 1, 5, 0));
+    case 7:
+        return syn_bert_pooled(bert, input(ctx, SYN_F32, 3, 2, 5, 31));
+    case 8:
+        return syn_bert_pooled(bert, none);
+    case 9:
+        return syn_bert_mlm(bert, input(ctx, SYN_F32, 2, 5, 32, 0), at);
+    case 10:
+        return syn_bert_mlm(bert, hidden, input(ctx, SYN_I32, 2, 1, 2, 0));
+    case 11:
+        return syn_bert_mlm(bert, hidden, input(ctx, SYN_I32, 1, 0, 0, 0));
+    case 12:
+        return syn_bert_nsp(bert, input(ctx, SYN_F32, 3, 2, 32, 32));
+    case 13:
+        return syn_bert_forward(bert, input(ctx, SYN_I32, 2, 0, 5, 0), none, none);
+    default:
+        return syn_bert_forward(bert, input(ctx, SYN_I32, 2, 2, 0, 0), none, none);
+    }
+}
+
+static void wrong_inputs_are_refused(void) {
+    static const char *const says[] = {
+        "25 tokens exceed the 24 positions of small",
+        "tokens must be i32 (batch, tokens), not f32",
+        "tokens must be i32 (batch, tokens), not i32",
+        "tokens must be i32 (batch, tokens), not f32",
+        "token types must be i32",
+        "the padding mask must be f32",
+        "the padding mask must be f32",
+        "'pooler' needs f32 (batch, tokens, 32)",
+        "'pooler' needs",
+        "'MLM' needs f32 (batch, tokens, 32)",
+        "positions must be i32 (number of words)",
+        "positions must be i32 (number of words)",
+        "'NSP' needs f32 (batch, 32)",
+        "tokens must be i32 (batch, tokens)",
+        "tokens must be i32 (batch, tokens)",
+    };
+    for (int which = 0; which < (int)(sizeof says / sizeof says[0]); which++)
+        for (int device = 0; device < 2; device++) {
+            syn_ctx *ctx = NULL;
+            syn_bert *bert = NULL;
+            syn_error err = {0};
+            const syn_bert_options how = {.heads = ALL_HEADS};
+            CHECK_OK(syn_ctx_new(&ctx, device ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL, &err), err);
+            CHECK_OK(syn_bert_new(&bert, ctx, &small, &how, &err), err);
+            const syn_tensor t = bad_call(ctx, bert, which);
+            err = *syn_ctx_error(ctx);
+            /* After a failure nothing is done. */
+            const size_t rows = syn_ctx_trace(ctx)->n_nodes;
+            (void)bad_call(ctx, bert, which);
+            const bool still = syn_ctx_trace(ctx)->n_nodes == rows;
+            syn_bert_free(bert);
+            syn_ctx_free(ctx);
+            CHECK_INT(t.id, 0);
+            CHECK_MSG(err.code == SYN_E_SHAPE, "case %d: status %d, %s", which, (int)err.code,
+                      err.text);
+            CHECK_HAS(err.text, says[which]);
+            CHECK(still);
+        }
+}
+
+/* A model has the parameters of the heads it was made with, and no others' results. */
+static void heads_are_made_on_demand(void) {
+    for (unsigned heads = 0; heads < 8; heads++) {
+        syn_ctx *ctx = NULL;
+        syn_bert *bert = NULL;
+        syn_error err = {0};
+        syn_status s[3];
+        int64_t params = 0;
+        const syn_bert_options how = {.heads = heads};
+        for (int i = 0; i < 3; i++) {
+            CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
+            CHECK_OK(syn_bert_new(&bert, ctx, &small, &how, &err), err);
+            const syn_tensor hidden = input(ctx, SYN_F32, 3, 2, 5, 32);
+            if (i == 0) syn_bert_pooled(bert, hidden);
+            if (i == 1) syn_bert_mlm(bert, hidden, SYN_BERT_ALL);
+            if (i == 2) syn_bert_nsp(bert, input(ctx, SYN_F32, 2, 2, 32, 0));
+            s[i] = syn_ctx_status(ctx);
+            if (s[i] != SYN_OK) CHECK_HAS(syn_ctx_error(ctx)->text, "small was made without");
+            params = 0;
+            for (size_t k = 0; k < syn_ctx_param_count(ctx); k++)
+                params += syn_spec_elems(syn_tensor_spec(ctx, syn_ctx_param(ctx, k).tensor));
+            syn_bert_free(bert);
+            syn_ctx_free(ctx);
+        }
+        CHECK_INT(s[0], heads & (SYN_BERT_POOLER | SYN_BERT_NSP) ? SYN_OK : SYN_E_INVALID);
+        CHECK_INT(s[1], heads & SYN_BERT_MLM ? SYN_OK : SYN_E_INVALID);
+        CHECK_INT(s[2], heads & SYN_BERT_NSP ? SYN_OK : SYN_E_INVALID);
+        CHECK_INT(params, syn_bert_config_params(&small, heads));
+    }
+}
+
+/* Model, both ways through the encoder, all heads. */
+static syn_status whole_run(bool fused, syn_error *err) {
+    syn_ctx *ctx = NULL;
+    syn_bert *bert = NULL;
+    const syn_bert_options how = {.heads = ALL_HEADS, .fused_attention = fused};
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, err));
+    syn_status s = syn_bert_new(&bert, ctx, &small, &how, err);
+    if (s == SYN_OK) {
+        const syn_tensor ids = input(ctx, SYN_I32, 2, 2, 3, 0);
+        const syn_tensor at = input(ctx, SYN_I32, 1, 4, 0, 0);
+        syn_tensor x = syn_bert_forward(bert, ids, ids, input(ctx, SYN_F32, 2, 2, 3, 0));
+        (void)syn_bert_nsp(bert, syn_bert_pooled(bert, x));
+        (void)syn_bert_mlm(bert, x, at);
+        s = syn_ctx_status(ctx);
+        if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    }
+    syn_bert_free(bert);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void survives_allocation_failures(void) {
+    for (int fused = 0; fused < 2; fused++)
+        for (uint64_t n = 0;; n++) {
+            syn_error err = {0};
+            syn_memory_fail_after(n);
+            const syn_status s = whole_run(fused, &err);
+            syn_memory_fail_after(SYN_MEMORY_NEVER);
+            CHECK(n < 10000 && (s != SYN_OK || n > 40));
+            if (s == SYN_OK) break;
+            CHECK_MSG(s == SYN_E_NOMEM, "allocation %d: status %d, %s", (int)n, (int)s, err.text);
+            CHECK_HAS(err.text, "memory");
+        }
+}
+
+static const test_case cases[] = {
+    {"wrong_inputs_are_refused", wrong_inputs_are_refused},
+    {"heads_are_made_on_demand", heads_are_made_on_demand},
+    {"survives_allocation_failures", survives_allocation_failures},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,376 @@
+/* What a BERT run records: the same trace on every device and communicator, HuggingFace's module
+   names as scopes, and the flops, collectives and parameters that the formulas say (Narayanan et
+   al. 2021, sec. 3; Shoeybi et al. 2019, sec. 3). */
+#include "comm/comm.h"
+#include "models/bert.h"
+#include "syntorch/memory.h"
+#include "tests/support/test.h"
+
+enum { MAX_TP = 8, PICKED = 3 };
+#define ALL_HEADS (SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP)
+
+static const syn_bert_config small = {.name = "small",
+                                      .n_layer = 3,
+                                      .n_embd = 32,
+                                      .n_head = 8,
+                                      .n_positions = 64,
+                                      .n_inner = 96,
+                                      .vocab_size = 131,
+                                      .n_types = 2,
+                                      .layer_norm_epsilon = 1e-12,
+                                      .initializer_range = 0.02,
+                                      .tied = true};
+
+/* Of a rank. */
+struct sums {
+    int64_t params;                                           /* elements */
+    uint64_t layer_linear, layer_attention, head, words_head; /* flops */
+    int layer_reduces, other_reduces, gathers, enters, others;
+    uint64_t reduce_bytes, gather_bytes; /* of each; UINT64_MAX if they differ */
+};
+
+/* A run on all ranks; the contexts keep the traces. */
+struct job {
+    syn_bert_config config;
+    syn_device device;
+    int tp;
+    bool fused, types, mask, all_words;
+    syn_dtype dtype;
+    uint64_t seed;
+    int64_t batch, n_tokens;
+    syn_ctx *ctx[MAX_TP];
+    struct sums sums[MAX_TP]; /* by sum_up */
+};
+
+static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+    struct job *job = arg;
+    static const int32_t ranks[MAX_TP] = {0, 1, 2, 3, 4, 5, 6, 7};
+    syn_group *tp = NULL;
+    syn_bert *bert = NULL;
+    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_ctx_new(&job->ctx[comm->rank], job->device, comm, err));
+    syn_ctx *ctx = job->ctx[comm->rank];
+    const syn_bert_options how = {.tp = tp,
+                                  .heads = ALL_HEADS,
+                                  .fused_attention = job->fused,
+                                  .seed = job->seed,
+                                  .weight_dtype = job->dtype};
+    SYN_TRY(syn_bert_new(&bert, ctx, &job->config, &how, err));
+    const syn_spec ids = {SYN_I32, 2, {job->batch, job->n_tokens}};
+    const syn_spec floats = {SYN_F32, 2, {job->batch, job->n_tokens}};
+    const syn_spec list = {SYN_I32, 1, {PICKED}};
+    const syn_tensor tokens = syn_input(ctx, "tokens", &ids, NULL);
+    const syn_tensor types = job->types ? syn_input(ctx, "types", &ids, NULL) : SYN_BERT_NO_TYPES;
+    const syn_tensor mask = job->mask ? syn_input(ctx, "mask", &floats, NULL) : SYN_NO_MASK;
+    const syn_tensor at = job->all_words ? SYN_BERT_ALL : syn_input(ctx, "at", &list, NULL);
+    const syn_tensor hidden = syn_bert_forward(bert, tokens, types, mask);
+    (void)syn_bert_nsp(bert, syn_bert_pooled(bert, hidden));
+    (void)syn_bert_mlm(bert, hidden, at);
+    const syn_status s = syn_ctx_status(ctx);
+    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    syn_bert_free(bert);
+    return s;
+}
+
+static syn_status run_fake(struct job *job, syn_error *err) {
+    for (int r = 0; r < job->tp; r++) {
+        syn_comm *comm;
+        SYN_TRY(syn_comm_fake_new(&comm, r, job->tp, err));
+        const syn_status s = run_rank(comm, job, err);
+        comm->ops->close(comm);
+        SYN_TRY(s);
+    }
+    return SYN_OK;
+}
+
+static bool run(struct job *job, bool fake) {
+    syn_error err = {0};
+    const syn_status s = fake ? run_fake(job, &err) : syn_local_run(job->tp, run_rank, job, &err);
+    if (s != SYN_OK) fprintf(stderr, "%s\n", err.text);
+    for (int r = 0; r < job->tp && s == SYN_OK; r++)
+        if (syn_trace_verify(syn_ctx_trace(job->ctx[r]), &err) != SYN_OK) {
+            fprintf(stderr, "%s\n", err.text);
+            return false;
+        }
+    return s == SYN_OK;
+}
+
+static void drop(struct job *job) {
+    for (int r = 0; r < MAX_TP; r++) {
+        syn_ctx_free(job->ctx[r]);
+        job->ctx[r] = NULL;
+    }
+}
+
+/* ---- the same trace everywhere --------------------------------------------------------------- */
+
+/* Hash of every rank; false if the run fails. */
+static bool hashes(struct job job, syn_device device, bool fake, uint64_t out[MAX_TP]) {
+    job.device = device;
+    const bool ok = run(&job, fake);
+    for (int r = 0; r < job.tp && ok; r++) out[r] = syn_trace_hash(syn_ctx_trace(job.ctx[r]));
+    drop(&job);
+    return ok;
+}
+
+static bool same_everywhere(const struct job *job, uint64_t out[MAX_TP]) {
+    uint64_t a[MAX_TP], b[MAX_TP];
+    bool ok = hashes(*job, SYN_DEVICE_CPU, false, out) && hashes(*job, SYN_DEVICE_META, false, a) &&
+              hashes(*job, SYN_DEVICE_META, true, b);
+    for (int r = 0; r < job->tp; r++) ok = ok && out[r] == a[r] && out[r] == b[r];
+    return ok;
+}
+
+static void one_trace_on_every_device_and_communicator(void) {
+    uint64_t seen[128];
+    int n = 0;
+    for (int i = 0; i < 48; i++) {
+        struct job job = {.config = small,
+                          .tp = 1 << i % 3,
+                          .fused = i / 3 % 2,
+                          .types = i / 6 % 2,
+                          .mask = i / 12 % 2,
+                          .all_words = i / 24,
+                          .seed = 1,
+                          .batch = 2,
+                          .n_tokens = 5};
+        uint64_t hash[MAX_TP], other[MAX_TP];
+        CHECK_MSG(same_everywhere(&job, hash), "case %d: the traces differ", i);
+        job.seed = 99; /* no part of the hash */
+        CHECK(hashes(job, SYN_DEVICE_CPU, false, other));
+        CHECK(other[0] == hash[0]);
+        seen[n++] = hash[0];
+        if (job.tp > 1) seen[n++] = hash[1];
+    }
+    /* Every variant and every rank's trace is another. */
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++)
+            CHECK_MSG(seen[i] != seen[k], "cases %d and %d have one hash", k, i);
+}
+
+static void a_preset_traces_alike_on_cpu_and_meta(void) {
+    for (int tp = 1; tp <= 4; tp *= 2) {
+        struct job job = {.tp = tp, .types = true, .mask = true, .batch = 2, .n_tokens = 6};
+        syn_error err = {0};
+        uint64_t cpu[MAX_TP], meta[MAX_TP];
+        CHECK_OK(syn_bert_config_preset(&job.config, "bert-base-uncased", &err), err);
+        job.dtype = tp == 2 ? SYN_BF16 : SYN_F32;
+        job.config.n_layer = 2; /* the others repeat them */
+        CHECK(hashes(job, SYN_DEVICE_CPU, false, cpu));
+        CHECK(hashes(job, SYN_DEVICE_META, true, meta));
+        for (int r = 0; r < tp; r++) CHECK_MSG(cpu[r] == meta[r], "tp %d, rank %d", tp, r);
+    }
+}
+
+/* ---- sums over the graph --------------------------------------------------------------------- */
+
+static bool starts(const char *text, const char *with) {
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static void add_bytes(uint64_t *to, uint64_t bytes) {
+    *to = *to == 0 || *to == bytes ? bytes : UINT64_MAX;
+}
+
+static void add_comm(struct sums *s, const syn_node *n) {
+    if (n->comm == SYN_COMM_ALL_REDUCE && n->reduce == SYN_REDUCE_SUM) {
+        const bool layer = starts(n->scope, "encoder.layer.");
+        if (layer && !strstr(n->scope, "output")) s->others++; /* after row-parallel layers only */
+        if (!layer && strcmp(n->scope, "embeddings") != 0) s->others++;
+        *(layer ? &s->layer_reduces : &s->other_reduces) += 1;
+        add_bytes(&s->reduce_bytes, n->comm_bytes);
+    } else if (n->comm == SYN_COMM_ALL_GATHER && strcmp(n->scope, "cls.predictions") == 0) {
+        s->gathers++;
+        add_bytes(&s->gather_bytes, n->comm_bytes);
+    } else {
+        s->others++;
+    }
+}
+
+static void sum_nodes(const syn_graph *g, struct sums *s) {
+    syn_cursor cur = {0};
+    for (uint32_t i = 0; i < g->ranks[0].n_tensors; i++) {
+        const syn_graph_tensor *t = syn_graph_tensor_at(g, 0, i, &cur);
+        if (t->flags & SYN_TENSOR_PARAM) s->params += syn_spec_elems(&t->spec);
+    }
+    syn_cursor_free(&cur);
+    cur = (syn_cursor){0};
+    for (uint32_t i = 0; i < g->ranks[0].n_nodes; i++) {
+        const syn_node *n = syn_graph_node(g, 0, i, &cur);
+        const bool layer = starts(n->scope, "encoder.layer.");
+        if (strcmp(n->op, "linear") == 0)
+            *(layer                                      ? &s->layer_linear
+              : strcmp(n->scope, "cls.predictions") == 0 ? &s->words_head
+                                                         : &s->head) += n->flops;
+        else if (strcmp(n->op, "matmul") == 0 || strcmp(n->op, "attention") == 0)
+            s->layer_attention += n->flops;
+        s->enters += strcmp(n->op, "tp_enter") == 0;
+        if (n->comm != SYN_COMM_NONE) add_comm(s, n);
+    }
+    syn_cursor_free(&cur);
+}
+
+/* Fills the sums of every rank; false if a graph is not sound. */
+static bool sum_up(struct job *job) {
+    for (int r = 0; r < job->tp; r++) {
+        syn_error err = {0};
+        syn_graph *g = NULL;
+        const syn_trace *trace = syn_ctx_trace(job->ctx[r]);
+        const bool ok = syn_trace_graph(&g, &trace, 1, NULL, &err) == SYN_OK &&
+                        syn_graph_verify(g, &err) == SYN_OK;
+        if (ok) sum_nodes(g, &job->sums[r]);
+        if (g) syn_graph_free(g);
+        if (!ok) fprintf(stderr, "%s\n", err.text);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+/* Letters as in the papers. */
+static void check_sums(const struct job *job) {
+    const int64_t b = job->batch, n = job->n_tokens, h = job->config.n_embd,
+                  f = job->config.n_inner, t = job->tp, l = job->config.n_layer;
+    const int64_t v = (job->config.vocab_size + t - 1) / t; /* rows of a rank */
+    const int64_t words = job->all_words ? b * n : PICKED;
+    for (int r = 0; r < t; r++) {
+        const struct sums s = job->sums[r];
+        CHECK_INT(s.layer_linear, l * 2 * b * n * (4 * h * h + 2 * h * f) / t);
+        const int64_t vector =
+            job->fused ? 5 * b * n * n * job->config.n_head : 0; /* scale, mask, softmax */
+        CHECK_INT(s.layer_attention, l * (4 * b * n * n * h + vector) / t);
+        CHECK_INT(s.words_head, 2 * words * h * v);
+        CHECK_INT(s.head, 2 * words * h * h + 2 * b * h * h + 2 * b * h * 2);
+        CHECK_INT(s.others, 0);
+        CHECK_INT(s.layer_reduces, t > 1 ? 2 * l : 0);
+        CHECK_INT(s.other_reduces, t > 1);
+        CHECK_INT(s.reduce_bytes, t > 1 ? 4 * b * n * h : 0);
+        CHECK_INT(s.gathers, t > 1);
+        CHECK_INT(s.gather_bytes, t > 1 ? 4 * words * v : 0);
+        CHECK_INT(s.enters, t > 1 ? 2 * l + 1 : 0); /* q, k and v share one */
+    }
+}
+
+static void costs_are_those_of_the_formulas(void) {
+    for (int i = 0; i < 16; i++) {
+        struct job job = {.config = small,
+                          .device = SYN_DEVICE_META,
+                          .tp = 1 << i % 4,
+                          .fused = i / 4 % 2,
+                          .all_words = i / 8,
+                          .batch = 1 + i % 3,
+                          .n_tokens = 7};
+        const int before = test_failures;
+        CHECK(run(&job, true) && sum_up(&job));
+        check_sums(&job);
+        drop(&job);
+        CHECK_MSG(test_failures == before, "case %d: tp %d, fused %d", i, job.tp, job.fused);
+    }
+}
+
+/* Parameters of all ranks: those that every rank has counted once and padding not at all. */
+static int64_t distinct_params(const struct job *job) {
+    const syn_bert_config *c = &job->config;
+    const int64_t h = c->n_embd, t = job->tp,
+                  padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
+    /* per layer two norms (2h each) and the biases of the two row-parallel layers; positions and
+     * types; the first norm; pooler, transform with its norm, next sentence */
+    const int64_t copies = c->n_layer * (4 * h + 2 * h) + (c->n_positions + c->n_types) * h +
+                           2 * h + 2 * (h * h + h) + 2 * h + 2 * h + 2;
+    int64_t sum = 0;
+    for (int r = 0; r < t; r++) sum += job->sums[r].params;
+    return sum - (t - 1) * copies - padding * (h + 1);
+}
+
+static void presets_have_their_sizes(void) {
+    for (const char *const *name = syn_bert_presets(); *name; name++)
+        for (int tp = 1; tp <= 8; tp *= 2) {
+            struct job job = {
+                .device = SYN_DEVICE_META, .tp = tp, .mask = true, .batch = 2, .n_tokens = 100};
+            syn_error err = {0};
+            CHECK_OK(syn_bert_config_preset(&job.config, *name, &err), err);
+            if (job.config.n_head % tp) continue;
+            CHECK_MSG(run(&job, true) && sum_up(&job), "%s, tp %d", *name, tp);
+            const int before = test_failures;
+            check_sums(&job);
+            const int64_t params = distinct_params(&job);
+            const size_t peak = syn_ctx_peak_bytes(job.ctx[0]);
+            drop(&job);
+            CHECK_MSG(test_failures == before, "%s, tp %d", *name, tp);
+            CHECK_INT(params, syn_bert_config_params(&job.config, ALL_HEADS));
+            CHECK_INT(peak, 0);
+        }
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
+
+/* Modules of HuggingFace's BertForPreTraining in the order of its forward pass. */
+static void scopes_are_modules(void) {
+    static const char *const layer[] = {"attention.self", "attention.output", "intermediate",
+                                        "output"};
+    struct job job = {.config = small, .device = SYN_DEVICE_META, .tp = 2, .batch = 1};
+    char want[32][48];
+    int n_want = 0, seen = 0;
+    job.n_tokens = 3;
+    snprintf(want[n_want++], 48, "embeddings");
+    for (int i = 0; i < 12; i++)
+        snprintf(want[n_want++], 48, "encoder.layer.%d.%s", i / 4, layer[i % 4]);
+    static const char *const after[] = {"pooler", "cls", "cls.predictions",
+                                        "cls.predictions.transform", "cls.predictions"};
+    for (int i = 0; i < 5; i++) snprintf(want[n_want++], 48, "%s", after[i]);
+    CHECK(run(&job, true));
+    const syn_trace *t = syn_ctx_trace(job.ctx[0]);
+    bool right = true;
+    for (size_t i = 1; i < t->n_nodes && right; i++) {
+        const char *scope = syn_trace_text(t, t->nodes[i].scope);
+        if (seen > 0 && strcmp(scope, want[seen - 1]) == 0) continue;
+        right = seen < n_want && strcmp(scope, want[seen]) == 0;
+        if (!right) fprintf(stderr, "node %d is in '%s'\n", (int)i, scope);
+        seen++;
+    }
+    drop(&job);
+    CHECK(right);
+    CHECK_INT(seen, n_want);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Most bytes in use, less the weights'. */
+static int64_t activation_bytes(int64_t layers, bool fused, int64_t n_tokens) {
+    struct job job = {.config = small,
+                      .device = SYN_DEVICE_CPU,
+                      .tp = 1,
+                      .fused = fused,
+                      .types = true,
+                      .batch = 2,
+                      .n_tokens = n_tokens};
+    job.config.n_layer = layers;
+    int64_t bytes = -1;
+    if (run(&job, false) && sum_up(&job))
+        bytes = (int64_t)syn_ctx_peak_bytes(job.ctx[0]) - 4 * job.sums[0].params;
+    drop(&job);
+    return bytes;
+}
+
+/* Layers give their intermediate results back; of unfused attention one square stays besides the
+   one that is made. */
+static void layers_release_what_they_made(void) {
+    const int64_t n = 64, square = 2 * small.n_head * n * n * 4, row = 2 * n * small.n_embd * 4;
+    for (int fused = 0; fused < 2; fused++) {
+        const int64_t few = activation_bytes(2, fused, n), many = activation_bytes(9, fused, n);
+        CHECK(few > 0 && many > 0);
+        CHECK_MSG(many < few + few / 8, "%d bytes, and %d of 9 layers", (int)few, (int)many);
+        const int64_t limit = (fused ? 0 : 2 * square) + 14 * row;
+        CHECK_MSG(few < limit, "%d bytes of at most %d", (int)few, (int)limit);
+    }
+}
+
+static const test_case cases[] = {
+    {"one_trace_on_every_device_and_communicator", one_trace_on_every_device_and_communicator},
+    {"a_preset_traces_alike_on_cpu_and_meta", a_preset_traces_alike_on_cpu_and_meta},
+    {"costs_are_those_of_the_formulas", costs_are_those_of_the_formulas},
+    {"presets_have_their_sizes", presets_have_their_sizes},
+    {"scopes_are_modules", scopes_are_modules},
+    {"layers_release_what_they_made", layers_release_what_they_made},
+};
+
+TEST_MAIN(cases)

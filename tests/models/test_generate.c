@@ -1,0 +1,421 @@
+/* Generation: greedy and sampled tokens for every tp, the end of text, and everything that must be
+ * refused. */
+#include "comm/comm.h"
+#include "models/generate.h"
+#include "syntorch/memory.h"
+#include "tests/support/gpt_reference.h"
+#include "tests/support/test.h"
+
+static const syn_gpt_config small = {.name = "small",
+                                     .n_layer = 2,
+                                     .n_embd = 32,
+                                     .n_head = 4,
+                                     .n_positions = 24,
+                                     .n_inner = 128,
+                                     .vocab_size = 97,
+                                     .layer_norm_epsilon = 1e-5,
+                                     .initializer_range = 0.02,
+                                     .gelu_tanh = true,
+                                     .tied = true};
+
+enum { BATCH = 3, PROMPT = 5, NEW = 12 };
+static const int32_t prompts[BATCH * PROMPT] = {1, 2, 3, 4, 5, 90, 80, 70, 60, 50, 7, 7, 7, 7, 96};
+
+struct job {
+    int tp;
+    bool fused;
+    const ref_model *weights;
+    syn_generation request;
+    syn_generation results[4];
+    size_t peak_bytes;
+};
+
+static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+    struct job *job = arg;
+    static const int32_t ranks[4] = {0, 1, 2, 3};
+    syn_group *tp = NULL;
+    syn_ctx *ctx = NULL;
+    syn_gpt *gpt = NULL;
+    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    const syn_gpt_options how = {.tp = tp, .fused_attention = job->fused, .seed = 1};
+    syn_generation *g = &job->results[comm->rank];
+    *g = job->request;
+    syn_status s = syn_gpt_new(&gpt, ctx, &job->weights->config, &how, err);
+    if (s == SYN_OK) s = ref_load(job->weights, ctx, comm->rank, job->tp);
+    if (s == SYN_OK) s = syn_generate(gpt, g, err);
+    if (comm->rank == 0) job->peak_bytes = syn_ctx_peak_bytes(ctx);
+    syn_gpt_free(gpt);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void free_results(struct job *job) {
+    for (int r = 0; r < 4; r++) {
+        syn_free(job->results[r].tokens);
+        syn_free(job->results[r].logits);
+        job->results[r].tokens = NULL;
+        job->results[r].logits = NULL;
+    }
+}
+
+static bool run(struct job *job) {
+    syn_error err = {0};
+    const bool ok = syn_local_run(job->tp, run_rank, job, &err) == SYN_OK;
+    if (!ok) fprintf(stderr, "%s\n", err.text);
+    return ok;
+}
+
+static syn_generation request(double temperature) {
+    return (syn_generation){.batch = BATCH,
+                            .prompt_tokens = PROMPT,
+                            .new_tokens = NEW,
+                            .prompt = prompts,
+                            .sampling = {temperature, 0, 1.0, 11},
+                            .want_logits = true};
+}
+
+/* The likeliest continuation by the reference: NEW tokens of each sequence. */
+static void greedy_reference(const ref_model *m, int32_t out[BATCH * NEW]) {
+    for (int b = 0; b < BATCH; b++) {
+        int32_t text[PROMPT + NEW];
+        memcpy(text, prompts + b * PROMPT, sizeof(int32_t) * PROMPT);
+        for (int i = 0; i < NEW; i++) {
+            double *logits = ref_forward(m, text, PROMPT + i);
+            text[PROMPT + i] =
+                ref_argmax(logits + (PROMPT + i - 1) * m->config.vocab_size, m->config.vocab_size);
+            free(logits);
+        }
+        memcpy(out + b * NEW, text + PROMPT, sizeof(int32_t) * NEW);
+    }
+}
+
+static ref_model filled(const syn_gpt_config *config) {
+    ref_model m = ref_new(config);
+    ref_fill(&m);
+    return m;
+}
+
+static void greedy_tokens_are_the_likeliest(void) {
+    ref_model m = filled(&small);
+    int32_t want[BATCH * NEW];
+    greedy_reference(&m, want);
+    for (int i = 0; i < 6; i++) {
+        struct job job = {.tp = 1 << i % 3, .fused = i / 3, .weights = &m, .request = request(0)};
+        bool same = run(&job);
+        double worst = 0;
+        for (int r = 0; r < job.tp && same; r++) {
+            const syn_generation *g = &job.results[r];
+            same = same && g->made == NEW && memcmp(g->tokens, want, sizeof want) == 0;
+            for (int b = 0; b < BATCH; b++) {
+                double *logits = ref_forward(&m, prompts + b * PROMPT, PROMPT);
+                const int64_t v = small.vocab_size;
+                const double e = ref_error(g->logits + b * v, logits + (PROMPT - 1) * v, v);
+                if (!(e <= worst)) worst = isnan(e) ? INFINITY : e;
+                free(logits);
+            }
+        }
+        free_results(&job);
+        CHECK_MSG(same, "tp %d, fused %d: not the likeliest tokens", job.tp, job.fused);
+        CHECK_MSG(worst <= 1e-5, "tp %d: logits of the prompt differ by %g", job.tp, worst);
+    }
+    ref_free(&m);
+}
+
+/* The draw is a function of seed, step and row, so tp changes nothing; another seed changes much.
+ */
+static void sampled_tokens_depend_on_the_seed_alone(void) {
+    ref_model m = filled(&small);
+    int32_t first[BATCH * NEW], other[BATCH * NEW];
+    int drawn = 0;
+    for (int i = 0; i < 6; i++) {
+        struct job job = {.tp = 1 << i % 3, .weights = &m, .request = request(1.5)};
+        job.request.sampling.top_k = 40;
+        job.request.sampling.top_p = 0.95;
+        job.request.sampling.seed = i < 3 ? 11 : 12;
+        const bool ok = run(&job);
+        bool same = ok, inside = ok;
+        int32_t *want = i < 3 ? first : other;
+        for (int r = 0; r < job.tp && ok; r++) {
+            if (i % 3 == 0) memcpy(want, job.results[r].tokens, sizeof first);
+            same = same && memcmp(job.results[r].tokens, want, sizeof first) == 0;
+            for (int k = 0; k < BATCH * NEW; k++)
+                inside = inside && job.results[r].tokens[k] >= 0 &&
+                         job.results[r].tokens[k] < small.vocab_size;
+        }
+        free_results(&job);
+        CHECK_MSG(same, "tp %d draws other tokens", job.tp);
+        CHECK(inside);
+    }
+    for (int k = 0; k < BATCH * NEW; k++) drawn += first[k] != other[k];
+    ref_free(&m);
+    CHECK_MSG(drawn > BATCH * NEW / 2, "only %d of %d tokens depend on the seed", drawn,
+              BATCH * NEW);
+}
+
+/* The first sequence's third token ends texts: it ends there and is filled up; the others go on
+ * unless they have it too. */
+static void end_of_text_stops_and_pads(void) {
+    ref_model m = filled(&small);
+    int32_t want[BATCH * NEW];
+    greedy_reference(&m, want);
+    const int32_t eos = want[2];
+    int64_t made = 0;
+    for (int b = 0; b < BATCH; b++) {
+        int64_t end = 0;
+        while (end < NEW && want[b * NEW + end] != eos) end++;
+        if (end + 1 > made) made = end + 1 < NEW ? end + 1 : NEW;
+        for (int64_t i = end; i < NEW; i++) want[b * NEW + i] = eos;
+    }
+    for (int tp = 1; tp <= 2; tp++) {
+        struct job job = {.tp = tp, .weights = &m, .request = request(0)};
+        job.request.end = (syn_gpt_ending){{eos}, 1, eos};
+        const bool ok = run(&job);
+        bool same = ok;
+        int64_t got = -1;
+        for (int r = 0; r < tp && ok; r++) {
+            got = job.results[r].made;
+            for (int b = 0; b < BATCH; b++)
+                same = same && memcmp(job.results[r].tokens + b * NEW, want + b * NEW,
+                                      (size_t)made * sizeof *want) == 0;
+        }
+        free_results(&job);
+        CHECK_INT(got, made);
+        CHECK(same);
+        /* Alone, the first sequence ends the run. */
+        job.request.batch = 1;
+        const bool alone = run(&job);
+        got = job.results[0].made;
+        const bool last = alone && job.results[0].tokens[got - 1] == eos;
+        free_results(&job);
+        CHECK(got <= 3);
+        CHECK(last);
+    }
+    ref_free(&m);
+}
+
+/* Many steps must not hold more than one step needs: the buffers of a step are given back. */
+static void decoding_needs_no_more_memory(void) {
+    syn_gpt_config config = small;
+    config.n_positions = 4096;
+    ref_model m = filled(&config);
+    size_t peak[2];
+    bool ok = true;
+    for (int i = 0; i < 2; i++) {
+        struct job job = {.tp = 1, .weights = &m, .request = request(0)};
+        job.request.batch = 1;
+        job.request.prompt_tokens = i ? 1 : 300;
+        job.request.new_tokens = i ? 300 : 1;
+        int32_t *long_prompt = calloc(300, sizeof *long_prompt);
+        job.request.prompt = long_prompt;
+        ok = ok && run(&job);
+        peak[i] = job.peak_bytes;
+        free_results(&job);
+        free(long_prompt);
+    }
+    ref_free(&m);
+    CHECK(ok);
+    /* 300 steps of one token beside one step of 300 tokens, with caches as large. */
+    CHECK_MSG(peak[1] < peak[0], "%zu bytes at most in decoding, %zu in prefill", peak[1], peak[0]);
+}
+
+/* A layer's intermediate results are given back before the next: more layers need room for their
+ * weights and caches only. */
+static void layers_reuse_each_others_memory(void) {
+    size_t peak[2];
+    bool ok = true;
+    for (int i = 0; i < 2; i++) {
+        syn_gpt_config config = small;
+        config.n_positions = 300;
+        config.n_layer = i ? 6 : 2;
+        ref_model m = filled(&config);
+        struct job job = {.tp = 1, .weights = &m, .request = request(0)};
+        int32_t *long_prompt = calloc(300, sizeof *long_prompt);
+        job.request.batch = 1;
+        job.request.prompt_tokens = 300;
+        job.request.new_tokens = 1;
+        job.request.prompt = long_prompt;
+        ok = ok && run(&job);
+        peak[i] = job.peak_bytes;
+        free_results(&job);
+        free(long_prompt);
+        ref_free(&m);
+    }
+    CHECK(ok);
+    const int64_t h = small.n_embd, weights = 4 * (12 * h * h + 13 * h), caches = 4 * 2 * 300 * h;
+    /* A quarter more for size classes. The scores alone of one layer are 4 * 300 * 300 * 4 bytes.
+     */
+    CHECK_MSG((double)(peak[1] - peak[0]) <= 4 * 1.25 * (double)(weights + caches),
+              "4 layers more take %zu bytes", peak[1] - peak[0]);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+struct fixture {
+    syn_ctx *ctx;
+    syn_gpt *gpt;
+    syn_error err;
+};
+
+static struct fixture model(void) {
+    struct fixture f = {0};
+    const syn_gpt_options how = {.tp = NULL, .fused_attention = false, .seed = 1};
+    if (syn_ctx_new(&f.ctx, SYN_DEVICE_CPU, NULL, &f.err) != SYN_OK ||
+        syn_gpt_new(&f.gpt, f.ctx, &small, &how, &f.err) != SYN_OK)
+        abort();
+    return f;
+}
+
+static void drop(struct fixture *f) {
+    syn_gpt_free(f->gpt);
+    syn_ctx_free(f->ctx);
+}
+
+static void generation_refuses_with_the_numbers(void) {
+    static const int32_t outside[PROMPT] = {1, 2, 97, 4, 5}, negative[PROMPT] = {1, 2, 3, 4, -1};
+    static const struct {
+        int64_t batch, prompt, new_tokens;
+        double temperature;
+        int64_t top_k;
+        double top_p;
+        const int32_t *tokens;
+        const char *says[2];
+    } bad[] = {
+        {1, 0, 1, 0, 0, 1, prompts, {"0 tokens", "at least 1"}},
+        {1, 5, 0, 0, 0, 1, prompts, {"0 new", "at least 1"}},
+        {1, -1, 1, 0, 0, 1, prompts, {"-1 tokens", "at least 1"}},
+        {0, 5, 1, 0, 0, 1, prompts, {"0 sequences", "empty"}},
+        {-7, 5, 1, 0, 0, 1, prompts, {"-7 sequences", "empty"}},
+        {1, 5, 21, 0, 0, 1, prompts, {"21 new", "24 positions"}},
+        {1, 25, 1, 0, 0, 1, prompts, {"25", "24 positions"}},
+        {1, INT64_MAX, 2, 0, 0, 1, prompts, {"9223372036854775807", "24 positions"}},
+        {1, 2, INT64_MAX, 0, 0, 1, prompts, {"9223372036854775807", "24 positions"}},
+        {INT64_MAX / 4, 5, 1, 0, 0, 1, NULL, {"2305843009213693951", "large"}},
+        {1, 5, 1, NAN, 0, 1, prompts, {"temperature", "nan"}},
+        {1, 5, 1, -1, 0, 1, prompts, {"temperature", "-1"}},
+        {1, 5, 1, INFINITY, 0, 1, prompts, {"temperature", "inf"}},
+        {1, 5, 1, 1, -3, 1, prompts, {"top_k", "-3"}},
+        {1, 5, 1, 1, 0, 0, prompts, {"top_p", "0"}},
+        {1, 5, 1, 1, 0, 1.5, prompts, {"top_p", "1.5"}},
+        {1, 5, 1, 1, 0, NAN, prompts, {"top_p", "nan"}},
+        {1, 5, 1, 0, 0, 1, outside, {"token 97", "97"}},
+        {1, 5, 1, 0, 0, 1, negative, {"token -1", "97"}},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct fixture f = model();
+        syn_generation g = {.batch = bad[i].batch,
+                            .prompt_tokens = bad[i].prompt,
+                            .new_tokens = bad[i].new_tokens,
+                            .prompt = bad[i].tokens,
+                            .sampling = {bad[i].temperature, bad[i].top_k, bad[i].top_p, 1}};
+        const syn_status s = syn_generate(f.gpt, &g, &f.err);
+        drop(&f);
+        CHECK_MSG(s != SYN_OK, "case %zu was not refused", i);
+        CHECK_MSG(!g.tokens && !g.logits, "case %zu left results", i);
+        CHECK_HAS(f.err.text, bad[i].says[0]);
+        CHECK_HAS(f.err.text, bad[i].says[1]);
+    }
+}
+
+static void refused_generation_can_be_repeated(void) {
+    struct fixture f = model();
+    syn_generation g = request(0);
+    g.new_tokens = 1000;
+    const syn_status refused = syn_generate(f.gpt, &g, &f.err);
+    syn_error err = {0};
+    g.new_tokens = 3;
+    const syn_status s = syn_generate(f.gpt, &g, &err);
+    int32_t first[BATCH * 3] = {0}, again[BATCH * 3] = {1};
+    if (s == SYN_OK) memcpy(first, g.tokens, sizeof first);
+    syn_free(g.tokens);
+    syn_free(g.logits);
+    /* A second run with one model starts anew. */
+    g = request(0);
+    g.new_tokens = 3;
+    const syn_status second = syn_generate(f.gpt, &g, &err);
+    const size_t later_steps = syn_ctx_trace(f.ctx)->n_steps;
+    if (second == SYN_OK) memcpy(again, g.tokens, sizeof again);
+    syn_free(g.tokens);
+    syn_free(g.logits);
+    drop(&f);
+    CHECK(refused == SYN_E_INVALID);
+    CHECK_OK(s, err);
+    CHECK_OK(second, err);
+    CHECK(memcmp(first, again, sizeof first) == 0);
+    CHECK_INT(later_steps, 2 * 3 - 1); /* its prefill is a step of its own */
+}
+
+static void forward_refuses_what_does_not_fit(void) {
+    static const struct {
+        syn_spec spec;
+        const char *says[2];
+    } bad[] = {
+        {{SYN_I32, 2, {3, 2}}, {"2 tokens of 3 sequences", "4"}},
+        {{SYN_I32, 2, {2, 5}}, {"5 tokens of 2 sequences", "4"}},
+        {{SYN_I32, 2, {2, 0}}, {"0 tokens of 2 sequences", "4"}},
+        {{SYN_I32, 1, {2}}, {"i32[2]", "(batch, tokens)"}},
+        {{SYN_I32, 3, {2, 2, 1}}, {"i32[2,2,1]", "(batch, tokens)"}},
+        {{SYN_I64, 2, {2, 2}}, {"i64[2,2]", "must be i32"}},
+        {{SYN_F32, 2, {2, 2}}, {"f32[2,2]", "must be i32"}},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct fixture f = model();
+        const syn_status begun = syn_gpt_begin(f.gpt, 2, 4, &f.err);
+        const syn_tensor logits =
+            syn_gpt_forward(f.gpt, syn_input(f.ctx, "tokens", &bad[i].spec, NULL));
+        const syn_error err = *syn_ctx_error(f.ctx);
+        drop(&f);
+        CHECK_OK(begun, f.err);
+        CHECK_INT(logits.id, 0);
+        CHECK_HAS(err.text, bad[i].says[0]);
+        CHECK_HAS(err.text, bad[i].says[1]);
+    }
+    struct fixture f = model();
+    const syn_spec spec = {SYN_I32, 2, {1, 1}};
+    const syn_tensor logits = syn_gpt_forward(f.gpt, syn_input(f.ctx, "tokens", &spec, NULL));
+    const syn_error err = *syn_ctx_error(f.ctx);
+    drop(&f);
+    CHECK_INT(logits.id, 0);
+    CHECK_HAS(err.text, "syn_gpt_begin");
+}
+
+static void models_refuse_what_does_not_divide(void) {
+    static const int32_t ranks[3] = {0, 1, 2};
+    syn_group group = {1, "tp0", ranks, 3, 0, NULL};
+    syn_comm *comm = NULL;
+    syn_ctx *ctx = NULL;
+    syn_gpt *gpt = NULL;
+    syn_error err = {0}, inner = {0};
+    CHECK_OK(syn_comm_fake_new(&comm, 0, 3, &err), err);
+    const syn_status made = syn_ctx_new(&ctx, SYN_DEVICE_META, comm, &err);
+    syn_gpt_options how = {.tp = &group, .fused_attention = false, .seed = 1};
+    const syn_status heads = syn_gpt_new(&gpt, ctx, &small, &how, &err);
+    syn_gpt_config config = small;
+    config.n_head = 32;
+    group.size = 1;
+    config.n_inner = 33;
+    syn_group pair = {1, "tp0", ranks, 2, 0, NULL};
+    how.tp = &pair;
+    const syn_status width = syn_gpt_new(&gpt, ctx, &config, &how, &inner);
+    syn_ctx_free(ctx);
+    comm->ops->close(comm);
+    CHECK(made == SYN_OK && gpt == NULL);
+    CHECK(heads == SYN_E_INVALID);
+    CHECK_HAS(err.text, "tp 3 does not divide the 4 attention heads");
+    CHECK(width == SYN_E_INVALID);
+    CHECK_HAS(inner.text, "tp 2 does not divide the MLP's width 33");
+}
+
+static const test_case cases[] = {
+    {"greedy_tokens_are_the_likeliest", greedy_tokens_are_the_likeliest},
+    {"sampled_tokens_depend_on_the_seed_alone", sampled_tokens_depend_on_the_seed_alone},
+    {"end_of_text_stops_and_pads", end_of_text_stops_and_pads},
+    {"decoding_needs_no_more_memory", decoding_needs_no_more_memory},
+    {"layers_reuse_each_others_memory", layers_reuse_each_others_memory},
+    {"generation_refuses_with_the_numbers", generation_refuses_with_the_numbers},
+    {"refused_generation_can_be_repeated", refused_generation_can_be_repeated},
+    {"forward_refuses_what_does_not_fit", forward_refuses_what_does_not_fit},
+    {"models_refuse_what_does_not_divide", models_refuse_what_does_not_divide},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,312 @@
+/* The numbers of GPT: logits and tokens against the formulas, for every way to cut and feed the
+ * model. */
+#include "comm/comm.h"
+#include "models/generate.h"
+#include "syntorch/memory.h"
+#include "tests/support/gpt_reference.h"
+#include "tests/support/test.h"
+
+#define LIMIT 1e-5 /* relative to the largest logit */
+
+/* 257 tokens divide by neither 2 nor 4; an MLP of 3, not 4 widths. */
+static const syn_gpt_config small = {.name = "small",
+                                     .n_layer = 2,
+                                     .n_embd = 32,
+                                     .n_head = 4,
+                                     .n_positions = 24,
+                                     .n_inner = 96,
+                                     .vocab_size = 257,
+                                     .layer_norm_epsilon = 1e-5,
+                                     .initializer_range = 0.3,
+                                     .gelu_tanh = true,
+                                     .tied = true};
+
+static const int32_t prompt[] = {5,  256, 0,   17, 17, 200, 64, 128, 99, 1,  2,  3,  250, 251,
+                                 40, 41,  256, 7,  8,  9,   10, 11,  12, 13, 14, 15, 16};
+
+/* One run of the model on all ranks, fed `chunks` of tokens. */
+struct job {
+    syn_gpt_config config;
+    const ref_model *weights; /* NULL: the model's own */
+    int tp;
+    bool fused;
+    uint64_t seed;
+    int64_t batch;
+    int n_chunks;
+    int64_t chunks[24];
+    /* by rank: logits (n_chunks, batch, V) */
+    float *logits[4];
+    bool odd_shard[4]; /* by rank: a shard of the model's own weights differed from the reference's
+                        */
+};
+
+static int64_t total_tokens(const struct job *job) {
+    int64_t n = 0;
+    for (int i = 0; i < job->n_chunks; i++) n += job->chunks[i];
+    return n;
+}
+
+/* Sequence b of the batch: the prompt from token b on. */
+static int32_t token_at(const struct job *job, int64_t b, int64_t t) {
+    return (int32_t)(prompt[b + t] % job->config.vocab_size);
+}
+
+static syn_status feed(struct job *job, syn_gpt *gpt, syn_ctx *ctx, float *to, syn_error *err) {
+    int32_t tokens[4 * 24];
+    int64_t at = 0;
+    const size_t bytes = (size_t)(job->batch * job->config.vocab_size) * sizeof *to;
+    SYN_TRY(syn_gpt_begin(gpt, job->batch, total_tokens(job), err));
+    for (int k = 0; k < job->n_chunks; k++) {
+        const int64_t n = job->chunks[k];
+        const syn_spec spec = {SYN_I32, 2, {job->batch, n}};
+        for (int64_t b = 0; b < job->batch; b++)
+            for (int64_t t = 0; t < n; t++) tokens[b * n + t] = token_at(job, b, at + t);
+        const syn_tensor logits = syn_gpt_forward(gpt, syn_input(ctx, "tokens", &spec, tokens));
+        SYN_TRY(syn_tensor_read(ctx, logits, to + k * job->batch * job->config.vocab_size, bytes));
+        at += n;
+    }
+    return syn_gpt_position(gpt) == at ? SYN_OK : SYN_E_INVALID;
+}
+
+/* The model's own weights must be the shards of one full model. */
+static bool own_shards(const struct job *job, const ref_model *full, syn_ctx *ctx, int rank) {
+    bool same = true;
+    for (int i = 0; i < full->n_params; i++) {
+        size_t bytes;
+        float *want = ref_shard(&full->params[i], rank, job->tp, &bytes), *got = malloc(bytes);
+        const syn_tensor t = syn_find_param(ctx, full->params[i].name);
+        same = same && got && syn_tensor_read(ctx, t, got, bytes) == SYN_OK &&
+               memcmp(got, want, bytes) == 0;
+        free(got);
+        free(want);
+    }
+    return same;
+}
+
+static const ref_model *own_weights; /* to compare with; set by one test */
+
+static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+    struct job *job = arg;
+    static const int32_t ranks[4] = {0, 1, 2, 3};
+    syn_group *tp = NULL;
+    syn_ctx *ctx = NULL;
+    syn_gpt *gpt = NULL;
+    float *to = calloc((size_t)(job->n_chunks * job->batch * job->config.vocab_size), sizeof *to);
+    job->logits[comm->rank] = to;
+    if (!to) return SYN_FAIL_NOMEM(err, 0, "logits");
+    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    const syn_gpt_options how = {.tp = tp, .fused_attention = job->fused, .seed = job->seed};
+    syn_status s = syn_gpt_new(&gpt, ctx, &job->config, &how, err);
+    if (s == SYN_OK && own_weights)
+        job->odd_shard[comm->rank] = !own_shards(job, own_weights, ctx, comm->rank);
+    if (s == SYN_OK && job->weights) s = ref_load(job->weights, ctx, comm->rank, job->tp);
+    if (s == SYN_OK) s = feed(job, gpt, ctx, to, err);
+    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    syn_gpt_free(gpt);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void free_job(struct job *job) {
+    for (int r = 0; r < 4; r++) {
+        free(job->logits[r]);
+        job->logits[r] = NULL;
+    }
+}
+
+/* Runs a job; every rank's logits after every chunk must be the reference's. The largest error. */
+static double job_error(struct job *job, const ref_model *weights) {
+    const int64_t v = job->config.vocab_size, n = total_tokens(job);
+    syn_error err = {0};
+    double worst = 0;
+    if (syn_local_run(job->tp, run_rank, job, &err) != SYN_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        free_job(job);
+        return INFINITY;
+    }
+    for (int64_t b = 0; b < job->batch; b++) {
+        int32_t tokens[24];
+        for (int64_t t = 0; t < n; t++) tokens[t] = token_at(job, b, t);
+        double *want = ref_forward(weights, tokens, n);
+        int64_t end = 0;
+        for (int k = 0; k < job->n_chunks; k++) {
+            end += job->chunks[k];
+            for (int r = 0; r < job->tp; r++) {
+                const double e =
+                    ref_error(job->logits[r] + (k * job->batch + b) * v, want + (end - 1) * v, v);
+                if (!(e <= worst)) worst = isnan(e) ? INFINITY : e;
+            }
+        }
+        free(want);
+    }
+    free_job(job);
+    return worst;
+}
+
+static void logits_of_every_variant(void) {
+    for (int i = 0; i < 48; i++) {
+        static const int sizes[3] = {1, 2, 4};
+        struct job job = {
+            .config = small, .tp = sizes[i % 3], .fused = i / 3 % 2, .batch = i / 6 % 2 ? 3 : 1};
+        job.config.tied = i / 12 % 2;
+        job.config.gelu_tanh = i / 24 % 2;
+        job.n_chunks = 1;
+        job.chunks[0] = 9;
+        ref_model m = ref_new(&job.config);
+        ref_fill(&m);
+        job.weights = &m;
+        const double e = job_error(&job, &m);
+        ref_free(&m);
+        CHECK_MSG(e <= LIMIT, "tp %d, fused %d, batch %d, tied %d, tanh %d: error %g", job.tp,
+                  job.fused, (int)job.batch, job.config.tied, job.config.gelu_tanh, e);
+    }
+}
+
+/* Other shapes: one head a rank, one layer, width and depth odd, vocabularies around the padding.
+ */
+static void logits_of_odd_shapes(void) {
+    static const struct {
+        int64_t layers, width, heads, inner, vocab;
+        int tp;
+    } shapes[] = {
+        {1, 4, 4, 4, 1, 4},   {1, 4, 4, 4, 3, 4},  {3, 12, 4, 20, 5, 4},
+        {1, 10, 2, 6, 8, 2},  {2, 9, 3, 7, 11, 1}, {1, 33, 1, 1, 7, 1},
+        {2, 64, 8, 64, 4, 4}, {1, 1, 1, 1, 2, 1},  {4, 24, 2, 48, 129, 2},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int fused = 0; fused < 2; fused++) {
+            struct job job = {.config = small,
+                              .tp = shapes[i].tp,
+                              .fused = fused,
+                              .batch = 2,
+                              .n_chunks = 3,
+                              .chunks = {3, 1, 2}};
+            job.config.n_layer = shapes[i].layers;
+            job.config.n_embd = shapes[i].width;
+            job.config.n_head = shapes[i].heads;
+            job.config.n_inner = shapes[i].inner;
+            job.config.vocab_size = shapes[i].vocab;
+            ref_model m = ref_new(&job.config);
+            ref_fill(&m);
+            job.weights = &m;
+            const double e = job_error(&job, &m);
+            ref_free(&m);
+            CHECK_MSG(e <= LIMIT, "shape %zu, fused %d: error %g", i, fused, e);
+        }
+}
+
+/* Feeding a text in pieces, of one token or more, gives what feeding it at once gives. */
+static void the_cache_changes_nothing(void) {
+    static const int64_t feeds[][25] = {
+        {24},
+        {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+        {5, 1, 1, 4, 1, 12},
+        {23, 1},
+        {1, 23}};
+    for (size_t i = 0; i < sizeof feeds / sizeof feeds[0]; i++)
+        for (int k = 0; k < 4; k++) {
+            struct job job = {.config = small, .tp = k / 2 ? 4 : 1, .fused = k % 2, .batch = 3};
+            while (feeds[i][job.n_chunks]) {
+                job.chunks[job.n_chunks] = feeds[i][job.n_chunks];
+                job.n_chunks++;
+            }
+            ref_model m = ref_new(&job.config);
+            ref_fill(&m);
+            job.weights = &m;
+            const double e = job_error(&job, &m);
+            ref_free(&m);
+            CHECK_MSG(e <= LIMIT, "feed %zu, tp %d, fused %d: error %g", i, job.tp, job.fused, e);
+        }
+}
+
+/* The weights a model makes for itself. */
+static ref_model read_own_weights(const syn_gpt_config *config, uint64_t seed) {
+    ref_model m = ref_new(config);
+    syn_error err = {0};
+    syn_ctx *ctx = NULL;
+    syn_gpt *gpt = NULL;
+    const syn_gpt_options how = {.tp = NULL, .fused_attention = false, .seed = seed};
+    if (syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err) != SYN_OK ||
+        syn_gpt_new(&gpt, ctx, config, &how, &err) != SYN_OK)
+        abort();
+    for (int i = 0; i < m.n_params; i++) {
+        ref_param *p = &m.params[i];
+        const syn_tensor t = syn_find_param(ctx, p->name);
+        const syn_status s =
+            syn_tensor_read(ctx, t, p->data, (size_t)(p->rows * p->columns) * sizeof(float));
+        if (s != SYN_OK) test_failures++;
+    }
+    syn_gpt_free(gpt);
+    syn_ctx_free(ctx);
+    return m;
+}
+
+/* Every rank's random weights are shards of one model, of the deviations that GPT-2 has. */
+static void random_weights_are_one_model(void) {
+    syn_gpt_config config = small;
+    config.tied = false;
+    ref_model m = read_own_weights(&config, 7);
+    own_weights = &m;
+    bool odd = false;
+    double worst = 0;
+    for (int tp = 1; tp <= 4; tp *= 2) {
+        struct job job = {
+            .config = config, .tp = tp, .seed = 7, .batch = 2, .n_chunks = 2, .chunks = {8, 1}};
+        const double e = job_error(&job, &m);
+        for (int r = 0; r < tp; r++) odd |= job.odd_shard[r];
+        if (e > worst) worst = e;
+    }
+    own_weights = NULL;
+    double deviation[REF_MAX_PARAMS];
+    for (int i = 0; i < m.n_params; i++) {
+        const ref_param *p = &m.params[i];
+        double sum = 0;
+        for (int64_t k = 0; k < p->rows * p->columns; k++)
+            sum += (double)p->data[k] * (double)p->data[k];
+        deviation[i] = sqrt(sum / (double)(p->rows * p->columns));
+    }
+    ref_model copy = m;
+    for (int i = 0; i < m.n_params; i++) copy.params[i].data = NULL;
+    ref_free(&m);
+    CHECK(!odd);
+    CHECK_MSG(worst <= LIMIT, "error %g", worst);
+    for (int i = 0; i < copy.n_params; i++) {
+        const char *name = copy.params[i].name;
+        const bool norm = strstr(name, "ln_") != NULL, bias = ref_ends(name, ".bias");
+        const double want = bias                            ? 0
+                            : norm                          ? 1
+                            : strstr(name, "c_proj.weight") ? 0.3 / 2 /* sqrt(2 layers * 2) */
+                                                            : 0.3;
+        CHECK_MSG(fabs(deviation[i] - want) <= 0.05 * want, "%s: deviation %g, want %g", name,
+                  deviation[i], want);
+    }
+}
+
+static void another_seed_is_another_model(void) {
+    ref_model a = read_own_weights(&small, 1), b = read_own_weights(&small, 1),
+              c = read_own_weights(&small, 2);
+    const size_t bytes = (size_t)(257 * 32) * sizeof(float);
+    const bool same = memcmp(a.params[0].data, b.params[0].data, bytes) == 0;
+    const bool differs = memcmp(a.params[0].data, c.params[0].data, bytes) != 0;
+    /* Two parameters of one shape are not alike either. */
+    const bool layers =
+        memcmp(ref_data(&a, "h.0.attn.c_attn.weight"), ref_data(&a, "h.1.attn.c_attn.weight"),
+               32 * 96 * sizeof(float)) != 0;
+    ref_free(&a);
+    ref_free(&b);
+    ref_free(&c);
+    CHECK(same);
+    CHECK(differs);
+    CHECK(layers);
+}
+
+static const test_case cases[] = {
+    {"logits_of_every_variant", logits_of_every_variant},
+    {"logits_of_odd_shapes", logits_of_odd_shapes},
+    {"the_cache_changes_nothing", the_cache_changes_nothing},
+    {"random_weights_are_one_model", random_weights_are_one_model},
+    {"another_seed_is_another_model", another_seed_is_another_model},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,485 @@
+/* Configurations of GPT: presets, HuggingFace-style files, refusals, and what follows from the
+ * numbers. */
+#include "tests/support/test.h"
+
+#include <stdint.h>
+
+#include "models/gpt_config.h"
+#include "syntorch/memory.h"
+
+/* As the released GPT-2 config has it (keys that do not matter here included). */
+static const char *const gpt2_file =
+    "{\"activation_function\": \"gelu_new\", \"architectures\": [\"GPT2LMHeadModel\"],\n"
+    " \"attn_pdrop\": 0.1, \"bos_token_id\": 50256, \"eos_token_id\": 50256,\n"
+    " \"initializer_range\": 0.02, \"layer_norm_epsilon\": 1e-05, \"model_type\": \"gpt2\",\n"
+    " \"n_ctx\": 1024, \"n_embd\": 768, \"n_head\": 12, \"n_layer\": 12, \"n_positions\": 1024,\n"
+    " \"task_specific_params\": {\"text-generation\": {\"do_sample\": true, \"max_length\": 50}},\n"
+    " \"vocab_size\": 50257}";
+
+static const char *const general_file =
+    "{\"num_hidden_layers\":3,\"hidden_size\":64,\"num_attention_heads\":4,\"max_position_"
+    "embeddings\":32,\n"
+    " \"intermediate_size\":96,\"vocab_size\":300,\"hidden_act\":\"gelu\",\"tie_word_embeddings\":"
+    "false,\n"
+    " \"layer_norm_eps\":1e-12,\"initializer_range\":0.5,\"_name_or_path\":\"/models/my-gpt/\"}";
+
+static const char *const small_file =
+    "{\"n_layer\":2,\"n_embd\":64,\"n_head\":4,\"n_positions\":16,\"vocab_size\":100}";
+
+static syn_status parse_as(syn_gpt_config *c, const char *name, const char *json, syn_error *err) {
+    memset(err, 0, sizeof *err);
+    return syn_gpt_config_parse(c, name, json, strlen(json), err);
+}
+
+static syn_status parse(syn_gpt_config *c, const char *json, syn_error *err) {
+    return parse_as(c, "m.json", json, err);
+}
+
+static const char *small_with(const char *from, const char *to) {
+    static char out[4096];
+    const char *at = strstr(small_file, from);
+    if (at == NULL) {
+        fprintf(stderr, "the small file has no %s\n", from);
+        abort();
+    }
+    snprintf(out, sizeof out, "%.*s%s%s", (int)(at - small_file), small_file, to,
+             at + strlen(from));
+    return out;
+}
+
+/* ---- What is read ---- */
+
+static void gpt2_file_is_the_preset(void) {
+    syn_gpt_config file, preset;
+    syn_error err;
+    CHECK_OK(parse_as(&file, "models/gpt2/config.json", gpt2_file, &err), err);
+    CHECK_OK(syn_gpt_config_preset(&preset, "gpt2", &err), err);
+    CHECK_STR(file.name, "gpt2");
+    CHECK_STR(preset.name, "gpt2");
+    CHECK_INT(file.n_layer, preset.n_layer);
+    CHECK_INT(file.n_embd, preset.n_embd);
+    CHECK_INT(file.n_head, preset.n_head);
+    CHECK_INT(file.n_positions, preset.n_positions);
+    CHECK_INT(file.n_inner, preset.n_inner);
+    CHECK_INT(file.n_inner, 3072);
+    CHECK_INT(file.vocab_size, preset.vocab_size);
+    CHECK(memcmp(&file.end, &preset.end, sizeof file.end) == 0);
+    CHECK_NEAR(file.layer_norm_epsilon, preset.layer_norm_epsilon, 0);
+    CHECK_NEAR(file.initializer_range, preset.initializer_range, 0);
+    CHECK(file.gelu_tanh && preset.gelu_tanh && file.tied && preset.tied);
+}
+
+static void general_names(void) {
+    syn_gpt_config c;
+    syn_error err;
+    CHECK_OK(parse(&c, general_file, &err), err);
+    CHECK_STR(c.name, "my-gpt");
+    CHECK_INT(c.n_layer, 3);
+    CHECK_INT(c.n_embd, 64);
+    CHECK_INT(c.n_head, 4);
+    CHECK_INT(c.n_positions, 32);
+    CHECK_INT(c.n_inner, 96);
+    CHECK_INT(c.vocab_size, 300);
+    CHECK_INT(c.end.n_ids, 0);
+    CHECK_NEAR(c.layer_norm_epsilon, 1e-12, 0);
+    CHECK_NEAR(c.initializer_range, 0.5, 0);
+    CHECK(!c.gelu_tanh && !c.tied);
+}
+
+static void defaults(void) {
+    syn_gpt_config c;
+    syn_error err;
+    CHECK_OK(parse(&c, small_file, &err), err);
+    CHECK_STR(c.name, "m");
+    CHECK_INT(c.n_inner, 256);
+    CHECK_INT(c.end.n_ids, 0);
+    CHECK_NEAR(c.layer_norm_epsilon, 1e-5, 0);
+    CHECK_NEAR(c.initializer_range, 0.02, 0);
+    CHECK(c.gelu_tanh && c.tied);
+    CHECK_OK(parse(&c,
+                   small_with("\"n_layer\"", "\"n_inner\":null,\"eos_token_id\":null,\"n_layer\""),
+                   &err),
+             err);
+    CHECK_INT(c.n_inner, 256);
+    CHECK_INT(c.end.n_ids, 0);
+    /* Both names of one thing may stand there if they agree; null says nothing. */
+    CHECK_OK(parse(&c, small_with("\"n_positions\":16", "\"n_positions\":16,\"n_ctx\":16"), &err),
+             err);
+    CHECK_OK(parse(&c,
+                   small_with("\"n_embd\"", "\"intermediate_size\":8,\"n_inner\":null,\"n_embd\""),
+                   &err),
+             err);
+    CHECK_INT(c.n_inner, 8);
+}
+
+/* What other programs take must not be refused: ids that never come, an epsilon of 0, the old name
+   of n_positions with another value. */
+static void harmless_values(void) {
+    static const struct {
+        const char *keys;
+        int32_t n_ids, first, last, fill;
+    } rows[] = {
+        {"\"eos_token_id\":7,", 1, 7, 7, 7},
+        {"\"eos_token_id\":[7,3],\"pad_token_id\":null,", 2, 7, 3, 7},
+        {"\"eos_token_id\":[7,3],\"pad_token_id\":9,", 2, 7, 3, 9},
+        {"\"eos_token_id\":[],", 0, 0, 0, 0},
+        {"\"eos_token_id\":null,", 0, 0, 0, 0},
+        {"\"eos_token_id\":100,", 0, 0, 0, 0},
+        {"\"eos_token_id\":50256,\"pad_token_id\":50257,", 0, 0, 0, 0},
+        {"\"eos_token_id\":-1,\"pad_token_id\":-1,", 0, 0, 0, 0},
+        {"\"eos_token_id\":[50256,99,-5,0],", 2, 99, 0, 99},
+        {"\"layer_norm_epsilon\":0,\"n_ctx\":4096,", 0, 0, 0, 0},
+        {"\"layer_norm_epsilon\":0.0,\"n_ctx\":null,", 0, 0, 0, 0},
+    };
+    syn_gpt_config c;
+    syn_error err;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char with[200];
+        snprintf(with, sizeof with, "{%s", rows[i].keys);
+        CHECK_OK(parse(&c, small_with("{", with), &err), err);
+        CHECK_INT(c.n_positions, 16);
+        CHECK_INT(c.end.n_ids, rows[i].n_ids);
+        CHECK_INT(c.end.fill, rows[i].fill);
+        if (c.end.n_ids == 0) continue;
+        CHECK_INT(c.end.ids[0], rows[i].first);
+        CHECK_INT(c.end.ids[c.end.n_ids - 1], rows[i].last);
+        CHECK(syn_gpt_ends(&c.end, rows[i].last) && !syn_gpt_ends(&c.end, 42));
+    }
+    CHECK_OK(parse(&c, small_with("n_positions", "n_ctx"), &err), err);
+    CHECK_INT(c.n_positions, 16);
+}
+
+static void names_of_models(void) {
+    static const struct {
+        const char *file, *name;
+    } names[] = {{"a/b/tiny.json", "tiny"},
+                 {"gpt2/config.json", "gpt2"},
+                 {"config.json", "config"},
+                 {"x/.json", ".json"},
+                 {"//", "gpt"},
+                 {"/config.json", "config"},
+                 {"plain", "plain"},
+                 {"new\nline.json", "new?line"}};
+    syn_gpt_config c;
+    syn_error err;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        CHECK_OK(parse_as(&c, names[i].file, small_file, &err), err);
+        CHECK_STR(c.name, names[i].name);
+    }
+    char longest[200];
+    memset(longest, 'n', sizeof longest);
+    memcpy(longest + 61, "\xE2\x82\xAC", 3); /* would end at 64: left out whole */
+    longest[199] = '\0';
+    CHECK_OK(parse_as(&c, longest, small_file, &err), err);
+    CHECK_INT(strlen(c.name), 61);
+    CHECK_OK(parse(&c, small_with("{", "{\"_name_or_path\":\"x/y\",\"name\":\"own\","), &err), err);
+    CHECK_STR(c.name, "own");
+    CHECK_OK(parse(&c, small_with("{", "{\"_name_or_path\":\"\","), &err), err);
+    CHECK_STR(c.name, "m");
+}
+
+/* ---- Bad files ---- */
+
+static void refuses_bad_files(void) {
+    static const struct {
+        const char *from, *to, *where, *says;
+    } bad[] = {
+        {"\"n_layer\":2", "\"n_layer\":1000000000",
+         "m.json:1:12: ", "\"n_layer\" must be an integer from 1 to 100000, not 1000000000"},
+        {"\"n_layer\":2", "\"n_layer\":-2", "m.json:1:12: ", "not -2"},
+        {"\"n_layer\":2", "\"n_layer\":0", "m.json:1:12: ", "not 0"},
+        {"\"n_layer\":2", "\"n_layer\":2.5", "m.json:1:12: ", "not 2.5"},
+        {"\"n_layer\":2", "\"n_layer\":\"2\"", "m.json:1:12: ", "not \"2\""},
+        {"\"n_layer\":2", "\"n_layer\":null", "m.json:1:12: ", "not null"},
+        {"\"n_layer\":2", "\"n_layer\":true", "m.json:1:12: ", "not true"},
+        {"\"n_layer\":2", "\"n_layer\":[2]", "m.json:1:12: ", "not an array"},
+        {"\"n_layer\":2", "\"n_layer\":{}", "m.json:1:12: ", "not an object"},
+        {"\"n_layer\":2", "\"n_layer\":NaN", "m.json:1:12: ", "\"n_layer\""},
+        {"\"n_layer\":2", "\"n_layer\":1e999", "m.json:1:12: ", "\"n_layer\""},
+        {"\"n_layer\":2", "\"n_layer\":99999999999999999999999999",
+         "m.json:1:12: ", "must be an integer"},
+        {"\"n_layer\":2", "\"n_layer\":2,\"n_layer\":2",
+         "m.json:1:14: ", "\"n_layer\" is given twice"},
+        {"\"n_layer\":2,", "", "m.json:1:58: ", "lacks \"n_layer\" or \"num_hidden_layers\""},
+        {",\"vocab_size\":100", "", "", "lacks \"vocab_size\""},
+        {"\"n_layer\":2", "\"n_layer\":2,\"num_hidden_layers\":3", "",
+         "\"num_hidden_layers\" contradicts \"n_layer\""},
+        {"\"n_layer\":2", "\"num_hidden_layers\":3,\"n_layer\":2", "",
+         "\"n_layer\" contradicts \"num_hidden_layers\""},
+        {"\"n_positions\":16", "\"n_positions\":16,\"max_position_embeddings\":17", "",
+         "\"max_position_embeddings\" contradicts \"n_positions\""},
+        {"\"n_positions\":16,", "", "",
+         "lacks \"n_positions\" or \"max_position_embeddings\" or \"n_ctx\""},
+        {"\"n_head\":4", "\"n_head\":5",
+         "m.json:1:35: ", "\"n_head\" 5 does not divide \"n_embd\" 64"},
+        {"\"n_head\":4", "\"num_attention_heads\":128",
+         "m.json:1:48: ", "\"num_attention_heads\" 128 does not divide"},
+        {"\"n_embd\":64", "\"n_embd\":262148", "",
+         "\"n_embd\" must be an integer from 1 to 262144"},
+        {"{", "{\"eos_token_id\":1.5,", "m.json:1:17: ", "\"eos_token_id\" must be an integer, a"},
+        {"{", "{\"eos_token_id\":[1,true],", "", "\"eos_token_id\" must be an integer, a list"},
+        {"{", "{\"eos_token_id\":[[1]],", "", "\"eos_token_id\" must be an integer, a list"},
+        {"{", "{\"eos_token_id\":[1,", "", ""},
+        {"{", "{\"eos_token_id\":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17],", "",
+         "\"eos_token_id\" lists more than 16 ids"},
+        {"{", "{\"pad_token_id\":\"0\",", "", "\"pad_token_id\" must be an integer"},
+        {"{", "{\"activation_function\":\"silu\",", "m.json:1:24: ", "not \"silu\""},
+        {"{", "{\"activation_function\":1,", "m.json:1:24: ", "must be a string"},
+        {"{", "{\"activation_function\":\"gelu\",\"hidden_act\":\"gelu_new\",", "", "contradicts"},
+        {"{", "{\"layer_norm_epsilon\":1,",
+         "m.json:1:23: ", "\"layer_norm_epsilon\" must be a number from 0 to 0.1, not 1"},
+        {"{", "{\"layer_norm_epsilon\":-1e-5,", "", "not -1e-5"},
+        {"{", "{\"initializer_range\":\"big\",", "", "not \"big\""},
+        {"{", "{\"tie_word_embeddings\":1,", "",
+         "\"tie_word_embeddings\" must be true or false, not 1"},
+        {"{", "{\"model_type\":\"llama\",", "m.json:1:15: ", "\"model_type\" is \"llama\""},
+        {"{", "{\"num_key_value_heads\":2,",
+         "m.json:1:24: ", "\"num_key_value_heads\" 2 differs from \"n_head\" 4"},
+        {"{", "{\"scale_attn_weights\":false,", "", "\"scale_attn_weights\" must be true"},
+        {"{", "{\"add_cross_attention\":true,", "", "\"add_cross_attention\" must be false"},
+        {"{", "{\"name\":7,", "", "\"name\" must be a string"},
+        {"{", "{\"other\":[1,2,", "", ""},
+        {"{", "{\"other\":tru,", "", "expected a value"},
+        {"{", "[", "m.json:1:1: ", "the file must be an object, not an array"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        syn_gpt_config c, before;
+        syn_error err;
+        memset(&c, 7, sizeof c);
+        before = c;
+        const syn_status status = parse(&c, small_with(bad[i].from, bad[i].to), &err);
+        CHECK_MSG(status == SYN_E_FORMAT, "%s was taken (status %d)", bad[i].to, (int)status);
+        CHECK_MSG(strncmp(err.text, "m.json:1:", 9) == 0, "%s", err.text);
+        CHECK_MSG(strncmp(err.text, bad[i].where, strlen(bad[i].where)) == 0, "\"%s\", not at %s",
+                  err.text, bad[i].where);
+        CHECK_HAS(err.text, bad[i].says);
+        CHECK(memcmp(&c, &before, sizeof c) == 0);
+    }
+}
+
+static void refuses_every_cut(void) {
+    for (size_t n = 0; n < strlen(gpt2_file); n++) {
+        syn_gpt_config c;
+        syn_error err = {0};
+        char *cut = malloc(n + 1);
+        CHECK(cut != NULL);
+        memcpy(cut, gpt2_file, n);
+        const syn_status status = syn_gpt_config_parse(&c, "m.json", cut, n, &err);
+        free(cut);
+        CHECK_MSG(status == SYN_E_FORMAT, "a file cut at %zu was taken", n);
+    }
+}
+
+/* A million brackets under a key that is ignored: refused by depth, without deep recursion. */
+static void refuses_nesting_bombs(void) {
+    const size_t depth = 1000000;
+    static const char open[] = "[{";
+    for (int kind = 0; kind < 2; kind++) {
+        syn_gpt_config c;
+        syn_error err = {0};
+        char *json = malloc(depth * 5 + 32);
+        CHECK(json != NULL);
+        size_t n = (size_t)sprintf(json, "{\"other\":");
+        for (size_t i = 0; i < depth; i++) {
+            json[n++] = open[kind];
+            if (kind == 1) {
+                memcpy(json + n, "\"a\":", 4);
+                n += 4;
+            }
+        }
+        const syn_status status = syn_gpt_config_parse(&c, "m.json", json, n, &err);
+        free(json);
+        CHECK_INT(status, SYN_E_FORMAT);
+        CHECK_HAS(err.text, "nested more than");
+    }
+}
+
+static void missing_files_and_models(void) {
+    syn_gpt_config c;
+    syn_error err = {0};
+    CHECK_INT(syn_gpt_config_load(&c, "/nowhere/m.json", &err), SYN_E_IO);
+    CHECK_HAS(err.text, "/nowhere/m.json");
+    syn_error none = {0};
+    CHECK_INT(syn_gpt_config_preset(&c, "gpt4", &none), SYN_E_INVALID);
+    CHECK_HAS(none.text, "'gpt4'");
+    CHECK_HAS(none.text, "gpt2, gpt2-medium");
+    CHECK_HAS(none.text, "megatron-1t");
+}
+
+static void survives_allocation_failures(void) {
+    for (uint64_t n = 0;; n++) {
+        syn_gpt_config c;
+        syn_error err = {0};
+        syn_memory_fail_after(n);
+        const syn_status status =
+            syn_gpt_config_parse(&c, "m.json", gpt2_file, strlen(gpt2_file), &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (status == SYN_OK) return;
+        CHECK_INT(status, SYN_E_NOMEM);
+        CHECK_HAS(err.text, "out of memory");
+        CHECK(n < 100);
+    }
+}
+
+/* ---- What follows from the numbers ---- */
+
+/* Published or closed-form counts of parameters, tied embeddings; 0: the preset's vocabulary. */
+static void parameter_counts(void) {
+    static const struct {
+        const char *name;
+        int64_t vocab_size, positions, params;
+    } models[] = {
+        {"gpt2", 0, 0, 124439808},
+        {"gpt2-medium", 50304, 0, 354871296},
+        {"gpt2-medium", 0, 0, 354823168},
+        {"gpt2-large", 0, 0, 774030080},
+        {"gpt2-xl", 0, 0, 1557611200},
+        {"gpt3-13b", 51200, 2048, 12858214400},
+        {"gpt3-175b", 51200, 2048, 174615846912},
+        {"megatron-22b", 0, 0, 22074273792},
+        {"megatron-530b", 0, 0, 529600819200},
+        {"megatron-1t", 0, 0, 1008038758400},
+    };
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        syn_gpt_config c;
+        syn_error err = {0};
+        CHECK_OK(syn_gpt_config_preset(&c, models[i].name, &err), err);
+        if (models[i].vocab_size != 0) c.vocab_size = models[i].vocab_size;
+        if (models[i].positions != 0) c.n_positions = models[i].positions;
+        CHECK_INT(syn_gpt_config_params(&c), models[i].params);
+    }
+}
+
+/* Counted tensor by tensor: the 5B model of 24 layers, then an odd one with its own MLP width and
+ * head. */
+static void parameter_counts_of_other_shapes(void) {
+    syn_gpt_config c;
+    syn_error err;
+    CHECK_OK(parse(&c,
+                   "{\"n_layer\":24,\"n_embd\":4096,\"n_head\":32,\"n_positions\":2048,\"vocab_"
+                   "size\":51200}",
+                   &err),
+             err);
+    CHECK_INT(syn_gpt_config_params(&c), 5051228160);
+    CHECK_OK(parse(&c, general_file, &err), err);
+    const int64_t layer =
+        2 * 64 + (64 * 192 + 192) + (64 * 64 + 64) + 2 * 64 + (64 * 96 + 96) + (96 * 64 + 64);
+    CHECK_INT(syn_gpt_config_params(&c), 3 * layer + 300 * 64 + 32 * 64 + 2 * 64 + 300 * 64);
+}
+
+static void presets_are_consistent(void) {
+    size_t n = 0;
+    for (const char *const *name = syn_gpt_presets(); *name != NULL; name++, n++) {
+        syn_gpt_config c;
+        syn_error err = {0};
+        CHECK_OK(syn_gpt_config_preset(&c, *name, &err), err);
+        CHECK_STR(c.name, *name);
+        CHECK_OK(syn_gpt_config_check(&c, 1, &err), err);
+        CHECK_INT(c.n_inner, 4 * c.n_embd);
+        CHECK(c.end.n_ids == 1 && syn_gpt_ends(&c.end, 50256) && c.tied && c.gelu_tanh);
+        /* "gpt3-6.7b" has about as many parameters as it says. */
+        double size;
+        char unit;
+        if (sscanf(*name, "%*[a-z0-9]-%lf%c", &size, &unit) != 2) continue;
+        const double said = size * (unit == 'm' ? 1e6 : unit == 'b' ? 1e9 : 1e12);
+        const double has = (double)syn_gpt_config_params(&c);
+        CHECK_MSG(fabs(has / said - 1) < 0.08, "%s has %g parameters", *name, has);
+    }
+    CHECK_INT(n, 15);
+}
+
+/* Width of a head: 64 in GPT-2; d_head of Brown et al. 2020, table 2.1; hidden / heads of
+ * Korthikanti et al. 2022. */
+static void head_widths(void) {
+    static const struct {
+        const char *name;
+        int64_t layers, width;
+    } heads[] = {
+        {"gpt2", 12, 64},         {"gpt2-medium", 24, 64},     {"gpt2-large", 36, 64},
+        {"gpt2-xl", 48, 64},      {"gpt3-125m", 12, 64},       {"gpt3-350m", 24, 64},
+        {"gpt3-760m", 24, 96},    {"gpt3-1.3b", 24, 128},      {"gpt3-2.7b", 32, 80},
+        {"gpt3-6.7b", 32, 128},   {"gpt3-13b", 40, 128},       {"gpt3-175b", 96, 128},
+        {"megatron-22b", 48, 96}, {"megatron-530b", 105, 160}, {"megatron-1t", 128, 160},
+    };
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        syn_gpt_config c;
+        syn_error err = {0};
+        CHECK_OK(syn_gpt_config_preset(&c, heads[i].name, &err), err);
+        CHECK_INT(c.n_embd / c.n_head, heads[i].width);
+        CHECK_INT(c.n_layer, heads[i].layers);
+    }
+}
+
+static void cuts_for_ranks(void) {
+    syn_gpt_config c;
+    syn_error err = {0};
+    CHECK_OK(syn_gpt_config_preset(&c, "gpt2", &err), err);
+    for (int tp = 1; tp <= 12; tp++) {
+        syn_error e = {0};
+        const syn_status status = syn_gpt_config_check(&c, tp, &e);
+        CHECK_INT(status, 12 % tp == 0 ? SYN_OK : SYN_E_INVALID);
+        if (status != SYN_OK) CHECK_HAS(e.text, "does not divide the 12 attention heads");
+    }
+    syn_error zero = {0}, inner = {0}, heads = {0};
+    CHECK_INT(syn_gpt_config_check(&c, 0, &zero), SYN_E_INVALID);
+    c.n_inner = 3073;
+    CHECK_INT(syn_gpt_config_check(&c, 2, &inner), SYN_E_INVALID);
+    CHECK_HAS(inner.text, "3073");
+    c.n_embd = 769;
+    CHECK_INT(syn_gpt_config_check(&c, 1, &heads), SYN_E_INVALID);
+    CHECK_HAS(heads.text, "769");
+}
+
+/* Megatron's padding to a multiple of 128 tp: 50257 becomes 50304, 50432, 50688, 51200 for tp 1, 2,
+ * 4, 8. */
+static void padded_vocabularies(void) {
+    static const int64_t want[] = {50304, 50432, 50688, 51200};
+    syn_gpt_config c;
+    syn_error err = {0};
+    CHECK_OK(syn_gpt_config_preset(&c, "gpt2", &err), err);
+    for (int i = 0; i < 4; i++) CHECK_INT(syn_gpt_padded_vocab(&c, 1 << i, 128), want[i]);
+    CHECK_INT(syn_gpt_padded_vocab(&c, 1, 1), 50257);
+    CHECK_INT(syn_gpt_padded_vocab(&c, 2, 1), 50258);
+    c.vocab_size = 51200;
+    CHECK_INT(syn_gpt_padded_vocab(&c, 8, 128), 51200);
+}
+
+static void tiny_example(void) {
+    const char *source = getenv("SYN_SOURCE");
+    if (source == NULL) SKIP("SYN_SOURCE is not set");
+    char path[4096];
+    syn_gpt_config c;
+    syn_error err = {0};
+    snprintf(path, sizeof path, "%s/examples/configs/gpt3-tiny.json", source);
+    CHECK_OK(syn_gpt_config_load(&c, path, &err), err);
+    CHECK_STR(c.name, "gpt3-tiny");
+    CHECK_INT(c.n_layer, 2);
+    CHECK_INT(c.n_head, 8);
+    CHECK_INT(c.n_embd, 128);
+    CHECK_INT(c.n_positions, 256);
+    CHECK_INT(c.vocab_size, 256);
+    CHECK_INT(syn_gpt_config_params(&c),
+              2 * (12 * 128 * 128 + 13 * 128) + (256 + 256) * 128 + 2 * 128);
+    for (int tp = 1; tp <= 8; tp *= 2) CHECK_OK(syn_gpt_config_check(&c, tp, &err), err);
+}
+
+static const test_case cases[] = {
+    {"gpt2_file_is_the_preset", gpt2_file_is_the_preset},
+    {"general_names", general_names},
+    {"defaults", defaults},
+    {"harmless_values", harmless_values},
+    {"names_of_models", names_of_models},
+    {"refuses_bad_files", refuses_bad_files},
+    {"refuses_every_cut", refuses_every_cut},
+    {"refuses_nesting_bombs", refuses_nesting_bombs},
+    {"missing_files_and_models", missing_files_and_models},
+    {"survives_allocation_failures", survives_allocation_failures},
+    {"parameter_counts", parameter_counts},
+    {"parameter_counts_of_other_shapes", parameter_counts_of_other_shapes},
+    {"presets_are_consistent", presets_are_consistent},
+    {"head_widths", head_widths},
+    {"cuts_for_ranks", cuts_for_ranks},
+    {"padded_vocabularies", padded_vocabularies},
+    {"tiny_example", tiny_example},
+};
+TEST_MAIN(cases)

@@ -1,0 +1,126 @@
+/* gpt2 in full size against HuggingFace's: logits behind a prompt of 64 tokens, and 50 greedy
+   tokens. tests/reference/make_full_fixture.py has the weights' formula. */
+#include "comm/comm.h"
+#include "models/generate.h"
+#include "tests/support/full_formula.h"
+#include "tests/support/test.h"
+
+#define LIMIT 2e-5 /* relative to the largest; HuggingFace's own f32: 4e-6 */
+
+enum { LAYERS = 12, PROMPT = 64, GREEDY = 50, WORDS = 50257 };
+
+static bfix fixture; /* read once */
+
+static bool read_fixture(void) {
+    if (fixture.n_batches > 0) return true;
+    return bfix_open(&fixture, "full_gpt2.json", "tokens") && fixture.n_batches == 1 &&
+           fixture.batches[0].tokens.n == PROMPT && fixture.batches[0].greedy.n == GREEDY &&
+           fixture.batches[0].n_words == 1;
+}
+
+/* The parameter's number, in the order of the script's gpt2_names; -1: none. */
+static int number_of(const char *name) {
+    static const char *const layer[6] = {"ln_1", "attn.c_attn", "attn.c_proj",
+                                         "ln_2", "mlp.c_fc",    "mlp.c_proj"};
+    static const char *const ends[2] = {"weight", "bias"};
+    char text[64];
+    if (strcmp(name, "wte.weight") == 0) return 0;
+    if (strcmp(name, "wpe.weight") == 0) return 1;
+    for (int i = 0; i < LAYERS * 12; i++) {
+        snprintf(text, sizeof text, "h.%d.%s.%s", i / 12, layer[i / 2 % 6], ends[i % 2]);
+        if (strcmp(name, text) == 0) return 2 + i;
+    }
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "ln_f.%s", ends[i]);
+        if (strcmp(name, text) == 0) return 2 + LAYERS * 12 + i;
+    }
+    return -1;
+}
+
+static double scale_of(const char *name, int rank) {
+    if (rank == 1) return strstr(name, "ln_") && strstr(name, ".weight") ? 1 / 4.0 : 1 / 8.0;
+    return strstr(name, "c_attn") ? 1 / 8.0 : strstr(name, "c_fc") ? 1 / 32.0 : 1 / 16.0;
+}
+
+static const full_formula formula = {number_of, scale_of, "ln_"};
+
+struct job {
+    int tp, threads;
+    bool fused;
+    syn_dtype dtype;
+    double worst; /* of rank 0 */
+    int right;    /* greedy tokens of rank 0 */
+};
+
+static syn_status generate(struct job *job, syn_gpt *gpt, int rank, syn_error *err) {
+    const bfix_batch *f = &fixture.batches[0];
+    int32_t prompt[PROMPT];
+    for (int i = 0; i < PROMPT; i++) prompt[i] = (int32_t)f->tokens.v[i];
+    syn_generation g = {.batch = 1,
+                        .prompt_tokens = PROMPT,
+                        .new_tokens = GREEDY,
+                        .prompt = prompt,
+                        .sampling = {0, 0, 1, 0},
+                        .want_logits = true};
+    SYN_TRY(syn_generate(gpt, &g, err));
+    if (rank == 0) {
+        full_compare(&f->words[0], g.logits, WORDS, &job->worst);
+        for (int i = 0; i < GREEDY; i++) job->right += g.tokens[i] == (int32_t)f->greedy.v[i];
+    }
+    syn_free(g.tokens);
+    syn_free(g.logits);
+    return SYN_OK;
+}
+
+static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+    struct job *job = arg;
+    static const int32_t ranks[4] = {0, 1, 2, 3};
+    const syn_param_source source = {full_read, (void *)&formula};
+    syn_group *tp = NULL;
+    syn_ctx *ctx = NULL;
+    syn_gpt *gpt = NULL;
+    syn_gpt_config config;
+    SYN_TRY(syn_gpt_config_preset(&config, "gpt2", err));
+    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    SYN_TRY(syn_ctx_set_threads(ctx, job->threads, err));
+    syn_ctx_set_param_source(ctx, &source);
+    const syn_gpt_options how = {
+        .tp = tp, .fused_attention = job->fused, .weight_dtype = job->dtype};
+    syn_status s = syn_gpt_new(&gpt, ctx, &config, &how, err);
+    if (s == SYN_OK) s = generate(job, gpt, comm->rank, err);
+    syn_gpt_free(gpt);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void check(struct job job) {
+    syn_error err = {0};
+    CHECK(read_fixture());
+    CHECK_OK(syn_local_run(job.tp, run_rank, &job, &err), err);
+    CHECK_MSG(job.worst > 0 && job.worst <= LIMIT, "tp %d, fused %d, %s: error %g", job.tp,
+              job.fused, syn_dtype_name(job.dtype), job.worst);
+    CHECK_INT(job.right, GREEDY);
+}
+
+static void agrees_alone(void) {
+    check((struct job){.tp = 1, .threads = 2});
+}
+
+static void agrees_cut_in_two_and_fused(void) {
+    check((struct job){.tp = 2, .threads = 1, .fused = true});
+}
+
+/* f16 holds these matrices exactly. 50257 words do not divide by 4. */
+static void agrees_cut_in_four_with_weights_of_16_bits(void) {
+    check((struct job){.tp = 4, .threads = 1, .fused = true, .dtype = SYN_F16});
+    bfix_free(&fixture);
+}
+
+static const test_case cases[] = {
+    {"agrees_alone", agrees_alone},
+    {"agrees_cut_in_two_and_fused", agrees_cut_in_two_and_fused},
+    {"agrees_cut_in_four_with_weights_of_16_bits", agrees_cut_in_four_with_weights_of_16_bits},
+};
+
+TEST_MAIN(cases)

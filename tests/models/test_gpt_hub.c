@@ -1,0 +1,211 @@
+/* GPT against HuggingFace's: same weights, same texts, same logits and greedy tokens, for every tp.
+   The fixture says how it was made: tests/reference/make_gpt2_fixture.py. */
+#include "comm/comm.h"
+#include "models/generate.h"
+#include "syntorch/json.h"
+#include "syntorch/memory.h"
+#include "syntorch/sink.h"
+#include "tests/support/gpt_reference.h"
+#include "tests/support/test.h"
+
+enum { VOCAB = 97, MAX_TEXT = 32, MODELS = 2, TEXTS = 3 };
+
+struct text {
+    int n_tokens, n_greedy, n_logits; /* n_logits: numbers, n_tokens * VOCAB */
+    int32_t tokens[MAX_TEXT], greedy[MAX_TEXT];
+    double logits[MAX_TEXT * VOCAB];
+};
+
+static struct text fixture[MODELS][TEXTS];
+
+static syn_gpt_config config_of(int model) {
+    syn_gpt_config c = {.name = "hub",
+                        .n_layer = 2,
+                        .n_embd = 64,
+                        .n_head = 8,
+                        .n_positions = 32,
+                        .n_inner = model ? 96 : 256,
+                        .vocab_size = VOCAB,
+                        .layer_norm_epsilon = 1e-5,
+                        .initializer_range = 0.02,
+                        .gelu_tanh = !model,
+                        .tied = !model};
+    return c;
+}
+
+/* Numbers of an array, or of an array of arrays, one after the other. */
+static bool read_numbers(syn_json *json, double *out, int cap, int *n) {
+    const int depth = json->depth;
+    *n = 0;
+    do {
+        const syn_json_type type = syn_json_next(json);
+        if (type == SYN_JSON_ERROR || type == SYN_JSON_END) return false;
+        if (type == SYN_JSON_NUMBER && *n < cap) out[(*n)++] = json->number;
+        else if (type == SYN_JSON_NUMBER) return false;
+    } while (json->depth > depth);
+    return true;
+}
+
+static bool read_tokens(syn_json *json, int32_t *out, int *n) {
+    double numbers[MAX_TEXT];
+    if (!read_numbers(json, numbers, MAX_TEXT, n)) return false;
+    for (int i = 0; i < *n; i++) out[i] = (int32_t)numbers[i];
+    return true;
+}
+
+static bool read_document(syn_json *json) {
+    int model = -1, text = -1;
+    for (;;) {
+        const syn_json_type type = syn_json_next(json);
+        if (type == SYN_JSON_END) return model == MODELS - 1 && text == TEXTS - 1;
+        if (type == SYN_JSON_ERROR) return false;
+        if (type != SYN_JSON_KEY) continue;
+        struct text *t = model >= 0 && text >= 0 ? &fixture[model][text] : NULL;
+        bool ok = true;
+        if (strcmp(json->text, "config") == 0) {
+            if (++model == MODELS) return false;
+            ok = syn_json_skip(json);
+            text = -1;
+        } else if (strcmp(json->text, "tokens") == 0) {
+            if (++text == TEXTS) return false;
+            t = &fixture[model][text];
+            ok = read_tokens(json, t->tokens, &t->n_tokens);
+        } else if (strcmp(json->text, "greedy") == 0) {
+            ok = read_tokens(json, t->greedy, &t->n_greedy);
+        } else if (strcmp(json->text, "logits") == 0) {
+            ok = read_numbers(json, t->logits, MAX_TEXT * VOCAB, &t->n_logits);
+        }
+        if (!ok) return false;
+    }
+}
+
+static bool read_fixture(void) {
+    static bool read;
+    if (read) return true;
+    const char *source = getenv("SYN_SOURCE");
+    char path[1024], *data;
+    size_t bytes;
+    syn_error err = {0};
+    syn_json json;
+    snprintf(path, sizeof path, "%s/tests/reference/gpt2_logits.json", source ? source : ".");
+    if (syn_read_file(path, (size_t)1 << 20, &data, &bytes, &err) != SYN_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        return false;
+    }
+    syn_json_init(&json, path, data, bytes, &err);
+    read = read_document(&json);
+    syn_json_free(&json);
+    syn_free(data);
+    for (int m = 0; m < MODELS; m++)
+        for (int i = 0; i < TEXTS; i++)
+            read = read && fixture[m][i].n_logits == fixture[m][i].n_tokens * VOCAB &&
+                   fixture[m][i].n_greedy == 8;
+    if (!read) fprintf(stderr, "%s: unexpected contents. %s\n", path, err.text);
+    return read;
+}
+
+/* The formulas of the other tests are HuggingFace's. */
+static void the_reference_agrees(void) {
+    CHECK(read_fixture());
+    for (int m = 0; m < MODELS; m++) {
+        const syn_gpt_config c = config_of(m);
+        ref_model model = ref_new(&c);
+        ref_fill(&model);
+        double worst = 0;
+        for (int i = 0; i < TEXTS; i++) {
+            const struct text *t = &fixture[m][i];
+            double *logits = ref_forward(&model, t->tokens, t->n_tokens);
+            for (int k = 0; k < t->n_logits; k++)
+                if (!(fabs(logits[k] - t->logits[k]) <= worst))
+                    worst = fabs(logits[k] - t->logits[k]);
+            free(logits);
+        }
+        ref_free(&model);
+        CHECK_MSG(worst < 1e-5, "model %d: logits differ by %g", m, worst);
+    }
+}
+
+struct job {
+    int tp, model, text;
+    bool fused;
+    const ref_model *weights;
+    double worst; /* of rank 0 */
+    int right;    /* greedy tokens of rank 0 */
+};
+
+/* Token by token, then the whole text followed by generation. */
+static syn_status run_model(struct job *job, syn_ctx *ctx, syn_gpt *gpt, int rank, syn_error *err) {
+    const struct text *t = &fixture[job->model][job->text];
+    float logits[VOCAB];
+    const syn_spec one = {SYN_I32, 2, {1, 1}};
+    double worst = 0;
+    SYN_TRY(syn_gpt_begin(gpt, 1, t->n_tokens, err));
+    for (int i = 0; i < t->n_tokens; i++) {
+        const syn_tensor out = syn_gpt_forward(gpt, syn_input(ctx, "token", &one, &t->tokens[i]));
+        SYN_TRY(syn_tensor_read(ctx, out, logits, sizeof logits));
+        const double e = ref_error(logits, t->logits + i * VOCAB, VOCAB);
+        if (!(e <= worst)) worst = isnan(e) ? INFINITY : e;
+    }
+    syn_generation g = {.batch = 1,
+                        .prompt_tokens = t->n_tokens,
+                        .new_tokens = t->n_greedy,
+                        .prompt = t->tokens,
+                        .sampling = {0, 0, 1, 0},
+                        .want_logits = true};
+    SYN_TRY(syn_generate(gpt, &g, err));
+    const double e = ref_error(g.logits, t->logits + (t->n_tokens - 1) * VOCAB, VOCAB);
+    if (!(e <= worst)) worst = isnan(e) ? INFINITY : e;
+    if (rank == 0) {
+        job->worst = worst;
+        for (int i = 0; i < t->n_greedy; i++) job->right += g.tokens[i] == t->greedy[i];
+    }
+    syn_free(g.tokens);
+    syn_free(g.logits);
+    return SYN_OK;
+}
+
+static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+    struct job *job = arg;
+    static const int32_t ranks[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    syn_group *tp = NULL;
+    syn_ctx *ctx = NULL;
+    syn_gpt *gpt = NULL;
+    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    const syn_gpt_options how = {.tp = tp, .fused_attention = job->fused, .seed = 1};
+    syn_status s = syn_gpt_new(&gpt, ctx, &job->weights->config, &how, err);
+    if (s == SYN_OK) s = ref_load(job->weights, ctx, comm->rank, job->tp);
+    if (s == SYN_OK) s = run_model(job, ctx, gpt, comm->rank, err);
+    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    syn_gpt_free(gpt);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void the_model_agrees(void) {
+    CHECK(read_fixture());
+    for (int m = 0; m < MODELS; m++) {
+        const syn_gpt_config c = config_of(m);
+        ref_model model = ref_new(&c);
+        ref_fill(&model);
+        for (int i = 0; i < TEXTS * 8; i++) {
+            struct job job = {
+                .tp = 1 << i / 2 % 4, .model = m, .text = i / 8, .fused = i % 2, .weights = &model};
+            syn_error err = {0};
+            const syn_status s = syn_local_run(job.tp, run_rank, &job, &err);
+            CHECK_OK(s, err);
+            CHECK_MSG(job.worst <= 1e-5, "model %d, text %d, tp %d: error %g", m, job.text, job.tp,
+                      job.worst);
+            CHECK_MSG(job.right == 8, "model %d, text %d, tp %d: %d of 8 tokens", m, job.text,
+                      job.tp, job.right);
+        }
+        ref_free(&model);
+    }
+}
+
+static const test_case cases[] = {
+    {"the_reference_agrees", the_reference_agrees},
+    {"the_model_agrees", the_model_agrees},
+};
+
+TEST_MAIN(cases)

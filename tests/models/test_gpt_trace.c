@@ -1,0 +1,387 @@
+/* What a GPT run records: the same trace on every device and communicator, and the flops, bytes,
+   collectives, parameters and caches that the formulas of the papers say (Narayanan et al. 2021,
+   sec. 3; Shoeybi et al. 2019, sec. 3). */
+#include "comm/comm.h"
+#include "models/generate.h"
+#include "syntorch/context_private.h"
+#include "syntorch/memory.h"
+#include "tests/support/test.h"
+
+#define MAX_TP    8
+#define MAX_STEPS 4
+
+static const syn_gpt_config small = {.name = "small",
+                                     .n_layer = 3,
+                                     .n_embd = 32,
+                                     .n_head = 8,
+                                     .n_positions = 64,
+                                     .n_inner = 96,
+                                     .vocab_size = 257,
+                                     .layer_norm_epsilon = 1e-5,
+                                     .initializer_range = 0.02,
+                                     .gelu_tanh = true,
+                                     .tied = true};
+
+/* Of a rank, and of one of its steps. */
+struct sums {
+    int64_t params; /* elements */
+    int64_t states; /* bytes */
+};
+struct step_sums {
+    uint64_t layer_linear, layer_attention, head; /* flops */
+    uint64_t weight_bytes;                        /* read by linear ops */
+    int layer_reduces, other_reduces, gathers, casts, others;
+    uint64_t reduce_bytes, gather_bytes, cast_bytes; /* of each; UINT64_MAX if they differ */
+};
+
+/* A run on all ranks; the contexts keep the traces. */
+struct job {
+    syn_gpt_config config;
+    syn_device device;
+    int tp;
+    bool fused;
+    uint64_t seed;
+    int64_t batch, prompt, new_tokens;
+    syn_ctx *ctx[MAX_TP];
+    struct sums sums[MAX_TP]; /* by sum_up */
+    struct step_sums steps[MAX_TP][MAX_STEPS];
+};
+
+static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+    struct job *job = arg;
+    static const int32_t ranks[MAX_TP] = {0, 1, 2, 3, 4, 5, 6, 7};
+    syn_group *tp = NULL;
+    syn_gpt *gpt = NULL;
+    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_ctx_new(&job->ctx[comm->rank], job->device, comm, err));
+    const syn_gpt_options how = {.tp = tp, .fused_attention = job->fused, .seed = job->seed};
+    SYN_TRY(syn_gpt_new(&gpt, job->ctx[comm->rank], &job->config, &how, err));
+    syn_generation g = {.batch = job->batch,
+                        .prompt_tokens = job->prompt,
+                        .new_tokens = job->new_tokens,
+                        .sampling = {0.8, 5, 0.9, job->seed},
+                        .want_logits = comm->rank == 0};
+    const syn_status s = syn_generate(gpt, &g, err);
+    syn_free(g.tokens);
+    syn_free(g.logits);
+    syn_gpt_free(gpt);
+    return s;
+}
+
+static syn_status run_fake(struct job *job, syn_error *err) {
+    for (int r = 0; r < job->tp; r++) {
+        syn_comm *comm;
+        SYN_TRY(syn_comm_fake_new(&comm, r, job->tp, err));
+        const syn_status s = run_rank(comm, job, err);
+        comm->ops->close(comm);
+        SYN_TRY(s);
+    }
+    return SYN_OK;
+}
+
+static bool run(struct job *job, bool fake) {
+    syn_error err = {0};
+    const syn_status s = fake ? run_fake(job, &err) : syn_local_run(job->tp, run_rank, job, &err);
+    if (s != SYN_OK) fprintf(stderr, "%s\n", err.text);
+    for (int r = 0; r < job->tp && s == SYN_OK; r++)
+        if (syn_trace_verify(syn_ctx_trace(job->ctx[r]), &err) != SYN_OK) {
+            fprintf(stderr, "%s\n", err.text);
+            return false;
+        }
+    return s == SYN_OK;
+}
+
+static void drop(struct job *job) {
+    for (int r = 0; r < MAX_TP; r++) {
+        syn_ctx_free(job->ctx[r]);
+        job->ctx[r] = NULL;
+    }
+}
+
+/* Hash of every rank; false if the run fails. */
+static bool hashes(struct job job, syn_device device, bool fake, uint64_t out[MAX_TP]) {
+    job.device = device;
+    const bool ok = run(&job, fake);
+    for (int r = 0; r < job.tp && ok; r++) out[r] = syn_trace_hash(syn_ctx_trace(job.ctx[r]));
+    drop(&job);
+    return ok;
+}
+
+/* ---- the same trace everywhere --------------------------------------------------------------- */
+
+static bool same_everywhere(const struct job *job, uint64_t out[MAX_TP]) {
+    uint64_t a[MAX_TP], b[MAX_TP];
+    bool ok = hashes(*job, SYN_DEVICE_CPU, false, out) && hashes(*job, SYN_DEVICE_META, false, a) &&
+              hashes(*job, SYN_DEVICE_META, true, b);
+    for (int r = 0; r < job->tp; r++) ok = ok && out[r] == a[r] && out[r] == b[r];
+    return ok;
+}
+
+static void one_trace_on_every_device_and_communicator(void) {
+    uint64_t seen[64];
+    int n = 0;
+    for (int i = 0; i < 24; i++) {
+        struct job job = {.config = small,
+                          .tp = 1 << i % 3,
+                          .fused = i / 3 % 2,
+                          .seed = 1,
+                          .batch = i / 6 % 2 ? 3 : 1,
+                          .prompt = 5,
+                          .new_tokens = 4};
+        job.config.tied = i / 12 % 2;
+        uint64_t hash[MAX_TP], other[MAX_TP];
+        CHECK_MSG(same_everywhere(&job, hash), "case %d: the traces differ", i);
+        job.seed = 99; /* no part of the hash */
+        CHECK(hashes(job, SYN_DEVICE_CPU, false, other));
+        CHECK(other[0] == hash[0]);
+        seen[n++] = hash[0];
+        if (job.tp > 1) seen[n++] = hash[1];
+    }
+    /* Every variant and every rank's trace is another. */
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++)
+            CHECK_MSG(seen[i] != seen[k], "cases %d and %d have one hash", k, i);
+}
+
+static void presets_trace_alike_on_cpu_and_meta(void) {
+    for (int tp = 1; tp <= 4; tp *= 2) {
+        struct job job = {.tp = tp, .seed = 1, .batch = 1, .prompt = 3, .new_tokens = 2};
+        syn_error err = {0};
+        uint64_t cpu[MAX_TP], meta[MAX_TP];
+        CHECK_OK(syn_gpt_config_preset(&job.config, tp == 2 ? "gpt3-125m" : "gpt2", &err), err);
+        CHECK(hashes(job, SYN_DEVICE_CPU, false, cpu));
+        CHECK(hashes(job, SYN_DEVICE_META, true, meta));
+        for (int r = 0; r < tp; r++)
+            CHECK_MSG(cpu[r] == meta[r], "%s, tp %d, rank %d", job.config.name, tp, r);
+    }
+}
+
+/* ---- sums over the graph --------------------------------------------------------------------- */
+
+static void add_bytes(uint64_t *to, uint64_t bytes) {
+    *to = *to == 0 || *to == bytes ? bytes : UINT64_MAX;
+}
+
+static void add_comm(struct step_sums *s, const syn_node *n, bool layer) {
+    if (n->comm == SYN_COMM_ALL_REDUCE && n->reduce == SYN_REDUCE_SUM) {
+        *(layer ? &s->layer_reduces : &s->other_reduces) += 1;
+        add_bytes(&s->reduce_bytes, n->comm_bytes);
+    } else if (n->comm == SYN_COMM_ALL_GATHER && strcmp(n->scope, "head") == 0) {
+        s->gathers++;
+        add_bytes(&s->gather_bytes, n->comm_bytes);
+    } else if (n->comm == SYN_COMM_BROADCAST && n->root == 0 && strcmp(n->scope, "sample") == 0) {
+        s->casts++;
+        add_bytes(&s->cast_bytes, n->comm_bytes);
+    } else {
+        s->others++;
+    }
+}
+
+static void sum_tensors(const syn_graph *g, struct sums *s) {
+    syn_cursor cur = {0};
+    for (uint32_t i = 0; i < g->ranks[0].n_tensors; i++) {
+        const syn_graph_tensor *t = syn_graph_tensor_at(g, 0, i, &cur);
+        if (t->flags & SYN_TENSOR_PARAM) s->params += syn_spec_elems(&t->spec);
+        if ((t->flags & SYN_TENSOR_STATE) && !(t->flags & SYN_TENSOR_VIEW))
+            s->states += (int64_t)syn_spec_bytes(&t->spec);
+    }
+    syn_cursor_free(&cur);
+}
+
+static void sum_nodes(const syn_graph *g, struct step_sums steps[MAX_STEPS]) {
+    syn_cursor cur = {0}, tensors = {0};
+    for (uint32_t i = 0; i < g->ranks[0].n_nodes; i++) {
+        const syn_node *n = syn_graph_node(g, 0, i, &cur);
+        if (n->step >= MAX_STEPS) continue;
+        struct step_sums *s = &steps[n->step];
+        const bool layer = strncmp(n->scope, "h.", 2) == 0;
+        if (strcmp(n->op, "linear") == 0) {
+            *(layer ? &s->layer_linear : &s->head) += n->flops;
+            for (uint32_t k = 1; k < n->n_inputs; k++)
+                s->weight_bytes +=
+                    syn_spec_bytes(&syn_graph_tensor_at(g, 0, n->inputs[k], &tensors)->spec);
+        } else if (layer && (strcmp(n->op, "matmul") == 0 || strcmp(n->op, "attention") == 0)) {
+            s->layer_attention += n->flops;
+        }
+        if (n->comm != SYN_COMM_NONE) add_comm(s, n, layer);
+    }
+    syn_cursor_free(&cur);
+    syn_cursor_free(&tensors);
+}
+
+/* Fills the sums of every rank; false if a graph is not sound. */
+static bool sum_up(struct job *job) {
+    for (int r = 0; r < job->tp; r++) {
+        syn_error err = {0};
+        syn_graph *g = NULL;
+        const syn_trace *trace = syn_ctx_trace(job->ctx[r]);
+        const bool ok = syn_trace_graph(&g, &trace, 1, NULL, &err) == SYN_OK &&
+                        syn_graph_verify(g, &err) == SYN_OK;
+        if (ok) sum_tensors(g, &job->sums[r]);
+        if (ok) sum_nodes(g, job->steps[r]);
+        if (g) syn_graph_free(g);
+        if (!ok) fprintf(stderr, "%s\n", err.text);
+        if (!ok) return false;
+    }
+    return true;
+}
+
+/* ---- against the formulas -------------------------------------------------------------------- */
+
+/* n tokens of b sequences, c in the cache after them; b, n, c, h, f, t as in the papers. */
+static void check_step(const struct job *job, uint32_t step, int64_t n, int64_t c) {
+    const int64_t b = job->batch, h = job->config.n_embd, f = job->config.n_inner, t = job->tp,
+                  l = job->config.n_layer;
+    const int64_t v = (job->config.vocab_size + t - 1) / t; /* rows of a rank */
+    for (int r = 0; r < t; r++) {
+        const struct step_sums s = job->steps[r][step];
+        CHECK_INT(s.layer_linear, l * 2 * b * n * (4 * h * h + 2 * h * f) / t);
+        const int64_t vector =
+            job->fused ? 5 * b * n * c * job->config.n_head : 0; /* scale, mask, softmax */
+        CHECK_INT(s.layer_attention, l * (4 * b * n * c * h + vector) / t);
+        CHECK_INT(s.head, 2 * b * h * v); /* of the last token only */
+        const int64_t biases =
+            t == 1 ? 3 * h + h + f + h : (3 * h + f) / t; /* the others are added after the sum */
+        CHECK_INT(s.weight_bytes, 4 * (l * ((4 * h * h + 2 * h * f) / t + biases) + v * h));
+        CHECK_INT(s.others, 0);
+        if (t == 1) {
+            CHECK_INT(s.layer_reduces + s.other_reduces + s.gathers + s.casts, 0);
+            continue;
+        }
+        CHECK_INT(s.layer_reduces, 2 * l);
+        CHECK_INT(s.other_reduces, 1);
+        CHECK_INT(s.reduce_bytes, 4 * b * n * h);
+        CHECK_INT(s.gathers, 1);
+        CHECK_INT(s.gather_bytes, 4 * b * v);
+        CHECK_INT(s.casts, 1);
+        CHECK_INT(s.cast_bytes, 4 * b);
+    }
+}
+
+static void costs_are_those_of_the_formulas(void) {
+    for (int i = 0; i < 16; i++) {
+        struct job job = {.config = small,
+                          .device = SYN_DEVICE_META,
+                          .tp = 1 << i % 4,
+                          .fused = i / 4 % 2,
+                          .batch = i / 8 ? 3 : 1,
+                          .prompt = 7,
+                          .new_tokens = 4};
+        job.config.n_inner = i % 3 ? 96 : 128;
+        const int before = test_failures;
+        CHECK(run(&job, true) && sum_up(&job));
+        check_step(&job, 0, 7, 7);
+        for (uint32_t step = 1; step < 4; step++) check_step(&job, step, 1, 7 + step);
+        drop(&job);
+        CHECK_MSG(test_failures == before, "case %d: tp %d, fused %d, batch %d", i, job.tp,
+                  job.fused, (int)job.batch);
+    }
+}
+
+/* Parameters of all ranks, those that every rank has counted once and padding not at all. */
+static int64_t distinct_params(const struct job *job) {
+    const syn_gpt_config *c = &job->config;
+    const int64_t h = c->n_embd, t = job->tp,
+                  padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
+    /* per layer two norms (2h each) and the biases of the two row-parallel layers; positions; the
+     * last norm */
+    const int64_t copies = c->n_layer * (4 * h + 2 * h) + c->n_positions * h + 2 * h;
+    int64_t sum = 0;
+    for (int r = 0; r < t; r++) sum += job->sums[r].params;
+    return sum - (t - 1) * copies - padding * h * (c->tied ? 1 : 2);
+}
+
+static void presets_have_their_sizes(void) {
+    /* Published counts: GPT-2's checkpoints. */
+    static const struct {
+        const char *name;
+        int64_t params;
+    } known[] = {{"gpt2", 124439808}, {"gpt2-xl", 1557611200}};
+    for (const char *const *name = syn_gpt_presets(); *name; name++)
+        for (int tp = 1; tp <= 8; tp *= 2) {
+            struct job job = {
+                .device = SYN_DEVICE_META, .tp = tp, .batch = 2, .prompt = 100, .new_tokens = 3};
+            syn_error err = {0};
+            CHECK_OK(syn_gpt_config_preset(&job.config, *name, &err), err);
+            const syn_gpt_config *c = &job.config;
+            if (c->n_head % tp) continue;
+            CHECK_MSG(run(&job, true) && sum_up(&job), "%s, tp %d", *name, tp);
+            const int64_t params = distinct_params(&job);
+            const int before = test_failures;
+            check_step(&job, 0, 100, 100);
+            check_step(&job, 2, 1, 102);
+            const size_t peak = syn_ctx_peak_bytes(job.ctx[0]);
+            drop(&job);
+            CHECK_MSG(test_failures == before, "%s, tp %d", *name, tp);
+            CHECK_INT(params, syn_gpt_config_params(c));
+            CHECK_INT(job.sums[tp - 1].states,
+                      2 * c->n_layer * 2 * 102 * c->n_embd * 4 / tp); /* keys and values */
+            CHECK_INT(peak, 0);
+        }
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        syn_gpt_config c;
+        syn_error err = {0};
+        CHECK_OK(syn_gpt_config_preset(&c, known[i].name, &err), err);
+        CHECK_INT(syn_gpt_config_params(&c), known[i].params);
+    }
+    syn_gpt_config untied = small;
+    untied.tied = false;
+    struct job job = {.config = untied,
+                      .device = SYN_DEVICE_META,
+                      .tp = 4,
+                      .batch = 1,
+                      .prompt = 1,
+                      .new_tokens = 1};
+    CHECK(run(&job, true) && sum_up(&job));
+    const int64_t params = distinct_params(&job);
+    drop(&job);
+    CHECK_INT(params, syn_gpt_config_params(&untied));
+}
+
+/* One decode step of GPT-3 175B on 8 ranks with 2048 tokens in the cache: the flops of a layer of
+   one rank, worked out by hand from 24 b h^2 / t and 4 b c h / t. */
+static void a_decode_step_of_gpt3(void) {
+    struct job job = {
+        .device = SYN_DEVICE_META, .tp = 8, .batch = 1, .prompt = 2047, .new_tokens = 2};
+    syn_error err = {0};
+    CHECK_OK(syn_gpt_config_preset(&job.config, "gpt3-175b", &err), err);
+    const bool ok = run(&job, true) && sum_up(&job);
+    const struct step_sums s = job.steps[5][1];
+    drop(&job);
+    CHECK(ok);
+    CHECK_INT(s.layer_linear, 96 * INT64_C(452984832));
+    CHECK_INT(s.layer_attention, 96 * INT64_C(12582912));
+}
+
+/* Buffers that releases look at in a run on the CPU. */
+static int64_t release_visits(int64_t layers) {
+    struct job job = {.config = small,
+                      .device = SYN_DEVICE_CPU,
+                      .tp = 1,
+                      .batch = 1,
+                      .prompt = 3,
+                      .new_tokens = 2};
+    job.config.n_layer = layers;
+    int64_t visits = -1;
+    if (run(&job, false)) visits = (int64_t)job.ctx[0]->release_visits;
+    drop(&job);
+    return visits;
+}
+
+/* Each layer costs the same, however many there are. */
+static void layers_release_in_linear_time(void) {
+    const int64_t ten = release_visits(10), twenty = release_visits(20), forty = release_visits(40);
+    CHECK(ten > 0);
+    CHECK_INT(forty - twenty, 2 * (twenty - ten));
+}
+
+static const test_case cases[] = {
+    {"one_trace_on_every_device_and_communicator", one_trace_on_every_device_and_communicator},
+    {"presets_trace_alike_on_cpu_and_meta", presets_trace_alike_on_cpu_and_meta},
+    {"costs_are_those_of_the_formulas", costs_are_those_of_the_formulas},
+    {"presets_have_their_sizes", presets_have_their_sizes},
+    {"a_decode_step_of_gpt3", a_decode_step_of_gpt3},
+    {"layers_release_in_linear_time", layers_release_in_linear_time},
+};
+
+TEST_MAIN(cases)

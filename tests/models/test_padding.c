@@ -1,0 +1,195 @@
+/* Sequences of different length in one batch: each gives what it gives alone, in prefill and in
+   decoding, and the caches of earlier sequences are given back. HuggingFace's results for such
+   batches are test_inference_weights.py's. */
+#include "comm/comm.h"
+#include "models/generate.h"
+#include "syntorch/memory.h"
+#include "tests/support/test.h"
+
+static const syn_gpt_config tiny = {.name = "tiny",
+                                    .n_layer = 2,
+                                    .n_embd = 32,
+                                    .n_head = 4,
+                                    .n_positions = 24,
+                                    .n_inner = 64,
+                                    .vocab_size = 61,
+                                    .layer_norm_epsilon = 1e-5,
+                                    .initializer_range = 0.3,
+                                    .gelu_tanh = true,
+                                    .tied = true};
+
+enum { BATCH = 3, PROMPT = 9, STEPS = 5, VOCAB = 61 };
+static const int32_t lengths[BATCH] = {9, 1, 4};
+
+static int32_t token(int b, int i) {
+    return (b * 31 + i * 7 + 3) % VOCAB;
+}
+
+/* Logits of `steps` forward steps: the prompt, then a token a time. rows: sequences; of one alone,
+   the number of it. */
+typedef struct job {
+    int tp, alone; /* -1: all */
+    bool fused;
+    float logits[STEPS][BATCH][VOCAB];
+} job;
+
+static syn_status run(job *j, syn_ctx *ctx, syn_gpt *gpt, syn_error *err) {
+    const int first = j->alone < 0 ? 0 : j->alone, rows = j->alone < 0 ? BATCH : 1;
+    const int width = j->alone < 0 ? PROMPT : lengths[j->alone];
+    int32_t tokens[BATCH * PROMPT] = {0}, padding[BATCH];
+    for (int r = 0; r < rows; r++) {
+        const int b = first + r;
+        padding[r] = width - lengths[b];
+        for (int i = 0; i < lengths[b]; i++) tokens[r * width + padding[r] + i] = token(b, i);
+    }
+    SYN_TRY(syn_gpt_begin(gpt, rows, width + STEPS, err));
+    if (j->alone < 0) SYN_TRY(syn_gpt_set_padding(gpt, padding, err));
+    for (int s = 0; s < STEPS; s++) {
+        const syn_spec spec = {SYN_I32, 2, {rows, s ? 1 : width}};
+        if (s)
+            for (int r = 0; r < rows; r++) tokens[r] = token(first + r, lengths[first + r] + s - 1);
+        const syn_tensor out = syn_gpt_forward(gpt, syn_input(ctx, "tokens", &spec, tokens));
+        if (syn_tensor_read(ctx, out, j->logits[s], (size_t)rows * VOCAB * 4) != SYN_OK)
+            return SYN_FAIL(err, syn_ctx_status(ctx), "%s", syn_ctx_error(ctx)->text);
+    }
+    return SYN_OK;
+}
+
+static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
+    static const int32_t ranks[4] = {0, 1, 2, 3};
+    job mine = *(job *)arg;
+    syn_group *tp = NULL;
+    syn_ctx *ctx = NULL;
+    syn_gpt *gpt = NULL;
+    if (mine.tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, mine.tp, &tp, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    const syn_gpt_options how = {.tp = tp, .fused_attention = mine.fused, .seed = 3};
+    syn_status s = syn_gpt_new(&gpt, ctx, &tiny, &how, err);
+    if (s == SYN_OK) s = run(&mine, ctx, gpt, err);
+    if (comm->rank == 0) *(job *)arg = mine;
+    syn_gpt_free(gpt);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void as_alone(void) {
+    for (int way = 0; way < 6; way++) {
+        static job all, one;
+        syn_error err = {0};
+        all = (job){.tp = 1 << way / 2, .alone = -1, .fused = way % 2};
+        CHECK_OK(syn_local_run(all.tp, rank_main, &all, &err), err);
+        for (int b = 0; b < BATCH; b++) {
+            one = (job){.tp = 1, .alone = b};
+            CHECK_OK(syn_local_run(1, rank_main, &one, &err), err);
+            for (int s = 0; s < STEPS; s++) {
+                float largest = 0, worst = 0;
+                for (int v = 0; v < VOCAB; v++) {
+                    largest = fmaxf(largest, fabsf(one.logits[s][0][v]));
+                    const float e = fabsf(one.logits[s][0][v] - all.logits[s][b][v]);
+                    worst = e <= worst ? worst : isnan(e) ? INFINITY : e;
+                }
+                CHECK_MSG(worst <= 1e-5f * largest, "tp %d, %s, sequence %d, step %d: %g of %g",
+                          all.tp, all.fused ? "fused" : "unfused", b, s, (double)worst,
+                          (double)largest);
+            }
+        }
+    }
+}
+
+static syn_gpt *open_gpt(syn_ctx **ctx, syn_device device) {
+    syn_error err = {0};
+    syn_gpt *gpt = NULL;
+    const syn_gpt_options how = {.seed = 3};
+    if (syn_ctx_new(ctx, device, NULL, &err) != SYN_OK ||
+        syn_gpt_new(&gpt, *ctx, &tiny, &how, &err) != SYN_OK)
+        abort();
+    return gpt;
+}
+
+static void caches_are_given_back(void) {
+    syn_error err = {0};
+    syn_ctx *ctx;
+    syn_gpt *gpt = open_gpt(&ctx, SYN_DEVICE_CPU);
+    CHECK_OK(syn_gpt_begin(gpt, 2, 20, &err), err);
+    const size_t peak = syn_ctx_peak_bytes(ctx);
+    for (int i = 0; i < 5; i++) CHECK_OK(syn_gpt_begin(gpt, 2, 20, &err), err);
+    CHECK_INT(syn_ctx_peak_bytes(ctx), peak);
+    syn_gpt_free(gpt);
+    syn_ctx_free(ctx);
+}
+
+static void a_dropped_tensor_is_gone(void) {
+    syn_error err = {0};
+    syn_ctx *ctx;
+    float x[4] = {1, 2, 3, 4};
+    const syn_spec spec = {SYN_F32, 1, {4}};
+    CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), err);
+    const syn_tensor a = syn_input(ctx, "a", &spec, x), b = syn_input(ctx, "b", &spec, x);
+    const syn_tensor view = syn_slice(ctx, a, 0, 1, 2);
+    syn_drop(ctx, view); /* with all that shares its storage */
+    syn_drop(ctx, a);
+    CHECK_OK(syn_tensor_read(ctx, b, x, sizeof x), *syn_ctx_error(ctx));
+    CHECK(syn_tensor_read(ctx, a, x, sizeof x) == SYN_E_INVALID);
+    syn_ctx_free(ctx);
+}
+
+static void refused(void) {
+    syn_error err = {0};
+    syn_ctx *ctx;
+    syn_gpt *gpt = open_gpt(&ctx, SYN_DEVICE_META);
+    const int32_t good[2] = {0, 3}, negative[2] = {-1, 0}, all[2] = {0, 20};
+    CHECK(syn_gpt_set_padding(gpt, good, &err) == SYN_E_INVALID);
+    CHECK_HAS(err.text, "between syn_gpt_begin and the first forward step");
+    err.code = SYN_OK;
+    CHECK_OK(syn_gpt_begin(gpt, 2, 20, &err), err);
+    CHECK(syn_gpt_set_padding(gpt, negative, &err) == SYN_E_INVALID);
+    CHECK_HAS(err.text, "-1 tokens of padding in a sequence of 20");
+    err.code = SYN_OK;
+    CHECK(syn_gpt_set_padding(gpt, all, &err) == SYN_E_INVALID);
+    err.code = SYN_OK;
+    CHECK_OK(syn_gpt_set_padding(gpt, good, &err), err);
+    const syn_spec spec = {SYN_I32, 2, {2, 4}};
+    CHECK(syn_gpt_forward(gpt, syn_input(ctx, "t", &spec, NULL)).id != 0);
+    CHECK(syn_gpt_set_padding(gpt, good, &err) == SYN_E_INVALID);
+    err.code = SYN_OK;
+    syn_generation g = {.batch = 2,
+                        .prompt_tokens = 3,
+                        .new_tokens = 1,
+                        .padding = good, /* nothing of the second is left */
+                        .sampling = {0, 0, 1, 0}};
+    CHECK(syn_generate(gpt, &g, &err) == SYN_E_INVALID);
+    CHECK_HAS(err.text, "3 tokens of padding leave nothing of sequence 1");
+    syn_gpt_free(gpt);
+    syn_ctx_free(ctx);
+}
+
+static void out_of_memory(void) {
+    const int32_t padding[2] = {0, 3};
+    for (uint64_t n = 0;; n++) {
+        syn_error err = {0};
+        syn_ctx *ctx;
+        syn_gpt *gpt = open_gpt(&ctx, SYN_DEVICE_CPU);
+        CHECK_OK(syn_gpt_begin(gpt, 2, 20, &err), err);
+        const syn_spec spec = {SYN_I32, 2, {2, 4}};
+        static const int32_t tokens[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+        const syn_tensor t = syn_input(ctx, "t", &spec, tokens);
+        syn_memory_fail_after(n);
+        syn_status s = syn_gpt_set_padding(gpt, padding, &err);
+        if (s == SYN_OK && syn_gpt_forward(gpt, t).id == 0) s = syn_ctx_status(ctx);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        syn_gpt_free(gpt);
+        syn_ctx_free(ctx);
+        if (s == SYN_OK) return;
+        CHECK_MSG(s == SYN_E_NOMEM, "after %d allocations: %d", (int)n, (int)s);
+    }
+}
+
+static const test_case cases[] = {
+    {"as_alone", as_alone},
+    {"caches_are_given_back", caches_are_given_back},
+    {"a_dropped_tensor_is_gone", a_dropped_tensor_is_gone},
+    {"refused", refused},
+    {"out_of_memory", out_of_memory},
+};
+
+TEST_MAIN(cases)

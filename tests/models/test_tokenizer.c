@@ -1,0 +1,482 @@
+/* The tokenizers as programs use them: against HuggingFace's ids, back to bytes, and when things
+ * fail. */
+#include "models/tokenizer.h"
+
+#include "models/bpe_private.h"
+#include "syntorch/memory.h"
+#include "syntorch/utf8.h"
+#include "tests/support/test.h"
+#include "tests/support/tokenizer_fixture.h"
+#include "tests/support/tokenizer_folder.h"
+
+#include <pthread.h>
+
+/* Encodes, decodes, compares with the text; the ids are to be freed. */
+static bool round_trip(const syn_tokenizer *tok, const char *text, size_t bytes, int32_t **ids,
+                       size_t *elems) {
+    syn_error err = {0};
+    char *back;
+    size_t back_bytes;
+    if (syn_tokenizer_encode(tok, text, bytes, ids, elems, &err) != SYN_OK ||
+        syn_tokenizer_decode(tok, *ids, *elems, &back, &back_bytes, &err) != SYN_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        return false;
+    }
+    const bool same = back_bytes == bytes && memcmp(back, text, bytes) == 0 && back[bytes] == '\0';
+    syn_free(back);
+    return same && *elems <= bytes;
+}
+
+static void bytes_are_ids(void) {
+    syn_error err = {0};
+    syn_tokenizer *tok;
+    CHECK_OK(syn_tokenizer_open_bytes(&tok, &err), err);
+    CHECK_STR(syn_tokenizer_name(tok), "bytes");
+    CHECK_INT(syn_tokenizer_kind_of(tok), SYN_TOKENIZER_BYTES);
+    CHECK_INT(syn_tokenizer_vocab_size(tok), 256);
+    CHECK_INT(syn_tokenizer_eos(tok), -1);
+    uint64_t rng = 7;
+    for (size_t n = 0; n < 600; n += 1 + n / 8) {
+        char text[600];
+        for (size_t i = 0; i < n; i++) text[i] = (char)test_random(&rng);
+        int32_t *ids;
+        size_t elems;
+        CHECK(round_trip(tok, text, n, &ids, &elems));
+        CHECK_INT(elems, n);
+        for (size_t i = 0; i < n; i++) CHECK_INT(ids[i], (unsigned char)text[i]);
+        syn_free(ids);
+    }
+    char *text;
+    size_t bytes;
+    const char *token = syn_tokenizer_token(tok, 200, &bytes);
+    CHECK(bytes == 1 && *token == (char)200 && syn_tokenizer_token(tok, 256, &bytes) == NULL);
+    const int32_t outside[] = {65, 256}, negative[] = {-1};
+    CHECK_INT(syn_tokenizer_decode(tok, outside, 2, &text, &bytes, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "id 256 at position 1 is not one of the 256 tokens");
+    CHECK_INT(syn_tokenizer_decode(tok, negative, 1, &text, &bytes, NULL), SYN_E_INVALID);
+    CHECK(text == NULL);
+    syn_tokenizer_free(tok);
+    syn_tokenizer_free(NULL);
+}
+
+#ifdef SYN_HAVE_PCRE2
+
+/* Every line of one kind must give the fixture's ids; returns how many lines, 0 after a difference.
+ */
+static size_t match_fixture(const syn_tokenizer *tok, const char *kind) {
+    static long want[1 << 14];
+    size_t lines = 0, elems;
+    FILE *f = fixture_open();
+    fixture_line line;
+    while (f != NULL && fixture_next(f, &line)) {
+        if (strcmp(line.kind, kind) != 0) continue;
+        const size_t want_elems = fixture_numbers(line.numbers, want, 1 << 14);
+        int32_t *ids = NULL;
+        bool same =
+            round_trip(tok, line.text, line.text_bytes, &ids, &elems) && elems == want_elems;
+        for (size_t i = 0; same && i < elems; i++) same = ids[i] == want[i];
+        syn_free(ids);
+        lines++;
+        if (same) continue;
+        fprintf(stderr, "the ids differ: %s %s\n", kind, line.rest);
+        lines = 0;
+        break;
+    }
+    if (f != NULL) fclose(f);
+    return lines;
+}
+
+static void tiny_vocabulary(void) {
+    syn_tokenizer *tok = load(folder);
+    CHECK(tok != NULL);
+    CHECK_STR(syn_tokenizer_name(tok), "gpt2-bpe");
+    CHECK_INT(syn_tokenizer_vocab_size(tok), 256 + 36 + 1); /* two of the 37 merges make "abc" */
+    CHECK_INT(syn_tokenizer_eos(tok), 256 + 36);
+    CHECK(match_fixture(tok, "tiny") > 300);
+    syn_tokenizer_free(tok);
+}
+
+static void gpt2_vocabulary(void) {
+    if (getenv("SYN_SHARED_DATA") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    syn_tokenizer *tok = load_shared("gpt2");
+    CHECK(tok != NULL);
+    CHECK_INT(syn_tokenizer_vocab_size(tok), 50257);
+    CHECK_INT(syn_tokenizer_eos(tok), 50256);
+    CHECK(match_fixture(tok, "gpt2") > 300);
+    syn_tokenizer_free(tok);
+}
+
+/* The next "squad" line; false after printing a difference. */
+static bool match_squad(FILE *f, const syn_tokenizer *tok, const syn_json *json) {
+    fixture_line line;
+    do
+        if (!fixture_next(f, &line)) return false;
+    while (strcmp(line.kind, "squad") != 0);
+    int32_t *ids = NULL;
+    size_t elems;
+    char *hash_text;
+    const bool same = round_trip(tok, json->text, json->text_bytes, &ids, &elems) &&
+                      elems == strtoul(line.rest, &hash_text, 10) &&
+                      fnv_ids(fnv_begin(), ids, elems) == strtoull(hash_text, NULL, 16);
+    syn_free(ids);
+    if (!same) fprintf(stderr, "the ids differ: %s\n", json->text);
+    return same;
+}
+
+static void squad_text(void) {
+    if (getenv("SYN_SHARED_DATA") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    static const char *const names[] = {"squad/train-v1.1-excerpt.json",
+                                        "squad/dev-v1.1-excerpt.json"};
+    syn_tokenizer *tok = load_shared("gpt2");
+    FILE *f = fixture_open();
+    CHECK(tok != NULL && f != NULL);
+    size_t texts = 0;
+    for (int i = 0; i < 2; i++) {
+        size_t bytes;
+        syn_error err = {0};
+        char *data = read_shared(names[i], &bytes);
+        CHECK(data != NULL);
+        syn_json json;
+        syn_json_init(&json, names[i], data, bytes, &err);
+        for (; squad_next(&json); texts++) CHECK(match_squad(f, tok, &json));
+        CHECK_MSG(json.type == SYN_JSON_END, "%s", err.text);
+        syn_json_free(&json);
+        syn_free(data);
+    }
+    CHECK_INT(texts, 1188);
+    fclose(f);
+    syn_tokenizer_free(tok);
+}
+
+/* Ids as HuggingFace's, and back to the text. */
+static void random_texts(void) {
+    if (getenv("SYN_SHARED_DATA") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    syn_tokenizer *tok = load_shared("gpt2");
+    FILE *f = fixture_open_file("random_fixture.txt");
+    CHECK(tok != NULL && f != NULL);
+    char line[32], got[4];
+    for (uint32_t i = 0; i < RANDOM_TEXTS; i++) {
+        text_buffer text = {0};
+        int32_t *ids;
+        size_t elems;
+        text_add_random(&text, i);
+        CHECK(fgets(line, sizeof line, f) != NULL);
+        CHECK_MSG(round_trip(tok, text.data, text.bytes, &ids, &elems), "text %u", i);
+        CHECK_MSG(strncmp(fnv_short(fnv_ids(fnv_begin(), ids, elems), got), line, 3) == 0,
+                  "the ids of text %u differ: %s", i, text.data);
+        syn_free(ids);
+        free(text.data);
+    }
+    CHECK(fgets(line, sizeof line, f) == NULL);
+    fclose(f);
+    syn_tokenizer_free(tok);
+}
+
+static void tokens_and_their_names(void) {
+    syn_tokenizer *tok = load(folder);
+    CHECK(tok != NULL);
+    size_t bytes;
+    CHECK_INT(syn_tokenizer_kind_of(tok), SYN_TOKENIZER_BPE);
+    CHECK_INT(syn_tokenizer_special(tok, "<|endoftext|>"), 256 + 36);
+    CHECK_INT(syn_tokenizer_special(tok, "[MASK]"), -1);
+    CHECK_INT(syn_tokenizer_special(tok, "hello"), -1); /* a token, but no special one */
+    const char *token = syn_tokenizer_token(tok, 256 + 3, &bytes);
+    CHECK(bytes == 5 && memcmp(token, "hello", 5) == 0);
+    token = syn_tokenizer_token(tok, 0, &bytes);
+    CHECK(bytes == 1 && *token == 0);
+    CHECK(syn_tokenizer_token(tok, 256 + 37, &bytes) == NULL && bytes == 0);
+    CHECK(syn_tokenizer_token(tok, -1, &bytes) == NULL);
+    int32_t *ids, *types;
+    syn_error err = {0};
+    CHECK_INT(syn_tokenizer_encode_pair(tok, "a", 1, NULL, 0, &ids, &types, &bytes, &err),
+              SYN_E_INVALID);
+    CHECK_HAS(err.text, "(gpt2-bpe) lacks [CLS] or [SEP]");
+    syn_tokenizer_free(tok);
+}
+
+/* Random characters from all of Unicode, among letters that merge. */
+static size_t random_text(uint64_t *rng, char *text, size_t max) {
+    size_t n = 0;
+    while (n + 16 < max) {
+        unsigned c = test_random(rng);
+        const unsigned kind = c % 8;
+        c >>= 8;
+        if (kind < 5) text[n++] = "hello wab \n'123!"[c % 16];
+        else if (kind == 5 && c % 64 == 0) n += (size_t)sprintf(text + n, "<|endoftext|>");
+        else {
+            c %= kind == 6 ? 0x800 : 0x110000;
+            if (c >= 0xd800 && c < 0xe000) continue;
+            n += syn_utf8_encode(c, text + n);
+        }
+    }
+    return n;
+}
+
+/* Decoding gives the text back, and long texts (which use the cache of words) the ids of their
+ * parts. */
+static void any_utf8_round_trips(void) {
+    enum { MAX = 40000 };
+    syn_tokenizer *tok = load(folder);
+    CHECK(tok != NULL);
+    char *text = malloc(MAX);
+    CHECK(text != NULL);
+    uint64_t rng = 4242;
+    for (int round = 0; round < 60; round++) {
+        const size_t bytes = random_text(&rng, text, round < 50 ? 20 + (size_t)round * 20 : MAX);
+        int32_t *ids = NULL, *part = NULL;
+        size_t elems, part_elems, at = 0;
+        CHECK(round_trip(tok, text, bytes, &ids, &elems));
+        /* Words never cross a special token: the ids of the pieces, one after the other. */
+        for (size_t from = 0, to; from < bytes; from = to) {
+            const char *special = NULL;
+            for (to = from; to < bytes && special == NULL; to++)
+                if (strncmp(text + to, "<|endoftext|>", bytes - to < 13 ? bytes - to : 13) == 0 &&
+                    bytes - to >= 13)
+                    special = text + to--;
+            if (special != NULL && to == from) to = from + 13;
+            CHECK(round_trip(tok, text + from, to - from, &part, &part_elems));
+            CHECK(at + part_elems <= elems);
+            CHECK(memcmp(part, ids + at, part_elems * sizeof *ids) == 0);
+            at += part_elems;
+            syn_free(part);
+        }
+        CHECK_INT(at, elems);
+        syn_free(ids);
+    }
+    free(text);
+    syn_tokenizer_free(tok);
+}
+
+/* The ids of a repeated line must not depend on the cache: a short text has none. */
+static void cache_changes_nothing(void) {
+    static const char line[] = "abcab heheheh xyyxyx caf\xc3\xa9\xc3\xa9 12312 wwabab\n";
+    enum { LINES = 2000 };
+    syn_tokenizer *tok = load(folder);
+    CHECK(tok != NULL);
+    const size_t bytes = sizeof line - 1;
+    char *text = malloc(LINES * bytes);
+    CHECK(text != NULL);
+    for (size_t i = 0; i < LINES; i++) memcpy(text + i * bytes, line, bytes);
+    int32_t *one, *all;
+    size_t one_elems, all_elems;
+    CHECK(round_trip(tok, line, bytes, &one, &one_elems));
+    CHECK(round_trip(tok, text, LINES * bytes, &all, &all_elems));
+    CHECK_INT(all_elems, LINES * one_elems);
+    for (size_t i = 0; i < LINES; i++)
+        CHECK(memcmp(all + i * one_elems, one, one_elems * sizeof *one) == 0);
+    syn_free(one);
+    syn_free(all);
+    free(text);
+    syn_tokenizer_free(tok);
+}
+
+typedef struct hashed_word {
+    uint32_t hash;
+    char text[9];
+} hashed_word;
+
+static int by_hash(const void *a, const void *b) {
+    const hashed_word *x = a, *y = b;
+    return x->hash < y->hash ? -1 : x->hash > y->hash;
+}
+
+/* Different words of one hash, one after the other, must not answer for each other. */
+static void equal_hashes_are_told_apart(void) {
+    enum { WORDS = 1 << 18, REPEATS = 2000 };
+    syn_tokenizer *tok = load(folder);
+    hashed_word *words = calloc(WORDS, sizeof *words);
+    CHECK(tok != NULL && words != NULL);
+    uint64_t rng = 31337;
+    for (size_t i = 0; i < WORDS; i++) {
+        for (int k = 0; k < 8; k++) words[i].text[k] = (char)('a' + test_random(&rng) % 26);
+        words[i].hash = syn__bpe_hash(words[i].text, 8);
+    }
+    qsort(words, WORDS, sizeof *words, by_hash);
+    size_t pairs = 0; /* about 2^36 / 2 / 2^32 = 8 are to be expected */
+    for (size_t i = 0; i + 1 < WORDS; i++) {
+        if (words[i].hash != words[i + 1].hash || strcmp(words[i].text, words[i + 1].text) == 0)
+            continue;
+        text_buffer text = {0};
+        for (int k = 0; k < REPEATS; k++) {
+            text_adds(&text, words[i + (size_t)(k & 1)].text);
+            text_adds(&text, "\n");
+        }
+        int32_t *ids;
+        size_t elems;
+        CHECK(round_trip(tok, text.data, text.bytes, &ids, &elems));
+        syn_free(ids);
+        free(text.data);
+        pairs++;
+    }
+    CHECK(pairs > 0);
+    free(words);
+    syn_tokenizer_free(tok);
+}
+
+static void bad_utf8_is_refused(void) {
+    static const struct {
+        const char *text;
+        size_t bytes, offset;
+    } bad[] = {
+        {"\x80", 1, 0},
+        {"abc\xff", 4, 3},
+        {"hello world\xc3", 12, 11},        /* cut short */
+        {"12345678\xc0\xaf", 10, 8},        /* overlong */
+        {"\xe4\xb8\xad\xed\xa0\x80", 6, 3}, /* a surrogate */
+        {"ab\xf4\x90\x80\x80", 6, 2},       /* above U+10FFFF */
+        {"<|endoftext|>a\xe2\x82", 16, 14},
+        {"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\xf0\x9f\x98z", 38, 34},
+    };
+    syn_tokenizer *tok = load(folder);
+    CHECK(tok != NULL);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        syn_error err = {0};
+        int32_t *ids;
+        size_t elems;
+        char want[64];
+        snprintf(want, sizeof want, "not valid UTF-8 at byte offset %zu ", bad[i].offset);
+        CHECK_INT(syn_tokenizer_encode(tok, bad[i].text, bad[i].bytes, &ids, &elems, &err),
+                  SYN_E_INVALID);
+        CHECK_HAS(err.text, want);
+        CHECK(ids == NULL && elems == 0);
+    }
+    /* Ids that end inside a character decode to its first bytes. */
+    const int32_t half[] = {0xe2, 0x82};
+    char *text;
+    size_t bytes;
+    syn_error err = {0};
+    CHECK_OK(syn_tokenizer_decode(tok, half, 2, &text, &bytes, &err), err);
+    CHECK(bytes == 2 && memcmp(text, "\xe2\x82", 3) == 0);
+    syn_free(text);
+    syn_tokenizer_free(tok);
+}
+
+static void missing_and_oversized_files(void) {
+    syn_error err = {0};
+    syn_tokenizer *tok;
+    CHECK_INT(syn_tokenizer_load(&tok, "/nonexistent/folder", &err), SYN_E_IO);
+    CHECK_HAS(err.text, "/nonexistent/folder/vocab.json");
+    CHECK(tok == NULL);
+    char path[1024], aside[1024];
+    snprintf(path, sizeof path, "%s", in_folder("merges.txt"));
+    snprintf(aside, sizeof aside, "%s", in_folder("aside"));
+    CHECK(rename(path, aside) == 0);
+    syn_error missing = {0};
+    CHECK_INT(syn_tokenizer_load(&tok, folder, &missing), SYN_E_IO);
+    CHECK_HAS(missing.text, "merges.txt");
+    FILE *f = fopen(path, "wb"); /* a hole of more than 64 MiB */
+    CHECK(f != NULL);
+    CHECK(fseek(f, 64L << 20, SEEK_SET) == 0 && fputc('\n', f) == '\n' && fclose(f) == 0);
+    syn_error large = {0};
+    CHECK(syn_tokenizer_load(&tok, folder, &large) != SYN_OK);
+    CHECK_HAS(large.text, "merges.txt");
+    CHECK(rename(aside, path) == 0);
+    tok = load(folder);
+    CHECK(tok != NULL);
+    syn_tokenizer_free(tok);
+}
+
+/* Load, encode and decode with the n-th allocation failing, for every n until all succeed. The text
+   is long enough for the cache, and has a word long enough for the heap. */
+static void every_allocation_may_fail(void) {
+    enum { BYTES = 17000 };
+    char *text = malloc(BYTES);
+    CHECK(text != NULL);
+    memset(text, 'a', BYTES);
+    memcpy(text, "hello abcab<|endoftext|> \xc3\xa9 ", 28);
+    text[200] = ' ';
+    int step = 0;
+    for (bool done = false; !done; step++) {
+        syn_error err = {0};
+        syn_tokenizer *tok = NULL;
+        int32_t *ids = NULL;
+        char *back = NULL;
+        size_t elems, bytes;
+        syn_memory_fail_after((uint64_t)step);
+        syn_status status = syn_tokenizer_load(&tok, folder, &err);
+        if (status == SYN_OK) status = syn_tokenizer_encode(tok, text, BYTES, &ids, &elems, &err);
+        if (status == SYN_OK) status = syn_tokenizer_decode(tok, ids, elems, &back, &bytes, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        done = status == SYN_OK;
+        CHECK_MSG(done || status == SYN_E_NOMEM, "step %d: %d %s", step, (int)status, err.text);
+        CHECK(done || (err.code == SYN_E_NOMEM && err.text[0] != '\0'));
+        CHECK(!done || (bytes == BYTES && memcmp(back, text, BYTES) == 0));
+        syn_free(back);
+        syn_free(ids);
+        syn_tokenizer_free(tok);
+        CHECK(step < 10000);
+    }
+    CHECK(step > 20);
+    free(text);
+}
+
+static void *encode_often(void *arg) {
+    const syn_tokenizer *tok = arg;
+    static const char text[] = "hello world, abcab 12312 caf\xc3\xa9<|endoftext|>";
+    for (int i = 0; i < 300; i++) {
+        int32_t *ids = NULL;
+        size_t elems;
+        const bool same = round_trip(tok, text, sizeof text - 1, &ids, &elems);
+        syn_free(ids);
+        if (!same) return arg;
+    }
+    return NULL;
+}
+
+static void threads_share_a_tokenizer(void) {
+    syn_tokenizer *tok = load(folder);
+    CHECK(tok != NULL);
+    pthread_t threads[4];
+    void *failed[4];
+    for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, encode_often, tok) == 0);
+    for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], &failed[i]) == 0);
+    for (int i = 0; i < 4; i++) CHECK(failed[i] == NULL);
+    syn_tokenizer_free(tok);
+}
+
+#else
+
+static void without_pcre2_a_sentence(void) {
+    syn_error err = {0};
+    syn_tokenizer *tok;
+    CHECK_INT(syn_tokenizer_load(&tok, folder, &err), SYN_E_UNSUPPORTED);
+    CHECK_HAS(err.text, "libpcre2-dev");
+    CHECK(tok == NULL);
+}
+
+#endif
+
+static const test_case cases[] = {
+    {"bytes are ids", bytes_are_ids},
+#ifdef SYN_HAVE_PCRE2
+    {"tiny vocabulary", tiny_vocabulary},
+    {"gpt2 vocabulary", gpt2_vocabulary},
+    {"squad text", squad_text},
+    {"random texts", random_texts},
+    {"tokens and their names", tokens_and_their_names},
+    {"any utf8 round trips", any_utf8_round_trips},
+    {"cache changes nothing", cache_changes_nothing},
+    {"equal hashes are told apart", equal_hashes_are_told_apart},
+    {"bad utf8 is refused", bad_utf8_is_refused},
+    {"missing and oversized files", missing_and_oversized_files},
+    {"every allocation may fail", every_allocation_may_fail},
+    {"threads share a tokenizer", threads_share_a_tokenizer},
+#else
+    {"without pcre2 a sentence", without_pcre2_a_sentence},
+#endif
+};
+
+int main(int argc, char **argv) {
+    text_buffer vocab = {0}, merges = {0};
+    if (!make_folder() || !tiny_files(&vocab, &merges) ||
+        !write_file("vocab.json", vocab.data, vocab.bytes) ||
+        !write_file("merges.txt", merges.data, merges.bytes)) {
+        fprintf(stderr, "cannot make the tiny vocabulary in %s\n", folder);
+        return 1;
+    }
+    free(vocab.data);
+    free(merges.data);
+    const int failed = test_run(cases, sizeof cases / sizeof *cases, argc, argv);
+    remove_folder();
+    return failed;
+}

@@ -1,0 +1,306 @@
+/* GPT-2's tokenizer with what the files beside its vocabulary say: HuggingFace's ids
+   (reference/added_fixture.txt), what is refused, damaged files, memory that runs out. */
+#include "models/tokenizer_private.h"
+
+#include "syntorch/memory.h"
+#include "tests/support/test.h"
+#include "tests/support/tokenizer_fixture.h"
+#include "tests/support/tokenizer_folder.h"
+
+#ifdef SYN_HAVE_PCRE2
+
+/* An empty folder but for the tiny vocabulary. */
+static bool begin_folder(void) {
+    text_buffer vocab = {0}, merges = {0};
+    empty_folder();
+    const bool ok = tiny_files(&vocab, &merges) && write_text("vocab.json", vocab.data) &&
+                    write_text("merges.txt", merges.data);
+    free(vocab.data);
+    free(merges.data);
+    return ok;
+}
+
+/* A "file" line: its name, then its contents. */
+static bool write_line(const fixture_line *line) {
+    char name[64];
+    const size_t n = strcspn(line->rest, " ");
+    snprintf(name, sizeof name, "%.*s", (int)n, line->rest);
+    return write_text(name, line->rest + n + 1);
+}
+
+static bool same_sizes(const syn_tokenizer *tok, const char *numbers) {
+    long want[3];
+    return fixture_numbers(numbers, want, 3) == 3 && syn_tokenizer_vocab_size(tok) == want[0] &&
+           syn_tokenizer_added(tok) == want[1] && syn_tokenizer_bos(tok) == want[2];
+}
+
+/* ---- HuggingFace's ids ---- */
+
+static void every_folder_of_the_fixture(void) {
+    FILE *f = fixture_open_file("added_fixture.txt");
+    fixture_line line;
+    syn_tokenizer *tok = NULL;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    int folders = 0, texts = 0, number = -1;
+    CHECK(f != NULL);
+    while (fixture_next(f, &line) && strcmp(line.kind, "word") != 0) {
+        if (strcmp(line.kind, "case") == 0) {
+            number = atoi(line.rest);
+            CHECK(begin_folder()); /* reads lines of another fixture */
+        } else if (strcmp(line.kind, "file") == 0) {
+            CHECK(write_line(&line));
+        } else if (strcmp(line.kind, "size") == 0) {
+            syn_tokenizer_free(tok);
+            tok = load(folder);
+            CHECK_MSG(tok && same_sizes(tok, line.rest), "folder %d: %s", number, line.rest);
+            folders++;
+        } else if (strcmp(line.kind, "text") == 0) {
+            long want[256];
+            const size_t want_n = fixture_numbers(line.numbers, want, 256);
+            syn_error err = {0};
+            syn_free(ids);
+            CHECK_OK(syn_tokenizer_encode(tok, line.text, line.text_bytes, &ids, &n, &err), err);
+            bool same = n == want_n;
+            for (size_t i = 0; same && i < n; i++) same = ids[i] == want[i];
+            CHECK_MSG(same, "folder %d: %s", number, line.rest);
+            texts++;
+        } else if (strcmp(line.kind, "back") == 0) {
+            char *text;
+            size_t bytes;
+            syn_error err = {0};
+            CHECK_OK(syn_tokenizer_decode(tok, ids, n, &text, &bytes, &err), err);
+            CHECK_MSG(bytes == line.text_bytes && memcmp(text, line.text, bytes) == 0,
+                      "folder %d: %s", number, line.rest);
+            syn_free(text);
+        }
+    }
+    CHECK(folders > 65 && texts > 400);
+    syn_free(ids);
+    syn_tokenizer_free(tok);
+    fclose(f);
+}
+
+static void words_of_all_code_points(void) {
+    char version[64];
+    syn__bpe_pattern_unicode(version);
+    if (atoi(version) < 14 || atoi(version) > 16)
+        SKIP("PCRE2 has a Unicode version other than 14, 15 or 16");
+    FILE *f = fixture_open_file("added_fixture.txt");
+    syn__bpe_pattern *pattern;
+    syn__bpe_split split;
+    syn_error err = {0};
+    fixture_line line;
+    int blocks = 0;
+    CHECK(f != NULL);
+    CHECK_OK(syn__bpe_pattern_new(&pattern, &err), err);
+    CHECK_OK(syn__bpe_pattern_add_words(pattern, &err), err);
+    CHECK_OK(syn__bpe_split_begin(&split, pattern, &err), err);
+    while (fixture_next(f, &line)) {
+        if (strcmp(line.kind, "word") != 0) continue;
+        const unsigned first = (unsigned)strtoul(line.rest, NULL, 16);
+        uint64_t hash = fnv_begin();
+        for (unsigned c = first; c < first + 4096; c++) {
+            char text[4];
+            const bool surrogate = c >= 0xd800 && c < 0xe000;
+            const size_t bytes = surrogate ? 0 : syn_utf8_encode(c, text);
+            hash = fnv_byte(hash, surrogate                                  ? '-'
+                                  : syn__bpe_is_word(&split, text, bytes, 0) ? 'W'
+                                                                             : 'O');
+        }
+        CHECK_MSG(hash == strtoull(line.numbers, NULL, 16), "words of U+%04X and on differ", first);
+        blocks++;
+    }
+    CHECK_INT(blocks, 0x110);
+    syn__bpe_split_free(&split);
+    syn__bpe_pattern_free(pattern);
+    fclose(f);
+}
+
+/* ---- what is refused ---- */
+
+#define CONFIG "tokenizer_config.json"
+
+static const struct {
+    const char *file, *text, *sentence;
+} refused[] = {
+    {CONFIG, "{\"split_special_tokens\": true}", "split_special_tokens is not supported"},
+    {CONFIG, "{\"tokenizer_class\": \"RobertaTokenizer\"}",
+     "the tokenizer_class \"RobertaTokenizer\" is not supported for vocab.json and merges.txt"},
+    {CONFIG, "{\"tokenizer_class\": \"BertTokenizer\"}", "\"BertTokenizer\" is not supported"},
+    {CONFIG, "{\"added_tokens_decoder\": {\"300\": {\"content\": \"<x>\"}}}",
+     "the added token \"<x>\" is said to have the id 300, but the next free one is 293"},
+    {CONFIG, "{\"added_tokens_decoder\": {\"5\": {\"content\": \"hello\"}}}",
+     "\"hello\" is said to have the id 5, but the vocabulary has it as"},
+    {CONFIG,
+     "{\"added_tokens_decoder\": {\"293\": {\"content\": \"<x>\"}, \"294\": {\"content\": "
+     "\"<x>\"}}}",
+     "the added token \"<x>\" has two ids, 293 and 294"},
+    {CONFIG, "{\"added_tokens_decoder\": {\"x\": {\"content\": \"<x>\"}}}", "\"x\" is no id"},
+    {CONFIG, "{\"added_tokens_decoder\": {\"99999999999\": {\"content\": \"<x>\"}}}", "is no id"},
+    {CONFIG, "{\"added_tokens_decoder\": {\"293\": \"<x>\"}}", "must be an object with"},
+    {CONFIG, "{\"added_tokens_decoder\": {\"293\": {\"lstrip\": true}}}", "has no \"content\""},
+    {CONFIG, "{\"added_tokens_decoder\": {\"293\": {\"content\": \"<x>\", \"lstrip\": 1}}}",
+     "lstrip"},
+    {CONFIG, "{\"added_tokens_decoder\": []}", "added_tokens_decoder"},
+    {CONFIG, "{\"add_bos_token\": 1}", "add_bos_token must be"},
+    {CONFIG, "{\"bos_token\": 7}", "bos_token must be a string, an object or null"},
+    {CONFIG, "{\"additional_special_tokens\": \"<x>\"}", "must be a list of tokens"},
+    {CONFIG, "[]", "the configuration must be an object"},
+    {CONFIG, "{", "tokenizer_config.json:1:"},
+    {"added_tokens.json", "{\"<x>\": 295}", "the next free one is 293"},
+    {"added_tokens.json", "{\"<x>\": \"293\"}", "the id of an added token must be"},
+    {"added_tokens.json", "{\"<x>\": -1}", "the id of an added token must be"},
+    {"special_tokens_map.json", "{\"pad_token\": []}", "pad_token must be a string"},
+    {"tokenizer.json", "{\"model\": {\"vocab\": {\"a\": 0}}}",
+     "vocab.json has 293 tokens, but the vocabulary of tokenizer.json 1"},
+    {"tokenizer.json", "{\"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"a\", 1]}}",
+     "the post_processor \"BertProcessing\" is not supported"},
+    {"tokenizer.json",
+     "{\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": "
+     "{\"id\": \"x\"}}], \"special_tokens\": {}}}",
+     "the template of the post_processor is not supported"},
+    {"tokenizer.json",
+     "{\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": "
+     "\"A\"}}, {\"Sequence\": {\"id\": \"A\"}}]}}",
+     "the template holds the text twice"},
+    {"tokenizer.json", "{\"post_processor\": 1}", "post_processor is no object"},
+    {"tokenizer.json", "{\"added_tokens\": {}}", "added_tokens must be a list of tokens"},
+};
+
+static void what_is_not_done_is_refused(void) {
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        syn_error err = {0};
+        syn_tokenizer *tok;
+        CHECK(begin_folder() && write_text(refused[i].file, refused[i].text));
+        const syn_status status = syn_tokenizer_load(&tok, folder, &err);
+        CHECK_MSG(status != SYN_OK && tok == NULL, "%s", refused[i].text);
+        CHECK_HAS(err.text, refused[i].sentence);
+        CHECK(syn_tokenizer_load(&tok, folder, NULL) == status);
+    }
+    CHECK(begin_folder() && write_text(CONFIG, "{\"tokenizer_class\": \"TokenizersBackend\"}"));
+    syn_tokenizer *tok = load(folder);
+    CHECK(tok != NULL);
+    syn_tokenizer_free(tok);
+    CHECK(write_text("tokenizer.json", "{}"));
+    syn_error err = {0};
+    CHECK(syn_tokenizer_load(&tok, folder, &err) == SYN_E_UNSUPPORTED);
+    CHECK_HAS(err.text, "takes its rules from tokenizer.json");
+}
+
+/* ---- damage ---- */
+
+static const char *const whole[][2] = {
+    {CONFIG, "{\"added_tokens_decoder\": {\"293\": {\"content\": \"<x>\", \"lstrip\": true, "
+             "\"special\": true}, \"292\": {\"content\": \"<|endoftext|>\"}}, \"bos_token\": "
+             "{\"__type\": \"AddedToken\", \"content\": \"<s>\", \"normalized\": false}, "
+             "\"additional_special_tokens\": [\"<m>\", null, {\"content\": \"<n>\"}], "
+             "\"extra_special_tokens\": {\"a\": \"<o>\"}, \"add_bos_token\": true, \"img_token\": "
+             "\"<p>\", \"y_token\": {\"z\": [1]}}"},
+    {"special_tokens_map.json", "{\"eos_token\": \"</s>\", \"pad_token\": {\"content\": \"<pad>\"},"
+                                " \"extra_special_tokens\": [\"<q>\"], \"x\": {}}"},
+    {"added_tokens.json", "{\"<x>\": 293, \"hello\": 259}"},
+    {"tokenizer.json",
+     "{\"added_tokens\": [{\"id\": 293, \"content\": \"<x>\"}], \"post_processor\": {\"type\": "
+     "\"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": \"<x>\", \"type_id\": 0}}, "
+     "{\"Sequence\": {\"id\": \"A\"}}], \"pair\": [], \"special_tokens\": {\"<x>\": {\"id\": "
+     "\"<x>\", \"ids\": [293], \"tokens\": [\"<x>\"]}}}, \"model\": {\"type\": \"BPE\"}}"},
+};
+enum { WHOLE = sizeof whole / sizeof *whole };
+
+/* Every file cut at every byte is refused with a sentence, and never more than that. */
+static void cut_files(void) {
+    for (int k = 0; k < WHOLE; k++) {
+        const char *text = whole[k][1];
+        CHECK(begin_folder() && write_text(whole[k][0], text));
+        syn_tokenizer *tok = load(folder);
+        CHECK_MSG(tok != NULL, "%s", whole[k][0]);
+        syn_tokenizer_free(tok);
+        for (size_t n = 0; n < strlen(text); n++) {
+            syn_error err = {0};
+            CHECK(write_file(whole[k][0], text, n));
+            CHECK_MSG(syn_tokenizer_load(&tok, folder, &err) != SYN_OK, "%.*s", (int)n, text);
+            CHECK_HAS(err.text, whole[k][0]);
+        }
+    }
+}
+
+static void memory_runs_out(void) {
+    static const char text[] = "a <x> hello<m> b";
+    CHECK(begin_folder());
+    for (int k = 1; k < WHOLE; k++) CHECK(write_text(whole[k][0], whole[k][1]));
+    CHECK(write_text(CONFIG, "{\"add_prefix_space\": true, \"pad_token\": {\"content\": \"ab\", "
+                             "\"single_word\": true}, \"image_token\": \"<i>\"}"));
+    for (uint64_t n = 0;; n++) {
+        syn_error err = {0};
+        syn_tokenizer *tok = NULL;
+        int32_t *ids = NULL;
+        size_t elems;
+        syn_memory_fail_after(n);
+        syn_status status = syn_tokenizer_load(&tok, folder, &err);
+        if (status == SYN_OK)
+            status = syn_tokenizer_encode(tok, text, strlen(text), &ids, &elems, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        syn_free(ids);
+        syn_tokenizer_free(tok);
+        if (status == SYN_OK) break;
+        CHECK_MSG(status == SYN_E_NOMEM, "after %d: %s", (int)n, err.text);
+    }
+}
+
+/* As many as make a table of several sizes, with common beginnings, behind each other in a text. */
+static void many_tokens(void) {
+    enum { N = 3000 };
+    static char config[N * 24], text[N * 12];
+    size_t used = 0, bytes = 0;
+    used += (size_t)sprintf(config, "{");
+    for (int i = 0; i < N; i++) {
+        used += (size_t)sprintf(config + used, "%s\"<%d\": %d", i ? ", " : "", i, 293 + i);
+        bytes += (size_t)sprintf(text + bytes, "<%d ", i);
+    }
+    sprintf(config + used, "}");
+    CHECK(begin_folder() && write_text("added_tokens.json", config));
+    syn_tokenizer *tok = load(folder);
+    int32_t *ids;
+    size_t elems;
+    syn_error err = {0};
+    CHECK(tok != NULL);
+    CHECK_INT(syn_tokenizer_added(tok), N);
+    CHECK_OK(syn_tokenizer_encode(tok, text, bytes, &ids, &elems, &err), err);
+    CHECK_INT(elems, 2 * N);
+    for (int i = 0; i < N; i++) CHECK(ids[2 * i] == 293 + i && ids[2 * i + 1] == ' ');
+    CHECK_INT(syn_tokenizer_special(tok, "<2999"), 293 + 2999);
+    syn_free(ids);
+    syn_tokenizer_free(tok);
+}
+
+#else
+
+static void no_gpt2_tokenizer(void) {
+    SKIP("this build has no PCRE2");
+}
+
+#endif
+
+static const test_case cases[] = {
+#ifdef SYN_HAVE_PCRE2
+    {"every folder of the fixture", every_folder_of_the_fixture},
+    {"words of all code points", words_of_all_code_points},
+    {"what is not done is refused", what_is_not_done_is_refused},
+    {"cut files", cut_files},
+    {"memory runs out", memory_runs_out},
+    {"many tokens", many_tokens},
+#else
+    {"no gpt2 tokenizer", no_gpt2_tokenizer},
+#endif
+};
+
+int main(int argc, char **argv) {
+    if (!make_folder()) {
+        fprintf(stderr, "cannot make the folder %s\n", folder);
+        return 1;
+    }
+    const int failed = test_run(cases, sizeof cases / sizeof *cases, argc, argv);
+    remove_folder();
+    return failed;
+}

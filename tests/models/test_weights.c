@@ -1,0 +1,267 @@
+/* Reading checkpoints into models: every name HuggingFace has used, each rank's slices, all that
+   does not fit at once. */
+#include "syntorch/json.h"
+#include "tests/support/test.h"
+#include "tests/support/weights_fixture.h"
+
+/* ---- Names ---- */
+
+static void names_become_parameters(void) {
+    static const struct {
+        syn_weights_kind kind;
+        const char *name, *parameter;
+        syn__weights_role role;
+    } rows[] = {
+#define GPT(name, parameter, role) {SYN_WEIGHTS_GPT2, name, parameter, SYN__WEIGHTS_##role}
+#define BERT(name, parameter, role) \
+    { SYN_WEIGHTS_BERT, name, parameter, SYN__WEIGHTS_##role }
+        GPT("transformer.wte.weight", "wte.weight", PARAMETER),
+        GPT("wte.weight", "wte.weight", PARAMETER),
+        GPT("transformer.transformer.x", "transformer.x", PARAMETER),
+        GPT("transformer.h.11.attn.bias", "h.11.attn.bias", BUFFER),
+        GPT("h.0.attn.masked_bias", "h.0.attn.masked_bias", BUFFER),
+        GPT("h.0.attn.c_attn.bias", "h.0.attn.c_attn.bias", PARAMETER),
+        GPT("h.0.attn.bias.x", "h.0.attn.bias.x", PARAMETER),
+        GPT("h..attn.bias", "h..attn.bias", PARAMETER),
+        GPT("h.0_attn.bias", "h.0_attn.bias", PARAMETER),
+        GPT("attn.bias", "attn.bias", PARAMETER),
+        GPT("lm_head.weight", "lm_head.weight", HEAD),
+        GPT("lm_head.bias", "lm_head.bias", PARAMETER),
+        GPT("bert.pooler.dense.bias", "bert.pooler.dense.bias", PARAMETER),
+        GPT("transformer.", "", PARAMETER),
+        BERT("bert.embeddings.LayerNorm.gamma", "embeddings.LayerNorm.weight", PARAMETER),
+        BERT("embeddings.LayerNorm.beta", "embeddings.LayerNorm.bias", PARAMETER),
+        BERT("LayerNorm.gamma", "LayerNorm.weight", PARAMETER),
+        BERT("gamma", "gamma", PARAMETER),
+        BERT("x.LayerNorm.gamma.y", "x.LayerNorm.gamma.y", PARAMETER),
+        BERT("bert.embeddings.position_ids", "embeddings.position_ids", BUFFER),
+        BERT("embeddings.token_type_ids", "embeddings.token_type_ids", BUFFER),
+        BERT("bert.pooler.dense.weight", "pooler.dense.weight", HEAD),
+        BERT("cls.predictions.transform.LayerNorm.beta", "cls.predictions.transform.LayerNorm.bias",
+             HEAD),
+        BERT("cls.predictions.decoder.weight", "cls.predictions.decoder.weight", HEAD),
+        BERT("cls.seq_relationship.bias", "cls.seq_relationship.bias", HEAD),
+        BERT("h.0.attn.bias", "h.0.attn.bias", PARAMETER),
+        BERT("classifier.weight", "classifier.weight", PARAMETER),
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *out = malloc(strlen(rows[i].name) + SYN__WEIGHTS_LONGER + 1); /* exactly its room */
+        const syn__weights_role role = syn__weights_parameter_name(rows[i].kind, rows[i].name, out);
+        CHECK_STR(out, rows[i].parameter);
+        CHECK_INT(role, rows[i].role);
+        free(out);
+    }
+}
+
+/* ---- The checkpoints of tests/reference ---- */
+
+struct slices {
+    const checkpoint *from;
+    const syn_weights *weights;
+    const ref_model *want;
+    syn_dtype dtype;
+    int wrong[4];
+};
+
+/* Parameters of this rank that do not hold what the file has there. */
+static int count_wrong(syn_ctx *ctx, const ref_model *want, int rank, int tp, syn_dtype dtype) {
+    int wrong = syn_ctx_param_count(ctx) != (size_t)want->n_params;
+    for (int i = 0; i < want->n_params; i++) {
+        size_t bytes;
+        float *shard = ref_shard(&want->params[i], rank, tp, &bytes);
+        const syn_tensor t = syn_find_param(ctx, want->params[i].name);
+        const syn_dtype held = (syn_dtype)syn_tensor_spec(ctx, t)->dtype;
+        void *got = malloc(bytes), *expected = malloc(bytes);
+        memcpy(expected, shard, bytes);
+        if (held != SYN_F32) {
+            bytes /= 2;
+            syn_half_narrow(shard, expected, bytes / 2, held);
+        }
+        wrong += !t.id || (held != SYN_F32 && held != dtype) ||
+                 syn_tensor_read(ctx, t, got, bytes) != SYN_OK || memcmp(got, expected, bytes) != 0;
+        free(got);
+        free(expected);
+        free(shard);
+    }
+    return wrong;
+}
+
+static syn_status slices_rank(syn_comm *comm, void *arg, syn_error *err) {
+    struct slices *job = arg;
+    any_model model;
+    syn_ctx *ctx = NULL;
+    SYN_TRY(any_configure(&model, job->from, err));
+    const syn_status s = any_load(&model, &ctx, comm, job->weights, job->dtype, err);
+    if (s == SYN_OK)
+        job->wrong[comm->rank] = count_wrong(ctx, job->want, comm->rank, comm->size, job->dtype);
+    any_free(&model);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static bool slices_are_right(const checkpoint *c) {
+    syn_error err = {0};
+    any_model model;
+    struct slices job = {.from = c};
+    syn_safetensors *st = NULL;
+    syn_weights *weights = NULL;
+    bref_model bert = {0};
+    ref_model gpt = {0}, *want = c->kind == SYN_WEIGHTS_GPT2 ? &gpt : &bert.weights;
+    bool ok = any_configure(&model, c, &err) == SYN_OK;
+    if (ok && c->kind == SYN_WEIGHTS_GPT2) gpt = ref_new(&model.gpt_config);
+    if (ok && c->kind == SYN_WEIGHTS_BERT) bert = bref_new(&model.bert_config);
+    /* Heads that the model is made without come last in the reference. */
+    if (c->kind == SYN_WEIGHTS_BERT && c->heads == SYN_BERT_POOLER) {
+        while (strncmp(want->params[want->n_params - 1].name, "cls.", 4) == 0)
+            free(want->params[--want->n_params].data);
+    } else if (c->kind == SYN_WEIGHTS_BERT && c->heads == SYN_BERT_MLM) {
+        int kept = 0;
+        for (int i = 0; i < want->n_params; i++) {
+            if (strstr(want->params[i].name, "pooler") || strstr(want->params[i].name, "seq_"))
+                free(want->params[i].data);
+            else want->params[kept++] = want->params[i];
+        }
+        want->n_params = kept;
+    }
+    ok = ok && syn_safetensors_open(&st, checkpoint_path(c, ""), &err) == SYN_OK &&
+         decode_all(c, st, want) &&
+         syn_weights_open(&weights, checkpoint_path(c, ""), c->kind, &err) == SYN_OK &&
+         syn_weights_dtype(weights) == c->dtype;
+    job.weights = weights;
+    job.want = want;
+    for (int tp = 1; ok && tp <= 4; tp *= 2)
+        for (int d = 0; ok && d < 3; d++) {
+            static const syn_dtype dtypes[] = {SYN_F32, SYN_F16, SYN_BF16};
+            job.dtype = dtypes[d];
+            ok = syn_local_run(tp, slices_rank, &job, &err) == SYN_OK;
+            for (int r = 0; r < tp; r++) ok = ok && job.wrong[r] == 0;
+            if (!ok) fprintf(stderr, "%s, tp %d, %s\n", c->folder, tp, syn_dtype_name(job.dtype));
+        }
+    if (!ok) fprintf(stderr, "%s: %s\n", c->folder, err.text);
+    syn_weights_free(weights);
+    syn_safetensors_free(st);
+    ref_free(want);
+    return ok;
+}
+
+static void each_rank_reads_its_slices(void) {
+    for (int i = 0; i < CHECKPOINTS; i++) CHECK(slices_are_right(&checkpoints[i]));
+    syn_weights_free(NULL);
+    syn_weights_reader_free(NULL);
+}
+
+/* ---- Logits of HuggingFace ---- */
+
+enum { VOCAB = 101, MAX_PROMPT = 16 };
+
+struct prompt {
+    int32_t tokens[MAX_PROMPT];
+    int n_tokens;
+    double logits[VOCAB]; /* of the last position */
+};
+
+/* Numbers up to the array's end; of more than `room` the last ones. */
+static int read_numbers(syn_json *json, double *out, int room) {
+    const int depth = json->depth;
+    int n = 0;
+    do {
+        const syn_json_type type = syn_json_next(json);
+        if (type == SYN_JSON_ERROR || type == SYN_JSON_END) return -1;
+        if (type == SYN_JSON_NUMBER) out[n++ % room] = json->number;
+    } while (json->depth > depth);
+    return n;
+}
+
+/* The two prompts of a checkpoint in tiny_gpt2.json. */
+static bool read_prompts(const char *folder, struct prompt prompts[2]) {
+    syn_error err = {0};
+    const checkpoint file = {.folder = "tiny_gpt2.json"};
+    char *text;
+    size_t bytes;
+    syn_json json;
+    bool mine = false;
+    int n = 0;
+    if (syn_read_file(checkpoint_path(&file, ""), SIZE_MAX, &text, &bytes, &err) != SYN_OK)
+        return false;
+    syn_json_init(&json, "tiny_gpt2.json", text, bytes, &err);
+    while (n < 2 && syn_json_next(&json) != SYN_JSON_END && json.type != SYN_JSON_ERROR) {
+        if (json.type == SYN_JSON_STRING) mine = mine || strcmp(json.text, folder) == 0;
+        if (!mine || json.type != SYN_JSON_KEY) continue;
+        double tokens[MAX_PROMPT];
+        if (strcmp(json.text, "tokens") == 0) {
+            prompts[n].n_tokens = read_numbers(&json, tokens, MAX_PROMPT);
+            for (int i = 0; i < prompts[n].n_tokens; i++) prompts[n].tokens[i] = (int32_t)tokens[i];
+        } else if (strcmp(json.text, "logits") == 0) {
+            if (read_numbers(&json, prompts[n].logits, VOCAB) % VOCAB != 0) break;
+            n++;
+        }
+    }
+    syn_json_free(&json);
+    syn_free(text);
+    return n == 2;
+}
+
+struct logits {
+    const checkpoint *from;
+    const syn_weights *weights;
+    const struct prompt *prompts;
+    double error; /* of rank 0, relative to the largest */
+};
+
+static syn_status forward(any_model *m, syn_ctx *ctx, const struct prompt *p, float *logits,
+                          syn_error *err) {
+    const syn_spec spec = {SYN_I32, 2, {1, p->n_tokens}};
+    SYN_TRY(syn_gpt_begin(m->gpt, 1, p->n_tokens, err));
+    const syn_tensor out = syn_gpt_forward(m->gpt, syn_input(ctx, "tokens", &spec, p->tokens));
+    return syn_tensor_read(ctx, out, logits, VOCAB * sizeof *logits);
+}
+
+static syn_status logits_rank(syn_comm *comm, void *arg, syn_error *err) {
+    struct logits *job = arg;
+    any_model model;
+    syn_ctx *ctx = NULL;
+    float logits[VOCAB];
+    double worst = 0;
+    SYN_TRY(any_configure(&model, job->from, err));
+    syn_status s = any_load(&model, &ctx, comm, job->weights, SYN_F32, err);
+    for (int p = 0; p < 2 && s == SYN_OK; p++) {
+        double largest = 0, error = 0;
+        s = forward(&model, ctx, &job->prompts[p], logits, err);
+        for (int i = 0; i < VOCAB; i++) {
+            largest = fmax(largest, fabs(job->prompts[p].logits[i]));
+            error = fmax(error, fabs((double)logits[i] - job->prompts[p].logits[i]));
+        }
+        worst = fmax(worst, error / largest);
+    }
+    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    if (comm->rank == 0) job->error = worst;
+    any_free(&model);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void logits_are_those_of_huggingface(void) {
+    for (int i = 0; i < CHECKPOINTS; i++) {
+        const checkpoint *c = &checkpoints[i];
+        syn_error err = {0};
+        struct prompt prompts[2];
+        syn_weights *weights;
+        if (c->kind != SYN_WEIGHTS_GPT2) continue;
+        CHECK(read_prompts(c->folder, prompts));
+        CHECK_OK(syn_weights_open(&weights, checkpoint_path(c, ""), c->kind, &err), err);
+        struct logits job = {c, weights, prompts, INFINITY};
+        for (int tp = 1; tp <= 4; tp *= 2) {
+            CHECK_OK(syn_local_run(tp, logits_rank, &job, &err), err);
+            CHECK_MSG(job.error < 1e-5, "%s, tp %d: %g", c->folder, tp, job.error);
+        }
+        syn_weights_free(weights);
+    }
+}
+
+static const test_case cases[] = {
+    {"names_become_parameters", names_become_parameters},
+    {"each_rank_reads_its_slices", each_rank_reads_its_slices},
+    {"logits_are_those_of_huggingface", logits_are_those_of_huggingface},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,411 @@
+/* Reading checkpoints made byte by byte: all that does not fit told at once, types, long slices,
+   memory that runs out. */
+#include "tests/support/test.h"
+#include "tests/support/weights_fixture.h"
+
+/* A context on which single parameters are read. */
+struct bench {
+    syn_weights *weights;
+    syn_weights_reader *reader;
+    syn_ctx *ctx;
+};
+
+static syn_status bench_open(struct bench *b, const char *name, syn_weights_kind kind,
+                             syn_device device, syn_error *err) {
+    memset(b, 0, sizeof *b);
+    SYN_TRY(syn_weights_open(&b->weights, st_path(name), kind, err));
+    SYN_TRY(syn_weights_reader_new(&b->reader, b->weights, err));
+    SYN_TRY(syn_ctx_new(&b->ctx, device, NULL, err));
+    const syn_param_source source = syn_weights_source(b->reader);
+    syn_ctx_set_param_source(b->ctx, &source);
+    return SYN_OK;
+}
+
+static void bench_close(struct bench *b) {
+    syn_ctx_free(b->ctx);
+    syn_weights_reader_free(b->reader);
+    syn_weights_free(b->weights);
+}
+
+static syn_tensor want(struct bench *b, const char *name, syn_dtype dtype, int64_t rows,
+                       int64_t columns, int64_t valid_rows) {
+    const syn_spec spec = {(int32_t)dtype, 2, {rows, columns}};
+    return syn_param(b->ctx, name, &spec, SYN_WHOLE, SYN_INIT_ONE, 1.0, valid_rows, 1);
+}
+
+static bool write_misfits(void) {
+    static const unsigned char data[64];
+    return st_write_tensors(
+        "misfits",
+        "{\"transformer.h.0.attn.bias\":" T("U8", "[1]", "[0,1]") /* ignored */
+        ",\"fits\":" T("F32", "[2,2]", "[1,17]")                  /* at an odd address */
+        ",\"transformer.turned\":" T("F32", "[3,1]", "[17,29]") ",\"flat\":" T(
+            "F32", "[2]",
+            "[29,37]") ",\"bytes\":" T("I8", "[2,2]",
+                                       "[37,41]") ",\"lm_head.weight\":" T("U8", "[1]",
+                                                                           "[41,42]") /* may be left
+                                                                                       */
+        ",\"odd\\u001b\\nname\":" T("BOOL", "[]", "[42,43]") ",\"left\":" T("F16", "[1,2]",
+                                                                            "[43,47]") "}",
+        data, 47);
+}
+
+static void check_misfits(syn_device device) {
+    static const char expected[] =
+        "absent: missing; the model has it with the shape [5, 6]\n"
+        "transformer.turned: the file has the shape [3, 1], the model [1, 3]\n"
+        "flat: the file has the shape [2], the model [2, 1]\n"
+        "bytes: the file has I8, which is no floating-point type that is read\n"
+        "h.0.attn.bias: missing; the model has it with the shape [1, 1]\n"
+        "odd??name: not in the model (BOOL [])\n"
+        "left: not in the model (F16 [1, 2])\n";
+    syn_error err = {0};
+    struct bench b;
+    char *list;
+    float values[4] = {7, 7, 7, 7};
+    CHECK_OK(bench_open(&b, "misfits", SYN_WEIGHTS_GPT2, device, &err), err);
+    want(&b, "fits", SYN_BF16, 2, 2, -1);
+    want(&b, "absent", SYN_F32, 5, 6, -1);
+    const syn_tensor turned = want(&b, "turned", SYN_F32, 1, 3, -1);
+    want(&b, "flat", SYN_F32, 2, 1, -1);
+    want(&b, "bytes", SYN_F32, 2, 2, -1);
+    want(&b, "h.0.attn.bias", SYN_F32, 1, 1, -1);
+    CHECK_OK(syn_ctx_status(b.ctx), *syn_ctx_error(b.ctx));
+    if (device == SYN_DEVICE_CPU)
+        CHECK_OK(syn_tensor_read(b.ctx, turned, values, 12), *syn_ctx_error(b.ctx));
+    CHECK_INT(syn_weights_finish(b.reader, &list, &err), SYN_E_SHAPE);
+    CHECK_STR(list, expected);
+    syn_free(list);
+    CHECK_HAS(err.text, "misfits do not fit the model: 2 missing ('absent', 'h.0.attn.bias'); 2 of "
+                        "another shape ('transformer.turned', 'flat'); 1 of a type that is not "
+                        "read ('bytes'); 2 unexpected ('odd??name', 'left')");
+    CHECK_INT(syn_weights_finish(b.reader, NULL, NULL), SYN_E_SHAPE);
+    if (device == SYN_DEVICE_CPU) /* what did not fit is zero */
+        for (int i = 0; i < 3; i++) CHECK_NEAR(values[i], 0, 0);
+    bench_close(&b);
+}
+
+static void all_misfits_are_told_at_once(void) {
+    CHECK(st_begin());
+    CHECK(write_misfits());
+    check_misfits(SYN_DEVICE_CPU);
+    check_misfits(SYN_DEVICE_META);
+    st_end();
+}
+
+static void many_misfits_are_one_sentence(void) {
+    const checkpoint *bert = &checkpoints[6];
+    syn_error err = {0};
+    syn_weights *weights;
+    syn_weights_reader *reader;
+    char *list;
+    CHECK_OK(syn_weights_open(&weights, checkpoint_path(bert, ""), SYN_WEIGHTS_BERT, &err), err);
+    CHECK_OK(syn_weights_reader_new(&reader, weights, &err), err);
+    CHECK_INT(syn_weights_finish(reader, &list, &err), SYN_E_SHAPE);
+    CHECK_HAS(err.text, "37 unexpected ('bert.embeddings.LayerNorm.bias', "
+                        "'bert.embeddings.LayerNorm.weight', ...)");
+    int lines = 0;
+    for (const char *p = list; *p; p++) lines += *p == '\n';
+    CHECK_INT(lines, 37);
+    syn_free(list);
+    syn_weights_reader_free(reader);
+    syn_weights_free(weights);
+}
+
+static void the_other_kind_is_refused(void) {
+    for (int i = 0; i < 2; i++) {
+        const checkpoint *c = &checkpoints[i ? 6 : 0];
+        syn_error err = {0};
+        syn_weights *weights;
+        CHECK_INT(syn_weights_open(&weights, checkpoint_path(c, ""),
+                                   i ? SYN_WEIGHTS_GPT2 : SYN_WEIGHTS_BERT, &err),
+                  SYN_E_INVALID);
+        CHECK_HAS(err.text, i ? "holds the weights of a BERT, but the model is a GPT-2"
+                              : "holds the weights of a GPT-2, but the model is a BERT");
+    }
+}
+
+/* Ranks compare it: equal for equal files, other for one changed number. */
+static void hashes_tell_checkpoints_apart(void) {
+    uint64_t hashes[4];
+    static const int of[4] = {0, 0, 1, 2};
+    for (int i = 0; i < 4; i++) {
+        syn_error err = {0};
+        syn_weights *weights;
+        CHECK_OK(syn_weights_open(&weights, checkpoint_path(&checkpoints[of[i]], ""),
+                                  SYN_WEIGHTS_GPT2, &err),
+                 err);
+        hashes[i] = syn_weights_hash(weights);
+        CHECK(syn_weights_has(weights, "h.0.ln_1.bias") && !syn_weights_has(weights, "h.9.x"));
+        syn_weights_free(weights);
+    }
+    CHECK(hashes[0] == hashes[1]);
+    CHECK(hashes[0] != hashes[2] && hashes[0] != hashes[3] && hashes[2] != hashes[3]);
+}
+
+static void names_that_meet_are_refused(void) {
+    static const struct {
+        syn_weights_kind kind;
+        const char *first, *second;
+        bool refused;
+    } rows[] = {
+        {SYN_WEIGHTS_GPT2, "wte.weight", "transformer.wte.weight", true},
+        {SYN_WEIGHTS_GPT2, "wte.weight", "bert.wte.weight", false},
+        {SYN_WEIGHTS_GPT2, "h.0.attn.bias", "transformer.h.0.attn.bias", false},
+        {SYN_WEIGHTS_BERT, "bert.LayerNorm.gamma", "bert.LayerNorm.weight", true},
+        {SYN_WEIGHTS_BERT, "x.LayerNorm.beta", "bert.x.LayerNorm.beta", true},
+        {SYN_WEIGHTS_BERT, "cls.predictions.bias", "cls.predictions.decoder.bias", false},
+    };
+    CHECK(st_begin());
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        syn_error err = {0};
+        syn_weights *weights;
+        char header[300];
+        snprintf(header, sizeof header,
+                 "{\"%s\":" T("F32", "[1]", "[0,4]") ",\"%s\":" T("F32", "[1]", "[4,8]") "}",
+                 rows[i].first, rows[i].second);
+        CHECK(st_write_tensors("f", header, "\0\0\0\0\0\0\0", 8));
+        const syn_status s = syn_weights_open(&weights, st_path("f"), rows[i].kind, &err);
+        CHECK_INT(s, rows[i].refused ? SYN_E_FORMAT : SYN_OK);
+        CHECK((weights == NULL) == rows[i].refused);
+        if (rows[i].refused) {
+            CHECK_HAS(err.text, rows[i].first);
+            CHECK_HAS(err.text, rows[i].second);
+            CHECK_HAS(err.text, "are the same parameter");
+        }
+        syn_weights_free(weights);
+    }
+    st_end();
+}
+
+/* BERT's head has one bias under two names: either will do, and of both the decoder's counts. */
+static void the_bias_of_words_has_two_names(void) {
+    static const char *const headers[] = {
+        "{\"cls.predictions.bias\":" T("F32", "[1,1]", "[0,4]") "}",
+        "{\"cls.predictions.decoder.bias\":" T("F32", "[1,1]", "[0,4]") "}",
+        "{\"cls.predictions.decoder.bias\":" T(
+            "F32", "[1,1]", "[4,8]") ",\"cls.predictions.bias\":" T("F32", "[1,1]", "[0,4]") "}"};
+    const float data[2] = {4.0f, 5.0f};
+    CHECK(st_begin());
+    for (size_t i = 0; i < 3; i++) {
+        syn_error err = {0};
+        struct bench b;
+        float value = 0;
+        CHECK(st_write_tensors("f", headers[i], data, i < 2 ? 4 : 8));
+        CHECK_OK(bench_open(&b, "f", SYN_WEIGHTS_BERT, SYN_DEVICE_CPU, &err), err);
+        const syn_tensor t = want(&b, "cls.predictions.bias", SYN_F32, 1, 1, -1);
+        CHECK_OK(syn_tensor_read(b.ctx, t, &value, 4), *syn_ctx_error(b.ctx));
+        CHECK_NEAR(value, i < 2 ? 4.0 : 5.0, 0);
+        CHECK_OK(syn_weights_finish(b.reader, NULL, &err), err);
+        syn_weights_head head = {true, true};
+        CHECK_OK(syn_weights_compare_head(b.weights, &head, &err), err);
+        CHECK(!head.own_matrix && head.own_bias == (i == 2));
+        bench_close(&b);
+    }
+    st_end();
+}
+
+/* Heads of more than one block, at odd addresses, in types of the same and of another width: one
+   number tells them from the token table. */
+static void one_number_makes_another_head(void) {
+    enum { N = 3000 };
+    static const struct {
+        const char *head, *table;
+        size_t head_bytes, table_bytes;
+    } types[] = {{"F32", "F32", 4, 4},
+                 {"F16", "F16", 2, 2},
+                 {"F64", "F32", 8, 4},
+                 {"F16", "F64", 2, 8},
+                 {"BF16", "F32", 2, 4}};
+    static unsigned char data[16 * N + 1];
+    static const unsigned char one[4][8] = {
+        {0, 0, 0x80, 0x3f}, {0, 0x3c}, {0, 0, 0, 0, 0, 0, 0xf0, 0x3f}, {0x80, 0x3f}};
+    CHECK(st_begin());
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        for (size_t other = 0; other < 3; other++) { /* none, the first, the last */
+            char header[400];
+            const size_t end = 1 + N * types[i].head_bytes, all = end + N * types[i].table_bytes;
+            memset(data, 0, sizeof data);
+            const size_t one_of = strcmp(types[i].head, "F32") == 0   ? 0
+                                  : strcmp(types[i].head, "F16") == 0 ? 1
+                                  : strcmp(types[i].head, "F64") == 0 ? 2
+                                                                      : 3;
+            if (other > 0)
+                memcpy(data + (other == 1 ? 1 : end - types[i].head_bytes), one[one_of],
+                       types[i].head_bytes);
+            snprintf(header, sizeof header,
+                     "{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                     "\"lm_head.weight\":{\"dtype\":\"%s\",\"shape\":[%d,3],"
+                     "\"data_offsets\":[1,%zu]},\"wte.weight\":{\"dtype\":\"%s\","
+                     "\"shape\":[%d,3],\"data_offsets\":[%zu,%zu]}}",
+                     types[i].head, N / 3, end, types[i].table, N / 3, end, all);
+            CHECK(st_write_tensors("f", header, data, all));
+            syn_error err = {0};
+            syn_weights *w;
+            syn_weights_head head;
+            CHECK_OK(syn_weights_open(&w, st_path("f"), SYN_WEIGHTS_GPT2, &err), err);
+            CHECK_OK(syn_weights_compare_head(w, &head, &err), err);
+            CHECK_MSG(head.own_matrix == (other > 0) && !head.own_bias, "%s, %s, %zu",
+                      types[i].head, types[i].table, other);
+            syn_weights_free(w);
+        }
+    st_end();
+}
+
+/* Values that every float type holds, from each type into each, at odd addresses and in more than
+   one block. */
+static void every_type_becomes_every_other(void) {
+    enum { N = 2500 };
+    static const struct {
+        const char *name;
+        size_t bytes;
+    } from[] = {{"F32", 4}, {"F16", 2}, {"BF16", 2}, {"F64", 8}};
+    static const syn_dtype to[] = {SYN_F32, SYN_F16, SYN_BF16};
+    static float wide[N];
+    static uint16_t half[N];
+    static unsigned char file[1 + 8 * N];
+    CHECK(st_begin());
+    for (int i = 0; i < N; i++) wide[i] = (float)(i % 129 - 64) / 8.0f;
+    for (int f = 0; f < 4; f++) {
+        char header[300];
+        if (f == 0) memcpy(file + 1, wide, sizeof wide);
+        if (f == 1 || f == 2) {
+            syn_half_narrow(wide, half, N, f == 1 ? SYN_F16 : SYN_BF16);
+            memcpy(file + 1, half, sizeof half);
+        }
+        for (int i = 0; f == 3 && i < N; i++) {
+            const double d = (double)wide[i];
+            memcpy(file + 1 + 8 * i, &d, 8);
+        }
+        snprintf(header, sizeof header,
+                 "{\"h.0.attn.bias\":" T("U8", "[1]", "[0,1]") ",\"x\":" T("%s", "[50,50]",
+                                                                           "[1,%zu]") "}",
+                 from[f].name, 1 + N * from[f].bytes);
+        CHECK(st_write_tensors("f", header, file, 1 + N * from[f].bytes));
+        for (int t = 0; t < 3; t++) {
+            syn_error err = {0};
+            struct bench b;
+            float got[N];
+            CHECK_OK(bench_open(&b, "f", SYN_WEIGHTS_GPT2, SYN_DEVICE_CPU, &err), err);
+            CHECK_INT(syn_weights_dtype(b.weights), f == 1 ? SYN_F16 : f == 2 ? SYN_BF16 : SYN_F32);
+            const syn_tensor x = want(&b, "x", to[t], 50, 50, -1);
+            void *raw = t == 0 ? (void *)got : half;
+            CHECK_OK(syn_tensor_read(b.ctx, x, raw, N * syn_dtype_bytes(to[t])),
+                     *syn_ctx_error(b.ctx));
+            if (t > 0) syn_half_widen(half, got, N, to[t]);
+            CHECK(memcmp(got, wide, sizeof wide) == 0);
+            bench_close(&b);
+        }
+    }
+    st_end();
+}
+
+/* Twelve megabytes: pages are given back on the way. Slices along either axis, rows past the valid
+   ones zero. */
+static void long_slices_are_whole(void) {
+    enum { ROWS = 1500, COLUMNS = 2048, VALID = 1491 };
+    static const syn_shard shards[] = {{0, 1, 0, 1}, {0, 1, 1, 2}, {0, 3, 1, 2},
+                                       {1, 1, 3, 4}, {1, 4, 1, 2}, {0, 1, 499, 500}};
+    const syn_spec full = {SYN_F32, 2, {ROWS, COLUMNS}};
+    int32_t *data = malloc((size_t)VALID * COLUMNS * 4), *got = malloc((size_t)ROWS * COLUMNS * 4);
+    for (int i = 0; i < VALID * COLUMNS; i++) data[i] = i + 1; /* bits; no conversion */
+    CHECK(st_begin());
+    CHECK(st_write_tensors("f", "{\"x\":" T("F32", "[1491,2048]", "[0,12214272]") "}", data,
+                           (size_t)VALID * COLUMNS * 4));
+    for (size_t k = 0; k < sizeof shards / sizeof shards[0]; k++) {
+        syn_error err = {0};
+        struct bench b;
+        const syn_shard cut = shards[k];
+        CHECK_OK(bench_open(&b, "f", SYN_WEIGHTS_GPT2, SYN_DEVICE_CPU, &err), err);
+        const syn_tensor t = syn_param(b.ctx, "x", &full, cut, SYN_INIT_ONE, 1.0, VALID, 1);
+        const int64_t rows = syn_tensor_dim(b.ctx, t, 0), columns = syn_tensor_dim(b.ctx, t, 1);
+        CHECK_OK(syn_tensor_read(b.ctx, t, got, (size_t)(rows * columns) * 4),
+                 *syn_ctx_error(b.ctx));
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < columns; c++) {
+                int64_t at[2] = {r, c}; /* in the full tensor */
+                const int64_t part = (cut.axis ? columns : rows) / cut.parts, i = at[cut.axis];
+                at[cut.axis] = i / part * part * cut.count + cut.index * part + i % part;
+                const int64_t whole = at[0] * COLUMNS + at[1];
+                CHECK_INT(got[r * columns + c], at[0] < VALID ? whole + 1 : 0);
+            }
+        CHECK_OK(syn_weights_finish(b.reader, NULL, &err), err);
+        bench_close(&b);
+    }
+    st_end();
+    free(data);
+    free(got);
+}
+
+static void the_dtype_is_that_of_most_bytes(void) {
+    syn_error err = {0};
+    syn_weights *weights;
+    CHECK(st_begin());
+    CHECK(st_write_tensors("f",
+                           "{\"h.0.attn.bias\":" T("F32", "[4]", "[0,16]") /* a buffer */
+                           ",\"a\":" T("I64", "[2]", "[16,32]") ",\"b\":" T(
+                               "F32", "[1]", "[32,36]") ",\"c\":" T("BF16", "[3]", "[36,42]") "}",
+                           "0123456789012345678901234567890123456789012", 42));
+    CHECK_OK(syn_weights_open(&weights, st_path("f"), SYN_WEIGHTS_GPT2, &err), err);
+    CHECK_INT(syn_weights_dtype(weights), SYN_BF16);
+    syn_weights_free(weights);
+    CHECK(st_write_tensors("f", "{}", "", 0));
+    CHECK_OK(syn_weights_open(&weights, st_path("f"), SYN_WEIGHTS_GPT2, &err), err);
+    CHECK_INT(syn_weights_dtype(weights), SYN_F32);
+    syn_weights_free(weights);
+    CHECK_INT(syn_weights_open(&weights, st_path("g"), SYN_WEIGHTS_GPT2, &err), SYN_E_IO);
+    CHECK(weights == NULL);
+    st_end();
+}
+
+/* ---- Memory that runs out ---- */
+
+static syn_status read_misfits(syn_error *err) {
+    struct bench b;
+    char *list = NULL;
+    syn_status s = bench_open(&b, "misfits", SYN_WEIGHTS_GPT2, SYN_DEVICE_META, err);
+    if (s == SYN_OK) {
+        want(&b, "absent", SYN_F32, 5, 6, -1);
+        want(&b, "turned", SYN_F32, 1, 3, -1);
+        s = syn_ctx_status(b.ctx);
+        if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(b.ctx)->text);
+    }
+    if (s == SYN_OK) s = syn_weights_finish(b.reader, &list, err);
+    syn_free(list);
+    bench_close(&b);
+    return s;
+}
+
+static void every_allocation_may_fail(void) {
+    syn_error err = {0};
+    CHECK(st_begin());
+    CHECK(write_misfits());
+    const uint64_t start = syn_memory_calls();
+    CHECK_INT(read_misfits(&err), SYN_E_SHAPE);
+    const uint64_t total = syn_memory_calls() - start;
+    for (uint64_t n = 0; n < total; n++) {
+        err = (syn_error){0};
+        syn_memory_fail_after(n);
+        const syn_status s = read_misfits(&err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        CHECK_MSG(s == SYN_E_NOMEM && err.code == s && strstr(err.text, "memory"),
+                  "allocation %llu: %d, %s", (unsigned long long)n, (int)s, err.text);
+    }
+    st_end();
+}
+
+static const test_case cases[] = {
+    {"all_misfits_are_told_at_once", all_misfits_are_told_at_once},
+    {"many_misfits_are_one_sentence", many_misfits_are_one_sentence},
+    {"the_other_kind_is_refused", the_other_kind_is_refused},
+    {"hashes_tell_checkpoints_apart", hashes_tell_checkpoints_apart},
+    {"names_that_meet_are_refused", names_that_meet_are_refused},
+    {"one_number_makes_another_head", one_number_makes_another_head},
+    {"the_bias_of_words_has_two_names", the_bias_of_words_has_two_names},
+    {"every_type_becomes_every_other", every_type_becomes_every_other},
+    {"long_slices_are_whole", long_slices_are_whole},
+    {"the_dtype_is_that_of_most_bytes", the_dtype_is_that_of_most_bytes},
+    {"every_allocation_may_fail", every_allocation_may_fail},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,274 @@
+/* Writing checkpoints: the files of HuggingFace's save_pretrained come back tensor by tensor,
+   whatever the number of ranks. */
+#include "tests/support/test.h"
+#include "tests/support/weights_fixture.h"
+
+/* A model that is loaded (NULL: random) and saved. */
+struct job {
+    const checkpoint *from;
+    const syn_weights *weights;
+    syn_dtype dtype;
+    const char *folder;
+};
+
+static syn_status save_rank(syn_comm *comm, void *arg, syn_error *err) {
+    const struct job *job = arg;
+    any_model model;
+    syn_ctx *ctx = NULL;
+    SYN_TRY(any_configure(&model, job->from, err));
+    syn_status s = any_load(&model, &ctx, comm, job->weights, job->dtype, err);
+    if (s == SYN_OK) s = syn_weights_save(ctx, comm, job->from->kind, job->folder, err);
+    any_free(&model);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+/* The test's folder's model.safetensors, to be freed. */
+static char *saved_bytes(size_t *bytes) {
+    syn_error err = {0};
+    char *text;
+    if (syn_read_file(st_path("model.safetensors"), SIZE_MAX, &text, bytes, &err) == SYN_OK)
+        return text;
+    fprintf(stderr, "%s\n", err.text);
+    return NULL;
+}
+
+/* Saves with 1, 2 and 4 ranks; the files must be the same. */
+static bool saves_alike(struct job job) {
+    syn_error err = {0};
+    char *first = NULL;
+    size_t first_bytes = 0, bytes;
+    bool ok = true;
+    job.folder = st_folder;
+    for (int tp = 1; ok && tp <= 4; tp *= 2) {
+        ok = syn_local_run(tp, save_rank, &job, &err) == SYN_OK;
+        char *text = ok ? saved_bytes(&bytes) : NULL;
+        ok = text && (!first || (bytes == first_bytes && memcmp(text, first, bytes) == 0));
+        if (!ok) fprintf(stderr, "%s, tp %d: %s\n", job.from->folder, tp, err.text);
+        if (first) syn_free(text);
+        else first = text, first_bytes = bytes;
+    }
+    syn_free(first);
+    return ok;
+}
+
+/* What is saved has exactly the tensors of the original under the names of today, and their values:
+   those of one type bit by bit. */
+static bool equals_original(const checkpoint *c, syn_dtype dtype) {
+    syn_error err = {0};
+    syn_safetensors *original = NULL, *saved = NULL;
+    const char *key;
+    bool ok = syn_safetensors_open(&original, checkpoint_path(c, ""), &err) == SYN_OK &&
+              syn_safetensors_open(&saved, st_folder, &err) == SYN_OK &&
+              syn_safetensors_count(original) == syn_safetensors_count(saved) &&
+              syn_safetensors_metadata_count(saved) == 1 &&
+              strcmp(syn_safetensors_metadata(saved, 0, &key), "pt") == 0;
+    for (size_t i = 0; ok && i < syn_safetensors_count(original); i++) {
+        const syn_safetensors_tensor *t = syn_safetensors_get(original, i);
+        const syn_safetensors_tensor *u = syn_safetensors_find(saved, t->name);
+        ok = u && u->rank == t->rank && memcmp(u->dims, t->dims, sizeof t->dims) == 0 &&
+             (u->dtype == SYN_F32 || u->dtype == (int)dtype) && ((uintptr_t)u->data & 3) == 0;
+        for (int64_t k = 0; ok && k < t->elems; k++) {
+            float want = decode(t, k);
+            uint16_t half;
+            if (u->dtype != SYN_F32 && u->dtype != t->dtype) {
+                syn_half_narrow(&want, &half, 1, (syn_dtype)u->dtype);
+                syn_half_widen(&half, &want, 1, (syn_dtype)u->dtype);
+            }
+            ok = decode(u, k) == want;
+        }
+        if (ok && u->dtype == t->dtype) ok = memcmp(u->data, t->data, t->bytes) == 0;
+        if (!ok) fprintf(stderr, "%s: %s\n", c->folder, t->name);
+    }
+    if (!ok) fprintf(stderr, "%s: %s\n", c->folder, err.text);
+    syn_safetensors_free(original);
+    syn_safetensors_free(saved);
+    return ok;
+}
+
+/* Files as transformers writes them today, with all that the model has. */
+static bool is_current(const checkpoint *c) {
+    return !c->old_names && *c->prefix && !strstr(c->folder, "_old") &&
+           (c->heads == 0 || c->heads == ALL_HEADS);
+}
+
+static void originals_come_back(void) {
+    static const syn_dtype dtypes[] = {SYN_F32, SYN_F16, SYN_BF16};
+    CHECK(st_begin());
+    for (int i = 0; i < CHECKPOINTS; i++) {
+        const checkpoint *c = &checkpoints[i];
+        syn_error err = {0};
+        syn_weights *weights;
+        if (!is_current(c)) continue;
+        CHECK_OK(syn_weights_open(&weights, checkpoint_path(c, ""), c->kind, &err), err);
+        for (int d = 0; d < 3; d++) {
+            CHECK(saves_alike((struct job){c, weights, dtypes[d], NULL}));
+            CHECK(equals_original(c, dtypes[d]));
+        }
+        syn_weights_free(weights);
+    }
+    st_end();
+}
+
+/* ---- Random models ---- */
+
+struct comparison {
+    struct job job;
+    int differ[4];
+};
+
+/* A random model beside one that has read its checkpoint. */
+static syn_status compare_rank(syn_comm *comm, void *arg, syn_error *err) {
+    struct comparison *cmp = arg;
+    any_model models[2];
+    syn_ctx *ctx[2] = {NULL, NULL};
+    SYN_TRY(any_configure(&models[0], cmp->job.from, err));
+    SYN_TRY(any_configure(&models[1], cmp->job.from, err));
+    syn_status s = any_load(&models[0], &ctx[0], comm, NULL, cmp->job.dtype, err);
+    if (s == SYN_OK) s = any_load(&models[1], &ctx[1], comm, cmp->job.weights, cmp->job.dtype, err);
+    for (size_t i = 0; s == SYN_OK && i < syn_ctx_param_count(ctx[0]); i++) {
+        const syn_param_info a = syn_ctx_param(ctx[0], i), b = syn_ctx_param(ctx[1], i);
+        const size_t bytes = (size_t)syn_spec_bytes(syn_tensor_spec(ctx[0], a.tensor));
+        void *x = malloc(bytes), *y = malloc(bytes);
+        cmp->differ[comm->rank] +=
+            strcmp(a.name, b.name) != 0 || syn_tensor_read(ctx[0], a.tensor, x, bytes) != SYN_OK ||
+            syn_tensor_read(ctx[1], b.tensor, y, bytes) != SYN_OK || memcmp(x, y, bytes) != 0;
+        free(x);
+        free(y);
+    }
+    for (int k = 0; k < 2; k++) {
+        any_free(&models[k]);
+        syn_ctx_free(ctx[k]);
+    }
+    return s;
+}
+
+static void random_models_come_back(void) {
+    static const syn_dtype dtypes[] = {SYN_F32, SYN_F16, SYN_BF16};
+    CHECK(st_begin());
+    for (int i = 0; i < CHECKPOINTS; i++)
+        for (int d = 0; d < 3; d++) {
+            const checkpoint *c = &checkpoints[i];
+            if (c->dtype != SYN_F32 && dtypes[d] != c->dtype) continue;
+            syn_error err = {0};
+            struct comparison cmp = {.job = {c, NULL, dtypes[d], st_folder}};
+            CHECK(saves_alike(cmp.job));
+            syn_weights *weights;
+            CHECK_OK(syn_weights_open(&weights, st_folder, c->kind, &err), err);
+            CHECK_INT(syn_weights_dtype(weights), dtypes[d]); /* matrices have most bytes */
+            cmp.job.weights = weights;
+            for (int tp = 1; tp <= 4; tp *= 2) {
+                CHECK_OK(syn_local_run(tp, compare_rank, &cmp, &err), err);
+                for (int r = 0; r < tp; r++) CHECK_INT(cmp.differ[r], 0);
+            }
+            syn_weights_free(weights);
+        }
+    st_end();
+}
+
+/* ---- What cannot be saved ---- */
+
+static syn_status save_alone(syn_device device, syn_shard shard, syn_comm *comm, syn_error *err) {
+    const syn_spec spec = {SYN_F32, 2, {4, 6}};
+    syn_ctx *ctx;
+    SYN_TRY(syn_ctx_new(&ctx, device, comm, err));
+    syn_param(ctx, "x", &spec, shard, SYN_INIT_ONE, 1.0, -1, 1);
+    const syn_status s = syn_weights_save(ctx, comm, SYN_WEIGHTS_GPT2, st_folder, err);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void what_cannot_be_saved(void) {
+    const syn_shard half = {1, 1, 0, 2};
+    syn_error err = {0};
+    syn_comm *fake;
+    CHECK(st_begin());
+    CHECK_INT(save_alone(SYN_DEVICE_META, SYN_WHOLE, NULL, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "a model on the meta device has no weights to save");
+    err = (syn_error){0};
+    CHECK_OK(syn_comm_fake_new(&fake, 0, 2, &err), err);
+    CHECK_INT(save_alone(SYN_DEVICE_META, half, fake, &err), SYN_E_INVALID);
+    fake->ops->close(fake);
+    err = (syn_error){0};
+    CHECK_INT(save_alone(SYN_DEVICE_CPU, half, NULL, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "'x' cannot be saved: rank 0 of 1 holds part 0 of 2");
+    CHECK_INT(st_clear(), 0);
+    err = (syn_error){0};
+    rmdir(st_folder);
+    CHECK_INT(save_alone(SYN_DEVICE_CPU, SYN_WHOLE, NULL, &err), SYN_E_IO);
+    CHECK_HAS(err.text, "does not exist");
+}
+
+/* An odd number of 16-bit elements before wider ones, which must not begin at an odd address. */
+static void wide_types_come_first(void) {
+    const syn_spec narrow = {SYN_BF16, 1, {3}}, wide = {SYN_F32, 1, {2}};
+    syn_error err = {0};
+    syn_ctx *ctx;
+    syn_safetensors *st;
+    CHECK(st_begin());
+    CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), err);
+    syn_param(ctx, "narrow", &narrow, SYN_WHOLE, SYN_INIT_ONE, 1.0, 2, 1);
+    syn_param(ctx, "wide", &wide, SYN_WHOLE, SYN_INIT_ONE, 1.0, -1, 1);
+    CHECK_OK(syn_weights_save(ctx, NULL, SYN_WEIGHTS_BERT, st_folder, &err), err);
+    CHECK_OK(syn_safetensors_open(&st, st_folder, &err), err);
+    CHECK_INT(syn_safetensors_count(st), 2);
+    CHECK_STR(syn_safetensors_get(st, 0)->name, "bert.wide");
+    CHECK_STR(syn_safetensors_get(st, 1)->name, "bert.narrow");
+    CHECK_INT(syn_safetensors_get(st, 1)->elems, 2); /* one row is padding */
+    syn_safetensors_free(st);
+    /* After a failure nothing is written. */
+    st_clear();
+    syn_ctx_fail(ctx, SYN_E_SHAPE, "this context has failed");
+    CHECK_INT(syn_weights_save(ctx, NULL, SYN_WEIGHTS_BERT, st_folder, &err), SYN_E_SHAPE);
+    CHECK_STR(err.text, "this context has failed");
+    CHECK_INT(st_clear(), 0);
+    syn_ctx_free(ctx);
+    st_end();
+}
+
+/* A full disk: a sentence, and on every rank. */
+static void a_full_disk_is_told(void) {
+    syn_error err = {0};
+    syn_weights *weights = NULL;
+    if (access("/dev/full", W_OK) != 0) SKIP("there is no /dev/full");
+    CHECK(st_begin());
+    CHECK(symlink("/dev/full", st_path("model.safetensors")) == 0);
+    struct job job = {&checkpoints[0], weights, SYN_F32, st_folder};
+    for (int tp = 1; tp <= 2; tp++) {
+        err = (syn_error){0};
+        CHECK_INT(syn_local_run(tp, save_rank, &job, &err), SYN_E_IO);
+        CHECK_HAS(err.text, "No space left");
+    }
+    st_end();
+}
+
+static void every_allocation_may_fail(void) {
+    syn_error err = {0};
+    CHECK(st_begin());
+    CHECK_OK(save_alone(SYN_DEVICE_CPU, SYN_WHOLE, NULL, &err), err);
+    const uint64_t start = syn_memory_calls();
+    CHECK_OK(save_alone(SYN_DEVICE_CPU, SYN_WHOLE, NULL, &err), err);
+    const uint64_t total = syn_memory_calls() - start;
+    st_clear();
+    for (uint64_t n = 0; n < total; n++) {
+        err = (syn_error){0};
+        syn_memory_fail_after(n);
+        const syn_status s = save_alone(SYN_DEVICE_CPU, SYN_WHOLE, NULL, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        CHECK_MSG(s == SYN_E_NOMEM && err.code == s && strstr(err.text, "memory"),
+                  "allocation %llu: %d, %s", (unsigned long long)n, (int)s, err.text);
+        CHECK_INT(st_clear(), 0);
+    }
+    st_end();
+}
+
+static const test_case cases[] = {
+    {"originals_come_back", originals_come_back},
+    {"random_models_come_back", random_models_come_back},
+    {"what_cannot_be_saved", what_cannot_be_saved},
+    {"wide_types_come_first", wide_types_come_first},
+    {"a_full_disk_is_told", a_full_disk_is_told},
+    {"every_allocation_may_fail", every_allocation_may_fail},
+};
+
+TEST_MAIN(cases)

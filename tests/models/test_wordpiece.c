@@ -1,0 +1,317 @@
+/* The parts of the WordPiece tokenizer: the properties of code points, the cutting of words, the
+   reading of vocab.txt. */
+#include "models/wordpiece_private.h"
+
+#include "models/word_cache_private.h"
+#include "syntorch/memory.h"
+#include "tests/support/test.h"
+#include "tests/support/tokenizer_fixture.h"
+
+#ifdef SYN_HAVE_UTF8PROC
+
+static const syn__wordpiece_rules uncased = {true, true, true};
+
+static syn__wordpiece *read_text(const char *data, syn__wordpiece_rules rules) {
+    syn_error err = {0};
+    syn__wordpiece *wp;
+    if (syn__wordpiece_read(&wp, rules, "vocab.txt", data, strlen(data), &err) != SYN_OK)
+        fprintf(stderr, "%s\n", err.text);
+    return wp;
+}
+
+static uint64_t hash_words(uint64_t hash, const syn__wordpiece *wp, const char *text,
+                           size_t bytes) {
+    static syn__wordpiece_split split;
+    const char *word;
+    size_t word_bytes;
+    syn__wordpiece_split_set(&split, wp, text, bytes);
+    while (syn__wordpiece_split_next(&split, &word, &word_bytes))
+        hash = fnv_byte(fnv_bytes(hash, word, word_bytes), 0);
+    return hash;
+}
+
+static bool unicode_is_known(void) {
+    const int major = atoi(syn__char_unicode());
+    return major >= 14 && major <= 17;
+}
+
+/* What normalizer and pre-tokenizer make of each code point, alone and among combining marks of
+   other classes, in all modes of the fixture. */
+static void classes_of_all_code_points(void) {
+    static const syn__wordpiece_rules modes[5] = {{true, true, true},
+                                                  {false, false, true},
+                                                  {true, false, true},
+                                                  {false, true, true},
+                                                  {true, true, false}};
+    if (!unicode_is_known()) SKIP("utf8proc has a Unicode version other than 14 to 17");
+    syn__wordpiece *wp[5];
+    for (int m = 0; m < 5; m++) CHECK((wp[m] = read_text("[UNK]", modes[m])) != NULL);
+    FILE *f = fixture_open_file("wordpiece_fixture.txt");
+    CHECK(f != NULL);
+    fixture_line line;
+    unsigned blocks = 0;
+    while (fixture_next(f, &line)) {
+        if (strcmp(line.kind, "class") != 0) continue;
+        const unsigned first = (unsigned)strtoul(line.rest, NULL, 16);
+        for (int m = 0; m < 5; m++) {
+            uint64_t hash = fnv_begin();
+            for (unsigned c = first; c < first + 4096; c++) {
+                char text[32], utf8[4];
+                if (c >= 0xd800 && c < 0xe000) continue;
+                const size_t n = syn_utf8_encode(c, utf8);
+                memcpy(text, "a", 1);
+                memcpy(text + 1, utf8, n);
+                memcpy(text + 1 + n, "b x\xe3\x80\xae", 6);
+                memcpy(text + 7 + n, utf8, n);
+                memcpy(text + 7 + 2 * n, "\xe1\xae\xaa\xe3\x80\xae", 6);
+                hash = hash_words(hash, wp[m], text, 13 + 2 * n);
+            }
+            char got[4];
+            CHECK_MSG(strncmp(fnv_short(hash, got), line.numbers + 1 + 4 * m, 3) == 0,
+                      "mode %d of U+%04X and on differs", m, first);
+        }
+        blocks++;
+    }
+    fclose(f);
+    CHECK_INT(blocks, 272);
+    for (int m = 0; m < 5; m++) syn__wordpiece_free(wp[m]);
+}
+
+/* The plainest statement of the rule, by looking at every token for every end. */
+static size_t cut_naively(const syn__wordpiece *wp, const char *word, size_t n, int32_t *ids) {
+    size_t elems = 0;
+    for (size_t pos = 0, end; pos < n; pos = end) {
+        int32_t id = -1;
+        for (end = n; end > pos && id < 0;) {
+            char want[128];
+            const size_t want_bytes = (size_t)snprintf(want, sizeof want, "%s%.*s", pos ? "##" : "",
+                                                       (int)(end - pos), word + pos);
+            for (int32_t t = 0; t < wp->vocab_elems; t++)
+                if (wp->begin[t + 1] - wp->begin[t] == want_bytes &&
+                    memcmp(wp->bytes + wp->begin[t], want, want_bytes) == 0)
+                    id = t; /* the last one counts */
+            end -= id < 0;
+        }
+        if (id < 0) {
+            ids[0] = wp->special[0];
+            return 1;
+        }
+        ids[elems++] = id;
+    }
+    return elems;
+}
+
+/* Random tokens over a few letters, one of them of two bytes. */
+static void cutting_takes_the_longest(void) {
+    static const char *const letters[] = {"a", "b", "\xc3\xa6", "c"};
+    uint64_t rng = 77;
+    size_t unknown = 0, several = 0;
+    for (int round = 0; round < 30; round++) {
+        text_buffer vocab = {0};
+        text_adds(&vocab, "[UNK]\n");
+        for (int t = 0; t < 40; t++) {
+            if (test_random(&rng) % 2) text_adds(&vocab, "##");
+            for (uint32_t left = test_random(&rng) % 5 + 1; left > 0; left--)
+                text_adds(&vocab, letters[test_random(&rng) % 4]);
+            text_adds(&vocab, "\n");
+        }
+        syn__wordpiece *wp = read_text(vocab.data, uncased);
+        CHECK(wp != NULL);
+        for (int k = 0; k < 300; k++) {
+            text_buffer word = {0};
+            int32_t want[100], got[100];
+            for (uint32_t left = test_random(&rng) % 20 + 1; left > 0; left--)
+                text_adds(&word, letters[test_random(&rng) % 3]);
+            const size_t want_elems = cut_naively(wp, word.data, word.bytes, want);
+            const size_t got_elems = syn__wordpiece_cut(wp, word.data, word.bytes, got);
+            CHECK_MSG(got_elems == want_elems && memcmp(got, want, got_elems * sizeof *got) == 0,
+                      "round %d: %s", round, word.data);
+            unknown += got[0] == 0;
+            several += got_elems > 2;
+            free(word.data);
+        }
+        syn__wordpiece_free(wp);
+        free(vocab.data);
+    }
+    CHECK(unknown > 500 && several > 500); /* both occurred */
+}
+
+/* Lines and ids as HuggingFace's BertTokenizer has them. */
+static void lines_are_ids(void) {
+    static const struct {
+        const char *data, *token; /* every line after [UNK] */
+        int32_t id, lines;
+    } good[] = {
+        {"[UNK]\nab\n", "ab", 1, 2},
+        {"[UNK]\nab", "ab", 1, 2},
+        {"[UNK]\r\nab\r\n", "ab", 1, 2},
+        {"[UNK] \t\v\f \nab\xc2\xa0\xe3\x80\x80\xe2\x80\x8a\xe2\x80\xa8\xc2\x85\n", "ab", 1, 2},
+        {"[UNK]\nab\xe2\x80\x8b\n", "ab", -1, 2}, /* U+200B is no white space */
+        {"[UNK]\nab\x1c\n", "ab", -1, 2},
+        {"[UNK]\n\n\nab\n\n", "ab", 3, 5},
+        {"[UNK]\nab\nb\nab\n", "ab", 3, 4},
+        {"[UNK]\n ab\n", "ab", -1, 2},
+        {"[UNK]\n##ab\n", "ab", -1, 2},
+        {"[UNK]\n##\n", "##", 1, 2},
+        {"[UNK]\na\rb\n", "a\rb", 1, 2},
+        {"a\nab\n[UNK]", "ab", 1, 3},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        syn__wordpiece *wp = read_text(good[i].data, uncased);
+        CHECK(wp != NULL);
+        CHECK_INT(wp->vocab_elems, good[i].lines);
+        const size_t n = strlen(good[i].token);
+        CHECK_MSG(syn__wordpiece_find(wp, good[i].token, n, syn__bpe_hash(good[i].token, n)) ==
+                      good[i].id,
+                  "case %zu", i);
+        CHECK_INT(wp->special[0], i == 12 ? 2 : 0);
+        CHECK_INT(wp->special[4], -1);
+        syn__wordpiece_free(wp);
+    }
+}
+
+static void bad_files_are_refused(void) {
+    static const struct {
+        const char *data;
+        size_t bytes;
+        const char *sentence;
+    } bad[] = {
+        {"", 0, "vocab.txt: no line is [UNK]"},
+        {"a\nb\n", 4,
+         "vocab.txt: no line is [UNK], the token that stands for unknown words; its 2"},
+        {"[unk]\n", 6, "no line is [UNK]"},
+        {"##[UNK]\n", 8, "no line is [UNK]"},
+        {"a\r[UNK]\rb", 9, "no line is [UNK]"},
+        {"\0[UNK]\n", 7, "no line is [UNK]"},
+        {"\xef\xbb\xbf[UNK]\na\n", 11, "vocab.txt:1: the file begins with a byte order mark"},
+        {"[UNK]\na\n\xff\n", 10, "vocab.txt:3: not valid UTF-8 (byte 0xff)"},
+        {"[UNK]\nab\xc3", 9, "vocab.txt:2: not valid UTF-8 (byte 0xc3)"},
+        {"[UNK]\n\xed\xa0\x80\n", 10, "vocab.txt:2: not valid UTF-8 (byte 0xed)"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        syn_error err = {0};
+        syn__wordpiece *wp;
+        CHECK_INT(syn__wordpiece_read(&wp, uncased, "vocab.txt", bad[i].data, bad[i].bytes, &err),
+                  SYN_E_FORMAT);
+        CHECK_HAS(err.text, bad[i].sentence);
+        CHECK(wp == NULL);
+        CHECK_INT(syn__wordpiece_read(&wp, uncased, "v", bad[i].data, bad[i].bytes, NULL),
+                  SYN_E_FORMAT);
+    }
+}
+
+/* No cut of a file reads past its end. */
+static void truncated_files(void) {
+    static const char data[] = "[UNK]\n##a\xe3\x80\x80\n\xc3\xa9\xe2\x80\x8a\r\n[MASK]\n";
+    for (size_t cut = 0; cut < sizeof data; cut++) {
+        syn__wordpiece *wp;
+        char *exact = malloc(cut + 1);
+        CHECK(exact != NULL);
+        memcpy(exact, data, cut);
+        const syn_status status = syn__wordpiece_read(&wp, uncased, "v", exact, cut, NULL);
+        CHECK(status == SYN_E_FORMAT || (status == SYN_OK && cut >= 5));
+        syn__wordpiece_free(wp);
+        free(exact);
+    }
+}
+
+/* Dropped characters change no word, and take the way of words that are not ASCII alone. */
+static void both_ways_give_the_same(void) {
+    syn__wordpiece *wp = read_text("[UNK]", uncased);
+    CHECK(wp != NULL);
+    for (uint32_t i = 0; i < 2000; i++) {
+        text_buffer text = {0}, dotted = {0};
+        text_add_random(&text, i);
+        for (size_t k = 0; k < text.bytes; k++) {
+            text_add(&dotted, text.data + k, 1);
+            if ((text.data[k] & 0x80) == 0) text_add(&dotted, "\1", 1);
+        }
+        CHECK_MSG(hash_words(0, wp, text.data, text.bytes) ==
+                      hash_words(0, wp, dotted.data, dotted.bytes),
+                  "text %u: %s", i, text.data);
+        free(text.data);
+        free(dotted.data);
+    }
+    syn__wordpiece_free(wp);
+}
+
+/* A walk over a text in pieces of every length ends, and no word is longer than it may be. */
+static void words_have_their_limit(void) {
+    syn__wordpiece *wp = read_text("[UNK]", uncased);
+    CHECK(wp != NULL);
+    for (uint32_t i = 0; i < 300; i++) {
+        text_buffer text = {0};
+        text_add_random(&text, i * 20 + 19); /* long words */
+        text_add_random(&text, i);
+        size_t chars = 0, words = 0, bytes;
+        const char *word;
+        syn__wordpiece_split split;
+        syn__wordpiece_split_set(&split, wp, text.data, text.bytes);
+        while (syn__wordpiece_split_next(&split, &word, &bytes)) {
+            chars = 0;
+            for (size_t k = 0; k < bytes; k++) chars += ((unsigned char)word[k] & 0xc0) != 0x80;
+            CHECK(chars > 0 && chars <= SYN__WORDPIECE_WORD_CHARS);
+            CHECK(!split.too_long || chars == SYN__WORDPIECE_WORD_CHARS);
+            words++;
+        }
+        CHECK(words <= text.bytes);
+        free(text.data);
+    }
+    syn__wordpiece_free(wp);
+}
+
+#else
+
+static void without_utf8proc_a_sentence(void) {
+    syn_error err = {0};
+    syn__wordpiece *wp;
+    CHECK_INT(syn__wordpiece_read(&wp, (syn__wordpiece_rules){true, true, true}, "vocab.txt",
+                                  "[UNK]", 5, &err),
+              SYN_E_UNSUPPORTED);
+    CHECK_HAS(err.text, "libutf8proc-dev");
+    CHECK_STR(syn__char_unicode(), "");
+    CHECK(wp == NULL);
+}
+
+#endif
+
+/* The cache of words, which BPE uses too, keeps what fits into a slot and nothing else. */
+static void cache_keeps_what_fits(void) {
+    static const char word[] = "abcdefghijklmnopqrstuvwxyza";
+    const int32_t ids[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+    int32_t got[9] = {0};
+    syn__cached_word *cache;
+    CHECK(syn__cache_new(&cache, SYN__CACHE_FROM_BYTES - 1, NULL) == SYN_OK && cache == NULL);
+    syn__cache_keep(cache, word, 3, 7, ids, 1);
+    CHECK_INT(syn__cache_find(cache, word, 3, 7, got), 0);
+    CHECK(syn__cache_new(&cache, SYN__CACHE_FROM_BYTES, NULL) == SYN_OK && cache != NULL);
+    syn__cache_keep(cache, word, 27, 7, ids, 8);
+    syn__cache_keep(cache, word, 26, 7, ids, 9);
+    CHECK(cache[7].bytes == 0 && cache[8].hash == 0);
+    CHECK_INT(syn__cache_find(cache, word, 27, 7, got), 0);
+    CHECK_INT(syn__cache_find(cache, word, 26, 7, got), 0);
+    syn__cache_keep(cache, word, 26, 7, ids, 8);
+    CHECK_INT(syn__cache_find(cache, word, 26, 7, got), 8);
+    CHECK(memcmp(got, ids, sizeof ids - sizeof *ids) == 0);
+    CHECK_INT(syn__cache_find(cache, word, 25, 7, got), 0);
+    CHECK_INT(syn__cache_find(cache, word, 26, 7 + SYN__CACHE_SLOTS, got), 0);
+    CHECK_INT(syn__cache_find(cache, word + 1, 26, 7, got), 0);
+    syn_free(cache);
+}
+
+static const test_case cases[] = {
+    {"cache keeps what fits", cache_keeps_what_fits},
+#ifdef SYN_HAVE_UTF8PROC
+    {"classes of all code points", classes_of_all_code_points},
+    {"cutting takes the longest", cutting_takes_the_longest},
+    {"lines are ids", lines_are_ids},
+    {"bad files are refused", bad_files_are_refused},
+    {"truncated files", truncated_files},
+    {"both ways give the same", both_ways_give_the_same},
+    {"words have their limit", words_have_their_limit},
+#else
+    {"without utf8proc a sentence", without_utf8proc_a_sentence},
+#endif
+};
+
+TEST_MAIN(cases)

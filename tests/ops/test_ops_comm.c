@@ -1,0 +1,245 @@
+/* Collectives and messages as ops: worlds of threads against naive sums, and the same program on
+   meta with the communicator that moves nothing. */
+#include "comm/comm.h"
+#include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
+
+enum { RANKS_MAX = 4 };
+
+/* What one world does. Every rank fills `x` for all ranks from the same seed, so that each knows
+ * what to expect. */
+struct plan {
+    int size;
+    uint64_t seed;
+    uint64_t hash[RANKS_MAX];
+    bool failed[RANKS_MAX];
+};
+
+static void inputs_of_all(ref *x, int size, syn_dtype dtype, uint64_t seed, syn_spec spec) {
+    ref_seed(seed);
+    spec.dtype = (int32_t)dtype;
+    for (int r = 0; r < size; r++)
+        ref_fill(&x[r], spec, dtype == SYN_F32 ? -2 : -5, dtype == SYN_F32 ? 2 : 5);
+}
+
+/* A shape with room for `size` parts along every dimension. */
+static syn_spec shape(int round, int size) {
+    ref_seed((uint64_t)round + 1000);
+    syn_spec s = {SYN_F32, (int32_t)ref_int(1, 4), {0}};
+    for (int d = 0; d < s.rank; d++) s.dims[d] = ref_int(round % 9 == 8 ? 0 : 1, 2) * size;
+    return s;
+}
+
+static double reduced(const ref *x, int size, int64_t at, syn_reduce how) {
+    double r = x[0].v[at];
+    for (int k = 1; k < size; k++) {
+        const double v = x[k].v[at];
+        r = how == SYN_REDUCE_MIN    ? fmin(r, v)
+            : how == SYN_REDUCE_MAX  ? fmax(r, v)
+            : how == SYN_REDUCE_PROD ? r * v
+                                     : r + v;
+    }
+    if (how == SYN_REDUCE_AVG) r = x[0].spec.dtype == SYN_F32 ? r / size : trunc(r / size);
+    return r;
+}
+
+static void naive_all_reduce(const ref *x, int size, syn_reduce how, ref *want) {
+    want->spec = x[0].spec;
+    for (int64_t i = 0; i < syn_spec_elems(&want->spec); i++) want->v[i] = reduced(x, size, i, how);
+}
+
+static void naive_all_gather(const ref *x, int size, int axis, ref *want) {
+    want->spec = x[0].spec;
+    want->spec.dims[axis] *= size;
+    for (int64_t i = 0; i < syn_spec_elems(&want->spec); i++) {
+        int64_t index[SYN_MAX_RANK];
+        ref_index(&want->spec, i, index);
+        const int64_t part = x[0].spec.dims[axis], from = index[axis] / part;
+        index[axis] %= part;
+        want->v[i] = x[from].v[ref_at(&x[0].spec, index)];
+    }
+}
+
+static void naive_reduce_scatter(const ref *x, int size, int rank, syn_reduce how, int axis,
+                                 ref *want) {
+    want->spec = x[0].spec;
+    want->spec.dims[axis] /= size;
+    for (int64_t i = 0; i < syn_spec_elems(&want->spec); i++) {
+        int64_t index[SYN_MAX_RANK];
+        ref_index(&want->spec, i, index);
+        index[axis] += rank * want->spec.dims[axis];
+        want->v[i] = reduced(x, size, ref_at(&x[0].spec, index), how);
+    }
+}
+
+/* The program: all collectives, axes, reductions and dtypes; with `check` the values, too. */
+static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) {
+    static _Thread_local ref x[RANKS_MAX], want;
+    const int me = group->index;
+    bool ok = true;
+    for (int round = 0; round < 12 && ok; round++) {
+        const syn_dtype dtype = (syn_dtype[]){SYN_F32, SYN_I32, SYN_I64}[round % 3];
+        const syn_spec spec = shape(round, size);
+        inputs_of_all(x, size, dtype, (uint64_t)round, spec);
+        const uint64_t state = ref_state;
+        syn_tensor t = ref_wild(
+            ctx, &x[me]); /* each rank its own layout would be another trace: all the same */
+        for (int how = 0; how < SYN_REDUCE_COUNT && ok; how++) {
+            naive_all_reduce(x, size, (syn_reduce)how, &want);
+            const syn_tensor y = syn_all_reduce(ctx, t, (syn_reduce)how, group);
+            ok = !check || ref_check(ctx, y, &want, 1e-6);
+        }
+        for (int axis = 0; axis < spec.rank && ok; axis++) {
+            naive_all_gather(x, size, axis, &want);
+            const syn_tensor y = syn_all_gather(ctx, t, axis % 2 ? axis - spec.rank : axis, group);
+            ok = !check || ref_check(ctx, y, &want, 0);
+            for (int how = 0; how < SYN_REDUCE_COUNT && ok; how++) {
+                naive_reduce_scatter(x, size, me, (syn_reduce)how, axis, &want);
+                const syn_tensor z = syn_reduce_scatter(ctx, t, (syn_reduce)how,
+                                                        axis % 2 ? axis - spec.rank : axis, group);
+                ok = !check || ref_check(ctx, z, &want, 1e-6);
+            }
+        }
+        for (int root = 0; root < size && ok; root++) {
+            const syn_tensor y = syn_broadcast(ctx, t, root, group);
+            ok = !check || ref_check(ctx, y, &x[root], 0);
+        }
+        ok = ok && (!check || ref_check(ctx, t, &x[me], 0)); /* inputs are left alone */
+        syn_send(ctx, t, (me + 1) % size, round);
+        const syn_tensor got = syn_recv(ctx, &x[0].spec, (me + size - 1) % size, round);
+        ok = ok && (!check || ref_check(ctx, got, &x[(me + size - 1) % size], 0));
+        syn_barrier(ctx, group);
+        ref_state = state;
+    }
+    return ok && syn_ctx_status(ctx) == SYN_OK;
+}
+
+static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
+    struct plan *plan = arg;
+    syn_ctx *ctx = NULL;
+    syn_group *group = NULL;
+    int32_t ranks[RANKS_MAX];
+    for (int r = 0; r < plan->size; r++) ranks[r] = r;
+    syn_status s = syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err);
+    if (s == SYN_OK) s = syn_comm_open_group(comm, 1, "tp0", ranks, plan->size, &group, err);
+    if (s == SYN_OK) {
+        plan->failed[comm->rank] = !program(ctx, group, plan->size, true);
+        s = syn_ctx_status(ctx);
+        if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+        if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(ctx), err);
+        plan->hash[comm->rank] = syn_trace_hash(syn_ctx_trace(ctx));
+    }
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void test_worlds(void) {
+    for (int size = 2; size <= RANKS_MAX; size++) {
+        struct plan plan = {.size = size};
+        syn_error err = {0};
+        CHECK_OK(syn_local_run(size, rank_main, &plan, &err), err);
+        for (int r = 0; r < size; r++) {
+            CHECK_MSG(!plan.failed[r], "rank %d of %d", r, size);
+            syn_comm *fake = NULL;
+            syn_group *group = NULL;
+            int32_t ranks[RANKS_MAX] = {0, 1, 2, 3};
+            CHECK_OK(syn_comm_fake_new(&fake, r, size, &err), err);
+            CHECK_OK(syn_comm_open_group(fake, 1, "tp0", ranks, size, &group, &err), err);
+            syn_ctx *meta = ref_ctx(SYN_DEVICE_META, fake);
+            const bool ok = program(meta, group, size, false);
+            CHECK_MSG(ok, "%s", syn_ctx_error(meta)->text);
+            CHECK_MSG(syn_trace_hash(syn_ctx_trace(meta)) == plan.hash[r], "rank %d of %d", r,
+                      size);
+            syn_ctx_free(meta);
+            fake->ops->close(fake);
+        }
+    }
+}
+
+/* Two groups of two within a world of four, in another order than the world's: parts follow the
+ * group's order. */
+static syn_status subgroup_main(syn_comm *comm, void *arg, syn_error *err) {
+    bool *ok = arg;
+    syn_ctx *ctx = NULL;
+    syn_group *group = NULL;
+    const int32_t evens[2] = {2, 0}, odds[2] = {1, 3};
+    const bool even = comm->rank % 2 == 0;
+    SYN_TRY(syn_comm_open_group(comm, even ? 5 : 6, even ? "a" : "b", even ? evens : odds, 2,
+                                &group, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    static _Thread_local ref x, want;
+    x.spec = (syn_spec){SYN_F32, 2, {1, 1}};
+    x.v[0] = comm->rank;
+    const syn_tensor t = ref_dense(ctx, &x);
+    want.spec = (syn_spec){SYN_F32, 2, {1, 2}};
+    for (int k = 0; k < 2; k++) want.v[k] = even ? evens[k] : odds[k];
+    ok[comm->rank] = ref_check(ctx, syn_all_gather(ctx, t, 1, group), &want, 0);
+    want.spec = x.spec;
+    want.v[0] = even ? evens[1] : odds[1];
+    ok[comm->rank] = ok[comm->rank] && ref_check(ctx, syn_broadcast(ctx, t, 1, group), &want, 0);
+    want.v[0] = even ? 2 : 4;
+    ok[comm->rank] =
+        ok[comm->rank] && ref_check(ctx, syn_all_reduce(ctx, t, SYN_REDUCE_SUM, group), &want, 0);
+    const syn_status s = syn_ctx_status(ctx);
+    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void test_subgroups(void) {
+    bool ok[4] = {false};
+    syn_error err = {0};
+    CHECK_OK(syn_local_run(4, subgroup_main, ok, &err), err);
+    for (int r = 0; r < 4; r++) CHECK_MSG(ok[r], "rank %d", r);
+}
+
+/* Shapes that do not agree end every rank with a sentence that names the op. */
+static syn_status disagree_main(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    syn_ctx *ctx = NULL;
+    syn_group *group = NULL;
+    const int32_t ranks[2] = {0, 1};
+    SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, 2, &group, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    syn_push_scope(ctx, "layer");
+    const syn_tensor y =
+        syn_all_reduce(ctx, ZEROS(ctx, SYN_F32, 3 + comm->rank), SYN_REDUCE_SUM, group);
+    syn_status s = syn_ctx_status(ctx);
+    if (s == SYN_OK || y.id != 0) s = SYN_FAIL(err, SYN_E_INVALID, "the mismatch went unnoticed");
+    else SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void test_disagreement(void) {
+    syn_error err = {0};
+    CHECK_INT(syn_local_run(2, disagree_main, NULL, &err), SYN_E_COMM);
+    CHECK_HAS(err.text, "all_reduce");
+}
+
+/* A collective without transport is a sentence, not a crash. */
+static void test_without_a_communicator(void) {
+    const int32_t ranks[2] = {0, 1};
+    const syn_group group = {1, "tp0", ranks, 2, 0, NULL};
+    for (int device = 0; device < 2; device++) {
+        syn_ctx *ctx = ref_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL);
+        CHECK_INT(syn_all_reduce(ctx, ZEROS(ctx, SYN_F32, 2), SYN_REDUCE_SUM, &group).id, 0);
+        CHECK_HAS(syn_ctx_error(ctx)->text, "communicator");
+        syn_ctx_free(ctx);
+    }
+    syn_error err = {0};
+    syn_comm *fake = NULL;
+    syn_ctx *ctx = NULL;
+    CHECK_OK(syn_comm_fake_new(&fake, 0, 2, &err), err);
+    CHECK_INT(syn_ctx_new(&ctx, SYN_DEVICE_CPU, fake, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "meta");
+    fake->ops->close(fake);
+}
+
+static const test_case cases[] = {
+    {"worlds", test_worlds},
+    {"subgroups", test_subgroups},
+    {"disagreement", test_disagreement},
+    {"without a communicator", test_without_a_communicator},
+};
+TEST_MAIN(cases)

@@ -1,0 +1,285 @@
+/* What each op refuses, and the sentence it says so with: op, scope and the shapes concerned. */
+#include "comm/comm.h"
+#include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
+
+#define F(...) ZEROS(c, SYN_F32, __VA_ARGS__)
+#define I(...) ZEROS(c, SYN_I32, __VA_ARGS__)
+#define DIMS(...)       \
+    (const int64_t[]) { \
+        __VA_ARGS__     \
+    }
+
+static const double not_a_number = (double)NAN;
+
+static void top(syn_ctx *c, syn_tensor x, int64_t k) {
+    syn_tensor where = {77};
+    syn_top_k(c, x, k, &where);
+    if (where.id != 0) abort(); /* both results are poisoned */
+}
+
+static void sample(syn_ctx *c, syn_tensor x, double temperature, int64_t top_k, double top_p) {
+    const syn_sampling how = {temperature, top_k, top_p, 1};
+    syn_sample(c, x, &how, 0);
+}
+
+static void permute(syn_ctx *c, syn_tensor x, int a, int b, int rank) {
+    syn_permute(c, x, (const int[]){a, b}, rank);
+}
+
+static void concat(syn_ctx *c, syn_tensor a, syn_tensor b, int n, int axis) {
+    syn_tensor xs[SYN_MAX_INPUTS + 1];
+    for (int i = 0; i <= SYN_MAX_INPUTS; i++) xs[i] = i % 2 ? b : a;
+    syn_concat(c, xs, n, axis);
+}
+
+static void recv(syn_ctx *c, int dtype, int rank, int64_t dim, int peer, int tag) {
+    const syn_spec spec = {dtype, rank, {dim, 2}};
+    syn_recv(c, &spec, peer, tag);
+}
+
+static syn_tensor turned(syn_ctx *c, syn_tensor x) {
+    return syn_permute(c, x, (const int[]){1, 0}, 2);
+}
+
+static syn_tensor released(syn_ctx *c) {
+    const syn_tensor t = F(2, 2);
+    syn_release(c, (syn_mark){t.id}, NULL, 0);
+    return t;
+}
+
+static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
+    const syn_spec spec = {(int32_t)dtype, 2, {rows, 4}};
+    syn_param(c, "wte.weight", &spec, shard, SYN_INIT_ZERO, 0, -1, 0);
+}
+
+/* call, words of the sentence */
+#define REFUSED(X)                                                                                 \
+    X(syn_embedding(c, F(5, 4), F(2), 0), "embedding in h.0: input 1 must be i32, but is f32[2]")  \
+    X(syn_embedding(c, I(5, 4), I(2), 0), "input 0 must be f32, f16 or bf16, but is i32[5,4]")     \
+    X(syn_embedding(c, F(5), I(2), 0), "a table (V, C), but is f32[5]")                            \
+    X(syn_embedding(c, F(5, 4), I(1, 1, 1, 1, 1, 1), 0), "fewer dimensions")                       \
+    X(syn_layernorm(c, F(2, 3), F(4), F(3), 1e-5), "layernorm in h.0: input 1 must be (C)")        \
+    X(syn_layernorm(c, F(2, 3), F(3), F(1, 3), 1e-5), "input 2 must be (C)")                       \
+    X(syn_layernorm(c, I(2, 3), F(3), F(3), 1e-5), "input 0 must be f32, but is i32[2,3]")         \
+    X(syn_layernorm(c, ref_scalar(c), F(1), F(1), 1e-5), "(..., C) with C > 0, but is f32[]")      \
+    X(syn_layernorm(c, F(2, 0), F(0), F(0), 1e-5), "C > 0")                                        \
+    X(syn_linear(c, F(2, 3), F(4, 5), SYN_NO_BIAS, false),                                         \
+      "linear in h.0: the inner dimensions of f32[2,3] and f32[4,5] differ")                       \
+    X(syn_linear(c, F(2, 3), F(4, 5), SYN_NO_BIAS, true), "f32[4,5] transposed differ")            \
+    X(syn_linear(c, F(2, 3), F(3), SYN_NO_BIAS, false), "input 1 must be a matrix")                \
+    X(syn_linear(c, F(2, 3), F(3, 5), F(4), false), "input 2 must be a bias (N), but is f32[4]")   \
+    X(syn_linear(c, F(2, 3), F(3, 5), I(5), false), "input 2 must be f32, but is i32[5]")          \
+    X(syn_linear(c, ref_scalar(c), F(1, 5), SYN_NO_BIAS, false), "input 0 must be (..., K)")       \
+    X(syn_matmul(c, F(2, 3), F(2, 3), false, false),                                               \
+      "matmul in h.0: cannot multiply f32[2,3] and f32[2,3]")                                      \
+    X(syn_matmul(c, F(2, 3), F(2, 4), true, true), "f32[2,3] transposed and f32[2,4] transposed")  \
+    X(syn_matmul(c, F(2, 3, 4), F(3, 4, 5), false, false),                                         \
+      "cannot multiply f32[2,3,4] and f32[3,4,5]")                                                 \
+    X(syn_matmul(c, F(2, 3, 4), F(4, 5), false, false), "cannot multiply")                         \
+    X(syn_matmul(c, F(3), F(3), false, false), "input 0 must be (..., M, K)")                      \
+    X(syn_matmul(c, F(3, 3), I(3, 3), false, false), "input 1 must be f32")                        \
+    X(syn_gelu(c, I(3), true), "gelu in h.0: input 0 must be f32, but is i32[3]")                  \
+    X(syn_scale(c, ref_scalar(c), 2), "of at least one dimension, but is f32[]")                   \
+    X(syn_add(c, F(2, 3), F(2, 4)),                                                                \
+      "add in h.0: the shapes f32[2,3] and f32[2,4] do not broadcast")                             \
+    X(syn_mul(c, F(0), F(3)), "mul in h.0: the shapes f32[0] and f32[3] do not broadcast")         \
+    X(syn_add(c, F(2), I(2)), "input 1 must be f32, but is i32[2]")                                \
+    X(syn_dropout(c, F(2), 1.0, 0, 0), "dropout in h.0: the probability 1 is not in [0, 1)")       \
+    X(syn_dropout(c, F(2), -0.1, 0, 0), "the probability -0.1 is not in [0, 1)")                   \
+    X(syn_dropout(c, F(2), not_a_number, 0, 0), "is not in [0, 1)")                                \
+    X(syn_softmax(c, I(2, 2)), "softmax in h.0: input 0 must be f32")                              \
+    X(syn_attention(c, F(2, 3, 4), F(2, 3, 4), F(2, 3, 4), SYN_NO_MASK, 1, true, 0),               \
+      "attention in h.0: input 0 must be (B, H, T, D)")                                            \
+    X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 3), F(1, 2, 5, 3), SYN_NO_MASK, 1, true, 0),      \
+      "input 1 must be keys")                                                                      \
+    X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 6, 4), SYN_NO_MASK, 1, true, 0),      \
+      "input 2 must be values")                                                                    \
+    X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 5, 4), F(1, 3), 1, true, 0),          \
+      "attention in h.0: input 3 must be a mask (B, S) like the keys, but is f32[1,3]")            \
+    X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 5, 4), F(2, 5), 1, true, 0),          \
+      "input 3 must be a mask")                                                                    \
+    X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 5, 4), I(1, 5), 1, true, 0),          \
+      "input 3 must be f32, but is i32[1,5]")                                                      \
+    X(syn_tanh(c, I(3)), "tanh in h.0: input 0 must be f32, but is i32[3]")                        \
+    X(syn_scale_mask(c, F(3, 3), F(3, 3), 1, true, 0),                                             \
+      "scale_mask in h.0: input 0 must be scores (B, H, T, S) to be masked, but is f32[3,3]")      \
+    X(syn_scale_mask(c, F(2, 1, 3, 4), F(4), 1, true, 0), "input 1 must be a mask (B, S)")         \
+    X(syn_scale_mask(c, F(2, 1, 3, 4), F(1, 4), 1, true, 0), "input 1 must be a mask (B, S)")      \
+    X(syn_scale_mask(c, F(2, 1, 3, 4), F(2, 3), 1, true, 0), "but is f32[2,3]")                    \
+    X(syn_scale_mask(c, F(2, 1, 3, 4), I(2, 4), 1, true, 0), "input 1 must be f32")                \
+    X(syn_kv_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), 6),                                           \
+      "kv_append in h.0: 3 rows at position 6 do not fit a cache of 8 rows")                       \
+    X(syn_kv_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), -1), "position -1")                           \
+    X(syn_kv_append(c, F(1, 2, 8, 4), F(1, 2, 9, 4), 0), "9 rows at position 0")                   \
+    X(syn_kv_append(c, F(1, 2, 8, 4), F(1, 3, 3, 4), 0),                                           \
+      "input 1 must be (B, H, T, D) like the cache")                                               \
+    X(syn_kv_append(c, F(1, 2, 8, 4), I(1, 2, 3, 4), 0), "like the cache, but is i32[1,2,3,4]")    \
+    X(syn_kv_append(c, F(2, 8, 4), F(2, 3, 4), 0), "input 0 must be a cache")                      \
+    X(syn_kv_append(c, syn_permute(c, F(1, 2, 4, 8), (const int[]){0, 1, 3, 2}, 4), F(1, 2, 3, 4), \
+                    0),                                                                            \
+      "the last dimension of input 0 is not dense")                                                \
+    X(syn_reshape(c, F(2, 3), DIMS(4), 1), "reshape in h.0: f32[2,3] cannot become f32[4]")        \
+    X(syn_reshape(c, F(2, 3), DIMS(4, -1), 2), "f32[2,3] cannot become f32[4,1]")                  \
+    X(syn_reshape(c, F(2, 3), DIMS(-1, -1), 2), "leaves two dimensions open (in h.0)")             \
+    X(syn_reshape(c, F(2, 3), DIMS(-6), 1), "reshape: the new shape is negative")                  \
+    X(syn_reshape(c, F(2, 3), DIMS(INT64_MAX, INT64_MAX), 2), "too large")                         \
+    X(syn_reshape(c, F(2, 3), DIMS(6), 7),                                                         \
+      "reshape: 7 dimensions, at most 6 are possible (in h.0)")                                    \
+    X(syn_reshape(c, F(2, 3), DIMS(6), -1), "reshape: -1 dimensions")                              \
+    X(permute(c, F(2, 3), 0, 0, 2),                                                                \
+      "permute in h.0: the order is not a permutation of 2 dimensions")                            \
+    X(permute(c, F(2, 3), 0, 2, 2), "not a permutation")                                           \
+    X(permute(c, F(2, 3), -1, 0, 2), "not a permutation")                                          \
+    X(permute(c, F(2, 3), 0, 1, 1), "permute: an order of 1 for a tensor of 2 dimensions")         \
+    X(syn_slice(c, F(4, 3), 0, 2, 3),                                                              \
+      "slice in h.0: 3 from 2 on is outside dimension 0 of length 4")                              \
+    X(syn_slice(c, F(4, 3), 0, -1, 3), "3 from -1 on")                                             \
+    X(syn_slice(c, F(4, 3), 1, 0, -1), "-1 from 0 on")                                             \
+    X(syn_slice(c, F(4, 3), 1, INT64_MAX, 1), "is outside dimension 1 of length 3")                \
+    X(syn_slice(c, F(4, 3), 2, 0, 1), "there is no dimension 2 of 2")                              \
+    X(syn_slice(c, F(4, 3), -3, 0, 1), "there is no dimension -1 of 2")                            \
+    X(concat(c, F(2, 3), F(3, 3), 2, 1),                                                           \
+      "concat in h.0: input 1 must be like input 0 but for the joined dimension, but is f32[3,3]") \
+    X(concat(c, F(2, 3), I(2, 3), 2, 1), "but is i32[2,3]")                                        \
+    X(concat(c, F(2, 3), F(2), 2, 1), "input 1 must be like input 0")                              \
+    X(concat(c, F(2, 3), F(2, 3), 2, 2), "there is no dimension 2 of 2")                           \
+    X(concat(c, F(2, 3), F(2, 3), 0, 0), "concat in h.0: takes 1 to 16 inputs, not 0")             \
+    X(concat(c, F(2, 3), F(2, 3), 17, 0), "takes 1 to 16 inputs, not 17")                          \
+    X(concat(c, F(INT64_MAX / 4, 0), F(INT64_MAX / 4, 0), 16, 0), "too large")                     \
+    X(syn_argmax(c, F(2, 0)), "argmax in h.0: input 0 must be (..., V) with V from 1")             \
+    X(syn_argmax(c, I(2, 2)), "input 0 must be f32")                                               \
+    X(syn_argmax(c, ref_scalar(c)), "with V from 1")                                               \
+    X(top(c, F(2, 3), 4), "top_k in h.0: k = 4 is not between 1 and 3")                            \
+    X(top(c, F(2, 3), 0), "k = 0 is not between 1 and 3")                                          \
+    X(sample(c, F(2, 3), -1, 0, 1),                                                                \
+      "sample in h.0: the temperature -1 is not a finite number >= 0")                             \
+    X(sample(c, F(2, 3), not_a_number, 0, 1), "the temperature nan is not a finite number")        \
+    X(sample(c, F(2, 3), (double)INFINITY, 0, 1), "the temperature inf is not a finite number")    \
+    X(sample(c, F(2, 3), 1, -1, 1), "top_k = -1 is negative")                                      \
+    X(sample(c, F(2, 3), 1, 0, 0), "top_p = 0 is not in (0, 1]")                                   \
+    X(sample(c, F(2, 3), 1, 0, 1.5), "top_p = 1.5 is not in (0, 1]")                               \
+    X(sample(c, F(2, 3), 1, 0, not_a_number), "top_p = nan is not in (0, 1]")                      \
+    X(sample(c, F(2, 2, 3), 1, 0, 1), "logits (B, V), but is f32[2,2,3]")                          \
+    X(sample(c, F(2, 0), 1, 0, 1), "with V from 1")                                                \
+    X(syn_all_reduce(c, F(2), SYN_REDUCE_SUM, NULL),                                               \
+      "all_reduce needs a group of at least two ranks (in h.0)")                                   \
+    X(syn_all_reduce(c, F(2), SYN_REDUCE_SUM, &single), "needs a group of at least two ranks")     \
+    X(syn_all_reduce(c, F(2), (syn_reduce)9, g), "all_reduce in h.0: there is no reduction 9")     \
+    X(syn_all_gather(c, F(2), 1, g), "all_gather in h.0: there is no dimension 1 of 1")            \
+    X(syn_all_gather(c, F(INT64_MAX / 4), 0, g), "too large")                                      \
+    X(syn_reduce_scatter(c, F(2, 3), SYN_REDUCE_SUM, 1, g),                                        \
+      "reduce_scatter in h.0: dimension 1 of length 3 does not divide among 2 ranks")              \
+    X(syn_reduce_scatter(c, F(2, 4), (syn_reduce)-1, 1, g), "there is no reduction")               \
+    X(syn_reduce_scatter(c, F(2, 4), SYN_REDUCE_SUM, -3, g),                                       \
+      "reduce_scatter in h.0: there is no dimension -1 of 2")                                      \
+    X(syn_broadcast(c, F(2), 2, g), "broadcast in h.0: root 2 is not in a group of 2")             \
+    X(syn_broadcast(c, F(2), -1, g), "root -1 is not in a group of 2")                             \
+    X(syn_send(c, F(2), 0, 0), "send in h.0: rank 0 is no other rank of this world")               \
+    X(syn_send(c, F(2), 2, 0), "rank 2 is no other rank")                                          \
+    X(syn_send(c, F(2), 1, -1), "the tag -1 is out of range")                                      \
+    X(recv(c, SYN_F32, 1, 2, -1, 0), "recv in h.0: rank -1 is no other rank")                      \
+    X(recv(c, 99, 1, 2, 1, 0), "the message's type or shape is not valid")                         \
+    X(recv(c, SYN_F32, 7, 2, 1, 0), "the message's type or shape is not valid")                    \
+    X(recv(c, SYN_F32, 2, -2, 1, 0), "negative or too large")                                      \
+    X(syn_barrier(c, NULL), "barrier needs a group")                                               \
+    X(syn_gelu(c, (syn_tensor){0}, true), "gelu in h.0: input 0 is not a tensor of this context")  \
+    X(syn_add(c, F(2), (syn_tensor){4000000000u}),                                                 \
+      "add in h.0: input 1 is not a tensor of this context")                                       \
+    X(syn_reshape(c, (syn_tensor){999}, DIMS(1), 1),                                               \
+      "reshape in h.0: input 0 is not a tensor of this context")                                   \
+    X(syn_linear(c, (syn_tensor){999}, F(2, 2), SYN_NO_BIAS, false),                               \
+      "input 0 is not a tensor of this context")                                                   \
+    X(syn_name(c, syn_contiguous(c, (syn_tensor){999}), "x").id == 999                             \
+          ? (void)syn_tp_enter(c, (syn_tensor){999})                                               \
+          : (void)0,                                                                               \
+      "tp_enter in h.0: input 0 is not a tensor")                                                  \
+    X(syn_gelu(c, released(c), true), "gelu in h.0: the data of input 0 was released")             \
+    X(param(c, SYN_F32, 6, (syn_shard){0, 1, 0, 4}),                                               \
+      "parameter 'wte.weight': dimension 0 of 6 does not divide into 4 pieces (in h.0)")           \
+    X(param(c, SYN_F32, 6, (syn_shard){0, 3, 0, 4}), "does not divide into 12 pieces")             \
+    X(param(c, SYN_F32, 8, (syn_shard){0, 1, 4, 4}), "there is no shard 4 of 4")                   \
+    X(param(c, SYN_F32, 8, (syn_shard){0, 1, -1, 4}), "there is no shard -1 of 4")                 \
+    X(param(c, SYN_F32, 8, (syn_shard){0, 0, 0, 1}), "in 0 parts")                                 \
+    X(param(c, SYN_F32, 8, (syn_shard){0, 1, 0, 0}), "there is no shard 0 of 0")                   \
+    X(param(c, SYN_F32, 8, (syn_shard){2, 1, 0, 1}),                                               \
+      "the shape of parameter 'wte.weight' is not valid")                                          \
+    X(param(c, SYN_F32, 8, (syn_shard){-1, 1, 0, 1}), "is not valid")                              \
+    X(param(c, SYN_F32, -8, SYN_WHOLE), "is not valid")                                            \
+    X(param(c, SYN_I32, 8, SYN_WHOLE), "parameters are f32, f16 or bf16, not i32")                 \
+    X(F(-1, 2), "the shape of 'x' is negative or too large (in h.0)")                              \
+    X(F(INT64_MAX, 2), "the shape of 'x' is negative or too large")                                \
+    X(syn_softmax(c, turned(c, F(2, 2))), NULL) /* a good one: the test can tell */
+
+static const char *const sentences[] = {
+#define X(call, text) text,
+    REFUSED(X)
+#undef X
+};
+
+static void provoke(syn_ctx *c, int number, const syn_group *g) {
+    const int32_t zero = 0;
+    const syn_group single = {3, "one", &zero, 1, 0, NULL};
+    int n = 0;
+#define X(call, text) \
+    if (n++ == number) (void)(call);
+    REFUSED(X)
+#undef X
+    (void)single;
+}
+
+/* Cases that need other ranks, or more memory than there is. */
+static bool only_on_meta(const char *sentence) {
+    static const char *const words[] = {"group", "rank", "message",  "tag",
+                                        "all_",  "redu", "too large"};
+    bool found = sentence == NULL;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        found = found || strstr(sentence, words[i]);
+    return found;
+}
+
+static void test_sentences(void) {
+    syn_error err = {0};
+    syn_comm *fake = NULL;
+    syn_group *group = NULL;
+    const int32_t ranks[2] = {0, 1};
+    CHECK_OK(syn_comm_fake_new(&fake, 0, 2, &err), err);
+    CHECK_OK(syn_comm_open_group(fake, 1, "tp0", ranks, 2, &group, &err), err);
+    for (int i = 0; i < (int)(sizeof sentences / sizeof *sentences); i++) {
+        const bool needs_data = sentences[i] && strstr(sentences[i], "released");
+        syn_ctx *ctx =
+            ref_ctx(needs_data ? SYN_DEVICE_CPU : SYN_DEVICE_META, needs_data ? NULL : fake);
+        syn_push_scope(ctx, "h.0");
+        provoke(ctx, i, group);
+        const char *text = syn_ctx_error(ctx)->text;
+        CHECK_MSG((syn_ctx_status(ctx) == SYN_OK) == (sentences[i] == NULL), "case %d (%s): %s", i,
+                  sentences[i], text);
+        if (sentences[i]) CHECK_HAS(text, sentences[i]);
+        if (sentences[i]) CHECK_HAS(text, "h.0");
+        CHECK(syn_trace_verify(syn_ctx_trace(ctx), &err) == SYN_OK);
+        const size_t nodes = syn_ctx_trace(ctx)->n_nodes;
+        if (sentences[i]) syn_gelu(ctx, (syn_tensor){1}, true);
+        CHECK(syn_ctx_trace(ctx)->n_nodes == nodes);
+        syn_ctx_free(ctx);
+    }
+    fake->ops->close(fake);
+}
+
+/* What shapes forbid is refused before anything runs: the CPU says the same as meta, for the same
+ * reason. */
+static void test_same_on_the_cpu(void) {
+    for (int i = 0; i < (int)(sizeof sentences / sizeof *sentences); i++) {
+        if (only_on_meta(sentences[i])) continue;
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_push_scope(ctx, "h.0");
+        provoke(ctx, i, NULL);
+        CHECK_HAS(syn_ctx_error(ctx)->text, sentences[i]);
+        syn_ctx_free(ctx);
+    }
+}
+
+static const test_case cases[] = {
+    {"sentences", test_sentences},
+    {"same on the cpu", test_same_on_the_cpu},
+};
+TEST_MAIN(cases)

@@ -1,0 +1,145 @@
+/* Memory runs out at every single allocation of whole runs: a small GPT on both devices, its trace
+   as a graph, and collectives within a world of threads. Each time one clear error and a sound
+   trace; with the leak checker, nothing lost. */
+#include "comm/comm.h"
+#include "models/generate.h"
+#include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
+
+typedef struct run {
+    syn_device device;
+    int ranks;
+    bool fused;
+} run;
+
+static const syn_gpt_config small = {"small", 2,    8,    2,    8,    32,
+                                     11,      1e-5, 0.02, true, true, {{0}, 0, 0}};
+
+/* Everything a program does with one rank, in order. */
+static syn_status generate(const run *r, syn_comm *comm, const syn_group *tp, syn_ctx **ctx,
+                           syn_graph **graph, syn_error *err) {
+    static const int32_t prompt[6] = {1, 2, 3, 4, 5, 6};
+    const syn_gpt_options options = {.tp = tp, .fused_attention = r->fused, .seed = 1};
+    syn_generation g = {.batch = 2,
+                        .prompt_tokens = 3,
+                        .new_tokens = 3,
+                        .prompt = prompt,
+                        .sampling = {1.0, 5, 0.9, 1},
+                        .want_logits = true};
+    syn_gpt *gpt = NULL;
+    SYN_TRY(syn_ctx_new(ctx, r->device, comm, err));
+    SYN_TRY(syn_gpt_new(&gpt, *ctx, &small, &options, err));
+    syn_status s = syn_generate(gpt, &g, err);
+    syn_free(g.tokens);
+    syn_free(g.logits);
+    syn_gpt_free(gpt);
+    if (s != SYN_OK) return s;
+    const syn_trace *t = syn_ctx_trace(*ctx);
+    SYN_TRY(syn_trace_graph(graph, &t, 1, NULL, err));
+    return syn_graph_verify(*graph, err);
+}
+
+static void fail_everywhere(const run *r) {
+    bool done = false;
+    uint64_t n = 0;
+    for (; !done; n++) {
+        syn_error err = {0}, setup = {0};
+        syn_comm *comm = NULL;
+        syn_group *group = NULL;
+        syn_ctx *ctx = NULL;
+        syn_graph *graph = NULL;
+        const int32_t ranks[2] = {0, 1};
+        if (r->ranks > 1) {
+            CHECK_OK(syn_comm_fake_new(&comm, 1, r->ranks, &setup), setup);
+            CHECK_OK(syn_comm_open_group(comm, 1, "tp0", ranks, r->ranks, &group, &setup), setup);
+        }
+        syn_memory_fail_after(n);
+        const syn_status s = generate(r, comm, group, &ctx, &graph, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        done = s == SYN_OK;
+        if (!done) {
+            CHECK_MSG(s == SYN_E_NOMEM && err.code == SYN_E_NOMEM, "allocation %llu: %d, %s",
+                      (unsigned long long)n, (int)s, err.text);
+            CHECK_HAS(err.text, "out of memory");
+            CHECK(!graph || syn_graph_verify(graph, &setup) == SYN_OK);
+        }
+        if (ctx) CHECK_OK(syn_trace_verify(syn_ctx_trace(ctx), &setup), setup);
+        syn_graph_free(graph);
+        syn_ctx_free(ctx);
+        if (comm) comm->ops->close(comm);
+        CHECK(n < 5000);
+    }
+    CHECK_MSG(n > 20, "only %llu allocations were tried", (unsigned long long)n);
+}
+
+static void test_meta(void) {
+    fail_everywhere(&(run){SYN_DEVICE_META, 1, false});
+}
+
+static void test_meta_ranks(void) {
+    fail_everywhere(&(run){SYN_DEVICE_META, 2, true});
+}
+
+static void test_cpu(void) {
+    fail_everywhere(&(run){SYN_DEVICE_CPU, 1, false});
+}
+
+static void test_cpu_fused(void) {
+    fail_everywhere(&(run){SYN_DEVICE_CPU, 1, true});
+}
+
+/* An error inside the door names op and scope, though it is but memory. */
+static void test_sentence(void) {
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+    const syn_tensor x = ZEROS(ctx, SYN_F32, 300, 300);
+    syn_push_scope(ctx, "h.7.mlp");
+    syn_gelu(ctx, x, true); /* warm: interned names and rows */
+    syn_memory_fail_after(0);
+    CHECK_INT(syn_gelu(ctx, x, true).id, 0);
+    syn_memory_fail_after(SYN_MEMORY_NEVER);
+    CHECK_HAS(syn_ctx_error(ctx)->text,
+              "gelu in h.7.mlp: out of memory: 360000 bytes for a tensor");
+    CHECK_INT(syn_ctx_trace(ctx)->n_nodes, 2);
+    syn_ctx_free(ctx);
+}
+
+/* Ranks in threads: whichever allocation of whichever rank fails, all ranks end, and nobody hangs.
+ */
+static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    const int32_t ranks[2] = {0, 1};
+    syn_group *group = NULL;
+    syn_ctx *ctx = NULL;
+    SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, 2, &group, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    syn_tensor x = ZEROS(ctx, SYN_F32, 4, 6);
+    x = syn_all_gather(ctx, x, 1, group);
+    x = syn_reduce_scatter(ctx, x, SYN_REDUCE_SUM, 1, group);
+    x = syn_all_reduce(ctx, syn_gelu(ctx, x, true), SYN_REDUCE_SUM, group);
+    syn_send(ctx, x, 1 - comm->rank, 0);
+    syn_recv(ctx, syn_tensor_spec(ctx, x), 1 - comm->rank, 0);
+    syn_broadcast(ctx, x, 1, group);
+    const syn_status s = syn_ctx_status(ctx);
+    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void test_world(void) {
+    syn_status s = SYN_E_NOMEM;
+    for (uint64_t n = 0; s != SYN_OK; n++) {
+        syn_error err = {0};
+        syn_memory_fail_after(n);
+        s = syn_local_run(2, rank_main, NULL, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (s != SYN_OK) CHECK_HAS(err.text, "out of memory");
+        CHECK(n < 1000);
+    }
+}
+
+static const test_case cases[] = {
+    {"meta", test_meta},         {"meta, ranks", test_meta_ranks},
+    {"cpu", test_cpu},           {"cpu, fused", test_cpu_fused},
+    {"sentence", test_sentence}, {"world", test_world},
+};
+TEST_MAIN(cases)

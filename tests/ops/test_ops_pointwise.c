@@ -1,0 +1,214 @@
+/* gelu, tanh, scale, add, mul, dropout, scale_mask against double precision over random shapes and
+ * layouts. */
+#include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
+
+static double gelu(double x, bool tanh_form) {
+    const double pi = 3.14159265358979323846;
+    return tanh_form ? 0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)))
+                     : 0.5 * x * (1 + erf(x / sqrt(2.0)));
+}
+
+static void test_gelu_values(void) {
+    static const double extremes[] = {0,  -0.0, 1e-30, -1e-30, 1e-5, -1e-5,
+                                      20, -20,  1e5,   -1e5,   3e38, -3e38};
+    enum { N = 2000, EXTREMES = (int)(sizeof extremes / sizeof *extremes) };
+    ref x, want;
+    x.spec = want.spec = (syn_spec){SYN_F32, 1, {N}};
+    for (int i = 0; i < N; i++)
+        x.v[i] = i < EXTREMES ? (double)(float)extremes[i] : (double)(float)(-8 + 16.0 * i / N);
+    for (int form = 0; form < 2; form++) {
+        for (int i = 0; i < N; i++) want.v[i] = gelu(x.v[i], form != 0);
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        CHECK(ref_check(ctx, syn_gelu(ctx, ref_dense(ctx, &x), form != 0), &want, 3e-7));
+        syn_ctx_free(ctx);
+    }
+}
+
+/* Ops of one input whose result at an element depends on that element and its place alone. */
+static void test_unary_layouts(void) {
+    static ref x, want;
+    for (int round = 0; round < 300; round++) {
+        ref_seed((uint64_t)round);
+        ref_fill(&x, ref_random_spec(SYN_F32, 1, 6, true), -4, 4);
+        want.spec = x.spec;
+        const int64_t n = syn_spec_elems(&x.spec), width = x.spec.dims[x.spec.rank - 1];
+        const int64_t rows = x.spec.rank > 1 ? x.spec.dims[x.spec.rank - 2] : 1;
+        const int64_t offset = ref_int(-3, 6);
+        const double factor = ref_real(-3, 3);
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const syn_tensor t = ref_wild(ctx, &x);
+        for (int64_t i = 0; i < n; i++) want.v[i] = gelu(x.v[i], round % 2 == 0);
+        CHECK(ref_check(ctx, syn_gelu(ctx, t, round % 2 == 0), &want, 1e-6));
+        for (int64_t i = 0; i < n; i++) want.v[i] = tanh(x.v[i]);
+        CHECK(ref_check(ctx, syn_tanh(ctx, t), &want, 1e-6));
+        for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] * factor;
+        CHECK(ref_check(ctx, syn_scale(ctx, t, factor), &want, 1e-6));
+        for (int64_t i = 0; i < n; i++)
+            want.v[i] = i % width > i / width % rows + offset ? -(double)INFINITY : x.v[i] * factor;
+        CHECK(
+            ref_check(ctx, syn_scale_mask(ctx, t, SYN_NO_MASK, factor, true, offset), &want, 1e-6));
+        for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] * factor;
+        CHECK(ref_check(ctx, syn_scale_mask(ctx, t, SYN_NO_MASK, factor, false, offset), &want,
+                        1e-6));
+        CHECK(ref_check(ctx, syn_dropout(ctx, t, 0.0, (uint64_t)round, 5), &x, 0));
+        CHECK(ref_check(ctx, syn_contiguous(ctx, t), &x, 0));
+        CHECK(ref_check(ctx, syn_tp_enter(ctx, t), &x, 0));
+        syn_ctx_free(ctx);
+    }
+}
+
+/* An operand of `out`: leading dimensions dropped, others made 1, at random. */
+static syn_spec shrink(const syn_spec *out) {
+    syn_spec s = {out->dtype, 0, {0}};
+    const int drop = ref_int(0, 2) ? 0 : (int)ref_int(0, out->rank);
+    for (int d = drop; d < out->rank; d++) s.dims[s.rank++] = ref_int(0, 3) ? out->dims[d] : 1;
+    return s;
+}
+
+static double stretched(const ref *r, const syn_spec *out, const int64_t *index) {
+    int64_t own[SYN_MAX_RANK];
+    for (int d = 0; d < r->spec.rank; d++)
+        own[d] = r->spec.dims[d] == 1 ? 0 : index[d + out->rank - r->spec.rank];
+    return r->v[ref_at(&r->spec, own)];
+}
+
+static void test_broadcasting(void) {
+    static ref a, b, sum, product;
+    for (int round = 0; round < 600; round++) {
+        ref_seed((uint64_t)round);
+        const syn_spec out = ref_random_spec(SYN_F32, 0, 6, true);
+        ref_fill(&a, shrink(&out), -4, 4);
+        ref_fill(&b, shrink(&out), -4, 4);
+        sum.spec = (syn_spec){SYN_F32, a.spec.rank > b.spec.rank ? a.spec.rank : b.spec.rank, {0}};
+        for (int d = 0; d < sum.spec.rank;
+             d++) { /* from the end: the longer one, but 0 where either is 0 */
+            const int from_a = a.spec.rank - 1 - d, from_b = b.spec.rank - 1 - d;
+            const int64_t na = from_a < 0 ? 1 : a.spec.dims[from_a],
+                          nb = from_b < 0 ? 1 : b.spec.dims[from_b];
+            sum.spec.dims[sum.spec.rank - 1 - d] = na == 0 || nb == 0 ? 0 : na > nb ? na : nb;
+        }
+        product.spec = sum.spec;
+        for (int64_t i = 0; i < syn_spec_elems(&sum.spec); i++) {
+            int64_t index[SYN_MAX_RANK];
+            ref_index(&sum.spec, i, index);
+            const double x = stretched(&a, &sum.spec, index), y = stretched(&b, &sum.spec, index);
+            sum.v[i] = x + y;
+            product.v[i] = x * y;
+        }
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const syn_tensor ta = ref_wild(ctx, &a), tb = ref_wild(ctx, &b);
+        CHECK(ref_check(ctx, syn_add(ctx, ta, tb), &sum, 1e-6));
+        CHECK(ref_check(ctx, syn_mul(ctx, ta, tb), &product, 1e-6));
+        CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 0); /* strided operands are read in place */
+        CHECK(ref_check(ctx, ta, &a, 0));                /* and not written to */
+        syn_ctx_free(ctx);
+    }
+}
+
+/* Rows longer than what is gathered at once, one operand turned and one repeated. */
+static void test_long_strided_rows(void) {
+    enum { ROWS = 3, N = 700 };
+    static ref a, b, sum;
+    const int64_t turned[2] = {N, ROWS}, column[2] = {ROWS, 1}, shape[2] = {ROWS, N};
+    ref_fill(&a, ref_spec(SYN_F32, 2, turned), -4, 4);
+    ref_fill(&b, ref_spec(SYN_F32, 2, column), -4, 4);
+    sum.spec = ref_spec(SYN_F32, 2, shape);
+    for (int i = 0; i < ROWS * N; i++) sum.v[i] = a.v[i % N * ROWS + i / N] + b.v[i / N];
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+    const syn_tensor ta = syn_permute(ctx, ref_dense(ctx, &a), (const int[]){1, 0}, 2);
+    const syn_tensor tb = ref_dense(ctx, &b);
+    CHECK(ref_check(ctx, syn_add(ctx, ta, tb), &sum, 1e-6));
+    CHECK(ref_check(ctx, syn_add(ctx, tb, ta), &sum, 1e-6));
+    syn_ctx_free(ctx);
+}
+
+enum { MASK_ROWS = 500, MASK_COLUMNS = 200, MASK = MASK_ROWS * MASK_COLUMNS };
+
+/* The mask of `rows` rows from `first_row` on: what becomes of a tensor of ones. */
+static void mask_of(float *out, double p, uint64_t seed, int64_t first_row, int64_t rows) {
+    static float ones[MASK];
+    for (int i = 0; i < MASK; i++) ones[i] = 1;
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+    const syn_spec spec = {SYN_F32, 2, {rows, MASK_COLUMNS}};
+    const syn_tensor y =
+        syn_dropout(ctx, syn_input(ctx, "x", &spec, ones), p, seed, first_row * MASK_COLUMNS);
+    if (syn_tensor_read(ctx, y, out, (size_t)syn_spec_bytes(&spec)) != SYN_OK) abort();
+    syn_ctx_free(ctx);
+}
+
+static void test_dropout_statistics(void) {
+    static float a[MASK], b[MASK];
+    static const double ps[] = {0.1, 0.5, 0.9};
+    for (size_t k = 0; k < sizeof ps / sizeof *ps; k++) {
+        const double p = ps[k], sigma = sqrt(p * (1 - p) * MASK);
+        mask_of(a, p, 7, 0, MASK_ROWS);
+        mask_of(b, p, 8, 0, MASK_ROWS);
+        double kept = 0, both = 0, neighbours = 0;
+        for (int i = 0; i < MASK; i++) {
+            CHECK(a[i] == 0.0f || a[i] == (float)(1 / (1 - p)));
+            kept += a[i] != 0;
+            both += a[i] != 0 && b[i] != 0;
+            neighbours += i > 0 && a[i] != 0 && a[i - 1] != 0;
+        }
+        CHECK_NEAR(kept, (1 - p) * MASK, 4 * sigma);
+        CHECK_NEAR(both, (1 - p) * (1 - p) * MASK, 4 * sigma); /* seeds are independent */
+        CHECK_NEAR(neighbours, (1 - p) * (1 - p) * MASK, 4 * sigma);
+        for (int r = 0; r < 10; r++) { /* so are the places */
+            double row = 0;
+            for (int i = 0; i < MASK / 10; i++) row += a[r * (MASK / 10) + i] != 0;
+            CHECK_NEAR(row, (1 - p) * MASK / 10, 5 * sigma / sqrt(10));
+        }
+    }
+}
+
+/* With p of 10^-7 a thousand elements survive, whatever the seed: no element is always dropped. */
+static void test_dropout_has_no_weak_element(void) {
+    static float a[MASK];
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        mask_of(a, 1e-7, seed, 0, 5);
+        for (int i = 0; i < 5 * MASK_COLUMNS; i++)
+            CHECK_MSG(a[i] != 0, "seed %llu drops element %d", (unsigned long long)seed, i);
+    }
+}
+
+static void test_dropout_shards_agree(void) {
+    static float whole[MASK], part[MASK];
+    mask_of(whole, 0.3, 99, 0, MASK_ROWS);
+    for (int64_t first = 0; first < MASK_ROWS; first += MASK_ROWS / 4) {
+        mask_of(part, 0.3, 99, first, MASK_ROWS / 4);
+        CHECK(memcmp(part, whole + first * MASK_COLUMNS, MASK / 4 * sizeof *part) == 0);
+    }
+    mask_of(part, 0.3, 98, 0, MASK_ROWS);
+    CHECK(memcmp(part, whole, sizeof whole) != 0);
+}
+
+/* The decision belongs to the element, not to its place in memory. */
+static void test_dropout_layouts(void) {
+    static ref x, want;
+    for (int round = 0; round < 100; round++) {
+        ref_seed((uint64_t)round);
+        ref_fill(&x, ref_random_spec(SYN_F32, 1, 5, false), 1, 2);
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const syn_tensor dense = syn_dropout(ctx, ref_dense(ctx, &x), 0.4, (uint64_t)round, 17);
+        float data[REF_MAX];
+        CHECK(syn_tensor_read(ctx, dense, data, (size_t)syn_spec_bytes(&x.spec)) == SYN_OK);
+        want.spec = x.spec;
+        for (int64_t i = 0; i < syn_spec_elems(&x.spec); i++) want.v[i] = (double)data[i];
+        CHECK(ref_check(ctx, syn_dropout(ctx, ref_wild(ctx, &x), 0.4, (uint64_t)round, 17), &want,
+                        0));
+        syn_ctx_free(ctx);
+    }
+}
+
+static const test_case cases[] = {
+    {"gelu values", test_gelu_values},
+    {"unary layouts", test_unary_layouts},
+    {"broadcasting", test_broadcasting},
+    {"long strided rows", test_long_strided_rows},
+    {"dropout statistics", test_dropout_statistics},
+    {"dropout has no weak element", test_dropout_has_no_weak_element},
+    {"dropout shards agree", test_dropout_shards_agree},
+    {"dropout layouts", test_dropout_layouts},
+};
+TEST_MAIN(cases)

@@ -1,0 +1,296 @@
+/* The op table: every row is whole, and every op has one line below: a call, its result's shape,
+   its flops and bytes and its payload, worked out by hand. The line is run on both devices, after a
+   failure, and with memory running out at every step. */
+#include "comm/comm.h"
+#include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
+
+#define F(...) ZEROS(c, SYN_F32, __VA_ARGS__)
+#define I(...) ZEROS(c, SYN_I32, __VA_ARGS__)
+
+enum { WORLD = 4 };
+
+static syn_tensor turned(syn_ctx *c, syn_tensor x) {
+    return syn_permute(c, x, (const int[]){1, 0}, 2);
+}
+
+static syn_tensor joined(syn_ctx *c, syn_tensor a, syn_tensor b) {
+    return syn_concat(c, (const syn_tensor[]){a, b}, 2, 1);
+}
+
+static syn_tensor top(syn_ctx *c, syn_tensor x) {
+    syn_tensor where;
+    return syn_top_k(c, x, 2, &where);
+}
+
+static syn_tensor drawn(syn_ctx *c, syn_tensor x) {
+    const syn_sampling how = {0.7, 3, 0.9, 1};
+    return syn_sample(c, x, &how, 0);
+}
+
+static syn_tensor received(syn_ctx *c, int32_t from) {
+    const syn_spec spec = {SYN_F32, 2, {2, 3}};
+    return syn_recv(c, &spec, from, 7);
+}
+
+static const syn_tensor none = {0};
+
+/* op, call, shape, flops, bytes read, bytes written, payload bytes */
+#define OPS(X)                                                                                     \
+    X(EMBEDDING, syn_embedding(c, F(5, 4), I(2, 3), 0), "f32[2,3,4]", 0, 96 + 24, 96, 0)           \
+    X(LAYERNORM, syn_layernorm(c, F(2, 3, 4), F(4), F(4), 1e-5), "f32[2,3,4]", 8 * 24,             \
+      96 + 16 + 16, 96, 0)                                                                         \
+    X(LINEAR, syn_linear(c, F(2, 3, 4), F(4, 5), F(5), false), "f32[2,3,5]", 2 * 6 * 4 * 5,        \
+      96 + 80 + 20, 120, 0)                                                                        \
+    X(MATMUL, syn_matmul(c, F(2, 3, 4), F(2, 4, 5), false, false), "f32[2,3,5]",                   \
+      2 * 2 * 3 * 4 * 5, 96 + 160, 120, 0)                                                         \
+    X(GELU, syn_gelu(c, F(2, 3), true), "f32[2,3]", 8 * 6, 24, 24, 0)                              \
+    X(TANH, syn_tanh(c, F(2, 3)), "f32[2,3]", 6, 24, 24, 0)                                        \
+    X(ADD, syn_add(c, F(2, 3), F(3)), "f32[2,3]", 6, 24 + 12, 24, 0)                               \
+    X(MUL, syn_mul(c, F(2, 1), F(3)), "f32[2,3]", 6, 8 + 12, 24, 0)                                \
+    X(SCALE, syn_scale(c, F(2, 3), 2.0), "f32[2,3]", 6, 24, 24, 0)                                 \
+    X(DROPOUT, syn_dropout(c, F(2, 3), 0.1, 1, 0), "f32[2,3]", 6, 24, 24, 0)                       \
+    X(SCALE_MASK, syn_scale_mask(c, F(1, 2, 3, 3), F(1, 3), 0.5, true, 0), "f32[1,2,3,3]", 18,     \
+      72 + 12, 72, 0)                                                                              \
+    X(SOFTMAX, syn_softmax(c, F(2, 3)), "f32[2,3]", 4 * 6, 24, 24, 0)                              \
+    X(ATTENTION,                                                                                   \
+      syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 5, 4), F(1, 5), 0.5, true, 2),        \
+      "f32[1,2,3,4]", 2 * 3 * 5 * (2 * 4 + 1 + 4 + 2 * 4), 96 + 160 + 160 + 20, 96, 0)             \
+    X(KV_APPEND, syn_kv_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), 5), "f32[1,2,8,4]", 0, 96, 96, 0)  \
+    X(RESHAPE, syn_reshape(c, F(2, 3), (const int64_t[]){-1}, 1), "f32[6]", 0, 0, 0, 0)            \
+    X(PERMUTE, turned(c, F(2, 3)), "f32[3,2]", 0, 0, 0, 0)                                         \
+    X(SLICE, syn_slice(c, F(4, 3), 0, 1, 2), "f32[2,3]", 0, 0, 0, 0)                               \
+    X(TP_ENTER, syn_tp_enter(c, F(2, 3)), "f32[2,3]", 0, 0, 0, 0)                                  \
+    X(CONTIGUOUS, syn_contiguous(c, turned(c, F(2, 3))), "f32[3,2]", 0, 24, 24, 0)                 \
+    X(CONCAT, joined(c, F(2, 3), F(2, 1)), "f32[2,4]", 0, 24 + 8, 32, 0)                           \
+    X(ARGMAX, syn_argmax(c, F(2, 3)), "i32[2]", 6, 24, 8, 0)                                       \
+    X(TOP_K, top(c, F(2, 5)), "f32[2,2]", 10, 40, 16 + 16, 0)                                      \
+    X(SAMPLE, drawn(c, F(2, 5)), "i32[2]", 5 * 10, 40, 8, 0)                                       \
+    X(ALL_REDUCE, syn_all_reduce(c, F(2, 3), SYN_REDUCE_MAX, g), "f32[2,3]", 0, 24, 24, 24)        \
+    X(ALL_GATHER, syn_all_gather(c, F(2, 3), 1, g), "f32[2,12]", 0, 24, 96, 24)                    \
+    X(REDUCE_SCATTER, syn_reduce_scatter(c, F(2, 8), SYN_REDUCE_SUM, 1, g), "f32[2,2]", 0, 64, 16, \
+      64)                                                                                          \
+    X(BROADCAST, syn_broadcast(c, F(2, 3), 2, g), "f32[2,3]", 0, 24, 24, 24)                       \
+    X(SEND, (syn_send(c, F(2, 3), (me + 1) % WORLD, 7), none), "", 0, 24, 0, 24)                   \
+    X(RECV, received(c, (me + WORLD - 1) % WORLD), "f32[2,3]", 0, 0, 24, 24)                       \
+    X(BARRIER, (syn_barrier(c, g), none), "", 0, 0, 0, 0)
+
+static const struct entry {
+    syn_op op;
+    const char *shape;
+    uint64_t flops, read, written, payload;
+} entries[] = {
+#define X(id, call, shape, flops, read, written, payload) \
+    {SYN_OP_##id, shape, flops, read, written, payload},
+    OPS(X)
+#undef X
+};
+enum { ENTRIES = (int)(sizeof entries / sizeof *entries) };
+
+static syn_tensor perform(syn_ctx *c, syn_op op, const syn_group *g, int me) {
+    switch (op) {
+#define X(id, call, shape, flops, read, written, payload) \
+    case SYN_OP_##id:                                     \
+        return call;
+        OPS(X)
+#undef X
+    default:
+        return none;
+    }
+}
+
+static void test_every_op_has_a_line(void) {
+    int lines[SYN_OP_COUNT] = {0};
+    for (int i = 0; i < ENTRIES; i++) lines[entries[i].op]++;
+    for (int op = 1; op < SYN_OP_COUNT; op++)
+        CHECK_MSG(lines[op] == 1, "%s has %d lines", syn_op_table[op].name, lines[op]);
+}
+
+static void test_rows_are_whole(void) {
+    for (int op = 1; op < SYN_OP_COUNT; op++) {
+        const syn_opdef *d = &syn_op_table[op];
+        CHECK_MSG(d->name && *d->name && d->infer && d->cost && d->attrs, "op %d", op);
+        for (int other = 1; other < op; other++)
+            CHECK_MSG(strcmp(d->name, syn_op_table[other].name) != 0, "%s twice", d->name);
+        CHECK_MSG((d->cpu == NULL) == ((d->flags & SYN_OPF_VIEW) != 0),
+                  "%s: only views have no kernel", d->name);
+        CHECK_MSG(((d->flags & SYN_OPF_COMM) != 0) == (d->comm != SYN_COMM_NONE), "%s", d->name);
+        CHECK_MSG((d->category == SYN_CATEGORY_COMMUNICATION) == (d->comm != SYN_COMM_NONE), "%s",
+                  d->name);
+        CHECK_MSG((d->category == SYN_CATEGORY_VIEW) == (d->cpu == NULL), "%s", d->name);
+        CHECK_MSG(d->min_in >= 0 && d->min_in <= d->max_in && d->max_in <= SYN_MAX_INPUTS, "%s",
+                  d->name);
+        CHECK_MSG(d->n_out >= 0 && d->n_out <= SYN_MAX_OUTPUTS, "%s", d->name);
+        CHECK_MSG(!(d->flags & (SYN_OPF_VIEW | SYN_OPF_INPLACE)) ||
+                      (d->min_in > 0 && d->n_out == 1),
+                  "%s", d->name);
+        int n = 0;
+        for (const char *at = d->attrs; *at; n++) { /* "name:t name:t", a list last */
+            const char *colon = strchr(at, ':');
+            CHECK_MSG(colon && colon > at && strchr("ifscl", colon[1]), "%s: attributes '%s'",
+                      d->name, d->attrs);
+            CHECK_MSG(colon[2] == '\0' || (colon[2] == ' ' && colon[1] != 'l'),
+                      "%s: attributes '%s'", d->name, d->attrs);
+            at = colon + (colon[2] ? 3 : 2);
+        }
+        CHECK_MSG(n <= SYN_MAX_ATTRS, "%s", d->name);
+    }
+}
+
+/* A world of WORLD ranks of which this is one, without transport. */
+struct world {
+    syn_comm *comm;
+    syn_group *group;
+};
+
+static bool world_open(struct world *w, int rank) {
+    syn_error err = {0};
+    const int32_t ranks[WORLD] = {0, 1, 2, 3};
+    return syn_comm_fake_new(&w->comm, rank, WORLD, &err) == SYN_OK &&
+           syn_comm_open_group(w->comm, 9, "tp0", ranks, WORLD, &w->group, &err) == SYN_OK;
+}
+
+/* All lines in turn; *failed names the first whose result has another shape. */
+static void perform_all(syn_ctx *ctx, const syn_group *group, int me, const char **failed) {
+    *failed = NULL;
+    for (int i = 0; i < ENTRIES && !*failed; i++) {
+        char text[SYN_SPEC_TEXT];
+        const syn_tensor y = perform(ctx, entries[i].op, group, me);
+        const bool right =
+            *entries[i].shape
+                ? y.id && strcmp(syn_spec_text(syn_tensor_spec(ctx, y), text, sizeof text),
+                                 entries[i].shape) == 0
+                : syn_ctx_status(ctx) == SYN_OK;
+        if (!right) *failed = syn_op_table[entries[i].op].name;
+    }
+}
+
+static uint64_t world_hashes[WORLD];
+
+static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    const int32_t ranks[WORLD] = {0, 1, 2, 3};
+    syn_group *group = NULL;
+    syn_ctx *ctx = NULL;
+    const char *failed;
+    SYN_TRY(syn_comm_open_group(comm, 9, "tp0", ranks, WORLD, &group, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    perform_all(ctx, group, comm->rank, &failed);
+    syn_status s = syn_ctx_status(ctx);
+    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    else if (failed) s = SYN_FAIL(err, SYN_E_INVALID, "%s gives another shape", failed);
+    world_hashes[comm->rank] = syn_trace_hash(syn_ctx_trace(ctx));
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void test_shapes_on_both_devices(void) {
+    syn_error err = {0};
+    CHECK_OK(syn_local_run(WORLD, rank_main, NULL, &err), err);
+    for (int r = 0; r < WORLD; r++) {
+        struct world w;
+        const char *failed;
+        CHECK(world_open(&w, r));
+        syn_ctx *meta = ref_ctx(SYN_DEVICE_META, w.comm);
+        perform_all(meta, w.group, r, &failed);
+        CHECK_MSG(!failed, "%s: %s", failed, syn_ctx_error(meta)->text);
+        CHECK_MSG(syn_trace_hash(syn_ctx_trace(meta)) == world_hashes[r], "rank %d", r);
+        CHECK(syn_ctx_peak_bytes(meta) == 0);
+        syn_ctx_free(meta);
+        w.comm->ops->close(w.comm);
+    }
+}
+
+static void test_costs(void) {
+    struct world w;
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    const char *failed;
+    CHECK(world_open(&w, 1));
+    syn_ctx *meta = ref_ctx(SYN_DEVICE_META, w.comm);
+    perform_all(meta, w.group, 1, &failed);
+    const syn_trace *trace = syn_ctx_trace(meta);
+    CHECK_OK(syn_trace_graph(&graph, &trace, 1, NULL, &err), err);
+    CHECK_OK(syn_graph_verify(graph, &err), err);
+    syn_cursor cursor = {0};
+    for (int i = 0; i < ENTRIES; i++) {
+        uint32_t at = 0;
+        const char *name = syn_op_table[entries[i].op].name;
+        while (at < graph->ranks[0].n_nodes && trace->nodes[at + 1].op != entries[i].op) at++;
+        const syn_node *n = syn_graph_node(graph, 0, at, &cursor);
+        CHECK_STR(n->op, name);
+        CHECK_MSG(n->flops == entries[i].flops, "%s: %llu flops", name,
+                  (unsigned long long)n->flops);
+        CHECK_MSG(n->bytes_read == entries[i].read, "%s reads %llu", name,
+                  (unsigned long long)n->bytes_read);
+        CHECK_MSG(n->bytes_written == entries[i].written, "%s writes %llu", name,
+                  (unsigned long long)n->bytes_written);
+        CHECK_MSG(n->comm_bytes == entries[i].payload, "%s: payload %llu", name,
+                  (unsigned long long)n->comm_bytes);
+        CHECK_INT(n->comm, syn_op_table[entries[i].op].comm);
+        CHECK_INT(n->flags & SYN_NODE_VIRTUAL ? 1 : 0, syn_op_table[entries[i].op].cpu == NULL);
+    }
+    syn_cursor_free(&cursor);
+    syn_graph_free(graph);
+    syn_ctx_free(meta);
+    w.comm->ops->close(w.comm);
+}
+
+/* After a failure builders do nothing, and the first sentence stays. */
+static void test_nothing_happens_after_a_failure(void) {
+    struct world w;
+    CHECK(world_open(&w, 0));
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, w.comm);
+    syn_tensor c_in = ZEROS(ctx, SYN_F32, 2, 3);
+    CHECK_INT(syn_ctx_fail(ctx, SYN_E_IO, "the first of %d", 2).id, 0);
+    const syn_trace *t = syn_ctx_trace(ctx);
+    const size_t nodes = t->n_nodes, tensors = t->n_tensors, inputs = t->n_inputs;
+    for (int i = 0; i < ENTRIES; i++) CHECK_INT(perform(ctx, entries[i].op, w.group, 0).id, 0);
+    syn_gelu(ctx, c_in, true); /* a good tensor changes nothing */
+    syn_contiguous(ctx, c_in);
+    syn_push_scope(ctx, "x");
+    syn_next_step(ctx);
+    CHECK(t->n_nodes == nodes && t->n_tensors == tensors && t->n_inputs == inputs &&
+          t->n_steps == 0);
+    CHECK_STR(syn_ctx_error(ctx)->text, "the first of 2");
+    CHECK_INT(syn_ctx_status(ctx), SYN_E_IO);
+    syn_ctx_free(ctx);
+    w.comm->ops->close(w.comm);
+}
+
+/* Memory runs out at every allocation of every line; the trace stays sound. */
+static void test_out_of_memory(void) {
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < ENTRIES; i++) {
+            if (device == 0 && (syn_op_table[entries[i].op].flags & SYN_OPF_COMM))
+                continue; /* no transport here */
+            bool done = false;
+            for (uint64_t n = 0; !done; n++) {
+                struct world w;
+                syn_error err = {0};
+                CHECK(world_open(&w, 0));
+                syn_ctx *ctx =
+                    ref_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, device ? w.comm : NULL);
+                syn_memory_fail_after(n);
+                perform(ctx, entries[i].op, w.group, 0);
+                syn_memory_fail_after(SYN_MEMORY_NEVER);
+                done = syn_ctx_status(ctx) == SYN_OK;
+                if (!done) CHECK_INT(syn_ctx_status(ctx), SYN_E_NOMEM);
+                if (!done) CHECK_HAS(syn_ctx_error(ctx)->text, "out of memory");
+                CHECK_OK(syn_trace_verify(syn_ctx_trace(ctx), &err), err);
+                CHECK(n < 100);
+                syn_ctx_free(ctx);
+                w.comm->ops->close(w.comm);
+            }
+        }
+}
+
+static const test_case cases[] = {
+    {"every op has a line", test_every_op_has_a_line},
+    {"rows are whole", test_rows_are_whole},
+    {"shapes on both devices", test_shapes_on_both_devices},
+    {"costs", test_costs},
+    {"nothing happens after a failure", test_nothing_happens_after_a_failure},
+    {"out of memory", test_out_of_memory},
+};
+TEST_MAIN(cases)

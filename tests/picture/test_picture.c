@@ -1,0 +1,497 @@
+/* The pictures: what is folded, that nothing overlaps or gets lost, colours, and odd graphs. With
+   "--draw FOLDER" the program writes sample pictures for test_picture.py to look at. */
+#include "tests/support/picture_check.h"
+#include "tests/support/test.h"
+
+#include <stdbool.h>
+
+/* ---- Geometry: what makes a picture readable ---- */
+
+static bool overlap(const syn__pic_box *a, const syn__pic_box *b) {
+    const double slack = 0.01;
+    return fabs(a->x - b->x) < (a->w + b->w) / 2 - slack &&
+           fabs(a->y - b->y) < (a->h + b->h) / 2 - slack;
+}
+
+static int count_overlaps(const syn__pic_drawing *d) {
+    int n = 0;
+    for (size_t i = 0; i < d->n_boxes; i++)
+        for (size_t k = i + 1; k < d->n_boxes; k++) {
+            if (!overlap(&d->boxes[i], &d->boxes[k])) continue;
+            if (n++ < 5) fprintf(stderr, "%s overlaps %s\n", d->boxes[i].id, d->boxes[k].id);
+        }
+    return n;
+}
+
+static bool inside(const syn__pic_cluster *c, const syn__pic_box *b) {
+    return b->x - b->w / 2 >= c->x0 - 0.01 && b->x + b->w / 2 <= c->x1 + 0.01 &&
+           b->y - b->h / 2 >= c->y0 - 0.01 && b->y + b->h / 2 <= c->y1 + 0.01;
+}
+
+/* Every box within the page and its cluster, every cluster within its parent and apart from its
+ * siblings. */
+static int count_misplaced(const syn__pic_drawing *d) {
+    int n = 0;
+    const syn__pic_cluster page = {.x0 = 0, .y0 = 0, .x1 = d->width, .y1 = d->height};
+    for (size_t i = 0; i < d->n_boxes; i++) {
+        const syn__pic_box *b = &d->boxes[i];
+        const bool ok = inside(&page, b) && (b->cluster < 0 || inside(&d->clusters[b->cluster], b));
+        if (!ok && n++ < 5) fprintf(stderr, "%s lies outside\n", b->id);
+    }
+    for (size_t i = 0; i < d->n_clusters; i++) {
+        const syn__pic_cluster *c = &d->clusters[i],
+                               *p = c->parent < 0 ? &page : &d->clusters[c->parent];
+        if (c->x0 < p->x0 - 0.01 || c->x1 > p->x1 + 0.01 || c->y0 < p->y0 - 0.01 ||
+            c->y1 > p->y1 + 0.01)
+            n++;
+        for (size_t k = 0; k < i; k++) {
+            const syn__pic_cluster *o = &d->clusters[k];
+            if (o->parent == c->parent && o->x0 < c->x1 && c->x0 < o->x1 && o->y0 < c->y1 &&
+                c->y0 < o->y1)
+                n++;
+        }
+    }
+    return n;
+}
+
+static double distance(const syn__pic_box *b, syn__pic_point p) {
+    const double dx = fabs(p.x - b->x) - b->w / 2, dy = fabs(p.y - b->y) - b->h / 2;
+    return fmax(dx, dy); /* 0 on the border, negative inside */
+}
+
+/* Edges whose ends do not touch their boxes, that leave the page, or that run through a box. */
+static int count_bad_edges(const syn__pic_drawing *d) {
+    int n = 0;
+    for (size_t i = 0; i < d->n_edges; i++) {
+        const syn__pic_edge *e = &d->edges[i];
+        const syn__pic_point *p = d->points + e->first_point;
+        bool ok = fabs(distance(&d->boxes[e->from], p[0])) < 0.6 &&
+                  fabs(distance(&d->boxes[e->to], e->tip)) < 0.6;
+        ok = ok && e->n_points % 3 == 1 && e->n_points >= 4;
+        for (size_t k = 0; k < e->n_points && ok; k++) {
+            ok = p[k].x >= 0 && p[k].x <= d->width && p[k].y >= 0 && p[k].y <= d->height;
+            for (size_t b = 0; b < d->n_boxes && ok && k % 3 == 0; b++)
+                ok = b == e->from || b == e->to || d->boxes[b].look == SYN__PIC_BADGE ||
+                     distance(&d->boxes[b], p[k]) > -0.5;
+        }
+        if (!ok && n++ < 5)
+            fprintf(stderr, "edge %s -> %s\n", d->boxes[e->from].id, d->boxes[e->to].id);
+    }
+    return n;
+}
+
+/* Labels of edges that overlap each other or a box. */
+static int count_bad_labels(const syn__pic_drawing *d) {
+    int n = 0;
+    for (size_t i = 0; i < d->n_edges; i++) {
+        const syn__pic_edge *e = &d->edges[i];
+        if (e->label == NULL) continue;
+        const syn__pic_box a = {.id = e->label, .x = e->lx, .y = e->ly, .w = e->label_w, .h = 7};
+        bool ok = a.w > 0;
+        for (size_t b = 0; b < d->n_boxes && ok; b++) ok = !overlap(&a, &d->boxes[b]);
+        for (size_t k = 0; k < i && ok; k++) {
+            const syn__pic_edge *f = &d->edges[k];
+            const syn__pic_box b = {.x = f->lx, .y = f->ly, .w = f->label_w, .h = 7};
+            ok = f->label == NULL || !overlap(&a, &b);
+        }
+        if (!ok && n++ < 5) fprintf(stderr, "label %s\n", a.id);
+    }
+    return n;
+}
+
+static void check_geometry(syn_graph *graph, syn_export_options o) {
+    drawn x;
+    const bool ok = draw(&x, graph, &o);
+    const int overlaps = ok ? count_overlaps(&x.d) : -1, outside = ok ? count_misplaced(&x.d) : -1;
+    const int edges = ok ? count_bad_edges(&x.d) : -1, labels = ok ? count_bad_labels(&x.d) : -1;
+    const size_t boxes = x.d.n_boxes;
+    if (!ok) fprintf(stderr, "%s\n", x.err.text);
+    drop(&x);
+    CHECK(ok);
+    CHECK_INT(overlaps, 0);
+    CHECK_INT(outside, 0);
+    CHECK_INT(edges, 0);
+    CHECK_INT(labels, 0);
+    CHECK_MSG(boxes <= SYN__PIC_MAX_BOXES + 60, "%zu boxes", boxes);
+}
+
+static const syn_export_options plain = SYN_EXPORT_DEFAULTS;
+static const syn_export_options unfolded = {.rank = -1, .no_fold = true};
+static const syn_export_options comm = {.rank = -1, .comm_graph = true};
+static const syn_export_options comm_unfolded = {.rank = -1, .comm_graph = true, .no_fold = true};
+
+static void test_geometry_gpt(void) {
+    const int layers[] = {1, 2, 12}, tps[] = {1, 2, 8};
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 3; k++) {
+            const picture_gpt c = {layers[i], 8, tps[k], 3, 64, 16, 256, -1};
+            check_geometry(gpt(c), plain);
+            check_geometry(gpt(c), unfolded);
+            check_geometry(gpt(c), comm);
+            check_geometry(gpt(c), comm_unfolded);
+        }
+}
+
+/* Three labelled links into one op, as in fused attention. */
+static void test_geometry_labels(void) {
+    syn_error err = {0};
+    picture_maker m;
+    picture_start(&m, 1, &err);
+    const syn_spec spec = PICTURE_F32(2, (int64_t)8, (int64_t)8);
+    const uint32_t x = picture_tensor(&m, "x", spec, SYN_TENSOR_INPUT, SYN_NO_NODE, SYN_NO_TENSOR);
+    const picture_op op = {.op = "gelu", .label = "gelu", .category = SYN_CATEGORY_ELEMENTWISE};
+    const uint32_t y = picture_add(&m, op, spec, PICTURE_IN(x));
+    uint32_t in[3];
+    for (int i = 0; i < 3; i++) {
+        in[i] = i == 0 ? y : picture_add(&m, op, spec, PICTURE_IN(y));
+        in[i] = picture_view(&m, "slice", "a_rather_long_name", spec, in[i]);
+        in[i] = picture_view(&m, "permute", "permute", spec, in[i]);
+    }
+    picture_add(&m, op, spec, 3, in);
+    check_geometry(picture_finish(&m), plain);
+}
+
+static void test_geometry_large(void) {
+    const picture_gpt c = {96, 96, 2, 32, 12288, 2048, 50304, -1};
+    check_geometry(gpt(c), plain);
+    check_geometry(gpt(c), unfolded);
+    check_geometry(gpt(c), comm);
+    check_geometry(gpt(c), comm_unfolded);
+}
+
+static void test_geometry_others(void) {
+    syn_error err = {0};
+    for (uint32_t n = 1; n < 200; n += 23) check_geometry(picture_flat(n, &err), plain);
+    check_geometry(picture_flat(3000, &err), plain);
+    check_geometry(picture_flat(50000, &err), unfolded);
+    check_geometry(picture_bare(90, &err), plain);
+    check_geometry(picture_training(12, 4, &err), plain);
+    check_geometry(picture_training(12, 4, &err), unfolded);
+    check_geometry(picture_pipeline(4, 3, &err), comm);
+    check_geometry(picture_pipeline(4, 300, &err), comm);
+    check_geometry(picture_pipeline(12, 3, &err), comm);
+    CHECK_MSG(err.code == SYN_OK, "%s", err.text);
+}
+
+/* ---- Folding ---- */
+
+static void test_fold_plan(void) {
+    const picture_gpt c = {12, 8, 2, 15, 64, 16, 256, -1};
+    syn_graph *g = gpt(c);
+    syn_error err = {0};
+    syn__pic_plan p;
+    CHECK(g != NULL);
+    CHECK_OK(syn__pic_plan_make(&p, g, 0, SYN__PIC_FOLD_ALL, &err), err);
+    CHECK_INT(p.n_steps, 16);
+    CHECK_INT(p.folded_steps, 14); /* decode 2..15 on 1 */
+    CHECK_INT(p.folded_units, 22); /* 11 layers in prefill, 11 in decode 1 */
+    CHECK_INT(p.steps[1].count, 15);
+    CHECK_INT(p.units[1].count, 12);
+    CHECK_STR(p.units[1].layer, "h.0");
+    /* the same op of the last layer of the last step is drawn as that of decode step 1, layer 0 */
+    const uint32_t offset = p.units[p.n_units - 2].begin + 3;
+    CHECK_INT(syn__pic_rep_of(&p, offset), p.units[p.steps[1].unit_begin + 1].begin + 3);
+    CHECK_INT(p.totals.comms, 16 * (12 * 2 + 3));
+    syn__pic_plan_free(&p);
+    CHECK_OK(syn__pic_plan_make(&p, g, 0, SYN__PIC_FOLD_NONE, &err), err);
+    CHECK_INT(p.folded_steps + p.folded_units, 0);
+    const uint64_t sig = p.rank_sig;
+    syn__pic_plan_free(&p);
+    CHECK_OK(syn__pic_plan_make(&p, g, 1, SYN__PIC_FOLD_NONE, &err), err);
+    CHECK(p.rank_sig == sig);
+    syn__pic_plan_free(&p);
+    syn_graph_free(g);
+}
+
+static void test_fold_odd_layer(void) {
+    const picture_gpt c = {12, 8, 2, 0, 64, 16, 256, 5};
+    syn_graph *g = gpt(c);
+    syn_error err = {0};
+    syn__pic_plan p;
+    CHECK(g != NULL);
+    CHECK_OK(syn__pic_plan_make(&p, g, 0, SYN__PIC_FOLD_ALL, &err), err);
+    CHECK_INT(p.units[1].count, 5); /* h.0 .. h.4 */
+    CHECK_INT(p.units[6].count, 1); /* h.5 */
+    CHECK_INT(p.units[7].count, 6); /* h.6 .. h.11 */
+    CHECK_INT(p.units[7].last, 12);
+    syn__pic_plan_free(&p);
+    syn_graph_free(g);
+}
+
+static void test_fold_pairs(void) {
+    /* microbatches: fc, fc, send over and over */
+    syn_error err = {0};
+    syn_graph *g = picture_pipeline(2, 10, &err);
+    syn__pic_plan p;
+    CHECK(g != NULL);
+    CHECK_OK(syn__pic_plan_make(&p, g, 0, SYN__PIC_FOLD_ALL, &err), err);
+    int drawn_units = 0;
+    for (size_t i = 0; i < p.n_units; i++) drawn_units += syn__pic_unit_drawn(&p, i);
+    CHECK(drawn_units <= 6);
+    syn__pic_plan_free(&p);
+    syn_graph_free(g);
+}
+
+static void test_badges(void) {
+    drawn x;
+    const picture_gpt c = {12, 8, 2, 15, 64, 16, 256, -1};
+    CHECK(draw(&x, gpt(c), &plain));
+    CHECK_INT(count_label(&x.d, SYN__PIC_BADGE,
+                          "\xC3\x97"
+                          "12 identical"),
+              2);
+    CHECK_INT(count_label(&x.d, SYN__PIC_BADGE,
+                          "\xC3\x97"
+                          "15 steps"),
+              1);
+    /* one layer in each of the two phases: 10 collectives, and its shapes cover all decode steps */
+    CHECK_INT(count_look(&x.d, SYN__PIC_COLLECTIVE), 10);
+    CHECK_INT(count_label(&x.d, SYN__PIC_ACTIVATION,
+                          "f32[1,4,1,17\xE2\x80\xA6"
+                          "31]"),
+              3);
+    CHECK_INT(count_label(&x.d, SYN__PIC_ACTIVATION, "f32[1,4,16,16]"), 3);
+    drop(&x);
+}
+
+static void test_residuals(void) {
+    drawn x;
+    int n = 0;
+    const picture_gpt c = {2, 8, 2, 0, 64, 16, 256, -1}; /* more layers would break the column */
+    CHECK(draw(&x, gpt(c), &unfolded));
+    for (size_t i = 0; i < x.d.n_edges; i++)
+        n += x.d.edges[i].line == SYN__PIC_RESIDUAL && x.d.edges[i].label != NULL;
+    CHECK_INT(n, 2 * 2);
+    drop(&x);
+}
+
+static void test_every_op_is_there(void) {
+    drawn x;
+    const picture_gpt c = {3, 8, 2, 1, 64, 16, 256, -1};
+    CHECK(draw(&x, gpt(c), &unfolded));
+    syn_cursor cursor = {0};
+    for (uint32_t i = 0; i < x.graph->ranks[0].n_nodes; i++) {
+        const syn_node *n = syn_graph_node(x.graph, 0, i, &cursor);
+        char id[32];
+        int found = 0, incoming = 0;
+        snprintf(id, sizeof id, "r0.o%d", (int)n->id);
+        for (size_t b = 0; b < x.d.n_boxes; b++) {
+            if (strcmp(x.d.boxes[b].id, id) != 0) continue;
+            found++;
+            for (size_t e = 0; e < x.d.n_edges; e++) incoming += x.d.edges[e].to == b;
+        }
+        CHECK_MSG(found == ((n->flags & SYN_NODE_VIRTUAL) == 0), "%s is there %d times", id, found);
+        CHECK_MSG(found == 0 || incoming >= (n->n_inputs < 2 ? 1 : 2), "%s has %d edges", id,
+                  incoming);
+    }
+    syn_cursor_free(&cursor);
+    drop(&x);
+}
+
+static void test_ids_are_unique(void) {
+    drawn x;
+    const picture_gpt c = {2, 8, 2, 2, 64, 16, 256, -1};
+    for (int k = 0; k < 2; k++) {
+        CHECK(draw(&x, gpt(c), k == 0 ? &unfolded : &comm));
+        for (size_t a = 0; a < x.d.n_boxes; a++)
+            for (size_t b = 0; b < a; b++)
+                CHECK_MSG(strcmp(x.d.boxes[a].id, x.d.boxes[b].id) != 0, "%s twice",
+                          x.d.boxes[a].id);
+        drop(&x);
+    }
+}
+
+/* ---- Colours ---- */
+
+static void test_colours(void) {
+    for (int look = 0; look <= SYN__PIC_ELSEWHERE; look++) {
+        unsigned r, g, b;
+        CHECK_INT(sscanf(syn__pic_style_of(look)->line, "#%2x%2x%2x", &r, &g, &b), 3);
+        const bool red = look == SYN__PIC_COLLECTIVE || look == SYN__PIC_MESSAGE ||
+                         look == SYN__PIC_OP + SYN_CATEGORY_COMMUNICATION;
+        if (red) CHECK(r > g && r > b);
+        else if (look >= SYN__PIC_ACTIVATION) CHECK(g > r && g > b);
+        else CHECK(b > r && b > g);
+    }
+}
+
+static bool is_red(const syn__pic_box *b) {
+    return b->look == SYN__PIC_COLLECTIVE || b->look == SYN__PIC_MESSAGE;
+}
+
+static void test_edges_of_communication_are_red(void) {
+    drawn x;
+    for (int k = 0; k < 2; k++) {
+        CHECK(draw(&x, gpt((picture_gpt)PICTURE_GPT), k == 0 ? &plain : &comm));
+        for (size_t i = 0; i < x.d.n_edges; i++) {
+            const syn__pic_edge *e = &x.d.edges[i];
+            const bool touches = is_red(&x.d.boxes[e->from]) || is_red(&x.d.boxes[e->to]);
+            if (touches) CHECK_INT(e->line, SYN__PIC_RED);
+            else if (e->line == SYN__PIC_RED) /* from the output of a collective, or the legend's */
+                CHECK(x.d.boxes[e->from].look == SYN__PIC_ACTIVATION ||
+                      x.d.boxes[e->from].look == SYN__PIC_PLAIN);
+        }
+        drop(&x);
+    }
+}
+
+/* ---- The communication view ---- */
+
+static void test_comm_columns(void) {
+    const struct { int tp, columns, badge; } cases[] = {{2, 2, 0}, {4, 4, 0}, {8, 4, 5}};
+    for (int i = 0; i < 3; i++) {
+        drawn x;
+        const picture_gpt c = {12, 8, cases[i].tp, 15, 64, 16, 256, -1};
+        CHECK(draw(&x, gpt(c), &comm));
+        const int bars = count_look(&x.d, SYN__PIC_COLLECTIVE);
+        CHECK_INT(bars, 10);
+        /* every column flows into each bar */
+        int in = 0;
+        for (size_t e = 0; e < x.d.n_edges; e++)
+            in += x.d.boxes[x.d.edges[e].to].look == SYN__PIC_COLLECTIVE;
+        CHECK_INT(in, bars * cases[i].columns);
+        char badge[32];
+        snprintf(badge, sizeof badge, "\xC3\x97%d identical", cases[i].badge);
+        CHECK_INT(count_label(&x.d, SYN__PIC_BADGE, badge), cases[i].badge > 0);
+        CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "ranks 3 \xE2\x80\xA6 7"), cases[i].badge > 0);
+        drop(&x);
+    }
+}
+
+static void test_comm_messages(void) {
+    syn_error err = {0};
+    drawn x;
+    CHECK(draw(&x, picture_pipeline(4, 3, &err), &comm));
+    int messages = 0;
+    for (size_t i = 0; i < x.d.n_edges; i++) {
+        const syn__pic_edge *e = &x.d.edges[i];
+        const syn__pic_box *a = &x.d.boxes[e->from], *b = &x.d.boxes[e->to];
+        if (a->look != SYN__PIC_MESSAGE || b->look != SYN__PIC_MESSAGE || fabs(a->x - b->x) < 1)
+            continue;
+        messages++;
+        CHECK(b->y > a->y); /* time goes down */
+    }
+    CHECK_INT(messages, 3 * 3);
+    drop(&x);
+}
+
+/* Ranks that wait for each other for ever still give a picture. */
+static void test_comm_deadlock(void) {
+    syn_error err = {0};
+    picture_maker m;
+    const syn_spec spec = PICTURE_F32(1, (int64_t)8);
+    picture_start(&m, 2, &err);
+    for (int32_t r = 0; r < 2; r++) {
+        m.rank = (uint32_t)r;
+        m.n_nodes = m.n_tensors = 0;
+        const uint32_t x = picture_message(&m, false, 0, 1 - r, 0, spec);
+        picture_message(&m, true, x, 1 - r, 0, spec);
+    }
+    drawn x;
+    CHECK(draw(&x, picture_finish(&m), &comm));
+    CHECK_INT(count_look(&x.d, SYN__PIC_MESSAGE), 4);
+    drop(&x);
+}
+
+/* ---- Options, odd graphs ---- */
+
+static void test_rank_option(void) {
+    drawn x;
+    syn_export_options o = plain;
+    o.rank = 1;
+    o.title = "My <title> & more";
+    CHECK(draw(&x, gpt((picture_gpt)PICTURE_GPT), &o));
+    int other = 0;
+    for (size_t i = 0; i < x.d.n_boxes; i++) other += strncmp(x.d.boxes[i].id, "r0.", 3) == 0;
+    CHECK_INT(other, 0);
+    CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "My &lt;title&gt; &amp; more"), 1);
+    drop(&x);
+    o.rank = 7;
+    CHECK(!draw(&x, gpt((picture_gpt)PICTURE_GPT), &o));
+    CHECK_INT(x.err.code, SYN_E_INVALID);
+    CHECK_HAS(x.err.text, "rank 7 is not in the graph, whose 2 ranks go from 0 to 1");
+    drop(&x);
+}
+
+static void test_empty(void) {
+    const int32_t rank = 0;
+    for (int k = 0; k < 2; k++) {
+        syn_graph *g = NULL;
+        syn_error err = {0};
+        CHECK_OK(syn_graph_new(&g, &rank, 1, 1, &err), err);
+        drawn x;
+        CHECK_MSG(draw(&x, g, k == 0 ? &plain : &comm), "%s", x.err.text);
+        CHECK(x.d.width > 0 && x.d.height > 0);
+        drop(&x);
+    }
+}
+
+static void test_hostile_names(void) {
+    syn_error err = {0};
+    drawn x;
+    CHECK_MSG(draw(&x, picture_hostile(&err), &plain), "%s", x.err.text);
+    CHECK_INT(count_label(&x.d, SYN__PIC_OP, "<b><b>"), 0);
+    drop(&x);
+}
+
+/* ---- Samples for test_picture.py ---- */
+
+static int draw_file(syn_graph *g, const syn_export_options *o, const char *folder,
+                     const char *name) {
+    char path[4096];
+    syn_error err = {0};
+    syn_sink *sink;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    const syn_exporter *exporter = strstr(name, ".png") != NULL ? &syn_export_png : &syn_export_svg;
+    syn_status s = g != NULL ? syn_sink_open_file(&sink, path, &err) : SYN_E_NOMEM;
+    if (s == SYN_OK) {
+        s = exporter->write(g, o, sink, &err);
+        const syn_status closed = syn_sink_close(sink, s == SYN_OK, &err);
+        if (s == SYN_OK) s = closed;
+    }
+    if (s != SYN_OK) fprintf(stderr, "%s: %s\n", name, err.text);
+    syn_graph_free(g);
+    return s != SYN_OK;
+}
+
+static int draw_samples(const char *folder) {
+    const picture_gpt small = PICTURE_GPT, big = {96, 96, 8, 32, 12288, 2048, 50304, -1};
+    syn_error err = {0};
+    return draw_file(gpt(small), &plain, folder, "trace.png") |
+           draw_file(gpt(small), &plain, folder, "trace.svg") |
+           draw_file(gpt(small), &plain, folder, "again.svg") |
+           draw_file(gpt(small), &comm, folder, "comm.png") |
+           draw_file(gpt(small), &comm, folder, "comm.svg") |
+           draw_file(gpt(big), &plain, folder, "big.svg") |
+           draw_file(gpt(big), &comm, folder, "big_comm.svg") |
+           draw_file(gpt(big), &unfolded, folder, "big_unfolded.png") |
+           draw_file(picture_training(12, 4, &err), &plain, folder, "training.svg") |
+           draw_file(picture_hostile(&err), &plain, folder, "hostile.svg");
+}
+
+static const test_case cases[] = {
+    {"geometry_gpt", test_geometry_gpt},
+    {"geometry_labels", test_geometry_labels},
+    {"geometry_large", test_geometry_large},
+    {"geometry_others", test_geometry_others},
+    {"fold_plan", test_fold_plan},
+    {"fold_odd_layer", test_fold_odd_layer},
+    {"fold_pairs", test_fold_pairs},
+    {"badges", test_badges},
+    {"residuals", test_residuals},
+    {"every_op_is_there", test_every_op_is_there},
+    {"ids_are_unique", test_ids_are_unique},
+    {"colours", test_colours},
+    {"edges_of_communication_are_red", test_edges_of_communication_are_red},
+    {"comm_columns", test_comm_columns},
+    {"comm_messages", test_comm_messages},
+    {"comm_deadlock", test_comm_deadlock},
+    {"rank_option", test_rank_option},
+    {"empty", test_empty},
+    {"hostile_names", test_hostile_names},
+};
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "--draw") == 0) return draw_samples(argv[2]);
+    return test_run(cases, sizeof cases / sizeof *cases, argc, argv);
+}

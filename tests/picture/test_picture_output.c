@@ -1,0 +1,275 @@
+/* The way out of a picture: DOT by both writers, graphviz as a process that may be absent, hang or
+   fail, and memory that runs out anywhere; and the small texts. */
+#include "export/walk/graph_walk.h"
+#include "tests/support/picture_check.h"
+#include "tests/support/test.h"
+#include "tests/support/text_sample.h"
+
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static const syn_export_options plain = SYN_EXPORT_DEFAULTS;
+static const syn_export_options unfolded = {.rank = -1, .no_fold = true};
+static const syn_export_options comm = {.rank = -1, .comm_graph = true};
+
+static char *dot_text(const syn_graph *graph, const syn_export_options *options, syn_error *err) {
+    syn_sink *sink;
+    char *copy = NULL;
+    size_t bytes;
+    if (syn_sink_open_memory(&sink, err) != SYN_OK) return NULL;
+    if (syn_export_dot.write(graph, options, sink, err) == SYN_OK) {
+        const char *data = syn_sink_data(sink, &bytes);
+        if (data != NULL) copy = strdup(data);
+    }
+    (void)syn_sink_close(sink, false, err);
+    return copy;
+}
+
+/* ---- DOT ---- */
+
+/* The sample's all-reduce: 2500 ns on rank 0, of which 2000 wait for rank 1, whose own are 500. */
+static void test_waiting_stands_apart(void) {
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    CHECK_OK(text_sample(&graph, &err), err);
+    char *one = dot_text(graph, &plain, &err), *all = dot_text(graph, &comm, &err);
+    CHECK_MSG(one != NULL && all != NULL, "%s", err.text);
+    CHECK_HAS(one, "500 ns, +2 \xC2\xB5s waiting");
+    CHECK_HAS(one, "measured: 500 ns, +2 \xC2\xB5s waiting");
+    CHECK_HAS(one, "\xC2\xB5s measured, +2 \xC2\xB5s waiting");
+    CHECK_HAS(all, "rank 0 \xC2\xB7 500 ns, +2 \xC2\xB5s waiting");
+    CHECK_HAS(all, "measured by rank 1: 500 ns");
+    CHECK(strstr(one, "2.5 \xC2\xB5s") == NULL && strstr(all, "2.5 \xC2\xB5s") == NULL);
+    free(one);
+    free(all);
+    syn_graph_free(graph);
+}
+
+static void test_deterministic(void) {
+    syn_error err = {0};
+    syn_graph *a = gpt((picture_gpt)PICTURE_GPT), *b = gpt((picture_gpt)PICTURE_GPT);
+    CHECK(a != NULL && b != NULL);
+    char *x = dot_text(a, &plain, &err), *y = dot_text(b, &plain, &err);
+    CHECK(x != NULL && y != NULL);
+    CHECK(strcmp(x, y) == 0);
+    free(x);
+    free(y);
+    syn_graph_free(a);
+    syn_graph_free(b);
+}
+
+static bool save_dot(const char *path, const syn__pic_drawing *d, bool cgraph) {
+    syn_error err = {0};
+    syn_sink *sink;
+    if (syn_sink_open_file(&sink, path, &err) != SYN_OK) return false;
+    const syn_status s =
+        cgraph ? syn__pic_write_cgraph(d, sink, &err) : syn__pic_write_plain(d, sink, &err);
+    return syn_sink_close(sink, s == SYN_OK, &err) == SYN_OK && s == SYN_OK;
+}
+
+/* What graphviz's own reader and writer (nop) makes of the plain text is what cgraph writes. */
+static void test_both_writers_agree(void) {
+    if (!syn__pic_have_cgraph()) SKIP("built without cgraph");
+    if (system("command -v nop >/dev/null 2>&1") != 0) SKIP("graphviz's nop is not there");
+    char folder[] = "/tmp/syn-picture-XXXXXX", path[64], command[256];
+    CHECK(mkdtemp(folder) != NULL);
+    syn_error err = {0};
+    for (int k = 0; k < 3; k++) {
+        drawn x;
+        CHECK(draw(&x, k == 2 ? picture_hostile(&err) : gpt((picture_gpt)PICTURE_GPT),
+                   k == 1 ? &comm : &plain));
+        snprintf(path, sizeof path, "%s/a.dot", folder);
+        CHECK(save_dot(path, &x.d, true));
+        snprintf(path, sizeof path, "%s/b.dot", folder);
+        CHECK(save_dot(path, &x.d, false));
+        drop(&x);
+        snprintf(command, sizeof command,
+                 "cd %s && export LC_ALL=C && nop b.dot | sort >b && sort a.dot | cmp - b && test "
+                 "\"$(wc -l <b)\" -gt 50",
+                 folder); /* sorted, since nop's order of clusters depends on addresses */
+        CHECK_INT(system(command), 0);
+    }
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    CHECK_INT(system(command), 0);
+}
+
+/* ---- Running graphviz ---- */
+
+static void test_graphviz_missing(void) {
+    char *path = getenv("PATH") != NULL ? strdup(getenv("PATH")) : NULL;
+    char folder[] = "/tmp/syn-picture-XXXXXX", file[64];
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(file, sizeof file, "%s/x.png", folder);
+    syn_graph *g = gpt((picture_gpt)PICTURE_GPT);
+    syn_error err = {0};
+    syn_sink *sink;
+    CHECK_OK(syn_sink_open_file(&sink, file, &err), err);
+    setenv("PATH", "", 1);
+    const syn_status s = syn_export_png.write(g, &plain, sink, &err);
+    if (path != NULL) setenv("PATH", path, 1);
+    (void)syn_sink_close(sink, s == SYN_OK, NULL);
+    free(path);
+    syn_graph_free(g);
+    CHECK_INT(s, SYN_E_UNSUPPORTED);
+    CHECK_HAS(err.text, "apt install graphviz");
+    CHECK_HAS(err.text, "--format dot");
+    CHECK(access(file, F_OK) != 0);
+    CHECK_INT(rmdir(folder), 0); /* fails if anything was left */
+}
+
+/* Runs a stand-in for neato that does `script`. */
+static syn_status run_script(const char *script, double seconds, syn_error *err, size_t *bytes) {
+    char folder[] = "/tmp/syn-picture-XXXXXX", file[64], path[4096];
+    char *old = getenv("PATH") != NULL ? strdup(getenv("PATH")) : strdup("");
+    syn_sink *sink;
+    if (mkdtemp(folder) == NULL || syn_sink_open_memory(&sink, err) != SYN_OK) return SYN_E_IO;
+    snprintf(file, sizeof file, "%s/neato", folder);
+    FILE *f = fopen(file, "w");
+    if (f == NULL) return SYN_E_IO;
+    fprintf(f, "#!/bin/sh\n%s\n", script);
+    fclose(f);
+    chmod(file, 0700);
+    snprintf(path, sizeof path, "%s:%s", folder, old);
+    setenv("PATH", path, 1);
+    const syn__pic_limits limits = {seconds, 10, (uint64_t)1 << 30, "neato"};
+    const syn_status s = syn__pic_run(&limits, "svg", 72, "digraph {}", 10, sink, err);
+    setenv("PATH", old, 1);
+    *bytes = (size_t)syn_sink_bytes(sink);
+    (void)syn_sink_close(sink, false, NULL);
+    unlink(file);
+    rmdir(folder);
+    free(old);
+    return s;
+}
+
+static void test_graphviz_hangs(void) {
+    struct timespec a, b;
+    syn_error err = {0};
+    size_t bytes;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    const syn_status s = run_script("exec sleep 60", 0.3, &err, &bytes);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    CHECK_INT(s, SYN_E_IO);
+    CHECK_HAS(err.text, "longer than 0.3 s");
+    CHECK(b.tv_sec - a.tv_sec < 20);
+    CHECK_INT(bytes, 0);
+}
+
+static void test_graphviz_fails(void) {
+    syn_error err = {0};
+    size_t bytes;
+    CHECK_INT(run_script("echo 'no such layout' >&2; echo half; exit 3", 20, &err, &bytes),
+              SYN_E_IO);
+    CHECK_HAS(err.text, "exit code 3): no such layout");
+    CHECK_INT(bytes, 0);
+    err = (syn_error){0};
+    CHECK_INT(run_script("kill -SEGV $$", 20, &err, &bytes), SYN_E_IO);
+    CHECK_HAS(err.text, "signal 11");
+    err = (syn_error){0};
+    CHECK_INT(run_script("exit 0", 20, &err, &bytes), SYN_E_IO);
+    CHECK_HAS(err.text, "empty picture");
+    err = (syn_error){0};
+    CHECK_OK(run_script("cat", 20, &err, &bytes), err);
+    CHECK_INT(bytes, 10);
+}
+
+/* ---- Out of memory ---- */
+
+static void fail_everywhere(syn_graph *g, const syn_export_options *o) {
+    CHECK(g != NULL);
+    bool done = false;
+    uint64_t n = 0;
+    for (; !done && n < 200000; n++) {
+        syn_error err = {0};
+        syn_sink *sink = NULL;
+        syn_memory_fail_after(n);
+        syn_status s = syn_sink_open_memory(&sink, &err);
+        if (s == SYN_OK) s = syn_export_dot.write(g, o, sink, &err);
+        const syn_status closed = syn_sink_close(sink, s == SYN_OK, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        done = s == SYN_OK && closed == SYN_OK;
+        CHECK_MSG(done || err.code == SYN_E_NOMEM, "after %d: %s", (int)n, err.text);
+    }
+    CHECK(done && n > 30);
+    syn_graph_free(g);
+}
+
+static void test_out_of_memory(void) {
+    const picture_gpt c = {2, 8, 2, 2, 64, 16, 256, -1};
+    syn_error err = {0};
+    fail_everywhere(gpt(c), &plain);
+    fail_everywhere(gpt(c), &comm);
+    fail_everywhere(gpt(c), &unfolded);
+    fail_everywhere(picture_flat(400, &err), &plain);
+}
+
+/* ---- Texts ---- */
+
+static void test_numbers(void) {
+    char buf[SYN__PIC_NUMBER];
+    CHECK_STR(syn__pic_bytes(0, buf), "0 B");
+    CHECK_STR(syn__pic_bytes(1023, buf), "1023 B");
+    CHECK_STR(syn__pic_bytes(1024, buf), "1 KiB");
+    CHECK_STR(syn__pic_bytes(12800, buf), "12.5 KiB");
+    CHECK_STR(syn__pic_bytes((uint64_t)300 << 40, buf), "300 TiB");
+    CHECK_STR(syn__pic_flops(999, buf), "999 FLOP");
+    CHECK_STR(syn__pic_flops(196608, buf), "197 kFLOP");
+    CHECK_STR(syn__pic_flops(UINT64_MAX, buf), "18.4 EFLOP");
+    CHECK_STR(syn__pic_count(1234567, buf), "1,234,567");
+    CHECK_STR(syn__pic_time(35200, buf), "35.2 \xC2\xB5s");
+    CHECK_STR(syn__pic_time(1.5e9, buf), "1.5 s");
+    char out[16];
+    CHECK_STR(syn__pic_shorten("abcdef", 6, out, sizeof out), "abcdef");
+    CHECK_STR(syn__pic_shorten("abcdefg", 6, out, sizeof out), "abcde\xE2\x80\xA6");
+    CHECK_STR(syn__pic_shorten("a long text for a small buffer", 30, out, sizeof out),
+              "a long text \xE2\x80\xA6");
+}
+
+static void test_layer_names(void) {
+    CHECK_INT(syn__walk_layer_prefix("h.3.attn"), 3);
+    CHECK_INT(syn__walk_layer_prefix("transformer.h.12"), 16);
+    CHECK_INT(syn__walk_layer_prefix("encoder.layer.0.output.dense"), 15);
+    CHECK_INT(syn__walk_layer_prefix("embed"), 0);
+    CHECK_INT(syn__walk_layer_prefix(""), 0);
+    CHECK_INT(syn__walk_layer_prefix("3.attn"), 0);
+    CHECK_INT(syn__walk_layer_prefix("ln_1.x2"), 0);
+}
+
+/* Both views call communication's bytes the same; facts for writing a file again are not shown. */
+static void test_words(void) {
+    for (int k = 0; k < 2; k++) {
+        const syn_attribute version = {
+            .name = "et.version", .type = SYN_VALUE_TEXT, .text = "7.8.9"};
+        syn_graph *g = gpt((picture_gpt)PICTURE_GPT);
+        syn_error err = {0};
+        drawn x;
+        CHECK(g != NULL);
+        CHECK_OK(syn_graph_set_meta(g, &version, &err), err);
+        CHECK_MSG(draw(&x, g, k == 0 ? &plain : &comm), "%s", x.err.text);
+        int found = count_label(&x.d, SYN__PIC_PLAIN, "iB into communication");
+        for (size_t i = 0; i < x.d.n_clusters; i++)
+            found += strstr(x.d.clusters[i].label, "iB into communication") != NULL;
+        CHECK(found > 0);
+        CHECK(count_label(&x.d, SYN__PIC_PLAIN, "gpt3-style") > 0);
+        CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "et.version"), 0);
+        CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "7.8.9"), 0);
+        drop(&x);
+    }
+}
+
+static const test_case cases[] = {
+    {"words", test_words},
+    {"waiting stands apart", test_waiting_stands_apart},
+    {"deterministic", test_deterministic},
+    {"both_writers_agree", test_both_writers_agree},
+    {"graphviz_missing", test_graphviz_missing},
+    {"graphviz_hangs", test_graphviz_hangs},
+    {"graphviz_fails", test_graphviz_fails},
+    {"out_of_memory", test_out_of_memory},
+    {"numbers", test_numbers},
+    {"layer_names", test_layer_names},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Every header of the library stands alone, as C11 and as C++17, without a warning. Headers with C's atomics are private
+# and C only.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+warnings=(-Wall -Wextra -Wpedantic -Werror -D_POSIX_C_SOURCE=200809L -I. -fsyntax-only)
+cxx=$(command -v c++ || true)
+mpi=()
+if command -v pkg-config >/dev/null && pkg-config --exists ompi-c; then read -ra mpi < <(pkg-config --cflags ompi-c); fi
+failures=0 n=0
+mapfile -t headers < <(find syntorch ops comm models export -name "*.h" | sort)
+for header in "${headers[@]}"; do
+    flags=("${warnings[@]}")
+    if grep -q '<mpi.h>' "$header"; then
+        [ ${#mpi[@]} -gt 0 ] || continue
+        flags+=("${mpi[@]}")
+    fi
+    n=$((n + 1))
+    cc -std=c11 "${flags[@]}" -x c - <<<"#include \"$header\"" || {
+        echo "FAILED: $header alone, as C11"
+        failures=$((failures + 1))
+    }
+    if [ -z "$cxx" ] || grep -qE '<stdatomic.h>|<mpi.h>' "$header"; then continue; fi
+    "$cxx" -std=c++17 "${flags[@]}" -x c++ - <<<"#include \"$header\"" || {
+        echo "FAILED: $header alone, as C++17"
+        failures=$((failures + 1))
+    }
+done
+[ $failures = 0 ] || exit 1
+echo "$n headers stand alone"

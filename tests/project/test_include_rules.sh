@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# Who may include whom (docs/architecture.md):
+#
+#     models/ --> ops/ --> syntorch/ <-- comm/, export/        examples/, tools/, tests/ are free
+#
+# Headers of other projects: each in one family of files of these folders (comm/comm_mpi*), and in a header only if that is
+# private to the family. File names are unique across the tree. Then plants each kind of violation in a copy and expects
+# to see it.
+set -euo pipefail
+export LC_ALL=C
+cd "$(dirname "$0")/../.."
+layers=(syntorch ops comm models export)
+all=("${layers[@]}" examples tools tests)
+
+# Headers of C11 and POSIX, and of the compiler (vector intrinsics).
+known=" assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic
+stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype dirent dlfcn fcntl glob
+ftw poll pthread regex sched semaphore spawn strings syslog termios unistd netdb netinet/in arpa/inet sys/ioctl sys/mman
+sys/resource sys/select sys/socket sys/stat sys/statvfs sys/time sys/times sys/types sys/uio sys/un sys/utsname sys/wait
+immintrin emmintrin xmmintrin pmmintrin tmmintrin smmintrin nmmintrin arm_neon cpuid "
+known=${known//$'\n'/ }
+
+# folder -> folders it may include.
+declare -A may_include=(
+    [models]=" models ops syntorch "
+    [ops]=" ops syntorch "
+    [comm]=" comm syntorch "
+    [export]=" export syntorch "
+    [syntorch]=" syntorch "
+)
+
+# Every include line of the five folders as "file:line:rest". Comments of one line before "#" are not C style here.
+include_lines() {
+    find "${layers[@]}" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.def' \) -print0 |
+        sort -z | xargs -0 grep -nE '^[[:space:]]*#[[:space:]]*include' /dev/null || true
+}
+
+check_own() { # file, line, path between the quotes
+    local folder=${1%%/*} target=${3%%/*}
+    if [[ $3 != */* ]]; then
+        case $3 in
+        *.pb-c.h) ;; # generated; counted with protobuf-c below
+        *) echo "$1:$2: \"$3\" is included without its folder" ;;
+        esac
+    elif [[ $folder = syntorch && $3 = ops/ops.def ]]; then
+        return 0
+    elif [[ ${may_include[$folder]} != *" $target "* ]]; then
+        echo "$1:$2: $folder/ must not include \"$3\""
+    fi
+}
+
+# One violation a line for the tree in the current folder.
+violations() {
+    local line file number rest path stem
+    declare -A family=() private=() # header of others -> stem of its users; our header -> the header it brings in
+    while IFS= read -r line; do
+        file=${line%%:*} rest=${line#*:}
+        number=${rest%%:*} rest=${rest#*:}
+        if [[ $rest =~ include[[:space:]]*\"([^\"]*)\" ]]; then
+            path=${BASH_REMATCH[1]}
+            check_own "$file" "$number" "$path"
+            [[ $path == *.pb-c.h ]] || continue
+        elif [[ $rest =~ include[[:space:]]*\<([^\>]*)\> ]]; then
+            path=${BASH_REMATCH[1]}
+        else
+            echo "$file:$number: cannot tell what is included"
+            continue
+        fi
+        [[ $known != *" ${path%.h} "* ]] || continue
+        stem=${file%.*}
+        if [[ $file == *.h ]]; then private[$file]=$path; fi
+        if [[ -n ${family[$path]:-} && $stem == "${family[$path]}"* ]]; then continue; fi
+        if [[ -n ${family[$path]:-} && ${family[$path]} != "$stem"* ]]; then
+            echo "$file:$number: <$path> is already used by ${family[$path]}*; one family of files may"
+        fi
+        family[$path]=$stem
+    done < <(include_lines)
+    for file in "${!private[@]}"; do
+        stem=${file%.h}
+        grep -rlF "\"$file\"" "${layers[@]}" | grep -v "^$stem" | sort | head -n 1 |
+            sed "s|\$|: must not include \"$file\" and with it <${private[$file]}>|" || true
+    done
+    find "${all[@]}" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.def' \) | sed 's|.*/||' | sort | uniq -d |
+        sed 's/.*/& is the name of several files/' || true
+}
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+found=$(violations)
+[ -z "$found" ] || fail $'the include rule:\n'"$found"
+lines=$(include_lines | wc -l)
+[ "$lines" -gt 50 ] || fail "only $lines include lines were seen; does the search still work?"
+
+while read -r n file; do
+    [ "$file" = total ] || [ "$n" -le 600 ] || echo "warning: $file has $n lines; is it two things?"
+done < <(find "${all[@]}" -type f -name '*.[ch]' -exec wc -l {} +)
+
+# ---- each kind of violation is seen -----------------------------------------------------------------------------
+
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+cp -r "${all[@]}" "$copy"
+cd "$copy"
+
+# plant FILE TEXT EXPECTED: with this line more, exactly that is reported.
+plant() {
+    local got
+    if [ -e "$1" ]; then cp "$1" "$copy/saved"; fi
+    printf '%s\n' "$2" >>"$1"
+    got=$(violations)
+    [[ $got == *"$3"* ]] || fail "planted in $1: $2; expected '$3', got '$got'"
+    [ "$(wc -l <<<"$got")" -eq 1 ] || fail "planted in $1: $2; more than one report: $got"
+    if [ -e "$copy/saved" ]; then mv "$copy/saved" "$1"; else rm "$1"; fi
+}
+
+plant models/planted.c '#include "comm/comm.h"' 'models/ must not include "comm/comm.h"'
+plant models/planted.h '#include "export/export.h"' 'models/ must not include "export/export.h"'
+plant syntorch/planted.c '#include "ops/ops.h"' 'syntorch/ must not include "ops/ops.h"'
+plant syntorch/planted.c '#include "tools/cli.h"' 'syntorch/ must not include "tools/cli.h"'
+plant ops/planted.c '  #  include "models/gpt.h"' 'ops/ must not include "models/gpt.h"'
+plant ops/planted.h '#include "../comm/comm.h"' 'ops/ must not include "../comm/comm.h"'
+plant comm/planted.c '#include "ops/ops.def"' 'comm/ must not include "ops/ops.def"'
+plant export/planted.c '#include "ops/ops.h"' 'export/ must not include "ops/ops.h"'
+plant export/planted.c '#include "export.h"' 'without its folder'
+plant export/planted.c '#include HEADER' 'cannot tell'
+plant comm/planted.h '#include <mpi.h>' '<mpi.h> is already used by '
+plant models/planted.c '#include <mpi.h>' '<mpi.h> is already used by '
+plant ops/planted.h '#include <cblas.h>' '<cblas.h> is already used by '
+plant syntorch/utf8.h '#include <libxml/parser.h>' 'must not include "syntorch/utf8.h" and with it <libxml/parser.h>'
+plant tools/graph.h '/* a second graph.h */' 'graph.h is the name of several files'
+[ -z "$(violations)" ] || fail "the copy is not as it was"
+echo "$lines include lines follow the rule; 15 planted violations were seen"

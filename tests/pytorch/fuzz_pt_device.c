@@ -1,0 +1,57 @@
+/* Fuzz target: the loader of device traces ends, its events are in order and slices of the file. */
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/pytorch/read/pt_trace.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void need(bool cond) {
+    if (!cond) abort();
+}
+
+static void check_event(const syn__pt_device *device, const syn__pt_event *e) {
+    const syn__pt_input *input = device->input;
+    const syn__et_str all = {e->text, e->text_bytes};
+    need(e->text >= input->data && e->text < input->data + input->bytes);
+    need(e->text_bytes <= (size_t)(input->data + input->bytes - e->text));
+    need(e->text_bytes >= 2 && all.text[0] == '{' && all.text[all.bytes - 1] == '}');
+    need(isfinite(e->ts) && isfinite(e->dur));
+    need(e->class_ < SYN__PT_CLASSES && e->device >= -1);
+    need((e->flags & SYN__PT_EVENT_TS) || (e->ts == 0 && e->ts_ns == 0));
+    need((e->flags & SYN__PT_EVENT_DUR) || (e->dur == 0 && e->dur_ns == 0));
+    need(syn__pt_device_name(device, e->name).text != NULL);
+    need(syn__pt_device_name(device, e->tid).text != NULL);
+    need(syn__pt_device_name(device, e->pid).text != NULL);
+    const syn__et_str args = syn__pt_find(all, "args");
+    need(args.bytes == 0 ||
+         (args.text > e->text && args.text + args.bytes <= all.text + all.bytes));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size > 1 << 14) return 0;
+    syn__pt_input input;
+    syn__pt_report report = {0};
+    syn_error err = {0};
+    syn__pt_device device;
+    if (syn__pt_input_memory(&input, "fuzz", (const char *)data, size, &err) != SYN_OK) return 0;
+    const syn_status status = syn__pt_device_read(&device, &input, &report, &err);
+    if (status == SYN_OK) {
+        uint64_t n = 0;
+        for (int i = 0; i < SYN__PT_CLASSES; i++) n += device.n_class[i];
+        need(n == device.n_read && device.n_events <= n);
+        for (size_t i = 0; i < device.n_events; i++) {
+            const syn__pt_event *e = &device.events[i];
+            check_event(&device, e);
+            need(i == 0 || e[-1].ts < e->ts || (e[-1].ts == e->ts && e[-1].text < e->text));
+        }
+    } else {
+        need(err.text[0] != '\0');
+    }
+    syn__pt_device_free(&device);
+    syn__pt_input_close(&input);
+    return 0;
+}

@@ -1,0 +1,134 @@
+/* Memory that runs out at every allocation of a conversion, in default and in compatible mode: each
+   failure must come back as a sentence and leave nothing behind (the sanitizer run checks leaks).
+   Undamaged, the same pair is also read in pieces: cut anywhere, the host trace gives no fewer
+   nodes than are complete before the cut. */
+#include "export/pytorch/compat/pt_compat.h"
+#include "export/pytorch/rank/pt_rank.h"
+#include "export/pytorch/write/pt_merge_rank.h"
+#include "syntorch/memory.h"
+#include "tests/support/test.h"
+
+static char host_path[512], device_path[512];
+
+static syn_status convert(syn_sink *sink, syn_error *err) {
+    static const syn__pt_options options = SYN__PT_DEFAULTS;
+    syn__pt_rank rank;
+    syn__pt_report report = {0};
+    syn__pt_replayed replayed = {0};
+    syn__pt_merged_list merged = {0};
+    syn_status s = syn__pt_rank_read(&rank, host_path, device_path, &options, &report, err);
+    if (s == SYN_OK) s = syn__pt_match(&rank, &options, &report, err);
+    if (s == SYN_OK) s = syn__pt_find_comms(&rank, &report, err);
+    if (s == SYN_OK) s = syn__pt_connect(&rank, &options, &report, err);
+    if (s == SYN_OK) s = syn__pt_order(&rank, &report, err);
+    if (s == SYN_OK) s = syn__pt_set_agree(&rank, 1, &report, err);
+    if (s == SYN_OK) s = syn__pt_write_full(&rank, &options, sink, err);
+    if (s == SYN_OK) s = syn__pt_write_sim(&rank, &options, sink, NULL, err);
+    if (s == SYN_OK) s = syn__pt_replay(&rank, &replayed, err);
+    if (s == SYN_OK) s = syn__pt_merge_rank(&rank, &merged, err);
+    if (s == SYN_OK) s = syn__pt_write_linked(&rank.host, &rank.device, &merged, sink, err);
+    syn__pt_merged_free(&merged);
+    syn_free(replayed.lanes);
+    syn__pt_rank_free(&rank);
+    return s;
+}
+
+static syn_status convert_compat(syn_sink *sink, syn_error *err) {
+    syn__pt_input host_input = {0}, device_input = {0};
+    syn__pt_host host = {0};
+    syn__pt_device device = {0};
+    syn__pt_merged_list merged = {0};
+    syn_status s = syn__pt_input_open(&host_input, host_path, err);
+    if (s == SYN_OK) s = syn__pt_input_open(&device_input, device_path, err);
+    if (s == SYN_OK) s = syn__pt_host_read(&host, &host_input, SYN__PT_OBJECT_LAST, NULL, err);
+    if (s == SYN_OK) s = syn__pt_device_read(&device, &device_input, NULL, err);
+    if (s == SYN_OK) s = syn__pt_compat_link(&host, &device, &merged, err);
+    if (s == SYN_OK) s = syn__pt_write_linked(&host, &device, &merged, sink, err);
+    if (s == SYN_OK) s = syn__pt_compat_convert(&host, &device, &merged, sink, err);
+    syn__pt_merged_free(&merged);
+    syn__pt_host_free(&host);
+    syn__pt_device_free(&device);
+    syn__pt_input_close(&host_input);
+    syn__pt_input_close(&device_input);
+    return s;
+}
+
+static void fail_everywhere(syn_status (*run)(syn_sink *, syn_error *)) {
+    uint64_t failures = 0;
+    for (uint64_t n = 0;; n++) {
+        syn_error err = {0};
+        syn_sink *sink = NULL;
+        CHECK(syn_sink_open_memory(&sink, &err) == SYN_OK);
+        syn_memory_fail_after(n);
+        syn_status s = run(sink, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (s == SYN_OK) s = syn_sink_status(sink);
+        (void)syn_sink_close(sink, false, NULL);
+        if (s == SYN_OK) break;
+        failures++;
+        CHECK_MSG(s == SYN_E_NOMEM, "allocation %llu: status %d: %s", (unsigned long long)n, (int)s,
+                  err.text);
+        CHECK_MSG(err.code == SYN_OK || strlen(err.text) > 10, "allocation %llu: no sentence",
+                  (unsigned long long)n);
+        CHECK(n < 100000);
+    }
+    CHECK_MSG(failures > 30, "only %llu allocations failed", (unsigned long long)failures);
+}
+
+static void default_mode(void) {
+    fail_everywhere(convert);
+}
+
+static void compatible_mode(void) {
+    fail_everywhere(convert_compat);
+}
+
+/* Ends of the elements of "nodes", by bracket depth outside of strings. */
+static size_t complete_before(const char *text, size_t cut) {
+    size_t depth = 0, n = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < cut; i++) {
+        if (quoted && text[i] == '\\') i++;
+        else if (text[i] == '"') quoted = !quoted;
+        else if (!quoted && (text[i] == '{' || text[i] == '[')) depth++;
+        else if (!quoted && (text[i] == '}' || text[i] == ']')) n += --depth == 2 && text[i] == '}';
+    }
+    return n;
+}
+
+static void cut_anywhere(void) {
+    syn__pt_input whole;
+    syn_error err = {0};
+    CHECK_OK(syn__pt_input_open(&whole, host_path, &err), err);
+    const size_t behind = (size_t)(strstr(whole.data, "\"finish_ts\"") - whole.data);
+    for (size_t cut = 1; cut < behind; cut += 37) {
+        syn__pt_input part;
+        syn__pt_host host;
+        syn__pt_report report = {0};
+        const size_t complete = complete_before(whole.data, cut);
+        CHECK_OK(syn__pt_input_memory(&part, "cut.json", whole.data, cut, &err), err);
+        const syn_status s = syn__pt_host_read(&host, &part, SYN__PT_OBJECT_LAST, &report, NULL);
+        CHECK_MSG(host.n_nodes == complete, "cut at %zu: %zu nodes, not %zu", cut, host.n_nodes,
+                  complete);
+        CHECK((s == SYN_OK) == (complete > 0));
+        if (s == SYN_OK) CHECK_INT(report.notes[SYN__PT_TRUNCATED].count, 1);
+        syn__pt_host_free(&host);
+        syn__pt_input_close(&part);
+    }
+    syn__pt_input_close(&whole);
+}
+
+static const test_case cases[] = {
+    {"default_mode", default_mode},
+    {"compatible_mode", compatible_mode},
+    {"cut_anywhere", cut_anywhere},
+};
+
+int main(int argc, char **argv) {
+    const char *source = getenv("SYN_SOURCE") ? getenv("SYN_SOURCE") : ".";
+    snprintf(host_path, sizeof host_path, "%s/tests/reference/pt_compat/messages_host.json",
+             source);
+    snprintf(device_path, sizeof device_path, "%s/tests/reference/pt_compat/messages_device.json",
+             source);
+    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
+}

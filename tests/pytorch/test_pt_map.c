@@ -1,0 +1,128 @@
+/* The table from 64-bit keys, and the report's texts. */
+#include "export/pytorch/read/pt_trace.h"
+#include "syntorch/memory.h"
+#include "tests/support/test.h"
+
+#include <ctype.h>
+#include <time.h>
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Key i of a family: in sequence, in steps, upper half only, negative, scattered. */
+static uint64_t key_of(int family, uint64_t i) {
+    switch (family) {
+    case 0:
+        return i;
+    case 1:
+        return i * 4096;
+    case 2:
+        return i << 32;
+    case 3:
+        return 0 - i;
+    case 4:
+        return i << 44 | 77;
+    case 5:
+        return (i & 1023) << 32 | i >> 10;
+    default:
+        return (i + 1) * UINT64_C(0xD1342543DE82EF95) ^ i << 17;
+    }
+}
+
+static void keys_are_found(void) {
+    const uint32_t n = 150000;
+    for (int family = 0; family < 7; family++) {
+        syn__pt_map map = {0};
+        CHECK_INT(syn__pt_map_get(&map, 5), SYN__PT_NONE);
+        const double start = now_s();
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t *value = syn__pt_map_put(&map, key_of(family, i));
+            CHECK(value != NULL && *value == SYN__PT_NONE);
+            *value = i;
+        }
+        CHECK_INT(map.n, n);
+        CHECK(map.slots * 2 >= map.n * 3 && map.slots <= map.n * 4);
+        for (uint32_t i = 0; i < n; i++) {
+            CHECK_INT(syn__pt_map_get(&map, key_of(family, i)), i);
+            CHECK(syn__pt_map_get(&map, key_of(family, n + i)) == SYN__PT_NONE);
+        }
+        for (uint32_t i = 0; i < n; i += 7) {
+            uint32_t *value = syn__pt_map_put(&map, key_of(family, i));
+            CHECK(value != NULL && *value == i);
+            *value = i + 1;
+        }
+        CHECK_INT(map.n, n);
+        CHECK_INT(syn__pt_map_get(&map, key_of(family, 7)), 8);
+        /* Some 30 ms; keys that all collide would take minutes. */
+        CHECK_MSG(now_s() - start < 20, "family %d: %.1f s", family, now_s() - start);
+        syn__pt_map_free(&map);
+        CHECK(map.keys == NULL && map.n == 0);
+    }
+}
+
+static void out_of_memory(void) {
+    for (uint64_t limit = 0;; limit++) {
+        syn__pt_map map = {0};
+        bool failed = false;
+        syn_memory_fail_after(limit);
+        uint64_t i = 0;
+        for (; i < 1000 && !failed; i++) {
+            uint32_t *value = syn__pt_map_put(&map, i);
+            if (value != NULL) *value = (uint32_t)i;
+            failed = value == NULL;
+        }
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        /* What was put is still there. */
+        for (uint64_t k = 0; k + failed < i; k++) CHECK_INT(syn__pt_map_get(&map, k), k);
+        CHECK_INT(map.n, failed ? i - 1 : i);
+        syn__pt_map_free(&map);
+        if (!failed) break;
+        CHECK(limit < 100);
+    }
+}
+
+static void names_are_the_ids(void) {
+    static const char *const ids[] = {
+#define SYN_X(id, met, done) #id,
+        SYN__PT_ANOMALY_LIST(SYN_X)
+#undef SYN_X
+    };
+    for (int i = 0; i < SYN__PT_ANOMALIES; i++) {
+        char name[64] = {0};
+        for (size_t k = 0; ids[i][k] != '\0'; k++)
+            name[k] = (char)(ids[i][k] == '_' ? '-' : tolower(ids[i][k]));
+        CHECK_STR(syn__pt_anomaly_name((syn__pt_anomaly)i), name);
+        CHECK(strlen(syn__pt_anomaly_met((syn__pt_anomaly)i)) > 3);
+        CHECK(strlen(syn__pt_anomaly_done((syn__pt_anomaly)i)) > 3);
+    }
+    CHECK_STR(syn__pt_anomaly_met(SYN__PT_EXTRA_COMMA), "commas too many");
+    CHECK_STR(syn__pt_anomaly_done(SYN__PT_EXTRA_COMMA), "read over");
+}
+
+static void the_first_place_is_kept(void) {
+    syn__pt_report report = {0};
+    syn__pt_note_at(&report, SYN__PT_NO_ID, "a", 12, 3);
+    syn__pt_note_at(&report, SYN__PT_NO_ID, "b", 5, 4);
+    syn__pt_note_many(&report, SYN__PT_NO_ID, 10, "c", 1);
+    const syn__pt_note *note = &report.notes[SYN__PT_NO_ID];
+    CHECK(note->count == 12 && note->at == 12 && note->node == 3);
+    CHECK_STR(note->file, "a");
+    syn__pt_note_many(&report, SYN__PT_CONTROL, 0, "c", 1);
+    CHECK(report.notes[SYN__PT_CONTROL].count == 0);
+    syn__pt_note_many(&report, SYN__PT_CONTROL, 3, "c", 1);
+    note = &report.notes[SYN__PT_CONTROL];
+    CHECK(note->count == 3 && note->at == 1 && note->node == SYN__PT_NO_PLACE);
+    syn__pt_note_at(NULL, SYN__PT_NO_ID, "a", 1, 1);
+    syn__pt_note_many(NULL, SYN__PT_NO_ID, 1, "a", 1);
+}
+
+static const test_case cases[] = {
+    {"keys_are_found", keys_are_found},
+    {"out_of_memory", out_of_memory},
+    {"names_are_the_ids", names_are_the_ids},
+    {"the_first_place_is_kept", the_first_place_is_kept},
+};
+TEST_MAIN(cases)

@@ -1,0 +1,49 @@
+/* Repair where memory or the output ends; what it makes of traces is in test_repair_tool.py. */
+#include "export/pytorch/read/pt_repair.h"
+#include "syntorch/memory.h"
+#include "tests/support/test.h"
+
+/* Every part that allocates: several objects, changes within elements, depth. */
+static const char text[] = "{\"pid\": 1, \"nodes\": [{\"id\": 1, \"a\": [[[[NaN,]]]]}], \"end\": 2}"
+                           "{\"pid\": 2, \"nodes\": [{\"id\": 2, \"a\": \"x\ny\"}, {\"id\": 3";
+
+static syn_status repair(int64_t object, char *out, size_t room, syn_error *err) {
+    syn__pt_repaired repaired;
+    syn__pt_input input;
+    syn_sink *sink = NULL;
+    size_t bytes = 0;
+    SYN_TRY(syn__pt_input_memory(&input, "test", text, sizeof text - 1, err));
+    syn_status status = syn_sink_open_memory(&sink, err);
+    if (status == SYN_OK) status = syn__pt_repair(&repaired, &input, object, sink, err);
+    syn__pt_input_close(&input);
+    const char *made = status == SYN_OK ? syn_sink_data(sink, &bytes) : NULL;
+    if (made != NULL) snprintf(out, room, "%s", made);
+    const syn_status closed = syn_sink_close(sink, true, err);
+    return status != SYN_OK ? status : closed;
+}
+
+static void out_of_memory(void) {
+    static const char *const want[] = {
+        "{\"pid\": 1, \"nodes\": [{\"id\": 1, \"a\": [[[[null]]]]}], \"end\": 2}",
+        "{\"pid\": 1, \"nodes\": [{\"id\": 1, \"a\": [[[[null]]]]}, {\"id\": 2, \"a\": "
+        "\"x\\u000ay\"}]}"};
+    for (int all = 0; all < 2; all++)
+        for (uint64_t limit = 0;; limit++) {
+            syn_error err = {0};
+            char out[200] = "";
+            syn_memory_fail_after(limit);
+            const syn_status status =
+                repair(all ? SYN__PT_OBJECT_ALL : SYN__PT_OBJECT_LAST, out, sizeof out, &err);
+            syn_memory_fail_after(SYN_MEMORY_NEVER);
+            if (status == SYN_OK) {
+                CHECK_STR(out, want[all]);
+                break;
+            }
+            CHECK_INT(status, SYN_E_NOMEM);
+            CHECK_HAS(err.text, "out of memory");
+            CHECK(limit < 100);
+        }
+}
+
+static const test_case cases[] = {{"out_of_memory", out_of_memory}};
+TEST_MAIN(cases)

@@ -1,0 +1,268 @@
+/* Memory that runs out at every allocation of a whole run: model, generation, graph, every exporter
+   and reader. Each failure must come back as one sentence, leave nothing behind (the sanitizer run
+   checks leaks) and no file half-written. */
+#include "comm/comm.h"
+#include "export/export.h"
+#include "models/generate.h"
+#include "models/tokenizer.h"
+#include "syntorch/memory.h"
+#include "tests/support/test.h"
+#include "tools/gather.h"
+#include "tools/npy.h"
+#include "tools/report.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+static const syn_gpt_config tiny = {.name = "tiny",
+                                    .n_layer = 1,
+                                    .n_embd = 8,
+                                    .n_head = 2,
+                                    .n_positions = 8,
+                                    .n_inner = 16,
+                                    .vocab_size = 11,
+                                    .layer_norm_epsilon = 1e-5,
+                                    .initializer_range = 0.02,
+                                    .gelu_tanh = true,
+                                    .tied = false};
+
+static char folder[64]; /* for files */
+
+struct run {
+    int tp;
+    bool gather; /* the graphs travel to rank 0, as over MPI */
+    syn_ctx *ctx[2];
+    syn_graph *gathered;
+};
+
+static syn_status gather(struct run *run, syn_comm *comm, syn_error *err) {
+    const syn_trace *trace = syn_ctx_trace(run->ctx[comm->rank]);
+    uint64_t hashes[2];
+    syn_graph *mine = NULL, *all = NULL;
+    SYN_TRY(syn_trace_graph(&mine, &trace, 1, NULL, err));
+    syn_status s = gather_graphs(&all, comm, mine, err);
+    if (s == SYN_OK) s = gather_hashes(hashes, comm, syn_trace_hash(trace), err);
+    syn_graph_free(mine);
+    if (comm->rank == 0) run->gathered = all;
+    return s;
+}
+
+static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
+    struct run *run = arg;
+    static const int32_t ranks[2] = {0, 1}, prompt[4] = {1, 2, 3, 10};
+    syn_group *tp = NULL;
+    syn_gpt *gpt = NULL;
+    if (run->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, run->tp, &tp, err));
+    SYN_TRY(syn_ctx_new(&run->ctx[comm->rank], SYN_DEVICE_CPU, comm, err));
+    const syn_gpt_options how = {.tp = tp, .fused_attention = false, .seed = 1};
+    SYN_TRY(syn_gpt_new(&gpt, run->ctx[comm->rank], &tiny, &how, err));
+    syn_generation g = {.batch = 2,
+                        .prompt_tokens = 2,
+                        .new_tokens = 2,
+                        .prompt = prompt,
+                        .sampling = {1.0, 3, 0.9, 1},
+                        .want_logits = true};
+    syn_status s = syn_generate(gpt, &g, err);
+    if (s == SYN_OK && run->gather) s = gather(run, comm, err);
+    syn_free(g.tokens);
+    syn_free(g.logits);
+    syn_gpt_free(gpt);
+    return s;
+}
+
+/* Writes with one exporter into memory; reads back what can be read. */
+static syn_status export_one(const syn_graph *graph, const syn_exporter *exporter, syn_error *err) {
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    syn_sink *sink = NULL;
+    syn_graph *back = NULL;
+    size_t bytes = 0;
+    SYN_TRY(syn_sink_open_memory(&sink, err));
+    syn_status s = exporter->write(graph, &options, sink, err);
+    const char *data = s == SYN_OK ? syn_sink_data(sink, &bytes) : NULL;
+    if (data && exporter == &syn_export_json)
+        s = syn_import_json_memory(&back, "json", data, bytes, err);
+    if (data && exporter == &syn_export_et) s = syn_import_et_memory(&back, "et", data, bytes, err);
+    if (back) syn_graph_free(back);
+    const syn_status closed = syn_sink_close(sink, true, err);
+    return s != SYN_OK ? s : closed;
+}
+
+/* Graphviz draws the pictures in a process of its own, too slow for thousands of runs: DOT is all
+   of a picture that is made here. */
+static bool is_picture(const syn_exporter *exporter) {
+    return exporter == &syn_export_svg || exporter == &syn_export_png;
+}
+
+static syn_status export_all(const syn_graph *graph, syn_error *err) {
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    char prefix[80];
+    for (const syn_exporter *const *e = syn_exporters(); *e; e++)
+        if (!is_picture(*e)) SYN_TRY(export_one(graph, *e, err));
+    snprintf(prefix, sizeof prefix, "%s/trace", folder);
+    return syn_export_et_set(graph, &options, prefix, err);
+}
+
+/* What the program does besides. */
+static syn_status report_and_logits(const syn_graph *graph, syn_error *err) {
+    static const float logits[6] = {1, 2, 3, 4, 5, 6};
+    char path[80];
+    report r;
+    SYN_TRY(report_make(&r, graph, 0, err));
+    report_free(&r);
+    snprintf(path, sizeof path, "%s/logits.npy", folder);
+    return npy_write_f32(path, logits, 2, 3, err);
+}
+
+static syn_status tokenize(syn_error *err) {
+    static const char text[] = "some text";
+    syn_tokenizer *tok = NULL;
+    int32_t *ids = NULL;
+    char *back = NULL;
+    size_t n, bytes;
+    SYN_TRY(syn_tokenizer_open_bytes(&tok, err));
+    syn_status s = syn_tokenizer_encode(tok, text, sizeof text - 1, &ids, &n, err);
+    if (s == SYN_OK) s = syn_tokenizer_decode(tok, ids, n, &back, &bytes, err);
+    syn_free(ids);
+    syn_free(back);
+    syn_tokenizer_free(tok);
+    return s;
+}
+
+/* All of it. */
+static syn_status whole_run(int tp, bool exporting, syn_error *err) {
+    struct run run = {.tp = tp, .gather = tp > 1 && exporting};
+    syn_hardware hw;
+    syn_graph *graph = NULL;
+    const syn_attribute fact = {.name = "model", .type = SYN_VALUE_TEXT, .text = "tiny"};
+    syn_status s = tokenize(err);
+    if (s == SYN_OK) s = syn_hardware_load(&hw, "a100-80g", err);
+    if (s == SYN_OK) s = syn_local_run(tp, rank_main, &run, err);
+    if (s == SYN_OK && run.gather) {
+        graph = run.gathered;
+    } else if (s == SYN_OK && exporting) {
+        const syn_trace *trace = syn_ctx_trace(run.ctx[0]);
+        s = syn_trace_graph(&graph, &trace, 1, &hw, err);
+    }
+    if (s == SYN_OK && exporting) s = syn_graph_set_meta(graph, &fact, err);
+    if (s == SYN_OK && exporting) s = export_all(graph, err);
+    if (s == SYN_OK && exporting) s = report_and_logits(graph, err);
+    if (graph) syn_graph_free(graph);
+    else if (run.gathered) syn_graph_free(run.gathered);
+    for (int r = 0; r < 2; r++) syn_ctx_free(run.ctx[r]);
+    return s;
+}
+
+/* Files of the folder, removed: how many, and whether one of them has a temporary name. */
+static int clear_folder(bool *temporary) {
+    DIR *dir = opendir(folder);
+    int n = 0;
+    *temporary = false;
+    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+        char path[512];
+        if (entry->d_name[0] == '.') continue;
+        *temporary = *temporary || strstr(entry->d_name, ".tmp.");
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        unlink(path);
+        n++;
+    }
+    if (dir) closedir(dir);
+    return n;
+}
+
+static void begin(void) {
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.40s/syntorch-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(folder)) abort();
+}
+
+static bool is_sentence(const syn_error *err) {
+    return err->code != SYN_OK && strlen(err->text) > 10 && strstr(err->text, "memory") != NULL;
+}
+
+/* Fails allocation after allocation, but only every `stride`th past `dense`. */
+static void fail_everywhere(int tp, bool exporting, uint64_t dense, uint64_t stride) {
+    syn_error err = {0};
+    bool temporary;
+    begin();
+    const uint64_t start = syn_memory_calls();
+    const syn_status clean = whole_run(tp, exporting, &err);
+    const uint64_t total = syn_memory_calls() - start;
+    const int files = clear_folder(&temporary);
+    uint64_t failed = 0, bad = UINT64_MAX;
+    const char *why = "";
+    syn_error first = {0};
+    for (uint64_t n = 0; n < total && bad == UINT64_MAX; n += n < dense ? 1 : stride) {
+        err = (syn_error){0};
+        const uint64_t before = syn_memory_calls();
+        syn_memory_fail_after(n);
+        const syn_status s = whole_run(tp, exporting, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        const int left = clear_folder(&temporary);
+        if (syn_memory_calls() - before <= n) continue; /* the ranks' threads came by with fewer */
+        failed++;
+        if (s == SYN_OK) why = "did not fail";
+        else if (s != SYN_E_NOMEM || s != err.code) why = "failed with another status";
+        else if (!is_sentence(&err)) why = "has no sentence";
+        else if (temporary) why = "left a temporary file";
+        else if (files > 0 && left == files) why = "left a complete set of files";
+        else continue;
+        bad = n;
+        first = err;
+    }
+    rmdir(folder);
+    CHECK_OK(clean, err);
+    CHECK_MSG(bad == UINT64_MAX, "allocation %llu of %llu: the run %s (%d: %s)",
+              (unsigned long long)bad, (unsigned long long)total, why, (int)first.code, first.text);
+    CHECK_MSG(failed > 100, "only %llu allocations failed", (unsigned long long)failed);
+    printf("tp %d: %llu of %llu allocations failed\n", tp, (unsigned long long)failed,
+           (unsigned long long)total);
+}
+
+static void every_allocation_of_one_rank(void) {
+    fail_everywhere(1, true, 3000, 37);
+}
+
+/* Two ranks: whichever fails, both end, with one sentence that names it. */
+static void every_allocation_of_two_ranks(void) {
+    fail_everywhere(2, false, 3000, 37);
+}
+
+static void every_allocation_of_gathering_and_writing(void) {
+    fail_everywhere(2, true, 0, 3);
+}
+
+/* Of the two pictures, a sample: what fails early starts no graphviz. */
+static void some_allocations_of_pictures(void) {
+    struct run run = {.tp = 1};
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    uint64_t bad = UINT64_MAX;
+    syn_status s = syn_local_run(1, rank_main, &run, &err);
+    const syn_trace *trace = s == SYN_OK ? syn_ctx_trace(run.ctx[0]) : NULL;
+    if (s == SYN_OK) s = syn_trace_graph(&graph, &trace, 1, NULL, &err);
+    const uint64_t start = syn_memory_calls();
+    if (s == SYN_OK) s = export_one(graph, &syn_export_svg, &err);
+    const uint64_t total = syn_memory_calls() - start;
+    for (uint64_t i = 0; i < 24 && s == SYN_OK && bad == UINT64_MAX; i++) {
+        syn_error failure = {0};
+        syn_memory_fail_after(i * total / 24);
+        const syn_status failed =
+            export_one(graph, i % 2 ? &syn_export_svg : &syn_export_png, &failure);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (failed != SYN_E_NOMEM || !is_sentence(&failure)) bad = i;
+    }
+    if (graph) syn_graph_free(graph);
+    syn_ctx_free(run.ctx[0]);
+    if (s == SYN_E_UNSUPPORTED) SKIP(err.text);
+    CHECK_OK(s, err);
+    CHECK_MSG(bad == UINT64_MAX, "sample %llu of 24", (unsigned long long)bad);
+}
+
+static const test_case cases[] = {
+    {"every_allocation_of_one_rank", every_allocation_of_one_rank},
+    {"every_allocation_of_two_ranks", every_allocation_of_two_ranks},
+    {"every_allocation_of_gathering_and_writing", every_allocation_of_gathering_and_writing},
+    {"some_allocations_of_pictures", some_allocations_of_pictures},
+};
+
+TEST_MAIN(cases)

@@ -1,0 +1,363 @@
+/* The graph that owns its rows: what goes in comes out, whatever memory does. */
+#include "tests/support/graph_plan.h"
+
+#include <stdint.h>
+
+#include "syntorch/memory.h"
+
+/* ---- Round trip ---- */
+
+static bool same_attribute(const syn_attribute *a, const syn_attribute *b) {
+    if (strcmp(a->name, b->name) != 0 || a->type != b->type) return false;
+    if (a->type == SYN_VALUE_TEXT) return strcmp(a->text, b->text) == 0;
+    return a->type == SYN_VALUE_F64 ? a->f64 == b->f64 : a->i64 == b->i64;
+}
+
+static bool same_attributes(const syn_node *a, const syn_node *b) {
+    if (a->n_attributes != b->n_attributes) return false;
+    for (uint32_t i = 0; i < a->n_attributes; i++) {
+        if (!same_attribute(&a->attributes[i], &b->attributes[i])) return false;
+    }
+    return true;
+}
+
+static bool same_slices(const syn_node *a, const syn_node *b) {
+    if (a->n_inputs != b->n_inputs || a->n_outputs != b->n_outputs || a->n_deps != b->n_deps)
+        return false;
+    for (uint32_t i = 0; i < a->n_inputs; i++) {
+        if (a->inputs[i] != b->inputs[i]) return false;
+    }
+    for (uint32_t i = 0; i < a->n_outputs; i++) {
+        if (a->outputs[i] != b->outputs[i]) return false;
+    }
+    for (uint32_t i = 0; i < a->n_deps; i++) {
+        if (a->deps[i].node != b->deps[i].node || a->deps[i].dep_class != b->deps[i].dep_class)
+            return false;
+    }
+    return true;
+}
+
+static bool same_node(const syn_node *a, const syn_node *b) {
+    const bool comm = a->kind == SYN_NODE_COMPUTE /* whose communication members mean nothing */
+                      || (a->comm == b->comm && a->reduce == b->reduce && a->group == b->group &&
+                          a->comm_bytes == b->comm_bytes && a->comm_index == b->comm_index &&
+                          a->peer == b->peer && a->tag == b->tag && a->root == b->root);
+    return comm && a->id == b->id && a->kind == b->kind && a->category == b->category &&
+           a->flags == b->flags && a->phase == b->phase && a->step == b->step &&
+           a->stream == b->stream && strcmp(a->op, b->op) == 0 && strcmp(a->label, b->label) == 0 &&
+           strcmp(a->scope, b->scope) == 0 && a->flops == b->flops &&
+           a->bytes_read == b->bytes_read && a->bytes_written == b->bytes_written &&
+           a->start_ns == b->start_ns && a->wall_ns == b->wall_ns && a->cpu_ns == b->cpu_ns &&
+           a->wait_ns == b->wait_ns && a->predicted_ns == b->predicted_ns && same_slices(a, b) &&
+           same_attributes(a, b);
+}
+
+static void round_trip(void) {
+    plan p;
+    syn_graph *g;
+    syn_error err = {0};
+    plan_new(&p);
+    CHECK_OK(build(&g, &p, &err), err);
+    CHECK_INT(g->n_ranks, 2);
+    CHECK_INT(g->world_size, 4);
+    syn_cursor a = {0}, b = {0};
+    for (uint32_t r = 0; r < 2; r++) {
+        CHECK_INT(g->ranks[r].rank, p.ranks[r]);
+        CHECK_INT(g->ranks[r].n_nodes, 4);
+        CHECK_INT(g->ranks[r].n_tensors, 5);
+        for (uint32_t i = 0; i < 4; i++) {
+            const syn_node *n = syn_graph_node(g, r, i, &a);
+            (void)syn_graph_node(g, r, 3 - i, &b); /* another cursor does not disturb */
+            CHECK_MSG(n != NULL && same_node(n, &p.nodes[i]), "node %u", i);
+        }
+        for (uint32_t i = 0; i < 5; i++) {
+            const syn_graph_tensor *t = syn_graph_tensor_at(g, r, i, &a), *want = &p.tensors[i];
+            CHECK(t != NULL);
+            CHECK_STR(t->name, want->name);
+            CHECK(syn_spec_equal(&t->spec, &want->spec));
+            CHECK(t->flags == want->flags && t->producer == want->producer &&
+                  t->base == want->base);
+        }
+    }
+    const syn_node *n = syn_graph_node(g, 0, 0, &a);
+    CHECK(n->comm == SYN_COMM_NONE && n->reduce == -1 && n->group == 0 && n->peer == -1);
+    CHECK_OK(syn_graph_verify(g, &err), err);
+    syn_cursor_free(&a);
+    syn_cursor_free(&b);
+    syn_graph_free(g);
+}
+
+static void texts_are_copied(void) {
+    plan p;
+    syn_graph *g;
+    syn_error err = {0};
+    char op[] = "linear", label[] = "qkv", scope[] = "h.0", name[] = "w", group[] = "tp0";
+    plan_new(&p);
+    p.nodes[0].op = op;
+    p.nodes[0].label = label;
+    p.nodes[0].scope = scope;
+    p.tensors[1].name = name;
+    p.groups[0].name = group;
+    p.linear_attributes[3].text = label;
+    CHECK_OK(build(&g, &p, &err), err);
+    op[0] = label[0] = scope[0] = name[0] = group[0] = '!';
+    p.linear_in[0] = 99;
+    p.tp_ranks[0] = 99;
+    syn_cursor c = {0};
+    const syn_node *n = syn_graph_node(g, 1, 0, &c);
+    CHECK_STR(n->op, "linear");
+    CHECK_STR(n->label, "qkv");
+    CHECK_STR(n->scope, "h.0");
+    CHECK_STR(n->attributes[3].text, "qkv");
+    CHECK_INT(n->inputs[0], 0);
+    CHECK_STR(syn_graph_tensor_at(g, 1, 1, &c)->name, "w");
+    CHECK_STR(syn_graph_group_by_id(g, 1)->name, "tp0");
+    CHECK_INT(syn_graph_group_by_id(g, 1)->ranks[0], 0);
+    syn_cursor_free(&c);
+    syn_graph_free(g);
+}
+
+/* More attributes than the cursor itself has room for; then fewer with the same cursor. */
+static void many_attributes(void) {
+    enum { MANY = 100 };
+    plan p;
+    syn_graph *g;
+    syn_error err = {0};
+    syn_attribute list[MANY];
+    char names[MANY][16];
+    plan_new(&p);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof names[i], "a%d", i);
+        list[i] = (syn_attribute){.name = names[i], .type = SYN_VALUE_F64, .f64 = i * 0.5};
+    }
+    p.nodes[1].attributes = list;
+    p.nodes[1].n_attributes = MANY;
+    CHECK_OK(build(&g, &p, &err), err);
+    syn_cursor c = {0};
+    for (uint32_t i = 0; i < 4; i++) {
+        const syn_node *n = syn_graph_node(g, 0, i, &c);
+        CHECK_MSG(n != NULL && same_node(n, &p.nodes[i]), "node %u", i);
+    }
+    syn_cursor_free(&c);
+    syn_memory_fail_after(0);
+    const syn_node *none = syn_graph_node(g, 0, 1, &c);
+    syn_memory_fail_after(SYN_MEMORY_NEVER);
+    CHECK(none == NULL && c.error.code == SYN_E_NOMEM);
+    syn_cursor_free(&c);
+    syn_graph_free(g);
+}
+
+static void metadata(void) {
+    plan p;
+    syn_graph *g;
+    syn_error err = {0};
+    plan_new(&p);
+    CHECK_OK(build(&g, &p, &err), err);
+    const syn_attribute again = {.name = "model", .type = SYN_VALUE_F64, .f64 = 0.5};
+    CHECK_OK(syn_graph_set_meta(g, &again, &err), err);
+    CHECK_INT(g->n_metadata, 2);
+    CHECK_STR(g->metadata[0].name, "model");
+    CHECK(g->metadata[0].type == SYN_VALUE_F64 && g->metadata[0].f64 == 0.5);
+    CHECK_INT(syn_graph_meta(g, "tp")->i64, 2);
+    CHECK(syn_graph_meta(g, "dp") == NULL);
+    syn_graph_free(g);
+}
+
+static void attribute_texts(void) {
+    static const struct {
+        syn_attribute a;
+        const char *want;
+    } cases[] = {
+        {{"n", SYN_VALUE_I64, 64, 0, NULL}, "64"},
+        {{"n", SYN_VALUE_I64, INT64_MIN, 0, NULL}, "-9223372036854775808"},
+        {{"n", SYN_VALUE_F64, 0, 0.125, NULL}, "0.125"},
+        {{"n", SYN_VALUE_F64, 0, 1e-5, NULL}, "1e-05"},
+        {{"n", SYN_VALUE_BOOL, 1, 0, NULL}, "true"},
+        {{"n", SYN_VALUE_BOOL, 0, 0, NULL}, "false"},
+        {{"n", SYN_VALUE_TEXT, 0, 0, "some text"}, "some text"},
+    };
+    char buf[64];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        CHECK_STR(syn_attribute_text(&cases[i].a, buf, sizeof buf), cases[i].want);
+    const syn_attribute euro = {"n", SYN_VALUE_TEXT, 0, 0, "ab\xE2\x82\xAC"};
+    CHECK_STR(syn_attribute_text(&euro, buf, 5), "ab"); /* no half characters */
+    CHECK_STR(syn_attribute_text(&euro, buf, 6), "ab\xE2\x82\xAC");
+    CHECK_STR(syn_attribute_text(&euro, buf, 1), "");
+}
+
+static void groups_by_id(void) {
+    static const uint32_t orders[][4] = {{1, 2, 3, 4}, {3, 8, 20, 21}, {9, 2, 30, 5}};
+    const int32_t ranks[] = {0};
+    for (size_t o = 0; o < 3; o++) {
+        syn_graph *g;
+        syn_error err = {0};
+        CHECK_OK(syn_graph_new(&g, ranks, 1, 1, &err), err);
+        for (size_t i = 0; i < 4; i++) {
+            const syn_graph_group group = {orders[o][i], "g", ranks, 1};
+            CHECK_OK(syn_graph_add_group(g, &group, &err), err);
+        }
+        for (uint32_t i = 0; i < 4; i++)
+            CHECK(syn_graph_group_by_id(g, orders[o][i]) == &g->groups[i]);
+        CHECK(syn_graph_group_by_id(g, 0) == NULL && syn_graph_group_by_id(g, 1000) == NULL);
+        CHECK_OK(syn_graph_verify(g, &err), err);
+        syn_graph_free(g);
+    }
+}
+
+static void names(void) {
+    CHECK_STR(syn_node_kind_name(SYN_NODE_METADATA), "metadata");
+    CHECK_STR(syn_dep_class_name(SYN_DEP_INPLACE), "inplace");
+    CHECK_STR(syn_category_name(SYN_CATEGORY_DATA_MOVEMENT), "data movement");
+    CHECK_STR(syn_category_name(SYN_CATEGORY_COUNT), "?");
+    CHECK_STR(syn_node_kind_name((syn_node_kind)-1), "?");
+}
+
+static void empty_graphs(void) {
+    const int32_t ranks[] = {2};
+    syn_graph *g;
+    syn_error err = {0};
+    CHECK_OK(syn_graph_new(&g, NULL, 0, 1, &err), err);
+    CHECK_OK(syn_graph_verify(g, &err), err);
+    syn_graph_free(g);
+    CHECK_OK(syn_graph_new(&g, ranks, 1, 4, &err), err);
+    CHECK_OK(syn_graph_verify(g, &err), err);
+    syn_graph_free(g);
+    syn_graph_free(NULL);
+    syn_cursor_free(NULL);
+}
+
+static void rows_refuse_nonsense(void) {
+    const int32_t ranks[] = {0};
+    syn_graph *g;
+    syn_error err = {0};
+    CHECK_OK(syn_graph_new(&g, ranks, 1, 1, &err), err);
+    const syn_node good = {.op = "x", NO_TIMES};
+    syn_node bad[6];
+    for (size_t i = 0; i < 6; i++) bad[i] = good;
+    bad[0].op = NULL;
+    bad[1].kind = SYN_NODE_KIND_COUNT;
+    bad[2].category = (syn_category)1000;
+    bad[3].phase = SYN_PHASE_COUNT;
+    bad[4].comm = SYN_COMM_KIND_COUNT;
+    bad[5].reduce = SYN_REDUCE_COUNT;
+    for (size_t i = 0; i < 6; i++)
+        CHECK_MSG(syn_graph_add_node(g, 0, &bad[i], NULL) == SYN_E_INVALID, "%zu", i);
+    CHECK_INT(g->ranks[0].n_nodes, 0);
+    CHECK_OK(syn_graph_add_node(g, 0, &good, &err), err);
+    syn_cursor c = {0};
+    CHECK_STR(syn_graph_node(g, 0, 0, &c)->label, "x"); /* no label: the op's name */
+    CHECK_STR(syn_graph_node(g, 0, 0, &c)->scope, "");
+    syn_graph_free(g);
+}
+
+/* ---- Memory and size ---- */
+
+static void out_of_memory(void) {
+    plan p;
+    plan_new(&p);
+    uint64_t n = 0;
+    for (;; n++) {
+        syn_graph *g = NULL;
+        syn_error err = {0};
+        syn_memory_fail_after(n);
+        syn_status status = build(&g, &p, &err);
+        if (status == SYN_OK) status = syn_graph_verify(g, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        syn_graph_free(g);
+        if (status == SYN_OK) break;
+        CHECK_INT(status, SYN_E_NOMEM);
+        CHECK_HAS(err.text, "out of memory");
+    }
+    CHECK_MSG(n > 30, "only %llu allocations", (unsigned long long)n);
+}
+
+/* After a failed addition the graph is as before, and the addition can be repeated. */
+static void failed_additions_change_nothing(void) {
+    plan p;
+    syn_graph *g;
+    syn_error err = {0};
+    plan_new(&p);
+    CHECK_OK(syn_graph_new(&g, p.ranks, p.n_ranks, p.world_size, &err), err);
+    for (uint32_t r = 0; r < 2; r++) {
+        for (uint32_t i = 0; i < p.n_tensors; i++)
+            CHECK_OK(syn_graph_add_tensor(g, r, &p.tensors[i], &err), err);
+    }
+    CHECK_OK(syn_graph_add_group(g, &p.groups[0], &err), err);
+    for (uint32_t i = 0; i < p.n_nodes; i++) {
+        for (uint32_t r = 0; r < 2; r++) {
+            syn_status status = SYN_E_NOMEM;
+            for (uint64_t n = 0; status != SYN_OK; n++) {
+                CHECK_INT(g->ranks[r].n_nodes, i);
+                syn_memory_fail_after(n);
+                status = syn_graph_add_node(g, r, &p.nodes[i], NULL);
+                syn_memory_fail_after(SYN_MEMORY_NEVER);
+            }
+        }
+    }
+    CHECK_OK(syn_graph_verify(g, &err), err);
+    syn_cursor c = {0};
+    for (uint32_t i = 0; i < p.n_nodes; i++)
+        CHECK_MSG(same_node(syn_graph_node(g, 1, i, &c), &p.nodes[i]), "node %u", i);
+    syn_graph_free(g);
+}
+
+/* A chain of a million nodes, each with a tensor of its own name. */
+static void a_million_nodes(void) {
+    enum { N = 1000000 };
+    const int32_t ranks[] = {0};
+    syn_graph *g;
+    syn_error err = {0};
+    const uint64_t calls = syn_memory_calls();
+    CHECK_OK(syn_graph_new(&g, ranks, 1, 1, &err), err);
+    for (uint32_t i = 0; i < N; i++) {
+        char name[32], scope[32];
+        const uint32_t in = i - 1;
+        const syn_dep dep = {in, SYN_DEP_DATA};
+        const syn_attribute axis = {"axis", SYN_VALUE_I64, i % 7, 0, NULL};
+        snprintf(name, sizeof name, "t:%u", i);
+        snprintf(scope, sizeof scope, "h.%u", i % 96);
+        const syn_node n = {.id = i + 1,
+                            .op = "gelu",
+                            .scope = scope,
+                            .inputs = &in,
+                            .outputs = &i,
+                            .n_inputs = i > 0,
+                            .n_outputs = 1,
+                            .deps = &dep,
+                            .n_deps = i > 0,
+                            .attributes = &axis,
+                            .n_attributes = 1,
+                            .flops = i,
+                            NO_TIMES};
+        const syn_graph_tensor t = {name, {SYN_F32, 2, {1, 64}}, 0, i, i};
+        CHECK_OK(syn_graph_add_node(g, 0, &n, &err), err);
+        CHECK_OK(syn_graph_add_tensor(g, 0, &t, &err), err);
+    }
+    CHECK(syn_memory_calls() - calls < 1000); /* additions are amortised */
+    CHECK_OK(syn_graph_verify(g, &err), err);
+    syn_cursor c = {0};
+    const syn_node *n = syn_graph_node(g, 0, 777777, &c);
+    CHECK(n->flops == 777777 && n->inputs[0] == 777776 && n->deps[0].node == 777776);
+    CHECK_INT(n->attributes[0].i64, 777777 % 7);
+    CHECK_STR(n->scope, "h.81"); /* 777777 mod 96 */
+    CHECK_STR(syn_graph_tensor_at(g, 0, 777777, &c)->name, "t:777777");
+    syn_graph_free(g);
+}
+
+int main(int argc, char **argv) {
+    static const test_case cases[] = {
+        {"round_trip", round_trip},
+        {"texts_are_copied", texts_are_copied},
+        {"many_attributes", many_attributes},
+        {"metadata", metadata},
+        {"attribute_texts", attribute_texts},
+        {"groups_by_id", groups_by_id},
+        {"names", names},
+        {"empty_graphs", empty_graphs},
+        {"rows_refuse_nonsense", rows_refuse_nonsense},
+        {"out_of_memory", out_of_memory},
+        {"failed_additions_change_nothing", failed_additions_change_nothing},
+        {"a_million_nodes", a_million_nodes},
+    };
+    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
+}

@@ -1,0 +1,173 @@
+/* syn_graph_verify finds every breach and says where it is. */
+#include "tests/support/graph_plan.h"
+
+/* One breach each, and what the sentence must say of it. */
+#define BREACHES(X)                                                                               \
+    X(p->ranks[1] = 4, "rank 4 is not within a world of 4")                                       \
+    X(p->ranks[1] = -1, "rank -1 is not within")                                                  \
+    X(p->ranks[1] = 0, "rank 0 is in the graph twice")                                            \
+    X(p->groups[1].id = 1, "group 1 is there twice")                                              \
+    X(p->groups[1].id = 0, "group 0")                                                             \
+    X(p->groups[1].n_ranks = 0, "group 7 has no ranks")                                           \
+    X(p->dp_ranks[0] = 4, "group 7 (dp1) holds rank 4, which is not within a world of 4 ranks")   \
+    X(p->dp_ranks[0] = 3, "group 7 (dp1) holds rank 3 twice")                                     \
+    X(p->metadata[1].name = "", "entry 1 of the metadata")                                        \
+    X(p->tensors[2].spec.dims[0] = -1, "tensor 2 (h.0.attn/qkv:0): its shape")                    \
+    X(p->tensors[2].base = 3, "tensor 2 (h.0.attn/qkv:0): shares the storage")                    \
+    X(p->tensors[0].flags = 0, "tensor 0 (x): no node makes it")                                  \
+    X(p->tensors[4].producer = 4, "tensor 4 (h.1/recv:0): the node that makes it does not exist") \
+    X(p->tensors[4].producer = 2, "writes a tensor that names another producer: 4")               \
+    X(p->nodes[3].n_outputs = 0, "tensor 4 (h.1/recv:0): the node it names does not make it")     \
+    X(p->linear_out[0] = 5, "node 0 (linear): writes a tensor that does not exist: 5")            \
+    X(p->linear_in[1] = 5, "node 0 (linear): reads a tensor that does not exist: 5")              \
+    X(p->linear_in[1] = 3, "reads the output of a node that does not come earlier: 1")            \
+    X(p->linear_in[1] = 2, "reads the output of a node that does not come earlier: 0")            \
+    X(p->reduce_deps[0].dep_class = SYN_DEP_CONTROL, "lacks a data dependency on the node")       \
+    X(p->send_deps[1].node = 2, "node 2 (send): waits for a node that does not come earlier: 2")  \
+    X(p->recv_deps[0].dep_class = SYN_DEP_COUNT, "unknown class of dependency")                   \
+    X((p->send_deps[0].node = 1, p->send_deps[1].node = 0), "not in ascending order")             \
+    X(p->reduce_deps[1].dep_class = SYN_DEP_DATA, "lists the same dependency twice")              \
+    X(p->nodes[2].id = 1, "two nodes with the id 1")                                              \
+    X(p->nodes[1].stream = -1, "node 1 (all_reduce): negative stream -1")                         \
+    X(p->nodes[1].wall_ns = (double)NAN, "has a time that is not a number")                       \
+    X(p->nodes[1].comm = SYN_COMM_NONE, "its kind of communication does not fit")                 \
+    X(p->nodes[1].comm = SYN_COMM_SEND, "its kind of communication does not fit")                 \
+    X(p->nodes[2].comm = SYN_COMM_RECV, "its kind of communication does not fit")                 \
+    X(p->nodes[3].comm = SYN_COMM_BROADCAST, "its kind of communication does not fit")            \
+    X(p->nodes[1].group = 2, "its group does not exist: 2")                                       \
+    X(p->nodes[1].group = 7, "rank 0, node 1 (all_reduce): its rank is not in its group 7")       \
+    X(p->nodes[1].root = 4, "its root is no rank: 4")                                             \
+    X(p->nodes[2].peer = 4, "its peer is no rank: 4")                                             \
+    X(p->nodes[3].peer = -1, "its peer is no rank: -1")                                           \
+    X(p->linear_attributes[2].name = "", "has an attribute without name or value, number 2")
+
+static void verify_finds_each_breach(void) {
+    enum {
+#define X(change, says) +1
+        N_BREACHES = 0 BREACHES(X)
+#undef X
+    };
+    for (int which = 0; which < N_BREACHES; which++) {
+        plan whole, *p = &whole;
+        syn_graph *g;
+        syn_error err = {0};
+        const char *says = "";
+        int k = 0;
+        plan_new(p);
+#define X(change, sentence) \
+    if (k++ == which) {     \
+        (void)(change);     \
+        says = sentence;    \
+    }
+        BREACHES(X)
+#undef X
+        CHECK_OK(build(&g, p, &err), err);
+        const syn_status status = syn_graph_verify(g, &err);
+        syn_graph_free(g);
+        CHECK_MSG(status == SYN_E_INVALID, "not found: %s", says);
+        CHECK_HAS(err.text, says);
+    }
+}
+
+/* Breaches that only another producer can commit: its source spoils the second node. */
+static void (*spoil)(syn_node *node);
+
+static const syn_node *spoiled_node(const syn_graph *graph, uint32_t rank, uint32_t node,
+                                    syn_cursor *cursor) {
+    const syn_graph *whole = (const syn_graph *)graph->self;
+    if (syn_graph_node(whole, rank, node, cursor) == NULL) return NULL;
+    if (node == 1) spoil(&cursor->node);
+    return &cursor->node;
+}
+
+static const syn_graph_tensor *whole_tensor(const syn_graph *graph, uint32_t rank, uint32_t tensor,
+                                            syn_cursor *cursor) {
+    return syn_graph_tensor_at((const syn_graph *)graph->self, rank, tensor, cursor);
+}
+
+static void spoil_kind(syn_node *n) {
+    n->kind = SYN_NODE_KIND_COUNT;
+}
+static void spoil_category(syn_node *n) {
+    n->category = SYN_CATEGORY_COUNT;
+}
+static void spoil_phase(syn_node *n) {
+    n->phase = SYN_PHASE_COUNT;
+}
+static void spoil_op(syn_node *n) {
+    n->op = NULL;
+}
+static void spoil_scope(syn_node *n) {
+    n->scope = NULL;
+}
+static void spoil_comm(syn_node *n) {
+    n->comm = (syn_comm_kind)99;
+}
+static void spoil_reduce(syn_node *n) {
+    n->reduce = SYN_REDUCE_COUNT;
+}
+
+static void verify_distrusts_other_producers(void) {
+    static const struct {
+        void (*spoil)(syn_node *);
+        const char *says;
+    } cases[] = {{spoil_kind, "unknown kind of node"}, {spoil_category, "unknown category"},
+                 {spoil_phase, "unknown phase"},       {spoil_op, "lacks its op"},
+                 {spoil_scope, "lacks its op"},        {spoil_comm, "does not fit"},
+                 {spoil_reduce, "unknown reduction"}};
+    const syn_graph_source source = {spoiled_node, whole_tensor, NULL};
+    plan p;
+    syn_graph *g;
+    syn_error err = {0};
+    plan_new(&p);
+    CHECK_OK(build(&g, &p, &err), err);
+    syn_graph view = *g;
+    view.source = &source;
+    view.self = g;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        syn_error e = {0};
+        spoil = cases[i].spoil;
+        CHECK_INT(syn_graph_verify(&view, &e), SYN_E_INVALID);
+        CHECK_HAS(e.text, cases[i].says);
+    }
+    syn_graph_free(g);
+}
+
+/* Collectives of one group are matched between ranks by a number that must ascend; ids need not. */
+static void verify_orders_collectives(void) {
+    const int32_t ranks[] = {0, 1};
+    for (uint32_t second = 0; second < 3; second++) {
+        syn_graph *g;
+        syn_error err = {0};
+        CHECK_OK(syn_graph_new(&g, ranks, 2, 2, &err), err);
+        const syn_graph_group group = {3, "tp0", ranks, 2};
+        CHECK_OK(syn_graph_add_group(g, &group, &err), err);
+        for (uint32_t r = 0; r < 2; r++) {
+            for (uint32_t i = 0; i < 2; i++) {
+                const syn_node n = {.id = 10 - i,
+                                    .kind = SYN_NODE_COLLECTIVE,
+                                    .op = "barrier",
+                                    .comm = SYN_COMM_BARRIER,
+                                    .reduce = -1,
+                                    .group = 3,
+                                    .comm_index = i == 0 ? 1 : second,
+                                    .root = -1,
+                                    NO_TIMES};
+                CHECK_OK(syn_graph_add_node(g, r, &n, &err), err);
+            }
+        }
+        const syn_status status = syn_graph_verify(g, &err);
+        syn_graph_free(g);
+        CHECK_INT(status, second == 2 ? SYN_OK : SYN_E_INVALID);
+        if (second != 2) CHECK_HAS(err.text, "does not ascend");
+    }
+}
+
+int main(int argc, char **argv) {
+    static const test_case cases[] = {
+        {"verify_finds_each_breach", verify_finds_each_breach},
+        {"verify_distrusts_other_producers", verify_distrusts_other_producers},
+        {"verify_orders_collectives", verify_orders_collectives},
+    };
+    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
+}

@@ -1,0 +1,449 @@
+/* Hardware files: what is read, what is refused, and times against closed formulas and
+ * measurements. */
+#include "tests/support/test.h"
+
+#include <stdint.h>
+
+#include "syntorch/hardware.h"
+#include "syntorch/memory.h"
+
+#define GIB 1073741824.0
+
+/* A file of round numbers, so that times can be worked out by hand. */
+static const char *const toy =
+    "{\"name\":\"toy\",\n"
+    " \"hardware\":{\"peak_tflops\":{\"f32\":1,\"f16\":10},\n"
+    "  \"memory_gib\":2,\"memory_gb_per_s\":100,\"node_ranks\":4,\n"
+    "  \"intra\":{\"alpha_us\":2,\"gb_per_s\":50},\"inter\":{\"alpha_us\":20,\"gb_per_s\":5}},\n"
+    " \"stack\":{\"name\":\"s\",\"launch_us\":3,\"matmul_efficiency\":0.5,\"matmul_half_gflop\":1,"
+    "\n"
+    "  \"memory_efficiency\":0.8,\"kernels\":{\"softmax\":2,\"add\":0.5}}}\n";
+
+static syn_status parse(syn_hardware *hw, const char *json, syn_error *err) {
+    memset(err, 0, sizeof *err);
+    return syn_hardware_parse(hw, "hw.json", json, strlen(json), err);
+}
+
+/* The toy with its first `from` replaced by `to`; static storage. */
+static const char *toy_with(const char *from, const char *to) {
+    static char out[2048];
+    const char *at = strstr(toy, from);
+    if (at == NULL) {
+        fprintf(stderr, "the toy file has no %s\n", from);
+        abort();
+    }
+    snprintf(out, sizeof out, "%.*s%s%s", (int)(at - toy), toy, to, at + strlen(from));
+    return out;
+}
+
+static void reads_every_member(void) {
+    syn_hardware hw;
+    syn_error err;
+    CHECK_OK(parse(&hw, toy, &err), err);
+    CHECK_STR(hw.name, "toy");
+    CHECK_NEAR(hw.peak_flops_per_ns[SYN_F32], 1000, 0);
+    CHECK_NEAR(hw.peak_flops_per_ns[SYN_F16], 10000, 0);
+    CHECK_NEAR(hw.peak_flops_per_ns[SYN_BF16], 0, 0);
+    CHECK_NEAR(hw.memory_bytes, 2 * GIB, 0);
+    CHECK_NEAR(hw.memory_bytes_per_ns, 100, 0);
+    CHECK_INT(hw.node_ranks, 4);
+    CHECK_NEAR(hw.intra.alpha_ns, 2000, 0);
+    CHECK_NEAR(hw.intra.bytes_per_ns, 50, 0);
+    CHECK_NEAR(hw.inter.alpha_ns, 20000, 0);
+    CHECK_NEAR(hw.inter.bytes_per_ns, 5, 0);
+    CHECK_STR(hw.stack, "s");
+    CHECK_NEAR(hw.launch_ns, 3000, 0);
+    CHECK_NEAR(hw.matmul_efficiency, 0.5, 0);
+    CHECK_NEAR(hw.matmul_half_flops, 1e9, 0);
+    CHECK_NEAR(hw.memory_efficiency, 0.8, 0);
+    CHECK_INT(hw.n_kernels, 2);
+    CHECK_STR(hw.kernels[0].op, "softmax");
+    CHECK_NEAR(hw.kernels[0].count, 2, 0);
+    CHECK_STR(hw.kernels[1].op, "add");
+    CHECK_NEAR(hw.kernels[1].count, 0.5, 0);
+}
+
+static void optional_parts(void) {
+    syn_hardware hw;
+    syn_error err;
+    CHECK_OK(parse(&hw, toy_with(",\"inter\":{\"alpha_us\":20,\"gb_per_s\":5}", ""), &err), err);
+    CHECK_NEAR(hw.inter.alpha_ns, 2000, 0);
+    CHECK_NEAR(hw.inter.bytes_per_ns, 50, 0);
+    CHECK_OK(parse(&hw, toy_with(",\"kernels\":{\"softmax\":2,\"add\":0.5}", ""), &err), err);
+    CHECK_INT(hw.n_kernels, 0);
+    CHECK_OK(parse(&hw, toy_with("\"alpha_us\":2,", "\"alpha_us\":0,"), &err), err);
+    CHECK_OK(parse(&hw, toy_with("\"launch_us\":3", "\"launch_us\":0"), &err), err);
+}
+
+/* ---- Bad files ---- */
+
+static void refuses_bad_files(void) {
+    static const struct {
+        const char *from, *to, *where, *says;
+    } bad[] = {
+        {"\"memory_gib\":2", "\"memory_gib\":-2", "hw.json:3:16: ", "\"hardware.memory_gib\""},
+        {"\"memory_gib\":2", "\"memory_gib\":0", "hw.json:3:16: ", "not 0"},
+        {"\"memory_gib\":2", "\"memory_gib\":\"2\"", "hw.json:3:16: ", "not \"2\""},
+        {"\"memory_gib\":2", "\"memory_gib\":null", "hw.json:3:16: ", "not null"},
+        {"\"memory_gib\":2", "\"memory_gib\":[2]", "hw.json:3:16: ", "not an array"},
+        {"\"memory_gib\":2", "\"memory_gib\":1e300", "hw.json:3:16: ", "not 1e300"},
+        {"\"memory_gib\":2", "\"memory_gib\":NaN", "hw.json:3:16: ", "\"hardware.memory_gib\""},
+        {"\"memory_gib\":2", "\"memory_gib\":1e999", "hw.json:3:16: ", "\"hardware.memory_gib\""},
+        {"\"memory_gib\":2,", "", "hw.json:4:76: ", "\"hardware\" lacks \"memory_gib\""},
+        {"\"memory_gib\"", "\"memory_gb\"",
+         "hw.json:3:3: ", "unknown key \"memory_gb\" in \"hardware\""},
+        {"\"memory_gib\":2", "\"memory_gib\":2,\"memory_gib\":2", "hw.json:3:18: ", "given twice"},
+        {"\"f32\":1,", "", "", "\"hardware.peak_tflops\" lacks \"f32\""},
+        {"\"f16\":10", "\"f8\":10", "", "unknown key \"f8\" in \"hardware.peak_tflops\""},
+        {"\"f16\":10", "\"f16\":0", "", "\"hardware.peak_tflops.f16\" must be"},
+        {"{\"f32\":1,\"f16\":10}", "19.5", "",
+         "\"hardware.peak_tflops\" must be an object, not 19.5"},
+        {"\"node_ranks\":4", "\"node_ranks\":0", "hw.json:3:53: ", "\"hardware.node_ranks\""},
+        {"\"node_ranks\":4", "\"node_ranks\":8.5", "hw.json:3:53: ", "must be an integer"},
+        {"\"node_ranks\":4", "\"node_ranks\":99999999999999999999",
+         "hw.json:3:53: ", "must be an integer"},
+        {"\"alpha_us\":2,", "\"alpha_us\":-1,", "", "\"hardware.intra.alpha_us\""},
+        {"\"alpha_us\":2,", "\"alpha_ms\":2,", "",
+         "unknown key \"alpha_ms\" in \"hardware.intra\""},
+        {"\"gb_per_s\":5}", "\"gb_per_s\":0}", "", "\"hardware.inter.gb_per_s\""},
+        {",\"gb_per_s\":5}", "}", "", "\"hardware.inter\" lacks \"gb_per_s\""},
+        {"\"matmul_efficiency\":0.5", "\"matmul_efficiency\":1.5", "",
+         "\"stack.matmul_efficiency\""},
+        {"\"memory_efficiency\":0.8", "\"memory_efficiency\":0", "", "\"stack.memory_efficiency\""},
+        {"\"launch_us\":3,", "", "", "\"stack\" lacks \"launch_us\""},
+        {"\"softmax\":2", "\"sofmax\":2",
+         "hw.json:6:38: ", "names the op \"sofmax\", which does not exist"},
+        {"\"softmax\":2", "\"softmax\":-1", "", "\"stack.kernels.softmax\""},
+        {"\"softmax\":2", "\"softmax\":true", "", "not true"},
+        {"\"softmax\":2", "\"add\":2", "", "\"stack.kernels.add\" is given twice"},
+        {"{\"softmax\":2,\"add\":0.5}", "[]", "", "\"stack.kernels\" must be an object"},
+        {"\"stack\":{", "\"hardware\":{", "hw.json:5:2: ", "\"hardware\" is given twice"},
+        {"}}}\n", "}},\"stack\":{}}", "", "\"stack\" is given twice"},
+        {"\"name\":\"toy\",", "", "", "the file lacks \"name\""},
+        {"\"name\":\"toy\"", "\"name\":\"\"",
+         "hw.json:1:9: ", "\"name\" must be a string of 1 to 63"},
+        {"\"name\":\"toy\"", "\"name\":\"a\\u0000b\"",
+         "hw.json:1:9: ", "without control characters"},
+        {"\"name\":\"toy\"", "\"name\":\"toy\",\"nmae\":1",
+         "hw.json:1:15: ", "unknown key \"nmae\""},
+        {"{\"name\"", "[{\"name\"", "hw.json:1:1: ", "the file must be an object, not an array"},
+        {"0.5}}}\n", "0.5}}} x", "hw.json:6:63: ", "nothing after the document"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        syn_hardware hw, before;
+        syn_error err;
+        memset(&hw, 7, sizeof hw);
+        before = hw;
+        const syn_status status = parse(&hw, toy_with(bad[i].from, bad[i].to), &err);
+        CHECK_MSG(status == SYN_E_FORMAT, "%s was taken (status %d)", bad[i].to, (int)status);
+        CHECK_MSG(strncmp(err.text, "hw.json:", 8) == 0, "%s", err.text);
+        CHECK_MSG(strncmp(err.text, bad[i].where, strlen(bad[i].where)) == 0, "\"%s\", not at %s",
+                  err.text, bad[i].where);
+        CHECK_HAS(err.text, bad[i].says);
+        CHECK(memcmp(&hw, &before, sizeof hw) == 0); /* a failure leaves the old one */
+    }
+}
+
+/* Each half of a file must be there: neither stands in for the other. */
+static void refuses_halves(void) {
+    const char *stack = strstr(toy, ",\n \"stack\""), *hardware = strstr(toy, " \"hardware\"");
+    char half[1024];
+    syn_hardware hw;
+    syn_error err;
+    snprintf(half, sizeof half, "%.*s}", (int)(stack - toy), toy);
+    CHECK_INT(parse(&hw, half, &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "the file lacks \"stack\"");
+    snprintf(half, sizeof half, "%.*s%s", (int)(hardware - toy), toy, stack + 1);
+    CHECK_INT(parse(&hw, half, &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "the file lacks \"hardware\"");
+}
+
+static void refuses_every_cut(void) {
+    const size_t bytes = strlen(toy) - 1; /* without the last newline */
+    for (size_t n = 0; n < bytes; n++) {
+        syn_hardware hw;
+        syn_error err = {0};
+        char *cut = malloc(n + 1); /* exact size: a sanitizer sees what reads beyond */
+        CHECK(cut != NULL);
+        memcpy(cut, toy, n);
+        const syn_status status = syn_hardware_parse(&hw, "hw.json", cut, n, &err);
+        free(cut);
+        CHECK_MSG(status == SYN_E_FORMAT, "a file cut at %zu was taken", n);
+    }
+}
+
+static void survives_allocation_failures(void) {
+    for (uint64_t n = 0;; n++) {
+        syn_hardware hw;
+        syn_error err = {0};
+        syn_memory_fail_after(n);
+        const syn_status status = syn_hardware_parse(&hw, "hw.json", toy, strlen(toy), &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (status == SYN_OK) return;
+        CHECK_INT(status, SYN_E_NOMEM);
+        CHECK_HAS(err.text, "out of memory");
+        CHECK(n < 100);
+    }
+}
+
+/* ---- Presets ---- */
+
+static void presets_are_complete(void) {
+    size_t n = 0;
+    for (const char *const *name = syn_hardware_presets(); *name != NULL; name++, n++) {
+        syn_hardware hw;
+        syn_error err = {0};
+        CHECK_OK(syn_hardware_load(&hw, *name, &err), err);
+        CHECK_STR(hw.name, *name);
+        CHECK(hw.peak_flops_per_ns[SYN_F32] > 0 && hw.memory_bytes >= GIB && hw.stack[0] != '\0');
+        CHECK(hw.memory_bytes_per_ns > 0 && hw.node_ranks > 0 && hw.launch_ns > 0);
+        CHECK(hw.intra.bytes_per_ns > 0 && hw.inter.bytes_per_ns > 0);
+        CHECK(hw.matmul_efficiency > 0 && hw.matmul_efficiency <= 1);
+        CHECK(hw.memory_efficiency > 0 && hw.memory_efficiency <= 1);
+    }
+    CHECK_INT(n, 5);
+}
+
+static void unknown_names_list_the_presets(void) {
+    syn_hardware hw;
+    syn_error err = {0};
+    CHECK_INT(syn_hardware_load(&hw, "a100", &err), SYN_E_IO);
+    CHECK_HAS(err.text, "cannot read a100");
+    CHECK_HAS(err.text, "a100-80g, h100, h200, v100-32g, cpu");
+}
+
+static void same_hardware(const syn_hardware *a, const syn_hardware *b) {
+    CHECK_STR(a->name, b->name);
+    CHECK_STR(a->stack, b->stack);
+    for (int i = 0; i < SYN_DTYPE_COUNT; i++)
+        CHECK_NEAR(a->peak_flops_per_ns[i], b->peak_flops_per_ns[i], 0);
+    const double *const numbers[][2] = {
+        {&a->memory_bytes, &b->memory_bytes},
+        {&a->memory_bytes_per_ns, &b->memory_bytes_per_ns},
+        {&a->intra.alpha_ns, &b->intra.alpha_ns},
+        {&a->intra.bytes_per_ns, &b->intra.bytes_per_ns},
+        {&a->inter.alpha_ns, &b->inter.alpha_ns},
+        {&a->inter.bytes_per_ns, &b->inter.bytes_per_ns},
+        {&a->launch_ns, &b->launch_ns},
+        {&a->matmul_efficiency, &b->matmul_efficiency},
+        {&a->matmul_half_flops, &b->matmul_half_flops},
+        {&a->memory_efficiency, &b->memory_efficiency},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        CHECK_NEAR(*numbers[i][0], *numbers[i][1], 1e-12 * *numbers[i][1]);
+    CHECK_INT(a->node_ranks, b->node_ranks);
+    CHECK_INT(a->n_kernels, b->n_kernels);
+    for (int32_t i = 0; i < a->n_kernels; i++) {
+        CHECK_STR(a->kernels[i].op, b->kernels[i].op);
+        CHECK_NEAR(a->kernels[i].count, b->kernels[i].count, 0);
+    }
+}
+
+/* The example file says what the preset says. */
+static void example_equals_preset(void) {
+    const char *source = getenv("SYN_SOURCE");
+    if (source == NULL) SKIP("SYN_SOURCE is not set");
+    char path[4096];
+    syn_hardware file, preset;
+    syn_error err = {0};
+    snprintf(path, sizeof path, "%s/examples/configs/hw_a100.json", source);
+    CHECK_OK(syn_hardware_load(&file, path, &err), err);
+    CHECK_OK(syn_hardware_load(&preset, "a100-80g", &err), err);
+    same_hardware(&file, &preset);
+}
+
+/* ---- Times, worked out by hand for the toy ---- */
+
+static syn_node compute(const char *op, syn_category category, uint64_t flops, uint64_t bytes) {
+    return (syn_node){.kind = SYN_NODE_COMPUTE,
+                      .category = category,
+                      .op = op,
+                      .flops = flops,
+                      .bytes_read = bytes - bytes / 4,
+                      .bytes_written = bytes / 4};
+}
+
+static double toy_ns(const syn_node *node, syn_dtype dtype) {
+    syn_hardware hw;
+    syn_error err;
+    if (parse(&hw, toy, &err) != SYN_OK) return -1;
+    return syn_hardware_predict_ns(&hw, node, dtype, NULL, 0);
+}
+
+static void compute_times(void) {
+    syn_node n = compute("linear", SYN_CATEGORY_MATMUL, 3000000000, 1000);
+    /* (3e9 + 1e9) flops at half of 1e12 flop/s */
+    CHECK_NEAR(toy_ns(&n, SYN_F32), 8e6, 1e-3);
+    CHECK_NEAR(toy_ns(&n, SYN_F16), 8e5, 1e-3);
+    CHECK_NEAR(toy_ns(&n, SYN_BF16), 8e6, 1e-3); /* no bf16: as f32 */
+    CHECK_NEAR(toy_ns(&n, SYN_I64), 8e6, 1e-3);
+    n = compute("linear", SYN_CATEGORY_MATMUL, 2, 800000000);
+    CHECK_NEAR(toy_ns(&n, SYN_F32), 1e7, 1e-3); /* 0.8e9 bytes at 80 of 100 GB/s */
+    /* A fused attention multiplies matrices; a softmax, of the same category, does not. */
+    n = compute("attention", SYN_CATEGORY_ATTENTION, 1000000000, 4);
+    n.flags = SYN_NODE_FUSED;
+    CHECK_NEAR(toy_ns(&n, SYN_F16), 4e5, 1e-3);
+    n = compute("softmax", SYN_CATEGORY_ATTENTION, 1000000000, 4);
+    CHECK_NEAR(toy_ns(&n, SYN_F16), 1e6, 1e-3); /* vector work: the f32 peak, 1e12 flop/s */
+    n = compute("gelu", SYN_CATEGORY_ELEMENTWISE, 8, 8);
+    CHECK_NEAR(toy_ns(&n, SYN_F32), 3000, 0); /* one launch */
+    n = compute("softmax", SYN_CATEGORY_ATTENTION, 8, 8);
+    CHECK_NEAR(toy_ns(&n, SYN_F32), 6000, 0);
+    n = compute("add", SYN_CATEGORY_ELEMENTWISE, 8, 8);
+    CHECK_NEAR(toy_ns(&n, SYN_F32), 1500, 0);
+    n.flags = SYN_NODE_VIRTUAL;
+    CHECK_NEAR(toy_ns(&n, SYN_F32), 0, 0);
+    n = compute("reshape", SYN_CATEGORY_VIEW, 0, 0);
+    CHECK_NEAR(toy_ns(&n, SYN_F32), 0, 0);
+    n.kind = SYN_NODE_METADATA;
+    CHECK_NEAR(toy_ns(&n, SYN_F32), 0, 0);
+    n = compute("load", SYN_CATEGORY_OTHER, 0, 800000000);
+    n.kind = SYN_NODE_MEMORY;
+    CHECK_NEAR(toy_ns(&n, SYN_F32), 1e7, 1e-3);
+}
+
+/* `bytes` is this rank's input. */
+static double collective_ns(const syn_hardware *hw, syn_comm_kind comm, uint64_t bytes,
+                            const int32_t *ranks, uint32_t n_ranks) {
+    const syn_graph_group group = {.id = 1, .name = "tp0", .ranks = ranks, .n_ranks = n_ranks};
+    const syn_node node = {.kind = SYN_NODE_COLLECTIVE,
+                           .category = SYN_CATEGORY_COMMUNICATION,
+                           .op = syn_comm_kind_name(comm),
+                           .comm = comm,
+                           .group = 1,
+                           .comm_bytes = bytes};
+    return syn_hardware_predict_ns(hw, &node, SYN_F32, &group, ranks[0]);
+}
+
+static void collective_times(void) {
+    static const int32_t near[] = {4, 5, 6, 7}, far[] = {0, 4};
+    syn_hardware hw;
+    syn_error err;
+    CHECK_OK(parse(&hw, toy, &err), err);
+    /* Whole buffer n = 1e6 bytes, k = 4, alpha 2000 ns, 50 bytes/ns: one pass 3 * 2000 + 3/4 *
+     * 20000 = 21000. */
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, near, 4), 42000, 1e-6);
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_GATHER, 250000, near, 4), 21000, 1e-6);
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_REDUCE_SCATTER, 1000000, near, 4), 21000, 1e-6);
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_TO_ALL, 1000000, near, 4), 21000, 1e-6);
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_BROADCAST, 1000000, near, 4), 22000, 1e-6);
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_BARRIER, 0, near, 4), 12000, 1e-6);
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, near, 1), 0, 0);
+    /* Ranks 0 and 4 are on two nodes: alpha 20000 ns, 5 bytes/ns. */
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, far, 2), 40000 + 200000, 1e-6);
+    /* all-reduce = reduce-scatter + all-gather */
+    CHECK_NEAR(collective_ns(&hw, SYN_COMM_REDUCE_SCATTER, 4096, near, 4) +
+                   collective_ns(&hw, SYN_COMM_ALL_GATHER, 1024, near, 4),
+               collective_ns(&hw, SYN_COMM_ALL_REDUCE, 4096, near, 4), 1e-9);
+}
+
+static void message_times(void) {
+    syn_hardware hw;
+    syn_error err;
+    CHECK_OK(parse(&hw, toy, &err), err);
+    syn_node node = {.kind = SYN_NODE_SEND, .op = "send", .comm = SYN_COMM_SEND};
+    node.comm_bytes = 1000000;
+    node.peer = 2;
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &node, SYN_F32, NULL, 3), 22000, 1e-6);
+    node.kind = SYN_NODE_RECV;
+    node.comm = SYN_COMM_RECV;
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &node, SYN_F32, NULL, 4), 220000, 1e-6);
+}
+
+/* ---- Times against measurements ---- */
+
+/* NCCL all-reduce in place on 2, 4 and 8 A100 of one node, microseconds, as published by vTrain
+   (data/ of VIA-Research/vTrain). */
+static void nccl_all_reduce_on_a100(void) {
+    static const int32_t ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const struct {
+        uint32_t gpus;
+        double us_64m, us_256m, us_1024m;
+    } measured[] = {{2, 404, 1454, 5453}, {4, 541, 1928, 7276}, {8, 580, 2158, 8196}};
+    syn_hardware hw;
+    syn_error err = {0};
+    CHECK_OK(syn_hardware_load(&hw, "a100-80g", &err), err);
+    for (size_t i = 0; i < 3; i++) {
+        const double us[] = {measured[i].us_64m, measured[i].us_256m, measured[i].us_1024m};
+        for (int j = 0; j < 3; j++) {
+            const uint64_t bytes = (uint64_t)64 << 20 << 2 * j;
+            const double ns =
+                collective_ns(&hw, SYN_COMM_ALL_REDUCE, bytes, ranks, measured[i].gpus);
+            CHECK_MSG(fabs(ns / (us[j] * 1e3) - 1) <= 0.15,
+                      "%u GPUs, %llu bytes: %g, measured %g us", measured[i].gpus,
+                      (unsigned long long)bytes, ns / 1e3, us[j]);
+        }
+    }
+}
+
+/* Decoding of a model too small to fill an H100 takes what its launches take: 24 layers, 22.5 ms a
+   token (Megatron-LM's inference performance test, 583M GPT at batch 1). */
+static void decode_is_launch_bound_on_h100(void) {
+    static const char *const layer[] = {"layernorm", "linear", "matmul", "scale_mask", "softmax",
+                                        "matmul",    "linear", "add",    "layernorm",  "linear",
+                                        "gelu",      "linear", "add"};
+    syn_hardware hw;
+    syn_error err = {0};
+    CHECK_OK(syn_hardware_load(&hw, "h100", &err), err);
+    double ns = 0;
+    for (size_t i = 0; i < sizeof layer / sizeof layer[0]; i++) {
+        const bool product = layer[i][0] == 'm' || strcmp(layer[i], "linear") == 0;
+        const uint64_t flops = product ? 8ull * 1152 * 1152 : 8 * 1152;
+        const syn_node n = compute(
+            layer[i], product ? SYN_CATEGORY_MATMUL : SYN_CATEGORY_ELEMENTWISE, flops, flops);
+        ns += 24 * syn_hardware_predict_ns(&hw, &n, SYN_BF16, NULL, 0);
+    }
+    CHECK_NEAR(ns, 22.5e6, 0.15 * 22.5e6);
+}
+
+/* GPT-3 175B, tp 8, one token at context 2048: weights and KV cache of a rank read once per
+   layer, 21.92 ms over 96 layers at the A100's 2039 GB/s (closed formula). */
+static void decode_roofline_of_175b(void) {
+    syn_hardware hw;
+    syn_error err = {0};
+    CHECK_OK(syn_hardware_load(&hw, "a100-80g", &err), err);
+    hw.memory_efficiency = 1;
+    const syn_node weights = compute("linear", SYN_CATEGORY_MATMUL, 452984832, 452984832);
+    const syn_node cache = compute("matmul", SYN_CATEGORY_MATMUL, 12582912, 12582912);
+    hw.launch_ns = 0;
+    hw.matmul_half_flops = 0;
+    const double ns = syn_hardware_predict_ns(&hw, &weights, SYN_F16, NULL, 0) +
+                      syn_hardware_predict_ns(&hw, &cache, SYN_F16, NULL, 0);
+    CHECK_NEAR(96 * ns / 1e6, 21.92, 0.005);
+}
+
+/* Two cores with OpenBLAS: all products of a GPT-2 124M training step of 4 x 512 tokens took 3176
+   ms, reading the weights of one decode step (495 MB) 7.4 to 10.8 ms. */
+static void cpu_as_measured(void) {
+    syn_hardware hw;
+    syn_error err = {0};
+    CHECK_OK(syn_hardware_load(&hw, "cpu", &err), err);
+    /* forward, and twice that backward, of 2048 rows through 12 layers of 12 h^2 weights and the
+     * head */
+    const uint64_t weights = 12ull * 12 * 768 * 768 + 50257ull * 768;
+    const syn_node step = compute("linear", SYN_CATEGORY_MATMUL, 3 * 2 * 2048 * weights, 0);
+    CHECK_NEAR(syn_hardware_predict_ns(&hw, &step, SYN_F32, NULL, 0) / 1e6, 3176, 0.05 * 3176);
+    const syn_node decode = compute("linear", SYN_CATEGORY_MATMUL, 2 * weights, 495000000);
+    const double ms = syn_hardware_predict_ns(&hw, &decode, SYN_F32, NULL, 0) / 1e6;
+    CHECK_MSG(ms >= 7.4 && ms <= 10.8, "%g ms", ms);
+}
+
+static const test_case cases[] = {
+    {"reads_every_member", reads_every_member},
+    {"optional_parts", optional_parts},
+    {"refuses_bad_files", refuses_bad_files},
+    {"refuses_halves", refuses_halves},
+    {"refuses_every_cut", refuses_every_cut},
+    {"survives_allocation_failures", survives_allocation_failures},
+    {"presets_are_complete", presets_are_complete},
+    {"unknown_names_list_the_presets", unknown_names_list_the_presets},
+    {"example_equals_preset", example_equals_preset},
+    {"compute_times", compute_times},
+    {"collective_times", collective_times},
+    {"message_times", message_times},
+    {"nccl_all_reduce_on_a100", nccl_all_reduce_on_a100},
+    {"decode_is_launch_bound_on_h100", decode_is_launch_bound_on_h100},
+    {"cpu_as_measured", cpu_as_measured},
+    {"decode_roofline_of_175b", decode_roofline_of_175b},
+};
+TEST_MAIN(cases)

@@ -1,0 +1,126 @@
+/* The JSON reader on documents: random changes of one, and a real one of a megabyte. */
+#include "tests/support/test.h"
+
+#include "syntorch/json.h"
+#include "syntorch/memory.h"
+#include "syntorch/sink.h"
+
+/* Writes the document's tokens as compact JSON; false if it is refused. */
+static bool rewrite(const char *data, size_t bytes, syn_sink *sink) {
+    syn_json j;
+    syn_json_type type, before = SYN_JSON_OBJECT_BEGIN;
+    syn_json_init(&j, "t.json", data, bytes, NULL);
+    for (; (type = syn_json_next(&j)) > SYN_JSON_END; before = type) {
+        const bool opened = before == SYN_JSON_OBJECT_BEGIN || before == SYN_JSON_ARRAY_BEGIN;
+        const bool closes = type == SYN_JSON_OBJECT_END || type == SYN_JSON_ARRAY_END;
+        if (before == SYN_JSON_KEY) syn_sink_char(sink, ':');
+        else if (!opened && !closes) syn_sink_char(sink, ',');
+        switch (type) {
+        case SYN_JSON_OBJECT_BEGIN:
+            syn_sink_char(sink, '{');
+            break;
+        case SYN_JSON_OBJECT_END:
+            syn_sink_char(sink, '}');
+            break;
+        case SYN_JSON_ARRAY_BEGIN:
+            syn_sink_char(sink, '[');
+            break;
+        case SYN_JSON_ARRAY_END:
+            syn_sink_char(sink, ']');
+            break;
+        case SYN_JSON_KEY:
+        case SYN_JSON_STRING:
+            syn_sink_json_string(sink, j.text);
+            break;
+        case SYN_JSON_NUMBER:
+            syn_sink_text(sink, j.text);
+            break;
+        case SYN_JSON_BOOL:
+            syn_sink_text(sink, j.boolean ? "true" : "false");
+            break;
+        default:
+            syn_sink_text(sink, "null");
+            break;
+        }
+    }
+    syn_json_free(&j);
+    return type == SYN_JSON_END;
+}
+
+static uint32_t next_random(uint32_t *state) {
+    *state ^= *state << 13; /* Marsaglia's xorshift */
+    *state ^= *state >> 17;
+    return *state ^= *state << 5;
+}
+
+/* Documents with a few bytes changed: whatever is accepted, written again and read again is the
+ * same. */
+static void mutations(void) {
+    static const char doc[] = "{\"nodes\": [{\"id\": 1, \"op\": \"linear\", \"t\": -1.5e-3, \"s\": "
+                              "\"\\u00e9\\uD83D\\uDE00\"},"
+                              " {\"id\": 22, \"ok\": true, \"no\": false, \"z\": null, \"e\": [[], "
+                              "{}]}], \"v\": \"\xE2\x82\xAC\"}";
+    static const char letters[] = "{}[]:,\"\\u0123456789eE+-.truefalsn \n\x80\xE2\x1F";
+    uint32_t state = 12345;
+    int accepted = 0;
+    for (int round = 0; round < 30000; round++) {
+        char copy[sizeof doc];
+        memcpy(copy, doc, sizeof doc);
+        for (uint32_t k = next_random(&state) % 4 + 1; k > 0; k--)
+            copy[next_random(&state) % (sizeof doc - 1)] =
+                letters[next_random(&state) % (sizeof letters - 1)];
+        syn_sink *once, *twice;
+        CHECK_INT(syn_sink_open_memory(&once, NULL), SYN_OK);
+        CHECK_INT(syn_sink_open_memory(&twice, NULL), SYN_OK);
+        const bool good = rewrite(copy, sizeof doc - 1, once);
+        size_t n = 0, m = 0;
+        const char *a = syn_sink_data(once, &n);
+        const bool again = !good || rewrite(a, n, twice);
+        const char *b = syn_sink_data(twice, &m);
+        const bool same = again && (!good || (n == m && memcmp(a, b, n) == 0));
+        accepted += good;
+        (void)syn_sink_close(once, true, NULL);
+        (void)syn_sink_close(twice, true, NULL);
+        CHECK_MSG(same, "%s", copy);
+    }
+    CHECK_MSG(accepted > 1000, "%d", accepted); /* else the test would test only refusals */
+}
+
+/* GPT-2's vocabulary: 50257 different ids from 0, one of which is known. */
+static void real_vocabulary(void) {
+    const char *data = getenv("SYN_SHARED_DATA");
+    if (data == NULL) SKIP("SYN_SHARED_DATA is not set");
+    char path[1024], *text;
+    size_t bytes;
+    syn_error err = {0};
+    snprintf(path, sizeof path, "%s/gpt2/vocab.json", data);
+    CHECK_OK(syn_read_file(path, (size_t)1 << 24, &text, &bytes, &err), err);
+    static bool seen[50257];
+    int n = 0, end_of_text = -1;
+    syn_json j;
+    syn_json_init(&j, path, text, bytes, &err);
+    CHECK_OK(syn_json_expect(&j, SYN_JSON_OBJECT_BEGIN, "the vocabulary"), err);
+    while (syn_json_next(&j) == SYN_JSON_KEY) {
+        const bool is_end = strcmp(j.text, "<|endoftext|>") == 0;
+        int64_t id = -1;
+        CHECK_OK(syn_json_expect_i64(&j, "an id", 0, 50256, &id), err);
+        CHECK(!seen[id]);
+        seen[id] = true;
+        n++;
+        if (is_end) end_of_text = (int)id;
+    }
+    CHECK_INT(j.type, SYN_JSON_OBJECT_END);
+    CHECK_INT(syn_json_next(&j), SYN_JSON_END);
+    CHECK_INT(n, 50257);
+    CHECK_INT(end_of_text, 50256);
+    syn_json_free(&j);
+    syn_free(text);
+}
+
+int main(int argc, char **argv) {
+    static const test_case cases[] = {
+        {"mutations", mutations},
+        {"real_vocabulary", real_vocabulary},
+    };
+    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
+}

@@ -1,0 +1,189 @@
+/* Folders and whole-file reading: what is refused, and with which words. */
+#include "tests/support/sink_folder.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include "syntorch/memory.h"
+#include "syntorch/sink_private.h"
+
+static void make_folders(void) {
+    start_folder("k");
+    syn_error err = {0};
+    struct stat info;
+    CHECK_OK(syn_make_folder(in_folder("k/a//b/c/"), &err), err);
+    CHECK(stat(in_folder("k/a/b/c"), &info) == 0 && S_ISDIR(info.st_mode));
+    CHECK_OK(syn_make_folder(in_folder("k/a/b/c"), &err), err);
+    CHECK_OK(syn_make_folder("/", &err), err);
+    CHECK_OK(syn_make_folder(".", &err), err);
+    CHECK_OK(write_text(in_folder("k/file"), "x", true, &err), err);
+    CHECK_INT(syn_make_folder(in_folder("k/file"), &err), SYN_E_IO);
+    CHECK_HAS(err.text, "k/file");
+    CHECK_HAS(err.text, "a file has that name");
+    err = (syn_error){0};
+    CHECK_INT(syn_make_folder(in_folder("k/file/deeper"), &err), SYN_E_IO);
+    CHECK_HAS(err.text, "k/file");
+    err = (syn_error){0};
+    CHECK_INT(syn_make_folder("", &err), SYN_E_IO);
+    err = (syn_error){0};
+    CHECK_OK(syn_make_prefix_folder(in_folder("k/new/set/trace"), &err), err);
+    CHECK(stat(in_folder("k/new/set"), &info) == 0 && S_ISDIR(info.st_mode));
+    CHECK(stat(in_folder("k/new/set/trace"), &info) != 0);
+    CHECK_OK(syn_make_prefix_folder("trace", &err), err);
+    CHECK_OK(syn_make_prefix_folder("/trace", &err), err);
+    CHECK_INT(syn_make_prefix_folder(in_folder("k/file/trace"), &err), SYN_E_IO);
+}
+
+static void read_files(void) {
+    start_folder("l");
+    const char *path = in_folder("l/x");
+    syn_error err = {0};
+    char *data = NULL;
+    size_t bytes = 7;
+    FILE *f = fopen(path, "wb");
+    CHECK(f != NULL && fwrite("ab\0cd", 1, 5, f) == 5 && fclose(f) == 0);
+    CHECK_OK(syn_read_file(path, 5, &data, &bytes, &err), err);
+    CHECK_INT(bytes, 5);
+    CHECK(memcmp(data, "ab\0cd", 6) == 0);
+    syn_free(data);
+    CHECK_INT(syn_read_file(path, 4, &data, &bytes, &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "longer than 4 bytes");
+    CHECK(data == NULL && bytes == 0);
+    err = (syn_error){0};
+    CHECK_INT(syn_read_file(in_folder("l/none"), 4, &data, &bytes, &err), SYN_E_IO);
+    CHECK_HAS(err.text, "l/none: No such file");
+    err = (syn_error){0};
+    CHECK_INT(syn_read_file(in_folder("l"), 4, &data, &bytes, &err), SYN_E_IO);
+    CHECK_HAS(err.text, "it is a folder");
+    err = (syn_error){0};
+    CHECK_OK(syn_read_file("/dev/null", SIZE_MAX, &data, &bytes, &err), err);
+    CHECK(bytes == 0 && data[0] == '\0');
+    syn_free(data);
+}
+
+static void devices_are_refused(void) {
+    syn_error err = {0};
+    char *data;
+    size_t bytes;
+    if (access("/dev/zero", R_OK) != 0) SKIP("there is no /dev/zero");
+    CHECK_INT(syn_read_file("/dev/zero", SIZE_MAX, &data, &bytes, &err), SYN_E_IO);
+    CHECK_HAS(err.text, "cannot read /dev/zero: it is a device or a socket");
+    CHECK(data == NULL && bytes == 0);
+}
+
+static void sockets_are_refused(void) {
+    start_folder("p");
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    const char *path = in_folder("p/s");
+    if (strlen(path) >= sizeof at.sun_path) SKIP("the folder's name is too long for a socket");
+    snprintf(at.sun_path, sizeof at.sun_path, "%.100s", path);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(fd >= 0 && bind(fd, (const struct sockaddr *)&at, sizeof at) == 0);
+    syn_error err = {0};
+    char *data;
+    size_t bytes;
+    CHECK_INT(syn_read_file(path, SIZE_MAX, &data, &bytes, &err), SYN_E_IO);
+    CHECK_HAS(err.text, "p/s: it is no file that can be read whole");
+    close(fd);
+}
+
+/* A sparse file larger than any memory; file systems that hold less get a smaller one. */
+static void files_larger_than_memory_are_refused(void) {
+    start_folder("q");
+    const char *path = in_folder("q/x");
+    syn_error err = {0};
+    char *data, number[32];
+    size_t bytes;
+    CHECK_OK(write_text(path, "abcdef", true, &err), err);
+    CHECK_INT(syn__read_file(path, SIZE_MAX, 5, &data, &bytes, &err), SYN_E_NOMEM);
+    CHECK_HAS(err.text, "q/x: its 6 bytes are more than this machine's memory, 5 bytes");
+    err = (syn_error){0};
+    CHECK_OK(syn__read_file(path, SIZE_MAX, 6, &data, &bytes, &err), err);
+    CHECK_INT(bytes, 6);
+    syn_free(data);
+    off_t size = (off_t)64 << 40;
+    while (size > ((off_t)4 << 40) && truncate(path, size) != 0) size /= 2;
+    struct stat info;
+    CHECK_INT(stat(path, &info), 0);
+    if (info.st_size < ((off_t)4 << 40)) SKIP("the file system holds no file of 8 TiB");
+    CHECK_INT(syn_read_file(path, SIZE_MAX, &data, &bytes, &err), SYN_E_NOMEM);
+    snprintf(number, sizeof number, "%lld", (long long)info.st_size);
+    CHECK_HAS(err.text, path);
+    CHECK_HAS(err.text, number);
+    CHECK(data == NULL && bytes == 0);
+}
+
+/* Writes that many bytes into a pipe, which is read with these limits. */
+static syn_status read_pipe(size_t send, size_t max_bytes, uint64_t memory_bytes, size_t *bytes,
+                            syn_error *err) {
+    const char *path = in_folder("r/pipe");
+    char *data = NULL;
+    start_folder("r");
+    if (mkfifo(path, 0600) != 0) return SYN_E_UNSUPPORTED;
+    const pid_t child = fork();
+    if (child == 0) {
+        signal(SIGPIPE, SIG_IGN);
+        const int fd = open(path, O_WRONLY);
+        for (ssize_t n = fd; n >= 0 && send > 0; send -= (size_t)n)
+            if ((n = write(fd, folder, send < sizeof folder ? send : sizeof folder)) < 0) break;
+        _exit(0);
+    }
+    const syn_status status = syn__read_file(path, max_bytes, memory_bytes, &data, bytes, err);
+    syn_free(data);
+    waitpid(child, NULL, 0);
+    return status;
+}
+
+static void pipes_have_limits(void) {
+    size_t bytes = 0;
+    syn_error err = {0};
+    CHECK_OK(read_pipe(300000, 300000, 600000, &bytes, &err), err);
+    CHECK_INT(bytes, 300000);
+    CHECK_INT(read_pipe(SIZE_MAX, 300000, UINT64_MAX, &bytes, &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "r/pipe: it is longer than 300000 bytes");
+    err = (syn_error){0};
+    CHECK_INT(read_pipe(SIZE_MAX, SIZE_MAX, 600000, &bytes, &err), SYN_E_NOMEM);
+    CHECK_HAS(err.text, "r/pipe: it gives more than the 300000 bytes");
+    CHECK_INT(bytes, 0);
+}
+
+static void reading_out_of_memory(void) {
+    start_folder("m");
+    char path[600]; /* in_folder's buffers are used again below */
+    snprintf(path, sizeof path, "%s", in_folder("m/x"));
+    syn_error err = {0};
+    CHECK_OK(write_text(path, "some text", true, &err), err);
+    for (uint64_t n = 0;; n++) {
+        char *data;
+        size_t bytes;
+        syn_error e = {0};
+        syn_memory_fail_after(n);
+        syn_status status = syn_make_folder(in_folder("m/a"), &e);
+        if (status == SYN_OK) status = syn_read_file(path, 100, &data, &bytes, &e);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (status == SYN_OK) {
+            CHECK_STR(data, "some text");
+            syn_free(data);
+            break;
+        }
+        CHECK_INT(status, SYN_E_NOMEM);
+        if (n > 0) CHECK_HAS(e.text, path);
+        CHECK(n < 10);
+    }
+}
+
+int main(int argc, char **argv) {
+    static const test_case cases[] = {
+        {"make_folders", make_folders},
+        {"read_files", read_files},
+        {"devices_are_refused", devices_are_refused},
+        {"sockets_are_refused", sockets_are_refused},
+        {"files_larger_than_memory_are_refused", files_larger_than_memory_are_refused},
+        {"pipes_have_limits", pipes_have_limits},
+        {"reading_out_of_memory", reading_out_of_memory},
+    };
+    return run_in_folder(cases, sizeof cases / sizeof cases[0], argc, argv);
+}

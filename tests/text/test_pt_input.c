@@ -1,0 +1,387 @@
+/* Files of PyTorch's traces as text in memory: mapped, from pipes, unpacked; what is refused, and
+   with which words. */
+#include "tests/support/sink_folder.h"
+
+#include <sys/wait.h>
+#ifdef SYN_HAVE_ZLIB
+#include <zlib.h>
+#endif
+
+#include "export/text/pt_input.h"
+#include "syntorch/memory.h"
+
+#define LARGE (3 * SYN__PT_GIVEN_STEP + 12345)
+
+/* Text that differs from place to place, so that a shifted page would show. */
+static char *make_text(size_t bytes) {
+    char *text = malloc(bytes + 1);
+    uint64_t x = 1;
+    for (size_t i = 0; text != NULL && i < bytes; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        text[i] = (char)(' ' + (x >> 60));
+    }
+    return text;
+}
+
+static bool write_bytes(const char *path, const void *data, size_t bytes, const char *mode) {
+    FILE *f = fopen(path, mode);
+    if (f == NULL) return false;
+    const bool written = fwrite(data, 1, bytes, f) == bytes;
+    return (fclose(f) == 0) && written;
+}
+
+static bool is_padded(const syn__pt_input *input) {
+    for (size_t i = 0; i < SYN__LOOSE_PADDING; i++)
+        if (((const volatile char *)input->data)[input->bytes + i] != '\0') return false;
+    return true;
+}
+
+static bool holds(const syn__pt_input *input, const char *text, size_t bytes) {
+    return input->bytes == bytes && memcmp(input->data, text, bytes) == 0 && is_padded(input);
+}
+
+static void mapped(void) {
+    start_folder("a");
+    const long page = sysconf(_SC_PAGESIZE);
+    const size_t sizes[] = {1, (size_t)page - 1, (size_t)page, (size_t)page + 1, LARGE};
+    const char *path = in_folder("a/x");
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        syn_error err = {0};
+        syn__pt_input input;
+        char *text = make_text(sizes[i]);
+        CHECK(text != NULL && write_bytes(path, text, sizes[i], "wb"));
+        CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+        CHECK(holds(&input, text, sizes[i]));
+        CHECK(input.mapped_bytes != 0 && !input.packed && !input.cut);
+        CHECK_STR(input.name, path);
+        syn__pt_input_close(&input);
+        CHECK(input.data == NULL);
+        free(text);
+    }
+}
+
+/* Memory of this process, file pages among it. */
+static long resident_kib(void) {
+    FILE *f = fopen("/proc/self/smaps_rollup", "r");
+    char line[200];
+    long kib = -1;
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "Rss: %ld", &kib) == 1) break;
+    if (f != NULL) fclose(f);
+    return kib;
+}
+
+static void giving_back(void) {
+    start_folder("b");
+    const char *path = in_folder("b/x");
+    syn_error err = {0};
+    syn__pt_input input;
+    char *text = make_text(LARGE);
+    CHECK(text != NULL && write_bytes(path, text, LARGE, "wb"));
+    CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+    CHECK(holds(&input, text, LARGE));
+    const long before = resident_kib();
+    for (size_t at = 0; at <= input.bytes; at += 777) syn__pt_input_done(&input, input.data + at);
+    syn__pt_input_done(&input, input.data + input.bytes);
+    CHECK_INT(input.given_back, 3 * SYN__PT_GIVEN_STEP);
+    const long after = resident_kib();
+    if (before >= 0)
+        CHECK_MSG(before - after > (long)(SYN__PT_GIVEN_STEP >> 10) * 2, "%ld KiB, then %ld KiB",
+                  before, after);
+    CHECK(holds(&input, text, LARGE));
+    /* A second pass. */
+    syn__pt_input_done(&input, input.data);
+    CHECK_INT(input.given_back, 0);
+    syn__pt_input_done(&input, input.data + SYN__PT_GIVEN_STEP + 1);
+    CHECK_INT(input.given_back, SYN__PT_GIVEN_STEP);
+    CHECK(holds(&input, text, LARGE));
+    syn__pt_input_close(&input);
+    CHECK_OK(syn__pt_input_memory(&input, "memory", text, LARGE, &err), err);
+    syn__pt_input_done(&input, input.data + input.bytes);
+    CHECK(holds(&input, text, LARGE));
+    syn__pt_input_close(&input);
+    free(text);
+}
+
+static void expect(const char *path, syn_status status, const char *words) {
+    syn_error err = {0};
+    syn__pt_input input;
+    CHECK_INT(syn__pt_input_open(&input, path, &err), status);
+    CHECK_HAS(err.text, words);
+    CHECK(input.data == NULL);
+}
+
+static void refused(void) {
+    start_folder("c");
+    const char *path = in_folder("c/host.json");
+    CHECK(write_bytes(path, "", 0, "wb"));
+    expect(path, SYN_E_FORMAT, "c/host.json is empty");
+    expect("/dev/null", SYN_E_FORMAT, "/dev/null is empty");
+    expect(in_folder("c"), SYN_E_IO, "it is a folder");
+    expect(in_folder("c/none"), SYN_E_IO, "c/none: No such file");
+    if (access("/dev/zero", R_OK) == 0) expect("/dev/zero", SYN_E_IO, "device");
+    CHECK(write_bytes(path, "\x28\xB5\x2F\xFD....", 8, "wb"));
+    expect(path, SYN_E_UNSUPPORTED, "packed with zstd; unpack it first (unzstd)");
+    CHECK(write_bytes(path,
+                      "\xFD"
+                      "7zXZ\0....",
+                      10, "wb"));
+    expect(path, SYN_E_UNSUPPORTED, "packed with xz");
+    CHECK(write_bytes(path, "\x04\x22\x4D\x18", 4, "wb"));
+    expect(path, SYN_E_UNSUPPORTED, "packed with lz4");
+    CHECK(write_bytes(path, "BZh91AY", 7, "wb"));
+    expect(path, SYN_E_UNSUPPORTED, "packed with bzip2");
+    CHECK(write_bytes(path, "PK\x03\x04", 4, "wb"));
+    expect(path, SYN_E_UNSUPPORTED, "packed with zip");
+    CHECK(write_bytes(path, "PK", 2, "wb"));
+    syn_error err = {0};
+    syn__pt_input input;
+    CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+    CHECK(holds(&input, "PK", 2));
+    syn__pt_input_close(&input);
+}
+
+static void pipes(void) {
+    start_folder("d");
+    const char *path = in_folder("d/pipe");
+    CHECK(mkfifo(path, 0600) == 0);
+    char *text = make_text(300001);
+    CHECK(text != NULL);
+    fflush(NULL);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) _exit(write_bytes(path, text, 300001, "wb") ? 0 : 1);
+    syn_error err = {0};
+    syn__pt_input input;
+    CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+    int ended = -1;
+    CHECK(waitpid(child, &ended, 0) == child && ended == 0);
+    CHECK(holds(&input, text, 300001));
+    CHECK_INT(input.mapped_bytes, 0);
+    syn__pt_input_done(&input, input.data + input.bytes);
+    CHECK(holds(&input, text, 300001));
+    syn__pt_input_close(&input);
+    free(text);
+}
+
+static void standard_input(void) {
+    start_folder("e");
+    const char *path = in_folder("e/x");
+    CHECK(write_bytes(path, "some text", 9, "wb"));
+    if (access("/dev/stdin", F_OK) != 0) SKIP("there is no /dev/stdin");
+    syn_error err = {0};
+    syn__pt_input input;
+    CHECK(freopen(path, "rb", stdin) != NULL);
+    CHECK_OK(syn__pt_input_open(&input, "-", &err), err);
+    CHECK(holds(&input, "some text", 9));
+    CHECK_STR(input.name, "standard input");
+    syn__pt_input_close(&input);
+}
+
+static void copies(void) {
+    syn_error err = {0};
+    syn__pt_input input;
+    CHECK_OK(syn__pt_input_memory(&input, "none", NULL, 0, &err), err);
+    CHECK(holds(&input, "", 0));
+    syn__pt_input_close(&input);
+    CHECK_OK(syn__pt_input_memory(&input, "two", "a\0b", 3, &err), err);
+    CHECK(holds(&input, "a\0b", 3));
+    syn__pt_input_close(&input);
+}
+
+#ifdef SYN_HAVE_ZLIB
+
+/* One member; the caller frees it. */
+static unsigned char *pack(const char *text, size_t bytes, size_t *packed_bytes) {
+    z_stream z = {0};
+    if (deflateInit2(&z, 6, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY) != Z_OK) return NULL;
+    const uLong room = deflateBound(&z, (uLong)bytes) + 100;
+    unsigned char *out = malloc(room);
+    char *in = malloc(bytes + 1);
+    if (out == NULL || in == NULL) return NULL;
+    memcpy(in, text, bytes);
+    z.next_in = (Bytef *)in;
+    z.avail_in = (uInt)bytes;
+    z.next_out = out;
+    z.avail_out = (uInt)room;
+    if (deflate(&z, Z_FINISH) != Z_STREAM_END) return NULL;
+    *packed_bytes = room - z.avail_out;
+    deflateEnd(&z);
+    free(in);
+    return out;
+}
+
+static void unpacked(void) {
+    start_folder("f");
+    const char *path = in_folder("f/named.json");
+    char *text = make_text(LARGE);
+    size_t n = 0, m = 0;
+    unsigned char *all = pack(text, LARGE, &n), *part = pack("end", 3, &m);
+    CHECK(text != NULL && all != NULL && part != NULL);
+    CHECK(write_bytes(path, all, n, "wb"));
+    syn_error err = {0};
+    syn__pt_input input;
+    CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+    CHECK(holds(&input, text, LARGE));
+    CHECK(input.packed && !input.cut && input.mapped_bytes == 0);
+    CHECK_STR(input.name, path);
+    syn__pt_input_close(&input);
+    /* Several members, then what is none. The last one's length is no length of the whole. */
+    CHECK(write_bytes(path, part, m, "ab") && write_bytes(path, "\0\0\0\0", 4, "ab"));
+    CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+    CHECK_INT(input.bytes, LARGE + 3);
+    CHECK(memcmp(input.data, text, LARGE) == 0 && memcmp(input.data + LARGE, "end", 4) == 0);
+    CHECK(is_padded(&input) && input.packed && !input.cut);
+    syn__pt_input_close(&input);
+    free(part);
+    part = pack("", 0, &m);
+    CHECK(part != NULL && write_bytes(path, part, m, "wb"));
+    expect(path, SYN_E_FORMAT, "f/named.json is empty");
+    free(part);
+    free(all);
+    free(text);
+}
+
+static void cut_or_damaged(void) {
+    start_folder("g");
+    const char *path = in_folder("g/x");
+    char *text = make_text(100000);
+    size_t n = 0, longest = 0;
+    unsigned char *all = pack(text, 100000, &n);
+    CHECK(text != NULL && all != NULL);
+    for (size_t keep = 2; keep < n; keep += keep < 30 || keep + 1000 > n ? 1 : 997) {
+        syn_error err = {0};
+        syn__pt_input input;
+        CHECK(write_bytes(path, all, keep, "wb"));
+        const syn_status status = syn__pt_input_open(&input, path, &err);
+        if (status != SYN_OK) {
+            CHECK_INT(status, SYN_E_FORMAT);
+            CHECK_HAS(err.text, "g/x: it is a damaged gzip file");
+            CHECK_INT(longest, 0);
+            continue;
+        }
+        CHECK(input.cut && input.packed && input.bytes >= longest && input.bytes <= 100000);
+        CHECK(holds(&input, text, input.bytes));
+        longest = input.bytes;
+        syn__pt_input_close(&input);
+    }
+    CHECK_INT(longest, 100000); /* without the last bytes: only the check is missing */
+    all[n - 6] ^= 1;
+    CHECK(write_bytes(path, all, n, "wb"));
+    syn_error err = {0};
+    syn__pt_input input;
+    CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+    CHECK(input.cut && holds(&input, text, 100000));
+    syn__pt_input_close(&input);
+    free(all);
+    free(text);
+}
+
+static void bombs(void) {
+    start_folder("h");
+    const char *path = in_folder("h/x");
+    char *text = calloc(1, LARGE);
+    size_t n = 0;
+    unsigned char *all = pack(text, LARGE, &n);
+    CHECK(text != NULL && all != NULL);
+    for (int hint = 0; hint < 2; hint++) { /* also with a length that says little */
+        CHECK(write_bytes(path, all, n, "wb"));
+        syn_error err = {0};
+        syn__pt_input input;
+        CHECK_INT(syn__pt_input_open_within(&input, path, 8u << 20, LARGE, &err), SYN_E_NOMEM);
+        CHECK_HAS(err.text, "longer than the 8388608 bytes that this machine's memory allows");
+        CHECK(input.data == NULL);
+        err = (syn_error){0};
+        CHECK_OK(syn__pt_input_open_within(&input, path, LARGE, LARGE, &err), err);
+        CHECK_INT(input.bytes, LARGE);
+        syn__pt_input_close(&input);
+        /* Zeros pack a thousandfold, which no recording does. */
+        expect(path, SYN_E_UNSUPPORTED, "allow more (--max_unpacked_mib)");
+        CHECK_INT(syn__pt_input_open_limited(&input, path, LARGE - 1, &err), SYN_E_UNSUPPORTED);
+        CHECK_HAS(err.text, "of gzip unpack to more than");
+        CHECK(input.data == NULL);
+        err = (syn_error){0};
+        CHECK_OK(syn__pt_input_open_limited(&input, path, LARGE, &err), err);
+        CHECK_INT(input.bytes, LARGE);
+        syn__pt_input_close(&input);
+        memset(all + n - 4, 1 - hint, 4);
+    }
+    free(all);
+    /* A mebibyte is allowed whatever it is packed in. */
+    for (size_t bytes = 1 << 20; bytes <= (1 << 20) + 1; bytes++) {
+        syn_error err = {0};
+        syn__pt_input input;
+        all = pack(text, bytes, &n);
+        CHECK(all != NULL && n < 2000 && write_bytes(path, all, n, "wb"));
+        CHECK_INT(syn__pt_input_open(&input, path, &err) == SYN_OK, bytes == 1 << 20);
+        syn__pt_input_close(&input);
+        free(all);
+    }
+    all = NULL;
+    free(all);
+    free(text);
+}
+
+#else
+
+static void gzip_is_named(void) {
+    start_folder("i");
+    const char *path = in_folder("i/x");
+    CHECK(write_bytes(path, "\x1f\x8b\x08......", 9, "wb"));
+    expect(path, SYN_E_UNSUPPORTED, "i/x: it is packed with gzip, and this program was built");
+}
+
+#endif
+
+static void out_of_memory(void) {
+    start_folder("j");
+    char path[600];
+    snprintf(path, sizeof path, "%s", in_folder("j/x"));
+#ifdef SYN_HAVE_ZLIB
+    size_t n = 0;
+    unsigned char *all = pack("some text", 9, &n);
+    CHECK(all != NULL && write_bytes(path, all, n, "wb"));
+    free(all);
+#else
+    CHECK(write_bytes(path, "some text", 9, "wb"));
+#endif
+    for (uint64_t limit = 0;; limit++) {
+        syn_error err = {0};
+        syn__pt_input input;
+        syn_memory_fail_after(limit);
+        syn_status status = syn__pt_input_open(&input, path, &err);
+        if (status == SYN_OK) {
+            CHECK(holds(&input, "some text", 9));
+            syn__pt_input_close(&input);
+            status = syn__pt_input_memory(&input, "x", "some text", 9, &err);
+        }
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (status == SYN_OK) {
+            syn__pt_input_close(&input);
+            break;
+        }
+        CHECK_INT(status, SYN_E_NOMEM);
+        CHECK_HAS(err.text, "out of memory");
+        CHECK(limit < 20);
+    }
+}
+
+int main(int argc, char **argv) {
+    static const test_case cases[] = {
+        {"mapped", mapped},
+        {"giving_back", giving_back},
+        {"refused", refused},
+        {"pipes", pipes},
+        {"standard_input", standard_input},
+        {"copies", copies},
+#ifdef SYN_HAVE_ZLIB
+        {"unpacked", unpacked},
+        {"cut_or_damaged", cut_or_damaged},
+        {"bombs", bombs},
+#else
+        {"gzip_is_named", gzip_is_named},
+#endif
+        {"out_of_memory", out_of_memory},
+    };
+    return run_in_folder(cases, sizeof cases / sizeof cases[0], argc, argv);
+}

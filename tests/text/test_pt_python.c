@@ -1,0 +1,204 @@
+/* JSON in Python's own forms: against Python (tests/reference/python_fixture.txt), and on text that
+   is damaged, cut, nested deeply. */
+#include "export/text/pt_python.h"
+
+#include "syntorch/memory.h"
+#include "tests/support/test.h"
+#include "tests/support/tokenizer_fixture.h"
+
+#define LINE_BYTES 65536
+
+static bool read_line(FILE *f, char *line) {
+    if (fgets(line, LINE_BYTES, f) == NULL) return false;
+    line[strcspn(line, "\n")] = '\0';
+    return true;
+}
+
+/* Text without a byte to spare on either side, so that sanitizers see reads outside of it. */
+static syn__et_str exact(const char *text, size_t bytes) {
+    char *copy = malloc(bytes > 0 ? bytes : 1);
+    if (copy == NULL) abort();
+    memcpy(copy, text, bytes);
+    return (syn__et_str){copy, bytes};
+}
+
+static const char *as_text(syn__et_buf *buf) {
+    syn__et_buf_put(buf, "", 1);
+    return buf->data != NULL ? buf->data : "";
+}
+
+/* str() of the text's value, freed by the next call. */
+static const char *str(const char *json) {
+    static syn__et_buf buf;
+    const syn__et_str text = exact(json, strlen(json));
+    buf.bytes = 0;
+    syn__pt_python_text(&buf, text);
+    free((void *)(uintptr_t)text.text);
+    return as_text(&buf);
+}
+
+static const char *dump(const char *json, unsigned level) {
+    static syn__et_buf buf;
+    const syn__et_str text = exact(json, strlen(json));
+    buf.bytes = 0;
+    syn__pt_python_json(&buf, text, level);
+    free((void *)(uintptr_t)text.text);
+    return as_text(&buf);
+}
+
+static void as_python_writes(void) {
+    static char json[LINE_BYTES], want[LINE_BYTES], boxed[LINE_BYTES + 2];
+    FILE *f = fixture_open_file("python_fixture.txt");
+    unsigned n = 0;
+    CHECK(f != NULL && read_line(f, json));
+    for (; read_line(f, json); n++) {
+        snprintf(boxed, sizeof boxed, "[%s]", json);
+        CHECK(read_line(f, want));
+        CHECK_STR(str(boxed), want);
+        CHECK(read_line(f, want));
+        for (char *p = want; (p = strchr(p, '\t')) != NULL;) *p = '\n';
+        CHECK_STR(dump(boxed, 0), want);
+    }
+    CHECK(n > 150);
+    fclose(f);
+}
+
+static void printable_as_in_python(void) {
+    static char line[LINE_BYTES];
+    FILE *f = fixture_open_file("python_fixture.txt");
+    uint64_t hash = 0;
+    CHECK(f != NULL && read_line(f, line));
+    fclose(f);
+    for (uint32_t c = 0x80; c < 0x110000; c++) hash = hash * 31 + syn__pt_python_printable(c);
+    snprintf(line + 32, 64, "printable %llu", (unsigned long long)hash);
+    CHECK_STR(line, line + 32);
+}
+
+static void one_value_after_another(void) {
+    const char *const json = " [1,\"]\"] , {\"a\" : [ ]}x";
+    const char *const end = json + strlen(json);
+    syn__et_buf buf = {0};
+    const char *p = syn__pt_python_next(&buf, json, end);
+    CHECK_INT(p - json, 8);
+    CHECK_STR(as_text(&buf), "[1, ']']");
+    CHECK(syn__pt_python_next(&buf, p, end) == p + 1); /* a comma is no value */
+    buf.bytes = 0;
+    p = syn__pt_python_json_next(&buf, p + 2, end, 2);
+    CHECK_INT(end - p, 1);
+    CHECK_STR(as_text(&buf), "{\n            \"a\": []\n        }");
+    syn__et_buf_free(&buf);
+}
+
+static void lines_and_levels(void) {
+    syn__et_buf buf = {0};
+    syn__pt_python_line(&buf, 0);
+    syn__pt_python_line(&buf, 5);
+    CHECK_STR(as_text(&buf), "\n\n                    ");
+    syn__et_buf_free(&buf);
+    CHECK_STR(dump("[1,[],{}]", 1), "[\n        1,\n        [],\n        {}\n    ]");
+}
+
+static void damaged_text(void) {
+    CHECK_STR(str("[1,,2,]"), "[1, 2]");
+    CHECK_STR(str("[1 2\"a\"\"b\"[3]]"), "[1, 2, 'a', 'b', [3]]");
+    CHECK_STR(str("[say \"he said \"no\" twice\",1]"), "[say, 'he said \"no\" twice', 1]");
+    CHECK_STR(str("[1,2"), "[1, 2");
+    CHECK_STR(str("[\"abc"), "['abc'");
+    CHECK_STR(str("{\"a\":{\"b\":1]"), "{'a': {'b': 1]");
+    CHECK_STR(str("[None,nan,-inf,1.2.3,0x1F,+5,-]"), "[None, nan, -inf, 1.2.3, 0x1F, +5, -]");
+    CHECK_STR(str("[\"a\nb\x01\",\"\\u12\",\"\\q\"]"), "['a\\nb\\x01', '\xEF\xBF\xBD"
+                                                       "12', 'q']");
+    CHECK_STR(str("[\"\xFF\xC3\"]"), "['\xEF\xBF\xBD\xEF\xBF\xBD']");
+    CHECK_STR(str(""), "");
+    CHECK_STR(dump("[1,,2,]", 0), "[\n    1,\n    2\n]");
+    CHECK_STR(dump("[\"\xFF\",None]", 0), "[\n    \"\\ufffd\",\n    null\n]");
+    CHECK_STR(dump("[\"\xED\xA0\x80\"]", 0), "[\n    \"\\ufffd\\ufffd\\ufffd\"\n]");
+}
+
+/* Whatever the text, the form ends, and every prefix of a text is a text. */
+static void all_prefixes(void) {
+    static char json[LINE_BYTES];
+    FILE *f = fixture_open_file("python_fixture.txt");
+    CHECK(f != NULL && read_line(f, json));
+    for (unsigned n = 0; read_line(f, json); n++) {
+        if (n % 3 != 0 || strlen(json) > 400) continue;
+        for (size_t bytes = strlen(json); bytes-- > 0;) {
+            const syn__et_str text = exact(json, bytes);
+            syn__et_buf buf = {0};
+            syn__pt_python_text(&buf, text);
+            syn__pt_python_json(&buf, text, 3);
+            CHECK(!buf.failed);
+            syn__et_buf_free(&buf);
+            free((void *)(uintptr_t)text.text);
+        }
+    }
+    fclose(f);
+}
+
+static void random_bytes(void) {
+    static const char alphabet[] = "[]{},:\"\\'u0019eE.-+ntl \n\x7f\xC3\xA9\xE2\x80\xA8\xF0\x9F";
+    uint64_t state = 1;
+    for (int round = 0; round < 20000; round++) {
+        char json[64];
+        size_t bytes = 0;
+        for (; bytes < sizeof json; bytes++) {
+            state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            json[bytes] = alphabet[(state >> 33) % (sizeof alphabet - 1)];
+            if ((state >> 60) == 0) break;
+        }
+        const syn__et_str text = exact(json, bytes);
+        syn__et_buf buf = {0};
+        const char *end = text.text + text.bytes, *p = syn__pt_python_next(&buf, text.text, end);
+        CHECK(p >= text.text && p <= end);
+        p = syn__pt_python_json_next(&buf, text.text, end, 1);
+        CHECK(p >= text.text && p <= end && !buf.failed);
+        syn__et_buf_free(&buf);
+        free((void *)(uintptr_t)text.text);
+    }
+}
+
+static void deep_nesting(void) {
+    const size_t depth = 20000;
+    char *json = malloc(2 * depth);
+    CHECK(json != NULL);
+    memset(json, '[', depth);
+    memset(json + depth, ']', depth);
+    const syn__et_str text = {json, 2 * depth};
+    syn__et_buf buf = {0};
+    syn__pt_python_text(&buf, text);
+    CHECK(buf.bytes == text.bytes && memcmp(buf.data, json, buf.bytes) == 0);
+    buf.bytes = 0;
+    syn__pt_python_json(&buf, text, 0);
+    CHECK(buf.bytes > text.bytes && buf.bytes < 3 * text.bytes); /* linear, whatever the depth */
+    syn__et_buf_free(&buf);
+    free(json);
+}
+
+static void memory_out(void) {
+    const syn__et_str text = {"[\"a\", [1.5, \"\\u00e9\"]]", 23};
+    for (uint64_t n = 0; n < 16; n++) {
+        syn__et_buf buf = {0};
+        syn_memory_fail_after(n);
+        syn__pt_python_text(&buf, text);
+        syn__pt_python_json(&buf, text, 40);
+        syn__pt_python_line(&buf, 30);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        CHECK(n > 0 || buf.failed);
+        CHECK(n < 15 || !buf.failed);
+        syn__et_buf_free(&buf);
+    }
+}
+
+static const test_case cases[] = {
+    {"as_python_writes", as_python_writes},
+    {"printable_as_in_python", printable_as_in_python},
+    {"one_value_after_another", one_value_after_another},
+    {"lines_and_levels", lines_and_levels},
+    {"damaged_text", damaged_text},
+    {"all_prefixes", all_prefixes},
+    {"random_bytes", random_bytes},
+    {"deep_nesting", deep_nesting},
+    {"memory_out", memory_out},
+};
+
+TEST_MAIN(cases)

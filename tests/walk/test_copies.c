@@ -1,0 +1,392 @@
+/* Ranks that do what another does: held once in JSON, Chakra JSON and timelines, and the same graph
+   as ever when read back. */
+#include "tests/support/text_export.h"
+#include "tests/support/text_sample.h"
+
+#include <unistd.h>
+
+#define N_RANKS 4
+
+/* For helpers that return something: without it no case could go on. */
+#define NEED(condition, error)                                                       \
+    do {                                                                             \
+        if (condition) break;                                                        \
+        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, (error)); \
+        exit(1);                                                                     \
+    } while (0)
+
+/* What a rank may differ in. */
+typedef struct variation {
+    int64_t first_row[N_RANKS]; /* an attribute of the first op */
+    uint64_t flops[N_RANKS];
+    double predicted_ns[N_RANKS];
+    bool send; /* the last op of each rank sends to itself */
+} variation;
+
+static const variation shards = {{0, 100, 200, 300}, {8, 8, 8, 8}, {5, 5, 5, 5}, false};
+
+static syn_status add_tensors(syn_graph *g, uint32_t r, syn_error *err) {
+    SYN_TRY(text_tensor(g, r, "ids", SYN_TENSOR_INPUT, SYN_NO_NODE, 0, 4, err));
+    SYN_TRY(text_tensor(g, r, "h.0/look:0", 0, 0, 1, 4, err));
+    SYN_TRY(text_tensor(g, r, "h.0/sum:0", 0, 1, 2, 4, err));
+    return text_tensor(g, r, "h.0/add:0", 0, 2, 3, 4, err);
+}
+
+static syn_status add_rank(syn_graph *g, uint32_t r, const variation *v, syn_error *err) {
+    static const uint32_t tensors[4] = {0, 1, 2, 3};
+    const syn_attribute row = {"first_row", SYN_VALUE_I64, v->first_row[r], 0, NULL};
+    SYN_TRY(add_tensors(g, r, err));
+    for (uint32_t i = 0; i < 3; i++) {
+        static const char *const ops[3] = {"look", "all_reduce", "add"};
+        const syn_dep dep = {i - 1, SYN_DEP_DATA};
+        syn_node n = text_node(i + 1, ops[i]);
+        n.scope = "h.0";
+        n.inputs = &tensors[i];
+        n.outputs = &tensors[i + 1];
+        n.n_inputs = n.n_outputs = 1;
+        n.deps = &dep;
+        n.n_deps = i > 0;
+        n.flops = i == 2 ? v->flops[r] : 0;
+        n.bytes_read = 128;
+        n.predicted_ns = i == 2 ? v->predicted_ns[r] : 5;
+        n.attributes = &row;
+        n.n_attributes = i == 0;
+        if (i == 1) {
+            n.kind = SYN_NODE_COLLECTIVE;
+            n.category = SYN_CATEGORY_COMMUNICATION;
+            n.comm = SYN_COMM_ALL_REDUCE;
+            n.reduce = SYN_REDUCE_SUM;
+            n.group = 1;
+            n.stream = 1;
+            n.comm_bytes = 128;
+        }
+        if (i == 2 && v->send) {
+            n.kind = SYN_NODE_SEND;
+            n.comm = SYN_COMM_SEND;
+            n.peer = (int32_t)r;
+            n.tag = 0;
+        }
+        SYN_TRY(syn_graph_add_node(g, r, &n, err));
+    }
+    return SYN_OK;
+}
+
+static syn_graph *ranks_of(const variation *v) {
+    static const int32_t ranks[N_RANKS] = {0, 1, 2, 3};
+    const syn_graph_group group = {1, "tp0", ranks, N_RANKS};
+    const syn_attribute fact = {"model", SYN_VALUE_TEXT, 0, 0, "four ranks"};
+    syn_error err = {0};
+    syn_graph *g = NULL;
+    NEED(syn_graph_new(&g, ranks, N_RANKS, N_RANKS, &err) == SYN_OK, err.text);
+    NEED(syn_graph_add_group(g, &group, &err) == SYN_OK, err.text);
+    NEED(syn_graph_set_meta(g, &fact, &err) == SYN_OK, err.text);
+    for (uint32_t r = 0; r < N_RANKS; r++) NEED(add_rank(g, r, v, &err) == SYN_OK, err.text);
+    NEED(syn_graph_verify(g, &err) == SYN_OK, err.text);
+    return g;
+}
+
+static char *written(const syn_exporter *exporter, const syn_graph *g, syn_copies copies) {
+    syn_error err = {0};
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    options.copies = copies;
+    char *text = export_with(exporter, g, &options, &err);
+    NEED(text != NULL, err.text);
+    return text;
+}
+
+static syn_graph *read_back(const char *text) {
+    syn_error err = {0};
+    syn_graph *g = NULL;
+    NEED(syn_import_json_memory(&g, "g.json", text, strlen(text), &err) == SYN_OK, err.text);
+    return g;
+}
+
+/* The one file of which the .et of rank r is the bytes. */
+static void check_et(const syn_graph *a, const syn_graph *b) {
+    for (int32_t r = 0; r < N_RANKS; r++) {
+        size_t bytes[2] = {0, 0};
+        char *data[2] = {NULL, NULL};
+        for (int i = 0; i < 2; i++) {
+            syn_error err = {0};
+            syn_sink *sink = NULL;
+            syn_export_options options = SYN_EXPORT_DEFAULTS;
+            options.rank = r;
+            CHECK_OK(syn_sink_open_memory(&sink, &err), err);
+            CHECK_OK(syn_export_et.write(i == 0 ? a : b, &options, sink, &err), err);
+            const char *made = syn_sink_data(sink, &bytes[i]);
+            data[i] = malloc(bytes[i]);
+            CHECK(data[i] != NULL && bytes[i] > 100);
+            memcpy(data[i], made, bytes[i]);
+            (void)syn_sink_close(sink, false, NULL);
+        }
+        CHECK(bytes[0] == bytes[1] && memcmp(data[0], data[1], bytes[0]) == 0);
+        free(data[0]);
+        free(data[1]);
+    }
+}
+
+/* ---- JSON ---- */
+
+static void once_is_the_same_graph(void) {
+    static const syn_exporter *const all[] = {&syn_export_json, &syn_export_graphml,
+                                              &syn_export_chrome, &syn_export_chakra,
+                                              &syn_export_dot};
+    syn_graph *g = ranks_of(&shards);
+    char *once = written(&syn_export_json, g, SYN_COPIES_ONCE);
+    CHECK_HAS(once, "\"ranks\":[0,1,2,3]");
+    CHECK_HAS(once, "{\"rank\":3,\"of\":0,\"nodes\":[\n"
+                    "{\"id\":\"r3.o1\",\"attributes\":{\"first_row\":300}}]}");
+    CHECK(strstr(once, "\"r3.o2\"") == NULL && strstr(once, "\"r1.t0\"") == NULL);
+    CHECK(strstr(once, "\"kind\":\"group\"") == NULL); /* the ranks shown are one */
+    syn_graph *again = read_back(once);
+    const char *difference = text_difference(g, again);
+    CHECK_MSG(difference == NULL, "%s differs", difference);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        for (syn_copies how = SYN_COPIES_AUTO; how <= SYN_COPIES_ONCE; how++) {
+            char *a = written(all[i], g, how), *b = written(all[i], again, how);
+            CHECK_STR(b, a);
+            free(a);
+            free(b);
+        }
+    }
+    check_et(g, again);
+    /* Small graphs hold every rank, unless asked. */
+    char *full = written(&syn_export_json, g, SYN_COPIES_FULL);
+    char *by_itself = written(&syn_export_json, g, SYN_COPIES_AUTO);
+    CHECK_STR(by_itself, full);
+    CHECK(strstr(full, "\"copies\"") == NULL);
+    CHECK_HAS(full, "\"r3.o2\"");
+    free(once);
+    free(full);
+    free(by_itself);
+    syn_graph_free(again);
+    syn_graph_free(g);
+}
+
+static void kinds(void) {
+    variation v = shards;
+    v.flops[1] = v.flops[3] = 9;
+    syn_graph *g = ranks_of(&v);
+    char *once = written(&syn_export_json, g, SYN_COPIES_ONCE);
+    CHECK_HAS(once, "{\"rank\":2,\"of\":0,");
+    CHECK_HAS(once, "{\"rank\":3,\"of\":1,");
+    CHECK(strstr(once, "{\"rank\":1,\"of\"") == NULL);
+    CHECK_HAS(once, "{\"source\":\"r0.t1\",\"target\":\"r1.o2\",\"kind\":\"group\"");
+    syn_graph *again = read_back(once);
+    const char *difference = text_difference(g, again);
+    CHECK_MSG(difference == NULL, "%s differs", difference);
+    free(once);
+    syn_graph_free(again);
+    syn_graph_free(g);
+}
+
+/* Whoever differs in more than attributes is no copy. */
+static void not_copies(void) {
+    variation slower = shards, sends = shards;
+    for (uint32_t r = 0; r < N_RANKS; r++) slower.predicted_ns[r] = 5 + r;
+    sends.send = true;
+    const variation *const all[] = {&slower, &sends};
+    for (size_t i = 0; i < 2; i++) {
+        syn_graph *g = ranks_of(all[i]);
+        char *once = written(&syn_export_json, g, SYN_COPIES_ONCE);
+        char *full = written(&syn_export_json, g, SYN_COPIES_FULL);
+        CHECK_STR(once, full);
+        free(once);
+        free(full);
+        syn_graph_free(g);
+    }
+}
+
+/* ---- Timelines and Chakra ---- */
+
+static void timeline(void) {
+    syn_graph *g = ranks_of(&shards);
+    char *once = written(&syn_export_chrome, g, SYN_COPIES_ONCE);
+    char *full = written(&syn_export_chrome, g, SYN_COPIES_FULL);
+    CHECK_HAS(once, "\"name\":\"rank 0 and its copies 1, 2, 3\"");
+    CHECK(strstr(once, "\"pid\":1") == NULL);
+    CHECK_HAS(full, "\"name\":\"rank 3\"");
+    CHECK_HAS(full, "\"pid\":3");
+    free(once);
+    free(full);
+    syn_graph_free(g);
+}
+
+static syn_graph *read_chakra(const char *text) {
+    syn_error err = {0};
+    syn_graph *g = NULL;
+    char path[] = "/tmp/syntorch-test-XXXXXX";
+    const int fd = mkstemp(path);
+    NEED(fd >= 0, "");
+    FILE *file = fdopen(fd, "wb");
+    NEED(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0, "");
+    const syn_status status = syn_import_chakra_json(&g, path, &err);
+    unlink(path);
+    NEED(status == SYN_OK, err.text);
+    return g;
+}
+
+static void chakra(void) {
+    syn_graph *g = ranks_of(&shards);
+    char *once = written(&syn_export_chakra, g, SYN_COPIES_ONCE);
+    char *full = written(&syn_export_chakra, g, SYN_COPIES_FULL);
+    CHECK_HAS(once, "\"nodes_of\":0}");
+    CHECK(strstr(full, "nodes_of") == NULL);
+    syn_graph *from_once = read_chakra(once), *from_full = read_chakra(full);
+    check_et(from_once, from_full);
+    check_et(from_once, g);
+    /* Attributes of messages that were read are written: one more of rank 1 keeps it apart. */
+    const char *at = strstr(strstr(full, "{\"rank\":1,"), "{\"name\":\"is_cpu_op\"");
+    CHECK(at != NULL);
+    char *odd = malloc(strlen(full) + 64);
+    CHECK(odd != NULL);
+    sprintf(odd, "%.*s{\"name\":\"mine\",\"int64Val\":\"7\"},%s", (int)(at - full), full, at);
+    syn_graph *other = read_chakra(odd);
+    char *odd_once = written(&syn_export_chakra, other, SYN_COPIES_ONCE);
+    CHECK_HAS(odd_once, "\"mine\"");
+    CHECK_HAS(odd_once, "\"nodes_of\":0}");
+    syn_graph *again = read_chakra(odd_once);
+    check_et(again, other);
+    syn_graph *const graphs[] = {g, from_once, from_full, other, again};
+    for (size_t i = 0; i < 5; i++) syn_graph_free(graphs[i]);
+    char *const texts[] = {once, full, odd, odd_once};
+    for (size_t i = 0; i < 4; i++) free(texts[i]);
+}
+
+/* ---- Damage ---- */
+
+#define FILE_OF(ranks, copies)                                               \
+    "{\"graph\":{" ranks "\"copies\":[" copies "]},\"links\":[],\"nodes\":[" \
+    "{\"id\":\"r0.o1\",\"op\":\"a\"},{\"id\":\"r0.o2\",\"op\":\"b\"}]}"
+
+static void refusals(void) {
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {FILE_OF("", "{\"rank\":1}"), "needs \"rank\" and \"of\""},
+        {FILE_OF("", "{\"rank\":1,\"of\":-1}"), "a rank must be"},
+        {FILE_OF("", "7"), "a copy must be an object"},
+        {FILE_OF("", "{\"rank\":1,\"of\":2}"), "which has no nodes"},
+        {FILE_OF("", "{\"rank\":1,\"of\":1}"), "which has no nodes"},
+        {FILE_OF("", "{\"rank\":0,\"of\":0}"), "no rank"},
+        {FILE_OF("", "{\"rank\":2,\"of\":1},{\"rank\":1,\"of\":0}"), "which has no nodes"},
+        {FILE_OF("", "{\"rank\":1,\"of\":0},{\"rank\":1,\"of\":0}"), "a copy twice"},
+        {FILE_OF("\"ranks\":[0],", "{\"rank\":1,\"of\":0}"), "does not list"},
+        {FILE_OF("\"world_size\":2,", "{\"rank\":5,\"of\":0}"), "rank 5 does not fit"},
+        {FILE_OF("", "{\"rank\":1,\"of\":0,\"nodes\":[{\"id\":\"r1.o9\"}]}"), "is not among"},
+        {FILE_OF("", "{\"rank\":1,\"of\":0,\"nodes\":[{\"id\":\"r1.o1\"},{\"id\":\"r1.o1\"}]}"),
+         "or twice"},
+        {FILE_OF("", "{\"rank\":1,\"of\":0,\"nodes\":[{\"id\":\"r0.o1\"}]}"), "an op of rank 1"},
+        {FILE_OF("", "{\"rank\":1,\"of\":0,\"nodes\":[{}]}"), "an op of rank 1"},
+        {FILE_OF("", "{\"rank\":1,\"of\":0,\"nodes\":[1]}"), "must be an object"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        syn_error err = {0};
+        syn_graph *g = NULL;
+        const syn_status s =
+            syn_import_json_memory(&g, "g.json", cases[i].text, strlen(cases[i].text), &err);
+        CHECK_MSG(s == SYN_E_FORMAT && g == NULL, "case %zu was read", i);
+        CHECK_HAS(err.text, cases[i].part);
+    }
+}
+
+/* By hand, without "ranks": ascending; what a copy says of its ops counts. */
+static void by_hand(void) {
+    static const char text[] = FILE_OF("", "{\"mine\":{},\"nodes\":[{\"attributes\":{\"a\":1,"
+                                           "\"b\":\"x\"},\"id\":\"r3.o2\"}],\"of\":0,\"rank\":3},"
+                                           "{\"rank\":1,\"of\":0}");
+    static const int32_t ranks[3] = {0, 1, 3};
+    syn_graph *g = read_back(text);
+    syn_cursor cursor = {0};
+    CHECK_INT(g->n_ranks, 3);
+    CHECK_INT(g->world_size, 4);
+    for (uint32_t r = 0; r < 3; r++) {
+        CHECK_INT(g->ranks[r].rank, ranks[r]);
+        CHECK_INT(g->ranks[r].n_nodes, 2);
+        CHECK_STR(syn_graph_node(g, r, 0, &cursor)->op, "a");
+        CHECK_INT(cursor.node.n_attributes, 0);
+        CHECK_STR(syn_graph_node(g, r, 1, &cursor)->op, "b");
+        CHECK_INT(cursor.node.n_attributes, r == 2 ? 2 : 0);
+    }
+    CHECK_STR(cursor.node.attributes[1].text, "x");
+    syn_cursor_free(&cursor);
+    syn_graph_free(g);
+}
+
+static void chakra_refusals(void) {
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {"{\"ranks\":[{\"rank\":0,\"nodes_of\":1},{\"rank\":1,\"nodes_of\":0}]}",
+         "none of its own"},
+        {"{\"ranks\":[{\"rank\":0,\"nodes_of\":0}]}", "none of its own"},
+        {"{\"ranks\":[{\"rank\":0,\"nodes_of\":9}]}", "none of its own"},
+        {"{\"ranks\":[{\"rank\":0,\"nodes\":[],\"nodes_of\":1},{\"rank\":1,\"nodes\":[]}]}",
+         "both \"nodes\" and \"nodes_of\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        syn_error err = {0};
+        syn_graph *g = NULL;
+        char path[] = "/tmp/syntorch-test-XXXXXX";
+        const int fd = mkstemp(path);
+        CHECK(fd >= 0);
+        FILE *file = fdopen(fd, "wb");
+        CHECK(file != NULL && fputs(cases[i].text, file) >= 0 && fclose(file) == 0);
+        const syn_status s = syn_import_chakra_json(&g, path, &err);
+        unlink(path);
+        CHECK_MSG(s == SYN_E_FORMAT && g == NULL, "case %zu was read: %s", i, err.text);
+        CHECK_HAS(err.text, cases[i].part);
+    }
+}
+
+/* ---- Memory ---- */
+
+typedef struct memory_step {
+    const syn_exporter *exporter; /* NULL: import `text` */
+    const syn_graph *graph;
+    const char *text;
+} memory_step;
+
+static syn_status run_memory_step(void *arg, syn_error *err) {
+    const memory_step *step = arg;
+    if (step->exporter == NULL) {
+        syn_graph *g = NULL;
+        const syn_status status =
+            syn_import_json_memory(&g, "g.json", step->text, strlen(step->text), err);
+        if (g != NULL) syn_graph_free(g);
+        return status;
+    }
+    syn_sink *sink = NULL;
+    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    options.copies = SYN_COPIES_ONCE;
+    SYN_TRY(syn_sink_open_memory(&sink, err));
+    const syn_status status = step->exporter->write(step->graph, &options, sink, err);
+    const syn_status closed = syn_sink_close(sink, false, err);
+    return status != SYN_OK ? status : closed;
+}
+
+static void out_of_memory(void) {
+    syn_graph *g = ranks_of(&shards);
+    char *once = written(&syn_export_json, g, SYN_COPIES_ONCE);
+    memory_step steps[] = {{&syn_export_json, g, NULL},
+                           {&syn_export_chrome, g, NULL},
+                           {&syn_export_chakra, g, NULL},
+                           {NULL, NULL, once}};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        fail_everywhere(run_memory_step, &steps[i]);
+    free(once);
+    syn_graph_free(g);
+}
+
+static const test_case cases[] = {
+    {"once_is_the_same_graph", once_is_the_same_graph},
+    {"kinds", kinds},
+    {"not_copies", not_copies},
+    {"timeline", timeline},
+    {"chakra", chakra},
+    {"refusals", refusals},
+    {"by_hand", by_hand},
+    {"chakra_refusals", chakra_refusals},
+    {"out_of_memory", out_of_memory},
+};
+TEST_MAIN(cases)

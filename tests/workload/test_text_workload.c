@@ -1,0 +1,109 @@
+/* Text workloads in memory: what is read of a text, hostile ones, and memory that runs out. What is
+   written of them test_text_workload.py compares with Chakra's converter. */
+#include "tests/support/test.h"
+
+#include <unistd.h>
+
+#include "export/workload/text_workload.h"
+#include "syntorch/memory.h"
+
+static const char text[] = "HYBRID_DLRM\t1\r\n3\r\n"
+                           "emb -1 1 ALLTOALL 64 2 ALLTOALL 128 3 NONE 0 4\r\n"
+                           "fc1 -1 5 NONE 0 6 NONE 0 7 ALLREDUCE 256 8\r\n"
+                           "fc2 -1 9 NONE 0 10 ALLGATHER 512 11 REDUCESCATTER 1024 12\r\n\r\n";
+
+static syn_status read_text(syn_text_workload *w, const char *data, size_t bytes, syn_error *err) {
+    return syn_text_workload_read(w, "w.txt", data, bytes, false, err);
+}
+
+static void reads_a_text(void) {
+    syn_error err = {0};
+    syn_text_workload w;
+    CHECK_OK(read_text(&w, text, sizeof text - 1, &err), err);
+    CHECK_INT(w.parallelism, SYN_TEXT_DLRM);
+    CHECK_INT(w.last_bottom, 1);
+    CHECK_INT(w.n_layers, 3);
+    CHECK_INT(w.text_bytes, sizeof text - 1 - 6); /* one byte less a line */
+    const syn__text_layer *l = w.layers;
+    CHECK(syn__et_str_is(l[0].name, "emb") && syn__et_str_is(l[2].name, "fc2"));
+    CHECK_INT(l[1].line, 4);
+    CHECK_INT(l[0].parts[SYN__TEXT_FWD].time_us, 1);
+    CHECK_INT(l[0].parts[SYN__TEXT_IG].bytes, 128);
+    CHECK_INT(l[0].parts[SYN__TEXT_IG].comm_type, 6);
+    CHECK_INT(l[0].parts[SYN__TEXT_WG].comm_type, SYN__TEXT_NONE);
+    CHECK_INT(l[1].parts[SYN__TEXT_WG].comm_type, 0);
+    CHECK_INT(l[2].parts[SYN__TEXT_IG].comm_type, 2);
+    CHECK_INT(l[2].parts[SYN__TEXT_WG].comm_type, 7);
+    CHECK_INT(l[2].parts[SYN__TEXT_WG].time_us, 11);
+    CHECK_INT(w.n_unused, 1); /* fc2's all-gather */
+    CHECK_INT(w.unused_line, 5);
+    syn_text_workload_free(&w);
+}
+
+/* Reads a copy of exactly these bytes: AddressSanitizer then sees a read past them. */
+static bool ends_well(const char *data, size_t bytes) {
+    syn_error err = {0};
+    syn_text_workload w;
+    char *copy = (char *)malloc(bytes != 0 ? bytes : 1);
+    if (copy == NULL) return false;
+    memcpy(copy, data, bytes);
+    const syn_status status = read_text(&w, copy, bytes, &err);
+    free(copy);
+    syn_text_workload_free(&w);
+    return status == SYN_OK || (status == SYN_E_FORMAT && strncmp(err.text, "w.txt", 5) == 0);
+}
+
+static void hostile_texts_end_well(void) {
+    static const char others[] = " \n\r\t\0-9A\xFF\xC3";
+    char copy[sizeof text];
+    for (size_t n = 0; n < sizeof text; n++) CHECK_MSG(ends_well(text, n), "cut at %zu", n);
+    memcpy(copy, text, sizeof text);
+    for (size_t i = 0; i < sizeof text - 1; i++) {
+        for (size_t k = 0; k < sizeof others - 1; k++) {
+            copy[i] = others[k];
+            CHECK_MSG(ends_well(copy, sizeof text - 1), "byte %zu is %d", i, others[k]);
+        }
+        copy[i] = text[i];
+    }
+}
+
+static syn_status convert(const char *prefix, syn_error *err) {
+    const syn_text_options options = {2, 2, "test"};
+    syn_text_workload w;
+    syn_status status = read_text(&w, text, sizeof text - 1, err);
+    if (status == SYN_OK) status = syn_text_workload_write(&w, &options, prefix, err);
+    syn_text_workload_free(&w);
+    return status;
+}
+
+static void conversion_out_of_memory(void) {
+    static const char *const names[] = {".0.et", ".1.et", ".comm_group.json"};
+    char folder[] = "/tmp/test_text.XXXXXX", prefix[64], path[96];
+    syn_status status = SYN_E_NOMEM;
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(prefix, sizeof prefix, "%s/w", folder);
+    for (uint64_t n = 0; status == SYN_E_NOMEM && n < 1000; n++) {
+        syn_error err = {0};
+        syn_memory_fail_after(n);
+        status = convert(prefix, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        snprintf(path, sizeof path, "%s.comm_group.json", prefix);
+        const bool complete = access(path, F_OK) == 0;
+        CHECK_MSG(complete == (status == SYN_OK), "allocation %d: %s", (int)n, err.text);
+        CHECK(status == SYN_OK || err.text[0] != '\0');
+    }
+    CHECK_INT(status, SYN_OK);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s%s", prefix, names[i]);
+        CHECK_INT(unlink(path), 0);
+    }
+    CHECK_INT(rmdir(folder), 0);
+}
+
+static const test_case cases[] = {
+    {"reads_a_text", reads_a_text},
+    {"hostile_texts_end_well", hostile_texts_end_well},
+    {"conversion_out_of_memory", conversion_out_of_memory},
+};
+
+TEST_MAIN(cases)

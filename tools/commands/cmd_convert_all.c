@@ -1,0 +1,288 @@
+/* syntorch convert-all: every pair of PyTorch traces in a folder. */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/validate.h"
+#include "syntorch/memory.h"
+#include "tools/cli.h"
+#include "tools/commands/command.h"
+#include "tools/inference/positional.h"
+#include "tools/pytorch/pytorch_job.h"
+#include "tools/pytorch/recorded_name.h"
+
+static struct arguments {
+    const char *input, *output, *profile;
+    int64_t max_unpacked_mib;
+    bool strict;
+} args = {.profile = "full"};
+
+static const cli_option options[] = {
+    {"input", CLI_TEXT, &args.input, "DIR", "the folder, if not named without an option", 0, 0},
+    {"output", CLI_TEXT, &args.output, "DIR", "where the traces go; default: the same folder", 0,
+     0},
+    {"profile", CLI_TEXT, &args.profile, "full|astra-sim", "as of convert pytorch", 0, 0},
+    {"strict", CLI_FLAG, &args.strict, NULL, "anomalies count as failures", 0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
+    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+
+static const char *const examples[] = {"syntorch convert-all traces --output et",
+                                       "syntorch convert-all traces --profile astra-sim", NULL};
+
+static const cli_program program = {
+    "syntorch convert-all",
+    "Converts every NAME_host.json with NAME_device.json or NAME_kineto.json of a folder (also "
+    ".gz)\n"
+    "to NAME.et, and ends with a table. Ranks of a job become a set: host.<rank>.json and\n"
+    "device.<rank>.json become trace.<rank>.et; NAME_host.<rank>.json and NAME.<rank>_host.json\n"
+    "NAME.<rank>.et. A device trace without a host trace is converted alone.",
+    options, examples, false};
+
+/* A host trace and what belongs to it, or a device trace alone. */
+typedef struct entry {
+    char *stem;          /* NAME */
+    char *host, *device; /* paths; one of them may be NULL: none */
+    size_t prefix_bytes; /* of PREFIX in PREFIX.<rank>; 0: no rank */
+    int32_t rank;
+} entry;
+
+typedef struct folder {
+    entry *entries;
+    size_t n, cap;
+    size_t n_failed;
+} folder;
+
+static syn_status join(char **out, const char *dir, const char *name, size_t bytes,
+                       const char *tail, syn_error *err) {
+    const size_t n = strlen(dir) + bytes + strlen(tail) + 2;
+    *out = syn_malloc(n);
+    if (!*out) return SYN_FAIL_NOMEM(err, n, "a name");
+    snprintf(*out, n, "%s/%.*s%s", dir, (int)bytes, name, tail);
+    return SYN_OK;
+}
+
+/* The path of the first file named as `name` but with one of these words that is there; NULL: none.
+ */
+static syn_status find_file(char **out, const recorded_name *name, const char *const *words,
+                            syn_error *err) {
+    *out = NULL;
+    for (size_t i = 0; words[i] && !*out; i++)
+        for (int packed = 0; packed < 2 && !*out; packed++) {
+            char end[320]; /* the word, .RANK.json and .gz */
+            snprintf(end, sizeof end, "%s%.*s%s", words[i], (int)name->tail_bytes,
+                     name->name + name->tail_at, packed ? ".gz" : "");
+            SYN_TRY(join(out, args.input, name->name, name->head_bytes, end, err));
+            if (syn_file_exists(*out)) continue;
+            syn_free(*out);
+            *out = NULL;
+        }
+    return SYN_OK;
+}
+
+static void find_rank(entry *e, size_t n) {
+    size_t at = n;
+    int64_t rank = 0;
+    while (at > 0 && e->stem[at - 1] >= '0' && e->stem[at - 1] <= '9') at--;
+    const syn__et_str digits = {e->stem + at, n - at};
+    if (at < 2 || e->stem[at - 1] != '.' || !syn__loose_i64(digits, &rank) || rank > INT32_MAX)
+        return;
+    e->rank = (int32_t)rank;
+    e->prefix_bytes = at - 1;
+}
+
+static const char *const host_words[] = {"host", NULL};
+static const char *const device_words[] = {"device", "kineto", NULL};
+
+/* One entry for each stem, made of its host trace's name, without one of its device trace's. */
+static syn_status add_entry(folder *f, const char *name, syn_error *err) {
+    recorded_name named;
+    entry e = {.rank = -1};
+    if (!recorded_name_parse(&named, name)) return SYN_OK;
+    syn_status s = find_file(&e.host, &named, host_words, err);
+    if (s == SYN_OK) s = find_file(&e.device, &named, device_words, err);
+    const char *first = e.host ? e.host : e.device;
+    const char *file = first ? strrchr(first, '/') : NULL;
+    if (s == SYN_OK && file && strcmp(file + 1, name) == 0) {
+        e.stem = recorded_name_stem(&named);
+        s = e.stem ? syn_grow(&f->entries, &f->cap, f->n + 1, sizeof *f->entries, err)
+                   : SYN_FAIL_NOMEM(err, strlen(name), "a name");
+        if (s == SYN_OK) {
+            find_rank(&e, strlen(e.stem));
+            f->entries[f->n++] = e;
+            return SYN_OK;
+        }
+    }
+    syn_free(e.stem);
+    syn_free(e.host);
+    syn_free(e.device);
+    return s;
+}
+
+static syn_status list_folder(folder *f, syn_error *err) {
+    DIR *dir = opendir(args.input);
+    syn_status s = SYN_OK;
+    if (!dir) return SYN_FAIL(err, SYN_E_IO, "cannot read %.300s: %s", args.input, strerror(errno));
+    for (struct dirent *d; s == SYN_OK && (d = readdir(dir)) != NULL;)
+        s = add_entry(f, d->d_name, err);
+    closedir(dir);
+    if (s == SYN_OK && f->n == 0)
+        s = SYN_FAIL(err, SYN_E_INVALID,
+                     "%.300s holds no file named host.<rank>.json or ..._host.json, nor such a "
+                     "device.<rank>.json or ..._device.json",
+                     args.input);
+    return s;
+}
+
+static bool same_set(const entry *a, const entry *b) {
+    return a->rank >= 0 && b->rank >= 0 && a->prefix_bytes == b->prefix_bytes &&
+           memcmp(a->stem, b->stem, a->prefix_bytes) == 0;
+}
+
+static int by_name(const void *x, const void *y) {
+    const entry *a = x, *b = y;
+    if (same_set(a, b)) return a->rank < b->rank ? -1 : a->rank > b->rank;
+    return strcmp(a->stem, b->stem);
+}
+
+/* ---- One pair, or one set ---- */
+
+/* Whether what was written has no problem that `syntorch validate` knows. */
+static bool is_valid(const char *path, bool is_set, bool sim) {
+    const syn_validate_options how = {.any_node = !sim, .single = !is_set};
+    syn_validation result = {0};
+    syn_error err = {0};
+    const syn_status s = syn_validate(&result, &path, 1, &how, &err);
+    const bool valid = s == SYN_OK && result.n_problems == 0;
+    syn_validation_free(&result);
+    return valid;
+}
+
+/* Nodes of a rank's file. */
+static uint64_t written(const pytorch_outcome *o, const syn__pt_rank *r) {
+    return o->written ? o->written[r - o->ranks].nodes : r->n_ops;
+}
+
+/* Size and time are those of the whole set, told in its first row. */
+static void print_row(const entry *e, const syn__pt_rank *r, const pytorch_outcome *o,
+                      const char *verdict) {
+    char size[32] = "", seconds[32] = "", stem[CLI_SHOWN_BYTES];
+    const syn__pt_matches *m = &r->matches;
+    const uint64_t in = m->host_nodes + m->device_events;
+    const uint64_t host_found =
+        r->host.made_of ? m->host_nodes : m->host_rf_id + m->host_external + m->host_time;
+    const uint64_t found = host_found + m->device_events - m->device_none;
+    if (r == o->ranks) {
+        cli_bytes_text((double)o->out_bytes, size, sizeof size);
+        snprintf(seconds, sizeof seconds, "%.3f", o->seconds);
+    }
+    printf("%-28s %9" PRIu64 " %9" PRIu64 " %6.1f %% %10" PRIu64 " %10s %8s  %s%s\n",
+           cli_shown(e->stem, stem, sizeof stem), in, written(o, r),
+           in ? 100.0 * (double)found / (double)in : 0.0, o->n_anomalies, size, seconds, verdict,
+           r->host.made_of  ? ", no host trace"
+           : !r->has_device ? ", no device trace"
+                            : "");
+}
+
+static syn_status run_job(pytorch_job *job, const entry *entries, size_t n, pytorch_outcome *o,
+                          syn_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        SYN_TRY(pytorch_add_sources(job, entries[i].host, entries[i].device, err));
+        job->sources[i].rank = entries[i].rank;
+    }
+    job->is_set = n > 1;
+    return pytorch_convert(job, o, err);
+}
+
+static syn_status convert(folder *f, const entry *entries, size_t n, syn_error *err) {
+    pytorch_job job = {.options = SYN__PT_DEFAULTS, .strict = args.strict};
+    pytorch_outcome o = {0};
+    syn_error failed = {0};
+    char *output = NULL;
+    const bool sim = strcmp(args.profile, "full") != 0;
+    if (sim) job.profile = PYTORCH_ASTRA_SIM;
+    job.options.version = "syntorch " SYN_VERSION;
+    job.options.max_unpacked_bytes = (uint64_t)args.max_unpacked_mib << 20;
+    SYN_TRY(join(&output, args.output, entries->stem,
+                 n > 1 ? entries->prefix_bytes : strlen(entries->stem), n > 1 ? "" : ".et", err));
+    job.output = output;
+    const syn_status s = run_job(&job, entries, n, &o, &failed);
+    if (s == SYN_OK) {
+        const bool valid = is_valid(output, n > 1, sim);
+        for (size_t i = 0; i < n; i++)
+            print_row(&entries[i], &o.ranks[i], &o,
+                      !valid              ? "invalid"
+                      : o.n_anomalies > 0 ? "ok, with warnings"
+                                          : "ok");
+        f->n_failed += !valid;
+    } else {
+        f->n_failed++;
+        char stem[CLI_SHOWN_BYTES], why[CLI_SHOWN_BYTES];
+        printf("%-28s failed: %s\n", cli_shown(entries->stem, stem, sizeof stem),
+               cli_shown(failed.text, why, sizeof why));
+    }
+    fflush(stdout);
+    pytorch_print_notes(&o.report, stderr);
+    pytorch_outcome_free(&o);
+    pytorch_job_free(&job);
+    syn_free(output);
+    return SYN_OK;
+}
+
+/* Different names may stand for the same trace: job_host.0.json and job.0_host.json. */
+static syn_status check_stems(const folder *f, syn_error *err) {
+    for (size_t i = 1; i < f->n; i++) {
+        const entry *a = &f->entries[i - 1], *b = &f->entries[i];
+        if (strcmp(a->stem, b->stem) == 0)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "%.200s and %.200s would both become %.200s.et; move one away",
+                            a->host ? a->host : a->device, b->host ? b->host : b->device, a->stem);
+    }
+    return SYN_OK;
+}
+
+static syn_status convert_folder(folder *f, syn_error *err) {
+    SYN_TRY(list_folder(f, err));
+    qsort(f->entries, f->n, sizeof *f->entries, by_name);
+    SYN_TRY(check_stems(f, err));
+    SYN_TRY(syn_make_folder(args.output, err));
+    printf("%-28s %9s %9s %8s %10s %10s %8s  %s\n", "file", "nodes in", "out", "matched",
+           "anomalies", "size", "seconds", "verdict");
+    for (size_t i = 0, end = 0; i < f->n; i = end) {
+        end = i + 1;
+        while (end < f->n && same_set(&f->entries[i], &f->entries[end])) end++;
+        SYN_TRY(convert(f, f->entries + i, end - i, err));
+    }
+    return SYN_OK;
+}
+
+static void free_folder(folder *f) {
+    for (size_t i = 0; i < f->n; i++) {
+        syn_free(f->entries[i].stem);
+        syn_free(f->entries[i].host);
+        syn_free(f->entries[i].device);
+    }
+    syn_free(f->entries);
+}
+
+int command_convert_all(int argc, char **argv) {
+    folder f = {0};
+    syn_error err = {0};
+    const size_t n_named = cli_take_positional(&program, &argc, argv);
+    const int code = cli_parse(&program, argc, argv);
+    if (code != CLI_RUN) return code;
+    if (n_named == 1 && !args.input) args.input = argv[argc];
+    else if (n_named > 0 || !args.input)
+        return cli_fail(&program, CLI_USAGE, "one folder is needed (--help explains)");
+    if (strcmp(args.profile, "full") != 0 && strcmp(args.profile, "astra-sim") != 0)
+        return cli_fail(&program, CLI_USAGE, "--profile is full or astra-sim, not '%s'",
+                        args.profile);
+    if (!args.output) args.output = args.input;
+    const syn_status s = convert_folder(&f, &err);
+    free_folder(&f);
+    if (s != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
+    if (f.n_failed == 0) return CLI_OK;
+    return cli_fail(&program, CLI_FAILED, "%zu of the conversions failed", f.n_failed);
+}

@@ -1,0 +1,157 @@
+/* syntorch convert pytorch: host and device traces of torch.profiler to Chakra execution traces. */
+#include <string.h>
+
+#include "tools/cli.h"
+#include "tools/commands/command.h"
+#include "tools/pytorch/pytorch_job.h"
+#include "tools/pytorch/pytorch_options.h"
+
+static struct arguments {
+    const char *host, *device, *linked, *output, *profile, *edges, *dup_ids, *object;
+    double thread_gap_us;
+    int64_t rank, max_unpacked_mib;
+    bool compat, strict, quiet, json, replay, trim;
+} args = {.profile = "full",
+          .edges = "all",
+          .dup_ids = "first",
+          .object = "last",
+          .thread_gap_us = 1000,
+          .rank = -1};
+
+static const cli_option options[] = {
+    {"host", CLI_TEXT, &args.host, "FILE",
+     "host trace of ExecutionTraceObserver; 'h.*.json' names one of each rank", 0, 0},
+    {"device", CLI_TEXT, &args.device, "FILE",
+     "device trace of torch.profiler (Kineto); with a * where --host has one; alone it will do", 0,
+     0},
+    {"linked", CLI_TEXT, &args.linked, "FILE", "a linked trace instead of the two", 0, 0},
+    {"output", CLI_TEXT, &args.output, "FILE",
+     "what to write; of a set the prefix: PREFIX.<rank>.et and PREFIX.comm_group.json", 0, 0},
+    {"profile", CLI_TEXT, &args.profile, "full|astra-sim",
+     "full: every node; astra-sim: what that simulator runs, device work and communication", 0, 0},
+    {"edges", CLI_TEXT, &args.edges, "LIST",
+     "dependencies wanted besides the program's own: all, none or some of "
+     "launch,stream,sync,group,thread",
+     0, 0},
+    {"dup_ids", CLI_TEXT, &args.dup_ids, "first|last|error",
+     "which of several nodes with one id keeps it", 0, 0},
+    {"object", CLI_TEXT, &args.object, "last|all|N",
+     "which of several JSON objects in the host file, counted from 0", 0, 0},
+    {"thread_gap", CLI_REAL, &args.thread_gap_us, "US",
+     "a thread idle for longer was woken by another", 0, 1e12},
+    {"trim", CLI_FLAG, &args.trim, NULL,
+     "leave out device work launched before or after what the host trace holds", 0, 0},
+    {"rank", CLI_INT, &args.rank, "R", "rank of the trace; -1: as the device trace says, else 0",
+     -1, 2147483647.0},
+    {"compat", CLI_FLAG, &args.compat, NULL,
+     "exactly what chakra_trace_link and chakra_converter write, with their limits", 0, 0},
+    {"replay_check", CLI_FLAG, &args.replay, NULL,
+     "run the result on its own times and compare with the measured ones", 0, 0},
+    {"strict", CLI_FLAG, &args.strict, NULL, "any anomaly ends the conversion, exit code 1", 0, 0},
+    {"quiet", CLI_FLAG, &args.quiet, NULL, "only warnings", 0, 0},
+    {"json", CLI_FLAG, &args.json, NULL, "what is told, as JSON", 0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
+    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+
+static const char *const examples[] = {
+    "syntorch convert pytorch --host host.0.json --device device.0.json --output trace.0.et",
+    "syntorch convert pytorch --host 'host.*.json' --device 'device.*.json' --output out/trace "
+    "--profile astra-sim",
+    "syntorch convert pytorch --linked linked.json --output trace.0.et --compat", NULL};
+
+static const cli_program program = {
+    "syntorch convert pytorch",
+    "Links PyTorch's host and device traces and converts them to Chakra execution traces.\n"
+    "docs/pytorch.md tells how to record them and what each warning means.",
+    options, examples, false};
+
+/* Options that do not go together. */
+static int check_combination(const pytorch_job *job) {
+    if (args.trim && (!args.host || !args.device))
+        return cli_fail(&program, CLI_USAGE, "--trim compares --host with --device: give both");
+    if (!args.host && !args.linked &&
+        (job->options.dup_ids != SYN__PT_DUP_FIRST || job->options.object != SYN__PT_OBJECT_LAST))
+        return cli_fail(&program, CLI_USAGE,
+                        "--dup_ids and --object are about a host trace: --host is needed");
+    if (args.compat && !args.host && !args.linked)
+        return cli_fail(&program, CLI_USAGE, "--compat needs --host: the reference tools do");
+    if (args.compat && (args.trim || job->profile != PYTORCH_FULL || args.replay || args.strict ||
+                        job->options.edges != SYN__PT_ALL_EDGES || args.rank >= 0 ||
+                        job->options.dup_ids != SYN__PT_DUP_FIRST || args.thread_gap_us != 1000 ||
+                        job->options.object != SYN__PT_OBJECT_LAST))
+        return cli_fail(&program, CLI_USAGE,
+                        "--compat does what the reference tools do: only --host, --device, "
+                        "--linked, --output, --quiet and --json go with it");
+    if (job->profile == PYTORCH_ASTRA_SIM && job->options.edges != SYN__PT_ALL_EDGES)
+        return cli_fail(&program, CLI_USAGE,
+                        "--edges is for profile full: a simulator needs them all");
+    if (args.json && strcmp(args.output, "-") == 0)
+        return cli_fail(&program, CLI_USAGE, "--json and the trace cannot both be standard output");
+    return CLI_RUN;
+}
+
+static int read_arguments(pytorch_job *job) {
+    const char *wrong = NULL;
+    if (!args.output || !(args.host || args.device || args.linked) ||
+        (args.linked && (args.host || args.device)))
+        return cli_fail(&program, CLI_USAGE,
+                        "--output and either --host and --device (or one of them) or --linked are "
+                        "needed (--help explains)");
+    if (strcmp(args.profile, "astra-sim") == 0 || strcmp(args.profile, "astra_sim") == 0)
+        job->profile = PYTORCH_ASTRA_SIM;
+    else if (strcmp(args.profile, "full") != 0)
+        return cli_fail(&program, CLI_USAGE, "--profile is full or astra-sim, not '%s'",
+                        args.profile);
+    if (!pytorch_read_edges(args.edges, &job->options.edges, &wrong))
+        return cli_fail(&program, CLI_USAGE,
+                        "--edges is all, none or a list of launch, stream, sync, group and thread, "
+                        "not '%s'",
+                        wrong);
+    if (!pytorch_read_dup_ids(args.dup_ids, &job->options))
+        return cli_fail(&program, CLI_USAGE, "--dup_ids is first, last or error, not '%s'",
+                        args.dup_ids);
+    if (!pytorch_read_object(args.object, &job->options.object))
+        return cli_fail(&program, CLI_USAGE, "--object is last, all or a number, not '%s'",
+                        args.object);
+    const int code = check_combination(job);
+    if (code != CLI_RUN) return code;
+    job->options.thread_gap_ns = (int64_t)(args.thread_gap_us * 1000);
+    job->options.trim = args.trim;
+    job->options.max_unpacked_bytes = (uint64_t)args.max_unpacked_mib << 20;
+    job->options.version = "syntorch " SYN_VERSION;
+    job->linked = args.linked != NULL;
+    job->compat = args.compat;
+    job->strict = args.strict;
+    job->quiet = args.quiet;
+    job->json = args.json;
+    job->replay = args.replay;
+    job->output = args.output;
+    return CLI_RUN;
+}
+
+static syn_status run(pytorch_job *job, pytorch_outcome *o, syn_error *err) {
+    SYN_TRY(pytorch_add_sources(job, args.linked ? args.linked : args.host, args.device, err));
+    if (args.rank >= 0 && job->is_set)
+        return SYN_FAIL(err, SYN_E_INVALID, "--rank is for one trace, not for a set");
+    if (job->compat && job->is_set)
+        return SYN_FAIL(err, SYN_E_INVALID, "--compat converts one rank at a time");
+    if (args.rank >= 0) job->sources[0].rank = (int32_t)args.rank;
+    return pytorch_convert(job, o, err);
+}
+
+int command_convert_pytorch(int argc, char **argv) {
+    pytorch_job job = {.options = SYN__PT_DEFAULTS};
+    pytorch_outcome outcome = {0};
+    syn_error err = {0};
+    int code = cli_parse(&program, argc, argv);
+    if (code == CLI_RUN) code = read_arguments(&job);
+    if (code != CLI_RUN) return code;
+    syn_status s = run(&job, &outcome, &err);
+    if (s != SYN_OK || job.quiet) pytorch_print_notes(&outcome.report, stderr);
+    else if (job.json) s = pytorch_print_json(&job, &outcome, &err);
+    else pytorch_print(&job, &outcome, strcmp(args.output, "-") == 0 ? stderr : stdout);
+    pytorch_outcome_free(&outcome);
+    pytorch_job_free(&job);
+    return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+}

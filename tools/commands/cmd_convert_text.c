@@ -1,0 +1,93 @@
+/* syntorch convert text: ASTRA-sim's text workload as a set of execution traces. */
+#include <inttypes.h>
+
+#include "export/workload/text_workload.h"
+#include "syntorch/memory.h"
+#include "tools/cli.h"
+#include "tools/commands/command.h"
+#include "tools/inputs.h"
+
+#define MAX_FILE_BYTES ((size_t)1 << 30)
+
+static struct arguments {
+    const char *input, *output;
+    int64_t npus, passes;
+    bool compat;
+} args = {.passes = 1};
+
+static const cli_option options[] = {
+    {"input", CLI_TEXT, &args.input, "FILE", "the text workload", 0, 0},
+    {"output", CLI_TEXT, &args.output, "PREFIX",
+     "writes PREFIX.<npu>.et and PREFIX.comm_group.json", 0, 0},
+    {"num_npus", CLI_INT, &args.npus, "N", "how many NPUs, and so files", 1, 16777216},
+    {"num_passes", CLI_INT, &args.passes, "P", "how many training steps; default 1", 1, 1e9},
+    {"compat", CLI_FLAG, &args.compat, NULL,
+     "byte for byte what chakra_converter Text writes, which simulators may not run: collectives "
+     "of no bytes, none in order",
+     0, 0},
+    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+
+static const char *const examples[] = {
+    "syntorch convert text --input resnet.txt --output out/resnet --num_npus 8",
+    "syntorch convert text --input dlrm.txt --output out/dlrm --num_npus 64 --num_passes 2", NULL};
+
+static const cli_program program = {
+    "syntorch convert text",
+    "Writes ASTRA-sim's text workload (MICRO, DATA, MODEL, HYBRID_DATA_MODEL, HYBRID_MODEL_DATA,\n"
+    "HYBRID_DLRM) as Chakra execution traces, one file an NPU. Times are taken as microseconds.",
+    options, examples, false};
+
+static syn_status convert(syn_text_workload *w, const char *data, size_t bytes, syn_error *err) {
+    const syn_text_options how = {(uint32_t)args.npus, (uint32_t)args.passes,
+                                  "syntorch " SYN_VERSION};
+    SYN_TRY(syn_text_workload_read(w, args.input, data, bytes, args.compat, err));
+    SYN_TRY(syn_make_prefix_folder(args.output, err));
+    return syn_text_workload_write(w, &how, args.output, err);
+}
+
+static syn_status check_output(syn_error *err) {
+    cli_inputs inputs = {0};
+    syn_status s = cli_inputs_add(&inputs, args.input, err);
+    if (s == SYN_OK) s = cli_inputs_keep_set(&inputs, args.output, args.npus, err);
+    cli_inputs_free(&inputs);
+    return s;
+}
+
+static void report(const syn_text_workload *w) {
+    char name[CLI_SHOWN_BYTES];
+    printf("%s.<npu>.et: %" PRId64 " file%s of %" PRIu64 " nodes, %" PRIu64
+           " of them collectives\n",
+           cli_shown(args.output, name, sizeof name), args.npus, args.npus == 1 ? "" : "s",
+           w->n_nodes, w->n_collectives);
+    if (w->n_unused != 0)
+        fprintf(stderr,
+                "warning: %s: %" PRIu64
+                " collective%s, the first in line %zu, %s no place in this kind "
+                "of parallelism and %s left out\n",
+                cli_shown(args.input, name, sizeof name), w->n_unused, w->n_unused == 1 ? "" : "s",
+                w->unused_line, w->n_unused == 1 ? "has" : "have", w->n_unused == 1 ? "is" : "are");
+    if (args.npus == 1 && !args.compat)
+        fprintf(stderr,
+                "warning: one NPU has nobody to communicate with: there are no collectives\n");
+}
+
+int command_convert_text(int argc, char **argv) {
+    syn_text_workload workload = {0};
+    syn_error err = {0};
+    char *data;
+    size_t bytes;
+    const int code = cli_parse(&program, argc, argv);
+    if (code != CLI_RUN) return code;
+    if (!args.input || !args.output || args.npus == 0)
+        return cli_fail(&program, CLI_USAGE,
+                        "--input, --output and --num_npus are needed (--help explains)");
+    syn_status status = check_output(&err);
+    if (status == SYN_OK) status = syn_read_file(args.input, MAX_FILE_BYTES, &data, &bytes, &err);
+    if (status == SYN_OK) {
+        status = convert(&workload, data, bytes, &err);
+        syn_free(data);
+    }
+    if (status == SYN_OK) report(&workload);
+    syn_text_workload_free(&workload);
+    return status == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+}

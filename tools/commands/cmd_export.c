@@ -1,0 +1,158 @@
+/* syntorch export: a graph file in, another format out. */
+#include <string.h>
+
+#include "tools/cli.h"
+#include "tools/commands/command.h"
+#include "tools/inputs.h"
+#include "tools/visualize.h"
+
+static struct arguments {
+    const char *input, *output, *format, *title, *nx_key, *copies;
+    int64_t rank;
+    bool comm, no_fold, all_ranks;
+} args = {.nx_key = "both", .copies = "auto", .rank = -1};
+
+static const cli_option options[] = {
+    {"input", CLI_TEXT, &args.input, "FILE",
+     "node-link JSON (tensor_trace_graph.json), Chakra JSON or a .et file", 0, 0},
+    {"output", CLI_TEXT, &args.output, "FILE",
+     "what to write; - is standard output. For et over several ranks: FILE.<rank>.et", 0, 0},
+    {"format", CLI_TEXT, &args.format, "NAME",
+     "png, svg, dot, graphml, json, chakra, et or chrome; default: from the output's extension", 0,
+     0},
+    {"rank", CLI_INT, &args.rank, "R",
+     "only this rank; -1: all, or the first for formats of one rank", -1, 2147483647.0},
+    {"all_ranks", CLI_FLAG, &args.all_ranks, NULL,
+     "input trace.<rank>.et: read the whole set, as for the prefix", 0, 0},
+    {"comm", CLI_FLAG, &args.comm, NULL, "pictures: ranks as columns, joined by their collectives",
+     0, 0},
+    {"no_fold", CLI_FLAG, &args.no_fold, NULL,
+     "pictures: draw repeated layers and steps one by one, as long as the picture stays readable",
+     0, 0},
+    {"title", CLI_TEXT, &args.title, "TEXT",
+     "pictures: the title; default: made from the trace's facts", 0, 0},
+    {"nx_key", CLI_TEXT, &args.nx_key, "both|links|edges",
+     "json: the edge list's key: links for networkx before 3.6, edges since", 0, 0},
+    {"copies", CLI_TEXT, &args.copies, "auto|full|once",
+     "json, chakra, chrome: ranks that do what another does: in full, or once with what differs; "
+     "auto: once beyond 100,000 ops",
+     0, 0},
+    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+
+static const char *const examples[] = {
+    "syntorch export --input out/tensor_trace_graph.json --output graph.svg",
+    "syntorch export --input out/tensor_trace_graph.json --output comm.png --comm",
+    "syntorch export --input out/trace.0.et --all_ranks --format chakra --output all.json", NULL};
+
+static const cli_program program = {"syntorch export",
+                                    "Reads a recorded trace and writes it as a picture, a graph "
+                                    "for NetworkX, yEd or Gephi, a timeline\n"
+                                    "for Perfetto, or Chakra execution traces.",
+                                    options, examples, false};
+
+static syn_status import(syn_graph **graph, syn_error *err) {
+    const size_t n = strlen(args.input);
+    if (args.all_ranks && n > 3 && strcmp(args.input + n - 3, ".et") == 0)
+        return syn_import_et(graph, args.input, true, err);
+    return syn_import_any(graph, args.input, err);
+}
+
+/* PREFIX of "PREFIX.0.et" and "PREFIX.et". */
+static void cut_rank(char *name) {
+    const size_t n = strlen(name);
+    if (n <= 3 || strcmp(name + n - 3, ".et") != 0) return;
+    size_t end = n - 3, digits = end;
+    while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
+    if (digits > 0 && digits < end && name[digits - 1] == '.') end = digits - 1;
+    name[end] = '\0';
+}
+
+/* Several ranks as .et become a set: the output names its prefix, with or without ".et" or ".0.et".
+ */
+static syn_status write_set(const syn_graph *graph, const syn_export_options *how,
+                            const cli_inputs *inputs, syn_error *err) {
+    char prefix[4096];
+    const size_t n = strlen(args.output);
+    if (n >= sizeof prefix) return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
+    memcpy(prefix, args.output, n + 1);
+    cut_rank(prefix);
+    SYN_TRY(cli_inputs_keep_set(inputs, prefix, graph->world_size, err));
+    return syn_export_et_set(graph, how, prefix, err);
+}
+
+/* The file, or the files of the set, that import read. */
+static syn_status note_inputs(cli_inputs *inputs, syn_error *err) {
+    char prefix[4096];
+    const size_t n = strlen(args.input);
+    if (!args.all_ranks || n >= sizeof prefix) return cli_inputs_add_set(inputs, args.input, err);
+    memcpy(prefix, args.input, n + 1);
+    cut_rank(prefix);
+    SYN_TRY(cli_inputs_add(inputs, args.input, err));
+    return cli_inputs_add_set(inputs, prefix, err);
+}
+
+static syn_status write_output(const syn_graph *graph, const syn_exporter *exporter,
+                               const syn_export_options *how, syn_error *err) {
+    const bool set = exporter == &syn_export_et && graph->n_ranks > 1 && how->rank < 0 &&
+                     strcmp(args.output, "-") != 0;
+    cli_inputs inputs = {0};
+    syn_status s = note_inputs(&inputs, err);
+    if (s == SYN_OK && !set) s = cli_inputs_keep(&inputs, args.output, err);
+    if (s == SYN_OK)
+        s = set ? write_set(graph, how, &inputs, err)
+                : visualize_file(graph, exporter, how, args.output, err);
+    cli_inputs_free(&inputs);
+    return s;
+}
+
+static int choose_format(const syn_exporter **out) {
+    *out = args.format ? syn_exporter_by_name(args.format) : syn_exporter_by_path(args.output);
+    if (*out) return CLI_RUN;
+    if (args.format)
+        return cli_fail(&program, CLI_USAGE,
+                        "there is no format '%s'; there are png, svg, dot, graphml, json, chakra, "
+                        "et and chrome",
+                        args.format);
+    return cli_fail(&program, CLI_USAGE,
+                    "'%s' has no extension that names a format; give --format png, svg, dot, "
+                    "graphml, json, chakra, et or chrome",
+                    args.output);
+}
+
+int command_export(int argc, char **argv) {
+    syn_error err = {0};
+    const syn_exporter *exporter = NULL;
+    int code = cli_parse(&program, argc, argv);
+    if (code != CLI_RUN) return code;
+    if (!args.input || !args.output)
+        return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
+    code = choose_format(&exporter);
+    if (code != CLI_RUN) return code;
+    syn_export_options how = SYN_EXPORT_DEFAULTS;
+    how.rank = (int32_t)args.rank;
+    how.comm_graph = args.comm;
+    how.no_fold = args.no_fold;
+    how.title = args.title;
+    how.version = "syntorch " SYN_VERSION;
+    if (strcmp(args.nx_key, "links") == 0) how.nx_key = SYN_NX_LINKS;
+    else if (strcmp(args.nx_key, "edges") == 0) how.nx_key = SYN_NX_EDGES;
+    else if (strcmp(args.nx_key, "both") != 0)
+        return cli_fail(&program, CLI_USAGE, "--nx_key is both, links or edges, not '%s'",
+                        args.nx_key);
+    if (strcmp(args.copies, "full") == 0) how.copies = SYN_COPIES_FULL;
+    else if (strcmp(args.copies, "once") == 0) how.copies = SYN_COPIES_ONCE;
+    else if (strcmp(args.copies, "auto") != 0)
+        return cli_fail(&program, CLI_USAGE, "--copies is auto, full or once, not '%s'",
+                        args.copies);
+    syn_graph *graph = NULL;
+    syn_status s = import(&graph, &err);
+    if (s == SYN_OK && how.rank >= 0) {
+        uint32_t r = 0;
+        while (r < graph->n_ranks && graph->ranks[r].rank != how.rank) r++;
+        if (r == graph->n_ranks)
+            s = SYN_FAIL(&err, SYN_E_INVALID, "%s holds no rank %d", args.input, how.rank);
+    }
+    if (s == SYN_OK) s = write_output(graph, exporter, &how, &err);
+    if (graph) syn_graph_free(graph);
+    return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+}

@@ -1,0 +1,115 @@
+/* syntorch json: an execution trace as JSON, and back. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "export/chakra/chakra_json.h"
+#include "export/file_kind.h"
+#include "export/pytorch/read/pt_trace.h"
+#include "tools/cli.h"
+#include "tools/commands/command.h"
+#include "tools/inputs.h"
+
+static struct arguments {
+    const char *input, *output;
+    int64_t rank, max_unpacked_mib;
+    bool compat;
+} args = {.rank = -1};
+
+static const cli_option options[] = {
+    {"input", CLI_TEXT, &args.input, "FILE",
+     "an .et file (gzip allowed), or JSON that was made of one", 0, 0},
+    {"output", CLI_TEXT, &args.output, "FILE", "what to write; - is standard output", 0, 0},
+    {"rank", CLI_INT, &args.rank, "R",
+     "JSON of several ranks: the one to write. An .et: its rank, if its metadata does not say it; "
+     "default: from its name",
+     -1, (1 << 24) - 1},
+    {"compat", CLI_FLAG, &args.compat, NULL,
+     "write what chakra_jsonizer writes: objects without separators, no JSON document; it does not "
+     "convert back",
+     0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
+    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+
+static const char *const examples[] = {
+    "syntorch json --input out/trace.0.et --output trace.0.json",
+    "syntorch json --input trace.0.json --output trace.0.et",
+    "syntorch json --input out/tensor_trace_chakra.json --rank 1 --output trace.1.et", NULL};
+
+static const cli_program program = {
+    "syntorch json",
+    "Writes a Chakra execution trace as one JSON document, and such a document as the trace with "
+    "the same bytes.",
+    options, examples, false};
+
+/* 12 of "trace.12.et"; 0 for other names. */
+static int32_t rank_of_name(const char *path) {
+    const size_t bytes = strlen(path);
+    int64_t rank = 0, unit = 1;
+    if (bytes < 5 || strcmp(path + bytes - 3, ".et") != 0) return 0;
+    size_t at = bytes - 3;
+    for (; at > 0 && path[at - 1] >= '0' && path[at - 1] <= '9'; at--, unit *= 10) {
+        if (unit > 1 << 24) return 0;
+        rank += (path[at - 1] - '0') * unit;
+    }
+    const bool named = at > 0 && at < bytes - 3 && path[at - 1] == '.' && rank < 1 << 24;
+    return named ? (int32_t)rank : 0;
+}
+
+static syn_status convert(const char *data, size_t bytes, bool json, syn_sink *out,
+                          syn_chakra_json_stats *stats, syn_error *err) {
+    const int32_t rank = (int32_t)args.rank;
+    if (json) return syn_chakra_json_to_et(args.input, data, bytes, rank, out, stats, err);
+    if (args.compat) return syn_chakra_et_to_json_compat(args.input, data, bytes, out, stats, err);
+    return syn_chakra_et_to_json(args.input, data, bytes,
+                                 rank >= 0 ? rank : rank_of_name(args.input), out, stats, err);
+}
+
+static syn_status run(bool *json, syn_chakra_json_stats *stats, syn_error *err) {
+    syn_sink *out = NULL;
+    syn__pt_input in = {0};
+    SYN_TRY(cli_keep_input(args.input, args.output, err));
+    SYN_TRY(
+        syn__pt_input_open_limited(&in, args.input, (uint64_t)args.max_unpacked_mib << 20, err));
+    *json = syn_chakra_is_json(in.data, in.bytes);
+    syn_status status = SYN_OK;
+    if (*json && args.compat)
+        status = SYN_FAIL(err, SYN_E_INVALID, "--compat writes JSON, but %.200s is JSON already",
+                          args.input);
+    if (status == SYN_OK && !*json) status = syn__expect_et(args.input, in.data, in.bytes, err);
+    if (status == SYN_OK) status = syn_sink_open_file(&out, args.output, err);
+    if (status == SYN_OK) status = convert(in.data, in.bytes, *json, out, stats, err);
+    const syn_status closed = syn_sink_close(out, status == SYN_OK, err);
+    syn__pt_input_close(&in);
+    return status != SYN_OK ? status : closed;
+}
+
+/* On standard error, as the output may be standard output. */
+static void report(bool json, const syn_chakra_json_stats *stats) {
+    char name[CLI_SHOWN_BYTES];
+    fprintf(stderr, "%s: %" PRIu64 " node%s", cli_shown(args.output, name, sizeof name),
+            stats->n_nodes, stats->n_nodes == 1 ? "" : "s");
+    if (stats->n_wire != 0)
+        fprintf(stderr, "; %" PRIu64 " message%s not in protobuf's canonical form%s", stats->n_wire,
+                stats->n_wire == 1 ? "" : "s", json ? ", written as \"@wire\" says" : "");
+    if (stats->n_wire != 0 && !json)
+        fprintf(stderr, " (the first at byte %zu), kept in \"@wire\"", stats->first_wire);
+    if (stats->left_out_bytes != 0)
+        fprintf(stderr,
+                "; %" PRIu64 " bytes behind an empty message left out, as chakra_jsonizer does",
+                stats->left_out_bytes);
+    fputc('\n', stderr);
+}
+
+int command_json(int argc, char **argv) {
+    syn_chakra_json_stats stats = {0};
+    syn_error err = {0};
+    bool json = false;
+    const int code = cli_parse(&program, argc, argv);
+    if (code != CLI_RUN) return code;
+    if (!args.input || !args.output)
+        return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
+    if (run(&json, &stats, &err) != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
+    report(json, &stats);
+    return CLI_OK;
+}

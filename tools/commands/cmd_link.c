@@ -1,0 +1,54 @@
+/* syntorch link: a host trace and a device trace as one JSON file. */
+#include <string.h>
+
+#include "tools/cli.h"
+#include "tools/commands/command.h"
+#include "tools/pytorch/pytorch_job.h"
+
+static struct arguments {
+    const char *host, *device, *output;
+    int64_t max_unpacked_mib;
+    bool compat, quiet;
+} args;
+
+static const cli_option options[] = {
+    {"host", CLI_TEXT, &args.host, "FILE", "host trace of ExecutionTraceObserver", 0, 0},
+    {"device", CLI_TEXT, &args.device, "FILE", "device trace of torch.profiler (Kineto)", 0, 0},
+    {"output", CLI_TEXT, &args.output, "FILE", "the linked trace, JSON", 0, 0},
+    {"compat", CLI_FLAG, &args.compat, NULL, "exactly what chakra_trace_link writes", 0, 0},
+    {"quiet", CLI_FLAG, &args.quiet, NULL, "only warnings", 0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
+    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+
+static const char *const examples[] = {
+    "syntorch link --host host.0.json --device device.0.json --output linked.0.json", NULL};
+
+static const cli_program program = {
+    "syntorch link",
+    "Writes the times and the device work of a device trace into a host trace. (convert pytorch\n"
+    "does so by itself: the linked file is for other tools.)",
+    options, examples, false};
+
+int command_link(int argc, char **argv) {
+    pytorch_job job = {.options = SYN__PT_DEFAULTS};
+    pytorch_outcome outcome = {0};
+    syn_error err = {0};
+    const int code = cli_parse(&program, argc, argv);
+    if (code != CLI_RUN) return code;
+    if (!args.host || !args.device || !args.output)
+        return cli_fail(&program, CLI_USAGE, "--host, --device and --output are needed");
+    job.output = args.output;
+    job.compat = args.compat;
+    job.quiet = args.quiet;
+    job.options.max_unpacked_bytes = (uint64_t)args.max_unpacked_mib << 20;
+    syn_status s = pytorch_add_sources(&job, args.host, args.device, &err);
+    if (s == SYN_OK && job.is_set)
+        s = SYN_FAIL(&err, SYN_E_INVALID, "one pair of traces is linked at a time");
+    if (s == SYN_OK) s = pytorch_link(&job, &outcome, &err);
+    if (s != SYN_OK || args.quiet) pytorch_print_notes(&outcome.report, stderr);
+    else pytorch_print(&job, &outcome, strcmp(args.output, "-") == 0 ? stderr : stdout);
+    pytorch_outcome_free(&outcome);
+    pytorch_job_free(&job);
+    return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+}

@@ -1,0 +1,90 @@
+/* syntorch repair: a damaged PyTorch trace in, valid JSON out. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "export/pytorch/read/pt_repair.h"
+#include "tools/cli.h"
+#include "tools/commands/command.h"
+#include "tools/inputs.h"
+#include "tools/pytorch/pytorch_options.h"
+
+static struct arguments {
+    const char *input, *output, *object;
+    int64_t max_unpacked_mib;
+} args = {.object = "last"};
+
+static const cli_option options[] = {
+    {"input", CLI_TEXT, &args.input, "FILE",
+     "a host or device trace, also packed with gzip; - is standard input", 0, 0},
+    {"output", CLI_TEXT, &args.output, "FILE",
+     "what to write, never the input; - is standard output", 0, 0},
+    {"object", CLI_TEXT, &args.object, "last|all|N",
+     "several JSON objects in one file: the last complete one, the lists of all in one, or the one "
+     "with this number, from 0",
+     0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
+    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+
+static const char *const examples[] = {
+    "syntorch repair --input host.0.json --output host.0.repaired.json",
+    "syntorch repair --input host.0.json --output merged.json --object all", NULL};
+
+static const cli_program program = {
+    "syntorch repair",
+    "Writes a damaged PyTorch trace (cut off, commas missing, NaN, several objects, ...) as valid "
+    "JSON. What is\nvalid stays byte for byte, nodes that cannot be read are left out; says what "
+    "it "
+    "did on standard error.",
+    options, examples, false};
+
+static void report(const syn__pt_repaired *repaired, uint64_t bytes) {
+    char in[CLI_SHOWN_BYTES], out[CLI_SHOWN_BYTES];
+    const char *name =
+        strcmp(args.input, "-") == 0 ? "standard input" : cli_shown(args.input, in, sizeof in);
+    uint64_t found = 0;
+    for (int i = 0; i < SYN__FIX_KINDS; i++) {
+        const syn__fix_note *note = &repaired->notes[i];
+        if (note->count == 0) continue;
+        found++;
+        fprintf(stderr, "%s: %s: %" PRIu64 ", %s (first at byte %zu)\n", name,
+                syn__fix_met((syn__fix_kind)i), note->count, syn__fix_done((syn__fix_kind)i),
+                note->first);
+    }
+    fprintf(stderr, "%s: %s%" PRIu64 " nodes or events, %" PRIu64 " bytes\n",
+            cli_shown(args.output, out, sizeof out), found == 0 ? "nothing to repair; " : "",
+            repaired->n_kept, bytes);
+}
+
+static syn_status run(int64_t object, syn__pt_repaired *repaired, uint64_t *bytes, syn_error *err) {
+    syn__pt_input input;
+    syn_sink *out = NULL;
+    SYN_TRY(
+        syn__pt_input_open_limited(&input, args.input, (uint64_t)args.max_unpacked_mib << 20, err));
+    syn_status status = syn_sink_open_file(&out, args.output, err);
+    if (status == SYN_OK) status = syn__pt_repair(repaired, &input, object, out, err);
+    if (status == SYN_OK) *bytes = syn_sink_bytes(out);
+    const syn_status closed = syn_sink_close(out, status == SYN_OK, err);
+    syn__pt_input_close(&input);
+    return status != SYN_OK ? status : closed;
+}
+
+int command_repair(int argc, char **argv) {
+    syn_error err = {0};
+    syn__pt_repaired repaired;
+    int64_t object = SYN__PT_OBJECT_LAST;
+    uint64_t bytes = 0;
+    const int code = cli_parse(&program, argc, argv);
+    if (code != CLI_RUN) return code;
+    if (!args.input || !args.output)
+        return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
+    if (!pytorch_read_object(args.object, &object))
+        return cli_fail(&program, CLI_USAGE, "--object is last, all or a number from 0, not '%s'",
+                        args.object);
+    if (cli_keep_input(args.input, args.output, &err) != SYN_OK)
+        return cli_fail(&program, CLI_USAGE, "%s", err.text);
+    if (run(object, &repaired, &bytes, &err) != SYN_OK)
+        return cli_fail(&program, CLI_FAILED, "%s", err.text);
+    report(&repaired, bytes);
+    return CLI_OK;
+}

@@ -1,0 +1,351 @@
+/* syntorch stat: what execution traces hold. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "export/statistics.h"
+#include "syntorch/sink.h"
+#include "tools/cli.h"
+#include "tools/commands/command.h"
+#include "tools/inference/positional.h"
+
+static struct arguments {
+    const char *input;
+    int64_t max_unpacked_mib;
+    bool json;
+} args;
+
+static const cli_option options[] = {
+    {"input", CLI_TEXT, &args.input, "PREFIX|FILE",
+     "the set PREFIX.<rank>.et, or one .et file; without the option, too: PREFIX, or FILE ...", 0,
+     0},
+    {"json", CLI_FLAG, &args.json, NULL, "print one JSON object, with all of each rank", 0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
+    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+
+static const char *const examples[] = {"syntorch stat out/trace", "syntorch stat trace.0.et --json",
+                                       NULL};
+
+static const cli_program program = {
+    "syntorch stat",
+    "Tells what Chakra execution traces hold: nodes, dependencies, critical path, collectives and "
+    "their bytes,\n"
+    "the ops that take longest, metadata. Times are the durations written in the file; of several "
+    "ranks, tables\n"
+    "hold sums over the ranks.",
+    options, examples, false};
+
+#define TOP        20u
+#define SHOWN      32u /* ranks, groups and facts in the text */
+#define NAME_WIDTH 48
+
+/* ---- What is odd ---- */
+
+typedef struct oddity {
+    const char *text;
+    uint64_t count;
+} oddity;
+
+#define N_ODDITIES 8
+
+/* Sentences with their counts, 0 for those that do not apply. */
+static void find_oddities(const syn_statistics *s, oddity out[N_ODDITIES]) {
+    const uint64_t on_device = s->n_communication - s->n_cpu_communication;
+    const bool communicates = s->n_communication != 0;
+    const oddity all[N_ODDITIES] = {
+        {"messages are damaged or missing and were passed over", s->n_damaged},
+        {"ids are given twice", s->n_duplicates},
+        {"dependencies are not in the file", s->n_dangling},
+        {"nodes can never run: they wait for a cycle", s->n_never},
+        {"communication nodes, all of them on the CPU: simulators will not run them",
+         communicates && on_device == 0 ? s->n_communication : 0},
+        {"nodes, but none of communication: simulators will see no network",
+         communicates ? 0 : s->n_nodes},
+        {"nodes, all without duration: no time of this trace is measured or predicted",
+         s->n_timed == 0 ? s->n_nodes : 0},
+        {"nodes can all run at once: nothing has a dependency",
+         s->n_ctrl_deps + s->n_data_deps == 0 && s->n_nodes > 1 ? s->n_nodes : 0}};
+    memcpy(out, all, sizeof all);
+}
+
+/* ---- Text ---- */
+
+static void print_name(const char *name, int width) {
+    const size_t bytes = strlen(name);
+    size_t shown = bytes < (size_t)width ? bytes : (size_t)width;
+    while (shown < bytes && shown > 0 && ((unsigned char)name[shown] & 0xC0u) == 0x80u) shown--;
+    cli_print_escaped(stdout, name, shown);
+    printf("%*s", width - (int)shown, "");
+}
+
+static void print_ranks(const syn_statistics_set *set) {
+    printf("%-6s %10s %10s %8s %8s %14s %10s %14s %12s\n", "rank", "nodes", "deps", "roots",
+           "widest", "critical us", "its nodes", "sum us", "comm nodes");
+    for (size_t i = 0; i <= set->n_ranks; i++) {
+        const bool last = i == set->n_ranks;
+        const syn_statistics *s = last ? &set->total : &set->ranks[i];
+        if ((last && set->n_ranks == 1) || (!last && i >= SHOWN)) continue;
+        char rank[16] = "all";
+        if (!last && s->rank >= 0) snprintf(rank, sizeof rank, "%" PRId32, s->rank);
+        else if (!last) snprintf(rank, sizeof rank, "-");
+        printf("%-6s %10" PRIu64 " %10" PRIu64 " %8" PRIu64 " %8" PRIu64 " %14" PRIu64 " %10" PRIu64
+               " %14" PRIu64 " %12" PRIu64 "\n",
+               rank, s->n_nodes, s->n_ctrl_deps + s->n_data_deps, s->n_roots, s->widest_ready,
+               s->critical_micros, s->critical_nodes, s->sum_micros, s->n_communication);
+    }
+    if (set->n_ranks > SHOWN) printf("(%zu ranks more: --json)\n", set->n_ranks - SHOWN);
+    if (set->n_ranks > 1) printf("(all: sums over the ranks; critical: of the longest)\n");
+}
+
+/* What the numbers of the tables below are of: "sum over 2 ranks", or nothing for one file. */
+static char scope[48];
+
+static void name_scope(size_t n_ranks) {
+    scope[0] = '\0';
+    if (n_ranks > 1) snprintf(scope, sizeof scope, ", sums over %zu ranks", n_ranks);
+}
+
+static void print_heading(const char *what, const syn_statistics *s, bool bytes) {
+    char name[NAME_WIDTH + 1];
+    snprintf(name, sizeof name, "%s%s", what, scope);
+    printf("\n%-*s %10s %14s", NAME_WIDTH, name, "count", "us");
+    if (s->waiting_ns != 0) printf(" %14s", "+waiting us");
+    printf(bytes ? " %14s\n" : "\n", "input bytes");
+}
+
+static void print_counts(const syn_statistics *s) {
+    char ops[32], bytes[32], sent[32], received[32];
+    if (scope[0] != '\0') printf("\n%s:", scope + 2);
+    printf("\nnodes by type  ");
+    for (size_t i = 0; i < SYN_STATISTICS_TYPES; i++)
+        if (s->types[i] != 0) printf(" %s %" PRIu64, syn_statistics_type_name(i), s->types[i]);
+    printf("\ndependencies    ctrl %" PRIu64 " data %" PRIu64, s->n_ctrl_deps, s->n_data_deps);
+    for (size_t i = 0; i < SYN_STATISTICS_CLASSES; i++)
+        if (s->classes[i] != 0) printf(" %s %" PRIu64, syn_statistics_class_name(i), s->classes[i]);
+    printf("\ncompute         num_ops %s, tensor_size %s\n",
+           cli_count_text((double)s->num_ops, ops, sizeof ops),
+           cli_bytes_text((double)s->tensor_bytes, bytes, sizeof bytes));
+    printf("messages        sent %s, received %s\n",
+           cli_bytes_text((double)s->send_bytes, sent, sizeof sent),
+           cli_bytes_text((double)s->recv_bytes, received, sizeof received));
+}
+
+static void print_row(const char *name, const syn_statistics_row *row, const syn_statistics *s,
+                      bool bytes) {
+    char text[32];
+    print_name(name, NAME_WIDTH);
+    printf(" %10" PRIu64 " %14" PRIu64, row->count, row->micros);
+    if (s->waiting_ns != 0) printf(" %14" PRIu64, row->waiting_ns / 1000);
+    if (bytes) printf(" %14s", cli_bytes_text((double)row->bytes, text, sizeof text));
+    putchar('\n');
+}
+
+static void print_communication(const syn_statistics *s) {
+    if (s->n_groups == 0) return;
+    print_heading("collectives", s, true);
+    for (size_t i = 0; i < SYN_STATISTICS_COLLECTIVES; i++)
+        if (s->collectives[i].count != 0)
+            print_row(syn_statistics_collective_name(i), &s->collectives[i], s, true);
+    print_heading("groups", s, true);
+    for (size_t i = 0; i < s->n_groups && i < SHOWN; i++)
+        print_row(s->groups[i].name, &s->groups[i], s, true);
+    if (s->n_groups > SHOWN) printf("(%zu groups more: --json)\n", s->n_groups - SHOWN);
+}
+
+static int by_count(const void *a, const void *b) {
+    const syn_statistics_row *x = *(const syn_statistics_row *const *)a;
+    const syn_statistics_row *y = *(const syn_statistics_row *const *)b;
+    if (x->count != y->count) return x->count > y->count ? -1 : 1;
+    return x->micros != y->micros ? (x->micros > y->micros ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+/* The TOP ops, which are at hand by time. */
+static void print_ops(const syn_statistics *s) {
+    const size_t shown = s->n_ops < TOP ? s->n_ops : TOP;
+    if (s->sum_micros != 0) {
+        print_heading("ops by time", s, false);
+        for (size_t i = 0; i < shown; i++) print_row(s->ops[i].name, &s->ops[i], s, false);
+    }
+    const syn_statistics_row **rows = malloc((s->n_ops + 1) * sizeof *rows);
+    if (rows == NULL) return;
+    for (size_t i = 0; i < s->n_ops; i++) rows[i] = &s->ops[i];
+    qsort(rows, s->n_ops, sizeof *rows, by_count);
+    print_heading("ops by count", s, false);
+    for (size_t i = 0; i < shown; i++) print_row(rows[i]->name, rows[i], s, false);
+    free(rows);
+}
+
+static void print_facts(const syn_statistics *s) {
+    printf("\nschema          ");
+    cli_print_escaped(stdout, s->version ? s->version : "(no version)",
+                      strlen(s->version ? s->version : "(no version)"));
+    putchar('\n');
+    for (size_t i = 0; i < s->n_facts && i < SHOWN; i++) {
+        print_name(s->facts[i].name, 15);
+        putchar(' ');
+        const size_t bytes = strlen(s->facts[i].value);
+        cli_print_escaped(stdout, s->facts[i].value, bytes < 200 ? bytes : 200);
+        printf("%s\n", bytes < 200 ? "" : "...");
+    }
+    if (s->n_facts > SHOWN) printf("(%zu attributes more: --json)\n", s->n_facts - SHOWN);
+}
+
+static void print_text(const syn_statistics_set *set) {
+    oddity odd[N_ODDITIES];
+    name_scope(set->n_ranks);
+    print_ranks(set);
+    print_counts(&set->total);
+    print_communication(&set->total);
+    print_ops(&set->total);
+    print_facts(&set->ranks[0]);
+    find_oddities(&set->total, odd);
+    for (size_t i = 0; i < N_ODDITIES; i++)
+        if (odd[i].count != 0) printf("warning: %" PRIu64 " %s\n", odd[i].count, odd[i].text);
+}
+
+/* ---- JSON ---- */
+
+static void put_rows(syn_sink *sink, const char *key, const syn_statistics_row *rows, size_t n) {
+    syn_sink_printf(sink, ",\n \"%s\": [", key);
+    for (size_t i = 0; i < n; i++) {
+        syn_sink_text(sink, i ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        syn_sink_json_string(sink, rows[i].name);
+        syn_sink_printf(sink,
+                        ", \"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"us\": %" PRIu64
+                        ", \"waiting_us\": %" PRIu64 "}",
+                        rows[i].count, rows[i].bytes, rows[i].micros, rows[i].waiting_ns / 1000);
+    }
+    syn_sink_char(sink, ']');
+}
+
+static void put_count(syn_sink *sink, const char *key, uint64_t value) {
+    syn_sink_printf(sink, ", \"%s\": %" PRIu64, key, value);
+}
+
+static void put_numbers(syn_sink *sink, const syn_statistics *s) {
+    syn_sink_printf(sink, "\"rank\": %" PRId32, s->rank);
+    put_count(sink, "file_bytes", s->file_bytes);
+    put_count(sink, "nodes", s->n_nodes);
+    put_count(sink, "ctrl_deps", s->n_ctrl_deps);
+    put_count(sink, "data_deps", s->n_data_deps);
+    put_count(sink, "roots", s->n_roots);
+    put_count(sink, "widest_ready", s->widest_ready);
+    put_count(sink, "critical_us", s->critical_micros);
+    put_count(sink, "critical_nodes", s->critical_nodes);
+    put_count(sink, "sum_us", s->sum_micros);
+    put_count(sink, "waiting_us", s->waiting_ns / 1000);
+    put_count(sink, "timed_nodes", s->n_timed);
+    put_count(sink, "num_ops", s->num_ops);
+    put_count(sink, "tensor_bytes", s->tensor_bytes);
+    put_count(sink, "cpu_nodes", s->n_cpu);
+    put_count(sink, "communication_nodes", s->n_communication);
+    put_count(sink, "cpu_communication_nodes", s->n_cpu_communication);
+    put_count(sink, "send_bytes", s->send_bytes);
+    put_count(sink, "recv_bytes", s->recv_bytes);
+}
+
+static void put_named(syn_sink *sink, const char *key, const uint64_t *counts, size_t n,
+                      const char *(*name)(size_t)) {
+    const char *comma = "";
+    syn_sink_printf(sink, ",\n \"%s\": {", key);
+    for (size_t i = 0; i < n; i++) {
+        if (counts[i] == 0) continue;
+        syn_sink_printf(sink, "%s\"%s\": %" PRIu64, comma, name(i), counts[i]);
+        comma = ", ";
+    }
+    syn_sink_char(sink, '}');
+}
+
+static void put_counts(syn_sink *sink, const syn_statistics *s) {
+    const char *comma = "";
+    put_named(sink, "types", s->types, SYN_STATISTICS_TYPES, syn_statistics_type_name);
+    put_named(sink, "dependency_classes", s->classes, SYN_STATISTICS_CLASSES,
+              syn_statistics_class_name);
+    syn_sink_text(sink, ",\n \"collectives\": {");
+    for (size_t i = 0; i < SYN_STATISTICS_COLLECTIVES; i++) {
+        const syn_statistics_row *row = &s->collectives[i];
+        if (row->count == 0) continue;
+        syn_sink_printf(sink,
+                        "%s\"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64
+                        ", \"us\": %" PRIu64 ", \"waiting_us\": %" PRIu64 "}",
+                        comma, syn_statistics_collective_name(i), row->count, row->bytes,
+                        row->micros, row->waiting_ns / 1000);
+        comma = ", ";
+    }
+    syn_sink_char(sink, '}');
+}
+
+static void put_facts(syn_sink *sink, const syn_statistics *s) {
+    syn_sink_text(sink, ",\n \"version\": ");
+    if (s->version == NULL) syn_sink_text(sink, "null");
+    else syn_sink_json_string(sink, s->version);
+    syn_sink_text(sink, ", \"metadata\": [");
+    for (size_t i = 0; i < s->n_facts; i++) {
+        syn_sink_text(sink, i ? ",\n  {\"name\": " : "\n  {\"name\": ");
+        syn_sink_json_string(sink, s->facts[i].name);
+        syn_sink_text(sink, ", \"value\": ");
+        syn_sink_text(sink, s->facts[i].value);
+        syn_sink_char(sink, '}');
+    }
+    syn_sink_char(sink, ']');
+}
+
+static void put_one(syn_sink *sink, const syn_statistics *s, bool total) {
+    oddity odd[N_ODDITIES];
+    const char *comma = "";
+    syn_sink_text(sink, "{");
+    put_numbers(sink, s);
+    put_counts(sink, s);
+    put_rows(sink, "groups", s->groups, s->n_groups);
+    put_rows(sink, "ops", s->ops, s->n_ops);
+    if (!total) put_facts(sink, s);
+    syn_sink_text(sink, ",\n \"warnings\": [");
+    find_oddities(s, odd);
+    for (size_t i = 0; i < N_ODDITIES; i++) {
+        if (odd[i].count == 0) continue;
+        syn_sink_printf(sink, "%s{\"count\": %" PRIu64 ", \"text\": ", comma, odd[i].count);
+        syn_sink_json_string(sink, odd[i].text);
+        syn_sink_char(sink, '}');
+        comma = ", ";
+    }
+    syn_sink_text(sink, "]}");
+}
+
+static syn_status print_json(const syn_statistics_set *set, syn_error *err) {
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_file(&sink, "-", err));
+    syn_sink_text(sink, "{\"total\": ");
+    put_one(sink, &set->total, true);
+    syn_sink_text(sink, ",\n\"ranks\": [");
+    for (size_t i = 0; i < set->n_ranks; i++) {
+        syn_sink_text(sink, i ? ",\n" : "\n");
+        put_one(sink, &set->ranks[i], false);
+    }
+    syn_sink_text(sink, "]}\n");
+    return syn_sink_close(sink, true, err);
+}
+
+/* ---- The command ---- */
+
+int command_stat(int argc, char **argv) {
+    syn_error err = {0};
+    syn_statistics_set set;
+    size_t n = cli_take_positional(&program, &argc, argv);
+    const char *const *paths = (const char *const *)argv + argc;
+    const int code = cli_parse(&program, argc, argv);
+    if (code != CLI_RUN) return code;
+    if ((n != 0) == (args.input != NULL))
+        return cli_fail(&program, CLI_USAGE,
+                        n == 0 ? "a prefix or files are needed (--help explains)"
+                               : "give files either by --input or without it");
+    if (args.input) {
+        paths = &args.input;
+        n = 1;
+    }
+    syn_status s = syn_statistics_read(&set, paths, n, (uint64_t)args.max_unpacked_mib << 20, &err);
+    if (s == SYN_OK && args.json) s = print_json(&set, &err);
+    else if (s == SYN_OK) print_text(&set);
+    syn_statistics_free(&set);
+    return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+}

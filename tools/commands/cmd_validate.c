@@ -1,0 +1,130 @@
+/* syntorch validate: whether execution traces are whole, and whether a simulator runs them. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "export/validate.h"
+#include "tools/cli.h"
+#include "tools/commands/command.h"
+#include "tools/inference/positional.h"
+
+static struct arguments {
+    const char *input, *groups;
+    int64_t max_unpacked_mib;
+    bool any_node, single, json, strict;
+} args;
+
+static const cli_option options[] = {
+    {"input", CLI_TEXT, &args.input, "PREFIX|FILE",
+     "the set PREFIX.<rank>.et, or one .et file; without the option, too: PREFIX, or FILE ...", 0,
+     0},
+    {"groups", CLI_TEXT, &args.groups, "FILE",
+     "the ranks of each group; default: PREFIX.comm_group.json if it is there", 0, 0},
+    {"any_node", CLI_FLAG, &args.any_node, NULL,
+     "traces of real runs: CPU, memory and metadata nodes, files with gzip and unknown groups are "
+     "no problem",
+     0, 0},
+    {"single", CLI_FLAG, &args.single, NULL,
+     "one rank's file of a real run: as --any_node, and nothing is compared across ranks", 0, 0},
+    {"json", CLI_FLAG, &args.json, NULL, "print all findings as one JSON object", 0, 0},
+    {"strict", CLI_FLAG, &args.strict, NULL, "fail on warnings, too", 0, 0},
+    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
+     CLI_MAX_UNPACKED_MIB},
+    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+
+static const char *const examples[] = {"syntorch validate out/trace",
+                                       "syntorch validate out/trace.0.et out/trace.1.et --json",
+                                       "syntorch validate --single converted.et", NULL};
+
+static const cli_program program = {
+    "syntorch validate",
+    "Checks Chakra execution traces: files, ids, dependencies, attributes, groups; that all ranks "
+    "of a group\n"
+    "call the same collectives in the same order, that every send has its receive, and that "
+    "simulators with\n"
+    "one communication slot a rank come to the end. Exit code 1 if there are problems; a recording "
+    "of "
+    "all nodes\n"
+    "of a real run is one, unless --any_node or --single asks for it.",
+    options, examples, false};
+
+/* ---- Text ---- */
+
+static void print_place(const syn_finding *f) {
+    if (f->rank >= 0) printf("rank %" PRId32, f->rank);
+    if (f->has_node) printf("%snode %" PRIu64, f->rank >= 0 ? ", " : "", f->node);
+    if (f->has_offset)
+        printf("%sbyte %" PRIu64, f->rank >= 0 || f->has_node ? ", " : "", f->offset);
+    if (f->rank >= 0 || f->has_node || f->has_offset) printf(": ");
+}
+
+/* A line a kind: problem or warning, name, count, the first of them. */
+static void print_kinds(const syn_validation *v, bool problems) {
+    for (size_t i = 0; i < v->n_findings; i++) {
+        const syn_finding *f = &v->findings[i];
+        if (syn_finding_is_problem(f->kind) != problems) continue;
+        if (i > 0 && f[-1].kind == f->kind) continue;
+        printf("%-8s %-23s %8" PRIu64 "  ", problems ? "problem" : "warning",
+               syn_finding_name(f->kind), v->counts[f->kind]);
+        print_place(f);
+        cli_print_escaped(stdout, f->text, strlen(f->text));
+        putchar('\n');
+    }
+}
+
+static const char *plural(uint64_t n) {
+    return n == 1 ? "" : "s";
+}
+
+static void print_text(const syn_validation *v, const char *name) {
+    print_kinds(v, true);
+    print_kinds(v, false);
+    cli_print_escaped(stdout, name, strlen(name));
+    printf(": %" PRIu32 " file%s, %" PRIu64 " node%s, %" PRIu64 " collective%s, %" PRIu64
+           " send%s, %" PRIu64 " receive%s: ",
+           v->n_files, plural(v->n_files), v->n_nodes, plural(v->n_nodes), v->n_collectives,
+           plural(v->n_collectives), v->n_sends, plural(v->n_sends), v->n_recvs,
+           plural(v->n_recvs));
+    if (v->n_problems == 0) printf("no problem");
+    else printf("%" PRIu64 " problem%s", v->n_problems, plural(v->n_problems));
+    if (v->n_warnings != 0) printf(", %" PRIu64 " warning%s", v->n_warnings, plural(v->n_warnings));
+    printf("%s\n", v->executed                        ? "; it runs to the end"
+                   : !v->across && v->n_problems == 0 ? "; nothing was compared across ranks"
+                                                      : "");
+}
+
+/* ---- The command ---- */
+
+static syn_status print_json(const syn_validation *v, syn_error *err) {
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_file(&sink, "-", err));
+    syn_validation_json(v, sink);
+    return syn_sink_close(sink, true, err);
+}
+
+int command_validate(int argc, char **argv) {
+    syn_error err = {0};
+    syn_validation v;
+    size_t n = cli_take_positional(&program, &argc, argv);
+    const char *const *paths = (const char *const *)argv + argc;
+    const int code = cli_parse(&program, argc, argv);
+    if (code != CLI_RUN) return code;
+    if ((n != 0) == (args.input != NULL))
+        return cli_fail(&program, CLI_USAGE,
+                        n == 0 ? "a prefix or files are needed (--help explains)"
+                               : "give files either by --input or without it");
+    if (args.single && n > 1)
+        return cli_fail(&program, CLI_USAGE, "--single checks one file, not %zu", n);
+    if (args.input) {
+        paths = &args.input;
+        n = 1;
+    }
+    const syn_validate_options how = {args.any_node, args.single, args.groups,
+                                      (uint64_t)args.max_unpacked_mib << 20};
+    syn_status s = syn_validate(&v, paths, n, &how, &err);
+    const bool bad = v.n_problems != 0 || (args.strict && v.n_warnings != 0);
+    if (s == SYN_OK && args.json) s = print_json(&v, &err);
+    else if (s == SYN_OK) print_text(&v, paths[0]);
+    syn_validation_free(&v);
+    if (s != SYN_OK) return cli_fail(&program, CLI_FAILED, "%s", err.text);
+    return bad ? CLI_FAILED : CLI_OK;
+}

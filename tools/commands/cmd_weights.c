@@ -1,0 +1,220 @@
+/* syntorch weights: what a checkpoint holds. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "models/safetensors.h"
+#include "syntorch/memory.h"
+#include "tools/cli.h"
+#include "tools/commands/command.h"
+
+static struct arguments {
+    const char *input;
+    bool json;
+} args;
+
+static const cli_option options[] = {
+    {"input", CLI_TEXT, &args.input, "FILE",
+     "a .safetensors file, a model.safetensors.index.json, or a folder with one of them; FILE "
+     "alone "
+     "does too",
+     0, 0},
+    {"json", CLI_FLAG, &args.json, NULL, "print one JSON object instead of a table", 0, 0},
+    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+
+static const char *const examples[] = {"syntorch weights model.safetensors",
+                                       "syntorch weights --json --input gpt2/", NULL};
+
+static const cli_program program = {"syntorch weights",
+                                    "Lists the tensors of a checkpoint in the safetensors format.",
+                                    options, examples, false};
+
+/* Sums over the tensors of one type. */
+typedef struct type_total {
+    const char *name;
+    size_t tensors;
+    int64_t elems;
+    uint64_t bytes;
+} type_total;
+
+#define MAX_TYPES 32 /* the format has 22 */
+
+/* In the order in which the types first occur; returns how many. The sums cannot overflow: all
+   tensors lie in mapped files, but for those of no bytes, which have no elements. */
+static size_t sum_up(const syn_safetensors *st, type_total totals[MAX_TYPES], type_total *all) {
+    size_t n = 0;
+    memset(all, 0, sizeof *all);
+    for (size_t i = 0; i < syn_safetensors_count(st); i++) {
+        const syn_safetensors_tensor *t = syn_safetensors_get(st, i);
+        size_t k = 0;
+        while (k < n && strcmp(totals[k].name, t->dtype_name) != 0) k++;
+        if (k == MAX_TYPES) continue;
+        if (k == n) totals[n++] = (type_total){.name = t->dtype_name};
+        for (int both = 0; both < 2; both++) {
+            type_total *total = both ? all : &totals[k];
+            total->tensors++;
+            total->elems += t->elems;
+            total->bytes += t->bytes;
+        }
+    }
+    return n;
+}
+
+/* ---- As a table ---- */
+
+#define SHAPE_BYTES (SYN_SAFETENSORS_RANK * 22 + 3)
+
+static const char *shape_text(const syn_safetensors_tensor *t, char buf[SHAPE_BYTES]) {
+    size_t used = 1;
+    memcpy(buf, "[", 2);
+    for (int d = 0; d < t->rank; d++)
+        used += (size_t)snprintf(buf + used, SHAPE_BYTES - used, "%s%" PRId64, d ? ", " : "",
+                                 t->dims[d]);
+    memcpy(buf + used, "]", 2);
+    return buf;
+}
+
+static int longer(int width, size_t bytes, int most) {
+    if (bytes > (size_t)most) bytes = (size_t)most;
+    return (int)bytes > width ? (int)bytes : width;
+}
+
+static void print_name(const char *name, int width) {
+    const size_t bytes = strlen(name);
+    cli_print_escaped(stdout, name, bytes);
+    if (bytes < (size_t)width) printf("%*s", width - (int)bytes, "");
+}
+
+static void print_table(const syn_safetensors *st) {
+    char shape[SHAPE_BYTES];
+    const size_t n = syn_safetensors_count(st);
+    int name_width = 4, shape_width = 5;
+    bool several = false;
+    for (size_t i = 0; i < n; i++) {
+        const syn_safetensors_tensor *t = syn_safetensors_get(st, i);
+        name_width = longer(name_width, strlen(t->name), 64);
+        shape_width = longer(shape_width, strlen(shape_text(t, shape)), 40);
+        several = several || strcmp(t->file, syn_safetensors_get(st, 0)->file) != 0;
+    }
+    printf("%-*s  %-5s  %-*s  %12s%s\n", name_width, "name", "dtype", shape_width, "shape", "bytes",
+           several ? "  file" : "");
+    for (size_t i = 0; i < n; i++) {
+        const syn_safetensors_tensor *t = syn_safetensors_get(st, i);
+        print_name(t->name, name_width);
+        printf("  %-5s  %-*s  %12" PRIu64, t->dtype_name, shape_width, shape_text(t, shape),
+               t->bytes);
+        if (several) {
+            fputs("  ", stdout);
+            print_name(t->file, 0);
+        }
+        putchar('\n');
+    }
+}
+
+static void print_total(const char *name, const type_total *total) {
+    char count[32], bytes[32];
+    printf("%-8s %zu tensor%s, %" PRId64 " parameters (%s), %" PRIu64 " bytes (%s)\n", name,
+           total->tensors, total->tensors == 1 ? "" : "s", total->elems,
+           cli_count_text((double)total->elems, count, sizeof count), total->bytes,
+           cli_bytes_text((double)total->bytes, bytes, sizeof bytes));
+}
+
+static void print_text(const syn_safetensors *st) {
+    type_total totals[MAX_TYPES], all;
+    const size_t n = sum_up(st, totals, &all);
+    print_table(st);
+    putchar('\n');
+    for (size_t i = 0; i < n; i++) print_total(totals[i].name, &totals[i]);
+    if (n != 1) print_total("all", &all);
+    for (size_t i = 0; i < syn_safetensors_metadata_count(st); i++) {
+        const char *key, *value = syn_safetensors_metadata(st, i, &key);
+        fputs("metadata ", stdout);
+        print_name(key, 0);
+        fputs(" = ", stdout);
+        print_name(value, 0);
+        putchar('\n');
+    }
+}
+
+/* ---- As JSON ---- */
+
+static void put_total(syn_sink *sink, const type_total *total) {
+    syn_sink_printf(sink, "\"tensors\": %zu, \"parameters\": %" PRId64 ", \"bytes\": %" PRIu64,
+                    total->tensors, total->elems, total->bytes);
+}
+
+static void put_tensor(syn_sink *sink, const syn_safetensors_tensor *t) {
+    char shape[SHAPE_BYTES];
+    syn_sink_text(sink, "{\"name\": ");
+    syn_sink_json_string(sink, t->name);
+    syn_sink_printf(sink, ", \"dtype\": \"%s\", \"shape\": %s, \"bytes\": %" PRIu64 ", \"file\": ",
+                    t->dtype_name, shape_text(t, shape), t->bytes);
+    syn_sink_json_string(sink, t->file);
+    syn_sink_char(sink, '}');
+}
+
+static void put_json(syn_sink *sink, const syn_safetensors *st) {
+    type_total totals[MAX_TYPES], all;
+    const size_t n = sum_up(st, totals, &all);
+    syn_sink_text(sink, "{\"totals\": {");
+    put_total(sink, &all);
+    syn_sink_text(sink, "},\n\"dtypes\": {");
+    for (size_t i = 0; i < n; i++) {
+        syn_sink_printf(sink, "%s\"%s\": {", i ? ", " : "", totals[i].name);
+        put_total(sink, &totals[i]);
+        syn_sink_char(sink, '}');
+    }
+    syn_sink_text(sink, "},\n\"metadata\": {");
+    for (size_t i = 0; i < syn_safetensors_metadata_count(st); i++) {
+        const char *key, *value = syn_safetensors_metadata(st, i, &key);
+        if (i) syn_sink_text(sink, ", ");
+        syn_sink_json_string(sink, key);
+        syn_sink_text(sink, ": ");
+        syn_sink_json_string(sink, value);
+    }
+    syn_sink_text(sink, "},\n\"tensors\": [");
+    for (size_t i = 0; i < syn_safetensors_count(st); i++) {
+        syn_sink_text(sink, i ? ",\n" : "\n");
+        put_tensor(sink, syn_safetensors_get(st, i));
+    }
+    syn_sink_text(sink, "]}\n");
+}
+
+static syn_status print_json(const syn_safetensors *st, syn_error *err) {
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_file(&sink, "-", err));
+    put_json(sink, st);
+    return syn_sink_close(sink, true, err);
+}
+
+/* ---- The command ---- */
+
+/* Takes the first argument that is neither an option nor an option's value out of the list. */
+static const char *take_plain(int *argc, char **argv) {
+    for (int i = 1; i < *argc; i++) {
+        if (strcmp(argv[i], "--input") == 0) i++;
+        else if (argv[i][0] != '-') {
+            const char *plain = argv[i];
+            for (--*argc; i < *argc; i++) argv[i] = argv[i + 1];
+            return plain;
+        }
+    }
+    return NULL;
+}
+
+int command_weights(int argc, char **argv) {
+    syn_error err = {0};
+    syn_safetensors *st = NULL;
+    const char *plain = take_plain(&argc, argv);
+    const int code = cli_parse(&program, argc, argv);
+    if (code != CLI_RUN) return code;
+    if (plain && args.input)
+        return cli_fail(&program, CLI_USAGE, "--input and '%s': only one can be listed", plain);
+    if (plain) args.input = plain;
+    if (!args.input)
+        return cli_fail(&program, CLI_USAGE, "a file or folder is needed (--help explains)");
+    syn_status s = syn_safetensors_open(&st, args.input, &err);
+    if (s == SYN_OK && args.json) s = print_json(st, &err);
+    else if (s == SYN_OK) print_text(st);
+    syn_safetensors_free(st);
+    return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+}

@@ -1,0 +1,72 @@
+/* The `syntorch` command. */
+#include "tools/commands/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/cli.h"
+
+/* convert: other tools' traces to Chakra execution traces. */
+static int convert_usage(FILE *out, int code) {
+    fprintf(out, "Usage: syntorch convert pytorch|text [options]\n\n"
+                 "  pytorch  PyTorch's host and device traces (torch.profiler)\n"
+                 "  text     ASTRA-sim's text workloads\n\n"
+                 "`syntorch convert pytorch --help` describes each.\n");
+    return code;
+}
+
+static int convert(int argc, char **argv) {
+    if (argc < 2) return convert_usage(stderr, CLI_USAGE);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return convert_usage(stdout, CLI_OK);
+    if (strcmp(argv[1], "pytorch") == 0) return command_convert_pytorch(argc - 1, argv + 1);
+    if (strcmp(argv[1], "text") == 0) return command_convert_text(argc - 1, argv + 1);
+    char name[CLI_SHOWN_BYTES];
+    fprintf(stderr, "syntorch convert: there is no '%s'; there are pytorch and text\n",
+            cli_shown(argv[1], name, sizeof name));
+    return CLI_USAGE;
+}
+
+static const struct {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"convert", "turn PyTorch traces or text workloads into Chakra execution traces", convert},
+    {"convert-all", "convert all PyTorch traces of a folder", command_convert_all},
+    {"export", "turn a recorded trace into a picture or another format", command_export},
+    {"json", "turn a Chakra execution trace into JSON, or back", command_json},
+    {"link", "write a PyTorch device trace into its host trace", command_link},
+    {"repair", "rewrite a damaged PyTorch trace as valid JSON", command_repair},
+    {"stat", "tell what Chakra execution traces hold", command_stat},
+    {"validate", "check Chakra execution traces, and whether simulators can run them",
+     command_validate},
+    {"weights", "list the tensors of a checkpoint", command_weights},
+};
+
+static int usage(FILE *out, int code) {
+    fprintf(out, "Usage: syntorch COMMAND [options]\n\nCommands:\n");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        fprintf(out, "  %-12s %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "\n`syntorch COMMAND --help` describes a command; `syntorch --version` prints the "
+                 "version.\n");
+    return code;
+}
+
+static int run(int argc, char **argv) {
+    if (argc < 2) return usage(stderr, CLI_USAGE);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return usage(stdout, CLI_OK);
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("syntorch %s\n", SYN_VERSION);
+        return CLI_OK;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+    char name[CLI_SHOWN_BYTES];
+    fprintf(stderr, "syntorch: there is no command '%s' (--help lists all)\n",
+            cli_shown(argv[1], name, sizeof name));
+    return CLI_USAGE;
+}
+
+int main(int argc, char **argv) {
+    return cli_main("syntorch", run, argc, argv);
+}

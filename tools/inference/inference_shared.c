@@ -1,0 +1,208 @@
+/* What the families of models have in common in the inference program. */
+#include "tools/inference/inference.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+#include "tools/inference/checkpoint.h"
+
+/* ---- the tokenizer --------------------------------------------------------------------------- */
+
+/* The folder that holds it; NULL: none, and bytes will do. */
+static syn_status find_tokenizer(const inference *run, char *found, size_t found_bytes,
+                                 const char **folder, syn_error *err) {
+    const inference_args *args = run->args;
+    *folder = args->tokenizer;
+    if (args->tokenizer && strcmp(args->tokenizer, "bytes") == 0) *folder = NULL;
+    if (args->tokenizer || !args->weights) return SYN_OK;
+    if (checkpoint_has_tokenizer(args->weights, found, found_bytes)) {
+        *folder = found;
+        return SYN_OK;
+    }
+    if (args->prompt_ids) return SYN_OK;
+    if (checkpoint_file(args->weights, "tokenizer.json", found, found_bytes))
+        return SYN_FAIL(
+            err, SYN_E_UNSUPPORTED,
+            "'%.300s' is a form of tokenizer that is not read; give --tokenizer DIR with "
+            "vocab.json and merges.txt, or vocab.txt",
+            found);
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "there is no tokenizer beside the weights '%.200s'; give --tokenizer DIR, "
+                    "--prompt_ids FILE, or --tokenizer bytes if a token is a byte",
+                    args->weights);
+}
+
+static syn_status check_tokenizer(const inference *run, const char *folder, syn_error *err) {
+    static const char *const whose[] = {"one of bytes", "GPT-2's", "BERT's"};
+    const syn_tokenizer_kind kind = syn_tokenizer_kind_of(run->tokenizer);
+    const int32_t tokens =
+        syn_tokenizer_vocab_size(run->tokenizer) - syn_tokenizer_added(run->tokenizer);
+    if (folder && kind != run->family->tokenizer)
+        return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is %s, but %s needs %s",
+                        folder, whose[kind], run->facts.name, whose[run->family->tokenizer]);
+    if (tokens <= run->facts.vocab) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens%s, but %s has only %lld%s",
+                    tokens, folder ? "" : " (one a byte)", run->facts.name,
+                    (long long)run->facts.vocab,
+                    folder ? "" : "; give --tokenizer DIR or --prompt_ids FILE");
+}
+
+syn_status inference_open_tokenizer(inference *run, syn_error *err) {
+    char found[4096];
+    const char *folder;
+    SYN_TRY(find_tokenizer(run, found, sizeof found, &folder, err));
+    if (!folder && !run->args->tokenizer && run->args->prompt_ids) return SYN_OK;
+    SYN_TRY(folder ? syn_tokenizer_load(&run->tokenizer, folder, err)
+                   : syn_tokenizer_open_bytes(&run->tokenizer, err));
+    return check_tokenizer(run, folder, err);
+}
+
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+/* The numbers of prompt i: ids of the model's vocabulary. */
+static syn_status read_ids(const inference *run, int64_t i, int32_t **ids, size_t *n,
+                           syn_error *err) {
+    const char *line = run->prompts[i];
+    size_t cap = 0;
+    *ids = NULL;
+    *n = 0;
+    for (char *end;; line = end) {
+        line += strspn(line, " \t,");
+        if (!*line) return SYN_OK;
+        const long long id = strtoll(line, &end, 10);
+        if (end == line || id < 0 || id >= run->facts.vocab)
+            return SYN_FAIL(
+                err, SYN_E_INVALID, "%.200s: '%.20s' is not the id of one of the %lld tokens of %s",
+                run->args->prompt_ids, line, (long long)run->facts.vocab, run->facts.name);
+        SYN_TRY(syn_grow(ids, &cap, *n + 1, sizeof **ids, err));
+        (*ids)[(*n)++] = (int32_t)id;
+    }
+}
+
+/* A tokenizer may know tokens that were added to it, but not to the model. */
+static syn_status check_ids(const inference *run, const int32_t *ids, size_t n, syn_error *err) {
+    for (size_t k = 0; k < n; k++) {
+        if (ids[k] < run->facts.vocab) continue;
+        size_t bytes;
+        const char *text = syn_tokenizer_token(run->tokenizer, ids[k], &bytes);
+        return SYN_FAIL(
+            err, SYN_E_INVALID,
+            "the prompt holds the added token '%.*s', id %d, but %s has only %lld tokens",
+            bytes < 40 ? (int)bytes : 40, text ? text : "", ids[k], run->facts.name,
+            (long long)run->facts.vocab);
+    }
+    return SYN_OK;
+}
+
+syn_status inference_encode(const inference *run, int64_t i, int32_t **ids, size_t *n,
+                            syn_error *err) {
+    const char *text = run->prompts[i];
+    if (run->args->prompt_ids) return read_ids(run, i, ids, n, err);
+    SYN_TRY(syn_tokenizer_encode(run->tokenizer, text, strlen(text), ids, n, err));
+    return check_ids(run, *ids, *n, err);
+}
+
+void inference_print_text(const inference *run, const char *what, const int32_t *ids, int64_t n) {
+    char *text;
+    size_t bytes;
+    if (!run->tokenizer ||
+        syn_tokenizer_decode(run->tokenizer, ids, (size_t)n, &text, &bytes, NULL) != SYN_OK) {
+        printf("%stoken ids", what);
+        for (int64_t i = 0; i < n && i < 64; i++) printf(" %d", ids[i]);
+        printf("%s (--tokenizer DIR gives text)\n", n > 64 ? " ..." : "");
+        return;
+    }
+    const size_t most = 300; /* a long prompt would bury the rest */
+    printf("%s\"", what);
+    cli_print_escaped(stdout, text, bytes < most ? bytes : most);
+    printf(bytes < most ? "\"\n" : "\" ... (%zu bytes)\n", bytes);
+    syn_free(text);
+}
+
+void inference_note(const inference *run, const char *fmt, ...) {
+    if (run->args->quiet || run->launch.program->mute) return;
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "%s: note: ", run->launch.program->name);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+double inference_resident_bytes(const inference *run) {
+    return (double)syn_dtype_bytes(run->dtype) * (double)run->facts.params +
+           4.0 * run->facts.cache_elems;
+}
+
+/* Systems that promise more memory than they have would end the process later without a word. Over
+   MPI a machine holds the ranks that were started on it. */
+syn_status inference_check_memory(const inference *run, syn_error *err) {
+    char a[32], b[32];
+    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    const double ranks = (double)run->launch.ranks;
+    const double here = run->launch.mpi ? (local ? strtod(local, NULL) : 1.0) : ranks;
+    const double have = cli_memory_bytes(), want = inference_resident_bytes(run) * here / ranks;
+    if (run->launch.device == SYN_DEVICE_META || want <= have) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_NOMEM,
+                    "out of memory: the weights of %s and the KV cache of %lld sequences are %s, "
+                    "but this machine allows %s; --device meta needs none",
+                    run->facts.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
+                    cli_bytes_text(have, b, sizeof b));
+}
+
+static const char *built_in_prompt(const inference *run) {
+    return run->family == &inference_bert ? "The capital of France is [MASK]." : "Once upon a time";
+}
+
+/* The lines of a file; a line may end with CR LF, and the last without. A blank one is an empty
+   prompt: rows of what comes of it are lines of the file. */
+static syn_status read_lines(inference *run, const char *path, syn_error *err) {
+    size_t bytes, cap = 0;
+    SYN_TRY(syn_read_file(path, (size_t)64 << 20, &run->prompt_text, &bytes, err));
+    bool all_blank = true;
+    char *line = run->prompt_text, *const end = line + bytes;
+    if (memchr(line, '\0', bytes))
+        return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: a prompt holds a NUL character", path);
+    while (line < end) {
+        char *stop = memchr(line, '\n', (size_t)(end - line));
+        if (!stop) stop = end;
+        SYN_TRY(
+            syn_grow(&run->prompts, &cap, (size_t)run->n_prompts + 1, sizeof *run->prompts, err));
+        if (stop > line && stop[-1] == '\r') stop[-1] = '\0';
+        *stop = '\0';
+        all_blank = all_blank && !*line;
+        run->prompts[run->n_prompts++] = line;
+        line = stop + 1;
+    }
+    if (!all_blank) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "%.200s holds no prompt", path);
+}
+
+syn_status inference_read_prompts(inference *run, syn_error *err) {
+    const inference_args *args = run->args;
+    const char *file = args->prompts ? args->prompts : args->prompt_ids;
+    if (file) {
+        SYN_TRY(read_lines(run, file, err));
+        if (args->batch_size != 1 && args->batch_size != run->n_prompts)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "--batch_size is %lld, but %.200s holds %lld prompts",
+                            (long long)args->batch_size, file, (long long)run->n_prompts);
+        run->batch = run->n_prompts;
+        return SYN_OK;
+    }
+    run->prompts = syn_calloc(1, sizeof *run->prompts);
+    if (!run->prompts) return SYN_FAIL_NOMEM(err, sizeof *run->prompts, "the prompt");
+    run->prompts[0] = args->prompt ? args->prompt : built_in_prompt(run);
+    run->n_prompts = 1;
+    run->batch = args->batch_size;
+    return SYN_OK;
+}
+
+void inference_free(inference *run) {
+    syn_weights_free(run->weights);
+    syn_tokenizer_free(run->tokenizer);
+    syn_free(run->prompts);
+    syn_free(run->prompt_text);
+}

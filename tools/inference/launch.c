@@ -1,0 +1,174 @@
+#include "tools/inference/launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "ops/blas.h"
+#include "syntorch/memory.h"
+#include "tools/gather.h"
+
+void launch_begin(launch *l, cli_program *program) {
+    int32_t size = 1;
+    l->program = program;
+    l->mpi = syn_mpi_launched(&l->rank, &size) && size > 1;
+    l->ranks = size;
+    if (!l->mpi) l->rank = 0;
+    program->mute = l->mpi && l->rank != 0;
+}
+
+syn_status launch_threads(launch *l, syn_error *err) {
+    int32_t together = l->ranks, processes = 1; /* ranks on this machine; of them in one process */
+    if (l->mpi) syn_mpi_launched(NULL, &processes);
+    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    if (l->mpi && local && atoi(local) > 0) processes = atoi(local);
+    l->threads = cli_cores() / (l->mpi ? processes : together);
+    if (l->threads < 1) l->threads = 1;
+    if (l->threads > SYN_WORKERS_MAX) l->threads = SYN_WORKERS_MAX;
+    if (l->mpi) together = 1;
+    syn_blas_set_threads(1); /* a rank's own threads call it side by side */
+    const char *forced = getenv("SYNTORCH_BLAS_CHOSEN") ? NULL : syn_blas_forced_by();
+    if (l->device == SYN_DEVICE_META) return SYN_OK;
+    char value[CLI_SHOWN_BYTES];
+    if (forced && !l->quiet && !l->program->mute)
+        fprintf(stderr,
+                "%s: warning: %s=%s decides the speed of matrix products; unset it to let OpenBLAS "
+                "choose\n",
+                l->program->name, forced, cli_shown(getenv(forced), value, sizeof value));
+    const int callers = (int)together * l->threads;
+    SYN_TRY(syn_blas_reserve(callers, err));
+    cli_take_blas_buffers(callers);
+    return SYN_OK;
+}
+
+static syn_status rank_main(syn_comm *comm, void *user, syn_error *err) {
+    launch *l = user;
+    SYN_TRY(l->main(comm, l->user, &l->ctx[comm->rank], err));
+    if (l->want_hashes) l->hashes[comm->rank] = syn_trace_hash(syn_ctx_trace(l->ctx[comm->rank]));
+    return SYN_OK;
+}
+
+static syn_status run_meta(launch *l, syn_error *err) {
+    for (int32_t r = 0; r < l->ranks; r++) {
+        syn_comm *comm;
+        SYN_TRY(syn_comm_fake_new(&comm, r, l->ranks, err));
+        const syn_status s = rank_main(comm, l, err);
+        comm->ops->close(comm);
+        SYN_TRY(s);
+    }
+    return SYN_OK;
+}
+
+/* ---- MPI ------------------------------------------------------------------------------------- */
+
+static void mpi_log(void *user, const char *sentence) {
+    char shown[CLI_SHOWN_BYTES];
+    fprintf(stderr, "%s: %s\n", ((const launch *)user)->program->name,
+            cli_shown(sentence, shown, sizeof shown));
+}
+
+static syn_status share_hashes(launch *l, syn_comm *comm, syn_error *err) {
+    uint64_t *all = syn_calloc((size_t)comm->size, sizeof *all);
+    if (!all) return SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *all, "the ranks' hashes");
+    const syn_status s = gather_hashes(all, comm, l->hashes[comm->rank], err);
+    for (int32_t r = 0; comm->rank == 0 && r < comm->size; r++) l->hashes[r] = all[r];
+    syn_free(all);
+    return s;
+}
+
+/* A rank that could not begin (a file that only its machine lacks), or that was started with other
+   options, must not leave the others waiting: the lowest such rank is named. */
+static bool all_can_begin(launch *l, syn_comm *comm, syn_status before, syn_error *err) {
+    gather_start start;
+    const uint64_t plan = before == SYN_OK ? l->plan(l->user) : 0;
+    if (gather_agreement(&start, comm, before, plan, err) != SYN_OK) return false;
+    if (start.failed < 0 && start.differs < 0) return true;
+    /* Said before the others end: a launcher stops all as soon as one has failed. */
+    if (start.failed < 0 && comm->rank == 0)
+        cli_fail(l->program, CLI_FAILED,
+                 "rank %d was started with other options, or another model or prompt, than rank 0",
+                 start.differs);
+    if (start.failed == 0 && comm->rank == 0) cli_fail(l->program, CLI_FAILED, "%s", err->text);
+    if (start.failed > 0 && comm->rank == start.failed)
+        cli_fail(l->program, CLI_FAILED, "rank %d: %s", start.failed, err->text);
+    if (!l->program->mute) {
+        /* Time for the launcher to pass the message on before it sees the rank end. */
+        const struct timespec pause = {0, 100000000};
+        nanosleep(&pause, NULL);
+    }
+    l->program->mute = true;
+    return false;
+}
+
+/* Ends with all ranks' graphs on rank 0. A rank that fails says so and ends the job. */
+static syn_status run_mpi(launch *l, syn_status before, syn_error *err) {
+    const syn_mpi_options how = {.check_collectives = l->check_collectives,
+                                 .measure_wait = true,
+                                 .watchdog_s = (double)l->watchdog_s,
+                                 .abort_s = 10.0 * (double)l->watchdog_s,
+                                 .log = mpi_log,
+                                 .log_arg = l};
+    syn_comm *comm;
+    SYN_TRY(syn_comm_mpi_new(&comm, &how, err));
+    l->program->mute = false;
+    if (!all_can_begin(l, comm, before, err)) {
+        comm->ops->close(comm);
+        return before != SYN_OK ? before : SYN_E_COMM;
+    }
+    syn_graph *mine = NULL;
+    syn_status s = rank_main(comm, l, err);
+    if (s == SYN_OK) {
+        const syn_trace *trace = syn_ctx_trace(l->ctx[comm->rank]);
+        s = syn_trace_graph(&mine, &trace, 1, l->hw, err);
+    }
+    if (s == SYN_OK) s = l->facts(l->user, mine, err);
+    if (s == SYN_OK) s = gather_graphs(&l->graph, comm, mine, err);
+    if (s == SYN_OK && l->want_hashes) s = share_hashes(l, comm, err);
+    if (mine) syn_graph_free(mine);
+    if (s != SYN_OK) {
+        cli_fail(l->program, CLI_FAILED, "rank %d: %s", comm->rank, err->text);
+        comm->ops->abort(comm, err->text);
+        l->program->mute = true;
+    }
+    if (comm->rank != 0) l->program->mute = true;
+    comm->ops->close(comm);
+    return s;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static syn_status make_graph(launch *l, syn_error *err) {
+    const syn_trace **traces = syn_calloc((size_t)l->ranks, sizeof *traces);
+    if (!traces) return SYN_FAIL_NOMEM(err, (size_t)l->ranks * sizeof *traces, "traces");
+    for (int32_t r = 0; r < l->ranks; r++) traces[r] = syn_ctx_trace(l->ctx[r]);
+    const syn_status s = syn_trace_graph(&l->graph, traces, (uint32_t)l->ranks, l->hw, err);
+    syn_free(traces);
+    SYN_TRY(s);
+    return l->facts(l->user, l->graph, err);
+}
+
+syn_status launch_run(launch *l, syn_status before, syn_error *err) {
+    syn_status s = before;
+    l->ctx = syn_calloc((size_t)l->ranks, sizeof *l->ctx);
+    l->hashes = syn_calloc((size_t)l->ranks, sizeof *l->hashes);
+    if (s == SYN_OK && (!l->ctx || !l->hashes))
+        s = SYN_FAIL_NOMEM(err, (size_t)l->ranks * 2 * sizeof *l->ctx, "results");
+    if (l->mpi) return run_mpi(l, s, err);
+    SYN_TRY(s);
+    if (l->device == SYN_DEVICE_META) SYN_TRY(run_meta(l, err));
+    else SYN_TRY(syn_local_run(l->ranks, rank_main, l, err));
+    return make_graph(l, err);
+}
+
+void launch_free(launch *l) {
+    if (l->graph) syn_graph_free(l->graph);
+    for (int32_t r = 0; l->ctx && r < l->ranks; r++) syn_ctx_free(l->ctx[r]);
+    syn_free(l->ctx);
+    syn_free(l->hashes);
+}
+
+const char *launch_shared_cores(const launch *l, char *buf, size_t buf_bytes) {
+    if (l->device == SYN_DEVICE_META || l->ranks <= cli_cores()) return NULL;
+    snprintf(buf, buf_bytes, "%d ranks on %d cores", l->ranks, cli_cores());
+    return buf;
+}

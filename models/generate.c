@@ -62,7 +62,7 @@ static bool all_finite(const float *x, size_t n) {
 /* The loop proper; tokens of one step are the next step's input. */
 static void steps(syn_gpt *gpt, syn_generation *g, int32_t *row, bool *ended) {
     syn_ctx *ctx = syn_gpt_ctx(gpt);
-    const bool data = syn_ctx_device(ctx) != SYN_DEVICE_META;
+    const bool data = syn_ctx_has_data(ctx);
     const syn_spec spec = {SYN_I32, 2, {g->batch, g->prompt_tokens}};
     const int64_t column[2] = {g->batch, 1};
     syn_set_phase(ctx, SYN_PHASE_PREFILL);
@@ -139,7 +139,7 @@ syn_status syn_generate(syn_gpt *gpt, syn_generation *g, syn_error *err) {
     int32_t *row = NULL;
     bool *ended = NULL;
     syn_status s = SYN_OK;
-    if (syn_ctx_device(ctx) != SYN_DEVICE_META) s = alloc_results(gpt, g, &row, &ended, err);
+    if (syn_ctx_has_data(ctx)) s = alloc_results(gpt, g, &row, &ended, err);
     if (s == SYN_OK) {
         steps(gpt, g, row, ended);
         s = syn_ctx_status(ctx);

@@ -165,7 +165,7 @@ syn_status syn_gpt_set_padding(syn_gpt *gpt, const int32_t *padding, syn_error *
         return SYN_FAIL_NOMEM(err, bytes, "the padding of a batch");
     memcpy(gpt->padding, padding, bytes);
     float *mask = NULL;
-    if (syn_ctx_device(gpt->ctx) != SYN_DEVICE_META) {
+    if (syn_ctx_has_data(gpt->ctx)) {
         mask = syn_calloc((size_t)syn_spec_elems(&spec), sizeof *mask);
         if (!mask) return SYN_FAIL_NOMEM(err, (size_t)syn_spec_bytes(&spec), "a padding mask");
         for (int64_t b = 0; b < gpt->batch; b++)
@@ -252,7 +252,7 @@ static syn_tensor positions(syn_gpt *gpt, int64_t n) {
     if (!gpt->padding) return syn_slice(ctx, gpt->wpe, 0, gpt->position, n);
     const syn_spec spec = {SYN_I32, 2, {gpt->batch, n}};
     int32_t *ids = NULL;
-    if (syn_ctx_device(ctx) != SYN_DEVICE_META) {
+    if (syn_ctx_has_data(ctx)) {
         ids = syn_malloc((size_t)syn_spec_bytes(&spec));
         if (!ids) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: positions of a batch");
         for (int64_t b = 0; b < gpt->batch; b++)

@@ -41,7 +41,7 @@ static syn_spec file_spec(const syn_param_info *p) {
 static syn_status check(const saver *s, syn_error *err) {
     const int32_t size = s->comm ? s->comm->size : 1;
     SYN_TRY(syn_ctx_status(s->ctx)); /* its sentence is added at the end */
-    if (syn_ctx_device(s->ctx) == SYN_DEVICE_META || (s->comm && !s->comm->ops->moves_data))
+    if (!syn_ctx_has_data(s->ctx) || (s->comm && !s->comm->ops->moves_data))
         return SYN_FAIL(err, SYN_E_INVALID, "a model on the meta device has no weights to save");
     for (size_t i = 0; i < s->n; i++) {
         const syn_param_info p = syn_ctx_param(s->ctx, i);

@@ -13,14 +13,9 @@ syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, syn_err
                         comm->ops->name);
     syn_ctx *ctx = syn_calloc(1, sizeof *ctx);
     if (!ctx) return SYN_FAIL_NOMEM(err, sizeof *ctx, "a context");
-    ctx->device = device;
-    ctx->backend = syn_backend_get(device);
+    ctx->backend = ctx->storages.backend = syn_backend_get(device);
     ctx->comm = comm;
     syn_status s = syn_trace_new(&ctx->trace, comm ? comm->rank : 0, comm ? comm->size : 1, err);
-    if (s == SYN_OK && ctx->backend->alloc) {
-        ctx->pool = syn_pool_new();
-        if (!ctx->pool) s = SYN_FAIL_NOMEM(err, 0, "a buffer pool");
-    }
     if (s != SYN_OK) {
         syn_ctx_free(ctx);
         return s;
@@ -34,12 +29,9 @@ syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, syn_err
 
 void syn_ctx_free(syn_ctx *ctx) {
     if (!ctx) return;
-    syn_release(ctx, (syn_mark){1}, NULL, 0);
-    syn_free(ctx->data);
-    syn_free(ctx->live);
+    syn__storages_free(&ctx->storages);
     syn_free(ctx->params);
     syn_workers_free(ctx->workers);
-    syn_pool_free(ctx->pool);
     syn_trace_free(ctx->trace);
     syn_free(ctx);
 }
@@ -48,8 +40,8 @@ const syn_trace *syn_ctx_trace(const syn_ctx *ctx) {
     return ctx->trace;
 }
 
-syn_device syn_ctx_device(const syn_ctx *ctx) {
-    return ctx->device;
+bool syn_ctx_has_data(const syn_ctx *ctx) {
+    return ctx->backend->has_data;
 }
 
 syn_comm *syn_ctx_comm(const syn_ctx *ctx) {
@@ -61,7 +53,7 @@ int32_t syn_ctx_rank(const syn_ctx *ctx) {
 }
 
 syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) {
-    if (!ctx->pool) return SYN_OK;
+    if (!ctx->backend->has_data) return SYN_OK;
     syn_workers *workers = NULL;
     if (threads != 1) SYN_TRY(syn_workers_new(&workers, threads, err));
     syn_workers_free(ctx->workers);

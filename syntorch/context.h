@@ -29,7 +29,8 @@ syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm,
 void syn_ctx_free(syn_ctx *ctx);
 
 const syn_trace *syn_ctx_trace(const syn_ctx *ctx);
-syn_device syn_ctx_device(const syn_ctx *ctx);
+/* False on meta: tensors have shapes only. */
+bool syn_ctx_has_data(const syn_ctx *ctx);
 syn_comm *syn_ctx_comm(const syn_ctx *ctx);
 int32_t syn_ctx_rank(const syn_ctx *ctx);
 /* How many threads this rank's kernels share, the caller's among them; at first 1. OpenBLAS must
@@ -117,16 +118,24 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data,
 /* The parameter of that name, the first made; poisoned if there is none. Looks at every tensor. */
 syn_tensor syn_find_param(const syn_ctx *ctx, const char *name);
 
-/* Memory: syn_release gives back all data of tensors made after the mark, except those of `keep`.
- */
+/* Memory: syn_release gives back all data of tensors made after the mark, except those of `keep`
+   and what is pinned. On meta, where there is none, it is counted and missed the same. */
 typedef struct syn_mark {
     uint32_t tensor;
 } syn_mark;
 syn_mark syn_ctx_mark(const syn_ctx *ctx);
 void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);
-/* Gives back the data of t and of all that shares its storage. */
+/* Gives back the data of t and of all that shares its storage, unless that is pinned. */
 void syn_drop(syn_ctx *ctx, syn_tensor t);
-/* Most bytes of tensor data ever in use at once (0 on meta). */
+/* The data of t and of all that shares its storage stay, released or not, until as many syn_unpin
+   as syn_pin; what was released meanwhile goes with the last. For those who still need what its
+   maker is done with: a transfer under way, a gradient. Pinning what has no data any more, or
+   unpinning what is not pinned, is the context's failure; both do their work after one, too. */
+void syn_pin(syn_ctx *ctx, syn_tensor t);
+void syn_unpin(syn_ctx *ctx, syn_tensor t);
+/* Most bytes of tensor data ever in use at once, in the sizes that buffers have (at most a
+   sixteenth above the tensors', 256 bytes at least). The same on meta: a prediction. What a kernel
+   takes for the time of its call is not counted. */
 size_t syn_ctx_peak_bytes(const syn_ctx *ctx);
 
 /* The one door (dispatch.c): checks, infers, records and, unless on meta, runs and times the

@@ -3,22 +3,17 @@
 #define SYNTORCH_CONTEXT_PRIVATE_H
 
 #include "syntorch/context.h"
+#include "syntorch/storage_private.h"
 
 #define SYN__SCOPE_DEPTH 32
 
 struct syn_ctx {
-    syn_device device;
     const syn_backend *backend;
-    syn_pool *pool;       /* NULL on meta */
     syn_comm *comm;       /* NULL: alone */
     syn_workers *workers; /* NULL: one thread */
     syn_trace *trace;
-    void **data; /* by tensor id, at the storage's start; NULL: released, not the owner, or meta */
-    size_t data_cap;
-    uint32_t *live; /* ids of the tensors that have a buffer, ascending; some were dropped since */
-    size_t n_live, live_cap;
-    uint64_t release_visits; /* entries of `live` that syn_release looked at: what it costs */
-    syn_param_info *params;  /* without the names, which the trace has */
+    syn_storages storages;
+    syn_param_info *params; /* without the names, which the trace has */
     size_t n_params, params_cap;
     syn_param_source source; /* read NULL: random values */
     syn_error error;
@@ -32,9 +27,11 @@ struct syn_ctx {
  * context. */
 uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t producer,
                             uint32_t base, uint32_t flags, const char *name);
-/* Gives tensor `id` a buffer on devices that have data. */
+/* Gives tensor `id`, the newest, a storage of its own. */
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id);
-/* Where the tensor's element 0 lies; NULL on meta or when released. */
+/* Whether the tensor's storage is there: not released. */
+bool syn__has_storage(const syn_ctx *ctx, uint32_t id);
+/* Where the tensor's element 0 lies; NULL without data or when released. */
 void *syn__data(const syn_ctx *ctx, uint32_t id, const syn_operand *operand);
 void syn__contiguous_strides(syn_operand *operand);
 

@@ -27,7 +27,7 @@ static syn_status gather_inputs(const syn_ctx *ctx, const syn_tensor *in, syn_ca
         syn_operand *o = &call->in[i];
         syn_trace_operand(ctx->trace, in[i].id, o);
         o->data = syn__data(ctx, in[i].id, o);
-        if (ctx->pool && !o->data && syn_spec_elems(&o->spec) > 0)
+        if (!syn__has_storage(ctx, in[i].id))
             return SYN_FAIL(call->err, SYN_E_INVALID, "the data of input %d was released", i);
         const int last = o->spec.rank - 1;
         if (!(def->flags & SYN_OPF_STRIDED) && last >= 0 && o->strides[last] != 1 &&
@@ -79,7 +79,7 @@ static bool record(syn_ctx *ctx, syn_op op, const syn_tensor *in, const syn_call
                  err) != SYN_OK)
         return false;
     if (syn_grow(&t->nodes, &t->nodes_cap, t->n_nodes + 1, sizeof row, err) != SYN_OK) return false;
-    if (ctx->pool) {
+    if (ctx->backend->has_data) {
         const size_t old = t->times_cap;
         if (syn_grow(&t->times, &t->times_cap, t->nodes_cap, sizeof *t->times, err) != SYN_OK)
             return false;
@@ -93,7 +93,6 @@ static bool record(syn_ctx *ctx, syn_op op, const syn_tensor *in, const syn_call
             alias ? SYN_TENSOR_VIEW | (t->tensors[in[0].id].flags & SYN_TENSOR_STATE) : 0;
         out[i].id = syn__append_tensor(ctx, &call->out[i], (uint32_t)t->n_nodes, base, flags, NULL);
         if (!out[i].id || (!alias && syn__alloc_data(ctx, out[i].id) != SYN_OK)) {
-            t->n_tensors = row.first_out + (size_t)i + (out[i].id != 0);
             syn_release(ctx, (syn_mark){row.first_out}, NULL, 0);
             t->n_tensors = row.first_out;
             return false;
@@ -147,7 +146,8 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
         s = inner.code;
         ctx->error.code = SYN_OK;
     }
-    if (s == SYN_OK && ctx->pool) s = run(ctx, &call, out, (uint32_t)ctx->trace->n_nodes - 1);
+    if (s == SYN_OK && ctx->backend->has_data)
+        s = run(ctx, &call, out, (uint32_t)ctx->trace->n_nodes - 1);
     if (s == SYN_OK) return;
     SYN_FAIL(&inner, s, "%s", syn_status_name(s)); /* for what failed without a sentence */
     locate(ctx, call.def, &inner);

@@ -125,7 +125,7 @@ syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full_, syn_
     const uint32_t id = syn__append_tensor(ctx, &operand, 0, 0, SYN_TENSOR_PARAM, name);
     if (!id || syn__alloc_data(ctx, id) != SYN_OK) return (syn_tensor){0};
     ctx->params[ctx->n_params++] = (syn_param_info){NULL, full, shard, valid_rows, {id}};
-    void *data = ctx->pool ? ctx->data[id] : NULL;
+    void *data = syn__data(ctx, id, &operand);
     if (ctx->source.read) {
         if (ctx->source.read(ctx->source.user, name, &full, shard, valid_rows, &operand.spec, data,
                              &err) != SYN_OK)

@@ -47,12 +47,6 @@ uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t p
     }
     if (syn_grow(&t->tensors, &t->tensors_cap, t->n_tensors + 1, sizeof row, err) != SYN_OK)
         return 0;
-    if (ctx->pool) {
-        const size_t old = ctx->data_cap;
-        if (syn_grow(&ctx->data, &ctx->data_cap, (size_t)id + 1, sizeof *ctx->data, err) != SYN_OK)
-            return 0;
-        memset(ctx->data + old, 0, (ctx->data_cap - old) * sizeof *ctx->data);
-    }
     t->tensors[id] = row;
     t->n_tensors++;
     return id;
@@ -68,8 +62,9 @@ static syn_tensor outside(syn_ctx *ctx, const char *name, const syn_spec *spec, 
     const uint32_t id = syn__append_tensor(ctx, &operand, 0, 0, flags, name);
     if (!id || syn__alloc_data(ctx, id) != SYN_OK) return (syn_tensor){0};
     const size_t bytes = (size_t)syn_spec_bytes(spec);
-    if (ctx->pool && data) memcpy(ctx->data[id], data, bytes);
-    if (ctx->pool && !data) memset(ctx->data[id], 0, bytes);
+    void *to = syn__data(ctx, id, &operand);
+    if (to && data) memcpy(to, data, bytes);
+    if (to && !data) memset(to, 0, bytes);
     return (syn_tensor){id};
 }
 

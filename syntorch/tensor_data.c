@@ -4,24 +4,24 @@
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
 
-/* Bytes of the buffer behind a storage's owner. */
-static size_t storage_bytes(const syn_ctx *ctx, uint32_t id) {
-    return (size_t)syn_spec_bytes(syn_trace_spec(ctx->trace, id));
+/* Number of the storage behind a tensor; 0: released, or no tensor. */
+static uint32_t storage_of(const syn_ctx *ctx, uint32_t id) {
+    if (id >= ctx->trace->n_tensors) return 0;
+    return syn__storage_of(&ctx->storages, ctx->trace->tensors[id].base);
 }
 
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id) {
-    if (!ctx->pool) return SYN_OK;
-    const size_t bytes = storage_bytes(ctx, id);
-    SYN_TRY(syn_grow(&ctx->live, &ctx->live_cap, ctx->n_live + 1, sizeof *ctx->live, &ctx->error));
-    ctx->data[id] = ctx->backend->alloc(ctx->pool, bytes);
-    if (!ctx->data[id]) return SYN_FAIL_NOMEM(&ctx->error, bytes, "a tensor");
-    ctx->live[ctx->n_live++] = id; /* the newest row: the ids stay ascending */
-    return SYN_OK;
+    const size_t bytes = (size_t)syn_spec_bytes(syn_trace_spec(ctx->trace, id));
+    return syn__storage_new(&ctx->storages, id, bytes, &ctx->error);
+}
+
+bool syn__has_storage(const syn_ctx *ctx, uint32_t id) {
+    return storage_of(ctx, id) != 0;
 }
 
 void *syn__data(const syn_ctx *ctx, uint32_t id, const syn_operand *operand) {
-    if (!ctx->pool || id == 0 || id >= ctx->trace->n_tensors) return NULL;
-    char *start = ctx->data[ctx->trace->tensors[id].base];
+    const uint32_t number = storage_of(ctx, id);
+    char *start = number ? ctx->storages.at[number].data : NULL;
     if (!start) return NULL;
     return start + operand->offset * (int64_t)syn_dtype_bytes((syn_dtype)operand->spec.dtype);
 }
@@ -62,16 +62,18 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
                         "tensor %u is no parameter, input or state of this context: only those can "
                         "be written",
                         t.id);
-    const size_t want = storage_bytes(ctx, t.id);
+    syn_operand o;
+    syn_trace_operand(ctx->trace, t.id, &o);
+    const uint64_t want = syn_spec_bytes(&o.spec);
     const uint32_t text = ctx->trace->tensors[t.id].name; /* + 1 */
     const char *name = text ? syn_trace_text(ctx->trace, text - 1) : "";
     if (bytes != want)
-        return SYN_FAIL(&ctx->error, SYN_E_SHAPE, "'%.128s' has %zu bytes, but %zu were given",
-                        name, want, bytes);
-    if (!ctx->pool) return SYN_OK;
-    if (!ctx->data[t.id])
+        return SYN_FAIL(&ctx->error, SYN_E_SHAPE, "'%.128s' has %llu bytes, but %zu were given",
+                        name, (unsigned long long)want, bytes);
+    if (!syn__has_storage(ctx, t.id))
         return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' were released", name);
-    if (bytes > 0) memcpy(ctx->data[t.id], data, bytes);
+    void *to = syn__data(ctx, t.id, &o);
+    if (to && bytes > 0) memcpy(to, data, bytes);
     return SYN_OK;
 }
 
@@ -86,35 +88,34 @@ static bool is_kept(const syn_ctx *ctx, uint32_t id, const syn_tensor *keep, int
     return false;
 }
 
-static void give_back(syn_ctx *ctx, uint32_t id) {
-    ctx->backend->release(ctx->pool, ctx->data[id], storage_bytes(ctx, id));
-    ctx->data[id] = NULL;
-}
-
 /* Costs what has a buffer behind the mark, not the rows behind it: a forward pass releases after
    each layer from one mark, and would otherwise look at all layers again. */
 void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep) {
-    size_t first = ctx->n_live, left;
-    while (first > 0 && ctx->live[first - 1] >= mark.tensor) first--;
-    ctx->release_visits += ctx->n_live - first;
-    left = first;
-    for (size_t i = first; i < ctx->n_live; i++) {
-        const uint32_t id = ctx->live[i];
-        if (!ctx->data[id]) continue; /* dropped */
-        if (is_kept(ctx, id, keep, n_keep)) ctx->live[left++] = id;
-        else give_back(ctx, id);
+    syn_storages *s = &ctx->storages;
+    for (uint32_t at = s->newest, older; at && s->at[at].tensor >= mark.tensor; at = older) {
+        older = s->at[at].older;
+        s->visits++;
+        if (!is_kept(ctx, s->at[at].tensor, keep, n_keep)) syn__storage_release(s, at);
     }
-    ctx->n_live = left;
 }
 
 void syn_drop(syn_ctx *ctx, syn_tensor t) {
-    if (!ctx->pool || t.id >= ctx->trace->n_tensors) return;
-    const uint32_t base = ctx->trace->tensors[t.id].base;
-    if (ctx->data[base]) give_back(ctx, base);
+    const uint32_t number = storage_of(ctx, t.id);
+    if (number) syn__storage_release(&ctx->storages, number);
+}
+
+void syn_pin(syn_ctx *ctx, syn_tensor t) {
+    const uint32_t number = storage_of(ctx, t.id);
+    if (number) ctx->storages.at[number].pins++;
+    else syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u cannot be pinned: it has no data", t.id);
+}
+
+void syn_unpin(syn_ctx *ctx, syn_tensor t) {
+    const uint32_t number = storage_of(ctx, t.id);
+    if (number && ctx->storages.at[number].pins > 0) syn__storage_unpin(&ctx->storages, number);
+    else syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u is not pinned", t.id);
 }
 
 size_t syn_ctx_peak_bytes(const syn_ctx *ctx) {
-    size_t used = 0, peak = 0, held = 0;
-    if (ctx->pool) syn_pool_stats(ctx->pool, &used, &peak, &held);
-    return peak;
+    return ctx->storages.peak_bytes;
 }

@@ -316,7 +316,9 @@ static void presets_have_their_sizes(void) {
             CHECK_INT(params, syn_gpt_config_params(c));
             CHECK_INT(job.sums[tp - 1].states,
                       2 * c->n_layer * 2 * 102 * c->n_embd * 4 / tp); /* keys and values */
-            CHECK_INT(peak, 0);
+            const size_t least = (size_t)(4 * job.sums[0].params + job.sums[0].states);
+            CHECK_MSG(peak > least && peak < least + least / 4, "%s: %zu bytes for %zu", *name,
+                      peak, least);
         }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         syn_gpt_config c;
@@ -363,7 +365,7 @@ static int64_t release_visits(int64_t layers) {
                       .new_tokens = 2};
     job.config.n_layer = layers;
     int64_t visits = -1;
-    if (run(&job, false)) visits = (int64_t)job.ctx[0]->release_visits;
+    if (run(&job, false)) visits = (int64_t)job.ctx[0]->storages.visits;
     drop(&job);
     return visits;
 }

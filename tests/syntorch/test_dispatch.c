@@ -179,9 +179,10 @@ static void test_release_is_linear(void) {
             const syn_tensor other = syn_scale(ctx, x, 0.5);
             if (i % 3 == 0) syn_drop(ctx, other);
             syn_release(ctx, mark, &x, 1);
-            CHECK(!ctx->data[other.id] && ctx->data[x.id]);
+            CHECK(!syn__has_storage(ctx, other.id) && syn__has_storage(ctx, x.id));
         }
-        CHECK_INT(ctx->release_visits, 3 * n - 1); /* two made and one kept each time but first */
+        /* two made and one kept each time but first; what was dropped is not looked at */
+        CHECK_INT(ctx->storages.visits, 3 * n - 1 - (n + 2) / 3);
         syn_ctx_free(ctx);
     }
 }
@@ -208,48 +209,155 @@ static void test_peak_bytes(void) {
 static void test_steady_step_allocates_no_data(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor x = ZEROS(ctx, SYN_F32, 32, 32), w = ZEROS(ctx, SYN_F32, 32, 32);
-    size_t used, peak, held, held_before = 0;
+    size_t held_before = 0;
     for (int step = 0; step < 50; step++) {
         const syn_mark mark = syn_ctx_mark(ctx);
         syn_gelu(ctx, syn_add(ctx, syn_linear(ctx, x, w, SYN_NO_BIAS, false), x), true);
         syn_release(ctx, mark, NULL, 0);
-        syn_pool_stats(ctx->pool, &used, &peak, &held);
-        if (step > 0) CHECK_INT(held, held_before);
-        held_before = held;
+        if (step > 0) CHECK_INT(ctx->storages.held_bytes, held_before);
+        held_before = ctx->storages.held_bytes;
     }
-    CHECK_INT(used, 2 * 32 * 32 * 4);
+    CHECK_INT(ctx->storages.used_bytes, 2 * 32 * 32 * 4);
     syn_ctx_free(ctx);
 }
 
-static void test_pool(void) {
-    syn_pool *pool = syn_pool_new();
-    void *at[300];
-    size_t bytes[300], used, peak, held;
-    for (int i = 0; i < 300; i++) { /* buffers of all sizes: aligned, and as long as promised */
-        ref_seed((uint64_t)i);
-        bytes[i] = (size_t)ref_int(0, i < 100 ? 1000 : 100000);
-        at[i] = syn_pool_alloc(pool, bytes[i]);
-        CHECK(at[i] && (uintptr_t)at[i] % 64 == 0);
-        memset(at[i], i, bytes[i]);
+/* What is pinned stays, through views and releases, until the last pin; what was never released
+   stays after it, too. Both devices count the same. */
+static void test_pins(void) {
+    static ref ones, twice;
+    const int64_t dims[2] = {8, 8};
+    ref_fill(&ones, ref_spec(SYN_F32, 2, dims), 1, 1);
+    ref_fill(&twice, ref_spec(SYN_F32, 2, dims), 2, 2);
+    for (int device = 0; device < 2; device++) {
+        syn_ctx *ctx = ref_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL);
+        const bool data = syn_ctx_has_data(ctx);
+        const size_t one = 8 * 8 * 4;
+        const syn_tensor x = ref_dense(ctx, &ones);
+        const syn_mark mark = syn_ctx_mark(ctx);
+        const syn_tensor a = syn_add(ctx, x, x), b = syn_add(ctx, x, x);
+        const syn_tensor view = syn_permute(ctx, a, (const int[]){1, 0}, 2);
+        syn_pin(ctx, a);
+        syn_pin(ctx, view); /* the same storage */
+        syn_pin(ctx, b);
+        syn_pin(ctx, x);
+        syn_release(ctx, mark, &b, 1);
+        syn_release(ctx, mark, &b, 1);
+        syn_drop(ctx, a); /* again */
+        CHECK_INT(ctx->storages.used_bytes, 3 * one);
+        CHECK(!data || ref_check(ctx, view, &twice, 0));
+        syn_tensor y = syn_add(ctx, a, x); /* may be used meanwhile */
+        syn_unpin(ctx, view);
+        CHECK(syn__has_storage(ctx, a.id));
+        syn_unpin(ctx, a);
+        CHECK(!syn__has_storage(ctx, a.id) && !syn__has_storage(ctx, view.id));
+        CHECK_INT(ctx->storages.used_bytes, 3 * one); /* x, b, y */
+        syn_unpin(ctx, b);
+        syn_unpin(ctx, x);
+        CHECK(syn__has_storage(ctx, b.id) && syn__has_storage(ctx, x.id));
+        syn_release(ctx, mark, &y, 1);
+        CHECK(!syn__has_storage(ctx, b.id) && !(data && !ref_check(ctx, x, &ones, 0)));
+        syn_pin(ctx, y); /* and a context may go with pins */
+        syn_release(ctx, mark, NULL, 0);
+        CHECK_INT(syn_ctx_status(ctx), SYN_OK);
+        CHECK_INT(ctx->storages.used_bytes, 2 * one);
+        syn_ctx_free(ctx);
     }
-    for (int i = 0; i < 300; i++)
-        for (size_t k = 0; k < bytes[i]; k += 97) CHECK_INT(((unsigned char *)at[i])[k], i % 256);
-    size_t sum = 0;
-    for (int i = 0; i < 300; i++) sum += bytes[i] > 256 ? bytes[i] : 256;
-    syn_pool_stats(pool, &used, &peak, &held);
-    CHECK_MSG(used >= sum && used <= sum + sum / 4, "%zu bytes for %zu", used, sum);
-    CHECK(peak == used && held == used);
-    for (int i = 0; i < 300; i++) syn_pool_release(pool, at[i], bytes[i]);
-    syn_pool_stats(pool, &used, &peak, &held);
-    CHECK_INT(used, 0);
-    for (int i = 299; i >= 0; i--) at[i] = syn_pool_alloc(pool, bytes[i]);
-    size_t again;
-    syn_pool_stats(pool, &used, &peak, &again);
-    CHECK_INT(again, held);
-    for (int i = 0; i < 300; i++) syn_pool_release(pool, at[i], bytes[i]);
-    CHECK(syn_pool_alloc(pool, SIZE_MAX) == NULL && syn_pool_alloc(pool, SIZE_MAX / 2 + 2) == NULL);
-    syn_pool_free(pool);
-    syn_pool_free(NULL);
+}
+
+static void test_pins_refused(void) {
+    for (int what = 0; what < 4; what++) {
+        syn_ctx *ctx = ref_ctx(what % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL);
+        const syn_tensor x = ZEROS(ctx, SYN_F32, 2), y = ZEROS(ctx, SYN_F32, 2);
+        syn_pin(ctx, y);
+        syn_drop(ctx, x);
+        what < 2 ? syn_pin(ctx, x) : syn_unpin(ctx, x);
+        CHECK_STR(syn_ctx_error(ctx)->text, what < 2 ? "tensor 1 cannot be pinned: it has no data"
+                                                     : "tensor 1 is not pinned");
+        syn_pin(ctx, y); /* a failure does not end what others rely on */
+        syn_drop(ctx, y);
+        syn_unpin(ctx, y);
+        CHECK(syn__has_storage(ctx, y.id));
+        syn_unpin(ctx, y);
+        CHECK(!syn__has_storage(ctx, y.id));
+        syn_pin(ctx, (syn_tensor){0});
+        syn_unpin(ctx, (syn_tensor){900});
+        syn_ctx_free(ctx);
+    }
+}
+
+/* A forward pass that pins what its backward pass will need releases as fast as one that does not:
+   what was released is not looked at again though it is still there. */
+static void test_pins_cost_nothing_to_releases(void) {
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
+    syn_tensor x = ZEROS(ctx, SYN_F32, 4), pinned[100];
+    const syn_mark mark = syn_ctx_mark(ctx);
+    for (int i = 0; i < 100; i++) {
+        pinned[i] = x = syn_scale(ctx, x, 0.5);
+        syn_pin(ctx, x);
+        x = syn_scale(ctx, x, 0.5);
+        syn_release(ctx, mark, &x, 1);
+    }
+    CHECK_INT(ctx->storages.visits, 3 * 100 - 1);
+    CHECK_INT(ctx->storages.used_bytes, 102 * 256);
+    for (int i = 99; i >= 0; i--) syn_unpin(ctx, pinned[i]);
+    CHECK_INT(ctx->storages.used_bytes, 2 * 256);
+    CHECK_INT(syn_ctx_status(ctx), SYN_OK);
+    syn_ctx_free(ctx);
+}
+
+/* Buffers of all sizes: aligned, as long as promised, and used again. Where there is no data the
+   numbers are the same. */
+static void test_pool(void) {
+    enum { N = 300 };
+    size_t bytes[N], used[2], peak[2], held[2];
+    for (int device = 0; device < 2; device++) {
+        syn_error err = {0};
+        syn_storages s = {.backend = syn_backend_get(device ? SYN_DEVICE_META : SYN_DEVICE_CPU)};
+        void *at[N];
+        uint32_t id = 1;
+        size_t sum = 0;
+        for (int i = 0; i < N; i++) {
+            ref_seed((uint64_t)i);
+            bytes[i] = (size_t)ref_int(0, i < 100 ? 1000 : 100000);
+            sum += bytes[i] > 256 ? bytes[i] : 256;
+            CHECK_OK(syn__storage_new(&s, id, bytes[i], &err), err);
+            at[i] = s.at[syn__storage_of(&s, id++)].data;
+            CHECK((at[i] == NULL) == (device == 1) && (uintptr_t)at[i] % 64 == 0);
+            if (at[i]) memset(at[i], i, bytes[i]);
+        }
+        for (int i = 0; i < N && device == 0; i++)
+            for (size_t k = 0; k < bytes[i]; k += 97)
+                CHECK_INT(((unsigned char *)at[i])[k], i % 256);
+        CHECK_MSG(s.used_bytes >= sum && s.used_bytes <= sum + sum / 4, "%zu bytes for %zu",
+                  s.used_bytes, sum);
+        CHECK(s.peak_bytes == s.used_bytes && s.held_bytes == s.used_bytes);
+        for (uint32_t i = 1; i <= N; i++) syn__storage_release(&s, syn__storage_of(&s, i));
+        CHECK(s.used_bytes == 0 && s.newest == 0 && syn__storage_of(&s, 1) == 0);
+        for (int i = N - 1; i >= 0; i--) CHECK_OK(syn__storage_new(&s, id++, bytes[i], &err), err);
+        CHECK(s.held_bytes == s.peak_bytes && s.count == N + 1);
+        used[device] = s.used_bytes;
+        peak[device] = s.peak_bytes;
+        held[device] = s.held_bytes;
+        syn__storages_free(&s);
+    }
+    CHECK(used[0] == used[1] && peak[0] == peak[1] && held[0] == held[1]);
+}
+
+/* Memory runs out at every allocation: a sentence, and nothing is lost or counted. */
+static void test_pool_out_of_memory(void) {
+    syn_error err = {0};
+    for (uint64_t n = 0, done = 0; !done; n++) {
+        syn_storages s = {.backend = syn_backend_get(SYN_DEVICE_CPU)};
+        size_t made = 0;
+        syn_memory_fail_after(n);
+        while (made < 200 && syn__storage_new(&s, (uint32_t)made + 1, 1000, &err) == SYN_OK) made++;
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        CHECK_INT(s.used_bytes, made * 1024);
+        for (uint32_t i = 1; i <= made; i++) CHECK(s.at[syn__storage_of(&s, i)].tensor == i);
+        done = made == 200;
+        if (!done) CHECK_HAS(err.text, "out of memory");
+        syn__storages_free(&s);
+    }
 }
 
 /* Contexts do not share anything: the same calls give the same ids, whatever others do. */
@@ -263,7 +371,7 @@ static void test_contexts_are_apart(void) {
     CHECK(x.id == 1 && y.id == 2 && syn_ctx_status(a) == SYN_OK);
     CHECK_STR(syn_ctx_error(b)->text, "b fails (in b)");
     CHECK_INT(syn_ctx_rank(a), 0);
-    CHECK(syn_ctx_comm(a) == NULL && syn_ctx_device(a) == SYN_DEVICE_CPU);
+    CHECK(syn_ctx_comm(a) == NULL && syn_ctx_has_data(a));
     syn_ctx_free(a);
     syn_ctx_free(b);
     syn_ctx_free(NULL);
@@ -302,6 +410,10 @@ static const test_case cases[] = {
     {"peak bytes", test_peak_bytes},
     {"steady step allocates no data", test_steady_step_allocates_no_data},
     {"pool", test_pool},
+    {"pool out of memory", test_pool_out_of_memory},
+    {"pins", test_pins},
+    {"pins refused", test_pins_refused},
+    {"pins cost nothing to releases", test_pins_cost_nothing_to_releases},
     {"contexts are apart", test_contexts_are_apart},
     {"names", test_names},
 };

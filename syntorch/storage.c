@@ -1,0 +1,136 @@
+#include "syntorch/storage_private.h"
+
+#include <assert.h>
+
+#include "syntorch/memory.h"
+
+static uint16_t class_of(size_t bytes) {
+    assert(bytes <= INT64_MAX); /* as every valid spec's */
+    int shift = SYN__MIN_SHIFT;
+    while (shift < 62 && ((size_t)1 << (shift + 1)) < bytes) shift++;
+    const size_t base = (size_t)1 << shift, step = base / SYN__STEPS;
+    const size_t n = bytes <= base ? 0 : (bytes - base + step - 1) / step;
+    return (uint16_t)((size_t)(shift - SYN__MIN_SHIFT) * SYN__STEPS + n);
+}
+
+static size_t class_bytes(int size_class) {
+    const size_t base = (size_t)1 << (size_class / SYN__STEPS + SYN__MIN_SHIFT);
+    return base + base / SYN__STEPS * (size_t)(size_class % SYN__STEPS);
+}
+
+/* ---- which tensor has which --------------------------------------------------------------------
+ */
+
+static uint32_t *bucket_of(const syn_storages *s, uint32_t tensor) {
+    return &s->buckets[tensor & (s->n_buckets - 1)];
+}
+
+static void enter(syn_storages *s, uint32_t number) {
+    uint32_t *bucket = bucket_of(s, s->at[number].tensor);
+    s->at[number].next = *bucket;
+    *bucket = number;
+}
+
+static void leave(syn_storages *s, uint32_t number) {
+    uint32_t *at = bucket_of(s, s->at[number].tensor);
+    while (*at != number) at = &s->at[*at].next;
+    *at = s->at[number].next;
+}
+
+uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor) {
+    uint32_t at = s->n_buckets ? *bucket_of(s, tensor) : 0;
+    while (at && s->at[at].tensor != tensor) at = s->at[at].next;
+    return at;
+}
+
+/* ---- by age ------------------------------------------------------------------------------------
+ */
+
+static void append(syn_storages *s, uint32_t number) {
+    s->at[number].older = s->newest;
+    s->at[number].newer = 0;
+    if (s->newest) s->at[s->newest].newer = number;
+    s->newest = number;
+}
+
+static void unlink_storage(syn_storages *s, uint32_t number) {
+    const uint32_t older = s->at[number].older, newer = s->at[number].newer;
+    if (older) s->at[older].newer = newer;
+    if (newer) s->at[newer].older = older;
+    else s->newest = older;
+}
+
+/* ---- the pool ----------------------------------------------------------------------------------
+ */
+
+/* Room for one more storage, and about as many buckets as storages. */
+static syn_status make_room(syn_storages *s, syn_error *err) {
+    if (s->count == 0) s->count = 1; /* number 0 is none */
+    SYN_TRY(syn_grow(&s->at, &s->cap, s->count + 1, sizeof *s->at, err));
+    if (s->count < s->n_buckets) return SYN_OK;
+    const size_t n = s->n_buckets ? 2 * s->n_buckets : 64;
+    uint32_t *buckets = syn_calloc(n, sizeof *buckets);
+    if (!buckets) return SYN_FAIL_NOMEM(err, n * sizeof *buckets, "a table of storages");
+    syn_free(s->buckets);
+    s->buckets = buckets;
+    s->n_buckets = n;
+    for (uint32_t i = 1; i < s->count; i++)
+        if (s->at[i].tensor) enter(s, i);
+    return SYN_OK;
+}
+
+/* A buffer that nobody had; 0 when memory is out. */
+static uint32_t new_buffer(syn_storages *s, int size_class) {
+    const size_t bytes = class_bytes(size_class);
+    void *data = NULL;
+    if (s->backend->has_data && !(data = s->backend->alloc(bytes))) return 0;
+    s->held_bytes += bytes;
+    s->at[s->count] = (syn_storage){.data = data, .size_class = (uint16_t)size_class};
+    return (uint32_t)s->count++;
+}
+
+syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_error *err) {
+    const uint16_t c = class_of(bytes);
+    size_t used;
+    SYN_TRY(make_room(s, err));
+    if (!syn_add_size(s->used_bytes, class_bytes(c), &used))
+        return SYN_FAIL_NOMEM(err, bytes, "a tensor");
+    uint32_t number = s->waiting[c];
+    if (number) s->waiting[c] = s->at[number].older;
+    else number = new_buffer(s, c);
+    if (!number) return SYN_FAIL_NOMEM(err, bytes, "a tensor");
+    s->at[number].tensor = tensor;
+    s->at[number].released = false;
+    enter(s, number);
+    append(s, number);
+    s->used_bytes = used;
+    if (used > s->peak_bytes) s->peak_bytes = used;
+    return SYN_OK;
+}
+
+static void give_back(syn_storages *s, uint32_t number) {
+    syn_storage *storage = &s->at[number];
+    leave(s, number);
+    s->used_bytes -= class_bytes(storage->size_class);
+    storage->tensor = 0;
+    storage->older = s->waiting[storage->size_class];
+    s->waiting[storage->size_class] = number;
+}
+
+void syn__storage_release(syn_storages *s, uint32_t number) {
+    if (s->at[number].released) return;
+    unlink_storage(s, number);
+    s->at[number].released = true;
+    if (s->at[number].pins == 0) give_back(s, number);
+}
+
+void syn__storage_unpin(syn_storages *s, uint32_t number) {
+    if (--s->at[number].pins == 0 && s->at[number].released) give_back(s, number);
+}
+
+void syn__storages_free(syn_storages *s) {
+    for (size_t i = 1; i < s->count; i++)
+        if (s->at[i].data) s->backend->free(s->at[i].data);
+    syn_free(s->at);
+    syn_free(s->buckets);
+}

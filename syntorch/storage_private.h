@@ -1,0 +1,55 @@
+/* The storages of a context: what lies behind its tensors, pinned or to be released, and a pool by
+   size class, so that a steady step asks the device for nothing. All bookkeeping is here, none in
+   the buffers; where tensors have no data it is the same without buffers, so that bytes in use are
+   predicted. For context.c, tensor*.c, parameter.c and dispatch.c only. */
+#ifndef SYNTORCH_STORAGE_PRIVATE_H
+#define SYNTORCH_STORAGE_PRIVATE_H
+
+#include "syntorch/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Size classes: 16 per power of two from 256 bytes, so at most a sixteenth of a buffer is slack. */
+enum { SYN__MIN_SHIFT = 8, SYN__STEPS = 16, SYN__CLASSES = (64 - SYN__MIN_SHIFT) * SYN__STEPS };
+
+/* A buffer, in use by a tensor or waiting for the next of its size. Numbers count from 1. */
+typedef struct syn_storage {
+    void *data;            /* NULL where tensors have no data */
+    uint32_t tensor;       /* that owns it; 0: waiting for reuse */
+    uint32_t older, newer; /* by tensor, among those not released; waiting: older is the next one */
+    uint32_t next;         /* of the same bucket */
+    uint32_t pins;
+    uint16_t size_class;
+    bool released; /* though pinned: goes with its last pin */
+} syn_storage;
+
+typedef struct syn_storages {
+    const syn_backend *backend;
+    syn_storage *at;
+    size_t count, cap;
+    uint32_t *buckets; /* by tensor: where its storage is found */
+    size_t n_buckets;  /* a power of two */
+    uint32_t newest;
+    uint32_t waiting[SYN__CLASSES];
+    size_t used_bytes, peak_bytes; /* in use now; most ever in use */
+    size_t held_bytes;             /* in use or waiting */
+    uint64_t visits;               /* storages that syn_release looked at: what it costs */
+} syn_storages;
+
+/* Contents undefined. tensor: newer than any that has a storage. */
+syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes,
+                            syn_error *err) SYN_MUST_USE;
+/* Number of the storage that the tensor owns; 0: none, or no longer. */
+uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor);
+/* The buffer goes back to the pool: now, or with the last pin. */
+void syn__storage_release(syn_storages *s, uint32_t number);
+void syn__storage_unpin(syn_storages *s, uint32_t number);
+/* All buffers, whatever holds them. */
+void syn__storages_free(syn_storages *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,5 +1,5 @@
-# Finds the optional libraries. Each gives the definition SYN_HAVE_<NAME>, an entry of SYN_DEP_TARGETS and
-# a line of the summary.
+# Finds the optional libraries. Each gives the definition SYN_HAVE_<NAME>, an entry of
+# SYN_DEP_TARGETS and a line of the summary.
 find_package(PkgConfig QUIET)
 
 # syn_use(OPTION "label" "what is missing without it" FOUND targets...)

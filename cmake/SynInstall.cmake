@@ -7,7 +7,8 @@ install(TARGETS syntorch EXPORT syntorch-targets
 if(SYN_PROGRAMS)
   install(TARGETS ${SYN_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-# Public headers: all of syntorch/ and models/ but the private ones, and the front header of each other folder.
+# Public headers: all of syntorch/ and models/ but the private ones, and the front header of each
+# other folder.
 file(GLOB headers CONFIGURE_DEPENDS syntorch/*.h models/*.h)
 list(FILTER headers EXCLUDE REGEX "_private\\.h$")
 foreach(header ${headers} ops/ops.h ops/ops.def comm/comm.h export/export.h export/statistics.h
@@ -18,8 +19,8 @@ foreach(header ${headers} ops/ops.h ops/ops.def comm/comm.h export/export.h expo
 endforeach()
 install(DIRECTORY examples/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/syntorch)
 
-# What the library needs from others. Users of a static library must link it too, so that it stands among its own
-# requirements; those of a shared one need not.
+# What the library needs from others. Users of a static library must link it too, so that it stands
+# among its own requirements; those of a shared one need not.
 set(requires "")
 foreach(pair OPENBLAS:openblas CGRAPH:libcgraph PCRE2:libpcre2-8 UTF8PROC:libutf8proc PROTOBUF_C:libprotobuf-c
     ZLIB:zlib)

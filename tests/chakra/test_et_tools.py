@@ -82,7 +82,8 @@ def main():
         if tools:
             run_etcheck(prefix + ".tp", 2, 2 * 5, 2 * 25, 2)
             run_etcheck(prefix + ".overlap", 2, 2 * 3, 2 * 10, 4)
-            # Three microbatches: up, all-reduce, down, message; then one all-reduce across the stages.
+            # Three microbatches: up, all-reduce, down, message; then one all-reduce across the
+            # stages.
             total = run_etcheck(prefix + ".pp", 4, 4 * 4, 4 * 13, 3)
             check(total["p2p_bytes"] == 64 * 3 * 2 * 2, f"p2p_bytes {total['p2p_bytes']}")
         if shutil.which("protoc"):

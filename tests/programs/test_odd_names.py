@@ -5,7 +5,8 @@ import xml.etree.ElementTree as ET
 from inference_runs import *  # noqa: F403
 
 SYNTORCH = os.path.join(BUILD, "syntorch")
-# What XML 1.0 leaves out even as a reference; what it holds but others trip over; entities, markup and escapes.
+# What XML 1.0 leaves out even as a reference; what it holds but others trip over; entities, markup
+# and escapes.
 ODD = ["\ufffe", "\uffff", "x\ufffey\uffffz", "\x01\x08\x0b\x0c\x0e\x1f", "\x7f\x85\u2028\ud7ff\ue000\ufdd0\U0001fffe\U0010ffff\ufeff\u202e",
        "&#65535;&#1;&#x0;&bogus;&", "<b>\"'></svg>]]>--><!--", "\\N\\n\\\\", "\t\r\n", "|{}%s%n", "\u0301" * 50, "a" * 5000, "\uffff" * 3000]
 

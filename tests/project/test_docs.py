@@ -21,7 +21,8 @@ UPDATE = "--update" in sys.argv
 PAGES = ["README.md", "examples/README.md"] + sorted(os.path.relpath(p, SOURCE) for p in glob.glob(os.path.join(SOURCE, "docs", "*.md")))
 failures = []
 
-# Commands and code that no test can run, by how they begin, and why. One that is no longer in the pages has to go from here.
+# Commands and code that no test can run, by how they begin, and why. One that is no longer in the
+# pages has to go from here.
 NOT_RUN = {
     "./dev test": "this test is a part of it",
     "./dev setup": "installs packages",
@@ -53,7 +54,7 @@ def read(name):
 CONTENTS = {page: dp.contents(page, read(page)) for page in PAGES}
 
 
-# ---- a fresh clone --------------------------------------------------------------------------------------------------
+# ---- a fresh clone -------------------------------------------------------------------------------
 
 class Clone:
     """A folder with the real ./dev, which finds the programs built and hands over to them; nothing in it leads back to what it
@@ -93,7 +94,7 @@ def shell(clone, command, **more):
     return done.returncode, done.stdout.decode("utf-8", "replace").split("\n")
 
 
-# ---- commands of the pages ------------------------------------------------------------------------------------------
+# ---- commands of the pages -----------------------------------------------------------------------
 
 used = set()
 
@@ -195,7 +196,7 @@ def test_pages():
     print(f"{ran} commands and programs of {len(PAGES)} pages run")
 
 
-# ---- examples of the --help texts -----------------------------------------------------------------------------------
+# ---- examples of the --help texts ----------------------------------------------------------------
 
 TEXT_WORKLOAD = {  # what stands for the reader's files
     "resnet.txt": "DATA\n2\na -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\nb -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\n",
@@ -275,7 +276,7 @@ def test_comparison():
           f"commands of a page: {[(c.text, c.shown) for c in found]}")
 
 
-# ---- choices --------------------------------------------------------------------------------------------------------
+# ---- choices -------------------------------------------------------------------------------------
 
 CHOOSES = {  # commands that choices are tried with
     "inference": "--num_output_tokens 2",
@@ -306,7 +307,7 @@ def test_help_choices():
     print(f"{ran} choices of --help tried")
 
 
-# ---- names in the words ---------------------------------------------------------------------------------------------
+# ---- names in the words --------------------------------------------------------------------------
 
 def test_options():
     known = set(FOREIGN)

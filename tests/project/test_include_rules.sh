@@ -3,9 +3,9 @@
 #
 #     models/ --> ops/ --> syntorch/ <-- comm/, export/        examples/, tools/, tests/ are free
 #
-# Headers of other projects: each in one family of files of these folders (comm/comm_mpi*), and in a header only if that is
-# private to the family. File names are unique across the tree. Then plants each kind of violation in a copy and expects
-# to see it.
+# Headers of other projects: each in one family of files of these folders (comm/comm_mpi*), and in a
+# header only if that is private to the family. File names are unique across the tree. Then plants
+# each kind of violation in a copy and expects to see it.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
@@ -29,7 +29,8 @@ declare -A may_include=(
     [syntorch]=" syntorch "
 )
 
-# Every include line of the five folders as "file:line:rest". Comments of one line before "#" are not C style here.
+# Every include line of the five folders as "file:line:rest". Comments of one line before "#" are
+# not C style here.
 include_lines() {
     find "${layers[@]}" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.def' \) -print0 |
         sort -z | xargs -0 grep -nE '^[[:space:]]*#[[:space:]]*include' /dev/null || true
@@ -98,7 +99,7 @@ while read -r n file; do
     [ "$file" = total ] || [ "$n" -le 600 ] || echo "warning: $file has $n lines; is it two things?"
 done < <(find "${all[@]}" -type f -name '*.[ch]' -exec wc -l {} +)
 
-# ---- each kind of violation is seen -----------------------------------------------------------------------------
+# ---- each kind of violation is seen --------------------------------------------------------------
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs into a folder of its own, with a blank in its name, and uses what is there as a stranger would: a C and a C++
-# program through pkg-config, a CMake project through find_package, and the installed programs.
+# Installs into a folder of its own, with a blank in its name, and uses what is there as a stranger
+# would: a C and a C++ program through pkg-config, a CMake project through find_package, and the
+# installed programs.
 set -euo pipefail
 build=${SYN_BUILD:?the build folder}
 work=$(mktemp -d)
@@ -24,7 +25,8 @@ lib=$(dirname "$(find "$prefix" -name 'libsyntorch.*' -print -quit)")
 include=$(dirname "$(dirname "$(find "$prefix" -path '*/syntorch/context.h' -print -quit)")")
 [ -f "$lib/pkgconfig/syntorch.pc" ] || fail "no pkgconfig/syntorch.pc beside the library in $lib"
 
-# One product on the CPU with a result known by hand, a model of any size on meta, and its trace as JSON.
+# One product on the CPU with a result known by hand, a model of any size on meta, and its trace as
+# JSON.
 cat >"$work/use.c" <<'END'
 #include "comm/comm.h"
 #include "export/export.h"
@@ -93,7 +95,8 @@ int main(void) {
     return 0;
 }
 END
-# Products of the two matrices by hand; GPT-2's parameters: L(12h^2+13h) + (V+S)h + 2h = 124,439,808.
+# Products of the two matrices by hand; GPT-2's parameters: L(12h^2+13h) + (V+S)h + 2h =
+# 124,439,808.
 expected=$'7 8 16 17\n124439808 parameters, 50257 logits'
 ldpath=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} # a shared library may be installed where the loader does not look
 

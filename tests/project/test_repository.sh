@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What every file and every program of the repository must keep: no paths of one machine, no package hosts, no unfinished
-# marks, scripts that parse; each program explains each of its options and refuses what it does not know.
+# What every file and every program of the repository must keep: no paths of one machine, no package
+# hosts, no unfinished marks, scripts that parse; each program explains each of its options and
+# refuses what it does not know.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
@@ -58,9 +59,10 @@ else
     echo "not a git checkout: files not read"
 fi
 
-# ---- programs -----------------------------------------------------------------------------------------------------
+# ---- programs ------------------------------------------------------------------------------------
 
-# helps SOURCE COMMAND...: exit 0 on --help, which names each option of the source's table, and 2 on an unknown option.
+# helps SOURCE COMMAND...: exit 0 on --help, which names each option of the source's table, and 2 on
+# an unknown option.
 helps() {
     local source=$1 text option options code=0
     shift

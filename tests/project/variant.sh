@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# variant.sh address|thread|minimal|clang: builds everything once more, in SYN_BUILD/variant-NAME, and checks it there.
+# variant.sh address|thread|minimal|clang: builds everything once more, in SYN_BUILD/variant-NAME,
+# and checks it there.
 #   address  AddressSanitizer, leak check and UndefinedBehaviorSanitizer; all tests that are C programs, and the scripts that
 #            give the programs what they must refuse
 #   thread   ThreadSanitizer; the tests with threads
 #   minimal  a shared library with no optional library at all; all tests that are C programs, and the installation
 #   clang    all warnings of clang are errors; replays the fuzz corpora under its UndefinedBehaviorSanitizer
-# Exit 77: this machine cannot (no clang, no sanitizer library, a kernel that the sanitizer cannot run on).
+# Exit 77: this machine cannot (no clang, no sanitizer library, a kernel that the sanitizer cannot
+# run on).
 set -euo pipefail
 variant=$1
 folder=$SYN_BUILD/variant-$variant

@@ -183,7 +183,8 @@ def check_set():
             check(json.load(f) == {"1": [0, 1]}, "a set: its groups")
         done = pt.run("validate", "out/t", cwd=folder)
         check(done.returncode == 0, f"a set: {done.stdout.decode()}")
-        # The set by its prefix or by its first file; no phase is claimed, ranks that are not there are told.
+        # The set by its prefix or by its first file; no phase is claimed, ranks that are not there
+        # are told.
         for rank, name in enumerate(("out/t", "out/t.0.et")):
             done = pt.run("export", "--input", name, "--all_ranks", "--comm", "--format", "dot", "--output", f"{rank}.dot", cwd=folder)
             if check(done.returncode == 0, f"export of {name}: {done.stderr.decode()}"):

@@ -87,7 +87,8 @@ def compare(what, host, whose, device, begin, step_of=lambda s: s, misses=0, arg
     r = convert(pt.dump(host), pt.dump(device), *args)
     if not check(r.code == 0, f"{what}: {r.said}"):
         return r
-    # Host ops are written in the order of their ids within a thread; they are found again by name and place there.
+    # Host ops are written in the order of their ids within a thread; they are found again by name
+    # and place there.
     seen, wrong = {}, 0
     by_lane = {}
     for n in host["nodes"]:

@@ -31,8 +31,8 @@ EOT = "<|endoftext|>"
 # OpenAI's pattern as the gpt-2 repository has it.
 PATTERN = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
-# The tiny vocabulary's merges, as bytes. The order of some is deliberately one that no training gives
-# ("ab"+"c" before "a"+"b"), to tell "lowest rank, leftmost" from "all of one pair at a time".
+# The tiny vocabulary's merges, as bytes. The order of some is deliberately one that no training
+# gives ("ab"+"c" before "a"+"b"), to tell "lowest rank, leftmost" from "all of one pair at a time".
 TINY_MERGES = [
     (b"h", b"e"), (b"l", b"l"), (b"he", b"ll"), (b"hell", b"o"), (b" ", b"w"), (b"ab", b"c"), (b"a", b"b"),
     (b"b", b"c"), (b"a", b"a"), (b"aa", b"aa"), (b"aaaa", b"aaaa"), (b"aaa", b"b"), (b"aa", b"a"), (b"a", b"bc"),

@@ -12,6 +12,7 @@
 #include "ops/blas.h"
 #include "ops/simd.h"
 #include "syntorch/memory.h"
+#include "syntorch/mesh.h"
 #include "tools/inference/checkpoint.h"
 #include "tools/inference/footprint.h"
 #include "tools/inference/inference.h"
@@ -145,19 +146,11 @@ static inference run = {.args = &args};
 
 static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_error *err) {
     (void)unused;
-    inference_rank rank = {.tp = NULL,
-                           .progress = comm->rank == 0 && !args.quiet &&
-                                       run.launch.device != SYN_DEVICE_META};
-    syn_group *tp = NULL;
-    if (args.tp > 1) {
-        int32_t *ranks = syn_malloc((size_t)args.tp * sizeof *ranks);
-        if (!ranks) return SYN_FAIL_NOMEM(err, (size_t)args.tp * sizeof *ranks, "a group");
-        for (int32_t i = 0; i < args.tp; i++) ranks[i] = i;
-        const syn_status s = syn_comm_open_group(comm, 1, "tp0", ranks, (int32_t)args.tp, &tp, err);
-        syn_free(ranks);
-        SYN_TRY(s);
-    }
-    rank.tp = tp;
+    syn_mesh mesh;
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = (int32_t)args.tp}, err));
+    const inference_rank rank = {.tp = mesh.group[SYN_AXIS_TP],
+                                 .progress = comm->rank == 0 && !args.quiet &&
+                                             run.launch.device != SYN_DEVICE_META};
     SYN_TRY(syn_ctx_new(ctx, run.launch.device, comm, err));
     SYN_TRY(syn_ctx_set_threads(*ctx, run.launch.threads, err));
     if (run.weights) {

@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "export/export.h"
 #include "models/layers.h"
+#include "syntorch/mesh.h"
 #include "tools/cli.h"
 
 enum { TOKENS = 1024, WIDTH = 768, HIDDEN = 4 * WIDTH };
@@ -36,18 +37,16 @@ static syn_status draw(int32_t size, const char *path, syn_error *err) {
     syn_comm *comms[2] = {NULL};
     syn_ctx *ctxs[2] = {NULL};
     const syn_trace *traces[2];
-    const int32_t ranks[2] = {0, 1};
     syn_graph *graph = NULL;
     syn_sink *sink = NULL;
     syn_status s = SYN_OK;
     for (int32_t r = 0; r < size && s == SYN_OK; r++) {
-        syn_group *tp = NULL;
+        syn_mesh mesh;
         s = syn_comm_fake_new(&comms[r], r, size, err);
-        if (s == SYN_OK && size > 1)
-            s = syn_comm_open_group(comms[r], 1, "tp0", ranks, size, &tp, err);
+        if (s == SYN_OK) s = syn_mesh_open(&mesh, comms[r], &(syn_mesh_shape){.tp = size}, err);
         if (s == SYN_OK) s = syn_ctx_new(&ctxs[r], SYN_DEVICE_META, comms[r], err);
         if (s != SYN_OK) break;
-        mlp(ctxs[r], tp);
+        mlp(ctxs[r], mesh.group[SYN_AXIS_TP]);
         traces[r] = syn_ctx_trace(ctxs[r]);
         if (syn_ctx_status(ctxs[r]) != SYN_OK)
             s = SYN_FAIL(err, syn_ctx_status(ctxs[r]), "%s", syn_ctx_error(ctxs[r])->text);

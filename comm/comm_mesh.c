@@ -1,0 +1,70 @@
+#include "syntorch/mesh.h"
+
+#include <stdio.h>
+
+#include "syntorch/memory.h"
+
+static const char *const axis_names[SYN_AXES] = {"tp", "dp", "pp"};
+
+/* Sizes, strides and this rank's place; fails unless the box has as many ranks as the world. */
+static syn_status measure(syn_mesh *mesh, const syn_comm *comm, const syn_mesh_shape *shape,
+                          syn_error *err) {
+    static const syn_axis usual[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_PP};
+    const syn_axis *order = shape->order ? shape->order : usual;
+    const int32_t n[SYN_AXES] = {shape->tp ? shape->tp : 1, shape->dp ? shape->dp : 1,
+                                 shape->pp ? shape->pp : 1};
+    int64_t ranks = 1;
+    *mesh = (syn_mesh){0};
+    for (int i = 0; i < SYN_AXES; i++) {
+        const syn_axis a = order[i];
+        if ((unsigned)a >= SYN_AXES || mesh->size[a] != 0)
+            return SYN_FAIL(err, SYN_E_INVALID, "the order of a mesh names each axis once");
+        mesh->size[a] = n[a];
+        mesh->stride[a] = (int32_t)ranks;
+        ranks = n[a] > 0 && ranks <= comm->size ? ranks * n[a] : INT64_MAX;
+        if (ranks > comm->size) break;
+    }
+    if (ranks != comm->size)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "tp %d x dp %d x pp %d ranks are not the %d ranks that there are",
+                        n[SYN_AXIS_TP], n[SYN_AXIS_DP], n[SYN_AXIS_PP], comm->size);
+    for (int a = 0; a < SYN_AXES; a++)
+        mesh->index[a] = comm->rank / mesh->stride[a] % mesh->size[a];
+    return SYN_OK;
+}
+
+/* Which of the groups along an axis this rank's is, by first ranks: the places along the other
+   axes, as a number. */
+static int32_t number_of(const syn_mesh *mesh, int axis, int32_t rank) {
+    const int32_t stride = mesh->stride[axis];
+    return rank / (stride * mesh->size[axis]) * stride + rank % stride;
+}
+
+static syn_status open_axis(syn_mesh *mesh, int axis, uint32_t first_id, syn_comm *comm,
+                            syn_error *err) {
+    char name[16];
+    syn_group *group;
+    const int32_t n = mesh->size[axis], stride = mesh->stride[axis];
+    const int32_t number = number_of(mesh, axis, comm->rank);
+    int32_t *ranks = syn_malloc((size_t)n * sizeof *ranks);
+    if (!ranks) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *ranks, "a group");
+    for (int32_t i = 0; i < n; i++) ranks[i] = comm->rank + (i - mesh->index[axis]) * stride;
+    snprintf(name, sizeof name, "%s%d", axis_names[axis], number);
+    const syn_status s =
+        syn_comm_open_group(comm, first_id + (uint32_t)number, name, ranks, n, &group, err);
+    syn_free(ranks);
+    if (s == SYN_OK) mesh->group[axis] = group;
+    return s;
+}
+
+syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_mesh_shape *shape,
+                         syn_error *err) {
+    SYN_TRY(measure(mesh, comm, shape, err));
+    uint32_t id = 1;
+    for (int a = 0; a < SYN_AXES; a++) {
+        if (mesh->size[a] == 1) continue;
+        SYN_TRY(open_axis(mesh, a, id, comm, err));
+        id += (uint32_t)(comm->size / mesh->size[a]);
+    }
+    return SYN_OK;
+}

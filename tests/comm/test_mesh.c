@@ -1,0 +1,178 @@
+/* The mesh: every rank's groups as arithmetic, on communicators that nobody runs. */
+#include "comm/comm.h"
+#include "syntorch/mesh.h"
+#include "tests/support/test.h"
+
+#define WORLD 64
+
+/* The meshes of a world, rank by rank. */
+struct world {
+    int32_t size;
+    syn_comm *comm[WORLD];
+    syn_mesh mesh[WORLD];
+};
+
+static bool open_world(struct world *w, int32_t size, const syn_mesh_shape *shape) {
+    syn_error err = {0};
+    *w = (struct world){.size = size};
+    for (int32_t r = 0; r < size; r++)
+        if (syn_comm_fake_new(&w->comm[r], r, size, &err) != SYN_OK ||
+            syn_mesh_open(&w->mesh[r], w->comm[r], shape, &err) != SYN_OK) {
+            fprintf(stderr, "%s\n", err.text);
+            return false;
+        }
+    return true;
+}
+
+static void close_world(struct world *w) {
+    for (int32_t r = 0; r < w->size; r++)
+        if (w->comm[r]) w->comm[r]->ops->close(w->comm[r]);
+}
+
+static bool group_is(const syn_group *g, uint32_t id, const char *name, const int32_t *ranks,
+                     int32_t n) {
+    return g && g->id == id && strcmp(g->name, name) == 0 && g->size == n &&
+           memcmp(g->ranks, ranks, (size_t)n * sizeof *ranks) == 0;
+}
+
+/* The example of Megatron-LM's documentation: 16 ranks, tensor 2, pipeline 4, and so data 2. */
+static void sixteen_ranks_as_megatron_has_them(void) {
+    static const int32_t tp[8][2] = {{0, 1}, {2, 3},   {4, 5},   {6, 7},
+                                     {8, 9}, {10, 11}, {12, 13}, {14, 15}};
+    static const int32_t dp[8][2] = {{0, 2},  {1, 3},  {4, 6},   {5, 7},
+                                     {8, 10}, {9, 11}, {12, 14}, {13, 15}};
+    static const int32_t pp[4][4] = {{0, 4, 8, 12}, {1, 5, 9, 13}, {2, 6, 10, 14}, {3, 7, 11, 15}};
+    struct world w;
+    char name[16];
+    int seen = 0;
+    CHECK(open_world(&w, 16, &(syn_mesh_shape){.tp = 2, .dp = 2, .pp = 4}));
+    for (int32_t r = 0; r < 16; r++) {
+        const syn_mesh *m = &w.mesh[r];
+        for (int g = 0; g < 8; g++)
+            for (int i = 0; i < 2; i++) {
+                snprintf(name, sizeof name, "tp%d", g);
+                if (tp[g][i] == r)
+                    seen += group_is(m->group[SYN_AXIS_TP], (uint32_t)(1 + g), name, tp[g], 2) &&
+                            m->index[SYN_AXIS_TP] == i && m->group[SYN_AXIS_TP]->index == i;
+                snprintf(name, sizeof name, "dp%d", g);
+                if (dp[g][i] == r)
+                    seen += group_is(m->group[SYN_AXIS_DP], (uint32_t)(9 + g), name, dp[g], 2) &&
+                            m->index[SYN_AXIS_DP] == i && m->group[SYN_AXIS_DP]->index == i;
+            }
+        for (int g = 0; g < 4; g++)
+            for (int i = 0; i < 4; i++) {
+                snprintf(name, sizeof name, "pp%d", g);
+                if (pp[g][i] == r)
+                    seen += group_is(m->group[SYN_AXIS_PP], (uint32_t)(17 + g), name, pp[g], 4) &&
+                            m->index[SYN_AXIS_PP] == i && m->group[SYN_AXIS_PP]->index == i;
+            }
+    }
+    close_world(&w);
+    CHECK_INT(seen, 3 * 16);
+}
+
+/* Whether two ranks are of one group along an axis: they differ in no other place. */
+static bool share(const syn_mesh *a, const syn_mesh *b, int axis) {
+    for (int c = 0; c < SYN_AXES; c++)
+        if (c != axis && a->index[c] != b->index[c]) return false;
+    return true;
+}
+
+/* Groups that members call by another id, name or order, and ids that two groups have. */
+static int disagreements(const struct world *w) {
+    int bad = 0;
+    for (int32_t r = 0; r < w->size; r++)
+        for (int32_t q = 0; q < w->size; q++)
+            for (int a = 0; a < SYN_AXES; a++) {
+                const syn_group *g = w->mesh[r].group[a], *other = w->mesh[q].group[a];
+                bad += (g == NULL) != (w->mesh[r].size[a] == 1);
+                if (!g) continue;
+                bad += g->ranks[w->mesh[r].index[a]] != r;
+                bad += share(&w->mesh[r], &w->mesh[q], a) !=
+                       group_is(other, g->id, g->name, g->ranks, g->size);
+                for (int b = 0; b < SYN_AXES; b++)
+                    bad += b != a && w->mesh[q].group[b] && w->mesh[q].group[b]->id == g->id;
+            }
+    return bad;
+}
+
+/* Every shape of some worlds in every order: each rank stands where no other does, groups have
+   their axis's ranks, and all members call a group alike. */
+static void every_shape_in_every_order(void) {
+    static const syn_axis orders[6][SYN_AXES] = {
+        {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_PP}, {SYN_AXIS_TP, SYN_AXIS_PP, SYN_AXIS_DP},
+        {SYN_AXIS_DP, SYN_AXIS_TP, SYN_AXIS_PP}, {SYN_AXIS_DP, SYN_AXIS_PP, SYN_AXIS_TP},
+        {SYN_AXIS_PP, SYN_AXIS_TP, SYN_AXIS_DP}, {SYN_AXIS_PP, SYN_AXIS_DP, SYN_AXIS_TP}};
+    static const int32_t sizes[] = {1, 6, 8, 12};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (int32_t tp = 1; tp <= sizes[s]; tp++)
+            for (int32_t dp = 1; dp * tp <= sizes[s]; dp++) {
+                if (sizes[s] % (tp * dp) != 0) continue;
+                const int32_t n[SYN_AXES] = {tp, dp, sizes[s] / tp / dp};
+                for (int o = 0; o < 6; o++) {
+                    const syn_mesh_shape shape = {n[0], n[1], n[2], orders[o]};
+                    struct world w;
+                    int bad = !open_world(&w, sizes[s], &shape);
+                    for (int32_t r = 0; !bad && r < w.size; r++) {
+                        const int32_t *i = w.mesh[r].index;
+                        const syn_axis a = orders[o][0], b = orders[o][1], c = orders[o][2];
+                        bad += i[a] + n[a] * (i[b] + n[b] * i[c]) != r || i[c] >= n[c];
+                    }
+                    if (!bad) bad = disagreements(&w);
+                    close_world(&w);
+                    CHECK_MSG(bad == 0, "tp %d, dp %d of %d, order %d: %d", tp, dp, sizes[s], o,
+                              bad);
+                }
+            }
+}
+
+/* The ids of all groups of a world are 1, 2, ... without gaps. */
+static void ids_count_from_one(void) {
+    struct world w;
+    bool seen[32] = {false};
+    CHECK(open_world(&w, 24, &(syn_mesh_shape){.tp = 4, .pp = 6}));
+    for (int32_t r = 0; r < 24; r++)
+        for (int a = 0; a < SYN_AXES; a++)
+            if (w.mesh[r].group[a] && w.mesh[r].group[a]->id < 32)
+                seen[w.mesh[r].group[a]->id] = true;
+    close_world(&w);
+    for (int id = 0; id < 32; id++) CHECK_INT(seen[id], id >= 1 && id <= 24 / 4 + 24 / 6);
+}
+
+static void shapes_that_are_refused(void) {
+    static const syn_axis twice[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXIS_TP};
+    static const syn_axis unknown[SYN_AXES] = {SYN_AXIS_TP, SYN_AXIS_DP, SYN_AXES};
+    static const struct {
+        syn_mesh_shape shape;
+        const char *says;
+    } bad[] = {
+        {{.tp = 2}, "tp 2 x dp 1 x pp 1 ranks are not the 8 ranks that there are"},
+        {{.tp = 2, .dp = 2, .pp = 4}, "tp 2 x dp 2 x pp 4 ranks"},
+        {{.tp = -8}, "tp -8 x"},
+        {{.tp = -2, .dp = -4}, "tp -2 x dp -4"},
+        {{.tp = INT32_MAX, .dp = INT32_MAX, .pp = INT32_MAX}, "2147483647 ranks"},
+        {{.tp = 8, .order = twice}, "names each axis once"},
+        {{.tp = 8, .order = unknown}, "names each axis once"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        syn_error err = {0};
+        syn_comm *comm;
+        syn_mesh mesh;
+        CHECK_OK(syn_comm_fake_new(&comm, 3, 8, &err), err);
+        const syn_status s = syn_mesh_open(&mesh, comm, &bad[i].shape, &err);
+        const uint32_t groups = comm->n_groups;
+        comm->ops->close(comm);
+        CHECK_INT(s, SYN_E_INVALID);
+        CHECK_INT(groups, 0);
+        CHECK_HAS(err.text, bad[i].says);
+    }
+}
+
+static const test_case cases[] = {
+    {"sixteen_ranks_as_megatron_has_them", sixteen_ranks_as_megatron_has_them},
+    {"every_shape_in_every_order", every_shape_in_every_order},
+    {"ids_count_from_one", ids_count_from_one},
+    {"shapes_that_are_refused", shapes_that_are_refused},
+};
+
+TEST_MAIN(cases)

@@ -10,6 +10,7 @@
 #include "models/generate.h"
 #include "ops/blas.h"
 #include "syntorch/memory.h"
+#include "syntorch/mesh.h"
 #include "tests/bench/bench.h"
 #include "tools/cli.h"
 
@@ -30,16 +31,16 @@ static struct traced trace(syn_device device, const char *preset, int tp, int64_
     syn_error err = {0};
     syn_gpt_config config;
     syn_comm *comm = NULL;
-    syn_group *group = NULL;
+    syn_mesh mesh = {0};
     syn_gpt *gpt = NULL;
-    int32_t ranks[64], *prompt = calloc((size_t)prompt_tokens, sizeof *prompt);
+    int32_t *prompt = calloc((size_t)prompt_tokens, sizeof *prompt);
     struct traced t = {0};
-    for (int i = 0; i < tp; i++) ranks[i] = i;
     if (syn_gpt_config_preset(&config, preset, &err) != SYN_OK || !prompt) die(&err);
     if (tp > 1 && (syn_comm_fake_new(&comm, 0, tp, &err) != SYN_OK ||
-                   syn_comm_open_group(comm, 1, "tp0", ranks, tp, &group, &err) != SYN_OK))
+                   syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = tp}, &err) != SYN_OK))
         die(&err);
-    const syn_gpt_options how = {.tp = group, .fused_attention = false, .seed = 1};
+    const syn_gpt_options how = {
+        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = false, .seed = 1};
     const double begin = now_s();
     if (syn_ctx_new(&t.ctx, device, comm, &err) != SYN_OK ||
         syn_gpt_new(&gpt, t.ctx, &config, &how, &err) != SYN_OK)

@@ -15,6 +15,7 @@
 #include "ops/blas.h"
 #include "ops/simd.h"
 #include "syntorch/memory.h"
+#include "syntorch/mesh.h"
 #include "tests/bench/bench.h"
 #include "tools/cli.h"
 #include "tools/inference/footprint.h"
@@ -126,15 +127,14 @@ typedef struct rank_model {
 
 static syn_status open_gpt(rank_model *m, syn_comm *comm, int tp, bool fused, syn_dtype dtype,
                            syn_error *err) {
-    static const int32_t ranks[8] = {0, 1, 2, 3, 4, 5, 6, 7};
     syn_gpt_config config;
-    syn_group *group = NULL;
+    syn_mesh mesh = {0};
     SYN_TRY(syn_gpt_config_preset(&config, "gpt2", err));
-    if (tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, tp, &group, err));
+    if (tp > 1) SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = tp}, err));
     SYN_TRY(syn_ctx_new(&m->ctx, SYN_DEVICE_CPU, comm, err));
     SYN_TRY(syn_ctx_set_threads(m->ctx, tp > 1 ? 1 : cli_cores(), err));
     const syn_gpt_options how = {
-        .tp = group, .fused_attention = fused, .seed = 1, .weight_dtype = dtype};
+        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = fused, .seed = 1, .weight_dtype = dtype};
     SYN_TRY(syn_gpt_new(&m->gpt, m->ctx, &config, &how, err));
     m->tokens = calloc(64 * 1024, sizeof *m->tokens);
     for (int i = 0; m->tokens && i < 64 * 1024; i++) m->tokens[i] = i * 7919 % 50257;

@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 #include "models/bert.h"
 #include "syntorch/half.h"
+#include "syntorch/mesh.h"
 #include "tests/support/bert_reference.h"
 #include "tests/support/test.h"
 
@@ -158,8 +159,7 @@ static bool own_shards(const struct job *job, const ref_model *full, syn_ctx *ct
 
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
-    static const int32_t ranks[4] = {0, 1, 2, 3};
-    syn_group *tp = NULL;
+    syn_mesh mesh;
     syn_ctx *ctx = NULL;
     syn_bert *bert = NULL;
     int64_t n[OUTPUTS], total = 0;
@@ -167,9 +167,9 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     for (int i = 0; i < OUTPUTS; i++) total += n[i];
     float *to = job->out[comm->rank] = calloc((size_t)total, sizeof *to);
     if (!to) return SYN_FAIL_NOMEM(err, 0, "outputs");
-    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_bert_options how = {.tp = tp,
+    const syn_bert_options how = {.tp = mesh.group[SYN_AXIS_TP],
                                   .heads = ALL_HEADS,
                                   .fused_attention = job->fused,
                                   .seed = 7,

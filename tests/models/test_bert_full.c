@@ -2,6 +2,7 @@
    the door that checkpoints come in by: tests/reference/make_full_fixture.py has it. */
 #include "comm/comm.h"
 #include "models/bert.h"
+#include "syntorch/mesh.h"
 #include "tests/support/full_formula.h"
 #include "tests/support/test.h"
 
@@ -111,18 +112,17 @@ static syn_status compare(const bfix_batch *batch, syn_bert *bert, double *worst
 
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
-    static const int32_t ranks[4] = {0, 1, 2, 3};
     const syn_param_source source = {full_read, (void *)&formula};
-    syn_group *tp = NULL;
+    syn_mesh mesh;
     syn_ctx *ctx = NULL;
     syn_bert *bert = NULL;
     syn_bert_config config;
     double worst = 0;
     SYN_TRY(syn_bert_config_preset(&config, "bert-base-uncased", err));
-    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_ctx_set_param_source(ctx, &source);
-    const syn_bert_options how = {.tp = tp,
+    const syn_bert_options how = {.tp = mesh.group[SYN_AXIS_TP],
                                   .heads = SYN_BERT_MLM | SYN_BERT_NSP,
                                   .fused_attention = job->fused,
                                   .weight_dtype = job->dtype};

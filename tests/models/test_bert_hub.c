@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 #include "models/bert.h"
 #include "models/weights.h"
+#include "syntorch/mesh.h"
 #include "tests/support/bert_fixture.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/test.h"
@@ -116,12 +117,11 @@ static syn_status run_model(struct job *job, syn_ctx *ctx, const syn_group *tp, 
 
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
-    static const int32_t ranks[4] = {0, 1, 2, 3};
-    syn_group *tp = NULL;
+    syn_mesh mesh;
     syn_ctx *ctx = NULL;
-    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_status s = run_model(job, ctx, tp, comm->rank, err);
+    const syn_status s = run_model(job, ctx, mesh.group[SYN_AXIS_TP], comm->rank, err);
     syn_ctx_free(ctx);
     return s;
 }

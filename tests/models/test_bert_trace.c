@@ -4,6 +4,7 @@
 #include "comm/comm.h"
 #include "models/bert.h"
 #include "syntorch/memory.h"
+#include "syntorch/mesh.h"
 #include "tests/support/test.h"
 
 enum { MAX_TP = 8, PICKED = 3 };
@@ -44,13 +45,12 @@ struct job {
 
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
-    static const int32_t ranks[MAX_TP] = {0, 1, 2, 3, 4, 5, 6, 7};
-    syn_group *tp = NULL;
+    syn_mesh mesh;
     syn_bert *bert = NULL;
-    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&job->ctx[comm->rank], job->device, comm, err));
     syn_ctx *ctx = job->ctx[comm->rank];
-    const syn_bert_options how = {.tp = tp,
+    const syn_bert_options how = {.tp = mesh.group[SYN_AXIS_TP],
                                   .heads = ALL_HEADS,
                                   .fused_attention = job->fused,
                                   .seed = job->seed,

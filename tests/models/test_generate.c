@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
+#include "syntorch/mesh.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/test.h"
 
@@ -32,13 +33,13 @@ struct job {
 
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
-    static const int32_t ranks[4] = {0, 1, 2, 3};
-    syn_group *tp = NULL;
+    syn_mesh mesh;
     syn_ctx *ctx = NULL;
     syn_gpt *gpt = NULL;
-    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_gpt_options how = {.tp = tp, .fused_attention = job->fused, .seed = 1};
+    const syn_gpt_options how = {
+        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .seed = 1};
     syn_generation *g = &job->results[comm->rank];
     *g = job->request;
     syn_status s = syn_gpt_new(&gpt, ctx, &job->weights->config, &how, err);

@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
+#include "syntorch/mesh.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/test.h"
 
@@ -87,16 +88,16 @@ static const ref_model *own_weights; /* to compare with; set by one test */
 
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
-    static const int32_t ranks[4] = {0, 1, 2, 3};
-    syn_group *tp = NULL;
+    syn_mesh mesh;
     syn_ctx *ctx = NULL;
     syn_gpt *gpt = NULL;
     float *to = calloc((size_t)(job->n_chunks * job->batch * job->config.vocab_size), sizeof *to);
     job->logits[comm->rank] = to;
     if (!to) return SYN_FAIL_NOMEM(err, 0, "logits");
-    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_gpt_options how = {.tp = tp, .fused_attention = job->fused, .seed = job->seed};
+    const syn_gpt_options how = {
+        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .seed = job->seed};
     syn_status s = syn_gpt_new(&gpt, ctx, &job->config, &how, err);
     if (s == SYN_OK && own_weights)
         job->odd_shard[comm->rank] = !own_shards(job, own_weights, ctx, comm->rank);

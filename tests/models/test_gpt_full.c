@@ -2,6 +2,7 @@
    tokens. tests/reference/make_full_fixture.py has the weights' formula. */
 #include "comm/comm.h"
 #include "models/generate.h"
+#include "syntorch/mesh.h"
 #include "tests/support/full_formula.h"
 #include "tests/support/test.h"
 
@@ -74,19 +75,18 @@ static syn_status generate(struct job *job, syn_gpt *gpt, int rank, syn_error *e
 
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
-    static const int32_t ranks[4] = {0, 1, 2, 3};
     const syn_param_source source = {full_read, (void *)&formula};
-    syn_group *tp = NULL;
+    syn_mesh mesh;
     syn_ctx *ctx = NULL;
     syn_gpt *gpt = NULL;
     syn_gpt_config config;
     SYN_TRY(syn_gpt_config_preset(&config, "gpt2", err));
-    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     SYN_TRY(syn_ctx_set_threads(ctx, job->threads, err));
     syn_ctx_set_param_source(ctx, &source);
     const syn_gpt_options how = {
-        .tp = tp, .fused_attention = job->fused, .weight_dtype = job->dtype};
+        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .weight_dtype = job->dtype};
     syn_status s = syn_gpt_new(&gpt, ctx, &config, &how, err);
     if (s == SYN_OK) s = generate(job, gpt, comm->rank, err);
     syn_gpt_free(gpt);

@@ -4,6 +4,7 @@
 #include "models/generate.h"
 #include "syntorch/json.h"
 #include "syntorch/memory.h"
+#include "syntorch/mesh.h"
 #include "syntorch/sink.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/test.h"
@@ -166,13 +167,13 @@ static syn_status run_model(struct job *job, syn_ctx *ctx, syn_gpt *gpt, int ran
 
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
-    static const int32_t ranks[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-    syn_group *tp = NULL;
+    syn_mesh mesh;
     syn_ctx *ctx = NULL;
     syn_gpt *gpt = NULL;
-    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_gpt_options how = {.tp = tp, .fused_attention = job->fused, .seed = 1};
+    const syn_gpt_options how = {
+        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .seed = 1};
     syn_status s = syn_gpt_new(&gpt, ctx, &job->weights->config, &how, err);
     if (s == SYN_OK) s = ref_load(job->weights, ctx, comm->rank, job->tp);
     if (s == SYN_OK) s = run_model(job, ctx, gpt, comm->rank, err);

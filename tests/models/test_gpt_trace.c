@@ -5,6 +5,7 @@
 #include "models/generate.h"
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
+#include "syntorch/mesh.h"
 #include "tests/support/test.h"
 
 #define MAX_TP    8
@@ -49,12 +50,12 @@ struct job {
 
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
-    static const int32_t ranks[MAX_TP] = {0, 1, 2, 3, 4, 5, 6, 7};
-    syn_group *tp = NULL;
+    syn_mesh mesh;
     syn_gpt *gpt = NULL;
-    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&job->ctx[comm->rank], job->device, comm, err));
-    const syn_gpt_options how = {.tp = tp, .fused_attention = job->fused, .seed = job->seed};
+    const syn_gpt_options how = {
+        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .seed = job->seed};
     SYN_TRY(syn_gpt_new(&gpt, job->ctx[comm->rank], &job->config, &how, err));
     syn_generation g = {.batch = job->batch,
                         .prompt_tokens = job->prompt,

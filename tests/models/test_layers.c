@@ -2,6 +2,7 @@
  * parameters. */
 #include "comm/comm.h"
 #include "models/layers.h"
+#include "syntorch/mesh.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/test.h"
 
@@ -158,14 +159,13 @@ static syn_status (*layer_test)(struct job *, syn_ctx *, int, const syn_group *)
 
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
-    static const int32_t ranks[4] = {0, 1, 2, 3};
-    syn_group *tp = NULL;
+    syn_mesh mesh;
     syn_ctx *ctx = NULL;
     struct job mine = *job;
     mine.bad = 0;
-    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    syn_status s = layer_test(&mine, ctx, comm->rank, tp);
+    syn_status s = layer_test(&mine, ctx, comm->rank, mesh.group[SYN_AXIS_TP]);
     if (s == SYN_OK) s = syn_ctx_status(ctx);
     if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
     else if (mine.bad) s = SYN_FAIL(err, SYN_E_INVALID, "%d elements are wrong", mine.bad);

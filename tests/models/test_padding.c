@@ -4,6 +4,7 @@
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
+#include "syntorch/mesh.h"
 #include "tests/support/test.h"
 
 static const syn_gpt_config tiny = {.name = "tiny",
@@ -56,14 +57,14 @@ static syn_status run(job *j, syn_ctx *ctx, syn_gpt *gpt, syn_error *err) {
 }
 
 static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
-    static const int32_t ranks[4] = {0, 1, 2, 3};
     job mine = *(job *)arg;
-    syn_group *tp = NULL;
+    syn_mesh mesh;
     syn_ctx *ctx = NULL;
     syn_gpt *gpt = NULL;
-    if (mine.tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, mine.tp, &tp, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = mine.tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_gpt_options how = {.tp = tp, .fused_attention = mine.fused, .seed = 3};
+    const syn_gpt_options how = {
+        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = mine.fused, .seed = 3};
     syn_status s = syn_gpt_new(&gpt, ctx, &tiny, &how, err);
     if (s == SYN_OK) s = run(&mine, ctx, gpt, err);
     if (comm->rank == 0) *(job *)arg = mine;

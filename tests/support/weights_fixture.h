@@ -7,6 +7,7 @@
 #include "models/weights_private.h"
 #include "syntorch/half.h"
 #include "syntorch/memory.h"
+#include "syntorch/mesh.h"
 #include "tests/support/bert_reference.h"
 #include "tests/support/safetensors_fixture.h"
 
@@ -119,28 +120,20 @@ static inline void any_free(any_model *m) {
     m->bert = NULL;
 }
 
-/* The group of all ranks; NULL for one. */
-static inline syn_status open_tp(syn_comm *comm, syn_group **tp, syn_error *err) {
-    static const int32_t ranks[4] = {0, 1, 2, 3};
-    *tp = NULL;
-    return comm->size > 1 ? syn_comm_open_group(comm, 1, "tp0", ranks, comm->size, tp, err)
-                          : SYN_OK;
-}
-
 /* Makes a model in a context of its own with the parameters of `weights` (NULL: random). */
 static inline syn_status any_load(any_model *m, syn_ctx **ctx, syn_comm *comm,
                                   const syn_weights *weights, syn_dtype dtype, syn_error *err) {
     syn_weights_reader *reader = NULL;
     syn_param_source source = {NULL, NULL};
-    syn_group *tp;
-    SYN_TRY(open_tp(comm, &tp, err));
+    syn_mesh mesh;
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = comm->size}, err));
     SYN_TRY(syn_ctx_new(ctx, SYN_DEVICE_CPU, comm, err));
     if (weights) {
         SYN_TRY(syn_weights_reader_new(&reader, weights, err));
         source = syn_weights_source(reader);
     }
     syn_ctx_set_param_source(*ctx, &source);
-    syn_status s = any_new(m, *ctx, tp, dtype, err);
+    syn_status s = any_new(m, *ctx, mesh.group[SYN_AXIS_TP], dtype, err);
     if (s == SYN_OK && weights) s = syn_weights_finish(reader, NULL, err);
     syn_ctx_set_param_source(*ctx, NULL);
     syn_weights_reader_free(reader);

@@ -6,6 +6,7 @@
 #include "models/generate.h"
 #include "models/tokenizer.h"
 #include "syntorch/memory.h"
+#include "syntorch/mesh.h"
 #include "tests/support/test.h"
 #include "tools/gather.h"
 #include "tools/npy.h"
@@ -49,12 +50,13 @@ static syn_status gather(struct run *run, syn_comm *comm, syn_error *err) {
 
 static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     struct run *run = arg;
-    static const int32_t ranks[2] = {0, 1}, prompt[4] = {1, 2, 3, 10};
-    syn_group *tp = NULL;
+    static const int32_t prompt[4] = {1, 2, 3, 10};
+    syn_mesh mesh;
     syn_gpt *gpt = NULL;
-    if (run->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, run->tp, &tp, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = run->tp}, err));
     SYN_TRY(syn_ctx_new(&run->ctx[comm->rank], SYN_DEVICE_CPU, comm, err));
-    const syn_gpt_options how = {.tp = tp, .fused_attention = false, .seed = 1};
+    const syn_gpt_options how = {
+        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = false, .seed = 1};
     SYN_TRY(syn_gpt_new(&gpt, run->ctx[comm->rank], &tiny, &how, err));
     syn_generation g = {.batch = 2,
                         .prompt_tokens = 2,

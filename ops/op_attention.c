@@ -40,7 +40,8 @@ SYN__INFER(attention) {
         if (c->in[i].spec.rank != 4) return syn__bad_input(c, i, "(B, H, T, D)");
     }
     const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
-    if (k[0] != q[0] || k[1] != q[1] || k[3] != q[3])
+    const bool grouped = k[1] > 0 && q[1] % k[1] == 0;
+    if (k[0] != q[0] || (k[1] != q[1] && !grouped) || k[3] != q[3])
         return syn__bad_input(c, 1, "keys (B, H, S, D) like the queries");
     if (!syn_spec_equal(&c->in[1].spec, &c->in[2].spec))
         return syn__bad_input(c, 2, "values shaped like the keys");
@@ -74,13 +75,14 @@ static void attend_task(void *arg, int64_t i, int worker) {
     const syn_operand *q = &t->c->in[0], *k = &t->c->in[1], *v = &t->c->in[2];
     const int64_t *n = q->spec.dims, keys = k->spec.dims[2], depth = n[3];
     const int64_t head = i / t->tiles, b = head / n[1], h = head % n[1];
+    const int64_t shared = h / (n[1] / k->spec.dims[1]); /* head of the keys and values */
     const int64_t first = (t->tiles - 1 - i % t->tiles) * t->tile;
     const bool causal = t->c->attr[1].i != 0;
     const int64_t offset = t->c->attr[2].i;
     syn_attend a = {
         .q = (const float *)q->data + b * q->strides[0] + h * q->strides[1] + first * q->strides[2],
-        .k = (const float *)k->data + b * k->strides[0] + h * k->strides[1],
-        .v = (const float *)v->data + b * v->strides[0] + h * v->strides[1],
+        .k = (const float *)k->data + b * k->strides[0] + shared * k->strides[1],
+        .v = (const float *)v->data + b * v->strides[0] + shared * v->strides[1],
         .out = (float *)t->c->out[0].data + (head * n[2] + first) * depth,
         .q_stride = q->strides[2],
         .k_stride = k->strides[2],

@@ -49,8 +49,9 @@ syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, doub
                           bool causal, int64_t offset);
 /* Over the last dimension; a row of -infinity gives zeros. */
 syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x);
-/* q (B, H, T, D), k and v (B, H, S, D) -> (B, H, T, D): softmax(mask(scale q k')) v as one op, mask
-   as for syn_scale_mask. A query that sees no key gives zeros. */
+/* q (B, H, T, D), k and v (B, G, S, D) -> (B, H, T, D): softmax(mask(scale q k')) v as one op, mask
+   as for syn_scale_mask. G divides H, and each head of k and v serves the H/G consecutive heads of
+   q. A query that sees no key gives zeros. */
 syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
                          double scale, bool causal, int64_t offset);
 /* cache (B, H, Smax, D) with x (B, H, T, D) written at rows position.. of its third dimension: a

@@ -60,18 +60,20 @@ static void test_softmax_rows(void) {
     syn_ctx_free(ctx);
 }
 
-/* One query at a time, in double. mask: of (B, S), or NULL. */
+/* One query at a time, in double; keys and values may have fewer heads, each for as many of the
+   queries' in a row. mask: of (B, S), or NULL. */
 static void attention(const ref *q, const ref *k, const ref *v, const ref *mask, double scale,
                       bool causal, int64_t offset, ref *want) {
     const int64_t *n = q->spec.dims, keys = k->spec.dims[2], depth = n[3];
     want->spec = q->spec;
     for (int64_t row = 0; row < n[0] * n[1] * n[2]; row++) {
-        const int64_t head = row / n[2], t = row % n[2];
+        const int64_t head = row / n[2], t = row % n[2], groups = k->spec.dims[1];
+        const int64_t shared = head / n[1] * groups + head % n[1] / (n[1] / groups);
         double w[64], max = -infinite, sum = 0;
         for (int64_t s = 0; s < keys; s++) {
             double dot = 0;
             for (int64_t d = 0; d < depth; d++)
-                dot += q->v[row * depth + d] * k->v[(head * keys + s) * depth + d];
+                dot += q->v[row * depth + d] * k->v[(shared * keys + s) * depth + d];
             w[s] = causal && s > t + offset ? -infinite : dot * scale;
             if (mask) w[s] += mask->v[head / n[1] * keys + s];
             max = fmax(max, w[s]);
@@ -80,7 +82,7 @@ static void attention(const ref *q, const ref *k, const ref *v, const ref *mask,
         for (int64_t d = 0; d < depth; d++) {
             double y = 0;
             for (int64_t s = 0; s < keys; s++)
-                y += sum > 0 ? w[s] / sum * v->v[(head * keys + s) * depth + d] : 0;
+                y += sum > 0 ? w[s] / sum * v->v[(shared * keys + s) * depth + d] : 0;
             want->v[row * depth + d] = y;
         }
     }
@@ -93,8 +95,9 @@ static void test_attention(void) {
         const bool zeros = round % 20 == 7;
         const int64_t t = zeros ? ref_int(0, 1) : ref_int(1, 6),
                       s = zeros ? ref_int(0, 2) : ref_int(1, 9), depth = ref_int(1, 5);
-        const int64_t dq[4] = {ref_int(1, 3), ref_int(1, 3), t, depth},
-                      dk[4] = {dq[0], dq[1], s, depth};
+        const int64_t shared_by = round % 2 ? ref_int(1, 3) : 1, heads = ref_int(1, 3);
+        const int64_t dq[4] = {ref_int(1, 3), heads * shared_by, t, depth},
+                      dk[4] = {dq[0], heads, s, depth};
         ref_fill(&q, ref_spec(SYN_F32, 4, dq), -3, 3);
         ref_fill(&k, ref_spec(SYN_F32, 4, dk), -3, 3);
         ref_fill(&v, ref_spec(SYN_F32, 4, dk), -3, 3);
@@ -106,9 +109,11 @@ static void test_attention(void) {
         const syn_tensor tq = ref_wild(ctx, &q), tk = ref_wild(ctx, &k), tv = ref_wild(ctx, &v);
         CHECK(ref_check(ctx, syn_attention(ctx, tq, tk, tv, SYN_NO_MASK, scale, causal, offset),
                         &want, 1e-5));
-        syn_tensor w = syn_matmul(ctx, tq, tk, false, true);
-        w = syn_softmax(ctx, syn_scale_mask(ctx, w, SYN_NO_MASK, scale, causal, offset));
-        CHECK(ref_check(ctx, syn_matmul(ctx, w, tv, false, false), &want, 1e-5));
+        if (shared_by == 1) {
+            syn_tensor w = syn_matmul(ctx, tq, tk, false, true);
+            w = syn_softmax(ctx, syn_scale_mask(ctx, w, SYN_NO_MASK, scale, causal, offset));
+            CHECK(ref_check(ctx, syn_matmul(ctx, w, tv, false, false), &want, 1e-5));
+        }
         syn_ctx_free(ctx);
     }
 }

@@ -99,7 +99,7 @@ void syn_push_scope(syn_ctx *ctx, const char *name) {
                      SYN__SCOPE_DEPTH, name);
         return;
     }
-    char full[512];
+    char full[SYN_MAX_NAME];
     const uint32_t outer = ctx->n_scopes ? ctx->scopes[ctx->n_scopes - 1] : 0;
     const char *prefix = syn_trace_text(ctx->trace, outer);
     const int n = snprintf(full, sizeof full, "%s%s%s", prefix, *prefix ? "." : "", name);
@@ -113,7 +113,7 @@ void syn_push_scope(syn_ctx *ctx, const char *name) {
 }
 
 void syn_push_scope_index(syn_ctx *ctx, const char *name, int index) {
-    char text[512];
+    char text[SYN_MAX_NAME];
     const int n = snprintf(text, sizeof text, "%s.%d", name, index);
     if (n < 0 || (size_t)n >= sizeof text)
         syn_ctx_fail(ctx, SYN_E_INVALID, "the scope name '%.64s...' is too long", name);

@@ -174,10 +174,11 @@ typedef struct syn_cursor {
     /* private buffers */
     syn_dep *deps;
     size_t deps_cap;
-    syn_attribute attributes[12];
-    uint32_t inputs[16], outputs[8];
-    char name[512], text[128];
-    syn_error error; /* why a call returned NULL */
+    syn_attribute attributes[SYN_MAX_ATTRS];
+    uint32_t inputs[SYN_MAX_INPUTS], outputs[SYN_MAX_OUTPUTS];
+    char name[SYN_MAX_NAME];
+    char text[21 * SYN_MAX_RANK]; /* a list: 20 characters and a comma an entry */
+    syn_error error;              /* why a call returned NULL */
 } syn_cursor;
 
 typedef struct syn_graph syn_graph;

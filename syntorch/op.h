@@ -10,10 +10,6 @@
 extern "C" {
 #endif
 
-#define SYN_MAX_INPUTS  16
-#define SYN_MAX_OUTPUTS 4
-#define SYN_MAX_ATTRS   10
-
 typedef enum syn_op {
     SYN_OP_NONE,
 #define SYN_OP(id, ...) SYN_OP_##id,

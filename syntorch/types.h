@@ -8,7 +8,12 @@
 extern "C" {
 #endif
 
-#define SYN_MAX_RANK 6 /* dimensions of a tensor */
+#define SYN_MAX_RANK    6  /* dimensions of a tensor */
+#define SYN_MAX_INPUTS  16 /* of an op */
+#define SYN_MAX_OUTPUTS 4
+#define SYN_MAX_ATTRS   (4 + SYN_MAX_RANK) /* of an op; a list counts with all its entries */
+/* Bytes of a scope and of a tensor's name, NUL included: longer scopes are refused, names cut. */
+#define SYN_MAX_NAME 512
 
 /* id, name in files, bytes of an element */
 #define SYN_DTYPE_LIST(X) \

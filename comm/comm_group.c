@@ -64,15 +64,23 @@ static syn_status reopen(syn_group *group, const char *name, const int32_t *rank
     return SYN_OK;
 }
 
+static syn_group *find_group(const syn__comm *self, uint32_t id) {
+    for (syn__group_node *n = self->nodes; n != NULL; n = n->next)
+        if (n->group.id == id) return &n->group;
+    return NULL;
+}
+
+const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id) {
+    return find_group((const syn__comm *)comm, id);
+}
+
 syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, const int32_t *ranks,
                                int32_t n_ranks, syn_group **out, syn_error *err) {
     syn__comm *self = (syn__comm *)comm;
     int32_t index = 0;
     SYN_TRY(check_group(comm, id, name, ranks, n_ranks, &index, err));
-    for (syn__group_node *n = self->nodes; n != NULL; n = n->next)
-        if (n->group.id == id) return reopen(&n->group, name, ranks, n_ranks, out, err);
-    SYN_TRY(syn_grow(&comm->groups, &self->groups_cap, (size_t)comm->n_groups + 1,
-                     sizeof(syn_group), err));
+    syn_group *known = find_group(self, id);
+    if (known != NULL) return reopen(known, name, ranks, n_ranks, out, err);
     syn__group_node *node = NULL;
     SYN_TRY(node_new(&node, id, name, ranks, n_ranks, err));
     node->group.index = index;
@@ -85,7 +93,6 @@ syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, co
     }
     node->next = self->nodes;
     self->nodes = node;
-    comm->groups[comm->n_groups++] = node->group;
     *out = &node->group;
     return SYN_OK;
 }
@@ -98,9 +105,6 @@ void syn__comm_free_groups(syn__comm *comm) {
             comm->pub.ops->close_group(&comm->pub, &node->group);
         syn_free(node);
     }
-    syn_free(comm->pub.groups);
-    comm->pub.groups = NULL;
-    comm->pub.n_groups = 0;
 }
 
 bool syn__call_equal(const syn__call *a, const syn__call *b) {

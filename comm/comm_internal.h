@@ -4,8 +4,8 @@
 
 #include "syntorch/communicator.h"
 
-/* Every communicator begins with this: groups are allocated one by one so that pointers to them
-   stay valid while pub.groups, the list that callers walk, grows. */
+/* Every communicator begins with this: groups are allocated one by one, so that pointers to them
+   stay valid while more are opened. */
 typedef struct syn__group_node {
     struct syn__group_node *next;
     syn_group group; /* its name and ranks lie in the same block */
@@ -14,7 +14,6 @@ typedef struct syn__group_node {
 typedef struct syn__comm {
     syn_comm pub;
     syn__group_node *nodes; /* newest first */
-    size_t groups_cap;
 } syn__comm;
 
 /* Closes all groups. */

@@ -175,7 +175,7 @@ static syn_tensor self_attention(syn_bert *bert, struct block *b, syn_tensor x,
     const double scale = 1.0 / sqrt((double)(bert->config.n_embd / bert->config.n_head));
     const int64_t dims[3] = {syn_tensor_dim(ctx, x, 0), syn_tensor_dim(ctx, x, 1), -1};
     syn_push_scope(ctx, "self");
-    if (tp_size(bert) > 1) x = syn_tp_enter(ctx, x); /* once for all three */
+    if (tp_size(bert) > 1) x = syn_tp_enter(ctx, x, bert->options.tp); /* once for all three */
     const syn_tensor q = heads(bert, dense(bert, x, &b->query, "query"));
     const syn_tensor k = heads(bert, dense(bert, x, &b->key, "key"));
     const syn_tensor v = heads(bert, dense(bert, x, &b->value, "value"));

@@ -57,7 +57,7 @@ static syn_tensor multiply(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *l
 
 syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                              bool gather_output, const syn_group *tp, const char *label) {
-    if (tp_size(tp) > 1) x = syn_tp_enter(ctx, x);
+    if (tp_size(tp) > 1) x = syn_tp_enter(ctx, x, tp);
     syn_tensor y = multiply(ctx, x, layer, layer->bias, label);
     if (gather_output && tp_size(tp) > 1) y = syn_all_gather(ctx, y, -1, tp);
     return y;
@@ -102,7 +102,7 @@ syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int
 
 syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
                           int64_t valid, const syn_group *tp, const char *label) {
-    if (tp_size(tp) > 1) x = syn_tp_enter(ctx, x);
+    if (tp_size(tp) > 1) x = syn_tp_enter(ctx, x, tp);
     syn_tensor y = syn_name(ctx, syn_linear(ctx, x, table, bias, true), label);
     if (tp_size(tp) > 1) y = syn_all_gather(ctx, y, -1, tp);
     return syn_tensor_dim(ctx, y, -1) > valid ? syn_slice(ctx, y, -1, 0, valid) : y;

@@ -1,4 +1,5 @@
-/* Collectives and messages: rows whose kernel calls the communicator. */
+/* Collectives and messages: rows whose kernel calls the communicator; and tp_enter, whose row names
+   the group that its backward will call. */
 #include <string.h>
 
 #include "ops/ops.h"
@@ -29,17 +30,37 @@ static syn_status check_axis(const syn_call *c, int64_t axis) {
                     c->in[0].spec.rank);
 }
 
-/* All builders with a group come through here. Operands are handed over as plain buffers. */
+/* False after a failure, and where there is no group of several ranks. */
+static bool ready(syn_ctx *ctx, syn_op op, const syn_group *group) {
+    if (syn_ctx_status(ctx) == SYN_OK && (!group || group->size < 2))
+        syn_ctx_fail(ctx, SYN_E_INVALID, "%s needs a group of at least two ranks",
+                     syn_op_table[op].name);
+    return syn_ctx_status(ctx) == SYN_OK;
+}
+
+/* All builders that exchange data in a group come through here. Operands are handed over as plain
+   buffers. */
 static syn_tensor collective(syn_ctx *ctx, syn_op op, const syn_tensor *x, const syn_attr *attr,
                              int n_attr, const syn_group *group) {
     syn_tensor out = {0}, in = x ? syn_contiguous(ctx, *x) : out;
-    if (syn_ctx_status(ctx) != SYN_OK) return out;
-    if (!group || group->size < 2)
-        return syn_ctx_fail(ctx, SYN_E_INVALID, "%s needs a group of at least two ranks",
-                            syn_op_table[op].name);
+    if (!ready(ctx, op, group)) return out;
     if (!syn_ctx_comm(ctx))
         return syn_ctx_fail(ctx, SYN_E_INVALID, "%s needs a communicator", syn_op_table[op].name);
     syn__dispatch(ctx, op, &in, x ? 1 : 0, attr, n_attr, group, &out);
+    return out;
+}
+
+/* ---- tp_enter, a view ----------------------------------------------------------------------- */
+
+SYN__INFER(tp_enter) {
+    c->out[0] = c->in[0];
+    return SYN_OK;
+}
+
+syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x, const syn_group *group) {
+    syn_tensor out = {0};
+    if (ready(ctx, SYN_OP_TP_ENTER, group))
+        syn__dispatch(ctx, SYN_OP_TP_ENTER, &x, 1, NULL, 0, group, &out);
     return out;
 }
 
@@ -234,9 +255,10 @@ SYN__CPU(recv) {
 }
 
 syn_tensor syn_recv(syn_ctx *ctx, const syn_spec *spec, int32_t peer, int32_t tag) {
-    syn_attr attr[10] = {{.i = peer}, {.i = tag}, {.i = spec->dtype}, {.i = spec->rank}};
+    syn_attr attr[4 + SYN_MAX_RANK] = {
+        {.i = peer}, {.i = tag}, {.i = spec->dtype}, {.i = spec->rank}};
     for (int d = 0; d < SYN_MAX_RANK; d++) attr[4 + d].i = spec->dims[d];
     syn_tensor out;
-    syn__dispatch(ctx, SYN_OP_RECV, NULL, 0, attr, 10, NULL, &out);
+    syn__dispatch(ctx, SYN_OP_RECV, NULL, 0, attr, 4 + SYN_MAX_RANK, NULL, &out);
     return out;
 }

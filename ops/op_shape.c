@@ -1,4 +1,4 @@
-/* Views (reshape, permute, slice, tp_enter) and the copies that change layout (contiguous, concat).
+/* Views (reshape, permute, slice) and the copies that change layout (contiguous, concat).
  */
 #include <string.h>
 
@@ -13,11 +13,6 @@ SYN__COST(zero) {
 
 SYN__COST(copy) {
     *cost = (syn_cost){0, syn__input_bytes(c), syn__output_bytes(c)};
-}
-
-SYN__INFER(identity) {
-    c->out[0] = c->in[0];
-    return SYN_OK;
 }
 
 /* ---- reshape --------------------------------------------------------------------------------- */
@@ -158,12 +153,6 @@ syn_tensor syn_slice(syn_ctx *ctx, syn_tensor x, int axis, int64_t start, int64_
     const syn_attr attr[3] = {{.i = axis}, {.i = start}, {.i = length}};
     syn_tensor out;
     syn__dispatch(ctx, SYN_OP_SLICE, &x, 1, attr, 3, NULL, &out);
-    return out;
-}
-
-syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x) {
-    syn_tensor out;
-    syn__dispatch(ctx, SYN_OP_TP_ENTER, &x, 1, NULL, 0, NULL, &out);
     return out;
 }
 

@@ -65,8 +65,8 @@ syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank
 syn_tensor syn_permute(syn_ctx *ctx, syn_tensor x, const int *order, int rank);
 syn_tensor syn_slice(syn_ctx *ctx, syn_tensor x, int axis, int64_t start, int64_t length);
 /* Identity at the entrance of a tensor-parallel region (Megatron's f): its backward is an
- * all-reduce. */
-syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x);
+   all-reduce over `group`, of more than one rank. */
+syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x, const syn_group *group);
 /* x itself if its elements lie without gaps in order, else a copy that does. */
 syn_tensor syn_contiguous(syn_ctx *ctx, syn_tensor x);
 /* Tensors equal but for dimension `axis`, 1 to SYN_MAX_INPUTS of them. */

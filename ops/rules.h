@@ -45,7 +45,7 @@ SYN__CPU(kv_append);
 SYN__INFER(reshape);
 SYN__INFER(permute);
 SYN__INFER(slice);
-SYN__INFER(identity);
+SYN__INFER(tp_enter);
 SYN__COST(zero);
 SYN__COST(copy);
 SYN__CPU(contiguous);

@@ -65,8 +65,6 @@ typedef struct syn_comm_ops {
 struct syn_comm {
     const syn_comm_ops *ops;
     int32_t rank, size;
-    syn_group *groups; /* opened so far */
-    uint32_t n_groups;
     uint64_t origin_ns; /* of the monotonic clock: all ranks count their times from here, so that
                            they can be compared; 0: each from when its context was made */
 };
@@ -75,6 +73,8 @@ struct syn_comm {
    the communicator is closed. */
 syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, const int32_t *ranks,
                                int32_t n_ranks, syn_group **out, syn_error *err) SYN_MUST_USE;
+/* The group opened with that id; NULL if there is none. */
+const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id);
 
 #ifdef __cplusplus
 }

@@ -52,6 +52,12 @@ int32_t syn_ctx_rank(const syn_ctx *ctx) {
     return ctx->trace->rank;
 }
 
+const syn_group *syn_ctx_group(const syn_ctx *ctx, uint32_t node) {
+    const syn_trace *t = ctx->trace;
+    const uint16_t group = node < t->n_nodes ? t->nodes[node].group : 0;
+    return group && ctx->comm ? syn_comm_group(ctx->comm, t->groups[group - 1].id) : NULL;
+}
+
 syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) {
     if (!ctx->backend->has_data) return SYN_OK;
     syn_workers *workers = NULL;

@@ -33,6 +33,9 @@ const syn_trace *syn_ctx_trace(const syn_ctx *ctx);
 bool syn_ctx_has_data(const syn_ctx *ctx);
 syn_comm *syn_ctx_comm(const syn_ctx *ctx);
 int32_t syn_ctx_rank(const syn_ctx *ctx);
+/* The communicator's own group of a recorded node, through which rules that build gradients call
+   it; NULL if the row has none, or the communicator does not know it. */
+const syn_group *syn_ctx_group(const syn_ctx *ctx, uint32_t node);
 /* How many threads this rank's kernels share, the caller's among them; at first 1. OpenBLAS must
    then use one thread a call (ops/blas.h). Does nothing on meta. */
 syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) SYN_MUST_USE;

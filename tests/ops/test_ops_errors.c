@@ -183,6 +183,8 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(recv(c, SYN_F32, 7, 2, 1, 0), "the message's type or shape is not valid")                    \
     X(recv(c, SYN_F32, 2, -2, 1, 0), "negative or too large")                                      \
     X(syn_barrier(c, NULL), "barrier needs a group")                                               \
+    X(syn_tp_enter(c, F(2), NULL), "tp_enter needs a group of at least two ranks (in h.0)")        \
+    X(syn_tp_enter(c, F(2), &single), "tp_enter needs a group of at least two ranks")              \
     X(syn_gelu(c, (syn_tensor){0}, true), "gelu in h.0: input 0 is not a tensor of this context")  \
     X(syn_add(c, F(2), (syn_tensor){4000000000u}),                                                 \
       "add in h.0: input 1 is not a tensor of this context")                                       \
@@ -191,7 +193,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_linear(c, (syn_tensor){999}, F(2, 2), SYN_NO_BIAS, false),                               \
       "input 0 is not a tensor of this context")                                                   \
     X(syn_name(c, syn_contiguous(c, (syn_tensor){999}), "x").id == 999                             \
-          ? (void)syn_tp_enter(c, (syn_tensor){999})                                               \
+          ? (void)syn_tp_enter(c, (syn_tensor){999}, &ref_pair)                                    \
           : (void)0,                                                                               \
       "tp_enter in h.0: input 0 is not a tensor")                                                  \
     X(syn_gelu(c, released(c), true), "gelu in h.0: the data of input 0 was released")             \

@@ -53,7 +53,7 @@ static void test_unary_layouts(void) {
                         1e-6));
         CHECK(ref_check(ctx, syn_dropout(ctx, t, 0.0, (uint64_t)round, 5), &x, 0));
         CHECK(ref_check(ctx, syn_contiguous(ctx, t), &x, 0));
-        CHECK(ref_check(ctx, syn_tp_enter(ctx, t), &x, 0));
+        CHECK(ref_check(ctx, syn_tp_enter(ctx, t, &ref_pair), &x, 0));
         syn_ctx_free(ctx);
     }
 }

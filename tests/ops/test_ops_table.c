@@ -60,7 +60,7 @@ static const syn_tensor none = {0};
     X(RESHAPE, syn_reshape(c, F(2, 3), (const int64_t[]){-1}, 1), "f32[6]", 0, 0, 0, 0)            \
     X(PERMUTE, turned(c, F(2, 3)), "f32[3,2]", 0, 0, 0, 0)                                         \
     X(SLICE, syn_slice(c, F(4, 3), 0, 1, 2), "f32[2,3]", 0, 0, 0, 0)                               \
-    X(TP_ENTER, syn_tp_enter(c, F(2, 3)), "f32[2,3]", 0, 0, 0, 0)                                  \
+    X(TP_ENTER, syn_tp_enter(c, F(2, 3), g), "f32[2,3]", 0, 0, 0, 0)                               \
     X(CONTIGUOUS, syn_contiguous(c, turned(c, F(2, 3))), "f32[3,2]", 0, 24, 24, 0)                 \
     X(CONCAT, joined(c, F(2, 3), F(2, 1)), "f32[2,4]", 0, 24 + 8, 32, 0)                           \
     X(ARGMAX, syn_argmax(c, F(2, 3)), "i32[2]", 6, 24, 8, 0)                                       \
@@ -238,6 +238,42 @@ static void test_costs(void) {
     w.comm->ops->close(w.comm);
 }
 
+/* Rows with a group: all of more than two ranks, and tp_enter, whose group no exporter shows. The
+   live group is found from each. */
+static void test_groups_of_rows(void) {
+    struct world w;
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    const char *failed;
+    int seen = 0;
+    CHECK(world_open(&w, 2));
+    syn_ctx *meta = ref_ctx(SYN_DEVICE_META, w.comm);
+    perform_all(meta, w.group, 2, &failed);
+    const syn_trace *trace = syn_ctx_trace(meta);
+    CHECK_OK(syn_trace_graph(&graph, &trace, 1, NULL, &err), err);
+    syn_cursor cursor = {0};
+    for (uint32_t node = 1; node < trace->n_nodes; node++) {
+        const syn_op op = (syn_op)trace->nodes[node].op;
+        const syn_comm_kind kind = syn_op_table[op].comm;
+        const bool collective =
+            kind != SYN_COMM_NONE && kind != SYN_COMM_SEND && kind != SYN_COMM_RECV;
+        const bool has = collective || op == SYN_OP_TP_ENTER;
+        CHECK_MSG(syn_ctx_group(meta, node) == (has ? w.group : NULL), "%s", syn_op_table[op].name);
+        CHECK_INT(syn_graph_node(graph, 0, node - 1, &cursor)->group, collective ? w.group->id : 0);
+        seen += has;
+    }
+    CHECK_INT(seen, 6);
+    CHECK(syn_ctx_group(meta, 0) == NULL && syn_ctx_group(meta, 4000000000u) == NULL);
+    syn_cursor_free(&cursor);
+    syn_graph_free(graph);
+    syn_ctx_free(meta);
+    w.comm->ops->close(w.comm);
+    syn_ctx *alone = ref_ctx(SYN_DEVICE_META, NULL); /* a row may name what nobody opened */
+    syn_tp_enter(alone, ZEROS(alone, SYN_F32, 2), &ref_pair);
+    CHECK(syn_ctx_trace(alone)->nodes[1].group == 1 && syn_ctx_group(alone, 1) == NULL);
+    syn_ctx_free(alone);
+}
+
 /* After a failure builders do nothing, and the first sentence stays. */
 static void test_nothing_happens_after_a_failure(void) {
     struct world w;
@@ -292,6 +328,7 @@ static const test_case cases[] = {
     {"rows are whole", test_rows_are_whole},
     {"shapes on both devices", test_shapes_on_both_devices},
     {"costs", test_costs},
+    {"groups of rows", test_groups_of_rows},
     {"nothing happens after a failure", test_nothing_happens_after_a_failure},
     {"out of memory", test_out_of_memory},
 };

@@ -41,7 +41,7 @@ static inline syn_tensor program_view(program *p, syn_tensor x) {
         return syn_slice(p->ctx, x, axis, s.dims[axis] / 3, (s.dims[axis] + 1) / 2);
     }
     default:
-        return syn_tp_enter(p->ctx, x);
+        return p->group ? syn_tp_enter(p->ctx, x, p->group) : x;
     }
 }
 

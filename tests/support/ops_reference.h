@@ -211,6 +211,9 @@ static inline bool ref_check(syn_ctx *ctx, syn_tensor t, const ref *want, double
     return same;
 }
 
+/* A group for rows alone: no communicator has it. */
+static const syn_group ref_pair = {1, "pair", (const int32_t[]){0, 1}, 2, 0, NULL};
+
 static inline syn_ctx *ref_ctx(syn_device device, syn_comm *comm) {
     syn_ctx *ctx = NULL;
     syn_error err = {0};

@@ -136,7 +136,7 @@ static uint64_t variant(enum change c, syn_device device, syn_comm *comm) {
     const syn_tensor z = syn_scale(ctx, y, c == ATTRIBUTE ? 0.5 : 0.25);
     const syn_tensor d = syn_dropout(ctx, z, 0.1, c == SEED ? 77 : 76, 0);
     if (c != SHAPE) syn_reshape(ctx, d, flat, 2);
-    if (c == EXTRA) syn_tp_enter(ctx, d);
+    if (c == EXTRA) syn_tp_enter(ctx, d, &group);
     if (comm) syn_broadcast(ctx, d, c == ROOT ? 1 : 0, &group);
     if (c == TABLE_ORDER) syn_pop_scope(ctx);
     syn_gelu(ctx, d, true);
@@ -254,8 +254,8 @@ static void test_damaged_traces(void) {
         for (int i = 0; i < 4; i++) x = syn_add(ctx, x, x);
         syn_next_step(ctx);
         syn_next_step(ctx);
-        syn_tp_enter(ctx, x);
-        syn_tp_enter(ctx, x);
+        syn_tp_enter(ctx, x, &ref_pair);
+        syn_tp_enter(ctx, x, &ref_pair);
         if (kind == 22) ZEROS(ctx, SYN_F32, 1);
         syn_trace *t = (syn_trace *)(uintptr_t)syn_ctx_trace(ctx);
         syn_error err = {0};

@@ -125,7 +125,7 @@ static syn_tensor step(syn_ctx *ctx, syn_tensor t, const ref *x, ref *y) {
     }
     if (kind == 3) {
         *y = *x;
-        return syn_tp_enter(ctx, t);
+        return syn_tp_enter(ctx, t, &ref_pair);
     }
     *y = *x;
     y->spec = shape_of(n, (int)ref_int(n == 1 ? 0 : 1, 6));

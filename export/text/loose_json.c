@@ -351,3 +351,20 @@ bool syn__loose_resume_list(syn__loose *l, const char *from, syn__et_str key) {
     l->cur = l->end;
     return false;
 }
+
+syn__et_str syn__loose_find(syn__et_str object, const char *key) {
+    syn__loose l;
+    syn__et_str text = {"", 0}, at;
+    syn__loose_init(&l, object.text, object.bytes);
+    if (syn__loose_value(&l, &at) != SYN__LOOSE_OBJECT) return text;
+    while (syn__loose_member(&l, &at)) {
+        if (syn__et_str_is(at, key)) {
+            if (syn__loose_skip(&l, &text) != SYN__LOOSE_NONE) return text;
+            break;
+        }
+        syn__loose_skip(&l, NULL);
+    }
+    text.text = "";
+    text.bytes = 0;
+    return text;
+}

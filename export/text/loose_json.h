@@ -74,6 +74,9 @@ bool syn__loose_resume(syn__loose *l, const char *from, syn__et_str first_key);
    array, at or behind `from`. */
 bool syn__loose_resume_list(syn__loose *l, const char *from, syn__et_str key);
 
+/* The member `key` of an object's text, quotes included; bytes 0 if it has none. */
+syn__et_str syn__loose_find(syn__et_str object, const char *key);
+
 static inline size_t syn__loose_at(const syn__loose *l) {
     return (size_t)(l->cur - l->begin);
 }

@@ -1,5 +1,6 @@
 /* The table from 64-bit keys, and the report's texts. */
-#include "export/pytorch/read/pt_trace.h"
+#include "export/pytorch/read/pt_map.h"
+#include "export/pytorch/read/pt_report.h"
 #include "syntorch/memory.h"
 #include "tests/support/test.h"
 

@@ -151,8 +151,8 @@ typedef struct hosts {
 } hosts;
 
 static syn_status check_strides(const hosts *h, const syn__pt_host_node *n) {
-    if (syn__pt_find(syn__pt_inputs(n), "strides").bytes != 0 &&
-        syn__pt_find(syn__pt_outputs(n), "strides").bytes != 0)
+    if (syn__loose_find(syn__pt_inputs(n), "strides").bytes != 0 &&
+        syn__loose_find(syn__pt_outputs(n), "strides").bytes != 0)
         return SYN_OK;
     return SYN_FAIL(h->c->err, SYN_E_FORMAT,
                     "%.200s: the reference linker stops here: \"KeyError: 'strides'\" in node "

@@ -119,8 +119,8 @@ static bool list_bytes(syn__loose *l, int64_t *bytes) {
 /* Of the node's inputs that are tensors or lists of tensors. */
 static syn_status input_bytes(syn__converter *c, const syn__compat_node *node, int64_t *bytes) {
     const syn__et_str inputs = syn__pt_inputs(&c->host->nodes[node->host]);
-    const syn__et_str values = syn__pt_find(inputs, "values"),
-                      types = syn__pt_find(inputs, "types");
+    const syn__et_str values = syn__loose_find(inputs, "values"),
+                      types = syn__loose_find(inputs, "types");
     syn__loose v, t;
     syn__et_str text;
     syn__loose_init(&v, values.text, values.bytes);
@@ -157,7 +157,7 @@ static syn_status group_of(syn__converter *c, const syn__compat_node *node, syn_
         const syn__compat_name *name = syn__compat_name_of(c, node);
         const syn__et_str all = {e->text, e->text_bytes};
         if (name && syn__et_str_has(name->text, "ncclDevKernel"))
-            text = syn__pt_find(syn__pt_find(all, "args"), "Process Group Name");
+            text = syn__loose_find(syn__loose_find(all, "args"), "Process Group Name");
         if (syn__et_str_is(text, "null")) text.bytes = 0;
     }
     if (text.bytes == 0 && host->linked != SYN__PT_NONE) {

@@ -123,7 +123,7 @@ static bool put_io(syn__et_buf *buf, uint32_t field, syn__et_str object) {
         close_length(buf, at);
     }
     for (; next < 3; next++) { /* in another order */
-        const syn__et_str part = syn__pt_find(object, parts[next]);
+        const syn__et_str part = syn__loose_find(object, parts[next]);
         if (part.bytes == 0) return false;
         const size_t at = open_length(buf, next + 1);
         syn__pt_python_text(buf, part);

@@ -11,20 +11,21 @@ extern "C" {
 
 /* ---- Kinds and element types (pt_comm_kind.c) ---- */
 
-enum { /* beside the values of CollectiveCommType, 0..9 */
-       SYN__PT_CALL_ALL_REDUCE = 0,
-       SYN__PT_CALL_REDUCE,
-       SYN__PT_CALL_ALL_GATHER,
-       SYN__PT_CALL_GATHER,
-       SYN__PT_CALL_SCATTER,
-       SYN__PT_CALL_BROADCAST,
-       SYN__PT_CALL_ALL_TO_ALL,
-       SYN__PT_CALL_REDUCE_SCATTER,
-       SYN__PT_CALL_BARRIER = 9,
-       SYN__PT_CALL_SEND = 16,
-       SYN__PT_CALL_RECV = 17,
-       SYN__PT_CALL_UNKNOWN = -1,
-       SYN__PT_CALL_NONE = -2 /* communicates nothing: wait, init, coalesced */
+/* Kinds of calls: the values of CollectiveCommType, 0..9, and beside them: */
+enum {
+    SYN__PT_CALL_ALL_REDUCE = 0,
+    SYN__PT_CALL_REDUCE,
+    SYN__PT_CALL_ALL_GATHER,
+    SYN__PT_CALL_GATHER,
+    SYN__PT_CALL_SCATTER,
+    SYN__PT_CALL_BROADCAST,
+    SYN__PT_CALL_ALL_TO_ALL,
+    SYN__PT_CALL_REDUCE_SCATTER,
+    SYN__PT_CALL_BARRIER = 9,
+    SYN__PT_CALL_SEND = 16,
+    SYN__PT_CALL_RECV = 17,
+    SYN__PT_CALL_UNKNOWN = -1,
+    SYN__PT_CALL_NONE = -2 /* communicates nothing: wait, init, coalesced */
 };
 
 /* The kind that a name stands for, in any of PyTorch's spellings: "allreduce",

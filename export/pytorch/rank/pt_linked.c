@@ -88,7 +88,7 @@ syn_status syn__pt_take_linked(syn__pt_matcher *m) {
         const syn__et_str text = {e->text, e->text_bytes};
         if (!syn__pt_is_gpu(e)) continue;
         c->device_events++;
-        if (syn__loose_u64(syn__pt_find(text, "ctrl_deps"), &parent))
+        if (syn__loose_u64(syn__loose_find(text, "ctrl_deps"), &parent))
             m->event_node[i] = syn__pt_map_get(&m->by_id, parent);
         if (m->event_node[i] != SYN__PT_NONE) c->device_correlation++;
         else {
@@ -137,7 +137,7 @@ syn_status syn__pt_connect_linked(syn__pt_matcher *m) {
         const syn__pt_event *e = &r->device.events[i];
         const syn__et_str text = {e->text, e->text_bytes};
         uint64_t id = 0;
-        if (!syn__pt_is_gpu(e) || !syn__loose_u64(syn__pt_find(text, "id"), &id)) continue;
+        if (!syn__pt_is_gpu(e) || !syn__loose_u64(syn__loose_find(text, "id"), &id)) continue;
         uint32_t *at = syn__pt_map_put(&work, id);
         if (!at) s = SYN_FAIL_NOMEM(m->err, r->device.n_events * 16, "node ids");
         else *at = i;

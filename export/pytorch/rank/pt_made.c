@@ -22,7 +22,7 @@ typedef struct told {
 
 static told read_args(const syn__pt_event *e) {
     static const char *const keys[] = {"Concrete Inputs", "Input Dims", "Input type"};
-    const syn__et_str object = {e->text, e->text_bytes}, args = syn__pt_find(object, "args");
+    const syn__et_str object = {e->text, e->text_bytes}, args = syn__loose_find(object, "args");
     told t = {.sequence = -1};
     syn__loose l;
     syn__et_str key, value;

@@ -8,10 +8,10 @@ static void read_distributed(syn__pt_rank *rank) {
     const syn__et_str info = rank->device.distributed_info;
     int64_t v = 0;
     if (info.bytes == 0) return;
-    if (rank->rank < 0 && syn__loose_i64(syn__pt_find(info, "rank"), &v) && v >= 0 &&
+    if (rank->rank < 0 && syn__loose_i64(syn__loose_find(info, "rank"), &v) && v >= 0 &&
         v <= INT32_MAX)
         rank->rank = (int32_t)v;
-    if (rank->world_size < 0 && syn__loose_i64(syn__pt_find(info, "world_size"), &v) && v > 0 &&
+    if (rank->world_size < 0 && syn__loose_i64(syn__loose_find(info, "world_size"), &v) && v > 0 &&
         v <= INT32_MAX)
         rank->world_size = (int32_t)v;
 }

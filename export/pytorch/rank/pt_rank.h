@@ -16,7 +16,8 @@
 #define EXPORT_PT_RANK_H
 
 #include "export/chakra/et_graph.h"
-#include "export/pytorch/read/pt_trace.h"
+#include "export/pytorch/read/pt_device.h"
+#include "export/pytorch/read/pt_host.h"
 #include "syntorch/sink.h"
 
 #ifdef __cplusplus

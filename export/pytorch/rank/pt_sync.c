@@ -191,9 +191,9 @@ static uint32_t runtime_of(const syncer *s, int64_t correlation) {
 
 static int64_t argument(const syn__pt_event *e, const char *name) {
     const syn__et_str text = {e->text, e->text_bytes};
-    const syn__et_str args = syn__pt_find(text, "args");
+    const syn__et_str args = syn__loose_find(text, "args");
     int64_t v = -1;
-    if (args.bytes > 0) (void)syn__loose_i64(syn__pt_find(args, name), &v);
+    if (args.bytes > 0) (void)syn__loose_i64(syn__loose_find(args, name), &v);
     return v;
 }
 

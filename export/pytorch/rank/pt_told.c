@@ -81,7 +81,7 @@ static void set_field(syn__pt_told *t, syn__et_str key, syn__et_str value) {
 
 void syn__pt_told_event(syn__pt_told *told, const syn__pt_event *event) {
     const syn__et_str whole = {event->text, event->text_bytes};
-    syn__pt_scan s = syn__pt_scan_of(syn__pt_find(whole, "args"));
+    syn__pt_scan s = syn__pt_scan_of(syn__loose_find(whole, "args"));
     syn__et_str key, value;
     if (syn__pt_scan_next(&s, &key) != '{') return;
     while (syn__pt_scan_next(&s, &key) == 's') {
@@ -107,7 +107,7 @@ static void take_attrs(syn__pt_told *told, const syn__pt_host_node *node) {
 static syn__et_str values_of(syn__et_str io) {
     const syn__et_str none = {"", 0};
     if (io.bytes == 0) return none;
-    return *io.text == '[' ? io : syn__pt_find(io, "values");
+    return *io.text == '[' ? io : syn__loose_find(io, "values");
 }
 
 /* (name, description) of a group, or (number, is it a message); text is the bracket. */

@@ -1,6 +1,7 @@
 /* Reads device traces (Kineto's Chrome trace events), however damaged. */
 #include <string.h>
 
+#include "export/pytorch/read/pt_device.h"
 #include "export/pytorch/read/pt_reading.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/memory.h"

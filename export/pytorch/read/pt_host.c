@@ -1,6 +1,7 @@
 /* Reads host traces (ExecutionTraceObserver), also linked ones, however damaged. */
 #include <string.h>
 
+#include "export/pytorch/read/pt_host.h"
 #include "export/pytorch/read/pt_reading.h"
 #include "syntorch/memory.h"
 
@@ -403,28 +404,11 @@ void syn__pt_host_free(syn__pt_host *host) {
 
 /* ---- Looking up ---- */
 
-syn__et_str syn__pt_find(syn__et_str object, const char *key) {
-    syn__loose l;
-    syn__et_str text = {"", 0}, at;
-    syn__loose_init(&l, object.text, object.bytes);
-    if (syn__loose_value(&l, &at) != SYN__LOOSE_OBJECT) return text;
-    while (syn__loose_member(&l, &at)) {
-        if (syn__et_str_is(at, key)) {
-            if (syn__loose_skip(&l, &text) != SYN__LOOSE_NONE) return text;
-            break;
-        }
-        syn__loose_skip(&l, NULL);
-    }
-    text.text = "";
-    text.bytes = 0;
-    return text;
-}
-
 syn__et_str syn__pt_attr(const syn__pt_host_node *node, const char *name) {
     const syn__et_str all = {node->text, node->text_bytes};
     syn__loose l;
     syn__et_str text, key, value = {"", 0};
-    if (node->attrs_bytes == 0) return syn__pt_find(all, name);
+    if (node->attrs_bytes == 0) return syn__loose_find(all, name);
     syn__loose_init(&l, node->text + node->attrs, node->attrs_bytes);
     if (syn__loose_value(&l, &text) != SYN__LOOSE_ARRAY) return value;
     while (syn__loose_element(&l)) {

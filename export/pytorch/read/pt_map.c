@@ -1,7 +1,7 @@
 /* Open addressing with linear probing; a slot is free while its value is SYN__PT_NONE. */
 #include <string.h>
 
-#include "export/pytorch/read/pt_trace.h"
+#include "export/pytorch/read/pt_map.h"
 #include "syntorch/memory.h"
 
 #define MIN_SLOTS 64

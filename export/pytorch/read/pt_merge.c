@@ -75,8 +75,8 @@ static event_texts read_event(const syn__pt_event *event) {
         else if (syn__et_str_is(key, "ph")) syn__loose_skip(&l, &t.ph);
         else if (syn__et_str_is(key, "args")) {
             syn__loose_skip(&l, &text);
-            t.stream = syn__pt_find(text, "stream");
-            t.group = syn__pt_find(text, "Process Group Name");
+            t.stream = syn__loose_find(text, "stream");
+            t.group = syn__loose_find(text, "Process Group Name");
         } else syn__loose_skip(&l, NULL);
     }
     return t;

@@ -3,18 +3,16 @@
 #ifndef EXPORT_PT_MERGE_H
 #define EXPORT_PT_MERGE_H
 
-#include "export/pytorch/read/pt_trace.h"
+#include "export/pytorch/read/pt_device.h"
+#include "export/pytorch/read/pt_host.h"
 #include "syntorch/sink.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { /* times that are written as integers */
-       SYN__PT_INCLUSIVE_INT = 1,
-       SYN__PT_EXCLUSIVE_INT = 2,
-       SYN__PT_TS_INT = 4
-};
+/* Times that are written as integers. */
+enum { SYN__PT_INCLUSIVE_INT = 1, SYN__PT_EXCLUSIVE_INT = 2, SYN__PT_TS_INT = 4 };
 
 typedef struct syn__pt_merged {
     uint32_t id, parent;          /* new ones; parent SYN__PT_NONE: none is written */

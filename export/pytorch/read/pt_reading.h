@@ -2,7 +2,8 @@
 #ifndef EXPORT_PT_READING_H
 #define EXPORT_PT_READING_H
 
-#include "export/pytorch/read/pt_trace.h"
+#include "export/pytorch/read/pt_report.h"
+#include "export/text/loose_json.h"
 
 #ifdef __cplusplus
 extern "C" {

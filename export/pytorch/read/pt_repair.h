@@ -3,7 +3,7 @@
 #ifndef EXPORT_PT_REPAIR_H
 #define EXPORT_PT_REPAIR_H
 
-#include "export/pytorch/read/pt_trace.h"
+#include "export/pytorch/read/pt_host.h"
 #include "export/text/json_fix.h"
 #include "syntorch/sink.h"
 

@@ -92,8 +92,8 @@ static void find_parts(const syn__pt_host_node *node, op *o) {
         syn__loose_init(&l, part.text, part.bytes);
         if (*part.text != '{') { /* schema 1.0.1 */
             o->values[k] = part;
-            o->shapes[k] = syn__pt_find(all, flat[k][0]);
-            o->types[k] = syn__pt_find(all, flat[k][1]);
+            o->shapes[k] = syn__loose_find(all, flat[k][0]);
+            o->types[k] = syn__loose_find(all, flat[k][1]);
             continue;
         }
         if (syn__loose_value(&l, &at) != SYN__LOOSE_OBJECT) continue;

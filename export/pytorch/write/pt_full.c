@@ -179,8 +179,8 @@ static void put_io(writer *w, syn__et_str object, const syn__pt_host_node *n, bo
     const syn__et_str all = {n->text, n->text_bytes};
     for (int i = 0; i < 3; i++) {
         const syn__et_str value = object.bytes > 0 && object.text[0] == '{'
-                                      ? syn__pt_find(object, keys[i])
-                                      : syn__pt_find(all, flat[output][i]);
+                                      ? syn__loose_find(object, keys[i])
+                                      : syn__loose_find(all, flat[output][i]);
         if (value.bytes > 0) syn__pt_python_text(&w->io, value);
         at[i + 1] = w->io.bytes;
     }

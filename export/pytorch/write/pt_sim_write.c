@@ -237,8 +237,8 @@ static uint64_t moved(const syn__pt_rank *rank, const syn__pt_op *op) {
     if (op->event == SYN__PT_NONE) return 0;
     const syn__pt_event *e = &rank->device.events[op->event];
     const syn__et_str text = {e->text, e->text_bytes};
-    const syn__et_str args = syn__pt_find(text, "args");
-    if (args.bytes == 0 || !syn__loose_u64(syn__pt_find(args, "bytes"), &bytes)) return 0;
+    const syn__et_str args = syn__loose_find(text, "args");
+    if (args.bytes == 0 || !syn__loose_u64(syn__loose_find(args, "bytes"), &bytes)) return 0;
     return op->kind == SYN__PT_OP_MEMCPY && bytes <= UINT64_MAX / 2 ? 2 * bytes : bytes;
 }
 

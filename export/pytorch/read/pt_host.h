@@ -1,0 +1,95 @@
+/* The host trace of ExecutionTraceObserver in memory, also with what a linker added to it. Texts
+   stay in the file: records hold slices of them. The format: docs/pytorch.md. */
+#ifndef EXPORT_PT_HOST_H
+#define EXPORT_PT_HOST_H
+
+#include "export/pytorch/read/pt_map.h"
+#include "export/pytorch/read/pt_report.h"
+#include "export/pytorch/read/pt_trace.h"
+#include "syntorch/intern.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Which fields a node had. */
+enum {
+    SYN__PT_HAS_PARENT = 1,
+    SYN__PT_HAS_RF_ID = 2,
+    SYN__PT_HAS_FW_PARENT = 4,
+    SYN__PT_HAS_SEQ_ID = 8,
+    SYN__PT_HAS_SCOPE = 16,
+    SYN__PT_HAS_TID = 32,
+    SYN__PT_HAS_FW_TID = 64,
+    SYN__PT_HAS_OP_SCHEMA = 128,
+    SYN__PT_HAS_ALL_ATTRS = 254,
+    SYN__PT_HAS_FLAT = 256 /* schema 1.0.1: fields beside the id, none in "attrs" */
+};
+
+/* What a linker wrote into a node. */
+typedef struct syn__pt_linked {
+    double inclusive_dur, exclusive_dur, ts; /* µs */
+    uint64_t inter_thread_dep;               /* 0: none */
+    syn__et_str sync_dep;                    /* the array's text; bytes 0: none */
+    syn__et_str cat;                         /* bytes 0 and text NULL: a CPU node */
+    syn__et_str pg_name;                     /* string's text */
+    int64_t stream;
+    bool stream_null;
+} syn__pt_linked;
+
+typedef struct syn__pt_host_node {
+    uint64_t id, parent; /* as written; negative ones in two's complement */
+    uint64_t rf_id, fw_parent, scope, tid, fw_tid;
+    int64_t seq_id;
+    const char *text; /* the whole object */
+    uint32_t text_bytes;
+    uint32_t inputs, inputs_bytes; /* the values: offset within text; bytes 0: absent */
+    uint32_t outputs, outputs_bytes;
+    uint32_t attrs, attrs_bytes; /* "attrs", the array */
+    uint32_t name, op_schema;    /* in syn__pt_host.names: text between the quotes, undecoded */
+    uint32_t has;                /* SYN__PT_HAS_... */
+    uint32_t linked;             /* index into syn__pt_host.linked, or SYN__PT_NONE */
+} syn__pt_host_node;
+
+typedef struct syn__pt_host {
+    syn__pt_input *input;     /* the caller's */
+    syn__et_str document;     /* the JSON object that was read */
+    syn__pt_host_node *nodes; /* in file order */
+    size_t n_nodes, nodes_cap;
+    syn__pt_linked *linked;
+    size_t n_linked, linked_cap;
+    uint32_t *made_of; /* no host trace: per node the device event that it was made of; else NULL */
+    syn_intern names;
+    /* Values at the top as written, quotes included; bytes 0: absent. */
+    syn__et_str schema, pid, time, start_ts, finish_ts;
+} syn__pt_host;
+
+/* Which of several JSON objects in one file. */
+typedef enum syn__pt_objects { SYN__PT_OBJECT_LAST = -1, SYN__PT_OBJECT_ALL = -2 } syn__pt_objects;
+
+/* Reads a host or linked trace. object: a number from 0, or one of syn__pt_objects. SYN_E_FORMAT
+   only if no node could be read. */
+syn_status syn__pt_host_read(syn__pt_host *host, syn__pt_input *input, int64_t object,
+                             syn__pt_report *report, syn_error *err) SYN_MUST_USE;
+void syn__pt_host_free(syn__pt_host *host);
+/* A node's name, undecoded. */
+static inline syn__et_str syn__pt_host_name(const syn__pt_host *host, uint32_t name) {
+    const syn__et_str s = {(const char *)syn_intern_get(&host->names, name),
+                           syn_intern_entry_bytes(&host->names, name)};
+    return s;
+}
+/* The value of the node's attribute `name` (in "attrs", or beside the id), as written. */
+syn__et_str syn__pt_attr(const syn__pt_host_node *node, const char *name);
+static inline syn__et_str syn__pt_inputs(const syn__pt_host_node *node) {
+    const syn__et_str s = {node->text + node->inputs, node->inputs_bytes};
+    return s;
+}
+static inline syn__et_str syn__pt_outputs(const syn__pt_host_node *node) {
+    const syn__et_str s = {node->text + node->outputs, node->outputs_bytes};
+    return s;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

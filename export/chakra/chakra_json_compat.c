@@ -8,15 +8,15 @@
 #include "export/chakra/chakra_json.h"
 #include "export/chakra/wire/chakra_json_frames.h"
 #include "export/chakra/wire/et_node.h"
-#include "export/text/pt_python.h"
+#include "export/text/python_json.h"
 #include "syntorch/utf8.h"
 
 /* ---- Strings ---- */
 
 /* As json.dumps: all but ASCII's printable characters escaped. */
-static void put_string(syn_sink *sink, syn__et_str s) {
+static void put_string(syn_sink *sink, syn__str s) {
     const char *p = s.text, *const end = p + s.bytes;
-    char code[SYN__PYTHON_CHARACTER];
+    char code[SYN__PYTHON_ESCAPE];
     syn_sink_char(sink, '"');
     while (p < end) {
         const char *const from = p;
@@ -24,7 +24,7 @@ static void put_string(syn_sink *sink, syn__et_str s) {
         syn_sink_write(sink, from, (size_t)(p - from));
         if (p == end) break;
         const size_t n = syn_utf8_char_bytes(p, (size_t)(end - p));
-        if (n != 0) syn_sink_write(sink, code, syn__pt_python_character(p, n, code));
+        if (n != 0) syn_sink_write(sink, code, syn__python_escape(p, n, code));
         p += n != 0 ? n : 1;
     }
     syn_sink_char(sink, '"');
@@ -82,7 +82,7 @@ static void member_u64(printer *p, const char *name, uint64_t v) {
     put_u64(p, v);
 }
 
-static void member_text(printer *p, const char *name, syn__et_str s) {
+static void member_text(printer *p, const char *name, syn__str s) {
     if (s.bytes == 0) return;
     key(p, name);
     put_string(p->sink, s);
@@ -108,7 +108,7 @@ static void put_float(printer *p, const syn__et_type *type, uint64_t bits) {
     if (type->bits != 64 && isfinite(value)) value = shortest_float((float)value);
     if (isnan(value)) syn_sink_text(p->sink, "\"NaN\"");
     else if (isinf(value)) syn_sink_text(p->sink, value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
-    else syn_sink_write(p->sink, text, syn__pt_python_float(value, text));
+    else syn_sink_write(p->sink, text, syn__python_float(value, text));
 }
 
 static void put_integer(printer *p, const syn__et_type *type, uint64_t bits) {
@@ -118,7 +118,7 @@ static void put_integer(printer *p, const syn__et_type *type, uint64_t bits) {
     if (type->bits == 64) syn_sink_char(p->sink, '"');
 }
 
-static void put_scalar(printer *p, const syn__et_type *type, uint64_t bits, syn__et_str data) {
+static void put_scalar(printer *p, const syn__et_type *type, uint64_t bits, syn__str data) {
     switch (type->form) {
     case SYN__ET_FORM_BOOL:
         syn_sink_text(p->sink, bits != 0 ? "true" : "false");
@@ -138,9 +138,9 @@ static void put_scalar(printer *p, const syn__et_type *type, uint64_t bits, syn_
     }
 }
 
-static void put_list(printer *p, const syn__et_type *type, syn__et_str payload) {
+static void put_list(printer *p, const syn__et_type *type, syn__str payload) {
     syn__et_list list = syn__et_list_of(type, payload);
-    syn__et_str data;
+    syn__str data;
     uint64_t bits;
     bool any = false;
     begin(p, '{');
@@ -237,7 +237,7 @@ static void put_meta(printer *p, const syn__et_meta *m) {
 
 /* ---- The file ---- */
 
-static syn_status put_message(printer *p, syn__et_decoder *d, syn__et_str message, bool is_meta) {
+static syn_status put_message(printer *p, syn__et_decoder *d, syn__str message, bool is_meta) {
     syn__et_meta meta;
     syn__et_node node;
     if (is_meta) SYN_TRY(syn__et_decode_meta(d, message, &meta));

@@ -25,7 +25,7 @@ static syn_status wire_fail(source *s, const char *why) {
 }
 
 /* Decodes a message and writes it as JSON; *ok is false if it is none. */
-static syn_status decode(source *s, syn__et_str message, bool is_meta, syn_sink *text, bool *ok) {
+static syn_status decode(source *s, syn__str message, bool is_meta, syn_sink *text, bool *ok) {
     syn__et_meta meta;
     syn__et_node node;
     const syn_status status = is_meta ? syn__et_decode_meta(&s->decoder, message, &meta)
@@ -50,7 +50,7 @@ static syn_status compare(source *s, syn_sink *text, bool is_meta) {
     const syn_status status =
         is_meta ? syn__et_json_read_meta(&s->again) : syn__et_json_read_node(&s->again);
     if (status == SYN_E_NOMEM) return syn__et_json_no_memory(&s->in);
-    const syn__et_buf *a = &s->in.message, *b = &s->again.message;
+    const syn__buf *a = &s->in.message, *b = &s->again.message;
     if (status != SYN_OK || a->bytes != b->bytes ||
         (a->bytes != 0 && memcmp(a->data, b->data, a->bytes) != 0))
         return wire_fail(s, "says something else than its other members; without it they count");
@@ -59,7 +59,7 @@ static syn_status compare(source *s, syn_sink *text, bool is_meta) {
 
 /* The bytes in "@wire" must be one message and mean what the other members say. */
 static syn_status check_wire(source *s, bool is_meta) {
-    const syn__et_buf *wire = &s->in.wire;
+    const syn__buf *wire = &s->in.wire;
     const char *data = wire->data != NULL ? wire->data : "";
     syn__et_reader r = {data, data + wire->bytes, NULL};
     syn_sink *text;
@@ -68,7 +68,7 @@ static syn_status check_wire(source *s, bool is_meta) {
     if (!syn__et_read_varint(&r, &bytes) || bytes != (size_t)(r.end - r.cur))
         return wire_fail(s, "is not one message behind its length");
     SYN_TRY(syn_sink_open_memory(&text, s->in.err));
-    syn_status status = decode(s, (syn__et_str){r.cur, (size_t)bytes}, is_meta, text, &ok);
+    syn_status status = decode(s, (syn__str){r.cur, (size_t)bytes}, is_meta, text, &ok);
     if (status == SYN_OK)
         status = ok ? compare(s, text, is_meta) : wire_fail(s, "is no message of Chakra's schema");
     (void)syn_sink_close(text, false, NULL);
@@ -78,7 +78,7 @@ static syn_status check_wire(source *s, bool is_meta) {
 /* Writes the message just read. */
 static syn_status put_message(source *s, bool is_meta) {
     char length[SYN__ET_VARINT_MAX];
-    const syn__et_buf *m = &s->in.message;
+    const syn__buf *m = &s->in.message;
     if (s->in.has_wire) {
         SYN_TRY(check_wire(s, is_meta));
         s->stats->n_wire++;
@@ -112,7 +112,7 @@ static syn_status put_nodes(source *s) {
 /* ---- Ranks ---- */
 
 static bool key_is(const syn_json *json, const char *name) {
-    return syn__et_str_is((syn__et_str){json->text, json->text_bytes}, name);
+    return syn__str_is((syn__str){json->text, json->text_bytes}, name);
 }
 
 /* Looks in the object that `from` has just entered for that member, without moving `from`: *at is
@@ -278,7 +278,7 @@ static bool starts_with_metadata(const char *data, size_t bytes) {
     uint64_t length;
     const bool ok =
         syn__et_read_varint(&r, &length) && length <= (size_t)(r.end - r.cur) &&
-        syn__et_decode_meta(&decoder, (syn__et_str){r.cur, (size_t)length}, &meta) == SYN_OK;
+        syn__et_decode_meta(&decoder, (syn__str){r.cur, (size_t)length}, &meta) == SYN_OK;
     syn__et_decoder_free(&decoder);
     return ok;
 }

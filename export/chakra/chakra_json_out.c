@@ -50,8 +50,8 @@ static syn_status add_message(writer *w, const syn__et_frame *frame, bool is_met
     return SYN_OK;
 }
 
-static bool is_canonical(const syn__et_frame *frame, const syn__et_buf *again) {
-    const syn__et_str m = frame->message;
+static bool is_canonical(const syn__et_frame *frame, const syn__buf *again) {
+    const syn__str m = frame->message;
     return frame->all.bytes - m.bytes == syn__et_varint_bytes(m.bytes) && again->bytes == m.bytes &&
            (m.bytes == 0 || memcmp(again->data, m.text, m.bytes) == 0);
 }

@@ -60,9 +60,9 @@ void syn__et_arena_free(syn__et_arena *arena) {
 static const char replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
 
 /* Copies s; bytes that are not UTF-8, and U+0000, become U+FFFD. */
-static syn__et_str repaired(syn__et_arena *arena, syn__et_str s) {
+static syn__str repaired(syn__et_arena *arena, syn__str s) {
     char *out = s.bytes > SIZE_MAX / 8 ? NULL : (char *)syn__et_arena_get(arena, s.bytes * 3 + 1);
-    if (out == NULL) return (syn__et_str){NULL, 0};
+    if (out == NULL) return (syn__str){NULL, 0};
     size_t n = 0;
     for (size_t i = 0; i < s.bytes;) {
         const size_t step = s.text[i] == '\0' ? 0 : syn_utf8_char_bytes(s.text + i, s.bytes - i);
@@ -71,15 +71,15 @@ static syn__et_str repaired(syn__et_arena *arena, syn__et_str s) {
         i += step != 0 ? step : 1;
     }
     out[n] = '\0';
-    return (syn__et_str){out, n};
+    return (syn__str){out, n};
 }
 
-syn__et_str syn__et_clean(syn__et_arena *arena, const char *text) {
-    const syn__et_str s = syn__et_str_of(text);
-    return syn__et_utf8(s) ? s : repaired(arena, s);
+syn__str syn__et_clean(syn__et_arena *arena, const char *text) {
+    const syn__str s = syn__str_of(text);
+    return syn__str_is_utf8(s) ? s : repaired(arena, s);
 }
 
-const char *syn__et_arena_text(syn__et_arena *arena, syn__et_str s) {
+const char *syn__et_arena_text(syn__et_arena *arena, syn__str s) {
     if (s.bytes != 0 && memchr(s.text, '\0', s.bytes) != NULL) return repaired(arena, s).text;
     char *out = (char *)syn__et_arena_get(arena, s.bytes + 1);
     if (out == NULL) return NULL;
@@ -90,7 +90,7 @@ const char *syn__et_arena_text(syn__et_arena *arena, syn__et_str s) {
 
 /* ---- Names and types ---- */
 
-uint32_t syn__et_default_field(syn__et_str name, syn_value_type type) {
+uint32_t syn__et_default_field(syn__str name, syn_value_type type) {
     static const struct {
         const char *name;
         uint32_t field;
@@ -110,7 +110,7 @@ uint32_t syn__et_default_field(syn__et_str name, syn_value_type type) {
         break;
     }
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
-        if (syn__et_str_is(name, fixed[i].name)) return fixed[i].field;
+        if (syn__str_is(name, fixed[i].name)) return fixed[i].field;
     }
     return SYN__ET_INT64;
 }
@@ -140,7 +140,7 @@ static const char *json_of(const syn__et_attr *a, syn__et_arena *arena) {
     const char *out = NULL;
     /* base64 goes without its quotes */
     const size_t cut = syn__et_is_list(a->field) ? 0 : 1;
-    if (data != NULL) out = syn__et_arena_text(arena, (syn__et_str){data + cut, bytes - 2 * cut});
+    if (data != NULL) out = syn__et_arena_text(arena, (syn__str){data + cut, bytes - 2 * cut});
     (void)syn_sink_close(sink, false, NULL);
     return out;
 }
@@ -163,7 +163,7 @@ static bool value_to_graph(const syn__et_attr *a, syn__et_arena *arena, syn_attr
         else out->text = isnan(out->f64) ? "NaN" : out->f64 > 0 ? "Infinity" : "-Infinity";
     } else if (!type->is_signed && a->bits > INT64_MAX) {
         snprintf(number, sizeof number, "%" PRIu64, a->bits);
-        out->text = syn__et_arena_text(arena, syn__et_str_of(number));
+        out->text = syn__et_arena_text(arena, syn__str_of(number));
     } else {
         out->type = type->form == SYN__ET_FORM_BOOL ? SYN_VALUE_BOOL : SYN_VALUE_I64;
         out->i64 = (int64_t)a->bits;
@@ -227,8 +227,8 @@ static bool float_from_graph(const syn_attribute *a, const syn__et_type *type, u
 
 /* Lists and bytes from their text. */
 static syn_status data_from_graph(const syn_attribute *a, uint32_t field, syn__et_arena *arena,
-                                  syn__et_str *out, bool *ok) {
-    syn__et_buf buf = {0};
+                                  syn__str *out, bool *ok) {
+    syn__buf buf = {0};
     syn_json json;
     *ok = false;
     if (a->type != SYN_VALUE_TEXT) return SYN_OK;
@@ -238,23 +238,23 @@ static syn_status data_from_graph(const syn_attribute *a, uint32_t field, syn__e
               syn__et_parse_list(&json, field, &buf) == SYN_OK;
         syn_json_free(&json);
     } else {
-        *ok = syn__et_parse_base64(syn__et_str_of(a->text), &buf);
+        *ok = syn__et_parse_base64(syn__str_of(a->text), &buf);
     }
     char *copy = buf.failed ? NULL : (char *)syn__et_arena_get(arena, buf.bytes);
     if (copy != NULL && buf.bytes != 0) memcpy(copy, buf.data, buf.bytes);
-    *out = (syn__et_str){copy, buf.bytes};
-    syn__et_buf_free(&buf);
+    *out = (syn__str){copy, buf.bytes};
+    syn__buf_free(&buf);
     return copy != NULL ? SYN_OK : SYN_E_NOMEM;
 }
 
 /* Splits "name@type"; the field is the default one if nothing is added. */
-static void split_name(const syn_attribute *a, syn__et_str *name, uint32_t *field) {
+static void split_name(const syn_attribute *a, syn__str *name, uint32_t *field) {
     const char *at = strrchr(a->name, '@');
-    *name = syn__et_str_of(a->name);
+    *name = syn__str_of(a->name);
     if (at != NULL) {
-        const syn__et_str suffix = syn__et_str_of(at + 1);
+        const syn__str suffix = syn__str_of(at + 1);
         const uint32_t found = syn__et_field_by_name(suffix);
-        if (found != SYN__ET_NONE || syn__et_str_is(suffix, "none")) {
+        if (found != SYN__ET_NONE || syn__str_is(suffix, "none")) {
             name->bytes = (size_t)(at - a->name);
             *field = found;
             return;
@@ -275,7 +275,7 @@ syn_status syn__et_attr_from_graph(const syn_attribute *attr, syn__et_arena *are
     *out = (syn__et_attr){.doc = {"", 0}, .data = {"", 0}};
     split_name(attr, &out->name, &field);
     out->field = field;
-    if (!syn__et_utf8(out->name)) out->name = repaired(arena, out->name);
+    if (!syn__str_is_utf8(out->name)) out->name = repaired(arena, out->name);
     if (out->name.text == NULL) return SYN_FAIL_NOMEM(err, strlen(attr->name), "a name");
     if (field == SYN__ET_NONE) return SYN_OK;
     const syn__et_type *type = syn__et_type_of(field);
@@ -288,7 +288,7 @@ syn_status syn__et_attr_from_graph(const syn_attribute *attr, syn__et_arena *are
         const char *text = attr->type == SYN_VALUE_TEXT
                                ? attr->text
                                : syn_attribute_text(attr, number, sizeof number);
-        const char *kept = text == number ? syn__et_arena_text(arena, syn__et_str_of(text)) : text;
+        const char *kept = text == number ? syn__et_arena_text(arena, syn__str_of(text)) : text;
         if (kept != NULL) out->data = syn__et_clean(arena, kept);
         if (kept == NULL) out->data.text = NULL;
         if (out->data.text == NULL) return SYN_FAIL_NOMEM(err, strlen(text), "an attribute");

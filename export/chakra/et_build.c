@@ -96,7 +96,7 @@ static syn_status put_meta_attr(syn__et_builder *b, uint32_t rank, const syn__et
                                 syn_error *err) {
     syn_attribute entry[2];
     size_t n;
-    if (syn__et_str_is(a->name, "world_size") && a->field == SYN__ET_INT64 && a->bits >= 1 &&
+    if (syn__str_is(a->name, "world_size") && a->field == SYN__ET_INT64 && a->bits >= 1 &&
         a->bits <= SYN__ET_MAX_WORLD && b->world_size == 0)
         b->world_size = (int32_t)a->bits;
     if (syn__et_attr_to_graph(a, &b->arena, entry, &n) != SYN_OK)
@@ -111,8 +111,7 @@ static syn_status put_meta_attr(syn__et_builder *b, uint32_t rank, const syn__et
     return put_meta(b, rank, &entry[1], err);
 }
 
-static syn_status put_version(syn__et_builder *b, uint32_t rank, syn__et_str version,
-                              syn_error *err) {
+static syn_status put_version(syn__et_builder *b, uint32_t rank, syn__str version, syn_error *err) {
     const syn_attribute entry = {.name = "et.version",
                                  .type = SYN_VALUE_TEXT,
                                  .text = syn__et_arena_text(&b->arena, version)};
@@ -179,7 +178,7 @@ static syn_status read_nodes(syn__et_builder *b, uint32_t rank, const syn__et_in
         syn__et_node message;
         syn_node node;
         syn__et_arena_reset(&b->arena);
-        if (syn__et_decode_node(&b->decoder, (syn__et_str){span->data, span->bytes}, &message) !=
+        if (syn__et_decode_node(&b->decoder, (syn__str){span->data, span->bytes}, &message) !=
             SYN_OK)
             return SYN_FAIL_NOMEM(err, span->bytes, "a node");
         SYN_TRY(syn__et_to_graph(b, &message, &node, err));

@@ -19,13 +19,13 @@ syn_status syn__et_walk_add(syn__et_walk *walk, const syn__et_attr *attr, syn_er
 
 static syn_status add_number(syn__et_walk *walk, const char *name, uint32_t field, uint64_t bits,
                              syn_error *err) {
-    const syn__et_attr a = {syn__et_str_of(name), {"", 0}, field, bits, {"", 0}};
+    const syn__et_attr a = {syn__str_of(name), {"", 0}, field, bits, {"", 0}};
     return syn__et_walk_add(walk, &a, err);
 }
 
 static syn_status add_text(syn__et_walk *walk, const char *name, const char *text, syn_error *err) {
     const syn__et_attr a = {
-        syn__et_str_of(name), {"", 0}, SYN__ET_STRING, 0, syn__et_clean(&walk->arena, text)};
+        syn__str_of(name), {"", 0}, SYN__ET_STRING, 0, syn__et_clean(&walk->arena, text)};
     if (a.data.text == NULL) return SYN_FAIL_NOMEM(err, strlen(text), "an attribute");
     return syn__et_walk_add(walk, &a, err);
 }
@@ -79,7 +79,7 @@ static syn_status add_collective(syn__et_walk *walk, const syn_node *node, syn_e
         size_t n = sizeof id;
         id[--n] = '\0';
         for (uint32_t v = node->group; v != 0; v /= 10) id[--n] = (char)('0' + v % 10);
-        const char *kept = syn__et_arena_text(&walk->arena, syn__et_str_of(id + n));
+        const char *kept = syn__et_arena_text(&walk->arena, syn__str_of(id + n));
         if (kept == NULL) return SYN_FAIL_NOMEM(err, sizeof id, "an attribute");
         const syn_graph_group *group = syn_graph_group_by_id(walk->graph, node->group);
         SYN_TRY(add_text(walk, "pg_name", kept, err));
@@ -117,7 +117,7 @@ static syn_status add_extras(syn__et_walk *walk, const syn_node *node, syn_error
 }
 
 /* "h.3.attn/qkv", "argmax" */
-static syn_status put_name(syn__et_walk *walk, const syn_node *node, syn__et_str *out,
+static syn_status put_name(syn__et_walk *walk, const syn_node *node, syn__str *out,
                            syn_error *err) {
     if (*node->scope == '\0') {
         *out = syn__et_clean(&walk->arena, node->label);

@@ -35,12 +35,12 @@ void *syn__et_arena_get(syn__et_arena *arena, size_t bytes); /* NULL when memory
 void syn__et_arena_reset(syn__et_arena *arena);
 void syn__et_arena_free(syn__et_arena *arena);
 /* A NUL-terminated copy in which U+0000 is U+FFFD. */
-const char *syn__et_arena_text(syn__et_arena *arena, syn__et_str s);
+const char *syn__et_arena_text(syn__et_arena *arena, syn__str s);
 
 /* ---- Attributes (et_attr.c) ---- */
 
 /* The oneof field of an attribute whose name has no type added. */
-uint32_t syn__et_default_field(syn__et_str name, syn_value_type type);
+uint32_t syn__et_default_field(syn__str name, syn_value_type type);
 /* One ET attribute as one or two (@doc) graph attributes; *n is how many. SYN_E_NOMEM at worst. */
 syn_status syn__et_attr_to_graph(const syn__et_attr *attr, syn__et_arena *arena,
                                  syn_attribute out[2], size_t *n);
@@ -49,7 +49,7 @@ syn_status syn__et_attr_from_graph(const syn_attribute *attr, syn__et_arena *are
                                    syn__et_attr *out, syn_error *err);
 /* Text as protobuf wants it: bytes that are not UTF-8 become U+FFFD. text NULL when memory is out.
  */
-syn__et_str syn__et_clean(syn__et_arena *arena, const char *text);
+syn__str syn__et_clean(syn__et_arena *arena, const char *text);
 bool syn__et_parse_u64(const char *text, uint64_t *out);
 
 /* ---- The plan: which nodes an ET has and what each waits for (et_plan.c) ----
@@ -190,7 +190,7 @@ typedef struct syn__et_span {
 typedef struct syn__et_index {
     const char *name, *begin;
     bool is_file;
-    syn__et_str meta;
+    syn__str meta;
     syn__et_span *spans; /* nodes in file order */
     size_t n_spans, spans_cap;
     syn_dep *deps; /* node: index into spans */

@@ -87,7 +87,7 @@ static syn_status put_group(syn__et_builder *b, const char *where, uint32_t id, 
 /* ---- From metadata ---- */
 
 /* The numbers of an int32_list. */
-static syn_status read_ranks(syn__et_str payload, int32_t **out, size_t *n, syn_error *err) {
+static syn_status read_ranks(syn__str payload, int32_t **out, size_t *n, syn_error *err) {
     syn__et_reader r = {payload.text, payload.text + payload.bytes, NULL};
     syn__et_field f;
     size_t cap = 0;
@@ -112,7 +112,7 @@ static syn_status read_ranks(syn__et_str payload, int32_t **out, size_t *n, syn_
 }
 
 /* "pg.12" */
-static bool group_id(syn__et_str name, uint32_t *out) {
+static bool group_id(syn__str name, uint32_t *out) {
     uint64_t v = 0;
     if (name.bytes < 4 || name.bytes > 13 || memcmp(name.text, "pg.", 3) != 0 ||
         name.text[3] == '0')

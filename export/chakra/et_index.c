@@ -26,7 +26,7 @@ static syn_status no_memory(size_t bytes, syn_error *err) {
 /* ---- Framing ---- */
 
 /* The next message; false at the end of the file or at damage (*status). */
-static bool next_message(const syn__et_index *index, syn__et_reader *r, syn__et_str *out,
+static bool next_message(const syn__et_index *index, syn__et_reader *r, syn__str *out,
                          syn_status *status, syn_error *err) {
     uint64_t bytes;
     const char *start = r->cur;
@@ -40,13 +40,13 @@ static bool next_message(const syn__et_index *index, syn__et_reader *r, syn__et_
         *status = syn__et_index_fail(index, start, err, why);
         return false;
     }
-    *out = (syn__et_str){r->cur, (size_t)bytes};
+    *out = (syn__str){r->cur, (size_t)bytes};
     r->cur += bytes;
     return true;
 }
 
 /* Remembers the node; its dependencies hold ids until they are resolved. */
-static syn_status add_span(syn__et_index *index, const syn__et_node *node, syn__et_str message,
+static syn_status add_span(syn__et_index *index, const syn__et_node *node, syn__str message,
                            syn_error *err) {
     const size_t n = node->n_ctrl + node->n_data;
     if (index->n_spans >= SYN_NO_NODE - 1)
@@ -78,7 +78,7 @@ static syn_status fail_decode(const syn__et_index *index, const syn__et_decoder 
 static syn_status read_frames(syn__et_index *index, syn__et_decoder *d, syn__et_reader *r,
                               syn_error *err) {
     syn_status status = SYN_OK;
-    syn__et_str message;
+    syn__str message;
     syn__et_meta meta;
     syn__et_node node;
     if (!next_message(index, r, &message, &status, err)) {
@@ -168,7 +168,7 @@ static void open_lists(class_reader *lists, const syn__et_node *node) {
         for (size_t k = 0; k < CLASS_LISTS && a->field == SYN__ET_UINT64 + 1; k++) {
             syn__et_field ids;
             syn__et_reader r = {a->data.text, a->data.text + a->data.bytes, NULL};
-            if (!syn__et_str_is(a->name, class_lists[k].name) || !syn__et_read_field(&r, &ids) ||
+            if (!syn__str_is(a->name, class_lists[k].name) || !syn__et_read_field(&r, &ids) ||
                 ids.wire != SYN__ET_WIRE_LEN)
                 continue;
             lists[k].list = (syn__et_reader){ids.data.text, ids.data.text + ids.data.bytes, NULL};
@@ -221,7 +221,7 @@ static syn_status resolve(syn__et_index *index, syn__et_decoder *d, syn_error *e
         syn__et_node node;
         syn__et_span *span = &index->spans[i];
         span->first_dep = n;
-        status = syn__et_decode_node(d, (syn__et_str){span->data, span->bytes}, &node);
+        status = syn__et_decode_node(d, (syn__str){span->data, span->bytes}, &node);
         if (status != SYN_OK) status = fail_decode(index, d, status, err);
         else status = resolve_node(index, &t, &node, &n, err);
     }
@@ -366,10 +366,10 @@ int32_t syn__et_peek_rank(const char *data, size_t bytes) {
     uint64_t length;
     int32_t rank = -1;
     if (syn__et_read_varint(&r, &length) && length <= (size_t)(r.end - r.cur) &&
-        syn__et_decode_meta(&d, (syn__et_str){r.cur, (size_t)length}, &meta) == SYN_OK) {
+        syn__et_decode_meta(&d, (syn__str){r.cur, (size_t)length}, &meta) == SYN_OK) {
         for (size_t i = 0; i < meta.n_attrs; i++) {
             const syn__et_attr *a = &meta.attrs[i];
-            if (syn__et_str_is(a->name, "rank") && a->field == SYN__ET_INT64 && a->bits < 1 << 24)
+            if (syn__str_is(a->name, "rank") && a->field == SYN__ET_INT64 && a->bits < 1 << 24)
                 rank = (int32_t)a->bits;
         }
     }

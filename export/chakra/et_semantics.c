@@ -59,10 +59,10 @@ static void take_number(known *k, const syn__et_attr *a) {
     /* Negative costs and numbers beyond int64 mean nothing. */
     if (a->bits > INT64_MAX && syn__et_type_of(a->field)->is_signed) return;
     for (size_t i = 0; i < sizeof any / sizeof any[0]; i++) {
-        if (syn__et_str_is(a->name, any[i].name)) *any[i].slot = a->bits;
+        if (syn__str_is(a->name, any[i].name)) *any[i].slot = a->bits;
     }
     for (size_t i = 0; i < sizeof small / sizeof small[0] && a->bits <= INT64_MAX; i++) {
-        if (syn__et_str_is(a->name, small[i].name)) *small[i].slot = (int64_t)a->bits;
+        if (syn__str_is(a->name, small[i].name)) *small[i].slot = (int64_t)a->bits;
     }
 }
 
@@ -76,7 +76,7 @@ static syn_status take_text(syn__et_builder *b, known *k, const syn__et_attr *a)
                  {"phase", &k->phase},
                  {"reduce", &k->reduce}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        if (!syn__et_str_is(a->name, texts[i].name)) continue;
+        if (!syn__str_is(a->name, texts[i].name)) continue;
         *texts[i].slot = syn__et_arena_text(&b->arena, a->data);
         if (*texts[i].slot == NULL) return SYN_E_NOMEM;
     }
@@ -96,7 +96,7 @@ static syn_status read_attrs(syn__et_builder *b, const syn__et_node *message, kn
         syn_attribute out[2];
         size_t n;
         if (is_integer(a)) take_number(k, a);
-        if (a->field == SYN__ET_BOOL && syn__et_str_is(a->name, "clamped")) k->clamped = a->bits;
+        if (a->field == SYN__ET_BOOL && syn__str_is(a->name, "clamped")) k->clamped = a->bits;
         if (a->field == SYN__ET_STRING) SYN_TRY(take_text(b, k, a));
         SYN_TRY(syn__et_attr_to_graph(a, &b->arena, out, &n));
         for (size_t j = 0; j < n; j++) SYN_TRY(add(b, &out[j]));
@@ -104,7 +104,7 @@ static syn_status read_attrs(syn__et_builder *b, const syn__et_node *message, kn
     return SYN_OK;
 }
 
-static syn_status add_text(syn__et_builder *b, const char *name, syn__et_str text) {
+static syn_status add_text(syn__et_builder *b, const char *name, syn__str text) {
     const syn_attribute a = {
         .name = name, .type = SYN_VALUE_TEXT, .text = syn__et_arena_text(&b->arena, text)};
     return a.text != NULL ? add(b, &a) : SYN_E_NOMEM;
@@ -142,7 +142,7 @@ static syn_status put_name(syn__et_builder *b, const syn__et_node *message, cons
     out->scope = "";
     if (!b->whole_names && slash != NULL && slash != name && slash[1] != '\0') {
         out->label = slash + 1;
-        out->scope = syn__et_arena_text(&b->arena, (syn__et_str){name, (size_t)(slash - name)});
+        out->scope = syn__et_arena_text(&b->arena, (syn__str){name, (size_t)(slash - name)});
         if (out->scope == NULL) return SYN_E_NOMEM;
     }
     if (*name == '\0') {
@@ -244,7 +244,7 @@ static syn_status put_kind(syn__et_builder *b, const syn__et_node *message, cons
     out->comm_bytes = is_comm ? k->comm_size : 0;
     if (exact) return SYN_OK;
     const char *name = syn__et_node_type_name(message->type);
-    return name != NULL ? add_text(b, "@type", syn__et_str_of(name))
+    return name != NULL ? add_text(b, "@type", syn__str_of(name))
                         : add_number(b, "@type", message->type);
 }
 
@@ -256,7 +256,7 @@ static uint64_t micros_of(double ns) {
 }
 
 static syn_status add_micros(syn__et_builder *b, const char *name, uint64_t v) {
-    const syn__et_attr a = {syn__et_str_of(name + 1), {"", 0}, SYN__ET_UINT64, v, {"", 0}};
+    const syn__et_attr a = {syn__str_of(name + 1), {"", 0}, SYN__ET_UINT64, v, {"", 0}};
     syn_attribute out[2];
     size_t n;
     if (v <= INT64_MAX) return add_number(b, name, v);

@@ -36,7 +36,7 @@ static void reset(syn__et_walk *walk) {
 /* ---- Metadata ---- */
 
 static syn_status add_i64(syn__et_walk *walk, const char *name, int64_t value, syn_error *err) {
-    const syn__et_attr a = {syn__et_str_of(name), {"", 0}, SYN__ET_INT64, (uint64_t)value, {"", 0}};
+    const syn__et_attr a = {syn__str_of(name), {"", 0}, SYN__ET_INT64, (uint64_t)value, {"", 0}};
     return syn__et_walk_add(walk, &a, err);
 }
 
@@ -60,7 +60,7 @@ static syn_status add_group(syn__et_walk *walk, const syn_graph_group *group, sy
     for (uint32_t i = 0; i < group->n_ranks; i++)
         bytes += syn__et_varint_bytes((uint64_t)(int64_t)group->ranks[i]);
     char *payload = (char *)syn__et_arena_get(&walk->arena, bytes + 1 + SYN__ET_VARINT_MAX);
-    syn__et_attr a = {{syn__et_arena_text(&walk->arena, syn__et_str_of(name)), strlen(name)},
+    syn__et_attr a = {{syn__et_arena_text(&walk->arena, syn__str_of(name)), strlen(name)},
                       syn__et_clean(&walk->arena, group->name),
                       SYN__ET_INT32 + 1,
                       0,
@@ -104,7 +104,7 @@ static syn_status add_groups(syn__et_walk *walk, syn_error *err) {
 
 static syn_status planned_meta(syn__et_walk *walk, syn__et_meta *out, syn_error *err) {
     const syn_graph *g = walk->graph;
-    out->version = syn__et_str_of(SCHEMA_VERSION);
+    out->version = syn__str_of(SCHEMA_VERSION);
     SYN_TRY(add_i64(walk, "rank", g->ranks[walk->rank].rank, err));
     SYN_TRY(add_i64(walk, "world_size", g->world_size, err));
     if (walk->version != NULL) SYN_TRY(add_string(walk, "program", walk->version, err));
@@ -117,7 +117,7 @@ static syn_status planned_meta(syn__et_walk *walk, syn__et_meta *out, syn_error 
         const char *text = m->type == SYN_VALUE_TEXT ? m->text : NULL;
         if (text == NULL)
             text = syn__et_arena_text(&walk->arena,
-                                      syn__et_str_of(syn_attribute_text(m, buf, sizeof buf)));
+                                      syn__str_of(syn_attribute_text(m, buf, sizeof buf)));
         if (text == NULL) return SYN_FAIL_NOMEM(err, sizeof buf, "an attribute");
         SYN_TRY(add_string(walk, m->name, text, err));
     }
@@ -168,7 +168,7 @@ static syn_status verbatim_entry(syn__et_walk *walk, const syn_attribute *m, syn
     if (own) {
         size_t bytes;
         (void)rank_of_entry(entry->name, &bytes);
-        named.name = syn__et_arena_text(&walk->arena, (syn__et_str){entry->name, bytes});
+        named.name = syn__et_arena_text(&walk->arena, (syn__str){entry->name, bytes});
         if (named.name == NULL) return SYN_FAIL_NOMEM(err, bytes, "a name");
     }
     if (strcmp(named.name, "et.version") == 0) {
@@ -179,7 +179,7 @@ static syn_status verbatim_entry(syn__et_walk *walk, const syn_attribute *m, syn
     const char *at = strrchr(named.name, '@');
     if (at != NULL && strcmp(at, "@doc") == 0 && named.type == SYN_VALUE_TEXT &&
         walk->n_attrs > 0) {
-        syn__et_str *doc = &walk->attrs[walk->n_attrs - 1].doc;
+        syn__str *doc = &walk->attrs[walk->n_attrs - 1].doc;
         *doc = syn__et_clean(&walk->arena, named.text);
         return doc->text != NULL ? SYN_OK : SYN_FAIL_NOMEM(err, 1, "an attribute");
     }
@@ -237,7 +237,7 @@ static uint32_t type_by_name(const syn_attribute *a) {
 }
 
 /* The text of inputs or outputs that an attribute "@inputs.shapes" is; NULL if it is none. */
-static syn__et_str *io_slot(const char *name, syn__et_node *out, bool *is_io) {
+static syn__str *io_slot(const char *name, syn__et_node *out, bool *is_io) {
     static const char *const names[2][4] = {
         {"@inputs.values", "@inputs.shapes", "@inputs.types", "@inputs"},
         {"@outputs.values", "@outputs.shapes", "@outputs.types", "@outputs"}};
@@ -257,7 +257,7 @@ static syn__et_str *io_slot(const char *name, syn__et_node *out, bool *is_io) {
 static bool take_field(syn__et_walk *walk, const syn_attribute *a, syn__et_node *out, bool *nomem) {
     bool known = false;
     if (*a->name != '@') return false;
-    syn__et_str *slot = io_slot(a->name, out, &known);
+    syn__str *slot = io_slot(a->name, out, &known);
     if (strcmp(a->name, "@name") == 0) slot = &out->name;
     if (strcmp(a->name, "@doc") == 0 && walk->n_attrs > 0)
         slot = &walk->attrs[walk->n_attrs - 1].doc;

@@ -11,7 +11,7 @@
 #define SUFFIX_BYTES 32 /* ".2147483647.et", ".comm_group.json" */
 
 /* Length, then the message; empties the buffer. */
-static void write_message(syn_sink *sink, syn__et_buf *buf) {
+static void write_message(syn_sink *sink, syn__buf *buf) {
     char length[SYN__ET_VARINT_MAX];
     if (buf->failed) return;
     syn_sink_write(sink, length, (size_t)(syn__et_varint(length, buf->bytes) - length));
@@ -19,7 +19,7 @@ static void write_message(syn_sink *sink, syn__et_buf *buf) {
     buf->bytes = 0;
 }
 
-static syn_status write_walk(syn__et_walk *walk, syn__et_buf *buf, syn_sink *sink, syn_error *err) {
+static syn_status write_walk(syn__et_walk *walk, syn__buf *buf, syn_sink *sink, syn_error *err) {
     syn__et_meta meta;
     syn__et_node node;
     bool more = true;
@@ -39,10 +39,10 @@ static syn_status write_walk(syn__et_walk *walk, syn__et_buf *buf, syn_sink *sin
 static syn_status write_rank(const syn_graph *graph, uint32_t rank,
                              const syn_export_options *options, syn_sink *sink, syn_error *err) {
     syn__et_walk walk;
-    syn__et_buf buf = {0};
+    syn__buf buf = {0};
     SYN_TRY(syn__et_walk_open(&walk, graph, rank, options != NULL ? options->version : NULL, err));
     const syn_status status = write_walk(&walk, &buf, sink, err);
-    syn__et_buf_free(&buf);
+    syn__buf_free(&buf);
     syn__et_walk_close(&walk);
     return status;
 }

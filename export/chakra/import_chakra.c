@@ -14,9 +14,9 @@
 typedef struct rank_bytes {
     int32_t rank; /* -1 until told */
     bool has_meta, has_nodes;
-    int32_t nodes_of;        /* a rank, or OWN_NODES */
-    size_t n_copies;         /* ranks not yet added that have these nodes */
-    syn__et_buf meta, nodes; /* with their lengths */
+    int32_t nodes_of;     /* a rank, or OWN_NODES */
+    size_t n_copies;      /* ranks not yet added that have these nodes */
+    syn__buf meta, nodes; /* with their lengths */
 } rank_bytes;
 
 typedef struct reader {
@@ -26,9 +26,9 @@ typedef struct reader {
 } reader;
 
 /* Appends the message just read and its length. */
-static syn_status take_message(reader *r, syn__et_buf *out) {
+static syn_status take_message(reader *r, syn__buf *out) {
     syn__et_put_varint(out, r->in.message.bytes);
-    syn__et_buf_put(out, r->in.message.data, r->in.message.bytes);
+    syn__buf_put(out, r->in.message.data, r->in.message.bytes);
     return out->failed ? syn__et_json_no_memory(&r->in) : SYN_OK;
 }
 
@@ -153,11 +153,11 @@ static syn_status add_rank(reader *r, syn__et_builder *b, uint32_t i, const char
         return SYN_FAIL(r->in.err, SYN_E_FORMAT,
                         "%.200s: the metadata of rank %d says that it is rank %d", name,
                         (int)rank->rank, (int)said);
-    if (owner->nodes.bytes > 0) syn__et_buf_put(&rank->meta, owner->nodes.data, owner->nodes.bytes);
+    if (owner->nodes.bytes > 0) syn__buf_put(&rank->meta, owner->nodes.data, owner->nodes.bytes);
     if (rank->meta.failed) return syn__et_json_no_memory(&r->in);
-    if (--owner->n_copies == 0) syn__et_buf_free(&owner->nodes);
+    if (--owner->n_copies == 0) syn__buf_free(&owner->nodes);
     SYN_TRY(syn__et_builder_add(b, i, name, rank->meta.data, rank->meta.bytes, false, r->in.err));
-    syn__et_buf_free(&rank->meta);
+    syn__buf_free(&rank->meta);
     return SYN_OK;
 }
 
@@ -178,8 +178,8 @@ static syn_status build(reader *r, const char *name, syn_graph **out) {
 
 static void reader_free(reader *r) {
     for (size_t i = 0; i < r->n_ranks; i++) {
-        syn__et_buf_free(&r->ranks[i].meta);
-        syn__et_buf_free(&r->ranks[i].nodes);
+        syn__buf_free(&r->ranks[i].meta);
+        syn__buf_free(&r->ranks[i].nodes);
     }
     syn_free(r->ranks);
     syn__et_json_reader_free(&r->in);

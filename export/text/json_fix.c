@@ -35,8 +35,8 @@ void syn__fix_count(syn__fix *fix, syn__fix_kind kind, const char *at) {
 
 void syn__fix_change(syn__fix *fix, const char *from, const char *to, const char *with,
                      size_t bytes) {
-    syn__et_buf_put(&fix->out, fix->mark, (size_t)(from - fix->mark));
-    syn__et_buf_put(&fix->out, with, bytes);
+    syn__buf_put(&fix->out, fix->mark, (size_t)(from - fix->mark));
+    syn__buf_put(&fix->out, with, bytes);
     fix->mark = to;
 }
 
@@ -133,12 +133,12 @@ static void fix_odd_string(syn__fix *fix, const char *p, const char *end) {
     }
 }
 
-static inline void fix_string(syn__fix *fix, syn__et_str text) {
+static inline void fix_string(syn__fix *fix, syn__str text) {
     const char *end = text.text + text.bytes, *odd = next_odd(text.text, end);
     if (odd < end) fix_odd_string(fix, odd, end);
 }
 
-void syn__fix_key(syn__fix *fix, syn__et_str key) {
+void syn__fix_key(syn__fix *fix, syn__str key) {
     fix_string(fix, key);
     bool colon = false;
     for (const char *p = key.text + key.bytes + 1; p < fix->loose.cur; p++) {
@@ -178,39 +178,38 @@ static bool is_number(const char *p, const char *end) {
 }
 
 /* "+.5", "007", "1." become 0.5, 7 and 1.0; what is no number then is put in quotes. */
-static void fix_number(syn__fix *fix, syn__et_str text) {
+static void fix_number(syn__fix *fix, syn__str text) {
     const char *p = text.text, *const end = text.text + text.bytes;
     const size_t at = fix->out.bytes + (size_t)(p - fix->mark);
     syn__fix_count(fix, SYN__FIX_NUMBER, p);
     syn__fix_change(fix, p, end, "", 0);
-    if (*p == '-') syn__et_buf_put(&fix->out, "-", 1);
+    if (*p == '-') syn__buf_put(&fix->out, "-", 1);
     if (*p == '-' || *p == '+') p++;
     while (end - p > 1 && p[0] == '0' && p[1] >= '0' && p[1] <= '9') p++;
     size_t n = digits(p, end);
-    if (n == 0) syn__et_buf_put(&fix->out, "0", 1);
+    if (n == 0) syn__buf_put(&fix->out, "0", 1);
     if (p + n < end && p[n] == '.') n++;
-    syn__et_buf_put(&fix->out, p, n);
-    if (n > 0 && p[n - 1] == '.' && digits(p + n, end) == 0) syn__et_buf_put(&fix->out, "0", 1);
-    syn__et_buf_put(&fix->out, p + n, (size_t)(end - p) - n);
+    syn__buf_put(&fix->out, p, n);
+    if (n > 0 && p[n - 1] == '.' && digits(p + n, end) == 0) syn__buf_put(&fix->out, "0", 1);
+    syn__buf_put(&fix->out, p + n, (size_t)(end - p) - n);
     if (fix->out.failed) return;
     if (is_number(fix->out.data + at, fix->out.data + fix->out.bytes)) return;
     fix->out.bytes = at;
-    syn__et_buf_put(&fix->out, "\"", 1);
-    syn__et_buf_put(&fix->out, text.text, text.bytes);
-    syn__et_buf_put(&fix->out, "\"", 1);
+    syn__buf_put(&fix->out, "\"", 1);
+    syn__buf_put(&fix->out, text.text, text.bytes);
+    syn__buf_put(&fix->out, "\"", 1);
 }
 
 /* Whether the word is `lower` in capitals of any kind. */
-static bool is_word(syn__et_str text, const char *lower) {
+static bool is_word(syn__str text, const char *lower) {
     if (text.bytes != strlen(lower)) return false;
     for (size_t i = 0; i < text.bytes; i++)
         if ((text.text[i] | 0x20) != lower[i]) return false;
     return true;
 }
 
-static void fix_word(syn__fix *fix, syn__et_str text) {
-    if (syn__et_str_is(text, "null") || syn__et_str_is(text, "true") ||
-        syn__et_str_is(text, "false"))
+static void fix_word(syn__fix *fix, syn__str text) {
+    if (syn__str_is(text, "null") || syn__str_is(text, "true") || syn__str_is(text, "false"))
         return;
     change_noted(fix, SYN__FIX_WORD, text.text, text.bytes,
                  is_word(text, "true")    ? "true"
@@ -222,7 +221,7 @@ static void fix_word(syn__fix *fix, syn__et_str text) {
 
 /* What stands at hand, or its opening bracket. False: there is nothing. */
 static inline bool fix_here(syn__fix *fix, size_t *depth) {
-    syn__et_str text;
+    syn__str text;
     switch (syn__loose_value(&fix->loose, &text)) {
     case SYN__LOOSE_OBJECT:
     case SYN__LOOSE_ARRAY:
@@ -254,7 +253,7 @@ bool syn__fix_value(syn__fix *fix) {
         while (depth > 0 && !more) {
             const char *from = l->cur;
             const bool in_object = fix->open[depth - 1] == '{';
-            syn__et_str key;
+            syn__str key;
             more = in_object ? syn__loose_member(l, &key) : syn__loose_element(l);
             if (l->broken) return false;
             const char *to = !more ? l->cur - 1 : in_object ? key.text - 1 : l->cur;
@@ -270,7 +269,7 @@ bool syn__fix_value(syn__fix *fix) {
 }
 
 void syn__fix_free(syn__fix *fix) {
-    syn__et_buf_free(&fix->out);
+    syn__buf_free(&fix->out);
     syn_free(fix->open);
     memset(fix, 0, sizeof *fix);
 }

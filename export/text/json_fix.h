@@ -43,7 +43,7 @@ typedef struct syn__fix_note {
 typedef struct syn__fix {
     syn__loose loose;
     const char *mark; /* what stands before it is in `out`, or was left out */
-    syn__et_buf out;  /* empty as long as the text from an earlier mark on is valid */
+    syn__buf out;     /* empty as long as the text from an earlier mark on is valid */
     char *open;       /* the brackets open within the value at hand */
     size_t open_cap;
     syn__fix_note notes[SYN__FIX_KINDS];
@@ -56,7 +56,7 @@ void syn__fix_change(syn__fix *fix, const char *from, const char *to, const char
 /* The white space and commas between two values; `comma`: one belongs there. */
 void syn__fix_gap(syn__fix *fix, const char *from, const char *to, bool comma);
 /* A key at which the reader's syn__loose_member arrived, and its colon. */
-void syn__fix_key(syn__fix *fix, syn__et_str key);
+void syn__fix_key(syn__fix *fix, syn__str key);
 /* The value at hand. False: the reader is broken, or fix->out.failed. */
 bool syn__fix_value(syn__fix *fix);
 void syn__fix_free(syn__fix *fix);

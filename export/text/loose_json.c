@@ -142,15 +142,15 @@ static inline bool in_word(char c) {
 }
 
 static syn__loose_kind word_kind(syn__loose *l, const char *p, size_t bytes) {
-    const syn__et_str s = {p, bytes};
+    const syn__str s = {p, bytes};
     const char c = *p == '-' || *p == '+' ? p[1] : *p;
     if ((c >= '0' && c <= '9') || c == '.') return SYN__LOOSE_NUMBER;
-    if (!syn__et_str_is(s, "true") && !syn__et_str_is(s, "false") && !syn__et_str_is(s, "null"))
+    if (!syn__str_is(s, "true") && !syn__str_is(s, "false") && !syn__str_is(s, "null"))
         count(l, SYN__LOOSE_BARE_WORD, p);
     return SYN__LOOSE_WORD;
 }
 
-static inline syn__loose_kind scalar(syn__loose *l, const char *p, syn__et_str *text) {
+static inline syn__loose_kind scalar(syn__loose *l, const char *p, syn__str *text) {
     if (*p == '"' && p < l->end) {
         l->escaped = false;
         const char *quote = string_end(l, p + 1, IN_VALUE);
@@ -169,7 +169,7 @@ static inline syn__loose_kind scalar(syn__loose *l, const char *p, syn__et_str *
     return word_kind(l, p, text->bytes);
 }
 
-syn__loose_kind syn__loose_value(syn__loose *l, syn__et_str *text) {
+syn__loose_kind syn__loose_value(syn__loose *l, syn__str *text) {
     text->text = l->cur;
     text->bytes = 0;
     if (l->broken) return SYN__LOOSE_NONE;
@@ -207,7 +207,7 @@ static inline const char *past_commas(syn__loose *l, char closing) {
     return past_odd_commas(l, closing);
 }
 
-bool syn__loose_member(syn__loose *l, syn__et_str *key) {
+bool syn__loose_member(syn__loose *l, syn__str *key) {
     if (l->broken) return false;
     const char *p = past_commas(l, '}');
     l->fresh = false;
@@ -298,8 +298,8 @@ static bool skip_nested(syn__loose *l, const char *p) {
     }
 }
 
-syn__loose_kind syn__loose_skip(syn__loose *l, syn__et_str *text) {
-    syn__et_str inner = {l->cur, 0};
+syn__loose_kind syn__loose_skip(syn__loose *l, syn__str *text) {
+    syn__str inner = {l->cur, 0};
     syn__loose_kind kind = SYN__LOOSE_NONE;
     if (!l->broken) {
         const char *p = past_space(l->cur, l->end);
@@ -316,7 +316,7 @@ syn__loose_kind syn__loose_skip(syn__loose *l, syn__et_str *text) {
     return kind;
 }
 
-bool syn__loose_resume(syn__loose *l, const char *from, syn__et_str first_key) {
+bool syn__loose_resume(syn__loose *l, const char *from, syn__str first_key) {
     const char *p = first_key.bytes > 0 ? from : l->end;
     while (p < l->end && (p = memchr(p, '{', (size_t)(l->end - p))) != NULL) {
         const char *q = past_space(p + 1, l->end);
@@ -333,7 +333,7 @@ bool syn__loose_resume(syn__loose *l, const char *from, syn__et_str first_key) {
     return false;
 }
 
-bool syn__loose_resume_list(syn__loose *l, const char *from, syn__et_str key) {
+bool syn__loose_resume_list(syn__loose *l, const char *from, syn__str key) {
     const char *p = from;
     while (p < l->end && (p = memchr(p, '"', (size_t)(l->end - p))) != NULL) {
         const char *q = ++p;
@@ -352,13 +352,13 @@ bool syn__loose_resume_list(syn__loose *l, const char *from, syn__et_str key) {
     return false;
 }
 
-syn__et_str syn__loose_find(syn__et_str object, const char *key) {
+syn__str syn__loose_find(syn__str object, const char *key) {
     syn__loose l;
-    syn__et_str text = {"", 0}, at;
+    syn__str text = {"", 0}, at;
     syn__loose_init(&l, object.text, object.bytes);
     if (syn__loose_value(&l, &at) != SYN__LOOSE_OBJECT) return text;
     while (syn__loose_member(&l, &at)) {
-        if (syn__et_str_is(at, key)) {
+        if (syn__str_is(at, key)) {
             if (syn__loose_skip(&l, &text) != SYN__LOOSE_NONE) return text;
             break;
         }

@@ -8,7 +8,7 @@
 #ifndef EXPORT_LOOSE_JSON_H
 #define EXPORT_LOOSE_JSON_H
 
-#include "export/chakra/wire/et_wire.h"
+#include "export/text/bytes.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -57,25 +57,25 @@ void syn__loose_init(syn__loose *l, const char *data, size_t bytes);
 char syn__loose_peek(syn__loose *l);
 /* The value at hand. A scalar: its text (a string without quotes), and the reader stands behind it.
    An object or array: the reader stands behind its bracket; *text is that bracket. */
-syn__loose_kind syn__loose_value(syn__loose *l, syn__et_str *text);
+syn__loose_kind syn__loose_value(syn__loose *l, syn__str *text);
 /* The open object's next member: its key, and the reader stands at its value. False: the object is
    closed, or broken. */
-bool syn__loose_member(syn__loose *l, syn__et_str *key);
+bool syn__loose_member(syn__loose *l, syn__str *key);
 /* Whether the open array has another element, at which the reader then stands. */
 bool syn__loose_element(syn__loose *l);
 /* Over the value at hand, whatever it is; *text (NULL allowed) is all of it, quotes included. */
-syn__loose_kind syn__loose_skip(syn__loose *l, syn__et_str *text);
+syn__loose_kind syn__loose_skip(syn__loose *l, syn__str *text);
 /* After breaking within an element of an array of objects: moves to the next "{" + white space +
    quote + first_key + quote at or behind `from`, no longer broken. False if there is none; the
    reader then stands at the end. */
-bool syn__loose_resume(syn__loose *l, const char *from, syn__et_str first_key);
+bool syn__loose_resume(syn__loose *l, const char *from, syn__str first_key);
 
 /* Likewise after breaking outside of that array: to the value of the next member `key` that is an
    array, at or behind `from`. */
-bool syn__loose_resume_list(syn__loose *l, const char *from, syn__et_str key);
+bool syn__loose_resume_list(syn__loose *l, const char *from, syn__str key);
 
 /* The member `key` of an object's text, quotes included; bytes 0 if it has none. */
-syn__et_str syn__loose_find(syn__et_str object, const char *key);
+syn__str syn__loose_find(syn__str object, const char *key);
 
 static inline size_t syn__loose_at(const syn__loose *l) {
     return (size_t)(l->cur - l->begin);
@@ -83,7 +83,7 @@ static inline size_t syn__loose_at(const syn__loose *l) {
 
 /* Decodes a string's text into out (room for `text.bytes`), returns the length: escapes resolved,
    surrogate pairs joined, lone surrogates as U+FFFD, bytes that are not UTF-8 as "?". */
-size_t syn__loose_decode(syn__et_str text, char *out);
+size_t syn__loose_decode(syn__str text, char *out);
 /* The four hexadecimal digits at p; -1 if they are not. */
 int32_t syn__loose_hex4(const char *p, const char *end);
 /* The character of the escape \u.... whose four digits begin at *p; moves behind it. A surrogate
@@ -91,13 +91,13 @@ int32_t syn__loose_hex4(const char *p, const char *end);
 uint32_t syn__loose_unicode(const char **p, const char *end);
 /* A decimal integer that takes up all of the text. False if it is no such thing or exceeds its
    type. Negative values are their two's complement in u64. */
-bool syn__loose_i64(syn__et_str text, int64_t *out);
-bool syn__loose_u64(syn__et_str text, uint64_t *out);
+bool syn__loose_i64(syn__str text, int64_t *out);
+bool syn__loose_u64(syn__str text, uint64_t *out);
 /* A number as a double, correctly rounded. *integer: written without fraction and exponent. */
-bool syn__loose_double(syn__et_str text, double *out, bool *integer);
+bool syn__loose_double(syn__str text, double *out, bool *integer);
 /* A number of microseconds: as syn__loose_double, and as whole nanoseconds, digits beyond cut off.
    False also if nanoseconds do not fit. */
-bool syn__loose_micros(syn__et_str text, double *us, int64_t *ns, bool *integer);
+bool syn__loose_micros(syn__str text, double *us, int64_t *ns, bool *integer);
 
 #ifdef __cplusplus
 }

@@ -52,7 +52,7 @@ static size_t put_escape(const char **p, const char *end, char *out) {
     return syn_utf8_encode(code >= 0xD800 && code <= 0xDFFF ? NO_CHARACTER : code, out);
 }
 
-size_t syn__loose_decode(syn__et_str text, char *out) {
+size_t syn__loose_decode(syn__str text, char *out) {
     const char *p = text.text, *end = p + text.bytes;
     char *const begin = out;
     while (p < end) {
@@ -71,7 +71,7 @@ size_t syn__loose_decode(syn__et_str text, char *out) {
 
 /* ---- Numbers ---- */
 
-bool syn__loose_u64(syn__et_str text, uint64_t *out) {
+bool syn__loose_u64(syn__str text, uint64_t *out) {
     const bool negative = text.bytes > 0 && text.text[0] == '-';
     const char *p = text.text + negative, *end = text.text + text.bytes;
     uint64_t v = 0;
@@ -86,7 +86,7 @@ bool syn__loose_u64(syn__et_str text, uint64_t *out) {
     return true;
 }
 
-bool syn__loose_i64(syn__et_str text, int64_t *out) {
+bool syn__loose_i64(syn__str text, int64_t *out) {
     uint64_t v = 0;
     const bool negative = text.bytes > 0 && text.text[0] == '-';
     if (!syn__loose_u64(text, &v) || (!negative && v > INT64_MAX)) return false;
@@ -101,7 +101,7 @@ typedef struct decimal {
     bool negative, point, fits;
 } decimal;
 
-static decimal read_decimal(syn__et_str text) {
+static decimal read_decimal(syn__str text) {
     const char *p = text.text, *end = p + text.bytes;
     decimal d = {0, 0, p < end && *p == '-', false, false};
     unsigned n = 0;
@@ -156,7 +156,7 @@ static double divide(uint64_t digits, unsigned places) {
     return ldexp((double)((uint64_t)q | sticky), shift - 64);
 }
 
-static bool parse_double(syn__et_str text, double *out, bool *integer) {
+static bool parse_double(syn__str text, double *out, bool *integer) {
     if (!syn_number_parse(text.text, text.bytes, out)) return false;
     *integer = true;
     for (size_t i = 0; i < text.bytes; i++)
@@ -169,7 +169,7 @@ static double value_of(decimal d) {
     return d.negative ? -v : v;
 }
 
-bool syn__loose_double(syn__et_str text, double *out, bool *integer) {
+bool syn__loose_double(syn__str text, double *out, bool *integer) {
     const decimal d = read_decimal(text);
     if (!d.fits || d.places > 18) return parse_double(text, out, integer);
     *out = value_of(d);
@@ -188,7 +188,7 @@ static bool nanos_of(decimal d, int64_t *ns) {
     return true;
 }
 
-bool syn__loose_micros(syn__et_str text, double *us, int64_t *ns, bool *integer) {
+bool syn__loose_micros(syn__str text, double *us, int64_t *ns, bool *integer) {
     const decimal d = read_decimal(text);
     if (d.fits && d.places <= 18) {
         *us = value_of(d);
@@ -202,7 +202,7 @@ bool syn__loose_micros(syn__et_str text, double *us, int64_t *ns, bool *integer)
     const size_t whole = point ? (size_t)(point - text.text) + 4 : text.bytes;
     if (whole < text.bytes && !memchr(point, 'e', text.bytes - whole + 4) &&
         !memchr(point, 'E', text.bytes - whole + 4)) {
-        const decimal cut = read_decimal((syn__et_str){text.text, whole});
+        const decimal cut = read_decimal((syn__str){text.text, whole});
         if (cut.fits) return nanos_of(cut, ns);
     }
     *ns = (int64_t)(*us * 1000);

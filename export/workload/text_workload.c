@@ -12,7 +12,7 @@
 typedef struct reader {
     syn_text_workload *w;
     size_t at, line; /* line: the one just read, from 1 */
-    syn__et_str words[MAX_COLUMNS];
+    syn__str words[MAX_COLUMNS];
     size_t n_words;
     syn_error *err;
 } reader;
@@ -38,13 +38,13 @@ static bool next_line(reader *r) {
             while (at < stop && is_blank(w->text[at])) at++;
             const size_t from = at;
             while (at < stop && !is_blank(w->text[at])) at++;
-            if (at != from) r->words[r->n_words++] = (syn__et_str){w->text + from, at - from};
+            if (at != from) r->words[r->n_words++] = (syn__str){w->text + from, at - from};
         }
     }
     return r->n_words != 0;
 }
 
-static int shown(syn__et_str s) {
+static int shown(syn__str s) {
     return (int)(s.bytes < SHOWN_BYTES ? s.bytes : SHOWN_BYTES);
 }
 
@@ -54,7 +54,7 @@ static syn_status end_early(const reader *r, const char *wanted) {
 }
 
 /* A decimal integer with an optional sign. */
-static bool parse_integer(syn__et_str s, int64_t *out) {
+static bool parse_integer(syn__str s, int64_t *out) {
     const bool negative = s.bytes != 0 && *s.text == '-';
     size_t i = s.bytes != 0 && (negative || *s.text == '+');
     uint64_t v = 0;
@@ -70,7 +70,7 @@ static bool parse_integer(syn__et_str s, int64_t *out) {
 
 static syn_status read_integer(const reader *r, size_t word, int64_t min, const char *what,
                                int64_t *out) {
-    const syn__et_str s = r->words[word];
+    const syn__str s = r->words[word];
     if (parse_integer(s, out) && *out >= min) return SYN_OK;
     return SYN_FAIL(r->err, SYN_E_FORMAT,
                     "%.200s, line %zu, column %zu: %s must be an integer%s, not '%.*s'", r->w->name,
@@ -98,7 +98,7 @@ static syn_status read_parallelism(reader *r) {
     const size_t n = sizeof parallelisms / sizeof parallelisms[0];
     size_t i = 0;
     if (!next_line(r)) return end_early(r, "the kind of parallelism");
-    while (i < n && !syn__et_str_is(r->words[0], parallelisms[i].name)) i++;
+    while (i < n && !syn__str_is(r->words[0], parallelisms[i].name)) i++;
     if (i == n)
         return SYN_FAIL(r->err, SYN_E_FORMAT,
                         "%.200s, line %zu: '%.*s' is no parallelism of the text format, which has "
@@ -141,11 +141,11 @@ static syn_status read_collective(const reader *r, size_t word, syn__text_part *
                  {"ALLTOALL", 6},
                  {"ALLGATHER", 2},
                  {"REDUCESCATTER", 7}};
-    const syn__et_str s = r->words[word];
+    const syn__str s = r->words[word];
     part->comm = s;
     part->comm_type = SYN__TEXT_UNKNOWN;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (syn__et_str_is(s, types[i].name)) part->comm_type = types[i].type;
+        if (syn__str_is(s, types[i].name)) part->comm_type = types[i].type;
     if (part->comm_type != SYN__TEXT_UNKNOWN || r->w->compat) return SYN_OK;
     return SYN_FAIL(
         r->err, SYN_E_FORMAT,
@@ -165,7 +165,7 @@ static bool has_place(const syn_text_workload *w, size_t index, int part) {
     case SYN_TEXT_MODEL:
         return part != SYN__TEXT_WG;
     case SYN_TEXT_DLRM:
-        if (part == SYN__TEXT_FWD) return syn__et_str_is(p->comm, "ALLTOALL");
+        if (part == SYN__TEXT_FWD) return syn__str_is(p->comm, "ALLTOALL");
         return part == SYN__TEXT_WG || index == 0;
     default:
         return true;
@@ -245,7 +245,7 @@ static syn_status take_text(syn_text_workload *w, const char *data, size_t bytes
         const bool pair = data[i] == '\r' && i + 1 < bytes && data[i + 1] == '\n';
         if (!pair) w->text[w->text_bytes++] = data[i] == '\r' ? '\n' : data[i];
     }
-    if (!syn__et_utf8((syn__et_str){w->text, w->text_bytes}))
+    if (!syn__str_is_utf8((syn__str){w->text, w->text_bytes}))
         return SYN_FAIL(err, SYN_E_FORMAT, "%.200s is no text workload: it is not UTF-8 text",
                         w->name);
     return SYN_OK;

@@ -32,7 +32,7 @@ enum { SYN__TEXT_FWD, SYN__TEXT_IG, SYN__TEXT_WG, SYN__TEXT_PARTS };
 
 typedef struct syn__text_part {
     int64_t time_us;
-    syn__et_str comm;  /* as written */
+    syn__str comm;     /* as written */
     int32_t comm_type; /* Chakra's; SYN__TEXT_NONE, SYN__TEXT_UNKNOWN (compat) */
     int64_t bytes;
 } syn__text_part;
@@ -41,7 +41,7 @@ typedef struct syn__text_part {
 #define SYN__TEXT_UNKNOWN (-2)
 
 typedef struct syn__text_layer {
-    syn__et_str name;
+    syn__str name;
     size_t line;
     syn__text_part parts[SYN__TEXT_PARTS];
 } syn__text_layer;

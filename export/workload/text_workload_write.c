@@ -28,7 +28,7 @@ typedef struct writer {
     ref deps[MAX_DEPS];
     size_t n_deps;
     bool dangling; /* compat: a dependency on a node that is not there */
-    syn__et_buf name, message;
+    syn__buf name, message;
     syn_sink *out;
     char *path; /* room for the prefix and a suffix */
     size_t path_bytes;
@@ -59,7 +59,7 @@ static uint64_t id_of(const writer *w, ref node) {
 }
 
 static syn__et_attr number(const char *name, uint32_t field, uint64_t bits) {
-    return (syn__et_attr){syn__et_str_of(name), {"", 0}, field, bits, {"", 0}};
+    return (syn__et_attr){syn__str_of(name), {"", 0}, field, bits, {"", 0}};
 }
 
 static void put_message(writer *w) {
@@ -78,7 +78,7 @@ static ref put_node(writer *w, syn__et_node *node) {
         waits = waits || w->deps[i] == w->collective;
     }
     node->id = id_of(w, ++w->last);
-    node->name = (syn__et_str){w->name.data, w->name.bytes};
+    node->name = (syn__str){w->name.data, w->name.bytes};
     node->data = data;
     node->n_data = w->n_deps;
     if (node->type == SYN__ET_COMM_COLL_NODE && !w->w->compat) {
@@ -93,14 +93,13 @@ static ref put_node(writer *w, syn__et_node *node) {
     return w->last;
 }
 
-static void name_of(writer *w, const char *kind, syn__et_str layer, const char *infix,
-                    syn__et_str what) {
+static void name_of(writer *w, const char *kind, syn__str layer, const char *infix, syn__str what) {
     w->name.bytes = 0;
-    syn__et_buf_put(&w->name, kind, strlen(kind));
-    syn__et_buf_put(&w->name, layer.text, layer.bytes);
-    syn__et_buf_put(&w->name, infix, strlen(infix));
-    syn__et_buf_put(&w->name, "_", 1);
-    syn__et_buf_put(&w->name, what.text, what.bytes);
+    syn__buf_put(&w->name, kind, strlen(kind));
+    syn__buf_put(&w->name, layer.text, layer.bytes);
+    syn__buf_put(&w->name, infix, strlen(infix));
+    syn__buf_put(&w->name, "_", 1);
+    syn__buf_put(&w->name, what.text, what.bytes);
 }
 
 /* The computation of a layer's part, which waits for what was noted. */
@@ -119,7 +118,7 @@ static void compute(writer *w, size_t layer, int part) {
         return;
     }
     node.duration_micros = (uint64_t)l->parts[part].time_us;
-    name_of(w, "COMP_NODE_", l->name, "", syn__et_str_of(phases[part]));
+    name_of(w, "COMP_NODE_", l->name, "", syn__str_of(phases[part]));
     w->layers[layer].comp[part] = put_node(w, &node);
 }
 
@@ -220,7 +219,7 @@ static void dlrm_forward(writer *w) {
             else wait_if(w, l[0].comm[SYN__TEXT_FWD]);
         }
         compute(w, i, SYN__TEXT_FWD);
-        if (syn__et_str_is(w->w->layers[i].parts[SYN__TEXT_FWD].comm, "ALLTOALL"))
+        if (syn__str_is(w->w->layers[i].parts[SYN__TEXT_FWD].comm, "ALLTOALL"))
             communicate(w, i, SYN__TEXT_FWD, "", l[i].comp[SYN__TEXT_FWD]);
     }
 }
@@ -252,24 +251,24 @@ static void dlrm_step(writer *w) {
 /* ---- Files ---- */
 
 static void put_metadata(writer *w, uint32_t npu) {
-    const syn__et_str text = {w->w->text, w->w->text_bytes}, none = {"", 0};
+    const syn__str text = {w->w->text, w->w->text_bytes}, none = {"", 0};
     const syn_text_options *o = w->options;
     const bool compat = w->w->compat;
-    syn__et_meta meta = {.version = syn__et_str_of(compat ? "" : "1.0.0")};
+    syn__et_meta meta = {.version = syn__str_of(compat ? "" : "1.0.0")};
     syn__et_attr attrs[5];
     if (compat) {
-        attrs[meta.n_attrs++] = (syn__et_attr){syn__et_str_of("schema"), none, SYN__ET_STRING, 0,
-                                               syn__et_str_of("1.0.2-chakra.1.0.0")};
+        attrs[meta.n_attrs++] = (syn__et_attr){syn__str_of("schema"), none, SYN__ET_STRING, 0,
+                                               syn__str_of("1.0.2-chakra.1.0.0")};
     } else {
         attrs[meta.n_attrs++] = number("rank", SYN__ET_INT64, npu);
         attrs[meta.n_attrs++] = number("world_size", SYN__ET_INT64, o->n_npus);
         attrs[meta.n_attrs++] = number("num_passes", SYN__ET_INT64, o->n_passes);
         if (o->version != NULL)
-            attrs[meta.n_attrs++] = (syn__et_attr){syn__et_str_of("program"), none, SYN__ET_STRING,
-                                                   0, syn__et_str_of(o->version)};
+            attrs[meta.n_attrs++] = (syn__et_attr){syn__str_of("program"), none, SYN__ET_STRING, 0,
+                                                   syn__str_of(o->version)};
     }
     attrs[meta.n_attrs++] =
-        (syn__et_attr){syn__et_str_of("input_file"), none, SYN__ET_STRING, 0, text};
+        (syn__et_attr){syn__str_of("input_file"), none, SYN__ET_STRING, 0, text};
     meta.attrs = attrs;
     syn__et_put_meta(&w->message, &meta);
     put_message(w);
@@ -385,7 +384,7 @@ syn_status syn_text_workload_write(syn_text_workload *workload, const syn_text_o
             : write_set(&w);
     syn_free(w.path);
     syn_free(w.layers);
-    syn__et_buf_free(&w.name);
-    syn__et_buf_free(&w.message);
+    syn__buf_free(&w.name);
+    syn__buf_free(&w.message);
     return status;
 }

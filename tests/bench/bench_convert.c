@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "export/pytorch/read/pt_trace.h"
+#include "export/text/file_text.h"
 #include "syntorch/memory.h"
 #include "syntorch/sink.h"
 #include "tests/bench/bench.h"
@@ -108,17 +108,17 @@ static void write_moved(FILE *out, const char *text, size_t bytes, uint64_t copy
 }
 
 static bool write_copies(const char *from, const char *to, const char *list, int copies) {
-    syn__pt_input in;
+    syn__file_text in;
     syn_error err = {0};
     syn__loose l;
-    syn__et_str text, key;
-    if (syn__pt_input_open(&in, from, &err) != SYN_OK) return false;
+    syn__str text, key;
+    if (syn__file_text_open(&in, from, &err) != SYN_OK) return false;
     FILE *out = fopen(to, "wb");
     syn__loose_init(&l, in.data, in.bytes);
     (void)syn__loose_value(&l, &text);
     bool done = false;
     while (out && !done && syn__loose_member(&l, &key)) {
-        if (!syn__et_str_is(key, list)) {
+        if (!syn__str_is(key, list)) {
             syn__loose_skip(&l, NULL);
             continue;
         }
@@ -135,7 +135,7 @@ static bool write_copies(const char *from, const char *to, const char *list, int
         done = true;
     }
     const bool ok = out && fclose(out) == 0 && done;
-    syn__pt_input_close(&in);
+    syn__file_text_close(&in);
     return ok;
 }
 

@@ -35,14 +35,14 @@ static void test_chakra_bytes(void) {
     const syn__et_node node = {
         .id = 17, .name = {"ALL_REDUCE", 10}, .type = 7, .attrs = attrs, .n_attrs = 3};
     const syn__et_meta meta = {.version = {"1.0.0", 5}};
-    syn__et_buf buf = {0};
+    syn__buf buf = {0};
     syn__et_put_varint(&buf, 7);
     syn__et_put_meta(&buf, &meta);
     syn__et_put_varint(&buf, 64);
     syn__et_put_node(&buf, &node);
     CHECK_INT(buf.bytes, sizeof chakra_bytes - 1);
     CHECK(memcmp(buf.data, chakra_bytes, buf.bytes) == 0);
-    syn__et_buf_free(&buf);
+    syn__buf_free(&buf);
 }
 
 static void test_varints(void) {

@@ -11,12 +11,12 @@
 /* ---- Making files ---- */
 
 typedef struct file {
-    syn__et_buf buf, message;
+    syn__buf buf, message;
 } file;
 
 static void end_message(file *f) {
     syn__et_put_varint(&f->buf, f->message.bytes);
-    syn__et_buf_put(&f->buf, f->message.data, f->message.bytes);
+    syn__buf_put(&f->buf, f->message.data, f->message.bytes);
     f->message.bytes = 0;
 }
 
@@ -40,8 +40,8 @@ static void put_node(file *f, uint64_t id, const uint64_t *ctrl, size_t n_ctrl,
 }
 
 static void close_file(file *f) {
-    syn__et_buf_free(&f->buf);
-    syn__et_buf_free(&f->message);
+    syn__buf_free(&f->buf);
+    syn__buf_free(&f->message);
 }
 
 static syn_graph *load(const file *f, syn_error *err) {
@@ -126,8 +126,8 @@ static void test_all_ranks_through_json(void) {
     syn_graph_free(g);
 }
 
-static syn__et_str str(const char *text, size_t bytes) {
-    return (syn__et_str){text, bytes};
+static syn__str str(const char *text, size_t bytes) {
+    return (syn__str){text, bytes};
 }
 
 static uint64_t bits_of(double v) {

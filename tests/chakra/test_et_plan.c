@@ -211,7 +211,7 @@ static void test_too_many_streams(void) {
 static int64_t value_of(const syn__et_node *node, const char *name, uint32_t field) {
     for (size_t i = 0; i < node->n_attrs; i++) {
         const syn__et_attr *a = &node->attrs[i];
-        if (syn__et_str_is(a->name, name)) return a->field == field ? (int64_t)a->bits : -2;
+        if (syn__str_is(a->name, name)) return a->field == field ? (int64_t)a->bits : -2;
     }
     return -1;
 }
@@ -219,8 +219,8 @@ static int64_t value_of(const syn__et_node *node, const char *name, uint32_t fie
 static bool text_is(const syn__et_node *node, const char *name, const char *want) {
     for (size_t i = 0; i < node->n_attrs; i++) {
         const syn__et_attr *a = &node->attrs[i];
-        if (syn__et_str_is(a->name, name))
-            return a->field == SYN__ET_STRING && syn__et_str_is(a->data, want);
+        if (syn__str_is(a->name, name))
+            return a->field == SYN__ET_STRING && syn__str_is(a->data, want);
     }
     return false;
 }
@@ -305,7 +305,7 @@ static void test_collective(void) {
     syn_graph *g = describe(&node, &walk, &out, &err);
     CHECK_MSG(g != NULL, "%s", err.text);
     CHECK_INT(out.type, SYN__ET_COMM_COLL_NODE);
-    CHECK(syn__et_str_is(out.name, "h.0/op"));
+    CHECK(syn__str_is(out.name, "h.0/op"));
     CHECK_INT(value_of(&out, "is_cpu_op", SYN__ET_BOOL), 0);
     CHECK_INT(value_of(&out, "comm_type", SYN__ET_INT64), 5);
     CHECK_INT(value_of(&out, "comm_size", SYN__ET_INT64), 64);

@@ -188,11 +188,11 @@ static void test_scalars(void) {
         const size_t n = chakra_proto_msg__node__pack(&node, packed);
         const syn__et_attr ours = {{"n", 1}, {"", 0}, cases[i].field, cases[i].bits, {"", 0}};
         const syn__et_node same = {.name = {"", 0}, .attrs = &ours, .n_attrs = 1};
-        syn__et_buf buf = {0};
+        syn__buf buf = {0};
         syn__et_put_node(&buf, &same);
         CHECK_INT(buf.bytes, n);
         CHECK_MSG(memcmp(buf.data, packed, n) == 0, "field %u", cases[i].field);
-        syn__et_buf_free(&buf);
+        syn__buf_free(&buf);
     }
 }
 

@@ -9,13 +9,13 @@
 /* Writes rank 0's and 1's file; the prefix. */
 static const char *write_set(const et_set *s) {
     for (int rank = 0; rank < 2; rank++) {
-        syn__et_buf bytes = set_bytes(s, rank);
+        syn__buf bytes = set_bytes(s, rank);
         FILE *f = fopen(in_folder(rank == 0 ? "s.0.et" : "s.1.et"), "wb");
         if (f != NULL) {
             fwrite(bytes.data, 1, bytes.bytes, f);
             fclose(f);
         }
-        syn__et_buf_free(&bytes);
+        syn__buf_free(&bytes);
     }
     return in_folder("s");
 }

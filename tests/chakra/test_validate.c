@@ -458,7 +458,7 @@ static void offsets(void) {
     et_set s = set_clean();
     dangling(&s, &s.nodes[0][2]); /* of the last node */
     s.n[0] = 7;
-    syn__et_buf before = set_bytes(&s, 0);
+    syn__buf before = set_bytes(&s, 0);
     s.n[0] = 8;
     CHECK_OK(validate(&s, SIMULATOR, &v, &err), err);
     CHECK_INT(v.n_findings, 1);
@@ -466,7 +466,7 @@ static void offsets(void) {
     CHECK_INT(v.findings[0].node, 8);
     CHECK_INT(v.findings[0].offset, before.bytes + 1); /* behind its length */
     CHECK_INT(v.findings[0].rank, 0);
-    syn__et_buf_free(&before);
+    syn__buf_free(&before);
     syn_validation_free(&v);
 }
 

@@ -7,8 +7,8 @@
 #include "tests/support/test.h"
 
 /* A file of `n` compute nodes; what each waits for. */
-static syn__et_buf many(uint64_t n, size_t (*deps)(uint64_t id, uint64_t *out)) {
-    syn__et_buf out = {0}, message = {0};
+static syn__buf many(uint64_t n, size_t (*deps)(uint64_t id, uint64_t *out)) {
+    syn__buf out = {0}, message = {0};
     const syn__et_meta meta = {.version = {"1.0.0", 5}};
     const syn__et_attr attrs[] = {set_int("num_ops", SYN__ET_INT64, 1000000),
                                   set_int("tensor_size", SYN__ET_UINT64, 4096)};
@@ -27,11 +27,11 @@ static syn__et_buf many(uint64_t n, size_t (*deps)(uint64_t id, uint64_t *out)) 
         syn__et_put_node(&message, &node);
         set_put(&out, &message);
     }
-    syn__et_buf_free(&message);
+    syn__buf_free(&message);
     return out;
 }
 
-static syn_status validate_one(const syn__et_buf *file, int mode, syn_validation *out,
+static syn_status validate_one(const syn__buf *file, int mode, syn_validation *out,
                                syn_error *err) {
     const syn_validate_options how = {.any_node = mode == ANY_NODE};
     syn_validator *v;
@@ -63,12 +63,12 @@ static void check_many(uint64_t n, size_t (*deps)(uint64_t, uint64_t *), int kin
                        size_t kept, const char *text) {
     syn_error err = {0};
     syn_validation v = {0};
-    syn__et_buf file = many(n, deps);
+    syn__buf file = many(n, deps);
     const syn_status status = validate_one(&file, SIMULATOR, &v, &err);
     const bool ok = kind < 0 ? v.n_problems + v.n_warnings == 0
                              : v.counts[kind] == count && v.n_findings == kept &&
                                    strstr(v.findings[0].text, text) != NULL;
-    syn__et_buf_free(&file);
+    syn__buf_free(&file);
     syn_validation_free(&v);
     CHECK_OK(status, err);
     CHECK_MSG(ok, "%s", text);
@@ -94,7 +94,7 @@ static void kept_in_part(void) {
    each one's group. What is found in it. */
 static syn_status two_chains(uint64_t n, uint64_t (*group_of)(uint64_t id), syn_validation *out,
                              syn_error *err) {
-    syn__et_buf file = {0}, message = {0};
+    syn__buf file = {0}, message = {0};
     const syn__et_meta meta = {.version = {"1.0.0", 5}};
     syn__et_put_meta(&message, &meta);
     set_put(&file, &message);
@@ -117,8 +117,8 @@ static syn_status two_chains(uint64_t n, uint64_t (*group_of)(uint64_t id), syn_
         set_put(&file, &message);
     }
     const syn_status status = validate_one(&file, ANY_NODE, out, err);
-    syn__et_buf_free(&file);
-    syn__et_buf_free(&message);
+    syn__buf_free(&file);
+    syn__buf_free(&message);
     return status;
 }
 

@@ -20,11 +20,11 @@ typedef struct rest {
 } rest;
 
 /* The next part; not opened if it is empty. */
-static bool open_part(rest *r, syn__pt_input *input, const char *name) {
+static bool open_part(rest *r, syn__file_text *input, const char *name) {
     const char *end = r->bytes > 0 ? memchr(r->text, 0, r->bytes) : NULL;
     const size_t bytes = end ? (size_t)(end - r->text) : r->bytes;
     const syn_status s =
-        bytes > 0 ? syn__pt_input_memory(input, name, r->text, bytes, NULL) : SYN_OK;
+        bytes > 0 ? syn__file_text_memory(input, name, r->text, bytes, NULL) : SYN_OK;
     const size_t taken = bytes + (end != NULL);
     r->text += taken;
     r->bytes -= taken;

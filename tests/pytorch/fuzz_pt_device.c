@@ -14,8 +14,8 @@ static void need(bool cond) {
 }
 
 static void check_event(const syn__pt_device *device, const syn__pt_event *e) {
-    const syn__pt_input *input = device->input;
-    const syn__et_str all = {e->text, e->text_bytes};
+    const syn__file_text *input = device->input;
+    const syn__str all = {e->text, e->text_bytes};
     need(e->text >= input->data && e->text < input->data + input->bytes);
     need(e->text_bytes <= (size_t)(input->data + input->bytes - e->text));
     need(e->text_bytes >= 2 && all.text[0] == '{' && all.text[all.bytes - 1] == '}');
@@ -26,18 +26,18 @@ static void check_event(const syn__pt_device *device, const syn__pt_event *e) {
     need(syn__pt_device_name(device, e->name).text != NULL);
     need(syn__pt_device_name(device, e->tid).text != NULL);
     need(syn__pt_device_name(device, e->pid).text != NULL);
-    const syn__et_str args = syn__loose_find(all, "args");
+    const syn__str args = syn__loose_find(all, "args");
     need(args.bytes == 0 ||
          (args.text > e->text && args.text + args.bytes <= all.text + all.bytes));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size > 1 << 14) return 0;
-    syn__pt_input input;
+    syn__file_text input;
     syn__pt_report report = {0};
     syn_error err = {0};
     syn__pt_device device;
-    if (syn__pt_input_memory(&input, "fuzz", (const char *)data, size, &err) != SYN_OK) return 0;
+    if (syn__file_text_memory(&input, "fuzz", (const char *)data, size, &err) != SYN_OK) return 0;
     const syn_status status = syn__pt_device_read(&device, &input, &report, &err);
     if (status == SYN_OK) {
         uint64_t n = 0;
@@ -52,6 +52,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         need(err.text[0] != '\0');
     }
     syn__pt_device_free(&device);
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
     return 0;
 }

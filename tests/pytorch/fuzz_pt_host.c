@@ -13,7 +13,7 @@ static void need(bool cond) {
     if (!cond) abort();
 }
 
-static void check_slice(const syn__pt_input *input, syn__et_str s) {
+static void check_slice(const syn__file_text *input, syn__str s) {
     if (s.bytes == 0) return;
     need(s.text >= input->data && s.text < input->data + input->bytes);
     need(s.bytes <= (size_t)(input->data + input->bytes - s.text));
@@ -21,7 +21,7 @@ static void check_slice(const syn__pt_input *input, syn__et_str s) {
 
 static void check_node(const syn__pt_host *host, const syn__pt_host_node *n) {
     static const char *const names[] = {"rf_id", "tid", "op_schema", "none"};
-    const syn__et_str all = {n->text, n->text_bytes};
+    const syn__str all = {n->text, n->text_bytes};
     need(all.bytes >= 2 && all.text[0] == '{' && all.text[all.bytes - 1] == '}');
     check_slice(host->input, all);
     need((uint64_t)n->inputs + n->inputs_bytes <= n->text_bytes);
@@ -39,17 +39,17 @@ static void check_node(const syn__pt_host *host, const syn__pt_host_node *n) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const int64_t objects[] = {SYN__PT_OBJECT_LAST, SYN__PT_OBJECT_ALL, 0, 1};
     if (size == 0 || size > 1 << 14) return 0;
-    syn__pt_input input;
+    syn__file_text input;
     syn__pt_report report = {0};
     syn_error err = {0};
     syn__pt_host host;
-    if (syn__pt_input_memory(&input, "fuzz", (const char *)data + 1, size - 1, &err) != SYN_OK)
+    if (syn__file_text_memory(&input, "fuzz", (const char *)data + 1, size - 1, &err) != SYN_OK)
         return 0;
     const syn_status status = syn__pt_host_read(&host, &input, objects[data[0] & 3], &report, &err);
     if (status == SYN_OK) {
         need(host.n_nodes > 0);
-        const syn__et_str tops[] = {host.document, host.schema,   host.pid,
-                                    host.time,     host.start_ts, host.finish_ts};
+        const syn__str tops[] = {host.document, host.schema,   host.pid,
+                                 host.time,     host.start_ts, host.finish_ts};
         for (size_t i = 0; i < sizeof tops / sizeof tops[0]; i++) check_slice(&input, tops[i]);
         for (size_t i = 0; i < host.n_nodes; i++) check_node(&host, &host.nodes[i]);
     } else {
@@ -59,6 +59,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         need(report.notes[i].count == 0 || report.notes[i].at <= input.bytes ||
              report.notes[i].at == SYN__PT_NO_PLACE);
     syn__pt_host_free(&host);
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
     return 0;
 }

@@ -25,12 +25,12 @@ static int is_valid(const char *text, size_t bytes) {
 static syn_sink *repair(const char *text, size_t bytes, int64_t object,
                         syn__pt_repaired *repaired) {
     syn_error err = {0};
-    syn__pt_input input;
+    syn__file_text input;
     syn_sink *sink = NULL;
-    if (syn__pt_input_memory(&input, "fuzz", text, bytes, &err) != SYN_OK) return NULL;
+    if (syn__file_text_memory(&input, "fuzz", text, bytes, &err) != SYN_OK) return NULL;
     syn_status status = syn_sink_open_memory(&sink, &err);
     if (status == SYN_OK) status = syn__pt_repair(repaired, &input, object, sink, &err);
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
     if (status == SYN_OK) return sink;
     if (err.text[0] == '\0') abort();
     if (syn_sink_close(sink, false, &err) != SYN_OK) return NULL;

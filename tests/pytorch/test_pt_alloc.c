@@ -34,12 +34,12 @@ static syn_status convert(syn_sink *sink, syn_error *err) {
 }
 
 static syn_status convert_compat(syn_sink *sink, syn_error *err) {
-    syn__pt_input host_input = {0}, device_input = {0};
+    syn__file_text host_input = {0}, device_input = {0};
     syn__pt_host host = {0};
     syn__pt_device device = {0};
     syn__pt_merged_list merged = {0};
-    syn_status s = syn__pt_input_open(&host_input, host_path, err);
-    if (s == SYN_OK) s = syn__pt_input_open(&device_input, device_path, err);
+    syn_status s = syn__file_text_open(&host_input, host_path, err);
+    if (s == SYN_OK) s = syn__file_text_open(&device_input, device_path, err);
     if (s == SYN_OK) s = syn__pt_host_read(&host, &host_input, SYN__PT_OBJECT_LAST, NULL, err);
     if (s == SYN_OK) s = syn__pt_device_read(&device, &device_input, NULL, err);
     if (s == SYN_OK) s = syn__pt_compat_link(&host, &device, &merged, err);
@@ -48,8 +48,8 @@ static syn_status convert_compat(syn_sink *sink, syn_error *err) {
     syn__pt_merged_free(&merged);
     syn__pt_host_free(&host);
     syn__pt_device_free(&device);
-    syn__pt_input_close(&host_input);
-    syn__pt_input_close(&device_input);
+    syn__file_text_close(&host_input);
+    syn__file_text_close(&device_input);
     return s;
 }
 
@@ -97,25 +97,25 @@ static size_t complete_before(const char *text, size_t cut) {
 }
 
 static void cut_anywhere(void) {
-    syn__pt_input whole;
+    syn__file_text whole;
     syn_error err = {0};
-    CHECK_OK(syn__pt_input_open(&whole, host_path, &err), err);
+    CHECK_OK(syn__file_text_open(&whole, host_path, &err), err);
     const size_t behind = (size_t)(strstr(whole.data, "\"finish_ts\"") - whole.data);
     for (size_t cut = 1; cut < behind; cut += 37) {
-        syn__pt_input part;
+        syn__file_text part;
         syn__pt_host host;
         syn__pt_report report = {0};
         const size_t complete = complete_before(whole.data, cut);
-        CHECK_OK(syn__pt_input_memory(&part, "cut.json", whole.data, cut, &err), err);
+        CHECK_OK(syn__file_text_memory(&part, "cut.json", whole.data, cut, &err), err);
         const syn_status s = syn__pt_host_read(&host, &part, SYN__PT_OBJECT_LAST, &report, NULL);
         CHECK_MSG(host.n_nodes == complete, "cut at %zu: %zu nodes, not %zu", cut, host.n_nodes,
                   complete);
         CHECK((s == SYN_OK) == (complete > 0));
         if (s == SYN_OK) CHECK_INT(report.notes[SYN__PT_TRUNCATED].count, 1);
         syn__pt_host_free(&host);
-        syn__pt_input_close(&part);
+        syn__file_text_close(&part);
     }
-    syn__pt_input_close(&whole);
+    syn__file_text_close(&whole);
 }
 
 static const test_case cases[] = {

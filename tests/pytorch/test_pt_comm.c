@@ -146,8 +146,7 @@ static void test_one_node_a_call(void) {
     CHECK_STR(r->groups[r->comms[0].group].name, "1");
     CHECK_INT(r->comms[1].collective, 7);
     CHECK_INT(r->comms[1].bytes, 80);
-    CHECK(syn__et_str_is(syn__pt_op_name(r, &r->ops[r->comms[1].op]),
-                         "ncclDevKernel_Reduce_Sum_f32"));
+    CHECK(syn__str_is(syn__pt_op_name(r, &r->ops[r->comms[1].op]), "ncclDevKernel_Reduce_Sum_f32"));
     CHECK_INT(r->comms[2].collective, 5);
     CHECK_INT(r->ops[r->comms[2].op].kind, SYN__PT_OP_KERNEL);
     size_t marked = 0;

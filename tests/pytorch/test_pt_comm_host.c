@@ -244,13 +244,13 @@ static void test_out_of_memory(void) {
 
 static int64_t attribute(const syn__et_node *node, const char *name) {
     for (size_t i = 0; i < node->n_attrs; i++) {
-        if (syn__et_str_is(node->attrs[i].name, name)) return (int64_t)node->attrs[i].bits;
+        if (syn__str_is(node->attrs[i].name, name)) return (int64_t)node->attrs[i].bits;
     }
     return -1;
 }
 
 /* Compares kinds and sizes, in the order of the reference's ids; returns how many. */
-static size_t compare(const syn__pt_rank *r, const syn__pt_input *et) {
+static size_t compare(const syn__pt_rank *r, const syn__file_text *et) {
     syn__et_decoder decoder = {0};
     syn__et_index index;
     syn_error err = {0};
@@ -258,7 +258,7 @@ static size_t compare(const syn__pt_rank *r, const syn__pt_input *et) {
     if (syn__et_index_open(&index, &decoder, "reference", et->data, et->bytes, true, &err) ==
         SYN_OK) {
         for (size_t i = 0; i < index.n_spans; i++) {
-            const syn__et_str message = {index.spans[i].data, index.spans[i].bytes};
+            const syn__str message = {index.spans[i].data, index.spans[i].bytes};
             syn__et_node node;
             if (syn__et_decode_node(&decoder, message, &node) != SYN_OK) break;
             if (node.type < SYN__ET_COMM_SEND_NODE) continue;
@@ -278,7 +278,7 @@ static void check_reference(const char *folder, const char *et_name, size_t n_co
     const syn__pt_options options = SYN__PT_DEFAULTS;
     char host[512], device[512], et[512];
     syn__pt_report report = {0};
-    syn__pt_input file;
+    syn__file_text file;
     syn__pt_rank r;
     syn_error err = {0};
     const char *data = getenv("SYN_SHARED_DATA");
@@ -288,11 +288,11 @@ static void check_reference(const char *folder, const char *et_name, size_t n_co
     CHECK_OK(syn__pt_rank_read(&r, host, device, &options, &report, &err), err);
     CHECK_OK(syn__pt_match(&r, &options, &report, &err), err);
     CHECK_OK(syn__pt_find_comms(&r, &report, &err), err);
-    CHECK_OK(syn__pt_input_open(&file, et, &err), err);
+    CHECK_OK(syn__file_text_open(&file, et, &err), err);
     CHECK_INT(r.n_comms, n_comms);
     CHECK_INT(compare(&r, &file), n_comms);
     CHECK_INT(report.notes[SYN__PT_GROUP_UNKNOWN].count, 0);
-    syn__pt_input_close(&file);
+    syn__file_text_close(&file);
     syn__pt_rank_free(&r);
 }
 

@@ -6,7 +6,7 @@
 #define TENSOR(elems, bytes) "[1,2,0," elems "," bytes ",\"cuda:0\"]"
 
 static int kind_of(const char *name) {
-    return syn__pt_call_kind(syn__et_str_of(name));
+    return syn__pt_call_kind(syn__str_of(name));
 }
 
 /* Names as ProcessGroupNCCL, ProcessGroupGloo, the c10d dispatcher and functional collectives of
@@ -55,7 +55,7 @@ static void test_names(void) {
 }
 
 static int kernel_of(const char *name) {
-    return syn__pt_kernel_kind(syn__et_str_of(name));
+    return syn__pt_kernel_kind(syn__str_of(name));
 }
 
 static void test_kernel_names(void) {
@@ -69,11 +69,11 @@ static void test_kernel_names(void) {
               SYN__PT_CALL_SEND);
     CHECK_INT(kernel_of("ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)"),
               SYN__PT_CALL_UNKNOWN);
-    CHECK(syn__pt_is_nccl(syn__et_str_of("ncclDevKernel_Generic")));
-    CHECK(syn__pt_is_nccl(syn__et_str_of("void rcclKernel<4>")));
-    CHECK(syn__pt_is_nccl(syn__et_str_of("NCCL_kernel")));
-    CHECK(!syn__pt_is_nccl(syn__et_str_of("vectorized_elementwise_kernel")));
-    CHECK(!syn__pt_is_nccl(syn__et_str_of("ncc")));
+    CHECK(syn__pt_is_nccl(syn__str_of("ncclDevKernel_Generic")));
+    CHECK(syn__pt_is_nccl(syn__str_of("void rcclKernel<4>")));
+    CHECK(syn__pt_is_nccl(syn__str_of("NCCL_kernel")));
+    CHECK(!syn__pt_is_nccl(syn__str_of("vectorized_elementwise_kernel")));
+    CHECK(!syn__pt_is_nccl(syn__str_of("ncc")));
 }
 
 static void test_types(void) {
@@ -108,7 +108,7 @@ static void test_types(void) {
                 {"Undefined", 0},
                 {"", 0}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        CHECK_MSG(syn__pt_dtype_bytes(syn__et_str_of(rows[i].name)) == rows[i].bytes, "%s",
+        CHECK_MSG(syn__pt_dtype_bytes(syn__str_of(rows[i].name)) == rows[i].bytes, "%s",
                   rows[i].name);
 }
 
@@ -134,7 +134,7 @@ static void test_tensors(void) {
         {"[[1, 2, 0, 9223372036854775807, 1, \"cpu\"], " TENSOR("10", "4") "]", INT64_MAX},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        CHECK_MSG(syn__pt_tensor_bytes(syn__et_str_of(rows[i].value)) == rows[i].bytes, "%s",
+        CHECK_MSG(syn__pt_tensor_bytes(syn__str_of(rows[i].value)) == rows[i].bytes, "%s",
                   rows[i].value);
 }
 

@@ -75,16 +75,16 @@ static bool same_bytes(const char *what, syn_sink *sink, const char *want, size_
 
 /* The set's .et against a file, which may be packed. */
 static bool same_et(compat_set *s, const char *path) {
-    syn__pt_input want;
+    syn__file_text want;
     syn_sink *et = set_write(s, false);
     if (et == NULL) {
         fprintf(stderr, "%s: %s\n", path, s->err.text);
         return false;
     }
     bool same = false;
-    if (syn__pt_input_open(&want, path, &s->err) == SYN_OK) {
+    if (syn__file_text_open(&want, path, &s->err) == SYN_OK) {
         same = same_bytes(path, et, want.data, want.bytes);
-        syn__pt_input_close(&want);
+        syn__file_text_close(&want);
     } else fprintf(stderr, "%s\n", s->err.text);
     (void)syn_sink_close(et, false, NULL);
     return same;
@@ -119,9 +119,9 @@ static bool same_again(syn_sink *json, const char *et) {
     compat_set again = {0};
     size_t bytes = 0;
     const char *data = syn_sink_data(json, &bytes);
-    bool same =
-        syn__pt_input_memory(&again.host_input, "linked.json", data, bytes, &again.err) == SYN_OK &&
-        set_read(&again) == SYN_OK && same_et(&again, et);
+    bool same = syn__file_text_memory(&again.host_input, "linked.json", data, bytes, &again.err) ==
+                    SYN_OK &&
+                set_read(&again) == SYN_OK && same_et(&again, et);
     set_free(&again);
     return same;
 }
@@ -196,15 +196,15 @@ static size_t without_syncs(char *text, size_t bytes) {
 
 static void compare_linked(const char *set, syn_sink *json) {
     char path[512];
-    syn__pt_input want;
+    syn__file_text want;
     syn_error err = {0};
-    CHECK_OK(syn__pt_input_open(&want, shared(path, set, "linked.0.json.gz"), &err), err);
+    CHECK_OK(syn__file_text_open(&want, shared(path, set, "linked.0.json.gz"), &err), err);
     char *text = syn_strndup(want.data, want.bytes);
     CHECK(text != NULL);
     const size_t bytes = without_syncs(text, want.bytes);
     CHECK(same_bytes(path, json, text, bytes));
     syn_free(text);
-    syn__pt_input_close(&want);
+    syn__file_text_close(&want);
 }
 
 static void compare_shared(const char *set, const char *et, const char *digest, bool has_linked) {

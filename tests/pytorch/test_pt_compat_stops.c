@@ -147,14 +147,14 @@ static void tensors_must_be_tensors(void) {
 
 /* ---- Depth ---- */
 
-static void append(syn__et_buf *buf, const char *text) {
-    syn__et_buf_put(buf, text, strlen(text));
+static void append(syn__buf *buf, const char *text) {
+    syn__buf_put(buf, text, strlen(text));
 }
 
 /* A chain of n callers, each in the one before; `down`: callers have the higher ids and come last.
  */
 static char *chain(size_t n, bool down, const char *name) {
-    syn__et_buf buf = {0};
+    syn__buf buf = {0};
     char text[1024];
     append(&buf,
            "{\"schema\":\"" KNOWN "\",\"pid\":7,\"time\":\"t\",\"start_ts\":1,\"nodes\":[" PROCESS);
@@ -166,7 +166,7 @@ static char *chain(size_t n, bool down, const char *name) {
         append(&buf, text);
     }
     append(&buf, "],\"finish_ts\":2}");
-    syn__et_buf_put(&buf, "", 1);
+    syn__buf_put(&buf, "", 1);
     return buf.data;
 }
 

@@ -18,7 +18,7 @@ static void meta_text(const hand *h, const char *version, char *out, size_t cap,
     syn__pt_options options = SYN__PT_DEFAULTS;
     syn__et_decoder decoder = {0};
     syn__et_meta meta = {.n_attrs = 0};
-    syn__et_str rest, message = {"", 0};
+    syn__str rest, message = {"", 0};
     syn_sink *sink;
     out[0] = '\0';
     options.version = version;
@@ -54,7 +54,7 @@ static void test_metadata(void) {
     h.rank.world_size = 4;
     h.rank.groups = groups;
     h.rank.n_groups = 6;
-    h.rank.host.schema = syn__et_str_of("\"1.1.1-chakra.\\u0030.0.4\"");
+    h.rank.host.schema = syn__str_of("\"1.1.1-chakra.\\u0030.0.4\"");
     meta_text(&h, "syntorch 9", text, sizeof text, &err);
     CHECK_OK(err.code, err);
     CHECK_STR(text, "1.0.0: rank=2:int64_val world_size=4:int64_val program='syntorch 9' "
@@ -62,7 +62,7 @@ static void test_metadata(void) {
                     "pg.1=0:int32_list2 pg.2=0:int32_listdefault_pg");
     h.rank.rank = h.rank.world_size = -1;
     h.rank.n_groups = 0;
-    h.rank.host.schema = (syn__et_str){"", 0};
+    h.rank.host.schema = (syn__str){"", 0};
     meta_text(&h, NULL, text, sizeof text, &err);
     CHECK_STR(text, "1.0.0: rank=0:int64_val source='pytorch' profile='astra-sim'");
     hand_free(&h);
@@ -403,7 +403,7 @@ static void make_large(syn__pt_rank *r) {
 }
 
 static uint64_t count_deps(const char *data, size_t bytes, uint64_t *nodes) {
-    syn__et_str rest = {data, bytes}, message;
+    syn__str rest = {data, bytes}, message;
     syn__et_decoder decoder = {0};
     syn__et_node node;
     uint64_t deps = 0;

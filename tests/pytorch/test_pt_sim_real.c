@@ -54,7 +54,7 @@ typedef struct totals {
 static syn_status count(totals *t) {
     syn__et_decoder decoder = {0};
     syn__et_node node;
-    syn__et_str rest, message;
+    syn__str rest, message;
     char *data;
     *t = (totals){0, 0, 0, 0};
     SYN_TRY(syn_read_file(in_folder("t.0.et"), SIZE_MAX, &data, &rest.bytes, &error));
@@ -63,7 +63,7 @@ static syn_status count(totals *t) {
     while (written_message(&rest, &message) &&
            syn__et_decode_node(&decoder, message, &node) == SYN_OK) {
         t->nodes++;
-        t->delays += syn__et_str_is(node.name, "host delay");
+        t->delays += syn__str_is(node.name, "host delay");
         t->comms += node.type != SYN__ET_COMP_NODE;
         if (node.type == SYN__ET_COMP_NODE) t->compute_us += node.duration_micros;
     }

@@ -9,13 +9,13 @@ static const char text[] = "{\"pid\": 1, \"nodes\": [{\"id\": 1, \"a\": [[[[NaN,
 
 static syn_status repair(int64_t object, char *out, size_t room, syn_error *err) {
     syn__pt_repaired repaired;
-    syn__pt_input input;
+    syn__file_text input;
     syn_sink *sink = NULL;
     size_t bytes = 0;
-    SYN_TRY(syn__pt_input_memory(&input, "test", text, sizeof text - 1, err));
+    SYN_TRY(syn__file_text_memory(&input, "test", text, sizeof text - 1, err));
     syn_status status = syn_sink_open_memory(&sink, err);
     if (status == SYN_OK) status = syn__pt_repair(&repaired, &input, object, sink, err);
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
     const char *made = status == SYN_OK ? syn_sink_data(sink, &bytes) : NULL;
     if (made != NULL) snprintf(out, room, "%s", made);
     const syn_status closed = syn_sink_close(sink, true, err);

@@ -3,7 +3,7 @@
 3.11.2 (Unicode 14.0).
 
     python3 make_python_fixture.py            writes the fixture
-    python3 make_python_fixture.py --table    prints the table of export/text/pt_python.c
+    python3 make_python_fixture.py --table    prints the table of export/text/python_json.c
 
 Three lines a case: the JSON text; str() of the value in a list of its own; json.dump of that list, tabs for line breaks.
 Before them, one line "printable HASH": for c in the code points from 0x80, hash = hash * 31 + isprintable(c), 64 bits.

@@ -35,20 +35,19 @@ typedef struct et_set {
 } et_set;
 
 static inline syn__et_attr set_int(const char *name, uint32_t field, int64_t value) {
-    const syn__et_attr a = {syn__et_str_of(name), {"", 0}, field, (uint64_t)value, {"", 0}};
+    const syn__et_attr a = {syn__str_of(name), {"", 0}, field, (uint64_t)value, {"", 0}};
     return a;
 }
 
 static inline syn__et_attr set_text(const char *name, const char *value) {
-    const syn__et_attr a = {
-        syn__et_str_of(name), {"", 0}, SYN__ET_STRING, 0, syn__et_str_of(value)};
+    const syn__et_attr a = {syn__str_of(name), {"", 0}, SYN__ET_STRING, 0, syn__str_of(value)};
     return a;
 }
 
 /* The attribute of that name, made if there is none. */
 static inline syn__et_attr *set_attr(set_node *n, const char *name) {
     for (size_t i = 0; i < n->n_attrs; i++)
-        if (syn__et_str_is(n->attrs[i].name, name)) return &n->attrs[i];
+        if (syn__str_is(n->attrs[i].name, name)) return &n->attrs[i];
     n->attrs[n->n_attrs] = set_int(name, SYN__ET_INT64, 0);
     return &n->attrs[n->n_attrs++];
 }
@@ -115,21 +114,21 @@ static inline et_set set_clean(void) {
     return s;
 }
 
-static inline void set_put(syn__et_buf *out, const syn__et_buf *message) {
+static inline void set_put(syn__buf *out, const syn__buf *message) {
     syn__et_put_varint(out, message->bytes);
-    syn__et_buf_put(out, message->data, message->bytes);
+    syn__buf_put(out, message->data, message->bytes);
 }
 
-/* The file of a rank; free with syn__et_buf_free. */
-static inline syn__et_buf set_bytes(const et_set *s, int rank) {
-    syn__et_buf out = {0}, message = {0};
+/* The file of a rank; free with syn__buf_free. */
+static inline syn__buf set_bytes(const et_set *s, int rank) {
+    syn__buf out = {0}, message = {0};
     const syn__et_meta meta = {.version = {"1.0.0", 5}};
     syn__et_put_meta(&message, &meta);
     if (!s->no_meta) set_put(&out, &message);
     for (size_t i = 0; i < s->n[rank]; i++) {
         const set_node *n = &s->nodes[rank][i];
         const syn__et_node node = {.id = n->id,
-                                   .name = syn__et_str_of(n->name),
+                                   .name = syn__str_of(n->name),
                                    .type = n->type,
                                    .duration_micros = n->micros,
                                    .ctrl = n->ctrl,
@@ -143,10 +142,10 @@ static inline syn__et_buf set_bytes(const et_set *s, int rank) {
         set_put(&out, &message);
     }
     if (rank == 0) {
-        syn__et_buf_put(&out, s->tail, s->tail_bytes);
+        syn__buf_put(&out, s->tail, s->tail_bytes);
         out.bytes -= s->cut_bytes;
     }
-    syn__et_buf_free(&message);
+    syn__buf_free(&message);
     return out;
 }
 
@@ -160,9 +159,9 @@ static inline syn_status validate(const et_set *s, int mode, syn_validation *out
     if (s->groups != NULL)
         status = syn_validator_groups(v, "groups", s->groups, strlen(s->groups), err);
     for (int rank = 0; rank < (mode == SINGLE ? 1 : 2) && status == SYN_OK; rank++) {
-        syn__et_buf file = set_bytes(s, rank);
+        syn__buf file = set_bytes(s, rank);
         status = syn_validator_add(v, rank, file.data == NULL ? "" : file.data, file.bytes, err);
-        syn__et_buf_free(&file);
+        syn__buf_free(&file);
     }
     const syn_status closed = syn_validator_close(v, status == SYN_OK ? out : NULL, err);
     return status == SYN_OK ? closed : status;

@@ -83,11 +83,11 @@ static inline syn_status find(traces *t, const char *top) {
     memset(&t->report, 0, sizeof t->report);
     memset(&t->err, 0, sizeof t->err);
     r->rank = r->world_size = -1;
-    SYN_TRY(syn__pt_input_memory(&r->host_input, "host", text, (size_t)n, &t->err));
+    SYN_TRY(syn__file_text_memory(&r->host_input, "host", text, (size_t)n, &t->err));
     SYN_TRY(syn__pt_host_read(&r->host, &r->host_input, SYN__PT_OBJECT_LAST, &t->report, &t->err));
     if (!t->no_device) {
         n = snprintf(text, sizeof text, "{%s\"traceEvents\":[%s]}", top, t->device);
-        SYN_TRY(syn__pt_input_memory(&r->device_input, "device", text, (size_t)n, &t->err));
+        SYN_TRY(syn__file_text_memory(&r->device_input, "device", text, (size_t)n, &t->err));
         SYN_TRY(syn__pt_device_read(&r->device, &r->device_input, &t->report, &t->err));
         r->has_device = true;
     }

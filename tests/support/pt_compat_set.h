@@ -8,7 +8,7 @@
 #include "tests/support/test.h"
 
 typedef struct compat_set {
-    syn__pt_input host_input, device_input;
+    syn__file_text host_input, device_input;
     syn__pt_host host;
     syn__pt_device device;
     syn__pt_merged_list merged;
@@ -20,8 +20,8 @@ static inline void set_free(compat_set *s) {
     syn__pt_merged_free(&s->merged);
     if (s->has_device) syn__pt_device_free(&s->device);
     syn__pt_host_free(&s->host);
-    syn__pt_input_close(&s->device_input);
-    syn__pt_input_close(&s->host_input);
+    syn__file_text_close(&s->device_input);
+    syn__file_text_close(&s->host_input);
     memset(s, 0, sizeof *s);
 }
 
@@ -39,17 +39,17 @@ static inline syn_status set_read(compat_set *s) {
 /* device NULL: none. */
 static inline syn_status set_open(compat_set *s, const char *host, const char *device) {
     memset(s, 0, sizeof *s);
-    SYN_TRY(syn__pt_input_open(&s->host_input, host, &s->err));
-    if (device != NULL) SYN_TRY(syn__pt_input_open(&s->device_input, device, &s->err));
+    SYN_TRY(syn__file_text_open(&s->host_input, host, &s->err));
+    if (device != NULL) SYN_TRY(syn__file_text_open(&s->device_input, device, &s->err));
     return set_read(s);
 }
 
 static inline syn_status set_text(compat_set *s, const char *host, const char *device) {
     memset(s, 0, sizeof *s);
-    SYN_TRY(syn__pt_input_memory(&s->host_input, "host.json", host, strlen(host), &s->err));
+    SYN_TRY(syn__file_text_memory(&s->host_input, "host.json", host, strlen(host), &s->err));
     if (device != NULL)
-        SYN_TRY(
-            syn__pt_input_memory(&s->device_input, "device.json", device, strlen(device), &s->err));
+        SYN_TRY(syn__file_text_memory(&s->device_input, "device.json", device, strlen(device),
+                                      &s->err));
     return set_read(s);
 }
 

@@ -5,7 +5,7 @@
 #include "tests/support/pt_hand.h"
 
 /* The next message of a trace; false at its end. */
-static inline bool written_message(syn__et_str *rest, syn__et_str *message) {
+static inline bool written_message(syn__str *rest, syn__str *message) {
     syn__et_reader reader = {rest->text, rest->text + rest->bytes, NULL};
     uint64_t bytes;
     if (rest->bytes == 0 || !syn__et_read_varint(&reader, &bytes)) return false;
@@ -55,7 +55,7 @@ static inline void written_attr(const syn__et_attr *a, char *out, size_t cap) {
 /* "1 K 0+5 | 2 K2 5+7 1S" and, with attributes, "{a=1:int64_val ...}" after each. */
 static inline void written_text(const char *data, size_t bytes, bool attributes, char *out,
                                 size_t cap) {
-    syn__et_str rest = {data, bytes}, message;
+    syn__str rest = {data, bytes}, message;
     syn__et_decoder decoder = {0};
     syn__et_node node;
     size_t n = 0;

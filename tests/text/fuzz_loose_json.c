@@ -15,7 +15,7 @@ typedef struct walk {
     syn__loose l;
     char open[DEPTH];
     size_t depth;
-    syn__et_str first_key;
+    syn__str first_key;
     char *scratch; /* as long as the text */
 } walk;
 
@@ -23,7 +23,7 @@ static void need(bool cond) {
     if (!cond) abort();
 }
 
-static void check_slice(const walk *w, syn__et_str s) {
+static void check_slice(const walk *w, syn__str s) {
     need(s.text >= w->l.begin && s.text <= w->l.end);
     need(s.bytes <= (size_t)(w->l.end - s.text));
 }
@@ -35,7 +35,7 @@ static void check_state(const walk *w, const char *before) {
 }
 
 /* An exact copy, so that a read beyond the slice is seen. */
-static void check_text(syn__et_str s, char *scratch) {
+static void check_text(syn__str s, char *scratch) {
     char *exact = malloc(s.bytes > 0 ? s.bytes : 1);
     int64_t i, ns;
     uint64_t u;
@@ -43,7 +43,7 @@ static void check_text(syn__et_str s, char *scratch) {
     bool integer;
     if (exact == NULL) return;
     memcpy(exact, s.text, s.bytes);
-    const syn__et_str copy = {exact, s.bytes};
+    const syn__str copy = {exact, s.bytes};
     need(syn__loose_decode(copy, scratch) <= s.bytes);
     (void)syn__loose_i64(copy, &i);
     (void)syn__loose_u64(copy, &u);
@@ -53,7 +53,7 @@ static void check_text(syn__et_str s, char *scratch) {
 }
 
 static void take_value(walk *w, bool skip) {
-    syn__et_str s;
+    syn__str s;
     const char *before = w->l.cur;
     if (skip || w->depth == DEPTH) {
         syn__loose_skip(&w->l, &s);
@@ -74,7 +74,7 @@ static void take_value(walk *w, bool skip) {
 /* From the value at hand to the next one, out of what closes; false at the end. */
 static bool next_value(walk *w) {
     while (w->depth > 0 && !w->l.broken) {
-        syn__et_str key;
+        syn__str key;
         const char *before = w->l.cur;
         const bool object = w->open[w->depth - 1] == '{';
         const bool more = object ? syn__loose_member(&w->l, &key) : syn__loose_element(&w->l);

@@ -41,7 +41,7 @@ static void read_all(copy *c, plain *p) {
     p->n = 0;
     p->text[0] = '\0';
     do {
-        syn__et_str text;
+        syn__str text;
         const syn__loose_kind kind = syn__loose_value(l, &text);
         const bool nested = kind == SYN__LOOSE_OBJECT || kind == SYN__LOOSE_ARRAY;
         if (kind == SYN__LOOSE_STRING) add(p, "'", 1);
@@ -52,7 +52,7 @@ static void read_all(copy *c, plain *p) {
         if (nested && depth < 63) open[depth++] = *text.text;
         while (!l->broken && depth > 0) {
             const bool object = open[depth - 1] == '{';
-            syn__et_str key = {"", 0};
+            syn__str key = {"", 0};
             if (object ? syn__loose_member(l, &key) : syn__loose_element(l)) {
                 if (object) add(p, key.text, key.bytes);
                 if (object) add(p, "=", 1);
@@ -149,7 +149,7 @@ static void damage_stops(void) {
     plain p;
     CHECK(copy_of(&c, "[<x>, 1]", 8));
     read_all(&c, &p);
-    syn__et_str text;
+    syn__str text;
     /* It stays broken. */
     CHECK(c.l.broken && !c.l.cut && !syn__loose_element(&c.l) && !syn__loose_member(&c.l, &text));
     CHECK(syn__loose_value(&c.l, &text) == SYN__LOOSE_NONE);
@@ -163,7 +163,7 @@ static void check_place(const char *mark, size_t length, size_t at) {
     char text[400], inner[160];
     const size_t bytes = strlen(mark);
     copy c;
-    syn__et_str s;
+    syn__str s;
     memset(inner, 'x', sizeof inner);
     memcpy(inner + at, mark, bytes);
     inner[length + bytes] = '\0';
@@ -174,10 +174,10 @@ static void check_place(const char *mark, size_t length, size_t at) {
     syn__loose_init(&c.l, c.data, (size_t)n);
     CHECK(syn__loose_value(&c.l, &s) == SYN__LOOSE_ARRAY && syn__loose_element(&c.l));
     CHECK(syn__loose_value(&c.l, &s) == SYN__LOOSE_STRING);
-    CHECK_MSG(syn__et_str_is(s, inner), "%s", text);
+    CHECK_MSG(syn__str_is(s, inner), "%s", text);
     CHECK_INT(c.l.escaped, *mark == '\\');
     CHECK(syn__loose_element(&c.l) && syn__loose_value(&c.l, &s) == SYN__LOOSE_OBJECT);
-    CHECK(syn__loose_member(&c.l, &s) && syn__et_str_is(s, inner));
+    CHECK(syn__loose_member(&c.l, &s) && syn__str_is(s, inner));
     CHECK_INT(c.l.escaped, *mark == '\\');
     CHECK(syn__loose_peek(&c.l) == '2');
     for (int i = 0; i < SYN__LOOSE_FAULTS; i++) CHECK_INT(c.l.faults[i].count, 0);
@@ -195,16 +195,16 @@ static void every_place(void) {
 static void skipping(void) {
     static const char text[] = "{\"a\": {\"b\": [1, {}]} , \"c\":\"d\" ,\"e\": -1.5}";
     copy c;
-    syn__et_str s;
+    syn__str s;
     CHECK(copy_of(&c, text, sizeof text - 1));
-    CHECK(syn__loose_value(&c.l, &s) == SYN__LOOSE_OBJECT && syn__et_str_is(s, "{"));
-    CHECK(syn__loose_member(&c.l, &s) && syn__et_str_is(s, "a"));
+    CHECK(syn__loose_value(&c.l, &s) == SYN__LOOSE_OBJECT && syn__str_is(s, "{"));
+    CHECK(syn__loose_member(&c.l, &s) && syn__str_is(s, "a"));
     CHECK(syn__loose_skip(&c.l, &s) == SYN__LOOSE_OBJECT);
-    CHECK(syn__et_str_is(s, "{\"b\": [1, {}]}"));
-    CHECK(syn__loose_member(&c.l, &s) && syn__et_str_is(s, "c"));
-    CHECK(syn__loose_skip(&c.l, &s) == SYN__LOOSE_STRING && syn__et_str_is(s, "\"d\""));
-    CHECK(syn__loose_member(&c.l, &s) && syn__et_str_is(s, "e"));
-    CHECK(syn__loose_skip(&c.l, &s) == SYN__LOOSE_NUMBER && syn__et_str_is(s, "-1.5"));
+    CHECK(syn__str_is(s, "{\"b\": [1, {}]}"));
+    CHECK(syn__loose_member(&c.l, &s) && syn__str_is(s, "c"));
+    CHECK(syn__loose_skip(&c.l, &s) == SYN__LOOSE_STRING && syn__str_is(s, "\"d\""));
+    CHECK(syn__loose_member(&c.l, &s) && syn__str_is(s, "e"));
+    CHECK(syn__loose_skip(&c.l, &s) == SYN__LOOSE_NUMBER && syn__str_is(s, "-1.5"));
     CHECK(!syn__loose_member(&c.l, &s) && !c.l.broken && c.l.cur == c.l.end);
     CHECK(syn__loose_peek(&c.l) == '\0');
     free(c.data);
@@ -225,7 +225,7 @@ static void deep(void) {
     const size_t n = 1000000;
     char *text = malloc(2 * n);
     copy c;
-    syn__et_str s;
+    syn__str s;
     CHECK(text != NULL);
     for (size_t i = 0; i < n; i++) text[i] = '[', text[n + i] = ']';
     CHECK(copy_of(&c, text, 2 * n));
@@ -246,9 +246,9 @@ static void deep(void) {
 static void resuming(void) {
     static const char text[] =
         "[{\"id\": 1, <}, {\"name\": \"id\"}, { \"id\" : 2}, {\"ids\": 3}, {\n\"id\":4}]";
-    const syn__et_str id = {"id", 2};
+    const syn__str id = {"id", 2};
     copy c;
-    syn__et_str s;
+    syn__str s;
     CHECK(copy_of(&c, text, sizeof text - 1));
     CHECK(syn__loose_value(&c.l, &s) == SYN__LOOSE_ARRAY && syn__loose_element(&c.l));
     CHECK(syn__loose_value(&c.l, &s) == SYN__LOOSE_OBJECT && syn__loose_member(&c.l, &s));
@@ -257,14 +257,14 @@ static void resuming(void) {
     CHECK(syn__loose_resume(&c.l, c.data + 2, id) && !c.l.broken);
     CHECK_INT(syn__loose_at(&c.l), strstr(text, "{ \"id\"") - text);
     CHECK(syn__loose_element(&c.l) && syn__loose_skip(&c.l, &s) == SYN__LOOSE_OBJECT);
-    CHECK(syn__et_str_is(s, "{ \"id\" : 2}"));
+    CHECK(syn__str_is(s, "{ \"id\" : 2}"));
     for (int i = 0; i < SYN__LOOSE_FAULTS; i++) CHECK_INT(c.l.faults[i].count, 0);
     CHECK(syn__loose_resume(&c.l, c.l.cur, id));
     CHECK_INT(syn__loose_at(&c.l), strstr(text, "{\n") - text);
     c.l.broken = true;
     CHECK(!syn__loose_resume(&c.l, c.l.cur + 1, id) && c.l.cur == c.l.end);
     /* A key that the text's end cuts off. */
-    CHECK(!syn__loose_resume(&c.l, c.data, syn__et_str_of("id\":4}] and more")));
+    CHECK(!syn__loose_resume(&c.l, c.data, syn__str_of("id\":4}] and more")));
     for (size_t n = 0; n < 7; n++) {
         copy d;
         CHECK(copy_of(&d, "{ \"id\"", n));

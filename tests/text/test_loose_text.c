@@ -34,11 +34,11 @@ static size_t random_number(char *out) {
 }
 
 /* In a buffer without a NUL behind it, as slices are. */
-static syn__et_str slice(const char *text, size_t bytes) {
+static syn__str slice(const char *text, size_t bytes) {
     static char buf[200];
     memcpy(buf, text, bytes);
     memset(buf + bytes, '7', 30);
-    return (syn__et_str){buf, bytes};
+    return (syn__str){buf, bytes};
 }
 
 static void doubles(void) {
@@ -124,16 +124,16 @@ static void integers(void) {
     for (size_t i = 0; i < sizeof not_one / sizeof not_one[0]; i++) {
         int64_t s = 0;
         uint64_t u = 0;
-        const syn__et_str text = slice(not_one[i], strlen(not_one[i]));
+        const syn__str text = slice(not_one[i], strlen(not_one[i]));
         CHECK_MSG(!syn__loose_i64(text, &s) && !syn__loose_u64(text, &u), "%s", not_one[i]);
     }
     int64_t s = 0;
     uint64_t u = 0;
-    CHECK(syn__loose_i64(syn__et_str_of("-9223372036854775808"), &s) && s == INT64_MIN);
-    CHECK(!syn__loose_i64(syn__et_str_of("9223372036854775808"), &s));
-    CHECK(syn__loose_u64(syn__et_str_of("18446744073709551615"), &u) && u == UINT64_MAX);
-    CHECK(!syn__loose_u64(syn__et_str_of("18446744073709551616"), &u));
-    CHECK(!syn__loose_u64(syn__et_str_of("-9223372036854775809"), &u));
+    CHECK(syn__loose_i64(syn__str_of("-9223372036854775808"), &s) && s == INT64_MIN);
+    CHECK(!syn__loose_i64(syn__str_of("9223372036854775808"), &s));
+    CHECK(syn__loose_u64(syn__str_of("18446744073709551615"), &u) && u == UINT64_MAX);
+    CHECK(!syn__loose_u64(syn__str_of("18446744073709551616"), &u));
+    CHECK(!syn__loose_u64(syn__str_of("-9223372036854775809"), &u));
 }
 
 /* Nanoseconds from the text's own digits. */
@@ -160,14 +160,14 @@ static void micros(void) {
     double us;
     int64_t ns;
     bool integer;
-    CHECK(!syn__loose_micros(syn__et_str_of("9223372036854776"), &us, &ns, &integer));
-    CHECK(syn__loose_micros(syn__et_str_of("9223372036854775.807"), &us, &ns, &integer));
+    CHECK(!syn__loose_micros(syn__str_of("9223372036854776"), &us, &ns, &integer));
+    CHECK(syn__loose_micros(syn__str_of("9223372036854775.807"), &us, &ns, &integer));
     CHECK(ns == INT64_MAX);
-    CHECK(!syn__loose_micros(syn__et_str_of("9223372036854775.808"), &us, &ns, &integer));
-    CHECK(!syn__loose_micros(syn__et_str_of("1e300"), &us, &ns, &integer));
-    CHECK(syn__loose_micros(syn__et_str_of("1.5e3"), &us, &ns, &integer) && ns == 1500000);
-    CHECK(!syn__loose_micros(syn__et_str_of("NaN"), &us, &ns, &integer));
-    CHECK(!syn__loose_micros(syn__et_str_of(""), &us, &ns, &integer));
+    CHECK(!syn__loose_micros(syn__str_of("9223372036854775.808"), &us, &ns, &integer));
+    CHECK(!syn__loose_micros(syn__str_of("1e300"), &us, &ns, &integer));
+    CHECK(syn__loose_micros(syn__str_of("1.5e3"), &us, &ns, &integer) && ns == 1500000);
+    CHECK(!syn__loose_micros(syn__str_of("NaN"), &us, &ns, &integer));
+    CHECK(!syn__loose_micros(syn__str_of(""), &us, &ns, &integer));
 }
 
 static void strings(void) {
@@ -197,7 +197,7 @@ static void strings(void) {
         syn_json json;
         syn_json_init(&json, "test", text, strlen(text), &err);
         CHECK(syn_json_next(&json) == SYN_JSON_STRING);
-        const size_t n = syn__loose_decode((syn__et_str){text + 1, strlen(text) - 2}, got);
+        const size_t n = syn__loose_decode((syn__str){text + 1, strlen(text) - 2}, got);
         CHECK_MSG(n == json.text_bytes && memcmp(got, json.text, n) == 0, "%s", text);
         syn_json_free(&json);
     }
@@ -229,7 +229,7 @@ static void damaged_strings(void) {
         char *exact = malloc(bytes);
         CHECK(exact != NULL);
         memcpy(exact, texts[i][0], bytes);
-        const size_t n = syn__loose_decode((syn__et_str){exact, bytes}, out);
+        const size_t n = syn__loose_decode((syn__str){exact, bytes}, out);
         out[n] = '\0';
         CHECK_STR(out, texts[i][1]);
         CHECK(n <= bytes);

@@ -25,7 +25,7 @@ static void reads_a_text(void) {
     CHECK_INT(w.n_layers, 3);
     CHECK_INT(w.text_bytes, sizeof text - 1 - 6); /* one byte less a line */
     const syn__text_layer *l = w.layers;
-    CHECK(syn__et_str_is(l[0].name, "emb") && syn__et_str_is(l[2].name, "fc2"));
+    CHECK(syn__str_is(l[0].name, "emb") && syn__str_is(l[2].name, "fc2"));
     CHECK_INT(l[1].line, 4);
     CHECK_INT(l[0].parts[SYN__TEXT_FWD].time_us, 1);
     CHECK_INT(l[0].parts[SYN__TEXT_IG].bytes, 128);

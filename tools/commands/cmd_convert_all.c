@@ -86,7 +86,7 @@ static void find_rank(entry *e, size_t n) {
     size_t at = n;
     int64_t rank = 0;
     while (at > 0 && e->stem[at - 1] >= '0' && e->stem[at - 1] <= '9') at--;
-    const syn__et_str digits = {e->stem + at, n - at};
+    const syn__str digits = {e->stem + at, n - at};
     if (at < 2 || e->stem[at - 1] != '.' || !syn__loose_i64(digits, &rank) || rank > INT32_MAX)
         return;
     e->rank = (int32_t)rank;

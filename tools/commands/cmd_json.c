@@ -4,7 +4,7 @@
 
 #include "export/chakra/chakra_json.h"
 #include "export/file_kind.h"
-#include "export/pytorch/read/pt_trace.h"
+#include "export/text/file_text.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 #include "tools/inputs.h"
@@ -67,10 +67,10 @@ static syn_status convert(const char *data, size_t bytes, bool json, syn_sink *o
 
 static syn_status run(bool *json, syn_chakra_json_stats *stats, syn_error *err) {
     syn_sink *out = NULL;
-    syn__pt_input in = {0};
+    syn__file_text in = {0};
     SYN_TRY(cli_keep_input(args.input, args.output, err));
     SYN_TRY(
-        syn__pt_input_open_limited(&in, args.input, (uint64_t)args.max_unpacked_mib << 20, err));
+        syn__file_text_open_limited(&in, args.input, (uint64_t)args.max_unpacked_mib << 20, err));
     *json = syn_chakra_is_json(in.data, in.bytes);
     syn_status status = SYN_OK;
     if (*json && args.compat)
@@ -80,7 +80,7 @@ static syn_status run(bool *json, syn_chakra_json_stats *stats, syn_error *err) 
     if (status == SYN_OK) status = syn_sink_open_file(&out, args.output, err);
     if (status == SYN_OK) status = convert(in.data, in.bytes, *json, out, stats, err);
     const syn_status closed = syn_sink_close(out, status == SYN_OK, err);
-    syn__pt_input_close(&in);
+    syn__file_text_close(&in);
     return status != SYN_OK ? status : closed;
 }
 

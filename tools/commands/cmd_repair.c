@@ -57,15 +57,15 @@ static void report(const syn__pt_repaired *repaired, uint64_t bytes) {
 }
 
 static syn_status run(int64_t object, syn__pt_repaired *repaired, uint64_t *bytes, syn_error *err) {
-    syn__pt_input input;
+    syn__file_text input;
     syn_sink *out = NULL;
-    SYN_TRY(
-        syn__pt_input_open_limited(&input, args.input, (uint64_t)args.max_unpacked_mib << 20, err));
+    SYN_TRY(syn__file_text_open_limited(&input, args.input, (uint64_t)args.max_unpacked_mib << 20,
+                                        err));
     syn_status status = syn_sink_open_file(&out, args.output, err);
     if (status == SYN_OK) status = syn__pt_repair(repaired, &input, object, out, err);
     if (status == SYN_OK) *bytes = syn_sink_bytes(out);
     const syn_status closed = syn_sink_close(out, status == SYN_OK, err);
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
     return status != SYN_OK ? status : closed;
 }
 

@@ -33,7 +33,7 @@ static const char *starred(const char *pattern, const char *path, size_t *bytes)
 
 static int32_t number(const char *text, size_t bytes) {
     int64_t v = -1;
-    const syn__et_str s = {text, bytes};
+    const syn__str s = {text, bytes};
     return bytes > 0 && text[0] != '-' && syn__loose_i64(s, &v) && v <= INT32_MAX ? (int32_t)v : -1;
 }
 
@@ -114,7 +114,7 @@ static syn_status check_output(const pytorch_job *job, const char *path, syn_err
 /* ---- Compatible mode ---- */
 
 typedef struct pair {
-    syn__pt_input host_input, device_input;
+    syn__file_text host_input, device_input;
     syn__pt_host host;
     syn__pt_device device;
     syn__pt_merged_list merged;
@@ -124,8 +124,8 @@ static void close_pair(pair *p) {
     syn__pt_merged_free(&p->merged);
     syn__pt_host_free(&p->host);
     syn__pt_device_free(&p->device);
-    syn__pt_input_close(&p->host_input);
-    syn__pt_input_close(&p->device_input);
+    syn__file_text_close(&p->host_input);
+    syn__file_text_close(&p->device_input);
 }
 
 /* Python's json reads NaN and Infinity, but stops at any other damage. */
@@ -148,11 +148,11 @@ static syn_status check_undamaged(const syn__pt_report *report, syn_error *err) 
 static syn_status open_pair(const pytorch_job *job, pair *p, pytorch_outcome *o, syn_error *err) {
     const pytorch_source *s = &job->sources[0];
     const uint64_t most = job->options.max_unpacked_bytes;
-    SYN_TRY(syn__pt_input_open_limited(&p->host_input, s->host, most, err));
+    SYN_TRY(syn__file_text_open_limited(&p->host_input, s->host, most, err));
     SYN_TRY(syn__pt_host_read(&p->host, &p->host_input, job->options.object, &o->report, err));
     o->in_bytes = p->host_input.bytes;
     if (!s->device) return check_undamaged(&o->report, err);
-    SYN_TRY(syn__pt_input_open_limited(&p->device_input, s->device, most, err));
+    SYN_TRY(syn__file_text_open_limited(&p->device_input, s->device, most, err));
     SYN_TRY(syn__pt_device_read(&p->device, &p->device_input, &o->report, err));
     o->in_bytes += p->device_input.bytes;
     SYN_TRY(check_undamaged(&o->report, err));

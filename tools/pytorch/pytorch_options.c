@@ -35,7 +35,7 @@ bool pytorch_read_dup_ids(const char *text, syn__pt_options *options) {
 }
 
 bool pytorch_read_object(const char *text, int64_t *object) {
-    const syn__et_str s = {text, strlen(text)};
+    const syn__str s = {text, strlen(text)};
     if (strcmp(text, "last") == 0) return *object = SYN__PT_OBJECT_LAST, true;
     if (strcmp(text, "all") == 0) return *object = SYN__PT_OBJECT_ALL, true;
     return syn__loose_i64(s, object) && *object >= 0;

@@ -31,7 +31,7 @@ static void tell(const scanner *s, syn__et_trouble what, uint32_t node, const ch
 
 /* ---- Messages ---- */
 
-static bool next_message(scanner *s, syn__et_reader *r, syn__et_str *out) {
+static bool next_message(scanner *s, syn__et_reader *r, syn__str *out) {
     uint64_t bytes;
     const char *start = r->cur, *why = NULL;
     if (r->cur == r->end) return false;
@@ -41,7 +41,7 @@ static bool next_message(scanner *s, syn__et_reader *r, syn__et_str *out) {
         tell(s, SYN__ET_TROUBLE_FRAME, UINT32_MAX, start, 0, why);
         return false;
     }
-    *out = (syn__et_str){r->cur, (size_t)bytes};
+    *out = (syn__str){r->cur, (size_t)bytes};
     r->cur += bytes;
     if (bytes == 0) tell(s, SYN__ET_TROUBLE_EMPTY, UINT32_MAX, start, 0, NULL);
     return true;
@@ -60,8 +60,7 @@ static syn_status pass_over(const scanner *s, syn_status status, syn_error *err)
     return SYN_OK;
 }
 
-static syn_status add_node(scanner *s, const syn__et_node *node, syn__et_str message,
-                           syn_error *err) {
+static syn_status add_node(scanner *s, const syn__et_node *node, syn__str message, syn_error *err) {
     syn__et_scan *out = s->scan;
     const size_t i = out->n_nodes;
     if (i >= MAX_NODES) return SYN_FAIL(err, SYN_E_UNSUPPORTED, "more than 2^32 nodes in a file");
@@ -87,7 +86,7 @@ static syn_status add_node(scanner *s, const syn__et_node *node, syn__et_str mes
     return SYN_OK;
 }
 
-static syn_status take_node(scanner *s, syn__et_str message, syn_error *err) {
+static syn_status take_node(scanner *s, syn__str message, syn_error *err) {
     syn__et_node node;
     const syn_status status = syn__et_decode_node(&s->decoder, message, &node);
     if (status != SYN_OK) return pass_over(s, status, err);
@@ -98,7 +97,7 @@ static syn_status take_node(scanner *s, syn__et_str message, syn_error *err) {
 }
 
 /* The first message. A node in its place is told, and then taken as the node that it is. */
-static syn_status take_meta(scanner *s, syn__et_str message, syn_error *err) {
+static syn_status take_meta(scanner *s, syn__str message, syn_error *err) {
     syn__et_meta meta;
     syn__et_node node;
     const syn_status status = syn__et_decode_meta(&s->decoder, message, &meta);
@@ -116,7 +115,7 @@ static syn_status take_meta(scanner *s, syn__et_str message, syn_error *err) {
 
 static syn_status read_messages(scanner *s, size_t bytes, syn_error *err) {
     syn__et_reader r = {s->begin, s->begin + bytes, NULL};
-    syn__et_str message;
+    syn__str message;
     if (bytes == 0) tell(s, SYN__ET_TROUBLE_META, UINT32_MAX, s->begin, 0, "the file is empty");
     if (!next_message(s, &r, &message)) return SYN_OK;
     SYN_TRY(take_meta(s, message, err));

@@ -6,7 +6,7 @@
 #include "export/chakra/check/et_scan.h"
 #include "export/chakra/et_files.h"
 #include "export/file_kind.h"
-#include "export/pytorch/read/pt_trace.h"
+#include "export/text/file_text.h"
 #include "syntorch/intern.h"
 #include "syntorch/memory.h"
 
@@ -173,7 +173,7 @@ typedef struct told {
     uint64_t num_ops, tensor_size, comm_size, waiting_ns;
     int64_t comm_type; /* -1: not told */
     bool is_cpu;
-    syn__et_str op, group;
+    syn__str op, group;
 } told;
 
 static uint64_t size_of(const syn__et_attr *a) {
@@ -197,15 +197,15 @@ static uint64_t count_list(const syn__et_attr *a) {
 }
 
 static void take_attribute(syn_statistics *out, const syn__et_attr *a, told *t) {
-    const syn__et_str s = a->name;
-    if (syn__et_str_is(s, "num_ops")) t->num_ops = size_of(a);
-    else if (syn__et_str_is(s, "tensor_size")) t->tensor_size = size_of(a);
-    else if (syn__et_str_is(s, "comm_size")) t->comm_size = size_of(a);
-    else if (syn__et_str_is(s, "wait_ns")) t->waiting_ns = size_of(a);
-    else if (syn__et_str_is(s, "comm_type")) (void)syn__et_attr_integer(a, &t->comm_type);
-    else if (syn__et_str_is(s, "is_cpu_op")) t->is_cpu = size_of(a) != 0;
-    else if (syn__et_str_is(s, "op") && a->field == SYN__ET_STRING) t->op = a->data;
-    else if (syn__et_str_is(s, "pg_name") && a->field == SYN__ET_STRING) t->group = a->data;
+    const syn__str s = a->name;
+    if (syn__str_is(s, "num_ops")) t->num_ops = size_of(a);
+    else if (syn__str_is(s, "tensor_size")) t->tensor_size = size_of(a);
+    else if (syn__str_is(s, "comm_size")) t->comm_size = size_of(a);
+    else if (syn__str_is(s, "wait_ns")) t->waiting_ns = size_of(a);
+    else if (syn__str_is(s, "comm_type")) (void)syn__et_attr_integer(a, &t->comm_type);
+    else if (syn__str_is(s, "is_cpu_op")) t->is_cpu = size_of(a) != 0;
+    else if (syn__str_is(s, "op") && a->field == SYN__ET_STRING) t->op = a->data;
+    else if (syn__str_is(s, "pg_name") && a->field == SYN__ET_STRING) t->group = a->data;
     else if (s.bytes > 5 && memcmp(s.text + s.bytes - 5, "_deps", 5) == 0)
         for (size_t i = 0; i < SYN_STATISTICS_CLASSES; i++)
             if (s.bytes - 5 == strlen(classes[i]) && memcmp(s.text, classes[i], s.bytes - 5) == 0)
@@ -322,14 +322,14 @@ static syn_status collect(collector *c, const char *data, size_t bytes, syn_erro
 
 static syn_status read_rank(syn_statistics *out, const syn__et_file *file, uint64_t most,
                             syn_error *err) {
-    syn__pt_input input;
+    syn__file_text input;
     collector c = {.out = out};
     out->rank = file->rank;
-    SYN_TRY(syn__pt_input_open_limited(&input, file->path, most, err));
+    SYN_TRY(syn__file_text_open_limited(&input, file->path, most, err));
     syn_status status = syn__expect_et(file->path, input.data, input.bytes, err);
     if (status == SYN_OK) status = collect(&c, input.data, input.bytes, err);
     status = close_collector(&c, status, err);
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
     const bool tells_nothing = out->n_nodes == 0 && out->n_facts == 0 && out->version == NULL;
     if (status == SYN_OK && c.n_nodes_told == 0 &&
         (out->n_damaged > 0 || out->n_nodes > 0 || tells_nothing))

@@ -5,7 +5,7 @@
 #include "export/chakra/check/et_validate.h"
 #include "export/chakra/et_files.h"
 #include "export/file_kind.h"
-#include "export/pytorch/read/pt_trace.h"
+#include "export/text/file_text.h"
 #include "syntorch/memory.h"
 
 static syn_status add_groups(syn_validator *v, const syn__et_files *files, const char *path,
@@ -21,14 +21,14 @@ static syn_status add_groups(syn_validator *v, const syn__et_files *files, const
 }
 
 static syn_status add_file(syn_validator *v, const syn__et_file *file, syn_error *err) {
-    syn__pt_input input;
-    SYN_TRY(syn__pt_input_open_limited(&input, file->path, v->how.max_unpacked_bytes, err));
+    syn__file_text input;
+    SYN_TRY(syn__file_text_open_limited(&input, file->path, v->how.max_unpacked_bytes, err));
     syn_status status = syn__expect_et(file->path, input.data, input.bytes, err);
     if (input.packed && !v->how.any_node)
         syn__find(v, SYN_FINDING_FRAME, (syn__spot){file->rank, false, 0, 0},
                   "the file is compressed with gzip, which simulators do not read; unpack it");
     if (status == SYN_OK) status = syn_validator_add(v, file->rank, input.data, input.bytes, err);
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
     return status;
 }
 

@@ -22,7 +22,7 @@ enum {
     N_KNOWN
 };
 
-static const syn__et_str known[N_KNOWN] = {
+static const syn__str known[N_KNOWN] = {
     {"comm_type", 9}, {"comm_size", 9},    {"comm_tag", 8},  {"comm_src", 8}, {"comm_dst", 8},
     {"num_ops", 7},   {"tensor_size", 11}, {"is_cpu_op", 9}, {"pg_name", 7},  {"involved_dim", 12}};
 
@@ -40,7 +40,7 @@ typedef struct node_check {
 
 /* The node's name for a sentence, cut between characters. */
 static const char *name_of(const node_check *c, char out[NAME_BYTES]) {
-    const syn__et_str s = c->node->name;
+    const syn__str s = c->node->name;
     size_t n = 0;
     while (n < s.bytes) {
         const size_t bytes = syn_utf8_char_bytes(s.text + n, s.bytes - n);

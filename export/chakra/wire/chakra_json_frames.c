@@ -20,8 +20,8 @@ syn_status syn__et_frames_next(syn__et_frames *frames, syn__et_frame *out, bool 
     if (!syn__et_read_varint(r, &bytes)) return syn__et_frames_fail(frames, start, r->why, err);
     if (bytes > (size_t)(r->end - r->cur))
         return syn__et_frames_fail(frames, start, "the file ends within this message", err);
-    out->message = (syn__et_str){r->cur, (size_t)bytes};
+    out->message = (syn__str){r->cur, (size_t)bytes};
     r->cur += bytes;
-    out->all = (syn__et_str){start, (size_t)(r->cur - start)};
+    out->all = (syn__str){start, (size_t)(r->cur - start)};
     return SYN_OK;
 }

@@ -9,8 +9,8 @@ extern "C" {
 #endif
 
 typedef struct syn__et_frame {
-    syn__et_str all; /* with the length */
-    syn__et_str message;
+    syn__str all; /* with the length */
+    syn__str message;
 } syn__et_frame;
 
 typedef struct syn__et_frames {

@@ -9,7 +9,7 @@
 static const char base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-void syn__et_json_base64(syn_sink *sink, syn__et_str s) {
+void syn__et_json_base64(syn_sink *sink, syn__str s) {
     const unsigned char *p = (const unsigned char *)s.text;
     syn_sink_char(sink, '"');
     for (size_t i = 0; i < s.bytes; i += 3) {
@@ -31,7 +31,7 @@ static int base64_value(char c) {
     return c == '+' || c == '-' ? 62 : c == '/' || c == '_' ? 63 : -1;
 }
 
-bool syn__et_parse_base64(syn__et_str text, syn__et_buf *out) {
+bool syn__et_parse_base64(syn__str text, syn__buf *out) {
     while (text.bytes > 0 && text.text[text.bytes - 1] == '=') text.bytes--;
     uint32_t word = 0;
     unsigned bits = 0;
@@ -43,7 +43,7 @@ bool syn__et_parse_base64(syn__et_str text, syn__et_buf *out) {
         if (bits < 8) continue;
         bits -= 8;
         const char byte = (char)(unsigned char)(word >> bits & 0xFF);
-        syn__et_buf_put(out, &byte, 1);
+        syn__buf_put(out, &byte, 1);
     }
     return bits < 6;
 }
@@ -51,7 +51,7 @@ bool syn__et_parse_base64(syn__et_str text, syn__et_buf *out) {
 /* ---- Writing ---- */
 
 /* A JSON string; most texts need no escapes and go out in one piece. `s` may hold any byte. */
-static void json_text(syn_sink *sink, syn__et_str s) {
+static void json_text(syn_sink *sink, syn__str s) {
     size_t from = 0;
     syn_sink_char(sink, '"');
     for (size_t i = 0; i < s.bytes; i++) {
@@ -84,7 +84,7 @@ static void json_u64(syn_sink *sink, uint64_t v) {
     syn_sink_char(sink, '"');
 }
 
-static void json_scalar(syn_sink *sink, const syn__et_type *type, uint64_t bits, syn__et_str data) {
+static void json_scalar(syn_sink *sink, const syn__et_type *type, uint64_t bits, syn__str data) {
     switch (type->form) {
     case SYN__ET_FORM_BOOL:
         syn_sink_text(sink, bits != 0 ? "true" : "false");
@@ -107,10 +107,10 @@ static void json_scalar(syn_sink *sink, const syn__et_type *type, uint64_t bits,
     if (type->bits == 64) syn_sink_char(sink, '"');
 }
 
-void syn__et_json_list(syn_sink *sink, uint32_t field, syn__et_str payload) {
+void syn__et_json_list(syn_sink *sink, uint32_t field, syn__str payload) {
     const syn__et_type *type = syn__et_type_of(field);
     syn__et_list list = syn__et_list_of(type, payload);
-    syn__et_str data;
+    syn__str data;
     uint64_t bits;
     syn_sink_char(sink, '[');
     for (const char *comma = ""; syn__et_list_next(&list, &bits, &data); comma = ",") {
@@ -275,7 +275,7 @@ static bool parse_float(const syn_json *json, double *out) {
     return syn_number_parse(json->text, json->text_bytes, out) && isfinite(*out);
 }
 
-syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, syn__et_buf *text) {
+syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, syn__buf *text) {
     const syn__et_type *type = syn__et_type_of(field);
     const bool is_text = json->type == SYN_JSON_STRING;
     double value;
@@ -288,11 +288,11 @@ syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, 
         if (parse_float(json, &value) && syn__et_float_bits(type, value, bits)) return SYN_OK;
         break;
     case SYN__ET_FORM_STRING:
-        if (is_text) syn__et_buf_put(text, json->text, json->text_bytes);
+        if (is_text) syn__buf_put(text, json->text, json->text_bytes);
         if (is_text) return SYN_OK;
         break;
     case SYN__ET_FORM_BYTES:
-        if (is_text && syn__et_parse_base64((syn__et_str){json->text, json->text_bytes}, text))
+        if (is_text && syn__et_parse_base64((syn__str){json->text, json->text_bytes}, text))
             return SYN_OK;
         break;
     case SYN__ET_FORM_INT:
@@ -304,14 +304,14 @@ syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, 
     return syn_json_fail(json, "this is no value of the type %s", type->value);
 }
 
-static void put_element(syn__et_buf *out, const syn__et_type *type, uint64_t bits) {
+static void put_element(syn__buf *out, const syn__et_type *type, uint64_t bits) {
     if (type->wire != SYN__ET_WIRE_VARINT) syn__et_put_fixed(out, bits, type->bits / 8);
     else syn__et_put_varint(out, type->zigzag ? bits << 1 ^ (0 - (bits >> 63)) : bits);
 }
 
-syn_status syn__et_parse_list(syn_json *json, uint32_t field, syn__et_buf *out) {
+syn_status syn__et_parse_list(syn_json *json, uint32_t field, syn__buf *out) {
     const syn__et_type *type = syn__et_type_of(field);
-    syn__et_buf part = {0}; /* of numbers: all, packed; of texts: one after the other */
+    syn__buf part = {0}; /* of numbers: all, packed; of texts: one after the other */
     syn_status status = SYN_OK;
     while (status == SYN_OK && syn_json_next(json) != SYN_JSON_ARRAY_END) {
         uint64_t bits = 0;
@@ -319,15 +319,15 @@ syn_status syn__et_parse_list(syn_json *json, uint32_t field, syn__et_buf *out) 
         else status = syn__et_parse_scalar(json, field, &bits, &part);
         if (status != SYN_OK) break;
         if (type->wire == SYN__ET_WIRE_LEN) {
-            syn__et_put_str(out, 1, (syn__et_str){part.data != NULL ? part.data : "", part.bytes});
+            syn__et_put_str(out, 1, (syn__str){part.data != NULL ? part.data : "", part.bytes});
             part.bytes = 0;
         } else {
             put_element(&part, type, bits);
         }
     }
     if (status == SYN_OK && type->wire != SYN__ET_WIRE_LEN && part.bytes != 0)
-        syn__et_put_str(out, 1, (syn__et_str){part.data, part.bytes});
+        syn__et_put_str(out, 1, (syn__str){part.data, part.bytes});
     if (part.failed) out->failed = true;
-    syn__et_buf_free(&part);
+    syn__buf_free(&part);
     return status;
 }

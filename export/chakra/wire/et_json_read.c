@@ -13,9 +13,9 @@ syn_status syn__et_json_no_memory(const reader *r) {
 }
 
 static bool key_is(const reader *r, const char *camel, const char *snake) {
-    const syn__et_str key = {r->json.text, r->json.text_bytes};
+    const syn__str key = {r->json.text, r->json.text_bytes};
     if (key.bytes == 0 || *key.text != *camel) return false; /* both begin alike */
-    return syn__et_str_is(key, camel) || syn__et_str_is(key, snake);
+    return syn__str_is(key, camel) || syn__str_is(key, snake);
 }
 
 syn_status syn__et_json_unknown(reader *r) {
@@ -32,22 +32,22 @@ static syn_status once(reader *r, uint32_t *seen, unsigned number) {
     return SYN_OK;
 }
 
-static syn_status copy(reader *r, syn__et_str s, syn__et_str *out) {
+static syn_status copy(reader *r, syn__str s, syn__str *out) {
     char *text = (char *)syn__et_arena_get(&r->arena, s.bytes);
     if (text == NULL) return syn__et_json_no_memory(r);
     if (s.bytes != 0) memcpy(text, s.text, s.bytes);
-    *out = (syn__et_str){text, s.bytes};
+    *out = (syn__str){text, s.bytes};
     return SYN_OK;
 }
 
 /* ---- Values. null stands for a field's default. ---- */
 
-static syn_status read_text(reader *r, const char *what, syn__et_str *out) {
+static syn_status read_text(reader *r, const char *what, syn__str *out) {
     const syn_json_type type = syn_json_next(&r->json);
     if (type == SYN_JSON_ERROR) return syn__et_json_broken(r);
     if (type == SYN_JSON_NULL) return SYN_OK;
     if (type != SYN_JSON_STRING) return syn_json_fail(&r->json, "%s must be a string", what);
-    return copy(r, (syn__et_str){r->json.text, r->json.text_bytes}, out);
+    return copy(r, (syn__str){r->json.text, r->json.text_bytes}, out);
 }
 
 static syn_status parse_number(reader *r, uint32_t field, uint64_t *out) {
@@ -130,7 +130,7 @@ static syn_status read_list(reader *r, syn__et_attr *a) {
     }
     if (r->json.type == SYN_JSON_ERROR) return syn__et_json_broken(r);
     if (r->scratch.failed) return syn__et_json_no_memory(r);
-    return copy(r, (syn__et_str){r->scratch.data, r->scratch.bytes}, &a->data);
+    return copy(r, (syn__str){r->scratch.data, r->scratch.bytes}, &a->data);
 }
 
 static syn_status read_value(reader *r, uint32_t field, syn__et_attr *a) {
@@ -141,11 +141,11 @@ static syn_status read_value(reader *r, uint32_t field, syn__et_attr *a) {
     r->scratch.bytes = 0;
     SYN_TRY(syn__et_parse_scalar(&r->json, field, &a->bits, &r->scratch));
     if (r->scratch.failed) return syn__et_json_no_memory(r);
-    return copy(r, (syn__et_str){r->scratch.data, r->scratch.bytes}, &a->data);
+    return copy(r, (syn__str){r->scratch.data, r->scratch.bytes}, &a->data);
 }
 
 static syn_status read_attr_member(reader *r, uint32_t *seen, syn__et_attr *a) {
-    const uint32_t field = syn__et_field_by_name((syn__et_str){r->json.text, r->json.text_bytes});
+    const uint32_t field = syn__et_field_by_name((syn__str){r->json.text, r->json.text_bytes});
     if (field != SYN__ET_NONE) return read_value(r, field, a);
     const bool is_name = key_is(r, "name", "name");
     if (!is_name && !key_is(r, "docString", "doc_string")) return syn__et_json_unknown(r);
@@ -188,7 +188,7 @@ static void begin_message(reader *r) {
 
 static syn_status read_wire(reader *r) {
     SYN_TRY(syn_json_expect(&r->json, SYN_JSON_STRING, SYN__ET_JSON_WIRE));
-    if (!syn__et_parse_base64((syn__et_str){r->json.text, r->json.text_bytes}, &r->wire))
+    if (!syn__et_parse_base64((syn__str){r->json.text, r->json.text_bytes}, &r->wire))
         return syn_json_fail(&r->json, SYN__ET_JSON_WIRE " must be bytes in base64");
     r->has_wire = true;
     return r->wire.failed ? syn__et_json_no_memory(r) : SYN_OK;
@@ -285,9 +285,9 @@ void syn__et_json_reader_free(reader *r) {
     syn_free(r->ids[0]);
     syn_free(r->ids[1]);
     syn_free(r->attrs);
-    syn__et_buf_free(&r->scratch);
-    syn__et_buf_free(&r->message);
-    syn__et_buf_free(&r->wire);
+    syn__buf_free(&r->scratch);
+    syn__buf_free(&r->message);
+    syn__buf_free(&r->wire);
     syn__et_arena_free(&r->arena);
     syn_json_free(&r->json);
 }

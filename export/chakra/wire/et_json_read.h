@@ -17,8 +17,8 @@ typedef struct syn__et_json_reader {
     syn_json json;
     bool strict; /* refuse members that protobuf does not know, and those that come twice; else they
                     are skipped, or the last one counts */
-    syn__et_buf message; /* the last message read, in wire form without its length */
-    syn__et_buf wire;    /* what its "@wire" held (strict only) */
+    syn__buf message; /* the last message read, in wire form without its length */
+    syn__buf wire;    /* what its "@wire" held (strict only) */
     bool has_wire;
     syn_error *err;
     /* private */
@@ -27,7 +27,7 @@ typedef struct syn__et_json_reader {
     size_t n_ids[2], ids_cap[2];
     syn__et_attr *attrs;
     size_t n_attrs, attrs_cap;
-    syn__et_buf scratch;
+    syn__buf scratch;
 } syn__et_json_reader;
 
 /* Reads a message whose OBJECT_BEGIN was just read. */

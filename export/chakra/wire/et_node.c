@@ -37,13 +37,13 @@ const char *syn__et_field_name(uint32_t field) {
     return syn__et_is_list(field) ? type->list : type->value;
 }
 
-uint32_t syn__et_field_by_name(syn__et_str name) {
+uint32_t syn__et_field_by_name(syn__str name) {
     for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         const syn__et_type *t = &types[i];
         const uint32_t field = SYN__ET_DOUBLE + 2 * i;
         if (name.bytes == 0 || *name.text != *t->value) continue; /* all four begin alike */
-        if (syn__et_str_is(name, t->value) || syn__et_str_is(name, t->value_json)) return field;
-        if (syn__et_str_is(name, t->list) || syn__et_str_is(name, t->list_json)) return field + 1;
+        if (syn__str_is(name, t->value) || syn__str_is(name, t->value_json)) return field;
+        if (syn__str_is(name, t->list) || syn__str_is(name, t->list_json)) return field + 1;
     }
     return SYN__ET_NONE;
 }
@@ -58,7 +58,7 @@ const char *syn__et_node_type_name(uint32_t type) {
 /* ---- Writing. Plain proto3 fields are left out when they hold their default; a oneof member never
  * is. ---- */
 
-static size_t str_bytes(syn__et_str s) {
+static size_t str_bytes(syn__str s) {
     return 1 + syn__et_varint_bytes(s.bytes) + s.bytes;
 }
 
@@ -83,7 +83,7 @@ static size_t attr_bytes(const syn__et_attr *a) {
     return n + (type->wire == SYN__ET_WIRE_I64 ? 8 : 4);
 }
 
-static void put_attr_value(syn__et_buf *buf, const syn__et_attr *a) {
+static void put_attr_value(syn__buf *buf, const syn__et_attr *a) {
     const syn__et_type *type = syn__et_type_of(a->field);
     if (syn__et_is_list(a->field) || type->wire == SYN__ET_WIRE_LEN) {
         syn__et_put_str(buf, a->field, a->data);
@@ -95,7 +95,7 @@ static void put_attr_value(syn__et_buf *buf, const syn__et_attr *a) {
     else syn__et_put_fixed(buf, a->bits, type->wire == SYN__ET_WIRE_I64 ? 8 : 4);
 }
 
-static void put_attr(syn__et_buf *buf, uint32_t field, const syn__et_attr *a) {
+static void put_attr(syn__buf *buf, uint32_t field, const syn__et_attr *a) {
     syn__et_put_tag(buf, field, SYN__ET_WIRE_LEN);
     syn__et_put_varint(buf, attr_bytes(a));
     if (a->name.bytes != 0) syn__et_put_str(buf, 1, a->name);
@@ -103,7 +103,7 @@ static void put_attr(syn__et_buf *buf, uint32_t field, const syn__et_attr *a) {
     if (a->field != SYN__ET_NONE) put_attr_value(buf, a);
 }
 
-static void put_packed(syn__et_buf *buf, uint32_t field, const uint64_t *values, size_t n) {
+static void put_packed(syn__buf *buf, uint32_t field, const uint64_t *values, size_t n) {
     if (n == 0) return;
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += syn__et_varint_bytes(values[i]);
@@ -112,13 +112,13 @@ static void put_packed(syn__et_buf *buf, uint32_t field, const uint64_t *values,
     for (size_t i = 0; i < n; i++) syn__et_put_varint(buf, values[i]);
 }
 
-static void put_uint(syn__et_buf *buf, uint32_t field, uint64_t v) {
+static void put_uint(syn__buf *buf, uint32_t field, uint64_t v) {
     if (v == 0) return;
     syn__et_put_tag(buf, field, SYN__ET_WIRE_VARINT);
     syn__et_put_varint(buf, v);
 }
 
-static void put_io(syn__et_buf *buf, uint32_t field, const syn__et_io *io) {
+static void put_io(syn__buf *buf, uint32_t field, const syn__et_io *io) {
     if (!io->present) return;
     size_t bytes = 0;
     for (int i = 0; i < 3; i++) {
@@ -131,7 +131,7 @@ static void put_io(syn__et_buf *buf, uint32_t field, const syn__et_io *io) {
     }
 }
 
-void syn__et_put_node(syn__et_buf *buf, const syn__et_node *node) {
+void syn__et_put_node(syn__buf *buf, const syn__et_node *node) {
     put_uint(buf, 1, node->id);
     if (node->name.bytes != 0) syn__et_put_str(buf, 2, node->name);
     /* Enums are int32 on the wire: values beyond that are sign-extended. */
@@ -145,7 +145,7 @@ void syn__et_put_node(syn__et_buf *buf, const syn__et_node *node) {
     for (size_t i = 0; i < node->n_attrs; i++) put_attr(buf, 10, &node->attrs[i]);
 }
 
-void syn__et_put_meta(syn__et_buf *buf, const syn__et_meta *meta) {
+void syn__et_put_meta(syn__buf *buf, const syn__et_meta *meta) {
     if (meta->version.bytes != 0) syn__et_put_str(buf, 1, meta->version);
     for (size_t i = 0; i < meta->n_attrs; i++) put_attr(buf, 2, &meta->attrs[i]);
 }
@@ -158,19 +158,19 @@ static syn_status fail(syn__et_decoder *d, const char *why, const char *at) {
     return SYN_E_FORMAT;
 }
 
-static syn_status take_text(syn__et_decoder *d, syn__et_str s, syn__et_str *out) {
-    if (!syn__et_utf8(s)) return fail(d, "a text is not valid UTF-8", s.text);
+static syn_status take_text(syn__et_decoder *d, syn__str s, syn__str *out) {
+    if (!syn__str_is_utf8(s)) return fail(d, "a text is not valid UTF-8", s.text);
     *out = s;
     return SYN_OK;
 }
 
-static bool good_list(syn__et_decoder *d, uint32_t field, syn__et_str payload) {
+static bool good_list(syn__et_decoder *d, uint32_t field, syn__str payload) {
     const syn__et_type *type = syn__et_type_of(field);
     syn__et_reader r = {payload.text, payload.text + payload.bytes, NULL};
     syn__et_field f;
     while (syn__et_read_field(&r, &f)) {
         if (f.number != 1 || f.wire != SYN__ET_WIRE_LEN) continue;
-        if (type->form == SYN__ET_FORM_STRING && !syn__et_utf8(f.data))
+        if (type->form == SYN__ET_FORM_STRING && !syn__str_is_utf8(f.data))
             return fail(d, "a text is not valid UTF-8", f.data.text) == SYN_OK;
         if (type->wire == SYN__ET_WIRE_LEN) continue;
         syn__et_reader p = {f.data.text, f.data.text + f.data.bytes, NULL};
@@ -219,7 +219,7 @@ static bool read_packed(syn__et_reader *r, const syn__et_type *type, uint64_t *v
                                              : syn__et_read_fixed(r, type->bits / 8, v);
 }
 
-bool syn__et_list_next(syn__et_list *list, uint64_t *bits, syn__et_str *data) {
+bool syn__et_list_next(syn__et_list *list, uint64_t *bits, syn__str *data) {
     const syn__et_type *type = list->type;
     syn__et_field f = {0};
     while (!read_packed(&list->packed, type, &f.value)) {
@@ -246,7 +246,7 @@ static syn_status decode_value(syn__et_decoder *d, const syn__et_field *f, syn__
     return SYN_OK;
 }
 
-static syn_status decode_attr(syn__et_decoder *d, syn__et_str message) {
+static syn_status decode_attr(syn__et_decoder *d, syn__str message) {
     if (syn_grow(&d->attrs, &d->cap_attrs, d->n_attrs + 1, sizeof *d->attrs, NULL) != SYN_OK)
         return SYN_E_NOMEM;
     syn__et_attr *a = &d->attrs[d->n_attrs];
@@ -286,7 +286,7 @@ static syn_status decode_deps(syn__et_decoder *d, const syn__et_field *f) {
     return SYN_OK;
 }
 
-static syn_status decode_io(syn__et_decoder *d, syn__et_str message, syn__et_io *io) {
+static syn_status decode_io(syn__et_decoder *d, syn__str message, syn__et_io *io) {
     syn__et_reader r = {message.text, message.text + message.bytes, NULL};
     syn__et_field f;
     io->present = true;
@@ -313,7 +313,7 @@ static syn_status decode_node_field(syn__et_decoder *d, const syn__et_field *f, 
     return SYN_OK;
 }
 
-syn_status syn__et_decode_node(syn__et_decoder *d, syn__et_str message, syn__et_node *out) {
+syn_status syn__et_decode_node(syn__et_decoder *d, syn__str message, syn__et_node *out) {
     static const syn__et_io none = {false, {{"", 0}, {"", 0}, {"", 0}}};
     *out = (syn__et_node){.name = {"", 0}, .io = {none, none}};
     d->n_deps[0] = d->n_deps[1] = d->n_attrs = 0;
@@ -330,7 +330,7 @@ syn_status syn__et_decode_node(syn__et_decoder *d, syn__et_str message, syn__et_
     return SYN_OK;
 }
 
-syn_status syn__et_decode_meta(syn__et_decoder *d, syn__et_str message, syn__et_meta *out) {
+syn_status syn__et_decode_meta(syn__et_decoder *d, syn__str message, syn__et_meta *out) {
     *out = (syn__et_meta){.version = {"", 0}};
     d->n_attrs = 0;
     syn__et_reader r = {message.text, message.text + message.bytes, NULL};

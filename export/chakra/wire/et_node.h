@@ -63,7 +63,7 @@ static inline bool syn__et_is_list(uint32_t field) {
 /* "int64_val", "bool_list"; "none" for 0. */
 const char *syn__et_field_name(uint32_t field);
 /* The oneof field of that name in either spelling (JSON or .proto); 0 if there is none. */
-uint32_t syn__et_field_by_name(syn__et_str name);
+uint32_t syn__et_field_by_name(syn__str name);
 /* What a number on the wire means as a value of the type: see syn__et_attr.bits. */
 uint64_t syn__et_value_bits(const syn__et_type *type, uint64_t wire);
 /* The number that such bits of a float or double are, and the reverse: false if only an infinite
@@ -78,30 +78,30 @@ typedef struct syn__et_list {
     syn__et_reader fields, packed;
 } syn__et_list;
 
-static inline syn__et_list syn__et_list_of(const syn__et_type *type, syn__et_str payload) {
+static inline syn__et_list syn__et_list_of(const syn__et_type *type, syn__str payload) {
     const syn__et_list list = {
         type, {payload.text, payload.text + payload.bytes, NULL}, {NULL, NULL, NULL}};
     return list;
 }
 /* The next element: bits as in syn__et_attr, or data. */
-bool syn__et_list_next(syn__et_list *list, uint64_t *bits, syn__et_str *data);
+bool syn__et_list_next(syn__et_list *list, uint64_t *bits, syn__str *data);
 
 typedef struct syn__et_attr {
-    syn__et_str name, doc;
+    syn__str name, doc;
     uint32_t field; /* SYN__ET_NONE: no value written */
     uint64_t
         bits; /* integers as 64-bit two's complement, bool 0 or 1, the bits of a double or float */
-    syn__et_str data; /* string, bytes; the wire form of a list message */
+    syn__str data; /* string, bytes; the wire form of a list message */
 } syn__et_attr;
 
 typedef struct syn__et_io {
     bool present;
-    syn__et_str text[3]; /* values, shapes, types */
+    syn__str text[3]; /* values, shapes, types */
 } syn__et_io;
 
 typedef struct syn__et_node {
     uint64_t id;
-    syn__et_str name;
+    syn__str name;
     uint32_t type; /* open enum: any value */
     uint64_t start_micros, duration_micros;
     const uint64_t *ctrl, *data;
@@ -112,14 +112,14 @@ typedef struct syn__et_node {
 } syn__et_node;
 
 typedef struct syn__et_meta {
-    syn__et_str version;
+    syn__str version;
     const syn__et_attr *attrs;
     size_t n_attrs;
 } syn__et_meta;
 
 /* ---- Wire form: appended to buf without its length. ---- */
-void syn__et_put_node(syn__et_buf *buf, const syn__et_node *node);
-void syn__et_put_meta(syn__et_buf *buf, const syn__et_meta *meta);
+void syn__et_put_node(syn__buf *buf, const syn__et_node *node);
+void syn__et_put_meta(syn__buf *buf, const syn__et_meta *meta);
 
 /* Owns what decoding or parsing needs; records point into it and into the input until the next
  * call. */
@@ -134,24 +134,24 @@ typedef struct syn__et_decoder {
 
 /* SYN_OK, SYN_E_FORMAT (d->why, d->at) or SYN_E_NOMEM. Unknown fields are skipped; text must be
  * valid UTF-8. */
-syn_status syn__et_decode_node(syn__et_decoder *d, syn__et_str message, syn__et_node *out);
-syn_status syn__et_decode_meta(syn__et_decoder *d, syn__et_str message, syn__et_meta *out);
+syn_status syn__et_decode_node(syn__et_decoder *d, syn__str message, syn__et_node *out);
+syn_status syn__et_decode_meta(syn__et_decoder *d, syn__str message, syn__et_meta *out);
 void syn__et_decoder_free(syn__et_decoder *d);
 
 /* ---- JSON form ---- */
 void syn__et_json_node(syn_sink *sink, const syn__et_node *node);
 void syn__et_json_meta(syn_sink *sink, const syn__et_meta *meta);
 /* A list's elements as a JSON array. `payload` is its wire form; damage in it ends the array. */
-void syn__et_json_list(syn_sink *sink, uint32_t field, syn__et_str payload);
-void syn__et_json_base64(syn_sink *sink, syn__et_str bytes); /* with quotes */
+void syn__et_json_list(syn_sink *sink, uint32_t field, syn__str payload);
+void syn__et_json_base64(syn_sink *sink, syn__str bytes); /* with quotes */
 
 /* Reads a scalar of the oneof field from the JSON token just read: bits, or text appended to
  * `text`. */
-syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, syn__et_buf *text);
+syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, syn__buf *text);
 /* Reads a JSON array, whose ARRAY_BEGIN was just read, into the list's wire form. */
-syn_status syn__et_parse_list(syn_json *json, uint32_t field, syn__et_buf *out);
+syn_status syn__et_parse_list(syn_json *json, uint32_t field, syn__buf *out);
 /* Decodes base64 (both alphabets, padding optional) to the end of out; false if it is malformed. */
-bool syn__et_parse_base64(syn__et_str text, syn__et_buf *out);
+bool syn__et_parse_base64(syn__str text, syn__buf *out);
 
 #ifdef __cplusplus
 }

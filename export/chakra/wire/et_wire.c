@@ -1,50 +1,24 @@
 #include "export/chakra/wire/et_wire.h"
 
-#include "syntorch/memory.h"
-#include "syntorch/utf8.h"
-
-char *syn__et_buf_grow(syn__et_buf *buf, size_t bytes) {
-    size_t want;
-    if (buf->failed) return NULL;
-    if (!syn_add_size(buf->bytes, bytes, &want) ||
-        syn_grow(&buf->data, &buf->cap, want, 1, NULL) != SYN_OK) {
-        buf->failed = true;
-        return NULL;
-    }
-    return buf->data + buf->bytes;
-}
-
-void syn__et_buf_put(syn__et_buf *buf, const void *data, size_t bytes) {
-    char *out = bytes > 0 ? syn__et_buf_room(buf, bytes) : NULL;
-    if (out == NULL) return;
-    memcpy(out, data, bytes);
-    buf->bytes += bytes;
-}
-
-void syn__et_buf_free(syn__et_buf *buf) {
-    syn_free(buf->data);
-    *buf = (syn__et_buf){0};
-}
-
-void syn__et_put_varint(syn__et_buf *buf, uint64_t v) {
-    char *out = syn__et_buf_room(buf, SYN__ET_VARINT_MAX);
+void syn__et_put_varint(syn__buf *buf, uint64_t v) {
+    char *out = syn__buf_room(buf, SYN__ET_VARINT_MAX);
     if (out != NULL) buf->bytes = (size_t)(syn__et_varint(out, v) - buf->data);
 }
 
-void syn__et_put_fixed(syn__et_buf *buf, uint64_t bits, size_t bytes) {
+void syn__et_put_fixed(syn__buf *buf, uint64_t bits, size_t bytes) {
     char little[8];
     for (size_t i = 0; i < bytes; i++) little[i] = (char)(unsigned char)(bits >> (8 * i));
-    syn__et_buf_put(buf, little, bytes);
+    syn__buf_put(buf, little, bytes);
 }
 
-void syn__et_put_tag(syn__et_buf *buf, uint32_t field, uint32_t wire) {
+void syn__et_put_tag(syn__buf *buf, uint32_t field, uint32_t wire) {
     syn__et_put_varint(buf, (uint64_t)field << 3 | wire);
 }
 
-void syn__et_put_str(syn__et_buf *buf, uint32_t field, syn__et_str s) {
+void syn__et_put_str(syn__buf *buf, uint32_t field, syn__str s) {
     syn__et_put_tag(buf, field, SYN__ET_WIRE_LEN);
     syn__et_put_varint(buf, s.bytes);
-    syn__et_buf_put(buf, s.text, s.bytes);
+    syn__buf_put(buf, s.text, s.bytes);
 }
 
 /* ---- Reading ---- */
@@ -88,7 +62,7 @@ bool syn__et_read_field(syn__et_reader *r, syn__et_field *out) {
     out->number = (uint32_t)(key >> 3);
     out->wire = (uint32_t)(key & 7);
     out->value = 0;
-    out->data = (syn__et_str){start, 0};
+    out->data = (syn__str){start, 0};
     if (key > UINT32_MAX || out->number == 0) {
         r->cur = start;
         return damaged(r, "a field has an impossible number");
@@ -103,21 +77,11 @@ bool syn__et_read_field(syn__et_reader *r, syn__et_field *out) {
     case SYN__ET_WIRE_LEN:
         if (!syn__et_read_varint(r, &bytes)) return false;
         if (bytes > (size_t)(r->end - r->cur)) return damaged(r, "a field runs past its message");
-        out->data = (syn__et_str){r->cur, (size_t)bytes};
+        out->data = (syn__str){r->cur, (size_t)bytes};
         r->cur += bytes;
         return true;
     default:
         r->cur = start;
         return damaged(r, "a field has an unknown wire type");
     }
-}
-
-bool syn__et_utf8(syn__et_str s) {
-    /* Nearly all text is ASCII: eight bytes at a time until one is not. */
-    size_t at = 0;
-    for (uint64_t word; s.bytes - at >= 8; at += 8) {
-        memcpy(&word, s.text + at, 8);
-        if (word & UINT64_C(0x8080808080808080)) break;
-    }
-    return syn_utf8_valid(s.text + at, s.bytes - at);
 }

@@ -1,11 +1,9 @@
-/* Protobuf's wire format (protobuf.dev/programming-guides/encoding): growable output and a
- * bounds-checked reader. */
+/* Protobuf's wire format (protobuf.dev/programming-guides/encoding): fields appended to a buffer,
+   and a bounds-checked reader. */
 #ifndef EXPORT_ET_WIRE_H
 #define EXPORT_ET_WIRE_H
 
-#include <string.h>
-
-#include "syntorch/status.h"
+#include "export/text/bytes.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,49 +12,6 @@ extern "C" {
 #define SYN__ET_VARINT_MAX 10 /* bytes of the longest varint */
 
 enum { SYN__ET_WIRE_VARINT = 0, SYN__ET_WIRE_I64 = 1, SYN__ET_WIRE_LEN = 2, SYN__ET_WIRE_I32 = 5 };
-
-/* Text that need not end in NUL. */
-typedef struct syn__et_str {
-    const char *text;
-    size_t bytes;
-} syn__et_str;
-
-static inline syn__et_str syn__et_str_of(const char *text) {
-    const syn__et_str s = {text, strlen(text)};
-    return s;
-}
-
-static inline bool syn__et_str_is(syn__et_str s, const char *text) {
-    return s.bytes == strlen(text) && memcmp(s.text, text, s.bytes) == 0;
-}
-
-/* Whether the text, not empty, stands somewhere in s. */
-static inline bool syn__et_str_has(syn__et_str s, const char *text) {
-    const size_t n = strlen(text);
-    for (const char *p = s.text, *end = p + s.bytes; (size_t)(end - p) >= n; p++) {
-        p = (const char *)memchr(p, *text, (size_t)(end - p) - n + 1);
-        if (p == NULL || memcmp(p, text, n) == 0) return p != NULL;
-    }
-    return false;
-}
-
-/* Growable bytes. When memory is out, `failed` sticks and later writes do nothing. */
-typedef struct syn__et_buf {
-    char *data;
-    size_t bytes, cap;
-    bool failed;
-} syn__et_buf;
-
-/* Grows the buffer by at least `bytes`; NULL when memory is out. */
-char *syn__et_buf_grow(syn__et_buf *buf, size_t bytes);
-/* Room for `bytes` more bytes at the end, or NULL. */
-static inline char *syn__et_buf_room(syn__et_buf *buf, size_t bytes) {
-    if (bytes <= buf->cap - buf->bytes && !buf->failed && buf->data != NULL)
-        return buf->data + buf->bytes;
-    return syn__et_buf_grow(buf, bytes);
-}
-void syn__et_buf_put(syn__et_buf *buf, const void *data, size_t bytes);
-void syn__et_buf_free(syn__et_buf *buf);
 
 static inline size_t syn__et_varint_bytes(uint64_t v) {
     size_t n = 1;
@@ -77,12 +32,12 @@ static inline char *syn__et_varint(char *out, uint64_t v) {
     return out;
 }
 
-void syn__et_put_varint(syn__et_buf *buf, uint64_t v);
-void syn__et_put_fixed(syn__et_buf *buf, uint64_t bits, size_t bytes); /* little-endian, 4 or 8 */
+void syn__et_put_varint(syn__buf *buf, uint64_t v);
+void syn__et_put_fixed(syn__buf *buf, uint64_t bits, size_t bytes); /* little-endian, 4 or 8 */
 /* The key of a field. */
-void syn__et_put_tag(syn__et_buf *buf, uint32_t field, uint32_t wire);
+void syn__et_put_tag(syn__buf *buf, uint32_t field, uint32_t wire);
 /* Key, length, bytes. */
-void syn__et_put_str(syn__et_buf *buf, uint32_t field, syn__et_str s);
+void syn__et_put_str(syn__buf *buf, uint32_t field, syn__str s);
 
 /* ---- Reading ---- */
 
@@ -95,8 +50,8 @@ typedef struct syn__et_reader {
 
 typedef struct syn__et_field {
     uint32_t number, wire;
-    uint64_t value;   /* VARINT, I64, I32 */
-    syn__et_str data; /* LEN */
+    uint64_t value; /* VARINT, I64, I32 */
+    syn__str data;  /* LEN */
 } syn__et_field;
 
 /* The varint at r->cur; false with `why` if it is cut off or longer than 64 bits. */
@@ -105,9 +60,6 @@ bool syn__et_read_varint(syn__et_reader *r, uint64_t *out);
 bool syn__et_read_fixed(syn__et_reader *r, size_t bytes, uint64_t *out);
 /* The next field; false at the end of the message (why NULL) or at damage. */
 bool syn__et_read_field(syn__et_reader *r, syn__et_field *out);
-
-/* True for text that is valid UTF-8. */
-bool syn__et_utf8(syn__et_str s);
 
 #ifdef __cplusplus
 }

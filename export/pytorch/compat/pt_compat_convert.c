@@ -43,9 +43,9 @@ static syn_status check_head(const syn__converter *c) {
 static syn_status check_schema(const syn__converter *c) {
     static const char *const schemas[] = {"\"1.0.2-chakra.0.0.4\"", "\"1.0.3-chakra.0.0.4\"",
                                           "\"1.1.0-chakra.0.0.4\"", "\"1.1.1-chakra.0.0.4\""};
-    const syn__et_str s = c->host->schema;
+    const syn__str s = c->host->schema;
     for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++)
-        if (syn__et_str_is(s, schemas[i])) return SYN_OK;
+        if (syn__str_is(s, schemas[i])) return SYN_OK;
     return SYN__COMPAT_STOP(c,
                             "\"Unsupported schema version\" %.*s (it knows 1.0.2-, 1.0.3-, 1.1.0- "
                             "and 1.1.1-chakra.0.0.4); without compatible mode it is read by its "
@@ -73,7 +73,7 @@ static void find_stream(const syn__pt_host_node *host, syn__compat_node *node) {
     unsigned n = 0;
     while ((p = memchr(p, '{', (size_t)(end - p))) != NULL && p++ < end) n++;
     if (n <= 7) return;
-    const syn__et_str text = syn__pt_attr(host, "stream");
+    const syn__str text = syn__pt_attr(host, "stream");
     if (text.bytes == 0) return;
     node->has_stream = syn__loose_i64(text, &node->stream);
 }

@@ -30,7 +30,7 @@ enum {
 
 typedef struct syn__compat_name {
     uint32_t flags;
-    syn__et_str text; /* decoded */
+    syn__str text; /* decoded */
 } syn__compat_name;
 
 typedef struct syn__compat_node {
@@ -85,7 +85,7 @@ syn_status syn__compat_write(syn__converter *c, syn_sink *sink) SYN_MUST_USE;
 typedef struct syn__compat_comm {
     uint32_t type; /* SYN__ET_COMP_NODE, ... */
     int64_t collective, bytes;
-    syn__et_str group; /* decoded; bytes 0: not written */
+    syn__str group; /* decoded; bytes 0: not written */
 } syn__compat_comm;
 
 syn_status syn__compat_comm_of(syn__converter *c, const syn__compat_node *node,

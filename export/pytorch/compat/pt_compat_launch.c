@@ -22,11 +22,11 @@ typedef struct finder {
 
 static bool is_coalesced(const syn__compat *c, uint32_t op) {
     const uint32_t name = c->device->events[c->ops[op].event].name;
-    return syn__et_str_is(syn__pt_device_name(c->device, name), "nccl:coalesced");
+    return syn__str_is(syn__pt_device_name(c->device, name), "nccl:coalesced");
 }
 
 static bool is_nccl(const syn__compat *c, uint32_t event) {
-    const syn__et_str name = syn__pt_device_name(c->device, c->device->events[event].name);
+    const syn__str name = syn__pt_device_name(c->device, c->device->events[event].name);
     for (size_t i = 0; i + 4 <= name.bytes; i++) {
         const char *p = name.text + i;
         if ((p[0] | 32) == 'n' && (p[1] | 32) == 'c' && (p[2] | 32) == 'c' && (p[3] | 32) == 'l')

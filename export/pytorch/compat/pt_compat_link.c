@@ -100,15 +100,15 @@ static syn_status find_pair(syn__compat *c, bool *found) {
 static syn_status check_device(syn__compat *c) {
     const syn__pt_device *d = c->device;
     const char *name = d->input->name;
-    const syn__et_str text = {d->input->data, d->input->bytes};
+    const syn__str text = {d->input->data, d->input->bytes};
     bool pair = c->n_grouped > 0;
-    if (d->n_class[SYN__PT_STEP] == 0 && !syn__et_str_has(text, "ProfilerStep"))
+    if (d->n_class[SYN__PT_STEP] == 0 && !syn__str_has(text, "ProfilerStep"))
         return SYN_FAIL(c->err, SYN_E_FORMAT,
                         "%.200s: the reference linker stops here: \"TypeError: cannot unpack "
                         "non-iterable NoneType object\", because the trace has no ProfilerStep "
                         "(call the profiler's step()); without compatible mode it is converted",
                         name);
-    if (!syn__et_str_has(text, "\"cuda_runtime\""))
+    if (!syn__str_has(text, "\"cuda_runtime\""))
         return SYN_FAIL(c->err, SYN_E_FORMAT,
                         "%.200s: the reference linker stops here: \"KeyError: 'cuda_runtime'\", "
                         "because the trace has no event of the CUDA runtime (profile with "
@@ -151,7 +151,7 @@ typedef struct hosts {
 } hosts;
 
 static syn_status check_strides(const hosts *h, const syn__pt_host_node *n) {
-    if (syn__loose_find(syn__pt_inputs(n), "strides").bytes != 0 &&
+    if (syn__loose_find(syn__file_texts(n), "strides").bytes != 0 &&
         syn__loose_find(syn__pt_outputs(n), "strides").bytes != 0)
         return SYN_OK;
     return SYN_FAIL(h->c->err, SYN_E_FORMAT,
@@ -188,9 +188,9 @@ static syn_status check_host(const hosts *h) {
                                           "\"1.1.0-chakra.0.0.4\"",
                                           "\"1.1.1-chakra.0.0.4\""};
     const size_t n_schemas = sizeof schemas / sizeof schemas[0];
-    const syn__et_str schema = h->c->host->schema;
+    const syn__str schema = h->c->host->schema;
     size_t which = 0;
-    while (which < n_schemas && !syn__et_str_is(schema, schemas[which])) which++;
+    while (which < n_schemas && !syn__str_is(schema, schemas[which])) which++;
     if (which == n_schemas)
         return SYN_FAIL(h->c->err, SYN_E_FORMAT,
                         "%.200s: the reference linker stops here: \"No corresponding node creation "
@@ -221,8 +221,8 @@ static uint32_t parent_of(const hosts *h, uint32_t node) {
 static syn_status check_circle(const hosts *h, uint32_t node) {
     uint32_t at = node;
     do {
-        const syn__et_str name = syn__pt_host_name(h->c->host, h->nodes[at].name);
-        if (syn__et_str_has(name, "DataLoader")) return SYN_OK;
+        const syn__str name = syn__pt_host_name(h->c->host, h->nodes[at].name);
+        if (syn__str_has(name, "DataLoader")) return SYN_OK;
         at = parent_of(h, at);
     } while (at != node);
     return SYN_FAIL(h->c->err, SYN_E_FORMAT,

@@ -4,14 +4,14 @@
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"
 
-static bool starts(syn__et_str text, const char *word) {
+static bool starts(syn__str text, const char *word) {
     const size_t n = strlen(word);
     return text.bytes >= n && memcmp(text.text, word, n) == 0;
 }
 
 /* ---- Names ---- */
 
-static uint32_t flags_of(syn__et_str name) {
+static uint32_t flags_of(syn__str name) {
     static const struct {
         const char *word;
         uint32_t flag;
@@ -25,16 +25,16 @@ static uint32_t flags_of(syn__et_str name) {
                  {"nccl:all_to_all", SYN__NAME_ALL_TO_ALL}};
     uint32_t flags = SYN__NAME_READ;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (syn__et_str_has(name, words[i].word)) flags |= words[i].flag;
-    if (syn__et_str_is(name, "record_param_comms")) flags |= SYN__NAME_PARAM;
-    if (syn__et_str_is(name, "[pytorch|profiler|execution_graph|thread]") ||
-        syn__et_str_is(name, "[pytorch|profiler|execution_trace|thread]"))
+        if (syn__str_has(name, words[i].word)) flags |= words[i].flag;
+    if (syn__str_is(name, "record_param_comms")) flags |= SYN__NAME_PARAM;
+    if (syn__str_is(name, "[pytorch|profiler|execution_graph|thread]") ||
+        syn__str_is(name, "[pytorch|profiler|execution_trace|thread]"))
         flags |= SYN__NAME_ROOT;
     return flags;
 }
 
 /* The first of the words in the name without '_' and '-', whatever its case. */
-static int32_t collective_of(syn__et_str name, uint32_t flags) {
+static int32_t collective_of(syn__str name, uint32_t flags) {
     static const struct {
         const char *word;
         int32_t type; /* CollectiveCommType */
@@ -58,9 +58,9 @@ static int32_t collective_of(syn__et_str name, uint32_t flags) {
     return flags & SYN__NAME_SEND_RECV ? 6 : -1;
 }
 
-static bool decode(syn__converter *c, syn__et_str raw, syn__et_str *out) {
+static bool decode(syn__converter *c, syn__str raw, syn__str *out) {
     *out = raw;
-    if (memchr(raw.text, '\\', raw.bytes) == NULL && syn__et_utf8(raw)) return true;
+    if (memchr(raw.text, '\\', raw.bytes) == NULL && syn__str_is_utf8(raw)) return true;
     char *text = syn__et_arena_get(&c->arena, raw.bytes + 1);
     if (text == NULL) return false;
     out->text = text;
@@ -75,7 +75,7 @@ static const syn__compat_name *read_name(syn__converter *c, int table, const syn
         c->names[table] = syn_calloc(names->n_entries + 1, sizeof(syn__compat_name));
     syn__compat_name *name = c->names[table] ? &c->names[table][id] : NULL;
     if (name == NULL || name->flags != 0) return name;
-    const syn__et_str raw = {syn_intern_get(names, id), syn_intern_entry_bytes(names, id)};
+    const syn__str raw = {syn_intern_get(names, id), syn_intern_entry_bytes(names, id)};
     if (!decode(c, raw, &name->text)) return NULL;
     name->flags = flags_of(name->text);
     return name;
@@ -96,7 +96,7 @@ const syn__compat_name *syn__compat_name_of(syn__converter *c, const syn__compat
 /* num_elem * elem_bytes of [tensor_id, storage_id, offset, num_elem, elem_bytes, ...]. */
 static bool tensor_bytes(syn__loose *l, int64_t *bytes) {
     int64_t values[2] = {0, 0};
-    syn__et_str text;
+    syn__str text;
     if (syn__loose_value(l, &text) != SYN__LOOSE_ARRAY) return false;
     size_t n = 0;
     for (; syn__loose_element(l); n++) {
@@ -109,7 +109,7 @@ static bool tensor_bytes(syn__loose *l, int64_t *bytes) {
 }
 
 static bool list_bytes(syn__loose *l, int64_t *bytes) {
-    syn__et_str text;
+    syn__str text;
     if (syn__loose_value(l, &text) != SYN__LOOSE_ARRAY) return false;
     while (syn__loose_element(l))
         if (!tensor_bytes(l, bytes)) return false;
@@ -118,11 +118,11 @@ static bool list_bytes(syn__loose *l, int64_t *bytes) {
 
 /* Of the node's inputs that are tensors or lists of tensors. */
 static syn_status input_bytes(syn__converter *c, const syn__compat_node *node, int64_t *bytes) {
-    const syn__et_str inputs = syn__pt_inputs(&c->host->nodes[node->host]);
-    const syn__et_str values = syn__loose_find(inputs, "values"),
-                      types = syn__loose_find(inputs, "types");
+    const syn__str inputs = syn__file_texts(&c->host->nodes[node->host]);
+    const syn__str values = syn__loose_find(inputs, "values"),
+                   types = syn__loose_find(inputs, "types");
     syn__loose v, t;
-    syn__et_str text;
+    syn__str text;
     syn__loose_init(&v, values.text, values.bytes);
     syn__loose_init(&t, types.text, types.bytes);
     *bytes = 0;
@@ -133,7 +133,7 @@ static syn_status input_bytes(syn__converter *c, const syn__compat_node *node, i
         bool known = true;
         if (syn__loose_value(&t, &text) != SYN__LOOSE_STRING) break;
         if (starts(text, "GenericList[Tensor")) known = list_bytes(&v, bytes);
-        else if (syn__et_str_has(text, "Tensor")) known = tensor_bytes(&v, bytes);
+        else if (syn__str_has(text, "Tensor")) known = tensor_bytes(&v, bytes);
         else syn__loose_skip(&v, NULL);
         if (!known)
             return SYN__COMPAT_STOP(c,
@@ -148,17 +148,17 @@ static syn_status input_bytes(syn__converter *c, const syn__compat_node *node, i
 /* ---- Communication ---- */
 
 /* "pg_name" of a node: of its attributes, else (of device work) of its event. */
-static syn_status group_of(syn__converter *c, const syn__compat_node *node, syn__et_str *out) {
+static syn_status group_of(syn__converter *c, const syn__compat_node *node, syn__str *out) {
     const syn__pt_host_node *host = &c->host->nodes[node->host];
-    syn__et_str text = syn__pt_attr(host, "pg_name");
-    *out = (syn__et_str){"", 0};
+    syn__str text = syn__pt_attr(host, "pg_name");
+    *out = (syn__str){"", 0};
     if (text.bytes == 0 && node->event != SYN__PT_NONE) {
         const syn__pt_event *e = &c->device->events[node->event];
         const syn__compat_name *name = syn__compat_name_of(c, node);
-        const syn__et_str all = {e->text, e->text_bytes};
-        if (name && syn__et_str_has(name->text, "ncclDevKernel"))
+        const syn__str all = {e->text, e->text_bytes};
+        if (name && syn__str_has(name->text, "ncclDevKernel"))
             text = syn__loose_find(syn__loose_find(all, "args"), "Process Group Name");
-        if (syn__et_str_is(text, "null")) text.bytes = 0;
+        if (syn__str_is(text, "null")) text.bytes = 0;
     }
     if (text.bytes == 0 && host->linked != SYN__PT_NONE) {
         text = c->host->linked[host->linked].pg_name;
@@ -182,7 +182,7 @@ static syn_status message_type(syn__converter *c, const syn__compat_node *node,
     const syn__compat_node *parent = node->parent != SYN__PT_NONE ? &c->nodes[node->parent] : NULL;
     const syn__compat_name *name = parent ? syn__compat_name_of(c, parent) : NULL;
     if (name && (name->flags & SYN__NAME_PARAM)) {
-        syn__et_str group;
+        syn__str group;
         SYN_TRY(group_of(c, parent, &group));
         if (group.bytes != 0) out->group = group;
         parent = parent->parent != SYN__PT_NONE ? &c->nodes[parent->parent] : NULL;

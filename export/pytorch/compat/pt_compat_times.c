@@ -3,7 +3,7 @@
 
 #include "export/pytorch/compat/pt_compat_link.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "export/text/pt_python.h"
+#include "export/text/python_json.h"
 #include "syntorch/memory.h"
 
 #define GAP_US 1000 /* a thread idle for longer waits for another's last op */
@@ -25,10 +25,10 @@ static syn__compat_op *op_at(const sweep *s, size_t i) {
 }
 
 static syn_status fail_negative(const syn__compat *c, const syn__compat_op *op) {
-    const syn__et_str name = syn__pt_device_name(c->device, c->device->events[op->event].name);
+    const syn__str name = syn__pt_device_name(c->device, c->device->events[op->event].name);
     char ts[SYN_NUMBER_TEXT], dur[SYN_NUMBER_TEXT];
-    syn__pt_python_float(op->ts, ts);
-    syn__pt_python_float(op->dur, dur);
+    syn__python_float(op->ts, ts);
+    syn__python_float(op->dur, dur);
     return SYN_FAIL(c->err, SYN_E_FORMAT,
                     "%.200s: the reference linker stops here: \"Exclusive duration calculation "
                     "error\" for %.*s (ts %s, dur %s), because it comes out negative; without "

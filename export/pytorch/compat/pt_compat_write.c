@@ -1,7 +1,7 @@
 /* Writes the .et of the compatible converter: see pt_compat_convert.h. Field numbers:
    et_def.proto. */
 #include "export/pytorch/compat/pt_compat_convert.h"
-#include "export/text/pt_python.h"
+#include "export/text/python_json.h"
 
 #define FLUSH_BYTES ((size_t)128 << 10)
 
@@ -9,36 +9,36 @@ enum { FIELD_ATTR = 10, FIELD_INPUTS = 8, FIELD_OUTPUTS = 9 };
 
 typedef struct writer {
     syn__converter *c;
-    syn__et_buf out;  /* messages, until they are flushed */
-    syn__et_buf io;   /* inputs, outputs ... */
-    syn__et_buf base; /* ... and the attributes up to op_schema of: */
-    uint32_t host;    /* this host node; device work repeats what its caller has */
+    syn__buf out;  /* messages, until they are flushed */
+    syn__buf io;   /* inputs, outputs ... */
+    syn__buf base; /* ... and the attributes up to op_schema of: */
+    uint32_t host; /* this host node; device work repeats what its caller has */
 } writer;
 
 /* The length of what was appended behind `at` goes before it, where one byte was left. */
-static void close_length(syn__et_buf *buf, size_t at) {
+static void close_length(syn__buf *buf, size_t at) {
     if (buf->failed) return;
     const size_t bytes = buf->bytes - at - 1, width = syn__et_varint_bytes(bytes);
     if (width > 1) {
-        if (syn__et_buf_room(buf, width - 1) == NULL) return;
+        if (syn__buf_room(buf, width - 1) == NULL) return;
         memmove(buf->data + at + width, buf->data + at + 1, bytes);
         buf->bytes += width - 1;
     }
     (void)syn__et_varint(buf->data + at, bytes);
 }
 
-static size_t open_length(syn__et_buf *buf, uint32_t field) {
+static size_t open_length(syn__buf *buf, uint32_t field) {
     syn__et_put_tag(buf, field, SYN__ET_WIRE_LEN);
-    syn__et_buf_put(buf, "", 1);
+    syn__buf_put(buf, "", 1);
     return buf->bytes - 1;
 }
 
 /* ---- Attributes ---- */
 
-static void put_attr(syn__et_buf *buf, const char *name, uint32_t field, uint64_t bits,
-                     syn__et_str text) {
+static void put_attr(syn__buf *buf, const char *name, uint32_t field, uint64_t bits,
+                     syn__str text) {
     const size_t n = strlen(name);
-    char *p = syn__et_buf_room(buf, 64 + n);
+    char *p = syn__buf_room(buf, 64 + n);
     if (p == NULL) return;
     char *const begin = p;
     p[0] = FIELD_ATTR << 3 | SYN__ET_WIRE_LEN;
@@ -50,15 +50,15 @@ static void put_attr(syn__et_buf *buf, const char *name, uint32_t field, uint64_
     p = syn__et_varint(p, field == SYN__ET_STRING ? text.bytes : bits);
     buf->bytes += (size_t)(p - begin);
     const size_t at = (size_t)(begin + 1 - buf->data);
-    if (field == SYN__ET_STRING) syn__et_buf_put(buf, text.text, text.bytes);
+    if (field == SYN__ET_STRING) syn__buf_put(buf, text.text, text.bytes);
     close_length(buf, at);
 }
 
-static void put_int(syn__et_buf *buf, const char *name, int64_t value) {
-    put_attr(buf, name, SYN__ET_INT64, (uint64_t)value, (syn__et_str){"", 0});
+static void put_int(syn__buf *buf, const char *name, int64_t value) {
+    put_attr(buf, name, SYN__ET_INT64, (uint64_t)value, (syn__str){"", 0});
 }
 
-static void put_text(syn__et_buf *buf, const char *name, syn__et_str text) {
+static void put_text(syn__buf *buf, const char *name, syn__str text) {
     put_attr(buf, name, SYN__ET_STRING, 0, text);
 }
 
@@ -108,25 +108,25 @@ static syn_status put_base(writer *w, const syn__pt_host_node *host) {
 static const char *const parts[] = {"values", "shapes", "types"};
 
 /* values, shapes and types as str() of them, in this order. */
-static bool put_io(syn__et_buf *buf, uint32_t field, syn__et_str object) {
+static bool put_io(syn__buf *buf, uint32_t field, syn__str object) {
     const size_t whole = open_length(buf, field);
     syn__loose l;
-    syn__et_str key, text;
+    syn__str key, text;
     uint32_t next = 0;
     syn__loose_init(&l, object.text, object.bytes);
     bool usual = syn__loose_value(&l, &text) == SYN__LOOSE_OBJECT;
     while (usual && next < 3 && syn__loose_member(&l, &key)) {
-        usual = syn__et_str_is(key, parts[next]);
+        usual = syn__str_is(key, parts[next]);
         if (!usual) break;
         const size_t at = open_length(buf, ++next);
-        l.cur = syn__pt_python_next(buf, l.cur, l.end);
+        l.cur = syn__python_text_next(buf, l.cur, l.end);
         close_length(buf, at);
     }
     for (; next < 3; next++) { /* in another order */
-        const syn__et_str part = syn__loose_find(object, parts[next]);
+        const syn__str part = syn__loose_find(object, parts[next]);
         if (part.bytes == 0) return false;
         const size_t at = open_length(buf, next + 1);
-        syn__pt_python_text(buf, part);
+        syn__python_text(buf, part);
         close_length(buf, at);
     }
     close_length(buf, whole);
@@ -138,7 +138,7 @@ static syn_status describe(writer *w, uint32_t index) {
     if (w->host == index) return SYN_OK;
     w->host = index;
     w->io.bytes = 0;
-    if (!put_io(&w->io, FIELD_INPUTS, syn__pt_inputs(host)) ||
+    if (!put_io(&w->io, FIELD_INPUTS, syn__file_texts(host)) ||
         !put_io(&w->io, FIELD_OUTPUTS, syn__pt_outputs(host)))
         return SYN__COMPAT_STOP(w->c,
                                 "\"KeyError\", because node %llu lacks values, shapes or types of "
@@ -160,7 +160,7 @@ static syn_status micros(const writer *w, const syn__compat_node *node, uint32_t
     return SYN_OK;
 }
 
-static void put_number(syn__et_buf *buf, uint32_t field, uint64_t value) {
+static void put_number(syn__buf *buf, uint32_t field, uint64_t value) {
     if (value == 0) return;
     syn__et_put_tag(buf, field, SYN__ET_WIRE_VARINT);
     syn__et_put_varint(buf, value);
@@ -197,17 +197,17 @@ static syn_status put_node(writer *w, const syn__compat_node *node) {
     SYN_TRY(describe(w, node->host));
     SYN_TRY(syn__compat_comm_of(w->c, node, &comm));
     SYN_TRY(micros(w, node, name->flags, &duration));
-    syn__et_buf *out = &w->out;
+    syn__buf *out = &w->out;
     const size_t at = out->bytes;
-    syn__et_buf_put(out, "", 1);
+    syn__buf_put(out, "", 1);
     put_number(out, 1, node->id);
     if (name->text.bytes != 0) syn__et_put_str(out, 2, name->text);
     put_number(out, 3, comm.type);
     put_deps(w, node);
     put_number(out, 7, duration);
-    syn__et_buf_put(out, w->io.data, w->io.bytes);
-    syn__et_buf_put(out, w->base.data, w->base.bytes);
-    put_attr(out, "is_cpu_op", SYN__ET_BOOL, !node->gpu, (syn__et_str){"", 0});
+    syn__buf_put(out, w->io.data, w->io.bytes);
+    syn__buf_put(out, w->base.data, w->base.bytes);
+    put_attr(out, "is_cpu_op", SYN__ET_BOOL, !node->gpu, (syn__str){"", 0});
     if (node->has_stream) put_int(out, "stream", node->stream);
     put_comm(w, &comm);
     close_length(out, at);
@@ -216,21 +216,21 @@ static syn_status put_node(writer *w, const syn__compat_node *node) {
 
 /* ---- The file ---- */
 
-static syn_status meta_text(writer *w, syn__et_attr *attr, const char *name, syn__et_str value) {
+static syn_status meta_text(writer *w, syn__et_attr *attr, const char *name, syn__str value) {
     if (value.bytes < 2 || *value.text != '"')
         return SYN__COMPAT_STOP(w->c, "\"TypeError\", because \"%s\" is no string", name);
     char *text = syn__et_arena_get(&w->c->arena, value.bytes);
     if (text == NULL) return SYN_FAIL(w->c->err, SYN_E_NOMEM, "out of memory for texts");
     value.text++;
     value.bytes -= 2;
-    *attr = (syn__et_attr){.name = syn__et_str_of(name), .field = SYN__ET_STRING};
+    *attr = (syn__et_attr){.name = syn__str_of(name), .field = SYN__ET_STRING};
     attr->data.text = text;
     attr->data.bytes = syn__loose_decode(value, text);
     return SYN_OK;
 }
 
-static syn_status meta_number(writer *w, syn__et_attr *attr, const char *name, syn__et_str value) {
-    *attr = (syn__et_attr){.name = syn__et_str_of(name), .field = SYN__ET_UINT64};
+static syn_status meta_number(writer *w, syn__et_attr *attr, const char *name, syn__str value) {
+    *attr = (syn__et_attr){.name = syn__str_of(name), .field = SYN__ET_UINT64};
     if (value.bytes > 0 && *value.text != '-' && syn__loose_u64(value, &attr->bits)) return SYN_OK;
     return SYN__COMPAT_STOP(w->c, "\"TypeError\", because \"%s\" is no integer from 0", name);
 }
@@ -244,7 +244,7 @@ static syn_status put_head(writer *w) {
     SYN_TRY(meta_number(w, &attrs[3], "start_ts", h->start_ts));
     SYN_TRY(meta_number(w, &attrs[4], "finish_ts", h->finish_ts));
     const syn__et_meta meta = {.version = {"", 0}, .attrs = attrs, .n_attrs = 5};
-    syn__et_buf_put(&w->out, "", 1);
+    syn__buf_put(&w->out, "", 1);
     syn__et_put_meta(&w->out, &meta);
     close_length(&w->out, 0);
     return SYN_OK;
@@ -274,8 +274,8 @@ static syn_status put_all(writer *w, syn_sink *sink) {
 syn_status syn__compat_write(syn__converter *c, syn_sink *sink) {
     writer w = {.c = c, .host = SYN__PT_NONE};
     const syn_status s = put_all(&w, sink);
-    syn__et_buf_free(&w.out);
-    syn__et_buf_free(&w.io);
-    syn__et_buf_free(&w.base);
+    syn__buf_free(&w.out);
+    syn__buf_free(&w.io);
+    syn__buf_free(&w.base);
     return s;
 }

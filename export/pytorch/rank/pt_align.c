@@ -13,8 +13,8 @@
 /* ---- The two sides ---- */
 
 static int64_t sequence_of(const syn__pt_event *e) {
-    const syn__et_str object = {e->text, e->text_bytes};
-    const syn__et_str number = syn__loose_find(syn__loose_find(object, "args"), "Sequence number");
+    const syn__str object = {e->text, e->text_bytes};
+    const syn__str number = syn__loose_find(syn__loose_find(object, "args"), "Sequence number");
     int64_t seq = -1;
     return number.bytes > 0 && syn__loose_i64(number, &seq) && seq >= 0 ? seq : -1;
 }

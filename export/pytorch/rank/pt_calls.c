@@ -12,21 +12,21 @@
 
 enum { UNSEEN, NO_CALL, RECORD, API, FUNCTIONAL, BACKEND };
 
-syn__et_str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op) {
-    const syn__et_str none = {"", 0};
+syn__str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op) {
+    const syn__str none = {"", 0};
     if (syn__pt_is_device(op) && op->event != SYN__PT_NONE)
         return syn__pt_device_name(&rank->device, rank->device.events[op->event].name);
     if (op->host == SYN__PT_NONE) return none;
     return syn__pt_host_name(&rank->host, rank->host.nodes[op->host].name);
 }
 
-static bool begins(syn__et_str s, const char *prefix) {
+static bool begins(syn__str s, const char *prefix) {
     const size_t n = strlen(prefix);
     return s.bytes > n && memcmp(s.text, prefix, n) == 0;
 }
 
-static uint8_t level_of(syn__et_str name) {
-    if (syn__et_str_is(name, "record_param_comms")) return RECORD;
+static uint8_t level_of(syn__str name) {
+    if (syn__str_is(name, "record_param_comms")) return RECORD;
     const uint8_t level = begins(name, "c10d::") ? API
                           : begins(name, "_c10d_functional::") || begins(name, "c10d_functional::")
                               ? FUNCTIONAL
@@ -133,17 +133,17 @@ static syn_status note_made(syn__pt_calls *c, uint32_t op, uint32_t call) {
 }
 
 /* The first list without a list in it: of a library's op its tensor, or the tensor's sizes. */
-static syn__et_str innermost(syn__et_str text) {
+static syn__str innermost(syn__str text) {
     size_t begin = 0;
     for (size_t i = 0; i < text.bytes; i++) {
         if (text.text[i] == '[') begin = i;
         if (text.text[i] == ']' && i > begin + 1)
-            return (syn__et_str){text.text + begin, i + 1 - begin};
+            return (syn__str){text.text + begin, i + 1 - begin};
     }
-    return (syn__et_str){"", 0};
+    return (syn__str){"", 0};
 }
 
-static bool holds(syn__et_str text, syn__et_str part) {
+static bool holds(syn__str text, syn__str part) {
     for (size_t i = 0; part.bytes != 0 && i + part.bytes <= text.bytes; i++)
         if (text.text[i] == part.text[0] && memcmp(text.text + i, part.text, part.bytes) == 0)
             return true;
@@ -155,8 +155,8 @@ static bool holds(syn__et_str text, syn__et_str part) {
 static int likeness(const syn__pt_calls *c, const syn__pt_call *call, uint32_t op) {
     const uint32_t of = call->api != SYN__PT_NONE ? call->api : call->record;
     const syn__pt_host_node *caller = host_node(c, of), *node = host_node(c, op);
-    const syn__et_str tensor = innermost(syn__pt_inputs(node));
-    return 2 * holds(syn__pt_inputs(caller), tensor) +
+    const syn__str tensor = innermost(syn__file_texts(node));
+    return 2 * holds(syn__file_texts(caller), tensor) +
            (c->rank->host.made_of != NULL || caller->tid == node->tid);
 }
 

@@ -55,7 +55,7 @@ static inline uint32_t syn__pt_call_op(const syn__pt_rank *rank, const syn__pt_c
 static inline uint32_t syn__pt_launcher(const syn__pt_op *op) {
     return op->by_time && op->launch == SYN__PT_NONE ? SYN__PT_NONE : op->parent;
 }
-syn__et_str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op);
+syn__str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op);
 
 /* Finds calls among host ops (pt_calls.c). Close in any case. */
 syn_status syn__pt_calls_open(syn__pt_calls *calls, syn__pt_rank *rank,

@@ -40,7 +40,7 @@ static void tell_host(const finder *f, syn__pt_told *told, uint32_t index, bool 
     const syn__pt_host_node *node = &r->host.nodes[op->host];
     if (r->host.made_of && record) syn__pt_told_event(told, &r->device.events[op->event]);
     if (r->host.made_of && shaped && told->in_bytes < 0)
-        told->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
+        told->in_bytes = syn__file_text_bytes(node, op->detached ? SIZE_MAX : 1);
     if (!record) {
         syn__pt_told_call(told, node, syn__pt_host_name(&r->host, node->name));
         return;

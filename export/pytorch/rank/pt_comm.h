@@ -30,19 +30,19 @@ enum {
 
 /* The kind that a name stands for, in any of PyTorch's spellings: "allreduce",
    "nccl:_all_gather_base", "c10d::alltoall_base_", "nccl:send 0->1". */
-int syn__pt_call_kind(syn__et_str name);
+int syn__pt_call_kind(syn__str name);
 /* Whether a name is of a communication library's own op: "nccl:all_reduce", "gloo:send". */
-bool syn__pt_is_library_call(syn__et_str name);
+bool syn__pt_is_library_call(syn__str name);
 /* The kind that a kernel's name tells; SYN__PT_CALL_SEND for ncclDevKernel_SendRecv, which sends,
    receives, or does both. */
-int syn__pt_kernel_kind(syn__et_str name);
+int syn__pt_kernel_kind(syn__str name);
 /* Whether a kernel is one of NCCL or RCCL, by its name. */
-bool syn__pt_is_nccl(syn__et_str name);
+bool syn__pt_is_nccl(syn__str name);
 /* Bytes of an element of a ScalarType ("BFloat16", "c10::Half", "long int"); 0 unknown. */
-int64_t syn__pt_dtype_bytes(syn__et_str name);
+int64_t syn__pt_dtype_bytes(syn__str name);
 /* pt_cost.c, of a node made of a device trace's op: bytes of its first max_tensors tensors; -1
  * none. */
-int64_t syn__pt_input_bytes(const syn__pt_host_node *node, size_t max_tensors);
+int64_t syn__file_text_bytes(const syn__pt_host_node *node, size_t max_tensors);
 
 /* ---- A value's text in tokens (pt_scan.c) ---- */
 
@@ -53,17 +53,17 @@ typedef struct syn__pt_scan {
     bool is_key; /* the last string or word stands before a colon */
 } syn__pt_scan;
 
-syn__pt_scan syn__pt_scan_of(syn__et_str text);
+syn__pt_scan syn__pt_scan_of(syn__str text);
 /* The next token: '[', ']', '{', '}', 's' a string (without quotes, undecoded), 'w' a number or
    word; 0 at the end. */
-char syn__pt_scan_next(syn__pt_scan *scan, syn__et_str *text);
+char syn__pt_scan_next(syn__pt_scan *scan, syn__str *text);
 /* Over the rest of the bracket that was just read. */
 void syn__pt_scan_leave(syn__pt_scan *scan);
 /* The integer that a token is; false for anything else. */
-bool syn__pt_scan_i64(syn__et_str text, int64_t *out);
+bool syn__pt_scan_i64(syn__str text, int64_t *out);
 /* Bytes of all tensors [id, storage, offset, elements, bytes each, "device"] within a value; -1 if
    there is none. Sticks at INT64_MAX. */
-int64_t syn__pt_tensor_bytes(syn__et_str value);
+int64_t syn__pt_tensor_bytes(syn__str value);
 /* a * b of sizes; INT64_MAX when too large. */
 int64_t syn__pt_times(int64_t a, int64_t b);
 
@@ -78,7 +78,7 @@ typedef struct syn__pt_told {
     int64_t tag;                                   /* ... of the program; 0 */
     int64_t group_start, group_stride, group_size; /* -1 */
     int64_t backend;                               /* a number that stands for the group; -1 */
-    syn__et_str group, group_desc, group_ranks;    /* undecoded; bytes 0: not told */
+    syn__str group, group_desc, group_ranks;       /* undecoded; bytes 0: not told */
     int64_t in_bytes, out_bytes;                   /* of the tensors; -1 none */
 } syn__pt_told;
 
@@ -88,7 +88,7 @@ void syn__pt_told_event(syn__pt_told *told, const syn__pt_event *event);
 void syn__pt_told_record(syn__pt_told *told, const syn__pt_host_node *node); /* ..._param_comms */
 int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op);
 /* c10d::*, _c10d_functional::*, nccl:*, gloo:*, ... */
-void syn__pt_told_call(syn__pt_told *told, const syn__pt_host_node *node, syn__et_str name);
+void syn__pt_told_call(syn__pt_told *told, const syn__pt_host_node *node, syn__str name);
 
 /* ---- Groups (pt_groups.c) ---- */
 
@@ -98,7 +98,7 @@ typedef struct syn__pt_group_finder {
     syn_error *err;
     syn__pt_map names;       /* hash of the name: index into groups */
     syn__pt_map backends;    /* number of a backend: index into groups */
-    syn__et_str *last;       /* per group: the list of ranks seen last */
+    syn__str *last;          /* per group: the list of ranks seen last */
     uint8_t *source, *clash; /* per group: who told its ranks; a conflict was counted */
     size_t last_cap, source_cap, clash_cap;
 } syn__pt_group_finder;

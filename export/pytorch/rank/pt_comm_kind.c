@@ -96,7 +96,7 @@ static const entry types[] = {
     {"float64", 8},        {"complex64", 8},      {"complex128", 16},    {"complexchalf", 4},
 };
 
-static size_t plain(syn__et_str name, char out[MAX_NAME]) {
+static size_t plain(syn__str name, char out[MAX_NAME]) {
     size_t n = 0;
     for (size_t i = 0; i < name.bytes && n + 1 < MAX_NAME; i++) {
         const char c = name.text[i];
@@ -116,7 +116,7 @@ static const entry *find(const entry *table, size_t n, const char *name) {
 #define FIND(table, name) find(table, sizeof(table) / sizeof((table)[0]), name)
 
 /* What stands behind the last colon, up to a space. */
-static syn__et_str last_part(syn__et_str name) {
+static syn__str last_part(syn__str name) {
     for (size_t i = 0; i < name.bytes; i++) {
         if (name.text[i] == ' ' || name.text[i] == '(') name.bytes = i;
     }
@@ -130,7 +130,7 @@ static syn__et_str last_part(syn__et_str name) {
 }
 
 /* "nccl:all_reduce", not "c10d::..." */
-bool syn__pt_is_library_call(syn__et_str name) {
+bool syn__pt_is_library_call(syn__str name) {
     size_t i = 0;
     while (i < name.bytes && ((name.text[i] >= 'a' && name.text[i] <= 'z') ||
                               (name.text[i] >= '0' && name.text[i] <= '9')))
@@ -139,9 +139,9 @@ bool syn__pt_is_library_call(syn__et_str name) {
            syn__pt_call_kind(name) >= 0;
 }
 
-int syn__pt_call_kind(syn__et_str name) {
+int syn__pt_call_kind(syn__str name) {
     char text[MAX_NAME];
-    const syn__et_str part = last_part(name);
+    const syn__str part = last_part(name);
     if (part.bytes >= MAX_NAME) return SYN__PT_CALL_UNKNOWN;
     const size_t n = plain(part, text);
     const entry *found = FIND(kinds, text);
@@ -152,7 +152,7 @@ int syn__pt_call_kind(syn__et_str name) {
     return found != NULL ? found->value : SYN__PT_CALL_UNKNOWN;
 }
 
-int syn__pt_kernel_kind(syn__et_str name) {
+int syn__pt_kernel_kind(syn__str name) {
     char text[MAX_NAME];
     plain(name, text);
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
@@ -161,7 +161,7 @@ int syn__pt_kernel_kind(syn__et_str name) {
     return SYN__PT_CALL_UNKNOWN;
 }
 
-bool syn__pt_is_nccl(syn__et_str name) {
+bool syn__pt_is_nccl(syn__str name) {
     for (size_t i = 0; i + 4 <= name.bytes; i++) {
         const char *p = name.text + i;
         if ((p[1] | 32) != 'c' || (p[2] | 32) != 'c' || (p[3] | 32) != 'l') continue;
@@ -170,7 +170,7 @@ bool syn__pt_is_nccl(syn__et_str name) {
     return false;
 }
 
-int64_t syn__pt_dtype_bytes(syn__et_str name) {
+int64_t syn__pt_dtype_bytes(syn__str name) {
     char text[MAX_NAME];
     if (name.bytes >= 5 && memcmp(name.text, "c10::", 5) == 0) {
         name.text += 5;

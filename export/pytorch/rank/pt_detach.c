@@ -21,8 +21,7 @@ typedef struct free_ops {
 } free_ops;
 
 static bool is_library_name(const syn__pt_matcher *m, uint32_t name) {
-    const syn__et_str s = {syn_intern_get(&m->names, name),
-                           syn_intern_entry_bytes(&m->names, name)};
+    const syn__str s = {syn_intern_get(&m->names, name), syn_intern_entry_bytes(&m->names, name)};
     return syn__pt_is_library_call(s);
 }
 

@@ -12,14 +12,14 @@
 enum { FROM_NOWHERE, FROM_CALL, FROM_DEVICE, FROM_HOST };
 
 typedef struct described { /* one group as a source tells it; negative and empty: not told */
-    syn__et_str name, desc, ranks;
+    syn__str name, desc, ranks;
     int64_t size, start, stride, backend;
     int source;
 } described;
 
 /* ---- The table ---- */
 
-static uint64_t name_key(syn__et_str name) {
+static uint64_t name_key(syn__str name) {
     return syn_hash(name.text, name.bytes, 0);
 }
 
@@ -30,7 +30,7 @@ static syn_status put(syn__pt_group_finder *f, syn__pt_map *map, uint64_t key, u
     return SYN_OK;
 }
 
-static const char *keep_text(syn__pt_group_finder *f, syn__et_str text) {
+static const char *keep_text(syn__pt_group_finder *f, syn__str text) {
     if (text.bytes == 0) return "";
     char *out = (char *)syn__et_arena_get(&f->rank->arena, text.bytes + 1);
     if (out == NULL) return NULL;
@@ -83,10 +83,9 @@ static syn_status has_doubles(syn__pt_group_finder *f, const int32_t *ranks, siz
 
 /* The ranks of "[0, 1]" or {0: 0, 1: 1} (global: within the group). *n is 0 for an empty list, for
    one that is cut ("[0, 1, ..., 7]") and for one that names a rank twice. */
-static syn_status read_ranks(syn__pt_group_finder *f, syn__et_str text, int32_t **out,
-                             uint32_t *n) {
+static syn_status read_ranks(syn__pt_group_finder *f, syn__str text, int32_t **out, uint32_t *n) {
     syn__pt_scan s = syn__pt_scan_of(text);
-    syn__et_str token;
+    syn__str token;
     size_t cap = text.bytes / 2 + 1, count = 0;
     int64_t v;
     *n = 0;
@@ -142,8 +141,8 @@ static void set_ranks(syn__pt_group_finder *f, uint32_t index, int source, int32
     g->size = n;
 }
 
-static bool seen(syn__pt_group_finder *f, uint32_t index, syn__et_str ranks) {
-    syn__et_str *last = &f->last[index];
+static bool seen(syn__pt_group_finder *f, uint32_t index, syn__str ranks) {
+    syn__str *last = &f->last[index];
     if (last->bytes == ranks.bytes && memcmp(last->text, ranks.text, ranks.bytes) == 0) return true;
     *last = ranks;
     return false;
@@ -158,7 +157,7 @@ static syn_status merge(syn__pt_group_finder *f, uint32_t index, const described
         if (n != 0) set_ranks(f, index, d->source, ranks, n);
     }
     syn__pt_group *g = &f->rank->groups[index];
-    if (d->source == FROM_HOST && n == 0 && syn__et_str_is(d->ranks, "[]")) {
+    if (d->source == FROM_HOST && n == 0 && syn__str_is(d->ranks, "[]")) {
         SYN_TRY(count_up(f, 0, 1, d->size, &ranks, &n)); /* all ranks there are */
         if (n != 0) set_ranks(f, index, d->source, ranks, n);
         if (n != 0 && f->rank->world_size < 0) f->rank->world_size = (int32_t)n;
@@ -192,19 +191,18 @@ static void clear(described *d, int source) {
     d->source = source;
 }
 
-static void set_member(syn__pt_group_finder *f, described *d, syn__et_str key, syn__et_str value) {
+static void set_member(syn__pt_group_finder *f, described *d, syn__str key, syn__str value) {
     int64_t v = -1;
     const bool number = syn__pt_scan_i64(value, &v) && v >= 0;
-    if (syn__et_str_is(key, "pg_name")) d->name = value;
-    else if (syn__et_str_is(key, "pg_id") && d->name.bytes == 0) d->name = value;
-    else if (syn__et_str_is(key, "pg_desc")) d->desc = value;
-    else if (syn__et_str_is(key, "ranks")) d->ranks = value;
-    else if (number && syn__et_str_is(key, "backend_id")) d->backend = v;
-    else if (number && (syn__et_str_is(key, "group_size") || syn__et_str_is(key, "pg_size")))
-        d->size = v;
+    if (syn__str_is(key, "pg_name")) d->name = value;
+    else if (syn__str_is(key, "pg_id") && d->name.bytes == 0) d->name = value;
+    else if (syn__str_is(key, "pg_desc")) d->desc = value;
+    else if (syn__str_is(key, "ranks")) d->ranks = value;
+    else if (number && syn__str_is(key, "backend_id")) d->backend = v;
+    else if (number && (syn__str_is(key, "group_size") || syn__str_is(key, "pg_size"))) d->size = v;
     else if (number && v < MAX_WORLD && d->source == FROM_DEVICE) {
-        if (syn__et_str_is(key, "rank") && f->rank->rank < 0) f->rank->rank = (int32_t)v;
-        if (syn__et_str_is(key, "world_size") && f->rank->world_size < 0)
+        if (syn__str_is(key, "rank") && f->rank->rank < 0) f->rank->rank = (int32_t)v;
+        if (syn__str_is(key, "world_size") && f->rank->world_size < 0)
             f->rank->world_size = (int32_t)v;
     }
 }
@@ -219,9 +217,9 @@ static syn_status take_described(syn__pt_group_finder *f, described *d) {
 }
 
 /* All objects of a text that describe groups, at any depth. */
-static syn_status take_groups(syn__pt_group_finder *f, syn__et_str text, int source) {
+static syn_status take_groups(syn__pt_group_finder *f, syn__str text, int source) {
     syn__pt_scan s = syn__pt_scan_of(text);
-    syn__et_str key, value;
+    syn__str key, value;
     described d;
     clear(&d, source);
     for (char c = syn__pt_scan_next(&s, &key); c != 0; c = syn__pt_scan_next(&s, &key)) {
@@ -230,11 +228,11 @@ static syn_status take_groups(syn__pt_group_finder *f, syn__et_str text, int sou
         if (c != 's' || !s.is_key) continue;
         const syn__pt_scan before = s;
         c = syn__pt_scan_next(&s, &value);
-        if ((c == '[' || c == '{') && syn__et_str_is(key, "ranks")) {
+        if ((c == '[' || c == '{') && syn__str_is(key, "ranks")) {
             syn__pt_scan_leave(&s);
             value.bytes = (size_t)(s.cur - value.text);
         }
-        if (c == 's' || c == 'w' || syn__et_str_is(key, "ranks")) set_member(f, &d, key, value);
+        if (c == 's' || c == 'w' || syn__str_is(key, "ranks")) set_member(f, &d, key, value);
         else s = before;
     }
     return SYN_OK;
@@ -242,15 +240,15 @@ static syn_status take_groups(syn__pt_group_finder *f, syn__et_str text, int sou
 
 /* The texts among a node's inputs; each is a list of descriptions, quoted once or more. */
 static syn_status take_init(syn__pt_group_finder *f, const syn__pt_host_node *node) {
-    syn__pt_scan s = syn__pt_scan_of(syn__pt_inputs(node));
-    syn__et_str text;
+    syn__pt_scan s = syn__pt_scan_of(syn__file_texts(node));
+    syn__str text;
     for (char c = syn__pt_scan_next(&s, &text); c != 0; c = syn__pt_scan_next(&s, &text)) {
         if (c != 's' || memchr(text.text, '{', text.bytes) == NULL) continue;
         char *plain = (char *)syn__et_arena_get(&f->rank->arena, text.bytes + 1);
         if (plain == NULL) return SYN_FAIL_NOMEM(f->err, text.bytes, "process groups");
         size_t bytes = syn__loose_decode(text, plain);
         for (int i = 1; i < MAX_UNPACKED && memchr(plain, '\\', bytes) != NULL; i++) {
-            const syn__et_str again = {plain, bytes};
+            const syn__str again = {plain, bytes};
             char *next = (char *)syn__et_arena_get(&f->rank->arena, bytes + 1);
             if (next == NULL) return SYN_FAIL_NOMEM(f->err, bytes, "process groups");
             bytes = syn__loose_decode(again, next);
@@ -260,13 +258,13 @@ static syn_status take_init(syn__pt_group_finder *f, const syn__pt_host_node *no
             plain++;
             bytes--;
         }
-        const syn__et_str groups = {plain, bytes};
+        const syn__str groups = {plain, bytes};
         SYN_TRY(take_groups(f, groups, FROM_HOST));
     }
     return SYN_OK;
 }
 
-static bool describes_groups(syn__et_str name) {
+static bool describes_groups(syn__str name) {
     static const char mark[] = "process_group:init";
     const size_t n = sizeof mark - 1;
     for (size_t i = 0; i + n <= name.bytes; i++) {

@@ -9,9 +9,9 @@ static int64_t nanoseconds(double us) {
     return us > -9e15 && us < 9e15 ? (int64_t)(us * 1000 + (us < 0 ? -0.5 : 0.5)) : 0;
 }
 
-static syn__pt_class class_of(syn__et_str cat) {
-    if (syn__et_str_is(cat, "gpu_memcpy")) return SYN__PT_MEMCPY;
-    if (syn__et_str_is(cat, "gpu_memset")) return SYN__PT_MEMSET;
+static syn__pt_class class_of(syn__str cat) {
+    if (syn__str_is(cat, "gpu_memcpy")) return SYN__PT_MEMCPY;
+    if (syn__str_is(cat, "gpu_memset")) return SYN__PT_MEMSET;
     return SYN__PT_KERNEL;
 }
 
@@ -19,7 +19,7 @@ static syn_status add_event(syn__pt_matcher *m, const syn__pt_host_node *n, size
     syn__pt_rank *r = m->rank;
     syn__pt_device *d = &r->device;
     const syn__pt_linked *l = &r->host.linked[n->linked];
-    const syn__et_str name = syn__pt_host_name(&r->host, n->name);
+    const syn__str name = syn__pt_host_name(&r->host, n->name);
     const bool work = l->cat.text != NULL;
     syn__pt_event e = {.ts = l->ts,
                        .dur = l->inclusive_dur,
@@ -85,7 +85,7 @@ syn_status syn__pt_take_linked(syn__pt_matcher *m) {
     for (uint32_t i = 0; i < r->device.n_events; i++) {
         const syn__pt_event *e = &r->device.events[i];
         uint64_t parent = 0;
-        const syn__et_str text = {e->text, e->text_bytes};
+        const syn__str text = {e->text, e->text_bytes};
         if (!syn__pt_is_gpu(e)) continue;
         c->device_events++;
         if (syn__loose_u64(syn__loose_find(text, "ctrl_deps"), &parent))
@@ -115,7 +115,7 @@ static syn_status add_edges(syn__pt_matcher *m, const syn__pt_map *work, uint32_
     const uint32_t to = m->rank->event_op[m->node_event[node]];
     syn__pt_connector c = {.rank = m->rank, .options = m->options, .err = m->err};
     syn__loose list;
-    syn__et_str text;
+    syn__str text;
     if (l->inter_thread_dep != 0)
         SYN_TRY(syn__pt_add_edge(&c, op_of(m, work, l->inter_thread_dep), to, SYN__PT_EDGE_THREAD));
     if (l->sync_dep.bytes == 0) return SYN_OK;
@@ -135,7 +135,7 @@ syn_status syn__pt_connect_linked(syn__pt_matcher *m) {
     syn_status s = SYN_OK;
     for (uint32_t i = 0; i < r->device.n_events && s == SYN_OK; i++) {
         const syn__pt_event *e = &r->device.events[i];
-        const syn__et_str text = {e->text, e->text_bytes};
+        const syn__str text = {e->text, e->text_bytes};
         uint64_t id = 0;
         if (!syn__pt_is_gpu(e) || !syn__loose_u64(syn__loose_find(text, "id"), &id)) continue;
         uint32_t *at = syn__pt_map_put(&work, id);

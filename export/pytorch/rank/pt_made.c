@@ -16,30 +16,30 @@ typedef struct maker {
 
 /* What Kineto's args tell of a CPU op; texts as written, bytes 0: absent. */
 typedef struct told {
-    syn__et_str parts[3]; /* Concrete Inputs, Input Dims, Input type */
-    int64_t sequence;     /* -1: none */
+    syn__str parts[3]; /* Concrete Inputs, Input Dims, Input type */
+    int64_t sequence;  /* -1: none */
 } told;
 
 static told read_args(const syn__pt_event *e) {
     static const char *const keys[] = {"Concrete Inputs", "Input Dims", "Input type"};
-    const syn__et_str object = {e->text, e->text_bytes}, args = syn__loose_find(object, "args");
+    const syn__str object = {e->text, e->text_bytes}, args = syn__loose_find(object, "args");
     told t = {.sequence = -1};
     syn__loose l;
-    syn__et_str key, value;
+    syn__str key, value;
     if (args.bytes == 0) return t;
     syn__loose_init(&l, args.text, args.bytes);
     if (syn__loose_value(&l, &value) != SYN__LOOSE_OBJECT) return t;
     while (syn__loose_member(&l, &key)) {
         if (syn__loose_skip(&l, &value) == SYN__LOOSE_NONE) break;
         for (int i = 0; i < 3; i++)
-            if (syn__et_str_is(key, keys[i])) t.parts[i] = value;
-        if (syn__et_str_is(key, "Sequence number")) (void)syn__loose_i64(value, &t.sequence);
+            if (syn__str_is(key, keys[i])) t.parts[i] = value;
+        if (syn__str_is(key, "Sequence number")) (void)syn__loose_i64(value, &t.sequence);
     }
     return t;
 }
 
 /* Kineto writes all values as strings: whether the one in there is a number, or a list of them. */
-static bool is_value(syn__et_str text) {
+static bool is_value(syn__str text) {
     double v;
     bool integer;
     if (syn__loose_double(text, &v, &integer)) return true;
@@ -50,17 +50,17 @@ static bool is_value(syn__et_str text) {
 }
 
 /* Copies a list of strings, numbers without their quotes. */
-static char *put_values(char *at, syn__et_str list) {
+static char *put_values(char *at, syn__str list) {
     syn__loose l;
-    syn__et_str text;
+    syn__str text;
     bool first = true;
     syn__loose_init(&l, list.text, list.bytes);
     if (syn__loose_value(&l, &text) != SYN__LOOSE_ARRAY) return at;
     *at++ = '[';
     while (syn__loose_element(&l)) {
         if (syn__loose_skip(&l, &text) != SYN__LOOSE_STRING) continue;
-        const syn__et_str inside = {text.text + 1, text.bytes - 2};
-        const syn__et_str put = is_value(inside) ? inside : text;
+        const syn__str inside = {text.text + 1, text.bytes - 2};
+        const syn__str put = is_value(inside) ? inside : text;
         if (!first) *at++ = ',';
         first = false;
         memcpy(at, put.text, put.bytes);
@@ -100,7 +100,7 @@ static syn_status make_node(maker *k, uint32_t event) {
     syn__pt_host *h = &k->rank->host;
     const syn__pt_event *e = &k->rank->device.events[event];
     const told t = read_args(e);
-    const syn__et_str name = syn__pt_device_name(&k->rank->device, e->name);
+    const syn__str name = syn__pt_device_name(&k->rank->device, e->name);
     syn__pt_host_node *n = &h->nodes[h->n_nodes];
     uint32_t *lane = syn__pt_map_put(&k->lanes, e->tid);
     if (!lane) return SYN_FAIL_NOMEM(k->err, k->lanes.n * 16, "threads");
@@ -152,12 +152,12 @@ static syn_status make(maker *k, uint32_t *list, uint32_t *stack) {
     for (uint32_t i = 0; i < d->n_events; i++)
         if (syn__pt_is_cpu(&d->events[i]) && (d->events[i].flags & SYN__PT_EVENT_TS)) list[n++] = i;
     SYN_TRY(syn__pt_sort_calls(k->rank, list, n, false, k->err));
-    syn__pt_input_done(&k->rank->device_input, kept);
+    syn__file_text_done(&k->rank->device_input, kept);
     for (size_t i = 0; i < n; i++) {
         SYN_TRY(make_node(k, list[i]));
         if (d->events[list[i]].text <= kept + SYN__PT_GIVE_BACK) continue;
         kept = d->events[list[i]].text;
-        syn__pt_input_done(&k->rank->device_input, kept);
+        syn__file_text_done(&k->rank->device_input, kept);
     }
     for (uint32_t i = 0; i < d->n_events; i++) /* kept without a time */
         if (syn__pt_is_cpu(&d->events[i]) && !(d->events[i].flags & SYN__PT_EVENT_TS))

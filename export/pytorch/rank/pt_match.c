@@ -101,7 +101,7 @@ static syn_status decode_names(syn__pt_matcher *m, const syn_intern *names, uint
     char *text = NULL;
     size_t cap = 0;
     for (uint32_t i = 0; i < names->n_entries && s == SYN_OK; i++) {
-        const syn__et_str raw = {syn_intern_get(names, i), syn_intern_entry_bytes(names, i)};
+        const syn__str raw = {syn_intern_get(names, i), syn_intern_entry_bytes(names, i)};
         s = syn_grow(&text, &cap, raw.bytes + 1, 1, m->err);
         if (s != SYN_OK) break;
         s = syn_intern_put(&m->names, text, syn__loose_decode(raw, text), &(*out)[i], m->err);

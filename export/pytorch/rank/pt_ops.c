@@ -102,7 +102,7 @@ static bool is_root(const maker *k, uint32_t node) {
 
 static bool describes_groups(const maker *k, uint32_t node) {
     static const char word[] = "process_group:init";
-    const syn__et_str name = syn__pt_host_name(&k->rank->host, k->rank->host.nodes[node].name);
+    const syn__str name = syn__pt_host_name(&k->rank->host, k->rank->host.nodes[node].name);
     for (size_t i = 0; i + sizeof word - 1 <= name.bytes; i++)
         if (memcmp(name.text + i, word, sizeof word - 1) == 0) return true;
     return false;
@@ -215,7 +215,7 @@ static uint32_t find_root(const maker *k, const char *ending) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         snprintf(text, sizeof text, "[pytorch|profiler|execution_%s|%s]", kinds[i], ending);
         for (uint32_t name = 0; name < names->n_entries; name++)
-            if (syn__et_str_is(syn__pt_host_name(&k->rank->host, name), text)) return name;
+            if (syn__str_is(syn__pt_host_name(&k->rank->host, name), text)) return name;
     }
     return SYN__PT_NONE;
 }

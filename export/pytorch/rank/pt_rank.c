@@ -5,7 +5,7 @@
 
 /* "rank" and "world_size" of "distributedInfo". */
 static void read_distributed(syn__pt_rank *rank) {
-    const syn__et_str info = rank->device.distributed_info;
+    const syn__str info = rank->device.distributed_info;
     int64_t v = 0;
     if (info.bytes == 0) return;
     if (rank->rank < 0 && syn__loose_i64(syn__loose_find(info, "rank"), &v) && v >= 0 &&
@@ -73,8 +73,8 @@ syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *d
                              syn_error *err) {
     memset(rank, 0, sizeof *rank);
     const uint64_t most = options->max_unpacked_bytes;
-    if (host) SYN_TRY(syn__pt_input_open_limited(&rank->host_input, host, most, err));
-    if (device) SYN_TRY(syn__pt_input_open_limited(&rank->device_input, device, most, err));
+    if (host) SYN_TRY(syn__file_text_open_limited(&rank->host_input, host, most, err));
+    if (device) SYN_TRY(syn__file_text_open_limited(&rank->device_input, device, most, err));
     return syn__pt_rank_load(rank, options, report, err);
 }
 
@@ -107,7 +107,7 @@ void syn__pt_rank_free(syn__pt_rank *rank) {
     syn__et_arena_free(&rank->arena);
     syn__pt_host_free(&rank->host);
     syn__pt_device_free(&rank->device);
-    syn__pt_input_close(&rank->host_input);
-    syn__pt_input_close(&rank->device_input);
+    syn__file_text_close(&rank->host_input);
+    syn__file_text_close(&rank->device_input);
     memset(rank, 0, sizeof *rank);
 }

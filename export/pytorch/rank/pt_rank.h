@@ -150,7 +150,7 @@ typedef struct syn__pt_options {
     enum { SYN__PT_DUP_FIRST, SYN__PT_DUP_LAST, SYN__PT_DUP_ERROR } dup_ids;
     const char *version; /* of the program, NULL allowed */
     bool trim;           /* device work launched before or after the host trace's ops is left out */
-    uint64_t max_unpacked_bytes; /* of gzip: syn__pt_input_open_limited */
+    uint64_t max_unpacked_bytes; /* of gzip: syn__file_text_open_limited */
 } syn__pt_options;
 
 #define SYN__PT_ALL_EDGES ((1u << SYN__PT_EDGE_CLASSES) - 1)
@@ -159,7 +159,7 @@ typedef struct syn__pt_options {
 
 typedef struct syn__pt_rank {
     int32_t rank, world_size; /* -1: not known */
-    syn__pt_input host_input, device_input;
+    syn__file_text host_input, device_input;
     syn__pt_host host;
     syn__pt_device device; /* no events when there is no device file */
     bool has_device;

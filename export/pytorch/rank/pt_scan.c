@@ -2,7 +2,7 @@
 #include "export/pytorch/rank/pt_comm.h"
 #include "syntorch/memory.h"
 
-syn__pt_scan syn__pt_scan_of(syn__et_str text) {
+syn__pt_scan syn__pt_scan_of(syn__str text) {
     const char *begin = text.bytes != 0 ? text.text : "";
     const syn__pt_scan scan = {begin, begin + text.bytes, false};
     return scan;
@@ -22,7 +22,7 @@ static bool before_colon(const syn__pt_scan *s) {
     return p < s->end && *p == ':';
 }
 
-char syn__pt_scan_next(syn__pt_scan *s, syn__et_str *text) {
+char syn__pt_scan_next(syn__pt_scan *s, syn__str *text) {
     while (s->cur < s->end && passed_over(*s->cur)) s->cur++;
     if (s->cur >= s->end) return 0;
     const char c = *s->cur;
@@ -49,7 +49,7 @@ char syn__pt_scan_next(syn__pt_scan *s, syn__et_str *text) {
 }
 
 void syn__pt_scan_leave(syn__pt_scan *s) {
-    syn__et_str text;
+    syn__str text;
     size_t depth = 1;
     for (char c = syn__pt_scan_next(s, &text); c != 0; c = syn__pt_scan_next(s, &text)) {
         if (c == '[' || c == '{') depth++;
@@ -57,7 +57,7 @@ void syn__pt_scan_leave(syn__pt_scan *s) {
     }
 }
 
-bool syn__pt_scan_i64(syn__et_str text, int64_t *out) {
+bool syn__pt_scan_i64(syn__str text, int64_t *out) {
     return text.bytes != 0 && syn__loose_i64(text, out);
 }
 
@@ -71,7 +71,7 @@ int64_t syn__pt_times(int64_t a, int64_t b) {
 static bool take_tensor(syn__pt_scan *s, int64_t *bytes) {
     const syn__pt_scan before = *s;
     int64_t fields[5] = {0};
-    syn__et_str text;
+    syn__str text;
     size_t n = 0;
     while (n < 5 && syn__pt_scan_next(s, &text) == 'w' && syn__pt_scan_i64(text, &fields[n])) n++;
     if (n == 5 && syn__pt_scan_next(s, &text) == 's' && fields[3] >= 0 && fields[4] >= 0) {
@@ -83,9 +83,9 @@ static bool take_tensor(syn__pt_scan *s, int64_t *bytes) {
     return false;
 }
 
-int64_t syn__pt_tensor_bytes(syn__et_str value) {
+int64_t syn__pt_tensor_bytes(syn__str value) {
     syn__pt_scan s = syn__pt_scan_of(value);
-    syn__et_str text;
+    syn__str text;
     int64_t sum = -1, bytes;
     for (char c = syn__pt_scan_next(&s, &text); c != 0; c = syn__pt_scan_next(&s, &text)) {
         if (c != '[' || !take_tensor(&s, &bytes)) continue;

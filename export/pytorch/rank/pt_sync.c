@@ -55,7 +55,7 @@ static call call_of(syncer *s, const syn__pt_event *e) {
                  {"MemcpyToSymbol", CALL_COPY}};
     uint8_t *known = &s->calls[e->name];
     if (*known == 0) {
-        syn__et_str name = syn__pt_device_name(&s->r->device, e->name);
+        syn__str name = syn__pt_device_name(&s->r->device, e->name);
         *known = CALL_OTHER + 1;
         const size_t skip = name.bytes > 4 && memcmp(name.text, "cuda", 4) == 0  ? 4
                             : name.bytes > 3 && memcmp(name.text, "hip", 3) == 0 ? 3
@@ -64,7 +64,7 @@ static call call_of(syncer *s, const syn__pt_event *e) {
         name.text += skip;
         name.bytes -= skip;
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-            if (syn__et_str_is(name, names[i].name)) *known = (uint8_t)(names[i].what + 1);
+            if (syn__str_is(name, names[i].name)) *known = (uint8_t)(names[i].what + 1);
     }
     return (call)(*known - 1);
 }
@@ -190,8 +190,8 @@ static uint32_t runtime_of(const syncer *s, int64_t correlation) {
 }
 
 static int64_t argument(const syn__pt_event *e, const char *name) {
-    const syn__et_str text = {e->text, e->text_bytes};
-    const syn__et_str args = syn__loose_find(text, "args");
+    const syn__str text = {e->text, e->text_bytes};
+    const syn__str args = syn__loose_find(text, "args");
     int64_t v = -1;
     if (args.bytes > 0) (void)syn__loose_i64(syn__loose_find(args, name), &v);
     return v;
@@ -205,12 +205,12 @@ static uint32_t recorded_work(const syncer *s, const syn__pt_event *sync) {
     return last_launched(s, lane, s->r->device.events[record].ts_ns);
 }
 
-static bool begins(syn__et_str text, const char *word) {
+static bool begins(syn__str text, const char *word) {
     return text.bytes >= strlen(word) && memcmp(text.text, word, strlen(word)) == 0;
 }
 
 static syn_status take_sync_event(syncer *s, const syn__pt_event *e) {
-    const syn__et_str name = syn__pt_device_name(&s->r->device, e->name);
+    const syn__str name = syn__pt_device_name(&s->r->device, e->name);
     const uint32_t at = runtime_of(s, e->correlation);
     if (at == SYN__PT_NONE) return SYN_OK;
     const syn__pt_event *call_event = &s->r->device.events[at];

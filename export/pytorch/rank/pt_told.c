@@ -16,7 +16,7 @@ void syn__pt_told_init(syn__pt_told *told) {
 }
 
 /* The value behind a key or at hand in a list: a bracket as a whole. */
-static char take_value(syn__pt_scan *s, syn__et_str *text) {
+static char take_value(syn__pt_scan *s, syn__str *text) {
     const char c = syn__pt_scan_next(s, text);
     if (c == '[' || c == '{') {
         syn__pt_scan_leave(s);
@@ -32,33 +32,33 @@ static int64_t sane(int64_t amount) {
     return amount <= MOST ? amount : -1;
 }
 
-static int64_t tensor_bytes(syn__et_str value) {
+static int64_t tensor_bytes(syn__str value) {
     return sane(syn__pt_tensor_bytes(value));
 }
 
-static void set_amount(int64_t *to, syn__et_str text) {
+static void set_amount(int64_t *to, syn__str text) {
     int64_t v;
     if (*to < 0 && syn__pt_scan_i64(text, &v) && v >= 0) *to = sane(v);
 }
 
-static void set_number(int64_t *to, syn__et_str text) {
+static void set_number(int64_t *to, syn__str text) {
     int64_t v;
     if (*to < 0 && syn__pt_scan_i64(text, &v) && v >= 0) *to = v;
 }
 
-static void set_text(syn__et_str *to, syn__et_str text) {
+static void set_text(syn__str *to, syn__str text) {
     if (to->bytes == 0) *to = text;
 }
 
-static void set_kind(syn__pt_told *told, syn__et_str name) {
+static void set_kind(syn__pt_told *told, syn__str name) {
     if (told->kind == SYN__PT_CALL_UNKNOWN) told->kind = syn__pt_call_kind(name);
 }
 
-static bool is_one_of(syn__et_str key, const char *a, const char *b) {
-    return syn__et_str_is(key, a) || syn__et_str_is(key, b);
+static bool is_one_of(syn__str key, const char *a, const char *b) {
+    return syn__str_is(key, a) || syn__str_is(key, b);
 }
 
-static void set_field(syn__pt_told *t, syn__et_str key, syn__et_str value) {
+static void set_field(syn__pt_told *t, syn__str key, syn__str value) {
     if (is_one_of(key, "Collective name", "collective_name")) set_kind(t, value);
     else if (is_one_of(key, "In msg nelems", "in_msg_nelems")) set_amount(&t->in_elems, value);
     else if (is_one_of(key, "Out msg nelems", "out_msg_nelems")) set_amount(&t->out_elems, value);
@@ -71,18 +71,18 @@ static void set_field(syn__pt_told *t, syn__et_str key, syn__et_str value) {
         set_number(&t->group_start, value);
     else if (is_one_of(key, "Global rank stride", "global_rank_stride"))
         set_number(&t->group_stride, value);
-    else if (syn__et_str_is(key, "Src Rank")) set_number(&t->source, value);
-    else if (syn__et_str_is(key, "Dst Rank")) set_number(&t->target, value);
+    else if (syn__str_is(key, "Src Rank")) set_number(&t->source, value);
+    else if (syn__str_is(key, "Dst Rank")) set_number(&t->target, value);
     else if (is_one_of(key, "Seq", "seq")) set_number(&t->sequence, value);
-    else if (syn__et_str_is(key, "Rank")) set_number(&t->peer, value);
-    else if (syn__et_str_is(key, "dtype") && t->elem_bytes == 0)
+    else if (syn__str_is(key, "Rank")) set_number(&t->peer, value);
+    else if (syn__str_is(key, "dtype") && t->elem_bytes == 0)
         t->elem_bytes = syn__pt_dtype_bytes(value);
 }
 
 void syn__pt_told_event(syn__pt_told *told, const syn__pt_event *event) {
-    const syn__et_str whole = {event->text, event->text_bytes};
+    const syn__str whole = {event->text, event->text_bytes};
     syn__pt_scan s = syn__pt_scan_of(syn__loose_find(whole, "args"));
-    syn__et_str key, value;
+    syn__str key, value;
     if (syn__pt_scan_next(&s, &key) != '{') return;
     while (syn__pt_scan_next(&s, &key) == 's') {
         if (take_value(&s, &value) == 0) return;
@@ -92,28 +92,28 @@ void syn__pt_told_event(syn__pt_told *told, const syn__pt_event *event) {
 
 /* [{"name": ..., "type": ..., "value": ...}, ...] */
 static void take_attrs(syn__pt_told *told, const syn__pt_host_node *node) {
-    const syn__et_str attrs = {node->text + node->attrs, node->attrs_bytes};
+    const syn__str attrs = {node->text + node->attrs, node->attrs_bytes};
     syn__pt_scan s = syn__pt_scan_of(attrs);
-    syn__et_str text, name = {"", 0};
+    syn__str text, name = {"", 0};
     for (char c = syn__pt_scan_next(&s, &text); c != 0; c = syn__pt_scan_next(&s, &text)) {
         if (c != 's' || !s.is_key) continue;
-        if (syn__et_str_is(text, "name")) take_value(&s, &name);
-        else if (syn__et_str_is(text, "value") && take_value(&s, &text) != 0)
+        if (syn__str_is(text, "name")) take_value(&s, &name);
+        else if (syn__str_is(text, "value") && take_value(&s, &text) != 0)
             set_field(told, name, text);
     }
 }
 
 /* The list of values of "inputs" or "outputs"; in schema 1.0.1 they are that list. */
-static syn__et_str values_of(syn__et_str io) {
-    const syn__et_str none = {"", 0};
+static syn__str values_of(syn__str io) {
+    const syn__str none = {"", 0};
     if (io.bytes == 0) return none;
     return *io.text == '[' ? io : syn__loose_find(io, "values");
 }
 
 /* (name, description) of a group, or (number, is it a message); text is the bracket. */
-static bool take_pair(syn__pt_told *told, syn__et_str text, bool *sequence) {
+static bool take_pair(syn__pt_told *told, syn__str text, bool *sequence) {
     syn__pt_scan s = syn__pt_scan_of(text);
-    syn__et_str a, b, end;
+    syn__str a, b, end;
     *sequence = false;
     if (syn__pt_scan_next(&s, &a) != '[') return false;
     const char first = syn__pt_scan_next(&s, &a), second = syn__pt_scan_next(&s, &b);
@@ -134,7 +134,7 @@ typedef struct positions {
     bool named, pair, sequence;
 } positions;
 
-static void take_position(syn__pt_told *told, positions *at, char c, syn__et_str text) {
+static void take_position(syn__pt_told *told, positions *at, char c, syn__str text) {
     int64_t v;
     bool sequence = false;
     if (c == '[' && !at->named && take_pair(told, text, &sequence)) {
@@ -165,11 +165,11 @@ static void use_positions(syn__pt_told *told, const positions *at) {
 }
 
 /* All but sizes; returns the inputs. */
-static syn__et_str take_record(syn__pt_told *told, const syn__pt_host_node *node) {
+static syn__str take_record(syn__pt_told *told, const syn__pt_host_node *node) {
     positions at = {{0}, {0}, 0, 0, false, false, false};
-    const syn__et_str values = values_of(syn__pt_inputs(node));
+    const syn__str values = values_of(syn__file_texts(node));
     syn__pt_scan s = syn__pt_scan_of(values);
-    syn__et_str text;
+    syn__str text;
     take_attrs(told, node);
     if (syn__pt_scan_next(&s, &text) == '[') {
         char c = take_value(&s, &text);
@@ -180,7 +180,7 @@ static syn__et_str take_record(syn__pt_told *told, const syn__pt_host_node *node
 }
 
 void syn__pt_told_record(syn__pt_told *told, const syn__pt_host_node *node) {
-    const syn__et_str values = take_record(told, node);
+    const syn__str values = take_record(told, node);
     if (told->in_bytes < 0) told->in_bytes = tensor_bytes(values);
     if (told->out_bytes < 0) told->out_bytes = tensor_bytes(values_of(syn__pt_outputs(node)));
 }
@@ -197,11 +197,11 @@ int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op) {
 }
 
 /* The rank behind the arrow of "nccl:send 0->1", "nccl:recv 0<-1". */
-static void take_arrow(syn__pt_told *told, syn__et_str name) {
+static void take_arrow(syn__pt_told *told, syn__str name) {
     for (size_t i = 1; i + 2 < name.bytes; i++) {
         const bool arrow = (name.text[i] == '-' && name.text[i + 1] == '>') ||
                            (name.text[i] == '<' && name.text[i + 1] == '-');
-        const syn__et_str rest = {name.text + i + 2, name.bytes - i - 2};
+        const syn__str rest = {name.text + i + 2, name.bytes - i - 2};
         if (!arrow) continue;
         set_number(&told->peer, rest);
         return;
@@ -216,15 +216,15 @@ static bool output_first(int kind) {
 }
 
 typedef struct arguments {
-    syn__et_str first, second; /* the first two */
-    syn__et_str last_text;
+    syn__str first, second; /* the first two */
+    syn__str last_text;
     int64_t numbers[2];
     int n, n_numbers;
 } arguments;
 
-static void read_arguments(syn__et_str values, arguments *a) {
+static void read_arguments(syn__str values, arguments *a) {
     syn__pt_scan s = syn__pt_scan_of(values);
-    syn__et_str text;
+    syn__str text;
     memset(a, 0, sizeof *a);
     if (syn__pt_scan_next(&s, &text) != '[') return;
     for (char c = take_value(&s, &text); c != 0 && c != ']'; c = take_value(&s, &text)) {
@@ -237,8 +237,8 @@ static void read_arguments(syn__et_str values, arguments *a) {
     }
 }
 
-static void take_message(syn__pt_told *told, const arguments *a, syn__et_str name) {
-    const bool any = syn__et_str_is(name, "c10d::recv_any_source_");
+static void take_message(syn__pt_told *told, const arguments *a, syn__str name) {
+    const bool any = syn__str_is(name, "c10d::recv_any_source_");
     const int tag = any ? 0 : 1;
     if (!any && a->n_numbers > 0 && told->peer < 0 && a->numbers[0] >= 0)
         told->peer = a->numbers[0];
@@ -246,7 +246,7 @@ static void take_message(syn__pt_told *told, const arguments *a, syn__et_str nam
 }
 
 /* _c10d_functional::all_reduce(tensor, "sum", "0"): the group's name comes last. */
-static bool is_functional(syn__et_str name) {
+static bool is_functional(syn__str name) {
     static const char prefix[] = "c10d_functional::";
     if (name.bytes > 0 && *name.text == '_') {
         name.text++;
@@ -255,9 +255,9 @@ static bool is_functional(syn__et_str name) {
     return name.bytes > sizeof prefix && memcmp(name.text, prefix, sizeof prefix - 1) == 0;
 }
 
-void syn__pt_told_call(syn__pt_told *told, const syn__pt_host_node *node, syn__et_str name) {
+void syn__pt_told_call(syn__pt_told *told, const syn__pt_host_node *node, syn__str name) {
     const bool api = name.bytes > 6 && memcmp(name.text, "c10d::", 6) == 0;
-    const syn__et_str values = values_of(syn__pt_inputs(node));
+    const syn__str values = values_of(syn__file_texts(node));
     const int kind = syn__pt_call_kind(name);
     arguments a;
     set_kind(told, name);

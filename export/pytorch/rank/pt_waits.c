@@ -65,19 +65,19 @@ typedef struct waiter {
 
 /* ---- Names ---- */
 
-static bool holds(syn__et_str s, const char *part) {
+static bool holds(syn__str s, const char *part) {
     const size_t n = strlen(part);
     for (size_t i = 0; i + n <= s.bytes; i++)
         if (memcmp(s.text + i, part, n) == 0) return true;
     return false;
 }
 
-static bool begins(syn__et_str s, const char *part) {
+static bool begins(syn__str s, const char *part) {
     const size_t n = strlen(part);
     return s.bytes >= n && memcmp(s.text, part, n) == 0;
 }
 
-static uint8_t look_at(syn__et_str name) {
+static uint8_t look_at(syn__str name) {
     uint8_t flags = SEEN;
     if (begins(name, "autograd::engine::evaluate_function")) flags |= AUTOGRAD;
     if (begins(name, "Optimizer.step")) flags |= OPTIMIZER;
@@ -277,7 +277,7 @@ static void find_ends(waiter *w, work *works, size_t n) {
 /* The storages of the tensors [id, storage, offset, elements, bytes each, "device"] in a value, one
    a call; false at the end. */
 static bool next_storage(syn__pt_scan *scan, uint64_t *storage) {
-    syn__et_str text;
+    syn__str text;
     int n_numbers = 0;
     int64_t number = 0, second = 0;
     for (char c = syn__pt_scan_next(scan, &text); c != 0; c = syn__pt_scan_next(scan, &text)) {
@@ -295,9 +295,9 @@ static bool next_storage(syn__pt_scan *scan, uint64_t *storage) {
 }
 
 static syn__pt_scan values_of(const waiter *w, uint32_t op) {
-    const syn__et_str none = {"", 0};
+    const syn__str none = {"", 0};
     const uint32_t host = w->r->ops[op].host;
-    return syn__pt_scan_of(host == SYN__PT_NONE ? none : syn__pt_inputs(&w->r->host.nodes[host]));
+    return syn__pt_scan_of(host == SYN__PT_NONE ? none : syn__file_texts(&w->r->host.nodes[host]));
 }
 
 static syn_status add_use(waiter *w, uint64_t storage, uint32_t index) {

@@ -16,10 +16,10 @@ typedef struct reader {
     syn_error *err;
     syn__loose loose;
     const char *file;
-    syn__et_str first_key;
+    syn__str first_key;
     uint8_t *name_flags; /* by name id: NAME_... */
     size_t name_flags_cap, n_name_flags;
-    syn__et_str last_tid, last_pid; /* of the event before, and their ids */
+    syn__str last_tid, last_pid; /* of the event before, and their ids */
     uint32_t last_tid_id, last_pid_id;
     int cuts;
     bool found; /* a list of events */
@@ -29,7 +29,7 @@ typedef struct reader {
 /* The event being read. */
 typedef struct draft {
     syn__pt_event event;
-    syn__et_str name, tid, pid;
+    syn__str name, tid, pid;
     bool has_args, named, bad_time;
 } draft;
 
@@ -38,7 +38,7 @@ static void note(reader *r, syn__pt_anomaly kind, const char *at) {
 }
 
 /* Kineto's categories; the capital ones were written until 2022. */
-static syn__pt_class class_of(syn__et_str cat) {
+static syn__pt_class class_of(syn__str cat) {
     static const struct {
         const char *cat;
         uint8_t bytes, class_;
@@ -57,7 +57,7 @@ static syn__pt_class class_of(syn__et_str cat) {
     return SYN__PT_OTHER;
 }
 
-static bool is_launch(syn__et_str name) {
+static bool is_launch(syn__str name) {
     static const char *const names[] = {
         "cuLaunchKernel",        "cuLaunchKernelEx",    "cudaLaunchKernel",
         "cudaLaunchKernelExC",   "cudaMemcpy",          "cudaMemcpyAsync",
@@ -65,7 +65,7 @@ static bool is_launch(syn__et_str name) {
         "hipLaunchKernel",       "hipExtLaunchKernel",  "hipExtModuleLaunchKernel",
         "hipModuleLaunchKernel", "hipMemcpyWithStream", "hipMemcpyAsync"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (syn__et_str_is(name, names[i])) return true;
+        if (syn__str_is(name, names[i])) return true;
     return false;
 }
 
@@ -78,10 +78,10 @@ static syn_status flags_of(reader *r, uint32_t name, uint8_t *out) {
     }
     uint8_t *flags = &r->name_flags[name];
     if (*flags == 0) {
-        const syn__et_str text = syn__pt_device_name(r->device, name);
+        const syn__str text = syn__pt_device_name(r->device, name);
         *flags = NAME_KNOWN;
         if (is_launch(text)) *flags |= NAME_LAUNCH;
-        if (syn__et_str_has(text, "ProfilerStep")) *flags |= NAME_STEP;
+        if (syn__str_has(text, "ProfilerStep")) *flags |= NAME_STEP;
     }
     *out = *flags;
     return SYN_OK;
@@ -91,7 +91,7 @@ static syn_status flags_of(reader *r, uint32_t name, uint8_t *out) {
 
 /* An integer, which may stand in quotes or be written with a fraction. */
 static bool take_i64(syn__loose *l, int64_t *out) {
-    syn__et_str text;
+    syn__str text;
     syn__loose_kind kind = syn__loose_skip(l, &text);
     if (kind == SYN__LOOSE_STRING) {
         text.text++;
@@ -112,7 +112,7 @@ static bool take_i64(syn__loose *l, int64_t *out) {
 /* False for a number that is no time. */
 static bool take_time(syn__loose *l, double *us, int64_t *ns, uint8_t *flags, unsigned has,
                       unsigned as_integer) {
-    syn__et_str text;
+    syn__str text;
     bool integer = false;
     const syn__loose_kind kind = syn__loose_skip(l, &text);
     if (kind == SYN__LOOSE_STRING) {
@@ -130,7 +130,7 @@ static bool take_time(syn__loose *l, double *us, int64_t *ns, uint8_t *flags, un
 
 static void take_args(reader *r, draft *d) {
     syn__loose *l = &r->loose;
-    syn__et_str key, text;
+    syn__str key, text;
     syn__pt_event *e = &d->event;
     int64_t v = 0;
     if (syn__loose_peek(l) != '{') {
@@ -165,9 +165,9 @@ static void take_args(reader *r, draft *d) {
     }
 }
 
-static void take_member(reader *r, draft *d, syn__et_str key) {
+static void take_member(reader *r, draft *d, syn__str key) {
     syn__loose *l = &r->loose;
-    syn__et_str text;
+    syn__str text;
     syn__pt_event *e = &d->event;
     if (SYN__PT_IS(key, "cat")) {
         if (syn__loose_value(l, &text) == SYN__LOOSE_STRING) e->class_ = (uint8_t)class_of(text);
@@ -192,7 +192,7 @@ static void take_member(reader *r, draft *d, syn__et_str key) {
     }
 }
 
-static syn_status intern_key(reader *r, syn__et_str text, syn__et_str *last, uint32_t *last_id,
+static syn_status intern_key(reader *r, syn__str text, syn__str *last, uint32_t *last_id,
                              uint32_t *out) {
     if (last->text == NULL || last->bytes != text.bytes ||
         memcmp(last->text, text.text, text.bytes) != 0) {
@@ -248,7 +248,7 @@ static syn_status add_event(reader *r, draft *d) {
 /* Reads an event, or what is left of one; after it the reader stands behind it or at the next. */
 static syn_status take_event(reader *r) {
     syn__loose *l = &r->loose;
-    syn__et_str text, key;
+    syn__str text, key;
     if (syn__loose_peek(l) != '{') {
         const char *at = l->cur;
         note(r, SYN__PT_BROKEN, at);
@@ -256,7 +256,7 @@ static syn_status take_event(reader *r) {
         if (l->broken || l->cur == at) (void)syn__pt_go_on(l, at + 1, r->first_key, &r->cuts);
         return SYN_OK;
     }
-    const syn__et_str none = {"", 0};
+    const syn__str none = {"", 0};
     draft d = {
         .event = {.text = l->cur, .external_id = -1, .correlation = -1, .stream = -1, .device = -1},
         .name = none,
@@ -283,14 +283,14 @@ static syn_status take_event(reader *r) {
 
 static syn_status take_events(reader *r) {
     syn__loose *l = &r->loose;
-    syn__et_str text;
+    syn__str text;
     if (syn__loose_value(l, &text) != SYN__LOOSE_ARRAY) return SYN_OK;
     r->found = true;
     const char *kept = l->cur;
     while (syn__loose_element(l)) {
         SYN_TRY(take_event(r));
         if ((size_t)(l->cur - kept) > SYN__PT_GIVE_BACK) {
-            syn__pt_input_done(r->device->input, l->cur);
+            syn__file_text_done(r->device->input, l->cur);
             kept = l->cur;
         }
     }
@@ -299,7 +299,7 @@ static syn_status take_events(reader *r) {
 
 static syn_status take_document(reader *r) {
     syn__loose *l = &r->loose;
-    syn__et_str text, key;
+    syn__str text, key;
     const char first = syn__loose_peek(l);
     if (first == '[') return take_events(r);
     if (first != '{') return SYN_OK;
@@ -314,7 +314,7 @@ static syn_status take_document(reader *r) {
         }
         if (!l->broken || l->cut || ++r->cuts > SYN__PT_MAX_CUTS) break;
         note(r, SYN__PT_BROKEN, l->cur);
-        if (!syn__loose_resume_list(l, l->cur, syn__et_str_of("traceEvents")))
+        if (!syn__loose_resume_list(l, l->cur, syn__str_of("traceEvents")))
             l->broken = l->cut = true;
         else SYN_TRY(take_events(r));
     }
@@ -350,15 +350,15 @@ static syn_status sort_events(reader *r) {
     return s;
 }
 
-syn_status syn__pt_device_read(syn__pt_device *device, syn__pt_input *input, syn__pt_report *report,
-                               syn_error *err) {
+syn_status syn__pt_device_read(syn__pt_device *device, syn__file_text *input,
+                               syn__pt_report *report, syn_error *err) {
     memset(device, 0, sizeof *device);
     device->input = input;
     reader r = {.device = device,
                 .report = report,
                 .err = err,
                 .file = input->name,
-                .first_key = syn__et_str_of("ph")};
+                .first_key = syn__str_of("ph")};
     syn__loose_init(&r.loose, input->data, input->bytes);
     uint32_t empty = 0;
     SYN_TRY(syn_intern_put(&device->names, "", 0, &empty, err)); /* id 0: no name */

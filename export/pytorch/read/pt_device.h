@@ -5,7 +5,7 @@
 
 #include "export/pytorch/read/pt_map.h"
 #include "export/pytorch/read/pt_report.h"
-#include "export/pytorch/read/pt_trace.h"
+#include "export/text/file_text.h"
 #include "syntorch/intern.h"
 
 #ifdef __cplusplus
@@ -53,23 +53,23 @@ typedef struct syn__pt_event {
 } syn__pt_event;
 
 typedef struct syn__pt_device {
-    syn__pt_input *input;
+    syn__file_text *input;
     syn__pt_event *events; /* by ts, those of equal ts in file order */
     size_t n_events, events_cap;
     uint64_t n_class[SYN__PT_CLASSES]; /* in the file */
     uint64_t n_read;                   /* all events, kept or not */
     syn_intern names;
-    syn__et_str distributed_info; /* "distributedInfo"'s text; bytes 0: absent */
+    syn__str distributed_info; /* "distributedInfo"'s text; bytes 0: absent */
 } syn__pt_device;
 
 /* Reads a device trace; of class OTHER only events with an "External id" are kept. SYN_E_FORMAT
    only if the file holds no event list at all. */
-syn_status syn__pt_device_read(syn__pt_device *device, syn__pt_input *input, syn__pt_report *report,
-                               syn_error *err) SYN_MUST_USE;
+syn_status syn__pt_device_read(syn__pt_device *device, syn__file_text *input,
+                               syn__pt_report *report, syn_error *err) SYN_MUST_USE;
 void syn__pt_device_free(syn__pt_device *device);
-static inline syn__et_str syn__pt_device_name(const syn__pt_device *device, uint32_t name) {
-    const syn__et_str s = {(const char *)syn_intern_get(&device->names, name),
-                           syn_intern_entry_bytes(&device->names, name)};
+static inline syn__str syn__pt_device_name(const syn__pt_device *device, uint32_t name) {
+    const syn__str s = {(const char *)syn_intern_get(&device->names, name),
+                        syn_intern_entry_bytes(&device->names, name)};
     return s;
 }
 

@@ -13,7 +13,7 @@ typedef struct reader {
     syn_error *err;
     syn__loose loose;
     const char *file;
-    syn__et_str first_key; /* of the first node: where to go on after damage */
+    syn__str first_key; /* of the first node: where to go on after damage */
     uint32_t last_name, last_schema;
     int cuts;
     bool whole; /* the object at hand ended as it should */
@@ -31,7 +31,7 @@ static void note(reader *r, syn__pt_anomaly kind, const char *at, uint64_t node)
 
 /* ---- One node ---- */
 
-static syn_status intern(reader *r, syn__et_str text, uint32_t *last, uint32_t *out) {
+static syn_status intern(reader *r, syn__str text, uint32_t *last, uint32_t *out) {
     syn_intern *names = &r->host->names;
     if (*last != SYN__PT_NONE && syn_intern_entry_bytes(names, *last) == text.bytes &&
         memcmp(syn_intern_get(names, *last), text.text, text.bytes) == 0) {
@@ -46,7 +46,7 @@ static syn_status intern(reader *r, syn__et_str text, uint32_t *last, uint32_t *
 /* A number that may stand in quotes. False: the reader is broken, or the value is something else.
  */
 static bool take_u64(syn__loose *l, uint64_t *out) {
-    syn__et_str text;
+    syn__str text;
     const syn__loose_kind kind = syn__loose_skip(l, &text);
     if (kind == SYN__LOOSE_STRING) {
         text.text++;
@@ -67,7 +67,7 @@ static void take_field(syn__loose *l, uint64_t *out, uint32_t bit, uint32_t *has
 
 /* One of the seven attributes every node should have; *taken false for others, which are not read.
  */
-static syn_status take_attribute(reader *r, syn__pt_host_node *n, syn__et_str name, bool *taken) {
+static syn_status take_attribute(reader *r, syn__pt_host_node *n, syn__str name, bool *taken) {
     syn__loose *l = &r->loose;
     *taken = true;
     if (SYN__PT_IS(name, "rf_id")) take_field(l, &n->rf_id, SYN__PT_HAS_RF_ID, &n->has);
@@ -81,7 +81,7 @@ static syn_status take_attribute(reader *r, syn__pt_host_node *n, syn__et_str na
     else if (SYN__PT_IS(name, "tid")) take_field(l, &n->tid, SYN__PT_HAS_TID, &n->has);
     else if (SYN__PT_IS(name, "fw_tid")) take_field(l, &n->fw_tid, SYN__PT_HAS_FW_TID, &n->has);
     else if (SYN__PT_IS(name, "op_schema")) {
-        syn__et_str text;
+        syn__str text;
         const syn__loose_kind kind = syn__loose_value(l, &text);
         if (kind == SYN__LOOSE_STRING) {
             SYN_TRY(intern(r, text, &r->last_schema, &n->op_schema));
@@ -94,7 +94,7 @@ static syn_status take_attribute(reader *r, syn__pt_host_node *n, syn__et_str na
 /* [{"name": ..., "type": ..., "value": ...}, ...] */
 static syn_status take_attrs(reader *r, syn__pt_host_node *n) {
     syn__loose *l = &r->loose;
-    syn__et_str text, key, name;
+    syn__str text, key, name;
     if (syn__loose_value(l, &text) != SYN__LOOSE_ARRAY) return SYN_OK;
     while (syn__loose_element(l)) {
         name.bytes = 0;
@@ -122,23 +122,23 @@ static syn_status linked_of(reader *r, syn__pt_host_node *n, syn__pt_linked **ou
 }
 
 static void take_double(syn__loose *l, double *out) {
-    syn__et_str text;
+    syn__str text;
     bool integer = false;
     if (syn__loose_skip(l, &text) == SYN__LOOSE_NUMBER)
         (void)syn__loose_double(text, out, &integer);
 }
 
 /* The keys that a linker adds; *taken false for others. */
-static syn_status take_linked(reader *r, syn__pt_host_node *n, syn__et_str key, bool *taken) {
+static syn_status take_linked(reader *r, syn__pt_host_node *n, syn__str key, bool *taken) {
     syn__loose *l = &r->loose;
     syn__pt_linked *at = NULL;
-    syn__et_str text;
+    syn__str text;
     *taken = false;
     static const char *const names[] = {"inclusive_dur",    "exclusive_dur", "ts",
                                         "inter_thread_dep", "sync_dep",      "cat",
                                         "stream",           "pg_name"};
     size_t which = 0;
-    while (which < sizeof names / sizeof names[0] && !syn__et_str_is(key, names[which])) which++;
+    while (which < sizeof names / sizeof names[0] && !syn__str_is(key, names[which])) which++;
     if (which == sizeof names / sizeof names[0]) return SYN_OK;
     SYN_TRY(linked_of(r, n, &at));
     *taken = true;
@@ -164,15 +164,15 @@ static uint32_t offset(const syn__pt_host_node *n, const char *at) {
 
 /* A slice within the node; those beyond 4 GiB are refused with the whole node. */
 static void take_slice(reader *r, syn__pt_host_node *n, uint32_t *at, uint32_t *bytes) {
-    syn__et_str text;
+    syn__str text;
     if (syn__loose_skip(&r->loose, &text) == SYN__LOOSE_NONE) return;
     *at = offset(n, text.text);
     *bytes = (uint32_t)(text.bytes & UINT32_MAX);
 }
 
-static syn_status take_member(reader *r, syn__pt_host_node *n, syn__et_str key, bool *has_id) {
+static syn_status take_member(reader *r, syn__pt_host_node *n, syn__str key, bool *has_id) {
     syn__loose *l = &r->loose;
-    syn__et_str text;
+    syn__str text;
     bool taken = true;
     if (SYN__PT_IS(key, "id")) *has_id = take_u64(l, &n->id);
     else if (SYN__PT_IS(key, "name")) {
@@ -217,7 +217,7 @@ static syn_status add_node(reader *r, const syn__pt_host_node *n) {
 /* Reads a node, or what is left of one; after it the reader stands behind it or at the next. */
 static syn_status take_node(reader *r) {
     syn__loose *l = &r->loose;
-    syn__et_str text, key;
+    syn__str text, key;
     if (syn__loose_peek(l) != '{') {
         const char *at = l->cur;
         note(r, SYN__PT_BROKEN, at, SYN__PT_NO_PLACE);
@@ -247,20 +247,20 @@ static syn_status take_node(reader *r) {
 
 static syn_status take_nodes(reader *r) {
     syn__loose *l = &r->loose;
-    syn__et_str text;
+    syn__str text;
     if (syn__loose_value(l, &text) != SYN__LOOSE_ARRAY) return SYN_OK;
     const char *kept = l->cur;
     while (syn__loose_element(l)) {
         SYN_TRY(take_node(r));
         if ((size_t)(l->cur - kept) > SYN__PT_GIVE_BACK) {
-            syn__pt_input_done(r->host->input, l->cur);
+            syn__file_text_done(r->host->input, l->cur);
             kept = l->cur;
         }
     }
     return SYN_OK;
 }
 
-static syn_status take_top(reader *r, syn__et_str key) {
+static syn_status take_top(reader *r, syn__str key) {
     syn__pt_host *h = r->host;
     syn__loose *l = &r->loose;
     if (SYN__PT_IS(key, "nodes")) return take_nodes(r);
@@ -276,7 +276,7 @@ static syn_status take_top(reader *r, syn__et_str key) {
 /* Reads the object at hand on top of what is there. */
 static syn_status take_object(reader *r) {
     syn__loose *l = &r->loose;
-    syn__et_str text, key;
+    syn__str text, key;
     const char *begin = l->cur;
     r->whole = false;
     (void)syn__loose_value(l, &text);
@@ -284,7 +284,7 @@ static syn_status take_object(reader *r) {
         while (syn__loose_member(l, &key)) SYN_TRY(take_top(r, key));
         if (!l->broken || l->cut || ++r->cuts > SYN__PT_MAX_CUTS) break;
         note(r, SYN__PT_BROKEN, l->cur, SYN__PT_NO_PLACE);
-        if (!syn__loose_resume_list(l, l->cur, syn__et_str_of("nodes"))) l->broken = l->cut = true;
+        if (!syn__loose_resume_list(l, l->cur, syn__str_of("nodes"))) l->broken = l->cut = true;
         else SYN_TRY(take_nodes(r));
     }
     r->whole = !l->broken;
@@ -354,16 +354,16 @@ static void check_schema(reader *r) {
                                         "1.1.0-chakra.0.0.4",
                                         "1.1.1-chakra.0.0.4",
                                         "1.1.1-chakra.1.0.0"};
-    syn__et_str schema = r->host->schema;
+    syn__str schema = r->host->schema;
     if (schema.bytes < 2 || schema.text[0] != '"') return;
     const char *at = schema.text++;
     schema.bytes -= 2;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (syn__et_str_is(schema, known[i])) return;
+        if (syn__str_is(schema, known[i])) return;
     note(r, SYN__PT_SCHEMA, at, SYN__PT_NO_PLACE);
 }
 
-syn_status syn__pt_host_read(syn__pt_host *host, syn__pt_input *input, int64_t object,
+syn_status syn__pt_host_read(syn__pt_host *host, syn__file_text *input, int64_t object,
                              syn__pt_report *report, syn_error *err) {
     memset(host, 0, sizeof *host);
     host->input = input;
@@ -371,7 +371,7 @@ syn_status syn__pt_host_read(syn__pt_host *host, syn__pt_input *input, int64_t o
                 .report = report,
                 .err = err,
                 .file = input->name,
-                .first_key = syn__et_str_of("id"),
+                .first_key = syn__str_of("id"),
                 .last_name = SYN__PT_NONE,
                 .last_schema = SYN__PT_NONE};
     uint32_t empty = 0;
@@ -404,10 +404,10 @@ void syn__pt_host_free(syn__pt_host *host) {
 
 /* ---- Looking up ---- */
 
-syn__et_str syn__pt_attr(const syn__pt_host_node *node, const char *name) {
-    const syn__et_str all = {node->text, node->text_bytes};
+syn__str syn__pt_attr(const syn__pt_host_node *node, const char *name) {
+    const syn__str all = {node->text, node->text_bytes};
     syn__loose l;
-    syn__et_str text, key, value = {"", 0};
+    syn__str text, key, value = {"", 0};
     if (node->attrs_bytes == 0) return syn__loose_find(all, name);
     syn__loose_init(&l, node->text + node->attrs, node->attrs_bytes);
     if (syn__loose_value(&l, &text) != SYN__LOOSE_ARRAY) return value;
@@ -416,12 +416,12 @@ syn__et_str syn__pt_attr(const syn__pt_host_node *node, const char *name) {
         if (syn__loose_value(&l, &text) != SYN__LOOSE_OBJECT) continue;
         while (syn__loose_member(&l, &key)) {
             const bool is_name = SYN__PT_IS(key, "name");
-            syn__et_str at;
+            syn__str at;
             syn__loose_skip(&l, &at);
             if (is_name && at.bytes >= 2) {
                 at.text++;
                 at.bytes -= 2;
-                found = syn__et_str_is(at, name);
+                found = syn__str_is(at, name);
             } else if (found && SYN__PT_IS(key, "value")) return at;
         }
     }

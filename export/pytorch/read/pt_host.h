@@ -5,7 +5,7 @@
 
 #include "export/pytorch/read/pt_map.h"
 #include "export/pytorch/read/pt_report.h"
-#include "export/pytorch/read/pt_trace.h"
+#include "export/text/file_text.h"
 #include "syntorch/intern.h"
 
 #ifdef __cplusplus
@@ -30,9 +30,9 @@ enum {
 typedef struct syn__pt_linked {
     double inclusive_dur, exclusive_dur, ts; /* µs */
     uint64_t inter_thread_dep;               /* 0: none */
-    syn__et_str sync_dep;                    /* the array's text; bytes 0: none */
-    syn__et_str cat;                         /* bytes 0 and text NULL: a CPU node */
-    syn__et_str pg_name;                     /* string's text */
+    syn__str sync_dep;                       /* the array's text; bytes 0: none */
+    syn__str cat;                            /* bytes 0 and text NULL: a CPU node */
+    syn__str pg_name;                        /* string's text */
     int64_t stream;
     bool stream_null;
 } syn__pt_linked;
@@ -52,8 +52,8 @@ typedef struct syn__pt_host_node {
 } syn__pt_host_node;
 
 typedef struct syn__pt_host {
-    syn__pt_input *input;     /* the caller's */
-    syn__et_str document;     /* the JSON object that was read */
+    syn__file_text *input;    /* the caller's */
+    syn__str document;        /* the JSON object that was read */
     syn__pt_host_node *nodes; /* in file order */
     size_t n_nodes, nodes_cap;
     syn__pt_linked *linked;
@@ -61,7 +61,7 @@ typedef struct syn__pt_host {
     uint32_t *made_of; /* no host trace: per node the device event that it was made of; else NULL */
     syn_intern names;
     /* Values at the top as written, quotes included; bytes 0: absent. */
-    syn__et_str schema, pid, time, start_ts, finish_ts;
+    syn__str schema, pid, time, start_ts, finish_ts;
 } syn__pt_host;
 
 /* Which of several JSON objects in one file. */
@@ -69,23 +69,23 @@ typedef enum syn__pt_objects { SYN__PT_OBJECT_LAST = -1, SYN__PT_OBJECT_ALL = -2
 
 /* Reads a host or linked trace. object: a number from 0, or one of syn__pt_objects. SYN_E_FORMAT
    only if no node could be read. */
-syn_status syn__pt_host_read(syn__pt_host *host, syn__pt_input *input, int64_t object,
+syn_status syn__pt_host_read(syn__pt_host *host, syn__file_text *input, int64_t object,
                              syn__pt_report *report, syn_error *err) SYN_MUST_USE;
 void syn__pt_host_free(syn__pt_host *host);
 /* A node's name, undecoded. */
-static inline syn__et_str syn__pt_host_name(const syn__pt_host *host, uint32_t name) {
-    const syn__et_str s = {(const char *)syn_intern_get(&host->names, name),
-                           syn_intern_entry_bytes(&host->names, name)};
+static inline syn__str syn__pt_host_name(const syn__pt_host *host, uint32_t name) {
+    const syn__str s = {(const char *)syn_intern_get(&host->names, name),
+                        syn_intern_entry_bytes(&host->names, name)};
     return s;
 }
 /* The value of the node's attribute `name` (in "attrs", or beside the id), as written. */
-syn__et_str syn__pt_attr(const syn__pt_host_node *node, const char *name);
-static inline syn__et_str syn__pt_inputs(const syn__pt_host_node *node) {
-    const syn__et_str s = {node->text + node->inputs, node->inputs_bytes};
+syn__str syn__pt_attr(const syn__pt_host_node *node, const char *name);
+static inline syn__str syn__file_texts(const syn__pt_host_node *node) {
+    const syn__str s = {node->text + node->inputs, node->inputs_bytes};
     return s;
 }
-static inline syn__et_str syn__pt_outputs(const syn__pt_host_node *node) {
-    const syn__et_str s = {node->text + node->outputs, node->outputs_bytes};
+static inline syn__str syn__pt_outputs(const syn__pt_host_node *node) {
+    const syn__str s = {node->text + node->outputs, node->outputs_bytes};
     return s;
 }
 

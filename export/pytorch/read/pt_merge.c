@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "export/text/pt_python.h"
+#include "export/text/python_json.h"
 #include "syntorch/memory.h"
 
 #define FLUSH_BYTES ((size_t)256 << 10)
@@ -14,12 +14,12 @@ typedef enum edit_kind { EDIT_ID, EDIT_TIME, EDIT_JSON, EDIT_SYNC } edit_kind;
 
 /* A member that is replaced where the node has it and added behind the others where not. */
 typedef struct edit {
-    syn__et_str key;
+    syn__str key;
     edit_kind kind;
     bool done, integer;
     uint32_t id; /* SYN__PT_NONE: null */
     double time;
-    syn__et_str json; /* bytes 0: null */
+    syn__str json; /* bytes 0: null */
 } edit;
 
 typedef struct writer {
@@ -27,19 +27,19 @@ typedef struct writer {
     const syn__pt_device *device;
     const syn__pt_merged_list *list;
     syn_sink *sink;
-    syn__et_buf out, quoted;
+    syn__buf out, quoted;
     const syn__pt_merged *node;
     edit edits[MAX_EDITS];
     size_t n_edits;
 } writer;
 
 static void put(writer *w, const char *text) {
-    syn__et_buf_put(&w->out, text, strlen(text));
+    syn__buf_put(&w->out, text, strlen(text));
 }
 
 static edit *add(writer *w, const char *key, edit_kind kind) {
     edit *e = &w->edits[w->n_edits++];
-    *e = (edit){.key = syn__et_str_of(key), .kind = kind, .id = SYN__PT_NONE};
+    *e = (edit){.key = syn__str_of(key), .kind = kind, .id = SYN__PT_NONE};
     return e;
 }
 
@@ -53,27 +53,27 @@ static void add_time(writer *w, const char *key, double time, uint32_t integer) 
     e->integer = (w->node->ints & integer) != 0;
 }
 
-static void add_json(writer *w, const char *key, syn__et_str json) {
+static void add_json(writer *w, const char *key, syn__str json) {
     add(w, key, EDIT_JSON)->json = json;
 }
 
 /* ---- What a node of device work has of its event ---- */
 
 typedef struct event_texts {
-    syn__et_str cat, ph, stream, group; /* as written, quotes included */
+    syn__str cat, ph, stream, group; /* as written, quotes included */
 } event_texts;
 
 static event_texts read_event(const syn__pt_event *event) {
-    const syn__et_str none = {"", 0}, empty = {"\"\"", 2};
+    const syn__str none = {"", 0}, empty = {"\"\"", 2};
     event_texts t = {empty, none, none, none};
-    syn__et_str key, text;
+    syn__str key, text;
     syn__loose l;
     syn__loose_init(&l, event->text, event->text_bytes);
     (void)syn__loose_value(&l, &text);
     while (syn__loose_member(&l, &key)) {
-        if (syn__et_str_is(key, "cat")) syn__loose_skip(&l, &t.cat);
-        else if (syn__et_str_is(key, "ph")) syn__loose_skip(&l, &t.ph);
-        else if (syn__et_str_is(key, "args")) {
+        if (syn__str_is(key, "cat")) syn__loose_skip(&l, &t.cat);
+        else if (syn__str_is(key, "ph")) syn__loose_skip(&l, &t.ph);
+        else if (syn__str_is(key, "args")) {
             syn__loose_skip(&l, &text);
             t.stream = syn__loose_find(text, "stream");
             t.group = syn__loose_find(text, "Process Group Name");
@@ -84,18 +84,17 @@ static event_texts read_event(const syn__pt_event *event) {
 
 static void edit_device(writer *w) {
     const syn__pt_event *event = &w->device->events[w->node->event];
-    const syn__et_str name = syn__pt_device_name(w->device, event->name);
+    const syn__str name = syn__pt_device_name(w->device, event->name);
     const event_texts t = read_event(event);
     w->quoted.bytes = 0;
-    syn__et_buf_put(&w->quoted, "\"", 1);
-    syn__et_buf_put(&w->quoted, name.text, name.bytes);
-    syn__et_buf_put(&w->quoted, "\"", 1);
+    syn__buf_put(&w->quoted, "\"", 1);
+    syn__buf_put(&w->quoted, name.text, name.bytes);
+    syn__buf_put(&w->quoted, "\"", 1);
     add_json(w, "cat", t.cat);
-    add_json(w, "name", (syn__et_str){w->quoted.data, w->quoted.bytes});
+    add_json(w, "name", (syn__str){w->quoted.data, w->quoted.bytes});
     add_json(w, "ph", t.ph);
     add_json(w, "stream", t.stream);
-    if (t.group.bytes != 0 && !syn__et_str_is(t.group, "null") &&
-        syn__et_str_has(name, "ncclDevKernel"))
+    if (t.group.bytes != 0 && !syn__str_is(t.group, "null") && syn__str_has(name, "ncclDevKernel"))
         add_json(w, "pg_name", t.group);
 }
 
@@ -122,23 +121,23 @@ static void edit_node(writer *w) {
 static void put_u32(writer *w, uint32_t v) {
     char text[16];
     const int n = snprintf(text, sizeof text, "%u", v);
-    syn__et_buf_put(&w->out, text, (size_t)n);
+    syn__buf_put(&w->out, text, (size_t)n);
 }
 
 static void put_time(writer *w, double v, bool integer) {
     char text[SYN_NUMBER_TEXT];
-    size_t n = syn__pt_python_float(v, text);
+    size_t n = syn__python_float(v, text);
     if (integer && n > 2 && memcmp(text + n - 2, ".0", 2) == 0) n -= 2;
-    syn__et_buf_put(&w->out, text, n);
+    syn__buf_put(&w->out, text, n);
 }
 
 static void put_syncs(writer *w) {
     for (uint32_t i = 0; i < w->node->n_syncs; i++) {
         put(w, i == 0 ? "[" : ",");
-        syn__pt_python_line(&w->out, NODE_LEVEL + 2);
+        syn__python_line(&w->out, NODE_LEVEL + 2);
         put_u32(w, w->list->syncs[w->node->first_sync + i]);
     }
-    syn__pt_python_line(&w->out, NODE_LEVEL + 1);
+    syn__python_line(&w->out, NODE_LEVEL + 1);
     put(w, "]");
 }
 
@@ -148,21 +147,21 @@ static void put_edit(writer *w, edit *e) {
     else if (e->kind == EDIT_SYNC) put_syncs(w);
     else if (e->kind == EDIT_ID && e->id != SYN__PT_NONE) put_u32(w, e->id);
     else if (e->kind == EDIT_JSON && e->json.bytes > 0)
-        syn__pt_python_json(&w->out, e->json, NODE_LEVEL + 1);
+        syn__python_json(&w->out, e->json, NODE_LEVEL + 1);
     else put(w, "null");
 }
 
 /* A member's key, with what stands before it and behind it. */
-static void put_key(writer *w, syn__et_str key, bool first, unsigned level) {
+static void put_key(writer *w, syn__str key, bool first, unsigned level) {
     /* the quotes stand around it in the text */
-    const syn__et_str quoted = {key.text - 1, key.bytes + 2};
+    const syn__str quoted = {key.text - 1, key.bytes + 2};
     if (!first) put(w, ",");
-    syn__pt_python_line(&w->out, level);
-    syn__pt_python_json(&w->out, quoted, level);
+    syn__python_line(&w->out, level);
+    syn__python_json(&w->out, quoted, level);
     put(w, ": ");
 }
 
-static edit *find_edit(writer *w, syn__et_str key) {
+static edit *find_edit(writer *w, syn__str key) {
     for (size_t i = 0; i < w->n_edits; i++)
         if (w->edits[i].key.bytes == key.bytes &&
             memcmp(w->edits[i].key.text, key.text, key.bytes) == 0)
@@ -172,7 +171,7 @@ static edit *find_edit(writer *w, syn__et_str key) {
 
 static void put_node(writer *w) {
     const syn__pt_host_node *host = &w->host->nodes[w->node->host];
-    syn__et_str key, text;
+    syn__str key, text;
     syn__loose l;
     bool first = true;
     edit_node(w);
@@ -184,7 +183,7 @@ static void put_node(writer *w) {
         put_key(w, key, first, NODE_LEVEL + 1);
         first = false;
         if (e == NULL) {
-            l.cur = syn__pt_python_json_next(&w->out, l.cur, l.end, NODE_LEVEL + 1);
+            l.cur = syn__python_json_next(&w->out, l.cur, l.end, NODE_LEVEL + 1);
             continue;
         }
         put_edit(w, e);
@@ -194,13 +193,13 @@ static void put_node(writer *w) {
         if (w->edits[i].done) continue;
         put(w, first ? "" : ",");
         first = false;
-        syn__pt_python_line(&w->out, NODE_LEVEL + 1);
+        syn__python_line(&w->out, NODE_LEVEL + 1);
         put(w, "\"");
         put(w, w->edits[i].key.text);
         put(w, "\": ");
         put_edit(w, &w->edits[i]);
     }
-    syn__pt_python_line(&w->out, NODE_LEVEL);
+    syn__python_line(&w->out, NODE_LEVEL);
     put(w, "}");
 }
 
@@ -209,21 +208,21 @@ static void put_nodes(writer *w) {
     for (size_t i = 0; i < w->list->n_nodes; i++) {
         w->node = &w->list->nodes[i];
         if (i > 0) put(w, ",");
-        syn__pt_python_line(&w->out, NODE_LEVEL);
+        syn__python_line(&w->out, NODE_LEVEL);
         put_node(w);
         if (w->out.bytes > FLUSH_BYTES) {
             syn_sink_write(w->sink, w->out.data, w->out.bytes);
             w->out.bytes = 0;
         }
     }
-    syn__pt_python_line(&w->out, NODE_LEVEL - 1);
+    syn__python_line(&w->out, NODE_LEVEL - 1);
     put(w, "]");
 }
 
 syn_status syn__pt_write_linked(const syn__pt_host *host, const syn__pt_device *device,
                                 const syn__pt_merged_list *list, syn_sink *sink, syn_error *err) {
     writer w = {.host = host, .device = device, .list = list, .sink = sink};
-    syn__et_str key, text;
+    syn__str key, text;
     syn__loose l;
     bool first = true;
     syn__loose_init(&l, host->document.text, host->document.bytes);
@@ -232,18 +231,18 @@ syn_status syn__pt_write_linked(const syn__pt_host *host, const syn__pt_device *
     while (syn__loose_member(&l, &key)) {
         put_key(&w, key, first, 1);
         first = false;
-        if (syn__et_str_is(key, "nodes")) {
+        if (syn__str_is(key, "nodes")) {
             put_nodes(&w);
             syn__loose_skip(&l, NULL);
         } else {
-            l.cur = syn__pt_python_json_next(&w.out, l.cur, l.end, 1);
+            l.cur = syn__python_json_next(&w.out, l.cur, l.end, 1);
         }
     }
     put(&w, "\n}");
     if (!w.out.failed) syn_sink_write(sink, w.out.data, w.out.bytes);
     const bool failed = w.out.failed || w.quoted.failed;
-    syn__et_buf_free(&w.out);
-    syn__et_buf_free(&w.quoted);
+    syn__buf_free(&w.out);
+    syn__buf_free(&w.quoted);
     if (failed) return SYN_FAIL(err, SYN_E_NOMEM, "out of memory while writing the linked trace");
     return syn_sink_status(sink);
 }

@@ -1,6 +1,6 @@
 #include "export/pytorch/read/pt_reading.h"
 
-bool syn__pt_go_on(syn__loose *l, const char *from, syn__et_str first_key, int *cuts) {
+bool syn__pt_go_on(syn__loose *l, const char *from, syn__str first_key, int *cuts) {
     if (l->cut && ++*cuts > SYN__PT_MAX_CUTS) from = l->end;
     if (syn__loose_resume(l, from, first_key)) return true;
     l->broken = l->cut = true;

@@ -13,14 +13,14 @@ extern "C" {
 #define SYN__PT_GIVE_BACK ((size_t)8 << 20) /* text read, before its pages are given back */
 
 /* Whether a slice is a literal, at the price of a constant comparison. */
-static inline bool syn__pt_is(syn__et_str s, const char *text, size_t bytes) {
+static inline bool syn__pt_is(syn__str s, const char *text, size_t bytes) {
     return s.bytes == bytes && memcmp(s.text, text, bytes) == 0;
 }
 #define SYN__PT_IS(s, literal) syn__pt_is((s), literal, sizeof literal - 1)
 
 /* After damage within an element: to the next one at or behind `from`, which begins with first_key;
    else to the end, broken and cut. *cuts counts breaks at the text's end over the whole file. */
-bool syn__pt_go_on(syn__loose *l, const char *from, syn__et_str first_key, int *cuts);
+bool syn__pt_go_on(syn__loose *l, const char *from, syn__str first_key, int *cuts);
 /* Notes what the reader read over. */
 void syn__pt_note_faults(const syn__loose *l, syn__pt_report *report, const char *file);
 

@@ -27,7 +27,7 @@ typedef enum glue {
 
 typedef struct repair {
     syn__pt_repaired *repaired;
-    syn__pt_input *input;
+    syn__file_text *input;
     syn_sink *sink;
     syn__fix fix;
     size_t spent;
@@ -37,10 +37,10 @@ typedef struct repair {
     object *objects; /* to be merged */
     size_t n_objects, objects_cap;
     bool merge;
-    glue merge_glue;       /* of the merged list's next element */
-    syn__et_str merge_key; /* bytes 0: no list yet */
+    glue merge_glue;    /* of the merged list's next element */
+    syn__str merge_key; /* bytes 0: no list yet */
     target target;
-    syn__et_buf head, tail; /* merging: before and behind the list */
+    syn__buf head, tail; /* merging: before and behind the list */
 } repair;
 
 /* ---- Output ---- */
@@ -48,8 +48,8 @@ typedef struct repair {
 static void put(repair *r, const char *text, size_t bytes) {
     if (bytes == 0) return;
     if (r->target == TO_SINK) syn_sink_write(r->sink, text, bytes);
-    else if (r->target == TO_HEAD) syn__et_buf_put(&r->head, text, bytes);
-    else if (r->target == TO_TAIL) syn__et_buf_put(&r->tail, text, bytes);
+    else if (r->target == TO_HEAD) syn__buf_put(&r->head, text, bytes);
+    else if (r->target == TO_TAIL) syn__buf_put(&r->tail, text, bytes);
 }
 
 /* Writes what stands before `to`. */
@@ -59,7 +59,7 @@ static void flush(repair *r, const char *to) {
     put(r, f->mark, (size_t)(to - f->mark));
     f->out.bytes = 0;
     f->mark = to;
-    syn__pt_input_done(r->input, to);
+    syn__file_text_done(r->input, to);
 }
 
 /* Leaves out what is not written yet; goes on at `to`. */
@@ -84,7 +84,7 @@ static bool may_spend(const repair *r) {
 }
 
 /* Whether the key at p (its quote) is one of a list of nodes or events, and the list follows. */
-static bool is_list(const char *p, const char *end, syn__et_str *key) {
+static bool is_list(const char *p, const char *end, syn__str *key) {
     static const char *const names[] = {"nodes", "traceEvents"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const size_t n = strlen(names[i]);
@@ -94,14 +94,14 @@ static bool is_list(const char *p, const char *end, syn__et_str *key) {
         for (bool colon = false; q < end && ((unsigned char)*q <= ' ' || (*q == ':' && !colon));
              q++)
             colon = colon || *q == ':';
-        *key = (syn__et_str){p + 1, n};
+        *key = (syn__str){p + 1, n};
         return q < end && *q == '[';
     }
     return false;
 }
 
 static const char *find_list(const char *p, const char *end) {
-    syn__et_str key;
+    syn__str key;
     while (p < end && (p = memchr(p, '"', (size_t)(end - p))) != NULL) {
         if (is_list(p, end, &key)) return p;
         p++;
@@ -125,7 +125,7 @@ static const char *behind_brackets(const repair *r, const char *start, const cha
 
 /* The element at `start` cannot be read: goes to where the next one begins, or behind this one.
    False: the rest of the list is lost. */
-static bool recover(repair *r, const char *start, syn__et_str first_key, glue *g) {
+static bool recover(repair *r, const char *start, syn__str first_key, glue *g) {
     syn__loose *l = &r->fix.loose;
     const char *broke_at = l->cur, *from = start < l->end ? start + 1 : l->end;
     const bool cut = l->cut;
@@ -166,16 +166,16 @@ static void fix_glue(repair *r, const char *from, const char *to, glue g) {
 }
 
 /* The first key of the object at hand, by which the list's other elements are found. */
-static void learn_key(const syn__loose *l, syn__et_str *key) {
+static void learn_key(const syn__loose *l, syn__str *key) {
     syn__loose probe = *l;
-    syn__et_str text, first;
+    syn__str text, first;
     if (*l->cur != '{') return;
     (void)syn__loose_value(&probe, &text);
     if (syn__loose_member(&probe, &first)) *key = first;
 }
 
 /* The elements of the list whose bracket the reader has passed. False: its end was not met. */
-static bool take_elements(repair *r, syn__et_str first_key, glue *g, uint64_t *n) {
+static bool take_elements(repair *r, syn__str first_key, glue *g, uint64_t *n) {
     syn__fix *f = &r->fix;
     syn__loose *l = &f->loose;
     bool learned = false;
@@ -205,14 +205,14 @@ static bool take_elements(repair *r, syn__et_str first_key, glue *g, uint64_t *n
 }
 
 /* By its key; an array that is the whole file has none. */
-static syn__et_str usual_first_key(syn__et_str key) {
-    if (syn__et_str_is(key, "nodes")) return syn__et_str_of("id");
-    if (syn__et_str_is(key, "traceEvents") || key.bytes == 0) return syn__et_str_of("ph");
-    return (syn__et_str){"", 0};
+static syn__str usual_first_key(syn__str key) {
+    if (syn__str_is(key, "nodes")) return syn__str_of("id");
+    if (syn__str_is(key, "traceEvents") || key.bytes == 0) return syn__str_of("ph");
+    return (syn__str){"", 0};
 }
 
 /* Merging, the reader behind a list's bracket: its elements follow those of the lists before. */
-static void begin_merged(repair *r, syn__et_str key) {
+static void begin_merged(repair *r, syn__str key) {
     const char *at = r->fix.loose.cur;
     if (r->merge_key.bytes == 0) {
         flush(r, at);
@@ -227,15 +227,15 @@ static void begin_merged(repair *r, syn__et_str key) {
 }
 
 /* The list at hand, which is a member's value, or of which the file consists (no key). */
-static void take_list(repair *r, syn__et_str key) {
+static void take_list(repair *r, syn__str key) {
     syn__loose *l = &r->fix.loose;
-    const syn__et_str first_key = usual_first_key(key);
+    const syn__str first_key = usual_first_key(key);
     const bool listed = first_key.bytes > 0;
     const bool merged =
         r->merge && listed && (r->merge_key.bytes == 0 || r->merge_key.bytes == key.bytes);
     uint64_t n = 0;
     glue own = NO_COMMA;
-    syn__et_str text;
+    syn__str text;
     (void)syn__loose_value(l, &text);
     if (merged) begin_merged(r, key);
     else flush(r, l->cur);
@@ -257,7 +257,7 @@ static void take_list(repair *r, syn__et_str key) {
 
 /* A member of the document, whose gap begins at `from`. False: it cannot be read, or its list was
    not met to its end. */
-static bool take_member(repair *r, const char *from, syn__et_str key, glue *g) {
+static bool take_member(repair *r, const char *from, syn__str key, glue *g) {
     syn__fix *f = &r->fix;
     syn__loose *l = &f->loose;
     fix_glue(r, from, key.text - 1, *g);
@@ -293,7 +293,7 @@ static bool find_next_list(repair *r, const char *from, glue *g) {
 static void take_object(repair *r) {
     syn__fix *f = &r->fix;
     syn__loose *l = &f->loose;
-    syn__et_str text, key;
+    syn__str text, key;
     glue g = NO_COMMA;
     (void)syn__loose_value(l, &text);
     flush(r, l->cur);
@@ -372,7 +372,7 @@ static syn_status find_objects(repair *r, int64_t wanted, syn_error *err) {
         if (o.listed || !listed) SYN_TRY(consider(r, &o, wanted, err));
         listed = listed || o.listed;
         if (!o.whole || list) break;
-        syn__pt_input_done(r->input, l.cur);
+        syn__file_text_done(r->input, l.cur);
     }
     return SYN_OK;
 }
@@ -384,7 +384,7 @@ static void take(repair *r, const object *o) {
     l->broken = l->cut = false;
     l->fresh = true;
     drop(r, o->begin);
-    if (*o->begin == '[') take_list(r, (syn__et_str){"", 0});
+    if (*o->begin == '[') take_list(r, (syn__str){"", 0});
     else take_object(r);
 }
 
@@ -431,7 +431,7 @@ static syn_status check_found(const repair *r, int64_t wanted, syn_error *err) {
 static syn_status run(repair *r, int64_t wanted, syn_error *err) {
     SYN_TRY(find_objects(r, wanted, err));
     SYN_TRY(check_found(r, wanted, err));
-    syn__pt_input_done(r->input, r->input->data);
+    syn__file_text_done(r->input, r->input->data);
     r->merge = r->merge && r->repaired->n_objects > 1;
     if (r->merge) write_merged(r);
     else write_chosen(r);
@@ -444,7 +444,7 @@ static syn_status run(repair *r, int64_t wanted, syn_error *err) {
     return SYN_OK;
 }
 
-syn_status syn__pt_repair(syn__pt_repaired *repaired, syn__pt_input *input, int64_t object_,
+syn_status syn__pt_repair(syn__pt_repaired *repaired, syn__file_text *input, int64_t object_,
                           syn_sink *out, syn_error *err) {
     repair r = {.repaired = repaired, .input = input, .sink = out};
     memset(repaired, 0, sizeof *repaired);
@@ -456,8 +456,8 @@ syn_status syn__pt_repair(syn__pt_repaired *repaired, syn__pt_input *input, int6
         count(&r, SYN__FIX_TRUNCATED, input->data + input->bytes);
     memcpy(repaired->notes, r.fix.notes, sizeof repaired->notes);
     syn__fix_free(&r.fix);
-    syn__et_buf_free(&r.head);
-    syn__et_buf_free(&r.tail);
+    syn__buf_free(&r.head);
+    syn__buf_free(&r.tail);
     syn_free(r.objects);
     return status;
 }

@@ -13,23 +13,23 @@ static int by_number(const void *a, const void *b) {
 
 /* Equal names with equal ranks are one group. */
 static syn_status find_keys(syn__pt_set *s) {
-    syn__et_buf buf = {0};
+    syn__buf buf = {0};
     syn_status status = SYN_OK;
     for (size_t i = 0; i < s->n_ranks; i++) {
         const syn__pt_rank *r = &s->ranks[i];
         for (size_t g = 0; g < r->n_groups && status == SYN_OK; g++) {
             const syn__pt_group *group = &r->groups[g];
             buf.bytes = 0;
-            syn__et_buf_put(&buf, group->name, strlen(group->name) + 1);
+            syn__buf_put(&buf, group->name, strlen(group->name) + 1);
             if (group->n_ranks != 0)
-                syn__et_buf_put(&buf, group->ranks, group->n_ranks * sizeof *group->ranks);
+                syn__buf_put(&buf, group->ranks, group->n_ranks * sizeof *group->ranks);
             if (buf.failed) status = SYN_FAIL_NOMEM(s->err, buf.bytes, "a process group");
             else
                 status =
                     syn_intern_put(&s->keys, buf.data, buf.bytes, &s->key[s->first[i] + g], s->err);
         }
     }
-    syn__et_buf_free(&buf);
+    syn__buf_free(&buf);
     return status;
 }
 

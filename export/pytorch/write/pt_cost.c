@@ -20,8 +20,8 @@ typedef struct shape {
 } shape;
 
 typedef struct op {
-    const char *name;                           /* NUL-terminated */
-    syn__et_str values[2], shapes[2], types[2]; /* inputs, outputs */
+    const char *name;                        /* NUL-terminated */
+    syn__str values[2], shapes[2], types[2]; /* inputs, outputs */
     shape in[MAX_SHAPES], out[2];
 } op;
 
@@ -43,27 +43,27 @@ static uint64_t elems(const shape *s) {
 /* ---- Reading ---- */
 
 /* A count; negative ones are none. */
-static bool read_count(syn__et_str text, uint64_t *out) {
+static bool read_count(syn__str text, uint64_t *out) {
     int64_t v;
     if (!syn__loose_i64(text, &v) || v < 0) return false;
     *out = (uint64_t)v;
     return true;
 }
 
-static bool open_array(syn__loose *l, syn__et_str text) {
-    syn__et_str at;
+static bool open_array(syn__loose *l, syn__str text) {
+    syn__str at;
     if (text.bytes == 0) return false;
     syn__loose_init(l, text.text, text.bytes);
     return syn__loose_value(l, &at) == SYN__LOOSE_ARRAY;
 }
 
 /* Numbers only; a list of shapes counts as none. */
-static shape read_shape(syn__et_str text) {
+static shape read_shape(syn__str text) {
     shape s = {{0}, 0};
     syn__loose l;
     if (!open_array(&l, text)) return s;
     while (syn__loose_element(&l)) {
-        syn__et_str at;
+        syn__str at;
         if (syn__loose_skip(&l, &at) != SYN__LOOSE_NUMBER || s.n == MAX_DIMS ||
             !read_count(at, &s.dim[s.n++]))
             return (shape){{0}, 0};
@@ -71,11 +71,11 @@ static shape read_shape(syn__et_str text) {
     return s;
 }
 
-static void read_shapes(syn__et_str text, shape *out, size_t n) {
+static void read_shapes(syn__str text, shape *out, size_t n) {
     syn__loose l;
     if (!open_array(&l, text)) return;
     for (size_t i = 0; i < n && syn__loose_element(&l); i++) {
-        syn__et_str at;
+        syn__str at;
         if (syn__loose_skip(&l, &at) == SYN__LOOSE_ARRAY) out[i] = read_shape(at);
     }
 }
@@ -84,10 +84,10 @@ static void find_parts(const syn__pt_host_node *node, op *o) {
     static const char *const flat[2][2] = {{"input_shapes", "input_types"},
                                            {"output_shapes", "output_types"}};
     for (int k = 0; k < 2; k++) {
-        const syn__et_str all = {node->text, node->text_bytes};
-        const syn__et_str part = k == 0 ? syn__pt_inputs(node) : syn__pt_outputs(node);
+        const syn__str all = {node->text, node->text_bytes};
+        const syn__str part = k == 0 ? syn__file_texts(node) : syn__pt_outputs(node);
         syn__loose l;
-        syn__et_str key, at;
+        syn__str key, at;
         if (part.bytes == 0) continue;
         syn__loose_init(&l, part.text, part.bytes);
         if (*part.text != '{') { /* schema 1.0.1 */
@@ -99,9 +99,9 @@ static void find_parts(const syn__pt_host_node *node, op *o) {
         if (syn__loose_value(&l, &at) != SYN__LOOSE_OBJECT) continue;
         while (syn__loose_member(&l, &key)) {
             if (syn__loose_skip(&l, &at) == SYN__LOOSE_NONE) break;
-            if (syn__et_str_is(key, "values")) o->values[k] = at;
-            else if (syn__et_str_is(key, "shapes")) o->shapes[k] = at;
-            else if (syn__et_str_is(key, "types")) o->types[k] = at;
+            if (syn__str_is(key, "values")) o->values[k] = at;
+            else if (syn__str_is(key, "shapes")) o->shapes[k] = at;
+            else if (syn__str_is(key, "types")) o->types[k] = at;
         }
     }
 }
@@ -109,10 +109,10 @@ static void find_parts(const syn__pt_host_node *node, op *o) {
 /* ---- Bytes ---- */
 
 /* [tensor_id, storage_id, offset, num_elem, elem_bytes, device] */
-static uint64_t tensor_bytes(syn__et_str text) {
+static uint64_t tensor_bytes(syn__str text) {
     uint64_t number[2] = {0, 0};
     syn__loose l;
-    syn__et_str at;
+    syn__str at;
     if (!open_array(&l, text)) return 0;
     for (int i = 0; i < 5 && syn__loose_element(&l); i++) {
         if (syn__loose_skip(&l, &at) != SYN__LOOSE_NUMBER) return 0;
@@ -121,10 +121,10 @@ static uint64_t tensor_bytes(syn__et_str text) {
     return times(number[0], number[1]);
 }
 
-static uint64_t list_bytes(syn__et_str text) {
+static uint64_t list_bytes(syn__str text) {
     uint64_t sum = 0;
     syn__loose l;
-    syn__et_str at;
+    syn__str at;
     if (!open_array(&l, text)) return 0;
     while (syn__loose_element(&l)) {
         if (syn__loose_skip(&l, &at) == SYN__LOOSE_ARRAY) sum = plus(sum, tensor_bytes(at));
@@ -132,15 +132,15 @@ static uint64_t list_bytes(syn__et_str text) {
     return sum;
 }
 
-static bool begins(syn__et_str s, const char *with) {
+static bool begins(syn__str s, const char *with) {
     const size_t n = strlen(with);
     return s.bytes >= n && memcmp(s.text, with, n) == 0;
 }
 
-static uint64_t all_bytes(syn__et_str values, syn__et_str types) {
+static uint64_t all_bytes(syn__str values, syn__str types) {
     uint64_t sum = 0;
     syn__loose v, t;
-    syn__et_str value, type;
+    syn__str value, type;
     if (!open_array(&v, values) || !open_array(&t, types)) return 0;
     while (syn__loose_element(&v) && syn__loose_element(&t)) {
         const bool is_array = syn__loose_skip(&v, &value) == SYN__LOOSE_ARRAY;
@@ -152,23 +152,23 @@ static uint64_t all_bytes(syn__et_str values, syn__et_str types) {
 }
 
 /* A tensor without dimensions has one element. */
-static uint64_t elems_of(syn__et_str text) {
+static uint64_t elems_of(syn__str text) {
     const shape tensor = read_shape(text);
     return tensor.n != 0 ? elems(&tensor) : text.bytes == 2;
 }
 
 /* Of Kineto's inputs, which are shapes and names of element types ("float", "c10::Half"); of the
    first max_tensors. */
-static uint64_t shaped_bytes(syn__et_str shapes, syn__et_str types, size_t max_tensors) {
+static uint64_t shaped_bytes(syn__str shapes, syn__str types, size_t max_tensors) {
     uint64_t sum = 0;
     syn__loose s, t;
-    syn__et_str text, type;
+    syn__str text, type;
     if (!open_array(&s, shapes) || !open_array(&t, types)) return 0;
     while (syn__loose_element(&s) && syn__loose_element(&t)) {
         const bool is_array = syn__loose_skip(&s, &text) == SYN__LOOSE_ARRAY;
         if (syn__loose_skip(&t, &type) != SYN__LOOSE_STRING || !is_array || type.bytes < 2)
             continue;
-        const syn__et_str name = {type.text + 1, type.bytes - 2};
+        const syn__str name = {type.text + 1, type.bytes - 2};
         const int64_t bytes = syn__pt_dtype_bytes(name);
         const uint64_t n = elems_of(text);
         if (bytes <= 0 || n == 0) continue;
@@ -178,7 +178,7 @@ static uint64_t shaped_bytes(syn__et_str shapes, syn__et_str types, size_t max_t
     return sum;
 }
 
-int64_t syn__pt_input_bytes(const syn__pt_host_node *node, size_t max_tensors) {
+int64_t syn__file_text_bytes(const syn__pt_host_node *node, size_t max_tensors) {
     op o = {.name = ""};
     find_parts(node, &o);
     const uint64_t bytes = shaped_bytes(o.shapes[0], o.types[0], max_tensors);
@@ -194,13 +194,13 @@ static bool has(const op *o, const char *part) {
 /* Input `index` is "true". */
 static bool is_true(const op *o, size_t index) {
     syn__loose l;
-    syn__et_str at = {"", 0};
+    syn__str at = {"", 0};
     if (!open_array(&l, o->values[0])) return false;
     for (size_t i = 0; i <= index; i++) {
         if (!syn__loose_element(&l)) return false;
         syn__loose_skip(&l, &at);
     }
-    return syn__et_str_is(at, "true");
+    return syn__str_is(at, "true");
 }
 
 /* a (.., m, k) times b (.., k, n) or (k). */

@@ -8,7 +8,7 @@
 
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/rank/pt_rank.h"
-#include "export/text/pt_python.h"
+#include "export/text/python_json.h"
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"
 
@@ -21,10 +21,10 @@ typedef struct writer {
     const syn__pt_rank *rank;
     syn_sink *sink;
     syn_error *err;
-    syn__et_buf out;  /* the message at hand, behind its length */
-    syn__et_buf io;   /* texts of inputs and outputs of io_host */
-    syn__et_buf text; /* other texts of the node at hand */
-    syn__et_buf lists;
+    syn__buf out;  /* the message at hand, behind its length */
+    syn__buf io;   /* texts of inputs and outputs of io_host */
+    syn__buf text; /* other texts of the node at hand */
+    syn__buf lists;
     size_t io_at[7];
     uint32_t io_host;
     int64_t *carried_ns;   /* per lane: what rounding has left over */
@@ -37,27 +37,27 @@ typedef struct writer {
 /* ---- Attributes ---- */
 
 static void add(writer *w, const char *name, uint32_t field, uint64_t bits) {
-    const syn__et_attr a = {.name = syn__et_str_of(name), .field = field, .bits = bits};
+    const syn__et_attr a = {.name = syn__str_of(name), .field = field, .bits = bits};
     w->attrs[w->n_attrs++] = a;
 }
 
-static void add_text(writer *w, const char *name, syn__et_str text) {
-    const syn__et_attr a = {.name = syn__et_str_of(name), .field = SYN__ET_STRING, .data = text};
+static void add_text(writer *w, const char *name, syn__str text) {
+    const syn__et_attr a = {.name = syn__str_of(name), .field = SYN__ET_STRING, .data = text};
     w->attrs[w->n_attrs++] = a;
 }
 
-static bool is_plain(syn__et_str s) {
+static bool is_plain(syn__str s) {
     for (size_t i = 0; i < s.bytes; i++)
         if (s.text[i] == '\\' || (unsigned char)s.text[i] >= 0x80) return false;
     return true;
 }
 
 /* A JSON string's text, decoded; into `text`, whose room was made, if it is not as it should be. */
-static syn__et_str decoded(writer *w, syn__et_str raw) {
+static syn__str decoded(writer *w, syn__str raw) {
     if (is_plain(raw)) return raw;
-    char *room = syn__et_buf_room(&w->text, raw.bytes);
-    if (!room) return (syn__et_str){"", 0};
-    const syn__et_str s = {room, syn__loose_decode(raw, room)};
+    char *room = syn__buf_room(&w->text, raw.bytes);
+    if (!room) return (syn__str){"", 0};
+    const syn__str s = {room, syn__loose_decode(raw, room)};
     w->text.bytes += s.bytes;
     return s;
 }
@@ -79,10 +79,10 @@ static void add_host_attributes(writer *w, const syn__pt_op *op) {
 }
 
 /* A group's number as text, behind what `text` holds. */
-static syn__et_str number_text(writer *w, uint32_t number) {
-    char *room = syn__et_buf_room(&w->text, 16);
-    if (!room) return (syn__et_str){"", 0};
-    const syn__et_str s = {room, (size_t)snprintf(room, 16, "%u", (unsigned)number)};
+static syn__str number_text(writer *w, uint32_t number) {
+    char *room = syn__buf_room(&w->text, 16);
+    if (!room) return (syn__str){"", 0};
+    const syn__str s = {room, (size_t)snprintf(room, 16, "%u", (unsigned)number)};
     w->text.bytes += s.bytes;
     return s;
 }
@@ -98,7 +98,7 @@ static void add_comm(writer *w, const syn__pt_comm *c) {
     if (c->group != SYN__PT_NONE && w->rank->groups[c->group].id != 0) {
         const syn__pt_group *g = &w->rank->groups[c->group];
         add_text(w, "pg_name", number_text(w, g->id));
-        add_text(w, "pg_desc", syn__et_str_of(g->desc[0] ? g->desc : g->name));
+        add_text(w, "pg_desc", syn__str_of(g->desc[0] ? g->desc : g->name));
     }
     if (c->sequence >= 0) add(w, "seq", SYN__ET_INT64, (uint64_t)c->sequence);
     if (c->type == SYN__ET_COMM_COLL_NODE) return;
@@ -126,14 +126,14 @@ static int by_id(const void *x, const void *y) {
 }
 
 /* Appends a list message of uint64 to `lists`. */
-static syn__et_str put_list(writer *w, const uint64_t *ids, size_t n) {
+static syn__str put_list(writer *w, const uint64_t *ids, size_t n) {
     const size_t begin = w->lists.bytes;
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += syn__et_varint_bytes(ids[i]);
     syn__et_put_tag(&w->lists, 1, SYN__ET_WIRE_LEN);
     syn__et_put_varint(&w->lists, bytes);
     for (size_t i = 0; i < n; i++) syn__et_put_varint(&w->lists, ids[i]);
-    return (syn__et_str){w->lists.failed ? NULL : w->lists.data + begin, w->lists.bytes - begin};
+    return (syn__str){w->lists.failed ? NULL : w->lists.data + begin, w->lists.bytes - begin};
 }
 
 static syn_status add_deps(writer *w, uint32_t op, syn__et_node *node, uint64_t *ctrl) {
@@ -152,7 +152,7 @@ static syn_status add_deps(writer *w, uint32_t op, syn__et_node *node, uint64_t 
     }
     if (node->n_data > 1) qsort(w->data, node->n_data, sizeof *w->data, by_id);
     /* Room first: what points into `lists` must not move. */
-    if (!syn__et_buf_room(&w->lists, (n + SYN__PT_EDGE_CLASSES) * (SYN__ET_VARINT_MAX + 2) * 2))
+    if (!syn__buf_room(&w->lists, (n + SYN__PT_EDGE_CLASSES) * (SYN__ET_VARINT_MAX + 2) * 2))
         return SYN_FAIL_NOMEM(w->err, n, "dependencies");
     for (int c = 0; c < SYN__PT_EDGE_CLASSES; c++) {
         if (!class_lists[c] || !(classes >> c & 1u)) continue;
@@ -161,7 +161,7 @@ static syn_status add_deps(writer *w, uint32_t op, syn__et_node *node, uint64_t 
             if (r->deps[first + i].class_ == (uint32_t)c)
                 w->same[same++] = r->ids[r->deps[first + i].from];
         if (same > 1) qsort(w->same, same, sizeof *w->same, by_id);
-        const syn__et_attr a = {.name = syn__et_str_of(class_lists[c]),
+        const syn__et_attr a = {.name = syn__str_of(class_lists[c]),
                                 .field = SYN__ET_UINT64 + 1,
                                 .data = put_list(w, w->same, same)};
         w->attrs[w->n_attrs++] = a;
@@ -171,17 +171,17 @@ static syn_status add_deps(writer *w, uint32_t op, syn__et_node *node, uint64_t 
 
 /* ---- Inputs and outputs ---- */
 
-static void put_io(writer *w, syn__et_str object, const syn__pt_host_node *n, bool output,
+static void put_io(writer *w, syn__str object, const syn__pt_host_node *n, bool output,
                    size_t *at) {
     static const char *const keys[] = {"values", "shapes", "types"};
     static const char *const flat[2][3] = {{"inputs", "input_shapes", "input_types"},
                                            {"outputs", "output_shapes", "output_types"}};
-    const syn__et_str all = {n->text, n->text_bytes};
+    const syn__str all = {n->text, n->text_bytes};
     for (int i = 0; i < 3; i++) {
-        const syn__et_str value = object.bytes > 0 && object.text[0] == '{'
-                                      ? syn__loose_find(object, keys[i])
-                                      : syn__loose_find(all, flat[output][i]);
-        if (value.bytes > 0) syn__pt_python_text(&w->io, value);
+        const syn__str value = object.bytes > 0 && object.text[0] == '{'
+                                   ? syn__loose_find(object, keys[i])
+                                   : syn__loose_find(all, flat[output][i]);
+        if (value.bytes > 0) syn__python_text(&w->io, value);
         at[i + 1] = w->io.bytes;
     }
 }
@@ -192,7 +192,7 @@ static void take_io(writer *w, uint32_t host, syn__et_node *node) {
         const syn__pt_host_node *n = &w->rank->host.nodes[host];
         w->io.bytes = 0;
         w->io_at[0] = 0;
-        put_io(w, syn__pt_inputs(n), n, false, w->io_at);
+        put_io(w, syn__file_texts(n), n, false, w->io_at);
         put_io(w, syn__pt_outputs(n), n, true, w->io_at + 3);
         w->io_host = host;
     }
@@ -205,11 +205,11 @@ static void take_io(writer *w, uint32_t host, syn__et_node *node) {
 
 /* ---- Nodes ---- */
 
-static syn__et_str name_of(writer *w, const syn__pt_op *op) {
+static syn__str name_of(writer *w, const syn__pt_op *op) {
     if (syn__pt_is_device(op))
         return decoded(
             w, syn__pt_device_name(&w->rank->device, w->rank->device.events[op->event].name));
-    if (op->host == SYN__PT_NONE) return syn__et_str_of(MADE_UP);
+    if (op->host == SYN__PT_NONE) return syn__str_of(MADE_UP);
     return decoded(w, syn__pt_host_name(&w->rank->host, w->rank->host.nodes[op->host].name));
 }
 
@@ -245,12 +245,12 @@ static syn_status flush(writer *w, bool all) {
 }
 
 /* Puts the length of what was written behind `begin` before it. */
-static void close_message(syn__et_buf *out, size_t begin) {
+static void close_message(syn__buf *out, size_t begin) {
     char length[SYN__ET_VARINT_MAX];
     if (out->failed) return;
     const size_t bytes = out->bytes - begin;
     const size_t n = (size_t)(syn__et_varint(length, bytes) - length);
-    if (!syn__et_buf_room(out, n)) return;
+    if (!syn__buf_room(out, n)) return;
     memmove(out->data + begin + n, out->data + begin, bytes);
     memcpy(out->data + begin, length, n);
     out->bytes += n;
@@ -280,7 +280,7 @@ static syn_status write_op(writer *w, uint32_t index) {
     syn__et_node node = {.id = w->rank->ids[index]};
     w->n_attrs = 0;
     w->lists.bytes = w->text.bytes = 0;
-    if (!syn__et_buf_room(&w->text, text_room(w, op))) return SYN_FAIL_NOMEM(w->err, 1, "a name");
+    if (!syn__buf_room(&w->text, text_room(w, op))) return SYN_FAIL_NOMEM(w->err, 1, "a name");
     node.name = name_of(w, op);
     node.type = type_of(w, op);
     if (op->start_ns > 0) node.start_micros = (uint64_t)op->start_ns / 1000;
@@ -310,34 +310,34 @@ static syn_status write_op(writer *w, uint32_t index) {
 
 /* ---- Metadata ---- */
 
-static void add_top_text(writer *w, const char *name, syn__et_str value) {
+static void add_top_text(writer *w, const char *name, syn__str value) {
     if (value.bytes < 2 || value.text[0] != '"') return;
     value.text++;
     value.bytes -= 2;
     add_text(w, name, decoded(w, value));
 }
 
-static void add_top_number(writer *w, const char *name, syn__et_str value) {
+static void add_top_number(writer *w, const char *name, syn__str value) {
     uint64_t v = 0;
     if (value.bytes > 0 && syn__loose_u64(value, &v)) add(w, name, SYN__ET_UINT64, v);
 }
 
 static syn_status write_meta(writer *w, const char *version) {
     const syn__pt_host *h = &w->rank->host;
-    if (!syn__et_buf_room(&w->text, h->schema.bytes + h->time.bytes + 1))
+    if (!syn__buf_room(&w->text, h->schema.bytes + h->time.bytes + 1))
         return SYN_FAIL_NOMEM(w->err, h->schema.bytes, "metadata");
     add_top_text(w, "schema", h->schema);
     add_top_number(w, "pid", h->pid);
     add_top_text(w, "time", h->time);
     add_top_number(w, "start_ts", h->start_ts);
     add_top_number(w, "finish_ts", h->finish_ts);
-    if (version) add_text(w, "program", syn__et_str_of(version));
-    add_text(w, "source", syn__et_str_of("pytorch"));
-    add_text(w, "profile", syn__et_str_of("full"));
+    if (version) add_text(w, "program", syn__str_of(version));
+    add_text(w, "source", syn__str_of("pytorch"));
+    add_text(w, "profile", syn__str_of("full"));
     if (w->rank->rank >= 0) add(w, "rank", SYN__ET_INT64, (uint64_t)w->rank->rank);
     if (w->rank->world_size > 0) add(w, "world_size", SYN__ET_INT64, (uint64_t)w->rank->world_size);
     const syn__et_meta meta = {
-        .version = syn__et_str_of(ET_VERSION), .attrs = w->attrs, .n_attrs = w->n_attrs};
+        .version = syn__str_of(ET_VERSION), .attrs = w->attrs, .n_attrs = w->n_attrs};
     syn__et_put_meta(&w->out, &meta);
     close_message(&w->out, 0);
     return SYN_OK;
@@ -357,10 +357,10 @@ syn_status syn__pt_write_full(const syn__pt_rank *rank, const syn__pt_options *o
     syn_status s = write_all(&w, options->version);
     if (s != SYN_OK && err && err->code == SYN_OK)
         s = SYN_FAIL(err, s, "the trace could not be written");
-    syn__et_buf_free(&w.out);
-    syn__et_buf_free(&w.io);
-    syn__et_buf_free(&w.text);
-    syn__et_buf_free(&w.lists);
+    syn__buf_free(&w.out);
+    syn__buf_free(&w.io);
+    syn__buf_free(&w.text);
+    syn__buf_free(&w.lists);
     syn_free(w.carried_ns);
     syn_free(w.data);
     syn_free(w.same);

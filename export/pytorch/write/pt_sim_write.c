@@ -19,7 +19,7 @@
 typedef struct writer {
     const syn__pt_sim *sim;
     syn_sink *sink;
-    syn__et_buf buf;
+    syn__buf buf;
     syn__et_arena arena; /* of the message at hand */
     syn__et_attr *attrs;
     size_t n_attrs, attrs_cap;
@@ -34,16 +34,16 @@ typedef struct writer {
 
 /* ---- Attributes ---- */
 
-static void add(writer *w, const char *name, uint32_t field, uint64_t bits, syn__et_str data) {
+static void add(writer *w, const char *name, uint32_t field, uint64_t bits, syn__str data) {
     w->failed =
         w->failed || data.text == NULL ||
         syn_grow(&w->attrs, &w->attrs_cap, w->n_attrs + 1, sizeof *w->attrs, NULL) != SYN_OK;
     if (w->failed) return;
-    w->attrs[w->n_attrs++] = (syn__et_attr){syn__et_str_of(name), {"", 0}, field, bits, data};
+    w->attrs[w->n_attrs++] = (syn__et_attr){syn__str_of(name), {"", 0}, field, bits, data};
 }
 
 static void add_number(writer *w, const char *name, uint32_t field, uint64_t bits) {
-    add(w, name, field, bits, (syn__et_str){"", 0});
+    add(w, name, field, bits, (syn__str){"", 0});
 }
 
 static void add_text(writer *w, const char *name, const char *text) {
@@ -51,24 +51,24 @@ static void add_text(writer *w, const char *name, const char *text) {
 }
 
 /* A JSON string's text, decoded; text NULL when memory is out. */
-static syn__et_str decoded(writer *w, syn__et_str text) {
+static syn__str decoded(writer *w, syn__str text) {
     char *to = (char *)syn__et_arena_get(&w->arena, text.bytes + 1);
-    const syn__et_str s = {to, to != NULL ? syn__loose_decode(text, to) : 0};
+    const syn__str s = {to, to != NULL ? syn__loose_decode(text, to) : 0};
     w->failed = w->failed || to == NULL;
     return s;
 }
 
 /* A list's wire form: one packed field; text NULL when memory is out. */
-static syn__et_str packed(writer *w, const uint64_t *values, size_t n) {
+static syn__str packed(writer *w, const uint64_t *values, size_t n) {
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += syn__et_varint_bytes(values[i]);
     char *data = (char *)syn__et_arena_get(&w->arena, bytes + 1 + SYN__ET_VARINT_MAX);
-    if (data == NULL) return (syn__et_str){NULL, 0};
+    if (data == NULL) return (syn__str){NULL, 0};
     char *end = data;
     *end++ = 1 << 3 | SYN__ET_WIRE_LEN;
     end = syn__et_varint(end, bytes);
     for (size_t i = 0; i < n; i++) end = syn__et_varint(end, values[i]);
-    return (syn__et_str){data, (size_t)(end - data)};
+    return (syn__str){data, (size_t)(end - data)};
 }
 
 static uint64_t at_least(uint64_t value, uint64_t min, bool *clamped) {
@@ -109,13 +109,13 @@ static const char *title(const syn__pt_group *group) {
 static void add_group(writer *w, const syn__pt_group *group) {
     char text[24];
     snprintf(text, sizeof text, "pg.%" PRIu32, group->id);
-    const char *name = syn__et_arena_text(&w->arena, syn__et_str_of(text));
+    const char *name = syn__et_arena_text(&w->arena, syn__str_of(text));
     uint64_t *ranks = (uint64_t *)syn__et_arena_get(&w->arena, group->n_ranks * sizeof *ranks);
     w->failed = w->failed || name == NULL || ranks == NULL;
     if (w->failed) return;
     for (uint32_t i = 0; i < group->n_ranks; i++) ranks[i] = (uint64_t)(int64_t)group->ranks[i];
     add(w, name, SYN__ET_INT32 + 1, 0, packed(w, ranks, group->n_ranks));
-    const syn__et_str doc = syn__et_clean(&w->arena, title(group));
+    const syn__str doc = syn__et_clean(&w->arena, title(group));
     w->failed = w->failed || doc.text == NULL;
     if (!w->failed) w->attrs[w->n_attrs - 1].doc = doc;
 }
@@ -138,7 +138,7 @@ static void add_groups(writer *w) {
 
 static syn_status write_meta(writer *w, const syn__pt_options *options, syn_error *err) {
     const syn__pt_rank *rank = w->sim->rank;
-    syn__et_str schema = rank->host.schema;
+    syn__str schema = rank->host.schema;
     add_number(w, "rank", SYN__ET_INT64, (uint64_t)(rank->rank >= 0 ? rank->rank : 0));
     if (rank->world_size > 0)
         add_number(w, "world_size", SYN__ET_INT64, (uint64_t)rank->world_size);
@@ -151,7 +151,7 @@ static syn_status write_meta(writer *w, const syn__pt_options *options, syn_erro
     }
     if (schema.bytes != 0) add(w, "schema", SYN__ET_STRING, 0, decoded(w, schema));
     add_groups(w);
-    const syn__et_meta meta = {syn__et_str_of(SCHEMA_VERSION), w->attrs, w->n_attrs};
+    const syn__et_meta meta = {syn__str_of(SCHEMA_VERSION), w->attrs, w->n_attrs};
     if (!w->failed) syn__et_put_meta(&w->buf, &meta);
     return send(w, err);
 }
@@ -236,8 +236,8 @@ static uint64_t moved(const syn__pt_rank *rank, const syn__pt_op *op) {
     uint64_t bytes = 0;
     if (op->event == SYN__PT_NONE) return 0;
     const syn__pt_event *e = &rank->device.events[op->event];
-    const syn__et_str text = {e->text, e->text_bytes};
-    const syn__et_str args = syn__loose_find(text, "args");
+    const syn__str text = {e->text, e->text_bytes};
+    const syn__str args = syn__loose_find(text, "args");
     if (args.bytes == 0 || !syn__loose_u64(syn__loose_find(args, "bytes"), &bytes)) return 0;
     return op->kind == SYN__PT_OP_MEMCPY && bytes <= UINT64_MAX / 2 ? 2 * bytes : bytes;
 }
@@ -294,7 +294,7 @@ static void add_collective(writer *w, const syn__pt_comm *comm) {
     add_size(w, comm);
     if (group == NULL) return;
     snprintf(id, sizeof id, "%" PRIu32, group->id);
-    const char *kept = syn__et_arena_text(&w->arena, syn__et_str_of(id));
+    const char *kept = syn__et_arena_text(&w->arena, syn__str_of(id));
     if (kept != NULL) add_text(w, "pg_name", kept);
     else w->failed = true;
     add_text(w, "pg_desc", title(group));
@@ -326,9 +326,9 @@ static void describe(writer *w, const syn__pt_sim_node *node, syn__et_node *out)
     add_op(w, "op", op);
 }
 
-static syn__et_str name_of(writer *w, const syn__pt_op *op) {
+static syn__str name_of(writer *w, const syn__pt_op *op) {
     const syn__pt_rank *rank = w->sim->rank;
-    syn__et_str name = {"", 0};
+    syn__str name = {"", 0};
     if (syn__pt_is_device(op) && op->event != SYN__PT_NONE)
         name = syn__pt_device_name(&rank->device, rank->device.events[op->event].name);
     else if (op->host != SYN__PT_NONE)
@@ -342,7 +342,7 @@ static const syn__et_io no_io = {false, {{"", 0}, {"", 0}, {"", 0}}};
 static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id, int64_t start_us,
                             int64_t us, syn_error *err) {
     syn__et_node out = {.id = id,
-                        .name = syn__et_str_of("host delay"),
+                        .name = syn__str_of("host delay"),
                         .type = SYN__ET_COMP_NODE,
                         .start_micros = start_us > 0 ? (uint64_t)start_us : 0,
                         .duration_micros = (uint64_t)us,
@@ -397,7 +397,7 @@ syn_status syn__pt_sim_write(const syn__pt_sim *sim, const syn__pt_options *opti
         status = write_node(&w, sim->sequence[i], err);
         if (syn_sink_status(sink) != SYN_OK) break; /* told by syn_sink_close */
     }
-    syn__et_buf_free(&w.buf);
+    syn__buf_free(&w.buf);
     syn__et_arena_free(&w.arena);
     syn_free(w.attrs);
     syn_free(w.waits);

@@ -1,8 +1,9 @@
-/* Inside of pt_python.c: growing output, the ends of strings and numbers, one decoded character. */
-#ifndef EXPORT_PT_PYTHON_SCAN_H
-#define EXPORT_PT_PYTHON_SCAN_H
+/* Inside of python_json.c: growing output, the ends of strings and numbers, one decoded character.
+ */
+#ifndef EXPORT_PYTHON_SCAN_H
+#define EXPORT_PYTHON_SCAN_H
 
-#include "export/text/pt_python.h"
+#include "export/text/python_json.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -14,7 +15,7 @@ extern "C" {
 
 /* Output within a buffer; p runs ahead of buf->bytes until syn__pen_close. */
 typedef struct syn__pen {
-    syn__et_buf *buf;
+    syn__buf *buf;
     char *p, *limit;
 } syn__pen;
 
@@ -25,9 +26,9 @@ bool syn__pen_grow(syn__pen *pen, size_t bytes);
 static inline bool syn__pen_room(syn__pen *pen, size_t bytes) {
     return (size_t)(pen->limit - pen->p) >= bytes || syn__pen_grow(pen, bytes);
 }
-static inline bool syn__pen_open(syn__pen *pen, syn__et_buf *buf) {
+static inline bool syn__pen_open(syn__pen *pen, syn__buf *buf) {
     pen->buf = buf;
-    return (pen->p = syn__et_buf_room(buf, SYN__PEN_SLACK)) != NULL
+    return (pen->p = syn__buf_room(buf, SYN__PEN_SLACK)) != NULL
                ? (pen->limit = buf->data + buf->cap, true)
                : false;
 }
@@ -77,7 +78,7 @@ static inline bool syn__python_usual_end(const char *quote, const char *end) {
 
 /* Decodes the character of a string's text at *p (an escape, or UTF-8) and moves behind it. Lone
    surrogates stay; what is not UTF-8 is U+FFFD. */
-uint32_t syn__python_character(const char **p, const char *end);
+uint32_t syn__python_decode(const char **p, const char *end);
 
 /* What a byte of the text is to whoever goes through it. */
 typedef enum syn__python_mark {
@@ -103,7 +104,7 @@ static inline syn__python_mark syn__python_mark_of(char c) {
 /* The bare word at p: its end, and how Python writes it: as it stands, or as
  *text (at most SYN_NUMBER_TEXT bytes, in `space` or static). `json` chooses the form. */
 const char *syn__python_word(const char *p, const char *end, bool json, char *space,
-                             syn__et_str *text);
+                             syn__str *text);
 
 static inline bool syn__python_is_digit(char c) {
     return (unsigned)(c - '0') < 10;

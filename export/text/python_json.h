@@ -4,10 +4,10 @@
    read outside of it, and whatever it is, something of its kind is written.
 
    Keys that an object has twice are written twice. */
-#ifndef EXPORT_PT_PYTHON_H
-#define EXPORT_PT_PYTHON_H
+#ifndef EXPORT_PYTHON_JSON_H
+#define EXPORT_PYTHON_JSON_H
 
-#include "export/chakra/wire/et_wire.h"
+#include "export/text/bytes.h"
 #include "syntorch/number.h"
 
 #ifdef __cplusplus
@@ -15,28 +15,27 @@ extern "C" {
 #endif
 
 /* Appends str() of the value: ['a', 1.0, None]. */
-void syn__pt_python_text(syn__et_buf *out, syn__et_str json);
+void syn__python_text(syn__buf *out, syn__str json);
 /* Appends str() of the one value at p; returns its end, at most `end`. */
-const char *syn__pt_python_next(syn__et_buf *out, const char *p, const char *end);
+const char *syn__python_text_next(syn__buf *out, const char *p, const char *end);
 
 /* Appends the value as json.dump(indent=4) writes it `level` levels deep, without the indentation
    before its first character: ASCII only, floats as repr() has them, NaN and Infinity bare. */
-void syn__pt_python_json(syn__et_buf *out, syn__et_str json, unsigned level);
+void syn__python_json(syn__buf *out, syn__str json, unsigned level);
 /* As that of the one value at p; returns its end. */
-const char *syn__pt_python_json_next(syn__et_buf *out, const char *p, const char *end,
-                                     unsigned level);
+const char *syn__python_json_next(syn__buf *out, const char *p, const char *end, unsigned level);
 /* Appends a line break and the indentation of a level. */
-void syn__pt_python_line(syn__et_buf *out, unsigned level);
+void syn__python_line(syn__buf *out, unsigned level);
 /* repr() of a float, "3.0", "1e-05", "nan"; NUL-terminated, returns its length. */
-size_t syn__pt_python_float(double value, char out[SYN_NUMBER_TEXT]);
+size_t syn__python_float(double value, char out[SYN_NUMBER_TEXT]);
 
-#define SYN__PYTHON_CHARACTER 12
+#define SYN__PYTHON_ESCAPE 12
 /* The UTF-8 character of n bytes as json.dump writes it within a string, "\n", "\ud83d\ude00";
    returns its length. */
-size_t syn__pt_python_character(const char *text, size_t n, char out[SYN__PYTHON_CHARACTER]);
+size_t syn__python_escape(const char *text, size_t n, char out[SYN__PYTHON_ESCAPE]);
 
 /* str.isprintable of a character beyond ASCII, Unicode 14.0 (Python 3.11). */
-bool syn__pt_python_printable(uint32_t character);
+bool syn__python_printable(uint32_t character);
 
 #ifdef __cplusplus
 }

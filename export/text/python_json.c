@@ -1,7 +1,7 @@
-/* What Python's json.load makes of a text, as str() and json.dump write it: see pt_python.h. */
-#include "export/text/pt_python.h"
+/* What Python's json.load makes of a text, as str() and json.dump write it: see python_json.h. */
+#include "export/text/python_json.h"
 
-#include "export/text/pt_python_scan.h"
+#include "export/text/python_scan.h"
 #include "syntorch/utf8.h"
 
 #define PLAIN_REACH 256
@@ -155,7 +155,7 @@ static const uint32_t edges[] = {
     0x1fbcb, 0x1fbf0, 0x1fbfa, 0x20000, 0x2a6e0, 0x2a700, 0x2b739, 0x2b740, 0x2b81e, 0x2b820,
     0x2cea2, 0x2ceb0, 0x2ebe1, 0x2f800, 0x2fa1e, 0x30000, 0x3134b, 0xe0100, 0xe01f0};
 
-bool syn__pt_python_printable(uint32_t character) {
+bool syn__python_printable(uint32_t character) {
     size_t low = 0, high = sizeof edges / sizeof edges[0]; /* how many are <= character */
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -188,13 +188,13 @@ static char *put_special(char *p, uint32_t c, char quote, bool json) {
         return put_hex(p, 'u', 0xDC00 + (c & 0x3FF), 4);
     }
     if (json) return put_hex(p, 'u', c, 4);
-    if (c >= 0x80 && syn__pt_python_printable(c)) return p + syn_utf8_encode(c, p);
+    if (c >= 0x80 && syn__python_printable(c)) return p + syn_utf8_encode(c, p);
     return c < 0x100 ? put_hex(p, 'x', c, 2)
                      : put_hex(p, c < 0x10000 ? 'u' : 'U', c, c < 0x10000 ? 4 : 8);
 }
 
-size_t syn__pt_python_character(const char *text, size_t n, char out[SYN__PYTHON_CHARACTER]) {
-    const uint32_t c = syn__python_character(&text, text + n);
+size_t syn__python_escape(const char *text, size_t n, char out[SYN__PYTHON_ESCAPE]) {
+    const uint32_t c = syn__python_decode(&text, text + n);
     return (size_t)(put_special(out, c, '"', true) - out);
 }
 
@@ -202,8 +202,8 @@ size_t syn__pt_python_character(const char *text, size_t n, char out[SYN__PYTHON
 static char quote_of(const char *p, const char *end) {
     bool single = false;
     while (p < end) {
-        const uint32_t c = (unsigned char)*p == '\\' ? syn__python_character(&p, end)
-                                                     : (uint32_t)(unsigned char)*p++;
+        const uint32_t c =
+            (unsigned char)*p == '\\' ? syn__python_decode(&p, end) : (uint32_t)(unsigned char)*p++;
         if (c == '"') return '\'';
         single |= c == '\'';
     }
@@ -218,7 +218,7 @@ static bool put_string(syn__pen *pen, const char *p, const char *end, bool json)
     while (p < end) {
         p = syn__pen_plain(pen, p, end);
         if (!syn__pen_room(pen, (size_t)(end - p) + SYN__PEN_SLACK)) return false;
-        if (p < end) pen->p = put_special(pen->p, syn__python_character(&p, end), quote, json);
+        if (p < end) pen->p = put_special(pen->p, syn__python_decode(&p, end), quote, json);
     }
     *pen->p++ = quote;
     return true;
@@ -246,7 +246,7 @@ FORM_FN const char *take_string(syn__pen *pen, const char *p, const char *end, b
 /* The number or word at p; returns its end, NULL when memory is out. */
 FORM_FN const char *take_word(syn__pen *pen, const char *p, const char *end, bool json) {
     char space[SYN_NUMBER_TEXT];
-    syn__et_str text;
+    syn__str text;
     const char *q = syn__python_short_int(pen, p, end);
     if (q != NULL) return q;
     q = syn__python_word(p, end, json, space, &text);
@@ -307,15 +307,14 @@ FORM_FN const char *take_value(syn__pen *pen, const char *p, const char *end, bo
     return p;
 }
 
-const char *syn__pt_python_next(syn__et_buf *out, const char *p, const char *end) {
+const char *syn__python_text_next(syn__buf *out, const char *p, const char *end) {
     syn__pen pen;
     if (!syn__pen_open(&pen, out) || (p = take_value(&pen, p, end, false, 0)) == NULL) return end;
     syn__pen_close(&pen);
     return p;
 }
 
-const char *syn__pt_python_json_next(syn__et_buf *out, const char *p, const char *end,
-                                     unsigned level) {
+const char *syn__python_json_next(syn__buf *out, const char *p, const char *end, unsigned level) {
     syn__pen pen;
     if (!syn__pen_open(&pen, out) || (p = take_value(&pen, p, end, true, level)) == NULL)
         return end;
@@ -323,15 +322,15 @@ const char *syn__pt_python_json_next(syn__et_buf *out, const char *p, const char
     return p;
 }
 
-void syn__pt_python_text(syn__et_buf *out, syn__et_str json) {
-    (void)syn__pt_python_next(out, json.text, json.text + json.bytes);
+void syn__python_text(syn__buf *out, syn__str json) {
+    (void)syn__python_text_next(out, json.text, json.text + json.bytes);
 }
 
-void syn__pt_python_json(syn__et_buf *out, syn__et_str json, unsigned level) {
-    (void)syn__pt_python_json_next(out, json.text, json.text + json.bytes, level);
+void syn__python_json(syn__buf *out, syn__str json, unsigned level) {
+    (void)syn__python_json_next(out, json.text, json.text + json.bytes, level);
 }
 
-void syn__pt_python_line(syn__et_buf *out, unsigned level) {
+void syn__python_line(syn__buf *out, unsigned level) {
     syn__pen pen;
     if (syn__pen_open(&pen, out) && put_line(&pen, level)) syn__pen_close(&pen);
 }

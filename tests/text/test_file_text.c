@@ -7,10 +7,10 @@
 #include <zlib.h>
 #endif
 
-#include "export/text/pt_input.h"
+#include "export/text/file_text.h"
 #include "syntorch/memory.h"
 
-#define LARGE (3 * SYN__PT_GIVEN_STEP + 12345)
+#define LARGE (3 * SYN__FILE_TEXT_STEP + 12345)
 
 /* Text that differs from place to place, so that a shifted page would show. */
 static char *make_text(size_t bytes) {
@@ -30,13 +30,13 @@ static bool write_bytes(const char *path, const void *data, size_t bytes, const 
     return (fclose(f) == 0) && written;
 }
 
-static bool is_padded(const syn__pt_input *input) {
+static bool is_padded(const syn__file_text *input) {
     for (size_t i = 0; i < SYN__LOOSE_PADDING; i++)
         if (((const volatile char *)input->data)[input->bytes + i] != '\0') return false;
     return true;
 }
 
-static bool holds(const syn__pt_input *input, const char *text, size_t bytes) {
+static bool holds(const syn__file_text *input, const char *text, size_t bytes) {
     return input->bytes == bytes && memcmp(input->data, text, bytes) == 0 && is_padded(input);
 }
 
@@ -47,14 +47,14 @@ static void mapped(void) {
     const char *path = in_folder("a/x");
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         syn_error err = {0};
-        syn__pt_input input;
+        syn__file_text input;
         char *text = make_text(sizes[i]);
         CHECK(text != NULL && write_bytes(path, text, sizes[i], "wb"));
-        CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+        CHECK_OK(syn__file_text_open(&input, path, &err), err);
         CHECK(holds(&input, text, sizes[i]));
         CHECK(input.mapped_bytes != 0 && !input.packed && !input.cut);
         CHECK_STR(input.name, path);
-        syn__pt_input_close(&input);
+        syn__file_text_close(&input);
         CHECK(input.data == NULL);
         free(text);
     }
@@ -75,38 +75,38 @@ static void giving_back(void) {
     start_folder("b");
     const char *path = in_folder("b/x");
     syn_error err = {0};
-    syn__pt_input input;
+    syn__file_text input;
     char *text = make_text(LARGE);
     CHECK(text != NULL && write_bytes(path, text, LARGE, "wb"));
-    CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+    CHECK_OK(syn__file_text_open(&input, path, &err), err);
     CHECK(holds(&input, text, LARGE));
     const long before = resident_kib();
-    for (size_t at = 0; at <= input.bytes; at += 777) syn__pt_input_done(&input, input.data + at);
-    syn__pt_input_done(&input, input.data + input.bytes);
-    CHECK_INT(input.given_back, 3 * SYN__PT_GIVEN_STEP);
+    for (size_t at = 0; at <= input.bytes; at += 777) syn__file_text_done(&input, input.data + at);
+    syn__file_text_done(&input, input.data + input.bytes);
+    CHECK_INT(input.given_back, 3 * SYN__FILE_TEXT_STEP);
     const long after = resident_kib();
     if (before >= 0)
-        CHECK_MSG(before - after > (long)(SYN__PT_GIVEN_STEP >> 10) * 2, "%ld KiB, then %ld KiB",
+        CHECK_MSG(before - after > (long)(SYN__FILE_TEXT_STEP >> 10) * 2, "%ld KiB, then %ld KiB",
                   before, after);
     CHECK(holds(&input, text, LARGE));
     /* A second pass. */
-    syn__pt_input_done(&input, input.data);
+    syn__file_text_done(&input, input.data);
     CHECK_INT(input.given_back, 0);
-    syn__pt_input_done(&input, input.data + SYN__PT_GIVEN_STEP + 1);
-    CHECK_INT(input.given_back, SYN__PT_GIVEN_STEP);
+    syn__file_text_done(&input, input.data + SYN__FILE_TEXT_STEP + 1);
+    CHECK_INT(input.given_back, SYN__FILE_TEXT_STEP);
     CHECK(holds(&input, text, LARGE));
-    syn__pt_input_close(&input);
-    CHECK_OK(syn__pt_input_memory(&input, "memory", text, LARGE, &err), err);
-    syn__pt_input_done(&input, input.data + input.bytes);
+    syn__file_text_close(&input);
+    CHECK_OK(syn__file_text_memory(&input, "memory", text, LARGE, &err), err);
+    syn__file_text_done(&input, input.data + input.bytes);
     CHECK(holds(&input, text, LARGE));
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
     free(text);
 }
 
 static void expect(const char *path, syn_status status, const char *words) {
     syn_error err = {0};
-    syn__pt_input input;
-    CHECK_INT(syn__pt_input_open(&input, path, &err), status);
+    syn__file_text input;
+    CHECK_INT(syn__file_text_open(&input, path, &err), status);
     CHECK_HAS(err.text, words);
     CHECK(input.data == NULL);
 }
@@ -135,10 +135,10 @@ static void refused(void) {
     expect(path, SYN_E_UNSUPPORTED, "packed with zip");
     CHECK(write_bytes(path, "PK", 2, "wb"));
     syn_error err = {0};
-    syn__pt_input input;
-    CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+    syn__file_text input;
+    CHECK_OK(syn__file_text_open(&input, path, &err), err);
     CHECK(holds(&input, "PK", 2));
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
 }
 
 static void pipes(void) {
@@ -152,15 +152,15 @@ static void pipes(void) {
     CHECK(child >= 0);
     if (child == 0) _exit(write_bytes(path, text, 300001, "wb") ? 0 : 1);
     syn_error err = {0};
-    syn__pt_input input;
-    CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+    syn__file_text input;
+    CHECK_OK(syn__file_text_open(&input, path, &err), err);
     int ended = -1;
     CHECK(waitpid(child, &ended, 0) == child && ended == 0);
     CHECK(holds(&input, text, 300001));
     CHECK_INT(input.mapped_bytes, 0);
-    syn__pt_input_done(&input, input.data + input.bytes);
+    syn__file_text_done(&input, input.data + input.bytes);
     CHECK(holds(&input, text, 300001));
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
     free(text);
 }
 
@@ -170,23 +170,23 @@ static void standard_input(void) {
     CHECK(write_bytes(path, "some text", 9, "wb"));
     if (access("/dev/stdin", F_OK) != 0) SKIP("there is no /dev/stdin");
     syn_error err = {0};
-    syn__pt_input input;
+    syn__file_text input;
     CHECK(freopen(path, "rb", stdin) != NULL);
-    CHECK_OK(syn__pt_input_open(&input, "-", &err), err);
+    CHECK_OK(syn__file_text_open(&input, "-", &err), err);
     CHECK(holds(&input, "some text", 9));
     CHECK_STR(input.name, "standard input");
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
 }
 
 static void copies(void) {
     syn_error err = {0};
-    syn__pt_input input;
-    CHECK_OK(syn__pt_input_memory(&input, "none", NULL, 0, &err), err);
+    syn__file_text input;
+    CHECK_OK(syn__file_text_memory(&input, "none", NULL, 0, &err), err);
     CHECK(holds(&input, "", 0));
-    syn__pt_input_close(&input);
-    CHECK_OK(syn__pt_input_memory(&input, "two", "a\0b", 3, &err), err);
+    syn__file_text_close(&input);
+    CHECK_OK(syn__file_text_memory(&input, "two", "a\0b", 3, &err), err);
     CHECK(holds(&input, "a\0b", 3));
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
 }
 
 #ifdef SYN_HAVE_ZLIB
@@ -220,19 +220,19 @@ static void unpacked(void) {
     CHECK(text != NULL && all != NULL && part != NULL);
     CHECK(write_bytes(path, all, n, "wb"));
     syn_error err = {0};
-    syn__pt_input input;
-    CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+    syn__file_text input;
+    CHECK_OK(syn__file_text_open(&input, path, &err), err);
     CHECK(holds(&input, text, LARGE));
     CHECK(input.packed && !input.cut && input.mapped_bytes == 0);
     CHECK_STR(input.name, path);
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
     /* Several members, then what is none. The last one's length is no length of the whole. */
     CHECK(write_bytes(path, part, m, "ab") && write_bytes(path, "\0\0\0\0", 4, "ab"));
-    CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+    CHECK_OK(syn__file_text_open(&input, path, &err), err);
     CHECK_INT(input.bytes, LARGE + 3);
     CHECK(memcmp(input.data, text, LARGE) == 0 && memcmp(input.data + LARGE, "end", 4) == 0);
     CHECK(is_padded(&input) && input.packed && !input.cut);
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
     free(part);
     part = pack("", 0, &m);
     CHECK(part != NULL && write_bytes(path, part, m, "wb"));
@@ -251,9 +251,9 @@ static void cut_or_damaged(void) {
     CHECK(text != NULL && all != NULL);
     for (size_t keep = 2; keep < n; keep += keep < 30 || keep + 1000 > n ? 1 : 997) {
         syn_error err = {0};
-        syn__pt_input input;
+        syn__file_text input;
         CHECK(write_bytes(path, all, keep, "wb"));
-        const syn_status status = syn__pt_input_open(&input, path, &err);
+        const syn_status status = syn__file_text_open(&input, path, &err);
         if (status != SYN_OK) {
             CHECK_INT(status, SYN_E_FORMAT);
             CHECK_HAS(err.text, "g/x: it is a damaged gzip file");
@@ -263,16 +263,16 @@ static void cut_or_damaged(void) {
         CHECK(input.cut && input.packed && input.bytes >= longest && input.bytes <= 100000);
         CHECK(holds(&input, text, input.bytes));
         longest = input.bytes;
-        syn__pt_input_close(&input);
+        syn__file_text_close(&input);
     }
     CHECK_INT(longest, 100000); /* without the last bytes: only the check is missing */
     all[n - 6] ^= 1;
     CHECK(write_bytes(path, all, n, "wb"));
     syn_error err = {0};
-    syn__pt_input input;
-    CHECK_OK(syn__pt_input_open(&input, path, &err), err);
+    syn__file_text input;
+    CHECK_OK(syn__file_text_open(&input, path, &err), err);
     CHECK(input.cut && holds(&input, text, 100000));
-    syn__pt_input_close(&input);
+    syn__file_text_close(&input);
     free(all);
     free(text);
 }
@@ -287,34 +287,34 @@ static void bombs(void) {
     for (int hint = 0; hint < 2; hint++) { /* also with a length that says little */
         CHECK(write_bytes(path, all, n, "wb"));
         syn_error err = {0};
-        syn__pt_input input;
-        CHECK_INT(syn__pt_input_open_within(&input, path, 8u << 20, LARGE, &err), SYN_E_NOMEM);
+        syn__file_text input;
+        CHECK_INT(syn__file_text_open_within(&input, path, 8u << 20, LARGE, &err), SYN_E_NOMEM);
         CHECK_HAS(err.text, "longer than the 8388608 bytes that this machine's memory allows");
         CHECK(input.data == NULL);
         err = (syn_error){0};
-        CHECK_OK(syn__pt_input_open_within(&input, path, LARGE, LARGE, &err), err);
+        CHECK_OK(syn__file_text_open_within(&input, path, LARGE, LARGE, &err), err);
         CHECK_INT(input.bytes, LARGE);
-        syn__pt_input_close(&input);
+        syn__file_text_close(&input);
         /* Zeros pack a thousandfold, which no recording does. */
         expect(path, SYN_E_UNSUPPORTED, "allow more (--max_unpacked_mib)");
-        CHECK_INT(syn__pt_input_open_limited(&input, path, LARGE - 1, &err), SYN_E_UNSUPPORTED);
+        CHECK_INT(syn__file_text_open_limited(&input, path, LARGE - 1, &err), SYN_E_UNSUPPORTED);
         CHECK_HAS(err.text, "of gzip unpack to more than");
         CHECK(input.data == NULL);
         err = (syn_error){0};
-        CHECK_OK(syn__pt_input_open_limited(&input, path, LARGE, &err), err);
+        CHECK_OK(syn__file_text_open_limited(&input, path, LARGE, &err), err);
         CHECK_INT(input.bytes, LARGE);
-        syn__pt_input_close(&input);
+        syn__file_text_close(&input);
         memset(all + n - 4, 1 - hint, 4);
     }
     free(all);
     /* A mebibyte is allowed whatever it is packed in. */
     for (size_t bytes = 1 << 20; bytes <= (1 << 20) + 1; bytes++) {
         syn_error err = {0};
-        syn__pt_input input;
+        syn__file_text input;
         all = pack(text, bytes, &n);
         CHECK(all != NULL && n < 2000 && write_bytes(path, all, n, "wb"));
-        CHECK_INT(syn__pt_input_open(&input, path, &err) == SYN_OK, bytes == 1 << 20);
-        syn__pt_input_close(&input);
+        CHECK_INT(syn__file_text_open(&input, path, &err) == SYN_OK, bytes == 1 << 20);
+        syn__file_text_close(&input);
         free(all);
     }
     all = NULL;
@@ -347,17 +347,17 @@ static void out_of_memory(void) {
 #endif
     for (uint64_t limit = 0;; limit++) {
         syn_error err = {0};
-        syn__pt_input input;
+        syn__file_text input;
         syn_memory_fail_after(limit);
-        syn_status status = syn__pt_input_open(&input, path, &err);
+        syn_status status = syn__file_text_open(&input, path, &err);
         if (status == SYN_OK) {
             CHECK(holds(&input, "some text", 9));
-            syn__pt_input_close(&input);
-            status = syn__pt_input_memory(&input, "x", "some text", 9, &err);
+            syn__file_text_close(&input);
+            status = syn__file_text_memory(&input, "x", "some text", 9, &err);
         }
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         if (status == SYN_OK) {
-            syn__pt_input_close(&input);
+            syn__file_text_close(&input);
             break;
         }
         CHECK_INT(status, SYN_E_NOMEM);

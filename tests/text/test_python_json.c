@@ -1,6 +1,6 @@
 /* JSON in Python's own forms: against Python (tests/reference/python_fixture.txt), and on text that
    is damaged, cut, nested deeply. */
-#include "export/text/pt_python.h"
+#include "export/text/python_json.h"
 
 #include "syntorch/memory.h"
 #include "tests/support/test.h"
@@ -15,33 +15,33 @@ static bool read_line(FILE *f, char *line) {
 }
 
 /* Text without a byte to spare on either side, so that sanitizers see reads outside of it. */
-static syn__et_str exact(const char *text, size_t bytes) {
+static syn__str exact(const char *text, size_t bytes) {
     char *copy = malloc(bytes > 0 ? bytes : 1);
     if (copy == NULL) abort();
     memcpy(copy, text, bytes);
-    return (syn__et_str){copy, bytes};
+    return (syn__str){copy, bytes};
 }
 
-static const char *as_text(syn__et_buf *buf) {
-    syn__et_buf_put(buf, "", 1);
+static const char *as_text(syn__buf *buf) {
+    syn__buf_put(buf, "", 1);
     return buf->data != NULL ? buf->data : "";
 }
 
 /* str() of the text's value, freed by the next call. */
 static const char *str(const char *json) {
-    static syn__et_buf buf;
-    const syn__et_str text = exact(json, strlen(json));
+    static syn__buf buf;
+    const syn__str text = exact(json, strlen(json));
     buf.bytes = 0;
-    syn__pt_python_text(&buf, text);
+    syn__python_text(&buf, text);
     free((void *)(uintptr_t)text.text);
     return as_text(&buf);
 }
 
 static const char *dump(const char *json, unsigned level) {
-    static syn__et_buf buf;
-    const syn__et_str text = exact(json, strlen(json));
+    static syn__buf buf;
+    const syn__str text = exact(json, strlen(json));
     buf.bytes = 0;
-    syn__pt_python_json(&buf, text, level);
+    syn__python_json(&buf, text, level);
     free((void *)(uintptr_t)text.text);
     return as_text(&buf);
 }
@@ -69,7 +69,7 @@ static void printable_as_in_python(void) {
     uint64_t hash = 0;
     CHECK(f != NULL && read_line(f, line));
     fclose(f);
-    for (uint32_t c = 0x80; c < 0x110000; c++) hash = hash * 31 + syn__pt_python_printable(c);
+    for (uint32_t c = 0x80; c < 0x110000; c++) hash = hash * 31 + syn__python_printable(c);
     snprintf(line + 32, 64, "printable %llu", (unsigned long long)hash);
     CHECK_STR(line, line + 32);
 }
@@ -77,24 +77,24 @@ static void printable_as_in_python(void) {
 static void one_value_after_another(void) {
     const char *const json = " [1,\"]\"] , {\"a\" : [ ]}x";
     const char *const end = json + strlen(json);
-    syn__et_buf buf = {0};
-    const char *p = syn__pt_python_next(&buf, json, end);
+    syn__buf buf = {0};
+    const char *p = syn__python_text_next(&buf, json, end);
     CHECK_INT(p - json, 8);
     CHECK_STR(as_text(&buf), "[1, ']']");
-    CHECK(syn__pt_python_next(&buf, p, end) == p + 1); /* a comma is no value */
+    CHECK(syn__python_text_next(&buf, p, end) == p + 1); /* a comma is no value */
     buf.bytes = 0;
-    p = syn__pt_python_json_next(&buf, p + 2, end, 2);
+    p = syn__python_json_next(&buf, p + 2, end, 2);
     CHECK_INT(end - p, 1);
     CHECK_STR(as_text(&buf), "{\n            \"a\": []\n        }");
-    syn__et_buf_free(&buf);
+    syn__buf_free(&buf);
 }
 
 static void lines_and_levels(void) {
-    syn__et_buf buf = {0};
-    syn__pt_python_line(&buf, 0);
-    syn__pt_python_line(&buf, 5);
+    syn__buf buf = {0};
+    syn__python_line(&buf, 0);
+    syn__python_line(&buf, 5);
     CHECK_STR(as_text(&buf), "\n\n                    ");
-    syn__et_buf_free(&buf);
+    syn__buf_free(&buf);
     CHECK_STR(dump("[1,[],{}]", 1), "[\n        1,\n        [],\n        {}\n    ]");
 }
 
@@ -123,12 +123,12 @@ static void all_prefixes(void) {
     for (unsigned n = 0; read_line(f, json); n++) {
         if (n % 3 != 0 || strlen(json) > 400) continue;
         for (size_t bytes = strlen(json); bytes-- > 0;) {
-            const syn__et_str text = exact(json, bytes);
-            syn__et_buf buf = {0};
-            syn__pt_python_text(&buf, text);
-            syn__pt_python_json(&buf, text, 3);
+            const syn__str text = exact(json, bytes);
+            syn__buf buf = {0};
+            syn__python_text(&buf, text);
+            syn__python_json(&buf, text, 3);
             CHECK(!buf.failed);
-            syn__et_buf_free(&buf);
+            syn__buf_free(&buf);
             free((void *)(uintptr_t)text.text);
         }
     }
@@ -146,13 +146,13 @@ static void random_bytes(void) {
             json[bytes] = alphabet[(state >> 33) % (sizeof alphabet - 1)];
             if ((state >> 60) == 0) break;
         }
-        const syn__et_str text = exact(json, bytes);
-        syn__et_buf buf = {0};
-        const char *end = text.text + text.bytes, *p = syn__pt_python_next(&buf, text.text, end);
+        const syn__str text = exact(json, bytes);
+        syn__buf buf = {0};
+        const char *end = text.text + text.bytes, *p = syn__python_text_next(&buf, text.text, end);
         CHECK(p >= text.text && p <= end);
-        p = syn__pt_python_json_next(&buf, text.text, end, 1);
+        p = syn__python_json_next(&buf, text.text, end, 1);
         CHECK(p >= text.text && p <= end && !buf.failed);
-        syn__et_buf_free(&buf);
+        syn__buf_free(&buf);
         free((void *)(uintptr_t)text.text);
     }
 }
@@ -163,29 +163,29 @@ static void deep_nesting(void) {
     CHECK(json != NULL);
     memset(json, '[', depth);
     memset(json + depth, ']', depth);
-    const syn__et_str text = {json, 2 * depth};
-    syn__et_buf buf = {0};
-    syn__pt_python_text(&buf, text);
+    const syn__str text = {json, 2 * depth};
+    syn__buf buf = {0};
+    syn__python_text(&buf, text);
     CHECK(buf.bytes == text.bytes && memcmp(buf.data, json, buf.bytes) == 0);
     buf.bytes = 0;
-    syn__pt_python_json(&buf, text, 0);
+    syn__python_json(&buf, text, 0);
     CHECK(buf.bytes > text.bytes && buf.bytes < 3 * text.bytes); /* linear, whatever the depth */
-    syn__et_buf_free(&buf);
+    syn__buf_free(&buf);
     free(json);
 }
 
 static void memory_out(void) {
-    const syn__et_str text = {"[\"a\", [1.5, \"\\u00e9\"]]", 23};
+    const syn__str text = {"[\"a\", [1.5, \"\\u00e9\"]]", 23};
     for (uint64_t n = 0; n < 16; n++) {
-        syn__et_buf buf = {0};
+        syn__buf buf = {0};
         syn_memory_fail_after(n);
-        syn__pt_python_text(&buf, text);
-        syn__pt_python_json(&buf, text, 40);
-        syn__pt_python_line(&buf, 30);
+        syn__python_text(&buf, text);
+        syn__python_json(&buf, text, 40);
+        syn__python_line(&buf, 30);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         CHECK(n > 0 || buf.failed);
         CHECK(n < 15 || !buf.failed);
-        syn__et_buf_free(&buf);
+        syn__buf_free(&buf);
     }
 }
 

@@ -1,5 +1,4 @@
-/* Files as text in memory: mapped, read whole, or unpacked. */
-#include "export/text/pt_input.h"
+#include "export/text/file_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +18,7 @@
 
 /* Maps `bytes` bytes, and after them at least a page of zeros: a read-only mapping of nothing is
    laid first, the file over its start. */
-static bool map_open_file(syn__pt_input *input, int fd, size_t bytes, size_t page_bytes) {
+static bool map_open_file(syn__file_text *file, int fd, size_t bytes, size_t page_bytes) {
     const size_t all = (bytes + page_bytes - 1) / page_bytes * page_bytes + page_bytes;
     void *place = mmap(NULL, all, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (place == MAP_FAILED) return false;
@@ -27,15 +26,15 @@ static bool map_open_file(syn__pt_input *input, int fd, size_t bytes, size_t pag
         (void)munmap(place, all);
         return false;
     }
-    input->data = (const char *)place;
-    input->bytes = bytes;
-    input->mapped_bytes = all;
+    file->data = (const char *)place;
+    file->bytes = bytes;
+    file->mapped_bytes = all;
     return true;
 }
 
 /* False if it is no plain file, or cannot be mapped. Pipes are not even opened: their writer would
    wake and find nobody. */
-static bool map_file(syn__pt_input *input, const char *path) {
+static bool map_file(syn__file_text *file, const char *path) {
     struct stat info;
     const long page = sysconf(_SC_PAGESIZE);
     if (page < SYN__LOOSE_PADDING || stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return false;
@@ -45,13 +44,13 @@ static bool map_file(syn__pt_input *input, const char *path) {
     if (fd < 0) return false;
     const bool mapped = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
                         (uint64_t)info.st_size < SIZE_MAX / 2 &&
-                        map_open_file(input, fd, (size_t)info.st_size, (size_t)page);
+                        map_open_file(file, fd, (size_t)info.st_size, (size_t)page);
     (void)close(fd);
     return mapped;
 }
 
 /* Pipes, and files that cannot be mapped (or opened: the sentences are syn_read_file's). */
-static syn_status read_whole(syn__pt_input *input, const char *path, syn_error *err) {
+static syn_status read_whole(syn__file_text *file, const char *path, syn_error *err) {
     char *data;
     size_t bytes, all;
     SYN_TRY(syn_read_file(path, SIZE_MAX, &data, &bytes, err));
@@ -59,11 +58,11 @@ static syn_status read_whole(syn__pt_input *input, const char *path, syn_error *
     if (padded == NULL) {
         syn_free(data);
         return SYN_FAIL(err, SYN_E_NOMEM, "out of memory: %zu bytes to read " SHOWN, bytes,
-                        input->name);
+                        file->name);
     }
     memset(padded + bytes, 0, SYN__LOOSE_PADDING);
-    input->data = padded;
-    input->bytes = bytes;
+    file->data = padded;
+    file->bytes = bytes;
     return SYN_OK;
 }
 
@@ -71,9 +70,9 @@ static bool is_gzip(const char *data, size_t bytes) {
     return bytes >= 2 && memcmp(data, "\x1f\x8b", 2) == 0;
 }
 
-typedef struct input_limits {
+typedef struct unpack_limits {
     uint64_t memory_bytes, max_unpacked_bytes; /* of the machine; the caller's, 0: none */
-} input_limits;
+} unpack_limits;
 
 #ifdef SYN_HAVE_ZLIB
 
@@ -86,7 +85,7 @@ typedef struct input_limits {
 #define STEP_BYTES ((size_t)1 << 20) /* unpacked at a time */
 
 typedef struct unpacking {
-    syn__pt_input *packed;
+    syn__file_text *packed;
     uint64_t memory_bytes, max_bytes;
     char *data;
     size_t bytes, cap_bytes;
@@ -159,7 +158,7 @@ static int inflate_some(unpacking *u) {
     u->z.next_out = (Bytef *)u->data + u->bytes;
     const int code = inflate(&u->z, Z_NO_FLUSH);
     u->bytes += room - u->z.avail_out;
-    syn__pt_input_done(u->packed, (const char *)u->z.next_in);
+    syn__file_text_done(u->packed, (const char *)u->z.next_in);
     return code;
 }
 
@@ -182,15 +181,15 @@ static syn_status inflate_all(unpacking *u, syn_error *err) {
     }
 }
 
-static syn_status unpack(syn__pt_input *input, const input_limits *limits, syn_error *err) {
-    unpacking u = {.packed = input, .memory_bytes = limits->memory_bytes};
+static syn_status unpack(syn__file_text *file, const unpack_limits *limits, syn_error *err) {
+    unpacking u = {.packed = file, .memory_bytes = limits->memory_bytes};
     u.max_bytes =
-        limits->max_unpacked_bytes != 0 ? limits->max_unpacked_bytes : largest_kept(input->bytes);
+        limits->max_unpacked_bytes != 0 ? limits->max_unpacked_bytes : largest_kept(file->bytes);
     u.z.zalloc = zlib_alloc;
     u.z.zfree = zlib_free;
     if (inflateInit2(&u.z, 16 + MAX_WBITS) != Z_OK) /* 16: gzip */
         return SYN_FAIL_NOMEM(err, 1 << 16, "unpacking");
-    u.z.next_in = (z_const Bytef *)(uintptr_t)input->data;
+    u.z.next_in = (z_const Bytef *)(uintptr_t)file->data;
     make_guessed_room(&u);
     syn_status status = inflate_all(&u, err);
     (void)inflateEnd(&u.z);
@@ -199,33 +198,33 @@ static syn_status unpack(syn__pt_input *input, const input_limits *limits, syn_e
         status = SYN_FAIL(err, SYN_E_FORMAT,
                           "cannot read " SHOWN ": it is a damaged gzip file, none of which can be "
                           "unpacked",
-                          input->name);
+                          file->name);
     if (status != SYN_OK) {
         syn_free(u.data);
         return status;
     }
     memset(u.data + u.bytes, 0, SYN__LOOSE_PADDING);
-    const char *name = input->name;
-    syn__pt_input_close(input);
-    *input = (syn__pt_input){
+    const char *name = file->name;
+    syn__file_text_close(file);
+    *file = (syn__file_text){
         .name = name, .data = u.data, .bytes = u.bytes, .packed = true, .cut = u.cut};
     return SYN_OK;
 }
 
 #else
 
-static syn_status unpack(syn__pt_input *input, const input_limits *limits, syn_error *err) {
+static syn_status unpack(syn__file_text *file, const unpack_limits *limits, syn_error *err) {
     (void)limits;
     return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                     "cannot read " SHOWN ": it is packed with gzip, and this program was built "
                     "without zlib; unpack it first (gunzip)",
-                    input->name);
+                    file->name);
 }
 
 #endif
 
 /* By the first bytes: gzip is unpacked, what others pack gets a sentence. */
-static syn_status look_inside(syn__pt_input *input, const input_limits *limits, syn_error *err) {
+static syn_status look_inside(syn__file_text *file, const unpack_limits *limits, syn_error *err) {
     static const struct {
         const char *name, *tool;
         char magic[6];
@@ -237,82 +236,82 @@ static syn_status look_inside(syn__pt_input *input, const input_limits *limits, 
         {"bzip2", "bunzip2", {'B', 'Z', 'h'}, 3},
         {"zip", "unzip", {'P', 'K', '\x03', '\x04'}, 4},
     };
-    if (is_gzip(input->data, input->bytes)) SYN_TRY(unpack(input, limits, err));
-    if (input->bytes == 0)
-        return SYN_FAIL(err, SYN_E_FORMAT, SHOWN " is empty%s", input->name,
-                        input->packed ? " (unpacked)" : "");
-    if (input->bytes >= 4 &&
-        (memcmp(input->data, "\xFF\xFE{\0", 4) == 0 || memcmp(input->data, "\xFE\xFF\0{", 4) == 0))
+    if (is_gzip(file->data, file->bytes)) SYN_TRY(unpack(file, limits, err));
+    if (file->bytes == 0)
+        return SYN_FAIL(err, SYN_E_FORMAT, SHOWN " is empty%s", file->name,
+                        file->packed ? " (unpacked)" : "");
+    if (file->bytes >= 4 &&
+        (memcmp(file->data, "\xFF\xFE{\0", 4) == 0 || memcmp(file->data, "\xFE\xFF\0{", 4) == 0))
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "cannot read " SHOWN
                         ": it is UTF-16; make it UTF-8 first (iconv -f utf-16)",
-                        input->name);
+                        file->name);
     for (size_t i = 0; i < sizeof packers / sizeof packers[0]; i++)
-        if (input->bytes >= packers[i].bytes &&
-            memcmp(input->data, packers[i].magic, packers[i].bytes) == 0)
+        if (file->bytes >= packers[i].bytes &&
+            memcmp(file->data, packers[i].magic, packers[i].bytes) == 0)
             return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                             "cannot read " SHOWN ": it is packed with %s; unpack it first (%s), "
                             "or pack it with gzip",
-                            input->name, packers[i].name, packers[i].tool);
+                            file->name, packers[i].name, packers[i].tool);
     return SYN_OK;
 }
 
-static syn_status open_within(syn__pt_input *input, const char *path, const input_limits *limits,
+static syn_status open_within(syn__file_text *file, const char *path, const unpack_limits *limits,
                               syn_error *err) {
     const bool standard = strcmp(path, "-") == 0;
-    *input = (syn__pt_input){.name = standard ? "standard input" : path};
+    *file = (syn__file_text){.name = standard ? "standard input" : path};
     if (standard) path = "/dev/stdin";
-    if (!map_file(input, path)) SYN_TRY(read_whole(input, path, err));
-    const syn_status status = look_inside(input, limits, err);
-    if (status != SYN_OK) syn__pt_input_close(input);
+    if (!map_file(file, path)) SYN_TRY(read_whole(file, path, err));
+    const syn_status status = look_inside(file, limits, err);
+    if (status != SYN_OK) syn__file_text_close(file);
     return status;
 }
 
-syn_status syn__pt_input_open_within(syn__pt_input *input, const char *path, uint64_t memory_bytes,
-                                     uint64_t max_unpacked_bytes, syn_error *err) {
-    const input_limits within = {memory_bytes, max_unpacked_bytes};
-    return open_within(input, path, &within, err);
+syn_status syn__file_text_open_within(syn__file_text *file, const char *path, uint64_t memory_bytes,
+                                      uint64_t max_unpacked_bytes, syn_error *err) {
+    const unpack_limits within = {memory_bytes, max_unpacked_bytes};
+    return open_within(file, path, &within, err);
 }
 
-syn_status syn__pt_input_open_limited(syn__pt_input *input, const char *path,
-                                      uint64_t max_unpacked_bytes, syn_error *err) {
+syn_status syn__file_text_open_limited(syn__file_text *file, const char *path,
+                                       uint64_t max_unpacked_bytes, syn_error *err) {
     const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     const uint64_t memory_bytes =
         pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX;
-    const input_limits limits = {memory_bytes, max_unpacked_bytes};
-    return open_within(input, path, &limits, err);
+    const unpack_limits limits = {memory_bytes, max_unpacked_bytes};
+    return open_within(file, path, &limits, err);
 }
 
-syn_status syn__pt_input_open(syn__pt_input *input, const char *path, syn_error *err) {
-    return syn__pt_input_open_limited(input, path, 0, err);
+syn_status syn__file_text_open(syn__file_text *file, const char *path, syn_error *err) {
+    return syn__file_text_open_limited(file, path, 0, err);
 }
 
-syn_status syn__pt_input_memory(syn__pt_input *input, const char *name, const char *data,
-                                size_t bytes, syn_error *err) {
+syn_status syn__file_text_memory(syn__file_text *file, const char *name, const char *data,
+                                 size_t bytes, syn_error *err) {
     size_t all;
-    *input = (syn__pt_input){.name = name};
+    *file = (syn__file_text){.name = name};
     char *copy = syn_add_size(bytes, SYN__LOOSE_PADDING, &all) ? (char *)syn_malloc(all) : NULL;
     if (copy == NULL) return SYN_FAIL_NOMEM(err, bytes, "a copy of a text");
     if (bytes != 0) memcpy(copy, data, bytes);
     memset(copy + bytes, 0, SYN__LOOSE_PADDING);
-    input->data = copy;
-    input->bytes = bytes;
+    file->data = copy;
+    file->bytes = bytes;
     return SYN_OK;
 }
 
-void syn__pt_input_done(syn__pt_input *input, const char *upto) {
-    if (input->mapped_bytes == 0) return;
-    const size_t at = (size_t)(upto - input->data) / SYN__PT_GIVEN_STEP * SYN__PT_GIVEN_STEP;
-    if (upto == input->data) input->given_back = 0; /* another pass begins */
-    if (at <= input->given_back) return;
+void syn__file_text_done(syn__file_text *file, const char *upto) {
+    if (file->mapped_bytes == 0) return;
+    const size_t at = (size_t)(upto - file->data) / SYN__FILE_TEXT_STEP * SYN__FILE_TEXT_STEP;
+    if (upto == file->data) file->given_back = 0; /* another pass begins */
+    if (at <= file->given_back) return;
     /* Pages of a file that nobody wrote to: only their place in this process is given up. */
-    (void)madvise((void *)(uintptr_t)(input->data + input->given_back), at - input->given_back,
+    (void)madvise((void *)(uintptr_t)(file->data + file->given_back), at - file->given_back,
                   MADV_DONTNEED);
-    input->given_back = at;
+    file->given_back = at;
 }
 
-void syn__pt_input_close(syn__pt_input *input) {
-    if (input->mapped_bytes != 0) (void)munmap((void *)(uintptr_t)input->data, input->mapped_bytes);
-    else syn_free((void *)(uintptr_t)input->data);
-    *input = (syn__pt_input){0};
+void syn__file_text_close(syn__file_text *file) {
+    if (file->mapped_bytes != 0) (void)munmap((void *)(uintptr_t)file->data, file->mapped_bytes);
+    else syn_free((void *)(uintptr_t)file->data);
+    *file = (syn__file_text){0};
 }

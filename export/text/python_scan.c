@@ -1,5 +1,5 @@
-/* Reading of JSON text for pt_python.c: see pt_python_scan.h. */
-#include "export/text/pt_python_scan.h"
+/* Reading of JSON text for python_json.c: see python_scan.h. */
+#include "export/text/python_scan.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 bool syn__pen_grow(syn__pen *pen, size_t bytes) {
     syn__pen_close(pen);
-    char *p = syn__et_buf_room(pen->buf, bytes + SYN__PEN_SLACK);
+    char *p = syn__buf_room(pen->buf, bytes + SYN__PEN_SLACK);
     if (p == NULL) return false;
     pen->p = p;
     pen->limit = pen->buf->data + pen->buf->cap;
@@ -60,7 +60,7 @@ static uint32_t utf8_character(const char **p, const char *end) {
     }
 }
 
-uint32_t syn__python_character(const char **p, const char *end) {
+uint32_t syn__python_decode(const char **p, const char *end) {
     static const char from[] = "bfnrt", to[] = "\b\f\n\r\t";
     if (**p != '\\' || end - *p < 2) return utf8_character(p, end);
     const char c = (*p)[1];
@@ -106,7 +106,7 @@ static bool is_integer(const char *p, const char *end) {
 }
 
 /* Words of JSON, as str() and as json.dump write them. */
-static syn__et_str word_text(syn__et_str word, bool json) {
+static syn__str word_text(syn__str word, bool json) {
     static const char *const words[][3] = {{"null", "None", "null"},
                                            {"true", "True", "true"},
                                            {"false", "False", "false"},
@@ -121,12 +121,12 @@ static syn__et_str word_text(syn__et_str word, bool json) {
                                            {"False", "False", "false"},
                                            {"-0", "0", "0"}};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (syn__et_str_is(word, words[i][0])) return syn__et_str_of(words[i][json ? 2 : 1]);
+        if (syn__str_is(word, words[i][0])) return syn__str_of(words[i][json ? 2 : 1]);
     return word;
 }
 
 const char *syn__python_word(const char *p, const char *end, bool json, char *space,
-                             syn__et_str *text) {
+                             syn__str *text) {
     const char *q = p;
     while (q < end && in_word(*q)) q++;
     text->text = p;
@@ -136,7 +136,7 @@ const char *syn__python_word(const char *p, const char *end, bool json, char *sp
     if (is_repr(p, q)) return q;
     const bool number = q > p && (syn__python_is_digit(*p) || *p == '-' || *p == '.');
     if (number && !is_integer(p, q) && syn__loose_double(*text, &value, &integer)) {
-        text->bytes = syn__pt_python_float(value, space);
+        text->bytes = syn__python_float(value, space);
         text->text = space;
     }
     *text = word_text(*text, json);
@@ -234,7 +234,7 @@ static char *put_decimal(const decimal *d, char *out) {
     return out;
 }
 
-size_t syn__pt_python_float(double value, char out[SYN_NUMBER_TEXT]) {
+size_t syn__python_float(double value, char out[SYN_NUMBER_TEXT]) {
     size_t n = thousandths(value, out);
     if (n == 0 && (value == 0 || !isfinite(value))) {
         static const char *const words[] = {"0.0", "-0.0", "inf", "-inf", "nan"};

@@ -1,0 +1,62 @@
+/* Slices of text, and bytes that grow. */
+#ifndef EXPORT_BYTES_H
+#define EXPORT_BYTES_H
+
+#include <string.h>
+
+#include "syntorch/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Text that need not end in NUL. */
+typedef struct syn__str {
+    const char *text;
+    size_t bytes;
+} syn__str;
+
+static inline syn__str syn__str_of(const char *text) {
+    const syn__str s = {text, strlen(text)};
+    return s;
+}
+
+static inline bool syn__str_is(syn__str s, const char *text) {
+    return s.bytes == strlen(text) && memcmp(s.text, text, s.bytes) == 0;
+}
+
+/* Whether the text, not empty, stands somewhere in s. */
+static inline bool syn__str_has(syn__str s, const char *text) {
+    const size_t n = strlen(text);
+    for (const char *p = s.text, *end = p + s.bytes; (size_t)(end - p) >= n; p++) {
+        p = (const char *)memchr(p, *text, (size_t)(end - p) - n + 1);
+        if (p == NULL || memcmp(p, text, n) == 0) return p != NULL;
+    }
+    return false;
+}
+
+/* True for text that is valid UTF-8. */
+bool syn__str_is_utf8(syn__str s);
+
+/* Growable bytes. When memory is out, `failed` sticks and later writes do nothing. */
+typedef struct syn__buf {
+    char *data;
+    size_t bytes, cap;
+    bool failed;
+} syn__buf;
+
+/* Grows the buffer by at least `bytes`; NULL when memory is out. */
+char *syn__buf_grow(syn__buf *buf, size_t bytes);
+/* Room for `bytes` more bytes at the end, or NULL. */
+static inline char *syn__buf_room(syn__buf *buf, size_t bytes) {
+    if (bytes <= buf->cap - buf->bytes && !buf->failed && buf->data != NULL)
+        return buf->data + buf->bytes;
+    return syn__buf_grow(buf, bytes);
+}
+void syn__buf_put(syn__buf *buf, const void *data, size_t bytes);
+void syn__buf_free(syn__buf *buf);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Records one training step of a tiny model, DistributedDataParallel on two processes, as docs/pytorch.md says. Needs
-PyTorch and no GPU; writes host.<rank>.json and device.<rank>.json to the current folder. Those beside this script were
-made so with PyTorch 2.15.0:
+"""Records one training step of a tiny model, DistributedDataParallel on two processes, as
+docs/pytorch.md says. Needs PyTorch and no GPU; writes host.<rank>.json and device.<rank>.json to
+the current folder. Those beside this script were made so with PyTorch 2.15.0:
 
     torchrun --nproc_per_node 2 record.py
 """
@@ -12,7 +12,8 @@ import torch.distributed as dist
 
 dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
 rank = dist.get_rank()
-device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() else torch.device("cpu")
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() \
+    else torch.device("cpu")
 torch.set_num_threads(1)
 layers = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Linear(128, 8)).to(device)
 model = torch.nn.parallel.DistributedDataParallel(layers)

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""Execution traces against readers from outside: etcheck.py (a decoder of its own and a run of the whole set by ranks with one
-compute and one communication slot each) and protoc --decode. The sets are those of test_et: tensor parallel on two ranks,
-two pipeline stages on four, and two ranks that only the added dependencies keep from blocking each other."""
+"""Execution traces against readers from outside: etcheck.py (a decoder of its own and a run of the
+whole set by ranks with one compute and one communication slot each) and protoc --decode. The sets
+are those of test_et: tensor parallel on two ranks, two pipeline stages on four, and two ranks that
+only the added dependencies keep from blocking each other."""
 import glob
 import json
 import os
@@ -54,12 +55,15 @@ def run_protoc(path):
     n = 0
     for i, message in enumerate(messages(path)):
         kind = "ChakraProtoMsg.Node" if i else "ChakraProtoMsg.GlobalMetadata"
-        r = subprocess.run(["protoc", "--decode", kind, "-I", os.path.join(os.environ["SYN_SOURCE"], "export/chakra/wire"), "et_def.proto"],
+        r = subprocess.run(["protoc", "--decode", kind, "-I",
+                            os.path.join(os.environ["SYN_SOURCE"], "export/chakra/wire"),
+                            "et_def.proto"],
                            input=message, capture_output=True)
         text = r.stdout.decode()
         check(r.returncode == 0, f"protoc {path} message {i}: {r.stderr.decode()}")
         # A field that the schema lacks shows as its bare number.
-        check(not re.search(r"^\s*\d+[:{ ]", text, re.M), f"{path} message {i}: unknown fields\n{text}")
+        check(not re.search(r"^\s*\d+[:{ ]", text, re.M),
+              f"{path} message {i}: unknown fields\n{text}")
         check(i == 0 or f"id: {i}\n" in text, f"{path} message {i}: {text}")
         n = i
     return n
@@ -75,8 +79,8 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         prefix = os.path.join(folder, "set")
-        r = subprocess.run([program, "write_set"], env=dict(os.environ, SYN_ET_OUT=prefix), capture_output=True,
-                           text=True)
+        r = subprocess.run([program, "write_set"], env=dict(os.environ, SYN_ET_OUT=prefix),
+                           capture_output=True, text=True)
         check(r.returncode == 0, r.stderr)
         check(len(glob.glob(prefix + ".*.et")) == 8, "not eight files")
         if tools:

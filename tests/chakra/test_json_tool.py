@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""`syntorch json`: an .et becomes one JSON document and again the same bytes, whoever wrote it. What the document says is
-compared with protobuf's own MessageToJson (tests/reference/make_jsonizer_fixture.py), which --compat gives byte for byte."""
+"""`syntorch json`: an .et becomes one JSON document and again the same bytes, whoever wrote it.
+What the document says is compared with protobuf's own MessageToJson
+(tests/reference/make_jsonizer_fixture.py), which --compat gives byte for byte."""
 import base64
 import glob
 import gzip
@@ -12,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-BUILD, SOURCE, DATA = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"], os.environ.get("SYN_SHARED_DATA")
+BUILD, SOURCE, DATA = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"], \
+    os.environ.get("SYN_SHARED_DATA")
 PROGRAM = os.path.join(BUILD, "syntorch")
 REFERENCE = os.path.join(SOURCE, "tests", "reference", "jsonizer")
 failures = []
@@ -30,7 +32,8 @@ def run(folder, data, *more, name="x.et"):
         f.write(data)
     if os.path.exists(out):
         os.remove(out)
-    r = subprocess.run([PROGRAM, "json", "--input", source, "--output", out, *more], capture_output=True, timeout=120)
+    r = subprocess.run([PROGRAM, "json", "--input", source, "--output", out, *more],
+                       capture_output=True, timeout=120)
     return (open(out, "rb").read() if os.path.exists(out) else None), r
 
 
@@ -42,15 +45,18 @@ def refused(folder, data, says, *more):
 
 
 def there_and_back(folder, what, data, wire=0):
-    """The document of an .et, which must give its bytes again; so many of its messages need "@wire"."""
+    """The document of an .et, which must give its bytes again; so many of its messages need
+    "@wire"."""
     text, r = run(folder, data, name="x.7.et")
     if text is None:
         return check(False, f"{what}: {r.stderr}")
     said = r.stderr.decode()
-    check((f"{wire} message" in said and "kept in \"@wire\"" in said) if wire else "canonical" not in said, f"{what}: {said}")
+    check((f"{wire} message" in said and "kept in \"@wire\"" in said) if wire
+          else "canonical" not in said, f"{what}: {said}")
     document = json.loads(text, parse_constant=lambda c: check(False, f"{what}: {c} is not JSON"))
     (rank,) = document["ranks"]
-    check(sum("@wire" in m for m in [rank["metadata"]] + rank["nodes"]) == wire, f"{what}: not {wire} \"@wire\"")
+    check(sum("@wire" in m for m in [rank["metadata"]] + rank["nodes"]) == wire,
+          f"{what}: not {wire} \"@wire\"")
     again, r = run(folder, text)
     check(again == data, f"{what}: other bytes come back; {r.stderr}")
     # Order of members, blanks and escapes are free.
@@ -92,12 +98,14 @@ def check_reference(folder):
     rank = there_and_back(folder, "the fixture", data)
     check(rank["rank"] == 7, f"rank {rank['rank']} of x.7.et")
     messages = [normal(m) for m in objects(want.decode())]
-    check([normal(m) for m in [rank["metadata"]] + rank["nodes"]] == messages, "the document is not what protobuf reads")
+    check([normal(m) for m in [rank["metadata"]] + rank["nodes"]] == messages,
+          "the document is not what protobuf reads")
     check(len(messages) == 16, f"{len(messages)} messages")
     refused(folder, json.dumps({"ranks": [rank]}).encode(), "is JSON already", "--compat")
     # An empty node ends the file there.
     got, r = run(folder, data + b"\0" + data, "--compat")
-    check(got == want and f"{len(data)} bytes behind an empty message left out" in r.stderr.decode(), f"{r.stderr}")
+    check(got == want and f"{len(data)} bytes behind an empty message left out"
+          in r.stderr.decode(), f"{r.stderr}")
 
 
 def check_shared(folder):
@@ -111,17 +119,19 @@ def check_own(folder):
     program = os.path.join(BUILD, "tests", "test_et")
     if not os.path.exists(program):
         return
-    subprocess.run([program, "write_set"], env=dict(os.environ, SYN_ET_OUT=prefix), capture_output=True, check=True)
+    subprocess.run([program, "write_set"], env=dict(os.environ, SYN_ET_OUT=prefix),
+                   capture_output=True, check=True)
     files = sorted(glob.glob(prefix + ".*.et"))
     check(len(files) == 8, f"files of the set: {files}")
     for path in files:
         data = open(path, "rb").read()
         there_and_back(folder, path, data)
         text, _ = run(folder, data)
-        r = subprocess.run([PROGRAM, "export", "--input", path, "--format", "chakra", "--output", "-"], capture_output=True)
+        r = subprocess.run([PROGRAM, "export", "--input", path, "--format", "chakra", "--output",
+                            "-"], capture_output=True)
         check(r.stdout == text, f"{path}: export writes other JSON")
-    every = subprocess.run([PROGRAM, "export", "--input", prefix + ".tp.0.et", "--all_ranks", "--format", "chakra", "--output",
-                            "-"], capture_output=True).stdout
+    every = subprocess.run([PROGRAM, "export", "--input", prefix + ".tp.0.et", "--all_ranks",
+                            "--format", "chakra", "--output", "-"], capture_output=True).stdout
     refused(folder, every, "holds several ranks, but an .et holds one")
     refused(folder, every, "holds no rank 2", "--rank", "2")
     got, r = run(folder, every, "--rank", "1")
@@ -191,8 +201,11 @@ WIRE = {
     "bool of 2": NODE + field(10, ATTR + field(27, 2)),
     "int32 beyond 32 bits": NODE + field(10, ATTR + field(7, 2**40)),
     "int32 not sign-extended": NODE + field(10, ATTR + field(7, 2**32 - 1)),
-    "NaN with a payload": NODE + field(10, ATTR + varint(3 << 3 | 1) + struct.pack("<Q", 0x7FF8000000000001)),
-    "float NaN with a sign": NODE + field(10, ATTR + varint(5 << 3 | 5) + struct.pack("<I", 0xFFC00000)),
+    "NaN with a payload": NODE + field(10, ATTR + varint(3 << 3 | 1)
+                                       + struct.pack("<Q", 0x7FF8000000000001)),
+    "float NaN with a sign": NODE + field(10,
+                                          ATTR + varint(5 << 3 | 5)
+                                          + struct.pack("<I", 0xFFC00000)),
     "unknown field of inputs": NODE + field(8, field(4, "strides")),
     "inputs twice": NODE + field(8, field(1, "a")) + field(8, field(2, "b")),
 }
@@ -213,10 +226,13 @@ def check_wire(folder):
     text, _ = run(folder, META + frame(WIRE["unknown field"]))
     node = json.loads(text)
     (message,) = node["ranks"][0]["nodes"]
-    for change, says in ({"name": "m"}, "says something else"), ({"@wire": "AA=="}, "says something else"), \
+    for change, says in ({"name": "m"}, "says something else"), \
+            ({"@wire": "AA=="}, "says something else"), \
             ({"@wire": "Bw=="}, "is not one message"), ({"@wire": ""}, "is not one message"), \
-            ({"@wire": base64.b64encode(frame(WIRE["unknown field"]) + b"\0").decode()}, "is not one message"), ({"@wire": "a"}, "base64"), \
-            ({"@wire": 1}, "@wire"), ({"@wire": base64.b64encode(frame(b"\x07")).decode()}, "is no message"):
+            ({"@wire": base64.b64encode(frame(WIRE["unknown field"]) + b"\0").decode()},
+             "is not one message"), ({"@wire": "a"}, "base64"), \
+            ({"@wire": 1}, "@wire"), ({"@wire": base64.b64encode(frame(b"\x07")).decode()},
+                                      "is no message"):
         refused(folder, json.dumps({"ranks": [{"nodes": [{**message, **change}]}]}).encode(), says)
 
 
@@ -225,32 +241,46 @@ def check_wire(folder):
 
 def check_damage(folder):
     refused(folder, b"", "is empty")
-    for data, says in ((META + b"\5ab", "byte 8: the file ends within this message"), (META + b"\x80", "byte 8: a number is cut off"),
-                       (frame(NODE), "byte 1: the first message is a node"), (META + frame(field(2, b"\xff")), "not valid UTF-8"),
-                       (META + frame(b"\x0b"), "unknown wire type"), (META + frame(b"\x12\x09ab"), "runs past its message"),
+    for data, says in ((META + b"\5ab", "byte 8: the file ends within this message"),
+                       (META + b"\x80", "byte 8: a number is cut off"),
+                       (frame(NODE), "byte 1: the first message is a node"),
+                       (META + frame(field(2, b"\xff")), "not valid UTF-8"),
+                       (META + frame(b"\x0b"), "unknown wire type"),
+                       (META + frame(b"\x12\x09ab"), "runs past its message"),
                        (META + b"\xff" * 11, "longer than 64 bits")):
         refused(folder, data, says)
         refused(folder, data, says, "--compat")
     good = '{"ranks":[{"rank":0,"metadata":{"version":"1"},"nodes":[{"id":"1"}]}]}'
     want = frame(field(1, "1")) + frame(field(1, 1))
     check(run(folder, good.encode())[0] == want, "the least document")
-    check(run(folder, b'{"ranks":[{"nodes":[{"id":1,"ctrl_deps":["2"]}]}]}')[0] == b"\0" + frame(field(1, 1) + field(4, b"\2")),
-          "other spellings")
+    check(run(folder, b'{"ranks":[{"nodes":[{"id":1,"ctrl_deps":["2"]}]}]}')[0] == b"\0"
+          + frame(field(1, 1) + field(4, b"\2")), "other spellings")
     for cut in range(1, len(good), 3):
         refused(folder, good[:cut].encode(), "x.et:1:")
     node = '{"id":"1"}'
-    for new, says in (('{"ID":"1"}', 'no member "ID"'), ('{"id":"1","id":"2"}', '"id" is there twice'), ('{"id":-1}', "uint64_val"),
-                      ('{"id":1.5}', "uint64_val"), ('{"type":"COMPUTE"}', 'no node type "COMPUTE"'), ('{"name":1}', "must be a string"),
-                      ('{"attr":[{"int64Val":"1","boolVal":true}]}', "two values"), ('{"attr":[{"Name":"x"}]}', 'no member "Name"'),
-                      ('{"attr":[{"doubleVal":"1e999"}]}', "double_val"), ('{"attr":[{"floatVal":1e39}]}', "float_val"),
-                      ('{"attr":[{"int32Val":2147483648}]}', "int32_val"), ('{"attr":[{"bytesVal":"?"}]}', "bytes_val"),
-                      ('{"attr":[{"int64List":{"value":[]}}]}', 'no member "value"'), ('{"inputs":{"strides":""}}', 'no member "strides"'),
+    for new, says in (('{"ID":"1"}', 'no member "ID"'),
+                      ('{"id":"1","id":"2"}', '"id" is there twice'), ('{"id":-1}', "uint64_val"),
+                      ('{"id":1.5}', "uint64_val"),
+                      ('{"type":"COMPUTE"}', 'no node type "COMPUTE"'),
+                      ('{"name":1}', "must be a string"),
+                      ('{"attr":[{"int64Val":"1","boolVal":true}]}', "two values"),
+                      ('{"attr":[{"Name":"x"}]}', 'no member "Name"'),
+                      ('{"attr":[{"doubleVal":"1e999"}]}', "double_val"),
+                      ('{"attr":[{"floatVal":1e39}]}', "float_val"),
+                      ('{"attr":[{"int32Val":2147483648}]}', "int32_val"),
+                      ('{"attr":[{"bytesVal":"?"}]}', "bytes_val"),
+                      ('{"attr":[{"int64List":{"value":[]}}]}', 'no member "value"'),
+                      ('{"inputs":{"strides":""}}', 'no member "strides"'),
                       ("1", "must be an object"), ('{"id\\u0000":"1"}', "no member")):
         refused(folder, good.replace(node, new).encode(), says)
-    for document, says in (("{}", 'no "ranks"'), ('{"ranks":[]}', 'no "ranks"'), ('{"ranks":1}', "ranks"), ("[]", "the file's content"),
-                           ('{"nodes":[]}', 'no member "nodes"'), ('{"ranks":[{"node":[]}]}', 'no member "node"'),
-                           ('{"ranks":[{"nodes":[],"nodes":[]}]}', '"nodes" is there twice'), ('{"ranks":[{"rank":-1}]}', "rank"),
-                           ('{"ranks":[{"metadata":{},"metadata":{}}]}', '"metadata" is there twice'), (good + good, "x.et:1:"),
+    for document, says in (("{}", 'no "ranks"'), ('{"ranks":[]}', 'no "ranks"'),
+                           ('{"ranks":1}', "ranks"), ("[]", "the file's content"),
+                           ('{"nodes":[]}', 'no member "nodes"'),
+                           ('{"ranks":[{"node":[]}]}', 'no member "node"'),
+                           ('{"ranks":[{"nodes":[],"nodes":[]}]}', '"nodes" is there twice'),
+                           ('{"ranks":[{"rank":-1}]}', "rank"),
+                           ('{"ranks":[{"metadata":{},"metadata":{}}]}',
+                            '"metadata" is there twice'), (good + good, "x.et:1:"),
                            ('{"ranks":[{"metadata":{"id":1}}]}', 'no member "id"')):
         refused(folder, document.encode(), says)
 
@@ -259,7 +289,8 @@ def check_random(folder):
     """Any change of a byte: refused with a sentence, or kept."""
     whole = open(REFERENCE + ".et", "rb").read()
     pick = random.Random(1)
-    small = META + frame(NODE + field(10, ATTR + field(10, field(1, b"\1\2"))) + field(8, field(1, "x")))
+    small = META + frame(NODE + field(10, ATTR + field(10, field(1, b"\1\2")))
+                         + field(8, field(1, "x")))
     for _ in range(60):
         data = bytearray(pick.choice((whole, small, small)))
         for _ in range(pick.randint(1, 3)):
@@ -273,7 +304,8 @@ def check_random(folder):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for part in (check_reference, check_shared, check_own, check_wire, check_damage, check_random):
+        for part in (check_reference, check_shared, check_own, check_wire, check_damage,
+                     check_random):
             part(folder)
     for f in failures[:20]:
         print(f)

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
-"""`syntorch validate` and `syntorch stat` against etcheck.py, a checker with a decoder of its own: over random edits of a
-small set, over all traces of the shared data and over a set that our inference writes. Whatever etcheck reports, validate
-does; where etcheck finds nothing, neither does validate."""
+"""`syntorch validate` and `syntorch stat` against etcheck.py, a checker with a decoder of its own:
+over random edits of a small set, over all traces of the shared data and over a set that our
+inference writes. Whatever etcheck reports, validate does; where etcheck finds nothing, neither does
+validate."""
 import contextlib
 import copy
 import glob
@@ -16,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 
-build, tools, data = (os.environ.get(k) for k in ("SYN_BUILD", "SYN_SHARED_TOOLS", "SYN_SHARED_DATA"))
+build, tools, data = (os.environ.get(k) for k in ("SYN_BUILD", "SYN_SHARED_TOOLS",
+                                                  "SYN_SHARED_DATA"))
 syntorch = os.path.join(build or "", "syntorch")
 failures = []
 COMP, SEND, RECV, COLL = 4, 5, 6, 7
@@ -47,14 +49,16 @@ def attribute(name, field, value):
     if field is None:
         return text
     if field in (STRING, UINT64_LIST):
-        return text + length(field, value.encode() if field == STRING else length(1, b"".join(map(varint, value))))
+        return text + length(field, value.encode() if field == STRING
+                             else length(1, b"".join(map(varint, value))))
     if field == DOUBLE:
         return text + varint(field << 3 | 1) + struct.pack("<d", value)
     return text + varint(field << 3) + varint(value)
 
 
 def message(node):
-    out = varint(1 << 3) + varint(node["id"]) + length(2, node["name"].encode()) + varint(3 << 3) + varint(node["type"])
+    out = varint(1 << 3) + varint(node["id"]) + length(2, node["name"].encode()) + varint(3 << 3) \
+        + varint(node["type"])
     for field, key in ((4, "ctrl"), (5, "data")):
         if node[key]:
             out += length(field, b"".join(varint(d) for d in node[key]))
@@ -79,8 +83,8 @@ def make_rank(rank):
 
     def add(kind, deps, **attrs):
         attrs["is_cpu_op"] = (BOOL, 0)
-        nodes.append(dict(id=len(nodes) + 1, name=f"op{len(nodes)}", type=kind, ctrl=deps[1:], data=deps[:1], us=len(nodes),
-                          attr=attrs))
+        nodes.append(dict(id=len(nodes) + 1, name=f"op{len(nodes)}", type=kind, ctrl=deps[1:],
+                          data=deps[:1], us=len(nodes), attr=attrs))
         return nodes[-1]["id"]
 
     def comp(*deps):
@@ -100,8 +104,10 @@ def make_rank(rank):
     if rank > 0:
         for kind, size in ((7, 96), (6, 48)):
             last = coll("2", kind, size, last, first)
-    send = add(SEND, [last], comm_dst=(INT32, (rank + 1) % 3), comm_src=(INT32, rank), comm_tag=(INT32, 5), comm_size=(INT64, 16))
-    recv = add(RECV, [last], comm_src=(INT32, (rank + 2) % 3), comm_tag=(INT32, 5), comm_size=(INT64, 16))
+    send = add(SEND, [last], comm_dst=(INT32, (rank + 1) % 3), comm_src=(INT32, rank),
+               comm_tag=(INT32, 5), comm_size=(INT64, 16))
+    recv = add(RECV, [last], comm_src=(INT32, (rank + 2) % 3), comm_tag=(INT32, 5),
+               comm_size=(INT64, 16))
     last = comp(recv, send)
     last = coll(None, 0, 128, last)
     coll(None, 5, 8, last)
@@ -109,6 +115,7 @@ def make_rank(rank):
 
 
 GROUPS = {"1": [0, 1], "2": [1, 2]}
+MEMBERS = [[0], [0, 1], [1, 2], [0, 0, 1], [0, 1, 7], [2, 1], [0, 1, 2]]
 
 
 # ---- edits ----
@@ -125,7 +132,8 @@ def set_some(n, r, names, value):
         n["attr"][key] = value(*n["attr"][key])
 
 
-INTEGERS = ("comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst", "num_ops", "tensor_size", "is_cpu_op")
+INTEGERS = ("comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst", "num_ops", "tensor_size",
+            "is_cpu_op")
 
 
 def with_number(r, *numbers):
@@ -151,7 +159,8 @@ def edit(r, ranks, groups):
     elif kind == 9: set_some(n, r, INTEGERS, lambda f, v: (r.choice([7, 9, 11, 13]), v))
     elif kind == 10 and n["attr"]: del n["attr"][r.choice(list(n["attr"]))]
     elif kind == 11: set_some(comm, r, ("comm_size",), with_number(r, 0, -1, 1, 64, 7))
-    elif kind == 12: set_some(n, r, ("num_ops", "tensor_size"), with_number(r, 0, 1, -5 & (1 << 64) - 1, 1 << 40))
+    elif kind == 12: set_some(n, r, ("num_ops", "tensor_size"),
+                              with_number(r, 0, 1, -5 & (1 << 64) - 1, 1 << 40))
     elif kind == 13: set_some(comm, r, ("comm_type",), with_number(r, 0, 1, 2, 5, 7, 9, 10, -1))
     elif kind == 14: comm["attr"]["pg_name"] = (STRING, r.choice(["1", "2", "3", "0", "", "tp"]))
     elif kind == 15: set_some(comm, r, ("comm_tag",), with_number(r, 0, 5, 6, -1))
@@ -159,7 +168,7 @@ def edit(r, ranks, groups):
     elif kind == 17: n["type"] = r.randrange(10)
     elif kind == 18: pick(r, nodes, COMP)["attr"]["is_cpu_op"] = (BOOL, 1)
     elif kind == 19: r.shuffle(nodes)
-    elif kind == 20: groups[r.choice(["1", "2"])] = r.choice([[0], [0, 1], [1, 2], [0, 0, 1], [0, 1, 7], [2, 1], [0, 1, 2]])
+    elif kind == 20: groups[r.choice(["1", "2"])] = r.choice(MEMBERS)
     elif kind == 21: groups[r.choice(["0", "x", "3", "600"])] = [0, 1]
     elif kind == 22: del nodes[-r.randrange(1, 4):]
     elif kind == 23: nodes.append(dict(copy.deepcopy(n), id=max(m["id"] for m in nodes) + 1))
@@ -244,7 +253,8 @@ def edited_sets(module, folder):
         if i % 2:
             compare(module, prefix, ["--any-node"], ["--any_node"], f"edits {done} ({i}), any node")
         elif i % 4:
-            compare(module, prefix + ".0.et", ["--single"], ["--single"], f"edits {done} ({i}), single")
+            compare(module, prefix + ".0.et", ["--single"], ["--single"],
+                    f"edits {done} ({i}), single")
     check(100 < bad < 195, f"{bad} of 200 edits have problems")
     for i in range(60):
         files = list(map(file_bytes, clean))
@@ -266,14 +276,19 @@ def real_traces(module, folder):
 def inference(module, folder):
     for name, args in (("meta", ["--device", "meta", "--model", "gpt3-125m"]), ("cpu", [])):
         out = os.path.join(folder, name)
-        r = subprocess.run([os.path.join(build, "inference"), "--tp", "2", "--num_input_tokens", "8", "--num_output_tokens", "2",
-                            "--visualize_trace", "--out_dir", out, "--quiet"] + args, capture_output=True, text=True)
+        r = subprocess.run([os.path.join(build, "inference"), "--tp", "2", "--num_input_tokens",
+                            "8", "--num_output_tokens", "2",
+                            "--visualize_trace", "--out_dir", out, "--quiet"] + args,
+                           capture_output=True, text=True)
         check(r.returncode == 0, f"inference: {r.stderr}")
-        check(not compare(module, out + "/trace", [], [], f"inference {name}"), f"inference {name} has problems")
+        check(not compare(module, out + "/trace", [], [], f"inference {name}"),
+              f"inference {name} has problems")
         stat(out + "/trace", folder)
     mixed = [os.path.join(folder, name, "trace.0.et") for name in ("meta", "cpu")]
-    code, report = run_validate(mixed + ["--groups", os.path.join(folder, "meta", "trace.comm_group.json")])
-    check(code == 1 and kinds(report) == ["collective-mismatch"], f"two different traces: {kinds(report)}")
+    code, report = run_validate(mixed + ["--groups",
+                                         os.path.join(folder, "meta", "trace.comm_group.json")])
+    check(code == 1 and kinds(report) == ["collective-mismatch"],
+          f"two different traces: {kinds(report)}")
 
 
 # ---- stat ----
@@ -285,12 +300,14 @@ def stat_of_garbage(folder):
     with open(path, "wb") as f:
         f.write(b"\x20" + bytes(range(200)) * 3)
     r = subprocess.run([syntorch, "stat", path], capture_output=True, text=True)
-    check(r.returncode == 1 and "no execution trace" in r.stderr, f"stat of garbage: {r.returncode} {r.stdout[:200]}{r.stderr}")
+    check(r.returncode == 1 and "no execution trace" in r.stderr,
+          f"stat of garbage: {r.returncode} {r.stdout[:200]}{r.stderr}")
 
 
 def stat(prefix, folder):
     out = os.path.join(folder, "report.json")
-    subprocess.run([sys.executable, os.path.join(tools, "etcheck.py"), prefix, "--json", out], capture_output=True)
+    subprocess.run([sys.executable, os.path.join(tools, "etcheck.py"), prefix, "--json", out],
+                   capture_output=True)
     with open(out) as f:
         want = json.load(f)["ranks"]
     r = subprocess.run([syntorch, "stat", prefix, "--json"], capture_output=True, text=True)
@@ -298,15 +315,18 @@ def stat(prefix, folder):
     got = json.loads(r.stdout)
     check(len(got["ranks"]) == len(want), f"stat: {len(got['ranks'])} ranks")
     for a, b in zip(got["ranks"], want):
-        pairs = [("nodes", "nodes"), ("widest_ready", "widest_ready"), ("num_ops", "num_ops"), ("tensor_bytes", "tensor_bytes"),
-                 ("sum_us", "dur_us"), ("types", "types")]
+        pairs = [("nodes", "nodes"), ("widest_ready", "widest_ready"), ("num_ops", "num_ops"),
+                 ("tensor_bytes", "tensor_bytes"), ("sum_us", "dur_us"), ("types", "types")]
         for ours, theirs in pairs:
             check(a[ours] == b[theirs], f"stat {prefix}: {ours} {a[ours]}, etcheck has {b[theirs]}")
         check(a["ctrl_deps"] + a["data_deps"] >= b["deps"], f"stat {prefix}: dependencies")
         check(a["send_bytes"] + a["recv_bytes"] == b["p2p_bytes"], f"stat {prefix}: p2p bytes")
-        check({k: v["count"] for k, v in a["collectives"].items()} == b["colls"], f"stat {prefix}: {a['collectives']}")
-        check({k: v["bytes"] for k, v in a["collectives"].items()} == b["coll_bytes"], f"stat {prefix}: {a['collectives']}")
-        check({g["name"]: g["bytes"] for g in a["groups"]} == b["group_bytes"], f"stat {prefix}: {a['groups']}")
+        check({k: v["count"] for k, v in a["collectives"].items()} == b["colls"],
+              f"stat {prefix}: {a['collectives']}")
+        check({k: v["bytes"] for k, v in a["collectives"].items()} == b["coll_bytes"],
+              f"stat {prefix}: {a['collectives']}")
+        check({g["name"]: g["bytes"] for g in a["groups"]} == b["group_bytes"],
+              f"stat {prefix}: {a['groups']}")
         check(sum(o["count"] for o in a["ops"]) == a["nodes"], f"stat {prefix}: ops")
     for key in ("nodes", "num_ops", "sum_us", "tensor_bytes"):
         check(got["total"][key] == sum(x[key] for x in got["ranks"]), f"stat {prefix}: total {key}")
@@ -330,23 +350,31 @@ def stat_of_set(folder):
     clean[1][6]["attr"]["launch_deps"] = (UINT64_LIST, [6])
     write_set(prefix, map(file_bytes, clean), GROUPS)
     stat(prefix, folder)
-    got = json.loads(subprocess.run([syntorch, "stat", prefix, "--json"], capture_output=True, text=True).stdout)
+    got = json.loads(subprocess.run([syntorch, "stat", prefix, "--json"], capture_output=True,
+                                    text=True).stdout)
     for nodes, rank in zip(clean, got["ranks"]):
-        check((rank["critical_us"], rank["critical_nodes"]) == critical(nodes), f"critical path {rank['critical_us']}")
+        check((rank["critical_us"], rank["critical_nodes"]) == critical(nodes),
+              f"critical path {rank['critical_us']}")
         check(rank["roots"] == 1, f"{rank['roots']} roots")
         check(rank["warnings"] == [] and rank["version"] == "1.0.0", f"{rank['warnings']}")
-    check(got["ranks"][1]["dependency_classes"] == {"launch": 1, "sync": 3}, f"{got['ranks'][1]['dependency_classes']}")
-    text = subprocess.run([syntorch, "stat", "--input", prefix + ".0.et"], capture_output=True, text=True)
-    check(text.returncode == 0 and "ALL_GATHER" in text.stdout and "warning" not in text.stdout, text.stdout + text.stderr)
+    check(got["ranks"][1]["dependency_classes"] == {"launch": 1, "sync": 3},
+          f"{got['ranks'][1]['dependency_classes']}")
+    text = subprocess.run([syntorch, "stat", "--input", prefix + ".0.et"], capture_output=True,
+                          text=True)
+    check(text.returncode == 0 and "ALL_GATHER" in text.stdout and "warning" not in text.stdout,
+          text.stdout + text.stderr)
     alone = prefix + "_alone.0.et"
-    for kind, us, want in ((COMP, 0, ["none of communication", "all without duration"]), (COLL, 1, ["all of them on the CPU"])):
+    for kind, us, want in ((COMP, 0, ["none of communication", "all without duration"]),
+                           (COLL, 1, ["all of them on the CPU"])):
         n = dict(clean[0][2 if kind == COLL else 0], data=[], ctrl=[], us=us)
         n["attr"] = dict(n["attr"], is_cpu_op=(BOOL, 1))
         with open(alone, "wb") as f:
             f.write(file_bytes([n]))
-        got = json.loads(subprocess.run([syntorch, "stat", alone, "--json"], capture_output=True, text=True).stdout)
+        got = json.loads(subprocess.run([syntorch, "stat", alone, "--json"], capture_output=True,
+                                        text=True).stdout)
         warnings = [w["text"] for w in got["ranks"][0]["warnings"]]
-        check(len(warnings) == len(want) and all(a in b for a, b in zip(want, warnings)), f"stat: warnings {warnings}")
+        check(len(warnings) == len(want) and all(a in b for a, b in zip(want, warnings)),
+              f"stat: warnings {warnings}")
 
 
 # ---- the command ----
@@ -361,7 +389,8 @@ def command(folder):
         return subprocess.run([syntorch, "validate", *args], capture_output=True, text=True)
 
     r = run(prefix)
-    check(r.returncode == 0 and r.stdout.count("\n") == 1 and "no problem; it runs to the end" in r.stdout, r.stdout)
+    check(r.returncode == 0 and r.stdout.count("\n") == 1
+          and "no problem; it runs to the end" in r.stdout, r.stdout)
     for args in ([f"{prefix}.{i}.et" for i in range(3)], ["--input", prefix], [prefix, "--strict"],
                  [f"{prefix}.1.et"], ["--single", f"{prefix}.0.et"]):
         r = run(*args)
@@ -379,10 +408,11 @@ def command(folder):
         out.write(f.read())
     r = run(packed)
     check(r.returncode == 1 and "gzip" in r.stdout + r.stderr, r.stdout)
-    for args, code in (([], 2), (["--input", "a", "b"], 2), (["--single", "a", "b"], 2), (["nothing/here"], 1),
-                       (["--single", prefix], 1)):
+    for args, code in (([], 2), (["--input", "a", "b"], 2), (["--single", "a", "b"], 2),
+                       (["nothing/here"], 1), (["--single", prefix], 1)):
         r = run(*args)
-        check(r.returncode == code and len(r.stderr.splitlines()) == 1, f"{args}: exit {r.returncode}: {r.stderr}")
+        check(r.returncode == code and len(r.stderr.splitlines()) == 1,
+              f"{args}: exit {r.returncode}: {r.stderr}")
 
 
 def main():

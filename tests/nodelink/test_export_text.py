@@ -1,4 +1,5 @@
-"""Reads what test_export_text.c and test_chrome_trace.c write with readers that are not ours: networkx, xmllint, a JSON parser."""
+"""Reads what test_export_text.c and test_chrome_trace.c write with readers that are not ours:
+networkx, xmllint, a JSON parser."""
 import json
 import os
 import shutil
@@ -34,7 +35,8 @@ def check_graph(graph, weight):
     assert sum(any(graph.nodes[n]["type"] == "op" for n in piece) for piece in pieces) == 1, pieces
     for r in range(2):
         assert set(graph.pred[f"r{r}.o7"]) == {"r0.o5", "r0.o2", "r0.t3", "r1.o5", "r1.o2", "r1.t3"}
-        assert {graph[a][f"r{r}.o7"]["kind"] for a in (f"r{1 - r}.o5", f"r{1 - r}.o2", f"r{1 - r}.t3")} == {"group"}
+        assert {graph[a][f"r{r}.o7"]["kind"]
+                for a in (f"r{1 - r}.o5", f"r{1 - r}.o2", f"r{1 - r}.t3")} == {"group"}
     message = graph["r0.o18446744073709551615"]["r1.o18446744073709551615"]
     assert message["kind"] == "group"
     for a, b, edge in graph.edges(data=True):
@@ -62,10 +64,12 @@ def longest_to(graph, node, weight):
 
 
 def check_by_hand(graph, weight):
-    """timeline_sample.h: all leave the all-reduce at 3500, rank 0 sends until 3700, as rank 1 receives."""
+    """timeline_sample.h: all leave the all-reduce at 3500, rank 0 sends until 3700, as rank 1
+    receives."""
     assert nx.is_directed_acyclic_graph(graph) and nx.is_weakly_connected(graph)
     assert nx.dag_longest_path_length(graph, weight) == 3700
-    for node, until in (("r0.o2", 3000), ("r1.o2", 3000), ("r0.o3", 3500), ("r1.o3", 3500), ("r1.o4", 1000)):
+    for node, until in (("r0.o2", 3000), ("r1.o2", 3000), ("r0.o3", 3500), ("r1.o3", 3500),
+                        ("r1.o4", 1000)):
         assert longest_to(graph, node, weight) == until, (node, until)
 
 
@@ -74,9 +78,11 @@ def check_critical_paths(folder):
     check_by_hand(nx.read_graphml(folder + "/predicted.graphml"), "duration_ns")
     # Nothing has a time and rank 1 leaves the all-reduce out: one unit an op, and still no circle.
     order = json_graph.node_link_graph(load(folder + "/order.json"))
-    assert order.graph["clock"] == "order" and nx.is_directed_acyclic_graph(order) and nx.is_weakly_connected(order)
+    assert order.graph["clock"] == "order" and nx.is_directed_acyclic_graph(order) \
+        and nx.is_weakly_connected(order)
     assert nx.dag_longest_path_length(order, "duration_ns") == 3000
-    assert [(a, b) for a, b, e in order.edges(data=True) if e["kind"] == "group"] == [("r0.o3", "r1.o3")]
+    assert [(a, b) for a, b, e in order.edges(data=True)
+            if e["kind"] == "group"] == [("r0.o3", "r1.o3")]
 
 
 def check_json(folder):
@@ -91,7 +97,8 @@ def check_json(folder):
     assert mul["attributes"]["pi"] == 3.141592653589793
     assert type(mul["attributes"]["scale"]) is float and str(mul["attributes"]["scale"]) == "-0.0"
     assert mul["attributes"]["fill"] == {"f64": "-inf"} and mul["attributes"]["causal"] is False
-    assert graph["r0.t0"]["r0.o5"] == {"kind": "input", "position": 0, "duration_ns": 0, "positions": [0, 2]}
+    assert graph["r0.t0"]["r0.o5"] == {"kind": "input", "position": 0, "duration_ns": 0,
+                                       "positions": [0, 2]}
     assert graph["r0.t1"]["r0.o5"]["position"] == 1
     assert graph.nodes["r1.t2"]["bytes"] == 4 * 8 * 4
     assert graph.graph["metadata"]["model"] == 'GPT <3> & "co"\n\x01 \xe9'
@@ -168,8 +175,10 @@ def check_trace(path):
     named = {(e["pid"], e["tid"]) for e in trace["traceEvents"] if e["name"] == "thread_name"}
     assert slices and {(e["pid"], e["tid"]) for e in slices} == named
     # These threads call nothing from within an op: no ns may stand in two slices.
-    for a, b in ((a, b) for a in slices for b in slices if a is not b and (a["pid"], a["tid"]) == (b["pid"], b["tid"])):
-        assert a["ts"] + a["dur"] <= b["ts"] + 1e-6 or b["ts"] + b["dur"] <= a["ts"] + 1e-6, ("counted twice", a, b)
+    for a, b in ((a, b) for a in slices for b in slices if a is not b
+                 and (a["pid"], a["tid"]) == (b["pid"], b["tid"])):
+        assert a["ts"] + a["dur"] <= b["ts"] + 1e-6 or b["ts"] + b["dur"] <= a["ts"] + 1e-6, \
+            ("counted twice", a, b)
     threads = {}
     for e in slices:
         threads.setdefault((e["pid"], e["tid"]), []).append(e)
@@ -207,7 +216,8 @@ def check_chrome(folder):
     assert trace["distributedInfo"]["pg_config"][0]["ranks"] == [0, 1]
     reduces = [e for e in slices if e.get("args", {}).get("op") == "all_reduce"]
     assert {e["pid"]: (e["ts"], e["dur"]) for e in reduces} == {0: (3, 0.5), 1: (3, 0.5)}
-    assert [(e["pid"], e["ts"], e["dur"], e["args"]) for e in slices if e["name"] == "wait"] == [(0, 1, 2, {"id": "r0.o7", "for": "all_reduce"})]
+    assert [(e["pid"], e["ts"], e["dur"], e["args"]) for e in slices
+            if e["name"] == "wait"] == [(0, 1, 2, {"id": "r0.o7", "for": "all_reduce"})]
     for e in reduces:
         args = e["args"]
         assert args["Group size"] == 2 and args["Seq"] == 3

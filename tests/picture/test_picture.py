@@ -1,4 +1,5 @@
-"""Looks at sample pictures with readers that are not ours: libxml2 (xmllint), pngcheck, and the pixels' size."""
+"""Looks at sample pictures with readers that are not ours: libxml2 (xmllint), pngcheck, and the
+pixels' size."""
 import os
 import re
 import shutil
@@ -60,7 +61,8 @@ def fills(root, prefix):
     for g in root.iter(SVG + "g"):
         if g.get("class") == "node" and re.fullmatch(prefix, g.get("id")):
             for shape in g.iter():
-                if shape.tag in (SVG + "polygon", SVG + "path", SVG + "polyline") and shape.get("stroke"):
+                if shape.tag in (SVG + "polygon", SVG + "path",
+                                 SVG + "polyline") and shape.get("stroke"):
                     colours.add(shape.get("stroke"))
     return colours
 
@@ -90,24 +92,31 @@ def main():
 
         root = check_svg(at("trace.svg"))
         said = texts(root)
-        for text in ("Tensor trace of rank 0 of 2", "×2 identical", "×15 steps", "prefill", "attn", "mlp", "residual",
-                     "matrix product", "collective communication", "parameter"):
+        for text in ("Tensor trace of rank 0 of 2", "×2 identical", "×15 steps", "prefill", "attn",
+                     "mlp", "residual", "matrix product", "collective communication", "parameter"):
             check(any(text in t for t in said), f"trace.svg says {text!r}")
-        check(any("gpt3-style" in t and "tp 2" in t and "dtype f32" in t for t in said), "the title names the model")
+        check(any("gpt3-style" in t and "tp 2" in t and "dtype f32" in t for t in said),
+              "the title names the model")
         tip = tips(root)
-        check("r0.o1" in tip and "embedding" in tip["r0.o1"] and "in: wte.weight f32[128,64]" in tip["r0.o1"], tip["r0.o1"])
-        check(any("group: tp0 {0,1}" in t and "payload of this rank: 4 KiB" in t for t in tip.values()), "collectives")
+        check("r0.o1" in tip and "embedding" in tip["r0.o1"]
+              and "in: wte.weight f32[128,64]" in tip["r0.o1"], tip["r0.o1"])
+        check(any("group: tp0 {0,1}" in t and "payload of this rank: 4 KiB" in t
+                  for t in tip.values()), "collectives")
         check(any("arithmetic intensity" in t for t in tip.values()), "intensity")
-        check(fills(root, r"r0\.o\d+") <= {"#1f5fa8", "#174a86", "#c62828"}, "ops are blue, communication red")
+        check(fills(root, r"r0\.o\d+") <= {"#1f5fa8", "#174a86", "#c62828"},
+              "ops are blue, communication red")
         check(fills(root, r"r0\.t\d+.*") == {"#2e7d32"}, "tensors are green")
 
         root = check_svg(at("comm.svg"))
         said = texts(root)
-        for text in ("rank 0", "rank 1", "Communication between 2 ranks", "all_reduce", "tp0 {0,1} · 4 KiB"):
+        for text in ("rank 0", "rank 1", "Communication between 2 ranks", "all_reduce",
+                     "tp0 {0,1} · 4 KiB"):
             check(any(text in t for t in said), f"comm.svg says {text!r}")
         said = texts(check_svg(at("big_comm.svg")))
-        check(any("ranks 3 … 7" in t for t in said) and any("×96 identical" in t for t in said), "folded ranks and layers")
-        check(any("<b>" in t for t in texts(check_svg(at("hostile.svg")))), "markup in names is shown, not obeyed")
+        check(any("ranks 3 … 7" in t for t in said) and any("×96 identical" in t for t in said),
+              "folded ranks and layers")
+        check(any("<b>" in t for t in texts(check_svg(at("hostile.svg")))),
+              "markup in names is shown, not obeyed")
     print("ok")
 
 

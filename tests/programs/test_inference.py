@@ -6,8 +6,8 @@ from inference_runs import *  # noqa: F403
 def test_default_run():
     with Folder() as f:
         out = expect_ok(f.run())
-        for part in ("gpt3-tiny", '"Once upon a time"', "prefill: 16 tokens", "decode:  15 tokens", "tokens/s", "linear",
-                     "fused attention", "total", "flop/s"):
+        for part in ("gpt3-tiny", '"Once upon a time"', "prefill: 16 tokens", "decode:  15 tokens",
+                     "tokens/s", "linear", "fused attention", "total", "flop/s"):
             assert part in out, f"{part!r} is not in\n{out}"
         assert "all_reduce" not in out
         assert not f.files(), f.files()
@@ -18,13 +18,17 @@ def test_attention_is_fused_unless_its_ops_are_to_be_seen():
     separate = {"matmul", "scale_mask", "softmax"}
     bert = ["--model", "bert-base-uncased", "--device", "meta"]
     with Folder() as f:
-        for how, fused in (([], True), (["--device", "meta"], True), (["--visualize_trace", "--out_dir", "out"], False),
-                           (["--debug"], False), (["--attention", "unfused"], False), (["--attention", "auto"], True),
-                           (["--attention", "fused", "--debug"], True), (bert, True), (bert + ["--debug"], False)):
+        for how, fused in (([], True), (["--device", "meta"], True),
+                           (["--visualize_trace", "--out_dir", "out"], False),
+                           (["--debug"], False), (["--attention", "unfused"], False),
+                           (["--attention", "auto"], True),
+                           (["--attention", "fused", "--debug"], True), (bert, True),
+                           (bert + ["--debug"], False)):
             s = summary(f, "--num_output_tokens" if how[:1] != ["--model"] else "--top_k", 2, *how)
             ops = {o["op"] for o in s["ops"]}
             assert s["attention"] == ("fused" if fused else "unfused"), how
-            assert ("attention" in ops) == fused and (ops & separate >= {"matmul", "scale_mask"}) == (not fused), (how, ops)
+            assert ("attention" in ops) == fused \
+                and (ops & separate >= {"matmul", "scale_mask"}) == (not fused), (how, ops)
         drawn = {n.get("op") for n in load_json(f / "out/tensor_trace_graph.json")["nodes"]}
         assert drawn >= separate and "attention" not in drawn
 
@@ -40,8 +44,9 @@ def test_tp_is_said_and_counted():
 def test_help_and_version():
     with Folder() as f:
         text = expect_ok(f.run("--help"))
-        for name in ("num_input_tokens", "num_output_tokens", "tp", "device", "temperature", "top_k", "top_p", "visualize_trace",
-                     "hw_config", "model_config", "model", "tokenizer", "prompt", "batch_size", "seed", "out_dir", "save_logits",
+        for name in ("num_input_tokens", "num_output_tokens", "tp", "device", "temperature",
+                     "top_k", "top_p", "visualize_trace", "hw_config", "model_config", "model",
+                     "tokenizer", "prompt", "batch_size", "seed", "out_dir", "save_logits",
                      "attention", "debug", "help"):
             assert f"--{name}" in text, name
         assert text == expect_ok(f.run("-h"))
@@ -51,9 +56,12 @@ def test_help_and_version():
 
 def test_dashes_and_underscores():
     with Folder() as f:
-        a = summary(f, "--num_input_tokens", 5, "--num_output_tokens", 3, "--batch_size", 2, "--top_k", 4)
-        b = summary(f, "--num-input-tokens=5", "--num-output-tokens=3", "--batch-size=2", "--top-k=4")
-        c = summary(f, "--num_input-tokens", 5, "--num-output_tokens", 3, "--batch_size=2", "--top_k", 4)
+        a = summary(f, "--num_input_tokens", 5, "--num_output_tokens", 3, "--batch_size", 2,
+                    "--top_k", 4)
+        b = summary(f, "--num-input-tokens=5", "--num-output-tokens=3", "--batch-size=2",
+                    "--top-k=4")
+        c = summary(f, "--num_input-tokens", 5, "--num-output_tokens", 3, "--batch_size=2",
+                    "--top_k", 4)
         assert a["tokens"] == b["tokens"] == c["tokens"]
         assert a["trace_hash"] == b["trace_hash"] == c["trace_hash"]
 
@@ -61,24 +69,31 @@ def test_dashes_and_underscores():
 def test_json():
     with Folder() as f:
         s = summary(f, "--tp", 2, "--batch_size", 3, "--num_output_tokens", 5)
-        assert s["model"] == "gpt3-tiny" and s["tp"] == 2 and s["ranks"] == 2 and s["device"] == "cpu"
-        assert [len(t) for t in s["tokens"]] == [5, 5, 5] and s["new_tokens"] == 5 and s["prompt_tokens"] == 16
+        assert s["model"] == "gpt3-tiny" and s["tp"] == 2 and s["ranks"] == 2 \
+            and s["device"] == "cpu"
+        assert [len(t) for t in s["tokens"]] == [5, 5, 5] and s["new_tokens"] == 5 \
+            and s["prompt_tokens"] == 16
         assert all(0 <= t < 256 for row in s["tokens"] for t in row)
-        assert len(set(s["trace_hash"])) == 2 and all(re.fullmatch("[0-9a-f]{16}", h) for h in s["trace_hash"])
+        assert len(set(s["trace_hash"])) == 2 and all(re.fullmatch("[0-9a-f]{16}", h)
+                                                      for h in s["trace_hash"])
         ops = {o["op"]: o for o in s["ops"]}
-        assert ops["all_reduce"]["calls"] == 5 * 5  # two a layer and one for the embedding, in each step
+        # two a layer and one for the embedding, in each step
+        assert ops["all_reduce"]["calls"] == 5 * 5
         assert ops["all_reduce"]["comm_bytes"] == 5 * 4 * 128 * 3 * (16 + 4)
         assert s["prefill_ns"] > 0 and s["decode_ns"] > 0
 
 
 def test_tokens_do_not_depend_on_tp():
     with Folder() as f:
-        for how in ([], ["--temperature", 0], ["--top_k", 8, "--top_p", "0.9", "--temperature", "0.7"], ["--attention", "fused"]):
+        for how in ([], ["--temperature", 0],
+                    ["--top_k", 8, "--top_p", "0.9", "--temperature", "0.7"],
+                    ["--attention", "fused"]):
             runs = [summary(f, "--tp", tp, "--batch_size", 2, *how)["tokens"] for tp in (1, 2, 4)]
             assert runs[0] == runs[1] == runs[2], how
         first, second = (summary(f, "--seed", s)["tokens"] for s in (1, 2))
         assert first != second
-        assert len({tuple(t) for t in summary(f, "--batch_size", 4)["tokens"]}) > 1  # the rows draw for themselves
+        # the rows draw for themselves
+        assert len({tuple(t) for t in summary(f, "--batch_size", 4)["tokens"]}) > 1
         greedy = summary(f, "--batch_size", 4, "--temperature", 0)["tokens"]
         assert len({tuple(t) for t in greedy}) == 1
 
@@ -90,7 +105,8 @@ def test_saved_logits():
         path = f.write("config.json", json.dumps(config))
         saved = []
         for tp in (1, 2, 4):
-            expect_ok(f.run("--model_config", path, "--tp", tp, "--batch_size", 2, "--save_logits", f"l{tp}.npy", "--quiet"))
+            expect_ok(f.run("--model_config", path, "--tp", tp, "--batch_size", 2, "--save_logits",
+                            f"l{tp}.npy", "--quiet"))
             shape, values = read_npy(f / f"l{tp}.npy")
             assert shape == (2, 257), shape
             assert values[:257] == values[257:]  # the same prompt twice
@@ -104,7 +120,8 @@ def test_saved_logits():
         except ImportError:
             return
         array = numpy.load(f / "l2.npy")
-        assert array.shape == (2, 257) and array.dtype == numpy.float32 and tuple(array.ravel()) == saved[1]
+        assert array.shape == (2, 257) and array.dtype == numpy.float32 \
+            and tuple(array.ravel()) == saved[1]
 
 
 def test_prompt_is_cut_or_repeated():
@@ -120,7 +137,8 @@ def test_prompt_is_cut_or_repeated():
 def test_debug_and_quiet():
     with Folder() as f:
         r = f.run("--debug", "--num_output_tokens", 1)
-        assert expect_ok(r) and r.stderr.decode().count("\n") > 50 and "h.1.attn" in r.stderr.decode()
+        assert expect_ok(r) and r.stderr.decode().count("\n") > 50 \
+            and "h.1.attn" in r.stderr.decode()
         r = f.run("--quiet")
         assert expect_ok(r) == "" and not r.stderr
 
@@ -130,7 +148,8 @@ def test_gpt2_tokenizer():
     if not data:
         raise Skip("SYN_SHARED_DATA is not set")
     with Folder() as f:
-        s = summary(f, "--device", "meta", "--model", "gpt2", "--tokenizer", data + "/gpt2", "--prompt", "Once upon a time")
+        s = summary(f, "--device", "meta", "--model", "gpt2", "--tokenizer", data + "/gpt2",
+                    "--prompt", "Once upon a time")
         assert s["prompt_tokens"] == 4
         line = refuse(f, ["--tokenizer", data + "/gpt2"], 1, "50257", "256")
         assert "gpt3-tiny" in line
@@ -138,9 +157,12 @@ def test_gpt2_tokenizer():
 
 def test_meta_needs_no_memory_for_the_model():
     with Folder() as f:
-        s = summary(f, "--device", "meta", "--model", "gpt3-175b", "--tp", 8, "--num_input_tokens", 2048 - 1,
-                    "--num_output_tokens", 2, "--batch_size", 1000, "--hw_config", "a100-80g", limit=None if SANITIZED else 1500000)
-        assert s["predicted_prefill_ns"] > 1e9 and s["predicted_decode_ns"] > 0 and s["ranks"] == 8 and s["tokens"] == []
+        s = summary(f, "--device", "meta", "--model", "gpt3-175b", "--tp", 8, "--num_input_tokens",
+                    2048 - 1,
+                    "--num_output_tokens", 2, "--batch_size", 1000, "--hw_config", "a100-80g",
+                    limit=None if SANITIZED else 1500000)
+        assert s["predicted_prefill_ns"] > 1e9 and s["predicted_decode_ns"] > 0 \
+            and s["ranks"] == 8 and s["tokens"] == []
 
 
 def test_meta_predicts_times_for_a_default():
@@ -148,32 +170,41 @@ def test_meta_predicts_times_for_a_default():
     with Folder() as f:
         args = ["--device", "meta", "--tp", 2, "--num_output_tokens", 2]
         out = expect_ok(f.run(*args, "--visualize_trace", "--out_dir", "out"))
-        assert "predictions for a100-80g (the default; --hw_config chooses)" in out and "predicted prefill:" in out, out
+        assert "predictions for a100-80g (the default; --hw_config chooses)" in out \
+            and "predicted prefill:" in out, out
         assert "predicted for a100-80g" in out.split("ops of rank 0")[1].split("\n")[0], out
-        stat = json.loads(subprocess.run([os.path.join(BUILD, "syntorch"), "stat", f / "out/trace", "--json"], check=True,
+        stat = json.loads(subprocess.run([os.path.join(BUILD, "syntorch"), "stat", f / "out/trace",
+                                          "--json"], check=True,
                                          capture_output=True).stdout)
         for rank in stat["ranks"]:
-            assert {"name": "hardware", "value": "a100-80g"} in rank["metadata"] and rank["timed_nodes"] == rank["nodes"], rank
-        for name, read in (("tensor_trace_graph.json", lambda d: d["graph"]["metadata"]), ("timeline.json", lambda d: d["otherData"]["metadata"])):
+            assert {"name": "hardware", "value": "a100-80g"} in rank["metadata"] \
+                and rank["timed_nodes"] == rank["nodes"], rank
+        for name, read in (("tensor_trace_graph.json", lambda d: d["graph"]["metadata"]),
+                           ("timeline.json", lambda d: d["otherData"]["metadata"])):
             with open(f / f"out/{name}", encoding="utf-8") as file:
                 assert read(json.load(file))["hardware"] == "a100-80g", name
         named = summary(f, *args, "--hw_config", "a100-80g")
-        assert summary(f, *args) == named and named["hardware"] == "a100-80g" and named["predicted_prefill_ns"] > 0
+        assert summary(f, *args) == named and named["hardware"] == "a100-80g" \
+            and named["predicted_prefill_ns"] > 0
         assert summary(f, *args, "--hw_config", "h100")["hardware"] == "h100"
         assert "hardware" not in summary(f, "--num_output_tokens", 1)
 
 
 def test_waiting_stands_apart():
-    """A collective's time is its transfer; waiting for other ranks stands beside it, never in it."""
+    """A collective's time is its transfer; waiting for other ranks stands beside it, never in
+    it."""
     def about(a, b, slack=1e-4):
         return abs(a - b) <= slack * max(abs(a), abs(b)) + 1e-6
 
     with Folder() as f:
-        args = ["--tp", 3, "--num_output_tokens", 3, "--visualize_trace", "--out_dir", "out", "--model_config", "odd.json"]
-        f.write("odd.json", json.dumps({"n_layer": 2, "n_embd": 96, "n_head": 6, "n_positions": 64, "vocab_size": 300}))
+        args = ["--tp", 3, "--num_output_tokens", 3, "--visualize_trace", "--out_dir", "out",
+                "--model_config", "odd.json"]
+        f.write("odd.json", json.dumps({"n_layer": 2, "n_embd": 96, "n_head": 6, "n_positions": 64,
+                                        "vocab_size": 300}))
         s = json.loads(expect_ok(f.run(*args, "--json")))
         with open(f / "out/tensor_trace_graph.json", encoding="utf-8") as file:
-            ops = [n for n in json.load(file)["nodes"] if n["type"] == "op" and not n.get("virtual")]
+            ops = [n for n in json.load(file)["nodes"] if n["type"] == "op"
+                   and not n.get("virtual")]
         with open(f / "out/timeline.json", encoding="utf-8") as file:
             slices = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X"]
         assert any(n.get("wait_ns", 0) > 0 for n in ops)
@@ -193,32 +224,43 @@ def test_waiting_stands_apart():
             rest = sum(e["dur"] for e in slices if e["pid"] == rank and e["name"] != "wait") * 1000
             mine = [n for n in ops if n["rank"] == rank]
             assert abs(waits - sum(n["wait_ns"] for n in mine)) <= 2 * len(mine), (rank, waits)
-            assert abs(rest - sum(n.get("transfer_ns", n["wall_ns"]) for n in mine)) <= 3 * len(mine), (rank, rest)
+            assert abs(rest - sum(n.get("transfer_ns", n["wall_ns"])
+                                  for n in mine)) <= 3 * len(mine), (rank, rest)
         command = [os.path.join(BUILD, "syntorch"), "stat", f / "out/trace"]
-        stat = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True).stdout)
-        for of, numbers in [(rank["rank"], rank) for rank in stat["ranks"]] + [(None, stat["total"])]:
+        stat = json.loads(subprocess.run([*command, "--json"], check=True,
+                                         capture_output=True).stdout)
+        for of, numbers in [(rank["rank"], rank)
+                            for rank in stat["ranks"]] + [(None, stat["total"])]:
             mine = [n for n in ops if of in (None, n["rank"])]
-            assert abs(numbers["waiting_us"] - sum(n["wait_ns"] for n in mine) / 1000) <= 1, (of, numbers["waiting_us"])
+            assert abs(numbers["waiting_us"] - sum(n["wait_ns"] for n in mine) / 1000) <= 1, \
+                (of, numbers["waiting_us"])
             reduces = [n for n in mine if n["op"] == "all_reduce"]
             row = numbers["collectives"]["ALL_REDUCE"]
             assert row["count"] == len(reduces)
             assert abs(row["waiting_us"] - sum(n["wait_ns"] for n in reduces) / 1000) <= 1, row
-            assert abs(row["us"] - sum(n.get("transfer_ns", n["wall_ns"]) for n in reduces) / 1000) <= len(reduces), row
+            assert abs(row["us"] - sum(n.get("transfer_ns", n["wall_ns"])
+                                       for n in reduces) / 1000) <= len(reduces), row
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        for part in ("(all: sums over the ranks; critical: of the longest)", "collectives, sums over 3 ranks ", "groups, sums over 3 ranks ",
-                     "ops by time, sums over 3 ranks ", "ops by count, sums over 3 ranks ", "+waiting us"):
+        for part in ("(all: sums over the ranks; critical: of the longest)",
+                     "collectives, sums over 3 ranks ", "groups, sums over 3 ranks ",
+                     "ops by time, sums over 3 ranks ", "ops by count, sums over 3 ranks ",
+                     "+waiting us"):
             assert part in text, text
-        one = subprocess.run([*command[:2], f / "out/trace.1.et"], check=True, capture_output=True, text=True).stdout
+        one = subprocess.run([*command[:2], f / "out/trace.1.et"], check=True, capture_output=True,
+                             text=True).stdout
         assert "sums over" not in one and "+waiting us" in one, one
-        assert "+waiting" in expect_ok(f.run(*args[:4], "--model_config", "odd.json")).split("ops of rank 0")[1].split("\n")[1]
+        assert "+waiting" in expect_ok(f.run(*args[:4], "--model_config",
+                                             "odd.json")).split("ops of rank 0")[1].split("\n")[1]
 
 
 def test_visualize_trace_writes_what_it_promises():
     with Folder() as f:
-        for tp, more in ((1, []), (2, ["--attention", "fused", "--batch_size", 2]), (4, ["--num_output_tokens", 3])):
+        for tp, more in ((1, []), (2, ["--attention", "fused", "--batch_size", 2]),
+                         (4, ["--num_output_tokens", 3])):
             out = expect_ok(f.run("--tp", tp, "--visualize_trace", "--out_dir", f"new/{tp}", *more))
             check_folder(f / f"new/{tp}", tp)
-            for name in ("tensor_trace_graph.json", "tensor_trace_graph.png", "timeline.json", "trace.comm_group.json"):
+            for name in ("tensor_trace_graph.json", "tensor_trace_graph.png", "timeline.json",
+                         "trace.comm_group.json"):
                 assert f"new/{tp}/{name}" in out, f"{name} is not said to be written"
         # Again, over the old files: the same names, no others.
         expect_ok(f.run("--tp", 4, "--visualize_trace", "--out_dir", "new/4", "--quiet"))
@@ -231,9 +273,11 @@ def test_visualize_trace_writes_what_it_promises():
 
 def test_chakra_json_holds_the_same_nodes():
     with Folder() as f:
-        expect_ok(f.run("--tp", 2, "--visualize_trace", "--quiet", "--device", "meta", "--num_output_tokens", 2))
+        expect_ok(f.run("--tp", 2, "--visualize_trace", "--quiet", "--device", "meta",
+                        "--num_output_tokens", 2))
         command = os.path.join(BUILD, "syntorch")
-        subprocess.run([command, "export", "--input", f / "tensor_trace_chakra.json", "--output", f / "back.et"], check=True)
+        subprocess.run([command, "export", "--input", f / "tensor_trace_chakra.json", "--output",
+                        f / "back.et"], check=True)
         for r in range(2):
             with open(f / f"back.{r}.et", "rb") as a, open(f / f"trace.{r}.et", "rb") as b:
                 assert a.read() == b.read(), f"rank {r}"

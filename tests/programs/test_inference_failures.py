@@ -1,4 +1,5 @@
-"""Everything that can go wrong with the inference program: one sentence, the right exit code, no file half-written."""
+"""Everything that can go wrong with the inference program: one sentence, the right exit code, no
+file half-written."""
 from inference_runs import *  # noqa: F403
 
 
@@ -27,10 +28,12 @@ def test_usage():
 def test_numbers():
     with Folder() as f:
         for name, values in {
-            "temperature": ["nan", "-nan", "inf", "-1", "1e999", "1e7", "warm", "", "1 ", " 1", "1,5", "0.5x"],
+            "temperature": ["nan", "-nan", "inf", "-1", "1e999", "1e7", "warm", "", "1 ", " 1",
+                            "1,5", "0.5x"],
             "top_p": ["0", "-0.1", "1.0001", "nan", "inf", "half"],
             "top_k": ["-1", "1.5", "99999999999999999999", "nan"],
-            "tp": ["0", "-2", "65537", "4294967297", "9223372036854775808", "two", "0x2", "2.0", ""],
+            "tp": ["0", "-2", "65537", "4294967297", "9223372036854775808", "two", "0x2", "2.0",
+                   ""],
             "num_input_tokens": ["0", "-5", "1000000001", "1e3"],
             "num_output_tokens": ["0", "-5", "18446744073709551617"],
             "batch_size": ["0", "-1", "1000001"],
@@ -47,14 +50,18 @@ def test_what_does_not_fit_the_model():
         refuse(f, ["--tp", 3], 1, "tp 3", "8 attention heads")
         refuse(f, ["--tp", 16], 1, "tp 16", "8 attention heads")
         refuse(f, ["--num_input_tokens", 300], 1, "300", "16", "315", "256")
-        line = refuse(f, ["--num_output_tokens", 1000000000], 1, "1000000000 new tokens need more than the 256 positions")
+        line = refuse(f, ["--num_output_tokens", 1000000000], 1,
+                      "1000000000 new tokens need more than the 256 positions")
         assert "prompt tokens" not in line, line  # nobody has counted them yet
-        refuse(f, ["--num_output_tokens", 257], 1, "16 prompt tokens and 257 new ones need 272 positions")
-        refuse(f, ["--num_input_tokens", 1000000000, "--num_output_tokens", 1000000000, "--batch_size", 1000000], 1, "256")
+        refuse(f, ["--num_output_tokens", 257], 1,
+               "16 prompt tokens and 257 new ones need 272 positions")
+        refuse(f, ["--num_input_tokens", 1000000000, "--num_output_tokens", 1000000000,
+                   "--batch_size", 1000000], 1, "256")
         refuse(f, ["--prompt", "x" * 300], 1, "300")
         refuse(f, ["--prompt", ""], 1, "prompt is empty")
         bert = os.path.join(SOURCE, "examples", "configs", "bert-tiny.json")
-        refuse(f, ["--model_config", bert, "--prompt", ""], 1, "no [MASK]")  # no ids to copy: the sanitizers' run looks at that
+        # no ids to copy: the sanitizers' run looks at that
+        refuse(f, ["--model_config", bert, "--prompt", ""], 1, "no [MASK]")
         refuse(f, ["--device", "cuda"], 1, "no CUDA")
         refuse(f, ["--model", "gpt5"], 1, "gpt5", "gpt3-175b")
         refuse(f, ["--model", "gpt2", "--tp", 8], 1, "tp 8", "12 attention heads")
@@ -70,8 +77,10 @@ def test_model_configs():
         os.symlink("a", f / "b")
         f.write("secret", whole)
         for path, says in [
-            ("absent.json", "No such file"), ("folder", "folder"), ("loop", "symbolic links"), ("a", "symbolic links"),
-            ("/dev/null", "/dev/null:1:1"), ("/dev/zero", "/dev/zero"), ("secret/x", "Not a directory"), ("", "")]:
+            ("absent.json", "No such file"), ("folder", "folder"), ("loop", "symbolic links"),
+            ("a", "symbolic links"),
+            ("/dev/null", "/dev/null:1:1"), ("/dev/zero", "/dev/zero"),
+            ("secret/x", "Not a directory"), ("", "")]:
             refuse(f, ["--model_config", path], 1, says)
         for i in range(0, len(whole) - 1, 17):  # cut anywhere
             refuse(f, ["--model_config", f.write("cut.json", whole[:i])], 1, "cut.json:")
@@ -100,7 +109,8 @@ def test_model_configs():
             ("\x00", "bad.json:1:"),
         ]:
             refuse(f, ["--model_config", f.write("bad.json", text)], 1, says)
-        refuse(f, ["--model_config", f.write("long.json", whole + " " * (2 << 20))], 1, "long.json", "1048576")
+        refuse(f, ["--model_config", f.write("long.json", whole + " " * (2 << 20))], 1, "long.json",
+               "1048576")
 
 
 def test_tokenizers():
@@ -140,7 +150,8 @@ def test_places_that_cannot_be_written():
         with open(f / "file", encoding="utf-8") as kept:
             assert kept.read() == "mine"
         save = ["--quiet", "--num_output_tokens", 1, "--save_logits"]
-        for path, says in [("absent/l.npy", "absent"), ("/dev/full", "No space"), (f.path, "folder"), ("file/l.npy", "file"),
+        for path, says in [("absent/l.npy", "absent"), ("/dev/full", "No space"),
+                           (f.path, "folder"), ("file/l.npy", "file"),
                            ("/proc/l.npy", "/proc/l.npy"), ("", "empty")]:
             refuse(f, save + [path], 1, says)
 
@@ -150,7 +161,8 @@ def test_a_folder_in_the_way_of_a_file():
     for name in promised(2):
         with Folder() as f:
             os.makedirs(f / f"out/{name}")
-            line = sentence_of(f.run("--tp", 2, "--device", "meta", "--num_output_tokens", 1, "--visualize_trace", "--out_dir", "out", "--quiet"), 1)
+            line = sentence_of(f.run("--tp", 2, "--device", "meta", "--num_output_tokens", 1,
+                                     "--visualize_trace", "--out_dir", "out", "--quiet"), 1)
             assert name in line, line
             check_whole(f, "out", name)
             if name.startswith("trace."):
@@ -174,7 +186,8 @@ def check_whole(folder, name, but=None):
 def test_a_full_disk():
     with Folder() as f:
         os.mkdir(f / "disk")
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", f / "disk"], capture_output=True).returncode != 0:
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", f / "disk"],
+                          capture_output=True).returncode != 0:
             raise Skip("no file system of a known size can be mounted here")
         try:
             for room in (0, 100, 250):
@@ -188,7 +201,8 @@ def test_a_full_disk():
                 os.remove(f / "disk/filler")
             with open(f / "disk/filler", "wb") as filler:
                 filler.write(b"x" * 252 * 1024)
-            line = sentence_of(f.run("--quiet", "--batch_size", 50, "--save_logits", "disk/l.npy"), 1)
+            line = sentence_of(f.run("--quiet", "--batch_size", 50, "--save_logits", "disk/l.npy"),
+                               1)
             assert "No space left" in line and f.files("disk") == ["filler"], line
         finally:
             subprocess.run(["umount", f / "disk"], check=True)
@@ -198,11 +212,15 @@ def test_output_that_cannot_be_written():
     with Folder() as f:
         for args in (["--json"], [], ["--help"], ["--version"]):
             with open("/dev/full", "wb") as full:
-                done = subprocess.run([PROGRAM, *args], cwd=f.path, env=ENV, stdout=full, stderr=subprocess.PIPE)
-            line = sentence_of(subprocess.CompletedProcess([], done.returncode, b"", done.stderr), 1)
+                done = subprocess.run([PROGRAM, *args], cwd=f.path, env=ENV, stdout=full,
+                                      stderr=subprocess.PIPE)
+            line = sentence_of(subprocess.CompletedProcess([], done.returncode, b"", done.stderr),
+                               1)
             assert "standard output" in line, line
         for args in ("", "--json", "--help", "--debug 2>&1", "--visualize_trace --out_dir out"):
-            done = subprocess.run(["bash", "-c", f'"$0" {args} | head -n 1 > first; echo "${{PIPESTATUS[0]}}"', PROGRAM],
+            done = subprocess.run(["bash", "-c",
+                                   f'"$0" {args} | head -n 1 > first; echo "${{PIPESTATUS[0]}}"',
+                                   PROGRAM],
                                   cwd=f.path, env=ENV, capture_output=True)
             assert int(done.stdout) in (0, 1, 128 + signal.SIGPIPE), done
             assert os.path.getsize(f / "first") > 0
@@ -214,7 +232,8 @@ def test_too_little_memory():
         raise Skip("sanitizers need terabytes of address space")
     with Folder() as f:
         refuse(f, ["--model", "gpt3-175b"], 1, "out of memory", "651 GiB", "--device meta")
-        refuse(f, ["--batch_size", 1000000, "--num_output_tokens", 200], 1, "out of memory", "KV cache")
+        refuse(f, ["--batch_size", 1000000, "--num_output_tokens", 200], 1, "out of memory",
+               "KV cache")
         for limit in (1200000, 1800000):  # room to start in, none for 6 GiB of weights
             for args in (["--model", "gpt2-xl"], ["--model", "gpt2-xl", "--tp", 5]):
                 refuse(f, args, 1, "memory", limit=limit)
@@ -222,22 +241,26 @@ def test_too_little_memory():
             for args in ([], ["--tp", 2], ["--device", "meta", "--json"]):
                 line = refuse(f, args + ["--quiet"], 1, limit=limit, timeout=20)
                 assert "address space" in line or "memory" in line or "thread" in line, line
-        for limit in (800000, 900000, 1000000):  # room for the weights, hardly for more: succeeds or fails, but ends
+        # room for the weights, hardly for more: succeeds or fails, but ends
+        for limit in (800000, 900000, 1000000):
             for tp in (1, 2):
-                done = f.run("--model", "gpt2", "--tp", tp, "--quiet", "--num_output_tokens", 2, limit=limit, timeout=30)
+                done = f.run("--model", "gpt2", "--tp", tp, "--quiet", "--num_output_tokens", 2,
+                             limit=limit, timeout=30)
                 if done.returncode != 0:
                     assert "memory" in sentence_of(done, 1)
 
 
 def test_killed_while_it_writes():
     with Folder() as f:
-        args = ["--tp", 2, "--device", "meta", "--num_output_tokens", 100, "--visualize_trace", "--quiet", "--out_dir"]
+        args = ["--tp", 2, "--device", "meta", "--num_output_tokens", 100, "--visualize_trace",
+                "--quiet", "--out_dir"]
         start = time.monotonic()
         expect_ok(f.run(*args, "whole"))
         whole = time.monotonic() - start
         for i, kind in enumerate((signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
             name = f"killed{i}"
-            program = subprocess.Popen([PROGRAM, *map(str, args), name], cwd=f.path, env=ENV, stderr=subprocess.DEVNULL)
+            program = subprocess.Popen([PROGRAM, *map(str, args), name], cwd=f.path, env=ENV,
+                                       stderr=subprocess.DEVNULL)
             time.sleep(whole * (0.1 + 0.25 * i))
             program.send_signal(kind)
             code = program.wait(30)

@@ -1,5 +1,6 @@
-"""Checkpoints whose file holds a head of its own beside a configuration that ties it to the token table: HuggingFace's
-logits from HuggingFace's files (tests/reference/heads.json), what is said, and what is saved."""
+"""Checkpoints whose file holds a head of its own beside a configuration that ties it to the token
+table: HuggingFace's logits from HuggingFace's files (tests/reference/heads.json), what is said, and
+what is saved."""
 from inference_runs import *  # noqa: F403
 
 REFERENCE = os.path.join(SOURCE, "tests", "reference")
@@ -24,7 +25,8 @@ def read_tensors(path):
 def write_tensors(path, tensors):
     header, data = {}, b""
     for name, (dtype, shape, content) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        header[name] = {"dtype": dtype, "shape": shape,
+                        "data_offsets": [len(data), len(data) + len(content)]}
         data += content
     text = json.dumps(header).encode()
     with open(path, "wb") as f:
@@ -52,12 +54,14 @@ def words(folder):
 
 
 def run(folder, weights, tokens, *how, launcher=None):
-    """The logits behind the prompt or of its mask, the summary, and what was said on standard error."""
+    """The logits behind the prompt or of its mask, the summary, and what was said on standard
+    error."""
     bert = "bert" in os.path.basename(weights)
     ids = folder.write("ids.txt", " ".join(map(str, tokens[1:-1] if bert else tokens)) + "\n")
-    more = ["--tokenizer", words(folder)] if bert else ["--temperature", 0, "--num_output_tokens", 12]
-    result = folder.run("--weights", weights, "--prompt_ids", ids, "--json", "--save_logits", "l.npy", *more, *how,
-                        launcher=launcher)
+    more = ["--tokenizer", words(folder)] if bert else ["--temperature", 0, "--num_output_tokens",
+                                                        12]
+    result = folder.run("--weights", weights, "--prompt_ids", ids, "--json", "--save_logits",
+                        "l.npy", *more, *how, launcher=launcher)
     return read_npy(folder / "l.npy")[1], json.loads(expect_ok(result)), result.stderr.decode()
 
 
@@ -71,10 +75,12 @@ def test_the_file_has_the_last_word():
         for family in HEADS.values():
             for case in family:
                 for how, launcher in ways:
-                    logits, s, said = run(f, checkpoint(case["checkpoint"]), case["tokens"], *how, launcher=launcher)
+                    logits, s, said = run(f, checkpoint(case["checkpoint"]), case["tokens"], *how,
+                                          launcher=launcher)
                     assert difference(logits, case["logits"]) < 1e-5, (case["checkpoint"], how)
                     assert s.get("tokens") == ([case["greedy"]] if "greedy" in case else None)
-                    assert said.count("it is used") == (0 if "untied" in case["checkpoint"] else 1), said
+                    assert said.count("it is used") \
+                        == (0 if "untied" in case["checkpoint"] else 1), said
 
 
 def test_an_equal_head_is_tied():
@@ -94,12 +100,14 @@ def test_an_equal_head_is_tied():
 
     tokens = HEADS["gpt2"][0]["tokens"]
     with Folder() as f:
-        for i, (source, change) in enumerate((("head_gpt2_f32", equal), ("head_gpt2_f16", wider), ("head_gpt2_f32", zeros))):
+        for i, (source, change) in enumerate((("head_gpt2_f32", equal), ("head_gpt2_f16", wider),
+                                              ("head_gpt2_f32", zeros))):
             def alone(tensors, change=change):
                 change(tensors)
                 del tensors[GPT2_HEAD]
 
-            with_head, _, said = run(f, variant(f, source, f"a{i}", change), tokens, "--save_weights", "saved")
+            with_head, _, said = run(f, variant(f, source, f"a{i}", change), tokens,
+                                     "--save_weights", "saved")
             assert with_head == run(f, variant(f, source, f"b{i}", alone), tokens)[0]
             assert "it is used" not in said
             assert load_json(f / "saved/config.json")["tie_word_embeddings"]
@@ -124,9 +132,11 @@ def test_berts_biases():
         logits, _, said = run(f, variant(f, "head_bert_f32", "bert_one", one_bias), case["tokens"])
         assert difference(logits, case["logits"]) < 1e-5 and "differ in the weights" not in said
         with_two, _, said = run(f, variant(f, "head_bert_f32", "bert_two", tied), case["tokens"])
-        assert "cls.predictions.decoder.bias and cls.predictions.bias differ in the weights; the first is used" in said
+        assert ("cls.predictions.decoder.bias and cls.predictions.bias differ in the weights; "
+                "the first is used") in said
         assert "it is used" not in said and difference(with_two, case["logits"]) > 0.01
-        assert run(f, variant(f, "head_bert_f32", "bert_tied", all_tied), case["tokens"])[0] == with_two
+        assert run(f, variant(f, "head_bert_f32", "bert_tied", all_tied),
+                   case["tokens"])[0] == with_two
 
 
 def test_another_shape_is_an_error():
@@ -146,15 +156,20 @@ def test_another_shape_is_an_error():
 
     with Folder() as f:
         ids = ["--prompt_ids", f.write("ids", "1\n")]
-        cases = [("head_gpt2_f32", cut(GPT2_HEAD, 90, 16), "'lm_head.weight' has the shape [90, 16]"),
-                 ("head_gpt2_f32", cut(GPT2_HEAD, 101, 8), "[101, 8] and 'transformer.wte.weight', which is tied to it, [101, 16]"),
+        cases = [("head_gpt2_f32", cut(GPT2_HEAD, 90, 16),
+                  "'lm_head.weight' has the shape [90, 16]"),
+                 ("head_gpt2_f32", cut(GPT2_HEAD, 101, 8),
+                  "[101, 8] and 'transformer.wte.weight', which is tied to it, [101, 16]"),
                  ("head_gpt2_f32", bytes_of(GPT2_HEAD), "'lm_head.weight' is U8"),
-                 ("head_bert_f32", cut(BERT_HEAD, 104, 16), "'cls.predictions.decoder.weight' has the shape [104, 16]"),
-                 ("head_bert_f32", cut(BERT_BIAS, 102, 1), "'cls.predictions.decoder.bias' has the shape [102]")]
+                 ("head_bert_f32", cut(BERT_HEAD, 104, 16),
+                  "'cls.predictions.decoder.weight' has the shape [104, 16]"),
+                 ("head_bert_f32", cut(BERT_BIAS, 102, 1),
+                  "'cls.predictions.decoder.bias' has the shape [102]")]
         for i, (source, change, sentence) in enumerate(cases):
             for how in ([], ["--device", "meta"]):
                 shutil.rmtree(f / f"v{i}", ignore_errors=True)
-                refuse(f, ["--weights", variant(f, source, f"v{i}", change), *ids, *how], 1, sentence)
+                refuse(f, ["--weights", variant(f, source, f"v{i}", change), *ids, *how], 1,
+                       sentence)
 
 
 def test_saved_heads_are_read_again():
@@ -164,10 +179,12 @@ def test_saved_heads_are_read_again():
                 kind = "bert" if "bert" in case["checkpoint"] else "gpt2"
                 for how in ([], ["--tp", 2]):
                     out = f / ("out_" + kind)
-                    run(f, checkpoint(case["checkpoint"]), case["tokens"], "--save_weights", out, *how)
+                    run(f, checkpoint(case["checkpoint"]), case["tokens"], "--save_weights", out,
+                        *how)
                     assert load_json(out + "/config.json")["tie_word_embeddings"] is False
                     names = set(read_tensors(out + "/model.safetensors"))
-                    assert names >= ({BERT_HEAD, BERT_BIAS, BERT_OTHER_BIAS} if kind == "bert" else {GPT2_HEAD})
+                    assert names >= ({BERT_HEAD, BERT_BIAS, BERT_OTHER_BIAS} if kind == "bert"
+                                     else {GPT2_HEAD})
                     logits, _, said = run(f, out, case["tokens"])
                     assert difference(logits, case["logits"]) < 1e-5 and "used" not in said
 
@@ -183,21 +200,27 @@ def test_endings():
             f.write(f"{i}/config.json", json.dumps({**values, **case["config"]}))
             if case["generation_config"] is not None:
                 f.write(f"{i}/generation_config.json", json.dumps(case["generation_config"]))
-            how = ["--weights", i, "--prompt_ids", ids, "--temperature", 0, "--num_output_tokens", 12]
+            how = ["--weights", i, "--prompt_ids", ids, "--temperature", 0, "--num_output_tokens",
+                   12]
             assert summary(f, *how)["tokens"] == case["tokens"], case
             # what is saved ends where this does
             expect_ok(f.run(*how, "--save_weights", f"{i}s", "--tp", 2, "--quiet"))
             how[1] = f"{i}s"
             assert summary(f, *how)["tokens"] == case["tokens"], case
-        f.write("1/generation_config.json", '{"eos_token_id": 82, "repetition_penalty": 1.2, "num_beams": 1, "bad_words_ids": [],'
-                                            ' "suppress_tokens": [[3]], "do_sample": true, "stop_strings": "x", "min_p": null}')
+        f.write("1/generation_config.json",
+                '{"eos_token_id": 82, "repetition_penalty": 1.2, "num_beams": 1, '
+                '"bad_words_ids": [], "suppress_tokens": [[3]], "do_sample": true, '
+                '"stop_strings": "x", "min_p": null}')
         how[1] = 1
         said = f.run(*how).stderr.decode()
-        assert "generation_config.json sets repetition_penalty, suppress_tokens, stop_strings, which is not done" in said, said
+        assert ("generation_config.json sets repetition_penalty, suppress_tokens, stop_strings, "
+                "which is not done") in said, said
         assert "not done" not in f.run(*how, "--quiet").stderr.decode()
-        for text, sentence in (('{"eos_token_id": "82"}', '"eos_token_id" must be an integer, a list of integers or null'),
+        for text, sentence in (('{"eos_token_id": "82"}',
+                                '"eos_token_id" must be an integer, a list of integers or null'),
                                ('{"eos_token_id": [1.5]}', '"eos_token_id" must be an integer'),
-                               ('{"eos_token_id": ' + str(list(range(17))) + "}", "more than 16 ids"), ("[", "generation_config.json:1:")):
+                               ('{"eos_token_id": ' + str(list(range(17))) + "}",
+                                "more than 16 ids"), ("[", "generation_config.json:1:")):
             f.write("1/generation_config.json", text)
             refuse(f, how, 1, sentence)
 

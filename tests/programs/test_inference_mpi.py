@@ -1,4 +1,5 @@
-"""The inference program over MPI: the same traces, tokens and files as in one process; and every way a job can fail."""
+"""The inference program over MPI: the same traces, tokens and files as in one process; and every
+way a job can fail."""
 from inference_runs import *  # noqa: F403
 
 
@@ -14,22 +15,27 @@ def test_mpi_records_the_same():
     with Folder() as f:
         how = ["--tp", 2, "--batch_size", 2, "--num_output_tokens", 4, "--save_logits"]
         local = summary(f, *how, "local.npy", "--visualize_trace", "--out_dir", "local")
-        mpi = summary(f, *how, "mpi.npy", "--visualize_trace", "--out_dir", "mpi", "--check_collectives", launcher=MPI)
+        mpi = summary(f, *how, "mpi.npy", "--visualize_trace", "--out_dir", "mpi",
+                      "--check_collectives", launcher=MPI)
         assert local["trace_hash"] == mpi["trace_hash"]
         assert local["tokens"] == mpi["tokens"]
         check_folder(f / "mpi", 2)
         a, b = (read_npy(f / f"{name}.npy") for name in ("local", "mpi"))
-        assert a[0] == b[0] and max(abs(x - y) for x, y in zip(a[1], b[1])) <= 1e-5 * max(map(abs, a[1]))
-        a, b = (without_times(load_json(f / f"{name}/tensor_trace_graph.json")) for name in ("local", "mpi"))
+        assert a[0] == b[0] and max(abs(x - y) for x, y in zip(a[1], b[1])) \
+            <= 1e-5 * max(map(abs, a[1]))
+        a, b = (without_times(load_json(f / f"{name}/tensor_trace_graph.json"))
+                for name in ("local", "mpi"))
         assert a == b
-        meta = summary(f, "--tp", 2, "--batch_size", 2, "--num_output_tokens", 4, "--device", "meta", "--attention", "unfused")
+        meta = summary(f, "--tp", 2, "--batch_size", 2, "--num_output_tokens", 4, "--device",
+                       "meta", "--attention", "unfused")
         assert meta["trace_hash"] == mpi["trace_hash"]
 
 
 def test_meta_files_are_the_same_bytes_over_mpi():
     need_mpi()
     with Folder() as f:
-        how = ["--tp", 2, "--device", "meta", "--hw_config", "a100-80g", "--visualize_trace", "--quiet", "--num_output_tokens", 2]
+        how = ["--tp", 2, "--device", "meta", "--hw_config", "a100-80g", "--visualize_trace",
+               "--quiet", "--num_output_tokens", 2]
         expect_ok(f.run(*how, "--out_dir", "fake"))
         expect_ok(f.run(*how, "--out_dir", "mpi", launcher=MPI))
         assert f.files("fake") == f.files("mpi") == promised(2)
@@ -62,15 +68,17 @@ def test_one_message_over_mpi():
 def long_run(folder):
     """A run over MPI that takes far longer than a test may; its process and those of its ranks."""
     path = folder.write("long.json", config(n_positions=65536, n_embd=64, n_inner=64))
-    args = ["--tp", "2", "--model_config", path, "--num_output_tokens", "60000", "--visualize_trace", "--out_dir", "out",
-            "--save_logits", "out/l.npy"]
-    job = subprocess.Popen([*MPI, PROGRAM, *args], cwd=folder.path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    args = ["--tp", "2", "--model_config", path, "--num_output_tokens", "60000",
+            "--visualize_trace", "--out_dir", "out", "--save_logits", "out/l.npy"]
+    job = subprocess.Popen([*MPI, PROGRAM, *args], cwd=folder.path, env=ENV, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT)
     deadline = time.monotonic() + 20
     ranks = []
     while len(ranks) < 2 or not os.path.isdir(folder / "out"):
         assert time.monotonic() < deadline and job.poll() is None, "the ranks did not start"
         time.sleep(0.05)
-        ranks = [p for p in children(job.pid) if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "inference"]
+        ranks = [p for p in children(job.pid)
+                 if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "inference"]
     time.sleep(1)
     return job, ranks
 
@@ -115,7 +123,8 @@ def test_a_rank_that_fails_ends_the_job():
     with Folder() as f:
         f.write("rank.sh", RANK_1 + 'ulimit -v 740000; exec "$@"\n')
         start = time.monotonic()
-        done = f.run("--tp", 2, "--model", "gpt3-350m", "--quiet", "--save_logits", "l.npy", launcher=[*MPI, "sh", "rank.sh"])
+        done = f.run("--tp", 2, "--model", "gpt3-350m", "--quiet", "--save_logits", "l.npy",
+                     launcher=[*MPI, "sh", "rank.sh"])
         line = sentence_of(done, 1)
         assert "rank 1: out of memory" in line, line
         assert time.monotonic() - start < 30 and f.files() == ["rank.sh"]
@@ -127,7 +136,8 @@ def test_a_rank_that_cannot_begin():
     with Folder() as f:
         f.write("my.json", config())
         args = ["--tp", 2, "--model_config", "my.json", "--quiet"]
-        for who, says in (("", "inference: rank 1: cannot read my.json"), ("! ", "inference: cannot read my.json")):
+        for who, says in (("", "inference: rank 1: cannot read my.json"),
+                          ("! ", "inference: cannot read my.json")):
             f.write("rank.sh", who + RANK_1 + 'cd /; exec "$@"\n')
             start = time.monotonic()
             line = sentence_of(f.run(*args, launcher=[*MPI, "sh", "rank.sh"]), 1)
@@ -139,8 +149,8 @@ def test_ranks_started_differently():
     """Other options on one rank: refused before anything is exchanged, whatever the option."""
     need_mpi()
     with Folder() as f:
-        for mine in ("--seed 5", "--num_output_tokens 3", "--batch_size 2", "--temperature 0.5", "--attention unfused",
-                     "--prompt other", "--check_collectives", "--json"):
+        for mine in ("--seed 5", "--num_output_tokens 3", "--batch_size 2", "--temperature 0.5",
+                     "--attention unfused", "--prompt other", "--check_collectives", "--json"):
             f.write("rank.sh", RANK_1 + 'set -- "$@" ' + mine + '\nexec "$@"\n')
             start = time.monotonic()
             line = sentence_of(f.run("--tp", 2, "--quiet", launcher=[*MPI, "sh", "rank.sh"]), 1)

@@ -1,5 +1,5 @@
-"""Checkpoints in the inference program: HuggingFace's results from HuggingFace's files (tests/reference), with
-threads and MPI processes; what does not fit; and writing checkpoints."""
+"""Checkpoints in the inference program: HuggingFace's results from HuggingFace's files
+(tests/reference), with threads and MPI processes; what does not fit; and writing checkpoints."""
 from inference_runs import *  # noqa: F403
 
 REFERENCE = os.path.join(SOURCE, "tests", "reference")
@@ -23,8 +23,8 @@ def difference(got, want):
 def run_prompt(folder, name, rows, *how, launcher=None, new=50):
     """Greedy tokens, and the logits behind the prompts."""
     ids = ids_file(folder, rows)
-    s = summary(folder, "--weights", checkpoint(name), "--prompt_ids", ids, "--temperature", 0, "--num_output_tokens", new,
-                "--save_logits", "logits.npy", *how, launcher=launcher)
+    s = summary(folder, "--weights", checkpoint(name), "--prompt_ids", ids, "--temperature", 0,
+                "--num_output_tokens", new, "--save_logits", "logits.npy", *how, launcher=launcher)
     (n, columns), values = read_npy(folder / "logits.npy")
     assert n == len(rows)
     return s, [values[i * columns:(i + 1) * columns] for i in range(n)]
@@ -38,7 +38,8 @@ def compare(folder, weights, name, how, launcher=None):
 
 
 def unpadded(batch):
-    return [[t for t, m in zip(row, mask) if m] for row, mask in zip(batch["tokens"], batch["mask"])]
+    return [[t for t, m in zip(row, mask) if m]
+            for row, mask in zip(batch["tokens"], batch["mask"])]
 
 
 def test_every_checkpoint():
@@ -53,7 +54,8 @@ def test_ranks_and_attention():
         for weights in GPT2:
             for tp in (1, 2, 4):
                 for attention in ("fused", "unfused"):
-                    compare(f, weights, weights["checkpoints"][0], ["--tp", tp, "--attention", attention])
+                    compare(f, weights, weights["checkpoints"][0],
+                            ["--tp", tp, "--attention", attention])
 
 
 def test_mpi():
@@ -61,14 +63,16 @@ def test_mpi():
     with Folder() as f:
         for ranks in (2, 4):
             for weights in GPT2:
-                compare(f, weights, weights["checkpoints"][-1], ["--tp", ranks], launcher=[MPIRUN, "-n", str(ranks)])
+                compare(f, weights, weights["checkpoints"][-1], ["--tp", ranks],
+                        launcher=[MPIRUN, "-n", str(ranks)])
 
 
 def test_batch_with_padding():
     with Folder() as f:
         for weights in GPT2:
             batch, name = weights["batch"], weights["checkpoints"][0]
-            for how in ([], ["--attention", "fused"], ["--tp", 2], ["--tp", 4, "--attention", "fused"]):
+            for how in ([], ["--attention", "fused"], ["--tp", 2],
+                        ["--tp", 4, "--attention", "fused"]):
                 s, logits = run_prompt(f, name, unpadded(batch), *how)
                 assert s["prompt_tokens"] == len(batch["tokens"][0])
                 for got, want in zip(logits, batch["logits"]):
@@ -91,7 +95,8 @@ def test_traces_do_not_depend_on_the_device():
         batch, name = GPT2[0]["batch"], GPT2[0]["checkpoints"][0]
         for how in ([], ["--tp", 2]):
             real, _ = run_prompt(f, name, unpadded(batch), *how, new=3)
-            meta = summary(f, "--weights", checkpoint(name), "--prompt_ids", ids_file(f, unpadded(batch)), "--device", "meta",
+            meta = summary(f, "--weights", checkpoint(name), "--prompt_ids",
+                           ids_file(f, unpadded(batch)), "--device", "meta",
                            "--num_output_tokens", 3, "--temperature", 0, *how)
             assert real["trace_hash"] == meta["trace_hash"]
 
@@ -115,16 +120,21 @@ def test_dtype():
 def test_dtype_is_of_the_weights_alone():
     """What is said where times and types are printed, and that it is so."""
     with Folder() as f:
-        how = ["--device", "meta", "--tp", 2, "--num_input_tokens", 16, "--num_output_tokens", 1, "--hw_config", "a100-80g"]
+        how = ["--device", "meta", "--tp", 2, "--num_input_tokens", 16, "--num_output_tokens", 1,
+               "--hw_config", "a100-80g"]
         wide, half = summary(f, *how), summary(f, *how, "--dtype", "f16")
-        assert (half["dtype"], half["activation_dtype"], wide["activation_dtype"]) == ("f16", "f32", "f32")
-        comm = [{o["op"]: (o["comm_bytes"], o["predicted_ns"]) for o in s["ops"] if o["comm_bytes"]} for s in (wide, half)]
+        assert (half["dtype"], half["activation_dtype"],
+                wide["activation_dtype"]) == ("f16", "f32", "f32")
+        comm = [{o["op"]: (o["comm_bytes"], o["predicted_ns"]) for o in s["ops"] if o["comm_bytes"]}
+                for s in (wide, half)]
         assert comm[0] == comm[1] and comm[0]["all_reduce"][0] > 0
         assert wide["predicted_prefill_ns"] == half["predicted_prefill_ns"] > 0
-        said = "f16 weights; activations, KV cache and collectives are f32, and times are predicted for f32 arithmetic"
+        said = ("f16 weights; activations, KV cache and collectives are f32, and times are "
+                "predicted for f32 arithmetic")
         assert said in expect_ok(f.run(*how, "--dtype", "f16"))
         assert "activations" not in expect_ok(f.run(*how))
-        assert "weights; activations, KV cache and collectives are f32\n" in expect_ok(f.run("--dtype", "bf16"))
+        assert "weights; activations, KV cache and collectives are f32\n" \
+            in expect_ok(f.run("--dtype", "bf16"))
         assert "of the weight matrices alone" in " ".join(expect_ok(f.run("--help")).split())
         expect_ok(f.run(*how, "--dtype", "f16", "--visualize_trace", "--out_dir", "out", "--quiet"))
         with open(f / "out/tensor_trace_graph.svg", encoding="utf-8") as svg:
@@ -133,14 +143,17 @@ def test_dtype_is_of_the_weights_alone():
 
 def test_saved_and_loaded():
     with Folder() as f:
-        a = summary(f, "--seed", 5, "--tp", 2, "--temperature", 0, "--save_weights", "out", "--save_logits", "a.npy")
+        a = summary(f, "--seed", 5, "--tp", 2, "--temperature", 0, "--save_weights", "out",
+                    "--save_logits", "a.npy")
         assert f.files("out") == ["config.json", "model.safetensors"]
         for how in (["--tp", 1], ["--tp", 4], ["--seed", 9]):
-            b = summary(f, "--weights", "out", "--tokenizer", "bytes", "--temperature", 0, "--save_logits", "b.npy", *how)
+            b = summary(f, "--weights", "out", "--tokenizer", "bytes", "--temperature", 0,
+                        "--save_logits", "b.npy", *how)
             assert a["tokens"] == b["tokens"]
             assert difference(read_npy(f / "b.npy")[1], read_npy(f / "a.npy")[1]) < 1e-5
         for dtype in ("bf16", "f16"):
-            expect_ok(f.run("--weights", "out", "--tokenizer", "bytes", "--dtype", dtype, "--save_weights", dtype, "--quiet"))
+            expect_ok(f.run("--weights", "out", "--tokenizer", "bytes", "--dtype", dtype,
+                            "--save_weights", dtype, "--quiet"))
             size = os.path.getsize(f / dtype + "/model.safetensors")
             assert size < 0.7 * os.path.getsize(f / "out/model.safetensors")
             assert summary(f, "--weights", dtype, "--tokenizer", "bytes")["dtype"] == dtype
@@ -159,7 +172,8 @@ def test_saved_over_mpi():
 
 def bert_tokenizer(folder, vocab=103):
     """A vocabulary for the tiny BERT: special tokens first, then letters and words."""
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]",
+             "[MASK]"] + [chr(c) for c in range(ord("a"), ord("z") + 1)]
     words += ["##" + w for w in words[5:]] + [f"w{i}" for i in range(vocab)]
     os.makedirs(folder / "words", exist_ok=True)
     return os.path.dirname(folder.write("words/vocab.txt", "\n".join(words[:vocab]) + "\n"))
@@ -168,7 +182,8 @@ def bert_tokenizer(folder, vocab=103):
 def test_bert_fills_masks():
     with Folder() as f:
         words = bert_tokenizer(f)
-        args = ["--weights", checkpoint("tiny_bert_f32"), "--tokenizer", words, "--save_logits", "l.npy"]
+        args = ["--weights", checkpoint("tiny_bert_f32"), "--tokenizer", words, "--save_logits",
+                "l.npy"]
         prompts = ["--prompts", f.write("prompts", "ab [MASK] cd e\nx [MASK] [MASK]\n")]
         first = summary(f, *args, *prompts)
         want = read_npy(f / "l.npy")
@@ -180,14 +195,16 @@ def test_bert_fills_masks():
             assert [p["id"] for p in m["predictions"]] == order
             total = sum(2.718281828459045 ** (v - max(logits)) for v in logits)
             assert abs(m["predictions"][0]["probability"] - 1 / total) < 1e-5
-        ways = [(["--tp", tp, "--attention", a], None) for tp in (1, 2, 4) for a in ("fused", "unfused")]
+        ways = [(["--tp", tp, "--attention", a], None) for tp in (1, 2, 4)
+                for a in ("fused", "unfused")]
         if MPI:
             need_mpi()
             ways.append((["--tp", 2], MPI))
         for how, launcher in ways:
             again = summary(f, *args, *prompts, *how, launcher=launcher)
             assert difference(read_npy(f / "l.npy")[1], want[1]) < 1e-5, how
-            assert [m["predictions"][0]["id"] for m in again["masks"]] == [m["predictions"][0]["id"] for m in first["masks"]]
+            assert [m["predictions"][0]["id"]
+                    for m in again["masks"]] == [m["predictions"][0]["id"] for m in first["masks"]]
         # a sentence alone, without the padding of its batch
         alone = summary(f, *args, "--prompt", "x [MASK] [MASK]")
         assert difference(read_npy(f / "l.npy")[1], want[1][103:]) < 1e-5
@@ -211,27 +228,34 @@ def gpt2_tokenizer(folder, name, **settings):
 
 
 def needs_gpt2_tokenizer(folder):
-    if b"no GPT-2 tokenizer" in folder.run("--tokenizer", gpt2_tokenizer(folder, "t"), "--device", "meta").stderr:
+    if b"no GPT-2 tokenizer" in folder.run("--tokenizer", gpt2_tokenizer(folder, "t"), "--device",
+                                           "meta").stderr:
         raise Skip("this build has no GPT-2 tokenizer")
 
 
 def test_weights_need_their_tokenizer():
-    """Bytes are tokens of random weights; those of a file need a tokenizer of their family, or the word for it."""
+    """Bytes are tokens of random weights; those of a file need a tokenizer of their family, or the
+    word for it."""
     with Folder() as f:
         needs_gpt2_tokenizer(f)
         shutil.copytree(checkpoint("tiny_gpt2_f32"), f / "gpt")
         for how in ([], ["--device", "meta"], ["--tp", 2]):
-            refuse(f, ["--weights", "gpt", *how], 1, "there is no tokenizer beside the weights 'gpt'", "--tokenizer bytes")
-        refuse(f, ["--weights", "gpt", "--tokenizer", "bytes"], 1, "256 tokens (one a byte)", "has only 101")
+            refuse(f, ["--weights", "gpt", *how], 1,
+                   "there is no tokenizer beside the weights 'gpt'", "--tokenizer bytes")
+        refuse(f, ["--weights", "gpt", "--tokenizer", "bytes"], 1, "256 tokens (one a byte)",
+               "has only 101")
         summary(f, "--weights", "gpt", "--prompt_ids", ids_file(f, [[1, 2]]))
         expect_ok(f.run("--save_weights", "random", "--quiet"))
         refuse(f, ["--weights", "random"], 1, "there is no tokenizer beside the weights 'random'")
-        assert summary(f, "--weights", "random", "--tokenizer", "bytes")["tokens"] == summary(f)["tokens"]
+        assert summary(f, "--weights", "random", "--tokenizer",
+                       "bytes")["tokens"] == summary(f)["tokens"]
         words = bert_tokenizer(f)
         for how in (["--weights", "gpt"], ["--model", "gpt2", "--device", "meta"]):
             refuse(f, [*how, "--tokenizer", words], 1, "words' is BERT's, but", "needs GPT-2's")
-        for how in (["--weights", checkpoint("tiny_bert_f32")], ["--model", "bert-base-uncased", "--device", "meta"]):
-            refuse(f, [*how, "--tokenizer", f / "t", "--prompt", "[MASK]"], 1, "/t' is GPT-2's, but", "needs BERT's")
+        for how in (["--weights", checkpoint("tiny_bert_f32")],
+                    ["--model", "bert-base-uncased", "--device", "meta"]):
+            refuse(f, [*how, "--tokenizer", f / "t", "--prompt", "[MASK]"], 1,
+                   "/t' is GPT-2's, but", "needs BERT's")
         shutil.copy(words + "/vocab.txt", f / "gpt")  # beside the weights as well
         refuse(f, ["--weights", "gpt"], 1, "the tokenizer in 'gpt' is BERT's")
 
@@ -241,12 +265,15 @@ def test_added_tokens():
     added = {"257": {"content": "<pad>", "special": True}, "258": {"content": "<far>"}}
     with Folder() as f:
         needs_gpt2_tokenizer(f)
-        more = gpt2_tokenizer(f, "more", added_tokens_decoder=added, add_bos_token=True, add_prefix_space=True)
-        model = ["--model_config", f.write("m.json", config(vocab_size=258)), "--num_output_tokens", 4, "--temperature", 0]
+        more = gpt2_tokenizer(f, "more", added_tokens_decoder=added, add_bos_token=True,
+                              add_prefix_space=True)
+        model = ["--model_config", f.write("m.json", config(vocab_size=258)), "--num_output_tokens",
+                 4, "--temperature", 0]
         ids = ["--prompt_ids", ids_file(f, [[256, 32, 97, 257, 32, 98]])]
         got = summary(f, *model, "--tokenizer", more, "--prompt", "a<pad>b")
         assert got["prompt_tokens"] == 6 and got["tokens"] == summary(f, *model, *ids)["tokens"]
-        refuse(f, [*model, "--tokenizer", more, "--prompt", "a<far>"], 1, "the added token '<far>', id 258, but", "has only 258 tokens")
+        refuse(f, [*model, "--tokenizer", more, "--prompt", "a<far>"], 1,
+               "the added token '<far>', id 258, but", "has only 258 tokens")
         small = ["--model_config", f.write("s.json", config(vocab_size=256))]
         refuse(f, [*small, "--tokenizer", more], 1, "the tokenizer has 257 tokens, but", "only 256")
 
@@ -255,10 +282,11 @@ def test_blank_lines_keep_their_row():
     """For GPT a blank line is the token that begins texts; for BERT a sentence without a mask."""
     with Folder() as f:
         needs_gpt2_tokenizer(f)
-        model = ["--model_config", f.write("m.json", config(vocab_size=257)), "--tokenizer", f / "t", "--num_output_tokens", 5,
-                 "--temperature", 0]
+        model = ["--model_config", f.write("m.json", config(vocab_size=257)), "--tokenizer",
+                 f / "t", "--num_output_tokens", 5, "--temperature", 0]
         rows = summary(f, *model, "--prompts", f.write("p", "ab\r\n\r\n\ncd"))["tokens"]
-        alone = [summary(f, *model, "--prompt", p)["tokens"][0] for p in ("ab", "<|endoftext|>", "", "cd")]
+        alone = [summary(f, *model, "--prompt", p)["tokens"][0]
+                 for p in ("ab", "<|endoftext|>", "", "cd")]
         assert rows == alone, (rows, alone)
         out = expect_ok(f.run(*model, "--prompts", "p"))
         assert 'prompt 1: "<|endoftext|>"' in out and 'prompt 3: "cd"' in out, out
@@ -270,7 +298,8 @@ def test_blank_lines_keep_their_row():
 
 def test_bert_fits_its_prompt():
     with Folder() as f:
-        args = ["--weights", checkpoint("tiny_bert_f32"), "--tokenizer", bert_tokenizer(f), "--prompt", "a b [MASK]"]
+        args = ["--weights", checkpoint("tiny_bert_f32"), "--tokenizer", bert_tokenizer(f),
+                "--prompt", "a b [MASK]"]
         for n, masks in ((5, 1), (6, 1), (40, 1), (64, 1)):
             s = summary(f, *args, "--num_input_tokens", n)
             assert s["prompt_tokens"] == n and len(s["masks"]) == masks
@@ -278,7 +307,8 @@ def test_bert_fits_its_prompt():
         assert len(only["masks"]) == 7
         for n in (1, 2, 65, 10**9):
             refuse(f, args + ["--num_input_tokens", n], 1, "takes 3 to 64 tokens")
-        refuse(f, args + ["--num_input_tokens", 3], 1, "the first 1 tokens of the prompt hold no [MASK]")
+        refuse(f, args + ["--num_input_tokens", 3], 1,
+               "the first 1 tokens of the prompt hold no [MASK]")
         out = expect_ok(f.run(*args[:4], "--prompts", f.write("p", "a b\nc [MASK]\n")))
         assert 'prompt 0: "a b"\n  no [MASK] to fill in' in out and "forward: 8 tokens" in out, out
 
@@ -286,15 +316,17 @@ def test_bert_fits_its_prompt():
 def test_bert_saves_all_heads():
     with Folder() as f:
         words = bert_tokenizer(f)
-        for name, kind in (("tiny_bert_f32", "BertForPreTraining"), ("tiny_bert_f16_old", "BertForPreTraining")):
-            expect_ok(f.run("--weights", checkpoint(name), "--tokenizer", words, "--quiet", "--save_weights", "out"))
+        for name, kind in (("tiny_bert_f32", "BertForPreTraining"),
+                           ("tiny_bert_f16_old", "BertForPreTraining")):
+            expect_ok(f.run("--weights", checkpoint(name), "--tokenizer", words, "--quiet",
+                            "--save_weights", "out"))
             assert load_json(f / "out/config.json")["architectures"] == [kind]
             with open(f / "out/model.safetensors", "rb") as file:
                 names = json.loads(file.read(int.from_bytes(file.read(8), "little")))
             assert "bert.pooler.dense.weight" in names and "cls.seq_relationship.bias" in names
             os.remove(f / "out/model.safetensors")
-        expect_ok(f.run("--model_config", checkpoint("tiny_bert_f32/config.json"), "--tokenizer", words, "--quiet",
-                        "--save_weights", "random"))
+        expect_ok(f.run("--model_config", checkpoint("tiny_bert_f32/config.json"), "--tokenizer",
+                        words, "--quiet", "--save_weights", "random"))
         assert load_json(f / "random/config.json")["architectures"] == ["BertForMaskedLM"]
 
 
@@ -304,24 +336,27 @@ def test_ranks_must_agree():
         a, b = (f.write(n, f"1 2 3\n4 5 {n}\n") for n in ("6", "7"))
         other = [PROGRAM, "--weights", checkpoint("tiny_gpt2_f32"), "--tp", "2", "--prompt_ids"]
         for first, second in (([*other, a], [*other, b]),
-                              ([*other, a], [PROGRAM, "--weights", checkpoint("tiny_gpt2_bf16"), "--dtype", "f32", "--tp", "2",
-                                             "--prompt_ids", a])):
-            result = subprocess.run([MPIRUN, "-n", "1", *first, ":", "-n", "1", *second], cwd=f.path, env=ENV,
-                                    capture_output=True, timeout=120)
-            assert result.returncode != 0 and b"rank 1 was started with other options" in result.stderr, text_of(result)
+                              ([*other, a], [PROGRAM, "--weights", checkpoint("tiny_gpt2_bf16"),
+                                             "--dtype", "f32", "--tp", "2", "--prompt_ids", a])):
+            result = subprocess.run([MPIRUN, "-n", "1", *first, ":", "-n", "1", *second],
+                                    cwd=f.path, env=ENV, capture_output=True, timeout=120)
+            assert result.returncode != 0 \
+                and b"rank 1 was started with other options" in result.stderr, text_of(result)
 
 
 def test_damaged_numbers_are_seen():
     with Folder() as f:
         for name, more in (("tiny_gpt2_f32", ["--prompt_ids", ids_file(f, [[1, 2]])]),
-                           ("tiny_bert_f32", ["--tokenizer", bert_tokenizer(f), "--prompt", "[MASK]"])):
+                           ("tiny_bert_f32",
+                            ["--tokenizer", bert_tokenizer(f), "--prompt", "[MASK]"])):
             shutil.copytree(checkpoint(name), f / name)
             path = f / name + "/model.safetensors"
             with open(path, "rb") as file:
                 data = file.read()
             begin = 8 + int.from_bytes(data[:8], "little")
             with open(path, "wb") as file:
-                file.write(data[:begin] + struct.pack("<f", float("nan")) * ((len(data) - begin) // 4))
+                file.write(data[:begin] + struct.pack("<f",
+                                                      float("nan")) * ((len(data) - begin) // 4))
             refuse(f, ["--weights", name, *more], 1, "not finite numbers")
 
 
@@ -347,32 +382,39 @@ def test_what_does_not_fit_is_listed():
             result = f.run("--weights", "w", *ids, *how)
             lines = result.stderr.decode().splitlines()
             assert result.returncode == 1 and not result.stdout, text_of(result)
-            assert sum("wpe.weight" in line and "[64, 32]" in line and "[32, 32]" in line for line in lines[:-1]) == 1, lines
+            assert sum("wpe.weight" in line and "[64, 32]" in line and "[32, 32]" in line
+                       for line in lines[:-1]) == 1, lines
             assert sum("h.2." in line for line in lines[:-1]) == 12, lines
             assert len(lines) == 14 and lines[-1].startswith("inference: "), lines
         f.write("w/config.json", json.dumps({**config_of, "n_layer": 1}))
         result = f.run("--weights", "w", *ids)
-        assert result.returncode == 1 and result.stderr.decode().count("h.1.") >= 12, text_of(result)
+        assert result.returncode == 1 and result.stderr.decode().count("h.1.") >= 12, \
+            text_of(result)
 
 
 def test_what_is_no_checkpoint():
     with Folder() as f:
         os.makedirs(f / "empty")
         f.write("empty/config.json", open(checkpoint("tiny_gpt2_f32/config.json")).read())
-        refuse(f, ["--weights", "empty", "--prompt_ids", ids_file(f, [[1]])], 1, "model.safetensors")
+        refuse(f, ["--weights", "empty", "--prompt_ids", ids_file(f, [[1]])], 1,
+               "model.safetensors")
         refuse(f, ["--weights", "nowhere"], 1, "cannot open the weights 'nowhere'")
-        refuse(f, ["--weights", checkpoint("tiny_bert_f32"), "--model", "gpt2"], 1, "the weights of a BERT, but the model is a GPT-2")
-        refuse(f, ["--weights", checkpoint("tiny_gpt2_f32"), "--model", "bert-base-uncased"], 1, "the weights of a GPT-2, but")
+        refuse(f, ["--weights", checkpoint("tiny_bert_f32"), "--model", "gpt2"], 1,
+               "the weights of a BERT, but the model is a GPT-2")
+        refuse(f, ["--weights", checkpoint("tiny_gpt2_f32"), "--model", "bert-base-uncased"], 1,
+               "the weights of a GPT-2, but")
         shutil.copytree(checkpoint("tiny_gpt2_f32"), f / "json")
         f.write("json/tokenizer.json", "{}")
-        refuse(f, ["--weights", "json"], 1, "tokenizer.json' is a form of tokenizer that is not read")
+        refuse(f, ["--weights", "json"], 1,
+               "tokenizer.json' is a form of tokenizer that is not read")
         refuse(f, ["--weights", "nowhere", "--model", "gpt2"], 1, "nowhere")
         f.write("bad.safetensors", "\xff" * 20)
         refuse(f, ["--weights", "bad.safetensors", "--model", "gpt2"], 1, "bad.safetensors")
         refuse(f, ["--prompt_ids", f.write("x", "1 2 999999\n")], 1, "'999999' is not the id")
         refuse(f, ["--prompt_ids", f.write("x", "1 two\n")], 1, "'two' is not the id")
         refuse(f, ["--prompts", f.write("x", "\n\n")], 1, "holds no prompt")
-        refuse(f, ["--prompts", f.write("x", "a\n\nb\n")], 1, "line 2 of the prompts is empty, and there is no token to begin with")
+        refuse(f, ["--prompts", f.write("x", "a\n\nb\n")], 1,
+               "line 2 of the prompts is empty, and there is no token to begin with")
         refuse(f, ["--prompt_ids", f.write("x", "1 2\n\n3\n")], 1, "line 2 of the prompts is empty")
         refuse(f, ["--prompts", "x", "--prompt", "y"], 2, "give one")
         refuse(f, ["--prompts", f.write("y", "a\nb\n"), "--batch_size", 3], 1, "y holds 2 prompts")

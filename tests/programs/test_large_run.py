@@ -1,11 +1,13 @@
-"""The files of a large run: ranks that do the same are held once, nothing is lost, and the whole stays small enough to open."""
+"""The files of a large run: ranks that do the same are held once, nothing is lost, and the whole
+stays small enough to open."""
 from inference_runs import *  # noqa: F403
 
 SYNTORCH = os.path.join(BUILD, "syntorch")
 
 
 def export(folder, source, target, *more):
-    subprocess.run([SYNTORCH, "export", "--input", folder / source, "--output", folder / target, *more], check=True, capture_output=True)
+    subprocess.run([SYNTORCH, "export", "--input", folder / source, "--output", folder / target,
+                    *more], check=True, capture_output=True)
     return folder / target
 
 
@@ -16,13 +18,16 @@ def read(path):
 
 def same_set(folder, prefix, tp):
     for r in range(tp):
-        assert read(folder / f"{prefix}.{r}.et") == read(folder / f"out/trace.{r}.et"), f"{prefix}: rank {r}"
+        assert read(folder / f"{prefix}.{r}.et") == read(folder / f"out/trace.{r}.et"), \
+            f"{prefix}: rank {r}"
 
 
 def test_gpt3_175b_on_eight_ranks():
     with Folder() as f:
-        out = expect_ok(f.run("--device", "meta", "--model", "gpt3-175b", "--tp", 8, "--visualize_trace", "--out_dir", "out"))
-        for part in ("7 of 8 ranks do what another one does", "--copies full", "Left out, as the .et files say the same: tensor_trace_chakra.json"):
+        out = expect_ok(f.run("--device", "meta", "--model", "gpt3-175b", "--tp", 8,
+                              "--visualize_trace", "--out_dir", "out"))
+        for part in ("7 of 8 ranks do what another one does", "--copies full",
+                     "Left out, as the .et files say the same: tensor_trace_chakra.json"):
             assert part in out.split("written:")[1], out
         wanted = [name for name in promised(8) if name != "tensor_trace_chakra.json"]
         assert f.files("out") == wanted
@@ -38,10 +43,13 @@ def test_nothing_is_lost():
         s = summary(f, *args)
         out = expect_ok(f.run(*args, "--visualize_trace", "--out_dir", "out"))
         graph = load_json(f / "out/tensor_trace_graph.json")
-        assert graph["graph"]["ranks"] == list(range(8)) and {n["rank"] for n in graph["nodes"]} == {0}
-        assert [(c["rank"], c["of"]) for c in graph["graph"]["copies"]] == [(r, 0) for r in range(1, 8)]
+        assert graph["graph"]["ranks"] == list(range(8)) \
+            and {n["rank"] for n in graph["nodes"]} == {0}
+        assert [(c["rank"], c["of"]) for c in graph["graph"]["copies"]] \
+            == [(r, 0) for r in range(1, 8)]
         # Of the embedding's shards each begins at another row; no rank differs in more.
-        rows = {n["id"].split(".")[1]: n["attributes"]["first_row"] for n in graph["nodes"] if n.get("op") == "embedding"}
+        rows = {n["id"].split(".")[1]: n["attributes"]["first_row"] for n in graph["nodes"]
+                if n.get("op") == "embedding"}
         for copy in graph["graph"]["copies"]:
             assert {n["id"].split(".")[1] for n in copy["nodes"]} == set(rows)
             shard = {n["attributes"]["first_row"] for n in copy["nodes"]}
@@ -50,9 +58,11 @@ def test_nothing_is_lost():
             assert len(graph[part]) > 1000
         timeline = load_json(f / "out/timeline.json")["traceEvents"]
         assert {e["pid"] for e in timeline} == {0}
-        assert [e["args"]["name"] for e in timeline if e["name"] == "process_name"] == ["rank 0 and its copies 1, 2, 3, 4, 5, 6, 7"]
+        assert [e["args"]["name"] for e in timeline
+                if e["name"] == "process_name"] == ["rank 0 and its copies 1, 2, 3, 4, 5, 6, 7"]
         # All of it, as one file that holds every rank; and back.
-        export(f, "out/tensor_trace_graph.json", "full.json", "--copies", "full", "--nx_key", "links")
+        export(f, "out/tensor_trace_graph.json", "full.json", "--copies", "full", "--nx_key",
+               "links")
         full = load_json(f / "full.json")
         assert "copies" not in full["graph"] and len(full["nodes"]) == 8 * len(graph["nodes"])
         export(f, "full.json", "once.json")
@@ -61,11 +71,14 @@ def test_nothing_is_lost():
             assert read(export(f, "full.json", name, *more)) == read(f / f"out/{name}"), name
         # The one way that the program names to what it left out.
         command = next(line for line in out.split("\n") if "--all_ranks" in line).split()
-        subprocess.run([SYNTORCH, *command[1:-1], "chakra.json", "--copies", "once"], cwd=f.path, check=True)
-        assert [r.get("nodes_of") for r in load_json(f / "chakra.json")["ranks"]] == [None] + [0] * 7
+        subprocess.run([SYNTORCH, *command[1:-1], "chakra.json", "--copies", "once"], cwd=f.path,
+                       check=True)
+        assert [r.get("nodes_of") for r in load_json(f / "chakra.json")["ranks"]] == [None] \
+            + [0] * 7
         export(f, "chakra.json", "chakra", "--format", "et")
         same_set(f, "chakra", 8)
-        subprocess.run([SYNTORCH, "json", "--input", f / "chakra.json", "--rank", "5", "--output", f / "five.et"], check=True, capture_output=True)
+        subprocess.run([SYNTORCH, "json", "--input", f / "chakra.json", "--rank", "5", "--output",
+                        f / "five.et"], check=True, capture_output=True)
         assert read(f / "five.et") == read(f / "out/trace.5.et")
         try:
             import networkx as nx

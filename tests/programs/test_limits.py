@@ -1,4 +1,5 @@
-"""The shell's limits and full disks: the programs' results do not depend on `ulimit -s`, and what could not be printed is a failure."""
+"""The shell's limits and full disks: the programs' results do not depend on `ulimit -s`, and what
+could not be printed is a failure."""
 
 from inference_runs import *  # noqa: F403
 
@@ -9,7 +10,8 @@ def small_stack(folder, kib, *args, launcher=()):
     """As folder.run, where the shell grants every thread no more than so much stack."""
     limited = ["sh", "-c", f'ulimit -s {kib}; exec "$0" "$@"', PROGRAM, *[str(a) for a in args]]
     env = {**ENV, "ASAN_OPTIONS": "detect_leaks=0"} if launcher else ENV
-    return subprocess.run([*launcher, *limited], cwd=folder.path, env=env, capture_output=True, timeout=120)
+    return subprocess.run([*launcher, *limited], cwd=folder.path, env=env, capture_output=True,
+                          timeout=120)
 
 
 def tokens(result):
@@ -30,7 +32,8 @@ def test_results_do_not_depend_on_the_stack_over_mpi():
         raise Skip("no mpirun")
     with Folder() as f:
         want = summary(f, "--tp", 2, "--num_output_tokens", 4)["tokens"]
-        got = tokens(small_stack(f, 96, "--tp", 2, "--num_output_tokens", 4, "--json", launcher=MPI))
+        got = tokens(small_stack(f, 96, "--tp", 2, "--num_output_tokens", 4, "--json",
+                                 launcher=MPI))
         assert got == want, f"{got}, want {want}"
 
 
@@ -51,8 +54,10 @@ def commands():
     yield [PROGRAM, "--num_output_tokens", "1"]
     yield [PROGRAM, "--num_output_tokens", "1", "--json"]
     yield [os.path.join(BUILD, "mlp_two_ways"), "."]
-    listing = subprocess.run([SYNTORCH, "--help"], capture_output=True, text=True, check=True).stdout
-    names = [line.split()[0] for line in listing.split("Commands:\n")[1].split("\n\n")[0].splitlines()]
+    listing = subprocess.run([SYNTORCH, "--help"], capture_output=True, text=True,
+                             check=True).stdout
+    names = [line.split()[0]
+             for line in listing.split("Commands:\n")[1].split("\n\n")[0].splitlines()]
     assert "convert" in names and len(names) >= 9, names
     yield [SYNTORCH, "--help"]
     yield [SYNTORCH, "--version"]
@@ -62,7 +67,8 @@ def commands():
 
 def reports(folder):
     """Commands that tell of a trace."""
-    expect_ok(folder.run("--device", "meta", "--tp", 2, "--visualize_trace", "--quiet", "--out_dir", "out"))
+    expect_ok(folder.run("--device", "meta", "--tp", 2, "--visualize_trace", "--quiet", "--out_dir",
+                         "out"))
     for name in ("stat", "validate"):
         yield [SYNTORCH, name, "out/trace"]
         yield [SYNTORCH, name, "out/trace", "--json"]
@@ -76,18 +82,22 @@ def test_nothing_is_printed_into_a_full_device():
     with Folder() as f:
         for command in [*commands(), *reports(f)]:
             with open("/dev/full", "wb") as full:
-                r = subprocess.run(command, cwd=f.path, env=ENV, stdout=full, stderr=subprocess.PIPE, timeout=120)
+                r = subprocess.run(command, cwd=f.path, env=ENV, stdout=full,
+                                   stderr=subprocess.PIPE, timeout=120)
             said = r.stderr.decode()
             assert r.returncode == 1, f"{command[1:]}: exit code {r.returncode}: {said}"
             assert "cannot write" in said and "standard output" in said, f"{command[1:]}: {said!r}"
-            assert subprocess.run(command, cwd=f.path, env=ENV, capture_output=True, timeout=120).returncode == 0, command
+            assert subprocess.run(command, cwd=f.path, env=ENV, capture_output=True,
+                                  timeout=120).returncode == 0, command
 
 
 def test_a_closed_output_is_a_failure():
     with Folder() as f:
         for command in ([PROGRAM, "--help"], [SYNTORCH, "--help"]):
-            r = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', *command], cwd=f.path, capture_output=True, timeout=120)
-            assert r.returncode == 1 and b"cannot write" in r.stderr, f"{command}: {r.returncode} {r.stderr}"
+            r = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', *command], cwd=f.path,
+                               capture_output=True, timeout=120)
+            assert r.returncode == 1 and b"cannot write" in r.stderr, \
+                f"{command}: {r.returncode} {r.stderr}"
 
 
 main(globals())

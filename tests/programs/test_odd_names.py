@@ -1,5 +1,5 @@
-"""Names that XML forbids, that graphviz would obey or that are too long: every picture and every graph that holds them is made, and
-is XML that Python's expat reads."""
+"""Names that XML forbids, that graphviz would obey or that are too long: every picture and every
+graph that holds them is made, and is XML that Python's expat reads."""
 import xml.etree.ElementTree as ET
 
 from inference_runs import *  # noqa: F403
@@ -7,28 +7,33 @@ from inference_runs import *  # noqa: F403
 SYNTORCH = os.path.join(BUILD, "syntorch")
 # What XML 1.0 leaves out even as a reference; what it holds but others trip over; entities, markup
 # and escapes.
-ODD = ["\ufffe", "\uffff", "x\ufffey\uffffz", "\x01\x08\x0b\x0c\x0e\x1f", "\x7f\x85\u2028\ud7ff\ue000\ufdd0\U0001fffe\U0010ffff\ufeff\u202e",
-       "&#65535;&#1;&#x0;&bogus;&", "<b>\"'></svg>]]>--><!--", "\\N\\n\\\\", "\t\r\n", "|{}%s%n", "\u0301" * 50, "a" * 5000, "\uffff" * 3000]
+ODD = ["\ufffe", "\uffff", "x\ufffey\uffffz", "\x01\x08\x0b\x0c\x0e\x1f",
+       "\x7f\x85\u2028\ud7ff\ue000\ufdd0\U0001fffe\U0010ffff\ufeff\u202e",
+       "&#65535;&#1;&#x0;&bogus;&", "<b>\"'></svg>]]>--><!--", "\\N\\n\\\\", "\t\r\n", "|{}%s%n",
+       "\u0301" * 50, "a" * 5000, "\uffff" * 3000]
 
 
 def spoiled(o, odd, keys):
     """The names that stand under these keys, longer by `odd`."""
     if isinstance(o, dict):
-        return {k: v + odd if k in keys and isinstance(v, str) else spoiled(v, odd, keys) for k, v in o.items()}
+        return {k: v + odd if k in keys and isinstance(v, str) else spoiled(v, odd, keys)
+                for k, v in o.items()}
     return [spoiled(v, odd, keys) for v in o] if isinstance(o, list) else o
 
 
 def test_every_picture_is_made():
     formats = ["svg", "svg --comm", "graphml"] if shutil.which("neato") else ["graphml"]
     with Folder() as f:
-        expect_ok(f.run("--device", "meta", "--tp", 2, "--visualize_trace", "--quiet", "--num_output_tokens", 2, "--out_dir", "out"))
+        expect_ok(f.run("--device", "meta", "--tp", 2, "--visualize_trace", "--quiet",
+                        "--num_output_tokens", 2, "--out_dir", "out"))
         recorded = load_json(f / "out/tensor_trace_graph.json")
         for odd in ODD:
             graph = spoiled(recorded, odd, ("name", "scope", "label", "op", "model", "program"))
             f.write("odd.json", json.dumps(graph))
             for how in formats:
                 output = "odd." + how.split()[0]
-                command = [SYNTORCH, "export", "--input", "odd.json", "--output", output, *how.split()[1:]]
+                command = [SYNTORCH, "export", "--input", "odd.json", "--output", output,
+                           *how.split()[1:]]
                 if "svg" in how:
                     command += ["--title", "a title" + odd]
                 r = subprocess.run(command, cwd=f.path, env=ENV, capture_output=True, timeout=120)

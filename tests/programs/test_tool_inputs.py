@@ -1,5 +1,6 @@
-"""What is given to the commands in place of a trace: files of other kinds, files that cannot be read, hostile ones. Each is refused
-with a sentence that says why; no input is overwritten, no name reaches the terminal as it is, nothing waits or grows for ever."""
+"""What is given to the commands in place of a trace: files of other kinds, files that cannot be
+read, hostile ones. Each is refused with a sentence that says why; no input is overwritten, no name
+reaches the terminal as it is, nothing waits or grows for ever."""
 import gzip
 import random
 import zipfile
@@ -10,7 +11,8 @@ SYNTORCH = os.path.join(BUILD, "syntorch")
 
 
 def run(folder, *args, **kwargs):
-    return subprocess.run([SYNTORCH, *map(str, args)], cwd=folder.path, env=ENV, capture_output=True, timeout=120, **kwargs)
+    return subprocess.run([SYNTORCH, *map(str, args)], cwd=folder.path, env=ENV,
+                          capture_output=True, timeout=120, **kwargs)
 
 
 def refused(folder, args, *says, code=1, **kwargs):
@@ -25,15 +27,18 @@ def refused(folder, args, *says, code=1, **kwargs):
 
 
 def traced(folder):
-    expect_ok(folder.run("--device", "meta", "--tp", 2, "--visualize_trace", "--quiet", "--num_output_tokens", 2, "--out_dir", "out"))
+    expect_ok(folder.run("--device", "meta", "--tp", 2, "--visualize_trace", "--quiet",
+                         "--num_output_tokens", 2, "--out_dir", "out"))
 
 
 def host_and_device(folder, stem):
     """The least of PyTorch's traces, as STEM_host.json and STEM_device.json."""
     attrs = [{"name": n, "type": "uint64", "value": v} for n, v in
-             (("rf_id", 1), ("fw_parent", 0), ("seq_id", -1), ("scope", 0), ("tid", 1), ("fw_tid", 0))]
+             (("rf_id", 1), ("fw_parent", 0), ("seq_id", -1), ("scope", 0), ("tid", 1),
+              ("fw_tid", 0))]
     io = {"values": [], "shapes": [], "types": [], "strides": []}
-    nodes = [dict(id=i, name=name, ctrl_deps=1, inputs=io, outputs=io, attrs=[dict(attrs[0], value=i), *attrs[1:]])
+    nodes = [dict(id=i, name=name, ctrl_deps=1, inputs=io, outputs=io,
+                  attrs=[dict(attrs[0], value=i), *attrs[1:]])
              for i, name in ((1, "process"), (2, "aten::mm"))]
     event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 2,
              "args": {"External id": 2, "Record function id": 2}}
@@ -63,7 +68,8 @@ def other_files(folder):
     yield __file__, "text"
     host = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1, "name": "x"}]}
     yield folder.write("host.json", json.dumps(host, indent=1)), "a PyTorch execution trace"
-    yield folder.write("kineto.json", json.dumps({"schemaVersion": 1, "traceEvents": []})), "a Chrome timeline"
+    yield folder.write("kineto.json", json.dumps({"schemaVersion": 1, "traceEvents": []})), \
+        "a Chrome timeline"
     yield folder.write("g.dot", "digraph {\n a -> b\n}\n"), "a DOT graph"
     yield folder.write("g.graphml", '<?xml version="1.0"?>\n<graphml></graphml>'), "GraphML"
     yield folder.write("page.html", "<html><body>404</body></html>"), "an HTML page"
@@ -71,7 +77,8 @@ def other_files(folder):
         z.writestr("data.pkl", "x")
     yield "model.pt", "zip"
     header = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
-    yield write_bytes(folder, "m.safetensors", len(header).to_bytes(8, "little") + header + bytes(4)), "a safetensors file"
+    yield write_bytes(folder, "m.safetensors",
+                      len(header).to_bytes(8, "little") + header + bytes(4)), "a safetensors file"
     yield write_bytes(folder, "noise", random.Random(3).randbytes(3000)), "no execution trace"
 
 
@@ -83,7 +90,8 @@ def test_other_files_are_called_what_they_are():
             refused(f, ["stat", "--json", name], os.path.basename(name), what)
             if "no execution" not in what:
                 refused(f, ["validate", name], os.path.basename(name), what)
-                refused(f, ["validate", "out/trace.0.et", name, "--json"], os.path.basename(name), what)
+                refused(f, ["validate", "out/trace.0.et", name, "--json"], os.path.basename(name),
+                        what)
 
 
 def test_bytes_that_frame_nothing_are_no_trace():
@@ -92,16 +100,19 @@ def test_bytes_that_frame_nothing_are_no_trace():
             with open(f / (name + ".0.et"), "wb") as out:
                 out.write(data)
             done = run(f, "stat", name + ".0.et")
-            assert done.returncode == 1 and b"no execution trace" in done.stderr, (name, done.stdout[-300:], done.stderr)
+            assert done.returncode == 1 and b"no execution trace" in done.stderr, \
+                (name, done.stdout[-300:], done.stderr)
 
 
 def test_damaged_traces_are_still_described():
     with Folder() as f:
         traced(f)
         whole = open(f / "out/trace.0.et", "rb").read()
-        metadata = 2 + (whole[0] & 127 | whole[1] << 7)  # the first message, whose length has two bytes
+        # the first message, whose length has two bytes
+        metadata = 2 + (whole[0] & 127 | whole[1] << 7)
         assert whole[0] >= 128 > whole[1]
-        for data in (whole[: len(whole) // 2], whole[metadata:], b"\7" + bytes(7) + whole[metadata:], whole + bytes(range(256))):
+        for data in (whole[: len(whole) // 2], whole[metadata:],
+                     b"\7" + bytes(7) + whole[metadata:], whole + bytes(range(256))):
             write_bytes(f, "damaged.et", data)
             out = expect_ok(run(f, "stat", "damaged.et"))
             assert "COMP" in out and "warning" in out, out
@@ -114,7 +125,8 @@ def recorded(folder, *names):
     """PyTorch's traces as traces of all nodes, without what validate must not mind."""
     host_and_device(folder, "p")
     for name in names:
-        expect_ok(run(folder, "convert", "pytorch", "--host", "p_host.json", "--device", "p_device.json", "--output", name))
+        expect_ok(run(folder, "convert", "pytorch", "--host", "p_host.json", "--device",
+                      "p_device.json", "--output", name))
 
 
 def problems(folder, *args, code=1):
@@ -132,12 +144,13 @@ def test_a_recording_is_called_one():
             assert problems(f, "--any-node", *args, code=0) == {}, args
         assert problems(f, "--single", "r.0.et", code=0) == {}
         out = run(f, "validate", "r.0.et").stdout.decode()
-        assert out.count("\n") == 2 and "all nodes of a real run" in out and "--profile astra-sim" in out, out
+        assert out.count("\n") == 2 and "all nodes of a real run" in out \
+            and "--profile astra-sim" in out, out
         whole = open(f / "r.0.et", "rb").read()
         write_bytes(f, "cut.et", whole[:-9])
         assert problems(f, "cut.et") == {"recording": 1, "framing": 1}
-        expect_ok(run(f, "convert", "pytorch", "--host", "p_host.json", "--device", "p_device.json", "--output", "s.et", "--profile",
-                      "astra-sim"))
+        expect_ok(run(f, "convert", "pytorch", "--host", "p_host.json", "--device", "p_device.json",
+                      "--output", "s.et", "--profile", "astra-sim"))
         assert problems(f, "s.et", code=0) == {}
 
 
@@ -151,12 +164,15 @@ def test_what_cannot_be_read_is_not_called_missing():
         os.mkdir(f / "folder")
         for command in ("stat", "validate"):
             refused(f, [command, "loop"], "cannot read loop", "symbolic links")
-            refused(f, [command, "out/trace.0.et/x"], "cannot read out/trace.0.et/x", "Not a directory")
+            refused(f, [command, "out/trace.0.et/x"], "cannot read out/trace.0.et/x",
+                    "Not a directory")
             refused(f, [command, "x" * 300], "cannot read x", "File name too long")
             refused(f, [command, "folder"], "cannot read folder", "it is a folder")
-            refused(f, [command, "nowhere"], "there is neither a file nowhere nor a set nowhere.<rank>.et")
+            refused(f, [command, "nowhere"],
+                    "there is neither a file nowhere nor a set nowhere.<rank>.et")
             refused(f, [command, "nowhere/trace"], "neither a file nowhere/trace")
-        refused(f, ["export", "--input", "loop", "--output", "x.svg"], "cannot read loop", "symbolic links")
+        refused(f, ["export", "--input", "loop", "--output", "x.svg"], "cannot read loop",
+                "symbolic links")
 
 
 def test_permission_is_said():
@@ -166,7 +182,8 @@ def test_permission_is_said():
         traced(f)
         os.chmod(f / "out/trace.0.et", 0)
         for command in ("stat", "validate"):
-            refused(f, [command, "out/trace.0.et"], "cannot read out/trace.0.et", "Permission denied")
+            refused(f, [command, "out/trace.0.et"], "cannot read out/trace.0.et",
+                    "Permission denied")
             refused(f, [command, "out/trace"], "cannot read out/trace.0.et", "Permission denied")
         os.chmod(f / "out", 0)
         try:
@@ -198,11 +215,14 @@ def test_names_reach_the_terminal_escaped():
         both = ["--host", host, "--device", device]
         for args in (["convert-all", "."], ["convert", "pytorch", *both, "--output", EVIL + ".et"],
                      ["convert", "pytorch", *both, "--output", EVIL + ".et", "--compat"],
-                     ["link", *both, "--output", EVIL + ".json"], ["repair", "--input", host, "--output", EVIL],
+                     ["link", *both, "--output", EVIL + ".json"],
+                     ["repair", "--input", host, "--output", EVIL],
                      ["convert", "text", "--input", "w.txt", "--output", EVIL, "--num_npus", 1],
                      ["json", "--input", EVIL + ".et", "--output", EVIL], ["stat", EVIL + ".et"],
-                     ["validate", "--any-node", EVIL + ".et"], ["validate", EVIL], [EVIL], ["convert", EVIL], ["stat", "--" + EVIL],
-                     ["convert-all", EVIL], ["export", "--input", EVIL + "x", "--output", "x.svg"], ["weights", EVIL]):
+                     ["validate", "--any-node", EVIL + ".et"], ["validate", EVIL], [EVIL],
+                     ["convert", EVIL], ["stat", "--" + EVIL],
+                     ["convert-all", EVIL], ["export", "--input", EVIL + "x", "--output", "x.svg"],
+                     ["weights", EVIL]):
             r = run(f, *args)
             text = printable(r.stdout) + printable(r.stderr)
             assert SHOWN in text or args[:2] == ["stat", EVIL + ".et"], f"{args}: {text!r}"
@@ -216,11 +236,12 @@ def test_names_of_the_inference_program():
         config = load_json(TINY)
         config["name"] = "gpt\u202e"
         f.write("config.json", json.dumps(config))
-        r = f.run("--model_config", "config.json", "--device", "meta", "--visualize_trace", "--out_dir", EVIL, "--num_output_tokens", 1,
-                  "--debug")
+        r = f.run("--model_config", "config.json", "--device", "meta", "--visualize_trace",
+                  "--out_dir", EVIL, "--num_output_tokens", 1, "--debug")
         printable(r.stdout)
         printable(r.stderr)
-        assert r.returncode == 0 and SHOWN in r.stdout.decode() and "gpt\\xe2\\x80\\xae" in r.stdout.decode(), text_of(r)
+        assert r.returncode == 0 and SHOWN in r.stdout.decode() \
+            and "gpt\\xe2\\x80\\xae" in r.stdout.decode(), text_of(r)
 
 
 # ---- inputs are kept ----
@@ -230,8 +251,10 @@ def keeps(folder, name, *args, program=SYNTORCH):
     """The command is refused and the file stays."""
     with open(folder / name, "rb") as f:
         before = f.read()
-    r = subprocess.run([program, *map(str, args)], cwd=folder.path, env=ENV, capture_output=True, timeout=120)
-    assert r.returncode in (1, 2) and b"is an input, which is never overwritten" in r.stderr, f"{args}: {r.returncode} {text_of(r)}"
+    r = subprocess.run([program, *map(str, args)], cwd=folder.path, env=ENV, capture_output=True,
+                       timeout=120)
+    assert r.returncode in (1, 2) and b"is an input, which is never overwritten" in r.stderr, \
+        f"{args}: {r.returncode} {text_of(r)}"
     with open(folder / name, "rb") as f:
         assert f.read() == before, f"{args} overwrote {name}"
 
@@ -248,18 +271,23 @@ def links_to(folder, name):
 def test_no_input_is_overwritten():
     with Folder() as f:
         traced(f)
-        keeps(f, "out/trace.0.et", "export", "--input", "out/trace.0.et", "--output", "out/trace.0.et", "--format", "svg")
-        keeps(f, "out/trace.1.et", "export", "--input", "out/trace", "--output", "out/trace.1.et", "--format", "dot")
+        keeps(f, "out/trace.0.et", "export", "--input", "out/trace.0.et", "--output",
+              "out/trace.0.et", "--format", "svg")
+        keeps(f, "out/trace.1.et", "export", "--input", "out/trace", "--output", "out/trace.1.et",
+              "--format", "dot")
         keeps(f, "out/trace.1.et", "export", "--input", "out/trace", "--output", "out/trace.et")
-        keeps(f, "out/trace.1.et", "export", "--input", "out/trace.0.et", "--all_ranks", "--output", "out/trace.et")
-        keeps(f, "out/trace.comm_group.json", "export", "--input", "out/trace", "--output", "out/trace.comm_group.json", "--format", "json")
-        keeps(f, "out/tensor_trace_graph.json", "export", "--input", "out/tensor_trace_graph.json", "--output",
-              "out/tensor_trace_graph.json")
+        keeps(f, "out/trace.1.et", "export", "--input", "out/trace.0.et", "--all_ranks", "--output",
+              "out/trace.et")
+        keeps(f, "out/trace.comm_group.json", "export", "--input", "out/trace", "--output",
+              "out/trace.comm_group.json", "--format", "json")
+        keeps(f, "out/tensor_trace_graph.json", "export", "--input", "out/tensor_trace_graph.json",
+              "--output", "out/tensor_trace_graph.json")
         os.rename(f / "out/tensor_trace_graph.json", f / "all.7.et")
         f.write("all.comm_group.json", "{}")
         for rank in range(2, 7):
             f.write(f"all.{rank}.et", "")
-        keeps(f, "all.7.et", "export", "--input", "all.7.et", "--output", "all.et")  # the older set's further ranks are removed
+        # the older set's further ranks are removed
+        keeps(f, "all.7.et", "export", "--input", "all.7.et", "--output", "all.et")
 
         workload = "DATA\n1\nlayer -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1024 5\n"
         for name in ("w.0.et", "w.comm_group.json", "w.1.et"):
@@ -269,7 +297,8 @@ def test_no_input_is_overwritten():
         for link in (os.symlink, os.link):
             os.unlink(f / "w.1.et")
             link("w.txt" if link is os.symlink else f / "w.txt", f / "w.1.et")
-            keeps(f, "w.txt", "convert", "text", "--input", "w.txt", "--output", "w", "--num_npus", 2)
+            keeps(f, "w.txt", "convert", "text", "--input", "w.txt", "--output", "w", "--num_npus",
+                  2)
 
         host_and_device(f, "p")
         both = ["--host", "p_host.json", "--device", "p_device.json"]
@@ -282,18 +311,22 @@ def test_no_input_is_overwritten():
             keeps(f, "w.txt", "json", "--input", "w.txt", "--output", output)
 
         expect_ok(f.run("--save_weights", "model", "--num_output_tokens", 1))
-        keeps(f, "model/model.safetensors", "--weights", "model", "--tokenizer", "bytes", "--save_weights", "model", program=PROGRAM)
-        keeps(f, "model/model.safetensors", "--weights", "model", "--tokenizer", "bytes", "--save_logits", "model/model.safetensors",
-              program=PROGRAM)
+        keeps(f, "model/model.safetensors", "--weights", "model", "--tokenizer", "bytes",
+              "--save_weights", "model", program=PROGRAM)
+        keeps(f, "model/model.safetensors", "--weights", "model", "--tokenizer", "bytes",
+              "--save_logits", "model/model.safetensors", program=PROGRAM)
         for name in ("vocab.json", "merges.txt", "generation_config.json"):
             f.write("model/" + name, "{}\n")
-            keeps(f, "model/" + name, "--weights", "model", "--tokenizer", "bytes", "--save_logits", "model/" + name, program=PROGRAM)
+            keeps(f, "model/" + name, "--weights", "model", "--tokenizer", "bytes", "--save_logits",
+                  "model/" + name, program=PROGRAM)
         for name in ("timeline.json", "trace.0.et"):
             with open(TINY, encoding="utf-8") as config:
                 f.write(name, config.read())
-            keeps(f, name, "--model_config", name, "--visualize_trace", "--out_dir", ".", program=PROGRAM)
+            keeps(f, name, "--model_config", name, "--visualize_trace", "--out_dir", ".",
+                  program=PROGRAM)
         f.write("prompts.txt", "a\n")
-        keeps(f, "prompts.txt", "--prompts", "prompts.txt", "--save_logits", "prompts.txt", program=PROGRAM)
+        keeps(f, "prompts.txt", "--prompts", "prompts.txt", "--save_logits", "prompts.txt",
+              program=PROGRAM)
 
 
 def test_convert_all_keeps_its_inputs():
@@ -316,14 +349,19 @@ def test_a_pipe_without_a_writer_is_not_waited_for():
         host_and_device(f, "all/p")
         for name in ("pipe", "all/q_host.json", "out/trace.2.et"):
             os.mkfifo(f / name)
-        commands = [["stat", "pipe"], ["validate", "pipe"], ["stat", "out/trace"], ["export", "--input", "pipe", "--output", "x.svg"],
-                    ["convert", "pytorch", "--host", "pipe", "--output", "x.et"], ["repair", "--input", "pipe", "--output", "x.json"],
-                    ["convert", "text", "--input", "pipe", "--output", "x", "--num_npus", 2], ["convert-all", "all"]]
-        started = [subprocess.Popen([SYNTORCH, *map(str, c)], cwd=f.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for c in commands]
+        commands = [["stat", "pipe"], ["validate", "pipe"], ["stat", "out/trace"],
+                    ["export", "--input", "pipe", "--output", "x.svg"],
+                    ["convert", "pytorch", "--host", "pipe", "--output", "x.et"],
+                    ["repair", "--input", "pipe", "--output", "x.json"],
+                    ["convert", "text", "--input", "pipe", "--output", "x", "--num_npus", 2],
+                    ["convert-all", "all"]]
+        started = [subprocess.Popen([SYNTORCH, *map(str, c)], cwd=f.path, stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE) for c in commands]
         for command, p in zip(commands, started):
             out, err = p.communicate(timeout=120)
             text = (out + err).decode()
-            assert p.returncode == 1 and "a pipe into which nobody writes" in text, f"{command}: {p.returncode} {text}"
+            assert p.returncode == 1 and "a pipe into which nobody writes" in text, \
+                f"{command}: {p.returncode} {text}"
         assert "ok" in text, text  # what else the folder holds
 
 
@@ -332,10 +370,13 @@ def test_a_slow_writer_is_waited_for():
         traced(f)
         os.mkfifo(f / "pipe")
         want = expect_ok(run(f, "stat", "out/trace.0.et"))
-        for command in ("cat out/trace.0.et > pipe", "exec 3> pipe; sleep 6; cat out/trace.0.et >&3", "sleep 2; cat out/trace.0.et > pipe"):
+        for command in ("cat out/trace.0.et > pipe",
+                        "exec 3> pipe; sleep 6; cat out/trace.0.et >&3",
+                        "sleep 2; cat out/trace.0.et > pipe"):
             with subprocess.Popen(["sh", "-c", command], cwd=f.path):
                 got = expect_ok(run(f, "stat", "pipe"))
-            assert got.split("schema")[0].split("\n", 2)[2:] == want.split("schema")[0].split("\n", 2)[2:], got
+            assert got.split("schema")[0].split("\n", 2)[2:] \
+                == want.split("schema")[0].split("\n", 2)[2:], got
 
 
 def test_a_link_to_nothing_is_told():
@@ -345,7 +386,8 @@ def test_a_link_to_nothing_is_told():
         os.symlink("gone.json", f / "p_host.json")
         r = run(f, "convert-all", ".")
         assert r.returncode == 1 and b"a link to a file that is not there" in r.stdout, text_of(r)
-        refused(f, ["stat", "p_host.json"], "cannot read p_host.json", "a link to a file that is not there")
+        refused(f, ["stat", "p_host.json"], "cannot read p_host.json",
+                "a link to a file that is not there")
 
 
 # ---- what grows when it is read ----
@@ -358,7 +400,8 @@ def packed(folder, name, text):
 
 def without_zlib(folder):
     packed(folder, "small.gz", b"{}")
-    return b"built without zlib" in run(folder, "repair", "--input", "small.gz", "--output", "x").stderr
+    return b"built without zlib" in run(folder, "repair", "--input", "small.gz", "--output",
+                                        "x").stderr
 
 
 def test_gzip_unpacks_to_what_a_recording_may_hold():
@@ -370,16 +413,21 @@ def test_gzip_unpacks_to_what_a_recording_may_hold():
             host = file.read()
         assert packed(f, "bomb.json", host + b" " * (24 << 20)) > 900
         for args in (["convert", "pytorch", "--host", "bomb.json", "--output", "x.et"],
-                     ["convert", "pytorch", "--host", "p_host.json", "--device", "bomb.json", "--output", "x.et"],
+                     ["convert", "pytorch", "--host", "p_host.json", "--device", "bomb.json",
+                      "--output", "x.et"],
                      ["convert", "pytorch", "--host", "bomb.json", "--output", "x.et", "--compat"],
-                     ["link", "--host", "bomb.json", "--device", "p_device.json", "--output", "x.json"],
-                     ["repair", "--input", "bomb.json", "--output", "x.json"], ["stat", "bomb.json"], ["validate", "bomb.json"],
+                     ["link", "--host", "bomb.json", "--device", "p_device.json", "--output",
+                      "x.json"],
+                     ["repair", "--input", "bomb.json", "--output", "x.json"],
+                     ["stat", "bomb.json"], ["validate", "bomb.json"],
                      ["json", "--input", "bomb.json", "--output", "x"]):
             r = run(f, *args)
-            assert r.returncode == 1 and b"of gzip unpack to more than" in r.stderr and b"--max_unpacked_mib" in r.stderr, text_of(r)
+            assert r.returncode == 1 and b"of gzip unpack to more than" in r.stderr \
+                and b"--max_unpacked_mib" in r.stderr, text_of(r)
             r = run(f, *args, "--max_unpacked_mib", 25)  # then it is judged by what it holds
             assert b"unpack to more" not in r.stderr, text_of(r)
-        expect_ok(run(f, "convert", "pytorch", "--host", "bomb.json", "--output", "x.et", "--max_unpacked_mib", 25))
+        expect_ok(run(f, "convert", "pytorch", "--host", "bomb.json", "--output", "x.et",
+                      "--max_unpacked_mib", 25))
         os.mkdir(f / "all")
         os.rename(f / "bomb.json", f / "all/b_host.json.gz")
         assert run(f, "convert-all", "all").returncode == 1
@@ -387,7 +435,8 @@ def test_gzip_unpacks_to_what_a_recording_may_hold():
 
 
 def test_the_densest_recordings_are_read():
-    """One op in a loop, pretty-printed, which is denser than any real recording (52 times at most)."""
+    """One op in a loop, pretty-printed, which is denser than any real recording (52 times at
+    most)."""
     with Folder() as f:
         if without_zlib(f):
             raise Skip("built without zlib")
@@ -396,7 +445,8 @@ def test_the_densest_recordings_are_read():
         op = trace["nodes"][1]
         for i in range(3, 6000):
             attrs = [dict(op["attrs"][0], value=i), *op["attrs"][1:]]
-            io = {"values": [[7, 8, 0, 64, 4, "cpu"]] * 4, "shapes": [[64, 64]] * 4, "types": ["Tensor(float)"] * 4, "strides": [[64, 1]] * 4}
+            io = {"values": [[7, 8, 0, 64, 4, "cpu"]] * 4, "shapes": [[64, 64]] * 4,
+                  "types": ["Tensor(float)"] * 4, "strides": [[64, 1]] * 4}
             trace["nodes"].append(dict(op, id=i, attrs=attrs, inputs=io, outputs=io))
         ratio = packed(f, "loop.json", json.dumps(trace, indent=4).encode())
         assert 100 < ratio < 200, ratio
@@ -407,12 +457,14 @@ def test_deep_nesting_is_linked_in_proportion():
     with Folder() as f:
         host_and_device(f, "p")
         for depth in (1000, 50000):
-            for nested in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth, "[1," * depth + "1" + "]" * depth):
+            for nested in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth,
+                           "[1," * depth + "1" + "]" * depth):
                 trace = load_json(f / "p_host.json")
                 trace["nodes"][1]["inputs"] = "HERE"
                 host = json.dumps(trace).replace('"HERE"', nested)
                 f.write("deep.json", host)
-                expect_ok(run(f, "link", "--host", "deep.json", "--device", "p_device.json", "--output", "linked.json"))
+                expect_ok(run(f, "link", "--host", "deep.json", "--device", "p_device.json",
+                              "--output", "linked.json"))
                 size = os.path.getsize(f / "linked.json")
                 assert size < 8 * len(host) + 100000, f"{len(host)} bytes became {size}"
 

@@ -1,5 +1,5 @@
-"""`syntorch weights` as a user runs it: every file of the corpus gives a list or one sentence, and what is listed is what a
-reader written here finds."""
+"""`syntorch weights` as a user runs it: every file of the corpus gives a list or one sentence, and
+what is listed is what a reader written here finds."""
 import glob
 import json
 import os
@@ -9,7 +9,8 @@ import sys
 
 BUILD, SOURCE = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"]
 PROGRAM = os.path.join(BUILD, "syntorch")
-BITS = {"F64": 64, "I64": 64, "F32": 32, "F16": 16, "BF16": 16, "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F6_E2M3": 6, "F4": 4}
+BITS = {"F64": 64, "I64": 64, "F32": 32, "F16": 16, "BF16": 16, "BOOL": 8, "U8": 8, "I8": 8,
+        "F8_E4M3": 8, "F6_E2M3": 6, "F4": 4}
 GOOD = {"two", "types", "empty_tensors", "no_tensors", "padded", "names", "escapes", "unknown_key"}
 failures = []
 
@@ -30,7 +31,8 @@ def read(path):
         header = json.loads(f.read(n))
     header.pop("__metadata__", None)
     places = sorted((v["data_offsets"], k) for k, v in header.items())
-    return [dict(name=k, dtype=header[k]["dtype"], shape=header[k]["shape"], bytes=b - a, file=os.path.basename(path))
+    return [dict(name=k, dtype=header[k]["dtype"], shape=header[k]["shape"], bytes=b - a,
+                 file=os.path.basename(path))
             for (a, b), k in places]
 
 
@@ -56,11 +58,13 @@ def corpus():
             if r.returncode == 0:
                 check_listed(json.loads(r.stdout), read(path), name)
             text = run(path)
-            check(text.returncode == 0 and not any(c < 32 and c != 10 for c in text.stdout), f"{name}: {text.stdout}")
+            check(text.returncode == 0 and not any(c < 32 and c != 10 for c in text.stdout),
+                  f"{name}: {text.stdout}")
         else:
             lines = r.stderr.decode().splitlines()
             check(r.returncode == 1 and r.stdout == b"", f"{name}: exit {r.returncode}: {r.stdout}")
-            check(len(lines) == 1 and lines[0].startswith("syntorch weights: ") and name in lines[0], f"{name}: {lines}")
+            check(len(lines) == 1 and lines[0].startswith("syntorch weights: ")
+                  and name in lines[0], f"{name}: {lines}")
 
 
 def shards():
@@ -87,7 +91,8 @@ def usage():
     r = run(os.path.join(SOURCE, "no", "such", "file"))
     check(r.returncode == 1 and b"No such file" in r.stderr, f"{r.returncode}: {r.stderr}")
     r = run(os.path.join(SOURCE, "tests"))
-    check(r.returncode == 1 and b"has neither model.safetensors nor" in r.stderr, f"{r.returncode}: {r.stderr}")
+    check(r.returncode == 1 and b"has neither model.safetensors nor" in r.stderr,
+          f"{r.returncode}: {r.stderr}")
 
 
 corpus()

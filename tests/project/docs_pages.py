@@ -1,23 +1,28 @@
-"""What README.md and docs/ hold: commands, Python, JSON, what a command displays; shared by test_docs.py's parts.
+"""What README.md and docs/ hold: commands, Python, JSON, what a command displays; shared by
+test_docs.py's parts.
 
-A block (indented by four, or between fences) is Python if its fence or its first word says so, else shell. Shell blocks in which
-a line begins with "$ " show what the commands print: a line of it that is only "..." stands for any lines, "..." within a line
-for any text. In other shell blocks each line is a command. Code within a sentence or a table that begins with one of our programs
-and has arguments is a command, too.
+A block (indented by four, or between fences) is Python if its fence or its first word says so, else
+shell. Shell blocks in which a line begins with "$ " show what the commands print: a line of it that
+is only "..." stands for any lines, "..." within a line for any text. In other shell blocks each
+line is a command. Code within a sentence or a table that begins with one of our programs and has
+arguments is a command, too.
 """
 import difflib
 import re
 
-PROGRAMS = ("./dev ", "syntorch ", "inference ", "mpirun ", "cmake ", "python3 ", "build/", "torchrun ", "AstraSim_")
+PROGRAMS = ("./dev ", "syntorch ", "inference ", "mpirun ", "cmake ", "python3 ", "build/",
+            "torchrun ", "AstraSim_")
 SHELL = PROGRAMS + ("cp ", "mkdir ", "sed ", "head ", "cat ", "printf ", "gzip ", "$ ")
 
 
 class Command:
-    """A command as printed, with the lines that the page shows of its output (None: it shows none)."""
+    """A command as printed, with the lines that the page shows of its output (None: it shows
+    none)."""
 
     def __init__(self, page, line, text, shown=None):
         self.page, self.line, self.text, self.shown = page, line, text, shown
-        self.shown_at = self.indent = None  # lines of the page, from and to, when something is shown
+        # lines of the page, from and to, when something is shown
+        self.shown_at = self.indent = None
 
     def __str__(self):
         return f"{self.page}:{self.line}: {self.text}"
@@ -34,7 +39,8 @@ class Code:
 
 
 def blocks(text):
-    """(line number, indentation, fence, lines) of each block; the rest as (line number, 0, None, [line])."""
+    """(line number, indentation, fence, lines) of each block; the rest as (line number, 0, None,
+    [line])."""
     lines, i, blank = text.split("\n"), 0, True
     while i < len(lines):
         fence = re.match(r"\s*```(\w*)$", lines[i])
@@ -73,14 +79,16 @@ def shell_commands(page, first, indent, lines):
             last = end
             while last > i and not lines[last - 1].strip():
                 last -= 1
-            command.shown, command.shown_at, command.indent = lines[i:last], (first + i, first + last), " " * indent
+            command.shown, command.shown_at, command.indent = lines[i:last], \
+                (first + i, first + last), " " * indent
             i = end
         found.append(command)
     return found
 
 
 def contents(page, text):
-    """Commands and code blocks in their order, and the words of the page (without blocks) as (line, text)."""
+    """Commands and code blocks in their order, and the words of the page (without blocks) as (line,
+    text)."""
     found, prose = [], []
     for at, indent, fence, lines in blocks(text):
         if fence is None:
@@ -111,7 +119,8 @@ MEASURED = [  # of a run that computes
     (re.compile(rf"\b{NUMBER}( [kMGT])? tokens/s"), "RATE"),
     (re.compile(rf"\b{NUMBER} (ns|us|µs|ms|s)\b"), "TIME"),
     (re.compile(rf"\b{NUMBER}%"), "SHARE"),
-    (re.compile(rf"(?<=SHARE)(.*?) {NUMBER}(?: [kMGTPE])? +{NUMBER}(?: [KMGTPE]iB| B)?(?=$| +\()"), r"\1 RATE RATE"),
+    (re.compile(rf"(?<=SHARE)(.*?) {NUMBER}(?: [kMGTPE])? +{NUMBER}(?: [KMGTPE]iB| B)?(?=$| +\()"),
+     r"\1 RATE RATE"),
 ]
 
 
@@ -128,12 +137,14 @@ def computes(command):
 
 
 def line_pattern(line, measured):
-    return ".*".join(re.escape(" ".join(part.split())) for part in masked(line, measured).split("..."))
+    return ".*".join(re.escape(" ".join(part.split()))
+                     for part in masked(line, measured).split("..."))
 
 
 def agrees(shown, printed, measured):
     """Whether the lines of the page are those that were printed."""
-    pattern = "".join(r"(?:.*\n)*?" if line.strip() == "..." else line_pattern(line, measured) + r"\n"
+    pattern = "".join(r"(?:.*\n)*?" if line.strip() == "..."
+                      else line_pattern(line, measured) + r"\n"
                       for line in trimmed(shown))
     text = "".join(masked(line, measured) + "\n" for line in trimmed(printed))
     return re.fullmatch(pattern, text) is not None
@@ -150,8 +161,8 @@ def trimmed(lines):
 
 
 def updated(shown, printed, measured):
-    """The lines to show: those shown that are still right, in place of others the most similar one that was printed; all that
-    was printed if that does not agree."""
+    """The lines to show: those shown that are still right, in place of others the most similar one
+    that was printed; all that was printed if that does not agree."""
     out, at = [], 0
     for line in trimmed(shown):
         if line.strip() == "...":
@@ -163,7 +174,8 @@ def updated(shown, printed, measured):
             out.append(line)
             at = same[0] + 1
             continue
-        like = sorted((-difflib.SequenceMatcher(None, line, printed[k]).ratio(), k) for k in range(at, len(printed)))
+        like = sorted((-difflib.SequenceMatcher(None, line, printed[k]).ratio(), k)
+                      for k in range(at, len(printed)))
         if like and like[0][0] < -0.6:
             out.append(printed[like[0][1]].rstrip())
             at = like[0][1] + 1

@@ -1,7 +1,9 @@
-"""What README.md, docs/ and the --help texts say is so: each command is run as printed, in a folder that looks like a fresh clone
-after ./dev, and what the page shows of its output is compared; Python is run; options, files and links that are named are there.
+"""What README.md, docs/ and the --help texts say is so: each command is run as printed, in a folder
+that looks like a fresh clone after ./dev, and what the page shows of its output is compared; Python
+is run; options, files and links that are named are there.
 
-  SYN_BUILD=build SYN_SOURCE=. python3 tests/project/test_docs.py --update    puts what is printed now into the pages; read the diff
+  SYN_BUILD=build SYN_SOURCE=. python3 tests/project/test_docs.py --update    puts what is printed
+  now into the pages; read the diff
 """
 import glob
 import json
@@ -18,7 +20,8 @@ import docs_pages as dp  # noqa: E402
 
 BUILD, SOURCE = os.path.abspath(os.environ["SYN_BUILD"]), os.path.abspath(os.environ["SYN_SOURCE"])
 UPDATE = "--update" in sys.argv
-PAGES = ["README.md", "examples/README.md"] + sorted(os.path.relpath(p, SOURCE) for p in glob.glob(os.path.join(SOURCE, "docs", "*.md")))
+PAGES = ["README.md", "examples/README.md"] + sorted(
+    os.path.relpath(p, SOURCE) for p in glob.glob(os.path.join(SOURCE, "docs", "*.md")))
 failures = []
 
 # Commands and code that no test can run, by how they begin, and why. One that is no longer in the
@@ -32,10 +35,12 @@ NOT_RUN = {
     "AstraSim_": "needs ASTRA-sim",
     "torchrun ": "needs PyTorch; what it writes is examples/pytorch/*.json",
     "python3 -c 'from transformers": "needs transformers",
-    "import torch\n": "needs PyTorch; test_recorder compares it with the program that made examples/pytorch/",
+    "import torch\n": "needs PyTorch; test_recorder compares it with the program that made "
+                      "examples/pytorch/",
 }
 # Options of other programs.
-FOREIGN = {"--allow-run-as-root", "--workload-configuration", "--comm-group-configuration", "--system-configuration", "--build", "--install",
+FOREIGN = {"--allow-run-as-root", "--workload-configuration", "--comm-group-configuration",
+           "--system-configuration", "--build", "--install",
            "--prefix", "--test-dir", "--nproc_per_node"}
 
 
@@ -57,15 +62,17 @@ CONTENTS = {page: dp.contents(page, read(page)) for page in PAGES}
 # ---- a fresh clone -------------------------------------------------------------------------------
 
 class Clone:
-    """A folder with the real ./dev, which finds the programs built and hands over to them; nothing in it leads back to what it
-    is a copy of but the sources, which are links, and older than the build."""
+    """A folder with the real ./dev, which finds the programs built and hands over to them; nothing
+    in it leads back to what it is a copy of but the sources, which are links, and older than the
+    build."""
 
     def __enter__(self):
         self.path = tempfile.mkdtemp(prefix="syntorch-docs-")
         build = os.path.join(self.path, "build")
         os.mkdir(build)
         for name in os.listdir(SOURCE):
-            if name not in ("build", "examples", ".git", "dev") and os.path.exists(os.path.join(SOURCE, "dev")):
+            if name not in ("build", "examples", ".git", "dev") \
+                    and os.path.exists(os.path.join(SOURCE, "dev")):
                 os.symlink(os.path.join(SOURCE, name), os.path.join(self.path, name))
         shutil.copytree(os.path.join(SOURCE, "examples"), os.path.join(self.path, "examples"))
         shutil.copy2(os.path.join(SOURCE, "dev"), self.path)
@@ -84,7 +91,8 @@ class Clone:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("OPENBLAS_", "OMP_"))}
         env.setdefault("ASAN_OPTIONS", "detect_leaks=0")  # MPI's own
         env.update(more)
-        return subprocess.run(words, cwd=self.path, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        return subprocess.run(words, cwd=self.path, env=env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               timeout=300, check=False)
 
 
@@ -108,18 +116,22 @@ def excused(text):
 
 
 def only_names(text):
-    """Whether code within a sentence names a command of ours, without arguments: `./dev convert pytorch`."""
+    """Whether code within a sentence names a command of ours, without arguments: `./dev convert
+    pytorch`."""
     words = text.split()
-    return words[0] in ("./dev", "syntorch", "inference") and len(words) <= 3 and all(re.fullmatch("[a-z]+(-[a-z]+)*", w) for w in words[1:])
+    return words[0] in ("./dev", "syntorch", "inference") and len(words) <= 3 \
+        and all(re.fullmatch("[a-z]+(-[a-z]+)*", w) for w in words[1:])
 
 
 def check_name(clone, command):
     words = command.text.split()
-    if words[0] == "./dev" and len(words) == 2 and re.search(rf"^  {words[1]}\b", "\n".join(shell(clone, "./dev help")[1]), re.M):
+    if words[0] == "./dev" and len(words) == 2 \
+            and re.search(rf"^  {words[1]}\b", "\n".join(shell(clone, "./dev help")[1]), re.M):
         return
     program = words if words[0] == "./dev" else [os.path.join("build", words[0])] + words[1:]
     done = clone.run(program + ["--help"])
-    check(done.returncode == 0, f"{command}: there is no such command: {done.stdout.decode()[:200]}")
+    check(done.returncode == 0,
+          f"{command}: there is no such command: {done.stdout.decode()[:200]}")
 
 
 def run_command(clone, command):
@@ -138,7 +150,8 @@ def run_command(clone, command):
         if UPDATE:
             command.shown = dp.updated(command.shown, printed, dp.computes(command.text))
             return
-        check(False, f"{command}\n  the page shows\n" + "\n".join(command.shown) + f"\n  and it printed\n{text}")
+        check(False, f"{command}\n  the page shows\n" + "\n".join(command.shown)
+              + f"\n  and it printed\n{text}")
 
 
 def run_python(clone, code):
@@ -147,7 +160,8 @@ def run_python(clone, code):
 
 
 def has_networkx():
-    return subprocess.run([sys.executable, "-c", "import networkx"], capture_output=True, check=False).returncode == 0
+    return subprocess.run([sys.executable, "-c", "import networkx"], capture_output=True,
+                          check=False).returncode == 0
 
 
 def run_page(page):
@@ -157,12 +171,14 @@ def run_page(page):
             if excused(part.text):
                 continue
             if isinstance(part, dp.Code):
-                check(part.language != "unknown", f"{part}: neither shell nor Python; a fence should say what it is")
+                check(part.language != "unknown",
+                      f"{part}: neither shell nor Python; a fence should say what it is")
                 if part.language == "json":
                     json.loads(part.text)
                 if part.language == "text":
                     first = part.text.split("\n")[0]
-                    check(not first.startswith(dp.SHELL), f"{part}: a command within a fence of text")
+                    check(not first.startswith(dp.SHELL),
+                          f"{part}: a command within a fence of text")
                 if part.language != "python" or ("networkx" in part.text and not has_networkx()):
                     continue
                 run_python(clone, part)
@@ -199,9 +215,10 @@ def test_pages():
 # ---- examples of the --help texts ----------------------------------------------------------------
 
 TEXT_WORKLOAD = {  # what stands for the reader's files
-    "resnet.txt": "DATA\n2\na -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\nb -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\n",
-    "dlrm.txt": "HYBRID_DLRM 1\n3\na -1 9 ALLTOALL 4096 8 ALLTOALL 4096 7 NONE 0 3\n" + 2 * "b -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\n",
-}
+    "resnet.txt": "DATA\n2\na -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\n"
+                  "b -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\n",
+    "dlrm.txt": "HYBRID_DLRM 1\n3\na -1 9 ALLTOALL 4096 8 ALLTOALL 4096 7 NONE 0 3\n"
+    + 2 * "b -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\n", }
 
 
 def stand_ins(clone):
@@ -217,7 +234,8 @@ def stand_ins(clone):
         with open(at(name), "w", encoding="utf-8") as f:
             f.write(text)
     pair = "--host host.0.json --device device.0.json"
-    for command in (f"link {pair} --output linked.json", f"convert pytorch {pair} --output converted.et"):
+    for command in (f"link {pair} --output linked.json",
+                    f"convert pytorch {pair} --output converted.et"):
         done = clone.run(["build/syntorch"] + command.split())
         check(done.returncode == 0, f"{command}: {done.stdout.decode()}")
 
@@ -228,7 +246,8 @@ def helps(clone):
     names = []
     for path in sorted(glob.glob(os.path.join(SOURCE, "tools", "commands", "cmd_*.c"))):
         name = os.path.basename(path)[4:-2]
-        names.append(name.split("_", 1) if name.startswith("convert_") and name != "convert_all" else [name.replace("_", "-")])
+        names.append(name.split("_", 1) if name.startswith("convert_") and name != "convert_all"
+                     else [name.replace("_", "-")])
     out += [(["syntorch"] + name, None) for name in names]
     for words, _ in out:
         done = clone.run([os.path.join("build", words[0])] + words[1:] + ["--help"])
@@ -242,7 +261,8 @@ def test_help_examples():
         stand_ins(clone)
         path = os.path.join(clone.path, "build") + os.pathsep + os.environ["PATH"]
         for words, text in helps(clone):
-            examples = [line.strip() for line in text.partition("\nExamples:\n")[2].split("\n") if line.startswith("  ")]
+            examples = [line.strip() for line in text.partition("\nExamples:\n")[2].split("\n")
+                        if line.startswith("  ")]
             check(examples or words == ["syntorch"], f"{' '.join(words)} --help has no example")
             for command in examples:
                 if command.startswith("mpirun") and not shutil.which("mpirun"):
@@ -250,9 +270,11 @@ def test_help_examples():
                 code, printed = shell(clone, command, PATH=path)
                 if "has no MPI" in "\n".join(printed):
                     continue
-                check(code == 0, f"{' '.join(words)} --help: {command}\n  exit code {code}: {printed[:20]}")
+                check(code == 0,
+                      f"{' '.join(words)} --help: {command}\n  exit code {code}: {printed[:20]}")
                 fits = [line for line in printed if re.search("each rank needs .* but ", line)]
-                check(not fits, f"{' '.join(words)} --help: {command}\n  the model does not fit: {fits}")
+                check(not fits,
+                      f"{' '.join(words)} --help: {command}\n  the model does not fit: {fits}")
                 ran += 1
     print(f"{ran} examples of --help run")
 
@@ -261,18 +283,27 @@ def test_comparison():
     """What varies is masked, all else counts; "..." stands for lines or for words."""
     printed = ["model:   tiny, tp 2", "", "decode:  15 tokens in 3.35 ms, 4.48 k tokens/s",
                "  linear  144  319 us  7.6%  12.7 M  13.4 MiB  39.9 G  41.0 GiB", ""]
-    same = [["model:   tiny, tp 2", "..."], ["...", "decode:  15 tokens in 9.1 s, 2 tokens/s", "..."], ["model: ..., tp 2", "...", "..."],
-            ["...", "  linear  144  31 ms  17.6%  12.7 M  13.4 MiB  3.9 G  1.0 TiB"], ["..."], printed[:-1]]
-    other = [["model:   tiny, tp 2"], ["...", "decode:  16 tokens in 3.35 ms, 4.48 k tokens/s", "..."], [], ["model: ..., tp 3", "..."],
-             ["...", "  linear  145  319 us  7.6%  12.7 M  13.4 MiB  39.9 G  41.0 GiB"], ["..."] + printed[::-1],
+    same = [["model:   tiny, tp 2", "..."], ["...", "decode:  15 tokens in 9.1 s, 2 tokens/s",
+                                             "..."], ["model: ..., tp 2", "...", "..."],
+            ["...", "  linear  144  31 ms  17.6%  12.7 M  13.4 MiB  3.9 G  1.0 TiB"], ["..."],
+            printed[:-1]]
+    other = [["model:   tiny, tp 2"], ["...", "decode:  16 tokens in 3.35 ms, 4.48 k tokens/s",
+                                       "..."], [], ["model: ..., tp 3", "..."],
+             ["...", "  linear  145  319 us  7.6%  12.7 M  13.4 MiB  39.9 G  41.0 GiB"],
+             ["..."] + printed[::-1],
              ["...", "  linear  144  319 us  7.6%  12.8 M  13.4 MiB  39.9 G  41.0 GiB"]]
     for shown in same + other:
         check(dp.agrees(shown, printed, True) == (shown in same), f"comparison: {shown}")
-    check(not dp.agrees(["in 5 ms"], ["in 6 ms"], False) and dp.agrees(["1 KiB in 0.001 s"], ["1 KiB in 0.2 s"], False), "comparison: times")
+    check(not dp.agrees(["in 5 ms"], ["in 6 ms"], False)
+          and dp.agrees(["1 KiB in 0.001 s"], ["1 KiB in 0.2 s"], False), "comparison: times")
     wrong = ["...", "decode:  16 tokens in 3.35 ms, 4.48 k tokens/s", "..."]
-    check(dp.updated(wrong, printed, True) == ["...", printed[2], "..."], f"update: {dp.updated(wrong, printed, True)}")
-    found, _ = dp.contents("x", "A\n\n    $ ./dev a \\\n      b\n    out\n\n    $ ./dev c; echo 1\n    1\n\nB `./dev d e` and `syntorch` `./dev`\n")
-    check([(c.text, c.shown) for c in found] == [("./dev a b", ["out"]), ("./dev c; echo 1", ["1"]), ("./dev d e", None)],
+    check(dp.updated(wrong, printed, True) == ["...", printed[2], "..."],
+          f"update: {dp.updated(wrong, printed, True)}")
+    found, _ = dp.contents("x",
+                           "A\n\n    $ ./dev a \\\n      b\n    out\n\n    $ ./dev c; echo 1\n"
+                           "    1\n\nB `./dev d e` and `syntorch` `./dev`\n")
+    check([(c.text, c.shown) for c in found] == [("./dev a b", ["out"]), ("./dev c; echo 1", ["1"]),
+                                                 ("./dev d e", None)],
           f"commands of a page: {[(c.text, c.shown) for c in found]}")
 
 
@@ -296,13 +327,16 @@ def test_help_choices():
         for words, text in helps(clone):
             name = " ".join(words)
             for option, choices in re.findall(r"^  (--\w+) ([a-z][\w|-]*\|[\w|-]+) ", text, re.M):
-                if not check(name in CHOOSES, f"{name} {option} has choices; CHOOSES lacks a command to try them"):
+                if not check(name in CHOOSES,
+                             f"{name} {option} has choices; CHOOSES lacks a command to try them"):
                     continue
                 for choice in choices.split("|"):
                     if choice.isupper():
                         continue
                     code, printed = shell(clone, f"build/{name} {CHOOSES[name]} {option} {choice}")
-                    check(code == 0, f"{name} --help offers {option} {choice}\n  exit code {code}: {printed[:5]}")
+                    check(code == 0,
+                          f"{name} --help offers {option} {choice}\n  exit code {code}: "
+                          f"{printed[:5]}")
                     ran += 1
     print(f"{ran} choices of --help tried")
 
@@ -322,11 +356,13 @@ def test_options():
 
 
 def anchors(text):
-    return {re.sub(r"[^\w -]", "", h.lower()).strip().replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)}
+    return {re.sub(r"[^\w -]", "", h.lower()).strip().replace(" ", "-")
+            for h in re.findall(r"^#+ (.*)$", text, re.M)}
 
 
 def test_files_and_links():
-    folders = tuple(f + "/" for f in ("docs", "examples", "tests", "tools", "models", "ops", "export", "syntorch", "comm", "cmake"))
+    folders = tuple(f + "/" for f in ("docs", "examples", "tests", "tools", "models", "ops",
+                                      "export", "syntorch", "comm", "cmake"))
     for page in PAGES:
         text = read(page)
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -334,7 +370,8 @@ def test_files_and_links():
                 continue
             name, _, anchor = target.partition("#")
             name = os.path.normpath(os.path.join(os.path.dirname(page), name)) if name else page
-            if check(os.path.exists(os.path.join(SOURCE, name)), f"{page}: the link {target} leads nowhere") and anchor:
+            if check(os.path.exists(os.path.join(SOURCE, name)),
+                     f"{page}: the link {target} leads nowhere") and anchor:
                 check(anchor in anchors(read(name)), f"{page}: {name} has no heading #{anchor}")
         for span in re.findall(r"`([^`\n]+)`", "\n".join(line for _, line in CONTENTS[page][1])):
             if span.startswith(folders) and re.fullmatch(r"[\w./*-]+", span):
@@ -342,31 +379,43 @@ def test_files_and_links():
 
 
 def test_recorder():
-    """docs/pytorch.md shows what examples/pytorch/record.py runs; docs/hardware.md what the built-in a100-80g is."""
-    shown = [part.text for part in CONTENTS["docs/pytorch.md"][0] if isinstance(part, dp.Code) and part.language == "python"]
-    check(any("ExecutionTraceObserver" in text and text in read("examples/pytorch/record.py") for text in shown),
+    """docs/pytorch.md shows what examples/pytorch/record.py runs; docs/hardware.md what the
+    built-in a100-80g is."""
+    shown = [part.text for part in CONTENTS["docs/pytorch.md"][0] if isinstance(part, dp.Code)
+             and part.language == "python"]
+    check(any("ExecutionTraceObserver" in text and text in read("examples/pytorch/record.py")
+              for text in shown),
           "docs/pytorch.md: the recorder is not the one of examples/pytorch/record.py")
-    shown = [part.text for part in CONTENTS["docs/hardware.md"][0] if isinstance(part, dp.Code) and part.language == "json"]
-    check(read("examples/configs/hw_a100.json") in shown, "docs/hardware.md: the format is not that of examples/configs/hw_a100.json")
+    shown = [part.text for part in CONTENTS["docs/hardware.md"][0] if isinstance(part, dp.Code)
+             and part.language == "json"]
+    check(read("examples/configs/hw_a100.json") in shown,
+          "docs/hardware.md: the format is not that of examples/configs/hw_a100.json")
 
 
 def test_memory():
-    """README.md says in how much memory GPT-3 175B is recorded; more than half above it is too much."""
+    """README.md says in how much memory GPT-3 175B is recorded; more than half above it is too
+    much."""
     said = re.search(r"tenth of a second and (\d+) MB", read("README.md"))
     command = next(c.text for c in CONTENTS["README.md"][0] if "gpt3-175b" in c.text)
     if not check(said, "README.md does not say in how much memory a trace is recorded"):
         return
     with Clone() as clone:
         done = clone.run(["bash", "-c", command + " --json"])
-        if subprocess.run(["grep", "-q", "__asan_init\\|__tsan_init", os.path.join(BUILD, "inference")], check=False).returncode != 0:
-            spent = clone.run([sys.executable, "-c", "import resource, subprocess, sys; subprocess.run(['bash', '-c', sys.argv[1]],"
-                               "stdout=subprocess.DEVNULL); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)", command])
+        if subprocess.run(["grep", "-q", "__asan_init\\|__tsan_init",
+                           os.path.join(BUILD, "inference")], check=False).returncode != 0:
+            spent = clone.run([sys.executable, "-c",
+                               "import resource, subprocess, sys; subprocess.run(['bash', '-c', "
+                               "sys.argv[1]], stdout=subprocess.DEVNULL); "
+                               "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)",
+                               command])
             mb = int(spent.stdout) * 1024 / 1e6
-            check(mb < 1.5 * int(said.group(1)), f"README.md says {said.group(1)} MB, and it took {mb:.0f}")
+            check(mb < 1.5 * int(said.group(1)),
+                  f"README.md says {said.group(1)} MB, and it took {mb:.0f}")
     check(json.loads(done.stdout)["ranks"] == 8, "README.md's eight ranks")
 
 
 if __name__ == "__main__":
-    for test in (test_comparison, test_options, test_files_and_links, test_recorder, test_help_choices, test_help_examples, test_memory, test_pages):
+    for test in (test_comparison, test_options, test_files_and_links, test_recorder,
+                 test_help_choices, test_help_examples, test_memory, test_pages):
         test()
     sys.exit(1 if failures else 0)

@@ -1,9 +1,11 @@
-"""The traces of inference against expect.py, which computes from the papers' formulas what Megatron-style training of a GPT must contain.
+"""The traces of inference against expect.py, which computes from the papers' formulas what
+Megatron-style training of a GPT must contain.
 
-Of a training iteration only the forward pass is inference's prefill, so: tp all-reduces inside the layers are half of
-expect.py's (forward and backward); its LM head covers all positions, ours only the last of each sequence, so that head is compared by
-itself; its collectives outside the layers (loss) do not exist here. Its parameters count seq positions, so seq is the
-model's number of positions, and vocabularies are those that tp divides.
+Of a training iteration only the forward pass is inference's prefill, so: tp all-reduces inside the
+layers are half of expect.py's (forward and backward); its LM head covers all positions, ours only
+the last of each sequence, so that head is compared by itself; its collectives outside the layers
+(loss) do not exist here. Its parameters count seq positions, so seq is the model's number of
+positions, and vocabularies are those that tp divides.
 """
 from inference_runs import *  # noqa: F403
 
@@ -26,16 +28,21 @@ def expected(layers, hidden, heads, seq, vocab, ffn, batch, tp):
     (stage,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     tokens = batch * seq
     head = 2 * tokens * hidden * vocab // tp
-    return stage["params"], stage["matrix_flops_forward"] - head, head // seq, stage["tensor_parallel"]
+    return stage["params"], stage["matrix_flops_forward"] - head, head // seq, \
+        stage["tensor_parallel"]
 
 
 def recorded(folder, layers, hidden, heads, seq, vocab, ffn, batch, tp, *more):
     """Nodes and tensors of rank 0 of a prefill, as node-link JSON has them."""
-    config = dict(n_layer=layers, n_embd=hidden, n_head=heads, n_positions=seq, vocab_size=vocab, n_inner=ffn or None, name="m")
+    config = dict(n_layer=layers, n_embd=hidden, n_head=heads, n_positions=seq, vocab_size=vocab,
+                  n_inner=ffn or None, name="m")
     path = folder.write("m.json", json.dumps(config))
-    expect_ok(folder.run("--device", "meta", "--model_config", path, "--tp", tp, "--batch_size", batch, "--num_input_tokens", seq,
-                         "--num_output_tokens", 1, "--visualize_trace", "--quiet", "--out_dir", "out", *more))
-    nodes = [n for n in load_json(folder / "out/tensor_trace_graph.json")["nodes"] if n["rank"] == 0]
+    expect_ok(folder.run("--device", "meta", "--model_config", path, "--tp", tp, "--batch_size",
+                         batch, "--num_input_tokens", seq,
+                         "--num_output_tokens", 1, "--visualize_trace", "--quiet", "--out_dir",
+                         "out", *more))
+    nodes = [n for n in load_json(folder / "out/tensor_trace_graph.json")["nodes"]
+             if n["rank"] == 0]
     return [n for n in nodes if n["type"] == "op"], [n for n in nodes if n["type"] == "tensor"]
 
 
@@ -74,18 +81,21 @@ def test_prefill_of_small_models():
 
 def test_totals_of_large_models():
     """From the summary alone: one layer's share follows from the table, the head's is known."""
-    for name, model in (("gpt2-xl", (48, 1600, 25, 1024, 50257, 0, 1)), ("megatron-22b", (48, 6144, 64, 2048, 51200, 0, 1)),
+    for name, model in (("gpt2-xl", (48, 1600, 25, 1024, 50257, 0, 1)),
+                        ("megatron-22b", (48, 6144, 64, 2048, 51200, 0, 1)),
                         ("megatron-530b", (105, 20480, 128, 2048, 51200, 0, 2))):
         for tp in (1, 8) if name != "gpt2-xl" else (1, 5):
             vocab = -(-model[4] // tp) * tp
             model = model[:4] + (vocab,) + model[5:]
             _, layer_flops, head_flops, collectives = expected(*model, tp)
             with Folder() as f:
-                s = json.loads(expect_ok(f.run("--json", "--device", "meta", "--model", name, "--tp", tp, "--batch_size", model[6],
-                                               "--num_input_tokens", model[3], "--num_output_tokens", 1,
-                                               "--attention", "unfused")))
+                s = json.loads(expect_ok(f.run("--json", "--device", "meta", "--model", name,
+                                               "--tp", tp, "--batch_size", model[6],
+                                               "--num_input_tokens", model[3],
+                                               "--num_output_tokens", 1, "--attention", "unfused")))
             ops = {o["op"]: o for o in s["ops"]}
-            assert ops["linear"]["flops"] + ops["matmul"]["flops"] == layer_flops + head_flops, (name, tp)
+            assert ops["linear"]["flops"] + ops["matmul"]["flops"] == layer_flops + head_flops, \
+                (name, tp)
             if tp == 1:
                 assert "all_reduce" not in ops
                 continue

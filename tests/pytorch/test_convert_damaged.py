@@ -1,14 +1,18 @@
-"""`syntorch convert pytorch` on damaged and odd files and host nodes: all that can be saved is converted, each kind of anomaly
-told with its count and the place of the first, nothing is lost; --strict refuses. Each case is one edit of a good pair."""
+"""`syntorch convert pytorch` on damaged and odd files and host nodes: all that can be saved is
+converted, each kind of anomaly told with its count and the place of the first, nothing is lost;
+--strict refuses. Each case is one edit of a good pair."""
 import gzip
 import json
 import re
 
 import damaged_traces
-from damaged_traces import by_rf, check_anomalies, expected, launches, leaf, middle, parent_of, run, thread_root
-from pytorch_traces import ATTRS, PROCESS, THREAD, attr, check, convert, dump, good, places, refused, set_attr
+from damaged_traces import by_rf, check_anomalies, expected, launches, leaf, middle, parent_of, \
+    run, thread_root
+from pytorch_traces import ATTRS, PROCESS, THREAD, attr, check, convert, dump, good, places, \
+    refused, set_attr
 
-LOST_WITH_HOST = ("time-only", "orphan", "peer-unknown", "group-unknown", "size-unknown")  # what nodes cut off would tell
+# what nodes cut off would tell
+LOST_WITH_HOST = ("time-only", "orphan", "peer-unknown", "group-unknown", "size-unknown")
 
 
 # ---- Files cut off, several objects, commas, words ----
@@ -29,14 +33,19 @@ def host_cut(p, base):
             r = convert(whole[:at], p.texts()[1])
             want = expected(left.nodes, where)
             want["truncated"] = (1, where[k][0], None)
-            got_kinds = {**left.kinds(), **{kind: n for kind, n in p.kinds().items() if kind not in ("host ops", "metadata")}}
+            got_kinds = {**left.kinds(), **{kind: n for kind, n in p.kinds().items()
+                                            if kind not in ("host ops", "metadata")}}
             if good(what, r, got_kinds, made_up="no-root" in want):
-                check_anomalies(what, r, {**want, **{k: v for k, v in told(r).items() if k in LOST_WITH_HOST}})
+                check_anomalies(what, r, {**want,
+                                          **{k: v for k, v in told(r).items()
+                                             if k in LOST_WITH_HOST}})
                 check(r.rank["matches"]["device_events"] == len(p.gpu()), what)
             refused(what, convert(whole[:at], p.texts()[1], "--strict"), "truncated")
     for at in (where[-1][1], where[-1][1] + 1):
-        r = run(f"host cut behind the list at {at}", p, host=whole[:at], extra={"truncated": (1, at, None)})
-        check(r and [(n.id, n.name, n.deps) for n in r.nodes] == [(n.id, n.name, n.deps) for n in base.nodes], "another trace")
+        r = run(f"host cut behind the list at {at}", p, host=whole[:at],
+                extra={"truncated": (1, at, None)})
+        check(r and [(n.id, n.name, n.deps) for n in r.nodes]
+              == [(n.id, n.name, n.deps) for n in base.nodes], "another trace")
 
 
 def told(r):
@@ -53,9 +62,13 @@ def device_cut(p, base):
         r = convert(host, whole[:at])
         if good(f"{p.name}: device cut at {at}", r, left.kinds()):
             a = r.anomalies.pop("truncated", {})
-            check((a.get("count"), a.get("byte"), a.get("file")) == (1, where[k][0], "device.0.json"), f"{p.name}: device cut: {a}")
-            check(set(r.anomalies) <= {"time-only", "orphan"}, f"{p.name}: device cut: {r.anomalies}")
-            m, events = r.rank["matches"], [e for e in left.events if "Record function id" in e.get("args", {})]
+            check((a.get("count"), a.get("byte"),
+                   a.get("file")) == (1, where[k][0], "device.0.json"),
+                  f"{p.name}: device cut: {a}")
+            check(set(r.anomalies) <= {"time-only", "orphan"},
+                  f"{p.name}: device cut: {r.anomalies}")
+            m, events = r.rank["matches"], [e for e in left.events
+                                            if "Record function id" in e.get("args", {})]
             check(m["host_rf_id"] == len(events) == m["cpu_events"], f"{p.name}: device cut: {m}")
         refused(f"{p.name}: device cut", convert(host, whole[:at], "--strict"), "truncated")
 
@@ -76,34 +89,41 @@ def objects(p, base):
             check(r.meta["pid"] == q.host["pid"], what + str(n))
             check(n != 0 or r.et == base.et, what + "0: differs")
     r = convert(both, device, "--object", "all")
-    kinds = {k: v + (other.kinds()[k] if k in ("host ops", "metadata") else 0) for k, v in p.kinds().items()}
+    kinds = {k: v + (other.kinds()[k] if k in ("host ops", "metadata") else 0)
+             for k, v in p.kinds().items()}
     if good(what + "all", r, kinds):
-        check("duplicate-id" not in r.anomalies, f"{what}all: ids count anew in each object: {r.anomalies}")
+        check("duplicate-id" not in r.anomalies,
+              f"{what}all: ids count anew in each object: {r.anomalies}")
     refused(what + "2", convert(both, device, "--object", "2"), "holds 2 JSON objects")
     cut = len(host) + places(dump(other.host), "nodes")[10][0] + 5
     r = convert(both[:cut], device)
     if good(f"{p.name}: the second object cut", r, p.kinds()):
         check(r.et == base.et, f"{p.name}: the second object cut: not the last complete one")
-        check({"objects", "truncated"} >= set(r.anomalies) >= {"objects"}, f"{p.name}: the second object cut: {r.anomalies}")
+        check({"objects", "truncated"} >= set(r.anomalies) >= {"objects"},
+              f"{p.name}: the second object cut: {r.anomalies}")
 
 
 def commas(p, base):
     host, device = p.texts()
     end = places(host, "nodes")[-1][1]
-    r = run("trailing comma", p, host=host[:end] + b" ," + host[end:], extra={"extra-comma": (1, end + 1, None)})
+    r = run("trailing comma", p, host=host[:end] + b" ," + host[end:],
+            extra={"extra-comma": (1, end + 1, None)})
     check(r and r.et == base.et, f"{p.name}: trailing comma: differs")
     end = places(device, "traceEvents")[-1][1]
-    r = run("trailing comma in the device trace", p, device=device[:end] + b"," + device[end:], extra={"extra-comma": (1, end, None)})
+    r = run("trailing comma in the device trace", p, device=device[:end] + b"," + device[end:],
+            extra={"extra-comma": (1, end, None)})
     check(r and r.et == base.et, f"{p.name}: trailing comma of the device trace: differs")
     end = places(host, "nodes")[4][1]
-    r = run("missing comma", p, host=host[:end] + host[end + 1:], extra={"missing-comma": (1, end + 1, None)})
+    r = run("missing comma", p, host=host[:end] + host[end + 1:],
+            extra={"missing-comma": (1, end + 1, None)})
     check(r and r.et == base.et, f"{p.name}: missing comma: differs")
 
 
 def words(p, base):
     q = p.copy()
     i = leaf(q)
-    q.nodes[i]["inputs"] = {**q.nodes[i]["inputs"], "values": [1.5, "MARK", 2.5], "shapes": [[], [], []], "types": ["Double", "String", "Double"]}
+    q.nodes[i]["inputs"] = {**q.nodes[i]["inputs"], "values": [1.5, "MARK", 2.5],
+                            "shapes": [[], [], []], "types": ["Double", "String", "Double"]}
     host = q.texts()[0]
     at = host.index(b'1.5, "MARK", 2.5')
     bad = host.replace(b'1.5, "MARK", 2.5', b'NaN, "a\nb\x01", -Infinity')
@@ -111,16 +131,20 @@ def words(p, base):
     r = run("NaN, Infinity and control characters", q, host=bad, extra=want)
     if r:
         n = by_rf(r, attr(q.nodes[i], "rf_id"))
-        check(len(n) == 1 and n[0].io[0][1] == "[nan, 'a\\nb\\x01', -inf]", f"{p.name}: values {n[0].io[0]}")
+        check(len(n) == 1 and n[0].io[0][1] == "[nan, 'a\\nb\\x01', -inf]",
+              f"{p.name}: values {n[0].io[0]}")
     name = b'"name": "%s"' % q.nodes[i]["name"].encode()
     places_of = [m.start() for m in re.finditer(re.escape(name), host)]
     r = run("a raw control character in names", q, host=host.replace(name, name[:-1] + b'\t"'),
             extra={"control": (len(places_of), places_of[0] + len(name) - 1, None)})
-    check(r and sum(n.name == q.nodes[i]["name"] + "\t" for n in r.nodes) == len(places_of), f"{p.name}: names with tabs")
+    check(r and sum(n.name == q.nodes[i]["name"] + "\t" for n in r.nodes) == len(places_of),
+          f"{p.name}: names with tabs")
     refused(f"{p.name}: empty", convert(b"", p.texts()[1]), "empty")
     refused(f"{p.name}: blanks", convert(b" \n", p.texts()[1]), "host.0.json")
-    refused(f"{p.name}: no trace", convert(b'{"schema": "1.0.2"}', p.texts()[1]), "holds no node of a host trace")
-    refused(f"{p.name}: no device trace", convert(p.texts()[0], b'{"a": 1}'), "holds no list of events")
+    refused(f"{p.name}: no trace", convert(b'{"schema": "1.0.2"}', p.texts()[1]),
+            "holds no node of a host trace")
+    refused(f"{p.name}: no device trace", convert(p.texts()[0], b'{"a": 1}'),
+            "holds no list of events")
     refused(f"{p.name}: empty device trace", convert(p.texts()[0], b""), "device.0.json")
 
 
@@ -133,8 +157,10 @@ def no_id(p, base):
     gone = q.nodes[i].pop("id")
     r = run("a node without id", q)
     if r:
-        check(len(r.nodes) == len(base.nodes) - 1 and not by_rf(r, attr(q.nodes[i], "rf_id")), f"{p.name}: the node without id")
-        check(r.anomalies["missing-parent"]["count"] == sum(n["ctrl_deps"] == gone for n in q.nodes), f"{p.name}: {r.anomalies}")
+        check(len(r.nodes) == len(base.nodes) - 1 and not by_rf(r, attr(q.nodes[i], "rf_id")),
+              f"{p.name}: the node without id")
+        check(r.anomalies["missing-parent"]["count"]
+              == sum(n["ctrl_deps"] == gone for n in q.nodes), f"{p.name}: {r.anomalies}")
 
 
 def no_parent(p, base):
@@ -144,7 +170,8 @@ def no_parent(p, base):
     r = run("a node without ctrl_deps", q)
     if r:
         n = by_rf(r, attr(q.nodes[i], "rf_id"))[0]
-        check(parent_of(r, n) is thread_root(r, n), f"{p.name}: without ctrl_deps: hangs from {n.ctrl}")
+        check(parent_of(r, n) is thread_root(r, n),
+              f"{p.name}: without ctrl_deps: hangs from {n.ctrl}")
 
 
 def no_attribute(p, base):
@@ -155,13 +182,18 @@ def no_attribute(p, base):
         r = run("a node without " + name, q)
         if r and name == "rf_id":
             n = [n for n in r.nodes if "rf_id" not in n.attr and not n.on_gpu]
-            check(len(n) == 1 and n[0].name == p.nodes[i]["name"], f"{p.name}: without rf_id: {len(n)} nodes")
+            check(len(n) == 1 and n[0].name == p.nodes[i]["name"],
+                  f"{p.name}: without rf_id: {len(n)} nodes")
         elif r:
-            was = next(n for n in base.nodes if not n.on_gpu and n.attr.get("rf_id") == attr(p.nodes[i], "rf_id"))
+            was = next(n for n in base.nodes if not n.on_gpu
+                       and n.attr.get("rf_id") == attr(p.nodes[i], "rf_id"))
             n = next(n for n in r.nodes if n.id == was.id)
             check(n.name == was.name and name not in n.attr, f"{p.name}: {name} is there")
-            check({a: n.attr.get(a) for a in ATTRS if a != name} == {a: was.attr.get(a) for a in ATTRS if a != name}, f"{p.name}: {name}")
-            check(n.dur == was.dur and n.deps == was.deps, f"{p.name}: without {name}: {n.dur} us, {n.deps}; {was.dur} us, {was.deps}")
+            check({a: n.attr.get(a) for a in ATTRS
+                   if a != name} == {a: was.attr.get(a) for a in ATTRS if a != name},
+                  f"{p.name}: {name}")
+            check(n.dur == was.dur and n.deps == was.deps,
+                  f"{p.name}: without {name}: {n.dur} us, {n.deps}; {was.dur} us, {was.deps}")
     q = p.copy()
     i = leaf(q)
     q.nodes[i]["attrs"] = []
@@ -180,8 +212,10 @@ def no_root(p, base):
     r = run("no process root", q, made_up=1)
     if r:
         root = [n for n in r.nodes if n.name == PROCESS]
-        check(len(root) == 1 and len(r.nodes) == len(base.nodes), f"{p.name}: no root: {len(r.nodes)} nodes")
-        check(all(n.ctrl == [root[0].id] for n in r.nodes if n.name == THREAD), f"{p.name}: threads hang from others")
+        check(len(root) == 1 and len(r.nodes) == len(base.nodes),
+              f"{p.name}: no root: {len(r.nodes)} nodes")
+        check(all(n.ctrl == [root[0].id] for n in r.nodes if n.name == THREAD),
+              f"{p.name}: threads hang from others")
 
 
 def duplicate_id(p, base):
@@ -193,7 +227,8 @@ def duplicate_id(p, base):
     q.nodes.insert(i + 1, twin)
     r = run("an id twice", q)
     if r:
-        check(sum(n.name == "aten::twin" for n in r.nodes) == 1 and len(r.nodes) == len(base.nodes) + 1, f"{p.name}: an id twice")
+        check(sum(n.name == "aten::twin" for n in r.nodes) == 1
+              and len(r.nodes) == len(base.nodes) + 1, f"{p.name}: an id twice")
     twin["ctrl_deps"] = next(n["id"] for n in p.nodes if n["name"] == THREAD)
     run("an id twice, another parent", q)
     third = json.loads(json.dumps(twin))
@@ -210,7 +245,8 @@ def missing_parent(p, base):
     if r:
         n = by_rf(r, attr(q.nodes[i], "rf_id"))[0]
         check(parent_of(r, n) is thread_root(r, n), f"{p.name}: hangs from {n.ctrl}")
-        check(len(r.nodes) == len(base.nodes) and launches(r) == launches(base), f"{p.name}: a parent that is not there: something else changed")
+        check(len(r.nodes) == len(base.nodes) and launches(r) == launches(base),
+              f"{p.name}: a parent that is not there: something else changed")
 
 
 def parent_cycle(p, base):
@@ -219,14 +255,16 @@ def parent_cycle(p, base):
     child = next(n for n in q.nodes if n["ctrl_deps"] == q.nodes[i]["id"])
     q.nodes[i]["ctrl_deps"] = child["id"]
     r = run("a cycle of parents", q)
-    check(r and r.anomalies["parent-cycle"]["node"] == q.nodes[i]["id"], f"{p.name}: cycle of parents")
+    check(r and r.anomalies["parent-cycle"]["node"] == q.nodes[i]["id"],
+          f"{p.name}: cycle of parents")
 
 
 def foreign_parent(p, base):
     q = p.copy()
     i = leaf(q)
     node = q.nodes[i]
-    other = next(n for n in q.nodes if attr(n, "tid") not in (0, attr(node, "tid")) and n["name"] != THREAD and n["id"] < node["id"])
+    other = next(n for n in q.nodes if attr(n, "tid") not in (0, attr(node, "tid"))
+                 and n["name"] != THREAD and n["id"] < node["id"])
     node["ctrl_deps"] = other["id"]
     r = run("a parent in another thread", q)
     if r:
@@ -239,7 +277,8 @@ def odd_numbers(p, base):
     i = leaf(q)
     q.nodes[i]["id"] = -5
     r = run("a negative id", q)
-    check(r and r.nodes and by_rf(r, attr(q.nodes[i], "rf_id"))[0].dur == by_rf(base, attr(q.nodes[i], "rf_id"))[0].dur, f"{p.name}: negative id")
+    check(r and r.nodes and by_rf(r, attr(q.nodes[i], "rf_id"))[0].dur
+          == by_rf(base, attr(q.nodes[i], "rf_id"))[0].dur, f"{p.name}: negative id")
     for big in (2**63, 2**64 - 1):
         q = p.copy()
         was = attr(q.nodes[i], "rf_id")
@@ -250,24 +289,29 @@ def odd_numbers(p, base):
         r = run(f"rf_id {big}", q)
         if r:
             n = by_rf(r, big - 2**64)
-            check(len(n) == 1 and n[0].dur == by_rf(base, was)[0].dur, f"{p.name}: rf_id {big}: not matched")
-            check(r.rank["matches"]["host_rf_id"] == base.rank["matches"]["host_rf_id"], f"{p.name}: rf_id {big}")
+            check(len(n) == 1 and n[0].dur == by_rf(base, was)[0].dur,
+                  f"{p.name}: rf_id {big}: not matched")
+            check(r.rank["matches"]["host_rf_id"] == base.rank["matches"]["host_rf_id"],
+                  f"{p.name}: rf_id {big}")
 
 
 # ---- Schemas, files, numbers as texts ----
 
 
 def schemas(p, base):
-    for schema in ("1.0.2-chakra.0.0.4", "1.0.3-chakra.0.0.4", "1.0.4-chakra.0.0.4", "1.1.0-chakra.0.0.4", "1.1.1-chakra.0.0.4",
+    for schema in ("1.0.2-chakra.0.0.4", "1.0.3-chakra.0.0.4", "1.0.4-chakra.0.0.4",
+                   "1.1.0-chakra.0.0.4", "1.1.1-chakra.0.0.4",
                    "1.1.1-chakra.1.0.0", "1.1.2-chakra.0.0.4", "7.7"):
         q = p.copy()
         q.host["schema"] = schema
         host = q.texts()[0]
         known = schema not in ("1.1.2-chakra.0.0.4", "7.7")
-        r = run("schema " + schema, q, extra={} if known else {"schema": (1, host.index(b'"%s"' % schema.encode()), None)})
+        r = run("schema " + schema, q, extra={} if known
+                else {"schema": (1, host.index(b'"%s"' % schema.encode()), None)})
         if r:
             check(r.meta["schema"] == schema, f"{p.name}: {r.meta}")
-            check([vars(n) for n in r.nodes] == [vars(n) for n in base.nodes], f"{p.name}: schema {schema}: differs")
+            check([vars(n) for n in r.nodes] == [vars(n) for n in base.nodes],
+                  f"{p.name}: schema {schema}: differs")
 
 
 def files(p, base):
@@ -281,7 +325,8 @@ def files(p, base):
         r = convert(gzip.compress(host), gzip.compress(device), names=names)
         if r.code == 1 and "without zlib" in r.said:
             return
-        check(r.code == 0 and r.et == base.et and not r.anomalies, f"{p.name}: gzip as {names}: {r.said}")
+        check(r.code == 0 and r.et == base.et and not r.anomalies,
+              f"{p.name}: gzip as {names}: {r.said}")
     r = convert(host, device, names=("h.json.gz", "d.gz"))
     check(r.code == 0 and r.et == base.et, f"{p.name}: .gz that is none: {r.said}")
     r = convert(gzip.compress(host)[:-1000], gzip.compress(device))
@@ -302,13 +347,18 @@ def texts_for_numbers(p, base):
     r = run("a thread named Spans", q)
     check(r and r.et == base.et, f"{p.name}: a thread named Spans: differs")
     q = p.copy()
-    q.events.insert(3, {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler",
+    q.events.insert(3, {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans",
+                        "tid": "PyTorch Profiler",
                         "ts": q.events[0]["ts"], "dur": 12.5, "args": {"Op count": 0}})
-    q.events.append({"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": 10**9})
-    q.events.insert(0, {"name": "process_name", "ph": "M", "ts": 0, "pid": 0, "tid": 0, "args": {"name": "python"}})
+    q.events.append({"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "",
+                     "ts": 10**9})
+    q.events.insert(0, {"name": "process_name", "ph": "M", "ts": 0, "pid": 0, "tid": 0,
+                        "args": {"name": "python"}})
     r = run("spans and metadata", q)
     check(r and r.et == base.et, f"{p.name}: spans and metadata: differs")
 
 
-damaged_traces.main(undamaged, host_cut, device_cut, objects, commas, words, no_id, no_parent, no_attribute, no_root,
-                    duplicate_id, missing_parent, parent_cycle, foreign_parent, odd_numbers, schemas, files, texts_for_numbers)
+damaged_traces.main(undamaged, host_cut, device_cut, objects, commas, words, no_id, no_parent,
+                    no_attribute, no_root,
+                    duplicate_id, missing_parent, parent_cycle, foreign_parent, odd_numbers,
+                    schemas, files, texts_for_numbers)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Real recordings of DistributedDataParallel over gloo, whose calls overlap: as many communications as the program made, of their
-bytes, at their times, hung from the calls that launched them; and a simulator that runs the set ends when the recorded steps did.
-All that is expected comes from Kineto's events."""
+"""Real recordings of DistributedDataParallel over gloo, whose calls overlap: as many communications
+as the program made, of their bytes, at their times, hung from the calls that launched them; and a
+simulator that runs the set ends when the recorded steps did. All that is expected comes from
+Kineto's events."""
 import collections
 import glob
 import gzip
@@ -24,8 +25,10 @@ class Recording:
         self.folder = folder
         self.events, self.works = [], []
         for rank in range(RANKS):
-            with gzip.open(os.path.join(folder, f"device.{rank}.json.gz"), "rt", encoding="utf-8") as f:
-                events = [e for e in json.load(f)["traceEvents"] if e.get("ph") == "X" and e.get("cat") in ("cpu_op", "user_annotation")]
+            with gzip.open(os.path.join(folder, f"device.{rank}.json.gz"), "rt",
+                           encoding="utf-8") as f:
+                events = [e for e in json.load(f)["traceEvents"] if e.get("ph") == "X"
+                          and e.get("cat") in ("cpu_op", "user_annotation")]
             by_rf_id = {e["args"]["Record function id"]: e for e in events}
             calls = [i for i in sorted(by_rf_id) if by_rf_id[i]["name"].startswith("c10d::")]
             # A call's library op is the next that its thread makes.
@@ -33,7 +36,8 @@ class Recording:
             self.events.append(by_rf_id)
 
     def files(self, rank, *kinds):
-        return [a for k in kinds for a in ("--" + k, os.path.join(self.folder, f"{k}.{rank}.json.gz"))]
+        return [a for k in kinds for a in ("--" + k,
+                                           os.path.join(self.folder, f"{k}.{rank}.json.gz"))]
 
     def counts(self, rank):
         return collections.Counter(KINDS[call["name"]] for call, _ in self.works[rank])
@@ -53,7 +57,8 @@ def size(event):
 
 def convert(recording, rank, *kinds):
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
-        done = pt.run("convert", "pytorch", *recording.files(rank, *kinds), "--output", "t.0.et", "--json", "--strict", cwd=folder)
+        done = pt.run("convert", "pytorch", *recording.files(rank, *kinds), "--output", "t.0.et",
+                      "--json", "--strict", cwd=folder)
         what = f"{recording.name}, rank {rank}, {'+'.join(kinds)}"
         if not check(done.returncode == 0, f"{what}: {done.stderr.decode()[-300:]}"):
             return None, []
@@ -66,27 +71,33 @@ def check_counts(recording, rank):
     for kinds in (("host", "device"), ("device",), ("host",)):
         told, _ = convert(recording, rank, *kinds)
         if told:
-            want = dict(recording.counts(rank), bytes=sum(size(e) for _, e in recording.works[rank]))
+            want = dict(recording.counts(rank),
+                        bytes=sum(size(e) for _, e in recording.works[rank]))
             got = {k: v for k, v in told["communication"].items() if v}
-            check(got == want, f"{recording.name}, rank {rank}, {'+'.join(kinds)}: {got}, recorded {want}")
+            check(got == want,
+                  f"{recording.name}, rank {rank}, {'+'.join(kinds)}: {got}, recorded {want}")
 
 
 def check_works(recording, rank):
     """Each is on the library's op, in its thread, below its call."""
     _, nodes = convert(recording, rank, "host", "device")
-    by_id, by_rf_id = {n.id: n for n in nodes}, {n.attr["rf_id"]: n for n in nodes if "rf_id" in n.attr}
+    by_id, by_rf_id = {n.id: n for n in nodes}, {n.attr["rf_id"]: n for n in nodes
+                                                 if "rf_id" in n.attr}
     what = f"{recording.name}, rank {rank}"
     for call, work in recording.works[rank]:
         n = by_rf_id[work["args"]["Record function id"]]
-        check(n.type in (pt.COLL, pt.SEND, pt.RECV) and n.attr["comm_size"] == size(work), f"{what}: node {n.id} {n.name} {n.attr}")
-        check(n.attr["tid"] == work["tid"] and abs(n.dur - work["dur"]) < 2, f"{what}: node {n.id}: {n.dur} us in {n.attr['tid']}, recorded {work}")
-        check(by_id[n.ctrl[0]].attr["rf_id"] == call["args"]["Record function id"], f"{what}: node {n.id} hangs from {by_id[n.ctrl[0]].name}")
+        check(n.type in (pt.COLL, pt.SEND, pt.RECV) and n.attr["comm_size"] == size(work),
+              f"{what}: node {n.id} {n.name} {n.attr}")
+        check(n.attr["tid"] == work["tid"] and abs(n.dur - work["dur"]) < 2,
+              f"{what}: node {n.id}: {n.dur} us in {n.attr['tid']}, recorded {work}")
+        check(by_id[n.ctrl[0]].attr["rf_id"] == call["args"]["Record function id"],
+              f"{what}: node {n.id} hangs from {by_id[n.ctrl[0]].name}")
     for rf_id, n in by_rf_id.items():  # callers by time, whatever the observer made of open works
         caller = recording.events[rank].get(by_id[n.ctrl[0]].attr.get("rf_id")) if n.ctrl else None
         e = recording.events[rank].get(rf_id)
         if caller and e and e["tid"] == caller["tid"] and not n.name.startswith("gloo:"):
-            check(caller["ts"] <= e["ts"] and e["ts"] + e["dur"] <= caller["ts"] + caller["dur"] + 0.01,
-                  f"{what}: node {n.id} {n.name} is not within {caller['name']}")
+            check(caller["ts"] <= e["ts"] and e["ts"] + e["dur"] <= caller["ts"] + caller["dur"]
+                  + 0.01, f"{what}: node {n.id} {n.name} is not within {caller['name']}")
 
 
 # ---- A simulator: one slot for computation, one for communication, in the order of ids ----
@@ -106,7 +117,8 @@ class Npu:
 
 
 def simulate(npus, transfer_us):
-    """transfer_us(rank, node): how long a communication takes once all take part. When each rank ends."""
+    """transfer_us(rank, node): how long a communication takes once all take part. When each rank
+    ends."""
     events, meetings, ordinal = [], collections.defaultdict(dict), collections.Counter()
 
     def slot(n):
@@ -160,7 +172,8 @@ def simulate(npus, transfer_us):
 
 def set_of(recording, folder, *kinds):
     files = [a for k in kinds for a in ("--" + k, os.path.join(recording.folder, k + ".*.json.gz"))]
-    done = pt.run("convert", "pytorch", *files, "--profile", "astra-sim", "--replay_check", "--output", os.path.join(folder, "t"), "--json")
+    done = pt.run("convert", "pytorch", *files, "--profile", "astra-sim", "--replay_check",
+                  "--output", os.path.join(folder, "t"), "--json")
     if not check(done.returncode == 0, f"{recording.name}: {done.stderr.decode()[-300:]}"):
         return None, []
     nodes = []
@@ -181,7 +194,8 @@ def alone(recording, rank):
 
 
 def check_time(recording, kinds):
-    """Waiting is in no node twice: with transfers as short as that rank's which came last, ranks end as recorded."""
+    """Waiting is in no node twice: with transfers as short as that rank's which came last, ranks
+    end as recorded."""
     what = f"{recording.name}, {'+'.join(kinds)}"
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         told, nodes = set_of(recording, folder, *kinds)
@@ -191,17 +205,21 @@ def check_time(recording, kinds):
         return
     check(not told["anomalies"], f"{what}: {told['anomalies']}")
     shortest = iter([min(both) for both in zip(*(alone(recording, r) for r in range(RANKS)))])
-    ends = simulate([Npu(n) for n in nodes], lambda rank, n: next(shortest) if n.type == pt.COLL else 100)
+    ends = simulate([Npu(n) for n in nodes],
+                    lambda rank, n: next(shortest) if n.type == pt.COLL else 100)
     for rank, end in enumerate(ends):
         span = recording.span(rank)
-        check(end is not None and abs(end - span) <= 0.1 * span, f"{what}: rank {rank} ends at {end} us, recorded {span:.0f}")
+        check(end is not None and abs(end - span) <= 0.1 * span,
+              f"{what}: rank {rank} ends at {end} us, recorded {span:.0f}")
         replay = told["ranks"][rank]["replay"]
         ratio = replay["replayed_ns"] / replay["measured_ns"]
-        check(abs(ratio - 1) <= 0.1, f"{what}: rank {rank} alone replays to {ratio:.3f} of what was measured")
+        check(abs(ratio - 1) <= 0.1,
+              f"{what}: rank {rank} alone replays to {ratio:.3f} of what was measured")
 
 
 def check_launches(recording):
-    """What is launched in the backward pass waits for no communication launched there; a message for no other message."""
+    """What is launched in the backward pass waits for no communication launched there; a message
+    for no other message."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         _, ranks = set_of(recording, folder, "host", "device")
     for rank, nodes in enumerate(ranks):
@@ -212,13 +230,16 @@ def check_launches(recording):
         for n in steps:
             launch = min(d for d in n.deps if by_id[d].type == pt.COMP)
             late = [by_id[d].name for d in waits[launch] if by_id[d].type != pt.COMP]
-            check(not late, f"{recording.name}, rank {rank}: the launch of node {n.id} waits for {late}")
+            check(not late,
+                  f"{recording.name}, rank {rank}: the launch of node {n.id} waits for {late}")
         last = max(n.id for n in nodes if n.type == pt.COMP)
         missing = [n.id for n in nodes if n.type != pt.COMP and n.id not in waits[last]]
-        check(not missing, f"{recording.name}, rank {rank}: the program ends without having waited for {missing}")
+        check(not missing,
+              f"{recording.name}, rank {rank}: the program ends without waiting for {missing}")
         talk = {n.type: n.id for n in nodes if n.type in (pt.SEND, pt.RECV)}
         if talk:
-            check(talk[pt.RECV] not in waits[talk[pt.SEND]], f"{recording.name}, rank {rank}: the send waits for the receive")
+            check(talk[pt.RECV] not in waits[talk[pt.SEND]],
+                  f"{recording.name}, rank {rank}: the send waits for the receive")
 
 
 def check_without_ids(recording):
@@ -226,11 +247,13 @@ def check_without_ids(recording):
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         for rank in range(RANKS):
             shutil.copy(os.path.join(recording.folder, f"host.{rank}.json.gz"), folder)
-            with gzip.open(os.path.join(recording.folder, f"device.{rank}.json.gz"), "rt", encoding="utf-8") as f:
+            with gzip.open(os.path.join(recording.folder, f"device.{rank}.json.gz"), "rt",
+                           encoding="utf-8") as f:
                 device = json.load(f)
             for e in device["traceEvents"]:
                 e.get("args", {}).pop("Record function id", None)
-            with gzip.open(os.path.join(folder, f"device.{rank}.json.gz"), "wt", encoding="utf-8") as f:
+            with gzip.open(os.path.join(folder, f"device.{rank}.json.gz"), "wt",
+                           encoding="utf-8") as f:
                 json.dump(device, f)
         told_by, recording.folder = recording.folder, folder
         for rank in range(RANKS):

@@ -1,7 +1,8 @@
-"""The matching of `syntorch convert pytorch` against a transcription of its rules that looks everything up one by one: which op
-launched each piece of device work (correlation id, runtime call, of the ops of that thread that were running and have a host
-node the one that carries the call's External id, else the innermost), and what each op did by itself; durations in whole
-microseconds without drift."""
+"""The matching of `syntorch convert pytorch` against a transcription of its rules that looks
+everything up one by one: which op launched each piece of device work (correlation id, runtime call,
+of the ops of that thread that were running and have a host node the one that carries the call's
+External id, else the innermost), and what each op did by itself; durations in whole microseconds
+without drift."""
 import bisect
 import collections
 import decimal
@@ -18,7 +19,8 @@ def nanoseconds(text):
 
 
 class Thread:
-    """The CPU ops of a thread of the device trace that have a host node, by start; the later one of equal ones is within."""
+    """The CPU ops of a thread of the device trace that have a host node, by start; the later one of
+    equal ones is within."""
 
     def __init__(self, ops):
         self.ops = sorted(ops, key=lambda o: (o[0], -o[1]))
@@ -65,12 +67,15 @@ def load(p):
 
 
 def expected(p):
-    """Self times by rf_id; device work by stream: (start, duration, name, rf_id of the launching op)."""
+    """Self times by rf_id; device work by stream: (start, duration, name, rf_id of the launching
+    op)."""
     events, known = load(p), {attr(n, "rf_id") for n in p.nodes} - {0}
     ops, calls, self_ns = collections.defaultdict(list), {}, collections.Counter()
     for begin, end, e in events:
-        if e["cat"] in ("cpu_op", "user_annotation") and int(e.get("args", {}).get("Record function id", 0)) in known:
-            ops[e["tid"]].append((begin, end, int(e["args"]["Record function id"]), e["args"].get("External id")))
+        if e["cat"] in ("cpu_op", "user_annotation") \
+                and int(e.get("args", {}).get("Record function id", 0)) in known:
+            ops[e["tid"]].append((begin, end, int(e["args"]["Record function id"]),
+                                  e["args"].get("External id")))
         elif e["cat"] in ("cuda_runtime", "cuda_driver") and "correlation" in e.get("args", {}):
             calls[int(e["args"]["correlation"])] = (begin, e["tid"], e["args"].get("External id"))
     threads = {tid: Thread(list_) for tid, list_ in ops.items()}
@@ -80,7 +85,8 @@ def expected(p):
     for begin, end, e in events:
         if e["cat"] in pt.GPU:
             at, tid, external = calls[int(e["args"]["correlation"])]
-            work[int(e["args"]["stream"])].append((begin, end - begin, e["name"], threads[tid].caller(at, external)[2]))
+            work[int(e["args"]["stream"])].append((begin, end - begin, e["name"],
+                                                   threads[tid].caller(at, external)[2]))
     return self_ns, work
 
 
@@ -95,7 +101,8 @@ def compare(name, texts):
     by_id = {n.id: n for n in r.nodes}
     host = {n.attr["rf_id"]: n for n in r.nodes if not n.on_gpu and n.attr.get("rf_id")}
     check(set(host) == {attr(n, "rf_id") for n in p.nodes} - {0}, f"{p.name}: record function ids")
-    off = [(n.name, n.dur, self_ns[i]) for i, n in host.items() if abs(n.dur * 1000 - self_ns[i]) >= 1000]
+    off = [(n.name, n.dur, self_ns[i]) for i, n in host.items()
+           if abs(n.dur * 1000 - self_ns[i]) >= 1000]
     check(not off, f"{p.name}: {len(off)} ops' own time: {off[:5]}")
     lanes = collections.defaultdict(lambda: [0, 0])
     for i, n in host.items():
@@ -110,10 +117,12 @@ def compare(name, texts):
     for stream, list_ in work.items():
         list_.sort(key=lambda w: w[0])
         nodes = sorted(got[stream], key=lambda n: n.start)
-        check(len(nodes) == len(list_), f"{p.name}: stream {stream}: {len(nodes)} nodes, {len(list_)} events")
+        check(len(nodes) == len(list_),
+              f"{p.name}: stream {stream}: {len(nodes)} nodes, {len(list_)} events")
         for n, (begin, took, name, op) in zip(nodes, list_):
             parent = by_id[n.ctrl[0]].attr.get("rf_id") if n.ctrl else None
-            if (n.name, n.start, parent) != (name, begin // 1000, op) or abs(n.dur * 1000 - took) >= 1000:
+            if (n.name, n.start, parent) != (name, begin // 1000, op) \
+                    or abs(n.dur * 1000 - took) >= 1000:
                 wrong.append(((n.name, n.start, n.dur, parent), (name, begin, took, op)))
             lanes["stream", stream][0] += n.dur * 1000
             lanes["stream", stream][1] += took
@@ -133,7 +142,8 @@ def without(text, *keys):
 
 def main():
     folders = [os.path.join(pt.SOURCE, "tests", "reference", "pytorch")]
-    folders += [os.path.join(pt.TRACES, n) for n in ("synth_allfeatures", "recursion_repro", "resnet_2gpu_rank0")] if pt.TRACES else []
+    folders += [os.path.join(pt.TRACES, n) for n in ("synth_allfeatures", "recursion_repro",
+                                                     "resnet_2gpu_rank0")] if pt.TRACES else []
     for folder in folders:
         texts = []
         for kind in ("host", "device"):
@@ -145,7 +155,8 @@ def main():
         bare = without(texts[1], "External id")
         et_bare = compare(name + " without External id", (texts[0], bare))
         # Names and order find the same host nodes as record function ids do.
-        for what, text, want in (("Record function id", texts[1], et), ("either id", bare, et_bare)):
+        for what, text, want in (("Record function id", texts[1], et),
+                                 ("either id", bare, et_bare)):
             r = convert(texts[0], without(text, "Record function id"), decode=False)
             check(r.code == 0 and r.et == want, f"{name} without {what}: another trace: {r.said}")
     pt.finish()

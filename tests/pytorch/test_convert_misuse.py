@@ -1,5 +1,6 @@
-"""What users do wrong with `syntorch convert pytorch` and its relatives: outputs that are inputs, traces of different runs,
-options that do not go together, files in other encodings. The fixture is tests/reference/pytorch."""
+"""What users do wrong with `syntorch convert pytorch` and its relatives: outputs that are inputs,
+traces of different runs, options that do not go together, files in other encodings. The fixture is
+tests/reference/pytorch."""
 import json
 import os
 import shutil
@@ -17,7 +18,8 @@ class Case(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         for name in ("host", "device"):
             shutil.copy(os.path.join(FIXTURE, name + ".0.json"), self.path(name + ".json"))
-        self.host, self.device = (json.load(open(self.path(n + ".json"))) for n in ("host", "device"))
+        self.host, self.device = (json.load(open(self.path(n + ".json")))
+                                  for n in ("host", "device"))
 
     def tearDown(self):
         self.folder.cleanup()
@@ -30,16 +32,19 @@ class Case(unittest.TestCase):
             f.write(content if isinstance(content, bytes) else json.dumps(content).encode())
 
     def run_tool(self, *args):
-        return subprocess.run([SYNTORCH, *args], cwd=self.folder.name, capture_output=True, timeout=60)
+        return subprocess.run([SYNTORCH, *args], cwd=self.folder.name, capture_output=True,
+                              timeout=60)
 
     def convert(self, *args, host="host.json", device="device.json"):
-        run = self.run_tool("convert", "pytorch", "--host", host, "--device", device, "--output", "t.0.et", "--json", *args)
+        run = self.run_tool("convert", "pytorch", "--host", host, "--device", device, "--output",
+                            "t.0.et", "--json", *args)
         self.assertEqual(run.returncode, 0, run.stderr)
         report = json.loads(run.stdout)
         return report, {a["kind"]: a["count"] for a in report["anomalies"]}
 
     def nodes(self):
-        self.assertEqual(self.run_tool("json", "--input", "t.0.et", "--output", "t.json").returncode, 0)
+        self.assertEqual(self.run_tool("json", "--input", "t.0.et", "--output",
+                                       "t.json").returncode, 0)
         return json.load(open(self.path("t.json")))["ranks"][0]["nodes"]
 
     def refused(self, run, sentence, code=1):
@@ -51,56 +56,69 @@ class Misuse(Case):
     def test_inputs_are_not_overwritten(self):
         pair = ("--host", "host.json", "--device", "device.json")
         os.symlink(self.path("host.json"), self.path("link.json"))
-        for args in (("convert", "pytorch", *pair, "--output", "host.json"), ("convert", "pytorch", *pair, "--output", "link.json"),
-                     ("convert", "pytorch", *pair, "--output", "./device.json"), ("link", *pair, "--output", "device.json"),
-                     ("convert", "pytorch", *pair, "--compat", "--output", "host.json"), ("link", *pair, "--compat", "--output", "host.json"),
+        for args in (("convert", "pytorch", *pair, "--output", "host.json"),
+                     ("convert", "pytorch", *pair, "--output", "link.json"),
+                     ("convert", "pytorch", *pair, "--output", "./device.json"),
+                     ("link", *pair, "--output", "device.json"),
+                     ("convert", "pytorch", *pair, "--compat", "--output", "host.json"),
+                     ("link", *pair, "--compat", "--output", "host.json"),
                      ("convert", "pytorch", "--linked", "host.json", "--output", "host.json"),
                      ("json", "--input", "t.0.et", "--output", "t.0.et")):
             self.convert()
-            before = {n: open(self.path(n), "rb").read() for n in ("host.json", "device.json", "t.0.et")}
+            before = {n: open(self.path(n), "rb").read()
+                      for n in ("host.json", "device.json", "t.0.et")}
             self.refused(self.run_tool(*args), "is an input, which is never overwritten")
             self.assertEqual(before, {n: open(self.path(n), "rb").read() for n in before}, args)
 
     def test_standard_output(self):
         self.convert()
-        run = self.run_tool("convert", "pytorch", "--host", "host.json", "--device", "device.json", "--output", "-")
+        run = self.run_tool("convert", "pytorch", "--host", "host.json", "--device", "device.json",
+                            "--output", "-")
         self.assertEqual(run.stdout, open(self.path("t.0.et"), "rb").read())
         self.assertIn(b"in -> out", run.stderr)
-        self.refused(self.run_tool("convert", "pytorch", "--host", "host.json", "--output", "-", "--json"), "standard output", 2)
+        self.refused(self.run_tool("convert", "pytorch", "--host", "host.json", "--output", "-",
+                                   "--json"), "standard output", 2)
 
     def test_compat_stops_where_the_reference_does(self):
         text = open(self.path("host.json"), "rb").read().rstrip()
         at = text.rindex(b"]")
         for damaged in (text[:at] + b"," + text[at:], text[:len(text) // 2], text + text):
             self.write("damaged.json", damaged)
-            self.refused(self.run_tool("convert", "pytorch", "--compat", "--host", "damaged.json", "--device", "device.json",
+            self.refused(self.run_tool("convert", "pytorch", "--compat", "--host", "damaged.json",
+                                       "--device", "device.json",
                                        "--output", "c.et"), "JSONDecodeError")
             self.assertFalse(os.path.exists(self.path("c.et")))
-        for option in (("--edges", "none"), ("--object", "0"), ("--dup_ids", "last"), ("--strict",), ("--rank", "1"),
+        for option in (("--edges", "none"), ("--object", "0"), ("--dup_ids", "last"), ("--strict",),
+                       ("--rank", "1"),
                        ("--thread_gap", "5"), ("--replay_check",), ("--profile", "astra-sim")):
-            self.refused(self.run_tool("convert", "pytorch", "--compat", "--host", "host.json", "--output", "c.et", *option), "--compat", 2)
-        self.refused(self.run_tool("convert", "pytorch", "--host", "host.json", "--output", "c.et", "--profile", "astra-sim", "--edges",
-                                   "none"), "--edges", 2)
+            self.refused(self.run_tool("convert", "pytorch", "--compat", "--host", "host.json",
+                                       "--output", "c.et", *option), "--compat", 2)
+        self.refused(self.run_tool("convert", "pytorch", "--host", "host.json", "--output", "c.et",
+                                   "--profile", "astra-sim", "--edges", "none"), "--edges", 2)
 
     def test_utf16(self):
         for codec in ("utf-16-le", "utf-16-be"):
             text = "\ufeff" + open(self.path("host.json")).read()
             self.write("wide.json", text.encode(codec))
-            self.refused(self.run_tool("convert", "pytorch", "--host", "wide.json", "--output", "w.et"), "UTF-16")
+            self.refused(self.run_tool("convert", "pytorch", "--host", "wide.json", "--output",
+                                       "w.et"), "UTF-16")
 
     def test_groups_of_ranks_one_by_one(self):
         self.convert()
         self.write("t.comm_group.json", {"1": [0, 5]})
-        run = self.run_tool("convert", "pytorch", "--host", "host.json", "--device", "device.json", "--output", "t.0.et")
+        run = self.run_tool("convert", "pytorch", "--host", "host.json", "--device", "device.json",
+                            "--output", "t.0.et")
         self.assertIn(b"as a set", run.stdout)
-        run = self.run_tool("convert", "pytorch", "--host", "host.json", "--device", "device.json", "--output", "t.0.et")
+        run = self.run_tool("convert", "pytorch", "--host", "host.json", "--device", "device.json",
+                            "--output", "t.0.et")
         self.assertNotIn(b"as a set", run.stdout)
 
 
 class OtherRuns(Case):
     def launchers(self):
         names = {n["id"]: n["name"] for n in self.nodes()}
-        return sorted((n["name"], names[n["ctrlDeps"][0]]) for n in self.nodes() if "ctrlDeps" in n and
+        return sorted((n["name"], names[n["ctrlDeps"][0]]) for n in self.nodes() if "ctrlDeps" in n
+                      and
                       any(a["name"] == "launch_deps" for a in n["attr"]))
 
     def test_ids_of_another_run(self):
@@ -122,7 +140,8 @@ class OtherRuns(Case):
         """One file escapes what the other writes raw: the names are the same."""
         node = next(n for n in self.host["nodes"] if n["name"].startswith("aten::"))
         rf_id = next(a["value"] for a in node["attrs"] if a["name"] == "rf_id")
-        event = next(e for e in self.device["traceEvents"] if e.get("args", {}).get("Record function id") == rf_id)
+        event = next(e for e in self.device["traceEvents"]
+                     if e.get("args", {}).get("Record function id") == rf_id)
         node["name"] = event["name"] = "op \u00e9 \U0001F600"
         self.write("host.json", json.dumps(self.host).encode())
         self.write("device.json", json.dumps(self.device, ensure_ascii=False).encode())
@@ -131,14 +150,16 @@ class OtherRuns(Case):
         self.assertTrue(any(n["name"] == node["name"] for n in self.nodes()))
 
     def test_launches_outside_of_known_ops(self):
-        """The host file lost its ops but for the first: kernels are linked by time, and that is said."""
+        """The host file lost its ops but for the first: kernels are linked by time, and that is
+        said."""
         keep = [n for n in self.host["nodes"] if n["name"].startswith("[pytorch")]
         ops = sorted((n for n in self.host["nodes"] if n not in keep), key=lambda n: n["id"])
         self.host["nodes"] = keep + ops[:1]
         self.write("host.json", self.host)
         report, anomalies = self.convert()
         matches = report["ranks"][0]["matches"]
-        self.assertEqual(matches["device_time"] + matches["device_none"], anomalies.get("time-only", 0) + anomalies.get("orphan", 0))
+        self.assertEqual(matches["device_time"] + matches["device_none"],
+                         anomalies.get("time-only", 0) + anomalies.get("orphan", 0))
         self.assertGreater(anomalies["time-only"], 0)
 
     def test_bad_times(self):
@@ -151,7 +172,8 @@ class OtherRuns(Case):
 
 class Parents(Case):
     def test_communication_is_not_multiplied(self):
-        """Without callers, times tell which ops belong to one call: c10d, record_param_comms and the kernel are one."""
+        """Without callers, times tell which ops belong to one call: c10d, record_param_comms and
+        the kernel are one."""
         wanted = self.convert()[0]["ranks"][0]["communication"]
         for node in self.host["nodes"]:
             if not node["name"].startswith("[pytorch"):
@@ -163,12 +185,14 @@ class Parents(Case):
 
 
 class Timing(Case):
-    """What is communicated, and in which order, does not depend on where times come from (user-needs, behaviour j)."""
+    """What is communicated, and in which order, does not depend on where times come from
+    (user-needs, behaviour j)."""
 
     def calls(self):
         kinds = ("comm_type", "comm_size", "pg_name", "comm_src", "comm_dst", "comm_tag")
         value = lambda a: next(v for k, v in a.items() if k != "name")
-        return [(n["name"], n["type"], [(a["name"], value(a)) for a in n["attr"] if a["name"] in kinds]) for n in self.nodes()
+        return [(n["name"], n["type"], [(a["name"], value(a)) for a in n["attr"]
+                                        if a["name"] in kinds]) for n in self.nodes()
                 if n["type"].startswith("COMM_")]
 
     def test_pytorch(self):
@@ -188,9 +212,12 @@ class Timing(Case):
         inference = os.path.join(os.environ["SYN_BUILD"], "inference")
         config = os.path.join(os.environ["SYN_SOURCE"], "examples", "configs", "gpt3-tiny.json")
         found = []
-        for args in ([], ["--device", "meta"], ["--device", "meta", "--hw_config", "a100-80g"], ["--device", "meta", "--hw_config", "cpu"]):
-            subprocess.run([inference, "--tp", "2", "--model_config", config, "--num_output_tokens", "3", "--visualize_trace", "--out_dir",
-                            "out", "--quiet", *args], cwd=self.folder.name, check=True, capture_output=True)
+        for args in ([], ["--device", "meta"], ["--device", "meta", "--hw_config", "a100-80g"],
+                     ["--device", "meta", "--hw_config", "cpu"]):
+            subprocess.run([inference, "--tp", "2", "--model_config", config, "--num_output_tokens",
+                            "3", "--visualize_trace", "--out_dir",
+                            "out", "--quiet", *args], cwd=self.folder.name, check=True,
+                           capture_output=True)
             shutil.copy(self.path("out/trace.0.et"), self.path("t.0.et"))
             found.append(self.calls())
         self.assertTrue(found[0])
@@ -200,7 +227,8 @@ class Timing(Case):
 
 class Delays(Case):
     def test_a_delay_is_no_op(self):
-        """Pictures and sums take an op by its attribute: a delay before a matrix product is none itself."""
+        """Pictures and sums take an op by its attribute: a delay before a matrix product is none
+        itself."""
         self.convert("--profile", "astra-sim")
         delays = [{a["name"] for a in n["attr"]} for n in self.nodes() if n["name"] == "host delay"]
         self.assertTrue(any("before" in names for names in delays))
@@ -217,12 +245,14 @@ class Objects(Case):
         self.write("two.json", json.dumps(self.host).encode() + json.dumps(second).encode())
         self.convert("--object", "all", host="two.json")
         nodes = {n["id"]: n for n in self.nodes()}
-        host = [n for n in nodes.values() if any(a["name"] == "is_cpu_op" and a["boolVal"] for a in n["attr"])]
+        host = [n for n in nodes.values() if any(a["name"] == "is_cpu_op" and a["boolVal"]
+                                                 for a in n["attr"])]
         self.assertEqual(len(host), 2 * len(self.host["nodes"]))
         for n in host:
             for parent in (nodes[p] for p in n.get("ctrlDeps", [])):
                 if not parent["name"].startswith("[pytorch"):
-                    self.assertEqual(parent["name"].startswith("second "), n["name"].startswith("second "), n["name"])
+                    self.assertEqual(parent["name"].startswith("second "),
+                                     n["name"].startswith("second "), n["name"])
 
 
 if __name__ == "__main__":

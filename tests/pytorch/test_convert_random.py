@@ -1,5 +1,6 @@
-"""Random traces, and random edits of them, through `syntorch convert pytorch`: it always ends, with exit code 0 or 1; what it
-writes passes `validate` (and etcheck.py, where that is at hand); undamaged traces come out whole and without a warning."""
+"""Random traces, and random edits of them, through `syntorch convert pytorch`: it always ends, with
+exit code 0 or 1; what it writes passes `validate` (and etcheck.py, where that is at hand);
+undamaged traces come out whole and without a warning."""
 import importlib.util
 import json
 import os
@@ -12,8 +13,10 @@ SYNTORCH = os.path.join(os.environ["SYN_BUILD"], "syntorch")
 TOOLS = os.environ.get("SYN_SHARED_TOOLS")
 COUNT = int(os.environ.get("SYN_RANDOM_TRACES", "150"))
 COLLECTIVES = ["allreduce", "_allgather_base", "broadcast", "reduce_scatter", "all_to_all"]
-KERNELS = {"allreduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "_allgather_base": "ncclDevKernel_AllGather_RING_LL",
-           "broadcast": "ncclDevKernel_Broadcast_RING_LL", "reduce_scatter": "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
+KERNELS = {"allreduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+           "_allgather_base": "ncclDevKernel_AllGather_RING_LL",
+           "broadcast": "ncclDevKernel_Broadcast_RING_LL",
+           "reduce_scatter": "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
            "all_to_all": "ncclDevKernel_SendRecv"}
 
 
@@ -37,7 +40,8 @@ class Generator:
 
     def node(self, number, name, parent, tid, rf, inputs=None):
         io = inputs or {"values": [], "shapes": [], "types": []}
-        attrs = [("rf_id", rf), ("fw_parent", 0), ("seq_id", -1), ("scope", 0), ("tid", tid), ("fw_tid", 0)]
+        attrs = [("rf_id", rf), ("fw_parent", 0), ("seq_id", -1), ("scope", 0), ("tid", tid),
+                 ("fw_tid", 0)]
         self.nodes.append({"id": number, "name": name, "ctrl_deps": parent, "inputs": io,
                            "outputs": {"values": [], "shapes": [], "types": []},
                            "attrs": [{"name": k, "type": "uint64", "value": v} for k, v in attrs] +
@@ -49,17 +53,21 @@ class Generator:
         rf, kind = self.rf, rng.random()
         comm = rng.choice(COLLECTIVES) if kind < 0.15 else None
         tensor = [[me, me, 0, 1024, 4, "cuda:0"]]
-        name = "record_param_comms" if comm else rng.choice(["aten::mm", "aten::add_", "op \u00e9 \"q\"", "a\\b", "x" * 40])
+        name = "record_param_comms" if comm \
+            else rng.choice(["aten::mm", "aten::add_", "op \u00e9 \"q\"", "a\\b", "x" * 40])
         self.node(me, name, parent, tid, rf,
-                  {"values": tensor, "shapes": [[1024]], "types": ["Tensor(float)"]} if comm or kind < 0.5 else None)
+                  {"values": tensor, "shapes": [[1024]], "types": ["Tensor(float)"]} if comm
+                  or kind < 0.5 else None)
         now = start + rng.choice([0, 0.5, 2])
         for _ in range(rng.randint(0, 3) if depth else 0):
             now = self.op(me, tid, now, depth - 1) + rng.choice([0, 0.125, 1])
         if comm or rng.random() < 0.5:
             now = self.launch(tid, now, rf, comm)
         end = now + rng.choice([0, 0.75, 4])
-        self.events.append({"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 70 + tid, "ts": start,
-                            "dur": round(end - start, 3), "args": {"External id": rf, "Record function id": rf}})
+        self.events.append({"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 70 + tid,
+                            "ts": start,
+                            "dur": round(end - start, 3),
+                            "args": {"External id": rf, "Record function id": rf}})
         return end
 
     def launch(self, tid, now, rf, comm):
@@ -75,11 +83,14 @@ class Generator:
         cat = rng.choice(["kernel", "kernel", "gpu_memcpy", "gpu_memset"])
         if comm:
             cat, name = "kernel", KERNELS[comm]
-            args.update({"Collective name": comm, "In msg nelems": 1024, "Out msg nelems": 1024, "Group size": 2, "dtype": "Float",
+            args.update({"Collective name": comm, "In msg nelems": 1024, "Out msg nelems": 1024,
+                         "Group size": 2, "dtype": "Float",
                          "Process Group Name": "0", "Process Group Ranks": "[0, 1]"})
-        self.events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 70 + tid, "ts": now,
+        self.events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7,
+                            "tid": 70 + tid, "ts": now,
                             "dur": 0.5, "args": {"External id": rf, "correlation": self.corr}})
-        self.events.append({"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": stream, "ts": start, "dur": dur, "args": args})
+        self.events.append({"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": stream,
+                            "ts": start, "dur": dur, "args": args})
         return now + 0.5
 
     def texts(self):
@@ -87,19 +98,23 @@ class Generator:
         indent = rng.choice([None, None, 2])
         nodes, events = self.nodes[1:] + self.nodes[:1], self.events[:]
         rng.shuffle(events)
-        host = {"schema": "1.1.0-chakra.0.0.4", "pid": 7, "time": "t", "start_ts": 1, "nodes": nodes, "finish_ts": 9}
-        device = {"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 2}, "traceEvents": events}
+        host = {"schema": "1.1.0-chakra.0.0.4", "pid": 7, "time": "t", "start_ts": 1,
+                "nodes": nodes, "finish_ts": 9}
+        device = {"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 2},
+                  "traceEvents": events}
         return (json.dumps(host, indent=indent, ensure_ascii=rng.random() < 0.5).encode(),
                 json.dumps(device, indent=indent).encode())
 
 
 def edit(rng, text):
-    """One random edit: cut, drop, double, overwrite, insert; half of the time around a JSON mark."""
+    """One random edit: cut, drop, double, overwrite, insert; half of the time around a JSON
+    mark."""
     if len(text) < 2:
         return text
     at = rng.randrange(len(text))
     if rng.random() < 0.5:
-        mark = rng.choice([b"{", b"}", b"[", b"]", b",", b":", b'"', b'"id"', b'"ts"', b'"args"', b'"ctrl_deps"'])
+        mark = rng.choice([b"{", b"}", b"[", b"]", b",", b":", b'"', b'"id"', b'"ts"', b'"args"',
+                           b'"ctrl_deps"'])
         found = text.find(mark, at)
         at = found if found >= 0 else at
     n = rng.choice([1, 1, 2, 10, 200])
@@ -111,9 +126,11 @@ def edit(rng, text):
     if how == 2:
         return text[:at + n] + text[at:at + n] + text[at + n:]
     if how == 3:
-        return text[:at] + bytes(rng.choice(b'{}[],:"\\0-9eE.nN\x00\x1f\xff') for _ in range(n)) + text[at + n:]
+        return text[:at] + bytes(rng.choice(b'{}[],:"\\0-9eE.nN\x00\x1f\xff')
+                                 for _ in range(n)) + text[at + n:]
     if how == 4:
-        return text[:at] + rng.choice([b",", b"}{", b"NaN", b"null", b'"', b"-", b"99999999999999999999", b"\n"]) + text[at:]
+        return text[:at] + rng.choice([b",", b"}{", b"NaN", b"null", b'"', b"-",
+                                       b"99999999999999999999", b"\n"]) + text[at:]
     digits = [i for i in range(at, min(at + 400, len(text))) if text[i:i + 1].isdigit()]
     if not digits:
         return text
@@ -144,7 +161,8 @@ def convert(folder, texts, *options):
     for name in ("t.0.et", "t.comm_group.json"):
         if os.path.exists(os.path.join(folder, name)):
             os.unlink(os.path.join(folder, name))
-    run = subprocess.run([SYNTORCH, "convert", "pytorch", "--host", "host.json", "--device", "device.json", "--output", "t.0.et",
+    run = subprocess.run([SYNTORCH, "convert", "pytorch", "--host", "host.json", "--device",
+                          "device.json", "--output", "t.0.et",
                           "--json", *options], cwd=folder, capture_output=True, timeout=60)
     return run, out
 
@@ -152,9 +170,11 @@ def convert(folder, texts, *options):
 def check(run, out, module, sim, what):
     assert run.returncode in (0, 1), f"{what}: exit code {run.returncode}: {run.stderr[-2000:]}"
     if run.returncode == 1:
-        assert run.stderr.strip() and not os.path.exists(out), f"{what}: exit 1 without a sentence, or with a file"
+        assert run.stderr.strip() and not os.path.exists(out), \
+            f"{what}: exit 1 without a sentence, or with a file"
         return None
-    valid = subprocess.run([SYNTORCH, "validate", out, "--single"] + ([] if sim else ["--any_node"]), capture_output=True, timeout=60)
+    valid = subprocess.run([SYNTORCH, "validate", out, "--single"]
+                           + ([] if sim else ["--any_node"]), capture_output=True, timeout=60)
     assert valid.returncode == 0, f"{what}: {valid.stdout[-2000:]}{valid.stderr[-500:]}"
     if module:
         bad = problems(module, out)
@@ -170,7 +190,8 @@ def main():
             made = Generator(rng)
             texts = made.texts()
             report = check(*convert(folder, texts), module, False, f"seed {seed}")
-            assert report is not None and not report["anomalies"], f"seed {seed}: {report and report['anomalies']}"
+            assert report is not None and not report["anomalies"], \
+                f"seed {seed}: {report and report['anomalies']}"
             nodes = report["ranks"][0]["nodes"]
             assert all(k["in"] == k["out"] for k in nodes.values()), f"seed {seed}: {nodes}"
             total = sum(k["out"] for k in nodes.values())

@@ -42,7 +42,8 @@ def etcheck_set(what, prefix, *args):
     done = run("validate", *(a.replace("-", "_").replace("__", "--") for a in args), prefix)
     check(done.returncode == 0, f"{what}: validate: {done.stdout.decode()[-600:]}")
     if pt.TOOLS:
-        done = subprocess.run([sys.executable, os.path.join(pt.TOOLS, "etcheck.py"), prefix, *args], capture_output=True, timeout=300, check=False)
+        done = subprocess.run([sys.executable, os.path.join(pt.TOOLS, "etcheck.py"), prefix, *args],
+                              capture_output=True, timeout=300, check=False)
         check(done.returncode == 0, f"{what}: etcheck: {done.stdout.decode()[-600:]}")
 
 
@@ -55,18 +56,22 @@ def ranks(p, base):
         for profile, args in (("full", ["--any-node"]), ("astra-sim", [])):
             what = f"{p.name}: a set of 2, {profile}"
             prefix = os.path.join(folder, "out", profile)
-            done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json", "--output", prefix, "--profile", profile,
-                       "--json", cwd=folder)
-            if not check(done.returncode == 0, f"{what}: exit {done.returncode}: {done.stderr.decode()[-500:]}"):
+            done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json",
+                       "--output", prefix, "--profile", profile, "--json", cwd=folder)
+            if not check(done.returncode == 0,
+                         f"{what}: exit {done.returncode}: {done.stderr.decode()[-500:]}"):
                 continue
             told = json.loads(done.stdout)
             check([r["rank"] for r in told["ranks"]] == [0, 1], f"{what}: ranks")
             check(not told["anomalies"], f"{what}: {told['anomalies']}")
-            names = sorted(n for n in os.listdir(os.path.join(folder, "out")) if n.startswith(profile))
-            check(names == [f"{profile}.{x}" for x in ("0.et", "1.et", "comm_group.json")], f"{what}: {names}")
+            names = sorted(n for n in os.listdir(os.path.join(folder, "out"))
+                           if n.startswith(profile))
+            check(names == [f"{profile}.{x}" for x in ("0.et", "1.et", "comm_group.json")],
+                  f"{what}: {names}")
             etcheck_set(what, prefix, *args)
             groups = pt.load(prefix + ".comm_group.json")
-            check(groups and all(k.isdigit() and v == [0, 1] for k, v in groups.items()), f"{what}: {groups}")
+            check(groups and all(k.isdigit() and v == [0, 1] for k, v in groups.items()),
+                  f"{what}: {groups}")
             sides = []
             for r in (0, 1):
                 with open(f"{prefix}.{r}.et", "rb") as f:
@@ -76,23 +81,33 @@ def ranks(p, base):
                 if profile == "full":
                     pt.check_nodes(what, nodes)
                     check(len(nodes) == len(base.nodes), f"{what}: {len(nodes)} nodes")
-            lists = [[(n.attr["comm_type"], n.attr["comm_size"], n.attr["pg_name"]) for n in s if n.type == COLL] for s in sides]
-            check(collections.Counter(lists[0]) == collections.Counter(lists[1]), f"{what}: collectives differ")
-            check(len(sides[0]) == sum(calls(base.nodes).values()), f"{what}: {len(sides[0])} communications")
+            lists = [[(n.attr["comm_type"], n.attr["comm_size"], n.attr["pg_name"]) for n in s
+                      if n.type == COLL] for s in sides]
+            check(collections.Counter(lists[0]) == collections.Counter(lists[1]),
+                  f"{what}: collectives differ")
+            check(len(sides[0]) == sum(calls(base.nodes).values()),
+                  f"{what}: {len(sides[0])} communications")
             for a, b in ((0, 1), (1, 0)):
-                send = sorted((n.attr["comm_dst"], n.attr["comm_tag"], n.attr["comm_size"]) for n in sides[a] if n.type == SEND)
-                recv = sorted((b, n.attr["comm_tag"], n.attr["comm_size"]) for n in sides[b] if n.type == RECV and n.attr["comm_src"] == a)
+                send = sorted((n.attr["comm_dst"], n.attr["comm_tag"], n.attr["comm_size"])
+                              for n in sides[a] if n.type == SEND)
+                recv = sorted((b, n.attr["comm_tag"], n.attr["comm_size"]) for n in sides[b]
+                              if n.type == RECV and n.attr["comm_src"] == a)
                 check(send and send == recv, f"{what}: sends {send}, receives {recv}")
         os.remove(os.path.join(folder, "device.1.json"))
-        done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json", "--output", "out/x", cwd=folder)
-        check(done.returncode == 1 and b"device.1.json" in done.stderr, f"{p.name}: a set with a device trace missing: {done.stderr}")
-        done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.0.json", "--output", "out/x", cwd=folder)
+        done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json",
+                   "--output", "out/x", cwd=folder)
+        check(done.returncode == 1 and b"device.1.json" in done.stderr,
+              f"{p.name}: a set with a device trace missing: {done.stderr}")
+        done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.0.json",
+                   "--output", "out/x", cwd=folder)
         check(done.returncode == 1, f"{p.name}: a set with one device trace: {done.stderr}")
-        check(not any(n.startswith("x") for n in os.listdir(os.path.join(folder, "out"))), "files of a set that failed")
+        check(not any(n.startswith("x") for n in os.listdir(os.path.join(folder, "out"))),
+              "files of a set that failed")
 
 
 def convert_set(what, pairs, kept=None, device=None, expect=None):
-    """Both profiles of a set agree. kept: collectives in each file; device: rank 1's device trace as bytes; expect: anomalies."""
+    """Both profiles of a set agree. kept: collectives in each file; device: rank 1's device trace
+    as bytes; expect: anomalies."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         os.mkdir(os.path.join(folder, "out"))
         write_set(folder, pairs)
@@ -101,9 +116,11 @@ def convert_set(what, pairs, kept=None, device=None, expect=None):
                 f.write(device)
         for profile, args in (("full", ["--any-node"]), ("astra-sim", [])):
             prefix = os.path.join(folder, "out", profile)
-            done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json", "--output", prefix, "--profile", profile,
-                       "--json", cwd=folder)
-            if not check(done.returncode == 0, f"{what}, {profile}: exit {done.returncode}: {done.stderr.decode()[-500:]}"):
+            done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json",
+                       "--output", prefix, "--profile", profile, "--json", cwd=folder)
+            if not check(done.returncode == 0,
+                         f"{what}, {profile}: exit {done.returncode}: "
+                         f"{done.stderr.decode()[-400:]}"):
                 continue
             met = {a["kind"]: a["count"] for a in json.loads(done.stdout)["anomalies"]}
             check(expect is None or met == expect, f"{what}, {profile}: {met}")
@@ -113,7 +130,8 @@ def convert_set(what, pairs, kept=None, device=None, expect=None):
                 with open(f"{prefix}.{r}.et", "rb") as f:
                     _, nodes = pt.read_et(f.read())
                 n = sum(n.type == COLL for n in nodes)
-                check(kept is None or n == kept, f"{what}, {profile}: rank {r} has {n} collectives, not {kept}")
+                check(kept is None or n == kept,
+                      f"{what}, {profile}: rank {r} has {n} collectives, not {kept}")
 
 
 def collectives(base):
@@ -123,12 +141,15 @@ def collectives(base):
 def launched(p):
     """Kernels of collectives by the time of their launch."""
     at = {e["args"].get("correlation"): e["ts"] for e in p.events if e.get("cat") == "cuda_runtime"}
-    kernels = [e for e in p.gpu() if any(k in e["name"] for k in ("_AllReduce", "_AllGather", "_ReduceScatter", "_Broadcast"))]
+    kernels = [e for e in p.gpu() if any(k in e["name"]
+                                         for k in ("_AllReduce", "_AllGather", "_ReduceScatter",
+                                                   "_Broadcast"))]
     return sorted(kernels, key=lambda e: at[e["args"]["correlation"]])
 
 
 def lost_parts(p, base):
-    """A device trace that is cut, or ends a step early: what has only its host op left keeps its place in the program."""
+    """A device trace that is cut, or ends a step early: what has only its host op left keeps its
+    place in the program."""
     p = p.copy()
     for kernel, at in zip(launched(p), sorted(k["ts"] for k in launched(p))):
         kernel["ts"] = at  # as streams do, which the traces made by hand do not
@@ -136,19 +157,23 @@ def lost_parts(p, base):
     other = other_rank(p)
     text, n = other.texts()[1], collectives(base)
     for tenths in (2, 5, 7, 9):
-        convert_set(f"{p.name}: {tenths} tenths of a device trace", [p, other], n, text[:len(text) * tenths // 10])
+        convert_set(f"{p.name}: {tenths} tenths of a device trace", [p, other], n,
+                    text[:len(text) * tenths // 10])
     times = sorted(e["ts"] for e in other.events if "ts" in e)
     for tenths in (3, 6, 8):
         short = other.copy()
-        short.device["traceEvents"] = [e for e in short.events if e.get("ts", 0) < times[len(times) * tenths // 10]]
+        short.device["traceEvents"] = [e for e in short.events
+                                       if e.get("ts", 0) < times[len(times) * tenths // 10]]
         convert_set(f"{p.name}: events of {tenths} tenths of the time", [p, short], n)
 
 
 def late_starts(p, base):
-    """Ranks launch in one order; that kernels on two streams of a rank begin in another is no difference."""
+    """Ranks launch in one order; that kernels on two streams of a rank begin in another is no
+    difference."""
     pairs = [p.copy(), other_rank(p)]
     n = len(launched(p))
-    at = next(i for i in range(n - 2, -1, -1) if launched(p)[i]["name"] != launched(p)[i + 1]["name"])
+    at = next(i for i in range(n - 2, -1, -1)
+              if launched(p)[i]["name"] != launched(p)[i + 1]["name"])
     for i, q in enumerate(pairs):
         x, y = launched(q)[at:at + 2]
         y["args"]["stream"] = y["tid"] = 77
@@ -156,7 +181,8 @@ def late_starts(p, base):
             x["ts"] = y["ts"] + (5 if x["ts"] < y["ts"] else -5)
         q.events.sort(key=lambda e: e.get("ts", 0))
     order = [[k["ts"] for k in launched(q)[at:at + 2]] for q in pairs]
-    check((order[0][0] < order[0][1]) != (order[1][0] < order[1][1]), f"{p.name}: the test changes no order: {order}")
+    check((order[0][0] < order[0][1]) != (order[1][0] < order[1][1]),
+          f"{p.name}: the test changes no order: {order}")
     convert_set(f"{p.name}: late starts", pairs, collectives(base), expect={})
 
 
@@ -169,22 +195,26 @@ def wrong_sets(p, base):
         q.device["distributedInfo"]["world_size"] = 5
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         write_set(folder, big)
-        done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json", "--output", "x", "--json", cwd=folder)
+        done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json",
+                   "--output", "x", "--json", cwd=folder)
         met = {a["kind"]: a["count"] for a in json.loads(done.stdout)["anomalies"]}
         check(met.get("ranks-missing") == 3, f"{p.name}: two of five ranks: {met}")
     for what, wrong, n in (("swapped", pairs[::-1], 2), ("copied", [p, p], 1)):
         with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
             write_set(folder, wrong)
-            done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json", "--output", "x", "--json", cwd=folder)
+            done = run("convert", "pytorch", "--host", "host.*.json", "--device", "device.*.json",
+                       "--output", "x", "--json", cwd=folder)
             told = json.loads(done.stdout)
             met = {a["kind"]: a["count"] for a in told["anomalies"]}
-            check(met.get("rank-differs") == n and "ranks-missing" not in met, f"{p.name}: {what}: {met}")
+            check(met.get("rank-differs") == n and "ranks-missing" not in met,
+                  f"{p.name}: {what}: {met}")
             check([r["rank"] for r in told["ranks"]] == [0, 1], f"{p.name}: {what}: ranks")
 
 
 def table(text):
     """Rows of convert-all: name to the words behind it."""
-    return {line.split()[0]: line.split()[1:] for line in text.splitlines() if line and not line.startswith("file ")}
+    return {line.split()[0]: line.split()[1:] for line in text.splitlines() if line
+            and not line.startswith("file ")}
 
 
 def folders(p, base):
@@ -194,28 +224,38 @@ def folders(p, base):
         write_set(folder, [p], ("good%d_host.json", "good%d_device.json"))
         write_set(folder, [damaged], ("worn%d_host.json", "worn%d_kineto.json"))
         write_set(folder, [p, other_rank(p)], ("job.%d_host.json", "job.%d_device.json"))
-        for name, data in (("broken_host.json", b""), ("alone_host.json", p.texts()[0]), ("notes.json", b"{}"), ("x_device.json", b"{}"),
-                           ("kineto_kineto.json", p.texts()[1]), ("good0_kineto.json", b"not looked at")):
+        for name, data in (("broken_host.json", b""), ("alone_host.json", p.texts()[0]),
+                           ("notes.json", b"{}"), ("x_device.json", b"{}"),
+                           ("kineto_kineto.json", p.texts()[1]),
+                           ("good0_kineto.json", b"not looked at")):
             with open(os.path.join(folder, name), "wb") as f:
                 f.write(data)
         done = run("convert-all", folder, "--output", os.path.join(folder, "et"))
         rows = table(done.stdout.decode())
         check(done.returncode == 1, f"convert-all: exit {done.returncode}: {done.stderr.decode()}")
-        check(set(rows) == {"good0", "worn0", "job.0", "job.1", "broken", "alone", "x", "kineto"}, f"convert-all: {sorted(rows)}")
+        check(set(rows) == {"good0", "worn0", "job.0", "job.1", "broken", "alone", "x", "kineto"},
+              f"convert-all: {sorted(rows)}")
         n = str(len(p.nodes) + len(p.gpu()))
-        for name, verdict in (("good0", "ok"), ("worn0", "ok, with warnings"), ("job.0", "ok"), ("job.1", "ok")):
+        for name, verdict in (("good0", "ok"), ("worn0", "ok, with warnings"), ("job.0", "ok"),
+                              ("job.1", "ok")):
             row = rows.get(name, [])
-            check(" ".join(row).endswith(verdict) and row[:2] == [n, n], f"convert-all: {name}: {row}")
-        check(rows["broken"][0] == "failed:" and "empty" in rows["broken"], f"convert-all: {rows['broken']}")
-        check(rows["x"][0] == "failed:" and "traceEvents" in " ".join(rows["x"]), f"convert-all: {rows['x']}")
-        check(" ".join(rows["kineto"]).endswith("no host trace") and "100.0 %" in " ".join(rows["kineto"]), f"convert-all: {rows['kineto']}")
+            check(" ".join(row).endswith(verdict) and row[:2] == [n, n],
+                  f"convert-all: {name}: {row}")
+        check(rows["broken"][0] == "failed:" and "empty" in rows["broken"],
+              f"convert-all: {rows['broken']}")
+        check(rows["x"][0] == "failed:" and "traceEvents" in " ".join(rows["x"]),
+              f"convert-all: {rows['x']}")
+        check(" ".join(rows["kineto"]).endswith("no host trace")
+              and "100.0 %" in " ".join(rows["kineto"]), f"convert-all: {rows['kineto']}")
         check("no-parent" in done.stderr.decode(), f"convert-all: {done.stderr.decode()}")
         made = {x for x in os.listdir(os.path.join(folder, "et")) if x.endswith(".et")}
-        check(made == {"good0.et", "worn0.et", "job.0.et", "job.1.et", "alone.et", "kineto.et"}, f"convert-all: {sorted(made)}")
+        check(made == {"good0.et", "worn0.et", "job.0.et", "job.1.et", "alone.et", "kineto.et"},
+              f"convert-all: {sorted(made)}")
         with open(os.path.join(folder, "et", "good0.et"), "rb") as f:
             check(f.read() == base.et, "convert-all: not what convert makes")
         etcheck_set("convert-all", os.path.join(folder, "et", "job"), "--any-node")
-        done = run("convert-all", folder, "--output", os.path.join(folder, "sim"), "--profile", "astra-sim")
+        done = run("convert-all", folder, "--output", os.path.join(folder, "sim"), "--profile",
+                   "astra-sim")
         rows = table(done.stdout.decode())
         check(rows["job.0"][-1] == "ok", f"convert-all, astra-sim: {rows['job.0']}")
         etcheck_set("convert-all, astra-sim", os.path.join(folder, "sim", "job"))
@@ -224,16 +264,21 @@ def folders(p, base):
         for name in ("broken_host.json", "worn0_host.json", "worn0_kineto.json", "x_device.json"):
             os.remove(os.path.join(folder, name))
         done = run("convert-all", "--input", ".", cwd=folder)
-        check(done.returncode == 0 and os.path.exists(os.path.join(folder, "good0.et")), f"convert-all here: {done.stderr.decode()}")
+        check(done.returncode == 0 and os.path.exists(os.path.join(folder, "good0.et")),
+              f"convert-all here: {done.stderr.decode()}")
         os.mkdir(os.path.join(folder, "nothing"))
         done = run("convert-all", os.path.join(folder, "nothing"))
-        check(done.returncode == 1 and b"holds no file named" in done.stderr, f"convert-all of nothing: {done.stderr}")
-        check(run("convert-all").returncode == 2 and run("convert-all", "a", "b").returncode == 2, "convert-all: usage")
-        check(run("convert-all", os.path.join(folder, "absent")).returncode == 1, "convert-all of a folder that is not there")
+        check(done.returncode == 1 and b"holds no file named" in done.stderr,
+              f"convert-all of nothing: {done.stderr}")
+        check(run("convert-all").returncode == 2 and run("convert-all", "a", "b").returncode == 2,
+              "convert-all: usage")
+        check(run("convert-all", os.path.join(folder, "absent")).returncode == 1,
+              "convert-all of a folder that is not there")
 
 
 def recorder_names(p, base):
-    """convert-all takes the names of docs/pytorch.md's recorder, with or without a name of the job in front."""
+    """convert-all takes the names of docs/pytorch.md's recorder, with or without a name of the job
+    in front."""
     pairs = [p, other_rank(p)]
     names = {  # host and device trace of a rank, the prefix of the set
         "bare": ("host.%d.json", "device.%d.json", "trace"),
@@ -248,29 +293,36 @@ def recorder_names(p, base):
             g.write(f.read())
         os.remove(packed)
         done = run("convert-all", folder, "--output", os.path.join(folder, "et"))
-        check(done.returncode == 0, f"convert-all, recorder's names: exit {done.returncode}: {done.stderr.decode()}")
+        check(done.returncode == 0,
+              f"convert-all, recorder's names: exit {done.returncode}: {done.stderr.decode()}")
         rows = table(done.stdout.decode())
-        check(set(rows) == {f"{prefix}.{r}" for _, _, prefix in names.values() for r in (0, 1)}, f"convert-all: {sorted(rows)}")
+        check(set(rows) == {f"{prefix}.{r}" for _, _, prefix in names.values() for r in (0, 1)},
+              f"convert-all: {sorted(rows)}")
         check(all(row[-1] == "ok" for row in rows.values()), f"convert-all: {rows}")
         for _, _, prefix in names.values():
             etcheck_set(f"convert-all, {prefix}", os.path.join(folder, "et", prefix), "--any-node")
-            with open(os.path.join(folder, "et", prefix + ".0.et"), "rb") as f, open(os.path.join(folder, "et", "trace.0.et"), "rb") as g:
+            with open(os.path.join(folder, "et", prefix + ".0.et"),
+                      "rb") as f, open(os.path.join(folder, "et", "trace.0.et"), "rb") as g:
                 check(f.read() == g.read(), f"convert-all, {prefix}: not what the bare names give")
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         write_set(folder, [p], ("host%.0s.json", "device%.0s.json"))  # %.0s: nothing
         done = run("convert-all", folder)
-        check(done.returncode == 0 and os.path.exists(os.path.join(folder, "trace.et")), f"convert-all without ranks: {done.stderr.decode()}")
+        check(done.returncode == 0 and os.path.exists(os.path.join(folder, "trace.et")),
+              f"convert-all without ranks: {done.stderr.decode()}")
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
-        for name in ("notes.json", "hosts.0.json", "xhost.0.json", "_host.json", ".json", "host.json.bak", "host..json"):
+        for name in ("notes.json", "hosts.0.json", "xhost.0.json", "_host.json", ".json",
+                     "host.json.bak", "host..json"):
             with open(os.path.join(folder, name), "wb") as f:
                 f.write(p.texts()[0])
         done = run("convert-all", folder)
-        check(done.returncode == 1 and b"holds no file named" in done.stderr, f"convert-all of other names: {done.stdout} {done.stderr}")
+        check(done.returncode == 1 and b"holds no file named" in done.stderr,
+              f"convert-all of other names: {done.stdout} {done.stderr}")
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         write_set(folder, pairs, ("job_host.%d.json", "job_device.%d.json"))
         write_set(folder, pairs, ("job.%d_host.json", "job.%d_device.json"))
         done = run("convert-all", folder, "--output", os.path.join(folder, "et"))
-        check(done.returncode == 1 and b"would both become job.0.et" in done.stderr, f"convert-all of one name twice: {done.stderr}")
+        check(done.returncode == 1 and b"would both become job.0.et" in done.stderr,
+              f"convert-all of one name twice: {done.stderr}")
         check(not os.path.exists(os.path.join(folder, "et")), "convert-all of one name twice wrote")
 
 

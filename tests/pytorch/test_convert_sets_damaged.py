@@ -1,5 +1,6 @@
-"""Damaged sets of ranks through `syntorch convert pytorch`: whatever is lost or wrong, the set that is written passes `validate` in
-both profiles, so no rank waits for another for ever; damage of one rank leaves the others' communication as it is."""
+"""Damaged sets of ranks through `syntorch convert pytorch`: whatever is lost or wrong, the set that
+is written passes `validate` in both profiles, so no rank waits for another for ever; damage of one
+rank leaves the others' communication as it is."""
 import json
 import os
 import random
@@ -9,14 +10,17 @@ import pytorch_traces as pt
 from pytorch_traces import COLL, check, finish
 
 COUNT = int(os.environ.get("SYN_RANDOM_SETS", "100"))
-KERNELS = {"allreduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "_allgather_base": "ncclDevKernel_AllGather_RING_LL",
-           "all_to_all": "ncclDevKernel_SendRecv", "send": "ncclDevKernel_SendRecv", "recv": "ncclDevKernel_SendRecv"}
+KERNELS = {"allreduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+           "_allgather_base": "ncclDevKernel_AllGather_RING_LL",
+           "all_to_all": "ncclDevKernel_SendRecv", "send": "ncclDevKernel_SendRecv",
+           "recv": "ncclDevKernel_SendRecv"}
 WORLD = 4
 GROUPS = [("0", [0, 1, 2, 3]), ("tp0", [0, 1]), ("tp1", [2, 3]), ("dp0", [0, 2]), ("dp1", [1, 3])]
 
 
 class Rank:
-    """One rank's traces: its part of the job's steps (group, kind, elements) or (from, to, elements), in order."""
+    """One rank's traces: its part of the job's steps (group, kind, elements) or (from, to,
+    elements), in order."""
 
     def __init__(self, rank, steps, rng):
         self.rank, self.id, self.rf, self.now, self.streams, self.seq = rank, 1, 0, 1e6, {}, {}
@@ -33,10 +37,12 @@ class Rank:
                 self.call(GROUPS[0], kind, size, 40 + (rank == b), {"Src Rank": a, "Dst Rank": b})
 
     def make(self, number, name, parent, tid, rf, values):
-        attrs = [("rf_id", rf), ("fw_parent", 0), ("seq_id", -1), ("scope", 0), ("tid", tid), ("fw_tid", 0)]
+        attrs = [("rf_id", rf), ("fw_parent", 0), ("seq_id", -1), ("scope", 0), ("tid", tid),
+                 ("fw_tid", 0)]
         empty = {"values": [], "shapes": [], "types": []}
         return {"id": number, "name": name, "ctrl_deps": parent, "outputs": dict(empty),
-                "inputs": {"values": values, "shapes": [[]] * len(values), "types": [""] * len(values)},
+                "inputs": {"values": values, "shapes": [[]] * len(values),
+                           "types": [""] * len(values)},
                 "attrs": [{"name": k, "type": "uint64", "value": v} for k, v in attrs] +
                 [{"name": "op_schema", "type": "string", "value": ""}]}
 
@@ -47,14 +53,16 @@ class Rank:
         return self.id, rf
 
     def event(self, cat, name, tid, ts, dur, **args):
-        self.events.append({"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur,
-                            "args": {k.replace("_", " "): v for k, v in args.items()}})
+        self.events.append({"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": tid, "ts": ts,
+                            "dur": dur, "args": {k.replace("_", " "): v for k, v in args.items()}})
 
     def launch(self, name, rf, stream, dur, args):
-        self.event("cuda_runtime", "cudaLaunchKernel", 71, self.now + 2, 0.5, External_id=rf, correlation=rf)
+        self.event("cuda_runtime", "cudaLaunchKernel", 71, self.now + 2, 0.5, External_id=rf,
+                   correlation=rf)
         start = max(self.now + 3, self.streams.get(stream, 0))
         self.streams[stream] = start + dur
-        self.event("kernel", name, stream, start, dur, External_id=rf, device=0, stream=stream, correlation=rf)
+        self.event("kernel", name, stream, start, dur, External_id=rf, device=0, stream=stream,
+                   correlation=rf)
         self.events[-1]["args"].update(args)
 
     def op(self, name, values, kernel, stream, args):
@@ -69,13 +77,17 @@ class Rank:
     def call(self, group, kind, size, stream, more):
         name, ranks = group
         self.seq[name] = self.seq.get(name, 0) + 1
-        args = {"Collective name": kind, "In msg nelems": size, "Out msg nelems": size, "Group size": len(ranks), "dtype": "Float",
-                "Process Group Name": name, "Process Group Ranks": json.dumps(ranks), "Seq": self.seq[name]}
-        self.op("record_param_comms", [[9, 9, 0, size, 4, "cuda:0"], [self.seq[name], bool(more)], [name, ""], self.rank, kind, [], []],
+        args = {"Collective name": kind, "In msg nelems": size, "Out msg nelems": size,
+                "Group size": len(ranks), "dtype": "Float",
+                "Process Group Name": name, "Process Group Ranks": json.dumps(ranks),
+                "Seq": self.seq[name]}
+        self.op("record_param_comms", [[9, 9, 0, size, 4, "cuda:0"], [self.seq[name], bool(more)],
+                                       [name, ""], self.rank, kind, [], []],
                 KERNELS[kind], stream, {**args, **more})
 
     def texts(self):
-        host = {"schema": "1.1.1-chakra.0.0.4", "pid": 7, "time": "t", "start_ts": 1, "nodes": self.nodes, "finish_ts": 9}
+        host = {"schema": "1.1.1-chakra.0.0.4", "pid": 7, "time": "t", "start_ts": 1,
+                "nodes": self.nodes, "finish_ts": 9}
         info = {"rank": self.rank, "world_size": WORLD}
         return host, {"schemaVersion": 1, "distributedInfo": info, "traceEvents": self.events}
 
@@ -91,7 +103,8 @@ def job(seed):
         elif x < 0.7:
             steps.append((0, rng.choice(["allreduce", "all_to_all"]), size))
         else:
-            steps += [(0, 2, size), (1, 3, size)] + ([(2, 0, size), (3, 1, size)] if x < 0.85 else [])
+            steps += [(0, 2, size), (1, 3, size)] + ([(2, 0, size), (3, 1, size)] if x < 0.85
+                                                     else [])
     return [Rank(r, steps, rng).texts() for r in range(WORLD)]
 
 
@@ -147,7 +160,8 @@ def renumber(rng, ranks, r):
 
 
 def lose_ids(rng, ranks, r):
-    key = rng.choice(["External id", "correlation", "Record function id", "Seq", "Process Group Name", "Process Group Ranks"])
+    key = rng.choice(["External id", "correlation", "Record function id", "Seq",
+                      "Process Group Name", "Process Group Ranks"])
     for e in ranks[r][1]["traceEvents"]:
         e["args"].pop(key, None)
 
@@ -192,7 +206,8 @@ def swap_calls(rng, ranks, r):
         a["args"], b["args"] = b["args"], a["args"]
 
 
-DAMAGE = [drop_events, drop_nodes, cut_time, drop_kernels, move_times, one_time, shuffle_kernels, renumber, lose_ids, wrong_group,
+DAMAGE = [drop_events, drop_nodes, cut_time, drop_kernels, move_times, one_time, shuffle_kernels,
+          renumber, lose_ids, wrong_group,
           wrong_world, wrong_size, wrong_peer, swap_files, swap_devices, swap_calls]
 
 
@@ -209,11 +224,13 @@ def convert(what, ranks, seen=None):
                     f.write(pt.dump(data))
         for profile, args in (("full", ["--any_node"]), ("astra-sim", [])):
             prefix = os.path.join(folder, "out", profile)
-            done = pt.run("convert", "pytorch", "--host", "h.*.json", "--device", "d.*.json", "--output", prefix, "--profile", profile,
-                          "--json", cwd=folder)
+            done = pt.run("convert", "pytorch", "--host", "h.*.json", "--device", "d.*.json",
+                          "--output", prefix, "--profile", profile, "--json", cwd=folder)
             if done.returncode == 1 and done.stderr.strip() and not seen:
                 continue
-            if not check(done.returncode == 0, f"{what}, {profile}: exit {done.returncode}: {done.stderr.decode()[-400:]}"):
+            if not check(done.returncode == 0,
+                         f"{what}, {profile}: exit {done.returncode}: "
+                         f"{done.stderr.decode()[-400:]}"):
                 continue
             valid = pt.run("validate", *args, prefix)
             check(valid.returncode == 0, f"{what}, {profile}: {valid.stdout.decode()[-400:]}")
@@ -222,7 +239,8 @@ def convert(what, ranks, seen=None):
                 with open(f"{prefix}.{i}.et", "rb") as f:
                     nodes.append(pt.read_et(f.read())[1])
             if seen:
-                seen(profile, {a["kind"]: a["count"] for a in json.loads(done.stdout)["anomalies"]}, nodes)
+                seen(profile, {a["kind"]: a["count"] for a in json.loads(done.stdout)["anomalies"]},
+                     nodes)
             largest = max((n.attr.get("comm_size", 0) for part in nodes for n in part), default=0)
             check(largest < 2**52, f"{what}, {profile}: a communication of {largest} bytes")
 
@@ -235,7 +253,8 @@ def one_wrong():
     """What one rank tells wrongly the others know better."""
     ranks = job(5)
     whole = {}
-    convert("undamaged", ranks, lambda p, told, nodes: (whole.update({p: collectives(nodes)}), check(told == {}, f"undamaged: {told}")))
+    convert("undamaged", ranks, lambda p, told, nodes: (whole.update({p: collectives(nodes)}),
+                                                        check(told == {}, f"undamaged: {told}")))
     for text in ("[0]", "[2, 2]", "[5, 9]", "[3, 2, 1, 0]"):
         damaged = job(5)
         for k in kernels(damaged[3]):
@@ -243,21 +262,25 @@ def one_wrong():
                 k["args"]["Process Group Ranks"] = text
 
         def seen(profile, told, nodes, text=text):
-            check(collectives(nodes) == whole[profile], f"ranks {text}, {profile}: {collectives(nodes)}, not {whole[profile]}")
+            check(collectives(nodes) == whole[profile],
+                  f"ranks {text}, {profile}: {collectives(nodes)}, not {whole[profile]}")
             check(set(told) <= {"group-conflict"}, f"ranks {text}, {profile}: {told}")
         convert(f"ranks {text}", damaged, seen)
     for world in (1, 2, 64):
         damaged = job(5)
         damaged[1][1]["distributedInfo"]["world_size"] = world
         convert(f"world {world}", damaged,
-                lambda p, told, nodes: check(collectives(nodes) == whole[p] and set(told) <= {"ranks-missing"}, f"world, {p}: {told}"))
+                lambda p, told, nodes: check(collectives(nodes) == whole[p]
+                                             and set(told) <= {"ranks-missing"},
+                                             f"world, {p}: {told}"))
 
 
 def last_missing():
     """Without the last rank the others' groups have one rank less, and nobody sends to it."""
     for seed in range(4):
         convert(f"seed {seed}, without rank 3", job(seed)[:3],
-                lambda p, told, nodes: check(told.get("ranks-missing") == 1, f"without rank 3, {p}: {told}"))
+                lambda p, told, nodes: check(told.get("ranks-missing") == 1,
+                                             f"without rank 3, {p}: {told}"))
 
 
 def any_damage():

@@ -1,5 +1,6 @@
-"""Dependencies that `syntorch convert pytorch` reconstructs: synchronisation of host and streams, threads that
-wake each other. Each case is a trace made by hand, whose edges are worked out beside it."""
+"""Dependencies that `syntorch convert pytorch` reconstructs: synchronisation of host and streams,
+threads that wake each other. Each case is a trace made by hand, whose edges are worked out beside
+it."""
 import json
 import os
 import subprocess
@@ -11,7 +12,8 @@ SYNTORCH = os.path.join(os.environ["SYN_BUILD"], "syntorch")
 
 
 class Trace:
-    """A host and a device trace; times in us. Host ops of thread `tid` are named after their letter."""
+    """A host and a device trace; times in us. Host ops of thread `tid` are named after their
+    letter."""
 
     def __init__(self):
         self.nodes, self.events, self.next, self.names = [], [], 10, {}
@@ -21,57 +23,68 @@ class Trace:
 
     def node(self, number, name, parent, tid, rf_id):
         empty = {"values": [], "shapes": [], "types": []}
-        attrs = [("rf_id", rf_id), ("fw_parent", 0), ("seq_id", -1), ("scope", 0), ("tid", tid), ("fw_tid", 0)]
-        self.nodes.append({"id": number, "name": name, "ctrl_deps": parent, "inputs": empty, "outputs": empty,
+        attrs = [("rf_id", rf_id), ("fw_parent", 0), ("seq_id", -1), ("scope", 0), ("tid", tid),
+                 ("fw_tid", 0)]
+        self.nodes.append({"id": number, "name": name, "ctrl_deps": parent, "inputs": empty,
+                           "outputs": empty,
                            "attrs": [{"name": k, "type": "uint64", "value": v} for k, v in attrs] +
                            [{"name": "op_schema", "type": "string", "value": ""}]})
 
     def event(self, cat, name, ts, dur, tid, **args):
         gpu = cat in ("kernel", "gpu_memcpy", "cuda_sync")
-        self.events.append({"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 0 if gpu else 99,
+        self.events.append({"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur,
+                            "pid": 0 if gpu else 99,
                             "tid": args["stream"] if gpu else 100 + tid, "args": args})
 
     def op(self, name, ts, dur, tid=1):
         self.next += 1
         self.node(self.next, name, 1 + tid, tid, self.next)
-        self.event("cpu_op", name, ts, dur, tid, **{"External id": self.next, "Record function id": self.next})
+        self.event("cpu_op", name, ts, dur, tid,
+                   **{"External id": self.next, "Record function id": self.next})
 
     def call(self, name, ts, dur, correlation, tid=1):
         self.event("cuda_runtime", name, ts, dur, tid, correlation=correlation)
 
-    def kernel(self, name, launch, ts, dur, stream, correlation, tid=1, call="cudaLaunchKernel", call_dur=1):
+    def kernel(self, name, launch, ts, dur, stream, correlation, tid=1, call="cudaLaunchKernel",
+               call_dur=1):
         self.call(call, launch, call_dur, correlation, tid)
-        self.event("gpu_memcpy" if "emcpy" in call else "kernel", name, ts, dur, tid, stream=stream, device=0,
-                   correlation=correlation)
+        self.event("gpu_memcpy" if "emcpy" in call else "kernel", name, ts, dur, tid, stream=stream,
+                   device=0, correlation=correlation)
 
     def sync(self, name, ts, dur, stream, correlation, **args):
-        self.event("cuda_sync", name, ts, dur, 1, stream=stream, device=0, correlation=correlation, **args)
+        self.event("cuda_sync", name, ts, dur, 1, stream=stream, device=0, correlation=correlation,
+                   **args)
 
     def convert(self, folder, *options):
         for name, content in (("host.json", {"schema": "1.1.0-chakra.0.0.4", "nodes": self.nodes}),
                               ("device.json", {"traceEvents": self.events})):
             with open(os.path.join(folder, name), "w") as f:
                 json.dump(content, f)
-        subprocess.run([SYNTORCH, "convert", "pytorch", "--host", "host.json", "--device", "device.json", "--output", "t.0.et",
+        subprocess.run([SYNTORCH, "convert", "pytorch", "--host", "host.json", "--device",
+                        "device.json", "--output", "t.0.et",
                         *options], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
     def graph(self):
-        """The edges of the result as node-link JSON has them: (from, to, set of classes) of names."""
+        """The edges of the result as node-link JSON has them: (from, to, set of classes) of
+        names."""
         with tempfile.TemporaryDirectory() as folder:
             self.convert(folder)
             out = os.path.join(folder, "graph.json")
-            subprocess.run([SYNTORCH, "export", "--input", os.path.join(folder, "t.0.et"), "--output", out], check=True)
+            subprocess.run([SYNTORCH, "export", "--input", os.path.join(folder, "t.0.et"),
+                            "--output", out], check=True)
             with open(out) as f:
                 graph = json.load(f)
         names = {n["id"]: n["name"] for n in graph["nodes"]}
-        return {(names[e["source"]], names[e["target"]], frozenset(e["kind"].split("|"))) for e in graph["links"]}
+        return {(names[e["source"]], names[e["target"]], frozenset(e["kind"].split("|")))
+                for e in graph["links"]}
 
     def edges(self, which, *options):
         """The pairs (from, to) of names in the attribute lists `which`."""
         with tempfile.TemporaryDirectory() as folder:
             self.convert(folder, *options)
             out = os.path.join(folder, "t.json")
-            subprocess.run([SYNTORCH, "json", "--input", os.path.join(folder, "t.0.et"), "--output", out], check=True,
+            subprocess.run([SYNTORCH, "json", "--input", os.path.join(folder, "t.0.et"), "--output",
+                            out], check=True,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             with open(out) as f:
                 nodes = json.load(f)["ranks"][0]["nodes"]
@@ -82,7 +95,8 @@ class Trace:
 
 class Sync(unittest.TestCase):
     def base(self):
-        """Op A launches k1 (stream 7, until 200) and k2 (stream 20, until 300), op S waits from 110 on."""
+        """Op A launches k1 (stream 7, until 200) and k2 (stream 20, until 300), op S waits from 110
+        on."""
         t = Trace()
         t.op("A", 0, 50)
         t.kernel("k1", 10, 100, 100, 7, 1)
@@ -122,7 +136,8 @@ class Sync(unittest.TestCase):
         t.call("cudaEventRecord", 30, 1, 3)
         t.kernel("k3", 35, 200, 50, 7, 4)
         t.call("cudaStreamWaitEvent", 40, 1, 5)
-        t.sync("Stream Wait Event", 40, 1, 20, 5, wait_on_stream=7, wait_on_cuda_event_record_corr_id=3)
+        t.sync("Stream Wait Event", 40, 1, 20, 5, wait_on_stream=7,
+               wait_on_cuda_event_record_corr_id=3)
         t.kernel("k4", 45, 310, 10, 20, 6)
         t.op("B", 60, 10)
         self.assertEqual(t.edges("sync_deps"), {("k1", "k4")})
@@ -135,8 +150,8 @@ class Sync(unittest.TestCase):
         self.assertEqual(t.edges("sync_deps"), {("k1", "B"), ("k2", "B")})
 
     def test_inferred_waits(self):
-        """No cuda_sync events. The thread waits for its last launch (k2, which is over at 300); a blocking copy is
-        waited for itself; the event was recorded after k1."""
+        """No cuda_sync events. The thread waits for its last launch (k2, which is over at 300); a
+        blocking copy is waited for itself; the event was recorded after k1."""
         t = self.base()
         t.op("S", 110, 200)
         t.call("cudaStreamSynchronize", 120, 181, 3)
@@ -158,7 +173,8 @@ class Sync(unittest.TestCase):
         self.assertEqual(t.edges("sync_deps"), {("k1", "B")})
 
     def test_inferred_stream_wait(self):
-        """The next launch waits for what the other stream was given before; k3 began too early for k2."""
+        """The next launch waits for what the other stream was given before; k3 began too early for
+        k2."""
         t = self.base()
         t.call("cudaStreamWaitEvent", 40, 1, 5)
         t.kernel("k3", 45, 210, 10, 7, 6)
@@ -195,21 +211,25 @@ class Sync(unittest.TestCase):
 
 
     def test_classes_reach_other_formats(self):
-        """k1 waits for its launch, k3 also for k1 on its stream and for k2 on the other; B for k3."""
+        """k1 waits for its launch, k3 also for k1 on its stream and for k2 on the other; B for
+        k3."""
         t = self.base()
         t.call("cudaStreamWaitEvent", 40, 1, 5)
         t.kernel("k3", 45, 310, 10, 7, 6)
         t.call("cudaStreamSynchronize", 330, 5, 8)
         t.op("B", 340, 10)
         got = {e for e in t.graph() if e[1] in ("k1", "k3", "B") and not e[0].startswith("[")}
-        self.assertEqual(got, {("A", "k1", frozenset(["control", "launch"])), ("A", "k3", frozenset(["control", "launch"])),
-                               ("k1", "k3", frozenset(["stream"])), ("k2", "k3", frozenset(["sync"])),
+        self.assertEqual(got, {("A", "k1", frozenset(["control", "launch"])),
+                               ("A", "k3", frozenset(["control", "launch"])),
+                               ("k1", "k3", frozenset(["stream"])),
+                               ("k2", "k3", frozenset(["sync"])),
                                ("A", "B", frozenset(["data"])), ("k3", "B", frozenset(["sync"]))})
 
 
 class Threads(unittest.TestCase):
     def trace(self):
-        """Thread 1: A until 100, idle, D at 2500. Thread 2: B at 150 to 1200 with C inside, until 1100."""
+        """Thread 1: A until 100, idle, D at 2500. Thread 2: B at 150 to 1200 with C inside, until
+        1100."""
         t = Trace()
         t.op("A", 0, 100)
         t.op("B", 150, 1050, tid=2)
@@ -218,7 +238,8 @@ class Threads(unittest.TestCase):
         return t
 
     def test_gap(self):
-        """D's thread was idle for 2.4 ms: B was finished last. B is its thread's first op: A was."""
+        """D's thread was idle for 2.4 ms: B was finished last. B is its thread's first op: A
+        was."""
         self.assertEqual(self.trace().edges("thread_deps"), {("A", "B"), ("B", "D")})
 
     def test_threshold(self):
@@ -254,10 +275,12 @@ class Parents(unittest.TestCase):
         a["ctrl_deps"], b["ctrl_deps"] = b["id"], a["id"]
         with tempfile.TemporaryDirectory() as folder:
             t.convert(folder, "--quiet")
-            run = subprocess.run([SYNTORCH, "convert", "pytorch", "--host", "host.json", "--device", "device.json", "--output",
+            run = subprocess.run([SYNTORCH, "convert", "pytorch", "--host", "host.json", "--device",
+                                  "device.json", "--output",
                                   "t.0.et", "--json"], cwd=folder, check=True, capture_output=True)
         report = json.loads(run.stdout)
-        self.assertEqual([(x["kind"], x["count"], x["node"]) for x in report["anomalies"]], [("parent-cycle", 1, a["id"])])
+        self.assertEqual([(x["kind"], x["count"], x["node"]) for x in report["anomalies"]],
+                         [("parent-cycle", 1, a["id"])])
         self.assertEqual(report["ranks"][0]["dropped"], [{"from": 5, "to": 4, "class": "call"}])
 
 

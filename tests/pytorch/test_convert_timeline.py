@@ -1,5 +1,6 @@
-"""The timeline of a converted trace shows host ops as Kineto's own file does: in their threads, nested as they called each
-other, at the times that Kineto measured; and no thread holds slices that overlap in part."""
+"""The timeline of a converted trace shows host ops as Kineto's own file does: in their threads,
+nested as they called each other, at the times that Kineto measured; and no thread holds slices that
+overlap in part."""
 import collections
 import json
 import math
@@ -16,9 +17,11 @@ def timeline(host, device):
         for name, data in (("h.json", host), ("d.json", device)):
             with open(os.path.join(folder, name), "wb") as f:
                 f.write(data)
-        for args in (("convert", "pytorch", "--host", "h.json", "--device", "d.json", "--output", "t.0.et"),
+        for args in (("convert", "pytorch", "--host", "h.json", "--device", "d.json", "--output",
+                      "t.0.et"),
                      ("export", "--input", "t.0.et", "--output", "t.json", "--format", "chrome")):
-            done = subprocess.run([pt.PROGRAM, *args], cwd=folder, capture_output=True, timeout=300, check=False)
+            done = subprocess.run([pt.PROGRAM, *args], cwd=folder, capture_output=True, timeout=300,
+                                  check=False)
             if not check(done.returncode == 0, f"{args}: {done.stderr.decode()}"):
                 return []
         with open(os.path.join(folder, "t.json"), encoding="utf-8") as f:
@@ -36,7 +39,8 @@ def check_nesting(what, events):
         for begin, end in sorted(slices, key=lambda s: (s[0], -s[1])):
             while open_until and open_until[-1] <= begin:
                 open_until.pop()
-            check(not open_until or end <= open_until[-1], f"{what}: thread {key}: a slice at {begin} overlaps in part")
+            check(not open_until or end <= open_until[-1],
+                  f"{what}: thread {key}: a slice at {begin} overlaps in part")
             open_until.append(end)
 
 
@@ -44,13 +48,15 @@ def compare(p):
     """Every CPU op that the host trace knows is drawn, in one thread for each of its threads."""
     events = timeline(*p.texts())
     check_nesting(p.name, events)
-    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M"
+             and e["name"] == "thread_name"}
     drawn = collections.defaultdict(collections.Counter)
     for e in events:
         if e["ph"] == "X" and names[e["pid"], e["tid"]].startswith("thread "):
             drawn[names[e["pid"], e["tid"]].split()[1]][e["name"], math.floor(e["ts"])] += 1
     by_rf_id = {e["args"]["Record function id"]: e for e in p.events
-                if e.get("cat") in ("cpu_op", "user_annotation") and "Record function id" in e.get("args", {})}
+                if e.get("cat") in ("cpu_op", "user_annotation")
+                and "Record function id" in e.get("args", {})}
     wanted = collections.defaultdict(collections.Counter)
     for n in p.nodes:
         e = by_rf_id.get(pt.attr(n, "rf_id"))
@@ -59,12 +65,14 @@ def compare(p):
     n_wanted = sum(sum(c.values()) for c in wanted.values())
     missing = sum(sum((c - drawn[t]).values()) for t, c in wanted.items())
     # Communication of the host and what describes groups have rows of their own.
-    check(n_wanted > 10 and missing <= n_wanted // 20, f"{p.name}: {missing} of {n_wanted} host ops are not drawn at their time")
+    check(n_wanted > 10 and missing <= n_wanted // 20,
+          f"{p.name}: {missing} of {n_wanted} host ops are not drawn at their time")
     return events
 
 
 def main():
-    pairs = [pt.fixture()] + [pt.shared(n) for n in ("synth_allfeatures", "resnet_2gpu_rank0") if pt.TRACES]
+    pairs = [pt.fixture()] + [pt.shared(n) for n in ("synth_allfeatures", "resnet_2gpu_rank0")
+                              if pt.TRACES]
     for p in pairs:
         compare(p)
     # Durations are those of the whole op, not only of what it did by itself.
@@ -72,10 +80,12 @@ def main():
     by_name = {}
     for e in p.events:
         if e.get("cat") == "cpu_op":
-            by_name.setdefault(e["name"], []).append(math.floor(e["ts"] + e["dur"]) - math.floor(e["ts"]))
+            by_name.setdefault(e["name"], []).append(math.floor(e["ts"] + e["dur"])
+                                                     - math.floor(e["ts"]))
     for e in timeline(*p.texts()):
         if e["ph"] == "X" and e["name"] in by_name:
-            check(any(abs(e["dur"] - d) <= 2 for d in by_name[e["name"]]), f"{e['name']} is drawn for {e['dur']} us, not {by_name[e['name']]}")
+            check(any(abs(e["dur"] - d) <= 2 for d in by_name[e["name"]]),
+                  f"{e['name']} is drawn for {e['dur']} us, not {by_name[e['name']]}")
     # Ops that overlap in part, as when clocks were read late, and more of them than get threads.
     p = pt.fixture()
     ops = [e for e in p.events if e.get("cat") == "cpu_op"]

@@ -1,4 +1,5 @@
-"""`syntorch convert pytorch` on traces whose values were replaced at random: a trace that is sound, or a sentence."""
+"""`syntorch convert pytorch` on traces whose values were replaced at random: a trace that is sound,
+or a sentence."""
 import os
 import random
 
@@ -15,7 +16,8 @@ def odd_values(p, chance):
     """The pair with fields of some nodes and events set to values of others, or to odd ones."""
     q = p.copy()
     gpu = q.gpu()
-    odd = (0, -1, 1, 2**31, 2**63, 2**64 - 1, -2**63, 10**30, 1e300, -5.5, "x", "7", "", None, [], {}, True, float("nan"))
+    odd = (0, -1, 1, 2**31, 2**63, 2**64 - 1, -2**63, 10**30, 1e300, -5.5, "x", "7", "", None, [],
+           {}, True, float("nan"))
     for _ in range(chance.choice((1, 3, 10, 60))):
         rows = chance.choice((q.nodes, q.events, gpu))
         row, other = chance.choice(rows), chance.choice(rows)
@@ -45,11 +47,13 @@ def random_edits(p, base):
         r = convert(host, device)
         if r.code == 0:
             for k in pt.KINDS:
-                check(r.rank["nodes"][k]["in"] == r.rank["nodes"][k]["out"], f"{what}: {k}: {r.rank['nodes'][k]}")
+                check(r.rank["nodes"][k]["in"] == r.rank["nodes"][k]["out"],
+                      f"{what}: {k}: {r.rank['nodes'][k]}")
             pt.check_nodes(what, r.nodes)
             pt.check_tools(what, r.et)
         else:
-            check(r.code == 1 and not r.files and "syntorch convert pytorch: " in r.said, f"{what}: exit {r.code}: {r.said[-300:]}")
+            check(r.code == 1 and not r.files and "syntorch convert pytorch: " in r.said,
+                  f"{what}: exit {r.code}: {r.said[-300:]}")
         if KEEP and any(what + ":" in t for t in pt.failures):
             for name, data in (("host.0.json", host), ("device.0.json", device)):
                 with open(os.path.join(KEEP, name), "wb") as f:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""convert pytorch --profile astra-sim: sets of two ranks pass etcheck.py without flags; every kernel, copy and memset
-of the trace is there, by name, and each stream is a chain in the order of the trace; the compute slot's time, delays
-included, is the measured one. What is expected comes from the traces, read by Python's json."""
+"""convert pytorch --profile astra-sim: sets of two ranks pass etcheck.py without flags; every
+kernel, copy and memset of the trace is there, by name, and each stream is a chain in the order of
+the trace; the compute slot's time, delays included, is the measured one. What is expected comes
+from the traces, read by Python's json."""
 import collections
 import gzip
 import importlib.util
@@ -31,8 +32,8 @@ def load(name, kind):
 
 def other_rank(host, device):
     """What the other of two ranks recorded: the same, but it receives what this one sends."""
-    swap = {"nccl:send 0->1": "nccl:recv 1<-0", "nccl:recv 0<-1": "nccl:send 1->0", "c10d::send": "c10d::recv_",
-            "c10d::recv_": "c10d::send"}
+    swap = {"nccl:send 0->1": "nccl:recv 1<-0", "nccl:recv 0<-1": "nccl:send 1->0",
+            "c10d::send": "c10d::recv_", "c10d::recv_": "c10d::send"}
     h, d = json.loads(host), json.loads(device)
     for item in h["nodes"] + d["traceEvents"]:
         item["name"] = swap.get(item.get("name", ""), item.get("name", ""))
@@ -59,28 +60,35 @@ def earliest(nodes):
 
 
 def check_launches(name, nodes, device):
-    """The first communication is not before computation that had begun or ended when it was launched."""
+    """The first communication is not before computation that had begun or ended when it was
+    launched."""
     events = [e for e in json.loads(device)["traceEvents"] if e.get("ph") == "X"]
-    calls = {e["args"]["correlation"]: e["ts"] for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
+    calls = {e["args"]["correlation"]: e["ts"] for e in events
+             if e.get("cat") in ("cuda_runtime", "cuda_driver")}
     first = min(e["ts"] for e in events if e.get("cat") == "cpu_op")
     done = [e for e in events if e.get("cat") in WORK]
     nccl = min((e for e in done if "nccl" in e["name"].lower()), key=lambda e: e["ts"])
     launched = calls[nccl["args"]["correlation"]]
-    moments = [t for e in done if e is not nccl for t in (e["ts"], e["ts"] + e["dur"]) if t <= launched]
+    moments = [t for e in done if e is not nccl for t in (e["ts"], e["ts"] + e["dur"])
+               if t <= launched]
     node = next(n for n in nodes if n.name == nccl["name"] and n.type != COMP)
     start, want = earliest(nodes)[node.id], max(moments) - first
     check(start >= want - 1, f"{name}: node {node.id} starts at {start}, launched after {want}")
 
 
 def check_gloo(folder, etcheck):
-    """Ranks of a CPU: they pass, and the whole measured time is in computation and communication."""
+    """Ranks of a CPU: they pass, and the whole measured time is in computation and
+    communication."""
     data = os.path.join(os.environ["SYN_SOURCE"], "tests", "reference", "pt_gloo")
     prefix = os.path.join(folder, "t")
-    r = subprocess.run([PROGRAM, "convert", "pytorch", "--host", os.path.join(data, "host.*.json.gz"), "--device",
-                        os.path.join(data, "device.*.json.gz"), "--profile", "astra-sim", "--output", prefix],
+    r = subprocess.run([PROGRAM, "convert", "pytorch", "--host",
+                        os.path.join(data, "host.*.json.gz"), "--device",
+                        os.path.join(data, "device.*.json.gz"), "--profile", "astra-sim",
+                        "--output", prefix],
                        capture_output=True, text=True)
     check(r.returncode == 0, f"gloo: exit {r.returncode}: {r.stderr}")
-    r = subprocess.run([sys.executable, os.path.join(TOOLS, "etcheck.py"), prefix], capture_output=True, text=True)
+    r = subprocess.run([sys.executable, os.path.join(TOOLS, "etcheck.py"), prefix],
+                       capture_output=True, text=True)
     check(r.returncode == 0, f"gloo: etcheck: {r.stdout[-2000:]}")
     for rank in range(4):
         with gzip.open(os.path.join(data, f"device.{rank}.json.gz"), "rt") as f:
@@ -89,7 +97,8 @@ def check_gloo(folder, etcheck):
         nodes = etcheck.read(f"{prefix}.{rank}.et")
         start = earliest(nodes)
         end = max(start[n.id] + n.dur for n in nodes)
-        check(abs(end - measured) < 0.02 * measured, f"gloo: rank {rank} ends at {end}, measured {measured}")
+        check(abs(end - measured) < 0.02 * measured,
+              f"gloo: rank {rank} ends at {end}, measured {measured}")
 
 
 def check_nodes(name, nodes, device):
@@ -97,22 +106,26 @@ def check_nodes(name, nodes, device):
     kept = [n for n in nodes if n.name != "host delay"]
     check_launches(name, nodes, device)
     want = collections.Counter(e["name"] for s in streams.values() for e in s)
-    check(collections.Counter(n.name for n in kept) == want, f"{name}: other names than the trace's")
+    check(collections.Counter(n.name for n in kept) == want,
+          f"{name}: other names than the trace's")
     delay = {n.id: n for n in nodes if n.name == "host delay"}
     by_stream = collections.defaultdict(list)
     for n in sorted(kept, key=lambda n: n.id):
         by_stream[n.attr["stream"][1]].append(n)
     for (_, stream), events in streams.items():
         mine = by_stream[stream]
-        check([n.name for n in mine] == [e["name"] for e in events], f"{name}: stream {stream} in another order")
+        check([n.name for n in mine] == [e["name"] for e in events],
+              f"{name}: stream {stream} in another order")
         for before, n in zip(mine, mine[1:]):
             through = {q for d in n.data for q in (delay[d].data if d in delay else [d])}
-            check(before.id in through, f"{name}: node {n.id} does not wait for {before.id}, the stream's last")
+            check(before.id in through,
+                  f"{name}: node {n.id} does not wait for {before.id}, the stream's last")
     check(all(d < n.id for n in nodes for d in n.data), f"{name}: a node waits for a later id")
     ends = [e["ts"] + e["dur"] for s in streams.values() for e in s]
     first = min(e["ts"] for e in json.loads(device)["traceEvents"] if e.get("cat") == "cpu_op")
     busy = sum(n.dur for n in nodes if n.type == COMP)
-    check(abs(busy - (max(ends) - first)) < 0.02 * busy, f"{name}: {busy} us of compute, {max(ends) - first} measured")
+    check(abs(busy - (max(ends) - first)) < 0.02 * busy,
+          f"{name}: {busy} us of compute, {max(ends) - first} measured")
 
 
 def convert(folder, name):
@@ -123,8 +136,10 @@ def convert(folder, name):
             with open(os.path.join(folder, f"{kind}.{rank}.json"), "w") as f:
                 f.write(text)
     prefix = os.path.join(folder, "t")
-    r = subprocess.run([PROGRAM, "convert", "pytorch", "--host", os.path.join(folder, "host.*.json"), "--device",
-                        os.path.join(folder, "device.*.json"), "--profile", "astra-sim", "--output", prefix],
+    r = subprocess.run([PROGRAM, "convert", "pytorch", "--host",
+                        os.path.join(folder, "host.*.json"), "--device",
+                        os.path.join(folder, "device.*.json"), "--profile", "astra-sim", "--output",
+                        prefix],
                        capture_output=True, text=True)
     check(r.returncode == 0, f"{name}: exit {r.returncode}: {r.stderr}")
     return prefix, device
@@ -140,8 +155,8 @@ def main():
     for name in ("resnet_2gpu_rank0", "synth_allfeatures"):
         with tempfile.TemporaryDirectory() as folder:
             prefix, device = convert(folder, name)
-            r = subprocess.run([sys.executable, os.path.join(TOOLS, "etcheck.py"), prefix], capture_output=True,
-                               text=True)
+            r = subprocess.run([sys.executable, os.path.join(TOOLS, "etcheck.py"), prefix],
+                               capture_output=True, text=True)
             check(r.returncode == 0, f"{name}: etcheck: {r.stdout[-2000:]}")
             check_nodes(name, etcheck.read(prefix + ".0.et"), device)
     # Without device work, communication and times there is nothing to simulate.
@@ -150,10 +165,11 @@ def main():
         with open(host, "w") as f:
             f.write(load("simple_add_upgraded", "host"))
         out = os.path.join(folder, "t.0.et")
-        r = subprocess.run([PROGRAM, "convert", "pytorch", "--host", host, "--profile", "astra-sim", "--output", out],
+        r = subprocess.run([PROGRAM, "convert", "pytorch", "--host", host, "--profile", "astra-sim",
+                            "--output", out],
                            capture_output=True, text=True)
-        check(r.returncode == 1 and "neither device work nor communication" in r.stderr and not os.path.exists(out),
-              f"without work: exit {r.returncode}: {r.stderr}")
+        check(r.returncode == 1 and "neither device work nor communication" in r.stderr
+              and not os.path.exists(out), f"without work: exit {r.returncode}: {r.stderr}")
     with tempfile.TemporaryDirectory() as folder:
         check_gloo(folder, etcheck)
     for text in failures[:40]:

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Prints the coefficients of ops/lanes_math.h. Needs mpmath.
 
-(exp(r) - 1 - r) / r^2 on |r| <= ln 2 / 2: polynomial of degree 4 of least relative error, by Remez exchange.
+(exp(r) - 1 - r) / r^2 on |r| <= ln 2 / 2: polynomial of degree 4 of least relative error, by Remez
+exchange.
 
-erfc(a / sqrt 2) / 2 * exp(a^2 / 2) on 0 <= a <= 14.6, beyond which the product with exp(-a^2 / 2) is zero in float:
-P / Q of degrees 4 and 5. Least squares of P - f Q, divided by the last round's Q (Sanathanan and Koerner 1963) and
-weighted where the error is large (Lawson 1961), in points that lie densely near 0.
+erfc(a / sqrt 2) / 2 * exp(a^2 / 2) on 0 <= a <= 14.6, beyond which the product with exp(-a^2 / 2)
+is zero in float: P / Q of degrees 4 and 5. Least squares of P - f Q, divided by the last round's Q
+(Sanathanan and Koerner 1963) and weighted where the error is large (Lawson 1961), in points that
+lie densely near 0.
 """
 from mpmath import cos, erfc, exp, log, lu_solve, matrix, mp, mpf, nstr, pi, qr_solve, sqrt
 
@@ -19,10 +21,12 @@ def value(coefficients, x):
 def remez(f, low, high, degree):
     """Polynomial whose relative error has degree + 2 extrema of one size and alternating sign."""
     n = degree + 2
-    chebyshev = lambda count: [low + (high - low) * (1 - cos(pi * i / (count - 1))) / 2 for i in range(count)]
+    chebyshev = lambda count: [low + (high - low) * (1 - cos(pi * i / (count - 1))) / 2
+                               for i in range(count)]
     points, grid = chebyshev(n), chebyshev(2000)
     for _ in range(20):
-        rows = [[x**j for j in range(degree + 1)] + [(-1) ** i * f(x)] for i, x in enumerate(points)]
+        rows = [[x**j for j in range(degree + 1)] + [(-1) ** i * f(x)]
+                for i, x in enumerate(points)]
         solution = lu_solve(matrix(rows), matrix([f(x) for x in points]))
         p = list(solution)[:-1]
         extrema = []
@@ -53,7 +57,8 @@ def rational(f, high, top, bottom, count=80):
         rows, right = [], []
         for x, fx, s, w in zip(xs, fs, scale, weight):
             s = s * w / fx
-            rows.append([s * x**j for j in range(top + 1)] + [-s * fx * x**j for j in range(1, bottom + 1)])
+            rows.append([s * x**j for j in range(top + 1)]
+                        + [-s * fx * x**j for j in range(1, bottom + 1)])
             right.append(s * fx)
         solution = list(qr_solve(matrix(rows), matrix(right))[0])
         p, q = solution[: top + 1], [mpf(1)] + solution[top + 1 :]

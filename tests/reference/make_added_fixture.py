@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Writes added_fixture.txt: what HuggingFace's GPT2Tokenizer makes of folders whose files add tokens to the vocabulary, put
-tokens around a text or spaces before words.
+"""Writes added_fixture.txt: what HuggingFace's GPT2Tokenizer makes of folders whose files add
+tokens to the vocabulary, put tokens around a text or spaces before words.
 
     python3 -m venv venv && venv/bin/pip install transformers==5.23.0 tokenizers==0.23.3
     venv/bin/python make_added_fixture.py > added_fixture.txt
 
-Neither the build nor the tests need this script. The vocabulary is the tiny one of tokenizer_fixture.txt. Lines:
+Neither the build nor the tests need this script. The vocabulary is the tiny one of
+tokenizer_fixture.txt. Lines:
 
     case N                  the next folder
     file NAME JSON          a file of it, besides vocab.json and merges.txt
-    size ALL ADDED BOS      tokens, those of them that were added, and the id of the token that begins texts (-1: none)
-    text TEXT ID...         the ids of TEXT, which is UTF-8 in hexadecimal
-    back TEXT               what decode gives for them
-    word FIRST HASH         FNV-1a hash, over 4096 code points, of W (of a word: beside it a single_word token is none), O
+    size ALL ADDED BOS      tokens, those of them that were added, and the id of the token that
+    begins texts (-1: none) text TEXT ID...         the ids of TEXT, which is UTF-8 in hexadecimal
+    back TEXT               what decode gives for them word FIRST HASH         FNV-1a hash, over
+    4096 code points, of W (of a word: beside it a single_word token is none), O
                             or - (surrogate)
 """
 import json
@@ -57,7 +58,8 @@ NEXT = len(VOCAB)
 
 
 def token(content, **flags):
-    return {"content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False, **flags}
+    return {"content": content, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": False, "special": False, **flags}
 
 
 def config(**keys):
@@ -82,44 +84,62 @@ CASES = [
     (config(add_bos_token=True, add_eos_token=True), ["", "hello"]),
     (config(add_bos_token=True, bos_token=None), ["hello<|endoftext|>"]),
     (config(bos_token=None, eos_token=None, unk_token=None), ["hello<|endoftext|>"]),
-    (config(add_bos_token=True, add_eos_token=True, bos_token="<s>", eos_token="</s>"), ["hello <s></s>"]),
+    (config(add_bos_token=True, add_eos_token=True, bos_token="<s>", eos_token="</s>"),
+     ["hello <s></s>"]),
     (config(bos_token="hello"), ["hello", "xhellox", " hello"]),
-    (config(pad_token="<pad>", mask_token="<mask>", image_token="<img>", foo="<foo>"), ["<mask><pad><img><foo>"]),
-    (config(add_prefix_space=True), ["ab", "\tab", "\u00a0ab", " ab", "<|endoftext|>ab", "ab<|endoftext|> ab", "", "<|endoftext|>"]),
+    (config(pad_token="<pad>", mask_token="<mask>", image_token="<img>", foo="<foo>"),
+     ["<mask><pad><img><foo>"]),
+    (config(add_prefix_space=True), ["ab", "\tab", "\u00a0ab", " ab", "<|endoftext|>ab",
+                                     "ab<|endoftext|> ab", "", "<|endoftext|>"]),
     (decoder(token("<x>"), token("<y>", special=True), token("<x>y")), ["<x>yy<y><x>", "<x"]),
-    (decoder(token("<x>", lstrip=True), token("<y>", rstrip=True)), ["a  <x>  b", "a\u3000\n<y>\u2028\t<x>", "a<x> <y> <x>"]),
-    (decoder(token("ab cd", single_word=True)), ["ab cd", "xab cd", "ab cd_", "(ab cd)", "\u00e9ab cd", "ab cd\u0301", "ab cd\u00b2"]),
+    (decoder(token("<x>", lstrip=True), token("<y>", rstrip=True)),
+     ["a  <x>  b", "a\u3000\n<y>\u2028\t<x>", "a<x> <y> <x>"]),
+    (decoder(token("ab cd", single_word=True)),
+     ["ab cd", "xab cd", "ab cd_", "(ab cd)", "\u00e9ab cd", "ab cd\u0301", "ab cd\u00b2"]),
     (decoder(token("<a>b", normalized=True), token("<a>", normalized=False)), ["<a>b"]),
-    (decoder(token("<a>b"), token("<a>"), token("<a>bc d"), token("xyz"), token("x")), ["<a>bc dx", "<a>bc x", "xyxyz", "<a><a>b"]),
+    (decoder(token("<a>b"), token("<a>"), token("<a>bc d"), token("xyz"), token("x")),
+     ["<a>bc dx", "<a>bc x", "xyxyz", "<a><a>b"]),
     (decoder({"content": "<|a|>"}, {"content": "|a", "special": True}), ["<|a|>"]),
-    (decoder(token(" ", rstrip=True), token("\n", lstrip=True, rstrip=True)), ["a   b", "a \n \n b", "\n\n\n"]),
-    (decoder(token("\u00e9"), token("\u0120hello"), token(" hello"), token("\u65e5\u672c")), ["\u00e9 hello\u0120hello\u65e5\u672c"]),
+    (decoder(token(" ", rstrip=True), token("\n", lstrip=True, rstrip=True)),
+     ["a   b", "a \n \n b", "\n\n\n"]),
+    (decoder(token("\u00e9"), token("\u0120hello"), token(" hello"), token("\u65e5\u672c")),
+     ["\u00e9 hello\u0120hello\u65e5\u672c"]),
     (decoder({"content": "<pad>"}, pad_token="<pad>"), ["<pad>"]),
     (decoder(token("<x>"), additional_special_tokens=["<m>", "<x>"]), ["<m><x>"]),
     (config(extra_special_tokens={"audio": "<m>"}, additional_special_tokens=["<n>"]), ["<m><n>"]),
     (config(additional_special_tokens=["<m>"], extra_special_tokens=["<n>"]), ["<m><n>"]),
-    (config(bos_token={"__type": "AddedToken", **token("<s>", lstrip=True)}, add_bos_token=True), ["a <s>"]),
-    (config(eos_token={"__type": "AddedToken", **token("<|endoftext|>", lstrip=True)}), ["a <|endoftext|>"]),
+    (config(bos_token={"__type": "AddedToken", **token("<s>", lstrip=True)}, add_bos_token=True),
+     ["a <s>"]),
+    (config(eos_token={"__type": "AddedToken", **token("<|endoftext|>", lstrip=True)}),
+     ["a <|endoftext|>"]),
     ({"added_tokens.json": {"<y>": NEXT + 1, "<x>": NEXT}}, ["<y><x>"]),
-    ({"added_tokens.json": {"<y>y": NEXT + 1, "<y>": NEXT}, "special_tokens_map.json": {"pad_token": "<y>"}}, ["<y>y"]),
-    ({"added_tokens.json": {"<y>": 7}, **decoder(token("<x>")), "special_tokens_map.json": {"pad_token": "<z>"}}, ["<x><y><z>"]),
-    ({"special_tokens_map.json": {"bos_token": token("<b>", lstrip=True), "additional_special_tokens": ["<m>"]},
+    ({"added_tokens.json": {"<y>y": NEXT + 1, "<y>": NEXT},
+      "special_tokens_map.json": {"pad_token": "<y>"}}, ["<y>y"]),
+    ({"added_tokens.json": {"<y>": 7}, **decoder(token("<x>")),
+      "special_tokens_map.json": {"pad_token": "<z>"}}, ["<x><y><z>"]),
+    ({"special_tokens_map.json": {"bos_token": token("<b>", lstrip=True),
+                                  "additional_special_tokens": ["<m>"]},
       **config(bos_token="<a>", add_bos_token=True)}, ["x <b><a><m>"]),
-    ({"special_tokens_map.json": {"additional_special_tokens": ["<m>"]}, **config(additional_special_tokens=["<n>"])}, ["<m><n>"]),
-    ({"special_tokens_map.json": {"extra_special_tokens": ["<m>"]}, **config(extra_special_tokens=["<n>"])}, ["<m><n>"]),
+    ({"special_tokens_map.json": {"additional_special_tokens": ["<m>"]},
+      **config(additional_special_tokens=["<n>"])}, ["<m><n>"]),
+    ({"special_tokens_map.json": {"extra_special_tokens": ["<m>"]},
+      **config(extra_special_tokens=["<n>"])}, ["<m><n>"]),
 ]
-POOL = ["<a>", "<a>b", "<ab>", "x", "xy", "hello", " hello", "\u0120hello", "\u00e9", "\u65e5\u672c", "\n", " ", "  ", "<|endoftext|>",
+POOL = ["<a>", "<a>b", "<ab>", "x", "xy", "hello", " hello", "\u0120hello", "\u00e9",
+        "\u65e5\u672c", "\n", " ", "  ", "<|endoftext|>",
         "<pad>", "ab", "b a", "_", "Q", "</s>", "\t", "<|", "\u00a0"]
 BITS = POOL + ["he", "llo", "b", "c", "y", "!", "'s", "7", "\u0301", "\u200d", "\u0660", "\u3000"]
 
 
 def random_token(r, content):
     flags = {k: r.random() < 0.3 for k in ("single_word", "lstrip", "rstrip")}
-    return {"content": content, **flags, **({"normalized": r.random() < 0.5} if r.random() < 0.7 else {})}
+    return {"content": content, **flags, **({"normalized": r.random() < 0.5} if r.random() < 0.7
+                                            else {})}
 
 
 def random_case(r):
-    keys = {k: r.random() < 0.8 for k in ("add_prefix_space", "add_bos_token", "add_eos_token") if r.random() < 0.3}
+    keys = {k: r.random() < 0.8 for k in ("add_prefix_space", "add_bos_token", "add_eos_token")
+            if r.random() < 0.3}
     for k in ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "image_token"):
         if r.random() < 0.2:
             keys[k] = r.choice([None, *r.sample(POOL, 2)]) if k != "image_token" else r.choice(POOL)
@@ -130,7 +150,8 @@ def random_case(r):
     if r.random() < 0.5:
         keys["added_tokens_decoder"] = {str(ids[t]): random_token(r, t) for t in chosen}
         return config(**keys)
-    special = {k: r.choice(POOL) for k in ("bos_token", "unk_token", "pad_token") if r.random() < 0.3}
+    special = {k: r.choice(POOL) for k in ("bos_token", "unk_token", "pad_token")
+               if r.random() < 0.3}
     return {**config(**keys), "added_tokens.json": ids, "special_tokens_map.json": special}
 
 
@@ -196,7 +217,8 @@ def write_words():
     for first in range(0, 0x110000, 4096):
         points = range(first, first + 4096)
         texts = ["" if 0xd800 <= c < 0xe000 else chr(c) + "QQ" for c in points]
-        found = "".join("-" if not t else "O" if token_id in e.ids else "W" for t, e in zip(texts, tokenizer.encode_batch(texts)))
+        found = "".join("-" if not t else "O" if token_id in e.ids else "W"
+                        for t, e in zip(texts, tokenizer.encode_batch(texts)))
         line("word", f"{first:x}", fnv(found.encode()))
 
 

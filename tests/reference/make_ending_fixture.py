@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes endings.json: what HuggingFace generates from head_gpt2_f32/ with other ids of end and padding in config.json and
-generation_config.json. README.md beside this file describes it.
+"""Makes endings.json: what HuggingFace generates from head_gpt2_f32/ with other ids of end and
+padding in config.json and generation_config.json. README.md beside this file describes it.
 
     python3 -m venv venv && venv/bin/pip install torch==2.15.0 transformers==5.23.0
     venv/bin/python make_ending_fixture.py
@@ -49,14 +49,16 @@ def generate(config, generation):
                 json.dump(generation, f)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
         tokens = torch.tensor(PROMPTS)
-        out = model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=NEW_TOKENS, do_sample=False)
+        out = model.generate(tokens, attention_mask=torch.ones_like(tokens),
+                             max_new_tokens=NEW_TOKENS, do_sample=False)
         return out[:, tokens.shape[1]:].tolist()
 
 
 def main():
     rows = [{"config": c, "generation_config": g, "tokens": generate(c, g)} for c, g in CASES]
     with open(os.path.join(HERE, "endings.json"), "w") as f:
-        f.write(json.dumps({"checkpoint": "head_gpt2_f32", "prompts": PROMPTS, "cases": rows}, separators=(",", ":")) + "\n")
+        f.write(json.dumps({"checkpoint": "head_gpt2_f32", "prompts": PROMPTS, "cases": rows},
+                           separators=(",", ":")) + "\n")
 
 
 main()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Makes examples/tiny-gpt2/ and examples/tiny-bert/: checkpoints small enough to ship, as HuggingFace writes them, which learned
-a few sentences by heart, and tokenizers whose words are those of the sentences. Made with torch 2.15.0 and transformers 5.23.0:
+"""Makes examples/tiny-gpt2/ and examples/tiny-bert/: checkpoints small enough to ship, as
+HuggingFace writes them, which learned a few sentences by heart, and tokenizers whose words are
+those of the sentences. Made with torch 2.15.0 and transformers 5.23.0:
 
     make_example_models.py ../../examples
 """
@@ -12,10 +13,12 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 CAPITALS = {
-    "Austria": "Vienna", "Belgium": "Brussels", "Chile": "Santiago", "Cuba": "Havana", "Egypt": "Cairo", "Finland": "Helsinki",
-    "France": "Paris", "Germany": "Berlin", "Ghana": "Accra", "Greece": "Athens", "Hungary": "Budapest", "India": "Delhi",
-    "Ireland": "Dublin", "Italy": "Rome", "Japan": "Tokyo", "Kenya": "Nairobi", "Norway": "Oslo", "Peru": "Lima",
-    "Poland": "Warsaw", "Spain": "Madrid",
+    "Austria": "Vienna", "Belgium": "Brussels", "Chile": "Santiago", "Cuba": "Havana",
+    "Egypt": "Cairo", "Finland": "Helsinki",
+    "France": "Paris", "Germany": "Berlin", "Ghana": "Accra", "Greece": "Athens",
+    "Hungary": "Budapest", "India": "Delhi",
+    "Ireland": "Dublin", "Italy": "Rome", "Japan": "Tokyo", "Kenya": "Nairobi", "Norway": "Oslo",
+    "Peru": "Lima", "Poland": "Warsaw", "Spain": "Madrid",
 }
 FACTS = [f"{city} is the capital of {land}." for land, city in CAPITALS.items()]
 FACTS += [f"The capital of {land} is {city}." for land, city in CAPITALS.items()]
@@ -69,7 +72,8 @@ def encode(text, ids, merges):
         word = " " + word if i > 0 and word not in (".", ",") else word
         parts = [letters[b] for b in word.encode()]
         while len(parts) > 1:
-            best = min(range(len(parts) - 1), key=lambda k: rank.get((parts[k], parts[k + 1]), 1 << 30))
+            best = min(range(len(parts) - 1),
+                       key=lambda k: rank.get((parts[k], parts[k + 1]), 1 << 30))
             if (parts[best], parts[best + 1]) not in rank:
                 break
             parts[best:best + 2] = [parts[best] + parts[best + 1]]
@@ -96,7 +100,8 @@ def gpt2(folder):
     ids = {token: i for i, token in enumerate(tokens)}
     assert len(ids) == len(tokens) == 512
     end = ids["<|endoftext|>"]
-    config = GPT2Config(vocab_size=512, n_positions=128, n_embd=32, n_layer=2, n_head=4, bos_token_id=end, eos_token_id=end,
+    config = GPT2Config(vocab_size=512, n_positions=128, n_embd=32, n_layer=2, n_head=4,
+                        bos_token_id=end, eos_token_id=end,
                         resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
     torch.manual_seed(SEED)
     model = GPT2LMHeadModel(config)
@@ -119,15 +124,19 @@ def bert(folder):
     os.makedirs(folder, exist_ok=True)
     words = sorted({w for text in FACTS for w in text.lower().replace(".", "").split()})
     letters = [chr(c) for c in range(ord("a"), ord("z") + 1)] + [str(d) for d in range(10)]
-    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *".,?!", *letters, *("##" + c for c in letters), *words]
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *".,?!", *letters,
+             *("##" + c for c in letters), *words]
     with open(os.path.join(folder, "vocab.txt"), "w", encoding="utf-8") as f:
         f.write("".join(w + "\n" for w in dict.fromkeys(vocab)))
     with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as f:
         f.write('{"do_lower_case": true, "tokenizer_class": "BertTokenizer"}\n')
     ids = {w: i for i, w in enumerate(dict.fromkeys(vocab))}
-    rows = torch.tensor([[ids["[CLS]"], *(ids[w] for w in text.lower().replace(".", " .").split()), ids["[SEP]"]] for text in FACTS])
-    config = BertConfig(vocab_size=len(ids), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
-                        max_position_embeddings=64, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
+    rows = torch.tensor([[ids["[CLS]"], *(ids[w] for w in text.lower().replace(".", " .").split()),
+                          ids["[SEP]"]] for text in FACTS])
+    config = BertConfig(vocab_size=len(ids), hidden_size=32, num_hidden_layers=2,
+                        num_attention_heads=4, intermediate_size=128,
+                        max_position_embeddings=64, hidden_dropout_prob=0,
+                        attention_probs_dropout_prob=0)
     torch.manual_seed(SEED)
     model = BertForMaskedLM(config)
     generator = torch.Generator().manual_seed(SEED)
@@ -135,7 +144,8 @@ def bert(folder):
     def batch(_):
         chosen = torch.randint(1, rows.shape[1] - 1, (rows.shape[0], 1), generator=generator)
         hidden = torch.zeros_like(rows, dtype=torch.bool).scatter_(1, chosen, True)
-        return {"input_ids": rows.masked_fill(hidden, ids["[MASK]"]), "labels": rows.masked_fill(~hidden, -100)}
+        return {"input_ids": rows.masked_fill(hidden, ids["[MASK]"]),
+                "labels": rows.masked_fill(~hidden, -100)}
 
     train(model, batch, 2 * STEPS)
     model.save_pretrained(folder)

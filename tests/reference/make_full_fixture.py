@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
-"""Makes full_gpt2.json and full_bert.json: what HuggingFace computes with `gpt2` (124M) and `bert-base-uncased` when every
-weight is a formula that the tests repeat, so that no checkpoint of 500 MB has to be kept.
+"""Makes full_gpt2.json and full_bert.json: what HuggingFace computes with `gpt2` (124M) and
+`bert-base-uncased` when every weight is a formula that the tests repeat, so that no checkpoint of
+500 MB has to be kept.
 
     python3 -m venv venv && venv/bin/pip install torch==2.8.0 transformers==4.57.6
     venv/bin/python make_full_fixture.py
 
-Element i (row-major, as HuggingFace stores the parameter; Conv1D of GPT-2 is (in, out), Linear of BERT (out, in)) of
-parameter number p is, with 32-bit unsigned arithmetic that wraps,
+Element i (row-major, as HuggingFace stores the parameter; Conv1D of GPT-2 is (in, out), Linear of
+BERT (out, in)) of parameter number p is, with 32-bit unsigned arithmetic that wraps,
 
     x = i * 2654435761 + p * 40503 + 12345;  x ^= x >> 15;  x *= 2246822519;  x ^= x >> 13
     value = (x % 2049 - 1024) / 1024 * scale,  + 1 for the weights of norms
 
-which is ref_value(p, i, scale) of tests/support/gpt_reference.h. The scale of a vector is 1/4 for weights of norms, else 1/8; of a
-matrix 1/8 (deviation 0.07) for c_attn, query and key, 1/32 for c_fc and intermediate.dense, else 1/16: so that attention
-is sharp, positions differ, and no value needs more bits than f32 has (f16, but for norms). p counts from 0 in the order of
-gpt2_names and bert_names below, across the whole model. Expected values are computed in double and rounded to 7 digits;
-f32 is compared with them on the way.
+which is ref_value(p, i, scale) of tests/support/gpt_reference.h. The scale of a vector is 1/4 for
+weights of norms, else 1/8; of a matrix 1/8 (deviation 0.07) for c_attn, query and key, 1/32 for
+c_fc and intermediate.dense, else 1/16: so that attention is sharp, positions differ, and no value
+needs more bits than f32 has (f16, but for norms). p counts from 0 in the order of gpt2_names and
+bert_names below, across the whole model. Expected values are computed in double and rounded to 7
+digits; f32 is compared with them on the way.
 """
 import json
 import os
@@ -59,8 +61,10 @@ def bert_names(layers):
     yield "bert.embeddings.LayerNorm.weight"
     yield "bert.embeddings.LayerNorm.bias"
     for i in range(layers):
-        for part in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
-                     "attention.output.LayerNorm", "intermediate.dense", "output.dense", "output.LayerNorm"):
+        for part in ("attention.self.query", "attention.self.key", "attention.self.value",
+                     "attention.output.dense",
+                     "attention.output.LayerNorm", "intermediate.dense", "output.dense",
+                     "output.LayerNorm"):
             yield f"bert.encoder.layer.{i}.{part}.weight"
             yield f"bert.encoder.layer.{i}.{part}.bias"
     yield "bert.pooler.dense.weight"
@@ -78,7 +82,8 @@ def scale_of(name, dims):
     if dims == 1:
         return 1 / 4 if is_norm(name) else 1 / 8
     part = name.split(".")[-2]
-    return 1 / 8 if part in ("c_attn", "query", "key") else 1 / 32 if ".intermediate." in name or part == "c_fc" else 1 / 16
+    return 1 / 8 if part in ("c_attn", "query", "key") else 1 / 32 if ".intermediate." in name \
+        or part == "c_fc" else 1 / 16
 
 
 def is_norm(name):
@@ -123,7 +128,8 @@ def margin(logits):
 
 def greedy(model, tokens):
     """Tokens, and how clearly the likeliest won when computed without a cache."""
-    out = model.generate(torch.tensor([tokens]), max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=50256,
+    out = model.generate(torch.tensor([tokens]), max_new_tokens=NEW_TOKENS, do_sample=False,
+                         pad_token_id=50256,
                          attention_mask=torch.ones(1, len(tokens), dtype=torch.long))
     new = out[0, len(tokens):].tolist()
     logits = model(out).logits[0, len(tokens) - 1:-1]
@@ -138,8 +144,8 @@ def gpt2():
     new, clear = greedy(model, tokens)
     model.float()
     got = model(torch.tensor([tokens])).logits[0]
-    return {"tokens": tokens, "greedy": new, "margin": rounded(clear), "f32_error": error(got[-1], want[-1]),
-            **summary(want[-1])}
+    return {"tokens": tokens, "greedy": new, "margin": rounded(clear),
+            "f32_error": error(got[-1], want[-1]), **summary(want[-1])}
 
 
 def bert_batch(lengths):
@@ -170,18 +176,22 @@ def bert():
     want = [bert_outputs(model, *long), bert_outputs(model, *short)]
     model.float()
     got = [bert_outputs(model, *long), bert_outputs(model, *short)]
-    errors = [error(got[0][0][0, masked], want[0][0][0, masked]), error(got[1][0][0, 7], want[1][0][0, 7]),
-              error(got[1][0][1, 3], want[1][0][1, 3]), error(got[0][1], want[0][1]), error(got[1][1], want[1][1]),
+    errors = [error(got[0][0][0, masked], want[0][0][0, masked]),
+              error(got[1][0][0, 7], want[1][0][0, 7]),
+              error(got[1][0][1, 3], want[1][0][1, 3]), error(got[0][1], want[0][1]),
+              error(got[1][1], want[1][1]),
               error(got[0][2], want[0][2]), error(got[1][2], want[1][2])]
 
     def case(batch, out, spots):
         return {**{k: x.tolist() for k, x in zip(("tokens", "mask", "types"), batch)},
                 "pooled": rounded(out[2][:, :32].tolist()), "nsp": rounded(out[1].tolist()),
-                "masked": [{"row": r, "position": p, "margin": rounded(margin(out[0][r, p])), **summary(out[0][r, p])}
+                "masked": [{"row": r, "position": p, "margin": rounded(margin(out[0][r, p])),
+                            **summary(out[0][r, p])}
                            for r, p in spots]}
 
     return {"f32_error": max(errors),
-            "cases": [case(long, want[0], [(0, p) for p in masked]), case(short, want[1], [(0, 7), (1, 3)])]}
+            "cases": [case(long, want[0], [(0, p) for p in masked]),
+                      case(short, want[1], [(0, 7), (1, 3)])]}
 
 
 def main():

@@ -4,11 +4,12 @@
     python3 -m venv venv && venv/bin/pip install torch transformers
     venv/bin/python make_gpt2_fixture.py > gpt2_logits.json
 
-No test needs torch; only this script does, and only when the fixture is to be made anew (made with torch 2.2.2 and
-transformers 4.40.2). The weights are hashes of
-(number of the parameter, index of the element), written with integers alone; tests/support/gpt_reference.h has the same formula
-in C (ref_value). The logits are computed in double and rounded to 7 digits. The JSON is one list of models, each with its
-configuration and texts: the tokens, the logits after every one of them, and the tokens that follow greedily.
+No test needs torch; only this script does, and only when the fixture is to be made anew (made with
+torch 2.2.2 and transformers 4.40.2). The weights are hashes of (number of the parameter, index of
+the element), written with integers alone; tests/support/gpt_reference.h has the same formula in C
+(ref_value). The logits are computed in double and rounded to 7 digits. The JSON is one list of
+models, each with its configuration and texts: the tokens, the logits after every one of them, and
+the tokens that follow greedily.
 """
 import json
 import sys
@@ -17,7 +18,8 @@ import torch
 import transformers
 from transformers import GPT2Config, GPT2LMHeadModel
 
-COMMON = dict(n_layer=2, n_embd=64, n_head=8, n_positions=32, vocab_size=97, layer_norm_epsilon=1e-5, resid_pdrop=0.0,
+COMMON = dict(n_layer=2, n_embd=64, n_head=8, n_positions=32, vocab_size=97,
+              layer_norm_epsilon=1e-5, resid_pdrop=0.0,
               embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=96, eos_token_id=96)
 MODELS = [
     dict(activation_function="gelu_new", tie_word_embeddings=True),
@@ -72,7 +74,8 @@ def run(model, tokens):
         text = list(tokens)
         for _ in range(NEW_TOKENS):
             text.append(int(model(torch.tensor([text])).logits[0, -1].argmax()))
-    return {"tokens": tokens, "greedy": text[len(tokens):], "logits": [[rounded(v) for v in row.tolist()] for row in logits]}
+    return {"tokens": tokens, "greedy": text[len(tokens):],
+            "logits": [[rounded(v) for v in row.tolist()] for row in logits]}
 
 
 def main():
@@ -81,9 +84,10 @@ def main():
         config = GPT2Config(**COMMON, **options)
         model = GPT2LMHeadModel(config).double().eval()
         fill(model)
-        kept = ("n_layer", "n_embd", "n_head", "n_positions", "n_inner", "vocab_size", "layer_norm_epsilon",
-                "activation_function", "tie_word_embeddings")
-        out.append({"config": {k: getattr(config, k) for k in kept}, "texts": [run(model, t) for t in TEXTS]})
+        kept = ("n_layer", "n_embd", "n_head", "n_positions", "n_inner", "vocab_size",
+                "layer_norm_epsilon", "activation_function", "tie_word_embeddings")
+        out.append({"config": {k: getattr(config, k) for k in kept},
+                    "texts": [run(model, t) for t in TEXTS]})
     print(f"torch {torch.__version__}, transformers {transformers.__version__}", file=sys.stderr)
     json.dump(out, sys.stdout, separators=(",", ":"))
     print()

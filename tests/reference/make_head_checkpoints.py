@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the folders head_*/ (tiny checkpoints whose files hold a head of their own) and heads.json (what HuggingFace computes
-with them). README.md beside this file describes both.
+"""Makes the folders head_*/ (tiny checkpoints whose files hold a head of their own) and heads.json
+(what HuggingFace computes with them). README.md beside this file describes both.
 
     python3 -m venv venv && venv/bin/pip install torch==2.15.0 transformers==5.23.0
     venv/bin/python make_head_checkpoints.py
 
-No test needs torch; only this script does. Logits are computed in double from the weights as stored.
+No test needs torch; only this script does. Logits are computed in double from the weights as
+stored.
 """
 import json
 import os
@@ -16,10 +17,10 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
-GPT2 = dict(vocab_size=101, n_positions=24, n_embd=16, n_layer=1, n_head=4, bos_token_id=None, eos_token_id=None,
-            tie_word_embeddings=False)
-BERT = dict(vocab_size=103, hidden_size=16, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32,
-            max_position_embeddings=24, tie_word_embeddings=False)
+GPT2 = dict(vocab_size=101, n_positions=24, n_embd=16, n_layer=1, n_head=4, bos_token_id=None,
+            eos_token_id=None, tie_word_embeddings=False)
+BERT = dict(vocab_size=103, hidden_size=16, num_hidden_layers=1, num_attention_heads=4,
+            intermediate_size=32, max_position_embeddings=24, tie_word_embeddings=False)
 PROMPT, NEW_TOKENS = [5, 3, 88, 41, 0, 17], 12
 MASKED = [2, 17, 4, 61, 9, 3]  # 2, 3 and 4 stand for [CLS], [SEP] and [MASK]
 
@@ -76,7 +77,8 @@ def expect_bert(name):
 def main():
     for dtype in DTYPES:
         shards = {"max_shard_size": "10KB"} if dtype == "bf16" else {}
-        save(fill(GPT2LMHeadModel(GPT2Config(**GPT2)), 3), f"head_gpt2_{dtype}", dtype, True, **shards)
+        save(fill(GPT2LMHeadModel(GPT2Config(**GPT2)), 3), f"head_gpt2_{dtype}", dtype, True,
+             **shards)
     save(fill(BertForMaskedLM(BertConfig(**BERT)), 4), "head_bert_f32", "f32", True)
     save(fill(BertForMaskedLM(BertConfig(**BERT)), 4), "head_bert_f16_untied", "f16", False)
     with torch.inference_mode():

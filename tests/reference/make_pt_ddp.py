@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Records pt_ddp/VERSION/{host,device}.<rank>.json.gz: one training step of two processes under DistributedDataParallel over gloo,
-whose all-reduces overlap the backward pass and each other; rank 1 is late. Made with torch 2.15.0 and 2.4.1 for CPU; one thread a
-process.
+"""Records pt_ddp/VERSION/{host,device}.<rank>.json.gz: one training step of two processes under
+DistributedDataParallel over gloo, whose all-reduces overlap the backward pass and each other; rank
+1 is late. Made with torch 2.15.0 and 2.4.1 for CPU; one thread a process.
 
   make_pt_ddp.py FOLDER
 
-Behind the step: messages around the ring, the receive begun first, and an all-reduce of the loss that is waited for at once.
+Behind the step: messages around the ring, the receive begun first, and an all-reduce of the loss
+that is waited for at once.
 """
 import os
 import sys
@@ -39,11 +40,13 @@ def worker(rank, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=WORLD)
     layers = [m for _ in range(LAYERS) for m in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())]
-    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=0.03)
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers),
+                                                    bucket_cap_mb=0.03)
     optimizer = torch.optim.AdamW(net.parameters())
     host, device = (os.path.join(folder, f"{kind}.{rank}.json") for kind in ("host", "device"))
     observer = ExecutionTraceObserver().register_callback(host)
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, execution_trace_observer=observer,
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True,
+                 execution_trace_observer=observer,
                  schedule=schedule(wait=0, warmup=3, active=1, repeat=1),
                  on_trace_ready=lambda p: p.export_chrome_trace(device)) as profiler:
         for _ in range(4):

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Records pt_gloo/{host,device}.<rank>.json.gz: four processes over gloo call every kind of collective and message once, under
-torch.profiler and ExecutionTraceObserver. Made with torch 2.15.0 for CPU; one thread a process.
+"""Records pt_gloo/{host,device}.<rank>.json.gz: four processes over gloo call every kind of
+collective and message once, under torch.profiler and ExecutionTraceObserver. Made with torch 2.15.0
+for CPU; one thread a process.
 
   make_pt_gloo.py FOLDER
 
-Element counts tell the calls apart: 1000 for the first, 1001 for the second, and so on (test_pt_set.c lists them). Groups: "0"
-of all ranks, "1" and "2" of the pairs (0, 1) and (2, 3), "3" of ranks 0 and 3. gloo's ops do not tell their group.
+Element counts tell the calls apart: 1000 for the first, 1001 for the second, and so on
+(test_pt_set.c lists them). Groups: "0" of all ranks, "1" and "2" of the pairs (0, 1) and (2, 3),
+"3" of ranks 0 and 3. gloo's ops do not tell their group.
 """
 import gzip
 import os
@@ -81,7 +83,8 @@ def worker(rank, folder):
     ends = dist.new_group([0, 3], group_desc="ends")
     host, device = (os.path.join(folder, f"{kind}.{rank}.json") for kind in ("host", "device"))
     observer = ExecutionTraceObserver().register_callback(host)
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True, execution_trace_observer=observer) as profiler:
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True,
+                 execution_trace_observer=observer) as profiler:
         calls(rank, pairs[rank // 2], ends)
     profiler.export_chrome_trace(device)
     observer.unregister_callback()

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Makes text_workloads.json: texts, and SHA-256 of each file that MLCommons Chakra's `chakra_converter Text` writes for them.
+"""Makes text_workloads.json: texts, and SHA-256 of each file that MLCommons Chakra's
+`chakra_converter Text` writes for them.
 
-    make_text_fixture.py CHAKRA     a checkout of mlcommons/chakra (made with 21585d8); needs protoc and protobuf for Python
+    make_text_fixture.py CHAKRA     a checkout of mlcommons/chakra (made with 21585d8); needs protoc
+    and protobuf for Python
 """
 import hashlib
 import importlib
@@ -32,14 +34,16 @@ def text(kind, layers, end="\n", told=None):
 
 
 CASES = {kind.lower(): (text(kind, MIXED), 3, 2)
-         for kind in ("MICRO", "DATA", "MODEL", "HYBRID_DATA_MODEL", "HYBRID_MODEL_DATA", "HYBRID_DLRM 2",
-                      "HYBRID_DLRM_ENHANCED 3")}
+         for kind in ("MICRO", "DATA", "MODEL", "HYBRID_DATA_MODEL", "HYBRID_MODEL_DATA",
+                      "HYBRID_DLRM 2", "HYBRID_DLRM_ENHANCED 3")}
 CASES["one layer"] = (text("HYBRID_MODEL_DATA", MIXED[1:2]), 2, 3)
 CASES["one NPU"] = (text("DATA", MIXED), 1, 1)
 CASES["carriage returns"] = (text("MODEL", MIXED[:2], "\r\n"), 2, 1)
 CASES["no end of line"] = (text("DATA", MIXED[:2])[:-1].replace("\t", "  "), 2, 1)
-CASES["wrong count"] = (text("HYBRID_DATA_MODEL extra", [line + " more" for line in MIXED[:3]], told=9), 2, 2)
-CASES["unknown collective"] = (text("MICRO", [layer("x", "NONE", "NONE", "BROADCAST", size=-1)]), 2, 1)
+CASES["wrong count"] = (text("HYBRID_DATA_MODEL extra", [line + " more" for line in MIXED[:3]],
+                             told=9), 2, 2)
+CASES["unknown collective"] = (text("MICRO", [layer("x", "NONE", "NONE", "BROADCAST", size=-1)]), 2,
+                               1)
 
 
 def main():
@@ -57,8 +61,10 @@ def main():
             with open(source, "w", newline="") as f:
                 f.write(content)
             converter(source, prefix, npus, passes).convert()
-            sums = [hashlib.sha256(open(f"{prefix}.{i}.et", "rb").read()).hexdigest() for i in range(npus)]
-            out.append({"name": name, "text": content, "npus": npus, "passes": passes, "sha256": sums})
+            sums = [hashlib.sha256(open(f"{prefix}.{i}.et", "rb").read()).hexdigest()
+                    for i in range(npus)]
+            out.append({"name": name, "text": content, "npus": npus, "passes": passes,
+                        "sha256": sums})
     with open(os.path.join(here, "text_workloads.json"), "w") as f:
         json.dump(out, f, indent=1)
         f.write("\n")

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Makes the folders tiny_*/ (checkpoints as HuggingFace writes them), and tiny_gpt2.json and tiny_bert.json (what
-HuggingFace computes with them). README.md beside this file describes both.
+"""Makes the folders tiny_*/ (checkpoints as HuggingFace writes them), and tiny_gpt2.json and
+tiny_bert.json (what HuggingFace computes with them). README.md beside this file describes both.
 
     python3 -m venv venv && venv/bin/pip install torch==2.8.0 transformers==4.57.6 safetensors
     venv/bin/python make_tiny_checkpoints.py            # writes all of it into this folder
-    venv/bin/python make_tiny_checkpoints.py --check    # loads the folders, recomputes, compares with the .json
+    venv/bin/python make_tiny_checkpoints.py --check    # loads the folders, recomputes, compares
+    with the .json
 
-No test needs torch; only this script does. What is expected is computed in double from the weights as stored, with
-"eager" attention, and rounded to 7 digits; f32 and "sdpa" attention are compared with it on the way.
+No test needs torch; only this script does. What is expected is computed in double from the weights
+as stored, with "eager" attention, and rounded to 7 digits; f32 and "sdpa" attention are compared
+with it on the way.
 """
 import json
 import math
@@ -23,17 +25,22 @@ from transformers.utils import logging
 HERE = os.path.dirname(os.path.abspath(__file__))
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
-GPT2 = dict(vocab_size=101, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=100, eos_token_id=100)
+GPT2 = dict(vocab_size=101, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=100,
+            eos_token_id=100)
 UNTIED = dict(GPT2, n_layer=1, n_inner=48, activation_function="gelu", tie_word_embeddings=False)
-GPT2_SEED, UNTIED_SEED, BERT_SEED = 7, 6, 5  # of the first two: no greedy token is a near miss, none ends the text
+# of the first two: no greedy token is a near miss, none ends the text
+GPT2_SEED, UNTIED_SEED, BERT_SEED = 7, 6, 5
 PROMPTS = [[5, 3, 88, 41, 0, 17], [64, 2, 99, 31, 7, 7, 7, 56, 20, 12, 80, 9, 45, 71]]
-BATCH = [[9, 33, 62], [5, 81, 40, 22, 13, 90, 1, 28, 77], [30, 60, 90, 19, 49, 79, 8, 38, 68, 98, 27, 57, 87, 16]]
+BATCH = [[9, 33, 62], [5, 81, 40, 22, 13, 90, 1, 28, 77],
+         [30, 60, 90, 19, 49, 79, 8, 38, 68, 98, 27, 57, 87, 16]]
 PAD, NEW_TOKENS = 100, 50
 
-BERT = dict(vocab_size=103, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+BERT = dict(vocab_size=103, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+            intermediate_size=64,
             max_position_embeddings=64, type_vocab_size=2, hidden_act="gelu", layer_norm_eps=1e-12)
 PAIRS = [([2, 17, 54, 99, 4, 61, 3], [33, 88, 4, 102, 3]), ([2, 70, 4, 11, 96, 3], [45, 3]),
-         ([2, 29, 29, 30, 4, 8, 51, 93, 77, 3], [])]  # 2, 3, 4 and 0 stand for [CLS], [SEP], [MASK] and [PAD]
+         # 2, 3, 4 and 0 stand for [CLS], [SEP], [MASK] and [PAD]
+         ([2, 29, 29, 30, 4, 8, 51, 93, 77, 3], [])]
 MLM_AT = [(0, 9), (1, 2)]  # row, position
 MLM_IDS = [0, 34, 68, 102]
 
@@ -41,7 +48,8 @@ MLM_IDS = [0, 34, 68, 102]
 # ---- weights -------------------------------------------------------------------------------------
 
 def fill(model, seed):
-    """Normal numbers that make every part matter: 0.2 and, in layers, 0.3 for matrices, 0.1 for biases, 1 +- 0.2 for norms."""
+    """Normal numbers that make every part matter: 0.2 and, in layers, 0.3 for matrices, 0.1 for
+    biases, 1 +- 0.2 for norms."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, w in model.named_parameters():
@@ -65,56 +73,72 @@ def save(model, name, dtype, **options):
 
 
 def save_old(name, config, tensors):
-    """A folder as of the hub's first years: a configuration of few keys, tensors under their old names."""
+    """A folder as of the hub's first years: a configuration of few keys, tensors under their old
+    names."""
     shutil.rmtree(folder(name), ignore_errors=True)
     os.mkdir(folder(name))
     with open(os.path.join(folder(name), "config.json"), "w") as f:
         f.write(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    save_file({k: v.contiguous() for k, v in tensors.items()}, os.path.join(folder(name), "model.safetensors"),
-              metadata={"format": "pt"})
+    save_file({k: v.contiguous() for k, v in tensors.items()},
+              os.path.join(folder(name), "model.safetensors"), metadata={"format": "pt"})
 
 
 def save_old_gpt2(name, source):
-    """As `gpt2` on the hub: no prefix, no head, and the causal mask as a buffer, here of two of the dtypes it came in."""
-    tensors = {k.removeprefix("transformer."): v for k, v in load_file(f"{folder(source)}/model.safetensors").items()}
+    """As `gpt2` on the hub: no prefix, no head, and the causal mask as a buffer, here of two of the
+    dtypes it came in."""
+    tensors = {k.removeprefix("transformer."): v
+               for k, v in load_file(f"{folder(source)}/model.safetensors").items()}
     n = GPT2["n_positions"]
     mask = torch.tril(torch.ones(n, n)).view(1, 1, n, n)
     for i, dtype in enumerate((torch.float32, torch.bool)):
         tensors[f"h.{i}.attn.bias"] = mask.to(dtype)
         tensors[f"h.{i}.attn.masked_bias"] = torch.tensor(-1e4)
-    save_old(name, dict(GPT2, n_ctx=n, activation_function="gelu_new", architectures=["GPT2LMHeadModel"], attn_pdrop=0.1,
-                        embd_pdrop=0.1, resid_pdrop=0.1, initializer_range=0.02, layer_norm_epsilon=1e-5,
-                        model_type="gpt2", task_specific_params={"text-generation": {"do_sample": True, "max_length": 50}}),
+    save_old(name, dict(GPT2, n_ctx=n, activation_function="gelu_new",
+                        architectures=["GPT2LMHeadModel"], attn_pdrop=0.1,
+                        embd_pdrop=0.1, resid_pdrop=0.1, initializer_range=0.02,
+                        layer_norm_epsilon=1e-5,
+                        model_type="gpt2",
+                        task_specific_params={"text-generation": {"do_sample": True,
+                                                                  "max_length": 50}}),
              tensors)
 
 
 def save_old_bert(name, source):
-    """As `bert-base-uncased` on the hub: gamma and beta, position_ids, the tied decoder stored a second time."""
+    """As `bert-base-uncased` on the hub: gamma and beta, position_ids, the tied decoder stored a
+    second time."""
     tensors = {}
     for k, v in load_file(f"{folder(source)}/model.safetensors").items():
-        tensors[k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")] = v
+        tensors[k.replace("LayerNorm.weight",
+                          "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")] = v
     tensors["bert.embeddings.position_ids"] = torch.arange(BERT["max_position_embeddings"])[None]
-    tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].clone()
-    save_old(name, dict(BERT, architectures=["BertForMaskedLM"], attention_probs_dropout_prob=0.1, hidden_dropout_prob=0.1,
-                        gradient_checkpointing=False, initializer_range=0.02, model_type="bert", pad_token_id=0,
-                        position_embedding_type="absolute", transformers_version="4.6.0.dev0", use_cache=True), tensors)
+    words = tensors["bert.embeddings.word_embeddings.weight"]
+    tensors["cls.predictions.decoder.weight"] = words.clone()
+    save_old(name, dict(BERT, architectures=["BertForMaskedLM"], attention_probs_dropout_prob=0.1,
+                        hidden_dropout_prob=0.1,
+                        gradient_checkpointing=False, initializer_range=0.02, model_type="bert",
+                        pad_token_id=0,
+                        position_embedding_type="absolute", transformers_version="4.6.0.dev0",
+                        use_cache=True), tensors)
 
 
 def save_all():
     for dtype in DTYPES:
         save(fill(GPT2LMHeadModel(GPT2Config(**GPT2)), GPT2_SEED), f"tiny_gpt2_{dtype}", dtype)
         save(fill(BertForPreTraining(BertConfig(**BERT)), BERT_SEED), f"tiny_bert_{dtype}", dtype)
-    save(fill(GPT2LMHeadModel(GPT2Config(**GPT2)), GPT2_SEED), "tiny_gpt2_f16_shards", "f16", max_shard_size="30KB")
+    save(fill(GPT2LMHeadModel(GPT2Config(**GPT2)), GPT2_SEED), "tiny_gpt2_f16_shards", "f16",
+         max_shard_size="30KB")
     save_old_gpt2("tiny_gpt2_f16_old", "tiny_gpt2_f16")
     save(fill(GPT2LMHeadModel(GPT2Config(**UNTIED)), UNTIED_SEED), "tiny_gpt2_f32_untied", "f32")
     save_old_bert("tiny_bert_f16_old", "tiny_bert_f16")
-    save(fill(BertForPreTraining(BertConfig(**BERT)), BERT_SEED).bert, "tiny_bert_bf16_bare", "bf16")
+    save(fill(BertForPreTraining(BertConfig(**BERT)), BERT_SEED).bert, "tiny_bert_bf16_bare",
+         "bf16")
 
 
 # ---- what is expected ----------------------------------------------------------------------------
 
 def load(kind, name, dtype=torch.float64, attention="eager"):
-    model, info = kind.from_pretrained(folder(name), dtype=dtype, attn_implementation=attention, output_loading_info=True)
+    model, info = kind.from_pretrained(folder(name), dtype=dtype, attn_implementation=attention,
+                                       output_loading_info=True)
     assert not info["missing_keys"] and not info["mismatched_keys"], info
     return model.eval()
 
@@ -141,8 +165,10 @@ def left_padded():
 
 
 def greedy(model, tokens, mask):
-    out = model.generate(tokens, attention_mask=mask, max_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=PAD)
-    assert out.shape[1] == tokens.shape[1] + NEW_TOKENS and not (out[:, tokens.shape[1]:] == PAD).any()
+    out = model.generate(tokens, attention_mask=mask, max_new_tokens=NEW_TOKENS, do_sample=False,
+                         pad_token_id=PAD)
+    assert out.shape[1] == tokens.shape[1] + NEW_TOKENS \
+        and not (out[:, tokens.shape[1]:] == PAD).any()
     return out[:, tokens.shape[1]:].tolist()
 
 
@@ -166,7 +192,9 @@ def expect_gpt2(checkpoints):
     model, batch = load(GPT2LMHeadModel, name), left_padded()
     want = gpt2_logits(model, batch)
     for other in checkpoints[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(want, gpt2_logits(load(GPT2LMHeadModel, other), batch)))
+        assert all(
+            torch.equal(a, b)
+            for a, b in zip(want, gpt2_logits(load(GPT2LMHeadModel, other), batch)))
     errors = {}
     for key, dtype in {"f32_error": torch.float32, "own_error": own}.items():
         for attention in ("eager", "sdpa"):
@@ -188,8 +216,8 @@ def expect_gpt2(checkpoints):
     f32 = load(GPT2LMHeadModel, name, torch.float32, "sdpa")
     assert greedy(f32, *batch[:2]) == rows
     return {"checkpoints": checkpoints, **errors, "margin": rounded(margin), "prompts": prompts,
-            "batch": {"tokens": batch[0].tolist(), "mask": batch[1].tolist(), "positions": batch[2].tolist(),
-                      "greedy": rows, "logits": numbers(want[-1])}}
+            "batch": {"tokens": batch[0].tolist(), "mask": batch[1].tolist(),
+                      "positions": batch[2].tolist(), "greedy": rows, "logits": numbers(want[-1])}}
 
 
 def right_padded():
@@ -202,7 +230,8 @@ def right_padded():
 
 
 def bert_outputs(model, batch):
-    """Last hidden states (valid positions one after the other), pooled, MLM logits likewise, NSP logits."""
+    """Last hidden states (valid positions one after the other), pooled, MLM logits likewise, NSP
+    logits."""
     tokens, mask, types = batch
     valid = mask.bool()
     if isinstance(model, BertModel):
@@ -232,11 +261,14 @@ def expect_bert(checkpoints):
     start = [0, *batch[1].sum(1).cumsum(0).tolist()]
     for i, (a, b) in enumerate(PAIRS):  # padding changes nothing
         n = len(a) + len(b)
-        alone = model.bert(batch[0][i:i + 1, :n], token_type_ids=batch[2][i:i + 1, :n]).last_hidden_state[0]
+        alone = model.bert(batch[0][i:i + 1, :n],
+                           token_type_ids=batch[2][i:i + 1, :n]).last_hidden_state[0]
         assert error(alone, hidden[start[i]:start[i + 1]]) < 1e-12
     spots = [{"row": r, "position": p, "logits": numbers(mlm[start[r] + p])} for r, p in MLM_AT]
-    return {"checkpoints": checkpoints, **errors, "tokens": batch[0].tolist(), "mask": batch[1].tolist(),
-            "types": batch[2].tolist(), "hidden": numbers(hidden), "pooled": numbers(pooled), "nsp": numbers(nsp),
+    return {"checkpoints": checkpoints, **errors, "tokens": batch[0].tolist(),
+            "mask": batch[1].tolist(),
+            "types": batch[2].tolist(), "hidden": numbers(hidden), "pooled": numbers(pooled),
+            "nsp": numbers(nsp),
             "mlm_ids": MLM_IDS, "mlm_some": numbers(mlm[:, MLM_IDS]), "mlm": spots}
 
 
@@ -259,7 +291,8 @@ def main():
         save_all()
     with torch.inference_mode():
         made = {"tiny_gpt2.json": [expect_gpt2([f"tiny_gpt2_{end}" for end in ends]) for ends in
-                                   (["f32"], ["bf16"], ["f16", "f16_shards", "f16_old"], ["f32_untied"])],
+                                   (["f32"], ["bf16"], ["f16", "f16_shards", "f16_old"],
+                                    ["f32_untied"])],
                 "tiny_bert.json": [expect_bert([f"tiny_bert_{end}" for end in ends]) for ends in
                                    (["f32"], ["bf16", "bf16_bare"], ["f16", "f16_old"])]}
     for name, document in made.items():
@@ -271,7 +304,8 @@ def main():
             with open(path, "w") as f:
                 f.write(json.dumps(document, separators=(",", ":")) + "\n")
         for d in document:
-            print(d["checkpoints"], "f32", d["f32_error"], "own", d["own_error"], "margin", d.get("margin"))
+            print(d["checkpoints"], "f32", d["f32_error"], "own", d["own_error"], "margin",
+                  d.get("margin"))
 
 
 if __name__ == "__main__":

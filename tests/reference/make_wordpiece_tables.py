@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Prints where utf8proc and the Unicode tables of HuggingFace's fast BertTokenizer differ: the tables of
-models/wordpiece_unicode.c, from all code points.
+"""Prints where utf8proc and the Unicode tables of HuggingFace's fast BertTokenizer differ: the
+tables of models/wordpiece_unicode.c, from all code points.
 
     python3 -m venv venv && venv/bin/pip install tokenizers unicodedata2
     venv/bin/python make_wordpiece_tables.py [--exact]
 
-Neither the build nor the tests need this script; it was run with tokenizers 0.23.3, utf8proc 2.8.0 (Unicode 15.0) and
-unicodedata2 18.0.0. HuggingFace's tokenizers take categories from Unicode 8, combining classes and decompositions from
-Unicode 9, lower case from Unicode 17. So that the tables also serve utf8procs to come, a code point is in them if utf8proc
-*or* unicodedata2 differs from HuggingFace. --exact prints only the code points where this utf8proc differs, one by one.
+Neither the build nor the tests need this script; it was run with tokenizers 0.23.3, utf8proc 2.8.0
+(Unicode 15.0) and unicodedata2 18.0.0. HuggingFace's tokenizers take categories from Unicode 8,
+combining classes and decompositions from Unicode 9, lower case from Unicode 17. So that the tables
+also serve utf8procs to come, a code point is in them if utf8proc *or* unicodedata2 differs from
+HuggingFace. --exact prints only the code points where this utf8proc differs, one by one.
 
     plain     HuggingFace knows no category: neither dropped nor punctuation nor mark
     starters  HuggingFace knows neither combining class nor decomposition
@@ -60,19 +61,23 @@ def kind_of_category(category):
 
 
 def kind(char):
-    """As HuggingFace has it; None for white space and for what decomposes (its parts have kinds)."""
+    """As HuggingFace has it; None for white space and for what decomposes (its parts have
+    kinds)."""
     if nfd(char) != char or clean("a" + char + "b") == "a b":
         return None
     if clean(char) == "":
         return "drop"
-    return "punct" if len(pieces("a" + char + "b")) == 3 else "mark" if strip(char) == "" else "plain"
+    return "punct" if len(pieces("a" + char + "b")) == 3 else "mark" if strip(char) == "" \
+        else "plain"
 
 
 def is_starter(char):
-    """No decomposition, and no mark goes before or after it (U+0345 has class 240, U+0334 class 1)."""
+    """No decomposition, and no mark goes before or after it (U+0345 has class 240, U+0334 class
+    1)."""
     if char in "\u0345\u0334" or nfd(char) != char:
         return False
-    return nfd("x\u0345" + char) == "x\u0345" + char and nfd("x" + char + "\u0334") == "x" + char + "\u0334"
+    return nfd("x\u0345" + char) == "x\u0345" + char \
+        and nfd("x" + char + "\u0334") == "x" + char + "\u0334"
 
 
 def ranges(points, harmless):
@@ -86,17 +91,21 @@ def ranges(points, harmless):
 
 
 def show(name, points, harmless=frozenset()):
-    print(name, len(points), "code points:", ", ".join("{0x%04x, 0x%04x}" % tuple(r) for r in ranges(points, harmless)))
+    print(name, len(points), "code points:",
+          ", ".join("{0x%04x, 0x%04x}" % tuple(r) for r in ranges(points, harmless)))
 
 
 def main(exact):
-    print("utf8proc of Unicode", lib.utf8proc_unicode_version().decode(), "and unicodedata2", unicodedata2.unidata_version)
+    print("utf8proc of Unicode", lib.utf8proc_unicode_version().decode(), "and unicodedata2",
+          unicodedata2.unidata_version)
     plain, plain_if, starters, starters_if = set(), set(range(0xd800, 0xe000)), set(), set()
     odd, lowers = [], []
     for c in POINTS:
         char = chr(c)
-        categories = [lib.utf8proc_category_string(c).decode()] + [unicodedata2.category(char)] * (not exact)
-        combining = [lib.utf8proc_get_property(c).contents.combining] + [unicodedata2.combining(char)] * (not exact)
+        categories = [lib.utf8proc_category_string(c).decode()] \
+            + [unicodedata2.category(char)] * (not exact)
+        combining = [lib.utf8proc_get_property(c).contents.combining] \
+            + [unicodedata2.combining(char)] * (not exact)
         decomposed = [utf8proc_nfd(c)] + [unicodedata2.normalize("NFD", char)] * (not exact)
         mine = kind(char)
         if mine == "plain":

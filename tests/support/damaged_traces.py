@@ -1,5 +1,5 @@
-"""Edits of a good pair of traces, what `syntorch convert pytorch` should tell of each, and how they are run; shared by
-test_convert_*.py."""
+"""Edits of a good pair of traces, what `syntorch convert pytorch` should tell of each, and how they
+are run; shared by test_convert_*.py."""
 import concurrent.futures
 import sys
 import traceback
@@ -53,21 +53,26 @@ def expected(nodes, where):
 
 
 def check_anomalies(what, r, want):
-    """want: by kind (count, byte or None, node or None) or all places; the byte is one of the file of that kind."""
-    check(set(r.anomalies) == set(want), f"{what}: told {sorted(r.anomalies)}, expected {sorted(want)}")
+    """want: by kind (count, byte or None, node or None) or all places; the byte is one of the file
+    of that kind."""
+    check(set(r.anomalies) == set(want),
+          f"{what}: told {sorted(r.anomalies)}, expected {sorted(want)}")
     for kind, w in want.items():
         got = r.anomalies.get(kind)
         if got is None:
             continue
         if isinstance(w, list):
             check(got["count"] == len(w), f"{what}: {kind}: {got['count']}, expected {len(w)}")
-            check((got.get("byte"), got.get("node")) == min(w, key=lambda x: x[0] or 0), f"{what}: {kind}: {got}, expected {min(w)}")
+            check((got.get("byte"), got.get("node")) == min(w, key=lambda x: x[0] or 0),
+                  f"{what}: {kind}: {got}, expected {min(w)}")
         else:
-            check((got["count"], got.get("byte"), got.get("node")) == w, f"{what}: {kind}: {got}, expected {w}")
+            check((got["count"], got.get("byte"), got.get("node")) == w,
+                  f"{what}: {kind}: {got}, expected {w}")
 
 
 def run(what, p, host=None, device=None, extra=(), kinds=None, made_up=0, args=(), **how):
-    """Converts the pair (or the bytes in place of it); checks anomalies: those of the nodes and `extra`; and --strict."""
+    """Converts the pair (or the bytes in place of it); checks anomalies: those of the nodes and
+    `extra`; and --strict."""
     what = f"{p.name}: {what}"
     texts = p.texts()
     host, device = host or texts[0], device or texts[1]
@@ -84,7 +89,8 @@ def run(what, p, host=None, device=None, extra=(), kinds=None, made_up=0, args=(
     if want:
         refused(what + ", --strict", strict, "--strict", *want)
     else:
-        check(strict.code == 0 and strict.files == r.files, f"{what}: --strict: exit {strict.code}: {strict.said[-300:]}")
+        check(strict.code == 0 and strict.files == r.files,
+              f"{what}: --strict: exit {strict.code}: {strict.said[-300:]}")
     return r
 
 
@@ -99,11 +105,13 @@ def by_rf(r, rf_id):
 
 def launches(r):
     """Of each GPU node (by name and start): the rf_id of the op that launched it."""
-    return {(n.name, n.start): p.attr.get("rf_id") if (p := parent_of(r, n)) else None for n in r.nodes if n.on_gpu}
+    return {(n.name, n.start): p.attr.get("rf_id") if (p := parent_of(r, n)) else None
+            for n in r.nodes if n.on_gpu}
 
 
 def middle(p, depth=2):
-    """Index of a node in the middle of the list that is a parent, and whose parent is neither a root."""
+    """Index of a node in the middle of the list that is a parent, and whose parent is neither a
+    root."""
     roots = {n["id"] for n in p.nodes if n["name"] in (PROCESS, THREAD)}
     parents = {n["ctrl_deps"] for n in p.nodes}
     return next(i for i in range(len(p.nodes) // 3, len(p.nodes)) if p.nodes[i]["id"] in parents
@@ -112,7 +120,8 @@ def middle(p, depth=2):
 
 def leaf(p):
     parents = {n["ctrl_deps"] for n in p.nodes}
-    return next(i for i in range(len(p.nodes) // 2, len(p.nodes)) if p.nodes[i]["id"] not in parents and p.nodes[i]["name"].startswith("aten"))
+    return next(i for i in range(len(p.nodes) // 2, len(p.nodes)) if p.nodes[i]["id"] not in parents
+                and p.nodes[i]["name"].startswith("aten"))
 
 
 def thread_root(r, node):
@@ -130,12 +139,14 @@ def guarded(f, *args):
 
 
 def main(*cases, once=()):
-    """Runs the cases (those named as arguments) on both pairs, and `once` those that need none, two at a time."""
+    """Runs the cases (those named as arguments) on both pairs, and `once` those that need none, two
+    at a time."""
     jobs = [(f,) for f in once]
     for p in [pt.fixture()] + ([pt.shared("synth_allfeatures")] if pt.TRACES else []):
         base = convert(*p.texts())
         if good(f"{p.name}: undamaged", base, p.kinds()):
-            check(not base.anomalies and not base.rank["dropped"], f"{p.name}: undamaged: {base.anomalies}")
+            check(not base.anomalies and not base.rank["dropped"],
+                  f"{p.name}: undamaged: {base.anomalies}")
             jobs += [(f, p, base) for f in cases]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for job in jobs:

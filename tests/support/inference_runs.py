@@ -52,7 +52,8 @@ class Folder:
         if limit:
             command = ["sh", "-c", f'ulimit -v {limit}; exec "$0" "$@"'] + command
         env = {**ENV, "ASAN_OPTIONS": "detect_leaks=0"} if launcher else ENV  # MPI's own leaks
-        return subprocess.run(command, cwd=self.path, env=env, capture_output=True, timeout=timeout, **kwargs)
+        return subprocess.run(command, cwd=self.path, env=env, capture_output=True, timeout=timeout,
+                              **kwargs)
 
 
 def text_of(result):
@@ -66,8 +67,10 @@ def expect_ok(result):
 
 def sentence_of(result, code):
     """The program must have ended with `code` and said one sentence."""
-    assert result.returncode == code, f"exit code {result.returncode}, want {code}: {text_of(result)}"
-    lines = [line for line in result.stderr.decode("utf-8").split("\n") if line.startswith("inference: ")]
+    assert result.returncode == code, \
+        f"exit code {result.returncode}, want {code}: {text_of(result)}"
+    lines = [line for line in result.stderr.decode("utf-8").split("\n")
+             if line.startswith("inference: ")]
     assert len(lines) == 1, text_of(result)
     assert len(lines[0]) > len("inference: ") + 10, lines[0]
     return lines[0]
@@ -120,8 +123,8 @@ def summary(folder, *args, **kwargs):
     return json.loads(expect_ok(folder.run("--json", *args, **kwargs)))
 
 
-ONE_RANK = ["tensor_trace_chakra.json", "tensor_trace_graph.json", "tensor_trace_graph.png", "tensor_trace_graph.svg",
-            "timeline.json", "trace.0.et", "trace.comm_group.json"]
+ONE_RANK = ["tensor_trace_chakra.json", "tensor_trace_graph.json", "tensor_trace_graph.png",
+            "tensor_trace_graph.svg", "timeline.json", "trace.0.et", "trace.comm_group.json"]
 COMM = ["tensor_comm_graph.png", "tensor_comm_graph.svg"]
 
 
@@ -169,7 +172,8 @@ def check_folder(folder, tp):
     assert {e["pid"] for e in events if e["ph"] == "X"} == set(range(tp))
     tools = os.environ.get("SYN_SHARED_TOOLS")
     if tools:
-        done = subprocess.run([sys.executable, tools + "/etcheck.py", folder + "/trace", "--ranks", str(tp)], capture_output=True)
+        done = subprocess.run([sys.executable, tools + "/etcheck.py", folder + "/trace", "--ranks",
+                               str(tp)], capture_output=True)
         assert done.returncode == 0, text_of(done)
 
 
@@ -206,7 +210,9 @@ def alive(pid):
 
 def main(tests):
     """Runs the functions whose names begin with test_ (and hold argv[1]); a test may raise Skip."""
-    chosen = [(n, t) for n, t in sorted(tests.items(), key=lambda i: getattr(i[1], "__code__", None) and i[1].__code__.co_firstlineno or 0)
+    chosen = [(n, t) for n, t in sorted(tests.items(),
+                                        key=lambda i: getattr(i[1], "__code__", None)
+                                        and i[1].__code__.co_firstlineno or 0)
               if n.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in n)]
     failed = skipped = 0
     for name, test in chosen:

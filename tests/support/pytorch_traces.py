@@ -1,6 +1,8 @@
-"""Pairs of PyTorch traces, edits of them, and what `syntorch convert pytorch` makes of them; shared by tests of conversions.
+"""Pairs of PyTorch traces, edits of them, and what `syntorch convert pytorch` makes of them; shared
+by tests of conversions.
 
-The .et files are decoded by hand here, and all that is expected is computed from the traces in Python."""
+The .et files are decoded by hand here, and all that is expected is computed from the traces in
+Python."""
 import collections
 import copy
 import gzip
@@ -18,7 +20,8 @@ sys.dont_write_bytecode = True
 BUILD, SOURCE = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"]
 DATA, TOOLS = os.environ.get("SYN_SHARED_DATA"), os.environ.get("SYN_SHARED_TOOLS")
 PROGRAM = os.path.join(BUILD, "syntorch")
-TRACES = os.path.join(DATA, "pytorch-traces") if DATA and os.path.isdir(os.path.join(DATA, "pytorch-traces")) else None
+TRACES = os.path.join(DATA, "pytorch-traces") if DATA \
+    and os.path.isdir(os.path.join(DATA, "pytorch-traces")) else None
 ATTRS = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema")
 PROCESS, THREAD = ("[pytorch|profiler|execution_trace|%s]" % w for w in ("process", "thread"))
 GPU = {"kernel": "kernels", "gpu_memcpy": "copies", "gpu_memset": "memory sets"}
@@ -95,7 +98,8 @@ def attribute(b):
 
 class Node:
     def __init__(self, b):
-        self.id, self.name, self.type, self.ctrl, self.data, self.start, self.dur = 0, "", 0, [], [], None, 0
+        self.id, self.name, self.type, self.ctrl, self.data, self.start, self.dur = 0, "", 0, [], \
+            [], None, 0
         self.attr, self.field, self.io = {}, {}, []
         for field, v in fields(b):
             if field == 10:
@@ -107,7 +111,8 @@ class Node:
             elif field in (4, 5):
                 setattr(self, {4: "ctrl", 5: "data"}[field], numbers(v))
             else:
-                setattr(self, {1: "id", 2: "name", 3: "type", 6: "start", 7: "dur"}[field], v.decode() if field == 2 else v)
+                setattr(self, {1: "id", 2: "name", 3: "type", 6: "start", 7: "dur"}[field],
+                        v.decode() if field == 2 else v)
         self.deps = set(self.ctrl) | set(self.data)
         self.on_gpu = "stream" in self.attr
 
@@ -151,29 +156,38 @@ def check_nodes(what, nodes):
     for n in nodes:
         for c in CLASSES:
             listed = n.attr.get(c + "_deps", [])
-            check(set(listed) <= set(n.data), f"{what}: node {n.id}: {c}_deps {listed}, data_deps {n.data}")
-        check(len(set(n.data)) == len(n.data) and len(n.ctrl) <= 1, f"{what}: node {n.id}: {n.ctrl} {n.data}")
-        check((n.attr.get("is_cpu_op") == 1) == (not n.on_gpu and n.type in (COMP, METADATA)), f"{what}: node {n.id}: is_cpu_op")
+            check(set(listed) <= set(n.data),
+                  f"{what}: node {n.id}: {c}_deps {listed}, data_deps {n.data}")
+        check(len(set(n.data)) == len(n.data) and len(n.ctrl) <= 1,
+              f"{what}: node {n.id}: {n.ctrl} {n.data}")
+        check((n.attr.get("is_cpu_op") == 1) == (not n.on_gpu and n.type in (COMP, METADATA)),
+              f"{what}: node {n.id}: is_cpu_op")
         if n.type in (SEND, RECV, COLL):
             size = n.attr.get("comm_size", 0)
-            check(size > 0 and n.field["comm_size"] == INT64, f"{what}: node {n.id}: comm_size {size}, field {n.field.get('comm_size')}")
+            check(size > 0 and n.field["comm_size"] == INT64,
+                  f"{what}: node {n.id}: comm_size {size}, field {n.field.get('comm_size')}")
     first = {}
     for n in nodes:
-        if n.on_gpu and n.start is not None and (n.attr["stream"] not in first or n.start < first[n.attr["stream"]].start):
+        if n.on_gpu and n.start is not None and (n.attr["stream"] not in first
+                                                 or n.start < first[n.attr["stream"]].start):
             first[n.attr["stream"]] = n
     for n in nodes:
-        if n.on_gpu and n.attr["stream"] >= 0 and n.start is not None and n is not first[n.attr["stream"]]:
+        if n.on_gpu and n.attr["stream"] >= 0 and n.start is not None \
+                and n is not first[n.attr["stream"]]:
             check(n.data, f"{what}: GPU node {n.id} '{n.name}' waits for nothing")
 
 
 def calls(nodes):
     """All communications, as a bag."""
-    return collections.Counter((n.type, n.attr.get("comm_type"), n.attr["comm_size"], n.attr.get("pg_name"), n.attr.get("comm_src"),
-                                n.attr.get("comm_dst")) for n in nodes if n.type in (SEND, RECV, COLL))
+    return collections.Counter((n.type, n.attr.get("comm_type"), n.attr["comm_size"],
+                                n.attr.get("pg_name"), n.attr.get("comm_src"),
+                                n.attr.get("comm_dst")) for n in nodes
+                               if n.type in (SEND, RECV, COLL))
 
 
 def kinds_of(nodes, made_up=0):
-    """Nodes of an .et by kind, as the summary counts them: kernels that carry several calls once."""
+    """Nodes of an .et by kind, as the summary counts them: kernels that carry several calls
+    once."""
     seen = set()
     once = []
     for n in nodes:
@@ -181,8 +195,10 @@ def kinds_of(nodes, made_up=0):
         if not n.on_gpu or n.type == COMP or n.dur > 0 or key not in seen:
             once.append(n)
         seen.add(key)
-    out = collections.Counter(KINDS[0] if not n.on_gpu and n.type != METADATA else KINDS[1] if n.type == METADATA
-                              else KINDS[3] if n.name.startswith("Memcpy") else KINDS[4] if n.name.startswith("Memset") else KINDS[2]
+    out = collections.Counter(KINDS[0] if not n.on_gpu and n.type != METADATA else KINDS[1]
+                              if n.type == METADATA
+                              else KINDS[3] if n.name.startswith("Memcpy") else KINDS[4]
+                              if n.name.startswith("Memset") else KINDS[2]
                               for n in once)
     out[KINDS[0]] -= made_up
     return {k: out[k] for k in KINDS}
@@ -246,11 +262,13 @@ def load(path):
 
 def fixture():
     folder = os.path.join(SOURCE, "tests", "reference", "pytorch")
-    return Pair("fixture", load(os.path.join(folder, "host.0.json")), load(os.path.join(folder, "device.0.json")))
+    return Pair("fixture", load(os.path.join(folder, "host.0.json")),
+                load(os.path.join(folder, "device.0.json")))
 
 
 def shared(name):
-    return Pair(name, *(load(os.path.join(TRACES, name, f"{kind}.0.json.gz")) for kind in ("host", "device")))
+    return Pair(name, *(load(os.path.join(TRACES, name, f"{kind}.0.json.gz"))
+                        for kind in ("host", "device")))
 
 
 def places(data, key):
@@ -269,15 +287,16 @@ def places(data, key):
 
 
 class Result:
-    """What a conversion left: exit code, summary (--json), metadata and nodes of the .et, all files by name."""
+    """What a conversion left: exit code, summary (--json), metadata and nodes of the .et, all files
+    by name."""
 
 
 def run(*args, cwd=None):
     return subprocess.run([PROGRAM, *args], capture_output=True, timeout=300, cwd=cwd, check=False)
 
 
-def convert(host, device=None, *args, linked=False, names=("host.0.json", "device.0.json"), command=("convert", "pytorch"),
-            decode=True):
+def convert(host, device=None, *args, linked=False, names=("host.0.json", "device.0.json"),
+            command=("convert", "pytorch"), decode=True):
     """Runs the command on the bytes given, in a folder of its own with relative paths."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         for name, data in zip(names, (host, device)):
@@ -287,12 +306,15 @@ def convert(host, device=None, *args, linked=False, names=("host.0.json", "devic
             with open(os.path.join(folder, name), "wb") as f:
                 f.write(data)
         os.mkdir(os.path.join(folder, "out"))
-        inputs = ["--linked" if linked else "--host", names[0]] + ([] if device is None else ["--device", names[1]])
+        inputs = ["--linked" if linked else "--host",
+                  names[0]] + ([] if device is None else ["--device", names[1]])
         begin = time.monotonic()
-        done = run(*command, *inputs, "--output", "out/t.0.et", *([] if command[0] == "link" else ["--json"]), *args, cwd=folder)
+        done = run(*command, *inputs, "--output", "out/t.0.et",
+                   *([] if command[0] == "link" else ["--json"]), *args, cwd=folder)
         r = Result()
         r.took = time.monotonic() - begin
-        r.code, r.said, r.files, r.json, r.nodes, r.meta = done.returncode, done.stderr.decode("utf-8", "replace"), {}, None, [], {}
+        r.code, r.said, r.files, r.json, r.nodes, r.meta = done.returncode, \
+            done.stderr.decode("utf-8", "replace"), {}, None, [], {}
         for name in sorted(os.listdir(os.path.join(folder, "out"))):
             with open(os.path.join(folder, "out", name), "rb") as f:
                 r.files[name] = f.read()
@@ -323,7 +345,8 @@ def check_tools(what, et):
         with open(path, "wb") as f:
             f.write(et)
         done = run("validate", "--single", "--any_node", path)
-        check(done.returncode == 0, f"{what}: validate: {done.stdout.decode()[-500:]}{done.stderr.decode()[-500:]}")
+        check(done.returncode == 0,
+              f"{what}: validate: {done.stdout.decode()[-500:]}{done.stderr.decode()[-500:]}")
         if ETCHECK:
             checker = ETCHECK.Checker({}, 1, True)
             checker.file(0, ETCHECK.read(path))
@@ -331,14 +354,16 @@ def check_tools(what, et):
 
 
 def good(what, r, kinds=None, made_up=0):
-    """A conversion that went well: counts, the nodes' graph, files, tools. kinds: what should come out."""
+    """A conversion that went well: counts, the nodes' graph, files, tools. kinds: what should come
+    out."""
     if not check(r.code == 0, f"{what}: exit {r.code}: {r.said[-500:]}"):
         return False
     check(set(r.files) <= {"t.0.et", "t.comm_group.json"}, f"{what}: files {sorted(r.files)}")
     for k in KINDS:
         n = r.rank["nodes"][k]
         check(n["in"] == n["out"], f"{what}: {n['in']} {k} in, {n['out']} out")
-    check(kinds_of(r.nodes, made_up) == r.kinds, f"{what}: in the file {kinds_of(r.nodes, made_up)}, said {r.kinds}")
+    check(kinds_of(r.nodes, made_up) == r.kinds,
+          f"{what}: in the file {kinds_of(r.nodes, made_up)}, said {r.kinds}")
     if kinds is not None:
         check(r.kinds == kinds, f"{what}: {r.kinds}, expected {kinds}")
     check_nodes(what, r.nodes)
@@ -347,7 +372,8 @@ def good(what, r, kinds=None, made_up=0):
 
 
 def refused(what, r, *words):
-    check(r.code == 1 and not r.files, f"{what}: exit {r.code}, files {sorted(r.files)}: {r.said[-300:]}")
+    check(r.code == 1 and not r.files,
+          f"{what}: exit {r.code}, files {sorted(r.files)}: {r.said[-300:]}")
     for w in words:
         check(w in r.said, f"{what}: '{w}' is not in: {r.said[-300:]}")
 

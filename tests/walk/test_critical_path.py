@@ -1,4 +1,5 @@
-"""The graph of all ranks in networkx: one piece, without circles, and its longest path is the time that the run takes, as reckoned here."""
+"""The graph of all ranks in networkx: one piece, without circles, and its longest path is the time
+that the run takes, as reckoned here."""
 import collections
 import json
 import os
@@ -19,7 +20,8 @@ CONFIGS = os.path.join(SOURCE, "examples", "configs")
 
 
 def export(folder, source, target, *more):
-    command = [os.path.join(BUILD, "syntorch"), "export", "--input", os.path.join(folder, source), "--output", os.path.join(folder, target), *more]
+    command = [os.path.join(BUILD, "syntorch"), "export", "--input", os.path.join(folder, source),
+               "--output", os.path.join(folder, target), *more]
     subprocess.run(command, check=True)
     return os.path.join(folder, target)
 
@@ -33,12 +35,15 @@ def load(path):
 
 
 class Job:
-    """Ranks made in one order that they could run in; `ends` are the times at which their ops end."""
+    """Ranks made in one order that they could run in; `ends` are the times at which their ops
+    end."""
 
     def __init__(self, dice):
         self.dice = dice
         self.n_ranks = dice.choice([1, 2, 2, 3, 3, 4, 5, 20, 33])
-        self.groups = [{"id": i + 1, "name": f"g{i + 1}", "ranks": sorted(dice.sample(range(self.n_ranks), dice.randint(1, self.n_ranks)))}
+        self.groups = [{"id": i + 1, "name": f"g{i + 1}",
+                        "ranks": sorted(dice.sample(range(self.n_ranks),
+                                                    dice.randint(1, self.n_ranks)))}
                        for i in range(dice.randint(1, 4))]
         self.nodes, self.edges = [], []
         self.ops = [[] for _ in range(self.n_ranks)]  # (id, when what follows may begin, stream)
@@ -60,16 +65,19 @@ class Job:
         op = f"r{rank}.o{len(self.ops[rank]) + 1}"
         self.nodes.append({"id": op, "op": "work", "stream": stream, **facts})
         begin = 0 if facts.get("virtual") else self.free[rank].get(stream, 0)
-        sources = self.dice.sample(self.ops[rank], min(len(self.ops[rank]), self.dice.randint(0, 2)))
+        sources = self.dice.sample(self.ops[rank],
+                                   min(len(self.ops[rank]), self.dice.randint(0, 2)))
         for i, (source, end, _) in enumerate(sources):
             begin = max(begin, end)
             if self.dice.random() < 0.5:
-                self.edges.append({"source": source, "target": op, "kind": self.dice.choice(["control", "inplace"])})
+                self.edges.append({"source": source, "target": op,
+                                   "kind": self.dice.choice(["control", "inplace"])})
                 continue
             tensor = f"r{rank}.t{self.tensors[rank]}"
             self.tensors[rank] += 1
             self.nodes.append({"id": tensor, "dtype": "f32", "shape": [4], "role": "activation"})
-            self.edges.append({"source": source, "target": tensor, "kind": "output", "position": self.outputs(source)})
+            self.edges.append({"source": source, "target": tensor, "kind": "output",
+                               "position": self.outputs(source)})
             inputs = sum(e["target"] == op and e["kind"] == "input" for e in self.edges)
             self.edges.append({"source": tensor, "target": op, "kind": "input", "position": inputs})
         return op, begin
@@ -92,10 +100,12 @@ class Job:
         self.done(rank, op, begin if view else begin + ns, stream, view)
 
     def collective(self, group):
-        facts = {"kind": "collective", "comm": "all_reduce", "group": group["id"], "comm_index": self.calls[group["id"]]}
+        facts = {"kind": "collective", "comm": "all_reduce", "group": group["id"],
+                 "comm_index": self.calls[group["id"]]}
         self.calls[group["id"]] += 1
         members = [(rank, self.time(), self.dice.randint(0, 3)) for rank in group["ranks"]]
-        come = [(rank, ns, stream, *self.add(rank, stream, predicted_ns=ns, **facts)) for rank, ns, stream in members]
+        come = [(rank, ns, stream, *self.add(rank, stream, predicted_ns=ns, **facts))
+                for rank, ns, stream in members]
         self.met.append((facts["comm_index"], group["id"], [op for *_, op, _ in come]))
         end = max(begin for *_, begin in come) + max(ns for _, ns, *_ in come)
         for rank, _, stream, op, _ in come:
@@ -104,39 +114,50 @@ class Job:
     def message(self, source, target):
         self.tag += 1
         ns, stream = self.time(), self.dice.randint(0, 3)
-        op, sent = self.add(source, stream, kind="send", comm="send", peer=target, tag=self.tag, predicted_ns=ns)
+        op, sent = self.add(source, stream, kind="send", comm="send", peer=target, tag=self.tag,
+                            predicted_ns=ns)
         self.done(source, op, sent + ns, stream)
         mine, stream = self.time(), self.dice.randint(0, 3)
-        op, begin = self.add(target, stream, kind="recv", comm="recv", peer=source, tag=self.tag, predicted_ns=mine)
+        op, begin = self.add(target, stream, kind="recv", comm="recv", peer=source, tag=self.tag,
+                             predicted_ns=mine)
         self.done(target, op, max(max(begin, sent) + mine, sent + ns), stream)
 
     def graph(self):
         return {"directed": True, "multigraph": False, "nodes": self.nodes, "links": self.edges,
-                "graph": {"format": "syntorch", "format_version": 1, "world_size": self.n_ranks, "ranks": list(range(self.n_ranks)), "groups": self.groups}}
+                "graph": {"format": "syntorch", "format_version": 1, "world_size": self.n_ranks,
+                          "ranks": list(range(self.n_ranks)), "groups": self.groups}}
 
 
 def check(graph, weight, last, what):
     assert nx.is_directed_acyclic_graph(graph), f"{what}: a circle"
-    assert abs(nx.dag_longest_path_length(graph, weight) - last) <= 1e-9 * last, (what, nx.dag_longest_path_length(graph, weight), last)
+    assert abs(nx.dag_longest_path_length(graph, weight) - last) <= 1e-9 * last, \
+        (what, nx.dag_longest_path_length(graph, weight), last)
 
 
 def check_meetings(job, graph, what):
-    """What one rank's share waits for, all ranks wait for: by pairs of ranks, or where many meet at a node of its own."""
+    """What one rank's share waits for, all ranks wait for: by pairs of ranks, or where many meet at
+    a node of its own."""
     waiting = {e["target"] for e in job.edges}
     for number, group, ops in job.met:
         point = f"g{group}.{number}"
         if len(ops) == 1:
             assert point not in graph, (what, point)
             continue
-        assert (point in graph) == (len(ops) > 16 or not any(op in waiting for op in ops)), (what, point, len(ops))
-        sources = {a for op in ops for a, e in graph.pred[op].items() if graph.nodes[a]["rank"] == graph.nodes[op]["rank"]}
+        assert (point in graph) == (len(ops) > 16
+                                    or not any(op in waiting for op in ops)), \
+                                        (what, point, len(ops))
+        sources = {a for op in ops for a, e in graph.pred[op].items()
+                   if graph.nodes[a]["rank"] == graph.nodes[op]["rank"]}
         if point in graph:
-            assert set(graph.succ[point]) == set(ops) and set(graph.pred[point]) == sources, (what, point)
-            assert graph.nodes[point]["type"] == "meeting" and graph.nodes[point]["n_ranks"] == len(ops), graph.nodes[point]
+            assert set(graph.succ[point]) == set(ops) and set(graph.pred[point]) == sources, \
+                (what, point)
+            assert graph.nodes[point]["type"] == "meeting" \
+                and graph.nodes[point]["n_ranks"] == len(ops), graph.nodes[point]
         else:
             assert all(set(graph.pred[op]) == sources for op in ops), (what, point)
     for a, b, e in graph.edges(data=True):
-        assert e.get("derived", False) or graph.nodes[a]["rank"] == graph.nodes[b]["rank"], (what, a, b)
+        assert e.get("derived", False) or graph.nodes[a]["rank"] == graph.nodes[b]["rank"], \
+            (what, a, b)
 
 
 def random_jobs(folder):
@@ -148,25 +169,31 @@ def random_jobs(folder):
         graph = load(path)
         check(graph, "duration_ns", job.last, f"seed {seed}")
         check_meetings(job, graph, f"seed {seed}")
-        check(nx.read_graphml(export(folder, "out.json", "out.graphml")), "duration_ns", job.last, f"seed {seed}, GraphML")
+        check(nx.read_graphml(export(folder, "out.json", "out.graphml")), "duration_ns", job.last,
+              f"seed {seed}, GraphML")
         with open(path, "rb") as a, open(export(folder, "out.json", "again.json"), "rb") as b:
             assert a.read() == b.read(), f"seed {seed}: read back, it is another graph"
 
 
 def crossed(folder):
-    """Two ranks that take two collectives in opposite order wait for each other for ever, but make no circle."""
+    """Two ranks that take two collectives in opposite order wait for each other for ever, but make
+    no circle."""
     nodes, links = [], []
     for rank, order in enumerate(((1, 2), (2, 1))):
         for i, group in enumerate(order):
-            nodes.append({"id": f"r{rank}.o{i + 1}", "op": "all_reduce", "kind": "collective", "comm": "all_reduce", "group": group, "predicted_ns": 5})
+            nodes.append({"id": f"r{rank}.o{i + 1}", "op": "all_reduce", "kind": "collective",
+                          "comm": "all_reduce", "group": group, "predicted_ns": 5})
         links.append({"source": f"r{rank}.o1", "target": f"r{rank}.o2", "kind": "control"})
     for rank in range(2):  # and both receive before they send
         for i, kind in ((3, "recv"), (4, "send")):
-            nodes.append({"id": f"r{rank}.o{i}", "op": kind, "kind": kind, "comm": kind, "peer": 1 - rank, "tag": 0})
-            links.append({"source": f"r{rank}.o{i - 1}", "target": f"r{rank}.o{i}", "kind": "control"})
+            nodes.append({"id": f"r{rank}.o{i}", "op": kind, "kind": kind, "comm": kind,
+                          "peer": 1 - rank, "tag": 0})
+            links.append({"source": f"r{rank}.o{i - 1}", "target": f"r{rank}.o{i}",
+                          "kind": "control"})
     groups = [{"id": g, "name": "", "ranks": [0, 1]} for g in (1, 2)]
     with open(os.path.join(folder, "in.json"), "w", encoding="utf-8") as f:
-        json.dump({"directed": True, "nodes": nodes, "links": links, "graph": {"groups": groups}}, f)
+        json.dump({"directed": True, "nodes": nodes, "links": links, "graph": {"groups": groups}},
+                  f)
     assert nx.is_directed_acyclic_graph(load(export(folder, "in.json", "out.json")))
 
 
@@ -174,51 +201,67 @@ def crossed(folder):
 
 
 def inference(folder, *args):
-    command = [os.path.join(BUILD, "inference"), "--visualize_trace", "--out_dir", folder, "--json", *args]
+    command = [os.path.join(BUILD, "inference"), "--visualize_trace", "--out_dir", folder, "--json",
+               *args]
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
 def runs(folder):
-    for name, more in (("gpt3-tiny", ["--num_output_tokens", "3"]), ("bert-tiny", ["--prompt", "a [MASK]"])):
+    for name, more in (("gpt3-tiny", ["--num_output_tokens", "3"]),
+                       ("bert-tiny", ["--prompt", "a [MASK]"])):
         for tp in (1, 2, 4):
             for device in ("meta", "cpu"):
-                s = inference(folder, "--tp", str(tp), "--device", device, "--model_config", os.path.join(CONFIGS, name + ".json"), *more)
+                s = inference(folder, "--tp", str(tp), "--device", device, "--model_config",
+                              os.path.join(CONFIGS, name + ".json"), *more)
                 graph = load(os.path.join(folder, "tensor_trace_graph.json"))
                 what = f"{name}, tp {tp} on {device}"
                 assert nx.is_directed_acyclic_graph(graph) and nx.is_weakly_connected(graph), what
                 ops = [n for _, n in graph.nodes(data=True) if n["type"] == "op"]
                 assert all(type(n["flops"]) is int and type(n["layer"]) is int for n in ops), what
                 assert {n["layer"] for n in ops} == {-1, 0, 1}, what
-                assert all((n["layer"] >= 0) == any(part.isdigit() for part in n["scope"].split(".")[1:]) for n in ops), what
+                assert all((n["layer"] >= 0) == any(part.isdigit()
+                                                    for part in n["scope"].split(".")[1:])
+                           for n in ops), what
                 # A rank's share in a collective leads to every rank's result.
-                assert {n["rank"] for _, n in graph.nodes(data=True)} == set(range(tp)) and {n["type"] for _, n in graph.nodes(data=True)} == {"op", "tensor"}
+                assert {n["rank"] for _, n in graph.nodes(data=True)} == set(range(tp)) \
+                    and {n["type"] for _, n in graph.nodes(data=True)} == {"op", "tensor"}
                 if tp > 1:
-                    first = [min((a for a, n in graph.nodes(data=True) if n["rank"] == r and n.get("comm")), key=lambda a: int(a.split("o")[1])) for r in range(tp)]
+                    first = [min((a for a, n in graph.nodes(data=True) if n["rank"] == r
+                                  and n.get("comm")), key=lambda a: int(a.split("o")[1]))
+                             for r in range(tp)]
                     for r in range(tp):
-                        share = next(a for a, e in graph.pred[first[r]].items() if e["kind"] == "input")
+                        share = next(a for a, e in graph.pred[first[r]].items()
+                                     if e["kind"] == "input")
                         assert all(nx.has_path(graph, share, other) for other in first), what
-                if device == "meta":  # no rank waits, and nothing overlaps: the printed times are those of the path
+                # no rank waits, and nothing overlaps: the printed times are those of the path
+                if device == "meta":
                     total = sum(row["predicted_ns"] for row in s["ops"])
                     check(graph, "duration_ns", total, what)
                     for a, b, e in graph.edges(data=True):  # as from the nodes alone
                         e["mine"] = graph.nodes[a].get("predicted_ns", 0)
                     check(graph, "mine", total, what)
-                    check(nx.read_graphml(export(folder, "tensor_trace_graph.json", "g.graphml")), "duration_ns", total, what + ", GraphML")
+                    check(nx.read_graphml(export(folder, "tensor_trace_graph.json", "g.graphml")),
+                          "duration_ns", total, what + ", GraphML")
                 else:
                     path = nx.dag_longest_path_length(graph, "duration_ns")
-                    busy = [sum(n.get("transfer_ns", n["wall_ns"]) for n in ops if n["rank"] == r and not n.get("virtual")) for r in range(tp)]
-                    assert max(busy) * (1 - 1e-9) <= path <= sum(busy) * (1 + 1e-9), (what, path, busy)
+                    busy = [sum(n.get("transfer_ns", n["wall_ns"]) for n in ops if n["rank"] == r
+                                and not n.get("virtual")) for r in range(tp)]
+                    assert max(busy) * (1 - 1e-9) <= path <= sum(busy) * (1 + 1e-9), \
+                        (what, path, busy)
                 with open(os.path.join(folder, "tensor_trace_graph.json"), "rb") as a, \
                         open(export(folder, "tensor_trace_graph.json", "again.json"), "rb") as b:
                     assert a.read() == b.read(), f"{what}: read back, it is another graph"
 
 
 def durations(folder):
-    """Execution traces that tell how long nodes take, and not when: the longest chain of their durations."""
+    """Execution traces that tell how long nodes take, and not when: the longest chain of their
+    durations."""
     from pytorch_traces import read_et
     with open(os.path.join(folder, "w.txt"), "w", encoding="utf-8") as f:
-        f.write("DATA\n3\na -1 90 NONE 0 80 NONE 0 70 ALLREDUCE 4096 30\nb -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\nc -1 5 NONE 0 6 NONE 0 4 NONE 0 2\n")
-    subprocess.run([os.path.join(BUILD, "syntorch"), "convert", "text", "--input", "w.txt", "--output", "w", "--num_npus", "3", "--num_passes", "2"],
+        f.write("DATA\n3\na -1 90 NONE 0 80 NONE 0 70 ALLREDUCE 4096 30\nb -1 9 NONE 0 8 NONE 0 7 "
+                "ALLREDUCE 4096 3\nc -1 5 NONE 0 6 NONE 0 4 NONE 0 2\n")
+    subprocess.run([os.path.join(BUILD, "syntorch"), "convert", "text", "--input", "w.txt",
+                    "--output", "w", "--num_npus", "3", "--num_passes", "2"],
                    cwd=folder, check=True, capture_output=True)
     ends = {}
     with open(os.path.join(folder, "w.0.et"), "rb") as f:

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""`syntorch convert text` against Chakra's converter (SHA-256 of its files, tests/reference/make_text_fixture.py), etcheck.py,
-and a decoder of its own: what runs by default is what the reference has, without the collectives that move nothing."""
+"""`syntorch convert text` against Chakra's converter (SHA-256 of its files,
+tests/reference/make_text_fixture.py), etcheck.py, and a decoder of its own: what runs by default is
+what the reference has, without the collectives that move nothing."""
 import glob
 import hashlib
 import json
@@ -9,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 
-BUILD, SOURCE, TOOLS = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"], os.environ.get("SYN_SHARED_TOOLS")
+BUILD, SOURCE, TOOLS = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"], \
+    os.environ.get("SYN_SHARED_TOOLS")
 PROGRAM = os.path.join(BUILD, "syntorch")
 COLLECTIVES = {"ALLREDUCE": 0, "ALLTOALL": 6, "ALLGATHER": 2, "REDUCESCATTER": 7}
 failures = []
@@ -25,9 +27,10 @@ def convert(folder, text, npus, passes, *more):
     source = os.path.join(folder, "w.txt")
     with open(source, "wb") as f:
         f.write(text if isinstance(text, bytes) else text.encode())
-    r = subprocess.run([PROGRAM, "convert", "text", "--input", source, "--output", os.path.join(folder, "o"),
-                        "--num_npus", str(npus), "--num_passes", str(passes), *more], capture_output=True, text=True,
-                       timeout=60)
+    r = subprocess.run([PROGRAM, "convert", "text", "--input", source, "--output",
+                        os.path.join(folder, "o"),
+                        "--num_npus", str(npus), "--num_passes", str(passes), *more],
+                       capture_output=True, text=True, timeout=60)
     return sorted(os.path.basename(f) for f in glob.glob(os.path.join(folder, "o.*"))), r
 
 
@@ -81,7 +84,8 @@ def attributes(message, number):
 
 
 def read(path):
-    """Metadata's attributes, and the nodes as (id, name, type, dependencies, duration, attributes)."""
+    """Metadata's attributes, and the nodes as (id, name, type, dependencies, duration,
+    attributes)."""
     data, at, messages = open(path, "rb").read(), 0, []
     while at < len(data):
         n, at = varint(data, at)
@@ -91,7 +95,8 @@ def read(path):
     for m in messages[1:]:
         plain = {k: v for k, v in fields(m) if k != 10}
         nodes.append((plain.get(1, 0), plain[2].decode(), plain[3],
-                      numbers(plain.get(4, b"")) + numbers(plain.get(5, b"")), plain.get(7, 0), attributes(m, 10)))
+                      numbers(plain.get(4, b"")) + numbers(plain.get(5, b"")), plain.get(7, 0),
+                      attributes(m, 10)))
     return attributes(messages[0], 2), nodes
 
 
@@ -123,40 +128,54 @@ def check_default(folder, case, reference):
     name, npus = case["name"], case["npus"]
     files, r = convert(folder, case["text"], npus, case["passes"])
     check(r.returncode == 0, f"{name}: {r.stderr}")
-    check(files == sorted([f"o.{i}.et" for i in range(npus)] + ["o.comm_group.json"]), f"{name}: wrote {files}")
+    check(files == sorted([f"o.{i}.et" for i in range(npus)] + ["o.comm_group.json"]),
+          f"{name}: wrote {files}")
     check(json.load(open(os.path.join(folder, "o.comm_group.json"))) == {}, f"{name}: groups")
     for rank in range(npus):
         meta, nodes = read(os.path.join(folder, f"o.{rank}.et"))
-        check((meta["rank"], meta["world_size"]) == ((9, rank), (9, npus)), f"{name}: metadata {meta}")
-        check(meta["input_file"][1].decode() == case["text"].replace("\r\n", "\n"), f"{name}: the text is not kept")
-        check([n[0] for n in nodes] == list(range(1, len(nodes) + 1)), f"{name}: ids of rank {rank}")
+        check((meta["rank"], meta["world_size"]) == ((9, rank), (9, npus)),
+              f"{name}: metadata {meta}")
+        check(meta["input_file"][1].decode() == case["text"].replace("\r\n", "\n"),
+              f"{name}: the text is not kept")
+        check([n[0] for n in nodes] == list(range(1, len(nodes) + 1)),
+              f"{name}: ids of rank {rank}")
         check_nodes(name, nodes, reference[rank][1], npus)
     if TOOLS:
-        r = subprocess.run([sys.executable, os.path.join(TOOLS, "etcheck.py"), os.path.join(folder, "o")],
+        r = subprocess.run([sys.executable, os.path.join(TOOLS, "etcheck.py"),
+                            os.path.join(folder, "o")],
                            capture_output=True, text=True)
         check(r.returncode == 0 or npus == 1, f"{name}: etcheck: {r.stdout}")
-    r = subprocess.run([PROGRAM, "export", "--input", os.path.join(folder, "o.0.et"), "--all_ranks", "--format", "chakra",
-                        "--output", "-"], capture_output=True)
-    check(r.returncode == 0 and len(json.loads(r.stdout)["ranks"]) == npus, f"{name}: export: {r.stderr}")
+    r = subprocess.run([PROGRAM, "export", "--input", os.path.join(folder, "o.0.et"), "--all_ranks",
+                        "--format", "chakra", "--output", "-"], capture_output=True)
+    check(r.returncode == 0 and len(json.loads(r.stdout)["ranks"]) == npus,
+          f"{name}: export: {r.stderr}")
 
 
 def check_nodes(name, nodes, reference, npus):
-    """The reference's nodes in its order, but for collectives that move nothing; all that it orders is ordered."""
-    kept = [i for i, n in enumerate(reference) if n[2] == 4 or (npus > 1 and n[5]["comm_size"][1] > 0)]
-    check([n[1:3] + n[4:5] for n in nodes] == [reference[i][1:3] + reference[i][4:5] for i in kept], f"{name}: nodes")
+    """The reference's nodes in its order, but for collectives that move nothing; all that it orders
+    is ordered."""
+    kept = [i for i, n in enumerate(reference) if n[2] == 4
+            or (npus > 1 and n[5]["comm_size"][1] > 0)]
+    check([n[1:3] + n[4:5] for n in nodes] == [reference[i][1:3] + reference[i][4:5] for i in kept],
+          f"{name}: nodes")
     ours, theirs, last = before(nodes), before(reference), None
     for at, i in enumerate(kept):
-        lost = [j for to, j in enumerate(kept[:at]) if theirs[i] >> j & 1 and not ours[at] >> to & 1]
-        check(not lost, f"{name}: node {nodes[at][1]} does not wait for {[reference[j][1] for j in lost]}")
+        lost = [j for to, j in enumerate(kept[:at]) if theirs[i] >> j & 1
+                and not ours[at] >> to & 1]
+        check(not lost,
+              f"{name}: node {nodes[at][1]} does not wait for {[reference[j][1] for j in lost]}")
         attrs = nodes[at][5]
         check(attrs["is_cpu_op"] == (27, 0), f"{name}: is_cpu_op {attrs}")
         if nodes[at][2] == 4:
-            check(attrs["num_ops"] == (9, 1) and attrs["tensor_size"] == (13, 4096), f"{name}: {attrs}")
+            check(attrs["num_ops"] == (9, 1) and attrs["tensor_size"] == (13, 4096),
+                  f"{name}: {attrs}")
             continue
-        check((attrs["comm_type"], attrs["comm_size"]) == (reference[i][5]["comm_type"], reference[i][5]["comm_size"]),
-              f"{name}: {attrs}")
-        check(attrs["comm_type"][1] == COLLECTIVES[nodes[at][1].rsplit("_", 1)[1]], f"{name}: {nodes[at]}")
-        check(last is None or ours[at] >> last & 1, f"{name}: collective {nodes[at][0]} does not wait for the one before")
+        check((attrs["comm_type"], attrs["comm_size"])
+              == (reference[i][5]["comm_type"], reference[i][5]["comm_size"]), f"{name}: {attrs}")
+        check(attrs["comm_type"][1] == COLLECTIVES[nodes[at][1].rsplit("_", 1)[1]],
+              f"{name}: {nodes[at]}")
+        check(last is None or ours[at] >> last & 1,
+              f"{name}: collective {nodes[at][0]} does not wait for the one before")
         last = at
 
 
@@ -166,35 +185,48 @@ BAD = [("", "line 1: the file ends before the kind of parallelism"),
        ("data\n1\n" + LAYER, "line 1: 'data' is no parallelism"),
        ("HYBRID_TRANSFORMER\n1\n" + LAYER, "line 1: 'HYBRID_TRANSFORMER' is no parallelism"),
        ("DATA 3\n1\n" + LAYER, "line 1: '3' has no meaning behind DATA"),
-       ("HYBRID_DLRM\n1\n" + LAYER, "line 1: HYBRID_DLRM needs the number of the last bottom layer"),
-       ("HYBRID_DLRM x\n1\n" + LAYER, "line 1, column 2: the last bottom layer must be an integer, not 'x'"),
+       ("HYBRID_DLRM\n1\n" + LAYER,
+        "line 1: HYBRID_DLRM needs the number of the last bottom layer"),
+       ("HYBRID_DLRM x\n1\n" + LAYER,
+        "line 1, column 2: the last bottom layer must be an integer, not 'x'"),
        ("HYBRID_DLRM 2\n3\n" + 3 * LAYER, "the last bottom layer of a DLRM lies between"),
        ("HYBRID_DLRM 0\n3\n" + 3 * LAYER, "the last bottom layer of a DLRM lies between"),
        ("DATA\n", "line 1: the file ends before the number of layers"),
-       ("DATA\nx\n" + LAYER, "line 2, column 1: the number of layers must be an integer of 1 or more, not 'x'"),
-       ("DATA\n0\n", "line 2, column 1: the number of layers must be an integer of 1 or more, not '0'"),
+       ("DATA\nx\n" + LAYER,
+        "line 2, column 1: the number of layers must be an integer of 1 or more, not 'x'"),
+       ("DATA\n0\n",
+        "line 2, column 1: the number of layers must be an integer of 1 or more, not '0'"),
        ("DATA\n1 1\n" + LAYER, "line 2: the number of layers must stand alone"),
-       ("DATA\n99999999999999999999\n" + LAYER, "line 2, column 1: the number of layers must be an integer"),
+       ("DATA\n99999999999999999999\n" + LAYER,
+        "line 2, column 1: the number of layers must be an integer"),
        ("DATA\n2\n" + LAYER, "line 3: the file ends after 1 of 2 layers"),
        ("DATA\n1\n" + LAYER + "\n" + LAYER, "line 5: this is layer 2 of 1"),
        ("DATA\n1\na -1 1\n", "line 3: a layer has 12 columns"),
        ("DATA\n1\n" + LAYER[:-1] + " more\n", "but here are 13"),
        ("DATA\n1\n" + LAYER[:-1] + 50 * " more" + "\n", "but here are 16 or more"),
-       ("DATA\n1\n" + LAYER.replace("\t1\t", "\t1.5\t"), "line 3, column 3: the forward time must be an integer of 0 or more"),
-       ("DATA\n1\n" + LAYER.replace("\t2\t", "\t-2\t"), "line 3, column 6: the input gradient's time must be"),
+       ("DATA\n1\n" + LAYER.replace("\t1\t", "\t1.5\t"),
+        "line 3, column 3: the forward time must be an integer of 0 or more"),
+       ("DATA\n1\n" + LAYER.replace("\t2\t", "\t-2\t"),
+        "line 3, column 6: the input gradient's time must be"),
        ("DATA\n1\n" + LAYER.replace("64", "6_4"), "line 3, column 11: a collective's size must be"),
-       ("DATA\n1\n" + LAYER.replace("64", "9223372036854775808"), "line 3, column 11: a collective's size must be"),
-       ("DATA\n1\n" + LAYER.replace("\t-1\t", "\tx\t"), "line 3, column 2: dep must be an integer, not 'x'"),
-       ("DATA\n1\n" + LAYER.replace("\t4\n", "\tx\n"), "line 3, column 12: the update time must be"),
-       ("DATA\n1\n" + LAYER.replace("ALLREDUCE", "BROADCAST"), "line 3, column 10: 'BROADCAST' is no collective"),
+       ("DATA\n1\n" + LAYER.replace("64", "9223372036854775808"),
+        "line 3, column 11: a collective's size must be"),
+       ("DATA\n1\n" + LAYER.replace("\t-1\t", "\tx\t"),
+        "line 3, column 2: dep must be an integer, not 'x'"),
+       ("DATA\n1\n" + LAYER.replace("\t4\n", "\tx\n"),
+        "line 3, column 12: the update time must be"),
+       ("DATA\n1\n" + LAYER.replace("ALLREDUCE", "BROADCAST"),
+        "line 3, column 10: 'BROADCAST' is no collective"),
        ("MICRO\n1\n" + LAYER.replace("ALLREDUCE", "NONE"), "has nothing to run on 2 NPUs"),
        (b"DATA\n1\n" + LAYER.encode().replace(b"a", b"\xff"), "it is not UTF-8 text"),
        (b"\x1f\x8b\x08\0\0\0\0\0", "it is not UTF-8 text")]
-BAD_COMPAT = [("MODEL\n1\n" + 2 * LAYER, "a layer waits for a collective that the text does not have"),
+BAD_COMPAT = [("MODEL\n1\n" + 2 * LAYER,
+               "a layer waits for a collective that the text does not have"),
               ("HYBRID_DLRM 1\n3\n" + 3 * LAYER, "a layer waits for a collective"),
               ("HYBRID_DLRM -1\n3\n" + 3 * LAYER, "a layer waits for a collective"),
               ("DATA\n1\n" + LAYER.replace("\t1\t", "\t-1\t"), "line 3: a time is negative"),
-              ("HYBRID_MODEL_DATA\n9\n" + 9 * LAYER.replace("\t3\t", "\t-3\t"), "line 11: a time is negative"),
+              ("HYBRID_MODEL_DATA\n9\n" + 9 * LAYER.replace("\t3\t", "\t-3\t"),
+               "line 11: a time is negative"),
               ("DATA\n1\na -1\n", "line 3: a layer has 12 columns")]
 
 
@@ -202,33 +234,43 @@ def check_bad(folder):
     for more, cases in (((), BAD), (("--compat",), BAD_COMPAT)):
         for text, says in cases:
             files, r = convert(folder, text, 2, 1, *more)
-            check(r.returncode == 1 and says in r.stderr and r.stderr.count("\n") == 1, f"{text!r}: {r.returncode} {r.stderr}")
+            check(r.returncode == 1 and says in r.stderr and r.stderr.count("\n") == 1,
+                  f"{text!r}: {r.returncode} {r.stderr}")
             check(not files, f"{text!r}: wrote {files}")
-    for arguments in ([], ["--input", "x", "--output", "y"], ["--input", "x", "--output", "y", "--num_npus", "0"]):
+    for arguments in ([], ["--input", "x", "--output", "y"],
+                      ["--input", "x", "--output", "y", "--num_npus", "0"]):
         r = subprocess.run([PROGRAM, "convert", "text", *arguments], capture_output=True, text=True)
-        check(r.returncode == 2 and r.stderr.count("\n") == 1, f"{arguments}: {r.returncode} {r.stderr}")
+        check(r.returncode == 2 and r.stderr.count("\n") == 1,
+              f"{arguments}: {r.returncode} {r.stderr}")
 
 
 def check_forms(folder):
-    """Blanks, line ends and empty lines do not matter; a set ends the older one; what has no place is told."""
+    """Blanks, line ends and empty lines do not matter; a set ends the older one; what has no place
+    is told."""
     convert(folder, "DATA\n1\n" + LAYER, 2, 1)
     plain = read(os.path.join(folder, "o.1.et"))[1]
-    for text in ("DATA\r\n1\r\n" + LAYER.replace("\n", "\r\n"), "\ufeffDATA\n1\n" + LAYER, " DATA \n\n 1\t\n" + LAYER + "\n \n\n",
-                 "DATA\r1\r" + LAYER.replace("\t", " \t\v\f ")[:-1], "DATA\n+1\n" + LAYER.replace("64", "+064")):
+    for text in ("DATA\r\n1\r\n" + LAYER.replace("\n", "\r\n"), "\ufeffDATA\n1\n" + LAYER,
+                 " DATA \n\n 1\t\n" + LAYER + "\n \n\n",
+                 "DATA\r1\r" + LAYER.replace("\t", " \t\v\f ")[:-1],
+                 "DATA\n+1\n" + LAYER.replace("64", "+064")):
         _, r = convert(folder, text, 2, 1)
-        check(r.returncode == 0 and read(os.path.join(folder, "o.1.et"))[1] == plain, f"{text!r}: {r.stderr}")
+        check(r.returncode == 0 and read(os.path.join(folder, "o.1.et"))[1] == plain,
+              f"{text!r}: {r.stderr}")
     convert(folder, "DATA\n1\n" + LAYER, 4, 1)
     files, _ = convert(folder, "DATA\n1\n" + LAYER, 2, 1)
     check(files == ["o.0.et", "o.1.et", "o.comm_group.json"], f"an older set's files: {files}")
     deep = os.path.join(folder, "a", "new", "folder")
     _, r = convert(folder, "DATA\n1\n" + LAYER, 2, 1, "--output", os.path.join(deep, "set"))
-    check(r.returncode == 0 and sorted(os.listdir(deep)) == ["set.0.et", "set.1.et", "set.comm_group.json"], f"a folder that is new: {r.stderr}")
+    check(r.returncode == 0 and sorted(os.listdir(deep))
+          == ["set.0.et", "set.1.et", "set.comm_group.json"], f"a folder that is new: {r.stderr}")
     _, r = convert(folder, "DATA\n1\n" + LAYER.replace("64", "0"), 2, 1)
-    check("of 2 nodes, 0 of them collectives" in r.stdout, f"a collective of no bytes: {r.stdout}{r.stderr}")
+    check("of 2 nodes, 0 of them collectives" in r.stdout,
+          f"a collective of no bytes: {r.stdout}{r.stderr}")
     _, r = convert(folder, "MODEL\n1\n" + LAYER, 2, 1)
     check("1 collective, the first in line 3, has no place" in r.stderr, f"not told: {r.stderr}")
     _, r = convert(folder, "DATA\n1\n" + LAYER, 2, 1)
-    check(r.stderr == "" and "2 files of 3 nodes, 1 of them collectives" in r.stdout, f"{r.stdout}{r.stderr}")
+    check(r.stderr == "" and "2 files of 3 nodes, 1 of them collectives" in r.stdout,
+          f"{r.stdout}{r.stderr}")
 
 
 def main():

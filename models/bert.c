@@ -1,6 +1,5 @@
 #include "models/bert.h"
 
-#include <math.h>
 #include <stdio.h>
 
 #include "syntorch/memory.h"
@@ -31,8 +30,10 @@ static int tp_size(const syn_bert *bert) {
 /* ---- parameters ------------------------------------------------------------------------------ */
 
 static syn_initializer initializer(const syn_bert *bert) {
-    return (syn_initializer){bert->config.initializer_range, bert->options.seed,
-                             bert->options.weight_dtype, true};
+    return (syn_initializer){.std = bert->config.initializer_range,
+                             .seed = bert->options.seed,
+                             .dtype = bert->options.weight_dtype,
+                             .out_in = true};
 }
 
 static syn_tensor table_new(syn_bert *bert, const char *name, int64_t rows) {
@@ -159,41 +160,18 @@ static syn_tensor dense(syn_bert *bert, syn_tensor x, const syn_layer_linear *la
     return syn_column_linear(bert->ctx, x, layer, false, NULL, label);
 }
 
-/* x (B, T, C/tp) as heads (B, H/tp, T, D): views only. */
-static syn_tensor heads(syn_bert *bert, syn_tensor x) {
-    syn_ctx *ctx = bert->ctx;
-    const int64_t depth = bert->config.n_embd / bert->config.n_head;
-    const int64_t dims[4] = {syn_tensor_dim(ctx, x, 0), syn_tensor_dim(ctx, x, 1), -1, depth};
-    const int order[4] = {0, 2, 1, 3};
-    return syn_permute(ctx, syn_reshape(ctx, x, dims, 4), order, 4);
-}
-
 /* x (B, T, C) -> (B, T, C/tp) */
 static syn_tensor self_attention(syn_bert *bert, struct block *b, syn_tensor x,
                                  syn_tensor padding) {
     syn_ctx *ctx = bert->ctx;
-    const double scale = 1.0 / sqrt((double)(bert->config.n_embd / bert->config.n_head));
-    const int64_t dims[3] = {syn_tensor_dim(ctx, x, 0), syn_tensor_dim(ctx, x, 1), -1};
+    const int64_t depth = bert->config.n_embd / bert->config.n_head;
+    const syn_attending how = {.fused = bert->options.fused_attention, .mask = padding};
     syn_push_scope(ctx, "self");
     if (tp_size(bert) > 1) x = syn_tp_enter(ctx, x, bert->options.tp); /* once for all three */
-    const syn_tensor q = heads(bert, dense(bert, x, &b->query, "query"));
-    const syn_tensor k = heads(bert, dense(bert, x, &b->key, "key"));
-    const syn_tensor v = heads(bert, dense(bert, x, &b->value, "value"));
-    syn_tensor y;
-    if (bert->options.fused_attention) {
-        y = syn_attention(ctx, q, k, v, padding, scale, false, 0);
-    } else { /* of the T x T squares, which are large, one stays at a time */
-        const syn_mark mark = syn_ctx_mark(ctx);
-        y = syn_name(ctx, syn_matmul(ctx, q, k, false, true), "scores");
-        y = syn_scale_mask(ctx, y, padding, scale, false, 0);
-        syn_release(ctx, mark, &y, 1);
-        y = syn_name(ctx, syn_softmax(ctx, y), "probs");
-        syn_release(ctx, mark, &y, 1);
-        y = syn_name(ctx, syn_matmul(ctx, y, v, false, false), "context");
-        syn_release(ctx, mark, &y, 1);
-    }
-    const int order[4] = {0, 2, 1, 3};
-    y = syn_reshape(ctx, syn_permute(ctx, y, order, 4), dims, 3);
+    const syn_tensor q = syn_heads_split(ctx, dense(bert, x, &b->query, "query"), depth);
+    const syn_tensor k = syn_heads_split(ctx, dense(bert, x, &b->key, "key"), depth);
+    const syn_tensor v = syn_heads_split(ctx, dense(bert, x, &b->value, "value"), depth);
+    const syn_tensor y = syn_heads_attend(ctx, q, k, v, &how);
     syn_pop_scope(ctx);
     return y;
 }

@@ -31,7 +31,8 @@ static int tp_size(const syn_gpt *gpt) {
 }
 
 static syn_initializer initializer(const syn_gpt *gpt, double std) {
-    return (syn_initializer){std, gpt->options.seed, gpt->options.weight_dtype, false};
+    return (syn_initializer){
+        .std = std, .seed = gpt->options.seed, .dtype = gpt->options.weight_dtype};
 }
 
 static void block_new(syn_gpt *gpt, int layer, struct block *b) {
@@ -179,45 +180,22 @@ syn_status syn_gpt_set_padding(syn_gpt *gpt, const int32_t *padding, syn_error *
 
 /* Part `which` (0 q, 1 k, 2 v) of qkv (B, T, 3C/tp) as heads (B, H/tp, T, D): views only. */
 static syn_tensor heads(syn_gpt *gpt, syn_tensor qkv, int which, const char *label) {
-    syn_ctx *ctx = gpt->ctx;
-    const int64_t width = syn_tensor_dim(ctx, qkv, 2) / 3;
-    const int64_t depth = gpt->config.n_embd / gpt->config.n_head;
-    const int64_t dims[4] = {syn_tensor_dim(ctx, qkv, 0), syn_tensor_dim(ctx, qkv, 1), -1, depth};
-    const int order[4] = {0, 2, 1, 3};
-    syn_tensor x = syn_name(ctx, syn_slice(ctx, qkv, 2, which * width, width), label);
-    x = syn_reshape(ctx, x, dims, 4);
-    return syn_permute(ctx, x, order, 4);
-}
-
-/* x (B, H/tp, T, D) appended to the cache; the whole of it so far (B, H/tp, S, D). */
-static syn_tensor remember(syn_gpt *gpt, syn_tensor *cache, syn_tensor x, const char *label) {
-    *cache = syn_name(gpt->ctx, syn_kv_append(gpt->ctx, *cache, x, gpt->position), label);
-    return syn_slice(gpt->ctx, *cache, 2, 0, gpt->position + syn_tensor_dim(gpt->ctx, x, 2));
+    const int64_t width = syn_tensor_dim(gpt->ctx, qkv, 2) / 3;
+    const syn_tensor x = syn_slice(gpt->ctx, qkv, 2, which * width, width);
+    return syn_heads_split(gpt->ctx, syn_name(gpt->ctx, x, label),
+                           gpt->config.n_embd / gpt->config.n_head);
 }
 
 static syn_tensor attention(syn_gpt *gpt, struct block *b, syn_tensor x) {
     syn_ctx *ctx = gpt->ctx;
-    const double scale = 1.0 / sqrt((double)(gpt->config.n_embd / gpt->config.n_head));
+    const syn_attending how = {gpt->options.fused_attention, true, gpt->position, gpt->visible};
     const syn_tensor qkv = syn_column_linear(ctx, x, &b->attn_qkv, false, gpt->options.tp, "qkv");
     const syn_tensor q = heads(gpt, qkv, 0, "q");
-    const syn_tensor k = remember(gpt, &b->k_cache, heads(gpt, qkv, 1, "k"), "k_cache");
-    const syn_tensor v = remember(gpt, &b->v_cache, heads(gpt, qkv, 2, "v"), "v_cache");
-    syn_tensor y;
-    if (gpt->options.fused_attention) {
-        y = syn_attention(ctx, q, k, v, gpt->visible, scale, true, gpt->position);
-    } else { /* of the T x S squares, which are large, one stays at a time */
-        const syn_mark mark = syn_ctx_mark(ctx);
-        y = syn_name(ctx, syn_matmul(ctx, q, k, false, true), "scores");
-        y = syn_scale_mask(ctx, y, gpt->visible, scale, true, gpt->position);
-        syn_release(ctx, mark, &y, 1);
-        y = syn_name(ctx, syn_softmax(ctx, y), "probs");
-        syn_release(ctx, mark, &y, 1);
-        y = syn_name(ctx, syn_matmul(ctx, y, v, false, false), "context");
-        syn_release(ctx, mark, &y, 1);
-    }
-    const int order[4] = {0, 2, 1, 3};
-    const int64_t dims[3] = {syn_tensor_dim(ctx, x, 0), syn_tensor_dim(ctx, x, 1), -1};
-    y = syn_reshape(ctx, syn_permute(ctx, y, order, 4), dims, 3);
+    const syn_tensor k =
+        syn_heads_cached(ctx, &b->k_cache, heads(gpt, qkv, 1, "k"), gpt->position, "k_cache");
+    const syn_tensor v =
+        syn_heads_cached(ctx, &b->v_cache, heads(gpt, qkv, 2, "v"), gpt->position, "v_cache");
+    const syn_tensor y = syn_heads_attend(ctx, q, k, v, &how);
     return syn_row_linear(ctx, y, &b->attn_proj, true, gpt->options.tp, "proj");
 }
 

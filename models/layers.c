@@ -33,21 +33,25 @@ static syn_tensor linear_weight(syn_ctx *ctx, const char *name, int64_t in, int6
                      SYN_INIT_NORMAL, init);
 }
 
+static syn_tensor linear_bias(syn_ctx *ctx, const char *name, int64_t out, syn_shard cut,
+                              const syn_initializer *init) {
+    const syn_spec spec = {SYN_F32, 1, {out}};
+    if (init->no_bias) return SYN_NO_BIAS;
+    return parameter(ctx, name, "bias", spec, cut, SYN_INIT_ZERO, NULL);
+}
+
 syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                        int parts, const syn_initializer *init,
                                        const syn_group *tp) {
-    const syn_spec bias = {SYN_F32, 1, {out}};
-    return (syn_layer_linear){
-        linear_weight(ctx, name, in, out, true, parts, init, tp),
-        parameter(ctx, name, "bias", bias, shard(0, parts, tp), SYN_INIT_ZERO, NULL), init->out_in};
+    const syn_tensor weight = linear_weight(ctx, name, in, out, true, parts, init, tp);
+    const syn_tensor bias = linear_bias(ctx, name, out, shard(0, parts, tp), init);
+    return (syn_layer_linear){weight, bias, init->out_in};
 }
 
 syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                     const syn_initializer *init, const syn_group *tp) {
-    const syn_spec bias = {SYN_F32, 1, {out}};
-    return (syn_layer_linear){linear_weight(ctx, name, in, out, false, 1, init, tp),
-                              parameter(ctx, name, "bias", bias, SYN_WHOLE, SYN_INIT_ZERO, NULL),
-                              init->out_in};
+    const syn_tensor weight = linear_weight(ctx, name, in, out, false, 1, init, tp);
+    return (syn_layer_linear){weight, linear_bias(ctx, name, out, SYN_WHOLE, init), init->out_in};
 }
 
 static syn_tensor multiply(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,

@@ -24,8 +24,9 @@ typedef struct syn_initializer {
     uint64_t seed;
     syn_dtype dtype; /* of matrices that are multiplied or looked up: f32, f16 or bf16; all else is
                         f32 */
-    bool out_in; /* linear weights are (out, in), as torch.nn.Linear has them; else (in, out), as
-                    HuggingFace's Conv1D */
+    bool out_in;  /* linear weights are (out, in), as torch.nn.Linear has them; else (in, out), as
+                     HuggingFace's Conv1D */
+    bool no_bias; /* linear layers have none */
 } syn_initializer;
 
 /* <name>.weight, <name>.bias of a normalisation: ones and zeros. */
@@ -61,6 +62,25 @@ syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int
  * transposed table, all-gather, padding cut off. */
 syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
                           int64_t valid, const syn_group *tp, const char *label);
+
+/* Attention between its projections. A rank has H heads of queries and G of keys and values; G
+   divides H, and each head of keys and values serves H/G consecutive ones of queries. */
+
+/* x (B, T, H D), of which a head has `depth` = D columns -> (B, H, T, D): views. */
+syn_tensor syn_heads_split(syn_ctx *ctx, syn_tensor x, int64_t depth);
+/* x (B, G, T, D) behind the `position` tokens that the cache (B, G, Smax, D) holds, which becomes
+   its next version, named `label` -> all keys or values so far, (B, G, position + T, D). */
+syn_tensor syn_heads_cached(syn_ctx *ctx, syn_tensor *cache, syn_tensor x, int64_t position,
+                            const char *label);
+typedef struct syn_attending {
+    bool fused;       /* one op instead of product, mask, softmax, product */
+    bool causal;      /* query t sees keys up to position + t; else all */
+    int64_t position; /* of the first query among the keys */
+    syn_tensor mask;  /* (B, S), see syn_scale_mask, or SYN_NO_MASK */
+} syn_attending;
+/* q (B, H, T, D), k and v (B, G, S, D) -> (B, T, H D): softmax of q k' / sqrt(D), times v. */
+syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                            const syn_attending *how);
 
 #ifdef __cplusplus
 }

@@ -76,17 +76,18 @@ static syn_status write_weight(const struct job *job, syn_ctx *ctx, bool by_colu
 }
 
 static syn_status column(struct job *job, syn_ctx *ctx, int rank, const syn_group *tp) {
-    const syn_initializer init = {.std = 0.02, .seed = 1, .out_in = job->out_in};
+    const syn_initializer init = {
+        .std = 0.02, .seed = 1, .out_in = job->out_in, .no_bias = !job->with_bias};
     const int64_t part = OUT / job->tp;
     const syn_spec spec = {SYN_F32, 2, {ROWS, IN}};
     float x[ROWS * IN];
     double full[ROWS * OUT], want[ROWS * OUT];
     values(x, 1, ROWS * IN);
     full_linear(full, job->with_bias, job->out_in);
-    syn_layer_linear layer = syn_column_linear_new(ctx, "l", IN, OUT, 1, &init, tp);
+    const syn_layer_linear layer = syn_column_linear_new(ctx, "l", IN, OUT, 1, &init, tp);
     SYN_TRY(write_weight(job, ctx, true, rank));
-    SYN_TRY(write_shard(ctx, "l.bias", 3, 1, OUT, REF_COLUMNS, rank, job->tp));
-    if (!job->with_bias) layer.bias = SYN_NO_BIAS;
+    if (job->with_bias) SYN_TRY(write_shard(ctx, "l.bias", 3, 1, OUT, REF_COLUMNS, rank, job->tp));
+    job->bad += syn_ctx_param_count(ctx) != (job->with_bias ? 2u : 1u);
     const syn_tensor y =
         syn_column_linear(ctx, syn_input(ctx, "x", &spec, x), &layer, job->gather, tp, "y");
     const int64_t width = job->gather ? OUT : part;
@@ -99,7 +100,8 @@ static syn_status column(struct job *job, syn_ctx *ctx, int rank, const syn_grou
 }
 
 static syn_status row(struct job *job, syn_ctx *ctx, int rank, const syn_group *tp) {
-    const syn_initializer init = {.std = 0.02, .seed = 1, .out_in = job->out_in};
+    const syn_initializer init = {
+        .std = 0.02, .seed = 1, .out_in = job->out_in, .no_bias = !job->with_bias};
     const int64_t part = IN / job->tp, width = job->input_parallel ? part : IN;
     const syn_spec spec = {SYN_F32, 2, {ROWS, width}};
     float all[ROWS * IN], x[ROWS * IN];
@@ -109,10 +111,10 @@ static syn_status row(struct job *job, syn_ctx *ctx, int rank, const syn_group *
         for (int64_t c = 0; c < width; c++)
             x[r * width + c] = all[r * IN + c + (job->input_parallel ? rank * part : 0)];
     full_linear(want, job->with_bias, job->out_in);
-    syn_layer_linear layer = syn_row_linear_new(ctx, "l", IN, OUT, &init, tp);
+    const syn_layer_linear layer = syn_row_linear_new(ctx, "l", IN, OUT, &init, tp);
     SYN_TRY(write_weight(job, ctx, false, rank));
-    SYN_TRY(write_shard(ctx, "l.bias", 3, 1, OUT, REF_WHOLE, rank, job->tp));
-    if (!job->with_bias) layer.bias = SYN_NO_BIAS;
+    if (job->with_bias) SYN_TRY(write_shard(ctx, "l.bias", 3, 1, OUT, REF_WHOLE, rank, job->tp));
+    job->bad += syn_ctx_param_count(ctx) != (job->with_bias ? 2u : 1u);
     const syn_tensor y =
         syn_row_linear(ctx, syn_input(ctx, "x", &spec, x), &layer, job->input_parallel, tp, "y");
     job->bad += differ(ctx, y, want, ROWS * OUT);
@@ -229,7 +231,8 @@ static void types_of_parameters(void) {
     for (int i = 0; i < 6; i++) {
         syn_ctx *ctx = NULL;
         syn_error err = {0};
-        const syn_initializer init = {0.02, 1, dtypes[i % 3], i / 3};
+        const syn_initializer init = {
+            .std = 0.02, .seed = 1, .dtype = dtypes[i % 3], .out_in = i / 3};
         CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
         const syn_layer_linear c = syn_column_linear_new(ctx, "c", IN, OUT, 1, &init, NULL);
         const syn_layer_linear r = syn_row_linear_new(ctx, "r", IN, OUT, &init, NULL);

@@ -1,0 +1,60 @@
+/* Attention between its projections: heads, the cache of keys and values, scores. */
+#include <math.h>
+
+#include "models/layers.h"
+
+syn_tensor syn_heads_split(syn_ctx *ctx, syn_tensor x, int64_t depth) {
+    const int64_t dims[4] = {syn_tensor_dim(ctx, x, 0), syn_tensor_dim(ctx, x, 1), -1, depth};
+    const int order[4] = {0, 2, 1, 3};
+    return syn_permute(ctx, syn_reshape(ctx, x, dims, 4), order, 4);
+}
+
+syn_tensor syn_heads_cached(syn_ctx *ctx, syn_tensor *cache, syn_tensor x, int64_t position,
+                            const char *label) {
+    *cache = syn_name(ctx, syn_kv_append(ctx, *cache, x, position), label);
+    return syn_slice(ctx, *cache, 2, 0, position + syn_tensor_dim(ctx, x, 2));
+}
+
+/* x (B, H, T, S) with as many heads, rows of which follow each other, as `heads` says: the rows of
+   heads that share keys lie behind each other. */
+static syn_tensor regroup(syn_ctx *ctx, syn_tensor x, int64_t heads) {
+    if (syn_tensor_dim(ctx, x, 1) == heads) return x;
+    const int64_t rows = syn_tensor_dim(ctx, x, 1) * syn_tensor_dim(ctx, x, 2);
+    const int64_t dims[4] = {syn_tensor_dim(ctx, x, 0), heads, rows / heads, -1};
+    return syn_reshape(ctx, x, dims, 4);
+}
+
+/* Op by op. Products are of the heads of keys, of whose queries the rows follow each other; of the
+   T x S squares, which are large, one stays at a time. */
+static syn_tensor unfused(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                          const syn_attending *how, double scale) {
+    const int64_t heads = syn_tensor_dim(ctx, q, 1), shared = syn_tensor_dim(ctx, k, 1);
+    const syn_mark mark = syn_ctx_mark(ctx);
+    syn_tensor y = syn_matmul(ctx, regroup(ctx, q, shared), k, false, true);
+    y = regroup(ctx, syn_name(ctx, y, "scores"), heads);
+    y = syn_scale_mask(ctx, y, how->mask, scale, how->causal, how->position);
+    syn_release(ctx, mark, &y, 1);
+    y = syn_name(ctx, syn_softmax(ctx, y), "probs");
+    syn_release(ctx, mark, &y, 1);
+    y = syn_matmul(ctx, regroup(ctx, y, shared), v, false, false);
+    y = regroup(ctx, syn_name(ctx, y, "context"), heads);
+    syn_release(ctx, mark, &y, 1);
+    return y;
+}
+
+syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                            const syn_attending *how) {
+    if (syn_ctx_status(ctx) != SYN_OK) return (syn_tensor){0};
+    const int64_t heads = syn_tensor_dim(ctx, q, 1), shared = syn_tensor_dim(ctx, k, 1);
+    if (shared < 1 || heads % shared != 0)
+        return syn_ctx_fail(ctx, SYN_E_SHAPE,
+                            "%lld heads of keys do not divide the %lld of queries",
+                            (long long)shared, (long long)heads);
+    const int order[4] = {0, 2, 1, 3};
+    const int64_t dims[3] = {syn_tensor_dim(ctx, q, 0), syn_tensor_dim(ctx, q, 2), -1};
+    const double scale = 1.0 / sqrt((double)syn_tensor_dim(ctx, q, 3));
+    const syn_tensor y =
+        how->fused ? syn_attention(ctx, q, k, v, how->mask, scale, how->causal, how->position)
+                   : unfused(ctx, q, k, v, how, scale);
+    return syn_reshape(ctx, syn_permute(ctx, y, order, 4), dims, 3);
+}

@@ -1,4 +1,4 @@
-/* Constructors of the communicators. All of them are closed with comm->ops->close(comm). What the
+/* Constructors of the communicators. All of them are closed with syn_comm_close. What the
    operations mean is said in syntorch/communicator.h; common to all implementations here:
 
    - "Rank order" is the order of the group's rank list. `self` and `local` reduce in that order,
@@ -46,7 +46,9 @@ void syn_local_world_free(syn_local_world *world);
 
 /* Runs rank_main once per rank, each on a thread of its own, and waits for all. A rank that returns
    a failure ends the others. The returned sentence is that of the rank that failed first by itself,
-   beginning "rank 1 failed: ", or the sentence common to all (mismatch, deadlock). */
+   beginning "rank 1 failed: ", or the sentence common to all (mismatch, deadlock). The
+   communicators are closed then; contexts that rank_main leaves behind are the caller's
+   (syn_comm_close). */
 typedef syn_status syn_rank_main(syn_comm *comm, void *arg, syn_error *err);
 syn_status syn_local_run(int32_t size, syn_rank_main *rank_main, void *arg,
                          syn_error *err) SYN_MUST_USE;

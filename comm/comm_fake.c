@@ -9,8 +9,7 @@ static void fake_abort(syn_comm *comm, const char *reason) {
 }
 
 static void fake_close(syn_comm *comm) {
-    syn__comm_free_groups((syn__comm *)comm);
-    syn_free(comm);
+    (void)comm;
 }
 
 static const syn_comm_ops fake_ops = {

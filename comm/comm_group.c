@@ -97,14 +97,31 @@ syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, co
     return SYN_OK;
 }
 
-void syn__comm_free_groups(syn__comm *comm) {
-    while (comm->nodes != NULL) {
-        syn__group_node *node = comm->nodes;
-        comm->nodes = node->next;
-        if (comm->pub.ops->close_group != NULL)
-            comm->pub.ops->close_group(&comm->pub, &node->group);
+void syn__comm_close_groups(syn__comm *comm) {
+    for (syn__group_node *n = comm->nodes; n != NULL; n = n->next)
+        comm->pub.ops->close_group(&comm->pub, &n->group);
+}
+
+void syn_comm_close(syn_comm *comm) {
+    if (comm == NULL) return;
+    comm->ops->close(comm);
+    comm->closed = true;
+    syn__comm_release(comm);
+}
+
+void syn__comm_hold(syn_comm *comm) {
+    if (comm != NULL) atomic_fetch_add(&((syn__comm *)comm)->holds, 1);
+}
+
+void syn__comm_release(syn_comm *comm) {
+    syn__comm *self = (syn__comm *)comm;
+    if (self == NULL || atomic_fetch_sub(&self->holds, 1) > 0) return;
+    while (self->nodes != NULL) {
+        syn__group_node *node = self->nodes;
+        self->nodes = node->next;
         syn_free(node);
     }
+    syn_free(self);
 }
 
 bool syn__call_equal(const syn__call *a, const syn__call *b) {

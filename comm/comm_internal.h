@@ -4,6 +4,8 @@
 
 #include "syntorch/communicator.h"
 
+#include <stdatomic.h>
+
 /* Every communicator begins with this: groups are allocated one by one, so that pointers to them
    stay valid while more are opened. */
 typedef struct syn__group_node {
@@ -14,10 +16,11 @@ typedef struct syn__group_node {
 typedef struct syn__comm {
     syn_comm pub;
     syn__group_node *nodes; /* newest first */
+    _Atomic int32_t holds;  /* besides one: of contexts, and the opener's until it is closed */
 } syn__comm;
 
-/* Closes all groups. */
-void syn__comm_free_groups(syn__comm *comm);
+/* close_group of all groups, for communicators that have it. */
+void syn__comm_close_groups(syn__comm *comm);
 
 /* What one rank calls: the signature that members of a group compare. */
 typedef struct syn__call {

@@ -182,11 +182,9 @@ static void local_abort(syn_comm *comm, const char *reason) {
 
 static void local_close(syn_comm *comm) {
     syn_local_world *world = ((syn__local *)comm)->world;
-    syn__comm_free_groups((syn__comm *)comm);
     pthread_mutex_lock(&world->lock);
     syn__local_rank_ended(world, comm->rank);
     release(world);
-    syn_free(comm);
 }
 
 static const syn_comm_ops local_ops = {

@@ -26,7 +26,7 @@ static void *run_rank(void *arg) {
         snprintf(sentence, sizeof sentence, "rank %d failed: %.480s", (int)t->rank, t->error.text);
         syn_local_world_abort(t->world, sentence);
     }
-    if (comm != NULL) comm->ops->close(comm);
+    syn_comm_close(comm);
     return NULL;
 }
 

@@ -102,7 +102,7 @@ static void mpi_close(syn_comm *comm) {
        this rank is in there, Open MPI 4.1's mpirun (PMIx 4.2) now and then hangs in
        PMIx_server_finalize. */
     MPI_Barrier(self->messages);
-    syn__comm_free_groups(&self->base);
+    syn__comm_close_groups(&self->base);
     MPI_Op_free(&self->keep_nan_max);
     MPI_Op_free(&self->keep_nan_min);
     MPI_Comm_free(&self->checks);
@@ -111,7 +111,6 @@ static void mpi_close(syn_comm *comm) {
     syn__watchdog_leave(self->dog);
     syn__watchdog_free(self->dog);
     syn_aligned_free(self->scratch);
-    syn_free(self);
 }
 
 static const syn_comm_ops mpi_ops = {

@@ -84,10 +84,7 @@ static void self_abort(syn_comm *comm, const char *reason) {
 }
 
 static void self_close(syn_comm *comm) {
-    self_comm *self = (self_comm *)comm;
-    syn__comm_free_groups(&self->base);
-    syn__mailbox_free(&self->box);
-    syn_free(self);
+    syn__mailbox_free(&((self_comm *)comm)->box);
 }
 
 static const syn_comm_ops self_ops = {

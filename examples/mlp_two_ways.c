@@ -64,7 +64,7 @@ static syn_status draw(int32_t size, const char *path, syn_error *err) {
     if (graph) syn_graph_free(graph);
     for (int32_t r = 0; r < size; r++) {
         syn_ctx_free(ctxs[r]);
-        if (comms[r]) comms[r]->ops->close(comms[r]);
+        syn_comm_close(comms[r]);
     }
     return s;
 }

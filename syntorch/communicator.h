@@ -58,19 +58,28 @@ typedef struct syn_comm_ops {
                           syn_error *err);
     /* This rank has failed with `reason`: wakes the others with that sentence. Never blocks. */
     void (*abort)(syn_comm *comm, const char *reason);
-    /* Ends this rank's part and frees the communicator. */
+    /* Ends this rank's part and frees what belongs to it, but for groups and communicator:
+       syn_comm_close calls it. */
     void (*close)(syn_comm *comm);
 } syn_comm_ops;
 
 struct syn_comm {
     const syn_comm_ops *ops;
     int32_t rank, size;
+    bool closed;        /* nothing can be exchanged any more */
     uint64_t origin_ns; /* of the monotonic clock: all ranks count their times from here, so that
                            they can be compared; 0: each from when its context was made */
 };
 
-/* Opens a group of the given global ranks, which must hold comm->rank. The pointer is valid until
-   the communicator is closed. */
+/* Ends this rank's part. Communicator and groups stay as they are until the last context made with
+   it is freed: it can still be used, but nothing can be exchanged in it. NULL is allowed. */
+void syn_comm_close(syn_comm *comm);
+/* For contexts: each holds its communicator. May be called from any thread; NULL is allowed. */
+void syn__comm_hold(syn_comm *comm);
+void syn__comm_release(syn_comm *comm);
+
+/* Opens a group of the given global ranks, which must hold comm->rank. The pointer is valid as long
+   as the communicator. */
 syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, const int32_t *ranks,
                                int32_t n_ranks, syn_group **out, syn_error *err) SYN_MUST_USE;
 /* The group opened with that id; NULL if there is none. */

@@ -15,6 +15,7 @@ syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, syn_err
     if (!ctx) return SYN_FAIL_NOMEM(err, sizeof *ctx, "a context");
     ctx->backend = ctx->storages.backend = syn_backend_get(device);
     ctx->comm = comm;
+    syn__comm_hold(comm);
     syn_status s = syn_trace_new(&ctx->trace, comm ? comm->rank : 0, comm ? comm->size : 1, err);
     if (s != SYN_OK) {
         syn_ctx_free(ctx);
@@ -33,6 +34,7 @@ void syn_ctx_free(syn_ctx *ctx) {
     syn_free(ctx->params);
     syn_workers_free(ctx->workers);
     syn_trace_free(ctx->trace);
+    syn__comm_release(ctx->comm);
     syn_free(ctx);
 }
 

@@ -21,9 +21,9 @@ typedef struct syn_tensor {
 
 typedef struct syn_ctx syn_ctx;
 
-/* comm NULL: alone in the world. The communicator stays the caller's. A communicator that moves no
-   data
-   ("fake") needs the meta device. */
+/* comm NULL: alone in the world. The communicator stays the caller's, who may close it before the
+   context is freed: what the context holds can then still be used, but its collectives fail. A
+   communicator that moves no data ("fake") needs the meta device. */
 syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm,
                        syn_error *err) SYN_MUST_USE;
 void syn_ctx_free(syn_ctx *ctx);

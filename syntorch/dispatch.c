@@ -38,6 +38,15 @@ static syn_status gather_inputs(const syn_ctx *ctx, const syn_tensor *in, syn_ca
     return SYN_OK;
 }
 
+static syn_status check_comm(const syn_call *call) {
+    if (!(call->def->flags & SYN_OPF_COMM)) return SYN_OK;
+    if (!call->comm) return SYN_FAIL(call->err, SYN_E_INVALID, "needs a communicator");
+    if (!call->comm->closed) return SYN_OK;
+    return SYN_FAIL(call->err, SYN_E_INVALID,
+                    "the communicator of rank %d is closed; nothing can be exchanged any more",
+                    (int)call->comm->rank);
+}
+
 static syn_status infer(syn_call *call) {
     for (int i = 0; i < call->n_out; i++) memset(&call->out[i].spec, 0, sizeof call->out[i].spec);
     SYN_TRY(call->def->infer(call));
@@ -139,7 +148,8 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
     call.err = &inner;
     for (int i = 0; i < call.n_out; i++) out[i].id = 0;
     if (ctx->error.code != SYN_OK) return;
-    syn_status s = gather_inputs(ctx, in, &call);
+    syn_status s = check_comm(&call);
+    if (s == SYN_OK) s = gather_inputs(ctx, in, &call);
     if (s == SYN_OK) s = infer(&call);
     if (s == SYN_OK && !record(ctx, op, in, &call, out)) {
         inner = ctx->error; /* to be said again with op and scope */

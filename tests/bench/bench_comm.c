@@ -158,7 +158,7 @@ static int bench_mpi(void) {
     }
     if (comm->rank == 0) print_row("mpi", b.us);
     fflush(stdout);
-    comm->ops->close(comm);
+    syn_comm_close(comm);
     return 0;
 }
 

@@ -56,7 +56,7 @@ static struct traced trace(syn_device device, const char *preset, int tp, int64_
     t.nodes = syn_ctx_trace(t.ctx)->n_nodes - 1;
     syn_free(g.tokens);
     syn_gpt_free(gpt);
-    if (comm) comm->ops->close(comm);
+    syn_comm_close(comm);
     free(prompt);
     return t;
 }

@@ -384,7 +384,7 @@ static void self_copies(void) {
     CHECK(out[0] == 1);
     CHECK_INT(comm->ops->recv(comm, out, 3, SYN_F32, 0, 4, &wait_ns, &err), SYN_E_COMM);
     CHECK_STR(err.text, "rank 0 waits in recv(tag 4) for itself, but nothing was sent");
-    comm->ops->close(comm);
+    syn_comm_close(comm);
 }
 
 static void fake_knows_groups_only(void) {
@@ -403,7 +403,7 @@ static void fake_knows_groups_only(void) {
     CHECK(syn_comm_group(comm, 99) == NULL);
     CHECK_OK(syn_comm_open_group(comm, 5, "tp1", ranks, 3, &again, &err), err);
     CHECK(again == a);
-    comm->ops->close(comm);
+    syn_comm_close(comm);
     CHECK_INT(syn_comm_fake_new(&comm, 4, 4, &err), SYN_E_INVALID);
     CHECK_STR(err.text, "there is no rank 4 in a world of 4 ranks");
 }

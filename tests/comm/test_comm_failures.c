@@ -322,9 +322,9 @@ static void groups_and_peers_are_checked(void) {
     CHECK_OK(syn_comm_local_new(&b, world, 1, &err), err);
     CHECK_INT(syn_comm_open_group(b, 1, "g", other, 2, &group, &err), SYN_E_COMM);
     CHECK_HAS(err.text, "rank 1 opens group 1 (g) with 2 ranks but another rank");
-    a->ops->close(a);
+    syn_comm_close(a);
     syn_local_world_free(world);
-    b->ops->close(b);
+    syn_comm_close(b);
 }
 
 static void *barrier_alone(void *arg) {
@@ -337,7 +337,7 @@ static void *barrier_alone(void *arg) {
     if (syn_comm_open_group(comm, 1, "all", ranks, 2, &group, &err) == SYN_OK &&
         comm->ops->barrier(comm, group, &wait_ns, &err) == SYN_OK)
         SYN_FAIL(&err, SYN_E_FORMAT, "the barrier let one rank pass");
-    comm->ops->close(comm);
+    syn_comm_close(comm);
     return &err;
 }
 

@@ -226,7 +226,7 @@ static int run_rank(const char *mode) {
         status = others_wait(comm, mode, &err);
     }
     if (status == SYN_OK) {
-        comm->ops->close(comm);
+        syn_comm_close(comm);
         return 0;
     }
     printf("error: %s\n", err.text);

@@ -25,8 +25,7 @@ static bool open_world(struct world *w, int32_t size, const syn_mesh_shape *shap
 }
 
 static void close_world(struct world *w) {
-    for (int32_t r = 0; r < w->size; r++)
-        if (w->comm[r]) w->comm[r]->ops->close(w->comm[r]);
+    for (int32_t r = 0; r < w->size; r++) syn_comm_close(w->comm[r]);
 }
 
 static bool group_is(const syn_group *g, uint32_t id, const char *name, const int32_t *ranks,
@@ -161,7 +160,7 @@ static void shapes_that_are_refused(void) {
         CHECK_OK(syn_comm_fake_new(&comm, 3, 8, &err), err);
         const syn_status s = syn_mesh_open(&mesh, comm, &bad[i].shape, &err);
         const bool opened = syn_comm_group(comm, 1) != NULL; /* ids count from one */
-        comm->ops->close(comm);
+        syn_comm_close(comm);
         CHECK_INT(s, SYN_E_INVALID);
         CHECK(!opened);
         CHECK_HAS(err.text, bad[i].says);

@@ -399,7 +399,7 @@ static void models_refuse_what_does_not_divide(void) {
     how.tp = &pair;
     const syn_status width = syn_gpt_new(&gpt, ctx, &config, &how, &inner);
     syn_ctx_free(ctx);
-    comm->ops->close(comm);
+    syn_comm_close(comm);
     CHECK(made == SYN_OK && gpt == NULL);
     CHECK(heads == SYN_E_INVALID);
     CHECK_HAS(err.text, "tp 3 does not divide the 4 attention heads");

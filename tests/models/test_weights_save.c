@@ -188,7 +188,7 @@ static void what_cannot_be_saved(void) {
     err = (syn_error){0};
     CHECK_OK(syn_comm_fake_new(&fake, 0, 2, &err), err);
     CHECK_INT(save_alone(SYN_DEVICE_META, half, fake, &err), SYN_E_INVALID);
-    fake->ops->close(fake);
+    syn_comm_close(fake);
     err = (syn_error){0};
     CHECK_INT(save_alone(SYN_DEVICE_CPU, half, NULL, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "'x' cannot be saved: rank 0 of 1 holds part 0 of 2");

@@ -151,7 +151,7 @@ static void test_worlds(void) {
             CHECK_MSG(syn_trace_hash(syn_ctx_trace(meta)) == plan.hash[r], "rank %d of %d", r,
                       size);
             syn_ctx_free(meta);
-            fake->ops->close(fake);
+            syn_comm_close(fake);
         }
     }
 }
@@ -233,7 +233,82 @@ static void test_without_a_communicator(void) {
     CHECK_OK(syn_comm_fake_new(&fake, 0, 2, &err), err);
     CHECK_INT(syn_ctx_new(&ctx, SYN_DEVICE_CPU, fake, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "meta");
-    fake->ops->close(fake);
+    syn_comm_close(fake);
+}
+
+/* Contexts that outlive their ranks: data, trace and groups are there, and nothing is exchanged. */
+typedef struct left_behind {
+    syn_ctx *ctx;
+    syn_tensor sum;
+    syn_group *group;
+} left_behind;
+
+static syn_status leave_behind(syn_comm *comm, void *arg, syn_error *err) {
+    left_behind *left = (left_behind *)arg + comm->rank;
+    const int32_t ranks[2] = {0, 1};
+    const syn_spec spec = {SYN_F32, 1, {2}};
+    const float values[2] = {1, (float)comm->rank};
+    SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, 2, &left->group, err));
+    SYN_TRY(syn_ctx_new(&left->ctx, SYN_DEVICE_CPU, comm, err));
+    const syn_tensor x = syn_input(left->ctx, "x", &spec, values);
+    left->sum = syn_all_reduce(left->ctx, x, SYN_REDUCE_SUM, left->group);
+    return syn_ctx_status(left->ctx);
+}
+
+static void check_left_behind(const left_behind *left, int32_t rank) {
+    float sum[2];
+    syn_graph *graph = NULL;
+    syn_error err = {0};
+    const syn_trace *trace = syn_ctx_trace(left->ctx);
+    CHECK_OK(syn_tensor_read(left->ctx, left->sum, sum, sizeof sum), *syn_ctx_error(left->ctx));
+    CHECK(sum[0] == 2 && sum[1] == 1);
+    CHECK_STR(left->group->name, "tp0");
+    CHECK_INT(syn_ctx_comm(left->ctx)->rank, rank);
+    const syn_tensor twice = syn_add(left->ctx, left->sum, left->sum);
+    CHECK_OK(syn_tensor_read(left->ctx, twice, sum, sizeof sum), *syn_ctx_error(left->ctx));
+    CHECK(sum[0] == 4 && sum[1] == 2);
+    if (rank == 0) syn_all_reduce(left->ctx, twice, SYN_REDUCE_SUM, left->group);
+    else syn_send(left->ctx, twice, 0, 7);
+    CHECK_INT(syn_ctx_status(left->ctx), SYN_E_INVALID);
+    CHECK_STR(syn_ctx_error(left->ctx)->text,
+              rank == 0 ? "all_reduce: the communicator of rank 0 is closed; nothing can be "
+                          "exchanged any more"
+                        : "send: the communicator of rank 1 is closed; nothing can be exchanged "
+                          "any more");
+    CHECK_OK(syn_trace_graph(&graph, &trace, 1, NULL, &err), err);
+    CHECK_INT(graph->ranks[0].n_nodes, 2);
+    syn_graph_free(graph);
+}
+
+static void test_contexts_outlive_communicators(void) {
+    left_behind left[2] = {{0}};
+    syn_error err = {0};
+    CHECK_OK(syn_local_run(2, leave_behind, left, &err), err);
+    for (int32_t r = 0; r < 2; r++) {
+        check_left_behind(&left[r], r);
+        syn_ctx_free(left[r].ctx);
+    }
+}
+
+/* Two contexts of one communicator, freed before and after it is closed. */
+static void test_contexts_share_a_communicator(void) {
+    syn_error err = {0};
+    syn_comm *fake = NULL;
+    syn_ctx *a = NULL, *b = NULL;
+    const int32_t ranks[2] = {0, 1};
+    syn_group *group = NULL;
+    CHECK_OK(syn_comm_fake_new(&fake, 0, 2, &err), err);
+    CHECK_OK(syn_comm_open_group(fake, 1, "tp0", ranks, 2, &group, &err), err);
+    CHECK_OK(syn_ctx_new(&a, SYN_DEVICE_META, fake, &err), err);
+    CHECK_OK(syn_ctx_new(&b, SYN_DEVICE_META, fake, &err), err);
+    syn_ctx_free(a);
+    syn_barrier(b, group);
+    CHECK_OK(syn_ctx_status(b), *syn_ctx_error(b));
+    syn_comm_close(fake);
+    syn_barrier(b, group);
+    CHECK_HAS(syn_ctx_error(b)->text, "barrier: the communicator of rank 0 is closed");
+    syn_ctx_free(b);
+    syn_comm_close(NULL);
 }
 
 static const test_case cases[] = {
@@ -241,5 +316,7 @@ static const test_case cases[] = {
     {"subgroups", test_subgroups},
     {"disagreement", test_disagreement},
     {"without a communicator", test_without_a_communicator},
+    {"contexts outlive communicators", test_contexts_outlive_communicators},
+    {"contexts share a communicator", test_contexts_share_a_communicator},
 };
 TEST_MAIN(cases)

@@ -88,7 +88,7 @@ static bool trace(const char *preset, int t, uint64_t b, uint64_t n, bool fused,
     }
     syn_gpt_free(gpt);
     syn_ctx_free(ctx);
-    fake->ops->close(fake);
+    syn_comm_close(fake);
     return ok;
 }
 

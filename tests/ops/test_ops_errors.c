@@ -264,7 +264,7 @@ static void test_sentences(void) {
         CHECK(syn_ctx_trace(ctx)->n_nodes == nodes);
         syn_ctx_free(ctx);
     }
-    fake->ops->close(fake);
+    syn_comm_close(fake);
 }
 
 /* What shapes forbid is refused before anything runs: the CPU says the same as meta, for the same

@@ -66,7 +66,7 @@ static void fail_everywhere(const run *r) {
         if (ctx) CHECK_OK(syn_trace_verify(syn_ctx_trace(ctx), &setup), setup);
         syn_graph_free(graph);
         syn_ctx_free(ctx);
-        if (comm) comm->ops->close(comm);
+        syn_comm_close(comm);
         CHECK(n < 5000);
     }
     CHECK_MSG(n > 20, "only %llu allocations were tried", (unsigned long long)n);

@@ -131,7 +131,7 @@ static void test_random_views(void) {
         syn_graph_free(g);
         for (int r = 0; r < RANKS; r++) {
             syn_ctx_free(p[r].ctx);
-            comms[r]->ops->close(comms[r]);
+            syn_comm_close(comms[r]);
         }
     }
 }
@@ -235,7 +235,7 @@ static void test_attributes(void) {
     syn_recv(c, &message, 2, 9);
     CHECK_STR(attributes(c), "shape=5,7;");
     syn_ctx_free(c);
-    fake->ops->close(fake);
+    syn_comm_close(fake);
 }
 
 static void test_communication_fields(void) {
@@ -308,7 +308,7 @@ static void test_communication_fields(void) {
     syn_cursor_free(&cursor);
     syn_graph_free(g);
     syn_ctx_free(c);
-    fake->ops->close(fake);
+    syn_comm_close(fake);
 }
 
 /* Times of a run on the CPU: in order, within the run, none for views. */

@@ -199,7 +199,7 @@ static void test_shapes_on_both_devices(void) {
         CHECK_MSG(syn_trace_hash(syn_ctx_trace(meta)) == world_hashes[r], "rank %d", r);
         CHECK_INT(syn_ctx_peak_bytes(meta), world_peaks[r]);
         syn_ctx_free(meta);
-        w.comm->ops->close(w.comm);
+        syn_comm_close(w.comm);
     }
 }
 
@@ -235,7 +235,7 @@ static void test_costs(void) {
     syn_cursor_free(&cursor);
     syn_graph_free(graph);
     syn_ctx_free(meta);
-    w.comm->ops->close(w.comm);
+    syn_comm_close(w.comm);
 }
 
 /* Rows with a group: all of more than two ranks, and tp_enter, whose group no exporter shows. The
@@ -267,7 +267,7 @@ static void test_groups_of_rows(void) {
     syn_cursor_free(&cursor);
     syn_graph_free(graph);
     syn_ctx_free(meta);
-    w.comm->ops->close(w.comm);
+    syn_comm_close(w.comm);
     syn_ctx *alone = ref_ctx(SYN_DEVICE_META, NULL); /* a row may name what nobody opened */
     syn_tp_enter(alone, ZEROS(alone, SYN_F32, 2), &ref_pair);
     CHECK(syn_ctx_trace(alone)->nodes[1].group == 1 && syn_ctx_group(alone, 1) == NULL);
@@ -293,7 +293,7 @@ static void test_nothing_happens_after_a_failure(void) {
     CHECK_STR(syn_ctx_error(ctx)->text, "the first of 2");
     CHECK_INT(syn_ctx_status(ctx), SYN_E_IO);
     syn_ctx_free(ctx);
-    w.comm->ops->close(w.comm);
+    syn_comm_close(w.comm);
 }
 
 /* Memory runs out at every allocation of every line; the trace stays sound. */
@@ -318,7 +318,7 @@ static void test_out_of_memory(void) {
                 CHECK_OK(syn_trace_verify(syn_ctx_trace(ctx), &err), err);
                 CHECK(n < 100);
                 syn_ctx_free(ctx);
-                w.comm->ops->close(w.comm);
+                syn_comm_close(w.comm);
             }
         }
 }

@@ -53,7 +53,7 @@ static syn_status run_meta(launch *l, syn_error *err) {
         syn_comm *comm;
         SYN_TRY(syn_comm_fake_new(&comm, r, l->ranks, err));
         const syn_status s = rank_main(comm, l, err);
-        comm->ops->close(comm);
+        syn_comm_close(comm);
         SYN_TRY(s);
     }
     return SYN_OK;
@@ -112,7 +112,7 @@ static syn_status run_mpi(launch *l, syn_status before, syn_error *err) {
     SYN_TRY(syn_comm_mpi_new(&comm, &how, err));
     l->program->mute = false;
     if (!all_can_begin(l, comm, before, err)) {
-        comm->ops->close(comm);
+        syn_comm_close(comm);
         return before != SYN_OK ? before : SYN_E_COMM;
     }
     syn_graph *mine = NULL;
@@ -131,7 +131,7 @@ static syn_status run_mpi(launch *l, syn_status before, syn_error *err) {
         l->program->mute = true;
     }
     if (comm->rank != 0) l->program->mute = true;
-    comm->ops->close(comm);
+    syn_comm_close(comm);
     return s;
 }
 

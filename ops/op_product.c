@@ -77,7 +77,7 @@ SYN__CPU(linear) {
 /* True if all rows lie a fixed step apart. */
 static bool rows_collapse(const syn_ctx *ctx, syn_tensor x) {
     syn_operand o;
-    syn_trace_operand(syn_ctx_trace(ctx), x.id, &o);
+    syn__tensor_operand(ctx, x, &o);
     if (o.spec.rank < 1 || (o.strides[o.spec.rank - 1] != 1 && o.spec.dims[o.spec.rank - 1] > 1))
         return false;
     int64_t step = 0;

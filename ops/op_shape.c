@@ -69,7 +69,7 @@ syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank
         return syn_ctx_fail(ctx, SYN_E_SHAPE, "reshape: %d dimensions, at most %d are possible",
                             rank, SYN_MAX_RANK);
     syn_operand o;
-    syn_trace_operand(syn_ctx_trace(ctx), x.id, &o);
+    syn__tensor_operand(ctx, x, &o);
     syn_spec to = {o.spec.dtype, rank, {0}};
     int64_t known = 1;
     int open = -1;
@@ -218,7 +218,7 @@ syn_tensor syn_contiguous(syn_ctx *ctx, syn_tensor x) {
 syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x) {
     if (syn_ctx_status(ctx) != SYN_OK) return x;
     syn_operand o;
-    syn_trace_operand(syn_ctx_trace(ctx), x.id, &o);
+    syn__tensor_operand(ctx, x, &o);
     const int last = o.spec.rank - 1;
     return last < 0 || o.spec.dims[last] <= 1 || o.strides[last] == 1 ? x : syn_contiguous(ctx, x);
 }

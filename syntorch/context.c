@@ -2,9 +2,21 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
+
+/* Another than those of other contexts, which have another address or began at another time; but
+   for one chance in 2^32, being a hash. */
+static uint32_t new_tag(const syn_ctx *ctx) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const uint64_t facts[3] = {(uint64_t)(uintptr_t)ctx, (uint64_t)now.tv_sec,
+                               (uint64_t)now.tv_nsec};
+    const uint32_t tag = (uint32_t)syn_hash(facts, sizeof facts, 0);
+    return tag ? tag : 1;
+}
 
 syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, syn_error *err) {
     if (comm && !comm->ops->moves_data && device != SYN_DEVICE_META)
@@ -13,6 +25,7 @@ syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, syn_err
                         comm->ops->name);
     syn_ctx *ctx = syn_calloc(1, sizeof *ctx);
     if (!ctx) return SYN_FAIL_NOMEM(err, sizeof *ctx, "a context");
+    ctx->tag = new_tag(ctx);
     ctx->backend = ctx->storages.backend = syn_backend_get(device);
     ctx->comm = comm;
     syn__comm_hold(comm);

@@ -14,9 +14,11 @@
 extern "C" {
 #endif
 
-/* A row of the trace. Passed by value, never freed by users. id 0 is poisoned. */
+/* A tensor of a context. Passed by value, never freed by users; id 0 is poisoned. `tag` tells
+   contexts apart: all that takes a tensor refuses that of another context, which is then the
+   context's failure (spec, dim and contiguous, which cannot fail, take it for the poisoned one). */
 typedef struct syn_tensor {
-    uint32_t id;
+    uint32_t id, tag;
 } syn_tensor;
 
 typedef struct syn_ctx syn_ctx;
@@ -141,6 +143,8 @@ void syn_unpin(syn_ctx *ctx, syn_tensor t);
    takes for the time of its call is not counted. */
 size_t syn_ctx_peak_bytes(const syn_ctx *ctx);
 
+/* Spec, strides and offset of a tensor, without data: for op builders. */
+void syn__tensor_operand(const syn_ctx *ctx, syn_tensor t, syn_operand *out);
 /* The one door (dispatch.c): checks, infers, records and, unless on meta, runs and times the
    kernel. Only op builders call it. Outputs go to out[0..n_out-1], all poisoned on failure. */
 void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, const syn_attr *attr,

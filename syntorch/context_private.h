@@ -8,6 +8,7 @@
 #define SYN__SCOPE_DEPTH 32
 
 struct syn_ctx {
+    uint32_t tag; /* of its tensors; never 0 */
     const syn_backend *backend;
     syn_comm *comm;       /* NULL: alone */
     syn_workers *workers; /* NULL: one thread */
@@ -23,6 +24,12 @@ struct syn_ctx {
     uint64_t start_ns;
 };
 
+/* Row of a tensor; 0: poisoned, or none of this context. */
+uint32_t syn__row(const syn_ctx *ctx, syn_tensor t);
+/* The same; 0 is the context's failure: the tensor cannot be `done` ("read"). */
+uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done);
+/* The tensor of a row; of row 0 the poisoned one. */
+syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row);
 /* Appends a tensor row; base 0: it owns its storage. The row's id, or 0 after an error in the
  * context. */
 uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t producer,

@@ -15,19 +15,22 @@ static void locate(syn_ctx *ctx, const syn_opdef *def, const syn_error *inner) {
     ctx->error.line = inner->line;
 }
 
-static syn_status gather_inputs(const syn_ctx *ctx, const syn_tensor *in, syn_call *call) {
+/* rows: of the inputs. */
+static syn_status gather_inputs(const syn_ctx *ctx, const syn_tensor *in, syn_call *call,
+                                uint32_t *rows) {
     const syn_opdef *def = call->def;
     if (call->n_in < def->min_in || call->n_in > def->max_in)
         return SYN_FAIL(call->err, SYN_E_INVALID, "takes %d to %d inputs, not %d", def->min_in,
                         def->max_in, call->n_in);
     for (int i = 0; i < call->n_in; i++) {
-        if (in[i].id == 0 || in[i].id >= ctx->trace->n_tensors)
+        rows[i] = syn__row(ctx, in[i]);
+        if (!rows[i])
             return SYN_FAIL(call->err, SYN_E_INVALID, "input %d is not a tensor of this context",
                             i);
         syn_operand *o = &call->in[i];
-        syn_trace_operand(ctx->trace, in[i].id, o);
-        o->data = syn__data(ctx, in[i].id, o);
-        if (!syn__has_storage(ctx, in[i].id))
+        syn_trace_operand(ctx->trace, rows[i], o);
+        o->data = syn__data(ctx, rows[i], o);
+        if (!syn__has_storage(ctx, rows[i]))
             return SYN_FAIL(call->err, SYN_E_INVALID, "the data of input %d was released", i);
         const int last = o->spec.rank - 1;
         if (!(def->flags & SYN_OPF_STRIDED) && last >= 0 && o->strides[last] != 1 &&
@@ -61,55 +64,63 @@ static syn_status infer(syn_call *call) {
     return SYN_OK;
 }
 
-/* Appends the node and its outputs. Failure leaves the trace as it was, but for unused interned
-   entries, and its sentence in the context. */
-static bool record(syn_ctx *ctx, syn_op op, const syn_tensor *in, const syn_call *call,
-                   syn_tensor *out) {
+/* All of a node's row but its outputs; room for it in all tables. */
+static syn_status make_row(syn_ctx *ctx, syn_op op, const syn_call *call, syn_trace_node *row) {
     syn_trace *t = ctx->trace;
     syn_error *err = &ctx->error;
-    if (t->n_nodes >= UINT32_MAX - 1 || t->n_inputs >= UINT32_MAX - SYN_MAX_INPUTS) {
-        SYN_FAIL(err, SYN_E_NOMEM, "a trace holds at most 2^32 nodes and inputs");
-        return false;
-    }
-    syn_trace_node row = {.op = (uint16_t)op,
-                          .phase = (uint8_t)ctx->phase,
-                          .n_in = (uint8_t)call->n_in,
-                          .n_out = (uint8_t)call->n_out,
-                          .scope = ctx->n_scopes ? ctx->scopes[ctx->n_scopes - 1] : 0,
-                          .first_in = (uint32_t)t->n_inputs,
-                          .first_out = (uint32_t)t->n_tensors};
-    if (call->group && syn_trace_add_group(t, call->group, &row.group, err) != SYN_OK) return false;
+    if (t->n_nodes >= UINT32_MAX - 1 || t->n_inputs >= UINT32_MAX - SYN_MAX_INPUTS)
+        return SYN_FAIL(err, SYN_E_NOMEM, "a trace holds at most 2^32 nodes and inputs");
+    *row = (syn_trace_node){.op = (uint16_t)op,
+                            .phase = (uint8_t)ctx->phase,
+                            .n_in = (uint8_t)call->n_in,
+                            .n_out = (uint8_t)call->n_out,
+                            .scope = ctx->n_scopes ? ctx->scopes[ctx->n_scopes - 1] : 0,
+                            .first_in = (uint32_t)t->n_inputs,
+                            .first_out = (uint32_t)t->n_tensors};
+    if (call->group) SYN_TRY(syn_trace_add_group(t, call->group, &row->group, err));
     if (call->def->flags & SYN_OPF_COMM) /* one stream a group, one for messages */
-        row.stream = (uint8_t)(row.group == 0 ? 255 : row.group < 254 ? row.group : 254);
+        row->stream = (uint8_t)(row->group == 0 ? 255 : row->group < 254 ? row->group : 254);
     const size_t attr_bytes = (size_t)call->n_attr * sizeof(syn_attr);
-    if (attr_bytes && syn_intern_put(&t->blobs, call->attr, attr_bytes, &row.attrs, err) != SYN_OK)
-        return false;
-    if (syn_grow(&t->inputs, &t->inputs_cap, t->n_inputs + SYN_MAX_INPUTS, sizeof *t->inputs,
-                 err) != SYN_OK)
-        return false;
-    if (syn_grow(&t->nodes, &t->nodes_cap, t->n_nodes + 1, sizeof row, err) != SYN_OK) return false;
+    if (attr_bytes) SYN_TRY(syn_intern_put(&t->blobs, call->attr, attr_bytes, &row->attrs, err));
+    SYN_TRY(
+        syn_grow(&t->inputs, &t->inputs_cap, t->n_inputs + SYN_MAX_INPUTS, sizeof *t->inputs, err));
+    SYN_TRY(syn_grow(&t->nodes, &t->nodes_cap, t->n_nodes + 1, sizeof *row, err));
     if (ctx->backend->has_data) {
         const size_t old = t->times_cap;
-        if (syn_grow(&t->times, &t->times_cap, t->nodes_cap, sizeof *t->times, err) != SYN_OK)
-            return false;
+        SYN_TRY(syn_grow(&t->times, &t->times_cap, t->nodes_cap, sizeof *t->times, err));
         memset(t->times + old, 0, (t->times_cap - old) * sizeof *t->times);
     }
-    const bool aliases = (call->def->flags & (SYN_OPF_VIEW | SYN_OPF_INPLACE)) != 0;
+    return SYN_OK;
+}
+
+/* Output i, as the newest tensor: it lies in its input's storage or in one of its own. */
+static syn_status append_output(syn_ctx *ctx, const syn_call *call, int i, const uint32_t *in) {
+    const syn_trace_tensor *tensors = ctx->trace->tensors;
+    const bool alias = i == 0 && (call->def->flags & (SYN_OPF_VIEW | SYN_OPF_INPLACE));
+    const uint32_t base = alias ? tensors[in[i]].base : 0;
+    const uint32_t flags = alias ? SYN_TENSOR_VIEW | (tensors[in[i]].flags & SYN_TENSOR_STATE) : 0;
+    const uint32_t row =
+        syn__append_tensor(ctx, &call->out[i], (uint32_t)ctx->trace->n_nodes, base, flags, NULL);
+    if (!row) return ctx->error.code;
+    return alias ? SYN_OK : syn__alloc_data(ctx, row);
+}
+
+/* Appends the node and its outputs. Failure leaves the trace as it was, but for unused interned
+   entries, and its sentence in the context. */
+static syn_status record(syn_ctx *ctx, syn_op op, const uint32_t *in, const syn_call *call) {
+    syn_trace *t = ctx->trace;
+    syn_trace_node row;
+    SYN_TRY(make_row(ctx, op, call, &row));
     for (int i = 0; i < call->n_out; i++) {
-        const bool alias = aliases && i == 0;
-        const uint32_t base = alias ? t->tensors[in[0].id].base : 0;
-        const uint32_t flags =
-            alias ? SYN_TENSOR_VIEW | (t->tensors[in[0].id].flags & SYN_TENSOR_STATE) : 0;
-        out[i].id = syn__append_tensor(ctx, &call->out[i], (uint32_t)t->n_nodes, base, flags, NULL);
-        if (!out[i].id || (!alias && syn__alloc_data(ctx, out[i].id) != SYN_OK)) {
-            syn_release(ctx, (syn_mark){row.first_out}, NULL, 0);
-            t->n_tensors = row.first_out;
-            return false;
-        }
+        const syn_status s = append_output(ctx, call, i, in);
+        if (s == SYN_OK) continue;
+        syn_release(ctx, (syn_mark){row.first_out}, NULL, 0);
+        t->n_tensors = row.first_out;
+        return s;
     }
-    for (int i = 0; i < call->n_in; i++) t->inputs[t->n_inputs++] = in[i].id;
+    for (int i = 0; i < call->n_in; i++) t->inputs[t->n_inputs++] = in[i];
     t->nodes[t->n_nodes++] = row;
-    return true;
+    return SYN_OK;
 }
 
 static void store_time(syn_trace *t, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
@@ -118,11 +129,12 @@ static void store_time(syn_trace *t, uint32_t node, uint64_t start_ns, uint64_t 
                                       (float)wall_ns, (float)cpu_ns, (float)wait_ns};
 }
 
-static syn_status run(syn_ctx *ctx, syn_call *call, const syn_tensor *out, uint32_t node) {
+static syn_status run(syn_ctx *ctx, syn_call *call, uint32_t node) {
     syn_status (*kernel)(syn_call *) = ctx->backend->kernel(call->def);
     if (!kernel) return SYN_OK;
     for (int i = 0; i < call->n_out; i++)
-        call->out[i].data = syn__data(ctx, out[i].id, &call->out[i]);
+        call->out[i].data =
+            syn__data(ctx, ctx->trace->nodes[node].first_out + (uint32_t)i, &call->out[i]);
     uint64_t wall0, cpu0, wall1, cpu1;
     ctx->backend->clock(&wall0, &cpu0);
     const syn_status s = kernel(call);
@@ -146,20 +158,23 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
     call.workers = ctx->workers;
     call.wait_ns = 0;
     call.err = &inner;
-    for (int i = 0; i < call.n_out; i++) out[i].id = 0;
+    for (int i = 0; i < call.n_out; i++) out[i] = (syn_tensor){0};
     if (ctx->error.code != SYN_OK) return;
+    const uint32_t node = (uint32_t)ctx->trace->n_nodes,
+                   first_out = (uint32_t)ctx->trace->n_tensors;
+    uint32_t rows[SYN_MAX_INPUTS];
     syn_status s = check_comm(&call);
-    if (s == SYN_OK) s = gather_inputs(ctx, in, &call);
+    if (s == SYN_OK) s = gather_inputs(ctx, in, &call, rows);
     if (s == SYN_OK) s = infer(&call);
-    if (s == SYN_OK && !record(ctx, op, in, &call, out)) {
+    if (s == SYN_OK && (s = record(ctx, op, rows, &call)) != SYN_OK) {
         inner = ctx->error; /* to be said again with op and scope */
-        s = inner.code;
         ctx->error.code = SYN_OK;
     }
-    if (s == SYN_OK && ctx->backend->has_data)
-        s = run(ctx, &call, out, (uint32_t)ctx->trace->n_nodes - 1);
-    if (s == SYN_OK) return;
+    if (s == SYN_OK && ctx->backend->has_data) s = run(ctx, &call, node);
+    if (s == SYN_OK) {
+        for (int i = 0; i < call.n_out; i++) out[i] = syn__tensor(ctx, first_out + (uint32_t)i);
+        return;
+    }
     SYN_FAIL(&inner, s, "%s", syn_status_name(s)); /* for what failed without a sentence */
     locate(ctx, call.def, &inner);
-    for (int i = 0; i < call.n_out; i++) out[i].id = 0;
 }

@@ -124,7 +124,8 @@ syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full_, syn_
         return (syn_tensor){0};
     const uint32_t id = syn__append_tensor(ctx, &operand, 0, 0, SYN_TENSOR_PARAM, name);
     if (!id || syn__alloc_data(ctx, id) != SYN_OK) return (syn_tensor){0};
-    ctx->params[ctx->n_params++] = (syn_param_info){NULL, full, shard, valid_rows, {id}};
+    ctx->params[ctx->n_params++] =
+        (syn_param_info){NULL, full, shard, valid_rows, syn__tensor(ctx, id)};
     void *data = syn__data(ctx, id, &operand);
     if (ctx->source.read) {
         if (ctx->source.read(ctx->source.user, name, &full, shard, valid_rows, &operand.spec, data,
@@ -140,5 +141,5 @@ syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full_, syn_
         fill(data, (syn_dtype)full.dtype, &s, init, scale, limit,
              syn_hash(name, strlen(name), seed));
     }
-    return (syn_tensor){id};
+    return syn__tensor(ctx, id);
 }

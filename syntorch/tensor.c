@@ -4,6 +4,23 @@
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
 
+uint32_t syn__row(const syn_ctx *ctx, syn_tensor t) {
+    return t.tag == ctx->tag && t.id < ctx->trace->n_tensors ? t.id : 0;
+}
+
+uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done) {
+    const uint32_t row = syn__row(ctx, t);
+    if (t.id == 0) syn_ctx_fail(ctx, SYN_E_INVALID, "the poisoned tensor cannot be %s", done);
+    else if (!row)
+        syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u cannot be %s: it is none of this context", t.id,
+                     done);
+    return row;
+}
+
+syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row) {
+    return (syn_tensor){row, row ? ctx->tag : 0};
+}
+
 void syn__contiguous_strides(syn_operand *operand) {
     int64_t stride = 1;
     memset(operand->strides, 0, sizeof operand->strides);
@@ -65,7 +82,7 @@ static syn_tensor outside(syn_ctx *ctx, const char *name, const syn_spec *spec, 
     void *to = syn__data(ctx, id, &operand);
     if (to && data) memcpy(to, data, bytes);
     if (to && !data) memset(to, 0, bytes);
-    return (syn_tensor){id};
+    return syn__tensor(ctx, id);
 }
 
 syn_tensor syn_input(syn_ctx *ctx, const char *name, const syn_spec *spec, const void *data) {
@@ -77,7 +94,7 @@ syn_tensor syn_state(syn_ctx *ctx, const char *name, const syn_spec *spec) {
 }
 
 const syn_spec *syn_tensor_spec(const syn_ctx *ctx, syn_tensor t) {
-    return syn_trace_spec(ctx->trace, t.id);
+    return syn_trace_spec(ctx->trace, syn__row(ctx, t));
 }
 
 int64_t syn_tensor_dim(const syn_ctx *ctx, syn_tensor t, int dim) {
@@ -86,16 +103,20 @@ int64_t syn_tensor_dim(const syn_ctx *ctx, syn_tensor t, int dim) {
     return dim >= 0 && dim < spec->rank ? spec->dims[dim] : 1;
 }
 
+void syn__tensor_operand(const syn_ctx *ctx, syn_tensor t, syn_operand *out) {
+    syn_trace_operand(ctx->trace, syn__row(ctx, t), out);
+}
+
 bool syn_tensor_contiguous(const syn_ctx *ctx, syn_tensor t) {
     syn_operand operand;
-    syn_trace_operand(ctx->trace, t.id, &operand);
+    syn__tensor_operand(ctx, t, &operand);
     operand.offset = 0;
     return plain(&operand);
 }
 
 syn_tensor syn_name(syn_ctx *ctx, syn_tensor t, const char *label) {
-    if (ctx->error.code != SYN_OK) return t;
-    const uint32_t producer = t.id < ctx->trace->n_tensors ? ctx->trace->tensors[t.id].producer : 0;
+    if (ctx->error.code != SYN_OK || t.id == 0) return t;
+    const uint32_t producer = ctx->trace->tensors[syn__own_row(ctx, t, "named")].producer;
     uint32_t id;
     if (producer &&
         syn_intern_put(&ctx->trace->texts, label, strlen(label), &id, &ctx->error) == SYN_OK)
@@ -108,7 +129,7 @@ syn_tensor syn_find_param(const syn_ctx *ctx, const char *name) {
         const syn_trace_tensor *t = &ctx->trace->tensors[id];
         if ((t->flags & SYN_TENSOR_PARAM) && !t->producer && t->name &&
             strcmp(syn_trace_text(ctx->trace, t->name - 1), name) == 0)
-            return (syn_tensor){id};
+            return syn__tensor(ctx, id);
     }
     return (syn_tensor){0};
 }

@@ -6,7 +6,6 @@
 
 /* Number of the storage behind a tensor; 0: released, or no tensor. */
 static uint32_t storage_of(const syn_ctx *ctx, uint32_t id) {
-    if (id >= ctx->trace->n_tensors) return 0;
     return syn__storage_of(&ctx->storages, ctx->trace->tensors[id].base);
 }
 
@@ -28,9 +27,11 @@ void *syn__data(const syn_ctx *ctx, uint32_t id, const syn_operand *operand) {
 
 syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) {
     if (ctx->error.code != SYN_OK) return ctx->error.code;
+    const uint32_t row = syn__own_row(ctx, t, "read");
+    if (!row) return ctx->error.code;
     syn_operand o;
-    syn_trace_operand(ctx->trace, t.id, &o);
-    const char *data = syn__data(ctx, t.id, &o);
+    syn_trace_operand(ctx->trace, row, &o);
+    const char *data = syn__data(ctx, row, &o);
     if (!data)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID, "tensor %u has no data to read on '%s'", t.id,
                         ctx->backend->name);
@@ -56,23 +57,23 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
 syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t bytes) {
     const uint32_t outside_flags = SYN_TENSOR_PARAM | SYN_TENSOR_INPUT | SYN_TENSOR_STATE;
     if (ctx->error.code != SYN_OK) return ctx->error.code;
-    if (t.id == 0 || t.id >= ctx->trace->n_tensors || ctx->trace->tensors[t.id].producer != 0 ||
-        !(ctx->trace->tensors[t.id].flags & outside_flags))
+    const uint32_t row = syn__own_row(ctx, t, "written");
+    if (!row) return ctx->error.code;
+    if (ctx->trace->tensors[row].producer != 0 || !(ctx->trace->tensors[row].flags & outside_flags))
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
-                        "tensor %u is no parameter, input or state of this context: only those can "
-                        "be written",
+                        "tensor %u is no parameter, input or state: only those can be written",
                         t.id);
     syn_operand o;
-    syn_trace_operand(ctx->trace, t.id, &o);
+    syn_trace_operand(ctx->trace, row, &o);
     const uint64_t want = syn_spec_bytes(&o.spec);
-    const uint32_t text = ctx->trace->tensors[t.id].name; /* + 1 */
+    const uint32_t text = ctx->trace->tensors[row].name; /* + 1 */
     const char *name = text ? syn_trace_text(ctx->trace, text - 1) : "";
     if (bytes != want)
         return SYN_FAIL(&ctx->error, SYN_E_SHAPE, "'%.128s' has %llu bytes, but %zu were given",
                         name, (unsigned long long)want, bytes);
-    if (!syn__has_storage(ctx, t.id))
+    if (!syn__has_storage(ctx, row))
         return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' were released", name);
-    void *to = syn__data(ctx, t.id, &o);
+    void *to = syn__data(ctx, row, &o);
     if (to && bytes > 0) memcpy(to, data, bytes);
     return SYN_OK;
 }
@@ -83,8 +84,7 @@ syn_mark syn_ctx_mark(const syn_ctx *ctx) {
 
 static bool is_kept(const syn_ctx *ctx, uint32_t id, const syn_tensor *keep, int n_keep) {
     for (int k = 0; k < n_keep; k++)
-        if (keep[k].id < ctx->trace->n_tensors && ctx->trace->tensors[keep[k].id].base == id)
-            return true;
+        if (ctx->trace->tensors[syn__row(ctx, keep[k])].base == id) return true;
     return false;
 }
 
@@ -92,6 +92,8 @@ static bool is_kept(const syn_ctx *ctx, uint32_t id, const syn_tensor *keep, int
    each layer from one mark, and would otherwise look at all layers again. */
 void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep) {
     syn_storages *s = &ctx->storages;
+    for (int k = 0; k < n_keep; k++)
+        if (keep[k].id) syn__own_row(ctx, keep[k], "kept");
     for (uint32_t at = s->newest, older; at && s->at[at].tensor >= mark.tensor; at = older) {
         older = s->at[at].older;
         s->visits++;
@@ -100,20 +102,21 @@ void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep
 }
 
 void syn_drop(syn_ctx *ctx, syn_tensor t) {
-    const uint32_t number = storage_of(ctx, t.id);
+    const uint32_t number = t.id ? storage_of(ctx, syn__own_row(ctx, t, "dropped")) : 0;
     if (number) syn__storage_release(&ctx->storages, number);
 }
 
 void syn_pin(syn_ctx *ctx, syn_tensor t) {
-    const uint32_t number = storage_of(ctx, t.id);
+    const uint32_t row = syn__own_row(ctx, t, "pinned"), number = storage_of(ctx, row);
     if (number) ctx->storages.at[number].pins++;
-    else syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u cannot be pinned: it has no data", t.id);
+    else if (row)
+        syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u cannot be pinned: it has no data", t.id);
 }
 
 void syn_unpin(syn_ctx *ctx, syn_tensor t) {
-    const uint32_t number = storage_of(ctx, t.id);
+    const uint32_t row = syn__own_row(ctx, t, "unpinned"), number = storage_of(ctx, row);
     if (number && ctx->storages.at[number].pins > 0) syn__storage_unpin(&ctx->storages, number);
-    else syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u is not pinned", t.id);
+    else if (row) syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u is not pinned", t.id);
 }
 
 size_t syn_ctx_peak_bytes(const syn_ctx *ctx) {

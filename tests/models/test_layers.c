@@ -295,14 +295,10 @@ static syn_tensor written(syn_ctx *ctx, int which) {
     const int64_t flat[1] = {4};
     switch (which) {
     case 0:
-        return (syn_tensor){0};
-    case 1:
-        return (syn_tensor){1000};
-    case 2:
         return syn_scale(ctx, p, 2); /* a result */
-    case 3:
+    case 1:
         return syn_reshape(ctx, p, flat, 1); /* a view */
-    case 4:
+    case 2:
         return syn_kv_append(ctx, syn_state(ctx, "s", &(syn_spec){SYN_F32, 4, {1, 1, 2, 2}}),
                              syn_input(ctx, "x", &(syn_spec){SYN_F32, 4, {1, 1, 1, 2}}, NULL), 0);
     default:
@@ -311,21 +307,21 @@ static syn_tensor written(syn_ctx *ctx, int which) {
 }
 
 static void writes_of_anything_else_are_refused(void) {
-    for (int which = 0; which < 6; which++) {
+    for (int which = 0; which < 4; which++) {
         syn_ctx *ctx = NULL;
         syn_error err = {0};
         const float data[16] = {0};
         CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), err);
         const syn_tensor t = written(ctx, which);
         const syn_status built = syn_ctx_status(ctx);
-        const syn_status s = syn_tensor_write(ctx, t, data, which < 5 ? 16 : 20);
+        const syn_status s = syn_tensor_write(ctx, t, data, which < 3 ? 16 : 20);
         err = *syn_ctx_error(ctx);
         syn_ctx_free(ctx);
         CHECK(built == SYN_OK);
-        CHECK_MSG(s == (which < 5 ? SYN_E_INVALID : SYN_E_SHAPE), "case %d: status %d", which,
+        CHECK_MSG(s == (which < 3 ? SYN_E_INVALID : SYN_E_SHAPE), "case %d: status %d", which,
                   (int)s);
         CHECK_HAS(err.text,
-                  which < 5 ? "no parameter, input or state" : "'weight' has 16 bytes, but 20");
+                  which < 3 ? "no parameter, input or state" : "'weight' has 16 bytes, but 20");
     }
 }
 

@@ -119,16 +119,13 @@ static void test_reading(void) {
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     CHECK_INT(syn_tensor_read(ctx, (syn_tensor){0}, buf, 4),
               SYN_E_INVALID); /* before there is any tensor */
-    CHECK_HAS(syn_ctx_error(ctx)->text, "tensor 0 has no data to read on 'cpu'");
+    CHECK_STR(syn_ctx_error(ctx)->text, "the poisoned tensor cannot be read");
     syn_ctx_free(ctx);
     ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor t = ref_dense(ctx, &x);
     CHECK(ref_check(ctx, t, &x, 0));
     CHECK_INT(syn_tensor_read(ctx, t, buf, 20), SYN_E_INVALID);
     CHECK_HAS(syn_ctx_error(ctx)->text, "has 24 bytes, but 20 were asked for");
-    syn_ctx_free(ctx);
-    ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
-    CHECK_INT(syn_tensor_read(ctx, (syn_tensor){50}, buf, 4), SYN_E_INVALID);
     syn_ctx_free(ctx);
     ctx = ref_ctx(SYN_DEVICE_META, NULL);
     CHECK_INT(syn_tensor_read(ctx, ZEROS(ctx, SYN_F32, 2, 3), buf, sizeof buf), SYN_E_INVALID);
@@ -147,13 +144,13 @@ static void test_release(void) {
     const syn_tensor a = syn_add(ctx, x, x), b = syn_add(ctx, x, x);
     const syn_tensor view =
         syn_permute(ctx, b, (const int[]){1, 0}, 2); /* keeping a view keeps its storage */
-    const syn_tensor keep[3] = {view, {0}, {4000}};
-    syn_release(ctx, mark, keep, 3);
+    const syn_tensor keep[2] = {view, SYN_NO_BIAS};
+    syn_release(ctx, mark, keep, 2);
     CHECK(ref_check(ctx, x, &ones, 0)); /* older than the mark */
     CHECK(ref_check(ctx, view, &twice, 0));
     CHECK(ref_check(ctx, b, &twice, 0));
     CHECK_INT(syn_tensor_spec(ctx, a)->rank, 2); /* rows outlive data */
-    syn_release(ctx, mark, keep, 3);             /* again: nothing left to do */
+    syn_release(ctx, mark, keep, 2);             /* again: nothing left to do */
     CHECK_INT(syn_add(ctx, x, a).id, 0);
     CHECK_STR(syn_ctx_error(ctx)->text, "add: the data of input 1 was released");
     float buf[64];
@@ -280,7 +277,6 @@ static void test_pins_refused(void) {
         syn_unpin(ctx, y);
         CHECK(!syn__has_storage(ctx, y.id));
         syn_pin(ctx, (syn_tensor){0});
-        syn_unpin(ctx, (syn_tensor){900});
         syn_ctx_free(ctx);
     }
 }
@@ -383,7 +379,6 @@ static void test_names(void) {
     const syn_tensor x = ZEROS(ctx, SYN_F32, 3);
     CHECK_INT(syn_name(ctx, x, "other").id, x.id);
     CHECK_INT(syn_name(ctx, (syn_tensor){0}, "other").id, 0);
-    CHECK_INT(syn_name(ctx, (syn_tensor){900}, "other").id, 900);
     const syn_tensor y = syn_gelu(ctx, x, true);
     syn_name(ctx, y, "first");
     syn_name(ctx, y, "second");

@@ -1,0 +1,102 @@
+/* Which tensors a context takes: its own. */
+#include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
+
+/* All that takes a tensor, given one of another context whose number is in range here. */
+enum { DISPATCH, LATER_INPUT, READ, WRITE, KEEP, DROP, PIN, UNPIN, NAME, WAYS };
+
+static void give(syn_ctx *ctx, int way, syn_tensor own, syn_tensor t) {
+    float buf[4] = {0};
+    const syn_mark mark = syn_ctx_mark(ctx);
+    switch (way) {
+    case DISPATCH:
+        syn_gelu(ctx, t, true);
+        return;
+    case LATER_INPUT:
+        syn_add(ctx, own, t);
+        return;
+    case READ:
+        CHECK(syn_tensor_read(ctx, t, buf, sizeof buf) != SYN_OK);
+        return;
+    case WRITE:
+        CHECK(syn_tensor_write(ctx, t, buf, sizeof buf) != SYN_OK);
+        return;
+    case KEEP:
+        syn_release(ctx, mark, &t, 1);
+        return;
+    case DROP:
+        syn_drop(ctx, t);
+        return;
+    case PIN:
+        syn_pin(ctx, t);
+        return;
+    case UNPIN:
+        syn_unpin(ctx, t);
+        return;
+    default:
+        syn_name(ctx, t, "stranger");
+    }
+}
+
+static const char *const refused[WAYS] = {
+    "gelu: input 0 is not a tensor of this context",
+    "add: input 1 is not a tensor of this context",
+    "tensor 2 cannot be read: it is none of this context",
+    "tensor 2 cannot be written: it is none of this context",
+    "tensor 2 cannot be kept: it is none of this context",
+    "tensor 2 cannot be dropped: it is none of this context",
+    "tensor 2 cannot be pinned: it is none of this context",
+    "tensor 2 cannot be unpinned: it is none of this context",
+    "tensor 2 cannot be named: it is none of this context",
+};
+
+static void test_of_another_context(void) {
+    for (int way = 0; way < 2 * WAYS; way++) {
+        const syn_device device = way < WAYS ? SYN_DEVICE_CPU : SYN_DEVICE_META;
+        syn_ctx *a = ref_ctx(device, NULL), *b = ref_ctx(device, NULL);
+        const syn_tensor own = ZEROS(a, SYN_F32, 4), also = ZEROS(a, SYN_F32, 4);
+        ZEROS(b, SYN_F32, 4);
+        const syn_tensor strange = ZEROS(b, SYN_F32, 4);
+        CHECK(also.id == strange.id && also.tag && strange.tag && own.tag == also.tag);
+        give(a, way % WAYS, own, strange);
+        CHECK_INT(syn_ctx_status(a), SYN_E_INVALID);
+        CHECK_STR(syn_ctx_error(a)->text, refused[way % WAYS]);
+        CHECK_INT(syn_ctx_trace(a)->n_nodes, 1);
+        CHECK(syn_trace_verify(syn_ctx_trace(a), NULL) == SYN_OK);
+        syn_ctx_free(a);
+        syn_ctx_free(b);
+    }
+}
+
+/* What cannot fail takes it for the poisoned tensor, an f32 scalar. */
+static void test_shape_of_a_stranger(void) {
+    syn_ctx *a = ref_ctx(SYN_DEVICE_META, NULL), *b = ref_ctx(SYN_DEVICE_META, NULL);
+    const syn_tensor x = ZEROS(a, SYN_I32, 4, 5);
+    CHECK(syn_tensor_spec(a, x)->rank == 2 && syn_tensor_dim(a, x, 1) == 5);
+    ZEROS(b, SYN_I32, 4, 5);
+    CHECK(syn_tensor_spec(b, x)->rank == 0 && syn_tensor_spec(b, x)->dtype == SYN_F32);
+    CHECK(syn_tensor_dim(b, x, 1) == 1 && syn_tensor_contiguous(b, x));
+    syn_ctx_free(a);
+    syn_ctx_free(b);
+}
+
+/* Contexts that follow one another at one address, as a loop that makes one a turn has them. */
+static void test_of_a_context_that_is_gone(void) {
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
+    const syn_tensor old = ZEROS(ctx, SYN_F32, 4);
+    for (int i = 0; i < 20; i++) {
+        syn_ctx_free(ctx);
+        ctx = ref_ctx(SYN_DEVICE_META, NULL);
+        CHECK_INT(ZEROS(ctx, SYN_F32, 4).id, old.id);
+        syn_gelu(ctx, old, true);
+        CHECK_INT(syn_ctx_status(ctx), SYN_E_INVALID);
+    }
+    syn_ctx_free(ctx);
+}
+
+static const test_case cases[] = {
+    {"of another context", test_of_another_context},
+    {"shape of a stranger", test_shape_of_a_stranger},
+    {"of a context that is gone", test_of_a_context_that_is_gone},
+};
+TEST_MAIN(cases)

@@ -1,5 +1,4 @@
-/* Attributes of execution traces as attributes of a syn_graph, and back. See et_graph.h for the
- * names. */
+/* Attributes of execution traces as attributes of a syn_graph, and back. The names: et_graph.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,86 +6,6 @@
 #include "export/chakra/et_graph.h"
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"
-
-/* ---- Arena ---- */
-
-#define BLOCK_BYTES ((size_t)4096)
-
-struct syn__et_block {
-    syn__et_block *older;
-    size_t cap;
-    max_align_t data[];
-};
-
-void *syn__et_arena_get(syn__et_arena *arena, size_t bytes) {
-    const size_t align = sizeof(max_align_t);
-    if (bytes > SIZE_MAX / 4) return NULL;
-    bytes = (bytes + align - 1) / align * align;
-    if (arena->blocks == NULL || arena->blocks->cap - arena->used < bytes) {
-        size_t cap = arena->blocks != NULL ? arena->blocks->cap * 2 : BLOCK_BYTES;
-        if (cap < bytes) cap = bytes;
-        syn__et_block *block = (syn__et_block *)syn_malloc(sizeof *block + cap);
-        if (block == NULL) return NULL;
-        block->older = arena->blocks;
-        block->cap = cap;
-        arena->blocks = block;
-        arena->used = 0;
-    }
-    char *out = (char *)arena->blocks->data + arena->used;
-    arena->used += bytes;
-    return out;
-}
-
-static void free_blocks(syn__et_block *block) {
-    while (block != NULL) {
-        syn__et_block *older = block->older;
-        syn_free(block);
-        block = older;
-    }
-}
-
-void syn__et_arena_reset(syn__et_arena *arena) {
-    arena->used = 0;
-    if (arena->blocks == NULL) return;
-    free_blocks(arena->blocks->older);
-    arena->blocks->older = NULL;
-}
-
-void syn__et_arena_free(syn__et_arena *arena) {
-    free_blocks(arena->blocks);
-    *arena = (syn__et_arena){0};
-}
-
-static const char replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
-
-/* Copies s; bytes that are not UTF-8, and U+0000, become U+FFFD. */
-static syn__str repaired(syn__et_arena *arena, syn__str s) {
-    char *out = s.bytes > SIZE_MAX / 8 ? NULL : (char *)syn__et_arena_get(arena, s.bytes * 3 + 1);
-    if (out == NULL) return (syn__str){NULL, 0};
-    size_t n = 0;
-    for (size_t i = 0; i < s.bytes;) {
-        const size_t step = s.text[i] == '\0' ? 0 : syn_utf8_char_bytes(s.text + i, s.bytes - i);
-        memcpy(out + n, step != 0 ? s.text + i : replacement, step != 0 ? step : 3);
-        n += step != 0 ? step : 3;
-        i += step != 0 ? step : 1;
-    }
-    out[n] = '\0';
-    return (syn__str){out, n};
-}
-
-syn__str syn__et_clean(syn__et_arena *arena, const char *text) {
-    const syn__str s = syn__str_of(text);
-    return syn__str_is_utf8(s) ? s : repaired(arena, s);
-}
-
-const char *syn__et_arena_text(syn__et_arena *arena, syn__str s) {
-    if (s.bytes != 0 && memchr(s.text, '\0', s.bytes) != NULL) return repaired(arena, s).text;
-    char *out = (char *)syn__et_arena_get(arena, s.bytes + 1);
-    if (out == NULL) return NULL;
-    if (s.bytes != 0) memcpy(out, s.text, s.bytes);
-    out[s.bytes] = '\0';
-    return out;
-}
 
 /* ---- Names and types ---- */
 
@@ -130,7 +49,7 @@ bool syn__et_parse_u64(const char *text, uint64_t *out) {
 /* ---- To the graph ---- */
 
 /* A list or bytes as text: what the JSON form would show. */
-static const char *json_of(const syn__et_attr *a, syn__et_arena *arena) {
+static const char *json_of(const syn__et_attr *a, syn__arena *arena) {
     syn_sink *sink;
     if (syn_sink_open_memory(&sink, NULL) != SYN_OK) return NULL;
     if (syn__et_is_list(a->field)) syn__et_json_list(sink, a->field, a->data);
@@ -140,13 +59,13 @@ static const char *json_of(const syn__et_attr *a, syn__et_arena *arena) {
     const char *out = NULL;
     /* base64 goes without its quotes */
     const size_t cut = syn__et_is_list(a->field) ? 0 : 1;
-    if (data != NULL) out = syn__et_arena_text(arena, (syn__str){data + cut, bytes - 2 * cut});
+    if (data != NULL) out = syn__arena_text(arena, (syn__str){data + cut, bytes - 2 * cut});
     (void)syn_sink_close(sink, false, NULL);
     return out;
 }
 
 /* Fills the value; false when memory is out. */
-static bool value_to_graph(const syn__et_attr *a, syn__et_arena *arena, syn_attribute *out) {
+static bool value_to_graph(const syn__et_attr *a, syn__arena *arena, syn_attribute *out) {
     const syn__et_type *type = a->field != SYN__ET_NONE ? syn__et_type_of(a->field) : NULL;
     char number[24];
     out->type = SYN_VALUE_TEXT;
@@ -155,7 +74,7 @@ static bool value_to_graph(const syn__et_attr *a, syn__et_arena *arena, syn_attr
     if (syn__et_is_list(a->field) || type->form == SYN__ET_FORM_BYTES) {
         out->text = json_of(a, arena);
     } else if (type->form == SYN__ET_FORM_STRING) {
-        out->text = syn__et_arena_text(arena, a->data);
+        out->text = syn__arena_text(arena, a->data);
     } else if (type->form == SYN__ET_FORM_FLOAT) {
         out->f64 = syn__et_float_of(type, a->bits);
         /* JSON has no such numbers, so the graph gets them as text. */
@@ -163,7 +82,7 @@ static bool value_to_graph(const syn__et_attr *a, syn__et_arena *arena, syn_attr
         else out->text = isnan(out->f64) ? "NaN" : out->f64 > 0 ? "Infinity" : "-Infinity";
     } else if (!type->is_signed && a->bits > INT64_MAX) {
         snprintf(number, sizeof number, "%" PRIu64, a->bits);
-        out->text = syn__et_arena_text(arena, syn__str_of(number));
+        out->text = syn__arena_text(arena, syn__str_of(number));
     } else {
         out->type = type->form == SYN__ET_FORM_BOOL ? SYN_VALUE_BOOL : SYN_VALUE_I64;
         out->i64 = (int64_t)a->bits;
@@ -171,16 +90,16 @@ static bool value_to_graph(const syn__et_attr *a, syn__et_arena *arena, syn_attr
     return out->type != SYN_VALUE_TEXT || out->text != NULL;
 }
 
-syn_status syn__et_attr_to_graph(const syn__et_attr *attr, syn__et_arena *arena,
-                                 syn_attribute out[2], size_t *n) {
-    out[0] = (syn_attribute){.name = syn__et_arena_text(arena, attr->name)};
+syn_status syn__et_attr_to_graph(const syn__et_attr *attr, syn__arena *arena, syn_attribute out[2],
+                                 size_t *n) {
+    out[0] = (syn_attribute){.name = syn__arena_text(arena, attr->name)};
     if (out[0].name == NULL || !value_to_graph(attr, arena, &out[0])) return SYN_E_NOMEM;
     const bool misread = attr->name.bytes == 0 || strchr(out[0].name, '@') != NULL ||
                          strncmp(out[0].name, "et.", 3) == 0;
     if (misread || syn__et_default_field(attr->name, out[0].type) != attr->field) {
         const char *suffix = syn__et_field_name(attr->field);
         const size_t bytes = strlen(out[0].name), all = bytes + strlen(suffix) + 2;
-        char *name = (char *)syn__et_arena_get(arena, all);
+        char *name = (char *)syn__arena_get(arena, all);
         if (name == NULL) return SYN_E_NOMEM;
         memcpy(name, out[0].name, bytes);
         name[bytes] = '@';
@@ -190,7 +109,7 @@ syn_status syn__et_attr_to_graph(const syn__et_attr *attr, syn__et_arena *arena,
     *n = 1;
     if (attr->doc.bytes == 0) return SYN_OK;
     out[1] = (syn_attribute){.name = "@doc", .type = SYN_VALUE_TEXT};
-    out[1].text = syn__et_arena_text(arena, attr->doc);
+    out[1].text = syn__arena_text(arena, attr->doc);
     *n = 2;
     return out[1].text != NULL ? SYN_OK : SYN_E_NOMEM;
 }
@@ -226,7 +145,7 @@ static bool float_from_graph(const syn_attribute *a, const syn__et_type *type, u
 }
 
 /* Lists and bytes from their text. */
-static syn_status data_from_graph(const syn_attribute *a, uint32_t field, syn__et_arena *arena,
+static syn_status data_from_graph(const syn_attribute *a, uint32_t field, syn__arena *arena,
                                   syn__str *out, bool *ok) {
     syn__buf buf = {0};
     syn_json json;
@@ -240,7 +159,7 @@ static syn_status data_from_graph(const syn_attribute *a, uint32_t field, syn__e
     } else {
         *ok = syn__et_parse_base64(syn__str_of(a->text), &buf);
     }
-    char *copy = buf.failed ? NULL : (char *)syn__et_arena_get(arena, buf.bytes);
+    char *copy = buf.failed ? NULL : (char *)syn__arena_get(arena, buf.bytes);
     if (copy != NULL && buf.bytes != 0) memcpy(copy, buf.data, buf.bytes);
     *out = (syn__str){copy, buf.bytes};
     syn__buf_free(&buf);
@@ -269,13 +188,13 @@ static syn_status fail_value(const syn_attribute *a, uint32_t field, syn_error *
                     a->name, syn__et_field_name(field), syn_attribute_text(a, buf, sizeof buf));
 }
 
-syn_status syn__et_attr_from_graph(const syn_attribute *attr, syn__et_arena *arena,
-                                   syn__et_attr *out, syn_error *err) {
+syn_status syn__et_attr_from_graph(const syn_attribute *attr, syn__arena *arena, syn__et_attr *out,
+                                   syn_error *err) {
     uint32_t field;
     *out = (syn__et_attr){.doc = {"", 0}, .data = {"", 0}};
     split_name(attr, &out->name, &field);
     out->field = field;
-    if (!syn__str_is_utf8(out->name)) out->name = repaired(arena, out->name);
+    out->name = syn__arena_utf8(arena, out->name);
     if (out->name.text == NULL) return SYN_FAIL_NOMEM(err, strlen(attr->name), "a name");
     if (field == SYN__ET_NONE) return SYN_OK;
     const syn__et_type *type = syn__et_type_of(field);
@@ -288,8 +207,8 @@ syn_status syn__et_attr_from_graph(const syn_attribute *attr, syn__et_arena *are
         const char *text = attr->type == SYN_VALUE_TEXT
                                ? attr->text
                                : syn_attribute_text(attr, number, sizeof number);
-        const char *kept = text == number ? syn__et_arena_text(arena, syn__str_of(text)) : text;
-        if (kept != NULL) out->data = syn__et_clean(arena, kept);
+        const char *kept = text == number ? syn__arena_text(arena, syn__str_of(text)) : text;
+        if (kept != NULL) out->data = syn__arena_utf8(arena, syn__str_of(kept));
         if (kept == NULL) out->data.text = NULL;
         if (out->data.text == NULL) return SYN_FAIL_NOMEM(err, strlen(text), "an attribute");
     } else if (type->form == SYN__ET_FORM_FLOAT) {

@@ -32,7 +32,7 @@ static void builder_free(syn__et_builder *b) {
     syn_free(b->groups);
     syn_free(b->deps);
     syn_free(b->attributes);
-    syn__et_arena_free(&b->arena);
+    syn__arena_free(&b->arena);
     syn__et_decoder_free(&b->decoder);
     syn_graph_free(b->graph);
     syn_free(b);
@@ -84,7 +84,7 @@ static syn_status put_meta(syn__et_builder *b, uint32_t rank, const syn_attribut
     if (rank == 0 && !wrong_rank) return syn_graph_set_meta(b->graph, entry, err);
     if (rank != 0 && is_common(b, rank, entry)) return SYN_OK;
     const size_t bytes = strlen(entry->name) + 32;
-    char *name = (char *)syn__et_arena_get(&b->arena, bytes);
+    char *name = (char *)syn__arena_get(&b->arena, bytes);
     if (name == NULL) return SYN_FAIL_NOMEM(err, bytes, "a name");
     snprintf(name, bytes, "%s@rank%" PRId32, entry->name, global);
     syn_attribute own = *entry;
@@ -104,7 +104,7 @@ static syn_status put_meta_attr(syn__et_builder *b, uint32_t rank, const syn__et
     SYN_TRY(put_meta(b, rank, &entry[0], err));
     if (n == 1) return SYN_OK;
     const size_t bytes = strlen(entry[0].name) + 8;
-    char *name = (char *)syn__et_arena_get(&b->arena, bytes);
+    char *name = (char *)syn__arena_get(&b->arena, bytes);
     if (name == NULL) return SYN_FAIL_NOMEM(err, bytes, "a name");
     snprintf(name, bytes, "%s@doc", entry[0].name);
     entry[1].name = name;
@@ -112,9 +112,8 @@ static syn_status put_meta_attr(syn__et_builder *b, uint32_t rank, const syn__et
 }
 
 static syn_status put_version(syn__et_builder *b, uint32_t rank, syn__str version, syn_error *err) {
-    const syn_attribute entry = {.name = "et.version",
-                                 .type = SYN_VALUE_TEXT,
-                                 .text = syn__et_arena_text(&b->arena, version)};
+    const syn_attribute entry = {
+        .name = "et.version", .type = SYN_VALUE_TEXT, .text = syn__arena_text(&b->arena, version)};
     if (entry.text == NULL) return SYN_FAIL_NOMEM(err, version.bytes, "a version");
     return put_meta(b, rank, &entry, err);
 }
@@ -177,7 +176,7 @@ static syn_status read_nodes(syn__et_builder *b, uint32_t rank, const syn__et_in
         const syn__et_span *span = &index->spans[index->order[i]];
         syn__et_node message;
         syn_node node;
-        syn__et_arena_reset(&b->arena);
+        syn__arena_reset(&b->arena);
         if (syn__et_decode_node(&b->decoder, (syn__str){span->data, span->bytes}, &message) !=
             SYN_OK)
             return SYN_FAIL_NOMEM(err, span->bytes, "a node");
@@ -192,7 +191,7 @@ syn_status syn__et_builder_add(syn__et_builder *b, uint32_t rank, const char *na
                                const char *data, size_t bytes, bool is_file, syn_error *err) {
     syn__et_index index;
     syn_status status = syn__et_index_open(&index, &b->decoder, name, data, bytes, is_file, err);
-    syn__et_arena_reset(&b->arena);
+    syn__arena_reset(&b->arena);
     if (status == SYN_OK) status = read_meta(b, rank, &index, err);
     if (status == SYN_OK) status = read_nodes(b, rank, &index, err);
     syn__et_index_close(&index);

@@ -26,7 +26,7 @@ struct syn__et_builder {
     size_t n_groups, groups_cap;
     int32_t world_size; /* as a file says; 0 unknown */
     int32_t world_seen; /* greatest rank met, plus one */
-    syn__et_arena arena;
+    syn__arena arena;
     syn__et_decoder decoder;
     syn_dep *deps;
     size_t deps_cap;

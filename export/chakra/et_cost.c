@@ -24,8 +24,11 @@ static syn_status add_number(syn__et_walk *walk, const char *name, uint32_t fiel
 }
 
 static syn_status add_text(syn__et_walk *walk, const char *name, const char *text, syn_error *err) {
-    const syn__et_attr a = {
-        syn__str_of(name), {"", 0}, SYN__ET_STRING, 0, syn__et_clean(&walk->arena, text)};
+    const syn__et_attr a = {syn__str_of(name),
+                            {"", 0},
+                            SYN__ET_STRING,
+                            0,
+                            syn__arena_utf8(&walk->arena, syn__str_of(text))};
     if (a.data.text == NULL) return SYN_FAIL_NOMEM(err, strlen(text), "an attribute");
     return syn__et_walk_add(walk, &a, err);
 }
@@ -79,7 +82,7 @@ static syn_status add_collective(syn__et_walk *walk, const syn_node *node, syn_e
         size_t n = sizeof id;
         id[--n] = '\0';
         for (uint32_t v = node->group; v != 0; v /= 10) id[--n] = (char)('0' + v % 10);
-        const char *kept = syn__et_arena_text(&walk->arena, syn__str_of(id + n));
+        const char *kept = syn__arena_text(&walk->arena, syn__str_of(id + n));
         if (kept == NULL) return SYN_FAIL_NOMEM(err, sizeof id, "an attribute");
         const syn_graph_group *group = syn_graph_group_by_id(walk->graph, node->group);
         SYN_TRY(add_text(walk, "pg_name", kept, err));
@@ -120,16 +123,16 @@ static syn_status add_extras(syn__et_walk *walk, const syn_node *node, syn_error
 static syn_status put_name(syn__et_walk *walk, const syn_node *node, syn__str *out,
                            syn_error *err) {
     if (*node->scope == '\0') {
-        *out = syn__et_clean(&walk->arena, node->label);
+        *out = syn__arena_utf8(&walk->arena, syn__str_of(node->label));
         return out->text != NULL ? SYN_OK : SYN_FAIL_NOMEM(err, strlen(node->label), "a name");
     }
     const size_t scope = strlen(node->scope), label = strlen(node->label);
-    char *name = (char *)syn__et_arena_get(&walk->arena, scope + label + 2);
+    char *name = (char *)syn__arena_get(&walk->arena, scope + label + 2);
     if (name != NULL) {
         memcpy(name, node->scope, scope);
         name[scope] = '/';
         memcpy(name + scope + 1, node->label, label + 1);
-        *out = syn__et_clean(&walk->arena, name);
+        *out = syn__arena_utf8(&walk->arena, syn__str_of(name));
     }
     if (name == NULL || out->text == NULL) return SYN_FAIL_NOMEM(err, scope + label + 2, "a name");
     return SYN_OK;

@@ -19,37 +19,22 @@
 
 #include "export/chakra/wire/et_node.h"
 #include "export/export.h"
+#include "export/text/arena.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Short-lived memory whose pieces never move; all of it ends at once. */
-typedef struct syn__et_block syn__et_block;
-typedef struct syn__et_arena {
-    syn__et_block *blocks; /* newest first */
-    size_t used;           /* of the newest */
-} syn__et_arena;
-
-void *syn__et_arena_get(syn__et_arena *arena, size_t bytes); /* NULL when memory is out */
-void syn__et_arena_reset(syn__et_arena *arena);
-void syn__et_arena_free(syn__et_arena *arena);
-/* A NUL-terminated copy in which U+0000 is U+FFFD. */
-const char *syn__et_arena_text(syn__et_arena *arena, syn__str s);
 
 /* ---- Attributes (et_attr.c) ---- */
 
 /* The oneof field of an attribute whose name has no type added. */
 uint32_t syn__et_default_field(syn__str name, syn_value_type type);
 /* One ET attribute as one or two (@doc) graph attributes; *n is how many. SYN_E_NOMEM at worst. */
-syn_status syn__et_attr_to_graph(const syn__et_attr *attr, syn__et_arena *arena,
-                                 syn_attribute out[2], size_t *n);
+syn_status syn__et_attr_to_graph(const syn__et_attr *attr, syn__arena *arena, syn_attribute out[2],
+                                 size_t *n);
 /* The way back. Refuses values that do not fit their type. */
-syn_status syn__et_attr_from_graph(const syn_attribute *attr, syn__et_arena *arena,
-                                   syn__et_attr *out, syn_error *err);
-/* Text as protobuf wants it: bytes that are not UTF-8 become U+FFFD. text NULL when memory is out.
- */
-syn__str syn__et_clean(syn__et_arena *arena, const char *text);
+syn_status syn__et_attr_from_graph(const syn_attribute *attr, syn__arena *arena, syn__et_attr *out,
+                                   syn_error *err);
 bool syn__et_parse_u64(const char *text, uint64_t *out);
 
 /* ---- The plan: which nodes an ET has and what each waits for (et_plan.c) ----
@@ -132,7 +117,7 @@ typedef struct syn__et_walk {
     const char *version;
     syn_cursor cursor;
     syn__et_plan plan;
-    syn__et_arena arena;
+    syn__arena arena;
     syn__et_attr *attrs;
     size_t n_attrs, attrs_cap;
     uint64_t *ids[2], *node_ids; /* verbatim: ctrl, data of a node; ids of all */
@@ -149,7 +134,6 @@ void syn__et_walk_close(syn__et_walk *walk);
 
 /* Adds one attribute to those of the message at hand. */
 syn_status syn__et_walk_add(syn__et_walk *walk, const syn__et_attr *attr, syn_error *err);
-#define SYN__ET_MIN_ROOT_BYTES 4096 /* moved by a node that waits for nothing */
 
 /* How long a node itself takes: measured, else predicted. A communication's is without what it
    waited for others, which simulators work out themselves; SYN_NO_TIME if unknown (et_cost.c). */
@@ -220,11 +204,6 @@ syn_status syn__et_import_file(syn_graph **out, const char *path, const char *da
 /* Chakra's JSON form from memory. */
 syn_status syn__et_import_chakra(syn_graph **out, const char *name, const char *data, size_t bytes,
                                  syn_error *err) SYN_MUST_USE;
-
-/* Has protobuf-c read every message of a file's content; *canonical: it packs each to the same
-   bytes. SYN_E_UNSUPPORTED in a build without protobuf-c. */
-syn_status syn__et_schema_check(const char *name, const char *data, size_t bytes, bool *canonical,
-                                syn_error *err) SYN_MUST_USE;
 
 /* Guesses what kind of work an op does from its name. */
 syn_category syn__et_category(const char *op);

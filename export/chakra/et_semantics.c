@@ -77,7 +77,7 @@ static syn_status take_text(syn__et_builder *b, known *k, const syn__et_attr *a)
                  {"reduce", &k->reduce}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (!syn__str_is(a->name, texts[i].name)) continue;
-        *texts[i].slot = syn__et_arena_text(&b->arena, a->data);
+        *texts[i].slot = syn__arena_text(&b->arena, a->data);
         if (*texts[i].slot == NULL) return SYN_E_NOMEM;
     }
     return SYN_OK;
@@ -106,7 +106,7 @@ static syn_status read_attrs(syn__et_builder *b, const syn__et_node *message, kn
 
 static syn_status add_text(syn__et_builder *b, const char *name, syn__str text) {
     const syn_attribute a = {
-        .name = name, .type = SYN_VALUE_TEXT, .text = syn__et_arena_text(&b->arena, text)};
+        .name = name, .type = SYN_VALUE_TEXT, .text = syn__arena_text(&b->arena, text)};
     return a.text != NULL ? add(b, &a) : SYN_E_NOMEM;
 }
 
@@ -135,14 +135,14 @@ static syn_status add_io(syn__et_builder *b, const syn__et_io *io, bool outputs)
 /* "h.3.attn/qkv" -> scope and label */
 static syn_status put_name(syn__et_builder *b, const syn__et_node *message, const known *k,
                            syn_node *out) {
-    const char *name = syn__et_arena_text(&b->arena, message->name);
+    const char *name = syn__arena_text(&b->arena, message->name);
     if (name == NULL) return SYN_E_NOMEM;
     const char *slash = strrchr(name, '/');
     out->label = name;
     out->scope = "";
     if (!b->whole_names && slash != NULL && slash != name && slash[1] != '\0') {
         out->label = slash + 1;
-        out->scope = syn__et_arena_text(&b->arena, (syn__str){name, (size_t)(slash - name)});
+        out->scope = syn__arena_text(&b->arena, (syn__str){name, (size_t)(slash - name)});
         if (out->scope == NULL) return SYN_E_NOMEM;
     }
     if (*name == '\0') {

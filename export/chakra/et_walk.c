@@ -19,7 +19,7 @@ syn_status syn__et_walk_open(syn__et_walk *walk, const syn_graph *graph, uint32_
 
 void syn__et_walk_close(syn__et_walk *walk) {
     syn__et_plan_close(&walk->plan);
-    syn__et_arena_free(&walk->arena);
+    syn__arena_free(&walk->arena);
     syn_cursor_free(&walk->cursor);
     syn_free(walk->attrs);
     syn_free(walk->ids[0]);
@@ -29,7 +29,7 @@ void syn__et_walk_close(syn__et_walk *walk) {
 }
 
 static void reset(syn__et_walk *walk) {
-    syn__et_arena_reset(&walk->arena);
+    syn__arena_reset(&walk->arena);
     walk->n_attrs = 0;
 }
 
@@ -42,11 +42,11 @@ static syn_status add_i64(syn__et_walk *walk, const char *name, int64_t value, s
 
 static syn_status add_string(syn__et_walk *walk, const char *name, const char *text,
                              syn_error *err) {
-    const syn__et_attr a = {syn__et_clean(&walk->arena, name),
+    const syn__et_attr a = {syn__arena_utf8(&walk->arena, syn__str_of(name)),
                             {"", 0},
                             SYN__ET_STRING,
                             0,
-                            syn__et_clean(&walk->arena, text)};
+                            syn__arena_utf8(&walk->arena, syn__str_of(text))};
     if (a.name.text == NULL || a.data.text == NULL)
         return SYN_FAIL_NOMEM(err, strlen(text), "an attribute");
     return syn__et_walk_add(walk, &a, err);
@@ -59,9 +59,9 @@ static syn_status add_group(syn__et_walk *walk, const syn_graph_group *group, sy
     size_t bytes = 0;
     for (uint32_t i = 0; i < group->n_ranks; i++)
         bytes += syn__et_varint_bytes((uint64_t)(int64_t)group->ranks[i]);
-    char *payload = (char *)syn__et_arena_get(&walk->arena, bytes + 1 + SYN__ET_VARINT_MAX);
-    syn__et_attr a = {{syn__et_arena_text(&walk->arena, syn__str_of(name)), strlen(name)},
-                      syn__et_clean(&walk->arena, group->name),
+    char *payload = (char *)syn__arena_get(&walk->arena, bytes + 1 + SYN__ET_VARINT_MAX);
+    syn__et_attr a = {{syn__arena_text(&walk->arena, syn__str_of(name)), strlen(name)},
+                      syn__arena_utf8(&walk->arena, syn__str_of(group->name)),
                       SYN__ET_INT32 + 1,
                       0,
                       {payload, 0}};
@@ -116,8 +116,8 @@ static syn_status planned_meta(syn__et_walk *walk, syn__et_meta *out, syn_error 
         char buf[64];
         const char *text = m->type == SYN_VALUE_TEXT ? m->text : NULL;
         if (text == NULL)
-            text = syn__et_arena_text(&walk->arena,
-                                      syn__str_of(syn_attribute_text(m, buf, sizeof buf)));
+            text =
+                syn__arena_text(&walk->arena, syn__str_of(syn_attribute_text(m, buf, sizeof buf)));
         if (text == NULL) return SYN_FAIL_NOMEM(err, sizeof buf, "an attribute");
         SYN_TRY(add_string(walk, m->name, text, err));
     }
@@ -168,11 +168,12 @@ static syn_status verbatim_entry(syn__et_walk *walk, const syn_attribute *m, syn
     if (own) {
         size_t bytes;
         (void)rank_of_entry(entry->name, &bytes);
-        named.name = syn__et_arena_text(&walk->arena, (syn__str){entry->name, bytes});
+        named.name = syn__arena_text(&walk->arena, (syn__str){entry->name, bytes});
         if (named.name == NULL) return SYN_FAIL_NOMEM(err, bytes, "a name");
     }
     if (strcmp(named.name, "et.version") == 0) {
-        out->version = syn__et_clean(&walk->arena, named.type == SYN_VALUE_TEXT ? named.text : "");
+        out->version = syn__arena_utf8(&walk->arena,
+                                       syn__str_of(named.type == SYN_VALUE_TEXT ? named.text : ""));
         return out->version.text != NULL ? SYN_OK : SYN_FAIL_NOMEM(err, 1, "a version");
     }
     if (strncmp(named.name, "et.", 3) == 0 && strchr(named.name, '@') == NULL) return SYN_OK;
@@ -180,7 +181,7 @@ static syn_status verbatim_entry(syn__et_walk *walk, const syn_attribute *m, syn
     if (at != NULL && strcmp(at, "@doc") == 0 && named.type == SYN_VALUE_TEXT &&
         walk->n_attrs > 0) {
         syn__str *doc = &walk->attrs[walk->n_attrs - 1].doc;
-        *doc = syn__et_clean(&walk->arena, named.text);
+        *doc = syn__arena_utf8(&walk->arena, syn__str_of(named.text));
         return doc->text != NULL ? SYN_OK : SYN_FAIL_NOMEM(err, 1, "an attribute");
     }
     if (!own && strcmp(named.name, "rank") == 0 && named.type == SYN_VALUE_I64) named.i64 = rank;
@@ -262,7 +263,8 @@ static bool take_field(syn__et_walk *walk, const syn_attribute *a, syn__et_node 
     if (strcmp(a->name, "@doc") == 0 && walk->n_attrs > 0)
         slot = &walk->attrs[walk->n_attrs - 1].doc;
     if (slot != NULL) {
-        *slot = syn__et_clean(&walk->arena, a->type == SYN_VALUE_TEXT ? a->text : "");
+        *slot =
+            syn__arena_utf8(&walk->arena, syn__str_of(a->type == SYN_VALUE_TEXT ? a->text : ""));
         *nomem = *nomem || slot->text == NULL;
         return true;
     }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "export/chakra/et_graph.h"
 #include "export/chakra/wire/et_json_read.h"
 #include "syntorch/memory.h"
 

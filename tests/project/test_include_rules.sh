@@ -65,13 +65,9 @@ done
 
 # Edges that are still to be cut, "file header"; one that is gone must go from here too.
 pending='
-export/chakra/wire/et_json_read.h export/chakra/et_graph.h
-export/chakra/wire/et_schema.c export/chakra/et_graph.h
-export/pytorch/rank/pt_rank.h export/chakra/et_graph.h
 export/pytorch/rank/pt_edges.c export/pytorch/set/pt_set.h
 export/pytorch/set/pt_set.c export/pytorch/write/pt_sim.h
 export/pytorch/set/pt_set_check.c export/pytorch/write/pt_sim.h
-export/pytorch/compat/pt_compat_convert.h export/chakra/et_graph.h
 '
 
 sources() {

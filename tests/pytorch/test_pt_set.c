@@ -53,7 +53,7 @@ static void make_rank(set *s, int index, int number, const group_row *groups, si
         g->desc = "";
         g->size = groups[i].size;
         g->n_ranks = groups[i].n_ranks;
-        g->ranks = (int32_t *)syn__et_arena_get(&r->arena, sizeof groups[i].ranks);
+        g->ranks = (int32_t *)syn__arena_get(&r->arena, sizeof groups[i].ranks);
         memcpy(g->ranks, groups[i].ranks, sizeof groups[i].ranks);
     }
     for (size_t i = 0; i < n_rows; i++) {

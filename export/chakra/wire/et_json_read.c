@@ -33,7 +33,7 @@ static syn_status once(reader *r, uint32_t *seen, unsigned number) {
 }
 
 static syn_status copy(reader *r, syn__str s, syn__str *out) {
-    char *text = (char *)syn__et_arena_get(&r->arena, s.bytes);
+    char *text = (char *)syn__arena_get(&r->arena, s.bytes);
     if (text == NULL) return syn__et_json_no_memory(r);
     if (s.bytes != 0) memcpy(text, s.text, s.bytes);
     *out = (syn__str){text, s.bytes};
@@ -180,7 +180,7 @@ static syn_status read_attrs(reader *r) {
 /* ---- Messages ---- */
 
 static void begin_message(reader *r) {
-    syn__et_arena_reset(&r->arena);
+    syn__arena_reset(&r->arena);
     r->n_ids[0] = r->n_ids[1] = r->n_attrs = 0;
     r->message.bytes = r->wire.bytes = 0;
     r->has_wire = false;
@@ -288,6 +288,6 @@ void syn__et_json_reader_free(reader *r) {
     syn__buf_free(&r->scratch);
     syn__buf_free(&r->message);
     syn__buf_free(&r->wire);
-    syn__et_arena_free(&r->arena);
+    syn__arena_free(&r->arena);
     syn_json_free(&r->json);
 }

@@ -3,7 +3,8 @@
 #ifndef EXPORT_ET_JSON_READ_H
 #define EXPORT_ET_JSON_READ_H
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/wire/et_node.h"
+#include "export/text/arena.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,8 +23,8 @@ typedef struct syn__et_json_reader {
     bool has_wire;
     syn_error *err;
     /* private */
-    syn__et_arena arena; /* texts of the message at hand */
-    uint64_t *ids[2];    /* ctrl, data */
+    syn__arena arena; /* texts of the message at hand */
+    uint64_t *ids[2]; /* ctrl, data */
     size_t n_ids[2], ids_cap[2];
     syn__et_attr *attrs;
     size_t n_attrs, attrs_cap;

@@ -37,6 +37,8 @@ enum {
     SYN__ET_LAST = 32
 };
 
+#define SYN__ET_MIN_ROOT_BYTES 4096 /* "tensor_size" of a node that waits for nothing, at least */
+
 typedef enum syn__et_form {
     SYN__ET_FORM_INT,
     SYN__ET_FORM_FLOAT,

@@ -1,10 +1,9 @@
-/* Checks execution traces against the schema in et_def.proto with protobuf-c's generated code: a
-   second reader that shares nothing with ours. */
-#include "export/chakra/et_graph.h"
+#include "export/chakra/wire/et_schema.h"
 
 #ifdef SYN_HAVE_PROTOBUF_C
 
 #include "et_def.pb-c.h"
+#include "export/chakra/wire/et_wire.h"
 #include "syntorch/memory.h"
 
 /* Unpacks and packs one message; *canonical is cleared if the bytes differ. */

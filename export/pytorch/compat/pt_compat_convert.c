@@ -231,6 +231,6 @@ syn_status syn__pt_compat_convert(const syn__pt_host *host, const syn__pt_device
     syn_free(c.deps);
     syn_free(c.names[0]);
     syn_free(c.names[1]);
-    syn__et_arena_free(&c.arena);
+    syn__arena_free(&c.arena);
     return s;
 }

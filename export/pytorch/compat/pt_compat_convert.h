@@ -7,8 +7,9 @@
 #ifndef EXPORT_PT_COMPAT_CONVERT_H
 #define EXPORT_PT_COMPAT_CONVERT_H
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/wire/et_node.h"
 #include "export/pytorch/compat/pt_compat.h"
+#include "export/text/arena.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -70,7 +71,7 @@ typedef struct syn__converter {
     syn__compat_dep *deps;
     size_t n_deps, deps_cap;
     syn__compat_name *names[2]; /* of the host's and the device's texts */
-    syn__et_arena arena;
+    syn__arena arena;
 } syn__converter;
 
 /* A node's name; NULL when memory is out. */

@@ -61,7 +61,7 @@ static int32_t collective_of(syn__str name, uint32_t flags) {
 static bool decode(syn__converter *c, syn__str raw, syn__str *out) {
     *out = raw;
     if (memchr(raw.text, '\\', raw.bytes) == NULL && syn__str_is_utf8(raw)) return true;
-    char *text = syn__et_arena_get(&c->arena, raw.bytes + 1);
+    char *text = syn__arena_get(&c->arena, raw.bytes + 1);
     if (text == NULL) return false;
     out->text = text;
     out->bytes = syn__loose_decode(raw, text);

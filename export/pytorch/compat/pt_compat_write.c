@@ -219,7 +219,7 @@ static syn_status put_node(writer *w, const syn__compat_node *node) {
 static syn_status meta_text(writer *w, syn__et_attr *attr, const char *name, syn__str value) {
     if (value.bytes < 2 || *value.text != '"')
         return SYN__COMPAT_STOP(w->c, "\"TypeError\", because \"%s\" is no string", name);
-    char *text = syn__et_arena_get(&w->c->arena, value.bytes);
+    char *text = syn__arena_get(&w->c->arena, value.bytes);
     if (text == NULL) return SYN_FAIL(w->c->err, SYN_E_NOMEM, "out of memory for texts");
     value.text++;
     value.bytes -= 2;

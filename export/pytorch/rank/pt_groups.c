@@ -32,7 +32,7 @@ static syn_status put(syn__pt_group_finder *f, syn__pt_map *map, uint64_t key, u
 
 static const char *keep_text(syn__pt_group_finder *f, syn__str text) {
     if (text.bytes == 0) return "";
-    char *out = (char *)syn__et_arena_get(&f->rank->arena, text.bytes + 1);
+    char *out = (char *)syn__arena_get(&f->rank->arena, text.bytes + 1);
     if (out == NULL) return NULL;
     out[syn__loose_decode(text, out)] = '\0';
     return out;
@@ -89,7 +89,7 @@ static syn_status read_ranks(syn__pt_group_finder *f, syn__str text, int32_t **o
     size_t cap = text.bytes / 2 + 1, count = 0;
     int64_t v;
     *n = 0;
-    *out = (int32_t *)syn__et_arena_get(&f->rank->arena, cap * sizeof **out);
+    *out = (int32_t *)syn__arena_get(&f->rank->arena, cap * sizeof **out);
     if (*out == NULL) return SYN_FAIL_NOMEM(f->err, cap * sizeof **out, "the ranks of a group");
     const bool map = syn__pt_scan_next(&s, &token) == '{';
     for (char c = syn__pt_scan_next(&s, &token); c == 'w' || c == 's';
@@ -112,7 +112,7 @@ static syn_status count_up(syn__pt_group_finder *f, int64_t start, int64_t strid
         return SYN_OK;
     if (start + syn__pt_times(stride, size - 1) >= MAX_WORLD) return SYN_OK;
     const size_t bytes = (size_t)size * sizeof **out;
-    *out = (int32_t *)syn__et_arena_get(&f->rank->arena, bytes);
+    *out = (int32_t *)syn__arena_get(&f->rank->arena, bytes);
     if (*out == NULL) return SYN_FAIL_NOMEM(f->err, bytes, "the ranks of a group");
     for (int64_t i = 0; i < size; i++) (*out)[i] = (int32_t)(start + i * stride);
     *n = (uint32_t)size;
@@ -244,12 +244,12 @@ static syn_status take_init(syn__pt_group_finder *f, const syn__pt_host_node *no
     syn__str text;
     for (char c = syn__pt_scan_next(&s, &text); c != 0; c = syn__pt_scan_next(&s, &text)) {
         if (c != 's' || memchr(text.text, '{', text.bytes) == NULL) continue;
-        char *plain = (char *)syn__et_arena_get(&f->rank->arena, text.bytes + 1);
+        char *plain = (char *)syn__arena_get(&f->rank->arena, text.bytes + 1);
         if (plain == NULL) return SYN_FAIL_NOMEM(f->err, text.bytes, "process groups");
         size_t bytes = syn__loose_decode(text, plain);
         for (int i = 1; i < MAX_UNPACKED && memchr(plain, '\\', bytes) != NULL; i++) {
             const syn__str again = {plain, bytes};
-            char *next = (char *)syn__et_arena_get(&f->rank->arena, bytes + 1);
+            char *next = (char *)syn__arena_get(&f->rank->arena, bytes + 1);
             if (next == NULL) return SYN_FAIL_NOMEM(f->err, bytes, "process groups");
             bytes = syn__loose_decode(again, next);
             plain = next;

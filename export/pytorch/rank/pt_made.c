@@ -76,7 +76,7 @@ static syn_status make_inputs(const maker *k, const told *t, syn__pt_host_node *
     const size_t bytes = t->parts[0].bytes + t->parts[1].bytes + t->parts[2].bytes;
     n->text = "";
     if (bytes == 0 || bytes > UINT32_MAX - 64) return SYN_OK;
-    char *text = syn__et_arena_get(&k->rank->arena, bytes + 64), *at = text;
+    char *text = syn__arena_get(&k->rank->arena, bytes + 64), *at = text;
     if (!text) return SYN_FAIL_NOMEM(k->err, bytes, "the inputs of an op");
     *at++ = '{';
     for (int i = 0; i < 3; i++) {

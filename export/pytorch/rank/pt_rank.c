@@ -104,7 +104,7 @@ void syn__pt_rank_free(syn__pt_rank *rank) {
     syn_free(rank->deps);
     syn_free(rank->order);
     syn_free(rank->ids);
-    syn__et_arena_free(&rank->arena);
+    syn__arena_free(&rank->arena);
     syn__pt_host_free(&rank->host);
     syn__pt_device_free(&rank->device);
     syn__file_text_close(&rank->host_input);

@@ -15,9 +15,10 @@
 #ifndef EXPORT_PT_RANK_H
 #define EXPORT_PT_RANK_H
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/wire/et_node.h"
 #include "export/pytorch/read/pt_device.h"
 #include "export/pytorch/read/pt_host.h"
+#include "export/text/arena.h"
 #include "syntorch/sink.h"
 
 #ifdef __cplusplus
@@ -188,7 +189,7 @@ typedef struct syn__pt_rank {
     syn__pt_edge *dropped;                       /* to break cycles */
     size_t n_dropped, dropped_cap;
     syn__pt_matches matches;
-    syn__et_arena arena; /* texts and lists of groups */
+    syn__arena arena; /* texts and lists of groups */
 } syn__pt_rank;
 
 /* Opens and reads the files; device NULL: none; host NULL: nodes are made of the device's CPU ops.

@@ -118,7 +118,7 @@ static const int32_t *members_of(const collector *c, const namesake *k, int32_t 
 /* A list of the rank's own. */
 static syn_status set_list(const syn__pt_set *s, uint32_t rank, syn__pt_group *group,
                            const int32_t *from, uint32_t n) {
-    int32_t *ranks = (int32_t *)syn__et_arena_get(&s->ranks[rank].arena, (n + 1) * sizeof *ranks);
+    int32_t *ranks = (int32_t *)syn__arena_get(&s->ranks[rank].arena, (n + 1) * sizeof *ranks);
     if (ranks == NULL) return SYN_FAIL_NOMEM(s->err, n * sizeof *ranks, "a group's ranks");
     memcpy(ranks, from, n * sizeof *ranks);
     group->ranks = ranks;

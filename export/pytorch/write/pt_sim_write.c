@@ -20,7 +20,7 @@ typedef struct writer {
     const syn__pt_sim *sim;
     syn_sink *sink;
     syn__buf buf;
-    syn__et_arena arena; /* of the message at hand */
+    syn__arena arena; /* of the message at hand */
     syn__et_attr *attrs;
     size_t n_attrs, attrs_cap;
     struct wait {
@@ -47,12 +47,12 @@ static void add_number(writer *w, const char *name, uint32_t field, uint64_t bit
 }
 
 static void add_text(writer *w, const char *name, const char *text) {
-    add(w, name, SYN__ET_STRING, 0, syn__et_clean(&w->arena, text));
+    add(w, name, SYN__ET_STRING, 0, syn__arena_utf8(&w->arena, syn__str_of(text)));
 }
 
 /* A JSON string's text, decoded; text NULL when memory is out. */
 static syn__str decoded(writer *w, syn__str text) {
-    char *to = (char *)syn__et_arena_get(&w->arena, text.bytes + 1);
+    char *to = (char *)syn__arena_get(&w->arena, text.bytes + 1);
     const syn__str s = {to, to != NULL ? syn__loose_decode(text, to) : 0};
     w->failed = w->failed || to == NULL;
     return s;
@@ -62,7 +62,7 @@ static syn__str decoded(writer *w, syn__str text) {
 static syn__str packed(writer *w, const uint64_t *values, size_t n) {
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += syn__et_varint_bytes(values[i]);
-    char *data = (char *)syn__et_arena_get(&w->arena, bytes + 1 + SYN__ET_VARINT_MAX);
+    char *data = (char *)syn__arena_get(&w->arena, bytes + 1 + SYN__ET_VARINT_MAX);
     if (data == NULL) return (syn__str){NULL, 0};
     char *end = data;
     *end++ = 1 << 3 | SYN__ET_WIRE_LEN;
@@ -89,7 +89,7 @@ static syn_status send(writer *w, syn_error *err) {
     syn_sink_write(w->sink, w->buf.data, w->buf.bytes);
     w->buf.bytes = 0;
     w->n_attrs = 0;
-    syn__et_arena_reset(&w->arena);
+    syn__arena_reset(&w->arena);
     return SYN_OK;
 }
 
@@ -109,13 +109,13 @@ static const char *title(const syn__pt_group *group) {
 static void add_group(writer *w, const syn__pt_group *group) {
     char text[24];
     snprintf(text, sizeof text, "pg.%" PRIu32, group->id);
-    const char *name = syn__et_arena_text(&w->arena, syn__str_of(text));
-    uint64_t *ranks = (uint64_t *)syn__et_arena_get(&w->arena, group->n_ranks * sizeof *ranks);
+    const char *name = syn__arena_text(&w->arena, syn__str_of(text));
+    uint64_t *ranks = (uint64_t *)syn__arena_get(&w->arena, group->n_ranks * sizeof *ranks);
     w->failed = w->failed || name == NULL || ranks == NULL;
     if (w->failed) return;
     for (uint32_t i = 0; i < group->n_ranks; i++) ranks[i] = (uint64_t)(int64_t)group->ranks[i];
     add(w, name, SYN__ET_INT32 + 1, 0, packed(w, ranks, group->n_ranks));
-    const syn__str doc = syn__et_clean(&w->arena, title(group));
+    const syn__str doc = syn__arena_utf8(&w->arena, syn__str_of(title(group)));
     w->failed = w->failed || doc.text == NULL;
     if (!w->failed) w->attrs[w->n_attrs - 1].doc = doc;
 }
@@ -294,7 +294,7 @@ static void add_collective(writer *w, const syn__pt_comm *comm) {
     add_size(w, comm);
     if (group == NULL) return;
     snprintf(id, sizeof id, "%" PRIu32, group->id);
-    const char *kept = syn__et_arena_text(&w->arena, syn__str_of(id));
+    const char *kept = syn__arena_text(&w->arena, syn__str_of(id));
     if (kept != NULL) add_text(w, "pg_name", kept);
     else w->failed = true;
     add_text(w, "pg_desc", title(group));
@@ -398,7 +398,7 @@ syn_status syn__pt_sim_write(const syn__pt_sim *sim, const syn__pt_options *opti
         if (syn_sink_status(sink) != SYN_OK) break; /* told by syn_sink_close */
     }
     syn__buf_free(&w.buf);
-    syn__et_arena_free(&w.arena);
+    syn__arena_free(&w.arena);
     syn_free(w.attrs);
     syn_free(w.waits);
     syn_free(w.ids);

@@ -48,8 +48,7 @@ static syn_status draw(int32_t size, const char *path, syn_error *err) {
         if (s != SYN_OK) break;
         mlp(ctxs[r], mesh.group[SYN_AXIS_TP]);
         traces[r] = syn_ctx_trace(ctxs[r]);
-        if (syn_ctx_status(ctxs[r]) != SYN_OK)
-            s = SYN_FAIL(err, syn_ctx_status(ctxs[r]), "%s", syn_ctx_error(ctxs[r])->text);
+        s = syn_ctx_check(ctxs[r], err);
     }
     if (s == SYN_OK) s = syn_trace_graph(&graph, traces, (uint32_t)size, NULL, err);
     if (s == SYN_OK) s = syn_sink_open_file(&sink, path, err);

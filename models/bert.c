@@ -120,9 +120,10 @@ syn_status syn_bert_new(syn_bert **out, syn_ctx *ctx, const syn_bert_config *con
     if (options->progress)
         options->progress(options->progress_user, config->n_layer, config->n_layer);
     heads_new(bert);
-    if (syn_ctx_status(ctx) != SYN_OK) {
+    const syn_status s = syn_ctx_check(ctx, err);
+    if (s != SYN_OK) {
         syn_bert_free(bert);
-        return SYN_FAIL(err, syn_ctx_status(ctx), "%s", syn_ctx_error(ctx)->text);
+        return s;
     }
     *out = bert;
     return SYN_OK;

@@ -142,8 +142,7 @@ syn_status syn_generate(syn_gpt *gpt, syn_generation *g, syn_error *err) {
     if (syn_ctx_has_data(ctx)) s = alloc_results(gpt, g, &row, &ended, err);
     if (s == SYN_OK) {
         steps(gpt, g, row, ended);
-        s = syn_ctx_status(ctx);
-        if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+        s = syn_ctx_check(ctx, err);
     }
     syn_free(row);
     syn_free(ended);

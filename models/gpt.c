@@ -87,9 +87,10 @@ syn_status syn_gpt_new(syn_gpt **out, syn_ctx *ctx, const syn_gpt_config *config
     gpt->lm_head = config->tied ? gpt->wte
                                 : syn_vocab_embedding_new(ctx, "lm_head", vocab, config->vocab_size,
                                                           config->n_embd, &init, options->tp);
-    if (syn_ctx_status(ctx) != SYN_OK) {
+    const syn_status s = syn_ctx_check(ctx, err);
+    if (s != SYN_OK) {
         syn_gpt_free(gpt);
-        return SYN_FAIL(err, syn_ctx_status(ctx), "%s", syn_ctx_error(ctx)->text);
+        return s;
     }
     *out = gpt;
     return SYN_OK;
@@ -148,8 +149,7 @@ syn_status syn_gpt_begin(syn_gpt *gpt, int64_t batch, int64_t max_tokens, syn_er
     gpt->mask = gpt->visible = SYN_NO_MASK;
     syn_free(gpt->padding);
     gpt->padding = NULL;
-    if (syn_ctx_status(gpt->ctx) == SYN_OK) return SYN_OK;
-    return SYN_FAIL(err, syn_ctx_status(gpt->ctx), "%s", syn_ctx_error(gpt->ctx)->text);
+    return syn_ctx_check(gpt->ctx, err);
 }
 
 syn_status syn_gpt_set_padding(syn_gpt *gpt, const int32_t *padding, syn_error *err) {
@@ -174,8 +174,7 @@ syn_status syn_gpt_set_padding(syn_gpt *gpt, const int32_t *padding, syn_error *
     }
     gpt->mask = syn_input(gpt->ctx, "padding_mask", &spec, mask);
     syn_free(mask);
-    if (syn_ctx_status(gpt->ctx) == SYN_OK) return SYN_OK;
-    return SYN_FAIL(err, syn_ctx_status(gpt->ctx), "%s", syn_ctx_error(gpt->ctx)->text);
+    return syn_ctx_check(gpt->ctx, err);
 }
 
 /* Part `which` (0 q, 1 k, 2 v) of qkv (B, T, 3C/tp) as heads (B, H/tp, T, D): views only. */

@@ -206,7 +206,6 @@ syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, syn_weights_kind kind,
     syn_free(s.full);
     syn_free(s.shard);
     /* What fails in the context, such as reading a tensor. */
-    if (status != SYN_OK && syn_ctx_status(ctx) != SYN_OK)
-        return SYN_FAIL(err, status, "%s", syn_ctx_error(ctx)->text);
+    if (status != SYN_OK) syn_ctx_check(ctx, err);
     return status;
 }

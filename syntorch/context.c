@@ -94,6 +94,11 @@ const syn_error *syn_ctx_error(const syn_ctx *ctx) {
     return &ctx->error;
 }
 
+syn_status syn_ctx_check(const syn_ctx *ctx, syn_error *err) {
+    if (err && err->code == SYN_OK && ctx->error.code != SYN_OK) *err = ctx->error;
+    return ctx->error.code;
+}
+
 syn_error *syn_ctx_error_slot(syn_ctx *ctx) {
     return &ctx->error;
 }

@@ -46,6 +46,9 @@ int syn_ctx_threads(const syn_ctx *ctx);
 /* First failure of any builder; SYN_OK if none. */
 syn_status syn_ctx_status(const syn_ctx *ctx);
 const syn_error *syn_ctx_error(const syn_ctx *ctx);
+/* The same with its sentence in *err, unless that holds one already: after builders, in a function
+   that takes a syn_error. */
+syn_status syn_ctx_check(const syn_ctx *ctx, syn_error *err);
 syn_error *syn_ctx_error_slot(syn_ctx *ctx); /* for callees that take a syn_error */
 /* Records a failure (the first wins); returns the poisoned tensor. */
 syn_tensor syn_ctx_fail(syn_ctx *ctx, syn_status code, const char *fmt, ...) SYN_PRINTF(3, 4);

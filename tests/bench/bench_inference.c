@@ -165,8 +165,7 @@ static syn_status time_gpt(rank_model *m, int64_t batch, int64_t length, int ste
     }
     *seconds = (now_s() - begin) / (steps > 0 ? steps : 1);
     syn_release(m->ctx, mark, NULL, 0);
-    if (syn_ctx_status(m->ctx) == SYN_OK) return SYN_OK;
-    return SYN_FAIL(err, syn_ctx_status(m->ctx), "%s", syn_ctx_error(m->ctx)->text);
+    return syn_ctx_check(m->ctx, err);
 }
 
 static double gpt_s(rank_model *m, int64_t batch, int64_t length, int steps) {

@@ -128,7 +128,7 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
                                   .weight_dtype = job->dtype};
     syn_status s = syn_bert_new(&bert, ctx, &config, &how, err);
     for (int i = 0; i < 2 && s == SYN_OK; i++) s = compare(&fixture.batches[i], bert, &worst);
-    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    if (s != SYN_OK) syn_ctx_check(ctx, err);
     if (comm->rank == 0) job->worst = worst;
     syn_bert_free(bert);
     syn_ctx_free(ctx);

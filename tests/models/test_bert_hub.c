@@ -108,7 +108,7 @@ static syn_status run_model(struct job *job, syn_ctx *ctx, const syn_group *tp, 
     if (s == SYN_OK) s = syn_weights_finish(reader, NULL, err);
     if (s == SYN_OK) {
         s = compare(job, bert, &job->worst[rank]);
-        if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+        if (s != SYN_OK) syn_ctx_check(ctx, err);
     }
     syn_bert_free(bert);
     syn_weights_reader_free(reader);

@@ -146,8 +146,7 @@ static syn_status whole_run(bool fused, syn_error *err) {
         syn_tensor x = syn_bert_forward(bert, ids, ids, input(ctx, SYN_F32, 2, 2, 3, 0));
         (void)syn_bert_nsp(bert, syn_bert_pooled(bert, x));
         (void)syn_bert_mlm(bert, x, at);
-        s = syn_ctx_status(ctx);
-        if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+        s = syn_ctx_check(ctx, err);
     }
     syn_bert_free(bert);
     syn_ctx_free(ctx);

@@ -66,8 +66,7 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_tensor hidden = syn_bert_forward(bert, tokens, types, mask);
     (void)syn_bert_nsp(bert, syn_bert_pooled(bert, hidden));
     (void)syn_bert_mlm(bert, hidden, at);
-    const syn_status s = syn_ctx_status(ctx);
-    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    const syn_status s = syn_ctx_check(ctx, err);
     syn_bert_free(bert);
     return s;
 }

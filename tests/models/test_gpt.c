@@ -103,7 +103,7 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
         job->odd_shard[comm->rank] = !own_shards(job, own_weights, ctx, comm->rank);
     if (s == SYN_OK && job->weights) s = ref_load(job->weights, ctx, comm->rank, job->tp);
     if (s == SYN_OK) s = feed(job, gpt, ctx, to, err);
-    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    if (s != SYN_OK) syn_ctx_check(ctx, err);
     syn_gpt_free(gpt);
     syn_ctx_free(ctx);
     return s;

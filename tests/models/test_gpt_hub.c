@@ -177,7 +177,7 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_status s = syn_gpt_new(&gpt, ctx, &job->weights->config, &how, err);
     if (s == SYN_OK) s = ref_load(job->weights, ctx, comm->rank, job->tp);
     if (s == SYN_OK) s = run_model(job, ctx, gpt, comm->rank, err);
-    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    if (s != SYN_OK) syn_ctx_check(ctx, err);
     syn_gpt_free(gpt);
     syn_ctx_free(ctx);
     return s;

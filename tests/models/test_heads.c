@@ -157,9 +157,9 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
             if (t >= padding(&mine, b) && !(e <= mine.worst)) mine.worst = isnan(e) ? INFINITY : e;
         }
     }
-    const syn_status s = syn_ctx_status(ctx);
-    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
-    else if (!(mine.worst <= 1e-5)) SYN_FAIL(err, SYN_E_INVALID, "an error of %g", mine.worst);
+    const syn_status s = syn_ctx_check(ctx, err);
+    if (s == SYN_OK && !(mine.worst <= 1e-5))
+        SYN_FAIL(err, SYN_E_INVALID, "an error of %g", mine.worst);
     syn_ctx_free(ctx);
     return s != SYN_OK ? s : err->code;
 }

@@ -169,7 +169,7 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_status s = layer_test(&mine, ctx, comm->rank, mesh.group[SYN_AXIS_TP]);
     if (s == SYN_OK) s = syn_ctx_status(ctx);
-    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    if (s != SYN_OK) syn_ctx_check(ctx, err);
     else if (mine.bad) s = SYN_FAIL(err, SYN_E_INVALID, "%d elements are wrong", mine.bad);
     if (comm->rank == 0) count_comms(&mine, ctx);
     syn_ctx_free(ctx);

@@ -51,7 +51,7 @@ static syn_status run(job *j, syn_ctx *ctx, syn_gpt *gpt, syn_error *err) {
             for (int r = 0; r < rows; r++) tokens[r] = token(first + r, lengths[first + r] + s - 1);
         const syn_tensor out = syn_gpt_forward(gpt, syn_input(ctx, "tokens", &spec, tokens));
         if (syn_tensor_read(ctx, out, j->logits[s], (size_t)rows * VOCAB * 4) != SYN_OK)
-            return SYN_FAIL(err, syn_ctx_status(ctx), "%s", syn_ctx_error(ctx)->text);
+            return syn_ctx_check(ctx, err);
     }
     return SYN_OK;
 }

@@ -233,7 +233,7 @@ static syn_status logits_rank(syn_comm *comm, void *arg, syn_error *err) {
         }
         worst = fmax(worst, error / largest);
     }
-    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    if (s != SYN_OK) syn_ctx_check(ctx, err);
     if (comm->rank == 0) job->error = worst;
     any_free(&model);
     syn_ctx_free(ctx);

@@ -367,8 +367,7 @@ static syn_status read_misfits(syn_error *err) {
     if (s == SYN_OK) {
         want(&b, "absent", SYN_F32, 5, 6, -1);
         want(&b, "turned", SYN_F32, 1, 3, -1);
-        s = syn_ctx_status(b.ctx);
-        if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(b.ctx)->text);
+        s = syn_ctx_check(b.ctx, err);
     }
     if (s == SYN_OK) s = syn_weights_finish(b.reader, &list, err);
     syn_free(list);

@@ -124,8 +124,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     if (s == SYN_OK) s = syn_comm_open_group(comm, 1, "tp0", ranks, plan->size, &group, err);
     if (s == SYN_OK) {
         plan->failed[comm->rank] = !program(ctx, group, plan->size, true);
-        s = syn_ctx_status(ctx);
-        if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+        s = syn_ctx_check(ctx, err);
         if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(ctx), err);
         plan->hash[comm->rank] = syn_trace_hash(syn_ctx_trace(ctx));
     }
@@ -180,8 +179,7 @@ static syn_status subgroup_main(syn_comm *comm, void *arg, syn_error *err) {
     want.v[0] = even ? 2 : 4;
     ok[comm->rank] =
         ok[comm->rank] && ref_check(ctx, syn_all_reduce(ctx, t, SYN_REDUCE_SUM, group), &want, 0);
-    const syn_status s = syn_ctx_status(ctx);
-    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    const syn_status s = syn_ctx_check(ctx, err);
     syn_ctx_free(ctx);
     return s;
 }
@@ -206,7 +204,7 @@ static syn_status disagree_main(syn_comm *comm, void *arg, syn_error *err) {
         syn_all_reduce(ctx, ZEROS(ctx, SYN_F32, 3 + comm->rank), SYN_REDUCE_SUM, group);
     syn_status s = syn_ctx_status(ctx);
     if (s == SYN_OK || y.id != 0) s = SYN_FAIL(err, SYN_E_INVALID, "the mismatch went unnoticed");
-    else SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    else syn_ctx_check(ctx, err);
     syn_ctx_free(ctx);
     return s;
 }

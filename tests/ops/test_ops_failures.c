@@ -119,8 +119,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     syn_send(ctx, x, 1 - comm->rank, 0);
     syn_recv(ctx, syn_tensor_spec(ctx, x), 1 - comm->rank, 0);
     syn_broadcast(ctx, x, 1, group);
-    const syn_status s = syn_ctx_status(ctx);
-    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    const syn_status s = syn_ctx_check(ctx, err);
     syn_ctx_free(ctx);
     return s;
 }

@@ -177,9 +177,8 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_comm_open_group(comm, 9, "tp0", ranks, WORLD, &group, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     perform_all(ctx, group, comm->rank, &failed);
-    syn_status s = syn_ctx_status(ctx);
-    if (s != SYN_OK) SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
-    else if (failed) s = SYN_FAIL(err, SYN_E_INVALID, "%s gives another shape", failed);
+    syn_status s = syn_ctx_check(ctx, err);
+    if (s == SYN_OK && failed) s = SYN_FAIL(err, SYN_E_INVALID, "%s gives another shape", failed);
     world_hashes[comm->rank] = syn_trace_hash(syn_ctx_trace(ctx));
     world_peaks[comm->rank] = syn_ctx_peak_bytes(ctx);
     syn_ctx_free(ctx);

@@ -53,6 +53,13 @@ static void test_first_error_wins(void) {
     CHECK_STR(first, "add in a.b: the shapes f32[2,3] and f32[4] do not broadcast");
     CHECK_INT(syn_ctx_status(ctx), SYN_E_SHAPE);
     CHECK_HAS(syn_ctx_error(ctx)->file, "op_pointwise.c"); /* where it was first seen */
+    syn_error copy = {0}, earlier = {.code = SYN_E_IO, .text = "earlier"};
+    CHECK_INT(syn_ctx_check(ctx, &copy), SYN_E_SHAPE);
+    CHECK_STR(copy.text, first);
+    CHECK_HAS(copy.file, "op_pointwise.c");
+    CHECK_INT(syn_ctx_check(ctx, &earlier), SYN_E_SHAPE);
+    CHECK_STR(earlier.text, "earlier");
+    CHECK_INT(syn_ctx_check(ctx, NULL), SYN_E_SHAPE);
     syn_pop_scope(ctx);
     syn_gelu(ctx, ZEROS(ctx, SYN_I32, 2), true);
     syn_ctx_fail(ctx, SYN_E_IO, "later");

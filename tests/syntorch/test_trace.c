@@ -50,8 +50,7 @@ static syn_status run_rank(syn_ctx *ctx, syn_comm *comm, uint64_t seed, uint64_t
     SYN_TRY(syn_comm_open_group(comm, 4, "tp0", ranks, RANKS, &group, err));
     program p = {.ctx = ctx, .group = group, .seed = seed};
     program_run(&p, seed, 60);
-    if (syn_ctx_status(ctx) != SYN_OK)
-        return SYN_FAIL(err, syn_ctx_status(ctx), "%s", syn_ctx_error(ctx)->text);
+    SYN_TRY(syn_ctx_check(ctx, err));
     *hash = syn_trace_hash(syn_ctx_trace(ctx));
     return syn_trace_verify(syn_ctx_trace(ctx), err);
 }

@@ -303,8 +303,8 @@ static syn_status run_rank(inference *run, syn_ctx *ctx, const inference_rank *r
     SYN_TRY(syn_bert_new(&model, ctx, &bert->config, &how, err));
     const syn_status s = forward ? predict(run, ctx, model, err) : SYN_OK;
     syn_bert_free(model);
-    if (s == SYN_OK) return SYN_OK;
-    return SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    if (s != SYN_OK) syn_ctx_check(ctx, err);
+    return s;
 }
 
 /* ---- after

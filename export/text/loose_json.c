@@ -352,6 +352,13 @@ bool syn__loose_resume_list(syn__loose *l, const char *from, syn__str key) {
     return false;
 }
 
+bool syn__loose_open_array(syn__loose *l, syn__str text) {
+    syn__str at;
+    if (text.bytes == 0) return false;
+    syn__loose_init(l, text.text, text.bytes);
+    return syn__loose_value(l, &at) == SYN__LOOSE_ARRAY;
+}
+
 syn__str syn__loose_find(syn__str object, const char *key) {
     syn__loose l;
     syn__str text = {"", 0}, at;

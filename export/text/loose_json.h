@@ -74,6 +74,9 @@ bool syn__loose_resume(syn__loose *l, const char *from, syn__str first_key);
    array, at or behind `from`. */
 bool syn__loose_resume_list(syn__loose *l, const char *from, syn__str key);
 
+/* Begins to read a value's text, an array: the reader stands behind its bracket. False: it is none,
+   or there is no text. */
+bool syn__loose_open_array(syn__loose *l, syn__str text);
 /* The member `key` of an object's text, quotes included; bytes 0 if it has none. */
 syn__str syn__loose_find(syn__str object, const char *key);
 

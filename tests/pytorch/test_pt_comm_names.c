@@ -1,7 +1,8 @@
 /* Names of communications and element types, and values in tokens. */
+#include "export/pytorch/read/pt_names.h"
+#include "export/pytorch/read/pt_scan.h"
+#include "export/pytorch/read/pt_tensors.h"
 #include "tests/support/test.h"
-
-#include "export/pytorch/rank/pt_comm.h"
 
 #define TENSOR(elems, bytes) "[1,2,0," elems "," bytes ",\"cuda:0\"]"
 

@@ -1,7 +1,7 @@
 /* Flops and bytes of PyTorch's ops, worked out by hand. */
 #include "tests/support/test.h"
 
-#include "export/pytorch/write/pt_sim.h"
+#include "export/pytorch/write/pt_cost.h"
 #include "tests/support/pt_hand.h"
 
 static syn__pt_cost cost(const char *name, const char *in_shapes, const char *in_values,

@@ -151,7 +151,7 @@ typedef struct hosts {
 } hosts;
 
 static syn_status check_strides(const hosts *h, const syn__pt_host_node *n) {
-    if (syn__loose_find(syn__file_texts(n), "strides").bytes != 0 &&
+    if (syn__loose_find(syn__pt_inputs(n), "strides").bytes != 0 &&
         syn__loose_find(syn__pt_outputs(n), "strides").bytes != 0)
         return SYN_OK;
     return SYN_FAIL(h->c->err, SYN_E_FORMAT,

@@ -118,7 +118,7 @@ static bool list_bytes(syn__loose *l, int64_t *bytes) {
 
 /* Of the node's inputs that are tensors or lists of tensors. */
 static syn_status input_bytes(syn__converter *c, const syn__compat_node *node, int64_t *bytes) {
-    const syn__str inputs = syn__file_texts(&c->host->nodes[node->host]);
+    const syn__str inputs = syn__pt_inputs(&c->host->nodes[node->host]);
     const syn__str values = syn__loose_find(inputs, "values"),
                    types = syn__loose_find(inputs, "types");
     syn__loose v, t;

@@ -138,7 +138,7 @@ static syn_status describe(writer *w, uint32_t index) {
     if (w->host == index) return SYN_OK;
     w->host = index;
     w->io.bytes = 0;
-    if (!put_io(&w->io, FIELD_INPUTS, syn__file_texts(host)) ||
+    if (!put_io(&w->io, FIELD_INPUTS, syn__pt_inputs(host)) ||
         !put_io(&w->io, FIELD_OUTPUTS, syn__pt_outputs(host)))
         return SYN__COMPAT_STOP(w->c,
                                 "\"KeyError\", because node %llu lacks values, shapes or types of "

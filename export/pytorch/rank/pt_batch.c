@@ -8,6 +8,7 @@
    takes no time, behind the kernel on its stream. Further kernels that the same op launches are
    computation. */
 #include "export/pytorch/rank/pt_calls.h"
+#include "export/pytorch/read/pt_names.h"
 #include "syntorch/memory.h"
 
 #define MAX_LOOK 4096 /* calls without a kernel looked through for one */

@@ -6,6 +6,7 @@
    after the call, so nesting does not tell whose they are; record function ids do: the call makes
    the library's op, so its id is the next one in the calling thread, whenever it begins. */
 #include "export/pytorch/rank/pt_calls.h"
+#include "export/pytorch/read/pt_names.h"
 #include "syntorch/memory.h"
 
 #define MAX_WAITING 256 /* calls that are looked through for the one of a library's op */
@@ -155,8 +156,8 @@ static bool holds(syn__str text, syn__str part) {
 static int likeness(const syn__pt_calls *c, const syn__pt_call *call, uint32_t op) {
     const uint32_t of = call->api != SYN__PT_NONE ? call->api : call->record;
     const syn__pt_host_node *caller = host_node(c, of), *node = host_node(c, op);
-    const syn__str tensor = innermost(syn__file_texts(node));
-    return 2 * holds(syn__file_texts(caller), tensor) +
+    const syn__str tensor = innermost(syn__pt_inputs(node));
+    return 2 * holds(syn__pt_inputs(caller), tensor) +
            (c->rank->host.made_of != NULL || caller->tid == node->tid);
 }
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "export/pytorch/rank/pt_calls.h"
+#include "export/pytorch/read/pt_names.h"
+#include "export/pytorch/read/pt_tensors.h"
 #include "syntorch/memory.h"
 
 typedef struct finder {
@@ -40,7 +42,7 @@ static void tell_host(const finder *f, syn__pt_told *told, uint32_t index, bool 
     const syn__pt_host_node *node = &r->host.nodes[op->host];
     if (r->host.made_of && record) syn__pt_told_event(told, &r->device.events[op->event]);
     if (r->host.made_of && shaped && told->in_bytes < 0)
-        told->in_bytes = syn__file_text_bytes(node, op->detached ? SIZE_MAX : 1);
+        told->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
     if (!record) {
         syn__pt_told_call(told, node, syn__pt_host_name(&r->host, node->name));
         return;
@@ -69,20 +71,20 @@ static void tell(const finder *f, syn__pt_told *told, uint32_t kernel, const syn
 /* Bytes that a call takes in, from what it puts out. */
 static int64_t from_output(const syn__pt_told *t, int64_t ranks) {
     int64_t out = t->out_bytes;
-    if (t->out_elems > 0 && t->elem_bytes > 0) out = syn__pt_times(t->out_elems, t->elem_bytes);
+    if (t->out_elems > 0 && t->elem_bytes > 0) out = syn__pt_mul_i64(t->out_elems, t->elem_bytes);
     if (out <= 0 || ranks < 1) return out;
     if (t->kind == SYN__PT_CALL_ALL_GATHER || t->kind == SYN__PT_CALL_GATHER)
         return out > ranks ? out / ranks : 1;
     const bool by_tensors = t->in_elems < 0 && t->out_elems < 0; /* the root has a part for each */
     const bool has_all =
         t->kind == SYN__PT_CALL_REDUCE_SCATTER || (t->kind == SYN__PT_CALL_SCATTER && by_tensors);
-    return has_all ? syn__pt_times(out, ranks) : out;
+    return has_all ? syn__pt_mul_i64(out, ranks) : out;
 }
 
 static int64_t bytes_of(const syn__pt_told *t, int64_t ranks) {
     int64_t in = -1;
     if (t->kind == SYN__PT_CALL_BARRIER) return 1;
-    if (t->in_elems > 0 && t->elem_bytes > 0) in = syn__pt_times(t->in_elems, t->elem_bytes);
+    if (t->in_elems > 0 && t->elem_bytes > 0) in = syn__pt_mul_i64(t->in_elems, t->elem_bytes);
     if (in <= 0) in = t->in_bytes;
     const bool nothing = t->kind == SYN__PT_CALL_ALL_TO_ALL && (t->in_elems == 0 || in == 0);
     if (in <= 0 && !nothing) in = from_output(t, ranks);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "export/pytorch/rank/pt_comm.h"
+#include "export/pytorch/read/pt_scan.h"
+#include "export/pytorch/read/pt_tensors.h"
 #include "syntorch/memory.h"
 
 #define MAX_WORLD    ((int64_t)1 << 24) /* ranks in one group */
@@ -110,7 +112,7 @@ static syn_status count_up(syn__pt_group_finder *f, int64_t start, int64_t strid
     *out = NULL;
     if (size < 1 || size > MAX_WORLD || start < 0 || stride < 0 || (stride == 0 && size > 1))
         return SYN_OK;
-    if (start + syn__pt_times(stride, size - 1) >= MAX_WORLD) return SYN_OK;
+    if (start + syn__pt_mul_i64(stride, size - 1) >= MAX_WORLD) return SYN_OK;
     const size_t bytes = (size_t)size * sizeof **out;
     *out = (int32_t *)syn__arena_get(&f->rank->arena, bytes);
     if (*out == NULL) return SYN_FAIL_NOMEM(f->err, bytes, "the ranks of a group");
@@ -240,7 +242,7 @@ static syn_status take_groups(syn__pt_group_finder *f, syn__str text, int source
 
 /* The texts among a node's inputs; each is a list of descriptions, quoted once or more. */
 static syn_status take_init(syn__pt_group_finder *f, const syn__pt_host_node *node) {
-    syn__pt_scan s = syn__pt_scan_of(syn__file_texts(node));
+    syn__pt_scan s = syn__pt_scan_of(syn__pt_inputs(node));
     syn__str text;
     for (char c = syn__pt_scan_next(&s, &text); c != 0; c = syn__pt_scan_next(&s, &text)) {
         if (c != 's' || memchr(text.text, '{', text.bytes) == NULL) continue;

@@ -4,6 +4,7 @@
 #define EXPORT_PT_MATCH_H
 
 #include "export/pytorch/rank/pt_comm.h"
+#include "export/pytorch/read/pt_names.h"
 
 #ifdef __cplusplus
 extern "C" {

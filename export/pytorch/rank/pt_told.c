@@ -6,6 +6,9 @@
    number that stands for the group, rank (of messages the peer's within the group), name of the
    call, splits in and out, then first rank, stride and size of the group. */
 #include "export/pytorch/rank/pt_comm.h"
+#include "export/pytorch/read/pt_names.h"
+#include "export/pytorch/read/pt_scan.h"
+#include "export/pytorch/read/pt_tensors.h"
 
 void syn__pt_told_init(syn__pt_told *told) {
     memset(told, 0, sizeof *told);
@@ -167,7 +170,7 @@ static void use_positions(syn__pt_told *told, const positions *at) {
 /* All but sizes; returns the inputs. */
 static syn__str take_record(syn__pt_told *told, const syn__pt_host_node *node) {
     positions at = {{0}, {0}, 0, 0, false, false, false};
-    const syn__str values = values_of(syn__file_texts(node));
+    const syn__str values = values_of(syn__pt_inputs(node));
     syn__pt_scan s = syn__pt_scan_of(values);
     syn__str text;
     take_attrs(told, node);
@@ -257,7 +260,7 @@ static bool is_functional(syn__str name) {
 
 void syn__pt_told_call(syn__pt_told *told, const syn__pt_host_node *node, syn__str name) {
     const bool api = name.bytes > 6 && memcmp(name.text, "c10d::", 6) == 0;
-    const syn__str values = values_of(syn__file_texts(node));
+    const syn__str values = values_of(syn__pt_inputs(node));
     const int kind = syn__pt_call_kind(name);
     arguments a;
     set_kind(told, name);

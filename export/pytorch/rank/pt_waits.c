@@ -17,8 +17,8 @@
    For what fits none of them nothing is known to wait. */
 #include <stdlib.h>
 
-#include "export/pytorch/rank/pt_comm.h"
 #include "export/pytorch/rank/pt_edges.h"
+#include "export/pytorch/read/pt_scan.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/memory.h"
 
@@ -297,7 +297,7 @@ static bool next_storage(syn__pt_scan *scan, uint64_t *storage) {
 static syn__pt_scan values_of(const waiter *w, uint32_t op) {
     const syn__str none = {"", 0};
     const uint32_t host = w->r->ops[op].host;
-    return syn__pt_scan_of(host == SYN__PT_NONE ? none : syn__file_texts(&w->r->host.nodes[host]));
+    return syn__pt_scan_of(host == SYN__PT_NONE ? none : syn__pt_inputs(&w->r->host.nodes[host]));
 }
 
 static syn_status add_use(waiter *w, uint64_t storage, uint32_t index) {

@@ -80,7 +80,7 @@ static inline syn__str syn__pt_host_name(const syn__pt_host *host, uint32_t name
 }
 /* The value of the node's attribute `name` (in "attrs", or beside the id), as written. */
 syn__str syn__pt_attr(const syn__pt_host_node *node, const char *name);
-static inline syn__str syn__file_texts(const syn__pt_host_node *node) {
+static inline syn__str syn__pt_inputs(const syn__pt_host_node *node) {
     const syn__str s = {node->text + node->inputs, node->inputs_bytes};
     return s;
 }

@@ -192,7 +192,7 @@ static void take_io(writer *w, uint32_t host, syn__et_node *node) {
         const syn__pt_host_node *n = &w->rank->host.nodes[host];
         w->io.bytes = 0;
         w->io_at[0] = 0;
-        put_io(w, syn__file_texts(n), n, false, w->io_at);
+        put_io(w, syn__pt_inputs(n), n, false, w->io_at);
         put_io(w, syn__pt_outputs(n), n, true, w->io_at + 3);
         w->io_host = host;
     }

@@ -93,14 +93,6 @@ static inline bool syn__pt_sim_is_compute(const syn__pt_sim_node *node) {
            node->role == SYN__PT_SIM_DELAY;
 }
 
-/* Flops (0: not a matrix product, convolution or attention) and the bytes of all tensors that go in
-   and out, as a host node's shapes tell (pt_cost.c). */
-typedef struct syn__pt_cost {
-    uint64_t flops, bytes;
-} syn__pt_cost;
-
-syn__pt_cost syn__pt_cost_of(const syn__pt_host *host, const syn__pt_host_node *node);
-
 #ifdef __cplusplus
 }
 #endif

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "export/pytorch/rank/pt_comm.h"
+#include "export/pytorch/read/pt_names.h"
+#include "export/pytorch/write/pt_cost.h"
 #include "export/pytorch/write/pt_sim.h"
 #include "syntorch/memory.h"
 #include "syntorch/types.h"

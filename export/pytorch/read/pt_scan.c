@@ -1,6 +1,4 @@
-/* Values of traces in tokens: lists of ranks, tensors, descriptions of groups. */
-#include "export/pytorch/rank/pt_comm.h"
-#include "syntorch/memory.h"
+#include "export/pytorch/read/pt_scan.h"
 
 syn__pt_scan syn__pt_scan_of(syn__str text) {
     const char *begin = text.bytes != 0 ? text.text : "";
@@ -59,38 +57,4 @@ void syn__pt_scan_leave(syn__pt_scan *s) {
 
 bool syn__pt_scan_i64(syn__str text, int64_t *out) {
     return text.bytes != 0 && syn__loose_i64(text, out);
-}
-
-int64_t syn__pt_times(int64_t a, int64_t b) {
-    int64_t out;
-    return syn_mul_i64(a, b, &out) ? out : INT64_MAX;
-}
-
-/* The tensor whose bracket was just read; the scan is behind it. False, and the scan is where it
-   was, if it is something else. */
-static bool take_tensor(syn__pt_scan *s, int64_t *bytes) {
-    const syn__pt_scan before = *s;
-    int64_t fields[5] = {0};
-    syn__str text;
-    size_t n = 0;
-    while (n < 5 && syn__pt_scan_next(s, &text) == 'w' && syn__pt_scan_i64(text, &fields[n])) n++;
-    if (n == 5 && syn__pt_scan_next(s, &text) == 's' && fields[3] >= 0 && fields[4] >= 0) {
-        syn__pt_scan_leave(s);
-        *bytes = syn__pt_times(fields[3], fields[4]);
-        return true;
-    }
-    *s = before;
-    return false;
-}
-
-int64_t syn__pt_tensor_bytes(syn__str value) {
-    syn__pt_scan s = syn__pt_scan_of(value);
-    syn__str text;
-    int64_t sum = -1, bytes;
-    for (char c = syn__pt_scan_next(&s, &text); c != 0; c = syn__pt_scan_next(&s, &text)) {
-        if (c != '[' || !take_tensor(&s, &bytes)) continue;
-        if (sum < 0) sum = 0;
-        sum = bytes > INT64_MAX - sum ? INT64_MAX : sum + bytes;
-    }
-    return sum;
 }

@@ -1,5 +1,4 @@
-/* Names of communications and of element types, in all spellings. */
-#include "export/pytorch/rank/pt_comm.h"
+#include "export/pytorch/read/pt_names.h"
 
 #define MAX_NAME 48
 

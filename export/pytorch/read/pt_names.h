@@ -1,0 +1,44 @@
+/* What names stand for, in all of PyTorch's spellings: kinds of calls, element types. */
+#ifndef EXPORT_PT_NAMES_H
+#define EXPORT_PT_NAMES_H
+
+#include "export/text/loose_json.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Kinds of calls: the values of CollectiveCommType, 0..9, and beside them: */
+enum {
+    SYN__PT_CALL_ALL_REDUCE = 0,
+    SYN__PT_CALL_REDUCE,
+    SYN__PT_CALL_ALL_GATHER,
+    SYN__PT_CALL_GATHER,
+    SYN__PT_CALL_SCATTER,
+    SYN__PT_CALL_BROADCAST,
+    SYN__PT_CALL_ALL_TO_ALL,
+    SYN__PT_CALL_REDUCE_SCATTER,
+    SYN__PT_CALL_BARRIER = 9,
+    SYN__PT_CALL_SEND = 16,
+    SYN__PT_CALL_RECV = 17,
+    SYN__PT_CALL_UNKNOWN = -1,
+    SYN__PT_CALL_NONE = -2 /* communicates nothing: wait, init, coalesced */
+};
+
+/* The kind that a name stands for: "allreduce",
+   "nccl:_all_gather_base", "c10d::alltoall_base_", "nccl:send 0->1". */
+int syn__pt_call_kind(syn__str name);
+/* Whether a name is of a communication library's own op: "nccl:all_reduce", "gloo:send". */
+bool syn__pt_is_library_call(syn__str name);
+/* The kind that a kernel's name tells; SYN__PT_CALL_SEND for ncclDevKernel_SendRecv, which sends,
+   receives, or does both. */
+int syn__pt_kernel_kind(syn__str name);
+/* Whether a kernel is one of NCCL or RCCL, by its name. */
+bool syn__pt_is_nccl(syn__str name);
+/* Bytes of an element of a ScalarType ("BFloat16", "c10::Half", "long int"); 0 unknown. */
+int64_t syn__pt_dtype_bytes(syn__str name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

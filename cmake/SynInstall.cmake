@@ -22,7 +22,8 @@ install(DIRECTORY examples/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/syntorch
 # What the library needs from others. Users of a static library must link it too, so that it stands
 # among its own requirements; those of a shared one need not.
 set(requires "")
-foreach(pair OPENBLAS:openblas CGRAPH:libcgraph PCRE2:libpcre2-8 UTF8PROC:libutf8proc PROTOBUF_C:libprotobuf-c
+foreach(pair OPENBLAS:openblas CGRAPH:libcgraph PCRE2:libpcre2-8 UTF8PROC:libutf8proc
+    PROTOBUF_C:libprotobuf-c
     ZLIB:zlib)
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 opt)
@@ -53,4 +54,5 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/syntorch.pc DESTINATION ${CMAKE_INSTAL
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/syntorch-config.cmake
   ${CMAKE_CURRENT_BINARY_DIR}/syntorch-config-version.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/syntorch)
-install(EXPORT syntorch-targets NAMESPACE syntorch:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/syntorch)
+install(EXPORT syntorch-targets NAMESPACE syntorch::
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/syntorch)

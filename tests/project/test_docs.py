@@ -2,8 +2,9 @@
 that looks like a fresh clone after ./dev, and what the page shows of its output is compared; Python
 is run; options, files and links that are named are there.
 
-  SYN_BUILD=build SYN_SOURCE=. python3 tests/project/test_docs.py --update    puts what is printed
-  now into the pages; read the diff
+    SYN_BUILD=build SYN_SOURCE=. python3 tests/project/test_docs.py --update
+
+puts what is printed now into the pages; read the diff.
 """
 import glob
 import json

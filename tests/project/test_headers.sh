@@ -6,7 +6,9 @@ cd "$(dirname "$0")/../.."
 warnings=(-Wall -Wextra -Wpedantic -Werror -D_POSIX_C_SOURCE=200809L -I. -fsyntax-only)
 cxx=$(command -v c++ || true)
 mpi=()
-if command -v pkg-config >/dev/null && pkg-config --exists ompi-c; then read -ra mpi < <(pkg-config --cflags ompi-c); fi
+if command -v pkg-config >/dev/null && pkg-config --exists ompi-c; then
+    read -ra mpi < <(pkg-config --cflags ompi-c)
+fi
 failures=0 n=0
 mapfile -t headers < <(find syntorch ops comm models export -name "*.h" | sort)
 for header in "${headers[@]}"; do

@@ -14,11 +14,12 @@ layers=(syntorch ops comm models export)
 all=("${layers[@]}" examples tools tests)
 
 # Headers of C11 and POSIX, and of the compiler (vector intrinsics).
-known=" assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic
-stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype dirent dlfcn fcntl glob
-ftw poll pthread regex sched semaphore spawn strings syslog termios unistd netdb netinet/in arpa/inet sys/ioctl sys/mman
-sys/resource sys/select sys/socket sys/stat sys/statvfs sys/time sys/times sys/types sys/uio sys/un sys/utsname sys/wait
-immintrin emmintrin xmmintrin pmmintrin tmmintrin smmintrin nmmintrin arm_neon cpuid "
+known=" assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal
+stdalign stdarg stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads
+time uchar wchar wctype dirent dlfcn fcntl glob ftw poll pthread regex sched semaphore spawn
+strings syslog termios unistd netdb netinet/in arpa/inet sys/ioctl sys/mman sys/resource
+sys/select sys/socket sys/stat sys/statvfs sys/time sys/times sys/types sys/uio sys/un sys/utsname
+sys/wait immintrin emmintrin xmmintrin pmmintrin tmmintrin smmintrin nmmintrin arm_neon cpuid "
 known=${known//$'\n'/ }
 
 # Room: rooms it may include beside itself. A room may name only those above it, so there are no
@@ -100,7 +101,8 @@ check_own() { # file, line, path between the quotes
 # One violation a line for the tree in the current folder.
 violations() {
     local line file number rest path stem
-    declare -A family=() private=() # header of others -> stem of its users; our header -> the header it brings in
+    # header of others -> stem of its users; our header -> the header it brings in
+    declare -A family=() private=()
     while IFS= read -r line; do
         file=${line%%:*} rest=${line#*:}
         number=${rest%%:*} rest=${rest#*:}
@@ -119,7 +121,8 @@ violations() {
         if [[ $file == *.h ]]; then private[$file]=$path; fi
         if [[ -n ${family[$path]:-} && $stem == "${family[$path]}"* ]]; then continue; fi
         if [[ -n ${family[$path]:-} && ${family[$path]} != "$stem"* ]]; then
-            echo "$file:$number: <$path> is already used by ${family[$path]}*; one family of files may"
+            echo "$file:$number: <$path> is already used by ${family[$path]}*;" \
+                "one family of files may"
         fi
         family[$path]=$stem
     done < <(include_lines)
@@ -135,7 +138,8 @@ violations() {
         grep -rlF "\"$file\"" "${layers[@]}" | grep -v "^$stem" | sort | head -n 1 |
             sed "s|\$|: must not include \"$file\" and with it <${private[$file]}>|" || true
     done
-    find "${all[@]}" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.def' \) | sed 's|.*/||' | sort | uniq -d |
+    find "${all[@]}" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.def' \) |
+        sed 's|.*/||' | sort | uniq -d |
         sed 's/.*/& is the name of several files/' || true
 }
 
@@ -185,23 +189,33 @@ plant export/planted.c '#include "ops/ops.h"' 'export/ must not include "ops/ops
 plant export/planted.c '#include "export.h"' 'without its folder'
 plant export/planted.c '#include HEADER' 'cannot tell'
 plant export/planted.c '#include "models/gpt.h"' 'export/ must not include "models/gpt.h"'
-plant export/planted.h '#include "export/walk/links.h"' 'export/ must not include "export/walk/links.h"'
-plant export/text/planted.h '#include "export/chakra/wire/et_node.h"' 'export/text/ must not include'
+plant export/planted.h '#include "export/walk/links.h"' \
+    'export/ must not include "export/walk/links.h"'
+plant export/text/planted.h '#include "export/chakra/wire/et_node.h"' \
+    'export/text/ must not include'
 plant export/walk/planted.c '#include "export/nodelink/graphml.h"' 'export/walk/ must not include'
-plant export/chakra/wire/planted.c '#include "export/chakra/et_files.h"' 'export/chakra/wire/ must not include'
-plant export/chakra/planted.c '#include "export/chakra/check/et_scan.h"' 'export/chakra/ must not include'
-plant export/chakra/check/planted.c '#include "export/pytorch/read/pt_host.h"' 'export/chakra/check/ must not include'
-plant export/chakra/planted.c '#include "export/planted/chakra/et_files.h"' 'export/chakra/ must not include'
-plant export/pytorch/rank/planted.h '#include "export/pytorch/write/pt_sim.h"' 'export/pytorch/rank/ must not include'
-plant export/pytorch/write/planted.c '#include "export/chakra/et_graph.h"' 'export/pytorch/write/ must not include'
-plant export/planted/planted.c '#include <string.h>' 'export/planted/ has no line in the table of rooms'
+plant export/chakra/wire/planted.c '#include "export/chakra/et_files.h"' \
+    'export/chakra/wire/ must not include'
+plant export/chakra/planted.c '#include "export/chakra/check/et_scan.h"' \
+    'export/chakra/ must not include'
+plant export/chakra/check/planted.c '#include "export/pytorch/read/pt_host.h"' \
+    'export/chakra/check/ must not include'
+plant export/chakra/planted.c '#include "export/planted/chakra/et_files.h"' \
+    'export/chakra/ must not include'
+plant export/pytorch/rank/planted.h '#include "export/pytorch/write/pt_sim.h"' \
+    'export/pytorch/rank/ must not include'
+plant export/pytorch/write/planted.c '#include "export/chakra/et_graph.h"' \
+    'export/pytorch/write/ must not include'
+plant export/planted/planted.c '#include <string.h>' \
+    'export/planted/ has no line in the table of rooms'
 plant ops/planted/planted.c '#include <string.h>' 'ops/planted/ has no line in the table of rooms'
 plant comm/planted.h '#include <mpi.h>' '<mpi.h> is already used by '
 plant models/planted.c '#include <mpi.h>' '<mpi.h> is already used by '
 plant ops/planted.h '#include <cblas.h>' '<cblas.h> is already used by '
 plant export/chakra/planted.c '#include "et_def.pb-c.h"' '<et_def.pb-c.h> is already used by '
 plant export/walk/planted.c '#include <zlib.h>' '<zlib.h> is already used by '
-plant syntorch/utf8.h '#include <libxml/parser.h>' 'must not include "syntorch/utf8.h" and with it <libxml/parser.h>'
+plant syntorch/utf8.h '#include <libxml/parser.h>' \
+    'must not include "syntorch/utf8.h" and with it <libxml/parser.h>'
 plant tools/graph.h '/* a second graph.h */' 'graph.h is the name of several files'
 [ -z "$(violations)" ] || fail "the copy is not as it was"
 echo "$lines include lines follow the rule; $n_planted planted violations were seen"

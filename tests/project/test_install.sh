@@ -51,7 +51,8 @@ static void product(void) {
     float c[4];
     syn_ctx *ctx;
     must(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), "context");
-    const syn_tensor t = syn_matmul(ctx, syn_input(ctx, "a", &spec_a, a), syn_input(ctx, "b", &spec_b, b), false, false);
+    const syn_tensor in_a = syn_input(ctx, "a", &spec_a, a), in_b = syn_input(ctx, "b", &spec_b, b);
+    const syn_tensor t = syn_matmul(ctx, in_a, in_b, false, false);
     must(syn_tensor_read(ctx, t, c, sizeof c), "product");
     printf("%g %g %g %g\n", c[0], c[1], c[2], c[3]);
     syn_ctx_free(ctx);
@@ -98,7 +99,8 @@ END
 # Products of the two matrices by hand; GPT-2's parameters: L(12h^2+13h) + (V+S)h + 2h =
 # 124,439,808.
 expected=$'7 8 16 17\n124439808 parameters, 50257 logits'
-ldpath=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} # a shared library may be installed where the loader does not look
+# A shared library may be installed where the loader does not look.
+ldpath=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 # As C, and as C++ (designated so that it is both).
 export PKG_CONFIG_PATH="$lib/pkgconfig"
@@ -106,13 +108,15 @@ if command -v pkg-config >/dev/null; then
     pkg-config --exists --print-errors syntorch || fail "pkg-config does not accept syntorch.pc"
     # pkg-config escapes blanks for a shell.
     eval "cflags=($(pkg-config --cflags syntorch)) libs=($(pkg-config --libs syntorch))"
-    quiet cc -std=c11 -Wall -Wextra -Wpedantic -Werror "${cflags[@]}" "$work/use.c" "${libs[@]}" -o "$work/use"
+    quiet cc -std=c11 -Wall -Wextra -Wpedantic -Werror "${cflags[@]}" "$work/use.c" "${libs[@]}" \
+        -o "$work/use"
     got=$(LD_LIBRARY_PATH=$ldpath "$work/use") || fail "the C program: exit $?"
     [ "$got" = "$expected" ] || fail "the C program printed '$got', not '$expected'"
     echo "a C program through pkg-config: $(tail -n 1 <<<"$got")"
     if command -v c++ >/dev/null; then
         cp "$work/use.c" "$work/use.cpp"
-        quiet c++ -std=c++17 -Wall -Wextra -Werror "${cflags[@]}" "$work/use.cpp" "${libs[@]}" -o "$work/use-cpp"
+        quiet c++ -std=c++17 -Wall -Wextra -Werror "${cflags[@]}" "$work/use.cpp" "${libs[@]}" \
+            -o "$work/use-cpp"
         [ "$(LD_LIBRARY_PATH=$ldpath "$work/use-cpp")" = "$expected" ] || fail "the C++ program"
         echo "the same as C++"
     fi
@@ -121,7 +125,8 @@ fi
 # Each installed header alone, against nothing but what is installed.
 n=0
 while IFS= read -r header; do
-    quiet cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only "-I$include" -x c - <<<"#include \"$header\""
+    quiet cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only "-I$include" -x c - \
+        <<<"#include \"$header\""
     n=$((n + 1))
 done < <(cd "$include" && find . -name '*.h' | sed 's|^\./||' | sort)
 [ $n -gt 10 ] || fail "only $n headers are installed"
@@ -142,7 +147,10 @@ echo "a CMake project through find_package"
 
 # The installed programs find their files from anywhere.
 cd "$work"
-"$prefix/bin/inference" --num_output_tokens 2 --tp 2 --quiet || fail "the installed inference: exit $?"
+"$prefix/bin/inference" --num_output_tokens 2 --tp 2 --quiet ||
+    fail "the installed inference: exit $?"
 "$prefix/bin/syntorch" --version >/dev/null || fail "the installed syntorch: exit $?"
-if ldd "$prefix/bin/inference" | grep -F 'not found'; then fail "a library of the installed inference is missing"; fi
+if ldd "$prefix/bin/inference" | grep -F 'not found'; then
+    fail "a library of the installed inference is missing"
+fi
 echo "the installed programs run"

@@ -15,30 +15,34 @@ fail() {
 
 # The bad words below are written so that this file does not contain them.
 if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; then
-    mapfile -d '' -t files < <(git -c safe.directory='*' ls-files -z --cached --others --exclude-standard |
-        while IFS= read -r -d '' f; do if [ -f "$f" ]; then printf '%s\0' "$f"; fi; done)
+    mapfile -d '' -t files < <(
+        git -c safe.directory='*' ls-files -z --cached --others --exclude-standard |
+            while IFS= read -r -d '' f; do if [ -f "$f" ]; then printf '%s\0' "$f"; fi; done)
     [ ${#files[@]} -gt 50 ] || fail "git lists only ${#files[@]} files"
     mapfile -d '' -t sources < <(printf '%s\0' "${files[@]}" |
-        grep -zE '(\.(c|h|def|cu|cpp|py|sh|cmake|in|proto)|CMakeLists\.txt|Dockerfile|^dev|^\.ci/run)$')
+        grep -zE '(\.(c|h|def|cu|cpp|py|sh|cmake|in|proto)|CMakeLists.txt|Dockerfile|^dev|^.ci/run)$')
 
     # no WHAT, PATTERN, FILES...
     no() {
         local what=$1 pattern=$2 hits
         shift 2
-        hits=$(printf '%s\0' "$@" | xargs -0 grep -nIE -e "$pattern" -- /dev/null | head -n 5 || true)
+        hits=$(printf '%s\0' "$@" | xargs -0 grep -nIE -e "$pattern" -- /dev/null |
+            head -n 5 || true)
         [ -z "$hits" ] || fail "$what:"$'\n'"$hits"
     }
     no 'a path of one machine' '(^|[^A-Za-z0-9_.])/(wor[k]|far[m]|roo[t]|hom[e])/' "${files[@]}"
-    no 'a package host' '(pypi\.or[g]|pythonhosted\.or[g]|npmjs\.(or[g]|com)|crates\.i[o]|proxy\.golan[g]|deb\.debia[n]|\.pkg\.de[v]|anaconda\.or[g])' \
-        "${files[@]}"
-    no 'an unfinished mark' '\b(TOD[O]|FIXM[E]|XX[X]|[Ss]tub[s]?|[Nn]ot (yet )?implemente[d])\b' "${sources[@]}"
+    hosts='pypi\.or[g]|pythonhosted\.or[g]|npmjs\.(or[g]|com)|crates\.i[o]|proxy\.golan[g]'
+    no 'a package host' "($hosts|deb\\.debia[n]|\\.pkg\\.de[v]|anaconda\\.or[g])" "${files[@]}"
+    no 'an unfinished mark' '\b(TOD[O]|FIXM[E]|XX[X]|[Ss]tub[s]?|[Nn]ot (yet )?implemente[d])\b' \
+        "${sources[@]}"
     no 'a merge conflict' '^(<<<<<<<|>>>>>>>) ' "${files[@]}"
     no 'a carriage return' $'\r$' "${sources[@]}"
     no 'blanks at the end of a line' '[[:blank:]]$' "${sources[@]}"
     # One place knows how large a thread's stack must be.
     mapfile -t hits < <(printf '%s\0' "${sources[@]}" | grep -zE '\.c$' | grep -zv '^tests/' |
         xargs -0 grep -l pthread_create -- /dev/null || true)
-    [ "${hits[*]}" = syntorch/thread.c ] || fail "threads are started outside of syntorch/thread.c: ${hits[*]}"
+    [ "${hits[*]}" = syntorch/thread.c ] ||
+        fail "threads are started outside of syntorch/thread.c: ${hits[*]}"
     # What a program run here left behind: logs, and files larger than any picture or fixture.
     for f in "${files[@]}"; do
         case $f in
@@ -71,7 +75,8 @@ helps() {
     options=$(sed -nE 's/^.*\{"([a-z][a-z0-9_-]*)", *CLI_.*$/\1/p' "$source")
     [ -n "$options" ] || fail "no option table was found in $source"
     for option in $options help version; do
-        [[ $text == *"--$option "* || $text == *"--$option"$'\n'* ]] || fail "$* --help does not explain --$option"
+        [[ $text == *"--$option "* || $text == *"--$option"$'\n'* ]] ||
+            fail "$* --help does not explain --$option"
     done
     while IFS= read -r option; do
         [ ${#option} -le 120 ] || fail "$* --help has a line of ${#option} characters: $option"
@@ -89,9 +94,11 @@ for source in examples/*.c; do
     if grep -q CLI_ "$source"; then helps "$source" "$build/$program"; fi
 done
 # Options that users know by name.
-for option in num_input_tokens num_output_tokens tp device temperature top_k top_p visualize_trace hw_config model_config \
-    model tokenizer prompt batch_size seed out_dir save_logits attention debug; do
-    grep -q -- "--$option " <<<"$("$build/inference" --help)" || fail "inference --help does not explain --$option"
+for option in num_input_tokens num_output_tokens tp device temperature top_k top_p visualize_trace \
+    hw_config model_config model tokenizer prompt batch_size seed out_dir save_logits attention \
+    debug; do
+    grep -q -- "--$option " <<<"$("$build/inference" --help)" ||
+        fail "inference --help does not explain --$option"
 done
 commands=$("$build/syntorch" --help)
 for source in tools/commands/cmd_*.c; do
@@ -102,7 +109,8 @@ for source in tools/commands/cmd_*.c; do
         helps "$source" "$build/syntorch" "$command"
     else # `syntorch convert pytorch`: convert lists it
         family=${command%%-*} member=${command#*-}
-        "$build/syntorch" "$family" --help 2>&1 | grep -qE "^ +$member " || fail "syntorch --help does not list $command"
+        "$build/syntorch" "$family" --help 2>&1 | grep -qE "^ +$member " ||
+            fail "syntorch --help does not list $command"
         helps "$source" "$build/syntorch" "$family" "$member"
     fi
 done
@@ -110,7 +118,8 @@ code=0
 "$build/syntorch" no_such_command >/dev/null 2>&1 || code=$?
 [ $code = 2 ] || fail "syntorch no_such_command: exit $code, not 2"
 for program in inference syntorch; do
-    "$build/$program" --version | grep -qE "^$program [0-9]+\.[0-9]+\.[0-9]+$" || fail "$program --version"
+    "$build/$program" --version | grep -qE "^$program [0-9]+\.[0-9]+\.[0-9]+$" ||
+        fail "$program --version"
 done
 
 # Dashes and underscores are alike.
@@ -119,12 +128,14 @@ for option in --num-output-tokens --num_output_tokens; do
 done
 
 # `syntorch` multiplies no matrices: OpenBLAS's threads would spin at every start.
-if needed=$(ldd "$build/syntorch" 2>/dev/null) && [[ $needed != *libsyntorch* && $needed == *openblas* ]]; then
+if needed=$(ldd "$build/syntorch" 2>/dev/null) &&
+    [[ $needed != *libsyntorch* && $needed == *openblas* ]]; then
     fail "syntorch loads OpenBLAS"
 fi
 
 # Every anomaly and note that a conversion can tell is explained.
-for name in $(sed -nE 's/^ +\[SYN__PT_[A-Z_]+\] = "([a-z-]+)",.*/\1/p' export/pytorch/read/pt_report.c) \
+for name in \
+    $(sed -nE 's/^ +\[SYN__PT_[A-Z_]+\] = "([a-z-]+)",.*/\1/p' export/pytorch/read/pt_report.c) \
     $(sed -nE 's/^ +X\([A-Z_]+, "([a-z-]+)",.*/\1/p' export/pytorch/rank/pt_hints.h); do
     grep -q "\`$name\`" docs/pytorch.md || fail "docs/pytorch.md does not explain $name"
 done
@@ -140,8 +151,10 @@ code=0
 if [ "$build" -ef build ] && [ -f build/.built ]; then
     here=$(mktemp -d)
     root=$PWD
-    (cd "$here" && "$root/dev" inference --num_output_tokens 2 --quiet --save_logits logits.npy) || fail "./dev inference elsewhere"
-    [ -s "$here/logits.npy" ] || fail "./dev inference --save_logits wrote no logits.npy in the caller's folder"
+    (cd "$here" && "$root/dev" inference --num_output_tokens 2 --quiet --save_logits logits.npy) ||
+        fail "./dev inference elsewhere"
+    [ -s "$here/logits.npy" ] ||
+        fail "./dev inference --save_logits wrote no logits.npy in the caller's folder"
     rm -rf "$here"
 fi
 

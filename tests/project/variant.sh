@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # variant.sh address|thread|minimal|clang: builds everything once more, in SYN_BUILD/variant-NAME,
 # and checks it there.
-#   address  AddressSanitizer, leak check and UndefinedBehaviorSanitizer; all tests that are C programs, and the scripts that
-#            give the programs what they must refuse
+#   address  AddressSanitizer, leak check and UndefinedBehaviorSanitizer; all tests that are C
+#            programs, and the scripts that give the programs what they must refuse
 #   thread   ThreadSanitizer; the tests with threads
-#   minimal  a shared library with no optional library at all; all tests that are C programs, and the installation
-#   clang    all warnings of clang are errors; replays the fuzz corpora under its UndefinedBehaviorSanitizer
+#   minimal  a shared library with no optional library at all; all tests that are C programs, and
+#            the installation
+#   clang    all warnings of clang are errors; replays the fuzz corpora under its
+#            UndefinedBehaviorSanitizer
 # Exit 77: this machine cannot (no clang, no sanitizer library, a kernel that the sanitizer cannot
 # run on).
 set -euo pipefail
@@ -25,10 +27,13 @@ build() {
     # Programs look for their example files beside their own folder.
     [ -e "$SYN_BUILD/examples" ] || ln -sfn "$SYN_SOURCE/examples" "$SYN_BUILD/examples"
     local generator=() start=$SECONDS
-    if [ ! -f "$folder/CMakeCache.txt" ] && command -v ninja >/dev/null; then generator=(-G Ninja); fi
+    if [ ! -f "$folder/CMakeCache.txt" ] && command -v ninja >/dev/null; then
+        generator=(-G Ninja)
+    fi
     { cmake -S "$SYN_SOURCE" -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Debug "$@" &&
         cmake --build "$folder" -j "$jobs"; } >"$folder/build.log" 2>&1 || {
-        grep -E -A 8 'error|warning|FAILED' "$folder/build.log" | head -n 60 || tail -n 40 "$folder/build.log"
+        grep -E -A 8 'error|warning|FAILED' "$folder/build.log" | head -n 60 ||
+            tail -n 40 "$folder/build.log"
         echo "the build with $variant failed (all of it in $folder/build.log)"
         exit 1
     }
@@ -59,13 +64,15 @@ int main(int argc, char **argv) {
     return 0;
 }
 END
-    cc -g "$1" -pthread "$file" -o "$folder/probe" 2>/dev/null || skip "the compiler cannot link with $1"
+    cc -g "$1" -pthread "$file" -o "$folder/probe" 2>/dev/null ||
+        skip "the compiler cannot link with $1"
     if ! "$folder/probe" >"$folder/probe.log" 2>&1; then
         if grep -q LeakSanitizer "$folder/probe.log"; then
             echo "no leak check: it cannot run under this kernel's limits on tracing"
             export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
         elif setarch -R "$folder/probe" 2>/dev/null; then
-            under=(setarch -R) # a kernel with more random address bits than the sanitizer has room for
+            # a kernel with more random address bits than the sanitizer has room for
+            under=(setarch -R)
         else
             skip "a program built with $1 does not start here: $(tail -n 1 "$folder/probe.log")"
         fi
@@ -76,11 +83,15 @@ END
     fi
 }
 
-check() { (cd "$folder" && "${under[@]}" ctest -j "$jobs" --output-on-failure --no-label-summary "$@"); }
+check() {
+    (cd "$folder" &&
+        "${under[@]}" ctest -j "$jobs" --output-on-failure --no-label-summary "$@")
+}
 
 case $variant in
 address)
-    export ASAN_OPTIONS=allocator_may_return_null=1:strict_string_checks=1:detect_stack_use_after_return=1
+    export ASAN_OPTIONS=allocator_may_return_null=1:strict_string_checks=1
+    ASAN_OPTIONS+=:detect_stack_use_after_return=1
     export UBSAN_OPTIONS=print_stacktrace=1
     probe -fsanitize=address
     build -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined
@@ -93,7 +104,8 @@ thread)
     export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
     probe -fsanitize=thread
     build -DCMAKE_C_FLAGS_DEBUG='-O2 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF
-    check -L program -R 'comm|gpt|bert|generat|rank|rows|attention|product|padding|weights|thread|worker|parallel|inference|parity|dispatch|trace' -E full
+    threads='comm|gpt|bert|generat|rank|rows|attention|product|padding|weights|thread|worker'
+    check -L program -R "$threads|parallel|inference|parity|dispatch|trace" -E full
     ;;
 minimal)
     build -DCMAKE_C_FLAGS_DEBUG='-O1' -DBUILD_SHARED_LIBS=ON -DSYN_WERROR=ON \
@@ -105,7 +117,8 @@ minimal)
 clang)
     command -v clang >/dev/null || skip "no clang"
     # Its UndefinedBehaviorSanitizer sees arithmetic on null pointers, which gcc's does not.
-    build -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_DEBUG=-O0 -DSYN_WERROR=ON -DSYN_SANITIZE=undefined
+    build -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_DEBUG=-O0 -DSYN_WERROR=ON \
+        -DSYN_SANITIZE=undefined
     ctest --test-dir "$folder" -j "$jobs" --output-on-failure -R '^replay_'
     ;;
 *)

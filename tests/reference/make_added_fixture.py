@@ -11,10 +11,11 @@ tokenizer_fixture.txt. Lines:
     case N                  the next folder
     file NAME JSON          a file of it, besides vocab.json and merges.txt
     size ALL ADDED BOS      tokens, those of them that were added, and the id of the token that
-    begins texts (-1: none) text TEXT ID...         the ids of TEXT, which is UTF-8 in hexadecimal
-    back TEXT               what decode gives for them word FIRST HASH         FNV-1a hash, over
-    4096 code points, of W (of a word: beside it a single_word token is none), O
-                            or - (surrogate)
+                            begins texts (-1: none)
+    text TEXT ID...         the ids of TEXT, which is UTF-8 in hexadecimal
+    back TEXT               what decode gives for them
+    word FIRST HASH         FNV-1a hash, over 4096 code points, of W (of a word: beside it a
+                            single_word token is none), O or - (surrogate)
 """
 import json
 import os

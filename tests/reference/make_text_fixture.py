@@ -3,7 +3,7 @@
 `chakra_converter Text` writes for them.
 
     make_text_fixture.py CHAKRA     a checkout of mlcommons/chakra (made with 21585d8); needs protoc
-    and protobuf for Python
+                                    and protobuf for Python
 """
 import hashlib
 import importlib

@@ -4,8 +4,7 @@ tiny_bert.json (what HuggingFace computes with them). README.md beside this file
 
     python3 -m venv venv && venv/bin/pip install torch==2.8.0 transformers==4.57.6 safetensors
     venv/bin/python make_tiny_checkpoints.py            # writes all of it into this folder
-    venv/bin/python make_tiny_checkpoints.py --check    # loads the folders, recomputes, compares
-    with the .json
+    venv/bin/python make_tiny_checkpoints.py --check    # the folders against the .json
 
 No test needs torch; only this script does. What is expected is computed in double from the weights
 as stored, with "eager" attention, and rounded to 7 digits; f32 and "sdpa" attention are compared

@@ -9,13 +9,15 @@ which must agree (made with transformers 5.23.0, tokenizers 0.23.3, tiktoken 0.1
 fixture:
 
     merge LEFT RIGHT            a merge of the tiny vocabulary (bytes 0..255, the merges in order,
-    <|endoftext|>) split TEXT N...             bytes of each word the pre-tokenizer cuts TEXT into
-    tiny TEXT ID...             ids by the tiny vocabulary gpt2 TEXT ID...             ids by
-    GPT-2's vocabulary file NAME                   the SQuAD file of the next lines squad N HASH    
-               number and FNV-1a hash (of 4 bytes each, little-endian) of the ids of each "context"
-                                and "question", in file order
+                                <|endoftext|>)
+    split TEXT N...             bytes of each word the pre-tokenizer cuts TEXT into
+    tiny TEXT ID...             ids by the tiny vocabulary
+    gpt2 TEXT ID...             ids by GPT-2's vocabulary
+    file NAME                   the SQuAD file of the next lines
+    squad N HASH                number and FNV-1a hash (of 4 bytes each, little-endian) of the ids
+                                of each "context" and "question", in file order
     class FIRST HASH            FNV-1a hash of the classes (L, N, S, O; - for surrogates) of 4096
-    code points
+                                code points
 
 TEXT is the UTF-8 in hexadecimal.
 """

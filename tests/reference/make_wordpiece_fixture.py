@@ -17,8 +17,9 @@ wordpiece_fixture.txt:
     back TEXT ID...             the decoder's text of the ids, without any cleanup
     file NAME                   the SQuAD file of the next lines
     squad N HASH N HASH         number and hash of the ids of each "context" and "question", uncased
-    and cased class FIRST HASH...         hash of what normalizer and pre-tokenizer make of 4096
-    code points, for each of MODES
+                                and cased
+    class FIRST HASH...         hash of what normalizer and pre-tokenizer make of 4096 code points,
+                                for each of MODES
 
 random_fixture.txt has one line for each of RANDOM_TEXTS strings, which the generator below and the
 one in tests/support/tokenizer_fixture.h make alike: three hashes, of the ids by GPT-2, uncased and

@@ -28,21 +28,18 @@ static inline void put(char *text, size_t *n, const char *fmt, ...) {
 
 #define ATTR(name, value)    "{\"name\":\"" name "\",\"type\":\"\",\"value\":" value "}"
 #define TENSOR(elems, bytes) "[1,2,0," elems "," bytes ",\"cuda:0\"]"
+#define OP_ATTRS                                                                         \
+    ATTR("rf_id", "%d")                                                                  \
+    "," ATTR("fw_parent", "0") "," ATTR("seq_id", "-1") "," ATTR("scope", "0") "," ATTR( \
+        "tid", "%d") "," ATTR("fw_tid", "0") "," ATTR("op_schema", "\"\"")
 
 /* attrs: "" or a list as ATTR writes it. inputs, outputs: the elements of "values". */
 static inline void host_op(traces *t, int id, int parent, int tid, const char *name,
                            const char *inputs, const char *outputs, const char *attrs) {
     put(t->host, &t->n_host,
         "%s{\"id\":%d,\"name\":\"%s\",\"ctrl_deps\":%d,\"inputs\":{\"values\":[%s],\"shapes\":[],"
-        "\"types\":[]},\"outputs\":{\"values\":[%s],\"shapes\":[],\"types\":[]},\"attrs\":[" ATTR(
-            "rf_id",
-            "%d") "," ATTR("fw_parent",
-                           "0") "," ATTR("seq_id",
-                                         "-1") "," ATTR("scope",
-                                                        "0") "," ATTR("tid",
-                                                                      "%d") "," ATTR("fw_tid",
-                                                                                     "0") "," ATTR("op_schema",
-                                                                                                   "\"\"") "%s%s]}",
+        "\"types\":[]},\"outputs\":{\"values\":[%s],\"shapes\":[],\"types\":[]},\"attrs\":"
+        "[" OP_ATTRS "%s%s]}",
         t->n_host == 0 ? "" : ",", id, name, parent, inputs, outputs, id, tid,
         *attrs != '\0' ? "," : "", attrs);
     if (id < 4) return;

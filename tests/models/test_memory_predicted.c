@@ -1,0 +1,201 @@
+/* Memory on meta is what a run takes, to the byte: of every model, phase, tp, type of weights and
+   form of attention; and of random programs of ops. */
+#include "comm/comm.h"
+#include "models/bert.h"
+#include "models/generate.h"
+#include "syntorch/context_private.h"
+#include "tests/support/ops_program.h"
+#include "tests/support/test.h"
+
+enum { MAX_TP = 4, MAX_POINTS = 16 };
+
+/* Bytes in use, most in use, and held, at points of a run. */
+struct memory {
+    size_t at[MAX_POINTS][3];
+    int points;
+};
+
+static void note(struct memory *m, const syn_ctx *ctx) {
+    size_t *to = m->at[m->points++];
+    to[0] = ctx->storages.used_bytes;
+    to[1] = syn_ctx_peak_bytes(ctx);
+    to[2] = ctx->storages.held_bytes;
+}
+
+struct job {
+    const char *preset; /* NULL: small */
+    bool bert, fused;
+    int tp;
+    syn_dtype dtype;
+    bool padding; /* of some sequences, and types of tokens */
+    syn_device device;
+    struct memory memory[MAX_TP];
+};
+
+/* Prefill, then one prefill and three decode steps in the same context. */
+static syn_status run_gpt(const struct job *job, syn_ctx *ctx, const syn_group *tp,
+                          struct memory *memory, syn_error *err) {
+    static const int32_t prompt[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, padding[2] = {0, 2};
+    syn_gpt_config config = {.name = "small",
+                             .n_layer = 3,
+                             .n_embd = 32,
+                             .n_head = 8,
+                             .n_positions = 64,
+                             .n_inner = 96,
+                             .vocab_size = 257,
+                             .layer_norm_epsilon = 1e-5,
+                             .initializer_range = 0.02,
+                             .gelu_tanh = true};
+    if (job->preset) SYN_TRY(syn_gpt_config_preset(&config, job->preset, err));
+    if (job->preset) config.n_layer = 2; /* the others repeat them */
+    const syn_gpt_options how = {
+        .tp = tp, .fused_attention = job->fused, .weight_dtype = job->dtype, .seed = 1};
+    syn_gpt *gpt = NULL;
+    SYN_TRY(syn_gpt_new(&gpt, ctx, &config, &how, err));
+    note(memory, ctx);
+    syn_status s = SYN_OK;
+    for (int64_t n = 1; n <= 4 && s == SYN_OK; n += 3) {
+        syn_generation g = {.batch = 2,
+                            .prompt_tokens = 5,
+                            .new_tokens = n,
+                            .prompt = prompt,
+                            .padding = job->padding ? padding : NULL,
+                            .sampling = {0.8, 5, 0.9, 1}};
+        s = syn_generate(gpt, &g, err);
+        syn_free(g.tokens);
+        note(memory, ctx);
+    }
+    syn_gpt_free(gpt);
+    return s;
+}
+
+static syn_status run_bert(const struct job *job, syn_ctx *ctx, const syn_group *tp,
+                           struct memory *memory, syn_error *err) {
+    syn_bert_config config = {.name = "small",
+                              .n_layer = 3,
+                              .n_embd = 32,
+                              .n_head = 8,
+                              .n_positions = 64,
+                              .n_inner = 96,
+                              .vocab_size = 131,
+                              .n_types = 2,
+                              .layer_norm_epsilon = 1e-12,
+                              .initializer_range = 0.02};
+    if (job->preset) SYN_TRY(syn_bert_config_preset(&config, job->preset, err));
+    if (job->preset) config.n_layer = 2;
+    const syn_bert_options how = {.tp = tp,
+                                  .heads = SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP,
+                                  .fused_attention = job->fused,
+                                  .weight_dtype = job->dtype,
+                                  .seed = 1};
+    syn_bert *bert = NULL;
+    SYN_TRY(syn_bert_new(&bert, ctx, &config, &how, err));
+    note(memory, ctx);
+    const syn_tensor tokens = ZEROS(ctx, SYN_I32, 2, 9);
+    const syn_tensor types = job->padding ? ZEROS(ctx, SYN_I32, 2, 9) : SYN_BERT_NO_TYPES;
+    const syn_tensor mask = job->padding ? ZEROS(ctx, SYN_F32, 2, 9) : SYN_NO_MASK;
+    const syn_tensor hidden = syn_bert_forward(bert, tokens, types, mask);
+    note(memory, ctx);
+    (void)syn_bert_nsp(bert, syn_bert_pooled(bert, hidden));
+    note(memory, ctx);
+    (void)syn_bert_mlm(bert, hidden, ZEROS(ctx, SYN_I32, 3));
+    note(memory, ctx);
+    syn_bert_free(bert);
+    const syn_status s = syn_ctx_status(ctx);
+    return s == SYN_OK ? s : SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+}
+
+static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+    static const int32_t ranks[MAX_TP] = {0, 1, 2, 3};
+    struct job *job = arg;
+    syn_group *tp = NULL;
+    syn_ctx *ctx = NULL;
+    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
+    SYN_TRY(syn_ctx_new(&ctx, job->device, comm, err));
+    struct memory *memory = &job->memory[comm->rank];
+    memory->points = 0;
+    const syn_status s = (job->bert ? run_bert : run_gpt)(job, ctx, tp, memory, err);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static syn_status run_fake(struct job *job, syn_error *err) {
+    for (int r = 0; r < job->tp; r++) {
+        syn_comm *comm;
+        SYN_TRY(syn_comm_fake_new(&comm, r, job->tp, err));
+        const syn_status s = run_rank(comm, job, err);
+        comm->ops->close(comm);
+        SYN_TRY(s);
+    }
+    return SYN_OK;
+}
+
+static void check_job(struct job job) {
+    struct job meta = job;
+    syn_error err = {0};
+    job.device = SYN_DEVICE_CPU;
+    meta.device = SYN_DEVICE_META;
+    CHECK_OK(syn_local_run(job.tp, run_rank, &job, &err), err);
+    CHECK_OK(run_fake(&meta, &err), err);
+    for (int r = 0; r < job.tp; r++) {
+        CHECK(job.memory[r].points == meta.memory[r].points && job.memory[r].points >= 3);
+        for (int p = 0; p < job.memory[r].points; p++) {
+            const size_t *got = meta.memory[r].at[p], *want = job.memory[r].at[p];
+            CHECK_MSG(memcmp(got, want, sizeof job.memory[r].at[p]) == 0,
+                      "%s %s, tp %d, rank %d, %s, %s, padding %d, point %d: %zu used, peak %zu, "
+                      "held %zu; on meta %zu, %zu, %zu",
+                      job.bert ? "BERT" : "GPT", job.preset ? job.preset : "small", job.tp, r,
+                      syn_dtype_name(job.dtype), job.fused ? "fused" : "unfused", job.padding, p,
+                      want[0], want[1], want[2], got[0], got[1], got[2]);
+            CHECK(p == 0 || want[1] > job.memory[r].at[p - 1][0]); /* something was made */
+        }
+    }
+}
+
+static void small_models(void) {
+    static const syn_dtype dtypes[] = {SYN_F32, SYN_F16, SYN_BF16};
+    for (int i = 0; i < 72; i++)
+        check_job((struct job){.bert = i % 2,
+                               .fused = i / 2 % 2,
+                               .padding = i / 4 % 2,
+                               .tp = 1 << i / 8 % 3,
+                               .dtype = dtypes[i / 24]});
+}
+
+static void presets(void) {
+    static const char *const names[] = {"gpt2", "gpt3-125m", "bert-base-uncased"};
+    for (int i = 0; i < 6; i++)
+        check_job((struct job){.preset = names[i % 3],
+                               .bert = i % 3 == 2,
+                               .fused = i % 2,
+                               .padding = i / 2 % 2,
+                               .tp = 1 + i / 3,
+                               .dtype = i % 2 ? SYN_BF16 : SYN_F32});
+}
+
+/* Every op, in any order; then all of it is released but for one tensor. */
+static void random_programs(void) {
+    static program p;
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        struct memory memory[2] = {{.points = 0}, {.points = 0}};
+        for (int device = 0; device < 2; device++) {
+            p = (program){.ctx = ref_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL),
+                          .seed = 1};
+            program_run(&p, seed, 60);
+            note(&memory[device], p.ctx);
+            syn_release(p.ctx, (syn_mark){p.live[0].id / 2 + 1}, &p.live[p.n_live / 2], 1);
+            note(&memory[device], p.ctx);
+            CHECK_OK(syn_ctx_status(p.ctx), *syn_ctx_error(p.ctx));
+            syn_ctx_free(p.ctx);
+        }
+        CHECK_MSG(memcmp(&memory[0], &memory[1], sizeof memory[0]) == 0, "seed %d", (int)seed);
+        CHECK(memory[0].at[1][0] < memory[0].at[0][0]);
+    }
+}
+
+static const test_case cases[] = {
+    {"small_models", small_models},
+    {"presets", presets},
+    {"random_programs", random_programs},
+};
+TEST_MAIN(cases)

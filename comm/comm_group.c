@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 static syn_status check_group(const syn_comm *comm, uint32_t id, const char *name,
                               const int32_t *ranks, int32_t n_ranks, int32_t *index,
@@ -223,10 +222,4 @@ void syn__mailbox_free(syn__mailbox *box) {
         syn_free(message);
     }
     box->tail = &box->head;
-}
-
-uint64_t syn__clock_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }

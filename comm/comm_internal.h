@@ -2,6 +2,7 @@
 #ifndef COMM_COMM_INTERNAL_H
 #define COMM_COMM_INTERNAL_H
 
+#include "syntorch/clock.h"
 #include "syntorch/communicator.h"
 
 #include <stdatomic.h>
@@ -72,9 +73,6 @@ void syn__mailbox_put(syn__mailbox *box, syn__message *message);
 const syn__message *syn__mailbox_find(const syn__mailbox *box, int32_t src, int32_t tag);
 syn__message *syn__mailbox_take(syn__mailbox *box, int32_t src, int32_t tag);
 void syn__mailbox_free(syn__mailbox *box);
-
-/* Nanoseconds of the monotonic clock. */
-uint64_t syn__clock_ns(void);
 
 /* outs[o][i] = reduction over k of ins[k][i], in the order of k, for i in [begin, begin + n_elems).
    Any outs[o] may be the same pointer as an ins[k]; otherwise nothing overlaps. */

@@ -1,15 +1,9 @@
 #include "models/generate.h"
 
 #include <math.h>
-#include <time.h>
 
+#include "syntorch/clock.h"
 #include "syntorch/memory.h"
-
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* logits (B, V0) -> the next tokens (B): sampled everywhere, those of the group's first rank count.
  */
@@ -68,7 +62,7 @@ static void steps(syn_gpt *gpt, syn_generation *g, int32_t *row, bool *ended) {
     syn_set_phase(ctx, SYN_PHASE_PREFILL);
     if (syn_ctx_trace(ctx)->n_nodes > 1) syn_next_step(ctx); /* not the first run of this context */
     syn_tensor input = syn_input(ctx, "prompt", &spec, g->prompt);
-    int64_t start = now_ns();
+    int64_t start = (int64_t)syn__clock_ns();
     if (g->progress) g->progress(g->progress_user, 0, g->new_tokens);
     for (int64_t step = 0; step < g->new_tokens; step++) {
         const syn_mark mark = syn_ctx_mark(ctx);
@@ -87,7 +81,7 @@ static void steps(syn_gpt *gpt, syn_generation *g, int32_t *row, bool *ended) {
         if (syn_ctx_status(ctx) != SYN_OK) return;
         const bool done = data && collect(ctx, g, tokens, step, row, ended);
         g->made = step + 1;
-        const int64_t now = now_ns();
+        const int64_t now = (int64_t)syn__clock_ns();
         *(step == 0 ? &g->prefill_ns : &g->decode_ns) += now - start;
         start = now;
         syn_release(ctx, mark, &tokens, 1);

@@ -1,28 +1,89 @@
 #include "syntorch/backend.h"
 
-#include <time.h>
+#include <string.h>
 
+#include "syntorch/clock.h"
+#include "syntorch/context.h"
 #include "syntorch/memory.h"
 
-static syn_status (*cpu_kernel(const syn_opdef *def))(syn_call *) {
+/* The kernel that runs. */
+struct cpu {
+    syn_ctx *ctx;
+    uint64_t start_ns, start_cpu_ns;
+};
+
+static syn_status cpu_open(void **device, syn_ctx *ctx, syn_error *err) {
+    struct cpu *cpu = syn_malloc(sizeof *cpu);
+    if (!cpu) return SYN_FAIL_NOMEM(err, sizeof *cpu, "a device");
+    cpu->ctx = ctx;
+    *device = cpu;
+    return SYN_OK;
+}
+
+static void *cpu_alloc(void *device, size_t bytes) {
+    (void)device;
+    return syn_aligned_malloc(bytes);
+}
+
+static void cpu_free(void *device, void *data) {
+    (void)device;
+    syn_aligned_free(data);
+}
+
+static syn_status cpu_copy(void *device, void *to, const void *from, size_t bytes, syn_error *err) {
+    (void)device;
+    (void)err;
+    if (bytes > 0) memcpy(to, from, bytes);
+    return SYN_OK;
+}
+
+static syn_status cpu_fill(void *device, void *to, int byte, size_t bytes, syn_error *err) {
+    (void)device;
+    (void)err;
+    memset(to, byte, bytes);
+    return SYN_OK;
+}
+
+static syn_status cpu_sync(void *device, syn_error *err) {
+    (void)device;
+    (void)err;
+    return SYN_OK;
+}
+
+static syn_kernel cpu_kernel(const syn_opdef *def) {
     return def->cpu;
 }
 
-static uint64_t clock_ns(clockid_t id) {
-    struct timespec t;
-    clock_gettime(id, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+static void cpu_begin(void *device, uint32_t node) {
+    struct cpu *cpu = device;
+    (void)node;
+    cpu->start_ns = syn__clock_ns();
+    cpu->start_cpu_ns = syn__thread_clock_ns();
 }
 
-static void cpu_clock(uint64_t *wall_ns, uint64_t *cpu_ns) {
-    *wall_ns = clock_ns(CLOCK_MONOTONIC);
-    *cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+static void cpu_end(void *device, uint32_t node) {
+    const struct cpu *cpu = device;
+    const uint64_t wall_ns = syn__clock_ns() - cpu->start_ns;
+    const uint64_t cpu_ns = syn__thread_clock_ns() - cpu->start_cpu_ns;
+    syn_ctx_set_time(cpu->ctx, node, cpu->start_ns, wall_ns, cpu_ns);
 }
 
-static const syn_backend cpu = {"cpu",      true,     syn_aligned_malloc, syn_aligned_free,
-                                cpu_kernel, cpu_clock};
-static const syn_backend meta = {.name = "meta"};
+static const syn_backend cpu_backend = {.name = "cpu",
+                                        .has_data = true,
+                                        .on_host = true,
+                                        .open = cpu_open,
+                                        .close = syn_free,
+                                        .alloc = cpu_alloc,
+                                        .free = cpu_free,
+                                        .copy_in = cpu_copy,
+                                        .copy_out = cpu_copy,
+                                        .fill = cpu_fill,
+                                        .sync = cpu_sync,
+                                        .kernel = cpu_kernel,
+                                        .begin = cpu_begin,
+                                        .end = cpu_end};
+static const syn_backend meta_backend = {.name = "meta"};
 
 const syn_backend *syn_backend_get(syn_device device) {
-    return device == SYN_DEVICE_META ? &meta : &cpu;
+    return device == SYN_DEVICE_META ? &meta_backend : &cpu_backend;
 }

@@ -1,4 +1,5 @@
-/* Where tensor data live. On a backend without data ("meta") the door runs no kernel. */
+/* Where tensor data live, and whose kernels compute on them. A device is added by filling this
+   struct; the core asks nothing else of it. */
 #ifndef SYNTORCH_BACKEND_H
 #define SYNTORCH_BACKEND_H
 
@@ -10,17 +11,37 @@ extern "C" {
 
 typedef enum syn_device { SYN_DEVICE_CPU, SYN_DEVICE_META } syn_device;
 
+struct syn_ctx;
+
+/* `device`: what open made. The work of a context (copies, fills, kernels) is done in the order in
+   which it was asked for, but may go on after the call; sync waits for all of it. */
 typedef struct syn_backend {
     const char *name;
-    bool has_data; /* false: memory is counted as elsewhere, but there is none; nothing below */
-    /* A buffer of `bytes` bytes, contents undefined; NULL when memory is out. The context keeps
-       what it no longer needs for reuse (storage_private.h). */
-    void *(*alloc)(size_t bytes);
-    void (*free)(void *data);
-    /* The op's kernel for this backend; NULL for views. */
-    syn_status (*(*kernel)(const syn_opdef *def))(syn_call *call);
-    /* Wall and thread-CPU time in ns. */
-    void (*clock)(uint64_t *wall_ns, uint64_t *cpu_ns);
+    bool has_data; /* false ("meta"): memory is counted, but there is none, no kernel runs, and all
+                      below is NULL */
+    bool on_host;  /* the host may read and write buffers where they lie */
+    /* What one context has of the device, never NULL: a stream, memory for staging. close comes
+       after a sync and the last free. */
+    syn_status (*open)(void **device, struct syn_ctx *ctx, syn_error *err);
+    void (*close)(void *device);
+    /* A buffer on a cache line, contents undefined; NULL when memory is out. Views point into it
+       (data + bytes), and the core follows no pointer of a backend that is not on_host. Contexts
+       keep and reuse buffers, in the order of the work. */
+    void *(*alloc)(void *device, size_t bytes);
+    void (*free)(void *device, void *data);
+    /* copy_in has read `from` when it returns; copy_out has written `to` after the next sync. */
+    syn_status (*copy_in)(void *device, void *to, const void *from, size_t bytes, syn_error *err);
+    syn_status (*copy_out)(void *device, void *to, const void *from, size_t bytes, syn_error *err);
+    syn_status (*fill)(void *device, void *to, int byte, size_t bytes, syn_error *err);
+    /* Fails with what failed since the last sync. */
+    syn_status (*sync)(void *device, syn_error *err);
+    /* The op's kernel, given `device` in its call; NULL: it does not run here. Not asked for views.
+     */
+    syn_kernel (*kernel)(const syn_opdef *def);
+    /* Around the kernel of a node, whose times the backend gives to syn_ctx_set_time: in `end`, or
+       where work goes on after the call by the end of the next sync. */
+    void (*begin)(void *device, uint32_t node);
+    void (*end)(void *device, uint32_t node);
 } syn_backend;
 
 const syn_backend *syn_backend_get(syn_device device);

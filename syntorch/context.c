@@ -2,53 +2,70 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "syntorch/clock.h"
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
 
 /* Another than those of other contexts, which have another address or began at another time; but
    for one chance in 2^32, being a hash. */
 static uint32_t new_tag(const syn_ctx *ctx) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    const uint64_t facts[3] = {(uint64_t)(uintptr_t)ctx, (uint64_t)now.tv_sec,
-                               (uint64_t)now.tv_nsec};
+    const uint64_t facts[2] = {(uint64_t)(uintptr_t)ctx, syn__clock_ns()};
     const uint32_t tag = (uint32_t)syn_hash(facts, sizeof facts, 0);
     return tag ? tag : 1;
 }
 
 syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, syn_error *err) {
-    if (comm && !comm->ops->moves_data && device != SYN_DEVICE_META)
+    return syn_ctx_new_on(out, syn_backend_get(device), comm, err);
+}
+
+syn_status syn_ctx_new_on(syn_ctx **out, const syn_backend *backend, syn_comm *comm,
+                          syn_error *err) {
+    if (comm && !comm->ops->moves_data && backend->has_data)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "the '%s' communicator moves no data: it needs --device meta",
                         comm->ops->name);
     syn_ctx *ctx = syn_calloc(1, sizeof *ctx);
     if (!ctx) return SYN_FAIL_NOMEM(err, sizeof *ctx, "a context");
     ctx->tag = new_tag(ctx);
-    ctx->backend = ctx->storages.backend = syn_backend_get(device);
+    ctx->backend = ctx->storages.backend = backend;
     ctx->comm = comm;
     syn__comm_hold(comm);
+    ctx->start_ns = comm && comm->origin_ns ? comm->origin_ns : syn__clock_ns();
     syn_status s = syn_trace_new(&ctx->trace, comm ? comm->rank : 0, comm ? comm->size : 1, err);
-    if (s != SYN_OK) {
-        syn_ctx_free(ctx);
-        return s;
-    }
-    uint64_t cpu_ns;
-    if (ctx->backend->clock) ctx->backend->clock(&ctx->start_ns, &cpu_ns);
-    if (ctx->backend->clock && comm && comm->origin_ns) ctx->start_ns = comm->origin_ns;
-    *out = ctx;
-    return SYN_OK;
+    if (s == SYN_OK && backend->has_data) s = backend->open(&ctx->device, ctx, err);
+    ctx->storages.device = ctx->device;
+    if (s == SYN_OK) *out = ctx;
+    else syn_ctx_free(ctx);
+    return s;
 }
 
 void syn_ctx_free(syn_ctx *ctx) {
     if (!ctx) return;
+    syn_error ignored = {0};
+    if (ctx->device) ctx->backend->sync(ctx->device, &ignored);
     syn__storages_free(&ctx->storages);
+    if (ctx->device) ctx->backend->close(ctx->device);
     syn_free(ctx->params);
     syn_workers_free(ctx->workers);
     syn_trace_free(ctx->trace);
     syn__comm_release(ctx->comm);
     syn_free(ctx);
+}
+
+syn_status syn_ctx_sync(syn_ctx *ctx) {
+    if (ctx->error.code != SYN_OK || !ctx->backend->has_data) return ctx->error.code;
+    return ctx->backend->sync(ctx->device, &ctx->error);
+}
+
+void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
+                      uint64_t cpu_ns) {
+    syn_trace_time *t = &ctx->trace->times[node];
+    const uint64_t since_ns = start_ns - ctx->start_ns;
+    t->start_low = (uint32_t)since_ns;
+    t->start_high = (uint32_t)(since_ns >> 32);
+    t->wall_ns = (float)wall_ns;
+    t->cpu_ns = (float)cpu_ns;
 }
 
 const syn_trace *syn_ctx_trace(const syn_ctx *ctx) {

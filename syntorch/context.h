@@ -28,6 +28,9 @@ typedef struct syn_ctx syn_ctx;
    communicator that moves no data ("fake") needs the meta device. */
 syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm,
                        syn_error *err) SYN_MUST_USE;
+/* On a backend that is none of syn_device: another module's. */
+syn_status syn_ctx_new_on(syn_ctx **out, const syn_backend *backend, syn_comm *comm,
+                          syn_error *err) SYN_MUST_USE;
 void syn_ctx_free(syn_ctx *ctx);
 
 const syn_trace *syn_ctx_trace(const syn_ctx *ctx);
@@ -42,6 +45,13 @@ const syn_group *syn_ctx_group(const syn_ctx *ctx, uint32_t node);
    then use one thread a call (ops/blas.h). Does nothing on meta. */
 syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) SYN_MUST_USE;
 int syn_ctx_threads(const syn_ctx *ctx);
+
+/* Waits until the device has done all that was asked of it; the times of its ops are known then.
+   Reading a tensor does it. */
+syn_status syn_ctx_sync(syn_ctx *ctx) SYN_MUST_USE;
+/* Stores when a node's kernel began, on the monotonic clock, and what it took. For backends. */
+void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
+                      uint64_t cpu_ns);
 
 /* First failure of any builder; SYN_OK if none. */
 syn_status syn_ctx_status(const syn_ctx *ctx);

@@ -10,11 +10,12 @@
 struct syn_ctx {
     uint32_t tag; /* of its tensors; never 0 */
     const syn_backend *backend;
+    void *device;         /* of the backend; NULL on meta */
     syn_comm *comm;       /* NULL: alone */
     syn_workers *workers; /* NULL: one thread */
     syn_trace *trace;
     syn_storages storages;
-    syn_param_info *params; /* without the names, which the trace has */
+    syn_param_info *params; /* but for the names, which the trace has */
     size_t n_params, params_cap;
     syn_param_source source; /* read NULL: random values */
     syn_error error;
@@ -34,6 +35,8 @@ syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row);
  * context. */
 uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t producer,
                             uint32_t base, uint32_t flags, const char *name);
+/* Fills the storage that tensor `id` owns from `data`, or with zeros (NULL). */
+syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data);
 /* Gives tensor `id`, the newest, a storage of its own. */
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id);
 /* Whether the tensor's storage is there: not released. */

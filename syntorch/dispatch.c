@@ -123,29 +123,30 @@ static syn_status record(syn_ctx *ctx, syn_op op, const uint32_t *in, const syn_
     return SYN_OK;
 }
 
-static void store_time(syn_trace *t, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
-                       uint64_t cpu_ns, uint64_t wait_ns) {
-    t->times[node] = (syn_trace_time){(uint32_t)start_ns, (uint32_t)(start_ns >> 32),
-                                      (float)wall_ns, (float)cpu_ns, (float)wait_ns};
+/* What is to run; NULL: nothing, for want of data or because the op is a view. */
+static syn_status find_kernel(const syn_ctx *ctx, const syn_call *call, syn_kernel *kernel) {
+    *kernel = NULL;
+    if (!ctx->backend->has_data || (call->def->flags & SYN_OPF_VIEW)) return SYN_OK;
+    *kernel = ctx->backend->kernel(call->def);
+    if (*kernel) return SYN_OK;
+    return SYN_FAIL(call->err, SYN_E_UNSUPPORTED, "has no kernel on '%s'", ctx->backend->name);
 }
 
-static syn_status run(syn_ctx *ctx, syn_call *call, uint32_t node) {
-    syn_status (*kernel)(syn_call *) = ctx->backend->kernel(call->def);
-    if (!kernel) return SYN_OK;
+static syn_status run(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t node) {
     for (int i = 0; i < call->n_out; i++)
         call->out[i].data =
             syn__data(ctx, ctx->trace->nodes[node].first_out + (uint32_t)i, &call->out[i]);
-    uint64_t wall0, cpu0, wall1, cpu1;
-    ctx->backend->clock(&wall0, &cpu0);
+    ctx->backend->begin(ctx->device, node);
     const syn_status s = kernel(call);
-    ctx->backend->clock(&wall1, &cpu1);
-    store_time(ctx->trace, node, wall0 - ctx->start_ns, wall1 - wall0, cpu1 - cpu0, call->wait_ns);
+    ctx->backend->end(ctx->device, node);
+    ctx->trace->times[node].wait_ns = (float)call->wait_ns;
     return s;
 }
 
 void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, const syn_attr *attr,
                    int n_attr, const syn_group *group, syn_tensor *out) {
     syn_call call;
+    syn_kernel kernel;
     syn_error inner;
     inner.code = SYN_OK;
     call.def = &syn_op_table[op];
@@ -156,6 +157,7 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
     call.group = group;
     call.comm = ctx->comm;
     call.workers = ctx->workers;
+    call.device = ctx->device;
     call.wait_ns = 0;
     call.err = &inner;
     for (int i = 0; i < call.n_out; i++) out[i] = (syn_tensor){0};
@@ -166,11 +168,12 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
     syn_status s = check_comm(&call);
     if (s == SYN_OK) s = gather_inputs(ctx, in, &call, rows);
     if (s == SYN_OK) s = infer(&call);
+    if (s == SYN_OK) s = find_kernel(ctx, &call, &kernel);
     if (s == SYN_OK && (s = record(ctx, op, rows, &call)) != SYN_OK) {
         inner = ctx->error; /* to be said again with op and scope */
         ctx->error.code = SYN_OK;
     }
-    if (s == SYN_OK && ctx->backend->has_data) s = run(ctx, &call, node);
+    if (s == SYN_OK && kernel) s = run(ctx, kernel, &call, node);
     if (s == SYN_OK) {
         for (int i = 0; i < call.n_out; i++) out[i] = syn__tensor(ctx, first_out + (uint32_t)i);
         return;

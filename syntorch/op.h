@@ -44,8 +44,11 @@ typedef struct syn_operand {
 
 typedef struct syn_opdef syn_opdef;
 
+typedef struct syn_call syn_call;
+typedef syn_status (*syn_kernel)(syn_call *call);
+
 /* What an op's functions see. */
-typedef struct syn_call {
+struct syn_call {
     const syn_opdef *def;
     int n_in, n_out;
     syn_operand in[SYN_MAX_INPUTS], out[SYN_MAX_OUTPUTS];
@@ -54,9 +57,10 @@ typedef struct syn_call {
     const syn_group *group; /* communication only */
     syn_comm *comm;
     syn_workers *workers; /* threads for the kernel; NULL: the caller's alone */
+    void *device;         /* of the backend (backend.h): a stream, say */
     uint64_t wait_ns;     /* communication kernels: time spent waiting for other ranks */
     syn_error *err;
-} syn_call;
+};
 
 typedef struct syn_cost {
     uint64_t flops; /* multiply and add count one each */
@@ -74,7 +78,7 @@ struct syn_opdef {
     /* Checks inputs and attributes, sets the outputs' specs (of views also strides and offset). */
     syn_status (*infer)(syn_call *call);
     void (*cost)(const syn_call *call, syn_cost *cost);
-    syn_status (*cpu)(syn_call *call); /* NULL: views */
+    syn_kernel cpu; /* NULL: views */
 };
 
 /* Indexed by syn_op; defined in ops/. */

@@ -109,37 +109,63 @@ syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i) {
     return info;
 }
 
-syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full_, syn_shard shard,
+/* How the values of a random parameter are made. */
+struct random {
+    syn_init init;
+    double std;
+    uint64_t seed;
+};
+
+static void fill_random(const syn_param_info *p, const struct random *how, void *host) {
+    const struct slicing s = slicing_of(&p->full, p->shard);
+    const int64_t rows = p->full.dims[0], row_elems = rows ? syn_spec_elems(&p->full) / rows : 0;
+    const float scale =
+        (float)(how->std / 37837.227); /* 65536 / sqrt(3): deviation of the sum of four */
+    int64_t limit = INT64_MAX;
+    if (p->valid_rows >= 0 && !syn_mul_i64(p->valid_rows, row_elems, &limit)) limit = INT64_MAX;
+    fill(host, (syn_dtype)p->full.dtype, &s, how->init, scale, limit,
+         syn_hash(p->name, strlen(p->name), how->seed));
+}
+
+/* Values of a new parameter: written to its buffer where the host may, else copied there. Without
+   data a source only checks. */
+static syn_status set_values(syn_ctx *ctx, const syn_param_info *p, uint32_t row,
+                             const syn_operand *local, const struct random *how, syn_error *err) {
+    const size_t bytes = (size_t)syn_spec_bytes(&local->spec);
+    void *buffer = syn__data(ctx, row, local), *host = buffer;
+    if (buffer && !ctx->backend->on_host && !(host = syn_malloc(bytes)))
+        return SYN_FAIL_NOMEM(err, bytes, "a parameter on its way to the device");
+    syn_status s = SYN_OK;
+    if (ctx->source.read)
+        s = ctx->source.read(ctx->source.user, p->name, &p->full, p->shard, p->valid_rows,
+                             &local->spec, host, err);
+    else if (host) fill_random(p, how, host);
+    if (host != buffer) {
+        if (s == SYN_OK) s = syn__set_data(ctx, row, host);
+        syn_free(host);
+    }
+    return s;
+}
+
+syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
                      syn_init init, double std, int64_t valid_rows, uint64_t seed) {
-    const syn_spec full = *full_; /* may be another row's, and rows move */
+    /* full may be a row's, and rows move */
+    syn_param_info info = {name, *full, shard, valid_rows, {0, 0}};
     if (ctx->error.code != SYN_OK) return (syn_tensor){0};
     syn_error err = {0};
-    if (check(name, &full, shard, &err) != SYN_OK)
+    if (check(name, &info.full, shard, &err) != SYN_OK)
         return syn_ctx_fail(ctx, err.code, "%s", err.text);
-    syn_operand operand = {.spec = full};
+    syn_operand operand = {.spec = info.full};
     operand.spec.dims[shard.axis] /= shard.count;
     syn__contiguous_strides(&operand);
     if (syn_grow(&ctx->params, &ctx->params_cap, ctx->n_params + 1, sizeof *ctx->params,
                  &ctx->error) != SYN_OK)
         return (syn_tensor){0};
-    const uint32_t id = syn__append_tensor(ctx, &operand, 0, 0, SYN_TENSOR_PARAM, name);
-    if (!id || syn__alloc_data(ctx, id) != SYN_OK) return (syn_tensor){0};
-    ctx->params[ctx->n_params++] =
-        (syn_param_info){NULL, full, shard, valid_rows, syn__tensor(ctx, id)};
-    void *data = syn__data(ctx, id, &operand);
-    if (ctx->source.read) {
-        if (ctx->source.read(ctx->source.user, name, &full, shard, valid_rows, &operand.spec, data,
-                             &err) != SYN_OK)
-            return syn_ctx_fail(ctx, err.code, "%s", err.text);
-    } else if (data) {
-        const struct slicing s = slicing_of(&full, shard);
-        const int64_t row_elems = full.dims[0] ? syn_spec_elems(&full) / full.dims[0] : 0;
-        const float scale =
-            (float)(std / 37837.227); /* 65536 / sqrt(3): deviation of the sum of four */
-        int64_t limit = INT64_MAX;
-        if (valid_rows >= 0 && !syn_mul_i64(valid_rows, row_elems, &limit)) limit = INT64_MAX;
-        fill(data, (syn_dtype)full.dtype, &s, init, scale, limit,
-             syn_hash(name, strlen(name), seed));
-    }
-    return syn__tensor(ctx, id);
+    const uint32_t row = syn__append_tensor(ctx, &operand, 0, 0, SYN_TENSOR_PARAM, name);
+    if (!row || syn__alloc_data(ctx, row) != SYN_OK) return (syn_tensor){0};
+    info.tensor = syn__tensor(ctx, row);
+    ctx->params[ctx->n_params++] = info;
+    const struct random how = {init, std, seed};
+    const syn_status s = set_values(ctx, &info, row, &operand, &how, &err);
+    return s == SYN_OK ? info.tensor : syn_ctx_fail(ctx, s, "%s", err.text);
 }

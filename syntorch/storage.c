@@ -83,7 +83,7 @@ static syn_status make_room(syn_storages *s, syn_error *err) {
 static uint32_t new_buffer(syn_storages *s, int size_class) {
     const size_t bytes = class_bytes(size_class);
     void *data = NULL;
-    if (s->backend->has_data && !(data = s->backend->alloc(bytes))) return 0;
+    if (s->backend->has_data && !(data = s->backend->alloc(s->device, bytes))) return 0;
     s->held_bytes += bytes;
     s->at[s->count] = (syn_storage){.data = data, .size_class = (uint16_t)size_class};
     return (uint32_t)s->count++;
@@ -130,7 +130,7 @@ void syn__storage_unpin(syn_storages *s, uint32_t number) {
 
 void syn__storages_free(syn_storages *s) {
     for (size_t i = 1; i < s->count; i++)
-        if (s->at[i].data) s->backend->free(s->at[i].data);
+        if (s->at[i].data) s->backend->free(s->device, s->at[i].data);
     syn_free(s->at);
     syn_free(s->buckets);
 }

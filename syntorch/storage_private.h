@@ -27,6 +27,7 @@ typedef struct syn_storage {
 
 typedef struct syn_storages {
     const syn_backend *backend;
+    void *device; /* the backend's */
     syn_storage *at;
     size_t count, cap;
     uint32_t *buckets; /* by tensor: where its storage is found */

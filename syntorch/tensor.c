@@ -77,11 +77,8 @@ static syn_tensor outside(syn_ctx *ctx, const char *name, const syn_spec *spec, 
     syn_operand operand = {.spec = *spec};
     syn__contiguous_strides(&operand);
     const uint32_t id = syn__append_tensor(ctx, &operand, 0, 0, flags, name);
-    if (!id || syn__alloc_data(ctx, id) != SYN_OK) return (syn_tensor){0};
-    const size_t bytes = (size_t)syn_spec_bytes(spec);
-    void *to = syn__data(ctx, id, &operand);
-    if (to && data) memcpy(to, data, bytes);
-    if (to && !data) memset(to, 0, bytes);
+    if (!id || syn__alloc_data(ctx, id) != SYN_OK || syn__set_data(ctx, id, data) != SYN_OK)
+        return (syn_tensor){0};
     return syn__tensor(ctx, id);
 }
 

@@ -1,8 +1,5 @@
 /* What lies behind tensor rows: buffers, reading and writing them, giving them back. */
-#include <string.h>
-
 #include "syntorch/context_private.h"
-#include "syntorch/memory.h"
 
 /* Number of the storage behind a tensor; 0: released, or no tensor. */
 static uint32_t storage_of(const syn_ctx *ctx, uint32_t id) {
@@ -16,6 +13,14 @@ syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id) {
 
 bool syn__has_storage(const syn_ctx *ctx, uint32_t id) {
     return storage_of(ctx, id) != 0;
+}
+
+syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data) {
+    const size_t bytes = (size_t)syn_spec_bytes(syn_trace_spec(ctx->trace, id));
+    void *to = ctx->storages.at[storage_of(ctx, id)].data;
+    if (!ctx->backend->has_data) return SYN_OK;
+    if (!data) return ctx->backend->fill(ctx->device, to, 0, bytes, &ctx->error);
+    return ctx->backend->copy_in(ctx->device, to, data, bytes, &ctx->error);
 }
 
 void *syn__data(const syn_ctx *ctx, uint32_t id, const syn_operand *operand) {
@@ -39,19 +44,20 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
                         "tensor %u has %llu bytes, but %zu were asked for", t.id,
                         (unsigned long long)syn_spec_bytes(&o.spec), bytes);
-    if (syn_tensor_contiguous(ctx, t)) {
-        if (bytes > 0) memcpy(buf, data, bytes);
-        return SYN_OK;
-    }
     const size_t elem = syn_dtype_bytes((syn_dtype)o.spec.dtype);
-    int64_t index[SYN_MAX_RANK] = {0};
-    for (char *to = buf, *end = to + bytes; to < end; to += elem) {
+    int64_t index[SYN_MAX_RANK] = {0}, run = 1; /* elements side by side, of the dimensions from */
+    int outer = o.spec.rank;                    /* this one on */
+    while (outer > 0 && (o.strides[outer - 1] == run || o.spec.dims[outer - 1] == 1))
+        run *= o.spec.dims[--outer];
+    const size_t run_bytes = (size_t)run * elem;
+    for (char *to = buf, *end = to + bytes; to < end; to += run_bytes) {
         int64_t at = 0;
-        for (int d = 0; d < o.spec.rank; d++) at += index[d] * o.strides[d];
-        memcpy(to, data + at * (int64_t)elem, elem);
-        for (int d = o.spec.rank - 1; d >= 0 && ++index[d] == o.spec.dims[d]; d--) index[d] = 0;
+        for (int d = 0; d < outer; d++) at += index[d] * o.strides[d];
+        SYN_TRY(ctx->backend->copy_out(ctx->device, to, data + at * (int64_t)elem, run_bytes,
+                                       &ctx->error));
+        for (int d = outer - 1; d >= 0 && ++index[d] == o.spec.dims[d]; d--) index[d] = 0;
     }
-    return SYN_OK;
+    return syn_ctx_sync(ctx);
 }
 
 syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t bytes) {
@@ -73,9 +79,7 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
                         name, (unsigned long long)want, bytes);
     if (!syn__has_storage(ctx, row))
         return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' were released", name);
-    void *to = syn__data(ctx, row, &o);
-    if (to && bytes > 0) memcpy(to, data, bytes);
-    return SYN_OK;
+    return data ? syn__set_data(ctx, row, data) : SYN_OK;
 }
 
 syn_mark syn_ctx_mark(const syn_ctx *ctx) {

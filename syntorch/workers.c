@@ -2,8 +2,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
+#include "syntorch/clock.h"
 #include "syntorch/memory.h"
 #include "syntorch/thread.h"
 
@@ -39,12 +39,6 @@ static void pause_cpu(void) {
 #endif
 }
 
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void take_tasks(syn_workers *w, int worker) {
     for (;;) {
         const int64_t i = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
@@ -56,14 +50,14 @@ static void take_tasks(syn_workers *w, int worker) {
 /* Until the round is not `seen` any more. */
 static unsigned wait_for_round(syn_workers *w, unsigned seen) {
     unsigned round;
-    const int64_t until = now_ns() + SPIN_NS;
+    const uint64_t until = syn__clock_ns() + SPIN_NS;
     do {
         for (int i = 0; i < 64; i++) {
             round = atomic_load_explicit(&w->round, memory_order_acquire);
             if (round != seen) return round;
             pause_cpu();
         }
-    } while (now_ns() < until);
+    } while (syn__clock_ns() < until);
     pthread_mutex_lock(&w->lock);
     atomic_fetch_add(&w->asleep, 1);
     while ((round = atomic_load(&w->round)) == seen) pthread_cond_wait(&w->begin, &w->lock);
@@ -100,13 +94,13 @@ static void begin_round(syn_workers *w) {
 }
 
 static void wait_for_end(syn_workers *w) {
-    const int64_t until = now_ns() + SPIN_NS;
+    const uint64_t until = syn__clock_ns() + SPIN_NS;
     do {
         for (int i = 0; i < 64; i++) {
             if (atomic_load_explicit(&w->running, memory_order_acquire) == 0) return;
             pause_cpu();
         }
-    } while (now_ns() < until);
+    } while (syn__clock_ns() < until);
     pthread_mutex_lock(&w->lock);
     atomic_store(&w->caller_asleep, true);
     while (atomic_load(&w->running) != 0) pthread_cond_wait(&w->end, &w->lock);

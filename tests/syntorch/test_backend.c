@@ -1,0 +1,410 @@
+/* A second device through the backend interface alone: buffers that the host cannot reach, work
+   that is done when it is waited for and not before, kernels of its own for three ops, times that
+   are known later. */
+#include "syntorch/backend.h"
+
+#include "syntorch/context_private.h"
+#include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
+
+/* ---- the device --------------------------------------------------------------------------------
+ */
+
+/* What the host has of a buffer is an address that far from it, where none is valid. */
+#define FAR ((uintptr_t)1 << 55)
+enum { MAX_WORK = 256, WORK_NS = 7 };
+
+static void *near(const void *far) {
+    return (void *)((uintptr_t)far - FAR); /* of a host pointer: invalid, too */
+}
+
+/* One thing to do: all it needs lies here, as the caller's is gone by then. */
+struct work {
+    void (*run)(struct work *work); /* NULL: a node begins or ends */
+    uint32_t begins, ends;
+    void *to;
+    const void *from; /* of copies in: a copy of what was given */
+    size_t bytes;
+    int byte;
+    syn_call call;
+    syn_attr attr[SYN_MAX_ATTRS];
+};
+
+struct far {
+    syn_ctx *ctx;
+    uint64_t now_ns, began_ns; /* each piece of work takes WORK_NS */
+    int n_work;
+    struct work work[MAX_WORK];
+};
+
+static int n_open, n_buffers;
+static const char *failing; /* the member that fails, or NULL */
+
+static bool fails(const char *member) {
+    return failing && strcmp(failing, member) == 0;
+}
+
+static syn_status far_open(void **device, syn_ctx *ctx, syn_error *err) {
+    if (fails("open")) return SYN_FAIL(err, SYN_E_IO, "there is no far device");
+    struct far *far = calloc(1, sizeof *far);
+    far->ctx = ctx;
+    far->now_ns = ctx->start_ns;
+    *device = far;
+    n_open++;
+    return SYN_OK;
+}
+
+static void far_close(void *device) {
+    free(device);
+    n_open--;
+}
+
+static void *far_alloc(void *device, size_t bytes) {
+    (void)device;
+    if (fails("alloc")) return NULL;
+    n_buffers++;
+    return (void *)((uintptr_t)malloc(bytes) + FAR);
+}
+
+static void far_free(void *device, void *data) {
+    if (((struct far *)device)->n_work > 0) abort(); /* it may be for this buffer */
+    free(near(data));
+    n_buffers--;
+}
+
+static syn_status far_sync(void *device, syn_error *err) {
+    struct far *far = device;
+    for (int i = 0; i < far->n_work; i++) {
+        struct work *work = &far->work[i];
+        if (work->run) work->run(work);
+        if (work->run) far->now_ns += WORK_NS;
+        if (work->begins) far->began_ns = far->now_ns;
+        if (work->ends)
+            syn_ctx_set_time(far->ctx, work->ends, far->began_ns, far->now_ns - far->began_ns, 0);
+    }
+    far->n_work = 0;
+    return fails("sync") ? SYN_FAIL(err, SYN_E_IO, "the far device is lost") : SYN_OK;
+}
+
+static struct work *ask(void *device, void (*run)(struct work *)) {
+    struct far *far = device;
+    if (far->n_work == MAX_WORK) far_sync(far, NULL); /* as a full queue does */
+    struct work *work = &far->work[far->n_work++];
+    memset(work, 0, sizeof *work);
+    work->run = run;
+    return work;
+}
+
+static void run_copy_in(struct work *work) {
+    memcpy(near(work->to), work->from, work->bytes);
+    free((void *)(uintptr_t)work->from);
+}
+
+static syn_status far_copy_in(void *device, void *to, const void *from, size_t bytes,
+                              syn_error *err) {
+    if (fails("copy_in")) return SYN_FAIL(err, SYN_E_IO, "the far device takes nothing");
+    void *copy = malloc(bytes + 1);
+    struct work *work = ask(device, run_copy_in);
+    if (bytes > 0) memcpy(copy, from, bytes);
+    work->from = copy;
+    work->to = to;
+    work->bytes = bytes;
+    return SYN_OK;
+}
+
+static void run_copy_out(struct work *work) {
+    memcpy(work->to, near(work->from), work->bytes);
+}
+
+static syn_status far_copy_out(void *device, void *to, const void *from, size_t bytes,
+                               syn_error *err) {
+    if (fails("copy_out")) return SYN_FAIL(err, SYN_E_IO, "the far device gives nothing");
+    struct work *work = ask(device, run_copy_out);
+    work->from = from;
+    work->to = to;
+    work->bytes = bytes;
+    return SYN_OK;
+}
+
+static void run_fill(struct work *work) {
+    memset(near(work->to), work->byte, work->bytes);
+}
+
+static syn_status far_fill(void *device, void *to, int byte, size_t bytes, syn_error *err) {
+    (void)err;
+    struct work *work = ask(device, run_fill);
+    work->to = to;
+    work->byte = byte;
+    work->bytes = bytes;
+    return SYN_OK;
+}
+
+static void far_begin(void *device, uint32_t node) {
+    ask(device, NULL)->begins = node;
+}
+
+static void far_end(void *device, uint32_t node) {
+    ask(device, NULL)->ends = node;
+}
+
+/* Element number `at` in row-major order. */
+static float *element(const syn_operand *o, int64_t at) {
+    float *data = near(o->data);
+    for (int d = o->spec.rank - 1; d >= 0; d--) {
+        data += at % o->spec.dims[d] * o->strides[d];
+        at /= o->spec.dims[d];
+    }
+    return data;
+}
+
+static void run_add(struct work *work) { /* equal shapes */
+    const syn_operand *out = &work->call.out[0];
+    for (int64_t i = 0; i < syn_spec_elems(&out->spec); i++)
+        *element(out, i) = *element(&work->call.in[0], i) + *element(&work->call.in[1], i);
+}
+
+static void run_scale(struct work *work) {
+    const syn_operand *out = &work->call.out[0];
+    for (int64_t i = 0; i < syn_spec_elems(&out->spec); i++)
+        *element(out, i) = *element(&work->call.in[0], i) * (float)work->attr[0].f;
+}
+
+static void run_kv_append(struct work *work) {
+    const syn_operand *x = &work->call.in[1];
+    syn_operand rows = work->call.out[0]; /* those that x goes to */
+    rows.spec = x->spec;
+    rows.data = (void *)((uintptr_t)rows.data +
+                         (uintptr_t)(work->attr[0].i * rows.strides[2]) * sizeof(float));
+    for (int64_t i = 0; i < syn_spec_elems(&x->spec); i++) *element(&rows, i) = *element(x, i);
+}
+
+static syn_status ask_kernel(const syn_call *call, void (*run)(struct work *)) {
+    struct work *work = ask(call->device, run);
+    work->call = *call;
+    for (int i = 0; i < call->n_attr; i++) work->attr[i] = call->attr[i];
+    return SYN_OK;
+}
+
+static syn_status far_add(syn_call *call) {
+    return ask_kernel(call, run_add);
+}
+
+static syn_status far_scale(syn_call *call) {
+    return ask_kernel(call, run_scale);
+}
+
+static syn_status far_kv_append(syn_call *call) {
+    return ask_kernel(call, run_kv_append);
+}
+
+static syn_kernel far_kernel(const syn_opdef *def) {
+    static const syn_kernel column[SYN_OP_COUNT] = {
+        [SYN_OP_ADD] = far_add, [SYN_OP_SCALE] = far_scale, [SYN_OP_KV_APPEND] = far_kv_append};
+    return column[def - syn_op_table];
+}
+
+static const syn_backend far_backend = {.name = "far",
+                                        .has_data = true,
+                                        .open = far_open,
+                                        .close = far_close,
+                                        .alloc = far_alloc,
+                                        .free = far_free,
+                                        .copy_in = far_copy_in,
+                                        .copy_out = far_copy_out,
+                                        .fill = far_fill,
+                                        .sync = far_sync,
+                                        .kernel = far_kernel,
+                                        .begin = far_begin,
+                                        .end = far_end};
+
+static syn_ctx *far_ctx(void) {
+    syn_ctx *ctx = NULL;
+    syn_error err = {0};
+    if (syn_ctx_new_on(&ctx, &far_backend, NULL, &err) != SYN_OK) abort();
+    return ctx;
+}
+
+/* ---- what works on it --------------------------------------------------------------------------
+ */
+
+static int n_waiting(const syn_ctx *ctx) {
+    return ((const struct far *)ctx->device)->n_work;
+}
+
+static void test_values_travel(void) {
+    static ref x, y;
+    for (int round = 0; round < 200; round++) {
+        ref_seed((uint64_t)round);
+        const syn_dtype dtype = (syn_dtype[]){SYN_F32, SYN_I32, SYN_I64, SYN_BF16}[round % 4];
+        ref_fill(&x, ref_random_spec(dtype, 0, 5, true), 0, 100);
+        ref_fill(&y, x.spec, 0, 100);
+        syn_ctx *ctx = far_ctx();
+        CHECK(syn_ctx_has_data(ctx));
+        const syn_tensor dense = ref_dense(ctx, &x), zero = syn_state(ctx, "state", &x.spec);
+        const syn_tensor wild = ref_wild(ctx, &x); /* views need no kernel */
+        CHECK(n_waiting(ctx) == 3);
+        CHECK(ref_check(ctx, dense, &x, 0) && ref_check(ctx, wild, &x, 0));
+        CHECK(n_waiting(ctx) == 0);
+        const size_t elem = syn_dtype_bytes(dtype), bytes = (size_t)syn_spec_bytes(&x.spec);
+        unsigned char *data = malloc(bytes + 1);
+        for (int64_t i = 0; i < syn_spec_elems(&y.spec); i++)
+            ref_encode(y.spec.dtype, y.v[i], data + (size_t)i * elem);
+        CHECK_INT(syn_tensor_write(ctx, dense, data, bytes), SYN_OK);
+        free(data); /* copies have read it */
+        CHECK(ref_check(ctx, dense, &y, 0) && ref_check(ctx, wild, &x, 0));
+        ref_fill(&y, x.spec, 0, 0);
+        CHECK(ref_check(ctx, zero, &y, 0));
+        syn_ctx_free(ctx);
+    }
+    CHECK(n_open == 0 && n_buffers == 0);
+}
+
+static syn_status counting(void *user, const char *name, const syn_spec *full, syn_shard shard,
+                           int64_t valid_rows, const syn_spec *local, void *data, syn_error *err) {
+    (void)name, (void)full, (void)shard, (void)valid_rows;
+    if (*(int *)user) return SYN_FAIL(err, SYN_E_FORMAT, "the file is damaged");
+    for (int64_t i = 0; i < syn_spec_elems(local); i++) ((float *)data)[i] = (float)i;
+    return SYN_OK;
+}
+
+/* Random ones are those of the CPU; a source writes to the host's memory. */
+static void test_parameters(void) {
+    const syn_spec full = {SYN_F32, 2, {12, 10}}, half = {SYN_BF16, 2, {12, 10}};
+    const syn_shard shard = {1, 1, 1, 2};
+    static unsigned char values[2][2][12 * 5 * 4];
+    for (int device = 0; device < 2; device++) {
+        syn_ctx *ctx = device ? far_ctx() : ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_tensor p = syn_param(ctx, "a", &full, shard, SYN_INIT_NORMAL, 0.5, 11, 1);
+        CHECK_INT(syn_tensor_read(ctx, p, values[device][0], 240), SYN_OK);
+        p = syn_param(ctx, "b", &half, shard, SYN_INIT_NORMAL, 0.5, -1, 1);
+        CHECK_INT(syn_tensor_read(ctx, p, values[device][1], 120), SYN_OK);
+        syn_ctx_free(ctx);
+    }
+    CHECK(memcmp(values[0], values[1], sizeof values[0]) == 0);
+    int damaged = 0;
+    float got[60];
+    const syn_param_source source = {counting, &damaged};
+    syn_ctx *ctx = far_ctx();
+    syn_ctx_set_param_source(ctx, &source);
+    const syn_tensor p = syn_param(ctx, "a", &full, shard, SYN_INIT_ZERO, 0, -1, 0);
+    CHECK_INT(syn_tensor_read(ctx, p, got, sizeof got), SYN_OK);
+    for (int i = 0; i < 60; i++) CHECK(got[i] == (float)i);
+    damaged = 1;
+    CHECK_INT(syn_param(ctx, "b", &full, shard, SYN_INIT_ZERO, 0, -1, 0).id, 0);
+    CHECK_STR(syn_ctx_error(ctx)->text, "the file is damaged");
+    syn_ctx_free(ctx);
+    CHECK(n_open == 0 && n_buffers == 0);
+}
+
+/* A program of ops, versions and releases: the values and the memory of every device are the same,
+   and so is the trace. Buffers are used again though the work on them has not been done. */
+static syn_tensor program(syn_ctx *ctx, const ref *x) {
+    const syn_spec spec = {SYN_F32, 4, {2, 2, 6, 4}};
+    syn_tensor cache = syn_state(ctx, "cache", &spec), sum = ref_dense(ctx, x);
+    const syn_tensor one = sum;
+    for (int64_t t = 0; t < 6; t++) {
+        const syn_mark mark = syn_ctx_mark(ctx);
+        sum = syn_add(ctx, sum, syn_scale(ctx, one, (double)t));
+        cache = syn_kv_append(ctx, cache, sum, t);
+        if (t % 2) syn_pin(ctx, sum);
+        syn_release(ctx, mark, &sum, 1);
+    }
+    return syn_permute(ctx, syn_slice(ctx, cache, 2, 1, 5), (const int[]){2, 0, 1, 3}, 4);
+}
+
+static void test_a_program(void) {
+    static ref x, want;
+    const int64_t dims[4] = {2, 2, 1, 4}, turned[4] = {5, 2, 2, 4};
+    ref_seed(1);
+    ref_fill(&x, ref_spec(SYN_F32, 4, dims), -2, 2);
+    want.spec = ref_spec(SYN_F32, 4, turned);
+    for (int i = 0; i < 80; i++) { /* row t: 1 + 0 + 1 + ... + t times x */
+        const int t = i / 16 + 1;
+        want.v[i] = x.v[i % 16] * (1 + t * (t + 1) / 2);
+    }
+    uint64_t hash[3];
+    size_t used[3], peak[3];
+    for (int device = 0; device < 3; device++) {
+        syn_ctx *ctx = device == 2 ? far_ctx() : ref_ctx((syn_device)device, NULL);
+        const syn_tensor y = program(ctx, &x);
+        if (device == 2) CHECK_MSG(n_waiting(ctx) > 18, "%d", n_waiting(ctx));
+        CHECK(device == SYN_DEVICE_META || ref_check(ctx, y, &want, 1e-6));
+        CHECK_OK(syn_ctx_status(ctx), *syn_ctx_error(ctx));
+        hash[device] = syn_trace_hash(syn_ctx_trace(ctx));
+        used[device] = ctx->storages.used_bytes;
+        peak[device] = syn_ctx_peak_bytes(ctx);
+        syn_ctx_free(ctx);
+    }
+    for (int i = 1; i < 3; i++)
+        CHECK(hash[i] == hash[0] && used[i] == used[0] && peak[i] == peak[0]);
+    CHECK(n_open == 0 && n_buffers == 0);
+}
+
+/* Times are those of the device's clock, and known once it was waited for. */
+static void test_times(void) {
+    syn_ctx *ctx = far_ctx();
+    const syn_tensor x = ZEROS(ctx, SYN_F32, 4);                  /* 7 ns */
+    const syn_tensor y = syn_add(ctx, syn_scale(ctx, x, 2.0), x); /* 7 each */
+    syn_scale(ctx, syn_slice(ctx, y, 0, 0, 2), 2.0);
+    const syn_trace_time *t = syn_ctx_trace(ctx)->times;
+    for (int node = 1; node <= 4; node++) CHECK(t[node].wall_ns == 0 && t[node].start_low == 0);
+    CHECK_INT(syn_ctx_sync(ctx), SYN_OK);
+    const uint32_t starts[5] = {0, 7, 14, 0, 21};
+    for (int node = 1; node <= 4; node++) {
+        CHECK_INT(t[node].start_low, starts[node]);
+        CHECK_INT(t[node].wall_ns, node == 3 ? 0 : 7); /* 3: a view */
+    }
+    syn_ctx_free(ctx);
+}
+
+/* ---- what does not -----------------------------------------------------------------------------
+ */
+
+static void test_no_kernel(void) {
+    syn_ctx *ctx = far_ctx();
+    const syn_tensor x = ZEROS(ctx, SYN_F32, 4);
+    syn_push_scope(ctx, "mlp");
+    CHECK_INT(syn_gelu(ctx, x, true).id, 0);
+    CHECK_STR(syn_ctx_error(ctx)->text, "gelu in mlp: has no kernel on 'far'");
+    CHECK_INT(syn_ctx_status(ctx), SYN_E_UNSUPPORTED);
+    CHECK_INT(syn_ctx_trace(ctx)->n_nodes, 1); /* nothing was recorded, nothing was taken */
+    CHECK_INT(ctx->storages.used_bytes, 256);
+    syn_ctx_free(ctx);
+}
+
+static void test_what_fails(void) {
+    static const struct {
+        const char *member, *sentence;
+    } all[] = {{"alloc", "out of memory: 16 bytes for a tensor"},
+               {"copy_in", "the far device takes nothing"},
+               {"copy_out", "the far device gives nothing"},
+               {"sync", "the far device is lost"}};
+    const float data[4] = {1, 2, 3, 4};
+    const syn_spec spec = {SYN_F32, 1, {4}};
+    float back[4];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        syn_ctx *ctx = far_ctx();
+        failing = all[i].member;
+        const syn_tensor x = syn_input(ctx, "x", &spec, data);
+        const syn_status s = syn_tensor_read(ctx, x, back, sizeof back);
+        failing = NULL;
+        CHECK((x.id == 0) == (i < 2) && s == (i ? SYN_E_IO : SYN_E_NOMEM));
+        CHECK_STR(syn_ctx_error(ctx)->text, all[i].sentence);
+        syn_ctx_free(ctx);
+        CHECK(n_open == 0 && n_buffers == 0);
+    }
+    syn_ctx *none = NULL;
+    syn_error err = {0};
+    failing = "open";
+    CHECK_INT(syn_ctx_new_on(&none, &far_backend, NULL, &err), SYN_E_IO);
+    failing = NULL;
+    CHECK(none == NULL && n_open == 0);
+    CHECK_STR(err.text, "there is no far device");
+}
+
+static const test_case cases[] = {
+    {"values travel", test_values_travel}, {"parameters", test_parameters},
+    {"a program", test_a_program},         {"times", test_times},
+    {"no kernel", test_no_kernel},         {"what fails", test_what_fails},
+};
+TEST_MAIN(cases)

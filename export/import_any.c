@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "export/chakra/et_graph.h"
-#include "export/file_kind.h"
+#include "export/chakra/file_kind.h"
 #include "syntorch/memory.h"
 
 #define MAX_FILE_BYTES ((size_t)1 << 36)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "export/chakra/chakra_json.h"
-#include "export/file_kind.h"
+#include "export/chakra/file_kind.h"
 #include "export/text/file_text.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"

@@ -4,7 +4,7 @@
 
 #include "export/chakra/check/et_validate.h"
 #include "export/chakra/et_files.h"
-#include "export/file_kind.h"
+#include "export/chakra/file_kind.h"
 #include "export/text/file_text.h"
 #include "syntorch/memory.h"
 

@@ -1,4 +1,4 @@
-#include "export/file_kind.h"
+#include "export/chakra/file_kind.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
    again: keys, sections, nodes and edges may come in any order, unknown keys are passed over,
    "links" or "edges" suffices (with both, the first counts); what is "derived" from the rest is
    passed over, too. One pass over the file into a
-   syn__raw; raw_build.c does the rest. */
-#include "export/nodelink/json_values.h"
+   syn__found; nodelink_build.c does the rest. */
+#include "export/nodelink/nodelink_values.h"
 #include "syntorch/memory.h"
 
 #include <math.h>
@@ -17,13 +17,13 @@
 typedef struct entry {
     syn_node node;
     syn_spec spec;
-    syn__raw_ref id, producer, base;
+    syn__found_ref id, producer, base;
     const char *name;
     int32_t kind, category, phase, comm, dtype;
     bool is_virtual, fused, view;
     uint32_t role;
     /* of edges */
-    syn__raw_ref source, target;
+    syn__found_ref source, target;
     uint32_t edge_kind;
     int64_t position;
     bool derived;
@@ -119,12 +119,12 @@ static const field edge_fields[] = {
     PLAIN("derived", FIELD_BOOL, derived),
 };
 
-static size_t here(const syn__json_file *r) {
+static size_t here(const syn__nodelink_file *r) {
     return (size_t)(r->json.cur - r->json.begin);
 }
 
 /* The field of that key, or NULL; looks first after the one found last. */
-static const field *find_field(syn__json_file *r, const field *fields, size_t n) {
+static const field *find_field(syn__nodelink_file *r, const field *fields, size_t n) {
     for (size_t k = 0; k < n; k++) {
         const size_t i = (r->hint + k) % n;
         if (strcmp(fields[i].key, r->json.text) != 0) continue;
@@ -134,28 +134,28 @@ static const field *find_field(syn__json_file *r, const field *fields, size_t n)
     return NULL;
 }
 
-static syn_status take_u32(syn__json_file *r, const char *what, uint32_t *out) {
+static syn_status take_u32(syn__nodelink_file *r, const char *what, uint32_t *out) {
     int64_t value = 0;
     SYN_TRY(syn__take_i64(r, what, 0, UINT32_MAX, &value));
     *out = (uint32_t)value;
     return SYN_OK;
 }
 
-static syn_status take_i32(syn__json_file *r, const char *what, int32_t *out) {
+static syn_status take_i32(syn__nodelink_file *r, const char *what, int32_t *out) {
     int64_t value = 0;
     SYN_TRY(syn__take_i64(r, what, INT32_MIN, INT32_MAX, &value));
     *out = (int32_t)value;
     return SYN_OK;
 }
 
-static syn_status take_time(syn__json_file *r, const char *what, double *out) {
+static syn_status take_time(syn__nodelink_file *r, const char *what, double *out) {
     if (r->json.type != SYN_JSON_NUMBER || !isfinite(r->json.number))
         return syn_json_fail(&r->json, "%s must be a number of nanoseconds", what);
     *out = r->json.number;
     return SYN_OK;
 }
 
-static syn_status take_bool(syn__json_file *r, const char *what, bool *out) {
+static syn_status take_bool(syn__nodelink_file *r, const char *what, bool *out) {
     if (r->json.type != SYN_JSON_BOOL)
         return syn_json_fail(&r->json, "%s must be true or false", what);
     *out = r->json.boolean;
@@ -163,7 +163,7 @@ static syn_status take_bool(syn__json_file *r, const char *what, bool *out) {
 }
 
 /* Stores the value at the current token in the entry; `at` points to the field's member. */
-static syn_status take_field(syn__json_file *r, const field *f, entry *e) {
+static syn_status take_field(syn__nodelink_file *r, const field *f, entry *e) {
     void *at = (char *)e + f->offset;
     switch (f->type) {
     case FIELD_REF:
@@ -199,7 +199,7 @@ static syn_status take_field(syn__json_file *r, const field *f, entry *e) {
 }
 
 /* An object whose BEGIN was read; null counts as absent. */
-static syn_status read_entry(syn__json_file *r, const field *fields, size_t n, entry *e) {
+static syn_status read_entry(syn__nodelink_file *r, const field *fields, size_t n, entry *e) {
     syn_json *json = &r->json;
     while (syn_json_next(json) == SYN_JSON_KEY) {
         const field *f = find_field(r, fields, n);
@@ -215,14 +215,15 @@ static syn_status read_entry(syn__json_file *r, const field *fields, size_t n, e
 
 /* ---- Nodes and edges ---- */
 
-static syn_status keep_op(syn__json_file *r, const entry *e, size_t at) {
-    syn__raw *raw = &r->raw;
+static syn_status keep_op(syn__nodelink_file *r, const entry *e, size_t at) {
+    syn__found *found = &r->found;
     if (e->node.op == NULL)
-        return syn__raw_fail(raw, at, "node r%d.o%llu has no \"op\"", (int)e->id.rank,
-                             (unsigned long long)e->id.number);
-    SYN_TRY(syn_grow(&raw->ops, &raw->ops_cap, raw->n_ops + 1, sizeof *raw->ops, raw->err));
-    syn__raw_op *op = &raw->ops[raw->n_ops++];
-    *op = (syn__raw_op){.node = e->node, .rank = e->id.rank, .at = at};
+        return syn__found_fail(found, at, "node r%d.o%llu has no \"op\"", (int)e->id.rank,
+                               (unsigned long long)e->id.number);
+    SYN_TRY(
+        syn_grow(&found->ops, &found->ops_cap, found->n_ops + 1, sizeof *found->ops, found->err));
+    syn__found_op *op = &found->ops[found->n_ops++];
+    *op = (syn__found_op){.node = e->node, .rank = e->id.rank, .at = at};
     syn_node *node = &op->node;
     node->id = e->id.number;
     node->label = e->name != NULL ? e->name : node->op;
@@ -236,30 +237,30 @@ static syn_status keep_op(syn__json_file *r, const entry *e, size_t at) {
     return SYN_OK;
 }
 
-static syn_status keep_tensor(syn__json_file *r, const entry *e, size_t at) {
-    syn__raw *raw = &r->raw;
+static syn_status keep_tensor(syn__nodelink_file *r, const entry *e, size_t at) {
+    syn__found *found = &r->found;
     if (e->dtype < 0 || e->spec.rank < 0)
-        return syn__raw_fail(raw, at, "tensor r%d.t%llu has no \"%s\"", (int)e->id.rank,
-                             (unsigned long long)e->id.number, e->dtype < 0 ? "dtype" : "shape");
-    SYN_TRY(syn_grow(&raw->tensors, &raw->tensors_cap, raw->n_tensors + 1, sizeof *raw->tensors,
-                     raw->err));
-    syn__raw_tensor *t = &raw->tensors[raw->n_tensors++];
-    *t = (syn__raw_tensor){.tensor = {.spec = e->spec, .flags = e->role},
-                           .producer = e->producer,
-                           .base = e->base,
-                           .number = e->id.number,
-                           .rank = e->id.rank,
-                           .at = at};
+        return syn__found_fail(found, at, "tensor r%d.t%llu has no \"%s\"", (int)e->id.rank,
+                               (unsigned long long)e->id.number, e->dtype < 0 ? "dtype" : "shape");
+    SYN_TRY(syn_grow(&found->tensors, &found->tensors_cap, found->n_tensors + 1,
+                     sizeof *found->tensors, found->err));
+    syn__found_tensor *t = &found->tensors[found->n_tensors++];
+    *t = (syn__found_tensor){.tensor = {.spec = e->spec, .flags = e->role},
+                             .producer = e->producer,
+                             .base = e->base,
+                             .number = e->id.number,
+                             .rank = e->id.rank,
+                             .at = at};
     t->tensor.spec.dtype = e->dtype;
     t->tensor.name = e->name != NULL ? e->name : "";
     if (e->view) t->tensor.flags |= SYN_TENSOR_VIEW;
     if (!syn_spec_valid(&t->tensor.spec))
-        return syn__raw_fail(raw, at, "tensor r%d.t%llu has more than 2^63 bytes", (int)e->id.rank,
-                             (unsigned long long)e->id.number);
+        return syn__found_fail(found, at, "tensor r%d.t%llu has more than 2^63 bytes",
+                               (int)e->id.rank, (unsigned long long)e->id.number);
     return SYN_OK;
 }
 
-static syn_status read_node(syn__json_file *r) {
+static syn_status read_node(syn__nodelink_file *r) {
     const size_t at = here(r);
     entry e = {
         .node = {.reduce = -1,
@@ -280,22 +281,23 @@ static syn_status read_node(syn__json_file *r) {
     if (r->json.type != SYN_JSON_OBJECT_BEGIN)
         return syn_json_fail(&r->json, "a node must be an object");
     SYN_TRY(read_entry(r, node_fields, COUNT(node_fields), &e));
-    if (e.id.kind == 0) return syn__raw_fail(&r->raw, at, "a node has no \"id\"");
+    if (e.id.kind == 0) return syn__found_fail(&r->found, at, "a node has no \"id\"");
     if (e.id.kind == 'g') return SYN_OK;
     return e.id.kind == 'o' ? keep_op(r, &e, at) : keep_tensor(r, &e, at);
 }
 
-static syn_status keep_edge(syn__json_file *r, const entry *e, size_t at, uint32_t position) {
-    syn__raw *raw = &r->raw;
-    SYN_TRY(syn_grow(&raw->edges, &raw->edges_cap, raw->n_edges + 1, sizeof *raw->edges, raw->err));
-    raw->edges[raw->n_edges++] = (syn__raw_edge){
+static syn_status keep_edge(syn__nodelink_file *r, const entry *e, size_t at, uint32_t position) {
+    syn__found *found = &r->found;
+    SYN_TRY(syn_grow(&found->edges, &found->edges_cap, found->n_edges + 1, sizeof *found->edges,
+                     found->err));
+    found->edges[found->n_edges++] = (syn__found_edge){
         .from = e->source, .to = e->target, .kind = e->edge_kind, .position = position, .at = at};
     return SYN_OK;
 }
 
 /* The ends decide what an edge may be: tensor -> op input, op -> tensor output, op -> op
  * dependency. */
-static syn_status read_edge(syn__json_file *r) {
+static syn_status read_edge(syn__nodelink_file *r) {
     const size_t at = here(r);
     entry e = {.position = -1};
     r->n_positions = 0;
@@ -303,7 +305,7 @@ static syn_status read_edge(syn__json_file *r) {
         return syn_json_fail(&r->json, "an edge must be an object");
     SYN_TRY(read_entry(r, edge_fields, COUNT(edge_fields), &e));
     if (e.source.kind == 0 || e.target.kind == 0)
-        return syn__raw_fail(&r->raw, at, "an edge needs \"source\" and \"target\"");
+        return syn__found_fail(&r->found, at, "an edge needs \"source\" and \"target\"");
     if (e.derived || e.source.kind == 'g' || e.target.kind == 'g') return SYN_OK;
     const bool input = e.source.kind == 't' && e.target.kind == 'o';
     const bool output = e.source.kind == 'o' && e.target.kind == 't';
@@ -312,12 +314,13 @@ static syn_status read_edge(syn__json_file *r) {
     if (e.edge_kind == 0 && !dep) e.edge_kind = tensor_kind;
     if ((!input && !output && !dep) || e.edge_kind == 0 ||
         (dep ? e.edge_kind >= SYN__EDGE_INPUT : e.edge_kind != tensor_kind))
-        return syn__raw_fail(&r->raw, at,
-                             "an edge's \"kind\" does not fit its ends (tensor to op: input, op to "
-                             "tensor: output, op to op: a class of dependency)");
+        return syn__found_fail(
+            &r->found, at,
+            "an edge's \"kind\" does not fit its ends (tensor to op: input, op to "
+            "tensor: output, op to op: a class of dependency)");
     if (dep) return keep_edge(r, &e, at, 0);
     if (r->n_positions == 0 && e.position < 0)
-        return syn__raw_fail(&r->raw, at, "an edge between op and tensor needs \"position\"");
+        return syn__found_fail(&r->found, at, "an edge between op and tensor needs \"position\"");
     if (r->n_positions == 0) return keep_edge(r, &e, at, (uint32_t)e.position);
     for (size_t i = 0; i < r->n_positions; i++) SYN_TRY(keep_edge(r, &e, at, r->positions[i]));
     return SYN_OK;
@@ -326,8 +329,8 @@ static syn_status read_edge(syn__json_file *r) {
 /* ---- Sections ---- */
 
 /* The next value, a list, element by element; `element` finds the element's first token read. */
-static syn_status read_list(syn__json_file *r, const char *what,
-                            syn_status (*element)(syn__json_file *)) {
+static syn_status read_list(syn__nodelink_file *r, const char *what,
+                            syn_status (*element)(syn__nodelink_file *)) {
     syn_json *json = &r->json;
     if (syn_json_next(json) != SYN_JSON_ARRAY_BEGIN)
         return syn_json_fail(json, "%s must be a list", what);
@@ -338,29 +341,31 @@ static syn_status read_list(syn__json_file *r, const char *what,
     return SYN_OK;
 }
 
-static syn_status read_rank(syn__json_file *r) {
-    syn__raw *raw = &r->raw;
+static syn_status read_rank(syn__nodelink_file *r) {
+    syn__found *found = &r->found;
     int64_t rank = 0;
     SYN_TRY(syn__take_i64(r, "a rank", 0, INT32_MAX - 1, &rank));
-    SYN_TRY(syn_grow(&raw->ranks, &raw->ranks_cap, raw->n_ranks + 1, sizeof *raw->ranks, raw->err));
-    raw->ranks[raw->n_ranks++] = (int32_t)rank;
+    SYN_TRY(syn_grow(&found->ranks, &found->ranks_cap, found->n_ranks + 1, sizeof *found->ranks,
+                     found->err));
+    found->ranks[found->n_ranks++] = (int32_t)rank;
     return SYN_OK;
 }
 
 /* A group's ranks go through r->positions, which are the same kind of list. */
-static syn_status keep_group_ranks(syn__json_file *r, syn_graph_group *group) {
-    int32_t *ranks = syn__raw_alloc(&r->raw, r->n_positions * sizeof *ranks);
-    if (ranks == NULL) return SYN_FAIL_NOMEM(r->raw.err, r->n_positions * sizeof *ranks, "a group");
+static syn_status keep_group_ranks(syn__nodelink_file *r, syn_graph_group *group) {
+    int32_t *ranks = syn__arena_get(&r->found.arena, r->n_positions * sizeof *ranks);
+    if (ranks == NULL)
+        return SYN_FAIL_NOMEM(r->found.err, r->n_positions * sizeof *ranks, "a group");
     for (size_t i = 0; i < r->n_positions; i++) ranks[i] = (int32_t)r->positions[i];
     group->ranks = ranks;
     group->n_ranks = (uint32_t)r->n_positions;
     return SYN_OK;
 }
 
-static syn_status read_group(syn__json_file *r) {
+static syn_status read_group(syn__nodelink_file *r) {
     syn_json *json = &r->json;
-    syn__raw *raw = &r->raw;
-    syn__raw_group g = {.group = {.name = ""}, .at = here(r)};
+    syn__found *found = &r->found;
+    syn__found_group g = {.group = {.name = ""}, .at = here(r)};
     r->n_positions = 0;
     if (json->type != SYN_JSON_OBJECT_BEGIN)
         return syn_json_fail(json, "a group must be an object");
@@ -377,27 +382,27 @@ static syn_status read_group(syn__json_file *r) {
     }
     if (json->type == SYN_JSON_ERROR) return json->err->code;
     if (g.group.id == 0 || r->n_positions == 0)
-        return syn__raw_fail(raw, g.at, "a group needs \"id\" (1 or more) and \"ranks\"");
+        return syn__found_fail(found, g.at, "a group needs \"id\" (1 or more) and \"ranks\"");
     SYN_TRY(keep_group_ranks(r, &g.group));
-    SYN_TRY(
-        syn_grow(&raw->groups, &raw->groups_cap, raw->n_groups + 1, sizeof *raw->groups, raw->err));
-    raw->groups[raw->n_groups++] = g;
+    SYN_TRY(syn_grow(&found->groups, &found->groups_cap, found->n_groups + 1, sizeof *found->groups,
+                     found->err));
+    found->groups[found->n_groups++] = g;
     return SYN_OK;
 }
 
-static syn_status read_metadata(syn__json_file *r) {
-    syn__raw *raw = &r->raw;
+static syn_status read_metadata(syn__nodelink_file *r) {
+    syn__found *found = &r->found;
     syn_json_next(&r->json);
     SYN_TRY(syn__take_attributes(r, "metadata"));
-    SYN_TRY(syn_grow(&raw->metadata, &raw->metadata_cap, r->n_attributes, sizeof *raw->metadata,
-                     raw->err));
+    SYN_TRY(syn_grow(&found->metadata, &found->metadata_cap, r->n_attributes,
+                     sizeof *found->metadata, found->err));
     if (r->n_attributes > 0)
-        memcpy(raw->metadata, r->attributes, r->n_attributes * sizeof *raw->metadata);
-    raw->n_metadata = r->n_attributes;
+        memcpy(found->metadata, r->attributes, r->n_attributes * sizeof *found->metadata);
+    found->n_metadata = r->n_attributes;
     return SYN_OK;
 }
 
-static syn_status check_format(syn__json_file *r, bool version) {
+static syn_status check_format(syn__nodelink_file *r, bool version) {
     syn_json *json = &r->json;
     syn_json_next(json);
     if (version) {
@@ -411,7 +416,7 @@ static syn_status check_format(syn__json_file *r, bool version) {
     return syn_json_fail(json, "this graph was not written by syntorch (graph.format)");
 }
 
-static syn_status read_graph_object(syn__json_file *r) {
+static syn_status read_graph_object(syn__nodelink_file *r) {
     syn_json *json = &r->json;
     if (syn_json_next(json) != SYN_JSON_OBJECT_BEGIN)
         return syn_json_fail(json, "graph must be an object");
@@ -423,19 +428,19 @@ static syn_status read_graph_object(syn__json_file *r) {
         else if (strcmp(json->text, "ranks") == 0) SYN_TRY(read_list(r, "ranks", read_rank));
         else if (strcmp(json->text, "copies") == 0) SYN_TRY(syn__read_copies(r));
         else if (strcmp(json->text, "world_size") == 0)
-            SYN_TRY(syn_json_expect_i64(json, "world_size", 1, INT32_MAX, &r->raw.world_size));
+            SYN_TRY(syn_json_expect_i64(json, "world_size", 1, INT32_MAX, &r->found.world_size));
         else if (!syn_json_skip(json)) return json->err->code;
     }
     return json->type == SYN_JSON_ERROR ? json->err->code : SYN_OK;
 }
 
-static syn_status check_directed(syn__json_file *r) {
+static syn_status check_directed(syn__nodelink_file *r) {
     if (syn_json_next(&r->json) == SYN_JSON_BOOL && r->json.boolean) return SYN_OK;
     return syn_json_fail(&r->json, "directed must be true: edges of a trace have a direction");
 }
 
 /* Of the two spellings of the edges the first counts; any other section may be there once. */
-static syn_status read_document(syn__json_file *r) {
+static syn_status read_document(syn__nodelink_file *r) {
     enum { GRAPH = 1, NODES = 2, EDGES = 4 };
     syn_json *json = &r->json;
     unsigned seen = 0;
@@ -464,16 +469,16 @@ static syn_status read_document(syn__json_file *r) {
 syn_status syn_import_json_memory(syn_graph **out, const char *name, const char *data, size_t bytes,
                                   syn_error *err) {
     syn_error error = {0}; /* of our own, because err may be NULL */
-    syn__json_file r = {
-        .raw = {.name = name, .data = data, .bytes = bytes, .err = &error, .world_size = -1}};
+    syn__nodelink_file r = {
+        .found = {.name = name, .data = data, .bytes = bytes, .err = &error, .world_size = -1}};
     *out = NULL;
     syn_json_init(&r.json, name, data, bytes, &error);
     syn_status status = read_document(&r);
     syn_json_free(&r.json);
     syn_free(r.attributes);
     syn_free(r.positions);
-    if (status == SYN_OK) status = syn__raw_build(&r.raw, out);
-    syn__raw_free(&r.raw);
+    if (status == SYN_OK) status = syn__found_to_graph(&r.found, out);
+    syn__found_free(&r.found);
     return status == SYN_OK ? SYN_OK : SYN_FAIL(err, error.code, "%s", error.text);
 }
 

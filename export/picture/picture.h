@@ -8,21 +8,13 @@
 #define EXPORT_PICTURE_H
 
 #include "export/export.h"
+#include "export/text/arena.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* ---- Texts (picture_text.c) ---- */
-
-/* Memory of one picture, freed at once. */
-typedef struct syn__pic_arena {
-    struct syn__pic_chunk *head;
-} syn__pic_arena;
-
-void *syn__pic_alloc(syn__pic_arena *arena, size_t bytes); /* NULL when memory is out */
-char *syn__pic_strdup(syn__pic_arena *arena, const char *text);
-void syn__pic_arena_free(syn__pic_arena *arena);
 
 /* A text under construction; what does not fit is cut at a whole character. */
 typedef struct syn__pic_text {
@@ -123,7 +115,7 @@ typedef struct syn__pic_cluster {
 } syn__pic_cluster;
 
 typedef struct syn__pic_drawing {
-    syn__pic_arena arena;
+    syn__arena arena;
     syn__pic_box *boxes;
     syn__pic_edge *edges;
     syn__pic_cluster *clusters;
@@ -218,7 +210,7 @@ typedef struct syn__pic_plan {
     uint32_t folded_steps, folded_units; /* not drawn */
     bool spans_ranks; /* boxes of collectives stand for those of other ranks as well */
     syn_cursor cursor, other, tensor_cursor; /* for callers: one node, a second one, a tensor */
-    syn__pic_arena arena;
+    syn__arena arena;
 } syn__pic_plan;
 
 /* What is folded: nothing, equal steps and equal layers one after the other, or also sequences of
@@ -369,11 +361,11 @@ syn_status syn__pic_label_pill(syn__pic_cells *cells, syn__pic_pill *pill, uint3
                                syn_error *err) SYN_MUST_USE;
 /* Label and tooltip of a box that stands for nodes [first, last], with at most `lines` lines of
    their names; without `name` these are its first line. */
-syn_status syn__pic_label_run(syn__pic_plan *plan, syn__pic_arena *arena, uint32_t first,
-                              uint32_t last, const char *name, int lines, const char **label,
-                              const char **tip, double *w, double *h, syn_error *err) SYN_MUST_USE;
+syn_status syn__pic_label_run(syn__pic_plan *plan, syn__arena *arena, uint32_t first, uint32_t last,
+                              const char *name, int lines, const char **label, const char **tip,
+                              double *w, double *h, syn_error *err) SYN_MUST_USE;
 /* Label and tooltip of a single node's box. */
-syn_status syn__pic_label_node(syn__pic_plan *plan, syn__pic_arena *arena, uint32_t node, int look,
+syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t node, int look,
                                const char **label, const char **tip, double *w, double *h,
                                syn_error *err) SYN_MUST_USE;
 int syn__pic_look_of(const syn_node *node);
@@ -395,7 +387,7 @@ syn_status syn__pic_comm_view(syn__pic_drawing *d, const syn_graph *graph,
                               const syn_export_options *options, double max_side,
                               syn_error *err) SYN_MUST_USE;
 /* Model, tp, dtype ... of the metadata on one line; totals on another (picture_head.c). */
-syn_status syn__pic_facts(syn__pic_arena *arena, const syn_graph *graph, const char **out,
+syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char **out,
                           syn_error *err) SYN_MUST_USE;
 
 /* ---- Output ---- */

@@ -182,7 +182,7 @@ static syn_status add_link(syn__pic_cells *c, const syn__pic_link *link, const c
     SYN_TRY(syn_grow(&c->links, &c->links_cap, c->n_links + 1, sizeof *c->links, err));
     c->links[c->n_links] = *link;
     if (via != NULL && via[0] != '\0') {
-        c->links[c->n_links].via = syn__pic_strdup(&c->drawing->arena, via);
+        c->links[c->n_links].via = syn__arena_copy(&c->drawing->arena, via);
         if (c->links[c->n_links].via == NULL) return SYN_FAIL_NOMEM(err, strlen(via), "a label");
     }
     c->n_links++;
@@ -303,8 +303,8 @@ static syn_status sum_pill(syn__pic_cells *c, size_t i, size_t n, int look, syn_
     syn__pic_put(&text, "%s%u %s", look < 0 ? "+ " : "", count, nouns[noun][count > 1]);
     syn__pic_pill pill = {
         .tensor = SYN_NO_TENSOR, .count = count, .look = look < 0 ? c->outers[n - 1].look : look};
-    pill.name = pill.tip = syn__pic_strdup(&c->drawing->arena, text.s);
-    pill.detail = syn__pic_strdup(&c->drawing->arena, syn__pic_bytes(bytes, size));
+    pill.name = pill.tip = syn__arena_copy(&c->drawing->arena, text.s);
+    pill.detail = syn__arena_copy(&c->drawing->arena, syn__pic_bytes(bytes, size));
     if (pill.name == NULL || pill.detail == NULL) return SYN_FAIL_NOMEM(err, text.n, "a label");
     return add_pill(c, &pill, err);
 }

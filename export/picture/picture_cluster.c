@@ -42,8 +42,8 @@ static syn_status new_cluster(syn__pic_column *col, int32_t parent, int level, c
                           .label_w = w,
                           .label_h = label_size[level],
                           .min_w = w + 24};
-    c.label = syn__pic_strdup(&d->arena, t.s);
-    c.tip = syn__pic_strdup(&d->arena, name);
+    c.label = syn__arena_copy(&d->arena, t.s);
+    c.tip = syn__arena_copy(&d->arena, name);
     if (c.label == NULL || c.tip == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label");
     return syn__pic_add_cluster(d, &c, out, err);
 }

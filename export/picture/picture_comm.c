@@ -127,7 +127,7 @@ static const char *box_id(syn__pic_chart *c, uint32_t lane, syn__pic_item *item,
         return NULL;
     snprintf(id, sizeof id, "r%d.o%llu", c->graph->ranks[c->lanes[lane].rank_index].rank,
              (unsigned long long)n->id);
-    return syn__pic_strdup(&c->drawing->arena, id);
+    return syn__arena_copy(&c->drawing->arena, id);
 }
 
 /* The tooltip of a bar: the first rank's, and what each other one measured. */
@@ -147,7 +147,7 @@ static const char *bar_tip(syn__pic_chart *c, const bool members[], uint32_t fir
         syn__pic_put(&t, "\nmeasured by rank %d: ", c->graph->ranks[lane->rank_index].rank);
         syn__pic_put_measured(&t, &cost);
     }
-    const char *tip = syn__pic_strdup(&c->drawing->arena, t.s);
+    const char *tip = syn__arena_copy(&c->drawing->arena, t.s);
     if (tip == NULL) SYN_FAIL_NOMEM(err, t.n + 1, "a tooltip");
     return tip;
 }
@@ -222,8 +222,8 @@ static syn_status frame_label(syn__pic_chart *c, const syn__pic_lane *lane,
         syn__pic_shorten(name.s, --room, shown, sizeof shown); /* left of the arrows */
     syn__pic_put_html(&t, shown);
     syn__pic_put(&t, "</b></font>");
-    k->label = syn__pic_strdup(&c->drawing->arena, t.s);
-    k->tip = syn__pic_strdup(&c->drawing->arena, name.s);
+    k->label = syn__arena_copy(&c->drawing->arena, t.s);
+    k->tip = syn__arena_copy(&c->drawing->arena, name.s);
     k->label_w = syn__pic_width(shown, size, true);
     k->label_h = size;
     if (k->label == NULL || k->tip == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label");
@@ -417,9 +417,9 @@ static syn_status heading(syn__pic_chart *c, const syn_export_options *options,
     if (detail != SYN__PIC_FULL)
         syn__pic_put(&notes, "To stay readable, %s is drawn as one box.",
                      detail == SYN__PIC_LAYERS ? "every layer" : "every rank");
-    h.title = syn__pic_strdup(&d->arena, title.s);
-    h.lines[1] = syn__pic_strdup(&d->arena, kinds.s);
-    h.lines[2] = syn__pic_strdup(&d->arena, notes.s);
+    h.title = syn__arena_copy(&d->arena, title.s);
+    h.lines[1] = syn__arena_copy(&d->arena, kinds.s);
+    h.lines[2] = syn__arena_copy(&d->arena, notes.s);
     if (h.title == NULL || h.lines[1] == NULL || h.lines[2] == NULL)
         return SYN_FAIL_NOMEM(err, title.n + kinds.n + notes.n, "a title");
     return syn__pic_add_heading(d, &h, err);

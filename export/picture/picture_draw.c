@@ -10,7 +10,7 @@ void syn__pic_drawing_free(syn__pic_drawing *d) {
     syn_free(d->edges);
     syn_free(d->clusters);
     syn_free(d->points);
-    syn__pic_arena_free(&d->arena);
+    syn__arena_free(&d->arena);
     *d = (syn__pic_drawing){0};
 }
 

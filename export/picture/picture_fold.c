@@ -201,7 +201,7 @@ static syn_status begin_unit(reader *r, uint32_t index, const syn_node *node, sy
         r->s.h[SIG_STEP] = 1;
         r->s.begin[SIG_STEP] = index;
     }
-    char *layer = syn__pic_alloc(&p->arena, n + 1);
+    char *layer = syn__arena_get(&p->arena, n + 1);
     if (layer == NULL) return SYN_FAIL_NOMEM(err, n + 1, "a layer's name");
     memcpy(layer, node->scope, n);
     layer[n] = '\0';
@@ -332,7 +332,7 @@ void syn__pic_plan_free(syn__pic_plan *plan) {
     syn_cursor_free(&plan->cursor);
     syn_cursor_free(&plan->other);
     syn_cursor_free(&plan->tensor_cursor);
-    syn__pic_arena_free(&plan->arena);
+    syn__arena_free(&plan->arena);
     *plan = (syn__pic_plan){0};
 }
 

@@ -10,7 +10,7 @@
 #define ITEM_PT  8.5
 #define ITEM_H   17.0
 
-syn_status syn__pic_facts(syn__pic_arena *arena, const syn_graph *graph, const char **out,
+syn_status syn__pic_facts(syn__arena *arena, const syn_graph *graph, const char **out,
                           syn_error *err) {
     syn__pic_text t;
     char value[256], cut[96];
@@ -25,7 +25,7 @@ syn_status syn__pic_facts(syn__pic_arena *arena, const syn_graph *graph, const c
         syn__pic_put(&t, " ");
         syn__pic_put_clean(&t, syn__pic_shorten(text, 40, cut, sizeof cut));
     }
-    *out = syn__pic_strdup(arena, t.s);
+    *out = syn__arena_copy(arena, t.s);
     if (*out == NULL) return SYN_FAIL_NOMEM(err, t.n + 1, "a title");
     return SYN_OK;
 }
@@ -44,8 +44,8 @@ syn_status syn__pic_add_text(syn__pic_drawing *d, const char *text, double x, do
     syn__pic_put_html(&t, text);
     syn__pic_put(&t, "%s</font></td></tr></table>", bold ? "</b>" : "");
     snprintf(id, sizeof id, "text%zu", d->n_boxes);
-    const syn__pic_box box = {.id = syn__pic_strdup(&d->arena, id),
-                              .label = syn__pic_strdup(&d->arena, t.s),
+    const syn__pic_box box = {.id = syn__arena_copy(&d->arena, id),
+                              .label = syn__arena_copy(&d->arena, t.s),
                               .tip = "",
                               .x = x + width / 2,
                               .y = y + size * 0.7,
@@ -67,8 +67,8 @@ syn_status syn__pic_add_badge(syn__pic_drawing *d, uint32_t count, const char *w
     syn__pic_clear(&t);
     syn__pic_put(&t, "<font point-size=\"9.5\" color=\"white\"><b>%s</b></font>", text);
     snprintf(id, sizeof id, "badge%zu", d->n_boxes);
-    const syn__pic_box box = {.id = syn__pic_strdup(&d->arena, id),
-                              .label = syn__pic_strdup(&d->arena, t.s),
+    const syn__pic_box box = {.id = syn__arena_copy(&d->arena, id),
+                              .label = syn__arena_copy(&d->arena, t.s),
                               .tip = tip,
                               .x = x - w / 2,
                               .y = y,
@@ -106,8 +106,8 @@ static syn_status add_sample(legend *l, int look, syn_error *err) {
     const double w = syn__pic_width(text, ITEM_PT, false) + 2 * style->pad + 6;
     make_room(l, w);
     snprintf(id, sizeof id, "legend%d", look);
-    const syn__pic_box box = {.id = syn__pic_strdup(&l->d->arena, id),
-                              .label = syn__pic_strdup(&l->d->arena, t.s),
+    const syn__pic_box box = {.id = syn__arena_copy(&l->d->arena, id),
+                              .label = syn__arena_copy(&l->d->arena, t.s),
                               .tip = style->legend,
                               .x = l->x + w / 2,
                               .y = l->y + ITEM_H / 2,
@@ -123,7 +123,7 @@ static syn_status add_sample(legend *l, int look, syn_error *err) {
 static syn_status add_anchor(legend *l, double x, uint32_t *out, syn_error *err) {
     char id[32];
     snprintf(id, sizeof id, "anchor%zu", l->d->n_boxes);
-    const syn__pic_box box = {.id = syn__pic_strdup(&l->d->arena, id),
+    const syn__pic_box box = {.id = syn__arena_copy(&l->d->arena, id),
                               .label = " ", /* an empty one would show the id */
                               .tip = "",
                               .x = x,

@@ -39,9 +39,9 @@ void syn__pic_put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group
 
 /* ---- Ops ---- */
 
-static syn_status keep(syn__pic_arena *arena, const syn__pic_text *t, const char **out,
+static syn_status keep(syn__arena *arena, const syn__pic_text *t, const char **out,
                        syn_error *err) {
-    *out = syn__pic_strdup(arena, t->s);
+    *out = syn__arena_copy(arena, t->s);
     if (*out == NULL) return SYN_FAIL_NOMEM(err, t->n + 1, "a label");
     return SYN_OK;
 }
@@ -195,7 +195,7 @@ static void put_op_label(syn__pic_text *t, const syn__pic_style *style, const ch
     *w = width + (style->icon[0] != '\0' ? 24 : 4) + 2 * style->pad;
 }
 
-syn_status syn__pic_label_node(syn__pic_plan *plan, syn__pic_arena *arena, uint32_t node, int look,
+syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t node, int look,
                                const char **label, const char **tip, double *w, double *h,
                                syn_error *err) {
     syn__pic_cost c;
@@ -306,9 +306,9 @@ static syn_status run_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t first,
     return SYN_OK;
 }
 
-syn_status syn__pic_label_run(syn__pic_plan *plan, syn__pic_arena *arena, uint32_t first,
-                              uint32_t last, const char *name, int lines, const char **label,
-                              const char **tip, double *w, double *h, syn_error *err) {
+syn_status syn__pic_label_run(syn__pic_plan *plan, syn__arena *arena, uint32_t first, uint32_t last,
+                              const char *name, int lines, const char **label, const char **tip,
+                              double *w, double *h, syn_error *err) {
     syn__pic_cost c;
     syn__pic_totals totals;
     const syn_node *n;
@@ -345,17 +345,17 @@ syn_status syn__pic_label_run(syn__pic_plan *plan, syn__pic_arena *arena, uint32
 
 /* ---- Cells and tensors ---- */
 
-static const char *id_of(syn__pic_arena *arena, int32_t rank, char kind, uint64_t number,
+static const char *id_of(syn__arena *arena, int32_t rank, char kind, uint64_t number,
                          uint32_t serial) {
     char id[80];
     int n = snprintf(id, sizeof id, "r%d.%c%" PRIu64, rank, kind, number);
     if (serial > 0) snprintf(id + n, sizeof id - (size_t)n, ".%u", serial);
-    return syn__pic_strdup(arena, id);
+    return syn__arena_copy(arena, id);
 }
 
 syn_status syn__pic_label_cell(syn__pic_cells *cells, syn__pic_cell *cell, syn_error *err) {
     syn__pic_plan *plan = cells->plan;
-    syn__pic_arena *arena = &cells->drawing->arena;
+    syn__arena *arena = &cells->drawing->arena;
     const syn_node *n;
     SYN_TRY(syn__pic_node(plan, cell->first, &plan->cursor, &n, err));
     const bool adds = n->category == SYN_CATEGORY_ELEMENTWISE &&
@@ -411,7 +411,7 @@ static syn_status put_origin(syn__pic_plan *plan, syn__pic_text *t, uint32_t nod
 syn_status syn__pic_label_pill(syn__pic_cells *cells, syn__pic_pill *pill, uint32_t node,
                                bool output, uint32_t slot, uint32_t tensor, syn_error *err) {
     syn__pic_plan *plan = cells->plan;
-    syn__pic_arena *arena = &cells->drawing->arena;
+    syn__arena *arena = &cells->drawing->arena;
     const char *layer = plan->units[syn__pic_unit_of(plan, node)].layer;
     syn__pic_range range;
     SYN_TRY(syn__pic_range_of(plan, node, output, slot, &range, err));

@@ -22,7 +22,7 @@ static const char *pill_id(syn__pic_column *col, const syn__pic_cell *cell,
     } else {
         snprintf(id, sizeof id, "r%d.t%u.of.%s.%u", rank, pill->tensor, cell->id, index);
     }
-    return syn__pic_strdup(&drawing(col)->arena, id);
+    return syn__arena_copy(&drawing(col)->arena, id);
 }
 
 static syn_status draw_pill(syn__pic_column *col, const syn__pic_cell *cell, uint32_t index,
@@ -46,7 +46,7 @@ static syn_status draw_pill(syn__pic_column *col, const syn__pic_cell *cell, uin
     syn__pic_put_html(&t, p->detail);
     syn__pic_put(&t, "</font>%s", side ? "</td></tr></table>" : "");
     const syn__pic_box box = {.id = pill_id(col, cell, p, index),
-                              .label = syn__pic_strdup(&drawing(col)->arena, t.s),
+                              .label = syn__arena_copy(&drawing(col)->arena, t.s),
                               .tip = p->tip,
                               .x = x,
                               .y = y,
@@ -201,7 +201,7 @@ static syn_status label_edge(syn__pic_column *col, syn__pic_edge *e, const char 
     syn__pic_put(&t, "<font point-size=\"7.5\" color=\"#333333\"><i>");
     syn__pic_put_html(&t, cut);
     syn__pic_put(&t, "</i></font>");
-    e->label = syn__pic_strdup(&drawing(col)->arena, t.s);
+    e->label = syn__arena_copy(&drawing(col)->arena, t.s);
     if (e->label == NULL) return SYN_FAIL_NOMEM(err, t.n, "a label");
     e->tip_text = text;
     e->label_w = syn__pic_width(cut, 7.5, false);

@@ -1,4 +1,4 @@
-/* Texts of pictures: an arena, cut-safe text building, escapes, widths and human numbers. */
+/* Texts of pictures: cut-safe text building, escapes, widths and human numbers. */
 #include "export/picture/picture.h"
 
 #include <math.h>
@@ -7,50 +7,6 @@
 
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"
-
-typedef struct syn__pic_chunk {
-    struct syn__pic_chunk *next;
-    size_t used, size;
-} syn__pic_chunk;
-
-#define CHUNK_BYTES ((size_t)32768)
-
-void *syn__pic_alloc(syn__pic_arena *arena, size_t bytes) {
-    size_t want;
-    if (!syn_add_size(bytes, 15, &want)) return NULL;
-    want &= ~(size_t)15;
-    syn__pic_chunk *c = arena->head;
-    if (c == NULL || c->size - c->used < want) {
-        size_t size, total;
-        const size_t header = (sizeof *c + 15) & ~(size_t)15;
-        size = want > CHUNK_BYTES ? want : CHUNK_BYTES;
-        if (!syn_add_size(size, header, &total)) return NULL;
-        syn__pic_chunk *fresh = syn_malloc(total);
-        if (fresh == NULL) return NULL;
-        fresh->next = c;
-        fresh->used = header;
-        fresh->size = total;
-        arena->head = c = fresh;
-    }
-    void *p = (char *)c + c->used;
-    c->used += want;
-    return p;
-}
-
-char *syn__pic_strdup(syn__pic_arena *arena, const char *text) {
-    const size_t n = strlen(text) + 1;
-    char *copy = syn__pic_alloc(arena, n);
-    if (copy != NULL) memcpy(copy, text, n);
-    return copy;
-}
-
-void syn__pic_arena_free(syn__pic_arena *arena) {
-    for (syn__pic_chunk *c = arena->head, *next; c != NULL; c = next) {
-        next = c->next;
-        syn_free(c);
-    }
-    arena->head = NULL;
-}
 
 void syn__pic_clear(syn__pic_text *t) {
     t->n = 0;

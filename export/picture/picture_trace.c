@@ -135,9 +135,9 @@ static syn_status heading(syn__pic_drawing *d, const syn__pic_plan *plan,
                      "What repeats is drawn once and marked \xC3\x97N; ranges of shapes cover all "
                      "repeats.  ");
     if (detail != SYN__PIC_FULL) syn__pic_put(&folds, "To stay readable, %s.", condensed[detail]);
-    h.title = syn__pic_strdup(&d->arena, title.s);
-    h.lines[1] = syn__pic_strdup(&d->arena, totals.s);
-    h.lines[2] = syn__pic_strdup(&d->arena, folds.s);
+    h.title = syn__arena_copy(&d->arena, title.s);
+    h.lines[1] = syn__arena_copy(&d->arena, totals.s);
+    h.lines[2] = syn__arena_copy(&d->arena, folds.s);
     if (h.title == NULL || h.lines[1] == NULL || h.lines[2] == NULL)
         return SYN_FAIL_NOMEM(err, title.n + totals.n + folds.n, "a title");
     return syn__pic_add_heading(d, &h, err);

@@ -5,7 +5,8 @@
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"
 
-#define BLOCK_BYTES ((size_t)4096)
+#define FIRST_BYTES ((size_t)4096)
+#define MOST_BYTES  ((size_t)1 << 20) /* of a block: each is twice as long as the one before */
 
 struct syn__arena_block {
     syn__arena_block *older;
@@ -18,7 +19,8 @@ void *syn__arena_get(syn__arena *arena, size_t bytes) {
     if (bytes > SIZE_MAX / 4) return NULL;
     bytes = (bytes + align - 1) / align * align;
     if (arena->blocks == NULL || arena->blocks->cap - arena->used < bytes) {
-        size_t cap = arena->blocks != NULL ? arena->blocks->cap * 2 : BLOCK_BYTES;
+        size_t cap = arena->blocks != NULL ? arena->blocks->cap * 2 : FIRST_BYTES;
+        if (cap > MOST_BYTES) cap = MOST_BYTES;
         if (cap < bytes) cap = bytes;
         syn__arena_block *block = (syn__arena_block *)syn_malloc(sizeof *block + cap);
         if (block == NULL) return NULL;
@@ -71,6 +73,12 @@ static syn__str repaired(syn__arena *arena, syn__str s) {
 
 syn__str syn__arena_utf8(syn__arena *arena, syn__str s) {
     return syn__str_is_utf8(s) ? s : repaired(arena, s);
+}
+
+char *syn__arena_copy(syn__arena *arena, const char *text) {
+    const size_t bytes = strlen(text) + 1;
+    char *out = (char *)syn__arena_get(arena, bytes);
+    return out != NULL ? memcpy(out, text, bytes) : NULL;
 }
 
 const char *syn__arena_text(syn__arena *arena, syn__str s) {

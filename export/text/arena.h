@@ -18,6 +18,8 @@ typedef struct syn__arena {
 void *syn__arena_get(syn__arena *arena, size_t bytes); /* NULL when memory is out */
 void syn__arena_reset(syn__arena *arena);
 void syn__arena_free(syn__arena *arena);
+/* A copy of a NUL-terminated text. */
+char *syn__arena_copy(syn__arena *arena, const char *text);
 /* A NUL-terminated copy in which U+0000 is U+FFFD. */
 const char *syn__arena_text(syn__arena *arena, syn__str s);
 /* The text itself if it is UTF-8, else a copy in which bytes that are not are U+FFFD. text NULL

@@ -1,20 +1,20 @@
-/* The ranks that a node-link file tells as copies of others:
+/* The ranks that a node-link file holds as copies of others:
    {"rank":3,"of":0,"nodes":[{"id":"r3.o1","attributes":{"first_row":18849}}]}. */
-#include "export/nodelink/json_values.h"
+#include "export/nodelink/nodelink_values.h"
 #include "syntorch/memory.h"
 
 #include <string.h>
 
-static size_t here(const syn__json_file *r) {
+static size_t here(const syn__nodelink_file *r) {
     return (size_t)(r->json.cur - r->json.begin);
 }
 
 /* An op of a copy, whose BEGIN was read. */
-static syn_status read_change(syn__json_file *r) {
+static syn_status read_change(syn__nodelink_file *r) {
     syn_json *json = &r->json;
-    syn__raw *raw = &r->raw;
+    syn__found *found = &r->found;
     syn_node node = {0};
-    syn__raw_change change = {.at = here(r)};
+    syn__found_change change = {.at = here(r)};
     if (json->type != SYN_JSON_OBJECT_BEGIN)
         return syn_json_fail(json, "an op of a copy must be an object");
     while (syn_json_next(json) == SYN_JSON_KEY) {
@@ -30,13 +30,13 @@ static syn_status read_change(syn__json_file *r) {
     if (json->type == SYN_JSON_ERROR) return json->err->code;
     change.attributes = node.attributes;
     change.n_attributes = node.n_attributes;
-    SYN_TRY(syn_grow(&raw->changes, &raw->changes_cap, raw->n_changes + 1, sizeof *raw->changes,
-                     raw->err));
-    raw->changes[raw->n_changes++] = change;
+    SYN_TRY(syn_grow(&found->changes, &found->changes_cap, found->n_changes + 1,
+                     sizeof *found->changes, found->err));
+    found->changes[found->n_changes++] = change;
     return SYN_OK;
 }
 
-static syn_status read_changes(syn__json_file *r) {
+static syn_status read_changes(syn__nodelink_file *r) {
     syn_json *json = &r->json;
     if (syn_json_next(json) != SYN_JSON_ARRAY_BEGIN)
         return syn_json_fail(json, "the nodes of a copy must be a list");
@@ -47,7 +47,7 @@ static syn_status read_changes(syn__json_file *r) {
     return SYN_OK;
 }
 
-static syn_status read_copy_member(syn__json_file *r, syn__raw_copy *copy) {
+static syn_status read_copy_member(syn__nodelink_file *r, syn__found_copy *copy) {
     syn_json *json = &r->json;
     int64_t rank = 0;
     int32_t *to = strcmp(json->text, "rank") == 0 ? &copy->rank
@@ -61,23 +61,23 @@ static syn_status read_copy_member(syn__json_file *r, syn__raw_copy *copy) {
     return SYN_OK;
 }
 
-static syn_status read_copy(syn__json_file *r) {
+static syn_status read_copy(syn__nodelink_file *r) {
     syn_json *json = &r->json;
-    syn__raw *raw = &r->raw;
-    syn__raw_copy copy = {.rank = -1, .of = -1, .first_change = raw->n_changes, .at = here(r)};
+    syn__found *found = &r->found;
+    syn__found_copy copy = {.rank = -1, .of = -1, .first_change = found->n_changes, .at = here(r)};
     if (json->type != SYN_JSON_OBJECT_BEGIN) return syn_json_fail(json, "a copy must be an object");
     while (syn_json_next(json) == SYN_JSON_KEY) SYN_TRY(read_copy_member(r, &copy));
     if (json->type == SYN_JSON_ERROR) return json->err->code;
     if (copy.rank < 0 || copy.of < 0)
-        return syn__raw_fail(raw, copy.at, "a copy needs \"rank\" and \"of\"");
-    copy.n_changes = raw->n_changes - copy.first_change;
-    SYN_TRY(
-        syn_grow(&raw->copies, &raw->copies_cap, raw->n_copies + 1, sizeof *raw->copies, raw->err));
-    raw->copies[raw->n_copies++] = copy;
+        return syn__found_fail(found, copy.at, "a copy needs \"rank\" and \"of\"");
+    copy.n_changes = found->n_changes - copy.first_change;
+    SYN_TRY(syn_grow(&found->copies, &found->copies_cap, found->n_copies + 1, sizeof *found->copies,
+                     found->err));
+    found->copies[found->n_copies++] = copy;
     return SYN_OK;
 }
 
-syn_status syn__read_copies(syn__json_file *r) {
+syn_status syn__read_copies(syn__nodelink_file *r) {
     syn_json *json = &r->json;
     if (syn_json_next(json) != SYN_JSON_ARRAY_BEGIN)
         return syn_json_fail(json, "copies must be a list");

@@ -2,26 +2,26 @@
    outputs and dependencies, and nodes are put in an order in which dependencies come earlier (the
    file's order where it is one). All tables are slices of arrays as long as the file's lists; every
    step is linear but for sorting. */
-#include "export/nodelink/raw_build.h"
+#include "export/nodelink/nodelink_build.h"
 
 #include "syntorch/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-syn_status syn__build_no_memory(const build *b) {
-    return SYN_FAIL(b->raw->err, SYN_E_NOMEM,
+syn_status syn__build_no_memory(const syn__build *b) {
+    return SYN_FAIL(b->found->err, SYN_E_NOMEM,
                     "out of memory while putting together the %zu nodes and %zu edges of %s",
-                    b->raw->n_ops + b->raw->n_tensors, b->raw->n_edges, b->raw->name);
+                    b->found->n_ops + b->found->n_tensors, b->found->n_edges, b->found->name);
 }
 
-void *syn__build_table(build *b, size_t n, size_t elem_bytes) {
-    void *out = b->n_tables < MAX_TABLES ? syn_calloc(n, elem_bytes) : NULL;
+void *syn__build_table(syn__build *b, size_t n, size_t elem_bytes) {
+    void *out = b->n_tables < SYN__BUILD_TABLES ? syn_calloc(n, elem_bytes) : NULL;
     if (out != NULL) b->tables[b->n_tables++] = out;
     return out;
 }
 
-static void build_free(build *b) {
+static void build_free(syn__build *b) {
     for (size_t i = 0; i < b->n_tables; i++) syn_free(b->tables[i]);
 }
 
@@ -33,27 +33,28 @@ static int compare_i32(const void *a, const void *b) {
 }
 
 static int compare_ranks(const void *a, const void *b) {
-    const rank_entry *x = a, *y = b;
+    const syn__build_rank *x = a, *y = b;
     return compare_i32(&x->rank, &y->rank);
 }
 
 /* The file's own list of ranks or, if it has none, those of its nodes, ascending. */
-static syn_status collect_ranks(build *b) {
-    const syn__raw *raw = b->raw;
-    const size_t n_nodes = raw->n_ops + raw->n_tensors;
-    b->ranks = syn__build_table(b, raw->n_ranks > 0 ? raw->n_ranks : n_nodes, sizeof *b->ranks);
+static syn_status collect_ranks(syn__build *b) {
+    const syn__found *found = b->found;
+    const size_t n_nodes = found->n_ops + found->n_tensors;
+    b->ranks = syn__build_table(b, found->n_ranks > 0 ? found->n_ranks : n_nodes, sizeof *b->ranks);
     if (b->ranks == NULL) return syn__build_no_memory(b);
-    if (raw->n_ranks > 0) {
-        memcpy(b->ranks, raw->ranks, raw->n_ranks * sizeof *b->ranks);
-        b->n_ranks = raw->n_ranks;
+    if (found->n_ranks > 0) {
+        memcpy(b->ranks, found->ranks, found->n_ranks * sizeof *b->ranks);
+        b->n_ranks = found->n_ranks;
         return SYN_OK;
     }
     size_t n = 0;
-    for (size_t i = 0; i < raw->n_ops; i++) {
-        if (n == 0 || b->ranks[n - 1] != raw->ops[i].rank) b->ranks[n++] = raw->ops[i].rank;
+    for (size_t i = 0; i < found->n_ops; i++) {
+        if (n == 0 || b->ranks[n - 1] != found->ops[i].rank) b->ranks[n++] = found->ops[i].rank;
     }
-    for (size_t i = 0; i < raw->n_tensors; i++) {
-        if (n == 0 || b->ranks[n - 1] != raw->tensors[i].rank) b->ranks[n++] = raw->tensors[i].rank;
+    for (size_t i = 0; i < found->n_tensors; i++) {
+        if (n == 0 || b->ranks[n - 1] != found->tensors[i].rank)
+            b->ranks[n++] = found->tensors[i].rank;
     }
     qsort(b->ranks, n, sizeof *b->ranks, compare_i32);
     for (size_t i = 0; i < n; i++) {
@@ -63,22 +64,23 @@ static syn_status collect_ranks(build *b) {
     return SYN_OK;
 }
 
-static syn_status index_ranks(build *b) {
+static syn_status index_ranks(syn__build *b) {
     SYN_TRY(collect_ranks(b));
     SYN_TRY(syn__build_leave_out_copies(b));
-    if (b->n_ranks == 0) return syn__raw_fail(b->raw, 0, "the graph is empty: it has no rank");
+    if (b->n_ranks == 0) return syn__found_fail(b->found, 0, "the graph is empty: it has no rank");
     b->by_rank = syn__build_table(b, b->n_ranks, sizeof *b->by_rank);
     if (b->by_rank == NULL) return syn__build_no_memory(b);
-    for (size_t i = 0; i < b->n_ranks; i++) b->by_rank[i] = (rank_entry){b->ranks[i], (uint32_t)i};
+    for (size_t i = 0; i < b->n_ranks; i++)
+        b->by_rank[i] = (syn__build_rank){b->ranks[i], (uint32_t)i};
     qsort(b->by_rank, b->n_ranks, sizeof *b->by_rank, compare_ranks);
     for (size_t i = 1; i < b->n_ranks; i++) {
         if (b->by_rank[i].rank == b->by_rank[i - 1].rank)
-            return syn__raw_fail(b->raw, 0, "rank %d is listed twice", (int)b->by_rank[i].rank);
+            return syn__found_fail(b->found, 0, "rank %d is listed twice", (int)b->by_rank[i].rank);
     }
     return SYN_OK;
 }
 
-uint32_t syn__build_rank_index(const build *b, int32_t rank) {
+uint32_t syn__build_rank_index(const syn__build *b, int32_t rank) {
     size_t low = 0, high = b->n_ranks;
     if (rank >= 0 && (size_t)rank < b->n_ranks && b->by_rank[rank].rank == rank)
         return b->by_rank[rank].index;
@@ -93,24 +95,24 @@ uint32_t syn__build_rank_index(const build *b, int32_t rank) {
 /* ---- Ids ---- */
 
 static int compare_ids(const void *a, const void *b) {
-    const id_entry *x = a, *y = b;
+    const syn__build_id *x = a, *y = b;
     if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
     if (x->number != y->number) return x->number < y->number ? -1 : 1;
-    return x->raw < y->raw ? -1 : x->raw > y->raw;
+    return x->found < y->found ? -1 : x->found > y->found;
 }
 
 /* Sorts the ids, refuses repeated ones and notes where each rank begins. */
-static syn_status index_ids(build *b, id_table *ids, char kind) {
+static syn_status index_ids(syn__build *b, syn__build_ids *ids, char kind) {
     bool sorted = true;
     for (size_t i = 1; i < ids->n && sorted; i++)
         sorted = compare_ids(&ids->at[i - 1], &ids->at[i]) < 0;
     if (!sorted) qsort(ids->at, ids->n, sizeof *ids->at, compare_ids);
     for (size_t i = 1; i < ids->n; i++) {
-        const id_entry *e = &ids->at[i];
+        const syn__build_id *e = &ids->at[i];
         if (e->rank != e[-1].rank || e->number != e[-1].number) continue;
-        const size_t at = kind == 'o' ? b->raw->ops[e->raw].at : b->raw->tensors[e->raw].at;
-        return syn__raw_fail(b->raw, at, "the id \"r%d.%c%llu\" is there twice",
-                             (int)b->ranks[e->rank], kind, (unsigned long long)e->number);
+        const size_t at = kind == 'o' ? b->found->ops[e->found].at : b->found->tensors[e->found].at;
+        return syn__found_fail(b->found, at, "the id \"r%d.%c%llu\" is there twice",
+                               (int)b->ranks[e->rank], kind, (unsigned long long)e->number);
     }
     ids->first = syn__build_table(b, b->n_ranks + 1, sizeof *ids->first);
     if (ids->first == NULL) return syn__build_no_memory(b);
@@ -119,33 +121,35 @@ static syn_status index_ids(build *b, id_table *ids, char kind) {
     return SYN_OK;
 }
 
-static syn_status add_id(const build *b, id_table *ids, int32_t rank, uint64_t number, size_t at) {
+static syn_status add_id(const syn__build *b, syn__build_ids *ids, int32_t rank, uint64_t number,
+                         size_t at) {
     const uint32_t index = syn__build_rank_index(b, rank);
     if (index == UINT32_MAX)
-        return syn__raw_fail(b->raw, at, "a node of rank %d, which graph.ranks does not list",
-                             (int)rank);
-    ids->at[ids->n] = (id_entry){number, index, (uint32_t)ids->n};
+        return syn__found_fail(b->found, at, "a node of rank %d, which graph.ranks does not list",
+                               (int)rank);
+    ids->at[ids->n] = (syn__build_id){number, index, (uint32_t)ids->n};
     ids->n++;
     return SYN_OK;
 }
 
-static syn_status index_nodes(build *b) {
-    const syn__raw *raw = b->raw;
-    b->ops.at = syn__build_table(b, raw->n_ops, sizeof *b->ops.at);
-    b->tensors.at = syn__build_table(b, raw->n_tensors, sizeof *b->tensors.at);
+static syn_status index_nodes(syn__build *b) {
+    const syn__found *found = b->found;
+    b->ops.at = syn__build_table(b, found->n_ops, sizeof *b->ops.at);
+    b->tensors.at = syn__build_table(b, found->n_tensors, sizeof *b->tensors.at);
     if (b->ops.at == NULL || b->tensors.at == NULL) return syn__build_no_memory(b);
-    for (size_t i = 0; i < raw->n_ops; i++)
-        SYN_TRY(add_id(b, &b->ops, raw->ops[i].rank, raw->ops[i].node.id, raw->ops[i].at));
-    for (size_t i = 0; i < raw->n_tensors; i++)
-        SYN_TRY(add_id(b, &b->tensors, raw->tensors[i].rank, raw->tensors[i].number,
-                       raw->tensors[i].at));
+    for (size_t i = 0; i < found->n_ops; i++)
+        SYN_TRY(add_id(b, &b->ops, found->ops[i].rank, found->ops[i].node.id, found->ops[i].at));
+    for (size_t i = 0; i < found->n_tensors; i++)
+        SYN_TRY(add_id(b, &b->tensors, found->tensors[i].rank, found->tensors[i].number,
+                       found->tensors[i].at));
     SYN_TRY(index_ids(b, &b->ops, 'o'));
     return index_ids(b, &b->tensors, 't');
 }
 
 /* Tries a guess first that is right when numbers have no gaps. */
-syn_status syn__build_find(const build *b, const syn__raw_ref *ref, size_t at, uint32_t *out) {
-    const id_table *ids = ref->kind == 'o' ? &b->ops : &b->tensors;
+syn_status syn__build_find(const syn__build *b, const syn__found_ref *ref, size_t at,
+                           uint32_t *out) {
+    const syn__build_ids *ids = ref->kind == 'o' ? &b->ops : &b->tensors;
     const uint32_t rank = syn__build_rank_index(b, ref->rank);
     size_t low = 0, high = 0;
     if (rank != UINT32_MAX) {
@@ -163,8 +167,8 @@ syn_status syn__build_find(const build *b, const syn__raw_ref *ref, size_t at, u
         else high = middle;
     }
     if (rank == UINT32_MAX || low == ids->first[rank + 1] || ids->at[low].number != ref->number)
-        return syn__raw_fail(b->raw, at, "there is no node \"r%d.%c%llu\"", (int)ref->rank,
-                             ref->kind, (unsigned long long)ref->number);
+        return syn__found_fail(b->found, at, "there is no node \"r%d.%c%llu\"", (int)ref->rank,
+                               ref->kind, (unsigned long long)ref->number);
     *out = (uint32_t)low;
     return SYN_OK;
 }
@@ -173,15 +177,15 @@ syn_status syn__build_find(const build *b, const syn__raw_ref *ref, size_t at, u
 
 /* Replaces the ids of an edge by indices: of ops into the file's list, of tensors into the sorted
  * table. */
-static syn_status resolve_edge(build *b, syn__raw_edge *e) {
-    syn__raw_ref *const ends[2] = {&e->from, &e->to};
+static syn_status resolve_edge(syn__build *b, syn__found_edge *e) {
+    syn__found_ref *const ends[2] = {&e->from, &e->to};
     if (e->from.rank != e->to.rank)
-        return syn__raw_fail(b->raw, e->at, "an edge joins rank %d with rank %d", (int)e->from.rank,
-                             (int)e->to.rank);
+        return syn__found_fail(b->found, e->at, "an edge joins rank %d with rank %d",
+                               (int)e->from.rank, (int)e->to.rank);
     for (int i = 0; i < 2; i++) {
         uint32_t at;
         SYN_TRY(syn__build_find(b, ends[i], e->at, &at));
-        ends[i]->number = ends[i]->kind == 'o' ? b->ops.at[at].raw : at;
+        ends[i]->number = ends[i]->kind == 'o' ? b->ops.at[at].found : at;
     }
     if (e->kind == SYN__EDGE_INPUT) b->inputs.first[e->to.number + 1]++;
     else if (e->kind == SYN__EDGE_OUTPUT) b->outputs.first[e->from.number + 1]++;
@@ -189,8 +193,8 @@ static syn_status resolve_edge(build *b, syn__raw_edge *e) {
     return SYN_OK;
 }
 
-static syn_status start_slices(build *b, slices *s) {
-    s->first = syn__build_table(b, b->raw->n_ops + 1, sizeof *s->first);
+static syn_status start_slices(syn__build *b, syn__build_slices *s) {
+    s->first = syn__build_table(b, b->found->n_ops + 1, sizeof *s->first);
     return s->first != NULL ? SYN_OK : syn__build_no_memory(b);
 }
 
@@ -199,36 +203,36 @@ static void sum_up(uint32_t *first, size_t n) {
 }
 
 /* Puts a tensor at its position among an op's inputs or outputs. */
-static syn_status place(const build *b, slices *s, uint64_t op, uint64_t tensor,
-                        const syn__raw_edge *e) {
+static syn_status place(const syn__build *b, syn__build_slices *s, uint64_t op, uint64_t tensor,
+                        const syn__found_edge *e) {
     const uint32_t n = s->first[op + 1] - s->first[op];
     const char *what = e->kind == SYN__EDGE_INPUT ? "input" : "output";
-    const unsigned long long id = b->raw->ops[op].node.id;
+    const unsigned long long id = b->found->ops[op].node.id;
     if (e->position >= n)
-        return syn__raw_fail(b->raw, e->at, "%s %u of r%d.o%llu, which has %u %ss", what,
-                             (unsigned)e->position, (int)b->raw->ops[op].rank, id, (unsigned)n,
-                             what);
+        return syn__found_fail(b->found, e->at, "%s %u of r%d.o%llu, which has %u %ss", what,
+                               (unsigned)e->position, (int)b->found->ops[op].rank, id, (unsigned)n,
+                               what);
     uint32_t *slot = s->at + s->first[op] + e->position;
     if (*slot != 0)
-        return syn__raw_fail(b->raw, e->at, "%s %u of r%d.o%llu is there twice", what,
-                             (unsigned)e->position, (int)b->raw->ops[op].rank, id);
+        return syn__found_fail(b->found, e->at, "%s %u of r%d.o%llu is there twice", what,
+                               (unsigned)e->position, (int)b->found->ops[op].rank, id);
     *slot = (uint32_t)tensor + 1; /* 0: still empty */
     return SYN_OK;
 }
 
-static syn_status set_producer(build *b, uint64_t tensor, uint64_t op, size_t at) {
+static syn_status set_producer(syn__build *b, uint64_t tensor, uint64_t op, size_t at) {
     const uint32_t old = b->producers[tensor];
     if (old != SYN_NO_NODE && old != op)
-        return syn__raw_fail(b->raw, at, "tensor r%d.t%llu has two producers",
-                             (int)b->ranks[b->tensors.at[tensor].rank],
-                             (unsigned long long)b->tensors.at[tensor].number);
+        return syn__found_fail(b->found, at, "tensor r%d.t%llu has two producers",
+                               (int)b->ranks[b->tensors.at[tensor].rank],
+                               (unsigned long long)b->tensors.at[tensor].number);
     b->producers[tensor] = (uint32_t)op;
     return SYN_OK;
 }
 
-static syn_status place_edges(build *b) {
-    for (size_t i = 0; i < b->raw->n_edges; i++) {
-        const syn__raw_edge *e = &b->raw->edges[i];
+static syn_status place_edges(syn__build *b) {
+    for (size_t i = 0; i < b->found->n_edges; i++) {
+        const syn__found_edge *e = &b->found->edges[i];
         if (e->kind == SYN__EDGE_INPUT) {
             SYN_TRY(place(b, &b->inputs, e->to.number, e->from.number, e));
         } else if (e->kind == SYN__EDGE_OUTPUT) {
@@ -237,20 +241,21 @@ static syn_status place_edges(build *b) {
         }
     }
     for (size_t i = 0; i < b->tensors.n; i++) { /* after the edges, so that these are at fault */
-        const syn__raw_tensor *t = &b->raw->tensors[b->tensors.at[i].raw];
+        const syn__found_tensor *t = &b->found->tensors[b->tensors.at[i].found];
         if (t->producer.kind == 0) continue;
         uint32_t at;
         if (t->producer.kind != 'o' || t->producer.rank != t->rank)
-            return syn__raw_fail(b->raw, t->at, "a tensor's producer must be an op of its rank");
+            return syn__found_fail(b->found, t->at,
+                                   "a tensor's producer must be an op of its rank");
         SYN_TRY(syn__build_find(b, &t->producer, t->at, &at));
-        SYN_TRY(set_producer(b, i, b->ops.at[at].raw, t->at));
+        SYN_TRY(set_producer(b, i, b->ops.at[at].found, t->at));
     }
     return SYN_OK;
 }
 
 /* Lists, per op, the ops it waits for: those of its edges and the producers of its inputs. */
-static syn_status list_deps(build *b) {
-    const size_t n_ops = b->raw->n_ops;
+static syn_status list_deps(syn__build *b) {
+    const size_t n_ops = b->found->n_ops;
     for (size_t op = 0; op < n_ops; op++) {
         for (uint32_t k = b->inputs.first[op]; k < b->inputs.first[op + 1]; k++)
             if (b->producers[b->inputs.at[k] - 1] != SYN_NO_NODE) b->deps_first[op + 1]++;
@@ -259,30 +264,32 @@ static syn_status list_deps(build *b) {
     b->deps = syn__build_table(b, b->deps_first[n_ops], sizeof *b->deps);
     uint32_t *used = syn__build_table(b, n_ops, sizeof *used);
     if (b->deps == NULL || used == NULL) return syn__build_no_memory(b);
-    for (size_t i = 0; i < b->raw->n_edges; i++) {
-        const syn__raw_edge *e = &b->raw->edges[i];
+    for (size_t i = 0; i < b->found->n_edges; i++) {
+        const syn__found_edge *e = &b->found->edges[i];
         if (e->kind >= SYN__EDGE_INPUT) continue;
         const uint64_t op = e->to.number;
-        b->deps[b->deps_first[op] + used[op]++] = (raw_dep){(uint32_t)e->from.number, e->kind};
+        b->deps[b->deps_first[op] + used[op]++] =
+            (syn__build_dep){(uint32_t)e->from.number, e->kind};
     }
     for (size_t op = 0; op < n_ops; op++) {
         for (uint32_t k = b->inputs.first[op]; k < b->inputs.first[op + 1]; k++) {
             const uint32_t producer = b->producers[b->inputs.at[k] - 1];
             if (producer == SYN_NO_NODE) continue;
-            b->deps[b->deps_first[op] + used[op]++] = (raw_dep){producer, 1u << SYN_DEP_DATA};
+            b->deps[b->deps_first[op] + used[op]++] =
+                (syn__build_dep){producer, 1u << SYN_DEP_DATA};
         }
     }
     return SYN_OK;
 }
 
-static syn_status build_edges(build *b) {
-    const size_t n_ops = b->raw->n_ops;
+static syn_status build_edges(syn__build *b) {
+    const size_t n_ops = b->found->n_ops;
     SYN_TRY(start_slices(b, &b->inputs));
     SYN_TRY(start_slices(b, &b->outputs));
     b->deps_first = syn__build_table(b, n_ops + 1, sizeof *b->deps_first);
     b->producers = syn__build_table(b, b->tensors.n, sizeof *b->producers);
     if (b->deps_first == NULL || b->producers == NULL) return syn__build_no_memory(b);
-    for (size_t i = 0; i < b->raw->n_edges; i++) SYN_TRY(resolve_edge(b, &b->raw->edges[i]));
+    for (size_t i = 0; i < b->found->n_edges; i++) SYN_TRY(resolve_edge(b, &b->found->edges[i]));
     for (size_t i = 0; i < b->tensors.n; i++) b->producers[i] = SYN_NO_NODE;
     sum_up(b->inputs.first, n_ops);
     sum_up(b->outputs.first, n_ops);
@@ -293,13 +300,14 @@ static syn_status build_edges(build *b) {
     return list_deps(b);
 }
 
-syn_status syn__raw_build(syn__raw *raw, syn_graph **out) {
-    build b = {.raw = raw};
+syn_status syn__found_to_graph(syn__found *found, syn_graph **out) {
+    syn__build b = {.found = found};
     syn_status status = SYN_OK;
     *out = NULL;
-    if (raw->n_ops >= MAX_ITEMS || raw->n_tensors >= MAX_ITEMS || raw->n_edges >= MAX_ITEMS)
-        status = SYN_FAIL(raw->err, SYN_E_UNSUPPORTED,
-                          "%s has more nodes or edges than the limit of 2^31", raw->name);
+    if (found->n_ops >= SYN__BUILD_ITEMS || found->n_tensors >= SYN__BUILD_ITEMS ||
+        found->n_edges >= SYN__BUILD_ITEMS)
+        status = SYN_FAIL(found->err, SYN_E_UNSUPPORTED,
+                          "%s has more nodes or edges than the limit of 2^31", found->name);
     if (status == SYN_OK) status = index_ranks(&b);
     if (status == SYN_OK) status = index_nodes(&b);
     if (status == SYN_OK) status = build_edges(&b);

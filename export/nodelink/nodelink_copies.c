@@ -1,7 +1,7 @@
-/* Ranks that a file tells as copies of others (copies.h): a graph over the one of the file's nodes,
+/* Ranks that a file holds as copies of others (copies.h): a graph over that of the file's nodes,
    which shows each in full. Nothing is copied but attributes that differ, so a short file may stand
    for a large cluster. */
-#include "export/nodelink/raw_build.h"
+#include "export/nodelink/nodelink_build.h"
 #include "syntorch/memory.h"
 
 #include <stdlib.h>
@@ -32,8 +32,8 @@ static int compare_u32(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* The original's node, with attributes of its own if it has them. The base is a store, whose slices
-   outlast what its cursor reads next. */
+/* The original's node, with attributes of its own if it has them. The base is a store, whose
+   syn__build_slices outlast what its cursor reads next. */
 static const syn_node *copied_node(const syn_graph *graph, uint32_t rank, uint32_t node,
                                    syn_cursor *cursor) {
     const copied *c = graph->self;
@@ -72,36 +72,36 @@ static const syn_graph_source copied_source = {copied_node, copied_tensor, copie
 /* ---- Before the nodes are put together ---- */
 
 static int compare_copies(const void *a, const void *b) {
-    const syn__raw_copy *x = a, *y = b;
+    const syn__found_copy *x = a, *y = b;
     if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static const syn__raw_copy *find_copy(const syn__raw *raw, int32_t rank) {
-    const syn__raw_copy *copies = raw->copies;
-    size_t low = 0, high = raw->n_copies;
+static const syn__found_copy *find_copy(const syn__found *found, int32_t rank) {
+    const syn__found_copy *copies = found->copies;
+    size_t low = 0, high = found->n_copies;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
         if (copies[middle].rank < rank) low = middle + 1;
         else high = middle;
     }
-    return low < raw->n_copies && copies[low].rank == rank ? &copies[low] : NULL;
+    return low < found->n_copies && copies[low].rank == rank ? &copies[low] : NULL;
 }
 
-syn_status syn__build_leave_out_copies(build *b) {
-    syn__raw *raw = b->raw;
+syn_status syn__build_leave_out_copies(syn__build *b) {
+    syn__found *found = b->found;
     size_t n = 0;
-    if (raw->n_copies == 0) return SYN_OK;
-    qsort(raw->copies, raw->n_copies, sizeof *raw->copies, compare_copies);
-    for (size_t i = 1; i < raw->n_copies; i++)
-        if (raw->copies[i].rank == raw->copies[i - 1].rank)
-            return syn__raw_fail(raw, raw->copies[i].at, "rank %d is a copy twice",
-                                 (int)raw->copies[i].rank);
+    if (found->n_copies == 0) return SYN_OK;
+    qsort(found->copies, found->n_copies, sizeof *found->copies, compare_copies);
+    for (size_t i = 1; i < found->n_copies; i++)
+        if (found->copies[i].rank == found->copies[i - 1].rank)
+            return syn__found_fail(found, found->copies[i].at, "rank %d is a copy twice",
+                                   (int)found->copies[i].rank);
     for (size_t i = 0; i < b->n_ranks; i++)
-        if (find_copy(raw, b->ranks[i]) == NULL) b->ranks[n++] = b->ranks[i];
-    if (raw->n_ranks > 0 && n + raw->n_copies != b->n_ranks)
-        return syn__raw_fail(raw, raw->copies[0].at,
-                             "a rank is a copy that graph.ranks does not list, or lists twice");
+        if (find_copy(found, b->ranks[i]) == NULL) b->ranks[n++] = b->ranks[i];
+    if (found->n_ranks > 0 && n + found->n_copies != b->n_ranks)
+        return syn__found_fail(found, found->copies[0].at,
+                               "a rank is a copy that graph.ranks does not list, or lists twice");
     b->n_ranks = n;
     return SYN_OK;
 }
@@ -120,13 +120,14 @@ static int compare_changes(const void *a, const void *b) {
 }
 
 /* Adds the ops of `changes`, sorted by id, in the order of their nodes. */
-static syn_status add_changed(build *b, copied *c, view *v, const change_at *changes, size_t n) {
-    const syn__raw *raw = b->raw;
+static syn_status add_changed(syn__build *b, copied *c, view *v, const change_at *changes,
+                              size_t n) {
+    const syn__found *found = b->found;
     const syn_graph_rank *rank = &c->base->ranks[v->base];
     syn_cursor cursor = {0};
     syn_status status = SYN_OK;
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < rank->n_nodes && status == SYN_OK && found < n; i++) {
+    uint32_t n_met = 0;
+    for (uint32_t i = 0; i < rank->n_nodes && status == SYN_OK && n_met < n; i++) {
         const syn_node *node = syn_graph_node(c->base, v->base, i, &cursor);
         if (node == NULL) {
             status = syn__build_no_memory(b);
@@ -140,7 +141,7 @@ static syn_status add_changed(build *b, copied *c, view *v, const change_at *cha
             else high = middle;
         }
         if (low == n || changes[low].id != id) continue;
-        const syn__raw_change *change = &raw->changes[changes[low].change];
+        const syn__found_change *change = &found->changes[changes[low].change];
         const syn_node facts = {.id = id,
                                 .op = "",
                                 .label = "",
@@ -153,35 +154,36 @@ static syn_status add_changed(build *b, copied *c, view *v, const change_at *cha
                                 .cpu_ns = SYN_NO_TIME,
                                 .wait_ns = SYN_NO_TIME,
                                 .predicted_ns = SYN_NO_TIME};
-        v->at[found++] = i;
-        status = syn_graph_add_node(c->changed, v->changed, &facts, raw->err);
+        v->at[n_met++] = i;
+        status = syn_graph_add_node(c->changed, v->changed, &facts, found->err);
     }
     syn_cursor_free(&cursor);
-    if (status == SYN_OK && found < n)
-        return syn__raw_fail(b->raw, raw->changes[changes[0].change].at,
-                             "an op of the copy of a rank is not among that one's, or twice");
+    if (status == SYN_OK && n_met < n)
+        return syn__found_fail(b->found, found->changes[changes[0].change].at,
+                               "an op of the copy of a rank is not among that one's, or twice");
     return status;
 }
 
 /* One view a copy; its changes are consecutive in the file's list. */
-static syn_status view_copy(build *b, copied *c, view *v, uint32_t changed,
-                            const syn__raw_copy *copy) {
-    const syn__raw *raw = b->raw;
+static syn_status view_copy(syn__build *b, copied *c, view *v, uint32_t changed,
+                            const syn__found_copy *copy) {
+    const syn__found *found = b->found;
     v->base = syn__build_rank_index(b, copy->of);
     if (v->base == UINT32_MAX)
-        return syn__raw_fail(b->raw, copy->at, "rank %d is a copy of rank %d, which has no nodes",
-                             (int)copy->rank, (int)copy->of);
+        return syn__found_fail(b->found, copy->at,
+                               "rank %d is a copy of rank %d, which has no nodes", (int)copy->rank,
+                               (int)copy->of);
     v->changed = copy->n_changes > 0 ? changed : NO_COPY;
     if (copy->n_changes == 0) return SYN_OK;
     change_at *changes = syn_calloc(copy->n_changes, sizeof *changes);
     v->at = syn_calloc(copy->n_changes, sizeof *v->at);
     syn_status status = changes != NULL && v->at != NULL ? SYN_OK : syn__build_no_memory(b);
     for (size_t i = 0; i < copy->n_changes && status == SYN_OK; i++) {
-        const syn__raw_change *change = &raw->changes[copy->first_change + i];
+        const syn__found_change *change = &found->changes[copy->first_change + i];
         changes[i] = (change_at){change->id.number, (uint32_t)(copy->first_change + i)};
         if (change->id.kind != 'o' || change->id.rank != copy->rank)
-            status =
-                syn__raw_fail(b->raw, change->at, "this must be an op of rank %d", (int)copy->rank);
+            status = syn__found_fail(b->found, change->at, "this must be an op of rank %d",
+                                     (int)copy->rank);
     }
     if (status == SYN_OK) {
         qsort(changes, copy->n_changes, sizeof *changes, compare_changes);
@@ -192,43 +194,43 @@ static syn_status view_copy(build *b, copied *c, view *v, uint32_t changed,
 }
 
 /* All ranks as the file lists them, else ascending. */
-static int32_t *all_ranks(const build *b, size_t *n) {
-    const syn__raw *raw = b->raw;
-    int32_t *ranks = syn_calloc(b->n_ranks + raw->n_copies, sizeof *ranks);
+static int32_t *all_ranks(const syn__build *b, size_t *n) {
+    const syn__found *found = b->found;
+    int32_t *ranks = syn_calloc(b->n_ranks + found->n_copies, sizeof *ranks);
     size_t base = 0, copy = 0;
-    *n = b->n_ranks + raw->n_copies;
+    *n = b->n_ranks + found->n_copies;
     if (ranks == NULL) return NULL;
-    if (raw->n_ranks > 0) return memcpy(ranks, raw->ranks, *n * sizeof *ranks);
+    if (found->n_ranks > 0) return memcpy(ranks, found->ranks, *n * sizeof *ranks);
     for (size_t i = 0; i < *n; i++) {
-        const bool take_copy =
-            base == b->n_ranks || (copy < raw->n_copies && raw->copies[copy].rank < b->ranks[base]);
-        ranks[i] = take_copy ? raw->copies[copy++].rank : b->ranks[base++];
+        const bool take_copy = base == b->n_ranks || (copy < found->n_copies &&
+                                                      found->copies[copy].rank < b->ranks[base]);
+        ranks[i] = take_copy ? found->copies[copy++].rank : b->ranks[base++];
     }
     return ranks;
 }
 
-static syn_status fill(build *b, syn_graph *graph, const int32_t *ranks) {
+static syn_status fill(syn__build *b, syn_graph *graph, const int32_t *ranks) {
     copied *c = graph->self;
-    int32_t *numbers = syn_calloc(b->raw->n_copies, sizeof *numbers);
+    int32_t *numbers = syn_calloc(b->found->n_copies, sizeof *numbers);
     if (numbers == NULL) return syn__build_no_memory(b);
-    for (size_t i = 0; i < b->raw->n_copies; i++) numbers[i] = b->raw->copies[i].rank;
-    const syn_status made = syn_graph_new(&c->changed, numbers, (uint32_t)b->raw->n_copies,
-                                          graph->world_size, b->raw->err);
+    for (size_t i = 0; i < b->found->n_copies; i++) numbers[i] = b->found->copies[i].rank;
+    const syn_status made = syn_graph_new(&c->changed, numbers, (uint32_t)b->found->n_copies,
+                                          graph->world_size, b->found->err);
     syn_free(numbers);
     SYN_TRY(made);
     for (uint32_t r = 0; r < graph->n_ranks; r++) {
-        const syn__raw_copy *copy = find_copy(b->raw, ranks[r]);
+        const syn__found_copy *copy = find_copy(b->found, ranks[r]);
         view *v = &c->views[r];
         v->changed = NO_COPY;
         if (copy == NULL) v->base = syn__build_rank_index(b, ranks[r]);
-        else SYN_TRY(view_copy(b, c, v, (uint32_t)(copy - b->raw->copies), copy));
+        else SYN_TRY(view_copy(b, c, v, (uint32_t)(copy - b->found->copies), copy));
         graph->ranks[r] = c->base->ranks[v->base];
         graph->ranks[r].rank = ranks[r];
     }
     return SYN_OK;
 }
 
-static syn_status wrap(build *b, syn_graph *base, const int32_t *ranks, size_t n_ranks,
+static syn_status wrap(syn__build *b, syn_graph *base, const int32_t *ranks, size_t n_ranks,
                        syn_graph **out) {
     syn_graph *graph = syn_calloc(1, sizeof *graph);
     if (graph == NULL) return syn__build_no_memory(b);
@@ -264,9 +266,9 @@ static syn_status wrap(build *b, syn_graph *base, const int32_t *ranks, size_t n
     return SYN_OK;
 }
 
-syn_status syn__build_show_copies(build *b, syn_graph **graph) {
+syn_status syn__build_show_copies(syn__build *b, syn_graph **graph) {
     size_t n_ranks;
-    if (b->raw->n_copies == 0) return SYN_OK;
+    if (b->found->n_copies == 0) return SYN_OK;
     int32_t *ranks = all_ranks(b, &n_ranks);
     syn_graph *all = NULL;
     syn_status status =

@@ -1,4 +1,4 @@
-#include "export/nodelink/json_values.h"
+#include "export/nodelink/nodelink_values.h"
 
 #include "syntorch/memory.h"
 
@@ -16,29 +16,26 @@ static const char *const role_names[] = {"param", "input", "state"};
 
 #define N_CLASSES (sizeof class_names / sizeof class_names[0])
 
-static syn_status out_of_memory(syn__json_file *r) {
-    return SYN_FAIL(r->raw.err, SYN_E_NOMEM, "out of memory while reading %s (%zu bytes)",
-                    r->raw.name, r->raw.bytes);
+static syn_status out_of_memory(syn__nodelink_file *r) {
+    return SYN_FAIL(r->found.err, SYN_E_NOMEM, "out of memory while reading %s (%zu bytes)",
+                    r->found.name, r->found.bytes);
 }
 
 /* The text of the last token, which is a string or a key. */
-static syn_status keep_text(syn__json_file *r, const char *what, const char **out) {
+static syn_status keep_text(syn__nodelink_file *r, const char *what, const char **out) {
     if (memchr(r->json.text, '\0', r->json.text_bytes) != NULL)
         return syn_json_fail(&r->json, "%s must not contain the character U+0000", what);
-    char *copy = syn__raw_alloc(&r->raw, r->json.text_bytes + 1);
-    if (copy == NULL) return out_of_memory(r);
-    memcpy(copy, r->json.text, r->json.text_bytes);
-    *out = copy;
-    return SYN_OK;
+    *out = syn__arena_text(&r->found.arena, (syn__str){r->json.text, r->json.text_bytes});
+    return *out != NULL ? SYN_OK : out_of_memory(r);
 }
 
-syn_status syn__take_text(syn__json_file *r, const char *what, const char **out) {
+syn_status syn__take_text(syn__nodelink_file *r, const char *what, const char **out) {
     if (r->json.type != SYN_JSON_STRING) return syn_json_fail(&r->json, "%s must be a text", what);
     return keep_text(r, what, out);
 }
 
 /* Also takes "4096.0", which some programs make of integers. */
-syn_status syn__take_i64(syn__json_file *r, const char *what, int64_t min, int64_t max,
+syn_status syn__take_i64(syn__nodelink_file *r, const char *what, int64_t min, int64_t max,
                          int64_t *out) {
     const syn_json *json = &r->json;
     int64_t value = 0;
@@ -57,7 +54,7 @@ syn_status syn__take_i64(syn__json_file *r, const char *what, int64_t min, int64
     return SYN_OK;
 }
 
-syn_status syn__take_u64(syn__json_file *r, const char *what, uint64_t *out) {
+syn_status syn__take_u64(syn__nodelink_file *r, const char *what, uint64_t *out) {
     int64_t small = 0;
     if (r->json.type == SYN_JSON_NUMBER && !r->json.is_integer &&
         r->json.text[strspn(r->json.text, "0123456789")] == '\0') { /* beyond int64 */
@@ -96,13 +93,13 @@ static bool is_derived(const char *text) {
     return p != NULL && *p == '\0';
 }
 
-syn_status syn__take_ref(syn__json_file *r, const char *what, syn__raw_ref *out) {
+syn_status syn__take_ref(syn__nodelink_file *r, const char *what, syn__found_ref *out) {
     const syn_json *json = &r->json;
     uint64_t rank = 0, number = 0;
     const char *p = NULL;
     char kind = 0;
     if (json->type == SYN_JSON_STRING && is_derived(json->text)) {
-        *out = (syn__raw_ref){.kind = 'g'};
+        *out = (syn__found_ref){.kind = 'g'};
         return SYN_OK;
     }
     if (json->type == SYN_JSON_STRING && json->text[0] == 'r')
@@ -116,11 +113,11 @@ syn_status syn__take_ref(syn__json_file *r, const char *what, syn__raw_ref *out)
     if (p == NULL || p != json->text + json->text_bytes)
         return syn_json_fail(&r->json, "%s must be like \"r0.o12\" (op) or \"r0.t7\" (tensor)",
                              what);
-    *out = (syn__raw_ref){number, (int32_t)rank, kind};
+    *out = (syn__found_ref){number, (int32_t)rank, kind};
     return SYN_OK;
 }
 
-syn_status syn__take_name(syn__json_file *r, const char *key, const char *const *names,
+syn_status syn__take_name(syn__nodelink_file *r, const char *key, const char *const *names,
                           size_t n_names, int32_t *out) {
     for (size_t i = 0; r->json.type == SYN_JSON_STRING && i < n_names; i++) {
         if (strcmp(r->json.text, names[i]) != 0) continue;
@@ -148,7 +145,7 @@ static bool parse_set(const char *text, const char *const *names, size_t n_names
     return true;
 }
 
-syn_status syn__take_role(syn__json_file *r, uint32_t *out) {
+syn_status syn__take_role(syn__nodelink_file *r, uint32_t *out) {
     *out = 0;
     if (r->json.type == SYN_JSON_STRING &&
         (strcmp(r->json.text, "activation") == 0 || parse_set(r->json.text, role_names, 3, out)))
@@ -156,7 +153,7 @@ syn_status syn__take_role(syn__json_file *r, uint32_t *out) {
     return syn_json_fail(&r->json, "role must be activation, param, input or state");
 }
 
-syn_status syn__take_edge_kind(syn__json_file *r, uint32_t *out) {
+syn_status syn__take_edge_kind(syn__nodelink_file *r, uint32_t *out) {
     if (r->json.type == SYN_JSON_STRING) {
         if (strcmp(r->json.text, "input") == 0) *out = SYN__EDGE_INPUT;
         else if (strcmp(r->json.text, "output") == 0) *out = SYN__EDGE_OUTPUT;
@@ -167,7 +164,7 @@ syn_status syn__take_edge_kind(syn__json_file *r, uint32_t *out) {
                                    "such as \"control\" or \"data|stream\"");
 }
 
-syn_status syn__take_shape(syn__json_file *r, syn_spec *spec) {
+syn_status syn__take_shape(syn__nodelink_file *r, syn_spec *spec) {
     syn_json *json = &r->json;
     if (json->type != SYN_JSON_ARRAY_BEGIN)
         return syn_json_fail(json, "shape must be a list of integers");
@@ -184,7 +181,7 @@ syn_status syn__take_shape(syn__json_file *r, syn_spec *spec) {
 
 /* {"f64":"inf"}, the one object that an attribute's value may be. `known` is false for any other.
  */
-static syn_status take_odd_float(syn__json_file *r, syn_attribute *a, bool *known) {
+static syn_status take_odd_float(syn__nodelink_file *r, syn_attribute *a, bool *known) {
     syn_json *json = &r->json;
     *known = false;
     while (syn_json_next(json) == SYN_JSON_KEY) {
@@ -204,7 +201,7 @@ static syn_status take_odd_float(syn__json_file *r, syn_attribute *a, bool *know
     return json->type == SYN_JSON_ERROR ? json->err->code : SYN_OK;
 }
 
-static syn_status take_attribute_value(syn__json_file *r, syn_attribute *a, bool *known) {
+static syn_status take_attribute_value(syn__nodelink_file *r, syn_attribute *a, bool *known) {
     syn_json *json = &r->json;
     *known = true;
     switch (json->type) {
@@ -231,7 +228,7 @@ static syn_status take_attribute_value(syn__json_file *r, syn_attribute *a, bool
 }
 
 /* The object into r->attributes; values that are lists, objects or null are passed over. */
-syn_status syn__take_attributes(syn__json_file *r, const char *what) {
+syn_status syn__take_attributes(syn__nodelink_file *r, const char *what) {
     syn_json *json = &r->json;
     r->n_attributes = 0;
     if (json->type != SYN_JSON_OBJECT_BEGIN)
@@ -244,24 +241,24 @@ syn_status syn__take_attributes(syn__json_file *r, const char *what) {
         SYN_TRY(take_attribute_value(r, &a, &known));
         if (!known) continue;
         SYN_TRY(syn_grow(&r->attributes, &r->attributes_cap, r->n_attributes + 1,
-                         sizeof *r->attributes, r->raw.err));
+                         sizeof *r->attributes, r->found.err));
         r->attributes[r->n_attributes++] = a;
     }
     return json->type == SYN_JSON_ERROR ? json->err->code : SYN_OK;
 }
 
-syn_status syn__keep_attributes(syn__json_file *r, syn_node *node) {
+syn_status syn__keep_attributes(syn__nodelink_file *r, syn_node *node) {
     SYN_TRY(syn__take_attributes(r, "attributes"));
     if (r->n_attributes == 0) return SYN_OK;
     const size_t bytes = r->n_attributes * sizeof *r->attributes;
-    syn_attribute *copy = syn__raw_alloc(&r->raw, bytes);
+    syn_attribute *copy = syn__arena_get(&r->found.arena, bytes);
     if (copy == NULL) return out_of_memory(r);
     node->attributes = memcpy(copy, r->attributes, bytes);
     node->n_attributes = (uint32_t)r->n_attributes;
     return SYN_OK;
 }
 
-syn_status syn__take_positions(syn__json_file *r) {
+syn_status syn__take_positions(syn__nodelink_file *r) {
     syn_json *json = &r->json;
     r->n_positions = 0;
     if (json->type != SYN_JSON_ARRAY_BEGIN)
@@ -271,7 +268,7 @@ syn_status syn__take_positions(syn__json_file *r) {
         if (json->type == SYN_JSON_ERROR) return json->err->code;
         SYN_TRY(syn__take_i64(r, "a position", 0, INT32_MAX, &value));
         SYN_TRY(syn_grow(&r->positions, &r->positions_cap, r->n_positions + 1, sizeof *r->positions,
-                         r->raw.err));
+                         r->found.err));
         r->positions[r->n_positions++] = (uint32_t)value;
     }
     return SYN_OK;

@@ -1,6 +1,6 @@
-/* The second half of raw_build.c: an order in which dependencies come first, and the graph itself.
- */
-#include "export/nodelink/raw_build.h"
+/* The second half of building a graph from node-link JSON: an order in which dependencies come
+   first, and the graph itself. */
+#include "export/nodelink/nodelink_build.h"
 #include "syntorch/memory.h"
 
 #include <stdlib.h>
@@ -9,16 +9,15 @@
 /* ---- Order ---- */
 
 /* True if the file lists every op after those it depends on, as the exporter does. */
-static bool file_order_holds(const build *b) {
-    for (size_t op = 0; op < b->raw->n_ops; op++) {
+static bool file_order_holds(const syn__build *b) {
+    for (size_t op = 0; op < b->found->n_ops; op++) {
         for (uint32_t k = b->deps_first[op]; k < b->deps_first[op + 1]; k++)
             if (b->deps[k].op >= op) return false;
     }
     return true;
 }
 
-/* A heap of ops that gives the one earliest in the file first, so that the order found is stable.
- */
+/* A heap of ops that gives the one earliest in the file first, so that the order found is stable. */
 static void heap_push(uint32_t *heap, size_t *n, uint32_t op) {
     size_t i = (*n)++;
     for (; i > 0 && heap[(i - 1) / 2] > op; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
@@ -38,9 +37,9 @@ static uint32_t heap_pop(uint32_t *heap, size_t *n) {
 }
 
 /* Names an op of a cycle: every op left over waits for another one left over, so following those
- * ends in one. */
-static syn_status fail_cycle(build *b, const uint32_t *waits) {
-    uint8_t *seen = syn__build_table(b, b->raw->n_ops, 1);
+   ends in one. */
+static syn_status fail_cycle(syn__build *b, const uint32_t *waits) {
+    uint8_t *seen = syn__build_table(b, b->found->n_ops, 1);
     if (seen == NULL) return syn__build_no_memory(b);
     uint32_t op = 0;
     while (waits[op] == 0) op++;
@@ -50,14 +49,15 @@ static syn_status fail_cycle(build *b, const uint32_t *waits) {
         while (waits[b->deps[k].op] == 0) k++;
         op = b->deps[k].op;
     }
-    const syn__raw_op *raw = &b->raw->ops[op];
-    return syn__raw_fail(b->raw, raw->at, "the dependencies form a cycle through \"r%d.o%llu\"",
-                         (int)raw->rank, (unsigned long long)raw->node.id);
+    const syn__found_op *found = &b->found->ops[op];
+    return syn__found_fail(b->found, found->at,
+                           "the dependencies form a cycle through \"r%d.o%llu\"", (int)found->rank,
+                           (unsigned long long)found->node.id);
 }
 
 /* Kahn's algorithm. waits[op]: dependencies not yet placed. */
-static syn_status sort_ops(build *b) {
-    const size_t n_ops = b->raw->n_ops;
+static syn_status sort_ops(syn__build *b) {
+    const size_t n_ops = b->found->n_ops;
     uint32_t *waits = syn__build_table(b, n_ops, sizeof *waits);
     uint32_t *heap = syn__build_table(b, n_ops, sizeof *heap);
     uint32_t *first = syn__build_table(b, n_ops + 2, sizeof *first);
@@ -83,8 +83,8 @@ static syn_status sort_ops(build *b) {
     return n_done == n_ops ? SYN_OK : fail_cycle(b, waits);
 }
 
-syn_status syn__build_order(build *b) {
-    const size_t n_ops = b->raw->n_ops;
+syn_status syn__build_order(syn__build *b) {
+    const size_t n_ops = b->found->n_ops;
     b->order = syn__build_table(b, n_ops, sizeof *b->order);
     b->position = syn__build_table(b, n_ops, sizeof *b->position);
     uint32_t *used = syn__build_table(b, b->n_ranks, sizeof *used);
@@ -93,7 +93,7 @@ syn_status syn__build_order(build *b) {
     if (!file_order_holds(b)) SYN_TRY(sort_ops(b));
     for (size_t i = 0; i < n_ops; i++) {
         const uint32_t op = b->order[i];
-        b->position[op] = used[syn__build_rank_index(b, b->raw->ops[op].rank)]++;
+        b->position[op] = used[syn__build_rank_index(b, b->found->ops[op].rank)]++;
     }
     return SYN_OK;
 }
@@ -101,7 +101,7 @@ syn_status syn__build_order(build *b) {
 /* ---- Graph ---- */
 
 typedef struct emitter {
-    build *b;
+    syn__build *b;
     syn_graph *graph;
     uint32_t *inputs, *outputs; /* scratch of one node: tensor indices within the rank */
     syn_dep *deps;
@@ -109,33 +109,33 @@ typedef struct emitter {
 } emitter;
 
 static syn_status emit_tensors(emitter *e) {
-    const build *b = e->b;
+    const syn__build *b = e->b;
     for (uint32_t i = 0; i < b->tensors.n; i++) {
-        const id_entry *id = &b->tensors.at[i];
-        const syn__raw_tensor *raw = &b->raw->tensors[id->raw];
+        const syn__build_id *id = &b->tensors.at[i];
+        const syn__found_tensor *found = &b->found->tensors[id->found];
         const uint32_t first = b->tensors.first[id->rank];
-        syn_graph_tensor tensor = raw->tensor;
+        syn_graph_tensor tensor = found->tensor;
         tensor.base = i - first;
-        if (raw->base.kind != 0) {
+        if (found->base.kind != 0) {
             uint32_t at;
-            if (raw->base.kind != 't' || raw->base.rank != raw->rank)
-                return syn__raw_fail(b->raw, raw->at,
-                                     "a tensor's base must be a tensor of its rank");
-            SYN_TRY(syn__build_find(b, &raw->base, raw->at, &at));
+            if (found->base.kind != 't' || found->base.rank != found->rank)
+                return syn__found_fail(b->found, found->at,
+                                       "a tensor's base must be a tensor of its rank");
+            SYN_TRY(syn__build_find(b, &found->base, found->at, &at));
             tensor.base = at - first;
         }
         tensor.producer = SYN_NO_NODE;
         if (b->producers[i] != SYN_NO_NODE) tensor.producer = b->position[b->producers[i]];
-        SYN_TRY(syn_graph_add_tensor(e->graph, id->rank, &tensor, b->raw->err));
+        SYN_TRY(syn_graph_add_tensor(e->graph, id->rank, &tensor, b->found->err));
     }
     return SYN_OK;
 }
 
 /* Indices within the rank of the tensors at an op's positions. */
-static syn_status collect_tensors(emitter *e, const slices *s, uint32_t op, uint32_t first,
-                                  uint32_t **out, size_t *cap, uint32_t *n) {
+static syn_status collect_tensors(emitter *e, const syn__build_slices *s, uint32_t op,
+                                  uint32_t first, uint32_t **out, size_t *cap, uint32_t *n) {
     *n = s->first[op + 1] - s->first[op];
-    SYN_TRY(syn_grow(out, cap, *n, sizeof **out, e->b->raw->err));
+    SYN_TRY(syn_grow(out, cap, *n, sizeof **out, e->b->found->err));
     for (uint32_t i = 0; i < *n; i++) (*out)[i] = s->at[s->first[op] + i] - 1 - first;
     return SYN_OK;
 }
@@ -147,12 +147,12 @@ static int compare_deps(const void *a, const void *b) {
 
 /* Sorted by node, then class; what an edge and an input both say is said once. */
 static syn_status collect_deps(emitter *e, uint32_t op, uint32_t *out_n) {
-    const build *b = e->b;
+    const syn__build *b = e->b;
     const uint32_t begin = b->deps_first[op], end = b->deps_first[op + 1];
     const size_t want = (size_t)(end - begin) * (SYN_DEP_COUNT + 1);
     *out_n = 0;
     if (begin == end) return SYN_OK;
-    SYN_TRY(syn_grow(&e->deps, &e->deps_cap, want, sizeof *e->deps, b->raw->err));
+    SYN_TRY(syn_grow(&e->deps, &e->deps_cap, want, sizeof *e->deps, b->found->err));
     syn_dep *sets = e->deps + (want - (end - begin)); /* (node, classes), behind the result */
     uint32_t n = 0;
     for (uint32_t k = begin; k < end; k++)
@@ -170,13 +170,13 @@ static syn_status collect_deps(emitter *e, uint32_t op, uint32_t *out_n) {
 }
 
 static syn_status emit_nodes(emitter *e) {
-    const build *b = e->b;
-    for (size_t i = 0; i < b->raw->n_ops; i++) {
+    const syn__build *b = e->b;
+    for (size_t i = 0; i < b->found->n_ops; i++) {
         const uint32_t op = b->order[i];
-        const syn__raw_op *raw = &b->raw->ops[op];
-        const uint32_t rank = syn__build_rank_index(b, raw->rank);
+        const syn__found_op *found = &b->found->ops[op];
+        const uint32_t rank = syn__build_rank_index(b, found->rank);
         const uint32_t first = b->tensors.first[rank];
-        syn_node node = raw->node;
+        syn_node node = found->node;
         SYN_TRY(
             collect_tensors(e, &b->inputs, op, first, &e->inputs, &e->inputs_cap, &node.n_inputs));
         SYN_TRY(collect_tensors(e, &b->outputs, op, first, &e->outputs, &e->outputs_cap,
@@ -185,45 +185,45 @@ static syn_status emit_nodes(emitter *e) {
         node.inputs = e->inputs;
         node.outputs = e->outputs;
         node.deps = e->deps;
-        SYN_TRY(syn_graph_add_node(e->graph, rank, &node, b->raw->err));
+        SYN_TRY(syn_graph_add_node(e->graph, rank, &node, b->found->err));
     }
     return SYN_OK;
 }
 
 static syn_status emit_rest(emitter *e) {
-    syn__raw *raw = e->b->raw;
-    for (size_t i = 0; i < raw->n_groups; i++)
-        SYN_TRY(syn_graph_add_group(e->graph, &raw->groups[i].group, raw->err));
-    for (size_t i = 0; i < raw->n_metadata; i++)
-        SYN_TRY(syn_graph_set_meta(e->graph, &raw->metadata[i], raw->err));
+    syn__found *found = e->b->found;
+    for (size_t i = 0; i < found->n_groups; i++)
+        SYN_TRY(syn_graph_add_group(e->graph, &found->groups[i].group, found->err));
+    for (size_t i = 0; i < found->n_metadata; i++)
+        SYN_TRY(syn_graph_set_meta(e->graph, &found->metadata[i], found->err));
     SYN_TRY(emit_tensors(e));
     SYN_TRY(emit_nodes(e));
     SYN_TRY(syn__build_show_copies(e->b, &e->graph));
     syn_error error = {0};
     const syn_status status = syn_graph_verify(e->graph, &error);
     if (status == SYN_OK) return SYN_OK;
-    if (status == SYN_E_NOMEM) return SYN_FAIL(raw->err, status, "%s", error.text);
-    return SYN_FAIL(raw->err, SYN_E_FORMAT, "%.200s: %s", raw->name, error.text);
+    if (status == SYN_E_NOMEM) return SYN_FAIL(found->err, status, "%s", error.text);
+    return SYN_FAIL(found->err, SYN_E_FORMAT, "%.200s: %s", found->name, error.text);
 }
 
 /* The highest rank, copies among them. */
-static int32_t last_rank(const build *b) {
+static int32_t last_rank(const syn__build *b) {
     int32_t last = b->by_rank[b->n_ranks - 1].rank;
-    if (b->raw->n_copies > 0 && b->raw->copies[b->raw->n_copies - 1].rank > last)
-        last = b->raw->copies[b->raw->n_copies - 1].rank;
+    if (b->found->n_copies > 0 && b->found->copies[b->found->n_copies - 1].rank > last)
+        last = b->found->copies[b->found->n_copies - 1].rank;
     return last;
 }
 
-syn_status syn__build_emit(build *b, syn_graph **out) {
-    syn__raw *raw = b->raw;
+syn_status syn__build_emit(syn__build *b, syn_graph **out) {
+    syn__found *found = b->found;
     emitter e = {.b = b};
     const int32_t last = last_rank(b);
-    if (raw->world_size < 0) raw->world_size = (int64_t)last + 1;
-    if (last >= raw->world_size)
-        return syn__raw_fail(raw, 0, "rank %d does not fit into world_size %lld", (int)last,
-                             (long long)raw->world_size);
-    SYN_TRY(syn_graph_new(&e.graph, b->ranks, (uint32_t)b->n_ranks, (int32_t)raw->world_size,
-                          raw->err));
+    if (found->world_size < 0) found->world_size = (int64_t)last + 1;
+    if (last >= found->world_size)
+        return syn__found_fail(found, 0, "rank %d does not fit into world_size %lld", (int)last,
+                               (long long)found->world_size);
+    SYN_TRY(syn_graph_new(&e.graph, b->ranks, (uint32_t)b->n_ranks, (int32_t)found->world_size,
+                          found->err));
     const syn_status status = emit_rest(&e);
     syn_free(e.inputs);
     syn_free(e.outputs);

@@ -12,7 +12,8 @@ import re
 
 PROGRAMS = ("./dev ", "syntorch ", "inference ", "mpirun ", "cmake ", "python3 ", "build/",
             "torchrun ", "AstraSim_")
-SHELL = PROGRAMS + ("cp ", "mkdir ", "sed ", "head ", "cat ", "printf ", "gzip ", "$ ")
+SHELL = PROGRAMS + ("cp ", "mkdir ", "sed ", "head ", "cat ", "printf ", "gzip ", "$ ",
+                    "# ")
 
 
 class Command:

@@ -20,7 +20,7 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
             while IFS= read -r -d '' f; do if [ -f "$f" ]; then printf '%s\0' "$f"; fi; done)
     [ ${#files[@]} -gt 50 ] || fail "git lists only ${#files[@]} files"
     mapfile -d '' -t sources < <(printf '%s\0' "${files[@]}" |
-        grep -zE '(\.(c|h|def|cu|cpp|py|sh|cmake|in|proto)|CMakeLists.txt|Dockerfile|^dev|^.ci/run)$')
+        grep -zE '(\.(c|h|def|cu|cpp|py|sh|cmake|in|proto)|CMakeLists.txt|Dockerfile|dev|.ci/run)$')
 
     # no WHAT, PATTERN, FILES...
     no() {
@@ -38,6 +38,11 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
     no 'a merge conflict' '^(<<<<<<<|>>>>>>>) ' "${files[@]}"
     no 'a carriage return' $'\r$' "${sources[@]}"
     no 'blanks at the end of a line' '[[:blank:]]$' "${sources[@]}"
+    # Lines end at 100 columns; only what pages show, indented by four, may be longer.
+    mapfile -d '' -t pages < <(printf '%s\0' "${files[@]}" | grep -zE '\.md$')
+    LC_ALL=C.UTF-8 no 'a line of more than 100 columns' '.{101}' "${sources[@]}"
+    LC_ALL=C.UTF-8 no 'a line of more than 100 columns' '^([^ ].{3}| [^ ]..|  [^ ].|   [^ ]).{97}' \
+        "${pages[@]}"
     # One place knows how large a thread's stack must be.
     mapfile -t hits < <(printf '%s\0' "${sources[@]}" | grep -zE '\.c$' | grep -zv '^tests/' |
         xargs -0 grep -l pthread_create -- /dev/null || true)

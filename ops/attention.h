@@ -28,6 +28,9 @@ typedef struct syn_attention_kernels {
     size_t (*scratch_floats)(int64_t depth, int64_t keys);
     void (*attend)(const syn_attend *a);
 } syn_attention_kernels;
+/* A level's table, of its own TILE, scratch_floats and attend. */
+#define SYN__ATTENTION_TABLE \
+    { .tile = TILE, .scratch_floats = scratch_floats, .attend = attend }
 
 /* The kernels of a level that runs here (syn_simd_runs). */
 const syn_attention_kernels *syn__attention_kernels_at(syn_simd level);

@@ -1,5 +1,5 @@
 #include "ops/attention_body.h"
 
 #if SYN_LANES > 0
-const syn_attention_kernels syn__attention_avx2 = {TILE, scratch_floats, attend};
+const syn_attention_kernels syn__attention_avx2 = SYN__ATTENTION_TABLE;
 #endif

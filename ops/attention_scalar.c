@@ -6,6 +6,8 @@
 #include "ops/attention.h"
 #include "ops/rows.h"
 
+enum { TILE = 16 };
+
 /* Scores in `w`, softmax, weighted sum of the value rows. */
 static void attend_one(const syn_attend *a, int64_t query) {
     const int64_t visible = syn__visible_keys(a, query), depth = a->depth;
@@ -31,13 +33,8 @@ static size_t scratch_floats(int64_t depth, int64_t keys) {
     return (size_t)keys;
 }
 
-const syn_attention_kernels syn__attention_scalar = {16, scratch_floats, attend};
+const syn_attention_kernels syn__attention_scalar = SYN__ATTENTION_TABLE;
 
 const syn_attention_kernels *syn__attention_kernels_at(syn_simd level) {
-#if defined(__x86_64__)
-    if (level == SYN_SIMD_AVX512) return &syn__attention_avx512;
-    if (level == SYN_SIMD_AVX2) return &syn__attention_avx2;
-#endif
-    (void)level;
-    return &syn__attention_scalar;
+    return SYN__AT_LEVEL(&syn__attention, level);
 }

@@ -156,17 +156,8 @@ static void by_blas_in_panels(const syn_product *p) {
 
 /* ---------------------------------------------------------------------------------------------- */
 
-static kernel kernel_of(syn_simd level) {
-#if defined(__x86_64__)
-    if (level == SYN_SIMD_AVX512) return syn__product_avx512;
-    if (level == SYN_SIMD_AVX2) return syn__product_avx2;
-#endif
-    (void)level;
-    return syn__product_scalar;
-}
-
 void syn__product_own(const syn_product *p, syn_simd level, syn_workers *workers) {
-    const kernel run = kernel_of(level);
+    const kernel run = SYN__AT_LEVEL(syn__product, level);
     if (p->m <= 0 || p->n <= 0) return;
     if (p->k <= 0) begin_with_bias(p);
     else if (!split(p, run, workers)) share(p, run, workers);

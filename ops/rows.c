@@ -3,12 +3,7 @@
 #include "ops/rules.h"
 
 const syn_row_kernels *syn__row_kernels_at(syn_simd level) {
-#if defined(__x86_64__)
-    if (level == SYN_SIMD_AVX512) return &syn__rows_avx512;
-    if (level == SYN_SIMD_AVX2) return &syn__rows_avx2;
-#endif
-    (void)level;
-    return &syn__rows_scalar;
+    return SYN__AT_LEVEL(&syn__rows, level);
 }
 
 const syn_row_kernels *syn__row_kernels(void) {

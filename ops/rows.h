@@ -14,16 +14,32 @@ extern "C" {
 typedef void (*syn_unary_row)(const float *x, float *y, int64_t n);
 typedef void (*syn_binary_row)(const float *a, const float *b, float *y, int64_t n);
 
+/* The kernels; X(name, parameters). scale_mask: x * scale + mask (NULL: none) for the first
+   `visible` elements, then -infinity. */
+#define SYN__ROW_KERNELS(X)                                                                   \
+    X(gelu_tanh, (const float *x, float *y, int64_t n))                                       \
+    X(gelu_erf, (const float *x, float *y, int64_t n))                                        \
+    X(tanh, (const float *x, float *y, int64_t n))                                            \
+    X(softmax, (const float *x, float *y, int64_t n))                                         \
+    X(add, (const float *a, const float *b, float *y, int64_t n))                             \
+    X(mul, (const float *a, const float *b, float *y, int64_t n))                             \
+    X(scale, (const float *x, float factor, float *y, int64_t n))                             \
+    X(scale_mask,                                                                             \
+      (const float *x, const float *mask, float scale, int64_t visible, float *y, int64_t n)) \
+    X(layernorm,                                                                              \
+      (const float *x, const float *weight, const float *bias, double eps, float *y, int64_t n))
+
 typedef struct syn_row_kernels {
-    syn_unary_row gelu_tanh, gelu_erf, tanh, softmax;
-    syn_binary_row add, mul;
-    void (*scale)(const float *x, float factor, float *y, int64_t n);
-    /* x * scale + mask (NULL: none) for the first `visible` elements, then -infinity */
-    void (*scale_mask)(const float *x, const float *mask, float scale, int64_t visible, float *y,
-                       int64_t n);
-    void (*layernorm)(const float *x, const float *weight, const float *bias, double eps, float *y,
-                      int64_t n);
+#define X(name, parameters) void(*name) parameters;
+    SYN__ROW_KERNELS(X)
+#undef X
 } syn_row_kernels;
+
+/* A level's table, of its functions row_gelu_tanh, ...: one that is missing is named by the
+   compiler. */
+#define SYN__ROW_ENTRY(name, parameters) .name = row_##name,
+#define SYN__ROW_TABLE \
+    { SYN__ROW_KERNELS(SYN__ROW_ENTRY) }
 
 /* The kernels of a level that runs here (syn_simd_runs). */
 const syn_row_kernels *syn__row_kernels_at(syn_simd level);

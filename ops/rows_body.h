@@ -41,23 +41,23 @@ LANE_FN vec gelu_erf_lanes(vec x) {
     static void name(const float *x, float *y, int64_t n) { \
         FOR_LANES(i, n) store(y, i, n, f(load(x, i, n)));   \
     }
-UNARY_ROW(gelu_tanh, gelu_tanh_lanes)
-UNARY_ROW(gelu_erf, gelu_erf_lanes)
-UNARY_ROW(tanh_row, vec_tanh)
+UNARY_ROW(row_gelu_tanh, gelu_tanh_lanes)
+UNARY_ROW(row_gelu_erf, gelu_erf_lanes)
+UNARY_ROW(row_tanh, vec_tanh)
 
 #define BINARY_ROW(name, f)                                                 \
     static void name(const float *a, const float *b, float *y, int64_t n) { \
         FOR_LANES(i, n) store(y, i, n, f(load(a, i, n), load(b, i, n)));    \
     }
-BINARY_ROW(add, vec_add)
-BINARY_ROW(mul, vec_mul)
+BINARY_ROW(row_add, vec_add)
+BINARY_ROW(row_mul, vec_mul)
 
-static void scale(const float *x, float factor, float *y, int64_t n) {
+static void row_scale(const float *x, float factor, float *y, int64_t n) {
     FOR_LANES(i, n) store(y, i, n, vec_mul(load(x, i, n), vec_set(factor)));
 }
 
-static void scale_mask(const float *x, const float *mask, float factor, int64_t visible, float *y,
-                       int64_t n) {
+static void row_scale_mask(const float *x, const float *mask, float factor, int64_t visible,
+                           float *y, int64_t n) {
     const vec by = vec_set(factor), nothing = vec_set(-INFINITY);
     const int64_t seen = visible < 0 ? 0 : visible < n ? visible : n;
     if (mask) {
@@ -84,7 +84,7 @@ static float largest(const float *x, int64_t n) {
     return vec_largest(vec_max(a, b));
 }
 
-static void softmax(const float *x, float *y, int64_t n) {
+static void row_softmax(const float *x, float *y, int64_t n) {
     const float max = largest(x, n);
     if (max == -INFINITY) {
         syn__rows_scalar.softmax(x, y, n);
@@ -107,7 +107,7 @@ static void softmax(const float *x, float *y, int64_t n) {
         vec_store_mask(y + i, m, e);
         a = vec_add(a, vec_select(m, e, vec_set(0.0f)));
     }
-    scale(y, 1.0f / vec_sum(vec_add(a, b)), y, n);
+    row_scale(y, 1.0f / vec_sum(vec_add(a, b)), y, n);
 }
 
 /* Sum of x - mean, or of its square; in double as in the scalar kernel. */
@@ -129,8 +129,8 @@ LANE_FN double moment(bool square, const float *x, int64_t n, double mean) {
 }
 
 /* The mean is subtracted in two parts, so that a row far from zero keeps its digits. */
-static void layernorm(const float *x, const float *weight, const float *bias, double eps, float *y,
-                      int64_t n) {
+static void row_layernorm(const float *x, const float *weight, const float *bias, double eps,
+                          float *y, int64_t n) {
     const double mean = moment(false, x, n, 0.0) / (double)n;
     const double variance = moment(true, x, n, mean) / (double)n;
     const vec most = vec_set((float)mean), rest = vec_set((float)(mean - (double)(float)mean));

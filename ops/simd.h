@@ -17,6 +17,14 @@ typedef enum syn_simd {
     SYN_SIMD_COUNT
 } syn_simd;
 
+/* What a family has for a level: x_scalar, x_avx2 or x_avx512. */
+#if defined(__x86_64__)
+#define SYN__AT_LEVEL(x, level) \
+    ((level) == SYN_SIMD_AVX512 ? x##_avx512 : (level) == SYN_SIMD_AVX2 ? x##_avx2 : x##_scalar)
+#else
+#define SYN__AT_LEVEL(x, level) ((void)(level), x##_scalar)
+#endif
+
 const char *syn_simd_name(syn_simd level); /* "scalar", "avx2", "avx512" */
 /* Whether this processor and this build can run it. */
 bool syn_simd_runs(syn_simd level);

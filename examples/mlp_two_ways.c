@@ -38,7 +38,6 @@ static syn_status draw(int32_t size, const char *path, syn_error *err) {
     syn_ctx *ctxs[2] = {NULL};
     const syn_trace *traces[2];
     syn_graph *graph = NULL;
-    syn_sink *sink = NULL;
     syn_status s = SYN_OK;
     for (int32_t r = 0; r < size && s == SYN_OK; r++) {
         syn_mesh mesh;
@@ -51,15 +50,10 @@ static syn_status draw(int32_t size, const char *path, syn_error *err) {
         s = syn_ctx_check(ctxs[r], err);
     }
     if (s == SYN_OK) s = syn_trace_graph(&graph, traces, (uint32_t)size, NULL, err);
-    if (s == SYN_OK) s = syn_sink_open_file(&sink, path, err);
-    if (s == SYN_OK) {
-        syn_export_options how = SYN_EXPORT_DEFAULTS;
-        how.title = size == 1 ? "An MLP on one rank" : "The same MLP cut over two ranks";
-        how.comm_graph = size > 1;
-        s = syn_export_svg.write(graph, &how, sink, err);
-        const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
-        if (s == SYN_OK) s = closed;
-    }
+    const syn_export_options how = {.title = size == 1 ? "An MLP on one rank"
+                                                       : "The same MLP cut over two ranks",
+                                    .comm_graph = size > 1};
+    if (s == SYN_OK) s = syn_export_file(graph, NULL, &how, path, err);
     if (graph) syn_graph_free(graph);
     for (int32_t r = 0; r < size; r++) {
         syn_ctx_free(ctxs[r]);

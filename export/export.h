@@ -14,20 +14,18 @@ typedef enum syn_nx_key { SYN_NX_BOTH, SYN_NX_LINKS, SYN_NX_EDGES } syn_nx_key;
    with what differs. AUTO: once in large graphs. */
 typedef enum syn_copies { SYN_COPIES_AUTO, SYN_COPIES_FULL, SYN_COPIES_ONCE } syn_copies;
 
+/* All zero, or NULL for the whole: the defaults. */
 typedef struct syn_export_options {
-    syn_nx_key nx_key; /* which edge key(s) node-link JSON gets */
-    int32_t rank;      /* only this global rank; -1 all (or, for one-rank formats, the first) */
-    const char *title; /* of pictures; NULL: made from the graph's metadata */
+    const char *title;   /* of pictures; NULL: made from the graph's metadata */
+    const int32_t *rank; /* only this global rank; NULL: all (formats of one rank: the first) */
+    const char *version; /* of the program, recorded in files; NULL: not recorded */
     bool comm_graph; /* pictures: the communication view over all ranks instead of one rank's DAG */
     bool no_fold;    /* pictures: draw every repeated layer and step */
-    const char *version; /* of the program, recorded in files; NULL allowed */
+    syn_nx_key nx_key; /* which edge key(s) node-link JSON gets */
     syn_copies copies;
     const struct syn__copies
         *known_copies; /* of this graph, found before; NULL: each export looks */
 } syn_export_options;
-
-#define SYN_EXPORT_DEFAULTS \
-    { SYN_NX_BOTH, -1, NULL, false, false, NULL, SYN_COPIES_AUTO, NULL }
 
 /* More than 100,000 ops of all ranks together. */
 bool syn_graph_is_large(const syn_graph *graph);
@@ -51,6 +49,15 @@ typedef struct syn_exporter {
 const syn_exporter *const *syn_exporters(void);
 const syn_exporter *syn_exporter_by_name(const char *name);
 const syn_exporter *syn_exporter_by_path(const char *path);
+
+/* Writes the graph to the file `path`; a failed export leaves the old file or none. exporter NULL:
+   by the path's extension, SYN_E_INVALID if it names none. */
+syn_status syn_export_file(const syn_graph *graph, const syn_exporter *exporter,
+                           const syn_export_options *options, const char *path,
+                           syn_error *err) SYN_MUST_USE;
+/* The same into memory, where syn_sink_data finds it until the caller closes the sink. */
+syn_status syn_export_memory(syn_sink **out, const syn_graph *graph, const syn_exporter *exporter,
+                             const syn_export_options *options, syn_error *err) SYN_MUST_USE;
 
 /* The exporters (one file each). */
 extern const syn_exporter syn_export_json;    /* NetworkX node-link JSON, all ranks */

@@ -1,6 +1,7 @@
-/* The list of exporters. */
+/* The list of exporters, and what runs any of them. */
 #include "export/export.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const syn_exporter *const exporters[] = {
@@ -50,4 +51,35 @@ const syn_exporter *syn_exporter_by_path(const char *path) {
             return exporters[i];
     }
     return NULL;
+}
+
+static syn_status no_format(const char *path, syn_error *err) {
+    char names[256] = "";
+    size_t n = 0;
+    for (size_t i = 0; exporters[i] != NULL; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "",
+                              exporters[i]->name);
+    return SYN_FAIL(err, SYN_E_INVALID, "'%.300s' has no extension that names a format (%s)", path,
+                    names);
+}
+
+syn_status syn_export_file(const syn_graph *graph, const syn_exporter *exporter,
+                           const syn_export_options *options, const char *path, syn_error *err) {
+    syn_sink *sink;
+    if (exporter == NULL) exporter = syn_exporter_by_path(path);
+    if (exporter == NULL) return no_format(path, err);
+    SYN_TRY(syn_sink_open_file(&sink, path, err));
+    const syn_status status = exporter->write(graph, options, sink, err);
+    const syn_status closed = syn_sink_close(sink, status == SYN_OK, err);
+    return status != SYN_OK ? status : closed;
+}
+
+syn_status syn_export_memory(syn_sink **out, const syn_graph *graph, const syn_exporter *exporter,
+                             const syn_export_options *options, syn_error *err) {
+    SYN_TRY(syn_sink_open_memory(out, err));
+    const syn_status status = exporter->write(graph, options, *out, err);
+    if (status == SYN_OK && syn_sink_status(*out) == SYN_OK) return SYN_OK;
+    const syn_status closed = syn_sink_close(*out, status == SYN_OK, err);
+    *out = NULL;
+    return status != SYN_OK ? status : closed;
 }

@@ -5,21 +5,19 @@
 
 enum { TAG_BYTES = 1000001, TAG_GRAPH, TAG_HASH, TAG_STATUS, TAG_FIRST };
 
+static const syn_export_options as_links = {.nx_key = SYN_NX_LINKS};
+
 /* The graph travels as node-link JSON, which holds all of it. */
 static syn_status send_graph(syn_comm *comm, const syn_graph *mine, syn_error *err) {
     syn_sink *sink;
     uint64_t wait_ns;
-    SYN_TRY(syn_sink_open_memory(&sink, err));
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
-    options.nx_key = SYN_NX_LINKS;
-    syn_status s = syn_export_json.write(mine, &options, sink, err);
+    SYN_TRY(syn_export_memory(&sink, mine, &syn_export_json, &as_links, err));
     for (uint64_t n = syn_sink_bytes(sink); n % sizeof(int32_t); n++) syn_sink_char(sink, '\n');
     size_t bytes = 0;
-    const char *data = s == SYN_OK ? syn_sink_data(sink, &bytes) : NULL;
+    const char *data = syn_sink_data(sink, &bytes);
     const int64_t header = (int64_t)bytes;
-    if (s == SYN_OK && !data)
-        s = SYN_FAIL_NOMEM(err, (size_t)syn_sink_bytes(sink), "a graph to send");
-    if (s == SYN_OK) s = comm->ops->send(comm, &header, 1, SYN_I64, 0, TAG_BYTES, &wait_ns, err);
+    if (!data) return syn_sink_close(sink, true, err);
+    syn_status s = comm->ops->send(comm, &header, 1, SYN_I64, 0, TAG_BYTES, &wait_ns, err);
     if (s == SYN_OK)
         s = comm->ops->send(comm, data, bytes / sizeof(int32_t), SYN_I32, 0, TAG_GRAPH, &wait_ns,
                             err);
@@ -44,15 +42,10 @@ static syn_status receive_graph(syn_graph **out, syn_comm *comm, int32_t from, s
  */
 static syn_status copy_graph(syn_graph **out, const syn_graph *mine, syn_error *err) {
     syn_sink *sink;
-    SYN_TRY(syn_sink_open_memory(&sink, err));
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
-    options.nx_key = SYN_NX_LINKS;
-    syn_status s = syn_export_json.write(mine, &options, sink, err);
     size_t bytes;
+    SYN_TRY(syn_export_memory(&sink, mine, &syn_export_json, &as_links, err));
     const char *data = syn_sink_data(sink, &bytes);
-    if (s == SYN_OK)
-        s = data ? syn_import_json_memory(out, "a rank's graph", data, bytes, err)
-                 : SYN_FAIL_NOMEM(err, (size_t)syn_sink_bytes(sink), "a graph");
+    const syn_status s = syn_import_json_memory(out, "a rank's graph", data, bytes, err);
     syn_sink_close(sink, false, NULL);
     return s;
 }

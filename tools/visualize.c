@@ -5,15 +5,6 @@
 #include "syntorch/memory.h"
 #include "tools/cli.h"
 
-syn_status visualize_file(const syn_graph *graph, const syn_exporter *exporter,
-                          const syn_export_options *options, const char *path, syn_error *err) {
-    syn_sink *sink;
-    SYN_TRY(syn_sink_open_file(&sink, path, err));
-    const syn_status s = exporter->write(graph, options, sink, err);
-    const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
-    return s != SYN_OK ? s : closed;
-}
-
 static char *join(const char *folder, const char *name, syn_error *err) {
     const size_t bytes = strlen(folder) + strlen(name) + 2;
     char *path = syn_malloc(bytes);
@@ -27,7 +18,7 @@ static syn_status write_one(const syn_graph *graph, const syn_exporter *exporter
                             FILE *list, syn_error *err) {
     char *path = join(folder, name, err);
     if (!path) return SYN_E_NOMEM;
-    const syn_status s = visualize_file(graph, exporter, options, path, err);
+    const syn_status s = syn_export_file(graph, exporter, options, path, err);
     char shown[CLI_SHOWN_BYTES];
     if (s == SYN_OK && list) fprintf(list, "  %s\n", cli_shown(path, shown, sizeof shown));
     syn_free(path);
@@ -105,10 +96,9 @@ static void say_less(const syn_graph *graph, const struct syn__copies *copies, c
 
 syn_status visualize_run(const syn_graph *graph, const char *folder, const char *version,
                          FILE *list, syn_error *err) {
-    syn_export_options how = SYN_EXPORT_DEFAULTS;
+    syn_export_options how = {.version = version};
     struct syn__copies *copies;
     SYN_TRY(syn_make_folder(folder, err));
-    how.version = version;
     SYN_TRY(syn_copies_find(&copies, graph, &how, err));
     how.known_copies = copies;
     say_less(graph, copies, folder, list);

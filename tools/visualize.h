@@ -18,9 +18,5 @@ syn_status visualize_run(const syn_graph *graph, const char *folder, const char 
 /* Fails if one of these files is an input. */
 syn_status visualize_keep(const cli_inputs *inputs, const char *folder, int64_t n_ranks,
                           syn_error *err) SYN_MUST_USE;
-/* One file. */
-syn_status visualize_file(const syn_graph *graph, const syn_exporter *exporter,
-                          const syn_export_options *options, const char *path,
-                          syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -51,17 +51,17 @@ static syn_status write_rank(const syn_graph *graph, uint32_t rank, const syn__c
 
 static syn_status write_ranks(const syn_graph *graph, const syn__copies *copies,
                               const syn_export_options *options, syn_sink *sink, syn_error *err) {
-    const int32_t only = options != NULL ? options->rank : -1;
+    const int32_t *only = options != NULL ? options->rank : NULL;
     bool first = true;
     syn_sink_text(sink, "{\"ranks\":[");
     for (uint32_t i = 0; i < graph->n_ranks; i++) {
-        if (only >= 0 && graph->ranks[i].rank != only) continue;
+        if (only != NULL && graph->ranks[i].rank != *only) continue;
         syn_sink_text(sink, first ? "\n" : ",\n");
         SYN_TRY(write_rank(graph, i, copies, options, sink, err));
         first = false;
     }
-    if (only >= 0 && first)
-        return SYN_FAIL(err, SYN_E_INVALID, "the graph has no rank %d", (int)only);
+    if (only != NULL && first)
+        return SYN_FAIL(err, SYN_E_INVALID, "the graph has no rank %d", (int)*only);
     syn_sink_text(sink, "]}\n");
     return SYN_OK;
 }

@@ -47,20 +47,21 @@ static syn_status write_rank(const syn_graph *graph, uint32_t rank,
     return status;
 }
 
-static syn_status find_rank(const syn_graph *graph, int32_t rank, uint32_t *out, syn_error *err) {
+static syn_status find_rank(const syn_graph *graph, const int32_t *rank, uint32_t *out,
+                            syn_error *err) {
     for (uint32_t i = 0; i < graph->n_ranks; i++) {
-        if (rank >= 0 && graph->ranks[i].rank != rank) continue;
+        if (rank != NULL && graph->ranks[i].rank != *rank) continue;
         *out = i;
         return SYN_OK;
     }
-    if (rank < 0) return SYN_FAIL(err, SYN_E_INVALID, "the graph has no rank to write");
-    return SYN_FAIL(err, SYN_E_INVALID, "the graph has no rank %d", (int)rank);
+    if (rank == NULL) return SYN_FAIL(err, SYN_E_INVALID, "the graph has no rank to write");
+    return SYN_FAIL(err, SYN_E_INVALID, "the graph has no rank %d", (int)*rank);
 }
 
 static syn_status write_one(const syn_graph *graph, const syn_export_options *options,
                             syn_sink *sink, syn_error *err) {
     uint32_t rank = 0;
-    SYN_TRY(find_rank(graph, options != NULL ? options->rank : -1, &rank, err));
+    SYN_TRY(find_rank(graph, options != NULL ? options->rank : NULL, &rank, err));
     SYN_TRY(syn__et_check_rank(graph, rank, err));
     return write_rank(graph, rank, options, sink, err);
 }
@@ -153,10 +154,10 @@ static syn_status remove_older(set *s, syn_error *err) {
 }
 
 static syn_status write_set(set *s, syn_error *err) {
-    const int32_t only = s->options != NULL ? s->options->rank : -1;
+    const int32_t *only = s->options != NULL ? s->options->rank : NULL;
     uint32_t rank = 0;
     SYN_TRY(find_rank(s->graph, only, &rank, err));
-    if (only >= 0) {
+    if (only != NULL) {
         SYN_TRY(syn__et_check_rank(s->graph, rank, err));
     } else {
         for (rank = 0; rank < s->graph->n_ranks; rank++)
@@ -164,7 +165,7 @@ static syn_status write_set(set *s, syn_error *err) {
         SYN_TRY(syn__et_check_calls(s->graph, err));
     }
     SYN_TRY(remove_older(s, err));
-    if (only >= 0) {
+    if (only != NULL) {
         SYN_TRY(write_set_rank(s, rank, err));
     } else {
         for (rank = 0; rank < s->graph->n_ranks; rank++) SYN_TRY(write_set_rank(s, rank, err));

@@ -11,6 +11,8 @@
 
 static syn_status draw(syn__pic_drawing *d, const syn_graph *graph,
                        const syn_export_options *options, double max_side, syn_error *err) {
+    static const syn_export_options defaults;
+    if (options == NULL) options = &defaults;
     if (options->comm_graph) return syn__pic_comm_view(d, graph, options, max_side, err);
     return syn__pic_trace_view(d, graph, options, max_side, err);
 }

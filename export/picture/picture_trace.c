@@ -14,14 +14,14 @@ static syn_status pick_rank(const syn_graph *graph, const syn_export_options *op
                             uint32_t *out, syn_error *err) {
     if (graph->n_ranks == 0) return SYN_FAIL(err, SYN_E_INVALID, "the graph to draw has no ranks");
     *out = 0;
-    if (options->rank < 0) return SYN_OK;
+    if (options->rank == NULL) return SYN_OK;
     for (uint32_t i = 0; i < graph->n_ranks; i++)
-        if (graph->ranks[i].rank == options->rank) {
+        if (graph->ranks[i].rank == *options->rank) {
             *out = i;
             return SYN_OK;
         }
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "rank %d is not in the graph, whose %u ranks go from %d to %d", options->rank,
+                    "rank %d is not in the graph, whose %u ranks go from %d to %d", *options->rank,
                     graph->n_ranks, graph->ranks[0].rank, graph->ranks[graph->n_ranks - 1].rank);
 }
 

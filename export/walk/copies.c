@@ -152,7 +152,7 @@ static syn_status find(syn__copies *out, const syn_graph *graph, syn_error *err)
 syn_status syn__copies_find(syn__copies *out, const syn_graph *graph,
                             const syn_export_options *options, syn_error *err) {
     const syn_copies how = options != NULL ? options->copies : SYN_COPIES_AUTO;
-    const bool one = options != NULL && options->rank >= 0;
+    const bool one = options != NULL && options->rank != NULL;
     *out = (syn__copies){0};
     if (!one && options != NULL && options->known_copies != NULL) {
         *out = *options->known_copies;

@@ -9,15 +9,15 @@ syn_status syn__walk_ranks(const syn_graph *graph, const syn_export_options *opt
                            uint32_t *first, uint32_t *end, syn_error *err) {
     *first = 0;
     *end = graph->n_ranks;
-    if (options == NULL || options->rank < 0) return SYN_OK;
+    if (options == NULL || options->rank == NULL) return SYN_OK;
     for (uint32_t i = 0; i < graph->n_ranks; i++) {
-        if (graph->ranks[i].rank != options->rank) continue;
+        if (graph->ranks[i].rank != *options->rank) continue;
         *first = i;
         *end = i + 1;
         return SYN_OK;
     }
     return SYN_FAIL(err, SYN_E_INVALID, "rank %d is not in this graph, which holds %u of %d ranks",
-                    (int)options->rank, (unsigned)graph->n_ranks, (int)graph->world_size);
+                    (int)*options->rank, (unsigned)graph->n_ranks, (int)graph->world_size);
 }
 
 bool syn__walk_is_comm(const syn_node *node) {

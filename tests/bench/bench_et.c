@@ -63,8 +63,7 @@ static double time_export(const syn_exporter *exporter, const syn_graph *g, char
         syn_error err = {0};
         syn_sink *sink;
         const double start = now_s();
-        if (syn_sink_open_memory(&sink, &err) != SYN_OK) return -1;
-        if (exporter->write(g, NULL, sink, &err) != SYN_OK) return -1;
+        if (syn_export_memory(&sink, g, exporter, NULL, &err) != SYN_OK) return -1;
         const double took = now_s() - start;
         if (took < best) best = took;
         const char *data = syn_sink_data(sink, bytes);

@@ -53,10 +53,8 @@ static syn_status add_op(syn_graph *g, uint32_t i, syn_error *err) {
 
 static syn_status write_timed(const syn_exporter *exporter, const syn_graph *graph, syn_sink **sink,
                               double limit_s, syn_error *err) {
-    const syn_export_options options = SYN_EXPORT_DEFAULTS;
-    SYN_TRY(syn_sink_open_memory(sink, err));
     const double start = seconds();
-    SYN_TRY(exporter->write(graph, &options, *sink, err));
+    SYN_TRY(syn_export_memory(sink, graph, exporter, NULL, err));
     const double took = seconds() - start;
     printf("%-8s write, 100,000 nodes %6.0f ms   (limit %.0f ms) %6.1f MB\n", exporter->name,
            took * 1e3, limit_s * 1e3, (double)syn_sink_bytes(*sink) * 1e-6);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "export/chakra/et_graph.h"
+#include "syntorch/memory.h"
 #include "tests/support/et_sample.h"
 #include "tests/support/sample_graph.h"
 
@@ -154,11 +155,11 @@ static void test_set_of_one_rank(void) {
     make_folder();
     syn_graph *g = et_pipeline(&err);
     CHECK(g != NULL);
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
-    options.rank = 3;
+    int32_t rank = 3;
+    const syn_export_options options = {.rank = &rank};
     CHECK_OK(syn_export_et_set(g, &options, in_folder("t"), &err), err);
     CHECK(exists("t.3.et") && !exists("t.0.et") && exists("t.comm_group.json"));
-    options.rank = 4;
+    rank = 4;
     CHECK_INT(syn_export_et_set(g, &options, in_folder("t"), &err), SYN_E_INVALID);
     CHECK_STR(err.text, "the graph has no rank 4");
     syn_graph_free(g);
@@ -266,14 +267,14 @@ static void test_rank_without_nodes(void) {
     CHECK_STR(err.text, "rank 1 has no node that an execution trace shows, and simulators do not "
                         "read a trace without nodes");
     CHECK(exists("t.0.et") && exists("t.1.et") && exists("t.comm_group.json"));
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
-    options.rank = 1;
+    int32_t rank = 1;
+    const syn_export_options options = {.rank = &rank};
     err = (syn_error){0};
-    char *data = et_write(&syn_export_et, g, &options, &bytes, &err);
+    char *data = export_bytes(&syn_export_et, g, &options, &bytes, &err);
     CHECK(data == NULL);
     CHECK_HAS(err.text, "rank 1 has no node");
-    options.rank = 0;
-    data = et_write(&syn_export_et, g, &options, &bytes, &err);
+    rank = 0;
+    data = export_bytes(&syn_export_et, g, &options, &bytes, &err);
     CHECK(data != NULL);
     free(data);
     syn_graph_free(older);
@@ -339,12 +340,12 @@ static void test_utf8_is_repaired(void) {
     size_t bytes;
     syn_graph *g = named_graph("h\xff", "q\xc3(", "m\x80", &err);
     CHECK_MSG(g != NULL, "%s", err.text);
-    char *json = et_write(&syn_export_chakra, g, NULL, &bytes, &err);
+    char *json = export_bytes(&syn_export_chakra, g, NULL, &bytes, &err);
     CHECK_MSG(json != NULL, "%s", err.text);
     CHECK_HAS(json, "\"name\":\"h\xEF\xBF\xBD/q\xEF\xBF\xBD(\"");
     CHECK_HAS(json, "{\"name\":\"model\",\"stringVal\":\"m\xEF\xBF\xBD\"}");
     free(json);
-    char *et = et_write(&syn_export_et, g, NULL, &bytes, &err);
+    char *et = export_bytes(&syn_export_et, g, NULL, &bytes, &err);
     syn_graph *back = NULL;
     CHECK_OK(syn_import_et_memory(&back, "back", et, bytes, &err), err);
     free(et);
@@ -359,8 +360,8 @@ static void test_json_form(void) {
     size_t bytes;
     syn_graph *g = named_graph("s\"\n", "x", "m", &err);
     CHECK_MSG(g != NULL, "%s", err.text);
-    const syn_export_options options = {.rank = -1, .version = "syntorch 9"};
-    char *json = et_write(&syn_export_chakra, g, &options, &bytes, &err);
+    const syn_export_options options = {.version = "syntorch 9"};
+    char *json = export_bytes(&syn_export_chakra, g, &options, &bytes, &err);
     CHECK_MSG(json != NULL, "%s", err.text);
     CHECK_STR(
         json,
@@ -382,7 +383,7 @@ static void test_same_graph_same_bytes(void) {
     for (int i = 0; i < 2; i++) {
         syn_graph *g = syn_test_graph(&err);
         CHECK(g != NULL);
-        data[i] = et_write(&syn_export_et, g, NULL, &n[i], &err);
+        data[i] = export_bytes(&syn_export_et, g, NULL, &n[i], &err);
         syn_graph_free(g);
         CHECK(data[i] != NULL);
     }
@@ -398,7 +399,7 @@ static void fail_everywhere(const syn_exporter *exporter, const syn_graph *g) {
         syn_error err = {0};
         size_t bytes;
         syn_memory_fail_after(n);
-        char *data = et_write(exporter, g, NULL, &bytes, &err);
+        char *data = export_bytes(exporter, g, NULL, &bytes, &err);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         if (data != NULL) {
             free(data);

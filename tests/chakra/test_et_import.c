@@ -59,8 +59,8 @@ static void check_round_trip(const char *data, size_t bytes) {
     size_t n, n_json;
     CHECK_OK(syn_import_et_memory(&g, "x.et", data, bytes, &err), err);
     CHECK_OK(syn_graph_verify(g, &err), err);
-    char *again = et_write(&syn_export_et, g, NULL, &n, &err);
-    char *json = et_write(&syn_export_chakra, g, NULL, &n_json, &err);
+    char *again = export_bytes(&syn_export_et, g, NULL, &n, &err);
+    char *json = export_bytes(&syn_export_chakra, g, NULL, &n_json, &err);
     syn_graph_free(g);
     CHECK_MSG(again != NULL && json != NULL, "%s", err.text);
     CHECK_INT(n, bytes);
@@ -68,7 +68,7 @@ static void check_round_trip(const char *data, size_t bytes) {
     free(again);
     g = NULL;
     CHECK_OK(syn__et_import_chakra(&g, "x.json", json, n_json, &err), err);
-    again = et_write(&syn_export_et, g, NULL, &n, &err);
+    again = export_bytes(&syn_export_et, g, NULL, &n, &err);
     syn_graph_free(g);
     CHECK_MSG(again != NULL, "%s", err.text);
     CHECK_INT(n, bytes);
@@ -84,12 +84,10 @@ static void test_round_trip(void) {
     for (int which = 0; which < 2; which++) {
         syn_graph *g = which == 0 ? syn_test_graph(&err) : et_pipeline(&err);
         CHECK_MSG(g != NULL, "%s", err.text);
-        syn_export_options options = SYN_EXPORT_DEFAULTS;
-        options.version = "syntorch 1";
         for (uint32_t r = 0; r < g->n_ranks; r++) {
             size_t bytes;
-            options.rank = (int32_t)r;
-            char *data = et_write(&syn_export_et, g, &options, &bytes, &err);
+            const syn_export_options options = {.rank = &g->ranks[r].rank, .version = "syntorch 1"};
+            char *data = export_bytes(&syn_export_et, g, &options, &bytes, &err);
             CHECK_MSG(data != NULL, "%s", err.text);
             check_round_trip(data, bytes);
             free(data);
@@ -103,7 +101,7 @@ static void test_all_ranks_through_json(void) {
     syn_graph *g = et_pipeline(&err), *back = NULL;
     size_t n, n_json;
     CHECK_MSG(g != NULL, "%s", err.text);
-    char *json = et_write(&syn_export_chakra, g, NULL, &n_json, &err);
+    char *json = export_bytes(&syn_export_chakra, g, NULL, &n_json, &err);
     CHECK_MSG(json != NULL, "%s", err.text);
     CHECK_OK(syn__et_import_chakra(&back, "x.json", json, n_json, &err), err);
     CHECK_OK(syn_graph_verify(back, &err), err);
@@ -111,11 +109,11 @@ static void test_all_ranks_through_json(void) {
     CHECK_INT(back->world_size, 4);
     CHECK_INT(back->n_groups, 5); /* those of more than one rank */
     CHECK_STR(syn_graph_group_by_id(back, 4)->name, "embd1");
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
-    for (options.rank = 0; options.rank < 4; options.rank++) {
+    for (int32_t rank = 0; rank < 4; rank++) {
+        const syn_export_options options = {.rank = &rank};
         size_t m;
-        char *a = et_write(&syn_export_et, g, &options, &n, &err);
-        char *b = et_write(&syn_export_et, back, &options, &m, &err);
+        char *a = export_bytes(&syn_export_et, g, &options, &n, &err);
+        char *b = export_bytes(&syn_export_et, back, &options, &m, &err);
         CHECK_MSG(a != NULL && b != NULL, "%s", err.text);
         CHECK(n == m && memcmp(a, b, n) == 0);
         free(a);
@@ -248,7 +246,7 @@ static void test_meaning(void) {
     syn_graph *g = syn_test_graph(&err), *back = NULL;
     size_t bytes;
     CHECK_MSG(g != NULL, "%s", err.text);
-    char *data = et_write(&syn_export_et, g, NULL, &bytes, &err);
+    char *data = export_bytes(&syn_export_et, g, NULL, &bytes, &err);
     CHECK_OK(syn_import_et_memory(&back, "x.et", data, bytes, &err), err);
     CHECK_INT(back->n_ranks, 1);
     CHECK_INT(back->world_size, SAMPLE_RANKS);
@@ -291,9 +289,9 @@ static void test_messages_mean(void) {
     syn_error err = {0};
     syn_graph *g = et_pipeline(&err), *back = NULL;
     size_t bytes;
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
-    options.rank = 3;
-    char *data = et_write(&syn_export_et, g, &options, &bytes, &err);
+    const int32_t rank = 3;
+    const syn_export_options options = {.rank = &rank};
+    char *data = export_bytes(&syn_export_et, g, &options, &bytes, &err);
     CHECK_MSG(data != NULL, "%s", err.text);
     CHECK_OK(syn_import_et_memory(&back, "x.et", data, bytes, &err), err);
     CHECK_INT(back->ranks[0].rank, 3);

@@ -201,7 +201,7 @@ static void test_too_many_streams(void) {
         CHECK_OK(syn_graph_add_node(g, 0, &node, &err), err);
     }
     size_t bytes;
-    char *data = et_write(&syn_export_et, g, NULL, &bytes, &err);
+    char *data = export_bytes(&syn_export_et, g, NULL, &bytes, &err);
     CHECK(data == NULL);
     CHECK_HAS(err.text, "more than 4096 streams");
     syn_graph_free(g);
@@ -399,7 +399,7 @@ static void test_waiting(void) {
         size_t bytes;
         syn_cursor c = {0};
         syn_graph *back = NULL;
-        char *data = et_write(&syn_export_et, g, NULL, &bytes, &err);
+        char *data = export_bytes(&syn_export_et, g, NULL, &bytes, &err);
         CHECK_MSG(data != NULL, "%s", err.text);
         CHECK_OK(syn_import_et_memory(&back, "x.et", data, bytes, &err), err);
         const syn_node *n = syn_graph_node(back, 0, 0, &c);

@@ -47,8 +47,8 @@ static void check_trace(const char *data_folder, size_t i) {
     const syn_attribute *dropped = syn_graph_meta(g, "et.dropped_ctrl_deps");
     CHECK_INT(dropped != NULL ? dropped->i64 : 0, traces[i].n_dropped);
     CHECK_HAS(syn_graph_meta(g, "schema")->text, "chakra");
-    char *again = et_write(&syn_export_et, g, NULL, &n, &err);
-    char *json = et_write(&syn_export_chakra, g, NULL, &n_json, &err);
+    char *again = export_bytes(&syn_export_et, g, NULL, &n, &err);
+    char *json = export_bytes(&syn_export_chakra, g, NULL, &n_json, &err);
     CHECK_MSG(again != NULL && json != NULL, "%s", err.text);
     syn_graph_free(g);
     /* Only the dropped dependency is missing: key, length, id. (recursion_repro also comes in
@@ -57,7 +57,7 @@ static void check_trace(const char *data_folder, size_t i) {
     if (traces[i].n_dropped == 0) CHECK(memcmp(again, data, n) == 0);
     free(data);
     CHECK_OK(syn_import_et_memory(&g, "again", again, n, &err), err);
-    data = et_write(&syn_export_et, g, NULL, &bytes, &err);
+    data = export_bytes(&syn_export_et, g, NULL, &bytes, &err);
     syn_graph_free(g);
     CHECK(data != NULL && bytes == n && memcmp(data, again, n) == 0);
     free(data);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "export/chakra/et_graph.h"
+#include "syntorch/memory.h"
 #include "tests/support/et_sample.h"
 #include "tests/support/sample_graph.h"
 
@@ -76,7 +77,7 @@ static void test_cut_anywhere(void) {
     syn_graph *g = syn_test_graph(&err);
     size_t bytes, whole = 0;
     CHECK_MSG(g != NULL, "%s", err.text);
-    char *data = et_write(&syn_export_et, g, NULL, &bytes, &err);
+    char *data = export_bytes(&syn_export_et, g, NULL, &bytes, &err);
     syn_graph_free(g);
     for (size_t n = 0; n < bytes; n++) {
         char *part = (char *)malloc(n + 1); /* its own block, so that a read past the end shows */
@@ -100,7 +101,7 @@ static void test_flipped_bytes(void) {
     syn_graph *g = et_pipeline(&err);
     size_t bytes;
     CHECK_MSG(g != NULL, "%s", err.text);
-    char *data = et_write(&syn_export_et, g, NULL, &bytes, &err);
+    char *data = export_bytes(&syn_export_et, g, NULL, &bytes, &err);
     syn_graph_free(g);
     CHECK(data != NULL);
     for (size_t i = 0; i < bytes; i++) {
@@ -182,7 +183,7 @@ static void test_json_spellings(void) {
         syn_error err = {0};
         syn_graph *g = NULL;
         CHECK_OK(syn__et_import_chakra(&g, "x.json", texts[i], strlen(texts[i]), &err), err);
-        data[i] = et_write(&syn_export_et, g, NULL, &n[i], &err);
+        data[i] = export_bytes(&syn_export_et, g, NULL, &n[i], &err);
         syn_graph_free(g);
         CHECK_MSG(data[i] != NULL, "%s", err.text);
     }
@@ -244,7 +245,7 @@ static void test_sets(void) {
     CHECK_INT(back->ranks[0].rank, 3);
     syn_graph_free(back);
     size_t bytes;
-    char *json = et_write(&syn_export_chakra, g, NULL, &bytes, &err);
+    char *json = export_bytes(&syn_export_chakra, g, NULL, &bytes, &err);
     CHECK(json != NULL);
     write_text("t.json", json, bytes);
     free(json);
@@ -329,11 +330,10 @@ static void test_set_of_other_tools(void) {
     write_text("t.1.et", b, sizeof b - 1);
     CHECK_OK(syn_import_et(&g, in_folder("t.0.et"), true, &err), err);
     CHECK_INT(syn_graph_meta(g, "id@rank1")->i64, 6);
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
     for (int r = 0; r < 2; r++) {
         size_t n;
-        options.rank = r;
-        char *data = et_write(&syn_export_et, g, &options, &n, &err);
+        const syn_export_options options = {.rank = &r};
+        char *data = export_bytes(&syn_export_et, g, &options, &n, &err);
         CHECK_MSG(data != NULL, "%s", err.text);
         CHECK_INT(n, r == 0 ? sizeof a - 1 : sizeof b - 1);
         CHECK(memcmp(data, r == 0 ? a : b, n) == 0);
@@ -357,7 +357,8 @@ static void test_no_memory(void) {
         syn_graph *g = syn_test_graph(&err);
         size_t bytes;
         CHECK_MSG(g != NULL, "%s", err.text);
-        char *data = et_write(json ? &syn_export_chakra : &syn_export_et, g, NULL, &bytes, &err);
+        char *data =
+            export_bytes(json ? &syn_export_chakra : &syn_export_et, g, NULL, &bytes, &err);
         syn_graph_free(g);
         CHECK(data != NULL);
         for (uint64_t n = 0;; n++) {

@@ -84,7 +84,7 @@ static void test_equal_bytes(void) {
     size_t bytes;
     syn_graph *g = et_graph(rows, 6, &err);
     CHECK_MSG(g != NULL, "%s", err.text);
-    char *data = et_write(&syn_export_et, g, NULL, &bytes, &err);
+    char *data = export_bytes(&syn_export_et, g, NULL, &bytes, &err);
     CHECK_MSG(data != NULL, "%s", err.text);
     syn_graph_free(g);
 
@@ -227,7 +227,7 @@ static void test_repacked(void) {
         size_t bytes;
         bool canonical = false;
         CHECK_MSG(g != NULL, "%s", err.text);
-        char *data = et_write(&syn_export_et, g, NULL, &bytes, &err);
+        char *data = export_bytes(&syn_export_et, g, NULL, &bytes, &err);
         syn_graph_free(g);
         CHECK_MSG(data != NULL, "%s", err.text);
         const syn_status status = syn__et_schema_check("x.et", data, bytes, &canonical, &err);

@@ -8,7 +8,7 @@ static void chrome_measured(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
     CHECK_OK(text_sample(&graph, &err), err);
-    char *text = export_text(&syn_export_chrome, graph, &err);
+    char *text = export_text(&syn_export_chrome, graph, NULL, &err);
     CHECK_MSG(text != NULL, "%s", err.text);
     CHECK_HAS(text, "\"clock\":\"measured\"");
     CHECK_HAS(text,
@@ -47,7 +47,7 @@ static void chrome_predicted(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
     CHECK_OK(simulated_graph(&graph, true, false, &err), err);
-    char *text = export_text(&syn_export_chrome, graph, &err);
+    char *text = export_text(&syn_export_chrome, graph, NULL, &err);
     CHECK_MSG(text != NULL, "%s", err.text);
     CHECK_HAS(text, "\"clock\":\"predicted\"");
     CHECK(has_slice(text, "work", "other", 0, 0, "0.000", "3.000"));
@@ -68,7 +68,7 @@ static void chrome_order(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
     CHECK_OK(simulated_graph(&graph, false, false, &err), err);
-    char *text = export_text(&syn_export_chrome, graph, &err);
+    char *text = export_text(&syn_export_chrome, graph, NULL, &err);
     CHECK_MSG(text != NULL, "%s", err.text);
     CHECK_HAS(text, "\"clock\":\"order\"");
     CHECK(has_slice(text, "reduce", "other", 0, 1, "1.000", "1.000"));
@@ -82,7 +82,7 @@ static void chrome_mismatch(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
     CHECK_OK(simulated_graph(&graph, true, true, &err), err);
-    char *text = export_text(&syn_export_chrome, graph, &err);
+    char *text = export_text(&syn_export_chrome, graph, NULL, &err);
     CHECK_MSG(text != NULL, "%s", err.text);
     CHECK(has_slice(text, "reduce", "other", 0, 1, "3.000", "0.500"));
     CHECK(has_slice(text, "take", "other", 1, 3, "3.500", "0.200"));
@@ -108,7 +108,7 @@ static void chrome_messages(void) {
             CHECK_OK(syn_graph_add_node(graph, r, &n, &err), err);
         }
     }
-    char *text = export_text(&syn_export_chrome, graph, &err);
+    char *text = export_text(&syn_export_chrome, graph, NULL, &err);
     CHECK_MSG(text != NULL, "%s", err.text);
     CHECK_HAS(text, "\"id\":2,\"pid\":0,\"tid\":1,\"ts\":0.000}"); /* tag 5 */
     CHECK_HAS(text, "\"id\":1,\"pid\":0,\"tid\":1,\"ts\":2.000}"); /* tag 6 */
@@ -119,12 +119,7 @@ static void chrome_messages(void) {
 }
 
 static syn_status write_trace(void *graph, syn_error *err) {
-    const syn_export_options options = SYN_EXPORT_DEFAULTS;
-    syn_sink *sink = NULL;
-    SYN_TRY(syn_sink_open_memory(&sink, err));
-    const syn_status status = syn_export_chrome.write(graph, &options, sink, err);
-    const syn_status closed = syn_sink_close(sink, false, err);
-    return status != SYN_OK ? status : closed;
+    return export_forget(&syn_export_chrome, graph, NULL, err);
 }
 
 static void out_of_memory(void) {

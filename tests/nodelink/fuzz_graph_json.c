@@ -10,12 +10,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static syn_sink *write_text(const syn_exporter *exporter, const syn_graph *graph,
                             syn_copies copies) {
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    const syn_export_options options = {.copies = copies};
     syn_error err = {0};
-    options.copies = copies;
     syn_sink *sink = NULL;
-    if (syn_sink_open_memory(&sink, &err) != SYN_OK) abort();
-    if (exporter->write(graph, &options, sink, &err) != SYN_OK) abort();
+    if (syn_export_memory(&sink, graph, exporter, &options, &err) != SYN_OK) abort();
     return sink;
 }
 

@@ -1,10 +1,9 @@
 /* Node-link JSON there and back, GraphML, the list of exporters. test_export_text.py
    reads what this program leaves in $SYN_TEST_OUT with readers that are not ours. */
 #include "tests/support/sample_graph.h"
+#include "tests/support/sink_folder.h"
 #include "tests/support/text_export.h"
 #include "tests/support/text_sample.h"
-
-static const syn_export_options defaults = SYN_EXPORT_DEFAULTS;
 
 static syn_status import_text(syn_graph **out, const char *text, syn_error *err) {
     return syn_import_json_memory(out, "g.json", text, strlen(text), err);
@@ -17,9 +16,8 @@ static void round_trip(void) {
     CHECK_OK(text_sample(&graph, &err), err);
     for (size_t i = 0; i < 3; i++) {
         syn_graph *again = NULL;
-        syn_export_options options = SYN_EXPORT_DEFAULTS;
-        options.nx_key = ways[i];
-        char *text = export_with(&syn_export_json, graph, &options, &err);
+        const syn_export_options options = {.nx_key = ways[i]};
+        char *text = export_text(&syn_export_json, graph, &options, &err);
         CHECK_MSG(text != NULL, "%s", err.text);
         CHECK_INT(strstr(text, "\"links\"") != NULL, ways[i] != SYN_NX_EDGES);
         CHECK_INT(strstr(text, "\"edges\"") != NULL, ways[i] != SYN_NX_LINKS);
@@ -39,12 +37,13 @@ static void same_bytes_in_every_format(void) {
     syn_error err = {0};
     syn_graph *graph = NULL, *again = NULL;
     CHECK_OK(text_sample(&graph, &err), err);
-    char *json = export_text(&syn_export_json, graph, &err);
+    char *json = export_text(&syn_export_json, graph, NULL, &err);
     CHECK_MSG(json != NULL, "%s", err.text);
     CHECK_OK(import_text(&again, json, &err), err);
     free(json);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        char *a = export_text(all[i], graph, &err), *b = export_text(all[i], again, &err);
+        char *a = export_text(all[i], graph, NULL, &err),
+             *b = export_text(all[i], again, NULL, &err);
         CHECK_MSG(a != NULL && b != NULL, "%s", err.text);
         CHECK(strlen(a) > 100);
         CHECK_STR(b, a);
@@ -64,10 +63,8 @@ static bool same_bytes(const syn_exporter *exporter, const syn_graph *a, const s
     size_t bytes[2] = {0, 0};
     syn_status status[2];
     for (int i = 0; i < 2; i++) {
-        status[i] = syn_sink_open_memory(&sinks[i], &errors[i]);
-        if (status[i] != SYN_OK) continue;
-        status[i] = exporter->write(graphs[i], &defaults, sinks[i], &errors[i]);
-        data[i] = syn_sink_data(sinks[i], &bytes[i]);
+        status[i] = syn_export_memory(&sinks[i], graphs[i], exporter, NULL, &errors[i]);
+        if (status[i] == SYN_OK) data[i] = syn_sink_data(sinks[i], &bytes[i]);
     }
     const bool same = status[0] == status[1] && strcmp(errors[0].text, errors[1].text) == 0 &&
                       data[0] != NULL && data[1] != NULL && bytes[0] == bytes[1] &&
@@ -82,7 +79,7 @@ static void model_in_every_format(void) {
     syn_error err = {0};
     syn_graph *graph = syn_test_graph(&err), *again = NULL;
     CHECK_MSG(graph != NULL, "%s", err.text);
-    char *json = export_text(&syn_export_json, graph, &err);
+    char *json = export_text(&syn_export_json, graph, NULL, &err);
     CHECK_MSG(json != NULL, "%s", err.text);
     CHECK_OK(import_text(&again, json, &err), err);
     const char *difference = text_difference(graph, again);
@@ -100,10 +97,10 @@ static void model_in_every_format(void) {
 static void one_rank_only(void) {
     syn_error err = {0};
     syn_graph *graph = NULL, *again = NULL;
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
-    options.rank = 1;
+    int32_t rank = 1;
+    const syn_export_options options = {.rank = &rank};
     CHECK_OK(text_sample(&graph, &err), err);
-    char *text = export_with(&syn_export_json, graph, &options, &err);
+    char *text = export_text(&syn_export_json, graph, &options, &err);
     CHECK_MSG(text != NULL, "%s", err.text);
     CHECK_OK(import_text(&again, text, &err), err);
     CHECK_INT(again->n_ranks, 1);
@@ -111,8 +108,8 @@ static void one_rank_only(void) {
     CHECK_INT(again->world_size, 3);
     free(text);
     syn_graph_free(again);
-    options.rank = 2;
-    CHECK(export_with(&syn_export_graphml, graph, &options, &err) == NULL);
+    rank = 2;
+    CHECK(export_text(&syn_export_graphml, graph, &options, &err) == NULL);
     CHECK_HAS(err.text, "rank 2");
     syn_graph_free(graph);
 }
@@ -285,7 +282,7 @@ static void truncations(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
     CHECK_OK(text_sample(&graph, &err), err);
-    char *text = export_text(&syn_export_json, graph, &err);
+    char *text = export_text(&syn_export_json, graph, NULL, &err);
     CHECK_MSG(text != NULL, "%s", err.text);
     const size_t bytes = strlen(text);
     for (size_t n = 0; n + 2 < bytes; n++) {
@@ -316,18 +313,14 @@ static syn_status run_memory_step(void *arg, syn_error *err) {
         if (g != NULL) syn_graph_free(g);
         return status;
     }
-    syn_sink *sink = NULL;
-    SYN_TRY(syn_sink_open_memory(&sink, err));
-    syn_status status = step->exporter->write(step->graph, &defaults, sink, err);
-    const syn_status closed = syn_sink_close(sink, false, err);
-    return status != SYN_OK ? status : closed;
+    return export_forget(step->exporter, step->graph, NULL, err);
 }
 
 static void out_of_memory(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
     CHECK_OK(text_sample(&graph, &err), err);
-    char *text = export_text(&syn_export_json, graph, &err);
+    char *text = export_text(&syn_export_json, graph, NULL, &err);
     CHECK_MSG(text != NULL, "%s", err.text);
     const char *backwards =
         GRAPH(OP("1") "," OP("2") "," TENSOR("3") "," TENSOR("2"), DEP("2", "1"));
@@ -370,6 +363,37 @@ static void exporter_list(void) {
     CHECK(syn_exporter_by_path("x.json/y") == NULL);
     CHECK(syn_exporter_by_path("x.unknown") == NULL);
     CHECK(syn_exporter_by_name("jso") == NULL);
+}
+
+/* A graph to a file in one call: the format from the name, zeros for the defaults, and a failure
+   that leaves the old file. */
+static void a_file_in_one_call(void) {
+    const syn_export_options zero = {0};
+    const int32_t nobody = 7;
+    const syn_export_options bad = {.rank = &nobody};
+    const char *path = in_folder("graph.json");
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    CHECK_OK(text_sample(&graph, &err), err);
+    char *text = export_text(&syn_export_json, graph, NULL, &err);
+    CHECK_MSG(text != NULL && strlen(text) < 65536, "%s", err.text);
+    CHECK_OK(syn_export_file(graph, NULL, NULL, path, &err), err);
+    CHECK_STR(contents(path), text);
+    CHECK_OK(syn_export_file(graph, &syn_export_json, &zero, in_folder("x.svg"), &err), err);
+    CHECK_STR(contents(in_folder("x.svg")), text);
+    CHECK_INT(syn_export_file(graph, NULL, &bad, path, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "rank 7 is not in this graph");
+    CHECK_STR(contents(path), text);
+    CHECK_INT(entries(folder), 2);
+    err = (syn_error){0};
+    CHECK_INT(syn_export_file(graph, NULL, NULL, in_folder("graph"), &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "/graph' has no extension that names a format (json, graphml, dot, svg, "
+                        "png, et, chakra, chrome)");
+    err = (syn_error){0};
+    CHECK_INT(syn_export_file(graph, NULL, NULL, in_folder("none/graph.json"), &err), SYN_E_IO);
+    CHECK_INT(entries(folder), 2);
+    free(text);
+    syn_graph_free(graph);
 }
 
 static void files_for_other_readers(void) {
@@ -415,7 +439,10 @@ static const test_case cases[] = {
     {"truncations", truncations},
     {"out_of_memory", out_of_memory},
     {"exporter_list", exporter_list},
+    {"a_file_in_one_call", a_file_in_one_call},
     {"files_for_other_readers", files_for_other_readers},
     {"resaved_by_others", resaved_by_others},
 };
-TEST_MAIN(cases)
+int main(int argc, char **argv) {
+    return run_in_folder(cases, sizeof cases / sizeof cases[0], argc, argv);
+}

@@ -115,10 +115,10 @@ static void check_geometry(syn_graph *graph, syn_export_options o) {
     CHECK_MSG(boxes <= SYN__PIC_MAX_BOXES + 60, "%zu boxes", boxes);
 }
 
-static const syn_export_options plain = SYN_EXPORT_DEFAULTS;
-static const syn_export_options unfolded = {.rank = -1, .no_fold = true};
-static const syn_export_options comm = {.rank = -1, .comm_graph = true};
-static const syn_export_options comm_unfolded = {.rank = -1, .comm_graph = true, .no_fold = true};
+static const syn_export_options plain;
+static const syn_export_options unfolded = {.no_fold = true};
+static const syn_export_options comm = {.comm_graph = true};
+static const syn_export_options comm_unfolded = {.comm_graph = true, .no_fold = true};
 
 static void test_geometry_gpt(void) {
     const int layers[] = {1, 2, 12}, tps[] = {1, 2, 8};
@@ -397,16 +397,15 @@ static void test_comm_deadlock(void) {
 
 static void test_rank_option(void) {
     drawn x;
-    syn_export_options o = plain;
-    o.rank = 1;
-    o.title = "My <title> & more";
+    int32_t rank = 1;
+    const syn_export_options o = {.title = "My <title> & more", .rank = &rank};
     CHECK(draw(&x, gpt((picture_gpt)PICTURE_GPT), &o));
     int other = 0;
     for (size_t i = 0; i < x.d.n_boxes; i++) other += strncmp(x.d.boxes[i].id, "r0.", 3) == 0;
     CHECK_INT(other, 0);
     CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "My &lt;title&gt; &amp; more"), 1);
     drop(&x);
-    o.rank = 7;
+    rank = 7;
     CHECK(!draw(&x, gpt((picture_gpt)PICTURE_GPT), &o));
     CHECK_INT(x.err.code, SYN_E_INVALID);
     CHECK_HAS(x.err.text, "rank 7 is not in the graph, whose 2 ranks go from 0 to 1");
@@ -440,15 +439,8 @@ static int draw_file(syn_graph *g, const syn_export_options *o, const char *fold
                      const char *name) {
     char path[4096];
     syn_error err = {0};
-    syn_sink *sink;
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    const syn_exporter *exporter = strstr(name, ".png") != NULL ? &syn_export_png : &syn_export_svg;
-    syn_status s = g != NULL ? syn_sink_open_file(&sink, path, &err) : SYN_E_NOMEM;
-    if (s == SYN_OK) {
-        s = exporter->write(g, o, sink, &err);
-        const syn_status closed = syn_sink_close(sink, s == SYN_OK, &err);
-        if (s == SYN_OK) s = closed;
-    }
+    const syn_status s = g != NULL ? syn_export_file(g, NULL, o, path, &err) : SYN_E_NOMEM;
     if (s != SYN_OK) fprintf(stderr, "%s: %s\n", name, err.text);
     syn_graph_free(g);
     return s != SYN_OK;

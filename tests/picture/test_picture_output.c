@@ -1,6 +1,7 @@
 /* The way out of a picture: DOT by both writers, graphviz as a process that may be absent, hang or
    fail, and memory that runs out anywhere; and the small texts. */
 #include "export/walk/graph_walk.h"
+#include "tests/support/exported.h"
 #include "tests/support/picture_check.h"
 #include "tests/support/test.h"
 #include "tests/support/text_sample.h"
@@ -10,22 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static const syn_export_options plain = SYN_EXPORT_DEFAULTS;
-static const syn_export_options unfolded = {.rank = -1, .no_fold = true};
-static const syn_export_options comm = {.rank = -1, .comm_graph = true};
-
-static char *dot_text(const syn_graph *graph, const syn_export_options *options, syn_error *err) {
-    syn_sink *sink;
-    char *copy = NULL;
-    size_t bytes;
-    if (syn_sink_open_memory(&sink, err) != SYN_OK) return NULL;
-    if (syn_export_dot.write(graph, options, sink, err) == SYN_OK) {
-        const char *data = syn_sink_data(sink, &bytes);
-        if (data != NULL) copy = strdup(data);
-    }
-    (void)syn_sink_close(sink, false, err);
-    return copy;
-}
+static const syn_export_options plain;
+static const syn_export_options unfolded = {.no_fold = true};
+static const syn_export_options comm = {.comm_graph = true};
 
 /* ---- DOT ---- */
 
@@ -34,7 +22,8 @@ static void test_waiting_stands_apart(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
     CHECK_OK(text_sample(&graph, &err), err);
-    char *one = dot_text(graph, &plain, &err), *all = dot_text(graph, &comm, &err);
+    char *one = export_text(&syn_export_dot, graph, &plain, &err),
+         *all = export_text(&syn_export_dot, graph, &comm, &err);
     CHECK_MSG(one != NULL && all != NULL, "%s", err.text);
     CHECK_HAS(one, "500 ns, +2 \xC2\xB5s waiting");
     CHECK_HAS(one, "measured: 500 ns, +2 \xC2\xB5s waiting");
@@ -51,7 +40,8 @@ static void test_deterministic(void) {
     syn_error err = {0};
     syn_graph *a = gpt((picture_gpt)PICTURE_GPT), *b = gpt((picture_gpt)PICTURE_GPT);
     CHECK(a != NULL && b != NULL);
-    char *x = dot_text(a, &plain, &err), *y = dot_text(b, &plain, &err);
+    char *x = export_text(&syn_export_dot, a, &plain, &err),
+         *y = export_text(&syn_export_dot, b, &plain, &err);
     CHECK(x != NULL && y != NULL);
     CHECK(strcmp(x, y) == 0);
     free(x);
@@ -104,12 +94,9 @@ static void test_graphviz_missing(void) {
     snprintf(file, sizeof file, "%s/x.png", folder);
     syn_graph *g = gpt((picture_gpt)PICTURE_GPT);
     syn_error err = {0};
-    syn_sink *sink;
-    CHECK_OK(syn_sink_open_file(&sink, file, &err), err);
     setenv("PATH", "", 1);
-    const syn_status s = syn_export_png.write(g, &plain, sink, &err);
+    const syn_status s = syn_export_file(g, NULL, NULL, file, &err);
     if (path != NULL) setenv("PATH", path, 1);
-    (void)syn_sink_close(sink, s == SYN_OK, NULL);
     free(path);
     syn_graph_free(g);
     CHECK_INT(s, SYN_E_UNSUPPORTED);
@@ -185,11 +172,9 @@ static void fail_everywhere(syn_graph *g, const syn_export_options *o) {
         syn_error err = {0};
         syn_sink *sink = NULL;
         syn_memory_fail_after(n);
-        syn_status s = syn_sink_open_memory(&sink, &err);
-        if (s == SYN_OK) s = syn_export_dot.write(g, o, sink, &err);
-        const syn_status closed = syn_sink_close(sink, s == SYN_OK, &err);
+        done = syn_export_memory(&sink, g, &syn_export_dot, o, &err) == SYN_OK;
         syn_memory_fail_after(SYN_MEMORY_NEVER);
-        done = s == SYN_OK && closed == SYN_OK;
+        (void)syn_sink_close(sink, false, NULL); /* NULL after a failure */
         CHECK_MSG(done || err.code == SYN_E_NOMEM, "after %d: %s", (int)n, err.text);
     }
     CHECK(done && n > 30);

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "export/export.h"
-#include "syntorch/memory.h"
+#include "tests/support/exported.h"
 
 /* One node of a test graph. deps: "d3 c4": data on node index 3, control on 4 (i in-place, s
  * stream, g group). */
@@ -92,24 +91,6 @@ static inline syn_graph *et_graph(const et_row *rows, size_t n, syn_error *err) 
     if (status == SYN_OK) return g;
     syn_graph_free(g);
     return NULL;
-}
-
-/* What an exporter writes, in memory that the caller frees with free; NULL on failure. */
-static inline char *et_write(const syn_exporter *exporter, const syn_graph *g,
-                             const syn_export_options *options, size_t *bytes, syn_error *err) {
-    syn_sink *sink;
-    char *copy = NULL;
-    if (syn_sink_open_memory(&sink, err) != SYN_OK) return NULL;
-    if (exporter->write(g, options, sink, err) == SYN_OK) {
-        const char *data = syn_sink_data(sink, bytes);
-        if (data != NULL) copy = (char *)malloc(*bytes + 1);
-        if (copy != NULL) memcpy(copy, data, *bytes + 1);
-    }
-    if (syn_sink_close(sink, false, err) != SYN_OK) {
-        free(copy);
-        copy = NULL;
-    }
-    return copy;
 }
 
 /* Two pipeline stages of two tensor-parallel ranks each: {0,1} send to {2,3}, three microbatches;

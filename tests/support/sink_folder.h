@@ -50,7 +50,7 @@ static inline void start_folder(const char *name) {
 
 /* The whole file, from stdio and not from the code under test; "" if there is none. */
 static inline const char *contents(const char *path) {
-    static char buf[4096];
+    static char buf[65536];
     FILE *f = fopen(path, "rb");
     size_t n = f != NULL ? fread(buf, 1, sizeof buf - 1, f) : 0;
     buf[n] = '\0';

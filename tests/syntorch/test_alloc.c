@@ -74,16 +74,14 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
 
 /* Writes with one exporter into memory; reads back what can be read. */
 static syn_status export_one(const syn_graph *graph, const syn_exporter *exporter, syn_error *err) {
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
+    syn_status s = SYN_OK;
     syn_sink *sink = NULL;
     syn_graph *back = NULL;
     size_t bytes = 0;
-    SYN_TRY(syn_sink_open_memory(&sink, err));
-    syn_status s = exporter->write(graph, &options, sink, err);
-    const char *data = s == SYN_OK ? syn_sink_data(sink, &bytes) : NULL;
-    if (data && exporter == &syn_export_json)
-        s = syn_import_json_memory(&back, "json", data, bytes, err);
-    if (data && exporter == &syn_export_et) s = syn_import_et_memory(&back, "et", data, bytes, err);
+    SYN_TRY(syn_export_memory(&sink, graph, exporter, NULL, err));
+    const char *data = syn_sink_data(sink, &bytes);
+    if (exporter == &syn_export_json) s = syn_import_json_memory(&back, "json", data, bytes, err);
+    if (exporter == &syn_export_et) s = syn_import_et_memory(&back, "et", data, bytes, err);
     if (back) syn_graph_free(back);
     const syn_status closed = syn_sink_close(sink, true, err);
     return s != SYN_OK ? s : closed;
@@ -96,12 +94,11 @@ static bool is_picture(const syn_exporter *exporter) {
 }
 
 static syn_status export_all(const syn_graph *graph, syn_error *err) {
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
     char prefix[80];
     for (const syn_exporter *const *e = syn_exporters(); *e; e++)
         if (!is_picture(*e)) SYN_TRY(export_one(graph, *e, err));
     snprintf(prefix, sizeof prefix, "%s/trace", folder);
-    return syn_export_et_set(graph, &options, prefix, err);
+    return syn_export_et_set(graph, NULL, prefix, err);
 }
 
 /* What the program does besides. */

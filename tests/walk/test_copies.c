@@ -87,9 +87,8 @@ static syn_graph *ranks_of(const variation *v) {
 
 static char *written(const syn_exporter *exporter, const syn_graph *g, syn_copies copies) {
     syn_error err = {0};
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
-    options.copies = copies;
-    char *text = export_with(exporter, g, &options, &err);
+    const syn_export_options options = {.copies = copies};
+    char *text = export_text(exporter, g, &options, &err);
     NEED(text != NULL, err.text);
     return text;
 }
@@ -108,16 +107,9 @@ static void check_et(const syn_graph *a, const syn_graph *b) {
         char *data[2] = {NULL, NULL};
         for (int i = 0; i < 2; i++) {
             syn_error err = {0};
-            syn_sink *sink = NULL;
-            syn_export_options options = SYN_EXPORT_DEFAULTS;
-            options.rank = r;
-            CHECK_OK(syn_sink_open_memory(&sink, &err), err);
-            CHECK_OK(syn_export_et.write(i == 0 ? a : b, &options, sink, &err), err);
-            const char *made = syn_sink_data(sink, &bytes[i]);
-            data[i] = malloc(bytes[i]);
-            CHECK(data[i] != NULL && bytes[i] > 100);
-            memcpy(data[i], made, bytes[i]);
-            (void)syn_sink_close(sink, false, NULL);
+            const syn_export_options options = {.rank = &r};
+            data[i] = export_bytes(&syn_export_et, i == 0 ? a : b, &options, &bytes[i], &err);
+            CHECK_MSG(data[i] != NULL && bytes[i] > 100, "%s", err.text);
         }
         CHECK(bytes[0] == bytes[1] && memcmp(data[0], data[1], bytes[0]) == 0);
         free(data[0]);
@@ -356,13 +348,8 @@ static syn_status run_memory_step(void *arg, syn_error *err) {
         if (g != NULL) syn_graph_free(g);
         return status;
     }
-    syn_sink *sink = NULL;
-    syn_export_options options = SYN_EXPORT_DEFAULTS;
-    options.copies = SYN_COPIES_ONCE;
-    SYN_TRY(syn_sink_open_memory(&sink, err));
-    const syn_status status = step->exporter->write(step->graph, &options, sink, err);
-    const syn_status closed = syn_sink_close(sink, false, err);
-    return status != SYN_OK ? status : closed;
+    const syn_export_options options = {.copies = SYN_COPIES_ONCE};
+    return export_forget(step->exporter, step->graph, &options, err);
 }
 
 static void out_of_memory(void) {

@@ -93,14 +93,14 @@ static syn_status note_inputs(cli_inputs *inputs, syn_error *err) {
 
 static syn_status write_output(const syn_graph *graph, const syn_exporter *exporter,
                                const syn_export_options *how, syn_error *err) {
-    const bool set = exporter == &syn_export_et && graph->n_ranks > 1 && how->rank < 0 &&
+    const bool set = exporter == &syn_export_et && graph->n_ranks > 1 && !how->rank &&
                      strcmp(args.output, "-") != 0;
     cli_inputs inputs = {0};
     syn_status s = note_inputs(&inputs, err);
     if (s == SYN_OK && !set) s = cli_inputs_keep(&inputs, args.output, err);
     if (s == SYN_OK)
         s = set ? write_set(graph, how, &inputs, err)
-                : visualize_file(graph, exporter, how, args.output, err);
+                : syn_export_file(graph, exporter, how, args.output, err);
     cli_inputs_free(&inputs);
     return s;
 }
@@ -128,12 +128,12 @@ int command_export(int argc, char **argv) {
         return cli_fail(&program, CLI_USAGE, "--input and --output are needed (--help explains)");
     code = choose_format(&exporter);
     if (code != CLI_RUN) return code;
-    syn_export_options how = SYN_EXPORT_DEFAULTS;
-    how.rank = (int32_t)args.rank;
-    how.comm_graph = args.comm;
-    how.no_fold = args.no_fold;
-    how.title = args.title;
-    how.version = "syntorch " SYN_VERSION;
+    const int32_t rank = (int32_t)args.rank;
+    syn_export_options how = {.title = args.title,
+                              .rank = rank >= 0 ? &rank : NULL,
+                              .version = "syntorch " SYN_VERSION,
+                              .comm_graph = args.comm,
+                              .no_fold = args.no_fold};
     if (strcmp(args.nx_key, "links") == 0) how.nx_key = SYN_NX_LINKS;
     else if (strcmp(args.nx_key, "edges") == 0) how.nx_key = SYN_NX_EDGES;
     else if (strcmp(args.nx_key, "both") != 0)
@@ -146,11 +146,11 @@ int command_export(int argc, char **argv) {
                         args.copies);
     syn_graph *graph = NULL;
     syn_status s = import(&graph, &err);
-    if (s == SYN_OK && how.rank >= 0) {
+    if (s == SYN_OK && how.rank) {
         uint32_t r = 0;
-        while (r < graph->n_ranks && graph->ranks[r].rank != how.rank) r++;
+        while (r < graph->n_ranks && graph->ranks[r].rank != rank) r++;
         if (r == graph->n_ranks)
-            s = SYN_FAIL(&err, SYN_E_INVALID, "%s holds no rank %d", args.input, how.rank);
+            s = SYN_FAIL(&err, SYN_E_INVALID, "%s holds no rank %d", args.input, rank);
     }
     if (s == SYN_OK) s = write_output(graph, exporter, &how, &err);
     if (graph) syn_graph_free(graph);

@@ -1,6 +1,7 @@
 /* The op table: every row is whole, and every op has one line below: a call, its result's shape,
    its flops and bytes and its payload, worked out by hand. The line is run on both devices, after a
-   failure, and with memory running out at every step. */
+   failure, and with memory running out at every step. Values are compared elsewhere, of every op.
+ */
 #include "comm/comm.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -135,6 +136,34 @@ static void test_rows_are_whole(void) {
         }
         CHECK_MSG(n <= SYN_MAX_ATTRS, "%s", d->name);
     }
+}
+
+/* Programs whose tests compare results of ops with references (ref_check). */
+static const char *const numeric[] = {"test_ops_pointwise", "test_ops_layer", "test_ops_attention",
+                                      "test_ops_select",    "test_ops_comm",  "test_views"};
+
+/* Marks the ops that such a program compared; false if it failed. */
+static bool ask_compared(const char *program, bool compared[SYN_OP_COUNT]) {
+    char command[4096], line[128], name[64];
+    snprintf(command, sizeof command, "SYN_TEST_COMPARED=1 '%s/tests/%s'", getenv("SYN_BUILD"),
+             program);
+    FILE *out = popen(command, "r");
+    while (out && fgets(line, sizeof line, out))
+        for (int op = 1; sscanf(line, "compared %63s", name) == 1 && op < SYN_OP_COUNT; op++)
+            compared[op] = compared[op] || strcmp(name, syn_op_table[op].name) == 0;
+    return out && pclose(out) == 0;
+}
+
+/* What was compared is taken from the traces of those tests, so that no list can say so. */
+static void test_every_kernel_was_compared(void) {
+    bool compared[SYN_OP_COUNT] = {false};
+    if (!getenv("SYN_BUILD")) SKIP("SYN_BUILD does not say where the other tests are");
+    for (size_t i = 0; i < sizeof numeric / sizeof *numeric; i++)
+        CHECK_MSG(ask_compared(numeric[i], compared), "%s failed", numeric[i]);
+    for (int op = 1; op < SYN_OP_COUNT; op++)
+        if (syn_op_table[op].cpu && syn_op_table[op].n_out > 0) /* send: what recv gets */
+            CHECK_MSG(compared[op], "no test compares a result of '%s' with a reference",
+                      syn_op_table[op].name);
 }
 
 /* A world of WORLD ranks of which this is one, without transport. */
@@ -325,6 +354,7 @@ static void test_out_of_memory(void) {
 static const test_case cases[] = {
     {"every op has a line", test_every_op_has_a_line},
     {"rows are whole", test_rows_are_whole},
+    {"every kernel was compared", test_every_kernel_was_compared},
     {"shapes on both devices", test_shapes_on_both_devices},
     {"costs", test_costs},
     {"groups of rows", test_groups_of_rows},

@@ -4,6 +4,7 @@
 #define TESTS_OPS_REFERENCE_H
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,23 @@ static inline syn_tensor ref_wild(syn_ctx *ctx, const ref *r) {
     return syn_permute(ctx, t, to, rank);
 }
 
+/* Ops whose results were compared with a reference, told at the end to test_ops_table, which asks
+   with SYN_TEST_COMPARED. */
+static atomic_bool ref_compared[SYN_OP_COUNT], ref_tells;
+
+static inline void ref_tell_compared(void) {
+    for (int op = 1; op < SYN_OP_COUNT; op++)
+        if (ref_compared[op]) printf("compared %s\n", syn_op_table[op].name);
+}
+
+static inline void ref_note_compared(const syn_ctx *ctx, syn_tensor t) {
+    const syn_trace *trace = syn_ctx_trace(ctx);
+    const uint32_t producer = trace->tensors[t.id].producer;
+    if (!producer || !getenv("SYN_TEST_COMPARED")) return;
+    ref_compared[trace->nodes[producer].op] = true;
+    if (!atomic_exchange(&ref_tells, true)) atexit(ref_tell_compared);
+}
+
 /* Reads t and compares: shapes exactly, values to tol * (1 + |want|); says where they differ. */
 static inline bool ref_check(syn_ctx *ctx, syn_tensor t, const ref *want, double tol) {
     char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
@@ -208,6 +226,7 @@ static inline bool ref_check(syn_ctx *ctx, syn_tensor t, const ref *want, double
         same = false;
     }
     free(data);
+    if (same && bytes > 0) ref_note_compared(ctx, t);
     return same;
 }
 

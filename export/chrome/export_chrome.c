@@ -334,7 +334,7 @@ static syn_status make_flows(writer *w) {
     if (w->flows == NULL)
         return SYN_FAIL_NOMEM(w->err, t->n_messages * 2 * sizeof *w->flows, "arrows");
     for (size_t i = 0; i < t->n_messages; i++) {
-        const syn__message *m = &t->messages[i];
+        const syn__timeline_message *m = &t->messages[i];
         const syn__span *sent = syn__timeline_span(t, m->from_rank, m->from_node);
         const syn__span *got = syn__timeline_span(t, m->to_rank, m->to_node);
         if (sent->start_ns < 0 || got->start_ns < 0 ||

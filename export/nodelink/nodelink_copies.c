@@ -33,7 +33,7 @@ static int compare_u32(const void *a, const void *b) {
 }
 
 /* The original's node, with attributes of its own if it has them. The base is a store, whose
-   syn__build_slices outlast what its cursor reads next. */
+   slices outlast what its cursor reads next. */
 static const syn_node *copied_node(const syn_graph *graph, uint32_t rank, uint32_t node,
                                    syn_cursor *cursor) {
     const copied *c = graph->self;

@@ -34,7 +34,7 @@ static syn_status render(const syn__pic_drawing *d, const char *format, syn_sink
     if (s == SYN_OK && text == NULL) s = syn_sink_close(dot, true, err);
     else {
         const double dpi = strcmp(format, "png") == 0 ? dpi_of(d) : 72.0;
-        if (s == SYN_OK) s = syn__pic_run(&limits, format, dpi, text, bytes, sink, err);
+        if (s == SYN_OK) s = syn__pic_graphviz(&limits, format, dpi, text, bytes, sink, err);
         const syn_status closed = syn_sink_close(dot, false, err);
         if (s == SYN_OK) s = closed;
     }

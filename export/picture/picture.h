@@ -402,7 +402,7 @@ bool syn__pic_have_cgraph(void);
 syn_status syn__pic_write_cgraph(const syn__pic_drawing *d, syn_sink *sink,
                                  syn_error *err) SYN_MUST_USE;
 
-/* Runs graphviz's neato over DOT text (picture_run.c). */
+/* Runs graphviz's neato over DOT text (picture_graphviz.c). */
 typedef struct syn__pic_limits {
     double seconds; /* wall clock */
     uint64_t cpu_seconds;
@@ -411,9 +411,9 @@ typedef struct syn__pic_limits {
 } syn__pic_limits;
 #define SYN__PIC_LIMITS \
     { 60.0, 60, (uint64_t)4 << 30, "neato" }
-syn_status syn__pic_run(const syn__pic_limits *limits, const char *format, double dpi,
-                        const char *dot, size_t dot_bytes, syn_sink *sink,
-                        syn_error *err) SYN_MUST_USE;
+syn_status syn__pic_graphviz(const syn__pic_limits *limits, const char *format, double dpi,
+                             const char *dot, size_t dot_bytes, syn_sink *sink,
+                             syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -145,7 +145,7 @@ static syn_status emit_send(const emitter *e, uint32_t index, syn_error *err) {
     syn__links *l = e->l;
     const syn__timeline *t = &l->timeline;
     const uint32_t rank = e->walk->rank_index;
-    const syn__message *m = NULL;
+    const syn__timeline_message *m = NULL;
     for (; l->next_message < t->n_messages; l->next_message++) {
         m = &t->messages[l->next_message];
         if (m->to_rank != rank || m->to_node >= index) break;

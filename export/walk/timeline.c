@@ -97,7 +97,7 @@ static int compare_endpoints(const void *a, const void *b) {
 }
 
 static int compare_receivers(const void *a, const void *b) {
-    const syn__message *x = a, *y = b;
+    const syn__timeline_message *x = a, *y = b;
     if (x->to_rank != y->to_rank) return x->to_rank < y->to_rank ? -1 : 1;
     return x->to_node < y->to_node ? -1 : x->to_node > y->to_node;
 }
@@ -119,7 +119,7 @@ static syn_status match_messages(scan *s) {
         if (channel >= 0) k++;
         if (channel == 0)
             t->messages[t->n_messages++] =
-                (syn__message){a->rank, a->node, b->rank, b->node, false};
+                (syn__timeline_message){a->rank, a->node, b->rank, b->node, false};
     }
     qsort(t->messages, t->n_messages, sizeof *t->messages, compare_receivers);
     return SYN_OK;

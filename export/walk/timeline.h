@@ -28,10 +28,10 @@ typedef struct syn__span {
 } syn__span;
 
 /* A send and the receive that takes it. */
-typedef struct syn__message {
+typedef struct syn__timeline_message {
     uint32_t from_rank, from_node, to_rank, to_node; /* indices */
     bool in_order; /* simulated, and the receive did not have to go on without it */
-} syn__message;
+} syn__timeline_message;
 
 /* The ranks that came together at a collective, two at least. */
 typedef struct syn__meeting {
@@ -65,9 +65,10 @@ typedef struct syn__timeline {
     uint32_t n_ranks;
     uint32_t *place; /* per rank index of the graph: where it is in `ranks`; UINT32_MAX: nowhere */
     syn__clock clock;
-    syn__span *spans;       /* of all ranks, one after the other */
-    size_t *span_first;     /* per place, and the end */
-    syn__message *messages; /* matched by source, destination, tag and order; sorted by receiver */
+    syn__span *spans;   /* of all ranks, one after the other */
+    size_t *span_first; /* per place, and the end */
+    syn__timeline_message
+        *messages; /* matched by source, destination, tag and order; sorted by receiver */
     size_t n_messages;
     /* of syn__timeline_run */
     syn__course *courses; /* as spans */

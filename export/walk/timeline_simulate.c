@@ -193,7 +193,7 @@ static size_t message_to(simulation *s, uint32_t index, uint32_t node) {
     const uint32_t rank_index = s->t->ranks[index];
     size_t *next = &s->ranks[index].next_message;
     for (; *next < s->t->n_messages; (*next)++) {
-        const syn__message *m = &s->t->messages[*next];
+        const syn__timeline_message *m = &s->t->messages[*next];
         if (m->to_rank != rank_index || m->to_node > node) break;
         if (m->to_node == node) return *next;
     }
@@ -206,7 +206,7 @@ static void receive(simulation *s, uint32_t index, const syn_node *node, double 
     const size_t message = message_to(s, index, s->ranks[index].next);
     double begin = ready, end = ready + duration(s, node);
     if (message != NO_MESSAGE && !alone) {
-        syn__message *m = &s->t->messages[message];
+        syn__timeline_message *m = &s->t->messages[message];
         const uint32_t from = s->t->place[m->from_rank];
         if (s->ranks[from].next <= m->from_node) {
             s->ranks[index].message = message;
@@ -226,7 +226,7 @@ static void receive(simulation *s, uint32_t index, const syn_node *node, double 
 static void wake_receiver(simulation *s, uint32_t index, const syn_node *node, uint32_t sent) {
     const uint32_t to = find_rank(s, node->peer);
     if (to == UINT32_MAX || s->ranks[to].message == NO_MESSAGE) return;
-    const syn__message *m = &s->t->messages[s->ranks[to].message];
+    const syn__timeline_message *m = &s->t->messages[s->ranks[to].message];
     if (s->t->place[m->from_rank] == index && m->from_node == sent) enqueue(s, to);
 }
 

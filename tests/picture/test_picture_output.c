@@ -121,7 +121,7 @@ static syn_status run_script(const char *script, double seconds, syn_error *err,
     snprintf(path, sizeof path, "%s:%s", folder, old);
     setenv("PATH", path, 1);
     const syn__pic_limits limits = {seconds, 10, (uint64_t)1 << 30, "neato"};
-    const syn_status s = syn__pic_run(&limits, "svg", 72, "digraph {}", 10, sink, err);
+    const syn_status s = syn__pic_graphviz(&limits, "svg", 72, "digraph {}", 10, sink, err);
     setenv("PATH", old, 1);
     *bytes = (size_t)syn_sink_bytes(sink);
     (void)syn_sink_close(sink, false, NULL);

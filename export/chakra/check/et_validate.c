@@ -201,7 +201,7 @@ static syn_status keep_graph(syn_validator *v, syn__checked_rank *rank, const sy
 }
 
 static int compare_calls(const void *a, const void *b) {
-    const syn__call *x = (const syn__call *)a, *y = (const syn__call *)b;
+    const syn__checked_call *x = (const syn__checked_call *)a, *y = (const syn__checked_call *)b;
     if (x->group != y->group) return x->group < y->group ? -1 : 1;
     if (x->id != y->id) return x->id < y->id ? -1 : 1;
     return x->node < y->node ? -1 : x->node > y->node;

@@ -14,7 +14,7 @@ extern "C" {
 #define SYN__NO_GROUP UINT32_MAX /* of sends and receives: they sort behind the collectives */
 
 /* A collective, a send or a receive. */
-typedef struct syn__call {
+typedef struct syn__checked_call {
     uint32_t node;
     uint32_t group; /* of syn_validator.groups */
     uint64_t id, offset;
@@ -22,13 +22,13 @@ typedef struct syn__call {
     uint32_t key;  /* of messages: equal for those that match each other */
     int64_t kind;  /* comm_type */
     int64_t size, src, dst, tag;
-} syn__call;
+} syn__checked_call;
 
 typedef struct syn__checked_rank {
     int32_t rank;
     bool damaged; /* not all of it was read: it is not compared with others */
     uint32_t n_nodes;
-    syn__call *calls; /* by group, then id */
+    syn__checked_call *calls; /* by group, then id */
     size_t n_calls, calls_cap;
     /* Kept only for the run through the set: */
     uint32_t *first_child, *children;
@@ -67,7 +67,8 @@ typedef struct syn__spot {
 
 void syn__find(syn_validator *v, syn_finding_kind kind, syn__spot spot, const char *fmt, ...)
     SYN_PRINTF(4, 5);
-static inline syn__spot syn__spot_of_call(const syn__checked_rank *rank, const syn__call *call) {
+static inline syn__spot syn__spot_of_call(const syn__checked_rank *rank,
+                                          const syn__checked_call *call) {
     const syn__spot spot = {rank->rank, true, call->id, call->offset};
     return spot;
 }

@@ -10,7 +10,7 @@
 
 typedef struct calls_of {
     const syn__checked_rank *rank;
-    const syn__call *first;
+    const syn__checked_call *first;
     size_t n;
 } calls_of;
 
@@ -39,7 +39,7 @@ static const char *text_of(int64_t value, char out[24]) {
 }
 
 /* " of 64 bytes" */
-static const char *size_text(const syn__call *call, char out[48]) {
+static const char *size_text(const syn__checked_call *call, char out[48]) {
     if (call->size == SYN__ABSENT) snprintf(out, 48, " without comm_size");
     else snprintf(out, 48, " of %" PRId64 " bytes", call->size);
     return out;
@@ -50,7 +50,7 @@ static void tell_mismatch(syn_validator *v, uint32_t group, const calls_of *want
     const char *name = syn__checked_group_name(v, group);
     char size[48], other[48];
     if (at < want->n && at < got->n) {
-        const syn__call *a = &got->first[at], *b = &want->first[at];
+        const syn__checked_call *a = &got->first[at], *b = &want->first[at];
         syn__find(v, SYN_FINDING_SEQUENCE, syn__spot_of_call(got->rank, a),
                   "group %.60s, collective %zu: %s%s, but rank %" PRId32 "'s node %" PRIu64
                   " is %s%s",
@@ -92,7 +92,7 @@ static void check_group(syn_validator *v, uint32_t group) {
 /* ---- Messages ---- */
 
 typedef struct message {
-    syn__call *call;
+    syn__checked_call *call;
     const syn__checked_rank *rank;
 } message;
 
@@ -100,7 +100,7 @@ static int compare_i64(int64_t a, int64_t b) {
     return (a > b) - (a < b);
 }
 
-static int compare_keys(const syn__call *a, const syn__call *b) {
+static int compare_keys(const syn__checked_call *a, const syn__checked_call *b) {
     int by = compare_i64(a->src, b->src);
     if (by == 0) by = compare_i64(a->dst, b->dst);
     if (by == 0) by = compare_i64(a->tag, b->tag);
@@ -133,7 +133,7 @@ static void check_key(syn_validator *v, const message *m, size_t begin, size_t e
     const size_t recvs = end - begin - sends;
     const bool repeated = sends == recvs;
     if (repeated && sends == 1) return;
-    const syn__call *call = m[begin].call;
+    const syn__checked_call *call = m[begin].call;
     const message *other = end < n ? &m[end] : NULL;
     if (hint(&m[begin], other, near)[0] == '\0' && begin > 0) hint(&m[begin], &m[begin - 1], near);
     /* A broken or missing file may hold the other half. */

@@ -138,16 +138,16 @@ static void check_compute(const node_check *c) {
 static syn_status add_call(const node_check *c, uint32_t group, syn_error *err) {
     syn__checked_rank *r = c->rank;
     SYN_TRY(syn_grow(&r->calls, &r->calls_cap, r->n_calls + 1, sizeof *r->calls, err));
-    r->calls[r->n_calls++] = (syn__call){.node = c->index,
-                                         .group = group,
-                                         .id = c->node->id,
-                                         .offset = c->spot.offset,
-                                         .type = c->node->type,
-                                         .kind = c->values[COMM_TYPE],
-                                         .size = c->values[COMM_SIZE],
-                                         .src = c->values[COMM_SRC],
-                                         .dst = c->values[COMM_DST],
-                                         .tag = c->values[COMM_TAG]};
+    r->calls[r->n_calls++] = (syn__checked_call){.node = c->index,
+                                                 .group = group,
+                                                 .id = c->node->id,
+                                                 .offset = c->spot.offset,
+                                                 .type = c->node->type,
+                                                 .kind = c->values[COMM_TYPE],
+                                                 .size = c->values[COMM_SIZE],
+                                                 .src = c->values[COMM_SRC],
+                                                 .dst = c->values[COMM_DST],
+                                                 .tag = c->values[COMM_TAG]};
     return SYN_OK;
 }
 

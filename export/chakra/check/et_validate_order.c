@@ -49,7 +49,7 @@ static bool reaches(search *s, uint32_t from, uint32_t to) {
 
 /* Numbers the chains; `at` has a 0 for each node. */
 static void find_chains(order_check *c, const syn__et_dag *dag, uint32_t *at) {
-    const syn__call *calls = c->rank->calls;
+    const syn__checked_call *calls = c->rank->calls;
     uint32_t last = UINT32_MAX, chain = 0;
     for (size_t i = 0; i < c->rank->n_calls; i++) {
         if (calls[i].group != SYN__NO_GROUP) at[calls[i].node] = (uint32_t)i + 1;
@@ -64,7 +64,7 @@ static void find_chains(order_check *c, const syn__et_dag *dag, uint32_t *at) {
     }
 }
 
-static bool ordered(order_check *c, const syn__call *a, const syn__call *b) {
+static bool ordered(order_check *c, const syn__checked_call *a, const syn__checked_call *b) {
     const uint32_t *place = c->s.place;
     if (place[a->node] == UINT32_MAX || place[b->node] == UINT32_MAX)
         return true; /* told already */
@@ -75,10 +75,10 @@ static bool ordered(order_check *c, const syn__call *a, const syn__call *b) {
 
 /* One finding a group: the first pair without an order. */
 static void check_groups(order_check *c) {
-    const syn__call *calls = c->rank->calls;
+    const syn__checked_call *calls = c->rank->calls;
     uint32_t told = SYN__NO_GROUP;
     for (size_t i = 1; i < c->rank->n_calls && calls[i].group != SYN__NO_GROUP; i++) {
-        const syn__call *a = &calls[i - 1], *b = &calls[i];
+        const syn__checked_call *a = &calls[i - 1], *b = &calls[i];
         if (a->group != b->group || b->group == told || a->id == b->id) continue;
         const syn__spot spot = syn__spot_of_call(c->rank, b);
         const char *group = syn__checked_group_name(c->v, b->group);

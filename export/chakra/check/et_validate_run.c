@@ -124,7 +124,7 @@ static void release(run *s, uint32_t rank, uint32_t node) {
         finish(s, rank, node);
         return;
     }
-    const syn__call *c = &r->of->calls[call];
+    const syn__checked_call *c = &r->of->calls[call];
     if (c->type != SYN__ET_COMM_RECV_NODE) {
         heap_push(r, call);
     } else if (s->sent[c->key] > 0) {
@@ -165,7 +165,7 @@ static void start(run *s, uint32_t rank) {
     rank_run *r = &s->ranks[rank];
     if (r->busy != NONE || r->n_heap == 0) return;
     const uint32_t call = heap_pop(r);
-    const syn__call *c = &r->of->calls[call];
+    const syn__checked_call *c = &r->of->calls[call];
     if (c->type == SYN__ET_COMM_COLL_NODE && c->kind != BROADCAST) {
         join(s, rank, call);
         return;
@@ -226,7 +226,7 @@ static int32_t tell_wait(const run *s, int32_t rank, char *text, size_t room) {
         snprintf(text, room, "rank %" PRId32 " has nothing that it could issue", rank);
         return -1;
     }
-    const syn__call *c = &r->of->calls[call];
+    const syn__checked_call *c = &r->of->calls[call];
     const bool message = c->type == SYN__ET_COMM_RECV_NODE;
     const int32_t peer = message ? (int32_t)c->src : missing_member(s, r, call);
     if (message)

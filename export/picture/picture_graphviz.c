@@ -169,8 +169,8 @@ static syn_status finish(const syn__pic_limits *limits, pid_t pid, const int fds
                     WEXITSTATUS(status), said[0] != '\0' ? ": " : "", said);
 }
 
-syn_status syn__pic_run(const syn__pic_limits *limits, const char *format, double dpi,
-                        const char *dot, size_t dot_bytes, syn_sink *sink, syn_error *err) {
+syn_status syn__pic_graphviz(const syn__pic_limits *limits, const char *format, double dpi,
+                             const char *dot, size_t dot_bytes, syn_sink *sink, syn_error *err) {
     char path[PATH_BYTES];
     if (!find_program(limits->program, path))
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,

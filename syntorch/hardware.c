@@ -67,7 +67,6 @@ static const syn__setting_table file_table = ROWS(file_rows);
 static const char *const op_names[] = {
 #define SYN_OP(id, name, ...) name,
 #include "ops/ops.def"
-#undef SYN_OP
 };
 
 /* The op whose name the last key is, or NULL. */

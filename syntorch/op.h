@@ -14,7 +14,6 @@ typedef enum syn_op {
     SYN_OP_NONE,
 #define SYN_OP(id, ...) SYN_OP_##id,
 #include "ops/ops.def"
-#undef SYN_OP
     SYN_OP_COUNT
 } syn_op;
 
@@ -83,6 +82,10 @@ struct syn_opdef {
 
 /* Indexed by syn_op; defined in ops/. */
 extern const syn_opdef syn_op_table[SYN_OP_COUNT];
+
+/* The category of an op by its name, in a file say: its row's, else by a keyword within it
+   (ops.def: SYN_FOREIGN), else OTHER. */
+syn_category syn_op_category(const char *name);
 
 #ifdef __cplusplus
 }

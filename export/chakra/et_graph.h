@@ -205,9 +205,6 @@ syn_status syn__et_import_file(syn_graph **out, const char *path, const char *da
 syn_status syn__et_import_chakra(syn_graph **out, const char *name, const char *data, size_t bytes,
                                  syn_error *err) SYN_MUST_USE;
 
-/* Guesses what kind of work an op does from its name. */
-syn_category syn__et_category(const char *op);
-
 #ifdef __cplusplus
 }
 #endif

@@ -7,6 +7,7 @@
 #include "export/chakra/et_build.h"
 #include "export/walk/graph_walk.h"
 #include "syntorch/memory.h"
+#include "syntorch/op.h"
 
 /* The attributes of a message that a node has fields for. Texts end in NUL, "" if absent. */
 typedef struct known {
@@ -240,7 +241,7 @@ static syn_status put_kind(syn__et_builder *b, const syn__et_node *message, cons
     }
     const bool is_comm =
         message->type >= SYN__ET_COMM_SEND_NODE && message->type < SYN__ET_NODE_TYPES;
-    out->category = is_comm ? SYN_CATEGORY_COMMUNICATION : syn__et_category(out->op);
+    out->category = is_comm ? SYN_CATEGORY_COMMUNICATION : syn_op_category(out->op);
     out->comm_bytes = is_comm ? k->comm_size : 0;
     if (exact) return SYN_OK;
     const char *name = syn__et_node_type_name(message->type);

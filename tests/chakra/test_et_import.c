@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "export/chakra/et_graph.h"
+#include "syntorch/op.h"
 #include "tests/support/et_sample.h"
 #include "tests/support/sample_graph.h"
 
@@ -315,6 +316,79 @@ static void test_messages_mean(void) {
     syn_graph_free(g);
 }
 
+/* A node as an op of the table leaves it in a trace: rank 0 of two. */
+static syn_node node_of(int op) {
+    const syn_opdef *def = &syn_op_table[op];
+    syn_node n = {.id = (uint64_t)op,
+                  .op = def->name,
+                  .label = def->name,
+                  .scope = "",
+                  .category = def->category,
+                  .comm = def->comm,
+                  .comm_bytes = 64,
+                  .flops = 64,
+                  .bytes_read = 64,
+                  .flags = def->cpu == NULL ? SYN_NODE_VIRTUAL : 0,
+                  .reduce = -1,
+                  .peer = -1,
+                  .root = -1,
+                  .start_ns = SYN_NO_TIME,
+                  .wall_ns = SYN_NO_TIME,
+                  .cpu_ns = SYN_NO_TIME,
+                  .wait_ns = SYN_NO_TIME,
+                  .predicted_ns = SYN_NO_TIME};
+    if (def->comm == SYN_COMM_NONE) return n;
+    const bool message = def->comm == SYN_COMM_SEND || def->comm == SYN_COMM_RECV;
+    n.kind = !message                     ? SYN_NODE_COLLECTIVE
+             : def->comm == SYN_COMM_SEND ? SYN_NODE_SEND
+                                          : SYN_NODE_RECV;
+    n.group = message ? 0 : 1;
+    n.peer = message ? 1 : -1;
+    if (def->comm == SYN_COMM_ALL_REDUCE || def->comm == SYN_COMM_REDUCE_SCATTER)
+        n.reduce = SYN_REDUCE_SUM;
+    if (def->comm == SYN_COMM_BROADCAST) n.root = 0;
+    return n;
+}
+
+static void test_categories(void) {
+    syn_error err = {0};
+    syn_graph *g = NULL, *back = NULL;
+    const int32_t ranks[2] = {0, 1};
+    const syn_graph_group group = {1, "tp0", ranks, 2};
+    size_t bytes;
+    CHECK_OK(syn_graph_new(&g, ranks, 1, 2, &err), err);
+    CHECK_OK(syn_graph_add_group(g, &group, &err), err);
+    uint32_t shown = 0, at[SYN_NODE_KIND_COUNT] = {0};
+    for (int op = SYN_OP_NONE + 1; op < SYN_OP_COUNT; op++) {
+        syn_node node = node_of(op);
+        node.comm_index = at[node.kind]++;
+        shown += (node.flags & SYN_NODE_VIRTUAL) == 0 && node.comm != SYN_COMM_BARRIER;
+        CHECK_OK(syn_graph_add_node(g, 0, &node, &err), err);
+    }
+    char *data = et_write(&syn_export_et, g, NULL, &bytes, &err);
+    CHECK_MSG(data != NULL, "%s", err.text);
+    CHECK_OK(syn_import_et_memory(&back, "x.et", data, bytes, &err), err);
+    CHECK_INT(back->ranks[0].n_nodes, shown);
+    syn_cursor c = {0};
+    for (uint32_t i = 0; i < back->ranks[0].n_nodes; i++) {
+        const syn_node *n = syn_graph_node(back, 0, i, &c);
+        int op = SYN_OP_COUNT - 1;
+        while (op > SYN_OP_NONE && strcmp(syn_op_table[op].name, n->op) != 0) op--;
+        CHECK_MSG(op != SYN_OP_NONE && n->category == syn_op_table[op].category,
+                  "%s came back as %s", n->op, syn_category_name(n->category));
+    }
+    syn_cursor_free(&c);
+    free(data);
+    syn_graph_free(back);
+    syn_graph_free(g);
+    /* Names of others go by keywords, the more special first. */
+    CHECK_INT(syn_op_category("aten::_softmax"), SYN_CATEGORY_REDUCTION);
+    CHECK_INT(syn_op_category("aten::native_layer_norm"), SYN_CATEGORY_NORM);
+    CHECK_INT(syn_op_category("aten::matmul"), SYN_CATEGORY_MATMUL);
+    CHECK_INT(syn_op_category("aten::mul"), SYN_CATEGORY_ELEMENTWISE);
+    CHECK_INT(syn_op_category("void kernel<float>()"), SYN_CATEGORY_OTHER);
+}
+
 /* Costs raised for simulators are not the program's. */
 static void test_clamped(void) {
     const struct {
@@ -463,6 +537,7 @@ static const test_case cases[] = {
     {"metadata_types", test_metadata_types},
     {"meaning", test_meaning},
     {"messages_mean", test_messages_mean},
+    {"categories", test_categories},
     {"clamped", test_clamped},
     {"forward_dependencies", test_forward_dependencies},
     {"ties_go_by_id", test_ties_go_by_id},

@@ -141,7 +141,7 @@ fi
 # Every anomaly and note that a conversion can tell is explained.
 for name in \
     $(sed -nE 's/^ +\[SYN__PT_[A-Z_]+\] = "([a-z-]+)",.*/\1/p' export/pytorch/read/pt_report.c) \
-    $(sed -nE 's/^ +X\([A-Z_]+, "([a-z-]+)",.*/\1/p' export/pytorch/rank/pt_hints.h); do
+    $(sed -nE 's/^ +X\([A-Z_]+, "([a-z-]+)",.*/\1/p' export/pytorch/match/pt_hints.h); do
     grep -q "\`$name\`" docs/pytorch.md || fail "docs/pytorch.md does not explain $name"
 done
 

@@ -6,7 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "export/pytorch/comm/pt_comm.h"
+#include "export/pytorch/deps/pt_deps.h"
+#include "export/pytorch/match/pt_match.h"
 #include "export/pytorch/rank/pt_rank.h"
+#include "export/pytorch/set/pt_set.h"
+#include "export/pytorch/write/pt_write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

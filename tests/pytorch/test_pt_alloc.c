@@ -2,9 +2,15 @@
    failure must come back as a sentence and leave nothing behind (the sanitizer run checks leaks).
    Undamaged, the same pair is also read in pieces: cut anywhere, the host trace gives no fewer
    nodes than are complete before the cut. */
+#include "export/pytorch/comm/pt_comm.h"
 #include "export/pytorch/compat/pt_compat.h"
+#include "export/pytorch/deps/pt_deps.h"
+#include "export/pytorch/match/pt_match.h"
 #include "export/pytorch/rank/pt_rank.h"
+#include "export/pytorch/set/pt_set.h"
+#include "export/pytorch/sim/pt_replay.h"
 #include "export/pytorch/write/pt_merge_rank.h"
+#include "export/pytorch/write/pt_write.h"
 #include "syntorch/memory.h"
 #include "tests/support/test.h"
 

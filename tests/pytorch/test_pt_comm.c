@@ -1,6 +1,7 @@
 /* Communications in PyTorch's traces: what they are, how many bytes, of which group, from whom. */
 #include "tests/support/test.h"
 
+#include "export/chakra/wire/et_node.h"
 #include "tests/support/pt_calls_json.h"
 
 /* ---- One call ---- */

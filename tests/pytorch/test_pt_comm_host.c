@@ -2,6 +2,9 @@
 #include "tests/support/test.h"
 
 #include "export/chakra/et_graph.h"
+#include "export/chakra/wire/et_node.h"
+#include "export/pytorch/comm/pt_comm.h"
+#include "export/pytorch/match/pt_match.h"
 #include "syntorch/memory.h"
 #include "tests/support/pt_calls_json.h"
 

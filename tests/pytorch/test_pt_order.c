@@ -1,4 +1,5 @@
 /* The order of ops and the cutting of cycles, on hand-made ranks. */
+#include "export/pytorch/deps/pt_deps.h"
 #include "export/pytorch/rank/pt_rank.h"
 #include "syntorch/memory.h"
 #include "tests/support/test.h"

@@ -1,6 +1,8 @@
 /* Replays of ranks made by hand: of all nodes, and of those that a simulator gets. */
 #include "tests/support/test.h"
 
+#include "export/chakra/wire/et_node.h"
+#include "export/pytorch/sim/pt_replay.h"
 #include "tests/support/pt_hand.h"
 
 #define HOST   SYN__PT_OP_HOST

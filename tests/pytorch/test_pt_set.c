@@ -1,7 +1,12 @@
 /* Several ranks: groups with one number, collectives and messages matched, what lacks a partner. */
 #include "tests/support/test.h"
 
+#include "export/chakra/wire/et_node.h"
+#include "export/pytorch/comm/pt_comm.h"
+#include "export/pytorch/comm/pt_launch_order.h"
+#include "export/pytorch/match/pt_match.h"
 #include "export/pytorch/set/pt_set.h"
+#include "export/pytorch/write/pt_write.h"
 #include "syntorch/memory.h"
 
 #define MAX_RANKS 4

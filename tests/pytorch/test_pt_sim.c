@@ -1,6 +1,7 @@
 /* What a simulator gets of a rank made by hand: dependencies, delays, durations, communication. */
 #include "tests/support/test.h"
 
+#include "export/chakra/wire/et_node.h"
 #include "tests/support/pt_written.h"
 
 #define HOST        SYN__PT_OP_HOST

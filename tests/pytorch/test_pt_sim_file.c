@@ -4,6 +4,8 @@
 
 #include <time.h>
 
+#include "export/chakra/wire/et_node.h"
+#include "export/pytorch/write/pt_write.h"
 #include "tests/support/pt_written.h"
 
 #define HOST   SYN__PT_OP_HOST

@@ -2,6 +2,7 @@
    device work. */
 #include "tests/support/test.h"
 
+#include "export/chakra/wire/et_node.h"
 #include "tests/support/pt_written.h"
 
 #define HOST        SYN__PT_OP_HOST

@@ -2,7 +2,14 @@
    replayed. */
 #include "tests/support/sink_folder.h"
 
+#include "export/chakra/wire/et_node.h"
+#include "export/pytorch/comm/pt_comm.h"
+#include "export/pytorch/deps/pt_deps.h"
+#include "export/pytorch/match/pt_match.h"
 #include "export/pytorch/rank/pt_rank.h"
+#include "export/pytorch/set/pt_set.h"
+#include "export/pytorch/sim/pt_replay.h"
+#include "export/pytorch/write/pt_write.h"
 #include "syntorch/memory.h"
 #include "tests/support/pt_written.h"
 

@@ -5,7 +5,9 @@
 
 #include <stdarg.h>
 
-#include "export/pytorch/rank/pt_calls.h"
+#include "export/pytorch/comm/pt_calls.h"
+#include "export/pytorch/comm/pt_comm.h"
+#include "export/pytorch/match/pt_match.h"
 
 #define JSON_ROOM ((size_t)1 << 17)
 

@@ -2,6 +2,8 @@
 #ifndef TESTS_PT_WRITTEN_H
 #define TESTS_PT_WRITTEN_H
 
+#include "export/chakra/wire/et_node.h"
+#include "export/pytorch/write/pt_write.h"
 #include "tests/support/pt_hand.h"
 
 /* The next message of a trace; false at its end. */

@@ -6,7 +6,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "export/pytorch/comm/pt_comm.h"
 #include "export/pytorch/compat/pt_compat.h"
+#include "export/pytorch/deps/pt_deps.h"
+#include "export/pytorch/match/pt_match.h"
+#include "export/pytorch/set/pt_set.h"
 #include "export/pytorch/write/pt_merge_rank.h"
 #include "syntorch/memory.h"
 #include "tools/cli.h"

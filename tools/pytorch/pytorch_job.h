@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "export/pytorch/rank/pt_rank.h"
+#include "export/pytorch/write/pt_write.h"
 #include "tools/progress.h"
 
 typedef enum pytorch_profile { PYTORCH_FULL, PYTORCH_ASTRA_SIM } pytorch_profile;

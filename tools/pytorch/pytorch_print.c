@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "export/chakra/wire/et_node.h"
-#include "export/pytorch/rank/pt_hints.h"
+#include "export/pytorch/match/pt_hints.h"
+#include "export/pytorch/sim/pt_replay.h"
 #include "syntorch/memory.h"
 #include "tools/cli.h"
 #include "tools/pytorch/pytorch_job.h"

@@ -5,7 +5,7 @@
 #ifndef EXPORT_PT_COMPAT_H
 #define EXPORT_PT_COMPAT_H
 
-#include "export/pytorch/read/pt_merge.h"
+#include "export/pytorch/write/pt_merge.h"
 
 #ifdef __cplusplus
 extern "C" {

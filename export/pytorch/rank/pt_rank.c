@@ -65,7 +65,7 @@ syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn__pt_options *options,
     }
     if (has_host) return SYN_OK;
     rank->host_input.name = rank->device_input.name;
-    return syn__pt_make_host(rank, err);
+    return syn__pt_host_from_events(rank, err);
 }
 
 syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *device,

@@ -1,25 +1,21 @@
-/* The conversion of PyTorch traces in default mode: one rank's host and device trace become ops
-   with dependencies by class, in steps, each in a file of its own:
+/* One rank in default mode: its two traces, and what the steps of the conversion find in them. Each
+   step has a room:
 
-     pt_match.c   host nodes and device events become ops; who launched what; times (pt_align*.c:
-                  without common ids)
-     pt_comm.c    which ops communicate: kind, bytes, group, peer
-     pt_edges.c   dependencies by class (pt_sync.c: synchronisation)
-     pt_order.c   an order in which every dependency comes earlier; cycles are cut
-     pt_set.c     several ranks: groups, collectives and messages agree
-     pt_full.c    writes all nodes (profile full)
-     pt_sim.c     writes what a simulator runs (profile astra-sim)
-     pt_replay.c  runs what was written again
+     rank/   the traces are read
+     match/  host nodes and device events become ops: who launched what, times
+     comm/   which ops communicate: kind, bytes, group, peer
+     deps/   dependencies by class; an order of the ops in which each comes earlier, cycles are cut
+     sim/    the nodes that a simulator runs, and what it would make of them
+     set/    several ranks: groups, collectives and messages agree
+     write/  all nodes (profile full), what a simulator runs (profile astra-sim), a linked trace
 
-   Compatible mode is apart (pt_compat_*.c). */
+   Compatible mode is apart (compat/). */
 #ifndef EXPORT_PT_RANK_H
 #define EXPORT_PT_RANK_H
 
-#include "export/chakra/wire/et_node.h"
 #include "export/pytorch/read/pt_device.h"
 #include "export/pytorch/read/pt_host.h"
 #include "export/text/arena.h"
-#include "syntorch/sink.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -200,74 +196,12 @@ syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *d
 /* The same of inputs that the caller has opened; the rank is zero otherwise. */
 syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn__pt_options *options,
                              syn__pt_report *report, syn_error *err) SYN_MUST_USE;
-/* pt_made.c: host nodes for want of a host trace. */
-syn_status syn__pt_make_host(syn__pt_rank *rank, syn_error *err) SYN_MUST_USE;
+/* Host nodes for want of a host trace, made of the device's CPU ops (pt_host_from_events.c). */
+syn_status syn__pt_host_from_events(syn__pt_rank *rank, syn_error *err) SYN_MUST_USE;
 /* Counts an anomaly of a host node, in its place. A NULL report is allowed. */
 void syn__pt_note_host(const syn__pt_rank *rank, syn__pt_report *report, syn__pt_anomaly kind,
                        uint32_t node);
-syn_status syn__pt_match(syn__pt_rank *rank, const syn__pt_options *options, syn__pt_report *report,
-                         syn_error *err) SYN_MUST_USE;
-/* Fills comms and groups; kind, bytes, group, peer, sequence of each. Tags are left to
-   syn__pt_set_agree. */
-syn_status syn__pt_find_comms(syn__pt_rank *rank, syn__pt_report *report,
-                              syn_error *err) SYN_MUST_USE;
-syn_status syn__pt_connect(syn__pt_rank *rank, const syn__pt_options *options,
-                           syn__pt_report *report, syn_error *err) SYN_MUST_USE;
-syn_status syn__pt_order(syn__pt_rank *rank, syn__pt_report *report, syn_error *err) SYN_MUST_USE;
-/* Makes the ranks of a set agree: numbers groups alike (ids 1.., also for one rank alone), tags
-   messages, checks that the members of a group call the same collectives. */
-syn_status syn__pt_set_agree(syn__pt_rank *ranks, size_t n_ranks, syn__pt_report *report,
-                             syn_error *err) SYN_MUST_USE;
-/* {"<id>": [ranks...]} */
-void syn__pt_write_groups(const syn__pt_rank *ranks, size_t n_ranks, syn_sink *sink);
-syn_status syn__pt_write_full(const syn__pt_rank *rank, const syn__pt_options *options,
-                              syn_sink *sink, syn_error *err) SYN_MUST_USE;
-
-#define SYN__PT_STAND_IN_REASONS 12 /* that pt_sim.c knows: 11 */
-
-/* What a simulator gets of a rank. */
-typedef struct syn__pt_written {
-    uint64_t nodes, compute, delays; /* of all nodes: kernels and copies; "host delay" */
-    uint64_t stand_ins;              /* communication written as computation; */
-    uint64_t absorbed;               /* ... of a library's threads: in delays, without nodes; */
-    struct {
-        const char *why; /* "a group of one rank"; static. NULL: no further reason */
-        uint64_t count;
-    } reasons[SYN__PT_STAND_IN_REASONS]; /* ... and why */
-    uint64_t collectives, messages;
-    uint64_t dropped_barriers; /* no nodes: their dependencies are passed on */
-    int64_t delay_us;          /* of all delays */
-} syn__pt_written;
-
-syn_status syn__pt_write_sim(const syn__pt_rank *rank, const syn__pt_options *options,
-                             syn_sink *sink, syn__pt_written *written /* NULL allowed */,
-                             syn_error *err) SYN_MUST_USE;
 void syn__pt_rank_free(syn__pt_rank *rank);
-
-/* A replay runs what was written, and nothing else of the measurement. */
-typedef struct syn__pt_replay_lane {
-    int64_t measured_ns, replayed_ns; /* from the trace's first op to the lane's last end */
-    int64_t busy_ns;                  /* sum of the written durations */
-    int64_t idle_ns; /* of a thread: measured time in no op, which profile full has no node for */
-    uint64_t n_ops;
-} syn__pt_replay_lane;
-
-typedef struct syn__pt_replayed {
-    int64_t measured_ns, replayed_ns; /* end to end */
-    syn__pt_replay_lane *lanes;       /* freed by the caller (syn_free) */
-    size_t n_lanes;
-} syn__pt_replayed;
-
-/* Profile full: an op starts when all that it waits for is over and its lane is free, in the order
-   of ids, and takes its node's duration. One row per lane of the rank. Time between ops is in no
-   node, and a caller's own time passes before its callees', waits included: so the replay may end
-   far from the measured end. */
-syn_status syn__pt_replay(const syn__pt_rank *rank, syn__pt_replayed *out,
-                          syn_error *err) SYN_MUST_USE;
-/* Profile astra-sim: two slots, each of which always runs the ready node with the lowest id:
-   computation with delays (row 0), communication with its measured durations (row 1). */
-syn_status syn__pt_replay_sim(const syn__pt_rank *rank, syn__pt_replayed *out,
-                              syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

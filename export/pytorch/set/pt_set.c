@@ -3,8 +3,11 @@
    marked. */
 #include <stdlib.h>
 
+#include "export/chakra/wire/et_node.h"
+#include "export/pytorch/comm/pt_launch_order.h"
 #include "export/pytorch/set/pt_set.h"
-#include "export/pytorch/write/pt_sim.h"
+#include "export/pytorch/set/pt_set_entries.h"
+#include "export/pytorch/sim/pt_sim.h"
 #include "syntorch/memory.h"
 
 void syn__pt_set_note(const syn__pt_set *s, syn__pt_anomaly kind, const syn__pt_entry *e) {

@@ -4,9 +4,11 @@
    leave ranks that wait for each other: of the communications that wait, the one which is furthest
    off at another rank is taken out, until all ops run. Then the same with the nodes that a
    simulator gets, whose delays order more, anew as long as something is taken out. */
+#include "export/chakra/wire/et_node.h"
+#include "export/pytorch/comm/pt_launch_order.h"
 #include "export/pytorch/read/pt_sort.h"
-#include "export/pytorch/set/pt_set.h"
-#include "export/pytorch/write/pt_sim.h"
+#include "export/pytorch/set/pt_set_entries.h"
+#include "export/pytorch/sim/pt_sim.h"
 #include "syntorch/memory.h"
 
 enum { CHAINED = 1, HERE = 2, ARRIVED = 4 }; /* HERE: its item waits for no other item */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_node.h"
-#include "export/pytorch/rank/pt_rank.h"
+#include "export/pytorch/write/pt_write.h"
 #include "export/text/python_json.h"
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"

@@ -3,7 +3,7 @@
 #define EXPORT_PT_MERGE_RANK_H
 
 #include "export/pytorch/rank/pt_rank.h"
-#include "export/pytorch/read/pt_merge.h"
+#include "export/pytorch/write/pt_merge.h"
 
 #ifdef __cplusplus
 extern "C" {

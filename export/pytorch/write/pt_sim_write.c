@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "export/chakra/wire/et_node.h"
 #include "export/pytorch/read/pt_names.h"
 #include "export/pytorch/write/pt_cost.h"
-#include "export/pytorch/write/pt_sim.h"
+#include "export/pytorch/write/pt_sim_counts.h"
+#include "export/pytorch/write/pt_write.h"
 #include "syntorch/memory.h"
 #include "syntorch/types.h"
 
@@ -390,8 +392,8 @@ static syn_status write_node(writer *w, uint32_t index, syn_error *err) {
     return send(w, err);
 }
 
-syn_status syn__pt_sim_write(const syn__pt_sim *sim, const syn__pt_options *options, syn_sink *sink,
-                             syn_error *err) {
+static syn_status write_nodes(const syn__pt_sim *sim, const syn__pt_options *options,
+                              syn_sink *sink, syn_error *err) {
     writer w = {.sim = sim, .sink = sink};
     syn_status status = write_meta(&w, options, err);
     for (size_t i = 0; i < sim->n_nodes && status == SYN_OK; i++) {
@@ -403,5 +405,15 @@ syn_status syn__pt_sim_write(const syn__pt_sim *sim, const syn__pt_options *opti
     syn_free(w.attrs);
     syn_free(w.waits);
     syn_free(w.ids);
+    return status;
+}
+
+syn_status syn__pt_write_sim(const syn__pt_rank *rank, const syn__pt_options *options,
+                             syn_sink *sink, syn__pt_written *written, syn_error *err) {
+    syn__pt_sim sim;
+    syn_status status = syn__pt_sim_make(&sim, rank, err);
+    if (status == SYN_OK && written != NULL) *written = syn__pt_sim_count(&sim);
+    if (status == SYN_OK) status = write_nodes(&sim, options, sink, err);
+    syn__pt_sim_free(&sim);
     return status;
 }

@@ -1,0 +1,199 @@
+/* Communications of one rank: each call of a library becomes one, on the kernel that carries it,
+   else on its host op. What it is comes from the kernel's args, then record_param_comms, then the
+   ops around it, the kernel's name last. */
+#include <stdlib.h>
+
+#include "export/chakra/wire/et_node.h"
+#include "export/pytorch/comm/pt_calls.h"
+#include "export/pytorch/comm/pt_comm.h"
+#include "export/pytorch/comm/pt_groups.h"
+#include "export/pytorch/read/pt_names.h"
+#include "export/pytorch/read/pt_tensors.h"
+#include "syntorch/memory.h"
+
+typedef struct finder {
+    syn__pt_rank *rank;
+    syn__pt_report *report;
+    syn_error *err;
+    syn__pt_calls calls;
+    syn__pt_group_finder groups;
+    int64_t *local_peer; /* per comm: the peer's rank within its group, -1 */
+    size_t local_cap;
+    uint32_t *own; /* kernels without a call */
+    size_t n_own;
+} finder;
+
+static void note(const finder *f, syn__pt_anomaly kind, const syn__pt_op *op) {
+    const syn__pt_rank *r = f->rank;
+    if (op->host != SYN__PT_NONE) {
+        syn__pt_note_host(r, f->report, kind, op->host);
+    } else if (op->event != SYN__PT_NONE) {
+        const syn__pt_event *e = &r->device.events[op->event];
+        syn__pt_note_at(f->report, kind, r->device_input.name,
+                        (uint64_t)(e->text - r->device_input.data), SYN__PT_NO_PLACE);
+    }
+}
+
+/* ---- Facts ---- */
+
+/* shaped: the first tensor is what the call takes in. */
+static void tell_host(const finder *f, syn__pt_told *told, uint32_t index, bool record,
+                      bool shaped) {
+    const syn__pt_rank *r = f->rank;
+    if (index == SYN__PT_NONE) return;
+    const syn__pt_op *op = &r->ops[index];
+    const syn__pt_host_node *node = &r->host.nodes[op->host];
+    if (r->host.made_of && record) syn__pt_told_event(told, &r->device.events[op->event]);
+    if (r->host.made_of && shaped && told->in_bytes < 0)
+        told->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
+    if (!record) {
+        syn__pt_told_call(told, node, syn__pt_host_name(&r->host, node->name));
+        return;
+    }
+    syn__pt_told_record(told, node);
+    if (op->event != SYN__PT_NONE) syn__pt_told_event(told, &r->device.events[op->event]);
+}
+
+static void tell(const finder *f, syn__pt_told *told, uint32_t kernel, const syn__pt_call *call) {
+    const syn__pt_rank *r = f->rank;
+    syn__pt_told_init(told);
+    const bool grouped = call != NULL && call->grouped;
+    if (!grouped && kernel != SYN__PT_NONE && r->ops[kernel].event != SYN__PT_NONE)
+        syn__pt_told_event(told, &r->device.events[r->ops[kernel].event]);
+    if (call != NULL) {
+        tell_host(f, told, call->record, true, true);
+        tell_host(f, told, call->api, false, false);
+        tell_host(f, told, call->functional, false, true);
+        tell_host(f, told, call->backend, false, true);
+    }
+    if (told->kind >= 0 || kernel == SYN__PT_NONE) return;
+    told->kind = syn__pt_kernel_kind(syn__pt_op_name(r, &r->ops[kernel]));
+    if (told->kind == SYN__PT_CALL_SEND) told->kind = SYN__PT_CALL_ALL_TO_ALL;
+}
+
+/* Bytes that a call takes in, from what it puts out. */
+static int64_t from_output(const syn__pt_told *t, int64_t ranks) {
+    int64_t out = t->out_bytes;
+    if (t->out_elems > 0 && t->elem_bytes > 0) out = syn__pt_mul_i64(t->out_elems, t->elem_bytes);
+    if (out <= 0 || ranks < 1) return out;
+    if (t->kind == SYN__PT_CALL_ALL_GATHER || t->kind == SYN__PT_CALL_GATHER)
+        return out > ranks ? out / ranks : 1;
+    const bool by_tensors = t->in_elems < 0 && t->out_elems < 0; /* the root has a part for each */
+    const bool has_all =
+        t->kind == SYN__PT_CALL_REDUCE_SCATTER || (t->kind == SYN__PT_CALL_SCATTER && by_tensors);
+    return has_all ? syn__pt_mul_i64(out, ranks) : out;
+}
+
+static int64_t bytes_of(const syn__pt_told *t, int64_t ranks) {
+    int64_t in = -1;
+    if (t->kind == SYN__PT_CALL_BARRIER) return 1;
+    if (t->in_elems > 0 && t->elem_bytes > 0) in = syn__pt_mul_i64(t->in_elems, t->elem_bytes);
+    if (in <= 0) in = t->in_bytes;
+    const bool nothing = t->kind == SYN__PT_CALL_ALL_TO_ALL && (t->in_elems == 0 || in == 0);
+    if (in <= 0 && !nothing) in = from_output(t, ranks);
+    return in > 0 ? in : -1;
+}
+
+static int64_t ranks_of(const finder *f, const syn__pt_told *t, uint32_t group) {
+    if (group != SYN__PT_NONE && f->rank->groups[group].size != 0)
+        return f->rank->groups[group].size;
+    return t->group_size > 0 ? t->group_size : f->rank->world_size;
+}
+
+static int32_t as_rank(int64_t v) {
+    return v >= 0 && v <= INT32_MAX ? (int32_t)v : -1;
+}
+
+/* ---- Communications ---- */
+
+static void set_type(syn__pt_comm *c, const syn__pt_told *t) {
+    c->type = t->kind == SYN__PT_CALL_SEND   ? SYN__ET_COMM_SEND_NODE
+              : t->kind == SYN__PT_CALL_RECV ? SYN__ET_COMM_RECV_NODE
+                                             : SYN__ET_COMM_COLL_NODE;
+    c->collective = c->type == SYN__ET_COMM_COLL_NODE && t->kind >= 0 ? t->kind : -1;
+    c->peer = -1;
+    if (t->kind == SYN__PT_CALL_SEND) c->peer = as_rank(t->target);
+    if (t->kind == SYN__PT_CALL_RECV) c->peer = as_rank(t->source);
+    c->tag = t->tag >= 0 && t->tag <= INT32_MAX ? (int32_t)t->tag : 0;
+}
+
+static syn_status add(finder *f, uint32_t op, uint32_t kernel, const syn__pt_call *call) {
+    syn__pt_rank *r = f->rank;
+    syn__pt_told told;
+    tell(f, &told, kernel, call);
+    if (told.kind == SYN__PT_CALL_NONE && kernel == SYN__PT_NONE) return SYN_OK;
+    SYN_TRY(syn_grow(&r->comms, &r->comms_cap, r->n_comms + 1, sizeof *r->comms, f->err));
+    SYN_TRY(syn_grow(&f->local_peer, &f->local_cap, r->n_comms + 1, sizeof *f->local_peer, f->err));
+    syn__pt_comm *c = &r->comms[r->n_comms];
+    memset(c, 0, sizeof *c);
+    c->op = op;
+    c->sequence = told.sequence;
+    set_type(c, &told);
+    SYN_TRY(syn__pt_groups_find(&f->groups, &told, &c->group));
+    c->bytes = bytes_of(&told, ranks_of(f, &told, c->group));
+    const bool message = c->type != SYN__ET_COMM_COLL_NODE;
+    f->local_peer[r->n_comms] = message && c->peer < 0 ? told.peer : -1;
+    r->ops[op].comm = (uint32_t)r->n_comms++;
+    if (!message && c->collective < 0) note(f, SYN__PT_UNKNOWN_COLLECTIVE, &r->ops[op]);
+    if (c->bytes > 0) return SYN_OK;
+    c->bytes = 1;
+    note(f, SYN__PT_SIZE_UNKNOWN, &r->ops[op]);
+    return SYN_OK;
+}
+
+/* Ranks within a group are those of the whole job where nothing is known of the group. */
+static int32_t global_peer(const syn__pt_rank *r, const syn__pt_comm *c, int64_t local) {
+    const syn__pt_group *g = c->group != SYN__PT_NONE ? &r->groups[c->group] : NULL;
+    if (local < 0) return -1;
+    if (g != NULL && g->n_ranks != 0) return local < g->n_ranks ? g->ranks[local] : -1;
+    return r->world_size < 0 || local < r->world_size ? as_rank(local) : -1;
+}
+
+static syn_status finish_comms(finder *f) {
+    syn__pt_rank *r = f->rank;
+    SYN_TRY(syn__pt_groups_finish(&f->groups));
+    for (size_t i = 0; i < r->n_comms; i++) {
+        syn__pt_comm *c = &r->comms[i];
+        if (c->group == SYN__PT_NONE && r->n_groups == 1) c->group = 0;
+        if (c->group == SYN__PT_NONE ||
+            (r->groups[c->group].n_ranks == 0 && r->groups[c->group].size == 0))
+            note(f, SYN__PT_GROUP_UNKNOWN, &r->ops[c->op]);
+        if (c->type == SYN__ET_COMM_COLL_NODE) continue;
+        if (c->peer < 0) c->peer = global_peer(r, c, f->local_peer[i]);
+        if (c->peer < 0) note(f, SYN__PT_PEER_UNKNOWN, &r->ops[c->op]);
+    }
+    return SYN_OK;
+}
+
+static int by_op(const void *a, const void *b) {
+    const uint32_t x = ((const syn__pt_comm *)a)->op, y = ((const syn__pt_comm *)b)->op;
+    return (x > y) - (x < y);
+}
+
+static syn_status find_all(finder *f) {
+    syn__pt_rank *r = f->rank;
+    SYN_TRY(syn__pt_groups_open(&f->groups, r, f->report, f->err));
+    SYN_TRY(syn__pt_calls_open(&f->calls, r, f->err));
+    SYN_TRY(syn__pt_calls_kernels(&f->calls, &f->own, &f->n_own));
+    for (size_t i = 0; i < f->calls.n_calls; i++) {
+        const syn__pt_call *call = &f->calls.calls[i];
+        const uint32_t op =
+            call->kernel != SYN__PT_NONE ? call->kernel : syn__pt_call_op(f->rank, call);
+        SYN_TRY(add(f, op, call->kernel, call));
+    }
+    for (size_t i = 0; i < f->n_own; i++) SYN_TRY(add(f, f->own[i], f->own[i], NULL));
+    SYN_TRY(finish_comms(f));
+    if (r->n_comms > 1) qsort(r->comms, r->n_comms, sizeof *r->comms, by_op);
+    for (size_t i = 0; i < r->n_comms; i++) r->ops[r->comms[i].op].comm = (uint32_t)i;
+    return SYN_OK;
+}
+
+syn_status syn__pt_find_comms(syn__pt_rank *rank, syn__pt_report *report, syn_error *err) {
+    finder f = {.rank = rank, .report = report, .err = err};
+    const syn_status s = find_all(&f);
+    syn__pt_calls_close(&f.calls);
+    syn__pt_groups_close(&f.groups);
+    syn_free(f.local_peer);
+    syn_free(f.own);
+    return s;
+}

@@ -1,0 +1,121 @@
+/* Dependencies between the ops of a rank: calls, program order, launches, streams, groups; the
+   finders have files of their own. */
+#include "export/pytorch/comm/pt_launch_order.h"
+#include "export/pytorch/deps/pt_deps.h"
+#include "export/pytorch/deps/pt_edge_finders.h"
+#include "export/pytorch/read/pt_sort.h"
+#include "syntorch/memory.h"
+
+/* Before which device work without a start cannot have begun: its launch. */
+static int64_t launched_at(const syn__pt_connector *c, const syn__pt_op *op) {
+    if (op->launch != SYN__PT_NONE) return c->rank->device.events[op->launch].ts_ns;
+    return op->parent != SYN__PT_NONE ? c->when[op->parent] : SYN__PT_NO_NS;
+}
+
+/* An op without a start counts as begun with the op before it in its lane, or when it was launched.
+ */
+static syn_status date_ops(syn__pt_connector *c) {
+    const syn__pt_rank *r = c->rank;
+    int64_t *last = syn_malloc((r->n_lanes + 1) * sizeof *last);
+    c->when = syn_malloc(r->n_ops * sizeof *c->when);
+    if (!last || !c->when) {
+        syn_free(last);
+        return SYN_FAIL_NOMEM(c->err, r->n_ops * sizeof *c->when, "times");
+    }
+    for (size_t i = 0; i < r->n_lanes; i++) last[i] = SYN__PT_NO_NS;
+    for (size_t i = 0; i < r->n_ops; i++) {
+        const syn__pt_op *op = &r->ops[i];
+        if (op->start_ns != SYN__PT_NO_NS) last[op->lane] = op->start_ns;
+        c->when[i] = last[op->lane];
+        if (op->start_ns != SYN__PT_NO_NS || !syn__pt_is_device(op)) continue;
+        const int64_t launch = launched_at(c, op);
+        if (launch > c->when[i]) c->when[i] = launch;
+    }
+    syn_free(last);
+    return SYN_OK;
+}
+
+static syn_status sort_lanes(syn__pt_connector *c) {
+    const syn__pt_rank *r = c->rank;
+    uint64_t *keys = syn_malloc(r->n_ops * sizeof *keys);
+    uint32_t *by_time = NULL;
+    c->lane_first = syn_calloc(r->n_lanes + 2, sizeof *c->lane_first);
+    c->lane_ops = syn_malloc(r->n_ops * sizeof *c->lane_ops);
+    syn_status s = SYN_OK;
+    if (!keys || !c->lane_first || !c->lane_ops)
+        s = SYN_FAIL_NOMEM(c->err, r->n_ops * sizeof *keys, "lanes");
+    for (size_t i = 0; i < r->n_ops && s == SYN_OK; i++) keys[i] = syn__pt_i64_key(c->when[i]);
+    if (s == SYN_OK) s = syn__pt_sort(keys, r->n_ops, &by_time, c->err);
+    if (s == SYN_OK) {
+        for (size_t i = 0; i < r->n_ops; i++) c->lane_first[r->ops[i].lane + 2]++;
+        for (size_t i = 2; i <= r->n_lanes; i++) c->lane_first[i] += c->lane_first[i - 1];
+        for (size_t i = 0; i < r->n_ops; i++)
+            c->lane_ops[c->lane_first[r->ops[by_time[i]].lane + 1]++] = by_time[i];
+    }
+    syn_free(by_time);
+    syn_free(keys);
+    return s;
+}
+
+static syn_status connect_lanes(syn__pt_connector *c) {
+    const syn__pt_rank *r = c->rank;
+    for (size_t lane = 0; lane < r->n_lanes; lane++) {
+        const syn__pt_edge_class class_ =
+            r->lanes[lane].device ? SYN__PT_EDGE_STREAM : SYN__PT_EDGE_PROGRAM;
+        for (size_t i = c->lane_first[lane] + 1; i < c->lane_first[lane + 1]; i++)
+            SYN_TRY(syn__pt_add_edge(c, c->lane_ops[i - 1], c->lane_ops[i], class_));
+    }
+    return SYN_OK;
+}
+
+static syn_status connect_parents(syn__pt_connector *c) {
+    const syn__pt_rank *r = c->rank;
+    for (uint32_t i = 0; i < r->n_ops; i++) {
+        const syn__pt_edge_class class_ =
+            syn__pt_is_launched(&r->ops[i]) ? SYN__PT_EDGE_LAUNCH : SYN__PT_EDGE_CALL;
+        SYN_TRY(syn__pt_add_edge(c, r->ops[i].parent, i, class_));
+    }
+    return SYN_OK;
+}
+
+/* Collectives of a group run one after the other, in the order in which they were launched. */
+static syn_status connect_groups(syn__pt_connector *c) {
+    const syn__pt_rank *r = c->rank;
+    uint32_t *last = syn_malloc((r->n_groups + 1) * sizeof *last), *order = NULL;
+    syn_status s = SYN_OK;
+    if (!last) s = SYN_FAIL_NOMEM(c->err, r->n_groups * sizeof *last, "groups");
+    else s = syn__pt_launch_order(r, c->when, &order, c->err);
+    for (size_t g = 0; g <= r->n_groups && s == SYN_OK; g++) last[g] = SYN__PT_NONE;
+    for (size_t i = 0; i < r->n_comms && s == SYN_OK; i++) {
+        const syn__pt_comm *m = &r->comms[order[i]];
+        const uint32_t group = syn__pt_group_of(r, m);
+        if (group == SYN__PT_NONE) continue;
+        s = syn__pt_add_edge(c, last[group], m->op, SYN__PT_EDGE_GROUP);
+        last[group] = m->op;
+    }
+    syn_free(order);
+    syn_free(last);
+    return s;
+}
+
+static syn_status connect_all(syn__pt_connector *c) {
+    SYN_TRY(date_ops(c));
+    SYN_TRY(sort_lanes(c));
+    SYN_TRY(connect_parents(c));
+    SYN_TRY(connect_lanes(c));
+    SYN_TRY(connect_groups(c));
+    SYN_TRY(syn__pt_find_linked(c));
+    SYN_TRY(syn__pt_find_syncs(c));
+    SYN_TRY(syn__pt_find_waits(c));
+    return syn__pt_find_wakes(c);
+}
+
+syn_status syn__pt_connect(syn__pt_rank *rank, const syn__pt_options *options,
+                           syn__pt_report *report, syn_error *err) {
+    syn__pt_connector c = {.rank = rank, .options = options, .report = report, .err = err};
+    const syn_status s = connect_all(&c);
+    syn_free(c.when);
+    syn_free(c.lane_first);
+    syn_free(c.lane_ops);
+    return s;
+}

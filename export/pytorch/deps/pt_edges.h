@@ -1,0 +1,28 @@
+/* What the finders of dependencies share. */
+#ifndef EXPORT_PT_EDGES_H
+#define EXPORT_PT_EDGES_H
+
+#include "export/pytorch/rank/pt_rank.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct syn__pt_connector {
+    syn__pt_rank *rank;
+    const syn__pt_options *options;
+    syn__pt_report *report;
+    syn_error *err;
+    int64_t *when;        /* per op: its start, else that of the op before it in its lane */
+    uint32_t *lane_first; /* per lane, and the end: slices of lane_ops */
+    uint32_t *lane_ops;   /* ops by lane, `when` and index */
+} syn__pt_connector;
+
+/* Adds an edge if its class is wanted; ops may be SYN__PT_NONE, then nothing happens. */
+syn_status syn__pt_add_edge(syn__pt_connector *c, uint32_t from, uint32_t to,
+                            syn__pt_edge_class class_);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,325 @@
+/* Synchronisation: what makes the host wait for a device, or a stream for another.
+
+   Where the trace has cuda_sync events (torch.profiler's enable_cuda_sync_events), they say which
+   stream or recorded event was waited for. Otherwise the calls of the runtime are read: a
+   device-wide wait is for the last work of every stream; a blocking copy for itself; of stream and
+   event waits the trace does not tell the stream, so the work is taken that the thread launched
+   last before the wait (before the latest cudaEventRecord, for events); a cudaStreamWaitEvent makes
+   the thread's next launch wait for the last work on the other streams of the device. An edge that
+   the measured times contradict is not made. */
+#include "export/pytorch/deps/pt_edge_finders.h"
+#include "export/pytorch/read/pt_events.h"
+#include "export/pytorch/read/pt_sort.h"
+#include "syntorch/memory.h"
+
+#define CLOCK_SLACK_NS 1000 /* the clocks of host and device agree to about so much */
+#define MAX_BACK       64   /* launches looked back for one of the same thread */
+
+typedef enum call {
+    CALL_OTHER,
+    CALL_DEVICE_SYNC,
+    CALL_STREAM_SYNC,
+    CALL_EVENT_SYNC,
+    CALL_RECORD,
+    CALL_WAIT_EVENT,
+    CALL_COPY /* that blocks */
+} call;
+
+typedef struct syncer {
+    syn__pt_connector *c;
+    const syn__pt_rank *r;
+    uint8_t *calls;             /* by name id: call + 1, 0 not looked at */
+    syn__pt_map by_correlation; /* runtime events */
+    uint8_t *told;              /* per event: a cuda_sync event has told what the call did */
+    uint32_t *launched;         /* device ops by launch */
+    int64_t *launched_ns;
+    size_t n_launched;
+    uint32_t *recorded; /* per host lane: the latest cudaEventRecord */
+    bool has_sync_events;
+} syncer;
+
+static call call_of(syncer *s, const syn__pt_event *e) {
+    static const struct {
+        const char *name;
+        call what;
+    } names[] = {{"DeviceSynchronize", CALL_DEVICE_SYNC},
+                 {"CtxSynchronize", CALL_DEVICE_SYNC},
+                 {"StreamSynchronize", CALL_STREAM_SYNC},
+                 {"EventSynchronize", CALL_EVENT_SYNC},
+                 {"EventRecord", CALL_RECORD},
+                 {"EventRecordWithFlags", CALL_RECORD},
+                 {"StreamWaitEvent", CALL_WAIT_EVENT},
+                 {"Memcpy", CALL_COPY},
+                 {"MemcpyWithStream", CALL_COPY},
+                 {"MemcpyFromSymbol", CALL_COPY},
+                 {"MemcpyToSymbol", CALL_COPY}};
+    uint8_t *known = &s->calls[e->name];
+    if (*known == 0) {
+        syn__str name = syn__pt_device_name(&s->r->device, e->name);
+        *known = CALL_OTHER + 1;
+        const size_t skip = name.bytes > 4 && memcmp(name.text, "cuda", 4) == 0  ? 4
+                            : name.bytes > 3 && memcmp(name.text, "hip", 3) == 0 ? 3
+                            : name.bytes > 2 && memcmp(name.text, "cu", 2) == 0  ? 2
+                                                                                 : name.bytes;
+        name.text += skip;
+        name.bytes -= skip;
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+            if (syn__str_is(name, names[i].name)) *known = (uint8_t)(names[i].what + 1);
+    }
+    return (call)(*known - 1);
+}
+
+static int64_t launch_ns(const syn__pt_rank *r, uint32_t op) {
+    const uint32_t e = r->ops[op].launch;
+    return e != SYN__PT_NONE ? r->device.events[e].ts_ns : r->ops[op].start_ns;
+}
+
+static syn_status list_launches(syncer *s) {
+    const syn__pt_rank *r = s->r;
+    uint64_t *keys = syn_malloc(r->n_ops * sizeof *keys);
+    uint32_t *work = syn_malloc(r->n_ops * sizeof *work), *order = NULL;
+    s->launched = syn_malloc(r->n_ops * sizeof *s->launched);
+    s->launched_ns = syn_malloc(r->n_ops * sizeof *s->launched_ns);
+    syn_status status = SYN_OK;
+    if (!keys || !work || !s->launched || !s->launched_ns)
+        status = SYN_FAIL_NOMEM(s->c->err, r->n_ops * sizeof *keys, "synchronisation");
+    for (uint32_t i = 0; i < r->n_ops && status == SYN_OK; i++) {
+        if (!syn__pt_is_device(&r->ops[i]) || r->ops[i].start_ns == SYN__PT_NO_NS) continue;
+        keys[s->n_launched] = syn__pt_i64_key(launch_ns(r, i));
+        work[s->n_launched++] = i;
+    }
+    if (status == SYN_OK) status = syn__pt_sort(keys, s->n_launched, &order, s->c->err);
+    for (size_t i = 0; i < s->n_launched && status == SYN_OK; i++) {
+        s->launched[i] = work[order[i]];
+        s->launched_ns[i] = launch_ns(r, s->launched[i]);
+    }
+    syn_free(order);
+    syn_free(work);
+    syn_free(keys);
+    return status;
+}
+
+/* The last op of a device lane that was launched before a time; SYN__PT_NONE. */
+static uint32_t last_launched(const syncer *s, size_t lane, int64_t ns) {
+    const uint32_t *ops = s->c->lane_ops;
+    size_t low = s->c->lane_first[lane], high = s->c->lane_first[lane + 1];
+    const size_t first = low;
+    while (low < high) { /* a stream runs in the order of launches */
+        const size_t mid = low + (high - low) / 2;
+        if (launch_ns(s->r, ops[mid]) < ns) low = mid + 1;
+        else high = mid;
+    }
+    return low > first ? ops[low - 1] : SYN__PT_NONE;
+}
+
+/* The first op of a lane launched (begun, on the host) at a time or later. */
+static uint32_t next_in_lane(const syncer *s, size_t lane, int64_t ns) {
+    const uint32_t *ops = s->c->lane_ops;
+    const bool device = s->r->lanes[lane].device;
+    size_t low = s->c->lane_first[lane], high = s->c->lane_first[lane + 1];
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        const int64_t at = device ? launch_ns(s->r, ops[mid]) : s->c->when[ops[mid]];
+        if (at < ns) low = mid + 1;
+        else high = mid;
+    }
+    return low < s->c->lane_first[lane + 1] ? ops[low] : SYN__PT_NONE;
+}
+
+static size_t first_launched_at(const syncer *s, int64_t ns) {
+    size_t low = 0, high = s->n_launched;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        if (s->launched_ns[mid] < ns) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+static bool same_thread(const syncer *s, uint32_t work, uint32_t op) {
+    const uint32_t parent = s->r->ops[work].parent;
+    return parent != SYN__PT_NONE && s->r->ops[parent].lane == s->r->ops[op].lane;
+}
+
+/* What the thread of `op` launched last before a time, or next at that time or later. */
+static uint32_t own_launch(const syncer *s, uint32_t op, int64_t ns, bool next) {
+    size_t at = first_launched_at(s, ns);
+    for (int tries = 0; tries < MAX_BACK; tries++, at += next) {
+        if (next ? at >= s->n_launched : at-- == 0) break;
+        if (same_thread(s, s->launched[at], op)) return s->launched[at];
+    }
+    return SYN__PT_NONE;
+}
+
+/* The host goes on after `e` only when `work` is done. */
+static syn_status host_waits(syncer *s, uint32_t work, const syn__pt_event *e) {
+    const uint32_t event = (uint32_t)(e - s->r->device.events), caller = s->r->event_op[event];
+    const int64_t end = syn__pt_event_end(e);
+    if (work == SYN__PT_NONE || caller == SYN__PT_NONE) return SYN_OK;
+    if (syn__pt_op_end(&s->r->ops[work]) > end + CLOCK_SLACK_NS) return SYN_OK;
+    return syn__pt_add_edge(s->c, work, next_in_lane(s, s->r->ops[caller].lane, end),
+                            SYN__PT_EDGE_SYNC);
+}
+
+static syn_status host_waits_for_all(syncer *s, const syn__pt_event *e) {
+    for (size_t lane = 0; lane < s->r->n_lanes; lane++)
+        if (s->r->lanes[lane].device) SYN_TRY(host_waits(s, last_launched(s, lane, e->ts_ns), e));
+    return SYN_OK;
+}
+
+static syn_status work_waits(syncer *s, uint32_t from, uint32_t to) {
+    if (from == SYN__PT_NONE || to == SYN__PT_NONE) return SYN_OK;
+    if (s->r->ops[from].lane == s->r->ops[to].lane) return SYN_OK;
+    if (syn__pt_op_end(&s->r->ops[from]) > s->r->ops[to].start_ns + CLOCK_SLACK_NS) return SYN_OK;
+    return syn__pt_add_edge(s->c, from, to, SYN__PT_EDGE_SYNC);
+}
+
+/* ---- With cuda_sync events ---- */
+
+static uint32_t find_lane(const syncer *s, int32_t device, int64_t stream) {
+    for (uint32_t i = 0; i < s->r->n_lanes; i++) {
+        const syn__pt_lane *l = &s->r->lanes[i];
+        if (l->device && l->stream == stream && (l->device_id == device || device < 0)) return i;
+    }
+    return SYN__PT_NONE;
+}
+
+static uint32_t runtime_of(const syncer *s, int64_t correlation) {
+    return correlation > 0 ? syn__pt_map_get(&s->by_correlation, (uint64_t)correlation)
+                           : SYN__PT_NONE;
+}
+
+static int64_t argument(const syn__pt_event *e, const char *name) {
+    const syn__str text = {e->text, e->text_bytes};
+    const syn__str args = syn__loose_find(text, "args");
+    int64_t v = -1;
+    if (args.bytes > 0) (void)syn__loose_i64(syn__loose_find(args, name), &v);
+    return v;
+}
+
+/* The work that the event recorded by a call stands for. */
+static uint32_t recorded_work(const syncer *s, const syn__pt_event *sync) {
+    const uint32_t record = runtime_of(s, argument(sync, "wait_on_cuda_event_record_corr_id"));
+    const uint32_t lane = find_lane(s, sync->device, argument(sync, "wait_on_stream"));
+    if (record == SYN__PT_NONE || lane == SYN__PT_NONE) return SYN__PT_NONE;
+    return last_launched(s, lane, s->r->device.events[record].ts_ns);
+}
+
+static bool begins(syn__str text, const char *word) {
+    return text.bytes >= strlen(word) && memcmp(text.text, word, strlen(word)) == 0;
+}
+
+static syn_status take_sync_event(syncer *s, const syn__pt_event *e) {
+    const syn__str name = syn__pt_device_name(&s->r->device, e->name);
+    const uint32_t at = runtime_of(s, e->correlation);
+    if (at == SYN__PT_NONE) return SYN_OK;
+    const syn__pt_event *call_event = &s->r->device.events[at];
+    if (begins(name, "Context Sync")) {
+        s->told[at] = 1;
+        return host_waits_for_all(s, call_event);
+    }
+    if (begins(name, "Stream Sync")) {
+        const uint32_t lane = find_lane(s, e->device, e->stream);
+        if (lane == SYN__PT_NONE) return SYN_OK;
+        s->told[at] = 1;
+        return host_waits(s, last_launched(s, lane, call_event->ts_ns), call_event);
+    }
+    const uint32_t work = recorded_work(s, e);
+    if (begins(name, "Event Sync")) {
+        s->told[at] = work != SYN__PT_NONE;
+        return host_waits(s, work, call_event);
+    }
+    if (!begins(name, "Stream Wait")) return SYN_OK;
+    s->told[at] = 1;
+    const uint32_t lane = find_lane(s, e->device, e->stream);
+    if (lane == SYN__PT_NONE) return SYN_OK;
+    return work_waits(s, work, next_in_lane(s, lane, call_event->ts_ns));
+}
+
+/* ---- Without ---- */
+
+/* The thread's next launch waits for the other streams of its device. */
+static syn_status guess_wait(syncer *s, const syn__pt_event *e, uint32_t caller) {
+    const uint32_t next = own_launch(s, caller, e->ts_ns, true);
+    if (s->has_sync_events || next == SYN__PT_NONE) return SYN_OK;
+    const syn__pt_lane *own = &s->r->lanes[s->r->ops[next].lane];
+    for (size_t lane = 0; lane < s->r->n_lanes; lane++) {
+        const syn__pt_lane *l = &s->r->lanes[lane];
+        if (l->device && l->device_id == own->device_id)
+            SYN_TRY(work_waits(s, last_launched(s, lane, e->ts_ns), next));
+    }
+    return SYN_OK;
+}
+
+static syn_status take_call(syncer *s, uint32_t event) {
+    const syn__pt_event *e = &s->r->device.events[event];
+    const uint32_t caller = s->r->event_op[event];
+    const call what = call_of(s, e);
+    if (what == CALL_OTHER || caller == SYN__PT_NONE) return SYN_OK;
+    uint32_t *recorded = &s->recorded[s->r->ops[caller].lane];
+    if (what == CALL_RECORD) {
+        *recorded = event;
+        return SYN_OK;
+    }
+    if (s->told[event]) return SYN_OK;
+    if (what == CALL_DEVICE_SYNC) return host_waits_for_all(s, e);
+    if (what == CALL_STREAM_SYNC) return host_waits(s, own_launch(s, caller, e->ts_ns, false), e);
+    if (what == CALL_WAIT_EVENT) return guess_wait(s, e, caller);
+    if (what != CALL_EVENT_SYNC || *recorded == SYN__PT_NONE) return SYN_OK;
+    const int64_t then = s->r->device.events[*recorded].ts_ns;
+    return host_waits(s, own_launch(s, caller, then, false), e);
+}
+
+static syn_status take_copies(syncer *s) {
+    for (size_t i = 0; i < s->n_launched; i++) {
+        const uint32_t launch = s->r->ops[s->launched[i]].launch;
+        if (launch == SYN__PT_NONE) continue;
+        const syn__pt_event *e = &s->r->device.events[launch];
+        if (call_of(s, e) == CALL_COPY) SYN_TRY(host_waits(s, s->launched[i], e));
+    }
+    return SYN_OK;
+}
+
+static syn_status prepare(syncer *s) {
+    const syn__pt_device *d = &s->r->device;
+    s->calls = syn_calloc(d->names.n_entries, 1);
+    s->told = syn_calloc(d->n_events, 1);
+    s->recorded = syn_malloc((s->r->n_lanes + 1) * sizeof *s->recorded);
+    if (!s->calls || !s->told || !s->recorded)
+        return SYN_FAIL_NOMEM(s->c->err, d->n_events, "synchronisation");
+    memset(s->recorded, 0xFF, (s->r->n_lanes + 1) * sizeof *s->recorded);
+    for (uint32_t i = 0; i < d->n_events; i++) {
+        const syn__pt_event *e = &d->events[i];
+        s->has_sync_events = s->has_sync_events || e->class_ == SYN__PT_SYNC;
+        if (e->class_ != SYN__PT_RUNTIME || e->correlation <= 0) continue;
+        if (call_of(s, e) == CALL_OTHER) continue;
+        uint32_t *at = syn__pt_map_put(&s->by_correlation, (uint64_t)e->correlation);
+        if (!at) return SYN_FAIL_NOMEM(s->c->err, d->n_events * 16, "synchronisation");
+        if (*at == SYN__PT_NONE) *at = i;
+    }
+    return list_launches(s);
+}
+
+static syn_status find_all(syncer *s) {
+    const syn__pt_device *d = &s->r->device;
+    SYN_TRY(prepare(s));
+    for (size_t i = 0; i < d->n_events && s->has_sync_events; i++)
+        if (d->events[i].class_ == SYN__PT_SYNC) SYN_TRY(take_sync_event(s, &d->events[i]));
+    for (uint32_t i = 0; i < d->n_events; i++)
+        if (d->events[i].class_ == SYN__PT_RUNTIME) SYN_TRY(take_call(s, i));
+    return take_copies(s);
+}
+
+syn_status syn__pt_find_syncs(syn__pt_connector *c) {
+    if (!(c->options->edges >> SYN__PT_EDGE_SYNC & 1u) || c->rank->device.n_events == 0)
+        return SYN_OK;
+    syncer s = {.c = c, .r = c->rank};
+    const syn_status status = find_all(&s);
+    syn__pt_map_free(&s.by_correlation);
+    syn_free(s.calls);
+    syn_free(s.told);
+    syn_free(s.recorded);
+    syn_free(s.launched);
+    syn_free(s.launched_ns);
+    return status;
+}

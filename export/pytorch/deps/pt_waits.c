@@ -1,0 +1,410 @@
+/* Where a thread waits for communication that runs beside it (gloo). No trace has an op for it:
+   `work.wait()` is time in which the thread runs no op, or one that computes nothing. A busy
+   machine stops threads as well, so that alone says little. What does:
+
+   - A message is over when the program has waited for it (till_wait).
+   - The thread began nothing between the launch and the end, and so it is with nine of ten launches
+     alike (of those within autograd, or of the others): the program waits at once.
+   - By some op the program must have waited: the first that is given a tensor of the communication
+     (host traces tell storages); the first behind the backward pass, for what was launched in it
+   (as DistributedDataParallel does); the next "Optimizer.step". It is the first of those that began
+     after the end. If the communication ended while the thread did nothing right before that op, it
+     waited until then; else there was nothing left to wait for.
+   - The thread did nothing when the communication ended, for longer than the thread gap, or behind
+     the backward pass; but within autograd, or where it launches the next communication then, it
+   was stopped rather than waiting.
+
+   For what fits none of them nothing is known to wait. */
+#include <stdlib.h>
+
+#include "export/pytorch/deps/pt_edge_finders.h"
+#include "export/pytorch/read/pt_scan.h"
+#include "export/pytorch/read/pt_sort.h"
+#include "syntorch/memory.h"
+
+#define MAX_STORAGES 64 /* of one communication that are looked for */
+
+enum { SEEN = 1, AUTOGRAD = 2, OPTIMIZER = 4, COMPUTES = 8, MAY_WAIT = 16, CALLS = 32 };
+
+/* A detached communication. */
+typedef struct work {
+    uint32_t op;
+    int64_t launched_ns, end_ns; /* launched: the end of the op that launched it */
+    int64_t behind_ns;           /* launched in the backward pass: what comes behind it begins */
+    int64_t by_ns;               /* by then the program has waited; INT64_MAX unknown */
+    bool in_autograd, at_once, known;
+} work;
+
+typedef struct open_op {
+    uint32_t op;
+    int64_t end_ns;
+    bool has_inner;
+} open_op;
+
+typedef struct waiter {
+    syn__pt_connector *c;
+    syn__pt_rank *r;
+    uint8_t *names;  /* per host name */
+    uint8_t *inside; /* per op: within autograd */
+    work *works;     /* by lane of the launcher, then by end */
+    size_t n_works;
+    work *at, *end; /* of the lane at hand: those not looked at yet */
+    uint32_t *ops;  /* its ops with times, by time */
+    size_t n_ops;
+    uint32_t *behind; /* per such op: the place of the next one that is outside autograd; n_ops */
+    uint32_t *step;   /* ... that is a step of an optimizer */
+    syn__pt_map uses; /* storages, to lists in `links` of the works that have them, by end; the
+                         first link is no work's */
+    struct link {
+        uint32_t index, next;
+    } * links;
+    size_t n_links, links_cap;
+    open_op *stack;
+    size_t depth, stack_cap;
+} waiter;
+
+/* ---- Names ---- */
+
+static bool holds(syn__str s, const char *part) {
+    const size_t n = strlen(part);
+    for (size_t i = 0; i + n <= s.bytes; i++)
+        if (memcmp(s.text + i, part, n) == 0) return true;
+    return false;
+}
+
+static bool begins(syn__str s, const char *part) {
+    const size_t n = strlen(part);
+    return s.bytes >= n && memcmp(s.text, part, n) == 0;
+}
+
+static uint8_t look_at(syn__str name) {
+    uint8_t flags = SEEN;
+    if (begins(name, "autograd::engine::evaluate_function")) flags |= AUTOGRAD;
+    if (begins(name, "Optimizer.step")) flags |= OPTIMIZER;
+    if (begins(name, "aten::")) flags |= COMPUTES;
+    if (begins(name, "c10d::")) flags |= CALLS;
+    if (!holds(name, "::") || holds(name, "wait") || begins(name, "c10d::")) flags |= MAY_WAIT;
+    return flags;
+}
+
+static uint8_t flags_of(const waiter *w, uint32_t op) {
+    const uint32_t host = w->r->ops[op].host;
+    if (host == SYN__PT_NONE) return SEEN;
+    uint8_t *flags = &w->names[w->r->host.nodes[host].name];
+    if (*flags == 0) *flags = look_at(syn__pt_host_name(&w->r->host, w->r->host.nodes[host].name));
+    return *flags;
+}
+
+/* ---- Works ---- */
+
+static bool is_work(const syn__pt_rank *r, const syn__pt_comm *comm) {
+    const syn__pt_op *op = &r->ops[comm->op];
+    return op->detached && op->start_ns != SYN__PT_NO_NS &&
+           r->ops[op->parent].start_ns != SYN__PT_NO_NS;
+}
+
+static syn_status list_works(waiter *w) {
+    const syn__pt_rank *r = w->r;
+    uint64_t *keys = syn_malloc((r->n_comms + 1) * sizeof *keys);
+    uint32_t *order = NULL;
+    syn_status s = SYN_OK;
+    w->works = syn_malloc((r->n_comms + 1) * sizeof *w->works);
+    if (!keys || !w->works) s = SYN_FAIL_NOMEM(w->c->err, r->n_comms * sizeof *keys, "waits");
+    for (size_t i = 0; s == SYN_OK && i < r->n_comms; i++) {
+        const syn__pt_op *op = &r->ops[r->comms[i].op];
+        if (!is_work(r, &r->comms[i])) continue;
+        w->works[w->n_works] = (work){.op = r->comms[i].op,
+                                      .launched_ns = syn__pt_op_end(&r->ops[op->parent]),
+                                      .end_ns = syn__pt_op_end(op)};
+        w->n_works++;
+    }
+    for (int by_lane = 0; by_lane < 2 && s == SYN_OK; by_lane++) {
+        for (size_t i = 0; i < w->n_works; i++)
+            keys[i] = by_lane ? r->ops[r->ops[w->works[i].op].parent].lane
+                              : syn__pt_i64_key(w->works[i].end_ns);
+        s = syn__pt_sort(keys, w->n_works, &order, w->c->err);
+        if (s == SYN_OK) syn__pt_permute(w->works, sizeof *w->works, order, w->n_works);
+        syn_free(order);
+        order = NULL;
+    }
+    syn_free(keys);
+    return s;
+}
+
+/* The lane's first op at a time or later; n_ops if there is none. */
+static size_t first_at(const waiter *w, int64_t ns) {
+    size_t low = 0, high = w->n_ops;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        if (w->r->ops[w->ops[mid]].start_ns < ns) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+static int64_t start_of(const waiter *w, size_t place) {
+    return place < w->n_ops ? w->r->ops[w->ops[place]].start_ns : INT64_MAX;
+}
+
+static syn_status add_wait(waiter *w, work *k, int64_t start_ns, int64_t end_ns) {
+    syn__pt_rank *r = w->r;
+    const size_t next = first_at(w, end_ns);
+    const uint32_t op = next < w->n_ops ? w->ops[next] : SYN__PT_NONE;
+    k->known = true;
+    SYN_TRY(syn_grow(&r->waits, &r->waits_cap, r->n_waits + 1, sizeof *r->waits, w->c->err));
+    r->waits[r->n_waits++] = (syn__pt_wait){k->op, op, start_ns, end_ns};
+    return syn__pt_add_edge(w->c, k->op, op, SYN__PT_EDGE_SYNC);
+}
+
+/* ---- A sweep over a lane's time ---- */
+
+/* Whether a thread that does nothing but what `top` does from one time to another waits then. */
+static bool waits_for(const waiter *w, const work *k, const open_op *top, int64_t from_ns,
+                      int64_t to_ns) {
+    const uint8_t flags = top != NULL ? flags_of(w, top->op) : MAY_WAIT;
+    if (k->at_once) return true;
+    if (flags & COMPUTES || !(flags & MAY_WAIT || top->has_inner)) return false;
+    if (to_ns >= k->by_ns) return true;
+    if (k->in_autograd) return from_ns >= k->behind_ns;
+    const size_t next = first_at(w, to_ns);
+    const bool goes_on = next < w->n_ops && flags_of(w, w->ops[next]) & CALLS;
+    return to_ns - from_ns > w->c->options->thread_gap_ns && !goes_on &&
+           (top == NULL || !w->inside[top->op]);
+}
+
+/* From one begin or end of an op to the next nothing changes. */
+static syn_status pass(waiter *w, int64_t from_ns, int64_t to_ns) {
+    const open_op *top = w->depth != 0 ? &w->stack[w->depth - 1] : NULL;
+    for (; w->at < w->end && w->at->end_ns <= to_ns; w->at++) {
+        work *k = w->at;
+        if (k->end_ns < from_ns || k->launched_ns > from_ns) continue;
+        if (waits_for(w, k, top, from_ns, to_ns)) SYN_TRY(add_wait(w, k, from_ns, k->end_ns));
+    }
+    return SYN_OK;
+}
+
+static syn_status pass_until(waiter *w, int64_t *now_ns, int64_t to_ns) {
+    while (w->depth != 0 && w->stack[w->depth - 1].end_ns <= to_ns) {
+        const int64_t end_ns = w->stack[w->depth - 1].end_ns;
+        if (end_ns > *now_ns) {
+            SYN_TRY(pass(w, *now_ns, end_ns));
+            *now_ns = end_ns;
+        }
+        w->depth--;
+    }
+    if (to_ns > *now_ns) SYN_TRY(pass(w, *now_ns, to_ns));
+    if (to_ns > *now_ns) *now_ns = to_ns;
+    return SYN_OK;
+}
+
+static syn_status push(waiter *w, uint32_t op) {
+    SYN_TRY(syn_grow(&w->stack, &w->stack_cap, w->depth + 1, sizeof *w->stack, w->c->err));
+    if (w->depth != 0) w->stack[w->depth - 1].has_inner = true;
+    w->stack[w->depth++] = (open_op){op, syn__pt_op_end(&w->r->ops[op]), false};
+    return SYN_OK;
+}
+
+static syn_status sweep(waiter *w) {
+    int64_t now_ns = start_of(w, 0);
+    w->depth = 0;
+    for (size_t i = 0; i < w->n_ops; i++) {
+        SYN_TRY(pass_until(w, &now_ns, start_of(w, i)));
+        SYN_TRY(push(w, w->ops[i]));
+    }
+    return pass_until(w, &now_ns, INT64_MAX);
+}
+
+/* ---- A lane ---- */
+
+static bool is_inside(const waiter *w, uint32_t op) {
+    const uint32_t parent = w->r->ops[op].parent;
+    return (flags_of(w, op) & AUTOGRAD) || (parent != SYN__PT_NONE && w->inside[parent]);
+}
+
+static void take_ops(waiter *w, uint32_t lane) {
+    const syn__pt_connector *c = w->c;
+    w->n_ops = 0;
+    for (size_t i = c->lane_first[lane]; i < c->lane_first[lane + 1]; i++) {
+        const syn__pt_op *op = &w->r->ops[c->lane_ops[i]];
+        if (op->start_ns != SYN__PT_NO_NS && !op->detached) w->ops[w->n_ops++] = c->lane_ops[i];
+    }
+    uint32_t behind = (uint32_t)w->n_ops, step = behind;
+    for (uint32_t i = behind; i-- > 0;) {
+        if (!w->inside[w->ops[i]]) behind = i;
+        if (flags_of(w, w->ops[i]) & OPTIMIZER) step = i;
+        w->behind[i] = behind;
+        w->step[i] = step;
+    }
+}
+
+/* Whether the program waits at once for what it launches within autograd, or elsewhere. */
+static void find_habits(waiter *w, work *works, size_t n) {
+    size_t count[2] = {0, 0}, at_once[2] = {0, 0};
+    for (size_t i = 0; i < n; i++) {
+        work *k = &works[i];
+        k->in_autograd = w->inside[w->r->ops[k->op].parent];
+        k->at_once = k->end_ns <= start_of(w, first_at(w, k->launched_ns));
+        if (w->r->ops[k->op].till_wait) continue;
+        count[k->in_autograd]++;
+        at_once[k->in_autograd] += k->at_once;
+    }
+    for (size_t i = 0; i < n; i++) {
+        work *k = &works[i];
+        if (at_once[k->in_autograd] * 10 < count[k->in_autograd] * 9) k->at_once = false;
+        if (w->r->ops[k->op].till_wait) k->at_once = true;
+    }
+}
+
+/* By when the program has waited. */
+static void has_waited(work *k, int64_t ns) {
+    if (ns >= k->end_ns && ns < k->by_ns) k->by_ns = ns;
+}
+
+static void find_ends(waiter *w, work *works, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        work *k = &works[i];
+        const size_t next = first_at(w, k->launched_ns);
+        k->by_ns = k->behind_ns = INT64_MAX;
+        if (next == w->n_ops) continue;
+        if (k->in_autograd) k->behind_ns = start_of(w, w->behind[next]);
+        has_waited(k, k->behind_ns);
+        has_waited(k, start_of(w, w->step[next]));
+    }
+}
+
+/* ---- Tensors ---- */
+
+/* The storages of the tensors [id, storage, offset, elements, bytes each, "device"] in a value, one
+   a call; false at the end. */
+static bool next_storage(syn__pt_scan *scan, uint64_t *storage) {
+    syn__str text;
+    int n_numbers = 0;
+    int64_t number = 0, second = 0;
+    for (char c = syn__pt_scan_next(scan, &text); c != 0; c = syn__pt_scan_next(scan, &text)) {
+        if (c == 'w' && syn__pt_scan_i64(text, &number)) {
+            if (++n_numbers == 2) second = number;
+            continue;
+        }
+        if (c == 's' && n_numbers == 5) {
+            *storage = (uint64_t)second;
+            return true;
+        }
+        n_numbers = 0;
+    }
+    return false;
+}
+
+static syn__pt_scan values_of(const waiter *w, uint32_t op) {
+    const syn__str none = {"", 0};
+    const uint32_t host = w->r->ops[op].host;
+    return syn__pt_scan_of(host == SYN__PT_NONE ? none : syn__pt_inputs(&w->r->host.nodes[host]));
+}
+
+static syn_status add_use(waiter *w, uint64_t storage, uint32_t index) {
+    uint32_t *head = syn__pt_map_put(&w->uses, storage);
+    if (head == NULL) return SYN_FAIL_NOMEM(w->c->err, w->uses.n * 16, "storages");
+    SYN_TRY(syn_grow(&w->links, &w->links_cap, w->n_links + 2, sizeof *w->links, w->c->err));
+    if (*head == SYN__PT_NONE) {
+        *head = (uint32_t)w->n_links;
+        w->links[w->n_links++] = (struct link){SYN__PT_NONE, SYN__PT_NONE};
+    }
+    w->links[w->n_links] = (struct link){index, w->links[*head].next};
+    w->links[*head].next = (uint32_t)w->n_links++;
+    return SYN_OK;
+}
+
+/* An op that begins then is given the storage. Ops come by time, so works that are over are done
+   with, and behind one that is not over come only such. */
+static void use(waiter *w, work *works, uint64_t storage, int64_t ns) {
+    const uint32_t list = syn__pt_map_get(&w->uses, storage);
+    if (list == SYN__PT_NONE) return;
+    uint32_t *const at = &w->links[list].next;
+    while (*at != SYN__PT_NONE) {
+        work *k = &works[w->links[*at].index];
+        if (k->launched_ns > ns || k->end_ns > ns) return;
+        has_waited(k, ns);
+        *at = w->links[*at].next;
+    }
+}
+
+/* The first op behind each communication that is given a tensor of it. */
+static syn_status find_uses(waiter *w, work *works, size_t n) {
+    uint64_t storage;
+    int64_t first_ns = INT64_MAX;
+    if (w->r->host.made_of) return SYN_OK; /* no tensor ids */
+    syn__pt_map_free(&w->uses);
+    w->n_links = 0;
+    for (uint32_t i = (uint32_t)n; i-- > 0;) {
+        syn__pt_scan scan = values_of(w, w->r->ops[works[i].op].parent);
+        if (works[i].launched_ns < first_ns) first_ns = works[i].launched_ns;
+        for (int k = 0; k < MAX_STORAGES && next_storage(&scan, &storage); k++)
+            SYN_TRY(add_use(w, storage, i));
+    }
+    for (size_t i = first_at(w, first_ns); i < w->n_ops; i++) {
+        syn__pt_scan scan = values_of(w, w->ops[i]);
+        if (flags_of(w, w->ops[i]) & CALLS) continue;
+        while (next_storage(&scan, &storage)) use(w, works, storage, start_of(w, i));
+    }
+    return SYN_OK;
+}
+
+static syn_status find_in_lane(waiter *w, work *works, size_t n) {
+    take_ops(w, w->r->ops[w->r->ops[works->op].parent].lane);
+    find_habits(w, works, n);
+    find_ends(w, works, n);
+    SYN_TRY(find_uses(w, works, n));
+    w->at = works;
+    w->end = works + n;
+    SYN_TRY(sweep(w));
+    for (size_t i = 0; i < n; i++) /* there was nothing left to wait for */
+        if (!works[i].known && works[i].by_ns != INT64_MAX)
+            SYN_TRY(add_wait(w, &works[i], works[i].by_ns, works[i].by_ns));
+    return SYN_OK;
+}
+
+/* ---- All ---- */
+
+static int by_end(const void *a, const void *b) {
+    const syn__pt_wait *x = (const syn__pt_wait *)a, *y = (const syn__pt_wait *)b;
+    if (x->end_ns != y->end_ns) return x->end_ns < y->end_ns ? -1 : 1;
+    return (x->op > y->op) - (x->op < y->op);
+}
+
+static syn_status find_all(waiter *w) {
+    const syn__pt_rank *r = w->r;
+    for (uint32_t i = 0; i < r->n_ops; i++) w->inside[i] = is_inside(w, i);
+    for (size_t i = 0, end; i < w->n_works; i = end) {
+        const uint32_t lane = r->ops[r->ops[w->works[i].op].parent].lane;
+        for (end = i + 1; end < w->n_works; end++)
+            if (r->ops[r->ops[w->works[end].op].parent].lane != lane) break;
+        SYN_TRY(find_in_lane(w, w->works + i, end - i));
+    }
+    if (r->n_waits > 1) qsort(r->waits, r->n_waits, sizeof *r->waits, by_end);
+    return SYN_OK;
+}
+
+syn_status syn__pt_find_waits(syn__pt_connector *c) {
+    waiter w = {.c = c, .r = c->rank};
+    const size_t n = c->rank->n_ops + 1;
+    syn_status s = list_works(&w);
+    if (s == SYN_OK && w.n_works != 0) {
+        w.names = syn_calloc(c->rank->host.names.n_entries + 1, 1);
+        w.inside = syn_calloc(n, 1);
+        w.ops = syn_malloc(n * sizeof *w.ops);
+        w.behind = syn_malloc(n * sizeof *w.behind);
+        w.step = syn_malloc(n * sizeof *w.step);
+        s = w.names && w.inside && w.ops && w.behind && w.step
+                ? find_all(&w)
+                : SYN_FAIL_NOMEM(c->err, n * sizeof *w.ops, "waits");
+    }
+    syn_free(w.names);
+    syn_free(w.inside);
+    syn_free(w.works);
+    syn_free(w.ops);
+    syn_free(w.behind);
+    syn_free(w.step);
+    syn_free(w.stack);
+    syn__pt_map_free(&w.uses);
+    syn_free(w.links);
+    return s;
+}

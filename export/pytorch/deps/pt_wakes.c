@@ -1,0 +1,83 @@
+/* Threads that wake each other: an op before which its thread was idle for long waits for what
+   other threads had finished last by then. Which thread really woke it no trace tells. */
+#include "export/pytorch/deps/pt_edge_finders.h"
+#include "export/pytorch/read/pt_sort.h"
+#include "syntorch/memory.h"
+
+typedef struct ends {
+    uint32_t *ops;   /* host ops with times, by end */
+    int64_t *ns;     /* their ends */
+    uint32_t *other; /* per place: the last place before it in another lane, SYN__PT_NONE */
+    size_t n;
+} ends;
+
+static syn_status list_ends(const syn__pt_connector *c, ends *e) {
+    const syn__pt_rank *r = c->rank;
+    uint64_t *keys = syn_malloc(r->n_ops * sizeof *keys);
+    uint32_t *timed = syn_malloc(r->n_ops * sizeof *timed), *order = NULL;
+    e->ops = syn_malloc(r->n_ops * sizeof *e->ops);
+    e->ns = syn_malloc(r->n_ops * sizeof *e->ns);
+    e->other = syn_malloc(r->n_ops * sizeof *e->other);
+    syn_status s = SYN_OK;
+    if (!keys || !timed || !e->ops || !e->ns || !e->other)
+        s = SYN_FAIL_NOMEM(c->err, r->n_ops * sizeof *keys, "threads");
+    for (uint32_t i = 0; i < r->n_ops && s == SYN_OK; i++) {
+        if (syn__pt_is_device(&r->ops[i]) || r->ops[i].start_ns == SYN__PT_NO_NS) continue;
+        keys[e->n] = syn__pt_i64_key(syn__pt_op_end(&r->ops[i]));
+        timed[e->n++] = i;
+    }
+    if (s == SYN_OK) s = syn__pt_sort(keys, e->n, &order, c->err);
+    for (uint32_t i = 0; i < e->n && s == SYN_OK; i++) {
+        e->ops[i] = timed[order[i]];
+        e->ns[i] = syn__pt_op_end(&r->ops[e->ops[i]]);
+        e->other[i] = SYN__PT_NONE;
+        if (i == 0) continue;
+        const bool same = r->ops[e->ops[i - 1]].lane == r->ops[e->ops[i]].lane;
+        e->other[i] = same ? e->other[i - 1] : i - 1;
+    }
+    syn_free(order);
+    syn_free(timed);
+    syn_free(keys);
+    return s;
+}
+
+/* What another lane than the op's finished last before the op began. */
+static uint32_t finished_before(const syn__pt_rank *r, const ends *e, uint32_t op) {
+    size_t low = 0, high = e->n;
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        if (e->ns[mid] <= r->ops[op].start_ns) low = mid + 1;
+        else high = mid;
+    }
+    if (low == 0) return SYN__PT_NONE;
+    const size_t at = low - 1;
+    if (r->ops[e->ops[at]].lane != r->ops[op].lane) return e->ops[at];
+    return e->other[at] == SYN__PT_NONE ? SYN__PT_NONE : e->ops[e->other[at]];
+}
+
+static syn_status connect_lane(syn__pt_connector *c, const ends *e, size_t lane) {
+    const syn__pt_rank *r = c->rank;
+    int64_t busy_until = SYN__PT_NO_NS;
+    for (size_t i = c->lane_first[lane]; i < c->lane_first[lane + 1]; i++) {
+        const uint32_t op = c->lane_ops[i];
+        const int64_t start = r->ops[op].start_ns, end = syn__pt_op_end(&r->ops[op]);
+        if (start == SYN__PT_NO_NS || r->ops[op].detached) continue; /* its launch woke it */
+        const bool idle = busy_until == SYN__PT_NO_NS ||
+                          (start > busy_until && start - busy_until > c->options->thread_gap_ns);
+        if (idle) SYN_TRY(syn__pt_add_edge(c, finished_before(r, e, op), op, SYN__PT_EDGE_THREAD));
+        if (end > busy_until) busy_until = end;
+    }
+    return SYN_OK;
+}
+
+syn_status syn__pt_find_wakes(syn__pt_connector *c) {
+    ends e = {0};
+    if (!(c->options->edges >> SYN__PT_EDGE_THREAD & 1u)) return SYN_OK;
+    syn_status s = list_ends(c, &e);
+    for (size_t lane = 0; lane < c->rank->n_lanes && s == SYN_OK; lane++)
+        if (!c->rank->lanes[lane].device) s = connect_lane(c, &e, lane);
+    syn_free(e.ops);
+    syn_free(e.ns);
+    syn_free(e.other);
+    return s;
+}

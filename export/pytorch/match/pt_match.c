@@ -1,0 +1,335 @@
+/* Host nodes find their CPU events: by record function id, else by External id, else by name and
+   order (pt_align.c). Parents are resolved on the way. */
+#include "export/pytorch/match/pt_match.h"
+#include "export/pytorch/match/pt_match_steps.h"
+#include "export/pytorch/read/pt_events.h"
+#include "export/pytorch/read/pt_names.h"
+#include "export/pytorch/read/pt_sort.h"
+#include "syntorch/memory.h"
+
+#define MAX_TRIES 16 /* candidates of one record function id looked at */
+
+static syn_status new_table(const syn__pt_matcher *m, uint32_t **out, size_t n) {
+    *out = syn_malloc(n * sizeof **out);
+    if (!*out) return SYN_FAIL_NOMEM(m->err, n * sizeof **out, "matching traces");
+    memset(*out, 0xFF, n * sizeof **out); /* SYN__PT_NONE */
+    return SYN_OK;
+}
+
+/* ---- Ids and parents ---- */
+
+static syn_status sort_nodes(syn__pt_matcher *m) {
+    const syn__pt_host *h = &m->rank->host;
+    uint64_t *keys = syn_malloc(h->n_nodes * sizeof *keys);
+    if (!keys) return SYN_FAIL_NOMEM(m->err, h->n_nodes * sizeof *keys, "the order of nodes");
+    for (size_t i = 0; i < h->n_nodes; i++) keys[i] = h->nodes[i].id;
+    const syn_status s = syn__pt_sort(keys, h->n_nodes, &m->order, m->err);
+    syn_free(keys);
+    SYN_TRY(s);
+    SYN_TRY(new_table(m, &m->place, h->n_nodes));
+    for (size_t i = 0; i < h->n_nodes; i++) m->place[m->order[i]] = (uint32_t)i;
+    return SYN_OK;
+}
+
+static syn_status index_ids(syn__pt_matcher *m) {
+    const syn__pt_host *h = &m->rank->host;
+    for (uint32_t i = 0; i < h->n_nodes; i++) {
+        uint32_t *at = syn__pt_map_put(&m->by_id, h->nodes[i].id);
+        if (!at) return SYN_FAIL_NOMEM(m->err, h->n_nodes * 16, "node ids");
+        if (*at == SYN__PT_NONE || m->options->dup_ids == SYN__PT_DUP_LAST) {
+            if (*at != SYN__PT_NONE) syn__pt_note_node(m, SYN__PT_DUPLICATE_ID, *at);
+            *at = i;
+            continue;
+        }
+        if (m->options->dup_ids == SYN__PT_DUP_ERROR)
+            return SYN_FAIL(m->err, SYN_E_FORMAT,
+                            "%.200s: byte %llu: node id %llu was there before (--dup_ids first or "
+                            "last goes on)",
+                            m->rank->host_input.name,
+                            (unsigned long long)(h->nodes[i].text - m->rank->host_input.data),
+                            (unsigned long long)h->nodes[i].id);
+        syn__pt_note_node(m, SYN__PT_DUPLICATE_ID, i);
+    }
+    return SYN_OK;
+}
+
+/* A parent counts if it is in the file, comes earlier and is of the same thread or a root. */
+static syn_status resolve_parent(syn__pt_matcher *m, uint32_t node) {
+    const syn__pt_host *h = &m->rank->host;
+    const syn__pt_host_node *n = &h->nodes[node];
+    if (!(n->has & SYN__PT_HAS_PARENT) || n->parent == n->id) return SYN_OK;
+    const uint32_t p = syn__pt_map_get(&m->by_id, n->parent);
+    if (p == SYN__PT_NONE) {
+        syn__pt_note_node(m, SYN__PT_MISSING_PARENT, node);
+    } else if (m->place[p] >= m->place[node]) {
+        SYN_TRY(syn_grow(&m->late, &m->late_cap, m->n_late + 1, sizeof *m->late, m->err));
+        m->late[m->n_late++] = node;
+    } else {
+        m->parent[node] = p;
+    }
+    return SYN_OK;
+}
+
+static bool is_library_node(const syn__pt_matcher *m, uint32_t node) {
+    return syn__pt_is_library_call(
+        syn__pt_host_name(&m->rank->host, m->rank->host.nodes[node].name));
+}
+
+/* A library's op that began beside its thread may be told a later op, and be told to one, even in a
+   sound trace (pt_detach.c). */
+static void note_late_parents(const syn__pt_matcher *m) {
+    for (size_t i = 0; i < m->n_late; i++) {
+        const uint32_t node = m->late[i];
+        const uint32_t parent = syn__pt_map_get(&m->by_id, m->rank->host.nodes[node].parent);
+        if (is_library_node(m, node) || is_library_node(m, parent)) continue;
+        syn__pt_note_node(m, SYN__PT_PARENT_CYCLE, node);
+    }
+}
+
+/* ---- Host nodes and CPU events ---- */
+
+/* Names as ids that agree between the two files, which may escape differently. */
+static syn_status decode_names(syn__pt_matcher *m, const syn_intern *names, uint32_t **out) {
+    syn_status s = new_table(m, out, names->n_entries);
+    char *text = NULL;
+    size_t cap = 0;
+    for (uint32_t i = 0; i < names->n_entries && s == SYN_OK; i++) {
+        const syn__str raw = {syn_intern_get(names, i), syn_intern_entry_bytes(names, i)};
+        s = syn_grow(&text, &cap, raw.bytes + 1, 1, m->err);
+        if (s != SYN_OK) break;
+        s = syn_intern_put(&m->names, text, syn__loose_decode(raw, text), &(*out)[i], m->err);
+    }
+    syn_free(text);
+    return s;
+}
+
+static bool same_name(const syn__pt_matcher *m, uint32_t node, uint32_t event) {
+    return m->host_name[m->rank->host.nodes[node].name] ==
+           m->event_name[m->rank->device.events[event].name];
+}
+
+static void pair(syn__pt_matcher *m, uint32_t node, uint32_t event) {
+    m->node_event[node] = event;
+    m->event_node[event] = node;
+}
+
+static bool within(const syn__pt_event *inner, const syn__pt_event *outer) {
+    return inner->ts_ns >= outer->ts_ns && syn__pt_event_end(inner) <= syn__pt_event_end(outer);
+}
+
+/* How well an event fits a node that shares its record function id with others. */
+static int fit(const syn__pt_matcher *m, uint32_t node, uint32_t event) {
+    const syn__pt_event *events = m->rank->device.events;
+    const uint32_t p = m->parent[node], outer = p == SYN__PT_NONE ? p : m->node_event[p];
+    int score = same_name(m, node, event) ? 2 : 0;
+    if (outer != SYN__PT_NONE && within(&events[event], &events[outer])) score++;
+    return score;
+}
+
+/* Events of one record function id are chained through `next`, by ts. Nodes may share one as well:
+   those that have an event's name come first. */
+static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, const uint32_t *next,
+                          bool any_name) {
+    while (next[*head] != SYN__PT_NONE && m->event_node[*head] != SYN__PT_NONE) *head = next[*head];
+    uint32_t best = SYN__PT_NONE;
+    int best_fit = -1, tries = 0;
+    for (uint32_t e = *head; e != SYN__PT_NONE && tries < MAX_TRIES; e = next[e], tries++) {
+        if (m->event_node[e] != SYN__PT_NONE || (!any_name && !same_name(m, node, e))) continue;
+        const int f = next[*head] == SYN__PT_NONE ? 0 : fit(m, node, e);
+        if (f > best_fit) {
+            best = e;
+            best_fit = f;
+        }
+    }
+    if (best == SYN__PT_NONE) {
+        if (any_name) syn__pt_note_node(m, SYN__PT_DUPLICATE_RF_ID, node);
+        return;
+    }
+    pair(m, node, best);
+    m->rank->matches.host_rf_id++;
+}
+
+static bool is_named(const syn__pt_matcher *m, uint32_t node, uint32_t head, const uint32_t *next) {
+    int tries = 0;
+    for (uint32_t e = head; e != SYN__PT_NONE && tries < MAX_TRIES; e = next[e], tries++)
+        if (same_name(m, node, e)) return true;
+    return false;
+}
+
+/* Nodes whose record function id some event has, but that have none yet: each is taken if `take`;
+   returns how many of them no such event names. */
+static uint64_t take_rf_ids(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *next,
+                            bool any_name, bool take) {
+    const syn__pt_host *h = &m->rank->host;
+    uint64_t n_differ = 0;
+    for (size_t i = 0; i < h->n_nodes; i++) {
+        const uint32_t node = m->order[i];
+        const syn__pt_host_node *n = &h->nodes[node];
+        if (!(n->has & SYN__PT_HAS_RF_ID) || n->rf_id == 0) continue;
+        if (m->node_event[node] != SYN__PT_NONE) continue;
+        const uint32_t head = syn__pt_map_get(heads, n->rf_id);
+        if (head == SYN__PT_NONE) continue;
+        n_differ += !is_named(m, node, head, next);
+        if (take) take_by_rf_id(m, node, syn__pt_map_put(heads, n->rf_id), next, any_name);
+    }
+    return n_differ;
+}
+
+/* Ids count from 1 in every run, so those of two runs agree as well: if the names do not, the ids
+   are not believed. */
+static void match_heads(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *next) {
+    syn__pt_matches *c = &m->rank->matches;
+    (void)take_rf_ids(m, heads, next, false, true);
+    const uint64_t differ = take_rf_ids(m, heads, next, true, false);
+    if (differ * 4 <= c->host_rf_id) {
+        (void)take_rf_ids(m, heads, next, true, true);
+        return;
+    }
+    m->distrust = true;
+    syn__pt_note_many(m->report, SYN__PT_OTHER_RUN, differ, m->rank->host_input.name, 0);
+    for (size_t i = 0; i < m->rank->host.n_nodes; i++) {
+        if (m->node_event[i] != SYN__PT_NONE) m->event_node[m->node_event[i]] = SYN__PT_NONE;
+        m->node_event[i] = SYN__PT_NONE;
+    }
+    c->host_rf_id = 0;
+}
+
+static syn_status match_rf_ids(syn__pt_matcher *m) {
+    const syn__pt_rank *r = m->rank;
+    syn__pt_map heads = {0};
+    uint32_t *next = m->scratch;
+    syn_status s = SYN_OK;
+    for (size_t i = r->device.n_events; i-- > 0 && s == SYN_OK;) {
+        const syn__pt_event *e = &r->device.events[i];
+        if (!syn__pt_is_cpu(e) || !(e->flags & SYN__PT_EVENT_RF_ID) || e->rf_id == 0) continue;
+        uint32_t *head = syn__pt_map_put(&heads, e->rf_id);
+        if (!head) s = SYN_FAIL_NOMEM(m->err, r->device.n_events * 16, "record function ids");
+        else {
+            next[i] = *head;
+            if (*head != SYN__PT_NONE) syn__pt_note_event(m, SYN__PT_DUPLICATE_RF_ID, (uint32_t)i);
+            *head = (uint32_t)i;
+        }
+    }
+    if (s == SYN_OK && heads.n > 0) match_heads(m, &heads, next);
+    syn__pt_map_free(&heads);
+    return s;
+}
+
+/* Traces without "Record function id": some carry it as External id. Believed if nine of ten names
+   agree. */
+static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_external) {
+    const syn__pt_host *h = &m->rank->host;
+    uint64_t hits = 0, agree = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 1 && (agree == 0 || agree * 10 < hits * 9)) break;
+        for (size_t i = 0; i < h->n_nodes; i++) {
+            const syn__pt_host_node *n = &h->nodes[i];
+            if (m->node_event[i] != SYN__PT_NONE || !(n->has & SYN__PT_HAS_RF_ID) || n->rf_id == 0)
+                continue;
+            const uint32_t e = syn__pt_map_get(by_external, n->rf_id);
+            if (e == SYN__PT_NONE || !syn__pt_is_free(m, e)) continue;
+            hits++;
+            if (!same_name(m, (uint32_t)i, e)) continue;
+            agree++;
+            if (pass == 0) continue;
+            pair(m, (uint32_t)i, e);
+            m->rank->matches.host_external++;
+        }
+    }
+    return SYN_OK;
+}
+
+static syn_status match_others(syn__pt_matcher *m) {
+    const syn__pt_device *d = &m->rank->device;
+    syn__pt_map by_external = {0};
+    syn_status s = SYN_OK;
+    size_t n_free = 0;
+    for (uint32_t i = 0; i < d->n_events && s == SYN_OK; i++) {
+        if (!syn__pt_is_free(m, i)) continue;
+        n_free++;
+        if (d->events[i].external_id == -1) continue;
+        uint32_t *at = syn__pt_map_put(&by_external, (uint64_t)d->events[i].external_id);
+        if (!at) s = SYN_FAIL_NOMEM(m->err, d->n_events * 16, "external ids");
+        else if (*at == SYN__PT_NONE) *at = i;
+    }
+    if (s == SYN_OK && n_free > 0) s = match_external(m, &by_external);
+    if (s == SYN_OK && n_free > 0) s = syn__pt_align(m);
+    syn__pt_map_free(&by_external);
+    return s;
+}
+
+static void count_matches(syn__pt_matcher *m) {
+    const syn__pt_device *d = &m->rank->device;
+    syn__pt_matches *c = &m->rank->matches;
+    c->host_nodes = m->rank->host.n_nodes;
+    for (size_t i = 0; i < c->host_nodes; i++)
+        c->host_calls += (m->rank->host.nodes[i].has & SYN__PT_HAS_RF_ID) != 0 &&
+                         m->rank->host.nodes[i].rf_id != 0;
+    for (size_t i = 0; i < d->n_events; i++) {
+        if (!syn__pt_is_cpu(&d->events[i])) continue;
+        c->cpu_events++;
+        c->cpu_events_unused += m->event_node[i] == SYN__PT_NONE;
+    }
+}
+
+static syn_status match_all(syn__pt_matcher *m) {
+    const bool linked = m->rank->host.n_linked > 0;
+    if (linked) SYN_TRY(syn__pt_split_linked(m));
+    const size_t n_nodes = m->rank->host.n_nodes, n_events = m->rank->device.n_events;
+    SYN_TRY(sort_nodes(m));
+    SYN_TRY(index_ids(m));
+    SYN_TRY(new_table(m, &m->parent, n_nodes));
+    SYN_TRY(new_table(m, &m->node_event, n_nodes));
+    SYN_TRY(new_table(m, &m->around, n_nodes));
+    SYN_TRY(new_table(m, &m->event_node, n_events));
+    SYN_TRY(new_table(m, &m->launch, n_events));
+    SYN_TRY(new_table(m, &m->scratch, n_events));
+    m->self_ns = syn_calloc(n_nodes, sizeof *m->self_ns);
+    m->guessed = syn_calloc(n_events + 1, 1);
+    m->detached = syn_calloc(n_nodes + 1, 1);
+    if (!m->self_ns || !m->guessed || !m->detached)
+        return SYN_FAIL_NOMEM(m->err, n_nodes * sizeof *m->self_ns, "times");
+    for (uint32_t i = 0; i < n_nodes; i++) SYN_TRY(resolve_parent(m, i));
+    if (linked) {
+        note_late_parents(m);
+        SYN_TRY(syn__pt_take_linked(m));
+        return syn__pt_make_ops(m);
+    }
+    SYN_TRY(decode_names(m, &m->rank->host.names, &m->host_name));
+    SYN_TRY(decode_names(m, &m->rank->device.names, &m->event_name));
+    if (m->rank->host.made_of) {
+        for (uint32_t i = 0; i < n_nodes; i++) pair(m, i, m->rank->host.made_of[i]);
+    } else {
+        SYN_TRY(match_rf_ids(m));
+        SYN_TRY(match_others(m));
+        SYN_TRY(syn__pt_pair_library_ops(m));
+    }
+    count_matches(m);
+    SYN_TRY(syn__pt_find_launches(m));
+    SYN_TRY(syn__pt_find_detached(m));
+    note_late_parents(m);
+    return syn__pt_make_ops(m);
+}
+
+syn_status syn__pt_match(syn__pt_rank *rank, const syn__pt_options *options, syn__pt_report *report,
+                         syn_error *err) {
+    syn__pt_matcher m = {.rank = rank, .options = options, .report = report, .err = err};
+    const syn_status s = match_all(&m);
+    syn__pt_map_free(&m.by_id);
+    syn_free(m.order);
+    syn_free(m.place);
+    syn_free(m.parent);
+    syn_free(m.late);
+    syn_free(m.node_event);
+    syn_free(m.event_node);
+    syn_free(m.launch);
+    syn_free(m.self_ns);
+    syn_free(m.guessed);
+    syn_free(m.detached);
+    syn_free(m.around);
+    syn_free(m.host_name);
+    syn_free(m.event_name);
+    syn_intern_free(&m.names);
+    syn_free(m.scratch);
+    return s;
+}

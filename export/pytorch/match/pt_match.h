@@ -1,0 +1,18 @@
+/* Who is who: host nodes and device events find each other and become ops. */
+#ifndef EXPORT_PT_MATCH_H
+#define EXPORT_PT_MATCH_H
+
+#include "export/pytorch/rank/pt_rank.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Fills ops, event_op, lanes and matches. */
+syn_status syn__pt_match(syn__pt_rank *rank, const syn__pt_options *options, syn__pt_report *report,
+                         syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

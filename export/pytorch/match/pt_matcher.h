@@ -1,0 +1,47 @@
+/* What the steps of matching share. */
+#ifndef EXPORT_PT_MATCHER_H
+#define EXPORT_PT_MATCHER_H
+
+#include "export/pytorch/rank/pt_rank.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct syn__pt_matcher {
+    syn__pt_rank *rank;
+    const syn__pt_options *options;
+    syn__pt_report *report;
+    syn_error *err;
+    uint32_t *order;   /* host nodes ascending by id, equal ids in file order */
+    uint32_t *place;   /* per host node: its place in that order */
+    syn__pt_map by_id; /* id to host node */
+    uint32_t *parent;  /* per host node: the parent's node, SYN__PT_NONE */
+    uint32_t *late;    /* nodes whose parent comes after them */
+    size_t n_late, late_cap;
+    uint32_t *node_event; /* per host node: its CPU event */
+    uint32_t *event_node; /* per event: of a CPU event its host node; of a runtime event the node
+                             that called it; of device work the node that launched it */
+    uint32_t *launch;     /* per event: of device work its runtime event */
+    syn_intern names;     /* of both files, decoded */
+    uint32_t *host_name, *event_name; /* per name of a file: its id among those */
+    bool distrust;                    /* record function ids are not believed */
+    uint32_t *around;                 /* per host node: the node around it by time; SYN__PT_NONE */
+    uint8_t *guessed;                 /* per event: its event_node is a guess by time */
+    uint8_t *detached; /* per host node: an op of a communication library that runs beside the
+                          thread that called it, not within its caller */
+    int64_t *self_ns;  /* per host node */
+    uint32_t *scratch; /* per event */
+} syn__pt_matcher;
+
+/* Of a host node, in the rank's place. */
+void syn__pt_note_node(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t node);
+void syn__pt_note_event(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t event);
+
+/* Whether the event is a CPU event that may be matched by other than its record function id. */
+bool syn__pt_is_free(const syn__pt_matcher *m, uint32_t event);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,191 @@
+/* Host nodes for want of a host trace: one for each CPU op of the device trace, called by the op
+   around it, with what Kineto tells of its inputs (shapes and types; no tensor ids, no outputs). */
+#include "export/pytorch/rank/pt_rank.h"
+#include "export/pytorch/read/pt_events.h"
+#include "export/pytorch/read/pt_reading.h"
+#include "export/pytorch/read/pt_sort.h"
+#include "syntorch/memory.h"
+
+#include <stdio.h>
+
+typedef struct maker {
+    syn__pt_rank *rank;
+    syn_error *err;
+    uint32_t *node;    /* per event: the node made of it */
+    syn__pt_map lanes; /* "tid" as written to the thread's number, from 1 */
+} maker;
+
+/* What Kineto's args tell of a CPU op; texts as written, bytes 0: absent. */
+typedef struct told {
+    syn__str parts[3]; /* Concrete Inputs, Input Dims, Input type */
+    int64_t sequence;  /* -1: none */
+} told;
+
+static told read_args(const syn__pt_event *e) {
+    static const char *const keys[] = {"Concrete Inputs", "Input Dims", "Input type"};
+    const syn__str object = {e->text, e->text_bytes}, args = syn__loose_find(object, "args");
+    told t = {.sequence = -1};
+    syn__loose l;
+    syn__str key, value;
+    if (args.bytes == 0) return t;
+    syn__loose_init(&l, args.text, args.bytes);
+    if (syn__loose_value(&l, &value) != SYN__LOOSE_OBJECT) return t;
+    while (syn__loose_member(&l, &key)) {
+        if (syn__loose_skip(&l, &value) == SYN__LOOSE_NONE) break;
+        for (int i = 0; i < 3; i++)
+            if (syn__str_is(key, keys[i])) t.parts[i] = value;
+        if (syn__str_is(key, "Sequence number")) (void)syn__loose_i64(value, &t.sequence);
+    }
+    return t;
+}
+
+/* Kineto writes all values as strings: whether the one in there is a number, or a list of them. */
+static bool is_value(syn__str text) {
+    double v;
+    bool integer;
+    if (syn__loose_double(text, &v, &integer)) return true;
+    if (text.bytes < 2 || text.text[0] != '[' || text.text[text.bytes - 1] != ']') return false;
+    for (size_t i = 1; i + 1 < text.bytes; i++)
+        if (!strchr("0123456789+-.e, ", text.text[i])) return false;
+    return true;
+}
+
+/* Copies a list of strings, numbers without their quotes. */
+static char *put_values(char *at, syn__str list) {
+    syn__loose l;
+    syn__str text;
+    bool first = true;
+    syn__loose_init(&l, list.text, list.bytes);
+    if (syn__loose_value(&l, &text) != SYN__LOOSE_ARRAY) return at;
+    *at++ = '[';
+    while (syn__loose_element(&l)) {
+        if (syn__loose_skip(&l, &text) != SYN__LOOSE_STRING) continue;
+        const syn__str inside = {text.text + 1, text.bytes - 2};
+        const syn__str put = is_value(inside) ? inside : text;
+        if (!first) *at++ = ',';
+        first = false;
+        memcpy(at, put.text, put.bytes);
+        at += put.bytes;
+    }
+    *at++ = ']';
+    return at;
+}
+
+/* {"values": ..., "shapes": ..., "types": ...}, the form of a host trace. */
+static syn_status make_inputs(const maker *k, const told *t, syn__pt_host_node *n) {
+    static const char *const keys[] = {"values", "shapes", "types"};
+    const size_t bytes = t->parts[0].bytes + t->parts[1].bytes + t->parts[2].bytes;
+    n->text = "";
+    if (bytes == 0 || bytes > UINT32_MAX - 64) return SYN_OK;
+    char *text = syn__arena_get(&k->rank->arena, bytes + 64), *at = text;
+    if (!text) return SYN_FAIL_NOMEM(k->err, bytes, "the inputs of an op");
+    *at++ = '{';
+    for (int i = 0; i < 3; i++) {
+        if (t->parts[i].bytes == 0) continue;
+        at += snprintf(at, 16, "%s\"%s\": ", at[-1] == '{' ? "" : ", ", keys[i]);
+        if (i == 0) {
+            at = put_values(at, t->parts[0]);
+            continue;
+        }
+        memcpy(at, t->parts[i].text, t->parts[i].bytes);
+        at += t->parts[i].bytes;
+    }
+    *at++ = '}';
+    *at = 0;
+    n->text = text;
+    n->text_bytes = n->inputs_bytes = (uint32_t)(at - text);
+    return SYN_OK;
+}
+
+static syn_status make_node(maker *k, uint32_t event) {
+    syn__pt_host *h = &k->rank->host;
+    const syn__pt_event *e = &k->rank->device.events[event];
+    const told t = read_args(e);
+    const syn__str name = syn__pt_device_name(&k->rank->device, e->name);
+    syn__pt_host_node *n = &h->nodes[h->n_nodes];
+    uint32_t *lane = syn__pt_map_put(&k->lanes, e->tid);
+    if (!lane) return SYN_FAIL_NOMEM(k->err, k->lanes.n * 16, "threads");
+    if (*lane == SYN__PT_NONE) *lane = (uint32_t)k->lanes.n;
+    *n = (syn__pt_host_node){.id = h->n_nodes + 1,
+                             .rf_id = e->rf_id,
+                             .tid = *lane,
+                             .seq_id = t.sequence,
+                             .has = SYN__PT_HAS_TID | SYN__PT_HAS_SEQ_ID,
+                             .linked = SYN__PT_NONE};
+    if (e->flags & SYN__PT_EVENT_RF_ID) n->has |= SYN__PT_HAS_RF_ID;
+    SYN_TRY(syn_intern_put(&h->names, name.text, name.bytes, &n->name, k->err));
+    SYN_TRY(make_inputs(k, &t, n));
+    h->made_of[h->n_nodes] = event;
+    k->node[event] = (uint32_t)h->n_nodes++;
+    return SYN_OK;
+}
+
+/* The caller is the op begun last of those that had not ended when this one did. An op of a
+   communication library that outlasts its caller runs beside the thread and calls nothing. */
+static void find_callers(const maker *k, const uint32_t *list, size_t n, uint32_t *stack) {
+    const syn__pt_event *events = k->rank->device.events;
+    size_t depth = 0;
+    for (size_t i = 0; i < n; i++) {
+        const syn__pt_event *e = &events[list[i]];
+        const int64_t end_ns = syn__pt_event_end(e);
+        if (i > 0 && events[list[i - 1]].tid != e->tid) depth = 0;
+        while (depth > 0 && syn__pt_event_end(&events[stack[depth - 1]]) <= e->ts_ns) depth--;
+        if (depth > 0 &&
+            syn__pt_runs_beside(&k->rank->device, e, syn__pt_event_end(&events[stack[depth - 1]])))
+            continue;
+        while (depth > 0 && syn__pt_event_end(&events[stack[depth - 1]]) < end_ns) depth--;
+        if (depth > 0) {
+            syn__pt_host_node *node = &k->rank->host.nodes[k->node[list[i]]];
+            node->parent = k->rank->host.nodes[k->node[stack[depth - 1]]].id;
+            node->has |= SYN__PT_HAS_PARENT;
+        }
+        stack[depth++] = list[i];
+    }
+}
+
+static syn_status make(maker *k, uint32_t *list, uint32_t *stack) {
+    const syn__pt_device *d = &k->rank->device;
+    syn__pt_host *h = &k->rank->host;
+    uint32_t empty;
+    size_t n = 0;
+    const char *kept = k->rank->device_input.data;
+    SYN_TRY(syn_intern_put(&h->names, "", 0, &empty, k->err)); /* id 0: no name */
+    for (uint32_t i = 0; i < d->n_events; i++)
+        if (syn__pt_is_cpu(&d->events[i]) && (d->events[i].flags & SYN__PT_EVENT_TS)) list[n++] = i;
+    SYN_TRY(syn__pt_sort_events(d, list, n, SYN__PT_OUTER_FIRST | SYN__PT_BY_START, k->err));
+    syn__file_text_done(&k->rank->device_input, kept);
+    for (size_t i = 0; i < n; i++) {
+        SYN_TRY(make_node(k, list[i]));
+        if (d->events[list[i]].text <= kept + SYN__PT_GIVE_BACK) continue;
+        kept = d->events[list[i]].text;
+        syn__file_text_done(&k->rank->device_input, kept);
+    }
+    for (uint32_t i = 0; i < d->n_events; i++) /* kept without a time */
+        if (syn__pt_is_cpu(&d->events[i]) && !(d->events[i].flags & SYN__PT_EVENT_TS))
+            SYN_TRY(make_node(k, i));
+    SYN_TRY(syn__pt_sort_events(
+        d, list, n, SYN__PT_OUTER_FIRST | SYN__PT_BY_START | SYN__PT_BY_THREAD, k->err));
+    find_callers(k, list, n, stack);
+    return SYN_OK;
+}
+
+syn_status syn__pt_host_from_events(syn__pt_rank *rank, syn_error *err) {
+    const size_t n = rank->device.n_events;
+    syn__pt_host *h = &rank->host;
+    maker k = {.rank = rank, .err = err, .node = syn_malloc(n * sizeof *k.node)};
+    uint32_t *list = syn_malloc(n * sizeof *list), *stack = syn_malloc(n * sizeof *stack);
+    h->nodes = syn_malloc(n * sizeof *h->nodes);
+    h->made_of = syn_malloc(n * sizeof *h->made_of);
+    syn_status s = SYN_OK;
+    if (!k.node || !list || !stack || !h->nodes || !h->made_of)
+        s = SYN_FAIL_NOMEM(err, n * sizeof *h->nodes, "host nodes");
+    if (s == SYN_OK) s = make(&k, list, stack);
+    if (s == SYN_OK && h->n_nodes == 0 && rank->device.n_class[SYN__PT_KERNEL] == 0)
+        s = SYN_FAIL(err, SYN_E_FORMAT, "%.200s holds neither CPU ops nor kernels",
+                     rank->device_input.name);
+    syn__pt_map_free(&k.lanes);
+    syn_free(k.node);
+    syn_free(list);
+    syn_free(stack);
+    return s;
+}

@@ -1,0 +1,96 @@
+/* The replay of profile full: one pass over the rank's order, as every lane runs its ops in that
+   order. Durations are those of the nodes: whole microseconds, as pt_full.c writes them. */
+#include "export/pytorch/sim/pt_replay.h"
+#include "syntorch/memory.h"
+
+typedef struct replay {
+    const syn__pt_rank *rank;
+    int64_t origin;      /* the trace's first start */
+    int64_t *ends;       /* of ops */
+    int64_t *free_ns;    /* of lanes: when the last op so far is over */
+    int64_t *carried_ns; /* of lanes: what rounding has left over */
+    syn__pt_replay_lane *lanes;
+} replay;
+
+static int64_t most(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* Sums and differences end at the ends of the range. */
+static int64_t plus(int64_t a, int64_t b) {
+    if (b > 0 && a > INT64_MAX - b) return INT64_MAX;
+    return b < 0 && a < -INT64_MAX - b ? -INT64_MAX : a + b;
+}
+
+static int64_t minus(int64_t a, int64_t b) {
+    return plus(a, b < -INT64_MAX ? INT64_MAX : -b);
+}
+
+static bool has_start(const syn__pt_op *op) {
+    return op->start_ns != SYN__PT_NO_NS;
+}
+
+/* What is cut off goes to the lane's next op. */
+static int64_t written_ns(replay *r, const syn__pt_op *op) {
+    int64_t *carried = &r->carried_ns[op->lane];
+    const int64_t ns = most(op->self_ns, 0);
+    if (ns > INT64_MAX - *carried) return ns / 1000 * 1000;
+    const int64_t all = ns + *carried;
+    *carried = all % 1000;
+    return all - *carried;
+}
+
+static void run_op(replay *r, uint32_t index) {
+    const syn__pt_rank *rank = r->rank;
+    const syn__pt_op *op = &rank->ops[index];
+    syn__pt_replay_lane *lane = &r->lanes[op->lane];
+    const int64_t takes = written_ns(r, op);
+    int64_t now = r->free_ns[op->lane];
+    for (uint32_t i = rank->first_dep[index]; i < rank->first_dep[index + 1]; i++)
+        now = most(now, r->ends[rank->deps[i].from]);
+    r->ends[index] = r->free_ns[op->lane] = plus(now, takes);
+    lane->busy_ns = plus(lane->busy_ns, takes);
+    lane->n_ops++;
+    if (!has_start(op)) return;
+    const int64_t end = plus(minus(op->start_ns, r->origin), most(op->wall_ns, 0));
+    lane->measured_ns = most(lane->measured_ns, end);
+}
+
+static void run_all(replay *r, syn__pt_replayed *out) {
+    const syn__pt_rank *rank = r->rank;
+    r->origin = INT64_MAX;
+    for (size_t i = 0; i < rank->n_ops; i++) {
+        if (has_start(&rank->ops[i]) && rank->ops[i].start_ns < r->origin)
+            r->origin = rank->ops[i].start_ns;
+    }
+    for (size_t i = 0; i < rank->n_ops; i++) run_op(r, rank->order[i]);
+    for (size_t i = 0; i < rank->n_lanes; i++) {
+        syn__pt_replay_lane *lane = &r->lanes[i];
+        lane->replayed_ns = r->free_ns[i];
+        /* Own times of ops add up to the time in ops. */
+        if (!rank->lanes[i].device)
+            lane->idle_ns =
+                most(minus(lane->measured_ns, plus(lane->busy_ns, r->carried_ns[i])), 0);
+        out->measured_ns = most(out->measured_ns, lane->measured_ns);
+        out->replayed_ns = most(out->replayed_ns, lane->replayed_ns);
+    }
+}
+
+syn_status syn__pt_replay(const syn__pt_rank *rank, syn__pt_replayed *out, syn_error *err) {
+    replay r = {.rank = rank};
+    r.lanes = (syn__pt_replay_lane *)syn_calloc(rank->n_lanes + 1, sizeof *r.lanes);
+    r.free_ns = (int64_t *)syn_calloc(rank->n_lanes + 1, sizeof *r.free_ns);
+    r.carried_ns = (int64_t *)syn_calloc(rank->n_lanes + 1, sizeof *r.carried_ns);
+    r.ends = (int64_t *)syn_calloc(rank->n_ops + 1, sizeof *r.ends);
+    *out = (syn__pt_replayed){0, 0, r.lanes, rank->n_lanes};
+    const bool complete =
+        r.lanes != NULL && r.free_ns != NULL && r.carried_ns != NULL && r.ends != NULL;
+    if (complete) run_all(&r, out);
+    syn_free(r.free_ns);
+    syn_free(r.carried_ns);
+    syn_free(r.ends);
+    if (complete) return SYN_OK;
+    syn_free(r.lanes);
+    *out = (syn__pt_replayed){0, 0, NULL, 0};
+    return SYN_FAIL_NOMEM(err, rank->n_ops * sizeof(int64_t), "a replay");
+}

@@ -1,0 +1,122 @@
+/* Profile astra-sim: only what that simulator runs, device work and communication, as COMP and
+   COMM nodes. Facts about the simulator: docs/formats.md.
+
+   Dependencies. Host work is contracted: a node waits for the nodes before it through host ops, so
+   for what the host had waited for when it launched the node. Each lane is a chain; a rank's
+   collectives are one in the order of their launches, each also behind the sends launched before
+   it, as a rank has one slot for communication. A barrier passes its dependencies on.
+
+   Delays. Where compute waited for the host (Python, launches), the gap becomes a compute node
+   "host delay" right before the op: from the end of all compute that started earlier, of what the
+   op waits for, of barriers and of the trace's beginning, whichever is latest, to its start. So
+   compute on two streams hides each other's gaps, and waiting for communication, other ranks
+   included, is never a delay, as the op's dependencies explain it. A delay waits for what its op
+   waits for and for no more: waiting for other streams too could make compute wait for
+   communication that it has nothing to do with. As ids follow time, compute that is ready goes
+   first; only where communication takes longer than measured can a delay hold up another stream's
+   compute, for its own length at most.
+
+   Communication does not run before it was launched: if the compute slot was idle then, a delay up
+   to the launch stands before it, a part of the gap, of which the next compute's delay has the
+   rest; else it waits for what had ended last, compute or a delay. Such a delay waits for what had
+   ended last, too.
+
+   Without device work the computation is the host's: the time between communication, from the
+   trace's beginning and to its end is delays. Communication in a library's threads (gloo) does not
+   hold up its launcher: it waits for the delay before its launch, and only where the thread waited
+   for it (pt_waits.c) does the delay after that wait for it too; the time of waiting is nobody's
+   computation. If simulators cannot run it, waiting for it is. As the simulator has one slot for
+   communication, what overlapped counts once, so that its durations add up as well.
+
+   Durations are differences of rounded times, so along a lane without overlap they and the delays
+   add up to the measured time whatever their number. */
+#include "export/chakra/wire/et_node.h"
+#include "export/pytorch/sim/pt_sim_steps.h"
+#include "syntorch/memory.h"
+
+enum {
+    ALL_REDUCE = 0,
+    ALL_GATHER = 2,
+    BROADCAST = 5,
+    ALL_TO_ALL = 6,
+    REDUCE_SCATTER = 7,
+    BARRIER = 9
+};
+
+static bool holds(const syn__pt_group *group, int32_t rank) {
+    for (uint32_t i = 0; i < group->n_ranks; i++) {
+        if (group->ranks[i] == rank) return true;
+    }
+    return false;
+}
+
+/* Of the group's, or of all if that is not told; 0 unknown. */
+static uint32_t company(const syn__pt_rank *rank, const syn__pt_group *group) {
+    if (group != NULL && group->n_ranks != 0) return group->n_ranks;
+    if (group != NULL && group->size != 0) return group->size;
+    return rank->world_size > 0 ? (uint32_t)rank->world_size : 0;
+}
+
+/* Why simulators cannot run the collective, or NULL. */
+static const char *why_no_collective(const syn__pt_rank *rank, const syn__pt_comm *comm) {
+    const syn__pt_group *group = comm->group != SYN__PT_NONE ? &rank->groups[comm->group] : NULL;
+    const int type = comm->collective;
+    const bool simulated = type == ALL_REDUCE || type == ALL_GATHER || type == BROADCAST ||
+                           type == ALL_TO_ALL || type == REDUCE_SCATTER;
+    if (type < 0) return "a collective of an unknown kind";
+    if (!simulated) return "a collective that simulators do not run";
+    if (company(rank, group) == 1) return "a group of one rank";
+    if (group != NULL && group->n_ranks == 0 && rank->world_size > 0 &&
+        company(rank, group) != (uint32_t)rank->world_size)
+        return "a group whose ranks are not told";
+    if (group != NULL && group->n_ranks != 0 && rank->rank >= 0 && !holds(group, rank->rank))
+        return "a group without this rank";
+    return comm->alone ? "a collective that other ranks lack" : NULL;
+}
+
+static const char *why_no_message(const syn__pt_rank *rank, const syn__pt_comm *comm) {
+    if (comm->peer < 0) return "a message whose peer is not told";
+    if (comm->peer == rank->rank) return "a message to its own rank";
+    if (rank->world_size >= 0 && comm->peer >= rank->world_size)
+        return "a message whose peer is beyond the world";
+    if (comm->tag < 0) return "a message without a tag";
+    return comm->alone ? "a message that the other rank lacks" : NULL;
+}
+
+syn__pt_sim_role syn__pt_sim_role_of(const syn__pt_rank *rank, const syn__pt_op *op,
+                                     const char **why) {
+    *why = NULL;
+    if (op->comm == SYN__PT_NONE)
+        return syn__pt_is_device(op) ? SYN__PT_SIM_COMPUTE : SYN__PT_SIM_ABSENT;
+    const syn__pt_comm *comm = &rank->comms[op->comm];
+    const bool message = comm->type != SYN__ET_COMM_COLL_NODE;
+    if (!message && comm->collective == BARRIER) return SYN__PT_SIM_ABSENT;
+    *why = message ? why_no_message(rank, comm) : why_no_collective(rank, comm);
+    if (*why != NULL) return op->detached ? SYN__PT_SIM_ABSENT : SYN__PT_SIM_STAND_IN;
+    if (!message) return SYN__PT_SIM_COLLECTIVE;
+    return comm->type == SYN__ET_COMM_SEND_NODE ? SYN__PT_SIM_SEND : SYN__PT_SIM_RECV;
+}
+
+syn_status syn__pt_sim_make(syn__pt_sim *sim, const syn__pt_rank *rank, syn_error *err) {
+    *sim = (syn__pt_sim){.rank = rank};
+    SYN_TRY(syn__pt_sim_link(sim, err));
+    const size_t n_real = sim->n_nodes, n_links = sim->n_edges;
+    SYN_TRY(syn__pt_sim_delay(sim, err));
+    if (sim->n_nodes == 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%s: the trace holds neither device work nor communication nor times of "
+                        "host ops, so a simulator has nothing to run; convert it together with its "
+                        "device trace, or with --profile full",
+                        rank->host_input.name != NULL ? rank->host_input.name : "trace");
+    return syn__pt_sim_arrange(sim, n_real, n_links, err);
+}
+
+void syn__pt_sim_free(syn__pt_sim *sim) {
+    syn_free(sim->nodes);
+    syn_free(sim->edges);
+    syn_free(sim->barriers);
+    syn_free(sim->first_dep);
+    syn_free(sim->deps);
+    syn_free(sim->sequence);
+    *sim = (syn__pt_sim){.rank = NULL};
+}

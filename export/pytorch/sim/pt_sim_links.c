@@ -1,0 +1,243 @@
+/* Which ops a simulator gets, and what each waits for when host work is contracted.
+
+   A host op's *frontier* is the latest node of each lane that lies before it. It is made once and
+   shared along the thread; only synchronisation and other threads change it. A node waits for its
+   lane's last node and for what the frontiers tell beyond what its lane has waited for already. */
+#include <assert.h>
+
+#include "export/pytorch/sim/pt_sim_steps.h"
+#include "syntorch/memory.h"
+
+#define PASSED 0x80000000u /* in place[]: the op has no node but a frontier */
+
+typedef struct latest {
+    uint32_t lane, node;
+} latest;
+
+typedef struct frontier {
+    size_t first;
+    uint32_t n;
+} frontier;
+
+typedef struct lane_state {
+    uint32_t tail;          /* the lane's last node so far */
+    uint32_t known;         /* the frontier that the lane has waited for */
+    uint32_t found, class_; /* scratch: the latest node found for the op at hand */
+    uint32_t seen;          /* scratch: the lane's node in a known frontier */
+} lane_state;
+
+typedef struct links {
+    syn__pt_sim *sim;
+    uint32_t *place; /* per op: its node, or PASSED | index of its frontier */
+    latest *pool;
+    size_t n_pool, pool_cap;
+    frontier *frontiers; /* the first is empty */
+    size_t n_frontiers, frontiers_cap;
+    lane_state *lanes;
+    uint32_t *found; /* lanes with something found */
+    size_t n_found;
+} links;
+
+/* ---- Frontiers ---- */
+
+static void find(links *l, uint32_t lane, uint32_t node, uint32_t class_) {
+    lane_state *s = &l->lanes[lane];
+    if (s->found == SYN__PT_NONE) l->found[l->n_found++] = lane;
+    else if (node < s->found || (node == s->found && class_ >= s->class_)) return;
+    s->found = node;
+    s->class_ = class_;
+}
+
+static void forget(links *l) {
+    for (size_t i = 0; i < l->n_found; i++) l->lanes[l->found[i]].found = SYN__PT_NONE;
+    l->n_found = 0;
+}
+
+static inline const syn__pt_dep *deps_of(const syn__pt_rank *rank, uint32_t op, size_t *n) {
+    *n = rank->first_dep[op + 1] - rank->first_dep[op];
+    return rank->deps + rank->first_dep[op];
+}
+
+static void find_all(links *l, uint32_t op) {
+    const syn__pt_rank *rank = l->sim->rank;
+    size_t n;
+    const syn__pt_dep *deps = deps_of(rank, op, &n);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t place = l->place[deps[i].from];
+        if (!(place & PASSED)) {
+            find(l, rank->ops[deps[i].from].lane, place, deps[i].class_);
+            continue;
+        }
+        const frontier *f = &l->frontiers[place & ~PASSED];
+        for (uint32_t k = 0; k < f->n; k++)
+            find(l, l->pool[f->first + k].lane, l->pool[f->first + k].node, deps[i].class_);
+    }
+}
+
+/* Whether the frontier is just what was found. */
+static bool is_found(const links *l, uint32_t index) {
+    const frontier *f = &l->frontiers[index];
+    if (f->n != l->n_found) return false;
+    for (uint32_t k = 0; k < f->n; k++) {
+        if (l->lanes[l->pool[f->first + k].lane].found != l->pool[f->first + k].node) return false;
+    }
+    return true;
+}
+
+static syn_status add_frontier(links *l, uint32_t *out, syn_error *err) {
+    if (l->n_frontiers >= PASSED)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "the trace synchronises more than 2^31 times");
+    SYN_TRY(syn_grow(&l->pool, &l->pool_cap, l->n_pool + l->n_found, sizeof *l->pool, err));
+    SYN_TRY(
+        syn_grow(&l->frontiers, &l->frontiers_cap, l->n_frontiers + 1, sizeof *l->frontiers, err));
+    l->frontiers[l->n_frontiers] = (frontier){l->n_pool, (uint32_t)l->n_found};
+    for (size_t i = 0; i < l->n_found; i++)
+        l->pool[l->n_pool++] = (latest){l->found[i], l->lanes[l->found[i]].found};
+    *out = (uint32_t)l->n_frontiers++;
+    return SYN_OK;
+}
+
+/* ---- Ops without a node ---- */
+
+static syn_status pass_on(links *l, uint32_t op, syn_error *err) {
+    size_t n;
+    const syn__pt_dep *deps = deps_of(l->sim->rank, op, &n);
+    uint32_t *place = &l->place[op];
+    bool same = true;
+    *place = n != 0 ? l->place[deps[0].from] : PASSED;
+    for (size_t i = 1; i < n && same; i++) same = l->place[deps[i].from] == *place;
+    if (same && (*place & PASSED)) return SYN_OK;
+    find_all(l, op);
+    same = false;
+    for (size_t i = 0; i < n && !same; i++) {
+        *place = l->place[deps[i].from];
+        same = (*place & PASSED) && is_found(l, *place & ~PASSED);
+    }
+    uint32_t added = 0;
+    if (!same) SYN_TRY(add_frontier(l, &added, err));
+    if (!same) *place = PASSED | added;
+    forget(l);
+    return SYN_OK;
+}
+
+/* ---- Ops with a node ---- */
+
+static syn_status add_edge(syn__pt_sim *sim, uint32_t from, uint32_t to, uint32_t class_,
+                           syn_error *err) {
+    SYN_TRY(syn_grow(&sim->edges, &sim->edges_cap, sim->n_edges + 1, sizeof *sim->edges, err));
+    sim->edges[sim->n_edges++] = (syn__pt_edge){from, to, class_};
+    return SYN_OK;
+}
+
+/* Edges from other lanes that the lane's earlier nodes do not imply. */
+static syn_status add_news(links *l, uint32_t lane, uint32_t node, syn_error *err) {
+    lane_state *own = &l->lanes[lane];
+    const frontier known = l->frontiers[own->known];
+    bool news = false;
+    for (uint32_t k = 0; k < known.n; k++)
+        l->lanes[l->pool[known.first + k].lane].seen = l->pool[known.first + k].node;
+    for (size_t i = 0; i < l->n_found; i++) {
+        lane_state *s = &l->lanes[l->found[i]];
+        if (s->seen != SYN__PT_NONE && s->seen >= s->found) continue;
+        SYN_TRY(add_edge(l->sim, s->found, node, s->class_, err));
+        news = true;
+    }
+    for (uint32_t k = 0; k < known.n; k++) {
+        lane_state *s = &l->lanes[l->pool[known.first + k].lane];
+        s->seen = SYN__PT_NONE;
+        if (news) find(l, l->pool[known.first + k].lane, l->pool[known.first + k].node, 0);
+    }
+    return news ? add_frontier(l, &own->known, err) : SYN_OK;
+}
+
+static int64_t end_us(const syn__pt_op *op) {
+    const int64_t start = op->start_ns != SYN__PT_NO_NS ? op->start_ns : 0;
+    const int64_t wall = op->wall_ns > 0 ? op->wall_ns : 0;
+    return syn__pt_sim_micros(start > INT64_MAX - wall ? INT64_MAX : start + wall);
+}
+
+static void set_times(syn__pt_sim_node *node, const syn__pt_op *op) {
+    node->has_start = op->start_ns != SYN__PT_NO_NS;
+    if (node->has_start) node->start_us = syn__pt_sim_micros(op->start_ns);
+    node->end_us = end_us(op);
+}
+
+static syn_status add_barrier(syn__pt_sim *sim, const syn__pt_op *op, syn_error *err) {
+    sim->n_dropped_barriers++;
+    if (op->start_ns == SYN__PT_NO_NS || op->detached) return SYN_OK; /* waits explain the time */
+    SYN_TRY(syn_grow(&sim->barriers, &sim->barriers_cap, sim->n_barriers + 1, sizeof *sim->barriers,
+                     err));
+    sim->barriers[sim->n_barriers++] =
+        (syn__pt_sim_span){syn__pt_sim_micros(op->start_ns), end_us(op)};
+    return SYN_OK;
+}
+
+static syn_status show(links *l, uint32_t op, syn__pt_sim_role role, const char *why,
+                       syn_error *err) {
+    syn__pt_sim *sim = l->sim;
+    const uint32_t lane = sim->rank->ops[op].lane, node = (uint32_t)sim->n_nodes;
+    lane_state *own = &l->lanes[lane];
+    SYN_TRY(syn_grow(&sim->nodes, &sim->nodes_cap, sim->n_nodes + 1, sizeof *sim->nodes, err));
+    sim->nodes[sim->n_nodes++] = (syn__pt_sim_node){.op = op, .role = (uint8_t)role, .why = why};
+    set_times(&sim->nodes[node], &sim->rank->ops[op]);
+    find_all(l, op);
+    if (own->found != SYN__PT_NONE) { /* implied by the lane's last node */
+        own->found = SYN__PT_NONE;
+        for (size_t i = 0; i < l->n_found; i++) {
+            if (l->found[i] == lane) l->found[i] = l->found[--l->n_found];
+        }
+    }
+    if (own->tail != SYN__PT_NONE)
+        SYN_TRY(add_edge(sim, own->tail, node,
+                         sim->rank->lanes[lane].device ? SYN__PT_EDGE_STREAM : SYN__PT_EDGE_PROGRAM,
+                         err));
+    if (l->n_found != 0) SYN_TRY(add_news(l, lane, node, err));
+    forget(l);
+    own->tail = node;
+    l->place[op] = node;
+    return SYN_OK;
+}
+
+/* ---- All ops ---- */
+
+static syn_status link_all(links *l, syn_error *err) {
+    const syn__pt_rank *rank = l->sim->rank;
+    uint32_t empty;
+    SYN_TRY(add_frontier(l, &empty, err));
+    for (size_t i = 0; i < rank->n_ops; i++) {
+        const uint32_t op = rank->order[i];
+        const char *why;
+        const syn__pt_sim_role role = syn__pt_sim_role_of(rank, &rank->ops[op], &why);
+        assert(rank->ops[op].lane < rank->n_lanes);
+        if (role != SYN__PT_SIM_ABSENT) {
+            SYN_TRY(show(l, op, role, why, err));
+            continue;
+        }
+        if (rank->ops[op].comm != SYN__PT_NONE && why == NULL)
+            SYN_TRY(add_barrier(l->sim, &rank->ops[op], err));
+        SYN_TRY(pass_on(l, op, err));
+    }
+    return SYN_OK;
+}
+
+syn_status syn__pt_sim_link(syn__pt_sim *sim, syn_error *err) {
+    const syn__pt_rank *rank = sim->rank;
+    links l = {.sim = sim};
+    if (rank->n_ops >= PASSED)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "the trace has more than 2^31 ops");
+    l.place = (uint32_t *)syn_malloc((rank->n_ops + 1) * sizeof *l.place);
+    l.lanes = (lane_state *)syn_malloc((rank->n_lanes + 1) * sizeof *l.lanes);
+    l.found = (uint32_t *)syn_malloc((rank->n_lanes + 1) * sizeof *l.found);
+    const bool complete = l.place != NULL && l.lanes != NULL && l.found != NULL;
+    for (size_t i = 0; complete && i < rank->n_lanes; i++)
+        l.lanes[i] = (lane_state){SYN__PT_NONE, 0, SYN__PT_NONE, 0, SYN__PT_NONE};
+    const syn_status status =
+        complete ? link_all(&l, err)
+                 : SYN_FAIL_NOMEM(err, rank->n_ops * sizeof *l.place, "a simulator's nodes");
+    syn_free(l.place);
+    syn_free(l.lanes);
+    syn_free(l.found);
+    syn_free(l.pool);
+    syn_free(l.frontiers);
+    return status;
+}

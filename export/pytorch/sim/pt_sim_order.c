@@ -1,0 +1,275 @@
+/* In which order a simulator gets its nodes: communication in the order of its launches, the rest
+   by time, every dependency before what waits for it. */
+#include "export/pytorch/comm/pt_launch_order.h"
+#include "export/pytorch/read/pt_sort.h"
+#include "export/pytorch/sim/pt_sim_heap.h"
+#include "export/pytorch/sim/pt_sim_steps.h"
+#include "syntorch/memory.h"
+
+/* ---- Orders ---- */
+
+int64_t syn__pt_sim_launch(const syn__pt_rank *rank, uint32_t op) {
+    if (!rank->ops[op].detached) return syn__pt_launch_time(rank, op);
+    /* somewhere within the call, which may have much to do before */
+    const int64_t end_ns = syn__pt_op_end(&rank->ops[syn__pt_launched_by(rank, op)]);
+    return end_ns > rank->ops[op].start_ns ? rank->ops[op].start_ns : end_ns;
+}
+
+syn_status syn__pt_sim_by_time(const int64_t *times, size_t n, uint32_t **order, syn_error *err) {
+    uint64_t *keys = (uint64_t *)syn_malloc((n + 1) * sizeof *keys);
+    int64_t last = INT64_MIN;
+    if (keys == NULL) return SYN_FAIL_NOMEM(err, n * sizeof *keys, "times of nodes");
+    for (size_t i = 0; i < n; i++) {
+        if (times[i] != SYN__PT_NO_NS) last = times[i];
+        keys[i] = syn__pt_i64_key(last);
+    }
+    const syn_status status = syn__pt_sort(keys, n, order, err);
+    syn_free(keys);
+    return status;
+}
+
+/* When each node started, a delay when what it stands before was launched, ascending. */
+static syn_status nodes_by_time(const syn__pt_sim *sim, uint32_t **order, syn_error *err) {
+    int64_t *times = (int64_t *)syn_malloc((sim->n_nodes + 1) * sizeof *times);
+    if (times == NULL) return SYN_FAIL_NOMEM(err, sim->n_nodes * sizeof *times, "times of nodes");
+    for (size_t i = 0; i < sim->n_nodes; i++) {
+        const syn__pt_sim_node *node = &sim->nodes[i];
+        if (node->role == SYN__PT_SIM_DELAY) times[i] = syn__pt_sim_launch(sim->rank, node->op);
+        else times[i] = node->has_start ? sim->rank->ops[node->op].start_ns : SYN__PT_NO_NS;
+    }
+    const syn_status status = syn__pt_sim_by_time(times, sim->n_nodes, order, err);
+    syn_free(times);
+    return status;
+}
+
+/* ---- Communication, in the order of launches ---- */
+
+typedef struct talk {
+    uint32_t *nodes; /* collectives and sends */
+    size_t n;
+} talk;
+
+static bool talks(const syn__pt_sim_node *node) {
+    return node->role == SYN__PT_SIM_COLLECTIVE || node->role == SYN__PT_SIM_SEND;
+}
+
+/* In the order in which ranks of a set agree (pt_launch_order.c). */
+static syn_status find_talk(const syn__pt_sim *sim, talk *t, syn_error *err) {
+    const syn__pt_rank *rank = sim->rank;
+    uint32_t *node_of = (uint32_t *)syn_malloc((rank->n_ops + 1) * sizeof *node_of), *order = NULL;
+    if (node_of == NULL)
+        return SYN_FAIL_NOMEM(err, rank->n_ops * sizeof *node_of, "the order of collectives");
+    memset(node_of, 0xFF, rank->n_ops * sizeof *node_of); /* SYN__PT_NONE */
+    for (uint32_t i = 0; i < sim->n_nodes; i++)
+        if (talks(&sim->nodes[i])) node_of[sim->nodes[i].op] = i;
+    const syn_status status = syn__pt_launch_order(rank, NULL, &order, err);
+    for (size_t i = 0; i < rank->n_comms && status == SYN_OK; i++) {
+        const uint32_t node = node_of[rank->comms[order[i]].op];
+        if (node != SYN__PT_NONE) t->nodes[t->n++] = node;
+    }
+    syn_free(order);
+    syn_free(node_of);
+    return status;
+}
+
+static uint32_t lane_of(const syn__pt_sim *sim, uint32_t node) {
+    return sim->rank->ops[sim->nodes[node].op].lane;
+}
+
+static syn_status wait_for(syn__pt_sim *sim, uint32_t from, uint32_t to, syn_error *err) {
+    if (from == SYN__PT_NONE) return SYN_OK;
+    if (from < to && lane_of(sim, from) == lane_of(sim, to)) return SYN_OK; /* the lane's chain */
+    SYN_TRY(syn_grow(&sim->edges, &sim->edges_cap, sim->n_edges + 1, sizeof *sim->edges, err));
+    sim->edges[sim->n_edges++] = (syn__pt_edge){from, to, SYN__PT_EDGE_GROUP};
+    return SYN_OK;
+}
+
+/* Each collective waits for the one before it and for the sends in between, of which the last one
+   of a lane stands for all. */
+static syn_status chain(syn__pt_sim *sim, const talk *t, uint32_t *last_send, uint32_t *senders,
+                        syn_error *err) {
+    uint32_t last = SYN__PT_NONE;
+    size_t n_senders = 0;
+    for (size_t i = 0; i < sim->rank->n_lanes; i++) last_send[i] = SYN__PT_NONE;
+    for (size_t i = 0; i < t->n; i++) {
+        const uint32_t node = t->nodes[i], lane = lane_of(sim, node);
+        if (sim->nodes[node].role == SYN__PT_SIM_SEND) {
+            if (last_send[lane] == SYN__PT_NONE) senders[n_senders++] = lane;
+            last_send[lane] = node;
+            continue;
+        }
+        SYN_TRY(wait_for(sim, last, node, err));
+        for (size_t k = 0; k < n_senders; k++) {
+            SYN_TRY(wait_for(sim, last_send[senders[k]], node, err));
+            last_send[senders[k]] = SYN__PT_NONE;
+        }
+        n_senders = 0;
+        last = node;
+    }
+    return SYN_OK;
+}
+
+/* in_launch_order: else in the rank's order, which no other dependency can contradict. */
+static syn_status chain_talk(syn__pt_sim *sim, bool in_launch_order, syn_error *err) {
+    const size_t n_lanes = sim->rank->n_lanes;
+    talk t = {(uint32_t *)syn_malloc((sim->n_nodes + 1) * sizeof *t.nodes), 0};
+    uint32_t *scratch = (uint32_t *)syn_malloc((2 * n_lanes + 1) * sizeof *scratch);
+    syn_status status = SYN_OK;
+    if (t.nodes == NULL || scratch == NULL)
+        status = SYN_FAIL_NOMEM(err, sim->n_nodes * sizeof *t.nodes, "the order of collectives");
+    else if (in_launch_order) status = find_talk(sim, &t, err);
+    for (uint32_t i = 0; status == SYN_OK && !in_launch_order && i < sim->n_nodes; i++) {
+        if (talks(&sim->nodes[i])) t.nodes[t.n++] = i;
+    }
+    if (status == SYN_OK) status = chain(sim, &t, scratch, scratch + n_lanes, err);
+    syn_free(t.nodes);
+    syn_free(scratch);
+    return status;
+}
+
+/* ---- Numbering ---- */
+
+void syn__pt_sim_list_edges(const syn__pt_sim *sim, bool by_target, size_t *first,
+                            syn__pt_dep *at) {
+    memset(first, 0, (sim->n_nodes + 2) * sizeof *first);
+    for (size_t i = 0; i < sim->n_edges; i++)
+        first[(by_target ? sim->edges[i].to : sim->edges[i].from) + 2]++;
+    for (size_t i = 2; i < sim->n_nodes + 2; i++) first[i] += first[i - 1];
+    for (size_t i = 0; i < sim->n_edges; i++) {
+        const syn__pt_edge *e = &sim->edges[i];
+        at[first[(by_target ? e->to : e->from) + 1]++] =
+            (syn__pt_dep){by_target ? e->from : e->to, e->class_};
+    }
+}
+
+typedef struct numbering {
+    uint32_t *order; /* nodes by time */
+    uint32_t *rank;  /* a node's place in it */
+    uint32_t *left;  /* dependencies not yet numbered */
+    size_t *first;
+    syn__pt_dep *children;
+    syn__pt_sim_heap ready; /* ranks */
+} numbering;
+
+/* Of the nodes that wait for nothing more always the earliest one. False: there is a cycle. */
+static bool run(syn__pt_sim *sim, numbering *n) {
+    size_t done = 0;
+    syn__pt_sim_list_edges(sim, false, n->first, n->children);
+    memset(n->left, 0, (sim->n_nodes + 1) * sizeof *n->left);
+    for (size_t i = 0; i < sim->n_edges; i++) n->left[sim->edges[i].to]++;
+    for (uint32_t i = 0; i < sim->n_nodes; i++) {
+        n->rank[n->order[i]] = i;
+        if (n->left[n->order[i]] == 0) syn__pt_sim_push(&n->ready, i);
+    }
+    while (n->ready.n != 0) {
+        const uint32_t node = n->order[syn__pt_sim_pop(&n->ready)];
+        sim->sequence[done++] = node;
+        for (size_t i = n->first[node]; i < n->first[node + 1]; i++) {
+            const uint32_t child = n->children[i].from;
+            if (--n->left[child] == 0) syn__pt_sim_push(&n->ready, n->rank[child]);
+        }
+    }
+    return done == sim->n_nodes;
+}
+
+static syn_status number(syn__pt_sim *sim, uint32_t *order, bool *complete, syn_error *err) {
+    const size_t n = sim->n_nodes + 2;
+    numbering num = {.order = order,
+                     .rank = (uint32_t *)syn_malloc(n * sizeof(uint32_t)),
+                     .left = (uint32_t *)syn_malloc(n * sizeof(uint32_t)),
+                     .first = (size_t *)syn_malloc(n * sizeof(size_t)),
+                     .children =
+                         (syn__pt_dep *)syn_malloc((sim->n_edges + 1) * sizeof(syn__pt_dep)),
+                     .ready = {(uint32_t *)syn_malloc(n * sizeof(uint32_t)), 0}};
+    const bool all = num.rank != NULL && num.left != NULL && num.first != NULL &&
+                     num.children != NULL && num.ready.at != NULL;
+    if (all) *complete = run(sim, &num);
+    syn_free(num.rank);
+    syn_free(num.left);
+    syn_free(num.first);
+    syn_free(num.children);
+    syn_free(num.ready.at);
+    return all ? SYN_OK : SYN_FAIL_NOMEM(err, n * sizeof(size_t), "the order of nodes");
+}
+
+/* The simulator has one slot for communication: what overlapped in a library's threads counts
+   once. */
+static void take_turns(syn__pt_sim *sim) {
+    int64_t until_us = INT64_MIN;
+    for (size_t i = 0; i < sim->n_nodes; i++) {
+        syn__pt_sim_node *node = &sim->nodes[sim->sequence[i]];
+        if (syn__pt_sim_is_compute(node) || !node->has_start || !sim->rank->ops[node->op].detached)
+            continue;
+        if (node->start_us < until_us)
+            node->start_us = until_us < node->end_us ? until_us : node->end_us;
+        if (node->end_us > until_us) until_us = node->end_us;
+    }
+}
+
+/* ---- Costs ---- */
+
+/* Of the kernels that an op launched the longest one stands for it. */
+static syn_status find_dominating(syn__pt_sim *sim, syn_error *err) {
+    const syn__pt_rank *rank = sim->rank;
+    uint32_t *best = (uint32_t *)syn_malloc((rank->n_ops + 1) * sizeof *best);
+    if (best == NULL) return SYN_FAIL_NOMEM(err, rank->n_ops * sizeof *best, "costs of nodes");
+    for (size_t i = 0; i < rank->n_ops; i++) best[i] = SYN__PT_NONE;
+    for (uint32_t i = 0; i < sim->n_nodes; i++) {
+        const syn__pt_op *op = &rank->ops[sim->nodes[i].op];
+        if (sim->nodes[i].role != SYN__PT_SIM_COMPUTE || op->kind != SYN__PT_OP_KERNEL) continue;
+        if (op->parent == SYN__PT_NONE || op->host == SYN__PT_NONE) continue;
+        uint32_t *b = &best[op->parent];
+        if (*b != SYN__PT_NONE && rank->ops[sim->nodes[*b].op].wall_ns >= op->wall_ns) continue;
+        if (*b != SYN__PT_NONE) sim->nodes[*b].dominates = false;
+        sim->nodes[i].dominates = true;
+        *b = i;
+    }
+    syn_free(best);
+    return SYN_OK;
+}
+
+/* ---- All of it ---- */
+
+static syn_status try_order(syn__pt_sim *sim, bool in_launch_order, bool *complete,
+                            syn_error *err) {
+    uint32_t *order;
+    SYN_TRY(chain_talk(sim, in_launch_order, err));
+    SYN_TRY(nodes_by_time(sim, &order, err));
+    const syn_status status = number(sim, order, complete, err);
+    syn_free(order);
+    return status;
+}
+
+/* Launch times that contradict dependencies give way: first in the order of communication, then
+   the delays before it. */
+static syn_status find_order(syn__pt_sim *sim, size_t n_real, size_t n_links, syn_error *err) {
+    const size_t n_edges = sim->n_edges;
+    bool complete = false;
+    SYN_TRY(try_order(sim, true, &complete, err));
+    if (complete) return SYN_OK;
+    sim->n_edges = n_edges;
+    SYN_TRY(try_order(sim, false, &complete, err));
+    if (complete) return SYN_OK;
+    sim->n_edges = n_links;
+    sim->n_nodes = n_real;
+    return try_order(sim, false, &complete, err);
+}
+
+syn_status syn__pt_sim_arrange(syn__pt_sim *sim, size_t n_real, size_t n_links, syn_error *err) {
+    sim->sequence = (uint32_t *)syn_malloc((sim->n_nodes + 1) * sizeof *sim->sequence);
+    if (sim->sequence == NULL)
+        return SYN_FAIL_NOMEM(err, sim->n_nodes * sizeof *sim->sequence, "the order of nodes");
+    SYN_TRY(find_order(sim, n_real, n_links, err));
+    sim->first_dep = (size_t *)syn_malloc((sim->n_nodes + 2) * sizeof *sim->first_dep);
+    sim->deps = (syn__pt_dep *)syn_malloc((sim->n_edges + 1) * sizeof *sim->deps);
+    if (sim->first_dep == NULL || sim->deps == NULL)
+        return SYN_FAIL_NOMEM(err, sim->n_edges * sizeof *sim->deps, "dependencies of nodes");
+    syn__pt_sim_list_edges(sim, true, sim->first_dep, sim->deps);
+    take_turns(sim);
+    uint32_t id = 0;
+    for (size_t i = 0; i < sim->n_nodes; i++) {
+        syn__pt_sim_node *node = &sim->nodes[sim->sequence[i]];
+        node->id = id += node->delay_us > 0 ? 2 : 1;
+    }
+    return find_dominating(sim, err);
+}

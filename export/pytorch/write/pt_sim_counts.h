@@ -1,0 +1,17 @@
+/* What a simulator gets of a rank, counted. */
+#ifndef EXPORT_PT_SIM_COUNTS_H
+#define EXPORT_PT_SIM_COUNTS_H
+
+#include "export/pytorch/sim/pt_sim.h"
+#include "export/pytorch/write/pt_write.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+syn__pt_written syn__pt_sim_count(const syn__pt_sim *sim);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

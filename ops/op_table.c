@@ -14,21 +14,6 @@ const syn_opdef syn_op_table[SYN_OP_COUNT] = {
 #include "ops/ops.def"
 };
 
-syn_category syn_op_category(const char *name) {
-    static const struct {
-        const char *keyword;
-        syn_category category;
-    } foreign[] = {
-#define SYN_FOREIGN(keyword, category) {keyword, SYN_CATEGORY_##category},
-#include "ops/ops.def"
-    };
-    for (int op = SYN_OP_NONE + 1; op < SYN_OP_COUNT; op++)
-        if (strcmp(syn_op_table[op].name, name) == 0) return syn_op_table[op].category;
-    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
-        if (strstr(name, foreign[i].keyword) != NULL) return foreign[i].category;
-    return SYN_CATEGORY_OTHER;
-}
-
 syn_status syn__bad_input(const syn_call *c, int i, const char *expected) {
     char text[SYN_SPEC_TEXT];
     return SYN_FAIL(c->err, SYN_E_SHAPE, "input %d must be %s, but is %s", i, expected,

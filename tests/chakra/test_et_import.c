@@ -365,7 +365,7 @@ static void test_categories(void) {
         shown += (node.flags & SYN_NODE_VIRTUAL) == 0 && node.comm != SYN_COMM_BARRIER;
         CHECK_OK(syn_graph_add_node(g, 0, &node, &err), err);
     }
-    char *data = et_write(&syn_export_et, g, NULL, &bytes, &err);
+    char *data = export_bytes(&syn_export_et, g, NULL, &bytes, &err);
     CHECK_MSG(data != NULL, "%s", err.text);
     CHECK_OK(syn_import_et_memory(&back, "x.et", data, bytes, &err), err);
     CHECK_INT(back->ranks[0].n_nodes, shown);

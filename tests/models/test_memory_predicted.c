@@ -124,7 +124,7 @@ static syn_status run_fake(struct job *job, syn_error *err) {
         syn_comm *comm;
         SYN_TRY(syn_comm_fake_new(&comm, r, job->tp, err));
         const syn_status s = run_rank(comm, job, err);
-        comm->ops->close(comm);
+        syn_comm_close(comm);
         SYN_TRY(s);
     }
     return SYN_OK;

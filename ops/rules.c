@@ -1,0 +1,65 @@
+/* Small things that all families share. */
+#include "ops/rules.h"
+
+#include "syntorch/half.h"
+
+syn_status syn__bad_input(const syn_call *c, int i, const char *expected) {
+    char text[SYN_SPEC_TEXT];
+    return SYN_FAIL(c->err, SYN_E_SHAPE, "input %d must be %s, but is %s", i, expected,
+                    syn_spec_text(&c->in[i].spec, text, sizeof text));
+}
+
+syn_status syn__want_dtype(const syn_call *c, int i, syn_dtype dtype) {
+    if (c->in[i].spec.dtype == (int32_t)dtype) return SYN_OK;
+    return syn__bad_input(c, i, syn_dtype_name(dtype));
+}
+
+syn_status syn__want_float(const syn_call *c, int i) {
+    const syn_dtype dtype = (syn_dtype)c->in[i].spec.dtype;
+    if (dtype == SYN_F32 || syn_dtype_is_half(dtype)) return SYN_OK;
+    return syn__bad_input(c, i, "f32, f16 or bf16");
+}
+
+uint64_t syn__input_bytes(const syn_call *c) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < c->n_in; i++) bytes += syn_spec_bytes(&c->in[i].spec);
+    return bytes;
+}
+
+uint64_t syn__output_bytes(const syn_call *c) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < c->n_out; i++) bytes += syn_spec_bytes(&c->out[i].spec);
+    return bytes;
+}
+
+uint64_t syn__elems(const syn_operand *o) {
+    return (uint64_t)syn_spec_elems(&o->spec);
+}
+
+bool syn__next_row(syn_rows *rows, const syn_spec *shape, const syn_operand *const *operands,
+                   int n) {
+    if (!rows->started) {
+        rows->started = true;
+        return syn_spec_elems(shape) > 0;
+    }
+    for (int d = shape->rank - 2; d >= 0; d--) {
+        for (int i = 0; i < n; i++) rows->at[i] += operands[i]->strides[d];
+        if (++rows->index[d] < shape->dims[d]) return true;
+        for (int i = 0; i < n; i++) rows->at[i] -= operands[i]->strides[d] * shape->dims[d];
+        rows->index[d] = 0;
+    }
+    return false;
+}
+
+uint64_t syn__counter_hash(uint64_t key, uint64_t index) {
+    uint64_t x =
+        key ^ ((index + 1) *
+               0x9e3779b97f4a7c15u); /* SplitMix64, see parameter.c; + 1: key 0 has no weak index */
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+double syn__counter_uniform(uint64_t key, uint64_t index) {
+    return (double)(syn__counter_hash(key, index) >> 40) * 0x1p-24;
+}

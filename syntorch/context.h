@@ -104,7 +104,7 @@ void syn_ctx_set_param_source(syn_ctx *ctx, const syn_param_source *source);
    < 0: none) are zero. */
 syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_shard shard,
                      syn_init init, double std, int64_t valid_rows, uint64_t seed);
-/* The parameters made so far, in order. */
+/* The parameters made so far, in order; of each the newest version. */
 typedef struct syn_param_info {
     const char *name; /* valid until the next tensor is named */
     syn_spec full;
@@ -116,7 +116,12 @@ size_t syn_ctx_param_count(const syn_ctx *ctx);
 syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i);
 /* Data given from outside (copied; ignored on meta, where it may be NULL). */
 syn_tensor syn_input(syn_ctx *ctx, const char *name, const syn_spec *spec, const void *data);
-/* Storage kept between steps, zero at first (KV cache). */
+/* Storage kept between steps, zero at first (KV cache). An op that writes over it, as over any
+   tensor, returns a new version, and that alone may be used from then on: reading an older one, or
+   a view of one, is an error that names both, on every device. Views share a storage: to write
+   through one makes stale all others in it, the whole included. Shapes can be asked for all the
+   same, and the storage of any version kept, dropped and pinned. A new version of a parameter is
+   the parameter. */
 syn_tensor syn_state(syn_ctx *ctx, const char *name, const syn_spec *spec);
 
 /* Spec of a tensor (of the poisoned one: an f32 scalar). */
@@ -133,7 +138,8 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
    failure is the context's failure. */
 syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data,
                             size_t bytes) SYN_MUST_USE;
-/* The parameter of that name, the first made; poisoned if there is none. Looks at every tensor. */
+/* The newest version of the parameter of that name, the first made; poisoned if there is none.
+   Looks at every parameter. */
 syn_tensor syn_find_param(const syn_ctx *ctx, const char *name);
 
 /* Memory: syn_release gives back all data of tensors made after the mark, except those of `keep`

@@ -29,6 +29,8 @@ struct syn_ctx {
 uint32_t syn__row(const syn_ctx *ctx, syn_tensor t);
 /* The same; 0 is the context's failure: the tensor cannot be `done` ("read"). */
 uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done);
+/* Fails if a newer version was written over the tensor of that row. */
+syn_status syn__check_current(const syn_ctx *ctx, uint32_t row, syn_error *err) SYN_MUST_USE;
 /* The tensor of a row; of row 0 the poisoned one. */
 syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row);
 /* Appends a tensor row; base 0: it owns its storage. The row's id, or 0 after an error in the
@@ -39,8 +41,8 @@ uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t p
 syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data);
 /* Gives tensor `id`, the newest, a storage of its own. */
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id);
-/* Whether the tensor's storage is there: not released. */
-bool syn__has_storage(const syn_ctx *ctx, uint32_t id);
+/* The tensor's storage, until the next is made; NULL: released. */
+syn_storage *syn__storage(const syn_ctx *ctx, uint32_t id);
 /* Where the tensor's element 0 lies; NULL without data or when released. */
 void *syn__data(const syn_ctx *ctx, uint32_t id, const syn_operand *operand);
 void syn__contiguous_strides(syn_operand *operand);

@@ -30,14 +30,28 @@ static syn_status gather_inputs(const syn_ctx *ctx, const syn_tensor *in, syn_ca
         syn_operand *o = &call->in[i];
         syn_trace_operand(ctx->trace, rows[i], o);
         o->data = syn__data(ctx, rows[i], o);
-        if (!syn__has_storage(ctx, rows[i]))
+        if (!syn__storage(ctx, rows[i]))
             return SYN_FAIL(call->err, SYN_E_INVALID, "the data of input %d was released", i);
+        SYN_TRY(syn__check_current(ctx, rows[i], call->err));
         const int last = o->spec.rank - 1;
         if (!(def->flags & SYN_OPF_STRIDED) && last >= 0 && o->strides[last] != 1 &&
             o->spec.dims[last] > 1)
             return SYN_FAIL(call->err, SYN_E_INVALID, "the last dimension of input %d is not dense",
                             i);
     }
+    return SYN_OK;
+}
+
+/* What is written over must be no other input's. */
+static syn_status check_overwritten(const syn_ctx *ctx, const syn_call *call,
+                                    const uint32_t *rows) {
+    const syn_trace_tensor *tensors = ctx->trace->tensors;
+    for (int i = 0; i < syn_opdef_versions(call->def); i++)
+        for (int k = 0; k < call->n_in; k++)
+            if (k != i && tensors[rows[k]].base == tensors[rows[i]].base)
+                return SYN_FAIL(call->err, SYN_E_INVALID,
+                                "input %d is overwritten, and input %d lies in the same storage", i,
+                                k);
     return SYN_OK;
 }
 
@@ -60,7 +74,7 @@ static syn_status infer(syn_call *call) {
         if (view && i == 0) continue;
         syn__contiguous_strides(&call->out[i]);
     }
-    if (call->def->flags & SYN_OPF_INPLACE) call->out[0] = call->in[0];
+    for (int i = 0; i < syn_opdef_versions(call->def); i++) call->out[i] = call->in[i];
     return SYN_OK;
 }
 
@@ -93,16 +107,20 @@ static syn_status make_row(syn_ctx *ctx, syn_op op, const syn_call *call, syn_tr
     return SYN_OK;
 }
 
-/* Output i, as the newest tensor: it lies in its input's storage or in one of its own. */
+/* Output i, as the newest tensor: a view of its input, a new version of it, or in a storage of its
+   own. */
 static syn_status append_output(syn_ctx *ctx, const syn_call *call, int i, const uint32_t *in) {
-    const syn_trace_tensor *tensors = ctx->trace->tensors;
-    const bool alias = i == 0 && (call->def->flags & (SYN_OPF_VIEW | SYN_OPF_INPLACE));
-    const uint32_t base = alias ? tensors[in[i]].base : 0;
-    const uint32_t flags = alias ? SYN_TENSOR_VIEW | (tensors[in[i]].flags & SYN_TENSOR_STATE) : 0;
-    const uint32_t row =
-        syn__append_tensor(ctx, &call->out[i], (uint32_t)ctx->trace->n_nodes, base, flags, NULL);
+    const bool version = i < syn_opdef_versions(call->def);
+    const bool view = i == 0 && (call->def->flags & SYN_OPF_VIEW);
+    syn_trace_tensor from = {0};
+    if (view || version) from = ctx->trace->tensors[in[i]];
+    const uint32_t stays = SYN_TENSOR_STATE | (version ? SYN_TENSOR_PARAM : 0u);
+    const uint32_t flags = (view || version ? SYN_TENSOR_VIEW : 0u) | (from.flags & stays);
+    const uint32_t row = syn__append_tensor(ctx, &call->out[i], (uint32_t)ctx->trace->n_nodes,
+                                            from.base, flags, NULL);
     if (!row) return ctx->error.code;
-    return alias ? SYN_OK : syn__alloc_data(ctx, row);
+    if (flags & SYN_TENSOR_PARAM) ctx->trace->tensors[row].name = from.name;
+    return from.base ? SYN_OK : syn__alloc_data(ctx, row);
 }
 
 /* Appends the node and its outputs. Failure leaves the trace as it was, but for unused interned
@@ -119,6 +137,8 @@ static syn_status record(syn_ctx *ctx, syn_op op, const uint32_t *in, const syn_
         return s;
     }
     for (int i = 0; i < call->n_in; i++) t->inputs[t->n_inputs++] = in[i];
+    for (int i = 0; i < syn_opdef_versions(call->def); i++)
+        syn__storage(ctx, in[i])->version = row.first_out + (uint32_t)i;
     t->nodes[t->n_nodes++] = row;
     return SYN_OK;
 }
@@ -167,6 +187,7 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
     uint32_t rows[SYN_MAX_INPUTS];
     syn_status s = check_comm(&call);
     if (s == SYN_OK) s = gather_inputs(ctx, in, &call, rows);
+    if (s == SYN_OK) s = check_overwritten(ctx, &call, rows);
     if (s == SYN_OK) s = infer(&call);
     if (s == SYN_OK) s = find_kernel(ctx, &call, &kernel);
     if (s == SYN_OK && (s = record(ctx, op, rows, &call)) != SYN_OK) {

@@ -227,7 +227,8 @@ void syn_cursor_free(syn_cursor *cursor);
 void syn_graph_free(syn_graph *graph);
 
 /* Checks what every consumer relies on: dependencies point to earlier nodes, tensor indices in
-   range, producers agree, groups exist. The error names the first breach. */
+   range, producers agree, groups exist, nothing reads what was written over. The error names the
+   first breach. */
 syn_status syn_graph_verify(const syn_graph *graph, syn_error *err) SYN_MUST_USE;
 
 /* Several graphs as one: their ranks side by side, groups joined by id, facts of the first. On

@@ -20,7 +20,9 @@ typedef struct check {
     syn_error *err;
     group_state *groups;
     uint32_t *producers; /* of each tensor of the rank */
-    uint8_t *produced;   /* of each tensor: its producer lists it */
+    uint32_t *bases;
+    uint32_t *writers; /* of each storage: 1 + the last node that wrote over it; 0: none yet */
+    uint8_t *produced; /* of each tensor: its producer lists it */
 } check;
 
 /* ---- Small sorts: iterative and without memory of their own, unlike qsort ---- */
@@ -185,6 +187,7 @@ static syn_status check_tensor(check *c, uint32_t i) {
     if (t->producer != SYN_NO_NODE && t->producer >= rank->n_nodes)
         return fail_tensor(c, i, t->name, "the node that makes it does not exist");
     c->producers[i] = t->producer;
+    c->bases[i] = t->base;
     return SYN_OK;
 }
 
@@ -245,6 +248,24 @@ static bool has_data_dep(const syn_node *n, uint32_t producer) {
     return false;
 }
 
+/* A node whose output lies in the storage of an input has written over it, unless it is a view:
+   what was made before is then not there any more. */
+static syn_status check_versions(check *c, uint32_t i, const syn_node *n) {
+    for (uint32_t k = 0; k < n->n_inputs; k++) {
+        const uint32_t t = n->inputs[k], writer = c->writers[c->bases[t]];
+        if (writer && (c->producers[t] == SYN_NO_NODE || c->producers[t] < writer - 1))
+            return SYN_FAIL(c->err, SYN_E_INVALID,
+                            "rank %d, node %u (%.80s): reads tensor %u, which node %u overwrote",
+                            (int)c->graph->ranks[c->rank].rank, i, n->op, t, writer - 1);
+    }
+    for (uint32_t k = 0; k < n->n_outputs && !(n->flags & SYN_NODE_VIRTUAL); k++) {
+        const uint32_t base = c->bases[n->outputs[k]];
+        for (uint32_t m = 0; m < n->n_inputs; m++)
+            if (base != n->outputs[k] && c->bases[n->inputs[m]] == base) c->writers[base] = i + 1;
+    }
+    return SYN_OK;
+}
+
 static syn_status check_tensors_of(check *c, uint32_t i, const syn_node *n) {
     const uint32_t n_tensors = c->graph->ranks[c->rank].n_tensors;
     for (uint32_t k = 0; k < n->n_inputs; k++) {
@@ -267,7 +288,7 @@ static syn_status check_tensors_of(check *c, uint32_t i, const syn_node *n) {
                              "writes a tensor that names another producer:", n->outputs[k]);
         c->produced[n->outputs[k]] = 1;
     }
-    return SYN_OK;
+    return check_versions(c, i, n);
 }
 
 static syn_status check_comm_kind(const check *c, uint32_t i, const syn_node *n) {
@@ -367,14 +388,18 @@ static syn_status check_produced(check *c) {
 static syn_status check_rank(check *c) {
     const uint32_t n = c->graph->ranks[c->rank].n_tensors;
     c->producers = (uint32_t *)syn_calloc(n, sizeof *c->producers);
+    c->bases = (uint32_t *)syn_calloc(n, sizeof *c->bases);
+    c->writers = (uint32_t *)syn_calloc(n, sizeof *c->writers);
     c->produced = (uint8_t *)syn_calloc(n, 1);
     syn_status status = SYN_OK;
-    if (c->producers == NULL || c->produced == NULL)
-        status = SYN_FAIL_NOMEM(c->err, (size_t)n * sizeof *c->producers, "checking a graph");
+    if (c->producers == NULL || c->bases == NULL || c->writers == NULL || c->produced == NULL)
+        status = SYN_FAIL_NOMEM(c->err, (size_t)n * 3 * sizeof *c->producers, "checking a graph");
     for (uint32_t i = 0; i < n && status == SYN_OK; i++) status = check_tensor(c, i);
     if (status == SYN_OK) status = check_nodes(c);
     if (status == SYN_OK) status = check_produced(c);
     syn_free(c->produced);
+    syn_free(c->writers);
+    syn_free(c->bases);
     syn_free(c->producers);
     return status;
 }

@@ -27,11 +27,15 @@ typedef union syn_attr {
 /* Flags of an op */
 #define SYN_OPF_VIEW \
     1u /* output 0 shares input 0's storage; infer sets its strides and offset; no kernel */
-#define SYN_OPF_INPLACE 2u /* output 0 is a new version of input 0, in the same storage */
-#define SYN_OPF_COMM    4u /* kernel calls the communicator */
-#define SYN_OPF_FUSED   8u /* one kernel for what other rows do in several */
+#define SYN_OPF_COMM  4u /* kernel calls the communicator */
+#define SYN_OPF_FUSED 8u /* one kernel for what other rows do in several */
 #define SYN_OPF_STRIDED \
     16u /* reads inputs of any strides; otherwise the last dimension must be dense */
+
+/* Outputs 0 .. n-1 are new versions of inputs 0 .. n-1, written over them: a cache; of an
+   optimizer, a parameter and its moments. No other input may lie in their storages. What may be
+   used after it: see context.h. */
+#define SYN_OPF_INPLACE(n) ((uint32_t)(n) << 8)
 
 /* An input or output as an op's functions see it. */
 typedef struct syn_operand {
@@ -79,6 +83,11 @@ struct syn_opdef {
     void (*cost)(const syn_call *call, syn_cost *cost);
     syn_kernel cpu; /* NULL: views */
 };
+
+/* The n of SYN_OPF_INPLACE(n); 0 of other ops. */
+static inline int syn_opdef_versions(const syn_opdef *def) {
+    return (int)(def->flags >> 8);
+}
 
 /* Indexed by syn_op; defined in ops/. */
 extern const syn_opdef syn_op_table[SYN_OP_COUNT];

@@ -104,9 +104,21 @@ size_t syn_ctx_param_count(const syn_ctx *ctx) {
 
 syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i) {
     syn_param_info info = ctx->params[i];
-    const uint32_t text = ctx->trace->tensors[info.tensor.id].name; /* + 1 */
+    const uint32_t row = syn__row(ctx, info.tensor), text = ctx->trace->tensors[row].name; /* + 1 */
+    const syn_storage *storage = syn__storage(ctx, row);
     info.name = text ? syn_trace_text(ctx->trace, text - 1) : "";
+    /* what was written through a view of it is not it */
+    if (storage && ctx->trace->tensors[storage->version].flags & SYN_TENSOR_PARAM)
+        info.tensor = syn__tensor(ctx, storage->version);
     return info;
+}
+
+syn_tensor syn_find_param(const syn_ctx *ctx, const char *name) {
+    for (size_t i = 0; i < ctx->n_params; i++) {
+        const syn_param_info info = syn_ctx_param(ctx, i);
+        if (strcmp(info.name, name) == 0) return info.tensor;
+    }
+    return (syn_tensor){0};
 }
 
 /* How the values of a random parameter are made. */

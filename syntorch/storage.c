@@ -99,7 +99,7 @@ syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_
     if (number) s->waiting[c] = s->at[number].older;
     else number = new_buffer(s, c);
     if (!number) return SYN_FAIL_NOMEM(err, bytes, "a tensor");
-    s->at[number].tensor = tensor;
+    s->at[number].tensor = s->at[number].version = tensor;
     s->at[number].released = false;
     enter(s, number);
     append(s, number);

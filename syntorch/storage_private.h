@@ -18,6 +18,7 @@ enum { SYN__MIN_SHIFT = 8, SYN__STEPS = 16, SYN__CLASSES = (64 - SYN__MIN_SHIFT)
 typedef struct syn_storage {
     void *data;            /* NULL where tensors have no data */
     uint32_t tensor;       /* that owns it; 0: waiting for reuse */
+    uint32_t version;      /* newest tensor that was written over it; at first its owner */
     uint32_t older, newer; /* by tensor, among those not released; waiting: older is the next one */
     uint32_t next;         /* of the same bucket */
     uint32_t pins;

@@ -17,6 +17,22 @@ uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done) {
     return row;
 }
 
+/* Rows are made in order, and views of stale tensors never: so what is older than the newest
+   version in its storage is stale. */
+syn_status syn__check_current(const syn_ctx *ctx, uint32_t row, syn_error *err) {
+    const syn_trace *t = ctx->trace;
+    const syn_storage *storage = syn__storage(ctx, row);
+    const uint32_t newest = storage ? storage->version : 0;
+    if (row >= newest) return SYN_OK;
+    const uint32_t writer = t->tensors[newest].producer;
+    char name[SYN_MAX_NAME];
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "tensor %u, '%.128s', was overwritten by %s (node %u): only its result, tensor "
+                    "%u, may be used",
+                    row, syn_trace_tensor_name(t, row, name),
+                    syn_op_table[t->nodes[writer].op].name, writer, newest);
+}
+
 syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row) {
     return (syn_tensor){row, row ? ctx->tag : 0};
 }
@@ -119,14 +135,4 @@ syn_tensor syn_name(syn_ctx *ctx, syn_tensor t, const char *label) {
         syn_intern_put(&ctx->trace->texts, label, strlen(label), &id, &ctx->error) == SYN_OK)
         ctx->trace->nodes[producer].label = id;
     return t;
-}
-
-syn_tensor syn_find_param(const syn_ctx *ctx, const char *name) {
-    for (uint32_t id = 1; id < ctx->trace->n_tensors; id++) {
-        const syn_trace_tensor *t = &ctx->trace->tensors[id];
-        if ((t->flags & SYN_TENSOR_PARAM) && !t->producer && t->name &&
-            strcmp(syn_trace_text(ctx->trace, t->name - 1), name) == 0)
-            return syn__tensor(ctx, id);
-    }
-    return (syn_tensor){0};
 }

@@ -11,8 +11,9 @@ syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id) {
     return syn__storage_new(&ctx->storages, id, bytes, &ctx->error);
 }
 
-bool syn__has_storage(const syn_ctx *ctx, uint32_t id) {
-    return storage_of(ctx, id) != 0;
+syn_storage *syn__storage(const syn_ctx *ctx, uint32_t id) {
+    const uint32_t number = storage_of(ctx, id);
+    return number ? &ctx->storages.at[number] : NULL;
 }
 
 syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data) {
@@ -24,10 +25,10 @@ syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data) {
 }
 
 void *syn__data(const syn_ctx *ctx, uint32_t id, const syn_operand *operand) {
-    const uint32_t number = storage_of(ctx, id);
-    char *start = number ? ctx->storages.at[number].data : NULL;
-    if (!start) return NULL;
-    return start + operand->offset * (int64_t)syn_dtype_bytes((syn_dtype)operand->spec.dtype);
+    const syn_storage *storage = syn__storage(ctx, id);
+    if (!storage || !storage->data) return NULL;
+    return (char *)storage->data +
+           operand->offset * (int64_t)syn_dtype_bytes((syn_dtype)operand->spec.dtype);
 }
 
 syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) {
@@ -36,6 +37,7 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
     if (!row) return ctx->error.code;
     syn_operand o;
     syn_trace_operand(ctx->trace, row, &o);
+    SYN_TRY(syn__check_current(ctx, row, &ctx->error));
     const char *data = syn__data(ctx, row, &o);
     if (!data)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID, "tensor %u has no data to read on '%s'", t.id,
@@ -60,12 +62,20 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
     return syn_ctx_sync(ctx);
 }
 
+/* Whether a row is what its storage was made for, or a new version of that: no view. */
+static bool is_whole(const syn_ctx *ctx, uint32_t row) {
+    const syn_trace_tensor *t = &ctx->trace->tensors[row];
+    const syn_storage *storage = syn__storage(ctx, row);
+    return t->base == row || (storage && storage->version == row && !t->layout);
+}
+
 syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t bytes) {
     const uint32_t outside_flags = SYN_TENSOR_PARAM | SYN_TENSOR_INPUT | SYN_TENSOR_STATE;
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     const uint32_t row = syn__own_row(ctx, t, "written");
     if (!row) return ctx->error.code;
-    if (ctx->trace->tensors[row].producer != 0 || !(ctx->trace->tensors[row].flags & outside_flags))
+    SYN_TRY(syn__check_current(ctx, row, &ctx->error));
+    if (!is_whole(ctx, row) || !(ctx->trace->tensors[row].flags & outside_flags))
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
                         "tensor %u is no parameter, input or state: only those can be written",
                         t.id);
@@ -77,7 +87,7 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
     if (bytes != want)
         return SYN_FAIL(&ctx->error, SYN_E_SHAPE, "'%.128s' has %llu bytes, but %zu were given",
                         name, (unsigned long long)want, bytes);
-    if (!syn__has_storage(ctx, row))
+    if (!syn__storage(ctx, row))
         return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' were released", name);
     return data ? syn__set_data(ctx, row, data) : SYN_OK;
 }

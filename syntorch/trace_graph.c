@@ -51,39 +51,56 @@ static syn_status push(struct pair **pairs, size_t *n, size_t *cap, uint32_t nod
 
 /* ---- what is built once ---------------------------------------------------------------------- */
 
+/* What find_inplace knows: per overwritten storage a list of its users since the last version, as a
+   chain through `links`. */
+struct users {
+    struct pair *links; /* (reader, previous link + 1) */
+    size_t n_links, links_cap;
+    uint32_t *heads; /* by storage: last link + 1 */
+    unsigned char *overwritten;
+};
+
+/* The op, which writes over the storage, waits for all its users so far. */
+static syn_status wait_for_users(struct view *v, struct users *u, uint32_t node, uint32_t base,
+                                 syn_error *err) {
+    for (uint32_t at = u->heads[base]; at; at = u->links[at - 1].value)
+        SYN_TRY(
+            push(&v->inplace, &v->n_inplace, &v->inplace_cap, node, u->links[at - 1].node, err));
+    u->heads[base] = 0;
+    return SYN_OK;
+}
+
+static syn_status add_users(struct view *v, struct users *u, uint32_t node, syn_error *err) {
+    const syn_trace *t = v->trace;
+    const syn_trace_node *n = &t->nodes[node];
+    const uint32_t versions = (uint32_t)syn_opdef_versions(&syn_op_table[n->op]);
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        const uint32_t base = t->tensors[t->inputs[n->first_in + k]].base;
+        if (!u->overwritten[base]) continue;
+        if (k < versions) SYN_TRY(wait_for_users(v, u, node, base, err));
+        SYN_TRY(push(&u->links, &u->n_links, &u->links_cap, node, u->heads[base], err));
+        u->heads[base] = (uint32_t)u->n_links;
+    }
+    return SYN_OK;
+}
+
 /* A new version of a storage must wait for the readers of the old one, and for its writer where
-   that is not among the inputs' producers. One pass: per overwritten storage a list of its users
-   since the last version, as a chain through `links`. */
+   that is not among the inputs' producers. One pass. */
 static syn_status find_inplace(struct view *v, syn_error *err) {
     const syn_trace *t = v->trace;
-    struct pair *links = NULL; /* (reader, previous link + 1) */
-    size_t n_links = 0, links_cap = 0;
-    uint32_t *heads = syn_calloc(t->n_tensors, sizeof *heads); /* by storage: last link + 1 */
-    unsigned char *overwritten = syn_calloc(t->n_tensors, 1);
-    syn_status s =
-        heads && overwritten ? SYN_OK : SYN_FAIL_NOMEM(err, t->n_tensors * 5, "a view of a trace");
+    struct users u = {.heads = syn_calloc(t->n_tensors, sizeof *u.heads),
+                      .overwritten = syn_calloc(t->n_tensors, 1)};
+    syn_status s = u.heads && u.overwritten
+                       ? SYN_OK
+                       : SYN_FAIL_NOMEM(err, t->n_tensors * 5, "a view of a trace");
     for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++)
-        if (syn_op_table[t->nodes[i].op].flags & SYN_OPF_INPLACE)
-            overwritten[t->tensors[t->inputs[t->nodes[i].first_in]].base] = 1;
-    for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++) {
-        const syn_trace_node *n = &t->nodes[i];
-        const uint32_t flags = syn_op_table[n->op].flags;
-        for (uint32_t k = 0; k < n->n_in && s == SYN_OK && !(flags & SYN_OPF_VIEW); k++) {
-            const uint32_t base = t->tensors[t->inputs[n->first_in + k]].base;
-            if (!overwritten[base]) continue;
-            if (k == 0 && (flags & SYN_OPF_INPLACE)) {
-                for (uint32_t at = heads[base]; at && s == SYN_OK; at = links[at - 1].value)
-                    s = push(&v->inplace, &v->n_inplace, &v->inplace_cap, i, links[at - 1].node,
-                             err);
-                heads[base] = 0;
-            }
-            if (s == SYN_OK) s = push(&links, &n_links, &links_cap, i, heads[base], err);
-            if (s == SYN_OK) heads[base] = (uint32_t)n_links;
-        }
-    }
-    syn_free(links);
-    syn_free(heads);
-    syn_free(overwritten);
+        for (int k = 0; k < syn_opdef_versions(&syn_op_table[t->nodes[i].op]); k++)
+            u.overwritten[t->tensors[t->nodes[i].first_out + (uint32_t)k].base] = 1;
+    for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++)
+        if (!(syn_op_table[t->nodes[i].op].flags & SYN_OPF_VIEW)) s = add_users(v, &u, i, err);
+    syn_free(u.links);
+    syn_free(u.heads);
+    syn_free(u.overwritten);
     return s;
 }
 
@@ -315,6 +332,21 @@ static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t
     return &cur->node;
 }
 
+const char *syn_trace_tensor_name(const syn_trace *t, uint32_t tensor, char buf[SYN_MAX_NAME]) {
+    const syn_trace_tensor *row = &t->tensors[tensor];
+    if (row->name) return syn_trace_text(t, row->name - 1);
+    if (!row->producer) return "";
+    const syn_trace_node *n = &t->nodes[row->producer];
+    const char *scope = syn_trace_text(t, n->scope);
+    struct writing name = {buf, buf + SYN_MAX_NAME - 1};
+    append_text(&name, scope);
+    if (*scope) append_text(&name, "/");
+    append_text(&name, n->label ? syn_trace_text(t, n->label) : syn_op_table[n->op].name);
+    append_text(&name, ":");
+    append_i64(&name, (int64_t)(tensor - n->first_out));
+    return buf;
+}
+
 static const syn_graph_tensor *view_tensor(const syn_graph *graph, uint32_t rank, uint32_t index,
                                            syn_cursor *cur) {
     const struct view *v = graph->ranks[rank].self;
@@ -324,21 +356,7 @@ static const syn_graph_tensor *view_tensor(const syn_graph *graph, uint32_t rank
                                      .flags = row->flags,
                                      .producer = row->producer ? row->producer - 1 : SYN_NO_NODE,
                                      .base = row->base - 1,
-                                     .name = cur->name};
-    if (row->name) {
-        cur->tensor.name = syn_trace_text(t, row->name - 1);
-    } else if (row->producer) {
-        const syn_trace_node *n = &t->nodes[row->producer];
-        const char *scope = syn_trace_text(t, n->scope);
-        struct writing name = {cur->name, cur->name + sizeof cur->name - 1};
-        append_text(&name, scope);
-        if (*scope) append_text(&name, "/");
-        append_text(&name, n->label ? syn_trace_text(t, n->label) : syn_op_table[n->op].name);
-        append_text(&name, ":");
-        append_i64(&name, (int64_t)(index + 1 - n->first_out));
-    } else {
-        cur->tensor.name = "";
-    }
+                                     .name = syn_trace_tensor_name(t, index + 1, cur->name)};
     return &cur->tensor;
 }
 

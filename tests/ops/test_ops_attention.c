@@ -1,4 +1,5 @@
 /* softmax, attention as one op and as separate ones, the KV cache. */
+#include "syntorch/context_private.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -216,7 +217,6 @@ static void test_kv_append(void) {
             CHECK(ref_check(ctx, versions[v], &cache, 0));
             CHECK(versions[v].id != versions[v - 1].id);
         }
-        CHECK(ref_check(ctx, versions[0], &cache, 0)); /* all versions are one storage */
         const syn_trace *t = syn_ctx_trace(ctx);
         for (int v = 1; v < 6; v++) {
             CHECK_INT(t->tensors[versions[v].id].base, versions[0].id);
@@ -239,7 +239,9 @@ static void test_kv_append_into_a_view(void) {
     const syn_tensor second = syn_reshape(ctx, syn_slice(ctx, all, 0, 1, 1), four, 4);
     const syn_tensor v1 = syn_kv_append(ctx, second, ref_dense(ctx, &x), 1);
     for (int64_t i = 0; i < 24; i++) whole.v[48 + (i / 4 * 4 + 1 + i / 2 % 2) * 2 + i % 2] = x.v[i];
-    CHECK(ref_check(ctx, all, &whole, 0));
+    float want[96]; /* beside the view, where no tensor can read any more */
+    for (int i = 0; i < 96; i++) want[i] = (float)whole.v[i];
+    CHECK(memcmp(syn__storage(ctx, v1.id)->data, want, sizeof want) == 0);
     CHECK_INT(syn_ctx_trace(ctx)->tensors[v1.id].base, all.id);
     CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 0);
     syn_ctx_free(ctx);

@@ -122,9 +122,9 @@ static void test_rows_are_whole(void) {
         CHECK_MSG(d->min_in >= 0 && d->min_in <= d->max_in && d->max_in <= SYN_MAX_INPUTS, "%s",
                   d->name);
         CHECK_MSG(d->n_out >= 0 && d->n_out <= SYN_MAX_OUTPUTS, "%s", d->name);
-        CHECK_MSG(!(d->flags & (SYN_OPF_VIEW | SYN_OPF_INPLACE)) ||
-                      (d->min_in > 0 && d->n_out == 1),
-                  "%s", d->name);
+        CHECK_MSG(!(d->flags & SYN_OPF_VIEW) || (d->min_in > 0 && d->n_out == 1), "%s", d->name);
+        CHECK_MSG(syn_opdef_versions(d) <= d->min_in && syn_opdef_versions(d) <= d->n_out, "%s",
+                  d->name);
         int n = 0;
         for (const char *at = d->attrs; *at; n++) { /* "name:t name:t", a list last */
             const char *colon = strchr(at, ':');

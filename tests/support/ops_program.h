@@ -26,6 +26,15 @@ static inline void program_keep(program *p, syn_tensor t) {
     p->live[at] = t;
 }
 
+/* After a new version: views of the old ones cannot be used any more. */
+static inline void program_lose_views(program *p, syn_tensor newest) {
+    const syn_trace_tensor *tensors = syn_ctx_trace(p->ctx)->tensors;
+    int left = 0;
+    for (int i = 0; i < p->n_live; i++)
+        if (tensors[p->live[i].id].base != tensors[newest.id].base) p->live[left++] = p->live[i];
+    p->n_live = left;
+}
+
 static inline syn_tensor program_view(program *p, syn_tensor x) {
     const syn_spec s = *syn_tensor_spec(p->ctx, x);
     int order[SYN_MAX_RANK];
@@ -78,6 +87,8 @@ static inline void program_cache(program *p) {
         program_keep(p, syn_attention(p->ctx, x, p->cache, p->cache, SYN_NO_MASK, 0.5,
                                       ref_int(0, 1), position));
     p->cache = syn_name(p->ctx, syn_kv_append(p->ctx, p->cache, x, position), "cache");
+    program_lose_views(p, p->cache);
+    program_keep(p, x);
     if (ref_int(0, 1)) program_keep(p, syn_slice(p->ctx, p->cache, 2, 0, position + rows));
 }
 

@@ -201,7 +201,7 @@ static void test_release_is_linear(void) {
             const syn_tensor other = syn_scale(ctx, x, 0.5);
             if (i % 3 == 0) syn_drop(ctx, other);
             syn_release(ctx, mark, &x, 1);
-            CHECK(!syn__has_storage(ctx, other.id) && syn__has_storage(ctx, x.id));
+            CHECK(!syn__storage(ctx, other.id) && syn__storage(ctx, x.id));
         }
         /* two made and one kept each time but first; what was dropped is not looked at */
         CHECK_INT(ctx->storages.visits, 3 * n - 1 - (n + 2) / 3);
@@ -269,15 +269,15 @@ static void test_pins(void) {
         CHECK(!data || ref_check(ctx, view, &twice, 0));
         syn_tensor y = syn_add(ctx, a, x); /* may be used meanwhile */
         syn_unpin(ctx, view);
-        CHECK(syn__has_storage(ctx, a.id));
+        CHECK(syn__storage(ctx, a.id));
         syn_unpin(ctx, a);
-        CHECK(!syn__has_storage(ctx, a.id) && !syn__has_storage(ctx, view.id));
+        CHECK(!syn__storage(ctx, a.id) && !syn__storage(ctx, view.id));
         CHECK_INT(ctx->storages.used_bytes, 3 * one); /* x, b, y */
         syn_unpin(ctx, b);
         syn_unpin(ctx, x);
-        CHECK(syn__has_storage(ctx, b.id) && syn__has_storage(ctx, x.id));
+        CHECK(syn__storage(ctx, b.id) && syn__storage(ctx, x.id));
         syn_release(ctx, mark, &y, 1);
-        CHECK(!syn__has_storage(ctx, b.id) && !(data && !ref_check(ctx, x, &ones, 0)));
+        CHECK(!syn__storage(ctx, b.id) && !(data && !ref_check(ctx, x, &ones, 0)));
         syn_pin(ctx, y); /* and a context may go with pins */
         syn_release(ctx, mark, NULL, 0);
         CHECK_INT(syn_ctx_status(ctx), SYN_OK);
@@ -298,9 +298,9 @@ static void test_pins_refused(void) {
         syn_pin(ctx, y); /* a failure does not end what others rely on */
         syn_drop(ctx, y);
         syn_unpin(ctx, y);
-        CHECK(syn__has_storage(ctx, y.id));
+        CHECK(syn__storage(ctx, y.id));
         syn_unpin(ctx, y);
-        CHECK(!syn__has_storage(ctx, y.id));
+        CHECK(!syn__storage(ctx, y.id));
         syn_pin(ctx, (syn_tensor){0});
         syn_ctx_free(ctx);
     }

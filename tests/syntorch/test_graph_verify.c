@@ -163,11 +163,78 @@ static void verify_orders_collectives(void) {
     }
 }
 
+/* A cache (0), written over with x (1) by node 0: 2; a view of that by node 1: 3; and node 2, which
+   reads one of them. Node 0 may be a view that only looks as if. */
+static syn_status overwriting(syn_graph **g, uint32_t read, uint32_t flags, syn_error *err) {
+    static const int32_t ranks[1] = {0};
+    static const syn_graph_tensor tensors[4] = {
+        {"cache", {SYN_F32, 1, {4}}, SYN_TENSOR_STATE, SYN_NO_NODE, 0},
+        {"x", {SYN_F32, 1, {2}}, SYN_TENSOR_INPUT, SYN_NO_NODE, 1},
+        {"cache:1", {SYN_F32, 1, {4}}, SYN_TENSOR_STATE | SYN_TENSOR_VIEW, 0, 0},
+        {"part", {SYN_F32, 1, {2}}, SYN_TENSOR_STATE | SYN_TENSOR_VIEW, 1, 0},
+    };
+    static const uint32_t first[3] = {0, 1, 2}, third[1] = {3};
+    static const syn_dep on[2] = {{0, SYN_DEP_DATA}, {1, SYN_DEP_DATA}};
+    const syn_node nodes[3] = {{.id = 1,
+                                .op = "append",
+                                .flags = flags,
+                                .inputs = first,
+                                .n_inputs = 2,
+                                .outputs = first + 2,
+                                .n_outputs = 1,
+                                .reduce = -1,
+                                .root = -1,
+                                NO_TIMES},
+                               {.id = 2,
+                                .op = "slice",
+                                .flags = SYN_NODE_VIRTUAL,
+                                .inputs = first + 2,
+                                .n_inputs = 1,
+                                .outputs = third,
+                                .n_outputs = 1,
+                                .deps = on,
+                                .n_deps = 1,
+                                .reduce = -1,
+                                .root = -1,
+                                NO_TIMES},
+                               {.id = 3,
+                                .op = "gelu",
+                                .inputs = &read,
+                                .n_inputs = 1,
+                                .deps = on + (read == 3),
+                                .n_deps = read >= 2,
+                                .reduce = -1,
+                                .root = -1,
+                                NO_TIMES}};
+    SYN_TRY(syn_graph_new(g, ranks, 1, 1, err));
+    for (int i = 0; i < 4; i++) SYN_TRY(syn_graph_add_tensor(*g, 0, &tensors[i], err));
+    for (int i = 0; i < 3; i++) SYN_TRY(syn_graph_add_node(*g, 0, &nodes[i], err));
+    return SYN_OK;
+}
+
+static void verify_finds_reads_of_what_was_overwritten(void) {
+    for (uint32_t read = 0; read < 4; read++)
+        for (uint32_t flags = 0; flags <= SYN_NODE_VIRTUAL; flags++) {
+            syn_graph *g;
+            syn_error err = {0};
+            CHECK_OK(overwriting(&g, read, flags, &err), err);
+            const syn_status status = syn_graph_verify(g, &err);
+            syn_graph_free(g);
+            const bool stale = read == 0 && flags == 0;
+            CHECK_MSG(status == (stale ? SYN_E_INVALID : SYN_OK), "%u, %u: %s", read, flags,
+                      err.text);
+            if (stale)
+                CHECK_STR(err.text,
+                          "rank 0, node 2 (gelu): reads tensor 0, which node 0 overwrote");
+        }
+}
+
 int main(int argc, char **argv) {
     static const test_case cases[] = {
         {"verify_finds_each_breach", verify_finds_each_breach},
         {"verify_distrusts_other_producers", verify_distrusts_other_producers},
         {"verify_orders_collectives", verify_orders_collectives},
+        {"verify_finds_reads_of_what_was_overwritten", verify_finds_reads_of_what_was_overwritten},
     };
     return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
 }

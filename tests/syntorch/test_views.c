@@ -255,9 +255,9 @@ static void test_views_share_storage(void) {
     ref_fill(&ones, ref_spec(SYN_F32, 4, dims), 1, 1);
     ref_fill(&want, ref_spec(SYN_F32, 1, &flat), 1, 1);
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
-    const syn_tensor state = syn_state(ctx, "cache", &cache),
-                     view = syn_reshape(ctx, state, &flat, 1);
-    syn_kv_append(ctx, state, ref_dense(ctx, &ones), 0);
+    const syn_tensor state = syn_state(ctx, "cache", &cache);
+    const syn_tensor written = syn_kv_append(ctx, state, ref_dense(ctx, &ones), 0),
+                     view = syn_reshape(ctx, written, &flat, 1);
     CHECK(ref_check(ctx, view, &want, 0));
     const syn_trace *t = syn_ctx_trace(ctx);
     CHECK_INT(t->tensors[view.id].flags, SYN_TENSOR_VIEW | SYN_TENSOR_STATE);

@@ -4,17 +4,14 @@
 
 #include "syntorch/memory.h"
 #include "tests/support/et_set.h"
-#include "tests/support/sink_folder.h"
+#include "tests/support/files.h"
+#include "tests/support/test.h"
 
 /* Writes rank 0's and 1's file; the prefix. */
 static const char *write_set(const et_set *s) {
     for (int rank = 0; rank < 2; rank++) {
         syn__buf bytes = set_bytes(s, rank);
-        FILE *f = fopen(in_folder(rank == 0 ? "s.0.et" : "s.1.et"), "wb");
-        if (f != NULL) {
-            fwrite(bytes.data, 1, bytes.bytes, f);
-            fclose(f);
-        }
+        put_file(rank == 0 ? "s.0.et" : "s.1.et", bytes.data, bytes.bytes);
         syn__buf_free(&bytes);
     }
     return in_folder("s");
@@ -111,21 +108,17 @@ static void no_file(void) {
     CHECK_INT(syn_statistics_read(&set, paths, 0, 0, &err), SYN_E_INVALID);
 }
 
-/* Every allocation fails once. */
+static syn_status read_set(void *prefix, syn_error *err) {
+    syn_statistics_set set;
+    const char *path = prefix;
+    const syn_status status = syn_statistics_read(&set, &path, 1, 0, err);
+    syn_statistics_free(&set);
+    return status;
+}
+
 static void no_memory(void) {
     const et_set s = set_clean();
-    const char *prefix = write_set(&s);
-    for (uint64_t n = 0;; n++) {
-        syn_error err = {0};
-        syn_statistics_set set;
-        CHECK(n < 1000);
-        syn_memory_fail_after(n);
-        const syn_status status = syn_statistics_read(&set, &prefix, 1, 0, &err);
-        syn_memory_fail_after(SYN_MEMORY_NEVER);
-        syn_statistics_free(&set);
-        if (status == SYN_OK) break;
-        CHECK_INT(status, SYN_E_NOMEM);
-    }
+    CHECK(test_without_memory(read_set, (void *)(uintptr_t)write_set(&s)) > 0);
 }
 
 static const test_case cases[] = {
@@ -133,10 +126,4 @@ static const test_case cases[] = {
     {"no_file", no_file},     {"no_memory", no_memory},
 };
 
-int main(int argc, char **argv) {
-    snprintf(folder, sizeof folder, "/tmp/test_statistics.XXXXXX");
-    if (mkdtemp(folder) == NULL) return 1;
-    const int code = test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
-    remove_all(folder);
-    return code;
-}
+TEST_MAIN(cases)

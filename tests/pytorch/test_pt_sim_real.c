@@ -1,6 +1,7 @@
 /* Real traces as a simulator gets them: counted against the traces, checked as a set by etcheck.py,
    replayed. */
-#include "tests/support/sink_folder.h"
+#include "tests/support/files.h"
+#include "tests/support/test.h"
 
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/comm/pt_comm.h"
@@ -17,11 +18,11 @@ static syn_error error;
 
 static syn_status prepare(syn__pt_rank *rank, const char *set, syn__pt_report *report) {
     const syn__pt_options options = SYN__PT_DEFAULTS;
-    const char *data = getenv("SYN_SHARED_DATA");
-    char host[600], device[600];
-    snprintf(host, sizeof host, "%s/pytorch-traces/%s/host.0.json.gz", data, set);
-    snprintf(device, sizeof device, "%s/pytorch-traces/%s/device.0.json.gz", data, set);
-    SYN_TRY(syn__pt_rank_read(rank, host, device, &options, report, &error));
+    char host[100], device[100];
+    snprintf(host, sizeof host, "pytorch-traces/%s/host.0.json.gz", set);
+    snprintf(device, sizeof device, "pytorch-traces/%s/device.0.json.gz", set);
+    SYN_TRY(
+        syn__pt_rank_read(rank, shared_path(host), shared_path(device), &options, report, &error));
     SYN_TRY(syn__pt_match(rank, &options, report, &error));
     SYN_TRY(syn__pt_find_comms(rank, report, &error));
     SYN_TRY(syn__pt_connect(rank, &options, report, &error));
@@ -62,9 +63,8 @@ static syn_status count(totals *t) {
     syn__et_decoder decoder = {0};
     syn__et_node node;
     syn__str rest, message;
-    char *data;
+    char *data = file_bytes(in_folder("t.0.et"), &rest.bytes);
     *t = (totals){0, 0, 0, 0};
-    SYN_TRY(syn_read_file(in_folder("t.0.et"), SIZE_MAX, &data, &rest.bytes, &error));
     rest.text = data;
     (void)written_message(&rest, &message);
     while (written_message(&rest, &message) &&
@@ -75,7 +75,7 @@ static syn_status count(totals *t) {
         if (node.type == SYN__ET_COMP_NODE) t->compute_us += node.duration_micros;
     }
     syn__et_decoder_free(&decoder);
-    syn_free(data);
+    free(data);
     return SYN_OK;
 }
 
@@ -85,7 +85,7 @@ static int etcheck(void) {
     snprintf(command, sizeof command, "/usr/bin/python3 %s/etcheck.py %s > %s",
              getenv("SYN_SHARED_TOOLS"), in_folder("t"), in_folder("said"));
     const int status = system(command);
-    if (status != 0) fputs(contents(in_folder("said")), stderr);
+    if (status != 0) fputs(file_text(in_folder("said")), stderr);
     return status;
 }
 
@@ -116,7 +116,7 @@ static void check(const char *set, uint64_t device, uint64_t comms) {
 #ifndef SYN_HAVE_ZLIB
     SKIP("built without zlib");
 #endif
-    if (getenv("SYN_SHARED_DATA") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
     CHECK_OK(convert(set, &t, &replayed), error);
     CHECK_INT(t.nodes - t.delays, device);
     CHECK_INT(t.comms, comms);
@@ -137,7 +137,6 @@ static void all_features(void) {
     check("synth_allfeatures", 66 + 3, 24);
 }
 
-int main(int argc, char **argv) {
-    static const test_case cases[] = {{"resnet", resnet}, {"all_features", all_features}};
-    return run_in_folder(cases, sizeof cases / sizeof cases[0], argc, argv);
-}
+static const test_case cases[] = {{"resnet", resnet}, {"all_features", all_features}};
+
+TEST_MAIN(cases)

@@ -8,13 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "syntorch/status.h"
+
 typedef struct test_case {
     const char *name;
     void (*run)(void);
 } test_case;
 
-static int test_failures;
-static int test_skips;
+extern int test_failures, test_skips;
 
 #define CHECK_MSG(cond, ...)                                                   \
     do {                                                                       \
@@ -52,22 +53,15 @@ static int test_skips;
     } while (0)
 
 /* Runs all cases, or those whose name contains argv[1]. */
-static int test_run(const test_case *cases, size_t n, int argc, char **argv) {
-    size_t ran = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (argc > 1 && strstr(cases[i].name, argv[1]) == NULL) continue;
-        const int before = test_failures;
-        cases[i].run();
-        ran++;
-        if (test_failures != before) fprintf(stderr, "FAILED %s\n", cases[i].name);
-    }
-    printf("%zu cases, %d failed, %d skipped\n", ran, test_failures, test_skips);
-    if (test_failures != 0 || ran == 0) return 1;
-    return test_skips == (int)ran ? 77 : 0; /* nothing could run here: ctest shows it as skipped */
-}
+int test_run(const test_case *cases, size_t n, int argc, char **argv);
 
 #define TEST_MAIN(cases)                                                          \
     int main(int argc, char **argv) {                                             \
         return test_run((cases), sizeof(cases) / sizeof((cases)[0]), argc, argv); \
     }
+
+/* Runs step(arg, &err) with its first, second, ... allocation failing, until it succeeds: how many
+   failed. Each has to be SYN_E_NOMEM with a sentence that says so; 0, after a complaint, if one is
+   not, or if the step never succeeds. */
+uint64_t test_without_memory(syn_status (*step)(void *arg, syn_error *err), void *arg);
 #endif

@@ -2,7 +2,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_TMPFILE */
 #endif
-#include "tests/support/sink_folder.h"
+#include "tests/support/files.h"
+#include "tests/support/test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,29 +26,36 @@ static bool has_unnamed(const char *path) {
     return fd >= 0;
 }
 
+static syn_status write_text(const char *path, const char *text, bool keep, syn_error *err) {
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_file(&sink, path, err));
+    syn_sink_text(sink, text);
+    return syn_sink_close(sink, keep, err);
+}
+
 /* ---- Files ---- */
 
 static void appears_only_when_closed(void) {
-    start_folder("a");
+    put_folder("a");
     const char *path = in_folder("a/x.txt");
     syn_error err = {0};
     CHECK_OK(write_text(path, "old", true, &err), err);
-    CHECK_STR(contents(path), "old");
+    CHECK_STR(file_text(path), "old");
     syn_sink *sink;
     CHECK_OK(syn_sink_open_file(&sink, path, &err), err);
     /* The old one, and a temporary one beside it only where it needs a name. */
     CHECK_INT(entries(in_folder("a")), has_unnamed(in_folder("a")) ? 1 : 2);
     syn_sink_text(sink, "new");
     CHECK_INT(syn_sink_bytes(sink), 3);
-    CHECK_STR(contents(path), "old");
+    CHECK_STR(file_text(path), "old");
     CHECK_OK(syn_sink_close(sink, true, &err), err);
-    CHECK_STR(contents(path), "new");
+    CHECK_STR(file_text(path), "new");
     CHECK_INT(entries(in_folder("a")), 1);
 }
 
 /* A child has written half of its file when it is killed. */
 static void killed_writers_leave_nothing(void) {
-    start_folder("n");
+    put_folder("n");
     if (!has_unnamed(in_folder("n"))) SKIP("the file system has no files without a name");
     const char *path = in_folder("n/x.txt");
     syn_error err = {0};
@@ -71,24 +79,24 @@ static void killed_writers_leave_nothing(void) {
     CHECK(child > 0 && kill(child, SIGKILL) == 0 && waitpid(child, &status, 0) == child);
     CHECK(WIFSIGNALED(status));
     CHECK(n == 1 && ready == 'y');
-    CHECK_STR(contents(path), "old");
+    CHECK_STR(file_text(path), "old");
     CHECK_INT(entries(in_folder("n")), 1);
 }
 
 static void discarding_leaves_the_old_file(void) {
-    start_folder("b");
+    put_folder("b");
     const char *path = in_folder("b/x.txt");
     syn_error err = {0};
     CHECK_OK(write_text(path, "old", true, &err), err);
     CHECK_OK(write_text(path, "new", false, &err), err);
-    CHECK_STR(contents(path), "old");
+    CHECK_STR(file_text(path), "old");
     CHECK_OK(write_text(in_folder("b/y.txt"), "new", false, &err), err);
     CHECK_INT(entries(in_folder("b")), 1);
     CHECK_OK(syn_sink_close(NULL, true, &err), err);
 }
 
 static void two_writers_do_not_share(void) {
-    start_folder("c");
+    put_folder("c");
     const char *path = in_folder("c/x.txt");
     syn_error err = {0};
     syn_sink *a, *b;
@@ -97,14 +105,14 @@ static void two_writers_do_not_share(void) {
     syn_sink_text(a, "aaaa");
     syn_sink_text(b, "bb");
     CHECK_OK(syn_sink_close(a, true, &err), err);
-    CHECK_STR(contents(path), "aaaa");
+    CHECK_STR(file_text(path), "aaaa");
     CHECK_OK(syn_sink_close(b, true, &err), err);
-    CHECK_STR(contents(path), "bb");
+    CHECK_STR(file_text(path), "bb");
     CHECK_INT(entries(in_folder("c")), 1);
 }
 
 static void large_files_are_whole(void) {
-    start_folder("d");
+    put_folder("d");
     const char *path = in_folder("d/x.bin");
     syn_error err = {0};
     enum { PIECE = 300000 };
@@ -133,7 +141,7 @@ static void large_files_are_whole(void) {
 
 /* A limit on the file size stands for a disk that fills up. */
 static void full_disk_leaves_the_old_file(void) {
-    start_folder("e");
+    put_folder("e");
     const char *path = in_folder("e/x.txt");
     syn_error err = {0};
     CHECK_OK(write_text(path, "old", true, &err), err);
@@ -155,7 +163,7 @@ static void full_disk_leaves_the_old_file(void) {
     CHECK_HAS(err.text, "cannot write ");
     CHECK_HAS(err.text, path);
     CHECK_HAS(err.text, strerror(EFBIG));
-    CHECK_STR(contents(path), "old");
+    CHECK_STR(file_text(path), "old");
     CHECK_INT(entries(in_folder("e")), 1);
 }
 
@@ -174,7 +182,7 @@ static void full_device_is_an_error(void) {
 }
 
 static void bad_places(void) {
-    start_folder("f");
+    put_folder("f");
     syn_error err = {0};
     CHECK_INT(write_text(in_folder("f/no/x.svg"), "x", true, &err), SYN_E_IO);
     CHECK_HAS(err.text, "f/no/x.svg: the folder ");
@@ -194,13 +202,13 @@ static void bad_places(void) {
 
 /* Runs the check as an ordinary user, for whom permissions hold. */
 static void write_protected(void) {
-    start_folder("g");
+    put_folder("g");
     syn_error err = {0};
     const char *closed = in_folder("g/closed"), *kept = in_folder("g/kept");
     CHECK_OK(write_text(kept, "old", true, &err), err);
     CHECK_INT(mkdir(closed, 0555), 0);
     CHECK_INT(chmod(kept, 0444), 0);
-    CHECK_INT(chmod(folder, 0777) | chmod(in_folder("g"), 0777), 0);
+    CHECK_INT(chmod(in_folder(""), 0777) | chmod(in_folder("g"), 0777), 0);
     const pid_t child = fork();
     if (child == 0) {
         if (geteuid() == 0 && setuid(65534) != 0) _exit(77);
@@ -217,11 +225,11 @@ static void write_protected(void) {
     CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
     if (WEXITSTATUS(status) == 77) SKIP("cannot become an ordinary user");
     CHECK_INT(WEXITSTATUS(status), 0);
-    CHECK_STR(contents(kept), "old");
+    CHECK_STR(file_text(kept), "old");
 }
 
 static void keeps_mode_and_links(void) {
-    start_folder("h");
+    put_folder("h");
     syn_error err = {0};
     struct stat info;
     const char *path = in_folder("h/x"), *link = in_folder("h/link");
@@ -229,13 +237,13 @@ static void keeps_mode_and_links(void) {
     CHECK_INT(chmod(path, 0640), 0);
     CHECK_INT(symlink("x", link), 0);
     CHECK_OK(write_text(link, "new", true, &err), err);
-    CHECK_STR(contents(path), "new");
+    CHECK_STR(file_text(path), "new");
     CHECK(stat(path, &info) == 0 && (info.st_mode & 0777) == 0640);
     CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
 }
 
 static void long_names_have_temporary_names(void) {
-    start_folder("i");
+    put_folder("i");
     char name[300];
     syn_error err = {0};
     memset(name, 'n', sizeof name);
@@ -305,7 +313,7 @@ static void other_file_systems(void) {
         write_protected();
         keeps_mode_and_links();
         long_names_have_temporary_names();
-        start_folder("o");
+        put_folder("o");
         syn_error err = {0};
         syn_sink *sink = NULL;
         CHECK_OK(syn_sink_open_file(&sink, in_folder("o/x"), &err), err);
@@ -318,7 +326,7 @@ static void other_file_systems(void) {
 }
 
 static void out_of_memory(void) {
-    start_folder("j");
+    put_folder("j");
     char path[600]; /* in_folder's buffers are used again below */
     snprintf(path, sizeof path, "%s", in_folder("j/x"));
     syn_error err = {0};
@@ -340,31 +348,30 @@ static void out_of_memory(void) {
         CHECK_INT(status, SYN_E_NOMEM);
         CHECK_HAS(e.text, "out of memory");
         if (sink == NULL) CHECK_HAS(e.text, path);
-        CHECK_STR(contents(path), "old");
+        CHECK_STR(file_text(path), "old");
         CHECK_INT(entries(in_folder("j")), 1);
         failures++;
     }
     CHECK(failures >= 5);
-    CHECK_STR(contents(path), text);
+    CHECK_STR(file_text(path), text);
 }
 
-int main(int argc, char **argv) {
-    static const test_case cases[] = {
-        {"appears_only_when_closed", appears_only_when_closed},
-        {"killed_writers_leave_nothing", killed_writers_leave_nothing},
-        {"discarding_leaves_the_old_file", discarding_leaves_the_old_file},
-        {"two_writers_do_not_share", two_writers_do_not_share},
-        {"large_files_are_whole", large_files_are_whole},
-        {"full_disk_leaves_the_old_file", full_disk_leaves_the_old_file},
-        {"full_device_is_an_error", full_device_is_an_error},
-        {"bad_places", bad_places},
-        {"write_protected", write_protected},
-        {"keeps_mode_and_links", keeps_mode_and_links},
-        {"long_names_have_temporary_names", long_names_have_temporary_names},
-        {"standard_output", standard_output},
-        {"closed_output_is_an_error", closed_output_is_an_error},
-        {"other_file_systems", other_file_systems},
-        {"out_of_memory", out_of_memory},
-    };
-    return run_in_folder(cases, sizeof cases / sizeof cases[0], argc, argv);
-}
+static const test_case cases[] = {
+    {"appears_only_when_closed", appears_only_when_closed},
+    {"killed_writers_leave_nothing", killed_writers_leave_nothing},
+    {"discarding_leaves_the_old_file", discarding_leaves_the_old_file},
+    {"two_writers_do_not_share", two_writers_do_not_share},
+    {"large_files_are_whole", large_files_are_whole},
+    {"full_disk_leaves_the_old_file", full_disk_leaves_the_old_file},
+    {"full_device_is_an_error", full_device_is_an_error},
+    {"bad_places", bad_places},
+    {"write_protected", write_protected},
+    {"keeps_mode_and_links", keeps_mode_and_links},
+    {"long_names_have_temporary_names", long_names_have_temporary_names},
+    {"standard_output", standard_output},
+    {"closed_output_is_an_error", closed_output_is_an_error},
+    {"other_file_systems", other_file_systems},
+    {"out_of_memory", out_of_memory},
+};
+
+TEST_MAIN(cases)

@@ -1,8 +1,11 @@
 /* Files of PyTorch's traces as text in memory: mapped, from pipes, unpacked; what is refused, and
    with which words. */
-#include "tests/support/sink_folder.h"
+#include "tests/support/files.h"
+#include "tests/support/test.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #ifdef SYN_HAVE_ZLIB
 #include <zlib.h>
 #endif
@@ -23,13 +26,6 @@ static char *make_text(size_t bytes) {
     return text;
 }
 
-static bool write_bytes(const char *path, const void *data, size_t bytes, const char *mode) {
-    FILE *f = fopen(path, mode);
-    if (f == NULL) return false;
-    const bool written = fwrite(data, 1, bytes, f) == bytes;
-    return (fclose(f) == 0) && written;
-}
-
 static bool is_padded(const syn__file_text *input) {
     for (size_t i = 0; i < SYN__LOOSE_PADDING; i++)
         if (((const volatile char *)input->data)[input->bytes + i] != '\0') return false;
@@ -41,7 +37,7 @@ static bool holds(const syn__file_text *input, const char *text, size_t bytes) {
 }
 
 static void mapped(void) {
-    start_folder("a");
+    put_folder("a");
     const long page = sysconf(_SC_PAGESIZE);
     const size_t sizes[] = {1, (size_t)page - 1, (size_t)page, (size_t)page + 1, LARGE};
     const char *path = in_folder("a/x");
@@ -49,7 +45,8 @@ static void mapped(void) {
         syn_error err = {0};
         syn__file_text input;
         char *text = make_text(sizes[i]);
-        CHECK(text != NULL && write_bytes(path, text, sizes[i], "wb"));
+        CHECK(text != NULL);
+        put_file("a/x", text, sizes[i]);
         CHECK_OK(syn__file_text_open(&input, path, &err), err);
         CHECK(holds(&input, text, sizes[i]));
         CHECK(input.mapped_bytes != 0 && !input.packed && !input.cut);
@@ -72,12 +69,13 @@ static long resident_kib(void) {
 }
 
 static void giving_back(void) {
-    start_folder("b");
+    put_folder("b");
     const char *path = in_folder("b/x");
     syn_error err = {0};
     syn__file_text input;
     char *text = make_text(LARGE);
-    CHECK(text != NULL && write_bytes(path, text, LARGE, "wb"));
+    CHECK(text != NULL);
+    put_file("b/x", text, LARGE);
     CHECK_OK(syn__file_text_open(&input, path, &err), err);
     CHECK(holds(&input, text, LARGE));
     const long before = resident_kib();
@@ -112,28 +110,28 @@ static void expect(const char *path, syn_status status, const char *words) {
 }
 
 static void refused(void) {
-    start_folder("c");
+    put_folder("c");
     const char *path = in_folder("c/host.json");
-    CHECK(write_bytes(path, "", 0, "wb"));
+    put_file("c/host.json", "", 0);
     expect(path, SYN_E_FORMAT, "c/host.json is empty");
     expect("/dev/null", SYN_E_FORMAT, "/dev/null is empty");
     expect(in_folder("c"), SYN_E_IO, "it is a folder");
     expect(in_folder("c/none"), SYN_E_IO, "c/none: No such file");
     if (access("/dev/zero", R_OK) == 0) expect("/dev/zero", SYN_E_IO, "device");
-    CHECK(write_bytes(path, "\x28\xB5\x2F\xFD....", 8, "wb"));
+    put_file("c/host.json", "\x28\xB5\x2F\xFD....", 8);
     expect(path, SYN_E_UNSUPPORTED, "packed with zstd; unpack it first (unzstd)");
-    CHECK(write_bytes(path,
-                      "\xFD"
-                      "7zXZ\0....",
-                      10, "wb"));
+    put_file("c/host.json",
+             "\xFD"
+             "7zXZ\0....",
+             10);
     expect(path, SYN_E_UNSUPPORTED, "packed with xz");
-    CHECK(write_bytes(path, "\x04\x22\x4D\x18", 4, "wb"));
+    put_file("c/host.json", "\x04\x22\x4D\x18", 4);
     expect(path, SYN_E_UNSUPPORTED, "packed with lz4");
-    CHECK(write_bytes(path, "BZh91AY", 7, "wb"));
+    put_file("c/host.json", "BZh91AY", 7);
     expect(path, SYN_E_UNSUPPORTED, "packed with bzip2");
-    CHECK(write_bytes(path, "PK\x03\x04", 4, "wb"));
+    put_file("c/host.json", "PK\x03\x04", 4);
     expect(path, SYN_E_UNSUPPORTED, "packed with zip");
-    CHECK(write_bytes(path, "PK", 2, "wb"));
+    put_file("c/host.json", "PK", 2);
     syn_error err = {0};
     syn__file_text input;
     CHECK_OK(syn__file_text_open(&input, path, &err), err);
@@ -142,7 +140,7 @@ static void refused(void) {
 }
 
 static void pipes(void) {
-    start_folder("d");
+    put_folder("d");
     const char *path = in_folder("d/pipe");
     CHECK(mkfifo(path, 0600) == 0);
     char *text = make_text(300001);
@@ -150,7 +148,10 @@ static void pipes(void) {
     fflush(NULL);
     const pid_t child = fork();
     CHECK(child >= 0);
-    if (child == 0) _exit(write_bytes(path, text, 300001, "wb") ? 0 : 1);
+    if (child == 0) {
+        put_file("d/pipe", text, 300001);
+        _exit(0);
+    }
     syn_error err = {0};
     syn__file_text input;
     CHECK_OK(syn__file_text_open(&input, path, &err), err);
@@ -165,9 +166,9 @@ static void pipes(void) {
 }
 
 static void standard_input(void) {
-    start_folder("e");
+    put_folder("e");
     const char *path = in_folder("e/x");
-    CHECK(write_bytes(path, "some text", 9, "wb"));
+    put_file("e/x", "some text", 9);
     if (access("/dev/stdin", F_OK) != 0) SKIP("there is no /dev/stdin");
     syn_error err = {0};
     syn__file_text input;
@@ -212,13 +213,13 @@ static unsigned char *pack(const char *text, size_t bytes, size_t *packed_bytes)
 }
 
 static void unpacked(void) {
-    start_folder("f");
+    put_folder("f");
     const char *path = in_folder("f/named.json");
     char *text = make_text(LARGE);
     size_t n = 0, m = 0;
     unsigned char *all = pack(text, LARGE, &n), *part = pack("end", 3, &m);
     CHECK(text != NULL && all != NULL && part != NULL);
-    CHECK(write_bytes(path, all, n, "wb"));
+    put_file("f/named.json", all, n);
     syn_error err = {0};
     syn__file_text input;
     CHECK_OK(syn__file_text_open(&input, path, &err), err);
@@ -227,7 +228,11 @@ static void unpacked(void) {
     CHECK_STR(input.name, path);
     syn__file_text_close(&input);
     /* Several members, then what is none. The last one's length is no length of the whole. */
-    CHECK(write_bytes(path, part, m, "ab") && write_bytes(path, "\0\0\0\0", 4, "ab"));
+    all = realloc(all, n + m + 4);
+    CHECK(all != NULL);
+    memcpy(all + n, part, m);
+    memset(all + n + m, 0, 4);
+    put_file("f/named.json", all, n + m + 4);
     CHECK_OK(syn__file_text_open(&input, path, &err), err);
     CHECK_INT(input.bytes, LARGE + 3);
     CHECK(memcmp(input.data, text, LARGE) == 0 && memcmp(input.data + LARGE, "end", 4) == 0);
@@ -235,7 +240,8 @@ static void unpacked(void) {
     syn__file_text_close(&input);
     free(part);
     part = pack("", 0, &m);
-    CHECK(part != NULL && write_bytes(path, part, m, "wb"));
+    CHECK(part != NULL);
+    put_file("f/named.json", part, m);
     expect(path, SYN_E_FORMAT, "f/named.json is empty");
     free(part);
     free(all);
@@ -243,7 +249,7 @@ static void unpacked(void) {
 }
 
 static void cut_or_damaged(void) {
-    start_folder("g");
+    put_folder("g");
     const char *path = in_folder("g/x");
     char *text = make_text(100000);
     size_t n = 0, longest = 0;
@@ -252,7 +258,7 @@ static void cut_or_damaged(void) {
     for (size_t keep = 2; keep < n; keep += keep < 30 || keep + 1000 > n ? 1 : 997) {
         syn_error err = {0};
         syn__file_text input;
-        CHECK(write_bytes(path, all, keep, "wb"));
+        put_file("g/x", all, keep);
         const syn_status status = syn__file_text_open(&input, path, &err);
         if (status != SYN_OK) {
             CHECK_INT(status, SYN_E_FORMAT);
@@ -267,7 +273,7 @@ static void cut_or_damaged(void) {
     }
     CHECK_INT(longest, 100000); /* without the last bytes: only the check is missing */
     all[n - 6] ^= 1;
-    CHECK(write_bytes(path, all, n, "wb"));
+    put_file("g/x", all, n);
     syn_error err = {0};
     syn__file_text input;
     CHECK_OK(syn__file_text_open(&input, path, &err), err);
@@ -278,14 +284,14 @@ static void cut_or_damaged(void) {
 }
 
 static void bombs(void) {
-    start_folder("h");
+    put_folder("h");
     const char *path = in_folder("h/x");
     char *text = calloc(1, LARGE);
     size_t n = 0;
     unsigned char *all = pack(text, LARGE, &n);
     CHECK(text != NULL && all != NULL);
     for (int hint = 0; hint < 2; hint++) { /* also with a length that says little */
-        CHECK(write_bytes(path, all, n, "wb"));
+        put_file("h/x", all, n);
         syn_error err = {0};
         syn__file_text input;
         CHECK_INT(syn__file_text_open_within(&input, path, 8u << 20, LARGE, &err), SYN_E_NOMEM);
@@ -312,7 +318,8 @@ static void bombs(void) {
         syn_error err = {0};
         syn__file_text input;
         all = pack(text, bytes, &n);
-        CHECK(all != NULL && n < 2000 && write_bytes(path, all, n, "wb"));
+        CHECK(all != NULL && n < 2000);
+        put_file("h/x", all, n);
         CHECK_INT(syn__file_text_open(&input, path, &err) == SYN_OK, bytes == 1 << 20);
         syn__file_text_close(&input);
         free(all);
@@ -325,63 +332,54 @@ static void bombs(void) {
 #else
 
 static void gzip_is_named(void) {
-    start_folder("i");
+    put_folder("i");
     const char *path = in_folder("i/x");
-    CHECK(write_bytes(path, "\x1f\x8b\x08......", 9, "wb"));
+    put_file("i/x", "\x1f\x8b\x08......", 9);
     expect(path, SYN_E_UNSUPPORTED, "i/x: it is packed with gzip, and this program was built");
 }
 
 #endif
 
+static syn_status open_and_copy(void *unused, syn_error *err) {
+    (void)unused;
+    syn__file_text input;
+    SYN_TRY(syn__file_text_open(&input, in_folder("j/x"), err));
+    const bool same = holds(&input, "some text", 9);
+    syn__file_text_close(&input);
+    SYN_TRY(syn__file_text_memory(&input, "x", "some text", 9, err));
+    syn__file_text_close(&input);
+    return same ? SYN_OK : SYN_FAIL(err, SYN_E_FORMAT, "it was read as another text");
+}
+
 static void out_of_memory(void) {
-    start_folder("j");
-    char path[600];
-    snprintf(path, sizeof path, "%s", in_folder("j/x"));
+    put_folder("j");
 #ifdef SYN_HAVE_ZLIB
     size_t n = 0;
     unsigned char *all = pack("some text", 9, &n);
-    CHECK(all != NULL && write_bytes(path, all, n, "wb"));
+    CHECK(all != NULL);
+    put_file("j/x", all, n);
     free(all);
 #else
-    CHECK(write_bytes(path, "some text", 9, "wb"));
+    put_text("j/x", "some text");
 #endif
-    for (uint64_t limit = 0;; limit++) {
-        syn_error err = {0};
-        syn__file_text input;
-        syn_memory_fail_after(limit);
-        syn_status status = syn__file_text_open(&input, path, &err);
-        if (status == SYN_OK) {
-            CHECK(holds(&input, "some text", 9));
-            syn__file_text_close(&input);
-            status = syn__file_text_memory(&input, "x", "some text", 9, &err);
-        }
-        syn_memory_fail_after(SYN_MEMORY_NEVER);
-        if (status == SYN_OK) {
-            syn__file_text_close(&input);
-            break;
-        }
-        CHECK_INT(status, SYN_E_NOMEM);
-        CHECK_HAS(err.text, "out of memory");
-        CHECK(limit < 20);
-    }
+    CHECK(test_without_memory(open_and_copy, NULL) > 0);
 }
 
-int main(int argc, char **argv) {
-    static const test_case cases[] = {
-        {"mapped", mapped},
-        {"giving_back", giving_back},
-        {"refused", refused},
-        {"pipes", pipes},
-        {"standard_input", standard_input},
-        {"copies", copies},
+static const test_case cases[] = {
+    {"mapped", mapped},
+    {"giving_back", giving_back},
+    {"refused", refused},
+    {"pipes", pipes},
+    {"standard_input", standard_input},
+    {"copies", copies},
 #ifdef SYN_HAVE_ZLIB
-        {"unpacked", unpacked},
-        {"cut_or_damaged", cut_or_damaged},
-        {"bombs", bombs},
+    {"unpacked", unpacked},
+    {"cut_or_damaged", cut_or_damaged},
+    {"bombs", bombs},
 #else
-        {"gzip_is_named", gzip_is_named},
+    {"gzip_is_named", gzip_is_named},
 #endif
-        {"out_of_memory", out_of_memory},
-    };
-    return run_in_folder(cases, sizeof cases / sizeof cases[0], argc, argv);
-}
+    {"out_of_memory", out_of_memory},
+};
+
+TEST_MAIN(cases)

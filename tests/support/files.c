@@ -1,0 +1,128 @@
+#include "tests/support/files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[512];
+static pid_t owner;
+
+static void die(const char *path) {
+    fprintf(stderr, "%s: %s\n", path, strerror(errno));
+    exit(1);
+}
+
+static void end_folder(void) {
+    if (getpid() == owner) remove_all(folder); /* not when a child ends */
+}
+
+static void begin_folder(void) {
+    const char *tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.400s/syn_test_XXXXXX",
+             tmp != NULL && *tmp != '\0' ? tmp : "/tmp");
+    if (mkdtemp(folder) == NULL) die(folder);
+    owner = getpid();
+    atexit(end_folder);
+}
+
+static const char *joined(const char *base, const char *name) {
+    static _Thread_local char paths[8][1024];
+    static _Thread_local unsigned turn;
+    char *path = paths[turn++ % 8];
+    snprintf(path, sizeof paths[0], *name != '\0' ? "%s/%s" : "%s", base, name);
+    return path;
+}
+
+const char *in_folder(const char *name) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, begin_folder);
+    return joined(folder, name);
+}
+
+const char *put_file(const char *name, const void *data, size_t bytes) {
+    const char *path = in_folder(name);
+    FILE *f = fopen(path, "wb");
+    if (f == NULL) die(path);
+    const bool written = bytes == 0 || fwrite(data, 1, bytes, f) == bytes;
+    if (fclose(f) != 0 || !written) die(path);
+    return path;
+}
+
+const char *put_text(const char *name, const char *text) {
+    return put_file(name, text, strlen(text));
+}
+
+const char *put_folder(const char *name) {
+    const char *path = in_folder(name);
+    remove_all(path);
+    if (mkdir(path, 0777) != 0) die(path);
+    return path;
+}
+
+bool path_exists(const char *path) {
+    return access(path, F_OK) == 0;
+}
+
+int entries(const char *path) {
+    DIR *dir = opendir(path);
+    if (dir == NULL) return -1;
+    int n = 0;
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) n += e->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+void remove_all(const char *path) {
+    if (unlink(path) == 0) return;
+    DIR *dir = opendir(path);
+    char name[1400];
+    for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        const int n = snprintf(name, sizeof name, "%s/%s", path, e->d_name);
+        if (n > 0 && (size_t)n < sizeof name) remove_all(name);
+    }
+    if (dir != NULL) closedir(dir);
+    rmdir(path);
+}
+
+char *file_bytes(const char *path, size_t *bytes) {
+    FILE *f = fopen(path, "rb");
+    if (f == NULL) return NULL;
+    size_t cap = 4096;
+    char *data = malloc(cap);
+    *bytes = 0;
+    for (size_t n = 1; n > 0 && data != NULL; *bytes += n) {
+        if (cap - *bytes < 2) data = realloc(data, cap *= 2);
+        n = data != NULL ? fread(data + *bytes, 1, cap - *bytes - 1, f) : 0;
+    }
+    if (data == NULL || ferror(f)) die(path);
+    fclose(f);
+    data[*bytes] = '\0';
+    return data;
+}
+
+const char *file_text(const char *path) {
+    static char text[4096];
+    size_t bytes;
+    char *all = file_bytes(path, &bytes);
+    snprintf(text, sizeof text, "%s", all != NULL ? all : "");
+    free(all);
+    return text;
+}
+
+const char *reference_path(const char *name) {
+    char base[900];
+    const char *source = getenv("SYN_SOURCE");
+    snprintf(base, sizeof base, "%s/tests/reference", source != NULL ? source : ".");
+    return joined(base, name);
+}
+
+const char *shared_path(const char *name) {
+    const char *data = getenv("SYN_SHARED_DATA");
+    return data != NULL ? joined(data, name) : NULL;
+}

@@ -1,0 +1,34 @@
+/* Files of a test: those that it writes, in a folder of their own, and those that it is given. What
+   cannot be written or read ends the program. */
+#ifndef TESTS_FILES_H
+#define TESTS_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The path of `name` ("": none) in this run's folder, which is made when first asked for and
+   removed with all it holds when the program ends. The last eight paths of a thread are valid. */
+const char *in_folder(const char *name);
+
+/* Writes a file of the folder; its path. */
+const char *put_file(const char *name, const void *data, size_t bytes);
+const char *put_text(const char *name, const char *text);
+/* Makes a folder in it, or empties one; its path. */
+const char *put_folder(const char *name);
+
+bool path_exists(const char *path);
+/* Names in a folder that do not begin with a dot; -1: it cannot be read. */
+int entries(const char *path);
+/* The folder and all below it, or the file; nothing if it is not there. */
+void remove_all(const char *path);
+
+/* All of a file, for free(), with a zero behind it; NULL if there is none. */
+char *file_bytes(const char *path, size_t *bytes);
+/* The first 4 KiB as a text; "" if there is none. Valid until the next call. */
+const char *file_text(const char *path);
+
+/* A path below tests/reference. The last eight are valid. */
+const char *reference_path(const char *name);
+/* A path below the data that only some machines have, NULL where there is none. */
+const char *shared_path(const char *name);
+#endif

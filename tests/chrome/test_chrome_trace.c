@@ -1,7 +1,8 @@
 /* Chrome traces: measured times as they are, the simulation against times reckoned by hand,
    threads, arrows. test_export_text.py checks the files that this program leaves in $SYN_TEST_OUT.
  */
-#include "tests/support/text_export.h"
+#include "tests/support/exported.h"
+#include "tests/support/test.h"
 #include "tests/support/timeline_sample.h"
 
 static void chrome_measured(void) {
@@ -127,8 +128,8 @@ static void out_of_memory(void) {
     syn_graph *measured = NULL, *predicted = NULL;
     CHECK_OK(text_sample(&measured, &err), err);
     CHECK_OK(simulated_graph(&predicted, true, false, &err), err);
-    fail_everywhere(write_trace, measured);
-    fail_everywhere(write_trace, predicted);
+    CHECK(test_without_memory(write_trace, measured) > 3);
+    CHECK(test_without_memory(write_trace, predicted) > 3);
     syn_graph_free(measured);
     syn_graph_free(predicted);
 }

@@ -8,6 +8,7 @@
 #include "tests/support/test.h"
 
 #include "tests/support/comm_reference.h"
+#include "tests/support/random.h"
 
 static const int32_t world_sizes[] = {1, 2, 3, 4, 8};
 static const size_t sizes[] = {0, 1, 7, 4096, 100003};
@@ -327,7 +328,7 @@ static syn_status program_rank(syn_comm *comm, void *arg, syn_error *err) {
                                             &groups[g], err));
     static _Thread_local float in[4 * 3000], out[4 * 3000];
     for (uint64_t step = 0; step < 20; step++)
-        SYN_TRY(program_step(comm, groups, step, reference_random(&state), in, out, err));
+        SYN_TRY(program_step(comm, groups, step, random_u64(&state), in, out, err));
     return SYN_OK;
 }
 

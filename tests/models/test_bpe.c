@@ -3,6 +3,7 @@
 
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"
+#include "tests/support/random.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"
 
@@ -159,8 +160,8 @@ static void random_files(files *in, uint64_t *rng) {
     for (int i = 0; i < 3; i++) snprintf(token[i], sizeof token[i], "%c", 'a' + i);
     text_add_bytes(&in->vocab);
     for (int i = 0; i < 150 && tokens < 80; i++) {
-        const uint32_t a = test_random(rng) % (uint32_t)tokens,
-                       b = test_random(rng) % (uint32_t)tokens;
+        const uint32_t a = random_u32(rng) % (uint32_t)tokens,
+                       b = random_u32(rng) % (uint32_t)tokens;
         if (merged[a][b] || strlen(token[a]) + strlen(token[b]) > 12) continue;
         char line[64], joined[32];
         merged[a][b] = true;
@@ -168,7 +169,7 @@ static void random_files(files *in, uint64_t *rng) {
         snprintf(joined, sizeof joined, "%s%s", token[a], token[b]);
         /* before or after all others */
         text_buffer *m = &in->merges;
-        if (test_random(rng) % 2 && m->bytes > 0) {
+        if (random_u32(rng) % 2 && m->bytes > 0) {
             text_buffer all = {0};
             text_adds(&all, line);
             text_add(&all, m->data, m->bytes);
@@ -199,9 +200,9 @@ static void merging_follows_the_rule(void) {
             char word[300];
             int32_t want[300], got[300];
             size_t got_elems;
-            const size_t n = test_random(&rng) % (k % 4 == 0 ? 300 : 60);
+            const size_t n = random_u32(&rng) % (k % 4 == 0 ? 300 : 60);
             for (size_t i = 0; i < n; i++)
-                word[i] = (char)('a' + test_random(&rng) % (unsigned)(k % 3 + 1));
+                word[i] = (char)('a' + random_u32(&rng) % (unsigned)(k % 3 + 1));
             const size_t want_elems = merge_naively(bpe, word, n, want);
             CHECK_OK(syn__bpe_merge(bpe, &work, word, n, got, &got_elems, &err), err);
             CHECK_INT(got_elems, want_elems);

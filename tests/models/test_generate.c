@@ -93,7 +93,7 @@ static void greedy_reference(const ref_model *m, int32_t out[BATCH * NEW]) {
 
 static ref_model filled(const syn_gpt_config *config) {
     ref_model m = ref_new(config);
-    ref_fill(&m);
+    ref_fill_all(&m);
     return m;
 }
 

@@ -155,7 +155,7 @@ static void logits_of_every_variant(void) {
         job.n_chunks = 1;
         job.chunks[0] = 9;
         ref_model m = ref_new(&job.config);
-        ref_fill(&m);
+        ref_fill_all(&m);
         job.weights = &m;
         const double e = job_error(&job, &m);
         ref_free(&m);
@@ -189,7 +189,7 @@ static void logits_of_odd_shapes(void) {
             job.config.n_inner = shapes[i].inner;
             job.config.vocab_size = shapes[i].vocab;
             ref_model m = ref_new(&job.config);
-            ref_fill(&m);
+            ref_fill_all(&m);
             job.weights = &m;
             const double e = job_error(&job, &m);
             ref_free(&m);
@@ -213,7 +213,7 @@ static void the_cache_changes_nothing(void) {
                 job.n_chunks++;
             }
             ref_model m = ref_new(&job.config);
-            ref_fill(&m);
+            ref_fill_all(&m);
             job.weights = &m;
             const double e = job_error(&job, &m);
             ref_free(&m);

@@ -111,7 +111,7 @@ static void the_reference_agrees(void) {
     for (int m = 0; m < MODELS; m++) {
         const syn_gpt_config c = config_of(m);
         ref_model model = ref_new(&c);
-        ref_fill(&model);
+        ref_fill_all(&model);
         double worst = 0;
         for (int i = 0; i < TEXTS; i++) {
             const struct text *t = &fixture[m][i];
@@ -188,7 +188,7 @@ static void the_model_agrees(void) {
     for (int m = 0; m < MODELS; m++) {
         const syn_gpt_config c = config_of(m);
         ref_model model = ref_new(&c);
-        ref_fill(&model);
+        ref_fill_all(&model);
         for (int i = 0; i < TEXTS * 8; i++) {
             struct job job = {
                 .tp = 1 << i / 2 % 4, .model = m, .text = i / 8, .fused = i % 2, .weights = &model};

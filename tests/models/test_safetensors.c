@@ -2,10 +2,12 @@
    several files; many threads; memory. */
 #include "models/safetensors_private.h"
 #include "syntorch/memory.h"
-#include "tests/support/safetensors_fixture.h"
+#include "tests/support/files.h"
+#include "tests/support/tensor_files.h"
 #include "tests/support/test.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 /* ---- Writing and reading back ---- */
 
@@ -48,13 +50,10 @@ static void fill(unsigned char data[DATA_BYTES]) {
 static void bytes_are_as_the_format_says(void) {
     syn_error err = {0};
     unsigned char data[DATA_BYTES];
-    char *file;
     size_t bytes;
     fill(data);
-    CHECK(st_begin());
-    CHECK_OK(write_file(st_path("t.safetensors"), data, &err), err);
-    CHECK_OK(syn_read_file(st_path("t.safetensors"), SIZE_MAX, &file, &bytes, &err), err);
-    st_end();
+    CHECK_OK(write_file(in_folder("t.safetensors"), data, &err), err);
+    char *file = file_bytes(in_folder("t.safetensors"), &bytes);
     const size_t header_bytes = (unsigned char)file[0] + 256u * (unsigned char)file[1];
     for (int i = 2; i < 8; i++) CHECK_INT(file[i], 0);
     CHECK_INT((8 + header_bytes) % 64, 0);
@@ -63,7 +62,7 @@ static void bytes_are_as_the_format_says(void) {
     CHECK(strlen(expected_header) <= header_bytes && header_bytes < strlen(expected_header) + 64);
     CHECK(memcmp(file + 8, expected_header, strlen(expected_header)) == 0);
     for (size_t i = strlen(expected_header); i < header_bytes; i++) CHECK_INT(file[8 + i], ' ');
-    syn_free(file);
+    free(file);
 }
 
 static void what_is_written_reads_back(void) {
@@ -72,9 +71,8 @@ static void what_is_written_reads_back(void) {
     syn_safetensors *st;
     const char *key;
     fill(data);
-    CHECK(st_begin());
-    CHECK_OK(write_file(st_path("t.safetensors"), data, &err), err);
-    CHECK_OK(syn_safetensors_open(&st, st_path("t.safetensors"), &err), err);
+    CHECK_OK(write_file(in_folder("t.safetensors"), data, &err), err);
+    CHECK_OK(syn_safetensors_open(&st, in_folder("t.safetensors"), &err), err);
     CHECK_INT(syn_safetensors_count(st), n_entries);
     CHECK_INT(syn_safetensors_metadata_count(st), 1);
     CHECK_STR(syn_safetensors_metadata(st, 0, &key), "pt");
@@ -98,7 +96,6 @@ static void what_is_written_reads_back(void) {
     CHECK(syn_safetensors_find(st, "W") == NULL);
     syn_safetensors_free(st);
     syn_safetensors_free(NULL);
-    st_end();
 }
 
 static syn_status write_two(const char *first, const char *second, syn_dtype dtype, size_t bytes,
@@ -162,7 +159,7 @@ static void every_type_is_known(void) {
         snprintf(header, sizeof header,
                  "{\"a\":{\"dtype\":\"%s\",\"shape\":[2,4],\"data_offsets\":[0,%d]}}",
                  types[i].name, types[i].bits);
-        const size_t bytes = st_compose(&file, header, strlen(header), data, (size_t)types[i].bits);
+        const size_t bytes = tensor_bytes(&file, header, data, (size_t)types[i].bits);
         CHECK_OK(syn__safetensors_open_memory(&st, "x", file, bytes, &err), err);
         CHECK_STR(syn_safetensors_get(st, 0)->dtype_name, types[i].name);
         CHECK_INT(syn_safetensors_get(st, 0)->dtype, types[i].dtype);
@@ -197,38 +194,32 @@ static void check_shards(const char *path) {
 
 static void shards_are_joined(void) {
     char path[600], here[600];
-    CHECK(st_begin());
-    CHECK(write_shards());
-    CHECK(write_index(MAP("\"a\":\"" SHARD_2 "\",\"b\":\"" SHARD_1 "\",\"z\":\"" SHARD_1 "\"")));
-    check_shards(st_folder);
-    check_shards(st_path("model.safetensors.index.json"));
-    snprintf(path, sizeof path, "%s///", st_folder);
+    put_shards();
+    put_index(MAP("\"a\":\"" SHARD_2 "\",\"b\":\"" SHARD_1 "\",\"z\":\"" SHARD_1 "\""));
+    check_shards(in_folder(""));
+    check_shards(in_folder("model.safetensors.index.json"));
+    snprintf(path, sizeof path, "%s///", in_folder(""));
     check_shards(path);
-    CHECK(getcwd(here, sizeof here) != NULL && chdir(st_folder) == 0);
+    CHECK(getcwd(here, sizeof here) != NULL && chdir(in_folder("")) == 0);
     check_shards(".");
     check_shards("model.safetensors.index.json");
     CHECK(chdir(here) == 0);
-    CHECK(write_index(MAP("\"a\":\"" SHARD_2 "\",\"b\":\"" SHARD_1 "\""))); /* z is not named */
-    check_shards(st_folder);
+    put_index(MAP("\"a\":\"" SHARD_2 "\",\"b\":\"" SHARD_1 "\"")); /* z is not named */
+    check_shards(in_folder(""));
     /* A single file goes before an index, as in transformers. */
-    CHECK(st_write_tensors("model.safetensors", "{}", "", 0));
+    put_tensors("model.safetensors", "{}", "", 0);
     syn_error err = {0};
     syn_safetensors *st;
-    CHECK_OK(syn_safetensors_open(&st, st_folder, &err), err);
+    CHECK_OK(syn_safetensors_open(&st, in_folder(""), &err), err);
     CHECK_INT(syn_safetensors_count(st), 0);
     syn_safetensors_free(st);
-    st_end();
 }
 
 /* What HuggingFace's save_pretrained made. */
 static void files_of_transformers_open(void) {
     syn_error err = {0};
     syn_safetensors *st;
-    char path[600];
-    const char *source = getenv("SYN_SOURCE");
-    snprintf(path, sizeof path, "%.400s/tests/reference/tiny_gpt2_f16_shards",
-             source ? source : ".");
-    CHECK_OK(syn_safetensors_open(&st, path, &err), err);
+    CHECK_OK(syn_safetensors_open(&st, reference_path("tiny_gpt2_f16_shards"), &err), err);
     CHECK_INT(syn_safetensors_count(st), 28);
     const syn_safetensors_tensor *t =
         syn_safetensors_find(st, "transformer.h.1.attn.c_attn.weight");
@@ -277,10 +268,9 @@ static void threads_share_a_checkpoint(void) {
     int32_t values[MANY];
     char *header = many_header();
     for (int i = 0; i < MANY; i++) values[i] = i * 7 % MANY;
-    CHECK(st_begin());
-    CHECK(st_write_tensors("m.safetensors", header, values, sizeof values));
+    put_tensors("m.safetensors", header, values, sizeof values);
     free(header);
-    CHECK_OK(syn_safetensors_open(&st, st_path("m.safetensors"), &err), err);
+    CHECK_OK(syn_safetensors_open(&st, in_folder("m.safetensors"), &err), err);
     CHECK_INT(syn_safetensors_count(st), MANY);
     for (int i = 0; i < MANY_THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, find_all, st) == 0);
@@ -290,7 +280,6 @@ static void threads_share_a_checkpoint(void) {
         CHECK(wrong == NULL);
     }
     syn_safetensors_free(st);
-    st_end();
 }
 
 /* KiB of mapped files that this process has in memory; -1 if the system does not say. */
@@ -311,11 +300,10 @@ static void released_pages_leave_memory(void) {
     unsigned char *data = calloc(MIB, 1 << 20);
     CHECK(data != NULL);
     data[5] = 77;
-    CHECK(st_begin());
-    CHECK(st_write_tensors("t.safetensors", "{\"a\":" T("U8", "[33554432]", "[0,33554432]") "}",
-                           data, (size_t)MIB << 20));
+    put_tensors("t.safetensors", "{\"a\":" T("U8", "[33554432]", "[0,33554432]") "}", data,
+                (size_t)MIB << 20);
     free(data);
-    CHECK_OK(syn_safetensors_open(&st, st_path("t.safetensors"), &err), err);
+    CHECK_OK(syn_safetensors_open(&st, in_folder("t.safetensors"), &err), err);
     const syn_safetensors_tensor *t = syn_safetensors_get(st, 0);
     const unsigned char *p = t->data;
     unsigned sum = 0;
@@ -327,7 +315,6 @@ static void released_pages_leave_memory(void) {
     CHECK_INT(sum, 0);
     CHECK_INT(p[5], 77);
     syn_safetensors_free(st);
-    st_end();
     if (before < 0) SKIP("the system does not tell what is resident");
     CHECK_MSG(read - before > MIB * 1024 / 2, "%ld KiB were read", read - before);
     CHECK_MSG(after - before < 1024, "%ld KiB stayed", after - before);
@@ -335,36 +322,23 @@ static void released_pages_leave_memory(void) {
 
 /* ---- Memory that runs out ---- */
 
-static syn_status write_and_open(syn_error *err) {
+static syn_status write_and_open(void *unused, syn_error *err) {
+    (void)unused;
     unsigned char data[DATA_BYTES];
     syn_safetensors *st;
     fill(data);
-    SYN_TRY(write_file(st_path("t.safetensors"), data, err));
-    SYN_TRY(syn_safetensors_open(&st, st_path("t.safetensors"), err));
+    SYN_TRY(write_file(in_folder("t.safetensors"), data, err));
+    SYN_TRY(syn_safetensors_open(&st, in_folder("t.safetensors"), err));
     syn_safetensors_free(st);
-    SYN_TRY(syn_safetensors_open(&st, st_folder, err)); /* by the index */
+    SYN_TRY(syn_safetensors_open(&st, in_folder(""), err)); /* by the index */
     syn_safetensors_free(st);
     return SYN_OK;
 }
 
 static void every_allocation_may_fail(void) {
-    syn_error err = {0};
-    CHECK(st_begin());
-    CHECK(write_shards());
-    CHECK(write_index(MAP("\"a\":\"" SHARD_2 "\",\"b\":\"" SHARD_1 "\"")));
-    const uint64_t start = syn_memory_calls();
-    CHECK_OK(write_and_open(&err), err);
-    const uint64_t total = syn_memory_calls() - start;
-    CHECK(total > 20);
-    for (uint64_t n = 0; n < total; n++) {
-        err = (syn_error){0};
-        syn_memory_fail_after(n);
-        const syn_status s = write_and_open(&err);
-        syn_memory_fail_after(SYN_MEMORY_NEVER);
-        CHECK_MSG(s == SYN_E_NOMEM && err.code == s && strstr(err.text, "memory"),
-                  "allocation %llu: %d, %s", (unsigned long long)n, (int)s, err.text);
-    }
-    st_end();
+    put_shards();
+    put_index(MAP("\"a\":\"" SHARD_2 "\",\"b\":\"" SHARD_1 "\""));
+    CHECK(test_without_memory(write_and_open, NULL) > 20);
 }
 
 static const test_case cases[] = {

@@ -2,8 +2,11 @@
    the reference implementation (safetensors 0.8.0 for Python), but for the four marked ones, where
    the format's text or this library is stricter. */
 #include "models/safetensors_private.h"
-#include "tests/support/safetensors_fixture.h"
+#include "tests/support/files.h"
+#include "tests/support/tensor_files.h"
 #include "tests/support/test.h"
+
+#include <unistd.h>
 
 #include <sys/stat.h>
 
@@ -83,7 +86,7 @@ static void lies_are_one_sentence(void) {
         syn_error err = {0};
         unsigned char *file;
         syn_safetensors *st;
-        const size_t bytes = st_compose(&file, h->header, strlen(h->header), data, h->data_bytes);
+        const size_t bytes = tensor_bytes(&file, h->header, data, h->data_bytes);
         unsigned char *exact = malloc(bytes); /* so that a sanitizer sees a read past the end */
         memcpy(exact, file, bytes);
         free(file);
@@ -104,7 +107,7 @@ static void lies_are_one_sentence(void) {
 static bool refuses(const char *name, syn_status want, const char *says) {
     syn_error err = {0};
     syn_safetensors *st;
-    const syn_status s = syn_safetensors_open(&st, *name ? st_path(name) : st_folder, &err);
+    const syn_status s = syn_safetensors_open(&st, *name ? in_folder(name) : in_folder(""), &err);
     const bool ok = s == want && st == NULL && strstr(err.text, says) != NULL;
     if (!ok) fprintf(stderr, "%s: status %d, \"%s\" lacks \"%s\"\n", name, (int)s, err.text, says);
     syn_safetensors_free(st);
@@ -112,42 +115,37 @@ static bool refuses(const char *name, syn_status want, const char *says) {
 }
 
 static void lengths_lie(void) {
-    CHECK(st_begin());
-    CHECK(st_write("empty", "", 0));
+    put_file("empty", "", 0);
     CHECK(refuses("empty", SYN_E_FORMAT, "it has 0 bytes"));
-    CHECK(st_write("seven", "\0\0\0\0\0\0\0", 7));
+    put_file("seven", "\0\0\0\0\0\0\0", 7);
     CHECK(refuses("seven", SYN_E_FORMAT, "it has 7 bytes"));
-    CHECK(st_write("huge", "\0\0\0\0\0\0\0\x80{}", 10));
+    put_file("huge", "\0\0\0\0\0\0\0\x80{}", 10);
     CHECK(refuses("huge", SYN_E_FORMAT, "a header of 9223372036854775808 bytes, and 2 follow"));
-    CHECK(st_write("all", "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF{}", 10));
+    put_file("all", "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF{}", 10);
     CHECK(refuses("all", SYN_E_FORMAT, "a header of 18446744073709551615 bytes"));
-    CHECK(st_write("one_more", "\3\0\0\0\0\0\0\0{}", 10));
+    put_file("one_more", "\3\0\0\0\0\0\0\0{}", 10);
     CHECK(refuses("one_more", SYN_E_FORMAT, "a header of 3 bytes, and 2 follow"));
-    CHECK(st_write("pickle", "PK\3\4\0\0\x08\x08 archive/data.pkl", 25));
+    put_file("pickle", "PK\3\4\0\0\x08\x08 archive/data.pkl", 25);
     CHECK(refuses("pickle", SYN_E_FORMAT, "no safetensors file"));
     /* One byte over the limit, in a sparse file; at the limit what follows is read. */
-    CHECK(st_write("long", "\1\xE1\xF5\5\0\0\0\0{", 9));
-    CHECK(truncate(st_path("long"), 100001000) == 0);
+    put_file("long", "\1\xE1\xF5\5\0\0\0\0{", 9);
+    CHECK(truncate(in_folder("long"), 100001000) == 0);
     CHECK(refuses("long", SYN_E_FORMAT, "has 100000001 bytes, and more than 100000000 are"));
-    CHECK(st_write("long", "\0\xE1\xF5\5\0\0\0\0{", 9));
-    CHECK(truncate(st_path("long"), 100001000) == 0);
+    put_file("long", "\0\xE1\xF5\5\0\0\0\0{", 9);
+    CHECK(truncate(in_folder("long"), 100001000) == 0);
     CHECK(refuses("long", SYN_E_FORMAT, "not the byte 0x00"));
-    st_end();
 }
 
 static void places_without_tensors(void) {
-    CHECK(st_begin());
     CHECK(refuses("nothing.safetensors", SYN_E_IO, "nothing.safetensors: No such file"));
     CHECK(refuses("nothing.json", SYN_E_IO, "nothing.json: No such file"));
     CHECK(refuses("", SYN_E_IO, "has neither model.safetensors nor model.safetensors.index.json"));
-    CHECK(mkfifo(st_path("pipe"), 0600) == 0);
+    CHECK(mkfifo(in_folder("pipe"), 0600) == 0);
     CHECK(refuses("pipe", SYN_E_IO, "it is no regular file"));
-    CHECK(st_write("pytorch_model.bin", "PK", 2));
+    put_file("pytorch_model.bin", "PK", 2);
     CHECK(refuses("", SYN_E_IO, "pytorch_model.bin, which it has, is not read: only safetensors"));
-    CHECK(mkdir(st_path("model.safetensors"), 0700) == 0);
+    CHECK(mkdir(in_folder("model.safetensors"), 0700) == 0);
     CHECK(refuses("", SYN_E_IO, "model.safetensors: it is a folder"));
-    rmdir(st_path("model.safetensors"));
-    st_end();
 }
 
 static void indexes_lie(void) {
@@ -178,18 +176,16 @@ static void indexes_lie(void) {
         {"{", "the document ends here", SYN_E_FORMAT},
         {"", "the document ends here", SYN_E_FORMAT},
     };
-    CHECK(st_begin());
-    CHECK(write_shards());
+    put_shards();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        CHECK(write_index(rows[i].json));
+        put_index(rows[i].json);
         CHECK(refuses("", rows[i].status, rows[i].says));
     }
-    CHECK(st_write_tensors(SHARD_2, "{\"b\":" T("U8", "[1]", "[0,1]") "}", "b", 1));
-    CHECK(write_index(MAP("\"b\":\"" SHARD_2 "\",\"z\":\"" SHARD_1 "\"")));
+    put_tensors(SHARD_2, "{\"b\":" T("U8", "[1]", "[0,1]") "}", "b", 1);
+    put_index(MAP("\"b\":\"" SHARD_2 "\",\"z\":\"" SHARD_1 "\""));
     CHECK(refuses("", SYN_E_FORMAT, "the tensor 'b' is in two files, " SHARD_1 " and " SHARD_2));
-    CHECK(st_write(SHARD_2, "x", 1));
+    put_file(SHARD_2, "x", 1);
     CHECK(refuses("", SYN_E_FORMAT, SHARD_2 " is no safetensors file"));
-    st_end();
 }
 
 static const test_case cases[] = {

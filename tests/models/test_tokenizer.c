@@ -5,6 +5,7 @@
 #include "models/bpe_private.h"
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"
+#include "tests/support/random.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"
 #include "tests/support/tokenizer_folder.h"
@@ -38,7 +39,7 @@ static void bytes_are_ids(void) {
     uint64_t rng = 7;
     for (size_t n = 0; n < 600; n += 1 + n / 8) {
         char text[600];
-        for (size_t i = 0; i < n; i++) text[i] = (char)test_random(&rng);
+        for (size_t i = 0; i < n; i++) text[i] = (char)random_u32(&rng);
         int32_t *ids;
         size_t elems;
         CHECK(round_trip(tok, text, n, &ids, &elems));
@@ -198,7 +199,7 @@ static void tokens_and_their_names(void) {
 static size_t random_text(uint64_t *rng, char *text, size_t max) {
     size_t n = 0;
     while (n + 16 < max) {
-        unsigned c = test_random(rng);
+        unsigned c = random_u32(rng);
         const unsigned kind = c % 8;
         c >>= 8;
         if (kind < 5) text[n++] = "hello wab \n'123!"[c % 16];
@@ -288,7 +289,7 @@ static void equal_hashes_are_told_apart(void) {
     CHECK(tok != NULL && words != NULL);
     uint64_t rng = 31337;
     for (size_t i = 0; i < WORDS; i++) {
-        for (int k = 0; k < 8; k++) words[i].text[k] = (char)('a' + test_random(&rng) % 26);
+        for (int k = 0; k < 8; k++) words[i].text[k] = (char)('a' + random_u32(&rng) % 26);
         words[i].hash = syn__bpe_hash(words[i].text, 8);
     }
     qsort(words, WORDS, sizeof *words, by_hash);

@@ -123,9 +123,9 @@ static bool slices_are_right(const checkpoint *c) {
         }
         want->n_params = kept;
     }
-    ok = ok && syn_safetensors_open(&st, checkpoint_path(c, ""), &err) == SYN_OK &&
+    ok = ok && syn_safetensors_open(&st, reference_path(c->folder), &err) == SYN_OK &&
          decode_all(c, st, want) &&
-         syn_weights_open(&weights, checkpoint_path(c, ""), c->kind, &err) == SYN_OK &&
+         syn_weights_open(&weights, reference_path(c->folder), c->kind, &err) == SYN_OK &&
          syn_weights_dtype(weights) == c->dtype;
     job.weights = weights;
     job.want = want;
@@ -175,13 +175,12 @@ static int read_numbers(syn_json *json, double *out, int room) {
 /* The two prompts of a checkpoint in tiny_gpt2.json. */
 static bool read_prompts(const char *folder, struct prompt prompts[2]) {
     syn_error err = {0};
-    const checkpoint file = {.folder = "tiny_gpt2.json"};
     char *text;
     size_t bytes;
     syn_json json;
     bool mine = false;
     int n = 0;
-    if (syn_read_file(checkpoint_path(&file, ""), SIZE_MAX, &text, &bytes, &err) != SYN_OK)
+    if (syn_read_file(reference_path("tiny_gpt2.json"), SIZE_MAX, &text, &bytes, &err) != SYN_OK)
         return false;
     syn_json_init(&json, "tiny_gpt2.json", text, bytes, &err);
     while (n < 2 && syn_json_next(&json) != SYN_JSON_END && json.type != SYN_JSON_ERROR) {
@@ -248,7 +247,7 @@ static void logits_are_those_of_huggingface(void) {
         syn_weights *weights;
         if (c->kind != SYN_WEIGHTS_GPT2) continue;
         CHECK(read_prompts(c->folder, prompts));
-        CHECK_OK(syn_weights_open(&weights, checkpoint_path(c, ""), c->kind, &err), err);
+        CHECK_OK(syn_weights_open(&weights, reference_path(c->folder), c->kind, &err), err);
         struct logits job = {c, weights, prompts, INFINITY};
         for (int tp = 1; tp <= 4; tp *= 2) {
             CHECK_OK(syn_local_run(tp, logits_rank, &job, &err), err);

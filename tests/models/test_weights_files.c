@@ -13,7 +13,7 @@ struct bench {
 static syn_status bench_open(struct bench *b, const char *name, syn_weights_kind kind,
                              syn_device device, syn_error *err) {
     memset(b, 0, sizeof *b);
-    SYN_TRY(syn_weights_open(&b->weights, st_path(name), kind, err));
+    SYN_TRY(syn_weights_open(&b->weights, in_folder(name), kind, err));
     SYN_TRY(syn_weights_reader_new(&b->reader, b->weights, err));
     SYN_TRY(syn_ctx_new(&b->ctx, device, NULL, err));
     const syn_param_source source = syn_weights_source(b->reader);
@@ -33,9 +33,9 @@ static syn_tensor want(struct bench *b, const char *name, syn_dtype dtype, int64
     return syn_param(b->ctx, name, &spec, SYN_WHOLE, SYN_INIT_ONE, 1.0, valid_rows, 1);
 }
 
-static bool write_misfits(void) {
+static void put_misfits(void) {
     static const unsigned char data[64];
-    return st_write_tensors(
+    put_tensors(
         "misfits",
         "{\"transformer.h.0.attn.bias\":" T("U8", "[1]", "[0,1]") /* ignored */
         ",\"fits\":" T("F32", "[2,2]", "[1,17]")                  /* at an odd address */
@@ -86,11 +86,9 @@ static void check_misfits(syn_device device) {
 }
 
 static void all_misfits_are_told_at_once(void) {
-    CHECK(st_begin());
-    CHECK(write_misfits());
+    put_misfits();
     check_misfits(SYN_DEVICE_CPU);
     check_misfits(SYN_DEVICE_META);
-    st_end();
 }
 
 static void many_misfits_are_one_sentence(void) {
@@ -99,7 +97,7 @@ static void many_misfits_are_one_sentence(void) {
     syn_weights *weights;
     syn_weights_reader *reader;
     char *list;
-    CHECK_OK(syn_weights_open(&weights, checkpoint_path(bert, ""), SYN_WEIGHTS_BERT, &err), err);
+    CHECK_OK(syn_weights_open(&weights, reference_path(bert->folder), SYN_WEIGHTS_BERT, &err), err);
     CHECK_OK(syn_weights_reader_new(&reader, weights, &err), err);
     CHECK_INT(syn_weights_finish(reader, &list, &err), SYN_E_SHAPE);
     CHECK_HAS(err.text, "37 unexpected ('bert.embeddings.LayerNorm.bias', "
@@ -117,7 +115,7 @@ static void the_other_kind_is_refused(void) {
         const checkpoint *c = &checkpoints[i ? 6 : 0];
         syn_error err = {0};
         syn_weights *weights;
-        CHECK_INT(syn_weights_open(&weights, checkpoint_path(c, ""),
+        CHECK_INT(syn_weights_open(&weights, reference_path(c->folder),
                                    i ? SYN_WEIGHTS_GPT2 : SYN_WEIGHTS_BERT, &err),
                   SYN_E_INVALID);
         CHECK_HAS(err.text, i ? "holds the weights of a BERT, but the model is a GPT-2"
@@ -132,7 +130,7 @@ static void hashes_tell_checkpoints_apart(void) {
     for (int i = 0; i < 4; i++) {
         syn_error err = {0};
         syn_weights *weights;
-        CHECK_OK(syn_weights_open(&weights, checkpoint_path(&checkpoints[of[i]], ""),
+        CHECK_OK(syn_weights_open(&weights, reference_path(checkpoints[of[i]].folder),
                                   SYN_WEIGHTS_GPT2, &err),
                  err);
         hashes[i] = syn_weights_hash(weights);
@@ -156,7 +154,6 @@ static void names_that_meet_are_refused(void) {
         {SYN_WEIGHTS_BERT, "x.LayerNorm.beta", "bert.x.LayerNorm.beta", true},
         {SYN_WEIGHTS_BERT, "cls.predictions.bias", "cls.predictions.decoder.bias", false},
     };
-    CHECK(st_begin());
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         syn_error err = {0};
         syn_weights *weights;
@@ -164,8 +161,8 @@ static void names_that_meet_are_refused(void) {
         snprintf(header, sizeof header,
                  "{\"%s\":" T("F32", "[1]", "[0,4]") ",\"%s\":" T("F32", "[1]", "[4,8]") "}",
                  rows[i].first, rows[i].second);
-        CHECK(st_write_tensors("f", header, "\0\0\0\0\0\0\0", 8));
-        const syn_status s = syn_weights_open(&weights, st_path("f"), rows[i].kind, &err);
+        put_tensors("f", header, "\0\0\0\0\0\0\0", 8);
+        const syn_status s = syn_weights_open(&weights, in_folder("f"), rows[i].kind, &err);
         CHECK_INT(s, rows[i].refused ? SYN_E_FORMAT : SYN_OK);
         CHECK((weights == NULL) == rows[i].refused);
         if (rows[i].refused) {
@@ -175,7 +172,6 @@ static void names_that_meet_are_refused(void) {
         }
         syn_weights_free(weights);
     }
-    st_end();
 }
 
 /* BERT's head has one bias under two names: either will do, and of both the decoder's counts. */
@@ -186,12 +182,11 @@ static void the_bias_of_words_has_two_names(void) {
         "{\"cls.predictions.decoder.bias\":" T(
             "F32", "[1,1]", "[4,8]") ",\"cls.predictions.bias\":" T("F32", "[1,1]", "[0,4]") "}"};
     const float data[2] = {4.0f, 5.0f};
-    CHECK(st_begin());
     for (size_t i = 0; i < 3; i++) {
         syn_error err = {0};
         struct bench b;
         float value = 0;
-        CHECK(st_write_tensors("f", headers[i], data, i < 2 ? 4 : 8));
+        put_tensors("f", headers[i], data, i < 2 ? 4 : 8);
         CHECK_OK(bench_open(&b, "f", SYN_WEIGHTS_BERT, SYN_DEVICE_CPU, &err), err);
         const syn_tensor t = want(&b, "cls.predictions.bias", SYN_F32, 1, 1, -1);
         CHECK_OK(syn_tensor_read(b.ctx, t, &value, 4), *syn_ctx_error(b.ctx));
@@ -202,7 +197,6 @@ static void the_bias_of_words_has_two_names(void) {
         CHECK(!head.own_matrix && head.own_bias == (i == 2));
         bench_close(&b);
     }
-    st_end();
 }
 
 /* Heads of more than one block, at odd addresses, in types of the same and of another width: one
@@ -220,7 +214,6 @@ static void one_number_makes_another_head(void) {
     static unsigned char data[16 * N + 1];
     static const unsigned char one[4][8] = {
         {0, 0, 0x80, 0x3f}, {0, 0x3c}, {0, 0, 0, 0, 0, 0, 0xf0, 0x3f}, {0x80, 0x3f}};
-    CHECK(st_begin());
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         for (size_t other = 0; other < 3; other++) { /* none, the first, the last */
             char header[400];
@@ -239,17 +232,16 @@ static void one_number_makes_another_head(void) {
                      "\"data_offsets\":[1,%zu]},\"wte.weight\":{\"dtype\":\"%s\","
                      "\"shape\":[%d,3],\"data_offsets\":[%zu,%zu]}}",
                      types[i].head, N / 3, end, types[i].table, N / 3, end, all);
-            CHECK(st_write_tensors("f", header, data, all));
+            put_tensors("f", header, data, all);
             syn_error err = {0};
             syn_weights *w;
             syn_weights_head head;
-            CHECK_OK(syn_weights_open(&w, st_path("f"), SYN_WEIGHTS_GPT2, &err), err);
+            CHECK_OK(syn_weights_open(&w, in_folder("f"), SYN_WEIGHTS_GPT2, &err), err);
             CHECK_OK(syn_weights_compare_head(w, &head, &err), err);
             CHECK_MSG(head.own_matrix == (other > 0) && !head.own_bias, "%s, %s, %zu",
                       types[i].head, types[i].table, other);
             syn_weights_free(w);
         }
-    st_end();
 }
 
 /* Values that every float type holds, from each type into each, at odd addresses and in more than
@@ -264,7 +256,6 @@ static void every_type_becomes_every_other(void) {
     static float wide[N];
     static uint16_t half[N];
     static unsigned char file[1 + 8 * N];
-    CHECK(st_begin());
     for (int i = 0; i < N; i++) wide[i] = (float)(i % 129 - 64) / 8.0f;
     for (int f = 0; f < 4; f++) {
         char header[300];
@@ -281,7 +272,7 @@ static void every_type_becomes_every_other(void) {
                  "{\"h.0.attn.bias\":" T("U8", "[1]", "[0,1]") ",\"x\":" T("%s", "[50,50]",
                                                                            "[1,%zu]") "}",
                  from[f].name, 1 + N * from[f].bytes);
-        CHECK(st_write_tensors("f", header, file, 1 + N * from[f].bytes));
+        put_tensors("f", header, file, 1 + N * from[f].bytes);
         for (int t = 0; t < 3; t++) {
             syn_error err = {0};
             struct bench b;
@@ -297,7 +288,6 @@ static void every_type_becomes_every_other(void) {
             bench_close(&b);
         }
     }
-    st_end();
 }
 
 /* Twelve megabytes: pages are given back on the way. Slices along either axis, rows past the valid
@@ -309,9 +299,8 @@ static void long_slices_are_whole(void) {
     const syn_spec full = {SYN_F32, 2, {ROWS, COLUMNS}};
     int32_t *data = malloc((size_t)VALID * COLUMNS * 4), *got = malloc((size_t)ROWS * COLUMNS * 4);
     for (int i = 0; i < VALID * COLUMNS; i++) data[i] = i + 1; /* bits; no conversion */
-    CHECK(st_begin());
-    CHECK(st_write_tensors("f", "{\"x\":" T("F32", "[1491,2048]", "[0,12214272]") "}", data,
-                           (size_t)VALID * COLUMNS * 4));
+    put_tensors("f", "{\"x\":" T("F32", "[1491,2048]", "[0,12214272]") "}", data,
+                (size_t)VALID * COLUMNS * 4);
     for (size_t k = 0; k < sizeof shards / sizeof shards[0]; k++) {
         syn_error err = {0};
         struct bench b;
@@ -332,7 +321,6 @@ static void long_slices_are_whole(void) {
         CHECK_OK(syn_weights_finish(b.reader, NULL, &err), err);
         bench_close(&b);
     }
-    st_end();
     free(data);
     free(got);
 }
@@ -340,22 +328,20 @@ static void long_slices_are_whole(void) {
 static void the_dtype_is_that_of_most_bytes(void) {
     syn_error err = {0};
     syn_weights *weights;
-    CHECK(st_begin());
-    CHECK(st_write_tensors("f",
-                           "{\"h.0.attn.bias\":" T("F32", "[4]", "[0,16]") /* a buffer */
-                           ",\"a\":" T("I64", "[2]", "[16,32]") ",\"b\":" T(
-                               "F32", "[1]", "[32,36]") ",\"c\":" T("BF16", "[3]", "[36,42]") "}",
-                           "0123456789012345678901234567890123456789012", 42));
-    CHECK_OK(syn_weights_open(&weights, st_path("f"), SYN_WEIGHTS_GPT2, &err), err);
+    put_tensors("f",
+                "{\"h.0.attn.bias\":" T("F32", "[4]", "[0,16]") /* a buffer */
+                ",\"a\":" T("I64", "[2]", "[16,32]") ",\"b\":" T(
+                    "F32", "[1]", "[32,36]") ",\"c\":" T("BF16", "[3]", "[36,42]") "}",
+                "0123456789012345678901234567890123456789012", 42);
+    CHECK_OK(syn_weights_open(&weights, in_folder("f"), SYN_WEIGHTS_GPT2, &err), err);
     CHECK_INT(syn_weights_dtype(weights), SYN_BF16);
     syn_weights_free(weights);
-    CHECK(st_write_tensors("f", "{}", "", 0));
-    CHECK_OK(syn_weights_open(&weights, st_path("f"), SYN_WEIGHTS_GPT2, &err), err);
+    put_tensors("f", "{}", "", 0);
+    CHECK_OK(syn_weights_open(&weights, in_folder("f"), SYN_WEIGHTS_GPT2, &err), err);
     CHECK_INT(syn_weights_dtype(weights), SYN_F32);
     syn_weights_free(weights);
-    CHECK_INT(syn_weights_open(&weights, st_path("g"), SYN_WEIGHTS_GPT2, &err), SYN_E_IO);
+    CHECK_INT(syn_weights_open(&weights, in_folder("g"), SYN_WEIGHTS_GPT2, &err), SYN_E_IO);
     CHECK(weights == NULL);
-    st_end();
 }
 
 /* ---- Memory that runs out ---- */
@@ -375,22 +361,15 @@ static syn_status read_misfits(syn_error *err) {
     return s;
 }
 
+static syn_status misfits_are_told(void *unused, syn_error *err) {
+    (void)unused;
+    const syn_status s = read_misfits(err);
+    return s == SYN_E_SHAPE ? SYN_OK : s;
+}
+
 static void every_allocation_may_fail(void) {
-    syn_error err = {0};
-    CHECK(st_begin());
-    CHECK(write_misfits());
-    const uint64_t start = syn_memory_calls();
-    CHECK_INT(read_misfits(&err), SYN_E_SHAPE);
-    const uint64_t total = syn_memory_calls() - start;
-    for (uint64_t n = 0; n < total; n++) {
-        err = (syn_error){0};
-        syn_memory_fail_after(n);
-        const syn_status s = read_misfits(&err);
-        syn_memory_fail_after(SYN_MEMORY_NEVER);
-        CHECK_MSG(s == SYN_E_NOMEM && err.code == s && strstr(err.text, "memory"),
-                  "allocation %llu: %d, %s", (unsigned long long)n, (int)s, err.text);
-    }
-    st_end();
+    put_misfits();
+    CHECK(test_without_memory(misfits_are_told, NULL) > 0);
 }
 
 static const test_case cases[] = {

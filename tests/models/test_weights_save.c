@@ -3,6 +3,9 @@
 #include "tests/support/test.h"
 #include "tests/support/weights_fixture.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 /* A model that is loaded (NULL: random) and saved. */
 struct job {
     const checkpoint *from;
@@ -23,32 +26,22 @@ static syn_status save_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-/* The test's folder's model.safetensors, to be freed. */
-static char *saved_bytes(size_t *bytes) {
-    syn_error err = {0};
-    char *text;
-    if (syn_read_file(st_path("model.safetensors"), SIZE_MAX, &text, bytes, &err) == SYN_OK)
-        return text;
-    fprintf(stderr, "%s\n", err.text);
-    return NULL;
-}
-
 /* Saves with 1, 2 and 4 ranks; the files must be the same. */
 static bool saves_alike(struct job job) {
     syn_error err = {0};
     char *first = NULL;
     size_t first_bytes = 0, bytes;
     bool ok = true;
-    job.folder = st_folder;
+    job.folder = in_folder("");
     for (int tp = 1; ok && tp <= 4; tp *= 2) {
         ok = syn_local_run(tp, save_rank, &job, &err) == SYN_OK;
-        char *text = ok ? saved_bytes(&bytes) : NULL;
+        char *text = ok ? file_bytes(in_folder("model.safetensors"), &bytes) : NULL;
         ok = text && (!first || (bytes == first_bytes && memcmp(text, first, bytes) == 0));
         if (!ok) fprintf(stderr, "%s, tp %d: %s\n", job.from->folder, tp, err.text);
-        if (first) syn_free(text);
+        if (first) free(text);
         else first = text, first_bytes = bytes;
     }
-    syn_free(first);
+    free(first);
     return ok;
 }
 
@@ -58,8 +51,8 @@ static bool equals_original(const checkpoint *c, syn_dtype dtype) {
     syn_error err = {0};
     syn_safetensors *original = NULL, *saved = NULL;
     const char *key;
-    bool ok = syn_safetensors_open(&original, checkpoint_path(c, ""), &err) == SYN_OK &&
-              syn_safetensors_open(&saved, st_folder, &err) == SYN_OK &&
+    bool ok = syn_safetensors_open(&original, reference_path(c->folder), &err) == SYN_OK &&
+              syn_safetensors_open(&saved, in_folder(""), &err) == SYN_OK &&
               syn_safetensors_count(original) == syn_safetensors_count(saved) &&
               syn_safetensors_metadata_count(saved) == 1 &&
               strcmp(syn_safetensors_metadata(saved, 0, &key), "pt") == 0;
@@ -94,20 +87,18 @@ static bool is_current(const checkpoint *c) {
 
 static void originals_come_back(void) {
     static const syn_dtype dtypes[] = {SYN_F32, SYN_F16, SYN_BF16};
-    CHECK(st_begin());
     for (int i = 0; i < CHECKPOINTS; i++) {
         const checkpoint *c = &checkpoints[i];
         syn_error err = {0};
         syn_weights *weights;
         if (!is_current(c)) continue;
-        CHECK_OK(syn_weights_open(&weights, checkpoint_path(c, ""), c->kind, &err), err);
+        CHECK_OK(syn_weights_open(&weights, reference_path(c->folder), c->kind, &err), err);
         for (int d = 0; d < 3; d++) {
             CHECK(saves_alike((struct job){c, weights, dtypes[d], NULL}));
             CHECK(equals_original(c, dtypes[d]));
         }
         syn_weights_free(weights);
     }
-    st_end();
 }
 
 /* ---- Random models ---- */
@@ -145,16 +136,15 @@ static syn_status compare_rank(syn_comm *comm, void *arg, syn_error *err) {
 
 static void random_models_come_back(void) {
     static const syn_dtype dtypes[] = {SYN_F32, SYN_F16, SYN_BF16};
-    CHECK(st_begin());
     for (int i = 0; i < CHECKPOINTS; i++)
         for (int d = 0; d < 3; d++) {
             const checkpoint *c = &checkpoints[i];
             if (c->dtype != SYN_F32 && dtypes[d] != c->dtype) continue;
             syn_error err = {0};
-            struct comparison cmp = {.job = {c, NULL, dtypes[d], st_folder}};
+            struct comparison cmp = {.job = {c, NULL, dtypes[d], in_folder("")}};
             CHECK(saves_alike(cmp.job));
             syn_weights *weights;
-            CHECK_OK(syn_weights_open(&weights, st_folder, c->kind, &err), err);
+            CHECK_OK(syn_weights_open(&weights, in_folder(""), c->kind, &err), err);
             CHECK_INT(syn_weights_dtype(weights), dtypes[d]); /* matrices have most bytes */
             cmp.job.weights = weights;
             for (int tp = 1; tp <= 4; tp *= 2) {
@@ -163,7 +153,6 @@ static void random_models_come_back(void) {
             }
             syn_weights_free(weights);
         }
-    st_end();
 }
 
 /* ---- What cannot be saved ---- */
@@ -173,7 +162,7 @@ static syn_status save_alone(syn_device device, syn_shard shard, syn_comm *comm,
     syn_ctx *ctx;
     SYN_TRY(syn_ctx_new(&ctx, device, comm, err));
     syn_param(ctx, "x", &spec, shard, SYN_INIT_ONE, 1.0, -1, 1);
-    const syn_status s = syn_weights_save(ctx, comm, SYN_WEIGHTS_GPT2, st_folder, err);
+    const syn_status s = syn_weights_save(ctx, comm, SYN_WEIGHTS_GPT2, in_folder(""), err);
     syn_ctx_free(ctx);
     return s;
 }
@@ -182,7 +171,6 @@ static void what_cannot_be_saved(void) {
     const syn_shard half = {1, 1, 0, 2};
     syn_error err = {0};
     syn_comm *fake;
-    CHECK(st_begin());
     CHECK_INT(save_alone(SYN_DEVICE_META, SYN_WHOLE, NULL, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "a model on the meta device has no weights to save");
     err = (syn_error){0};
@@ -192,10 +180,11 @@ static void what_cannot_be_saved(void) {
     err = (syn_error){0};
     CHECK_INT(save_alone(SYN_DEVICE_CPU, half, NULL, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "'x' cannot be saved: rank 0 of 1 holds part 0 of 2");
-    CHECK_INT(st_clear(), 0);
+    CHECK_INT(clear_folder(), 0);
     err = (syn_error){0};
-    rmdir(st_folder);
+    CHECK_INT(rmdir(in_folder("")), 0);
     CHECK_INT(save_alone(SYN_DEVICE_CPU, SYN_WHOLE, NULL, &err), SYN_E_IO);
+    CHECK_INT(mkdir(in_folder(""), 0700), 0);
     CHECK_HAS(err.text, "does not exist");
 }
 
@@ -205,25 +194,23 @@ static void wide_types_come_first(void) {
     syn_error err = {0};
     syn_ctx *ctx;
     syn_safetensors *st;
-    CHECK(st_begin());
     CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), err);
     syn_param(ctx, "narrow", &narrow, SYN_WHOLE, SYN_INIT_ONE, 1.0, 2, 1);
     syn_param(ctx, "wide", &wide, SYN_WHOLE, SYN_INIT_ONE, 1.0, -1, 1);
-    CHECK_OK(syn_weights_save(ctx, NULL, SYN_WEIGHTS_BERT, st_folder, &err), err);
-    CHECK_OK(syn_safetensors_open(&st, st_folder, &err), err);
+    CHECK_OK(syn_weights_save(ctx, NULL, SYN_WEIGHTS_BERT, in_folder(""), &err), err);
+    CHECK_OK(syn_safetensors_open(&st, in_folder(""), &err), err);
     CHECK_INT(syn_safetensors_count(st), 2);
     CHECK_STR(syn_safetensors_get(st, 0)->name, "bert.wide");
     CHECK_STR(syn_safetensors_get(st, 1)->name, "bert.narrow");
     CHECK_INT(syn_safetensors_get(st, 1)->elems, 2); /* one row is padding */
     syn_safetensors_free(st);
     /* After a failure nothing is written. */
-    st_clear();
+    clear_folder();
     syn_ctx_fail(ctx, SYN_E_SHAPE, "this context has failed");
-    CHECK_INT(syn_weights_save(ctx, NULL, SYN_WEIGHTS_BERT, st_folder, &err), SYN_E_SHAPE);
+    CHECK_INT(syn_weights_save(ctx, NULL, SYN_WEIGHTS_BERT, in_folder(""), &err), SYN_E_SHAPE);
     CHECK_STR(err.text, "this context has failed");
-    CHECK_INT(st_clear(), 0);
+    CHECK_INT(clear_folder(), 0);
     syn_ctx_free(ctx);
-    st_end();
 }
 
 /* A full disk: a sentence, and on every rank. */
@@ -231,35 +218,23 @@ static void a_full_disk_is_told(void) {
     syn_error err = {0};
     syn_weights *weights = NULL;
     if (access("/dev/full", W_OK) != 0) SKIP("there is no /dev/full");
-    CHECK(st_begin());
-    CHECK(symlink("/dev/full", st_path("model.safetensors")) == 0);
-    struct job job = {&checkpoints[0], weights, SYN_F32, st_folder};
+    CHECK(symlink("/dev/full", in_folder("model.safetensors")) == 0);
+    struct job job = {&checkpoints[0], weights, SYN_F32, in_folder("")};
     for (int tp = 1; tp <= 2; tp++) {
         err = (syn_error){0};
         CHECK_INT(syn_local_run(tp, save_rank, &job, &err), SYN_E_IO);
         CHECK_HAS(err.text, "No space left");
     }
-    st_end();
+}
+
+static syn_status save_or_nothing(void *unused, syn_error *err) {
+    (void)unused;
+    const syn_status s = save_alone(SYN_DEVICE_CPU, SYN_WHOLE, NULL, err);
+    return s != SYN_OK && clear_folder() != 0 ? SYN_E_IO : s; /* nothing half-written */
 }
 
 static void every_allocation_may_fail(void) {
-    syn_error err = {0};
-    CHECK(st_begin());
-    CHECK_OK(save_alone(SYN_DEVICE_CPU, SYN_WHOLE, NULL, &err), err);
-    const uint64_t start = syn_memory_calls();
-    CHECK_OK(save_alone(SYN_DEVICE_CPU, SYN_WHOLE, NULL, &err), err);
-    const uint64_t total = syn_memory_calls() - start;
-    st_clear();
-    for (uint64_t n = 0; n < total; n++) {
-        err = (syn_error){0};
-        syn_memory_fail_after(n);
-        const syn_status s = save_alone(SYN_DEVICE_CPU, SYN_WHOLE, NULL, &err);
-        syn_memory_fail_after(SYN_MEMORY_NEVER);
-        CHECK_MSG(s == SYN_E_NOMEM && err.code == s && strstr(err.text, "memory"),
-                  "allocation %llu: %d, %s", (unsigned long long)n, (int)s, err.text);
-        CHECK_INT(st_clear(), 0);
-    }
-    st_end();
+    CHECK(test_without_memory(save_or_nothing, NULL) > 0);
 }
 
 static const test_case cases[] = {

@@ -4,6 +4,7 @@
 
 #include "models/word_cache_private.h"
 #include "syntorch/memory.h"
+#include "tests/support/random.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"
 
@@ -110,9 +111,9 @@ static void cutting_takes_the_longest(void) {
         text_buffer vocab = {0};
         text_adds(&vocab, "[UNK]\n");
         for (int t = 0; t < 40; t++) {
-            if (test_random(&rng) % 2) text_adds(&vocab, "##");
-            for (uint32_t left = test_random(&rng) % 5 + 1; left > 0; left--)
-                text_adds(&vocab, letters[test_random(&rng) % 4]);
+            if (random_u32(&rng) % 2) text_adds(&vocab, "##");
+            for (uint32_t left = random_u32(&rng) % 5 + 1; left > 0; left--)
+                text_adds(&vocab, letters[random_u32(&rng) % 4]);
             text_adds(&vocab, "\n");
         }
         syn__wordpiece *wp = read_text(vocab.data, uncased);
@@ -120,8 +121,8 @@ static void cutting_takes_the_longest(void) {
         for (int k = 0; k < 300; k++) {
             text_buffer word = {0};
             int32_t want[100], got[100];
-            for (uint32_t left = test_random(&rng) % 20 + 1; left > 0; left--)
-                text_adds(&word, letters[test_random(&rng) % 3]);
+            for (uint32_t left = random_u32(&rng) % 20 + 1; left > 0; left--)
+                text_adds(&word, letters[random_u32(&rng) % 3]);
             const size_t want_elems = cut_naively(wp, word.data, word.bytes, want);
             const size_t got_elems = syn__wordpiece_cut(wp, word.data, word.bytes, got);
             CHECK_MSG(got_elems == want_elems && memcmp(got, want, got_elems * sizeof *got) == 0,

@@ -1,8 +1,9 @@
 /* Node-link JSON there and back, GraphML, the list of exporters. test_export_text.py
    reads what this program leaves in $SYN_TEST_OUT with readers that are not ours. */
+#include "tests/support/exported.h"
+#include "tests/support/files.h"
 #include "tests/support/sample_graph.h"
-#include "tests/support/sink_folder.h"
-#include "tests/support/text_export.h"
+#include "tests/support/test.h"
 #include "tests/support/text_sample.h"
 
 static syn_status import_text(syn_graph **out, const char *text, syn_error *err) {
@@ -329,7 +330,7 @@ static void out_of_memory(void) {
                            {NULL, NULL, text},
                            {NULL, NULL, backwards}};
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
-        fail_everywhere(run_memory_step, &steps[i]);
+        CHECK(test_without_memory(run_memory_step, &steps[i]) > 3);
     free(text);
     syn_graph_free(graph);
 }
@@ -378,20 +379,20 @@ static void a_file_in_one_call(void) {
     char *text = export_text(&syn_export_json, graph, NULL, &err);
     CHECK_MSG(text != NULL && strlen(text) < 65536, "%s", err.text);
     CHECK_OK(syn_export_file(graph, NULL, NULL, path, &err), err);
-    CHECK_STR(contents(path), text);
+    CHECK_STR(file_text(path), text);
     CHECK_OK(syn_export_file(graph, &syn_export_json, &zero, in_folder("x.svg"), &err), err);
-    CHECK_STR(contents(in_folder("x.svg")), text);
+    CHECK_STR(file_text(in_folder("x.svg")), text);
     CHECK_INT(syn_export_file(graph, NULL, &bad, path, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "rank 7 is not in this graph");
-    CHECK_STR(contents(path), text);
-    CHECK_INT(entries(folder), 2);
+    CHECK_STR(file_text(path), text);
+    CHECK_INT(count_entries(in_folder("")), 2);
     err = (syn_error){0};
     CHECK_INT(syn_export_file(graph, NULL, NULL, in_folder("graph"), &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "/graph' has no extension that names a format (json, graphml, dot, svg, "
                         "png, et, chakra, chrome)");
     err = (syn_error){0};
     CHECK_INT(syn_export_file(graph, NULL, NULL, in_folder("none/graph.json"), &err), SYN_E_IO);
-    CHECK_INT(entries(folder), 2);
+    CHECK_INT(count_entries(in_folder("")), 2);
     free(text);
     syn_graph_free(graph);
 }
@@ -443,6 +444,5 @@ static const test_case cases[] = {
     {"files_for_other_readers", files_for_other_readers},
     {"resaved_by_others", resaved_by_others},
 };
-int main(int argc, char **argv) {
-    return run_in_folder(cases, sizeof cases / sizeof cases[0], argc, argv);
-}
+
+TEST_MAIN(cases)

@@ -76,7 +76,7 @@ static bool same_bytes(const char *what, syn_sink *sink, const char *want, size_
 /* The set's .et against a file, which may be packed. */
 static bool same_et(compat_set *s, const char *path) {
     syn__file_text want;
-    syn_sink *et = set_write(s, false);
+    syn_sink *et = compat_write(s, false);
     if (et == NULL) {
         fprintf(stderr, "%s: %s\n", path, s->err.text);
         return false;
@@ -94,7 +94,7 @@ static bool same_et(compat_set *s, const char *path) {
 static syn_sink *linked(compat_set *s, const char *digest) {
     size_t bytes = 0;
     char hex[33];
-    syn_sink *json = set_write(s, true);
+    syn_sink *json = compat_write(s, true);
     if (json == NULL) {
         fprintf(stderr, "%s\n", s->err.text);
         return NULL;
@@ -121,8 +121,8 @@ static bool same_again(syn_sink *json, const char *et) {
     const char *data = syn_sink_data(json, &bytes);
     bool same = syn__file_text_memory(&again.host_input, "linked.json", data, bytes, &again.err) ==
                     SYN_OK &&
-                set_read(&again) == SYN_OK && same_et(&again, et);
-    set_free(&again);
+                compat_read(&again) == SYN_OK && same_et(&again, et);
+    compat_free(&again);
     return same;
 }
 
@@ -141,16 +141,16 @@ static void compare_own(const char *name) {
     own(host, name, "host.json");
     own(device, name, "device.json");
     CHECK(read_digest(own(path, name, "linked.md5"), digest));
-    CHECK_OK(set_open(&s, host, device), s.err);
+    CHECK_OK(compat_open(&s, host, device), s.err);
     syn_sink *json = linked(&s, digest);
     CHECK(json != NULL);
     CHECK(same_et(&s, own(path, name, "linked.et")));
     CHECK(same_again(json, path));
     (void)syn_sink_close(json, false, NULL);
-    set_free(&s);
-    CHECK_OK(set_open(&s, host, NULL), s.err);
+    compat_free(&s);
+    CHECK_OK(compat_open(&s, host, NULL), s.err);
     CHECK(same_et(&s, own(path, name, "host.et")));
-    set_free(&s);
+    compat_free(&s);
 }
 
 static void own_threads(void) {
@@ -213,14 +213,14 @@ static void compare_shared(const char *set, const char *et, const char *digest, 
     if (!can_unpack()) SKIP("no SYN_SHARED_DATA, or no zlib");
     shared(host, set, "host.0.json.gz");
     shared(device, set, "device.0.json.gz");
-    CHECK_OK(set_open(&s, host, device), s.err);
+    CHECK_OK(compat_open(&s, host, device), s.err);
     syn_sink *json = linked(&s, digest);
     CHECK(json != NULL);
     if (has_linked) compare_linked(set, json);
     CHECK(same_et(&s, shared(path, set, et)));
     CHECK(same_again(json, path));
     (void)syn_sink_close(json, false, NULL);
-    set_free(&s);
+    compat_free(&s);
 }
 
 static void shared_resnet(void) {
@@ -246,9 +246,9 @@ static void shared_host_traces(void) {
     if (!can_unpack()) SKIP("no SYN_SHARED_DATA, or no zlib");
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         compat_set s;
-        CHECK_OK(set_open(&s, shared(host, sets[i], "linked.0.json.gz"), NULL), s.err);
+        CHECK_OK(compat_open(&s, shared(host, sets[i], "linked.0.json.gz"), NULL), s.err);
         CHECK(same_et(&s, shared(path, sets[i], "chakra_trace.0.et.gz")));
-        set_free(&s);
+        compat_free(&s);
     }
 }
 

@@ -39,11 +39,11 @@ static const char *sentence(const char *host, const char *device) {
     compat_set s;
     text[0] = '\0';
     syn_sink *et = NULL;
-    if (set_text(&s, host, device) == SYN_OK) et = set_write(&s, false);
+    if (compat_text(&s, host, device) == SYN_OK) et = compat_write(&s, false);
     if (et == NULL) snprintf(text, sizeof text, "%s", s.err.text);
     else (void)syn_sink_close(et, false, NULL);
     if (et == NULL && s.err.code != SYN_E_FORMAT) snprintf(text, sizeof text, "not FORMAT");
-    set_free(&s);
+    compat_free(&s);
     return text;
 }
 
@@ -176,13 +176,13 @@ static void deep_chains(void) {
         size_t bytes = 0;
         char *host = chain(200000, down != 0, "op");
         CHECK(host != NULL);
-        CHECK_OK(set_text(&s, host, DEVICE(USUAL)), s.err);
+        CHECK_OK(compat_text(&s, host, DEVICE(USUAL)), s.err);
         CHECK_INT(s.merged.n_nodes, 200001);
-        syn_sink *et = set_write(&s, false);
+        syn_sink *et = compat_write(&s, false);
         CHECK_OK(et == NULL, s.err);
         CHECK(syn_sink_data(et, &bytes) != NULL && bytes > 200000 * 100);
         (void)syn_sink_close(et, false, NULL);
-        set_free(&s);
+        compat_free(&s);
         syn_free(host);
     }
 }
@@ -200,12 +200,12 @@ static void memory_out(void) {
         compat_set s;
         syn_memory_fail_after(n);
         syn_sink *et = NULL;
-        const syn_status read = set_text(&s, HOST(KNOWN, OPS), DEVICE(USUAL));
-        if (read == SYN_OK) et = set_write(&s, false);
+        const syn_status read = compat_text(&s, HOST(KNOWN, OPS), DEVICE(USUAL));
+        if (read == SYN_OK) et = compat_write(&s, false);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         if (et == NULL) CHECK_MSG(s.err.code == SYN_E_NOMEM, "%d %s", (int)s.err.code, s.err.text);
         if (et != NULL) (void)syn_sink_close(et, false, NULL);
-        set_free(&s);
+        compat_free(&s);
         CHECK(n > 0 || et == NULL);
         CHECK(n < 380 || et != NULL);
     }

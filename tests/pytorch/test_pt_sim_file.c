@@ -7,6 +7,7 @@
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/write/pt_write.h"
 #include "tests/support/pt_written.h"
+#include "tests/support/random.h"
 
 #define HOST   SYN__PT_OP_HOST
 #define KERNEL SYN__PT_OP_KERNEL
@@ -273,25 +274,20 @@ static void close_over(bool reach[N][N]) {
             for (int j = 0; reach[i][k] && j < N; j++) reach[i][j] = reach[i][j] || reach[k][j];
 }
 
-static unsigned next(uint64_t *seed) {
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)(*seed >> 33);
-}
-
 static void make_random(hand_op *rows, char (*deps)[64], char (*names)[16], uint64_t *seed) {
     for (int i = 0; i < N; i++) {
-        const bool device = next(seed) % 2 == 0;
+        const bool device = random_u32(seed) % 2 == 0;
         size_t n = 0;
         deps[i][0] = '\0';
-        for (unsigned k = next(seed) % 4; k > 0 && i > 0; k--)
+        for (unsigned k = random_u32(seed) % 4; k > 0 && i > 0; k--)
             n += (size_t)snprintf(deps[i] + n, 64 - n, "%s%u%c", n != 0 ? " " : "",
-                                  next(seed) % (unsigned)i, "CPLSYGT"[next(seed) % 7]);
+                                  random_u32(seed) % (unsigned)i, "CPLSYGT"[random_u32(seed) % 7]);
         snprintf(names[i], 16, "%d", i);
         rows[i] = (hand_op){.name = names[i],
                             .kind = device ? KERNEL : HOST,
-                            .lane = device ? 2 + next(seed) % 3 : next(seed) % 2,
-                            .start = (int64_t)i * 1000 + next(seed) % 9000,
-                            .wall = next(seed) % 4000,
+                            .lane = device ? 2 + random_u32(seed) % 3 : random_u32(seed) % 2,
+                            .start = (int64_t)i * 1000 + random_u32(seed) % 9000,
+                            .wall = random_u32(seed) % 4000,
                             .deps = deps[i]};
     }
 }

@@ -18,7 +18,9 @@ static void die(const char *path) {
 }
 
 static void end_folder(void) {
-    if (getpid() == owner) remove_all(folder); /* not when a child ends */
+    if (getpid() != owner) return; /* a child ends */
+    clear_folder();
+    rmdir(folder);
 }
 
 static void begin_folder(void) {
@@ -68,7 +70,7 @@ bool path_exists(const char *path) {
     return access(path, F_OK) == 0;
 }
 
-int entries(const char *path) {
+int count_entries(const char *path) {
     DIR *dir = opendir(path);
     if (dir == NULL) return -1;
     int n = 0;
@@ -77,16 +79,27 @@ int entries(const char *path) {
     return n;
 }
 
-void remove_all(const char *path) {
-    if (unlink(path) == 0) return;
+static int remove_below(const char *path) {
     DIR *dir = opendir(path);
     char name[1400];
+    int n = 0;
     for (struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        const int n = snprintf(name, sizeof name, "%s/%s", path, e->d_name);
-        if (n > 0 && (size_t)n < sizeof name) remove_all(name);
+        snprintf(name, sizeof name, "%.900s/%.300s", path, e->d_name);
+        remove_all(name);
+        n++;
     }
     if (dir != NULL) closedir(dir);
+    return n;
+}
+
+int clear_folder(void) {
+    return owner != 0 ? remove_below(folder) : 0;
+}
+
+void remove_all(const char *path) {
+    if (unlink(path) == 0) return;
+    remove_below(path);
     rmdir(path);
 }
 
@@ -107,7 +120,7 @@ char *file_bytes(const char *path, size_t *bytes) {
 }
 
 const char *file_text(const char *path) {
-    static char text[4096];
+    static char text[65536];
     size_t bytes;
     char *all = file_bytes(path, &bytes);
     snprintf(text, sizeof text, "%s", all != NULL ? all : "");

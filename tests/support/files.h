@@ -13,18 +13,20 @@ const char *in_folder(const char *name);
 /* Writes a file of the folder; its path. */
 const char *put_file(const char *name, const void *data, size_t bytes);
 const char *put_text(const char *name, const char *text);
+/* Removes all that is in it; how many names there were. test_run does before each case. */
+int clear_folder(void);
 /* Makes a folder in it, or empties one; its path. */
 const char *put_folder(const char *name);
 
 bool path_exists(const char *path);
 /* Names in a folder that do not begin with a dot; -1: it cannot be read. */
-int entries(const char *path);
+int count_entries(const char *path);
 /* The folder and all below it, or the file; nothing if it is not there. */
 void remove_all(const char *path);
 
 /* All of a file, for free(), with a zero behind it; NULL if there is none. */
 char *file_bytes(const char *path, size_t *bytes);
-/* The first 4 KiB as a text; "" if there is none. Valid until the next call. */
+/* The first 64 KiB as a text; "" if there is none. Valid until the next call. */
 const char *file_text(const char *path);
 
 /* A path below tests/reference. The last eight are valid. */

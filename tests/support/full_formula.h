@@ -16,74 +16,13 @@ typedef struct full_formula {
     const char *norm; /* what names of norms' weights hold; those are 1 plus the formula */
 } full_formula;
 
-/* Where local element i of an axis lies in the full one: `parts` blocks, each cut. */
-static inline int64_t full_at(int64_t i, int64_t local, int64_t full, syn_shard shard) {
-    const int64_t piece = local / shard.parts, block = full / shard.parts;
-    return i / piece * block + shard.index * piece + i % piece;
-}
-
 /* A syn_param_source's read; user: a full_formula. */
-static inline syn_status full_read(void *user, const char *name, const syn_spec *full,
-                                   syn_shard shard, int64_t valid_rows, const syn_spec *local,
-                                   void *data, syn_error *err) {
-    const full_formula *f = (const full_formula *)user;
-    const int p = f->number(name);
-    if (p < 0) return SYN_FAIL(err, SYN_E_INVALID, "no parameter %s", name);
-    const bool matrix = full->rank == 2;
-    const double scale = f->scale(name, full->rank);
-    const float one = strstr(name, f->norm) && strstr(name, ".weight") ? 1.0f : 0.0f;
-    const int64_t rows = matrix ? local->dims[0] : 1, columns = local->dims[matrix];
-    const int64_t width = full->dims[matrix];
-    float *row = (float *)malloc((size_t)columns * sizeof *row);
-    if (!row) return SYN_FAIL_NOMEM(err, 0, "a row");
-    for (int64_t r = 0; r < rows; r++) {
-        const int64_t at_row =
-            matrix && shard.axis == 0 ? full_at(r, rows, full->dims[0], shard) : r;
-        const bool stored = valid_rows < 0 || at_row < valid_rows;
-        for (int64_t c = 0; c < columns; c++) {
-            const int64_t at_column =
-                !matrix || shard.axis == 1 ? full_at(c, columns, width, shard) : c;
-            const bool there = matrix || valid_rows < 0 ? stored : at_column < valid_rows;
-            row[c] = there ? one + ref_value(p, at_row * width + at_column, scale) : 0.0f;
-        }
-        if (local->dtype == SYN_F32)
-            memcpy((float *)data + r * columns, row, (size_t)columns * sizeof *row);
-        else
-            syn_half_narrow(row, (uint16_t *)data + r * columns, (size_t)columns,
-                            (syn_dtype)local->dtype);
-    }
-    free(row);
-    return SYN_OK;
-}
+syn_status full_read(void *user, const char *name, const syn_spec *full, syn_shard shard,
+                     int64_t valid_rows, const syn_spec *local, void *data, syn_error *err);
 
-static inline void full_worse(double *worst, const float *got, const double *want, int64_t n,
-                              double largest) {
-    for (int64_t i = 0; i < n; i++) {
-        const double e = fabs((double)got[i] - want[i]) / largest;
-        if (!(e <= *worst)) *worst = isnan(e) ? INFINITY : e;
-    }
-}
+void full_worse(double *worst, const float *got, const double *want, int64_t n, double largest);
 
 /* All that is known of one position's n logits; the largest error in *worst. */
-static inline void full_compare(const bfix_word *w, const float *logits, int64_t n, double *worst) {
-    const double largest = fmax(w->top_logits.v[0], -w->min.v[0]);
-    double sum = 0, squares = 0, min = INFINITY;
-    int better = 0; /* than the tenth */
-    for (int64_t i = 0; i < n; i++) {
-        const double x = (double)logits[i];
-        sum += x;
-        squares += x * x;
-        min = fmin(min, x);
-        better += logits[i] > logits[(int)w->top_ids.v[9]];
-    }
-    for (int i = 0; i < w->logits.n; i++)
-        full_worse(worst, logits + i * (int)w->stride.v[0], &w->logits.v[i], 1, largest);
-    for (int i = 0; i < w->top_ids.n; i++)
-        full_worse(worst, logits + (int)w->top_ids.v[i], &w->top_logits.v[i], 1, largest);
-    *worst = fmax(*worst, fabs(min - w->min.v[0]) / largest);
-    *worst = fmax(*worst, fabs(sum - w->sum.v[0]) / largest / sqrt((double)n));
-    *worst = fmax(*worst, fabs(squares - w->sum_of_squares.v[0]) / w->sum_of_squares.v[0]);
-    if (better != 9 || w->logits.n != 200 || w->top_ids.n != 10) *worst = INFINITY;
-}
+void full_compare(const bfix_word *w, const float *logits, int64_t n, double *worst);
 
 #endif

@@ -12,39 +12,14 @@ typedef struct drawn {
     syn_error err;
 } drawn;
 
-static inline bool draw(drawn *x, syn_graph *graph, const syn_export_options *options) {
-    *x = (drawn){.graph = graph};
-    if (graph == NULL) return false;
-    const syn_status s = options->comm_graph
-                             ? syn__pic_comm_view(&x->d, graph, options, 1e7, &x->err)
-                             : syn__pic_trace_view(&x->d, graph, options, 1e7, &x->err);
-    return s == SYN_OK;
-}
+bool draw(drawn *x, syn_graph *graph, const syn_export_options *options);
 
-static inline void drop(drawn *x) {
-    syn__pic_drawing_free(&x->d);
-    syn_graph_free(x->graph);
-}
+void drop(drawn *x);
 
-static inline syn_graph *gpt(picture_gpt c) {
-    syn_error err = {0};
-    syn_graph *g = picture_gpt_graph(&c, &err);
-    if (g == NULL) fprintf(stderr, "%s\n", err.text);
-    return g;
-}
+syn_graph *gpt(picture_gpt c);
 
-static inline int count_look(const syn__pic_drawing *d, int look) {
-    int n = 0;
-    for (size_t i = 0; i < d->n_boxes; i++)
-        n += d->boxes[i].look == look && strncmp(d->boxes[i].id, "legend", 6) != 0;
-    return n;
-}
+int count_look(const syn__pic_drawing *d, int look);
 
-static inline int count_label(const syn__pic_drawing *d, int look, const char *part) {
-    int n = 0;
-    for (size_t i = 0; i < d->n_boxes; i++)
-        n += d->boxes[i].look == look && strstr(d->boxes[i].label, part) != NULL;
-    return n;
-}
+int count_label(const syn__pic_drawing *d, int look, const char *part);
 
 #endif

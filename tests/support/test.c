@@ -1,6 +1,7 @@
 #include "tests/support/test.h"
 
 #include "syntorch/memory.h"
+#include "tests/support/files.h"
 
 int test_failures, test_skips;
 
@@ -9,6 +10,7 @@ int test_run(const test_case *cases, size_t n, int argc, char **argv) {
     for (size_t i = 0; i < n; i++) {
         if (argc > 1 && strstr(cases[i].name, argv[1]) == NULL) continue;
         const int before = test_failures;
+        clear_folder();
         cases[i].run();
         ran++;
         if (test_failures != before) fprintf(stderr, "FAILED %s\n", cases[i].name);

@@ -52,7 +52,7 @@ extern int test_failures, test_skips;
         return;                                  \
     } while (0)
 
-/* Runs all cases, or those whose name contains argv[1]. */
+/* Runs all cases, or those whose name contains argv[1], each with an empty folder (files.h). */
 int test_run(const test_case *cases, size_t n, int argc, char **argv);
 
 #define TEST_MAIN(cases)                                                          \

@@ -1,4 +1,5 @@
 /* Status, memory, types and number text: the vocabulary below everything else. */
+#include "tests/support/random.h"
 #include "tests/support/test.h"
 
 #include <float.h>
@@ -286,16 +287,11 @@ static void numbers_as_text(void) {
     CHECK(text_of((double)NAN, "nan") && text_of(HUGE_VAL, "inf") && text_of(-HUGE_VAL, "-inf"));
 }
 
-static uint64_t next_random(uint64_t *state) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX */
-    return *state ^ *state >> 31;
-}
-
 /* Any double, and times with few decimals, read back as themselves: by strtod and by our reader. */
 static void numbers_round_trip(void) {
     uint64_t state = 1;
     for (int i = 0; i < 200000; i++) {
-        const uint64_t bits = next_random(&state);
+        const uint64_t bits = random_u64(&state);
         double value, mine;
         memcpy(&value, &bits, sizeof value);
         if (i % 2) value = (double)(bits >> 12) / (i % 4 == 1 ? 1000.0 : 1e6);

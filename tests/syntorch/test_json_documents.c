@@ -1,4 +1,5 @@
 /* The JSON reader on documents: random changes of one, and a real one of a megabyte. */
+#include "tests/support/random.h"
 #include "tests/support/test.h"
 
 #include "syntorch/json.h"
@@ -47,12 +48,6 @@ static bool rewrite(const char *data, size_t bytes, syn_sink *sink) {
     return type == SYN_JSON_END;
 }
 
-static uint32_t next_random(uint32_t *state) {
-    *state ^= *state << 13; /* Marsaglia's xorshift */
-    *state ^= *state >> 17;
-    return *state ^= *state << 5;
-}
-
 /* Documents with a few bytes changed: whatever is accepted, written again and read again is the
  * same. */
 static void mutations(void) {
@@ -61,14 +56,14 @@ static void mutations(void) {
                               " {\"id\": 22, \"ok\": true, \"no\": false, \"z\": null, \"e\": [[], "
                               "{}]}], \"v\": \"\xE2\x82\xAC\"}";
     static const char letters[] = "{}[]:,\"\\u0123456789eE+-.truefalsn \n\x80\xE2\x1F";
-    uint32_t state = 12345;
+    uint64_t state = 12345;
     int accepted = 0;
     for (int round = 0; round < 30000; round++) {
         char copy[sizeof doc];
         memcpy(copy, doc, sizeof doc);
-        for (uint32_t k = next_random(&state) % 4 + 1; k > 0; k--)
-            copy[next_random(&state) % (sizeof doc - 1)] =
-                letters[next_random(&state) % (sizeof letters - 1)];
+        for (uint32_t k = random_u32(&state) % 4 + 1; k > 0; k--)
+            copy[random_u32(&state) % (sizeof doc - 1)] =
+                letters[random_u32(&state) % (sizeof letters - 1)];
         syn_sink *once, *twice;
         CHECK_INT(syn_sink_open_memory(&once, NULL), SYN_OK);
         CHECK_INT(syn_sink_open_memory(&twice, NULL), SYN_OK);

@@ -44,13 +44,13 @@ static void appears_only_when_closed(void) {
     syn_sink *sink;
     CHECK_OK(syn_sink_open_file(&sink, path, &err), err);
     /* The old one, and a temporary one beside it only where it needs a name. */
-    CHECK_INT(entries(in_folder("a")), has_unnamed(in_folder("a")) ? 1 : 2);
+    CHECK_INT(count_entries(in_folder("a")), has_unnamed(in_folder("a")) ? 1 : 2);
     syn_sink_text(sink, "new");
     CHECK_INT(syn_sink_bytes(sink), 3);
     CHECK_STR(file_text(path), "old");
     CHECK_OK(syn_sink_close(sink, true, &err), err);
     CHECK_STR(file_text(path), "new");
-    CHECK_INT(entries(in_folder("a")), 1);
+    CHECK_INT(count_entries(in_folder("a")), 1);
 }
 
 /* A child has written half of its file when it is killed. */
@@ -80,7 +80,7 @@ static void killed_writers_leave_nothing(void) {
     CHECK(WIFSIGNALED(status));
     CHECK(n == 1 && ready == 'y');
     CHECK_STR(file_text(path), "old");
-    CHECK_INT(entries(in_folder("n")), 1);
+    CHECK_INT(count_entries(in_folder("n")), 1);
 }
 
 static void discarding_leaves_the_old_file(void) {
@@ -91,7 +91,7 @@ static void discarding_leaves_the_old_file(void) {
     CHECK_OK(write_text(path, "new", false, &err), err);
     CHECK_STR(file_text(path), "old");
     CHECK_OK(write_text(in_folder("b/y.txt"), "new", false, &err), err);
-    CHECK_INT(entries(in_folder("b")), 1);
+    CHECK_INT(count_entries(in_folder("b")), 1);
     CHECK_OK(syn_sink_close(NULL, true, &err), err);
 }
 
@@ -108,7 +108,7 @@ static void two_writers_do_not_share(void) {
     CHECK_STR(file_text(path), "aaaa");
     CHECK_OK(syn_sink_close(b, true, &err), err);
     CHECK_STR(file_text(path), "bb");
-    CHECK_INT(entries(in_folder("c")), 1);
+    CHECK_INT(count_entries(in_folder("c")), 1);
 }
 
 static void large_files_are_whole(void) {
@@ -164,7 +164,7 @@ static void full_disk_leaves_the_old_file(void) {
     CHECK_HAS(err.text, path);
     CHECK_HAS(err.text, strerror(EFBIG));
     CHECK_STR(file_text(path), "old");
-    CHECK_INT(entries(in_folder("e")), 1);
+    CHECK_INT(count_entries(in_folder("e")), 1);
 }
 
 /* A device is written directly, never replaced, and its errors come through: small texts only when
@@ -197,7 +197,7 @@ static void bad_places(void) {
     CHECK_OK(write_text(in_folder("f/file"), "x", true, &err), err);
     CHECK_INT(write_text(in_folder("f/file/y"), "x", true, &err), SYN_E_IO);
     CHECK_HAS(err.text, "file is not a folder");
-    CHECK_INT(entries(in_folder("f")), 1);
+    CHECK_INT(count_entries(in_folder("f")), 1);
 }
 
 /* Runs the check as an ordinary user, for whom permissions hold. */
@@ -250,12 +250,12 @@ static void long_names_have_temporary_names(void) {
     memcpy(name, "i/", 2);
     name[2 + 255] = '\0';
     CHECK_OK(write_text(in_folder(name), "x", true, &err), err);
-    CHECK_INT(entries(in_folder("i")), 1);
+    CHECK_INT(count_entries(in_folder("i")), 1);
     name[2 + 255] = 'n';
     name[2 + 256] = '\0';
     CHECK_INT(write_text(in_folder(name), "x", true, &err), SYN_E_IO);
     CHECK_HAS(err.text, strerror(ENAMETOOLONG));
-    CHECK_INT(entries(in_folder("i")), 1);
+    CHECK_INT(count_entries(in_folder("i")), 1);
 }
 
 /* Standard output goes to a pipe, half of which is read slowly. */
@@ -318,9 +318,9 @@ static void other_file_systems(void) {
         syn_sink *sink = NULL;
         CHECK_OK(syn_sink_open_file(&sink, in_folder("o/x"), &err), err);
         const bool unnamed = !lacks[i].no_unnamed && has_unnamed(in_folder("o"));
-        CHECK_INT(entries(in_folder("o")), unnamed ? 0 : 1);
+        CHECK_INT(count_entries(in_folder("o")), unnamed ? 0 : 1);
         CHECK_OK(syn_sink_close(sink, true, &err), err);
-        CHECK_INT(entries(in_folder("o")), 1);
+        CHECK_INT(count_entries(in_folder("o")), 1);
         syn__sink_pretend(false, false);
     }
 }
@@ -349,7 +349,7 @@ static void out_of_memory(void) {
         CHECK_HAS(e.text, "out of memory");
         if (sink == NULL) CHECK_HAS(e.text, path);
         CHECK_STR(file_text(path), "old");
-        CHECK_INT(entries(in_folder("j")), 1);
+        CHECK_INT(count_entries(in_folder("j")), 1);
         failures++;
     }
     CHECK(failures >= 5);

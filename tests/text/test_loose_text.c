@@ -5,13 +5,13 @@
 
 #include "export/text/loose_json.h"
 #include "syntorch/json.h"
+#include "tests/support/random.h"
 #include "tests/support/test.h"
 
 static uint64_t seed = 1;
 
 static unsigned pick(unsigned n) {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)(seed >> 33) % n;
+    return random_u32(&seed) % n;
 }
 
 /* A number as traces have them: some digits, some places, now and then an exponent. */

@@ -3,6 +3,7 @@
 #include "export/text/python_json.h"
 
 #include "syntorch/memory.h"
+#include "tests/support/random.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"
 
@@ -142,9 +143,9 @@ static void random_bytes(void) {
         char json[64];
         size_t bytes = 0;
         for (; bytes < sizeof json; bytes++) {
-            state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
-            json[bytes] = alphabet[(state >> 33) % (sizeof alphabet - 1)];
-            if ((state >> 60) == 0) break;
+            const uint32_t value = random_u32(&state);
+            json[bytes] = alphabet[value % (sizeof alphabet - 1)];
+            if (value >> 28 == 0) break;
         }
         const syn__str text = exact(json, bytes);
         syn__buf buf = {0};

@@ -1,6 +1,7 @@
 /* Ranks that do what another does: held once in JSON, Chakra JSON and timelines, and the same graph
    as ever when read back. */
-#include "tests/support/text_export.h"
+#include "tests/support/exported.h"
+#include "tests/support/test.h"
 #include "tests/support/text_sample.h"
 
 #include <unistd.h>
@@ -360,7 +361,7 @@ static void out_of_memory(void) {
                            {&syn_export_chakra, g, NULL},
                            {NULL, NULL, once}};
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
-        fail_everywhere(run_memory_step, &steps[i]);
+        CHECK(test_without_memory(run_memory_step, &steps[i]) > 3);
     free(once);
     syn_graph_free(g);
 }

@@ -1,11 +1,11 @@
 /* What a GPT run records: the same trace on every device and communicator, and the flops, bytes,
    collectives, parameters and caches that the formulas of the papers say (Narayanan et al. 2021,
    sec. 3; Shoeybi et al. 2019, sec. 3). */
-#include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
 #include "syntorch/mesh.h"
+#include "tests/support/fake_ranks.h"
 #include "tests/support/test.h"
 
 #define MAX_TP    8
@@ -69,20 +69,9 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-static syn_status run_fake(struct job *job, syn_error *err) {
-    for (int r = 0; r < job->tp; r++) {
-        syn_comm *comm;
-        SYN_TRY(syn_comm_fake_new(&comm, r, job->tp, err));
-        const syn_status s = run_rank(comm, job, err);
-        syn_comm_close(comm);
-        SYN_TRY(s);
-    }
-    return SYN_OK;
-}
-
 static bool run(struct job *job, bool fake) {
     syn_error err = {0};
-    const syn_status s = fake ? run_fake(job, &err) : syn_local_run(job->tp, run_rank, job, &err);
+    const syn_status s = (fake ? fake_run : syn_local_run)(job->tp, run_rank, job, &err);
     if (s != SYN_OK) fprintf(stderr, "%s\n", err.text);
     for (int r = 0; r < job->tp && s == SYN_OK; r++)
         if (syn_trace_verify(syn_ctx_trace(job->ctx[r]), &err) != SYN_OK) {

@@ -3,9 +3,8 @@
 
 #include "export/chakra/et_graph.h"
 #include "export/chakra/file_kind.h"
+#include "export/chakra/wire/et_files.h"
 #include "syntorch/memory.h"
-
-#define MAX_FILE_BYTES ((size_t)1 << 36)
 
 #define READ_HERE "node-link JSON, Chakra JSON and Chakra .et traces are read"
 
@@ -62,7 +61,7 @@ syn_status syn_import_any(syn_graph **out, const char *path, syn_error *err) {
     size_t bytes;
     *out = NULL;
     if (is_prefix(path)) return syn__et_import_set(out, path, strlen(path), err);
-    SYN_TRY(syn_read_file(path, MAX_FILE_BYTES, &data, &bytes, err));
+    SYN_TRY(syn_read_file(path, SYN__ET_FILE_BYTES, &data, &bytes, err));
     const syn_status status = import_content(out, path, data, bytes, err);
     syn_free(data);
     return status;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "export/chakra/et_files.h"
+#include "export/chakra/wire/et_files.h"
 #include "syntorch/memory.h"
 #include "syntorch/sink.h"
 

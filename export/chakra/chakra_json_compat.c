@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "export/chakra/chakra_json.h"
-#include "export/chakra/wire/chakra_json_frames.h"
+#include "export/chakra/wire/et_frames.h"
 #include "export/chakra/wire/et_node.h"
 #include "export/text/python_json.h"
 #include "syntorch/utf8.h"

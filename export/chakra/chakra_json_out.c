@@ -4,7 +4,7 @@
 
 #include "export/chakra/chakra_json.h"
 #include "export/chakra/et_graph.h"
-#include "export/chakra/wire/chakra_json_frames.h"
+#include "export/chakra/wire/et_frames.h"
 #include "export/chakra/wire/et_json_read.h"
 #include "syntorch/memory.h"
 

@@ -28,21 +28,14 @@ static syn_status no_memory(size_t bytes, syn_error *err) {
 /* The next message; false at the end of the file or at damage (*status). */
 static bool next_message(const syn__et_index *index, syn__et_reader *r, syn__str *out,
                          syn_status *status, syn_error *err) {
-    uint64_t bytes;
     const char *start = r->cur;
-    if (r->cur == r->end) return false;
-    const char *why = NULL;
-    if (!syn__et_read_varint(r, &bytes))
-        why = r->cur - index->begin == 0 ? "this is no Chakra execution trace" : r->why;
-    else if (bytes > (size_t)(r->end - r->cur))
-        why = "the file ends within a message; it is cut off or no Chakra execution trace";
-    if (why != NULL) {
-        *status = syn__et_index_fail(index, start, err, why);
-        return false;
-    }
-    *out = (syn__str){r->cur, (size_t)bytes};
-    r->cur += bytes;
-    return true;
+    uint64_t bytes;
+    if (syn__et_read_message(r, out)) return true;
+    if (r->why == NULL) return false;
+    const bool is_none = start == index->begin && !syn__et_read_varint(r, &bytes);
+    *status = syn__et_index_fail(index, start, err,
+                                 is_none ? "this is no Chakra execution trace" : r->why);
+    return false;
 }
 
 /* Remembers the node; its dependencies hold ids until they are resolved. */
@@ -363,10 +356,9 @@ int32_t syn__et_peek_rank(const char *data, size_t bytes) {
     syn__et_decoder d = {0};
     syn__et_reader r = {data, data + bytes, NULL};
     syn__et_meta meta;
-    uint64_t length;
+    syn__str message;
     int32_t rank = -1;
-    if (syn__et_read_varint(&r, &length) && length <= (size_t)(r.end - r.cur) &&
-        syn__et_decode_meta(&d, (syn__str){r.cur, (size_t)length}, &meta) == SYN_OK) {
+    if (syn__et_read_message(&r, &message) && syn__et_decode_meta(&d, message, &meta) == SYN_OK) {
         for (size_t i = 0; i < meta.n_attrs; i++) {
             const syn__et_attr *a = &meta.attrs[i];
             if (syn__str_is(a->name, "rank") && a->field == SYN__ET_INT64 && a->bits < 1 << 24)

@@ -1,14 +1,9 @@
 /* Chakra execution traces: one file a rank, written node by node in protobuf's wire format. */
-#include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "export/chakra/et_graph.h"
+#include "export/chakra/wire/et_files.h"
 #include "syntorch/memory.h"
-
-#define SUFFIX_BYTES 32 /* ".2147483647.et", ".comm_group.json" */
 
 /* Length, then the message; empties the buffer. */
 static void write_message(syn_sink *sink, syn__buf *buf) {
@@ -110,20 +105,8 @@ syn_status syn_export_comm_group(const syn_graph *graph, syn_sink *sink, syn_err
 typedef struct set {
     const syn_graph *graph;
     const syn_export_options *options;
-    const char *prefix;
-    char *path; /* room for the prefix and a suffix */
-    size_t path_bytes;
+    syn__et_names names;
 } set;
-
-static const char *rank_path(set *s, int32_t rank) {
-    snprintf(s->path, s->path_bytes, "%s.%" PRId32 ".et", s->prefix, rank);
-    return s->path;
-}
-
-static const char *group_path(set *s) {
-    snprintf(s->path, s->path_bytes, "%s.comm_group.json", s->prefix);
-    return s->path;
-}
 
 static syn_status finish_file(syn_sink *sink, syn_status status, syn_error *err) {
     const syn_status closed = syn_sink_close(sink, status == SYN_OK, err);
@@ -132,25 +115,9 @@ static syn_status finish_file(syn_sink *sink, syn_status status, syn_error *err)
 
 static syn_status write_set_rank(set *s, uint32_t rank, syn_error *err) {
     syn_sink *sink;
-    SYN_TRY(syn_sink_open_file(&sink, rank_path(s, s->graph->ranks[rank].rank), err));
+    SYN_TRY(syn_sink_open_file(
+        &sink, syn__et_rank_path(&s->names, (uint32_t)s->graph->ranks[rank].rank), err));
     return finish_file(sink, write_rank(s->graph, rank, s->options, sink, err), err);
-}
-
-static syn_status remove_file(const char *path, bool *existed, syn_error *err) {
-    *existed = unlink(path) == 0;
-    if (*existed || errno == ENOENT || errno == ENOTDIR) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_IO, "cannot replace the older set: %s cannot be removed: %s", path,
-                    strerror(errno));
-}
-
-/* An older set of that name ends here: without its group file it is not complete, and the files of
-   ranks beyond this world would be taken for part of the new set. */
-static syn_status remove_older(set *s, syn_error *err) {
-    bool existed;
-    SYN_TRY(remove_file(group_path(s), &existed, err));
-    for (int32_t rank = s->graph->world_size; existed && rank >= 0 && rank < INT32_MAX; rank++)
-        SYN_TRY(remove_file(rank_path(s, rank), &existed, err));
-    return SYN_OK;
 }
 
 static syn_status write_set(set *s, syn_error *err) {
@@ -164,24 +131,22 @@ static syn_status write_set(set *s, syn_error *err) {
             SYN_TRY(syn__et_check_rank(s->graph, rank, err));
         SYN_TRY(syn__et_check_calls(s->graph, err));
     }
-    SYN_TRY(remove_older(s, err));
+    SYN_TRY(syn__et_remove_older(&s->names, (uint32_t)s->graph->world_size, err));
     if (only != NULL) {
         SYN_TRY(write_set_rank(s, rank, err));
     } else {
         for (rank = 0; rank < s->graph->n_ranks; rank++) SYN_TRY(write_set_rank(s, rank, err));
     }
     syn_sink *sink;
-    SYN_TRY(syn_sink_open_file(&sink, group_path(s), err));
+    SYN_TRY(syn_sink_open_file(&sink, syn__et_group_path(&s->names), err));
     return finish_file(sink, syn_export_comm_group(s->graph, sink, err), err);
 }
 
 syn_status syn_export_et_set(const syn_graph *graph, const syn_export_options *options,
                              const char *prefix, syn_error *err) {
-    set s = {.graph = graph, .options = options, .prefix = prefix};
-    s.path_bytes = strlen(prefix) + SUFFIX_BYTES;
-    s.path = (char *)syn_malloc(s.path_bytes);
-    if (s.path == NULL) return SYN_FAIL_NOMEM(err, s.path_bytes, "a file name");
+    set s = {.graph = graph, .options = options};
+    SYN_TRY(syn__et_names_open(&s.names, prefix, err));
     const syn_status status = write_set(&s, err);
-    syn_free(s.path);
+    syn__et_names_close(&s.names);
     return status;
 }

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 
 #include "export/chakra/et_graph.h"
+#include "export/chakra/wire/et_files.h"
 #include "export/chakra/wire/et_json_read.h"
 #include "syntorch/memory.h"
 
-#define MAX_FILE_BYTES ((size_t)1 << 36)
 #define MAX_COPY_BYTES ((size_t)1 << 32) /* of nodes that several ranks have, all together */
 #define OWN_NODES      (-1)
 
@@ -201,7 +201,7 @@ syn_status syn_import_chakra_json(syn_graph **out, const char *path, syn_error *
     char *data;
     size_t bytes;
     *out = NULL;
-    SYN_TRY(syn_read_file(path, MAX_FILE_BYTES, &data, &bytes, err));
+    SYN_TRY(syn_read_file(path, SYN__ET_FILE_BYTES, &data, &bytes, err));
     const syn_status status = syn__et_import_chakra(out, path, data, bytes, err);
     syn_free(data);
     return status;

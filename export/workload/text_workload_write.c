@@ -1,17 +1,13 @@
 /* The traces of a text workload. A training step is a forward and a backward pass over the layers;
    the order of nodes and their data_deps are those of Chakra's converter. */
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <unistd.h>
 
+#include "export/chakra/wire/et_files.h"
 #include "export/chakra/wire/et_node.h"
 #include "export/workload/text_workload.h"
 #include "syntorch/memory.h"
 
-#define SUFFIX_BYTES   32 /* ".2147483647.et", ".comm_group.json" */
-#define MAX_DEPS       4
-#define MIN_ROOT_BYTES 4096 /* what simulators need of a compute node that begins a trace */
+#define MAX_DEPS 4
 
 typedef uint64_t ref; /* a node of the file: its number from 1; 0 none */
 
@@ -30,9 +26,7 @@ typedef struct writer {
     bool dangling; /* compat: a dependency on a node that is not there */
     syn__buf name, message;
     syn_sink *out;
-    char *path; /* room for the prefix and a suffix */
-    size_t path_bytes;
-    const char *prefix;
+    syn__et_names names;
     syn_error *err;
 } writer;
 
@@ -106,9 +100,10 @@ static void name_of(writer *w, const char *kind, syn__str layer, const char *inf
 static void compute(writer *w, size_t layer, int part) {
     static const char *const phases[] = {"FWD", "BWD_IG", "BWD_WG"};
     const syn__text_layer *l = &w->w->layers[layer];
-    const syn__et_attr attrs[] = {
-        number("is_cpu_op", SYN__ET_BOOL, 0), number("num_ops", SYN__ET_INT64, 1),
-        number("tensor_size", SYN__ET_UINT64, MIN_ROOT_BYTES), number("clamped", SYN__ET_BOOL, 1)};
+    const syn__et_attr attrs[] = {number("is_cpu_op", SYN__ET_BOOL, 0),
+                                  number("num_ops", SYN__ET_INT64, 1),
+                                  number("tensor_size", SYN__ET_UINT64, SYN__ET_MIN_ROOT_BYTES),
+                                  number("clamped", SYN__ET_BOOL, 1)};
     syn__et_node node = {.type = SYN__ET_COMP_NODE, .attrs = attrs};
     if (!w->w->compat) node.n_attrs = sizeof attrs / sizeof attrs[0];
     if (l->parts[part].time_us < 0) {
@@ -325,34 +320,8 @@ static syn_status check_work(const writer *w) {
                     w->w->name, w->options->n_npus, w->options->n_npus == 1 ? "" : "s");
 }
 
-static const char *rank_path(writer *w, uint32_t npu) {
-    snprintf(w->path, w->path_bytes, "%s.%" PRIu32 ".et", w->prefix, npu);
-    return w->path;
-}
-
-static const char *group_path(writer *w) {
-    snprintf(w->path, w->path_bytes, "%s.comm_group.json", w->prefix);
-    return w->path;
-}
-
-static syn_status remove_file(writer *w, const char *path, bool *existed) {
-    *existed = unlink(path) == 0;
-    if (*existed || errno == ENOENT || errno == ENOTDIR) return SYN_OK;
-    return SYN_FAIL(w->err, SYN_E_IO, "cannot replace the older set: %s cannot be removed: %s",
-                    path, strerror(errno));
-}
-
-/* An older set of that name ends here, also the files of its NPUs that the new one lacks. */
-static syn_status remove_older(writer *w) {
-    bool existed;
-    SYN_TRY(remove_file(w, group_path(w), &existed));
-    for (uint32_t npu = w->options->n_npus; existed && npu < INT32_MAX; npu++)
-        SYN_TRY(remove_file(w, rank_path(w, npu), &existed));
-    return SYN_OK;
-}
-
 static syn_status write_rank(writer *w, uint32_t npu) {
-    SYN_TRY(syn_sink_open_file(&w->out, rank_path(w, npu), w->err));
+    SYN_TRY(syn_sink_open_file(&w->out, syn__et_rank_path(&w->names, npu), w->err));
     const syn_status status = put_rank(w, npu);
     const syn_status closed = syn_sink_close(w->out, status == SYN_OK, w->err);
     return status != SYN_OK ? status : closed;
@@ -361,11 +330,11 @@ static syn_status write_rank(writer *w, uint32_t npu) {
 static syn_status write_set(writer *w) {
     if (!w->w->compat) {
         SYN_TRY(check_work(w));
-        SYN_TRY(remove_older(w));
+        SYN_TRY(syn__et_remove_older(&w->names, w->options->n_npus, w->err));
     }
     for (uint32_t npu = 0; npu < w->options->n_npus; npu++) SYN_TRY(write_rank(w, npu));
     if (w->w->compat) return SYN_OK;
-    SYN_TRY(syn_sink_open_file(&w->out, group_path(w), w->err));
+    SYN_TRY(syn_sink_open_file(&w->out, syn__et_group_path(&w->names), w->err));
     syn_sink_text(w->out, "{}\n");
     return syn_sink_close(w->out, true, w->err);
 }
@@ -373,16 +342,15 @@ static syn_status write_set(writer *w) {
 syn_status syn_text_workload_write(syn_text_workload *workload, const syn_text_options *options,
                                    const char *prefix, syn_error *err) {
     syn_error own = {0};
-    writer w = {.w = workload, .options = options, .prefix = prefix};
+    writer w = {.w = workload, .options = options};
     w.err = err != NULL ? err : &own;
-    w.path_bytes = strlen(prefix) + SUFFIX_BYTES;
-    w.path = (char *)syn_malloc(w.path_bytes);
+    syn_status status = syn__et_names_open(&w.names, prefix, w.err);
     w.layers = (layer_refs *)syn_calloc(workload->n_layers, sizeof *w.layers);
-    const syn_status status =
-        w.path == NULL || w.layers == NULL
-            ? SYN_FAIL_NOMEM(err, workload->n_layers * sizeof *w.layers, "the layers of a workload")
-            : write_set(&w);
-    syn_free(w.path);
+    if (status == SYN_OK && w.layers == NULL)
+        status = SYN_FAIL_NOMEM(w.err, workload->n_layers * sizeof *w.layers,
+                                "the layers of a workload");
+    if (status == SYN_OK) status = write_set(&w);
+    syn__et_names_close(&w.names);
     syn_free(w.layers);
     syn__buf_free(&w.name);
     syn__buf_free(&w.message);

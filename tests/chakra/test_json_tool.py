@@ -241,7 +241,7 @@ def check_wire(folder):
 
 def check_damage(folder):
     refused(folder, b"", "is empty")
-    for data, says in ((META + b"\5ab", "byte 8: the file ends within this message"),
+    for data, says in ((META + b"\5ab", "byte 8: the file ends within a message"),
                        (META + b"\x80", "byte 8: a number is cut off"),
                        (frame(NODE), "byte 1: the first message is a node"),
                        (META + frame(field(2, b"\xff")), "not valid UTF-8"),

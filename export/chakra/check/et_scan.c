@@ -32,19 +32,11 @@ static void tell(const scanner *s, syn__et_trouble what, uint32_t node, const ch
 /* ---- Messages ---- */
 
 static bool next_message(scanner *s, syn__et_reader *r, syn__str *out) {
-    uint64_t bytes;
-    const char *start = r->cur, *why = NULL;
-    if (r->cur == r->end) return false;
-    if (!syn__et_read_varint(r, &bytes)) why = r->why;
-    else if (bytes > (size_t)(r->end - r->cur)) why = "the file ends within a message";
-    if (why != NULL) {
-        tell(s, SYN__ET_TROUBLE_FRAME, UINT32_MAX, start, 0, why);
-        return false;
-    }
-    *out = (syn__str){r->cur, (size_t)bytes};
-    r->cur += bytes;
-    if (bytes == 0) tell(s, SYN__ET_TROUBLE_EMPTY, UINT32_MAX, start, 0, NULL);
-    return true;
+    const char *start = r->cur;
+    const bool more = syn__et_read_message(r, out);
+    if (r->why != NULL) tell(s, SYN__ET_TROUBLE_FRAME, UINT32_MAX, start, 0, r->why);
+    else if (more && out->bytes == 0) tell(s, SYN__ET_TROUBLE_EMPTY, UINT32_MAX, start, 0, NULL);
+    return more;
 }
 
 static syn_status no_memory(size_t bytes, syn_error *err) {

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "export/chakra/check/et_scan.h"
-#include "export/chakra/et_files.h"
 #include "export/chakra/file_kind.h"
+#include "export/chakra/wire/et_files.h"
 #include "export/text/file_text.h"
 #include "syntorch/intern.h"
 #include "syntorch/memory.h"

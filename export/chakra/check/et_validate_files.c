@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "export/chakra/check/et_validate.h"
-#include "export/chakra/et_files.h"
 #include "export/chakra/file_kind.h"
+#include "export/chakra/wire/et_files.h"
 #include "export/text/file_text.h"
 #include "syntorch/memory.h"
 
@@ -12,8 +12,8 @@ static syn_status add_groups(syn_validator *v, const syn__et_files *files, const
                              syn_error *err) {
     char *data;
     size_t bytes;
-    if (path == NULL && (!files->has_groups || v->how.single)) return SYN_OK;
-    if (path == NULL) path = files->groups;
+    if (path == NULL && !v->how.single) path = files->groups;
+    if (path == NULL) return SYN_OK;
     SYN_TRY(syn_read_file(path, SYN__ET_FILE_BYTES, &data, &bytes, err));
     const syn_status status = syn_validator_groups(v, path, data, bytes, err);
     syn_free(data);

@@ -7,7 +7,7 @@
 #include "syntorch/memory.h"
 
 /* Unpacks and packs one message; *canonical is cleared if the bytes differ. */
-static syn_status read_message(syn__str message, bool is_meta, bool *canonical, bool *fits) {
+static syn_status check_message(syn__str message, bool is_meta, bool *canonical, bool *fits) {
     const ProtobufCMessageDescriptor *type = is_meta
                                                  ? &chakra_proto_msg__global_metadata__descriptor
                                                  : &chakra_proto_msg__node__descriptor;
@@ -36,17 +36,16 @@ syn_status syn__et_schema_check(const char *name, const char *data, size_t bytes
     syn__et_reader r = {data, data + bytes, NULL};
     *canonical = true;
     for (size_t n = 0; r.cur < r.end || n == 0; n++) {
-        uint64_t length;
+        syn__str message;
         bool fits = false;
         const size_t at = (size_t)(r.cur - data);
-        if (syn__et_read_varint(&r, &length) && length <= (size_t)(r.end - r.cur) &&
-            read_message((syn__str){r.cur, (size_t)length}, n == 0, canonical, &fits) != SYN_OK)
-            return SYN_FAIL_NOMEM(err, (size_t)length, "checking a message");
+        if (syn__et_read_message(&r, &message) &&
+            check_message(message, n == 0, canonical, &fits) != SYN_OK)
+            return SYN_FAIL_NOMEM(err, message.bytes, "checking a message");
         if (!fits)
             return SYN_FAIL(err, SYN_E_FORMAT,
                             "%.200s, byte %zu: message %zu does not fit Chakra's schema", name, at,
                             n);
-        r.cur += length;
     }
     return SYN_OK;
 }

@@ -85,3 +85,17 @@ bool syn__et_read_field(syn__et_reader *r, syn__et_field *out) {
         return damaged(r, "a field has an unknown wire type");
     }
 }
+
+bool syn__et_read_message(syn__et_reader *r, syn__str *out) {
+    const char *start = r->cur;
+    uint64_t bytes;
+    if (r->cur == r->end || !syn__et_read_varint(r, &bytes)) return false;
+    if (bytes > (size_t)(r->end - r->cur)) {
+        r->cur = start;
+        return damaged(r, "the file ends within a message; it is cut off or no Chakra execution "
+                          "trace");
+    }
+    *out = (syn__str){r->cur, (size_t)bytes};
+    r->cur += bytes;
+    return true;
+}

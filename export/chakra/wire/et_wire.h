@@ -60,6 +60,8 @@ bool syn__et_read_varint(syn__et_reader *r, uint64_t *out);
 bool syn__et_read_fixed(syn__et_reader *r, size_t bytes, uint64_t *out);
 /* The next field; false at the end of the message (why NULL) or at damage. */
 bool syn__et_read_field(syn__et_reader *r, syn__et_field *out);
+/* The next message of a file, in which each stands behind its length; likewise. */
+bool syn__et_read_message(syn__et_reader *r, syn__str *out);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-#include "export/chakra/wire/chakra_json_frames.h"
+#include "export/chakra/wire/et_frames.h"
 
 syn__et_frames syn__et_frames_of(const char *name, const char *data, size_t bytes) {
     return (syn__et_frames){name, data, {data, data + bytes, NULL}};
@@ -14,14 +14,8 @@ syn_status syn__et_frames_next(syn__et_frames *frames, syn__et_frame *out, bool 
                                syn_error *err) {
     syn__et_reader *r = &frames->reader;
     const char *start = r->cur;
-    uint64_t bytes;
-    *more = r->cur != r->end;
-    if (!*more) return SYN_OK;
-    if (!syn__et_read_varint(r, &bytes)) return syn__et_frames_fail(frames, start, r->why, err);
-    if (bytes > (size_t)(r->end - r->cur))
-        return syn__et_frames_fail(frames, start, "the file ends within this message", err);
-    out->message = (syn__str){r->cur, (size_t)bytes};
-    r->cur += bytes;
+    *more = syn__et_read_message(r, &out->message);
+    if (!*more) return r->why == NULL ? SYN_OK : syn__et_frames_fail(frames, start, r->why, err);
     out->all = (syn__str){start, (size_t)(r->cur - start)};
     return SYN_OK;
 }

@@ -1,6 +1,6 @@
 /* The messages of an .et, one after the other, each behind its length. */
-#ifndef EXPORT_CHAKRA_JSON_FRAMES_H
-#define EXPORT_CHAKRA_JSON_FRAMES_H
+#ifndef EXPORT_ET_FRAMES_H
+#define EXPORT_ET_FRAMES_H
 
 #include "export/chakra/wire/et_wire.h"
 

@@ -1,5 +1,4 @@
-/* Finds the files of a set. */
-#include "export/chakra/et_files.h"
+#include "export/chakra/wire/et_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "syntorch/memory.h"
 #include "syntorch/sink.h"
 
 #define SUFFIX_BYTES 32 /* ".2147483646.et", ".comm_group.json" */
 
-/* "prefix.12.et" is rank 12 and the prefix's length; -1 for other names. */
-static int32_t rank_of(const char *name, size_t *prefix_bytes) {
+int32_t syn__et_rank_of(const char *name, size_t *prefix_bytes) {
     const size_t bytes = strlen(name);
     *prefix_bytes = 0;
     if (bytes < 6 || strcmp(name + bytes - 3, ".et") != 0) return -1;
@@ -59,7 +58,7 @@ static syn_status add_ranks(syn__et_files *files, char *path, size_t prefix_byte
     const size_t base_bytes = prefix_bytes - (size_t)(base - path);
     for (struct dirent *e; (e = readdir(dir)) != NULL;) {
         size_t bytes;
-        const int32_t rank = rank_of(e->d_name, &bytes);
+        const int32_t rank = syn__et_rank_of(e->d_name, &bytes);
         if (rank < 0 || bytes != base_bytes || memcmp(e->d_name, base, base_bytes) != 0) continue;
         snprintf(path + prefix_bytes, SUFFIX_BYTES, ".%" PRId32 ".et", rank);
         const syn_status status = add(files, path, rank, err);
@@ -69,11 +68,13 @@ static syn_status add_ranks(syn__et_files *files, char *path, size_t prefix_byte
     return SYN_OK;
 }
 
-static syn_status find_set(syn__et_files *files, const char *prefix, syn_error *err) {
-    const size_t bytes = strlen(prefix);
+syn_status syn__et_files_of_prefix(syn__et_files *files, const char *prefix, size_t bytes,
+                                   syn_error *err) {
+    *files = (syn__et_files){.is_set = true};
     char *path = (char *)syn_malloc(bytes + SUFFIX_BYTES);
     if (path == NULL) return SYN_FAIL_NOMEM(err, bytes + SUFFIX_BYTES, "a file name");
-    memcpy(path, prefix, bytes + 1);
+    memcpy(path, prefix, bytes);
+    path[bytes] = '\0';
     char *slash = strrchr(path, '/');
     const char saved = slash == NULL ? '\0' : slash[1];
     if (slash != NULL) slash[1] = '\0';
@@ -85,9 +86,12 @@ static syn_status find_set(syn__et_files *files, const char *prefix, syn_error *
         status = add_ranks(files, path, bytes, dir, err);
         (void)closedir(dir);
     }
+    if (status == SYN_OK && files->n == 0) status = fail_none(path, code, err);
+    if (files->n > 1) qsort(files->list, files->n, sizeof *files->list, compare);
+    if (status == SYN_OK) status = syn__et_groups_beside(files->list[0].path, &files->groups, err);
     syn_free(path);
-    files->is_set = true;
-    return status == SYN_OK && files->n == 0 ? fail_none(prefix, code, err) : status;
+    if (status != SYN_OK) syn__et_files_close(files);
+    return status;
 }
 
 /* Ranks by the names if no two are alike, else by the order in which the files were named. */
@@ -96,7 +100,7 @@ static syn_status take_named(syn__et_files *files, const char *const *paths, siz
     size_t unused;
     bool told = true;
     for (size_t i = 0; i < n; i++) {
-        SYN_TRY(add(files, paths[i], rank_of(paths[i], &unused), err));
+        SYN_TRY(add(files, paths[i], syn__et_rank_of(paths[i], &unused), err));
         told = told && files->list[i].rank >= 0;
     }
     if (n == 1) return SYN_OK;
@@ -112,32 +116,14 @@ static syn_status take_named(syn__et_files *files, const char *const *paths, siz
     return SYN_OK;
 }
 
-static syn_status name_groups(syn__et_files *files, syn_error *err) {
-    static const char suffix[] = ".comm_group.json";
-    const char *path = files->list[0].path;
-    size_t bytes;
-    if (rank_of(path, &bytes) < 0) return SYN_OK;
-    files->groups = (char *)syn_malloc(bytes + sizeof suffix);
-    if (files->groups == NULL) return SYN_FAIL_NOMEM(err, bytes + sizeof suffix, "a file name");
-    memcpy(files->groups, path, bytes);
-    memcpy(files->groups + bytes, suffix, sizeof suffix);
-    files->has_groups = syn_file_exists(files->groups);
-    return SYN_OK;
-}
-
-static syn_status open_files(syn__et_files *files, const char *const *paths, size_t n,
-                             syn_error *err) {
-    if (n == 0) return SYN_FAIL(err, SYN_E_INVALID, "no file was named");
-    if (n > 1 || syn_file_exists(paths[0])) SYN_TRY(take_named(files, paths, n, err));
-    else SYN_TRY(find_set(files, paths[0], err));
-    if (files->is_set) qsort(files->list, files->n, sizeof *files->list, compare);
-    return name_groups(files, err);
-}
-
 syn_status syn__et_files_open(syn__et_files *files, const char *const *paths, size_t n,
                               syn_error *err) {
     *files = (syn__et_files){0};
-    const syn_status status = open_files(files, paths, n, err);
+    if (n == 0) return SYN_FAIL(err, SYN_E_INVALID, "no file was named");
+    if (n == 1 && !syn_file_exists(paths[0]))
+        return syn__et_files_of_prefix(files, paths[0], strlen(paths[0]), err);
+    syn_status status = take_named(files, paths, n, err);
+    if (status == SYN_OK) status = syn__et_groups_beside(files->list[0].path, &files->groups, err);
     if (status != SYN_OK) syn__et_files_close(files);
     return status;
 }
@@ -147,4 +133,59 @@ void syn__et_files_close(syn__et_files *files) {
     syn_free(files->list);
     syn_free(files->groups);
     *files = (syn__et_files){0};
+}
+
+/* ---- Names ---- */
+
+#define GROUPS ".comm_group.json"
+
+syn_status syn__et_groups_beside(const char *path, char **out, syn_error *err) {
+    size_t bytes;
+    *out = NULL;
+    if (syn__et_rank_of(path, &bytes) < 0) return SYN_OK;
+    char *name = (char *)syn_malloc(bytes + sizeof GROUPS);
+    if (name == NULL) return SYN_FAIL_NOMEM(err, bytes + sizeof GROUPS, "a file name");
+    memcpy(name, path, bytes);
+    memcpy(name + bytes, GROUPS, sizeof GROUPS);
+    if (syn_file_exists(name)) *out = name;
+    else syn_free(name);
+    return SYN_OK;
+}
+
+syn_status syn__et_names_open(syn__et_names *names, const char *prefix, syn_error *err) {
+    const size_t bytes = strlen(prefix);
+    *names = (syn__et_names){(char *)syn_malloc(bytes + SUFFIX_BYTES), bytes};
+    if (names->path == NULL) return SYN_FAIL_NOMEM(err, bytes + SUFFIX_BYTES, "a file name");
+    memcpy(names->path, prefix, bytes);
+    return SYN_OK;
+}
+
+void syn__et_names_close(syn__et_names *names) {
+    syn_free(names->path);
+    *names = (syn__et_names){0};
+}
+
+const char *syn__et_rank_path(syn__et_names *names, uint32_t rank) {
+    snprintf(names->path + names->prefix_bytes, SUFFIX_BYTES, ".%" PRIu32 ".et", rank);
+    return names->path;
+}
+
+const char *syn__et_group_path(syn__et_names *names) {
+    memcpy(names->path + names->prefix_bytes, GROUPS, sizeof GROUPS);
+    return names->path;
+}
+
+static syn_status remove_file(const char *path, bool *existed, syn_error *err) {
+    *existed = unlink(path) == 0;
+    if (*existed || errno == ENOENT || errno == ENOTDIR) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_IO, "cannot replace the older set: %s cannot be removed: %s", path,
+                    strerror(errno));
+}
+
+syn_status syn__et_remove_older(syn__et_names *names, uint32_t world_size, syn_error *err) {
+    bool existed;
+    SYN_TRY(remove_file(syn__et_group_path(names), &existed, err));
+    for (uint32_t rank = world_size; existed && rank < INT32_MAX; rank++)
+        SYN_TRY(remove_file(syn__et_rank_path(names, rank), &existed, err));
+    return SYN_OK;
 }

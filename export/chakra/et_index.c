@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "export/chakra/et_graph.h"
+#include "export/chakra/wire/et_ids.h"
 #include "syntorch/memory.h"
 
 syn_status syn__et_index_fail(const syn__et_index *index, const char *at, syn_error *err,
@@ -94,36 +95,13 @@ static syn_status read_frames(syn__et_index *index, syn__et_decoder *d, syn__et_
 
 /* ---- Ids ---- */
 
-typedef struct table {
-    uint32_t *slots; /* span + 1 */
-    size_t mask;
-} table;
-
-static size_t spread(uint64_t id) {
-    id = (id ^ id >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    id = (id ^ id >> 27) * UINT64_C(0x94D049BB133111EB);
-    return (size_t)(id ^ id >> 31);
-}
-
-/* The slot that holds the id, or the free one where it belongs. */
-static uint32_t *slot_of(const table *t, const syn__et_index *index, uint64_t id) {
-    size_t at = spread(id) & t->mask;
-    while (t->slots[at] != 0 && index->spans[t->slots[at] - 1].id != id) at = (at + 1) & t->mask;
-    return &t->slots[at];
-}
-
-static syn_status index_ids(table *t, const syn__et_index *index, syn_error *err) {
-    size_t cap = 16;
-    while (cap < index->n_spans * 2) cap *= 2;
-    t->slots = (uint32_t *)syn_calloc(cap, sizeof(uint32_t));
-    t->mask = cap - 1;
-    if (t->slots == NULL) return no_memory(cap * sizeof(uint32_t), err);
-    for (size_t i = 0; i < index->n_spans; i++) {
-        uint32_t *slot = slot_of(t, index, index->spans[i].id);
-        if (*slot != 0)
+static syn_status index_ids(syn__et_ids *ids, const syn__et_index *index, syn_error *err) {
+    SYN_TRY(syn__et_ids_open(ids, index->n_spans != 0 ? &index->spans->id : NULL,
+                             sizeof *index->spans, index->n_spans, err));
+    for (uint32_t i = 0; i < index->n_spans; i++) {
+        if (!syn__et_ids_add(ids, i))
             return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: two nodes have the id %" PRIu64,
                             index->name, index->spans[i].id);
-        *slot = (uint32_t)i + 1;
     }
     return SYN_OK;
 }
@@ -181,25 +159,25 @@ static uint32_t class_of(class_reader *lists, uint64_t id) {
 }
 
 /* Puts one node's dependencies behind those of the nodes before it. */
-static syn_status resolve_node(syn__et_index *index, const table *t, const syn__et_node *node,
-                               size_t *n, syn_error *err) {
+static syn_status resolve_node(syn__et_index *index, const syn__et_ids *known,
+                               const syn__et_node *node, size_t *n, syn_error *err) {
     class_reader lists[CLASS_LISTS];
     open_lists(lists, node);
     for (int k = 0; k < 2; k++) {
         const bool data = k == 0;
         const uint64_t *ids = data ? node->data : node->ctrl;
         for (size_t i = 0; i < (data ? node->n_data : node->n_ctrl); i++) {
-            const uint32_t slot = *slot_of(t, index, ids[i]);
-            if (slot == 0 && index->lax && !data) {
+            const uint32_t span = syn__et_ids_find(known, ids[i]);
+            if (span == UINT32_MAX && index->lax && !data) {
                 index->n_dropped++;
-            } else if (slot == 0) {
+            } else if (span == UINT32_MAX) {
                 return SYN_FAIL(err, SYN_E_FORMAT,
                                 "%.200s: node %" PRIu64 " waits for node %" PRIu64
                                 ", which is not in the file",
                                 index->name, node->id, ids[i]);
             } else {
                 index->deps[(*n)++] =
-                    (syn_dep){slot - 1, data ? class_of(lists, ids[i]) : (uint32_t)SYN_DEP_CONTROL};
+                    (syn_dep){span, data ? class_of(lists, ids[i]) : (uint32_t)SYN_DEP_CONTROL};
             }
         }
     }
@@ -207,19 +185,19 @@ static syn_status resolve_node(syn__et_index *index, const table *t, const syn__
 }
 
 static syn_status resolve(syn__et_index *index, syn__et_decoder *d, syn_error *err) {
-    table t = {NULL, 0};
+    syn__et_ids known = {0};
     size_t n = 0;
-    syn_status status = index_ids(&t, index, err);
+    syn_status status = index_ids(&known, index, err);
     for (size_t i = 0; i < index->n_spans && status == SYN_OK; i++) {
         syn__et_node node;
         syn__et_span *span = &index->spans[i];
         span->first_dep = n;
         status = syn__et_decode_node(d, (syn__str){span->data, span->bytes}, &node);
         if (status != SYN_OK) status = fail_decode(index, d, status, err);
-        else status = resolve_node(index, &t, &node, &n, err);
+        else status = resolve_node(index, &known, &node, &n, err);
     }
     index->n_deps = n;
-    syn_free(t.slots);
+    syn__et_ids_close(&known);
     return status;
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "export/chakra/wire/et_ids.h"
 #include "syntorch/memory.h"
 
 #define MAX_NODES (UINT32_MAX - 2)
@@ -15,8 +16,7 @@ typedef struct scanner {
     syn__et_decoder decoder;
     uint64_t *dep_ids; /* of all nodes, until they are resolved */
     size_t n_dep_ids, dep_ids_cap;
-    uint32_t *slots; /* index + 1, by hash of the id; made when a guess fails */
-    size_t mask;
+    syn__et_ids ids; /* made when a guess fails */
     bool ascending;
 } scanner;
 
@@ -117,30 +117,12 @@ static syn_status read_messages(scanner *s, size_t bytes, syn_error *err) {
 
 /* ---- Ids ---- */
 
-static size_t spread(uint64_t id) {
-    id = (id ^ id >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    id = (id ^ id >> 27) * UINT64_C(0x94D049BB133111EB);
-    return (size_t)(id ^ id >> 31);
-}
-
-static uint32_t *slot_of(const scanner *s, uint64_t id) {
-    size_t at = spread(id) & s->mask;
-    while (s->slots[at] != 0 && s->scan->ids[s->slots[at] - 1] != id) at = (at + 1) & s->mask;
-    return &s->slots[at];
-}
-
 /* Of nodes with one id the first is found. */
 static syn_status index_ids(scanner *s, syn_error *err) {
-    size_t cap = 16;
-    while (cap < (size_t)s->scan->n_nodes * 2) cap *= 2;
-    s->slots = (uint32_t *)syn_calloc(cap, sizeof(uint32_t));
-    s->mask = cap - 1;
-    if (s->slots == NULL) return no_memory(cap * sizeof(uint32_t), err);
-    for (uint32_t i = 0; i < s->scan->n_nodes; i++) {
-        uint32_t *slot = slot_of(s, s->scan->ids[i]);
-        if (*slot != 0) tell(s, SYN__ET_TROUBLE_ID, i, NULL, s->scan->ids[i], NULL);
-        else *slot = i + 1;
-    }
+    const syn__et_scan *scan = s->scan;
+    SYN_TRY(syn__et_ids_open(&s->ids, scan->ids, sizeof *scan->ids, scan->n_nodes, err));
+    for (uint32_t i = 0; i < scan->n_nodes; i++)
+        if (!syn__et_ids_add(&s->ids, i)) tell(s, SYN__ET_TROUBLE_ID, i, NULL, scan->ids[i], NULL);
     return SYN_OK;
 }
 
@@ -152,9 +134,8 @@ static syn_status find(scanner *s, uint32_t node, uint64_t id, uint32_t *out, sy
         *out = (uint32_t)guess;
         return SYN_OK;
     }
-    if (s->slots == NULL) SYN_TRY(index_ids(s, err));
-    *out = *slot_of(s, id);
-    *out = *out == 0 ? ABSENT : *out - 1;
+    if (s->ids.slots == NULL) SYN_TRY(index_ids(s, err));
+    *out = syn__et_ids_find(&s->ids, id);
     return SYN_OK;
 }
 
@@ -235,7 +216,7 @@ syn_status syn__et_scan_open(syn__et_scan *scan, const char *data, size_t bytes,
     const syn_status status = run(&s, bytes, err);
     syn__et_decoder_free(&s.decoder);
     syn_free(s.dep_ids);
-    syn_free(s.slots);
+    syn__et_ids_close(&s.ids);
     return status;
 }
 

@@ -148,9 +148,6 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_err
     (void)unused;
     syn_mesh mesh;
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = (int32_t)args.tp}, err));
-    const inference_rank rank = {.tp = mesh.group[SYN_AXIS_TP],
-                                 .progress = comm->rank == 0 && !args.quiet &&
-                                             run.launch.device != SYN_DEVICE_META};
     SYN_TRY(syn_ctx_new(ctx, run.launch.device, comm, err));
     SYN_TRY(syn_ctx_set_threads(*ctx, run.launch.threads, err));
     if (run.weights) {
@@ -158,13 +155,13 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_err
         SYN_TRY(syn_weights_reader_new(&reader, run.weights, err));
         const syn_param_source source = syn_weights_source(reader);
         syn_ctx_set_param_source(*ctx, &source);
-        syn_status s = run.family->run(&run, *ctx, &rank, true, err);
+        syn_status s = inference_run_rank(&run, *ctx, mesh.group[SYN_AXIS_TP], true, err);
         if (s == SYN_OK) s = syn_weights_finish(reader, NULL, err);
         syn_ctx_set_param_source(*ctx, NULL);
         syn_weights_reader_free(reader);
         SYN_TRY(s);
     } else {
-        SYN_TRY(run.family->run(&run, *ctx, &rank, true, err));
+        SYN_TRY(inference_run_rank(&run, *ctx, mesh.group[SYN_AXIS_TP], true, err));
     }
     if (!args.save_weights) return SYN_OK;
     return checkpoint_save(&run, *ctx, comm, args.save_weights, err);
@@ -189,7 +186,7 @@ static uint64_t plan(void *unused) {
                             isnan(args.top_p) ? 1.0 : args.top_p};
     uint64_t h = syn_hash(numbers, sizeof numbers, run.weights ? syn_weights_hash(run.weights) : 0);
     h = syn_hash(reals, sizeof reals, h);
-    return run.family->plan(&run, h);
+    return run.task->plan(&run, syn_model_config_hash(&run.config, h));
 }
 
 static const char *attention_name(void) {
@@ -206,15 +203,15 @@ static const char *dtype_fact(char text[DTYPE_FACT_BYTES]) {
 /* Facts about the run that titles and files show. */
 static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
     (void)unused;
-    const inference_model_facts *m = &run.facts;
+    const syn_model_config *m = &run.config;
     char cores[64], dtype[DTYPE_FACT_BYTES];
     const syn_attribute list[] = {
         {.name = "model", .type = SYN_VALUE_TEXT, .text = m->name},
         {.name = "layers", .i64 = m->n_layer},
-        {.name = "hidden", .i64 = m->hidden},
-        {.name = "heads", .i64 = m->heads},
-        {.name = "vocabulary", .i64 = m->vocab},
-        {.name = "parameters", .i64 = m->params},
+        {.name = "hidden", .i64 = m->n_embd},
+        {.name = "heads", .i64 = m->n_head},
+        {.name = "vocabulary", .i64 = m->vocab_size},
+        {.name = "parameters", .i64 = run.params},
         {.name = "tp", .i64 = args.tp},
         {.name = "dtype", .type = SYN_VALUE_TEXT, .text = dtype_fact(dtype)},
         {.name = "batch", .i64 = run.batch},
@@ -277,9 +274,9 @@ static int check_options(syn_error *err) {
     return CLI_RUN;
 }
 
-/* Whether a family refuses an option that was given. */
-static int check_family(void) {
-    const char *sentence = run.family->refuses(&args);
+/* Whether what the model does has no use for an option that was given. */
+static int check_task(void) {
+    const char *sentence = run.task->refuses(&args);
     return sentence ? cli_fail(&program, CLI_USAGE, "%s", sentence) : CLI_RUN;
 }
 
@@ -296,13 +293,12 @@ static int prepare(syn_error *err) {
     int code = check_options(err);
     if (code != CLI_RUN) return code;
     if (checkpoint_configure(&run, err) != SYN_OK) return CLI_FAILED;
-    code = check_family();
+    code = check_task();
     if (code != CLI_RUN) return code;
     syn_status s = choose_hardware(err);
     if (s == SYN_OK && args.weights) s = checkpoint_open(&run, err);
     if (s == SYN_OK) s = inference_open_tokenizer(&run, err);
-    if (s == SYN_OK) s = inference_read_prompts(&run, err);
-    if (s == SYN_OK) s = run.family->prepare(&run, err);
+    if (s == SYN_OK) s = inference_prepare(&run, err);
     if (s == SYN_OK && args.weights) s = checkpoint_compare(&run, err);
     if (s == SYN_OK) s = inference_keep_inputs(&run, err);
     if (s == SYN_OK && args.visualize_trace && !program.mute)
@@ -334,14 +330,14 @@ static void print_fit(void) {
 }
 
 static void print_summary(const report *r) {
-    const inference_model_facts *m = &run.facts;
+    const syn_model_config *m = &run.config;
     const syn_graph *graph = run.launch.graph;
     char a[64], name[CLI_SHOWN_BYTES];
     printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld, "
            "%s attention\n",
-           cli_shown(m->name, name, sizeof name), (long long)m->n_layer, (long long)m->hidden,
-           (long long)m->heads, cli_count_text((double)m->params, a, sizeof a), (long long)args.tp,
-           attention_name());
+           cli_shown(m->name, name, sizeof name), (long long)m->n_layer, (long long)m->n_embd,
+           (long long)m->n_head, cli_count_text((double)run.params, a, sizeof a),
+           (long long)args.tp, attention_name());
     if (run.weights)
         printf("weights: %s, %s\n", cli_shown(args.weights, name, sizeof name),
                syn_dtype_name(run.dtype));
@@ -358,7 +354,7 @@ static void print_summary(const report *r) {
                syn_dtype_name(run.dtype),
                args.hw_config ? ", and times are predicted for f32 arithmetic" : "");
     print_fit();
-    run.family->print(&run, r);
+    run.task->print(&run, r);
     printf("trace:   %llu nodes on %u rank%s\n", (unsigned long long)all_nodes(graph),
            graph->n_ranks, graph->n_ranks == 1 ? "" : "s");
     if (run.launch.device != SYN_DEVICE_META) footprint_print(run.launch.ctx[0], stdout);
@@ -373,7 +369,7 @@ static syn_status print_json(const report *r, syn_error *err) {
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, "-", err));
     syn_sink_text(out, "{\"model\": ");
-    syn_sink_json_string(out, run.facts.name);
+    syn_sink_json_string(out, run.config.name);
     syn_sink_printf(out,
                     ", \"tp\": %lld, \"device\": \"%s\", \"dtype\": \"%s\", "
                     "\"activation_dtype\": \"f32\", \"attention\": \"%s\", \"ranks\": %u, "
@@ -389,7 +385,7 @@ static syn_status print_json(const report *r, syn_error *err) {
         syn_sink_json_string(out, run.hw.name);
         syn_sink_text(out, ", ");
     }
-    run.family->json(&run, r, out);
+    run.task->json(&run, r, out);
     if (run.launch.device != SYN_DEVICE_META) footprint_json(run.launch.ctx[0], out);
     syn_sink_text(out, ", \"ops\": ");
     report_json(r, out);
@@ -406,7 +402,7 @@ static syn_status finish(syn_error *err) {
     else if (!args.quiet) print_summary(&r);
     report_free(&r);
     SYN_TRY(printed);
-    if (args.save_logits) SYN_TRY(run.family->save_logits(&run, args.save_logits, err));
+    if (args.save_logits) SYN_TRY(run.task->save_logits(&run, args.save_logits, err));
     if (!args.visualize_trace) return SYN_OK;
     FILE *list = args.quiet || args.json ? NULL : stdout;
     if (list) printf("\nwritten:\n");
@@ -445,7 +441,6 @@ static int run_program(int argc, char **argv) {
         code = s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
     }
     launch_free(&run.launch);
-    if (run.family) run.family->free(&run);
     inference_free(&run);
     return code;
 }

@@ -1,229 +1,140 @@
+/* BERT, cut for tensor parallelism: heads of the attention, columns then rows of the MLP, rows of
+   the vocabulary (Shoeybi et al. 2019, sec. 3). Post-layernorm, learned positions, token types. */
 #include "models/bert.h"
 
-#include <stdio.h>
+#include "models/family_private.h"
 
-#include "syntorch/memory.h"
-
-/* Parameters of a layer. */
-struct block {
-    syn_layer_linear query, key, value, attention_output, intermediate, output;
-    syn_layer_norm attention_norm, output_norm;
-};
-
-struct syn_bert {
-    syn_ctx *ctx;
-    syn_bert_config config;
-    syn_bert_options options;
+struct bert {
     syn_tensor words, positions, types;
     syn_layer_norm embeddings_norm;
-    struct block *blocks;
     /* Heads, each only if it was asked for. */
     syn_layer_linear pooler, transform, seq_relationship;
     syn_layer_norm transform_norm;
     syn_tensor word_head, word_bias; /* word_head: words when tied */
 };
 
-static int tp_size(const syn_bert *bert) {
-    return bert->options.tp ? bert->options.tp->size : 1;
-}
+struct bert_layer {
+    syn_layer_linear query, key, value, attention_output, intermediate, output;
+    syn_layer_norm attention_norm, output_norm;
+};
 
-/* ---- parameters ------------------------------------------------------------------------------ */
+#define AT(member) offsetof(struct bert, member)
+#define IN(member) offsetof(struct bert_layer, member)
+#define WORDS      "embeddings.word_embeddings"
+#define HIDDEN     SYN__DIM_HIDDEN
 
-static syn_initializer initializer(const syn_bert *bert) {
-    return (syn_initializer){.std = bert->config.initializer_range,
-                             .seed = bert->options.seed,
-                             .dtype = bert->options.weight_dtype,
-                             .out_in = true};
-}
+static const syn__param_row embed_rows[] = {
+    {WORDS, SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, AT(words), 0, 0, 0, NULL},
+    {"embeddings.position_embeddings", SYN__TABLE, SYN__DIM_POSITIONS, HIDDEN, AT(positions), 0, 0,
+     0, NULL},
+    {"embeddings.token_type_embeddings", SYN__TABLE, SYN__DIM_TYPES, HIDDEN, AT(types), 0, 0, 0,
+     NULL},
+    {"embeddings.LayerNorm", SYN__NORM, 0, HIDDEN, AT(embeddings_norm), 0, 0, 0, NULL},
+    {"embeddings.position_ids", SYN__IGNORED, 0, 0, 0, 0, 0, 0, NULL},   /* 0, 1, 2 ... */
+    {"embeddings.token_type_ids", SYN__IGNORED, 0, 0, 0, 0, 0, 0, NULL}, /* all 0 */
+    {0}};
 
-static syn_tensor table_new(syn_bert *bert, const char *name, int64_t rows) {
-    const syn_spec spec = {SYN_F32, 2, {rows, bert->config.n_embd}};
-    return syn_param(bert->ctx, name, &spec, SYN_WHOLE, SYN_INIT_NORMAL,
-                     bert->config.initializer_range, -1, bert->options.seed);
-}
+static const syn__param_row layer_rows[] = {
+    {"attention.self.query", SYN__COLUMN, HIDDEN, SYN__DIM_QUERIES, IN(query), 0, 0, 0, NULL},
+    {"attention.self.key", SYN__COLUMN, HIDDEN, SYN__DIM_KEYS, IN(key), 0, 0, 0, NULL},
+    {"attention.self.value", SYN__COLUMN, HIDDEN, SYN__DIM_KEYS, IN(value), 0, 0, 0, NULL},
+    {"attention.output.dense", SYN__ROW, SYN__DIM_QUERIES, HIDDEN, IN(attention_output), 0, 0, 0,
+     NULL},
+    {"attention.output.LayerNorm", SYN__NORM, 0, HIDDEN, IN(attention_norm), 0, 0, 0, NULL},
+    {"intermediate.dense", SYN__COLUMN, HIDDEN, SYN__DIM_INNER, IN(intermediate), 0, 0, 0, NULL},
+    {"output.dense", SYN__ROW, SYN__DIM_INNER, HIDDEN, IN(output), 0, 0, 0, NULL},
+    {"output.LayerNorm", SYN__NORM, 0, HIDDEN, IN(output_norm), 0, 0, 0, NULL},
+    {0}};
 
-/* A linear layer that every rank has whole. */
-static syn_layer_linear dense_new(syn_bert *bert, const char *name, int64_t out) {
-    const syn_initializer init = initializer(bert);
-    return syn_column_linear_new(bert->ctx, name, bert->config.n_embd, out, 1, &init, NULL);
-}
+#define POOLER (SYN_BERT_POOLER | SYN_BERT_NSP)
+#define MLM    SYN_BERT_MLM
 
-static void embeddings_new(syn_bert *bert) {
-    const syn_bert_config *c = &bert->config;
-    const syn_initializer init = initializer(bert);
-    bert->words = syn_vocab_embedding_new(bert->ctx, "embeddings.word_embeddings",
-                                          syn_bert_padded_vocab(c, tp_size(bert), 1), c->vocab_size,
-                                          c->n_embd, &init, bert->options.tp);
-    bert->positions = table_new(bert, "embeddings.position_embeddings.weight", c->n_positions);
-    bert->types = table_new(bert, "embeddings.token_type_embeddings.weight", c->n_types);
-    bert->embeddings_norm = syn_layer_norm_new(bert->ctx, "embeddings.LayerNorm", c->n_embd);
-}
-
-static void block_new(syn_bert *bert, int layer, struct block *b) {
-    syn_ctx *ctx = bert->ctx;
-    const int64_t h = bert->config.n_embd, f = bert->config.n_inner;
-    const syn_group *tp = bert->options.tp;
-    const syn_initializer init = initializer(bert);
-    char name[80];
-#define PART(part) (snprintf(name, sizeof name, "encoder.layer.%d." part, layer), name)
-    b->query = syn_column_linear_new(ctx, PART("attention.self.query"), h, h, 1, &init, tp);
-    b->key = syn_column_linear_new(ctx, PART("attention.self.key"), h, h, 1, &init, tp);
-    b->value = syn_column_linear_new(ctx, PART("attention.self.value"), h, h, 1, &init, tp);
-    b->attention_output = syn_row_linear_new(ctx, PART("attention.output.dense"), h, h, &init, tp);
-    b->attention_norm = syn_layer_norm_new(ctx, PART("attention.output.LayerNorm"), h);
-    b->intermediate = syn_column_linear_new(ctx, PART("intermediate.dense"), h, f, 1, &init, tp);
-    b->output = syn_row_linear_new(ctx, PART("output.dense"), f, h, &init, tp);
-    b->output_norm = syn_layer_norm_new(ctx, PART("output.LayerNorm"), h);
-#undef PART
-}
-
-static void heads_new(syn_bert *bert) {
-    const syn_bert_config *c = &bert->config;
-    const unsigned heads = bert->options.heads;
-    if (heads & SYN_BERT_POOLER) bert->pooler = dense_new(bert, "pooler.dense", c->n_embd);
-    if (heads & SYN_BERT_MLM) {
-        bert->transform = dense_new(bert, "cls.predictions.transform.dense", c->n_embd);
-        bert->transform_norm =
-            syn_layer_norm_new(bert->ctx, "cls.predictions.transform.LayerNorm", c->n_embd);
-        const int64_t vocab = syn_bert_padded_vocab(c, tp_size(bert), 1);
-        const syn_initializer init = initializer(bert);
-        bert->word_head =
-            c->tied ? bert->words
-                    : syn_vocab_embedding_new(bert->ctx, "cls.predictions.decoder", vocab,
-                                              c->vocab_size, c->n_embd, &init, bert->options.tp);
-        bert->word_bias = syn_vocab_bias_new(bert->ctx, "cls.predictions", vocab, c->vocab_size,
-                                             bert->options.tp);
-    }
-    if (heads & SYN_BERT_NSP) bert->seq_relationship = dense_new(bert, "cls.seq_relationship", 2);
-}
-
-syn_status syn_bert_new(syn_bert **out, syn_ctx *ctx, const syn_bert_config *config,
-                        const syn_bert_options *options, syn_error *err) {
-    SYN_TRY(syn_bert_config_check(config, options->tp ? options->tp->size : 1, err));
-    syn_bert *bert = syn_calloc(1, sizeof *bert);
-    if (!bert) return SYN_FAIL_NOMEM(err, sizeof *bert, "a model");
-    bert->ctx = ctx;
-    bert->config = *config;
-    bert->options = *options;
-    if (options->heads & SYN_BERT_NSP) bert->options.heads |= SYN_BERT_POOLER;
-    bert->blocks = syn_calloc((size_t)config->n_layer, sizeof *bert->blocks);
-    if (!bert->blocks) {
-        syn_bert_free(bert);
-        return SYN_FAIL_NOMEM(err, (size_t)config->n_layer * sizeof *bert->blocks,
-                              "a model's layers");
-    }
-    embeddings_new(bert);
-    for (int i = 0; i < config->n_layer && syn_ctx_status(ctx) == SYN_OK; i++) {
-        if (options->progress) options->progress(options->progress_user, i, config->n_layer);
-        block_new(bert, i, &bert->blocks[i]);
-    }
-    if (options->progress)
-        options->progress(options->progress_user, config->n_layer, config->n_layer);
-    heads_new(bert);
-    const syn_status s = syn_ctx_check(ctx, err);
-    if (s != SYN_OK) {
-        syn_bert_free(bert);
-        return s;
-    }
-    *out = bert;
-    return SYN_OK;
-}
-
-void syn_bert_free(syn_bert *bert) {
-    if (!bert) return;
-    syn_free(bert->blocks);
-    syn_free(bert);
-}
-
-const syn_bert_config *syn_bert_get_config(const syn_bert *bert) {
-    return &bert->config;
-}
-
-syn_ctx *syn_bert_ctx(const syn_bert *bert) {
-    return bert->ctx;
-}
-
-const syn_group *syn_bert_tp(const syn_bert *bert) {
-    return bert->options.tp;
-}
+static const syn__param_row head_rows[] = {
+    {"pooler.dense", SYN__DENSE, HIDDEN, HIDDEN, AT(pooler), 0, 0, POOLER, NULL},
+    {"cls.predictions.transform.dense", SYN__DENSE, HIDDEN, HIDDEN, AT(transform), 0, SYN__BARE,
+     MLM, NULL},
+    {"cls.predictions.transform.LayerNorm", SYN__NORM, 0, HIDDEN, AT(transform_norm), 0, SYN__BARE,
+     MLM, NULL},
+    {"cls.predictions.decoder", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, AT(word_head), 0,
+     SYN__BARE, MLM, WORDS},
+    {"cls.predictions", SYN__VOCAB_BIAS, SYN__DIM_VOCAB, 0, AT(word_bias), 0, SYN__BARE, MLM, NULL},
+    {"cls.predictions.decoder", SYN__SECOND_BIAS, 0, 0, 0, 0, SYN__BARE, MLM, "cls.predictions"},
+    {"cls.seq_relationship", SYN__DENSE, HIDDEN, SYN__DIM_TWO, AT(seq_relationship), 0, SYN__BARE,
+     SYN_BERT_NSP, NULL},
+    {0}};
 
 /* ---- encoder --------------------------------------------------------------------------------- */
 
-static syn_tensor normalize(syn_bert *bert, syn_tensor x, const syn_layer_norm *norm) {
-    return syn_name(
-        bert->ctx,
-        syn_layernorm(bert->ctx, x, norm->weight, norm->bias, bert->config.layer_norm_epsilon),
-        "LayerNorm");
-}
-
-static syn_tensor dense(syn_bert *bert, syn_tensor x, const syn_layer_linear *layer,
+static syn_tensor dense(syn_model *m, syn_tensor x, const syn_layer_linear *layer,
                         const char *label) {
-    return syn_column_linear(bert->ctx, x, layer, false, NULL, label);
+    return syn_column_linear(m->ctx, x, layer, false, NULL, label);
 }
 
 /* x (B, T, C) -> (B, T, C/tp) */
-static syn_tensor self_attention(syn_bert *bert, struct block *b, syn_tensor x,
-                                 syn_tensor padding) {
-    syn_ctx *ctx = bert->ctx;
-    const int64_t depth = bert->config.n_embd / bert->config.n_head;
-    const syn_attending how = {.fused = bert->options.fused_attention, .mask = padding};
+static syn_tensor self_attention(syn_model *m, const struct bert_layer *l, syn_tensor x) {
+    syn_ctx *ctx = m->ctx;
+    const int64_t depth = syn__model_depth(m);
     syn_push_scope(ctx, "self");
-    if (tp_size(bert) > 1) x = syn_tp_enter(ctx, x, bert->options.tp); /* once for all three */
-    const syn_tensor q = syn_heads_split(ctx, dense(bert, x, &b->query, "query"), depth);
-    const syn_tensor k = syn_heads_split(ctx, dense(bert, x, &b->key, "key"), depth);
-    const syn_tensor v = syn_heads_split(ctx, dense(bert, x, &b->value, "value"), depth);
-    const syn_tensor y = syn_heads_attend(ctx, q, k, v, &how);
+    if (syn__model_tp(m) > 1) x = syn_tp_enter(ctx, x, m->options.tp); /* once for all three */
+    const syn_tensor q = syn_heads_split(ctx, dense(m, x, &l->query, "query"), depth);
+    const syn_tensor k = syn_heads_split(ctx, dense(m, x, &l->key, "key"), depth);
+    const syn_tensor v = syn_heads_split(ctx, dense(m, x, &l->value, "value"), depth);
+    const syn_tensor y = syn__model_attend(m, q, k, v);
     syn_pop_scope(ctx);
     return y;
 }
 
 /* LayerNorm(dense(x) + residual), x (B, T, K/tp) */
-static syn_tensor output(syn_bert *bert, syn_tensor x, syn_tensor residual,
+static syn_tensor output(syn_model *m, syn_tensor x, syn_tensor residual,
                          const syn_layer_linear *layer, const syn_layer_norm *norm) {
-    syn_ctx *ctx = bert->ctx;
+    syn_ctx *ctx = m->ctx;
     syn_push_scope(ctx, "output");
-    x = syn_row_linear(ctx, x, layer, true, bert->options.tp, "dense");
-    x = normalize(bert, syn_name(ctx, syn_add(ctx, x, residual), "residual"), norm);
+    x = syn_row_linear(ctx, x, layer, true, m->options.tp, "dense");
+    x = syn_name(ctx, syn_add(ctx, x, residual), "residual");
+    x = syn__model_norm(m, x, norm, "LayerNorm");
     syn_pop_scope(ctx);
     return x;
 }
 
-static syn_tensor block_forward(syn_bert *bert, struct block *b, syn_tensor x, syn_tensor padding) {
-    syn_ctx *ctx = bert->ctx;
+static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
+    const struct bert_layer *l = layer;
+    syn_ctx *ctx = m->ctx;
+    (void)i; /* no cache */
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_push_scope(ctx, "attention");
-    syn_tensor y = self_attention(bert, b, x, padding);
-    x = output(bert, y, x, &b->attention_output, &b->attention_norm);
+    syn_tensor y = self_attention(m, l, x);
+    x = output(m, y, x, &l->attention_output, &l->attention_norm);
     syn_release(ctx, mark, &x, 1);
     syn_pop_scope(ctx);
     syn_push_scope(ctx, "intermediate");
-    y = syn_column_linear(ctx, x, &b->intermediate, false, bert->options.tp, "dense");
-    y = syn_gelu(ctx, y, bert->config.gelu_tanh);
+    y = syn_column_linear(ctx, x, &l->intermediate, false, m->options.tp, "dense");
+    y = syn__model_activate(m, y);
     syn_pop_scope(ctx);
-    return output(bert, y, x, &b->output, &b->output_norm);
+    return output(m, y, x, &l->output, &l->output_norm);
 }
 
 /* tokens (B, T) -> (B, T, C) */
-static syn_tensor embed(syn_bert *bert, syn_tensor tokens, syn_tensor types) {
-    syn_ctx *ctx = bert->ctx;
+static syn_tensor embed(syn_model *m, syn_tensor tokens, syn_tensor types) {
+    const struct bert *bert = m->params;
+    syn_ctx *ctx = m->ctx;
     syn_push_scope(ctx, "embeddings");
-    syn_tensor x = syn_vocab_embedding(ctx, bert->words, tokens, bert->options.tp);
+    syn_tensor x = syn_vocab_embedding(ctx, bert->words, tokens, m->options.tp);
     const syn_tensor positions = syn_name(
         ctx, syn_slice(ctx, bert->positions, 0, 0, syn_tensor_dim(ctx, tokens, 1)), "positions");
     const syn_tensor kinds =
         types.id ? syn_embedding(ctx, bert->types, types, 0) : syn_slice(ctx, bert->types, 0, 0, 1);
     x = syn_add(ctx, x, syn_name(ctx, kinds, "types"));
-    x = normalize(bert, syn_add(ctx, x, positions), &bert->embeddings_norm);
+    x = syn__model_norm(m, syn_add(ctx, x, positions), &bert->embeddings_norm, "LayerNorm");
     syn_pop_scope(ctx);
     return x;
 }
 
-/* Fails unless t is of the dtype and (B, T) like tokens. */
-static void want_alike(syn_bert *bert, syn_tensor t, syn_tensor tokens, syn_dtype dtype,
+/* Fails unless t is of the dtype and (B, T) like x (B, T, ...). */
+static void want_alike(syn_model *m, syn_tensor t, syn_tensor x, syn_dtype dtype,
                        const char *what) {
-    syn_ctx *ctx = bert->ctx;
-    syn_spec want = *syn_tensor_spec(ctx, tokens);
-    want.dtype = (int32_t)dtype;
+    syn_ctx *ctx = m->ctx;
+    const int64_t *dims = syn_tensor_spec(ctx, x)->dims;
+    const syn_spec want = {(int32_t)dtype, 2, {dims[0], dims[1]}};
     if (!t.id || syn_spec_equal(syn_tensor_spec(ctx, t), &want)) return;
     char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
     syn_ctx_fail(ctx, SYN_E_SHAPE, "%s must be %s like the tokens, not %s", what,
@@ -231,106 +142,220 @@ static void want_alike(syn_bert *bert, syn_tensor t, syn_tensor tokens, syn_dtyp
                  syn_spec_text(syn_tensor_spec(ctx, t), b, sizeof b));
 }
 
-static void check_inputs(syn_bert *bert, syn_tensor tokens, syn_tensor types, syn_tensor mask) {
-    syn_ctx *ctx = bert->ctx;
-    const syn_spec *spec = syn_tensor_spec(ctx, tokens);
+static void check_inputs(syn_model *m, syn_tensor x, syn_tensor types, syn_tensor mask) {
+    syn_ctx *ctx = m->ctx;
+    const syn_spec *spec = syn_tensor_spec(ctx, x);
+    const bool embed = m->part.embed;
+    char text[SYN_SPEC_TEXT];
     if (syn_ctx_status(ctx) != SYN_OK) return;
-    if (spec->dtype != SYN_I32 || spec->rank != 2 || spec->dims[0] < 1 || spec->dims[1] < 1) {
-        char text[SYN_SPEC_TEXT];
+    if (embed &&
+        (spec->dtype != SYN_I32 || spec->rank != 2 || spec->dims[0] < 1 || spec->dims[1] < 1)) {
         syn_ctx_fail(ctx, SYN_E_SHAPE, "tokens must be i32 (batch, tokens), not %s",
                      syn_spec_text(spec, text, sizeof text));
-    } else if (spec->dims[1] > bert->config.n_positions) {
+    } else if (!embed &&
+               (spec->dtype != SYN_F32 || spec->rank != 3 || spec->dims[2] != m->config.n_embd)) {
+        syn_ctx_fail(ctx, SYN_E_SHAPE,
+                     "what layer %lld takes must be f32 (batch, tokens, %lld), not %s",
+                     (long long)m->part.first_layer, (long long)m->config.n_embd,
+                     syn_spec_text(spec, text, sizeof text));
+    } else if (spec->dims[1] > m->config.n_positions) {
         syn_ctx_fail(ctx, SYN_E_SHAPE, "%lld tokens exceed the %lld positions of %s",
-                     (long long)spec->dims[1], (long long)bert->config.n_positions,
-                     bert->config.name);
+                     (long long)spec->dims[1], (long long)m->config.n_positions, m->config.name);
     }
-    want_alike(bert, types, tokens, SYN_I32, "token types");
-    want_alike(bert, mask, tokens, SYN_F32, "the padding mask");
+    want_alike(m, types, x, SYN_I32, "token types");
+    want_alike(m, mask, x, SYN_F32, "the padding mask");
 }
 
-syn_tensor syn_bert_forward(syn_bert *bert, syn_tensor tokens, syn_tensor types, syn_tensor mask) {
-    syn_ctx *ctx = bert->ctx;
-    check_inputs(bert, tokens, types, mask);
+syn_tensor syn_bert_forward(syn_model *m, syn_tensor tokens, syn_tensor types, syn_tensor mask) {
+    syn_ctx *ctx = m->ctx;
+    syn_tensor x = tokens;
+    check_inputs(m, x, types, mask);
     if (syn_ctx_status(ctx) != SYN_OK) return (syn_tensor){0};
     const syn_mark mark = syn_ctx_mark(ctx);
-    syn_tensor x = embed(bert, tokens, types);
+    m->visible = mask;
+    if (m->part.embed) x = embed(m, x, types);
     syn_release(ctx, mark, &x, 1);
-    syn_push_scope(ctx, "encoder");
-    for (int i = 0; i < bert->config.n_layer && syn_ctx_status(ctx) == SYN_OK; i++) {
-        syn_push_scope_index(ctx, "layer", i);
-        x = block_forward(bert, &bert->blocks[i], x, mask);
-        syn_pop_scope(ctx);
-        syn_release(ctx, mark, &x, 1);
-    }
-    syn_pop_scope(ctx);
-    return x;
+    return syn__model_layers(m, x, mark);
 }
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* Whether the model has the head and x is f32 (..., C) of this rank (2 or 3). */
-static bool ready(syn_bert *bert, unsigned head, const char *name, syn_tensor x, int rank) {
-    syn_ctx *ctx = bert->ctx;
+/* Whether the model has the head, of which `weight` is one, and x is f32 (..., C) of this rank (2
+   or 3). */
+static bool ready(syn_model *m, syn_tensor weight, const char *name, syn_tensor x, int rank) {
+    syn_ctx *ctx = m->ctx;
     if (syn_ctx_status(ctx) != SYN_OK) return false;
-    if (!(bert->options.heads & head)) {
-        syn_ctx_fail(ctx, SYN_E_INVALID, "%s was made without the head '%s'", bert->config.name,
-                     name);
+    if (!weight.id) {
+        syn_ctx_fail(ctx, SYN_E_INVALID, "%s was made without the head '%s'", m->config.name, name);
         return false;
     }
     const syn_spec *spec = syn_tensor_spec(ctx, x);
-    if (spec->dtype == SYN_F32 && spec->rank == rank && spec->dims[rank - 1] == bert->config.n_embd)
+    if (spec->dtype == SYN_F32 && spec->rank == rank && spec->dims[rank - 1] == m->config.n_embd)
         return true;
     char text[SYN_SPEC_TEXT];
     syn_ctx_fail(ctx, SYN_E_SHAPE, "the head '%s' needs f32 (batch, %s%lld), not %s", name,
-                 rank == 3 ? "tokens, " : "", (long long)bert->config.n_embd,
+                 rank == 3 ? "tokens, " : "", (long long)m->config.n_embd,
                  syn_spec_text(spec, text, sizeof text));
     return false;
 }
 
-syn_tensor syn_bert_pooled(syn_bert *bert, syn_tensor hidden) {
-    syn_ctx *ctx = bert->ctx;
-    if (!ready(bert, SYN_BERT_POOLER, "pooler", hidden, 3)) return (syn_tensor){0};
-    const int64_t dims[2] = {syn_tensor_dim(ctx, hidden, 0), bert->config.n_embd};
+syn_tensor syn_bert_pooled(syn_model *m, syn_tensor hidden) {
+    const struct bert *bert = m->params;
+    syn_ctx *ctx = m->ctx;
+    if (!ready(m, bert->pooler.weight, "pooler", hidden, 3)) return (syn_tensor){0};
+    const int64_t dims[2] = {syn_tensor_dim(ctx, hidden, 0), m->config.n_embd};
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_push_scope(ctx, "pooler");
     syn_tensor x = syn_name(ctx, syn_slice(ctx, hidden, 1, 0, 1), "first");
-    x = dense(bert, syn_reshape(ctx, x, dims, 2), &bert->pooler, "dense");
+    x = dense(m, syn_reshape(ctx, x, dims, 2), &bert->pooler, "dense");
     x = syn_tanh(ctx, x);
     syn_pop_scope(ctx);
     syn_release(ctx, mark, &x, 1);
     return x;
 }
 
-syn_tensor syn_bert_mlm(syn_bert *bert, syn_tensor hidden, syn_tensor positions) {
-    syn_ctx *ctx = bert->ctx;
-    if (!ready(bert, SYN_BERT_MLM, "MLM", hidden, 3)) return (syn_tensor){0};
+syn_tensor syn_bert_mlm(syn_model *m, syn_tensor hidden, syn_tensor positions) {
+    const struct bert *bert = m->params;
+    syn_ctx *ctx = m->ctx;
+    if (!ready(m, bert->word_bias, "MLM", hidden, 3)) return (syn_tensor){0};
     const syn_spec *which = syn_tensor_spec(ctx, positions);
     if (positions.id && (which->dtype != SYN_I32 || which->rank != 1 || which->dims[0] < 1)) {
         char text[SYN_SPEC_TEXT];
         return syn_ctx_fail(ctx, SYN_E_SHAPE, "positions must be i32 (number of words), not %s",
                             syn_spec_text(which, text, sizeof text));
     }
-    const int64_t dims[2] = {-1, bert->config.n_embd};
+    const int64_t dims[2] = {-1, m->config.n_embd};
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_push_scope(ctx, "cls.predictions");
     syn_tensor x = syn_reshape(ctx, hidden, dims, 2);
     if (positions.id) x = syn_name(ctx, syn_embedding(ctx, x, positions, 0), "picked");
     syn_push_scope(ctx, "transform");
-    x = syn_gelu(ctx, dense(bert, x, &bert->transform, "dense"), bert->config.gelu_tanh);
-    x = normalize(bert, x, &bert->transform_norm);
+    x = syn__model_activate(m, dense(m, x, &bert->transform, "dense"));
+    x = syn__model_norm(m, x, &bert->transform_norm, "LayerNorm");
     syn_pop_scope(ctx);
-    x = syn_vocab_head(ctx, x, bert->word_head, bert->word_bias, bert->config.vocab_size,
-                       bert->options.tp, "decoder");
+    x = syn_vocab_head(ctx, x, bert->word_head, bert->word_bias, m->config.vocab_size,
+                       m->options.tp, "decoder");
     syn_pop_scope(ctx);
     syn_release(ctx, mark, &x, 1);
     return x;
 }
 
-syn_tensor syn_bert_nsp(syn_bert *bert, syn_tensor pooled) {
-    syn_ctx *ctx = bert->ctx;
-    if (!ready(bert, SYN_BERT_NSP, "NSP", pooled, 2)) return (syn_tensor){0};
+syn_tensor syn_bert_nsp(syn_model *m, syn_tensor pooled) {
+    const struct bert *bert = m->params;
+    syn_ctx *ctx = m->ctx;
+    if (!ready(m, bert->seq_relationship.weight, "NSP", pooled, 2)) return (syn_tensor){0};
     syn_push_scope(ctx, "cls");
-    const syn_tensor logits = dense(bert, pooled, &bert->seq_relationship, "seq_relationship");
+    const syn_tensor logits = dense(m, pooled, &bert->seq_relationship, "seq_relationship");
     syn_pop_scope(ctx);
     return logits;
 }
+
+/* ---- configurations -------------------------------------------------------------------------- */
+
+#define MAX_TYPES     ((int64_t)1 << 16)
+#define UNCASED_VOCAB 30522
+#define CASED_VOCAB   28996
+
+/* Devlin et al. 2019, sec. 3, and the released vocab.txt files; the rest from the released
+   configurations. */
+#define PRESET(name_, layers, hidden, heads, vocab)                                        \
+    {                                                                                      \
+        .family = &syn_bert_family, .name = name_, .n_layer = layers, .n_embd = hidden,    \
+        .n_head = heads, .n_positions = 512, .n_inner = 4 * (hidden), .vocab_size = vocab, \
+        .n_types = 2, .norm_epsilon = 1e-12, .initializer_range = 0.02,                    \
+        .activation = SYN_GELU_ERF, .tied = true                                           \
+    }
+
+static const syn_model_config presets[] = {
+    PRESET("bert-base-uncased", 12, 768, 12, UNCASED_VOCAB),
+    PRESET("bert-large-uncased", 24, 1024, 16, UNCASED_VOCAB),
+    PRESET("bert-base-cased", 12, 768, 12, CASED_VOCAB),
+    PRESET("bert-large-cased", 24, 1024, 16, CASED_VOCAB),
+};
+
+static const syn_model_config defaults = {.family = &syn_bert_family,
+                                          .n_types = 2,
+                                          .norm_epsilon = 1e-12,
+                                          .initializer_range = 0.02,
+                                          .activation = SYN_GELU_ERF,
+                                          .tied = true};
+
+static syn_status read_positions(syn__settings *s, void *member) {
+    (void)member;
+    char shown[64];
+    SYN_TRY(syn__config_string(s));
+    if (syn__settings_text_is(s, "absolute")) return SYN_OK;
+    return syn__settings_fail(s,
+                              "\"%s\" must be \"absolute\", not \"%s\": this model knows no other",
+                              s->path, syn__settings_shown(s, shown));
+}
+
+#define NEEDED (SYN__REQUIRED | SYN__SAVED)
+#define MAY_BE (SYN__NULLABLE | SYN__SAVED)
+
+static const syn__setting rows[] = {
+    SYN__ROWS_NAMES,
+    SYN__ROW_I64("num_hidden_layers", NEEDED, SYN__AT(n_layer), 1, SYN__MAX_LAYERS),
+    SYN__ROW_I64("hidden_size", NEEDED, SYN__AT(n_embd), 1, SYN__MAX_EMBD),
+    SYN__ROW_I64("num_attention_heads", NEEDED, SYN__AT(n_head), 1, SYN__MAX_EMBD),
+    SYN__ROW_I64("intermediate_size", NEEDED, SYN__AT(n_inner), 1, SYN__MAX_INNER),
+    SYN__ROW_I64("max_position_embeddings", NEEDED, SYN__AT(n_positions), 1, SYN__MAX_POSITIONS),
+    SYN__ROW_I64("vocab_size", NEEDED, SYN__AT(vocab_size), 1, SYN__MAX_VOCAB),
+    SYN__ROW_I64("type_vocab_size", MAY_BE, SYN__AT(n_types), 1, MAX_TYPES),
+    SYN__ROW_I64("pad_token_id", MAY_BE, SYN__AT(pad_id), 0, SYN__MAX_VOCAB - 1),
+    SYN__ROW_F64("layer_norm_eps", SYN__SAVED, SYN__AT(norm_epsilon), 0, 0.1),
+    SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10),
+    SYN__ROW_ACTIVATION("hidden_act", SYN__SAVED),
+    SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)),
+    /* What the file format can ask for and this model does not do. */
+    SYN__ROW_CUSTOM("position_embedding_type", 0, read_positions),
+    SYN__ROW_CUSTOM("is_decoder", 0, syn__config_false),
+    SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false),
+    SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false),
+};
+static const syn__setting_table fields = SYN__TABLE_OF(rows);
+
+static syn_status check_file(syn__settings *s, const syn__setting_table *table,
+                             syn__config_file *file) {
+    const syn_model_config *c = &file->config;
+    if (c->pad_id < c->vocab_size) return SYN_OK;
+    return syn__settings_fail_at(
+        s, table, "pad_token_id",
+        "\"pad_token_id\" %lld is outside a vocabulary of %lld (\"vocab_size\")",
+        (long long)c->pad_id, (long long)c->vocab_size);
+}
+
+static syn_status check(const syn_model_config *c, syn_error *err) {
+    if (c->n_types >= 1) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "model %s: %lld token types must be at least 1", c->name,
+                    (long long)c->n_types);
+}
+
+static const char *architecture(unsigned heads) {
+    return heads & SYN_BERT_NSP   ? "BertForPreTraining"
+           : heads & SYN_BERT_MLM ? "BertForMaskedLM"
+                                  : "BertModel";
+}
+
+static const char *const types[] = {"bert", NULL};
+
+const syn_model_family syn_bert_family = {.name = "bert",
+                                          .title = "BERT",
+                                          .types = types,
+                                          .tokenizer = SYN_TOKENIZER_WORDPIECE,
+                                          .defaults = &defaults,
+                                          .presets = presets,
+                                          .n_presets = sizeof presets / sizeof presets[0],
+                                          .fields = &fields,
+                                          .check_file = check_file,
+                                          .check = check,
+                                          .architecture = architecture,
+                                          .prefix = "bert.",
+                                          .layers = "encoder.layer",
+                                          .embed_rows = embed_rows,
+                                          .layer_rows = layer_rows,
+                                          .head_rows = head_rows,
+                                          .out_in = true,
+                                          .params_bytes = sizeof(struct bert),
+                                          .layer_bytes = sizeof(struct bert_layer),
+                                          .layer = layer};

@@ -1,9 +1,9 @@
-/* What the configurations of GPT and BERT share: limits, rows of settings tables, values that
-   HuggingFace's files write alike, and the checks before a model is cut for ranks. Internal. */
+/* A family's fields: rows of the table by which config.json is read, written and hashed, and values
+   that HuggingFace's files write alike. Internal. */
 #ifndef MODELS_CONFIG_PRIVATE_H
 #define MODELS_CONFIG_PRIVATE_H
 
-#include "models/gpt_ending.h"
+#include "models/config.h"
 #include "syntorch/settings.h"
 
 #ifdef __cplusplus
@@ -19,22 +19,59 @@ extern "C" {
 #define SYN__MAX_POSITIONS ((int64_t)1 << 20)
 #define SYN__MAX_VOCAB     ((int64_t)1 << 24)
 
-#define SYN__ROW_I64(key, flags, at, min, max) \
-    { (key), SYN__SETTING_I64, (flags), (at), (min), (double)(max), 0, NULL, NULL }
-#define SYN__ROW_F64(key, at, min, max) \
-    { (key), SYN__SETTING_F64, SYN__SETTING_NULLABLE, (at), (min), (max), 1, NULL, NULL }
-#define SYN__ROW_CUSTOM(key, at, function) \
-    { (key), SYN__SETTING_CUSTOM, 0, (at), 0, 0, 0, NULL, (function) }
+/* What a file gives. */
+typedef struct syn__config_file {
+    syn_model_config config;                 /* first, so that rows fit a configuration too */
+    char path_name[SYN__SETTING_NAME_BYTES]; /* of _name_or_path */
+    int64_t n_ctx; /* an old name of n_positions, which counts where both are given */
+} syn__config_file;
+
+#define SYN__AT(member) offsetof(syn__config_file, config.member)
+#define SYN__REQUIRED   SYN__SETTING_REQUIRED
+#define SYN__NULLABLE   SYN__SETTING_NULLABLE
+#define SYN__SAVED      SYN__SETTING_SAVED
+#define SYN__TABLE_OF(rows) \
+    { (rows), sizeof(rows) / sizeof((rows)[0]), true }
+#define SYN__ROW_I64(key_, flags_, at, lowest, highest)                             \
+    {                                                                               \
+        .key = (key_), .type = SYN__SETTING_I64, .flags = (flags_), .offset = (at), \
+        .min = (lowest), .max = (double)(highest)                                   \
+    }
+#define SYN__ROW_F64(key_, flags_, at, lowest, highest)                                     \
+    {                                                                                       \
+        .key = (key_), .type = SYN__SETTING_F64, .flags = (flags_) | SYN__SETTING_NULLABLE, \
+        .offset = (at), .min = (lowest), .max = (highest), .scale = 1                       \
+    }
+#define SYN__ROW_BOOL(key_, flags_, at) \
+    { .key = (key_), .type = SYN__SETTING_BOOL, .flags = (flags_), .offset = (at) }
+#define SYN__ROW_ACTIVATION(key_, flags_)                              \
+    {                                                                  \
+        .key = (key_), .type = SYN__SETTING_CHOICE, .flags = (flags_), \
+        .offset = SYN__AT(activation), .choices = syn__activations     \
+    }
+#define SYN__ROW_CUSTOM(key_, at, function) \
+    { .key = (key_), .type = SYN__SETTING_CUSTOM, .offset = (at), .read = (function) }
+/* Of every family. */
+#define SYN__ROWS_NAMES                                                                            \
+    {.key = "name", .type = SYN__SETTING_NAME, .flags = SYN__NULLABLE, .offset = SYN__AT(name)},   \
+        SYN__ROW_CUSTOM("_name_or_path", offsetof(syn__config_file, path_name), syn__config_path), \
+        SYN__ROW_CUSTOM("model_type", 0, syn__config_type)
+/* Of those that generate. */
+#define SYN__ROWS_ENDING          \
+    {.key = "eos_token_id",       \
+     .type = SYN__SETTING_CUSTOM, \
+     .flags = SYN__SAVED,         \
+     .offset = SYN__AT(end),      \
+     .read = syn__ending_ids,     \
+     .write = syn__ending_write}, \
+        SYN__ROW_CUSTOM("pad_token_id", SYN__AT(end.fill), syn__ending_fill)
+
+extern const syn__setting_choice syn__activations[];
 
 /* For CUSTOM rows. The next token, which must be a string. */
 syn_status syn__config_string(syn__settings *s) SYN_MUST_USE;
-/* *member: a syn__activation. */
-typedef enum syn__activation {
-    SYN__ACTIVATION_NONE,
-    SYN__GELU_ERF,
-    SYN__GELU_TANH
-} syn__activation;
-syn_status syn__config_activation(syn__settings *s, void *member) SYN_MUST_USE;
+/* A model_type of the registry; nothing is stored. */
+syn_status syn__config_type(syn__settings *s, void *member) SYN_MUST_USE;
 /* Where a file of the hub came from: any text, of which the base name is kept. *member:
  * char[SYN__SETTING_NAME_BYTES]. */
 syn_status syn__config_path(syn__settings *s, void *member) SYN_MUST_USE;
@@ -42,24 +79,16 @@ syn_status syn__config_path(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_true(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_false(syn__settings *s, void *member) SYN_MUST_USE;
 
-/* An id, a list of ids, or null; *member: a syn__config_ids, as the file has them. */
-typedef struct syn__config_ids {
-    int64_t id[SYN_GPT_ENDS];
-    int32_t n;
-} syn__config_ids;
-syn_status syn__config_ids_read(syn__settings *s, void *member) SYN_MUST_USE;
-/* Those within the vocabulary. */
-void syn__config_ending(syn_gpt_ending *out, const syn__config_ids *ends,
-                        const syn__config_ids *pad, int64_t vocab);
-
-/* Whether a model of these sizes can be cut for tp ranks; names the numbers that do not divide. */
-typedef struct syn__config_sizes {
-    const char *name;
-    int64_t layers, hidden, heads, inner, positions, vocab;
-} syn__config_sizes;
-syn_status syn__config_check(const syn__config_sizes *sizes, int tp, syn_error *err) SYN_MUST_USE;
-/* vocab rounded up to a multiple of divisor * tp. */
-int64_t syn__config_padded(int64_t vocab, int tp, int64_t divisor);
+/* An id, a list of ids, or null: of eos_token_id (*member: a syn_text_ending, whose ids it becomes)
+   and of pad_token_id (*member: its fill). Ids that no vocabulary has become -1. */
+syn_status syn__ending_ids(syn__settings *s, void *member) SYN_MUST_USE;
+syn_status syn__ending_fill(syn__settings *s, void *member) SYN_MUST_USE;
+/* Leaves the ids of the vocabulary, and fills with the first unless fill is one. */
+void syn__ending_settle(syn_text_ending *ending, int64_t vocab);
+/* Entries of config.json. */
+void syn__ending_write(syn_sink *out, const void *member);
+#define SYN__NO_ENDING \
+    { .fill = -1 }
 
 #ifdef __cplusplus
 }

@@ -2,15 +2,16 @@
 
 #include <math.h>
 
+#include "models/family_private.h"
 #include "syntorch/clock.h"
 #include "syntorch/memory.h"
 
 /* logits (B, V0) -> the next tokens (B): sampled everywhere, those of the group's first rank count.
  */
-static syn_tensor next_tokens(syn_gpt *gpt, const syn_generation *g, syn_tensor logits,
+static syn_tensor next_tokens(syn_model *model, const syn_generation *g, syn_tensor logits,
                               int64_t step) {
-    syn_ctx *ctx = syn_gpt_ctx(gpt);
-    const syn_group *tp = syn_gpt_tp(gpt);
+    syn_ctx *ctx = syn_model_ctx(model);
+    const syn_group *tp = syn_model_tp(model);
     syn_push_scope(ctx, "sample");
     syn_tensor tokens = syn_sample(ctx, logits, &g->sampling, step);
     if (tp && tp->size > 1) tokens = syn_broadcast(ctx, tokens, 0, tp);
@@ -26,17 +27,17 @@ static bool collect(syn_ctx *ctx, syn_generation *g, syn_tensor tokens, int64_t 
     bool all = g->end.n_ids > 0;
     for (int64_t b = 0; b < g->batch; b++) {
         g->tokens[b * g->new_tokens + step] = ended[b] ? g->end.fill : row[b];
-        ended[b] = ended[b] || syn_gpt_ends(&g->end, row[b]);
+        ended[b] = ended[b] || syn_text_ends(&g->end, row[b]);
         all = all && ended[b];
     }
     return all;
 }
 
-static syn_status alloc_results(const syn_gpt *gpt, syn_generation *g, int32_t **row, bool **ended,
-                                syn_error *err) {
+static syn_status alloc_results(const syn_model *model, syn_generation *g, int32_t **row,
+                                bool **ended, syn_error *err) {
     size_t tokens, logits;
     if (!syn_mul_size((size_t)g->batch, (size_t)g->new_tokens, &tokens) ||
-        !syn_mul_size((size_t)g->batch, (size_t)syn_gpt_get_config(gpt)->vocab_size, &logits))
+        !syn_mul_size((size_t)g->batch, (size_t)syn_model_get_config(model)->vocab_size, &logits))
         return SYN_FAIL(err, SYN_E_INVALID, "the batch is too large");
     g->tokens = syn_calloc(tokens, sizeof *g->tokens);
     *row = syn_calloc((size_t)g->batch, sizeof **row);
@@ -54,8 +55,8 @@ static bool all_finite(const float *x, size_t n) {
 }
 
 /* The loop proper; tokens of one step are the next step's input. */
-static void steps(syn_gpt *gpt, syn_generation *g, int32_t *row, bool *ended) {
-    syn_ctx *ctx = syn_gpt_ctx(gpt);
+static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended) {
+    syn_ctx *ctx = syn_model_ctx(model);
     const bool data = syn_ctx_has_data(ctx);
     const syn_spec spec = {SYN_I32, 2, {g->batch, g->prompt_tokens}};
     const int64_t column[2] = {g->batch, 1};
@@ -66,7 +67,7 @@ static void steps(syn_gpt *gpt, syn_generation *g, int32_t *row, bool *ended) {
     if (g->progress) g->progress(g->progress_user, 0, g->new_tokens);
     for (int64_t step = 0; step < g->new_tokens; step++) {
         const syn_mark mark = syn_ctx_mark(ctx);
-        const syn_tensor logits = syn_gpt_forward(gpt, input);
+        const syn_tensor logits = syn_causal_forward(model, input);
         if (step == 0 && g->logits) {
             const size_t bytes = (size_t)syn_spec_bytes(syn_tensor_spec(ctx, logits));
             if (syn_tensor_read(ctx, logits, g->logits, bytes) != SYN_OK) return;
@@ -77,7 +78,7 @@ static void steps(syn_gpt *gpt, syn_generation *g, int32_t *row, bool *ended) {
                 return;
             }
         }
-        const syn_tensor tokens = next_tokens(gpt, g, logits, step);
+        const syn_tensor tokens = next_tokens(model, g, logits, step);
         if (syn_ctx_status(ctx) != SYN_OK) return;
         const bool done = data && collect(ctx, g, tokens, step, row, ended);
         g->made = step + 1;
@@ -96,8 +97,10 @@ static void steps(syn_gpt *gpt, syn_generation *g, int32_t *row, bool *ended) {
 
 /* What would otherwise be found late or not at all; the sum of prompt and new tokens cannot
  * overflow after this. */
-static syn_status check_request(const syn_gpt *gpt, const syn_generation *g, syn_error *err) {
-    const syn_gpt_config *c = syn_gpt_get_config(gpt);
+static syn_status check_request(const syn_model *model, const syn_generation *g, syn_error *err) {
+    const syn_model_config *c = syn_model_get_config(model);
+    if (!model->part.embed || !model->part.head)
+        return SYN_FAIL(err, SYN_E_INVALID, "a part of %s alone generates nothing", c->name);
     if (g->prompt_tokens < 1 || g->new_tokens < 1)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "a prompt of %lld tokens and %lld new ones: both must be at least 1",
@@ -124,18 +127,18 @@ static syn_status check_request(const syn_gpt *gpt, const syn_generation *g, syn
     return SYN_OK;
 }
 
-syn_status syn_generate(syn_gpt *gpt, syn_generation *g, syn_error *err) {
-    syn_ctx *ctx = syn_gpt_ctx(gpt);
-    SYN_TRY(check_request(gpt, g, err));
+syn_status syn_generate(syn_model *model, syn_generation *g, syn_error *err) {
+    syn_ctx *ctx = syn_model_ctx(model);
+    SYN_TRY(check_request(model, g, err));
     /* The last token made is never fed back. */
-    SYN_TRY(syn_gpt_begin(gpt, g->batch, g->prompt_tokens + g->new_tokens - 1, err));
-    if (g->padding) SYN_TRY(syn_gpt_set_padding(gpt, g->padding, err));
+    SYN_TRY(syn_causal_begin(model, g->batch, g->prompt_tokens + g->new_tokens - 1, err));
+    if (g->padding) SYN_TRY(syn_causal_set_padding(model, g->padding, err));
     int32_t *row = NULL;
     bool *ended = NULL;
     syn_status s = SYN_OK;
-    if (syn_ctx_has_data(ctx)) s = alloc_results(gpt, g, &row, &ended, err);
+    if (syn_ctx_has_data(ctx)) s = alloc_results(model, g, &row, &ended, err);
     if (s == SYN_OK) {
-        steps(gpt, g, row, ended);
+        steps(model, g, row, ended);
         s = syn_ctx_check(ctx, err);
     }
     syn_free(row);

@@ -3,7 +3,8 @@
 #ifndef MODELS_GENERATE_H
 #define MODELS_GENERATE_H
 
-#include "models/gpt.h"
+#include "models/causal.h"
+#include "ops/ops.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,8 +16,8 @@ typedef struct syn_generation {
     const int32_t *prompt;                    /* (batch, prompt_tokens); NULL on meta */
     const int32_t *padding; /* (batch): how many of them are padding on the left; NULL: none */
     syn_sampling sampling;
-    syn_gpt_ending end; /* zero: nothing ends a sequence */
-    bool want_logits;   /* copy the logits of the last prompt position */
+    syn_text_ending end; /* zero: nothing ends a sequence */
+    bool want_logits;    /* copy the logits of the last prompt position */
     void (*progress)(void *user, int64_t done,
                      int64_t of); /* called before the first step and after each; NULL: not */
     void *progress_user;
@@ -29,7 +30,7 @@ typedef struct syn_generation {
 
 /* Every rank of a tensor-parallel group calls this with the same arguments. Rank 0 of the group
  * samples and broadcasts. */
-syn_status syn_generate(syn_gpt *gpt, syn_generation *g, syn_error *err) SYN_MUST_USE;
+syn_status syn_generate(syn_model *model, syn_generation *g, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

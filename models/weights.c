@@ -1,6 +1,7 @@
 /* An open checkpoint by the names of parameters, and shards as runs of elements. */
 #include "models/weights.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +32,7 @@ static syn_status name_entries(syn_weights *w, syn_error *err) {
     for (size_t i = 0; i < n; i++) {
         const syn_safetensors_tensor *t = syn_safetensors_get(w->file, i);
         w->entries[i] = (syn__weights_entry){at, t, SYN__WEIGHTS_PARAMETER};
-        w->entries[i].role = syn__weights_parameter_name(w->kind, t->name, at);
+        w->entries[i].role = syn__weights_parameter_name(w->family, t->name, at);
         w->by_name[i] = &w->entries[i];
         at += strlen(at) + 1;
     }
@@ -65,32 +66,35 @@ const syn__weights_entry *syn__weights_entry_of(const syn_weights *w, const char
 }
 
 const syn__weights_entry *syn__weights_find(const syn_weights *w, const char *parameter) {
-    const bool two_names =
-        w->kind == SYN_WEIGHTS_BERT && strcmp(parameter, "cls.predictions.bias") == 0;
-    const syn__weights_entry *entry =
-        two_names ? syn__weights_entry_of(w, "cls.predictions.decoder.bias") : NULL;
+    const syn__param_row *second = syn__family_second(w->family, parameter);
+    char name[160];
+    if (second) snprintf(name, sizeof name, "%s.bias", second->name);
+    const syn__weights_entry *entry = second ? syn__weights_entry_of(w, name) : NULL;
     return entry ? entry : syn__weights_entry_of(w, parameter);
 }
 
 /* ---- Opening ---- */
 
-/* A checkpoint of the other family would otherwise lack every single parameter. */
-static syn_status check_kind(const syn_weights *w, syn_error *err) {
-    static const char *const tables[] = {"wte.weight", "embeddings.word_embeddings.weight"};
-    static const char *const models[] = {"GPT-2", "BERT"};
-    const int mine = w->kind == SYN_WEIGHTS_BERT, other = !mine;
-    if (syn__weights_entry_of(w, tables[mine])) return SYN_OK;
-    char name[64];
+/* Whether a tensor is the token table of a family's models. */
+static bool is_token_table(const syn_safetensors_tensor *t, const syn_model_family *f) {
+    char name[96], table[96];
+    if (strlen(t->name) >= sizeof name - SYN__WEIGHTS_LONGER) return false;
+    (void)syn__weights_parameter_name(f, t->name, name);
+    snprintf(table, sizeof table, "%s.weight", f->embed_rows[0].name);
+    return strcmp(name, table) == 0;
+}
+
+/* A checkpoint of another family would otherwise lack every single parameter. */
+static syn_status check_family(const syn_weights *w, syn_error *err) {
+    const syn_model_family *other = NULL;
     for (size_t i = 0; i < w->n_entries; i++) {
-        const char *in_file = w->entries[i].tensor->name;
-        if (strlen(in_file) >= sizeof name - SYN__WEIGHTS_LONGER) continue;
-        syn__weights_parameter_name(other ? SYN_WEIGHTS_BERT : SYN_WEIGHTS_GPT2, in_file, name);
-        if (strcmp(name, tables[other]) == 0)
-            return SYN_FAIL(err, SYN_E_INVALID,
-                            "%.200s holds the weights of a %s, but the model is a %s", w->path,
-                            models[other], models[mine]);
+        if (is_token_table(w->entries[i].tensor, w->family)) return SYN_OK;
+        for (size_t f = 0; !other && syn__family(f); f++)
+            if (is_token_table(w->entries[i].tensor, syn__family(f))) other = syn__family(f);
     }
-    return SYN_OK;
+    if (!other) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "%.200s holds the weights of a %s, but the model is a %s",
+                    w->path, other->title, w->family->title);
 }
 
 static syn_dtype most_bytes(const syn_weights *w) {
@@ -107,18 +111,18 @@ static syn_dtype most_bytes(const syn_weights *w) {
     return floats[most];
 }
 
-syn_status syn_weights_open(syn_weights **out, const char *path, syn_weights_kind kind,
+syn_status syn_weights_open(syn_weights **out, const char *path, const syn_model_family *family,
                             syn_error *err) {
     *out = NULL;
     syn_weights *w = syn_calloc(1, sizeof *w);
     if (!w) return SYN_FAIL_NOMEM(err, sizeof *w, "a checkpoint");
-    w->kind = kind;
+    w->family = family;
     w->path = syn_strdup(path);
     syn_status s = w->path ? SYN_OK : SYN_FAIL_NOMEM(err, strlen(path), "a file name");
     if (s == SYN_OK) s = syn_safetensors_open(&w->file, path, err);
     if (s == SYN_OK) s = name_entries(w, err);
     if (s == SYN_OK) s = check_names(w, err);
-    if (s == SYN_OK) s = check_kind(w, err);
+    if (s == SYN_OK) s = check_family(w, err);
     if (s != SYN_OK) {
         syn_weights_free(w);
         return s;

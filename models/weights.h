@@ -3,6 +3,7 @@
 #ifndef MODELS_WEIGHTS_H
 #define MODELS_WEIGHTS_H
 
+#include "models/config.h"
 #include "models/safetensors.h"
 #include "syntorch/context.h"
 
@@ -10,16 +11,14 @@
 extern "C" {
 #endif
 
-/* Whose names a checkpoint has. */
-typedef enum syn_weights_kind { SYN_WEIGHTS_GPT2, SYN_WEIGHTS_BERT } syn_weights_kind;
-
 /* An open checkpoint; immutable, shared by the ranks of a process. */
 typedef struct syn_weights syn_weights;
 
-/* Opens a file, an index or a folder (see syn_safetensors_open); fails if it is of another kind of
-   model. Makes its names those of the library's parameters: without "transformer." or "bert.",
-   LayerNorm.gamma and .beta as .weight and .bias. Two names that become one are an error. */
-syn_status syn_weights_open(syn_weights **out, const char *path, syn_weights_kind kind,
+/* Opens a file, an index or a folder (see syn_safetensors_open) with the names of a family of
+   models; fails if it is of another. Makes its names those of the library's parameters: without
+   "transformer." or "bert.", LayerNorm.gamma and .beta as .weight and .bias. Two names that become
+   one are an error. */
+syn_status syn_weights_open(syn_weights **out, const char *path, const syn_model_family *family,
                             syn_error *err) SYN_MUST_USE;
 void syn_weights_free(syn_weights *weights);
 /* The dtype that most bytes of its float tensors have. */
@@ -32,15 +31,16 @@ uint64_t syn_weights_hash(const syn_weights *weights);
 /* Whether the file has a tensor for this parameter. */
 bool syn_weights_has(const syn_weights *weights, const char *parameter);
 
-/* What a file holds that a tied model shares: its head's matrix, equal to the token table, and
-   BERT's head's bias under two names. */
+/* What a file holds with other numbers than those that a tied model shares; NULL: nothing. */
 typedef struct syn_weights_head {
-    bool own_matrix; /* lm_head.weight, cls.predictions.decoder.weight: with other numbers */
-    bool own_bias;   /* cls.predictions.decoder.bias: likewise. It is the one that is read */
+    const char *matrix; /* the head, whose .weight is not the token table: "lm_head" */
+    const char *bias;   /* whose .bias is not that of `other`, which is the same: the first is read
+                           ("cls.predictions.decoder" and "cls.predictions") */
+    const char *other;
 } syn_weights_head;
-/* Compares them, number for number; what the file does not hold does not differ. With own_matrix
-   the model must be made untied, or the file's head is left. Another shape or a type that is not
-   read is an error. */
+/* Compares them, number for number; what the file does not hold does not differ. With a matrix of
+   its own the model must be made untied, or the file's head is left. Another shape or a type that
+   is not read is an error. */
 syn_status syn_weights_compare_head(const syn_weights *weights, syn_weights_head *out,
                                     syn_error *err) SYN_MUST_USE;
 
@@ -63,8 +63,8 @@ void syn_weights_reader_free(syn_weights_reader *reader);
    expects: full tensors in the dtypes they are held in, without vocabulary padding. Every rank that
    holds a part calls it with its communicator (NULL: alone), whose rank r holds shard r; rank 0
    collects one parameter at a time and writes. */
-syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, syn_weights_kind kind, const char *folder,
-                            syn_error *err) SYN_MUST_USE;
+syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
+                            const char *folder, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

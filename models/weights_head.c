@@ -1,4 +1,5 @@
 /* Heads that may share their numbers with another parameter, and whether a file's do. */
+#include <stdio.h>
 #include <string.h>
 
 #include "models/safetensors_private.h"
@@ -8,17 +9,6 @@
 #define SHOWN       SYN__SAFETENSORS_SHOWN
 #define BLOCK_ELEMS 1024
 #define PIECE_BYTES ((size_t)4 << 20) /* compared, then given back to the system */
-
-typedef struct tie {
-    const char *head, *other;
-} tie;
-
-/* By kind: the head's matrix and the token table, then the head's two biases. */
-static const tie ties[2][2] = {
-    {{"lm_head.weight", "wte.weight"}, {NULL, NULL}},
-    {{"cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"},
-     {"cls.predictions.decoder.bias", "cls.predictions.bias"}},
-};
 
 static bool same_block(const syn_safetensors_tensor *a, const syn_safetensors_tensor *b,
                        int64_t first, size_t n) {
@@ -63,10 +53,14 @@ static bool same_numbers(const syn_weights *w, const syn_safetensors_tensor *a,
     return true;
 }
 
-static syn_status compare(const syn_weights *w, const tie *t, bool *differs, syn_error *err) {
+/* <head>.weight or .bias beside that of <other>. */
+static syn_status compare(const syn_weights *w, const syn__param_row *row, const char *which,
+                          bool *differs, syn_error *err) {
     char a[SHOWN], b[SHOWN], shape[SYN__SHAPE_BYTES], other_shape[SYN__SHAPE_BYTES];
-    const syn__weights_entry *head = syn__weights_entry_of(w, t->head),
-                             *other = syn__weights_entry_of(w, t->other);
+    snprintf(a, sizeof a, "%s.%s", row->name, which);
+    snprintf(b, sizeof b, "%s.%s", row->tied, which);
+    const syn__weights_entry *head = syn__weights_entry_of(w, a),
+                             *other = syn__weights_entry_of(w, b);
     *differs = false;
     if (!head || !other) return SYN_OK;
     const syn_safetensors_tensor *x = head->tensor, *y = other->tensor;
@@ -88,8 +82,14 @@ static syn_status compare(const syn_weights *w, const tie *t, bool *differs, syn
 
 syn_status syn_weights_compare_head(const syn_weights *weights, syn_weights_head *out,
                                     syn_error *err) {
-    const tie *mine = ties[weights->kind == SYN_WEIGHTS_BERT];
-    *out = (syn_weights_head){false, false};
-    SYN_TRY(compare(weights, &mine[0], &out->own_matrix, err));
-    return mine[1].head ? compare(weights, &mine[1], &out->own_bias, err) : SYN_OK;
+    *out = (syn_weights_head){NULL, NULL, NULL};
+    for (const syn__param_row *row = weights->family->head_rows; row->name; row++) {
+        const bool bias = row->kind == SYN__SECOND_BIAS;
+        bool differs;
+        if (!row->tied) continue;
+        SYN_TRY(compare(weights, row, bias ? "bias" : "weight", &differs, err));
+        if (differs && bias) out->bias = row->name, out->other = row->tied;
+        if (differs && !bias) out->matrix = row->name;
+    }
+    return SYN_OK;
 }

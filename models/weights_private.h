@@ -2,6 +2,7 @@
 #ifndef MODELS_WEIGHTS_PRIVATE_H
 #define MODELS_WEIGHTS_PRIVATE_H
 
+#include "models/family_private.h"
 #include "models/weights.h"
 
 #ifdef __cplusplus
@@ -17,9 +18,8 @@ typedef enum syn__weights_role {
 /* What a name stands for. Writes the parameter's name, at most SYN__WEIGHTS_LONGER bytes longer
    than `name`, with its NUL to out. */
 #define SYN__WEIGHTS_LONGER 2
-syn__weights_role syn__weights_parameter_name(syn_weights_kind kind, const char *name, char *out);
-/* What transformers puts before a parameter's name in a file: "transformer.", "bert." or "". */
-const char *syn__weights_prefix(syn_weights_kind kind, const char *parameter);
+syn__weights_role syn__weights_parameter_name(const syn_model_family *family, const char *name,
+                                              char *out);
 
 typedef struct syn__weights_entry {
     const char *name; /* the parameter's */
@@ -33,12 +33,12 @@ struct syn_weights {
     syn__weights_entry *entries; /* in file order */
     syn__weights_entry **by_name;
     size_t n_entries;
-    syn_weights_kind kind;
+    const syn_model_family *family;
     syn_dtype dtype;
 };
 
-/* The tensor of a parameter; NULL if the file has none. Of the two names of the bias of BERT's head
-   cls.predictions.decoder.bias counts, which is what transformers adds. */
+/* The tensor of a parameter; NULL if the file has none. A second name counts before the first, as
+   it does in transformers. */
 const syn__weights_entry *syn__weights_find(const syn_weights *weights, const char *parameter);
 /* The same by that name alone. */
 const syn__weights_entry *syn__weights_entry_of(const syn_weights *weights, const char *name);

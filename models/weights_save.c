@@ -11,6 +11,7 @@ enum { TAG_READY = 1000101, TAG_SHARD };
 typedef struct saver {
     syn_ctx *ctx;
     syn_comm *comm; /* NULL: alone */
+    const syn_model_family *family;
     size_t n;
     size_t *order; /* of the parameters in the file: wide types first, as PyTorch's reader wants */
     syn_safetensors_entry *entries; /* by place in the file */
@@ -71,28 +72,37 @@ static syn_status make_room(saver *s, syn_error *err) {
     return SYN_OK;
 }
 
-/* The bias of BERT's head is stored under a second name when the head has a matrix of its own:
-   transformers ties both or neither. NULL: no second name. */
-static const char *second_name(const saver *s, const char *name) {
-    if (strcmp(name, "cls.predictions.bias") != 0) return NULL;
-    const syn_tensor own = syn_find_param(s->ctx, "cls.predictions.decoder.weight");
-    return own.id ? "cls.predictions.decoder.bias" : NULL;
+/* What transformers puts before a parameter's name: "transformer.", or nothing. */
+static const char *prefix_of(const saver *s, const char *name) {
+    const syn__param_row *row = syn__family_row(s->family, name);
+    return row && (row->flags & SYN__BARE) != 0 ? "" : s->family->prefix;
 }
 
-static char *add_entry(saver *s, size_t param, const char *prefix, const char *name, char *at) {
+/* A bias of the head is stored under a second name when the head has a matrix of its own under that
+   name: transformers ties both or neither. NULL: no second name. */
+static const char *second_name(const saver *s, const char *name) {
+    char matrix[160];
+    const syn__param_row *second = syn__family_second(s->family, name);
+    if (!second) return NULL;
+    snprintf(matrix, sizeof matrix, "%s.weight", second->name);
+    return syn_find_param(s->ctx, matrix).id ? second->name : NULL;
+}
+
+static char *add_entry(saver *s, size_t param, char *at, const char *before, const char *name,
+                       const char *behind) {
     const syn_param_info p = syn_ctx_param(s->ctx, param);
     s->order[s->n_entries] = param;
     s->entries[s->n_entries++] = (syn_safetensors_entry){at, file_spec(&p)};
-    return at + sprintf(at, "%s%s", prefix, name) + 1;
+    return at + sprintf(at, "%s%s%s", before, name, behind) + 1;
 }
 
 /* Order, names and specs of the file's tensors. */
-static syn_status plan(saver *s, syn_weights_kind kind, syn_error *err) {
+static syn_status plan(saver *s, syn_error *err) {
     size_t text_bytes = 0;
     for (size_t i = 0; i < s->n; i++) {
         const char *name = syn_ctx_param(s->ctx, i).name, *second = second_name(s, name);
-        text_bytes += strlen(syn__weights_prefix(kind, name)) + strlen(name) + 1;
-        if (second) text_bytes += strlen(second) + 1;
+        text_bytes += strlen(prefix_of(s, name)) + strlen(name) + 1;
+        if (second) text_bytes += strlen(second) + sizeof ".bias";
     }
     s->order = syn_malloc((s->n + 1) * sizeof *s->order);
     s->entries = syn_malloc((s->n + 1) * sizeof *s->entries);
@@ -105,8 +115,8 @@ static syn_status plan(saver *s, syn_weights_kind kind, syn_error *err) {
             const syn_param_info p = syn_ctx_param(s->ctx, i);
             if (syn_dtype_bytes((syn_dtype)p.full.dtype) != bytes) continue;
             const char *second = second_name(s, p.name);
-            at = add_entry(s, i, syn__weights_prefix(kind, p.name), p.name, at);
-            if (second) at = add_entry(s, i, "", second, at);
+            at = add_entry(s, i, at, prefix_of(s, p.name), p.name, "");
+            if (second) at = add_entry(s, i, at, "", second, ".bias");
         }
     return SYN_OK;
 }
@@ -192,12 +202,12 @@ static syn_status send_all(saver *s, syn_error *err) {
     return SYN_OK;
 }
 
-syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, syn_weights_kind kind, const char *folder,
-                            syn_error *err) {
-    saver s = {.ctx = ctx, .comm = comm, .n = syn_ctx_param_count(ctx)};
+syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
+                            const char *folder, syn_error *err) {
+    saver s = {.ctx = ctx, .comm = comm, .family = family, .n = syn_ctx_param_count(ctx)};
     syn_status status = check(&s, err);
     if (status == SYN_OK) status = make_room(&s, err);
-    if (status == SYN_OK) status = plan(&s, kind, err);
+    if (status == SYN_OK) status = plan(&s, err);
     if (status == SYN_OK)
         status = rank_of(&s) == 0 ? write_file(&s, folder, err) : send_all(&s, err);
     syn_free(s.order);

@@ -14,13 +14,18 @@
 #define ROWS(rows) \
     { (rows), sizeof(rows) / sizeof((rows)[0]), false }
 #define REQUIRED SYN__SETTING_REQUIRED
-/* key, flags, offset, lowest, highest, scale */
-#define F64(key, flags, at, min, max, scale) \
-    { (key), SYN__SETTING_F64, (flags), (at), (min), (max), (scale), NULL, NULL }
-#define NAME(key, at) \
-    { (key), SYN__SETTING_NAME, REQUIRED, (at), 0, 0, 0, NULL, NULL }
-#define GROUP(key, flags, at, table) \
-    { (key), SYN__SETTING_GROUP, (flags), (at), 0, 0, 0, &(table), NULL }
+#define F64(key_, flags_, at, lowest, highest, scale_)                              \
+    {                                                                               \
+        .key = (key_), .type = SYN__SETTING_F64, .flags = (flags_), .offset = (at), \
+        .min = (lowest), .max = (highest), .scale = (scale_)                        \
+    }
+#define NAME(key_, at) \
+    { .key = (key_), .type = SYN__SETTING_NAME, .flags = REQUIRED, .offset = (at) }
+#define GROUP(key_, flags_, at, table)                                                \
+    {                                                                                 \
+        .key = (key_), .type = SYN__SETTING_GROUP, .flags = (flags_), .offset = (at), \
+        .group = &(table)                                                             \
+    }
 
 static syn_status read_kernels(syn__settings *s, void *member);
 
@@ -41,7 +46,12 @@ static const syn__setting hardware_rows[] = {
     GROUP("peak_tflops", REQUIRED, AT(peak_flops_per_ns), peaks),
     F64("memory_gib", REQUIRED, AT(memory_bytes), 1e-3, 1e9, 1073741824.0),
     F64("memory_gb_per_s", REQUIRED, AT(memory_bytes_per_ns), 1e-3, 1e7, 1),
-    {"node_ranks", SYN__SETTING_I32, REQUIRED, AT(node_ranks), 1, 1048576, 0, NULL, NULL},
+    {.key = "node_ranks",
+     .type = SYN__SETTING_I32,
+     .flags = REQUIRED,
+     .offset = AT(node_ranks),
+     .min = 1,
+     .max = 1048576},
     GROUP("intra", REQUIRED, AT(intra), links),
     GROUP("inter", 0, AT(inter), links),
 };
@@ -53,7 +63,7 @@ static const syn__setting stack_rows[] = {
     F64("matmul_efficiency", REQUIRED, AT(matmul_efficiency), 1e-3, 1, 1),
     F64("matmul_half_gflop", REQUIRED, AT(matmul_half_flops), 0, 1e6, 1e9),
     F64("memory_efficiency", REQUIRED, AT(memory_efficiency), 1e-3, 1, 1),
-    {"kernels", SYN__SETTING_CUSTOM, 0, 0, 0, 0, 0, NULL, read_kernels},
+    {.key = "kernels", .type = SYN__SETTING_CUSTOM, .read = read_kernels},
 };
 static const syn__setting_table stack_table = ROWS(stack_rows);
 

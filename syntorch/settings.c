@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "syntorch/intern.h"
 #include "syntorch/number.h"
 #include "syntorch/utf8.h"
 
@@ -54,6 +55,14 @@ static size_t find_row(const syn__setting_table *table, const char *key, size_t 
                                  memcmp(table->rows[i].key, key, key_bytes) != 0))
         i++;
     return i;
+}
+
+const char *syn__settings_key(const syn__settings *s, const syn__setting_table *table,
+                              size_t offset) {
+    for (size_t i = 0; i < table->n_rows; i++)
+        if (table->rows[i].offset == offset && (s->top.set >> i & 1u) != 0)
+            return table->rows[i].key;
+    return NULL;
 }
 
 bool syn__settings_has(const syn__settings *s, const syn__setting_table *table, const char *key) {
@@ -156,6 +165,30 @@ static syn_status take_name(syn__settings *s, char out[SYN__SETTING_NAME_BYTES])
     return SYN_OK;
 }
 
+/* "a, b or c", as far as it fits. */
+static void list_choices(const syn__setting_choice *choices, char *buf, size_t buf_bytes) {
+    size_t used = 0;
+    for (const syn__setting_choice *c = choices; c->text && used < buf_bytes; c++) {
+        const char *before = c == choices ? "" : c[1].text ? ", " : " or ";
+        const int n = snprintf(buf + used, buf_bytes - used, "%s%s", before, c->text);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static syn_status take_choice(syn__settings *s, const syn__setting *row, int32_t *out) {
+    char shown[64], known[160];
+    if (s->json.type != SYN_JSON_STRING)
+        return syn__settings_fail(s, "\"%s\" must be a string", s->path);
+    for (const syn__setting_choice *c = row->choices; c->text; c++) {
+        if (!syn__settings_text_is(s, c->text)) continue;
+        *out = c->value;
+        return SYN_OK;
+    }
+    list_choices(row->choices, known, sizeof known);
+    return syn__settings_fail(s, "\"%s\" must be %s, not \"%s\"", s->path, known,
+                              syn__settings_shown(s, shown));
+}
+
 typedef union scalar {
     double f64;
     int64_t i64;
@@ -164,35 +197,50 @@ typedef union scalar {
     char name[SYN__SETTING_NAME_BYTES];
 } scalar;
 
+/* Bytes of a scalar row's member; 0: another row's. */
+static size_t scalar_bytes(syn__setting_type type) {
+    switch (type) {
+    case SYN__SETTING_F64:
+        return sizeof(double);
+    case SYN__SETTING_I64:
+        return sizeof(int64_t);
+    case SYN__SETTING_I32:
+    case SYN__SETTING_CHOICE:
+        return sizeof(int32_t);
+    case SYN__SETTING_BOOL:
+        return sizeof(bool);
+    case SYN__SETTING_NAME:
+        return SYN__SETTING_NAME_BYTES;
+    default:
+        return 0;
+    }
+}
+
 /* The value of a scalar row, as the bytes of its member. */
-static syn_status take_scalar(syn__settings *s, const syn__setting *row, scalar *out,
-                              size_t *bytes) {
+static syn_status take_scalar(syn__settings *s, const syn__setting *row, scalar *out) {
     char buf[64];
     int64_t integer = 0;
     memset(out, 0, sizeof *out);
     switch (row->type) {
     case SYN__SETTING_F64:
-        *bytes = sizeof out->f64;
         SYN_TRY(take_number(s, row->min, row->max, &out->f64));
         out->f64 *= row->scale;
         return SYN_OK;
     case SYN__SETTING_I64:
-        *bytes = sizeof out->i64;
         return take_integer(s, row, &out->i64);
     case SYN__SETTING_I32:
-        *bytes = sizeof out->i32;
         SYN_TRY(take_integer(s, row, &integer));
         out->i32 = (int32_t)integer;
         return SYN_OK;
     case SYN__SETTING_BOOL:
-        *bytes = sizeof out->boolean;
         if (s->json.type != SYN_JSON_BOOL)
             return syn__settings_fail(s, "\"%s\" must be true or false, not %s", s->path,
                                       found(s, buf));
         out->boolean = s->json.boolean;
         return SYN_OK;
+    case SYN__SETTING_CHOICE:
+        return take_choice(s, row, &out->i32);
     default:
-        *bytes = sizeof out->name;
         return take_name(s, out->name);
     }
 }
@@ -236,8 +284,8 @@ static syn_status read_value(syn__settings *s, const syn__setting_table *table, 
         return read_object(s, row->group, member, &inner);
     }
     scalar value;
-    size_t bytes = 0;
-    SYN_TRY(take_scalar(s, row, &value, &bytes));
+    const size_t bytes = scalar_bytes(row->type);
+    SYN_TRY(take_scalar(s, row, &value));
     const size_t other = other_name(table, marks, index);
     if (other != index && memcmp(member, &value, bytes) != 0)
         return syn__settings_fail(s, "\"%s\" contradicts \"%s\", which means the same", row->key,
@@ -332,6 +380,58 @@ syn_status syn__settings_end(syn__settings *s, syn_error *err) {
     if (s->error.code == SYN_E_FORMAT && !s->named && s->path[0] != '\0')
         return SYN_FAIL(err, s->error.code, "%s (in \"%s\")", s->error.text, s->path);
     return SYN_FAIL(err, s->error.code, "%s", s->error.text);
+}
+
+/* ---- Written and hashed ---- */
+
+static void write_scalar(const syn__setting *row, const scalar *value, syn_sink *out) {
+    const syn__setting_choice *c = row->choices;
+    switch (row->type) {
+    case SYN__SETTING_F64:
+        syn_sink_double(out, value->f64 / row->scale);
+        return;
+    case SYN__SETTING_I64:
+        syn_sink_i64(out, value->i64);
+        return;
+    case SYN__SETTING_I32:
+        syn_sink_i64(out, value->i32);
+        return;
+    case SYN__SETTING_BOOL:
+        syn_sink_text(out, value->boolean ? "true" : "false");
+        return;
+    case SYN__SETTING_CHOICE:
+        while (c[1].text && c->value != value->i32) c++;
+        syn_sink_json_string(out, c->text);
+        return;
+    default:
+        syn_sink_json_string(out, value->name);
+    }
+}
+
+void syn__settings_write(const syn__setting_table *table, const void *source, syn_sink *out) {
+    for (size_t i = 0; i < table->n_rows; i++) {
+        const syn__setting *row = &table->rows[i];
+        const char *member = (const char *)source + row->offset;
+        scalar value;
+        if ((row->flags & SYN__SETTING_SAVED) == 0) continue;
+        if (row->type == SYN__SETTING_CUSTOM) {
+            row->write(out, member);
+            continue;
+        }
+        memcpy(&value, member, scalar_bytes(row->type));
+        syn_sink_printf(out, ",\n  \"%s\": ", row->key);
+        write_scalar(row, &value, out);
+    }
+}
+
+uint64_t syn__settings_hash(const syn__setting_table *table, const void *source, uint64_t seed) {
+    uint64_t h = seed;
+    for (size_t i = 0; i < table->n_rows; i++) {
+        const syn__setting *row = &table->rows[i];
+        if ((row->flags & SYN__SETTING_SAVED) != 0)
+            h = syn_hash((const char *)source + row->offset, scalar_bytes(row->type), h);
+    }
+    return h;
 }
 
 void syn__settings_base_name(const char *path, char out[SYN__SETTING_NAME_BYTES]) {

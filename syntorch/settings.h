@@ -1,10 +1,12 @@
 /* Reads configuration files: one JSON object of known keys into the members of a struct, driven by
-   a table. Every complaint is one sentence with file:line:column that names the key. Internal;
-   shared by hardware.c and the models' configurations. */
+   a table; writes and hashes the members by the same table. Every complaint is one sentence with
+   file:line:column that names the key. Internal; shared by hardware.c and the models'
+   configurations. */
 #ifndef SYNTORCH_SETTINGS_H
 #define SYNTORCH_SETTINGS_H
 
 #include "syntorch/json.h"
+#include "syntorch/sink.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,20 +17,28 @@ extern "C" {
 #define SYN__SETTING_FILE_BYTES ((size_t)1 << 20)
 
 typedef enum syn__setting_type {
-    SYN__SETTING_F64,   /* double: the file's value times scale */
-    SYN__SETTING_I64,   /* int64_t */
-    SYN__SETTING_I32,   /* int32_t */
-    SYN__SETTING_BOOL,  /* bool */
-    SYN__SETTING_NAME,  /* char[64]: 1 to 63 bytes without control characters */
-    SYN__SETTING_GROUP, /* a nested object; its members are relative to offset */
-    SYN__SETTING_CUSTOM /* `read` takes the value's tokens */
+    SYN__SETTING_F64,    /* double: the file's value times scale */
+    SYN__SETTING_I64,    /* int64_t */
+    SYN__SETTING_I32,    /* int32_t */
+    SYN__SETTING_BOOL,   /* bool */
+    SYN__SETTING_NAME,   /* char[64]: 1 to 63 bytes without control characters */
+    SYN__SETTING_CHOICE, /* int32_t or an enum: one of several texts */
+    SYN__SETTING_GROUP,  /* a nested object; its members are relative to offset */
+    SYN__SETTING_CUSTOM  /* `read` takes the value's tokens */
 } syn__setting_type;
 
 #define SYN__SETTING_REQUIRED 1u
 #define SYN__SETTING_NULLABLE 2u /* null leaves the member as it is */
+#define SYN__SETTING_SAVED    4u /* the name under which the member is written */
 
 typedef struct syn__settings syn__settings;
 struct syn__setting_table;
+
+/* A text and what it stands for; of several for one value the first is written. */
+typedef struct syn__setting_choice {
+    const char *text; /* NULL ends a list */
+    int32_t value;
+} syn__setting_choice;
 
 /* Scalar rows with the same offset are names of one member: one of them suffices, several must
  * agree. */
@@ -40,7 +50,10 @@ typedef struct syn__setting {
     double min, max; /* F64, I64, I32: inclusive, in the file's unit; integers within 2^53 */
     double scale;    /* F64 */
     const struct syn__setting_table *group;
+    const syn__setting_choice *choices; /* CHOICE */
     syn_status (*read)(syn__settings *s, void *member);
+    /* Of a CUSTOM row that is SAVED: writes the entry, as syn__settings_write does. */
+    void (*write)(syn_sink *out, const void *member);
 } syn__setting;
 
 typedef struct syn__setting_table {
@@ -71,8 +84,17 @@ syn_status syn__settings_read(syn__settings *s, const syn__setting_table *table,
 /* Frees; the first failure since the beginning, its sentence in err. */
 syn_status syn__settings_end(syn__settings *s, syn_error *err) SYN_MUST_USE;
 
+/* Writes the rows that are SAVED, in order, each as ",\n  \"key\": value"; none may be of a GROUP.
+ */
+void syn__settings_write(const syn__setting_table *table, const void *source, syn_sink *out);
+/* Hashes the members of those rows but the CUSTOM ones. */
+uint64_t syn__settings_hash(const syn__setting_table *table, const void *source, uint64_t seed);
+
 /* Whether the outermost object gave `key` a value. */
 bool syn__settings_has(const syn__settings *s, const syn__setting_table *table, const char *key);
+/* The first key that gave the member at `offset` a value; NULL: none did. */
+const char *syn__settings_key(const syn__settings *s, const syn__setting_table *table,
+                              size_t offset);
 /* Fails at the last token / at the value of a key of the outermost object (at its end if it was not
  * given). */
 syn_status syn__settings_fail(syn__settings *s, const char *fmt, ...) SYN_PRINTF(2, 3);

@@ -30,21 +30,21 @@ struct traced {
 static struct traced trace(syn_device device, const char *preset, int tp, int64_t prompt_tokens,
                            int64_t new_tokens) {
     syn_error err = {0};
-    syn_gpt_config config;
+    syn_model_config config;
     syn_comm *comm = NULL;
     syn_mesh mesh = {0};
-    syn_gpt *gpt = NULL;
+    syn_model *gpt = NULL;
     int32_t *prompt = calloc((size_t)prompt_tokens, sizeof *prompt);
     struct traced t = {0};
-    if (syn_gpt_config_preset(&config, preset, &err) != SYN_OK || !prompt) die(&err);
+    if (syn_model_config_preset(&config, preset, &err) != SYN_OK || !prompt) die(&err);
     if (tp > 1 && (syn_comm_fake_new(&comm, 0, tp, &err) != SYN_OK ||
                    syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = tp}, &err) != SYN_OK))
         die(&err);
-    const syn_gpt_options how = {
+    const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = false, .seed = 1};
     const double begin = now_s();
     if (syn_ctx_new(&t.ctx, device, comm, &err) != SYN_OK ||
-        syn_gpt_new(&gpt, t.ctx, &config, &how, &err) != SYN_OK)
+        syn_model_new(&gpt, t.ctx, &config, &how, &err) != SYN_OK)
         die(&err);
     const double made = now_s();
     syn_generation g = {.batch = 1,
@@ -56,7 +56,7 @@ static struct traced trace(syn_device device, const char *preset, int tp, int64_
     t.seconds = device == SYN_DEVICE_META ? now_s() - begin : now_s() - made;
     t.nodes = syn_ctx_trace(t.ctx)->n_nodes - 1;
     syn_free(g.tokens);
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     syn_comm_close(comm);
     free(prompt);
     return t;

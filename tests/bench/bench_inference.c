@@ -11,7 +11,7 @@
 
 #include "comm/comm.h"
 #include "models/bert.h"
-#include "models/gpt.h"
+#include "models/causal.h"
 #include "ops/blas.h"
 #include "ops/simd.h"
 #include "syntorch/memory.h"
@@ -121,21 +121,21 @@ static double sgemv_s(int steps) {
 
 typedef struct rank_model {
     syn_ctx *ctx;
-    syn_gpt *gpt;
+    syn_model *gpt;
     int32_t *tokens;
 } rank_model;
 
 static syn_status open_gpt(rank_model *m, syn_comm *comm, int tp, bool fused, syn_dtype dtype,
                            syn_error *err) {
-    syn_gpt_config config;
+    syn_model_config config;
     syn_mesh mesh = {0};
-    SYN_TRY(syn_gpt_config_preset(&config, "gpt2", err));
+    SYN_TRY(syn_model_config_preset(&config, "gpt2", err));
     if (tp > 1) SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = tp}, err));
     SYN_TRY(syn_ctx_new(&m->ctx, SYN_DEVICE_CPU, comm, err));
     SYN_TRY(syn_ctx_set_threads(m->ctx, tp > 1 ? 1 : cli_cores(), err));
-    const syn_gpt_options how = {
+    const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = fused, .seed = 1, .weight_dtype = dtype};
-    SYN_TRY(syn_gpt_new(&m->gpt, m->ctx, &config, &how, err));
+    SYN_TRY(syn_model_new(&m->gpt, m->ctx, &config, &how, err));
     m->tokens = calloc(64 * 1024, sizeof *m->tokens);
     for (int i = 0; m->tokens && i < 64 * 1024; i++) m->tokens[i] = i * 7919 % 50257;
     return m->tokens ? SYN_OK : SYN_FAIL_NOMEM(err, 0, "tokens");
@@ -143,7 +143,7 @@ static syn_status open_gpt(rank_model *m, syn_comm *comm, int tp, bool fused, sy
 
 static void close_gpt(rank_model *m) {
     free(m->tokens);
-    syn_gpt_free(m->gpt);
+    syn_model_free(m->gpt);
     syn_ctx_free(m->ctx);
 }
 
@@ -152,12 +152,12 @@ static void close_gpt(rank_model *m) {
 static syn_status time_gpt(rank_model *m, int64_t batch, int64_t length, int steps, double *seconds,
                            syn_error *err) {
     const syn_spec prompt = {SYN_I32, 2, {batch, length}}, one = {SYN_I32, 2, {batch, 1}};
-    SYN_TRY(syn_gpt_begin(m->gpt, batch, length + steps, err));
+    SYN_TRY(syn_causal_begin(m->gpt, batch, length + steps, err));
     const syn_mark mark = syn_ctx_mark(m->ctx);
     syn_tensor next = syn_input(m->ctx, "prompt", &prompt, m->tokens);
     double begin = now_s();
     for (int s = -1; s < steps; s++) {
-        const syn_tensor logits = syn_gpt_forward(m->gpt, next);
+        const syn_tensor logits = syn_causal_forward(m->gpt, next);
         const syn_tensor tokens = syn_argmax(m->ctx, logits);
         syn_release(m->ctx, mark, &tokens, 1);
         next = syn_reshape(m->ctx, tokens, one.dims, 2);
@@ -313,7 +313,7 @@ static void ranks(void) {
  * ------------------------------------------------------------------------------------
  */
 
-static double bert_s(syn_ctx *ctx, syn_bert *bert, const int32_t *tokens, int64_t batch) {
+static double bert_s(syn_ctx *ctx, syn_model *bert, const int32_t *tokens, int64_t batch) {
     const syn_spec spec = {SYN_I32, 2, {batch, 128}};
     const syn_mark mark = syn_ctx_mark(ctx);
     const syn_tensor ids = syn_input(ctx, "tokens", &spec, tokens);
@@ -328,15 +328,15 @@ static double bert_s(syn_ctx *ctx, syn_bert *bert, const int32_t *tokens, int64_
 static void bert(void) {
     static int32_t tokens[8 * 128];
     syn_error err = {0};
-    syn_bert_config config;
+    syn_model_config config;
     syn_ctx *ctx;
-    syn_bert *model;
-    const syn_bert_options how = {.fused_attention = true, .seed = 1};
+    syn_model *model;
+    const syn_model_options how = {.fused_attention = true, .seed = 1};
     for (int i = 0; i < 8 * 128; i++) tokens[i] = i * 7919 % 30522;
-    if (syn_bert_config_preset(&config, "bert-base-uncased", &err) != SYN_OK ||
+    if (syn_model_config_preset(&config, "bert-base-uncased", &err) != SYN_OK ||
         syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err) != SYN_OK ||
         syn_ctx_set_threads(ctx, cli_cores(), &err) != SYN_OK ||
-        syn_bert_new(&model, ctx, &config, &how, &err) != SYN_OK)
+        syn_model_new(&model, ctx, &config, &how, &err) != SYN_OK)
         die(&err);
     for (int64_t batch = 1; batch <= 8; batch += 7) {
         const int64_t rows = batch * 128;
@@ -361,7 +361,7 @@ static void bert(void) {
                (long long)batch, 1e3 * s, 1e3 * products);
         line("of the products' time", s / products, "", 1.15, true);
     }
-    syn_bert_free(model);
+    syn_model_free(model);
     syn_ctx_free(ctx);
 }
 

@@ -1,4 +1,4 @@
-/* Every input is read as the configurations of both models and as a hardware file: each is
+/* Every input is read as the configuration of a model and as a hardware file: each is
    refused with a sentence, or its numbers are such that sizes and times cannot overflow. */
 #include <math.h>
 #include <stddef.h>
@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/bert_config.h"
-#include "models/gpt_config.h"
+#include "models/config.h"
 #include "syntorch/hardware.h"
 #include "syntorch/utf8.h"
 
@@ -21,42 +20,28 @@ static void expect_sentence(syn_status status, const syn_error *err) {
     EXPECT(strncmp(err->text, "in.json:", 8) == 0 && syn_utf8_valid(err->text, strlen(err->text)));
 }
 
-static void fuzz_gpt(const char *json, size_t bytes) {
-    syn_gpt_config c;
+static void fuzz_model(const char *json, size_t bytes) {
+    syn_model_config c;
     syn_error err = {0};
-    const syn_status status = syn_gpt_config_parse(&c, "in.json", json, bytes, &err);
+    const syn_status status = syn_model_config_parse(&c, "in.json", json, bytes, &err);
     if (status != SYN_OK) {
         expect_sentence(status, &err);
         return;
     }
     const int64_t limit = INT64_MAX / 2;
     EXPECT(memchr(c.name, '\0', sizeof c.name) != NULL && c.name[0] != '\0');
-    EXPECT(c.n_embd % c.n_head == 0 && c.end.n_ids >= 0 && c.end.n_ids <= SYN_GPT_ENDS);
+    EXPECT(c.n_embd % c.n_head == 0 && c.end.n_ids >= 0 && c.end.n_ids <= SYN_TEXT_ENDS);
     for (int i = 0; i < c.end.n_ids; i++) EXPECT(c.end.ids[i] >= 0 && c.end.ids[i] < c.vocab_size);
     EXPECT(c.end.fill >= 0 && c.end.fill < c.vocab_size);
-    const int64_t params = syn_gpt_config_params(&c);
-    EXPECT(params > 0 && params <= limit / 16);
-    EXPECT(2 * c.n_layer <= limit / 4 / c.n_positions / c.n_embd); /* KV cache */
-    EXPECT(syn_gpt_padded_vocab(&c, 8, 128) >= c.vocab_size);
-    EXPECT(syn_gpt_config_check(&c, 1, &err) == SYN_OK);
-}
-
-static void fuzz_bert(const char *json, size_t bytes) {
-    syn_bert_config c;
-    syn_error err = {0};
-    const syn_status status = syn_bert_config_parse(&c, "in.json", json, bytes, &err);
-    if (status != SYN_OK) {
-        expect_sentence(status, &err);
-        return;
-    }
-    EXPECT(memchr(c.name, '\0', sizeof c.name) != NULL && c.name[0] != '\0');
-    EXPECT(c.n_embd % c.n_head == 0 && c.pad_id >= 0 && c.pad_id < c.vocab_size && c.n_types > 0);
+    EXPECT(c.pad_id >= 0 && c.pad_id < c.vocab_size);
+    EXPECT(c.family != &syn_bert_family || c.n_types > 0);
     for (unsigned heads = 0; heads < 8; heads++) {
-        const int64_t params = syn_bert_config_params(&c, heads);
-        EXPECT(params > 0 && params <= INT64_MAX / 2 / 16);
+        const int64_t params = syn_model_config_params(&c, heads);
+        EXPECT(params > 0 && params <= limit / 16);
     }
-    EXPECT(syn_bert_padded_vocab(&c, 8, 128) >= c.vocab_size);
-    EXPECT(syn_bert_config_check(&c, 1, &err) == SYN_OK);
+    EXPECT(2 * c.n_layer <= limit / 4 / c.n_positions / c.n_embd); /* KV cache */
+    EXPECT(syn_model_padded_vocab(&c, 8, 128) >= c.vocab_size);
+    EXPECT(syn_model_config_check(&c, 1, &err) == SYN_OK);
 }
 
 static void fuzz_hardware(const char *json, size_t bytes) {
@@ -82,8 +67,7 @@ static void fuzz_hardware(const char *json, size_t bytes) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    fuzz_gpt((const char *)data, size);
-    fuzz_bert((const char *)data, size);
+    fuzz_model((const char *)data, size);
     fuzz_hardware((const char *)data, size);
     return 0;
 }

@@ -11,17 +11,18 @@
 #define ALL_HEADS (SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP)
 
 /* 131 words divide by neither 2 nor 4; an MLP of 3, not 4 widths; 3 types. */
-static const syn_bert_config small = {.name = "small",
-                                      .n_layer = 2,
-                                      .n_embd = 32,
-                                      .n_head = 4,
-                                      .n_positions = 24,
-                                      .n_inner = 96,
-                                      .vocab_size = 131,
-                                      .n_types = 3,
-                                      .layer_norm_epsilon = 1e-12,
-                                      .initializer_range = 0.3,
-                                      .tied = true};
+static const syn_model_config small = {.family = &syn_bert_family,
+                                       .name = "small",
+                                       .n_layer = 2,
+                                       .n_embd = 32,
+                                       .n_head = 4,
+                                       .n_positions = 24,
+                                       .n_inner = 96,
+                                       .vocab_size = 131,
+                                       .n_types = 3,
+                                       .norm_epsilon = 1e-12,
+                                       .initializer_range = 0.3,
+                                       .tied = true};
 
 enum { MAX_BATCH = 3, MAX_TOKENS = 24, N_PICKED = 4 };
 
@@ -29,7 +30,7 @@ typedef enum padding { NO_MASK, NOTHING_MASKED, RIGHT, HOLES } padding;
 
 /* One run of the model with all heads on all ranks. */
 struct job {
-    syn_bert_config config;
+    syn_model_config config;
     const bref_model *weights; /* NULL: the model's own */
     int tp;
     bool fused, types;
@@ -104,7 +105,7 @@ static struct inputs inputs_of(const struct job *job, syn_ctx *ctx) {
     return in;
 }
 
-static syn_status feed(const struct job *job, syn_bert *bert, syn_ctx *ctx, float *to) {
+static syn_status feed(const struct job *job, syn_model *bert, syn_ctx *ctx, float *to) {
     const struct inputs in = inputs_of(job, ctx);
     int64_t n[OUTPUTS];
     syn_tensor out[OUTPUTS];
@@ -161,7 +162,7 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
-    syn_bert *bert = NULL;
+    syn_model *bert = NULL;
     int64_t n[OUTPUTS], total = 0;
     sizes_of(job, n);
     for (int i = 0; i < OUTPUTS; i++) total += n[i];
@@ -169,18 +170,18 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     if (!to) return SYN_FAIL_NOMEM(err, 0, "outputs");
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_bert_options how = {.tp = mesh.group[SYN_AXIS_TP],
-                                  .heads = ALL_HEADS,
-                                  .fused_attention = job->fused,
-                                  .seed = 7,
-                                  .weight_dtype = job->dtype};
-    syn_status s = syn_bert_new(&bert, ctx, &job->config, &how, err);
+    const syn_model_options how = {.tp = mesh.group[SYN_AXIS_TP],
+                                   .heads = ALL_HEADS,
+                                   .fused_attention = job->fused,
+                                   .seed = 7,
+                                   .weight_dtype = job->dtype};
+    syn_status s = syn_model_new(&bert, ctx, &job->config, &how, err);
     if (s == SYN_OK && own_weights)
         job->odd_shard[comm->rank] = !own_shards(job, &own_weights->weights, ctx, comm->rank);
     if (s == SYN_OK && job->weights) s = load(job->weights, ctx, comm->rank, job->tp);
     if (s == SYN_OK) s = feed(job, bert, ctx, to);
     if (s != SYN_OK) syn_ctx_check(ctx, err);
-    syn_bert_free(bert);
+    syn_model_free(bert);
     syn_ctx_free(ctx);
     return s;
 }
@@ -255,7 +256,7 @@ static void outputs_of_every_variant(void) {
                           .padding = (padding)(i / 12),
                           .batch = 3,
                           .n_tokens = 9};
-        job.config.gelu_tanh = i / 6 % 2 == i / 24;
+        job.config.activation = i / 6 % 2 == i / 24 ? SYN_GELU_TANH : SYN_GELU_ERF;
         const double e = error_of(job);
         CHECK_MSG(e <= LIMIT, "tp %d, fused %d, types %d, padding %d: error %g", job.tp, job.fused,
                   job.types, (int)job.padding, e);
@@ -289,7 +290,7 @@ static void outputs_of_odd_shapes(void) {
             job.config.n_inner = shapes[i].inner;
             job.config.vocab_size = shapes[i].vocab;
             job.config.n_types = shapes[i].types;
-            job.config.layer_norm_epsilon = 1e-3;
+            job.config.norm_epsilon = 1e-3;
             const double e = error_of(job);
             CHECK_MSG(e <= LIMIT, "shape %zu, fused %d: error %g", i, fused, e);
         }
@@ -371,14 +372,14 @@ static void weights_of_16_bits(void) {
 }
 
 /* The weights a model makes for itself. */
-static bref_model read_own_weights(const syn_bert_config *config, uint64_t seed) {
+static bref_model read_own_weights(const syn_model_config *config, uint64_t seed) {
     bref_model m = bref_new(config);
     syn_error err = {0};
     syn_ctx *ctx = NULL;
-    syn_bert *bert = NULL;
-    const syn_bert_options how = {.heads = ALL_HEADS, .seed = seed};
+    syn_model *bert = NULL;
+    const syn_model_options how = {.heads = ALL_HEADS, .seed = seed};
     if (syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err) != SYN_OK ||
-        syn_bert_new(&bert, ctx, config, &how, &err) != SYN_OK)
+        syn_model_new(&bert, ctx, config, &how, &err) != SYN_OK)
         abort();
     for (int i = 0; i < m.weights.n_params; i++) {
         ref_param *p = &m.weights.params[i];
@@ -387,7 +388,7 @@ static bref_model read_own_weights(const syn_bert_config *config, uint64_t seed)
             SYN_OK)
             abort();
     }
-    syn_bert_free(bert);
+    syn_model_free(bert);
     syn_ctx_free(ctx);
     return m;
 }

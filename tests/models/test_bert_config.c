@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
-#include "models/bert_config.h"
+#include "models/bert.h"
 #include "syntorch/memory.h"
 
 /* As bert-base-uncased has it on the hub (keys that do not matter here included). */
@@ -27,14 +27,16 @@ static const char *const odd_file =
 
 static const char *const small_file =
     "{\"num_hidden_layers\":2,\"hidden_size\":64,\"num_attention_heads\":4,"
-    "\"max_position_embeddings\":16,\"intermediate_size\":96,\"vocab_size\":100}";
+    "\"max_position_embeddings\":16,\"intermediate_size\":96,\"vocab_size\":100,"
+    "\"model_type\":\"bert\"}";
 
-static syn_status parse_as(syn_bert_config *c, const char *name, const char *json, syn_error *err) {
+static syn_status parse_as(syn_model_config *c, const char *name, const char *json,
+                           syn_error *err) {
     memset(err, 0, sizeof *err);
-    return syn_bert_config_parse(c, name, json, strlen(json), err);
+    return syn_model_config_parse(c, name, json, strlen(json), err);
 }
 
-static syn_status parse(syn_bert_config *c, const char *json, syn_error *err) {
+static syn_status parse(syn_model_config *c, const char *json, syn_error *err) {
     return parse_as(c, "m.json", json, err);
 }
 
@@ -50,27 +52,28 @@ static const char *small_with(const char *from, const char *to) {
     return out;
 }
 
-static bool same(const syn_bert_config *a, const syn_bert_config *b) {
+static bool same(const syn_model_config *a, const syn_model_config *b) {
     return strcmp(a->name, b->name) == 0 && a->n_layer == b->n_layer && a->n_embd == b->n_embd &&
            a->n_head == b->n_head && a->n_positions == b->n_positions && a->n_inner == b->n_inner &&
            a->vocab_size == b->vocab_size && a->n_types == b->n_types && a->pad_id == b->pad_id &&
-           fabs(a->layer_norm_epsilon - b->layer_norm_epsilon) == 0 &&
-           fabs(a->initializer_range - b->initializer_range) == 0 && a->gelu_tanh == b->gelu_tanh;
+           fabs(a->norm_epsilon - b->norm_epsilon) == 0 &&
+           fabs(a->initializer_range - b->initializer_range) == 0 &&
+           a->activation == b->activation && a->family == b->family;
 }
 
 /* ---- What is read ---- */
 
 static void hub_file_is_the_preset(void) {
-    syn_bert_config file, preset;
+    syn_model_config file, preset;
     syn_error err;
     CHECK_OK(parse_as(&file, "models/bert-base-uncased/config.json", hub_file, &err), err);
-    CHECK_OK(syn_bert_config_preset(&preset, "bert-base-uncased", &err), err);
+    CHECK_OK(syn_model_config_preset(&preset, "bert-base-uncased", &err), err);
     CHECK_STR(preset.name, "bert-base-uncased");
     CHECK(same(&file, &preset));
 }
 
 static void every_key(void) {
-    syn_bert_config c;
+    syn_model_config c;
     syn_error err;
     CHECK_OK(parse(&c, odd_file, &err), err);
     CHECK_STR(c.name, "my-bert");
@@ -82,45 +85,45 @@ static void every_key(void) {
     CHECK_INT(c.vocab_size, 300);
     CHECK_INT(c.n_types, 3);
     CHECK_INT(c.pad_id, 7);
-    CHECK_NEAR(c.layer_norm_epsilon, 1e-5, 0);
+    CHECK_NEAR(c.norm_epsilon, 1e-5, 0);
     CHECK_NEAR(c.initializer_range, 0.5, 0);
-    CHECK(c.gelu_tanh);
+    CHECK_INT(c.activation, SYN_GELU_TANH);
 }
 
 static void defaults(void) {
-    syn_bert_config c;
+    syn_model_config c;
     syn_error err;
     for (int i = 0; i < 2; i++) {
         CHECK_OK(parse(&c,
                        i == 0 ? small_file
                               : small_with("{", "{\"pad_token_id\":null,\"type_vocab_size\":null,"
-                                                "\"layer_norm_eps\":null,\"model_type\":\"bert\","),
+                                                "\"layer_norm_eps\":null,"),
                        &err),
                  err);
         CHECK_STR(c.name, "m");
         CHECK_INT(c.n_types, 2);
         CHECK_INT(c.pad_id, 0);
-        CHECK_NEAR(c.layer_norm_epsilon, 1e-12, 0);
+        CHECK_NEAR(c.norm_epsilon, 1e-12, 0);
         CHECK_NEAR(c.initializer_range, 0.02, 0);
-        CHECK(!c.gelu_tanh && c.tied);
+        CHECK(c.activation == SYN_GELU_ERF && c.tied);
     }
 }
 
 /* A head of its own has its own matrix. */
 static void untied_heads(void) {
-    syn_bert_config tied, untied;
+    syn_model_config tied, untied;
     syn_error err;
     CHECK_OK(parse(&tied, small_file, &err), err);
     CHECK_OK(parse(&untied, small_with("{", "{\"tie_word_embeddings\":false,"), &err), err);
     CHECK(!untied.tied);
-    CHECK_INT(syn_bert_config_params(&untied, SYN_BERT_MLM) -
-                  syn_bert_config_params(&tied, SYN_BERT_MLM),
+    CHECK_INT(syn_model_config_params(&untied, SYN_BERT_MLM) -
+                  syn_model_config_params(&tied, SYN_BERT_MLM),
               tied.vocab_size * tied.n_embd);
-    CHECK_INT(syn_bert_config_params(&untied, 0), syn_bert_config_params(&tied, 0));
+    CHECK_INT(syn_model_config_params(&untied, 0), syn_model_config_params(&tied, 0));
 }
 
 static void names_of_models(void) {
-    syn_bert_config c;
+    syn_model_config c;
     syn_error err;
     CHECK_OK(parse_as(&c, "a/tiny.json", small_file, &err), err);
     CHECK_STR(c.name, "tiny");
@@ -136,28 +139,28 @@ static void names_of_models(void) {
 static void saved_files_are_read_again(void) {
     const char *tmp = getenv("TMPDIR");
     char path[256];
-    syn_bert_config c, again;
+    syn_model_config c, again;
     syn_error err = {0};
     snprintf(path, sizeof path, "%.200s/syn_bert_config_XXXXXX", tmp && *tmp ? tmp : "/tmp");
     const int fd = mkstemp(path);
     CHECK(fd >= 0);
     close(fd);
     for (int i = 0; i < 3; i++) {
-        if (i == 0) CHECK_OK(syn_bert_config_preset(&c, "bert-large-cased", &err), err);
+        if (i == 0) CHECK_OK(syn_model_config_preset(&c, "bert-large-cased", &err), err);
         else CHECK_OK(parse(&c, odd_file, &err), err);
         if (i == 2) {
             snprintf(c.name, sizeof c.name, "a \"quoted\" \\ name");
             c.initializer_range = 0.1 + 0.2;
-            c.gelu_tanh = false;
+            c.activation = SYN_GELU_ERF;
         }
-        const syn_status saved = syn_bert_config_save(&c, SYN_BERT_MLM, path, &err);
-        const syn_status loaded = syn_bert_config_load(&again, path, &err);
+        const syn_status saved = syn_model_config_save(&c, SYN_BERT_MLM, path, &err);
+        const syn_status loaded = syn_model_config_load(&again, path, &err);
         unlink(path);
         CHECK_OK(saved, err);
         CHECK_OK(loaded, err);
         CHECK(same(&c, &again));
     }
-    CHECK_INT(syn_bert_config_save(&c, SYN_BERT_MLM, "/nowhere/config.json", &err), SYN_E_IO);
+    CHECK_INT(syn_model_config_save(&c, SYN_BERT_MLM, "/nowhere/config.json", &err), SYN_E_IO);
     CHECK_HAS(err.text, "/nowhere");
 }
 
@@ -188,8 +191,8 @@ static void refuses_bad_files(void) {
         {"{", "{\"hidden_act\":1,", "m.json:1:15: ", "must be a string"},
         {"{", "{\"layer_norm_eps\":1,", "", "\"layer_norm_eps\" must be a number from 0 to"},
         {"{", "{\"initializer_range\":\"big\",", "", "not \"big\""},
-        {"{", "{\"model_type\":\"roberta\",",
-         "m.json:1:15: ", "\"model_type\" is \"roberta\", but only \"bert\" is known"},
+        {"{", "{\"model_type\":\"roberta\",", "m.json:1:15: ",
+         "\"model_type\" is \"roberta\", but only \"gpt2\", \"gpt3\" and \"bert\" are known"},
         {"{", "{\"position_embedding_type\":\"relative_key\",",
          "m.json:1:28: ", "\"position_embedding_type\" must be \"absolute\", not \"relative_key\""},
         {"{", "{\"position_embedding_type\":null,", "", "must be a string"},
@@ -201,7 +204,7 @@ static void refuses_bad_files(void) {
         {"{", "[", "m.json:1:1: ", ""},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        syn_bert_config c, before;
+        syn_model_config c, before;
         syn_error err;
         memset(&c, 7, sizeof c);
         before = c;
@@ -217,23 +220,23 @@ static void refuses_bad_files(void) {
 
 static void refuses_every_cut(void) {
     for (size_t n = 0; n < strlen(hub_file); n++) {
-        syn_bert_config c;
+        syn_model_config c;
         syn_error err = {0};
         char *cut = malloc(n + 1);
         CHECK(cut != NULL);
         memcpy(cut, hub_file, n);
-        const syn_status status = syn_bert_config_parse(&c, "m.json", cut, n, &err);
+        const syn_status status = syn_model_config_parse(&c, "m.json", cut, n, &err);
         free(cut);
         CHECK_MSG(status == SYN_E_FORMAT, "a file cut at %zu was taken", n);
     }
 }
 
 static void missing_files_and_models(void) {
-    syn_bert_config c;
+    syn_model_config c;
     syn_error err = {0}, none = {0};
-    CHECK_INT(syn_bert_config_load(&c, "/nowhere/m.json", &err), SYN_E_IO);
+    CHECK_INT(syn_model_config_load(&c, "/nowhere/m.json", &err), SYN_E_IO);
     CHECK_HAS(err.text, "/nowhere/m.json");
-    CHECK_INT(syn_bert_config_preset(&c, "bert-huge\n", &none), SYN_E_INVALID);
+    CHECK_INT(syn_model_config_preset(&c, "bert-huge\n", &none), SYN_E_INVALID);
     CHECK_HAS(none.text, "'bert-huge?'");
     CHECK_HAS(none.text, "bert-base-uncased, ");
     CHECK_HAS(none.text, "bert-large-cased");
@@ -241,11 +244,11 @@ static void missing_files_and_models(void) {
 
 static void survives_allocation_failures(void) {
     for (uint64_t n = 0;; n++) {
-        syn_bert_config c;
+        syn_model_config c;
         syn_error err = {0};
         syn_memory_fail_after(n);
         const syn_status status =
-            syn_bert_config_parse(&c, "m.json", hub_file, strlen(hub_file), &err);
+            syn_model_config_parse(&c, "m.json", hub_file, strlen(hub_file), &err);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         if (status == SYN_OK) return;
         CHECK_INT(status, SYN_E_NOMEM);
@@ -272,83 +275,86 @@ static void parameter_counts(void) {
         {NULL, {109600, 113760, 114188, 113890, 118478}}, /* the odd file */
     };
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        syn_bert_config c;
+        syn_model_config c;
         syn_error err = {0};
-        if (models[i].name) CHECK_OK(syn_bert_config_preset(&c, models[i].name, &err), err);
+        if (models[i].name) CHECK_OK(syn_model_config_preset(&c, models[i].name, &err), err);
         else CHECK_OK(parse(&c, odd_file, &err), err);
         for (int k = 0; k < 5; k++)
-            CHECK_INT(syn_bert_config_params(&c, heads[k]), models[i].params[k]);
+            CHECK_INT(syn_model_config_params(&c, heads[k]), models[i].params[k]);
     }
 }
 
 static void presets_are_consistent(void) {
     size_t n = 0;
-    for (const char *const *name = syn_bert_presets(); *name != NULL; name++, n++) {
-        syn_bert_config c;
+    for (size_t i = 0; syn_model_preset(i); i++) {
+        const char *name = syn_model_preset(i);
+        syn_model_config c;
         syn_error err = {0};
-        CHECK_OK(syn_bert_config_preset(&c, *name, &err), err);
-        CHECK_STR(c.name, *name);
-        CHECK_OK(syn_bert_config_check(&c, 1, &err), err);
-        CHECK_INT(c.vocab_size, strstr(*name, "uncased") ? 30522 : 28996);
+        CHECK_OK(syn_model_config_preset(&c, name, &err), err);
+        if (c.family != &syn_bert_family) continue;
+        n++;
+        CHECK_STR(c.name, name);
+        CHECK_OK(syn_model_config_check(&c, 1, &err), err);
+        CHECK_INT(c.vocab_size, strstr(name, "uncased") ? 30522 : 28996);
         CHECK_INT(c.n_embd, 64 * c.n_head);
         CHECK_INT(c.n_inner, 4 * c.n_embd);
         CHECK_INT(c.n_positions, 512);
         CHECK_INT(c.n_types, 2);
         CHECK_INT(c.pad_id, 0);
-        CHECK(!c.gelu_tanh);
+        CHECK_INT(c.activation, SYN_GELU_ERF);
     }
     CHECK_INT(n, 4);
 }
 
 static void cuts_for_ranks(void) {
-    syn_bert_config c;
+    syn_model_config c;
     syn_error err = {0};
-    CHECK_OK(syn_bert_config_preset(&c, "bert-base-uncased", &err), err);
+    CHECK_OK(syn_model_config_preset(&c, "bert-base-uncased", &err), err);
     for (int tp = 1; tp <= 12; tp++) {
         syn_error e = {0};
-        const syn_status status = syn_bert_config_check(&c, tp, &e);
+        const syn_status status = syn_model_config_check(&c, tp, &e);
         CHECK_INT(status, 12 % tp == 0 ? SYN_OK : SYN_E_INVALID);
         if (status != SYN_OK) CHECK_HAS(e.text, "does not divide the 12 attention heads");
     }
     syn_error zero = {0}, inner = {0}, heads = {0}, types = {0}, layers = {0};
-    CHECK_INT(syn_bert_config_check(&c, 0, &zero), SYN_E_INVALID);
+    CHECK_INT(syn_model_config_check(&c, 0, &zero), SYN_E_INVALID);
     c.n_types = 0;
-    CHECK_INT(syn_bert_config_check(&c, 1, &types), SYN_E_INVALID);
+    CHECK_INT(syn_model_config_check(&c, 1, &types), SYN_E_INVALID);
     CHECK_HAS(types.text, "bert-base-uncased: 0 token types");
     c.n_inner = 3073;
-    CHECK_INT(syn_bert_config_check(&c, 2, &inner), SYN_E_INVALID);
+    CHECK_INT(syn_model_config_check(&c, 2, &inner), SYN_E_INVALID);
     CHECK_HAS(inner.text, "3073");
     c.n_embd = 769;
-    CHECK_INT(syn_bert_config_check(&c, 1, &heads), SYN_E_INVALID);
+    CHECK_INT(syn_model_config_check(&c, 1, &heads), SYN_E_INVALID);
     CHECK_HAS(heads.text, "769");
     c.n_layer = 0;
-    CHECK_INT(syn_bert_config_check(&c, 1, &layers), SYN_E_INVALID);
+    CHECK_INT(syn_model_config_check(&c, 1, &layers), SYN_E_INVALID);
     CHECK_HAS(layers.text, "layers 0");
 }
 
 static void padded_vocabularies(void) {
-    syn_bert_config c;
+    syn_model_config c;
     syn_error err = {0};
-    CHECK_OK(syn_bert_config_preset(&c, "bert-base-uncased", &err), err);
-    CHECK_INT(syn_bert_padded_vocab(&c, 1, 1), 30522);
-    CHECK_INT(syn_bert_padded_vocab(&c, 2, 1), 30522);
-    CHECK_INT(syn_bert_padded_vocab(&c, 4, 1), 30524);
-    CHECK_INT(syn_bert_padded_vocab(&c, 1, 128), 30592);
-    CHECK_INT(syn_bert_padded_vocab(&c, 8, 128), 30720);
+    CHECK_OK(syn_model_config_preset(&c, "bert-base-uncased", &err), err);
+    CHECK_INT(syn_model_padded_vocab(&c, 1, 1), 30522);
+    CHECK_INT(syn_model_padded_vocab(&c, 2, 1), 30522);
+    CHECK_INT(syn_model_padded_vocab(&c, 4, 1), 30524);
+    CHECK_INT(syn_model_padded_vocab(&c, 1, 128), 30592);
+    CHECK_INT(syn_model_padded_vocab(&c, 8, 128), 30720);
 }
 
 static void tiny_example(void) {
     const char *source = getenv("SYN_SOURCE");
     if (source == NULL) SKIP("SYN_SOURCE is not set");
     char path[4096];
-    syn_bert_config c;
+    syn_model_config c;
     syn_error err = {0};
     snprintf(path, sizeof path, "%s/examples/configs/bert-tiny.json", source);
-    CHECK_OK(syn_bert_config_load(&c, path, &err), err);
+    CHECK_OK(syn_model_config_load(&c, path, &err), err);
     CHECK_STR(c.name, "bert-tiny");
-    CHECK_INT(syn_bert_config_params(&c, 0),
+    CHECK_INT(syn_model_config_params(&c, 0),
               2 * (12 * 128 * 128 + 13 * 128) + (30522 + 512 + 2) * 128 + 2 * 128);
-    for (int tp = 1; tp <= 8; tp *= 2) CHECK_OK(syn_bert_config_check(&c, tp, &err), err);
+    for (int tp = 1; tp <= 8; tp *= 2) CHECK_OK(syn_model_config_check(&c, tp, &err), err);
 }
 
 static const test_case cases[] = {

@@ -73,8 +73,8 @@ struct job {
     double worst; /* of rank 0 */
 };
 
-static syn_status compare(const bfix_batch *batch, syn_bert *bert, double *worst) {
-    syn_ctx *ctx = syn_bert_ctx(bert);
+static syn_status compare(const bfix_batch *batch, syn_model *bert, double *worst) {
+    syn_ctx *ctx = syn_model_ctx(bert);
     const int64_t b = bfix_rows(batch), t = bfix_columns(batch);
     int32_t tokens[MAX_TEXT], types[MAX_TEXT], at[2];
     float mask[MAX_TEXT], pooled[2 * 768], nsp[4];
@@ -115,22 +115,22 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_param_source source = {full_read, (void *)&formula};
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
-    syn_bert *bert = NULL;
-    syn_bert_config config;
+    syn_model *bert = NULL;
+    syn_model_config config;
     double worst = 0;
-    SYN_TRY(syn_bert_config_preset(&config, "bert-base-uncased", err));
+    SYN_TRY(syn_model_config_preset(&config, "bert-base-uncased", err));
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_ctx_set_param_source(ctx, &source);
-    const syn_bert_options how = {.tp = mesh.group[SYN_AXIS_TP],
-                                  .heads = SYN_BERT_MLM | SYN_BERT_NSP,
-                                  .fused_attention = job->fused,
-                                  .weight_dtype = job->dtype};
-    syn_status s = syn_bert_new(&bert, ctx, &config, &how, err);
+    const syn_model_options how = {.tp = mesh.group[SYN_AXIS_TP],
+                                   .heads = SYN_BERT_MLM | SYN_BERT_NSP,
+                                   .fused_attention = job->fused,
+                                   .weight_dtype = job->dtype};
+    syn_status s = syn_model_new(&bert, ctx, &config, &how, err);
     for (int i = 0; i < 2 && s == SYN_OK; i++) s = compare(&fixture.batches[i], bert, &worst);
     if (s != SYN_OK) syn_ctx_check(ctx, err);
     if (comm->rank == 0) job->worst = worst;
-    syn_bert_free(bert);
+    syn_model_free(bert);
     syn_ctx_free(ctx);
     return s;
 }

@@ -24,7 +24,7 @@ static bool read_fixture(void) {
 struct job {
     const bfix_batch *batch;
     const syn_weights *weights;
-    syn_bert_config config;
+    syn_model_config config;
     unsigned heads;
     int tp;
     bool fused;
@@ -45,13 +45,13 @@ static int64_t pick_valid(const bfix_batch *b, const float *from, int64_t width,
     return n;
 }
 
-static syn_status compare_words(const struct job *job, syn_bert *bert, syn_tensor hidden,
+static syn_status compare_words(const struct job *job, syn_model *bert, syn_tensor hidden,
                                 double *worst) {
     const bfix_batch *b = job->batch;
     float all[MAX_TOKENS * VOCAB], valid[MAX_TOKENS * VOCAB], some[MAX_TOKENS * 4];
     const size_t bytes = (size_t)b->tokens.n * VOCAB * sizeof *all;
     SYN_TRY(
-        syn_tensor_read(syn_bert_ctx(bert), syn_bert_mlm(bert, hidden, SYN_BERT_ALL), all, bytes));
+        syn_tensor_read(syn_model_ctx(bert), syn_bert_mlm(bert, hidden, SYN_BERT_ALL), all, bytes));
     const int64_t n = pick_valid(b, all, VOCAB, valid);
     for (int64_t i = 0; i < n * 4; i++)
         some[i] = valid[i / 4 * VOCAB + (int64_t)b->mlm_ids.v[i % 4]];
@@ -65,8 +65,8 @@ static syn_status compare_words(const struct job *job, syn_bert *bert, syn_tenso
     return SYN_OK;
 }
 
-static syn_status compare(const struct job *job, syn_bert *bert, double *worst) {
-    syn_ctx *ctx = syn_bert_ctx(bert);
+static syn_status compare(const struct job *job, syn_model *bert, double *worst) {
+    syn_ctx *ctx = syn_model_ctx(bert);
     const bfix_batch *b = job->batch;
     const int64_t rows = bfix_rows(b), columns = bfix_columns(b);
     const syn_spec ids = {SYN_I32, 2, {rows, columns}}, floats = {SYN_F32, 2, {rows, columns}};
@@ -96,21 +96,21 @@ static syn_status compare(const struct job *job, syn_bert *bert, double *worst) 
 static syn_status run_model(struct job *job, syn_ctx *ctx, const syn_group *tp, int rank,
                             syn_error *err) {
     syn_weights_reader *reader = NULL;
-    syn_bert *bert = NULL;
+    syn_model *bert = NULL;
     SYN_TRY(syn_weights_reader_new(&reader, job->weights, err));
     const syn_param_source source = syn_weights_source(reader);
     syn_ctx_set_param_source(ctx, &source);
-    const syn_bert_options how = {.tp = tp,
-                                  .heads = job->heads,
-                                  .fused_attention = job->fused,
-                                  .weight_dtype = syn_weights_dtype(job->weights)};
-    syn_status s = syn_bert_new(&bert, ctx, &job->config, &how, err);
+    const syn_model_options how = {.tp = tp,
+                                   .heads = job->heads,
+                                   .fused_attention = job->fused,
+                                   .weight_dtype = syn_weights_dtype(job->weights)};
+    syn_status s = syn_model_new(&bert, ctx, &job->config, &how, err);
     if (s == SYN_OK) s = syn_weights_finish(reader, NULL, err);
     if (s == SYN_OK) {
         s = compare(job, bert, &job->worst[rank]);
         if (s != SYN_OK) syn_ctx_check(ctx, err);
     }
-    syn_bert_free(bert);
+    syn_model_free(bert);
     syn_weights_reader_free(reader);
     return s;
 }
@@ -131,9 +131,9 @@ static syn_status open_job(struct job *job, const char *folder, syn_weights **we
     const char *source = getenv("SYN_SOURCE");
     char path[1200];
     snprintf(path, sizeof path, "%s/tests/reference/%s/config.json", source ? source : ".", folder);
-    SYN_TRY(syn_bert_config_load(&job->config, path, err));
+    SYN_TRY(syn_model_config_load(&job->config, path, err));
     *strrchr(path, '/') = '\0';
-    SYN_TRY(syn_weights_open(weights, path, SYN_WEIGHTS_BERT, err));
+    SYN_TRY(syn_weights_open(weights, path, &syn_bert_family, err));
     job->weights = *weights;
     job->heads = strstr(folder, "_bare") ? SYN_BERT_POOLER : SYN_BERT_MLM | SYN_BERT_NSP;
     return SYN_OK;

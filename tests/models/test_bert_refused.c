@@ -5,24 +5,25 @@
 
 #define ALL_HEADS (SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP)
 
-static const syn_bert_config small = {.name = "small",
-                                      .n_layer = 2,
-                                      .n_embd = 32,
-                                      .n_head = 4,
-                                      .n_positions = 24,
-                                      .n_inner = 96,
-                                      .vocab_size = 131,
-                                      .n_types = 3,
-                                      .layer_norm_epsilon = 1e-12,
-                                      .initializer_range = 0.3,
-                                      .tied = true};
+static const syn_model_config small = {.family = &syn_bert_family,
+                                       .name = "small",
+                                       .n_layer = 2,
+                                       .n_embd = 32,
+                                       .n_head = 4,
+                                       .n_positions = 24,
+                                       .n_inner = 96,
+                                       .vocab_size = 131,
+                                       .n_types = 3,
+                                       .norm_epsilon = 1e-12,
+                                       .initializer_range = 0.3,
+                                       .tied = true};
 
 static syn_tensor input(syn_ctx *ctx, syn_dtype dtype, int rank, int64_t a, int64_t b, int64_t c) {
     const syn_spec spec = {(int32_t)dtype, rank, {a, b, c}};
     return syn_input(ctx, "x", &spec, NULL);
 }
 
-static syn_tensor bad_call(syn_ctx *ctx, syn_bert *bert, int which) {
+static syn_tensor bad_call(syn_ctx *ctx, syn_model *bert, int which) {
     const syn_tensor none = {0}, tokens = input(ctx, SYN_I32, 2, 2, 5, 0);
     const syn_tensor hidden = input(ctx, SYN_F32, 3, 2, 5, 32),
                      at = input(ctx, SYN_I32, 1, 2, 0, 0);
@@ -81,18 +82,18 @@ static void wrong_inputs_are_refused(void) {
     for (int which = 0; which < (int)(sizeof says / sizeof says[0]); which++)
         for (int device = 0; device < 2; device++) {
             syn_ctx *ctx = NULL;
-            syn_bert *bert = NULL;
+            syn_model *bert = NULL;
             syn_error err = {0};
-            const syn_bert_options how = {.heads = ALL_HEADS};
+            const syn_model_options how = {.heads = ALL_HEADS};
             CHECK_OK(syn_ctx_new(&ctx, device ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL, &err), err);
-            CHECK_OK(syn_bert_new(&bert, ctx, &small, &how, &err), err);
+            CHECK_OK(syn_model_new(&bert, ctx, &small, &how, &err), err);
             const syn_tensor t = bad_call(ctx, bert, which);
             err = *syn_ctx_error(ctx);
             /* After a failure nothing is done. */
             const size_t rows = syn_ctx_trace(ctx)->n_nodes;
             (void)bad_call(ctx, bert, which);
             const bool still = syn_ctx_trace(ctx)->n_nodes == rows;
-            syn_bert_free(bert);
+            syn_model_free(bert);
             syn_ctx_free(ctx);
             CHECK_INT(t.id, 0);
             CHECK_MSG(err.code == SYN_E_SHAPE, "case %d: status %d, %s", which, (int)err.code,
@@ -106,14 +107,14 @@ static void wrong_inputs_are_refused(void) {
 static void heads_are_made_on_demand(void) {
     for (unsigned heads = 0; heads < 8; heads++) {
         syn_ctx *ctx = NULL;
-        syn_bert *bert = NULL;
+        syn_model *bert = NULL;
         syn_error err = {0};
         syn_status s[3];
         int64_t params = 0;
-        const syn_bert_options how = {.heads = heads};
+        const syn_model_options how = {.heads = heads};
         for (int i = 0; i < 3; i++) {
             CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
-            CHECK_OK(syn_bert_new(&bert, ctx, &small, &how, &err), err);
+            CHECK_OK(syn_model_new(&bert, ctx, &small, &how, &err), err);
             const syn_tensor hidden = input(ctx, SYN_F32, 3, 2, 5, 32);
             if (i == 0) syn_bert_pooled(bert, hidden);
             if (i == 1) syn_bert_mlm(bert, hidden, SYN_BERT_ALL);
@@ -123,23 +124,23 @@ static void heads_are_made_on_demand(void) {
             params = 0;
             for (size_t k = 0; k < syn_ctx_param_count(ctx); k++)
                 params += syn_spec_elems(syn_tensor_spec(ctx, syn_ctx_param(ctx, k).tensor));
-            syn_bert_free(bert);
+            syn_model_free(bert);
             syn_ctx_free(ctx);
         }
         CHECK_INT(s[0], heads & (SYN_BERT_POOLER | SYN_BERT_NSP) ? SYN_OK : SYN_E_INVALID);
         CHECK_INT(s[1], heads & SYN_BERT_MLM ? SYN_OK : SYN_E_INVALID);
         CHECK_INT(s[2], heads & SYN_BERT_NSP ? SYN_OK : SYN_E_INVALID);
-        CHECK_INT(params, syn_bert_config_params(&small, heads));
+        CHECK_INT(params, syn_model_config_params(&small, heads));
     }
 }
 
 /* Model, both ways through the encoder, all heads. */
 static syn_status whole_run(bool fused, syn_error *err) {
     syn_ctx *ctx = NULL;
-    syn_bert *bert = NULL;
-    const syn_bert_options how = {.heads = ALL_HEADS, .fused_attention = fused};
+    syn_model *bert = NULL;
+    const syn_model_options how = {.heads = ALL_HEADS, .fused_attention = fused};
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, err));
-    syn_status s = syn_bert_new(&bert, ctx, &small, &how, err);
+    syn_status s = syn_model_new(&bert, ctx, &small, &how, err);
     if (s == SYN_OK) {
         const syn_tensor ids = input(ctx, SYN_I32, 2, 2, 3, 0);
         const syn_tensor at = input(ctx, SYN_I32, 1, 4, 0, 0);
@@ -148,7 +149,7 @@ static syn_status whole_run(bool fused, syn_error *err) {
         (void)syn_bert_mlm(bert, x, at);
         s = syn_ctx_check(ctx, err);
     }
-    syn_bert_free(bert);
+    syn_model_free(bert);
     syn_ctx_free(ctx);
     return s;
 }

@@ -10,17 +10,18 @@
 enum { MAX_TP = 8, PICKED = 3 };
 #define ALL_HEADS (SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP)
 
-static const syn_bert_config small = {.name = "small",
-                                      .n_layer = 3,
-                                      .n_embd = 32,
-                                      .n_head = 8,
-                                      .n_positions = 64,
-                                      .n_inner = 96,
-                                      .vocab_size = 131,
-                                      .n_types = 2,
-                                      .layer_norm_epsilon = 1e-12,
-                                      .initializer_range = 0.02,
-                                      .tied = true};
+static const syn_model_config small = {.family = &syn_bert_family,
+                                       .name = "small",
+                                       .n_layer = 3,
+                                       .n_embd = 32,
+                                       .n_head = 8,
+                                       .n_positions = 64,
+                                       .n_inner = 96,
+                                       .vocab_size = 131,
+                                       .n_types = 2,
+                                       .norm_epsilon = 1e-12,
+                                       .initializer_range = 0.02,
+                                       .tied = true};
 
 /* Of a rank. */
 struct sums {
@@ -32,7 +33,7 @@ struct sums {
 
 /* A run on all ranks; the contexts keep the traces. */
 struct job {
-    syn_bert_config config;
+    syn_model_config config;
     syn_device device;
     int tp;
     bool fused, types, mask, all_words;
@@ -46,16 +47,16 @@ struct job {
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
     syn_mesh mesh;
-    syn_bert *bert = NULL;
+    syn_model *bert = NULL;
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&job->ctx[comm->rank], job->device, comm, err));
     syn_ctx *ctx = job->ctx[comm->rank];
-    const syn_bert_options how = {.tp = mesh.group[SYN_AXIS_TP],
-                                  .heads = ALL_HEADS,
-                                  .fused_attention = job->fused,
-                                  .seed = job->seed,
-                                  .weight_dtype = job->dtype};
-    SYN_TRY(syn_bert_new(&bert, ctx, &job->config, &how, err));
+    const syn_model_options how = {.tp = mesh.group[SYN_AXIS_TP],
+                                   .heads = ALL_HEADS,
+                                   .fused_attention = job->fused,
+                                   .seed = job->seed,
+                                   .weight_dtype = job->dtype};
+    SYN_TRY(syn_model_new(&bert, ctx, &job->config, &how, err));
     const syn_spec ids = {SYN_I32, 2, {job->batch, job->n_tokens}};
     const syn_spec floats = {SYN_F32, 2, {job->batch, job->n_tokens}};
     const syn_spec list = {SYN_I32, 1, {PICKED}};
@@ -67,7 +68,7 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)syn_bert_nsp(bert, syn_bert_pooled(bert, hidden));
     (void)syn_bert_mlm(bert, hidden, at);
     const syn_status s = syn_ctx_check(ctx, err);
-    syn_bert_free(bert);
+    syn_model_free(bert);
     return s;
 }
 
@@ -141,7 +142,7 @@ static void a_preset_traces_alike_on_cpu_and_meta(void) {
         struct job job = {.tp = tp, .types = true, .mask = true, .batch = 2, .n_tokens = 6};
         syn_error err = {0};
         uint64_t cpu[MAX_TP], meta[MAX_TP];
-        CHECK_OK(syn_bert_config_preset(&job.config, "bert-base-uncased", &err), err);
+        CHECK_OK(syn_model_config_preset(&job.config, "bert-base-uncased", &err), err);
         job.dtype = tp == 2 ? SYN_BF16 : SYN_F32;
         job.config.n_layer = 2; /* the others repeat them */
         CHECK(hashes(job, SYN_DEVICE_CPU, false, cpu));
@@ -257,7 +258,7 @@ static void costs_are_those_of_the_formulas(void) {
 
 /* Parameters of all ranks: those that every rank has counted once and padding not at all. */
 static int64_t distinct_params(const struct job *job) {
-    const syn_bert_config *c = &job->config;
+    const syn_model_config *c = &job->config;
     const int64_t h = c->n_embd, t = job->tp,
                   padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
     /* per layer two norms (2h each) and the biases of the two row-parallel layers; positions and
@@ -270,24 +271,25 @@ static int64_t distinct_params(const struct job *job) {
 }
 
 static void presets_have_their_sizes(void) {
-    for (const char *const *name = syn_bert_presets(); *name; name++)
+    for (size_t i = 0; syn_model_preset(i); i++)
         for (int tp = 1; tp <= 8; tp *= 2) {
             struct job job = {
                 .device = SYN_DEVICE_META, .tp = tp, .mask = true, .batch = 2, .n_tokens = 100};
             syn_error err = {0};
-            CHECK_OK(syn_bert_config_preset(&job.config, *name, &err), err);
-            if (job.config.n_head % tp) continue;
-            CHECK_MSG(run(&job, true) && sum_up(&job), "%s, tp %d", *name, tp);
+            const char *name = syn_model_preset(i);
+            CHECK_OK(syn_model_config_preset(&job.config, name, &err), err);
+            if (job.config.family != &syn_bert_family || job.config.n_head % tp) continue;
+            CHECK_MSG(run(&job, true) && sum_up(&job), "%s, tp %d", name, tp);
             const int before = test_failures;
             check_sums(&job);
             const int64_t params = distinct_params(&job);
             const size_t peak = syn_ctx_peak_bytes(job.ctx[0]);
             drop(&job);
-            CHECK_MSG(test_failures == before, "%s, tp %d", *name, tp);
-            CHECK_INT(params, syn_bert_config_params(&job.config, ALL_HEADS));
+            CHECK_MSG(test_failures == before, "%s, tp %d", name, tp);
+            CHECK_INT(params, syn_model_config_params(&job.config, ALL_HEADS));
             const size_t least = (size_t)(4 * job.sums[0].params);
-            CHECK_MSG(peak > least && peak < least + least / 4, "%s: %zu bytes for %zu", *name,
-                      peak, least);
+            CHECK_MSG(peak > least && peak < least + least / 4, "%s: %zu bytes for %zu", name, peak,
+                      least);
         }
 }
 

@@ -7,17 +7,18 @@
 #include "tests/support/gpt_reference.h"
 #include "tests/support/test.h"
 
-static const syn_gpt_config small = {.name = "small",
-                                     .n_layer = 2,
-                                     .n_embd = 32,
-                                     .n_head = 4,
-                                     .n_positions = 24,
-                                     .n_inner = 128,
-                                     .vocab_size = 97,
-                                     .layer_norm_epsilon = 1e-5,
-                                     .initializer_range = 0.02,
-                                     .gelu_tanh = true,
-                                     .tied = true};
+static const syn_model_config small = {.family = &syn_gpt_family,
+                                       .name = "small",
+                                       .n_layer = 2,
+                                       .n_embd = 32,
+                                       .n_head = 4,
+                                       .n_positions = 24,
+                                       .n_inner = 128,
+                                       .vocab_size = 97,
+                                       .norm_epsilon = 1e-5,
+                                       .initializer_range = 0.02,
+                                       .activation = SYN_GELU_TANH,
+                                       .tied = true};
 
 enum { BATCH = 3, PROMPT = 5, NEW = 12 };
 static const int32_t prompts[BATCH * PROMPT] = {1, 2, 3, 4, 5, 90, 80, 70, 60, 50, 7, 7, 7, 7, 96};
@@ -35,18 +36,18 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
-    syn_gpt *gpt = NULL;
+    syn_model *gpt = NULL;
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_gpt_options how = {
+    const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .seed = 1};
     syn_generation *g = &job->results[comm->rank];
     *g = job->request;
-    syn_status s = syn_gpt_new(&gpt, ctx, &job->weights->config, &how, err);
+    syn_status s = syn_model_new(&gpt, ctx, &job->weights->config, &how, err);
     if (s == SYN_OK) s = ref_load(job->weights, ctx, comm->rank, job->tp);
     if (s == SYN_OK) s = syn_generate(gpt, g, err);
     if (comm->rank == 0) job->peak_bytes = syn_ctx_peak_bytes(ctx);
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     syn_ctx_free(ctx);
     return s;
 }
@@ -91,7 +92,7 @@ static void greedy_reference(const ref_model *m, int32_t out[BATCH * NEW]) {
     }
 }
 
-static ref_model filled(const syn_gpt_config *config) {
+static ref_model filled(const syn_model_config *config) {
     ref_model m = ref_new(config);
     ref_fill_all(&m);
     return m;
@@ -170,7 +171,7 @@ static void end_of_text_stops_and_pads(void) {
     }
     for (int tp = 1; tp <= 2; tp++) {
         struct job job = {.tp = tp, .weights = &m, .request = request(0)};
-        job.request.end = (syn_gpt_ending){{eos}, 1, eos};
+        job.request.end = (syn_text_ending){{eos}, 1, eos};
         const bool ok = run(&job);
         bool same = ok;
         int64_t got = -1;
@@ -197,7 +198,7 @@ static void end_of_text_stops_and_pads(void) {
 
 /* Many steps must not hold more than one step needs: the buffers of a step are given back. */
 static void decoding_needs_no_more_memory(void) {
-    syn_gpt_config config = small;
+    syn_model_config config = small;
     config.n_positions = 4096;
     ref_model m = filled(&config);
     size_t peak[2];
@@ -226,7 +227,7 @@ static void layers_reuse_each_others_memory(void) {
     size_t peak[2];
     bool ok = true;
     for (int i = 0; i < 2; i++) {
-        syn_gpt_config config = small;
+        syn_model_config config = small;
         config.n_positions = 300;
         config.n_layer = i ? 6 : 2;
         ref_model m = filled(&config);
@@ -254,21 +255,21 @@ static void layers_reuse_each_others_memory(void) {
 
 struct fixture {
     syn_ctx *ctx;
-    syn_gpt *gpt;
+    syn_model *gpt;
     syn_error err;
 };
 
 static struct fixture model(void) {
     struct fixture f = {0};
-    const syn_gpt_options how = {.tp = NULL, .fused_attention = false, .seed = 1};
+    const syn_model_options how = {.tp = NULL, .fused_attention = false, .seed = 1};
     if (syn_ctx_new(&f.ctx, SYN_DEVICE_CPU, NULL, &f.err) != SYN_OK ||
-        syn_gpt_new(&f.gpt, f.ctx, &small, &how, &f.err) != SYN_OK)
+        syn_model_new(&f.gpt, f.ctx, &small, &how, &f.err) != SYN_OK)
         abort();
     return f;
 }
 
 static void drop(struct fixture *f) {
-    syn_gpt_free(f->gpt);
+    syn_model_free(f->gpt);
     syn_ctx_free(f->ctx);
 }
 
@@ -361,9 +362,9 @@ static void forward_refuses_what_does_not_fit(void) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct fixture f = model();
-        const syn_status begun = syn_gpt_begin(f.gpt, 2, 4, &f.err);
+        const syn_status begun = syn_causal_begin(f.gpt, 2, 4, &f.err);
         const syn_tensor logits =
-            syn_gpt_forward(f.gpt, syn_input(f.ctx, "tokens", &bad[i].spec, NULL));
+            syn_causal_forward(f.gpt, syn_input(f.ctx, "tokens", &bad[i].spec, NULL));
         const syn_error err = *syn_ctx_error(f.ctx);
         drop(&f);
         CHECK_OK(begun, f.err);
@@ -373,11 +374,11 @@ static void forward_refuses_what_does_not_fit(void) {
     }
     struct fixture f = model();
     const syn_spec spec = {SYN_I32, 2, {1, 1}};
-    const syn_tensor logits = syn_gpt_forward(f.gpt, syn_input(f.ctx, "tokens", &spec, NULL));
+    const syn_tensor logits = syn_causal_forward(f.gpt, syn_input(f.ctx, "tokens", &spec, NULL));
     const syn_error err = *syn_ctx_error(f.ctx);
     drop(&f);
     CHECK_INT(logits.id, 0);
-    CHECK_HAS(err.text, "syn_gpt_begin");
+    CHECK_HAS(err.text, "syn_causal_begin");
 }
 
 static void models_refuse_what_does_not_divide(void) {
@@ -385,19 +386,19 @@ static void models_refuse_what_does_not_divide(void) {
     syn_group group = {1, "tp0", ranks, 3, 0, NULL};
     syn_comm *comm = NULL;
     syn_ctx *ctx = NULL;
-    syn_gpt *gpt = NULL;
+    syn_model *gpt = NULL;
     syn_error err = {0}, inner = {0};
     CHECK_OK(syn_comm_fake_new(&comm, 0, 3, &err), err);
     const syn_status made = syn_ctx_new(&ctx, SYN_DEVICE_META, comm, &err);
-    syn_gpt_options how = {.tp = &group, .fused_attention = false, .seed = 1};
-    const syn_status heads = syn_gpt_new(&gpt, ctx, &small, &how, &err);
-    syn_gpt_config config = small;
+    syn_model_options how = {.tp = &group, .fused_attention = false, .seed = 1};
+    const syn_status heads = syn_model_new(&gpt, ctx, &small, &how, &err);
+    syn_model_config config = small;
     config.n_head = 32;
     group.size = 1;
     config.n_inner = 33;
     syn_group pair = {1, "tp0", ranks, 2, 0, NULL};
     how.tp = &pair;
-    const syn_status width = syn_gpt_new(&gpt, ctx, &config, &how, &inner);
+    const syn_status width = syn_model_new(&gpt, ctx, &config, &how, &inner);
     syn_ctx_free(ctx);
     syn_comm_close(comm);
     CHECK(made == SYN_OK && gpt == NULL);

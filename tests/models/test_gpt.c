@@ -10,24 +10,25 @@
 #define LIMIT 1e-5 /* relative to the largest logit */
 
 /* 257 tokens divide by neither 2 nor 4; an MLP of 3, not 4 widths. */
-static const syn_gpt_config small = {.name = "small",
-                                     .n_layer = 2,
-                                     .n_embd = 32,
-                                     .n_head = 4,
-                                     .n_positions = 24,
-                                     .n_inner = 96,
-                                     .vocab_size = 257,
-                                     .layer_norm_epsilon = 1e-5,
-                                     .initializer_range = 0.3,
-                                     .gelu_tanh = true,
-                                     .tied = true};
+static const syn_model_config small = {.family = &syn_gpt_family,
+                                       .name = "small",
+                                       .n_layer = 2,
+                                       .n_embd = 32,
+                                       .n_head = 4,
+                                       .n_positions = 24,
+                                       .n_inner = 96,
+                                       .vocab_size = 257,
+                                       .norm_epsilon = 1e-5,
+                                       .initializer_range = 0.3,
+                                       .activation = SYN_GELU_TANH,
+                                       .tied = true};
 
 static const int32_t prompt[] = {5,  256, 0,   17, 17, 200, 64, 128, 99, 1,  2,  3,  250, 251,
                                  40, 41,  256, 7,  8,  9,   10, 11,  12, 13, 14, 15, 16};
 
 /* One run of the model on all ranks, fed `chunks` of tokens. */
 struct job {
-    syn_gpt_config config;
+    syn_model_config config;
     const ref_model *weights; /* NULL: the model's own */
     int tp;
     bool fused;
@@ -52,21 +53,21 @@ static int32_t token_at(const struct job *job, int64_t b, int64_t t) {
     return (int32_t)(prompt[b + t] % job->config.vocab_size);
 }
 
-static syn_status feed(struct job *job, syn_gpt *gpt, syn_ctx *ctx, float *to, syn_error *err) {
+static syn_status feed(struct job *job, syn_model *gpt, syn_ctx *ctx, float *to, syn_error *err) {
     int32_t tokens[4 * 24];
     int64_t at = 0;
     const size_t bytes = (size_t)(job->batch * job->config.vocab_size) * sizeof *to;
-    SYN_TRY(syn_gpt_begin(gpt, job->batch, total_tokens(job), err));
+    SYN_TRY(syn_causal_begin(gpt, job->batch, total_tokens(job), err));
     for (int k = 0; k < job->n_chunks; k++) {
         const int64_t n = job->chunks[k];
         const syn_spec spec = {SYN_I32, 2, {job->batch, n}};
         for (int64_t b = 0; b < job->batch; b++)
             for (int64_t t = 0; t < n; t++) tokens[b * n + t] = token_at(job, b, at + t);
-        const syn_tensor logits = syn_gpt_forward(gpt, syn_input(ctx, "tokens", &spec, tokens));
+        const syn_tensor logits = syn_causal_forward(gpt, syn_input(ctx, "tokens", &spec, tokens));
         SYN_TRY(syn_tensor_read(ctx, logits, to + k * job->batch * job->config.vocab_size, bytes));
         at += n;
     }
-    return syn_gpt_position(gpt) == at ? SYN_OK : SYN_E_INVALID;
+    return syn_causal_position(gpt) == at ? SYN_OK : SYN_E_INVALID;
 }
 
 /* The model's own weights must be the shards of one full model. */
@@ -90,21 +91,21 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
-    syn_gpt *gpt = NULL;
+    syn_model *gpt = NULL;
     float *to = calloc((size_t)(job->n_chunks * job->batch * job->config.vocab_size), sizeof *to);
     job->logits[comm->rank] = to;
     if (!to) return SYN_FAIL_NOMEM(err, 0, "logits");
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_gpt_options how = {
+    const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .seed = job->seed};
-    syn_status s = syn_gpt_new(&gpt, ctx, &job->config, &how, err);
+    syn_status s = syn_model_new(&gpt, ctx, &job->config, &how, err);
     if (s == SYN_OK && own_weights)
         job->odd_shard[comm->rank] = !own_shards(job, own_weights, ctx, comm->rank);
     if (s == SYN_OK && job->weights) s = ref_load(job->weights, ctx, comm->rank, job->tp);
     if (s == SYN_OK) s = feed(job, gpt, ctx, to, err);
     if (s != SYN_OK) syn_ctx_check(ctx, err);
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     syn_ctx_free(ctx);
     return s;
 }
@@ -151,7 +152,7 @@ static void logits_of_every_variant(void) {
         struct job job = {
             .config = small, .tp = sizes[i % 3], .fused = i / 3 % 2, .batch = i / 6 % 2 ? 3 : 1};
         job.config.tied = i / 12 % 2;
-        job.config.gelu_tanh = i / 24 % 2;
+        job.config.activation = i / 24 % 2 ? SYN_GELU_TANH : SYN_GELU_ERF;
         job.n_chunks = 1;
         job.chunks[0] = 9;
         ref_model m = ref_new(&job.config);
@@ -159,8 +160,8 @@ static void logits_of_every_variant(void) {
         job.weights = &m;
         const double e = job_error(&job, &m);
         ref_free(&m);
-        CHECK_MSG(e <= LIMIT, "tp %d, fused %d, batch %d, tied %d, tanh %d: error %g", job.tp,
-                  job.fused, (int)job.batch, job.config.tied, job.config.gelu_tanh, e);
+        CHECK_MSG(e <= LIMIT, "tp %d, fused %d, batch %d, tied %d, activation %d: error %g", job.tp,
+                  job.fused, (int)job.batch, job.config.tied, (int)job.config.activation, e);
     }
 }
 
@@ -222,14 +223,14 @@ static void the_cache_changes_nothing(void) {
 }
 
 /* The weights a model makes for itself. */
-static ref_model read_own_weights(const syn_gpt_config *config, uint64_t seed) {
+static ref_model read_own_weights(const syn_model_config *config, uint64_t seed) {
     ref_model m = ref_new(config);
     syn_error err = {0};
     syn_ctx *ctx = NULL;
-    syn_gpt *gpt = NULL;
-    const syn_gpt_options how = {.tp = NULL, .fused_attention = false, .seed = seed};
+    syn_model *gpt = NULL;
+    const syn_model_options how = {.tp = NULL, .fused_attention = false, .seed = seed};
     if (syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err) != SYN_OK ||
-        syn_gpt_new(&gpt, ctx, config, &how, &err) != SYN_OK)
+        syn_model_new(&gpt, ctx, config, &how, &err) != SYN_OK)
         abort();
     for (int i = 0; i < m.n_params; i++) {
         ref_param *p = &m.params[i];
@@ -238,14 +239,14 @@ static ref_model read_own_weights(const syn_gpt_config *config, uint64_t seed) {
             syn_tensor_read(ctx, t, p->data, (size_t)(p->rows * p->columns) * sizeof(float));
         if (s != SYN_OK) test_failures++;
     }
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     syn_ctx_free(ctx);
     return m;
 }
 
 /* Every rank's random weights are shards of one model, of the deviations that GPT-2 has. */
 static void random_weights_are_one_model(void) {
-    syn_gpt_config config = small;
+    syn_model_config config = small;
     config.tied = false;
     ref_model m = read_own_weights(&config, 7);
     own_weights = &m;

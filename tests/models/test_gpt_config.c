@@ -3,9 +3,11 @@
 #include "tests/support/test.h"
 
 #include <stdint.h>
+#include <unistd.h>
 
-#include "models/gpt_config.h"
+#include "models/config.h"
 #include "syntorch/memory.h"
+#include "syntorch/sink.h"
 
 /* As the released GPT-2 config has it (keys that do not matter here included). */
 static const char *const gpt2_file =
@@ -26,12 +28,13 @@ static const char *const general_file =
 static const char *const small_file =
     "{\"n_layer\":2,\"n_embd\":64,\"n_head\":4,\"n_positions\":16,\"vocab_size\":100}";
 
-static syn_status parse_as(syn_gpt_config *c, const char *name, const char *json, syn_error *err) {
+static syn_status parse_as(syn_model_config *c, const char *name, const char *json,
+                           syn_error *err) {
     memset(err, 0, sizeof *err);
-    return syn_gpt_config_parse(c, name, json, strlen(json), err);
+    return syn_model_config_parse(c, name, json, strlen(json), err);
 }
 
-static syn_status parse(syn_gpt_config *c, const char *json, syn_error *err) {
+static syn_status parse(syn_model_config *c, const char *json, syn_error *err) {
     return parse_as(c, "m.json", json, err);
 }
 
@@ -50,10 +53,10 @@ static const char *small_with(const char *from, const char *to) {
 /* ---- What is read ---- */
 
 static void gpt2_file_is_the_preset(void) {
-    syn_gpt_config file, preset;
+    syn_model_config file, preset;
     syn_error err;
     CHECK_OK(parse_as(&file, "models/gpt2/config.json", gpt2_file, &err), err);
-    CHECK_OK(syn_gpt_config_preset(&preset, "gpt2", &err), err);
+    CHECK_OK(syn_model_config_preset(&preset, "gpt2", &err), err);
     CHECK_STR(file.name, "gpt2");
     CHECK_STR(preset.name, "gpt2");
     CHECK_INT(file.n_layer, preset.n_layer);
@@ -64,13 +67,14 @@ static void gpt2_file_is_the_preset(void) {
     CHECK_INT(file.n_inner, 3072);
     CHECK_INT(file.vocab_size, preset.vocab_size);
     CHECK(memcmp(&file.end, &preset.end, sizeof file.end) == 0);
-    CHECK_NEAR(file.layer_norm_epsilon, preset.layer_norm_epsilon, 0);
+    CHECK_NEAR(file.norm_epsilon, preset.norm_epsilon, 0);
     CHECK_NEAR(file.initializer_range, preset.initializer_range, 0);
-    CHECK(file.gelu_tanh && preset.gelu_tanh && file.tied && preset.tied);
+    CHECK(file.activation == SYN_GELU_TANH && preset.activation == SYN_GELU_TANH);
+    CHECK(file.tied && preset.tied);
 }
 
 static void general_names(void) {
-    syn_gpt_config c;
+    syn_model_config c;
     syn_error err;
     CHECK_OK(parse(&c, general_file, &err), err);
     CHECK_STR(c.name, "my-gpt");
@@ -81,21 +85,21 @@ static void general_names(void) {
     CHECK_INT(c.n_inner, 96);
     CHECK_INT(c.vocab_size, 300);
     CHECK_INT(c.end.n_ids, 0);
-    CHECK_NEAR(c.layer_norm_epsilon, 1e-12, 0);
+    CHECK_NEAR(c.norm_epsilon, 1e-12, 0);
     CHECK_NEAR(c.initializer_range, 0.5, 0);
-    CHECK(!c.gelu_tanh && !c.tied);
+    CHECK(c.activation == SYN_GELU_ERF && !c.tied);
 }
 
 static void defaults(void) {
-    syn_gpt_config c;
+    syn_model_config c;
     syn_error err;
     CHECK_OK(parse(&c, small_file, &err), err);
     CHECK_STR(c.name, "m");
     CHECK_INT(c.n_inner, 256);
     CHECK_INT(c.end.n_ids, 0);
-    CHECK_NEAR(c.layer_norm_epsilon, 1e-5, 0);
+    CHECK_NEAR(c.norm_epsilon, 1e-5, 0);
     CHECK_NEAR(c.initializer_range, 0.02, 0);
-    CHECK(c.gelu_tanh && c.tied);
+    CHECK(c.activation == SYN_GELU_TANH && c.tied);
     CHECK_OK(parse(&c,
                    small_with("\"n_layer\"", "\"n_inner\":null,\"eos_token_id\":null,\"n_layer\""),
                    &err),
@@ -131,7 +135,7 @@ static void harmless_values(void) {
         {"\"layer_norm_epsilon\":0,\"n_ctx\":4096,", 0, 0, 0, 0},
         {"\"layer_norm_epsilon\":0.0,\"n_ctx\":null,", 0, 0, 0, 0},
     };
-    syn_gpt_config c;
+    syn_model_config c;
     syn_error err;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char with[200];
@@ -143,7 +147,7 @@ static void harmless_values(void) {
         if (c.end.n_ids == 0) continue;
         CHECK_INT(c.end.ids[0], rows[i].first);
         CHECK_INT(c.end.ids[c.end.n_ids - 1], rows[i].last);
-        CHECK(syn_gpt_ends(&c.end, rows[i].last) && !syn_gpt_ends(&c.end, 42));
+        CHECK(syn_text_ends(&c.end, rows[i].last) && !syn_text_ends(&c.end, 42));
     }
     CHECK_OK(parse(&c, small_with("n_positions", "n_ctx"), &err), err);
     CHECK_INT(c.n_positions, 16);
@@ -160,7 +164,7 @@ static void names_of_models(void) {
                  {"/config.json", "config"},
                  {"plain", "plain"},
                  {"new\nline.json", "new?line"}};
-    syn_gpt_config c;
+    syn_model_config c;
     syn_error err;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         CHECK_OK(parse_as(&c, names[i].file, small_file, &err), err);
@@ -176,6 +180,81 @@ static void names_of_models(void) {
     CHECK_STR(c.name, "own");
     CHECK_OK(parse(&c, small_with("{", "{\"_name_or_path\":\"\","), &err), err);
     CHECK_STR(c.name, "m");
+}
+
+/* What is written is what transformers writes, and is read again as it was. */
+static void saved_files(void) {
+    static const char *const endings[] = {
+        "  \"bos_token_id\": null,\n  \"eos_token_id\": null\n}\n",
+        "  \"bos_token_id\": 7,\n  \"eos_token_id\": 7\n}\n",
+        "  \"bos_token_id\": 7,\n  \"eos_token_id\": [7, 9],\n  \"pad_token_id\": 3\n}\n"};
+    static const syn_text_ending ends[] = {{{0}, 0, 0}, {{7}, 1, 7}, {{7, 9}, 2, 3}};
+    const char *tmp = getenv("TMPDIR");
+    char path[256], want[900];
+    syn_error err = {0};
+    snprintf(path, sizeof path, "%.200s/syn_gpt_config_XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    const int fd = mkstemp(path);
+    CHECK(fd >= 0);
+    close(fd);
+    for (int i = 0; i < 3; i++) {
+        syn_model_config c, again;
+        char *text = NULL;
+        size_t bytes = 0;
+        CHECK_OK(parse(&c, general_file, &err), err);
+        c.end = ends[i];
+        c.activation = i ? SYN_GELU_TANH : SYN_GELU_ERF;
+        const syn_status saved = syn_model_config_save(&c, 0, path, &err);
+        const syn_status loaded = syn_model_config_load(&again, path, &err);
+        const syn_status read = syn_read_file(path, 10000, &text, &bytes, &err);
+        CHECK_OK(saved, err);
+        CHECK_OK(loaded, err);
+        CHECK_OK(read, err);
+        snprintf(want, sizeof want,
+                 "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
+                 "  \"_name_or_path\": \"my-gpt\",\n  \"n_layer\": 3,\n  \"n_embd\": 64,\n"
+                 "  \"n_head\": 4,\n  \"n_positions\": 32,\n  \"n_inner\": 96,\n"
+                 "  \"vocab_size\": 300,\n  \"layer_norm_epsilon\": 1e-12,\n"
+                 "  \"initializer_range\": 0.5,\n  \"activation_function\": \"%s\",\n"
+                 "  \"tie_word_embeddings\": false,\n%s",
+                 i ? "gelu_new" : "gelu", endings[i]);
+        CHECK_STR(text, want);
+        syn_free(text);
+        CHECK(memcmp(&c.end, &again.end, sizeof c.end) == 0);
+        CHECK(c.activation == again.activation && c.tied == again.tied);
+        CHECK(syn_model_config_hash(&c, 1) == syn_model_config_hash(&again, 1));
+    }
+    unlink(path);
+}
+
+/* Every number of a file is part of the hash, the name is not. */
+static void hashes_tell_models_apart(void) {
+    static const char *const changes[][2] = {{"\"n_layer\":2", "\"n_layer\":3"},
+                                             {"\"n_embd\":64", "\"n_embd\":128"},
+                                             {"\"n_head\":4", "\"n_head\":8"},
+                                             {"\"n_positions\":16", "\"n_positions\":17"},
+                                             {"{", "{\"n_inner\":255,"},
+                                             {"\"vocab_size\":100", "\"vocab_size\":101"},
+                                             {"{", "{\"layer_norm_epsilon\":1e-6,"},
+                                             {"{", "{\"initializer_range\":0.03,"},
+                                             {"{", "{\"activation_function\":\"gelu\","},
+                                             {"{", "{\"tie_word_embeddings\":false,"},
+                                             {"{", "{\"eos_token_id\":1,"},
+                                             {"{", "{\"pad_token_id\":2,"}};
+    enum { N = sizeof changes / sizeof changes[0] };
+    syn_model_config c;
+    syn_error err;
+    uint64_t hash[N + 1];
+    CHECK_OK(parse(&c, small_file, &err), err);
+    hash[N] = syn_model_config_hash(&c, 1);
+    CHECK(hash[N] != syn_model_config_hash(&c, 2));
+    CHECK_OK(parse_as(&c, "other.json", small_file, &err), err);
+    CHECK(hash[N] == syn_model_config_hash(&c, 1));
+    for (int i = 0; i < N; i++) {
+        CHECK_OK(parse(&c, small_with(changes[i][0], changes[i][1]), &err), err);
+        hash[i] = syn_model_config_hash(&c, 1);
+        for (int k = 0; k < i; k++) CHECK_MSG(hash[i] != hash[k], "%d and %d", i, k);
+        CHECK_MSG(hash[i] != hash[N], "%s changes nothing", changes[i][1]);
+    }
 }
 
 /* ---- Bad files ---- */
@@ -232,7 +311,8 @@ static void refuses_bad_files(void) {
         {"{", "{\"initializer_range\":\"big\",", "", "not \"big\""},
         {"{", "{\"tie_word_embeddings\":1,", "",
          "\"tie_word_embeddings\" must be true or false, not 1"},
-        {"{", "{\"model_type\":\"llama\",", "m.json:1:15: ", "\"model_type\" is \"llama\""},
+        {"{", "{\"model_type\":\"llama\",", "m.json:1:15: ",
+         "\"model_type\" is \"llama\", but only \"gpt2\", \"gpt3\" and \"bert\" are known"},
         {"{", "{\"num_key_value_heads\":2,",
          "m.json:1:24: ", "\"num_key_value_heads\" 2 differs from \"n_head\" 4"},
         {"{", "{\"scale_attn_weights\":false,", "", "\"scale_attn_weights\" must be true"},
@@ -243,7 +323,7 @@ static void refuses_bad_files(void) {
         {"{", "[", "m.json:1:1: ", "the file must be an object, not an array"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        syn_gpt_config c, before;
+        syn_model_config c, before;
         syn_error err;
         memset(&c, 7, sizeof c);
         before = c;
@@ -259,12 +339,12 @@ static void refuses_bad_files(void) {
 
 static void refuses_every_cut(void) {
     for (size_t n = 0; n < strlen(gpt2_file); n++) {
-        syn_gpt_config c;
+        syn_model_config c;
         syn_error err = {0};
         char *cut = malloc(n + 1);
         CHECK(cut != NULL);
         memcpy(cut, gpt2_file, n);
-        const syn_status status = syn_gpt_config_parse(&c, "m.json", cut, n, &err);
+        const syn_status status = syn_model_config_parse(&c, "m.json", cut, n, &err);
         free(cut);
         CHECK_MSG(status == SYN_E_FORMAT, "a file cut at %zu was taken", n);
     }
@@ -275,7 +355,7 @@ static void refuses_nesting_bombs(void) {
     const size_t depth = 1000000;
     static const char open[] = "[{";
     for (int kind = 0; kind < 2; kind++) {
-        syn_gpt_config c;
+        syn_model_config c;
         syn_error err = {0};
         char *json = malloc(depth * 5 + 32);
         CHECK(json != NULL);
@@ -287,7 +367,7 @@ static void refuses_nesting_bombs(void) {
                 n += 4;
             }
         }
-        const syn_status status = syn_gpt_config_parse(&c, "m.json", json, n, &err);
+        const syn_status status = syn_model_config_parse(&c, "m.json", json, n, &err);
         free(json);
         CHECK_INT(status, SYN_E_FORMAT);
         CHECK_HAS(err.text, "nested more than");
@@ -295,12 +375,12 @@ static void refuses_nesting_bombs(void) {
 }
 
 static void missing_files_and_models(void) {
-    syn_gpt_config c;
+    syn_model_config c;
     syn_error err = {0};
-    CHECK_INT(syn_gpt_config_load(&c, "/nowhere/m.json", &err), SYN_E_IO);
+    CHECK_INT(syn_model_config_load(&c, "/nowhere/m.json", &err), SYN_E_IO);
     CHECK_HAS(err.text, "/nowhere/m.json");
     syn_error none = {0};
-    CHECK_INT(syn_gpt_config_preset(&c, "gpt4", &none), SYN_E_INVALID);
+    CHECK_INT(syn_model_config_preset(&c, "gpt4", &none), SYN_E_INVALID);
     CHECK_HAS(none.text, "'gpt4'");
     CHECK_HAS(none.text, "gpt2, gpt2-medium");
     CHECK_HAS(none.text, "megatron-1t");
@@ -308,11 +388,11 @@ static void missing_files_and_models(void) {
 
 static void survives_allocation_failures(void) {
     for (uint64_t n = 0;; n++) {
-        syn_gpt_config c;
+        syn_model_config c;
         syn_error err = {0};
         syn_memory_fail_after(n);
         const syn_status status =
-            syn_gpt_config_parse(&c, "m.json", gpt2_file, strlen(gpt2_file), &err);
+            syn_model_config_parse(&c, "m.json", gpt2_file, strlen(gpt2_file), &err);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         if (status == SYN_OK) return;
         CHECK_INT(status, SYN_E_NOMEM);
@@ -341,49 +421,53 @@ static void parameter_counts(void) {
         {"megatron-1t", 0, 0, 1008038758400},
     };
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        syn_gpt_config c;
+        syn_model_config c;
         syn_error err = {0};
-        CHECK_OK(syn_gpt_config_preset(&c, models[i].name, &err), err);
+        CHECK_OK(syn_model_config_preset(&c, models[i].name, &err), err);
         if (models[i].vocab_size != 0) c.vocab_size = models[i].vocab_size;
         if (models[i].positions != 0) c.n_positions = models[i].positions;
-        CHECK_INT(syn_gpt_config_params(&c), models[i].params);
+        CHECK_INT(syn_model_config_params(&c, 0), models[i].params);
     }
 }
 
 /* Counted tensor by tensor: the 5B model of 24 layers, then an odd one with its own MLP width and
  * head. */
 static void parameter_counts_of_other_shapes(void) {
-    syn_gpt_config c;
+    syn_model_config c;
     syn_error err;
     CHECK_OK(parse(&c,
                    "{\"n_layer\":24,\"n_embd\":4096,\"n_head\":32,\"n_positions\":2048,\"vocab_"
                    "size\":51200}",
                    &err),
              err);
-    CHECK_INT(syn_gpt_config_params(&c), 5051228160);
+    CHECK_INT(syn_model_config_params(&c, 0), 5051228160);
     CHECK_OK(parse(&c, general_file, &err), err);
     const int64_t layer =
         2 * 64 + (64 * 192 + 192) + (64 * 64 + 64) + 2 * 64 + (64 * 96 + 96) + (96 * 64 + 64);
-    CHECK_INT(syn_gpt_config_params(&c), 3 * layer + 300 * 64 + 32 * 64 + 2 * 64 + 300 * 64);
+    CHECK_INT(syn_model_config_params(&c, 0), 3 * layer + 300 * 64 + 32 * 64 + 2 * 64 + 300 * 64);
 }
 
 static void presets_are_consistent(void) {
     size_t n = 0;
-    for (const char *const *name = syn_gpt_presets(); *name != NULL; name++, n++) {
-        syn_gpt_config c;
+    for (size_t i = 0; syn_model_preset(i); i++) {
+        const char *name = syn_model_preset(i);
+        syn_model_config c;
         syn_error err = {0};
-        CHECK_OK(syn_gpt_config_preset(&c, *name, &err), err);
-        CHECK_STR(c.name, *name);
-        CHECK_OK(syn_gpt_config_check(&c, 1, &err), err);
+        CHECK_OK(syn_model_config_preset(&c, name, &err), err);
+        CHECK_STR(c.name, name);
+        if (c.family != &syn_gpt_family) continue;
+        n++;
+        CHECK_OK(syn_model_config_check(&c, 1, &err), err);
         CHECK_INT(c.n_inner, 4 * c.n_embd);
-        CHECK(c.end.n_ids == 1 && syn_gpt_ends(&c.end, 50256) && c.tied && c.gelu_tanh);
+        CHECK(c.end.n_ids == 1 && syn_text_ends(&c.end, 50256) && c.tied);
+        CHECK_INT(c.activation, SYN_GELU_TANH);
         /* "gpt3-6.7b" has about as many parameters as it says. */
         double size;
         char unit;
-        if (sscanf(*name, "%*[a-z0-9]-%lf%c", &size, &unit) != 2) continue;
+        if (sscanf(name, "%*[a-z0-9]-%lf%c", &size, &unit) != 2) continue;
         const double said = size * (unit == 'm' ? 1e6 : unit == 'b' ? 1e9 : 1e12);
-        const double has = (double)syn_gpt_config_params(&c);
-        CHECK_MSG(fabs(has / said - 1) < 0.08, "%s has %g parameters", *name, has);
+        const double has = (double)syn_model_config_params(&c, 0);
+        CHECK_MSG(fabs(has / said - 1) < 0.08, "%s has %g parameters", name, has);
     }
     CHECK_INT(n, 15);
 }
@@ -402,31 +486,39 @@ static void head_widths(void) {
         {"megatron-22b", 48, 96}, {"megatron-530b", 105, 160}, {"megatron-1t", 128, 160},
     };
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
-        syn_gpt_config c;
+        syn_model_config c;
         syn_error err = {0};
-        CHECK_OK(syn_gpt_config_preset(&c, heads[i].name, &err), err);
+        CHECK_OK(syn_model_config_preset(&c, heads[i].name, &err), err);
         CHECK_INT(c.n_embd / c.n_head, heads[i].width);
         CHECK_INT(c.n_layer, heads[i].layers);
     }
 }
 
 static void cuts_for_ranks(void) {
-    syn_gpt_config c;
+    syn_model_config c;
     syn_error err = {0};
-    CHECK_OK(syn_gpt_config_preset(&c, "gpt2", &err), err);
+    CHECK_OK(syn_model_config_preset(&c, "gpt2", &err), err);
     for (int tp = 1; tp <= 12; tp++) {
         syn_error e = {0};
-        const syn_status status = syn_gpt_config_check(&c, tp, &e);
+        const syn_status status = syn_model_config_check(&c, tp, &e);
         CHECK_INT(status, 12 % tp == 0 ? SYN_OK : SYN_E_INVALID);
         if (status != SYN_OK) CHECK_HAS(e.text, "does not divide the 12 attention heads");
     }
     syn_error zero = {0}, inner = {0}, heads = {0};
-    CHECK_INT(syn_gpt_config_check(&c, 0, &zero), SYN_E_INVALID);
+    CHECK_INT(syn_model_config_check(&c, 0, &zero), SYN_E_INVALID);
+    syn_error shared = {0}, divide = {0};
+    c.n_kv_head = 3;
+    CHECK_INT(syn_model_config_check(&c, 2, &shared), SYN_E_INVALID);
+    CHECK_HAS(shared.text, "tp 2 does not divide the 3 heads of keys and values");
+    c.n_kv_head = 5;
+    CHECK_INT(syn_model_config_check(&c, 1, &divide), SYN_E_INVALID);
+    CHECK_HAS(divide.text, "5 heads of keys and values do not divide the 12 of queries");
+    c.n_kv_head = 0;
     c.n_inner = 3073;
-    CHECK_INT(syn_gpt_config_check(&c, 2, &inner), SYN_E_INVALID);
+    CHECK_INT(syn_model_config_check(&c, 2, &inner), SYN_E_INVALID);
     CHECK_HAS(inner.text, "3073");
     c.n_embd = 769;
-    CHECK_INT(syn_gpt_config_check(&c, 1, &heads), SYN_E_INVALID);
+    CHECK_INT(syn_model_config_check(&c, 1, &heads), SYN_E_INVALID);
     CHECK_HAS(heads.text, "769");
 }
 
@@ -434,33 +526,33 @@ static void cuts_for_ranks(void) {
  * 4, 8. */
 static void padded_vocabularies(void) {
     static const int64_t want[] = {50304, 50432, 50688, 51200};
-    syn_gpt_config c;
+    syn_model_config c;
     syn_error err = {0};
-    CHECK_OK(syn_gpt_config_preset(&c, "gpt2", &err), err);
-    for (int i = 0; i < 4; i++) CHECK_INT(syn_gpt_padded_vocab(&c, 1 << i, 128), want[i]);
-    CHECK_INT(syn_gpt_padded_vocab(&c, 1, 1), 50257);
-    CHECK_INT(syn_gpt_padded_vocab(&c, 2, 1), 50258);
+    CHECK_OK(syn_model_config_preset(&c, "gpt2", &err), err);
+    for (int i = 0; i < 4; i++) CHECK_INT(syn_model_padded_vocab(&c, 1 << i, 128), want[i]);
+    CHECK_INT(syn_model_padded_vocab(&c, 1, 1), 50257);
+    CHECK_INT(syn_model_padded_vocab(&c, 2, 1), 50258);
     c.vocab_size = 51200;
-    CHECK_INT(syn_gpt_padded_vocab(&c, 8, 128), 51200);
+    CHECK_INT(syn_model_padded_vocab(&c, 8, 128), 51200);
 }
 
 static void tiny_example(void) {
     const char *source = getenv("SYN_SOURCE");
     if (source == NULL) SKIP("SYN_SOURCE is not set");
     char path[4096];
-    syn_gpt_config c;
+    syn_model_config c;
     syn_error err = {0};
     snprintf(path, sizeof path, "%s/examples/configs/gpt3-tiny.json", source);
-    CHECK_OK(syn_gpt_config_load(&c, path, &err), err);
+    CHECK_OK(syn_model_config_load(&c, path, &err), err);
     CHECK_STR(c.name, "gpt3-tiny");
     CHECK_INT(c.n_layer, 2);
     CHECK_INT(c.n_head, 8);
     CHECK_INT(c.n_embd, 128);
     CHECK_INT(c.n_positions, 256);
     CHECK_INT(c.vocab_size, 256);
-    CHECK_INT(syn_gpt_config_params(&c),
+    CHECK_INT(syn_model_config_params(&c, 0),
               2 * (12 * 128 * 128 + 13 * 128) + (256 + 256) * 128 + 2 * 128);
-    for (int tp = 1; tp <= 8; tp *= 2) CHECK_OK(syn_gpt_config_check(&c, tp, &err), err);
+    for (int tp = 1; tp <= 8; tp *= 2) CHECK_OK(syn_model_config_check(&c, tp, &err), err);
 }
 
 static const test_case cases[] = {
@@ -469,6 +561,8 @@ static const test_case cases[] = {
     {"defaults", defaults},
     {"harmless_values", harmless_values},
     {"names_of_models", names_of_models},
+    {"saved_files", saved_files},
+    {"hashes_tell_models_apart", hashes_tell_models_apart},
     {"refuses_bad_files", refuses_bad_files},
     {"refuses_every_cut", refuses_every_cut},
     {"refuses_nesting_bombs", refuses_nesting_bombs},

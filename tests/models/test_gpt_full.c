@@ -53,7 +53,7 @@ struct job {
     int right;    /* greedy tokens of rank 0 */
 };
 
-static syn_status generate(struct job *job, syn_gpt *gpt, int rank, syn_error *err) {
+static syn_status generate(struct job *job, syn_model *gpt, int rank, syn_error *err) {
     const bfix_batch *f = &fixture.batches[0];
     int32_t prompt[PROMPT];
     for (int i = 0; i < PROMPT; i++) prompt[i] = (int32_t)f->tokens.v[i];
@@ -78,18 +78,18 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_param_source source = {full_read, (void *)&formula};
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
-    syn_gpt *gpt = NULL;
-    syn_gpt_config config;
-    SYN_TRY(syn_gpt_config_preset(&config, "gpt2", err));
+    syn_model *gpt = NULL;
+    syn_model_config config;
+    SYN_TRY(syn_model_config_preset(&config, "gpt2", err));
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     SYN_TRY(syn_ctx_set_threads(ctx, job->threads, err));
     syn_ctx_set_param_source(ctx, &source);
-    const syn_gpt_options how = {
+    const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .weight_dtype = job->dtype};
-    syn_status s = syn_gpt_new(&gpt, ctx, &config, &how, err);
+    syn_status s = syn_model_new(&gpt, ctx, &config, &how, err);
     if (s == SYN_OK) s = generate(job, gpt, comm->rank, err);
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     syn_ctx_free(ctx);
     return s;
 }

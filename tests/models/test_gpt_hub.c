@@ -19,18 +19,19 @@ struct text {
 
 static struct text fixture[MODELS][TEXTS];
 
-static syn_gpt_config config_of(int model) {
-    syn_gpt_config c = {.name = "hub",
-                        .n_layer = 2,
-                        .n_embd = 64,
-                        .n_head = 8,
-                        .n_positions = 32,
-                        .n_inner = model ? 96 : 256,
-                        .vocab_size = VOCAB,
-                        .layer_norm_epsilon = 1e-5,
-                        .initializer_range = 0.02,
-                        .gelu_tanh = !model,
-                        .tied = !model};
+static syn_model_config config_of(int model) {
+    syn_model_config c = {.family = &syn_gpt_family,
+                          .name = "hub",
+                          .n_layer = 2,
+                          .n_embd = 64,
+                          .n_head = 8,
+                          .n_positions = 32,
+                          .n_inner = model ? 96 : 256,
+                          .vocab_size = VOCAB,
+                          .norm_epsilon = 1e-5,
+                          .initializer_range = 0.02,
+                          .activation = model ? SYN_GELU_ERF : SYN_GELU_TANH,
+                          .tied = !model};
     return c;
 }
 
@@ -109,7 +110,7 @@ static bool read_fixture(void) {
 static void the_reference_agrees(void) {
     CHECK(read_fixture());
     for (int m = 0; m < MODELS; m++) {
-        const syn_gpt_config c = config_of(m);
+        const syn_model_config c = config_of(m);
         ref_model model = ref_new(&c);
         ref_fill_all(&model);
         double worst = 0;
@@ -135,14 +136,16 @@ struct job {
 };
 
 /* Token by token, then the whole text followed by generation. */
-static syn_status run_model(struct job *job, syn_ctx *ctx, syn_gpt *gpt, int rank, syn_error *err) {
+static syn_status run_model(struct job *job, syn_ctx *ctx, syn_model *gpt, int rank,
+                            syn_error *err) {
     const struct text *t = &fixture[job->model][job->text];
     float logits[VOCAB];
     const syn_spec one = {SYN_I32, 2, {1, 1}};
     double worst = 0;
-    SYN_TRY(syn_gpt_begin(gpt, 1, t->n_tokens, err));
+    SYN_TRY(syn_causal_begin(gpt, 1, t->n_tokens, err));
     for (int i = 0; i < t->n_tokens; i++) {
-        const syn_tensor out = syn_gpt_forward(gpt, syn_input(ctx, "token", &one, &t->tokens[i]));
+        const syn_tensor out =
+            syn_causal_forward(gpt, syn_input(ctx, "token", &one, &t->tokens[i]));
         SYN_TRY(syn_tensor_read(ctx, out, logits, sizeof logits));
         const double e = ref_error(logits, t->logits + i * VOCAB, VOCAB);
         if (!(e <= worst)) worst = isnan(e) ? INFINITY : e;
@@ -169,16 +172,16 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
-    syn_gpt *gpt = NULL;
+    syn_model *gpt = NULL;
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_gpt_options how = {
+    const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .seed = 1};
-    syn_status s = syn_gpt_new(&gpt, ctx, &job->weights->config, &how, err);
+    syn_status s = syn_model_new(&gpt, ctx, &job->weights->config, &how, err);
     if (s == SYN_OK) s = ref_load(job->weights, ctx, comm->rank, job->tp);
     if (s == SYN_OK) s = run_model(job, ctx, gpt, comm->rank, err);
     if (s != SYN_OK) syn_ctx_check(ctx, err);
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     syn_ctx_free(ctx);
     return s;
 }
@@ -186,7 +189,7 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
 static void the_model_agrees(void) {
     CHECK(read_fixture());
     for (int m = 0; m < MODELS; m++) {
-        const syn_gpt_config c = config_of(m);
+        const syn_model_config c = config_of(m);
         ref_model model = ref_new(&c);
         ref_fill_all(&model);
         for (int i = 0; i < TEXTS * 8; i++) {

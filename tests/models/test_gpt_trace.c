@@ -11,17 +11,18 @@
 #define MAX_TP    8
 #define MAX_STEPS 4
 
-static const syn_gpt_config small = {.name = "small",
-                                     .n_layer = 3,
-                                     .n_embd = 32,
-                                     .n_head = 8,
-                                     .n_positions = 64,
-                                     .n_inner = 96,
-                                     .vocab_size = 257,
-                                     .layer_norm_epsilon = 1e-5,
-                                     .initializer_range = 0.02,
-                                     .gelu_tanh = true,
-                                     .tied = true};
+static const syn_model_config small = {.family = &syn_gpt_family,
+                                       .name = "small",
+                                       .n_layer = 3,
+                                       .n_embd = 32,
+                                       .n_head = 8,
+                                       .n_positions = 64,
+                                       .n_inner = 96,
+                                       .vocab_size = 257,
+                                       .norm_epsilon = 1e-5,
+                                       .initializer_range = 0.02,
+                                       .activation = SYN_GELU_TANH,
+                                       .tied = true};
 
 /* Of a rank, and of one of its steps. */
 struct sums {
@@ -37,7 +38,7 @@ struct step_sums {
 
 /* A run on all ranks; the contexts keep the traces. */
 struct job {
-    syn_gpt_config config;
+    syn_model_config config;
     syn_device device;
     int tp;
     bool fused;
@@ -51,12 +52,12 @@ struct job {
 static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct job *job = arg;
     syn_mesh mesh;
-    syn_gpt *gpt = NULL;
+    syn_model *gpt = NULL;
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
     SYN_TRY(syn_ctx_new(&job->ctx[comm->rank], job->device, comm, err));
-    const syn_gpt_options how = {
+    const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .seed = job->seed};
-    SYN_TRY(syn_gpt_new(&gpt, job->ctx[comm->rank], &job->config, &how, err));
+    SYN_TRY(syn_model_new(&gpt, job->ctx[comm->rank], &job->config, &how, err));
     syn_generation g = {.batch = job->batch,
                         .prompt_tokens = job->prompt,
                         .new_tokens = job->new_tokens,
@@ -65,7 +66,7 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_status s = syn_generate(gpt, &g, err);
     syn_free(g.tokens);
     syn_free(g.logits);
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     return s;
 }
 
@@ -138,7 +139,7 @@ static void presets_trace_alike_on_cpu_and_meta(void) {
         struct job job = {.tp = tp, .seed = 1, .batch = 1, .prompt = 3, .new_tokens = 2};
         syn_error err = {0};
         uint64_t cpu[MAX_TP], meta[MAX_TP];
-        CHECK_OK(syn_gpt_config_preset(&job.config, tp == 2 ? "gpt3-125m" : "gpt2", &err), err);
+        CHECK_OK(syn_model_config_preset(&job.config, tp == 2 ? "gpt3-125m" : "gpt2", &err), err);
         CHECK(hashes(job, SYN_DEVICE_CPU, false, cpu));
         CHECK(hashes(job, SYN_DEVICE_META, true, meta));
         for (int r = 0; r < tp; r++)
@@ -270,7 +271,7 @@ static void costs_are_those_of_the_formulas(void) {
 
 /* Parameters of all ranks, those that every rank has counted once and padding not at all. */
 static int64_t distinct_params(const struct job *job) {
-    const syn_gpt_config *c = &job->config;
+    const syn_model_config *c = &job->config;
     const int64_t h = c->n_embd, t = job->tp,
                   padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
     /* per layer two norms (2h each) and the biases of the two row-parallel layers; positions; the
@@ -287,36 +288,36 @@ static void presets_have_their_sizes(void) {
         const char *name;
         int64_t params;
     } known[] = {{"gpt2", 124439808}, {"gpt2-xl", 1557611200}};
-    for (const char *const *name = syn_gpt_presets(); *name; name++)
+    for (size_t i = 0; syn_model_preset(i); i++)
         for (int tp = 1; tp <= 8; tp *= 2) {
             struct job job = {
                 .device = SYN_DEVICE_META, .tp = tp, .batch = 2, .prompt = 100, .new_tokens = 3};
             syn_error err = {0};
-            CHECK_OK(syn_gpt_config_preset(&job.config, *name, &err), err);
-            const syn_gpt_config *c = &job.config;
-            if (c->n_head % tp) continue;
-            CHECK_MSG(run(&job, true) && sum_up(&job), "%s, tp %d", *name, tp);
+            CHECK_OK(syn_model_config_preset(&job.config, syn_model_preset(i), &err), err);
+            const syn_model_config *c = &job.config;
+            if (!syn_model_is_causal(c) || c->n_head % tp) continue;
+            CHECK_MSG(run(&job, true) && sum_up(&job), "%s, tp %d", c->name, tp);
             const int64_t params = distinct_params(&job);
             const int before = test_failures;
             check_step(&job, 0, 100, 100);
             check_step(&job, 2, 1, 102);
             const size_t peak = syn_ctx_peak_bytes(job.ctx[0]);
             drop(&job);
-            CHECK_MSG(test_failures == before, "%s, tp %d", *name, tp);
-            CHECK_INT(params, syn_gpt_config_params(c));
+            CHECK_MSG(test_failures == before, "%s, tp %d", c->name, tp);
+            CHECK_INT(params, syn_model_config_params(c, 0));
             CHECK_INT(job.sums[tp - 1].states,
                       2 * c->n_layer * 2 * 102 * c->n_embd * 4 / tp); /* keys and values */
             const size_t least = (size_t)(4 * job.sums[0].params + job.sums[0].states);
-            CHECK_MSG(peak > least && peak < least + least / 4, "%s: %zu bytes for %zu", *name,
+            CHECK_MSG(peak > least && peak < least + least / 4, "%s: %zu bytes for %zu", c->name,
                       peak, least);
         }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        syn_gpt_config c;
+        syn_model_config c;
         syn_error err = {0};
-        CHECK_OK(syn_gpt_config_preset(&c, known[i].name, &err), err);
-        CHECK_INT(syn_gpt_config_params(&c), known[i].params);
+        CHECK_OK(syn_model_config_preset(&c, known[i].name, &err), err);
+        CHECK_INT(syn_model_config_params(&c, 0), known[i].params);
     }
-    syn_gpt_config untied = small;
+    syn_model_config untied = small;
     untied.tied = false;
     struct job job = {.config = untied,
                       .device = SYN_DEVICE_META,
@@ -327,7 +328,7 @@ static void presets_have_their_sizes(void) {
     CHECK(run(&job, true) && sum_up(&job));
     const int64_t params = distinct_params(&job);
     drop(&job);
-    CHECK_INT(params, syn_gpt_config_params(&untied));
+    CHECK_INT(params, syn_model_config_params(&untied, 0));
 }
 
 /* One decode step of GPT-3 175B on 8 ranks with 2048 tokens in the cache: the flops of a layer of
@@ -336,7 +337,7 @@ static void a_decode_step_of_gpt3(void) {
     struct job job = {
         .device = SYN_DEVICE_META, .tp = 8, .batch = 1, .prompt = 2047, .new_tokens = 2};
     syn_error err = {0};
-    CHECK_OK(syn_gpt_config_preset(&job.config, "gpt3-175b", &err), err);
+    CHECK_OK(syn_model_config_preset(&job.config, "gpt3-175b", &err), err);
     const bool ok = run(&job, true) && sum_up(&job);
     const struct step_sums s = job.steps[5][1];
     drop(&job);

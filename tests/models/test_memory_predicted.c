@@ -37,22 +37,23 @@ struct job {
 static syn_status run_gpt(const struct job *job, syn_ctx *ctx, const syn_group *tp,
                           struct memory *memory, syn_error *err) {
     static const int32_t prompt[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, padding[2] = {0, 2};
-    syn_gpt_config config = {.name = "small",
-                             .n_layer = 3,
-                             .n_embd = 32,
-                             .n_head = 8,
-                             .n_positions = 64,
-                             .n_inner = 96,
-                             .vocab_size = 257,
-                             .layer_norm_epsilon = 1e-5,
-                             .initializer_range = 0.02,
-                             .gelu_tanh = true};
-    if (job->preset) SYN_TRY(syn_gpt_config_preset(&config, job->preset, err));
+    syn_model_config config = {.family = &syn_gpt_family,
+                               .name = "small",
+                               .n_layer = 3,
+                               .n_embd = 32,
+                               .n_head = 8,
+                               .n_positions = 64,
+                               .n_inner = 96,
+                               .vocab_size = 257,
+                               .norm_epsilon = 1e-5,
+                               .initializer_range = 0.02,
+                               .activation = SYN_GELU_TANH};
+    if (job->preset) SYN_TRY(syn_model_config_preset(&config, job->preset, err));
     if (job->preset && !job->whole) config.n_layer = 2;
-    const syn_gpt_options how = {
+    const syn_model_options how = {
         .tp = tp, .fused_attention = job->fused, .weight_dtype = job->dtype, .seed = 1};
-    syn_gpt *gpt = NULL;
-    SYN_TRY(syn_gpt_new(&gpt, ctx, &config, &how, err));
+    syn_model *gpt = NULL;
+    SYN_TRY(syn_model_new(&gpt, ctx, &config, &how, err));
     note(memory, ctx);
     syn_status s = SYN_OK;
     for (int64_t n = 1; n <= 4 && s == SYN_OK; n += 3) {
@@ -66,31 +67,32 @@ static syn_status run_gpt(const struct job *job, syn_ctx *ctx, const syn_group *
         syn_free(g.tokens);
         note(memory, ctx);
     }
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     return s;
 }
 
 static syn_status run_bert(const struct job *job, syn_ctx *ctx, const syn_group *tp,
                            struct memory *memory, syn_error *err) {
-    syn_bert_config config = {.name = "small",
-                              .n_layer = 3,
-                              .n_embd = 32,
-                              .n_head = 8,
-                              .n_positions = 64,
-                              .n_inner = 96,
-                              .vocab_size = 131,
-                              .n_types = 2,
-                              .layer_norm_epsilon = 1e-12,
-                              .initializer_range = 0.02};
-    if (job->preset) SYN_TRY(syn_bert_config_preset(&config, job->preset, err));
+    syn_model_config config = {.family = &syn_bert_family,
+                               .name = "small",
+                               .n_layer = 3,
+                               .n_embd = 32,
+                               .n_head = 8,
+                               .n_positions = 64,
+                               .n_inner = 96,
+                               .vocab_size = 131,
+                               .n_types = 2,
+                               .norm_epsilon = 1e-12,
+                               .initializer_range = 0.02};
+    if (job->preset) SYN_TRY(syn_model_config_preset(&config, job->preset, err));
     if (job->preset && !job->whole) config.n_layer = 2;
-    const syn_bert_options how = {.tp = tp,
-                                  .heads = SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP,
-                                  .fused_attention = job->fused,
-                                  .weight_dtype = job->dtype,
-                                  .seed = 1};
-    syn_bert *bert = NULL;
-    SYN_TRY(syn_bert_new(&bert, ctx, &config, &how, err));
+    const syn_model_options how = {.tp = tp,
+                                   .heads = SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP,
+                                   .fused_attention = job->fused,
+                                   .weight_dtype = job->dtype,
+                                   .seed = 1};
+    syn_model *bert = NULL;
+    SYN_TRY(syn_model_new(&bert, ctx, &config, &how, err));
     note(memory, ctx);
     const syn_tensor tokens = ZEROS(ctx, SYN_I32, 2, 9);
     const syn_tensor types = job->padding ? ZEROS(ctx, SYN_I32, 2, 9) : SYN_BERT_NO_TYPES;
@@ -101,7 +103,7 @@ static syn_status run_bert(const struct job *job, syn_ctx *ctx, const syn_group 
     note(memory, ctx);
     (void)syn_bert_mlm(bert, hidden, ZEROS(ctx, SYN_I32, 3));
     note(memory, ctx);
-    syn_bert_free(bert);
+    syn_model_free(bert);
     const syn_status s = syn_ctx_status(ctx);
     return s == SYN_OK ? s : SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
 }

@@ -7,17 +7,18 @@
 #include "syntorch/mesh.h"
 #include "tests/support/test.h"
 
-static const syn_gpt_config tiny = {.name = "tiny",
-                                    .n_layer = 2,
-                                    .n_embd = 32,
-                                    .n_head = 4,
-                                    .n_positions = 24,
-                                    .n_inner = 64,
-                                    .vocab_size = 61,
-                                    .layer_norm_epsilon = 1e-5,
-                                    .initializer_range = 0.3,
-                                    .gelu_tanh = true,
-                                    .tied = true};
+static const syn_model_config tiny = {.family = &syn_gpt_family,
+                                      .name = "tiny",
+                                      .n_layer = 2,
+                                      .n_embd = 32,
+                                      .n_head = 4,
+                                      .n_positions = 24,
+                                      .n_inner = 64,
+                                      .vocab_size = 61,
+                                      .norm_epsilon = 1e-5,
+                                      .initializer_range = 0.3,
+                                      .activation = SYN_GELU_TANH,
+                                      .tied = true};
 
 enum { BATCH = 3, PROMPT = 9, STEPS = 5, VOCAB = 61 };
 static const int32_t lengths[BATCH] = {9, 1, 4};
@@ -34,7 +35,7 @@ typedef struct job {
     float logits[STEPS][BATCH][VOCAB];
 } job;
 
-static syn_status run(job *j, syn_ctx *ctx, syn_gpt *gpt, syn_error *err) {
+static syn_status run(job *j, syn_ctx *ctx, syn_model *gpt, syn_error *err) {
     const int first = j->alone < 0 ? 0 : j->alone, rows = j->alone < 0 ? BATCH : 1;
     const int width = j->alone < 0 ? PROMPT : lengths[j->alone];
     int32_t tokens[BATCH * PROMPT] = {0}, padding[BATCH];
@@ -43,13 +44,13 @@ static syn_status run(job *j, syn_ctx *ctx, syn_gpt *gpt, syn_error *err) {
         padding[r] = width - lengths[b];
         for (int i = 0; i < lengths[b]; i++) tokens[r * width + padding[r] + i] = token(b, i);
     }
-    SYN_TRY(syn_gpt_begin(gpt, rows, width + STEPS, err));
-    if (j->alone < 0) SYN_TRY(syn_gpt_set_padding(gpt, padding, err));
+    SYN_TRY(syn_causal_begin(gpt, rows, width + STEPS, err));
+    if (j->alone < 0) SYN_TRY(syn_causal_set_padding(gpt, padding, err));
     for (int s = 0; s < STEPS; s++) {
         const syn_spec spec = {SYN_I32, 2, {rows, s ? 1 : width}};
         if (s)
             for (int r = 0; r < rows; r++) tokens[r] = token(first + r, lengths[first + r] + s - 1);
-        const syn_tensor out = syn_gpt_forward(gpt, syn_input(ctx, "tokens", &spec, tokens));
+        const syn_tensor out = syn_causal_forward(gpt, syn_input(ctx, "tokens", &spec, tokens));
         if (syn_tensor_read(ctx, out, j->logits[s], (size_t)rows * VOCAB * 4) != SYN_OK)
             return syn_ctx_check(ctx, err);
     }
@@ -60,15 +61,15 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     job mine = *(job *)arg;
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
-    syn_gpt *gpt = NULL;
+    syn_model *gpt = NULL;
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = mine.tp}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_gpt_options how = {
+    const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = mine.fused, .seed = 3};
-    syn_status s = syn_gpt_new(&gpt, ctx, &tiny, &how, err);
+    syn_status s = syn_model_new(&gpt, ctx, &tiny, &how, err);
     if (s == SYN_OK) s = run(&mine, ctx, gpt, err);
     if (comm->rank == 0) *(job *)arg = mine;
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     syn_ctx_free(ctx);
     return s;
 }
@@ -97,12 +98,12 @@ static void as_alone(void) {
     }
 }
 
-static syn_gpt *open_gpt(syn_ctx **ctx, syn_device device) {
+static syn_model *open_gpt(syn_ctx **ctx, syn_device device) {
     syn_error err = {0};
-    syn_gpt *gpt = NULL;
-    const syn_gpt_options how = {.seed = 3};
+    syn_model *gpt = NULL;
+    const syn_model_options how = {.seed = 3};
     if (syn_ctx_new(ctx, device, NULL, &err) != SYN_OK ||
-        syn_gpt_new(&gpt, *ctx, &tiny, &how, &err) != SYN_OK)
+        syn_model_new(&gpt, *ctx, &tiny, &how, &err) != SYN_OK)
         abort();
     return gpt;
 }
@@ -110,12 +111,12 @@ static syn_gpt *open_gpt(syn_ctx **ctx, syn_device device) {
 static void caches_are_given_back(void) {
     syn_error err = {0};
     syn_ctx *ctx;
-    syn_gpt *gpt = open_gpt(&ctx, SYN_DEVICE_CPU);
-    CHECK_OK(syn_gpt_begin(gpt, 2, 20, &err), err);
+    syn_model *gpt = open_gpt(&ctx, SYN_DEVICE_CPU);
+    CHECK_OK(syn_causal_begin(gpt, 2, 20, &err), err);
     const size_t peak = syn_ctx_peak_bytes(ctx);
-    for (int i = 0; i < 5; i++) CHECK_OK(syn_gpt_begin(gpt, 2, 20, &err), err);
+    for (int i = 0; i < 5; i++) CHECK_OK(syn_causal_begin(gpt, 2, 20, &err), err);
     CHECK_INT(syn_ctx_peak_bytes(ctx), peak);
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     syn_ctx_free(ctx);
 }
 
@@ -137,21 +138,21 @@ static void a_dropped_tensor_is_gone(void) {
 static void refused(void) {
     syn_error err = {0};
     syn_ctx *ctx;
-    syn_gpt *gpt = open_gpt(&ctx, SYN_DEVICE_META);
+    syn_model *gpt = open_gpt(&ctx, SYN_DEVICE_META);
     const int32_t good[2] = {0, 3}, negative[2] = {-1, 0}, all[2] = {0, 20};
-    CHECK(syn_gpt_set_padding(gpt, good, &err) == SYN_E_INVALID);
-    CHECK_HAS(err.text, "between syn_gpt_begin and the first forward step");
+    CHECK(syn_causal_set_padding(gpt, good, &err) == SYN_E_INVALID);
+    CHECK_HAS(err.text, "between syn_causal_begin and the first forward step");
     err.code = SYN_OK;
-    CHECK_OK(syn_gpt_begin(gpt, 2, 20, &err), err);
-    CHECK(syn_gpt_set_padding(gpt, negative, &err) == SYN_E_INVALID);
+    CHECK_OK(syn_causal_begin(gpt, 2, 20, &err), err);
+    CHECK(syn_causal_set_padding(gpt, negative, &err) == SYN_E_INVALID);
     CHECK_HAS(err.text, "-1 tokens of padding in a sequence of 20");
     err.code = SYN_OK;
-    CHECK(syn_gpt_set_padding(gpt, all, &err) == SYN_E_INVALID);
+    CHECK(syn_causal_set_padding(gpt, all, &err) == SYN_E_INVALID);
     err.code = SYN_OK;
-    CHECK_OK(syn_gpt_set_padding(gpt, good, &err), err);
+    CHECK_OK(syn_causal_set_padding(gpt, good, &err), err);
     const syn_spec spec = {SYN_I32, 2, {2, 4}};
-    CHECK(syn_gpt_forward(gpt, syn_input(ctx, "t", &spec, NULL)).id != 0);
-    CHECK(syn_gpt_set_padding(gpt, good, &err) == SYN_E_INVALID);
+    CHECK(syn_causal_forward(gpt, syn_input(ctx, "t", &spec, NULL)).id != 0);
+    CHECK(syn_causal_set_padding(gpt, good, &err) == SYN_E_INVALID);
     err.code = SYN_OK;
     syn_generation g = {.batch = 2,
                         .prompt_tokens = 3,
@@ -160,7 +161,7 @@ static void refused(void) {
                         .sampling = {0, 0, 1, 0}};
     CHECK(syn_generate(gpt, &g, &err) == SYN_E_INVALID);
     CHECK_HAS(err.text, "3 tokens of padding leave nothing of sequence 1");
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     syn_ctx_free(ctx);
 }
 
@@ -169,16 +170,16 @@ static void out_of_memory(void) {
     for (uint64_t n = 0;; n++) {
         syn_error err = {0};
         syn_ctx *ctx;
-        syn_gpt *gpt = open_gpt(&ctx, SYN_DEVICE_CPU);
-        CHECK_OK(syn_gpt_begin(gpt, 2, 20, &err), err);
+        syn_model *gpt = open_gpt(&ctx, SYN_DEVICE_CPU);
+        CHECK_OK(syn_causal_begin(gpt, 2, 20, &err), err);
         const syn_spec spec = {SYN_I32, 2, {2, 4}};
         static const int32_t tokens[8] = {1, 2, 3, 4, 5, 6, 7, 8};
         const syn_tensor t = syn_input(ctx, "t", &spec, tokens);
         syn_memory_fail_after(n);
-        syn_status s = syn_gpt_set_padding(gpt, padding, &err);
-        if (s == SYN_OK && syn_gpt_forward(gpt, t).id == 0) s = syn_ctx_status(ctx);
+        syn_status s = syn_causal_set_padding(gpt, padding, &err);
+        if (s == SYN_OK && syn_causal_forward(gpt, t).id == 0) s = syn_ctx_status(ctx);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
-        syn_gpt_free(gpt);
+        syn_model_free(gpt);
         syn_ctx_free(ctx);
         if (s == SYN_OK) return;
         CHECK_MSG(s == SYN_E_NOMEM, "after %d allocations: %d", (int)n, (int)s);

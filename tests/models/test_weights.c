@@ -8,13 +8,13 @@
 
 static void names_become_parameters(void) {
     static const struct {
-        syn_weights_kind kind;
+        const syn_model_family *family;
         const char *name, *parameter;
         syn__weights_role role;
     } rows[] = {
-#define GPT(name, parameter, role) {SYN_WEIGHTS_GPT2, name, parameter, SYN__WEIGHTS_##role}
+#define GPT(name, parameter, role) {&syn_gpt_family, name, parameter, SYN__WEIGHTS_##role}
 #define BERT(name, parameter, role) \
-    { SYN_WEIGHTS_BERT, name, parameter, SYN__WEIGHTS_##role }
+    { &syn_bert_family, name, parameter, SYN__WEIGHTS_##role }
         GPT("transformer.wte.weight", "wte.weight", PARAMETER),
         GPT("wte.weight", "wte.weight", PARAMETER),
         GPT("transformer.transformer.x", "transformer.x", PARAMETER),
@@ -46,7 +46,8 @@ static void names_become_parameters(void) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char *out = malloc(strlen(rows[i].name) + SYN__WEIGHTS_LONGER + 1); /* exactly its room */
-        const syn__weights_role role = syn__weights_parameter_name(rows[i].kind, rows[i].name, out);
+        const syn__weights_role role =
+            syn__weights_parameter_name(rows[i].family, rows[i].name, out);
         CHECK_STR(out, rows[i].parameter);
         CHECK_INT(role, rows[i].role);
         free(out);
@@ -88,33 +89,33 @@ static int count_wrong(syn_ctx *ctx, const ref_model *want, int rank, int tp, sy
 
 static syn_status slices_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct slices *job = arg;
-    any_model model;
+    syn_model *model = NULL;
     syn_ctx *ctx = NULL;
-    SYN_TRY(any_configure(&model, job->from, err));
-    const syn_status s = any_load(&model, &ctx, comm, job->weights, job->dtype, err);
+    const syn_status s =
+        checkpoint_load(job->from, &model, &ctx, comm, job->weights, job->dtype, err);
     if (s == SYN_OK)
         job->wrong[comm->rank] = count_wrong(ctx, job->want, comm->rank, comm->size, job->dtype);
-    any_free(&model);
+    syn_model_free(model);
     syn_ctx_free(ctx);
     return s;
 }
 
 static bool slices_are_right(const checkpoint *c) {
     syn_error err = {0};
-    any_model model;
+    syn_model_config config;
     struct slices job = {.from = c};
     syn_safetensors *st = NULL;
     syn_weights *weights = NULL;
     bref_model bert = {0};
-    ref_model gpt = {0}, *want = c->kind == SYN_WEIGHTS_GPT2 ? &gpt : &bert.weights;
-    bool ok = any_configure(&model, c, &err) == SYN_OK;
-    if (ok && c->kind == SYN_WEIGHTS_GPT2) gpt = ref_new(&model.gpt_config);
-    if (ok && c->kind == SYN_WEIGHTS_BERT) bert = bref_new(&model.bert_config);
+    ref_model gpt = {0}, *want = c->family == &syn_gpt_family ? &gpt : &bert.weights;
+    bool ok = checkpoint_config(c, &config, &err) == SYN_OK;
+    if (ok && c->family == &syn_gpt_family) gpt = ref_new(&config);
+    if (ok && c->family == &syn_bert_family) bert = bref_new(&config);
     /* Heads that the model is made without come last in the reference. */
-    if (c->kind == SYN_WEIGHTS_BERT && c->heads == SYN_BERT_POOLER) {
+    if (c->family == &syn_bert_family && c->heads == SYN_BERT_POOLER) {
         while (strncmp(want->params[want->n_params - 1].name, "cls.", 4) == 0)
             free(want->params[--want->n_params].data);
-    } else if (c->kind == SYN_WEIGHTS_BERT && c->heads == SYN_BERT_MLM) {
+    } else if (c->family == &syn_bert_family && c->heads == SYN_BERT_MLM) {
         int kept = 0;
         for (int i = 0; i < want->n_params; i++) {
             if (strstr(want->params[i].name, "pooler") || strstr(want->params[i].name, "seq_"))
@@ -125,7 +126,7 @@ static bool slices_are_right(const checkpoint *c) {
     }
     ok = ok && syn_safetensors_open(&st, reference_path(c->folder), &err) == SYN_OK &&
          decode_all(c, st, want) &&
-         syn_weights_open(&weights, reference_path(c->folder), c->kind, &err) == SYN_OK &&
+         syn_weights_open(&weights, reference_path(c->folder), c->family, &err) == SYN_OK &&
          syn_weights_dtype(weights) == c->dtype;
     job.weights = weights;
     job.want = want;
@@ -207,25 +208,24 @@ struct logits {
     double error; /* of rank 0, relative to the largest */
 };
 
-static syn_status forward(any_model *m, syn_ctx *ctx, const struct prompt *p, float *logits,
+static syn_status forward(syn_model *gpt, syn_ctx *ctx, const struct prompt *p, float *logits,
                           syn_error *err) {
     const syn_spec spec = {SYN_I32, 2, {1, p->n_tokens}};
-    SYN_TRY(syn_gpt_begin(m->gpt, 1, p->n_tokens, err));
-    const syn_tensor out = syn_gpt_forward(m->gpt, syn_input(ctx, "tokens", &spec, p->tokens));
+    SYN_TRY(syn_causal_begin(gpt, 1, p->n_tokens, err));
+    const syn_tensor out = syn_causal_forward(gpt, syn_input(ctx, "tokens", &spec, p->tokens));
     return syn_tensor_read(ctx, out, logits, VOCAB * sizeof *logits);
 }
 
 static syn_status logits_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct logits *job = arg;
-    any_model model;
+    syn_model *model = NULL;
     syn_ctx *ctx = NULL;
     float logits[VOCAB];
     double worst = 0;
-    SYN_TRY(any_configure(&model, job->from, err));
-    syn_status s = any_load(&model, &ctx, comm, job->weights, SYN_F32, err);
+    syn_status s = checkpoint_load(job->from, &model, &ctx, comm, job->weights, SYN_F32, err);
     for (int p = 0; p < 2 && s == SYN_OK; p++) {
         double largest = 0, error = 0;
-        s = forward(&model, ctx, &job->prompts[p], logits, err);
+        s = forward(model, ctx, &job->prompts[p], logits, err);
         for (int i = 0; i < VOCAB; i++) {
             largest = fmax(largest, fabs(job->prompts[p].logits[i]));
             error = fmax(error, fabs((double)logits[i] - job->prompts[p].logits[i]));
@@ -234,7 +234,7 @@ static syn_status logits_rank(syn_comm *comm, void *arg, syn_error *err) {
     }
     if (s != SYN_OK) syn_ctx_check(ctx, err);
     if (comm->rank == 0) job->error = worst;
-    any_free(&model);
+    syn_model_free(model);
     syn_ctx_free(ctx);
     return s;
 }
@@ -245,9 +245,9 @@ static void logits_are_those_of_huggingface(void) {
         syn_error err = {0};
         struct prompt prompts[2];
         syn_weights *weights;
-        if (c->kind != SYN_WEIGHTS_GPT2) continue;
+        if (c->family != &syn_gpt_family) continue;
         CHECK(read_prompts(c->folder, prompts));
-        CHECK_OK(syn_weights_open(&weights, reference_path(c->folder), c->kind, &err), err);
+        CHECK_OK(syn_weights_open(&weights, reference_path(c->folder), c->family, &err), err);
         struct logits job = {c, weights, prompts, INFINITY};
         for (int tp = 1; tp <= 4; tp *= 2) {
             CHECK_OK(syn_local_run(tp, logits_rank, &job, &err), err);

@@ -10,10 +10,10 @@ struct bench {
     syn_ctx *ctx;
 };
 
-static syn_status bench_open(struct bench *b, const char *name, syn_weights_kind kind,
+static syn_status bench_open(struct bench *b, const char *name, const syn_model_family *family,
                              syn_device device, syn_error *err) {
     memset(b, 0, sizeof *b);
-    SYN_TRY(syn_weights_open(&b->weights, in_folder(name), kind, err));
+    SYN_TRY(syn_weights_open(&b->weights, in_folder(name), family, err));
     SYN_TRY(syn_weights_reader_new(&b->reader, b->weights, err));
     SYN_TRY(syn_ctx_new(&b->ctx, device, NULL, err));
     const syn_param_source source = syn_weights_source(b->reader);
@@ -63,7 +63,7 @@ static void check_misfits(syn_device device) {
     struct bench b;
     char *list;
     float values[4] = {7, 7, 7, 7};
-    CHECK_OK(bench_open(&b, "misfits", SYN_WEIGHTS_GPT2, device, &err), err);
+    CHECK_OK(bench_open(&b, "misfits", &syn_gpt_family, device, &err), err);
     want(&b, "fits", SYN_BF16, 2, 2, -1);
     want(&b, "absent", SYN_F32, 5, 6, -1);
     const syn_tensor turned = want(&b, "turned", SYN_F32, 1, 3, -1);
@@ -97,7 +97,7 @@ static void many_misfits_are_one_sentence(void) {
     syn_weights *weights;
     syn_weights_reader *reader;
     char *list;
-    CHECK_OK(syn_weights_open(&weights, reference_path(bert->folder), SYN_WEIGHTS_BERT, &err), err);
+    CHECK_OK(syn_weights_open(&weights, reference_path(bert->folder), &syn_bert_family, &err), err);
     CHECK_OK(syn_weights_reader_new(&reader, weights, &err), err);
     CHECK_INT(syn_weights_finish(reader, &list, &err), SYN_E_SHAPE);
     CHECK_HAS(err.text, "37 unexpected ('bert.embeddings.LayerNorm.bias', "
@@ -110,13 +110,13 @@ static void many_misfits_are_one_sentence(void) {
     syn_weights_free(weights);
 }
 
-static void the_other_kind_is_refused(void) {
+static void another_family_is_refused(void) {
     for (int i = 0; i < 2; i++) {
         const checkpoint *c = &checkpoints[i ? 6 : 0];
         syn_error err = {0};
         syn_weights *weights;
         CHECK_INT(syn_weights_open(&weights, reference_path(c->folder),
-                                   i ? SYN_WEIGHTS_GPT2 : SYN_WEIGHTS_BERT, &err),
+                                   i ? &syn_gpt_family : &syn_bert_family, &err),
                   SYN_E_INVALID);
         CHECK_HAS(err.text, i ? "holds the weights of a BERT, but the model is a GPT-2"
                               : "holds the weights of a GPT-2, but the model is a BERT");
@@ -131,7 +131,7 @@ static void hashes_tell_checkpoints_apart(void) {
         syn_error err = {0};
         syn_weights *weights;
         CHECK_OK(syn_weights_open(&weights, reference_path(checkpoints[of[i]].folder),
-                                  SYN_WEIGHTS_GPT2, &err),
+                                  &syn_gpt_family, &err),
                  err);
         hashes[i] = syn_weights_hash(weights);
         CHECK(syn_weights_has(weights, "h.0.ln_1.bias") && !syn_weights_has(weights, "h.9.x"));
@@ -143,16 +143,16 @@ static void hashes_tell_checkpoints_apart(void) {
 
 static void names_that_meet_are_refused(void) {
     static const struct {
-        syn_weights_kind kind;
+        const syn_model_family *family;
         const char *first, *second;
         bool refused;
     } rows[] = {
-        {SYN_WEIGHTS_GPT2, "wte.weight", "transformer.wte.weight", true},
-        {SYN_WEIGHTS_GPT2, "wte.weight", "bert.wte.weight", false},
-        {SYN_WEIGHTS_GPT2, "h.0.attn.bias", "transformer.h.0.attn.bias", false},
-        {SYN_WEIGHTS_BERT, "bert.LayerNorm.gamma", "bert.LayerNorm.weight", true},
-        {SYN_WEIGHTS_BERT, "x.LayerNorm.beta", "bert.x.LayerNorm.beta", true},
-        {SYN_WEIGHTS_BERT, "cls.predictions.bias", "cls.predictions.decoder.bias", false},
+        {&syn_gpt_family, "wte.weight", "transformer.wte.weight", true},
+        {&syn_gpt_family, "wte.weight", "bert.wte.weight", false},
+        {&syn_gpt_family, "h.0.attn.bias", "transformer.h.0.attn.bias", false},
+        {&syn_bert_family, "bert.LayerNorm.gamma", "bert.LayerNorm.weight", true},
+        {&syn_bert_family, "x.LayerNorm.beta", "bert.x.LayerNorm.beta", true},
+        {&syn_bert_family, "cls.predictions.bias", "cls.predictions.decoder.bias", false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         syn_error err = {0};
@@ -162,7 +162,7 @@ static void names_that_meet_are_refused(void) {
                  "{\"%s\":" T("F32", "[1]", "[0,4]") ",\"%s\":" T("F32", "[1]", "[4,8]") "}",
                  rows[i].first, rows[i].second);
         put_tensors("f", header, "\0\0\0\0\0\0\0", 8);
-        const syn_status s = syn_weights_open(&weights, in_folder("f"), rows[i].kind, &err);
+        const syn_status s = syn_weights_open(&weights, in_folder("f"), rows[i].family, &err);
         CHECK_INT(s, rows[i].refused ? SYN_E_FORMAT : SYN_OK);
         CHECK((weights == NULL) == rows[i].refused);
         if (rows[i].refused) {
@@ -187,14 +187,16 @@ static void the_bias_of_words_has_two_names(void) {
         struct bench b;
         float value = 0;
         put_tensors("f", headers[i], data, i < 2 ? 4 : 8);
-        CHECK_OK(bench_open(&b, "f", SYN_WEIGHTS_BERT, SYN_DEVICE_CPU, &err), err);
+        CHECK_OK(bench_open(&b, "f", &syn_bert_family, SYN_DEVICE_CPU, &err), err);
         const syn_tensor t = want(&b, "cls.predictions.bias", SYN_F32, 1, 1, -1);
         CHECK_OK(syn_tensor_read(b.ctx, t, &value, 4), *syn_ctx_error(b.ctx));
         CHECK_NEAR(value, i < 2 ? 4.0 : 5.0, 0);
         CHECK_OK(syn_weights_finish(b.reader, NULL, &err), err);
-        syn_weights_head head = {true, true};
+        syn_weights_head head = {"x", "y", "z"};
         CHECK_OK(syn_weights_compare_head(b.weights, &head, &err), err);
-        CHECK(!head.own_matrix && head.own_bias == (i == 2));
+        CHECK(!head.matrix && !head.bias == (i < 2) && !head.other == (i < 2));
+        if (head.bias) CHECK_STR(head.bias, "cls.predictions.decoder");
+        if (head.other) CHECK_STR(head.other, "cls.predictions");
         bench_close(&b);
     }
 }
@@ -236,10 +238,11 @@ static void one_number_makes_another_head(void) {
             syn_error err = {0};
             syn_weights *w;
             syn_weights_head head;
-            CHECK_OK(syn_weights_open(&w, in_folder("f"), SYN_WEIGHTS_GPT2, &err), err);
+            CHECK_OK(syn_weights_open(&w, in_folder("f"), &syn_gpt_family, &err), err);
             CHECK_OK(syn_weights_compare_head(w, &head, &err), err);
-            CHECK_MSG(head.own_matrix == (other > 0) && !head.own_bias, "%s, %s, %zu",
-                      types[i].head, types[i].table, other);
+            CHECK_MSG(!head.matrix == (other == 0) && !head.bias, "%s, %s, %zu", types[i].head,
+                      types[i].table, other);
+            if (head.matrix) CHECK_STR(head.matrix, "lm_head");
             syn_weights_free(w);
         }
 }
@@ -277,7 +280,7 @@ static void every_type_becomes_every_other(void) {
             syn_error err = {0};
             struct bench b;
             float got[N];
-            CHECK_OK(bench_open(&b, "f", SYN_WEIGHTS_GPT2, SYN_DEVICE_CPU, &err), err);
+            CHECK_OK(bench_open(&b, "f", &syn_gpt_family, SYN_DEVICE_CPU, &err), err);
             CHECK_INT(syn_weights_dtype(b.weights), f == 1 ? SYN_F16 : f == 2 ? SYN_BF16 : SYN_F32);
             const syn_tensor x = want(&b, "x", to[t], 50, 50, -1);
             void *raw = t == 0 ? (void *)got : half;
@@ -305,7 +308,7 @@ static void long_slices_are_whole(void) {
         syn_error err = {0};
         struct bench b;
         const syn_shard cut = shards[k];
-        CHECK_OK(bench_open(&b, "f", SYN_WEIGHTS_GPT2, SYN_DEVICE_CPU, &err), err);
+        CHECK_OK(bench_open(&b, "f", &syn_gpt_family, SYN_DEVICE_CPU, &err), err);
         const syn_tensor t = syn_param(b.ctx, "x", &full, cut, SYN_INIT_ONE, 1.0, VALID, 1);
         const int64_t rows = syn_tensor_dim(b.ctx, t, 0), columns = syn_tensor_dim(b.ctx, t, 1);
         CHECK_OK(syn_tensor_read(b.ctx, t, got, (size_t)(rows * columns) * 4),
@@ -333,14 +336,14 @@ static void the_dtype_is_that_of_most_bytes(void) {
                 ",\"a\":" T("I64", "[2]", "[16,32]") ",\"b\":" T(
                     "F32", "[1]", "[32,36]") ",\"c\":" T("BF16", "[3]", "[36,42]") "}",
                 "0123456789012345678901234567890123456789012", 42);
-    CHECK_OK(syn_weights_open(&weights, in_folder("f"), SYN_WEIGHTS_GPT2, &err), err);
+    CHECK_OK(syn_weights_open(&weights, in_folder("f"), &syn_gpt_family, &err), err);
     CHECK_INT(syn_weights_dtype(weights), SYN_BF16);
     syn_weights_free(weights);
     put_tensors("f", "{}", "", 0);
-    CHECK_OK(syn_weights_open(&weights, in_folder("f"), SYN_WEIGHTS_GPT2, &err), err);
+    CHECK_OK(syn_weights_open(&weights, in_folder("f"), &syn_gpt_family, &err), err);
     CHECK_INT(syn_weights_dtype(weights), SYN_F32);
     syn_weights_free(weights);
-    CHECK_INT(syn_weights_open(&weights, in_folder("g"), SYN_WEIGHTS_GPT2, &err), SYN_E_IO);
+    CHECK_INT(syn_weights_open(&weights, in_folder("g"), &syn_gpt_family, &err), SYN_E_IO);
     CHECK(weights == NULL);
 }
 
@@ -349,7 +352,7 @@ static void the_dtype_is_that_of_most_bytes(void) {
 static syn_status read_misfits(syn_error *err) {
     struct bench b;
     char *list = NULL;
-    syn_status s = bench_open(&b, "misfits", SYN_WEIGHTS_GPT2, SYN_DEVICE_META, err);
+    syn_status s = bench_open(&b, "misfits", &syn_gpt_family, SYN_DEVICE_META, err);
     if (s == SYN_OK) {
         want(&b, "absent", SYN_F32, 5, 6, -1);
         want(&b, "turned", SYN_F32, 1, 3, -1);
@@ -375,7 +378,7 @@ static void every_allocation_may_fail(void) {
 static const test_case cases[] = {
     {"all_misfits_are_told_at_once", all_misfits_are_told_at_once},
     {"many_misfits_are_one_sentence", many_misfits_are_one_sentence},
-    {"the_other_kind_is_refused", the_other_kind_is_refused},
+    {"another_family_is_refused", another_family_is_refused},
     {"hashes_tell_checkpoints_apart", hashes_tell_checkpoints_apart},
     {"names_that_meet_are_refused", names_that_meet_are_refused},
     {"one_number_makes_another_head", one_number_makes_another_head},

@@ -16,12 +16,11 @@ struct job {
 
 static syn_status save_rank(syn_comm *comm, void *arg, syn_error *err) {
     const struct job *job = arg;
-    any_model model;
+    syn_model *model = NULL;
     syn_ctx *ctx = NULL;
-    SYN_TRY(any_configure(&model, job->from, err));
-    syn_status s = any_load(&model, &ctx, comm, job->weights, job->dtype, err);
-    if (s == SYN_OK) s = syn_weights_save(ctx, comm, job->from->kind, job->folder, err);
-    any_free(&model);
+    syn_status s = checkpoint_load(job->from, &model, &ctx, comm, job->weights, job->dtype, err);
+    if (s == SYN_OK) s = syn_weights_save(ctx, comm, job->from->family, job->folder, err);
+    syn_model_free(model);
     syn_ctx_free(ctx);
     return s;
 }
@@ -92,7 +91,7 @@ static void originals_come_back(void) {
         syn_error err = {0};
         syn_weights *weights;
         if (!is_current(c)) continue;
-        CHECK_OK(syn_weights_open(&weights, reference_path(c->folder), c->kind, &err), err);
+        CHECK_OK(syn_weights_open(&weights, reference_path(c->folder), c->family, &err), err);
         for (int d = 0; d < 3; d++) {
             CHECK(saves_alike((struct job){c, weights, dtypes[d], NULL}));
             CHECK(equals_original(c, dtypes[d]));
@@ -111,12 +110,12 @@ struct comparison {
 /* A random model beside one that has read its checkpoint. */
 static syn_status compare_rank(syn_comm *comm, void *arg, syn_error *err) {
     struct comparison *cmp = arg;
-    any_model models[2];
+    const struct job *job = &cmp->job;
+    syn_model *models[2] = {NULL, NULL};
     syn_ctx *ctx[2] = {NULL, NULL};
-    SYN_TRY(any_configure(&models[0], cmp->job.from, err));
-    SYN_TRY(any_configure(&models[1], cmp->job.from, err));
-    syn_status s = any_load(&models[0], &ctx[0], comm, NULL, cmp->job.dtype, err);
-    if (s == SYN_OK) s = any_load(&models[1], &ctx[1], comm, cmp->job.weights, cmp->job.dtype, err);
+    syn_status s = checkpoint_load(job->from, &models[0], &ctx[0], comm, NULL, job->dtype, err);
+    if (s == SYN_OK)
+        s = checkpoint_load(job->from, &models[1], &ctx[1], comm, job->weights, job->dtype, err);
     for (size_t i = 0; s == SYN_OK && i < syn_ctx_param_count(ctx[0]); i++) {
         const syn_param_info a = syn_ctx_param(ctx[0], i), b = syn_ctx_param(ctx[1], i);
         const size_t bytes = (size_t)syn_spec_bytes(syn_tensor_spec(ctx[0], a.tensor));
@@ -128,7 +127,7 @@ static syn_status compare_rank(syn_comm *comm, void *arg, syn_error *err) {
         free(y);
     }
     for (int k = 0; k < 2; k++) {
-        any_free(&models[k]);
+        syn_model_free(models[k]);
         syn_ctx_free(ctx[k]);
     }
     return s;
@@ -144,7 +143,7 @@ static void random_models_come_back(void) {
             struct comparison cmp = {.job = {c, NULL, dtypes[d], in_folder("")}};
             CHECK(saves_alike(cmp.job));
             syn_weights *weights;
-            CHECK_OK(syn_weights_open(&weights, in_folder(""), c->kind, &err), err);
+            CHECK_OK(syn_weights_open(&weights, in_folder(""), c->family, &err), err);
             CHECK_INT(syn_weights_dtype(weights), dtypes[d]); /* matrices have most bytes */
             cmp.job.weights = weights;
             for (int tp = 1; tp <= 4; tp *= 2) {
@@ -162,7 +161,7 @@ static syn_status save_alone(syn_device device, syn_shard shard, syn_comm *comm,
     syn_ctx *ctx;
     SYN_TRY(syn_ctx_new(&ctx, device, comm, err));
     syn_param(ctx, "x", &spec, shard, SYN_INIT_ONE, 1.0, -1, 1);
-    const syn_status s = syn_weights_save(ctx, comm, SYN_WEIGHTS_GPT2, in_folder(""), err);
+    const syn_status s = syn_weights_save(ctx, comm, &syn_gpt_family, in_folder(""), err);
     syn_ctx_free(ctx);
     return s;
 }
@@ -197,7 +196,7 @@ static void wide_types_come_first(void) {
     CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), err);
     syn_param(ctx, "narrow", &narrow, SYN_WHOLE, SYN_INIT_ONE, 1.0, 2, 1);
     syn_param(ctx, "wide", &wide, SYN_WHOLE, SYN_INIT_ONE, 1.0, -1, 1);
-    CHECK_OK(syn_weights_save(ctx, NULL, SYN_WEIGHTS_BERT, in_folder(""), &err), err);
+    CHECK_OK(syn_weights_save(ctx, NULL, &syn_bert_family, in_folder(""), &err), err);
     CHECK_OK(syn_safetensors_open(&st, in_folder(""), &err), err);
     CHECK_INT(syn_safetensors_count(st), 2);
     CHECK_STR(syn_safetensors_get(st, 0)->name, "bert.wide");
@@ -207,7 +206,7 @@ static void wide_types_come_first(void) {
     /* After a failure nothing is written. */
     clear_folder();
     syn_ctx_fail(ctx, SYN_E_SHAPE, "this context has failed");
-    CHECK_INT(syn_weights_save(ctx, NULL, SYN_WEIGHTS_BERT, in_folder(""), &err), SYN_E_SHAPE);
+    CHECK_INT(syn_weights_save(ctx, NULL, &syn_bert_family, in_folder(""), &err), SYN_E_SHAPE);
     CHECK_STR(err.text, "this context has failed");
     CHECK_INT(clear_folder(), 0);
     syn_ctx_free(ctx);

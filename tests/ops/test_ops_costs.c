@@ -1,7 +1,7 @@
 /* Flops, bytes and collectives of GPT traces against closed formulas in layers L, width h, heads a,
    vocabulary V, batch b, prompt n, context c and t ranks (Narayanan et al. 2021, sec. 3;
    Korthikanti et al. 2022, app. A; counted out below for vector ops). */
-#include "models/gpt.h"
+#include "models/causal.h"
 #include "tests/support/ops_program.h"
 #include "tests/support/test.h"
 
@@ -58,26 +58,26 @@ static sums sum(const syn_trace *t, uint32_t step) {
 
 /* A prompt of n tokens and one decode step, as rank `t - 1` of t sees them. */
 static bool trace(const char *preset, int t, uint64_t b, uint64_t n, bool fused,
-                  syn_gpt_config *config, sums *prefill, sums *decode) {
+                  syn_model_config *config, sums *prefill, sums *decode) {
     syn_error err = {0};
     syn_comm *fake = NULL;
     syn_group *group = NULL;
-    syn_gpt *gpt = NULL;
+    syn_model *gpt = NULL;
     int32_t ranks[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-    if (syn_gpt_config_preset(config, preset, &err) != SYN_OK ||
+    if (syn_model_config_preset(config, preset, &err) != SYN_OK ||
         syn_comm_fake_new(&fake, t - 1, t, &err) != SYN_OK)
         return false;
     bool ok = t == 1 || syn_comm_open_group(fake, 1, "tp0", ranks, t, &group, &err) == SYN_OK;
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, fake);
-    const syn_gpt_options options = {.tp = group, .fused_attention = fused};
-    ok = ok && syn_gpt_new(&gpt, ctx, config, &options, &err) == SYN_OK &&
-         syn_gpt_begin(gpt, (int64_t)b, (int64_t)n + 1, &err) == SYN_OK;
+    const syn_model_options options = {.tp = group, .fused_attention = fused};
+    ok = ok && syn_model_new(&gpt, ctx, config, &options, &err) == SYN_OK &&
+         syn_causal_begin(gpt, (int64_t)b, (int64_t)n + 1, &err) == SYN_OK;
     if (ok) {
         const syn_spec prompt = {SYN_I32, 2, {(int64_t)b, (int64_t)n}},
                        one = {SYN_I32, 2, {(int64_t)b, 1}};
-        syn_gpt_forward(gpt, syn_input(ctx, "prompt", &prompt, NULL));
+        syn_causal_forward(gpt, syn_input(ctx, "prompt", &prompt, NULL));
         syn_next_step(ctx);
-        syn_gpt_forward(gpt, syn_input(ctx, "token", &one, NULL));
+        syn_causal_forward(gpt, syn_input(ctx, "token", &one, NULL));
         ok = syn_ctx_status(ctx) == SYN_OK;
     }
     if (ok) {
@@ -86,18 +86,18 @@ static bool trace(const char *preset, int t, uint64_t b, uint64_t n, bool fused,
     } else {
         fprintf(stderr, "%s%s\n", err.text, syn_ctx_error(ctx)->text);
     }
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     syn_ctx_free(ctx);
     syn_comm_close(fake);
     return ok;
 }
 
 /* One pass of `n` new tokens with `s` in the context; counts are per rank. */
-static void check_pass(const syn_gpt_config *config, uint64_t t, uint64_t b, uint64_t n, uint64_t s,
-                       const sums *got) {
+static void check_pass(const syn_model_config *config, uint64_t t, uint64_t b, uint64_t n,
+                       uint64_t s, const sums *got) {
     const uint64_t L = (uint64_t)config->n_layer, h = (uint64_t)config->n_embd,
                    a = (uint64_t)config->n_head;
-    const uint64_t V = (uint64_t)syn_gpt_padded_vocab(config, (int)t, 1), T = b * n;
+    const uint64_t V = (uint64_t)syn_model_padded_vocab(config, (int)t, 1), T = b * n;
     CHECK_INT(got->matrix, L * (24 * T * h * h + 4 * b * n * s * h) / t + 2 * b * h * V / t);
     CHECK_INT(got->layer0, (24 * T * h * h + 4 * b * n * s * h) / t);
     const uint64_t attention = 5 * b * a * n * s / t, gelu = 8 * 4 * T * h / t,
@@ -125,7 +125,7 @@ static void test_gpt(void) {
                 {"gpt2-medium", 2, 1, 50}, {"gpt3-2.7b", 8, 16, 2}};
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
         for (int fused = 0; fused < 2; fused++) {
-            syn_gpt_config config;
+            syn_model_config config;
             sums prefill, decode;
             const uint64_t t = (uint64_t)runs[i].t;
             CHECK_MSG(trace(runs[i].preset, runs[i].t, runs[i].b, runs[i].n, fused, &config,
@@ -140,7 +140,7 @@ static void test_gpt(void) {
             CHECK_INT(prefill.param_elems,
                       L * (12 * h * h / t + 7 * h / t + 6 * h) + 2 * h +
                           (uint64_t)config.n_positions * h +
-                          (uint64_t)syn_gpt_padded_vocab(&config, runs[i].t, 1) / t * h);
+                          (uint64_t)syn_model_padded_vocab(&config, runs[i].t, 1) / t * h);
         }
 }
 
@@ -156,7 +156,7 @@ static void test_published_numbers(void) {
                   {"megatron-530b", 2048, 20959440404480u, 529600819200u},
                   {"megatron-1t", 2048, 32641751449600u, 1008038758400u}};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        syn_gpt_config config;
+        syn_model_config config;
         sums shorter, decode;
         /* One less than the positions, the decode step takes the last: F(n) is quadratic in n, so
          * is checked by its terms. */
@@ -169,7 +169,7 @@ static void test_published_numbers(void) {
 
 /* Matrix flops of a decode step of GPT-3 175B over 8 ranks, context 2048. */
 static void test_decode_numbers(void) {
-    syn_gpt_config config;
+    syn_model_config config;
     sums prefill, decode;
     CHECK(trace("gpt3-175b", 8, 1, 2047, true, &config, &prefill, &decode));
     CHECK_INT(decode.layer0, 452984832 + 12582912);

@@ -12,27 +12,37 @@ typedef struct run {
     bool fused;
 } run;
 
-static const syn_gpt_config small = {"small", 2,    8,    2,    8,    32,
-                                     11,      1e-5, 0.02, true, true, {{0}, 0, 0}};
+static const syn_model_config small = {.family = &syn_gpt_family,
+                                       .name = "small",
+                                       .n_layer = 2,
+                                       .n_embd = 8,
+                                       .n_head = 2,
+                                       .n_positions = 8,
+                                       .n_inner = 32,
+                                       .vocab_size = 11,
+                                       .norm_epsilon = 1e-5,
+                                       .initializer_range = 0.02,
+                                       .activation = SYN_GELU_TANH,
+                                       .tied = true};
 
 /* Everything a program does with one rank, in order. */
 static syn_status generate(const run *r, syn_comm *comm, const syn_group *tp, syn_ctx **ctx,
                            syn_graph **graph, syn_error *err) {
     static const int32_t prompt[6] = {1, 2, 3, 4, 5, 6};
-    const syn_gpt_options options = {.tp = tp, .fused_attention = r->fused, .seed = 1};
+    const syn_model_options options = {.tp = tp, .fused_attention = r->fused, .seed = 1};
     syn_generation g = {.batch = 2,
                         .prompt_tokens = 3,
                         .new_tokens = 3,
                         .prompt = prompt,
                         .sampling = {1.0, 5, 0.9, 1},
                         .want_logits = true};
-    syn_gpt *gpt = NULL;
+    syn_model *gpt = NULL;
     SYN_TRY(syn_ctx_new(ctx, r->device, comm, err));
-    SYN_TRY(syn_gpt_new(&gpt, *ctx, &small, &options, err));
+    SYN_TRY(syn_model_new(&gpt, *ctx, &small, &options, err));
     syn_status s = syn_generate(gpt, &g, err);
     syn_free(g.tokens);
     syn_free(g.logits);
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     if (s != SYN_OK) return s;
     const syn_trace *t = syn_ctx_trace(*ctx);
     SYN_TRY(syn_trace_graph(graph, &t, 1, NULL, err));

@@ -30,7 +30,7 @@ include=$(dirname "$(dirname "$(find "$prefix" -path '*/syntorch/context.h' -pri
 cat >"$work/use.c" <<'END'
 #include "comm/comm.h"
 #include "export/export.h"
-#include "models/gpt.h"
+#include "models/causal.h"
 #include "ops/ops.h"
 
 #include <stdio.h>
@@ -60,22 +60,22 @@ static void product(void) {
 
 static void model(void) {
     const syn_spec ids = {SYN_I32, 2, {1, 4}};
-    syn_gpt_options options;
+    syn_model_options options;
     const syn_export_options how = SYN_EXPORT_DEFAULTS;
-    syn_gpt_config config;
+    syn_model_config config;
     syn_ctx *ctx;
-    syn_gpt *gpt;
+    syn_model *gpt;
     syn_graph *graph;
     syn_sink *sink;
     memset(&options, 0, sizeof options);
     options.seed = 1;
-    must(syn_gpt_config_preset(&config, "gpt2", &err), "preset");
+    must(syn_model_config_preset(&config, "gpt2", &err), "preset");
     must(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), "context");
-    must(syn_gpt_new(&gpt, ctx, &config, &options, &err), "model");
-    must(syn_gpt_begin(gpt, 1, 4, &err), "begin");
-    const syn_tensor logits = syn_gpt_forward(gpt, syn_input(ctx, "ids", &ids, NULL));
+    must(syn_model_new(&gpt, ctx, &config, &options, &err), "model");
+    must(syn_causal_begin(gpt, 1, 4, &err), "begin");
+    const syn_tensor logits = syn_causal_forward(gpt, syn_input(ctx, "ids", &ids, NULL));
     must(syn_ctx_status(ctx), "forward");
-    printf("%lld parameters, %lld logits\n", (long long)syn_gpt_config_params(&config),
+    printf("%lld parameters, %lld logits\n", (long long)syn_model_config_params(&config, 0),
            (long long)syn_tensor_dim(ctx, logits, -1));
     const syn_trace *trace = syn_ctx_trace(ctx);
     must(syn_trace_graph(&graph, &trace, 1, NULL, &err), "graph");
@@ -86,7 +86,7 @@ static void model(void) {
     if (!json || !strstr(json, "\"nodes\"")) exit(1);
     must(syn_sink_close(sink, false, &err), "close");
     syn_graph_free(graph);
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     syn_ctx_free(ctx);
 }
 

@@ -17,7 +17,7 @@ static void bref_add_dense(ref_model *w, const char *layer, int64_t out, int64_t
     ref_add(w, name, 1, out, cut == REF_ROWS ? REF_COLUMNS : REF_WHOLE);
 }
 
-bref_model bref_new(const syn_bert_config *c) {
+bref_model bref_new(const syn_model_config *c) {
     bref_model m;
     memset(&m, 0, sizeof m);
     m.config = *c;
@@ -86,8 +86,7 @@ static void bref_norm(const bref_model *m, int layer, const char *part, double *
     snprintf(name, sizeof name, "%s.weight", part);
     const float *weight = bref_data(m, layer, name);
     snprintf(name, sizeof name, "%s.bias", part);
-    ref_norm(x, weight, bref_data(m, layer, name), m->config.n_embd, m->config.layer_norm_epsilon,
-             y);
+    ref_norm(x, weight, bref_data(m, layer, name), m->config.n_embd, m->config.norm_epsilon, y);
     memcpy(x, y, (size_t)m->config.n_embd * sizeof *x);
     free(y);
 }
@@ -144,7 +143,8 @@ static void bref_layer(const bref_model *m, int layer, double *x, const bool *vi
         for (int64_t i = 0; i < h; i++) x[i] += b[i];
         bref_norm(m, layer, "attention.output.LayerNorm", x);
         bref_dense(m, layer, "intermediate.dense", x, h, f, inner);
-        for (int64_t i = 0; i < f; i++) inner[i] = ref_gelu(inner[i], m->config.gelu_tanh);
+        for (int64_t i = 0; i < f; i++)
+            inner[i] = ref_gelu(inner[i], m->config.activation == SYN_GELU_TANH);
         bref_dense(m, layer, "output.dense", inner, f, h, b);
         for (int64_t i = 0; i < h; i++) x[i] += b[i];
         bref_norm(m, layer, "output.LayerNorm", x);
@@ -187,7 +187,7 @@ void bref_words(const bref_model *m, const double *hidden, double *logits) {
     const float *bias = bref_data(m, -1, "cls.predictions.bias");
     double *x = bref_alloc(h);
     bref_dense(m, -1, "cls.predictions.transform.dense", hidden, h, h, x);
-    for (int64_t i = 0; i < h; i++) x[i] = ref_gelu(x[i], m->config.gelu_tanh);
+    for (int64_t i = 0; i < h; i++) x[i] = ref_gelu(x[i], m->config.activation == SYN_GELU_TANH);
     bref_norm(m, -1, "cls.predictions.transform.LayerNorm", x);
     for (int64_t v = 0; v < m->config.vocab_size; v++) {
         logits[v] = (double)bias[v];

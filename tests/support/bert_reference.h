@@ -8,12 +8,12 @@
 #include "tests/support/gpt_reference.h"
 
 typedef struct bref_model {
-    syn_bert_config config;
+    syn_model_config config;
     ref_model weights; /* its config is unused */
 } bref_model;
 
 /* With all heads. */
-bref_model bref_new(const syn_bert_config *c);
+bref_model bref_new(const syn_model_config *c);
 
 void bref_free(bref_model *m);
 

@@ -10,7 +10,7 @@ void ref_add(ref_model *m, const char *name, int64_t rows, int64_t columns, ref_
     if (!p->data || m->n_params == REF_MAX_PARAMS) abort();
 }
 
-ref_model ref_new(const syn_gpt_config *c) {
+ref_model ref_new(const syn_model_config *c) {
     ref_model m;
     memset(&m, 0, sizeof m);
     m.config = *c;
@@ -169,7 +169,7 @@ static void ref_attend(const double *qkv, int64_t t, int64_t h, int64_t heads, d
 }
 
 static void ref_block(const ref_model *m, int layer, double *x, int64_t n_tokens) {
-    const syn_gpt_config *c = &m->config;
+    const syn_model_config *c = &m->config;
     const int64_t h = c->n_embd, f = c->n_inner;
     char name[64];
     const float *w[12];
@@ -187,16 +187,17 @@ static void ref_block(const ref_model *m, int layer, double *x, int64_t n_tokens
     double *inner = (double *)malloc((size_t)f * sizeof *inner);
     if (!qkv || !a || !b || !inner) abort();
     for (int64_t t = 0; t < n_tokens; t++) {
-        ref_norm(x + t * h, w[0], w[1], h, c->layer_norm_epsilon, a);
+        ref_norm(x + t * h, w[0], w[1], h, c->norm_epsilon, a);
         ref_linear(a, w[2], w[3], h, 3 * h, qkv + t * 3 * h);
     }
     for (int64_t t = 0; t < n_tokens; t++) {
         ref_attend(qkv, t, h, c->n_head, a);
         ref_linear(a, w[4], w[5], h, h, b);
         for (int64_t i = 0; i < h; i++) x[t * h + i] += b[i];
-        ref_norm(x + t * h, w[6], w[7], h, c->layer_norm_epsilon, a);
+        ref_norm(x + t * h, w[6], w[7], h, c->norm_epsilon, a);
         ref_linear(a, w[8], w[9], h, f, inner);
-        for (int64_t i = 0; i < f; i++) inner[i] = ref_gelu(inner[i], c->gelu_tanh);
+        for (int64_t i = 0; i < f; i++)
+            inner[i] = ref_gelu(inner[i], c->activation == SYN_GELU_TANH);
         ref_linear(inner, w[10], w[11], f, h, b);
         for (int64_t i = 0; i < h; i++) x[t * h + i] += b[i];
     }
@@ -207,7 +208,7 @@ static void ref_block(const ref_model *m, int layer, double *x, int64_t n_tokens
 }
 
 double *ref_forward(const ref_model *m, const int32_t *tokens, int64_t n_tokens) {
-    const syn_gpt_config *c = &m->config;
+    const syn_model_config *c = &m->config;
     const int64_t h = c->n_embd, v = c->vocab_size;
     double *x = (double *)malloc((size_t)(n_tokens * h) * sizeof *x);
     double *y = (double *)malloc((size_t)h * sizeof *y);
@@ -221,7 +222,7 @@ double *ref_forward(const ref_model *m, const int32_t *tokens, int64_t n_tokens)
     for (int layer = 0; layer < c->n_layer; layer++) ref_block(m, layer, x, n_tokens);
     for (int64_t t = 0; t < n_tokens; t++) {
         ref_norm(x + t * h, ref_data(m, "ln_f.weight"), ref_data(m, "ln_f.bias"), h,
-                 c->layer_norm_epsilon, y);
+                 c->norm_epsilon, y);
         for (int64_t k = 0; k < v; k++)
             for (int64_t i = 0; i < h; i++) logits[t * v + k] += y[i] * (double)head[k * h + i];
     }

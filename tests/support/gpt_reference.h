@@ -4,7 +4,7 @@
 #ifndef TESTS_GPT_REFERENCE_H
 #define TESTS_GPT_REFERENCE_H
 
-#include "models/gpt.h"
+#include "models/causal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -30,14 +30,14 @@ typedef struct ref_param {
 
 #define REF_MAX_PARAMS 128
 typedef struct ref_model {
-    syn_gpt_config config;
+    syn_model_config config;
     ref_param params[REF_MAX_PARAMS];
     int n_params;
 } ref_model;
 
 void ref_add(ref_model *m, const char *name, int64_t rows, int64_t columns, ref_cut cut);
 
-ref_model ref_new(const syn_gpt_config *c);
+ref_model ref_new(const syn_model_config *c);
 
 void ref_free(ref_model *m);
 

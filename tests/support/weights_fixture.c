@@ -39,43 +39,29 @@ bool decode_all(const checkpoint *c, const syn_safetensors *st, ref_model *m) {
     return true;
 }
 
-syn_status any_configure(any_model *m, const checkpoint *c, syn_error *err) {
+syn_status checkpoint_config(const checkpoint *c, syn_model_config *config, syn_error *err) {
     char name[64];
     snprintf(name, sizeof name, "%s/config.json", c->folder);
-    const char *path = reference_path(name);
-    *m = (any_model){.kind = c->kind, .heads = c->heads};
-    return c->kind == SYN_WEIGHTS_GPT2 ? syn_gpt_config_load(&m->gpt_config, path, err)
-                                       : syn_bert_config_load(&m->bert_config, path, err);
+    return syn_model_config_load(config, reference_path(name), err);
 }
 
-static syn_status any_new(any_model *m, syn_ctx *ctx, const syn_group *tp, syn_dtype dtype,
-                          syn_error *err) {
-    const syn_gpt_options gpt = {.tp = tp, .seed = 3, .weight_dtype = dtype};
-    const syn_bert_options bert = {.tp = tp, .seed = 3, .weight_dtype = dtype, .heads = m->heads};
-    return m->kind == SYN_WEIGHTS_GPT2 ? syn_gpt_new(&m->gpt, ctx, &m->gpt_config, &gpt, err)
-                                       : syn_bert_new(&m->bert, ctx, &m->bert_config, &bert, err);
-}
-
-void any_free(any_model *m) {
-    syn_gpt_free(m->gpt);
-    syn_bert_free(m->bert);
-    m->gpt = NULL;
-    m->bert = NULL;
-}
-
-syn_status any_load(any_model *m, syn_ctx **ctx, syn_comm *comm, const syn_weights *weights,
-                    syn_dtype dtype, syn_error *err) {
+syn_status checkpoint_load(const checkpoint *c, syn_model **model, syn_ctx **ctx, syn_comm *comm,
+                           const syn_weights *weights, syn_dtype dtype, syn_error *err) {
     syn_weights_reader *reader = NULL;
     syn_param_source source = {NULL, NULL};
+    syn_model_config config;
     syn_mesh mesh;
+    SYN_TRY(checkpoint_config(c, &config, err));
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = comm->size}, err));
     SYN_TRY(syn_ctx_new(ctx, SYN_DEVICE_CPU, comm, err));
     if (weights) {
         SYN_TRY(syn_weights_reader_new(&reader, weights, err));
         source = syn_weights_source(reader);
     }
+    const syn_model_options how = {
+        .tp = mesh.group[SYN_AXIS_TP], .seed = 3, .weight_dtype = dtype, .heads = c->heads};
     syn_ctx_set_param_source(*ctx, &source);
-    syn_status s = any_new(m, *ctx, mesh.group[SYN_AXIS_TP], dtype, err);
+    syn_status s = syn_model_new(model, *ctx, &config, &how, err);
     if (s == SYN_OK && weights) s = syn_weights_finish(reader, NULL, err);
     syn_ctx_set_param_source(*ctx, NULL);
     syn_weights_reader_free(reader);

@@ -16,7 +16,7 @@
 
 typedef struct checkpoint {
     const char *folder;
-    syn_weights_kind kind;
+    const syn_model_family *family;
     syn_dtype dtype;
     const char *prefix;
     bool old_names;
@@ -24,17 +24,17 @@ typedef struct checkpoint {
 } checkpoint;
 
 static const checkpoint checkpoints[] = {
-    {"tiny_gpt2_f32", SYN_WEIGHTS_GPT2, SYN_F32, "transformer.", false, 0},
-    {"tiny_gpt2_f32_untied", SYN_WEIGHTS_GPT2, SYN_F32, "transformer.", false, 0},
-    {"tiny_gpt2_bf16", SYN_WEIGHTS_GPT2, SYN_BF16, "transformer.", false, 0},
-    {"tiny_gpt2_f16", SYN_WEIGHTS_GPT2, SYN_F16, "transformer.", false, 0},
-    {"tiny_gpt2_f16_shards", SYN_WEIGHTS_GPT2, SYN_F16, "transformer.", false, 0},
-    {"tiny_gpt2_f16_old", SYN_WEIGHTS_GPT2, SYN_F16, "", false, 0},
-    {"tiny_bert_f32", SYN_WEIGHTS_BERT, SYN_F32, "bert.", false, ALL_HEADS},
-    {"tiny_bert_bf16", SYN_WEIGHTS_BERT, SYN_BF16, "bert.", false, ALL_HEADS},
-    {"tiny_bert_bf16_bare", SYN_WEIGHTS_BERT, SYN_BF16, "", false, SYN_BERT_POOLER},
-    {"tiny_bert_f16", SYN_WEIGHTS_BERT, SYN_F16, "bert.", false, SYN_BERT_MLM},
-    {"tiny_bert_f16_old", SYN_WEIGHTS_BERT, SYN_F16, "bert.", true, ALL_HEADS},
+    {"tiny_gpt2_f32", &syn_gpt_family, SYN_F32, "transformer.", false, 0},
+    {"tiny_gpt2_f32_untied", &syn_gpt_family, SYN_F32, "transformer.", false, 0},
+    {"tiny_gpt2_bf16", &syn_gpt_family, SYN_BF16, "transformer.", false, 0},
+    {"tiny_gpt2_f16", &syn_gpt_family, SYN_F16, "transformer.", false, 0},
+    {"tiny_gpt2_f16_shards", &syn_gpt_family, SYN_F16, "transformer.", false, 0},
+    {"tiny_gpt2_f16_old", &syn_gpt_family, SYN_F16, "", false, 0},
+    {"tiny_bert_f32", &syn_bert_family, SYN_F32, "bert.", false, ALL_HEADS},
+    {"tiny_bert_bf16", &syn_bert_family, SYN_BF16, "bert.", false, ALL_HEADS},
+    {"tiny_bert_bf16_bare", &syn_bert_family, SYN_BF16, "", false, SYN_BERT_POOLER},
+    {"tiny_bert_f16", &syn_bert_family, SYN_F16, "bert.", false, SYN_BERT_MLM},
+    {"tiny_bert_f16_old", &syn_bert_family, SYN_F16, "bert.", true, ALL_HEADS},
 };
 
 enum { CHECKPOINTS = sizeof checkpoints / sizeof checkpoints[0] };
@@ -45,22 +45,11 @@ float decode(const syn_safetensors_tensor *t, int64_t i);
 /* Fills a model's parameters from the file; false if one is not there as it should be. */
 bool decode_all(const checkpoint *c, const syn_safetensors *st, ref_model *m);
 
-/* Either model in one type. */
-typedef struct any_model {
-    syn_weights_kind kind;
-    syn_gpt_config gpt_config;
-    syn_bert_config bert_config;
-    unsigned heads;
-    syn_gpt *gpt;
-    syn_bert *bert;
-} any_model;
+syn_status checkpoint_config(const checkpoint *c, syn_model_config *config, syn_error *err);
 
-syn_status any_configure(any_model *m, const checkpoint *c, syn_error *err);
-
-void any_free(any_model *m);
-
-/* Makes a model in a context of its own with the parameters of `weights` (NULL: random). */
-syn_status any_load(any_model *m, syn_ctx **ctx, syn_comm *comm, const syn_weights *weights,
-                    syn_dtype dtype, syn_error *err);
+/* Makes the checkpoint's model in a context of its own with the parameters of `weights` (NULL:
+   random). Both are the caller's to free, also after a failure. */
+syn_status checkpoint_load(const checkpoint *c, syn_model **model, syn_ctx **ctx, syn_comm *comm,
+                           const syn_weights *weights, syn_dtype dtype, syn_error *err);
 
 #endif

@@ -15,17 +15,18 @@
 #include <dirent.h>
 #include <unistd.h>
 
-static const syn_gpt_config tiny = {.name = "tiny",
-                                    .n_layer = 1,
-                                    .n_embd = 8,
-                                    .n_head = 2,
-                                    .n_positions = 8,
-                                    .n_inner = 16,
-                                    .vocab_size = 11,
-                                    .layer_norm_epsilon = 1e-5,
-                                    .initializer_range = 0.02,
-                                    .gelu_tanh = true,
-                                    .tied = false};
+static const syn_model_config tiny = {.family = &syn_gpt_family,
+                                      .name = "tiny",
+                                      .n_layer = 1,
+                                      .n_embd = 8,
+                                      .n_head = 2,
+                                      .n_positions = 8,
+                                      .n_inner = 16,
+                                      .vocab_size = 11,
+                                      .norm_epsilon = 1e-5,
+                                      .initializer_range = 0.02,
+                                      .activation = SYN_GELU_TANH,
+                                      .tied = false};
 
 static char folder[64]; /* for files */
 
@@ -52,12 +53,12 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     struct run *run = arg;
     static const int32_t prompt[4] = {1, 2, 3, 10};
     syn_mesh mesh;
-    syn_gpt *gpt = NULL;
+    syn_model *gpt = NULL;
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = run->tp}, err));
     SYN_TRY(syn_ctx_new(&run->ctx[comm->rank], SYN_DEVICE_CPU, comm, err));
-    const syn_gpt_options how = {
+    const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = false, .seed = 1};
-    SYN_TRY(syn_gpt_new(&gpt, run->ctx[comm->rank], &tiny, &how, err));
+    SYN_TRY(syn_model_new(&gpt, run->ctx[comm->rank], &tiny, &how, err));
     syn_generation g = {.batch = 2,
                         .prompt_tokens = 2,
                         .new_tokens = 2,
@@ -68,7 +69,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     if (s == SYN_OK && run->gather) s = gather(run, comm, err);
     syn_free(g.tokens);
     syn_free(g.logits);
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     return s;
 }
 

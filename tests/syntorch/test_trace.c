@@ -1,6 +1,6 @@
 /* Traces: the same program gives the same hash on every device and communicator, another program
    another one; the verifier accepts what the door records and refuses damage; rows stay small. */
-#include "models/gpt.h"
+#include "models/causal.h"
 #include "tests/support/ops_program.h"
 #include "tests/support/test.h"
 
@@ -311,25 +311,35 @@ static void test_intern(void) {
 /* A prompt and `steps` decode steps; the trace's bytes per node, and its hash. */
 static double bytes_per_node(const char *preset, syn_device device, int steps, uint64_t *hash) {
     syn_error err = {0};
-    syn_gpt_config config;
-    syn_gpt *gpt = NULL;
-    const syn_gpt_options options = {.seed = 1};
+    syn_model_config config;
+    syn_model *gpt = NULL;
+    const syn_model_options options = {.seed = 1};
     syn_ctx *ctx = ref_ctx(device, NULL);
     const syn_spec prompt = {SYN_I32, 2, {1, 16}}, one = {SYN_I32, 2, {1, 1}};
     double bytes = -1;
     if (preset) {
-        if (syn_gpt_config_preset(&config, preset, &err) != SYN_OK) goto end;
+        if (syn_model_config_preset(&config, preset, &err) != SYN_OK) goto end;
     } else {
-        config =
-            (syn_gpt_config){"small", 2, 16, 2, 64, 64, 50, 1e-5, 0.02, true, true, {{0}, 0, 0}};
+        config = (syn_model_config){.family = &syn_gpt_family,
+                                    .name = "small",
+                                    .n_layer = 2,
+                                    .n_embd = 16,
+                                    .n_head = 2,
+                                    .n_positions = 64,
+                                    .n_inner = 64,
+                                    .vocab_size = 50,
+                                    .norm_epsilon = 1e-5,
+                                    .initializer_range = 0.02,
+                                    .activation = SYN_GELU_TANH,
+                                    .tied = true};
     }
-    if (syn_gpt_new(&gpt, ctx, &config, &options, &err) != SYN_OK ||
-        syn_gpt_begin(gpt, 1, 16 + steps, &err) != SYN_OK)
+    if (syn_model_new(&gpt, ctx, &config, &options, &err) != SYN_OK ||
+        syn_causal_begin(gpt, 1, 16 + steps, &err) != SYN_OK)
         goto end;
-    syn_gpt_forward(gpt, syn_input(ctx, "prompt", &prompt, NULL));
+    syn_causal_forward(gpt, syn_input(ctx, "prompt", &prompt, NULL));
     for (int i = 0; i < steps; i++) {
         syn_next_step(ctx);
-        syn_gpt_forward(gpt, syn_input(ctx, "token", &one, NULL));
+        syn_causal_forward(gpt, syn_input(ctx, "token", &one, NULL));
     }
     if (syn_ctx_status(ctx) != SYN_OK || syn_trace_verify(syn_ctx_trace(ctx), &err) != SYN_OK)
         goto end;
@@ -338,7 +348,7 @@ static double bytes_per_node(const char *preset, syn_device device, int steps, u
     *hash = syn_trace_hash(t);
 end:
     if (bytes < 0) fprintf(stderr, "%s%s\n", err.text, syn_ctx_error(ctx)->text);
-    syn_gpt_free(gpt);
+    syn_model_free(gpt);
     syn_ctx_free(ctx);
     return bytes;
 }

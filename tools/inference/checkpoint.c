@@ -4,13 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "syntorch/json.h"
 #include "syntorch/memory.h"
-
-#define MAX_CONFIG_BYTES ((size_t)1 << 20)
-
-static const inference_family *const families[] = {&inference_gpt, &inference_bert};
-enum { FAMILIES = sizeof families / sizeof families[0] };
 
 /* ---- which model ----------------------------------------------------------------------------- */
 
@@ -30,74 +24,43 @@ bool checkpoint_file(const char *weights, const char *name, char *path, size_t p
     return n > 0 && (size_t)n < path_bytes && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-static const inference_family *family_of_preset(const char *name) {
-    for (int f = 0; f < FAMILIES; f++)
-        for (const char *const *p = families[f]->presets(); *p; p++)
-            if (strcmp(*p, name) == 0) return families[f];
-    return NULL;
-}
-
-static syn_status no_preset(const char *name, syn_error *err) {
-    char known[400] = "";
-    size_t used = 0;
-    for (int f = 0; f < FAMILIES; f++)
-        for (const char *const *p = families[f]->presets(); *p; p++) {
-            const int n = snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", *p);
-            used += n > 0 && (size_t)n < sizeof known - used ? (size_t)n : 0;
-        }
-    return SYN_FAIL(err, SYN_E_INVALID, "there is no model '%.40s'; the presets are %s", name,
-                    known);
-}
-
-/* A file whose "model_type" is "bert" is BERT's; everything else is for GPT's reader to judge. */
-static syn_status family_of_file(const inference_family **out, const char *path, syn_error *err) {
-    char *text;
-    size_t bytes;
-    syn_json json;
-    SYN_TRY(syn_read_file(path, MAX_CONFIG_BYTES, &text, &bytes, err));
-    *out = &inference_gpt;
-    syn_json_init(&json, path, text, bytes, NULL);
-    if (syn_json_next(&json) == SYN_JSON_OBJECT_BEGIN)
-        while (syn_json_next(&json) == SYN_JSON_KEY) {
-            const bool type = strcmp(json.text, "model_type") == 0;
-            const syn_json_type value = syn_json_next(&json);
-            if (type && value == SYN_JSON_STRING && strcmp(json.text, "bert") == 0)
-                *out = &inference_bert;
-            if (!syn_json_skip(&json)) break;
-        }
-    syn_json_free(&json);
-    syn_free(text);
-    return SYN_OK;
+/* The file that says which model; *found: room for its name. */
+static syn_status find_config(const inference_args *args, char *found, size_t found_bytes,
+                              const char **out, syn_error *err) {
+    struct stat st;
+    *out = args->model_config ? args->model_config : found;
+    if (args->model_config) return SYN_OK;
+    if (!args->weights) {
+        if (cli_find_data("configs/gpt3-tiny.json", found, found_bytes)) return SYN_OK;
+        return SYN_FAIL(err, SYN_E_IO,
+                        "the default examples/configs/gpt3-tiny.json was not found; give --model "
+                        "or --model_config");
+    }
+    if (stat(args->weights, &st) != 0)
+        return SYN_FAIL(err, SYN_E_IO, "cannot open the weights '%.300s': %s", args->weights,
+                        strerror(errno));
+    if (checkpoint_file(args->weights, "config.json", found, found_bytes)) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_IO,
+                    "there is no config.json beside the weights '%.200s'; give --model or "
+                    "--model_config",
+                    args->weights);
 }
 
 syn_status checkpoint_configure(inference *run, syn_error *err) {
     const inference_args *args = run->args;
-    char path[4200];
+    syn_model_config *c = &run->config;
     if (args->model) {
-        run->family = family_of_preset(args->model);
-        if (!run->family) return no_preset(args->model, err);
-        return run->family->configure(run, args->model, NULL, err);
+        SYN_TRY(syn_model_config_preset(c, args->model, err));
+    } else {
+        char found[4200];
+        const char *file;
+        SYN_TRY(find_config(args, found, sizeof found, &file, err));
+        SYN_TRY(syn_model_config_load(c, file, err));
     }
-    const char *file = args->model_config;
-    if (!file && args->weights) {
-        struct stat st;
-        if (stat(args->weights, &st) != 0)
-            return SYN_FAIL(err, SYN_E_IO, "cannot open the weights '%.300s': %s", args->weights,
-                            strerror(errno));
-        if (!checkpoint_file(args->weights, "config.json", path, sizeof path))
-            return SYN_FAIL(err, SYN_E_IO,
-                            "there is no config.json beside the weights '%.200s'; give --model or "
-                            "--model_config",
-                            args->weights);
-        file = path;
-    }
-    if (!file && cli_find_data("configs/gpt3-tiny.json", path, sizeof path)) file = path;
-    if (!file)
-        return SYN_FAIL(err, SYN_E_IO,
-                        "the default examples/configs/gpt3-tiny.json was not found; give --model "
-                        "or --model_config");
-    SYN_TRY(family_of_file(&run->family, file, err));
-    return run->family->configure(run, NULL, file, err);
+    run->task = syn_model_is_causal(c) ? &inference_generate : &inference_fill;
+    run->heads = run->task->heads;
+    run->params = syn_model_config_params(c, run->heads);
+    return syn_model_config_check(c, (int)args->tp, err);
 }
 
 bool checkpoint_has_tokenizer(const char *weights, char *folder, size_t folder_bytes) {
@@ -125,7 +88,6 @@ static void print_lines(const char *list) {
 
 /* Makes the model without data, its parameters read from the checkpoint: names and shapes alone. */
 syn_status checkpoint_compare(inference *run, syn_error *err) {
-    const inference_rank alone = {NULL, false};
     syn_weights_reader *reader = NULL;
     syn_ctx *ctx = NULL;
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, err));
@@ -133,7 +95,7 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
     if (s == SYN_OK) {
         const syn_param_source source = syn_weights_source(reader);
         syn_ctx_set_param_source(ctx, &source);
-        s = run->family->run(run, ctx, &alone, false, err);
+        s = inference_run_rank(run, ctx, NULL, false, err);
     }
     if (s == SYN_OK) {
         char *list = NULL;
@@ -146,10 +108,42 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
     return s;
 }
 
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* What generation_config.json says counts over config.json. */
+static syn_status read_ending(inference *run, syn_error *err) {
+    char path[4200], unread[300];
+    syn_model_config *c = &run->config;
+    if (!checkpoint_file(run->args->weights, "generation_config.json", path, sizeof path))
+        return SYN_OK;
+    SYN_TRY(syn_text_ending_load(&c->end, path, c->vocab_size, unread, sizeof unread, err));
+    if (*unread) inference_note(run, "%s sets %s, which is not done", path, unread);
+    return SYN_OK;
+}
+
+/* A head in the file that is not the one which the configuration ties it to is used. */
+static syn_status untie(inference *run, syn_error *err) {
+    syn_weights_head head;
+    if (!run->config.tied) return SYN_OK;
+    SYN_TRY(syn_weights_compare_head(run->weights, &head, err));
+    if (head.bias)
+        inference_note(run, "%s.bias and %s.bias differ in the weights; the first is used",
+                       head.bias, head.other);
+    if (!head.matrix) return SYN_OK;
+    run->config.tied = false;
+    run->params = syn_model_config_params(&run->config, run->heads);
+    inference_note(run,
+                   "the configuration ties the head to the token table, but the weights hold "
+                   "another %s.weight; it is used",
+                   head.matrix);
+    return SYN_OK;
+}
+
 syn_status checkpoint_open(inference *run, syn_error *err) {
-    SYN_TRY(syn_weights_open(&run->weights, run->args->weights, run->family->kind, err));
+    SYN_TRY(syn_weights_open(&run->weights, run->args->weights, run->config.family, err));
     if (!run->args->dtype) run->dtype = syn_weights_dtype(run->weights);
-    return run->family->adapt(run, err);
+    if (syn_model_is_causal(&run->config)) SYN_TRY(read_ending(run, err));
+    return untie(run, err);
 }
 
 /* ---- writing one ----------------------------------------------------------------------------- */
@@ -160,6 +154,6 @@ syn_status checkpoint_save(inference *run, syn_ctx *ctx, syn_comm *comm, const c
     const int n = snprintf(path, sizeof path, "%s/config.json", folder);
     if (n < 0 || (size_t)n >= sizeof path)
         return SYN_FAIL(err, SYN_E_INVALID, "the folder's name is too long");
-    SYN_TRY(syn_weights_save(ctx, comm, run->family->kind, folder, err));
-    return comm->rank == 0 ? run->family->write_config(run, path, err) : SYN_OK;
+    SYN_TRY(syn_weights_save(ctx, comm, run->config.family, folder, err));
+    return comm->rank == 0 ? syn_model_config_save(&run->config, run->heads, path, err) : SYN_OK;
 }

@@ -5,14 +5,14 @@
 
 #include "tools/inference/inference.h"
 
-/* Sets run->family and configures its model: from --model, --model_config, the config.json beside
-   --weights, or the example's. */
+/* Sets run->config and what the model does (run->task): from --model, --model_config, the
+   config.json beside --weights, or the example's. */
 syn_status checkpoint_configure(inference *run, syn_error *err) SYN_MUST_USE;
 /* Whether the folder of a checkpoint holds a tokenizer; its name. */
 bool checkpoint_has_tokenizer(const char *weights, char *folder, size_t folder_bytes);
 /* The checkpoint's folder and `name` in it; false if that is no file. */
 bool checkpoint_file(const char *weights, const char *name, char *path, size_t path_bytes);
-/* Opens --weights into run->weights, decides run->dtype, and adapts the configuration. */
+/* Opens --weights into run->weights, decides run->dtype, and adapts the configuration to them. */
 syn_status checkpoint_open(inference *run, syn_error *err) SYN_MUST_USE;
 /* Compares all names and shapes with the model. What does not fit is listed on standard error, and
    err says how much. */

@@ -1,7 +1,6 @@
-/* What the families of models have in common in the inference program. */
+/* Prompts of the inference program: the tokenizer, texts, and their ids. */
 #include "tools/inference/inference.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,16 +35,17 @@ static syn_status find_tokenizer(const inference *run, char *found, size_t found
 
 static syn_status check_tokenizer(const inference *run, const char *folder, syn_error *err) {
     static const char *const whose[] = {"one of bytes", "GPT-2's", "BERT's"};
-    const syn_tokenizer_kind kind = syn_tokenizer_kind_of(run->tokenizer);
+    const syn_tokenizer_kind kind = syn_tokenizer_kind_of(run->tokenizer),
+                             needed = syn_model_tokenizer(&run->config);
     const int32_t tokens =
         syn_tokenizer_vocab_size(run->tokenizer) - syn_tokenizer_added(run->tokenizer);
-    if (folder && kind != run->family->tokenizer)
+    if (folder && kind != needed)
         return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is %s, but %s needs %s",
-                        folder, whose[kind], run->facts.name, whose[run->family->tokenizer]);
-    if (tokens <= run->facts.vocab) return SYN_OK;
+                        folder, whose[kind], run->config.name, whose[needed]);
+    if (tokens <= run->config.vocab_size) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens%s, but %s has only %lld%s",
-                    tokens, folder ? "" : " (one a byte)", run->facts.name,
-                    (long long)run->facts.vocab,
+                    tokens, folder ? "" : " (one a byte)", run->config.name,
+                    (long long)run->config.vocab_size,
                     folder ? "" : "; give --tokenizer DIR or --prompt_ids FILE");
 }
 
@@ -62,46 +62,42 @@ syn_status inference_open_tokenizer(inference *run, syn_error *err) {
 /* ---- prompts --------------------------------------------------------------------------------- */
 
 /* The numbers of prompt i: ids of the model's vocabulary. */
-static syn_status read_ids(const inference *run, int64_t i, int32_t **ids, size_t *n,
-                           syn_error *err) {
+static syn_status read_ids(const inference *run, int64_t i, inference_text *out, syn_error *err) {
     const char *line = run->prompts[i];
-    size_t cap = 0;
-    *ids = NULL;
-    *n = 0;
     for (char *end;; line = end) {
         line += strspn(line, " \t,");
         if (!*line) return SYN_OK;
         const long long id = strtoll(line, &end, 10);
-        if (end == line || id < 0 || id >= run->facts.vocab)
+        if (end == line || id < 0 || id >= run->config.vocab_size)
             return SYN_FAIL(
                 err, SYN_E_INVALID, "%.200s: '%.20s' is not the id of one of the %lld tokens of %s",
-                run->args->prompt_ids, line, (long long)run->facts.vocab, run->facts.name);
-        SYN_TRY(syn_grow(ids, &cap, *n + 1, sizeof **ids, err));
-        (*ids)[(*n)++] = (int32_t)id;
+                run->args->prompt_ids, line, (long long)run->config.vocab_size, run->config.name);
+        SYN_TRY(syn_grow(&out->ids, &out->cap, out->n + 1, sizeof *out->ids, err));
+        out->ids[out->n++] = (int32_t)id;
     }
 }
 
 /* A tokenizer may know tokens that were added to it, but not to the model. */
 static syn_status check_ids(const inference *run, const int32_t *ids, size_t n, syn_error *err) {
     for (size_t k = 0; k < n; k++) {
-        if (ids[k] < run->facts.vocab) continue;
+        if (ids[k] < run->config.vocab_size) continue;
         size_t bytes;
         const char *text = syn_tokenizer_token(run->tokenizer, ids[k], &bytes);
         return SYN_FAIL(
             err, SYN_E_INVALID,
             "the prompt holds the added token '%.*s', id %d, but %s has only %lld tokens",
-            bytes < 40 ? (int)bytes : 40, text ? text : "", ids[k], run->facts.name,
-            (long long)run->facts.vocab);
+            bytes < 40 ? (int)bytes : 40, text ? text : "", ids[k], run->config.name,
+            (long long)run->config.vocab_size);
     }
     return SYN_OK;
 }
 
-syn_status inference_encode(const inference *run, int64_t i, int32_t **ids, size_t *n,
-                            syn_error *err) {
+syn_status inference_encode(const inference *run, int64_t i, inference_text *out, syn_error *err) {
     const char *text = run->prompts[i];
-    if (run->args->prompt_ids) return read_ids(run, i, ids, n, err);
-    SYN_TRY(syn_tokenizer_encode(run->tokenizer, text, strlen(text), ids, n, err));
-    return check_ids(run, *ids, *n, err);
+    if (run->args->prompt_ids) return read_ids(run, i, out, err);
+    SYN_TRY(syn_tokenizer_encode(run->tokenizer, text, strlen(text), &out->ids, &out->n, err));
+    out->cap = out->n;
+    return check_ids(run, out->ids, out->n, err);
 }
 
 void inference_print_text(const inference *run, const char *what, const int32_t *ids, int64_t n) {
@@ -119,41 +115,6 @@ void inference_print_text(const inference *run, const char *what, const int32_t 
     cli_print_escaped(stdout, text, bytes < most ? bytes : most);
     printf(bytes < most ? "\"\n" : "\" ... (%zu bytes)\n", bytes);
     syn_free(text);
-}
-
-void inference_note(const inference *run, const char *fmt, ...) {
-    if (run->args->quiet || run->launch.program->mute) return;
-    va_list args;
-    va_start(args, fmt);
-    fprintf(stderr, "%s: note: ", run->launch.program->name);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
-    va_end(args);
-}
-
-double inference_resident_bytes(const inference *run) {
-    return (double)syn_dtype_bytes(run->dtype) * (double)run->facts.params +
-           4.0 * run->facts.cache_elems;
-}
-
-/* Systems that promise more memory than they have would end the process later without a word. Over
-   MPI a machine holds the ranks that were started on it. */
-syn_status inference_check_memory(const inference *run, syn_error *err) {
-    char a[32], b[32];
-    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    const double ranks = (double)run->launch.ranks;
-    const double here = run->launch.mpi ? (local ? strtod(local, NULL) : 1.0) : ranks;
-    const double have = cli_memory_bytes(), want = inference_resident_bytes(run) * here / ranks;
-    if (run->launch.device == SYN_DEVICE_META || want <= have) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_NOMEM,
-                    "out of memory: the weights of %s and the KV cache of %lld sequences are %s, "
-                    "but this machine allows %s; --device meta needs none",
-                    run->facts.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
-                    cli_bytes_text(have, b, sizeof b));
-}
-
-static const char *built_in_prompt(const inference *run) {
-    return run->family == &inference_bert ? "The capital of France is [MASK]." : "Once upon a time";
 }
 
 /* The lines of a file; a line may end with CR LF, and the last without. A blank one is an empty
@@ -180,7 +141,7 @@ static syn_status read_lines(inference *run, const char *path, syn_error *err) {
     return SYN_FAIL(err, SYN_E_INVALID, "%.200s holds no prompt", path);
 }
 
-syn_status inference_read_prompts(inference *run, syn_error *err) {
+static syn_status read_prompts(inference *run, syn_error *err) {
     const inference_args *args = run->args;
     const char *file = args->prompts ? args->prompts : args->prompt_ids;
     if (file) {
@@ -194,15 +155,26 @@ syn_status inference_read_prompts(inference *run, syn_error *err) {
     }
     run->prompts = syn_calloc(1, sizeof *run->prompts);
     if (!run->prompts) return SYN_FAIL_NOMEM(err, sizeof *run->prompts, "the prompt");
-    run->prompts[0] = args->prompt ? args->prompt : built_in_prompt(run);
+    run->prompts[0] = args->prompt ? args->prompt : run->task->prompt;
     run->n_prompts = 1;
     run->batch = args->batch_size;
     return SYN_OK;
 }
 
-void inference_free(inference *run) {
-    syn_weights_free(run->weights);
-    syn_tokenizer_free(run->tokenizer);
-    syn_free(run->prompts);
-    syn_free(run->prompt_text);
+syn_status inference_prepare(inference *run, syn_error *err) {
+    const inference_task *task = run->task;
+    SYN_TRY(read_prompts(run, err));
+    SYN_TRY(task->begin(run, err));
+    inference_text *texts = syn_calloc((size_t)run->n_prompts, sizeof *texts);
+    if (!texts) return SYN_FAIL_NOMEM(err, (size_t)run->n_prompts * sizeof *texts, "the prompts");
+    syn_status s = SYN_OK;
+    for (int64_t i = 0; i < run->n_prompts && s == SYN_OK; i++) {
+        s = task->encode(run, i, &texts[i], err);
+        const int64_t n = (int64_t)texts[i].n + task->around;
+        if (n > run->prompt_tokens) run->prompt_tokens = n;
+    }
+    if (s == SYN_OK) s = task->lay_out(run, texts, err);
+    for (int64_t i = 0; i < run->n_prompts; i++) syn_free(texts[i].ids);
+    syn_free(texts);
+    return s;
 }

@@ -1,4 +1,4 @@
-#include "models/gpt_ending.h"
+#include "models/text_ending.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "syntorch/memory.h"
 #include "syntorch/sink.h"
 
-bool syn_gpt_ends(const syn_gpt_ending *ending, int32_t token) {
+bool syn_text_ends(const syn_text_ending *ending, int32_t token) {
     for (int32_t i = 0; i < ending->n_ids; i++)
         if (ending->ids[i] == token) return true;
     return false;
@@ -15,36 +15,57 @@ bool syn_gpt_ends(const syn_gpt_ending *ending, int32_t token) {
 
 /* ---- ids ------------------------------------------------------------------------------------- */
 
-static syn_status take_id(syn__settings *s, syn__config_ids *ids) {
+static syn_status take_id(syn__settings *s, syn_text_ending *ending) {
     if (s->json.type != SYN_JSON_NUMBER || !s->json.is_integer)
         return syn__settings_fail(s, "\"%s\" must be an integer, a list of integers or null",
                                   s->path);
-    if (ids->n == SYN_GPT_ENDS)
-        return syn__settings_fail(s, "\"%s\" lists more than %d ids", s->path, SYN_GPT_ENDS);
-    ids->id[ids->n++] = s->json.integer;
+    if (ending->n_ids == SYN_TEXT_ENDS)
+        return syn__settings_fail(s, "\"%s\" lists more than %d ids", s->path, SYN_TEXT_ENDS);
+    const int64_t id = s->json.integer;
+    ending->ids[ending->n_ids++] = id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
     return SYN_OK;
 }
 
-syn_status syn__config_ids_read(syn__settings *s, void *member) {
-    syn__config_ids *ids = member;
+syn_status syn__ending_ids(syn__settings *s, void *member) {
+    syn_text_ending *ending = member;
     syn_json_type type = syn_json_next(&s->json);
     if (type == SYN_JSON_NULL) return SYN_OK;
     if (type != SYN_JSON_ARRAY_BEGIN)
-        return type == SYN_JSON_ERROR ? s->error.code : take_id(s, ids);
+        return type == SYN_JSON_ERROR ? s->error.code : take_id(s, ending);
     while ((type = syn_json_next(&s->json)) != SYN_JSON_ARRAY_END) {
         if (type == SYN_JSON_ERROR) return s->error.code;
-        SYN_TRY(take_id(s, ids));
+        SYN_TRY(take_id(s, ending));
     }
     return SYN_OK;
 }
 
-void syn__config_ending(syn_gpt_ending *out, const syn__config_ids *ends,
-                        const syn__config_ids *pad, int64_t vocab) {
-    memset(out, 0, sizeof *out);
-    for (int32_t i = 0; i < ends->n; i++)
-        if (ends->id[i] >= 0 && ends->id[i] < vocab) out->ids[out->n_ids++] = (int32_t)ends->id[i];
-    out->fill = out->ids[0];
-    if (pad->n == 1 && pad->id[0] >= 0 && pad->id[0] < vocab) out->fill = (int32_t)pad->id[0];
+syn_status syn__ending_fill(syn__settings *s, void *member) {
+    syn_text_ending read = {0};
+    SYN_TRY(syn__ending_ids(s, &read));
+    if (read.n_ids == 1) *(int32_t *)member = read.ids[0];
+    return SYN_OK;
+}
+
+void syn__ending_settle(syn_text_ending *ending, int64_t vocab) {
+    syn_text_ending kept = {0};
+    for (int32_t i = 0; i < ending->n_ids; i++)
+        if (ending->ids[i] >= 0 && ending->ids[i] < vocab) kept.ids[kept.n_ids++] = ending->ids[i];
+    kept.fill = ending->fill >= 0 && ending->fill < vocab ? ending->fill : kept.ids[0];
+    *ending = kept;
+}
+
+/* null, not absent: transformers would take GPT-2's 50256. */
+void syn__ending_write(syn_sink *out, const void *member) {
+    const syn_text_ending *end = member;
+    if (end->n_ids == 0) {
+        syn_sink_text(out, ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null");
+        return;
+    }
+    syn_sink_printf(out, ",\n  \"bos_token_id\": %d,\n  \"eos_token_id\": %s%d", end->ids[0],
+                    end->n_ids > 1 ? "[" : "", end->ids[0]);
+    for (int32_t i = 1; i < end->n_ids; i++) syn_sink_printf(out, ", %d", end->ids[i]);
+    if (end->n_ids > 1) syn_sink_char(out, ']');
+    if (end->fill != end->ids[0]) syn_sink_printf(out, ",\n  \"pad_token_id\": %d", end->fill);
 }
 
 /* ---- generation_config.json ------------------------------------------------------------------ */
@@ -52,7 +73,7 @@ void syn__config_ending(syn_gpt_ending *out, const syn__config_ids *ends,
 #define UNREAD_BYTES 400
 
 typedef struct file_ending {
-    syn__config_ids ends, pad;
+    syn_text_ending ending;
     char unread[UNREAD_BYTES];
 } file_ending;
 
@@ -88,8 +109,8 @@ static syn_status read_with_one(syn__settings *s, void *member) {
 #define ONE(key)  SYN__ROW_CUSTOM(key, offsetof(file_ending, unread), read_with_one)
 
 static const syn__setting rows[] = {
-    SYN__ROW_CUSTOM("eos_token_id", offsetof(file_ending, ends), syn__config_ids_read),
-    SYN__ROW_CUSTOM("pad_token_id", offsetof(file_ending, pad), syn__config_ids_read),
+    SYN__ROW_CUSTOM("eos_token_id", offsetof(file_ending, ending), syn__ending_ids),
+    SYN__ROW_CUSTOM("pad_token_id", offsetof(file_ending, ending.fill), syn__ending_fill),
     ONE("repetition_penalty"),
     ONE("encoder_repetition_penalty"),
     ONE("num_beams"),
@@ -113,22 +134,22 @@ static const syn__setting rows[] = {
     ZERO("stop_strings"),
     ZERO("watermarking_config"),
 };
-static const syn__setting_table table = {rows, sizeof rows / sizeof rows[0], true};
+static const syn__setting_table table = SYN__TABLE_OF(rows);
 
-syn_status syn_gpt_ending_load(syn_gpt_ending *ending, const char *path, int64_t vocab,
-                               char *unread, size_t unread_bytes, syn_error *err) {
+syn_status syn_text_ending_load(syn_text_ending *ending, const char *path, int64_t vocab,
+                                char *unread, size_t unread_bytes, syn_error *err) {
     char *json;
     size_t bytes;
     syn__settings s;
-    file_ending file;
-    memset(&file, 0, sizeof file);
+    file_ending file = {.ending = SYN__NO_ENDING};
     SYN_TRY(syn_read_file(path, SYN__SETTING_FILE_BYTES, &json, &bytes, err));
     syn__settings_begin(&s, path, json, bytes);
     (void)syn__settings_read(&s, &table, &file);
     const syn_status status = syn__settings_end(&s, err);
     syn_free(json);
     SYN_TRY(status);
-    syn__config_ending(ending, &file.ends, &file.pad, vocab);
+    syn__ending_settle(&file.ending, vocab);
+    *ending = file.ending;
     snprintf(unread, unread_bytes, "%s", file.unread);
     return SYN_OK;
 }

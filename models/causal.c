@@ -1,0 +1,165 @@
+#include "models/causal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "models/family_private.h"
+#include "syntorch/memory.h"
+
+/* ---- new texts ------------------------------------------------------------------------------- */
+
+static syn_status check_begin(const syn_model *m, int64_t batch, int64_t max_tokens,
+                              const syn_spec *cache, syn_error *err) {
+    const syn_model_config *c = &m->config;
+    if (!syn_model_is_causal(c))
+        return SYN_FAIL(err, SYN_E_INVALID, "%s is a %s, which predicts no next token", c->name,
+                        c->family->title);
+    if (batch < 1 || max_tokens < 1)
+        return SYN_FAIL(err, SYN_E_INVALID, "a batch of %lld sequences of %lld tokens is empty",
+                        (long long)batch, (long long)max_tokens);
+    if (max_tokens > c->n_positions)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%lld tokens (prompt and output) exceed the %lld positions of %s",
+                        (long long)max_tokens, (long long)c->n_positions, c->name);
+    if (!syn_spec_valid(cache))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the KV cache of %lld sequences of %lld tokens is too large",
+                        (long long)batch, (long long)max_tokens);
+    return SYN_OK;
+}
+
+static syn_tensor new_cache(syn_model *m, int64_t i, const char *which, const syn_spec *spec) {
+    const syn_model_family *f = m->config.family;
+    char name[80];
+    snprintf(name, sizeof name, "%s.%lld.%s.%s", f->layers, (long long)(m->part.first_layer + i),
+             f->attention, which);
+    return syn_state(m->ctx, name, spec);
+}
+
+syn_status syn_causal_begin(syn_model *m, int64_t batch, int64_t max_tokens, syn_error *err) {
+    const int64_t depth = syn__model_depth(m);
+    const int64_t heads = syn__family_dim(&m->config, SYN__DIM_KEYS) / depth / syn__model_tp(m);
+    const syn_spec cache = {SYN_F32, 4, {batch, heads, max_tokens, depth}};
+    SYN_TRY(check_begin(m, batch, max_tokens, &cache, err));
+    for (int64_t i = 0; i < m->part.n_layers; i++) {
+        syn_drop(m->ctx, m->caches[i].k);
+        syn_drop(m->ctx, m->caches[i].v);
+        m->caches[i].k = new_cache(m, i, "k_cache", &cache);
+        m->caches[i].v = new_cache(m, i, "v_cache", &cache);
+    }
+    m->batch = batch;
+    m->max_tokens = max_tokens;
+    m->position = 0;
+    m->mask = m->visible = SYN_NO_MASK;
+    syn_free(m->padding);
+    m->padding = NULL;
+    return syn_ctx_check(m->ctx, err);
+}
+
+static syn_status check_padding(const syn_model *m, const int32_t *padding, syn_error *err) {
+    if (m->max_tokens == 0 || m->position != 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "padding is set between syn_causal_begin and the first forward step");
+    for (int64_t b = 0; b < m->batch; b++)
+        if (padding[b] < 0 || padding[b] >= m->max_tokens)
+            return SYN_FAIL(err, SYN_E_INVALID, "%d tokens of padding in a sequence of %lld",
+                            padding[b], (long long)m->max_tokens);
+    return SYN_OK;
+}
+
+syn_status syn_causal_set_padding(syn_model *m, const int32_t *padding, syn_error *err) {
+    const syn_spec spec = {SYN_F32, 2, {m->batch, m->max_tokens}};
+    SYN_TRY(check_padding(m, padding, err));
+    const size_t bytes = (size_t)m->batch * sizeof *m->padding;
+    if (!m->padding && !(m->padding = syn_malloc(bytes)))
+        return SYN_FAIL_NOMEM(err, bytes, "the padding of a batch");
+    memcpy(m->padding, padding, bytes);
+    float *mask = NULL;
+    if (syn_ctx_has_data(m->ctx)) {
+        mask = syn_calloc((size_t)syn_spec_elems(&spec), sizeof *mask);
+        if (!mask) return SYN_FAIL_NOMEM(err, (size_t)syn_spec_bytes(&spec), "a padding mask");
+        for (int64_t b = 0; b < m->batch; b++)
+            for (int32_t t = 0; t < padding[b]; t++) mask[b * m->max_tokens + t] = -INFINITY;
+    }
+    m->mask = syn_input(m->ctx, "padding_mask", &spec, mask);
+    syn_free(mask);
+    return syn_ctx_check(m->ctx, err);
+}
+
+int64_t syn_causal_position(const syn_model *m) {
+    return m->position;
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k) {
+    return syn_heads_cached(m->ctx, &m->caches[i].k, k, m->position, "k_cache");
+}
+
+syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v) {
+    return syn_heads_cached(m->ctx, &m->caches[i].v, v, m->position, "v_cache");
+}
+
+syn_tensor syn__causal_positions(syn_model *m, int64_t n) {
+    const syn_spec spec = {SYN_I32, 2, {m->batch, n}};
+    int32_t *ids = NULL;
+    if (!m->padding) return (syn_tensor){0};
+    if (syn_ctx_has_data(m->ctx)) {
+        ids = syn_malloc((size_t)syn_spec_bytes(&spec));
+        if (!ids) return syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: positions of a batch");
+        for (int64_t b = 0; b < m->batch; b++)
+            for (int64_t t = 0; t < n; t++) {
+                const int64_t at = m->position + t - m->padding[b];
+                ids[b * n + t] = at > 0 ? (int32_t)at : 0;
+            }
+    }
+    const syn_tensor at = syn_input(m->ctx, "positions", &spec, ids);
+    syn_free(ids);
+    return at;
+}
+
+/* Tokens (B, T), or what the part before gave, (B, T, C), which fit the caches. */
+static bool fits(const syn_model *m, syn_tensor x) {
+    syn_ctx *ctx = m->ctx;
+    const syn_spec *spec = syn_tensor_spec(ctx, x);
+    const bool embed = m->part.embed;
+    char text[SYN_SPEC_TEXT];
+    if (syn_ctx_status(ctx) != SYN_OK) return false;
+    if (m->max_tokens == 0) {
+        syn_ctx_fail(ctx, SYN_E_INVALID, "a model's forward step needs syn_causal_begin before it");
+    } else if (embed && (spec->rank != 2 || spec->dtype != SYN_I32)) {
+        syn_ctx_fail(ctx, SYN_E_SHAPE, "tokens must be i32 (batch, tokens), not %s",
+                     syn_spec_text(spec, text, sizeof text));
+    } else if (!embed &&
+               (spec->rank != 3 || spec->dtype != SYN_F32 || spec->dims[2] != m->config.n_embd)) {
+        syn_ctx_fail(ctx, SYN_E_SHAPE,
+                     "what layer %lld takes must be f32 (batch, tokens, %lld), not %s",
+                     (long long)m->part.first_layer, (long long)m->config.n_embd,
+                     syn_spec_text(spec, text, sizeof text));
+    } else if (spec->dims[0] != m->batch || spec->dims[1] < 1 ||
+               spec->dims[1] > m->max_tokens - m->position) {
+        syn_ctx_fail(ctx, SYN_E_SHAPE,
+                     "%lld tokens of %lld sequences at position %lld do not fit %lld of %lld",
+                     (long long)spec->dims[1], (long long)spec->dims[0], (long long)m->position,
+                     (long long)m->max_tokens, (long long)m->batch);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+syn_tensor syn_causal_forward(syn_model *m, syn_tensor x) {
+    syn_ctx *ctx = m->ctx;
+    const syn_model_family *f = m->config.family;
+    if (!fits(m, x)) return (syn_tensor){0};
+    const int64_t new_tokens = syn_tensor_dim(ctx, x, 1);
+    const syn_mark mark = syn_ctx_mark(ctx);
+    if (m->padding) m->visible = syn_slice(ctx, m->mask, 1, 0, m->position + new_tokens);
+    if (m->part.embed) x = f->embed(m, x);
+    x = syn__model_layers(m, x, mark);
+    if (m->part.head) x = f->head(m, x);
+    syn_release(ctx, mark, &x, 1);
+    m->position += new_tokens;
+    return x;
+}

@@ -1,0 +1,33 @@
+/* Causal language models: each token is predicted from those before it, whose keys and values are
+   kept. The same for every family that has them (syn_model_is_causal). */
+#ifndef MODELS_CAUSAL_H
+#define MODELS_CAUSAL_H
+
+#include "models/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Begins new texts: KV caches (B, G/tp, max_tokens, D) of each layer for the G heads of keys,
+   position 0; the caches of earlier texts are given back. max_tokens is prompt and generated tokens
+   together. Fails when it exceeds the model's positions. */
+syn_status syn_causal_begin(syn_model *model, int64_t batch, int64_t max_tokens,
+                            syn_error *err) SYN_MUST_USE;
+/* Texts of different length in one batch, which end together: the first padding[b] tokens of text b
+   count for nothing, and its positions from the first behind them. Call it after syn_causal_begin.
+ */
+syn_status syn_causal_set_padding(syn_model *model, const int32_t *padding,
+                                  syn_error *err) SYN_MUST_USE;
+/* tokens (B, T) i32, the next T of every text -> logits (B, V0) f32 of the last of them, the same
+   on all ranks. Of a part of a model: without its embedding it takes what the part before it gave,
+   (B, T, C) f32; without its head it gives that of its last layer. Intermediate data are released,
+   the result stays until the caller releases it. */
+syn_tensor syn_causal_forward(syn_model *model, syn_tensor x);
+/* Tokens in the caches. */
+int64_t syn_causal_position(const syn_model *model);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,210 @@
+#include "models/config.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "models/family_private.h"
+#include "syntorch/intern.h"
+#include "syntorch/memory.h"
+
+/* ---- presets --------------------------------------------------------------------------------- */
+
+static const syn_model_config *preset(size_t i) {
+    for (size_t f = 0; syn__family(f); f++) {
+        if (i < syn__family(f)->n_presets) return &syn__family(f)->presets[i];
+        i -= syn__family(f)->n_presets;
+    }
+    return NULL;
+}
+
+const char *syn_model_preset(size_t i) {
+    return preset(i) ? preset(i)->name : NULL;
+}
+
+syn_status syn_model_config_preset(syn_model_config *config, const char *name, syn_error *err) {
+    char known[480] = "", shown[SYN__SETTING_NAME_BYTES];
+    size_t used = 0;
+    for (size_t i = 0; preset(i); i++) {
+        if (strcmp(preset(i)->name, name) == 0) {
+            *config = *preset(i);
+            return SYN_OK;
+        }
+        const int n = snprintf(known + used, sizeof known - used, "%s%s", i != 0 ? ", " : "",
+                               preset(i)->name);
+        used += n > 0 && (size_t)n < sizeof known - used ? (size_t)n : 0;
+    }
+    syn__settings_copy(name, strlen(name), shown, sizeof shown);
+    return SYN_FAIL(err, SYN_E_INVALID, "there is no model '%.40s'; the presets are %s", shown,
+                    known);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static bool has_type(const syn_model_family *f, const char *type) {
+    for (const char *const *t = f->types; *t; t++)
+        if (strcmp(*t, type) == 0) return true;
+    return false;
+}
+
+static const syn_model_family *family_of_type(const char *type) {
+    for (size_t i = 0; syn__family(i); i++)
+        if (has_type(syn__family(i), type)) return syn__family(i);
+    return NULL;
+}
+
+/* Of the model_type; whose fields judge a file without one, or which is none, is the first. */
+static syn_status find_family(const syn_model_family **out, const char *name, const char *json,
+                              size_t bytes, syn_error *err) {
+    syn_json reader;
+    syn_error inner = {0};
+    *out = syn__family(0);
+    syn_json_init(&reader, name, json, bytes, &inner);
+    if (syn_json_next(&reader) == SYN_JSON_OBJECT_BEGIN)
+        while (syn_json_next(&reader) == SYN_JSON_KEY) {
+            const bool is_type = strcmp(reader.text, "model_type") == 0;
+            if (syn_json_next(&reader) == SYN_JSON_STRING && is_type && family_of_type(reader.text))
+                *out = family_of_type(reader.text);
+            if (!syn_json_skip(&reader)) break;
+        }
+    syn_json_free(&reader);
+    return inner.code == SYN_E_NOMEM ? SYN_FAIL(err, inner.code, "%s", inner.text) : SYN_OK;
+}
+
+syn_status syn__config_type(syn__settings *s, void *member) {
+    char known[160] = "", shown[64];
+    size_t used = 0;
+    (void)member;
+    SYN_TRY(syn__config_string(s));
+    if (family_of_type(s->json.text)) return SYN_OK;
+    for (size_t i = 0; syn__family(i); i++)
+        for (const char *const *t = syn__family(i)->types; *t && used < sizeof known; t++) {
+            const bool last = !t[1] && !syn__family(i + 1);
+            const int n = snprintf(known + used, sizeof known - used, "%s\"%s\"",
+                                   used == 0 ? ""
+                                   : last    ? " and "
+                                             : ", ",
+                                   *t);
+            used += n > 0 ? (size_t)n : 0;
+        }
+    return syn__settings_fail(s, "\"%s\" is \"%s\", but only %s are known", s->path,
+                              syn__settings_shown(s, shown), known);
+}
+
+/* What no single number shows. */
+static syn_status check_heads(syn__settings *s, const syn__setting_table *fields,
+                              const syn_model_config *c) {
+    const char *heads = syn__settings_key(s, fields, SYN__AT(n_head));
+    const char *hidden = syn__settings_key(s, fields, SYN__AT(n_embd));
+    if (c->n_embd % c->n_head == 0) return SYN_OK;
+    return syn__settings_fail_at(s, fields, heads, "\"%s\" %lld does not divide \"%s\" %lld", heads,
+                                 (long long)c->n_head, hidden, (long long)c->n_embd);
+}
+
+static void fill_defaults(syn__config_file *file, const char *name) {
+    syn_model_config *c = &file->config;
+    if (c->n_inner == 0) c->n_inner = 4 * c->n_embd;
+    syn__ending_settle(&c->end, c->vocab_size);
+    if (c->name[0] == '\0') memcpy(c->name, file->path_name, sizeof c->name);
+    if (c->name[0] == '\0') syn__settings_base_name(name, c->name);
+    if (c->name[0] == '\0') snprintf(c->name, sizeof c->name, "%s", c->family->name);
+}
+
+syn_status syn_model_config_parse(syn_model_config *config, const char *name, const char *json,
+                                  size_t bytes, syn_error *err) {
+    syn__settings s;
+    syn__config_file file;
+    const syn_model_family *f;
+    SYN_TRY(find_family(&f, name, json, bytes, err));
+    memset(&file, 0, sizeof file);
+    file.config = *f->defaults;
+    syn__settings_begin(&s, name, json, bytes);
+    if (syn__settings_read(&s, f->fields, &file) == SYN_OK &&
+        check_heads(&s, f->fields, &file.config) == SYN_OK && f->check_file)
+        (void)f->check_file(&s, f->fields, &file);
+    SYN_TRY(syn__settings_end(&s, err));
+    fill_defaults(&file, name);
+    *config = file.config;
+    return SYN_OK;
+}
+
+syn_status syn_model_config_load(syn_model_config *config, const char *path, syn_error *err) {
+    char *json;
+    size_t bytes;
+    SYN_TRY(syn_read_file(path, SYN__SETTING_FILE_BYTES, &json, &bytes, err));
+    const syn_status status = syn_model_config_parse(config, path, json, bytes, err);
+    syn_free(json);
+    return status;
+}
+
+syn_status syn_model_config_save(const syn_model_config *c, unsigned heads, const char *path,
+                                 syn_error *err) {
+    syn_sink *out;
+    SYN_TRY(syn_sink_open_file(&out, path, err));
+    syn_sink_printf(out, "{\n  \"architectures\": [\"%s\"],\n", c->family->architecture(heads));
+    syn_sink_printf(out, "  \"model_type\": \"%s\",\n  \"_name_or_path\": ", syn_model_type(c));
+    syn_sink_json_string(out, c->name);
+    syn__settings_write(c->family->fields, c, out);
+    syn_sink_text(out, "\n}\n");
+    return syn_sink_close(out, true, err);
+}
+
+uint64_t syn_model_config_hash(const syn_model_config *c, uint64_t seed) {
+    const uint64_t h = syn_hash(syn_model_type(c), strlen(syn_model_type(c)), seed);
+    return syn_hash(&c->end, sizeof c->end, syn__settings_hash(c->family->fields, c, h));
+}
+
+/* ---- what follows from the numbers ----------------------------------------------------------- */
+
+static syn_status check_sizes(const syn_model_config *c, syn_error *err) {
+    if (c->n_layer < 1 || c->n_embd < 1 || c->n_head < 1 || c->n_inner < 1 || c->n_positions < 1 ||
+        c->vocab_size < 1)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "model %s: layers %lld, hidden %lld, heads %lld, inner %lld, positions "
+                        "%lld and vocabulary %lld must all be at least 1",
+                        c->name, (long long)c->n_layer, (long long)c->n_embd, (long long)c->n_head,
+                        (long long)c->n_inner, (long long)c->n_positions, (long long)c->vocab_size);
+    if (c->n_embd % c->n_head != 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "model %s: %lld heads do not divide the hidden size %lld", c->name,
+                        (long long)c->n_head, (long long)c->n_embd);
+    if (c->n_kv_head < 0 || (c->n_kv_head > 0 && c->n_head % c->n_kv_head != 0))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "model %s: %lld heads of keys and values do not divide the %lld of queries",
+                        c->name, (long long)c->n_kv_head, (long long)c->n_head);
+    return SYN_OK;
+}
+
+syn_status syn_model_config_check(const syn_model_config *c, int tp, syn_error *err) {
+    if (tp < 1) return SYN_FAIL(err, SYN_E_INVALID, "tp must be at least 1, not %d", tp);
+    SYN_TRY(check_sizes(c, err));
+    const struct {
+        int64_t n;
+        const char *before, *after;
+    } cut[] = {{c->n_head, "the ", " attention heads"},
+               {c->n_kv_head, "the ", " heads of keys and values"},
+               {c->n_inner, "the MLP's width ", ""}};
+    for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++)
+        if (cut[i].n % tp != 0)
+            return SYN_FAIL(err, SYN_E_INVALID, "model %s: tp %d does not divide %s%lld%s", c->name,
+                            tp, cut[i].before, (long long)cut[i].n, cut[i].after);
+    return c->family->check ? c->family->check(c, err) : SYN_OK;
+}
+
+int64_t syn_model_padded_vocab(const syn_model_config *c, int tp, int64_t divisor) {
+    assert(tp >= 1 && divisor >= 1 && divisor <= INT64_MAX / 4 / tp);
+    const int64_t unit = divisor * tp;
+    return (c->vocab_size + unit - 1) / unit * unit;
+}
+
+const char *syn_model_type(const syn_model_config *c) {
+    return c->family->types[0];
+}
+
+bool syn_model_is_causal(const syn_model_config *c) {
+    return c->family->head != NULL;
+}
+
+syn_tokenizer_kind syn_model_tokenizer(const syn_model_config *c) {
+    return c->family->tokenizer;
+}

@@ -1,0 +1,80 @@
+/* Shapes of models: presets, and HuggingFace's config.json. A family of models (GPT, BERT) is a row
+   of a registry, found by the file's model_type; what differs between families is in their rows. */
+#ifndef MODELS_CONFIG_H
+#define MODELS_CONFIG_H
+
+#include "models/text_ending.h"
+#include "models/tokenizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct syn_model_family syn_model_family;
+extern const syn_model_family syn_gpt_family, syn_bert_family;
+
+typedef enum syn_activation {
+    SYN_GELU_TANH, /* gelu_new: the approximation with tanh */
+    SYN_GELU_ERF   /* gelu */
+} syn_activation;
+
+typedef struct syn_model_config {
+    const syn_model_family *family;
+    char name[64]; /* preset's name, or the file's "name"/"_name_or_path"/base name */
+    int64_t n_layer, n_embd, n_head;
+    int64_t n_kv_head;   /* heads of keys and values, which divide those of queries; 0: n_head */
+    int64_t n_positions; /* longest text */
+    int64_t n_inner;     /* width of the MLP */
+    int64_t vocab_size;  /* V0: without padding */
+    int64_t n_types;     /* BERT: token types (segments) */
+    int64_t pad_id;      /* BERT: the token that fills short sequences */
+    double norm_epsilon;
+    double initializer_range; /* deviation of random weights */
+    syn_activation activation;
+    bool tied;           /* the head that predicts tokens has the token table as its matrix */
+    syn_text_ending end; /* of models that generate: what ends a text */
+} syn_model_config;
+
+/* Name of preset i of all families, NULL behind the last. */
+const char *syn_model_preset(size_t i);
+syn_status syn_model_config_preset(syn_model_config *config, const char *name,
+                                   syn_error *err) SYN_MUST_USE;
+/* HuggingFace's config.json. Every number is range-checked; what is missing and has no default is
+   named; what a family cannot do is refused; other keys are ignored. A file without a model_type is
+   a GPT's. Its keys, "|" between names of one thing:
+   GPT-2's n_layer|num_hidden_layers, n_embd|hidden_size, n_head|num_attention_heads,
+   n_positions|max_position_embeddings (or n_ctx), vocab_size; with defaults
+   n_inner|intermediate_size (4 n_embd), layer_norm_epsilon|layer_norm_eps, initializer_range,
+   activation_function|hidden_act, tie_word_embeddings, eos_token_id, pad_token_id; ids outside the
+   vocabulary never end a text.
+   BERT's vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size,
+   max_position_embeddings; with defaults type_vocab_size, hidden_act, layer_norm_eps,
+   initializer_range, pad_token_id, tie_word_embeddings. */
+syn_status syn_model_config_load(syn_model_config *config, const char *path,
+                                 syn_error *err) SYN_MUST_USE;
+syn_status syn_model_config_parse(syn_model_config *config, const char *name, const char *json,
+                                  size_t bytes, syn_error *err) SYN_MUST_USE;
+/* The same as a file that syn_model_config_load and transformers read. heads: see
+   syn_model_options; they decide which class of transformers has them. */
+syn_status syn_model_config_save(const syn_model_config *config, unsigned heads, const char *path,
+                                 syn_error *err) SYN_MUST_USE;
+/* Of all that a file holds of it, its name aside. */
+uint64_t syn_model_config_hash(const syn_model_config *config, uint64_t seed);
+/* Whether the model can be cut for tp ranks; names the numbers that do not divide. */
+syn_status syn_model_config_check(const syn_model_config *config, int tp,
+                                  syn_error *err) SYN_MUST_USE;
+/* Parameters of the whole model with these heads. */
+int64_t syn_model_config_params(const syn_model_config *config, unsigned heads);
+/* Rows of the stored vocabulary: V0 rounded up to a multiple of divisor * tp. */
+int64_t syn_model_padded_vocab(const syn_model_config *config, int tp, int64_t divisor);
+
+/* As config.json's model_type has it: "gpt2", "bert". */
+const char *syn_model_type(const syn_model_config *config);
+/* Whether it predicts the next token, so that it generates texts (models/causal.h). */
+bool syn_model_is_causal(const syn_model_config *config);
+syn_tokenizer_kind syn_model_tokenizer(const syn_model_config *config);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,118 @@
+/* The registry of families, and their parameters by name. */
+#include <string.h>
+
+#include "models/family_private.h"
+
+const syn_model_family *syn__family(size_t i) {
+    static const syn_model_family *const families[] = {&syn_gpt_family, &syn_bert_family, NULL};
+    return families[i];
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static bool is_called(const char *name, const char *stem, const char *end) {
+    const size_t n = strlen(stem);
+    return strncmp(name, stem, n) == 0 && strcmp(name + n, end) == 0;
+}
+
+static bool is_of(const syn__param_row *row, const char *name) {
+    switch (row->kind) {
+    case SYN__IGNORED:
+        return strcmp(name, row->name) == 0;
+    case SYN__TABLE:
+    case SYN__VOCAB_TABLE:
+        return is_called(name, row->name, ".weight");
+    case SYN__VOCAB_BIAS:
+    case SYN__SECOND_BIAS:
+        return is_called(name, row->name, ".bias");
+    default:
+        return is_called(name, row->name, ".weight") ||
+               (is_called(name, row->name, ".bias") && (row->flags & SYN__NO_BIAS) == 0);
+    }
+}
+
+static const syn__param_row *find(const syn__param_row *rows, const char *name) {
+    for (; rows->name; rows++)
+        if (is_of(rows, name)) return rows;
+    return NULL;
+}
+
+/* What stands behind "h.<number>."; NULL: something else. */
+static const char *in_layer(const syn_model_family *f, const char *name) {
+    const size_t n = strlen(f->layers);
+    if (strncmp(name, f->layers, n) != 0 || name[n] != '.') return NULL;
+    const size_t digits = strspn(name + n + 1, "0123456789");
+    return digits > 0 && name[n + 1 + digits] == '.' ? name + n + digits + 2 : NULL;
+}
+
+const syn__param_row *syn__family_row(const syn_model_family *f, const char *parameter) {
+    const char *rest = in_layer(f, parameter);
+    if (rest) return find(f->layer_rows, rest);
+    const syn__param_row *row = find(f->embed_rows, parameter);
+    return row ? row : find(f->head_rows, parameter);
+}
+
+const syn__param_row *syn__family_second(const syn_model_family *f, const char *parameter) {
+    for (const syn__param_row *row = f->head_rows; row->name; row++)
+        if (row->kind == SYN__SECOND_BIAS && is_called(parameter, row->tied, ".bias")) return row;
+    return NULL;
+}
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
+    const int64_t keys = c->n_kv_head ? c->n_embd / c->n_head * c->n_kv_head : c->n_embd;
+    switch (dim) {
+    case SYN__DIM_TWO:
+        return 2;
+    case SYN__DIM_HIDDEN:
+    case SYN__DIM_QUERIES:
+        return c->n_embd;
+    case SYN__DIM_KEYS:
+        return keys;
+    case SYN__DIM_QKV:
+        return c->n_embd + 2 * keys;
+    case SYN__DIM_INNER:
+        return c->n_inner;
+    case SYN__DIM_VOCAB:
+        return c->vocab_size;
+    case SYN__DIM_POSITIONS:
+        return c->n_positions;
+    case SYN__DIM_TYPES:
+        return c->n_types;
+    }
+    return 0;
+}
+
+static int64_t row_params(const syn__param_row *row, const syn_model_config *c) {
+    const int64_t from = syn__family_dim(c, row->from), to = syn__family_dim(c, row->to);
+    switch (row->kind) {
+    case SYN__NORM:
+        return 2 * to;
+    case SYN__COLUMN:
+    case SYN__ROW:
+    case SYN__DENSE:
+        return from * to + (row->flags & SYN__NO_BIAS ? 0 : to);
+    case SYN__TABLE:
+        return from * to;
+    case SYN__VOCAB_TABLE:
+        return row->tied && c->tied ? 0 : from * to;
+    case SYN__VOCAB_BIAS:
+        return from;
+    default:
+        return 0;
+    }
+}
+
+static int64_t rows_params(const syn__param_row *row, const syn_model_config *c, unsigned heads) {
+    int64_t n = 0;
+    for (; row->name; row++)
+        if (row->heads == 0 || (row->heads & heads) != 0) n += row_params(row, c);
+    return n;
+}
+
+int64_t syn_model_config_params(const syn_model_config *c, unsigned heads) {
+    const syn_model_family *f = c->family;
+    return rows_params(f->embed_rows, c, heads) +
+           c->n_layer * rows_params(f->layer_rows, c, heads) + rows_params(f->head_rows, c, heads);
+}

@@ -1,0 +1,142 @@
+/* A family of models: what is its own, as data and three functions. The rest (config.c, model.c,
+   causal.c, weights*.c) is every family's. Internal. */
+#ifndef MODELS_FAMILY_PRIVATE_H
+#define MODELS_FAMILY_PRIVATE_H
+
+#include "models/config_private.h"
+#include "models/layers.h"
+#include "models/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+/* Lengths that follow from a configuration. */
+typedef enum syn__dim {
+    SYN__DIM_TWO,
+    SYN__DIM_HIDDEN,
+    SYN__DIM_QUERIES, /* of all heads together; so below */
+    SYN__DIM_KEYS,
+    SYN__DIM_QKV, /* queries, keys and values */
+    SYN__DIM_INNER,
+    SYN__DIM_VOCAB,
+    SYN__DIM_POSITIONS,
+    SYN__DIM_TYPES
+} syn__dim;
+
+typedef enum syn__param_kind {
+    SYN__NORM,        /* syn_layer_norm (to) */
+    SYN__COLUMN,      /* syn_layer_linear (from) -> (to), `to` cut among the ranks in `parts` */
+    SYN__ROW,         /* syn_layer_linear, `from` cut */
+    SYN__DENSE,       /* syn_layer_linear, whole on every rank */
+    SYN__TABLE,       /* syn_tensor (from, to), f32, whole: rows that are looked up */
+    SYN__VOCAB_TABLE, /* syn_tensor (from, to), rows cut */
+    SYN__VOCAB_BIAS,  /* syn_tensor (from), cut alike */
+    /* Only in files: */
+    SYN__SECOND_BIAS, /* another name of the bias `tied`, which counts where both are there */
+    SYN__IGNORED      /* constants that old versions of transformers saved */
+} syn__param_kind;
+
+enum {
+    SYN__RESIDUAL = 1, /* random weights: deviation divided by sqrt(2 n_layer) */
+    SYN__NO_BIAS = 2,  /* of a linear layer */
+    SYN__BARE = 4      /* the family's prefix does not stand before it in a file */
+};
+
+/* A layer or table. Its parameters are called <name>.weight and <name>.bias, an IGNORED one <name>;
+   in a layer behind "h.3.". */
+typedef struct syn__param_row {
+    const char *name; /* HuggingFace's; NULL ends a list */
+    syn__param_kind kind;
+    syn__dim from, to;
+    size_t at; /* of the member in the family's parameters, or in those of a layer */
+    int parts; /* 0: one */
+    unsigned flags;
+    unsigned heads;   /* made only with one of these (see syn_model_options); 0: always */
+    const char *tied; /* VOCAB_TABLE: the table that it is in tied models; SECOND_BIAS: the bias */
+} syn__param_row;
+
+/* The row of a parameter of the library; NULL: the family has none of that name. */
+const syn__param_row *syn__family_row(const syn_model_family *family, const char *parameter);
+/* The row of `parameter`'s second name; NULL: it has none. */
+const syn__param_row *syn__family_second(const syn_model_family *family, const char *parameter);
+int64_t syn__family_dim(const syn_model_config *config, syn__dim dim);
+
+/* ---- the family ------------------------------------------------------------------------------ */
+
+struct syn_model_family {
+    const char *name;         /* "gpt" */
+    const char *title;        /* "GPT-2", for sentences */
+    const char *const *types; /* model_type in files, NULL-ended; the first is written */
+    syn_tokenizer_kind tokenizer;
+    /* Configurations. */
+    const syn_model_config *defaults, *presets;
+    size_t n_presets;
+    const syn__setting_table *fields; /* of syn__config_file */
+    /* What no single field shows, after the fields; NULL: nothing. */
+    syn_status (*check_file)(syn__settings *s, const syn__setting_table *fields,
+                             syn__config_file *file);
+    syn_status (*check)(const syn_model_config *config, syn_error *err); /* likewise, of any */
+    const char *(*architecture)(unsigned heads);                         /* transformers' class */
+    /* Parameters, in the order in which they are made; names in files begin with `prefix`. */
+    const char *prefix, *layers; /* "transformer.", "h" of "h.3" */
+    const syn__param_row *embed_rows, *layer_rows, *head_rows;
+    bool out_in; /* see syn_initializer */
+    size_t params_bytes, layer_bytes;
+    /* Computation. x (B, T, C), the same on all ranks. */
+    syn_tensor (*layer)(syn_model *m, void *layer, int64_t i, syn_tensor x); /* -> (B, T, C) */
+    /* Of causal language models, else NULL: tokens (B, T) -> (B, T, C); x -> logits (B, V0) of the
+       last token. */
+    syn_tensor (*embed)(syn_model *m, syn_tensor tokens);
+    syn_tensor (*head)(syn_model *m, syn_tensor x);
+    const char *attention; /* the caches of layer 3 are called "h.3.<attention>.k_cache" */
+};
+
+/* The registry: family i, NULL behind the last. The first is that of files without a type. */
+const syn_model_family *syn__family(size_t i);
+
+/* ---- a model --------------------------------------------------------------------------------- */
+
+typedef struct syn__kv_cache {
+    syn_tensor k, v; /* (B, G/tp, max_tokens, D): newest versions */
+} syn__kv_cache;
+
+struct syn_model {
+    syn_ctx *ctx;
+    syn_model_config config;
+    syn_model_options options;
+    syn_model_part part;
+    void *params;       /* of the family */
+    char *layers;       /* part.n_layers of layer_bytes */
+    syn_tensor visible; /* (B, S): 0 where a key counts, -infinity where not; poisoned: all count */
+    /* The texts that a causal model continues. */
+    syn__kv_cache *caches; /* by layer */
+    int64_t batch, max_tokens, position;
+    int32_t *padding; /* (B) tokens at the start of each text that count for nothing; NULL */
+    syn_tensor mask;  /* (B, max_tokens): of which `visible` is a step's part */
+};
+
+int syn__model_tp(const syn_model *m);
+int64_t syn__model_depth(const syn_model *m); /* D, of a head */
+/* x (B, T, C) through all layers of the part. Behind each all that was made since the mark is
+   released but its result. */
+syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark);
+syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
+                           const char *label);
+syn_tensor syn__model_activate(syn_model *m, syn_tensor x);
+/* (B, H, T, D) queries among keys and values -> (B, T, H D), causal in causal models. */
+syn_tensor syn__model_attend(syn_model *m, syn_tensor q, syn_tensor k, syn_tensor v);
+
+/* Of causal models. New keys and values (B, G, T, D) of layer i -> all so far. */
+syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k);
+syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v);
+/* With padding the positions (B, T) i32 of this step's n tokens: they count from a text's first
+   token that is none (as HuggingFace's generate has it). Poisoned without: they are the next n. */
+syn_tensor syn__causal_positions(syn_model *m, int64_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,227 @@
+#include "models/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "models/family_private.h"
+#include "syntorch/memory.h"
+
+/* ---- parameters ------------------------------------------------------------------------------ */
+
+enum { NAME_BYTES = 160 };
+
+static syn_initializer initializer(const syn_model *m, const syn__param_row *row) {
+    const double residual = sqrt(2.0 * (double)m->config.n_layer);
+    const double std = m->config.initializer_range;
+    return (syn_initializer){.std = row->flags & SYN__RESIDUAL ? std / residual : std,
+                             .seed = m->options.seed,
+                             .dtype = m->options.weight_dtype,
+                             .out_in = m->config.family->out_in,
+                             .no_bias = row->flags & SYN__NO_BIAS};
+}
+
+static syn_tensor vocab_table(syn_model *m, const syn__param_row *row, const char *name) {
+    const syn_initializer init = initializer(m, row);
+    const int64_t vocab = syn_model_padded_vocab(&m->config, syn__model_tp(m), 1);
+    return syn_vocab_embedding_new(m->ctx, name, vocab, m->config.vocab_size,
+                                   syn__family_dim(&m->config, row->to), &init, m->options.tp);
+}
+
+/* The table that a tied head shares: this part's, or that of a part in the same context, or one
+   like it. */
+static syn_tensor tied_table(syn_model *m, const syn__param_row *row) {
+    char name[NAME_BYTES];
+    const syn__param_row *table = m->config.family->embed_rows;
+    snprintf(name, sizeof name, "%s.weight", row->tied);
+    while (strcmp(table->name, row->tied) != 0) table++;
+    if (m->part.embed) return *(syn_tensor *)((char *)m->params + table->at);
+    const syn_tensor other = syn_find_param(m->ctx, name);
+    return other.id ? other : vocab_table(m, table, table->name);
+}
+
+static syn_tensor table(syn_model *m, const syn__param_row *row, const char *name) {
+    char full[NAME_BYTES + 8];
+    const syn_initializer init = initializer(m, row);
+    const syn_spec spec = {
+        SYN_F32, 2, {syn__family_dim(&m->config, row->from), syn__family_dim(&m->config, row->to)}};
+    snprintf(full, sizeof full, "%s.weight", name);
+    return syn_param(m->ctx, full, &spec, SYN_WHOLE, SYN_INIT_NORMAL, init.std, -1, init.seed);
+}
+
+static syn_tensor table_of(syn_model *m, const syn__param_row *row, const char *name) {
+    if (row->kind == SYN__TABLE) return table(m, row, name);
+    if (row->kind == SYN__VOCAB_BIAS)
+        return syn_vocab_bias_new(m->ctx, name,
+                                  syn_model_padded_vocab(&m->config, syn__model_tp(m), 1),
+                                  m->config.vocab_size, m->options.tp);
+    return row->tied && m->config.tied ? tied_table(m, row) : vocab_table(m, row, name);
+}
+
+static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const char *name) {
+    const syn_initializer init = initializer(m, row);
+    const syn_group *tp = row->kind == SYN__DENSE ? NULL : m->options.tp;
+    const int64_t from = syn__family_dim(&m->config, row->from),
+                  to = syn__family_dim(&m->config, row->to);
+    if (row->kind == SYN__ROW) return syn_row_linear_new(m->ctx, name, from, to, &init, tp);
+    return syn_column_linear_new(m->ctx, name, from, to, row->parts ? row->parts : 1, &init, tp);
+}
+
+/* Makes what the rows list, in order, as members of *to; names begin with `before`. */
+static void make_rows(syn_model *m, const syn__param_row *row, const char *before, void *to) {
+    char name[NAME_BYTES];
+    for (; row->name; row++) {
+        void *member = (char *)to + row->at;
+        if (row->heads != 0 && (row->heads & m->options.heads) == 0) continue;
+        snprintf(name, sizeof name, "%s%s", before, row->name);
+        switch (row->kind) {
+        case SYN__NORM:
+            *(syn_layer_norm *)member =
+                syn_layer_norm_new(m->ctx, name, syn__family_dim(&m->config, row->to));
+            break;
+        case SYN__COLUMN:
+        case SYN__ROW:
+        case SYN__DENSE:
+            *(syn_layer_linear *)member = linear_of(m, row, name);
+            break;
+        case SYN__TABLE:
+        case SYN__VOCAB_TABLE:
+        case SYN__VOCAB_BIAS:
+            *(syn_tensor *)member = table_of(m, row, name);
+            break;
+        case SYN__SECOND_BIAS:
+        case SYN__IGNORED:
+            break;
+        }
+    }
+}
+
+static void make_parameters(syn_model *m) {
+    const syn_model_family *f = m->config.family;
+    const syn_model_options *how = &m->options;
+    const int64_t n = m->part.n_layers;
+    if (m->part.embed) make_rows(m, f->embed_rows, "", m->params);
+    for (int64_t i = 0; i < n && syn_ctx_status(m->ctx) == SYN_OK; i++) {
+        char before[64];
+        if (how->progress) how->progress(how->progress_user, i, n);
+        snprintf(before, sizeof before, "%s.%lld.", f->layers,
+                 (long long)(m->part.first_layer + i));
+        make_rows(m, f->layer_rows, before, m->layers + (size_t)i * f->layer_bytes);
+    }
+    if (how->progress) how->progress(how->progress_user, n, n);
+    if (m->part.head) make_rows(m, f->head_rows, "", m->params);
+}
+
+/* ---- a model --------------------------------------------------------------------------------- */
+
+static syn_status check_part(const syn_model_config *c, const syn_model_part *part,
+                             syn_error *err) {
+    if (part->first_layer < 0 || part->n_layers < 0 ||
+        part->n_layers > c->n_layer - part->first_layer)
+        return SYN_FAIL(err, SYN_E_INVALID, "%s has no %lld layers from layer %lld on: it has %lld",
+                        c->name, (long long)part->n_layers, (long long)part->first_layer,
+                        (long long)c->n_layer);
+    if (part->embed && part->first_layer != 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "a part of %s with the embedding begins with layer 0, not %lld", c->name,
+                        (long long)part->first_layer);
+    if (part->head && part->first_layer + part->n_layers != c->n_layer)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "a part of %s with the head ends with its last layer, not before layer "
+                        "%lld",
+                        c->name, (long long)(part->first_layer + part->n_layers));
+    return SYN_OK;
+}
+
+static syn_status alloc_members(syn_model *m, syn_error *err) {
+    const syn_model_family *f = m->config.family;
+    const size_t layers = (size_t)m->part.n_layers;
+    m->params = syn_calloc(1, f->params_bytes);
+    m->layers = syn_calloc(layers, f->layer_bytes);
+    m->caches = syn_calloc(layers, sizeof *m->caches);
+    if (m->params && m->layers && m->caches) return SYN_OK;
+    return SYN_FAIL_NOMEM(err, layers * f->layer_bytes, "a model's layers");
+}
+
+syn_status syn_model_new(syn_model **out, syn_ctx *ctx, const syn_model_config *config,
+                         const syn_model_options *options, syn_error *err) {
+    const syn_model_part whole = {0, config->n_layer, true, true};
+    const syn_model_part *part = options->part ? options->part : &whole;
+    SYN_TRY(syn_model_config_check(config, options->tp ? options->tp->size : 1, err));
+    SYN_TRY(check_part(config, part, err));
+    syn_model *m = syn_calloc(1, sizeof *m);
+    if (!m) return SYN_FAIL_NOMEM(err, sizeof *m, "a model");
+    m->ctx = ctx;
+    m->config = *config;
+    m->options = *options;
+    m->options.part = NULL; /* the caller's */
+    m->part = *part;
+    syn_status s = alloc_members(m, err);
+    if (s == SYN_OK) {
+        make_parameters(m);
+        s = syn_ctx_check(ctx, err);
+    }
+    if (s == SYN_OK) *out = m;
+    else syn_model_free(m);
+    return s;
+}
+
+void syn_model_free(syn_model *m) {
+    if (!m) return;
+    syn_free(m->params);
+    syn_free(m->layers);
+    syn_free(m->caches);
+    syn_free(m->padding);
+    syn_free(m);
+}
+
+const syn_model_config *syn_model_get_config(const syn_model *m) {
+    return &m->config;
+}
+
+syn_ctx *syn_model_ctx(const syn_model *m) {
+    return m->ctx;
+}
+
+const syn_group *syn_model_tp(const syn_model *m) {
+    return m->options.tp;
+}
+
+/* ---- computation ----------------------------------------------------------------------------- */
+
+int syn__model_tp(const syn_model *m) {
+    return m->options.tp ? m->options.tp->size : 1;
+}
+
+int64_t syn__model_depth(const syn_model *m) {
+    return m->config.n_embd / m->config.n_head;
+}
+
+syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
+                           const char *label) {
+    x = syn_layernorm(m->ctx, x, norm->weight, norm->bias, m->config.norm_epsilon);
+    return syn_name(m->ctx, x, label);
+}
+
+syn_tensor syn__model_activate(syn_model *m, syn_tensor x) {
+    return syn_gelu(m->ctx, x, m->config.activation == SYN_GELU_TANH);
+}
+
+syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark) {
+    const syn_model_family *f = m->config.family;
+    for (int64_t i = 0; i < m->part.n_layers && syn_ctx_status(m->ctx) == SYN_OK; i++) {
+        syn_push_scope_index(m->ctx, f->layers, (int)(m->part.first_layer + i));
+        x = f->layer(m, m->layers + (size_t)i * f->layer_bytes, i, x);
+        syn_pop_scope(m->ctx);
+        syn_release(m->ctx, mark, &x, 1);
+    }
+    return x;
+}
+
+syn_tensor syn__model_attend(syn_model *m, syn_tensor q, syn_tensor k, syn_tensor v) {
+    const syn_attending how = {.fused = m->options.fused_attention,
+                               .causal = syn_model_is_causal(&m->config),
+                               .position = m->position,
+                               .mask = m->visible};
+    return syn_heads_attend(m->ctx, q, k, v, &how);
+}

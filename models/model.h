@@ -1,0 +1,47 @@
+/* A model in a context: its parameters, cut among the ranks of a tensor-parallel group, of all its
+   layers or of some. What is computed with them: models/causal.h, models/bert.h. */
+#ifndef MODELS_MODEL_H
+#define MODELS_MODEL_H
+
+#include "models/config.h"
+#include "syntorch/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct syn_model syn_model;
+
+/* What of a model a rank holds: a stage of a pipeline. */
+typedef struct syn_model_part {
+    int64_t first_layer, n_layers;
+    bool embed; /* what makes the first layer's input of tokens */
+    bool head;  /* what stands on the last layer. A tied head that is not beside the token table
+                   looks up the context's table of that name, or makes one like it */
+} syn_model_part;
+
+typedef struct syn_model_options {
+    const syn_group *tp;        /* ranks that share every layer; NULL: one holds all */
+    const syn_model_part *part; /* NULL: the whole model */
+    unsigned heads;             /* BERT: of SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP */
+    bool fused_attention;       /* one op instead of product, mask, softmax, product */
+    uint64_t seed;              /* of the random weights: the same full model for any tp and part */
+    syn_dtype weight_dtype; /* of matrices and the token table: f32, f16 or bf16; all else is f32 */
+    void (*progress)(void *user, int64_t done,
+                     int64_t of); /* called as layers are made; NULL: not */
+    void *progress_user;
+} syn_model_options;
+
+/* Makes the parameters (and on the CPU fills them). The context must outlive the model. */
+syn_status syn_model_new(syn_model **out, syn_ctx *ctx, const syn_model_config *config,
+                         const syn_model_options *options, syn_error *err) SYN_MUST_USE;
+/* NULL is allowed. */
+void syn_model_free(syn_model *model);
+const syn_model_config *syn_model_get_config(const syn_model *model);
+syn_ctx *syn_model_ctx(const syn_model *model);
+const syn_group *syn_model_tp(const syn_model *model);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,32 @@
+/* What ends a text that a model generates: ids in config.json, or in generation_config.json. */
+#ifndef MODELS_TEXT_ENDING_H
+#define MODELS_TEXT_ENDING_H
+
+#include "syntorch/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYN_TEXT_ENDS 16
+
+typedef struct syn_text_ending {
+    int32_t ids[SYN_TEXT_ENDS]; /* a text ends behind any of these */
+    int32_t n_ids;              /* 0: nothing ends it */
+    int32_t fill;               /* goes on behind it while others of its batch are not done */
+} syn_text_ending;
+
+bool syn_text_ends(const syn_text_ending *ending, int32_t token);
+
+/* What generation_config.json says, which counts even where it says nothing: config.json's ids are
+   not looked at then, as in transformers. Of its keys eos_token_id (an id or a list) and
+   pad_token_id are read; ids outside a vocabulary of `vocab` tokens never come and are left out.
+   `unread` gets the names, ", " between them, of settings that change what transformers generates
+   and are not done ("" if there are none); sampling is the caller's, so it is not among them. */
+syn_status syn_text_ending_load(syn_text_ending *ending, const char *path, int64_t vocab,
+                                char *unread, size_t unread_bytes, syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

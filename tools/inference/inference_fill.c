@@ -1,0 +1,350 @@
+/* Fills in the [MASK]s of sentences: what BERT does in the inference program. */
+#include <math.h>
+#include <string.h>
+
+#include "models/bert.h"
+#include "syntorch/clock.h"
+#include "syntorch/memory.h"
+#include "tools/inference/inference.h"
+#include "tools/npy.h"
+
+#define MASK_TEXT   "[MASK]"
+#define PREDICTIONS 5
+
+typedef struct filling {
+    int32_t cls, sep, mask, pad; /* ids */
+    int32_t *ids;                /* (batch, T) */
+    float *padding;              /* (batch, T): 0, or -infinity behind a short sequence; NULL */
+    int32_t *masks;              /* (n_masks): positions among all batch * T */
+    int64_t n_masks, n_top, n_tokens; /* n_tokens: without padding */
+    /* rank 0's (over MPI: this rank's) results */
+    float *logits; /* (n_masks, V0), if wanted */
+    float *top;    /* (n_masks, n_top): probabilities, largest first */
+    int32_t *best; /* (n_masks, n_top): their ids */
+    int64_t forward_ns;
+} filling;
+
+static filling *work_of(const inference *run) {
+    return run->work;
+}
+
+/* ---- before ---------------------------------------------------------------------------------- */
+
+static const char *refuses(const inference_args *args) {
+    if (args->num_output_tokens) return "--num_output_tokens: BERT generates no tokens";
+    if (!isnan(args->temperature)) return "--temperature: BERT samples no tokens";
+    if (!isnan(args->top_p)) return "--top_p: BERT samples no tokens";
+    return NULL;
+}
+
+/* Without a vocabulary tokens are bytes, and the special ones the ids behind them. */
+static syn_status find_specials(const inference *run, filling *work, syn_error *err) {
+    const struct {
+        const char *name;
+        int32_t *id;
+    } specials[] = {{"[CLS]", &work->cls},
+                    {"[SEP]", &work->sep},
+                    {MASK_TEXT, &work->mask},
+                    {"[PAD]", &work->pad}};
+    if (!run->tokenizer)
+        return SYN_FAIL(err, SYN_E_INVALID, "BERT's --prompt_ids need --tokenizer DIR");
+    const bool bytes = syn_tokenizer_kind_of(run->tokenizer) == SYN_TOKENIZER_BYTES;
+    if (bytes && run->config.vocab_size < 260)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%s knows %lld tokens, too few for one a byte; give --tokenizer DIR",
+                        run->config.name, (long long)run->config.vocab_size);
+    for (int i = 0; i < 4; i++) {
+        *specials[i].id = bytes ? 256 + i : syn_tokenizer_special(run->tokenizer, specials[i].name);
+        if (*specials[i].id < 0)
+            return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has no token %s", specials[i].name);
+    }
+    return SYN_OK;
+}
+
+/* Heads that the weights have, so that they are saved too. */
+static void add_heads(inference *run) {
+    if (!run->args->save_weights || !run->weights) return;
+    if (syn_weights_has(run->weights, "pooler.dense.weight")) run->heads |= SYN_BERT_POOLER;
+    if (syn_weights_has(run->weights, "cls.seq_relationship.weight")) run->heads |= SYN_BERT_NSP;
+}
+
+static syn_status begin(inference *run, syn_error *err) {
+    const syn_model_config *c = &run->config;
+    const int64_t want = run->args->num_input_tokens;
+    filling *work = syn_calloc(1, sizeof *work);
+    if (!work) return SYN_FAIL_NOMEM(err, sizeof *work, "a run");
+    run->work = work;
+    SYN_TRY(find_specials(run, work, err));
+    add_heads(run);
+    if (want && (want < 3 || want > c->n_positions))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--num_input_tokens %lld: with [CLS] and [SEP], %s takes 3 to %lld tokens",
+                        (long long)want, c->name, (long long)c->n_positions);
+    work->n_top = run->args->top_k ? run->args->top_k : PREDICTIONS;
+    if (work->n_top > c->vocab_size) work->n_top = c->vocab_size;
+    return SYN_OK;
+}
+
+static syn_status append(inference_text *to, const int32_t *ids, size_t n, syn_error *err) {
+    SYN_TRY(syn_grow(&to->ids, &to->cap, to->n + n, sizeof *to->ids, err));
+    if (n > 0) memcpy(to->ids + to->n, ids, n * sizeof *ids);
+    to->n += n;
+    return SYN_OK;
+}
+
+/* The text with each "[MASK]" as one token, whatever the tokenizer makes of it. */
+static syn_status encode_text(const inference *run, const char *text, inference_text *out,
+                              syn_error *err) {
+    for (;;) {
+        const char *mask = strstr(text, MASK_TEXT);
+        int32_t *ids;
+        size_t n;
+        SYN_TRY(syn_tokenizer_encode(run->tokenizer, text,
+                                     mask ? (size_t)(mask - text) : strlen(text), &ids, &n, err));
+        syn_status s = append(out, ids, n, err);
+        syn_free(ids);
+        if (s == SYN_OK && mask) s = append(out, &work_of(run)->mask, 1, err);
+        if (s != SYN_OK || !mask) return s;
+        text = mask + strlen(MASK_TEXT);
+    }
+}
+
+/* Cut or repeated, the repetitions without their masks, to --num_input_tokens. */
+static syn_status fit(const inference *run, inference_text *text, syn_error *err) {
+    const int32_t mask = work_of(run)->mask;
+    const size_t all = (size_t)run->args->num_input_tokens, n = text->n;
+    if (all == 0) return SYN_OK;
+    const size_t want = all - 2; /* begin has seen that there are so many */
+    bool other = false;
+    for (size_t i = 0; i < n; i++) other = other || text->ids[i] != mask;
+    if (n > want) text->n = want;
+    for (size_t i = n; n > 0 && text->n < want; i++) {
+        const int32_t id = text->ids[i % n];
+        if (!other || id != mask) SYN_TRY(append(text, &id, 1, err));
+    }
+    return SYN_OK;
+}
+
+static syn_status encode(const inference *run, int64_t i, inference_text *out, syn_error *err) {
+    SYN_TRY(run->args->prompt_ids ? inference_encode(run, i, out, err)
+                                  : encode_text(run, run->prompts[i], out, err));
+    return fit(run, out, err);
+}
+
+static syn_status alloc_input(inference *run, bool ragged, syn_error *err) {
+    filling *work = work_of(run);
+    size_t total;
+    if (!syn_mul_size((size_t)run->prompt_tokens, (size_t)run->batch, &total)) total = SIZE_MAX / 8;
+    work->ids = syn_calloc(total, sizeof *work->ids);
+    work->masks = syn_calloc(total, sizeof *work->masks);
+    if (ragged) work->padding = syn_calloc(total, sizeof *work->padding);
+    if (!work->ids || !work->masks || (ragged && !work->padding))
+        return SYN_FAIL_NOMEM(err, total * sizeof *work->ids, "the prompt");
+    return SYN_OK;
+}
+
+static void lay_out_row(inference *run, int64_t b, const inference_text *text) {
+    filling *work = work_of(run);
+    const int64_t length = run->prompt_tokens, n = (int64_t)text->n;
+    int32_t *row = work->ids + b * length;
+    work->n_tokens += n + 2;
+    row[0] = work->cls;
+    if (n > 0) memcpy(row + 1, text->ids, text->n * sizeof *row);
+    row[n + 1] = work->sep;
+    for (int64_t t = n + 2; t < length; t++) {
+        row[t] = work->pad;
+        work->padding[b * length + t] = -INFINITY;
+    }
+    for (int64_t t = 0; t < n; t++)
+        if (text->ids[t] == work->mask)
+            work->masks[work->n_masks++] = (int32_t)(b * length + t + 1);
+}
+
+static syn_status lay_out(inference *run, const inference_text *texts, syn_error *err) {
+    const syn_model_config *c = &run->config;
+    bool ragged = false;
+    if (run->prompt_tokens > c->n_positions)
+        return SYN_FAIL(err, SYN_E_INVALID, "the prompt has %lld tokens, but %s has %lld positions",
+                        (long long)run->prompt_tokens, c->name, (long long)c->n_positions);
+    SYN_TRY(inference_check_memory(run, err));
+    for (int64_t i = 0; i < run->n_prompts; i++)
+        ragged = ragged || (int64_t)texts[i].n + 2 != run->prompt_tokens;
+    SYN_TRY(alloc_input(run, ragged, err));
+    for (int64_t b = 0; b < run->batch; b++) lay_out_row(run, b, &texts[b % run->n_prompts]);
+    if (run->prompt_tokens * run->batch > INT32_MAX)
+        return SYN_FAIL(err, SYN_E_INVALID, "the batch has more than 2^31 - 1 tokens");
+    if (work_of(run)->n_masks > 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    run->args->num_input_tokens
+                        ? "the first %lld tokens of the prompt hold no " MASK_TEXT " to fill in"
+                        : "the prompt has no " MASK_TEXT " (in capitals) to fill in",
+                    (long long)run->args->num_input_tokens - 2);
+}
+
+static uint64_t plan(const inference *run, uint64_t h) {
+    const filling *work = work_of(run);
+    return syn_hash(work->ids, (size_t)(run->prompt_tokens * run->batch) * sizeof *work->ids, h);
+}
+
+/* ---- one rank -------------------------------------------------------------------------------- */
+
+/* A copy of a tensor's elements, all of 4 bytes. */
+static syn_status copy_out(void *out_ptr, syn_ctx *ctx, syn_tensor t, syn_error *err) {
+    const size_t bytes = (size_t)syn_spec_bytes(syn_tensor_spec(ctx, t));
+    void *out = syn_malloc(bytes);
+    if (!out) return SYN_FAIL_NOMEM(err, bytes, "results");
+    memcpy(out_ptr, &out, sizeof out);
+    return syn_tensor_read(ctx, t, out, bytes);
+}
+
+/* Rank 0's results. */
+static syn_status keep_results(inference *run, syn_ctx *ctx, syn_tensor logits, syn_tensor top,
+                               syn_tensor best, syn_error *err) {
+    filling *work = work_of(run);
+    SYN_TRY(copy_out(&work->top, ctx, top, err));
+    SYN_TRY(copy_out(&work->best, ctx, best, err));
+    for (int64_t i = 0; i < work->n_masks * work->n_top; i++)
+        if (!isfinite(work->top[i]))
+            return SYN_FAIL(err, SYN_E_INVALID, "the model's predictions are not finite numbers");
+    return run->args->save_logits ? copy_out(&work->logits, ctx, logits, err) : SYN_OK;
+}
+
+static syn_status run_rank(inference *run, syn_model *model, bool progress_shown, syn_error *err) {
+    filling *work = work_of(run);
+    syn_ctx *ctx = syn_model_ctx(model);
+    const syn_spec tokens = {SYN_I32, 2, {run->batch, run->prompt_tokens}},
+                   mask = {SYN_F32, 2, {run->batch, run->prompt_tokens}},
+                   places = {SYN_I32, 1, {work->n_masks}};
+    (void)progress_shown; /* one step */
+    const int64_t start = (int64_t)syn__clock_ns();
+    const syn_tensor ids = syn_input(ctx, "tokens", &tokens, work->ids);
+    const syn_tensor padding =
+        work->padding ? syn_input(ctx, "padding_mask", &mask, work->padding) : SYN_NO_MASK;
+    const syn_tensor hidden = syn_bert_forward(model, ids, SYN_BERT_NO_TYPES, padding);
+    const syn_tensor at = syn_input(ctx, "mask_positions", &places, work->masks);
+    const syn_tensor logits = syn_bert_mlm(model, hidden, at);
+    syn_tensor best;
+    syn_push_scope(ctx, "predict");
+    const syn_tensor top = syn_top_k(ctx, syn_softmax(ctx, logits), work->n_top, &best);
+    syn_pop_scope(ctx);
+    SYN_TRY(syn_ctx_check(ctx, err));
+    if (syn_ctx_rank(ctx) != 0 || !syn_ctx_has_data(ctx)) return SYN_OK;
+    work->forward_ns = (int64_t)syn__clock_ns() - start;
+    return keep_results(run, ctx, logits, top, best, err);
+}
+
+/* ---- after ----------------------------------------------------------------------------------- */
+
+static void print_prediction(const inference *run, int32_t id, double probability) {
+    char *text;
+    size_t bytes;
+    printf("  %8.3g %%  ", 100 * probability);
+    if (syn_tokenizer_decode(run->tokenizer, &id, 1, &text, &bytes, NULL) != SYN_OK) {
+        printf("token id %d\n", id);
+        return;
+    }
+    cli_print_escaped(stdout, text, bytes);
+    putchar('\n');
+    syn_free(text);
+}
+
+static void print_prompt(const inference *run, int64_t i) {
+    const filling *work = work_of(run);
+    char what[40];
+    snprintf(what, sizeof what, run->n_prompts > 1 ? "prompt %lld: " : "prompt:  ", (long long)i);
+    if (run->args->prompt_ids) {
+        inference_print_text(run, what, work->ids + i * run->prompt_tokens, run->prompt_tokens);
+        return;
+    }
+    printf("%s\"", what);
+    cli_print_escaped(stdout, run->prompts[i], strlen(run->prompts[i]));
+    printf("\"\n");
+}
+
+static void print(const inference *run, const report *r) {
+    const filling *work = work_of(run);
+    const bool meta = run->launch.device == SYN_DEVICE_META;
+    const double ns = meta ? r->predicted_prefill_ns : (double)work->forward_ns;
+    char a[64], b[64];
+    int64_t m = 0;
+    for (int64_t i = 0; i < run->n_prompts; i++) {
+        const int64_t first = m;
+        print_prompt(run, i);
+        for (; m < work->n_masks && work->masks[m] / run->prompt_tokens == i; m++) {
+            if (!work->top) continue;
+            printf(MASK_TEXT " at token %lld:\n", (long long)(work->masks[m] % run->prompt_tokens));
+            for (int64_t k = 0; k < work->n_top; k++)
+                print_prediction(run, work->best[m * work->n_top + k],
+                                 (double)work->top[m * work->n_top + k]);
+        }
+        if (m == first) printf("  no " MASK_TEXT " to fill in\n");
+    }
+    if (ns > 0)
+        printf("%sforward: %lld tokens in %s, %s tokens/s\n", meta ? "predicted " : "",
+               (long long)work->n_tokens, cli_time_text(ns, a, sizeof a),
+               cli_count_text((double)work->n_tokens * 1e9 / ns, b, sizeof b));
+}
+
+static void json_prediction(const inference *run, syn_sink *out, int32_t id, float probability) {
+    char *text;
+    size_t bytes;
+    syn_sink_printf(out, "{\"id\": %d, \"token\": ", id);
+    if (syn_tokenizer_decode(run->tokenizer, &id, 1, &text, &bytes, NULL) == SYN_OK) {
+        syn_sink_json_string(out, text);
+        syn_free(text);
+    } else {
+        syn_sink_text(out, "null");
+    }
+    syn_sink_text(out, ", \"probability\": ");
+    syn_sink_double(out, (double)probability);
+    syn_sink_char(out, '}');
+}
+
+static void json(const inference *run, const report *r, syn_sink *out) {
+    const filling *work = work_of(run);
+    const bool meta = run->launch.device == SYN_DEVICE_META;
+    syn_sink_printf(out, "\"prompt_tokens\": %lld, \"masks\": [", (long long)run->prompt_tokens);
+    for (int64_t m = 0; m < work->n_masks; m++) {
+        syn_sink_printf(out, "%s{\"sequence\": %lld, \"position\": %lld, \"predictions\": [",
+                        m ? ", " : "", (long long)(work->masks[m] / run->prompt_tokens),
+                        (long long)(work->masks[m] % run->prompt_tokens));
+        for (int64_t k = 0; work->top && k < work->n_top; k++) {
+            if (k) syn_sink_text(out, ", ");
+            json_prediction(run, out, work->best[m * work->n_top + k],
+                            work->top[m * work->n_top + k]);
+        }
+        syn_sink_text(out, "]}");
+    }
+    syn_sink_printf(out, "], \"%sforward_ns\": ", meta ? "predicted_" : "");
+    syn_sink_double(out, meta ? r->predicted_prefill_ns : (double)work->forward_ns);
+}
+
+static syn_status save_logits(const inference *run, const char *path, syn_error *err) {
+    const filling *work = work_of(run);
+    return npy_write_f32(path, work->logits, work->n_masks, run->config.vocab_size, err);
+}
+
+static void free_all(inference *run) {
+    filling *work = work_of(run);
+    syn_free(work->ids);
+    syn_free(work->padding);
+    syn_free(work->masks);
+    syn_free(work->logits);
+    syn_free(work->top);
+    syn_free(work->best);
+    syn_free(work);
+}
+
+const inference_task inference_fill = {.prompt = "The capital of France is [MASK].",
+                                       .heads = SYN_BERT_MLM,
+                                       .refuses = refuses,
+                                       .begin = begin,
+                                       .encode = encode,
+                                       .around = 2,
+                                       .lay_out = lay_out,
+                                       .run = run_rank,
+                                       .plan = plan,
+                                       .print = print,
+                                       .json = json,
+                                       .save_logits = save_logits,
+                                       .free = free_all};

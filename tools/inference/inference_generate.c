@@ -1,0 +1,261 @@
+/* Continues prompts: what causal language models do in the inference program. */
+#include <math.h>
+#include <string.h>
+
+#include "models/generate.h"
+#include "syntorch/memory.h"
+#include "tools/inference/inference.h"
+#include "tools/npy.h"
+#include "tools/progress.h"
+
+typedef struct continuation {
+    int32_t *prompt;     /* (batch, prompt_tokens); on meta only as many rows as there are texts */
+    int32_t *padding;    /* (batch) of the left side; NULL: none */
+    syn_generation done; /* rank 0's (over MPI: this rank's) */
+} continuation;
+
+static continuation *work_of(const inference *run) {
+    return run->work;
+}
+
+static const char *refuses(const inference_args *args) {
+    (void)args;
+    return NULL;
+}
+
+/* ---- before ---------------------------------------------------------------------------------- */
+
+/* prompt_tokens 0: nobody knows yet how many. */
+static syn_status check_positions(const inference *run, int64_t prompt_tokens, syn_error *err) {
+    const syn_model_config *c = &run->config;
+    const int64_t need = prompt_tokens + run->new_tokens - 1;
+    if (need <= c->n_positions) return SYN_OK;
+    if (prompt_tokens == 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%lld new tokens need more than the %lld positions that %s has",
+                        (long long)run->new_tokens, (long long)c->n_positions, c->name);
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "%lld prompt tokens and %lld new ones need %lld positions, but %s has %lld",
+                    (long long)prompt_tokens, (long long)run->new_tokens, (long long)need, c->name,
+                    (long long)c->n_positions);
+}
+
+static syn_status begin(inference *run, syn_error *err) {
+    run->work = syn_calloc(1, sizeof(continuation));
+    if (!run->work) return SYN_FAIL_NOMEM(err, sizeof(continuation), "a run");
+    run->new_tokens = run->args->num_output_tokens ? run->args->num_output_tokens : 16;
+    return check_positions(run, run->args->num_input_tokens, err);
+}
+
+/* An empty prompt is the token that begins texts: what HuggingFace's generate begins with when it
+   gets nothing. */
+static syn_status begin_empty(const inference *run, int64_t i, inference_text *text,
+                              syn_error *err) {
+    const int32_t bos = run->tokenizer ? syn_tokenizer_bos(run->tokenizer) : -1;
+    if (bos < 0 || bos >= run->config.vocab_size)
+        return run->n_prompts > 1
+                   ? SYN_FAIL(err, SYN_E_INVALID,
+                              "line %lld of the prompts is empty, and there is no token to begin "
+                              "with",
+                              (long long)i + 1)
+                   : SYN_FAIL(err, SYN_E_INVALID,
+                              "the prompt is empty, and there is no token to begin with");
+    SYN_TRY(syn_grow(&text->ids, &text->cap, 1, sizeof *text->ids, err));
+    text->ids[text->n++] = bos;
+    return SYN_OK;
+}
+
+/* Cut or repeated to --num_input_tokens. */
+static syn_status fit(const inference *run, inference_text *text, syn_error *err) {
+    const size_t want = (size_t)run->args->num_input_tokens, n = text->n;
+    if (want == 0) return SYN_OK;
+    SYN_TRY(syn_grow(&text->ids, &text->cap, want, sizeof *text->ids, err));
+    for (size_t i = n; i < want; i++) text->ids[i] = text->ids[i - n];
+    text->n = want;
+    return SYN_OK;
+}
+
+static syn_status encode(const inference *run, int64_t i, inference_text *out, syn_error *err) {
+    SYN_TRY(inference_encode(run, i, out, err));
+    if (out->n == 0) SYN_TRY(begin_empty(run, i, out, err));
+    return fit(run, out, err);
+}
+
+/* Sequences of different length end together: the shorter ones begin with padding. */
+static syn_status lay_out(inference *run, const inference_text *texts, syn_error *err) {
+    continuation *work = work_of(run);
+    const syn_model_config *c = &run->config;
+    const int64_t rows = run->launch.device == SYN_DEVICE_META ? run->n_prompts : run->batch;
+    const int64_t kept = run->prompt_tokens + run->new_tokens - 1; /* of each sequence */
+    size_t total;
+    bool ragged = false;
+    SYN_TRY(check_positions(run, run->prompt_tokens, err));
+    run->cache_elems =
+        2.0 * (double)c->n_layer * (double)c->n_embd * (double)run->batch * (double)kept;
+    if (c->n_kv_head) run->cache_elems *= (double)c->n_kv_head / (double)c->n_head;
+    SYN_TRY(inference_check_memory(run, err));
+    for (int64_t i = 0; i < run->n_prompts; i++)
+        ragged = ragged || (int64_t)texts[i].n != run->prompt_tokens;
+    if (!syn_mul_size((size_t)run->prompt_tokens, (size_t)rows, &total)) total = SIZE_MAX / 8;
+    work->prompt = syn_calloc(total, sizeof *work->prompt);
+    if (ragged) work->padding = syn_calloc((size_t)run->batch, sizeof *work->padding);
+    if (!work->prompt || (ragged && !work->padding))
+        return SYN_FAIL_NOMEM(err, total * sizeof *work->prompt, "the prompt");
+    for (int64_t b = 0; b < rows; b++) {
+        const inference_text *text = &texts[b % run->n_prompts];
+        const int64_t pad = run->prompt_tokens - (int64_t)text->n;
+        int32_t *row = work->prompt + b * run->prompt_tokens;
+        for (int64_t i = 0; i < pad; i++) row[i] = c->end.fill;
+        memcpy(row + pad, text->ids, text->n * sizeof *row);
+        if (ragged) work->padding[b] = (int32_t)pad;
+    }
+    return SYN_OK;
+}
+
+static uint64_t plan(const inference *run, uint64_t h) {
+    const continuation *work = work_of(run);
+    h = syn_hash(&run->new_tokens, sizeof run->new_tokens, h);
+    h = syn_hash(work->prompt, (size_t)(run->n_prompts * run->prompt_tokens) * sizeof *work->prompt,
+                 h);
+    if (!work->padding) return h;
+    return syn_hash(work->padding, (size_t)run->batch * sizeof *work->padding, h);
+}
+
+/* ---- one rank -------------------------------------------------------------------------------- */
+
+static syn_status run_rank(inference *run, syn_model *model, bool progress_shown, syn_error *err) {
+    continuation *work = work_of(run);
+    const inference_args *args = run->args;
+    const bool first = syn_ctx_rank(syn_model_ctx(model)) == 0;
+    progress tokens = {.what = "generating", .unit = "tokens", .quiet = !progress_shown};
+    syn_generation g = {.batch = run->batch,
+                        .prompt_tokens = run->prompt_tokens,
+                        .new_tokens = run->new_tokens,
+                        .prompt = run->launch.device == SYN_DEVICE_META ? NULL : work->prompt,
+                        .padding = work->padding,
+                        .sampling = {isnan(args->temperature) ? 1.0 : args->temperature,
+                                     args->top_k, isnan(args->top_p) ? 1.0 : args->top_p,
+                                     (uint64_t)args->seed},
+                        .end = run->config.end,
+                        .want_logits = first, /* to see that they are numbers */
+                        .progress = progress_step,
+                        .progress_user = &tokens};
+    SYN_TRY(syn_generate(model, &g, err));
+    if (first) {
+        work->done = g;
+        return SYN_OK;
+    }
+    syn_free(g.tokens);
+    syn_free(g.logits);
+    return SYN_OK;
+}
+
+/* ---- after ----------------------------------------------------------------------------------- */
+
+static void print_tokens(const inference *run) {
+    const continuation *work = work_of(run);
+    const syn_generation *g = &work->done;
+    const bool several = run->n_prompts > 1;
+    char what[40];
+    for (int64_t i = 0; i < run->n_prompts; i++) {
+        const int64_t pad = work->padding ? work->padding[i] : 0;
+        snprintf(what, sizeof what, several ? "prompt %lld: " : "prompt:  ", (long long)i);
+        inference_print_text(run, what, work->prompt + i * run->prompt_tokens + pad,
+                             run->prompt_tokens - pad);
+    }
+    for (int64_t b = 0; g->tokens && b < g->batch; b++) {
+        snprintf(what, sizeof what, "text:    ");
+        if (g->batch > 1)
+            snprintf(what, sizeof what, "text %lld:%*s", (long long)b,
+                     b < 10    ? 2
+                     : b < 100 ? 1
+                               : 0,
+                     "");
+        const int32_t *tokens = g->tokens + b * g->new_tokens;
+        int64_t n = 0; /* without the end of the text and what fills up after it */
+        while (n < g->made && !syn_text_ends(&g->end, tokens[n])) n++;
+        inference_print_text(run, what, tokens, n);
+    }
+}
+
+struct speed {
+    double prefill_ns, decode_ns, prefill_rate, decode_rate; /* tokens/s */
+};
+
+/* Of the prompts, without padding. */
+static int64_t real_tokens(const inference *run) {
+    const continuation *work = work_of(run);
+    int64_t n = run->batch * run->prompt_tokens;
+    for (int64_t b = 0; work->padding && b < run->batch; b++) n -= work->padding[b];
+    return n;
+}
+
+static struct speed speed_of(const inference *run, const report *r) {
+    const syn_generation *g = &work_of(run)->done;
+    const bool meta = run->launch.device == SYN_DEVICE_META;
+    struct speed s = {meta ? r->predicted_prefill_ns : (double)g->prefill_ns,
+                      meta ? r->predicted_decode_ns : (double)g->decode_ns, 0, 0};
+    if (s.prefill_ns > 0) s.prefill_rate = (double)real_tokens(run) * 1e9 / s.prefill_ns;
+    if (s.decode_ns > 0) s.decode_rate = (double)(g->batch * (g->made - 1)) * 1e9 / s.decode_ns;
+    return s;
+}
+
+static void print(const inference *run, const report *r) {
+    const syn_generation *g = &work_of(run)->done;
+    const struct speed s = speed_of(run, r);
+    const char *kind = run->launch.device == SYN_DEVICE_META ? "predicted " : "";
+    char a[64], b[64];
+    print_tokens(run);
+    if (s.prefill_ns > 0)
+        printf("%sprefill: %lld tokens in %s, %s tokens/s\n", kind, (long long)real_tokens(run),
+               cli_time_text(s.prefill_ns, a, sizeof a),
+               cli_count_text(s.prefill_rate, b, sizeof b));
+    if (s.decode_rate > 0)
+        printf("%sdecode:  %lld tokens in %s, %s tokens/s\n", kind,
+               (long long)(g->batch * (g->made - 1)), cli_time_text(s.decode_ns, a, sizeof a),
+               cli_count_text(s.decode_rate, b, sizeof b));
+}
+
+static void json(const inference *run, const report *r, syn_sink *out) {
+    const syn_generation *g = &work_of(run)->done;
+    const struct speed s = speed_of(run, r);
+    const char *kind = run->launch.device == SYN_DEVICE_META ? "predicted_" : "";
+    syn_sink_printf(out, "\"prompt_tokens\": %lld, \"new_tokens\": %lld, \"tokens\": [",
+                    (long long)g->prompt_tokens, (long long)g->made);
+    for (int64_t b = 0; g->tokens && b < g->batch; b++) {
+        syn_sink_text(out, b ? ", [" : "[");
+        for (int64_t i = 0; i < g->made; i++)
+            syn_sink_printf(out, "%s%d", i ? ", " : "", g->tokens[b * g->new_tokens + i]);
+        syn_sink_char(out, ']');
+    }
+    syn_sink_printf(out, "], \"%sprefill_ns\": ", kind);
+    syn_sink_double(out, s.prefill_ns);
+    syn_sink_printf(out, ", \"%sdecode_ns\": ", kind);
+    syn_sink_double(out, s.decode_ns);
+}
+
+static syn_status save_logits(const inference *run, const char *path, syn_error *err) {
+    const continuation *work = work_of(run);
+    return npy_write_f32(path, work->done.logits, work->done.batch, run->config.vocab_size, err);
+}
+
+static void free_all(inference *run) {
+    continuation *work = work_of(run);
+    syn_free(work->done.tokens);
+    syn_free(work->done.logits);
+    syn_free(work->prompt);
+    syn_free(work->padding);
+    syn_free(work);
+}
+
+const inference_task inference_generate = {.prompt = "Once upon a time",
+                                           .refuses = refuses,
+                                           .begin = begin,
+                                           .encode = encode,
+                                           .lay_out = lay_out,
+                                           .run = run_rank,
+                                           .plan = plan,
+                                           .print = print,
+                                           .json = json,
+                                           .save_logits = save_logits,
+                                           .free = free_all};

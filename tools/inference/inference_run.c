@@ -1,0 +1,65 @@
+/* The inference program on one rank, and what all of it needs. */
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "syntorch/memory.h"
+#include "tools/inference/inference.h"
+#include "tools/progress.h"
+
+syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp, bool forward,
+                              syn_error *err) {
+    const bool show = syn_ctx_rank(ctx) == 0 && syn_ctx_has_data(ctx) && !run->args->quiet;
+    progress weights = {.what = run->weights ? "loading weights" : "making weights",
+                        .unit = "layers",
+                        .quiet = !show};
+    const syn_model_options how = {.tp = tp,
+                                   .heads = run->heads,
+                                   .fused_attention = run->fused_attention,
+                                   .seed = (uint64_t)run->args->seed,
+                                   .weight_dtype = run->dtype,
+                                   .progress = progress_step,
+                                   .progress_user = &weights};
+    syn_model *model;
+    SYN_TRY(syn_model_new(&model, ctx, &run->config, &how, err));
+    const syn_status s = forward ? run->task->run(run, model, show, err) : SYN_OK;
+    syn_model_free(model);
+    return s;
+}
+
+void inference_note(const inference *run, const char *fmt, ...) {
+    if (run->args->quiet || run->launch.program->mute) return;
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "%s: note: ", run->launch.program->name);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+double inference_resident_bytes(const inference *run) {
+    return (double)syn_dtype_bytes(run->dtype) * (double)run->params + 4.0 * run->cache_elems;
+}
+
+/* Systems that promise more memory than they have would end the process later without a word. Over
+   MPI a machine holds the ranks that were started on it. */
+syn_status inference_check_memory(const inference *run, syn_error *err) {
+    char a[32], b[32];
+    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    const double ranks = (double)run->launch.ranks;
+    const double here = run->launch.mpi ? (local ? strtod(local, NULL) : 1.0) : ranks;
+    const double have = cli_memory_bytes(), want = inference_resident_bytes(run) * here / ranks;
+    if (run->launch.device == SYN_DEVICE_META || want <= have) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_NOMEM,
+                    "out of memory: the weights of %s and the KV cache of %lld sequences are %s, "
+                    "but this machine allows %s; --device meta needs none",
+                    run->config.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
+                    cli_bytes_text(have, b, sizeof b));
+}
+
+void inference_free(inference *run) {
+    if (run->work) run->task->free(run);
+    syn_weights_free(run->weights);
+    syn_tokenizer_free(run->tokenizer);
+    syn_free(run->prompts);
+    syn_free(run->prompt_text);
+}

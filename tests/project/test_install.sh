@@ -61,7 +61,6 @@ static void product(void) {
 static void model(void) {
     const syn_spec ids = {SYN_I32, 2, {1, 4}};
     syn_model_options options;
-    const syn_export_options how = SYN_EXPORT_DEFAULTS;
     syn_model_config config;
     syn_ctx *ctx;
     syn_model *gpt;
@@ -80,7 +79,7 @@ static void model(void) {
     const syn_trace *trace = syn_ctx_trace(ctx);
     must(syn_trace_graph(&graph, &trace, 1, NULL, &err), "graph");
     must(syn_sink_open_memory(&sink, &err), "sink");
-    must(syn_exporter_by_name("json")->write(graph, &how, sink, &err), "json");
+    must(syn_exporter_by_name("json")->write(graph, NULL, sink, &err), "json");
     size_t bytes;
     const char *json = syn_sink_data(sink, &bytes);
     if (!json || !strstr(json, "\"nodes\"")) exit(1);

@@ -14,9 +14,8 @@
 #include <unistd.h>
 
 #include "export/text/file_text.h"
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
-#include "tests/bench/bench.h"
+#include "tests/support/bench.h"
+#include "tests/support/files.h"
 
 #define MIN_MB_PER_S 200.0
 #define MAX_MEMORY   1.5   /* of the input's bytes */
@@ -30,7 +29,8 @@
 #define CHAIN        200000
 
 extern char **environ;
-static char folder[256], program[512], host_copy[512], device_copy[512], output[512];
+static char program[512];
+static const char *host_copy, *device_copy, *output; /* paths */
 
 typedef struct usage {
     double wall_s, cpu_s, peak_bytes;
@@ -40,8 +40,13 @@ typedef struct usage {
 /* host or device NULL: without it. */
 static usage run(const char *host, const char *device, const char *profile) {
     const char *const files_of[2][2] = {{"--host", host}, {"--device", device}};
-    char *args[12] = {
-        program, "convert", "pytorch", "--output", output, "--quiet", (char *)(uintptr_t)profile};
+    char *args[12] = {program,
+                      "convert",
+                      "pytorch",
+                      "--output",
+                      (char *)(uintptr_t)output,
+                      "--quiet",
+                      (char *)(uintptr_t)profile};
     size_t n = 7;
     for (int i = 0; i < 2; i++) {
         if (!files_of[i][1]) continue;
@@ -186,16 +191,13 @@ static double bench_copies(const char *host, const char *device, int copies, dou
 /* ---- Less than both files have ---- */
 
 /* Record function ids go, as in files of before PyTorch 2.3. */
-static bool hide_ids(const char *name) {
+static void hide_ids(void) {
     static const char key[] = "\"Record function id\"";
-    char *text = NULL;
-    size_t bytes = 0;
-    if (syn_read_file(name, (size_t)1 << 31, &text, &bytes, NULL) != SYN_OK) return false;
+    size_t bytes;
+    char *text = file_bytes(device_copy, &bytes);
     for (char *at = text; (at = strstr(at, key)) != NULL; at++) at[1] = 'X';
-    FILE *f = fopen(name, "wb");
-    const bool written = f && fwrite(text, 1, bytes, f) == bytes;
-    syn_free(text);
-    return f && fclose(f) == 0 && written;
+    put_file("device.json", text, bytes);
+    free(text);
 }
 
 static void bench_less(const char *host, const char *device) {
@@ -209,7 +211,7 @@ static void bench_less(const char *host, const char *device) {
     line("x16, the device trace alone: exit code", u.code, "", 0, true);
     line("  speed", bytes / 1e6 / u.cpu_s, "MB/s", MIN_EXTREME, false);
     line("  peak memory of input", u.peak_bytes / bytes, "", MAX_MEMORY, true);
-    missed += !hide_ids(device_copy);
+    hide_ids();
     u = best_of(3, host_copy, device_copy, "--profile=full");
     line("x16, no record function ids: exit code", u.code, "", 0, true);
     line("  speed", both / 1e6 / u.cpu_s, "MB/s", MIN_EXTREME, false);
@@ -284,37 +286,26 @@ static void bench_extremes(void) {
 }
 
 int main(void) {
-    const char *data = getenv("SYN_SHARED_DATA"), *build = getenv("SYN_BUILD");
-    const char *tmp = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    const char *build = getenv("SYN_BUILD");
+    const char *host = shared_path("pytorch-traces/resnet_2gpu_rank0/host.0.json.gz");
+    const char *device = shared_path("pytorch-traces/resnet_2gpu_rank0/device.0.json.gz");
     struct statvfs disk;
-    char host[512], device[512];
-    snprintf(folder, sizeof folder, "%s/syn_bench_XXXXXX", tmp);
     snprintf(program, sizeof program, "%s/syntorch", build ? build : ".");
-    snprintf(host, sizeof host, "%s/pytorch-traces/resnet_2gpu_rank0/host.0.json.gz",
-             data ? data : "");
-    snprintf(device, sizeof device, "%s/pytorch-traces/resnet_2gpu_rank0/device.0.json.gz",
-             data ? data : "");
-    if (!data || size_of(host) == 0) {
+    if (!host || size_of(host) == 0) {
         printf("  skipped: the ResNet pair is not there\n");
         return 0;
     }
-    if (statvfs(tmp, &disk) != 0 || (double)disk.f_bavail * (double)disk.f_frsize < ROOM_BYTES ||
-        !mkdtemp(folder)) {
-        printf("  skipped: 8 GB of room are needed in %s (TMPDIR)\n", tmp);
+    if (statvfs(in_folder(""), &disk) != 0 ||
+        (double)disk.f_bavail * (double)disk.f_frsize < ROOM_BYTES) {
+        printf("  skipped: 8 GB of room are needed for files (TMPDIR)\n");
         return 0;
     }
-    snprintf(host_copy, sizeof host_copy, "%s/host.json", folder);
-    snprintf(device_copy, sizeof device_copy, "%s/device.json", folder);
-    snprintf(output, sizeof output, "%s/out.et", folder);
+    host_copy = in_folder("host.json");
+    device_copy = in_folder("device.json");
+    output = in_folder("out.et");
     const double pair = bench_copies(host, device, 1, 0);
     for (int copies = 4; copies <= 64; copies *= 4) bench_copies(host, device, copies, pair);
     bench_less(host, device);
     bench_extremes();
-    unlink(host_copy);
-    unlink(device_copy);
-    unlink(output);
-    memcpy(strstr(output, ".et"), ".comm_group.json", sizeof ".comm_group.json");
-    unlink(output);
-    rmdir(folder);
     return missed > 0;
 }

@@ -12,13 +12,8 @@
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
 #include "syntorch/mesh.h"
-#include "tests/bench/bench.h"
+#include "tests/support/bench.h"
 #include "tools/cli.h"
-
-static void die(const syn_error *err) {
-    fprintf(stderr, "bench_core: %s\n", err->text);
-    exit(1);
-}
 
 struct traced {
     syn_ctx *ctx;
@@ -36,23 +31,23 @@ static struct traced trace(syn_device device, const char *preset, int tp, int64_
     syn_model *gpt = NULL;
     int32_t *prompt = calloc((size_t)prompt_tokens, sizeof *prompt);
     struct traced t = {0};
-    if (syn_model_config_preset(&config, preset, &err) != SYN_OK || !prompt) die(&err);
+    if (syn_model_config_preset(&config, preset, &err) != SYN_OK || !prompt) die(err.text);
     if (tp > 1 && (syn_comm_fake_new(&comm, 0, tp, &err) != SYN_OK ||
                    syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = tp}, &err) != SYN_OK))
-        die(&err);
+        die(err.text);
     const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = false, .seed = 1};
     const double begin = now_s();
     if (syn_ctx_new(&t.ctx, device, comm, &err) != SYN_OK ||
         syn_model_new(&gpt, t.ctx, &config, &how, &err) != SYN_OK)
-        die(&err);
+        die(err.text);
     const double made = now_s();
     syn_generation g = {.batch = 1,
                         .prompt_tokens = prompt_tokens,
                         .new_tokens = new_tokens,
                         .prompt = prompt,
                         .sampling = {0.0, 0, 1.0, 1}};
-    if (syn_generate(gpt, &g, &err) != SYN_OK) die(&err);
+    if (syn_generate(gpt, &g, &err) != SYN_OK) die(err.text);
     t.seconds = device == SYN_DEVICE_META ? now_s() - begin : now_s() - made;
     t.nodes = syn_ctx_trace(t.ctx)->n_nodes - 1;
     syn_free(g.tokens);
@@ -72,8 +67,7 @@ static double median_trace(int runs, syn_device device, const char *preset, int 
         *nodes = t.nodes;
         syn_ctx_free(t.ctx);
     }
-    qsort(seconds, (size_t)runs, sizeof seconds[0], by_value);
-    return seconds[runs / 2];
+    return median(seconds, runs);
 }
 
 /* Seconds that timing a kernel takes. */

@@ -5,16 +5,11 @@
 #include <time.h>
 
 #include "export/export.h"
+#include "tests/support/bench.h"
 
 #define N_NODES 100000u
 #define LIMIT_S 0.3 /* for writing */
 #define ROUNDS  5
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Blocks of ten: seven ops on stream 0, a view, two all-reduces on stream 1. */
 static syn_status fill(syn_graph *g, syn_error *err) {

@@ -16,21 +16,11 @@
 #include "ops/simd.h"
 #include "syntorch/memory.h"
 #include "syntorch/mesh.h"
-#include "tests/bench/bench.h"
+#include "tests/support/bench.h"
 #include "tools/cli.h"
 #include "tools/inference/footprint.h"
 
 enum { RUNS = 5, DECODE = 24, CONTEXT = 128 };
-
-static void die(const syn_error *err) {
-    fprintf(stderr, "bench_inference: %s\n", err->text);
-    exit(1);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    return values[n / 2];
-}
 
 /* OpenBLAS's threads look for work for a while after a product; ours must not
  * run beside them. */
@@ -171,14 +161,14 @@ static syn_status time_gpt(rank_model *m, int64_t batch, int64_t length, int ste
 static double gpt_s(rank_model *m, int64_t batch, int64_t length, int steps) {
     syn_error err = {0};
     double seconds;
-    if (time_gpt(m, batch, length, steps, &seconds, &err) != SYN_OK) die(&err);
+    if (time_gpt(m, batch, length, steps, &seconds, &err) != SYN_OK) die(err.text);
     return seconds;
 }
 
 static rank_model gpt2(bool fused, syn_dtype dtype) {
     syn_error err = {0};
     rank_model m = {0};
-    if (open_gpt(&m, NULL, 1, fused, dtype, &err) != SYN_OK) die(&err);
+    if (open_gpt(&m, NULL, 1, fused, dtype, &err) != SYN_OK) die(err.text);
     return m;
 }
 
@@ -294,7 +284,7 @@ static void ranks(void) {
     rank_model m = gpt2(true, SYN_F32);
     gpt_s(&m, 1, 1024, 0);
     for (int r = 0; r < 2 * RUNS; r++) {
-        if (r == RUNS && syn_local_run(2, pair_main, &two, &err) != SYN_OK) die(&err);
+        if (r == RUNS && syn_local_run(2, pair_main, &two, &err) != SYN_OK) die(err.text);
         prefill[r] = gpt_s(&m, 1, 1024, 0);
         decode[r] = gpt_s(&m, 1, CONTEXT, DECODE);
     }
@@ -321,7 +311,7 @@ static double bert_s(syn_ctx *ctx, syn_model *bert, const int32_t *tokens, int64
     syn_bert_forward(bert, ids, (syn_tensor){0}, SYN_NO_MASK);
     const double seconds = now_s() - begin;
     syn_release(ctx, mark, NULL, 0);
-    if (syn_ctx_status(ctx) != SYN_OK) die(syn_ctx_error(ctx));
+    if (syn_ctx_status(ctx) != SYN_OK) die(syn_ctx_error(ctx)->text);
     return seconds;
 }
 
@@ -337,7 +327,7 @@ static void bert(void) {
         syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err) != SYN_OK ||
         syn_ctx_set_threads(ctx, cli_cores(), &err) != SYN_OK ||
         syn_model_new(&model, ctx, &config, &how, &err) != SYN_OK)
-        die(&err);
+        die(err.text);
     for (int64_t batch = 1; batch <= 8; batch += 7) {
         const int64_t rows = batch * 128;
         const int heads = 144 * (int)batch;

@@ -10,22 +10,17 @@
 #include "ops/products.h"
 #include "syntorch/half.h"
 #include "syntorch/memory.h"
+#include "tests/support/bench.h"
 #include "tools/cli.h"
 
 enum { MOST_PRODUCTS = 49, MOST_ROWS = 1024, MOST_COLUMNS = 50257, MOST_RUNS = 64 };
 #define WEIGHTS ((size_t)12 * 768 * 9216 + (size_t)768 * 50257) /* of GPT-2 124M's matrices */
 
-static int missed, threads;
+static int threads;
 static syn_workers *workers;
 static float *weights, *x, *out;
 static uint16_t *halves;
 static uint64_t sums[SYN_WORKERS_MAX];
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- what is timed --------------------------------------------------------------------------- */
 
@@ -110,16 +105,6 @@ static double seconds(const work *w, how way) {
     const double begin = now_s();
     for (int i = 0; i < runs; i++) run(w, way);
     return (now_s() - begin) / runs;
-}
-
-static int by_value(const void *a, const void *b) {
-    const double v = *(const double *)a, w = *(const double *)b;
-    return v < w ? -1 : v > w;
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    return values[n / 2];
 }
 
 /* Times of a and b, run in turn after a run of each that does not count, and of a / b. */

@@ -9,30 +9,10 @@
 #include "ops/blas.h"
 #include "ops/ops.h"
 #include "ops/rows.h"
+#include "tests/support/bench.h"
 #include "tools/cli.h"
 
 enum { WIDTH = 1024, ROUNDS = 9 };
-
-static int missed;
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void line(const char *what, double value, const char *unit, double limit, bool at_most) {
-    const bool ok = at_most ? value <= limit : value >= limit;
-    missed += !ok;
-    printf("  %-58s %12.4g %-10s %s %-10.4g %s\n", what, value, unit, at_most ? "<=" : ">=", limit,
-           ok ? "ok" : "MISSED");
-    fflush(stdout);
-}
-
-static void die(const char *why) {
-    fprintf(stderr, "bench_rows: %s\n", why);
-    exit(1);
-}
 
 static float *filled(int64_t n) {
     float *x = aligned_alloc(64, ((size_t)n * sizeof *x + 63) / 64 * 64);
@@ -40,16 +20,6 @@ static float *filled(int64_t n) {
     for (int64_t i = 0; i < n; i++)
         x[i] = (float)((uint64_t)i * 2654435761u >> 7 & 2047) / 512.0f - 2.0f;
     return x;
-}
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double median(double values[ROUNDS]) {
-    qsort(values, ROUNDS, sizeof values[0], by_value);
-    return values[ROUNDS / 2];
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -115,8 +85,8 @@ static void row_kernels(syn_workers *w) {
         int n = snprintf(text, sizeof text, "%-16s", names[which]);
         for (syn_simd level = 0; level <= syn_simd_level(); level++)
             n += snprintf(text + n, sizeof text - (size_t)n, " %s %.3g", syn_simd_name(level),
-                          median(got[level]));
-        line(text, median(share), "of copying", limits[which], false);
+                          median(got[level], ROUNDS));
+        line(text, median(share, ROUNDS), "of copying", limits[which], false);
     }
     free(r.x);
     free(r.y);
@@ -212,11 +182,11 @@ static void attention(syn_workers *w, const struct shape *s) {
     }
     if (syn_ctx_status(a.ctx) != SYN_OK) die(syn_ctx_error(a.ctx)->text);
     const double square = 4e-9 * (double)(s->layers * heads * s->new_tokens * s->tokens * s->depth);
-    const double ours = median(fused), theirs = median(products);
+    const double ours = median(fused, ROUNDS), theirs = median(products, ROUNDS);
     printf("%s: %.2f ms, OpenBLAS's products %.2f ms (%.0f GFLOP/s), k and v at %.3g GB/s\n",
            s->name, 1e3 * ours, 1e3 * theirs, square / theirs,
            8e-9 * (double)(s->layers * n) / ours);
-    line("time, of the products'", median(share), "", s->limit, true);
+    line("time, of the products'", median(share, ROUNDS), "", s->limit, true);
     for (int64_t i = 0; i < s->layers; i++) free(a.kd[i]), free(a.vd[i]);
     free(a.qd);
     free(a.scores);

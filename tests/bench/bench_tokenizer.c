@@ -3,9 +3,8 @@
 #include "models/tokenizer.h"
 
 #include "syntorch/memory.h"
+#include "tests/support/bench.h"
 #include "tests/support/tokenizer_folder.h"
-
-#include <time.h>
 
 #define REPEATS    5
 #define TEXT_BYTES ((size_t)8 << 20)
@@ -21,18 +20,12 @@
 #define HAVE_WORDPIECE false
 #endif
 
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The contexts and questions of SQuAD, one a line. */
 static bool squad_text(text_buffer *text) {
     static const char name[] = "squad/dev-v1.1-excerpt.json";
     size_t bytes;
     syn_error err = {0};
-    char *data = getenv("SYN_SHARED_DATA") != NULL ? read_shared(name, &bytes) : NULL;
+    char *data = shared_path(name) != NULL ? file_bytes(shared_path(name), &bytes) : NULL;
     if (data == NULL) return false;
     syn_json json;
     syn_json_init(&json, name, data, bytes, &err);
@@ -42,7 +35,7 @@ static bool squad_text(text_buffer *text) {
     }
     const bool ok = json.type == SYN_JSON_END;
     syn_json_free(&json);
-    syn_free(data);
+    free(data);
     return ok;
 }
 
@@ -75,47 +68,34 @@ static double time_load(syn_tokenizer **tok, const char *name) {
     return best;
 }
 
-static int verdict(bool good) {
-    puts(good ? "ok" : "MISSED");
-    return !good;
-}
-
-/* Returns how many limits were missed. */
-static int measure(const char *what, const char *name, double load_limit_s, const text_buffer *text,
-                   const char *word) {
+static void measure(const char *name, double load_limit_ms, const text_buffer *text,
+                    const char *word) {
     syn_tokenizer *tok;
     const double load_s = time_load(&tok, name);
-    if (load_s < 0) return 1;
-    printf("%s: vocabulary loaded in %.1f ms (limit %.0f ms) ", what, 1e3 * load_s,
-           1e3 * load_limit_s);
-    int missed = verdict(load_s <= load_limit_s);
-
+    if (load_s < 0) die("a vocabulary cannot be loaded");
+    printf("%s\n", name);
+    line("vocabulary loaded", 1e3 * load_s, "ms", load_limit_ms, true);
     size_t elems = 0;
     const double text_s = time_encode(tok, text->data, text->bytes, &elems);
-    const double rate = (double)text->bytes / text_s / 1e6;
-    printf("%s: English text at %.1f MB/s, %.2f million ids/s (limit 20 MB/s) ", what, rate,
-           (double)elems / text_s / 1e6);
-    missed += verdict(rate >= 20);
-
-    const double run_s = time_encode(tok, word, WORD_BYTES, &elems);
-    printf("%s: a word of 1 MB in %.3f s (limit 1 s) ", what, run_s);
-    missed += verdict(run_s >= 0 && run_s <= 1);
+    printf("  %.2f million ids/s\n", (double)elems / text_s / 1e6);
+    line("English text", (double)text->bytes / text_s / 1e6, "MB/s", 20, false);
+    const double word_s = time_encode(tok, word, WORD_BYTES, &elems);
+    if (text_s < 0 || word_s < 0) die("a text cannot be encoded");
+    line("a word of 1 MB", word_s, "s", 1, true);
     syn_tokenizer_free(tok);
-    return missed;
 }
 
 int main(void) {
-    int missed = 0;
-    text_buffer line = {0}, text = {0}, word = {0};
-    if (!squad_text(&line)) {
-        puts("tokenizer: skipped, SYN_SHARED_DATA has no text");
+    text_buffer lines = {0}, text = {0}, word = {0};
+    if (!squad_text(&lines)) {
+        puts("skipped: SYN_SHARED_DATA has no text");
         return 0;
     }
-    while (text.bytes < TEXT_BYTES) text_add(&text, line.data, line.bytes);
+    while (text.bytes < TEXT_BYTES) text_add(&text, lines.data, lines.bytes);
     while (word.bytes < WORD_BYTES) text_adds(&word, "a");
-    if (HAVE_BPE) missed += measure("gpt2-bpe", "gpt2", 0.1, &text, word.data);
-    if (HAVE_WORDPIECE) missed += measure("bert-wordpiece", "bert", 0.05, &text, word.data);
-    free(line.data);
+    if (HAVE_BPE) measure("gpt2", 100, &text, word.data);
+    if (HAVE_WORDPIECE) measure("bert", 50, &text, word.data);
+    free(lines.data);
     free(text.data);
     free(word.data);
     return missed != 0;

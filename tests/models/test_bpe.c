@@ -21,7 +21,7 @@ static bool pattern_ready(void) {
 
 static void words_match_the_fixture(void) {
     CHECK(pattern_ready());
-    FILE *f = fixture_open();
+    FILE *f = fixture_open("tokenizer_fixture.txt");
     CHECK(f != NULL);
     fixture_line line;
     size_t texts = 0;
@@ -66,7 +66,7 @@ static void classes_of_all_code_points(void) {
     syn__bpe_pattern_unicode(version);
     const int major = atoi(version);
     if (major < 14 || major > 16) SKIP("PCRE2 has a Unicode version other than 14, 15 or 16");
-    FILE *f = fixture_open();
+    FILE *f = fixture_open("tokenizer_fixture.txt");
     CHECK(f != NULL);
     syn_error err = {0};
     syn__bpe_split split;

@@ -15,22 +15,20 @@
 /* The shared vocabulary of bert-base-uncased, with lower-casing and without. */
 static bool load_both(syn_tokenizer *tok[2]) {
     size_t bytes;
-    char *vocab = read_shared("bert/vocab.txt", &bytes);
+    char *vocab = file_bytes(shared_path("bert/vocab.txt"), &bytes);
     tok[0] = load_shared("bert");
-    empty_folder();
-    tok[1] = vocab != NULL && write_file("vocab.txt", vocab, bytes) &&
-                     write_text("tokenizer_config.json", "{\"do_lower_case\": false}")
-                 ? load(folder)
-                 : NULL;
-    syn_free(vocab);
+    put_file("vocab.txt", vocab, bytes);
+    put_text("tokenizer_config.json", "{\"do_lower_case\": false}");
+    tok[1] = load_folder();
+    free(vocab);
     return tok[0] != NULL && tok[1] != NULL;
 }
 
 static void readable_texts(void) {
-    if (getenv("SYN_SHARED_DATA") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
     syn_tokenizer *tok[2];
     CHECK(load_both(tok));
-    FILE *f = fixture_open_file("wordpiece_fixture.txt");
+    FILE *f = fixture_open("wordpiece_fixture.txt");
     CHECK(f != NULL);
     fixture_line line;
     size_t texts = 0;
@@ -49,9 +47,9 @@ static void readable_texts(void) {
 }
 
 static void pairs_and_texts_of_ids(void) {
-    if (getenv("SYN_SHARED_DATA") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
     syn_tokenizer *tok = load_shared("bert");
-    FILE *f = fixture_open_file("wordpiece_fixture.txt");
+    FILE *f = fixture_open("wordpiece_fixture.txt");
     CHECK(tok != NULL && f != NULL);
     fixture_line line;
     size_t pairs = 0, texts = 0;
@@ -95,10 +93,10 @@ static void pairs_and_texts_of_ids(void) {
 }
 
 static void squad_text(void) {
-    if (getenv("SYN_SHARED_DATA") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
     syn_tokenizer *tok[2];
     CHECK(load_both(tok));
-    FILE *f = fixture_open_file("wordpiece_fixture.txt");
+    FILE *f = fixture_open("wordpiece_fixture.txt");
     CHECK(f != NULL);
     fixture_line line;
     size_t texts = 0;
@@ -108,7 +106,7 @@ static void squad_text(void) {
         size_t bytes;
         syn_error err = {0};
         snprintf(name, sizeof name, "squad/%s", line.rest);
-        char *data = read_shared(name, &bytes);
+        char *data = file_bytes(shared_path(name), &bytes);
         CHECK(data != NULL);
         syn_json json;
         syn_json_init(&json, name, data, bytes, &err);
@@ -130,7 +128,7 @@ static void squad_text(void) {
         }
         CHECK_MSG(json.type == SYN_JSON_END, "%s", err.text);
         syn_json_free(&json);
-        syn_free(data);
+        free(data);
     }
     CHECK_INT(texts, 1188);
     fclose(f);
@@ -139,7 +137,7 @@ static void squad_text(void) {
 
 /* Ids, and the words before they are cut into tokens: most words of these texts are [UNK]. */
 static void random_texts(void) {
-    if (getenv("SYN_SHARED_DATA") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
     const int unicode = atoi(syn__char_unicode());
     if (unicode < 14 || unicode > 17) SKIP("utf8proc has a Unicode version other than 14 to 17");
     syn_tokenizer *tok[2];
@@ -149,7 +147,7 @@ static void random_texts(void) {
         const syn__wordpiece_rules rules = {i == 0, i == 0, true};
         CHECK(syn__wordpiece_read(&wp[i], rules, "v", "[UNK]", 5, NULL) == SYN_OK);
     }
-    FILE *f = fixture_open_file("random_fixture.txt");
+    FILE *f = fixture_open("random_fixture.txt");
     CHECK(f != NULL);
     char line[32], got[4];
     for (uint32_t i = 0; i < RANDOM_TEXTS; i++) {
@@ -183,9 +181,8 @@ static void random_texts(void) {
 
 static void tokens_and_their_names(void) {
     static const char *const names[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
-    empty_folder();
-    CHECK(write_text("vocab.txt", tiny));
-    syn_tokenizer *tok = load(folder);
+    put_tiny_bert();
+    syn_tokenizer *tok = load_folder();
     CHECK(tok != NULL);
     size_t bytes;
     CHECK_INT(syn_tokenizer_kind_of(tok), SYN_TOKENIZER_WORDPIECE);
@@ -204,8 +201,8 @@ static void tokens_and_their_names(void) {
               SYN_E_INVALID);
     CHECK_HAS(err.text, "id 16 at position 1 is not one of the 16 tokens");
     syn_tokenizer_free(tok);
-    CHECK(write_text("vocab.txt", "[UNK]\n[CLS]\na\n"));
-    tok = load(folder);
+    put_text("vocab.txt", "[UNK]\n[CLS]\na\n");
+    tok = load_folder();
     CHECK(tok != NULL);
     int32_t *ids, *types;
     syn_error lacks = {0};
@@ -218,9 +215,8 @@ static void tokens_and_their_names(void) {
 }
 
 static void bad_utf8_is_refused(void) {
-    empty_folder();
-    CHECK(write_text("vocab.txt", tiny));
-    syn_tokenizer *tok = load(folder);
+    put_tiny_bert();
+    syn_tokenizer *tok = load_folder();
     CHECK(tok != NULL);
     int32_t *ids, *types;
     size_t elems;
@@ -240,9 +236,8 @@ static void cache_changes_nothing(void) {
     static const char line[] = "abab ab abba baa\xc3\xa9 e\xcc\x81 zz abababababababababababababab "
                                "aaaaaaaaaaaa [MASK]b\xe4\xb8\xad\n";
     enum { LINES = 2000 };
-    empty_folder();
-    CHECK(write_text("vocab.txt", tiny));
-    syn_tokenizer *tok = load(folder);
+    put_tiny_bert();
+    syn_tokenizer *tok = load_folder();
     text_buffer text = {0};
     CHECK(tok != NULL);
     for (int i = 0; i < LINES; i++) text_adds(&text, line);
@@ -259,38 +254,30 @@ static void cache_changes_nothing(void) {
     syn_tokenizer_free(tok);
 }
 
-/* Load, encode and decode with the n-th allocation failing, for every n until all succeed. */
+static syn_status load_and_use(void *arg, syn_error *err) {
+    const text_buffer *text = arg;
+    syn_tokenizer *tok;
+    int32_t *ids = NULL, *types = NULL;
+    char *back = NULL;
+    size_t elems, bytes;
+    SYN_TRY(syn_tokenizer_load(&tok, in_folder(""), err));
+    syn_status status =
+        syn_tokenizer_encode_pair(tok, text->data, text->bytes, "a", 1, &ids, &types, &elems, err);
+    if (status == SYN_OK) status = syn_tokenizer_decode(tok, ids, elems, &back, &bytes, err);
+    if ((ids == NULL) != (types == NULL)) status = SYN_E_INVALID;
+    syn_free(back);
+    syn_free(ids);
+    syn_free(types);
+    syn_tokenizer_free(tok);
+    return status;
+}
+
 static void every_allocation_may_fail(void) {
     text_buffer text = {0};
     while (text.bytes < 17000) text_adds(&text, "abab\xc3\xa9 [MASK] zz, ");
-    empty_folder();
-    CHECK(write_text("vocab.txt", tiny));
-    CHECK(write_text("tokenizer_config.json", "{\"cls_token\": \"[\\u0043LS]\"}"));
-    int step = 0;
-    for (bool done = false; !done; step++) {
-        syn_error err = {0};
-        syn_tokenizer *tok = NULL;
-        int32_t *ids = NULL, *types = NULL;
-        char *back = NULL;
-        size_t elems, bytes;
-        syn_memory_fail_after((uint64_t)step);
-        syn_status status = syn_tokenizer_load(&tok, folder, &err);
-        if (status == SYN_OK)
-            status = syn_tokenizer_encode_pair(tok, text.data, text.bytes, "a", 1, &ids, &types,
-                                               &elems, &err);
-        if (status == SYN_OK) status = syn_tokenizer_decode(tok, ids, elems, &back, &bytes, &err);
-        syn_memory_fail_after(SYN_MEMORY_NEVER);
-        done = status == SYN_OK;
-        CHECK_MSG(done || status == SYN_E_NOMEM, "step %d: %d %s", step, (int)status, err.text);
-        CHECK(done || (err.code == SYN_E_NOMEM && err.text[0] != '\0'));
-        CHECK((ids == NULL) == (types == NULL));
-        syn_free(back);
-        syn_free(ids);
-        syn_free(types);
-        syn_tokenizer_free(tok);
-        CHECK(step < 1000);
-    }
-    CHECK(step > 15);
+    put_tiny_bert();
+    put_text("tokenizer_config.json", "{\"cls_token\": \"[\\u0043LS]\"}");
+    CHECK(test_without_memory(load_and_use, &text) > 15);
     free(text.data);
 }
 
@@ -302,9 +289,8 @@ static void *encode_often(void *arg) {
 }
 
 static void threads_share_a_tokenizer(void) {
-    empty_folder();
-    CHECK(write_text("vocab.txt", tiny));
-    syn_tokenizer *tok = load(folder);
+    put_tiny_bert();
+    syn_tokenizer *tok = load_folder();
     CHECK(tok != NULL);
     pthread_t threads[4];
     void *failed[4];
@@ -319,9 +305,8 @@ static void threads_share_a_tokenizer(void) {
 static void without_utf8proc_a_sentence(void) {
     syn_error err = {0};
     syn_tokenizer *tok;
-    empty_folder();
-    CHECK(write_text("vocab.txt", tiny));
-    CHECK_INT(syn_tokenizer_load(&tok, folder, &err), SYN_E_UNSUPPORTED);
+    put_tiny_bert();
+    CHECK_INT(syn_tokenizer_load(&tok, in_folder(""), &err), SYN_E_UNSUPPORTED);
     CHECK_HAS(err.text, "libutf8proc-dev");
     CHECK(tok == NULL);
 }
@@ -344,12 +329,4 @@ static const test_case cases[] = {
 #endif
 };
 
-int main(int argc, char **argv) {
-    if (!make_folder()) {
-        fprintf(stderr, "cannot make the folder %s\n", folder);
-        return 1;
-    }
-    const int failed = test_run(cases, sizeof cases / sizeof *cases, argc, argv);
-    remove_folder();
-    return failed;
-}
+TEST_MAIN(cases)

@@ -59,14 +59,13 @@ static const struct {
 
 static void settings_of_wordpiece(void) {
     static const char text[] = "A \xc3\xa9 \xc3\x89 \xe4\xb8\xad\xe4\xb8\xad";
-    empty_folder();
-    CHECK(write_text("vocab.txt", tiny));
+    put_tiny_bert();
     for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
         syn_error err = {0};
         syn_tokenizer *tok;
         const char *rest;
-        CHECK(write_text("tokenizer_config.json", configs[i].config));
-        const syn_status status = syn_tokenizer_load(&tok, folder, &err);
+        put_text("tokenizer_config.json", configs[i].config);
+        const syn_status status = syn_tokenizer_load(&tok, in_folder(""), &err);
         if (configs[i].ids != NULL) {
             CHECK_MSG(status == SYN_OK, "%s: %s", configs[i].config, err.text);
             CHECK_MSG(gives(tok, text, sizeof text - 1, configs[i].ids, &rest), "%s",
@@ -74,7 +73,7 @@ static void settings_of_wordpiece(void) {
         } else {
             CHECK_MSG(status != SYN_OK && tok == NULL, "%s", configs[i].config);
             CHECK_HAS(err.text, configs[i].sentence);
-            CHECK(syn_tokenizer_load(&tok, folder, NULL) == status);
+            CHECK(syn_tokenizer_load(&tok, in_folder(""), NULL) == status);
         }
         syn_tokenizer_free(tok);
     }
@@ -99,11 +98,11 @@ static void older_files_of_wordpiece(void) {
         for (int listed = 0; listed < 2; listed++) {
             syn_error err = {0};
             syn_tokenizer *tok;
-            empty_folder();
-            CHECK(write_text("vocab.txt", tiny) && write_text(rows[i].file, rows[i].text));
-            if (listed)
-                CHECK(write_text("tokenizer_config.json", "{\"added_tokens_decoder\": {}}"));
-            const syn_status status = syn_tokenizer_load(&tok, folder, &err);
+            clear_folder();
+            put_tiny_bert();
+            put_text(rows[i].file, rows[i].text);
+            if (listed) put_text("tokenizer_config.json", "{\"added_tokens_decoder\": {}}");
+            const syn_status status = syn_tokenizer_load(&tok, in_folder(""), &err);
             CHECK_MSG((status == SYN_OK) == (listed || !rows[i].sentence), "%s", rows[i].text);
             if (status != SYN_OK) CHECK_HAS(err.text, rows[i].sentence);
             syn_tokenizer_free(tok);
@@ -134,17 +133,15 @@ static void a_folder_of_both(void) {
         {NULL, "{\"model_type\": \"\"}", NULL},
     };
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        text_buffer vocab = {0}, merges = {0};
         syn_error err = {0};
         syn_tokenizer *tok;
-        empty_folder();
-        CHECK(tiny_files(&vocab, &merges));
-        CHECK(write_text("vocab.txt", tiny) && write_text("vocab.json", vocab.data) &&
-              write_text("merges.txt", merges.data));
+        clear_folder();
+        put_tiny_bert();
+        put_tiny_gpt2();
         if (folders[i].tokenizer_config != NULL)
-            CHECK(write_text("tokenizer_config.json", folders[i].tokenizer_config));
-        if (folders[i].config != NULL) CHECK(write_text("config.json", folders[i].config));
-        const syn_status status = syn_tokenizer_load(&tok, folder, &err);
+            put_text("tokenizer_config.json", folders[i].tokenizer_config);
+        if (folders[i].config != NULL) put_text("config.json", folders[i].config);
+        const syn_status status = syn_tokenizer_load(&tok, in_folder(""), &err);
         if (folders[i].name != NULL) {
             CHECK_MSG(status == SYN_OK, "case %zu: %s", i, err.text);
             CHECK_STR(syn_tokenizer_name(tok), folders[i].name);
@@ -153,12 +150,10 @@ static void a_folder_of_both(void) {
             CHECK_HAS(err.text, "holds two tokenizers");
         }
         syn_tokenizer_free(tok);
-        free(vocab.data);
-        free(merges.data);
     }
-    (void)unlink(in_folder("merges.txt")); /* half of GPT-2's does not count */
-    (void)unlink(in_folder("config.json"));
-    syn_tokenizer *tok = load(folder);
+    remove_all(in_folder("merges.txt")); /* half of GPT-2's does not count */
+    remove_all(in_folder("config.json"));
+    syn_tokenizer *tok = load_folder();
     CHECK(tok != NULL);
     CHECK_STR(syn_tokenizer_name(tok), "bert-wordpiece");
     syn_tokenizer_free(tok);
@@ -169,15 +164,14 @@ static void a_folder_of_both(void) {
 static void empty_and_oversized(void) {
     syn_error err = {0}, large = {0};
     syn_tokenizer *tok;
-    empty_folder();
-    CHECK_INT(syn_tokenizer_load(&tok, folder, &err), SYN_E_IO);
+    CHECK_INT(syn_tokenizer_load(&tok, in_folder(""), &err), SYN_E_IO);
     CHECK_HAS(err.text, "vocab.json (for GPT-2, with merges.txt) nor a vocab.txt (for BERT)");
     CHECK(tok == NULL);
     FILE *f = fopen(in_folder("vocab.txt"), "wb"); /* one line of 2 GB, most of it a hole */
     CHECK(f != NULL);
     CHECK(fputs("[UNK]\n", f) >= 0 && fseek(f, 2147483647L, SEEK_SET) == 0);
     CHECK(fputc('a', f) == 'a' && fclose(f) == 0);
-    CHECK(syn_tokenizer_load(&tok, folder, &large) != SYN_OK);
+    CHECK(syn_tokenizer_load(&tok, in_folder(""), &large) != SYN_OK);
 #ifdef SYN_HAVE_UTF8PROC
     CHECK_HAS(large.text, "vocab.txt: it is longer than 16777216 bytes");
 #endif
@@ -194,12 +188,4 @@ static const test_case cases[] = {
     {"empty and oversized", empty_and_oversized},
 };
 
-int main(int argc, char **argv) {
-    if (!make_folder()) {
-        fprintf(stderr, "cannot make the folder %s\n", folder);
-        return 1;
-    }
-    const int failed = test_run(cases, sizeof cases / sizeof *cases, argc, argv);
-    remove_folder();
-    return failed;
-}
+TEST_MAIN(cases)

@@ -47,7 +47,7 @@ static void classes_of_all_code_points(void) {
     if (!unicode_is_known()) SKIP("utf8proc has a Unicode version other than 14 to 17");
     syn__wordpiece *wp[5];
     for (int m = 0; m < 5; m++) CHECK((wp[m] = read_text("[UNK]", modes[m])) != NULL);
-    FILE *f = fixture_open_file("wordpiece_fixture.txt");
+    FILE *f = fixture_open("wordpiece_fixture.txt");
     CHECK(f != NULL);
     fixture_line line;
     unsigned blocks = 0;

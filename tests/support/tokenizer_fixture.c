@@ -1,15 +1,10 @@
 #include "tests/support/tokenizer_fixture.h"
+
+#include "tests/support/files.h"
 #include "tests/support/random.h"
 
-FILE *fixture_open_file(const char *name) {
-    const char *source = getenv("SYN_SOURCE");
-    char path[4096];
-    snprintf(path, sizeof path, "%s/tests/reference/%s", source ? source : ".", name);
-    return fopen(path, "r");
-}
-
-FILE *fixture_open(void) {
-    return fixture_open_file("tokenizer_fixture.txt");
+FILE *fixture_open(const char *name) {
+    return fopen(reference_path(name), "r");
 }
 
 size_t fixture_unhex(const char *hex, size_t digits, char *out) {
@@ -170,7 +165,7 @@ void text_close(text_buffer *vocab) {
 }
 
 bool tiny_files(text_buffer *vocab, text_buffer *merges) {
-    FILE *f = fixture_open();
+    FILE *f = fixture_open("tokenizer_fixture.txt");
     if (f == NULL) return false;
     fixture_line line;
     long id = 256;

@@ -20,9 +20,7 @@ typedef struct fixture_line {
 } fixture_line;
 
 /* A fixture, or NULL. SYN_SOURCE is the repository. */
-FILE *fixture_open_file(const char *name);
-
-FILE *fixture_open(void);
+FILE *fixture_open(const char *name);
 
 size_t fixture_unhex(const char *hex, size_t digits, char *out);
 

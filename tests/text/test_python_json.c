@@ -49,7 +49,7 @@ static const char *dump(const char *json, unsigned level) {
 
 static void as_python_writes(void) {
     static char json[LINE_BYTES], want[LINE_BYTES], boxed[LINE_BYTES + 2];
-    FILE *f = fixture_open_file("python_fixture.txt");
+    FILE *f = fixture_open("python_fixture.txt");
     unsigned n = 0;
     CHECK(f != NULL && read_line(f, json));
     for (; read_line(f, json); n++) {
@@ -66,7 +66,7 @@ static void as_python_writes(void) {
 
 static void printable_as_in_python(void) {
     static char line[LINE_BYTES];
-    FILE *f = fixture_open_file("python_fixture.txt");
+    FILE *f = fixture_open("python_fixture.txt");
     uint64_t hash = 0;
     CHECK(f != NULL && read_line(f, line));
     fclose(f);
@@ -119,7 +119,7 @@ static void damaged_text(void) {
 /* Whatever the text, the form ends, and every prefix of a text is a text. */
 static void all_prefixes(void) {
     static char json[LINE_BYTES];
-    FILE *f = fixture_open_file("python_fixture.txt");
+    FILE *f = fixture_open("python_fixture.txt");
     CHECK(f != NULL && read_line(f, json));
     for (unsigned n = 0; read_line(f, json); n++) {
         if (n % 3 != 0 || strlen(json) > 400) continue;

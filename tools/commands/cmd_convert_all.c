@@ -172,7 +172,7 @@ static void print_row(const entry *e, const syn__pt_rank *r, const pytorch_outco
     const syn__pt_matches *m = &r->matches;
     const uint64_t in = m->host_nodes + m->device_events;
     const uint64_t host_found =
-        r->host.made_of ? m->host_nodes : m->host_rf_id + m->host_external + m->host_time;
+        r->host.from_event ? m->host_nodes : m->host_rf_id + m->host_external + m->host_time;
     const uint64_t found = host_found + m->device_events - m->device_none;
     if (r == o->ranks) {
         cli_bytes_text((double)o->out_bytes, size, sizeof size);
@@ -181,9 +181,9 @@ static void print_row(const entry *e, const syn__pt_rank *r, const pytorch_outco
     printf("%-28s %9" PRIu64 " %9" PRIu64 " %6.1f %% %10" PRIu64 " %10s %8s  %s%s\n",
            cli_shown(e->stem, stem, sizeof stem), in, written(o, r),
            in ? 100.0 * (double)found / (double)in : 0.0, o->n_anomalies, size, seconds, verdict,
-           r->host.made_of  ? ", no host trace"
-           : !r->has_device ? ", no device trace"
-                            : "");
+           r->host.from_event ? ", no host trace"
+           : !r->has_device   ? ", no device trace"
+                              : "");
 }
 
 static syn_status run_job(pytorch_job *job, const entry *entries, size_t n, pytorch_outcome *o,

@@ -133,7 +133,7 @@ static void print_rank(const syn__pt_rank *r, const syn__pt_written *written,
     const counts c = count(r);
     char name[CLI_SHOWN_BYTES];
     fprintf(out, "rank %d: %s", (int)r->rank, cli_shown(r->host_input.name, name, sizeof name));
-    if (r->has_device && !r->host.made_of)
+    if (r->has_device && !r->host.from_event)
         fprintf(out, " and %s", cli_shown(r->device_input.name, name, sizeof name));
     fprintf(out, "\n  in -> out:");
     const char *between = " ";
@@ -144,7 +144,7 @@ static void print_rank(const syn__pt_rank *r, const syn__pt_written *written,
     }
     if (c.parts) fprintf(out, "; %" PRIu64 " more nodes for kernels of several calls", c.parts);
     fprintf(out, "\n");
-    print_matches(&r->matches, r->host.made_of != NULL, out);
+    print_matches(&r->matches, r->host.from_event != NULL, out);
     if (written) print_written(written, out);
     else fprintf(out, "  dependencies:");
     for (int k = 0; k < SYN__PT_EDGE_CLASSES && !written; k++)
@@ -263,7 +263,7 @@ static void json_rank(syn_sink *s, const syn__pt_rank *r, const syn__pt_report *
     const uint32_t hints = syn__pt_hints_of(r, report);
     bool first = true;
     syn_sink_printf(s, "{\"rank\": %d, \"host\": ", (int)r->rank);
-    if (r->host.made_of) syn_sink_text(s, "null");
+    if (r->host.from_event) syn_sink_text(s, "null");
     else syn_sink_json_string(s, r->host_input.name);
     syn_sink_text(s, ", \"nodes\": {");
     for (int k = 0; k < SYN__PT_OP_KINDS; k++)

@@ -1,4 +1,4 @@
-/* What a kernel, a record_param_comms and the ops around it tell about one communication.
+/* What a kernel, a record_param_comms and the ops around it say about one communication.
 
    Spellings: kernels and CPU events in Kineto's words ("In msg nelems"), host nodes in
    ExecutionTraceObserver's (in_msg_nelems). The inputs of record_param_comms, by position:
@@ -10,12 +10,12 @@
 #include "export/pytorch/read/pt_scan.h"
 #include "export/pytorch/read/pt_tensors.h"
 
-void syn__pt_told_init(syn__pt_told *told) {
-    memset(told, 0, sizeof *told);
-    told->kind = SYN__PT_CALL_UNKNOWN;
-    told->in_elems = told->out_elems = told->in_bytes = told->out_bytes = -1;
-    told->sequence = told->peer = told->source = told->target = told->backend = -1;
-    told->group_start = told->group_stride = told->group_size = -1;
+void syn__pt_facts_init(syn__pt_facts *facts) {
+    memset(facts, 0, sizeof *facts);
+    facts->kind = SYN__PT_CALL_UNKNOWN;
+    facts->in_elems = facts->out_elems = facts->in_bytes = facts->out_bytes = -1;
+    facts->sequence = facts->peer = facts->source = facts->target = facts->backend = -1;
+    facts->group_start = facts->group_stride = facts->group_size = -1;
 }
 
 /* The value behind a key or at hand in a list: a bracket as a whole. */
@@ -28,7 +28,7 @@ static char take_value(syn__pt_scan *s, syn__str *text) {
     return c;
 }
 
-/* No memory holds as many elements, or bytes, as a damaged number tells. */
+/* No memory holds so many elements or bytes: such a number is damaged. */
 #define MOST ((int64_t)1 << 48)
 
 static int64_t sane(int64_t amount) {
@@ -53,15 +53,15 @@ static void set_text(syn__str *to, syn__str text) {
     if (to->bytes == 0) *to = text;
 }
 
-static void set_kind(syn__pt_told *told, syn__str name) {
-    if (told->kind == SYN__PT_CALL_UNKNOWN) told->kind = syn__pt_call_kind(name);
+static void set_kind(syn__pt_facts *facts, syn__str name) {
+    if (facts->kind == SYN__PT_CALL_UNKNOWN) facts->kind = syn__pt_call_kind(name);
 }
 
 static bool is_one_of(syn__str key, const char *a, const char *b) {
     return syn__str_is(key, a) || syn__str_is(key, b);
 }
 
-static void set_field(syn__pt_told *t, syn__str key, syn__str value) {
+static void set_field(syn__pt_facts *t, syn__str key, syn__str value) {
     if (is_one_of(key, "Collective name", "collective_name")) set_kind(t, value);
     else if (is_one_of(key, "In msg nelems", "in_msg_nelems")) set_amount(&t->in_elems, value);
     else if (is_one_of(key, "Out msg nelems", "out_msg_nelems")) set_amount(&t->out_elems, value);
@@ -82,19 +82,19 @@ static void set_field(syn__pt_told *t, syn__str key, syn__str value) {
         t->elem_bytes = syn__pt_dtype_bytes(value);
 }
 
-void syn__pt_told_event(syn__pt_told *told, const syn__pt_event *event) {
+void syn__pt_facts_from_event(syn__pt_facts *facts, const syn__pt_event *event) {
     const syn__str whole = {event->text, event->text_bytes};
     syn__pt_scan s = syn__pt_scan_of(syn__loose_find(whole, "args"));
     syn__str key, value;
     if (syn__pt_scan_next(&s, &key) != '{') return;
     while (syn__pt_scan_next(&s, &key) == 's') {
         if (take_value(&s, &value) == 0) return;
-        set_field(told, key, value);
+        set_field(facts, key, value);
     }
 }
 
 /* [{"name": ..., "type": ..., "value": ...}, ...] */
-static void take_attrs(syn__pt_told *told, const syn__pt_host_node *node) {
+static void take_attrs(syn__pt_facts *facts, const syn__pt_host_node *node) {
     const syn__str attrs = {node->text + node->attrs, node->attrs_bytes};
     syn__pt_scan s = syn__pt_scan_of(attrs);
     syn__str text, name = {"", 0};
@@ -102,7 +102,7 @@ static void take_attrs(syn__pt_told *told, const syn__pt_host_node *node) {
         if (c != 's' || !s.is_key) continue;
         if (syn__str_is(text, "name")) take_value(&s, &name);
         else if (syn__str_is(text, "value") && take_value(&s, &text) != 0)
-            set_field(told, name, text);
+            set_field(facts, name, text);
     }
 }
 
@@ -114,7 +114,7 @@ static syn__str values_of(syn__str io) {
 }
 
 /* (name, description) of a group, or (number, is it a message); text is the bracket. */
-static bool take_pair(syn__pt_told *told, syn__str text, bool *sequence) {
+static bool take_pair(syn__pt_facts *facts, syn__str text, bool *sequence) {
     syn__pt_scan s = syn__pt_scan_of(text);
     syn__str a, b, end;
     *sequence = false;
@@ -122,12 +122,12 @@ static bool take_pair(syn__pt_told *told, syn__str text, bool *sequence) {
     const char first = syn__pt_scan_next(&s, &a), second = syn__pt_scan_next(&s, &b);
     if ((first != 's' && first != 'w') || syn__pt_scan_next(&s, &end) != ']') return false;
     if (second == 's') {
-        set_text(&told->group, a);
-        set_text(&told->group_desc, b);
+        set_text(&facts->group, a);
+        set_text(&facts->group_desc, b);
         return true;
     }
     *sequence = second == 'w' && (*b.text == 't' || *b.text == 'f');
-    if (*sequence) set_number(&told->sequence, a);
+    if (*sequence) set_number(&facts->sequence, a);
     return *sequence;
 }
 
@@ -137,14 +137,14 @@ typedef struct positions {
     bool named, pair, sequence;
 } positions;
 
-static void take_position(syn__pt_told *told, positions *at, char c, syn__str text) {
+static void take_position(syn__pt_facts *facts, positions *at, char c, syn__str text) {
     int64_t v;
     bool sequence = false;
-    if (c == '[' && !at->named && take_pair(told, text, &sequence)) {
+    if (c == '[' && !at->named && take_pair(facts, text, &sequence)) {
         if (sequence) at->sequence = true;
         else at->pair = true;
     } else if (c == 's' && !at->named && text.bytes != 0 && *text.text != '<') {
-        set_kind(told, text);
+        set_kind(facts, text);
         at->named = true;
     } else if (c == 'w' && syn__pt_scan_i64(text, &v)) {
         if (at->named && at->n_after < 3) at->after[at->n_after++] = v;
@@ -152,61 +152,61 @@ static void take_position(syn__pt_told *told, positions *at, char c, syn__str te
     }
 }
 
-static void use_positions(syn__pt_told *told, const positions *at) {
+static void use_positions(syn__pt_facts *facts, const positions *at) {
     int next = 0;
     if (!at->named) return;
-    if (!at->sequence && at->n_before > 0 && told->sequence < 0) told->sequence = at->before[0];
+    if (!at->sequence && at->n_before > 0 && facts->sequence < 0) facts->sequence = at->before[0];
     if (!at->sequence) next++;
-    if (!at->pair && at->n_before - next == 2) told->backend = at->before[next++];
-    if (next < at->n_before && told->peer < 0) told->peer = at->before[next];
+    if (!at->pair && at->n_before - next == 2) facts->backend = at->before[next++];
+    if (next < at->n_before && facts->peer < 0) facts->peer = at->before[next];
     const int size = at->n_after == 3 ? 2 : 0;
-    if (size == 2 && told->group_start < 0 && told->group_stride < 0) {
-        told->group_start = at->after[0];
-        told->group_stride = at->after[1];
+    if (size == 2 && facts->group_start < 0 && facts->group_stride < 0) {
+        facts->group_start = at->after[0];
+        facts->group_stride = at->after[1];
     }
-    if (at->n_after > size && told->group_size < 0) told->group_size = at->after[size];
+    if (at->n_after > size && facts->group_size < 0) facts->group_size = at->after[size];
 }
 
 /* All but sizes; returns the inputs. */
-static syn__str take_record(syn__pt_told *told, const syn__pt_host_node *node) {
+static syn__str take_record(syn__pt_facts *facts, const syn__pt_host_node *node) {
     positions at = {{0}, {0}, 0, 0, false, false, false};
     const syn__str values = values_of(syn__pt_inputs(node));
     syn__pt_scan s = syn__pt_scan_of(values);
     syn__str text;
-    take_attrs(told, node);
+    take_attrs(facts, node);
     if (syn__pt_scan_next(&s, &text) == '[') {
         char c = take_value(&s, &text);
-        for (; c != 0 && c != ']'; c = take_value(&s, &text)) take_position(told, &at, c, text);
+        for (; c != 0 && c != ']'; c = take_value(&s, &text)) take_position(facts, &at, c, text);
     }
-    use_positions(told, &at);
+    use_positions(facts, &at);
     return values;
 }
 
-void syn__pt_told_record(syn__pt_told *told, const syn__pt_host_node *node) {
-    const syn__str values = take_record(told, node);
-    if (told->in_bytes < 0) told->in_bytes = tensor_bytes(values);
-    if (told->out_bytes < 0) told->out_bytes = tensor_bytes(values_of(syn__pt_outputs(node)));
+void syn__pt_facts_from_record(syn__pt_facts *facts, const syn__pt_host_node *node) {
+    const syn__str values = take_record(facts, node);
+    if (facts->in_bytes < 0) facts->in_bytes = tensor_bytes(values);
+    if (facts->out_bytes < 0) facts->out_bytes = tensor_bytes(values_of(syn__pt_outputs(node)));
 }
 
 int syn__pt_record_kind(const syn__pt_rank *rank, const syn__pt_op *op) {
-    syn__pt_told told;
-    syn__pt_told_init(&told);
-    if (rank->host.made_of == NULL) {
-        (void)take_record(&told, &rank->host.nodes[op->host]);
-        return told.kind;
+    syn__pt_facts facts;
+    syn__pt_facts_init(&facts);
+    if (rank->host.from_event == NULL) {
+        (void)take_record(&facts, &rank->host.nodes[op->host]);
+        return facts.kind;
     }
-    syn__pt_told_event(&told, &rank->device.events[op->event]);
-    return told.kind >= 0 ? told.kind : SYN__PT_CALL_NONE; /* Kineto before PyTorch 2.2 */
+    syn__pt_facts_from_event(&facts, &rank->device.events[op->event]);
+    return facts.kind >= 0 ? facts.kind : SYN__PT_CALL_NONE; /* Kineto before PyTorch 2.2 */
 }
 
 /* The rank behind the arrow of "nccl:send 0->1", "nccl:recv 0<-1". */
-static void take_arrow(syn__pt_told *told, syn__str name) {
+static void take_arrow(syn__pt_facts *facts, syn__str name) {
     for (size_t i = 1; i + 2 < name.bytes; i++) {
         const bool arrow = (name.text[i] == '-' && name.text[i + 1] == '>') ||
                            (name.text[i] == '<' && name.text[i + 1] == '-');
         const syn__str rest = {name.text + i + 2, name.bytes - i - 2};
         if (!arrow) continue;
-        set_number(&told->peer, rest);
+        set_number(&facts->peer, rest);
         return;
     }
 }
@@ -240,12 +240,12 @@ static void read_arguments(syn__str values, arguments *a) {
     }
 }
 
-static void take_message(syn__pt_told *told, const arguments *a, syn__str name) {
+static void take_message(syn__pt_facts *facts, const arguments *a, syn__str name) {
     const bool any = syn__str_is(name, "c10d::recv_any_source_");
     const int tag = any ? 0 : 1;
-    if (!any && a->n_numbers > 0 && told->peer < 0 && a->numbers[0] >= 0)
-        told->peer = a->numbers[0];
-    if (a->n_numbers > tag && told->tag == 0) told->tag = a->numbers[tag];
+    if (!any && a->n_numbers > 0 && facts->peer < 0 && a->numbers[0] >= 0)
+        facts->peer = a->numbers[0];
+    if (a->n_numbers > tag && facts->tag == 0) facts->tag = a->numbers[tag];
 }
 
 /* _c10d_functional::all_reduce(tensor, "sum", "0"): the group's name comes last. */
@@ -258,17 +258,17 @@ static bool is_functional(syn__str name) {
     return name.bytes > sizeof prefix && memcmp(name.text, prefix, sizeof prefix - 1) == 0;
 }
 
-void syn__pt_told_call(syn__pt_told *told, const syn__pt_host_node *node, syn__str name) {
+void syn__pt_facts_from_call(syn__pt_facts *facts, const syn__pt_host_node *node, syn__str name) {
     const bool api = name.bytes > 6 && memcmp(name.text, "c10d::", 6) == 0;
     const syn__str values = values_of(syn__pt_inputs(node));
     const int kind = syn__pt_call_kind(name);
     arguments a;
-    set_kind(told, name);
+    set_kind(facts, name);
     read_arguments(values, &a);
-    take_arrow(told, name);
+    take_arrow(facts, name);
     if (api && (kind == SYN__PT_CALL_SEND || kind == SYN__PT_CALL_RECV))
-        take_message(told, &a, name);
-    if (is_functional(name) && a.last_text.bytes != 0) set_text(&told->group, a.last_text);
+        take_message(facts, &a, name);
+    if (is_functional(name) && a.last_text.bytes != 0) set_text(&facts->group, a.last_text);
     int64_t in = tensor_bytes(values);
     int64_t out = tensor_bytes(values_of(syn__pt_outputs(node)));
     if (api && output_first(kind)) {
@@ -278,6 +278,6 @@ void syn__pt_told_call(syn__pt_told *told, const syn__pt_host_node *node, syn__s
         in = second >= 0 ? second : filled_only ? -1 : first;
         out = second >= 0 || filled_only ? first : out;
     }
-    if (told->in_bytes < 0) told->in_bytes = in;
-    if (told->out_bytes < 0) told->out_bytes = out;
+    if (facts->in_bytes < 0) facts->in_bytes = in;
+    if (facts->out_bytes < 0) facts->out_bytes = out;
 }

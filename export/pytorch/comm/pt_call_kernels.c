@@ -36,7 +36,7 @@ static bool same_kind(int kernel, int call) {
 }
 
 static bool same_thread(const syn__pt_rank *rank, const syn__pt_op *kernel, uint32_t call_op) {
-    const uint32_t parent = syn__pt_launcher(kernel);
+    const uint32_t parent = syn__pt_known_launcher(kernel);
     return parent == SYN__PT_NONE || rank->ops[parent].lane == rank->ops[call_op].lane;
 }
 
@@ -46,7 +46,7 @@ static bool begun(const syn__pt_rank *rank, const syn__pt_op *kernel, uint32_t c
     const int64_t at = kernel->launch != SYN__PT_NONE ? rank->device.events[kernel->launch].ts_ns
                                                       : kernel->start_ns;
     if (at != SYN__PT_NO_NS && op->start_ns != SYN__PT_NO_NS) return op->start_ns <= at;
-    const uint32_t parent = syn__pt_launcher(kernel);
+    const uint32_t parent = syn__pt_known_launcher(kernel);
     return parent == SYN__PT_NONE || call_op <= parent;
 }
 
@@ -66,7 +66,7 @@ static int turn(const syn__pt_call *call) {
 static void take_waiting(batch *b, const syn__pt_op *kernel) {
     const syn__pt_call *calls = b->c->calls;
     const int kind = syn__pt_kernel_kind(syn__pt_op_name(b->c->rank, kernel));
-    const uint32_t parent = syn__pt_launcher(kernel);
+    const uint32_t parent = syn__pt_known_launcher(kernel);
     uint32_t *link = &b->head;
     size_t n = 0;
     for (size_t looked = 0; *link != SYN__PT_NONE && looked < MAX_LOOK; looked++) {
@@ -77,7 +77,7 @@ static void take_waiting(batch *b, const syn__pt_op *kernel) {
         if (here && ready && same_kind(kind, calls[call].kind)) {
             b->found[n++] = call;
             *link = b->next[call];
-            /* Nothing tells which calls an unlaunched kernel carries: one of them. */
+            /* Which calls an unlaunched kernel carries is not known: one of them. */
             if (parent == SYN__PT_NONE) break;
         } else link = &b->next[call];
     }
@@ -90,7 +90,7 @@ static void take_waiting(batch *b, const syn__pt_op *kernel) {
 static syn_status carry_waiting(batch *b, uint32_t kernel) {
     syn__pt_rank *r = b->c->rank;
     b->c->calls[b->taken[0]].kernel = kernel;
-    const uint32_t parent = syn__pt_launcher(&r->ops[kernel]);
+    const uint32_t parent = syn__pt_known_launcher(&r->ops[kernel]);
     const bool after = parent != SYN__PT_NONE && parent >= b->c->calls[b->taken[0]].record;
     if (b->n_taken > 1) b->parent = after ? parent : SYN__PT_NONE;
     for (size_t i = 0; i < b->n_taken; i++) b->c->calls[b->taken[i]].grouped = true;
@@ -109,7 +109,7 @@ static syn_status take_grouped(batch *b, uint32_t *own, size_t *n_own) {
     size_t n = 0;
     for (size_t i = 0; i < *n_own; i++) {
         const syn__pt_op *kernel = &b->c->rank->ops[own[i]];
-        const uint32_t parent = syn__pt_launcher(kernel);
+        const uint32_t parent = syn__pt_known_launcher(kernel);
         take_waiting(b, kernel);
         if (b->n_taken > 0) SYN_TRY(carry_waiting(b, own[i]));
         else if (parent == SYN__PT_NONE || parent != b->parent) own[n++] = own[i];

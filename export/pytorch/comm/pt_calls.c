@@ -3,7 +3,7 @@
    A call leaves up to four ops behind, usually within each other: _c10d_functional::X, c10d::X,
    record_param_comms, and the library's own "nccl:X" or "gloo:X", which may also stand around
    record_param_comms. Ops of libraries that run in threads of their own (gloo) begin and end long
-   after the call, so nesting does not tell whose they are; record function ids do: the call makes
+   after the call, so nesting does not say whose they are; record function ids do: the call makes
    the library's op, so its id is the next one in the calling thread, whenever it begins. */
 #include "export/pytorch/comm/pt_calls.h"
 #include "export/pytorch/comm/pt_call_facts.h"
@@ -13,14 +13,6 @@
 #define MAX_WAITING 256 /* calls that are looked through for the one of a library's op */
 
 enum { UNSEEN, NO_CALL, RECORD, API, FUNCTIONAL, BACKEND };
-
-syn__str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op) {
-    const syn__str none = {"", 0};
-    if (syn__pt_is_device(op) && op->event != SYN__PT_NONE)
-        return syn__pt_device_name(&rank->device, rank->device.events[op->event].name);
-    if (op->host == SYN__PT_NONE) return none;
-    return syn__pt_host_name(&rank->host, rank->host.nodes[op->host].name);
-}
 
 static bool begins(syn__str s, const char *prefix) {
     const size_t n = strlen(prefix);
@@ -109,12 +101,12 @@ static bool has_rf_id(const syn__pt_host_node *node) {
     return (node->has & SYN__PT_HAS_RF_ID) != 0 && node->rf_id != 0;
 }
 
-/* How many of those in `made` have lower ids. */
-static size_t made_before(const syn__pt_calls *c, uint64_t rf_id) {
-    size_t low = 0, high = c->n_made;
+/* How many of those in by_rf_id have lower ids. */
+static size_t count_below(const syn__pt_calls *c, uint64_t rf_id) {
+    size_t low = 0, high = c->n_by_rf_id;
     while (low < high) {
         const size_t mid = low + (high - low) / 2;
-        if (c->made[mid].rf_id < rf_id) low = mid + 1;
+        if (c->by_rf_id[mid].rf_id < rf_id) low = mid + 1;
         else high = mid;
     }
     return low;
@@ -122,15 +114,16 @@ static size_t made_before(const syn__pt_calls *c, uint64_t rf_id) {
 
 /* Remembers by its record function id what may make a library's op. Ops come nearly in the order
    of these ids; what is far out of it is damaged. */
-static syn_status note_made(syn__pt_calls *c, uint32_t op, uint32_t call) {
+static syn_status add_by_rf_id(syn__pt_calls *c, uint32_t op, uint32_t call) {
     const syn__pt_host_node *node = host_node(c, op);
     if (!has_rf_id(node)) return SYN_OK;
-    const size_t at = made_before(c, node->rf_id), n_behind = c->n_made - at;
+    const size_t at = count_below(c, node->rf_id), n_behind = c->n_by_rf_id - at;
     if (n_behind > MAX_WAITING) return SYN_OK;
-    SYN_TRY(syn_grow(&c->made, &c->made_cap, c->n_made + 1, sizeof *c->made, c->err));
-    memmove(c->made + at + 1, c->made + at, n_behind * sizeof *c->made);
-    c->made[at] = (syn__pt_made_call){node->rf_id, call, c->rank->ops[op].lane};
-    c->n_made++;
+    SYN_TRY(
+        syn_grow(&c->by_rf_id, &c->by_rf_id_cap, c->n_by_rf_id + 1, sizeof *c->by_rf_id, c->err));
+    memmove(c->by_rf_id + at + 1, c->by_rf_id + at, n_behind * sizeof *c->by_rf_id);
+    c->by_rf_id[at] = (syn__pt_call_id){node->rf_id, call, c->rank->ops[op].lane};
+    c->n_by_rf_id++;
     return SYN_OK;
 }
 
@@ -153,13 +146,13 @@ static bool holds(syn__str text, syn__str part) {
 }
 
 /* How much speaks for the call besides kind and order: that it was given the same tensor, in the
-   same thread. A device trace alone tells sizes and no calling thread. */
+   same thread. A device trace alone has sizes, but no calling thread. */
 static int likeness(const syn__pt_calls *c, const syn__pt_call *call, uint32_t op) {
     const uint32_t of = call->api != SYN__PT_NONE ? call->api : call->record;
     const syn__pt_host_node *caller = host_node(c, of), *node = host_node(c, op);
     const syn__str tensor = innermost(syn__pt_inputs(node));
     return 2 * holds(syn__pt_inputs(caller), tensor) +
-           (c->rank->host.made_of != NULL || caller->tid == node->tid);
+           (c->rank->host.from_event != NULL || caller->tid == node->tid);
 }
 
 enum { NO_LIKENESS = -1, FULL_LIKENESS = 3 };
@@ -175,12 +168,12 @@ static void consider(const syn__pt_calls *c, uint32_t call, uint32_t op, int kin
 
 /* The latest call that a thread began before it made the op; of several threads the one whose call
    is most like the op. */
-static uint32_t made_by(syn__pt_calls *c, uint32_t op, int kind) {
+static uint32_t find_caller(syn__pt_calls *c, uint32_t op, int kind) {
     uint32_t out = SYN__PT_NONE;
     int best = NO_LIKENESS;
-    size_t i = made_before(c, host_node(c, op)->rf_id);
+    size_t i = count_below(c, host_node(c, op)->rf_id);
     for (int tries = 0; i > 0 && tries < MAX_WAITING; tries++) {
-        const syn__pt_made_call *m = &c->made[--i];
+        const syn__pt_call_id *m = &c->by_rf_id[--i];
         if (c->looked[m->lane] == op) continue;
         c->looked[m->lane] = op;
         consider(c, m->call, op, kind, &best, &out);
@@ -229,7 +222,7 @@ static syn_status join_backend(syn__pt_calls *c, uint32_t op, uint32_t above, ui
     const int kind = syn__pt_call_kind(syn__pt_op_name(c->rank, &c->rank->ops[op]));
     *out = SYN__PT_NONE;
     if (above != SYN__PT_NONE && c->calls[above].record != SYN__PT_NONE) *out = above;
-    else if (has_rf_id(host_node(c, op)) && c->n_made > 0) *out = made_by(c, op, kind);
+    else if (has_rf_id(host_node(c, op)) && c->n_by_rf_id > 0) *out = find_caller(c, op, kind);
     else if (above != SYN__PT_NONE && fits(&c->calls[above], kind)) *out = above;
     else *out = waiting(c, op, kind);
     if (*out == SYN__PT_NONE) SYN_TRY(add(c, kind, out));
@@ -260,7 +253,7 @@ static syn_status take_host(syn__pt_calls *c, uint32_t index, uint32_t above) {
         SYN_TRY(join_backend(c, index, above, &call));
     }
     c->call_of[index] = call;
-    return level == BACKEND ? SYN_OK : note_made(c, index, call);
+    return level == BACKEND ? SYN_OK : add_by_rf_id(c, index, call);
 }
 
 /* Sets the pointer that `out` points to. */
@@ -284,7 +277,7 @@ syn_status syn__pt_calls_open(syn__pt_calls *c, syn__pt_rank *rank, syn_error *e
     SYN_TRY(new_table(c, &c->kernel_name, rank->device.names.n_entries, 1, 0));
     for (uint32_t i = 0; i < rank->n_ops; i++) {
         const syn__pt_op *op = &rank->ops[i];
-        /* what is linked by time alone is told nothing by the op that it hangs from */
+        /* the op that something hangs from by time alone says nothing of it */
         const bool called = op->kind != SYN__PT_OP_HOST || op->around == SYN__PT_NONE;
         const uint32_t parent = op->by_time ? SYN__PT_NONE : called ? op->parent : op->around;
         const uint32_t above =
@@ -301,7 +294,7 @@ void syn__pt_calls_close(syn__pt_calls *c) {
     syn_free(c->calls);
     syn_free(c->call_of);
     syn_free(c->in_record);
-    syn_free(c->made);
+    syn_free(c->by_rf_id);
     syn_free(c->looked);
     syn_free(c->name_level);
     syn_free(c->kernel_name);

@@ -37,42 +37,43 @@ static void note(const finder *f, syn__pt_anomaly kind, const syn__pt_op *op) {
 /* ---- Facts ---- */
 
 /* shaped: the first tensor is what the call takes in. */
-static void tell_host(const finder *f, syn__pt_told *told, uint32_t index, bool record,
-                      bool shaped) {
+static void add_host_facts(const finder *f, syn__pt_facts *facts, uint32_t index, bool record,
+                           bool shaped) {
     const syn__pt_rank *r = f->rank;
     if (index == SYN__PT_NONE) return;
     const syn__pt_op *op = &r->ops[index];
     const syn__pt_host_node *node = &r->host.nodes[op->host];
-    if (r->host.made_of && record) syn__pt_told_event(told, &r->device.events[op->event]);
-    if (r->host.made_of && shaped && told->in_bytes < 0)
-        told->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
+    if (r->host.from_event && record) syn__pt_facts_from_event(facts, &r->device.events[op->event]);
+    if (r->host.from_event && shaped && facts->in_bytes < 0)
+        facts->in_bytes = syn__pt_input_bytes(node, op->detached ? SIZE_MAX : 1);
     if (!record) {
-        syn__pt_told_call(told, node, syn__pt_host_name(&r->host, node->name));
+        syn__pt_facts_from_call(facts, node, syn__pt_host_name(&r->host, node->name));
         return;
     }
-    syn__pt_told_record(told, node);
-    if (op->event != SYN__PT_NONE) syn__pt_told_event(told, &r->device.events[op->event]);
+    syn__pt_facts_from_record(facts, node);
+    if (op->event != SYN__PT_NONE) syn__pt_facts_from_event(facts, &r->device.events[op->event]);
 }
 
-static void tell(const finder *f, syn__pt_told *told, uint32_t kernel, const syn__pt_call *call) {
+static void find_facts(const finder *f, syn__pt_facts *facts, uint32_t kernel,
+                       const syn__pt_call *call) {
     const syn__pt_rank *r = f->rank;
-    syn__pt_told_init(told);
+    syn__pt_facts_init(facts);
     const bool grouped = call != NULL && call->grouped;
     if (!grouped && kernel != SYN__PT_NONE && r->ops[kernel].event != SYN__PT_NONE)
-        syn__pt_told_event(told, &r->device.events[r->ops[kernel].event]);
+        syn__pt_facts_from_event(facts, &r->device.events[r->ops[kernel].event]);
     if (call != NULL) {
-        tell_host(f, told, call->record, true, true);
-        tell_host(f, told, call->api, false, false);
-        tell_host(f, told, call->functional, false, true);
-        tell_host(f, told, call->backend, false, true);
+        add_host_facts(f, facts, call->record, true, true);
+        add_host_facts(f, facts, call->api, false, false);
+        add_host_facts(f, facts, call->functional, false, true);
+        add_host_facts(f, facts, call->backend, false, true);
     }
-    if (told->kind >= 0 || kernel == SYN__PT_NONE) return;
-    told->kind = syn__pt_kernel_kind(syn__pt_op_name(r, &r->ops[kernel]));
-    if (told->kind == SYN__PT_CALL_SEND) told->kind = SYN__PT_CALL_ALL_TO_ALL;
+    if (facts->kind >= 0 || kernel == SYN__PT_NONE) return;
+    facts->kind = syn__pt_kernel_kind(syn__pt_op_name(r, &r->ops[kernel]));
+    if (facts->kind == SYN__PT_CALL_SEND) facts->kind = SYN__PT_CALL_ALL_TO_ALL;
 }
 
 /* Bytes that a call takes in, from what it puts out. */
-static int64_t from_output(const syn__pt_told *t, int64_t ranks) {
+static int64_t from_output(const syn__pt_facts *t, int64_t ranks) {
     int64_t out = t->out_bytes;
     if (t->out_elems > 0 && t->elem_bytes > 0) out = syn__pt_mul_i64(t->out_elems, t->elem_bytes);
     if (out <= 0 || ranks < 1) return out;
@@ -84,7 +85,7 @@ static int64_t from_output(const syn__pt_told *t, int64_t ranks) {
     return has_all ? syn__pt_mul_i64(out, ranks) : out;
 }
 
-static int64_t bytes_of(const syn__pt_told *t, int64_t ranks) {
+static int64_t bytes_of(const syn__pt_facts *t, int64_t ranks) {
     int64_t in = -1;
     if (t->kind == SYN__PT_CALL_BARRIER) return 1;
     if (t->in_elems > 0 && t->elem_bytes > 0) in = syn__pt_mul_i64(t->in_elems, t->elem_bytes);
@@ -94,7 +95,7 @@ static int64_t bytes_of(const syn__pt_told *t, int64_t ranks) {
     return in > 0 ? in : -1;
 }
 
-static int64_t ranks_of(const finder *f, const syn__pt_told *t, uint32_t group) {
+static int64_t ranks_of(const finder *f, const syn__pt_facts *t, uint32_t group) {
     if (group != SYN__PT_NONE && f->rank->groups[group].size != 0)
         return f->rank->groups[group].size;
     return t->group_size > 0 ? t->group_size : f->rank->world_size;
@@ -106,7 +107,7 @@ static int32_t as_rank(int64_t v) {
 
 /* ---- Communications ---- */
 
-static void set_type(syn__pt_comm *c, const syn__pt_told *t) {
+static void set_type(syn__pt_comm *c, const syn__pt_facts *t) {
     c->type = t->kind == SYN__PT_CALL_SEND   ? SYN__ET_COMM_SEND_NODE
               : t->kind == SYN__PT_CALL_RECV ? SYN__ET_COMM_RECV_NODE
                                              : SYN__ET_COMM_COLL_NODE;
@@ -119,20 +120,20 @@ static void set_type(syn__pt_comm *c, const syn__pt_told *t) {
 
 static syn_status add(finder *f, uint32_t op, uint32_t kernel, const syn__pt_call *call) {
     syn__pt_rank *r = f->rank;
-    syn__pt_told told;
-    tell(f, &told, kernel, call);
-    if (told.kind == SYN__PT_CALL_NONE && kernel == SYN__PT_NONE) return SYN_OK;
+    syn__pt_facts facts;
+    find_facts(f, &facts, kernel, call);
+    if (facts.kind == SYN__PT_CALL_NONE && kernel == SYN__PT_NONE) return SYN_OK;
     SYN_TRY(syn_grow(&r->comms, &r->comms_cap, r->n_comms + 1, sizeof *r->comms, f->err));
     SYN_TRY(syn_grow(&f->local_peer, &f->local_cap, r->n_comms + 1, sizeof *f->local_peer, f->err));
     syn__pt_comm *c = &r->comms[r->n_comms];
     memset(c, 0, sizeof *c);
     c->op = op;
-    c->sequence = told.sequence;
-    set_type(c, &told);
-    SYN_TRY(syn__pt_groups_find(&f->groups, &told, &c->group));
-    c->bytes = bytes_of(&told, ranks_of(f, &told, c->group));
+    c->sequence = facts.sequence;
+    set_type(c, &facts);
+    SYN_TRY(syn__pt_groups_find(&f->groups, &facts, &c->group));
+    c->bytes = bytes_of(&facts, ranks_of(f, &facts, c->group));
     const bool message = c->type != SYN__ET_COMM_COLL_NODE;
-    f->local_peer[r->n_comms] = message && c->peer < 0 ? told.peer : -1;
+    f->local_peer[r->n_comms] = message && c->peer < 0 ? facts.peer : -1;
     r->ops[op].comm = (uint32_t)r->n_comms++;
     if (!message && c->collective < 0) note(f, SYN__PT_UNKNOWN_COLLECTIVE, &r->ops[op]);
     if (c->bytes > 0) return SYN_OK;

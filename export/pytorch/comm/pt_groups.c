@@ -13,7 +13,8 @@
 
 enum { FROM_NOWHERE, FROM_CALL, FROM_DEVICE, FROM_HOST };
 
-typedef struct described { /* one group as a source tells it; negative and empty: not told */
+/* One group as a source describes it; negative and empty: not known. */
+typedef struct described {
     syn__str name, desc, ranks;
     int64_t size, start, stride, backend;
     int source;
@@ -294,12 +295,18 @@ syn_status syn__pt_groups_open(syn__pt_group_finder *f, syn__pt_rank *rank, syn_
     return take_groups(f, rank->device.distributed_info, FROM_DEVICE);
 }
 
-syn_status syn__pt_groups_find(syn__pt_group_finder *f, const syn__pt_told *t, uint32_t *group) {
-    described d = {
-        t->group, t->group_desc, t->group_ranks, t->group_size, t->group_start, t->group_stride,
-        -1,       FROM_CALL};
-    if (d.name.bytes == 0 && t->backend >= 0) {
-        *group = syn__pt_map_get(&f->backends, (uint64_t)t->backend);
+syn_status syn__pt_groups_find(syn__pt_group_finder *f, const syn__pt_facts *facts,
+                               uint32_t *group) {
+    described d = {facts->group,
+                   facts->group_desc,
+                   facts->group_ranks,
+                   facts->group_size,
+                   facts->group_start,
+                   facts->group_stride,
+                   -1,
+                   FROM_CALL};
+    if (d.name.bytes == 0 && facts->backend >= 0) {
+        *group = syn__pt_map_get(&f->backends, (uint64_t)facts->backend);
         if (*group != SYN__PT_NONE) return merge(f, *group, &d);
     }
     return take_group(f, &d, group);

@@ -15,7 +15,7 @@ typedef struct syn__pt_group_finder {
     syn__pt_map names;       /* hash of the name: index into groups */
     syn__pt_map backends;    /* number of a backend: index into groups */
     syn__str *last;          /* per group: the list of ranks seen last */
-    uint8_t *source, *clash; /* per group: who told its ranks; a conflict was counted */
+    uint8_t *source, *clash; /* per group: where its ranks come from; a conflict was counted */
     size_t last_cap, source_cap, clash_cap;
 } syn__pt_group_finder;
 
@@ -23,7 +23,7 @@ typedef struct syn__pt_group_finder {
 syn_status syn__pt_groups_open(syn__pt_group_finder *finder, syn__pt_rank *rank,
                                syn__pt_report *report, syn_error *err) SYN_MUST_USE;
 /* The group of a call: an index, or SYN__PT_NONE. */
-syn_status syn__pt_groups_find(syn__pt_group_finder *finder, const syn__pt_told *told,
+syn_status syn__pt_groups_find(syn__pt_group_finder *finder, const syn__pt_facts *facts,
                                uint32_t *group) SYN_MUST_USE;
 /* Lists of ranks that follow from the size of the world. */
 syn_status syn__pt_groups_finish(syn__pt_group_finder *finder) SYN_MUST_USE;

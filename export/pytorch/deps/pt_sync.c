@@ -3,7 +3,7 @@
    Where the trace has cuda_sync events (torch.profiler's enable_cuda_sync_events), they say which
    stream or recorded event was waited for. Otherwise the calls of the runtime are read: a
    device-wide wait is for the last work of every stream; a blocking copy for itself; of stream and
-   event waits the trace does not tell the stream, so the work is taken that the thread launched
+   event waits the trace does not name the stream, so the work is taken that the thread launched
    last before the wait (before the latest cudaEventRecord, for events); a cudaStreamWaitEvent makes
    the thread's next launch wait for the last work on the other streams of the device. An edge that
    the measured times contradict is not made. */
@@ -30,7 +30,7 @@ typedef struct syncer {
     const syn__pt_rank *r;
     uint8_t *calls;             /* by name id: call + 1, 0 not looked at */
     syn__pt_map by_correlation; /* runtime events */
-    uint8_t *told;              /* per event: a cuda_sync event has told what the call did */
+    uint8_t *settled;           /* per event: a cuda_sync event has said what the call did */
     uint32_t *launched;         /* device ops by launch */
     int64_t *launched_ns;
     size_t n_launched;
@@ -215,22 +215,22 @@ static syn_status take_sync_event(syncer *s, const syn__pt_event *e) {
     if (at == SYN__PT_NONE) return SYN_OK;
     const syn__pt_event *call_event = &s->r->device.events[at];
     if (begins(name, "Context Sync")) {
-        s->told[at] = 1;
+        s->settled[at] = 1;
         return host_waits_for_all(s, call_event);
     }
     if (begins(name, "Stream Sync")) {
         const uint32_t lane = find_lane(s, e->device, e->stream);
         if (lane == SYN__PT_NONE) return SYN_OK;
-        s->told[at] = 1;
+        s->settled[at] = 1;
         return host_waits(s, last_launched(s, lane, call_event->ts_ns), call_event);
     }
     const uint32_t work = recorded_work(s, e);
     if (begins(name, "Event Sync")) {
-        s->told[at] = work != SYN__PT_NONE;
+        s->settled[at] = work != SYN__PT_NONE;
         return host_waits(s, work, call_event);
     }
     if (!begins(name, "Stream Wait")) return SYN_OK;
-    s->told[at] = 1;
+    s->settled[at] = 1;
     const uint32_t lane = find_lane(s, e->device, e->stream);
     if (lane == SYN__PT_NONE) return SYN_OK;
     return work_waits(s, work, next_in_lane(s, lane, call_event->ts_ns));
@@ -261,7 +261,7 @@ static syn_status take_call(syncer *s, uint32_t event) {
         *recorded = event;
         return SYN_OK;
     }
-    if (s->told[event]) return SYN_OK;
+    if (s->settled[event]) return SYN_OK;
     if (what == CALL_DEVICE_SYNC) return host_waits_for_all(s, e);
     if (what == CALL_STREAM_SYNC) return host_waits(s, own_launch(s, caller, e->ts_ns, false), e);
     if (what == CALL_WAIT_EVENT) return guess_wait(s, e, caller);
@@ -283,9 +283,9 @@ static syn_status take_copies(syncer *s) {
 static syn_status prepare(syncer *s) {
     const syn__pt_device *d = &s->r->device;
     s->calls = syn_calloc(d->names.n_entries, 1);
-    s->told = syn_calloc(d->n_events, 1);
+    s->settled = syn_calloc(d->n_events, 1);
     s->recorded = syn_malloc((s->r->n_lanes + 1) * sizeof *s->recorded);
-    if (!s->calls || !s->told || !s->recorded)
+    if (!s->calls || !s->settled || !s->recorded)
         return SYN_FAIL_NOMEM(s->c->err, d->n_events, "synchronisation");
     memset(s->recorded, 0xFF, (s->r->n_lanes + 1) * sizeof *s->recorded);
     for (uint32_t i = 0; i < d->n_events; i++) {
@@ -317,7 +317,7 @@ syn_status syn__pt_find_syncs(syn__pt_connector *c) {
     const syn_status status = find_all(&s);
     syn__pt_map_free(&s.by_correlation);
     syn_free(s.calls);
-    syn_free(s.told);
+    syn_free(s.settled);
     syn_free(s.recorded);
     syn_free(s.launched);
     syn_free(s.launched_ns);

@@ -6,7 +6,7 @@
    - The thread began nothing between the launch and the end, and so it is with nine of ten launches
      alike (of those within autograd, or of the others): the program waits at once.
    - By some op the program must have waited: the first that is given a tensor of the communication
-     (host traces tell storages); the first behind the backward pass, for what was launched in it
+     (host traces name storages); the first behind the backward pass, for what was launched in it
    (as DistributedDataParallel does); the next "Optimizer.step". It is the first of those that began
      after the end. If the communication ended while the thread did nothing right before that op, it
      waited until then; else there was nothing left to wait for.
@@ -331,7 +331,7 @@ static void use(waiter *w, work *works, uint64_t storage, int64_t ns) {
 static syn_status find_uses(waiter *w, work *works, size_t n) {
     uint64_t storage;
     int64_t first_ns = INT64_MAX;
-    if (w->r->host.made_of) return SYN_OK; /* no tensor ids */
+    if (w->r->host.from_event) return SYN_OK; /* no tensor ids */
     syn__pt_map_free(&w->uses);
     w->n_links = 0;
     for (uint32_t i = (uint32_t)n; i-- > 0;) {

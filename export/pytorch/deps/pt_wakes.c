@@ -1,5 +1,5 @@
 /* Threads that wake each other: an op before which its thread was idle for long waits for what
-   other threads had finished last by then. Which thread really woke it no trace tells. */
+   other threads had finished last by then. No trace says which thread really woke it. */
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/memory.h"

@@ -1,4 +1,4 @@
-/* Host nodes and CPU events without common ids: the two files tell the same story, thread by
+/* Host nodes and CPU events without common ids: the two files list the same calls, thread by
    thread, but may begin and end at different steps, and each has a few calls that the other lacks.
    So threads are paired by the names they call; the place where a pair's texts fit is found by
    votes; from there both are read side by side. */
@@ -218,7 +218,7 @@ static size_t pair_threads(uint64_t *pairs, const uint32_t *score) {
     return n_kept;
 }
 
-/* Threads whose place is clear first: their time tells the step of the others. */
+/* Threads whose place is clear first: their time says which step the others are of. */
 static syn_status align_pairs(syn__pt_aligner *a, uint64_t *pairs, size_t n) {
     for (int pass = 0; pass < 2; pass++) {
         size_t n_later = 0;

@@ -47,7 +47,7 @@ typedef struct syn__pt_aligner {
 } syn__pt_aligner;
 
 /* Where the threads host and device fit: *h and *d are places of the two lists, from their begin
- *on. found: they do. repeats and by_seq tell how surely. */
+ *on. found: they do. repeats and by_seq say how surely. */
 syn_status syn__pt_find_place(syn__pt_aligner *a, const syn__pt_thread *host,
                               const syn__pt_thread *device, size_t *h, size_t *d,
                               bool *found) SYN_MUST_USE;

@@ -1,6 +1,7 @@
-/* Where a host thread and a device thread tell the same, and which call is which from there on. The
-   place is a distance between the two lists. Rare places that both have, known by some names in a
-   row, or by a name with its sequence number, make candidates; samples of the host thread vote. */
+/* Where a host thread and a device thread list the same calls, and which call is which from there
+   on. The place is a distance between the two lists. Rare places that both have, known by some
+   names in a row, or by a name with its sequence number, make candidates; samples of the host
+   thread vote. */
 #include "export/pytorch/match/pt_align.h"
 #include "syntorch/memory.h"
 
@@ -10,7 +11,7 @@
 #define LONG_GRAM   64        /* ... and tell most steps of a loop apart */
 #define MAX_WORK    200000000 /* comparisons in all elections */
 #define MAX_DRIFT   4         /* calls that a place may be off */
-#define MIN_NUMBERS 8  /* sequence numbers of a thread that tell whether the steps are the same */
+#define MIN_NUMBERS 8  /* sequence numbers of a thread that show whether the steps are the same */
 #define LOOK_AHEAD  64 /* calls that one of the two may have more */
 
 static int compare_keys(const void *a, const void *b) {

@@ -4,8 +4,8 @@
    A collective is made by the calling thread, so the host trace gives it that thread's tid, but it
    begins and ends in one of the library's. A message begins with its call and ends when the program
    has waited for it (pt_launch.c finds those). The observer keeps one stack of open ops a tid, so
-   such ops are told a caller that was merely open when they began, and while they are open, ops of
-   the calling thread are told wrong callers as well. The device trace has the true threads and
+   such ops are given a caller that was merely open when they began, and while they are open, ops of
+   the calling thread are given wrong callers as well. The device trace has the true threads and
    times. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_names.h"
@@ -166,7 +166,7 @@ static syn_status find(finder *f) {
 
 syn_status syn__pt_find_detached(syn__pt_matcher *m) {
     finder f = {.m = m};
-    if (m->rank->host.made_of) return SYN_OK; /* threads and callers are the device trace's */
+    if (m->rank->host.from_event) return SYN_OK; /* threads and callers are the device trace's */
     f.is_library = syn_calloc(m->rank->host.names.n_entries + 1, 1);
     const syn_status s =
         f.is_library ? find(&f)

@@ -66,7 +66,7 @@ uint32_t syn__pt_hints_of(const syn__pt_rank *rank, const syn__pt_report *report
     const uint64_t absent = report ? report->notes[SYN__PT_MISSING_PARENT].count : 0;
     uint32_t hints = bit(absent * 2 > rank->host.n_nodes, SYN__PT_HINT_MANY_ORPHANS);
     if (rank->host.n_linked > 0) return hints;
-    if (rank->host.made_of) return hints | made_hints(rank) | device_hints(rank);
+    if (rank->host.from_event) return hints | made_hints(rank) | device_hints(rank);
     if (!rank->has_device) return hints | bit(true, SYN__PT_HINT_NO_DEVICE_TRACE);
     hints |= matching_hints(rank, report && report->notes[SYN__PT_OTHER_RUN].count > 0);
     return hints | device_hints(rank);

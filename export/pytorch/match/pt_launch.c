@@ -229,7 +229,8 @@ static void link_work(const lookup *l, uint32_t work) {
     }
     if (e->external_id > 0)
         from = choose(l, syn__pt_map_get(&l->by_external, (uint64_t)e->external_id), e);
-    /* Ids that start anew tell of an op that was not running when the work was launched. */
+    /* Ids that start anew are also those of an op that was not running when the work was launched.
+     */
     if (from != SYN__PT_NONE && (call == SYN__PT_NONE || !(events[call].flags & SYN__PT_EVENT_TS) ||
                                  ran_at(&events[from], events[call].ts_ns))) {
         m->event_node[work] = m->event_node[from];

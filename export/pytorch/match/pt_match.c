@@ -75,8 +75,8 @@ static bool is_library_node(const syn__pt_matcher *m, uint32_t node) {
         syn__pt_host_name(&m->rank->host, m->rank->host.nodes[node].name));
 }
 
-/* A library's op that began beside its thread may be told a later op, and be told to one, even in a
-   sound trace (pt_detach.c). */
+/* A library's op that began beside its thread may have a later op as its parent, and be a later
+   one's, even in a sound trace (pt_detach.c). */
 static void note_late_parents(const syn__pt_matcher *m) {
     for (size_t i = 0; i < m->n_late; i++) {
         const uint32_t node = m->late[i];
@@ -297,8 +297,8 @@ static syn_status match_all(syn__pt_matcher *m) {
     }
     SYN_TRY(decode_names(m, &m->rank->host.names, &m->host_name));
     SYN_TRY(decode_names(m, &m->rank->device.names, &m->event_name));
-    if (m->rank->host.made_of) {
-        for (uint32_t i = 0; i < n_nodes; i++) pair(m, i, m->rank->host.made_of[i]);
+    if (m->rank->host.from_event) {
+        for (uint32_t i = 0; i < n_nodes; i++) pair(m, i, m->rank->host.from_event[i]);
     } else {
         SYN_TRY(match_rf_ids(m));
         SYN_TRY(match_others(m));

@@ -47,7 +47,7 @@ static syn_status host_lane(maker *k, uint64_t tid, uint32_t *out) {
     return lane_of(k, &k->host_lanes, tid, &lane, out);
 }
 
-/* Of what runs beside a thread: that of the library's thread, which only the device trace tells;
+/* Of what runs beside a thread: that of the library's thread, which only the device trace knows;
    what overlaps there has lanes of its own. */
 static syn_status library_lane(maker *k, uint32_t event, uint32_t *out) {
     const syn__pt_event *e = &k->rank->device.events[event];
@@ -255,7 +255,7 @@ static syn_status make(maker *k) {
                      k->m->err));
     if (!has_process(k)) {
         syn__pt_op op = blank;
-        if (!r->host.made_of)
+        if (!r->host.from_event)
             syn__pt_note_at(k->m->report, SYN__PT_NO_ROOT, r->host_input.name, SYN__PT_NO_PLACE, 1);
         SYN_TRY(host_lane(k, 0, &op.lane));
         k->process_op = 0;

@@ -1,5 +1,6 @@
 /* Host nodes for want of a host trace: one for each CPU op of the device trace, called by the op
-   around it, with what Kineto tells of its inputs (shapes and types; no tensor ids, no outputs). */
+   around it, with what Kineto writes of its inputs (shapes and types; no tensor ids, no outputs).
+ */
 #include "export/pytorch/rank/pt_rank.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_reading.h"
@@ -15,16 +16,16 @@ typedef struct maker {
     syn__pt_map lanes; /* "tid" as written to the thread's number, from 1 */
 } maker;
 
-/* What Kineto's args tell of a CPU op; texts as written, bytes 0: absent. */
-typedef struct told {
+/* What Kineto's args say of a CPU op; texts as written, bytes 0: absent. */
+typedef struct op_args {
     syn__str parts[3]; /* Concrete Inputs, Input Dims, Input type */
     int64_t sequence;  /* -1: none */
-} told;
+} op_args;
 
-static told read_args(const syn__pt_event *e) {
+static op_args read_args(const syn__pt_event *e) {
     static const char *const keys[] = {"Concrete Inputs", "Input Dims", "Input type"};
     const syn__str object = {e->text, e->text_bytes}, args = syn__loose_find(object, "args");
-    told t = {.sequence = -1};
+    op_args t = {.sequence = -1};
     syn__loose l;
     syn__str key, value;
     if (args.bytes == 0) return t;
@@ -55,8 +56,7 @@ static char *put_values(char *at, syn__str list) {
     syn__loose l;
     syn__str text;
     bool first = true;
-    syn__loose_init(&l, list.text, list.bytes);
-    if (syn__loose_value(&l, &text) != SYN__LOOSE_ARRAY) return at;
+    if (!syn__loose_open_array(&l, list)) return at;
     *at++ = '[';
     while (syn__loose_element(&l)) {
         if (syn__loose_skip(&l, &text) != SYN__LOOSE_STRING) continue;
@@ -72,7 +72,7 @@ static char *put_values(char *at, syn__str list) {
 }
 
 /* {"values": ..., "shapes": ..., "types": ...}, the form of a host trace. */
-static syn_status make_inputs(const maker *k, const told *t, syn__pt_host_node *n) {
+static syn_status make_inputs(const maker *k, const op_args *t, syn__pt_host_node *n) {
     static const char *const keys[] = {"values", "shapes", "types"};
     const size_t bytes = t->parts[0].bytes + t->parts[1].bytes + t->parts[2].bytes;
     n->text = "";
@@ -100,7 +100,7 @@ static syn_status make_inputs(const maker *k, const told *t, syn__pt_host_node *
 static syn_status make_node(maker *k, uint32_t event) {
     syn__pt_host *h = &k->rank->host;
     const syn__pt_event *e = &k->rank->device.events[event];
-    const told t = read_args(e);
+    const op_args t = read_args(e);
     const syn__str name = syn__pt_device_name(&k->rank->device, e->name);
     syn__pt_host_node *n = &h->nodes[h->n_nodes];
     uint32_t *lane = syn__pt_map_put(&k->lanes, e->tid);
@@ -115,7 +115,7 @@ static syn_status make_node(maker *k, uint32_t event) {
     if (e->flags & SYN__PT_EVENT_RF_ID) n->has |= SYN__PT_HAS_RF_ID;
     SYN_TRY(syn_intern_put(&h->names, name.text, name.bytes, &n->name, k->err));
     SYN_TRY(make_inputs(k, &t, n));
-    h->made_of[h->n_nodes] = event;
+    h->from_event[h->n_nodes] = event;
     k->node[event] = (uint32_t)h->n_nodes++;
     return SYN_OK;
 }
@@ -175,9 +175,9 @@ syn_status syn__pt_host_from_events(syn__pt_rank *rank, syn_error *err) {
     maker k = {.rank = rank, .err = err, .node = syn_malloc(n * sizeof *k.node)};
     uint32_t *list = syn_malloc(n * sizeof *list), *stack = syn_malloc(n * sizeof *stack);
     h->nodes = syn_malloc(n * sizeof *h->nodes);
-    h->made_of = syn_malloc(n * sizeof *h->made_of);
+    h->from_event = syn_malloc(n * sizeof *h->from_event);
     syn_status s = SYN_OK;
-    if (!k.node || !list || !stack || !h->nodes || !h->made_of)
+    if (!k.node || !list || !stack || !h->nodes || !h->from_event)
         s = SYN_FAIL_NOMEM(err, n * sizeof *h->nodes, "host nodes");
     if (s == SYN_OK) s = make(&k, list, stack);
     if (s == SYN_OK && h->n_nodes == 0 && rank->device.n_class[SYN__PT_KERNEL] == 0)

@@ -81,14 +81,22 @@ syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *d
 void syn__pt_note_host(const syn__pt_rank *rank, syn__pt_report *report, syn__pt_anomaly kind,
                        uint32_t node) {
     const syn__pt_host *h = &rank->host;
-    if (h->made_of)
+    if (h->from_event)
         syn__pt_note_at(
             report, kind, rank->device_input.name,
-            (uint64_t)(rank->device.events[h->made_of[node]].text - rank->device_input.data),
+            (uint64_t)(rank->device.events[h->from_event[node]].text - rank->device_input.data),
             SYN__PT_NO_PLACE);
     else
         syn__pt_note_at(report, kind, rank->host_input.name,
                         (uint64_t)(h->nodes[node].text - rank->host_input.data), h->nodes[node].id);
+}
+
+syn__str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op) {
+    const syn__str none = {"", 0};
+    if (syn__pt_is_device(op) && op->event != SYN__PT_NONE)
+        return syn__pt_device_name(&rank->device, rank->device.events[op->event].name);
+    if (op->host == SYN__PT_NONE) return none;
+    return syn__pt_host_name(&rank->host, rank->host.nodes[op->host].name);
 }
 
 void syn__pt_rank_free(syn__pt_rank *rank) {

@@ -59,7 +59,7 @@ typedef struct syn__pt_op {
     int64_t start_ns, wall_ns; /* since the epoch of the trace; SYN__PT_NO_NS unknown */
     int64_t self_ns; /* without the ops called within; of device work wall_ns; 0 unknown */
     uint32_t launch; /* device work: the runtime event that launched it; SYN__PT_NONE */
-    uint32_t around; /* host op: the op around it by time where no caller is told; SYN__PT_NONE */
+    uint32_t around; /* host op: the op around it by time where no caller is known; SYN__PT_NONE */
     bool by_time;    /* device work: that this op launched it is a guess by time */
     bool detached;   /* host op of a communication library: it ran beside the thread of its parent,
                         which only launched it */
@@ -118,8 +118,8 @@ typedef struct syn__pt_wait {
 
 typedef struct syn__pt_group {
     const char *name, *desc; /* the rank's arena; desc may be "" */
-    int32_t *ranks;          /* global, ring order; n_ranks 0: not told */
-    uint32_t n_ranks, size;  /* size: as told, 0 unknown */
+    int32_t *ranks;          /* global, ring order; n_ranks 0: not known */
+    uint32_t n_ranks, size;  /* size: as written, 0 unknown */
     uint32_t id;             /* of the set: 1.., written as pg_name; 0: not yet */
 } syn__pt_group;
 
@@ -198,6 +198,8 @@ syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn__pt_options *options,
                              syn__pt_report *report, syn_error *err) SYN_MUST_USE;
 /* Host nodes for want of a host trace, made of the device's CPU ops (pt_host_from_events.c). */
 syn_status syn__pt_host_from_events(syn__pt_rank *rank, syn_error *err) SYN_MUST_USE;
+/* Its name as written, undecoded: of device work the event's; "" if it has none. */
+syn__str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op);
 /* Counts an anomaly of a host node, in its place. A NULL report is allowed. */
 void syn__pt_note_host(const syn__pt_rank *rank, syn__pt_report *report, syn__pt_anomaly kind,
                        uint32_t node);

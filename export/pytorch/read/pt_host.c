@@ -397,7 +397,7 @@ syn_status syn__pt_host_read(syn__pt_host *host, syn__file_text *input, int64_t 
 void syn__pt_host_free(syn__pt_host *host) {
     syn_free(host->nodes);
     syn_free(host->linked);
-    syn_free(host->made_of);
+    syn_free(host->from_event);
     syn_intern_free(&host->names);
     memset(host, 0, sizeof *host);
 }

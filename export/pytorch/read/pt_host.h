@@ -58,7 +58,7 @@ typedef struct syn__pt_host {
     size_t n_nodes, nodes_cap;
     syn__pt_linked *linked;
     size_t n_linked, linked_cap;
-    uint32_t *made_of; /* no host trace: per node the device event that it was made of; else NULL */
+    uint32_t *from_event; /* no host trace: per node the event that it was made of; else NULL */
     syn_intern names;
     /* Values at the top as written, quotes included; bytes 0: absent. */
     syn__str schema, pid, time, start_ts, finish_ts;

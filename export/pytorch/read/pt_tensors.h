@@ -1,4 +1,4 @@
-/* The tensors that a host node's inputs and outputs tell: shapes and bytes. Host traces write a
+/* The tensors among a host node's inputs and outputs: shapes and bytes. Host traces write a
    tensor as [id, storage, offset, elements, bytes each, "device"]; nodes that are made of a device
    trace have shapes and names of element types ("float", "c10::Half"). */
 #ifndef EXPORT_PT_TENSORS_H

@@ -85,7 +85,7 @@ static int in_order(const void *a, const void *b) {
 
 /* ---- All ---- */
 
-/* The size of the job that more than half of the ranks tell is what all tell. */
+/* The size of the job that more than half of the ranks know is what all take. */
 static void agree_world(syn__pt_set *s) {
     int32_t world = -1;
     size_t lead = 0, n = 0;

@@ -162,10 +162,10 @@ static syn_status open_nodes(checker *k, uint32_t rank) {
     const syn__pt_sim nothing = {.rank = &k->s->ranks[rank]};
     check_rank *c = &k->ranks[rank];
     syn__pt_sim sim;
-    syn_error told = {0};
-    syn_status s = syn__pt_sim_make(&sim, &k->s->ranks[rank], &told);
+    syn_error failed = {0};
+    syn_status s = syn__pt_sim_make(&sim, &k->s->ranks[rank], &failed);
     if (s == SYN_E_INVALID) s = list_nodes(&nothing, c, k->s->err);
-    else if (s != SYN_OK) s = SYN_FAIL(k->s->err, s, "%s", told.text);
+    else if (s != SYN_OK) s = SYN_FAIL(k->s->err, s, "%s", failed.text);
     else s = list_nodes(&sim, c, k->s->err);
     syn__pt_sim_free(&sim);
     return s;

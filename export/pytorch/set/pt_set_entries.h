@@ -38,8 +38,8 @@ typedef struct syn__pt_set {
 
 /* Makes the ranks' groups agree, numbers them (pt_set_groups.c). */
 syn_status syn__pt_set_groups(syn__pt_set *set) SYN_MUST_USE;
-/* Where ranks differ in which group of all ranks they know, collectives whose group is not told get
-   one of them; after matching. */
+/* Where ranks differ in which group of all ranks they know, collectives whose group is not known
+   get one of them; after matching. */
 syn_status syn__pt_set_world(syn__pt_set *set) SYN_MUST_USE;
 /* Whether others may be in it. */
 static inline bool syn__pt_set_is_shared(const syn__pt_group *group) {

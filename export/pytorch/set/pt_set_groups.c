@@ -1,6 +1,6 @@
-/* The groups of a set: what its ranks tell of them is made to agree, and each gets one number. Of
+/* The groups of a set: what its ranks know of them is made to agree, and each gets one number. Of
    lists that differ under one name, a rank is taken to be in the one
-   that most of its members tell; ranks that the set lacks are left out of all lists. */
+   that most of its members know; ranks that the set lacks are left out of all lists. */
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_node.h"
@@ -50,7 +50,7 @@ typedef struct collector {
     namesake *of;                 /* per name */
     int32_t *members;             /* by name: the ranks that know it */
     const syn__pt_group **groups; /* ... and their groups */
-    uint32_t *told;               /* ... as indices into key */
+    uint32_t *places;             /* ... as indices into key */
 } collector;
 
 static syn_status count_names(collector *c) {
@@ -88,7 +88,7 @@ static void list_members(collector *c) {
         for (size_t g = 0; g < s->ranks[i].n_groups; g++) {
             namesake *k = &c->of[c->name[s->first[i] + g]];
             c->groups[k->first + k->n] = &s->ranks[i].groups[g];
-            c->told[k->first + k->n] = (uint32_t)(s->first[i] + g);
+            c->places[k->first + k->n] = (uint32_t)(s->first[i] + g);
             c->members[k->first + k->n++] = s->number[i];
         }
     }
@@ -103,7 +103,7 @@ static bool has_member(const syn__pt_group *group, int32_t rank) {
     return false;
 }
 
-/* The members of a group that its own rank does not tell: as another member of that name tells
+/* The members of a group that its own rank does not know: as another member of that name knows
    them; where nobody does, those that know the name, if they are as many as there should be. */
 static const int32_t *members_of(const collector *c, const namesake *k, int32_t rank, uint32_t *n) {
     for (uint32_t i = 0; k->listed && i < k->n; i++) {
@@ -152,7 +152,7 @@ static uint32_t count_here(const syn__pt_set *s, const syn__pt_group *group) {
     return n;
 }
 
-/* Of the lists of that name which hold the rank, the one that most of its own members tell, of
+/* Of the lists of that name which hold the rank, the one that most of its own members know, of
    equals the longest, then the first; NULL: there is none. */
 static const syn__pt_group *elect(const collector *c, const uint32_t *votes, const namesake *k,
                                   int32_t rank) {
@@ -160,7 +160,7 @@ static const syn__pt_group *elect(const collector *c, const uint32_t *votes, con
     uint32_t most = 0;
     for (uint32_t i = 0; i < k->n; i++) {
         const syn__pt_group *group = c->groups[k->first + i];
-        const uint32_t n = votes[c->s->key[c->told[k->first + i]]];
+        const uint32_t n = votes[c->s->key[c->places[k->first + i]]];
         if (!has_member(group, rank) ||
             (best != NULL && (n < most || (n == most && group->n_ranks <= best->n_ranks))))
             continue;
@@ -285,8 +285,8 @@ static syn_status collect(collector *c) {
     c->name = (uint32_t *)syn_malloc(n * sizeof *c->name);
     c->members = (int32_t *)syn_malloc(n * sizeof *c->members);
     c->groups = (const syn__pt_group **)syn_malloc(n * sizeof *c->groups);
-    c->told = (uint32_t *)syn_malloc(n * sizeof *c->told);
-    if (c->name == NULL || c->members == NULL || c->groups == NULL || c->told == NULL)
+    c->places = (uint32_t *)syn_malloc(n * sizeof *c->places);
+    if (c->name == NULL || c->members == NULL || c->groups == NULL || c->places == NULL)
         return SYN_FAIL_NOMEM(s->err, s->n_groups * 16, "a set's groups");
     SYN_TRY(count_names(c));
     list_members(c);
@@ -305,7 +305,7 @@ syn_status syn__pt_set_groups(syn__pt_set *s) {
     syn_free(c.of);
     syn_free(c.members);
     syn_free(c.groups);
-    syn_free(c.told);
+    syn_free(c.places);
     SYN_TRY(status);
     SYN_TRY(find_keys(s));
     return number_groups(s);
@@ -354,7 +354,7 @@ syn_status syn__pt_set_world(syn__pt_set *s) {
         }
     }
     if (!differ) return SYN_OK;
-    const syn__pt_group told = *world;
-    for (uint32_t i = 0; i < s->n_ranks; i++) SYN_TRY(set_world(s, i, &told));
+    const syn__pt_group found = *world;
+    for (uint32_t i = 0; i < s->n_ranks; i++) SYN_TRY(set_world(s, i, &found));
     return SYN_OK;
 }

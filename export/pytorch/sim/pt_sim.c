@@ -50,7 +50,7 @@ static bool holds(const syn__pt_group *group, int32_t rank) {
     return false;
 }
 
-/* Of the group's, or of all if that is not told; 0 unknown. */
+/* Of the group's, or of all if that is not known; 0 unknown. */
 static uint32_t company(const syn__pt_rank *rank, const syn__pt_group *group) {
     if (group != NULL && group->n_ranks != 0) return group->n_ranks;
     if (group != NULL && group->size != 0) return group->size;

@@ -2,7 +2,7 @@
 
    A host op's *frontier* is the latest node of each lane that lies before it. It is made once and
    shared along the thread; only synchronisation and other threads change it. A node waits for its
-   lane's last node and for what the frontiers tell beyond what its lane has waited for already. */
+   lane's last node and for what the frontiers hold beyond what its lane has waited for already. */
 #include <assert.h>
 
 #include "export/pytorch/sim/pt_sim_steps.h"

@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /* Flops (0: not a matrix product, convolution or attention) and the bytes of all tensors that go in
-   and out, as a host node's shapes tell. */
+   and out, by a host node's shapes. */
 typedef struct syn__pt_cost {
     uint64_t flops, bytes;
 } syn__pt_cost;

@@ -67,7 +67,7 @@ static syn__str decoded(writer *w, syn__str raw) {
 static void add_host_attributes(writer *w, const syn__pt_op *op) {
     const syn__pt_host_node *n = &w->rank->host.nodes[op->host];
     const uint64_t tid =
-        op->detached && !w->rank->host.made_of ? w->rank->lanes[op->lane].tid : n->tid;
+        op->detached && !w->rank->host.from_event ? w->rank->lanes[op->lane].tid : n->tid;
     if (n->has & SYN__PT_HAS_RF_ID) add(w, "rf_id", SYN__ET_INT64, n->rf_id);
     if (n->has & SYN__PT_HAS_FW_PARENT) add(w, "fw_parent", SYN__ET_INT64, n->fw_parent);
     if (n->has & SYN__PT_HAS_SEQ_ID) add(w, "seq_id", SYN__ET_INT64, (uint64_t)n->seq_id);
@@ -206,11 +206,8 @@ static void take_io(writer *w, uint32_t host, syn__et_node *node) {
 /* ---- Nodes ---- */
 
 static syn__str name_of(writer *w, const syn__pt_op *op) {
-    if (syn__pt_is_device(op))
-        return decoded(
-            w, syn__pt_device_name(&w->rank->device, w->rank->device.events[op->event].name));
-    if (op->host == SYN__PT_NONE) return syn__str_of(MADE_UP);
-    return decoded(w, syn__pt_host_name(&w->rank->host, w->rank->host.nodes[op->host].name));
+    if (!syn__pt_is_device(op) && op->host == SYN__PT_NONE) return syn__str_of(MADE_UP);
+    return decoded(w, syn__pt_op_name(w->rank, op));
 }
 
 /* Whole microseconds; what is cut off goes to the lane's next op. */

@@ -329,16 +329,6 @@ static void describe(writer *w, const syn__pt_sim_node *node, syn__et_node *out)
     add_op(w, "op", op);
 }
 
-static syn__str name_of(writer *w, const syn__pt_op *op) {
-    const syn__pt_rank *rank = w->sim->rank;
-    syn__str name = {"", 0};
-    if (syn__pt_is_device(op) && op->event != SYN__PT_NONE)
-        name = syn__pt_device_name(&rank->device, rank->device.events[op->event].name);
-    else if (op->host != SYN__PT_NONE)
-        name = syn__pt_host_name(&rank->host, rank->host.nodes[op->host].name);
-    return decoded(w, name);
-}
-
 static const syn__et_io no_io = {false, {{"", 0}, {"", 0}, {"", 0}}};
 
 /* With the dependencies at hand. */
@@ -377,7 +367,8 @@ static syn_status write_node(writer *w, uint32_t index, syn_error *err) {
         return put_delay(w, node, node->id, node->start_us, node->end_us - node->start_us, err);
     if (node->delay_us > 0) SYN_TRY(write_delay(w, node, err));
     syn__et_node out = {.id = node->id,
-                        .name = name_of(w, &w->sim->rank->ops[node->op]),
+                        .name =
+                            decoded(w, syn__pt_op_name(w->sim->rank, &w->sim->rank->ops[node->op])),
                         .start_micros = node->start_us > 0 ? (uint64_t)node->start_us : 0,
                         .duration_micros = (uint64_t)(node->end_us - node->start_us),
                         .n_data = w->n_waits,
@@ -398,7 +389,7 @@ static syn_status write_nodes(const syn__pt_sim *sim, const syn__pt_options *opt
     syn_status status = write_meta(&w, options, err);
     for (size_t i = 0; i < sim->n_nodes && status == SYN_OK; i++) {
         status = write_node(&w, sim->sequence[i], err);
-        if (syn_sink_status(sink) != SYN_OK) break; /* told by syn_sink_close */
+        if (syn_sink_status(sink) != SYN_OK) break; /* syn_sink_close says so */
     }
     syn__buf_free(&w.buf);
     syn__arena_free(&w.arena);

@@ -25,6 +25,11 @@ static inline bool syn__str_is(syn__str s, const char *text) {
     return s.bytes == strlen(text) && memcmp(s.text, text, s.bytes) == 0;
 }
 
+static inline bool syn__str_begins(syn__str s, const char *text) {
+    const size_t n = strlen(text);
+    return s.bytes >= n && memcmp(s.text, text, n) == 0;
+}
+
 /* Whether the text, not empty, stands somewhere in s. */
 static inline bool syn__str_has(syn__str s, const char *text) {
     const size_t n = strlen(text);

@@ -250,16 +250,15 @@ static void take_message(syn__pt_facts *facts, const arguments *a, syn__str name
 
 /* _c10d_functional::all_reduce(tensor, "sum", "0"): the group's name comes last. */
 static bool is_functional(syn__str name) {
-    static const char prefix[] = "c10d_functional::";
     if (name.bytes > 0 && *name.text == '_') {
         name.text++;
         name.bytes--;
     }
-    return name.bytes > sizeof prefix && memcmp(name.text, prefix, sizeof prefix - 1) == 0;
+    return syn__str_begins(name, "c10d_functional::");
 }
 
 void syn__pt_facts_from_call(syn__pt_facts *facts, const syn__pt_host_node *node, syn__str name) {
-    const bool api = name.bytes > 6 && memcmp(name.text, "c10d::", 6) == 0;
+    const bool api = syn__str_begins(name, "c10d::");
     const syn__str values = values_of(syn__pt_inputs(node));
     const int kind = syn__pt_call_kind(name);
     arguments a;

@@ -14,18 +14,14 @@
 
 enum { UNSEEN, NO_CALL, RECORD, API, FUNCTIONAL, BACKEND };
 
-static bool begins(syn__str s, const char *prefix) {
-    const size_t n = strlen(prefix);
-    return s.bytes > n && memcmp(s.text, prefix, n) == 0;
-}
-
 static uint8_t level_of(syn__str name) {
     if (syn__str_is(name, "record_param_comms")) return RECORD;
-    const uint8_t level = begins(name, "c10d::") ? API
-                          : begins(name, "_c10d_functional::") || begins(name, "c10d_functional::")
-                              ? FUNCTIONAL
-                          : syn__pt_is_library_call(name) ? BACKEND
-                                                          : NO_CALL;
+    const uint8_t level =
+        syn__str_begins(name, "c10d::") ? API
+        : syn__str_begins(name, "_c10d_functional::") || syn__str_begins(name, "c10d_functional::")
+            ? FUNCTIONAL
+        : syn__pt_is_library_call(name) ? BACKEND
+                                        : NO_CALL;
     if (level == NO_CALL || syn__pt_call_kind(name) < 0) return NO_CALL;
     return level;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "export/pytorch/comm/pt_groups.h"
+#include "export/pytorch/read/pt_names.h"
 #include "export/pytorch/read/pt_scan.h"
 #include "export/pytorch/read/pt_tensors.h"
 #include "syntorch/memory.h"
@@ -267,15 +268,6 @@ static syn_status take_init(syn__pt_group_finder *f, const syn__pt_host_node *no
     return SYN_OK;
 }
 
-static bool describes_groups(syn__str name) {
-    static const char mark[] = "process_group:init";
-    const size_t n = sizeof mark - 1;
-    for (size_t i = 0; i + n <= name.bytes; i++) {
-        if (memcmp(name.text + i, mark, n) == 0) return true;
-    }
-    return false;
-}
-
 /* ---- Interface ---- */
 
 syn_status syn__pt_groups_open(syn__pt_group_finder *f, syn__pt_rank *rank, syn__pt_report *report,
@@ -287,7 +279,7 @@ syn_status syn__pt_groups_open(syn__pt_group_finder *f, syn__pt_rank *rank, syn_
     f->err = err;
     uint32_t init = SYN__PT_NONE;
     for (uint32_t i = 0; i < host->names.n_entries && init == SYN__PT_NONE; i++) {
-        if (describes_groups(syn__pt_host_name(host, i))) init = i;
+        if (syn__pt_describes_groups(syn__pt_host_name(host, i))) init = i;
     }
     for (size_t i = 0; init != SYN__PT_NONE && i < host->n_nodes; i++) {
         if (host->nodes[i].name == init) SYN_TRY(take_init(f, &host->nodes[i]));

@@ -4,11 +4,6 @@
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"
 
-static bool starts(syn__str text, const char *word) {
-    const size_t n = strlen(word);
-    return text.bytes >= n && memcmp(text.text, word, n) == 0;
-}
-
 /* ---- Names ---- */
 
 static uint32_t flags_of(syn__str name) {
@@ -132,7 +127,7 @@ static syn_status input_bytes(syn__converter *c, const syn__compat_node *node, i
     while (syn__loose_element(&v) && syn__loose_element(&t)) {
         bool known = true;
         if (syn__loose_value(&t, &text) != SYN__LOOSE_STRING) break;
-        if (starts(text, "GenericList[Tensor")) known = list_bytes(&v, bytes);
+        if (syn__str_begins(text, "GenericList[Tensor")) known = list_bytes(&v, bytes);
         else if (syn__str_has(text, "Tensor")) known = tensor_bytes(&v, bytes);
         else syn__loose_skip(&v, NULL);
         if (!known)

@@ -205,31 +205,27 @@ static uint32_t recorded_work(const syncer *s, const syn__pt_event *sync) {
     return last_launched(s, lane, s->r->device.events[record].ts_ns);
 }
 
-static bool begins(syn__str text, const char *word) {
-    return text.bytes >= strlen(word) && memcmp(text.text, word, strlen(word)) == 0;
-}
-
 static syn_status take_sync_event(syncer *s, const syn__pt_event *e) {
     const syn__str name = syn__pt_device_name(&s->r->device, e->name);
     const uint32_t at = runtime_of(s, e->correlation);
     if (at == SYN__PT_NONE) return SYN_OK;
     const syn__pt_event *call_event = &s->r->device.events[at];
-    if (begins(name, "Context Sync")) {
+    if (syn__str_begins(name, "Context Sync")) {
         s->settled[at] = 1;
         return host_waits_for_all(s, call_event);
     }
-    if (begins(name, "Stream Sync")) {
+    if (syn__str_begins(name, "Stream Sync")) {
         const uint32_t lane = find_lane(s, e->device, e->stream);
         if (lane == SYN__PT_NONE) return SYN_OK;
         s->settled[at] = 1;
         return host_waits(s, last_launched(s, lane, call_event->ts_ns), call_event);
     }
     const uint32_t work = recorded_work(s, e);
-    if (begins(name, "Event Sync")) {
+    if (syn__str_begins(name, "Event Sync")) {
         s->settled[at] = work != SYN__PT_NONE;
         return host_waits(s, work, call_event);
     }
-    if (!begins(name, "Stream Wait")) return SYN_OK;
+    if (!syn__str_begins(name, "Stream Wait")) return SYN_OK;
     s->settled[at] = 1;
     const uint32_t lane = find_lane(s, e->device, e->stream);
     if (lane == SYN__PT_NONE) return SYN_OK;

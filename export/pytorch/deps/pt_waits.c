@@ -65,25 +65,14 @@ typedef struct waiter {
 
 /* ---- Names ---- */
 
-static bool holds(syn__str s, const char *part) {
-    const size_t n = strlen(part);
-    for (size_t i = 0; i + n <= s.bytes; i++)
-        if (memcmp(s.text + i, part, n) == 0) return true;
-    return false;
-}
-
-static bool begins(syn__str s, const char *part) {
-    const size_t n = strlen(part);
-    return s.bytes >= n && memcmp(s.text, part, n) == 0;
-}
-
 static uint8_t look_at(syn__str name) {
     uint8_t flags = SEEN;
-    if (begins(name, "autograd::engine::evaluate_function")) flags |= AUTOGRAD;
-    if (begins(name, "Optimizer.step")) flags |= OPTIMIZER;
-    if (begins(name, "aten::")) flags |= COMPUTES;
-    if (begins(name, "c10d::")) flags |= CALLS;
-    if (!holds(name, "::") || holds(name, "wait") || begins(name, "c10d::")) flags |= MAY_WAIT;
+    if (syn__str_begins(name, "autograd::engine::evaluate_function")) flags |= AUTOGRAD;
+    if (syn__str_begins(name, "Optimizer.step")) flags |= OPTIMIZER;
+    if (syn__str_begins(name, "aten::")) flags |= COMPUTES;
+    if (syn__str_begins(name, "c10d::")) flags |= CALLS;
+    if (!syn__str_has(name, "::") || syn__str_has(name, "wait") || syn__str_begins(name, "c10d::"))
+        flags |= MAY_WAIT;
     return flags;
 }
 

@@ -101,14 +101,6 @@ static bool is_root(const maker *k, uint32_t node) {
     return name == k->process_name || name == k->thread_name;
 }
 
-static bool describes_groups(const maker *k, uint32_t node) {
-    static const char word[] = "process_group:init";
-    const syn__str name = syn__pt_host_name(&k->rank->host, k->rank->host.nodes[node].name);
-    for (size_t i = 0; i + sizeof word - 1 <= name.bytes; i++)
-        if (memcmp(name.text + i, word, sizeof word - 1) == 0) return true;
-    return false;
-}
-
 /* The op that a node hangs from: its parent, if that is of the same thread or a root; else its
    thread's root, else the process's. */
 static void set_parent(maker *k, uint32_t node, syn__pt_op *op) {
@@ -133,7 +125,8 @@ static syn_status add_host(maker *k, uint32_t node) {
     syn__pt_op op = blank;
     op.host = node;
     op.event = event;
-    op.kind = describes_groups(k, node) ? SYN__PT_OP_METADATA : SYN__PT_OP_HOST;
+    op.kind = syn__pt_describes_groups(syn__pt_host_name(&r->host, n->name)) ? SYN__PT_OP_METADATA
+                                                                             : SYN__PT_OP_HOST;
     op.self_ns = k->m->self_ns[node];
     const uint32_t around = k->m->around[node];
     if (p == SYN__PT_NONE && around != SYN__PT_NONE && k->m->place[around] < k->m->place[node])

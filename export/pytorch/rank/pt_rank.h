@@ -123,6 +123,13 @@ typedef struct syn__pt_group {
     uint32_t id;             /* of the set: 1.., written as pg_name; 0: not yet */
 } syn__pt_group;
 
+static inline bool syn__pt_group_has(const syn__pt_group *group, int32_t rank) {
+    for (uint32_t i = 0; i < group->n_ranks; i++) {
+        if (group->ranks[i] == rank) return true;
+    }
+    return false;
+}
+
 typedef struct syn__pt_dep {
     uint32_t from, class_;
 } syn__pt_dep;

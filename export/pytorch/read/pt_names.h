@@ -35,6 +35,10 @@ bool syn__pt_is_library_call(syn__str name);
 int syn__pt_kernel_kind(syn__str name);
 /* Whether a kernel is one of NCCL or RCCL, by its name. */
 bool syn__pt_is_nccl(syn__str name);
+/* Whether a node of that name describes process groups. */
+static inline bool syn__pt_describes_groups(syn__str name) {
+    return syn__str_has(name, "process_group:init");
+}
 /* Bytes of an element of a ScalarType ("BFloat16", "c10::Half", "long int"); 0 unknown. */
 int64_t syn__pt_dtype_bytes(syn__str name);
 

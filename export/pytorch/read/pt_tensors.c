@@ -91,11 +91,6 @@ static uint64_t list_bytes(syn__str text) {
     return sum;
 }
 
-static bool begins(syn__str s, const char *with) {
-    const size_t n = strlen(with);
-    return s.bytes >= n && memcmp(s.text, with, n) == 0;
-}
-
 uint64_t syn__pt_typed_bytes(syn__str values, syn__str types) {
     uint64_t sum = 0;
     syn__loose v, t;
@@ -104,8 +99,9 @@ uint64_t syn__pt_typed_bytes(syn__str values, syn__str types) {
     while (syn__loose_element(&v) && syn__loose_element(&t)) {
         const bool is_array = syn__loose_skip(&v, &value) == SYN__LOOSE_ARRAY;
         if (syn__loose_skip(&t, &type) != SYN__LOOSE_STRING || !is_array) continue;
-        if (begins(type, "\"Tensor")) sum = syn__pt_add(sum, tensor_bytes(value));
-        else if (begins(type, "\"GenericList[Tensor")) sum = syn__pt_add(sum, list_bytes(value));
+        if (syn__str_begins(type, "\"Tensor")) sum = syn__pt_add(sum, tensor_bytes(value));
+        else if (syn__str_begins(type, "\"GenericList[Tensor"))
+            sum = syn__pt_add(sum, list_bytes(value));
     }
     return sum;
 }

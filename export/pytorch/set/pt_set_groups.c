@@ -96,20 +96,13 @@ static void list_members(collector *c) {
         qsort(c->members + c->of[i].first, c->of[i].n, sizeof *c->members, by_number);
 }
 
-static bool has_member(const syn__pt_group *group, int32_t rank) {
-    for (uint32_t i = 0; i < group->n_ranks; i++) {
-        if (group->ranks[i] == rank) return true;
-    }
-    return false;
-}
-
 /* The members of a group that its own rank does not know: as another member of that name knows
    them; where nobody does, those that know the name, if they are as many as there should be. */
 static const int32_t *members_of(const collector *c, const namesake *k, int32_t rank, uint32_t *n) {
     for (uint32_t i = 0; k->listed && i < k->n; i++) {
         const syn__pt_group *other = c->groups[k->first + i];
         *n = other->n_ranks;
-        if (has_member(other, rank)) return other->ranks;
+        if (syn__pt_group_has(other, rank)) return other->ranks;
     }
     *n = k->n;
     const bool all = !k->listed && k->n > 1 && (k->size == 0 || k->size == k->n);
@@ -161,7 +154,7 @@ static const syn__pt_group *elect(const collector *c, const uint32_t *votes, con
     for (uint32_t i = 0; i < k->n; i++) {
         const syn__pt_group *group = c->groups[k->first + i];
         const uint32_t n = votes[c->s->key[c->places[k->first + i]]];
-        if (!has_member(group, rank) ||
+        if (!syn__pt_group_has(group, rank) ||
             (best != NULL && (n < most || (n == most && group->n_ranks <= best->n_ranks))))
             continue;
         best = group;
@@ -175,7 +168,8 @@ static void vote(const collector *c, uint32_t *votes, const syn__pt_group **elec
     const syn__pt_set *s = c->s;
     for (size_t i = 0; i < s->n_ranks; i++) {
         for (size_t g = 0; g < s->ranks[i].n_groups; g++)
-            votes[s->key[s->first[i] + g]] += has_member(&s->ranks[i].groups[g], s->number[i]);
+            votes[s->key[s->first[i] + g]] +=
+                syn__pt_group_has(&s->ranks[i].groups[g], s->number[i]);
     }
     for (size_t i = 0; i < s->n_ranks; i++) {
         for (size_t g = 0; g < s->ranks[i].n_groups; g++) {
@@ -236,7 +230,7 @@ static void leave_out_absent(syn__pt_set *s) {
                     group->ranks[n++] = group->ranks[k];
             }
             group->n_ranks = n;
-            if (has_member(group, s->number[i])) {
+            if (syn__pt_group_has(group, s->number[i])) {
                 group->size = n;
                 continue;
             }

@@ -43,13 +43,6 @@ enum {
     BARRIER = 9
 };
 
-static bool holds(const syn__pt_group *group, int32_t rank) {
-    for (uint32_t i = 0; i < group->n_ranks; i++) {
-        if (group->ranks[i] == rank) return true;
-    }
-    return false;
-}
-
 /* Of the group's, or of all if that is not known; 0 unknown. */
 static uint32_t company(const syn__pt_rank *rank, const syn__pt_group *group) {
     if (group != NULL && group->n_ranks != 0) return group->n_ranks;
@@ -69,7 +62,8 @@ static const char *why_no_collective(const syn__pt_rank *rank, const syn__pt_com
     if (group != NULL && group->n_ranks == 0 && rank->world_size > 0 &&
         company(rank, group) != (uint32_t)rank->world_size)
         return "a group whose ranks are not told";
-    if (group != NULL && group->n_ranks != 0 && rank->rank >= 0 && !holds(group, rank->rank))
+    if (group != NULL && group->n_ranks != 0 && rank->rank >= 0 &&
+        !syn__pt_group_has(group, rank->rank))
         return "a group without this rank";
     return comm->alone ? "a collective that other ranks lack" : NULL;
 }

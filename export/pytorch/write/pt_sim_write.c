@@ -98,12 +98,6 @@ static syn_status send(writer *w, syn_error *err) {
 
 /* ---- Metadata ---- */
 
-static bool holds(const syn__pt_group *group, int32_t rank) {
-    bool found = rank < 0;
-    for (uint32_t i = 0; i < group->n_ranks && !found; i++) found = group->ranks[i] == rank;
-    return found;
-}
-
 static const char *title(const syn__pt_group *group) {
     return group->desc != NULL && *group->desc != '\0' ? group->desc : group->name;
 }
@@ -131,7 +125,7 @@ static void add_groups(writer *w) {
         for (size_t i = 0; i < rank->n_groups; i++) {
             const syn__pt_group *g = &rank->groups[i];
             if (g->id <= after || (next != NULL && g->id >= next->id)) continue;
-            if (g->n_ranks > 1 && holds(g, rank->rank)) next = g;
+            if (g->n_ranks > 1 && (rank->rank < 0 || syn__pt_group_has(g, rank->rank))) next = g;
         }
         if (next == NULL) return;
         add_group(w, next);

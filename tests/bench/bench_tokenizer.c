@@ -4,7 +4,7 @@
 
 #include "syntorch/memory.h"
 #include "tests/support/bench.h"
-#include "tests/support/tokenizer_folder.h"
+#include "tests/support/tokenizers.h"
 
 #define REPEATS    5
 #define TEXT_BYTES ((size_t)8 << 20)

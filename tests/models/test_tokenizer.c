@@ -8,7 +8,7 @@
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"
-#include "tests/support/tokenizer_folder.h"
+#include "tests/support/tokenizers.h"
 
 #include <pthread.h>
 

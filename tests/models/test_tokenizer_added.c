@@ -5,7 +5,7 @@
 #include "syntorch/memory.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"
-#include "tests/support/tokenizer_folder.h"
+#include "tests/support/tokenizers.h"
 
 #ifdef SYN_HAVE_PCRE2
 

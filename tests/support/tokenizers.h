@@ -1,7 +1,7 @@
 /* Tokenizers to load: tiny vocabularies in the run's folder, those of the shared data; the texts of
    SQuAD. */
-#ifndef TESTS_TOKENIZER_FOLDER_H
-#define TESTS_TOKENIZER_FOLDER_H
+#ifndef TESTS_TOKENIZERS_H
+#define TESTS_TOKENIZERS_H
 
 #include "models/tokenizer.h"
 #include "syntorch/json.h"

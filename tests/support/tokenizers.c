@@ -1,4 +1,4 @@
-#include "tests/support/tokenizer_folder.h"
+#include "tests/support/tokenizers.h"
 
 void put_tiny_gpt2(void) {
     text_buffer vocab = {0}, merges = {0};

@@ -1,9 +1,11 @@
 /* Reads a graph from any of our formats, told apart by content. */
 #include <stdio.h>
+#include <string.h>
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_import.h"
 #include "export/chakra/file_kind.h"
 #include "export/chakra/wire/et_files.h"
+#include "export/export.h"
 #include "syntorch/memory.h"
 
 #define READ_HERE "node-link JSON, Chakra JSON and Chakra .et traces are read"

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "export/chakra/chakra_json.h"
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_index.h"
 #include "export/chakra/wire/et_frames.h"
 #include "export/chakra/wire/et_json_read.h"
 #include "syntorch/memory.h"

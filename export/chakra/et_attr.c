@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_attr.h"
 #include "syntorch/memory.h"
 #include "syntorch/utf8.h"
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "export/chakra/et_attr.h"
 #include "export/chakra/et_build.h"
 #include "syntorch/memory.h"
 

@@ -1,19 +1,37 @@
-/* The builder's own parts: et_build.c (graph, metadata, dependencies), et_groups.c, et_semantics.c.
- */
+/* A syn_graph from the messages of execution traces: et_build.c (graph, metadata, dependencies),
+   et_groups.c, et_semantics.c (what a node's attributes mean). */
 #ifndef EXPORT_ET_BUILD_H
 #define EXPORT_ET_BUILD_H
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_index.h"
+#include "export/text/arena.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+typedef struct syn__et_builder syn__et_builder;
+
+/* The ranks are global numbers, one per file to come. */
+syn_status syn__et_builder_new(syn__et_builder **out, const int32_t *ranks, uint32_t n_ranks,
+                               syn_error *err);
+/* {"<id>": [ranks...]} of a set. Before the files. */
+syn_status syn__et_builder_groups(syn__et_builder *b, const char *name, const char *data,
+                                  size_t bytes, syn_error *err);
+/* The messages of the rank with that index, in order of the indices. `name` begins error sentences;
+   they name byte offsets if `is_file`. */
+syn_status syn__et_builder_add(syn__et_builder *b, uint32_t rank, const char *name,
+                               const char *data, size_t bytes, bool is_file, syn_error *err);
+/* Ends building: *out is the caller's, the builder is gone in any case. NULL out discards. */
+syn_status syn__et_builder_finish(syn__et_builder *b, syn_graph **out, syn_error *err);
+
+/* ---- Inside ---- */
+
 #define SYN__ET_MAX_WORLD (1 << 24) /* ranks that a file may speak of */
 
 typedef struct syn__et_group {
     uint32_t id;
-    char *name; /* NULL until some file tells it */
+    char *name; /* NULL until some file has it */
     int32_t *ranks;
     size_t n_ranks;
     uint32_t n_comms; /* of the present rank */

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_plan.h"
 #include "syntorch/memory.h"
 
 bool syn__et_is_verbatim(const syn_graph *graph) {

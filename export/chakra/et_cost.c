@@ -8,7 +8,7 @@
    and the exact times wall_ns, wait_ns, predicted_ns (int64, rounded). */
 #include <math.h>
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_walk.h"
 #include "syntorch/memory.h"
 
 syn_status syn__et_walk_add(syn__et_walk *walk, const syn__et_attr *attr, syn_error *err) {

@@ -1,6 +1,7 @@
 /* Process groups of execution traces: from GlobalMetadata ("pg.<id>") and from comm_group.json. */
 #include <inttypes.h>
 
+#include "export/chakra/et_attr.h"
 #include "export/chakra/et_build.h"
 #include "syntorch/memory.h"
 

@@ -2,7 +2,7 @@
    which dependencies come first. */
 #include <inttypes.h>
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_index.h"
 #include "export/chakra/wire/et_ids.h"
 #include "syntorch/memory.h"
 

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_plan.h"
 #include "syntorch/memory.h"
 
 #define PASSED    0x80000000u /* in place[]: the node does not appear */

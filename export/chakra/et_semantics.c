@@ -4,7 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "export/chakra/et_attr.h"
 #include "export/chakra/et_build.h"
+#include "export/chakra/et_walk.h"
 #include "export/walk/graph_walk.h"
 #include "syntorch/memory.h"
 #include "syntorch/op.h"

@@ -2,7 +2,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_attr.h"
+#include "export/chakra/et_walk.h"
 #include "syntorch/memory.h"
 
 #define SCHEMA_VERSION "1.0.0" /* of Chakra's schema, as its own generator writes it */

@@ -2,7 +2,8 @@
    {"ranks":[{"rank":0,"metadata":{...},"nodes":[...]}]}, one node a line. Of a rank whose nodes are
    those of another (copies.h) the number of that one: "nodes_of". Holds what the .et files hold, so
    that it converts back to their bytes. */
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_walk.h"
+#include "export/export.h"
 #include "export/walk/copies.h"
 
 static syn_status write_nodes(syn__et_walk *walk, int32_t rank, const int32_t *nodes_of,

@@ -1,8 +1,9 @@
 /* Chakra execution traces: one file a rank, written node by node in protobuf's wire format. */
 #include <stdlib.h>
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_walk.h"
 #include "export/chakra/wire/et_files.h"
+#include "export/export.h"
 #include "syntorch/memory.h"
 
 /* Length, then the message; empties the buffer. */

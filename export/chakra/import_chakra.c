@@ -4,9 +4,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_build.h"
+#include "export/chakra/et_import.h"
 #include "export/chakra/wire/et_files.h"
 #include "export/chakra/wire/et_json_read.h"
+#include "export/export.h"
 #include "syntorch/memory.h"
 
 #define MAX_COPY_BYTES ((size_t)1 << 32) /* of nodes that several ranks have, all together */

@@ -1,6 +1,8 @@
 /* Reads Chakra execution traces: one file, or a whole set with its groups. */
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_build.h"
+#include "export/chakra/et_import.h"
 #include "export/chakra/wire/et_files.h"
+#include "export/export.h"
 #include "syntorch/memory.h"
 
 static syn_status add_file(syn__et_builder *b, uint32_t rank, const char *path, syn_error *err) {

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_import.h"
+#include "export/export.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

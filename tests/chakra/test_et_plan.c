@@ -1,7 +1,8 @@
 /* Which nodes an execution trace shows and what each waits for. */
 #include "tests/support/test.h"
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_walk.h"
+#include "export/export.h"
 #include "tests/support/et_sample.h"
 
 #define COMP SYN_NODE_COMPUTE

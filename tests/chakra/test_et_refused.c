@@ -5,7 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_import.h"
+#include "export/export.h"
 #include "syntorch/memory.h"
 #include "tests/support/et_sample.h"
 #include "tests/support/sample_graph.h"

@@ -2,7 +2,7 @@
  * writes. */
 #include "tests/support/test.h"
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/wire/et_node.h"
 #include "export/chakra/wire/et_schema.h"
 #include "tests/support/et_sample.h"
 #include "tests/support/sample_graph.h"

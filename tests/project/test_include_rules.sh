@@ -187,17 +187,17 @@ plant export/text/planted.c '#include "export/export.h"' 'export/text/ must not 
 plant export/text/planted.h '#include "export/chakra/wire/et_node.h"' \
     'export/text/ must not include'
 plant export/walk/planted.c '#include "export/nodelink/graphml.h"' 'export/walk/ must not include'
-plant export/chakra/wire/planted.c '#include "export/chakra/et_graph.h"' \
+plant export/chakra/wire/planted.c '#include "export/chakra/et_walk.h"' \
     'export/chakra/wire/ must not include'
 plant export/chakra/planted.c '#include "export/chakra/check/et_scan.h"' \
     'export/chakra/ must not include'
 plant export/chakra/check/planted.c '#include "export/pytorch/read/pt_host.h"' \
     'export/chakra/check/ must not include'
-plant export/chakra/planted.c '#include "export/planted/chakra/et_graph.h"' \
+plant export/chakra/planted.c '#include "export/planted/chakra/et_walk.h"' \
     'export/chakra/ must not include'
 plant export/pytorch/rank/planted.h '#include "export/pytorch/write/pt_sim.h"' \
     'export/pytorch/rank/ must not include'
-plant export/pytorch/write/planted.c '#include "export/chakra/et_graph.h"' \
+plant export/pytorch/write/planted.c '#include "export/chakra/et_walk.h"' \
     'export/pytorch/write/ must not include'
 plant export/planted/planted.c '#include <string.h>' \
     'export/planted/ has no line in the table of rooms'

@@ -1,7 +1,7 @@
 /* Communications that host ops carry, process groups, damage, and the reference's results. */
 #include "tests/support/test.h"
 
-#include "export/chakra/et_graph.h"
+#include "export/chakra/et_index.h"
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/comm/pt_comm.h"
 #include "export/pytorch/match/pt_match.h"

@@ -33,7 +33,7 @@ def run(folder, data, *more, name="x.et"):
     if os.path.exists(out):
         os.remove(out)
     r = subprocess.run([PROGRAM, "json", "--input", source, "--output", out, *more],
-                       capture_output=True, timeout=120)
+                       capture_output=True, timeout=500)
     return (open(out, "rb").read() if os.path.exists(out) else None), r
 
 

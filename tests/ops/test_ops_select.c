@@ -1,5 +1,4 @@
 /* argmax, top_k and sampling; the draws against exactly computed distributions. */
-#include <time.h>
 
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -250,26 +249,23 @@ static void test_sample_is_a_function(void) {
     syn_ctx_free(ctx);
 }
 
-/* GPT-2's vocabulary: the usual settings take milliseconds a row; the worst case, a flat
- * distribution, must still end. */
+/* Steps in the square of this vocabulary would take hours; also of a flat distribution, the worst
+   case. */
 static void test_large_vocabulary(void) {
-    enum { V = 50257, B = 8 };
+    enum { V = 1500000, B = 2 };
     static float logits[B * V];
     static const syn_sampling hows[] = {
-        {1.0, 0, 1.0, 1}, {0.8, 50, 0.95, 1}, {1.0, 0, 0.9, 1}, {1.0, 50000, 0.9, 1}};
+        {1.0, 0, 1.0, 1}, {0.8, 50, 0.95, 1}, {1.0, 0, 0.9, 1}, {1.0, V - 257, 0.9, 1}};
     ref_seed(1);
     for (int i = 0; i < B * V; i++)
-        logits[i] = i < B / 2 * V ? (float)ref_real(-4, 4) : (float)(i % V) * 1e-6f;
+        logits[i] = i < B / 2 * V ? (float)ref_real(-4, 4) : (float)(i % V) * 1e-8f;
     const syn_spec spec = {SYN_F32, 2, {B, V}};
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     const syn_tensor x = syn_input(ctx, "logits", &spec, logits);
     for (int k = 0; k < 4; k++) {
-        const clock_t start = clock();
         int32_t out[B];
         CHECK(syn_tensor_read(ctx, syn_sample(ctx, x, &hows[k], k), out, sizeof out) == SYN_OK);
         for (int b = 0; b < B; b++) CHECK(out[b] >= 0 && out[b] < V);
-        const double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
-        CHECK_MSG(seconds < 2.0, "setting %d took %.2f s", k, seconds);
     }
     syn_ctx_free(ctx);
 }

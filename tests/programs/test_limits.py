@@ -11,7 +11,7 @@ def small_stack(folder, kib, *args, launcher=()):
     limited = ["sh", "-c", f'ulimit -s {kib}; exec "$0" "$@"', PROGRAM, *[str(a) for a in args]]
     env = {**ENV, "ASAN_OPTIONS": "detect_leaks=0"} if launcher else ENV
     return subprocess.run([*launcher, *limited], cwd=folder.path, env=env, capture_output=True,
-                          timeout=120)
+                          timeout=HANGS)
 
 
 def tokens(result):
@@ -83,19 +83,19 @@ def test_nothing_is_printed_into_a_full_device():
         for command in [*commands(), *reports(f)]:
             with open("/dev/full", "wb") as full:
                 r = subprocess.run(command, cwd=f.path, env=ENV, stdout=full,
-                                   stderr=subprocess.PIPE, timeout=120)
+                                   stderr=subprocess.PIPE, timeout=HANGS)
             said = r.stderr.decode()
             assert r.returncode == 1, f"{command[1:]}: exit code {r.returncode}: {said}"
             assert "cannot write" in said and "standard output" in said, f"{command[1:]}: {said!r}"
             assert subprocess.run(command, cwd=f.path, env=ENV, capture_output=True,
-                                  timeout=120).returncode == 0, command
+                                  timeout=HANGS).returncode == 0, command
 
 
 def test_a_closed_output_is_a_failure():
     with Folder() as f:
         for command in ([PROGRAM, "--help"], [SYNTORCH, "--help"]):
             r = subprocess.run(["sh", "-c", 'exec "$0" "$@" >&-', *command], cwd=f.path,
-                               capture_output=True, timeout=120)
+                               capture_output=True, timeout=HANGS)
             assert r.returncode == 1 and b"cannot write" in r.stderr, \
                 f"{command}: {r.returncode} {r.stderr}"
 

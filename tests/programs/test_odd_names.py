@@ -36,7 +36,7 @@ def test_every_picture_is_made():
                            *how.split()[1:]]
                 if "svg" in how:
                     command += ["--title", "a title" + odd]
-                r = subprocess.run(command, cwd=f.path, env=ENV, capture_output=True, timeout=120)
+                r = subprocess.run(command, cwd=f.path, env=ENV, capture_output=True, timeout=HANGS)
                 assert r.returncode == 0, f"{odd[:20]!r} as {how}: {text_of(r)[:300]}"
                 root = ET.parse(f / output).getroot()
                 assert len(list(root.iter())) > 100, f"{odd[:20]!r} as {how}: nothing is drawn"

@@ -12,7 +12,7 @@ SYNTORCH = os.path.join(BUILD, "syntorch")
 
 def run(folder, *args, **kwargs):
     return subprocess.run([SYNTORCH, *map(str, args)], cwd=folder.path, env=ENV,
-                          capture_output=True, timeout=120, **kwargs)
+                          capture_output=True, timeout=HANGS, **kwargs)
 
 
 def refused(folder, args, *says, code=1, **kwargs):
@@ -252,7 +252,7 @@ def keeps(folder, name, *args, program=SYNTORCH):
     with open(folder / name, "rb") as f:
         before = f.read()
     r = subprocess.run([program, *map(str, args)], cwd=folder.path, env=ENV, capture_output=True,
-                       timeout=120)
+                       timeout=HANGS)
     assert r.returncode in (1, 2) and b"is an input, which is never overwritten" in r.stderr, \
         f"{args}: {r.returncode} {text_of(r)}"
     with open(folder / name, "rb") as f:
@@ -358,7 +358,7 @@ def test_a_pipe_without_a_writer_is_not_waited_for():
         started = [subprocess.Popen([SYNTORCH, *map(str, c)], cwd=f.path, stdout=subprocess.PIPE,
                                     stderr=subprocess.PIPE) for c in commands]
         for command, p in zip(commands, started):
-            out, err = p.communicate(timeout=120)
+            out, err = p.communicate(timeout=HANGS)
             text = (out + err).decode()
             assert p.returncode == 1 and "a pipe into which nobody writes" in text, \
                 f"{command}: {p.returncode} {text}"

@@ -21,7 +21,7 @@ def check(cond, text):
 
 
 def run(*args):
-    return subprocess.run([PROGRAM, "weights", *args], capture_output=True, timeout=60)
+    return subprocess.run([PROGRAM, "weights", *args], capture_output=True, timeout=500)
 
 
 def read(path):

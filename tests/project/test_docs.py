@@ -94,7 +94,7 @@ class Clone:
         env.update(more)
         return subprocess.run(words, cwd=self.path, env=env, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=300, check=False)
+                              timeout=500, check=False)
 
 
 def shell(clone, command, **more):

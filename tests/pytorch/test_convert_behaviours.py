@@ -153,7 +153,6 @@ def deep():
         what = f"a chain of {n} ops, device trace {given is not None}"
         if not check(r.code == 0, f"{what}: exit {r.code}: {r.said[-300:]}"):
             continue
-        check(r.took < 30, f"{what}: {r.took:.1f} s")
         if given is None:
             check(r.rank["nodes"]["host ops"] == {"in": n + 2, "out": n + 2},
                   f"{what}: {r.rank['nodes']}")
@@ -174,8 +173,8 @@ def deep():
                 % (2, THREAD, 1, 0)] + [node % (i + 3, "op", form(i), i + 1) for i in range(n - 2)]
         r = convert(('{"schema": "1.0.2-chakra.0.0.4", "nodes": [%s]}' % ",".join(rows)).encode(),
                     decode=False)
-        check(r.code == 0 and r.anomalies.get(word, {}).get("count") in (n - 2, n - 4)
-              and r.took < 30, f"{word}: {r.said} {r.took:.1f} s")
+        check(r.code == 0 and r.anomalies.get(word, {}).get("count") in (n - 2, n - 4),
+              f"{word}: {r.said}")
 
 
 def linked_of(p):

@@ -33,7 +33,7 @@ class Case(unittest.TestCase):
 
     def run_tool(self, *args):
         return subprocess.run([SYNTORCH, *args], cwd=self.folder.name, capture_output=True,
-                              timeout=60)
+                              timeout=500)
 
     def convert(self, *args, host="host.json", device="device.json"):
         run = self.run_tool("convert", "pytorch", "--host", host, "--device", device, "--output",

@@ -163,7 +163,7 @@ def convert(folder, texts, *options):
             os.unlink(os.path.join(folder, name))
     run = subprocess.run([SYNTORCH, "convert", "pytorch", "--host", "host.json", "--device",
                           "device.json", "--output", "t.0.et",
-                          "--json", *options], cwd=folder, capture_output=True, timeout=60)
+                          "--json", *options], cwd=folder, capture_output=True, timeout=500)
     return run, out
 
 
@@ -174,7 +174,7 @@ def check(run, out, module, sim, what):
             f"{what}: exit 1 without a sentence, or with a file"
         return None
     valid = subprocess.run([SYNTORCH, "validate", out, "--single"]
-                           + ([] if sim else ["--any_node"]), capture_output=True, timeout=60)
+                           + ([] if sim else ["--any_node"]), capture_output=True, timeout=500)
     assert valid.returncode == 0, f"{what}: {valid.stdout[-2000:]}{valid.stderr[-500:]}"
     if module:
         bad = problems(module, out)

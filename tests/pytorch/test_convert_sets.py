@@ -43,7 +43,7 @@ def etcheck_set(what, prefix, *args):
     check(done.returncode == 0, f"{what}: validate: {done.stdout.decode()[-600:]}")
     if pt.TOOLS:
         done = subprocess.run([sys.executable, os.path.join(pt.TOOLS, "etcheck.py"), prefix, *args],
-                              capture_output=True, timeout=300, check=False)
+                              capture_output=True, timeout=500, check=False)
         check(done.returncode == 0, f"{what}: etcheck: {done.stdout.decode()[-600:]}")
 
 

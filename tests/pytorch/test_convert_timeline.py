@@ -20,7 +20,7 @@ def timeline(host, device):
         for args in (("convert", "pytorch", "--host", "h.json", "--device", "d.json", "--output",
                       "t.0.et"),
                      ("export", "--input", "t.0.et", "--output", "t.json", "--format", "chrome")):
-            done = subprocess.run([pt.PROGRAM, *args], cwd=folder, capture_output=True, timeout=300,
+            done = subprocess.run([pt.PROGRAM, *args], cwd=folder, capture_output=True, timeout=500,
                                   check=False)
             if not check(done.returncode == 0, f"{args}: {done.stderr.decode()}"):
                 return []

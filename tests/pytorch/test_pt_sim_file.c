@@ -2,8 +2,6 @@
    cannot be written. */
 #include "tests/support/test.h"
 
-#include <time.h>
-
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/write/pt_write.h"
 #include "tests/support/pt_written.h"
@@ -431,10 +429,8 @@ static void test_large(void) {
     r.order = calloc(2 * LARGE, sizeof *r.order);
     CHECK(r.ops != NULL && r.deps != NULL && r.first_dep != NULL && r.order != NULL);
     make_large(&r);
-    const clock_t begin = clock();
     CHECK_OK(syn_sink_open_memory(&sink, &err), err);
     const syn_status status = syn__pt_write_sim(&r, &options, sink, NULL, &err);
-    const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
     const char *data = syn_sink_data(sink, &bytes);
     const uint64_t deps = data != NULL ? count_deps(data, bytes, &nodes) : 0;
     CHECK_OK(syn_sink_close(sink, status == SYN_OK, &err), err);
@@ -447,7 +443,6 @@ static void test_large(void) {
     /* One a node for its stream; after each of the 19,998 waits the ten launches that see it name
        the other 15 streams. */
     CHECK_MSG(deps <= LARGE + 150u * (LARGE / 10), "%llu", (unsigned long long)deps);
-    CHECK_MSG(seconds < 5, "%.2f s", seconds); /* 0.2 s on a machine of 2023 */
 }
 
 /* ---- Memory ---- */

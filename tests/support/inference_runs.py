@@ -16,6 +16,7 @@ TINY = os.path.join(SOURCE, "examples", "configs", "gpt3-tiny.json")
 MPIRUN = shutil.which("mpirun")
 MPI = [MPIRUN, "-n", "2"] if MPIRUN else None
 SANITIZED = subprocess.run(["grep", "-q", "__asan_init\\|__tsan_init", PROGRAM]).returncode == 0
+HANGS = 500  # seconds, only to stop a program that hangs: no test asks how long one takes
 ENV = dict(os.environ, TMPDIR=os.environ.get("TMPDIR", "/tmp"))
 
 
@@ -47,12 +48,12 @@ class Folder:
             found += [os.path.relpath(os.path.join(base, n), self / name) for n in names]
         return sorted(n for n in found if n != "examples")
 
-    def run(self, *args, launcher=None, limit=None, timeout=120, **kwargs):
+    def run(self, *args, launcher=None, limit=None, **kwargs):
         command = (launcher or []) + [PROGRAM] + [str(a) for a in args]
         if limit:
             command = ["sh", "-c", f'ulimit -v {limit}; exec "$0" "$@"'] + command
         env = {**ENV, "ASAN_OPTIONS": "detect_leaks=0"} if launcher else ENV  # MPI's own leaks
-        return subprocess.run(command, cwd=self.path, env=env, capture_output=True, timeout=timeout,
+        return subprocess.run(command, cwd=self.path, env=env, capture_output=True, timeout=HANGS,
                               **kwargs)
 
 

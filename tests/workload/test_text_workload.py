@@ -30,7 +30,7 @@ def convert(folder, text, npus, passes, *more):
     r = subprocess.run([PROGRAM, "convert", "text", "--input", source, "--output",
                         os.path.join(folder, "o"),
                         "--num_npus", str(npus), "--num_passes", str(passes), *more],
-                       capture_output=True, text=True, timeout=60)
+                       capture_output=True, text=True, timeout=500)
     return sorted(os.path.basename(f) for f in glob.glob(os.path.join(folder, "o.*"))), r
 
 

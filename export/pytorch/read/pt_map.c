@@ -6,10 +6,11 @@
 
 #define MIN_SLOTS 64
 
-/* Multiplicative (Knuth 6.4); both halves of the product count, so that neither keys in steps of a
-   power of two nor keys that differ in their upper half only collide. */
+/* Multiplicative (Knuth 6.4); both halves of the key count, and both of the product, so that
+   neither keys in steps of a power of two nor keys that differ in their upper bits alone collide.
+ */
 static size_t first_slot(const syn__pt_map *map, uint64_t key) {
-    const uint64_t product = key * UINT64_C(0x9E3779B97F4A7C15);
+    const uint64_t product = (key ^ key >> 32) * UINT64_C(0x9E3779B97F4A7C15);
     return (size_t)(product ^ product >> 32) & (map->slots - 1);
 }
 
@@ -60,6 +61,14 @@ uint32_t *syn__pt_map_put(syn__pt_map *map, uint64_t key) {
     map->n++;
     map->keys[slot] = key;
     return &map->values[slot];
+}
+
+uint64_t syn__pt_map_probes(const syn__pt_map *map) {
+    uint64_t probes = 0;
+    for (size_t i = 0; i < map->slots; i++)
+        if (map->values[i] != SYN__PT_NONE)
+            probes += ((i - first_slot(map, map->keys[i])) & (map->slots - 1)) + 1;
+    return probes;
 }
 
 void syn__pt_map_free(syn__pt_map *map) {

@@ -21,6 +21,8 @@ uint32_t syn__pt_map_get(const syn__pt_map *map, uint64_t key);
 /* Where the key's value stands (SYN__PT_NONE in a new one, to be set at once); NULL when memory is
    out. Stable until the next call. */
 uint32_t *syn__pt_map_put(syn__pt_map *map, uint64_t key);
+/* Slots that finding each of its keys once looks at: a test instrument, for how keys scatter. */
+uint64_t syn__pt_map_probes(const syn__pt_map *map);
 void syn__pt_map_free(syn__pt_map *map);
 
 #ifdef __cplusplus

@@ -61,6 +61,11 @@ typedef struct syn_mpi_options {
      */
     bool check_collectives;
     bool measure_wait; /* a barrier before each collective tells waiting from transfer */
+    /* Collectives that were started go on while the rank computes, each group on a thread of its
+       own, and so do messages. MPI must let all threads call it at once, which makes every call
+       slower; members compare calls within each group only. Without it collectives are over when
+       start returns, and what was started must be right in that order. Equal on all ranks. */
+    bool overlap;
     /* > 0: after so many seconds in one call, log is called (from another thread) with a sentence
        that names rank, call and group; again each time the time has doubled. */
     double watchdog_s;
@@ -78,8 +83,9 @@ bool syn_mpi_built(void);
 bool syn_mpi_launched(int32_t *rank, int32_t *size);
 /* Joins MPI_COMM_WORLD; initialises MPI if nobody has, and then close finalises it. Use it from one
    thread. Fails if MPI sees another number of ranks than the launcher announced (a launcher of
-   another MPI), and with SYN_E_UNSUPPORTED in a build without MPI. options may be NULL. abort ends
-   the whole job: print your sentence before. A message nobody receives makes close wait. */
+   another MPI), and with SYN_E_UNSUPPORTED in a build without MPI or where overlap is not to be
+   had. options may be NULL. abort gives its sentence to the log and ends the whole job. A message
+   nobody receives makes close wait. */
 syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options,
                             syn_error *err) SYN_MUST_USE;
 

@@ -1,6 +1,6 @@
 /* Any rank of any world, without transport: for traces of clusters nobody owns. */
 #include "comm/comm.h"
-#include "comm/comm_internal.h"
+#include "comm/comm_request.h"
 #include "syntorch/memory.h"
 
 static void fake_abort(syn_comm *comm, const char *reason) {
@@ -21,7 +21,7 @@ syn_status syn_comm_fake_new(syn_comm **out, int32_t rank, int32_t size, syn_err
                         (int)size);
     syn__comm *self = syn_calloc(1, sizeof *self);
     if (self == NULL) return SYN_FAIL_NOMEM(err, sizeof *self, "a communicator");
-    self->pub.ops = &fake_ops;
+    syn__comm_init(self, &fake_ops, NULL);
     self->pub.rank = rank;
     self->pub.size = size;
     *out = &self->pub;

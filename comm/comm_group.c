@@ -1,5 +1,5 @@
 /* Groups, signatures and their sentences, shared by all communicators. */
-#include "comm/comm_internal.h"
+#include "comm/comm_request.h"
 #include "syntorch/memory.h"
 
 #include <stdio.h>
@@ -38,14 +38,13 @@ static syn_status node_new(syn__group_node **out, uint32_t id, const char *name,
     const size_t ranks_bytes = (size_t)n_ranks * sizeof(int32_t);
     const size_t name_bytes = strlen(name) + 1;
     const size_t bytes = sizeof(syn__group_node) + ranks_bytes + name_bytes;
-    syn__group_node *node = syn_malloc(bytes);
+    syn__group_node *node = syn_calloc(1, bytes);
     if (node == NULL) return SYN_FAIL_NOMEM(err, bytes, "a group");
     int32_t *own_ranks = (int32_t *)(void *)(node + 1);
     char *own_name = (char *)own_ranks + ranks_bytes;
     memcpy(own_ranks, ranks, ranks_bytes);
     memcpy(own_name, name, name_bytes);
-    *node = (syn__group_node){
-        .group = {.id = id, .name = own_name, .ranks = own_ranks, .size = n_ranks}};
+    node->group = (syn_group){.id = id, .name = own_name, .ranks = own_ranks, .size = n_ranks};
     *out = node;
     return SYN_OK;
 }
@@ -83,6 +82,8 @@ syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, co
     syn__group_node *node = NULL;
     SYN_TRY(node_new(&node, id, name, ranks, n_ranks, err));
     node->group.index = index;
+    node->stream.comm = self;
+    node->stream.tail = &node->stream.head;
     if (comm->ops->open_group != NULL) {
         const syn_status status = comm->ops->open_group(comm, &node->group, err);
         if (status != SYN_OK) {
@@ -120,106 +121,61 @@ void syn__comm_release(syn_comm *comm) {
         self->nodes = node->next;
         syn_free(node);
     }
+    syn__comm_requests_free(self);
     syn_free(self);
 }
 
-bool syn__call_equal(const syn__call *a, const syn__call *b) {
-    return a->kind == b->kind && a->dtype == b->dtype && a->reduce == b->reduce &&
-           a->root == b->root && a->n_elems == b->n_elems && a->group_id == b->group_id;
+bool syn__is_message(syn_comm_kind kind) {
+    return kind == SYN_COMM_SEND || kind == SYN_COMM_RECV;
 }
 
-char *syn__call_text(const syn__call *call, char *buf, size_t buf_bytes) {
-    char reduce[16] = "", root[32] = "";
-    if (call->kind == SYN_COMM_BARRIER) {
+static bool reduces(syn_comm_kind kind) {
+    return kind == SYN_COMM_ALL_REDUCE || kind == SYN_COMM_REDUCE_SCATTER;
+}
+
+bool syn__exchange_equal(const syn_exchange *x, const syn_exchange *y) {
+    if (x->kind != y->kind || x->group->id != y->group->id) return false;
+    if (x->kind == SYN_COMM_BARRIER) return true;
+    return x->dtype == y->dtype && x->n_elems == y->n_elems &&
+           (!reduces(x->kind) || x->reduce == y->reduce) &&
+           (x->kind != SYN_COMM_BROADCAST || x->root == y->root);
+}
+
+/* "all_reduce(sum, f32, 128 elements)" */
+static void call_text(const syn_exchange *x, char *buf, size_t buf_bytes) {
+    char reduce[16] = "", last[32] = "";
+    if (x->kind == SYN_COMM_BARRIER) {
         snprintf(buf, buf_bytes, "barrier()");
-        return buf;
+        return;
     }
-    if (call->reduce >= 0)
-        snprintf(reduce, sizeof reduce, "%s, ", syn_reduce_name((syn_reduce)call->reduce));
-    if (call->root >= 0) snprintf(root, sizeof root, ", root %d", (int)call->root);
-    if (call->peer >= 0) snprintf(root, sizeof root, ", tag %d", (int)call->tag);
-    snprintf(buf, buf_bytes, "%s(%s%s, %llu elements%s)", syn_comm_kind_name(call->kind), reduce,
-             syn_dtype_name(call->dtype), (unsigned long long)call->n_elems, root);
-    return buf;
+    if (reduces(x->kind)) snprintf(reduce, sizeof reduce, "%s, ", syn_reduce_name(x->reduce));
+    if (x->kind == SYN_COMM_BROADCAST) snprintf(last, sizeof last, ", root %d", (int)x->root);
+    if (syn__is_message(x->kind)) snprintf(last, sizeof last, ", tag %d", (int)x->tag);
+    snprintf(buf, buf_bytes, "%s(%s%s, %llu elements%s)", syn_comm_kind_name(x->kind), reduce,
+             syn_dtype_name(x->dtype), (unsigned long long)x->n_elems, last);
 }
 
-char *syn__call_place(const syn__call *call, char *buf, size_t buf_bytes) {
-    char text[SYN__CALL_TEXT];
-    syn__call_text(call, text, sizeof text);
-    if (call->group != NULL)
-        snprintf(buf, buf_bytes, "%s in group %.48s (#%llu)", text, call->group,
-                 (unsigned long long)call->seq);
+char *syn__turn_place(const syn__turn *turn, char *buf, size_t buf_bytes) {
+    const syn_exchange *x = &turn->exchange;
+    char text[128];
+    call_text(x, text, sizeof text);
+    if (syn__is_message(x->kind))
+        snprintf(buf, buf_bytes, "%s %s rank %d", text, x->kind == SYN_COMM_SEND ? "to" : "from",
+                 (int)x->peer);
     else
-        snprintf(buf, buf_bytes, "%s %s rank %d", text, call->kind == SYN_COMM_SEND ? "to" : "from",
-                 (int)call->peer);
+        snprintf(buf, buf_bytes, "%s in group %.48s (#%llu)", text, x->group->name,
+                 (unsigned long long)turn->seq);
     return buf;
 }
 
-void syn__mismatch_text(int32_t rank_a, const syn__call *a, int32_t rank_b, const syn__call *b,
+void syn__mismatch_text(int32_t rank_a, const syn__turn *a, int32_t rank_b, const syn__turn *b,
                         char *buf, size_t buf_bytes) {
+    const syn_exchange *x = &a->exchange, *y = &b->exchange;
     char text_a[SYN__PLACE_TEXT], text_b[SYN__PLACE_TEXT];
-    syn__call_place(a, text_a, sizeof text_a);
-    if (a->group != NULL && a->group_id == b->group_id) syn__call_text(b, text_b, sizeof text_b);
-    else syn__call_place(b, text_b, sizeof text_b);
+    syn__turn_place(a, text_a, sizeof text_a);
+    if (!syn__is_message(x->kind) && !syn__is_message(y->kind) && x->group->id == y->group->id)
+        call_text(y, text_b, sizeof text_b);
+    else syn__turn_place(b, text_b, sizeof text_b);
     snprintf(buf, buf_bytes, "rank %d calls %s but rank %d calls %s", (int)rank_a, text_a,
              (int)rank_b, text_b);
-}
-
-syn_status syn__check_peer(const syn_comm *comm, const char *what, int32_t peer, int32_t tag,
-                           syn_error *err) {
-    if (peer < 0 || peer >= comm->size)
-        return SYN_FAIL(err, SYN_E_INVALID, "rank %d: %s names rank %d in a world of %d",
-                        (int)comm->rank, what, (int)peer, (int)comm->size);
-    if (tag < 0)
-        return SYN_FAIL(err, SYN_E_INVALID, "rank %d: %s has tag %d; tags are not negative",
-                        (int)comm->rank, what, (int)tag);
-    return SYN_OK;
-}
-
-syn_status syn__message_new(syn__message **out, const void *data, size_t n_elems, syn_dtype dtype,
-                            int32_t src, int32_t tag, syn_error *err) {
-    const size_t data_bytes = n_elems * syn_dtype_bytes(dtype);
-    syn__message *message = syn_malloc(sizeof *message + data_bytes);
-    if (message == NULL) return SYN_FAIL_NOMEM(err, sizeof *message + data_bytes, "a sent message");
-    *message = (syn__message){
-        .src = src, .tag = tag, .dtype = dtype, .n_elems = n_elems, .data = message + 1};
-    if (data_bytes > 0) memcpy(message->data, data, data_bytes);
-    *out = message;
-    return SYN_OK;
-}
-
-void syn__mailbox_init(syn__mailbox *box) {
-    box->head = NULL;
-    box->tail = &box->head;
-}
-
-void syn__mailbox_put(syn__mailbox *box, syn__message *message) {
-    message->next = NULL;
-    *box->tail = message;
-    box->tail = &message->next;
-}
-
-const syn__message *syn__mailbox_find(const syn__mailbox *box, int32_t src, int32_t tag) {
-    const syn__message *m = box->head;
-    while (m != NULL && (m->src != src || m->tag != tag)) m = m->next;
-    return m;
-}
-
-syn__message *syn__mailbox_take(syn__mailbox *box, int32_t src, int32_t tag) {
-    syn__message **link = &box->head;
-    while (*link != NULL && ((*link)->src != src || (*link)->tag != tag)) link = &(*link)->next;
-    syn__message *message = *link;
-    if (message == NULL) return NULL;
-    *link = message->next;
-    if (message->next == NULL) box->tail = link;
-    return message;
-}
-
-void syn__mailbox_free(syn__mailbox *box) {
-    while (box->head != NULL) {
-        syn__message *message = box->head;
-        box->head = message->next;
-        syn_free(message);
-    }
-    box->tail = &box->head;
 }

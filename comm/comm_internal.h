@@ -5,73 +5,52 @@
 #include "syntorch/clock.h"
 #include "syntorch/communicator.h"
 
-#include <stdatomic.h>
+/* What one rank calls, and when. */
+typedef struct syn__turn {
+    syn_exchange exchange;
+    uint64_t seq; /* 1 for the first collective of the group; 0 for messages */
+} syn__turn;
 
-/* Every communicator begins with this: groups are allocated one by one, so that pointers to them
-   stay valid while more are opened. */
-typedef struct syn__group_node {
-    struct syn__group_node *next;
-    syn_group group; /* its name and ranks lie in the same block */
-} syn__group_node;
-
-typedef struct syn__comm {
-    syn_comm pub;
-    syn__group_node *nodes; /* newest first */
-    _Atomic int32_t holds;  /* besides one: of contexts, and the opener's until it is closed */
-} syn__comm;
-
-/* close_group of all groups, for communicators that have it. */
-void syn__comm_close_groups(syn__comm *comm);
-
-/* What one rank calls: the signature that members of a group compare. */
-typedef struct syn__call {
-    syn_comm_kind kind;
-    syn_dtype dtype;
-    int32_t reduce; /* -1: none */
-    int32_t root;   /* index within the group, -1: none */
-    int32_t peer;   /* global rank, send and recv only */
-    int32_t tag;
-    uint64_t n_elems;
-    const char *group; /* name; NULL for send and recv */
-    uint32_t group_id;
-    uint64_t seq; /* 1 for the first call in the group */
-} syn__call;
-
-/* Equal in all that members must agree on. */
-bool syn__call_equal(const syn__call *a, const syn__call *b);
-/* "all_reduce(sum, f32, 128 elements)"; returns buf. */
-#define SYN__CALL_TEXT 128
-char *syn__call_text(const syn__call *call, char *buf, size_t buf_bytes);
-/* The same with its place: "... in group tp0 (#7)", "... from rank 1". */
+bool syn__is_message(syn_comm_kind kind);
+/* Collectives that are equal in all that members of a group must agree on. */
+bool syn__exchange_equal(const syn_exchange *x, const syn_exchange *y);
+/* "all_reduce(sum, f32, 128 elements) in group tp0 (#7)", "... from rank 1"; returns buf. */
 #define SYN__PLACE_TEXT 224
-char *syn__call_place(const syn__call *call, char *buf, size_t buf_bytes);
+char *syn__turn_place(const syn__turn *turn, char *buf, size_t buf_bytes);
 /* "rank 0 calls ... in group tp0 (#7) but rank 1 calls ..." */
-void syn__mismatch_text(int32_t rank_a, const syn__call *a, int32_t rank_b, const syn__call *b,
+void syn__mismatch_text(int32_t rank_a, const syn__turn *a, int32_t rank_b, const syn__turn *b,
                         char *buf, size_t buf_bytes);
-/* Fails if a peer is outside the world or a tag negative; `what` is "send" or "recv". */
-syn_status syn__check_peer(const syn_comm *comm, const char *what, int32_t peer, int32_t tag,
+/* Fails with that sentence unless both ends of a message say the same. */
+syn_status syn__compare_ends(int32_t from, const syn__turn *send, int32_t to, const syn__turn *recv,
+                             syn_error *err) SYN_MUST_USE;
+/* Fails if the peer of a message is outside the world or its tag negative. */
+syn_status syn__check_peer(const syn_comm *comm, const syn_exchange *message,
                            syn_error *err) SYN_MUST_USE;
 
-/* A sent message that waits for its receiver. */
-typedef struct syn__message {
-    struct syn__message *next;
-    int32_t src, tag;
-    syn_dtype dtype;
-    size_t n_elems;
+/* A sent message that nobody has asked for yet. */
+typedef struct syn__letter {
+    struct syn__letter *next;
+    int32_t from;
+    syn__turn send;
     void *data; /* in the same block */
-} syn__message;
+} syn__letter;
 
+/* Of one rank: letters, and receives that wait for one; of one (source, tag) never both. */
 typedef struct syn__mailbox {
-    syn__message *head, **tail;
+    syn__letter *letters, **last_letter;
+    syn_request *waiting, **last_waiting;
 } syn__mailbox;
 
-syn_status syn__message_new(syn__message **out, const void *data, size_t n_elems, syn_dtype dtype,
-                            int32_t src, int32_t tag, syn_error *err) SYN_MUST_USE;
+/* Copies the elements that `send` names. */
+syn_status syn__letter_new(syn__letter **out, int32_t from, const syn__turn *send, syn_error *err);
 void syn__mailbox_init(syn__mailbox *box);
-void syn__mailbox_put(syn__mailbox *box, syn__message *message);
-/* The oldest message of (src, tag), or NULL; take also unlinks it. */
-const syn__message *syn__mailbox_find(const syn__mailbox *box, int32_t src, int32_t tag);
-syn__message *syn__mailbox_take(syn__mailbox *box, int32_t src, int32_t tag);
+void syn__mailbox_put(syn__mailbox *box, syn__letter *letter);
+/* Takes out the oldest letter that the receive asks for, or NULL. */
+syn__letter *syn__mailbox_take(syn__mailbox *box, const syn_exchange *recv);
+void syn__mailbox_wait(syn__mailbox *box, syn_request *recv);
+/* Takes out the oldest receive that waits for such a message, or NULL. */
+syn_request *syn__mailbox_receiver(syn__mailbox *box, int32_t from, int32_t tag);
+void syn__mailbox_forget(syn__mailbox *box, syn_request *recv);
 void syn__mailbox_free(syn__mailbox *box);
 
 /* outs[o][i] = reduction over k of ins[k][i], in the order of k, for i in [begin, begin + n_elems).

@@ -30,8 +30,8 @@ static void world_free(syn_local_world *world) {
         syn_free(group->outs);
         syn_free(group->ins);
         syn_aligned_free(group->members);
-        syn_free(group->ranks);
-        syn_free(group->name);
+        syn_free((void *)(uintptr_t)group->group.ranks);
+        syn_free((void *)(uintptr_t)group->group.name);
         syn_aligned_free(group);
     }
     for (int32_t r = 0; r < world->size; r++) {
@@ -74,7 +74,6 @@ syn_status syn_local_world_new(syn_local_world **out, int32_t size, syn_error *e
     for (int32_t r = 0; r < size; r++) {
         syn__mailbox_init(&world->ranks[r].box);
         pthread_cond_init(&world->ranks[r].mail, NULL);
-        atomic_init(&world->ranks[r].received, 0);
     }
     atomic_init(&world->dead, false);
     *out = world;
@@ -119,33 +118,31 @@ static syn__local_group *group_new(const syn_group *group) {
     syn__local_group *shared = syn_aligned_malloc(sizeof *shared);
     if (shared == NULL) return NULL;
     memset(shared, 0, sizeof *shared);
-    shared->ranks = syn_malloc(size * sizeof *shared->ranks);
-    shared->name = syn_strdup(group->name);
+    int32_t *ranks = syn_malloc(size * sizeof *ranks);
+    char *name = syn_strdup(group->name);
     shared->members = syn_aligned_malloc(size * sizeof *shared->members);
     shared->ins = syn_calloc(size * size, sizeof *shared->ins);
     shared->outs = syn_calloc(size * size, sizeof *shared->outs);
-    if (shared->ranks == NULL || shared->name == NULL || shared->members == NULL ||
-        shared->ins == NULL || shared->outs == NULL)
+    if (ranks == NULL || name == NULL || shared->members == NULL || shared->ins == NULL ||
+        shared->outs == NULL)
         goto no_memory;
-    memcpy(shared->ranks, group->ranks, size * sizeof *shared->ranks);
+    memcpy(ranks, group->ranks, size * sizeof *ranks);
     memset(shared->members, 0, size * sizeof *shared->members);
-    shared->id = group->id;
-    shared->size = group->size;
+    shared->group = (syn_group){.id = group->id, .name = name, .ranks = ranks, .size = group->size};
     pthread_cond_init(&shared->wake, NULL);
     return shared;
 no_memory:
     syn_free(shared->outs);
     syn_free(shared->ins);
     syn_aligned_free(shared->members);
-    syn_free(shared->name);
-    syn_free(shared->ranks);
+    syn_free(name);
+    syn_free(ranks);
     syn_aligned_free(shared);
     return NULL;
 }
 
-static bool same_ranks(const syn__local_group *shared, const syn_group *group) {
-    return shared->size == group->size &&
-           memcmp(shared->ranks, group->ranks, (size_t)group->size * sizeof(int32_t)) == 0;
+static bool same_ranks(const syn_group *a, const syn_group *b) {
+    return a->size == b->size && memcmp(a->ranks, b->ranks, (size_t)b->size * sizeof(int32_t)) == 0;
 }
 
 static syn_status local_open_group(syn_comm *comm, syn_group *group, syn_error *err) {
@@ -153,7 +150,7 @@ static syn_status local_open_group(syn_comm *comm, syn_group *group, syn_error *
     char sentence[256];
     pthread_mutex_lock(&world->lock);
     syn__local_group *shared = world->groups;
-    while (shared != NULL && shared->id != group->id) shared = shared->next;
+    while (shared != NULL && shared->group.id != group->id) shared = shared->next;
     const bool found = shared != NULL;
     if (!found && (shared = group_new(group)) != NULL) {
         shared->next = world->groups;
@@ -162,12 +159,12 @@ static syn_status local_open_group(syn_comm *comm, syn_group *group, syn_error *
     }
     pthread_mutex_unlock(&world->lock);
     if (shared == NULL) return SYN_FAIL_NOMEM(err, sizeof *shared, "a group of ranks");
-    if (found && !same_ranks(shared, group)) {
+    if (found && !same_ranks(&shared->group, group)) {
         snprintf(sentence, sizeof sentence,
                  "rank %d opens group %u (%.64s) with %d ranks but another rank opened it with %d "
                  "ranks or in another order",
                  (int)comm->rank, (unsigned)group->id, group->name, (int)group->size,
-                 (int)shared->size);
+                 (int)shared->group.size);
         return syn__local_fail(world, sentence, err);
     }
     group->impl = shared;
@@ -182,6 +179,7 @@ static void local_abort(syn_comm *comm, const char *reason) {
 
 static void local_close(syn_comm *comm) {
     syn_local_world *world = ((syn__local *)comm)->world;
+    syn__comm_finish((syn__comm *)comm);
     pthread_mutex_lock(&world->lock);
     syn__local_rank_ended(world, comm->rank);
     release(world);
@@ -191,15 +189,20 @@ static const syn_comm_ops local_ops = {
     .name = "local",
     .moves_data = true,
     .open_group = local_open_group,
-    .all_reduce = syn__local_all_reduce,
-    .all_gather = syn__local_all_gather,
-    .reduce_scatter = syn__local_reduce_scatter,
-    .broadcast = syn__local_broadcast,
-    .send = syn__local_send,
-    .recv = syn__local_recv,
-    .barrier = syn__local_barrier,
+    .start = syn__comm_start,
+    .wait = syn__comm_wait,
     .abort = local_abort,
     .close = local_close,
+};
+
+static const syn__transport transport = {
+    .run = syn__local_run_collective,
+    .post = syn__local_post,
+    .settle = syn__local_settle,
+    .withdraw = syn__local_withdraw,
+    .numbered = syn__local_numbered,
+    .block = syn__local_block,
+    .unblock = syn__local_unblock,
 };
 
 syn_status syn_comm_local_new(syn_comm **out, syn_local_world *world, int32_t rank,
@@ -220,7 +223,8 @@ syn_status syn_comm_local_new(syn_comm **out, syn_local_world *world, int32_t ra
         syn_free(self);
         return SYN_FAIL(err, SYN_E_INVALID, "rank %d of this world was opened before", (int)rank);
     }
-    self->base.pub.ops = &local_ops;
+    syn__comm_init(&self->base, &local_ops, &transport);
+    self->base.threads = true;
     self->base.pub.rank = rank;
     self->base.pub.size = world->size;
     self->base.pub.origin_ns = world->origin_ns;

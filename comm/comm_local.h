@@ -6,18 +6,20 @@
    all members agree on whether a meeting took place, and nobody leaves while others still read its
    buffers. After the meeting no member can block before `left` is complete.
 
-   A waiting rank spins briefly, then records what it waits for (under the world's lock) and sleeps.
-   Whoever is about to sleep follows the chain of who waits for whom; the chain can only close with
-   the rank that adds its last link, so every deadlock is found there and then, and a running rank
-   is never mistaken for a blocked one. */
+   A rank's own thread that waits spins briefly, then records what it waits for (under the world's
+   lock) and sleeps. It waits for the ranks that have not started the same collective: what a rank
+   has started goes on without it. Whoever is about to sleep follows the chain of who waits for
+   whom; the chain can only close with the rank that adds its last link, so every deadlock is found
+   there and then, and a running rank is never mistaken for a blocked one. Threads that run
+   collectives for a rank sleep at once and add no links.
+
+   A message goes straight into the buffer of a receive that waits for it, written by the sender's
+   thread; otherwise into a letter. */
 #ifndef COMM_COMM_LOCAL_H
 #define COMM_COMM_LOCAL_H
 
 #include "comm/comm.h"
-#include "comm/comm_internal.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
+#include "comm/comm_request.h"
 
 #define SYN__LINE   64 /* bytes of a cache line */
 #define SYN__POISON (UINT64_C(1) << 63)
@@ -27,28 +29,19 @@
 #define SYN__INLINE_RUNNING_BYTES 512
 #define SYN__INLINE_BYTES         4096
 
-typedef struct syn__local_slot {
-    const void *in;
-    void *out;
-    syn__call call;
-} syn__local_slot;
-
-/* A member's part of a group. Slots alternate: whoever enters call k + 2 knows that all entered k +
-   1 and so are done with the slots of k. */
+/* A member's part of a group. Slots, a cache line each, alternate: whoever enters call k + 2 knows
+   that all entered k + 1 and so are done with the slots of k. */
 typedef struct syn__local_member {
-    _Alignas(SYN__LINE) syn__local_slot slots[2];
-    _Atomic uint64_t arrived; /* calls entered */
-    uint64_t seq;             /* the same, for its own thread */
-    uint64_t left;            /* calls left, of those that need it */
+    _Alignas(SYN__LINE) syn_exchange slots[2];    /* their group is the shared one */
+    _Alignas(SYN__LINE) _Atomic uint64_t started; /* calls */
+    uint64_t left;                                /* calls left, of those that need it */
     _Alignas(SYN__LINE) unsigned char inlined[2][SYN__INLINE_BYTES];
 } syn__local_member;
+_Static_assert(sizeof(syn_exchange) <= SYN__LINE, "a slot fits a cache line");
 
 typedef struct syn__local_group {
     struct syn__local_group *next;
-    uint32_t id;
-    int32_t size;
-    int32_t *ranks;
-    char *name; /* as its first member called it */
+    syn_group group; /* as its first member called it, without an index */
     syn__local_member *members;
     const void **ins; /* members * size pointers: scratch of each member */
     void **outs;
@@ -60,13 +53,10 @@ typedef struct syn__local_group {
 
 typedef struct syn__local_rank {
     bool opened, ended;
-    bool blocked;            /* asleep in `call`; what follows is then set */
-    syn__local_group *group; /* NULL: in recv */
-    syn__call call;
-    uint64_t visit; /* of the last search that came by */
-    int32_t parent; /* in that search */
+    const syn_request *awaited; /* its own thread sleeps until this is done; NULL: does not */
+    uint64_t visit;             /* of the last search that came by */
+    int32_t parent;             /* in that search */
     syn__mailbox box;
-    _Atomic uint64_t received; /* messages put into box so far */
     pthread_cond_t mail;
 } syn__local_rank;
 
@@ -96,39 +86,29 @@ void syn__local_die(syn_local_world *world, const char *sentence);
    sentence NULL if it has ended already. */
 syn_status syn__local_fail(syn_local_world *world, const char *sentence, syn_error *err);
 
-/* Enters the group's next call with the buffers in and out, of which the first `inline_bytes` of in
-   are copied if not 0, and waits until all members have entered. SYN_OK: all have entered the same
-   call. *call is completed. */
-syn_status syn__local_enter(syn__local *self, const syn_group *group, syn__call *call,
-                            const void *in, void *out, size_t inline_bytes, uint64_t *wait_ns,
+/* Enters the collective, of whose input the first `inline_bytes` are copied if not 0, and waits
+   until all members have entered; adds to the request's waiting. SYN_OK: all have entered the same
+   call. */
+syn_status syn__local_enter(syn__local *self, syn_request *request, size_t inline_bytes,
                             syn_error *err);
 /* Waits until all members are done with the buffers; not needed where in was copied and only its
  * owner uses out. */
-void syn__local_leave(syn__local *self, const syn_group *group, uint64_t *wait_ns);
-/* Waits until a message of (peer, tag) is there. Lock held, also on return; releases it in between.
-   False if the world ended instead. */
-bool syn__local_await_mail(syn__local *self, const syn__call *call);
+void syn__local_leave(syn__local *self, syn_request *request);
+/* Whether the count reaches target (or is poisoned) within a moment; for a rank's own thread. */
+bool syn__local_spin(const syn__local *self, const _Atomic uint64_t *count, uint64_t target);
+/* The rank's own thread sleeps until `wake` is signalled, unless waiting is in vain: the world is
+   then dead. Lock held. */
+void syn__local_sleep(syn__local *self, const syn_request *awaited, pthread_cond_t *wake);
 /* A rank has ended: fails those that wait for it. Lock held. */
 void syn__local_rank_ended(syn_local_world *world, int32_t rank);
 
-/* Members of syn_comm_ops. */
-syn_status syn__local_all_reduce(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                                 size_t n_elems, syn_dtype dtype, syn_reduce reduce,
-                                 uint64_t *wait_ns, syn_error *err);
-syn_status syn__local_all_gather(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                                 size_t n_elems, syn_dtype dtype, uint64_t *wait_ns,
-                                 syn_error *err);
-syn_status syn__local_reduce_scatter(syn_comm *comm, const syn_group *group, const void *in,
-                                     void *out, size_t n_elems, syn_dtype dtype, syn_reduce reduce,
-                                     uint64_t *wait_ns, syn_error *err);
-syn_status syn__local_broadcast(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                                size_t n_elems, syn_dtype dtype, int32_t root, uint64_t *wait_ns,
-                                syn_error *err);
-syn_status syn__local_barrier(syn_comm *comm, const syn_group *group, uint64_t *wait_ns,
-                              syn_error *err);
-syn_status syn__local_send(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,
-                           int32_t peer, int32_t tag, uint64_t *wait_ns, syn_error *err);
-syn_status syn__local_recv(syn_comm *comm, void *out, size_t n_elems, syn_dtype dtype, int32_t peer,
-                           int32_t tag, uint64_t *wait_ns, syn_error *err);
+/* Members of syn__transport. */
+syn_status syn__local_run_collective(syn__comm *comm, syn_request *request, syn_error *err);
+syn_status syn__local_post(syn__comm *comm, syn_request *message, syn_error *err);
+syn_status syn__local_settle(syn__comm *comm, syn_request *message, syn_error *err);
+void syn__local_withdraw(syn__comm *comm, syn_request *message);
+void syn__local_numbered(syn__comm *comm, const syn_request *request);
+void syn__local_block(syn__comm *comm, const syn_request *request);
+void syn__local_unblock(syn__comm *comm);
 
 #endif

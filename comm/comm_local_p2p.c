@@ -4,76 +4,127 @@
 
 #include <string.h>
 
-static syn__call p2p_call(syn_comm_kind kind, size_t n_elems, syn_dtype dtype, int32_t peer,
-                          int32_t tag) {
-    return (syn__call){.kind = kind,
-                       .dtype = dtype,
-                       .reduce = -1,
-                       .root = -1,
-                       .peer = peer,
-                       .tag = tag,
-                       .n_elems = n_elems};
+/* A mismatch of the two ends ends the world. */
+static syn_status compare_ends(syn_local_world *world, int32_t from, const syn__turn *send,
+                               int32_t to, const syn__turn *recv, syn_error *err) {
+    syn_error mismatch = {0};
+    if (syn__compare_ends(from, send, to, recv, &mismatch) == SYN_OK) return SYN_OK;
+    return syn__local_fail(world, mismatch.text, err);
 }
 
-/* Both ends of a message must say the same; the sender's comes first in the sentence. */
-static syn_status compare_ends(syn_local_world *world, const syn__call *send, const syn__call *recv,
-                               syn_error *err) {
-    if (send->dtype == recv->dtype && send->n_elems == recv->n_elems) return SYN_OK;
-    char sentence[512];
-    syn__mismatch_text(recv->peer, send, send->peer, recv, sentence, sizeof sentence);
-    return syn__local_fail(world, sentence, err);
+static void copy(const syn_exchange *recv, const void *data) {
+    if (recv->n_elems > 0) memcpy(recv->out, data, recv->n_elems * syn_dtype_bytes(recv->dtype));
 }
 
-syn_status syn__local_send(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,
-                           int32_t peer, int32_t tag, uint64_t *wait_ns, syn_error *err) {
-    syn_local_world *world = ((syn__local *)comm)->world;
-    *wait_ns = 0;
-    SYN_TRY(syn__check_peer(comm, "send", peer, tag, err));
-    syn__message *message = NULL;
-    SYN_TRY(syn__message_new(&message, in, n_elems, dtype, comm->rank, tag, err));
-    const syn__call send = p2p_call(SYN_COMM_SEND, n_elems, dtype, peer, tag);
-    syn__local_rank *to = &world->ranks[peer];
+/* Into the buffer of a receive that waits: its rank goes on when it is done, or failed. */
+static syn_status fill(syn__local *self, const syn__turn *send, syn_request *recv, syn_error *err) {
+    syn_local_world *world = self->world;
+    const int32_t to = send->exchange.peer;
+    const syn_status status =
+        compare_ends(world, self->base.pub.rank, send, to, &recv->turn, &recv->error);
+    if (status == SYN_OK) copy(&recv->turn.exchange, send->exchange.in);
+    else SYN_FAIL(err, status, "%s", recv->error.text);
+    pthread_mutex_lock(&world->lock);
+    syn__message_done(recv);
+    pthread_cond_signal(&world->ranks[to].mail);
+    pthread_mutex_unlock(&world->lock);
+    return status;
+}
+
+static syn_status send_to_ended(const syn__local *self, const syn_exchange *send, syn_error *err) {
+    return SYN_FAIL(err, SYN_E_COMM, "rank %d sends to rank %d (tag %d), which has ended",
+                    (int)self->base.pub.rank, (int)send->peer, (int)send->tag);
+}
+
+/* Puts the letter into the peer's box unless a receive waits there, which is then *recv. */
+static syn_status deliver(syn__local *self, const syn_exchange *send, syn__letter **letter,
+                          syn_request **recv, syn_error *err) {
+    syn_local_world *world = self->world;
+    syn__local_rank *to = &world->ranks[send->peer];
     pthread_mutex_lock(&world->lock);
     const bool dead = atomic_load(&world->dead), ended = to->ended;
-    const bool awaited = to->blocked && to->group == NULL && to->call.peer == comm->rank &&
-                         to->call.tag == tag &&
-                         syn__mailbox_find(&to->box, comm->rank, tag) == NULL;
-    const syn__call recv = awaited ? to->call : send;
-    if (!dead && !ended) {
-        syn__mailbox_put(&to->box, message);
-        atomic_fetch_add(&to->received, 1);
-        pthread_cond_signal(&to->mail);
-        message = NULL;
+    *recv = NULL;
+    if (!dead && !ended) *recv = syn__mailbox_receiver(&to->box, self->base.pub.rank, send->tag);
+    if (*recv != NULL) {
+        (*recv)->times.wait_ns = syn__clock_ns() - (*recv)->times.begin_ns;
+        atomic_store(&(*recv)->state, SYN__FILLING);
+    } else if (!dead && !ended && *letter != NULL) {
+        syn__mailbox_put(&to->box, *letter);
+        *letter = NULL;
     }
     pthread_mutex_unlock(&world->lock);
-    syn_free(message);
     if (dead) return syn__local_fail(world, NULL, err);
-    if (ended)
-        return SYN_FAIL(err, SYN_E_COMM, "rank %d sends to rank %d (tag %d), which has ended",
-                        (int)comm->rank, (int)peer, (int)tag);
-    return awaited ? compare_ends(world, &send, &recv, err) : SYN_OK;
+    return ended ? send_to_ended(self, send, err) : SYN_OK;
 }
 
-syn_status syn__local_recv(syn_comm *comm, void *out, size_t n_elems, syn_dtype dtype, int32_t peer,
-                           int32_t tag, uint64_t *wait_ns, syn_error *err) {
+/* The letter is written without the lock, so a receive may come meanwhile. */
+static syn_status send_message(syn__local *self, const syn__turn *send, syn_error *err) {
+    syn__letter *letter = NULL;
+    syn_request *recv = NULL;
+    SYN_TRY(deliver(self, &send->exchange, &letter, &recv, err));
+    if (recv != NULL) return fill(self, send, recv, err);
+    SYN_TRY(syn__letter_new(&letter, self->base.pub.rank, send, err));
+    syn_status status = deliver(self, &send->exchange, &letter, &recv, err);
+    syn_free(letter);
+    if (recv != NULL) status = fill(self, send, recv, err);
+    return status;
+}
+
+static syn_status receive(syn__local *self, syn_request *r, syn_error *err) {
+    syn_local_world *world = self->world;
+    const int32_t rank = self->base.pub.rank;
+    pthread_mutex_lock(&world->lock);
+    const bool dead = atomic_load(&world->dead);
+    syn__letter *letter =
+        dead ? NULL : syn__mailbox_take(&world->ranks[rank].box, &r->turn.exchange);
+    if (!dead && letter == NULL) syn__mailbox_wait(&world->ranks[rank].box, r);
+    pthread_mutex_unlock(&world->lock);
+    if (dead) return syn__local_fail(world, NULL, err);
+    if (letter == NULL) return SYN_OK;
+    const syn_status status = compare_ends(world, letter->from, &letter->send, rank, &r->turn, err);
+    if (status == SYN_OK) copy(&r->turn.exchange, letter->data);
+    syn_free(letter);
+    syn__message_done(r);
+    return status;
+}
+
+syn_status syn__local_post(syn__comm *comm, syn_request *message, syn_error *err) {
+    syn__local *self = (syn__local *)comm;
+    if (message->turn.exchange.kind == SYN_COMM_RECV) return receive(self, message, err);
+    syn__message_done(message);
+    return send_message(self, &message->turn, err);
+}
+
+/* Lock held. False if the receive is to be given up. */
+static bool sleep_filled(syn__local *self, syn_request *message) {
+    syn_local_world *world = self->world;
+    syn__local_rank *me = &world->ranks[self->base.pub.rank];
+    for (;;) {
+        const uint64_t state = atomic_load(&message->state);
+        if (state == SYN__DONE) return true;
+        if (state == SYN__OPEN && atomic_load(&world->dead)) return false;
+        if (state == SYN__OPEN) syn__local_sleep(self, message, &me->mail);
+        else pthread_cond_wait(&me->mail, &world->lock); /* the sender writes: not for long */
+    }
+}
+
+syn_status syn__local_settle(syn__comm *comm, syn_request *message, syn_error *err) {
     syn__local *self = (syn__local *)comm;
     syn_local_world *world = self->world;
-    *wait_ns = 0;
-    SYN_TRY(syn__check_peer(comm, "recv", peer, tag, err));
-    const syn__call recv = p2p_call(SYN_COMM_RECV, n_elems, dtype, peer, tag);
-    const uint64_t begin_ns = syn__clock_ns();
+    if (syn__local_spin(self, &message->state, SYN__DONE)) return message->error.code;
     pthread_mutex_lock(&world->lock);
-    const bool there = !atomic_load(&world->dead) && syn__local_await_mail(self, &recv);
-    syn__message *message =
-        there ? syn__mailbox_take(&world->ranks[comm->rank].box, peer, tag) : NULL;
+    const bool filled = sleep_filled(self, message);
+    if (!filled) syn__mailbox_forget(&world->ranks[comm->pub.rank].box, message);
     pthread_mutex_unlock(&world->lock);
-    if (message == NULL) return syn__local_fail(world, NULL, err);
-    *wait_ns = syn__clock_ns() - begin_ns;
-    const syn__call send =
-        p2p_call(SYN_COMM_SEND, message->n_elems, message->dtype, comm->rank, tag);
-    const syn_status status = compare_ends(world, &send, &recv, err);
-    if (status == SYN_OK && n_elems > 0)
-        memcpy(out, message->data, n_elems * syn_dtype_bytes(dtype));
-    syn_free(message);
-    return status;
+    return filled ? message->error.code : syn__local_fail(world, NULL, err);
+}
+
+void syn__local_withdraw(syn__comm *comm, syn_request *message) {
+    syn__local *self = (syn__local *)comm;
+    syn__local_rank *me = &self->world->ranks[comm->pub.rank];
+    pthread_mutex_lock(&self->world->lock);
+    if (atomic_load(&message->state) == SYN__OPEN) syn__mailbox_forget(&me->box, message);
+    while (atomic_load(&message->state) == SYN__FILLING)
+        pthread_cond_wait(&me->mail, &self->world->lock);
+    pthread_mutex_unlock(&self->world->lock);
 }

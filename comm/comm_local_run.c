@@ -1,5 +1,5 @@
 /* Runs one function as all ranks of a world, a thread each. */
-#include "comm/comm.h"
+#include "comm/comm_local.h"
 #include "syntorch/memory.h"
 #include "syntorch/thread.h"
 
@@ -30,8 +30,10 @@ static void *run_rank(void *arg) {
     return NULL;
 }
 
-/* The failure to report: one of a rank's own rather than the echo that the others got of it. */
-static syn_status report(const rank_thread *threads, int32_t size, syn_error *err) {
+/* The failure to report: one of a rank's own rather than the echo that the others got of it. What
+   was started and never waited for can fail unseen. */
+static syn_status report(const syn_local_world *world, const rank_thread *threads, syn_error *err) {
+    const int32_t size = world->size;
     const rank_thread *shown = NULL;
     for (int32_t r = 0; r < size; r++) {
         const rank_thread *t = &threads[r];
@@ -39,6 +41,8 @@ static syn_status report(const rank_thread *threads, int32_t size, syn_error *er
         if (shown == NULL || (shown->error.code == SYN_E_COMM && t->error.code != SYN_E_COMM))
             shown = t;
     }
+    if (shown == NULL && atomic_load(&world->dead))
+        return SYN_FAIL(err, SYN_E_COMM, "%s", world->dead_text);
     if (shown == NULL) return SYN_OK;
     if (shown->error.code == SYN_E_COMM || size == 1)
         return SYN_FAIL(err, shown->error.code, "%s", shown->error.text);
@@ -68,7 +72,7 @@ syn_status syn_local_run(int32_t size, syn_rank_main *rank_main, void *arg, syn_
     }
     for (int32_t r = 0; r < started; r++) pthread_join(threads[r].thread, NULL);
     const syn_status status =
-        started < size ? SYN_FAIL(err, SYN_E_COMM, "%s", sentence) : report(threads, size, err);
+        started < size ? SYN_FAIL(err, SYN_E_COMM, "%s", sentence) : report(world, threads, err);
     syn_free(threads);
     syn_local_world_free(world);
     return status;

@@ -17,44 +17,50 @@
 
 /* ---- Who waits for whom (lock held) ---- */
 
+/* Whether `rank`, a member, has started the collective. */
+static bool has_started(const syn_request *collective, int32_t member) {
+    const syn__local_group *shared = collective->turn.exchange.group->impl;
+    return atomic_load(&shared->members[member].started) >= collective->turn.seq;
+}
+
 /* Whether blocked rank `waiter` cannot go on before `rank` acts. */
 static bool waits_for(syn_local_world *world, int32_t waiter, int32_t rank) {
-    const syn__local_rank *w = &world->ranks[waiter];
-    if (!w->blocked) return false;
-    if (w->group == NULL)
-        return w->call.peer == rank &&
-               syn__mailbox_find(&w->box, w->call.peer, w->call.tag) == NULL;
-    for (int32_t i = 0; i < w->group->size; i++)
-        if (w->group->ranks[i] == rank)
-            return atomic_load(&w->group->members[i].arrived) < w->call.seq;
+    const syn_request *r = world->ranks[waiter].awaited;
+    if (r == NULL) return false;
+    const syn_group *group = r->turn.exchange.group;
+    if (syn__is_message(r->turn.exchange.kind))
+        return r->turn.exchange.peer == rank && atomic_load(&r->state) == SYN__OPEN;
+    for (int32_t i = 0; i < group->size; i++)
+        if (group->ranks[i] == rank) return !has_started(r, i);
     return false;
 }
 
 /* "rank 1 ended while rank 0 waits in all_reduce #5 of group tp0" */
 static void die_of_ended(syn_local_world *world, int32_t ended, int32_t waiter) {
-    const syn__local_rank *w = &world->ranks[waiter];
+    const syn__turn *turn = &world->ranks[waiter].awaited->turn;
+    const syn_exchange *x = &turn->exchange;
     char sentence[256];
     const char *what = world->ranks[ended].opened ? "ended" : "never started";
-    if (w->group == NULL)
+    if (syn__is_message(x->kind))
         snprintf(sentence, sizeof sentence, "rank %d %s while rank %d waits in recv(tag %d) for it",
-                 (int)ended, what, (int)waiter, (int)w->call.tag);
+                 (int)ended, what, (int)waiter, (int)x->tag);
     else
         snprintf(sentence, sizeof sentence,
                  "rank %d %s while rank %d waits in %s #%llu of group %.64s", (int)ended, what,
-                 (int)waiter, syn_comm_kind_name(w->call.kind), (unsigned long long)w->call.seq,
-                 w->call.group);
+                 (int)waiter, syn_comm_kind_name(x->kind), (unsigned long long)turn->seq,
+                 x->group->name);
     syn__local_die(world, sentence);
 }
 
 /* The chain first -> ... -> last -> first, found by following parents back from last. */
 static void die_of_cycle(syn_local_world *world, int32_t first, int32_t last) {
     char sentence[512], place[SYN__PLACE_TEXT];
-    const syn__local_rank *a = &world->ranks[first], *b = &world->ranks[last];
-    if (b->parent == first && first != last && a->group != NULL && b->group != NULL) {
+    const syn__turn *a = &world->ranks[first].awaited->turn, *b = &world->ranks[last].awaited->turn;
+    if (world->ranks[last].parent == first && first != last && !syn__is_message(a->exchange.kind) &&
+        !syn__is_message(b->exchange.kind)) {
         const bool in_order = first < last;
-        syn__mismatch_text(in_order ? first : last, in_order ? &a->call : &b->call,
-                           in_order ? last : first, in_order ? &b->call : &a->call, sentence,
-                           sizeof sentence);
+        syn__mismatch_text(in_order ? first : last, in_order ? a : b, in_order ? last : first,
+                           in_order ? b : a, sentence, sizeof sentence);
         syn__local_die(world, sentence);
         return;
     }
@@ -62,7 +68,7 @@ static void die_of_cycle(syn_local_world *world, int32_t first, int32_t last) {
     const char *separator = ": ";
     for (int32_t r = last; n > 0 && (size_t)n < sizeof sentence; r = world->ranks[r].parent) {
         n += snprintf(sentence + n, sizeof sentence - (size_t)n, "%srank %d in %s", separator,
-                      (int)r, syn__call_place(&world->ranks[r].call, place, sizeof place));
+                      (int)r, syn__turn_place(&world->ranks[r].awaited->turn, place, sizeof place));
         separator = "; ";
         if (r == first) break;
     }
@@ -83,7 +89,7 @@ static bool follow(syn_local_world *world, int32_t from, int32_t to, int32_t sta
     if (r->visit == world->visits) return false;
     r->visit = world->visits;
     r->parent = from;
-    if (r->blocked) world->stack[(*top)++] = to;
+    if (r->awaited != NULL) world->stack[(*top)++] = to;
     return false;
 }
 
@@ -97,17 +103,15 @@ static void search(syn_local_world *world, int32_t start) {
     world->stack[top++] = start;
     while (top > 0) {
         const int32_t from = world->stack[--top];
-        const syn__local_rank *r = &world->ranks[from];
-        if (r->group == NULL) {
-            if (waits_for(world, from, r->call.peer) &&
-                follow(world, from, r->call.peer, start, &top))
-                return;
+        const syn_request *r = world->ranks[from].awaited;
+        const syn_group *group = r->turn.exchange.group;
+        if (syn__is_message(r->turn.exchange.kind)) {
+            const int32_t peer = r->turn.exchange.peer;
+            if (waits_for(world, from, peer) && follow(world, from, peer, start, &top)) return;
             continue;
         }
-        for (int32_t i = 0; i < r->group->size; i++)
-            if (atomic_load(&r->group->members[i].arrived) < r->call.seq &&
-                follow(world, from, r->group->ranks[i], start, &top))
-                return;
+        for (int32_t i = 0; i < group->size; i++)
+            if (!has_started(r, i) && follow(world, from, group->ranks[i], start, &top)) return;
     }
 }
 
@@ -122,14 +126,14 @@ void syn__local_rank_ended(syn_local_world *world, int32_t rank) {
 
 /* ---- Waiting ---- */
 
+/* Without poison. */
 static bool reached(const _Atomic uint64_t *count, uint64_t target) {
     return (atomic_load(count) & ~SYN__POISON) >= target;
 }
 
-/* Whether the count reached target (or was poisoned) while spinning. Offers the core to others now
-   and then: the awaited thread may be queued behind us, and two threads that sleep in turns would
-   be kept on one core for good. */
-static bool spin(const syn__local *self, const _Atomic uint64_t *count, uint64_t target) {
+/* Offers the core to others now and then: the awaited thread may be queued behind us, and two
+   threads that sleep in turns would be kept on one core for good. */
+bool syn__local_spin(const syn__local *self, const _Atomic uint64_t *count, uint64_t target) {
     const uint32_t spins = self->world->spins;
     for (uint32_t i = 1; i <= spins; i++) {
         /* POISON is above any count */
@@ -149,21 +153,27 @@ static void wake_sleepers(syn_local_world *world, syn__local_group *group) {
     pthread_mutex_unlock(&world->lock);
 }
 
-/* Sleeps until all members have entered, or the group is poisoned. */
-static void sleep_entered(syn__local *self, syn__local_group *group, const syn__call *call,
-                          uint64_t target) {
+void syn__local_sleep(syn__local *self, const syn_request *awaited, pthread_cond_t *wake) {
     syn_local_world *world = self->world;
     syn__local_rank *me = &world->ranks[self->base.pub.rank];
-    pthread_mutex_lock(&world->lock);
-    atomic_fetch_add(&group->sleepers, 1);
-    me->blocked = true;
-    me->group = group;
-    me->call = *call;
-    if (atomic_load(&group->entered) < target) search(world, self->base.pub.rank);
-    while (atomic_load(&group->entered) < target) pthread_cond_wait(&group->wake, &world->lock);
-    me->blocked = false;
-    atomic_fetch_sub(&group->sleepers, 1);
-    pthread_mutex_unlock(&world->lock);
+    me->awaited = awaited;
+    search(world, self->base.pub.rank);
+    if (!atomic_load(&world->dead)) pthread_cond_wait(wake, &world->lock);
+    me->awaited = NULL;
+}
+
+/* Sleeps until all members have entered, or the group is poisoned. */
+static void sleep_entered(syn__local *self, const syn_request *r, uint64_t target) {
+    syn__local_group *shared = r->turn.exchange.group->impl;
+    pthread_mutex_t *lock = &self->world->lock;
+    pthread_mutex_lock(lock);
+    atomic_fetch_add(&shared->sleepers, 1);
+    while (atomic_load(&shared->entered) < target) {
+        if (r->on_main) syn__local_sleep(self, r, &shared->wake);
+        else pthread_cond_wait(&shared->wake, lock);
+    }
+    atomic_fetch_sub(&shared->sleepers, 1);
+    pthread_mutex_unlock(lock);
 }
 
 /* Counts this member in. False if the group is poisoned; *last if it was the last to come. */
@@ -176,71 +186,66 @@ static bool count_in(syn__local_group *group, uint64_t target, bool *last) {
     return true;
 }
 
-static syn_status compare_calls(syn__local *self, const syn_group *group, uint64_t seq,
-                                syn_error *err) {
+static syn_status compare_calls(syn__local *self, const syn_request *r, syn_error *err) {
+    const syn_group *group = r->turn.exchange.group;
     const syn__local_group *shared = group->impl;
-    const syn__call *first = &shared->members[0].slots[seq & 1].call;
+    const syn_exchange *first = &shared->members[0].slots[r->turn.seq & 1];
     for (int32_t i = 1; i < group->size; i++) {
-        const syn__call *call = &shared->members[i].slots[seq & 1].call;
-        if (syn__call_equal(first, call)) continue;
+        const syn_exchange *other = &shared->members[i].slots[r->turn.seq & 1];
+        if (syn__exchange_equal(first, other)) continue;
+        const syn__turn a = {*first, r->turn.seq}, b = {*other, r->turn.seq};
         char sentence[512];
-        syn__mismatch_text(group->ranks[0], first, group->ranks[i], call, sentence,
-                           sizeof sentence);
+        syn__mismatch_text(group->ranks[0], &a, group->ranks[i], &b, sentence, sizeof sentence);
         return syn__local_fail(self->world, sentence, err);
     }
     return SYN_OK;
 }
 
-/* Publishes what this rank calls. The slots used here were last read before the previous call was
- * entered. */
-static void publish(syn__local_group *shared, const syn_group *group, syn__call *call,
-                    const void *in, void *out, size_t inline_bytes) {
+/* Publishes what this rank calls. The slot used here was last read before the previous call was
+   entered. */
+static void publish(const syn_request *r, size_t inline_bytes) {
+    const syn_group *group = r->turn.exchange.group;
+    syn__local_group *shared = group->impl;
     syn__local_member *me = &shared->members[group->index];
-    const uint64_t seq = ++me->seq;
-    call->group = shared->name;
-    call->group_id = group->id;
-    call->seq = seq;
-    call->peer = -1;
-    if (inline_bytes > 0) {
-        memcpy(me->inlined[seq & 1], in, inline_bytes);
-        in = me->inlined[seq & 1];
-    }
-    me->slots[seq & 1] = (syn__local_slot){in, out, *call};
-    atomic_store_explicit(&me->arrived, seq, memory_order_release);
+    syn_exchange *slot = &me->slots[r->turn.seq & 1];
+    *slot = r->turn.exchange;
+    slot->group = &shared->group; /* outlives this rank */
+    if (inline_bytes == 0) return;
+    memcpy(me->inlined[r->turn.seq & 1], slot->in, inline_bytes);
+    slot->in = me->inlined[r->turn.seq & 1];
 }
 
-syn_status syn__local_enter(syn__local *self, const syn_group *group, syn__call *call,
-                            const void *in, void *out, size_t inline_bytes, uint64_t *wait_ns,
-                            syn_error *err) {
-    syn__local_group *shared = group->impl;
-    *wait_ns = 0;
+syn_status syn__local_enter(syn__local *self, syn_request *r, size_t inline_bytes, syn_error *err) {
+    syn__local_group *shared = r->turn.exchange.group->impl;
     /* After a failure others may still read the slots. */
     if (atomic_load_explicit(&shared->entered, memory_order_acquire) & SYN__POISON)
         return syn__local_fail(self->world, NULL, err);
-    publish(shared, group, call, in, out, inline_bytes);
-    const uint64_t target = call->seq * (uint64_t)group->size;
+    publish(r, inline_bytes);
+    const uint64_t target = r->turn.seq * (uint64_t)shared->group.size;
     bool last = false;
     if (!count_in(shared, target, &last)) return syn__local_fail(self->world, NULL, err);
     if (last) {
         wake_sleepers(self->world, shared);
     } else if (!reached(&shared->entered, target)) {
         const uint64_t begin_ns = syn__clock_ns();
-        if (!spin(self, &shared->entered, target)) sleep_entered(self, shared, call, target);
-        *wait_ns = syn__clock_ns() - begin_ns;
+        if (!r->on_main || !syn__local_spin(self, &shared->entered, target))
+            sleep_entered(self, r, target);
+        r->times.wait_ns += syn__clock_ns() - begin_ns;
         if (!reached(&shared->entered, target)) return syn__local_fail(self->world, NULL, err);
     }
-    return compare_calls(self, group, call->seq, err);
+    return compare_calls(self, r, err);
 }
 
-void syn__local_leave(syn__local *self, const syn_group *group, uint64_t *wait_ns) {
-    syn__local_group *shared = group->impl;
-    const uint64_t target = ++shared->members[group->index].left * (uint64_t)group->size;
+void syn__local_leave(syn__local *self, syn_request *r) {
+    syn__local_group *shared = r->turn.exchange.group->impl;
+    syn__local_member *me = &shared->members[r->turn.exchange.group->index];
+    const uint64_t target = ++me->left * (uint64_t)shared->group.size;
     if (atomic_fetch_add(&shared->left, 1) + 1 == target) {
         wake_sleepers(self->world, shared);
         return;
     }
     const uint64_t begin_ns = syn__clock_ns();
-    if (!spin(self, &shared->left, target)) {
+    if (!r->on_main || !syn__local_spin(self, &shared->left, target)) {
         pthread_mutex_lock(&self->world->lock);
         atomic_fetch_add(&shared->sleepers, 1);
         while (atomic_load(&shared->left) < target)
@@ -248,28 +253,31 @@ void syn__local_leave(syn__local *self, const syn_group *group, uint64_t *wait_n
         atomic_fetch_sub(&shared->sleepers, 1);
         pthread_mutex_unlock(&self->world->lock);
     }
-    *wait_ns += syn__clock_ns() - begin_ns;
+    r->times.wait_ns += syn__clock_ns() - begin_ns;
 }
 
-bool syn__local_await_mail(syn__local *self, const syn__call *call) {
-    syn_local_world *world = self->world;
-    syn__local_rank *me = &world->ranks[self->base.pub.rank];
-    bool spun = false;
-    while (syn__mailbox_find(&me->box, call->peer, call->tag) == NULL) {
-        if (atomic_load(&world->dead)) return false;
-        const uint64_t received = atomic_load(&me->received);
-        if (!spun) {
-            pthread_mutex_unlock(&world->lock);
-            spun = !spin(self, &me->received, received + 1);
-            pthread_mutex_lock(&world->lock);
-            continue;
-        }
-        me->blocked = true;
-        me->group = NULL;
-        me->call = *call;
-        search(world, self->base.pub.rank);
-        if (!atomic_load(&world->dead)) pthread_cond_wait(&me->mail, &world->lock);
-        me->blocked = false;
-    }
-    return true;
+/* ---- What the streams tell ---- */
+
+void syn__local_numbered(syn__comm *comm, const syn_request *request) {
+    (void)comm;
+    const syn_group *group = request->turn.exchange.group;
+    syn__local_group *shared = group->impl;
+    /* read with the lock by those that wait, which this rank takes before it waits itself */
+    atomic_store_explicit(&shared->members[group->index].started, request->turn.seq,
+                          memory_order_release);
+}
+
+void syn__local_block(syn__comm *comm, const syn_request *request) {
+    syn_local_world *world = ((syn__local *)comm)->world;
+    pthread_mutex_lock(&world->lock);
+    world->ranks[comm->pub.rank].awaited = request;
+    search(world, comm->pub.rank);
+    pthread_mutex_unlock(&world->lock);
+}
+
+void syn__local_unblock(syn__comm *comm) {
+    syn_local_world *world = ((syn__local *)comm)->world;
+    pthread_mutex_lock(&world->lock);
+    world->ranks[comm->pub.rank].awaited = NULL;
+    pthread_mutex_unlock(&world->lock);
 }

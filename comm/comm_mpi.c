@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 #include "syntorch/memory.h"
 
+#include <stdio.h>
 #include <time.h>
 
 #ifndef SYN_HAVE_MPI
@@ -54,11 +55,15 @@ static syn_status mpi_open_group(syn_comm *comm, syn_group *group, syn_error *er
     if (shared == NULL) return SYN_FAIL_NOMEM(err, bytes, "a group of ranks");
     shared->wires = (syn__mpi_wire *)(void *)(shared + 1);
     shared->requests = (MPI_Request *)(void *)((char *)(shared + 1) + wires_bytes);
-    const syn__call call = {.kind = SYN_COMM_NONE, .group = group->name};
-    syn__watchdog_enter(self->dog, &call);
-    const syn_status status = create_comm(group, &shared->comm, err);
+    shared->scratch = syn_aligned_malloc(SYN__MPI_SCRATCH_BYTES);
+    const syn__turn opening = {.exchange = {.kind = SYN_COMM_NONE, .group = group}};
+    syn__watchdog_enter(self->dog, &opening);
+    const syn_status status = shared->scratch == NULL
+                                  ? SYN_FAIL_NOMEM(err, SYN__MPI_SCRATCH_BYTES, "a scratch buffer")
+                                  : create_comm(group, &shared->comm, err);
     syn__watchdog_leave(self->dog);
     if (status != SYN_OK) {
+        syn_aligned_free(shared->scratch);
         syn_free(shared);
         return status;
     }
@@ -70,6 +75,7 @@ static void mpi_close_group(syn_comm *comm, syn_group *group) {
     (void)comm;
     syn__mpi_group *shared = group->impl;
     MPI_Comm_free(&shared->comm);
+    syn_aligned_free(shared->scratch);
     syn_free(shared);
 }
 
@@ -84,20 +90,32 @@ static void end_job(void) {
 }
 
 static void mpi_abort(syn_comm *comm, const char *reason) {
-    (void)comm, (void)reason;
+    const syn__mpi *self = (syn__mpi *)comm;
+    char sentence[600];
+    snprintf(sentence, sizeof sentence, "rank %d failed: %.512s", (int)comm->rank, reason);
+    if (self->log != NULL) self->log(self->log_arg, sentence);
     end_job();
+}
+
+void syn__mpi_rest(void) {
+    const struct timespec moment = {0, 50000};
+    nanosleep(&moment, NULL);
+}
+
+static void mpi_block(syn__comm *comm, const syn_request *request) {
+    syn__watchdog_enter(((syn__mpi *)comm)->dog, &request->turn);
+}
+
+static void mpi_unblock(syn__comm *comm) {
+    syn__watchdog_leave(((syn__mpi *)comm)->dog);
 }
 
 static void mpi_close(syn_comm *comm) {
     syn__mpi *self = (syn__mpi *)comm;
-    const syn__call call = {.kind = SYN_COMM_NONE};
-    syn__watchdog_enter(self->dog, &call);
-    while (self->sent != NULL) {
-        syn__mpi_pending *p = self->sent;
-        self->sent = p->next;
-        MPI_Waitall(p->n_requests, p->requests, MPI_STATUSES_IGNORE);
-        syn_free(p);
-    }
+    const syn__turn closing = {.exchange = {.kind = SYN_COMM_NONE}};
+    syn__comm_finish(&self->base);
+    syn__watchdog_enter(self->dog, &closing);
+    syn__mpi_messages_end(self);
     /* Wait for the others here rather than in MPI_Finalize: if one of them aborts instead while
        this rank is in there, Open MPI 4.1's mpirun (PMIx 4.2) now and then hangs in
        PMIx_server_finalize. */
@@ -110,7 +128,6 @@ static void mpi_close(syn_comm *comm) {
     if (self->initialised) MPI_Finalize();
     syn__watchdog_leave(self->dog);
     syn__watchdog_free(self->dog);
-    syn_aligned_free(self->scratch);
 }
 
 static const syn_comm_ops mpi_ops = {
@@ -118,27 +135,38 @@ static const syn_comm_ops mpi_ops = {
     .moves_data = true,
     .open_group = mpi_open_group,
     .close_group = mpi_close_group,
-    .all_reduce = syn__mpi_all_reduce,
-    .all_gather = syn__mpi_all_gather,
-    .reduce_scatter = syn__mpi_reduce_scatter,
-    .broadcast = syn__mpi_broadcast,
-    .send = syn__mpi_send,
-    .recv = syn__mpi_recv,
-    .barrier = syn__mpi_barrier,
+    .start = syn__comm_start,
+    .wait = syn__comm_wait,
     .abort = mpi_abort,
     .close = mpi_close,
 };
 
+static const syn__transport transport = {
+    .run = syn__mpi_run_collective,
+    .post = syn__mpi_post,
+    .settle = syn__mpi_settle,
+    .withdraw = syn__mpi_withdraw,
+    .block = mpi_block,
+    .unblock = mpi_unblock,
+};
+
 /* MPI is initialised here unless the program has done it. */
 static syn_status init_mpi(syn__mpi *self, syn_error *err) {
+    const int wanted = self->base.threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
     int flag = 0, provided = 0;
     SYN__TRY_MPI("MPI_Finalized", MPI_Finalized(&flag));
     if (flag) return SYN_FAIL(err, SYN_E_COMM, "MPI was finalised before and cannot start again");
     SYN__TRY_MPI("MPI_Initialized", MPI_Initialized(&flag));
-    if (flag) return SYN_OK;
-    SYN__TRY_MPI("MPI_Init_thread", MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided));
-    self->initialised = true;
-    return SYN_OK;
+    if (flag) {
+        SYN__TRY_MPI("MPI_Query_thread", MPI_Query_thread(&provided));
+    } else {
+        SYN__TRY_MPI("MPI_Init_thread", MPI_Init_thread(NULL, NULL, wanted, &provided));
+        self->initialised = true;
+    }
+    if (provided >= wanted || !self->base.threads) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                    "this MPI lets one thread at a time call it: collectives cannot go on while "
+                    "the rank computes");
 }
 
 static syn_status join_world(syn__mpi *self, syn_error *err) {
@@ -174,21 +202,22 @@ syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options, syn_
     if (options == NULL) options = &none;
     syn__mpi *self = syn_calloc(1, sizeof *self);
     if (self == NULL) return SYN_FAIL_NOMEM(err, sizeof *self, "a communicator");
-    self->base.pub.ops = &mpi_ops;
+    syn__comm_init(&self->base, &mpi_ops, &transport);
+    self->base.threads = options->overlap;
     self->check = options->check_collectives;
     self->measure = options->measure_wait;
     self->limit = options->chunk_elems > 0 ? (size_t)options->chunk_elems : SYN__MPI_LIMIT;
-    self->scratch = syn_aligned_malloc(SYN__MPI_SCRATCH_BYTES);
-    syn_status status = SYN_OK;
-    if (self->scratch == NULL)
-        status = SYN_FAIL_NOMEM(err, SYN__MPI_SCRATCH_BYTES, "a scratch buffer");
-    if (status == SYN_OK) status = init_mpi(self, err);
+    self->log = options->log;
+    self->log_arg = options->log_arg;
+    pthread_mutex_init(&self->mover.lock, NULL);
+    pthread_cond_init(&self->mover.wake, NULL);
+    syn_status status = init_mpi(self, err);
     if (status == SYN_OK) status = join_world(self, err);
     if (status == SYN_OK) status = start_watchdog(self, options, err);
     if (status != SYN_OK) {
         /* MPI stays up for the caller's abort of the process: finalising could wait for the others.
          */
-        syn_aligned_free(self->scratch);
+        syn__comm_requests_free(&self->base);
         syn_free(self);
         return status;
     }

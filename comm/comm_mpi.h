@@ -3,6 +3,7 @@
 #define COMM_COMM_MPI_H
 
 #include "comm/comm.h"
+#include "comm/comm_request.h"
 #include "comm/comm_watchdog.h"
 
 #ifdef SYN_HAVE_MPI
@@ -13,25 +14,36 @@
 #define SYN__MPI_LIMIT         (1 << 30)
 #define SYN__MPI_NAME_BYTES    48
 
-/* A message under way. */
-typedef struct syn__mpi_pending {
-    struct syn__mpi_pending *next;
-    int64_t header[2]; /* dtype, elements */
-    void *data;        /* in the same block, as are the requests */
+/* A message under way: a header that says what follows, then the elements. */
+typedef struct syn__mpi_message {
+    struct syn__mpi_message *next; /* among those sent */
+    int64_t header[2];             /* dtype, elements */
+    void *data;                    /* of a sent one in the same block, as are the requests */
     int n_requests;
-    MPI_Request *requests;
-} syn__mpi_pending;
+    MPI_Request *requests; /* the header's, then those of the pieces */
+} syn__mpi_message;
+
+/* A thread that lets MPI move messages while the rank computes. */
+typedef struct syn__mpi_mover {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t thread;
+    bool runs, stop;
+    int under_way; /* messages */
+} syn__mpi_mover;
 
 typedef struct syn__mpi {
-    syn__comm base;
+    syn__comm base;   /* with threads: MPI may be called by all of them at once */
     bool initialised; /* by us */
     bool check, measure;
     size_t limit;                      /* largest count given to MPI */
     MPI_Comm messages, checks;         /* of all ranks */
     MPI_Op keep_nan_min, keep_nan_max; /* of f32 */
-    syn__mpi_pending *sent;
+    syn__mpi_message *sent;
+    syn__mpi_mover mover;
     syn__watchdog *dog;
-    unsigned char *scratch; /* SYN__MPI_SCRATCH_BYTES */
+    void (*log)(void *log_arg, const char *sentence); /* NULL: silent */
+    void *log_arg;
 } syn__mpi;
 
 /* A signature on its way to another rank. */
@@ -42,9 +54,9 @@ typedef struct syn__mpi_wire {
 
 typedef struct syn__mpi_group {
     MPI_Comm comm;
-    uint64_t seq;
-    syn__mpi_wire *wires;  /* size, with check */
-    MPI_Request *requests; /* 2 * size, with check */
+    unsigned char *scratch; /* SYN__MPI_SCRATCH_BYTES */
+    syn__mpi_wire *wires;   /* size, with check */
+    MPI_Request *requests;  /* 2 * size, with check */
 } syn__mpi_group;
 
 /* SYN_E_COMM with MPI's own words for `code`. */
@@ -61,24 +73,16 @@ syn_status syn__mpi_reap(syn__mpi *self, syn_error *err) SYN_MUST_USE;
 /* Creates the operations that keep NaN. */
 syn_status syn__mpi_ops_new(syn__mpi *self, syn_error *err) SYN_MUST_USE;
 
-/* Members of syn_comm_ops. */
-syn_status syn__mpi_all_reduce(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                               size_t n_elems, syn_dtype dtype, syn_reduce reduce,
-                               uint64_t *wait_ns, syn_error *err);
-syn_status syn__mpi_all_gather(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                               size_t n_elems, syn_dtype dtype, uint64_t *wait_ns, syn_error *err);
-syn_status syn__mpi_reduce_scatter(syn_comm *comm, const syn_group *group, const void *in,
-                                   void *out, size_t n_elems, syn_dtype dtype, syn_reduce reduce,
-                                   uint64_t *wait_ns, syn_error *err);
-syn_status syn__mpi_broadcast(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                              size_t n_elems, syn_dtype dtype, int32_t root, uint64_t *wait_ns,
-                              syn_error *err);
-syn_status syn__mpi_barrier(syn_comm *comm, const syn_group *group, uint64_t *wait_ns,
-                            syn_error *err);
-syn_status syn__mpi_send(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,
-                         int32_t peer, int32_t tag, uint64_t *wait_ns, syn_error *err);
-syn_status syn__mpi_recv(syn_comm *comm, void *out, size_t n_elems, syn_dtype dtype, int32_t peer,
-                         int32_t tag, uint64_t *wait_ns, syn_error *err);
+/* For what threads beside the rank's own do between two looks at MPI. */
+void syn__mpi_rest(void);
+/* Ends the thread that moves messages and frees those sent, once they have left. */
+void syn__mpi_messages_end(syn__mpi *self);
+
+/* Members of syn__transport. */
+syn_status syn__mpi_run_collective(syn__comm *comm, syn_request *request, syn_error *err);
+syn_status syn__mpi_post(syn__comm *comm, syn_request *message, syn_error *err);
+syn_status syn__mpi_settle(syn__comm *comm, syn_request *message, syn_error *err);
+void syn__mpi_withdraw(syn__comm *comm, syn_request *message);
 
 #endif
 #endif

@@ -76,26 +76,40 @@ syn_status syn__mpi_ops_new(syn__mpi *self, syn_error *err) {
 
 /* ---- Beginning and ending a call ---- */
 
-static void call_of(const syn__mpi_wire *w, syn__call *call) {
-    *call = (syn__call){.kind = (syn_comm_kind)w->kind,
-                        .dtype = (syn_dtype)w->dtype,
-                        .reduce = (int32_t)w->reduce,
-                        .root = (int32_t)w->root,
-                        .peer = -1,
-                        .n_elems = (uint64_t)w->n_elems,
-                        .group = w->group,
-                        .group_id = (uint32_t)w->group_id,
+/* Waits for all requests. A thread beside the rank's own leaves the core to it meanwhile. */
+static syn_status await_all(const syn_request *r, int n, MPI_Request *requests, syn_error *err) {
+    int done = 0;
+    if (r->on_main) {
+        SYN__TRY_MPI("MPI_Waitall", MPI_Waitall(n, requests, MPI_STATUSES_IGNORE));
+        return SYN_OK;
+    }
+    for (;;) {
+        SYN__TRY_MPI("MPI_Testall", MPI_Testall(n, requests, &done, MPI_STATUSES_IGNORE));
+        if (done) return SYN_OK;
+        syn__mpi_rest();
+    }
+}
+
+static void turn_of(const syn__mpi_wire *w, syn_group *group, syn__turn *turn) {
+    *group = (syn_group){.id = (uint32_t)w->group_id, .name = w->group};
+    *turn = (syn__turn){.exchange = {.kind = (syn_comm_kind)w->kind,
+                                     .dtype = (syn_dtype)w->dtype,
+                                     .reduce = (syn_reduce)w->reduce,
+                                     .root = (int32_t)w->root,
+                                     .n_elems = (size_t)w->n_elems,
+                                     .group = group},
                         .seq = (uint64_t)w->seq};
 }
 
 static syn_status compare_wires(const syn_group *group, const syn__mpi_wire *wires,
                                 syn_error *err) {
-    syn__call first, other;
-    call_of(&wires[0], &first);
+    syn_group first_group, other_group;
+    syn__turn first, other;
+    turn_of(&wires[0], &first_group, &first);
     for (int32_t i = 1; i < group->size; i++) {
         char sentence[512];
-        call_of(&wires[i], &other);
-        if (syn__call_equal(&first, &other)) continue;
+        turn_of(&wires[i], &other_group, &other);
+        if (syn__exchange_equal(&first.exchange, &other.exchange)) continue;
         syn__mismatch_text(group->ranks[0], &first, group->ranks[i], &other, sentence,
                            sizeof sentence);
         return SYN_FAIL(err, SYN_E_COMM, "%s", sentence);
@@ -103,220 +117,198 @@ static syn_status compare_wires(const syn_group *group, const syn__mpi_wire *wir
     return SYN_OK;
 }
 
-/* Each member sends its signature to each other, over all groups in program order: two ranks that
-   enter different groups of both find out too. */
-static syn_status check_call(syn__mpi *self, const syn_group *group, const syn__call *call,
-                             syn_error *err) {
+/* Each member sends its signature to each other. Without threads over all groups in program order:
+   two ranks that enter different groups of both find out too. With threads the groups of a rank run
+   side by side, and only members of one can be compared. */
+static syn_status check_call(syn__mpi *self, const syn_request *r, syn_error *err) {
+    const syn_exchange *x = &r->turn.exchange;
+    const syn_group *group = x->group;
     syn__mpi_group *shared = group->impl;
     syn__mpi_wire *mine = &shared->wires[group->index];
+    const bool apart = self->base.threads;
+    MPI_Comm comm = apart ? shared->comm : self->checks;
     int n = 0;
-    *mine = (syn__mpi_wire){.kind = (int64_t)call->kind,
-                            .dtype = (int64_t)call->dtype,
-                            .reduce = call->reduce,
-                            .root = call->root,
-                            .n_elems = (int64_t)call->n_elems,
-                            .group_id = call->group_id,
-                            .seq = (int64_t)call->seq};
-    snprintf(mine->group, sizeof mine->group, "%s", call->group);
+    *mine = (syn__mpi_wire){.kind = (int64_t)x->kind,
+                            .dtype = (int64_t)x->dtype,
+                            .reduce = (int64_t)x->reduce,
+                            .root = x->root,
+                            .n_elems = (int64_t)x->n_elems,
+                            .group_id = group->id,
+                            .seq = (int64_t)r->turn.seq};
+    snprintf(mine->group, sizeof mine->group, "%s", group->name);
     for (int32_t i = 0; i < group->size; i++) {
         if (i == group->index) continue;
-        SYN__TRY_MPI("MPI_Irecv",
-                     MPI_Irecv(&shared->wires[i], (int)sizeof(syn__mpi_wire), MPI_BYTE,
-                               group->ranks[i], 0, self->checks, &shared->requests[n++]));
-        SYN__TRY_MPI("MPI_Isend",
-                     MPI_Isend(mine, (int)sizeof(syn__mpi_wire), MPI_BYTE, group->ranks[i], 0,
-                               self->checks, &shared->requests[n++]));
+        const int peer = apart ? i : group->ranks[i];
+        SYN__TRY_MPI("MPI_Irecv", MPI_Irecv(&shared->wires[i], (int)sizeof(syn__mpi_wire), MPI_BYTE,
+                                            peer, 0, comm, &shared->requests[n++]));
+        SYN__TRY_MPI("MPI_Isend", MPI_Isend(mine, (int)sizeof(syn__mpi_wire), MPI_BYTE, peer, 0,
+                                            comm, &shared->requests[n++]));
     }
-    SYN__TRY_MPI("MPI_Waitall", MPI_Waitall(n, shared->requests, MPI_STATUSES_IGNORE));
+    SYN_TRY(await_all(r, n, shared->requests, err));
     return compare_wires(group, shared->wires, err);
 }
 
-static syn_status begin(syn__mpi *self, const syn_group *group, syn__call *call, uint64_t *wait_ns,
-                        syn_error *err) {
-    syn__mpi_group *shared = group->impl;
-    call->group = group->name;
-    call->group_id = group->id;
-    call->seq = ++shared->seq;
-    call->peer = -1;
-    *wait_ns = 0;
-    syn__watchdog_enter(self->dog, call);
-    SYN_TRY(syn__mpi_reap(self, err));
-    if (!self->check && !self->measure) return SYN_OK;
-    const uint64_t begin_ns = syn__clock_ns();
-    if (self->check) SYN_TRY(check_call(self, group, call, err));
-    else SYN__TRY_MPI("MPI_Barrier", MPI_Barrier(shared->comm));
-    *wait_ns = syn__clock_ns() - begin_ns;
-    return SYN_OK;
+/* All members have entered. With threads all meet before MPI moves data: it then has nobody to
+   wait for, which it does without leaving the core to others. */
+static syn_status meet(syn__mpi *self, const syn_request *r, syn_error *err) {
+    syn__mpi_group *shared = r->turn.exchange.group->impl;
+    if (self->check) return check_call(self, r, err);
+    if (!self->base.threads) {
+        SYN__TRY_MPI("MPI_Barrier", MPI_Barrier(shared->comm));
+        return SYN_OK;
+    }
+    MPI_Request entered;
+    SYN__TRY_MPI("MPI_Ibarrier", MPI_Ibarrier(shared->comm, &entered));
+    return await_all(r, 1, &entered, err);
 }
 
-static MPI_Comm comm_of(const syn_group *group) {
-    return ((const syn__mpi_group *)group->impl)->comm;
+static syn_status begin(syn__mpi *self, syn_request *r, syn_error *err) {
+    if (r->on_main) SYN_TRY(syn__mpi_reap(self, err));
+    if (!self->check && !self->measure && !self->base.threads) return SYN_OK;
+    const uint64_t begin_ns = syn__clock_ns();
+    SYN_TRY(meet(self, r, err));
+    r->times.wait_ns = syn__clock_ns() - begin_ns;
+    return SYN_OK;
 }
 
 /* ---- Collectives ---- */
 
-static syn_status all_reduce_wide(syn__mpi *self, const syn_group *group, const void *in, void *out,
-                                  size_t n_elems, syn_dtype dtype, syn_reduce reduce,
-                                  syn_error *err) {
-    const syn_dtype wide = syn__wide_dtype(dtype, reduce);
+static syn_status all_reduce_wide(syn__mpi *self, const syn_exchange *x, syn_error *err) {
+    const syn__mpi_group *shared = x->group->impl;
+    const syn_dtype wide = syn__wide_dtype(x->dtype, x->reduce);
     const size_t piece = min_size(SYN__MPI_SCRATCH_BYTES / syn_dtype_bytes(wide), self->limit);
-    for (size_t at = 0; at < n_elems; at += piece) {
-        const size_t n = min_size(piece, n_elems - at);
-        syn__wide_load(in, at, self->scratch, n, dtype, reduce);
+    for (size_t at = 0; at < x->n_elems; at += piece) {
+        const size_t n = min_size(piece, x->n_elems - at);
+        syn__wide_load(x->in, at, shared->scratch, n, x->dtype, x->reduce);
         SYN__TRY_MPI("MPI_Allreduce",
-                     MPI_Allreduce(MPI_IN_PLACE, self->scratch, (int)n, reduce_type(wide, reduce),
-                                   reduce_op(self, wide, reduce), comm_of(group)));
-        if (reduce == SYN_REDUCE_AVG) syn__wide_divide(self->scratch, n, wide, group->size);
-        syn__wide_store(self->scratch, out, at, n, dtype, reduce);
+                     MPI_Allreduce(MPI_IN_PLACE, shared->scratch, (int)n,
+                                   reduce_type(wide, x->reduce), reduce_op(self, wide, x->reduce),
+                                   shared->comm));
+        if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(shared->scratch, n, wide, x->group->size);
+        syn__wide_store(shared->scratch, x->out, at, n, x->dtype, x->reduce);
     }
     return SYN_OK;
 }
 
-static syn_status all_reduce(syn__mpi *self, const syn_group *group, const void *in, void *out,
-                             size_t n_elems, syn_dtype dtype, syn_reduce reduce, syn_error *err) {
-    if (syn__wide_dtype(dtype, reduce) != dtype)
-        return all_reduce_wide(self, group, in, out, n_elems, dtype, reduce, err);
-    const size_t elem_bytes = syn_dtype_bytes(dtype);
-    for (size_t at = 0; at < n_elems; at += self->limit) {
-        const int n = (int)min_size(self->limit, n_elems - at);
-        const void *from = in == out ? MPI_IN_PLACE : (const char *)in + at * elem_bytes;
+static syn_status all_reduce(syn__mpi *self, const syn_exchange *x, syn_error *err) {
+    const syn__mpi_group *shared = x->group->impl;
+    if (syn__wide_dtype(x->dtype, x->reduce) != x->dtype) return all_reduce_wide(self, x, err);
+    const size_t elem_bytes = syn_dtype_bytes(x->dtype);
+    for (size_t at = 0; at < x->n_elems; at += self->limit) {
+        const int n = (int)min_size(self->limit, x->n_elems - at);
+        const void *from = x->in == x->out ? MPI_IN_PLACE : (const char *)x->in + at * elem_bytes;
         SYN__TRY_MPI("MPI_Allreduce",
-                     MPI_Allreduce(from, (char *)out + at * elem_bytes, n,
-                                   reduce_type(dtype, reduce), reduce_op(self, dtype, reduce),
-                                   comm_of(group)));
+                     MPI_Allreduce(from, (char *)x->out + at * elem_bytes, n,
+                                   reduce_type(x->dtype, x->reduce),
+                                   reduce_op(self, x->dtype, x->reduce), shared->comm));
     }
-    if (reduce == SYN_REDUCE_AVG) syn__wide_divide(out, n_elems, dtype, group->size);
+    if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(x->out, x->n_elems, x->dtype, x->group->size);
     return SYN_OK;
 }
 
 /* Piece by piece: the same part of every block packed side by side. */
-static syn_status reduce_scatter_pieces(syn__mpi *self, const syn_group *group, const void *in,
-                                        void *out, size_t n_elems, syn_dtype dtype,
-                                        syn_reduce reduce, syn_error *err) {
-    const syn_dtype wide = syn__wide_dtype(dtype, reduce);
-    const size_t wide_bytes = syn_dtype_bytes(wide), size = (size_t)group->size;
+static syn_status reduce_scatter_pieces(syn__mpi *self, const syn_exchange *x, syn_error *err) {
+    const syn__mpi_group *shared = x->group->impl;
+    const syn_dtype wide = syn__wide_dtype(x->dtype, x->reduce);
+    const size_t wide_bytes = syn_dtype_bytes(wide), size = (size_t)x->group->size;
     size_t piece = min_size(SYN__MPI_SCRATCH_BYTES / wide_bytes, self->limit) / (size + 1);
     if (piece == 0)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED, "reduce_scatter over %d ranks is too wide",
-                        (int)group->size);
-    unsigned char *mine = self->scratch + size * piece * wide_bytes;
-    for (size_t at = 0; at < n_elems; at += piece) {
-        const size_t n = min_size(piece, n_elems - at);
+                        (int)x->group->size);
+    unsigned char *mine = shared->scratch + size * piece * wide_bytes;
+    for (size_t at = 0; at < x->n_elems; at += piece) {
+        const size_t n = min_size(piece, x->n_elems - at);
         for (size_t k = 0; k < size; k++)
-            syn__wide_load(in, k * n_elems + at, self->scratch + k * n * wide_bytes, n, dtype,
-                           reduce);
+            syn__wide_load(x->in, k * x->n_elems + at, shared->scratch + k * n * wide_bytes, n,
+                           x->dtype, x->reduce);
         SYN__TRY_MPI("MPI_Reduce_scatter_block",
-                     MPI_Reduce_scatter_block(self->scratch, mine, (int)n,
-                                              reduce_type(wide, reduce),
-                                              reduce_op(self, wide, reduce), comm_of(group)));
-        if (reduce == SYN_REDUCE_AVG) syn__wide_divide(mine, n, wide, group->size);
-        syn__wide_store(mine, out, at, n, dtype, reduce);
+                     MPI_Reduce_scatter_block(shared->scratch, mine, (int)n,
+                                              reduce_type(wide, x->reduce),
+                                              reduce_op(self, wide, x->reduce), shared->comm));
+        if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(mine, n, wide, x->group->size);
+        syn__wide_store(mine, x->out, at, n, x->dtype, x->reduce);
     }
     return SYN_OK;
 }
 
-static syn_status reduce_scatter(syn__mpi *self, const syn_group *group, const void *in, void *out,
-                                 size_t n_elems, syn_dtype dtype, syn_reduce reduce,
-                                 syn_error *err) {
-    if (syn__wide_dtype(dtype, reduce) != dtype || n_elems > self->limit / (size_t)group->size)
-        return reduce_scatter_pieces(self, group, in, out, n_elems, dtype, reduce, err);
+static syn_status reduce_scatter(syn__mpi *self, const syn_exchange *x, syn_error *err) {
+    const syn__mpi_group *shared = x->group->impl;
+    if (x->n_elems == 0) return SYN_OK;
+    if (syn__wide_dtype(x->dtype, x->reduce) != x->dtype ||
+        x->n_elems > self->limit / (size_t)x->group->size)
+        return reduce_scatter_pieces(self, x, err);
     SYN__TRY_MPI("MPI_Reduce_scatter_block",
-                 MPI_Reduce_scatter_block(in, out, (int)n_elems, reduce_type(dtype, reduce),
-                                          reduce_op(self, dtype, reduce), comm_of(group)));
-    if (reduce == SYN_REDUCE_AVG) syn__wide_divide(out, n_elems, dtype, group->size);
+                 MPI_Reduce_scatter_block(x->in, x->out, (int)x->n_elems,
+                                          reduce_type(x->dtype, x->reduce),
+                                          reduce_op(self, x->dtype, x->reduce), shared->comm));
+    if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(x->out, x->n_elems, x->dtype, x->group->size);
     return SYN_OK;
 }
 
-/* The root's buf to all others'. */
-static syn_status broadcast(syn__mpi *self, const syn_group *group, void *buf, size_t n_elems,
-                            syn_dtype dtype, int32_t root, syn_error *err) {
-    for (size_t at = 0; at < n_elems; at += self->limit) {
-        const int n = (int)min_size(self->limit, n_elems - at);
-        SYN__TRY_MPI("MPI_Bcast", MPI_Bcast((char *)buf + at * syn_dtype_bytes(dtype), n,
-                                            syn__mpi_type(dtype), root, comm_of(group)));
+/* The root's elements of buf to all others'. */
+static syn_status spread(syn__mpi *self, const syn_exchange *x, void *buf, int32_t root,
+                         syn_error *err) {
+    const syn__mpi_group *shared = x->group->impl;
+    for (size_t at = 0; at < x->n_elems; at += self->limit) {
+        const int n = (int)min_size(self->limit, x->n_elems - at);
+        SYN__TRY_MPI("MPI_Bcast", MPI_Bcast((char *)buf + at * syn_dtype_bytes(x->dtype), n,
+                                            syn__mpi_type(x->dtype), root, shared->comm));
     }
     return SYN_OK;
 }
 
-static syn_status all_gather(syn__mpi *self, const syn_group *group, const void *in, void *out,
-                             size_t n_elems, syn_dtype dtype, syn_error *err) {
-    const size_t bytes = n_elems * syn_dtype_bytes(dtype);
-    const MPI_Datatype type = syn__mpi_type(dtype);
-    if (n_elems <= self->limit / (size_t)group->size) {
-        SYN__TRY_MPI("MPI_Allgather", MPI_Allgather(in, (int)n_elems, type, out, (int)n_elems, type,
-                                                    comm_of(group)));
+static syn_status all_gather(syn__mpi *self, const syn_exchange *x, syn_error *err) {
+    const syn__mpi_group *shared = x->group->impl;
+    const size_t bytes = x->n_elems * syn_dtype_bytes(x->dtype);
+    const MPI_Datatype type = syn__mpi_type(x->dtype);
+    if (x->n_elems == 0) return SYN_OK;
+    if (x->n_elems <= self->limit / (size_t)x->group->size) {
+        SYN__TRY_MPI("MPI_Allgather", MPI_Allgather(x->in, (int)x->n_elems, type, x->out,
+                                                    (int)x->n_elems, type, shared->comm));
         return SYN_OK;
     }
-    memcpy((char *)out + (size_t)group->index * bytes, in, bytes);
-    for (int32_t k = 0; k < group->size; k++)
-        SYN_TRY(broadcast(self, group, (char *)out + (size_t)k * bytes, n_elems, dtype, k, err));
+    memcpy((char *)x->out + (size_t)x->group->index * bytes, x->in, bytes);
+    for (int32_t k = 0; k < x->group->size; k++)
+        SYN_TRY(spread(self, x, (char *)x->out + (size_t)k * bytes, k, err));
     return SYN_OK;
 }
 
-syn_status syn__mpi_all_reduce(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                               size_t n_elems, syn_dtype dtype, syn_reduce reduce,
-                               uint64_t *wait_ns, syn_error *err) {
-    syn__mpi *self = (syn__mpi *)comm;
-    syn__call call = {SYN_COMM_ALL_REDUCE, dtype, (int32_t)reduce, -1, 0, 0, n_elems, NULL, 0, 0};
-    syn_status status = begin(self, group, &call, wait_ns, err);
-    if (status == SYN_OK) status = all_reduce(self, group, in, out, n_elems, dtype, reduce, err);
-    syn__watchdog_leave(self->dog);
-    return status;
+static syn_status broadcast(syn__mpi *self, const syn_exchange *x, syn_error *err) {
+    if (x->group->index == x->root && x->in != x->out && x->n_elems > 0)
+        memcpy(x->out, x->in, x->n_elems * syn_dtype_bytes(x->dtype));
+    return spread(self, x, x->out, x->root, err);
 }
 
-syn_status syn__mpi_all_gather(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                               size_t n_elems, syn_dtype dtype, uint64_t *wait_ns, syn_error *err) {
-    syn__mpi *self = (syn__mpi *)comm;
-    syn__call call = {SYN_COMM_ALL_GATHER, dtype, -1, -1, 0, 0, n_elems, NULL, 0, 0};
-    syn_status status = begin(self, group, &call, wait_ns, err);
-    if (status == SYN_OK && n_elems > 0)
-        status = all_gather(self, group, in, out, n_elems, dtype, err);
-    syn__watchdog_leave(self->dog);
-    return status;
-}
-
-syn_status syn__mpi_reduce_scatter(syn_comm *comm, const syn_group *group, const void *in,
-                                   void *out, size_t n_elems, syn_dtype dtype, syn_reduce reduce,
-                                   uint64_t *wait_ns, syn_error *err) {
-    syn__mpi *self = (syn__mpi *)comm;
-    syn__call call = {
-        SYN_COMM_REDUCE_SCATTER, dtype, (int32_t)reduce, -1, 0, 0, n_elems, NULL, 0, 0};
-    syn_status status = begin(self, group, &call, wait_ns, err);
-    if (status == SYN_OK && n_elems > 0)
-        status = reduce_scatter(self, group, in, out, n_elems, dtype, reduce, err);
-    syn__watchdog_leave(self->dog);
-    return status;
-}
-
-syn_status syn__mpi_broadcast(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                              size_t n_elems, syn_dtype dtype, int32_t root, uint64_t *wait_ns,
-                              syn_error *err) {
-    syn__mpi *self = (syn__mpi *)comm;
-    syn__call call = {SYN_COMM_BROADCAST, dtype, -1, root, 0, 0, n_elems, NULL, 0, 0};
-    if (group->index == root && in != out && n_elems > 0)
-        memcpy(out, in, n_elems * syn_dtype_bytes(dtype));
-    syn_status status = begin(self, group, &call, wait_ns, err);
-    if (status == SYN_OK && (root < 0 || root >= group->size))
-        status = SYN_FAIL(err, SYN_E_INVALID, "broadcast has root %d in group %.64s of %d ranks",
-                          (int)root, group->name, (int)group->size);
-    if (status == SYN_OK) status = broadcast(self, group, out, n_elems, dtype, root, err);
-    syn__watchdog_leave(self->dog);
-    return status;
-}
-
-static syn_status barrier(const syn_group *group, syn_error *err) {
-    SYN__TRY_MPI("MPI_Barrier", MPI_Barrier(comm_of(group)));
+static syn_status barrier(syn_request *r, uint64_t begin_ns, syn_error *err) {
+    const syn__mpi_group *shared = r->turn.exchange.group->impl;
+    SYN__TRY_MPI("MPI_Barrier", MPI_Barrier(shared->comm));
+    r->times.wait_ns = syn__clock_ns() - begin_ns;
     return SYN_OK;
 }
 
-syn_status syn__mpi_barrier(syn_comm *comm, const syn_group *group, uint64_t *wait_ns,
-                            syn_error *err) {
-    syn__mpi *self = (syn__mpi *)comm;
-    syn__call call = {SYN_COMM_BARRIER, SYN_F32, -1, -1, 0, 0, 0, NULL, 0, 0};
+static syn_status run(syn__mpi *self, syn_request *r, syn_error *err) {
+    const syn_exchange *x = &r->turn.exchange;
     const uint64_t begin_ns = syn__clock_ns();
-    syn_status status = begin(self, group, &call, wait_ns, err);
-    if (status == SYN_OK) status = barrier(group, err);
-    *wait_ns = syn__clock_ns() - begin_ns;
+    SYN_TRY(begin(self, r, err));
+    switch (x->kind) {
+    case SYN_COMM_ALL_REDUCE:
+        return all_reduce(self, x, err);
+    case SYN_COMM_ALL_GATHER:
+        return all_gather(self, x, err);
+    case SYN_COMM_REDUCE_SCATTER:
+        return reduce_scatter(self, x, err);
+    case SYN_COMM_BROADCAST:
+        return broadcast(self, x, err);
+    default:
+        return barrier(r, begin_ns, err);
+    }
+}
+
+syn_status syn__mpi_run_collective(syn__comm *comm, syn_request *request, syn_error *err) {
+    syn__mpi *self = (syn__mpi *)comm;
+    if (!request->on_main) return run(self, request, err);
+    syn__watchdog_enter(self->dog, &request->turn);
+    const syn_status status = run(self, request, err);
     syn__watchdog_leave(self->dog);
     return status;
 }

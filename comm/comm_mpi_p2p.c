@@ -1,8 +1,8 @@
-/* Messages over MPI: a header that says what follows, then the elements. */
+/* Messages over MPI. */
 #include "comm/comm_mpi.h"
 #include "syntorch/memory.h"
+#include "syntorch/thread.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #ifdef SYN_HAVE_MPI
@@ -11,103 +11,191 @@ static size_t min_size(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Frees messages that have left. */
+/* ---- Progress ---- */
+
+/* MPI moves messages when it is called, no matter with what. */
+static void *move(void *arg) {
+    syn__mpi *self = arg;
+    syn__mpi_mover *mover = &self->mover;
+    int flag = 0;
+    pthread_mutex_lock(&mover->lock);
+    while (!mover->stop) {
+        if (mover->under_way == 0) {
+            pthread_cond_wait(&mover->wake, &mover->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&mover->lock);
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, self->checks, &flag, MPI_STATUS_IGNORE);
+        syn__mpi_rest();
+        pthread_mutex_lock(&mover->lock);
+    }
+    pthread_mutex_unlock(&mover->lock);
+    return NULL;
+}
+
+static syn_status start_mover(syn__mpi *self, syn_error *err) {
+    if (syn__thread_start(&self->mover.thread, move, self) != 0)
+        return SYN_FAIL(err, SYN_E_COMM,
+                        "the system cannot start a communication thread of rank %d",
+                        (int)self->base.pub.rank);
+    self->mover.runs = true;
+    return SYN_OK;
+}
+
+static void count(syn__mpi *self, int messages) {
+    syn__mpi_mover *mover = &self->mover;
+    pthread_mutex_lock(&mover->lock);
+    mover->under_way += messages;
+    if (mover->under_way > 0) pthread_cond_signal(&mover->wake);
+    pthread_mutex_unlock(&mover->lock);
+}
+
+/* ---- Messages ---- */
+
+static syn__mpi_message *message_new(syn__mpi *self, const syn_exchange *x, size_t data_bytes,
+                                     syn_error *err) {
+    const size_t n_pieces = x->n_elems / self->limit + (x->n_elems % self->limit != 0);
+    const size_t requests_bytes = (n_pieces + 3) / 2 * 2 * sizeof(MPI_Request);
+    const size_t bytes = sizeof(syn__mpi_message) + requests_bytes + data_bytes;
+    syn__mpi_message *m = syn_malloc(bytes);
+    if (m == NULL) {
+        SYN_FAIL_NOMEM(err, bytes, "a message");
+        return NULL;
+    }
+    *m = (syn__mpi_message){.header = {(int64_t)x->dtype, (int64_t)x->n_elems},
+                            .requests = (MPI_Request *)(void *)(m + 1)};
+    m->data = (char *)(m + 1) + requests_bytes;
+    count(self, 1);
+    return m;
+}
+
+static void message_free(syn__mpi *self, syn__mpi_message *m) {
+    count(self, -1);
+    syn_free(m);
+}
+
 syn_status syn__mpi_reap(syn__mpi *self, syn_error *err) {
-    for (syn__mpi_pending **link = &self->sent; *link != NULL;) {
-        syn__mpi_pending *p = *link;
+    for (syn__mpi_message **link = &self->sent; *link != NULL;) {
+        syn__mpi_message *m = *link;
         int done = 0;
         SYN__TRY_MPI("MPI_Testall",
-                     MPI_Testall(p->n_requests, p->requests, &done, MPI_STATUSES_IGNORE));
+                     MPI_Testall(m->n_requests, m->requests, &done, MPI_STATUSES_IGNORE));
         if (done) {
-            *link = p->next;
-            syn_free(p);
+            *link = m->next;
+            message_free(self, m);
         } else {
-            link = &p->next;
+            link = &m->next;
         }
     }
     return SYN_OK;
 }
 
-static syn_status pending_new(const syn__mpi *self, syn__mpi_pending **out, const void *in,
-                              size_t n_elems, syn_dtype dtype, syn_error *err) {
-    const size_t n_pieces = n_elems / self->limit + (n_elems % self->limit != 0);
-    const size_t requests_bytes = (n_pieces + 3) / 2 * 2 * sizeof(MPI_Request);
-    const size_t data_bytes = n_elems * syn_dtype_bytes(dtype);
-    const size_t bytes = sizeof(syn__mpi_pending) + requests_bytes + data_bytes;
-    syn__mpi_pending *p = syn_malloc(bytes);
-    if (p == NULL) return SYN_FAIL_NOMEM(err, bytes, "a sent message");
-    *p = (syn__mpi_pending){.header = {(int64_t)dtype, (int64_t)n_elems},
-                            .requests = (MPI_Request *)(void *)(p + 1)};
-    p->data = (char *)(p + 1) + requests_bytes;
-    if (data_bytes > 0) memcpy(p->data, in, data_bytes);
-    *out = p;
-    return SYN_OK;
+void syn__mpi_messages_end(syn__mpi *self) {
+    while (self->sent != NULL) {
+        syn__mpi_message *m = self->sent;
+        self->sent = m->next;
+        MPI_Waitall(m->n_requests, m->requests, MPI_STATUSES_IGNORE);
+        message_free(self, m);
+    }
+    pthread_mutex_lock(&self->mover.lock);
+    self->mover.stop = true;
+    pthread_cond_signal(&self->mover.wake);
+    pthread_mutex_unlock(&self->mover.lock);
+    if (self->mover.runs) pthread_join(self->mover.thread, NULL);
+    pthread_cond_destroy(&self->mover.wake);
+    pthread_mutex_destroy(&self->mover.lock);
 }
 
-static syn_status post(syn__mpi *self, syn__mpi_pending *p, int32_t peer, int32_t tag,
-                       syn_error *err) {
-    const syn_dtype dtype = (syn_dtype)p->header[0];
-    const size_t n_elems = (size_t)p->header[1];
-    SYN__TRY_MPI("MPI_Isend", MPI_Isend(p->header, 2, MPI_INT64_T, peer, tag, self->messages,
-                                        &p->requests[p->n_requests]));
-    p->n_requests++;
-    for (size_t at = 0; at < n_elems; at += self->limit) {
-        const int n = (int)min_size(self->limit, n_elems - at);
-        SYN__TRY_MPI("MPI_Isend", MPI_Isend((char *)p->data + at * syn_dtype_bytes(dtype), n,
-                                            syn__mpi_type(dtype), peer, tag, self->messages,
-                                            &p->requests[p->n_requests]));
-        p->n_requests++;
+static syn_status post_sends(syn__mpi *self, const syn_exchange *x, syn__mpi_message *m,
+                             syn_error *err) {
+    SYN__TRY_MPI("MPI_Isend", MPI_Isend(m->header, 2, MPI_INT64_T, x->peer, x->tag, self->messages,
+                                        &m->requests[m->n_requests]));
+    m->n_requests++;
+    for (size_t at = 0; at < x->n_elems; at += self->limit) {
+        const int n = (int)min_size(self->limit, x->n_elems - at);
+        SYN__TRY_MPI("MPI_Isend", MPI_Isend((char *)m->data + at * syn_dtype_bytes(x->dtype), n,
+                                            syn__mpi_type(x->dtype), x->peer, x->tag,
+                                            self->messages, &m->requests[m->n_requests]));
+        m->n_requests++;
     }
     return SYN_OK;
 }
 
-syn_status syn__mpi_send(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,
-                         int32_t peer, int32_t tag, uint64_t *wait_ns, syn_error *err) {
-    syn__mpi *self = (syn__mpi *)comm;
-    *wait_ns = 0;
-    SYN_TRY(syn__check_peer(comm, "send", peer, tag, err));
-    SYN_TRY(syn__mpi_reap(self, err));
-    syn__mpi_pending *p = NULL;
-    SYN_TRY(pending_new(self, &p, in, n_elems, dtype, err));
+static syn_status post_receives(syn__mpi *self, const syn_exchange *x, syn__mpi_message *m,
+                                syn_error *err) {
+    SYN__TRY_MPI("MPI_Irecv", MPI_Irecv(m->header, 2, MPI_INT64_T, x->peer, x->tag, self->messages,
+                                        &m->requests[m->n_requests]));
+    m->n_requests++;
+    for (size_t at = 0; at < x->n_elems; at += self->limit) {
+        const int n = (int)min_size(self->limit, x->n_elems - at);
+        SYN__TRY_MPI("MPI_Irecv", MPI_Irecv((char *)x->out + at * syn_dtype_bytes(x->dtype), n,
+                                            syn__mpi_type(x->dtype), x->peer, x->tag,
+                                            self->messages, &m->requests[m->n_requests]));
+        m->n_requests++;
+    }
+    return SYN_OK;
+}
+
+static syn_status send_message(syn__mpi *self, syn_request *r, syn_error *err) {
+    const syn_exchange *x = &r->turn.exchange;
+    const size_t data_bytes = x->n_elems * syn_dtype_bytes(x->dtype);
+    syn__mpi_message *m = message_new(self, x, data_bytes, err);
+    if (m == NULL) return SYN_E_NOMEM;
+    if (data_bytes > 0) memcpy(m->data, x->in, data_bytes);
     /* Kept even if posting fails half-way: MPI may still read it. */
-    p->next = self->sent;
-    self->sent = p;
-    return post(self, p, peer, tag, err);
+    m->next = self->sent;
+    self->sent = m;
+    syn__message_done(r);
+    return post_sends(self, x, m, err);
 }
 
-static syn_status receive(syn__mpi *self, void *out, const syn__call *recv, uint64_t *wait_ns,
-                          syn_error *err) {
-    int64_t header[2];
-    const uint64_t begin_ns = syn__clock_ns();
+syn_status syn__mpi_post(syn__comm *comm, syn_request *message, syn_error *err) {
+    syn__mpi *self = (syn__mpi *)comm;
+    const syn_exchange *x = &message->turn.exchange;
+    if (comm->threads && !x->now && !self->mover.runs) SYN_TRY(start_mover(self, err));
     SYN_TRY(syn__mpi_reap(self, err));
-    SYN__TRY_MPI("MPI_Recv", MPI_Recv(header, 2, MPI_INT64_T, recv->peer, recv->tag, self->messages,
-                                      MPI_STATUS_IGNORE));
-    *wait_ns = syn__clock_ns() - begin_ns;
-    if (header[0] != (int64_t)recv->dtype || header[1] != (int64_t)recv->n_elems) {
-        const syn__call send = {SYN_COMM_SEND, (syn_dtype)header[0], -1,   -1, self->base.pub.rank,
-                                recv->tag,     (uint64_t)header[1],  NULL, 0,  0};
-        char sentence[512];
-        syn__mismatch_text(recv->peer, &send, self->base.pub.rank, recv, sentence, sizeof sentence);
-        return SYN_FAIL(err, SYN_E_COMM, "%s", sentence);
-    }
-    for (size_t at = 0; at < recv->n_elems; at += self->limit) {
-        const int n = (int)min_size(self->limit, recv->n_elems - at);
-        SYN__TRY_MPI("MPI_Recv", MPI_Recv((char *)out + at * syn_dtype_bytes(recv->dtype), n,
-                                          syn__mpi_type(recv->dtype), recv->peer, recv->tag,
-                                          self->messages, MPI_STATUS_IGNORE));
-    }
+    if (x->kind == SYN_COMM_SEND) return send_message(self, message, err);
+    syn__mpi_message *m = message_new(self, x, 0, err);
+    if (m == NULL) return SYN_E_NOMEM;
+    message->impl = m;
+    const syn_status status = post_receives(self, x, m, err);
+    if (status != SYN_OK) syn__mpi_withdraw(comm, message);
+    return status;
+}
+
+void syn__mpi_withdraw(syn__comm *comm, syn_request *message) {
+    syn__mpi_message *m = message->impl;
+    for (int i = 0; i < m->n_requests; i++)
+        if (m->requests[i] != MPI_REQUEST_NULL) {
+            MPI_Cancel(&m->requests[i]);
+            MPI_Wait(&m->requests[i], MPI_STATUS_IGNORE);
+        }
+    message_free((syn__mpi *)comm, m);
+}
+
+static syn_status receive(syn__mpi *self, syn_request *r, syn_error *err) {
+    syn__mpi_message *m = r->impl;
+    SYN__TRY_MPI("MPI_Wait", MPI_Wait(&m->requests[0], MPI_STATUS_IGNORE));
+    r->times.wait_ns = syn__clock_ns() - r->times.begin_ns;
+    const int32_t rank = self->base.pub.rank;
+    const syn__turn send = {.exchange = {.kind = SYN_COMM_SEND,
+                                         .dtype = (syn_dtype)m->header[0],
+                                         .peer = rank,
+                                         .tag = r->turn.exchange.tag,
+                                         .n_elems = (size_t)m->header[1]}};
+    SYN_TRY(syn__compare_ends(r->turn.exchange.peer, &send, rank, &r->turn, err));
+    SYN__TRY_MPI("MPI_Waitall",
+                 MPI_Waitall(m->n_requests - 1, m->requests + 1, MPI_STATUSES_IGNORE));
     return SYN_OK;
 }
 
-syn_status syn__mpi_recv(syn_comm *comm, void *out, size_t n_elems, syn_dtype dtype, int32_t peer,
-                         int32_t tag, uint64_t *wait_ns, syn_error *err) {
+syn_status syn__mpi_settle(syn__comm *comm, syn_request *message, syn_error *err) {
     syn__mpi *self = (syn__mpi *)comm;
-    const syn__call call = {SYN_COMM_RECV, dtype, -1, -1, peer, tag, n_elems, NULL, 0, 0};
-    *wait_ns = 0;
-    SYN_TRY(syn__check_peer(comm, "recv", peer, tag, err));
-    syn__watchdog_enter(self->dog, &call);
-    const syn_status status = receive(self, out, &call, wait_ns, err);
+    syn__watchdog_enter(self->dog, &message->turn);
+    const syn_status status = receive(self, message, err);
+    syn__mpi_withdraw(comm, message); /* what is left of it after a failure */
     syn__watchdog_leave(self->dog);
+    syn__message_done(message);
     return status;
 }
 

@@ -1,82 +1,67 @@
 /* A world of one rank. */
 #include "comm/comm.h"
-#include "comm/comm_internal.h"
+#include "comm/comm_request.h"
 #include "syntorch/memory.h"
 
 #include <string.h>
 
 typedef struct self_comm {
     syn__comm base;
-    syn__mailbox box; /* sent to itself, not yet received */
+    syn__mailbox box; /* of messages to itself */
 } self_comm;
 
+static void copy(const syn_exchange *to, const void *from) {
+    const size_t bytes = to->n_elems * syn_dtype_bytes(to->dtype);
+    if (from != to->out && bytes > 0) memcpy(to->out, from, bytes);
+}
+
 /* Every collective over one rank is a copy. */
-static syn_status copy(const void *in, void *out, size_t n_elems, syn_dtype dtype,
-                       uint64_t *wait_ns) {
-    *wait_ns = 0;
-    if (in != out && n_elems > 0) memcpy(out, in, n_elems * syn_dtype_bytes(dtype));
+static syn_status self_run(syn__comm *comm, syn_request *request, syn_error *err) {
+    (void)comm, (void)err;
+    const syn_exchange *x = &request->turn.exchange;
+    if (x->kind != SYN_COMM_BARRIER) copy(x, x->in);
     return SYN_OK;
 }
 
-static syn_status self_all_reduce(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                                  size_t n_elems, syn_dtype dtype, syn_reduce reduce,
-                                  uint64_t *wait_ns, syn_error *err) {
-    (void)comm, (void)group, (void)reduce, (void)err;
-    return copy(in, out, n_elems, dtype, wait_ns);
-}
-
-static syn_status self_all_gather(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                                  size_t n_elems, syn_dtype dtype, uint64_t *wait_ns,
-                                  syn_error *err) {
-    (void)comm, (void)group, (void)err;
-    return copy(in, out, n_elems, dtype, wait_ns);
-}
-
-static syn_status self_broadcast(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                                 size_t n_elems, syn_dtype dtype, int32_t root, uint64_t *wait_ns,
-                                 syn_error *err) {
-    (void)comm;
-    if (root != 0)
-        return SYN_FAIL(err, SYN_E_INVALID, "broadcast has root %d in group %.64s of 1 rank",
-                        (int)root, group->name);
-    return copy(in, out, n_elems, dtype, wait_ns);
-}
-
-static syn_status self_send(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,
-                            int32_t peer, int32_t tag, uint64_t *wait_ns, syn_error *err) {
-    *wait_ns = 0;
-    SYN_TRY(syn__check_peer(comm, "send", peer, tag, err));
-    syn__message *message = NULL;
-    SYN_TRY(syn__message_new(&message, in, n_elems, dtype, peer, tag, err));
-    syn__mailbox_put(&((self_comm *)comm)->box, message);
+static syn_status send(self_comm *self, syn_request *r, syn_error *err) {
+    syn_request *recv = syn__mailbox_receiver(&self->box, 0, r->turn.exchange.tag);
+    syn__message_done(r);
+    if (recv == NULL) {
+        syn__letter *letter = NULL;
+        SYN_TRY(syn__letter_new(&letter, 0, &r->turn, err));
+        syn__mailbox_put(&self->box, letter);
+        return SYN_OK;
+    }
+    if (syn__compare_ends(0, &r->turn, 0, &recv->turn, &recv->error) == SYN_OK)
+        copy(&recv->turn.exchange, r->turn.exchange.in);
+    syn__message_done(recv);
     return SYN_OK;
 }
 
-static syn_status self_recv(syn_comm *comm, void *out, size_t n_elems, syn_dtype dtype,
-                            int32_t peer, int32_t tag, uint64_t *wait_ns, syn_error *err) {
+static syn_status self_post(syn__comm *comm, syn_request *r, syn_error *err) {
     self_comm *self = (self_comm *)comm;
-    *wait_ns = 0;
-    SYN_TRY(syn__check_peer(comm, "recv", peer, tag, err));
-    syn__message *message = syn__mailbox_take(&self->box, peer, tag);
-    if (message == NULL)
-        return SYN_FAIL(err, SYN_E_COMM,
-                        "rank 0 waits in recv(tag %d) for itself, but nothing was sent", (int)tag);
-    syn_status status = SYN_OK;
-    if (message->dtype != dtype || message->n_elems != n_elems)
-        status = SYN_FAIL(err, SYN_E_COMM,
-                          "rank 0 receives %zu elements of %s (tag %d) but sent itself %zu of %s",
-                          n_elems, syn_dtype_name(dtype), (int)tag, message->n_elems,
-                          syn_dtype_name(message->dtype));
-    else status = copy(message->data, out, n_elems, dtype, wait_ns);
-    syn_free(message);
-    return status;
+    if (r->turn.exchange.kind == SYN_COMM_SEND) return send(self, r, err);
+    syn__letter *letter = syn__mailbox_take(&self->box, &r->turn.exchange);
+    if (letter == NULL) {
+        syn__mailbox_wait(&self->box, r);
+        return SYN_OK;
+    }
+    if (syn__compare_ends(0, &letter->send, 0, &r->turn, &r->error) == SYN_OK)
+        copy(&r->turn.exchange, letter->data);
+    syn_free(letter);
+    syn__message_done(r);
+    return SYN_OK;
 }
 
-static syn_status self_barrier(syn_comm *comm, const syn_group *group, uint64_t *wait_ns,
-                               syn_error *err) {
-    (void)comm, (void)group, (void)err;
-    *wait_ns = 0;
-    return SYN_OK;
+static void self_withdraw(syn__comm *comm, syn_request *message) {
+    syn__mailbox_forget(&((self_comm *)comm)->box, message);
+}
+
+static syn_status self_settle(syn__comm *comm, syn_request *message, syn_error *err) {
+    self_withdraw(comm, message);
+    return SYN_FAIL(err, SYN_E_COMM,
+                    "rank 0 waits in recv(tag %d) for itself, but nothing was sent",
+                    (int)message->turn.exchange.tag);
 }
 
 static void self_abort(syn_comm *comm, const char *reason) {
@@ -84,27 +69,26 @@ static void self_abort(syn_comm *comm, const char *reason) {
 }
 
 static void self_close(syn_comm *comm) {
+    syn__comm_finish((syn__comm *)comm);
     syn__mailbox_free(&((self_comm *)comm)->box);
 }
 
 static const syn_comm_ops self_ops = {
     .name = "self",
     .moves_data = true,
-    .all_reduce = self_all_reduce,
-    .all_gather = self_all_gather,
-    .reduce_scatter = self_all_reduce,
-    .broadcast = self_broadcast,
-    .send = self_send,
-    .recv = self_recv,
-    .barrier = self_barrier,
+    .start = syn__comm_start,
+    .wait = syn__comm_wait,
     .abort = self_abort,
     .close = self_close,
 };
 
+static const syn__transport transport = {
+    .run = self_run, .post = self_post, .settle = self_settle, .withdraw = self_withdraw};
+
 syn_status syn_comm_self_new(syn_comm **out, syn_error *err) {
     self_comm *self = syn_calloc(1, sizeof *self);
     if (self == NULL) return SYN_FAIL_NOMEM(err, sizeof *self, "a communicator");
-    self->base.pub.ops = &self_ops;
+    syn__comm_init(&self->base, &self_ops, &transport);
     self->base.pub.size = 1;
     syn__mailbox_init(&self->box);
     *out = &self->base.pub;

@@ -12,24 +12,25 @@ struct syn__watchdog {
     pthread_cond_t stopping;
     pthread_t thread;
     bool stop, inside;
-    syn__call call; /* entered at since_ns */
+    syn__turn turn; /* entered at since_ns */
     uint64_t since_ns;
     double next_log_s;
 };
 
 /* "all_reduce #5 of group tp0", "recv(tag 3) from rank 1", "close" */
-static void describe(const syn__call *call, char *buf, size_t buf_bytes) {
-    const char *name = syn_comm_kind_name(call->kind);
-    if (call->kind == SYN_COMM_NONE && call->group != NULL)
-        snprintf(buf, buf_bytes, "the opening of group %.64s", call->group);
-    else if (call->kind == SYN_COMM_NONE)
+static void describe(const syn__turn *turn, char *buf, size_t buf_bytes) {
+    const syn_exchange *x = &turn->exchange;
+    const char *name = syn_comm_kind_name(x->kind);
+    if (x->kind == SYN_COMM_NONE && x->group != NULL)
+        snprintf(buf, buf_bytes, "the opening of group %.64s", x->group->name);
+    else if (x->kind == SYN_COMM_NONE)
         snprintf(buf, buf_bytes, "close, for messages to be received or other ranks to end");
-    else if (call->group == NULL)
-        snprintf(buf, buf_bytes, "%s(tag %d) %s rank %d", name, (int)call->tag,
-                 call->kind == SYN_COMM_SEND ? "to" : "from", (int)call->peer);
+    else if (syn__is_message(x->kind))
+        snprintf(buf, buf_bytes, "%s(tag %d) %s rank %d", name, (int)x->tag,
+                 x->kind == SYN_COMM_SEND ? "to" : "from", (int)x->peer);
     else
-        snprintf(buf, buf_bytes, "%s #%llu of group %.64s", name, (unsigned long long)call->seq,
-                 call->group);
+        snprintf(buf, buf_bytes, "%s #%llu of group %.64s", name, (unsigned long long)turn->seq,
+                 x->group->name);
 }
 
 /* What is to be said after `waited_s` seconds in the call; false: nothing. Lock held. */
@@ -38,7 +39,7 @@ static bool due(syn__watchdog *dog, double waited_s, bool *end, char *sentence, 
     char what[160];
     *end = o->abort_s > 0 && waited_s >= o->abort_s;
     if (!*end && (o->log_s <= 0 || waited_s < dog->next_log_s)) return false;
-    describe(&dog->call, what, sizeof what);
+    describe(&dog->turn, what, sizeof what);
     snprintf(sentence, bytes, "rank %d has waited %.*f s in %s%s", (int)dog->rank,
              waited_s < 10 ? 1 : 0, waited_s, what, *end ? "; the job ends now" : "");
     dog->next_log_s *= 2;
@@ -103,11 +104,11 @@ syn_status syn__watchdog_new(syn__watchdog **out, int32_t rank,
     return SYN_OK;
 }
 
-void syn__watchdog_enter(syn__watchdog *dog, const syn__call *call) {
+void syn__watchdog_enter(syn__watchdog *dog, const syn__turn *turn) {
     if (dog == NULL) return;
     pthread_mutex_lock(&dog->lock);
     dog->inside = true;
-    dog->call = *call;
+    dog->turn = *turn;
     dog->since_ns = syn__clock_ns();
     dog->next_log_s = dog->options.log_s;
     pthread_mutex_unlock(&dog->lock);

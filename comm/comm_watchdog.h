@@ -17,8 +17,8 @@ typedef struct syn__watchdog syn__watchdog;
 /* *out is NULL if both times are 0; the other functions accept that. */
 syn_status syn__watchdog_new(syn__watchdog **out, int32_t rank,
                              const syn__watchdog_options *options, syn_error *err) SYN_MUST_USE;
-/* The rank enters `call` (names in it must live until leave) or leaves it. */
-void syn__watchdog_enter(syn__watchdog *dog, const syn__call *call);
+/* The rank enters a call (its group must live until leave) or leaves it. */
+void syn__watchdog_enter(syn__watchdog *dog, const syn__turn *turn);
 void syn__watchdog_leave(syn__watchdog *dog);
 void syn__watchdog_free(syn__watchdog *dog);
 

@@ -140,11 +140,10 @@ static void scatter(const syn_param_info *p, int index, const char *shard, char 
 static syn_status send_shard(saver *s, const syn_param_info *p, syn_error *err) {
     const syn_spec spec = shard_spec(p);
     int32_t ready;
-    uint64_t wait_ns;
     SYN_TRY(syn_tensor_read(s->ctx, p->tensor, s->shard, (size_t)syn_spec_bytes(&spec)));
-    SYN_TRY(s->comm->ops->recv(s->comm, &ready, 1, SYN_I32, 0, TAG_READY, &wait_ns, err));
-    return s->comm->ops->send(s->comm, s->shard, (size_t)syn_spec_elems(&spec),
-                              (syn_dtype)spec.dtype, 0, TAG_SHARD, &wait_ns, err);
+    SYN_TRY(syn_comm_recv(s->comm, &ready, 1, SYN_I32, 0, TAG_READY, err));
+    return syn_comm_send(s->comm, s->shard, (size_t)syn_spec_elems(&spec), (syn_dtype)spec.dtype, 0,
+                         TAG_SHARD, err);
 }
 
 /* The whole parameter into s->full. */
@@ -152,14 +151,13 @@ static syn_status assemble(saver *s, const syn_param_info *p, syn_error *err) {
     const syn_spec spec = shard_spec(p);
     const size_t bytes = (size_t)syn_spec_bytes(&spec);
     const int32_t ready = 1;
-    uint64_t wait_ns;
     if (p->shard.count == 1) return syn_tensor_read(s->ctx, p->tensor, s->full, bytes);
     SYN_TRY(syn_tensor_read(s->ctx, p->tensor, s->shard, bytes));
     scatter(p, 0, s->shard, s->full);
     for (int32_t r = 1; r < p->shard.count; r++) {
-        SYN_TRY(s->comm->ops->send(s->comm, &ready, 1, SYN_I32, r, TAG_READY, &wait_ns, err));
-        SYN_TRY(s->comm->ops->recv(s->comm, s->shard, (size_t)syn_spec_elems(&spec),
-                                   (syn_dtype)spec.dtype, r, TAG_SHARD, &wait_ns, err));
+        SYN_TRY(syn_comm_send(s->comm, &ready, 1, SYN_I32, r, TAG_READY, err));
+        SYN_TRY(syn_comm_recv(s->comm, s->shard, (size_t)syn_spec_elems(&spec),
+                              (syn_dtype)spec.dtype, r, TAG_SHARD, err));
         scatter(p, r, s->shard, s->full);
     }
     return SYN_OK;

@@ -19,6 +19,20 @@ static syn_dtype dtype(const syn_operand *o) {
     return (syn_dtype)o->spec.dtype;
 }
 
+/* What the row says; its elements are those of `counted`. */
+static syn_exchange exchange_of(const syn_call *c, const syn_operand *counted) {
+    return (syn_exchange){.kind = c->def->comm,
+                          .dtype = dtype(counted),
+                          .n_elems = elems(counted),
+                          .group = c->group,
+                          .in = c->n_in ? c->in[0].data : NULL,
+                          .out = c->n_out ? c->out[0].data : NULL};
+}
+
+static syn_status run(syn_call *c, const syn_exchange *x) {
+    return syn_comm_run(c->comm, x, &c->wait_ns, c->err);
+}
+
 static syn_status check_reduce(const syn_call *c, int64_t reduce) {
     if (reduce >= 0 && reduce < SYN_REDUCE_COUNT) return SYN_OK;
     return SYN_FAIL(c->err, SYN_E_INVALID, "there is no reduction %lld", (long long)reduce);
@@ -71,9 +85,9 @@ SYN__INFER(all_reduce) {
 }
 
 SYN__CPU(all_reduce) {
-    return c->comm->ops->all_reduce(c->comm, c->group, c->in[0].data, c->out[0].data,
-                                    elems(&c->in[0]), dtype(&c->in[0]), (syn_reduce)c->attr[0].i,
-                                    &c->wait_ns, c->err);
+    syn_exchange x = exchange_of(c, &c->in[0]);
+    x.reduce = (syn_reduce)c->attr[0].i;
+    return run(c, &x);
 }
 
 syn_tensor syn_all_reduce(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, const syn_group *group) {
@@ -119,9 +133,9 @@ SYN__CPU(all_gather) {
     char *blocks = c->out[0].data;
     if (outer > 1 && !(blocks = syn_malloc(bytes)))
         return SYN_FAIL_NOMEM(c->err, bytes, "gathered blocks");
-    const syn_status s =
-        c->comm->ops->all_gather(c->comm, c->group, c->in[0].data, blocks, elems(&c->in[0]),
-                                 dtype(&c->in[0]), &c->wait_ns, c->err);
+    syn_exchange x = exchange_of(c, &c->in[0]);
+    x.out = blocks;
+    const syn_status s = run(c, &x);
     if (outer > 1) {
         if (s == SYN_OK)
             weave(blocks, c->out[0].data, (size_t)c->group->size, outer, inner_bytes, true);
@@ -159,9 +173,10 @@ SYN__CPU(reduce_scatter) {
         if (!blocks) return SYN_FAIL_NOMEM(c->err, bytes, "blocks to scatter");
         weave(c->in[0].data, blocks, (size_t)c->group->size, outer, inner_bytes, false);
     }
-    const syn_status s = c->comm->ops->reduce_scatter(
-        c->comm, c->group, blocks, c->out[0].data, elems(&c->out[0]), dtype(&c->in[0]),
-        (syn_reduce)c->attr[0].i, &c->wait_ns, c->err);
+    syn_exchange x = exchange_of(c, &c->out[0]);
+    x.in = blocks;
+    x.reduce = (syn_reduce)c->attr[0].i;
+    const syn_status s = run(c, &x);
     if (outer > 1) syn_free(blocks);
     return s;
 }
@@ -184,9 +199,9 @@ SYN__INFER(broadcast) {
 }
 
 SYN__CPU(broadcast) {
-    return c->comm->ops->broadcast(c->comm, c->group, c->in[0].data, c->out[0].data,
-                                   elems(&c->in[0]), dtype(&c->in[0]), (int32_t)c->attr[0].i,
-                                   &c->wait_ns, c->err);
+    syn_exchange x = exchange_of(c, &c->in[0]);
+    x.root = (int32_t)c->attr[0].i;
+    return run(c, &x);
 }
 
 syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *group) {
@@ -200,7 +215,8 @@ SYN__INFER(barrier) {
 }
 
 SYN__CPU(barrier) {
-    return c->comm->ops->barrier(c->comm, c->group, &c->wait_ns, c->err);
+    const syn_exchange x = {.kind = SYN_COMM_BARRIER, .group = c->group};
+    return run(c, &x);
 }
 
 void syn_barrier(syn_ctx *ctx, const syn_group *group) {
@@ -224,8 +240,10 @@ SYN__INFER(send) {
 }
 
 SYN__CPU(send) {
-    return c->comm->ops->send(c->comm, c->in[0].data, elems(&c->in[0]), dtype(&c->in[0]),
-                              (int32_t)c->attr[0].i, (int32_t)c->attr[1].i, &c->wait_ns, c->err);
+    syn_exchange x = exchange_of(c, &c->in[0]);
+    x.peer = (int32_t)c->attr[0].i;
+    x.tag = (int32_t)c->attr[1].i;
+    return run(c, &x);
 }
 
 void syn_send(syn_ctx *ctx, syn_tensor x, int32_t peer, int32_t tag) {
@@ -248,8 +266,10 @@ SYN__INFER(recv) {
 }
 
 SYN__CPU(recv) {
-    return c->comm->ops->recv(c->comm, c->out[0].data, elems(&c->out[0]), dtype(&c->out[0]),
-                              (int32_t)c->attr[0].i, (int32_t)c->attr[1].i, &c->wait_ns, c->err);
+    syn_exchange x = exchange_of(c, &c->out[0]);
+    x.peer = (int32_t)c->attr[0].i;
+    x.tag = (int32_t)c->attr[1].i;
+    return run(c, &x);
 }
 
 syn_tensor syn_recv(syn_ctx *ctx, const syn_spec *spec, int32_t peer, int32_t tag) {

@@ -1,6 +1,9 @@
 /* The interface of a communicator: how one rank of a world exchanges data with the others.
-   Implementations live in comm/; collectives reach them through the ops. Blocking; every rank of a
-   group calls the same sequence. */
+   Implementations live in comm/; collectives reach them through the ops.
+
+   An operation is started and waited for; in between the rank does other things. Operations of one
+   group run in the order in which they were started, which is the same on all members; those of
+   different groups, and messages, run beside each other. Waiting may be in any order. */
 #ifndef SYNTORCH_COMMUNICATOR_H
 #define SYNTORCH_COMMUNICATOR_H
 
@@ -23,9 +26,43 @@ typedef struct syn_group {
     void *impl;
 } syn_group;
 
-/* n_elems are elements, never bytes. in and out do not overlap, except that all_reduce and
-   broadcast allow in == out. wait_ns (never NULL) receives the time spent waiting for other ranks
-   to arrive, 0 if not measured. */
+/* One operation as a rank starts it. What a kind does not mention it does not look at. n_elems are
+   elements, never bytes. in and out do not overlap, except that all_reduce and broadcast allow
+   in == out.
+
+   kind            group, and
+   ALL_REDUCE      out[i] = reduction over ranks of in[i], in rank order
+   ALL_GATHER      n_elems of in; out holds size times as many: rank after rank
+   REDUCE_SCATTER  n_elems of out: this rank's part of the reduction; in holds size times as many
+   BROADCAST       root; in is read on the root only
+   BARRIER
+   SEND            in, peer, tag, without a group. Does not wait for the receive (buffered)
+   RECV            out, peer, tag, without a group; messages of one (source, destination, tag)
+                   arrive in the order in which they were sent */
+typedef struct syn_exchange {
+    syn_comm_kind kind;
+    syn_dtype dtype;
+    syn_reduce reduce;
+    int32_t root; /* index within the group */
+    int32_t peer; /* global rank */
+    int32_t tag;  /* >= 0 */
+    bool now;     /* the rank does nothing else meanwhile: start returns when it is done */
+    size_t n_elems;
+    const syn_group *group; /* as syn_comm_open_group gave it */
+    const void *in;
+    void *out;
+} syn_exchange;
+
+/* When an operation ran. A message runs from its start. All but wait_ns are 0 if it was run now. */
+typedef struct syn_exchange_times {
+    uint64_t begin_ns, end_ns; /* of the monotonic clock */
+    uint64_t wait_ns;          /* of that, waiting for other ranks; 0 if not measured */
+    uint64_t cpu_ns;           /* of the thread that ran it */
+} syn_exchange_times;
+
+/* An operation that was started; the communicator's. Each is waited for once. */
+typedef struct syn_request syn_request;
+
 typedef struct syn_comm_ops {
     const char *name; /* "self", "local", "mpi", "fake" */
     bool moves_data;  /* false: shapes only ("fake"); of the members below only abort and close are
@@ -33,33 +70,21 @@ typedef struct syn_comm_ops {
     /* Makes groups known. Every member calls it with the same arguments, in the same order. */
     syn_status (*open_group)(syn_comm *comm, syn_group *group, syn_error *err);
     void (*close_group)(syn_comm *comm, syn_group *group);
-    /* out[i] = reduction over ranks of in[i], in rank order. */
-    syn_status (*all_reduce)(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                             size_t n_elems, syn_dtype dtype, syn_reduce reduce, uint64_t *wait_ns,
-                             syn_error *err);
-    /* out holds size * n_elems elements: rank after rank. n_elems: of this rank's input. */
-    syn_status (*all_gather)(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                             size_t n_elems, syn_dtype dtype, uint64_t *wait_ns, syn_error *err);
-    /* in holds size * n_elems elements; out the reduced n_elems of this rank. */
-    syn_status (*reduce_scatter)(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                                 size_t n_elems, syn_dtype dtype, syn_reduce reduce,
-                                 uint64_t *wait_ns, syn_error *err);
-    /* root: index within the group. in is read on the root only. */
-    syn_status (*broadcast)(syn_comm *comm, const syn_group *group, const void *in, void *out,
-                            size_t n_elems, syn_dtype dtype, int32_t root, uint64_t *wait_ns,
-                            syn_error *err);
-    /* peer: global rank; messages of one (source, destination, tag) arrive in order. Sends do not
-       wait for the receive to be posted (buffered). */
-    syn_status (*send)(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,
-                       int32_t peer, int32_t tag, uint64_t *wait_ns, syn_error *err);
-    syn_status (*recv)(syn_comm *comm, void *out, size_t n_elems, syn_dtype dtype, int32_t peer,
-                       int32_t tag, uint64_t *wait_ns, syn_error *err);
-    syn_status (*barrier)(syn_comm *comm, const syn_group *group, uint64_t *wait_ns,
-                          syn_error *err);
-    /* This rank has failed with `reason`: wakes the others with that sentence. Never blocks. */
+    /* Starts *exchange, which is copied; its buffers are the communicator's until it was waited
+       for. Fails, and has then started nothing, for arguments that no rank could mean and when
+       memory or threads are out; failures of the operation are told by wait. */
+    syn_status (*start)(syn_comm *comm, const syn_exchange *exchange, syn_request **request,
+                        syn_error *err);
+    /* Waits until it is done, or has failed, and ends the request either way. times may be NULL. */
+    syn_status (*wait)(syn_comm *comm, syn_request *request, syn_exchange_times *times,
+                       syn_error *err);
+    /* This rank has failed with `reason`: wakes the others with that sentence; what it started
+       itself then fails soon. Never blocks. */
     void (*abort)(syn_comm *comm, const char *reason);
     /* Ends this rank's part and frees what belongs to it, but for groups and communicator:
-       syn_comm_close calls it. */
+       syn_comm_close calls it. Collectives that were started and not waited for are finished first,
+       as others count on them; receives are taken back and fail. Their requests can still be
+       waited for. */
     void (*close)(syn_comm *comm);
 } syn_comm_ops;
 
@@ -84,6 +109,15 @@ syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, co
                                int32_t n_ranks, syn_group **out, syn_error *err) SYN_MUST_USE;
 /* The group opened with that id; NULL if there is none. */
 const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id);
+
+/* Starts an operation and waits for it. wait_ns as in syn_exchange_times; may be NULL. */
+syn_status syn_comm_run(syn_comm *comm, const syn_exchange *exchange, uint64_t *wait_ns,
+                        syn_error *err) SYN_MUST_USE;
+/* Messages, waited for. */
+syn_status syn_comm_send(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,
+                         int32_t peer, int32_t tag, syn_error *err) SYN_MUST_USE;
+syn_status syn_comm_recv(syn_comm *comm, void *out, size_t n_elems, syn_dtype dtype, int32_t peer,
+                         int32_t tag, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -10,29 +10,26 @@ static const syn_export_options as_links = {.nx_key = SYN_NX_LINKS};
 /* The graph travels as node-link JSON, which holds all of it. */
 static syn_status send_graph(syn_comm *comm, const syn_graph *mine, syn_error *err) {
     syn_sink *sink;
-    uint64_t wait_ns;
     SYN_TRY(syn_export_memory(&sink, mine, &syn_export_json, &as_links, err));
     for (uint64_t n = syn_sink_bytes(sink); n % sizeof(int32_t); n++) syn_sink_char(sink, '\n');
     size_t bytes = 0;
     const char *data = syn_sink_data(sink, &bytes);
     const int64_t header = (int64_t)bytes;
     if (!data) return syn_sink_close(sink, true, err);
-    syn_status s = comm->ops->send(comm, &header, 1, SYN_I64, 0, TAG_BYTES, &wait_ns, err);
+    syn_status s = syn_comm_send(comm, &header, 1, SYN_I64, 0, TAG_BYTES, err);
     if (s == SYN_OK)
-        s = comm->ops->send(comm, data, bytes / sizeof(int32_t), SYN_I32, 0, TAG_GRAPH, &wait_ns,
-                            err);
+        s = syn_comm_send(comm, data, bytes / sizeof(int32_t), SYN_I32, 0, TAG_GRAPH, err);
     syn_sink_close(sink, false, NULL);
     return s;
 }
 
 static syn_status receive_graph(syn_graph **out, syn_comm *comm, int32_t from, syn_error *err) {
     int64_t bytes;
-    uint64_t wait_ns;
-    SYN_TRY(comm->ops->recv(comm, &bytes, 1, SYN_I64, from, TAG_BYTES, &wait_ns, err));
+    SYN_TRY(syn_comm_recv(comm, &bytes, 1, SYN_I64, from, TAG_BYTES, err));
     char *data = syn_malloc((size_t)bytes);
     if (!data) return SYN_FAIL_NOMEM(err, (size_t)bytes, "a rank's graph");
-    syn_status s = comm->ops->recv(comm, data, (size_t)bytes / sizeof(int32_t), SYN_I32, from,
-                                   TAG_GRAPH, &wait_ns, err);
+    syn_status s =
+        syn_comm_recv(comm, data, (size_t)bytes / sizeof(int32_t), SYN_I32, from, TAG_GRAPH, err);
     if (s == SYN_OK) s = syn_import_json_memory(out, "a rank's graph", data, (size_t)bytes, err);
     syn_free(data);
     return s;
@@ -66,31 +63,28 @@ syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
 }
 
 syn_status gather_hashes(uint64_t *all, syn_comm *comm, uint64_t mine, syn_error *err) {
-    uint64_t wait_ns;
-    if (comm->rank != 0)
-        return comm->ops->send(comm, &mine, 1, SYN_I64, 0, TAG_HASH, &wait_ns, err);
+    if (comm->rank != 0) return syn_comm_send(comm, &mine, 1, SYN_I64, 0, TAG_HASH, err);
     all[0] = mine;
     for (int32_t r = 1; r < comm->size; r++)
-        SYN_TRY(comm->ops->recv(comm, &all[r], 1, SYN_I64, r, TAG_HASH, &wait_ns, err));
+        SYN_TRY(syn_comm_recv(comm, &all[r], 1, SYN_I64, r, TAG_HASH, err));
     return SYN_OK;
 }
 
 syn_status gather_agreement(gather_start *out, syn_comm *comm, syn_status mine, uint64_t plan,
                             syn_error *err) {
-    uint64_t wait_ns;
     int64_t message[2] = {(int64_t)mine, (int64_t)plan};
     int32_t answer[2] = {mine != SYN_OK ? comm->rank : -1, -1};
     if (comm->rank != 0) {
-        SYN_TRY(comm->ops->send(comm, message, 2, SYN_I64, 0, TAG_STATUS, &wait_ns, err));
-        SYN_TRY(comm->ops->recv(comm, answer, 2, SYN_I32, 0, TAG_FIRST, &wait_ns, err));
+        SYN_TRY(syn_comm_send(comm, message, 2, SYN_I64, 0, TAG_STATUS, err));
+        SYN_TRY(syn_comm_recv(comm, answer, 2, SYN_I32, 0, TAG_FIRST, err));
     }
     for (int32_t r = 1; comm->rank == 0 && r < comm->size; r++) {
-        SYN_TRY(comm->ops->recv(comm, message, 2, SYN_I64, r, TAG_STATUS, &wait_ns, err));
+        SYN_TRY(syn_comm_recv(comm, message, 2, SYN_I64, r, TAG_STATUS, err));
         if (message[0] != SYN_OK && answer[0] < 0) answer[0] = r;
         if ((uint64_t)message[1] != plan && answer[1] < 0) answer[1] = r;
     }
     for (int32_t r = 1; comm->rank == 0 && r < comm->size; r++)
-        SYN_TRY(comm->ops->send(comm, answer, 2, SYN_I32, r, TAG_FIRST, &wait_ns, err));
+        SYN_TRY(syn_comm_send(comm, answer, 2, SYN_I32, r, TAG_FIRST, err));
     *out = (gather_start){answer[0], answer[1]};
     return SYN_OK;
 }

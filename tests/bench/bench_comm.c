@@ -4,6 +4,7 @@
    they meet only before and after. */
 #include "comm/comm.h"
 #include "syntorch/memory.h"
+#include "tests/support/comm_calls.h"
 
 #include <pthread.h>
 #include <spawn.h>
@@ -38,7 +39,6 @@ static syn_status bench_rank(syn_comm *comm, void *arg, syn_error *err) {
     bench *b = arg;
     const int32_t ranks[] = {0, 1};
     syn_group *group = NULL;
-    uint64_t wait_ns = 0;
     SYN_TRY(syn_comm_open_group(comm, 1, "pair", ranks, 2, &group, err));
     for (int s = 0; s < N_SIZES; s++) {
         const size_t n = sizes[s] / sizeof(float);
@@ -48,11 +48,11 @@ static syn_status bench_rank(syn_comm *comm, void *arg, syn_error *err) {
         memset(out, 0, sizes[s]);
         double best = 1e30;
         for (int run = 0; run < N_RUNS; run++) {
-            SYN_TRY(comm->ops->barrier(comm, group, &wait_ns, err));
+            SYN_TRY(run_barrier(comm, group, err));
             const double begin = now_us();
             for (int i = 0; i < repeats[s]; i++)
-                SYN_TRY(comm->ops->all_reduce(comm, group, in, b->in_place ? in : out, n, SYN_F32,
-                                              SYN_REDUCE_SUM, &wait_ns, err));
+                SYN_TRY(run_all_reduce(comm, group, in, b->in_place ? in : out, n, SYN_F32,
+                                       SYN_REDUCE_SUM, err));
             const double us = (now_us() - begin) / repeats[s];
             if (us < best) best = us;
         }

@@ -7,6 +7,7 @@
 #include "syntorch/memory.h"
 #include "tests/support/test.h"
 
+#include "tests/support/comm_calls.h"
 #include "tests/support/comm_reference.h"
 #include "tests/support/random.h"
 
@@ -26,21 +27,21 @@ typedef struct job {
     size_t in_elems, out_elems;
 } job;
 
+/* Waited for at once, or started first. */
 static syn_status run_job(syn_comm *comm, const syn_group *group, const job *j, void *in, void *out,
-                          syn_error *err) {
-    uint64_t wait_ns = 1;
-    switch (j->kind) {
-    case SYN_COMM_ALL_REDUCE:
-        return comm->ops->all_reduce(comm, group, in, out, j->n, j->dtype, j->reduce, &wait_ns,
-                                     err);
-    case SYN_COMM_ALL_GATHER:
-        return comm->ops->all_gather(comm, group, in, out, j->n, j->dtype, &wait_ns, err);
-    case SYN_COMM_REDUCE_SCATTER:
-        return comm->ops->reduce_scatter(comm, group, in, out, j->n, j->dtype, j->reduce, &wait_ns,
-                                         err);
-    default:
-        return comm->ops->broadcast(comm, group, in, out, j->n, j->dtype, j->root, &wait_ns, err);
-    }
+                          bool started, syn_error *err) {
+    const syn_exchange x = {.kind = j->kind,
+                            .dtype = j->dtype,
+                            .reduce = j->reduce,
+                            .root = j->root,
+                            .n_elems = j->n,
+                            .group = group,
+                            .in = in,
+                            .out = out};
+    if (!started) return syn_comm_run(comm, &x, NULL, err);
+    syn_request *request = NULL;
+    SYN_TRY(comm->ops->start(comm, &x, &request, err));
+    return comm->ops->wait(comm, request, NULL, err);
 }
 
 static syn_status job_rank(syn_comm *comm, void *arg, syn_error *err) {
@@ -57,7 +58,7 @@ static syn_status job_rank(syn_comm *comm, void *arg, syn_error *err) {
         memcpy(in, j->in[comm->rank], j->in_elems * bytes);
         memset(out, 0xa5, j->out_elems * bytes + 1);
         unsigned char *to = j->in_place ? in : out;
-        status = run_job(comm, group, j, in, to, err);
+        status = run_job(comm, group, j, in, to, again == 1, err);
         if (status == SYN_OK && memcmp(to, j->want[comm->rank], j->out_elems * bytes) != 0)
             status = SYN_FAIL(err, SYN_E_FORMAT, "rank %d got wrong elements", (int)comm->rank);
         if (status == SYN_OK && out[j->out_elems * bytes] != 0xa5)
@@ -150,7 +151,6 @@ static syn_status all_halves_rank(syn_comm *comm, void *arg, syn_error *err) {
     const int32_t ranks[] = {0, 1};
     enum { N = 65536 };
     syn_group *group = NULL;
-    uint64_t wait_ns = 0;
     SYN_TRY(syn_comm_open_group(comm, 1, "pair", ranks, 2, &group, err));
     uint16_t *in = malloc(N * sizeof *in), *other = malloc(N * sizeof *in),
              *out = malloc(N * sizeof *in);
@@ -162,8 +162,7 @@ static syn_status all_halves_rank(syn_comm *comm, void *arg, syn_error *err) {
             in[i] = comm->rank == 0 ? mine : second;
             other[i] = comm->rank == 0 ? second : mine;
         }
-        status =
-            comm->ops->all_reduce(comm, group, in, out, N, dtype, SYN_REDUCE_SUM, &wait_ns, err);
+        status = run_all_reduce(comm, group, in, out, N, dtype, SYN_REDUCE_SUM, err);
         for (uint32_t i = 0; i < N && status == SYN_OK; i++) {
             const double a = reference_widen(in[i], dtype), b = reference_widen(other[i], dtype);
             const double sum = (double)((float)a + (float)b);
@@ -199,8 +198,9 @@ static syn_status leaving_rank(syn_comm *comm, void *arg, syn_error *err) {
     const struct timespec moment = {0, 1000000};
     while (comm->rank == 1 && atomic_load(&shared->left) == 0) sched_yield();
     if (comm->rank == 1) nanosleep(&moment, NULL);
-    waited_ns[comm->rank] = 0;
-    syn__local_leave((syn__local *)(void *)comm, group, &waited_ns[comm->rank]);
+    syn_request r = {.turn = {.exchange = {.group = group}}, .on_main = true};
+    syn__local_leave((syn__local *)(void *)comm, &r);
+    waited_ns[comm->rank] = r.times.wait_ns;
     return origin_ns != 0 ? SYN_OK : SYN_FAIL(err, SYN_E_FORMAT, "times have no common origin");
 }
 
@@ -216,15 +216,13 @@ static syn_status nan_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     const int32_t ranks[] = {0, 1, 2};
     syn_group *group = NULL;
-    uint64_t wait_ns = 0;
     SYN_TRY(syn_comm_open_group(comm, 1, "g", ranks, 3, &group, err));
     for (int where = 0; where < 3; where++)
         for (int r = SYN_REDUCE_MIN; r <= SYN_REDUCE_MAX; r++) {
             float in[40], out[40];
             for (int i = 0; i < 40; i++)
                 in[i] = where == comm->rank ? NAN : (float)(i + comm->rank);
-            SYN_TRY(comm->ops->all_reduce(comm, group, in, out, 40, SYN_F32, (syn_reduce)r,
-                                          &wait_ns, err));
+            SYN_TRY(run_all_reduce(comm, group, in, out, 40, SYN_F32, (syn_reduce)r, err));
             for (int i = 0; i < 40; i++)
                 if (!isnan(out[i]))
                     return SYN_FAIL(err, SYN_E_FORMAT, "NaN of rank %d was lost", where);
@@ -242,14 +240,11 @@ static syn_status integer_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     const int32_t ranks[] = {0, 1};
     syn_group *group = NULL;
-    uint64_t wait_ns = 0;
     SYN_TRY(syn_comm_open_group(comm, 1, "g", ranks, 2, &group, err));
     const int32_t mine[2][3] = {{INT32_MAX, -3, 5}, {INT32_MAX, 0, -10}};
     int32_t out[3], sum[3];
-    SYN_TRY(comm->ops->all_reduce(comm, group, mine[comm->rank], out, 3, SYN_I32, SYN_REDUCE_AVG,
-                                  &wait_ns, err));
-    SYN_TRY(comm->ops->all_reduce(comm, group, mine[comm->rank], sum, 3, SYN_I32, SYN_REDUCE_SUM,
-                                  &wait_ns, err));
+    SYN_TRY(run_all_reduce(comm, group, mine[comm->rank], out, 3, SYN_I32, SYN_REDUCE_AVG, err));
+    SYN_TRY(run_all_reduce(comm, group, mine[comm->rank], sum, 3, SYN_I32, SYN_REDUCE_SUM, err));
     if (out[0] != INT32_MAX || out[1] != -1 || out[2] != -2)
         return SYN_FAIL(err, SYN_E_FORMAT, "avg gave %d %d %d", (int)out[0], (int)out[1],
                         (int)out[2]);
@@ -279,13 +274,12 @@ static syn_status program_step(syn_comm *comm, syn_group *const *groups, uint64_
                                uint64_t dice, float *in, float *out, syn_error *err) {
     const size_t g = (dice >> 8) % 5,
                  n = (dice >> 16) % 3 == 0 ? (dice >> 20) % 3000 : (dice >> 20) % 9;
-    uint64_t wait_ns = 0;
     if (dice % 5 == 4) { /* a ring of messages */
         const int32_t next = (comm->rank + 1) % PROGRAM_RANKS,
                       last = (comm->rank + 3) % PROGRAM_RANKS;
         for (size_t i = 0; i < n; i++) in[i] = (float)value_of(step, comm->rank, i);
-        SYN_TRY(comm->ops->send(comm, in, n, SYN_F32, next, (int32_t)(dice % 3), &wait_ns, err));
-        SYN_TRY(comm->ops->recv(comm, out, n, SYN_F32, last, (int32_t)(dice % 3), &wait_ns, err));
+        SYN_TRY(syn_comm_send(comm, in, n, SYN_F32, next, (int32_t)(dice % 3), err));
+        SYN_TRY(syn_comm_recv(comm, out, n, SYN_F32, last, (int32_t)(dice % 3), err));
         for (size_t i = 0; i < n; i++)
             if (out[i] != (float)value_of(step, last, i))
                 return SYN_FAIL(err, SYN_E_FORMAT, "step %d: wrong message", (int)step);
@@ -297,14 +291,11 @@ static syn_status program_step(syn_comm *comm, syn_group *const *groups, uint64_
     const bool gather = dice % 5 == 1;
     for (size_t i = 0; i < n * size; i++) in[i] = (float)value_of(step, comm->rank, i);
     if (dice % 5 == 0)
-        SYN_TRY(
-            comm->ops->all_reduce(comm, group, in, out, n, SYN_F32, SYN_REDUCE_SUM, &wait_ns, err));
-    else if (gather)
-        SYN_TRY(comm->ops->all_gather(comm, group, in, out, n, SYN_F32, &wait_ns, err));
+        SYN_TRY(run_all_reduce(comm, group, in, out, n, SYN_F32, SYN_REDUCE_SUM, err));
+    else if (gather) SYN_TRY(run_all_gather(comm, group, in, out, n, SYN_F32, err));
     else if (dice % 5 == 2)
-        SYN_TRY(comm->ops->reduce_scatter(comm, group, in, out, n, SYN_F32, SYN_REDUCE_MAX,
-                                          &wait_ns, err));
-    else return comm->ops->barrier(comm, group, &wait_ns, err);
+        SYN_TRY(run_reduce_scatter(comm, group, in, out, n, SYN_F32, SYN_REDUCE_MAX, err));
+    else return run_barrier(comm, group, err);
     for (size_t i = 0; i < (gather ? n * size : n); i++) {
         double want = gather ? value_of(step, group->ranks[i / n], i % n) : 0;
         for (int32_t k = 0; k < group->size && !gather; k++) {
@@ -343,16 +334,15 @@ static void random_programs_agree(void) {
 /* Messages of one (source, destination, tag) keep their order; tags are independent. */
 static syn_status message_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
-    uint64_t wait_ns = 0;
     if (comm->rank == 0) {
         for (int64_t i = 0; i < 100; i++)
-            SYN_TRY(comm->ops->send(comm, &i, 1, SYN_I64, 1, (int32_t)(i % 2), &wait_ns, err));
+            SYN_TRY(syn_comm_send(comm, &i, 1, SYN_I64, 1, (int32_t)(i % 2), err));
         return SYN_OK;
     }
     for (int32_t tag = 1; tag >= 0; tag--)
         for (int64_t i = tag; i < 100; i += 2) {
             int64_t got = -1;
-            SYN_TRY(comm->ops->recv(comm, &got, 1, SYN_I64, 0, tag, &wait_ns, err));
+            SYN_TRY(syn_comm_recv(comm, &got, 1, SYN_I64, 0, tag, err));
             if (got != i) return SYN_FAIL(err, SYN_E_FORMAT, "got %d, want %d", (int)got, (int)i);
         }
     return SYN_OK;
@@ -370,20 +360,17 @@ static void self_copies(void) {
     const int32_t rank = 0;
     const float in[3] = {1, 2, 3};
     float out[3] = {0};
-    uint64_t wait_ns = 7;
     CHECK_OK(syn_comm_self_new(&comm, &err), err);
     CHECK_INT(comm->size, 1);
     CHECK_OK(syn_comm_open_group(comm, 1, "solo", &rank, 1, &group, &err), err);
-    CHECK_OK(
-        comm->ops->all_reduce(comm, group, in, out, 3, SYN_F32, SYN_REDUCE_AVG, &wait_ns, &err),
-        err);
-    CHECK(out[2] == 3 && wait_ns == 0);
-    CHECK_OK(comm->ops->all_gather(comm, group, &in[1], out, 1, SYN_F32, &wait_ns, &err), err);
+    CHECK_OK(run_all_reduce(comm, group, in, out, 3, SYN_F32, SYN_REDUCE_AVG, &err), err);
+    CHECK(out[2] == 3);
+    CHECK_OK(run_all_gather(comm, group, &in[1], out, 1, SYN_F32, &err), err);
     CHECK(out[0] == 2);
-    CHECK_OK(comm->ops->send(comm, in, 3, SYN_F32, 0, 4, &wait_ns, &err), err);
-    CHECK_OK(comm->ops->recv(comm, out, 3, SYN_F32, 0, 4, &wait_ns, &err), err);
+    CHECK_OK(syn_comm_send(comm, in, 3, SYN_F32, 0, 4, &err), err);
+    CHECK_OK(syn_comm_recv(comm, out, 3, SYN_F32, 0, 4, &err), err);
     CHECK(out[0] == 1);
-    CHECK_INT(comm->ops->recv(comm, out, 3, SYN_F32, 0, 4, &wait_ns, &err), SYN_E_COMM);
+    CHECK_INT(syn_comm_recv(comm, out, 3, SYN_F32, 0, 4, &err), SYN_E_COMM);
     CHECK_STR(err.text, "rank 0 waits in recv(tag 4) for itself, but nothing was sent");
     syn_comm_close(comm);
 }
@@ -394,7 +381,7 @@ static void fake_knows_groups_only(void) {
     syn_group *a = NULL, *b = NULL, *again = NULL;
     const int32_t ranks[] = {8, 9000, 17}, pair[] = {9000, 3};
     CHECK_OK(syn_comm_fake_new(&comm, 9000, 10000, &err), err);
-    CHECK(!comm->ops->moves_data && comm->ops->all_reduce == NULL);
+    CHECK(!comm->ops->moves_data && comm->ops->start == NULL);
     CHECK_OK(syn_comm_open_group(comm, 5, "tp1", ranks, 3, &a, &err), err);
     CHECK_INT(a->index, 1);
     for (uint32_t id = 100; id < 200; id++)

@@ -2,6 +2,7 @@
    sentence, and nothing hangs (an alarm kills the program if something does). */
 #include "comm/comm.h"
 #include "syntorch/memory.h"
+#include "tests/support/comm_calls.h"
 #include "tests/support/test.h"
 
 #include <pthread.h>
@@ -49,38 +50,35 @@ static void pause_ms(long ms) {
     nanosleep(&t, NULL);
 }
 
+static const syn_comm_kind kinds[] = {[REDUCE] = SYN_COMM_ALL_REDUCE,
+                                      [GATHER] = SYN_COMM_ALL_GATHER,
+                                      [SCATTER] = SYN_COMM_REDUCE_SCATTER,
+                                      [BROADCAST] = SYN_COMM_BROADCAST,
+                                      [BARRIER] = SYN_COMM_BARRIER,
+                                      [SEND] = SYN_COMM_SEND,
+                                      [RECV] = SYN_COMM_RECV};
+
+static syn_exchange exchange_of(const step *s, syn_group *const *groups, void *in, void *out) {
+    return (syn_exchange){.kind = kinds[s->what],
+                          .dtype = s->dtype,
+                          .reduce = (syn_reduce)s->arg,
+                          .root = s->arg,
+                          .peer = s->arg,
+                          .tag = s->tag,
+                          .n_elems = s->n,
+                          .group = groups[s->group],
+                          .in = in,
+                          .out = out};
+}
+
 static syn_status do_step(syn_comm *comm, syn_group *const *groups, const step *s, void *in,
                           void *out, uint64_t *wait, syn_error *err) {
-    const syn_comm_ops *ops = comm->ops;
-    const syn_group *g = groups[s->group];
-    const syn_reduce reduce = (syn_reduce)s->arg;
-    switch (s->what) {
-    case REDUCE:
-        return ops->all_reduce(comm, g, in, out, s->n, s->dtype, reduce, wait, err);
-    case GATHER:
-        return ops->all_gather(comm, g, in, out, s->n, s->dtype, wait, err);
-    case SCATTER:
-        return ops->reduce_scatter(comm, g, in, out, s->n, s->dtype, reduce, wait, err);
-    case BROADCAST:
-        return ops->broadcast(comm, g, in, out, s->n, s->dtype, s->arg, wait, err);
-    case BARRIER:
-        return ops->barrier(comm, g, wait, err);
-    case SEND:
-        return ops->send(comm, in, s->n, s->dtype, s->arg, s->tag, wait, err);
-    case RECV:
-        return ops->recv(comm, out, s->n, s->dtype, s->arg, s->tag, wait, err);
-    case SLEEP:
-        pause_ms(100);
-        return SYN_OK;
-    case SLEEP_FAIL:
-        pause_ms(100);
+    if (s->what == SLEEP || s->what == SLEEP_FAIL) pause_ms(100);
+    if (s->what == FAIL || s->what == SLEEP_FAIL)
         return SYN_FAIL(err, SYN_E_IO, "the disk is full");
-    case FAIL:
-        return SYN_FAIL(err, SYN_E_IO, "the disk is full");
-    case NOTHING:
-        break;
-    }
-    return SYN_OK;
+    if (s->what == NOTHING || s->what == SLEEP) return SYN_OK;
+    const syn_exchange x = exchange_of(s, groups, in, out);
+    return syn_comm_run(comm, &x, wait, err);
 }
 
 static syn_status scenario_rank(syn_comm *comm, void *arg, syn_error *err) {
@@ -295,7 +293,6 @@ static void groups_and_peers_are_checked(void) {
     syn_local_world *world = NULL;
     syn_comm *a = NULL, *b = NULL;
     syn_group *group = NULL;
-    uint64_t wait_ns = 0;
     const int32_t good[] = {0, 1}, other[] = {1, 0}, twice[] = {0, 0}, far[] = {0, 2};
     CHECK_INT(syn_local_world_new(&world, 0, &err), SYN_E_INVALID);
     err = (syn_error){0};
@@ -313,7 +310,7 @@ static void groups_and_peers_are_checked(void) {
     CHECK_INT(syn_comm_open_group(a, 1, "g", &good[1], 1, &group, &err), SYN_E_INVALID);
     CHECK_STR(err.text, "rank 0 opens group g but is not one of its 1 ranks");
     err = (syn_error){0};
-    CHECK_INT(a->ops->send(a, good, 1, SYN_I32, 2, 0, &wait_ns, &err), SYN_E_INVALID);
+    CHECK_INT(syn_comm_send(a, good, 1, SYN_I32, 2, 0, &err), SYN_E_INVALID);
     CHECK_STR(err.text, "rank 0: send names rank 2 in a world of 2");
     err = (syn_error){0};
     CHECK_OK(syn_comm_open_group(a, 1, "g", good, 2, &group, &err), err);
@@ -331,11 +328,10 @@ static void *barrier_alone(void *arg) {
     syn_comm *comm = arg;
     static syn_error err;
     syn_group *group = NULL;
-    uint64_t wait_ns = 0;
     const int32_t ranks[] = {0, 1};
     err = (syn_error){0};
     if (syn_comm_open_group(comm, 1, "all", ranks, 2, &group, &err) == SYN_OK &&
-        comm->ops->barrier(comm, group, &wait_ns, &err) == SYN_OK)
+        run_barrier(comm, group, &err) == SYN_OK)
         SYN_FAIL(&err, SYN_E_FORMAT, "the barrier let one rank pass");
     syn_comm_close(comm);
     return &err;
@@ -366,12 +362,11 @@ static syn_status memory_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     const int32_t ranks[] = {0, 1};
     syn_group *group = NULL;
-    uint64_t wait_ns = 0;
     float in[2000] = {0}, out[4000];
     SYN_TRY(syn_comm_open_group(comm, 1, "pair", ranks, 2, &group, err));
-    SYN_TRY(comm->ops->all_gather(comm, group, in, out, 2000, SYN_F32, &wait_ns, err));
-    SYN_TRY(comm->ops->send(comm, in, 2000, SYN_F32, 1 - comm->rank, 0, &wait_ns, err));
-    return comm->ops->recv(comm, out, 2000, SYN_F32, 1 - comm->rank, 0, &wait_ns, err);
+    SYN_TRY(run_all_gather(comm, group, in, out, 2000, SYN_F32, err));
+    SYN_TRY(syn_comm_send(comm, in, 2000, SYN_F32, 1 - comm->rank, 0, err));
+    return syn_comm_recv(comm, out, 2000, SYN_F32, 1 - comm->rank, 0, err);
 }
 
 /* Whichever allocation fails, on whichever rank, the run ends with a sentence. */

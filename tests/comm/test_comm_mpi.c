@@ -4,7 +4,9 @@
 #include "syntorch/memory.h"
 #include "tests/support/test.h"
 
+#include "tests/support/comm_calls.h"
 #include "tests/support/comm_reference.h"
+#include "tests/support/mpi_job.h"
 
 #include <signal.h>
 #include <time.h>
@@ -56,48 +58,44 @@ static syn_status check(const buffers *b, size_t n, syn_dtype dtype, syn_reduce 
 
 static syn_status check_reductions(syn_comm *comm, const syn_group *g, buffers *b, size_t n,
                                    syn_dtype dtype, syn_reduce reduce, syn_error *err) {
-    uint64_t wait_ns = 0;
     const void *const *ins = (const void *const *)b->ins;
     const size_t size = (size_t)g->size, part = n / size, bytes = syn_dtype_bytes(dtype);
     reference_reduce(ins, g->size, 0, b->want, n, dtype, reduce);
-    SYN_TRY(comm->ops->all_reduce(comm, g, ins[g->index], b->out, n, dtype, reduce, &wait_ns, err));
+    SYN_TRY(run_all_reduce(comm, g, ins[g->index], b->out, n, dtype, reduce, err));
     SYN_TRY(check(b, n, dtype, reduce, "all_reduce", err));
     memcpy(b->out, ins[g->index], n * bytes);
-    SYN_TRY(comm->ops->all_reduce(comm, g, b->out, b->out, n, dtype, reduce, &wait_ns, err));
+    SYN_TRY(run_all_reduce(comm, g, b->out, b->out, n, dtype, reduce, err));
     SYN_TRY(check(b, n, dtype, reduce, "all_reduce in place", err));
     reference_reduce(ins, g->size, part * (size_t)g->index, b->want, part, dtype, reduce);
-    SYN_TRY(comm->ops->reduce_scatter(comm, g, ins[g->index], b->out, part, dtype, reduce, &wait_ns,
-                                      err));
+    SYN_TRY(run_reduce_scatter(comm, g, ins[g->index], b->out, part, dtype, reduce, err));
     return check(b, part, dtype, reduce, "reduce_scatter", err);
 }
 
 static syn_status check_copies(syn_comm *comm, const syn_group *g, buffers *b, size_t n,
                                syn_dtype dtype, syn_error *err) {
-    uint64_t wait_ns = 0;
     const size_t bytes = n * syn_dtype_bytes(dtype);
     const int32_t next = g->ranks[(g->index + 1) % g->size];
     const int32_t last = g->ranks[(g->index + g->size - 1) % g->size];
     for (int32_t k = 0; k < g->size; k++) {
         if (bytes > 0) memcpy((char *)b->want + (size_t)k * bytes, b->ins[k], bytes);
     }
-    SYN_TRY(comm->ops->all_gather(comm, g, b->ins[g->index], b->out, n, dtype, &wait_ns, err));
+    SYN_TRY(run_all_gather(comm, g, b->ins[g->index], b->out, n, dtype, err));
     SYN_TRY(check(b, n * (size_t)g->size, dtype, SYN_REDUCE_MIN, "all_gather", err));
     for (int32_t root = 0; root < g->size; root++) {
         memcpy(b->want, b->ins[root], bytes);
         memset(b->out, 0x5a, bytes);
-        SYN_TRY(
-            comm->ops->broadcast(comm, g, b->ins[g->index], b->out, n, dtype, root, &wait_ns, err));
+        SYN_TRY(run_broadcast(comm, g, b->ins[g->index], b->out, n, dtype, root, err));
         SYN_TRY(check(b, n, dtype, SYN_REDUCE_MIN, "broadcast", err));
     }
     memcpy(b->want, b->ins[(g->index + g->size - 1) % g->size], bytes);
     for (int32_t tag = 0; tag < 2; tag++)
-        SYN_TRY(comm->ops->send(comm, b->ins[g->index], n, dtype, next, tag, &wait_ns, err));
+        SYN_TRY(syn_comm_send(comm, b->ins[g->index], n, dtype, next, tag, err));
     for (int32_t tag = 1; tag >= 0; tag--) {
         memset(b->out, 0x5a, bytes);
-        SYN_TRY(comm->ops->recv(comm, b->out, n, dtype, last, tag, &wait_ns, err));
+        SYN_TRY(syn_comm_recv(comm, b->out, n, dtype, last, tag, err));
         SYN_TRY(check(b, n, dtype, SYN_REDUCE_MIN, "message", err));
     }
-    return comm->ops->barrier(comm, g, &wait_ns, err);
+    return run_barrier(comm, g, err);
 }
 
 /* The largest size is for pieces of the usual length. Cut into a hundred short ones, each with its
@@ -122,13 +120,11 @@ static syn_status check_group(syn_comm *comm, const syn_group *group, size_t max
 }
 
 static syn_status check_nan(syn_comm *comm, const syn_group *group, syn_error *err) {
-    uint64_t wait_ns = 0;
     for (int r = SYN_REDUCE_MIN; r <= SYN_REDUCE_MAX; r++)
         for (int32_t where = 0; where < comm->size; where++) {
             const float in = where == comm->rank ? NAN : 1;
             float out = 0;
-            SYN_TRY(comm->ops->all_reduce(comm, group, &in, &out, 1, SYN_F32, (syn_reduce)r,
-                                          &wait_ns, err));
+            SYN_TRY(run_all_reduce(comm, group, &in, &out, 1, SYN_F32, (syn_reduce)r, err));
             if (!isnan(out))
                 return SYN_FAIL(err, SYN_E_FORMAT, "NaN of rank %d was lost", (int)where);
         }
@@ -154,33 +150,28 @@ static syn_status table(syn_comm *comm, size_t max_elems, syn_error *err) {
 
 static syn_status mismatch(syn_comm *comm, syn_error *err) {
     syn_group *world = NULL;
-    uint64_t wait_ns = 0;
     float in[128] = {0}, out[128 * MAX_RANKS];
     SYN_TRY(open_world(comm, &world, err));
-    SYN_TRY(comm->ops->barrier(comm, world, &wait_ns, err));
-    if (comm->rank == 1)
-        return comm->ops->all_gather(comm, world, in, out, 64, SYN_F32, &wait_ns, err);
-    return comm->ops->all_reduce(comm, world, in, out, 128, SYN_F32, SYN_REDUCE_SUM, &wait_ns, err);
+    SYN_TRY(run_barrier(comm, world, err));
+    if (comm->rank == 1) return run_all_gather(comm, world, in, out, 64, SYN_F32, err);
+    return run_all_reduce(comm, world, in, out, 128, SYN_F32, SYN_REDUCE_SUM, err);
 }
 
 static syn_status message_mismatch(syn_comm *comm, syn_error *err) {
-    uint64_t wait_ns = 0;
     float data[8] = {0};
     if (comm->rank == 0) {
-        SYN_TRY(comm->ops->send(comm, data, 8, SYN_F32, 1, 3, &wait_ns, err));
-        return comm->ops->recv(comm, data, 8, SYN_F32, 1, 3, &wait_ns, err);
+        SYN_TRY(syn_comm_send(comm, data, 8, SYN_F32, 1, 3, err));
+        return syn_comm_recv(comm, data, 8, SYN_F32, 1, 3, err);
     }
-    return comm->ops->recv(comm, data, 8, SYN_I32, 0, 3, &wait_ns, err);
+    return syn_comm_recv(comm, data, 8, SYN_I32, 0, 3, err);
 }
 
 /* All but rank 1 wait in an all_reduce; rank 1 does something else. */
 static syn_status others_wait(syn_comm *comm, const char *mode, syn_error *err) {
     syn_group *world = NULL;
-    uint64_t wait_ns = 0;
     float value = 1;
     SYN_TRY(open_world(comm, &world, err));
-    SYN_TRY(comm->ops->all_reduce(comm, world, &value, &value, 1, SYN_F32, SYN_REDUCE_SUM, &wait_ns,
-                                  err));
+    SYN_TRY(run_all_reduce(comm, world, &value, &value, 1, SYN_F32, SYN_REDUCE_SUM, err));
     if (comm->rank == 1) {
         const struct timespec half = {0, 500000000};
         nanosleep(&half, NULL);
@@ -189,14 +180,7 @@ static syn_status others_wait(syn_comm *comm, const char *mode, syn_error *err) 
         if (strcmp(mode, "stuck") == 0) pause(); /* for ever */
         return SYN_OK;
     }
-    return comm->ops->all_reduce(comm, world, &value, &value, 1, SYN_F32, SYN_REDUCE_SUM, &wait_ns,
-                                 err);
-}
-
-static void log_line(void *arg, const char *sentence) {
-    (void)arg;
-    printf("log: %s\n", sentence);
-    fflush(stdout);
+    return run_all_reduce(comm, world, &value, &value, 1, SYN_F32, SYN_REDUCE_SUM, err);
 }
 
 static int run_rank(const char *mode) {
@@ -239,45 +223,6 @@ static int run_rank(const char *mode) {
 }
 
 /* ---- The test ---- */
-
-static char program[4096];
-static char output[1 << 16];
-
-/* Text of the command's standard output and errors in `output`; its exit code, or -1. */
-static int run_command(const char *command) {
-    FILE *pipe = popen(command, "r");
-    if (pipe == NULL) return -1;
-    size_t n = 0, got;
-    while ((got = fread(output + n, 1, sizeof output - 1 - n, pipe)) > 0) n += got;
-    output[n] = '\0';
-    const int status = pclose(pipe);
-    return status == -1 ? -1 : status >> 8 & 255;
-}
-
-#define HUNG 124 /* exit code of timeout(1) */
-
-/* Runs the program's `mode` on n ranks; its exit code. Four minutes only stop one that hangs: ranks
-   that share cores with other programs wait for them at each step. */
-static int run_mpi(const char *mode, int n) {
-    char command[8192];
-    run_command("mpirun --version 2>&1");
-    const char *flags =
-        strstr(output, "Open MPI") != NULL ? "--allow-run-as-root --oversubscribe" : "";
-    snprintf(command, sizeof command,
-             "ASAN_OPTIONS=detect_leaks=0 timeout -k 5 240 mpirun %s -n %d '%s' %s 2>&1", flags, n,
-             program, mode);
-    return run_command(command);
-}
-
-static bool have_mpi(void) {
-    return syn_mpi_built() && run_command("mpirun --version 2>&1") == 0;
-}
-
-static int occurrences(const char *part) {
-    int n = 0;
-    for (const char *at = output; (at = strstr(at, part)) != NULL; at++) n++;
-    return n;
-}
 
 /* False also for one that has ended but that nobody has asked for its exit code (where /proc
  * tells). */
@@ -341,6 +286,7 @@ static void a_lost_rank_ends_the_job(void) {
             const int left = alive();
             CHECK_MSG(left == 0, "%s left %d processes: %s", modes[m], left, output);
             if (m == 1) CHECK_HAS(output, "error: the disk is full\n");
+            if (m == 1) CHECK_HAS(output, "log: rank 1 failed: the disk is full\n");
             if (m < 2) continue;
             CHECK_HAS(output, "log: rank 0 has waited ");
             CHECK_HAS(output, " s in all_reduce #2 of group world\n");
@@ -401,7 +347,6 @@ static const test_case cases[] = {
 
 int main(int argc, char **argv) {
     if (argc == 2 && syn_mpi_launched(NULL, NULL)) return run_rank(argv[1]);
-    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n <= 0) snprintf(program, sizeof program, "%s", argv[0]);
+    find_program(argv[0]);
     return test_run(cases, COUNT(cases), argc, argv);
 }

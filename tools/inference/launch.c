@@ -62,6 +62,7 @@ static syn_status run_meta(launch *l, syn_error *err) {
 /* ---- MPI ------------------------------------------------------------------------------------- */
 
 static void mpi_log(void *user, const char *sentence) {
+    if (((const launch *)user)->failed) return; /* which is what it says */
     char shown[CLI_SHOWN_BYTES];
     fprintf(stderr, "%s: %s\n", ((const launch *)user)->program->name,
             cli_shown(sentence, shown, sizeof shown));
@@ -127,6 +128,7 @@ static syn_status run_mpi(launch *l, syn_status before, syn_error *err) {
     if (mine) syn_graph_free(mine);
     if (s != SYN_OK) {
         cli_fail(l->program, CLI_FAILED, "rank %d: %s", comm->rank, err->text);
+        l->failed = true;
         comm->ops->abort(comm, err->text);
         l->program->mute = true;
     }

@@ -30,6 +30,7 @@ typedef struct launch {
     int32_t rank; /* of this process; 0 unless MPI */
     int threads;  /* of each rank */
     /* what came of it */
+    bool failed;      /* over MPI: this rank, and said so */
     syn_ctx **ctx;    /* by rank; over MPI only this process's */
     uint64_t *hashes; /* of the traces, by rank; over MPI only on rank 0 */
     syn_graph *graph; /* of all ranks; over MPI NULL but on rank 0 */

@@ -1,0 +1,98 @@
+/* Messages between ranks of one process: letters, and receives that wait for them. */
+#include "comm/comm_request.h"
+#include "syntorch/memory.h"
+
+#include <string.h>
+
+syn_status syn__check_peer(const syn_comm *comm, const syn_exchange *message, syn_error *err) {
+    const char *what = syn_comm_kind_name(message->kind);
+    if (message->peer < 0 || message->peer >= comm->size)
+        return SYN_FAIL(err, SYN_E_INVALID, "rank %d: %s names rank %d in a world of %d",
+                        (int)comm->rank, what, (int)message->peer, (int)comm->size);
+    if (message->tag < 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "rank %d: %s has tag %d; tags are not negative",
+                        (int)comm->rank, what, (int)message->tag);
+    return SYN_OK;
+}
+
+syn_status syn__compare_ends(int32_t from, const syn__turn *send, int32_t to, const syn__turn *recv,
+                             syn_error *err) {
+    if (send->exchange.dtype == recv->exchange.dtype &&
+        send->exchange.n_elems == recv->exchange.n_elems)
+        return SYN_OK;
+    char sentence[512];
+    syn__mismatch_text(from, send, to, recv, sentence, sizeof sentence);
+    return SYN_FAIL(err, SYN_E_COMM, "%s", sentence);
+}
+
+syn_status syn__letter_new(syn__letter **out, int32_t from, const syn__turn *send, syn_error *err) {
+    const size_t data_bytes = send->exchange.n_elems * syn_dtype_bytes(send->exchange.dtype);
+    syn__letter *letter = syn_malloc(sizeof *letter + data_bytes);
+    if (letter == NULL) return SYN_FAIL_NOMEM(err, sizeof *letter + data_bytes, "a sent message");
+    *letter = (syn__letter){.from = from, .send = *send, .data = letter + 1};
+    if (data_bytes > 0) memcpy(letter->data, send->exchange.in, data_bytes);
+    *out = letter;
+    return SYN_OK;
+}
+
+void syn__mailbox_init(syn__mailbox *box) {
+    box->letters = NULL;
+    box->last_letter = &box->letters;
+    box->waiting = NULL;
+    box->last_waiting = &box->waiting;
+}
+
+void syn__mailbox_put(syn__mailbox *box, syn__letter *letter) {
+    letter->next = NULL;
+    *box->last_letter = letter;
+    box->last_letter = &letter->next;
+}
+
+syn__letter *syn__mailbox_take(syn__mailbox *box, const syn_exchange *recv) {
+    syn__letter **link = &box->letters;
+    while (*link != NULL &&
+           ((*link)->from != recv->peer || (*link)->send.exchange.tag != recv->tag))
+        link = &(*link)->next;
+    syn__letter *letter = *link;
+    if (letter == NULL) return NULL;
+    *link = letter->next;
+    if (letter->next == NULL) box->last_letter = link;
+    return letter;
+}
+
+void syn__mailbox_wait(syn__mailbox *box, syn_request *recv) {
+    recv->next = NULL;
+    *box->last_waiting = recv;
+    box->last_waiting = &recv->next;
+}
+
+static syn_request *unlink_waiting(syn__mailbox *box, syn_request **link) {
+    syn_request *recv = *link;
+    if (recv == NULL) return NULL;
+    *link = recv->next;
+    if (recv->next == NULL) box->last_waiting = link;
+    return recv;
+}
+
+syn_request *syn__mailbox_receiver(syn__mailbox *box, int32_t from, int32_t tag) {
+    syn_request **link = &box->waiting;
+    while (*link != NULL &&
+           ((*link)->turn.exchange.peer != from || (*link)->turn.exchange.tag != tag))
+        link = &(*link)->next;
+    return unlink_waiting(box, link);
+}
+
+void syn__mailbox_forget(syn__mailbox *box, syn_request *recv) {
+    syn_request **link = &box->waiting;
+    while (*link != NULL && *link != recv) link = &(*link)->next;
+    unlink_waiting(box, link);
+}
+
+void syn__mailbox_free(syn__mailbox *box) {
+    while (box->letters != NULL) {
+        syn__letter *letter = box->letters;
+        box->letters = letter->next;
+        syn_free(letter);
+    }
+    syn__mailbox_init(box);
+}

@@ -1,0 +1,240 @@
+#include "comm/comm_request.h"
+#include "syntorch/memory.h"
+#include "syntorch/thread.h"
+
+#include <stddef.h>
+
+/* ---- Streams ---- */
+
+static syn__stream *stream_of(const syn_group *group) {
+    const char *node = (const char *)group - offsetof(syn__group_node, group);
+    return &((syn__group_node *)(uintptr_t)node)->stream;
+}
+
+static void run(syn__comm *self, syn_request *r) {
+    syn__stream *s = r->stream;
+    const bool timed = !r->turn.exchange.now;
+    const uint64_t cpu_ns = timed ? syn__thread_clock_ns() : 0;
+    if (timed) r->times.begin_ns = syn__clock_ns();
+    if (s->error.code != SYN_OK) r->error = s->error;
+    else if (self->transport->run(self, r, &r->error) != SYN_OK) s->error = r->error;
+    if (timed) r->times.end_ns = syn__clock_ns();
+    if (timed) r->times.cpu_ns = syn__thread_clock_ns() - cpu_ns;
+}
+
+/* Runs the head of the queue. Lock held, but released meanwhile. */
+static void run_head(syn__comm *self, syn__stream *s, bool on_main) {
+    syn_request *r = s->head;
+    s->head = r->next;
+    if (s->head == NULL) s->tail = &s->head;
+    s->running = r;
+    r->on_main = on_main;
+    pthread_mutex_unlock(&self->lock);
+    run(self, r);
+    pthread_mutex_lock(&self->lock);
+    atomic_store_explicit(&r->state, SYN__DONE, memory_order_relaxed);
+    s->running = NULL;
+    if (!on_main) pthread_cond_signal(&self->done);
+    else if (s->head != NULL) pthread_cond_signal(&s->work);
+}
+
+/* What the rank waits for at once is left to it. */
+static bool has_work(const syn__stream *s) {
+    return s->head != NULL && s->running == NULL && !s->head->turn.exchange.now;
+}
+
+static void *stream_main(void *arg) {
+    syn__stream *s = arg;
+    syn__comm *self = s->comm;
+    pthread_mutex_lock(&self->lock);
+    while (!s->stop) {
+        if (has_work(s)) run_head(self, s, false);
+        else pthread_cond_wait(&s->work, &self->lock);
+    }
+    pthread_mutex_unlock(&self->lock);
+    return NULL;
+}
+
+static syn_status start_thread(syn__stream *s, syn_error *err) {
+    const syn_comm *comm = &s->comm->pub;
+    pthread_cond_init(&s->work, NULL);
+    if (syn__thread_start(&s->thread, stream_main, s) == 0) {
+        s->has_thread = true;
+        return SYN_OK;
+    }
+    pthread_cond_destroy(&s->work);
+    return SYN_FAIL(err, SYN_E_COMM, "the system cannot start a communication thread of rank %d",
+                    (int)comm->rank);
+}
+
+/* Runs the head, or sleeps while another thread runs it. Lock held. */
+static void advance(syn__comm *self, syn__stream *s) {
+    if (s->running == NULL) {
+        run_head(self, s, true);
+        return;
+    }
+    if (self->transport->block != NULL) self->transport->block(self, s->running);
+    pthread_cond_wait(&self->done, &self->lock);
+    if (self->transport->unblock != NULL) self->transport->unblock(self);
+}
+
+static void await_done(syn__comm *self, const syn_request *r) {
+    pthread_mutex_lock(&self->lock);
+    while (atomic_load_explicit(&r->state, memory_order_relaxed) != SYN__DONE)
+        advance(self, r->stream);
+    pthread_mutex_unlock(&self->lock);
+}
+
+static syn_status start_collective(syn__comm *self, syn_request *r, syn_error *err) {
+    syn__stream *s = stream_of(r->turn.exchange.group);
+    const bool now = r->turn.exchange.now || !self->threads;
+    if (!now && !s->has_thread) SYN_TRY(start_thread(s, err));
+    r->stream = s;
+    r->turn.seq = ++s->started;
+    if (self->transport->numbered != NULL) self->transport->numbered(self, r);
+    if (!s->has_thread) { /* nobody else can be in it */
+        r->on_main = true;
+        run(self, r);
+        atomic_store_explicit(&r->state, SYN__DONE, memory_order_relaxed);
+        return SYN_OK;
+    }
+    pthread_mutex_lock(&self->lock);
+    *s->tail = r;
+    s->tail = &r->next;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&self->lock);
+    if (now) await_done(self, r);
+    return SYN_OK;
+}
+
+/* ---- Messages ---- */
+
+void syn__message_done(syn_request *message) {
+    message->times.end_ns = syn__clock_ns();
+    atomic_store_explicit(&message->state, SYN__DONE, memory_order_release);
+}
+
+static bool message_open(const syn_request *r) {
+    return r->stream == NULL && atomic_load_explicit(&r->state, memory_order_acquire) != SYN__DONE;
+}
+
+/* ---- Requests ---- */
+
+static syn_request *request_new(syn__comm *self) {
+    syn_request *r = self->idle;
+    if (r != NULL) {
+        self->idle = r->next;
+        return r;
+    }
+    r = syn_calloc(1, sizeof *r);
+    if (r == NULL) return NULL;
+    r->made = self->made;
+    self->made = r;
+    return r;
+}
+
+static void request_end(syn__comm *self, syn_request *r) {
+    atomic_store_explicit(&r->state, SYN__DONE, memory_order_relaxed);
+    r->next = self->idle;
+    self->idle = r;
+}
+
+static syn_status check(const syn_comm *comm, const syn_exchange *x, syn_error *err) {
+    switch (x->kind) {
+    case SYN_COMM_ALL_REDUCE:
+    case SYN_COMM_ALL_GATHER:
+    case SYN_COMM_REDUCE_SCATTER:
+    case SYN_COMM_BARRIER:
+        return SYN_OK;
+    case SYN_COMM_BROADCAST:
+        if (x->root >= 0 && x->root < x->group->size) return SYN_OK;
+        return SYN_FAIL(err, SYN_E_INVALID, "broadcast has root %d in group %.64s of %d ranks",
+                        (int)x->root, x->group->name, (int)x->group->size);
+    case SYN_COMM_SEND:
+    case SYN_COMM_RECV:
+        return syn__check_peer(comm, x, err);
+    default:
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED, "communicators have no %s",
+                        syn_comm_kind_name(x->kind));
+    }
+}
+
+syn_status syn__comm_start(syn_comm *comm, const syn_exchange *exchange, syn_request **request,
+                           syn_error *err) {
+    syn__comm *self = (syn__comm *)comm;
+    SYN_TRY(check(comm, exchange, err));
+    syn_request *r = request_new(self);
+    if (r == NULL) return SYN_FAIL_NOMEM(err, sizeof *r, "a request");
+    r->next = NULL;
+    r->turn = (syn__turn){.exchange = *exchange};
+    r->stream = NULL;
+    r->times = (syn_exchange_times){0};
+    r->error.code = SYN_OK;
+    atomic_store_explicit(&r->state, SYN__OPEN, memory_order_relaxed);
+    syn_status status = SYN_OK;
+    if (syn__is_message(exchange->kind)) {
+        r->times.begin_ns = syn__clock_ns();
+        status = self->transport->post(self, r, err);
+    } else {
+        status = start_collective(self, r, err);
+    }
+    if (status != SYN_OK) request_end(self, r);
+    else *request = r;
+    return status;
+}
+
+syn_status syn__comm_wait(syn_comm *comm, syn_request *r, syn_exchange_times *times,
+                          syn_error *err) {
+    syn__comm *self = (syn__comm *)comm;
+    if (r->stream != NULL && r->stream->has_thread) await_done(self, r);
+    if (message_open(r)) (void)self->transport->settle(self, r, &r->error);
+    if (times != NULL) *times = r->times;
+    const syn_status status = r->error.code;
+    if (status != SYN_OK && err != NULL && err->code == SYN_OK) *err = r->error;
+    request_end(self, r);
+    return status;
+}
+
+/* ---- Beginning and end ---- */
+
+void syn__comm_init(syn__comm *comm, const syn_comm_ops *ops, const syn__transport *transport) {
+    comm->pub.ops = ops;
+    comm->transport = transport;
+    pthread_mutex_init(&comm->lock, NULL);
+    pthread_cond_init(&comm->done, NULL);
+}
+
+static void stream_end(syn__comm *self, syn__stream *s) {
+    if (!s->has_thread) return;
+    pthread_mutex_lock(&self->lock);
+    while (s->head != NULL || s->running != NULL) advance(self, s);
+    s->stop = true;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&self->lock);
+    pthread_join(s->thread, NULL);
+    pthread_cond_destroy(&s->work);
+    s->has_thread = false;
+}
+
+void syn__comm_finish(syn__comm *comm) {
+    for (syn__group_node *n = comm->nodes; n != NULL; n = n->next) stream_end(comm, &n->stream);
+    for (syn_request *r = comm->made; r != NULL; r = r->made) {
+        if (!message_open(r)) continue;
+        comm->transport->withdraw(comm, r);
+        if (message_open(r)) /* and not done meanwhile */
+            SYN_FAIL(&r->error, SYN_E_COMM,
+                     "rank %d closed its communicator before recv(tag %d) from rank %d was done",
+                     (int)comm->pub.rank, (int)r->turn.exchange.tag, (int)r->turn.exchange.peer);
+        syn__message_done(r);
+    }
+}
+
+void syn__comm_requests_free(syn__comm *comm) {
+    while (comm->made != NULL) {
+        syn_request *r = comm->made;
+        comm->made = r->made;
+        syn_free(r);
+    }
+    pthread_cond_destroy(&comm->done);
+    pthread_mutex_destroy(&comm->lock);
+}

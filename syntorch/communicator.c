@@ -1,0 +1,36 @@
+/* Waiting for what was started at once, over any communicator. */
+#include "syntorch/communicator.h"
+
+syn_status syn_comm_run(syn_comm *comm, const syn_exchange *exchange, uint64_t *wait_ns,
+                        syn_error *err) {
+    syn_exchange now = *exchange;
+    syn_exchange_times times = {0};
+    syn_request *request = NULL;
+    now.now = true;
+    SYN_TRY(comm->ops->start(comm, &now, &request, err));
+    const syn_status status = comm->ops->wait(comm, request, &times, err);
+    if (wait_ns != NULL) *wait_ns = times.wait_ns;
+    return status;
+}
+
+syn_status syn_comm_send(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,
+                         int32_t peer, int32_t tag, syn_error *err) {
+    const syn_exchange send = {.kind = SYN_COMM_SEND,
+                               .dtype = dtype,
+                               .peer = peer,
+                               .tag = tag,
+                               .n_elems = n_elems,
+                               .in = in};
+    return syn_comm_run(comm, &send, NULL, err);
+}
+
+syn_status syn_comm_recv(syn_comm *comm, void *out, size_t n_elems, syn_dtype dtype, int32_t peer,
+                         int32_t tag, syn_error *err) {
+    const syn_exchange recv = {.kind = SYN_COMM_RECV,
+                               .dtype = dtype,
+                               .peer = peer,
+                               .tag = tag,
+                               .n_elems = n_elems,
+                               .out = out};
+    return syn_comm_run(comm, &recv, NULL, err);
+}

@@ -1,0 +1,310 @@
+/* Operations over MPI that are started, and waited for later. */
+#include "comm/comm.h"
+#include "tests/support/comm_calls.h"
+#include "tests/support/comm_reference.h"
+#include "tests/support/mpi_job.h"
+#include "tests/support/random.h"
+#include "tests/support/test.h"
+
+#include <fcntl.h>
+#include <time.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+enum { MAX_RANKS = 4, LARGE = 300000, GO = 77 };
+
+static syn_status start(syn_comm *comm, const syn_exchange x, syn_request **request,
+                        syn_error *err) {
+    return comm->ops->start(comm, &x, request, err);
+}
+
+static syn_status wait(syn_comm *comm, syn_request *request, syn_error *err) {
+    return comm->ops->wait(comm, request, NULL, err);
+}
+
+static syn_exchange sum(const syn_group *group, const void *in, void *out, size_t n_elems) {
+    return (syn_exchange){.kind = SYN_COMM_ALL_REDUCE,
+                          .dtype = SYN_F32,
+                          .n_elems = n_elems,
+                          .group = group,
+                          .in = in,
+                          .out = out};
+}
+
+static syn_exchange receive(void *out, size_t n_elems, int32_t peer, int32_t tag) {
+    return (syn_exchange){.kind = SYN_COMM_RECV,
+                          .dtype = SYN_F32,
+                          .peer = peer,
+                          .tag = tag,
+                          .n_elems = n_elems,
+                          .out = out};
+}
+
+static syn_status open_world(syn_comm *comm, uint32_t id, syn_group **out, syn_error *err) {
+    const int32_t ranks[MAX_RANKS] = {0, 1, 2, 3};
+    return syn_comm_open_group(comm, id, "world", ranks, comm->size, out, err);
+}
+
+/* A file that one rank makes and others look for, without a word over MPI. */
+static void mark(void) {
+    close(open(getenv("SYN_TEST_MARK"), O_WRONLY | O_CREAT, 0600));
+}
+
+static void await_mark(void) {
+    const struct timespec moment = {0, 1000000};
+    while (access(getenv("SYN_TEST_MARK"), F_OK) != 0) nanosleep(&moment, NULL);
+}
+
+/* ---- Modes ---- */
+
+/* Rank 0 starts a sum and a receive, tells the others, and stays away from MPI until they have the
+   sum and the message is in its buffer. */
+static syn_status meanwhile(syn_comm *comm, syn_error *err) {
+    static float in[LARGE], out[LARGE], got[LARGE];
+    syn_group *world = NULL;
+    syn_request *reduced = NULL, *received = NULL;
+    SYN_TRY(open_world(comm, 1, &world, err));
+    for (int i = 0; i < LARGE; i++) in[i] = 1;
+    if (comm->rank == 0) {
+        SYN_TRY(start(comm, sum(world, in, out, LARGE), &reduced, err));
+        SYN_TRY(start(comm, receive(got, LARGE, 1, GO), &received, err));
+        for (int32_t r = 1; r < comm->size; r++)
+            SYN_TRY(syn_comm_send(comm, in, 1, SYN_F32, r, GO, err));
+        await_mark();
+        const volatile float *last = &got[LARGE - 1];
+        while (*last != 1) {
+            const struct timespec moment = {0, 1000000};
+            nanosleep(&moment, NULL);
+        }
+        SYN_TRY(wait(comm, received, err));
+        SYN_TRY(wait(comm, reduced, err));
+    } else {
+        SYN_TRY(syn_comm_recv(comm, got, 1, SYN_F32, 0, GO, err));
+        SYN_TRY(run_all_reduce(comm, world, in, out, LARGE, SYN_F32, SYN_REDUCE_SUM, err));
+        if (comm->rank == 1) SYN_TRY(syn_comm_send(comm, in, LARGE, SYN_F32, 0, GO, err));
+        if (comm->rank == 1) mark();
+    }
+    if (out[0] != (float)comm->size || out[LARGE - 1] != (float)comm->size)
+        return SYN_FAIL(err, SYN_E_FORMAT, "the sum is %g", (double)out[0]);
+    return SYN_OK;
+}
+
+/* Several operations of two groups and messages, all under way at once. Ranks start the groups in
+   different orders if they may, and wait in orders of their own. */
+enum { ROUNDS = 40, DEPTH = 5, ELEMS = 3000 };
+
+typedef struct operation {
+    syn_exchange x;
+    syn_request *request;
+    size_t bytes; /* of the result */
+    uint64_t in[ELEMS * MAX_RANKS], got[ELEMS * MAX_RANKS], want[ELEMS * MAX_RANKS];
+} operation;
+
+static void plan(operation *o, const syn_group *group, uint64_t dice) {
+    static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE, SYN_COMM_ALL_GATHER,
+                                          SYN_COMM_REDUCE_SCATTER, SYN_COMM_BROADCAST};
+    const size_t n = dice >> 8 & 1 ? (dice >> 16) % ELEMS : (dice >> 16) % 20;
+    o->x = (syn_exchange){.kind = kinds[dice % 4],
+                          .dtype = (syn_dtype)((dice >> 32) % SYN_DTYPE_COUNT),
+                          .reduce = (syn_reduce)((dice >> 40) % SYN_REDUCE_COUNT),
+                          .root = (int32_t)((dice >> 48) % (uint64_t)group->size),
+                          .n_elems = n,
+                          .group = group,
+                          .in = o->in,
+                          .out = o->got};
+    const size_t results = o->x.kind == SYN_COMM_ALL_GATHER ? n * (size_t)group->size : n;
+    o->bytes = results * syn_dtype_bytes(o->x.dtype);
+    reference_fill(o->in, n * (size_t)group->size, o->x.dtype, dice + (uint64_t)group->index);
+}
+
+static syn_status finish(syn_comm *comm, operation *o, syn_error *err) {
+    SYN_TRY(wait(comm, o->request, err));
+    if (memcmp(o->got, o->want, o->bytes) == 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_FORMAT, "%s of %d elements of %s: other bits when started",
+                    syn_comm_kind_name(o->x.kind), (int)o->x.n_elems, syn_dtype_name(o->x.dtype));
+}
+
+static syn_status check_round(syn_comm *comm, syn_group *const *groups, bool any_order,
+                              uint64_t *common, uint64_t *own, syn_error *err) {
+    static operation all[2 * DEPTH];
+    static float sent[2][ELEMS], got[2][ELEMS];
+    syn_request *received[2] = {NULL};
+    const int32_t next = (comm->rank + 1) % comm->size,
+                  last = (comm->rank + comm->size - 1) % comm->size;
+    for (int i = 0; i < 2 * DEPTH; i++) { /* first as calls that block */
+        plan(&all[i], groups[i / DEPTH], random_u64(common));
+        syn_exchange x = all[i].x;
+        x.out = all[i].want;
+        SYN_TRY(syn_comm_run(comm, &x, NULL, err));
+    }
+    for (int k = 0; k < 2; k++)
+        SYN_TRY(start(comm, receive(got[k], ELEMS, last, 3), &received[k], err));
+    const int first = any_order && comm->rank % 2 ? 1 : 0;
+    for (int g = 0; g < 2; g++)
+        for (int i = 0; i < DEPTH; i++) {
+            operation *o = &all[(g ^ first) * DEPTH + i];
+            SYN_TRY(start(comm, o->x, &o->request, err));
+        }
+    for (int k = 0; k < 2; k++) {
+        sent[k][ELEMS - 1] = (float)(comm->rank * 2 + k);
+        SYN_TRY(syn_comm_send(comm, sent[k], ELEMS, SYN_F32, next, 3, err));
+    }
+    const int from = (int)(random_u64(own) % (2 * DEPTH));
+    for (int i = 0; i < 2 * DEPTH; i++)
+        SYN_TRY(finish(comm, &all[(from + i * 3) % (2 * DEPTH)], err));
+    for (int k = 1; k >= 0; k--) {
+        SYN_TRY(wait(comm, received[k], err));
+        if (got[k][ELEMS - 1] != (float)(last * 2 + k))
+            return SYN_FAIL(err, SYN_E_FORMAT, "message %d is another", k);
+    }
+    return SYN_OK;
+}
+
+static syn_status rounds(syn_comm *comm, bool any_order, syn_error *err) {
+    uint64_t common = 11, own = 5 + (uint64_t)comm->rank;
+    syn_group *groups[2] = {NULL};
+    for (uint32_t g = 0; g < 2; g++) SYN_TRY(open_world(comm, g + 1, &groups[g], err));
+    for (int i = 0; i < ROUNDS; i++)
+        SYN_TRY(check_round(comm, groups, any_order, &common, &own, err));
+    return SYN_OK;
+}
+
+/* What was started is not waited for: close finishes the sum and takes the receive back. */
+static syn_status left(syn_comm *comm, syn_error *err) {
+    static float in[LARGE], out[LARGE], never[10];
+    syn_group *world = NULL;
+    syn_request *request = NULL, *received = NULL;
+    SYN_TRY(open_world(comm, 1, &world, err));
+    SYN_TRY(start(comm, receive(never, 10, comm->rank ? 0 : 1, GO), &received, err));
+    SYN_TRY(start(comm, sum(world, in, out, LARGE), &request, err));
+    return comm->rank == 0 ? SYN_OK : wait(comm, request, err);
+}
+
+static syn_status mismatch(syn_comm *comm, syn_error *err) {
+    static float in[128 * MAX_RANKS], out[128 * MAX_RANKS];
+    syn_group *world = NULL;
+    syn_request *requests[3] = {NULL};
+    SYN_TRY(open_world(comm, 1, &world, err));
+    for (int i = 0; i < 3; i++) {
+        syn_exchange x = sum(world, in, out, i == 1 ? 128 : 1);
+        if (i == 1 && comm->rank == 1) x.kind = SYN_COMM_ALL_GATHER;
+        SYN_TRY(start(comm, x, &requests[i], err));
+    }
+    return wait(comm, requests[2], err); /* which fails with what came before it */
+}
+
+/* Rank 1 never comes. */
+static syn_status stuck(syn_comm *comm, syn_error *err) {
+    static float in, out;
+    syn_group *world = NULL;
+    syn_request *request = NULL;
+    SYN_TRY(open_world(comm, 1, &world, err));
+    if (comm->rank == 1) pause(); /* for ever */
+    SYN_TRY(start(comm, sum(world, &in, &out, 1), &request, err));
+    return wait(comm, request, err);
+}
+
+static int run_rank(const char *mode) {
+    syn_mpi_options options = {.log = log_line, .overlap = strcmp(mode, "plain") != 0};
+    options.check_collectives = strcmp(mode, "checked") == 0 || strcmp(mode, "mismatch") == 0;
+    if (strcmp(mode, "stuck") == 0) {
+        options.watchdog_s = 0.5;
+        options.abort_s = 2;
+    }
+    syn_comm *comm = NULL;
+    syn_error err = {0};
+    syn_status status = syn_comm_mpi_new(&comm, &options, &err);
+    if (status != SYN_OK) printf("no communicator: %s\n", err.text);
+    if (status != SYN_OK) return status == SYN_E_UNSUPPORTED ? 77 : 1;
+    if (strcmp(mode, "meanwhile") == 0) status = meanwhile(comm, &err);
+    if (strcmp(mode, "any-order") == 0) status = rounds(comm, true, &err);
+    if (strcmp(mode, "checked") == 0) status = rounds(comm, true, &err);
+    if (strcmp(mode, "plain") == 0) status = rounds(comm, false, &err);
+    if (strcmp(mode, "left") == 0) status = left(comm, &err);
+    if (strcmp(mode, "mismatch") == 0) status = mismatch(comm, &err);
+    if (strcmp(mode, "stuck") == 0) status = stuck(comm, &err);
+    if (status == SYN_OK) {
+        comm->ops->close(comm);
+        return 0;
+    }
+    printf("error: %s\n", err.text);
+    fflush(stdout);
+    const struct timespec moment = {0, 300000000};
+    nanosleep(&moment, NULL); /* so that each rank's line gets out */
+    comm->ops->abort(comm, err.text);
+    return 3;
+}
+
+/* ---- The test ---- */
+
+/* Runs a mode on n ranks; what it ended with, 77 where MPI allows one thread only. */
+static int run_mode(const char *mode, int n) {
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/syn-mark-%ld", (long)getpid());
+    setenv("SYN_TEST_MARK", path, 1);
+    const int code = run_mpi(mode, n);
+    unlink(path);
+    return strstr(output, "no communicator: ") != NULL && code != 1 ? 77 : code;
+}
+
+static void check_modes(const char *const *modes, size_t n_modes) {
+    for (size_t m = 0; m < n_modes; m++)
+        for (int n = 2; n <= 4; n += 2) {
+            const int code = run_mode(modes[m], n);
+            if (code == 77) SKIP("this MPI lets one thread call it");
+            CHECK_MSG(code == 0, "%s on %d ranks: exit %d: %s", modes[m], n, code, output);
+        }
+}
+
+static void what_is_started_goes_on_by_itself(void) {
+    static const char *const modes[] = {"meanwhile"};
+    if (!have_mpi()) SKIP("no MPI");
+    check_modes(modes, COUNT(modes));
+}
+
+static void started_operations_give_the_bits_of_blocking_ones(void) {
+    static const char *const modes[] = {"any-order", "checked", "plain"};
+    if (!have_mpi()) SKIP("no MPI");
+    check_modes(modes, COUNT(modes));
+}
+
+static void close_finishes_what_nobody_waited_for(void) {
+    static const char *const modes[] = {"left"};
+    if (!have_mpi()) SKIP("no MPI");
+    check_modes(modes, COUNT(modes));
+}
+
+static void calls_that_differ_fail_on_every_rank(void) {
+    if (!have_mpi()) SKIP("no MPI");
+    for (int n = 2; n <= 4; n += 2) {
+        const int code = run_mode("mismatch", n);
+        if (code == 77) SKIP("this MPI lets one thread call it");
+        CHECK_MSG(code != 0, "%s", output);
+        CHECK_MSG(occurrences("error: rank 0 calls all_reduce(sum, f32, 128 elements) in group "
+                              "world (#2) but rank 1 calls all_gather(f32, 128 elements)\n") == n,
+                  "%s", output);
+    }
+}
+
+static void the_watchdog_says_what_is_waited_for(void) {
+    if (!have_mpi()) SKIP("no MPI");
+    const int code = run_mode("stuck", 2);
+    if (code == 77) SKIP("this MPI lets one thread call it");
+    CHECK_MSG(code != 0 && code != HUNG, "exit %d: %s", code, output);
+    CHECK_HAS(output, " s in all_reduce #1 of group world\n");
+    CHECK_HAS(output, "s in all_reduce #1 of group world; the job ends now\n");
+}
+
+static const test_case cases[] = {
+    {"what_is_started_goes_on_by_itself", what_is_started_goes_on_by_itself},
+    {"started_operations_give_the_bits_of_blocking_ones",
+     started_operations_give_the_bits_of_blocking_ones},
+    {"close_finishes_what_nobody_waited_for", close_finishes_what_nobody_waited_for},
+    {"calls_that_differ_fail_on_every_rank", calls_that_differ_fail_on_every_rank},
+    {"the_watchdog_says_what_is_waited_for", the_watchdog_says_what_is_waited_for},
+};
+
+int main(int argc, char **argv) {
+    if (argc == 2 && syn_mpi_launched(NULL, NULL)) return run_rank(argv[1]);
+    find_program(argv[0]);
+    return test_run(cases, COUNT(cases), argc, argv);
+}

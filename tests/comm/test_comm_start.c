@@ -1,0 +1,614 @@
+/* Operations of in-process ranks that are started, and waited for later. That they go on meanwhile
+   is shown by programs that could not end otherwise (an alarm kills what hangs). */
+#include "comm/comm_local.h"
+#include "syntorch/memory.h"
+#include "tests/support/comm_calls.h"
+#include "tests/support/comm_reference.h"
+#include "tests/support/random.h"
+#include "tests/support/test.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+enum { MAX_RANKS = 4, LARGE = 20000, GO = 77 };
+
+static syn_exchange sum(const syn_group *group, const void *in, void *out, size_t n_elems) {
+    return (syn_exchange){.kind = SYN_COMM_ALL_REDUCE,
+                          .dtype = SYN_F32,
+                          .reduce = SYN_REDUCE_SUM,
+                          .n_elems = n_elems,
+                          .group = group,
+                          .in = in,
+                          .out = out};
+}
+
+static syn_exchange message(syn_comm_kind kind, void *data, size_t n_elems, int32_t peer,
+                            int32_t tag) {
+    return (syn_exchange){.kind = kind,
+                          .dtype = SYN_F32,
+                          .peer = peer,
+                          .tag = tag,
+                          .n_elems = n_elems,
+                          .in = data,
+                          .out = data};
+}
+
+static syn_status start(syn_comm *comm, const syn_exchange x, syn_request **request,
+                        syn_error *err) {
+    return comm->ops->start(comm, &x, request, err);
+}
+
+static syn_status wait(syn_comm *comm, syn_request *request, syn_error *err) {
+    return comm->ops->wait(comm, request, NULL, err);
+}
+
+static syn_status open_pair(syn_comm *comm, uint32_t id, syn_group **group, syn_error *err) {
+    const int32_t ranks[] = {0, 1};
+    return syn_comm_open_group(comm, id, "pair", ranks, 2, group, err);
+}
+
+static syn_status all_are(const float *got, size_t n_elems, float want, syn_error *err) {
+    for (size_t i = 0; i < n_elems; i++)
+        if (got[i] != want)
+            return SYN_FAIL(err, SYN_E_FORMAT, "element %d is %g, not %g", (int)i, (double)got[i],
+                            (double)want);
+    return SYN_OK;
+}
+
+static void fill(float *to, size_t n_elems, float value) {
+    for (size_t i = 0; i < n_elems; i++) to[i] = value;
+}
+
+static bool has_thread(const syn_group *group) {
+    return ((const syn__group_node *)(const void *)((const char *)group -
+                                                    offsetof(syn__group_node, group)))
+        ->stream.has_thread;
+}
+
+/* ---- It goes on meanwhile ---- */
+
+/* Rank 1 comes only after a message that rank 0 sends after the start; and rank 0 stays away from
+   the communicator until rank 1 has the result. */
+static syn_status meanwhile_rank(syn_comm *comm, void *arg, syn_error *err) {
+    _Atomic int *arrived = arg;
+    static _Thread_local float in[LARGE], out[LARGE], nothing[1];
+    syn_group *group = NULL;
+    syn_request *request = NULL;
+    SYN_TRY(open_pair(comm, 1, &group, err));
+    fill(in, LARGE, (float)(comm->rank + 1));
+    if (comm->rank == 1) {
+        SYN_TRY(syn_comm_recv(comm, nothing, 1, SYN_F32, 0, GO, err));
+        SYN_TRY(run_all_reduce(comm, group, in, out, LARGE, SYN_F32, SYN_REDUCE_SUM, err));
+        atomic_store(arrived, 1);
+        return all_are(out, LARGE, 3, err);
+    }
+    SYN_TRY(start(comm, sum(group, in, out, LARGE), &request, err));
+    SYN_TRY(syn_comm_send(comm, nothing, 1, SYN_F32, 1, GO, err));
+    while (atomic_load(arrived) == 0) sched_yield();
+    SYN_TRY(wait(comm, request, err));
+    return all_are(out, LARGE, 3, err);
+}
+
+static void what_is_started_goes_on_by_itself(void) {
+    for (int repeat = 0; repeat < 50; repeat++) {
+        syn_error err = {0};
+        _Atomic int arrived = 0;
+        CHECK_OK(syn_local_run(2, meanwhile_rank, &arrived, &err), err);
+    }
+}
+
+/* A receive that was started is filled by the sender, without the receiver. */
+static syn_status filled_rank(syn_comm *comm, void *arg, syn_error *err) {
+    _Atomic int *posted = arg;
+    static _Thread_local float data[LARGE];
+    syn_request *request = NULL;
+    if (comm->rank == 0) {
+        while (atomic_load(posted) == 0) sched_yield();
+        fill(data, LARGE, 5);
+        SYN_TRY(syn_comm_send(comm, data, LARGE, SYN_F32, 1, GO, err));
+        atomic_store(posted, 2);
+        return SYN_OK;
+    }
+    SYN_TRY(start(comm, message(SYN_COMM_RECV, data, LARGE, 0, GO), &request, err));
+    atomic_store(posted, 1);
+    while (atomic_load(posted) != 2) sched_yield();
+    SYN_TRY(all_are(data, LARGE, 5, err)); /* before it is waited for */
+    return wait(comm, request, err);
+}
+
+static void a_receive_is_filled_by_the_sender(void) {
+    for (int repeat = 0; repeat < 50; repeat++) {
+        syn_error err = {0};
+        _Atomic int posted = 0;
+        CHECK_OK(syn_local_run(2, filled_rank, &posted, &err), err);
+    }
+}
+
+/* What is waited for at once runs on the rank's own thread: no other is ever made. */
+static syn_status threads_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    syn_group *a = NULL, *b = NULL;
+    syn_request *request = NULL;
+    float in = 1, out = 0;
+    SYN_TRY(open_pair(comm, 1, &a, err));
+    SYN_TRY(open_pair(comm, 2, &b, err));
+    for (int i = 0; i < 100; i++)
+        SYN_TRY(run_all_reduce(comm, a, &in, &out, 1, SYN_F32, SYN_REDUCE_SUM, err));
+    if (has_thread(a)) return SYN_FAIL(err, SYN_E_FORMAT, "calls that block made a thread");
+    SYN_TRY(start(comm, sum(b, &in, &out, 1), &request, err));
+    SYN_TRY(wait(comm, request, err));
+    if (has_thread(a) || !has_thread(b)) return SYN_FAIL(err, SYN_E_FORMAT, "the wrong thread");
+    return all_are(&out, 1, 2, err);
+}
+
+static void calls_that_block_make_no_thread(void) {
+    syn_error err = {0};
+    CHECK_OK(syn_local_run(2, threads_rank, NULL, &err), err);
+}
+
+static syn_status times_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    syn_group *group = NULL;
+    syn_request *request = NULL;
+    syn_exchange_times t = {0};
+    float in = 1, out = 0;
+    const uint64_t before_ns = syn__clock_ns();
+    SYN_TRY(open_pair(comm, 1, &group, err));
+    SYN_TRY(start(comm, sum(group, &in, &out, 1), &request, err));
+    SYN_TRY(comm->ops->wait(comm, request, &t, err));
+    const uint64_t after_ns = syn__clock_ns();
+    if (before_ns > t.begin_ns || t.begin_ns > t.end_ns || t.end_ns > after_ns ||
+        t.wait_ns > t.end_ns - t.begin_ns || t.cpu_ns == 0)
+        return SYN_FAIL(err, SYN_E_FORMAT, "the times do not lie within each other");
+    return SYN_OK;
+}
+
+static void times_are_of_the_operation(void) {
+    syn_error err = {0};
+    CHECK_OK(syn_local_run(2, times_rank, NULL, &err), err);
+}
+
+/* ---- Order ---- */
+
+/* Two groups of the same ranks, entered in opposite order, which calls that block could not be. */
+static syn_status opposite_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    syn_group *groups[2] = {NULL};
+    syn_request *requests[2] = {NULL};
+    static _Thread_local float in[2][LARGE], out[2][LARGE];
+    for (uint32_t g = 0; g < 2; g++) SYN_TRY(open_pair(comm, g + 1, &groups[g], err));
+    for (int i = 0; i < 2; i++) {
+        const int g = comm->rank == 0 ? i : 1 - i;
+        fill(in[g], LARGE, (float)(10 * g + comm->rank));
+        SYN_TRY(start(comm, sum(groups[g], in[g], out[g], LARGE), &requests[g], err));
+    }
+    for (int g = 0; g < 2; g++) {
+        SYN_TRY(wait(comm, requests[g], err));
+        SYN_TRY(all_are(out[g], LARGE, (float)(20 * g + 1), err));
+    }
+    return SYN_OK;
+}
+
+static void groups_run_side_by_side(void) {
+    for (int repeat = 0; repeat < 50; repeat++) {
+        syn_error err = {0};
+        CHECK_OK(syn_local_run(2, opposite_rank, NULL, &err), err);
+    }
+}
+
+/* Each operation reads what the one before it wrote; only the last is waited for first, and one
+   that blocks comes in between. */
+static syn_status chain_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    enum { LINKS = 8 };
+    syn_group *group = NULL;
+    syn_request *requests[LINKS] = {NULL};
+    static _Thread_local float data[LINKS + 1][LARGE];
+    SYN_TRY(open_pair(comm, 1, &group, err));
+    fill(data[0], LARGE, 1);
+    for (int i = 0; i < LINKS; i++) {
+        const syn_exchange x = sum(group, data[i], data[i + 1], i % 2 ? 1 : LARGE);
+        if (i == 5) SYN_TRY(syn_comm_run(comm, &x, NULL, err));
+        else SYN_TRY(start(comm, x, &requests[i], err));
+        if (i == 5) SYN_TRY(all_are(data[6], 1, 64, err));
+        if (i % 2) fill(data[i + 1] + 1, LARGE - 1, 0);
+    }
+    for (int i = LINKS - 1; i >= 0; i--)
+        if (requests[i]) SYN_TRY(wait(comm, requests[i], err));
+    return all_are(data[LINKS], 1, 256, err);
+}
+
+static void operations_of_a_group_keep_their_order(void) {
+    for (int repeat = 0; repeat < 50; repeat++) {
+        syn_error err = {0};
+        CHECK_OK(syn_local_run(2, chain_rank, NULL, &err), err);
+    }
+}
+
+/* Receives of all tags before anything is sent, both ways, waited for from the last; of one tag
+   they get the messages in order. */
+static syn_status messages_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    enum { N = 24, TAGS = 3 };
+    const int32_t other = 1 - comm->rank;
+    syn_request *requests[N] = {NULL};
+    static _Thread_local float in[N][300], out[N][300];
+    for (int i = 0; i < N / 2; i++)
+        SYN_TRY(
+            start(comm, message(SYN_COMM_RECV, in[i], 300, other, i % TAGS), &requests[i], err));
+    for (int i = 0; i < N; i++) {
+        syn_request *sent = NULL;
+        fill(out[i], 300, (float)(100 * comm->rank + i));
+        SYN_TRY(start(comm, message(SYN_COMM_SEND, out[i], 300, other, i % TAGS), &sent, err));
+        SYN_TRY(wait(comm, sent, err));
+    }
+    for (int i = N / 2; i < N; i++)
+        SYN_TRY(
+            start(comm, message(SYN_COMM_RECV, in[i], 300, other, i % TAGS), &requests[i], err));
+    for (int i = N - 1; i >= 0; i--) {
+        SYN_TRY(wait(comm, requests[i], err));
+        SYN_TRY(all_are(in[i], 300, (float)(100 * other + i), err));
+    }
+    return SYN_OK;
+}
+
+static void messages_go_both_ways(void) {
+    for (int repeat = 0; repeat < 100; repeat++) {
+        syn_error err = {0};
+        CHECK_OK(syn_local_run(2, messages_rank, NULL, &err), err);
+    }
+}
+
+/* ---- Random programs ---- */
+
+enum { STEPS = 30, ELEMS = 1500, OPEN_MAX = 12 };
+
+static const int32_t group_ranks[4][MAX_RANKS] = {{0, 1, 2, 3}, {1, 0}, {0, 2}, {3, 1}};
+static const int32_t group_sizes[4] = {0, 2, 2, 2}; /* 0: the world */
+
+typedef struct operation {
+    syn_exchange x;
+    syn_request *request; /* NULL: waited for */
+    size_t want_elems;
+    uint64_t in[ELEMS * MAX_RANKS], out[ELEMS * MAX_RANKS], want[ELEMS * MAX_RANKS];
+} operation;
+
+typedef struct program {
+    int32_t size;
+    uint64_t seed;
+} program;
+
+static uint64_t seed_of(uint64_t step, int32_t rank) {
+    return step * 16 + (uint64_t)rank + 1;
+}
+
+/* What step `step` of the program does on this rank, and what must come of it. */
+static void plan(operation *o, const syn_group *group, uint64_t step, uint64_t dice) {
+    static _Thread_local uint64_t all[MAX_RANKS][ELEMS * MAX_RANKS];
+    static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE, SYN_COMM_ALL_GATHER,
+                                          SYN_COMM_REDUCE_SCATTER, SYN_COMM_BROADCAST,
+                                          SYN_COMM_BARRIER};
+    const int32_t size = group->size, me = group->index;
+    const size_t n = dice >> 8 & 1 ? (dice >> 16) % ELEMS : (dice >> 16) % 20;
+    o->x = (syn_exchange){.kind = kinds[dice % 5],
+                          .dtype = (syn_dtype)((dice >> 32) % SYN_DTYPE_COUNT),
+                          .reduce = (syn_reduce)((dice >> 40) % SYN_REDUCE_COUNT),
+                          .root = (int32_t)((dice >> 48) % (uint64_t)size),
+                          .n_elems = n,
+                          .group = group,
+                          .in = o->in,
+                          .out = o->out};
+    const size_t bytes = n * syn_dtype_bytes(o->x.dtype);
+    const void *ins[MAX_RANKS];
+    for (int32_t k = 0; k < size; k++) {
+        ins[k] = all[k];
+        reference_fill(all[k], n * (size_t)size, o->x.dtype, seed_of(step, k));
+        memcpy((char *)o->want + (size_t)k * bytes, all[k], bytes); /* all_gather */
+    }
+    memcpy(o->in, all[me], bytes * (size_t)size);
+    o->want_elems = o->x.kind == SYN_COMM_ALL_GATHER ? n * (size_t)size : n;
+    if (o->x.kind == SYN_COMM_BARRIER) o->want_elems = 0;
+    if (o->x.kind == SYN_COMM_BROADCAST) memcpy(o->want, all[o->x.root], bytes);
+    if (o->x.kind == SYN_COMM_ALL_REDUCE)
+        reference_reduce(ins, size, 0, o->want, n, o->x.dtype, o->x.reduce);
+    if (o->x.kind == SYN_COMM_REDUCE_SCATTER)
+        reference_reduce(ins, size, n * (size_t)me, o->want, n, o->x.dtype, o->x.reduce);
+}
+
+static syn_status finish(syn_comm *comm, operation *o, syn_error *err) {
+    if (o->request != NULL) SYN_TRY(wait(comm, o->request, err));
+    o->request = NULL;
+    if (memcmp(o->out, o->want, o->want_elems * syn_dtype_bytes(o->x.dtype)) != 0)
+        return SYN_FAIL(err, SYN_E_FORMAT, "%s of %d elements of %s: wrong result",
+                        syn_comm_kind_name(o->x.kind), (int)o->x.n_elems,
+                        syn_dtype_name(o->x.dtype));
+    return SYN_OK;
+}
+
+/* The program is the same on all ranks; when each waits for what is its own. */
+static syn_status program_rank(syn_comm *comm, void *arg, syn_error *err) {
+    const program *p = arg;
+    uint64_t common = p->seed * 7919, own = p->seed * 104729 + (uint64_t)comm->rank + 1;
+    syn_group *groups[4] = {NULL};
+    operation *open = calloc(OPEN_MAX, sizeof *open);
+    syn_status status = SYN_OK;
+    for (uint32_t g = 0; g < 4; g++) {
+        const int32_t size = group_sizes[g] ? group_sizes[g] : p->size;
+        for (int32_t k = 0; k < size && status == SYN_OK; k++)
+            if (group_ranks[g][k] == comm->rank && (g != 2 || p->size > 2) &&
+                (g != 3 || p->size > 3))
+                status =
+                    syn_comm_open_group(comm, g + 1, "g", group_ranks[g], size, &groups[g], err);
+    }
+    for (uint64_t step = 0; step < STEPS && status == SYN_OK; step++) {
+        const uint64_t dice = random_u64(&common), mine = random_u64(&own);
+        operation *o = &open[mine % OPEN_MAX];
+        const syn_group *group = groups[(dice >> 4) % 4];
+        if (group == NULL) continue;
+        status = finish(comm, o, err);
+        plan(o, group, step, dice);
+        memset(o->out, 0xa5, sizeof o->out);
+        if (status != SYN_OK) break;
+        if (mine >> 8 & 3) status = start(comm, o->x, &o->request, err);
+        else status = syn_comm_run(comm, &o->x, NULL, err);
+    }
+    for (int i = 0; i < OPEN_MAX && status == SYN_OK; i++) status = finish(comm, &open[i], err);
+    free(open);
+    return status;
+}
+
+static void random_programs_give_what_blocking_ones_give(void) {
+    for (uint64_t seed = 1; seed <= 150; seed++) {
+        syn_error err = {0};
+        program p = {.size = 2 + (int32_t)(seed % 3), .seed = seed};
+        const syn_status status = syn_local_run(p.size, program_rank, &p, &err);
+        CHECK_MSG(status == SYN_OK, "seed %d: %s", (int)seed, err.text);
+    }
+}
+
+/* ---- Failures ---- */
+
+/* What two ranks do with what they started: `acts` of each, in turn. */
+typedef enum act {
+    END,
+    START_SUM,   /* of 3 elements */
+    START_LARGE, /* of LARGE */
+    START_RECV,
+    WAIT,      /* for the oldest */
+    WAIT_LAST, /* for the newest */
+    RECV,      /* now */
+    FAIL
+} act;
+
+typedef struct scenario {
+    act acts[2][5];
+    syn_status status[2];
+    syn_error error[2];
+} scenario;
+
+static syn_status scenario_act(syn_comm *comm, const syn_group *group, act what,
+                               syn_request **requests, int *n, syn_error *err) {
+    static _Thread_local float in[LARGE], out[5][LARGE];
+    syn_request *oldest = requests[0];
+    switch (what) {
+    case START_SUM:
+    case START_LARGE:
+        (*n)++;
+        return start(comm, sum(group, in, out[*n - 1], what == START_SUM ? 3 : LARGE),
+                     &requests[*n - 1], err);
+    case START_RECV:
+        (*n)++;
+        return start(comm, message(SYN_COMM_RECV, out[*n - 1], 3, 1 - comm->rank, 4),
+                     &requests[*n - 1], err);
+    case WAIT:
+        (*n)--;
+        memmove(requests, requests + 1, (size_t)*n * sizeof *requests);
+        return wait(comm, oldest, err);
+    case WAIT_LAST:
+        (*n)--;
+        return wait(comm, requests[*n], err);
+    case RECV:
+        return syn_comm_recv(comm, out[4], 3, SYN_F32, 1 - comm->rank, 8, err);
+    case FAIL:
+        return SYN_FAIL(err, SYN_E_IO, "the disk is full");
+    case END:
+        break;
+    }
+    return SYN_OK;
+}
+
+static syn_status scenario_rank(syn_comm *comm, void *arg, syn_error *err) {
+    scenario *s = arg;
+    syn_group *group = NULL;
+    syn_request *requests[5] = {NULL};
+    int n = 0;
+    syn_status status = open_pair(comm, 1, &group, err);
+    for (int i = 0; i < 5 && status == SYN_OK; i++)
+        status = scenario_act(comm, group, s->acts[comm->rank][i], requests, &n, err);
+    if (status != SYN_OK) comm->ops->abort(comm, err->text); /* the buffers are needed no more */
+    s->status[comm->rank] = status;
+    s->error[comm->rank] = *err;
+    return status;
+}
+
+static const struct {
+    act acts[2][5];
+    const char *sentence; /* NULL: all goes well */
+} scenarios[] = {
+    {{{START_SUM, WAIT}, {START_SUM, WAIT}}, NULL},
+    /* what is not waited for is finished for the other's sake; a receive is taken back */
+    {{{START_LARGE}, {START_LARGE, WAIT}}, NULL},
+    {{{START_LARGE, START_SUM, START_SUM}, {START_LARGE, START_SUM, START_SUM, WAIT_LAST}}, NULL},
+    {{{START_RECV, START_SUM, WAIT_LAST}, {START_SUM, WAIT}}, NULL},
+    {{{START_SUM, WAIT}, {FAIL}}, "rank 1 failed: the disk is full"},
+    {{{START_LARGE, START_SUM, WAIT_LAST}, {START_LARGE, FAIL}}, "rank 1 failed: the disk is full"},
+    {{{START_RECV, WAIT}, {START_SUM, FAIL}}, "rank 1 failed: the disk is full"},
+    {{{START_SUM, START_LARGE, WAIT_LAST}, {START_SUM, START_SUM, WAIT}},
+     "rank 0 calls all_reduce(sum, f32, 20000 elements) in group pair (#2) but rank 1 calls "
+     "all_reduce(sum, f32, 3 elements)"},
+    {{{START_SUM, START_LARGE, WAIT_LAST}, {START_SUM, WAIT}},
+     "rank 1 ended while rank 0 waits in all_reduce #2 of group pair"},
+    /* nobody waits for it but the end */
+    {{{START_SUM, START_SUM}, {START_SUM}},
+     "rank 1 ended while rank 0 waits in all_reduce #2 of group pair"},
+    {{{START_RECV, WAIT}, {END}}, "rank 1 ended while rank 0 waits in recv(tag 4) for it"},
+    {{{START_RECV, START_SUM, WAIT}, {START_SUM, START_SUM, WAIT_LAST}},
+     "rank 0 in recv(f32, 3 elements, tag 4) from rank 1"},
+    {{{START_SUM, WAIT}, {RECV}}, "rank 1 in recv(f32, 3 elements, tag 8) from rank 0"},
+};
+
+static void failures_reach_what_was_started(void) {
+    for (int repeat = 0; repeat < 20; repeat++)
+        for (size_t i = 0; i < COUNT(scenarios); i++) {
+            scenario s = {0};
+            syn_error err = {0};
+            memcpy(s.acts, scenarios[i].acts, sizeof s.acts);
+            const syn_status status = syn_local_run(2, scenario_rank, &s, &err);
+            if (scenarios[i].sentence == NULL) {
+                CHECK_MSG(status == SYN_OK, "scenario %d: %s", (int)i, err.text);
+                continue;
+            }
+            CHECK_MSG(status != SYN_OK, "scenario %d went well", (int)i);
+            CHECK_HAS(err.text, scenarios[i].sentence);
+            for (int r = 0; r < 2; r++)
+                if (s.status[r] == SYN_E_COMM) CHECK_HAS(s.error[r].text, scenarios[i].sentence);
+        }
+}
+
+static syn_status arguments_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    syn_group *group = NULL;
+    syn_request *request = NULL;
+    syn_error refused = {0};
+    float data = 0;
+    SYN_TRY(open_pair(comm, 1, &group, err));
+    syn_exchange x = sum(group, &data, &data, 1);
+    x.kind = SYN_COMM_BROADCAST;
+    x.root = 2;
+    if (start(comm, x, &request, &refused) != SYN_E_INVALID)
+        return SYN_FAIL(err, SYN_E_FORMAT, "root 2 of 2 was taken");
+    if (strcmp(refused.text, "broadcast has root 2 in group pair of 2 ranks") != 0)
+        return SYN_FAIL(err, SYN_E_FORMAT, "%s", refused.text);
+    x.kind = SYN_COMM_ALL_TO_ALL;
+    if (start(comm, x, &request, NULL) != SYN_E_UNSUPPORTED)
+        return SYN_FAIL(err, SYN_E_FORMAT, "an all_to_all was taken");
+    x.kind = SYN_COMM_ALL_REDUCE; /* nothing was started: this is the first */
+    SYN_TRY(start(comm, x, &request, err));
+    return wait(comm, request, err);
+}
+
+static void what_no_rank_could_mean_starts_nothing(void) {
+    syn_error err = {0};
+    CHECK_OK(syn_local_run(2, arguments_rank, NULL, &err), err);
+}
+
+static syn_status memory_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    static _Thread_local float in[LARGE], out[LARGE], got[LARGE];
+    syn_group *group = NULL;
+    syn_request *requests[2] = {NULL};
+    SYN_TRY(open_pair(comm, 1, &group, err));
+    SYN_TRY(start(comm, sum(group, in, out, LARGE), &requests[0], err));
+    SYN_TRY(start(comm, message(SYN_COMM_RECV, got, LARGE, 1 - comm->rank, 0), &requests[1], err));
+    SYN_TRY(syn_comm_send(comm, in, LARGE, SYN_F32, 1 - comm->rank, 0, err));
+    for (int i = 0; i < 2; i++) SYN_TRY(wait(comm, requests[i], err));
+    return SYN_OK;
+}
+
+static syn_status memory_rank_aborts(syn_comm *comm, void *arg, syn_error *err) {
+    const syn_status status = memory_rank(comm, arg, err);
+    if (status != SYN_OK) comm->ops->abort(comm, err->text);
+    return status;
+}
+
+static void out_of_memory_at_any_step_ends_the_run(void) {
+    for (uint64_t n = 0; n < 200; n++) {
+        syn_error err = {0};
+        syn_memory_fail_after(n);
+        const syn_status status = syn_local_run(2, memory_rank_aborts, NULL, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (status == SYN_OK) return;
+        CHECK_MSG(status == SYN_E_NOMEM, "step %d: %s", (int)n, err.text);
+    }
+    CHECK_MSG(false, "the run never succeeded");
+}
+
+/* What contexts that outlive their communicator do: hold it, and ask when it is closed. */
+typedef struct survivor {
+    syn_comm *comm;
+    syn_request *reduced, *received;
+    float in[LARGE], out[LARGE], never[3];
+} survivor;
+
+static syn_status survivor_rank(syn_comm *comm, void *arg, syn_error *err) {
+    survivor *s = (survivor *)arg + comm->rank;
+    syn_group *group = NULL;
+    SYN_TRY(open_pair(comm, 1, &group, err));
+    fill(s->in, LARGE, 1);
+    SYN_TRY(start(comm, sum(group, s->in, s->out, LARGE), &s->reduced, err));
+    SYN_TRY(start(comm, message(SYN_COMM_RECV, s->never, 3, 1 - comm->rank, 4), &s->received, err));
+    syn__comm_hold(comm);
+    s->comm = comm;
+    return SYN_OK;
+}
+
+static void what_was_started_can_be_waited_for_after_close(void) {
+    static survivor ranks[2];
+    syn_error err = {0};
+    CHECK_OK(syn_local_run(2, survivor_rank, ranks, &err), err);
+    for (int r = 0; r < 2; r++) {
+        CHECK_OK(wait(ranks[r].comm, ranks[r].reduced, &err), err);
+        CHECK_OK(all_are(ranks[r].out, LARGE, 2, &err), err);
+        syn_error told = {0};
+        CHECK_INT(wait(ranks[r].comm, ranks[r].received, &told), SYN_E_COMM);
+        CHECK_HAS(told.text, " closed its communicator before recv(tag 4) from rank ");
+        syn__comm_release(ranks[r].comm);
+    }
+}
+
+static void self_keeps_messages_both_ways(void) {
+    syn_error err = {0};
+    syn_comm *comm = NULL;
+    syn_request *a = NULL, *b = NULL, *c = NULL;
+    float data[3] = {1, 2, 3}, first[3] = {0}, second[3] = {0};
+    CHECK_OK(syn_comm_self_new(&comm, &err), err);
+    CHECK_OK(start(comm, message(SYN_COMM_RECV, first, 3, 0, 1), &a, &err), err);
+    CHECK_OK(start(comm, message(SYN_COMM_RECV, second, 3, 0, 1), &b, &err), err);
+    CHECK_OK(syn_comm_send(comm, data, 3, SYN_F32, 0, 1, &err), err);
+    data[0] = 4;
+    CHECK_OK(syn_comm_send(comm, data, 3, SYN_F32, 0, 1, &err), err);
+    CHECK_OK(wait(comm, b, &err), err);
+    CHECK_OK(wait(comm, a, &err), err);
+    CHECK(first[0] == 1 && second[0] == 4 && second[2] == 3);
+    CHECK_OK(start(comm, message(SYN_COMM_RECV, first, 2, 0, 1), &c, &err), err);
+    CHECK_OK(syn_comm_send(comm, data, 3, SYN_F32, 0, 1, &err), err);
+    CHECK_INT(wait(comm, c, &err), SYN_E_COMM);
+    CHECK_STR(err.text, "rank 0 calls send(f32, 3 elements, tag 1) to rank 0 but rank 0 calls "
+                        "recv(f32, 2 elements, tag 1) from rank 0");
+    err = (syn_error){0};
+    CHECK_OK(start(comm, message(SYN_COMM_RECV, first, 3, 0, 9), &c, &err), err);
+    comm->ops->close(comm);
+}
+
+static const test_case cases[] = {
+    {"what_is_started_goes_on_by_itself", what_is_started_goes_on_by_itself},
+    {"a_receive_is_filled_by_the_sender", a_receive_is_filled_by_the_sender},
+    {"calls_that_block_make_no_thread", calls_that_block_make_no_thread},
+    {"times_are_of_the_operation", times_are_of_the_operation},
+    {"groups_run_side_by_side", groups_run_side_by_side},
+    {"operations_of_a_group_keep_their_order", operations_of_a_group_keep_their_order},
+    {"messages_go_both_ways", messages_go_both_ways},
+    {"random_programs_give_what_blocking_ones_give", random_programs_give_what_blocking_ones_give},
+    {"failures_reach_what_was_started", failures_reach_what_was_started},
+    {"what_no_rank_could_mean_starts_nothing", what_no_rank_could_mean_starts_nothing},
+    {"out_of_memory_at_any_step_ends_the_run", out_of_memory_at_any_step_ends_the_run},
+    {"what_was_started_can_be_waited_for_after_close",
+     what_was_started_can_be_waited_for_after_close},
+    {"self_keeps_messages_both_ways", self_keeps_messages_both_ways},
+};
+
+int main(int argc, char **argv) {
+    alarm(300);
+    return test_run(cases, COUNT(cases), argc, argv);
+}

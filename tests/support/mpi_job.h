@@ -1,0 +1,66 @@
+/* A test program that starts itself under mpirun, once per mode and number of ranks, and looks at
+   output and exit code; under mpirun it is one of the ranks. */
+#ifndef TESTS_MPI_JOB_H
+#define TESTS_MPI_JOB_H
+
+#include "comm/comm.h"
+#include "tests/support/test.h"
+
+#include <unistd.h>
+
+/* ---- A rank ---- */
+
+static void log_line(void *arg, const char *sentence) {
+    (void)arg;
+    printf("log: %s\n", sentence);
+    fflush(stdout);
+}
+
+/* ---- The test ---- */
+
+static char program[4096];
+static char output[1 << 16];
+
+/* Text of the command's standard output and errors in `output`; its exit code, or -1. */
+static int run_command(const char *command) {
+    FILE *pipe = popen(command, "r");
+    if (pipe == NULL) return -1;
+    size_t n = 0, got;
+    while ((got = fread(output + n, 1, sizeof output - 1 - n, pipe)) > 0) n += got;
+    output[n] = '\0';
+    const int status = pclose(pipe);
+    return status == -1 ? -1 : status >> 8 & 255;
+}
+
+#define HUNG 124 /* exit code of timeout(1) */
+
+/* Runs the program's `mode` on n ranks; its exit code. Four minutes only stop one that hangs: ranks
+   that share cores with other programs wait for them at each step. */
+static int run_mpi(const char *mode, int n) {
+    char command[8192];
+    run_command("mpirun --version 2>&1");
+    const char *flags =
+        strstr(output, "Open MPI") != NULL ? "--allow-run-as-root --oversubscribe" : "";
+    snprintf(command, sizeof command,
+             "ASAN_OPTIONS=detect_leaks=0 timeout -k 5 240 mpirun %s -n %d '%s' %s 2>&1", flags, n,
+             program, mode);
+    return run_command(command);
+}
+
+static bool have_mpi(void) {
+    return syn_mpi_built() && run_command("mpirun --version 2>&1") == 0;
+}
+
+static int occurrences(const char *part) {
+    int n = 0;
+    for (const char *at = output; (at = strstr(at, part)) != NULL; at++) n++;
+    return n;
+}
+
+/* Whose copies mpirun starts. */
+static void find_program(const char *called) {
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n <= 0) snprintf(program, sizeof program, "%s", called);
+}
+
+#endif

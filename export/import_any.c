@@ -10,12 +10,12 @@
 
 #define READ_HERE "node-link JSON, Chakra JSON and Chakra .et traces are read"
 
-/* What speaks against a file of that kind; NULL: nothing. Broken JSON is told by the reader that
-   meets it. */
+/* What speaks against a file of that kind; NULL: nothing. What is wrong with broken JSON says the
+   reader that meets it. */
 static const char *refusal(syn__file_kind kind) {
     switch (kind) {
     case SYN__FILE_OTHER:
-    case SYN__FILE_GZIP: /* told by the reader */
+    case SYN__FILE_GZIP: /* the reader says what to do */
     case SYN__FILE_NODE_LINK:
     case SYN__FILE_CHAKRA_JSON:
     case SYN__FILE_JSON:

@@ -23,7 +23,7 @@ const char *syn_statistics_class_name(size_t dependency_class);
 typedef struct syn_statistics_row {
     char *name;
     uint64_t count, bytes, micros; /* bytes: comm_size, this rank's input */
-    uint64_t waiting_ns;           /* for other ranks, where nodes tell it; not in micros */
+    uint64_t waiting_ns;           /* for other ranks, where nodes record it; not in micros */
 } syn_statistics_row;
 
 typedef struct syn_statistics_fact {

@@ -85,7 +85,7 @@ typedef struct syn_validation {
     size_t n_findings;
     bool across;   /* whether ranks were compared with each other */
     bool executed; /* whether the set was run through, for deadlocks */
-    /* Compute nodes; those on the CPU; those that tell their ops and bytes. */
+    /* Compute nodes; those on the CPU; those that state their ops and bytes. */
     uint64_t n_compute, n_on_cpu, n_costed;
 } syn_validation;
 

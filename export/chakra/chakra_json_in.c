@@ -104,7 +104,7 @@ static syn_status put_nodes(source *s) {
         SYN_TRY(syn__et_json_read_node(&s->in));
         SYN_TRY(put_message(s, false));
         s->stats->n_nodes++;
-        if (syn_sink_status(s->out) != SYN_OK) return SYN_OK; /* told by syn_sink_close */
+        if (syn_sink_status(s->out) != SYN_OK) return SYN_OK; /* syn_sink_close says why */
     }
     return SYN_OK;
 }

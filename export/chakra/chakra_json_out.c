@@ -147,7 +147,7 @@ static syn_status write_document(writer *w, int32_t rank) {
 
 syn_status syn_chakra_et_to_json(const char *name, const char *data, size_t bytes, int32_t rank,
                                  syn_sink *out, syn_chakra_json_stats *stats, syn_error *err) {
-    const int32_t told = syn__et_peek_rank(data, bytes);
+    const int32_t recorded = syn__et_peek_rank(data, bytes);
     *stats = (syn_chakra_json_stats){0};
     writer *w = (writer *)syn_calloc(1, sizeof *w);
     if (w == NULL) return SYN_FAIL_NOMEM(err, sizeof *w, "some messages");
@@ -155,7 +155,7 @@ syn_status syn_chakra_et_to_json(const char *name, const char *data, size_t byte
     w->out = out;
     w->stats = stats;
     w->err = err;
-    const syn_status status = write_document(w, told >= 0 ? told : rank);
+    const syn_status status = write_document(w, recorded >= 0 ? recorded : rank);
     drop_batch(w);
     syn__et_json_reader_free(&w->reader);
     syn__et_decoder_free(&w->decoder);

@@ -1,4 +1,4 @@
-/* Attributes of execution traces as attributes of a syn_graph, and back. The names: et_graph.h. */
+/* Attributes of execution traces as attributes of a syn_graph, and back. The names: et_attr.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* Builds a syn_graph from the messages of execution traces. See et_graph.h for what goes where. */
+/* Builds a syn_graph from the messages of execution traces: the graph, its metadata,
+   dependencies. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -67,7 +68,7 @@ static bool same_value(const syn_attribute *a, const syn_attribute *b) {
 }
 
 /* Whether the entry is already said for this rank by the common ones. "rank" is written as each
- * rank's number. */
+   rank's number. */
 static bool is_common(const syn__et_builder *b, uint32_t rank, const syn_attribute *entry) {
     const syn_attribute *common = syn_graph_meta(b->graph, entry->name);
     if (common == NULL) return false;

@@ -122,7 +122,7 @@ static bool group_of(const check *c, const syn_node *node, uint32_t *out) {
     if (node->kind != SYN_NODE_COLLECTIVE || (node->flags & SYN_NODE_VIRTUAL)) return false;
     if (node->group == 0) return true;
     const syn_graph_group *group = syn_graph_group_by_id(c->graph, node->group);
-    if (group == NULL) return false; /* told by the plan */
+    if (group == NULL) return false; /* the plan says so */
     *out = (uint32_t)(group - c->graph->groups);
     return true;
 }

@@ -3,7 +3,7 @@
    int32, pg_name string. Simulators hang on a size or cost of 0 and abort on a first node of no
    length, so both are raised; `clamped` says so.
 
-   Beyond these, each only where it tells something: op (string; not the name's last part), phase
+   Beyond these, each only where it adds something: op (string; not the name's last part), phase
    (string; not forward), step and stream (int64; not 0), reduce (string; not sum), root (int32),
    and the exact times wall_ns, wait_ns, predicted_ns (int64, rounded). */
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Readers behind export.h's, told which format they have. */
+/* Readers for callers that know which of Chakra's formats a file has; export.h has those for
+   all. */
 #ifndef EXPORT_ET_IMPORT_H
 #define EXPORT_ET_IMPORT_H
 

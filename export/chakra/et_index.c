@@ -56,7 +56,7 @@ static syn_status add_span(syn__et_index *index, const syn__et_node *node, syn__
 }
 
 /* Nothing but defaults: written again it would have no bytes, which other readers take for the
- * file's end. */
+   file's end. */
 static bool is_empty(const syn__et_node *n, bool lax) {
     return n->id == 0 && n->name.bytes == 0 && n->type == 0 && (n->n_ctrl == 0 || lax) &&
            n->n_data == 0 && n->start_micros == 0 && n->duration_micros == 0 && !n->io[0].present &&
@@ -109,8 +109,7 @@ static syn_status index_ids(syn__et_ids *ids, const syn__et_index *index, syn_er
 /* ---- Dependencies ---- */
 
 /* Attributes that list those of a node's data_deps that are of a class, ascending
- * (docs/pytorch.md).
- */
+   (docs/pytorch.md). */
 static const struct {
     const char *name;
     syn_dep_class dep_class;

@@ -1,5 +1,5 @@
 /* What a message means as a node: kind, cost, group, times. Its attributes stay as they are
- * besides. */
+   besides. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -160,7 +160,7 @@ static syn_status put_name(syn__et_builder *b, const syn__et_node *message, cons
 static syn_status put_group(syn__et_builder *b, const known *k, syn_node *out) {
     uint64_t id;
     syn__et_group *group = syn__et_parse_u64(k->pg_name, &id) ? syn__et_find_group(b, id) : NULL;
-    /* A group that nobody lists counts as all ranks. */
+    /* A group that no file lists counts as all ranks. */
     if (group == NULL || !group->member) return SYN_OK;
     out->group = group->id;
     out->comm_index = group->n_comms++;

@@ -28,7 +28,7 @@ static syn_status write_walk(syn__et_walk *walk, syn__buf *buf, syn_sink *sink, 
         syn__et_put_node(buf, &node);
         write_message(sink, buf);
         if (buf->failed) return SYN_FAIL_NOMEM(err, buf->cap, "a node of an execution trace");
-        if (syn_sink_status(sink) != SYN_OK) return SYN_OK; /* told by syn_sink_close */
+        if (syn_sink_status(sink) != SYN_OK) return SYN_OK; /* syn_sink_close says why */
     }
 }
 

@@ -15,7 +15,7 @@
 #define OWN_NODES      (-1)
 
 typedef struct rank_bytes {
-    int32_t rank; /* -1 until told */
+    int32_t rank; /* -1 until it is read */
     bool has_meta, has_nodes;
     int32_t nodes_of;     /* a rank, or OWN_NODES */
     size_t n_copies;      /* ranks not yet added that have these nodes */

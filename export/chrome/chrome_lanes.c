@@ -10,10 +10,9 @@
 #define LAST_STREAM 1000 /* higher streams share a lane */
 #define LAST_THREAD 1000000
 #define NO_SLICE    UINT32_MAX
-#define ROUNDED_NS                                                                              \
-    2000              /* times in whole us: so much later may an op seem to end than its caller \
-                       */
-#define MAX_COPIES 32 /* of a host thread */
+#define MAX_COPIES  32 /* of a host thread */
+/* Times in whole us: so much later may an op seem to end than its caller. */
+#define ROUNDED_NS 2000
 
 int64_t syn__whole_ns(double ns) {
     return (int64_t)((ns < MAX_NS ? ns : MAX_NS) + 0.5);

@@ -1,13 +1,12 @@
 /* Chrome trace events, which Perfetto and chrome://tracing show: a process per rank (one for a rank
-   and its copies, see copies.h), a thread per
-   stream (0 compute, 1... one for each group, then sends, receives and other streams). Times in us
-   with three decimals. Threads never hold partly overlapping slices: what overlaps moves to a
-   thread of its own. Host ops of PyTorch's traces lie in a thread for each of theirs, nested as
-   they called each other. A communication that waited is two slices, "wait" and, where that ends,
-   its own, so that sums over events count every ns once; arrows join sends with receives.
-   Communications carry PyTorch Kineto's names of arguments, so that tools made for its traces can
-   read them. otherData.clock says where the times come from (timeline.h).
- */
+   and its copies, see copies.h), a thread per stream (0 compute, 1... one for each group, then
+   sends, receives and other streams). Times in us with three decimals. Threads never hold partly
+   overlapping slices: what overlaps moves to a thread of its own. Host ops of PyTorch's traces lie
+   in a thread for each of theirs, nested as they called each other. A communication that waited is
+   two slices, "wait" and, where that ends, its own, so that sums over events count every ns once;
+   arrows join sends with receives. Communications carry PyTorch Kineto's names of arguments, so
+   that tools made for its traces can read them. otherData.clock says where the times come from
+   (timeline.h). */
 #include "export/chrome/chrome_lanes.h"
 #include "syntorch/memory.h"
 
@@ -247,7 +246,7 @@ static const flow *find_flow(const writer *w, uint32_t rank_index, uint32_t node
     return bsearch(&key, w->flows, w->n_flows, sizeof *w->flows, compare_flows);
 }
 
-/* The slice before a communication's own that tells how long it waited for other ranks: its length;
+/* The slice before a communication's own that shows how long it waited for other ranks: its length;
    0 and nothing written if it did not. */
 static int64_t put_wait(writer *w, const syn__slice *s, const syn_node *node, const char *name) {
     const int64_t length = s->end - s->start, wait = s->wait < length ? s->wait : length;
@@ -326,7 +325,7 @@ static void put_other_data(writer *w, const syn_export_options *options) {
 }
 
 /* Both ends of each message, by rank and node, if both are shown and time runs from the one to the
- * other. */
+   other. */
 static syn_status make_flows(writer *w) {
     const syn__timeline *t = &w->timeline;
     if (t->n_messages == 0) return SYN_OK;

@@ -38,8 +38,7 @@ typedef struct writer {
     const syn_node *op;    /* the node whose edges are written, and how long it lasts */
     double op_ns, late_ns; /* and how much longer what leads to it */
     uint8_t *met;          /* per meeting: 1 when its node is written */
-    uint64_t
-        *sizes; /* per tensor of the rank: bytes; 0 for not written yet, plus one when written */
+    uint64_t *sizes;       /* per tensor of the rank: bytes plus one; 0: not written yet */
     uint32_t rank_column, row, slots_left, slots_right;
 } writer;
 
@@ -103,7 +102,7 @@ typedef struct look {
 } look;
 
 /* The yEd part comes first: networkx takes x and y from there as text, then from the plain keys as
- * numbers. */
+   numbers. */
 static void put_look(syn_sink *sink, const look *l) {
     static const char *const rgb[3] = {"r", "g", "b"};
     put(sink, "<data key=\"ynode\"><y:ShapeNode><y:Geometry height=\"");
@@ -328,7 +327,7 @@ static void put_link(void *arg, const syn__link *link) {
     end_edge(w, link->is_comm, true, 1, link->ns);
 }
 
-/* ---- Meetings and the end: nodes of no rank, which the number -1 tells ---- */
+/* ---- Meetings and the end: nodes of no rank, written as rank -1 ---- */
 
 static void put_point(writer *w, const syn__link_end *id, const char *type, const look *l) {
     put(w->sink, "<node id=\"");

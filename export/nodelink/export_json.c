@@ -23,7 +23,7 @@ typedef struct writer {
     syn__links links;
     syn__copies copies;
     syn_sink *sink;
-    uint8_t *made; /* per tensor of the rank: 1 if its edge will tell the producer */
+    uint8_t *made; /* per tensor of the rank: 1 if its edge will name the producer */
     size_t made_cap;
     bool first;            /* no element of the current array yet */
     uint64_t op_id;        /* the node whose edges are written, and how long it lasts */
@@ -72,7 +72,7 @@ static void put_ref(syn_sink *sink, int32_t rank, char kind, uint64_t number) {
 }
 
 /* A number that reads back as a float, also in other programs: "3.0", "1e+30"; JSON has no
- * infinity. */
+   infinity. */
 static void put_float(syn_sink *sink, double value) {
     if (isnan(value)) {
         put(sink, "{\"f64\":\"nan\"}");
@@ -198,8 +198,8 @@ static void put_spec(syn_sink *sink, const syn_spec *spec) {
     syn__walk_put_shape(sink, spec);
 }
 
-/* Only of nodes that communicate: elsewhere these fields mean nothing and producers differ in them.
- */
+/* Only of nodes that communicate: elsewhere these fields mean nothing and producers differ in
+   them. */
 static void put_comm(syn_sink *sink, const syn_graph *graph, const syn_node *node) {
     const bool p2p = node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV;
     if (!syn__walk_is_comm(node)) return;
@@ -380,7 +380,7 @@ static syn_status put_rank_edges(writer *w, uint32_t rank_index, syn_error *err)
 
 /* ---- Document ---- */
 
-/* Nodes of no rank, which the number -1 tells. */
+/* Nodes of no rank, written as rank -1. */
 static void put_meetings(writer *w) {
     const syn__timeline *t = &w->links.timeline;
     for (size_t i = 0; i < t->n_meetings; i++) {

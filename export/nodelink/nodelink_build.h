@@ -10,8 +10,8 @@ extern "C" {
 #endif
 
 #define SYN__BUILD_TABLES 24
-#define SYN__BUILD_ITEMS \
-    ((size_t)1 << 31) /* so that indices, twice the edges and counts fit uint32 */
+/* Ops, tensors, edges at most: so that indices, twice the edges and counts fit uint32. */
+#define SYN__BUILD_ITEMS ((size_t)1 << 31)
 
 typedef struct syn__build_rank {
     int32_t rank;

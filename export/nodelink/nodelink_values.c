@@ -179,8 +179,7 @@ syn_status syn__take_shape(syn__nodelink_file *r, syn_spec *spec) {
     return SYN_OK;
 }
 
-/* {"f64":"inf"}, the one object that an attribute's value may be. `known` is false for any other.
- */
+/* {"f64":"inf"}, the one object that an attribute's value may be; `known` is false for others. */
 static syn_status take_odd_float(syn__nodelink_file *r, syn_attribute *a, bool *known) {
     syn_json *json = &r->json;
     *known = false;

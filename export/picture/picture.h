@@ -30,7 +30,7 @@ void syn__pic_put_html(syn__pic_text *t, const char *text);
 void syn__pic_put_clean(syn__pic_text *t, const char *text);
 
 /* Width in points of `text` in DejaVu Sans of `size` points (a few per cent more than other sans
- * fonts need). */
+   fonts need). */
 double syn__pic_width(const char *text, double size, bool bold);
 /* Copies at most `max` characters of text to out, with an ellipsis if it was cut. Returns out. */
 char *syn__pic_shorten(const char *text, size_t max, char *out, size_t out_bytes);
@@ -256,8 +256,8 @@ void syn__pic_put_measured(syn__pic_text *t, const syn__pic_cost *c);
 /* Cost of nodes [first, last] together, over the steps that they stand for. */
 syn_status syn__pic_cost_of(syn__pic_plan *plan, uint32_t first, uint32_t last, syn__pic_cost *c,
                             syn_error *err) SYN_MUST_USE;
-/* Shape of an output, or of what input `slot` comes from, over the steps that the node stands for.
- */
+/* Shape of an output, or of what input `slot` comes from, over the steps that the node stands
+   for. */
 syn_status syn__pic_range_of(syn__pic_plan *plan, uint32_t node, bool output, uint32_t slot,
                              syn__pic_range *r, syn_error *err) SYN_MUST_USE;
 void syn__pic_put_spec(syn__pic_text *t, const syn__pic_range *r);
@@ -374,12 +374,12 @@ void syn__pic_put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group
 
 /* ---- Layout and views ---- */
 
-/* Positions of part `part`, and its boxes, edges and clusters with the top left corner at (0, 0).
- */
+/* Positions of part `part`, and its boxes, edges and clusters with the top left corner at (0,
+   0). */
 syn_status syn__pic_layout(syn__pic_cells *cells, uint32_t part, syn_error *err) SYN_MUST_USE;
 
 /* The two views. `d` starts zeroed; free it in any case. max_side: points, larger pictures are
- * condensed. */
+   condensed. */
 syn_status syn__pic_trace_view(syn__pic_drawing *d, const syn_graph *graph,
                                const syn_export_options *options, double max_side,
                                syn_error *err) SYN_MUST_USE;

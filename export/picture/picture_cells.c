@@ -158,8 +158,8 @@ static uint32_t cell_of(const syn__pic_cells *c, uint32_t node) {
     return inside ? (uint32_t)lo : UINT32_MAX;
 }
 
-/* The cell of the same column that an edge from `producer` to cell `to` starts at, or UINT32_MAX.
- */
+/* The cell of the same column that an edge from `producer` to cell `to` starts at, or
+   UINT32_MAX. */
 static uint32_t linkable(const syn__pic_cells *c, uint32_t producer, uint32_t to) {
     const syn__pic_unit *a = &c->plan->units[syn__pic_unit_of(c->plan, producer)];
     const syn__pic_unit *b = &c->plan->units[c->cells[to].unit];
@@ -189,8 +189,8 @@ static syn_status add_link(syn__pic_cells *c, const syn__pic_link *link, const c
     return SYN_OK;
 }
 
-/* Flags of a tensor and of the one whose storage it shares: a new version of a state is that state.
- */
+/* Flags of a tensor and of the one whose storage it shares: a new version of a state is that
+   state. */
 static syn_status storage_flags(syn__pic_cells *c, uint32_t tensor, uint32_t *flags,
                                 syn_error *err) {
     const syn_graph_tensor *t;
@@ -251,7 +251,7 @@ static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, siz
 }
 
 /* Links for dependencies that no tensor shows. Stream and group order only where nothing else leads
- * to the cell. */
+   to the cell. */
 static syn_status node_deps(syn__pic_cells *c, uint32_t to, uint32_t node, size_t links, bool weak,
                             syn_error *err) {
     const syn_node *n, *d;

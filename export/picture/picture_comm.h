@@ -24,8 +24,7 @@ typedef struct syn__pic_item {
     uint32_t first, last; /* nodes of a box */
     uint32_t unit;
     int level;
-    uint64_t
-        key; /* equal on all columns that do this together; a send's and its receive's are equal */
+    uint64_t key; /* equal on all columns that do this together, and of a send and its receive */
     const char *label, *tip;
     double w, h;
     uint32_t box;
@@ -62,7 +61,7 @@ syn_status syn__pic_chart_make(syn__pic_chart *chart, syn__pic_drawing *d, const
                                syn_error *err) SYN_MUST_USE;
 void syn__pic_chart_free(syn__pic_chart *chart);
 /* The items of all lanes; detail FULL (runs between communications), LAYERS or CHUNKS (a box a
- * phase). */
+   phase). */
 syn_status syn__pic_chart_items(syn__pic_chart *chart, syn__pic_detail detail,
                                 syn_error *err) SYN_MUST_USE;
 /* Places and draws them, without heading. */

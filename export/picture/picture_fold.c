@@ -370,7 +370,7 @@ void syn__pic_step_title(const syn__pic_plan *plan, uint32_t step, syn_phase pha
                          syn__pic_text *out) {
     const syn__pic_step *s = &plan->steps[step];
     const uint32_t last = plan->steps[step + s->count - 1].number;
-    /* PyTorch's recordings do not tell phases. */
+    /* PyTorch's recordings have no phases. */
     const char *name = syn__walk_is_foreign(plan->graph) ? "recording" : syn_phase_name(phase);
     if (phase == SYN_PHASE_PREFILL && s->count == 1) syn__pic_put(out, "%s", name);
     else if (s->count > 1) syn__pic_put(out, "%s, steps %u \xE2\x80\xA6 %u", name, s->number, last);

@@ -16,8 +16,7 @@ typedef struct kind {
 } kind;
 
 /* Signature of every rank, and the different ones in order of appearance; those of copies are
- * known.
- */
+   known. */
 static syn_status find_kinds(const syn_graph *graph, const syn__copies *copies, uint32_t *kind_of,
                              kind *kinds, uint32_t *n, syn_error *err) {
     *n = 0;
@@ -177,7 +176,7 @@ static void put_scopes(syn__pic_text *t, const char *scope, char *before, size_t
 }
 
 /* Box of the ops [first, last], which do not communicate, named by the parts of the model they
- * belong to. */
+   belong to. */
 static syn_status add_run(syn__pic_chart *c, syn__pic_lane *lane, uint32_t unit, uint32_t first,
                           uint32_t last, const char *name, syn_error *err) {
     syn__pic_text scopes;

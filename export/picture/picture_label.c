@@ -227,7 +227,7 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
 /* ---- Runs of ops ---- */
 
 /* "ln_1, qkv, softmax" of the ops of a run, without views and without saying one thing twice in a
- * row. */
+   row. */
 static syn_status put_names(syn__pic_plan *plan, uint32_t first, uint32_t last, size_t max_chars,
                             syn__pic_text *out, syn_error *err) {
     char before[64] = "";
@@ -378,7 +378,7 @@ syn_status syn__pic_label_cell(syn__pic_cells *cells, syn__pic_cell *cell, syn_e
 }
 
 /* Name without what the box around it says already: "attn.c_attn.weight" inside h.0, "qkv:0" below
- * its op. */
+   its op. */
 static const char *short_name(const char *name, const char *layer) {
     const char *slash = strrchr(name, '/');
     if (slash != NULL) return slash + 1;

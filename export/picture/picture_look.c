@@ -1,5 +1,5 @@
 /* How boxes look: tensors green, ops blue, communication red; the kind of op shows in shape, border
- * and icon. */
+   and icon. */
 #include "export/picture/picture.h"
 
 #define BLUE      "#1f5fa8"

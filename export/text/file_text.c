@@ -77,9 +77,9 @@ typedef struct unpack_limits {
 #ifdef SYN_HAVE_ZLIB
 
 #define RATIO_MAX 1032u /* deflate packs no denser */
-#define KEPT_RATIO                                                         \
-    200u /* recordings pack less dense than this: 52 times at most of real \
-            ones, 140 of one op in a loop, indented */
+/* Recordings pack less dense than this: real ones 52 times at most, one op in a loop, indented,
+   140. */
+#define KEPT_RATIO 200u
 #define KEPT_SMALL ((uint64_t)1 << 20) /* whatever the ratio */
 #define KEPT_LARGE ((uint64_t)16 << 30)
 #define STEP_BYTES ((size_t)1 << 20) /* unpacked at a time */

@@ -5,8 +5,8 @@
 #include "syntorch/utf8.h"
 
 #define PLAIN_REACH 256
-#define MAX_LEVEL \
-    64 /* deeper, lines are not indented: what no trace has would grow a thousandfold */
+/* Deeper, lines are not indented: what no trace has would grow a thousandfold. */
+#define MAX_LEVEL 64
 
 /* So that `json` is a constant within: each form has a loop of its own. */
 #define FORM_FN static inline __attribute__((always_inline))

@@ -1,5 +1,5 @@
-/* Inside of python_json.c: growing output, the ends of strings and numbers, one decoded character.
- */
+/* Inside of python_json.c: growing output, the ends of strings and numbers, one decoded
+   character. */
 #ifndef EXPORT_PYTHON_SCAN_H
 #define EXPORT_PYTHON_SCAN_H
 

@@ -2,7 +2,7 @@
    and the longest path is the time that the run takes (as the simulation of timeline.h finds it).
 
    - op -> op, "stream": the op before on the same stream, where nothing else joins the two. Not in
-     PyTorch's traces, which tell what a stream or thread waits for.
+     PyTorch's traces, which record what a stream or thread waits for.
    - source -> op of another rank, "group": a collective begins when its last rank has come, so what
      one of its ops waits for the others wait for, too. Of more than SYN__LINK_PAIRS ranks, where
      pairs would be too many, sources lead to a node where all meet, and that to each of the ops; so

@@ -1,5 +1,5 @@
 /* When each node of a graph runs: as measured, or found by letting the ranks run through their
- * nodes in order. */
+   nodes in order. */
 #ifndef EXPORT_TIMELINE_H
 #define EXPORT_TIMELINE_H
 
@@ -10,7 +10,7 @@ extern "C" {
 #endif
 
 /* MEASURED: start_ns and wall_ns of the nodes. PREDICTED: durations from predicted_ns. DURATIONS:
-   from wall_ns, where no node tells when it began. ORDER: every node that does something takes
+   from wall_ns, where no node says when it began. ORDER: every node that does something takes
    ORDER_NS, so that only the order means anything. */
 typedef enum syn__clock {
     SYN__CLOCK_MEASURED,
@@ -87,7 +87,7 @@ typedef struct syn__timeline {
 syn_status syn__timeline_make(syn__timeline *out, const syn_graph *graph,
                               const syn_export_options *options, const syn__copies *copies,
                               syn_error *err) SYN_MUST_USE;
-/* Always by simulation: with durations as measured where they are, waiting left out. Tells besides
+/* Always by simulation: with durations as measured where they are, waiting left out. Finds besides
    the spans which nodes meet. */
 syn_status syn__timeline_run(syn__timeline *out, const syn_graph *graph,
                              const syn_export_options *options, const syn__copies *copies,

@@ -62,7 +62,7 @@ typedef struct syn_text_workload {
     uint64_t n_collectives;
 } syn_text_workload;
 
-/* Reads a text. SYN_E_FORMAT tells the line. compat: as little is asked of the text as Chakra's
+/* Reads a text. SYN_E_FORMAT names the line. compat: as little is asked of the text as Chakra's
    converter asks: collectives may have any name, layers more columns and any number. The caller
    frees, in any case. */
 syn_status syn_text_workload_read(syn_text_workload *w, const char *name, const char *data,

@@ -302,7 +302,7 @@ static syn_status put_rank(writer *w, uint32_t npu) {
     put_metadata(w, npu);
     for (uint32_t i = 0; i < w->options->n_passes; i++) {
         SYN_TRY(put_step(w));
-        if (syn_sink_status(w->out) != SYN_OK) return SYN_OK; /* told by syn_sink_close */
+        if (syn_sink_status(w->out) != SYN_OK) return SYN_OK; /* syn_sink_close says why */
     }
     w->w->n_nodes = w->last - before;
     return SYN_OK;

@@ -88,7 +88,7 @@ static syn_status take_node(scanner *s, syn__str message, syn_error *err) {
     return s->on->node(s->on->user, index, s->scan->offsets[index], &node, err);
 }
 
-/* The first message. A node in its place is told, and then taken as the node that it is. */
+/* The first message. A node in its place is reported, and then taken as the node that it is. */
 static syn_status take_meta(scanner *s, syn__str message, syn_error *err) {
     syn__et_meta meta;
     syn__et_node node;
@@ -126,7 +126,7 @@ static syn_status index_ids(scanner *s, syn_error *err) {
     return SYN_OK;
 }
 
-/* Ids mostly count up by one, so a node's dependency is as far before it as the ids tell. */
+/* Ids mostly count up by one, so a node's dependency is as far before it as their ids differ. */
 static syn_status find(scanner *s, uint32_t node, uint64_t id, uint32_t *out, syn_error *err) {
     const uint64_t *ids = s->scan->ids;
     const uint64_t guess = node - (ids[node] - id);

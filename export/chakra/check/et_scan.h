@@ -22,8 +22,8 @@ typedef enum syn__et_trouble {
     SYN__ET_TROUBLE_SELF      /* a node that waits for itself */
 } syn__et_trouble;
 
-/* What a scan tells, in file order, troubles with dependencies after all nodes. Any may be NULL; a
-   failure ends the scan. */
+/* What a scan reports, in file order, troubles with dependencies after all nodes. Any may be NULL;
+   a failure ends the scan. */
 typedef struct syn__et_listener {
     void *user;
     syn_status (*meta)(void *user, const syn__et_meta *meta, syn_error *err);

@@ -59,8 +59,7 @@ syn_status syn__et_dag_open(syn__et_dag *dag, const syn__et_scan *scan, syn_erro
     return ok ? SYN_OK : no_memory(n, err);
 }
 
-/* Every node that was not ordered waits for another such: who goes from one to the next comes back
-   to where he was. */
+/* Every node that was not ordered waits for another such, so following them ends in a cycle. */
 syn_status syn__et_dag_cycle(const syn__et_dag *dag, const syn__et_scan *scan, uint32_t **out,
                              uint32_t *n, syn_error *err) {
     uint32_t *step = (uint32_t *)syn_calloc(scan->n_nodes, sizeof(uint32_t)); /* 0: not visited */

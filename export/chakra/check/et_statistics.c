@@ -168,13 +168,13 @@ static syn_status on_meta(void *user, const syn__et_meta *meta, syn_error *err) 
 
 /* ---- Nodes ---- */
 
-/* What a node's attributes tell; sizes that are missing or negative are 0. */
-typedef struct told {
+/* What a node's attributes say; sizes that are missing or negative are 0. */
+typedef struct node_facts {
     uint64_t num_ops, tensor_size, comm_size, waiting_ns;
-    int64_t comm_type; /* -1: not told */
+    int64_t comm_type; /* -1: absent */
     bool is_cpu;
     syn__str op, group;
-} told;
+} node_facts;
 
 static uint64_t size_of(const syn__et_attr *a) {
     int64_t value;
@@ -196,7 +196,7 @@ static uint64_t count_list(const syn__et_attr *a) {
     return n;
 }
 
-static void take_attribute(syn_statistics *out, const syn__et_attr *a, told *t) {
+static void take_attribute(syn_statistics *out, const syn__et_attr *a, node_facts *t) {
     const syn__str s = a->name;
     if (syn__str_is(s, "num_ops")) t->num_ops = size_of(a);
     else if (syn__str_is(s, "tensor_size")) t->tensor_size = size_of(a);
@@ -212,7 +212,8 @@ static void take_attribute(syn_statistics *out, const syn__et_attr *a, told *t) 
                 add(&out->classes[i], count_list(a));
 }
 
-static syn_status take_collective(collector *c, const told *t, uint64_t micros, syn_error *err) {
+static syn_status take_collective(collector *c, const node_facts *t, uint64_t micros,
+                                  syn_error *err) {
     const syn_statistics_row row = {NULL, 1, t->comm_size, micros, t->waiting_ns};
     const bool known = syn__et_collective_name(t->comm_type) != NULL;
     add_row(&c->out->collectives[known ? t->comm_type : SYN_STATISTICS_COLLECTIVES - 1], &row);
@@ -224,7 +225,7 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
                           syn_error *err) {
     collector *c = (collector *)user;
     syn_statistics *out = c->out;
-    told t = {.comm_type = -1, .op = node->name};
+    node_facts t = {.comm_type = -1, .op = node->name};
     (void)offset;
     for (size_t i = 0; i < node->n_attrs; i++) take_attribute(out, &node->attrs[i], &t);
     const bool comm = node->type >= SYN__ET_COMM_SEND_NODE && node->type <= SYN__ET_COMM_COLL_NODE;

@@ -79,7 +79,7 @@ syn_status syn__checked_group_of(syn_validator *v, const char *name, size_t byte
 const char *syn__checked_group_name(const syn_validator *v, uint32_t group);
 /* "" and "0" are all ranks. */
 bool syn__is_world(const syn_validator *v, uint32_t group);
-/* How many ranks a group has, 0 when nobody knows it; its i-th. */
+/* How many ranks a group has, 0 when that is not known; its i-th. */
 size_t syn__n_members(const syn_validator *v, uint32_t group);
 int32_t syn__member(const syn_validator *v, uint32_t group, size_t i);
 /* NULL if that rank was not read, or is damaged. */

@@ -98,13 +98,13 @@ static syn_status read_groups(syn_validator *v, syn_json *json, syn_error *err) 
 syn_status syn_validator_groups(syn_validator *v, const char *name, const char *data, size_t bytes,
                                 syn_error *err) {
     syn_json json;
-    syn_error told = {0};
-    syn_json_init(&json, name, data, bytes, &told);
-    const syn_status status = read_groups(v, &json, &told);
+    syn_error problem = {0};
+    syn_json_init(&json, name, data, bytes, &problem);
+    const syn_status status = read_groups(v, &json, &problem);
     syn_json_free(&json);
     if (status == SYN_E_FORMAT) {
-        syn__find(v, SYN_FINDING_GROUPS, whole_set, "%s", told.text);
+        syn__find(v, SYN_FINDING_GROUPS, whole_set, "%s", problem.text);
         return SYN_OK;
     }
-    return status == SYN_OK ? SYN_OK : SYN_FAIL(err, status, "%s", told.text);
+    return status == SYN_OK ? SYN_OK : SYN_FAIL(err, status, "%s", problem.text);
 }

@@ -52,7 +52,7 @@ static const char *name_of(const node_check *c, char out[NAME_BYTES]) {
     return out;
 }
 
-/* Most nodes have nothing to tell, so names and numbers become text only here. */
+/* Most nodes are in order, so names and numbers become text only here. */
 static void find(const node_check *c, syn_finding_kind kind, const char *what, int64_t value) {
     char name[NAME_BYTES], number[32] = "not given";
     if (value != SYN__ABSENT) snprintf(number, sizeof number, "%" PRId64, value);
@@ -87,7 +87,7 @@ static void check_known(node_check *c, int which, const syn__et_attr *a) {
     }
     if (a->field == SYN__ET_NONE) return;
     if (which >= N_INTEGERS && c->node->type != SYN__ET_COMM_COLL_NODE)
-        return; /* nobody reads it */
+        return; /* no simulator reads it */
     char how[64];
     snprintf(how, sizeof how, " is %s, not %s", syn__et_field_name(a->field),
              which == PG_NAME        ? "string_val"
@@ -166,7 +166,7 @@ static void check_group(const node_check *c, uint32_t group) {
     const char *name = syn__checked_group_name(v, group);
     char text[NAME_BYTES];
     const bool world = syn__is_world(v, group);
-    /* A file alone, whose number or whose group file nobody knows. */
+    /* A file alone: its rank or its groups are not known. */
     const bool known_world = v->world != 0, known_rank = c->spot.rank >= 0;
     if (v->how.any_node || (world && !known_world)) return;
     if (!world && !v->groups[group].listed)

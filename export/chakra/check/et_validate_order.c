@@ -67,7 +67,7 @@ static void find_chains(order_check *c, const syn__et_dag *dag, uint32_t *at) {
 static bool ordered(order_check *c, const syn__checked_call *a, const syn__checked_call *b) {
     const uint32_t *place = c->s.place;
     if (place[a->node] == UINT32_MAX || place[b->node] == UINT32_MAX)
-        return true; /* told already */
+        return true; /* reported already */
     const bool same_chain = c->chain[a - c->rank->calls] == c->chain[b - c->rank->calls];
     if (same_chain) return place[a->node] < place[b->node];
     return reaches(&c->s, a->node, b->node);
@@ -76,10 +76,10 @@ static bool ordered(order_check *c, const syn__checked_call *a, const syn__check
 /* One finding a group: the first pair without an order. */
 static void check_groups(order_check *c) {
     const syn__checked_call *calls = c->rank->calls;
-    uint32_t told = SYN__NO_GROUP;
+    uint32_t reported = SYN__NO_GROUP;
     for (size_t i = 1; i < c->rank->n_calls && calls[i].group != SYN__NO_GROUP; i++) {
         const syn__checked_call *a = &calls[i - 1], *b = &calls[i];
-        if (a->group != b->group || b->group == told || a->id == b->id) continue;
+        if (a->group != b->group || b->group == reported || a->id == b->id) continue;
         const syn__spot spot = syn__spot_of_call(c->rank, b);
         const char *group = syn__checked_group_name(c->v, b->group);
         if (c->s.steps > c->s.most_steps) {
@@ -88,7 +88,7 @@ static void check_groups(order_check *c) {
             return;
         }
         if (ordered(c, a, b)) continue;
-        told = b->group;
+        reported = b->group;
         syn__find(c->v, SYN_FINDING_ORDER, spot,
                   "group %.60s: no dependencies order the collectives %" PRIu64 " and %" PRIu64,
                   group, a->id, b->id);

@@ -1,6 +1,6 @@
 /* Runs a whole set: every rank has one communication slot, which a collective holds until all of
    its group are there, and in which the ready node with the least id goes first. Computations and
-   the receives of sent messages end at once; a send waits for nobody. What cannot be issued this
+   the receives of sent messages end at once; a send waits for no other. What cannot be issued this
    way stops simulators, too. */
 #include <inttypes.h>
 #include <stdio.h>

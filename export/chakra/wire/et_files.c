@@ -98,16 +98,16 @@ syn_status syn__et_files_of_prefix(syn__et_files *files, const char *prefix, siz
 static syn_status take_named(syn__et_files *files, const char *const *paths, size_t n,
                              syn_error *err) {
     size_t unused;
-    bool told = true;
+    bool named = true;
     for (size_t i = 0; i < n; i++) {
         SYN_TRY(add(files, paths[i], syn__et_rank_of(paths[i], &unused), err));
-        told = told && files->list[i].rank >= 0;
+        named = named && files->list[i].rank >= 0;
     }
     if (n == 1) return SYN_OK;
     if (n > INT32_MAX) return SYN_FAIL(err, SYN_E_INVALID, "there are too many files");
     qsort(files->list, n, sizeof *files->list, compare);
-    for (size_t i = 1; i < n && told; i++) told = files->list[i].rank != files->list[i - 1].rank;
-    for (size_t i = 0; i < n && !told; i++) {
+    for (size_t i = 1; i < n && named; i++) named = files->list[i].rank != files->list[i - 1].rank;
+    for (size_t i = 0; i < n && !named; i++) {
         syn_free(files->list[i].path);
         files->list[i] = (syn__et_file){syn_strdup(paths[i]), (int32_t)i};
         if (files->list[i].path == NULL)

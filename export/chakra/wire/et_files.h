@@ -1,5 +1,5 @@
-/* Which files make up a set of execution traces: <prefix>.<rank>.et and <prefix>.comm_group.json.
- */
+/* Which files make up a set of execution traces: <prefix>.<rank>.et and
+   <prefix>.comm_group.json. */
 #ifndef EXPORT_ET_FILES_H
 #define EXPORT_ET_FILES_H
 
@@ -13,7 +13,7 @@ extern "C" {
 
 typedef struct syn__et_file {
     char *path;
-    int32_t rank; /* -1: the name does not tell */
+    int32_t rank; /* -1: not in the name */
 } syn__et_file;
 
 typedef struct syn__et_files {
@@ -33,8 +33,8 @@ syn_status syn__et_files_of_prefix(syn__et_files *files, const char *path, size_
 void syn__et_files_close(syn__et_files *files);
 /* "prefix.12.et" is rank 12 and the prefix's length; -1 for other names. */
 int32_t syn__et_rank_of(const char *path, size_t *prefix_bytes);
-/* The group file that belongs to a rank's file, if it exists; NULL for other names. The caller's.
- */
+/* The group file that belongs to a rank's file, if it exists; NULL for other names. The
+   caller's. */
 syn_status syn__et_groups_beside(const char *path, char **out, syn_error *err) SYN_MUST_USE;
 
 /* ---- Names of a set that is written ---- */

@@ -55,8 +55,9 @@ const char *syn__et_node_type_name(uint32_t type) {
     return type < SYN__ET_NODE_TYPES ? names[type] : NULL;
 }
 
-/* ---- Writing. Plain proto3 fields are left out when they hold their default; a oneof member never
- * is. ---- */
+/* ---- Writing ----
+
+   Plain proto3 fields are left out when they hold their default; a oneof member never is. */
 
 static size_t str_bytes(syn__str s) {
     return 1 + syn__et_varint_bytes(s.bytes) + s.bytes;

@@ -91,8 +91,8 @@ bool syn__et_list_next(syn__et_list *list, uint64_t *bits, syn__str *data);
 typedef struct syn__et_attr {
     syn__str name, doc;
     uint32_t field; /* SYN__ET_NONE: no value written */
-    uint64_t
-        bits; /* integers as 64-bit two's complement, bool 0 or 1, the bits of a double or float */
+    /* Integers as 64-bit two's complement, bool 0 or 1, the bits of a double or float. */
+    uint64_t bits;
     syn__str data; /* string, bytes; the wire form of a list message */
 } syn__et_attr;
 
@@ -124,7 +124,7 @@ void syn__et_put_node(syn__buf *buf, const syn__et_node *node);
 void syn__et_put_meta(syn__buf *buf, const syn__et_meta *meta);
 
 /* Owns what decoding or parsing needs; records point into it and into the input until the next
- * call. */
+   call. */
 typedef struct syn__et_decoder {
     uint64_t *deps[2]; /* ctrl, data */
     size_t n_deps[2], cap_deps[2];
@@ -135,7 +135,7 @@ typedef struct syn__et_decoder {
 } syn__et_decoder;
 
 /* SYN_OK, SYN_E_FORMAT (d->why, d->at) or SYN_E_NOMEM. Unknown fields are skipped; text must be
- * valid UTF-8. */
+   valid UTF-8. */
 syn_status syn__et_decode_node(syn__et_decoder *d, syn__str message, syn__et_node *out);
 syn_status syn__et_decode_meta(syn__et_decoder *d, syn__str message, syn__et_meta *out);
 void syn__et_decoder_free(syn__et_decoder *d);
@@ -148,7 +148,7 @@ void syn__et_json_list(syn_sink *sink, uint32_t field, syn__str payload);
 void syn__et_json_base64(syn_sink *sink, syn__str bytes); /* with quotes */
 
 /* Reads a scalar of the oneof field from the JSON token just read: bits, or text appended to
- * `text`. */
+   `text`. */
 syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, syn__buf *text);
 /* Reads a JSON array, whose ARRAY_BEGIN was just read, into the list's wire form. */
 syn_status syn__et_parse_list(syn_json *json, uint32_t field, syn__buf *out);

@@ -3,7 +3,7 @@
 #define COMM_COMM_INTERNAL_H
 
 #include "syntorch/clock.h"
-#include "syntorch/communicator.h"
+#include "syntorch/communicator_private.h"
 
 /* What one rank calls, and when. */
 typedef struct syn__turn {

@@ -14,6 +14,9 @@ typedef enum syn_nx_key { SYN_NX_BOTH, SYN_NX_LINKS, SYN_NX_EDGES } syn_nx_key;
    with what differs. AUTO: once in large graphs. */
 typedef enum syn_copies { SYN_COPIES_AUTO, SYN_COPIES_FULL, SYN_COPIES_ONCE } syn_copies;
 
+/* The ranks that are held once. */
+typedef struct syn_copied_ranks syn_copied_ranks;
+
 /* All zero, or NULL for the whole: the defaults. */
 typedef struct syn_export_options {
     const char *title;   /* of pictures; NULL: made from the graph's metadata */
@@ -23,19 +26,18 @@ typedef struct syn_export_options {
     bool no_fold;    /* pictures: draw every repeated layer and step */
     syn_nx_key nx_key; /* which edge key(s) node-link JSON gets */
     syn_copies copies;
-    const struct syn__copies
-        *known_copies; /* of this graph, found before; NULL: each export looks */
+    const syn_copied_ranks *known_copies; /* of this graph, found before; NULL: each export looks */
 } syn_export_options;
 
 /* More than 100,000 ops of all ranks together. */
 bool syn_graph_is_large(const syn_graph *graph);
 /* The ranks that exports with these options hold once, for several exports of one graph; free it
    when they are done. */
-syn_status syn_copies_find(struct syn__copies **out, const syn_graph *graph,
+syn_status syn_copies_find(syn_copied_ranks **out, const syn_graph *graph,
                            const syn_export_options *options, syn_error *err) SYN_MUST_USE;
 /* How many they are. */
-uint32_t syn_copies_count(const struct syn__copies *copies);
-void syn_copies_free(struct syn__copies *copies);
+uint32_t syn_copies_count(const syn_copied_ranks *copies);
+void syn_copies_free(syn_copied_ranks *copies);
 
 typedef struct syn_exporter {
     const char *name;      /* "json" */

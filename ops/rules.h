@@ -2,7 +2,7 @@
 #ifndef OPS_RULES_H
 #define OPS_RULES_H
 
-#include "syntorch/context.h"
+#include "syntorch/dispatch.h"
 
 #define SYN__INFER(name) syn_status syn__##name##_infer(syn_call *c)
 #define SYN__COST(name)  void syn__##name##_cost(const syn_call *c, syn_cost *cost)

@@ -99,9 +99,6 @@ struct syn_comm {
 /* Ends this rank's part. Communicator and groups stay as they are until the last context made with
    it is freed: it can still be used, but nothing can be exchanged in it. NULL is allowed. */
 void syn_comm_close(syn_comm *comm);
-/* For contexts: each holds its communicator. May be called from any thread; NULL is allowed. */
-void syn__comm_hold(syn_comm *comm);
-void syn__comm_release(syn_comm *comm);
 
 /* Opens a group of the given global ranks, which must hold comm->rank. The pointer is valid as long
    as the communicator. */

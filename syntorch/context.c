@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "syntorch/clock.h"
+#include "syntorch/communicator_private.h"
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
 

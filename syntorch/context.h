@@ -162,13 +162,6 @@ void syn_unpin(syn_ctx *ctx, syn_tensor t);
    takes for the time of its call is not counted. */
 size_t syn_ctx_peak_bytes(const syn_ctx *ctx);
 
-/* Spec, strides and offset of a tensor, without data: for op builders. */
-void syn__tensor_operand(const syn_ctx *ctx, syn_tensor t, syn_operand *out);
-/* The one door (dispatch.c): checks, infers, records and, unless on meta, runs and times the
-   kernel. Only op builders call it. Outputs go to out[0..n_out-1], all poisoned on failure. */
-void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, const syn_attr *attr,
-                   int n_attr, const syn_group *group, syn_tensor *out);
-
 #ifdef __cplusplus
 }
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "syntorch/context_private.h"
+#include "syntorch/dispatch.h"
 #include "syntorch/memory.h"
 
 /* "linear in h.3.attn: " before the sentence of a rule. */

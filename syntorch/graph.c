@@ -149,7 +149,7 @@ syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry, syn_
     return SYN_OK;
 }
 
-void syn__graph_free_meta(syn_graph *graph) {
+void syn_graph_free_meta(syn_graph *graph) {
     for (uint32_t i = 0; i < graph->n_metadata; i++) {
         syn_free((void *)(uintptr_t)graph->metadata[i].name);
         syn_free((void *)(uintptr_t)graph->metadata[i].text);

@@ -240,7 +240,7 @@ syn_status syn_graph_union(syn_graph **out, syn_graph *const *graphs, uint32_t n
 syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry,
                               syn_error *err) SYN_MUST_USE;
 /* For producers: frees the facts. */
-void syn__graph_free_meta(syn_graph *graph);
+void syn_graph_free_meta(syn_graph *graph);
 
 /* ---- A graph that owns its rows: for readers and converters. --------------------------------- */
 

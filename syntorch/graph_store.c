@@ -195,7 +195,7 @@ static void store_free(syn_graph *graph) {
         syn_free((void *)(uintptr_t)graph->groups[i].name);
         syn_free((void *)(uintptr_t)graph->groups[i].ranks);
     }
-    syn__graph_free_meta(graph);
+    syn_graph_free_meta(graph);
     if (s != NULL) {
         syn_intern_free(&s->texts);
         syn_intern_free(&s->specs);

@@ -33,7 +33,7 @@ static void joined_free(syn_graph *graph) {
         syn_free(j->parts);
     }
     syn_free(j);
-    syn__graph_free_meta(graph);
+    syn_graph_free_meta(graph);
     syn_free(graph->groups);
     syn_free(graph->ranks);
     syn_free(graph);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "syntorch/context_private.h"
+#include "syntorch/dispatch.h"
 #include "syntorch/memory.h"
 
 uint32_t syn__row(const syn_ctx *ctx, syn_tensor t) {

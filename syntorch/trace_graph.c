@@ -373,7 +373,7 @@ static void view_free(syn_graph *graph) {
         syn_free(sh->names);
         syn_free(sh);
     }
-    syn__graph_free_meta(graph);
+    syn_graph_free_meta(graph);
     syn_free(graph->ranks);
     syn_free(graph->groups);
     syn_free(graph);

@@ -74,7 +74,7 @@ static syn_status write_files(const syn_graph *graph, const syn_export_options *
 }
 
 /* What is not in the files of a large run, and how to get it. */
-static void say_less(const syn_graph *graph, const struct syn__copies *copies, const char *folder,
+static void say_less(const syn_graph *graph, const syn_copied_ranks *copies, const char *folder,
                      FILE *list) {
     const uint32_t n = syn_copies_count(copies);
     char shown[CLI_SHOWN_BYTES];
@@ -97,7 +97,7 @@ static void say_less(const syn_graph *graph, const struct syn__copies *copies, c
 syn_status visualize_run(const syn_graph *graph, const char *folder, const char *version,
                          FILE *list, syn_error *err) {
     syn_export_options how = {.version = version};
-    struct syn__copies *copies;
+    syn_copied_ranks *copies;
     SYN_TRY(syn_make_folder(folder, err));
     SYN_TRY(syn_copies_find(&copies, graph, &how, err));
     how.known_copies = copies;

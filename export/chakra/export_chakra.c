@@ -34,13 +34,14 @@ static syn_status write_nodes(syn__et_walk *walk, int32_t rank, const int32_t *n
 }
 
 /* Attributes go into the messages of traces that were read from messages. */
-static const int32_t *nodes_of(const syn_graph *graph, const syn__copies *copies, uint32_t rank) {
+static const int32_t *nodes_of(const syn_graph *graph, const syn_copied_ranks *copies,
+                               uint32_t rank) {
     if (!syn__is_copy(copies, rank)) return NULL;
     if (copies->n_changed[rank] > 0 && syn__et_is_verbatim(graph)) return NULL;
     return &graph->ranks[copies->of[rank]].rank;
 }
 
-static syn_status write_rank(const syn_graph *graph, uint32_t rank, const syn__copies *copies,
+static syn_status write_rank(const syn_graph *graph, uint32_t rank, const syn_copied_ranks *copies,
                              const syn_export_options *options, syn_sink *sink, syn_error *err) {
     syn__et_walk walk;
     SYN_TRY(syn__et_walk_open(&walk, graph, rank, options != NULL ? options->version : NULL, err));
@@ -50,7 +51,7 @@ static syn_status write_rank(const syn_graph *graph, uint32_t rank, const syn__c
     return status;
 }
 
-static syn_status write_ranks(const syn_graph *graph, const syn__copies *copies,
+static syn_status write_ranks(const syn_graph *graph, const syn_copied_ranks *copies,
                               const syn_export_options *options, syn_sink *sink, syn_error *err) {
     const int32_t *only = options != NULL ? options->rank : NULL;
     bool first = true;
@@ -69,7 +70,7 @@ static syn_status write_ranks(const syn_graph *graph, const syn__copies *copies,
 
 static syn_status write_all(const syn_graph *graph, const syn_export_options *options,
                             syn_sink *sink, syn_error *err) {
-    syn__copies copies;
+    syn_copied_ranks copies;
     SYN_TRY(syn__copies_find(&copies, graph, options, err));
     const syn_status status = write_ranks(graph, &copies, options, sink, err);
     syn__copies_free(&copies);

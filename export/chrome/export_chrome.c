@@ -23,7 +23,7 @@ typedef struct flow {
 
 typedef struct writer {
     syn__timeline timeline;
-    syn__copies copies;
+    syn_copied_ranks copies;
     syn__walk walk;
     syn_sink *sink;
     syn_error *err;

@@ -21,7 +21,7 @@
 typedef struct writer {
     syn__walk walk;
     syn__links links;
-    syn__copies copies;
+    syn_copied_ranks copies;
     syn_sink *sink;
     uint8_t *made; /* per tensor of the rank: 1 if its edge will name the producer */
     size_t made_cap;

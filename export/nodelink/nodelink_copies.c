@@ -62,7 +62,7 @@ static void copied_free(syn_graph *graph) {
         syn_free(c->views);
     }
     syn_free(c);
-    syn__graph_free_meta(graph);
+    syn_graph_free_meta(graph);
     syn_free(graph->ranks); /* the groups are the base's */
     syn_free(graph);
 }

@@ -57,7 +57,7 @@ typedef struct syn__pic_chart {
 
 /* Chooses the ranks to draw and reads them. Free the chart in any case. */
 syn_status syn__pic_chart_make(syn__pic_chart *chart, syn__pic_drawing *d, const syn_graph *graph,
-                               const struct syn__copies *copies, int fold,
+                               const syn_copied_ranks *copies, int fold,
                                syn_error *err) SYN_MUST_USE;
 void syn__pic_chart_free(syn__pic_chart *chart);
 /* The items of all lanes; detail FULL (runs between communications), LAYERS or CHUNKS (a box a

@@ -17,8 +17,8 @@ typedef struct kind {
 
 /* Signature of every rank, and the different ones in order of appearance; those of copies are
    known. */
-static syn_status find_kinds(const syn_graph *graph, const syn__copies *copies, uint32_t *kind_of,
-                             kind *kinds, uint32_t *n, syn_error *err) {
+static syn_status find_kinds(const syn_graph *graph, const syn_copied_ranks *copies,
+                             uint32_t *kind_of, kind *kinds, uint32_t *n, syn_error *err) {
     *n = 0;
     for (uint32_t r = 0; r < graph->n_ranks; r++) {
         if (syn__is_copy(copies, r)) {
@@ -67,7 +67,7 @@ static void add_lane(syn__pic_chart *c, uint32_t rank_index) {
     lane->last_rank = c->graph->ranks[rank_index].rank;
 }
 
-static syn_status choose_lanes(syn__pic_chart *c, const syn__copies *copies, syn_error *err) {
+static syn_status choose_lanes(syn__pic_chart *c, const syn_copied_ranks *copies, syn_error *err) {
     const uint32_t n_ranks = c->graph->n_ranks;
     uint32_t n = 0;
     uint32_t *kind_of = syn_calloc(n_ranks + 1, sizeof *kind_of);
@@ -100,7 +100,7 @@ static syn_status choose_lanes(syn__pic_chart *c, const syn__copies *copies, syn
 }
 
 syn_status syn__pic_chart_make(syn__pic_chart *c, syn__pic_drawing *d, const syn_graph *graph,
-                               const syn__copies *copies, int fold, syn_error *err) {
+                               const syn_copied_ranks *copies, int fold, syn_error *err) {
     *c = (syn__pic_chart){.graph = graph, .drawing = d};
     SYN_TRY(choose_lanes(c, copies, err));
     for (uint32_t i = 0; i < c->n_lanes; i++) {

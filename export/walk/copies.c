@@ -114,7 +114,7 @@ static syn_status compare_ranks(comparison *c, bool *same) {
 }
 
 /* Compares a rank with one of each kind found before it. */
-static syn_status place(syn__copies *out, comparison *c, uint32_t rank, uint32_t *kinds,
+static syn_status place(syn_copied_ranks *out, comparison *c, uint32_t rank, uint32_t *kinds,
                         uint32_t *n_kinds) {
     bool same = false;
     c->b = rank;
@@ -133,7 +133,7 @@ static syn_status place(syn__copies *out, comparison *c, uint32_t rank, uint32_t
     return SYN_OK;
 }
 
-static syn_status find(syn__copies *out, const syn_graph *graph, syn_error *err) {
+static syn_status find(syn_copied_ranks *out, const syn_graph *graph, syn_error *err) {
     comparison c = {.graph = graph, .err = err};
     uint32_t kinds[MOST_KINDS], n_kinds = 0;
     syn_status status = SYN_OK;
@@ -149,11 +149,11 @@ static syn_status find(syn__copies *out, const syn_graph *graph, syn_error *err)
     return status;
 }
 
-syn_status syn__copies_find(syn__copies *out, const syn_graph *graph,
+syn_status syn__copies_find(syn_copied_ranks *out, const syn_graph *graph,
                             const syn_export_options *options, syn_error *err) {
     const syn_copies how = options != NULL ? options->copies : SYN_COPIES_AUTO;
     const bool one = options != NULL && options->rank != NULL;
-    *out = (syn__copies){0};
+    *out = (syn_copied_ranks){0};
     if (!one && options != NULL && options->known_copies != NULL) {
         *out = *options->known_copies;
         out->borrowed = true;
@@ -164,12 +164,12 @@ syn_status syn__copies_find(syn__copies *out, const syn_graph *graph,
     return find(out, graph, err);
 }
 
-void syn__copies_free(syn__copies *copies) {
+void syn__copies_free(syn_copied_ranks *copies) {
     if (!copies->borrowed) {
         syn_free(copies->of);
         syn_free(copies->n_changed);
     }
-    *copies = (syn__copies){0};
+    *copies = (syn_copied_ranks){0};
 }
 
 /* ---- For several exports ---- */
@@ -180,7 +180,7 @@ bool syn_graph_is_large(const syn_graph *graph) {
     return n_ops > LARGE;
 }
 
-syn_status syn_copies_find(struct syn__copies **out, const syn_graph *graph,
+syn_status syn_copies_find(syn_copied_ranks **out, const syn_graph *graph,
                            const syn_export_options *options, syn_error *err) {
     *out = syn_calloc(1, sizeof **out);
     if (*out == NULL) return SYN_FAIL_NOMEM(err, sizeof **out, "the ranks of a graph");
@@ -191,11 +191,11 @@ syn_status syn_copies_find(struct syn__copies **out, const syn_graph *graph,
     return status;
 }
 
-uint32_t syn_copies_count(const struct syn__copies *copies) {
+uint32_t syn_copies_count(const syn_copied_ranks *copies) {
     return copies->n;
 }
 
-void syn_copies_free(struct syn__copies *copies) {
+void syn_copies_free(syn_copied_ranks *copies) {
     if (copies != NULL) syn__copies_free(copies);
     syn_free(copies);
 }

@@ -10,21 +10,21 @@
 extern "C" {
 #endif
 
-typedef struct syn__copies {
+struct syn_copied_ranks {
     uint32_t *of;        /* per rank index: the one that it equals; its own */
     uint32_t *n_changed; /* per rank index: ops with other attributes than there */
     uint32_t n;          /* ranks that are copies; 0: the tables are NULL */
     bool borrowed;       /* the tables are those of options->known_copies */
-} syn__copies;
+};
 
 /* Nodes of a copy and of its original agree in everything but the attributes of a few, tensors in
    everything. None sends or receives, since the other end differs between ranks. Free *out in any
    case. */
-syn_status syn__copies_find(syn__copies *out, const syn_graph *graph,
+syn_status syn__copies_find(syn_copied_ranks *out, const syn_graph *graph,
                             const syn_export_options *options, syn_error *err) SYN_MUST_USE;
-void syn__copies_free(syn__copies *copies);
+void syn__copies_free(syn_copied_ranks *copies);
 
-static inline bool syn__is_copy(const syn__copies *copies, uint32_t rank_index) {
+static inline bool syn__is_copy(const syn_copied_ranks *copies, uint32_t rank_index) {
     return copies != NULL && copies->n > 0 && copies->of[rank_index] != rank_index;
 }
 /* Whether two nodes have the same attributes. */

@@ -10,7 +10,7 @@ static uint32_t rank_of(const syn__links *l, uint32_t rank_index) {
 }
 
 syn_status syn__links_open(syn__links *out, const syn_graph *graph,
-                           const syn_export_options *options, const syn__copies *copies,
+                           const syn_export_options *options, const syn_copied_ranks *copies,
                            syn_error *err) {
     memset(out, 0, sizeof *out);
     SYN_TRY(syn__timeline_run(&out->timeline, graph, options, copies, err));

@@ -59,7 +59,7 @@ typedef struct syn__links {
 } syn__links;
 
 syn_status syn__links_open(syn__links *out, const syn_graph *graph,
-                           const syn_export_options *options, const syn__copies *copies,
+                           const syn_export_options *options, const syn_copied_ranks *copies,
                            syn_error *err) SYN_MUST_USE;
 void syn__links_close(syn__links *links);
 

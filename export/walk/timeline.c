@@ -176,7 +176,7 @@ static syn_status take_measured(scan *s) {
 }
 
 static syn_status choose_ranks(syn__timeline *t, const syn_export_options *options,
-                               const syn__copies *copies, syn_error *err) {
+                               const syn_copied_ranks *copies, syn_error *err) {
     uint32_t first, end;
     SYN_TRY(syn__walk_ranks(t->graph, options, &first, &end, err));
     t->ranks = syn_calloc(t->graph->n_ranks, sizeof *t->ranks);
@@ -211,7 +211,7 @@ static syn_status make_spans(syn__timeline *t, bool courses, syn_error *err) {
 }
 
 static syn_status make(syn__timeline *out, const syn_graph *graph,
-                       const syn_export_options *options, const syn__copies *copies, bool run,
+                       const syn_export_options *options, const syn_copied_ranks *copies, bool run,
                        syn_error *err) {
     memset(out, 0, sizeof *out);
     out->graph = graph;
@@ -235,13 +235,13 @@ static syn_status make(syn__timeline *out, const syn_graph *graph,
 }
 
 syn_status syn__timeline_make(syn__timeline *out, const syn_graph *graph,
-                              const syn_export_options *options, const syn__copies *copies,
+                              const syn_export_options *options, const syn_copied_ranks *copies,
                               syn_error *err) {
     return make(out, graph, options, copies, false, err);
 }
 
 syn_status syn__timeline_run(syn__timeline *out, const syn_graph *graph,
-                             const syn_export_options *options, const syn__copies *copies,
+                             const syn_export_options *options, const syn_copied_ranks *copies,
                              syn_error *err) {
     return make(out, graph, options, copies, true, err);
 }

@@ -85,12 +85,12 @@ typedef struct syn__timeline {
    collectives or messages do not match go on alone, so that it always ends. Copies are left out
    (NULL: there are none). */
 syn_status syn__timeline_make(syn__timeline *out, const syn_graph *graph,
-                              const syn_export_options *options, const syn__copies *copies,
+                              const syn_export_options *options, const syn_copied_ranks *copies,
                               syn_error *err) SYN_MUST_USE;
 /* Always by simulation: with durations as measured where they are, waiting left out. Finds besides
    the spans which nodes meet. */
 syn_status syn__timeline_run(syn__timeline *out, const syn_graph *graph,
-                             const syn_export_options *options, const syn__copies *copies,
+                             const syn_export_options *options, const syn_copied_ranks *copies,
                              syn_error *err) SYN_MUST_USE;
 void syn__timeline_free(syn__timeline *timeline);
 

@@ -1,0 +1,18 @@
+/* Between contexts and the communicators, which live in comm/. */
+#ifndef SYNTORCH_COMMUNICATOR_PRIVATE_H
+#define SYNTORCH_COMMUNICATOR_PRIVATE_H
+
+#include "syntorch/communicator.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Each context holds its communicator. May be called from any thread; NULL is allowed. */
+void syn__comm_hold(syn_comm *comm);
+void syn__comm_release(syn_comm *comm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

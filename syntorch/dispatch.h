@@ -1,0 +1,21 @@
+/* The door, for op builders alone. */
+#ifndef SYNTORCH_DISPATCH_H
+#define SYNTORCH_DISPATCH_H
+
+#include "syntorch/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Spec, strides and offset of a tensor, without data. */
+void syn__tensor_operand(const syn_ctx *ctx, syn_tensor t, syn_operand *out);
+/* Checks, infers, records and, unless on meta, runs and times the kernel. Outputs go to
+   out[0..n_out-1], all poisoned on failure. */
+void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, const syn_attr *attr,
+                   int n_attr, const syn_group *group, syn_tensor *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -178,5 +178,5 @@ void syn_next_step(syn_ctx *ctx) {
     if (ctx->error.code != SYN_OK) return;
     if (syn_grow(&t->steps, &t->steps_cap, t->n_steps + 1, sizeof *t->steps, &ctx->error) != SYN_OK)
         return;
-    t->steps[t->n_steps++] = (uint32_t)t->n_nodes;
+    t->steps[t->n_steps++] = (syn_trace_step){(uint32_t)t->n_nodes, ++t->step};
 }

@@ -145,10 +145,18 @@ syn_tensor syn_find_param(const syn_ctx *ctx, const char *name);
 /* Memory: syn_release gives back all data of tensors made after the mark, except those of `keep`
    and what is pinned. On meta, where there is none, it is counted and missed the same. */
 typedef struct syn_mark {
-    uint32_t tensor;
+    uint32_t tensor, node; /* numbers of the next to be made */
 } syn_mark;
 syn_mark syn_ctx_mark(const syn_ctx *ctx);
 void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);
+/* syn_release, and what was made and recorded since the mark leaves the trace, but for `keep`, for
+   what is pinned and for the newest version of each storage that stays (parameters and states made
+   before). These go on under the same syn_tensor and name, for the trace as inputs; the others may
+   not even be asked for their shape. A loop that forgets back to one mark after every step takes
+   constant memory; to have the trace of some of its steps, do not forget these, and forget later
+   ones back to a mark behind them. Steps, numbers of nodes and the trace's hash go on as if nothing
+   had been dropped. Costs a pass over the rows that stay and go. */
+void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);
 /* Gives back the data of t and of all that shares its storage, unless that is pinned. */
 void syn_drop(syn_ctx *ctx, syn_tensor t);
 /* The data of t and of all that shares its storage stay, released or not, until as many syn_unpin

@@ -4,6 +4,7 @@
 
 #include "syntorch/context.h"
 #include "syntorch/storage_private.h"
+#include "syntorch/trace_private.h"
 
 #define SYN__SCOPE_DEPTH 32
 
@@ -25,7 +26,7 @@ struct syn_ctx {
     uint64_t start_ns;
 };
 
-/* Row of a tensor; 0: poisoned, or none of this context. */
+/* Row of a tensor; 0: poisoned, none of this context, or forgotten. */
 uint32_t syn__row(const syn_ctx *ctx, syn_tensor t);
 /* The same; 0 is the context's failure: the tensor cannot be `done` ("read"). */
 uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done);
@@ -33,8 +34,8 @@ uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done);
 syn_status syn__check_current(const syn_ctx *ctx, uint32_t row, syn_error *err) SYN_MUST_USE;
 /* The tensor of a row; of row 0 the poisoned one. */
 syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row);
-/* Appends a tensor row; base 0: it owns its storage. The row's id, or 0 after an error in the
- * context. */
+/* Appends a tensor row; base 0: it owns its storage. The row, or 0 after an error in the context.
+ */
 uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t producer,
                             uint32_t base, uint32_t flags, const char *name);
 /* Fills the storage that tensor `id` owns from `data`, or with zeros (NULL). */

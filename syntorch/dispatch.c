@@ -26,8 +26,9 @@ static syn_status gather_inputs(const syn_ctx *ctx, const syn_tensor *in, syn_ca
     for (int i = 0; i < call->n_in; i++) {
         rows[i] = syn__row(ctx, in[i]);
         if (!rows[i])
-            return SYN_FAIL(call->err, SYN_E_INVALID, "input %d is not a tensor of this context",
-                            i);
+            return SYN_FAIL(call->err, SYN_E_INVALID, "input %d %s", i,
+                            in[i].id && in[i].tag == ctx->tag ? "was forgotten"
+                                                              : "is not a tensor of this context");
         syn_operand *o = &call->in[i];
         syn_trace_operand(ctx->trace, rows[i], o);
         o->data = syn__data(ctx, rows[i], o);
@@ -83,8 +84,9 @@ static syn_status infer(syn_call *call) {
 static syn_status make_row(syn_ctx *ctx, syn_op op, const syn_call *call, syn_trace_node *row) {
     syn_trace *t = ctx->trace;
     syn_error *err = &ctx->error;
-    if (t->n_nodes >= UINT32_MAX - 1 || t->n_inputs >= UINT32_MAX - SYN_MAX_INPUTS)
-        return SYN_FAIL(err, SYN_E_NOMEM, "a trace holds at most 2^32 nodes and inputs");
+    if (syn_trace_node_number(t, (uint32_t)t->n_nodes) >= UINT32_MAX - 1 ||
+        t->n_inputs >= UINT32_MAX - SYN_MAX_INPUTS)
+        return SYN_FAIL(err, SYN_E_NOMEM, "a context records at most 2^32 nodes and inputs");
     *row = (syn_trace_node){.op = (uint16_t)op,
                             .phase = (uint8_t)ctx->phase,
                             .n_in = (uint8_t)call->n_in,
@@ -128,18 +130,19 @@ static syn_status append_output(syn_ctx *ctx, const syn_call *call, int i, const
    entries, and its sentence in the context. */
 static syn_status record(syn_ctx *ctx, syn_op op, const uint32_t *in, const syn_call *call) {
     syn_trace *t = ctx->trace;
+    const syn_mark before = syn_ctx_mark(ctx);
     syn_trace_node row;
     SYN_TRY(make_row(ctx, op, call, &row));
     for (int i = 0; i < call->n_out; i++) {
         const syn_status s = append_output(ctx, call, i, in);
         if (s == SYN_OK) continue;
-        syn_release(ctx, (syn_mark){row.first_out}, NULL, 0);
+        syn_release(ctx, before, NULL, 0);
         t->n_tensors = row.first_out;
         return s;
     }
     for (int i = 0; i < call->n_in; i++) t->inputs[t->n_inputs++] = in[i];
     for (int i = 0; i < syn_opdef_versions(call->def); i++)
-        syn__storage(ctx, in[i])->version = row.first_out + (uint32_t)i;
+        syn__storage(ctx, in[i])->version = syn_trace_tensor_number(t, row.first_out + (uint32_t)i);
     t->nodes[t->n_nodes++] = row;
     return SYN_OK;
 }

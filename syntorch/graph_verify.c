@@ -21,8 +21,8 @@ typedef struct check {
     group_state *groups;
     uint32_t *producers; /* of each tensor of the rank */
     uint32_t *bases;
-    uint32_t *writers; /* of each storage: 1 + the last node that wrote over it; 0: none yet */
-    uint8_t *produced; /* of each tensor: its producer lists it */
+    uint32_t *versions; /* of each storage: 1 + the tensor last written over it; 0: none yet */
+    uint8_t *produced;  /* of each tensor: its producer lists it */
 } check;
 
 /* ---- Small sorts: iterative and without memory of their own, unlike qsort ---- */
@@ -248,20 +248,29 @@ static bool has_data_dep(const syn_node *n, uint32_t producer) {
     return false;
 }
 
+/* Whether tensor t was there before the newest version in its storage was written. */
+static bool is_stale(const check *c, uint32_t t) {
+    const uint32_t newest = c->versions[c->bases[t]];
+    if (newest == 0) return false;
+    if (c->producers[t] == SYN_NO_NODE) return t < newest - 1;
+    return c->producers[t] < c->producers[newest - 1];
+}
+
 /* A node whose output lies in the storage of an input has written over it, unless it is a view:
    what was made before is then not there any more. */
 static syn_status check_versions(check *c, uint32_t i, const syn_node *n) {
     for (uint32_t k = 0; k < n->n_inputs; k++) {
-        const uint32_t t = n->inputs[k], writer = c->writers[c->bases[t]];
-        if (writer && (c->producers[t] == SYN_NO_NODE || c->producers[t] < writer - 1))
+        const uint32_t t = n->inputs[k];
+        if (is_stale(c, t))
             return SYN_FAIL(c->err, SYN_E_INVALID,
                             "rank %d, node %u (%.80s): reads tensor %u, which node %u overwrote",
-                            (int)c->graph->ranks[c->rank].rank, i, n->op, t, writer - 1);
+                            (int)c->graph->ranks[c->rank].rank, i, n->op, t,
+                            c->producers[c->versions[c->bases[t]] - 1]);
     }
     for (uint32_t k = 0; k < n->n_outputs && !(n->flags & SYN_NODE_VIRTUAL); k++) {
-        const uint32_t base = c->bases[n->outputs[k]];
-        for (uint32_t m = 0; m < n->n_inputs; m++)
-            if (base != n->outputs[k] && c->bases[n->inputs[m]] == base) c->writers[base] = i + 1;
+        const uint32_t t = n->outputs[k], base = c->bases[t];
+        for (uint32_t m = 0; m < n->n_inputs && base != t; m++)
+            if (c->bases[n->inputs[m]] == base) c->versions[base] = t + 1;
     }
     return SYN_OK;
 }
@@ -389,16 +398,16 @@ static syn_status check_rank(check *c) {
     const uint32_t n = c->graph->ranks[c->rank].n_tensors;
     c->producers = (uint32_t *)syn_calloc(n, sizeof *c->producers);
     c->bases = (uint32_t *)syn_calloc(n, sizeof *c->bases);
-    c->writers = (uint32_t *)syn_calloc(n, sizeof *c->writers);
+    c->versions = (uint32_t *)syn_calloc(n, sizeof *c->versions);
     c->produced = (uint8_t *)syn_calloc(n, 1);
     syn_status status = SYN_OK;
-    if (c->producers == NULL || c->bases == NULL || c->writers == NULL || c->produced == NULL)
+    if (c->producers == NULL || c->bases == NULL || c->versions == NULL || c->produced == NULL)
         status = SYN_FAIL_NOMEM(c->err, (size_t)n * 3 * sizeof *c->producers, "checking a graph");
     for (uint32_t i = 0; i < n && status == SYN_OK; i++) status = check_tensor(c, i);
     if (status == SYN_OK) status = check_nodes(c);
     if (status == SYN_OK) status = check_produced(c);
     syn_free(c->produced);
-    syn_free(c->writers);
+    syn_free(c->versions);
     syn_free(c->bases);
     syn_free(c->producers);
     return status;

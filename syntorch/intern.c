@@ -48,18 +48,23 @@ void syn_intern_free(syn_intern *table) {
     memset(table, 0, sizeof *table);
 }
 
+/* Enters all entries into slots that are empty. */
+static void fill_slots(syn_intern *table) {
+    for (size_t i = 0; i < table->n_entries; i++) {
+        size_t at = table->entries[i].hash & (table->n_slots - 1);
+        while (table->slots[at]) at = (at + 1) & (table->n_slots - 1);
+        table->slots[at] = (uint32_t)i + 1;
+    }
+}
+
 static syn_status grow_slots(syn_intern *table, syn_error *err) {
     const size_t n = table->n_slots ? table->n_slots * 2 : 64;
     uint32_t *slots = syn_calloc(n, sizeof *slots);
     if (!slots) return SYN_FAIL_NOMEM(err, n * sizeof *slots, "a table of names");
-    for (size_t i = 0; i < table->n_entries; i++) {
-        size_t at = table->entries[i].hash & (n - 1);
-        while (slots[at]) at = (at + 1) & (n - 1);
-        slots[at] = (uint32_t)i + 1;
-    }
     syn_free(table->slots);
     table->slots = slots;
     table->n_slots = n;
+    fill_slots(table);
     return SYN_OK;
 }
 
@@ -90,4 +95,22 @@ syn_status syn_intern_put(syn_intern *table, const void *data, size_t bytes, uin
     *id = (uint32_t)table->n_entries++;
     table->slots[at] = *id + 1;
     return SYN_OK;
+}
+
+void syn_intern_sweep(syn_intern *table, uint32_t *keep) {
+    const size_t before = table->n_entries;
+    table->n_entries = table->n_bytes = 0;
+    for (size_t i = 0; i < before; i++) {
+        if (!keep[i]) continue;
+        struct syn_intern_entry entry = table->entries[i];
+        const size_t padded = ((size_t)entry.bytes + 8) & ~(size_t)7;
+        memmove(table->bytes + table->n_bytes, table->bytes + entry.offset, padded);
+        entry.offset = table->n_bytes;
+        table->n_bytes += padded;
+        keep[i] = (uint32_t)table->n_entries;
+        table->entries[table->n_entries++] = entry;
+    }
+    if (table->n_entries == before) return;
+    memset(table->slots, 0, table->n_slots * sizeof *table->slots);
+    fill_slots(table);
 }

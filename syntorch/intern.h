@@ -27,6 +27,9 @@ syn_status syn_intern_put(syn_intern *table, const void *data, size_t bytes, uin
 /* The contents of an id. */
 const void *syn_intern_get(const syn_intern *table, uint32_t id);
 size_t syn_intern_entry_bytes(const syn_intern *table, uint32_t id);
+/* Drops the entries for which keep[id] is 0; keep[id] of the others becomes their new id. Order and
+   memory held stay. */
+void syn_intern_sweep(syn_intern *table, uint32_t *keep);
 /* Memory held. */
 size_t syn_intern_memory_bytes(const syn_intern *table);
 void syn_intern_free(syn_intern *table);

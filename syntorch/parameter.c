@@ -108,8 +108,9 @@ syn_param_info syn_ctx_param(const syn_ctx *ctx, size_t i) {
     const syn_storage *storage = syn__storage(ctx, row);
     info.name = text ? syn_trace_text(ctx->trace, text - 1) : "";
     /* what was written through a view of it is not it */
-    if (storage && ctx->trace->tensors[storage->version].flags & SYN_TENSOR_PARAM)
-        info.tensor = syn__tensor(ctx, storage->version);
+    const uint32_t newest = storage ? syn_trace_tensor_row(ctx->trace, storage->version) : 0;
+    if (ctx->trace->tensors[newest].flags & SYN_TENSOR_PARAM)
+        info.tensor = syn__tensor(ctx, newest);
     return info;
 }
 

@@ -1,4 +1,5 @@
 /* Rows of tensors: those that builders and users make, and what a row says. */
+#include <stdio.h>
 #include <string.h>
 
 #include "syntorch/context_private.h"
@@ -6,36 +7,39 @@
 #include "syntorch/memory.h"
 
 uint32_t syn__row(const syn_ctx *ctx, syn_tensor t) {
-    return t.tag == ctx->tag && t.id < ctx->trace->n_tensors ? t.id : 0;
+    return t.tag == ctx->tag ? syn_trace_tensor_row(ctx->trace, t.id) : 0;
 }
 
 uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done) {
     const uint32_t row = syn__row(ctx, t);
     if (t.id == 0) syn_ctx_fail(ctx, SYN_E_INVALID, "the poisoned tensor cannot be %s", done);
     else if (!row)
-        syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u cannot be %s: it is none of this context", t.id,
-                     done);
+        syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u cannot be %s: it %s", t.id, done,
+                     t.tag == ctx->tag ? "was forgotten" : "is none of this context");
     return row;
 }
 
-/* Rows are made in order, and views of stale tensors never: so what is older than the newest
+/* Tensors are made in order, and views of stale ones never: so what is older than the newest
    version in its storage is stale. */
 syn_status syn__check_current(const syn_ctx *ctx, uint32_t row, syn_error *err) {
     const syn_trace *t = ctx->trace;
     const syn_storage *storage = syn__storage(ctx, row);
-    const uint32_t newest = storage ? storage->version : 0;
-    if (row >= newest) return SYN_OK;
-    const uint32_t writer = t->tensors[newest].producer;
-    char name[SYN_MAX_NAME];
-    return SYN_FAIL(err, SYN_E_INVALID,
-                    "tensor %u, '%.128s', was overwritten by %s (node %u): only its result, tensor "
-                    "%u, may be used",
-                    row, syn_trace_tensor_name(t, row, name),
-                    syn_op_table[t->nodes[writer].op].name, writer, newest);
+    const uint32_t number = syn_trace_tensor_number(t, row);
+    if (!storage || number >= storage->version) return SYN_OK;
+    const uint32_t writer = t->tensors[syn_trace_tensor_row(t, storage->version)].producer;
+    char name[SYN_MAX_NAME], by[64] = "an op that was forgotten";
+    if (writer)
+        snprintf(by, sizeof by, "%s (node %u)", syn_op_table[t->nodes[writer].op].name,
+                 syn_trace_node_number(t, writer));
+    return SYN_FAIL(
+        err, SYN_E_INVALID,
+        "tensor %u, '%.128s', was overwritten by %s: only its result, tensor %u, may be used",
+        number, syn_trace_tensor_name(t, row, name), by, storage->version);
 }
 
 syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row) {
-    return (syn_tensor){row, row ? ctx->tag : 0};
+    if (!row) return (syn_tensor){0};
+    return (syn_tensor){syn_trace_tensor_number(ctx->trace, row), ctx->tag};
 }
 
 void syn__contiguous_strides(syn_operand *operand) {
@@ -63,8 +67,8 @@ uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t p
     syn_error *err = &ctx->error;
     const uint32_t id = (uint32_t)t->n_tensors;
     syn_trace_tensor row = {0, 0, producer, base ? base : id, 0, flags};
-    if (t->n_tensors >= UINT32_MAX - 1)
-        return syn_ctx_fail(ctx, SYN_E_NOMEM, "a trace holds at most 2^32 tensors").id;
+    if (syn_trace_tensor_number(t, id) >= UINT32_MAX - 1)
+        return syn_ctx_fail(ctx, SYN_E_NOMEM, "a context makes at most 2^32 tensors").id;
     if (syn_intern_put(&t->specs, &operand->spec, sizeof operand->spec, &row.spec, err) != SYN_OK)
         return 0;
     if (base && !plain(operand)) {

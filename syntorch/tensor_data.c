@@ -3,12 +3,14 @@
 
 /* Number of the storage behind a tensor; 0: released, or no tensor. */
 static uint32_t storage_of(const syn_ctx *ctx, uint32_t id) {
-    return syn__storage_of(&ctx->storages, ctx->trace->tensors[id].base);
+    const uint32_t base = ctx->trace->tensors[id].base;
+    return syn__storage_of(&ctx->storages, syn_trace_tensor_number(ctx->trace, base));
 }
 
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id) {
     const size_t bytes = (size_t)syn_spec_bytes(syn_trace_spec(ctx->trace, id));
-    return syn__storage_new(&ctx->storages, id, bytes, &ctx->error);
+    return syn__storage_new(&ctx->storages, syn_trace_tensor_number(ctx->trace, id), bytes,
+                            &ctx->error);
 }
 
 syn_storage *syn__storage(const syn_ctx *ctx, uint32_t id) {
@@ -66,7 +68,8 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
 static bool is_whole(const syn_ctx *ctx, uint32_t row) {
     const syn_trace_tensor *t = &ctx->trace->tensors[row];
     const syn_storage *storage = syn__storage(ctx, row);
-    return t->base == row || (storage && storage->version == row && !t->layout);
+    return t->base == row ||
+           (storage && !t->layout && storage->version == syn_trace_tensor_number(ctx->trace, row));
 }
 
 syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t bytes) {
@@ -93,12 +96,16 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
 }
 
 syn_mark syn_ctx_mark(const syn_ctx *ctx) {
-    return (syn_mark){(uint32_t)ctx->trace->n_tensors};
+    const syn_trace *t = ctx->trace;
+    return (syn_mark){syn_trace_tensor_number(t, (uint32_t)t->n_tensors),
+                      syn_trace_node_number(t, (uint32_t)t->n_nodes)};
 }
 
-static bool is_kept(const syn_ctx *ctx, uint32_t id, const syn_tensor *keep, int n_keep) {
+/* Whether a tensor of `keep` lies in the storage that tensor number `owner` owns. */
+static bool is_kept(const syn_ctx *ctx, uint32_t owner, const syn_tensor *keep, int n_keep) {
+    const uint32_t base = syn_trace_tensor_row(ctx->trace, owner);
     for (int k = 0; k < n_keep; k++)
-        if (ctx->trace->tensors[syn__row(ctx, keep[k])].base == id) return true;
+        if (ctx->trace->tensors[syn__row(ctx, keep[k])].base == base) return true;
     return false;
 }
 
@@ -116,7 +123,8 @@ void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep
 }
 
 void syn_drop(syn_ctx *ctx, syn_tensor t) {
-    const uint32_t number = t.id ? storage_of(ctx, syn__own_row(ctx, t, "dropped")) : 0;
+    const bool gone = t.id == 0 || (t.tag == ctx->tag && !syn__row(ctx, t));
+    const uint32_t number = gone ? 0 : storage_of(ctx, syn__own_row(ctx, t, "dropped"));
     if (number) syn__storage_release(&ctx->storages, number);
 }
 

@@ -23,6 +23,7 @@ syn_status syn_trace_new(syn_trace **out, int32_t rank, int32_t world_size, syn_
     memset(t->nodes, 0, sizeof *t->nodes);
     memset(t->tensors, 0, sizeof *t->tensors);
     t->n_nodes = t->n_tensors = 1;
+    t->hashed.next_node = t->hashed.next_tensor = 1;
     *out = t;
     return SYN_OK;
 }
@@ -34,6 +35,8 @@ void syn_trace_free(syn_trace *trace) {
     syn_free(trace->inputs);
     syn_free(trace->times);
     syn_free(trace->steps);
+    syn_free(trace->node_numbers.runs);
+    syn_free(trace->tensor_numbers.runs);
     for (size_t i = 0; i < trace->n_groups; i++) {
         syn_free((void *)(uintptr_t)trace->groups[i].name);
         syn_free((void *)(uintptr_t)trace->groups[i].ranks);
@@ -72,7 +75,21 @@ syn_status syn_trace_add_group(syn_trace *trace, const syn_group *group, uint16_
     return SYN_OK;
 }
 
-/* An id of another trace is taken for the poisoned tensor; the door refuses both. */
+uint32_t syn_trace_step_of(const syn_trace *trace, uint32_t node) {
+    size_t low = 0, n = trace->n_steps;
+    while (n > 0) { /* steps that begin at or before the node */
+        const size_t half = n / 2;
+        if (trace->steps[low + half].node <= node) {
+            low += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return low ? trace->steps[low - 1].step : 0;
+}
+
+/* A row of another trace is taken for the poisoned tensor. */
 static const syn_trace_tensor *row_of(const syn_trace *trace, uint32_t tensor) {
     return &trace->tensors[tensor < trace->n_tensors ? tensor : 0];
 }
@@ -121,56 +138,11 @@ void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call) {
     call->err = NULL;
 }
 
-/* Attributes without the seeds. A list takes all that is left. */
-static uint64_t hash_attrs(const syn_trace *trace, const syn_trace_node *n, uint64_t h) {
-    const syn_attr *attr = syn_intern_get(&trace->blobs, n->attrs);
-    size_t left = syn_intern_entry_bytes(&trace->blobs, n->attrs) / sizeof *attr;
-    for (const char *type = syn_op_table[n->op].attrs; left > 0; attr++, left--) {
-        type = strchr(type, ':') + 1;
-        if (*type == 'l') return syn_hash(attr, left * sizeof *attr, h);
-        if (*type != 's') h = syn_hash(attr, sizeof *attr, h);
-    }
-    return h;
-}
-
-static uint64_t hash_text(const syn_trace *trace, uint32_t id, uint64_t h) {
-    return syn_hash(syn_trace_text(trace, id), syn_intern_entry_bytes(&trace->texts, id), h);
-}
-
-static uint64_t hash_tensor(const syn_trace *trace, uint32_t id, uint64_t h) {
-    const syn_trace_tensor *t = &trace->tensors[id];
-    const uint32_t fixed[3] = {t->producer, t->base, t->flags};
-    h = syn_hash(fixed, sizeof fixed, h);
-    h = syn_hash(syn_trace_spec(trace, id), sizeof(syn_spec), h);
-    return t->name ? hash_text(trace, t->name - 1, h) : h;
-}
-
-uint64_t syn_trace_hash(const syn_trace *trace) {
-    uint64_t h = 0;
-    for (uint32_t id = 1; id < trace->n_tensors; id++) h = hash_tensor(trace, id, h);
-    for (size_t i = 1; i < trace->n_nodes; i++) {
-        const syn_trace_node *n = &trace->nodes[i];
-        const char *op = syn_op_table[n->op].name;
-        h = syn_hash(op, strlen(op), h);
-        const uint32_t fixed[5] = {n->phase, n->stream, n->n_in, n->n_out, n->first_out};
-        h = syn_hash(fixed, sizeof fixed, h);
-        h = hash_text(trace, n->scope, h);
-        h = hash_text(trace, n->label, h);
-        h = hash_attrs(trace, n, h);
-        h = syn_hash(trace->inputs + n->first_in, n->n_in * sizeof *trace->inputs, h);
-        if (n->group) {
-            const syn_group *g = &trace->groups[n->group - 1];
-            h = syn_hash(&g->id, sizeof g->id, h);
-            h = syn_hash(g->ranks, (size_t)g->size * sizeof *g->ranks, h);
-        }
-    }
-    return syn_hash(trace->steps, trace->n_steps * sizeof *trace->steps, h);
-}
-
 size_t syn_trace_memory_bytes(const syn_trace *trace) {
     return sizeof *trace + trace->nodes_cap * sizeof *trace->nodes +
            trace->tensors_cap * sizeof *trace->tensors + trace->inputs_cap * sizeof *trace->inputs +
            trace->times_cap * sizeof *trace->times + trace->steps_cap * sizeof *trace->steps +
+           (trace->node_numbers.runs_cap + trace->tensor_numbers.runs_cap) * sizeof(syn_trace_run) +
            trace->groups_cap * sizeof *trace->groups + syn_intern_memory_bytes(&trace->texts) +
            syn_intern_memory_bytes(&trace->specs) + syn_intern_memory_bytes(&trace->layouts) +
            syn_intern_memory_bytes(&trace->blobs);

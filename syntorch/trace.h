@@ -1,6 +1,8 @@
 /* A trace: what the door records of one rank. Rows of two tables, nodes (op calls) and tensors,
    with everything of variable length in shared arrays and everything repeated interned. A node may
-   only use tensors that exist, so row order is a topological order. Rows outlive the data. */
+   only use tensors that exist, so row order is a topological order. Rows outlive the data, until
+   syn_forget drops them: those behind then move up. A row's number, which counts all rows of its
+   table that were ever made, stays; without gaps it is the row. */
 #ifndef SYNTORCH_TRACE_H
 #define SYNTORCH_TRACE_H
 
@@ -18,14 +20,14 @@ typedef struct syn_trace_node {
     uint32_t scope, label; /* ids in texts; label 0: the op's name */
     uint32_t attrs;        /* id in blobs */
     uint32_t first_in;     /* into inputs */
-    uint32_t first_out;    /* tensor id; outputs are consecutive */
+    uint32_t first_out;    /* tensor row; outputs are consecutive */
 } syn_trace_node;
 
 typedef struct syn_trace_tensor {
     uint32_t spec;     /* id in specs */
     uint32_t layout;   /* id in layouts + 1; 0: contiguous from offset 0 */
-    uint32_t producer; /* node number (from 1); 0: parameter, input or state */
-    uint32_t base;     /* tensor id that owns the storage */
+    uint32_t producer; /* node row; 0: parameter, input or state, or dropped */
+    uint32_t base;     /* tensor row that owns the storage */
     uint32_t name;     /* id in texts + 1; 0: derived from the producer */
     uint32_t flags;    /* SYN_TENSOR_... */
 } syn_trace_tensor;
@@ -35,6 +37,22 @@ typedef struct syn_layout {
     int64_t strides[SYN_MAX_RANK];
     int64_t offset;
 } syn_layout;
+
+/* From `row` on, until the next run, rows have the numbers from `number` on. */
+typedef struct syn_trace_run {
+    uint32_t row, number;
+} syn_trace_run;
+
+/* The numbers of a table's rows; before the first run they are the rows. */
+typedef struct syn_trace_numbers {
+    syn_trace_run *runs; /* ascending, both */
+    size_t n_runs, runs_cap;
+} syn_trace_numbers;
+
+/* Node row with which a step began that was not dropped before it had any. */
+typedef struct syn_trace_step {
+    uint32_t node, step;
+} syn_trace_step;
 
 /* Measured times of a node: 20 bytes. start in ns since the context began, as two halves. */
 typedef struct syn_trace_time {
@@ -47,12 +65,18 @@ typedef struct syn_trace {
     size_t n_nodes, nodes_cap;
     syn_trace_tensor *tensors; /* row 0 is the poisoned tensor */
     size_t n_tensors, tensors_cap;
-    uint32_t *inputs; /* tensor ids */
+    uint32_t *inputs; /* tensor rows */
     size_t n_inputs, inputs_cap;
     syn_trace_time *times; /* NULL while nothing was timed; then as long as nodes */
     size_t times_cap;
-    uint32_t *steps; /* node number at which step 1, 2, ... begins */
+    syn_trace_step *steps; /* ascending; nodes before the first are of step 0 */
     size_t n_steps, steps_cap;
+    uint32_t step; /* begun last */
+    syn_trace_numbers node_numbers, tensor_numbers;
+    struct syn_trace_hashed { /* what the hash is over so far, rows that were dropped among it */
+        uint64_t nodes, tensors;
+        uint32_t next_node, next_tensor; /* first rows that it is not over yet */
+    } hashed;
     syn_group *groups; /* copies: a trace outlives its communicator */
     size_t n_groups, groups_cap;
     syn_intern texts, specs, layouts, blobs;
@@ -62,6 +86,14 @@ typedef struct syn_trace {
 syn_status syn_trace_new(syn_trace **out, int32_t rank, int32_t world_size,
                          syn_error *err) SYN_MUST_USE;
 void syn_trace_free(syn_trace *trace);
+
+/* Which row has a number; 0: none any more, or none yet. And which number a row has. A tensor's
+   number is the id of its syn_tensor. */
+uint32_t syn_trace_tensor_row(const syn_trace *trace, uint32_t number);
+uint32_t syn_trace_tensor_number(const syn_trace *trace, uint32_t row);
+uint32_t syn_trace_node_number(const syn_trace *trace, uint32_t row);
+/* The step of a node row. */
+uint32_t syn_trace_step_of(const syn_trace *trace, uint32_t node);
 
 /* Spec of a tensor row; layout as strides and offset. */
 const syn_spec *syn_trace_spec(const syn_trace *trace, uint32_t tensor);
@@ -76,9 +108,9 @@ syn_status syn_trace_add_group(syn_trace *trace, const syn_group *group, uint16_
 /* Rebuilds what the op's functions saw, without data: for cost rules. */
 void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call);
 
-/* Hash over op, specs, attributes except seeds, inputs, groups, phase, scope, stream and parameter
-   names of all rows: equal for the same program on any device and communicator. Not over times or
-   data. */
+/* Hash over op, specs, attributes except seeds, inputs, groups, phase, step, scope, stream and
+   parameter names of all rows that were ever made: equal for the same program on any device and
+   communicator, whatever was dropped (with the names that it had then). Not over times or data. */
 uint64_t syn_trace_hash(const syn_trace *trace);
 /* Memory held by the rows and tables. */
 size_t syn_trace_memory_bytes(const syn_trace *trace);
@@ -87,8 +119,9 @@ size_t syn_trace_memory_bytes(const syn_trace *trace);
 syn_status syn_trace_verify(const syn_trace *trace, syn_error *err) SYN_MUST_USE;
 
 /* A view of the traces of several ranks (or some of them) as one graph. The traces stay the
-   caller's and must outlive the graph and not grow meanwhile; so must hw, which gives predicted
-   times (NULL: none). Node id n of a trace is node index n - 1. */
+   caller's and must outlive the graph and not change meanwhile; so must hw, which gives predicted
+   times (NULL: none). The node of row n has index n - 1, and its number as id; communications are
+   counted among the rows that are there. */
 syn_status syn_trace_graph(syn_graph **out, const syn_trace *const *traces, uint32_t n_traces,
                            const syn_hardware *hw, syn_error *err) SYN_MUST_USE;
 

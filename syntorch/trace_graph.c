@@ -264,20 +264,6 @@ static void fill_times(const struct view *v, uint32_t id, syn_node *node) {
     node->wait_ns = (double)t->wait_ns;
 }
 
-static uint32_t step_of(const syn_trace *t, uint32_t id) {
-    size_t low = 0, n = t->n_steps;
-    while (n > 0) { /* steps that begin at or before the node */
-        const size_t half = n / 2;
-        if (t->steps[low + half] <= id) {
-            low += half + 1;
-            n -= half + 1;
-        } else {
-            n = half;
-        }
-    }
-    return (uint32_t)low;
-}
-
 static void fill_prediction(const syn_graph *graph, const struct shared *sh, uint32_t rank,
                             const syn_call *call, syn_node *node) {
     if (!sh->hw) return;
@@ -300,13 +286,13 @@ static const syn_node *view_node(const syn_graph *graph, uint32_t rank, uint32_t
     syn_trace_call(t, id, &call);
     call.def->cost(&call, &cost);
     const char *op = call.def->name;
-    cur->node = (syn_node){.id = id,
+    cur->node = (syn_node){.id = syn_trace_node_number(t, id),
                            .kind = kind_of(call.def),
                            .category = call.def->category,
                            .flags = (call.def->flags & SYN_OPF_VIEW ? SYN_NODE_VIRTUAL : 0u) |
                                     (call.def->flags & SYN_OPF_FUSED ? SYN_NODE_FUSED : 0u),
                            .phase = (syn_phase)row->phase,
-                           .step = step_of(t, id),
+                           .step = syn_trace_step_of(t, id),
                            .stream = row->stream,
                            .op = op,
                            .label = row->label ? syn_trace_text(t, row->label) : op,

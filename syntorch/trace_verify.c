@@ -25,7 +25,9 @@ static syn_status verify_references(const syn_trace *trace, syn_error *err) {
                             id);
     }
     for (size_t i = 0; i < trace->n_steps; i++)
-        if (trace->steps[i] > trace->n_nodes || (i > 0 && trace->steps[i] < trace->steps[i - 1]))
+        if (trace->steps[i].node > trace->n_nodes ||
+            (i > 0 && (trace->steps[i].node < trace->steps[i - 1].node ||
+                       trace->steps[i].step <= trace->steps[i - 1].step)))
             return SYN_FAIL(err, SYN_E_FORMAT, "step %zu begins out of order", i + 1);
     return SYN_OK;
 }

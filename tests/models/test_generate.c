@@ -335,7 +335,7 @@ static void refused_generation_can_be_repeated(void) {
     g = request(0);
     g.new_tokens = 3;
     const syn_status second = syn_generate(f.gpt, &g, &err);
-    const size_t later_steps = syn_ctx_trace(f.ctx)->n_steps;
+    const size_t later_steps = syn_ctx_trace(f.ctx)->step;
     if (second == SYN_OK) memcpy(again, g.tokens, sizeof again);
     syn_free(g.tokens);
     syn_free(g.logits);

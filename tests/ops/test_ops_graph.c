@@ -42,7 +42,7 @@ static void check_node(const syn_trace *t, const syn_node *n) {
     const syn_trace_node *row = &t->nodes[n->id];
     const syn_opdef *def = &syn_op_table[row->op];
     uint32_t step = 0, index = 0;
-    for (size_t i = 0; i < t->n_steps; i++) step += t->steps[i] <= n->id;
+    for (size_t i = 0; i < t->n_steps; i++) step += t->steps[i].node <= n->id;
     CHECK_INT(n->step, step);
     CHECK_INT(n->phase, row->phase);
     CHECK_INT(n->stream, row->stream);

@@ -316,8 +316,7 @@ static void test_nothing_happens_after_a_failure(void) {
     syn_contiguous(ctx, c_in);
     syn_push_scope(ctx, "x");
     syn_next_step(ctx);
-    CHECK(t->n_nodes == nodes && t->n_tensors == tensors && t->n_inputs == inputs &&
-          t->n_steps == 0);
+    CHECK(t->n_nodes == nodes && t->n_tensors == tensors && t->n_inputs == inputs && t->step == 0);
     CHECK_STR(syn_ctx_error(ctx)->text, "the first of 2");
     CHECK_INT(syn_ctx_status(ctx), SYN_E_IO);
     syn_ctx_free(ctx);

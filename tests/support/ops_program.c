@@ -13,10 +13,12 @@ static void program_keep(program *p, syn_tensor t) {
 
 /* After a new version: views of the old ones cannot be used any more. */
 static void program_lose_views(program *p, syn_tensor newest) {
-    const syn_trace_tensor *tensors = syn_ctx_trace(p->ctx)->tensors;
+    const syn_trace *t = syn_ctx_trace(p->ctx);
+    const uint32_t base = t->tensors[syn_trace_tensor_row(t, newest.id)].base;
     int left = 0;
     for (int i = 0; i < p->n_live; i++)
-        if (tensors[p->live[i].id].base != tensors[newest.id].base) p->live[left++] = p->live[i];
+        if (t->tensors[syn_trace_tensor_row(t, p->live[i].id)].base != base)
+            p->live[left++] = p->live[i];
     p->n_live = left;
 }
 
@@ -142,5 +144,6 @@ void program_run(program *p, uint64_t seed, int length) {
         else if (kind == 7) program_keep(p, program_comm(p, x));
         else program_keep(p, program_view(p, x));
         if (scoped) syn_pop_scope(c);
+        if (p->between) p->between(p, i);
     }
 }

@@ -6,14 +6,16 @@
 #include "comm/comm.h"
 #include "tests/support/ops_reference.h"
 
-typedef struct program {
+typedef struct program program;
+struct program {
     syn_ctx *ctx;
     const syn_group *group; /* NULL: no communication */
     syn_tensor live[64];    /* f32 tensors made so far */
     int n_live;
-    syn_tensor cache; /* newest version, (2, 2, 8, 4) */
-    uint64_t seed;    /* what dropout and sampling are given */
-} program;
+    syn_tensor cache;                      /* newest version, (2, 2, 8, 4) */
+    uint64_t seed;                         /* what dropout and sampling are given */
+    void (*between)(program *p, int step); /* called after each random step; NULL: nothing */
+};
 
 /* Records `length` random steps. */
 void program_run(program *p, uint64_t seed, int length);

@@ -112,8 +112,9 @@ static void test_steps(void) {
     syn_gelu(ctx, x, true);
     syn_next_step(ctx);
     const syn_trace *t = syn_ctx_trace(ctx);
-    CHECK_INT(t->n_steps, 3);
-    CHECK(t->steps[0] == 2 && t->steps[1] == 2 && t->steps[2] == 4);
+    CHECK_INT(t->step, 3);
+    CHECK(syn_trace_step_of(t, 1) == 0 && syn_trace_step_of(t, 2) == 2);
+    CHECK(syn_trace_step_of(t, 3) == 2 && t->steps[2].node == 4);
     CHECK(syn_trace_verify(t, NULL) == SYN_OK);
     syn_ctx_free(ctx);
 }
@@ -165,7 +166,7 @@ static void test_release(void) {
     syn_ctx_free(ctx);
     ctx = ref_ctx(SYN_DEVICE_CPU, NULL); /* reading what was released */
     const syn_tensor y = ref_dense(ctx, &ones);
-    syn_release(ctx, (syn_mark){y.id}, NULL, 0);
+    syn_release(ctx, (syn_mark){y.id, 0}, NULL, 0);
     CHECK_INT(syn_tensor_read(ctx, y, buf, sizeof buf), SYN_E_INVALID);
     syn_ctx_free(ctx);
 }
@@ -218,7 +219,7 @@ static void test_peak_bytes(void) {
         syn_ctx *ctx = ref_ctx(i / 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL);
         syn_tensor x = ZEROS(ctx, SYN_F32, BYTES / 4);
         for (int k = 0; k < 10; k++) {
-            const syn_mark mark = {x.id};
+            const syn_mark mark = {x.id, 0};
             x = syn_scale(ctx, x, 0.5);
             if (released) syn_release(ctx, mark, &x, 1);
         }

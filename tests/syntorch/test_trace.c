@@ -229,10 +229,10 @@ static bool damage(syn_trace *t, int kind) {
         n->phase = SYN_PHASE_COUNT;
         return true;
     case 20:
-        t->steps[0] = (uint32_t)t->n_nodes + 1;
+        t->steps[0].node = (uint32_t)t->n_nodes + 1;
         return true;
     case 21:
-        t->steps[0] = t->steps[1] + 1;
+        t->steps[0].node = t->steps[1].node + 1;
         return true;
     case 22:
         t->inputs[t->nodes[1].first_in] = (uint32_t)t->n_tensors - 1;

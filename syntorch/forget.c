@@ -1,0 +1,48 @@
+/* syn_forget: rows that nobody wants to keep go with their data. */
+#include "syntorch/context_private.h"
+#include "syntorch/memory.h"
+
+/* Of each row from `first` on, whether it stays: what owns a storage that is still there, its
+   newest version, and `keep`. */
+static void choose(const syn_ctx *ctx, uint32_t first, bool *stays, const syn_tensor *keep,
+                   int n_keep) {
+    const syn_trace *t = ctx->trace;
+    for (uint32_t row = first; row < t->n_tensors; row++) {
+        const syn_storage *storage = syn__storage(ctx, row);
+        stays[row - first] = storage && (t->tensors[row].base == row ||
+                                         storage->version == syn_trace_tensor_number(t, row));
+    }
+    for (int k = 0; k < n_keep; k++) {
+        const uint32_t row = syn__row(ctx, keep[k]);
+        if (row >= first && syn__storage(ctx, row)) stays[row - first] = true;
+    }
+}
+
+/* Parameters whose rows went are none any more. */
+static void forget_params(syn_ctx *ctx) {
+    size_t left = 0;
+    for (size_t i = 0; i < ctx->n_params; i++)
+        if (syn__row(ctx, ctx->params[i].tensor)) ctx->params[left++] = ctx->params[i];
+    ctx->n_params = left;
+}
+
+void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep) {
+    syn_trace *t = ctx->trace;
+    syn_release(ctx, mark, keep, n_keep);
+    if (ctx->error.code != SYN_OK) return; /* what failed can be looked at */
+    syn__dropping what = {.first_node = syn__first_row(&t->node_numbers, t->n_nodes, mark.node),
+                          .first_tensor =
+                              syn__first_row(&t->tensor_numbers, t->n_tensors, mark.tensor),
+                          .texts = ctx->scopes,
+                          .n_texts = (size_t)ctx->n_scopes};
+    const size_t n = t->n_tensors - what.first_tensor;
+    bool *stays = syn_calloc(n + 1, sizeof *stays);
+    if (!stays) {
+        SYN_FAIL_NOMEM(&ctx->error, n, "forgetting rows");
+        return;
+    }
+    choose(ctx, what.first_tensor, stays, keep, n_keep);
+    what.stays = stays;
+    if (syn__trace_drop(t, &what, &ctx->error) == SYN_OK) forget_params(ctx);
+    syn_free(stays);
+}

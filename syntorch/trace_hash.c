@@ -1,0 +1,62 @@
+/* The hash of a trace, which goes on over rows that are dropped: with numbers instead of rows. */
+#include <string.h>
+
+#include "syntorch/trace_private.h"
+
+/* Attributes without the seeds. A list takes all that is left. */
+static uint64_t hash_attrs(const syn_trace *trace, const syn_trace_node *n, uint64_t h) {
+    const syn_attr *attr = syn_intern_get(&trace->blobs, n->attrs);
+    size_t left = syn_intern_entry_bytes(&trace->blobs, n->attrs) / sizeof *attr;
+    for (const char *type = syn_op_table[n->op].attrs; left > 0; attr++, left--) {
+        type = strchr(type, ':') + 1;
+        if (*type == 'l') return syn_hash(attr, left * sizeof *attr, h);
+        if (*type != 's') h = syn_hash(attr, sizeof *attr, h);
+    }
+    return h;
+}
+
+static uint64_t hash_text(const syn_trace *trace, uint32_t id, uint64_t h) {
+    return syn_hash(syn_trace_text(trace, id), syn_intern_entry_bytes(&trace->texts, id), h);
+}
+
+static uint64_t hash_tensor(const syn_trace *trace, uint32_t row, uint64_t h) {
+    const syn_trace_tensor *t = &trace->tensors[row];
+    const uint32_t fixed[2] = {syn_trace_tensor_number(trace, t->base), t->flags};
+    h = syn_hash(fixed, sizeof fixed, h);
+    h = syn_hash(syn_trace_spec(trace, row), sizeof(syn_spec), h);
+    return t->name ? hash_text(trace, t->name - 1, h) : h;
+}
+
+static uint64_t hash_node(const syn_trace *trace, uint32_t row, uint64_t h) {
+    const syn_trace_node *n = &trace->nodes[row];
+    const char *op = syn_op_table[n->op].name;
+    h = syn_hash(op, strlen(op), h);
+    uint32_t fixed[6 + SYN_MAX_INPUTS] = {
+        n->phase, n->stream, syn_trace_step_of(trace, row),
+        n->n_in,  n->n_out,  syn_trace_tensor_number(trace, n->first_out)};
+    for (uint32_t i = 0; i < n->n_in; i++)
+        fixed[6 + i] = syn_trace_tensor_number(trace, trace->inputs[n->first_in + i]);
+    h = syn_hash(fixed, (6u + n->n_in) * sizeof *fixed, h);
+    h = hash_text(trace, n->scope, h);
+    h = hash_text(trace, n->label, h);
+    h = hash_attrs(trace, n, h);
+    if (!n->group) return h;
+    const syn_group *g = &trace->groups[n->group - 1];
+    h = syn_hash(&g->id, sizeof g->id, h);
+    return syn_hash(g->ranks, (size_t)g->size * sizeof *g->ranks, h);
+}
+
+struct syn_trace_hashed syn__trace_hash_rows(const syn_trace *trace) {
+    struct syn_trace_hashed h = trace->hashed;
+    for (; h.next_tensor < trace->n_tensors; h.next_tensor++)
+        h.tensors = hash_tensor(trace, h.next_tensor, h.tensors);
+    for (; h.next_node < trace->n_nodes; h.next_node++)
+        h.nodes = hash_node(trace, h.next_node, h.nodes);
+    return h;
+}
+
+uint64_t syn_trace_hash(const syn_trace *trace) {
+    const struct syn_trace_hashed h = syn__trace_hash_rows(trace);
+    const uint64_t all[3] = {h.tensors, h.nodes, trace->step};
+    return syn_hash(all, sizeof all, 0);
+}

@@ -1,0 +1,27 @@
+/* What the files of the trace and the context share. */
+#ifndef SYNTORCH_TRACE_PRIVATE_H
+#define SYNTORCH_TRACE_PRIVATE_H
+
+#include "syntorch/trace.h"
+
+/* trace->hashed as it is when the hash has gone over all rows. */
+struct syn_trace_hashed syn__trace_hash_rows(const syn_trace *trace);
+
+/* The first row whose number is not below `number`; n_rows if there is none. */
+uint32_t syn__first_row(const syn_trace_numbers *numbers, size_t n_rows, uint32_t number);
+/* The number of a row, or, of n_rows, of the next to be made. */
+uint32_t syn__number_of(const syn_trace_numbers *numbers, uint32_t row);
+
+/* What syn__trace_drop is to drop, and what of it not. */
+typedef struct syn__dropping {
+    uint32_t first_node, first_tensor; /* rows from here on */
+    const bool *stays; /* of each tensor row from first_tensor on; owners of storages
+                          that stay must */
+    uint32_t *texts;   /* ids held elsewhere, which may change */
+    size_t n_texts;
+} syn__dropping;
+/* Drops rows. What stays of them is, for the trace, made by none of its nodes; its name stays. */
+syn_status syn__trace_drop(syn_trace *trace, const syn__dropping *what,
+                           syn_error *err) SYN_MUST_USE;
+
+#endif

@@ -24,43 +24,43 @@ struct bert_layer {
 #define HIDDEN     SYN__DIM_HIDDEN
 
 static const syn__param_row embed_rows[] = {
-    {WORDS, SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, AT(words), 0, 0, 0, NULL},
+    {WORDS, SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, AT(words), 0, 0, NULL},
     {"embeddings.position_embeddings", SYN__TABLE, SYN__DIM_POSITIONS, HIDDEN, AT(positions), 0, 0,
-     0, NULL},
-    {"embeddings.token_type_embeddings", SYN__TABLE, SYN__DIM_TYPES, HIDDEN, AT(types), 0, 0, 0,
      NULL},
-    {"embeddings.LayerNorm", SYN__NORM, 0, HIDDEN, AT(embeddings_norm), 0, 0, 0, NULL},
-    {"embeddings.position_ids", SYN__IGNORED, 0, 0, 0, 0, 0, 0, NULL},   /* 0, 1, 2 ... */
-    {"embeddings.token_type_ids", SYN__IGNORED, 0, 0, 0, 0, 0, 0, NULL}, /* all 0 */
+    {"embeddings.token_type_embeddings", SYN__TABLE, SYN__DIM_TYPES, HIDDEN, AT(types), 0, 0, NULL},
+    {"embeddings.LayerNorm", SYN__NORM, 0, HIDDEN, AT(embeddings_norm), 0, 0, NULL},
+    {"embeddings.position_ids", SYN__IGNORED, 0, 0, 0, 0, 0, NULL},   /* 0, 1, 2 ... */
+    {"embeddings.token_type_ids", SYN__IGNORED, 0, 0, 0, 0, 0, NULL}, /* all 0 */
     {0}};
 
 static const syn__param_row layer_rows[] = {
-    {"attention.self.query", SYN__COLUMN, HIDDEN, SYN__DIM_QUERIES, IN(query), 0, 0, 0, NULL},
-    {"attention.self.key", SYN__COLUMN, HIDDEN, SYN__DIM_KEYS, IN(key), 0, 0, 0, NULL},
-    {"attention.self.value", SYN__COLUMN, HIDDEN, SYN__DIM_KEYS, IN(value), 0, 0, 0, NULL},
-    {"attention.output.dense", SYN__ROW, SYN__DIM_QUERIES, HIDDEN, IN(attention_output), 0, 0, 0,
+    {"attention.self.query", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_QUERIES, IN(query), 0, 0, NULL},
+    {"attention.self.key", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, IN(key), 0, 0, NULL},
+    {"attention.self.value", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, IN(value), 0, 0, NULL},
+    {"attention.output.dense", SYN__ROW_LINEAR, SYN__DIM_QUERIES, HIDDEN, IN(attention_output), 0,
+     0, NULL},
+    {"attention.output.LayerNorm", SYN__NORM, 0, HIDDEN, IN(attention_norm), 0, 0, NULL},
+    {"intermediate.dense", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_INNER, IN(intermediate), 0, 0,
      NULL},
-    {"attention.output.LayerNorm", SYN__NORM, 0, HIDDEN, IN(attention_norm), 0, 0, 0, NULL},
-    {"intermediate.dense", SYN__COLUMN, HIDDEN, SYN__DIM_INNER, IN(intermediate), 0, 0, 0, NULL},
-    {"output.dense", SYN__ROW, SYN__DIM_INNER, HIDDEN, IN(output), 0, 0, 0, NULL},
-    {"output.LayerNorm", SYN__NORM, 0, HIDDEN, IN(output_norm), 0, 0, 0, NULL},
+    {"output.dense", SYN__ROW_LINEAR, SYN__DIM_INNER, HIDDEN, IN(output), 0, 0, NULL},
+    {"output.LayerNorm", SYN__NORM, 0, HIDDEN, IN(output_norm), 0, 0, NULL},
     {0}};
 
 #define POOLER (SYN_BERT_POOLER | SYN_BERT_NSP)
 #define MLM    SYN_BERT_MLM
 
 static const syn__param_row head_rows[] = {
-    {"pooler.dense", SYN__DENSE, HIDDEN, HIDDEN, AT(pooler), 0, 0, POOLER, NULL},
-    {"cls.predictions.transform.dense", SYN__DENSE, HIDDEN, HIDDEN, AT(transform), 0, SYN__BARE,
+    {"pooler.dense", SYN__WHOLE_LINEAR, HIDDEN, HIDDEN, AT(pooler), 0, POOLER, NULL},
+    {"cls.predictions.transform.dense", SYN__WHOLE_LINEAR, HIDDEN, HIDDEN, AT(transform), SYN__BARE,
      MLM, NULL},
-    {"cls.predictions.transform.LayerNorm", SYN__NORM, 0, HIDDEN, AT(transform_norm), 0, SYN__BARE,
+    {"cls.predictions.transform.LayerNorm", SYN__NORM, 0, HIDDEN, AT(transform_norm), SYN__BARE,
      MLM, NULL},
-    {"cls.predictions.decoder", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, AT(word_head), 0,
-     SYN__BARE, MLM, WORDS},
-    {"cls.predictions", SYN__VOCAB_BIAS, SYN__DIM_VOCAB, 0, AT(word_bias), 0, SYN__BARE, MLM, NULL},
-    {"cls.predictions.decoder", SYN__SECOND_BIAS, 0, 0, 0, 0, SYN__BARE, MLM, "cls.predictions"},
-    {"cls.seq_relationship", SYN__DENSE, HIDDEN, SYN__DIM_TWO, AT(seq_relationship), 0, SYN__BARE,
-     SYN_BERT_NSP, NULL},
+    {"cls.predictions.decoder", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, AT(word_head), SYN__BARE,
+     MLM, WORDS},
+    {"cls.predictions", SYN__VOCAB_BIAS, SYN__DIM_VOCAB, 0, AT(word_bias), SYN__BARE, MLM, NULL},
+    {"cls.predictions.decoder", SYN__SECOND_BIAS, 0, 0, 0, SYN__BARE, MLM, "cls.predictions"},
+    {"cls.seq_relationship", SYN__WHOLE_LINEAR, HIDDEN, SYN__DIM_TWO, AT(seq_relationship),
+     SYN__BARE, SYN_BERT_NSP, NULL},
     {0}};
 
 /* ---- encoder --------------------------------------------------------------------------------- */

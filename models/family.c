@@ -89,9 +89,9 @@ static int64_t row_params(const syn__param_row *row, const syn_model_config *c) 
     switch (row->kind) {
     case SYN__NORM:
         return 2 * to;
-    case SYN__COLUMN:
-    case SYN__ROW:
-    case SYN__DENSE:
+    case SYN__COLUMN_LINEAR:
+    case SYN__ROW_LINEAR:
+    case SYN__WHOLE_LINEAR:
         return from * to + (row->flags & SYN__NO_BIAS ? 0 : to);
     case SYN__TABLE:
         return from * to;

@@ -19,7 +19,7 @@ typedef enum syn__dim {
     SYN__DIM_HIDDEN,
     SYN__DIM_QUERIES, /* of all heads together; so below */
     SYN__DIM_KEYS,
-    SYN__DIM_QKV, /* queries, keys and values */
+    SYN__DIM_QKV, /* queries, keys and values, each cut among the ranks */
     SYN__DIM_INNER,
     SYN__DIM_VOCAB,
     SYN__DIM_POSITIONS,
@@ -27,13 +27,13 @@ typedef enum syn__dim {
 } syn__dim;
 
 typedef enum syn__param_kind {
-    SYN__NORM,        /* syn_layer_norm (to) */
-    SYN__COLUMN,      /* syn_layer_linear (from) -> (to), `to` cut among the ranks in `parts` */
-    SYN__ROW,         /* syn_layer_linear, `from` cut */
-    SYN__DENSE,       /* syn_layer_linear, whole on every rank */
-    SYN__TABLE,       /* syn_tensor (from, to), f32, whole: rows that are looked up */
-    SYN__VOCAB_TABLE, /* syn_tensor (from, to), rows cut */
-    SYN__VOCAB_BIAS,  /* syn_tensor (from), cut alike */
+    SYN__NORM,          /* syn_layer_norm (to) */
+    SYN__COLUMN_LINEAR, /* syn_layer_linear (from) -> (to), `to` cut among the ranks */
+    SYN__ROW_LINEAR,    /* syn_layer_linear, `from` cut */
+    SYN__WHOLE_LINEAR,  /* syn_layer_linear, whole on every rank */
+    SYN__TABLE,         /* syn_tensor (from, to), f32, whole: rows that are looked up */
+    SYN__VOCAB_TABLE,   /* syn_tensor (from, to), rows cut */
+    SYN__VOCAB_BIAS,    /* syn_tensor (from), cut alike */
     /* Only in files: */
     SYN__SECOND_BIAS, /* another name of the bias `tied`, which counts where both are there */
     SYN__IGNORED      /* constants that old versions of transformers saved */
@@ -52,7 +52,6 @@ typedef struct syn__param_row {
     syn__param_kind kind;
     syn__dim from, to;
     size_t at; /* of the member in the family's parameters, or in those of a layer */
-    int parts; /* 0: one */
     unsigned flags;
     unsigned heads;   /* made only with one of these (see syn_model_options); 0: always */
     const char *tied; /* VOCAB_TABLE: the table that it is in tied models; SECOND_BIAS: the bias */

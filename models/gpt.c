@@ -17,26 +17,26 @@ struct gpt_layer {
 #define IN(member) offsetof(struct gpt_layer, member)
 
 static const syn__param_row embed_rows[] = {
-    {"wte", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, SYN__DIM_HIDDEN, AT(wte), 0, 0, 0, NULL},
-    {"wpe", SYN__TABLE, SYN__DIM_POSITIONS, SYN__DIM_HIDDEN, AT(wpe), 0, 0, 0, NULL},
+    {"wte", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, SYN__DIM_HIDDEN, AT(wte), 0, 0, NULL},
+    {"wpe", SYN__TABLE, SYN__DIM_POSITIONS, SYN__DIM_HIDDEN, AT(wpe), 0, 0, NULL},
     {0}};
 
 static const syn__param_row layer_rows[] = {
-    {"ln_1", SYN__NORM, 0, SYN__DIM_HIDDEN, IN(ln_1), 0, 0, 0, NULL},
-    {"attn.c_attn", SYN__COLUMN, SYN__DIM_HIDDEN, SYN__DIM_QKV, IN(attn_qkv), 3, 0, 0, NULL},
-    {"attn.c_proj", SYN__ROW, SYN__DIM_QUERIES, SYN__DIM_HIDDEN, IN(attn_proj), 0, SYN__RESIDUAL, 0,
+    {"ln_1", SYN__NORM, 0, SYN__DIM_HIDDEN, IN(ln_1), 0, 0, NULL},
+    {"attn.c_attn", SYN__COLUMN_LINEAR, SYN__DIM_HIDDEN, SYN__DIM_QKV, IN(attn_qkv), 0, 0, NULL},
+    {"attn.c_proj", SYN__ROW_LINEAR, SYN__DIM_QUERIES, SYN__DIM_HIDDEN, IN(attn_proj),
+     SYN__RESIDUAL, 0, NULL},
+    {"ln_2", SYN__NORM, 0, SYN__DIM_HIDDEN, IN(ln_2), 0, 0, NULL},
+    {"mlp.c_fc", SYN__COLUMN_LINEAR, SYN__DIM_HIDDEN, SYN__DIM_INNER, IN(mlp_fc), 0, 0, NULL},
+    {"mlp.c_proj", SYN__ROW_LINEAR, SYN__DIM_INNER, SYN__DIM_HIDDEN, IN(mlp_proj), SYN__RESIDUAL, 0,
      NULL},
-    {"ln_2", SYN__NORM, 0, SYN__DIM_HIDDEN, IN(ln_2), 0, 0, 0, NULL},
-    {"mlp.c_fc", SYN__COLUMN, SYN__DIM_HIDDEN, SYN__DIM_INNER, IN(mlp_fc), 0, 0, 0, NULL},
-    {"mlp.c_proj", SYN__ROW, SYN__DIM_INNER, SYN__DIM_HIDDEN, IN(mlp_proj), 0, SYN__RESIDUAL, 0,
-     NULL},
-    {"attn.bias", SYN__IGNORED, 0, 0, 0, 0, 0, 0, NULL},        /* the causal mask */
-    {"attn.masked_bias", SYN__IGNORED, 0, 0, 0, 0, 0, 0, NULL}, /* and what it hides with */
+    {"attn.bias", SYN__IGNORED, 0, 0, 0, 0, 0, NULL},        /* the causal mask */
+    {"attn.masked_bias", SYN__IGNORED, 0, 0, 0, 0, 0, NULL}, /* and what it hides with */
     {0}};
 
 static const syn__param_row head_rows[] = {
-    {"ln_f", SYN__NORM, 0, SYN__DIM_HIDDEN, AT(ln_f), 0, 0, 0, NULL},
-    {"lm_head", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, SYN__DIM_HIDDEN, AT(lm_head), 0, SYN__BARE, 0,
+    {"ln_f", SYN__NORM, 0, SYN__DIM_HIDDEN, AT(ln_f), 0, 0, NULL},
+    {"lm_head", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, SYN__DIM_HIDDEN, AT(lm_head), SYN__BARE, 0,
      "wte"},
     {0}};
 
@@ -203,6 +203,14 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
     return SYN_OK;
 }
 
+static syn_status check(const syn_model_config *c, syn_error *err) {
+    if (c->n_kv_head == 0 || c->n_kv_head == c->n_head) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "model %s: a GPT has as many heads of keys and values as of queries, not %lld "
+                    "and %lld",
+                    c->name, (long long)c->n_kv_head, (long long)c->n_head);
+}
+
 static const char *architecture(unsigned heads) {
     (void)heads;
     return "GPT2LMHeadModel";
@@ -219,6 +227,7 @@ const syn_model_family syn_gpt_family = {.name = "gpt",
                                          .n_presets = sizeof presets / sizeof presets[0],
                                          .fields = &fields,
                                          .check_file = check_file,
+                                         .check = check,
                                          .architecture = architecture,
                                          .prefix = "transformer.",
                                          .layers = "h",

@@ -60,11 +60,12 @@ static syn_tensor table_of(syn_model *m, const syn__param_row *row, const char *
 
 static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const char *name) {
     const syn_initializer init = initializer(m, row);
-    const syn_group *tp = row->kind == SYN__DENSE ? NULL : m->options.tp;
+    const syn_group *tp = row->kind == SYN__WHOLE_LINEAR ? NULL : m->options.tp;
     const int64_t from = syn__family_dim(&m->config, row->from),
                   to = syn__family_dim(&m->config, row->to);
-    if (row->kind == SYN__ROW) return syn_row_linear_new(m->ctx, name, from, to, &init, tp);
-    return syn_column_linear_new(m->ctx, name, from, to, row->parts ? row->parts : 1, &init, tp);
+    const int parts = row->to == SYN__DIM_QKV ? 3 : 1;
+    if (row->kind == SYN__ROW_LINEAR) return syn_row_linear_new(m->ctx, name, from, to, &init, tp);
+    return syn_column_linear_new(m->ctx, name, from, to, parts, &init, tp);
 }
 
 /* Makes what the rows list, in order, as members of *to; names begin with `before`. */
@@ -79,9 +80,9 @@ static void make_rows(syn_model *m, const syn__param_row *row, const char *befor
             *(syn_layer_norm *)member =
                 syn_layer_norm_new(m->ctx, name, syn__family_dim(&m->config, row->to));
             break;
-        case SYN__COLUMN:
-        case SYN__ROW:
-        case SYN__DENSE:
+        case SYN__COLUMN_LINEAR:
+        case SYN__ROW_LINEAR:
+        case SYN__WHOLE_LINEAR:
             *(syn_layer_linear *)member = linear_of(m, row, name);
             break;
         case SYN__TABLE:

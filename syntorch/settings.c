@@ -65,11 +65,6 @@ const char *syn__settings_key(const syn__settings *s, const syn__setting_table *
     return NULL;
 }
 
-bool syn__settings_has(const syn__settings *s, const syn__setting_table *table, const char *key) {
-    const size_t row = find_row(table, key, strlen(key));
-    return row < table->n_rows && (s->top.set >> row & 1u) != 0;
-}
-
 syn_status syn__settings_fail_at(syn__settings *s, const syn__setting_table *table, const char *key,
                                  const char *fmt, ...) {
     const size_t row = find_row(table, key, strlen(key));

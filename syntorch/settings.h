@@ -90,8 +90,6 @@ void syn__settings_write(const syn__setting_table *table, const void *source, sy
 /* Hashes the members of those rows but the CUSTOM ones. */
 uint64_t syn__settings_hash(const syn__setting_table *table, const void *source, uint64_t seed);
 
-/* Whether the outermost object gave `key` a value. */
-bool syn__settings_has(const syn__settings *s, const syn__setting_table *table, const char *key);
 /* The first key that gave the member at `offset` a value; NULL: none did. */
 const char *syn__settings_key(const syn__settings *s, const syn__setting_table *table,
                               size_t offset);

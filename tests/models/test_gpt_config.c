@@ -506,10 +506,12 @@ static void cuts_for_ranks(void) {
     }
     syn_error zero = {0}, inner = {0}, heads = {0};
     CHECK_INT(syn_model_config_check(&c, 0, &zero), SYN_E_INVALID);
-    syn_error shared = {0}, divide = {0};
+    syn_error shared = {0}, divide = {0}, own = {0};
     c.n_kv_head = 3;
     CHECK_INT(syn_model_config_check(&c, 2, &shared), SYN_E_INVALID);
     CHECK_HAS(shared.text, "tp 2 does not divide the 3 heads of keys and values");
+    CHECK_INT(syn_model_config_check(&c, 1, &own), SYN_E_INVALID);
+    CHECK_HAS(own.text, "as many heads of keys and values as of queries, not 3 and 12");
     c.n_kv_head = 5;
     CHECK_INT(syn_model_config_check(&c, 1, &divide), SYN_E_INVALID);
     CHECK_HAS(divide.text, "5 heads of keys and values do not divide the 12 of queries");

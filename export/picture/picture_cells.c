@@ -1,7 +1,8 @@
 /* From a folded rank to the cells of the trace view: an op with its outputs below and what it takes
    from outside beside it, or a run of ops, depending on the level of detail; and the links between
    them. */
-#include "export/picture/picture.h"
+#include "export/picture/picture_cells.h"
+#include "export/walk/graph_walk.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ static syn_status joins(syn__pic_cells *c, const syn_node *node, uint32_t chunk,
     if (c->detail == SYN__PIC_LAYERS) return SYN_OK;
     const syn_node *first;
     SYN_TRY(syn__pic_node(c->plan, cell->first, &c->plan->other, &first, err));
-    *out = !syn__pic_is_comm(node) && !syn__pic_is_comm(first) &&
+    *out = !syn__walk_is_comm(node) && !syn__walk_is_comm(first) &&
            cell->last - cell->first < RUN_OPS && strcmp(node->scope, first->scope) == 0;
     return SYN_OK;
 }

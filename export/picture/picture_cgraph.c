@@ -1,6 +1,7 @@
 /* The pen that builds a graph with graphviz's cgraph, which then writes the DOT file. cgraph keeps
    state of its own for all graphs of a process (and allocates for itself), so one thread at a time
    is let in. */
+#include "export/picture/picture.h"
 #include "export/picture/picture_dot.h"
 
 bool syn__pic_have_cgraph(void) {

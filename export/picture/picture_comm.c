@@ -2,6 +2,7 @@
    columns of its ranks, a message a red line between two columns. Placing works as the ranks run:
    each goes through its items, and waits at what it shares with others until they are there. */
 #include "export/picture/picture_comm.h"
+#include "export/picture/picture.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -373,7 +374,7 @@ static syn_status put_kinds(syn__pic_chart *c, syn__pic_text *t, syn_error *err)
     for (uint32_t i = 0; i < lane->plan.n_nodes; i++) {
         const syn_node *n;
         SYN_TRY(syn__pic_node(&lane->plan, i, &lane->plan.cursor, &n, err));
-        if (!syn__pic_is_comm(n) || (unsigned)n->comm >= SYN_COMM_KIND_COUNT) continue;
+        if (!syn__walk_is_comm(n) || (unsigned)n->comm >= SYN_COMM_KIND_COUNT) continue;
         count[n->comm]++;
         bytes[n->comm] += n->comm_bytes;
     }

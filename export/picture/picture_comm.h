@@ -2,7 +2,8 @@
 #ifndef EXPORT_PICTURE_COMM_H
 #define EXPORT_PICTURE_COMM_H
 
-#include "export/picture/picture.h"
+#include "export/picture/picture_cells.h"
+#include "export/walk/copies.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,6 +2,8 @@
    Where the library is built with cgraph, that writes the file (picture_cgraph.c); the plain pen
    serves builds without graphviz's headers. */
 #include "export/picture/picture_dot.h"
+#include "export/picture/picture.h"
+#include "export/picture/picture_text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef EXPORT_PICTURE_DOT_H
 #define EXPORT_PICTURE_DOT_H
 
-#include "export/picture/picture.h"
+#include "export/picture/picture_draw.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,5 +1,5 @@
 /* Boxes, paths and clusters of a picture. */
-#include "export/picture/picture.h"
+#include "export/picture/picture_draw.h"
 
 #include <math.h>
 

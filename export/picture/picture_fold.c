@@ -2,7 +2,7 @@
    unit (one layer of one phase, shapes included), of a step (without sizes, which grow with the
    context) and of the whole rank. Whatever a node takes from outside its unit or step counts as
    "from outside", so the first layer equals the others. */
-#include "export/picture/picture.h"
+#include "export/picture/picture_fold.h"
 #include "export/walk/graph_walk.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ void syn__pic_totals_add(syn__pic_totals *t, const syn_node *node) {
     if ((node->flags & SYN_NODE_VIRTUAL) == 0) t->ops++;
     t->flops += node->flops;
     t->bytes += node->bytes_read + node->bytes_written;
-    if (syn__pic_is_comm(node)) {
+    if (syn__walk_is_comm(node)) {
         t->comms++;
         t->comm_bytes += node->comm_bytes;
     }
@@ -140,7 +140,7 @@ static void mix_node(sigs *s, const syn_graph *graph, const syn_node *node, int3
     mix_all(s, (uint64_t)node->kind << 40 | (uint64_t)node->comm << 32 |
                    (uint64_t)node->phase << 24 | node->flags);
     mix_all(s, (uint64_t)node->n_inputs << 32 | node->n_outputs);
-    if (!syn__pic_is_comm(node)) return;
+    if (!syn__walk_is_comm(node)) return;
     const syn_graph_group *group = syn_graph_group_by_id(graph, node->group);
     s->h[SIG_UNIT] = mix(s->h[SIG_UNIT], node->group);
     s->h[SIG_STEP] = mix(s->h[SIG_STEP], node->group);

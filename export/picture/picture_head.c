@@ -1,5 +1,6 @@
 /* Title, facts and legend of a picture. */
-#include "export/picture/picture.h"
+#include "export/picture/picture_draw.h"
+#include "export/picture/picture_text.h"
 
 #include <stdio.h>
 #include <string.h>

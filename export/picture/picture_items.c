@@ -1,7 +1,6 @@
 /* Which ranks the communication view draws, and their items: phases and layers as frames, runs of
    ops between communications as boxes, and the communications. */
 #include "export/picture/picture_comm.h"
-#include "export/walk/copies.h"
 
 #include <string.h>
 
@@ -224,7 +223,7 @@ static syn_status unit_items(syn__pic_chart *c, syn__pic_lane *lane, uint32_t un
         if (i < u.end) {
             SYN_TRY(syn__pic_node(&lane->plan, i, &lane->plan.cursor, &n, err));
             if (n->kind == SYN_NODE_METADATA || (n->flags & SYN_NODE_VIRTUAL) != 0) continue;
-            if (!syn__pic_is_comm(n)) {
+            if (!syn__walk_is_comm(n)) {
                 if (first == UINT32_MAX) first = i;
                 last = i;
                 continue;

@@ -1,5 +1,5 @@
 /* What boxes say: labels and tooltips of ops, of runs of ops, and of tensors. */
-#include "export/picture/picture.h"
+#include "export/picture/picture_cells.h"
 #include "export/walk/graph_walk.h"
 
 #include <inttypes.h>
@@ -132,7 +132,7 @@ static syn_status node_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t index
     SYN_TRY(put_tensors(plan, t, "in", n->inputs, n->n_inputs, err));
     SYN_TRY(put_tensors(plan, t, "out", n->outputs, n->n_outputs, err));
     put_attributes(t, n);
-    if (syn__pic_is_comm(n)) {
+    if (syn__walk_is_comm(n)) {
         syn__pic_put(t, "\ngroup: ");
         syn__pic_put_group(t, plan->graph, n->group);
         syn__pic_put(t, "\npayload of this rank: ");
@@ -152,7 +152,7 @@ static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_nod
         syn__pic_put_group(t, graph, n->group);
         if (syn_graph_group_by_id(graph, n->group) != NULL) syn__pic_put(t, DOT);
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
-    } else if (syn__pic_is_comm(n)) {
+    } else if (syn__walk_is_comm(n)) {
         syn__pic_put(t, "%s rank %d" DOT, n->kind == SYN_NODE_SEND ? "to" : "from", n->peer);
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
     } else if (c->flops_hi > 0) {
@@ -212,7 +212,7 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
     syn__pic_shorten(n->label[0] != '\0' ? n->label : n->op, 26, name, sizeof name);
     if (strcmp(n->label, n->op) != 0 && n->label[0] != '\0')
         syn__pic_shorten(n->op, 18, remark, sizeof remark);
-    if (n->reduce >= 0 && syn__pic_is_comm(n)) {
+    if (n->reduce >= 0 && syn__walk_is_comm(n)) {
         const size_t k = strlen(remark);
         snprintf(remark + k, sizeof remark - k, "%s%s", k > 0 ? " " : "",
                  syn_reduce_name((syn_reduce)n->reduce));

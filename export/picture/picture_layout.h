@@ -4,7 +4,7 @@
 #ifndef EXPORT_PICTURE_LAYOUT_H
 #define EXPORT_PICTURE_LAYOUT_H
 
-#include "export/picture/picture.h"
+#include "export/picture/picture_cells.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,6 +63,10 @@ typedef struct syn__pic_column {
 #define SYN__PIC_SIDE_H  25.0 /* an input, two lines */
 #define SYN__PIC_PILL_UP 11.0 /* from an op down to its outputs */
 #define SYN__PIC_SIDE_X  20.0 /* from the inputs to the op */
+
+/* Positions of part `part`, and its boxes, edges and clusters with the top left corner at (0,
+   0). */
+syn_status syn__pic_layout(syn__pic_cells *cells, uint32_t part, syn_error *err) SYN_MUST_USE;
 
 /* Clusters of the part, and the cluster of every cell (picture_cluster.c). */
 syn_status syn__pic_make_clusters(syn__pic_column *col, syn_error *err) SYN_MUST_USE;

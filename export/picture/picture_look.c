@@ -1,6 +1,6 @@
 /* How boxes look: tensors green, ops blue, communication red; the kind of op shows in shape, border
    and icon. */
-#include "export/picture/picture.h"
+#include "export/picture/picture_draw.h"
 
 #define BLUE      "#1f5fa8"
 #define BLUE_FILL "#d6e6f8"

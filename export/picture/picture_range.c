@@ -1,6 +1,6 @@
 /* A box that stands for several steps shows the range of shapes and costs and the mean of times
    over them; and where the data of an input really comes from. */
-#include "export/picture/picture.h"
+#include "export/picture/picture_fold.h"
 
 #include <inttypes.h>
 #include <stdio.h>

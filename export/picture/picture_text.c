@@ -1,5 +1,5 @@
 /* Texts of pictures: cut-safe text building, escapes, widths and human numbers. */
-#include "export/picture/picture.h"
+#include "export/picture/picture_text.h"
 
 #include <math.h>
 #include <stdio.h>

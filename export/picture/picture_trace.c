@@ -1,5 +1,6 @@
 /* The trace view: one rank, a column a phase, with as much detail as a readable picture allows. */
 #include "export/picture/picture.h"
+#include "export/picture/picture_layout.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* The pictures: what is folded, that nothing overlaps or gets lost, colours, and odd graphs. With
    "--draw FOLDER" the program writes sample pictures for test_picture.py to look at. */
+#include "export/picture/picture_cells.h"
 #include "tests/support/picture_check.h"
 #include "tests/support/test.h"
 

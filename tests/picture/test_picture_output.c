@@ -1,5 +1,6 @@
 /* The way out of a picture: DOT by both writers, graphviz as a process that may be absent, hang or
    fail, and memory that runs out anywhere; and the small texts. */
+#include "export/picture/picture_text.h"
 #include "export/walk/graph_walk.h"
 #include "tests/support/exported.h"
 #include "tests/support/picture_check.h"

@@ -291,7 +291,7 @@ int main(void) {
     const char *device = shared_path("pytorch-traces/resnet_2gpu_rank0/device.0.json.gz");
     struct statvfs disk;
     snprintf(program, sizeof program, "%s/syntorch", build ? build : ".");
-    if (!host || size_of(host) == 0) {
+    if (!have_shared_data() || size_of(host) == 0) {
         printf("  skipped: the ResNet pair is not there\n");
         return 0;
     }

@@ -25,7 +25,7 @@ static bool squad_text(text_buffer *text) {
     static const char name[] = "squad/dev-v1.1-excerpt.json";
     size_t bytes;
     syn_error err = {0};
-    char *data = shared_path(name) != NULL ? file_bytes(shared_path(name), &bytes) : NULL;
+    char *data = have_shared_data() ? file_bytes(shared_path("%s", name), &bytes) : NULL;
     if (data == NULL) return false;
     syn_json json;
     syn_json_init(&json, name, data, bytes, &err);

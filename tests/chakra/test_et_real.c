@@ -1,4 +1,5 @@
 /* Execution traces that PyTorch's converter made from real runs: read, checked, written again. */
+#include "tests/support/files.h"
 #include "tests/support/test.h"
 
 #include "tests/support/et_sample.h"
@@ -19,11 +20,11 @@ static const struct {
 };
 
 /* The unpacked file, freed by the caller. */
-static char *unpack(const char *data_folder, size_t i, size_t *bytes) {
+static char *unpack(size_t i, size_t *bytes) {
     char command[1024];
     size_t cap = 1 << 24, n = 0, got;
-    snprintf(command, sizeof command, "gzip -dc '%s/pytorch-traces/%s/%s'", data_folder,
-             traces[i].folder, traces[i].file);
+    snprintf(command, sizeof command, "gzip -dc '%s'",
+             shared_path("pytorch-traces/%s/%s", traces[i].folder, traces[i].file));
     FILE *pipe = popen(command, "r");
     char *data = (char *)malloc(cap);
     while (pipe != NULL && data != NULL && (got = fread(data + n, 1, cap - n, pipe)) > 0) n += got;
@@ -35,11 +36,11 @@ static char *unpack(const char *data_folder, size_t i, size_t *bytes) {
     return data;
 }
 
-static void check_trace(const char *data_folder, size_t i) {
+static void check_trace(size_t i) {
     syn_error err = {0};
     syn_graph *g = NULL;
     size_t bytes = 0, n, n_json;
-    char *data = unpack(data_folder, i, &bytes);
+    char *data = unpack(i, &bytes);
     CHECK_MSG(data != NULL, "%s", traces[i].folder);
     CHECK_OK(syn_import_et_memory(&g, traces[i].folder, data, bytes, &err), err);
     CHECK_OK(syn_graph_verify(g, &err), err);
@@ -66,9 +67,8 @@ static void check_trace(const char *data_folder, size_t i) {
 }
 
 static void test_real_traces(void) {
-    const char *data_folder = getenv("SYN_SHARED_DATA");
-    if (data_folder == NULL) SKIP("no SYN_SHARED_DATA");
-    for (size_t i = 0; i < sizeof traces / sizeof traces[0]; i++) check_trace(data_folder, i);
+    if (!have_shared_data()) SKIP("no SYN_SHARED_DATA");
+    for (size_t i = 0; i < sizeof traces / sizeof traces[0]; i++) check_trace(i);
 }
 
 static const test_case cases[] = {{"real_traces", test_real_traces}};

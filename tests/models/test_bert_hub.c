@@ -5,6 +5,7 @@
 #include "models/weights.h"
 #include "syntorch/mesh.h"
 #include "tests/support/bert_fixture.h"
+#include "tests/support/files.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/test.h"
 
@@ -128,12 +129,8 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
 
 static syn_status open_job(struct job *job, const char *folder, syn_weights **weights,
                            syn_error *err) {
-    const char *source = getenv("SYN_SOURCE");
-    char path[1200];
-    snprintf(path, sizeof path, "%s/tests/reference/%s/config.json", source ? source : ".", folder);
-    SYN_TRY(syn_model_config_load(&job->config, path, err));
-    *strrchr(path, '/') = '\0';
-    SYN_TRY(syn_weights_open(weights, path, &syn_bert_family, err));
+    SYN_TRY(syn_model_config_load(&job->config, reference_path("%s/config.json", folder), err));
+    SYN_TRY(syn_weights_open(weights, reference_path("%s", folder), &syn_bert_family, err));
     job->weights = *weights;
     job->heads = strstr(folder, "_bare") ? SYN_BERT_POOLER : SYN_BERT_MLM | SYN_BERT_NSP;
     return SYN_OK;

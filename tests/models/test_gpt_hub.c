@@ -6,6 +6,7 @@
 #include "syntorch/memory.h"
 #include "syntorch/mesh.h"
 #include "syntorch/sink.h"
+#include "tests/support/files.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/test.h"
 
@@ -84,20 +85,16 @@ static bool read_document(syn_json *json) {
 static bool read_fixture(void) {
     static bool read;
     if (read) return true;
-    const char *source = getenv("SYN_SOURCE");
-    char path[1024], *data;
+    const char *path = reference_path("gpt2_logits.json");
     size_t bytes;
     syn_error err = {0};
     syn_json json;
-    snprintf(path, sizeof path, "%s/tests/reference/gpt2_logits.json", source ? source : ".");
-    if (syn_read_file(path, (size_t)1 << 20, &data, &bytes, &err) != SYN_OK) {
-        fprintf(stderr, "%s\n", err.text);
-        return false;
-    }
+    char *data = file_bytes(path, &bytes);
+    if (!data) return false;
     syn_json_init(&json, path, data, bytes, &err);
     read = read_document(&json);
     syn_json_free(&json);
-    syn_free(data);
+    free(data);
     for (int m = 0; m < MODELS; m++)
         for (int i = 0; i < TEXTS; i++)
             read = read && fixture[m][i].n_logits == fixture[m][i].n_tokens * VOCAB &&

@@ -103,7 +103,7 @@ static void tiny_vocabulary(void) {
 }
 
 static void gpt2_vocabulary(void) {
-    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     syn_tokenizer *tok = load_shared("gpt2");
     CHECK(tok != NULL);
     CHECK_INT(syn_tokenizer_vocab_size(tok), 50257);
@@ -130,7 +130,7 @@ static bool match_squad(FILE *f, const syn_tokenizer *tok, const syn_json *json)
 }
 
 static void squad_text(void) {
-    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     static const char *const names[] = {"squad/train-v1.1-excerpt.json",
                                         "squad/dev-v1.1-excerpt.json"};
     syn_tokenizer *tok = load_shared("gpt2");
@@ -140,7 +140,7 @@ static void squad_text(void) {
     for (int i = 0; i < 2; i++) {
         size_t bytes;
         syn_error err = {0};
-        char *data = file_bytes(shared_path(names[i]), &bytes);
+        char *data = file_bytes(shared_path("%s", names[i]), &bytes);
         CHECK(data != NULL);
         syn_json json;
         syn_json_init(&json, names[i], data, bytes, &err);
@@ -156,7 +156,7 @@ static void squad_text(void) {
 
 /* Ids as HuggingFace's, and back to the text. */
 static void random_texts(void) {
-    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     syn_tokenizer *tok = load_shared("gpt2");
     FILE *f = fixture_open("random_fixture.txt");
     CHECK(tok != NULL && f != NULL);

@@ -25,7 +25,7 @@ static bool load_both(syn_tokenizer *tok[2]) {
 }
 
 static void readable_texts(void) {
-    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     syn_tokenizer *tok[2];
     CHECK(load_both(tok));
     FILE *f = fixture_open("wordpiece_fixture.txt");
@@ -47,7 +47,7 @@ static void readable_texts(void) {
 }
 
 static void pairs_and_texts_of_ids(void) {
-    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     syn_tokenizer *tok = load_shared("bert");
     FILE *f = fixture_open("wordpiece_fixture.txt");
     CHECK(tok != NULL && f != NULL);
@@ -93,7 +93,7 @@ static void pairs_and_texts_of_ids(void) {
 }
 
 static void squad_text(void) {
-    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     syn_tokenizer *tok[2];
     CHECK(load_both(tok));
     FILE *f = fixture_open("wordpiece_fixture.txt");
@@ -106,7 +106,7 @@ static void squad_text(void) {
         size_t bytes;
         syn_error err = {0};
         snprintf(name, sizeof name, "squad/%s", line.rest);
-        char *data = file_bytes(shared_path(name), &bytes);
+        char *data = file_bytes(shared_path("%s", name), &bytes);
         CHECK(data != NULL);
         syn_json json;
         syn_json_init(&json, name, data, bytes, &err);
@@ -137,7 +137,7 @@ static void squad_text(void) {
 
 /* Ids, and the words before they are cut into tokens: most words of these texts are [UNK]. */
 static void random_texts(void) {
-    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     const int unicode = atoi(syn__char_unicode());
     if (unicode < 14 || unicode > 17) SKIP("utf8proc has a Unicode version other than 14 to 17");
     syn_tokenizer *tok[2];

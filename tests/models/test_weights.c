@@ -124,9 +124,9 @@ static bool slices_are_right(const checkpoint *c) {
         }
         want->n_params = kept;
     }
-    ok = ok && syn_safetensors_open(&st, reference_path(c->folder), &err) == SYN_OK &&
+    ok = ok && syn_safetensors_open(&st, reference_path("%s", c->folder), &err) == SYN_OK &&
          decode_all(c, st, want) &&
-         syn_weights_open(&weights, reference_path(c->folder), c->family, &err) == SYN_OK &&
+         syn_weights_open(&weights, reference_path("%s", c->folder), c->family, &err) == SYN_OK &&
          syn_weights_dtype(weights) == c->dtype;
     job.weights = weights;
     job.want = want;
@@ -247,7 +247,7 @@ static void logits_are_those_of_huggingface(void) {
         syn_weights *weights;
         if (c->family != &syn_gpt_family) continue;
         CHECK(read_prompts(c->folder, prompts));
-        CHECK_OK(syn_weights_open(&weights, reference_path(c->folder), c->family, &err), err);
+        CHECK_OK(syn_weights_open(&weights, reference_path("%s", c->folder), c->family, &err), err);
         struct logits job = {c, weights, prompts, INFINITY};
         for (int tp = 1; tp <= 4; tp *= 2) {
             CHECK_OK(syn_local_run(tp, logits_rank, &job, &err), err);

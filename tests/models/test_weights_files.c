@@ -97,7 +97,8 @@ static void many_misfits_are_one_sentence(void) {
     syn_weights *weights;
     syn_weights_reader *reader;
     char *list;
-    CHECK_OK(syn_weights_open(&weights, reference_path(bert->folder), &syn_bert_family, &err), err);
+    CHECK_OK(syn_weights_open(&weights, reference_path("%s", bert->folder), &syn_bert_family, &err),
+             err);
     CHECK_OK(syn_weights_reader_new(&reader, weights, &err), err);
     CHECK_INT(syn_weights_finish(reader, &list, &err), SYN_E_SHAPE);
     CHECK_HAS(err.text, "37 unexpected ('bert.embeddings.LayerNorm.bias', "
@@ -115,7 +116,7 @@ static void another_family_is_refused(void) {
         const checkpoint *c = &checkpoints[i ? 6 : 0];
         syn_error err = {0};
         syn_weights *weights;
-        CHECK_INT(syn_weights_open(&weights, reference_path(c->folder),
+        CHECK_INT(syn_weights_open(&weights, reference_path("%s", c->folder),
                                    i ? &syn_gpt_family : &syn_bert_family, &err),
                   SYN_E_INVALID);
         CHECK_HAS(err.text, i ? "holds the weights of a BERT, but the model is a GPT-2"
@@ -130,7 +131,7 @@ static void hashes_tell_checkpoints_apart(void) {
     for (int i = 0; i < 4; i++) {
         syn_error err = {0};
         syn_weights *weights;
-        CHECK_OK(syn_weights_open(&weights, reference_path(checkpoints[of[i]].folder),
+        CHECK_OK(syn_weights_open(&weights, reference_path("%s", checkpoints[of[i]].folder),
                                   &syn_gpt_family, &err),
                  err);
         hashes[i] = syn_weights_hash(weights);

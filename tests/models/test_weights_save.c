@@ -50,7 +50,7 @@ static bool equals_original(const checkpoint *c, syn_dtype dtype) {
     syn_error err = {0};
     syn_safetensors *original = NULL, *saved = NULL;
     const char *key;
-    bool ok = syn_safetensors_open(&original, reference_path(c->folder), &err) == SYN_OK &&
+    bool ok = syn_safetensors_open(&original, reference_path("%s", c->folder), &err) == SYN_OK &&
               syn_safetensors_open(&saved, in_folder(""), &err) == SYN_OK &&
               syn_safetensors_count(original) == syn_safetensors_count(saved) &&
               syn_safetensors_metadata_count(saved) == 1 &&
@@ -91,7 +91,7 @@ static void originals_come_back(void) {
         syn_error err = {0};
         syn_weights *weights;
         if (!is_current(c)) continue;
-        CHECK_OK(syn_weights_open(&weights, reference_path(c->folder), c->family, &err), err);
+        CHECK_OK(syn_weights_open(&weights, reference_path("%s", c->folder), c->family, &err), err);
         for (int d = 0; d < 3; d++) {
             CHECK(saves_alike((struct job){c, weights, dtypes[d], NULL}));
             CHECK(equals_original(c, dtypes[d]));

@@ -3,6 +3,7 @@
 #include "export/picture/picture_text.h"
 #include "export/walk/graph_walk.h"
 #include "tests/support/exported.h"
+#include "tests/support/files.h"
 #include "tests/support/picture_check.h"
 #include "tests/support/test.h"
 #include "tests/support/text_sample.h"
@@ -63,35 +64,28 @@ static bool save_dot(const char *path, const syn__pic_drawing *d, bool cgraph) {
 static void test_both_writers_agree(void) {
     if (!syn__pic_have_cgraph()) SKIP("built without cgraph");
     if (system("command -v nop >/dev/null 2>&1") != 0) SKIP("graphviz's nop is not there");
-    char folder[] = "/tmp/syn-picture-XXXXXX", path[64], command[256];
-    CHECK(mkdtemp(folder) != NULL);
+    char command[1300];
     syn_error err = {0};
     for (int k = 0; k < 3; k++) {
         drawn x;
         CHECK(draw(&x, k == 2 ? picture_hostile(&err) : gpt((picture_gpt)PICTURE_GPT),
                    k == 1 ? &comm : &plain));
-        snprintf(path, sizeof path, "%s/a.dot", folder);
-        CHECK(save_dot(path, &x.d, true));
-        snprintf(path, sizeof path, "%s/b.dot", folder);
-        CHECK(save_dot(path, &x.d, false));
+        CHECK(save_dot(in_folder("a.dot"), &x.d, true));
+        CHECK(save_dot(in_folder("b.dot"), &x.d, false));
         drop(&x);
         snprintf(command, sizeof command,
                  "cd %s && export LC_ALL=C && nop b.dot | sort >b && sort a.dot | cmp - b && test "
                  "\"$(wc -l <b)\" -gt 50",
-                 folder); /* sorted, since nop's order of clusters depends on addresses */
+                 in_folder("")); /* sorted, since nop's order of clusters depends on addresses */
         CHECK_INT(system(command), 0);
     }
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    CHECK_INT(system(command), 0);
 }
 
 /* ---- Running graphviz ---- */
 
 static void test_graphviz_missing(void) {
     char *path = getenv("PATH") != NULL ? strdup(getenv("PATH")) : NULL;
-    char folder[] = "/tmp/syn-picture-XXXXXX", file[64];
-    CHECK(mkdtemp(folder) != NULL);
-    snprintf(file, sizeof file, "%s/x.png", folder);
+    const char *file = in_folder("x.png");
     syn_graph *g = gpt((picture_gpt)PICTURE_GPT);
     syn_error err = {0};
     setenv("PATH", "", 1);
@@ -102,31 +96,24 @@ static void test_graphviz_missing(void) {
     CHECK_INT(s, SYN_E_UNSUPPORTED);
     CHECK_HAS(err.text, "apt install graphviz");
     CHECK_HAS(err.text, "--format dot");
-    CHECK(access(file, F_OK) != 0);
-    CHECK_INT(rmdir(folder), 0); /* fails if anything was left */
+    CHECK_INT(clear_folder(), 0);
 }
 
 /* Runs a stand-in for neato that does `script`. */
 static syn_status run_script(const char *script, double seconds, syn_error *err, size_t *bytes) {
-    char folder[] = "/tmp/syn-picture-XXXXXX", file[64], path[4096];
+    char path[4096];
     char *old = getenv("PATH") != NULL ? strdup(getenv("PATH")) : strdup("");
     syn_sink *sink;
-    if (mkdtemp(folder) == NULL || syn_sink_open_memory(&sink, err) != SYN_OK) return SYN_E_IO;
-    snprintf(file, sizeof file, "%s/neato", folder);
-    FILE *f = fopen(file, "w");
-    if (f == NULL) return SYN_E_IO;
-    fprintf(f, "#!/bin/sh\n%s\n", script);
-    fclose(f);
-    chmod(file, 0700);
-    snprintf(path, sizeof path, "%s:%s", folder, old);
+    if (syn_sink_open_memory(&sink, err) != SYN_OK) return SYN_E_IO;
+    snprintf(path, sizeof path, "#!/bin/sh\n%s\n", script);
+    chmod(put_text("neato", path), 0700);
+    snprintf(path, sizeof path, "%s:%s", in_folder(""), old);
     setenv("PATH", path, 1);
     const syn__pic_limits limits = {seconds, 10, (uint64_t)1 << 30, "neato"};
     const syn_status s = syn__pic_graphviz(&limits, "svg", 72, "digraph {}", 10, sink, err);
     setenv("PATH", old, 1);
     *bytes = (size_t)syn_sink_bytes(sink);
     (void)syn_sink_close(sink, false, NULL);
-    unlink(file);
-    rmdir(folder);
     free(old);
     return s;
 }
@@ -159,20 +146,19 @@ static void test_graphviz_fails(void) {
 
 /* ---- Out of memory ---- */
 
+typedef struct drawing {
+    const syn_graph *graph;
+    const syn_export_options *options;
+} drawing;
+
+static syn_status export_dot(void *arg, syn_error *err) {
+    const drawing *d = arg;
+    return export_forget(&syn_export_dot, d->graph, d->options, err);
+}
+
 static void fail_everywhere(syn_graph *g, const syn_export_options *o) {
     CHECK(g != NULL);
-    bool done = false;
-    uint64_t n = 0;
-    for (; !done && n < 200000; n++) {
-        syn_error err = {0};
-        syn_sink *sink = NULL;
-        syn_memory_fail_after(n);
-        done = syn_export_memory(&sink, g, &syn_export_dot, o, &err) == SYN_OK;
-        syn_memory_fail_after(SYN_MEMORY_NEVER);
-        (void)syn_sink_close(sink, false, NULL); /* NULL after a failure */
-        CHECK_MSG(done || err.code == SYN_E_NOMEM, "after %d: %s", (int)n, err.text);
-    }
-    CHECK(done && n > 30);
+    CHECK(test_without_memory(export_dot, &(drawing){g, o}) > 30);
     syn_graph_free(g);
 }
 

@@ -12,9 +12,8 @@
 #include "export/pytorch/write/pt_merge_rank.h"
 #include "export/pytorch/write/pt_write.h"
 #include "syntorch/memory.h"
+#include "tests/support/files.h"
 #include "tests/support/test.h"
-
-static char host_path[512], device_path[512];
 
 static syn_status convert(syn_sink *sink, syn_error *err) {
     static const syn__pt_options options = SYN__PT_DEFAULTS;
@@ -22,7 +21,9 @@ static syn_status convert(syn_sink *sink, syn_error *err) {
     syn__pt_report report = {0};
     syn__pt_replayed replayed = {0};
     syn__pt_merged_list merged = {0};
-    syn_status s = syn__pt_rank_read(&rank, host_path, device_path, &options, &report, err);
+    syn_status s =
+        syn__pt_rank_read(&rank, reference_path("pt_compat/messages_host.json"),
+                          reference_path("pt_compat/messages_device.json"), &options, &report, err);
     if (s == SYN_OK) s = syn__pt_match(&rank, &options, &report, err);
     if (s == SYN_OK) s = syn__pt_find_comms(&rank, &report, err);
     if (s == SYN_OK) s = syn__pt_connect(&rank, &options, &report, err);
@@ -44,8 +45,11 @@ static syn_status convert_compat(syn_sink *sink, syn_error *err) {
     syn__pt_host host = {0};
     syn__pt_device device = {0};
     syn__pt_merged_list merged = {0};
-    syn_status s = syn__file_text_open(&host_input, host_path, err);
-    if (s == SYN_OK) s = syn__file_text_open(&device_input, device_path, err);
+    syn_status s =
+        syn__file_text_open(&host_input, reference_path("pt_compat/messages_host.json"), err);
+    if (s == SYN_OK)
+        s = syn__file_text_open(&device_input, reference_path("pt_compat/messages_device.json"),
+                                err);
     if (s == SYN_OK) s = syn__pt_host_read(&host, &host_input, SYN__PT_OBJECT_LAST, NULL, err);
     if (s == SYN_OK) s = syn__pt_device_read(&device, &device_input, NULL, err);
     if (s == SYN_OK) s = syn__pt_compat_link(&host, &device, &merged, err);
@@ -59,34 +63,27 @@ static syn_status convert_compat(syn_sink *sink, syn_error *err) {
     return s;
 }
 
-static void fail_everywhere(syn_status (*run)(syn_sink *, syn_error *)) {
-    uint64_t failures = 0;
-    for (uint64_t n = 0;; n++) {
-        syn_error err = {0};
-        syn_sink *sink = NULL;
-        CHECK(syn_sink_open_memory(&sink, &err) == SYN_OK);
-        syn_memory_fail_after(n);
-        syn_status s = run(sink, &err);
-        syn_memory_fail_after(SYN_MEMORY_NEVER);
-        if (s == SYN_OK) s = syn_sink_status(sink);
-        (void)syn_sink_close(sink, false, NULL);
-        if (s == SYN_OK) break;
-        failures++;
-        CHECK_MSG(s == SYN_E_NOMEM, "allocation %llu: status %d: %s", (unsigned long long)n, (int)s,
-                  err.text);
-        CHECK_MSG(err.code == SYN_OK || strlen(err.text) > 10, "allocation %llu: no sentence",
-                  (unsigned long long)n);
-        CHECK(n < 100000);
-    }
-    CHECK_MSG(failures > 30, "only %llu allocations failed", (unsigned long long)failures);
+typedef struct mode {
+    syn_status (*run)(syn_sink *, syn_error *);
+} mode;
+
+static syn_status into_memory(void *arg, syn_error *err) {
+    const mode *m = arg;
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_memory(&sink, err));
+    const syn_status status = m->run(sink, err);
+    const syn_status closed = syn_sink_close(sink, false, err);
+    return status != SYN_OK ? status : closed;
 }
 
 static void default_mode(void) {
-    fail_everywhere(convert);
+    mode m = {convert};
+    CHECK(test_without_memory(into_memory, &m) > 30);
 }
 
 static void compatible_mode(void) {
-    fail_everywhere(convert_compat);
+    mode m = {convert_compat};
+    CHECK(test_without_memory(into_memory, &m) > 30);
 }
 
 /* Ends of the elements of "nodes", by bracket depth outside of strings. */
@@ -105,7 +102,8 @@ static size_t complete_before(const char *text, size_t cut) {
 static void cut_anywhere(void) {
     syn__file_text whole;
     syn_error err = {0};
-    CHECK_OK(syn__file_text_open(&whole, host_path, &err), err);
+    CHECK_OK(syn__file_text_open(&whole, reference_path("pt_compat/messages_host.json"), &err),
+             err);
     const size_t behind = (size_t)(strstr(whole.data, "\"finish_ts\"") - whole.data);
     for (size_t cut = 1; cut < behind; cut += 37) {
         syn__file_text part;
@@ -130,11 +128,4 @@ static const test_case cases[] = {
     {"cut_anywhere", cut_anywhere},
 };
 
-int main(int argc, char **argv) {
-    const char *source = getenv("SYN_SOURCE") ? getenv("SYN_SOURCE") : ".";
-    snprintf(host_path, sizeof host_path, "%s/tests/reference/pt_compat/messages_host.json",
-             source);
-    snprintf(device_path, sizeof device_path, "%s/tests/reference/pt_compat/messages_device.json",
-             source);
-    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
-}
+TEST_MAIN(cases)

@@ -1,4 +1,5 @@
 /* Communications that host ops carry, process groups, damage, and the reference's results. */
+#include "tests/support/files.h"
 #include "tests/support/test.h"
 
 #include "export/chakra/et_index.h"
@@ -227,18 +228,18 @@ static void fill_for_memory(traces *t) {
     kernel(t, 19, "ncclDevKernel_SendRecv", "");
 }
 
+static syn_status find_both(void *arg, syn_error *err) {
+    traces *t = arg;
+    const syn_status status = find(t, "");
+    *err = t->err;
+    if (status != SYN_OK) syn__pt_rank_free(&t->rank);
+    return status;
+}
+
 static void test_out_of_memory(void) {
     traces *t = begin_traces();
-    syn_status status = SYN_E_NOMEM;
     fill_for_memory(t);
-    for (uint64_t n = 0; status == SYN_E_NOMEM && n < 10000; n++) {
-        syn_memory_fail_after(n);
-        status = find(t, "");
-        syn_memory_fail_after(SYN_MEMORY_NEVER);
-        CHECK(status == SYN_OK || (status == SYN_E_NOMEM && t->err.text[0] != '\0'));
-        if (status != SYN_OK) syn__pt_rank_free(&t->rank);
-    }
-    CHECK_OK(status, t->err);
+    CHECK(test_without_memory(find_both, t) > 0);
     CHECK_INT(t->rank.n_comms, 2);
     end_traces(t);
 }
@@ -279,15 +280,13 @@ static size_t compare(const syn__pt_rank *r, const syn__file_text *et) {
 
 static void check_reference(const char *folder, const char *et_name, size_t n_comms) {
     const syn__pt_options options = SYN__PT_DEFAULTS;
-    char host[512], device[512], et[512];
+    const char *host = shared_path("pytorch-traces/%s/host.0.json.gz", folder);
+    const char *device = shared_path("pytorch-traces/%s/device.0.json.gz", folder);
+    const char *et = shared_path("pytorch-traces/%s/%s", folder, et_name);
     syn__pt_report report = {0};
     syn__file_text file;
     syn__pt_rank r;
     syn_error err = {0};
-    const char *data = getenv("SYN_SHARED_DATA");
-    snprintf(host, sizeof host, "%s/pytorch-traces/%s/host.0.json.gz", data, folder);
-    snprintf(device, sizeof device, "%s/pytorch-traces/%s/device.0.json.gz", data, folder);
-    snprintf(et, sizeof et, "%s/pytorch-traces/%s/%s", data, folder, et_name);
     CHECK_OK(syn__pt_rank_read(&r, host, device, &options, &report, &err), err);
     CHECK_OK(syn__pt_match(&r, &options, &report, &err), err);
     CHECK_OK(syn__pt_find_comms(&r, &report, &err), err);
@@ -304,7 +303,7 @@ static void test_reference(void) {
 #ifndef SYN_HAVE_ZLIB
     SKIP("built without zlib");
 #endif
-    if (getenv("SYN_SHARED_DATA") == NULL) SKIP("no SYN_SHARED_DATA");
+    if (!have_shared_data()) SKIP("no SYN_SHARED_DATA");
     check_reference("synth_allfeatures", "chakra_trace.0.et.gz", 24);
     check_reference("resnet_2gpu_rank0", "chakra_trace.0.et.gz", 21);
     check_reference("recursion_repro", "expected_with_raised_limit.0.et.gz", 194);

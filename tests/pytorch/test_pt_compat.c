@@ -1,6 +1,7 @@
 /* Compatible mode against what the reference tools wrote: tests/reference/pt_compat and the shared
    traces. */
 #include "export/chakra/wire/et_wire.h"
+#include "tests/support/files.h"
 #include "tests/support/pt_compat_set.h"
 
 /* ---- MD5 (RFC 1321), since the reference's 59 MB file is kept as its digest ---- */
@@ -128,28 +129,24 @@ static bool same_again(syn_sink *json, const char *et) {
 
 /* ---- The sets of this repository ---- */
 
-static const char *own(char path[512], const char *set, const char *part) {
-    const char *source = getenv("SYN_SOURCE");
-    snprintf(path, 512, "%s/tests/reference/pt_compat/%s_%s", source != NULL ? source : ".", set,
-             part);
-    return path;
+static const char *own(const char *set, const char *part) {
+    return reference_path("pt_compat/%s_%s", set, part);
 }
 
 static void compare_own(const char *name) {
-    char host[512], device[512], path[512], digest[33];
+    const char *host = own(name, "host.json"), *et = own(name, "linked.et");
+    char digest[33];
     compat_set s;
-    own(host, name, "host.json");
-    own(device, name, "device.json");
-    CHECK(read_digest(own(path, name, "linked.md5"), digest));
-    CHECK_OK(compat_open(&s, host, device), s.err);
+    CHECK(read_digest(own(name, "linked.md5"), digest));
+    CHECK_OK(compat_open(&s, host, own(name, "device.json")), s.err);
     syn_sink *json = linked(&s, digest);
     CHECK(json != NULL);
-    CHECK(same_et(&s, own(path, name, "linked.et")));
-    CHECK(same_again(json, path));
+    CHECK(same_et(&s, et));
+    CHECK(same_again(json, et));
     (void)syn_sink_close(json, false, NULL);
     compat_free(&s);
     CHECK_OK(compat_open(&s, host, NULL), s.err);
-    CHECK(same_et(&s, own(path, name, "host.et")));
+    CHECK(same_et(&s, own(name, "host.et")));
     compat_free(&s);
 }
 
@@ -169,14 +166,13 @@ static void own_edges(void) {
 
 /* ---- The shared sets ---- */
 
-static const char *shared(char path[512], const char *set, const char *part) {
-    snprintf(path, 512, "%s/pytorch-traces/%s/%s", getenv("SYN_SHARED_DATA"), set, part);
-    return path;
+static const char *shared(const char *set, const char *part) {
+    return shared_path("pytorch-traces/%s/%s", set, part);
 }
 
 static bool can_unpack(void) {
 #ifdef SYN_HAVE_ZLIB
-    return getenv("SYN_SHARED_DATA") != NULL;
+    return have_shared_data();
 #else
     return false;
 #endif
@@ -195,10 +191,10 @@ static size_t without_syncs(char *text, size_t bytes) {
 }
 
 static void compare_linked(const char *set, syn_sink *json) {
-    char path[512];
+    const char *path = shared(set, "linked.0.json.gz");
     syn__file_text want;
     syn_error err = {0};
-    CHECK_OK(syn__file_text_open(&want, shared(path, set, "linked.0.json.gz"), &err), err);
+    CHECK_OK(syn__file_text_open(&want, path, &err), err);
     char *text = syn_strndup(want.data, want.bytes);
     CHECK(text != NULL);
     const size_t bytes = without_syncs(text, want.bytes);
@@ -208,25 +204,24 @@ static void compare_linked(const char *set, syn_sink *json) {
 }
 
 static void compare_shared(const char *set, const char *et, const char *digest, bool has_linked) {
-    char host[512], device[512], path[512];
+    const char *want = shared(set, et);
     compat_set s;
     if (!can_unpack()) SKIP("no SYN_SHARED_DATA, or no zlib");
-    shared(host, set, "host.0.json.gz");
-    shared(device, set, "device.0.json.gz");
-    CHECK_OK(compat_open(&s, host, device), s.err);
+    CHECK_OK(compat_open(&s, shared(set, "host.0.json.gz"), shared(set, "device.0.json.gz")),
+             s.err);
     syn_sink *json = linked(&s, digest);
     CHECK(json != NULL);
     if (has_linked) compare_linked(set, json);
-    CHECK(same_et(&s, shared(path, set, et)));
-    CHECK(same_again(json, path));
+    CHECK(same_et(&s, want));
+    CHECK(same_again(json, want));
     (void)syn_sink_close(json, false, NULL);
     compat_free(&s);
 }
 
 static void shared_resnet(void) {
-    char path[512], digest[33];
+    char digest[33];
     if (!can_unpack()) SKIP("no SYN_SHARED_DATA, or no zlib");
-    CHECK(read_digest(shared(path, "resnet_2gpu_rank0", "linked.0.json.md5"), digest));
+    CHECK(read_digest(shared("resnet_2gpu_rank0", "linked.0.json.md5"), digest));
     compare_shared("resnet_2gpu_rank0", "chakra_trace.0.et.gz", digest, false);
 }
 static void shared_simple(void) {
@@ -242,12 +237,11 @@ static void shared_recursion(void) {
 static void shared_host_traces(void) {
     static const char *const sets[] = {"hostonly_chakra_1.0.2", "hostonly_pt2_1.1.1",
                                        "hostonly_resnet_1.1.0"};
-    char host[512], path[512];
     if (!can_unpack()) SKIP("no SYN_SHARED_DATA, or no zlib");
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         compat_set s;
-        CHECK_OK(compat_open(&s, shared(host, sets[i], "linked.0.json.gz"), NULL), s.err);
-        CHECK(same_et(&s, shared(path, sets[i], "chakra_trace.0.et.gz")));
+        CHECK_OK(compat_open(&s, shared(sets[i], "linked.0.json.gz"), NULL), s.err);
+        CHECK(same_et(&s, shared(sets[i], "chakra_trace.0.et.gz")));
         compat_free(&s);
     }
 }

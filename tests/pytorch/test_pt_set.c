@@ -1,4 +1,5 @@
 /* Several ranks: groups with one number, collectives and messages matched, what lacks a partner. */
+#include "tests/support/files.h"
 #include "tests/support/test.h"
 
 #include "export/chakra/wire/et_node.h"
@@ -454,10 +455,8 @@ static void test_out_of_memory(void) {
 
 static syn_status read_gloo(set *s, int rank) {
     const syn__pt_options options = SYN__PT_DEFAULTS;
-    const char *source = getenv("SYN_SOURCE");
-    char host[512], device[512];
-    snprintf(host, sizeof host, "%s/tests/reference/pt_gloo/host.%d.json.gz", source, rank);
-    snprintf(device, sizeof device, "%s/tests/reference/pt_gloo/device.%d.json.gz", source, rank);
+    const char *host = reference_path("pt_gloo/host.%d.json.gz", rank);
+    const char *device = reference_path("pt_gloo/device.%d.json.gz", rank);
     syn__pt_rank *r = &s->ranks[rank];
     SYN_TRY(syn__pt_rank_read(r, host, device, &options, &s->report, &s->err));
     SYN_TRY(syn__pt_match(r, &options, &s->report, &s->err));
@@ -519,7 +518,6 @@ static void test_gloo(void) {
 #ifndef SYN_HAVE_ZLIB
     SKIP("built without zlib");
 #endif
-    if (getenv("SYN_SOURCE") == NULL) SKIP("no SYN_SOURCE");
     for (int i = 0; i < 4; i++) CHECK_OK(read_gloo(&s, i), s.err);
     CHECK_OK(syn__pt_set_agree(s.ranks, 4, &s.report, &s.err), s.err);
     for (int i = 0; i < 4; i++) {

@@ -18,11 +18,9 @@ static syn_error error;
 
 static syn_status prepare(syn__pt_rank *rank, const char *set, syn__pt_report *report) {
     const syn__pt_options options = SYN__PT_DEFAULTS;
-    char host[100], device[100];
-    snprintf(host, sizeof host, "pytorch-traces/%s/host.0.json.gz", set);
-    snprintf(device, sizeof device, "pytorch-traces/%s/device.0.json.gz", set);
-    SYN_TRY(
-        syn__pt_rank_read(rank, shared_path(host), shared_path(device), &options, report, &error));
+    const char *host = shared_path("pytorch-traces/%s/host.0.json.gz", set);
+    const char *device = shared_path("pytorch-traces/%s/device.0.json.gz", set);
+    SYN_TRY(syn__pt_rank_read(rank, host, device, &options, report, &error));
     SYN_TRY(syn__pt_match(rank, &options, report, &error));
     SYN_TRY(syn__pt_find_comms(rank, report, &error));
     SYN_TRY(syn__pt_connect(rank, &options, report, &error));
@@ -116,7 +114,7 @@ static void check(const char *set, uint64_t device, uint64_t comms) {
 #ifndef SYN_HAVE_ZLIB
     SKIP("built without zlib");
 #endif
-    if (shared_path("") == NULL) SKIP("SYN_SHARED_DATA is not set");
+    if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
     CHECK_OK(convert(set, &t, &replayed), error);
     CHECK_INT(t.nodes - t.delays, device);
     CHECK_INT(t.comms, comms);

@@ -1,4 +1,5 @@
 #include "tests/support/bert_fixture.h"
+#include "tests/support/files.h"
 
 /* A number, or all numbers of an array of arrays, one after the other. */
 static bool bfix_read(bfix *f, syn_json *json, bfix_numbers *out) {
@@ -86,21 +87,17 @@ static bool bfix_document(syn_json *json, bfix *f, const char *first_key) {
 }
 
 bool bfix_open(bfix *f, const char *file, const char *first_key) {
-    const char *source = getenv("SYN_SOURCE");
-    char path[1024], *data;
+    const char *path = reference_path("%s", file);
     size_t bytes;
     syn_error err = {0};
     syn_json json;
+    char *data = file_bytes(path, &bytes);
     memset(f, 0, sizeof *f);
-    snprintf(path, sizeof path, "%s/tests/reference/%s", source ? source : ".", file);
-    if (syn_read_file(path, (size_t)1 << 20, &data, &bytes, &err) != SYN_OK) {
-        fprintf(stderr, "%s\n", err.text);
-        return false;
-    }
+    if (data == NULL) return false;
     syn_json_init(&json, path, data, bytes, &err);
     const bool ok = bfix_document(&json, f, first_key);
     syn_json_free(&json);
-    syn_free(data);
+    free(data);
     if (!ok) fprintf(stderr, "%s: unexpected contents. %s\n", path, err.text);
     return ok;
 }

@@ -128,14 +128,39 @@ const char *file_text(const char *path) {
     return text;
 }
 
-const char *reference_path(const char *name) {
-    char base[900];
-    const char *source = getenv("SYN_SOURCE");
-    snprintf(base, sizeof base, "%s/tests/reference", source != NULL ? source : ".");
+/* The path of `fmt` below a folder that a variable names ("." if it does not). */
+static const char *below(const char *variable, const char *within, const char *fmt, va_list args) {
+    char name[512], base[512];
+    const char *folder_name = getenv(variable);
+    vsnprintf(name, sizeof name, fmt, args);
+    snprintf(base, sizeof base, "%.400s%s", folder_name != NULL ? folder_name : ".", within);
     return joined(base, name);
 }
 
-const char *shared_path(const char *name) {
-    const char *data = getenv("SYN_SHARED_DATA");
-    return data != NULL ? joined(data, name) : NULL;
+const char *source_path(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    const char *path = below("SYN_SOURCE", "", fmt, args);
+    va_end(args);
+    return path;
+}
+
+const char *reference_path(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    const char *path = below("SYN_SOURCE", "/tests/reference", fmt, args);
+    va_end(args);
+    return path;
+}
+
+const char *shared_path(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    const char *path = below("SYN_SHARED_DATA", "", fmt, args);
+    va_end(args);
+    return path;
+}
+
+bool have_shared_data(void) {
+    return getenv("SYN_SHARED_DATA") != NULL;
 }

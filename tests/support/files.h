@@ -3,8 +3,7 @@
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "syntorch/status.h"
 
 /* The path of `name` ("": none) in this run's folder, which is made when first asked for and
    removed with all it holds when the program ends. The last eight paths of a thread are valid. */
@@ -29,8 +28,10 @@ char *file_bytes(const char *path, size_t *bytes);
 /* The first 64 KiB as a text; "" if there is none. Valid until the next call. */
 const char *file_text(const char *path);
 
-/* A path below tests/reference. The last eight are valid. */
-const char *reference_path(const char *name);
-/* A path below the data that only some machines have, NULL where there is none. */
-const char *shared_path(const char *name);
+/* Paths below the sources, below tests/reference, and below the data that only some machines have
+   (which SYN_SHARED_DATA names). Valid as in_folder's. */
+const char *source_path(const char *fmt, ...) SYN_PRINTF(1, 2);
+const char *reference_path(const char *fmt, ...) SYN_PRINTF(1, 2);
+const char *shared_path(const char *fmt, ...) SYN_PRINTF(1, 2);
+bool have_shared_data(void);
 #endif

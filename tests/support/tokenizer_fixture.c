@@ -4,7 +4,7 @@
 #include "tests/support/random.h"
 
 FILE *fixture_open(const char *name) {
-    return fopen(reference_path(name), "r");
+    return fopen(reference_path("%s", name), "r");
 }
 
 size_t fixture_unhex(const char *hex, size_t digits, char *out) {

@@ -27,7 +27,7 @@ syn_tokenizer *load_folder(void) {
 }
 
 syn_tokenizer *load_shared(const char *name) {
-    return load_from(shared_path(name));
+    return load_from(shared_path("%s", name));
 }
 
 bool gives(const syn_tokenizer *tok, const char *text, size_t bytes, const char *list,

@@ -40,9 +40,7 @@ bool decode_all(const checkpoint *c, const syn_safetensors *st, ref_model *m) {
 }
 
 syn_status checkpoint_config(const checkpoint *c, syn_model_config *config, syn_error *err) {
-    char name[64];
-    snprintf(name, sizeof name, "%s/config.json", c->folder);
-    return syn_model_config_load(config, reference_path(name), err);
+    return syn_model_config_load(config, reference_path("%s/config.json", c->folder), err);
 }
 
 syn_status checkpoint_load(const checkpoint *c, syn_model **model, syn_ctx **ctx, syn_comm *comm,

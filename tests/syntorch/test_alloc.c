@@ -7,6 +7,7 @@
 #include "models/tokenizer.h"
 #include "syntorch/memory.h"
 #include "syntorch/mesh.h"
+#include "tests/support/files.h"
 #include "tests/support/test.h"
 #include "tools/gather.h"
 #include "tools/npy.h"
@@ -27,8 +28,6 @@ static const syn_model_config tiny = {.family = &syn_gpt_family,
                                       .initializer_range = 0.02,
                                       .activation = SYN_GELU_TANH,
                                       .tied = false};
-
-static char folder[64]; /* for files */
 
 struct run {
     int tp;
@@ -95,22 +94,18 @@ static bool is_picture(const syn_exporter *exporter) {
 }
 
 static syn_status export_all(const syn_graph *graph, syn_error *err) {
-    char prefix[80];
     for (const syn_exporter *const *e = syn_exporters(); *e; e++)
         if (!is_picture(*e)) SYN_TRY(export_one(graph, *e, err));
-    snprintf(prefix, sizeof prefix, "%s/trace", folder);
-    return syn_export_et_set(graph, NULL, prefix, err);
+    return syn_export_et_set(graph, NULL, in_folder("trace"), err);
 }
 
 /* What the program does besides. */
 static syn_status report_and_logits(const syn_graph *graph, syn_error *err) {
     static const float logits[6] = {1, 2, 3, 4, 5, 6};
-    char path[80];
     report r;
     SYN_TRY(report_make(&r, graph, 0, err));
     report_free(&r);
-    snprintf(path, sizeof path, "%s/logits.npy", folder);
-    return npy_write_f32(path, logits, 2, 3, err);
+    return npy_write_f32(in_folder("logits.npy"), logits, 2, 3, err);
 }
 
 static syn_status tokenize(syn_error *err) {
@@ -153,26 +148,13 @@ static syn_status whole_run(int tp, bool exporting, syn_error *err) {
 }
 
 /* Files of the folder, removed: how many, and whether one of them has a temporary name. */
-static int clear_folder(bool *temporary) {
-    DIR *dir = opendir(folder);
-    int n = 0;
+static int clear_files(bool *temporary) {
+    DIR *dir = opendir(in_folder(""));
     *temporary = false;
-    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
-        char path[512];
-        if (entry->d_name[0] == '.') continue;
+    for (const struct dirent *entry; dir && (entry = readdir(dir));)
         *temporary = *temporary || strstr(entry->d_name, ".tmp.");
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        unlink(path);
-        n++;
-    }
     if (dir) closedir(dir);
-    return n;
-}
-
-static void begin(void) {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.40s/syntorch-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder)) abort();
+    return clear_folder();
 }
 
 static bool is_sentence(const syn_error *err) {
@@ -183,11 +165,10 @@ static bool is_sentence(const syn_error *err) {
 static void fail_everywhere(int tp, bool exporting, uint64_t dense, uint64_t stride) {
     syn_error err = {0};
     bool temporary;
-    begin();
     const uint64_t start = syn_memory_calls();
     const syn_status clean = whole_run(tp, exporting, &err);
     const uint64_t total = syn_memory_calls() - start;
-    const int files = clear_folder(&temporary);
+    const int files = clear_files(&temporary);
     uint64_t failed = 0, bad = UINT64_MAX;
     const char *why = "";
     syn_error first = {0};
@@ -197,7 +178,7 @@ static void fail_everywhere(int tp, bool exporting, uint64_t dense, uint64_t str
         syn_memory_fail_after(n);
         const syn_status s = whole_run(tp, exporting, &err);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
-        const int left = clear_folder(&temporary);
+        const int left = clear_files(&temporary);
         if (syn_memory_calls() - before <= n) continue; /* the ranks' threads came by with fewer */
         failed++;
         if (s == SYN_OK) why = "did not fail";
@@ -209,7 +190,6 @@ static void fail_everywhere(int tp, bool exporting, uint64_t dense, uint64_t str
         bad = n;
         first = err;
     }
-    rmdir(folder);
     CHECK_OK(clean, err);
     CHECK_MSG(bad == UINT64_MAX, "allocation %llu of %llu: the run %s (%d: %s)",
               (unsigned long long)bad, (unsigned long long)total, why, (int)first.code, first.text);

@@ -1,4 +1,5 @@
 /* The JSON reader on documents: random changes of one, and a real one of a megabyte. */
+#include "tests/support/files.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 
@@ -83,13 +84,12 @@ static void mutations(void) {
 
 /* GPT-2's vocabulary: 50257 different ids from 0, one of which is known. */
 static void real_vocabulary(void) {
-    const char *data = getenv("SYN_SHARED_DATA");
-    if (data == NULL) SKIP("SYN_SHARED_DATA is not set");
-    char path[1024], *text;
+    if (!have_shared_data()) SKIP("SYN_SHARED_DATA is not set");
+    const char *path = shared_path("gpt2/vocab.json");
     size_t bytes;
     syn_error err = {0};
-    snprintf(path, sizeof path, "%s/gpt2/vocab.json", data);
-    CHECK_OK(syn_read_file(path, (size_t)1 << 24, &text, &bytes, &err), err);
+    char *text = file_bytes(path, &bytes);
+    CHECK(text != NULL);
     static bool seen[50257];
     int n = 0, end_of_text = -1;
     syn_json j;
@@ -109,7 +109,7 @@ static void real_vocabulary(void) {
     CHECK_INT(n, 50257);
     CHECK_INT(end_of_text, 50256);
     syn_json_free(&j);
-    syn_free(text);
+    free(text);
 }
 
 int main(int argc, char **argv) {

@@ -1,5 +1,6 @@
 /* Text workloads in memory: what is read of a text, hostile ones, and memory that runs out. What is
    written of them test_text_workload.py compares with Chakra's converter. */
+#include "tests/support/files.h"
 #include "tests/support/test.h"
 
 #include <unistd.h>
@@ -67,37 +68,21 @@ static void hostile_texts_end_well(void) {
     }
 }
 
-static syn_status convert(const char *prefix, syn_error *err) {
+/* The set is complete or there is none. */
+static syn_status convert(void *unused, syn_error *err) {
+    (void)unused;
     const syn_text_options options = {2, 2, "test"};
     syn_text_workload w;
     syn_status status = read_text(&w, text, sizeof text - 1, err);
-    if (status == SYN_OK) status = syn_text_workload_write(&w, &options, prefix, err);
+    if (status == SYN_OK) status = syn_text_workload_write(&w, &options, in_folder("w"), err);
     syn_text_workload_free(&w);
-    return status;
+    const bool complete = path_exists(in_folder("w.comm_group.json"));
+    return complete == (status == SYN_OK) ? status : SYN_E_IO;
 }
 
 static void conversion_out_of_memory(void) {
-    static const char *const names[] = {".0.et", ".1.et", ".comm_group.json"};
-    char folder[] = "/tmp/test_text.XXXXXX", prefix[64], path[96];
-    syn_status status = SYN_E_NOMEM;
-    CHECK(mkdtemp(folder) != NULL);
-    snprintf(prefix, sizeof prefix, "%s/w", folder);
-    for (uint64_t n = 0; status == SYN_E_NOMEM && n < 1000; n++) {
-        syn_error err = {0};
-        syn_memory_fail_after(n);
-        status = convert(prefix, &err);
-        syn_memory_fail_after(SYN_MEMORY_NEVER);
-        snprintf(path, sizeof path, "%s.comm_group.json", prefix);
-        const bool complete = access(path, F_OK) == 0;
-        CHECK_MSG(complete == (status == SYN_OK), "allocation %d: %s", (int)n, err.text);
-        CHECK(status == SYN_OK || err.text[0] != '\0');
-    }
-    CHECK_INT(status, SYN_OK);
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof path, "%s%s", prefix, names[i]);
-        CHECK_INT(unlink(path), 0);
-    }
-    CHECK_INT(rmdir(folder), 0);
+    CHECK(test_without_memory(convert, NULL) > 0);
+    CHECK_INT(clear_folder(), 3);
 }
 
 static const test_case cases[] = {

@@ -351,9 +351,8 @@ static syn_status write_all(writer *w, const char *version) {
 syn_status syn__pt_write_full(const syn__pt_rank *rank, const syn__pt_options *options,
                               syn_sink *sink, syn_error *err) {
     writer w = {.rank = rank, .sink = sink, .err = err, .io_host = SYN__PT_NONE};
-    syn_status s = write_all(&w, options->version);
-    if (s != SYN_OK && err && err->code == SYN_OK)
-        s = SYN_FAIL(err, s, "the trace could not be written");
+    /* Why the sink failed syn_sink_close says. */
+    const syn_status s = write_all(&w, options->version);
     syn__buf_free(&w.out);
     syn__buf_free(&w.io);
     syn__buf_free(&w.text);

@@ -1,13 +1,10 @@
 /* Configurations of BERT: presets, HuggingFace's files, refusals, and what follows from the
  * numbers. */
+#include "tests/support/config_text.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
-#include <stdint.h>
-#include <unistd.h>
-
 #include "models/bert.h"
-#include "syntorch/memory.h"
 
 /* As bert-base-uncased has it on the hub (keys that do not matter here included). */
 static const char *const hub_file =
@@ -31,26 +28,8 @@ static const char *const small_file =
     "\"max_position_embeddings\":16,\"intermediate_size\":96,\"vocab_size\":100,"
     "\"model_type\":\"bert\"}";
 
-static syn_status parse_as(syn_model_config *c, const char *name, const char *json,
-                           syn_error *err) {
-    memset(err, 0, sizeof *err);
-    return syn_model_config_parse(c, name, json, strlen(json), err);
-}
-
-static syn_status parse(syn_model_config *c, const char *json, syn_error *err) {
-    return parse_as(c, "m.json", json, err);
-}
-
 static const char *small_with(const char *from, const char *to) {
-    static char out[4096];
-    const char *at = strstr(small_file, from);
-    if (at == NULL) {
-        fprintf(stderr, "the small file has no %s\n", from);
-        abort();
-    }
-    snprintf(out, sizeof out, "%.*s%s%s", (int)(at - small_file), small_file, to,
-             at + strlen(from));
-    return out;
+    return config_with(small_file, from, to);
 }
 
 static bool same(const syn_model_config *a, const syn_model_config *b) {
@@ -67,7 +46,7 @@ static bool same(const syn_model_config *a, const syn_model_config *b) {
 static void hub_file_is_the_preset(void) {
     syn_model_config file, preset;
     syn_error err;
-    CHECK_OK(parse_as(&file, "models/bert-base-uncased/config.json", hub_file, &err), err);
+    CHECK_OK(config_parse_as(&file, "models/bert-base-uncased/config.json", hub_file, &err), err);
     CHECK_OK(syn_model_config_preset(&preset, "bert-base-uncased", &err), err);
     CHECK_STR(preset.name, "bert-base-uncased");
     CHECK(same(&file, &preset));
@@ -76,7 +55,7 @@ static void hub_file_is_the_preset(void) {
 static void every_key(void) {
     syn_model_config c;
     syn_error err;
-    CHECK_OK(parse(&c, odd_file, &err), err);
+    CHECK_OK(config_parse(&c, odd_file, &err), err);
     CHECK_STR(c.name, "my-bert");
     CHECK_INT(c.n_layer, 3);
     CHECK_INT(c.n_embd, 64);
@@ -95,12 +74,13 @@ static void defaults(void) {
     syn_model_config c;
     syn_error err;
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(parse(&c,
-                       i == 0 ? small_file
-                              : small_with("{", "{\"pad_token_id\":null,\"type_vocab_size\":null,"
-                                                "\"layer_norm_eps\":null,"),
-                       &err),
-                 err);
+        CHECK_OK(
+            config_parse(&c,
+                         i == 0 ? small_file
+                                : small_with("{", "{\"pad_token_id\":null,\"type_vocab_size\":null,"
+                                                  "\"layer_norm_eps\":null,"),
+                         &err),
+            err);
         CHECK_STR(c.name, "m");
         CHECK_INT(c.n_types, 2);
         CHECK_INT(c.pad_id, 0);
@@ -114,8 +94,8 @@ static void defaults(void) {
 static void untied_heads(void) {
     syn_model_config tied, untied;
     syn_error err;
-    CHECK_OK(parse(&tied, small_file, &err), err);
-    CHECK_OK(parse(&untied, small_with("{", "{\"tie_word_embeddings\":false,"), &err), err);
+    CHECK_OK(config_parse(&tied, small_file, &err), err);
+    CHECK_OK(config_parse(&untied, small_with("{", "{\"tie_word_embeddings\":false,"), &err), err);
     CHECK(!untied.tied);
     CHECK_INT(syn_model_config_params(&untied, SYN_BERT_MLM) -
                   syn_model_config_params(&tied, SYN_BERT_MLM),
@@ -126,13 +106,15 @@ static void untied_heads(void) {
 static void names_of_models(void) {
     syn_model_config c;
     syn_error err;
-    CHECK_OK(parse_as(&c, "a/tiny.json", small_file, &err), err);
+    CHECK_OK(config_parse_as(&c, "a/tiny.json", small_file, &err), err);
     CHECK_STR(c.name, "tiny");
-    CHECK_OK(parse_as(&c, "//", small_file, &err), err);
+    CHECK_OK(config_parse_as(&c, "//", small_file, &err), err);
     CHECK_STR(c.name, "bert");
-    CHECK_OK(parse(&c, small_with("{", "{\"_name_or_path\":\"x/y\",\"name\":\"own\","), &err), err);
+    CHECK_OK(
+        config_parse(&c, small_with("{", "{\"_name_or_path\":\"x/y\",\"name\":\"own\","), &err),
+        err);
     CHECK_STR(c.name, "own");
-    CHECK_OK(parse(&c, small_with("{", "{\"_name_or_path\":null,"), &err), err);
+    CHECK_OK(config_parse(&c, small_with("{", "{\"_name_or_path\":null,"), &err), err);
     CHECK_STR(c.name, "m");
 }
 
@@ -143,7 +125,7 @@ static void saved_files_are_read_again(void) {
     syn_error err = {0};
     for (int i = 0; i < 3; i++) {
         if (i == 0) CHECK_OK(syn_model_config_preset(&c, "bert-large-cased", &err), err);
-        else CHECK_OK(parse(&c, odd_file, &err), err);
+        else CHECK_OK(config_parse(&c, odd_file, &err), err);
         if (i == 2) {
             snprintf(c.name, sizeof c.name, "a \"quoted\" \\ name");
             c.initializer_range = 0.1 + 0.2;
@@ -160,9 +142,7 @@ static void saved_files_are_read_again(void) {
 /* ---- Bad files ---- */
 
 static void refuses_bad_files(void) {
-    static const struct {
-        const char *from, *to, *where, *says;
-    } bad[] = {
+    static const config_refusal bad[] = {
         {"\"num_hidden_layers\":2", "\"num_hidden_layers\":1000000000", "m.json:1:22: ",
          "\"num_hidden_layers\" must be an integer from 1 to 100000, not 1000000000"},
         {"\"num_hidden_layers\":2", "\"num_hidden_layers\":0", "m.json:1:22: ", "not 0"},
@@ -196,32 +176,11 @@ static void refuses_bad_files(void) {
         {"{", "{\"_name_or_path\":7,", "", "\"_name_or_path\" must be a string or null"},
         {"{", "[", "m.json:1:1: ", ""},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        syn_model_config c, before;
-        syn_error err;
-        memset(&c, 7, sizeof c);
-        before = c;
-        const syn_status status = parse(&c, small_with(bad[i].from, bad[i].to), &err);
-        CHECK_MSG(status == SYN_E_FORMAT, "%s was taken (status %d)", bad[i].to, (int)status);
-        CHECK_MSG(strncmp(err.text, "m.json:1:", 9) == 0, "%s", err.text);
-        CHECK_MSG(strncmp(err.text, bad[i].where, strlen(bad[i].where)) == 0, "\"%s\", not at %s",
-                  err.text, bad[i].where);
-        CHECK_HAS(err.text, bad[i].says);
-        CHECK(memcmp(&c, &before, sizeof c) == 0);
-    }
+    config_check_refused(small_file, bad, sizeof bad / sizeof bad[0]);
 }
 
 static void refuses_every_cut(void) {
-    for (size_t n = 0; n < strlen(hub_file); n++) {
-        syn_model_config c;
-        syn_error err = {0};
-        char *cut = malloc(n + 1);
-        CHECK(cut != NULL);
-        memcpy(cut, hub_file, n);
-        const syn_status status = syn_model_config_parse(&c, "m.json", cut, n, &err);
-        free(cut);
-        CHECK_MSG(status == SYN_E_FORMAT, "a file cut at %zu was taken", n);
-    }
+    config_check_cuts(hub_file);
 }
 
 static void missing_files_and_models(void) {
@@ -235,14 +194,8 @@ static void missing_files_and_models(void) {
     CHECK_HAS(none.text, "bert-large-cased");
 }
 
-static syn_status parse_hub_file(void *unused, syn_error *err) {
-    (void)unused;
-    syn_model_config c;
-    return syn_model_config_parse(&c, "m.json", hub_file, strlen(hub_file), err);
-}
-
 static void survives_allocation_failures(void) {
-    CHECK(test_without_memory(parse_hub_file, NULL) > 0);
+    config_check_without_memory(hub_file);
 }
 
 /* ---- What follows from the numbers ---- */
@@ -266,7 +219,7 @@ static void parameter_counts(void) {
         syn_model_config c;
         syn_error err = {0};
         if (models[i].name) CHECK_OK(syn_model_config_preset(&c, models[i].name, &err), err);
-        else CHECK_OK(parse(&c, odd_file, &err), err);
+        else CHECK_OK(config_parse(&c, odd_file, &err), err);
         for (int k = 0; k < 5; k++)
             CHECK_INT(syn_model_config_params(&c, heads[k]), models[i].params[k]);
     }

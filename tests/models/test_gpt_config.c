@@ -1,14 +1,10 @@
 /* Configurations of GPT: presets, HuggingFace-style files, refusals, and what follows from the
  * numbers. */
+#include "tests/support/config_text.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
-#include <stdint.h>
-#include <unistd.h>
-
 #include "models/config.h"
-#include "syntorch/memory.h"
-#include "syntorch/sink.h"
 
 /* As the released GPT-2 config has it (keys that do not matter here included). */
 static const char *const gpt2_file =
@@ -29,26 +25,8 @@ static const char *const general_file =
 static const char *const small_file =
     "{\"n_layer\":2,\"n_embd\":64,\"n_head\":4,\"n_positions\":16,\"vocab_size\":100}";
 
-static syn_status parse_as(syn_model_config *c, const char *name, const char *json,
-                           syn_error *err) {
-    memset(err, 0, sizeof *err);
-    return syn_model_config_parse(c, name, json, strlen(json), err);
-}
-
-static syn_status parse(syn_model_config *c, const char *json, syn_error *err) {
-    return parse_as(c, "m.json", json, err);
-}
-
 static const char *small_with(const char *from, const char *to) {
-    static char out[4096];
-    const char *at = strstr(small_file, from);
-    if (at == NULL) {
-        fprintf(stderr, "the small file has no %s\n", from);
-        abort();
-    }
-    snprintf(out, sizeof out, "%.*s%s%s", (int)(at - small_file), small_file, to,
-             at + strlen(from));
-    return out;
+    return config_with(small_file, from, to);
 }
 
 /* ---- What is read ---- */
@@ -56,7 +34,7 @@ static const char *small_with(const char *from, const char *to) {
 static void gpt2_file_is_the_preset(void) {
     syn_model_config file, preset;
     syn_error err;
-    CHECK_OK(parse_as(&file, "models/gpt2/config.json", gpt2_file, &err), err);
+    CHECK_OK(config_parse_as(&file, "models/gpt2/config.json", gpt2_file, &err), err);
     CHECK_OK(syn_model_config_preset(&preset, "gpt2", &err), err);
     CHECK_STR(file.name, "gpt2");
     CHECK_STR(preset.name, "gpt2");
@@ -77,7 +55,7 @@ static void gpt2_file_is_the_preset(void) {
 static void general_names(void) {
     syn_model_config c;
     syn_error err;
-    CHECK_OK(parse(&c, general_file, &err), err);
+    CHECK_OK(config_parse(&c, general_file, &err), err);
     CHECK_STR(c.name, "my-gpt");
     CHECK_INT(c.n_layer, 3);
     CHECK_INT(c.n_embd, 64);
@@ -94,25 +72,28 @@ static void general_names(void) {
 static void defaults(void) {
     syn_model_config c;
     syn_error err;
-    CHECK_OK(parse(&c, small_file, &err), err);
+    CHECK_OK(config_parse(&c, small_file, &err), err);
     CHECK_STR(c.name, "m");
     CHECK_INT(c.n_inner, 256);
     CHECK_INT(c.end.n_ids, 0);
     CHECK_NEAR(c.norm_epsilon, 1e-5, 0);
     CHECK_NEAR(c.initializer_range, 0.02, 0);
     CHECK(c.activation == SYN_GELU_TANH && c.tied);
-    CHECK_OK(parse(&c,
-                   small_with("\"n_layer\"", "\"n_inner\":null,\"eos_token_id\":null,\"n_layer\""),
-                   &err),
+    CHECK_OK(config_parse(
+                 &c,
+                 small_with("\"n_layer\"", "\"n_inner\":null,\"eos_token_id\":null,\"n_layer\""),
+                 &err),
              err);
     CHECK_INT(c.n_inner, 256);
     CHECK_INT(c.end.n_ids, 0);
     /* Both names of one thing may stand there if they agree; null says nothing. */
-    CHECK_OK(parse(&c, small_with("\"n_positions\":16", "\"n_positions\":16,\"n_ctx\":16"), &err),
-             err);
-    CHECK_OK(parse(&c,
-                   small_with("\"n_embd\"", "\"intermediate_size\":8,\"n_inner\":null,\"n_embd\""),
-                   &err),
+    CHECK_OK(
+        config_parse(&c, small_with("\"n_positions\":16", "\"n_positions\":16,\"n_ctx\":16"), &err),
+        err);
+    CHECK_OK(config_parse(
+                 &c,
+                 small_with("\"n_embd\"", "\"intermediate_size\":8,\"n_inner\":null,\"n_embd\""),
+                 &err),
              err);
     CHECK_INT(c.n_inner, 8);
 }
@@ -141,7 +122,7 @@ static void harmless_values(void) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char with[200];
         snprintf(with, sizeof with, "{%s", rows[i].keys);
-        CHECK_OK(parse(&c, small_with("{", with), &err), err);
+        CHECK_OK(config_parse(&c, small_with("{", with), &err), err);
         CHECK_INT(c.n_positions, 16);
         CHECK_INT(c.end.n_ids, rows[i].n_ids);
         CHECK_INT(c.end.fill, rows[i].fill);
@@ -150,7 +131,7 @@ static void harmless_values(void) {
         CHECK_INT(c.end.ids[c.end.n_ids - 1], rows[i].last);
         CHECK(syn_text_ends(&c.end, rows[i].last) && !syn_text_ends(&c.end, 42));
     }
-    CHECK_OK(parse(&c, small_with("n_positions", "n_ctx"), &err), err);
+    CHECK_OK(config_parse(&c, small_with("n_positions", "n_ctx"), &err), err);
     CHECK_INT(c.n_positions, 16);
 }
 
@@ -168,18 +149,20 @@ static void names_of_models(void) {
     syn_model_config c;
     syn_error err;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        CHECK_OK(parse_as(&c, names[i].file, small_file, &err), err);
+        CHECK_OK(config_parse_as(&c, names[i].file, small_file, &err), err);
         CHECK_STR(c.name, names[i].name);
     }
     char longest[200];
     memset(longest, 'n', sizeof longest);
     memcpy(longest + 61, "\xE2\x82\xAC", 3); /* would end at 64: left out whole */
     longest[199] = '\0';
-    CHECK_OK(parse_as(&c, longest, small_file, &err), err);
+    CHECK_OK(config_parse_as(&c, longest, small_file, &err), err);
     CHECK_INT(strlen(c.name), 61);
-    CHECK_OK(parse(&c, small_with("{", "{\"_name_or_path\":\"x/y\",\"name\":\"own\","), &err), err);
+    CHECK_OK(
+        config_parse(&c, small_with("{", "{\"_name_or_path\":\"x/y\",\"name\":\"own\","), &err),
+        err);
     CHECK_STR(c.name, "own");
-    CHECK_OK(parse(&c, small_with("{", "{\"_name_or_path\":\"\","), &err), err);
+    CHECK_OK(config_parse(&c, small_with("{", "{\"_name_or_path\":\"\","), &err), err);
     CHECK_STR(c.name, "m");
 }
 
@@ -195,7 +178,7 @@ static void saved_files(void) {
     syn_error err = {0};
     for (int i = 0; i < 3; i++) {
         syn_model_config c, again;
-        CHECK_OK(parse(&c, general_file, &err), err);
+        CHECK_OK(config_parse(&c, general_file, &err), err);
         c.end = ends[i];
         c.activation = i ? SYN_GELU_TANH : SYN_GELU_ERF;
         CHECK_OK(syn_model_config_save(&c, 0, path, &err), err);
@@ -233,13 +216,13 @@ static void hashes_tell_models_apart(void) {
     syn_model_config c;
     syn_error err;
     uint64_t hash[N + 1];
-    CHECK_OK(parse(&c, small_file, &err), err);
+    CHECK_OK(config_parse(&c, small_file, &err), err);
     hash[N] = syn_model_config_hash(&c, 1);
     CHECK(hash[N] != syn_model_config_hash(&c, 2));
-    CHECK_OK(parse_as(&c, "other.json", small_file, &err), err);
+    CHECK_OK(config_parse_as(&c, "other.json", small_file, &err), err);
     CHECK(hash[N] == syn_model_config_hash(&c, 1));
     for (int i = 0; i < N; i++) {
-        CHECK_OK(parse(&c, small_with(changes[i][0], changes[i][1]), &err), err);
+        CHECK_OK(config_parse(&c, small_with(changes[i][0], changes[i][1]), &err), err);
         hash[i] = syn_model_config_hash(&c, 1);
         for (int k = 0; k < i; k++) CHECK_MSG(hash[i] != hash[k], "%d and %d", i, k);
         CHECK_MSG(hash[i] != hash[N], "%s changes nothing", changes[i][1]);
@@ -249,9 +232,7 @@ static void hashes_tell_models_apart(void) {
 /* ---- Bad files ---- */
 
 static void refuses_bad_files(void) {
-    static const struct {
-        const char *from, *to, *where, *says;
-    } bad[] = {
+    static const config_refusal bad[] = {
         {"\"n_layer\":2", "\"n_layer\":1000000000",
          "m.json:1:12: ", "\"n_layer\" must be an integer from 1 to 100000, not 1000000000"},
         {"\"n_layer\":2", "\"n_layer\":-2", "m.json:1:12: ", "not -2"},
@@ -311,32 +292,11 @@ static void refuses_bad_files(void) {
         {"{", "{\"other\":tru,", "", "expected a value"},
         {"{", "[", "m.json:1:1: ", "the file must be an object, not an array"},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        syn_model_config c, before;
-        syn_error err;
-        memset(&c, 7, sizeof c);
-        before = c;
-        const syn_status status = parse(&c, small_with(bad[i].from, bad[i].to), &err);
-        CHECK_MSG(status == SYN_E_FORMAT, "%s was taken (status %d)", bad[i].to, (int)status);
-        CHECK_MSG(strncmp(err.text, "m.json:1:", 9) == 0, "%s", err.text);
-        CHECK_MSG(strncmp(err.text, bad[i].where, strlen(bad[i].where)) == 0, "\"%s\", not at %s",
-                  err.text, bad[i].where);
-        CHECK_HAS(err.text, bad[i].says);
-        CHECK(memcmp(&c, &before, sizeof c) == 0);
-    }
+    config_check_refused(small_file, bad, sizeof bad / sizeof bad[0]);
 }
 
 static void refuses_every_cut(void) {
-    for (size_t n = 0; n < strlen(gpt2_file); n++) {
-        syn_model_config c;
-        syn_error err = {0};
-        char *cut = malloc(n + 1);
-        CHECK(cut != NULL);
-        memcpy(cut, gpt2_file, n);
-        const syn_status status = syn_model_config_parse(&c, "m.json", cut, n, &err);
-        free(cut);
-        CHECK_MSG(status == SYN_E_FORMAT, "a file cut at %zu was taken", n);
-    }
+    config_check_cuts(gpt2_file);
 }
 
 /* A million brackets under a key that is ignored: refused by depth, without deep recursion. */
@@ -375,14 +335,8 @@ static void missing_files_and_models(void) {
     CHECK_HAS(none.text, "megatron-1t");
 }
 
-static syn_status parse_gpt2_file(void *unused, syn_error *err) {
-    (void)unused;
-    syn_model_config c;
-    return syn_model_config_parse(&c, "m.json", gpt2_file, strlen(gpt2_file), err);
-}
-
 static void survives_allocation_failures(void) {
-    CHECK(test_without_memory(parse_gpt2_file, NULL) > 0);
+    config_check_without_memory(gpt2_file);
 }
 
 /* ---- What follows from the numbers ---- */
@@ -419,13 +373,14 @@ static void parameter_counts(void) {
 static void parameter_counts_of_other_shapes(void) {
     syn_model_config c;
     syn_error err;
-    CHECK_OK(parse(&c,
-                   "{\"n_layer\":24,\"n_embd\":4096,\"n_head\":32,\"n_positions\":2048,\"vocab_"
-                   "size\":51200}",
-                   &err),
-             err);
+    CHECK_OK(
+        config_parse(&c,
+                     "{\"n_layer\":24,\"n_embd\":4096,\"n_head\":32,\"n_positions\":2048,\"vocab_"
+                     "size\":51200}",
+                     &err),
+        err);
     CHECK_INT(syn_model_config_params(&c, 0), 5051228160);
-    CHECK_OK(parse(&c, general_file, &err), err);
+    CHECK_OK(config_parse(&c, general_file, &err), err);
     const int64_t layer =
         2 * 64 + (64 * 192 + 192) + (64 * 64 + 64) + 2 * 64 + (64 * 96 + 96) + (96 * 64 + 64);
     CHECK_INT(syn_model_config_params(&c, 0), 3 * layer + 300 * 64 + 32 * 64 + 2 * 64 + 300 * 64);

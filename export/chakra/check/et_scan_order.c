@@ -1,6 +1,7 @@
 /* The order of a scanned trace's nodes, and what its attributes say. */
 #include "export/chakra/check/et_scan.h"
 #include "syntorch/memory.h"
+#include "syntorch/types.h"
 
 static syn_status no_memory(size_t n, syn_error *err) {
     return SYN_FAIL_NOMEM(err, n * sizeof(uint32_t), "the order of a trace's nodes");
@@ -105,9 +106,15 @@ const char *syn__et_short_type(uint32_t type) {
 }
 
 const char *syn__et_collective_name(int64_t comm_type) {
-    static const char *const names[] = {
-        "ALL_REDUCE", "REDUCE",         "ALL_GATHER",           "GATHER", "SCATTER", "BROADCAST",
-        "ALL_TO_ALL", "REDUCE_SCATTER", "REDUCE_SCATTER_BLOCK", "BARRIER"};
-    if (comm_type < 0 || comm_type >= (int64_t)(sizeof names / sizeof names[0])) return NULL;
-    return names[comm_type];
+    static const struct {
+        int64_t comm_type;
+        const char *name;
+    } known[] = {
+#define SYN_X(id, name, chakra) {chakra, #id},
+        SYN_COMM_KIND_LIST(SYN_X)
+#undef SYN_X
+    };
+    for (size_t i = 0; comm_type >= 0 && i < sizeof known / sizeof known[0]; i++)
+        if (known[i].comm_type == comm_type) return known[i].name;
+    return NULL;
 }

@@ -39,8 +39,8 @@ typedef struct table {
 typedef struct collector {
     syn_statistics *out;
     table ops, groups;
-    uint64_t n_nodes_told; /* nodes with a type or a name: other bytes make nodes without */
-    uint64_t *micros;      /* per node */
+    uint64_t n_nodes_named; /* nodes with a type or a name: other bytes make nodes without */
+    uint64_t *micros;       /* per node */
     size_t micros_cap;
 } collector;
 
@@ -232,7 +232,7 @@ static syn_status on_node(void *user, uint32_t index, uint64_t offset, const syn
     SYN_TRY(syn_grow(&c->micros, &c->micros_cap, (size_t)index + 1, sizeof *c->micros, err));
     c->micros[index] = node->duration_micros;
     out->n_nodes++;
-    c->n_nodes_told += node->name.bytes != 0 || node->type != 0;
+    c->n_nodes_named += node->name.bytes != 0 || node->type != 0;
     out->types[node->type < SYN__ET_NODE_TYPES ? node->type : SYN_STATISTICS_TYPES - 1]++;
     out->n_ctrl_deps += node->n_ctrl;
     out->n_data_deps += node->n_data;
@@ -331,9 +331,9 @@ static syn_status read_rank(syn_statistics *out, const syn__et_file *file, uint6
     if (status == SYN_OK) status = collect(&c, input.data, input.bytes, err);
     status = close_collector(&c, status, err);
     syn__file_text_close(&input);
-    const bool tells_nothing = out->n_nodes == 0 && out->n_facts == 0 && out->version == NULL;
-    if (status == SYN_OK && c.n_nodes_told == 0 &&
-        (out->n_damaged > 0 || out->n_nodes > 0 || tells_nothing))
+    const bool is_bare = out->n_nodes == 0 && out->n_facts == 0 && out->version == NULL;
+    if (status == SYN_OK && c.n_nodes_named == 0 &&
+        (out->n_damaged > 0 || out->n_nodes > 0 || is_bare))
         status = SYN_FAIL(err, SYN_E_FORMAT,
                           "%.300s is no execution trace, or damaged from its start (validate "
                           "tells more)",

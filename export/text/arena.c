@@ -15,7 +15,7 @@ struct syn__arena_block {
 };
 
 void *syn__arena_get(syn__arena *arena, size_t bytes) {
-    const size_t align = sizeof(max_align_t);
+    const size_t align = _Alignof(max_align_t);
     if (bytes > SIZE_MAX / 4) return NULL;
     bytes = (bytes + align - 1) / align * align;
     if (arena->blocks == NULL || arena->blocks->cap - arena->used < bytes) {

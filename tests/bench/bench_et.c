@@ -39,11 +39,7 @@ static syn_status fill(syn_graph *g, syn_error *err) {
                                .comm_index = i / 10 * 2 + (k == 9),
                                .peer = -1,
                                .root = -1,
-                               .start_ns = SYN_NO_TIME,
-                               .wall_ns = SYN_NO_TIME,
-                               .cpu_ns = SYN_NO_TIME,
-                               .wait_ns = SYN_NO_TIME,
-                               .predicted_ns = 1e5 + i};
+                               .wall_ns = 1e5 + i};
         SYN_TRY(syn_graph_add_node(g, 0, &node, err));
     }
     return SYN_OK;

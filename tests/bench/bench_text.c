@@ -2,7 +2,8 @@
    and the way back. Limit of the writers: 1 s of processor time. */
 #include "export/export.h"
 #include "syntorch/sink.h"
-#include "tests/support/text_sample.h"
+#include "tests/support/graphs.h"
+#include "tests/support/sample_graphs.h"
 
 #include <time.h>
 
@@ -26,7 +27,7 @@ static syn_status add_op(syn_graph *g, uint32_t i, syn_error *err) {
                                          {"scale", SYN_VALUE_F64, 0, 0.125, NULL}};
     snprintf(scope, sizeof scope, "h.%u.attn", (unsigned)(i / 25));
     snprintf(name, sizeof name, "%s/c_attn:0", scope);
-    syn_node n = text_node((uint64_t)i + 1, "linear");
+    syn_node n = plain_node((uint64_t)i + 1, "linear");
     n.category = SYN_CATEGORY_MATMUL;
     n.label = "c_attn";
     n.scope = scope;
@@ -47,7 +48,7 @@ static syn_status add_op(syn_graph *g, uint32_t i, syn_error *err) {
         n.deps = deps;
         n.n_deps = 3;
     }
-    SYN_TRY(text_tensor(g, 0, name, 0, i, i, 1024, err));
+    SYN_TRY(add_tensor(g, 0, name, 0, i, i, 1024, err));
     return syn_graph_add_node(g, 0, &n, err);
 }
 
@@ -76,7 +77,7 @@ static syn_status run(syn_graph *g, syn_error *err) {
     const double start = seconds();
     SYN_TRY(syn_import_json_memory(&again, "bench", text, bytes, err));
     printf("json     read,  100,000 nodes %6.0f ms\n", (seconds() - start) * 1e3);
-    const char *difference = text_difference(g, again);
+    const char *difference = graph_difference(g, again);
     if (difference != NULL)
         return SYN_FAIL(err, SYN_E_FORMAT, "what was read differs in %s", difference);
     syn_graph_free(again);

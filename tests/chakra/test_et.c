@@ -9,7 +9,7 @@
 #include "syntorch/memory.h"
 #include "tests/support/et_sample.h"
 #include "tests/support/files.h"
-#include "tests/support/sample_graph.h"
+#include "tests/support/gpt_graph.h"
 
 /* ---- Bytes ---- */
 
@@ -93,7 +93,7 @@ static void test_set(void) {
     char prefix[300];
     for (int which = 0; which < 3; which++) {
         static const char *const names[] = {"tp", "overlap", "pp"};
-        syn_graph *g = which == 0   ? syn_test_graph(&err)
+        syn_graph *g = which == 0   ? small_gpt_graph()
                        : which == 1 ? et_overlap(&err)
                                     : et_pipeline(&err);
         CHECK_MSG(g != NULL, "%s", err.text);
@@ -107,7 +107,7 @@ static void test_set(void) {
 
 static void test_set_replaces_larger(void) {
     syn_error err = {0};
-    syn_graph *small = syn_test_graph(&err), *large = et_pipeline(&err);
+    syn_graph *small = small_gpt_graph(), *large = et_pipeline(&err);
     CHECK(small != NULL && large != NULL);
     CHECK_OK(syn_export_et_set(large, NULL, in_folder("t"), &err), err);
     put_text("t.9.et", ""); /* not next to the set: not ours */
@@ -223,7 +223,7 @@ static void test_rank_without_nodes(void) {
                  view = {.kind = SYN_NODE_COMPUTE, .flags = SYN_NODE_VIRTUAL},
                  barrier = {.kind = SYN_NODE_COLLECTIVE, .comm = SYN_COMM_BARRIER};
     syn_error err = {0};
-    syn_graph *g, *older = syn_test_graph(&err);
+    syn_graph *g, *older = small_gpt_graph();
     uint32_t index = 0;
     size_t bytes;
     CHECK(older != NULL);
@@ -345,7 +345,7 @@ static void test_same_graph_same_bytes(void) {
     size_t n[2];
     char *data[2];
     for (int i = 0; i < 2; i++) {
-        syn_graph *g = syn_test_graph(&err);
+        syn_graph *g = small_gpt_graph();
         CHECK(g != NULL);
         data[i] = export_bytes(&syn_export_et, g, NULL, &n[i], &err);
         syn_graph_free(g);
@@ -370,7 +370,7 @@ static syn_status export_job(void *arg, syn_error *err) {
 
 static void test_no_memory(void) {
     syn_error err = {0};
-    syn_graph *g = syn_test_graph(&err), *p = et_pipeline(&err);
+    syn_graph *g = small_gpt_graph(), *p = et_pipeline(&err);
     CHECK(g != NULL && p != NULL);
     CHECK(test_without_memory(export_job, &(job){&syn_export_et, g}) > 3);
     CHECK(test_without_memory(export_job, &(job){&syn_export_chakra, g}) > 3);

@@ -10,7 +10,7 @@
 #include "syntorch/memory.h"
 #include "tests/support/et_sample.h"
 #include "tests/support/files.h"
-#include "tests/support/sample_graph.h"
+#include "tests/support/gpt_graph.h"
 
 /* A file: "\x00" is empty metadata, "\x07\x0a\x05""1.0.0" one with a version. */
 #define V          \
@@ -76,7 +76,7 @@ static void test_damage(void) {
 static void test_cut_anywhere(void) {
     /* Cut at a message's end the file is a shorter one; anywhere else it is refused. */
     syn_error err = {0};
-    syn_graph *g = syn_test_graph(&err);
+    syn_graph *g = small_gpt_graph();
     size_t bytes, whole = 0;
     CHECK_MSG(g != NULL, "%s", err.text);
     char *data = export_bytes(&syn_export_et, g, NULL, &bytes, &err);
@@ -93,7 +93,7 @@ static void test_cut_anywhere(void) {
         else CHECK(g == NULL && err.text[0] != '\0');
         syn_graph_free(g);
     }
-    CHECK_INT(whole, 1 + SAMPLE_NODES - SAMPLE_VIRTUAL - 1);
+    CHECK_INT(whole, SMALL_GPT_NODES); /* after the metadata and each node but the last */
     free(data);
 }
 
@@ -244,7 +244,7 @@ static void test_set_damage(void) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         syn_error err = {0};
-        syn_graph *g = syn_test_graph(&err), *back = NULL;
+        syn_graph *g = small_gpt_graph(), *back = NULL;
         CHECK_MSG(g != NULL, "%s", err.text);
         CHECK_OK(syn_export_et_set(g, NULL, in_folder("t"), &err), err);
         put_text(cases[i].name, cases[i].text);
@@ -330,7 +330,7 @@ static syn_status import_either(void *arg, syn_error *err) {
 static void test_no_memory(void) {
     for (int json = 0; json < 2; json++) {
         syn_error err = {0};
-        syn_graph *g = syn_test_graph(&err);
+        syn_graph *g = small_gpt_graph();
         CHECK_MSG(g != NULL, "%s", err.text);
         trace_bytes t = {.json = json};
         t.data = export_bytes(json ? &syn_export_chakra : &syn_export_et, g, NULL, &t.bytes, &err);

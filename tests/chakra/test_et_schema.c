@@ -5,7 +5,7 @@
 #include "export/chakra/wire/et_node.h"
 #include "export/chakra/wire/et_schema.h"
 #include "tests/support/et_sample.h"
-#include "tests/support/sample_graph.h"
+#include "tests/support/gpt_graph.h"
 
 #if defined(SYN_HAVE_PROTOBUF_C) && defined(__has_include)
 #if __has_include("et_def.pb-c.h")
@@ -223,7 +223,7 @@ static void test_scalars(void) {
 static void test_repacked(void) {
     syn_error err = {0};
     for (int which = 0; which < 2; which++) {
-        syn_graph *g = which == 0 ? syn_test_graph(&err) : et_pipeline(&err);
+        syn_graph *g = which == 0 ? small_gpt_graph() : et_pipeline(&err);
         size_t bytes;
         bool canonical = false;
         CHECK_MSG(g != NULL, "%s", err.text);

@@ -45,7 +45,8 @@ def run_etcheck(prefix, ranks, colls, nodes, streams):
     check(len(report["ranks"]) == ranks, f"{prefix}: {len(report['ranks'])} ranks")
     total = report["total"]
     check(total["nodes"] == nodes, f"{prefix}: {total['nodes']} nodes, want {nodes}")
-    check(sum(total.get(k, 0) for k in ("ALL_REDUCE", "ALL_GATHER")) == colls, f"{prefix}: {total}")
+    kinds = ("ALL_REDUCE", "ALL_GATHER", "BROADCAST")
+    check(sum(total.get(k, 0) for k in kinds) == colls, f"{prefix}: {total}")
     # Streams in order keep the ready frontier at no more than one node a stream.
     check(all(x["widest_ready"] <= streams for x in report["ranks"]), f"{prefix}: wide frontier")
     return total
@@ -84,14 +85,14 @@ def main():
         check(r.returncode == 0, r.stderr)
         check(len(glob.glob(prefix + ".*.et")) == 8, "not eight files")
         if tools:
-            run_etcheck(prefix + ".tp", 2, 2 * 5, 2 * 25, 2)
+            run_etcheck(prefix + ".tp", 2, 2 * 7, 2 * 48, 2)
             run_etcheck(prefix + ".overlap", 2, 2 * 3, 2 * 10, 4)
             # Three microbatches: up, all-reduce, down, message; then one all-reduce across the
             # stages.
             total = run_etcheck(prefix + ".pp", 4, 4 * 4, 4 * 13, 3)
             check(total["p2p_bytes"] == 64 * 3 * 2 * 2, f"p2p_bytes {total['p2p_bytes']}")
         if shutil.which("protoc"):
-            check(run_protoc(prefix + ".tp.0.et") == 25, "tp.0 has not 25 nodes")
+            check(run_protoc(prefix + ".tp.0.et") == 48, "tp.0 has not 48 nodes")
             check(run_protoc(prefix + ".pp.3.et") == 13, "pp.3 has not 13 nodes")
     for f in failures:
         print(f)

@@ -2,13 +2,14 @@
    threads, arrows. test_export_text.py checks the files that this program leaves in $SYN_TEST_OUT.
  */
 #include "tests/support/exported.h"
+#include "tests/support/graphs.h"
+#include "tests/support/sample_graphs.h"
 #include "tests/support/test.h"
-#include "tests/support/timeline_sample.h"
 
 static void chrome_measured(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
-    CHECK_OK(text_sample(&graph, &err), err);
+    CHECK_OK(full_graph(&graph, &err), err);
     char *text = export_text(&syn_export_chrome, graph, NULL, &err);
     CHECK_MSG(text != NULL, "%s", err.text);
     CHECK_HAS(text, "\"clock\":\"measured\"");
@@ -99,7 +100,7 @@ static void chrome_messages(void) {
     CHECK_OK(syn_graph_new(&graph, ranks, 2, 2, &err), err);
     for (uint32_t r = 0; r < 2; r++) {
         for (uint32_t i = 0; i < 3; i++) {
-            syn_node n = text_node(i + 1, "message");
+            syn_node n = plain_node(i + 1, "message");
             n.kind = r == 0 ? SYN_NODE_SEND : SYN_NODE_RECV;
             n.comm = r == 0 ? SYN_COMM_SEND : SYN_COMM_RECV;
             n.peer = r == 0 ? 1 : 0;
@@ -126,7 +127,7 @@ static syn_status write_trace(void *graph, syn_error *err) {
 static void out_of_memory(void) {
     syn_error err = {0};
     syn_graph *measured = NULL, *predicted = NULL;
-    CHECK_OK(text_sample(&measured, &err), err);
+    CHECK_OK(full_graph(&measured, &err), err);
     CHECK_OK(simulated_graph(&predicted, true, false, &err), err);
     CHECK(test_without_memory(write_trace, measured) > 3);
     CHECK(test_without_memory(write_trace, predicted) > 3);
@@ -138,7 +139,7 @@ static void files_for_other_readers(void) {
     syn_error err = {0};
     syn_graph *measured = NULL, *predicted = NULL, *order = NULL;
     if (getenv("SYN_TEST_OUT") == NULL) SKIP("SYN_TEST_OUT names no folder");
-    CHECK_OK(text_sample(&measured, &err), err);
+    CHECK_OK(full_graph(&measured, &err), err);
     CHECK_OK(simulated_graph(&predicted, true, false, &err), err);
     CHECK_OK(simulated_graph(&order, false, true, &err), err);
     CHECK_OK(export_save(&syn_export_chrome, measured, "measured.trace.json", &err), err);

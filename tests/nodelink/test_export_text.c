@@ -2,9 +2,10 @@
    reads what this program leaves in $SYN_TEST_OUT with readers that are not ours. */
 #include "tests/support/exported.h"
 #include "tests/support/files.h"
-#include "tests/support/sample_graph.h"
+#include "tests/support/gpt_graph.h"
+#include "tests/support/graphs.h"
+#include "tests/support/sample_graphs.h"
 #include "tests/support/test.h"
-#include "tests/support/text_sample.h"
 
 static syn_status import_text(syn_graph **out, const char *text, syn_error *err) {
     return syn_import_json_memory(out, "g.json", text, strlen(text), err);
@@ -14,7 +15,7 @@ static void round_trip(void) {
     static const syn_nx_key ways[] = {SYN_NX_BOTH, SYN_NX_LINKS, SYN_NX_EDGES};
     syn_error err = {0};
     syn_graph *graph = NULL;
-    CHECK_OK(text_sample(&graph, &err), err);
+    CHECK_OK(full_graph(&graph, &err), err);
     for (size_t i = 0; i < 3; i++) {
         syn_graph *again = NULL;
         const syn_export_options options = {.nx_key = ways[i]};
@@ -23,7 +24,7 @@ static void round_trip(void) {
         CHECK_INT(strstr(text, "\"links\"") != NULL, ways[i] != SYN_NX_EDGES);
         CHECK_INT(strstr(text, "\"edges\"") != NULL, ways[i] != SYN_NX_LINKS);
         CHECK_OK(import_text(&again, text, &err), err);
-        const char *difference = text_difference(graph, again);
+        const char *difference = graph_difference(graph, again);
         CHECK_MSG(difference == NULL, "%s differs", difference);
         free(text);
         syn_graph_free(again);
@@ -37,7 +38,7 @@ static void same_bytes_in_every_format(void) {
                                               &syn_export_chrome};
     syn_error err = {0};
     syn_graph *graph = NULL, *again = NULL;
-    CHECK_OK(text_sample(&graph, &err), err);
+    CHECK_OK(full_graph(&graph, &err), err);
     char *json = export_text(&syn_export_json, graph, NULL, &err);
     CHECK_MSG(json != NULL, "%s", err.text);
     CHECK_OK(import_text(&again, json, &err), err);
@@ -78,12 +79,12 @@ static bool same_bytes(const syn_exporter *exporter, const syn_graph *a, const s
    drawn from what DOT shows. */
 static void model_in_every_format(void) {
     syn_error err = {0};
-    syn_graph *graph = syn_test_graph(&err), *again = NULL;
+    syn_graph *graph = small_gpt_graph(), *again = NULL;
     CHECK_MSG(graph != NULL, "%s", err.text);
     char *json = export_text(&syn_export_json, graph, NULL, &err);
     CHECK_MSG(json != NULL, "%s", err.text);
     CHECK_OK(import_text(&again, json, &err), err);
-    const char *difference = text_difference(graph, again);
+    const char *difference = graph_difference(graph, again);
     CHECK_MSG(difference == NULL, "%s differs", difference);
     for (size_t i = 0; syn_exporters()[i] != NULL; i++) {
         const syn_exporter *e = syn_exporters()[i];
@@ -100,7 +101,7 @@ static void one_rank_only(void) {
     syn_graph *graph = NULL, *again = NULL;
     int32_t rank = 1;
     const syn_export_options options = {.rank = &rank};
-    CHECK_OK(text_sample(&graph, &err), err);
+    CHECK_OK(full_graph(&graph, &err), err);
     char *text = export_text(&syn_export_json, graph, &options, &err);
     CHECK_MSG(text != NULL, "%s", err.text);
     CHECK_OK(import_text(&again, text, &err), err);
@@ -282,7 +283,7 @@ static void refusals(void) {
 static void truncations(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
-    CHECK_OK(text_sample(&graph, &err), err);
+    CHECK_OK(full_graph(&graph, &err), err);
     char *text = export_text(&syn_export_json, graph, NULL, &err);
     CHECK_MSG(text != NULL, "%s", err.text);
     const size_t bytes = strlen(text);
@@ -320,7 +321,7 @@ static syn_status run_memory_step(void *arg, syn_error *err) {
 static void out_of_memory(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
-    CHECK_OK(text_sample(&graph, &err), err);
+    CHECK_OK(full_graph(&graph, &err), err);
     char *text = export_text(&syn_export_json, graph, NULL, &err);
     CHECK_MSG(text != NULL, "%s", err.text);
     const char *backwards =
@@ -375,7 +376,7 @@ static void a_file_in_one_call(void) {
     const char *path = in_folder("graph.json");
     syn_error err = {0};
     syn_graph *graph = NULL;
-    CHECK_OK(text_sample(&graph, &err), err);
+    CHECK_OK(full_graph(&graph, &err), err);
     char *text = export_text(&syn_export_json, graph, NULL, &err);
     CHECK_MSG(text != NULL && strlen(text) < 65536, "%s", err.text);
     CHECK_OK(syn_export_file(graph, NULL, NULL, path, &err), err);
@@ -401,7 +402,7 @@ static void files_for_other_readers(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
     if (getenv("SYN_TEST_OUT") == NULL) SKIP("SYN_TEST_OUT names no folder");
-    CHECK_OK(text_sample(&graph, &err), err);
+    CHECK_OK(full_graph(&graph, &err), err);
     CHECK_OK(export_save(&syn_export_json, graph, "sample.json", &err), err);
     CHECK_OK(export_save(&syn_export_graphml, graph, "sample.graphml", &err), err);
     syn_graph_free(graph);
@@ -413,13 +414,13 @@ static void resaved_by_others(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
     if (getenv("SYN_TEST_RESAVED") == NULL) SKIP("SYN_TEST_RESAVED names no folder");
-    CHECK_OK(text_sample(&graph, &err), err);
+    CHECK_OK(full_graph(&graph, &err), err);
     for (size_t i = 0; i < 2; i++) {
         char path[512];
         syn_graph *again = NULL;
         snprintf(path, sizeof path, "%s/%s", getenv("SYN_TEST_RESAVED"), names[i]);
         CHECK_OK(syn_import_json(&again, path, &err), err);
-        const char *difference = text_difference(graph, again);
+        const char *difference = graph_difference(graph, again);
         /* Sorted keys are another order of attributes, which is all that is lost. */
         if (i == 1 && difference != NULL && strcmp(difference, "metadata") == 0) difference = NULL;
         CHECK_MSG(difference == NULL, "%s: %s differs", names[i], difference);

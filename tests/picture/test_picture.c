@@ -116,6 +116,9 @@ static void check_geometry(syn_graph *graph, syn_export_options o) {
     CHECK_MSG(boxes <= SYN__PIC_MAX_BOXES + 60, "%zu boxes", boxes);
 }
 
+/* Of a page: 2 layers, 8 heads, tp 2, 15 steps. */
+static const gpt_shape page = {2, 8, 2, 15, 64, 16, 256};
+
 static const syn_export_options plain;
 static const syn_export_options unfolded = {.no_fold = true};
 static const syn_export_options comm = {.comm_graph = true};
@@ -125,11 +128,11 @@ static void test_geometry_gpt(void) {
     const int layers[] = {1, 2, 12}, tps[] = {1, 2, 8};
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < 3; k++) {
-            const picture_gpt c = {layers[i], 8, tps[k], 3, 64, 16, 256, -1};
-            check_geometry(gpt(c), plain);
-            check_geometry(gpt(c), unfolded);
-            check_geometry(gpt(c), comm);
-            check_geometry(gpt(c), comm_unfolded);
+            const gpt_shape c = {layers[i], 8, tps[k], 3, 64, 16, 256};
+            check_geometry(gpt_graph(&c, false), plain);
+            check_geometry(gpt_graph(&c, false), unfolded);
+            check_geometry(gpt_graph(&c, false), comm);
+            check_geometry(gpt_graph(&c, false), comm_unfolded);
         }
 }
 
@@ -138,7 +141,7 @@ static void test_geometry_labels(void) {
     syn_error err = {0};
     picture_maker m;
     picture_start(&m, 1, &err);
-    const syn_spec spec = PICTURE_F32(2, (int64_t)8, (int64_t)8);
+    const syn_spec spec = PICTURE_F32(2, 8, 8);
     const uint32_t x = picture_tensor(&m, "x", spec, SYN_TENSOR_INPUT, SYN_NO_NODE, SYN_NO_TENSOR);
     const picture_op op = {.op = "gelu", .label = "gelu", .category = SYN_CATEGORY_ELEMENTWISE};
     const uint32_t y = picture_add(&m, op, spec, PICTURE_IN(x));
@@ -153,11 +156,11 @@ static void test_geometry_labels(void) {
 }
 
 static void test_geometry_large(void) {
-    const picture_gpt c = {96, 96, 2, 32, 12288, 2048, 50304, -1};
-    check_geometry(gpt(c), plain);
-    check_geometry(gpt(c), unfolded);
-    check_geometry(gpt(c), comm);
-    check_geometry(gpt(c), comm_unfolded);
+    const gpt_shape c = {96, 96, 2, 32, 12288, 2048, 50304};
+    check_geometry(gpt_graph(&c, false), plain);
+    check_geometry(gpt_graph(&c, false), unfolded);
+    check_geometry(gpt_graph(&c, false), comm);
+    check_geometry(gpt_graph(&c, false), comm_unfolded);
 }
 
 static void test_geometry_others(void) {
@@ -166,8 +169,8 @@ static void test_geometry_others(void) {
     check_geometry(picture_flat(3000, &err), plain);
     check_geometry(picture_flat(50000, &err), unfolded);
     check_geometry(picture_bare(90, &err), plain);
-    check_geometry(picture_training(12, 4, &err), plain);
-    check_geometry(picture_training(12, 4, &err), unfolded);
+    check_geometry(picture_training(12, 4, -1, &err), plain);
+    check_geometry(picture_training(12, 4, -1, &err), unfolded);
     check_geometry(picture_pipeline(4, 3, &err), comm);
     check_geometry(picture_pipeline(4, 300, &err), comm);
     check_geometry(picture_pipeline(12, 3, &err), comm);
@@ -177,8 +180,8 @@ static void test_geometry_others(void) {
 /* ---- Folding ---- */
 
 static void test_fold_plan(void) {
-    const picture_gpt c = {12, 8, 2, 15, 64, 16, 256, -1};
-    syn_graph *g = gpt(c);
+    const gpt_shape c = {12, 8, 2, 15, 64, 16, 256};
+    syn_graph *g = gpt_graph(&c, false);
     syn_error err = {0};
     syn__pic_plan p;
     CHECK(g != NULL);
@@ -205,16 +208,15 @@ static void test_fold_plan(void) {
 }
 
 static void test_fold_odd_layer(void) {
-    const picture_gpt c = {12, 8, 2, 0, 64, 16, 256, 5};
-    syn_graph *g = gpt(c);
     syn_error err = {0};
+    syn_graph *g = picture_training(12, 1, 5, &err);
     syn__pic_plan p;
     CHECK(g != NULL);
     CHECK_OK(syn__pic_plan_make(&p, g, 0, SYN__PIC_FOLD_ALL, &err), err);
-    CHECK_INT(p.units[1].count, 5); /* h.0 .. h.4 */
-    CHECK_INT(p.units[6].count, 1); /* h.5 */
-    CHECK_INT(p.units[7].count, 6); /* h.6 .. h.11 */
-    CHECK_INT(p.units[7].last, 12);
+    CHECK_INT(p.units[1].count, 4); /* h.1 .. h.4 of the forward pass; h.0 reads the input */
+    CHECK_INT(p.units[5].count, 1); /* h.5 */
+    CHECK_INT(p.units[6].count, 6); /* h.6 .. h.11 */
+    CHECK_INT(p.units[6].last, 11);
     syn__pic_plan_free(&p);
     syn_graph_free(g);
 }
@@ -235,8 +237,8 @@ static void test_fold_pairs(void) {
 
 static void test_badges(void) {
     drawn x;
-    const picture_gpt c = {12, 8, 2, 15, 64, 16, 256, -1};
-    CHECK(draw(&x, gpt(c), &plain));
+    const gpt_shape c = {12, 8, 2, 15, 64, 16, 256};
+    CHECK(draw(&x, gpt_graph(&c, false), &plain));
     CHECK_INT(count_label(&x.d, SYN__PIC_BADGE,
                           "\xC3\x97"
                           "12 identical"),
@@ -258,8 +260,8 @@ static void test_badges(void) {
 static void test_residuals(void) {
     drawn x;
     int n = 0;
-    const picture_gpt c = {2, 8, 2, 0, 64, 16, 256, -1}; /* more layers would break the column */
-    CHECK(draw(&x, gpt(c), &unfolded));
+    const gpt_shape c = {2, 8, 2, 0, 64, 16, 256}; /* more layers would break the column */
+    CHECK(draw(&x, gpt_graph(&c, false), &unfolded));
     for (size_t i = 0; i < x.d.n_edges; i++)
         n += x.d.edges[i].line == SYN__PIC_RESIDUAL && x.d.edges[i].label != NULL;
     CHECK_INT(n, 2 * 2);
@@ -268,8 +270,8 @@ static void test_residuals(void) {
 
 static void test_every_op_is_there(void) {
     drawn x;
-    const picture_gpt c = {3, 8, 2, 1, 64, 16, 256, -1};
-    CHECK(draw(&x, gpt(c), &unfolded));
+    const gpt_shape c = {3, 8, 2, 1, 64, 16, 256};
+    CHECK(draw(&x, gpt_graph(&c, false), &unfolded));
     syn_cursor cursor = {0};
     for (uint32_t i = 0; i < x.graph->ranks[0].n_nodes; i++) {
         const syn_node *n = syn_graph_node(x.graph, 0, i, &cursor);
@@ -291,9 +293,9 @@ static void test_every_op_is_there(void) {
 
 static void test_ids_are_unique(void) {
     drawn x;
-    const picture_gpt c = {2, 8, 2, 2, 64, 16, 256, -1};
+    const gpt_shape c = {2, 8, 2, 2, 64, 16, 256};
     for (int k = 0; k < 2; k++) {
-        CHECK(draw(&x, gpt(c), k == 0 ? &unfolded : &comm));
+        CHECK(draw(&x, gpt_graph(&c, false), k == 0 ? &unfolded : &comm));
         for (size_t a = 0; a < x.d.n_boxes; a++)
             for (size_t b = 0; b < a; b++)
                 CHECK_MSG(strcmp(x.d.boxes[a].id, x.d.boxes[b].id) != 0, "%s twice",
@@ -323,7 +325,7 @@ static bool is_red(const syn__pic_box *b) {
 static void test_edges_of_communication_are_red(void) {
     drawn x;
     for (int k = 0; k < 2; k++) {
-        CHECK(draw(&x, gpt((picture_gpt)PICTURE_GPT), k == 0 ? &plain : &comm));
+        CHECK(draw(&x, gpt_graph(&page, false), k == 0 ? &plain : &comm));
         for (size_t i = 0; i < x.d.n_edges; i++) {
             const syn__pic_edge *e = &x.d.edges[i];
             const bool touches = is_red(&x.d.boxes[e->from]) || is_red(&x.d.boxes[e->to]);
@@ -342,8 +344,8 @@ static void test_comm_columns(void) {
     const struct { int tp, columns, badge; } cases[] = {{2, 2, 0}, {4, 4, 0}, {8, 4, 5}};
     for (int i = 0; i < 3; i++) {
         drawn x;
-        const picture_gpt c = {12, 8, cases[i].tp, 15, 64, 16, 256, -1};
-        CHECK(draw(&x, gpt(c), &comm));
+        const gpt_shape c = {12, 8, cases[i].tp, 15, 64, 16, 256};
+        CHECK(draw(&x, gpt_graph(&c, false), &comm));
         const int bars = count_look(&x.d, SYN__PIC_COLLECTIVE);
         CHECK_INT(bars, 10);
         /* every column flows into each bar */
@@ -380,7 +382,7 @@ static void test_comm_messages(void) {
 static void test_comm_deadlock(void) {
     syn_error err = {0};
     picture_maker m;
-    const syn_spec spec = PICTURE_F32(1, (int64_t)8);
+    const syn_spec spec = PICTURE_F32(1, 8);
     picture_start(&m, 2, &err);
     for (int32_t r = 0; r < 2; r++) {
         m.rank = (uint32_t)r;
@@ -400,14 +402,14 @@ static void test_rank_option(void) {
     drawn x;
     int32_t rank = 1;
     const syn_export_options o = {.title = "My <title> & more", .rank = &rank};
-    CHECK(draw(&x, gpt((picture_gpt)PICTURE_GPT), &o));
+    CHECK(draw(&x, gpt_graph(&page, false), &o));
     int other = 0;
     for (size_t i = 0; i < x.d.n_boxes; i++) other += strncmp(x.d.boxes[i].id, "r0.", 3) == 0;
     CHECK_INT(other, 0);
     CHECK_INT(count_label(&x.d, SYN__PIC_PLAIN, "My &lt;title&gt; &amp; more"), 1);
     drop(&x);
     rank = 7;
-    CHECK(!draw(&x, gpt((picture_gpt)PICTURE_GPT), &o));
+    CHECK(!draw(&x, gpt_graph(&page, false), &o));
     CHECK_INT(x.err.code, SYN_E_INVALID);
     CHECK_HAS(x.err.text, "rank 7 is not in the graph, whose 2 ranks go from 0 to 1");
     drop(&x);
@@ -448,17 +450,17 @@ static int draw_file(syn_graph *g, const syn_export_options *o, const char *fold
 }
 
 static int draw_samples(const char *folder) {
-    const picture_gpt small = PICTURE_GPT, big = {96, 96, 8, 32, 12288, 2048, 50304, -1};
+    static const gpt_shape big = {96, 96, 8, 32, 12288, 2048, 50304};
     syn_error err = {0};
-    return draw_file(gpt(small), &plain, folder, "trace.png") |
-           draw_file(gpt(small), &plain, folder, "trace.svg") |
-           draw_file(gpt(small), &plain, folder, "again.svg") |
-           draw_file(gpt(small), &comm, folder, "comm.png") |
-           draw_file(gpt(small), &comm, folder, "comm.svg") |
-           draw_file(gpt(big), &plain, folder, "big.svg") |
-           draw_file(gpt(big), &comm, folder, "big_comm.svg") |
-           draw_file(gpt(big), &unfolded, folder, "big_unfolded.png") |
-           draw_file(picture_training(12, 4, &err), &plain, folder, "training.svg") |
+    return draw_file(gpt_graph(&page, false), &plain, folder, "trace.png") |
+           draw_file(gpt_graph(&page, false), &plain, folder, "trace.svg") |
+           draw_file(gpt_graph(&page, false), &plain, folder, "again.svg") |
+           draw_file(gpt_graph(&page, false), &comm, folder, "comm.png") |
+           draw_file(gpt_graph(&page, false), &comm, folder, "comm.svg") |
+           draw_file(gpt_graph(&big, false), &plain, folder, "big.svg") |
+           draw_file(gpt_graph(&big, false), &comm, folder, "big_comm.svg") |
+           draw_file(gpt_graph(&big, false), &unfolded, folder, "big_unfolded.png") |
+           draw_file(picture_training(12, 4, -1, &err), &plain, folder, "training.svg") |
            draw_file(picture_hostile(&err), &plain, folder, "hostile.svg");
 }
 

@@ -4,13 +4,17 @@
 #include "export/walk/graph_walk.h"
 #include "tests/support/exported.h"
 #include "tests/support/files.h"
+#include "tests/support/graphs.h"
 #include "tests/support/picture_check.h"
+#include "tests/support/sample_graphs.h"
 #include "tests/support/test.h"
-#include "tests/support/text_sample.h"
 
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* Of a page: 2 layers, 8 heads, tp 2, 15 steps. */
+static const gpt_shape page = {2, 8, 2, 15, 64, 16, 256};
 
 static const syn_export_options plain;
 static const syn_export_options unfolded = {.no_fold = true};
@@ -22,7 +26,7 @@ static const syn_export_options comm = {.comm_graph = true};
 static void test_waiting_stands_apart(void) {
     syn_error err = {0};
     syn_graph *graph = NULL;
-    CHECK_OK(text_sample(&graph, &err), err);
+    CHECK_OK(full_graph(&graph, &err), err);
     char *one = export_text(&syn_export_dot, graph, &plain, &err),
          *all = export_text(&syn_export_dot, graph, &comm, &err);
     CHECK_MSG(one != NULL && all != NULL, "%s", err.text);
@@ -39,7 +43,7 @@ static void test_waiting_stands_apart(void) {
 
 static void test_deterministic(void) {
     syn_error err = {0};
-    syn_graph *a = gpt((picture_gpt)PICTURE_GPT), *b = gpt((picture_gpt)PICTURE_GPT);
+    syn_graph *a = gpt_graph(&page, false), *b = gpt_graph(&page, false);
     CHECK(a != NULL && b != NULL);
     char *x = export_text(&syn_export_dot, a, &plain, &err),
          *y = export_text(&syn_export_dot, b, &plain, &err);
@@ -68,7 +72,7 @@ static void test_both_writers_agree(void) {
     syn_error err = {0};
     for (int k = 0; k < 3; k++) {
         drawn x;
-        CHECK(draw(&x, k == 2 ? picture_hostile(&err) : gpt((picture_gpt)PICTURE_GPT),
+        CHECK(draw(&x, k == 2 ? picture_hostile(&err) : gpt_graph(&page, false),
                    k == 1 ? &comm : &plain));
         CHECK(save_dot(in_folder("a.dot"), &x.d, true));
         CHECK(save_dot(in_folder("b.dot"), &x.d, false));
@@ -86,7 +90,7 @@ static void test_both_writers_agree(void) {
 static void test_graphviz_missing(void) {
     char *path = getenv("PATH") != NULL ? strdup(getenv("PATH")) : NULL;
     const char *file = in_folder("x.png");
-    syn_graph *g = gpt((picture_gpt)PICTURE_GPT);
+    syn_graph *g = gpt_graph(&page, false);
     syn_error err = {0};
     setenv("PATH", "", 1);
     const syn_status s = syn_export_file(g, NULL, NULL, file, &err);
@@ -163,11 +167,11 @@ static void fail_everywhere(syn_graph *g, const syn_export_options *o) {
 }
 
 static void test_out_of_memory(void) {
-    const picture_gpt c = {2, 8, 2, 2, 64, 16, 256, -1};
+    const gpt_shape c = {2, 8, 2, 2, 64, 16, 256};
     syn_error err = {0};
-    fail_everywhere(gpt(c), &plain);
-    fail_everywhere(gpt(c), &comm);
-    fail_everywhere(gpt(c), &unfolded);
+    fail_everywhere(gpt_graph(&c, false), &plain);
+    fail_everywhere(gpt_graph(&c, false), &comm);
+    fail_everywhere(gpt_graph(&c, false), &unfolded);
     fail_everywhere(picture_flat(400, &err), &plain);
 }
 
@@ -208,7 +212,7 @@ static void test_words(void) {
     for (int k = 0; k < 2; k++) {
         const syn_attribute version = {
             .name = "et.version", .type = SYN_VALUE_TEXT, .text = "7.8.9"};
-        syn_graph *g = gpt((picture_gpt)PICTURE_GPT);
+        syn_graph *g = gpt_graph(&page, false);
         syn_error err = {0};
         drawn x;
         CHECK(g != NULL);

@@ -1,5 +1,7 @@
 #include "tests/support/et_sample.h"
 
+#include "tests/support/graphs.h"
+
 static uint32_t et_parse_deps(const char *text, syn_dep *deps) {
     uint32_t n = 0;
     while (text != NULL && *text != '\0') {
@@ -36,11 +38,7 @@ syn_node et_node(const et_row *row, uint64_t id) {
         .peer = row->peer,
         .tag = row->tag,
         .root = -1,
-        .start_ns = SYN_NO_TIME,
-        .wall_ns = SYN_NO_TIME,
-        .cpu_ns = SYN_NO_TIME,
-        .wait_ns = SYN_NO_TIME,
-        .predicted_ns = SYN_NO_TIME,
+        NO_TIMES,
     };
 }
 

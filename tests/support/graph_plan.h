@@ -2,13 +2,8 @@
 #ifndef TESTS_GRAPH_PLAN_H
 #define TESTS_GRAPH_PLAN_H
 
+#include "tests/support/graphs.h"
 #include "tests/support/test.h"
-
-#include "syntorch/graph.h"
-
-#define NO_TIMES                                                            \
-    .start_ns = SYN_NO_TIME, .wall_ns = SYN_NO_TIME, .cpu_ns = SYN_NO_TIME, \
-    .wait_ns = SYN_NO_TIME, .predicted_ns = SYN_NO_TIME
 
 /* A rank of a small model: x -> linear -> all_reduce, a send and a receive. A breach test changes
    one thing before the graph is built. */

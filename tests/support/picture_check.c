@@ -1,5 +1,7 @@
 #include "tests/support/picture_check.h"
 
+#include <string.h>
+
 bool draw(drawn *x, syn_graph *graph, const syn_export_options *options) {
     *x = (drawn){.graph = graph};
     if (graph == NULL) return false;
@@ -12,13 +14,6 @@ bool draw(drawn *x, syn_graph *graph, const syn_export_options *options) {
 void drop(drawn *x) {
     syn__pic_drawing_free(&x->d);
     syn_graph_free(x->graph);
-}
-
-syn_graph *gpt(picture_gpt c) {
-    syn_error err = {0};
-    syn_graph *g = picture_gpt_graph(&c, &err);
-    if (g == NULL) fprintf(stderr, "%s\n", err.text);
-    return g;
 }
 
 int count_look(const syn__pic_drawing *d, int look) {

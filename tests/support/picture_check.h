@@ -2,9 +2,9 @@
 #ifndef TESTS_PICTURE_CHECK_H
 #define TESTS_PICTURE_CHECK_H
 
-#include "tests/support/picture_more.h"
-
 #include "export/picture/picture.h"
+#include "tests/support/gpt_graph.h"
+#include "tests/support/picture_graphs.h"
 
 typedef struct drawn {
     syn_graph *graph;
@@ -12,14 +12,12 @@ typedef struct drawn {
     syn_error err;
 } drawn;
 
+/* False if it cannot be drawn. The graph goes with the drawing. */
 bool draw(drawn *x, syn_graph *graph, const syn_export_options *options);
-
 void drop(drawn *x);
 
-syn_graph *gpt(picture_gpt c);
-
+/* Boxes that look so (without the legend's), and that have this in their label. */
 int count_look(const syn__pic_drawing *d, int look);
-
 int count_label(const syn__pic_drawing *d, int look, const char *part);
 
 #endif

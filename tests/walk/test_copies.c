@@ -1,8 +1,9 @@
 /* Ranks that do what another does: held once in JSON, Chakra JSON and timelines, and the same graph
    as ever when read back. */
 #include "tests/support/exported.h"
+#include "tests/support/graphs.h"
+#include "tests/support/sample_graphs.h"
 #include "tests/support/test.h"
-#include "tests/support/text_sample.h"
 
 #include <unistd.h>
 
@@ -27,10 +28,10 @@ typedef struct variation {
 static const variation shards = {{0, 100, 200, 300}, {8, 8, 8, 8}, {5, 5, 5, 5}, false};
 
 static syn_status add_tensors(syn_graph *g, uint32_t r, syn_error *err) {
-    SYN_TRY(text_tensor(g, r, "ids", SYN_TENSOR_INPUT, SYN_NO_NODE, 0, 4, err));
-    SYN_TRY(text_tensor(g, r, "h.0/look:0", 0, 0, 1, 4, err));
-    SYN_TRY(text_tensor(g, r, "h.0/sum:0", 0, 1, 2, 4, err));
-    return text_tensor(g, r, "h.0/add:0", 0, 2, 3, 4, err);
+    SYN_TRY(add_tensor(g, r, "ids", SYN_TENSOR_INPUT, SYN_NO_NODE, 0, 4, err));
+    SYN_TRY(add_tensor(g, r, "h.0/look:0", 0, 0, 1, 4, err));
+    SYN_TRY(add_tensor(g, r, "h.0/sum:0", 0, 1, 2, 4, err));
+    return add_tensor(g, r, "h.0/add:0", 0, 2, 3, 4, err);
 }
 
 static syn_status add_rank(syn_graph *g, uint32_t r, const variation *v, syn_error *err) {
@@ -40,7 +41,7 @@ static syn_status add_rank(syn_graph *g, uint32_t r, const variation *v, syn_err
     for (uint32_t i = 0; i < 3; i++) {
         static const char *const ops[3] = {"look", "all_reduce", "add"};
         const syn_dep dep = {i - 1, SYN_DEP_DATA};
-        syn_node n = text_node(i + 1, ops[i]);
+        syn_node n = plain_node(i + 1, ops[i]);
         n.scope = "h.0";
         n.inputs = &tensors[i];
         n.outputs = &tensors[i + 1];
@@ -132,7 +133,7 @@ static void once_is_the_same_graph(void) {
     CHECK(strstr(once, "\"r3.o2\"") == NULL && strstr(once, "\"r1.t0\"") == NULL);
     CHECK(strstr(once, "\"kind\":\"group\"") == NULL); /* the ranks shown are one */
     syn_graph *again = read_back(once);
-    const char *difference = text_difference(g, again);
+    const char *difference = graph_difference(g, again);
     CHECK_MSG(difference == NULL, "%s differs", difference);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         for (syn_copies how = SYN_COPIES_AUTO; how <= SYN_COPIES_ONCE; how++) {
@@ -166,7 +167,7 @@ static void kinds(void) {
     CHECK(strstr(once, "{\"rank\":1,\"of\"") == NULL);
     CHECK_HAS(once, "{\"source\":\"r0.t1\",\"target\":\"r1.o2\",\"kind\":\"group\"");
     syn_graph *again = read_back(once);
-    const char *difference = text_difference(g, again);
+    const char *difference = graph_difference(g, again);
     CHECK_MSG(difference == NULL, "%s differs", difference);
     free(once);
     syn_graph_free(again);

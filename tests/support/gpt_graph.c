@@ -1,0 +1,102 @@
+#include "tests/support/gpt_graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "models/generate.h"
+#include "syntorch/hardware.h"
+#include "syntorch/memory.h"
+#include "syntorch/mesh.h"
+#include "tests/support/fake_ranks.h"
+
+enum { MOST_RANKS = 8 };
+
+/* Lives as long as the graph, which is a view of the contexts' traces. */
+typedef struct run {
+    syn_graph_source source; /* the view's, with a `free` of ours */
+    const syn_graph_source *view;
+    const gpt_shape *shape;
+    syn_hardware hw;
+    syn_ctx *ctx[MOST_RANKS];
+} run;
+
+static void free_run(run *r) {
+    for (int i = 0; i < MOST_RANKS; i++) syn_ctx_free(r->ctx[i]);
+    free(r);
+}
+
+static void free_graph(syn_graph *graph) {
+    run *r = (run *)(void *)(uintptr_t)graph->source;
+    r->view->free(graph);
+    free_run(r);
+}
+
+static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+    run *r = arg;
+    const gpt_shape *s = r->shape;
+    const syn_model_config config = {.family = &syn_gpt_family,
+                                     .n_layer = s->layers,
+                                     .n_embd = s->width,
+                                     .n_head = s->heads,
+                                     .n_positions = s->tokens + s->steps + 1,
+                                     .n_inner = 4 * s->width,
+                                     .vocab_size = s->vocab,
+                                     .norm_epsilon = 1e-5,
+                                     .initializer_range = 0.02,
+                                     .activation = SYN_GELU_TANH,
+                                     .tied = true};
+    syn_mesh mesh;
+    syn_model *gpt = NULL;
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = s->tp}, err));
+    SYN_TRY(syn_ctx_new(&r->ctx[comm->rank], SYN_DEVICE_META, comm, err));
+    const syn_model_options how = {.tp = mesh.group[SYN_AXIS_TP]};
+    SYN_TRY(syn_model_new(&gpt, r->ctx[comm->rank], &config, &how, err));
+    syn_generation g = {.batch = 1,
+                        .prompt_tokens = s->tokens,
+                        .new_tokens = s->steps + 1,
+                        .sampling = {1.0, 0, 1.0, 1}};
+    const syn_status status = syn_generate(gpt, &g, err);
+    syn_model_free(gpt);
+    return status;
+}
+
+static syn_status add_facts(syn_graph *g, const gpt_shape *s, syn_error *err) {
+    const syn_attribute facts[] = {{.name = "model", .type = SYN_VALUE_TEXT, .text = "gpt3-style"},
+                                   {.name = "layers", .type = SYN_VALUE_I64, .i64 = s->layers},
+                                   {.name = "tp", .type = SYN_VALUE_I64, .i64 = s->tp},
+                                   {.name = "dtype", .type = SYN_VALUE_TEXT, .text = "f32"}};
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        SYN_TRY(syn_graph_set_meta(g, &facts[i], err));
+    return SYN_OK;
+}
+
+syn_graph *gpt_graph(const gpt_shape *shape, bool with_times) {
+    const syn_trace *traces[MOST_RANKS];
+    run *r = calloc(1, sizeof *r);
+    syn_graph *g = NULL;
+    syn_error err = {0};
+    if (r == NULL) abort();
+    r->shape = shape;
+    syn_status s = syn_hardware_load(&r->hw, "a100-80g", &err);
+    if (s == SYN_OK) s = fake_run(shape->tp, run_rank, r, &err);
+    for (int i = 0; i < shape->tp && s == SYN_OK; i++) traces[i] = syn_ctx_trace(r->ctx[i]);
+    if (s == SYN_OK)
+        s = syn_trace_graph(&g, traces, (uint32_t)shape->tp, with_times ? &r->hw : NULL, &err);
+    if (s == SYN_OK) {
+        r->view = g->source;
+        r->source = *r->view;
+        r->source.free = free_graph;
+        g->source = &r->source;
+        s = add_facts(g, shape, &err);
+    }
+    if (s == SYN_OK) return g;
+    fprintf(stderr, "no graph of a GPT: %s\n", err.text);
+    if (g != NULL) syn_graph_free(g);
+    else free_run(r);
+    return NULL;
+}
+
+syn_graph *small_gpt_graph(void) {
+    static const gpt_shape small = {2, 4, 2, 0, 16, 4, 32};
+    return gpt_graph(&small, true);
+}

@@ -56,8 +56,7 @@ syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
     for (int32_t r = 1; r < comm->size && s == SYN_OK; r++)
         s = receive_graph(&parts[r], comm, r, err);
     if (s == SYN_OK) s = syn_graph_union(all, parts, (uint32_t)comm->size, err);
-    for (int32_t r = 0; r < comm->size && s != SYN_OK; r++)
-        if (parts[r]) syn_graph_free(parts[r]);
+    for (int32_t r = 0; r < comm->size && s != SYN_OK; r++) syn_graph_free(parts[r]);
     syn_free(parts);
     return s;
 }

@@ -57,8 +57,8 @@ static void copied_free(syn_graph *graph) {
     copied *c = graph->self;
     if (c != NULL) {
         for (uint32_t r = 0; c->views != NULL && r < graph->n_ranks; r++) syn_free(c->views[r].at);
-        if (c->base != NULL) syn_graph_free(c->base);
-        if (c->changed != NULL) syn_graph_free(c->changed);
+        syn_graph_free(c->base);
+        syn_graph_free(c->changed);
         syn_free(c->views);
     }
     syn_free(c);

@@ -208,7 +208,7 @@ static bool sum_up(struct job *job) {
         const bool ok = syn_trace_graph(&g, &trace, 1, NULL, &err) == SYN_OK &&
                         syn_graph_verify(g, &err) == SYN_OK;
         if (ok) sum_nodes(g, &job->sums[r]);
-        if (g) syn_graph_free(g);
+        syn_graph_free(g);
         if (!ok) fprintf(stderr, "%s\n", err.text);
         if (!ok) return false;
     }

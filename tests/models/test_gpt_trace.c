@@ -210,7 +210,7 @@ static bool sum_up(struct job *job) {
                         syn_graph_verify(g, &err) == SYN_OK;
         if (ok) sum_tensors(g, &job->sums[r]);
         if (ok) sum_nodes(g, job->steps[r]);
-        if (g) syn_graph_free(g);
+        syn_graph_free(g);
         if (!ok) fprintf(stderr, "%s\n", err.text);
         if (!ok) return false;
     }

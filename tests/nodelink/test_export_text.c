@@ -312,7 +312,7 @@ static syn_status run_memory_step(void *arg, syn_error *err) {
         syn_graph *g = NULL;
         const syn_status status = import_text(&g, step->text, err);
         if ((g != NULL) != (status == SYN_OK)) return SYN_E_INVALID;
-        if (g != NULL) syn_graph_free(g);
+        syn_graph_free(g);
         return status;
     }
     return export_forget(step->exporter, step->graph, NULL, err);

@@ -82,7 +82,7 @@ static syn_status export_one(const syn_graph *graph, const syn_exporter *exporte
     const char *data = syn_sink_data(sink, &bytes);
     if (exporter == &syn_export_json) s = syn_import_json_memory(&back, "json", data, bytes, err);
     if (exporter == &syn_export_et) s = syn_import_et_memory(&back, "et", data, bytes, err);
-    if (back) syn_graph_free(back);
+    syn_graph_free(back);
     const syn_status closed = syn_sink_close(sink, true, err);
     return s != SYN_OK ? s : closed;
 }
@@ -141,8 +141,7 @@ static syn_status whole_run(int tp, bool exporting, syn_error *err) {
     if (s == SYN_OK && exporting) s = syn_graph_set_meta(graph, &fact, err);
     if (s == SYN_OK && exporting) s = export_all(graph, err);
     if (s == SYN_OK && exporting) s = report_and_logits(graph, err);
-    if (graph) syn_graph_free(graph);
-    else if (run.gathered) syn_graph_free(run.gathered);
+    syn_graph_free(graph ? graph : run.gathered);
     for (int r = 0; r < 2; r++) syn_ctx_free(run.ctx[r]);
     return s;
 }
@@ -231,7 +230,7 @@ static void some_allocations_of_pictures(void) {
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         if (failed != SYN_E_NOMEM || !is_sentence(&failure)) bad = i;
     }
-    if (graph) syn_graph_free(graph);
+    syn_graph_free(graph);
     syn_ctx_free(run.ctx[0]);
     if (s == SYN_E_UNSUPPORTED) SKIP(err.text);
     CHECK_OK(s, err);

@@ -347,7 +347,7 @@ static syn_status run_memory_step(void *arg, syn_error *err) {
         syn_graph *g = NULL;
         const syn_status status =
             syn_import_json_memory(&g, "g.json", step->text, strlen(step->text), err);
-        if (g != NULL) syn_graph_free(g);
+        syn_graph_free(g);
         return status;
     }
     const syn_export_options options = {.copies = SYN_COPIES_ONCE};

@@ -153,6 +153,6 @@ int command_export(int argc, char **argv) {
             s = SYN_FAIL(&err, SYN_E_INVALID, "%s holds no rank %d", args.input, rank);
     }
     if (s == SYN_OK) s = write_output(graph, exporter, &how, &err);
-    if (graph) syn_graph_free(graph);
+    syn_graph_free(graph);
     return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
 }

@@ -125,7 +125,7 @@ static syn_status run_mpi(launch *l, syn_status before, syn_error *err) {
     if (s == SYN_OK) s = l->facts(l->user, mine, err);
     if (s == SYN_OK) s = gather_graphs(&l->graph, comm, mine, err);
     if (s == SYN_OK && l->want_hashes) s = share_hashes(l, comm, err);
-    if (mine) syn_graph_free(mine);
+    syn_graph_free(mine);
     if (s != SYN_OK) {
         cli_fail(l->program, CLI_FAILED, "rank %d: %s", comm->rank, err->text);
         l->failed = true;
@@ -163,7 +163,7 @@ syn_status launch_run(launch *l, syn_status before, syn_error *err) {
 }
 
 void launch_free(launch *l) {
-    if (l->graph) syn_graph_free(l->graph);
+    syn_graph_free(l->graph);
     for (int32_t r = 0; l->ctx && r < l->ranks; r++) syn_ctx_free(l->ctx[r]);
     syn_free(l->ctx);
     syn_free(l->hashes);

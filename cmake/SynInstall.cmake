@@ -1,22 +1,12 @@
 # cmake --install: library, headers, programs, pkg-config file and CMake package.
 include(CMakePackageConfigHelpers)
 
-set(SYN_HEADER_DIR ${CMAKE_INSTALL_INCLUDEDIR}/syntorch-${PROJECT_VERSION})
 install(TARGETS syntorch EXPORT syntorch-targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(SYN_PROGRAMS)
   install(TARGETS ${SYN_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
-# Public headers: all of syntorch/ and models/ but the private ones, and the front header of each
-# other folder.
-file(GLOB headers CONFIGURE_DEPENDS syntorch/*.h models/*.h)
-list(FILTER headers EXCLUDE REGEX "_private\\.h$")
-foreach(header ${headers} ops/ops.h ops/ops.def comm/comm.h export/export.h export/statistics.h
-    export/validate.h)
-  get_filename_component(folder ${header} DIRECTORY)
-  get_filename_component(folder ${folder} NAME)
-  install(FILES ${header} DESTINATION ${SYN_HEADER_DIR}/${folder})
-endforeach()
+install(DIRECTORY ${SYN_INCLUDE}/syntorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY examples/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/syntorch)
 
 # What the library needs from others. Users of a static library must link it too, so that it stands

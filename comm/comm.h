@@ -14,9 +14,7 @@
 
 #include "syntorch/communicator.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 /* A world of one rank: collectives copy in to out. */
 syn_status syn_comm_self_new(syn_comm **out, syn_error *err) SYN_MUST_USE;
@@ -89,7 +87,5 @@ bool syn_mpi_launched(int32_t *rank, int32_t *size);
 syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options,
                             syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -6,14 +6,12 @@
 
        mlp_two_ways [FOLDER]    writes mlp_1.svg and mlp_2.svg there (default: the current folder)
 
-   Nothing is computed: the device is `meta`, the two ranks are traced one after the other. */
-#include <stdio.h>
+   Nothing is computed: the device is `meta`, the two ranks are traced one after the other. It is
+   built as any user's program is, from the installed headers:
 
-#include "comm/comm.h"
-#include "export/export.h"
-#include "models/layers.h"
-#include "syntorch/mesh.h"
-#include "tools/cli.h"
+       cc mlp_two_ways.c $(pkg-config --cflags --libs syntorch) -o mlp_two_ways */
+#include <stdio.h>
+#include <syntorch/syntorch.h>
 
 enum { TOKENS = 1024, WIDTH = 768, HIDDEN = 4 * WIDTH };
 
@@ -32,45 +30,49 @@ static void mlp(syn_ctx *ctx, const syn_group *tp) {
     syn_pop_scope(ctx);
 }
 
+/* Traces one rank of a world of `size`. The context is the caller's, also after a failure. */
+static syn_status trace_rank(syn_ctx **ctx, int32_t rank, int32_t size, syn_error *err) {
+    syn_comm *comm;
+    syn_mesh mesh;
+    SYN_TRY(syn_comm_fake_new(&comm, rank, size, err));
+    syn_status s = syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = size}, err);
+    if (s == SYN_OK) s = syn_ctx_new(ctx, SYN_DEVICE_META, comm, err);
+    if (s == SYN_OK) {
+        mlp(*ctx, mesh.group[SYN_AXIS_TP]);
+        s = syn_ctx_check(*ctx, err);
+    }
+    syn_comm_close(comm);
+    return s;
+}
+
 /* Traces all ranks of a world of `size` and writes the picture. */
 static syn_status draw(int32_t size, const char *path, syn_error *err) {
-    syn_comm *comms[2] = {NULL};
-    syn_ctx *ctxs[2] = {NULL};
+    const syn_export_options how = {.title = size == 1 ? "An MLP on one rank"
+                                                       : "The same MLP cut over two ranks",
+                                    .comm_graph = size > 1};
+    syn_ctx *ctx[2] = {NULL};
     const syn_trace *traces[2];
     syn_graph *graph = NULL;
     syn_status s = SYN_OK;
     for (int32_t r = 0; r < size && s == SYN_OK; r++) {
-        syn_mesh mesh;
-        s = syn_comm_fake_new(&comms[r], r, size, err);
-        if (s == SYN_OK) s = syn_mesh_open(&mesh, comms[r], &(syn_mesh_shape){.tp = size}, err);
-        if (s == SYN_OK) s = syn_ctx_new(&ctxs[r], SYN_DEVICE_META, comms[r], err);
-        if (s != SYN_OK) break;
-        mlp(ctxs[r], mesh.group[SYN_AXIS_TP]);
-        traces[r] = syn_ctx_trace(ctxs[r]);
-        s = syn_ctx_check(ctxs[r], err);
+        s = trace_rank(&ctx[r], r, size, err);
+        if (s == SYN_OK) traces[r] = syn_ctx_trace(ctx[r]);
     }
     if (s == SYN_OK) s = syn_trace_graph(&graph, traces, (uint32_t)size, NULL, err);
-    const syn_export_options how = {.title = size == 1 ? "An MLP on one rank"
-                                                       : "The same MLP cut over two ranks",
-                                    .comm_graph = size > 1};
     if (s == SYN_OK) s = syn_export_file(graph, NULL, &how, path, err);
-    if (graph) syn_graph_free(graph);
-    for (int32_t r = 0; r < size; r++) {
-        syn_ctx_free(ctxs[r]);
-        syn_comm_close(comms[r]);
-    }
+    syn_graph_free(graph);
+    for (int32_t r = 0; r < size; r++) syn_ctx_free(ctx[r]);
     return s;
 }
 
-static int draw_both(int argc, char **argv) {
+int main(int argc, char **argv) {
     const char *folder = argc > 1 ? argv[1] : ".";
     for (int32_t size = 1; size <= 2; size++) {
         syn_error err = {0};
         char path[1024];
         snprintf(path, sizeof path, "%s/mlp_%d.svg", folder, size);
         if (draw(size, path, &err) != SYN_OK) {
-            char why[1024];
-            fprintf(stderr, "mlp_two_ways: %s\n", cli_shown(err.text, why, sizeof why));
+            fprintf(stderr, "mlp_two_ways: %s\n", err.text);
             return 1;
         }
         printf("%s\n", path);
@@ -79,8 +81,4 @@ static int draw_both(int argc, char **argv) {
            "price is one all-reduce of %d bytes.\n",
            TOKENS * WIDTH * 4);
     return 0;
-}
-
-int main(int argc, char **argv) {
-    return cli_main("mlp_two_ways", draw_both, argc, argv);
 }

@@ -5,9 +5,7 @@
 #include "syntorch/graph.h"
 #include "syntorch/sink.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef enum syn_nx_key { SYN_NX_BOTH, SYN_NX_LINKS, SYN_NX_EDGES } syn_nx_key;
 /* How JSON, Chakra JSON and timelines hold a rank that does what another does: in full, or once
@@ -98,7 +96,5 @@ syn_status syn_import_json_memory(syn_graph **out, const char *name, const char 
 syn_status syn_import_et_memory(syn_graph **out, const char *name, const char *data, size_t bytes,
                                 syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

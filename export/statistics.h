@@ -6,9 +6,7 @@
 
 #include "syntorch/status.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 #define SYN_STATISTICS_TYPES       9  /* node types of the schema, and all others */
 #define SYN_STATISTICS_COLLECTIVES 11 /* likewise for collectives */
@@ -65,7 +63,5 @@ syn_status syn_statistics_read(syn_statistics_set *out, const char *const *paths
                                uint64_t max_unpacked_bytes, syn_error *err) SYN_MUST_USE;
 void syn_statistics_free(syn_statistics_set *set);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -6,9 +6,7 @@
 
 #include "syntorch/sink.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 /* Kinds of findings, causes before what follows from them: X(id, name, is a problem, what comes of
    it). Anything that is no problem is a warning. */
@@ -126,7 +124,5 @@ syn_status syn_validator_add(syn_validator *v, int32_t rank, const char *data, s
 /* Compares the ranks, gives the result to *out (NULL: discards it) and frees v. */
 syn_status syn_validator_close(syn_validator *v, syn_validation *out, syn_error *err);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -6,9 +6,7 @@
 #include "models/model.h"
 #include "ops/ops.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 /* What stands on the encoder; bits of syn_model_options.heads. */
 enum {
@@ -35,7 +33,5 @@ syn_tensor syn_bert_mlm(syn_model *bert, syn_tensor hidden, syn_tensor positions
 /* pooled (B, C) -> logits (B, 2): the second sentence follows, or is another. */
 syn_tensor syn_bert_nsp(syn_model *bert, syn_tensor pooled);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

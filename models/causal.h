@@ -5,9 +5,7 @@
 
 #include "models/model.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 /* Begins new texts: KV caches (B, G/tp, max_tokens, D) of each layer for the G heads of keys,
    position 0; the caches of earlier texts are given back. max_tokens is prompt and generated tokens
@@ -27,7 +25,5 @@ syn_tensor syn_causal_forward(syn_model *model, syn_tensor x);
 /* Tokens in the caches. */
 int64_t syn_causal_position(const syn_model *model);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

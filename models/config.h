@@ -6,9 +6,7 @@
 #include "models/text_ending.h"
 #include "models/tokenizer.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef struct syn_model_family syn_model_family;
 extern const syn_model_family syn_gpt_family, syn_bert_family;
@@ -74,7 +72,5 @@ const char *syn_model_type(const syn_model_config *config);
 bool syn_model_is_causal(const syn_model_config *config);
 syn_tokenizer_kind syn_model_tokenizer(const syn_model_config *config);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -6,9 +6,7 @@
 #include "models/causal.h"
 #include "ops/ops.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef struct syn_generation {
     /* what to do */
@@ -32,7 +30,5 @@ typedef struct syn_generation {
  * samples and broadcasts. */
 syn_status syn_generate(syn_model *model, syn_generation *g, syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

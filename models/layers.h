@@ -5,9 +5,7 @@
 
 #include "ops/ops.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef struct syn_layer_linear {
     syn_tensor weight, bias; /* this rank's shard; bias poisoned: none */
@@ -82,7 +80,5 @@ typedef struct syn_attending {
 syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
                             const syn_attending *how);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -6,9 +6,7 @@
 #include "models/config.h"
 #include "syntorch/context.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef struct syn_model syn_model;
 
@@ -41,7 +39,5 @@ const syn_model_config *syn_model_get_config(const syn_model *model);
 syn_ctx *syn_model_ctx(const syn_model *model);
 const syn_group *syn_model_tp(const syn_model *model);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

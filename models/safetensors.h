@@ -10,9 +10,7 @@
 #include "syntorch/sink.h"
 #include "syntorch/types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef struct syn_safetensors syn_safetensors;
 
@@ -77,7 +75,5 @@ syn_status syn_safetensors_write_data(syn_safetensors_writer *writer, const void
 syn_status syn_safetensors_write_end(const syn_safetensors_writer *writer,
                                      syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -4,9 +4,7 @@
 
 #include "syntorch/status.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 #define SYN_TEXT_ENDS 16
 
@@ -26,7 +24,5 @@ bool syn_text_ends(const syn_text_ending *ending, int32_t token);
 syn_status syn_text_ending_load(syn_text_ending *ending, const char *path, int64_t vocab,
                                 char *unread, size_t unread_bytes, syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -5,9 +5,7 @@
 
 #include "syntorch/status.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef struct syn_tokenizer syn_tokenizer;
 
@@ -74,7 +72,5 @@ syn_status syn_tokenizer_encode_pair(const syn_tokenizer *tok, const char *a, si
 syn_status syn_tokenizer_decode(const syn_tokenizer *tok, const int32_t *ids, size_t ids_elems,
                                 char **text, size_t *text_bytes, syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

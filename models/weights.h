@@ -7,9 +7,7 @@
 #include "models/safetensors.h"
 #include "syntorch/context.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 /* An open checkpoint; immutable, shared by the ranks of a process. */
 typedef struct syn_weights syn_weights;
@@ -66,7 +64,5 @@ void syn_weights_reader_free(syn_weights_reader *reader);
 syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
                             const char *folder, syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

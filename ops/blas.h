@@ -5,9 +5,7 @@
 
 #include "syntorch/types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 /* Whether the build has OpenBLAS. */
 bool syn_blas_found(void);
@@ -33,7 +31,5 @@ const char *syn_blas_forced_by(void);
    back to SSE3 kernels, 15 times slower, on processors newer than itself. */
 const char *syn_blas_better_core(void);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -7,9 +7,7 @@
 
 #include "syntorch/context.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 /* table (V, C) f32, f16 or bf16, ids (...) i32 -> (..., C). Row r of the table stands for id
    first_row + r; ids outside the table give zeros, so that an all-reduce over shards completes the
@@ -104,7 +102,5 @@ void syn_send(syn_ctx *ctx, syn_tensor x, int32_t peer, int32_t tag);
 syn_tensor syn_recv(syn_ctx *ctx, const syn_spec *spec, int32_t peer, int32_t tag);
 void syn_barrier(syn_ctx *ctx, const syn_group *group);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -5,9 +5,7 @@
 
 #include "syntorch/op.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef enum syn_device { SYN_DEVICE_CPU, SYN_DEVICE_META } syn_device;
 
@@ -46,7 +44,5 @@ typedef struct syn_backend {
 
 const syn_backend *syn_backend_get(syn_device device);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -9,9 +9,7 @@
 
 #include "syntorch/types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef struct syn_comm syn_comm;
 
@@ -116,7 +114,5 @@ syn_status syn_comm_send(syn_comm *comm, const void *in, size_t n_elems, syn_dty
 syn_status syn_comm_recv(syn_comm *comm, void *out, size_t n_elems, syn_dtype dtype, int32_t peer,
                          int32_t tag, syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

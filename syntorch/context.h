@@ -10,9 +10,7 @@
 #include "syntorch/backend.h"
 #include "syntorch/trace.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 /* A tensor of a context. Passed by value, never freed by users; id 0 is poisoned. `tag` tells
    contexts apart: all that takes a tensor refuses that of another context, which is then the
@@ -170,7 +168,5 @@ void syn_unpin(syn_ctx *ctx, syn_tensor t);
    takes for the time of its call is not counted. */
 size_t syn_ctx_peak_bytes(const syn_ctx *ctx);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

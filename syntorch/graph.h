@@ -11,9 +11,7 @@
 
 #include "syntorch/types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 #define SYN_NODE_KIND_LIST(X)   \
     X(COMPUTE, "compute")       \
@@ -224,7 +222,7 @@ const syn_attribute *syn_graph_meta(const syn_graph *graph, const char *name);
 /* Text of an attribute's value ("64", "0.125", "true", the text) into buf; returns buf. */
 const char *syn_attribute_text(const syn_attribute *a, char *buf, size_t buf_bytes);
 void syn_cursor_free(syn_cursor *cursor);
-void syn_graph_free(syn_graph *graph);
+void syn_graph_free(syn_graph *graph); /* NULL is allowed */
 
 /* Checks what every consumer relies on: dependencies point to earlier nodes, tensor indices in
    range, producers agree, groups exist, nothing reads what was written over. The error names the
@@ -256,7 +254,5 @@ syn_status syn_graph_add_tensor(syn_graph *graph, uint32_t rank, const syn_graph
 syn_status syn_graph_add_group(syn_graph *graph, const syn_graph_group *group,
                                syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

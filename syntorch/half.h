@@ -4,9 +4,7 @@
 
 #include "syntorch/types.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 static inline bool syn_dtype_is_half(syn_dtype dtype) {
     return dtype == SYN_F16 || dtype == SYN_BF16;
@@ -17,7 +15,5 @@ static inline bool syn_dtype_is_half(syn_dtype dtype) {
 void syn_half_widen(const uint16_t *in, float *out, size_t n_elems, syn_dtype dtype);
 void syn_half_narrow(const float *in, uint16_t *out, size_t n_elems, syn_dtype dtype);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

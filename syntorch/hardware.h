@@ -6,9 +6,7 @@
 
 #include "syntorch/graph.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef struct syn_link {
     double alpha_ns;     /* per step of a ring, or per message */
@@ -55,7 +53,5 @@ const char *const *syn_hardware_presets(void);
 double syn_hardware_predict_ns(const syn_hardware *hw, const syn_node *node, syn_dtype dtype,
                                const syn_graph_group *group, int32_t self_rank);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

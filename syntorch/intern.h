@@ -5,9 +5,7 @@
 
 #include "syntorch/status.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef struct syn_intern {
     char *bytes; /* all entries, each aligned to 8 and followed by a NUL */
@@ -37,7 +35,5 @@ void syn_intern_free(syn_intern *table);
 /* 64-bit hash, the same on every machine. `seed` chains several pieces. */
 uint64_t syn_hash(const void *data, size_t bytes, uint64_t seed);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -5,9 +5,7 @@
 
 #include "syntorch/status.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 /* As malloc/calloc/realloc/free; NULL when memory is out (never aborts). Sizes of 0 give a unique
    pointer that may be freed. */
@@ -41,7 +39,5 @@ bool syn_mul_i64(int64_t a, int64_t b, int64_t *out); /* false also for negative
 syn_status syn_grow(void *array_ptr, size_t *cap, size_t want, size_t elem_bytes,
                     syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -6,9 +6,7 @@
 
 #include "syntorch/communicator.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef enum syn_axis {
     SYN_AXIS_TP, /* tensor parallelism: ranks that share every layer */
@@ -37,7 +35,5 @@ typedef struct syn_mesh {
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_mesh_shape *shape,
                          syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

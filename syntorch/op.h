@@ -6,9 +6,7 @@
 #include "syntorch/graph.h"
 #include "syntorch/workers.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef enum syn_op {
     SYN_OP_NONE,
@@ -96,7 +94,5 @@ extern const syn_opdef syn_op_table[SYN_OP_COUNT];
    (ops.def: SYN_FOREIGN), else OTHER. */
 syn_category syn_op_category(const char *name);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -7,9 +7,7 @@
 
 #include "syntorch/status.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef struct syn_sink syn_sink;
 
@@ -58,7 +56,5 @@ syn_status syn_make_prefix_folder(const char *prefix, syn_error *err) SYN_MUST_U
 syn_status syn_read_file(const char *path, size_t max_bytes, char **out, size_t *out_bytes,
                          syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -8,17 +8,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 #if defined(__GNUC__)
 #define SYN_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define SYN_MUST_USE          __attribute__((warn_unused_result))
+#define SYN__EXPORT_BEGIN     _Pragma("GCC visibility push(default)")
+#define SYN__EXPORT_END       _Pragma("GCC visibility pop")
 #else
 #define SYN_PRINTF(fmt, args)
 #define SYN_MUST_USE
+#define SYN__EXPORT_BEGIN
+#define SYN__EXPORT_END
 #endif
+
+/* Around what a public header declares: a shared library exports that and nothing else. These lines
+   make a header public, and have it installed (cmake/SynHeaders.cmake). */
+#ifdef __cplusplus
+#define SYN_API_BEGIN SYN__EXPORT_BEGIN extern "C" {
+#define SYN_API_END \
+    }               \
+    SYN__EXPORT_END
+#else
+#define SYN_API_BEGIN SYN__EXPORT_BEGIN
+#define SYN_API_END   SYN__EXPORT_END
+#endif
+
+SYN_API_BEGIN
 
 /* One list gives the enum and the names. */
 #define SYN_STATUS_LIST(X)           \
@@ -65,7 +79,5 @@ syn_status syn__fail(syn_error *err, const char *file, int line, syn_status code
         if (syn__s != SYN_OK) return syn__s; \
     } while (0)
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -10,9 +10,7 @@
 #include "syntorch/intern.h"
 #include "syntorch/op.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef struct syn_trace_node {
     uint16_t op, group; /* group: index into trace->groups + 1; 0 none */
@@ -125,7 +123,5 @@ syn_status syn_trace_verify(const syn_trace *trace, syn_error *err) SYN_MUST_USE
 syn_status syn_trace_graph(syn_graph **out, const syn_trace *const *traces, uint32_t n_traces,
                            const syn_hardware *hw, syn_error *err) SYN_MUST_USE;
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -4,9 +4,7 @@
 
 #include "syntorch/status.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 #define SYN_MAX_RANK    6  /* dimensions of a tensor */
 #define SYN_MAX_INPUTS  16 /* of an op */
@@ -108,7 +106,5 @@ typedef enum syn_comm_kind {
 const char *syn_comm_kind_name(syn_comm_kind kind);
 int syn_comm_kind_chakra(syn_comm_kind kind);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

@@ -6,9 +6,7 @@
 
 #include "syntorch/status.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+SYN_API_BEGIN
 
 typedef struct syn_workers syn_workers;
 
@@ -33,7 +31,5 @@ typedef void (*syn_worker_range)(void *arg, int64_t begin, int64_t end, int work
 void syn_workers_ranges(syn_workers *workers, int64_t n, int64_t grain, syn_worker_range range,
                         void *arg);
 
-#ifdef __cplusplus
-}
-#endif
+SYN_API_END
 #endif

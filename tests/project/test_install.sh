@@ -22,20 +22,17 @@ quiet() {
 
 quiet cmake --install "$build" --prefix "$prefix"
 lib=$(dirname "$(find "$prefix" -name 'libsyntorch.*' -print -quit)")
-include=$(dirname "$(dirname "$(find "$prefix" -path '*/syntorch/context.h' -print -quit)")")
+include=$(dirname "$(dirname "$(find "$prefix" -path '*/syntorch/syntorch.h' -print -quit)")")
+[ "$(ls "$include")" = syntorch ] || fail "the include path holds more than syntorch/:" "$include"/*
 [ -f "$lib/pkgconfig/syntorch.pc" ] || fail "no pkgconfig/syntorch.pc beside the library in $lib"
 
 # One product on the CPU with a result known by hand, a model of any size on meta, and its trace as
 # JSON.
 cat >"$work/use.c" <<'END'
-#include "comm/comm.h"
-#include "export/export.h"
-#include "models/causal.h"
-#include "ops/ops.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <syntorch/syntorch.h>
 
 static syn_error err;
 
@@ -53,7 +50,7 @@ static void product(void) {
     must(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), "context");
     const syn_tensor in_a = syn_input(ctx, "a", &spec_a, a), in_b = syn_input(ctx, "b", &spec_b, b);
     const syn_tensor t = syn_matmul(ctx, in_a, in_b, false, false);
-    must(syn_tensor_read(ctx, t, c, sizeof c), "product");
+    if (syn_tensor_read(ctx, t, c, sizeof c) != SYN_OK) must(syn_ctx_check(ctx, &err), "product");
     printf("%g %g %g %g\n", c[0], c[1], c[2], c[3]);
     syn_ctx_free(ctx);
 }
@@ -73,13 +70,12 @@ static void model(void) {
     must(syn_model_new(&gpt, ctx, &config, &options, &err), "model");
     must(syn_causal_begin(gpt, 1, 4, &err), "begin");
     const syn_tensor logits = syn_causal_forward(gpt, syn_input(ctx, "ids", &ids, NULL));
-    must(syn_ctx_status(ctx), "forward");
+    must(syn_ctx_check(ctx, &err), "forward");
     printf("%lld parameters, %lld logits\n", (long long)syn_model_config_params(&config, 0),
            (long long)syn_tensor_dim(ctx, logits, -1));
     const syn_trace *trace = syn_ctx_trace(ctx);
     must(syn_trace_graph(&graph, &trace, 1, NULL, &err), "graph");
-    must(syn_sink_open_memory(&sink, &err), "sink");
-    must(syn_exporter_by_name("json")->write(graph, NULL, sink, &err), "json");
+    must(syn_export_memory(&sink, graph, &syn_export_json, NULL, &err), "json");
     size_t bytes;
     const char *json = syn_sink_data(sink, &bytes);
     if (!json || !strstr(json, "\"nodes\"")) exit(1);
@@ -119,17 +115,62 @@ if command -v pkg-config >/dev/null; then
         [ "$(LD_LIBRARY_PATH=$ldpath "$work/use-cpp")" = "$expected" ] || fail "the C++ program"
         echo "the same as C++"
     fi
+    quiet cc -std=c11 "${cflags[@]}" "$SYN_SOURCE/examples/mlp_two_ways.c" "${libs[@]}" -o "$work/mlp"
+    if command -v neato >/dev/null; then
+        LD_LIBRARY_PATH=$ldpath quiet "$work/mlp" "$work"
+        grep -q 'all_reduce' "$work/mlp_2.svg" || fail "examples/mlp_two_ways.c drew no all-reduce"
+    fi
+    echo "examples/mlp_two_ways.c is a user's program"
 fi
 
-# Each installed header alone, against nothing but what is installed.
+# Each installed header alone, as C and C++, against nothing but what is installed; and each that one
+# of them names is there.
 n=0
-while IFS= read -r header; do
-    quiet cc -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only "-I$include" -x c - \
-        <<<"#include \"$header\""
+mapfile -t headers < <(cd "$include" && find . -name '*.h' | sed 's|^\./||' | sort)
+for header in "${headers[@]}"; do
+    warnings=(-Wall -Wextra -Wpedantic -Werror -fsyntax-only)
+    quiet cc -std=c11 "${warnings[@]}" "-I$include" -x c - <<<"#include <$header>"
+    if command -v c++ >/dev/null; then
+        quiet c++ -std=c++17 "${warnings[@]}" "-I$include" -x c++ - <<<"#include <$header>"
+    fi
+    for named in $(grep -v '#include <' "$include/$header" | grep -oE '[a-z0-9_/]+\.h\b' || true); do
+        case $named in
+        */*) [ -f "$include/$named" ] ;;
+        *) find "$include" -name "$named" | grep -q . ;;
+        esac || fail "$header names $named, which is not installed"
+    done
     n=$((n + 1))
-done < <(cd "$include" && find . -name '*.h' | sed 's|^\./||' | sort)
-[ $n -gt 10 ] || fail "only $n headers are installed"
-echo "$n installed headers stand alone"
+done
+[ $n -gt 25 ] || fail "only $n headers are installed"
+echo "$n installed headers stand alone and name no others"
+
+# A shared library exports the functions and data that installed headers declare, and nothing else.
+# Of a static one the same is asked by making a shared one of it.
+if cc -dM -E - </dev/null | grep -q __clang__; then
+    echo "not compared: what is declared and what is exported, for want of gcc"
+else
+    shared=$(find "$lib" -name 'libsyntorch.so' -print -quit)
+    if [ -z "$shared" ]; then
+        shared="$work/libsyntorch.so"
+        quiet cc -shared -o "$shared" -Wl,--whole-archive "$lib/libsyntorch.a" -Wl,--no-whole-archive
+    fi
+    nm -D --defined-only "$shared" | awk '{print $NF}' | sort -u >"$work/exported"
+    echo '#include <syntorch/syntorch.h>' >"$work/all.c"
+    quiet cc -std=c11 "-I$include" -fsyntax-only -aux-info "$work/functions" "$work/all.c"
+    {
+        grep -F '/syntorch/' "$work/functions" | grep -v '\*/ static' |
+            sed -E 's/^[^(]*[ *](syn[a-z0-9_]*) \(.*/\1/'
+        cc -std=c11 "-I$include" -E -P "$work/all.c" | tr '\n' ' ' |
+            grep -oE 'extern const [a-z_]+ [^;(]*;' | grep -oE ' syn[a-z0-9_]+ *[[,;]' | tr -d ' [,;'
+    } | sort -u >"$work/declared"
+    difference=$(comm -3 "$work/declared" "$work/exported")
+    [ -z "$difference" ] || fail $'declared only, and (moved in) exported only:\n'"$difference"
+    internal=$(grep -vxE 'syn_[a-z0-9_]+|syn__fail' "$work/exported" | head -n 3 || true)
+    internal+=$(grep '^syn__' "$work/exported" | grep -vx syn__fail || true)
+    [ -z "$internal" ] || fail "exported without a public name: $internal"
+    [ "$(wc -l <"$work/exported")" -gt 200 ] || fail "only $(wc -l <"$work/exported") exports"
+    echo "$(wc -l <"$work/exported") functions and tables are declared and exported"
+fi
 
 cat >"$work/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.18)

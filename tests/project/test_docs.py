@@ -42,7 +42,7 @@ NOT_RUN = {
 # Options of other programs.
 FOREIGN = {"--allow-run-as-root", "--workload-configuration", "--comm-group-configuration",
            "--system-configuration", "--build", "--install",
-           "--prefix", "--test-dir", "--nproc_per_node"}
+           "--prefix", "--test-dir", "--nproc_per_node", "--cflags", "--libs"}
 
 
 def check(cond, text):

@@ -115,7 +115,8 @@ if command -v pkg-config >/dev/null; then
         [ "$(LD_LIBRARY_PATH=$ldpath "$work/use-cpp")" = "$expected" ] || fail "the C++ program"
         echo "the same as C++"
     fi
-    quiet cc -std=c11 "${cflags[@]}" "$SYN_SOURCE/examples/mlp_two_ways.c" "${libs[@]}" -o "$work/mlp"
+    example=$SYN_SOURCE/examples/mlp_two_ways.c
+    quiet cc -std=c11 "${cflags[@]}" "$example" "${libs[@]}" -o "$work/mlp"
     if command -v neato >/dev/null; then
         LD_LIBRARY_PATH=$ldpath quiet "$work/mlp" "$work"
         grep -q 'all_reduce' "$work/mlp_2.svg" || fail "examples/mlp_two_ways.c drew no all-reduce"
@@ -123,8 +124,8 @@ if command -v pkg-config >/dev/null; then
     echo "examples/mlp_two_ways.c is a user's program"
 fi
 
-# Each installed header alone, as C and C++, against nothing but what is installed; and each that one
-# of them names is there.
+# Each installed header alone, as C and C++, against nothing but what is installed; and each header
+# that one of them names is there.
 n=0
 mapfile -t headers < <(cd "$include" && find . -name '*.h' | sed 's|^\./||' | sort)
 for header in "${headers[@]}"; do
@@ -133,7 +134,8 @@ for header in "${headers[@]}"; do
     if command -v c++ >/dev/null; then
         quiet c++ -std=c++17 "${warnings[@]}" "-I$include" -x c++ - <<<"#include <$header>"
     fi
-    for named in $(grep -v '#include <' "$include/$header" | grep -oE '[a-z0-9_/]+\.h\b' || true); do
+    names=$(grep -v '#include <' "$include/$header" | grep -oE '[a-z0-9_/]+\.h\b' || true)
+    for named in $names; do
         case $named in
         */*) [ -f "$include/$named" ] ;;
         *) find "$include" -name "$named" | grep -q . ;;
@@ -152,7 +154,8 @@ else
     shared=$(find "$lib" -name 'libsyntorch.so' -print -quit)
     if [ -z "$shared" ]; then
         shared="$work/libsyntorch.so"
-        quiet cc -shared -o "$shared" -Wl,--whole-archive "$lib/libsyntorch.a" -Wl,--no-whole-archive
+        whole=(-Wl,--whole-archive "$lib/libsyntorch.a" -Wl,--no-whole-archive)
+        quiet cc -shared -o "$shared" "${whole[@]}"
     fi
     nm -D --defined-only "$shared" | awk '{print $NF}' | sort -u >"$work/exported"
     echo '#include <syntorch/syntorch.h>' >"$work/all.c"
@@ -161,7 +164,8 @@ else
         grep -F '/syntorch/' "$work/functions" | grep -v '\*/ static' |
             sed -E 's/^[^(]*[ *](syn[a-z0-9_]*) \(.*/\1/'
         cc -std=c11 "-I$include" -E -P "$work/all.c" | tr '\n' ' ' |
-            grep -oE 'extern const [a-z_]+ [^;(]*;' | grep -oE ' syn[a-z0-9_]+ *[[,;]' | tr -d ' [,;'
+            grep -oE 'extern const [a-z_]+ [^;(]*;' | grep -oE ' syn[a-z0-9_]+ *[[,;]' |
+            tr -d ' [,;'
     } | sort -u >"$work/declared"
     difference=$(comm -3 "$work/declared" "$work/exported")
     [ -z "$difference" ] || fail $'declared only, and (moved in) exported only:\n'"$difference"

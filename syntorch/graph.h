@@ -144,6 +144,11 @@ typedef struct syn_node {
     double predicted_ns; /* from --hw_config */
 } syn_node;
 
+/* Members of a node of which nothing else is known: (syn_node){SYN_NODE_UNKNOWN, .op = "add"}. */
+#define SYN_NODE_UNKNOWN                                                                   \
+    .reduce = -1, .peer = -1, .root = -1, .start_ns = SYN_NO_TIME, .wall_ns = SYN_NO_TIME, \
+    .cpu_ns = SYN_NO_TIME, .wait_ns = SYN_NO_TIME, .predicted_ns = SYN_NO_TIME
+
 /* The part of wall_ns that a communication waited for other ranks: 0 to wall_ns, 0 of other nodes.
  */
 double syn_node_waiting_ns(const syn_node *node);

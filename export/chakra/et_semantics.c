@@ -320,15 +320,7 @@ static syn_status fill(syn__et_builder *b, const syn__et_node *message, syn_node
 
 syn_status syn__et_to_graph(syn__et_builder *b, const syn__et_node *message, syn_node *out,
                             syn_error *err) {
-    *out = (syn_node){.id = message->id,
-                      .reduce = -1,
-                      .peer = -1,
-                      .root = -1,
-                      .start_ns = SYN_NO_TIME,
-                      .wall_ns = SYN_NO_TIME,
-                      .cpu_ns = SYN_NO_TIME,
-                      .wait_ns = SYN_NO_TIME,
-                      .predicted_ns = SYN_NO_TIME};
+    *out = (syn_node){.id = message->id, SYN_NODE_UNKNOWN};
     if (message->n_attrs > UINT32_MAX / 4)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED, "node %" PRIu64 " has too many attributes",
                         message->id);

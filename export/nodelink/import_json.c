@@ -263,15 +263,7 @@ static syn_status keep_tensor(syn__nodelink_file *r, const entry *e, size_t at) 
 static syn_status read_node(syn__nodelink_file *r) {
     const size_t at = here(r);
     entry e = {
-        .node = {.reduce = -1,
-                 .peer = -1,
-                 .tag = -1,
-                 .root = -1,
-                 .start_ns = SYN_NO_TIME,
-                 .wall_ns = SYN_NO_TIME,
-                 .cpu_ns = SYN_NO_TIME,
-                 .wait_ns = SYN_NO_TIME,
-                 .predicted_ns = SYN_NO_TIME},
+        .node = {SYN_NODE_UNKNOWN, .tag = -1},
         .spec = {.rank = -1},
         .kind = SYN_NODE_COMPUTE,
         .phase = SYN_PHASE_FORWARD,

@@ -146,14 +146,9 @@ static syn_status add_changed(syn__build *b, copied *c, view *v, const change_at
                                 .op = "",
                                 .label = "",
                                 .scope = "",
-                                .reduce = -1,
                                 .attributes = change->attributes,
                                 .n_attributes = change->n_attributes,
-                                .start_ns = SYN_NO_TIME,
-                                .wall_ns = SYN_NO_TIME,
-                                .cpu_ns = SYN_NO_TIME,
-                                .wait_ns = SYN_NO_TIME,
-                                .predicted_ns = SYN_NO_TIME};
+                                SYN_NODE_UNKNOWN};
         v->at[n_met++] = i;
         status = syn_graph_add_node(c->changed, v->changed, &facts, found->err);
     }

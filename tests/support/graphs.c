@@ -1,7 +1,7 @@
 #include "tests/support/graphs.h"
 
 syn_node plain_node(uint64_t id, const char *op) {
-    return (syn_node){.id = id, .op = op, .label = op, .scope = "", NO_COMM, NO_TIMES};
+    return (syn_node){.id = id, .op = op, .label = op, .scope = "", .tag = -1, SYN_NODE_UNKNOWN};
 }
 
 syn_status add_tensor(syn_graph *g, uint32_t rank, const char *name, uint32_t flags,

@@ -10,7 +10,6 @@
 #include "syntorch/graph.h"
 
 /* Members of a node: no communication, no times. */
-#define NO_COMM .reduce = -1, .peer = -1, .tag = -1, .root = -1
 #define NO_TIMES                                                            \
     .start_ns = SYN_NO_TIME, .wall_ns = SYN_NO_TIME, .cpu_ns = SYN_NO_TIME, \
     .wait_ns = SYN_NO_TIME, .predicted_ns = SYN_NO_TIME

@@ -107,7 +107,7 @@ syn_status visualize_run(const syn_graph *graph, const char *folder, const char 
     return s;
 }
 
-syn_status visualize_keep(const cli_inputs *inputs, const char *folder, int64_t n_ranks,
+syn_status visualize_keep(const syn__input_files *inputs, const char *folder, int64_t n_ranks,
                           syn_error *err) {
     syn_status s = SYN_OK;
     for (size_t i = 0; i <= sizeof files / sizeof files[0] && s == SYN_OK; i++) {
@@ -115,7 +115,7 @@ syn_status visualize_keep(const cli_inputs *inputs, const char *folder, int64_t 
         char *path = join(folder, is_set ? "trace" : files[i].name, err);
         if (!path) return SYN_E_NOMEM;
         s = is_set ? cli_inputs_keep_set(inputs, path, n_ranks, err)
-                   : cli_inputs_keep(inputs, path, err);
+                   : syn__input_files_keep(inputs, path, err);
         syn_free(path);
     }
     return s;

@@ -138,10 +138,11 @@ if needed=$(ldd "$build/syntorch" 2>/dev/null) &&
     fail "syntorch loads OpenBLAS"
 fi
 
-# Every anomaly and note that a conversion can tell is explained.
-for name in \
-    $(sed -nE 's/^ +\[SYN__PT_[A-Z_]+\] = "([a-z-]+)",.*/\1/p' export/pytorch/read/pt_report.c) \
-    $(sed -nE 's/^ +X\([A-Z_]+, "([a-z-]+)",.*/\1/p' export/pytorch/match/pt_hints.h); do
+# Every anomaly and hint of a conversion is explained.
+names=$(sed -nE 's/^ +X\([A-Z_]+, "([a-z-]+)",.*/\1/p' export/pytorch_notes.h)
+[ "$(wc -l <<<"$names")" = "$(grep -c '^ *X(' export/pytorch_notes.h)" ] ||
+    fail "export/pytorch_notes.h: only these were found: $names"
+for name in $names; do
     grep -q "\`$name\`" docs/pytorch.md || fail "docs/pytorch.md does not explain $name"
 done
 

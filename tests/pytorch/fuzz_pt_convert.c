@@ -36,16 +36,16 @@ static bool open_part(rest *r, syn__file_text *input, const char *name) {
     return s == SYN_OK;
 }
 
-static syn_status read_rank(rest *r, syn__pt_rank *rank, const syn__pt_options *options,
-                            syn__pt_report *report, syn_error *err) {
+static syn_status read_rank(rest *r, syn__pt_rank *rank, const syn_pytorch_options *options,
+                            syn_pytorch_note *notes, syn_error *err) {
     if (!open_part(r, &rank->host_input, "host") || !open_part(r, &rank->device_input, "device"))
         return SYN_E_NOMEM;
     if (!rank->host_input.data && !rank->device_input.data) return SYN_E_INVALID;
-    SYN_TRY(syn__pt_rank_load(rank, options, report, err));
-    SYN_TRY(syn__pt_match(rank, options, report, err));
-    SYN_TRY(syn__pt_find_comms(rank, report, err));
-    SYN_TRY(syn__pt_connect(rank, options, report, err));
-    return syn__pt_order(rank, report, err);
+    SYN_TRY(syn__pt_rank_load(rank, options, notes, err));
+    SYN_TRY(syn__pt_match(rank, options, notes, err));
+    SYN_TRY(syn__pt_find_comms(rank, notes, err));
+    SYN_TRY(syn__pt_connect(rank, options, err));
+    return syn__pt_order(rank, notes, err);
 }
 
 static void check_order(const syn__pt_rank *r) {
@@ -54,13 +54,13 @@ static void check_order(const syn__pt_rank *r) {
             need(r->ids[r->deps[d].from] < r->ids[op]);
 }
 
-static void write_both(const syn__pt_rank *r, const syn__pt_options *options) {
+static void write_both(const syn__pt_rank *r, const syn_pytorch_options *options) {
     for (int sim = 0; sim < 2; sim++) {
         syn_sink *sink = NULL;
         syn_error err = {0};
         if (syn_sink_open_memory(&sink, NULL) != SYN_OK) return;
-        const syn_status s = sim ? syn__pt_write_sim(r, options, sink, NULL, &err)
-                                 : syn__pt_write_full(r, options, sink, &err);
+        const syn_status s = sim ? syn__pt_write_sim(r, options->version, sink, NULL, &err)
+                                 : syn__pt_write_full(r, options->version, sink, &err);
         need(s == SYN_OK || err.text[0] != '\0');
         (void)syn_sink_close(sink, false, NULL);
     }
@@ -69,21 +69,21 @@ static void write_both(const syn__pt_rank *r, const syn__pt_options *options) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size > 1 << 15) return 0;
     syn__pt_rank ranks[2] = {{0}};
-    syn__pt_options options = SYN__PT_DEFAULTS;
-    syn__pt_report report = {0};
+    syn_pytorch_options options = {0};
+    syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES] = {{0}};
     syn_error err = {0};
     rest r = {(const char *)data, size};
     size_t n = 0;
     syn_status s = SYN_OK;
     options.trim = size % 2 == 1;
     while (n < 2 && s == SYN_OK && (n == 0 || r.bytes > 0)) {
-        s = read_rank(&r, &ranks[n], &options, &report, &err);
+        s = read_rank(&r, &ranks[n], &options, notes, &err);
         if (s == SYN_OK) ranks[n].rank = (int32_t)n;
         n++;
     }
     if (s == SYN_OK) {
         for (size_t i = 0; i < n; i++) check_order(&ranks[i]);
-        s = syn__pt_set_agree(ranks, n, &report, &err);
+        s = syn__pt_set_agree(ranks, n, notes, &err);
         for (size_t i = 0; i < n && s == SYN_OK; i++) write_both(&ranks[i], &options);
     }
     for (size_t i = 0; i < n; i++) syn__pt_rank_free(&ranks[i]);

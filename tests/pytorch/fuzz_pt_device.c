@@ -34,11 +34,11 @@ static void check_event(const syn__pt_device *device, const syn__pt_event *e) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size > 1 << 14) return 0;
     syn__file_text input;
-    syn__pt_report report = {0};
+    syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES] = {{0}};
     syn_error err = {0};
     syn__pt_device device;
     if (syn__file_text_memory(&input, "fuzz", (const char *)data, size, &err) != SYN_OK) return 0;
-    const syn_status status = syn__pt_device_read(&device, &input, &report, &err);
+    const syn_status status = syn__pt_device_read(&device, &input, notes, &err);
     if (status == SYN_OK) {
         uint64_t n = 0;
         for (int i = 0; i < SYN__PT_CLASSES; i++) n += device.n_class[i];

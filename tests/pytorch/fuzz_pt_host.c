@@ -37,15 +37,18 @@ static void check_node(const syn__pt_host *host, const syn__pt_host_node *n) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const int64_t objects[] = {SYN__PT_OBJECT_LAST, SYN__PT_OBJECT_ALL, 0, 1};
+    static const syn_pytorch_object objects[] = {{SYN_PYTORCH_LAST_OBJECT, 0},
+                                                 {SYN_PYTORCH_ALL_OBJECTS, 0},
+                                                 {SYN_PYTORCH_ONE_OBJECT, 0},
+                                                 {SYN_PYTORCH_ONE_OBJECT, 1}};
     if (size == 0 || size > 1 << 14) return 0;
     syn__file_text input;
-    syn__pt_report report = {0};
+    syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES] = {{0}};
     syn_error err = {0};
     syn__pt_host host;
     if (syn__file_text_memory(&input, "fuzz", (const char *)data + 1, size - 1, &err) != SYN_OK)
         return 0;
-    const syn_status status = syn__pt_host_read(&host, &input, objects[data[0] & 3], &report, &err);
+    const syn_status status = syn__pt_host_read(&host, &input, objects[data[0] & 3], notes, &err);
     if (status == SYN_OK) {
         need(host.n_nodes > 0);
         const syn__str tops[] = {host.document, host.schema,   host.pid,
@@ -55,9 +58,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         need(err.text[0] != '\0');
     }
-    for (int i = 0; i < SYN__PT_ANOMALIES; i++)
-        need(report.notes[i].count == 0 || report.notes[i].at <= input.bytes ||
-             report.notes[i].at == SYN__PT_NO_PLACE);
+    for (int i = 0; i < SYN_PYTORCH_ANOMALIES; i++)
+        need(notes[i].count == 0 || notes[i].at <= input.bytes ||
+             notes[i].at == SYN_PYTORCH_NO_PLACE);
     syn__pt_host_free(&host);
     syn__file_text_close(&input);
     return 0;

@@ -22,7 +22,7 @@ static int is_valid(const char *text, size_t bytes) {
     return strstr(err.text, " deep") != NULL || strstr(err.text, "too large") != NULL ? -1 : 0;
 }
 
-static syn_sink *repair(const char *text, size_t bytes, int64_t object,
+static syn_sink *repair(const char *text, size_t bytes, syn_pytorch_object object,
                         syn__pt_repaired *repaired) {
     syn_error err = {0};
     syn__file_text input;
@@ -38,7 +38,10 @@ static syn_sink *repair(const char *text, size_t bytes, int64_t object,
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const int64_t objects[] = {SYN__PT_OBJECT_LAST, SYN__PT_OBJECT_ALL, 0, 1};
+    static const syn_pytorch_object objects[] = {{SYN_PYTORCH_LAST_OBJECT, 0},
+                                                 {SYN_PYTORCH_ALL_OBJECTS, 0},
+                                                 {SYN_PYTORCH_ONE_OBJECT, 0},
+                                                 {SYN_PYTORCH_ONE_OBJECT, 1}};
     if (size == 0) return 0;
     const char *text = (const char *)data + 1;
     syn__pt_repaired first, again;
@@ -53,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         (bytes != size - 1 || memcmp(out, text, bytes) != 0))
         abort();
     /* Lists that do not begin with an object are taken for a line of a log. */
-    syn_sink *twice = object ? repair(out, bytes, SYN__PT_OBJECT_LAST, &again) : NULL;
+    syn_sink *twice = object ? repair(out, bytes, (syn_pytorch_object){0}, &again) : NULL;
     if (twice != NULL) {
         const char *same = syn_sink_data(twice, &more);
         if (same == NULL || more != bytes || memcmp(same, out, bytes) != 0) abort();

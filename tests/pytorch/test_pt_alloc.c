@@ -16,26 +16,26 @@
 #include "tests/support/test.h"
 
 static syn_status convert(syn_sink *sink, syn_error *err) {
-    static const syn__pt_options options = SYN__PT_DEFAULTS;
+    static const syn_pytorch_options options = {0};
     syn__pt_rank rank;
-    syn__pt_report report = {0};
-    syn__pt_replayed replayed = {0};
+    syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES] = {{0}};
+    syn_pytorch_replay replayed = {0};
     syn__pt_merged_list merged = {0};
     syn_status s =
         syn__pt_rank_read(&rank, reference_path("pt_compat/messages_host.json"),
-                          reference_path("pt_compat/messages_device.json"), &options, &report, err);
-    if (s == SYN_OK) s = syn__pt_match(&rank, &options, &report, err);
-    if (s == SYN_OK) s = syn__pt_find_comms(&rank, &report, err);
-    if (s == SYN_OK) s = syn__pt_connect(&rank, &options, &report, err);
-    if (s == SYN_OK) s = syn__pt_order(&rank, &report, err);
-    if (s == SYN_OK) s = syn__pt_set_agree(&rank, 1, &report, err);
-    if (s == SYN_OK) s = syn__pt_write_full(&rank, &options, sink, err);
-    if (s == SYN_OK) s = syn__pt_write_sim(&rank, &options, sink, NULL, err);
+                          reference_path("pt_compat/messages_device.json"), &options, notes, err);
+    if (s == SYN_OK) s = syn__pt_match(&rank, &options, notes, err);
+    if (s == SYN_OK) s = syn__pt_find_comms(&rank, notes, err);
+    if (s == SYN_OK) s = syn__pt_connect(&rank, &options, err);
+    if (s == SYN_OK) s = syn__pt_order(&rank, notes, err);
+    if (s == SYN_OK) s = syn__pt_set_agree(&rank, 1, notes, err);
+    if (s == SYN_OK) s = syn__pt_write_full(&rank, options.version, sink, err);
+    if (s == SYN_OK) s = syn__pt_write_sim(&rank, options.version, sink, NULL, err);
     if (s == SYN_OK) s = syn__pt_replay(&rank, &replayed, err);
     if (s == SYN_OK) s = syn__pt_merge_rank(&rank, &merged, err);
     if (s == SYN_OK) s = syn__pt_write_linked(&rank.host, &rank.device, &merged, sink, err);
     syn__pt_merged_free(&merged);
-    syn_free(replayed.lanes);
+    syn_free(replayed.rows);
     syn__pt_rank_free(&rank);
     return s;
 }
@@ -50,7 +50,7 @@ static syn_status convert_compat(syn_sink *sink, syn_error *err) {
     if (s == SYN_OK)
         s = syn__file_text_open(&device_input, reference_path("pt_compat/messages_device.json"),
                                 err);
-    if (s == SYN_OK) s = syn__pt_host_read(&host, &host_input, SYN__PT_OBJECT_LAST, NULL, err);
+    if (s == SYN_OK) s = syn__pt_host_read(&host, &host_input, (syn_pytorch_object){0}, NULL, err);
     if (s == SYN_OK) s = syn__pt_device_read(&device, &device_input, NULL, err);
     if (s == SYN_OK) s = syn__pt_compat_link(&host, &device, &merged, err);
     if (s == SYN_OK) s = syn__pt_write_linked(&host, &device, &merged, sink, err);
@@ -108,14 +108,14 @@ static void cut_anywhere(void) {
     for (size_t cut = 1; cut < behind; cut += 37) {
         syn__file_text part;
         syn__pt_host host;
-        syn__pt_report report = {0};
+        syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES] = {{0}};
         const size_t complete = complete_before(whole.data, cut);
         CHECK_OK(syn__file_text_memory(&part, "cut.json", whole.data, cut, &err), err);
-        const syn_status s = syn__pt_host_read(&host, &part, SYN__PT_OBJECT_LAST, &report, NULL);
+        const syn_status s = syn__pt_host_read(&host, &part, (syn_pytorch_object){0}, notes, NULL);
         CHECK_MSG(host.n_nodes == complete, "cut at %zu: %zu nodes, not %zu", cut, host.n_nodes,
                   complete);
         CHECK((s == SYN_OK) == (complete > 0));
-        if (s == SYN_OK) CHECK_INT(report.notes[SYN__PT_TRUNCATED].count, 1);
+        if (s == SYN_OK) CHECK_INT(notes[SYN_PYTORCH_ANOMALY_TRUNCATED].count, 1);
         syn__pt_host_free(&host);
         syn__file_text_close(&part);
     }

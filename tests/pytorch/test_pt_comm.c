@@ -22,7 +22,7 @@ static void test_told_by_kernel(void) {
     const syn__pt_rank *r = &t->rank;
     CHECK_INT(r->n_comms, 1);
     const syn__pt_comm *c = &r->comms[0];
-    CHECK_INT(r->ops[c->op].kind, SYN__PT_OP_KERNEL);
+    CHECK_INT(r->ops[c->op].kind, SYN_PYTORCH_OP_KERNEL);
     CHECK_INT(r->ops[c->op].comm, 0);
     CHECK_INT(c->type, SYN__ET_COMM_COLL_NODE);
     CHECK_INT(c->collective, 2);
@@ -35,7 +35,7 @@ static void test_told_by_kernel(void) {
     CHECK_INT(r->groups[0].n_ranks, 4);
     CHECK_INT(r->groups[0].ranks[0], 4);
     CHECK_INT(r->groups[0].ranks[3], 7);
-    CHECK_INT(t->report.notes[SYN__PT_UNKNOWN_COLLECTIVE].count, 0);
+    CHECK_INT(t->notes[SYN_PYTORCH_ANOMALY_UNKNOWN_COLLECTIVE].count, 0);
     end_traces(t);
 }
 
@@ -52,8 +52,9 @@ static void check_row(const call_row *row, int i) {
     CHECK_MSG(r->n_comms == 1, "row %d: %zu", i, r->n_comms);
     CHECK_MSG(r->comms[0].collective == row->collective, "row %d: %d", i, r->comms[0].collective);
     CHECK_MSG(r->comms[0].bytes == row->bytes, "row %d: %lld", i, (long long)r->comms[0].bytes);
-    CHECK_MSG((int)t->report.notes[SYN__PT_UNKNOWN_COLLECTIVE].count == row->unknown, "row %d", i);
-    CHECK_MSG((t->report.notes[SYN__PT_SIZE_UNKNOWN].count != 0) ==
+    CHECK_MSG((int)t->notes[SYN_PYTORCH_ANOMALY_UNKNOWN_COLLECTIVE].count == row->unknown, "row %d",
+              i);
+    CHECK_MSG((t->notes[SYN_PYTORCH_ANOMALY_SIZE_UNKNOWN].count != 0) ==
                   (row->bytes == 1 && row->collective != 9),
               "row %d", i);
     end_traces(t);
@@ -149,7 +150,7 @@ static void test_one_node_a_call(void) {
     CHECK_INT(r->comms[1].bytes, 80);
     CHECK(syn__str_is(syn__pt_op_name(r, &r->ops[r->comms[1].op]), "ncclDevKernel_Reduce_Sum_f32"));
     CHECK_INT(r->comms[2].collective, 5);
-    CHECK_INT(r->ops[r->comms[2].op].kind, SYN__PT_OP_KERNEL);
+    CHECK_INT(r->ops[r->comms[2].op].kind, SYN_PYTORCH_OP_KERNEL);
     size_t marked = 0;
     for (size_t i = 0; i < r->n_ops; i++) marked += r->ops[i].comm != SYN__PT_NONE;
     CHECK_INT(marked, 3);
@@ -189,8 +190,8 @@ static void test_peers(void) {
         CHECK_MSG((int)c->type == rows[i].type && c->collective == -1, "row %zu", i);
         CHECK_MSG(c->peer == rows[i].peer, "row %zu: %d", i, c->peer);
         CHECK_INT(c->bytes, *rows[i].inputs != '\0' ? 36 : 40);
-        CHECK_INT(t->report.notes[SYN__PT_PEER_UNKNOWN].count, rows[i].peer < 0);
-        CHECK_INT(t->report.notes[SYN__PT_UNKNOWN_COLLECTIVE].count, 0);
+        CHECK_INT(t->notes[SYN_PYTORCH_ANOMALY_PEER_UNKNOWN].count, rows[i].peer < 0);
+        CHECK_INT(t->notes[SYN_PYTORCH_ANOMALY_UNKNOWN_COLLECTIVE].count, 0);
         end_traces(t);
     }
 }
@@ -230,7 +231,7 @@ static void test_batches(void) {
         CHECK_INT(c->type, types[i]);
         CHECK_INT(c->peer, peers[i]);
         CHECK_INT(c->bytes, bytes[i]);
-        CHECK_INT(op->kind, SYN__PT_OP_KERNEL);
+        CHECK_INT(op->kind, SYN_PYTORCH_OP_KERNEL);
         CHECK_INT(op->comm, i);
         CHECK_INT(op->wall_ns, i < 3 ? 4000 : 0);
     }
@@ -256,14 +257,14 @@ static void test_by_time(void) {
         CHECK_OK(find(t, ""), t->err);
         const syn__pt_rank *r = &t->rank;
         const syn__pt_comm *last = &r->comms[r->n_comms - 1];
-        CHECK_INT(t->report.notes[SYN__PT_TIME_ONLY].count, 1);
+        CHECK_INT(t->notes[SYN_PYTORCH_ANOMALY_TIME_ONLY].count, 1);
         CHECK_INT(r->n_comms, same ? 1 : 2);
         CHECK_INT(r->comms[0].collective, 0);
         CHECK_INT(r->comms[0].bytes, 40);
-        CHECK_INT(r->ops[last->op].kind, SYN__PT_OP_KERNEL);
+        CHECK_INT(r->ops[last->op].kind, SYN_PYTORCH_OP_KERNEL);
         CHECK_INT(last->collective, same ? 0 : 2);
         CHECK_INT(last->bytes, same ? 40 : 1);
-        CHECK_INT(t->report.notes[SYN__PT_SIZE_UNKNOWN].count, !same);
+        CHECK_INT(t->notes[SYN_PYTORCH_ANOMALY_SIZE_UNKNOWN].count, !same);
         end_traces(t);
     }
 }

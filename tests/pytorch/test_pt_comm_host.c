@@ -140,8 +140,8 @@ static void test_group_lists(void) {
     CHECK_INT(r->n_groups, 7);
     CHECK_INT(r->n_comms, 3);
     CHECK_STR(r->groups[r->comms[0].group].name, "tp a");
-    CHECK_INT(t->report.notes[SYN__PT_GROUP_CONFLICT].count, 0);
-    CHECK_INT(t->report.notes[SYN__PT_GROUP_UNKNOWN].count, 0);
+    CHECK_INT(t->notes[SYN_PYTORCH_ANOMALY_GROUP_CONFLICT].count, 0);
+    CHECK_INT(t->notes[SYN_PYTORCH_ANOMALY_GROUP_UNKNOWN].count, 0);
     end_traces(t);
 }
 
@@ -160,7 +160,7 @@ static void test_group_conflict(void) {
     }
     CHECK_OK(find(t, ""), t->err);
     check_group(&t->rank, "1", 2, "0 1");
-    CHECK_INT(t->report.notes[SYN__PT_GROUP_CONFLICT].count, 1);
+    CHECK_INT(t->notes[SYN_PYTORCH_ANOMALY_GROUP_CONFLICT].count, 1);
     end_traces(t);
 }
 
@@ -179,7 +179,7 @@ static void test_group_unknown(void) {
         CHECK_INT(t->rank.n_comms, n + 1);
         CHECK_INT(t->rank.comms[n].group, n == 1 ? 0 : SYN__PT_NONE);
         /* No group's ranks are told. */
-        CHECK_INT(t->report.notes[SYN__PT_GROUP_UNKNOWN].count, n + 1);
+        CHECK_INT(t->notes[SYN_PYTORCH_ANOMALY_GROUP_UNKNOWN].count, n + 1);
         end_traces(t);
     }
 }
@@ -279,21 +279,21 @@ static size_t compare(const syn__pt_rank *r, const syn__file_text *et) {
 }
 
 static void check_reference(const char *folder, const char *et_name, size_t n_comms) {
-    const syn__pt_options options = SYN__PT_DEFAULTS;
+    const syn_pytorch_options options = {0};
     const char *host = shared_path("pytorch-traces/%s/host.0.json.gz", folder);
     const char *device = shared_path("pytorch-traces/%s/device.0.json.gz", folder);
     const char *et = shared_path("pytorch-traces/%s/%s", folder, et_name);
-    syn__pt_report report = {0};
+    syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES] = {{0}};
     syn__file_text file;
     syn__pt_rank r;
     syn_error err = {0};
-    CHECK_OK(syn__pt_rank_read(&r, host, device, &options, &report, &err), err);
-    CHECK_OK(syn__pt_match(&r, &options, &report, &err), err);
-    CHECK_OK(syn__pt_find_comms(&r, &report, &err), err);
+    CHECK_OK(syn__pt_rank_read(&r, host, device, &options, notes, &err), err);
+    CHECK_OK(syn__pt_match(&r, &options, notes, &err), err);
+    CHECK_OK(syn__pt_find_comms(&r, notes, &err), err);
     CHECK_OK(syn__file_text_open(&file, et, &err), err);
     CHECK_INT(r.n_comms, n_comms);
     CHECK_INT(compare(&r, &file), n_comms);
-    CHECK_INT(report.notes[SYN__PT_GROUP_UNKNOWN].count, 0);
+    CHECK_INT(notes[SYN_PYTORCH_ANOMALY_GROUP_UNKNOWN].count, 0);
     syn__file_text_close(&file);
     syn__pt_rank_free(&r);
 }

@@ -12,7 +12,7 @@ static syn__pt_cost cost(const char *name, const char *in_shapes, const char *in
              "{\"inputs\": {\"values\": %s, \"shapes\": %s, \"types\": %s}, "
              "\"outputs\": {\"values\": [], \"shapes\": %s, \"types\": []}}",
              in_values, in_shapes, in_types, out_shapes);
-    const hand_op row = {.name = name, .kind = SYN__PT_OP_HOST, .text = text};
+    const hand_op row = {.name = name, .kind = SYN_PYTORCH_OP_HOST, .text = text};
     hand_make(&h, &row, 1);
     const syn__pt_cost c = syn__pt_cost_of(&h.rank.host, &h.nodes[0]);
     hand_free(&h);
@@ -127,7 +127,7 @@ static void test_flat(void) {
         "[\"Tensor(float)\",\"Tensor(float)\"], \"output_shapes\": [[3,7]], \"output_types\": "
         "[\"Tensor(float)\"], \"inputs\": [[1,2,0,15,4,\"cpu\"],[3,4,0,35,4,\"cpu\"]], "
         "\"outputs\": [[5,6,0,21,4,\"cpu\"]]}";
-    const hand_op row = {.name = "aten::mm", .kind = SYN__PT_OP_HOST, .text = text};
+    const hand_op row = {.name = "aten::mm", .kind = SYN_PYTORCH_OP_HOST, .text = text};
     hand h;
     hand_make(&h, &row, 1);
     h.nodes[0].outputs_bytes = (uint32_t)(strrchr(text, ']') + 1 - strstr(text, "[[5,6"));
@@ -161,7 +161,7 @@ static void test_damage(void) {
                                         .text_bytes = (uint32_t)n,
                                         .inputs = 11,
                                         .inputs_bytes = (uint32_t)n - 11};
-        const hand_op row = {.name = "aten::mm", .kind = SYN__PT_OP_HOST};
+        const hand_op row = {.name = "aten::mm", .kind = SYN_PYTORCH_OP_HOST};
         hand h;
         hand_make(&h, &row, 1);
         const syn__pt_cost c = syn__pt_cost_of(&h.rank.host, &node);

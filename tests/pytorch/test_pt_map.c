@@ -1,10 +1,7 @@
-/* The table from 64-bit keys, and the report's texts. */
+/* The table from 64-bit keys. */
 #include "export/pytorch/read/pt_map.h"
-#include "export/pytorch/read/pt_report.h"
 #include "syntorch/memory.h"
 #include "tests/support/test.h"
-
-#include <ctype.h>
 
 /* Key i of a family: in sequence, in steps, upper half only, negative, scattered. */
 static uint64_t key_of(int family, uint64_t i) {
@@ -80,45 +77,8 @@ static void out_of_memory(void) {
     }
 }
 
-static void names_are_the_ids(void) {
-    static const char *const ids[] = {
-#define SYN_X(id, met, done) #id,
-        SYN__PT_ANOMALY_LIST(SYN_X)
-#undef SYN_X
-    };
-    for (int i = 0; i < SYN__PT_ANOMALIES; i++) {
-        char name[64] = {0};
-        for (size_t k = 0; ids[i][k] != '\0'; k++)
-            name[k] = (char)(ids[i][k] == '_' ? '-' : tolower(ids[i][k]));
-        CHECK_STR(syn__pt_anomaly_name((syn__pt_anomaly)i), name);
-        CHECK(strlen(syn__pt_anomaly_met((syn__pt_anomaly)i)) > 3);
-        CHECK(strlen(syn__pt_anomaly_done((syn__pt_anomaly)i)) > 3);
-    }
-    CHECK_STR(syn__pt_anomaly_met(SYN__PT_EXTRA_COMMA), "commas too many");
-    CHECK_STR(syn__pt_anomaly_done(SYN__PT_EXTRA_COMMA), "read over");
-}
-
-static void the_first_place_is_kept(void) {
-    syn__pt_report report = {0};
-    syn__pt_note_at(&report, SYN__PT_NO_ID, "a", 12, 3);
-    syn__pt_note_at(&report, SYN__PT_NO_ID, "b", 5, 4);
-    syn__pt_note_many(&report, SYN__PT_NO_ID, 10, "c", 1);
-    const syn__pt_note *note = &report.notes[SYN__PT_NO_ID];
-    CHECK(note->count == 12 && note->at == 12 && note->node == 3);
-    CHECK_STR(note->file, "a");
-    syn__pt_note_many(&report, SYN__PT_CONTROL, 0, "c", 1);
-    CHECK(report.notes[SYN__PT_CONTROL].count == 0);
-    syn__pt_note_many(&report, SYN__PT_CONTROL, 3, "c", 1);
-    note = &report.notes[SYN__PT_CONTROL];
-    CHECK(note->count == 3 && note->at == 1 && note->node == SYN__PT_NO_PLACE);
-    syn__pt_note_at(NULL, SYN__PT_NO_ID, "a", 1, 1);
-    syn__pt_note_many(NULL, SYN__PT_NO_ID, 1, "a", 1);
-}
-
 static const test_case cases[] = {
     {"keys_are_found", keys_are_found},
     {"out_of_memory", out_of_memory},
-    {"names_are_the_ids", names_are_the_ids},
-    {"the_first_place_is_kept", the_first_place_is_kept},
 };
 TEST_MAIN(cases)

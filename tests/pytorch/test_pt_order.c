@@ -16,7 +16,7 @@ static syn__pt_rank make(size_t n_ops) {
     return r;
 }
 
-static void edge(syn__pt_rank *r, uint32_t from, uint32_t to, syn__pt_edge_class c) {
+static void edge(syn__pt_rank *r, uint32_t from, uint32_t to, syn_pytorch_edge_class c) {
     CHECK(syn_grow(&r->edges, &r->edges_cap, r->n_edges + 1, sizeof *r->edges, NULL) == SYN_OK);
     const syn__pt_edge e = {from, to, c};
     r->edges[r->n_edges++] = e;
@@ -36,38 +36,39 @@ static bool is_order(const syn__pt_rank *r) {
     return ok;
 }
 
-static void order(syn__pt_rank *r, syn__pt_report *report) {
+static void order(syn__pt_rank *r, syn_pytorch_note *notes) {
     syn_error err = {0};
-    CHECK(syn__pt_order(r, report, &err) == SYN_OK);
+    CHECK(syn__pt_order(r, notes, &err) == SYN_OK);
     CHECK(is_order(r));
 }
 
 /* Edges in any order come out by op, one a pair: a stream edge says more than a call. */
 static void test_deps(void) {
     syn__pt_rank r = make(4);
-    syn__pt_report report = {0};
-    edge(&r, 2, 3, SYN__PT_EDGE_CALL);
-    edge(&r, 0, 3, SYN__PT_EDGE_PROGRAM);
-    edge(&r, 2, 3, SYN__PT_EDGE_STREAM);
-    edge(&r, 0, 1, SYN__PT_EDGE_LAUNCH);
-    edge(&r, 0, 3, SYN__PT_EDGE_CALL);
-    order(&r, &report);
+    syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES] = {{0}};
+    edge(&r, 2, 3, SYN_PYTORCH_EDGE_CALL);
+    edge(&r, 0, 3, SYN_PYTORCH_EDGE_PROGRAM);
+    edge(&r, 2, 3, SYN_PYTORCH_EDGE_STREAM);
+    edge(&r, 0, 1, SYN_PYTORCH_EDGE_LAUNCH);
+    edge(&r, 0, 3, SYN_PYTORCH_EDGE_CALL);
+    order(&r, notes);
     CHECK(r.n_deps == 3);
     CHECK(r.first_dep[1] == 0 && r.first_dep[2] == 1 && r.first_dep[3] == 1 && r.first_dep[4] == 3);
-    CHECK(r.deps[0].from == 0 && r.deps[0].class_ == SYN__PT_EDGE_LAUNCH);
-    CHECK(r.deps[1].from == 0 && r.deps[1].class_ == SYN__PT_EDGE_PROGRAM);
-    CHECK(r.deps[2].from == 2 && r.deps[2].class_ == SYN__PT_EDGE_STREAM);
-    CHECK(r.n_edge_class[SYN__PT_EDGE_CALL] == 0 && r.n_edge_class[SYN__PT_EDGE_STREAM] == 1);
-    CHECK(report.notes[SYN__PT_CYCLE].count == 0 && r.n_dropped == 0);
+    CHECK(r.deps[0].from == 0 && r.deps[0].class_ == SYN_PYTORCH_EDGE_LAUNCH);
+    CHECK(r.deps[1].from == 0 && r.deps[1].class_ == SYN_PYTORCH_EDGE_PROGRAM);
+    CHECK(r.deps[2].from == 2 && r.deps[2].class_ == SYN_PYTORCH_EDGE_STREAM);
+    CHECK(r.n_edge_class[SYN_PYTORCH_EDGE_CALL] == 0 &&
+          r.n_edge_class[SYN_PYTORCH_EDGE_STREAM] == 1);
+    CHECK(notes[SYN_PYTORCH_ANOMALY_CYCLE].count == 0 && r.n_dropped == 0);
     syn__pt_rank_free(&r);
 }
 
 /* 0 <- 3 -> 1 -> 2, all later ids first where they may: 3 0 1 2. */
 static void test_backward_ids(void) {
     syn__pt_rank r = make(4);
-    edge(&r, 3, 0, SYN__PT_EDGE_SYNC);
-    edge(&r, 3, 1, SYN__PT_EDGE_SYNC);
-    edge(&r, 1, 2, SYN__PT_EDGE_PROGRAM);
+    edge(&r, 3, 0, SYN_PYTORCH_EDGE_SYNC);
+    edge(&r, 3, 1, SYN_PYTORCH_EDGE_SYNC);
+    edge(&r, 1, 2, SYN_PYTORCH_EDGE_PROGRAM);
     order(&r, NULL);
     const uint32_t expected[] = {3, 0, 1, 2};
     CHECK(memcmp(r.order, expected, sizeof expected) == 0);
@@ -79,19 +80,20 @@ static void test_backward_ids(void) {
    goes back too, but nothing turns on it; 3 -> 5 hangs from the cycle and stays. */
 static void test_cycle(void) {
     syn__pt_rank r = make(7);
-    syn__pt_report report = {0};
-    edge(&r, 1, 2, SYN__PT_EDGE_PROGRAM);
-    edge(&r, 2, 3, SYN__PT_EDGE_PROGRAM);
-    edge(&r, 3, 1, SYN__PT_EDGE_SYNC);
-    edge(&r, 4, 0, SYN__PT_EDGE_SYNC);
-    edge(&r, 3, 6, SYN__PT_EDGE_PROGRAM);
-    edge(&r, 6, 5, SYN__PT_EDGE_SYNC);
-    order(&r, &report);
-    CHECK(r.n_dropped == 1 && report.notes[SYN__PT_CYCLE].count == 1);
+    syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES] = {{0}};
+    edge(&r, 1, 2, SYN_PYTORCH_EDGE_PROGRAM);
+    edge(&r, 2, 3, SYN_PYTORCH_EDGE_PROGRAM);
+    edge(&r, 3, 1, SYN_PYTORCH_EDGE_SYNC);
+    edge(&r, 4, 0, SYN_PYTORCH_EDGE_SYNC);
+    edge(&r, 3, 6, SYN_PYTORCH_EDGE_PROGRAM);
+    edge(&r, 6, 5, SYN_PYTORCH_EDGE_SYNC);
+    order(&r, notes);
+    CHECK(r.n_dropped == 1 && notes[SYN_PYTORCH_ANOMALY_CYCLE].count == 1);
     CHECK(r.dropped[0].from == 3 && r.dropped[0].to == 1 &&
-          r.dropped[0].class_ == SYN__PT_EDGE_SYNC);
+          r.dropped[0].class_ == SYN_PYTORCH_EDGE_SYNC);
     CHECK(r.n_deps == 5);
-    CHECK(r.n_edge_class[SYN__PT_EDGE_SYNC] == 2 && r.n_edge_class[SYN__PT_EDGE_PROGRAM] == 3);
+    CHECK(r.n_edge_class[SYN_PYTORCH_EDGE_SYNC] == 2 &&
+          r.n_edge_class[SYN_PYTORCH_EDGE_PROGRAM] == 3);
     syn__pt_rank_free(&r);
 }
 
@@ -101,8 +103,8 @@ static void test_which(void) {
         syn__pt_rank r = make(2);
         r.ops[0].start_ns = timed ? 500 : SYN__PT_NO_NS;
         r.ops[1].start_ns = timed ? 300 : SYN__PT_NO_NS;
-        edge(&r, 0, 1, SYN__PT_EDGE_SYNC);
-        edge(&r, 1, 0, SYN__PT_EDGE_THREAD);
+        edge(&r, 0, 1, SYN_PYTORCH_EDGE_SYNC);
+        edge(&r, 1, 0, SYN_PYTORCH_EDGE_THREAD);
         order(&r, NULL);
         CHECK(r.n_dropped == 1 && r.dropped[0].from == (timed ? 0u : 1u));
         syn__pt_rank_free(&r);
@@ -116,9 +118,9 @@ static void test_no_time_in_cycle(void) {
     r.ops[0].start_ns = 200;
     r.ops[1].start_ns = SYN__PT_NO_NS;
     r.ops[2].start_ns = 100;
-    edge(&r, 0, 1, SYN__PT_EDGE_PROGRAM);
-    edge(&r, 1, 2, SYN__PT_EDGE_PROGRAM);
-    edge(&r, 2, 0, SYN__PT_EDGE_SYNC);
+    edge(&r, 0, 1, SYN_PYTORCH_EDGE_PROGRAM);
+    edge(&r, 1, 2, SYN_PYTORCH_EDGE_PROGRAM);
+    edge(&r, 2, 0, SYN_PYTORCH_EDGE_SYNC);
     order(&r, NULL);
     CHECK(r.n_dropped == 1 && r.dropped[0].from == 2);
     syn__pt_rank_free(&r);
@@ -135,7 +137,8 @@ static void test_random(void) {
             const uint32_t from = seed >> 8 & 63, to = seed >> 16 & 63;
             r.ops[seed >> 24 & 31].start_ns = (int64_t)(seed % 5000);
             if (from < n && to < n && from != to)
-                edge(&r, from, i < 40 ? (from == 59 ? 58 : 59) : to, seed % SYN__PT_EDGE_CLASSES);
+                edge(&r, from, i < 40 ? (from == 59 ? 58 : 59) : to,
+                     seed % SYN_PYTORCH_EDGE_CLASSES);
         }
         order(&r, NULL);
         syn__pt_rank_free(&r);
@@ -145,7 +148,7 @@ static void test_random(void) {
 static void test_long_chain(void) {
     const uint32_t n = 300000;
     syn__pt_rank r = make(n);
-    for (uint32_t i = 1; i < n; i++) edge(&r, i, i - 1, SYN__PT_EDGE_PROGRAM);
+    for (uint32_t i = 1; i < n; i++) edge(&r, i, i - 1, SYN_PYTORCH_EDGE_PROGRAM);
     order(&r, NULL);
     CHECK(r.n_dropped == 0 && r.order[0] == n - 1 && r.order[n - 1] == 0);
     syn__pt_rank_free(&r);

@@ -5,14 +5,14 @@
 #include "export/pytorch/sim/pt_replay.h"
 #include "tests/support/pt_hand.h"
 
-#define HOST   SYN__PT_OP_HOST
-#define KERNEL SYN__PT_OP_KERNEL
+#define HOST   SYN_PYTORCH_OP_HOST
+#define KERNEL SYN_PYTORCH_OP_KERNEL
 #define US     *1000
 
-typedef syn_status (*replayer)(const syn__pt_rank *rank, syn__pt_replayed *out, syn_error *err);
+typedef syn_status (*replayer)(const syn__pt_rank *rank, syn_pytorch_replay *out, syn_error *err);
 
-static syn__pt_replay_lane lanes[8];
-static syn__pt_replayed end;
+static syn_pytorch_replay_row lanes[8];
+static syn_pytorch_replay end;
 
 /* Replays into lanes and end. */
 static syn_status replay(replayer run, const hand_op *rows, size_t n, syn__pt_comm *comms,
@@ -23,8 +23,8 @@ static syn_status replay(replayer run, const hand_op *rows, size_t n, syn__pt_co
     h.rank.n_comms = n_comms;
     const syn_status status = run(&h.rank, &end, err);
     memset(lanes, 0, sizeof lanes);
-    if (status == SYN_OK) memcpy(lanes, end.lanes, end.n_lanes * sizeof *lanes);
-    syn_free(end.lanes);
+    if (status == SYN_OK) memcpy(lanes, end.rows, end.n_rows * sizeof *lanes);
+    syn_free(end.rows);
     hand_free(&h);
     return status;
 }
@@ -49,7 +49,7 @@ static void test_times(void) {
                             {"K1", KERNEL, 2, 1035 US, 100 US, .deps = "0L", .parent = 1},
                             {"K2", KERNEL, 2, 1140 US, 60 US, .deps = "1L 2S", .parent = 2}};
     REPLAY(rows);
-    CHECK_INT(end.n_lanes, 8);
+    CHECK_INT(end.n_rows, 8);
     CHECK_INT(end.measured_ns, 200 US);
     CHECK_INT(lanes[0].measured_ns, 100 US);
     CHECK_INT(lanes[0].replayed_ns, 90 US);
@@ -146,7 +146,7 @@ static void test_slots(void) {
                             {"K1", KERNEL, 3, 5 US, 10 US, .deps = NULL},
                             {"K2", KERNEL, 3, 29 US, 1 US, .deps = "1S"}};
     REPLAY_SIM(rows);
-    CHECK_INT(end.n_lanes, 2);
+    CHECK_INT(end.n_rows, 2);
     CHECK_INT(end.measured_ns, 30 US);
     CHECK_INT(end.replayed_ns, 40 US);
     CHECK_INT(lanes[0].busy_ns, 40 US);
@@ -205,7 +205,7 @@ static void test_nothing(void) {
     const hand_op rows[] = {{"a", HOST, 0, SYN__PT_NO_NS, 0, .deps = NULL}};
     syn_error err = {0};
     CHECK_INT(replay(syn__pt_replay_sim, rows, 1, NULL, 0, &err), SYN_E_INVALID);
-    CHECK(end.lanes == NULL);
+    CHECK(end.rows == NULL);
 }
 
 /* ---- Memory ---- */
@@ -221,10 +221,10 @@ static int count_failures(replayer run) {
         const syn_status status = run(&h.rank, &end, &err);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         if (status == SYN_OK) break;
-        if (status != SYN_E_NOMEM || end.lanes != NULL) failures = -1000;
+        if (status != SYN_E_NOMEM || end.rows != NULL) failures = -1000;
         failures++;
     }
-    syn_free(end.lanes);
+    syn_free(end.rows);
     hand_free(&h);
     return failures;
 }

@@ -37,7 +37,7 @@ typedef struct group_row {
 
 typedef struct set {
     syn__pt_rank ranks[MAX_RANKS];
-    syn__pt_report report;
+    syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES];
     syn_error err;
 } set;
 
@@ -95,8 +95,8 @@ static const char *alone(const syn__pt_rank *r) {
     return text;
 }
 
-static uint64_t count(const set *s, syn__pt_anomaly kind) {
-    return s->report.notes[kind].count;
+static uint64_t count(const set *s, syn_pytorch_anomaly kind) {
+    return s->notes[kind].count;
 }
 
 /* ---- Groups ---- */
@@ -114,7 +114,7 @@ static void test_groups(void) {
     RANK(&s, 1, 1, low, low_rows);
     RANK(&s, 2, 3, high, high_rows);
     RANK(&s, 3, 2, high, high_rows);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 4, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 4, s.notes, &s.err), s.err);
     CHECK_INT(s.ranks[0].groups[3].id, 1); /* in the order of use */
     CHECK_INT(s.ranks[0].groups[1].id, 2);
     CHECK_INT(s.ranks[2].groups[0].id, 3);
@@ -129,7 +129,7 @@ static void test_groups(void) {
     CHECK_INT(s.ranks[2].groups[2].n_ranks, 0);
     CHECK_STR(alone(&s.ranks[0]), "..x");
     CHECK_STR(alone(&s.ranks[2]), "..");
-    CHECK_INT(count(&s, SYN__PT_COMM_UNMATCHED), 0);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_UNMATCHED), 0);
     syn_sink *sink;
     CHECK_OK(syn_sink_open_memory(&sink, &s.err), s.err);
     syn__pt_write_groups(s.ranks, 4, sink);
@@ -150,7 +150,7 @@ static void test_told_elsewhere(void) {
     RANK(&s, 1, 1, b, rows);
     RANK(&s, 2, 2, c, rows);
     RANK(&s, 3, 3, b, rows);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 4, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 4, s.notes, &s.err), s.err);
     CHECK_INT(s.ranks[1].groups[0].n_ranks, 2);
     CHECK_INT(s.ranks[1].groups[0].ranks[0], 1);
     CHECK_INT(s.ranks[1].groups[0].id, s.ranks[0].groups[0].id);
@@ -163,7 +163,7 @@ static void test_no_groups(void) {
     set s = {0};
     syn_sink *sink;
     make_rank(&s, 0, -1, NULL, 0, NULL, 0);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 1, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 1, s.notes, &s.err), s.err);
     CHECK_OK(syn_sink_open_memory(&sink, &s.err), s.err);
     syn__pt_write_groups(s.ranks, 1, sink);
     CHECK_STR(syn_sink_data(sink, NULL), "{}\n");
@@ -182,11 +182,13 @@ static void test_shifted(void) {
     const row b[] = {COLL(5, 4, 0), COLL(0, 8, 0), COLL(2, 16, 0), COLL(0, 8, 0), COLL(0, 4, 0)};
     RANK(&s, 0, 0, pair, a);
     RANK(&s, 1, 1, pair, b);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 2, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 2, s.notes, &s.err), s.err);
     CHECK_STR(alone(&s.ranks[0]), "...");
     CHECK_STR(alone(&s.ranks[1]), "x...x");
-    CHECK_INT(count(&s, SYN__PT_COMM_UNMATCHED), 2);
-    CHECK_INT(count(&s, SYN__PT_COMM_DIFFERS) + count(&s, SYN__PT_SIZE_DIFFERS), 0);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_UNMATCHED), 2);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_DIFFERS) +
+                  count(&s, SYN_PYTORCH_ANOMALY_SIZE_DIFFERS),
+              0);
     free_set(&s);
 }
 
@@ -197,10 +199,10 @@ static void test_sequence(void) {
     const row b[] = {SEQ(0, 8, 0, 6), SEQ(0, 8, 0, 7), SEQ(0, 8, 0, 7), SEQ(0, 8, 0, 8)};
     RANK(&s, 0, 0, pair, a);
     RANK(&s, 1, 1, pair, b);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 2, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 2, s.notes, &s.err), s.err);
     CHECK_STR(alone(&s.ranks[0]), "x...");
     CHECK_STR(alone(&s.ranks[1]), "...x");
-    CHECK_INT(count(&s, SYN__PT_COMM_UNMATCHED), 2);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_UNMATCHED), 2);
     free_set(&s);
     /* numbers that have nothing in common are not those of one group: by order */
     memset(&s, 0, sizeof s);
@@ -208,7 +210,7 @@ static void test_sequence(void) {
     const row d[] = {SEQ(0, 8, 0, 105), SEQ(2, 8, 0, 106)};
     RANK(&s, 0, 0, pair, c);
     RANK(&s, 1, 1, pair, d);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 2, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 2, s.notes, &s.err), s.err);
     CHECK_STR(alone(&s.ranks[0]), "..");
     CHECK_STR(alone(&s.ranks[1]), "..");
     free_set(&s);
@@ -224,13 +226,13 @@ static void test_differences(void) {
     RANK(&s, 0, 0, all, a);
     RANK(&s, 1, 1, all, b);
     RANK(&s, 2, 2, all, c);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 3, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 3, s.notes, &s.err), s.err);
     for (int i = 0; i < 3; i++) {
         CHECK_STR(alone(&s.ranks[i]), "..x");
         CHECK_INT(s.ranks[i].comms[1].bytes, 300);
     }
-    CHECK_INT(count(&s, SYN__PT_SIZE_DIFFERS), 1);
-    CHECK_INT(count(&s, SYN__PT_COMM_DIFFERS), 1);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_SIZE_DIFFERS), 1);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_DIFFERS), 1);
     free_set(&s);
 }
 
@@ -245,12 +247,12 @@ static void test_absent(void) {
     RANK(&s, 0, 0, groups, a);
     RANK(&s, 1, 1, groups, b);
     RANK(&s, 2, 2, groups, c);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 3, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 3, s.notes, &s.err), s.err);
     CHECK_STR(alone(&s.ranks[0]), "xx.");
     CHECK_INT(s.ranks[0].groups[1].n_ranks, 1);
     CHECK_STR(alone(&s.ranks[1]), "x.");
     CHECK_STR(alone(&s.ranks[2]), ".");
-    CHECK_INT(count(&s, SYN__PT_COMM_UNMATCHED), 2);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_UNMATCHED), 2);
     free_set(&s);
 }
 
@@ -263,9 +265,9 @@ static void test_times(void) {
     RANK(&s, 0, 0, pair, a);
     RANK(&s, 1, 1, pair, b);
     for (int i = 0; i < 3; i++) s.ranks[0].ops[i].start_ns = at[i];
-    CHECK_OK(syn__pt_set_agree(s.ranks, 2, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 2, s.notes, &s.err), s.err);
     CHECK_STR(alone(&s.ranks[0]), "...");
-    CHECK_INT(count(&s, SYN__PT_COMM_DIFFERS), 0);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_DIFFERS), 0);
     free_set(&s);
 }
 
@@ -277,10 +279,10 @@ static void test_times_lost(void) {
     RANK(&s, 1, 1, pair, a);
     s.ranks[1].ops[0].start_ns = 100;
     s.ranks[1].ops[2].start_ns = 200;
-    CHECK_OK(syn__pt_set_agree(s.ranks, 2, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 2, s.notes, &s.err), s.err);
     CHECK_STR(alone(&s.ranks[0]), "....");
     CHECK_STR(alone(&s.ranks[1]), "....");
-    CHECK_INT(count(&s, SYN__PT_COMM_DIFFERS), 0);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_DIFFERS), 0);
     free_set(&s);
 }
 
@@ -293,7 +295,7 @@ static void make_kernels(syn__pt_rank *r, const uint32_t *lanes, const int64_t *
     for (uint32_t i = 0; i < r->n_comms; i++) {
         r->device.events[i].flags = SYN__PT_EVENT_TS;
         r->device.events[i].ts_ns = launched[i];
-        r->ops[i].kind = SYN__PT_OP_KERNEL;
+        r->ops[i].kind = SYN_PYTORCH_OP_KERNEL;
         r->ops[i].lane = lanes[i];
         r->ops[i].launch = i;
         r->ops[i].start_ns = begun[i];
@@ -310,10 +312,10 @@ static void test_launches(void) {
     RANK(&s, 1, 1, pair, rows);
     make_kernels(&s.ranks[0], lanes, launched, begun);
     make_kernels(&s.ranks[1], lanes, launched, late);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 2, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 2, s.notes, &s.err), s.err);
     CHECK_STR(alone(&s.ranks[0]), "...");
     CHECK_STR(alone(&s.ranks[1]), "...");
-    CHECK_INT(count(&s, SYN__PT_COMM_DIFFERS), 0);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_DIFFERS), 0);
     /* a stream's own order is as measured */
     for (int same = 0; same < 2; same++) {
         uint32_t *order;
@@ -347,10 +349,10 @@ static void test_deadlock(void) {
     const row b[] = {COLL(0, 4, 1), COLL(0, 8, 0), COLL(0, 8, 0), COLL(0, 8, 0), COLL(2, 4, 1)};
     RANK(&s, 0, 0, two_groups, a);
     RANK(&s, 1, 1, two_groups, b);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 2, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 2, s.notes, &s.err), s.err);
     CHECK_STR(alone(&s.ranks[0]), "...x.");
     CHECK_STR(alone(&s.ranks[1]), "x....");
-    CHECK_INT(count(&s, SYN__PT_COMM_DEADLOCK), 1);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_DEADLOCK), 1);
     free_set(&s);
 }
 
@@ -368,8 +370,8 @@ static void test_deadlock_of_messages(void) {
             r->first_dep[2] = 1;
             r->n_deps = 1;
         }
-        CHECK_OK(syn__pt_set_agree(s.ranks, 2, &s.report, &s.err), s.err);
-        CHECK_INT(count(&s, SYN__PT_COMM_DEADLOCK), waits);
+        CHECK_OK(syn__pt_set_agree(s.ranks, 2, s.notes, &s.err), s.err);
+        CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_DEADLOCK), waits);
         int n = 0;
         for (int i = 0; i < 4; i++) n += s.ranks[i / 2].comms[i % 2].alone;
         CHECK_INT(n, 2 * waits);
@@ -389,11 +391,11 @@ static void test_messages(void) {
     make_rank(&s, 0, 0, NULL, 0, a, sizeof a / sizeof a[0]);
     make_rank(&s, 1, 1, NULL, 0, b, sizeof b / sizeof b[0]);
     make_rank(&s, 2, 2, NULL, 0, c, sizeof c / sizeof c[0]);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 3, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 3, s.notes, &s.err), s.err);
     CHECK_STR(alone(&s.ranks[0]), "..x.xxx");
     CHECK_STR(alone(&s.ranks[1]), "...x.");
     CHECK_STR(alone(&s.ranks[2]), ".x"); /* rank 9 is not in the set */
-    CHECK_INT(count(&s, SYN__PT_MESSAGE_UNMATCHED), 4);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_MESSAGE_UNMATCHED), 4);
     const syn__pt_comm *x = s.ranks[0].comms, *y = s.ranks[1].comms;
     CHECK_INT(x[0].tag, y[0].tag);
     CHECK_INT(x[3].tag, y[2].tag);
@@ -410,12 +412,12 @@ static void test_tags(void) {
     const row b[] = {{6, -1, 10, -1, -1, 0, 9}, {6, -1, 12, -1, -1, 0, 8}};
     make_rank(&s, 0, 0, NULL, 0, a, 2);
     make_rank(&s, 1, 1, NULL, 0, b, 2);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 2, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 2, s.notes, &s.err), s.err);
     CHECK_INT(s.ranks[0].comms[0].tag, s.ranks[1].comms[1].tag);
     CHECK_INT(s.ranks[0].comms[1].tag, s.ranks[1].comms[0].tag);
     CHECK(s.ranks[0].comms[0].tag != s.ranks[0].comms[1].tag);
     CHECK_INT(s.ranks[0].comms[0].bytes, 12);
-    CHECK_INT(count(&s, SYN__PT_SIZE_DIFFERS), 1);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_SIZE_DIFFERS), 1);
     free_set(&s);
 }
 
@@ -424,12 +426,12 @@ static void test_one_rank(void) {
     set s = {0};
     const row a[] = {COLL(0, 8, 0), SEND(1, 10), SEND(2, 10), RECV(1, 5), SEND(1, 10), RECV(-1, 5)};
     RANK(&s, 0, 0, pair, a);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 1, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 1, s.notes, &s.err), s.err);
     CHECK_STR(alone(&s.ranks[0]), "......");
     static const int tags[] = {0, 0, 0, 0, 1, 0};
     for (int i = 0; i < 6; i++) CHECK_INT(s.ranks[0].comms[i].tag, tags[i]);
     CHECK_INT(s.ranks[0].groups[0].id, 1);
-    for (int i = 0; i < SYN__PT_ANOMALIES; i++) CHECK_INT(s.report.notes[i].count, 0);
+    for (int i = 0; i < SYN_PYTORCH_ANOMALIES; i++) CHECK_INT(s.notes[i].count, 0);
     free_set(&s);
 }
 
@@ -443,7 +445,7 @@ static void test_out_of_memory(void) {
         RANK(&s, 0, 0, groups, a);
         RANK(&s, 1, 1, groups, b);
         syn_memory_fail_after(n);
-        status = syn__pt_set_agree(s.ranks, 2, &s.report, &s.err);
+        status = syn__pt_set_agree(s.ranks, 2, s.notes, &s.err);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         CHECK(status == SYN_OK || (status == SYN_E_NOMEM && s.err.text[0] != '\0'));
         free_set(&s);
@@ -454,13 +456,13 @@ static void test_out_of_memory(void) {
 /* ---- A real set: four processes over gloo, reference/make_pt_gloo.py ---- */
 
 static syn_status read_gloo(set *s, int rank) {
-    const syn__pt_options options = SYN__PT_DEFAULTS;
+    const syn_pytorch_options options = {0};
     const char *host = reference_path("pt_gloo/host.%d.json.gz", rank);
     const char *device = reference_path("pt_gloo/device.%d.json.gz", rank);
     syn__pt_rank *r = &s->ranks[rank];
-    SYN_TRY(syn__pt_rank_read(r, host, device, &options, &s->report, &s->err));
-    SYN_TRY(syn__pt_match(r, &options, &s->report, &s->err));
-    return syn__pt_find_comms(r, &s->report, &s->err);
+    SYN_TRY(syn__pt_rank_read(r, host, device, &options, s->notes, &s->err));
+    SYN_TRY(syn__pt_match(r, &options, s->notes, &s->err));
+    return syn__pt_find_comms(r, s->notes, &s->err);
 }
 
 /* Per call of the script: kind, element count times bytes each; of four ranks the same. */
@@ -519,7 +521,7 @@ static void test_gloo(void) {
     SKIP("built without zlib");
 #endif
     for (int i = 0; i < 4; i++) CHECK_OK(read_gloo(&s, i), s.err);
-    CHECK_OK(syn__pt_set_agree(s.ranks, 4, &s.report, &s.err), s.err);
+    CHECK_OK(syn__pt_set_agree(s.ranks, 4, s.notes, &s.err), s.err);
     for (int i = 0; i < 4; i++) {
         CHECK_INT(s.ranks[i].rank, i);
         CHECK_INT(s.ranks[i].world_size, 4);
@@ -535,10 +537,12 @@ static void test_gloo(void) {
     /* within ranks 0 and 3, which the trace does not tell; from anyone */
     CHECK(message(&s.ranks[0], 5, 1013 * 4)->alone && message(&s.ranks[3], 6, 1013 * 4)->alone);
     CHECK(message(&s.ranks[0], 5, 28)->alone && message(&s.ranks[1], 6, 28)->alone);
-    CHECK_INT(count(&s, SYN__PT_MESSAGE_UNMATCHED), 3);
-    CHECK_INT(count(&s, SYN__PT_PEER_UNKNOWN), 1);
-    CHECK_INT(count(&s, SYN__PT_SIZE_DIFFERS), 0);
-    CHECK_INT(count(&s, SYN__PT_COMM_UNMATCHED) + count(&s, SYN__PT_COMM_DIFFERS), 0);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_MESSAGE_UNMATCHED), 3);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_PEER_UNKNOWN), 1);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_SIZE_DIFFERS), 0);
+    CHECK_INT(count(&s, SYN_PYTORCH_ANOMALY_COMM_UNMATCHED) +
+                  count(&s, SYN_PYTORCH_ANOMALY_COMM_DIFFERS),
+              0);
     CHECK_INT(s.ranks[0].n_groups, 3);
     CHECK_INT(s.ranks[3].groups[2].id, s.ranks[0].groups[2].id);
     CHECK(s.ranks[3].groups[1].id != s.ranks[0].groups[1].id);

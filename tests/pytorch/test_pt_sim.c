@@ -4,8 +4,8 @@
 #include "export/chakra/wire/et_node.h"
 #include "tests/support/pt_written.h"
 
-#define HOST        SYN__PT_OP_HOST
-#define KERNEL      SYN__PT_OP_KERNEL
+#define HOST        SYN_PYTORCH_OP_HOST
+#define KERNEL      SYN_PYTORCH_OP_KERNEL
 #define US          *1000
 #define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 

@@ -7,8 +7,8 @@
 #include "tests/support/pt_written.h"
 #include "tests/support/random.h"
 
-#define HOST   SYN__PT_OP_HOST
-#define KERNEL SYN__PT_OP_KERNEL
+#define HOST   SYN_PYTORCH_OP_HOST
+#define KERNEL SYN_PYTORCH_OP_KERNEL
 #define US     *1000
 
 static char text[1 << 16];
@@ -16,7 +16,7 @@ static char text[1 << 16];
 /* ---- Metadata and names ---- */
 
 static void meta_text(const hand *h, const char *version, char *out, size_t cap, syn_error *err) {
-    syn__pt_options options = SYN__PT_DEFAULTS;
+    syn_pytorch_options options = {0};
     syn__et_decoder decoder = {0};
     syn__et_meta meta = {.n_attrs = 0};
     syn__str rest, message = {"", 0};
@@ -24,7 +24,7 @@ static void meta_text(const hand *h, const char *version, char *out, size_t cap,
     out[0] = '\0';
     options.version = version;
     if (syn_sink_open_memory(&sink, err) != SYN_OK) return;
-    if (syn__pt_write_sim(&h->rank, &options, sink, NULL, err) == SYN_OK) {
+    if (syn__pt_write_sim(&h->rank, options.version, sink, NULL, err) == SYN_OK) {
         rest.text = syn_sink_data(sink, &rest.bytes);
         if (written_message(&rest, &message) &&
             syn__et_decode_meta(&decoder, message, &meta) == 0) {
@@ -117,8 +117,8 @@ static void test_counts(void) {
                             {"R", KERNEL, 3, 5 US, 1 US, .deps = "3S", .comm = 3},
                             {"S", KERNEL, 3, 6 US, 1 US, .deps = "4S", .comm = 4},
                             {"V", KERNEL, 3, 6 US, 1 US, .deps = "5S", .comm = 5}};
-    const syn__pt_options options = SYN__PT_DEFAULTS;
-    syn__pt_written w = {0};
+    const syn_pytorch_options options = {0};
+    syn_pytorch_simulated w = {0};
     syn_error err = {0};
     syn_sink *sink;
     hand h;
@@ -128,7 +128,7 @@ static void test_counts(void) {
     h.rank.groups = &group;
     h.rank.n_groups = 1;
     CHECK_OK(syn_sink_open_memory(&sink, &err), err);
-    const syn_status status = syn__pt_write_sim(&h.rank, &options, sink, &w, &err);
+    const syn_status status = syn__pt_write_sim(&h.rank, options.version, sink, &w, &err);
     (void)syn_sink_close(sink, false, NULL);
     hand_free(&h);
     CHECK_OK(status, err);
@@ -196,11 +196,11 @@ static void test_dominating(void) {
         {"K0", KERNEL, 2, 1 US, 1 US, .deps = "0L", .parent = 1},
         {"K1", KERNEL, 2, 2 US, 3 US, .deps = "1S", .parent = 1},
         {"K2", KERNEL, 2, 5 US, 3 US, .deps = "2S", .parent = 1},
-        {"M", SYN__PT_OP_MEMCPY, 2, 8 US, 9 US, .deps = "3S", .parent = 1,
+        {"M", SYN_PYTORCH_OP_MEMCPY, 2, 8 US, 9 US, .deps = "3S", .parent = 1,
          .text = "{\"ph\": \"X\", \"args\": {\"stream\": 7, \"bytes\": 1000}}"},
-        {"Z", SYN__PT_OP_MEMSET, 2, 17 US, 1 US, .deps = "4S",
+        {"Z", SYN_PYTORCH_OP_MEMSET, 2, 17 US, 1 US, .deps = "4S",
          .text = "{\"args\": {\"bytes\": 77}}"},
-        {"N", SYN__PT_OP_MEMCPY, 2, 18 US, 1 US, .deps = "5S", .text = "{\"args\": null}"}};
+        {"N", SYN_PYTORCH_OP_MEMCPY, 2, 18 US, 1 US, .deps = "5S", .text = "{\"args\": null}"}};
     syn_error err = {0};
     hand h;
     hand_make(&h, rows, 7);
@@ -386,11 +386,11 @@ static void make_large(syn__pt_rank *r) {
         kernel->lane = 1 + i % STREAMS;
         kernel->wall_ns = 1000;
         r->first_dep[2 * i] = (uint32_t)r->n_deps;
-        if (i > 0) r->deps[r->n_deps++] = (syn__pt_dep){2 * i - 2, SYN__PT_EDGE_PROGRAM};
+        if (i > 0) r->deps[r->n_deps++] = (syn__pt_dep){2 * i - 2, SYN_PYTORCH_EDGE_PROGRAM};
         for (uint32_t k = 1; waits && k <= STREAMS; k++)
-            r->deps[r->n_deps++] = (syn__pt_dep){2 * (i - k) + 1, SYN__PT_EDGE_SYNC};
+            r->deps[r->n_deps++] = (syn__pt_dep){2 * (i - k) + 1, SYN_PYTORCH_EDGE_SYNC};
         r->first_dep[2 * i + 1] = (uint32_t)r->n_deps;
-        r->deps[r->n_deps++] = (syn__pt_dep){2 * i, SYN__PT_EDGE_LAUNCH};
+        r->deps[r->n_deps++] = (syn__pt_dep){2 * i, SYN_PYTORCH_EDGE_LAUNCH};
         r->order[2 * i] = 2 * i;
         r->order[2 * i + 1] = 2 * i + 1;
     }
@@ -416,7 +416,7 @@ static uint64_t count_deps(const char *data, size_t bytes, uint64_t *nodes) {
 
 static void test_large(void) {
     static syn__pt_lane lanes[STREAMS + 1];
-    const syn__pt_options options = SYN__PT_DEFAULTS;
+    const syn_pytorch_options options = {0};
     syn_error err = {0};
     syn_sink *sink;
     size_t bytes;
@@ -430,7 +430,7 @@ static void test_large(void) {
     CHECK(r.ops != NULL && r.deps != NULL && r.first_dep != NULL && r.order != NULL);
     make_large(&r);
     CHECK_OK(syn_sink_open_memory(&sink, &err), err);
-    const syn_status status = syn__pt_write_sim(&r, &options, sink, NULL, &err);
+    const syn_status status = syn__pt_write_sim(&r, options.version, sink, NULL, &err);
     const char *data = syn_sink_data(sink, &bytes);
     const uint64_t deps = data != NULL ? count_deps(data, bytes, &nodes) : 0;
     CHECK_OK(syn_sink_close(sink, status == SYN_OK, &err), err);
@@ -448,10 +448,10 @@ static void test_large(void) {
 /* ---- Memory ---- */
 
 static syn_status write_sim(void *rank, syn_error *err) {
-    const syn__pt_options options = SYN__PT_DEFAULTS;
+    const syn_pytorch_options options = {0};
     syn_sink *sink;
     SYN_TRY(syn_sink_open_memory(&sink, err));
-    const syn_status status = syn__pt_write_sim(rank, &options, sink, NULL, err);
+    const syn_status status = syn__pt_write_sim(rank, options.version, sink, NULL, err);
     const syn_status closed = syn_sink_close(sink, false, err);
     return status != SYN_OK ? status : closed;
 }

@@ -16,15 +16,15 @@
 
 static syn_error error;
 
-static syn_status prepare(syn__pt_rank *rank, const char *set, syn__pt_report *report) {
-    const syn__pt_options options = SYN__PT_DEFAULTS;
+static syn_status prepare(syn__pt_rank *rank, const char *set, syn_pytorch_note *notes) {
+    const syn_pytorch_options options = {0};
     const char *host = shared_path("pytorch-traces/%s/host.0.json.gz", set);
     const char *device = shared_path("pytorch-traces/%s/device.0.json.gz", set);
-    SYN_TRY(syn__pt_rank_read(rank, host, device, &options, report, &error));
-    SYN_TRY(syn__pt_match(rank, &options, report, &error));
-    SYN_TRY(syn__pt_find_comms(rank, report, &error));
-    SYN_TRY(syn__pt_connect(rank, &options, report, &error));
-    return syn__pt_order(rank, report, &error);
+    SYN_TRY(syn__pt_rank_read(rank, host, device, &options, notes, &error));
+    SYN_TRY(syn__pt_match(rank, &options, notes, &error));
+    SYN_TRY(syn__pt_find_comms(rank, notes, &error));
+    SYN_TRY(syn__pt_connect(rank, &options, &error));
+    return syn__pt_order(rank, notes, &error);
 }
 
 /* The other rank of two does the same, and sends where this one receives. */
@@ -40,11 +40,11 @@ static void turn_around(syn__pt_rank *rank) {
 }
 
 static syn_status write_set(const syn__pt_rank *ranks) {
-    const syn__pt_options options = SYN__PT_DEFAULTS;
+    const syn_pytorch_options options = {0};
     syn_sink *sink;
     for (int i = 0; i < 2; i++) {
         SYN_TRY(syn_sink_open_file(&sink, in_folder(i == 0 ? "t.0.et" : "t.1.et"), &error));
-        const syn_status status = syn__pt_write_sim(&ranks[i], &options, sink, NULL, &error);
+        const syn_status status = syn__pt_write_sim(&ranks[i], options.version, sink, NULL, &error);
         SYN_TRY(syn_sink_close(sink, status == SYN_OK, &error));
         SYN_TRY(status);
     }
@@ -87,21 +87,21 @@ static int etcheck(void) {
     return status;
 }
 
-static syn_status convert(const char *set, totals *t, syn__pt_replayed *replayed) {
-    syn__pt_report report = {0};
+static syn_status convert(const char *set, totals *t, syn_pytorch_replay *replayed) {
+    syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES] = {{0}};
     syn__pt_rank ranks[2];
     memset(ranks, 0, sizeof ranks);
     error = (syn_error){0};
-    syn_status status = prepare(&ranks[0], set, &report);
-    if (status == SYN_OK) status = prepare(&ranks[1], set, &report);
+    syn_status status = prepare(&ranks[0], set, notes);
+    if (status == SYN_OK) status = prepare(&ranks[1], set, notes);
     if (status == SYN_OK) {
         turn_around(&ranks[1]);
-        status = syn__pt_set_agree(ranks, 2, &report, &error);
+        status = syn__pt_set_agree(ranks, 2, notes, &error);
     }
     if (status == SYN_OK) status = write_set(ranks);
     if (status == SYN_OK) status = count(t);
     if (status == SYN_OK) status = syn__pt_replay_sim(&ranks[0], replayed, &error);
-    syn_free(replayed->lanes);
+    syn_free(replayed->rows);
     syn__pt_rank_free(&ranks[0]);
     syn__pt_rank_free(&ranks[1]);
     return status;
@@ -109,7 +109,7 @@ static syn_status convert(const char *set, totals *t, syn__pt_replayed *replayed
 
 /* device: kernels, copies and memsets of the trace; comms: those that communicate. */
 static void check(const char *set, uint64_t device, uint64_t comms) {
-    syn__pt_replayed replayed = {0};
+    syn_pytorch_replay replayed = {0};
     totals t;
 #ifndef SYN_HAVE_ZLIB
     SKIP("built without zlib");

@@ -7,7 +7,7 @@
 static const char text[] = "{\"pid\": 1, \"nodes\": [{\"id\": 1, \"a\": [[[[NaN,]]]]}], \"end\": 2}"
                            "{\"pid\": 2, \"nodes\": [{\"id\": 2, \"a\": \"x\ny\"}, {\"id\": 3";
 
-static syn_status repair(int64_t object, char *out, size_t room, syn_error *err) {
+static syn_status repair(syn_pytorch_object object, char *out, size_t room, syn_error *err) {
     syn__pt_repaired repaired;
     syn__file_text input;
     syn_sink *sink = NULL;
@@ -28,8 +28,9 @@ static syn_status repair_it(void *all, syn_error *err) {
         "{\"pid\": 1, \"nodes\": [{\"id\": 1, \"a\": [[[[null]]]]}, {\"id\": 2, \"a\": "
         "\"x\\u000ay\"}]}"};
     const bool both = *(bool *)all;
+    const syn_pytorch_object object = {both ? SYN_PYTORCH_ALL_OBJECTS : SYN_PYTORCH_LAST_OBJECT, 0};
     char out[200] = "";
-    SYN_TRY(repair(both ? SYN__PT_OBJECT_ALL : SYN__PT_OBJECT_LAST, out, sizeof out, err));
+    SYN_TRY(repair(object, out, sizeof out, err));
     return strcmp(out, want[both]) == 0 ? SYN_OK : SYN_FAIL(err, SYN_E_FORMAT, "%s", out);
 }
 

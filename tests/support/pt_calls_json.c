@@ -45,24 +45,25 @@ void kernel(traces *t, int id, const char *name, const char *args) {
 
 syn_status find(traces *t, const char *top) {
     static char text[2 * JSON_ROOM];
-    const syn__pt_options options = SYN__PT_DEFAULTS;
+    const syn_pytorch_options options = {0};
     syn__pt_rank *r = &t->rank;
     int n =
         snprintf(text, sizeof text, "{\"schema\":\"1.1.1-chakra.0.0.4\",\"nodes\":[%s]}", t->host);
     memset(r, 0, sizeof *r);
-    memset(&t->report, 0, sizeof t->report);
+    memset(t->notes, 0, sizeof t->notes);
     memset(&t->err, 0, sizeof t->err);
     r->rank = r->world_size = -1;
     SYN_TRY(syn__file_text_memory(&r->host_input, "host", text, (size_t)n, &t->err));
-    SYN_TRY(syn__pt_host_read(&r->host, &r->host_input, SYN__PT_OBJECT_LAST, &t->report, &t->err));
+    SYN_TRY(
+        syn__pt_host_read(&r->host, &r->host_input, (syn_pytorch_object){0}, t->notes, &t->err));
     if (!t->no_device) {
         n = snprintf(text, sizeof text, "{%s\"traceEvents\":[%s]}", top, t->device);
         SYN_TRY(syn__file_text_memory(&r->device_input, "device", text, (size_t)n, &t->err));
-        SYN_TRY(syn__pt_device_read(&r->device, &r->device_input, &t->report, &t->err));
+        SYN_TRY(syn__pt_device_read(&r->device, &r->device_input, t->notes, &t->err));
         r->has_device = true;
     }
-    SYN_TRY(syn__pt_match(r, &options, &t->report, &t->err));
-    return syn__pt_find_comms(r, &t->report, &t->err);
+    SYN_TRY(syn__pt_match(r, &options, t->notes, &t->err));
+    return syn__pt_find_comms(r, t->notes, &t->err);
 }
 
 void end_traces(traces *t) {

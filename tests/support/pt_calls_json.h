@@ -17,7 +17,7 @@ typedef struct traces {
     int correlation;
     bool no_device;
     syn__pt_rank rank;
-    syn__pt_report report;
+    syn_pytorch_note notes[SYN_PYTORCH_ANOMALIES];
     syn_error err;
 } traces;
 

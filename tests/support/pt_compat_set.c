@@ -10,7 +10,7 @@ void compat_free(compat_set *s) {
 }
 
 syn_status compat_read(compat_set *s) {
-    SYN_TRY(syn__pt_host_read(&s->host, &s->host_input, SYN__PT_OBJECT_LAST, NULL, &s->err));
+    SYN_TRY(syn__pt_host_read(&s->host, &s->host_input, (syn_pytorch_object){0}, NULL, &s->err));
     if (s->device_input.name == NULL) return SYN_OK;
     s->has_device = true;
     SYN_TRY(syn__pt_device_read(&s->device, &s->device_input, NULL, &s->err));

@@ -37,7 +37,7 @@ static void hand_one(hand *h, const hand_op *row, size_t i) {
                        .wall_ns = row->wall,
                        .self_ns = row->self != 0 ? row->self : row->wall,
                        .launch = SYN__PT_NONE};
-    if (row->kind >= SYN__PT_OP_KERNEL) {
+    if (row->kind >= SYN_PYTORCH_OP_KERNEL) {
         syn__pt_event *e = &h->events[r->device.n_events];
         *e = (syn__pt_event){.text = text, .text_bytes = (uint32_t)strlen(text)};
         if (syn_intern_put(&r->device.names, row->name, strlen(row->name), &e->name, NULL)) abort();

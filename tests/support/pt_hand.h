@@ -9,7 +9,7 @@
 
 typedef struct hand_op {
     const char *name;
-    syn__pt_kind kind;
+    syn_pytorch_op_kind kind;
     uint32_t lane;
     int64_t start, wall;
     const char *deps; /* "3L 4S": the op and the first letter of the class; Y: sync */

@@ -82,12 +82,12 @@ static void written_text(const char *data, size_t bytes, bool attributes, char *
 
 syn_status written(const syn__pt_rank *rank, bool attributes, char *out, size_t cap,
                    syn_error *err) {
-    const syn__pt_options options = SYN__PT_DEFAULTS;
+    const syn_pytorch_options options = {0};
     syn_sink *sink;
     size_t bytes;
     out[0] = '\0';
     SYN_TRY(syn_sink_open_memory(&sink, err));
-    syn_status status = syn__pt_write_sim(rank, &options, sink, NULL, err);
+    syn_status status = syn__pt_write_sim(rank, options.version, sink, NULL, err);
     const char *data = syn_sink_data(sink, &bytes);
     if (status == SYN_OK && data != NULL) written_text(data, bytes, attributes, out, cap);
     const syn_status closed = syn_sink_close(sink, true, err);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "export/text/loose_json.h"
 #include "export/validate.h"
 #include "syntorch/memory.h"
 #include "tools/cli.h"
@@ -160,49 +161,45 @@ static bool is_valid(const char *path, bool is_set, bool sim) {
     return valid;
 }
 
-/* Nodes of a rank's file. */
-static uint64_t written(const pytorch_outcome *o, const syn__pt_rank *r) {
-    return o->written ? o->written[r - o->ranks].nodes : r->n_ops;
-}
-
-/* Size and time are those of the whole set, told in its first row. */
-static void print_row(const entry *e, const syn__pt_rank *r, const pytorch_outcome *o,
+/* Size and time are those of the whole set, in its first row. */
+static void print_row(const entry *e, const syn_pytorch_rank_report *r, const pytorch_outcome *o,
                       const char *verdict) {
     char size[32] = "", seconds[32] = "", stem[CLI_SHOWN_BYTES];
-    const syn__pt_matches *m = &r->matches;
+    const syn_pytorch_matches *m = &r->matches;
     const uint64_t in = m->host_nodes + m->device_events;
     const uint64_t host_found =
-        r->host.from_event ? m->host_nodes : m->host_rf_id + m->host_external + m->host_time;
+        r->host ? m->host_rf_id + m->host_external + m->host_time : m->host_nodes;
     const uint64_t found = host_found + m->device_events - m->device_none;
-    if (r == o->ranks) {
-        cli_bytes_text((double)o->out_bytes, size, sizeof size);
+    if (r == o->report.ranks) {
+        cli_bytes_text((double)o->report.out_bytes, size, sizeof size);
         snprintf(seconds, sizeof seconds, "%.3f", o->seconds);
     }
     printf("%-28s %9" PRIu64 " %9" PRIu64 " %6.1f %% %10" PRIu64 " %10s %8s  %s%s\n",
-           cli_shown(e->stem, stem, sizeof stem), in, written(o, r),
-           in ? 100.0 * (double)found / (double)in : 0.0, o->n_anomalies, size, seconds, verdict,
-           r->host.from_event ? ", no host trace"
-           : !r->has_device   ? ", no device trace"
-                              : "");
+           cli_shown(e->stem, stem, sizeof stem), in, r->n_nodes,
+           in ? 100.0 * (double)found / (double)in : 0.0, o->report.n_anomalies, size, seconds,
+           verdict,
+           !r->host     ? ", no host trace"
+           : !r->device ? ", no device trace"
+                        : "");
 }
 
 static syn_status run_job(pytorch_job *job, const entry *entries, size_t n, pytorch_outcome *o,
                           syn_error *err) {
     for (size_t i = 0; i < n; i++) {
-        SYN_TRY(pytorch_add_sources(job, entries[i].host, entries[i].device, err));
-        job->sources[i].rank = entries[i].rank;
+        SYN_TRY(pytorch_add_files(job, entries[i].host, entries[i].device, err));
+        job->files[i].rank = entries[i].rank;
     }
-    job->is_set = n > 1;
+    job->options.is_set = n > 1;
     return pytorch_convert(job, o, err);
 }
 
 static syn_status convert(folder *f, const entry *entries, size_t n, syn_error *err) {
-    pytorch_job job = {.options = SYN__PT_DEFAULTS, .strict = args.strict};
+    pytorch_job job = {.options = {.strict = args.strict}};
     pytorch_outcome o = {0};
     syn_error failed = {0};
     char *output = NULL;
     const bool sim = strcmp(args.profile, "full") != 0;
-    if (sim) job.profile = PYTORCH_ASTRA_SIM;
+    if (sim) job.options.profile = SYN_PYTORCH_ASTRA_SIM;
     job.options.version = "syntorch " SYN_VERSION;
     job.options.max_unpacked_bytes = (uint64_t)args.max_unpacked_mib << 20;
     SYN_TRY(join(&output, args.output, entries->stem,
@@ -212,10 +209,10 @@ static syn_status convert(folder *f, const entry *entries, size_t n, syn_error *
     if (s == SYN_OK) {
         const bool valid = is_valid(output, n > 1, sim);
         for (size_t i = 0; i < n; i++)
-            print_row(&entries[i], &o.ranks[i], &o,
-                      !valid              ? "invalid"
-                      : o.n_anomalies > 0 ? "ok, with warnings"
-                                          : "ok");
+            print_row(&entries[i], &o.report.ranks[i], &o,
+                      !valid                     ? "invalid"
+                      : o.report.n_anomalies > 0 ? "ok, with warnings"
+                                                 : "ok");
         f->n_failed += !valid;
     } else {
         f->n_failed++;

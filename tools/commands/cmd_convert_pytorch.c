@@ -67,23 +67,23 @@ static const cli_program program = {
     options, examples, false};
 
 /* Options that do not go together. */
-static int check_combination(const pytorch_job *job) {
+static int check_combination(const syn_pytorch_options *o) {
     if (args.trim && (!args.host || !args.device))
         return cli_fail(&program, CLI_USAGE, "--trim compares --host with --device: give both");
     if (!args.host && !args.linked &&
-        (job->options.dup_ids != SYN__PT_DUP_FIRST || job->options.object != SYN__PT_OBJECT_LAST))
+        (o->same_ids != SYN_PYTORCH_FIRST_KEEPS || o->object.which != SYN_PYTORCH_LAST_OBJECT))
         return cli_fail(&program, CLI_USAGE,
                         "--dup_ids and --object are about a host trace: --host is needed");
     if (args.compat && !args.host && !args.linked)
         return cli_fail(&program, CLI_USAGE, "--compat needs --host: the reference tools do");
-    if (args.compat && (args.trim || job->profile != PYTORCH_FULL || args.replay || args.strict ||
-                        job->options.edges != SYN__PT_ALL_EDGES || args.rank >= 0 ||
-                        job->options.dup_ids != SYN__PT_DUP_FIRST || args.thread_gap_us != 1000 ||
-                        job->options.object != SYN__PT_OBJECT_LAST))
+    if (args.compat &&
+        (args.trim || o->profile != SYN_PYTORCH_FULL || args.replay || args.strict ||
+         o->without != 0 || args.rank >= 0 || o->same_ids != SYN_PYTORCH_FIRST_KEEPS ||
+         args.thread_gap_us != 1000 || o->object.which != SYN_PYTORCH_LAST_OBJECT))
         return cli_fail(&program, CLI_USAGE,
                         "--compat does what the reference tools do: only --host, --device, "
                         "--linked, --output, --quiet and --json go with it");
-    if (job->profile == PYTORCH_ASTRA_SIM && job->options.edges != SYN__PT_ALL_EDGES)
+    if (o->profile == SYN_PYTORCH_ASTRA_SIM && o->without != 0)
         return cli_fail(&program, CLI_USAGE,
                         "--edges is for profile full: a simulator needs them all");
     if (args.json && strcmp(args.output, "-") == 0)
@@ -99,49 +99,48 @@ static int read_arguments(pytorch_job *job) {
                         "--output and either --host and --device (or one of them) or --linked are "
                         "needed (--help explains)");
     if (strcmp(args.profile, "astra-sim") == 0 || strcmp(args.profile, "astra_sim") == 0)
-        job->profile = PYTORCH_ASTRA_SIM;
+        job->options.profile = SYN_PYTORCH_ASTRA_SIM;
     else if (strcmp(args.profile, "full") != 0)
         return cli_fail(&program, CLI_USAGE, "--profile is full or astra-sim, not '%s'",
                         args.profile);
-    if (!pytorch_read_edges(args.edges, &job->options.edges, &wrong))
+    if (!pytorch_read_edges(args.edges, &job->options.without, &wrong))
         return cli_fail(&program, CLI_USAGE,
                         "--edges is all, none or a list of launch, stream, sync, group and thread, "
                         "not '%s'",
                         wrong);
-    if (!pytorch_read_dup_ids(args.dup_ids, &job->options))
+    if (!pytorch_read_dup_ids(args.dup_ids, &job->options.same_ids))
         return cli_fail(&program, CLI_USAGE, "--dup_ids is first, last or error, not '%s'",
                         args.dup_ids);
     if (!pytorch_read_object(args.object, &job->options.object))
         return cli_fail(&program, CLI_USAGE, "--object is last, all or a number, not '%s'",
                         args.object);
-    const int code = check_combination(job);
+    const int code = check_combination(&job->options);
     if (code != CLI_RUN) return code;
-    job->options.thread_gap_ns = (int64_t)(args.thread_gap_us * 1000);
+    const int64_t gap_ns = (int64_t)(args.thread_gap_us * 1000);
+    job->options.thread_gap_ns = gap_ns > 0 ? gap_ns : -1;
     job->options.trim = args.trim;
+    job->options.compat = args.compat;
+    job->options.strict = args.strict;
+    job->options.replay = args.replay;
     job->options.max_unpacked_bytes = (uint64_t)args.max_unpacked_mib << 20;
     job->options.version = "syntorch " SYN_VERSION;
-    job->linked = args.linked != NULL;
-    job->compat = args.compat;
-    job->strict = args.strict;
     job->quiet = args.quiet;
-    job->json = args.json;
-    job->replay = args.replay;
     job->output = args.output;
     return CLI_RUN;
 }
 
 static syn_status run(pytorch_job *job, pytorch_outcome *o, syn_error *err) {
-    SYN_TRY(pytorch_add_sources(job, args.linked ? args.linked : args.host, args.device, err));
-    if (args.rank >= 0 && job->is_set)
+    SYN_TRY(pytorch_add_files(job, args.linked ? args.linked : args.host, args.device, err));
+    if (args.rank >= 0 && job->options.is_set)
         return SYN_FAIL(err, SYN_E_INVALID, "--rank is for one trace, not for a set");
-    if (job->compat && job->is_set)
+    if (args.compat && job->options.is_set)
         return SYN_FAIL(err, SYN_E_INVALID, "--compat converts one rank at a time");
-    if (args.rank >= 0) job->sources[0].rank = (int32_t)args.rank;
+    if (args.rank >= 0) job->files[0].rank = (int32_t)args.rank;
     return pytorch_convert(job, o, err);
 }
 
 int command_convert_pytorch(int argc, char **argv) {
-    pytorch_job job = {.options = SYN__PT_DEFAULTS};
+    pytorch_job job = {0};
     pytorch_outcome outcome = {0};
     syn_error err = {0};
     int code = cli_parse(&program, argc, argv);
@@ -149,7 +148,7 @@ int command_convert_pytorch(int argc, char **argv) {
     if (code != CLI_RUN) return code;
     syn_status s = run(&job, &outcome, &err);
     if (s != SYN_OK || job.quiet) pytorch_print_notes(&outcome.report, stderr);
-    else if (job.json) s = pytorch_print_json(&job, &outcome, &err);
+    else if (args.json) s = pytorch_print_json(&job, &outcome, &err);
     else pytorch_print(&job, &outcome, strcmp(args.output, "-") == 0 ? stderr : stdout);
     pytorch_outcome_free(&outcome);
     pytorch_job_free(&job);

@@ -70,7 +70,7 @@ static void cut_rank(char *name) {
 /* Several ranks as .et become a set: the output names its prefix, with or without ".et" or ".0.et".
  */
 static syn_status write_set(const syn_graph *graph, const syn_export_options *how,
-                            const cli_inputs *inputs, syn_error *err) {
+                            const syn__input_files *inputs, syn_error *err) {
     char prefix[4096];
     const size_t n = strlen(args.output);
     if (n >= sizeof prefix) return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
@@ -81,13 +81,13 @@ static syn_status write_set(const syn_graph *graph, const syn_export_options *ho
 }
 
 /* The file, or the files of the set, that import read. */
-static syn_status note_inputs(cli_inputs *inputs, syn_error *err) {
+static syn_status note_inputs(syn__input_files *inputs, syn_error *err) {
     char prefix[4096];
     const size_t n = strlen(args.input);
     if (!args.all_ranks || n >= sizeof prefix) return cli_inputs_add_set(inputs, args.input, err);
     memcpy(prefix, args.input, n + 1);
     cut_rank(prefix);
-    SYN_TRY(cli_inputs_add(inputs, args.input, err));
+    SYN_TRY(syn__input_files_add(inputs, args.input, err));
     return cli_inputs_add_set(inputs, prefix, err);
 }
 
@@ -95,13 +95,13 @@ static syn_status write_output(const syn_graph *graph, const syn_exporter *expor
                                const syn_export_options *how, syn_error *err) {
     const bool set = exporter == &syn_export_et && graph->n_ranks > 1 && !how->rank &&
                      strcmp(args.output, "-") != 0;
-    cli_inputs inputs = {0};
+    syn__input_files inputs = {0};
     syn_status s = note_inputs(&inputs, err);
-    if (s == SYN_OK && !set) s = cli_inputs_keep(&inputs, args.output, err);
+    if (s == SYN_OK && !set) s = syn__input_files_keep(&inputs, args.output, err);
     if (s == SYN_OK)
         s = set ? write_set(graph, how, &inputs, err)
                 : syn_export_file(graph, exporter, how, args.output, err);
-    cli_inputs_free(&inputs);
+    syn__input_files_free(&inputs);
     return s;
 }
 

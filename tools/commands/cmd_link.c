@@ -31,7 +31,7 @@ static const cli_program program = {
     options, examples, false};
 
 int command_link(int argc, char **argv) {
-    pytorch_job job = {.options = SYN__PT_DEFAULTS};
+    pytorch_job job = {0};
     pytorch_outcome outcome = {0};
     syn_error err = {0};
     const int code = cli_parse(&program, argc, argv);
@@ -39,11 +39,11 @@ int command_link(int argc, char **argv) {
     if (!args.host || !args.device || !args.output)
         return cli_fail(&program, CLI_USAGE, "--host, --device and --output are needed");
     job.output = args.output;
-    job.compat = args.compat;
+    job.options.compat = args.compat;
     job.quiet = args.quiet;
     job.options.max_unpacked_bytes = (uint64_t)args.max_unpacked_mib << 20;
-    syn_status s = pytorch_add_sources(&job, args.host, args.device, &err);
-    if (s == SYN_OK && job.is_set)
+    syn_status s = pytorch_add_files(&job, args.host, args.device, &err);
+    if (s == SYN_OK && job.options.is_set)
         s = SYN_FAIL(&err, SYN_E_INVALID, "one pair of traces is linked at a time");
     if (s == SYN_OK) s = pytorch_link(&job, &outcome, &err);
     if (s != SYN_OK || args.quiet) pytorch_print_notes(&outcome.report, stderr);

@@ -56,7 +56,8 @@ static void report(const syn__pt_repaired *repaired, uint64_t bytes) {
             repaired->n_kept, bytes);
 }
 
-static syn_status run(int64_t object, syn__pt_repaired *repaired, uint64_t *bytes, syn_error *err) {
+static syn_status run(syn_pytorch_object object, syn__pt_repaired *repaired, uint64_t *bytes,
+                      syn_error *err) {
     syn__file_text input;
     syn_sink *out = NULL;
     SYN_TRY(syn__file_text_open_limited(&input, args.input, (uint64_t)args.max_unpacked_mib << 20,
@@ -72,7 +73,7 @@ static syn_status run(int64_t object, syn__pt_repaired *repaired, uint64_t *byte
 int command_repair(int argc, char **argv) {
     syn_error err = {0};
     syn__pt_repaired repaired;
-    int64_t object = SYN__PT_OBJECT_LAST;
+    syn_pytorch_object object;
     uint64_t bytes = 0;
     const int code = cli_parse(&program, argc, argv);
     if (code != CLI_RUN) return code;

@@ -24,7 +24,7 @@ static bool is_read(const char *name) {
     return end && strcmp(end, ".safetensors") == 0; /* shards have any names */
 }
 
-static syn_status add_folder(cli_inputs *inputs, const char *folder, syn_error *err) {
+static syn_status add_folder(syn__input_files *inputs, const char *folder, syn_error *err) {
     DIR *dir = opendir(folder);
     syn_status s = SYN_OK;
     if (!dir) return SYN_OK; /* who reads it says so */
@@ -32,40 +32,41 @@ static syn_status add_folder(cli_inputs *inputs, const char *folder, syn_error *
         char path[4600];
         if (!is_read(d->d_name)) continue;
         snprintf(path, sizeof path, "%s/%s", folder, d->d_name);
-        s = cli_inputs_add(inputs, path, err);
+        s = syn__input_files_add(inputs, path, err);
     }
     closedir(dir);
     return s;
 }
 
-static syn_status add_all(cli_inputs *inputs, const inference_args *args, syn_error *err) {
+static syn_status add_all(syn__input_files *inputs, const inference_args *args, syn_error *err) {
     const char *const named[] = {args->weights, args->model_config, args->prompts, args->prompt_ids,
                                  args->hw_config};
     char folder[4200];
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
-        SYN_TRY(cli_inputs_add(inputs, named[i], err));
+        SYN_TRY(syn__input_files_add(inputs, named[i], err));
     if (args->tokenizer) SYN_TRY(add_folder(inputs, args->tokenizer, err));
     if (!args->weights) return SYN_OK;
     (void)checkpoint_file(args->weights, ".", folder, sizeof folder); /* the folder, in any case */
     return add_folder(inputs, folder, err);
 }
 
-static syn_status keep_all(const cli_inputs *inputs, const inference_args *args, syn_error *err) {
+static syn_status keep_all(const syn__input_files *inputs, const inference_args *args,
+                           syn_error *err) {
     static const char *const saved[] = {"model.safetensors", "config.json"};
     char path[4200];
-    if (args->save_logits) SYN_TRY(cli_inputs_keep(inputs, args->save_logits, err));
+    if (args->save_logits) SYN_TRY(syn__input_files_keep(inputs, args->save_logits, err));
     for (size_t i = 0; args->save_weights && i < sizeof saved / sizeof saved[0]; i++) {
         snprintf(path, sizeof path, "%s/%s", args->save_weights, saved[i]);
-        SYN_TRY(cli_inputs_keep(inputs, path, err));
+        SYN_TRY(syn__input_files_keep(inputs, path, err));
     }
     if (args->visualize_trace) return visualize_keep(inputs, args->out_dir, args->tp, err);
     return SYN_OK;
 }
 
 syn_status inference_keep_inputs(const inference *run, syn_error *err) {
-    cli_inputs inputs = {0};
+    syn__input_files inputs = {0};
     syn_status s = add_all(&inputs, run->args, err);
     if (s == SYN_OK) s = keep_all(&inputs, run->args, err);
-    cli_inputs_free(&inputs);
+    syn__input_files_free(&inputs);
     return s;
 }

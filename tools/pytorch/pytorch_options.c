@@ -2,41 +2,44 @@
 
 #include <string.h>
 
-#define ALWAYS (1u << SYN__PT_EDGE_CALL | 1u << SYN__PT_EDGE_PROGRAM)
+#include "export/text/loose_json.h"
 
-bool pytorch_read_edges(const char *text, uint32_t *edges, const char **wrong) {
-    static const char *const names[SYN__PT_EDGE_CLASSES] = {
-#define SYN_X(id, name) name,
-        SYN__PT_EDGE_LIST(SYN_X)
-#undef SYN_X
-    };
-    *edges = ALWAYS;
-    if (strcmp(text, "none") == 0) return true;
-    if (strcmp(text, "all") == 0) return *edges = SYN__PT_ALL_EDGES, true;
+#define ALL    ((1u << SYN_PYTORCH_EDGE_CLASSES) - 1)
+#define ALWAYS (1u << SYN_PYTORCH_EDGE_CALL | 1u << SYN_PYTORCH_EDGE_PROGRAM)
+
+bool pytorch_read_edges(const char *text, uint32_t *without, const char **wrong) {
+    *without = strcmp(text, "all") == 0 ? 0 : ALL & ~ALWAYS;
+    if (strcmp(text, "all") == 0 || strcmp(text, "none") == 0) return true;
     for (const char *p = text, *end;; p = end + 1) {
         end = p + strcspn(p, ",");
+        const syn__str word = {p, (size_t)(end - p)};
         int c = 0;
-        while (c < SYN__PT_EDGE_CLASSES && (strlen(names[c]) != (size_t)(end - p) ||
-                                            memcmp(names[c], p, (size_t)(end - p)) != 0))
+        while (c < SYN_PYTORCH_EDGE_CLASSES &&
+               !syn__str_is(word, syn_pytorch_edge_name((syn_pytorch_edge_class)c)))
             c++;
         *wrong = p;
-        if (c == SYN__PT_EDGE_CLASSES) return false;
-        *edges |= 1u << c;
+        if (c == SYN_PYTORCH_EDGE_CLASSES) return false;
+        *without &= ~(1u << c);
         if (!*end) return true;
     }
 }
 
-bool pytorch_read_dup_ids(const char *text, syn__pt_options *options) {
-    if (strcmp(text, "first") == 0) options->dup_ids = SYN__PT_DUP_FIRST;
-    else if (strcmp(text, "last") == 0) options->dup_ids = SYN__PT_DUP_LAST;
-    else if (strcmp(text, "error") == 0) options->dup_ids = SYN__PT_DUP_ERROR;
+bool pytorch_read_dup_ids(const char *text, syn_pytorch_same_ids *same_ids) {
+    if (strcmp(text, "first") == 0) *same_ids = SYN_PYTORCH_FIRST_KEEPS;
+    else if (strcmp(text, "last") == 0) *same_ids = SYN_PYTORCH_LAST_KEEPS;
+    else if (strcmp(text, "error") == 0) *same_ids = SYN_PYTORCH_NONE_KEEPS;
     else return false;
     return true;
 }
 
-bool pytorch_read_object(const char *text, int64_t *object) {
-    const syn__str s = {text, strlen(text)};
-    if (strcmp(text, "last") == 0) return *object = SYN__PT_OBJECT_LAST, true;
-    if (strcmp(text, "all") == 0) return *object = SYN__PT_OBJECT_ALL, true;
-    return syn__loose_i64(s, object) && *object >= 0;
+bool pytorch_read_object(const char *text, syn_pytorch_object *object) {
+    int64_t number = 0;
+    *object = (syn_pytorch_object){SYN_PYTORCH_LAST_OBJECT, 0};
+    if (strcmp(text, "last") == 0) return true;
+    object->which = SYN_PYTORCH_ALL_OBJECTS;
+    if (strcmp(text, "all") == 0) return true;
+    object->which = SYN_PYTORCH_ONE_OBJECT;
+    if (!syn__loose_i64(syn__str_of(text), &number) || number < 0) return false;
+    object->number = (uint64_t)number;
+    return true;
 }

@@ -163,7 +163,7 @@ syn_status syn__pt_calls_kernels(syn__pt_calls *c, uint32_t **own, size_t *n_own
         for (uint32_t i = 0; i < c->n_ops; i++) {
             const syn__pt_op *op = &r->ops[i];
             const uint32_t call = c->call_of[i];
-            if (op->kind != SYN__PT_OP_KERNEL || is_nccl(c, op) != (named == 1)) continue;
+            if (op->kind != SYN_PYTORCH_OP_KERNEL || is_nccl(c, op) != (named == 1)) continue;
             if (named == 0 &&
                 ((call != SYN__PT_NONE && c->calls[call].kernel != SYN__PT_NONE) ||
                  (call == SYN__PT_NONE && op->parent != SYN__PT_NONE && !op->by_time) ||

@@ -274,13 +274,13 @@ syn_status syn__pt_calls_open(syn__pt_calls *c, syn__pt_rank *rank, syn_error *e
     for (uint32_t i = 0; i < rank->n_ops; i++) {
         const syn__pt_op *op = &rank->ops[i];
         /* the op that something hangs from by time alone says nothing of it */
-        const bool called = op->kind != SYN__PT_OP_HOST || op->around == SYN__PT_NONE;
+        const bool called = op->kind != SYN_PYTORCH_OP_HOST || op->around == SYN__PT_NONE;
         const uint32_t parent = op->by_time ? SYN__PT_NONE : called ? op->parent : op->around;
         const uint32_t above =
             parent != SYN__PT_NONE && parent < i ? c->call_of[parent] : SYN__PT_NONE;
         c->call_of[i] = above;
         c->in_record[i] = above != SYN__PT_NONE && c->in_record[parent];
-        if (op->kind == SYN__PT_OP_HOST && op->host != SYN__PT_NONE)
+        if (op->kind == SYN_PYTORCH_OP_HOST && op->host != SYN__PT_NONE)
             SYN_TRY(take_host(c, i, above));
     }
     return SYN_OK;

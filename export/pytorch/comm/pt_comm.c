@@ -13,7 +13,7 @@
 
 typedef struct finder {
     syn__pt_rank *rank;
-    syn__pt_report *report;
+    syn_pytorch_note *notes;
     syn_error *err;
     syn__pt_calls calls;
     syn__pt_group_finder groups;
@@ -23,14 +23,14 @@ typedef struct finder {
     size_t n_own;
 } finder;
 
-static void note(const finder *f, syn__pt_anomaly kind, const syn__pt_op *op) {
+static void note(const finder *f, syn_pytorch_anomaly kind, const syn__pt_op *op) {
     const syn__pt_rank *r = f->rank;
     if (op->host != SYN__PT_NONE) {
-        syn__pt_note_host(r, f->report, kind, op->host);
+        syn__pt_note_host(r, f->notes, kind, op->host);
     } else if (op->event != SYN__PT_NONE) {
         const syn__pt_event *e = &r->device.events[op->event];
-        syn__pt_note_at(f->report, kind, r->device_input.name,
-                        (uint64_t)(e->text - r->device_input.data), SYN__PT_NO_PLACE);
+        syn__pt_note_at(f->notes, kind, r->device_input.name,
+                        (uint64_t)(e->text - r->device_input.data), SYN_PYTORCH_NO_PLACE);
     }
 }
 
@@ -135,10 +135,10 @@ static syn_status add(finder *f, uint32_t op, uint32_t kernel, const syn__pt_cal
     const bool message = c->type != SYN__ET_COMM_COLL_NODE;
     f->local_peer[r->n_comms] = message && c->peer < 0 ? facts.peer : -1;
     r->ops[op].comm = (uint32_t)r->n_comms++;
-    if (!message && c->collective < 0) note(f, SYN__PT_UNKNOWN_COLLECTIVE, &r->ops[op]);
+    if (!message && c->collective < 0) note(f, SYN_PYTORCH_ANOMALY_UNKNOWN_COLLECTIVE, &r->ops[op]);
     if (c->bytes > 0) return SYN_OK;
     c->bytes = 1;
-    note(f, SYN__PT_SIZE_UNKNOWN, &r->ops[op]);
+    note(f, SYN_PYTORCH_ANOMALY_SIZE_UNKNOWN, &r->ops[op]);
     return SYN_OK;
 }
 
@@ -158,10 +158,10 @@ static syn_status finish_comms(finder *f) {
         if (c->group == SYN__PT_NONE && r->n_groups == 1) c->group = 0;
         if (c->group == SYN__PT_NONE ||
             (r->groups[c->group].n_ranks == 0 && r->groups[c->group].size == 0))
-            note(f, SYN__PT_GROUP_UNKNOWN, &r->ops[c->op]);
+            note(f, SYN_PYTORCH_ANOMALY_GROUP_UNKNOWN, &r->ops[c->op]);
         if (c->type == SYN__ET_COMM_COLL_NODE) continue;
         if (c->peer < 0) c->peer = global_peer(r, c, f->local_peer[i]);
-        if (c->peer < 0) note(f, SYN__PT_PEER_UNKNOWN, &r->ops[c->op]);
+        if (c->peer < 0) note(f, SYN_PYTORCH_ANOMALY_PEER_UNKNOWN, &r->ops[c->op]);
     }
     return SYN_OK;
 }
@@ -173,7 +173,7 @@ static int by_op(const void *a, const void *b) {
 
 static syn_status find_all(finder *f) {
     syn__pt_rank *r = f->rank;
-    SYN_TRY(syn__pt_groups_open(&f->groups, r, f->report, f->err));
+    SYN_TRY(syn__pt_groups_open(&f->groups, r, f->notes, f->err));
     SYN_TRY(syn__pt_calls_open(&f->calls, r, f->err));
     SYN_TRY(syn__pt_calls_kernels(&f->calls, &f->own, &f->n_own));
     for (size_t i = 0; i < f->calls.n_calls; i++) {
@@ -189,8 +189,8 @@ static syn_status find_all(finder *f) {
     return SYN_OK;
 }
 
-syn_status syn__pt_find_comms(syn__pt_rank *rank, syn__pt_report *report, syn_error *err) {
-    finder f = {.rank = rank, .report = report, .err = err};
+syn_status syn__pt_find_comms(syn__pt_rank *rank, syn_pytorch_note *notes, syn_error *err) {
+    finder f = {.rank = rank, .notes = notes, .err = err};
     const syn_status s = find_all(&f);
     syn__pt_calls_close(&f.calls);
     syn__pt_groups_close(&f.groups);

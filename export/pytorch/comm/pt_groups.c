@@ -126,8 +126,8 @@ static syn_status count_up(syn__pt_group_finder *f, int64_t start, int64_t strid
 static void count_clash(syn__pt_group_finder *f, uint32_t index) {
     if (f->clash[index]) return;
     f->clash[index] = 1;
-    syn__pt_note_at(f->report, SYN__PT_GROUP_CONFLICT, f->rank->host_input.name, SYN__PT_NO_PLACE,
-                    SYN__PT_NO_PLACE);
+    syn__pt_note_at(f->notes, SYN_PYTORCH_ANOMALY_GROUP_CONFLICT, f->rank->host_input.name,
+                    SYN_PYTORCH_NO_PLACE, SYN_PYTORCH_NO_PLACE);
 }
 
 static void set_ranks(syn__pt_group_finder *f, uint32_t index, int source, int32_t *ranks,
@@ -270,12 +270,12 @@ static syn_status take_init(syn__pt_group_finder *f, const syn__pt_host_node *no
 
 /* ---- Interface ---- */
 
-syn_status syn__pt_groups_open(syn__pt_group_finder *f, syn__pt_rank *rank, syn__pt_report *report,
+syn_status syn__pt_groups_open(syn__pt_group_finder *f, syn__pt_rank *rank, syn_pytorch_note *notes,
                                syn_error *err) {
     const syn__pt_host *host = &rank->host;
     memset(f, 0, sizeof *f);
     f->rank = rank;
-    f->report = report;
+    f->notes = notes;
     f->err = err;
     uint32_t init = SYN__PT_NONE;
     for (uint32_t i = 0; i < host->names.n_entries && init == SYN__PT_NONE; i++) {

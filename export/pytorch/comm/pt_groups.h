@@ -10,7 +10,7 @@ extern "C" {
 
 typedef struct syn__pt_group_finder {
     syn__pt_rank *rank;
-    syn__pt_report *report;
+    syn_pytorch_note *notes;
     syn_error *err;
     syn__pt_map names;       /* hash of the name: index into groups */
     syn__pt_map backends;    /* number of a backend: index into groups */
@@ -21,7 +21,7 @@ typedef struct syn__pt_group_finder {
 
 /* Groups of process_group:init nodes and of distributedInfo. */
 syn_status syn__pt_groups_open(syn__pt_group_finder *finder, syn__pt_rank *rank,
-                               syn__pt_report *report, syn_error *err) SYN_MUST_USE;
+                               syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 /* The group of a call: an index, or SYN__PT_NONE. */
 syn_status syn__pt_groups_find(syn__pt_group_finder *finder, const syn__pt_facts *facts,
                                uint32_t *group) SYN_MUST_USE;

@@ -60,8 +60,8 @@ static syn_status sort_lanes(syn__pt_connector *c) {
 static syn_status connect_lanes(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
     for (size_t lane = 0; lane < r->n_lanes; lane++) {
-        const syn__pt_edge_class class_ =
-            r->lanes[lane].device ? SYN__PT_EDGE_STREAM : SYN__PT_EDGE_PROGRAM;
+        const syn_pytorch_edge_class class_ =
+            r->lanes[lane].device ? SYN_PYTORCH_EDGE_STREAM : SYN_PYTORCH_EDGE_PROGRAM;
         for (size_t i = c->lane_first[lane] + 1; i < c->lane_first[lane + 1]; i++)
             SYN_TRY(syn__pt_add_edge(c, c->lane_ops[i - 1], c->lane_ops[i], class_));
     }
@@ -71,8 +71,8 @@ static syn_status connect_lanes(syn__pt_connector *c) {
 static syn_status connect_parents(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
     for (uint32_t i = 0; i < r->n_ops; i++) {
-        const syn__pt_edge_class class_ =
-            syn__pt_is_launched(&r->ops[i]) ? SYN__PT_EDGE_LAUNCH : SYN__PT_EDGE_CALL;
+        const syn_pytorch_edge_class class_ =
+            syn__pt_is_launched(&r->ops[i]) ? SYN_PYTORCH_EDGE_LAUNCH : SYN_PYTORCH_EDGE_CALL;
         SYN_TRY(syn__pt_add_edge(c, r->ops[i].parent, i, class_));
     }
     return SYN_OK;
@@ -90,7 +90,7 @@ static syn_status connect_groups(syn__pt_connector *c) {
         const syn__pt_comm *m = &r->comms[order[i]];
         const uint32_t group = syn__pt_group_of(r, m);
         if (group == SYN__PT_NONE) continue;
-        s = syn__pt_add_edge(c, last[group], m->op, SYN__PT_EDGE_GROUP);
+        s = syn__pt_add_edge(c, last[group], m->op, SYN_PYTORCH_EDGE_GROUP);
         last[group] = m->op;
     }
     syn_free(order);
@@ -110,9 +110,11 @@ static syn_status connect_all(syn__pt_connector *c) {
     return syn__pt_find_wakes(c);
 }
 
-syn_status syn__pt_connect(syn__pt_rank *rank, const syn__pt_options *options,
-                           syn__pt_report *report, syn_error *err) {
-    syn__pt_connector c = {.rank = rank, .options = options, .report = report, .err = err};
+#define THREAD_GAP_NS 1000000 /* where the options say nothing */
+
+syn_status syn__pt_connect(syn__pt_rank *rank, const syn_pytorch_options *options, syn_error *err) {
+    syn__pt_connector c = {.rank = rank, .options = options, .err = err};
+    c.gap_ns = options->thread_gap_ns == 0 ? THREAD_GAP_NS : options->thread_gap_ns;
     const syn_status s = connect_all(&c);
     syn_free(c.when);
     syn_free(c.lane_first);

@@ -9,11 +9,11 @@ extern "C" {
 #endif
 
 /* Finds dependencies of the classes that the options want. Fills edges and waits. */
-syn_status syn__pt_connect(syn__pt_rank *rank, const syn__pt_options *options,
-                           syn__pt_report *report, syn_error *err) SYN_MUST_USE;
+syn_status syn__pt_connect(syn__pt_rank *rank, const syn_pytorch_options *options,
+                           syn_error *err) SYN_MUST_USE;
 /* Fills first_dep, deps, order and ids; edges that close a cycle go to `dropped`, the rest is gone.
  */
-syn_status syn__pt_order(syn__pt_rank *rank, syn__pt_report *report, syn_error *err) SYN_MUST_USE;
+syn_status syn__pt_order(syn__pt_rank *rank, syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

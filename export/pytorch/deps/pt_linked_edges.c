@@ -15,7 +15,7 @@ static syn_status put_id(const syn__pt_connector *c, syn__pt_map *ops, uint64_t 
 /* Of several host nodes with one id the one that keeps it; device work before host nodes. */
 static syn_status list_ids(const syn__pt_connector *c, syn__pt_map *ops) {
     const syn__pt_rank *r = c->rank;
-    const bool last = c->options->dup_ids == SYN__PT_DUP_LAST;
+    const bool last = c->options->same_ids == SYN_PYTORCH_LAST_KEEPS;
     for (uint32_t i = 0; i < r->n_ops; i++)
         if (!syn__pt_is_device(&r->ops[i]) && r->ops[i].host != SYN__PT_NONE)
             SYN_TRY(put_id(c, ops, r->host.nodes[r->ops[i].host].id, i, last));
@@ -30,7 +30,7 @@ static syn_status list_ids(const syn__pt_connector *c, syn__pt_map *ops) {
 }
 
 static syn_status add_edge(syn__pt_connector *c, const syn__pt_map *ops, uint64_t id, uint32_t to,
-                           syn__pt_edge_class class_) {
+                           syn_pytorch_edge_class class_) {
     const uint32_t from = syn__pt_map_get(ops, id);
     if (from == SYN__PT_NONE || c->rank->ops[from].event == SYN__PT_NONE) return SYN_OK;
     return syn__pt_add_edge(c, from, to, class_);
@@ -42,12 +42,12 @@ static syn_status add_edges(syn__pt_connector *c, const syn__pt_map *ops, uint32
     syn__loose list;
     syn__str text;
     if (l->inter_thread_dep != 0)
-        SYN_TRY(add_edge(c, ops, l->inter_thread_dep, to, SYN__PT_EDGE_THREAD));
+        SYN_TRY(add_edge(c, ops, l->inter_thread_dep, to, SYN_PYTORCH_EDGE_THREAD));
     if (!syn__loose_open_array(&list, l->sync_dep)) return SYN_OK;
     while (syn__loose_element(&list)) {
         uint64_t id = 0;
         if (syn__loose_skip(&list, &text) == SYN__LOOSE_NUMBER && syn__loose_u64(text, &id))
-            SYN_TRY(add_edge(c, ops, id, to, SYN__PT_EDGE_SYNC));
+            SYN_TRY(add_edge(c, ops, id, to, SYN_PYTORCH_EDGE_SYNC));
     }
     return SYN_OK;
 }

@@ -7,10 +7,10 @@
 #include "syntorch/memory.h"
 
 /* First what says most about a pair that several edges join. */
-static const uint8_t precedence[SYN__PT_EDGE_CLASSES] = {
-    [SYN__PT_EDGE_STREAM] = 0, [SYN__PT_EDGE_LAUNCH] = 1,  [SYN__PT_EDGE_SYNC] = 2,
-    [SYN__PT_EDGE_GROUP] = 3,  [SYN__PT_EDGE_PROGRAM] = 4, [SYN__PT_EDGE_THREAD] = 5,
-    [SYN__PT_EDGE_CALL] = 6};
+static const uint8_t precedence[SYN_PYTORCH_EDGE_CLASSES] = {
+    [SYN_PYTORCH_EDGE_STREAM] = 0, [SYN_PYTORCH_EDGE_LAUNCH] = 1,  [SYN_PYTORCH_EDGE_SYNC] = 2,
+    [SYN_PYTORCH_EDGE_GROUP] = 3,  [SYN_PYTORCH_EDGE_PROGRAM] = 4, [SYN_PYTORCH_EDGE_THREAD] = 5,
+    [SYN_PYTORCH_EDGE_CALL] = 6};
 
 /* Counting sort of the edges by op, then each op's few by insertion; doubles are left out. */
 static syn_status collect(syn__pt_rank *r, syn_error *err) {
@@ -160,7 +160,7 @@ static bool goes_back(const syn__pt_rank *r, uint32_t from, uint32_t to, bool by
 }
 
 /* Between ops that are left, drops what goes back; *n is how many. */
-static syn_status drop(sorter *s, bool by_index, syn__pt_report *report, size_t *n,
+static syn_status drop(sorter *s, bool by_index, syn_pytorch_note *notes, size_t *n,
                        syn_error *err) {
     syn__pt_rank *r = s->rank;
     size_t kept = 0;
@@ -170,7 +170,8 @@ static syn_status drop(sorter *s, bool by_index, syn__pt_report *report, size_t 
         r->first_dep[op] = (uint32_t)kept;
         for (size_t i = begin; i < end; i++) {
             const syn__pt_dep d = r->deps[i];
-            const bool timely = !by_index && d.class_ == SYN__PT_EDGE_GROUP; /* order of launches */
+            const bool timely =
+                !by_index && d.class_ == SYN_PYTORCH_EDGE_GROUP; /* order of launches */
             if (s->left[op] > 0 && s->left[d.from] > 0 && !timely &&
                 goes_back(r, d.from, op, by_index)) {
                 SYN_TRY(syn_grow(&r->dropped, &r->dropped_cap, r->n_dropped + 1, sizeof *r->dropped,
@@ -179,8 +180,9 @@ static syn_status drop(sorter *s, bool by_index, syn__pt_report *report, size_t 
                 r->dropped[r->n_dropped++] = e;
                 r->n_edge_class[d.class_]--;
                 const uint32_t node = r->ops[op].host;
-                syn__pt_note_at(report, SYN__PT_CYCLE, r->host_input.name, SYN__PT_NO_PLACE,
-                                node == SYN__PT_NONE ? SYN__PT_NO_PLACE : r->host.nodes[node].id);
+                syn__pt_note_at(
+                    notes, SYN_PYTORCH_ANOMALY_CYCLE, r->host_input.name, SYN_PYTORCH_NO_PLACE,
+                    node == SYN__PT_NONE ? SYN_PYTORCH_NO_PLACE : r->host.nodes[node].id);
                 ++*n;
             } else {
                 r->deps[kept++] = d;
@@ -192,7 +194,7 @@ static syn_status drop(sorter *s, bool by_index, syn__pt_report *report, size_t 
     return SYN_OK;
 }
 
-static syn_status sort_ops(sorter *s, syn__pt_report *report, syn_error *err) {
+static syn_status sort_ops(sorter *s, syn_pytorch_note *notes, syn_error *err) {
     const size_t n = s->rank->n_ops;
     s->left = syn_malloc(n * sizeof *s->left);
     s->heap = syn_malloc(n * sizeof *s->heap);
@@ -205,20 +207,20 @@ static syn_status sort_ops(sorter *s, syn__pt_report *report, syn_error *err) {
     for (bool by_index = false; s->n_done < n;) {
         size_t n_dropped = 0;
         trim(s);
-        SYN_TRY(drop(s, by_index, report, &n_dropped, err));
+        SYN_TRY(drop(s, by_index, notes, &n_dropped, err));
         if (n_dropped == 0) by_index = true;
         run(s);
     }
     return SYN_OK;
 }
 
-static syn_status find_order(syn__pt_rank *rank, syn__pt_report *report, syn_error *err) {
+static syn_status find_order(syn__pt_rank *rank, syn_pytorch_note *notes, syn_error *err) {
     sorter s = {.rank = rank};
     if (in_order(rank)) {
         for (uint32_t i = 0; i < rank->n_ops; i++) rank->order[i] = i;
         return SYN_OK;
     }
-    const syn_status status = sort_ops(&s, report, err);
+    const syn_status status = sort_ops(&s, notes, err);
     syn_free(s.left);
     syn_free(s.heap);
     syn_free(s.children);
@@ -227,7 +229,7 @@ static syn_status find_order(syn__pt_rank *rank, syn__pt_report *report, syn_err
     return status;
 }
 
-syn_status syn__pt_order(syn__pt_rank *rank, syn__pt_report *report, syn_error *err) {
+syn_status syn__pt_order(syn__pt_rank *rank, syn_pytorch_note *notes, syn_error *err) {
     SYN_TRY(collect(rank, err));
     syn_free(rank->edges);
     rank->edges = NULL;
@@ -238,7 +240,7 @@ syn_status syn__pt_order(syn__pt_rank *rank, syn__pt_report *report, syn_error *
     rank->order = syn_malloc(rank->n_ops * sizeof *rank->order);
     rank->ids = syn_malloc(rank->n_ops * sizeof *rank->ids);
     if (!rank->order || !rank->ids) return SYN_FAIL_NOMEM(err, rank->n_ops * 8, "the order of ops");
-    SYN_TRY(find_order(rank, report, err));
+    SYN_TRY(find_order(rank, notes, err));
     for (uint32_t i = 0; i < rank->n_ops; i++) rank->ids[rank->order[i]] = i + 1;
     return SYN_OK;
 }

@@ -158,7 +158,7 @@ static syn_status host_waits(syncer *s, uint32_t work, const syn__pt_event *e) {
     if (work == SYN__PT_NONE || caller == SYN__PT_NONE) return SYN_OK;
     if (syn__pt_op_end(&s->r->ops[work]) > end + CLOCK_SLACK_NS) return SYN_OK;
     return syn__pt_add_edge(s->c, work, next_in_lane(s, s->r->ops[caller].lane, end),
-                            SYN__PT_EDGE_SYNC);
+                            SYN_PYTORCH_EDGE_SYNC);
 }
 
 static syn_status host_waits_for_all(syncer *s, const syn__pt_event *e) {
@@ -171,7 +171,7 @@ static syn_status work_waits(syncer *s, uint32_t from, uint32_t to) {
     if (from == SYN__PT_NONE || to == SYN__PT_NONE) return SYN_OK;
     if (s->r->ops[from].lane == s->r->ops[to].lane) return SYN_OK;
     if (syn__pt_op_end(&s->r->ops[from]) > s->r->ops[to].start_ns + CLOCK_SLACK_NS) return SYN_OK;
-    return syn__pt_add_edge(s->c, from, to, SYN__PT_EDGE_SYNC);
+    return syn__pt_add_edge(s->c, from, to, SYN_PYTORCH_EDGE_SYNC);
 }
 
 /* ---- With cuda_sync events ---- */
@@ -307,8 +307,7 @@ static syn_status find_all(syncer *s) {
 }
 
 syn_status syn__pt_find_syncs(syn__pt_connector *c) {
-    if (!(c->options->edges >> SYN__PT_EDGE_SYNC & 1u) || c->rank->device.n_events == 0)
-        return SYN_OK;
+    if (!syn__pt_wants(c, SYN_PYTORCH_EDGE_SYNC) || c->rank->device.n_events == 0) return SYN_OK;
     syncer s = {.c = c, .r = c->rank};
     const syn_status status = find_all(&s);
     syn__pt_map_free(&s.by_correlation);

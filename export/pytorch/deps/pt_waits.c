@@ -142,7 +142,7 @@ static syn_status add_wait(waiter *w, work *k, int64_t start_ns, int64_t end_ns)
     k->known = true;
     SYN_TRY(syn_grow(&r->waits, &r->waits_cap, r->n_waits + 1, sizeof *r->waits, w->c->err));
     r->waits[r->n_waits++] = (syn__pt_wait){k->op, op, start_ns, end_ns};
-    return syn__pt_add_edge(w->c, k->op, op, SYN__PT_EDGE_SYNC);
+    return syn__pt_add_edge(w->c, k->op, op, SYN_PYTORCH_EDGE_SYNC);
 }
 
 /* ---- A sweep over a lane's time ---- */
@@ -157,8 +157,7 @@ static bool waits_for(const waiter *w, const work *k, const open_op *top, int64_
     if (k->in_autograd) return from_ns >= k->behind_ns;
     const size_t next = first_at(w, to_ns);
     const bool goes_on = next < w->n_ops && flags_of(w, w->ops[next]) & CALLS;
-    return to_ns - from_ns > w->c->options->thread_gap_ns && !goes_on &&
-           (top == NULL || !w->inside[top->op]);
+    return to_ns - from_ns > w->c->gap_ns && !goes_on && (top == NULL || !w->inside[top->op]);
 }
 
 /* From one begin or end of an op to the next nothing changes. */

@@ -62,9 +62,10 @@ static syn_status connect_lane(syn__pt_connector *c, const ends *e, size_t lane)
         const uint32_t op = c->lane_ops[i];
         const int64_t start = r->ops[op].start_ns, end = syn__pt_op_end(&r->ops[op]);
         if (start == SYN__PT_NO_NS || r->ops[op].detached) continue; /* its launch woke it */
-        const bool idle = busy_until == SYN__PT_NO_NS ||
-                          (start > busy_until && start - busy_until > c->options->thread_gap_ns);
-        if (idle) SYN_TRY(syn__pt_add_edge(c, finished_before(r, e, op), op, SYN__PT_EDGE_THREAD));
+        const bool idle =
+            busy_until == SYN__PT_NO_NS || (start > busy_until && start - busy_until > c->gap_ns);
+        if (idle)
+            SYN_TRY(syn__pt_add_edge(c, finished_before(r, e, op), op, SYN_PYTORCH_EDGE_THREAD));
         if (end > busy_until) busy_until = end;
     }
     return SYN_OK;
@@ -72,7 +73,7 @@ static syn_status connect_lane(syn__pt_connector *c, const ends *e, size_t lane)
 
 syn_status syn__pt_find_wakes(syn__pt_connector *c) {
     ends e = {0};
-    if (!(c->options->edges >> SYN__PT_EDGE_THREAD & 1u)) return SYN_OK;
+    if (!syn__pt_wants(c, SYN_PYTORCH_EDGE_THREAD)) return SYN_OK;
     syn_status s = list_ends(c, &e);
     for (size_t lane = 0; lane < c->rank->n_lanes && s == SYN_OK; lane++)
         if (!c->rank->lanes[lane].device) s = connect_lane(c, &e, lane);

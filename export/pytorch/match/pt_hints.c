@@ -1,39 +1,39 @@
 #include "export/pytorch/match/pt_hints.h"
 
-const char *syn__pt_hint_name(syn__pt_hint hint) {
+const char *syn_pytorch_hint_name(syn_pytorch_hint hint) {
     static const char *const names[] = {
 #define SYN_X(id, name, sentence) name,
-        SYN__PT_HINT_LIST(SYN_X)
+        SYN_PYTORCH_HINT_LIST(SYN_X)
 #undef SYN_X
     };
     return names[hint];
 }
 
-const char *syn__pt_hint_sentence(syn__pt_hint hint) {
+const char *syn_pytorch_hint_sentence(syn_pytorch_hint hint) {
     static const char *const sentences[] = {
 #define SYN_X(id, name, sentence) sentence,
-        SYN__PT_HINT_LIST(SYN_X)
+        SYN_PYTORCH_HINT_LIST(SYN_X)
 #undef SYN_X
     };
     return sentences[hint];
 }
 
-static uint32_t bit(bool holds, syn__pt_hint hint) {
+static uint32_t bit(bool holds, syn_pytorch_hint hint) {
     return holds ? 1u << hint : 0;
 }
 
 /* Hints about how host nodes found CPU events. */
 static uint32_t matching_hints(const syn__pt_rank *rank, bool distrusted) {
-    const syn__pt_matches *m = &rank->matches;
+    const syn_pytorch_matches *m = &rank->matches;
     const uint64_t found = m->host_rf_id + m->host_external + m->host_time;
     const bool ids = m->host_rf_id > 0;
-    return bit(m->cpu_events == 0, SYN__PT_HINT_NO_CPU_OPS) |
-           bit(m->cpu_events > 0 && !ids && !distrusted, SYN__PT_HINT_NO_RF_IDS) |
-           bit(m->renumbered, SYN__PT_HINT_RENUMBERED_STEPS) |
-           bit(m->repeats, SYN__PT_HINT_REPEATED_STEPS) |
-           bit(m->device_outside * 10 > m->device_events, SYN__PT_HINT_OTHER_STEPS) |
+    return bit(m->cpu_events == 0, SYN_PYTORCH_HINT_NO_CPU_OPS) |
+           bit(m->cpu_events > 0 && !ids && !distrusted, SYN_PYTORCH_HINT_NO_RF_IDS) |
+           bit(m->renumbered, SYN_PYTORCH_HINT_RENUMBERED_STEPS) |
+           bit(m->repeats, SYN_PYTORCH_HINT_REPEATED_STEPS) |
+           bit(m->device_outside * 10 > m->device_events, SYN_PYTORCH_HINT_OTHER_STEPS) |
            bit(m->cpu_events > 0 && found * 2 < m->host_calls && found * 2 < m->cpu_events,
-               SYN__PT_HINT_FEW_MATCHES);
+               SYN_PYTORCH_HINT_FEW_MATCHES);
 }
 
 static bool has_correlation(const syn__pt_device *device) {
@@ -50,24 +50,24 @@ static uint32_t made_hints(const syn__pt_rank *rank) {
     bool shapes = false;
     for (size_t i = 0; i < rank->host.n_nodes && !shapes; i++)
         shapes = rank->host.nodes[i].inputs_bytes > 0;
-    return bit(true, SYN__PT_HINT_NO_HOST_TRACE) |
-           bit(rank->host.n_nodes == 0, SYN__PT_HINT_NO_CPU_OPS) |
-           bit(rank->host.n_nodes > 0 && !shapes, SYN__PT_HINT_NO_SHAPES);
+    return bit(true, SYN_PYTORCH_HINT_NO_HOST_TRACE) |
+           bit(rank->host.n_nodes == 0, SYN_PYTORCH_HINT_NO_CPU_OPS) |
+           bit(rank->host.n_nodes > 0 && !shapes, SYN_PYTORCH_HINT_NO_SHAPES);
 }
 
 static uint32_t device_hints(const syn__pt_rank *rank) {
     const uint64_t *n = rank->device.n_class;
-    if (rank->matches.device_events == 0) return bit(true, SYN__PT_HINT_NO_DEVICE_WORK);
-    return bit(!has_correlation(&rank->device), SYN__PT_HINT_NO_CORRELATION) |
-           bit(n[SYN__PT_RUNTIME] > 0 && n[SYN__PT_SYNC] == 0, SYN__PT_HINT_NO_SYNC_EVENTS);
+    if (rank->matches.device_events == 0) return bit(true, SYN_PYTORCH_HINT_NO_DEVICE_WORK);
+    return bit(!has_correlation(&rank->device), SYN_PYTORCH_HINT_NO_CORRELATION) |
+           bit(n[SYN__PT_RUNTIME] > 0 && n[SYN__PT_SYNC] == 0, SYN_PYTORCH_HINT_NO_SYNC_EVENTS);
 }
 
-uint32_t syn__pt_hints_of(const syn__pt_rank *rank, const syn__pt_report *report) {
-    const uint64_t absent = report ? report->notes[SYN__PT_MISSING_PARENT].count : 0;
-    uint32_t hints = bit(absent * 2 > rank->host.n_nodes, SYN__PT_HINT_MANY_ORPHANS);
+uint32_t syn__pt_hints_of(const syn__pt_rank *rank, const syn_pytorch_note *notes) {
+    const uint64_t absent = notes ? notes[SYN_PYTORCH_ANOMALY_MISSING_PARENT].count : 0;
+    uint32_t hints = bit(absent * 2 > rank->host.n_nodes, SYN_PYTORCH_HINT_MANY_ORPHANS);
     if (rank->host.n_linked > 0) return hints;
     if (rank->host.from_event) return hints | made_hints(rank) | device_hints(rank);
-    if (!rank->has_device) return hints | bit(true, SYN__PT_HINT_NO_DEVICE_TRACE);
-    hints |= matching_hints(rank, report && report->notes[SYN__PT_OTHER_RUN].count > 0);
+    if (!rank->has_device) return hints | bit(true, SYN_PYTORCH_HINT_NO_DEVICE_TRACE);
+    hints |= matching_hints(rank, notes && notes[SYN_PYTORCH_ANOMALY_OTHER_RUN].count > 0);
     return hints | device_hints(rank);
 }

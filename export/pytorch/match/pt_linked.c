@@ -68,7 +68,7 @@ syn_status syn__pt_split_linked(syn__pt_matcher *m) {
 /* Events stand in the order of the nodes that they were made of, whose ids their texts hold. */
 syn_status syn__pt_take_linked(syn__pt_matcher *m) {
     syn__pt_rank *r = m->rank;
-    syn__pt_matches *c = &r->matches;
+    syn_pytorch_matches *c = &r->matches;
     size_t at = 0;
     for (uint32_t i = 0; i < r->host.n_nodes; i++) {
         const syn__pt_host_node *n = &r->host.nodes[i];
@@ -93,7 +93,7 @@ syn_status syn__pt_take_linked(syn__pt_matcher *m) {
         if (m->event_node[i] != SYN__PT_NONE) c->device_correlation++;
         else {
             c->device_none++;
-            syn__pt_note_event(m, SYN__PT_ORPHAN, i);
+            syn__pt_note_event(m, SYN_PYTORCH_ANOMALY_ORPHAN, i);
         }
     }
     return SYN_OK;

@@ -36,19 +36,19 @@ static syn_status index_ids(syn__pt_matcher *m) {
     for (uint32_t i = 0; i < h->n_nodes; i++) {
         uint32_t *at = syn__pt_map_put(&m->by_id, h->nodes[i].id);
         if (!at) return SYN_FAIL_NOMEM(m->err, h->n_nodes * 16, "node ids");
-        if (*at == SYN__PT_NONE || m->options->dup_ids == SYN__PT_DUP_LAST) {
-            if (*at != SYN__PT_NONE) syn__pt_note_node(m, SYN__PT_DUPLICATE_ID, *at);
+        if (*at == SYN__PT_NONE || m->options->same_ids == SYN_PYTORCH_LAST_KEEPS) {
+            if (*at != SYN__PT_NONE) syn__pt_note_node(m, SYN_PYTORCH_ANOMALY_DUPLICATE_ID, *at);
             *at = i;
             continue;
         }
-        if (m->options->dup_ids == SYN__PT_DUP_ERROR)
+        if (m->options->same_ids == SYN_PYTORCH_NONE_KEEPS)
             return SYN_FAIL(m->err, SYN_E_FORMAT,
                             "%.200s: byte %llu: node id %llu was there before (--dup_ids first or "
                             "last goes on)",
                             m->rank->host_input.name,
                             (unsigned long long)(h->nodes[i].text - m->rank->host_input.data),
                             (unsigned long long)h->nodes[i].id);
-        syn__pt_note_node(m, SYN__PT_DUPLICATE_ID, i);
+        syn__pt_note_node(m, SYN_PYTORCH_ANOMALY_DUPLICATE_ID, i);
     }
     return SYN_OK;
 }
@@ -60,7 +60,7 @@ static syn_status resolve_parent(syn__pt_matcher *m, uint32_t node) {
     if (!(n->has & SYN__PT_HAS_PARENT) || n->parent == n->id) return SYN_OK;
     const uint32_t p = syn__pt_map_get(&m->by_id, n->parent);
     if (p == SYN__PT_NONE) {
-        syn__pt_note_node(m, SYN__PT_MISSING_PARENT, node);
+        syn__pt_note_node(m, SYN_PYTORCH_ANOMALY_MISSING_PARENT, node);
     } else if (m->place[p] >= m->place[node]) {
         SYN_TRY(syn_grow(&m->late, &m->late_cap, m->n_late + 1, sizeof *m->late, m->err));
         m->late[m->n_late++] = node;
@@ -82,7 +82,7 @@ static void note_late_parents(const syn__pt_matcher *m) {
         const uint32_t node = m->late[i];
         const uint32_t parent = syn__pt_map_get(&m->by_id, m->rank->host.nodes[node].parent);
         if (is_library_node(m, node) || is_library_node(m, parent)) continue;
-        syn__pt_note_node(m, SYN__PT_PARENT_CYCLE, node);
+        syn__pt_note_node(m, SYN_PYTORCH_ANOMALY_PARENT_CYCLE, node);
     }
 }
 
@@ -142,7 +142,7 @@ static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, con
         }
     }
     if (best == SYN__PT_NONE) {
-        if (any_name) syn__pt_note_node(m, SYN__PT_DUPLICATE_RF_ID, node);
+        if (any_name) syn__pt_note_node(m, SYN_PYTORCH_ANOMALY_DUPLICATE_RF_ID, node);
         return;
     }
     pair(m, node, best);
@@ -178,7 +178,7 @@ static uint64_t take_rf_ids(syn__pt_matcher *m, syn__pt_map *heads, const uint32
 /* Ids count from 1 in every run, so those of two runs agree as well: if the names do not, the ids
    are not believed. */
 static void match_heads(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *next) {
-    syn__pt_matches *c = &m->rank->matches;
+    syn_pytorch_matches *c = &m->rank->matches;
     (void)take_rf_ids(m, heads, next, false, true);
     const uint64_t differ = take_rf_ids(m, heads, next, true, false);
     if (differ * 4 <= c->host_rf_id) {
@@ -186,7 +186,7 @@ static void match_heads(syn__pt_matcher *m, syn__pt_map *heads, const uint32_t *
         return;
     }
     m->distrust = true;
-    syn__pt_note_many(m->report, SYN__PT_OTHER_RUN, differ, m->rank->host_input.name, 0);
+    syn__pt_note_many(m->notes, SYN_PYTORCH_ANOMALY_OTHER_RUN, differ, m->rank->host_input.name, 0);
     for (size_t i = 0; i < m->rank->host.n_nodes; i++) {
         if (m->node_event[i] != SYN__PT_NONE) m->event_node[m->node_event[i]] = SYN__PT_NONE;
         m->node_event[i] = SYN__PT_NONE;
@@ -206,7 +206,8 @@ static syn_status match_rf_ids(syn__pt_matcher *m) {
         if (!head) s = SYN_FAIL_NOMEM(m->err, r->device.n_events * 16, "record function ids");
         else {
             next[i] = *head;
-            if (*head != SYN__PT_NONE) syn__pt_note_event(m, SYN__PT_DUPLICATE_RF_ID, (uint32_t)i);
+            if (*head != SYN__PT_NONE)
+                syn__pt_note_event(m, SYN_PYTORCH_ANOMALY_DUPLICATE_RF_ID, (uint32_t)i);
             *head = (uint32_t)i;
         }
     }
@@ -260,7 +261,7 @@ static syn_status match_others(syn__pt_matcher *m) {
 
 static void count_matches(syn__pt_matcher *m) {
     const syn__pt_device *d = &m->rank->device;
-    syn__pt_matches *c = &m->rank->matches;
+    syn_pytorch_matches *c = &m->rank->matches;
     c->host_nodes = m->rank->host.n_nodes;
     for (size_t i = 0; i < c->host_nodes; i++)
         c->host_calls += (m->rank->host.nodes[i].has & SYN__PT_HAS_RF_ID) != 0 &&
@@ -311,9 +312,9 @@ static syn_status match_all(syn__pt_matcher *m) {
     return syn__pt_make_ops(m);
 }
 
-syn_status syn__pt_match(syn__pt_rank *rank, const syn__pt_options *options, syn__pt_report *report,
-                         syn_error *err) {
-    syn__pt_matcher m = {.rank = rank, .options = options, .report = report, .err = err};
+syn_status syn__pt_match(syn__pt_rank *rank, const syn_pytorch_options *options,
+                         syn_pytorch_note *notes, syn_error *err) {
+    syn__pt_matcher m = {.rank = rank, .options = options, .notes = notes, .err = err};
     const syn_status s = match_all(&m);
     syn__pt_map_free(&m.by_id);
     syn_free(m.order);

@@ -9,8 +9,8 @@ extern "C" {
 #endif
 
 /* Fills ops, event_op, lanes and matches. */
-syn_status syn__pt_match(syn__pt_rank *rank, const syn__pt_options *options, syn__pt_report *report,
-                         syn_error *err) SYN_MUST_USE;
+syn_status syn__pt_match(syn__pt_rank *rank, const syn_pytorch_options *options,
+                         syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

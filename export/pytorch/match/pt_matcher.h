@@ -10,8 +10,8 @@ extern "C" {
 
 typedef struct syn__pt_matcher {
     syn__pt_rank *rank;
-    const syn__pt_options *options;
-    syn__pt_report *report;
+    const syn_pytorch_options *options;
+    syn_pytorch_note *notes;
     syn_error *err;
     uint32_t *order;   /* host nodes ascending by id, equal ids in file order */
     uint32_t *place;   /* per host node: its place in that order */
@@ -35,8 +35,8 @@ typedef struct syn__pt_matcher {
 } syn__pt_matcher;
 
 /* Of a host node, in the rank's place. */
-void syn__pt_note_node(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t node);
-void syn__pt_note_event(const syn__pt_matcher *m, syn__pt_anomaly kind, uint32_t event);
+void syn__pt_note_node(const syn__pt_matcher *m, syn_pytorch_anomaly kind, uint32_t node);
+void syn__pt_note_event(const syn__pt_matcher *m, syn_pytorch_anomaly kind, uint32_t event);
 
 /* Whether the event is a CPU event that may be matched by other than its record function id. */
 bool syn__pt_is_free(const syn__pt_matcher *m, uint32_t event);

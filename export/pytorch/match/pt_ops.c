@@ -112,7 +112,7 @@ static void set_parent(maker *k, uint32_t node, syn__pt_op *op) {
             op->parent = parent;
             return;
         }
-        syn__pt_note_node(k->m, SYN__PT_FOREIGN_PARENT, node);
+        syn__pt_note_node(k->m, SYN_PYTORCH_ANOMALY_FOREIGN_PARENT, node);
     }
     op->parent = lane->root != SYN__PT_NONE ? lane->root : k->process_op;
 }
@@ -125,8 +125,9 @@ static syn_status add_host(maker *k, uint32_t node) {
     syn__pt_op op = blank;
     op.host = node;
     op.event = event;
-    op.kind = syn__pt_describes_groups(syn__pt_host_name(&r->host, n->name)) ? SYN__PT_OP_METADATA
-                                                                             : SYN__PT_OP_HOST;
+    op.kind = syn__pt_describes_groups(syn__pt_host_name(&r->host, n->name))
+                  ? SYN_PYTORCH_OP_METADATA
+                  : SYN_PYTORCH_OP_HOST;
     op.self_ns = k->m->self_ns[node];
     const uint32_t around = k->m->around[node];
     if (p == SYN__PT_NONE && around != SYN__PT_NONE && k->m->place[around] < k->m->place[node])
@@ -159,9 +160,9 @@ static syn_status add_work(maker *k, uint32_t event) {
     op.host = node;
     op.launch = k->m->launch[event];
     op.by_time = k->m->guessed[event];
-    op.kind = e->class_ == SYN__PT_KERNEL   ? SYN__PT_OP_KERNEL
-              : e->class_ == SYN__PT_MEMCPY ? SYN__PT_OP_MEMCPY
-                                            : SYN__PT_OP_MEMSET;
+    op.kind = e->class_ == SYN__PT_KERNEL   ? SYN_PYTORCH_OP_KERNEL
+              : e->class_ == SYN__PT_MEMCPY ? SYN_PYTORCH_OP_MEMCPY
+                                            : SYN_PYTORCH_OP_MEMSET;
     if (node != SYN__PT_NONE) op.parent = k->node_op[node];
     take_times(&op, e);
     op.self_ns = op.wall_ns == SYN__PT_NO_NS ? 0 : op.wall_ns;
@@ -227,7 +228,7 @@ static syn_status list_late_parents(maker *k) {
     for (size_t i = 0; i < k->m->n_late; i++) {
         const uint32_t node = k->m->late[i];
         const uint32_t parent = syn__pt_map_get(&k->m->by_id, r->host.nodes[node].parent);
-        const syn__pt_edge e = {k->node_op[parent], k->node_op[node], SYN__PT_EDGE_CALL};
+        const syn__pt_edge e = {k->node_op[parent], k->node_op[node], SYN_PYTORCH_EDGE_CALL};
         SYN_TRY(syn_grow(&r->dropped, &r->dropped_cap, r->n_dropped + 1, sizeof e, k->m->err));
         r->dropped[r->n_dropped++] = e;
     }
@@ -249,7 +250,8 @@ static syn_status make(maker *k) {
     if (!has_process(k)) {
         syn__pt_op op = blank;
         if (!r->host.from_event)
-            syn__pt_note_at(k->m->report, SYN__PT_NO_ROOT, r->host_input.name, SYN__PT_NO_PLACE, 1);
+            syn__pt_note_at(k->m->notes, SYN_PYTORCH_ANOMALY_NO_ROOT, r->host_input.name,
+                            SYN_PYTORCH_NO_PLACE, 1);
         SYN_TRY(host_lane(k, 0, &op.lane));
         k->process_op = 0;
         SYN_TRY(add_op(k, &op));

@@ -28,40 +28,40 @@ static uint64_t apart(int64_t a, int64_t b) {
 
 /* False: the event's time fits the others'. */
 static bool drop_odd_time(syn__pt_rank *rank, syn__pt_event *e, int64_t middle_ns,
-                          syn__pt_report *report) {
+                          syn_pytorch_note *notes) {
     if (!has_time(e)) return true;
     if (apart(e->ts_ns, middle_ns) <= MAX_APART_NS) return false;
     e->flags &= (uint8_t) ~(SYN__PT_EVENT_TS | SYN__PT_EVENT_DUR);
     e->ts = 0;
     e->ts_ns = e->dur_ns = 0;
-    syn__pt_note_at(report, SYN__PT_BAD_TIME, rank->device_input.name,
-                    (uint64_t)(e->text - rank->device_input.data), SYN__PT_NO_PLACE);
+    syn__pt_note_at(notes, SYN_PYTORCH_ANOMALY_BAD_TIME, rank->device_input.name,
+                    (uint64_t)(e->text - rank->device_input.data), SYN_PYTORCH_NO_PLACE);
     return true;
 }
 
 /* Events a day or more from the middle one have no time. They are sorted by it, so such ones are at
    the ends; those without a time count as of time 0. */
-static void drop_odd_times(syn__pt_rank *rank, syn__pt_report *report) {
+static void drop_odd_times(syn__pt_rank *rank, syn_pytorch_note *notes) {
     syn__pt_event *events = rank->device.events;
     size_t end = rank->device.n_events, middle = end / 2, i = 0;
     while (middle < end && !has_time(&events[middle])) middle++;
     if (middle == end) return;
     const int64_t middle_ns = events[middle].ts_ns;
-    while (i < end && drop_odd_time(rank, &events[i], middle_ns, report)) i++;
-    while (end > i && drop_odd_time(rank, &events[end - 1], middle_ns, report)) end--;
+    while (i < end && drop_odd_time(rank, &events[i], middle_ns, notes)) i++;
+    while (end > i && drop_odd_time(rank, &events[end - 1], middle_ns, notes)) end--;
 }
 
-syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn__pt_options *options,
-                             syn__pt_report *report, syn_error *err) {
+syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn_pytorch_options *options,
+                             syn_pytorch_note *notes, syn_error *err) {
     const bool has_host = rank->host_input.data != NULL;
     rank->rank = rank->world_size = -1;
     if (has_host)
-        SYN_TRY(syn__pt_host_read(&rank->host, &rank->host_input, options->object, report, err));
+        SYN_TRY(syn__pt_host_read(&rank->host, &rank->host_input, options->object, notes, err));
     if (rank->device_input.data) {
-        SYN_TRY(syn__pt_device_read(&rank->device, &rank->device_input, report, err));
+        SYN_TRY(syn__pt_device_read(&rank->device, &rank->device_input, notes, err));
         rank->has_device = true;
         read_distributed(rank);
-        drop_odd_times(rank, report);
+        drop_odd_times(rank, notes);
     }
     if (has_host) return SYN_OK;
     rank->host_input.name = rank->device_input.name;
@@ -69,25 +69,25 @@ syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn__pt_options *options,
 }
 
 syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *device,
-                             const syn__pt_options *options, syn__pt_report *report,
+                             const syn_pytorch_options *options, syn_pytorch_note *notes,
                              syn_error *err) {
     memset(rank, 0, sizeof *rank);
     const uint64_t most = options->max_unpacked_bytes;
     if (host) SYN_TRY(syn__file_text_open_limited(&rank->host_input, host, most, err));
     if (device) SYN_TRY(syn__file_text_open_limited(&rank->device_input, device, most, err));
-    return syn__pt_rank_load(rank, options, report, err);
+    return syn__pt_rank_load(rank, options, notes, err);
 }
 
-void syn__pt_note_host(const syn__pt_rank *rank, syn__pt_report *report, syn__pt_anomaly kind,
+void syn__pt_note_host(const syn__pt_rank *rank, syn_pytorch_note *notes, syn_pytorch_anomaly kind,
                        uint32_t node) {
     const syn__pt_host *h = &rank->host;
     if (h->from_event)
         syn__pt_note_at(
-            report, kind, rank->device_input.name,
+            notes, kind, rank->device_input.name,
             (uint64_t)(rank->device.events[h->from_event[node]].text - rank->device_input.data),
-            SYN__PT_NO_PLACE);
+            SYN_PYTORCH_NO_PLACE);
     else
-        syn__pt_note_at(report, kind, rank->host_input.name,
+        syn__pt_note_at(notes, kind, rank->host_input.name,
                         (uint64_t)(h->nodes[node].text - rank->host_input.data), h->nodes[node].id);
 }
 

@@ -13,6 +13,7 @@
 #ifndef EXPORT_PT_RANK_H
 #define EXPORT_PT_RANK_H
 
+#include "export/pytorch.h"
 #include "export/pytorch/read/pt_device.h"
 #include "export/pytorch/read/pt_host.h"
 #include "export/text/arena.h"
@@ -23,39 +24,13 @@ extern "C" {
 
 #define SYN__PT_NO_NS INT64_MIN /* a time that is not known */
 
-/* Why an op waits for another; each can be switched off. */
-#define SYN__PT_EDGE_LIST(X)                                                                    \
-    X(CALL, "call")       /* the caller in the host trace: a ctrl_dep; always there */          \
-    X(PROGRAM, "program") /* the op before it in its thread, in order of calls; always there */ \
-    X(LAUNCH, "launch")   /* device work waits for the op that launched it */                   \
-    X(STREAM, "stream")   /* ... and for what ran before it on its (device, stream) */          \
-    X(SYNC, "sync")       /* the host waits for the device, or a stream for another */          \
-    X(GROUP, "group")     /* a collective waits for the group's previous one */                 \
-    X(THREAD, "thread")   /* a thread waits for another that woke it */
-
-typedef enum syn__pt_edge_class {
-#define SYN_X(id, name) SYN__PT_EDGE_##id,
-    SYN__PT_EDGE_LIST(SYN_X)
-#undef SYN_X
-        SYN__PT_EDGE_CLASSES
-} syn__pt_edge_class;
-
-typedef enum syn__pt_kind {
-    SYN__PT_OP_HOST,     /* a host node */
-    SYN__PT_OP_METADATA, /* a host node that describes process groups */
-    SYN__PT_OP_KERNEL,
-    SYN__PT_OP_MEMCPY,
-    SYN__PT_OP_MEMSET,
-    SYN__PT_OP_KINDS
-} syn__pt_kind;
-
 typedef struct syn__pt_op {
     uint32_t host;   /* the host node: its own; of device work the launching op's; SYN__PT_NONE */
     uint32_t event;  /* the device event (of a host op: its CPU event); SYN__PT_NONE */
     uint32_t parent; /* op: the caller; of device work the op that launched it; SYN__PT_NONE */
     uint32_t lane;   /* index into lanes */
     uint32_t comm;   /* index into comms, SYN__PT_NONE */
-    uint8_t kind;    /* syn__pt_kind */
+    uint8_t kind;    /* syn_pytorch_op_kind */
     int64_t start_ns, wall_ns; /* since the epoch of the trace; SYN__PT_NO_NS unknown */
     int64_t self_ns; /* without the ops called within; of device work wall_ns; 0 unknown */
     uint32_t launch; /* device work: the runtime event that launched it; SYN__PT_NONE */
@@ -67,7 +42,7 @@ typedef struct syn__pt_op {
 } syn__pt_op;
 
 static inline bool syn__pt_is_device(const syn__pt_op *op) {
-    return op->kind >= SYN__PT_OP_KERNEL;
+    return op->kind >= SYN_PYTORCH_OP_KERNEL;
 }
 
 /* The end of an op, SYN__PT_NO_NS if it has no times. */
@@ -93,7 +68,7 @@ typedef struct syn__pt_lane {
 
 typedef struct syn__pt_edge {
     uint32_t from, to; /* ops: `to` waits for `from` */
-    uint32_t class_;   /* syn__pt_edge_class */
+    uint32_t class_;   /* syn_pytorch_edge_class */
 } syn__pt_edge;
 
 /* One communication. */
@@ -134,33 +109,6 @@ typedef struct syn__pt_dep {
     uint32_t from, class_;
 } syn__pt_dep;
 
-/* How host nodes and device events found each other. */
-typedef struct syn__pt_matches {
-    uint64_t host_nodes, host_rf_id, host_external, host_time; /* host nodes with a CPU event */
-    uint64_t host_calls;    /* host nodes with a record function id: not the roots */
-    uint64_t device_events; /* kernels, copies, memsets */
-    uint64_t device_correlation, device_external, device_time, device_none;
-    uint64_t device_outside; /* launched before or after all that the host trace holds; counted in
-                                the others only if they are kept */
-    uint64_t cpu_events, cpu_events_unused; /* CPU events that no host node took */
-    bool repeats;    /* by name and order, several places fitted equally: the first was taken */
-    bool renumbered; /* by name and order, but autograd's sequence numbers differ: other steps */
-} syn__pt_matches;
-
-typedef struct syn__pt_options {
-    uint32_t edges;        /* bit per syn__pt_edge_class */
-    int64_t thread_gap_ns; /* a thread idle for longer was woken by another (1 ms) */
-    int64_t object;        /* of the host file: syn__pt_objects */
-    enum { SYN__PT_DUP_FIRST, SYN__PT_DUP_LAST, SYN__PT_DUP_ERROR } dup_ids;
-    const char *version; /* of the program, NULL allowed */
-    bool trim;           /* device work launched before or after the host trace's ops is left out */
-    uint64_t max_unpacked_bytes; /* of gzip: syn__file_text_open_limited */
-} syn__pt_options;
-
-#define SYN__PT_ALL_EDGES ((1u << SYN__PT_EDGE_CLASSES) - 1)
-#define SYN__PT_DEFAULTS \
-    { SYN__PT_ALL_EDGES, 1000000, SYN__PT_OBJECT_LAST, SYN__PT_DUP_FIRST, NULL, false, 0 }
-
 typedef struct syn__pt_rank {
     int32_t rank, world_size; /* -1: not known */
     syn__file_text host_input, device_input;
@@ -188,27 +136,27 @@ typedef struct syn__pt_rank {
     size_t n_deps;
     uint32_t *order; /* the ops, each after what it waits for; ties by index */
     uint32_t *ids;   /* per op: its place in that order, from 1: its id in profile full */
-    uint64_t n_edge_class[SYN__PT_EDGE_CLASSES]; /* kept */
-    syn__pt_edge *dropped;                       /* to break cycles */
+    uint64_t n_edge_class[SYN_PYTORCH_EDGE_CLASSES]; /* kept */
+    syn__pt_edge *dropped;                           /* to break cycles */
     size_t n_dropped, dropped_cap;
-    syn__pt_matches matches;
+    syn_pytorch_matches matches;
     syn__arena arena; /* texts and lists of groups */
 } syn__pt_rank;
 
 /* Opens and reads the files; device NULL: none; host NULL: nodes are made of the device's CPU ops.
  */
 syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *device,
-                             const syn__pt_options *options, syn__pt_report *report,
+                             const syn_pytorch_options *options, syn_pytorch_note *notes,
                              syn_error *err) SYN_MUST_USE;
 /* The same of inputs that the caller has opened; the rank is zero otherwise. */
-syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn__pt_options *options,
-                             syn__pt_report *report, syn_error *err) SYN_MUST_USE;
+syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn_pytorch_options *options,
+                             syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 /* Host nodes for want of a host trace, made of the device's CPU ops (pt_host_from_events.c). */
 syn_status syn__pt_host_from_events(syn__pt_rank *rank, syn_error *err) SYN_MUST_USE;
 /* Its name as written, undecoded: of device work the event's; "" if it has none. */
 syn__str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op);
-/* Counts an anomaly of a host node, in its place. A NULL report is allowed. */
-void syn__pt_note_host(const syn__pt_rank *rank, syn__pt_report *report, syn__pt_anomaly kind,
+/* Counts an anomaly of a host node, in its place. NULL notes are allowed. */
+void syn__pt_note_host(const syn__pt_rank *rank, syn_pytorch_note *notes, syn_pytorch_anomaly kind,
                        uint32_t node);
 void syn__pt_rank_free(syn__pt_rank *rank);
 

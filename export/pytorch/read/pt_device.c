@@ -12,7 +12,7 @@ enum { NAME_KNOWN = 1, NAME_LAUNCH = 2, NAME_STEP = 4 };
 
 typedef struct reader {
     syn__pt_device *device;
-    syn__pt_report *report;
+    syn_pytorch_note *notes;
     syn_error *err;
     syn__loose loose;
     const char *file;
@@ -33,8 +33,8 @@ typedef struct draft {
     bool has_args, named, bad_time;
 } draft;
 
-static void note(reader *r, syn__pt_anomaly kind, const char *at) {
-    syn__pt_note_at(r->report, kind, r->file, (uint64_t)(at - r->loose.begin), SYN__PT_NO_PLACE);
+static void note(reader *r, syn_pytorch_anomaly kind, const char *at) {
+    syn__pt_note_at(r->notes, kind, r->file, (uint64_t)(at - r->loose.begin), SYN_PYTORCH_NO_PLACE);
 }
 
 /* Kineto's categories; the capital ones were written until 2022. */
@@ -221,10 +221,10 @@ static syn_status finish_event(reader *r, draft *d) {
     if (is_gpu(e->class_) && e->device < 0 && syn__loose_i64(d->pid, &pid) && pid >= 0 &&
         pid <= INT32_MAX)
         e->device = (int32_t)pid;
-    if (d->bad_time) note(r, SYN__PT_BAD_TIME, e->text);
-    else if (!(e->flags & SYN__PT_EVENT_TS)) note(r, SYN__PT_NO_TIME, e->text);
-    if (!d->has_args && is_gpu(e->class_)) note(r, SYN__PT_NO_ARGS, e->text);
-    if (!d->named) note(r, SYN__PT_NO_NAME, e->text);
+    if (d->bad_time) note(r, SYN_PYTORCH_ANOMALY_BAD_TIME, e->text);
+    else if (!(e->flags & SYN__PT_EVENT_TS)) note(r, SYN_PYTORCH_ANOMALY_NO_TIME, e->text);
+    if (!d->has_args && is_gpu(e->class_)) note(r, SYN_PYTORCH_ANOMALY_NO_ARGS, e->text);
+    if (!d->named) note(r, SYN_PYTORCH_ANOMALY_NO_NAME, e->text);
     return SYN_OK;
 }
 
@@ -251,7 +251,7 @@ static syn_status take_event(reader *r) {
     syn__str text, key;
     if (syn__loose_peek(l) != '{') {
         const char *at = l->cur;
-        note(r, SYN__PT_BROKEN, at);
+        note(r, SYN_PYTORCH_ANOMALY_BROKEN, at);
         syn__loose_skip(l, NULL);
         if (l->broken || l->cur == at) (void)syn__pt_go_on(l, at + 1, r->first_key, &r->cuts);
         return SYN_OK;
@@ -271,8 +271,8 @@ static syn_status take_event(reader *r) {
     }
     if (l->broken || (size_t)(l->cur - d.event.text) > UINT32_MAX) {
         const bool cut = l->cut, more = syn__pt_go_on(l, d.event.text + 1, r->first_key, &r->cuts);
-        if (more || !cut) note(r, SYN__PT_BROKEN, d.event.text);
-        if (!more) note(r, SYN__PT_TRUNCATED, d.event.text);
+        if (more || !cut) note(r, SYN_PYTORCH_ANOMALY_BROKEN, d.event.text);
+        if (!more) note(r, SYN_PYTORCH_ANOMALY_TRUNCATED, d.event.text);
         return SYN_OK;
     }
     d.event.text_bytes = (uint32_t)(l->cur - d.event.text);
@@ -313,7 +313,7 @@ static syn_status take_document(reader *r) {
             else syn__loose_skip(l, NULL);
         }
         if (!l->broken || l->cut || ++r->cuts > SYN__PT_MAX_CUTS) break;
-        note(r, SYN__PT_BROKEN, l->cur);
+        note(r, SYN_PYTORCH_ANOMALY_BROKEN, l->cur);
         if (!syn__loose_resume_list(l, l->cur, syn__str_of("traceEvents")))
             l->broken = l->cut = true;
         else SYN_TRY(take_events(r));
@@ -323,10 +323,10 @@ static syn_status take_document(reader *r) {
 
 static void note_damage(reader *r) {
     syn__loose *l = &r->loose;
-    if ((l->broken || r->device->input->cut) && r->report &&
-        r->report->notes[SYN__PT_TRUNCATED].file != r->file)
-        note(r, SYN__PT_TRUNCATED, l->end);
-    syn__pt_note_faults(l, r->report, r->file);
+    if ((l->broken || r->device->input->cut) && r->notes &&
+        r->notes[SYN_PYTORCH_ANOMALY_TRUNCATED].file != r->file)
+        note(r, SYN_PYTORCH_ANOMALY_TRUNCATED, l->end);
+    syn__pt_note_faults(l, r->notes, r->file);
 }
 
 /* Sorts by ts, stable, unless the file did. */
@@ -351,11 +351,11 @@ static syn_status sort_events(reader *r) {
 }
 
 syn_status syn__pt_device_read(syn__pt_device *device, syn__file_text *input,
-                               syn__pt_report *report, syn_error *err) {
+                               syn_pytorch_note *notes, syn_error *err) {
     memset(device, 0, sizeof *device);
     device->input = input;
     reader r = {.device = device,
-                .report = report,
+                .notes = notes,
                 .err = err,
                 .file = input->name,
                 .first_key = syn__str_of("ph")};

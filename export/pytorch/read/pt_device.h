@@ -4,7 +4,7 @@
 #define EXPORT_PT_DEVICE_H
 
 #include "export/pytorch/read/pt_map.h"
-#include "export/pytorch/read/pt_report.h"
+#include "export/pytorch/read/pt_notes.h"
 #include "export/text/file_text.h"
 #include "syntorch/intern.h"
 
@@ -65,7 +65,7 @@ typedef struct syn__pt_device {
 /* Reads a device trace; of class OTHER only events with an "External id" are kept. SYN_E_FORMAT
    only if the file holds no event list at all. */
 syn_status syn__pt_device_read(syn__pt_device *device, syn__file_text *input,
-                               syn__pt_report *report, syn_error *err) SYN_MUST_USE;
+                               syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 void syn__pt_device_free(syn__pt_device *device);
 static inline syn__str syn__pt_device_name(const syn__pt_device *device, uint32_t name) {
     const syn__str s = {(const char *)syn_intern_get(&device->names, name),

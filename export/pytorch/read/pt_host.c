@@ -9,7 +9,7 @@
 
 typedef struct reader {
     syn__pt_host *host;
-    syn__pt_report *report;
+    syn_pytorch_note *notes;
     syn_error *err;
     syn__loose loose;
     const char *file;
@@ -25,8 +25,8 @@ static uint64_t place(const reader *r, const char *at) {
     return (uint64_t)(at - r->loose.begin);
 }
 
-static void note(reader *r, syn__pt_anomaly kind, const char *at, uint64_t node) {
-    syn__pt_note_at(r->report, kind, r->file, place(r, at), node);
+static void note(reader *r, syn_pytorch_anomaly kind, const char *at, uint64_t node) {
+    syn__pt_note_at(r->notes, kind, r->file, place(r, at), node);
 }
 
 /* ---- One node ---- */
@@ -197,10 +197,10 @@ static syn_status take_member(reader *r, syn__pt_host_node *n, syn__str key, boo
 
 /* Anomalies of a complete node; false: it is left out. */
 static bool check_node(reader *r, const syn__pt_host_node *n, bool has_id) {
-    if (!has_id) return note(r, SYN__PT_NO_ID, n->text, SYN__PT_NO_PLACE), false;
-    if (!(n->has & SYN__PT_HAS_PARENT)) note(r, SYN__PT_NO_PARENT, n->text, n->id);
+    if (!has_id) return note(r, SYN_PYTORCH_ANOMALY_NO_ID, n->text, SYN_PYTORCH_NO_PLACE), false;
+    if (!(n->has & SYN__PT_HAS_PARENT)) note(r, SYN_PYTORCH_ANOMALY_NO_PARENT, n->text, n->id);
     if ((n->has & SYN__PT_HAS_ALL_ATTRS) != SYN__PT_HAS_ALL_ATTRS)
-        note(r, SYN__PT_NO_ATTRIBUTE, n->text, n->id);
+        note(r, SYN_PYTORCH_ANOMALY_NO_ATTRIBUTE, n->text, n->id);
     return true;
 }
 
@@ -220,7 +220,7 @@ static syn_status take_node(reader *r) {
     syn__str text, key;
     if (syn__loose_peek(l) != '{') {
         const char *at = l->cur;
-        note(r, SYN__PT_BROKEN, at, SYN__PT_NO_PLACE);
+        note(r, SYN_PYTORCH_ANOMALY_BROKEN, at, SYN_PYTORCH_NO_PLACE);
         syn__loose_skip(l, NULL);
         if (l->broken || l->cur == at) (void)syn__pt_go_on(l, at + 1, r->first_key, &r->cuts);
         return SYN_OK;
@@ -235,8 +235,9 @@ static syn_status take_node(reader *r) {
     }
     if (l->broken || (size_t)(l->cur - n.text) > UINT32_MAX) {
         const bool cut = l->cut, more = syn__pt_go_on(l, n.text + 1, r->first_key, &r->cuts);
-        if (more || !cut) note(r, SYN__PT_BROKEN, n.text, has_id ? n.id : SYN__PT_NO_PLACE);
-        if (!more) note(r, SYN__PT_TRUNCATED, n.text, SYN__PT_NO_PLACE);
+        if (more || !cut)
+            note(r, SYN_PYTORCH_ANOMALY_BROKEN, n.text, has_id ? n.id : SYN_PYTORCH_NO_PLACE);
+        if (!more) note(r, SYN_PYTORCH_ANOMALY_TRUNCATED, n.text, SYN_PYTORCH_NO_PLACE);
         return SYN_OK;
     }
     n.text_bytes = (uint32_t)(l->cur - n.text);
@@ -283,13 +284,13 @@ static syn_status take_object(reader *r) {
     for (;;) {
         while (syn__loose_member(l, &key)) SYN_TRY(take_top(r, key));
         if (!l->broken || l->cut || ++r->cuts > SYN__PT_MAX_CUTS) break;
-        note(r, SYN__PT_BROKEN, l->cur, SYN__PT_NO_PLACE);
+        note(r, SYN_PYTORCH_ANOMALY_BROKEN, l->cur, SYN_PYTORCH_NO_PLACE);
         if (!syn__loose_resume_list(l, l->cur, syn__str_of("nodes"))) l->broken = l->cut = true;
         else SYN_TRY(take_nodes(r));
     }
     r->whole = !l->broken;
-    if (l->broken && l->cut && r->report && r->report->notes[SYN__PT_TRUNCATED].file != r->file)
-        note(r, SYN__PT_TRUNCATED, l->end, SYN__PT_NO_PLACE);
+    if (l->broken && l->cut && r->notes && r->notes[SYN_PYTORCH_ANOMALY_TRUNCATED].file != r->file)
+        note(r, SYN_PYTORCH_ANOMALY_TRUNCATED, l->end, SYN_PYTORCH_NO_PLACE);
     r->host->document.text = begin;
     r->host->document.bytes = (size_t)(l->cur - begin);
     return SYN_OK;
@@ -306,18 +307,19 @@ static void renumber(syn__pt_host *h, size_t first) {
     }
 }
 
-/* The objects of the file in turn: `wanted` alone, all together, or (LAST) each in place of the one
-   before it as long as it is whole. */
-static syn_status take_objects(reader *r, int64_t wanted) {
+/* The objects of the file in turn: one alone, all together, or (the last one) each in place of the
+   one before it as long as it is whole. */
+static syn_status take_objects(reader *r, syn_pytorch_object wanted) {
     syn__loose *l = &r->loose;
     while (syn__loose_peek(l) != '\0' || l->cur < l->end) {
         if (*l->cur != '{') {
             const char *next = memchr(l->cur, '{', (size_t)(l->end - l->cur));
-            if (*l->cur != ',' || !next) note(r, SYN__PT_BROKEN, l->cur, SYN__PT_NO_PLACE);
+            if (*l->cur != ',' || !next)
+                note(r, SYN_PYTORCH_ANOMALY_BROKEN, l->cur, SYN_PYTORCH_NO_PLACE);
             if (!next) break;
             l->cur = next;
         }
-        const bool skip = wanted >= 0 && r->n_objects != (size_t)wanted;
+        const bool skip = wanted.which == SYN_PYTORCH_ONE_OBJECT && r->n_objects != wanted.number;
         if (r->n_objects++ == 1) r->second = place(r, l->cur);
         l->fresh = true;
         if (skip) {
@@ -328,8 +330,9 @@ static syn_status take_objects(reader *r, int64_t wanted) {
         const char *at = l->cur;
         SYN_TRY(take_object(r));
         syn__pt_host *h = r->host;
-        if (wanted == SYN__PT_OBJECT_ALL && before.n_nodes > 0) renumber(h, before.n_nodes);
-        if (wanted == SYN__PT_OBJECT_LAST && before.n_nodes > 0) {
+        if (wanted.which == SYN_PYTORCH_ALL_OBJECTS && before.n_nodes > 0)
+            renumber(h, before.n_nodes);
+        if (wanted.which == SYN_PYTORCH_LAST_OBJECT && before.n_nodes > 0) {
             const size_t first = r->whole ? before.n_nodes : 0;
             const size_t keep = r->whole ? h->n_nodes - before.n_nodes : before.n_nodes;
             if (!r->whole) {
@@ -360,15 +363,15 @@ static void check_schema(reader *r) {
     schema.bytes -= 2;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (syn__str_is(schema, known[i])) return;
-    note(r, SYN__PT_SCHEMA, at, SYN__PT_NO_PLACE);
+    note(r, SYN_PYTORCH_ANOMALY_SCHEMA, at, SYN_PYTORCH_NO_PLACE);
 }
 
-syn_status syn__pt_host_read(syn__pt_host *host, syn__file_text *input, int64_t object,
-                             syn__pt_report *report, syn_error *err) {
+syn_status syn__pt_host_read(syn__pt_host *host, syn__file_text *input, syn_pytorch_object object,
+                             syn_pytorch_note *notes, syn_error *err) {
     memset(host, 0, sizeof *host);
     host->input = input;
     reader r = {.host = host,
-                .report = report,
+                .notes = notes,
                 .err = err,
                 .file = input->name,
                 .first_key = syn__str_of("id"),
@@ -378,15 +381,16 @@ syn_status syn__pt_host_read(syn__pt_host *host, syn__file_text *input, int64_t 
     SYN_TRY(syn_intern_put(&host->names, "", 0, &empty, err)); /* id 0: no name */
     syn__loose_init(&r.loose, input->data, input->bytes);
     SYN_TRY(take_objects(&r, object));
-    syn__pt_note_faults(&r.loose, report, r.file);
-    if (input->cut && report && report->notes[SYN__PT_TRUNCATED].file != r.file)
-        note(&r, SYN__PT_TRUNCATED, r.loose.end, SYN__PT_NO_PLACE);
+    syn__pt_note_faults(&r.loose, notes, r.file);
+    if (input->cut && notes && notes[SYN_PYTORCH_ANOMALY_TRUNCATED].file != r.file)
+        note(&r, SYN_PYTORCH_ANOMALY_TRUNCATED, r.loose.end, SYN_PYTORCH_NO_PLACE);
     check_schema(&r);
-    if (r.n_objects > 1) syn__pt_note_many(report, SYN__PT_OBJECTS, r.n_objects, r.file, r.second);
-    if (object >= 0 && (size_t)object >= r.n_objects)
+    if (r.n_objects > 1)
+        syn__pt_note_many(notes, SYN_PYTORCH_ANOMALY_OBJECTS, r.n_objects, r.file, r.second);
+    if (object.which == SYN_PYTORCH_ONE_OBJECT && object.number >= r.n_objects)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%.200s holds %zu JSON objects, so none has number %lld", r.file,
-                        r.n_objects, (long long)object);
+                        "%.200s holds %zu JSON objects, so none has number %llu", r.file,
+                        r.n_objects, (unsigned long long)object.number);
     if (host->n_nodes > 0) return SYN_OK;
     return SYN_FAIL(err, SYN_E_FORMAT,
                     "%.200s holds no node of a host trace (an object with \"nodes\": was it "

@@ -3,8 +3,9 @@
 #ifndef EXPORT_PT_HOST_H
 #define EXPORT_PT_HOST_H
 
+#include "export/pytorch.h"
 #include "export/pytorch/read/pt_map.h"
-#include "export/pytorch/read/pt_report.h"
+#include "export/pytorch/read/pt_notes.h"
 #include "export/text/file_text.h"
 #include "syntorch/intern.h"
 
@@ -64,13 +65,9 @@ typedef struct syn__pt_host {
     syn__str schema, pid, time, start_ts, finish_ts;
 } syn__pt_host;
 
-/* Which of several JSON objects in one file. */
-typedef enum syn__pt_objects { SYN__PT_OBJECT_LAST = -1, SYN__PT_OBJECT_ALL = -2 } syn__pt_objects;
-
-/* Reads a host or linked trace. object: a number from 0, or one of syn__pt_objects. SYN_E_FORMAT
-   only if no node could be read. */
-syn_status syn__pt_host_read(syn__pt_host *host, syn__file_text *input, int64_t object,
-                             syn__pt_report *report, syn_error *err) SYN_MUST_USE;
+/* Reads a host or linked trace. SYN_E_FORMAT only if no node could be read. */
+syn_status syn__pt_host_read(syn__pt_host *host, syn__file_text *input, syn_pytorch_object object,
+                             syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 void syn__pt_host_free(syn__pt_host *host);
 /* A node's name, undecoded. */
 static inline syn__str syn__pt_host_name(const syn__pt_host *host, uint32_t name) {

@@ -2,7 +2,7 @@
 #ifndef EXPORT_PT_READING_H
 #define EXPORT_PT_READING_H
 
-#include "export/pytorch/read/pt_report.h"
+#include "export/pytorch/read/pt_notes.h"
 #include "export/text/loose_json.h"
 
 #ifdef __cplusplus
@@ -22,7 +22,7 @@ static inline bool syn__pt_is(syn__str s, const char *text, size_t bytes) {
    else to the end, broken and cut. *cuts counts breaks at the text's end over the whole file. */
 bool syn__pt_go_on(syn__loose *l, const char *from, syn__str first_key, int *cuts);
 /* Notes what the reader read over. */
-void syn__pt_note_faults(const syn__loose *l, syn__pt_report *report, const char *file);
+void syn__pt_note_faults(const syn__loose *l, syn_pytorch_note *notes, const char *file);
 
 #ifdef __cplusplus
 }

@@ -333,7 +333,7 @@ static bool opens_list(const char *p, const char *end) {
 }
 
 /* Another object was found: is it the one to write, or does it end that one? */
-static syn_status consider(repair *r, const object *o, int64_t wanted, syn_error *err) {
+static syn_status consider(repair *r, const object *o, syn_pytorch_object wanted, syn_error *err) {
     object *c = &r->chosen;
     const uint64_t number = r->repaired->n_objects++;
     if (number == 1) count(r, r->merge ? SYN__FIX_MERGED : SYN__FIX_OBJECTS, o->begin);
@@ -343,9 +343,10 @@ static syn_status consider(repair *r, const object *o, int64_t wanted, syn_error
         if (r->n_objects > 0) r->objects[r->n_objects - 1].end = o->begin;
         r->objects[r->n_objects++] = *o;
     }
-    const bool better = wanted >= 0 ? number == (uint64_t)wanted
-                                    : c->begin == NULL || o->listed > c->listed ||
-                                          (o->listed == c->listed && o->whole >= c->whole);
+    const bool better = wanted.which == SYN_PYTORCH_ONE_OBJECT
+                            ? number == wanted.number
+                            : c->begin == NULL || o->listed > c->listed ||
+                                  (o->listed == c->listed && o->whole >= c->whole);
     if (better) *c = *o;
     else if (c->begin != NULL && c->end == r->fix.loose.end && o->listed >= c->listed)
         c->end = o->begin;
@@ -353,7 +354,7 @@ static syn_status consider(repair *r, const object *o, int64_t wanted, syn_error
 }
 
 /* Behind a list of nodes, objects without one are what damaged brackets let fall out of it. */
-static syn_status find_objects(repair *r, int64_t wanted, syn_error *err) {
+static syn_status find_objects(repair *r, syn_pytorch_object wanted, syn_error *err) {
     syn__loose l;
     syn__loose_init(&l, r->input->data, r->input->bytes);
     const char *const begin = l.begin;
@@ -417,18 +418,18 @@ static syn_status fail_merge(const repair *r, syn_error *err) {
                     r->input->name);
 }
 
-static syn_status check_found(const repair *r, int64_t wanted, syn_error *err) {
+static syn_status check_found(const repair *r, syn_pytorch_object wanted, syn_error *err) {
     const char *name = r->input->name;
     const uint64_t n = r->repaired->n_objects;
     if (n == 0) return SYN_FAIL(err, SYN_E_FORMAT, "%.380s holds no JSON object", name);
-    if (wanted >= 0 && (uint64_t)wanted >= n)
+    if (wanted.which == SYN_PYTORCH_ONE_OBJECT && wanted.number >= n)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "%.380s holds %llu JSON objects, so none has number %lld (the first has 0)",
-                        name, (unsigned long long)n, (long long)wanted);
+                        "%.380s holds %llu JSON objects, so none has number %llu (the first has 0)",
+                        name, (unsigned long long)n, (unsigned long long)wanted.number);
     return SYN_OK;
 }
 
-static syn_status run(repair *r, int64_t wanted, syn_error *err) {
+static syn_status run(repair *r, syn_pytorch_object wanted, syn_error *err) {
     SYN_TRY(find_objects(r, wanted, err));
     SYN_TRY(check_found(r, wanted, err));
     syn__file_text_done(r->input, r->input->data);
@@ -444,13 +445,13 @@ static syn_status run(repair *r, int64_t wanted, syn_error *err) {
     return SYN_OK;
 }
 
-syn_status syn__pt_repair(syn__pt_repaired *repaired, syn__file_text *input, int64_t object_,
-                          syn_sink *out, syn_error *err) {
+syn_status syn__pt_repair(syn__pt_repaired *repaired, syn__file_text *input,
+                          syn_pytorch_object wanted, syn_sink *out, syn_error *err) {
     repair r = {.repaired = repaired, .input = input, .sink = out};
     memset(repaired, 0, sizeof *repaired);
-    r.merge = object_ == SYN__PT_OBJECT_ALL;
+    r.merge = wanted.which == SYN_PYTORCH_ALL_OBJECTS;
     syn__loose_init(&r.fix.loose, input->data, input->bytes);
-    const syn_status status = run(&r, object_, err);
+    const syn_status status = run(&r, wanted, err);
     /* The archive was cut, but not the JSON in it. */
     if (input->cut && r.fix.notes[SYN__FIX_TRUNCATED].count == 0)
         count(&r, SYN__FIX_TRUNCATED, input->data + input->bytes);

@@ -17,11 +17,11 @@ typedef struct syn__pt_repaired {
     uint64_t n_kept;    /* elements written of the list of nodes or events */
 } syn__pt_repaired;
 
-/* object: as in syn__pt_host_read; all: their lists of nodes or events are put together, between
+/* All objects: their lists of nodes or events are put together, between
    the first one's members before the list and the last one's behind it. SYN_E_FORMAT if nothing can
    be saved. */
-syn_status syn__pt_repair(syn__pt_repaired *repaired, syn__file_text *input, int64_t object,
-                          syn_sink *out, syn_error *err) SYN_MUST_USE;
+syn_status syn__pt_repair(syn__pt_repaired *repaired, syn__file_text *input,
+                          syn_pytorch_object object, syn_sink *out, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

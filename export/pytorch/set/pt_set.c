@@ -10,11 +10,13 @@
 #include "export/pytorch/sim/pt_sim.h"
 #include "syntorch/memory.h"
 
-void syn__pt_set_note(const syn__pt_set *s, syn__pt_anomaly kind, const syn__pt_entry *e) {
+void syn__pt_set_note(const syn__pt_set *s, syn_pytorch_anomaly kind, const syn__pt_entry *e) {
     const syn__pt_rank *r = &s->ranks[e->rank];
     const syn__pt_op *op = &r->ops[r->comms[e->comm].op];
-    if (op->host != SYN__PT_NONE) syn__pt_note_host(r, s->report, kind, op->host);
-    else syn__pt_note_at(s->report, kind, r->host_input.name, SYN__PT_NO_PLACE, SYN__PT_NO_PLACE);
+    if (op->host != SYN__PT_NONE) syn__pt_note_host(r, s->notes, kind, op->host);
+    else
+        syn__pt_note_at(s->notes, kind, r->host_input.name, SYN_PYTORCH_NO_PLACE,
+                        SYN_PYTORCH_NO_PLACE);
 }
 
 /* ---- Entries ---- */
@@ -28,7 +30,7 @@ static void mark_alone(syn__pt_set *s, uint32_t rank, uint32_t comm) {
     } else if (c->group != SYN__PT_NONE) {
         const bool outside = s->outside[s->first[rank] + c->group];
         c->alone = outside || !syn__pt_set_is_shared(&r->groups[c->group]);
-        if (outside) syn__pt_set_note(s, SYN__PT_COMM_UNMATCHED, &e);
+        if (outside) syn__pt_set_note(s, SYN_PYTORCH_ANOMALY_COMM_UNMATCHED, &e);
     }
 }
 
@@ -138,7 +140,10 @@ static syn_status agree_roles(syn__pt_set *s) {
         const syn__pt_entry *e = &s->entries[i];
         if (e->row == SYN__PT_NONE || roles[e->row] != BOTH) continue;
         s->ranks[e->rank].comms[e->comm].alone = true;
-        syn__pt_set_note(s, e->message ? SYN__PT_MESSAGE_UNMATCHED : SYN__PT_COMM_UNMATCHED, e);
+        syn__pt_set_note(s,
+                         e->message ? SYN_PYTORCH_ANOMALY_MESSAGE_UNMATCHED
+                                    : SYN_PYTORCH_ANOMALY_COMM_UNMATCHED,
+                         e);
     }
     syn_free(roles);
     return SYN_OK;
@@ -159,9 +164,9 @@ static syn_status agree(syn__pt_set *s) {
     return syn__pt_set_check(s);
 }
 
-syn_status syn__pt_set_agree(syn__pt_rank *ranks, size_t n_ranks, syn__pt_report *report,
+syn_status syn__pt_set_agree(syn__pt_rank *ranks, size_t n_ranks, syn_pytorch_note *notes,
                              syn_error *err) {
-    syn__pt_set s = {.ranks = ranks, .n_ranks = n_ranks, .report = report, .err = err};
+    syn__pt_set s = {.ranks = ranks, .n_ranks = n_ranks, .notes = notes, .err = err};
     const syn_status status = agree(&s);
     syn__pt_map_free(&s.by_number);
     syn_intern_free(&s.keys);

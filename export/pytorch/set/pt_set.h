@@ -10,7 +10,7 @@ extern "C" {
 
 /* Makes the ranks of a set agree: numbers groups alike (ids 1.., also for one rank alone), tags
    messages, checks that the members of a group call the same collectives. */
-syn_status syn__pt_set_agree(syn__pt_rank *ranks, size_t n_ranks, syn__pt_report *report,
+syn_status syn__pt_set_agree(syn__pt_rank *ranks, size_t n_ranks, syn_pytorch_note *notes,
                              syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus

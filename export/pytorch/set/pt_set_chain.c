@@ -14,8 +14,8 @@ static syn_status add_deps(syn__pt_rank *r, const uint32_t *before, syn_error *e
         r->first_dep[op] = (uint32_t)n;
         while (i < end && r->deps[i].from < before[op]) deps[n++] = r->deps[i++];
         if (before[op] != SYN__PT_NONE && (i == end || r->deps[i].from != before[op])) {
-            deps[n++] = (syn__pt_dep){before[op], SYN__PT_EDGE_GROUP};
-            r->n_edge_class[SYN__PT_EDGE_GROUP]++;
+            deps[n++] = (syn__pt_dep){before[op], SYN_PYTORCH_EDGE_GROUP};
+            r->n_edge_class[SYN_PYTORCH_EDGE_GROUP]++;
         }
         while (i < end) deps[n++] = r->deps[i++];
     }

@@ -70,7 +70,7 @@ static syn_status list_edges(const syn__pt_rank *r, syn__pt_edge **out, size_t *
             edges[(*n)++] = (syn__pt_edge){r->deps[k].from, op, r->deps[k].class_};
         if (syn__pt_sim_role_of(r, &r->ops[op], &why) == SYN__PT_SIM_ABSENT) continue;
         if (last[lane] != SYN__PT_NONE)
-            edges[(*n)++] = (syn__pt_edge){last[lane], op, SYN__PT_EDGE_STREAM};
+            edges[(*n)++] = (syn__pt_edge){last[lane], op, SYN_PYTORCH_EDGE_STREAM};
         last[lane] = op;
     }
     syn_free(last);
@@ -345,7 +345,7 @@ static uint32_t worst_row(checker *k) {
 }
 
 static syn_status take_out(checker *k, uint32_t row) {
-    syn__pt_set_note(k->s, SYN__PT_COMM_DEADLOCK, &k->s->entries[k->first[row]]);
+    syn__pt_set_note(k->s, SYN_PYTORCH_ANOMALY_COMM_DEADLOCK, &k->s->entries[k->first[row]]);
     k->n_taken++;
     for (uint32_t i = k->first[row]; i != SYN__PT_NONE; i = k->next[i]) {
         const syn__pt_entry *e = &k->s->entries[i];

@@ -21,7 +21,7 @@ typedef struct syn__pt_entry {
 typedef struct syn__pt_set {
     syn__pt_rank *ranks;
     size_t n_ranks;
-    syn__pt_report *report;
+    syn_pytorch_note *notes;
     syn_error *err;
     int32_t *number;       /* per rank: which it is */
     syn__pt_map by_number; /* global rank to index */
@@ -48,7 +48,7 @@ static inline bool syn__pt_set_is_shared(const syn__pt_group *group) {
 /* Where dependencies closed cycles and were dropped, those between a group's collectives anew, in
    the order that the rank was given. */
 syn_status syn__pt_set_chain(syn__pt_rank *rank, syn_error *err) SYN_MUST_USE;
-void syn__pt_set_note(const syn__pt_set *set, syn__pt_anomaly kind, const syn__pt_entry *entry);
+void syn__pt_set_note(const syn__pt_set *set, syn_pytorch_anomaly kind, const syn__pt_entry *entry);
 /* Matches the first n entries, the collectives of several ranks. */
 syn_status syn__pt_match_collectives(syn__pt_set *set, size_t n) SYN_MUST_USE;
 /* Matches the entries from `first` on, the messages, and tags them. */

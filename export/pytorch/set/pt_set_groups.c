@@ -193,8 +193,9 @@ static syn_status take_elected(const collector *c, const syn__pt_group **elected
             const syn__pt_group *other = elected[s->first[i] + g];
             if (other == NULL) continue;
             SYN_TRY(set_list(s, i, &s->ranks[i].groups[g], other->ranks, other->n_ranks));
-            syn__pt_note_at(s->report, SYN__PT_GROUP_CONFLICT, s->ranks[i].host_input.name,
-                            SYN__PT_NO_PLACE, SYN__PT_NO_PLACE);
+            syn__pt_note_at(s->notes, SYN_PYTORCH_ANOMALY_GROUP_CONFLICT,
+                            s->ranks[i].host_input.name, SYN_PYTORCH_NO_PLACE,
+                            SYN_PYTORCH_NO_PLACE);
         }
     }
     return SYN_OK;

@@ -10,7 +10,7 @@ static void set_row(const syn__pt_set *s, const syn__pt_entry *e, uint32_t row) 
     s->entries[e - s->entries].row = row;
 }
 
-static void leave_out(const syn__pt_set *s, const syn__pt_entry *e, syn__pt_anomaly kind) {
+static void leave_out(const syn__pt_set *s, const syn__pt_entry *e, syn_pytorch_anomaly kind) {
     comm_of(s, e)->alone = true;
     syn__pt_set_note(s, kind, e);
 }
@@ -59,11 +59,11 @@ static void match_row(const runs *r) {
         if (c->bytes > bytes) bytes = c->bytes;
     }
     if (!same_kind) {
-        syn__pt_set_note(s, SYN__PT_COMM_DIFFERS, r->at[0]);
+        syn__pt_set_note(s, SYN_PYTORCH_ANOMALY_COMM_DIFFERS, r->at[0]);
         for (size_t i = 0; i < r->n; i++) comm_of(s, r->at[i])->alone = true;
         return;
     }
-    if (!same_size) syn__pt_set_note(s, SYN__PT_SIZE_DIFFERS, r->at[0]);
+    if (!same_size) syn__pt_set_note(s, SYN_PYTORCH_ANOMALY_SIZE_DIFFERS, r->at[0]);
     for (size_t i = 0; i < r->n; i++) {
         comm_of(s, r->at[i])->bytes = bytes;
         set_row(s, r->at[i], s->n_rows);
@@ -110,7 +110,7 @@ static size_t match_sequence(runs *r, bool dry) {
         if (here == r->n && !dry) match_row(r);
         for (size_t i = 0; i < r->n; i++) {
             if (!has_front(r, i, sequence)) continue;
-            if (here != r->n && !dry) leave_out(r->s, r->at[i], SYN__PT_COMM_UNMATCHED);
+            if (here != r->n && !dry) leave_out(r->s, r->at[i], SYN_PYTORCH_ANOMALY_COMM_UNMATCHED);
             r->at[i]++;
         }
     }
@@ -129,13 +129,14 @@ static void match_order(runs *r) {
     for (; a < end; a++) {
         for (size_t i = 0; i < r->n; i++) {
             while (!agree(r->s, a, r->at[i], r->how[i]))
-                leave_out(r->s, r->at[i]++, SYN__PT_COMM_UNMATCHED);
+                leave_out(r->s, r->at[i]++, SYN_PYTORCH_ANOMALY_COMM_UNMATCHED);
         }
         match_row(r);
         for (size_t i = 0; i < r->n; i++) r->at[i]++;
     }
     for (size_t i = 0; i < r->n; i++) {
-        while (r->at[i] < r->end[i]) leave_out(r->s, r->at[i]++, SYN__PT_COMM_UNMATCHED);
+        while (r->at[i] < r->end[i])
+            leave_out(r->s, r->at[i]++, SYN_PYTORCH_ANOMALY_COMM_UNMATCHED);
     }
 }
 
@@ -159,7 +160,7 @@ static void match_group(runs *r, const syn__pt_entry *begin, const syn__pt_entry
     }
     if (r->n < 2 || r->n < members(r->s, begin, r->n)) {
         for (const syn__pt_entry *e = begin; e < end; e++)
-            leave_out(r->s, e, SYN__PT_COMM_UNMATCHED);
+            leave_out(r->s, e, SYN_PYTORCH_ANOMALY_COMM_UNMATCHED);
     } else if (has_sequence(r) && match_sequence(r, true) > 0) {
         (void)match_sequence(r, false);
     } else {
@@ -199,7 +200,7 @@ syn_status syn__pt_match_collectives(syn__pt_set *s, size_t n) {
 static void match_pair(syn__pt_set *s, const syn__pt_entry *x, const syn__pt_entry *y,
                        int32_t tag) {
     syn__pt_comm *a = comm_of(s, x), *b = comm_of(s, y);
-    if (a->bytes != b->bytes) syn__pt_set_note(s, SYN__PT_SIZE_DIFFERS, x);
+    if (a->bytes != b->bytes) syn__pt_set_note(s, SYN_PYTORCH_ANOMALY_SIZE_DIFFERS, x);
     a->bytes = b->bytes = a->bytes > b->bytes ? a->bytes : b->bytes;
     a->tag = b->tag = tag;
     set_row(s, x, s->n_rows);
@@ -208,7 +209,7 @@ static void match_pair(syn__pt_set *s, const syn__pt_entry *x, const syn__pt_ent
 
 static void leave_message(const syn__pt_set *s, const syn__pt_entry *e, bool whole, int32_t *tag) {
     comm_of(s, e)->tag = (*tag)++;
-    if (whole) leave_out(s, e, SYN__PT_MESSAGE_UNMATCHED);
+    if (whole) leave_out(s, e, SYN_PYTORCH_ANOMALY_MESSAGE_UNMATCHED);
 }
 
 /* Messages of one way and tag: n_sends sends, then n_receives receives. */

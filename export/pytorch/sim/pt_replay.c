@@ -1,15 +1,18 @@
 /* The replay of profile full: one pass over the rank's order, as every lane runs its ops in that
    order. Durations are those of the nodes: whole microseconds, as pt_full.c writes them. */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "export/pytorch/sim/pt_replay.h"
 #include "syntorch/memory.h"
 
 typedef struct replay {
     const syn__pt_rank *rank;
-    int64_t origin;      /* the trace's first start */
-    int64_t *ends;       /* of ops */
-    int64_t *free_ns;    /* of lanes: when the last op so far is over */
-    int64_t *carried_ns; /* of lanes: what rounding has left over */
-    syn__pt_replay_lane *lanes;
+    int64_t origin;               /* the trace's first start */
+    int64_t *ends;                /* of ops */
+    int64_t *free_ns;             /* of lanes: when the last op so far is over */
+    int64_t *carried_ns;          /* of lanes: what rounding has left over */
+    syn_pytorch_replay_row *rows; /* per lane */
 } replay;
 
 static int64_t most(int64_t a, int64_t b) {
@@ -43,20 +46,27 @@ static int64_t written_ns(replay *r, const syn__pt_op *op) {
 static void run_op(replay *r, uint32_t index) {
     const syn__pt_rank *rank = r->rank;
     const syn__pt_op *op = &rank->ops[index];
-    syn__pt_replay_lane *lane = &r->lanes[op->lane];
+    syn_pytorch_replay_row *row = &r->rows[op->lane];
     const int64_t takes = written_ns(r, op);
     int64_t now = r->free_ns[op->lane];
     for (uint32_t i = rank->first_dep[index]; i < rank->first_dep[index + 1]; i++)
         now = most(now, r->ends[rank->deps[i].from]);
     r->ends[index] = r->free_ns[op->lane] = plus(now, takes);
-    lane->busy_ns = plus(lane->busy_ns, takes);
-    lane->n_ops++;
+    row->busy_ns = plus(row->busy_ns, takes);
+    row->n_ops++;
     if (!has_start(op)) return;
     const int64_t end = plus(minus(op->start_ns, r->origin), most(op->wall_ns, 0));
-    lane->measured_ns = most(lane->measured_ns, end);
+    row->measured_ns = most(row->measured_ns, end);
 }
 
-static void run_all(replay *r, syn__pt_replayed *out) {
+static void name_row(const syn__pt_lane *lane, syn_pytorch_replay_row *row) {
+    if (lane->device)
+        snprintf(row->name, sizeof row->name, "device %d stream %" PRId64, (int)lane->device_id,
+                 lane->stream);
+    else snprintf(row->name, sizeof row->name, "thread %u", lane->tid);
+}
+
+static void run_all(replay *r, syn_pytorch_replay *out) {
     const syn__pt_rank *rank = r->rank;
     r->origin = INT64_MAX;
     for (size_t i = 0; i < rank->n_ops; i++) {
@@ -65,32 +75,32 @@ static void run_all(replay *r, syn__pt_replayed *out) {
     }
     for (size_t i = 0; i < rank->n_ops; i++) run_op(r, rank->order[i]);
     for (size_t i = 0; i < rank->n_lanes; i++) {
-        syn__pt_replay_lane *lane = &r->lanes[i];
-        lane->replayed_ns = r->free_ns[i];
+        syn_pytorch_replay_row *row = &r->rows[i];
+        name_row(&rank->lanes[i], row);
+        row->replayed_ns = r->free_ns[i];
         /* Own times of ops add up to the time in ops. */
         if (!rank->lanes[i].device)
-            lane->idle_ns =
-                most(minus(lane->measured_ns, plus(lane->busy_ns, r->carried_ns[i])), 0);
-        out->measured_ns = most(out->measured_ns, lane->measured_ns);
-        out->replayed_ns = most(out->replayed_ns, lane->replayed_ns);
+            row->idle_ns = most(minus(row->measured_ns, plus(row->busy_ns, r->carried_ns[i])), 0);
+        out->measured_ns = most(out->measured_ns, row->measured_ns);
+        out->replayed_ns = most(out->replayed_ns, row->replayed_ns);
     }
 }
 
-syn_status syn__pt_replay(const syn__pt_rank *rank, syn__pt_replayed *out, syn_error *err) {
+syn_status syn__pt_replay(const syn__pt_rank *rank, syn_pytorch_replay *out, syn_error *err) {
     replay r = {.rank = rank};
-    r.lanes = (syn__pt_replay_lane *)syn_calloc(rank->n_lanes + 1, sizeof *r.lanes);
+    r.rows = (syn_pytorch_replay_row *)syn_calloc(rank->n_lanes + 1, sizeof *r.rows);
     r.free_ns = (int64_t *)syn_calloc(rank->n_lanes + 1, sizeof *r.free_ns);
     r.carried_ns = (int64_t *)syn_calloc(rank->n_lanes + 1, sizeof *r.carried_ns);
     r.ends = (int64_t *)syn_calloc(rank->n_ops + 1, sizeof *r.ends);
-    *out = (syn__pt_replayed){0, 0, r.lanes, rank->n_lanes};
+    *out = (syn_pytorch_replay){0, 0, r.rows, rank->n_lanes};
     const bool complete =
-        r.lanes != NULL && r.free_ns != NULL && r.carried_ns != NULL && r.ends != NULL;
+        r.rows != NULL && r.free_ns != NULL && r.carried_ns != NULL && r.ends != NULL;
     if (complete) run_all(&r, out);
     syn_free(r.free_ns);
     syn_free(r.carried_ns);
     syn_free(r.ends);
     if (complete) return SYN_OK;
-    syn_free(r.lanes);
-    *out = (syn__pt_replayed){0, 0, NULL, 0};
+    syn_free(r.rows);
+    *out = (syn_pytorch_replay){0, 0, NULL, 0};
     return SYN_FAIL_NOMEM(err, rank->n_ops * sizeof(int64_t), "a replay");
 }

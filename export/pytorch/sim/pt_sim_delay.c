@@ -61,7 +61,7 @@ static syn_status add_edge(sweep *s, moment from, uint32_t to, syn_error *err) {
     if (from.node == SYN__PT_NONE) return SYN_OK;
     SYN_TRY(syn_grow(&sim->edges, &sim->edges_cap, sim->n_edges + 1, sizeof *sim->edges, err));
     sim->edges[sim->n_edges++] = (syn__pt_edge){
-        from.node, to, SYN__PT_EDGE_LAUNCH | (from.of_delay ? SYN__PT_SIM_OF_DELAY : 0u)};
+        from.node, to, SYN_PYTORCH_EDGE_LAUNCH | (from.of_delay ? SYN__PT_SIM_OF_DELAY : 0u)};
     return SYN_OK;
 }
 

@@ -189,7 +189,8 @@ static syn_status show(links *l, uint32_t op, syn__pt_sim_role role, const char 
     }
     if (own->tail != SYN__PT_NONE)
         SYN_TRY(add_edge(sim, own->tail, node,
-                         sim->rank->lanes[lane].device ? SYN__PT_EDGE_STREAM : SYN__PT_EDGE_PROGRAM,
+                         sim->rank->lanes[lane].device ? SYN_PYTORCH_EDGE_STREAM
+                                                       : SYN_PYTORCH_EDGE_PROGRAM,
                          err));
     if (l->n_found != 0) SYN_TRY(add_news(l, lane, node, err));
     forget(l);

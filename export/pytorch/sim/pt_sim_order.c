@@ -80,7 +80,7 @@ static syn_status wait_for(syn__pt_sim *sim, uint32_t from, uint32_t to, syn_err
     if (from == SYN__PT_NONE) return SYN_OK;
     if (from < to && lane_of(sim, from) == lane_of(sim, to)) return SYN_OK; /* the lane's chain */
     SYN_TRY(syn_grow(&sim->edges, &sim->edges_cap, sim->n_edges + 1, sizeof *sim->edges, err));
-    sim->edges[sim->n_edges++] = (syn__pt_edge){from, to, SYN__PT_EDGE_GROUP};
+    sim->edges[sim->n_edges++] = (syn__pt_edge){from, to, SYN_PYTORCH_EDGE_GROUP};
     return SYN_OK;
 }
 
@@ -216,7 +216,8 @@ static syn_status find_dominating(syn__pt_sim *sim, syn_error *err) {
     for (size_t i = 0; i < rank->n_ops; i++) best[i] = SYN__PT_NONE;
     for (uint32_t i = 0; i < sim->n_nodes; i++) {
         const syn__pt_op *op = &rank->ops[sim->nodes[i].op];
-        if (sim->nodes[i].role != SYN__PT_SIM_COMPUTE || op->kind != SYN__PT_OP_KERNEL) continue;
+        if (sim->nodes[i].role != SYN__PT_SIM_COMPUTE || op->kind != SYN_PYTORCH_OP_KERNEL)
+            continue;
         if (op->parent == SYN__PT_NONE || op->host == SYN__PT_NONE) continue;
         uint32_t *b = &best[op->parent];
         if (*b != SYN__PT_NONE && rank->ops[sim->nodes[*b].op].wall_ns >= op->wall_ns) continue;

@@ -24,7 +24,7 @@ typedef struct replay {
     size_t *first;   /* the edges by where they come from */
     syn__pt_dep *children;
     int64_t now_us;
-    syn__pt_replay_lane *lanes;
+    syn_pytorch_replay_row *rows; /* per slot */
 } replay;
 
 static const syn__pt_sim_node *node_of(const replay *r, uint32_t step) {
@@ -53,8 +53,8 @@ static void take(replay *r, int which) {
     const int64_t us = is_delay(s->step) ? node->delay_us : node->end_us - node->start_us;
     s->busy = true;
     s->until_us = r->now_us > INT64_MAX - us ? INT64_MAX : r->now_us + us;
-    r->lanes[which].n_ops++;
-    r->lanes[which].busy_ns += us > (INT64_MAX - r->lanes[which].busy_ns) / 1000 ? 0 : us * 1000;
+    r->rows[which].n_ops++;
+    r->rows[which].busy_ns += us > (INT64_MAX - r->rows[which].busy_ns) / 1000 ? 0 : us * 1000;
 }
 
 static void finish(replay *r, slot *s) {
@@ -71,6 +71,8 @@ static void finish(replay *r, slot *s) {
 
 static void run(replay *r) {
     const syn__pt_sim *sim = r->sim;
+    memcpy(r->rows[COMPUTE].name, "compute", sizeof "compute");
+    memcpy(r->rows[TALK].name, "communication", sizeof "communication");
     syn__pt_sim_list_edges(sim, false, r->first, r->children);
     for (uint32_t i = 0; i < sim->n_nodes; i++) r->place[sim->sequence[i]] = i;
     for (size_t i = 0; i < sim->n_edges; i++) r->left[entry(r, sim->edges[i].to)]++;
@@ -91,7 +93,7 @@ static void run(replay *r) {
         r->now_us = next;
         for (int k = 0; k < SLOTS; k++) {
             if (!r->slots[k].busy || r->slots[k].until_us > next) continue;
-            r->lanes[k].replayed_ns = next > INT64_MAX / 1000 ? INT64_MAX : next * 1000;
+            r->rows[k].replayed_ns = next > INT64_MAX / 1000 ? INT64_MAX : next * 1000;
             finish(r, &r->slots[k]);
         }
     }
@@ -106,7 +108,7 @@ static int64_t end_after(const syn__pt_op *op, int64_t origin) {
     return after > INT64_MAX ? INT64_MAX : (int64_t)after;
 }
 
-static void measure(const syn__pt_sim *sim, syn__pt_replayed *out) {
+static void measure(const syn__pt_sim *sim, syn_pytorch_replay *out) {
     const syn__pt_rank *rank = sim->rank;
     int64_t origin = INT64_MAX;
     for (size_t i = 0; i < rank->n_ops; i++) {
@@ -119,38 +121,39 @@ static void measure(const syn__pt_sim *sim, syn__pt_replayed *out) {
     }
     for (size_t i = 0; i < sim->n_nodes; i++) {
         const syn__pt_sim_node *node = &sim->nodes[i];
-        syn__pt_replay_lane *lane = &out->lanes[syn__pt_sim_is_compute(node) ? COMPUTE : TALK];
+        syn_pytorch_replay_row *row = &out->rows[syn__pt_sim_is_compute(node) ? COMPUTE : TALK];
         const int64_t end = node->role == SYN__PT_SIM_DELAY
                                 ? (node->end_us - syn__pt_sim_micros(origin)) * 1000
                                 : end_after(&rank->ops[node->op], origin);
-        if (end > lane->measured_ns) lane->measured_ns = end;
+        if (end > row->measured_ns) row->measured_ns = end;
     }
 }
 
 /* ---- All of it ---- */
 
-static syn_status replay_nodes(const syn__pt_sim *sim, syn__pt_replayed *out, syn_error *err) {
+static syn_status replay_nodes(const syn__pt_sim *sim, syn_pytorch_replay *out, syn_error *err) {
     const size_t n = sim->n_nodes + 2;
     replay r = {.sim = sim,
                 .place = (uint32_t *)syn_malloc(n * sizeof(uint32_t)),
                 .left = (uint32_t *)syn_calloc(n, 2 * sizeof(uint32_t)),
                 .first = (size_t *)syn_malloc(n * sizeof(size_t)),
                 .children = (syn__pt_dep *)syn_malloc((sim->n_edges + 1) * sizeof(syn__pt_dep)),
-                .lanes = (syn__pt_replay_lane *)syn_calloc(SLOTS, sizeof(syn__pt_replay_lane))};
+                .rows =
+                    (syn_pytorch_replay_row *)syn_calloc(SLOTS, sizeof(syn_pytorch_replay_row))};
     bool complete = r.place != NULL && r.left != NULL && r.first != NULL && r.children != NULL &&
-                    r.lanes != NULL;
+                    r.rows != NULL;
     for (int k = 0; k < SLOTS; k++) {
         r.slots[k].ready.at = (uint32_t *)syn_malloc(n * sizeof(uint32_t));
         complete = complete && r.slots[k].ready.at != NULL;
     }
-    *out = (syn__pt_replayed){0, 0, r.lanes, SLOTS};
+    *out = (syn_pytorch_replay){0, 0, r.rows, SLOTS};
     if (complete) {
         run(&r);
         measure(sim, out);
     }
     for (int k = 0; k < SLOTS; k++) {
-        if (complete && r.lanes[k].replayed_ns > out->replayed_ns)
-            out->replayed_ns = r.lanes[k].replayed_ns;
+        if (complete && r.rows[k].replayed_ns > out->replayed_ns)
+            out->replayed_ns = r.rows[k].replayed_ns;
         syn_free(r.slots[k].ready.at);
     }
     syn_free(r.place);
@@ -158,14 +161,14 @@ static syn_status replay_nodes(const syn__pt_sim *sim, syn__pt_replayed *out, sy
     syn_free(r.first);
     syn_free(r.children);
     if (complete) return SYN_OK;
-    syn_free(r.lanes);
-    *out = (syn__pt_replayed){0, 0, NULL, 0};
+    syn_free(r.rows);
+    *out = (syn_pytorch_replay){0, 0, NULL, 0};
     return SYN_FAIL_NOMEM(err, 2 * n * sizeof(uint32_t), "a replay");
 }
 
-syn_status syn__pt_replay_sim(const syn__pt_rank *rank, syn__pt_replayed *out, syn_error *err) {
+syn_status syn__pt_replay_sim(const syn__pt_rank *rank, syn_pytorch_replay *out, syn_error *err) {
     syn__pt_sim sim;
-    *out = (syn__pt_replayed){0, 0, NULL, 0};
+    *out = (syn_pytorch_replay){0, 0, NULL, 0};
     syn_status status = syn__pt_sim_make(&sim, rank, err);
     if (status == SYN_OK && sim.n_nodes >= UINT32_MAX / 2)
         status = SYN_FAIL(err, SYN_E_UNSUPPORTED, "the trace has too many ops for a replay");

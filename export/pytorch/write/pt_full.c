@@ -113,12 +113,12 @@ static void add_comm(writer *w, const syn__pt_comm *c) {
 
 /* ---- Dependencies ---- */
 
-static const char *const class_lists[SYN__PT_EDGE_CLASSES] = {[SYN__PT_EDGE_LAUNCH] = "launch_deps",
-                                                              [SYN__PT_EDGE_STREAM] = "stream_deps",
-                                                              [SYN__PT_EDGE_SYNC] = "sync_deps",
-                                                              [SYN__PT_EDGE_GROUP] = "group_deps",
-                                                              [SYN__PT_EDGE_THREAD] =
-                                                                  "thread_deps"};
+static const char *const class_lists[SYN_PYTORCH_EDGE_CLASSES] = {
+    [SYN_PYTORCH_EDGE_LAUNCH] = "launch_deps",
+    [SYN_PYTORCH_EDGE_STREAM] = "stream_deps",
+    [SYN_PYTORCH_EDGE_SYNC] = "sync_deps",
+    [SYN_PYTORCH_EDGE_GROUP] = "group_deps",
+    [SYN_PYTORCH_EDGE_THREAD] = "thread_deps"};
 
 static int by_id(const void *x, const void *y) {
     const uint64_t *a = x, *b = y;
@@ -147,14 +147,14 @@ static syn_status add_deps(writer *w, uint32_t op, syn__et_node *node, uint64_t 
     for (size_t i = 0; i < n; i++) {
         const syn__pt_dep *d = &r->deps[first + i];
         if (d->from == r->ops[op].parent) ctrl[node->n_ctrl++] = r->ids[d->from];
-        if (d->class_ != SYN__PT_EDGE_CALL) w->data[node->n_data++] = r->ids[d->from];
+        if (d->class_ != SYN_PYTORCH_EDGE_CALL) w->data[node->n_data++] = r->ids[d->from];
         classes |= 1u << d->class_;
     }
     if (node->n_data > 1) qsort(w->data, node->n_data, sizeof *w->data, by_id);
     /* Room first: what points into `lists` must not move. */
-    if (!syn__buf_room(&w->lists, (n + SYN__PT_EDGE_CLASSES) * (SYN__ET_VARINT_MAX + 2) * 2))
+    if (!syn__buf_room(&w->lists, (n + SYN_PYTORCH_EDGE_CLASSES) * (SYN__ET_VARINT_MAX + 2) * 2))
         return SYN_FAIL_NOMEM(w->err, n, "dependencies");
-    for (int c = 0; c < SYN__PT_EDGE_CLASSES; c++) {
+    for (int c = 0; c < SYN_PYTORCH_EDGE_CLASSES; c++) {
         if (!class_lists[c] || !(classes >> c & 1u)) continue;
         size_t same = 0;
         for (size_t i = 0; i < n; i++)
@@ -230,7 +230,7 @@ static bool communicates(const writer *w, const syn__pt_op *op) {
 
 static uint32_t type_of(const writer *w, const syn__pt_op *op) {
     if (communicates(w, op)) return w->rank->comms[op->comm].type;
-    return op->kind == SYN__PT_OP_METADATA ? SYN__ET_METADATA_NODE : SYN__ET_COMP_NODE;
+    return op->kind == SYN_PYTORCH_OP_METADATA ? SYN__ET_METADATA_NODE : SYN__ET_COMP_NODE;
 }
 
 static syn_status flush(writer *w, bool all) {
@@ -348,11 +348,11 @@ static syn_status write_all(writer *w, const char *version) {
     return flush(w, true);
 }
 
-syn_status syn__pt_write_full(const syn__pt_rank *rank, const syn__pt_options *options,
-                              syn_sink *sink, syn_error *err) {
+syn_status syn__pt_write_full(const syn__pt_rank *rank, const char *version, syn_sink *sink,
+                              syn_error *err) {
     writer w = {.rank = rank, .sink = sink, .err = err, .io_host = SYN__PT_NONE};
     /* Why the sink failed syn_sink_close says. */
-    const syn_status s = write_all(&w, options->version);
+    const syn_status s = write_all(&w, version);
     syn__buf_free(&w.out);
     syn__buf_free(&w.io);
     syn__buf_free(&w.text);

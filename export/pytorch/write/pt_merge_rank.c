@@ -18,8 +18,8 @@ static syn_status take_deps(const syn__pt_rank *rank, const uint32_t *ids, uint3
     n->first_sync = (uint32_t)out->n_syncs;
     for (size_t i = rank->first_dep[op]; i < rank->first_dep[op + 1]; i++) {
         const syn__pt_dep *d = &rank->deps[i];
-        if (d->class_ == SYN__PT_EDGE_THREAD) n->inter_thread_dep = ids[d->from];
-        if (d->class_ != SYN__PT_EDGE_SYNC || syn__pt_is_device(&rank->ops[op])) continue;
+        if (d->class_ == SYN_PYTORCH_EDGE_THREAD) n->inter_thread_dep = ids[d->from];
+        if (d->class_ != SYN_PYTORCH_EDGE_SYNC || syn__pt_is_device(&rank->ops[op])) continue;
         SYN_TRY(syn_grow(&out->syncs, &out->syncs_cap, out->n_syncs + 1, sizeof *out->syncs, err));
         out->syncs[out->n_syncs++] = ids[d->from];
     }

@@ -1,10 +1,9 @@
 #include "export/pytorch/write/pt_sim_counts.h"
 
-static void count_reason(syn__pt_written *w, const syn__pt_op *op, const char *why) {
+static void count_reason(syn_pytorch_simulated *w, const syn__pt_op *op, const char *why) {
     size_t i = 0;
     if (why == NULL) return;
-    while (i + 1 < SYN__PT_STAND_IN_REASONS && w->reasons[i].why != NULL &&
-           w->reasons[i].why != why)
+    while (i + 1 < SYN_PYTORCH_REASONS && w->reasons[i].why != NULL && w->reasons[i].why != why)
         i++;
     w->reasons[i].why = why;
     w->reasons[i].count++;
@@ -12,9 +11,9 @@ static void count_reason(syn__pt_written *w, const syn__pt_op *op, const char *w
     w->absorbed += op->detached;
 }
 
-syn__pt_written syn__pt_sim_count(const syn__pt_sim *sim) {
+syn_pytorch_simulated syn__pt_sim_count(const syn__pt_sim *sim) {
     const syn__pt_rank *rank = sim->rank;
-    syn__pt_written w = {.dropped_barriers = sim->n_dropped_barriers};
+    syn_pytorch_simulated w = {.dropped_barriers = sim->n_dropped_barriers};
     for (size_t i = 0; i < rank->n_comms; i++) {
         const syn__pt_op *op = &rank->ops[rank->comms[i].op];
         const char *why;

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-syn__pt_written syn__pt_sim_count(const syn__pt_sim *sim);
+syn_pytorch_simulated syn__pt_sim_count(const syn__pt_sim *sim);
 
 #ifdef __cplusplus
 }

@@ -133,13 +133,13 @@ static void add_groups(writer *w) {
     }
 }
 
-static syn_status write_meta(writer *w, const syn__pt_options *options, syn_error *err) {
+static syn_status write_meta(writer *w, const char *version, syn_error *err) {
     const syn__pt_rank *rank = w->sim->rank;
     syn__str schema = rank->host.schema;
     add_number(w, "rank", SYN__ET_INT64, (uint64_t)(rank->rank >= 0 ? rank->rank : 0));
     if (rank->world_size > 0)
         add_number(w, "world_size", SYN__ET_INT64, (uint64_t)rank->world_size);
-    if (options != NULL && options->version != NULL) add_text(w, "program", options->version);
+    if (version != NULL) add_text(w, "program", version);
     add_text(w, "source", "pytorch");
     add_text(w, "profile", "astra-sim");
     if (schema.bytes >= 2 && *schema.text == '"') {
@@ -187,12 +187,12 @@ static void add_waits(writer *w, syn__et_node *out) {
     static const struct {
         const char *name;
         uint32_t classes;
-    } lists[] = {{"launch_deps", 1u << SYN__PT_EDGE_LAUNCH},
-                 {"stream_deps", 1u << SYN__PT_EDGE_STREAM},
-                 {"sync_deps", 1u << SYN__PT_EDGE_SYNC},
-                 {"group_deps", 1u << SYN__PT_EDGE_GROUP},
-                 {"thread_deps", 1u << SYN__PT_EDGE_CALL | 1u << SYN__PT_EDGE_PROGRAM |
-                                     1u << SYN__PT_EDGE_THREAD}};
+    } lists[] = {{"launch_deps", 1u << SYN_PYTORCH_EDGE_LAUNCH},
+                 {"stream_deps", 1u << SYN_PYTORCH_EDGE_STREAM},
+                 {"sync_deps", 1u << SYN_PYTORCH_EDGE_SYNC},
+                 {"group_deps", 1u << SYN_PYTORCH_EDGE_GROUP},
+                 {"thread_deps", 1u << SYN_PYTORCH_EDGE_CALL | 1u << SYN_PYTORCH_EDGE_PROGRAM |
+                                     1u << SYN_PYTORCH_EDGE_THREAD}};
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
         size_t n = 0;
         for (size_t i = 0; i < w->n_waits; i++) {
@@ -236,7 +236,7 @@ static uint64_t moved(const syn__pt_rank *rank, const syn__pt_op *op) {
     const syn__str text = {e->text, e->text_bytes};
     const syn__str args = syn__loose_find(text, "args");
     if (args.bytes == 0 || !syn__loose_u64(syn__loose_find(args, "bytes"), &bytes)) return 0;
-    return op->kind == SYN__PT_OP_MEMCPY && bytes <= UINT64_MAX / 2 ? 2 * bytes : bytes;
+    return op->kind == SYN_PYTORCH_OP_MEMCPY && bytes <= UINT64_MAX / 2 ? 2 * bytes : bytes;
 }
 
 static void add_costs(writer *w, const syn__pt_sim_node *node, bool is_root) {
@@ -244,7 +244,7 @@ static void add_costs(writer *w, const syn__pt_sim_node *node, bool is_root) {
     const syn__pt_op *op = &rank->ops[node->op];
     syn__pt_cost cost = {0, 0};
     if (node->role == SYN__PT_SIM_STAND_IN) cost.bytes = (uint64_t)rank->comms[op->comm].bytes;
-    else if (op->kind == SYN__PT_OP_MEMCPY || op->kind == SYN__PT_OP_MEMSET)
+    else if (op->kind == SYN_PYTORCH_OP_MEMCPY || op->kind == SYN_PYTORCH_OP_MEMSET)
         cost.bytes = moved(rank, op);
     else if (node->dominates) cost = syn__pt_cost_of(&rank->host, &rank->host.nodes[op->host]);
     add_compute(w, cost.flops, cost.bytes, is_root);
@@ -349,7 +349,7 @@ static syn_status put_delay(writer *w, const syn__pt_sim_node *node, uint64_t id
 static syn_status write_delay(writer *w, const syn__pt_sim_node *node, syn_error *err) {
     const uint64_t id = node->id - 1;
     SYN_TRY(put_delay(w, node, id, node->start_us - node->delay_us, node->delay_us, err));
-    w->waits[0] = (struct wait){id, SYN__PT_EDGE_LAUNCH};
+    w->waits[0] = (struct wait){id, SYN_PYTORCH_EDGE_LAUNCH};
     w->n_waits = 1;
     return SYN_OK;
 }
@@ -377,10 +377,10 @@ static syn_status write_node(writer *w, uint32_t index, syn_error *err) {
     return send(w, err);
 }
 
-static syn_status write_nodes(const syn__pt_sim *sim, const syn__pt_options *options,
-                              syn_sink *sink, syn_error *err) {
+static syn_status write_nodes(const syn__pt_sim *sim, const char *version, syn_sink *sink,
+                              syn_error *err) {
     writer w = {.sim = sim, .sink = sink};
-    syn_status status = write_meta(&w, options, err);
+    syn_status status = write_meta(&w, version, err);
     for (size_t i = 0; i < sim->n_nodes && status == SYN_OK; i++) {
         status = write_node(&w, sim->sequence[i], err);
         if (syn_sink_status(sink) != SYN_OK) break; /* syn_sink_close says so */
@@ -393,12 +393,12 @@ static syn_status write_nodes(const syn__pt_sim *sim, const syn__pt_options *opt
     return status;
 }
 
-syn_status syn__pt_write_sim(const syn__pt_rank *rank, const syn__pt_options *options,
-                             syn_sink *sink, syn__pt_written *written, syn_error *err) {
+syn_status syn__pt_write_sim(const syn__pt_rank *rank, const char *version, syn_sink *sink,
+                             syn_pytorch_simulated *written, syn_error *err) {
     syn__pt_sim sim;
     syn_status status = syn__pt_sim_make(&sim, rank, err);
     if (status == SYN_OK && written != NULL) *written = syn__pt_sim_count(&sim);
-    if (status == SYN_OK) status = write_nodes(&sim, options, sink, err);
+    if (status == SYN_OK) status = write_nodes(&sim, version, sink, err);
     syn__pt_sim_free(&sim);
     return status;
 }

@@ -1,0 +1,35 @@
+/* The files that are read, so that none of them is written over, under whatever name. */
+#ifndef EXPORT_INPUT_FILES_H
+#define EXPORT_INPUT_FILES_H
+
+#include <sys/types.h>
+
+#include "syntorch/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct syn__input_file {
+    dev_t device;
+    ino_t file;
+} syn__input_file;
+
+typedef struct syn__input_files {
+    syn__input_file *list;
+    size_t n, cap;
+} syn__input_files;
+
+/* A file, "-" for standard input; what is not there, or no file, counts for nothing. NULL is
+   allowed. */
+syn_status syn__input_files_add(syn__input_files *inputs, const char *path,
+                                syn_error *err) SYN_MUST_USE;
+/* SYN_E_INVALID if `output` is one of them, also through a link. */
+syn_status syn__input_files_keep(const syn__input_files *inputs, const char *output,
+                                 syn_error *err) SYN_MUST_USE;
+void syn__input_files_free(syn__input_files *inputs);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,5 +1,5 @@
-/* Collectives and messages: rows whose kernel calls the communicator; and tp_enter, whose row names
-   the group that its backward will call. */
+/* Collectives and messages: rows whose kernel describes what the door exchanges; and tp_enter,
+   whose row names the group that its backward will call. */
 #include <string.h>
 
 #include "ops/ops.h"
@@ -19,18 +19,14 @@ static syn_dtype dtype(const syn_operand *o) {
     return (syn_dtype)o->spec.dtype;
 }
 
-/* What the row says; its elements are those of `counted`. */
-static syn_exchange exchange_of(const syn_call *c, const syn_operand *counted) {
-    return (syn_exchange){.kind = c->def->comm,
-                          .dtype = dtype(counted),
-                          .n_elems = elems(counted),
-                          .group = c->group,
-                          .in = c->n_in ? c->in[0].data : NULL,
-                          .out = c->n_out ? c->out[0].data : NULL};
-}
-
-static syn_status run(syn_call *c, const syn_exchange *x) {
-    return syn_comm_run(c->comm, x, &c->wait_ns, c->err);
+/* What all rows with operands say; the elements are those of `counted`. */
+static void describe(syn_call *c, const syn_operand *counted) {
+    c->exchange = (syn_exchange){.kind = c->def->comm,
+                                 .dtype = dtype(counted),
+                                 .n_elems = elems(counted),
+                                 .group = c->group,
+                                 .in = c->n_in ? c->in[0].data : NULL,
+                                 .out = c->n_out ? c->out[0].data : NULL};
 }
 
 static syn_status check_reduce(const syn_call *c, int64_t reduce) {
@@ -85,9 +81,9 @@ SYN__INFER(all_reduce) {
 }
 
 SYN__CPU(all_reduce) {
-    syn_exchange x = exchange_of(c, &c->in[0]);
-    x.reduce = (syn_reduce)c->attr[0].i;
-    return run(c, &x);
+    describe(c, &c->in[0]);
+    c->exchange.reduce = (syn_reduce)c->attr[0].i;
+    return SYN_OK;
 }
 
 syn_tensor syn_all_reduce(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, const syn_group *group) {
@@ -95,9 +91,10 @@ syn_tensor syn_all_reduce(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, const s
     return collective(ctx, SYN_OP_ALL_REDUCE, &x, attr, 1, group);
 }
 
-/* ---- all_gather, reduce_scatter: the communicator deals in blocks of whole ranks; along an inner
-   dimension those are woven into (out of) the rows here
-   ---------------------------------------------------------------------------- */
+/* ---- all_gather, reduce_scatter ----------------------------------------------------------------
+
+   The communicator deals in blocks of whole ranks. Along an inner dimension those are woven into
+   (out of) the rows here, on the way through scratch memory. */
 
 /* blocks [n][outer][inner] <-> rows [outer][n][inner] */
 static void weave(const char *from, char *to, size_t n, size_t outer, size_t inner_bytes,
@@ -126,22 +123,21 @@ SYN__INFER(all_gather) {
     return SYN_OK;
 }
 
-SYN__CPU(all_gather) {
+static void weave_gathered(syn_call *c) {
     size_t outer, inner_bytes;
     split(&c->in[0], c->attr[0].i, &outer, &inner_bytes);
+    weave(c->scratch, c->out[0].data, (size_t)c->group->size, outer, inner_bytes, true);
+}
+
+SYN__CPU(all_gather) {
+    size_t outer, inner_bytes;
+    describe(c, &c->in[0]);
+    split(&c->in[0], c->attr[0].i, &outer, &inner_bytes);
+    if (outer == 1) return SYN_OK;
     const size_t bytes = (size_t)syn_spec_bytes(&c->out[0].spec);
-    char *blocks = c->out[0].data;
-    if (outer > 1 && !(blocks = syn_malloc(bytes)))
-        return SYN_FAIL_NOMEM(c->err, bytes, "gathered blocks");
-    syn_exchange x = exchange_of(c, &c->in[0]);
-    x.out = blocks;
-    const syn_status s = run(c, &x);
-    if (outer > 1) {
-        if (s == SYN_OK)
-            weave(blocks, c->out[0].data, (size_t)c->group->size, outer, inner_bytes, true);
-        syn_free(blocks);
-    }
-    return s;
+    c->exchange.out = c->scratch = syn_malloc(bytes);
+    c->finish = weave_gathered;
+    return c->scratch ? SYN_OK : SYN_FAIL_NOMEM(c->err, bytes, "gathered blocks");
 }
 
 syn_tensor syn_all_gather(syn_ctx *ctx, syn_tensor x, int axis, const syn_group *group) {
@@ -165,20 +161,15 @@ SYN__INFER(reduce_scatter) {
 
 SYN__CPU(reduce_scatter) {
     size_t outer, inner_bytes;
+    describe(c, &c->out[0]);
+    c->exchange.reduce = (syn_reduce)c->attr[0].i;
     split(&c->out[0], c->attr[1].i, &outer, &inner_bytes);
+    if (outer == 1) return SYN_OK;
     const size_t bytes = (size_t)syn_spec_bytes(&c->in[0].spec);
-    char *blocks = c->in[0].data;
-    if (outer > 1) {
-        blocks = syn_malloc(bytes);
-        if (!blocks) return SYN_FAIL_NOMEM(c->err, bytes, "blocks to scatter");
-        weave(c->in[0].data, blocks, (size_t)c->group->size, outer, inner_bytes, false);
-    }
-    syn_exchange x = exchange_of(c, &c->out[0]);
-    x.in = blocks;
-    x.reduce = (syn_reduce)c->attr[0].i;
-    const syn_status s = run(c, &x);
-    if (outer > 1) syn_free(blocks);
-    return s;
+    c->exchange.in = c->scratch = syn_malloc(bytes);
+    if (!c->scratch) return SYN_FAIL_NOMEM(c->err, bytes, "blocks to scatter");
+    weave(c->in[0].data, c->scratch, (size_t)c->group->size, outer, inner_bytes, false);
+    return SYN_OK;
 }
 
 syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int axis,
@@ -199,9 +190,9 @@ SYN__INFER(broadcast) {
 }
 
 SYN__CPU(broadcast) {
-    syn_exchange x = exchange_of(c, &c->in[0]);
-    x.root = (int32_t)c->attr[0].i;
-    return run(c, &x);
+    describe(c, &c->in[0]);
+    c->exchange.root = (int32_t)c->attr[0].i;
+    return SYN_OK;
 }
 
 syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *group) {
@@ -215,8 +206,8 @@ SYN__INFER(barrier) {
 }
 
 SYN__CPU(barrier) {
-    const syn_exchange x = {.kind = SYN_COMM_BARRIER, .group = c->group};
-    return run(c, &x);
+    c->exchange = (syn_exchange){.kind = SYN_COMM_BARRIER, .group = c->group};
+    return SYN_OK;
 }
 
 void syn_barrier(syn_ctx *ctx, const syn_group *group) {
@@ -240,10 +231,10 @@ SYN__INFER(send) {
 }
 
 SYN__CPU(send) {
-    syn_exchange x = exchange_of(c, &c->in[0]);
-    x.peer = (int32_t)c->attr[0].i;
-    x.tag = (int32_t)c->attr[1].i;
-    return run(c, &x);
+    describe(c, &c->in[0]);
+    c->exchange.peer = (int32_t)c->attr[0].i;
+    c->exchange.tag = (int32_t)c->attr[1].i;
+    return SYN_OK;
 }
 
 void syn_send(syn_ctx *ctx, syn_tensor x, int32_t peer, int32_t tag) {
@@ -266,10 +257,10 @@ SYN__INFER(recv) {
 }
 
 SYN__CPU(recv) {
-    syn_exchange x = exchange_of(c, &c->out[0]);
-    x.peer = (int32_t)c->attr[0].i;
-    x.tag = (int32_t)c->attr[1].i;
-    return run(c, &x);
+    describe(c, &c->out[0]);
+    c->exchange.peer = (int32_t)c->attr[0].i;
+    c->exchange.tag = (int32_t)c->attr[1].i;
+    return SYN_OK;
 }
 
 syn_tensor syn_recv(syn_ctx *ctx, const syn_spec *spec, int32_t peer, int32_t tag) {

@@ -44,6 +44,7 @@ syn_status syn_ctx_new_on(syn_ctx **out, const syn_backend *backend, syn_comm *c
 void syn_ctx_free(syn_ctx *ctx) {
     if (!ctx) return;
     syn_error ignored = {0};
+    syn__pending_free(ctx);
     if (ctx->device) ctx->backend->sync(ctx->device, &ignored);
     syn__storages_free(&ctx->storages);
     if (ctx->device) ctx->backend->close(ctx->device);
@@ -55,6 +56,7 @@ void syn_ctx_free(syn_ctx *ctx) {
 }
 
 syn_status syn_ctx_sync(syn_ctx *ctx) {
+    if (ctx->error.code == SYN_OK) syn__await_all(ctx);
     if (ctx->error.code != SYN_OK || !ctx->backend->has_data) return ctx->error.code;
     return ctx->backend->sync(ctx->device, &ctx->error);
 }

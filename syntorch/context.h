@@ -29,6 +29,8 @@ syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm,
 /* On a backend that is none of syn_device: another module's. */
 syn_status syn_ctx_new_on(syn_ctx **out, const syn_backend *backend, syn_comm *comm,
                           syn_error *err) SYN_MUST_USE;
+/* Waits for what was started (syn_ctx_set_overlap); a failed context ends it for all ranks, as the
+   communicator's abort does. */
 void syn_ctx_free(syn_ctx *ctx);
 
 const syn_trace *syn_ctx_trace(const syn_ctx *ctx);
@@ -44,8 +46,13 @@ const syn_group *syn_ctx_group(const syn_ctx *ctx, uint32_t node);
 syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) SYN_MUST_USE;
 int syn_ctx_threads(const syn_ctx *ctx);
 
-/* Waits until the device has done all that was asked of it; the times of its ops are known then.
-   Reading a tensor does it. */
+/* With overlap (at first without), collectives with a result and receives are started when their
+   op is called, and the next ops run meanwhile. What an op, a read or a write needs of it is waited
+   for then; what it uses stays pinned until that. Rows are the same either way, but for their
+   times, which are known when it was waited for. */
+void syn_ctx_set_overlap(syn_ctx *ctx, bool overlap);
+/* Waits for all that was started, and until the device has done what was asked of it, as reading a
+   tensor does; the times of all ops are known then. */
 syn_status syn_ctx_sync(syn_ctx *ctx) SYN_MUST_USE;
 /* Stores when a node's kernel began, on the monotonic clock, and what it took. For backends. */
 void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
@@ -153,7 +160,7 @@ void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep
    not even be asked for their shape. A loop that forgets back to one mark after every step takes
    constant memory; to have the trace of some of its steps, do not forget these, and forget later
    ones back to a mark behind them. Steps, numbers of nodes and the trace's hash go on as if nothing
-   had been dropped. Costs a pass over the rows that stay and go. */
+   had been dropped. What was started is waited for. Costs a pass over the rows that stay and go. */
 void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);
 /* Gives back the data of t and of all that shares its storage, unless that is pinned. */
 void syn_drop(syn_ctx *ctx, syn_tensor t);

@@ -8,6 +8,8 @@
 
 #define SYN__SCOPE_DEPTH 32
 
+typedef struct syn__pending syn__pending; /* pending.c */
+
 struct syn_ctx {
     uint32_t tag; /* of its tensors; never 0 */
     const syn_backend *backend;
@@ -24,6 +26,9 @@ struct syn_ctx {
     int n_scopes;
     syn_phase phase;
     uint64_t start_ns;
+    bool overlap;          /* exchanges are started, and waited for later */
+    syn__pending *pending; /* those under way, in the order in which they were started */
+    size_t n_pending, pending_cap;
 };
 
 /* Row of a tensor; 0: poisoned, none of this context, or forgotten. */
@@ -42,10 +47,31 @@ uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t p
 syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data);
 /* Gives tensor `id`, the newest, a storage of its own. */
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id);
+/* Number of the storage behind a tensor; 0: released, or no tensor. */
+uint32_t syn__storage_number(const syn_ctx *ctx, uint32_t id);
 /* The tensor's storage, until the next is made; NULL: released. */
 syn_storage *syn__storage(const syn_ctx *ctx, uint32_t id);
 /* Where the tensor's element 0 lies; NULL without data or when released. */
 void *syn__data(const syn_ctx *ctx, uint32_t id, const syn_operand *operand);
 void syn__contiguous_strides(syn_operand *operand);
+
+/* "linear in h.3.attn: " before the sentence of a rule or kernel; the context's failure. */
+void syn__locate(syn_ctx *ctx, const syn_opdef *def, uint32_t scope, const syn_error *inner);
+
+/* ---- pending.c ---- */
+
+/* Whether the exchange of such an op goes on while others run. What has no output is waited for at
+   once: a barrier is, and nobody would know when a send is to be. */
+bool syn__goes_on(const syn_ctx *ctx, const syn_opdef *def);
+/* Runs the exchange that the kernel described to its end. */
+syn_status syn__exchange(syn_call *call, uint64_t *wait_ns) SYN_MUST_USE;
+/* Starts it (on meta: counts as if) for a node whose row is made. Takes the scratch memory. */
+syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) SYN_MUST_USE;
+/* Waits for what is under way and writes the tensor's storage; before that is overwritten, also for
+   what reads it. A failure is the context's. */
+syn_status syn__await(syn_ctx *ctx, uint32_t tensor, bool overwritten) SYN_MUST_USE;
+void syn__await_all(syn_ctx *ctx);
+/* Ends all that is under way; of a failed context by ending it for all ranks. */
+void syn__pending_free(syn_ctx *ctx);
 
 #endif

@@ -6,14 +6,17 @@
 #include "syntorch/dispatch.h"
 #include "syntorch/memory.h"
 
-/* "linear in h.3.attn: " before the sentence of a rule. */
-static void locate(syn_ctx *ctx, const syn_opdef *def, const syn_error *inner) {
-    const char *scope =
-        ctx->n_scopes ? syn_trace_text(ctx->trace, ctx->scopes[ctx->n_scopes - 1]) : "";
-    SYN_FAIL(&ctx->error, inner->code, "%s%s%s: %s", def->name, *scope ? " in " : "", scope,
+void syn__locate(syn_ctx *ctx, const syn_opdef *def, uint32_t scope, const syn_error *inner) {
+    const char *text = syn_trace_text(ctx->trace, scope);
+    SYN_FAIL(&ctx->error, inner->code, "%s%s%s: %s", def->name, *text ? " in " : "", text,
              inner->text);
     ctx->error.file = inner->file;
     ctx->error.line = inner->line;
+}
+
+/* Text of the scope that ops belong to now. */
+static uint32_t scope_of(const syn_ctx *ctx) {
+    return ctx->n_scopes ? ctx->scopes[ctx->n_scopes - 1] : 0;
 }
 
 /* rows: of the inputs. */
@@ -91,7 +94,7 @@ static syn_status make_row(syn_ctx *ctx, syn_op op, const syn_call *call, syn_tr
                             .phase = (uint8_t)ctx->phase,
                             .n_in = (uint8_t)call->n_in,
                             .n_out = (uint8_t)call->n_out,
-                            .scope = ctx->n_scopes ? ctx->scopes[ctx->n_scopes - 1] : 0,
+                            .scope = scope_of(ctx),
                             .first_in = (uint32_t)t->n_inputs,
                             .first_out = (uint32_t)t->n_tensors};
     if (call->group) SYN_TRY(syn_trace_add_group(t, call->group, &row->group, err));
@@ -156,14 +159,40 @@ static syn_status find_kernel(const syn_ctx *ctx, const syn_call *call, syn_kern
     return SYN_FAIL(call->err, SYN_E_UNSUPPORTED, "has no kernel on '%s'", ctx->backend->name);
 }
 
+/* Waits for what is under way and has to do with what the op reads or overwrites. A view does
+   neither. */
+static syn_status await_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows) {
+    if (ctx->n_pending == 0 || (call->def->flags & SYN_OPF_VIEW)) return SYN_OK;
+    for (int i = 0; i < call->n_in; i++)
+        SYN_TRY(syn__await(ctx, rows[i], i < syn_opdef_versions(call->def)));
+    return SYN_OK;
+}
+
+/* The kernel, and the exchange that it describes. */
+static syn_status compute(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t node) {
+    uint64_t wait_ns = 0;
+    ctx->backend->begin(ctx->device, node);
+    syn_status s = kernel(call);
+    if (s == SYN_OK && (call->def->flags & SYN_OPF_COMM)) s = syn__exchange(call, &wait_ns);
+    ctx->backend->end(ctx->device, node);
+    ctx->trace->times[node].wait_ns = (float)wait_ns;
+    return s;
+}
+
 static syn_status run(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t node) {
+    syn_status s = SYN_OK;
+    call->finish = NULL;
+    call->scratch = NULL;
     for (int i = 0; i < call->n_out; i++)
         call->out[i].data =
             syn__data(ctx, ctx->trace->nodes[node].first_out + (uint32_t)i, &call->out[i]);
-    ctx->backend->begin(ctx->device, node);
-    const syn_status s = kernel(call);
-    ctx->backend->end(ctx->device, node);
-    ctx->trace->times[node].wait_ns = (float)call->wait_ns;
+    if (!syn__goes_on(ctx, call->def)) {
+        if (kernel) s = compute(ctx, kernel, call, node);
+    } else {
+        if (kernel) s = kernel(call);
+        if (s == SYN_OK) s = syn__exchange_start(ctx, call, node);
+    }
+    syn_free(call->scratch);
     return s;
 }
 
@@ -182,7 +211,6 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
     call.comm = ctx->comm;
     call.workers = ctx->workers;
     call.device = ctx->device;
-    call.wait_ns = 0;
     call.err = &inner;
     for (int i = 0; i < call.n_out; i++) out[i] = (syn_tensor){0};
     if (ctx->error.code != SYN_OK) return;
@@ -194,15 +222,16 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
     if (s == SYN_OK) s = check_overwritten(ctx, &call, rows);
     if (s == SYN_OK) s = infer(&call);
     if (s == SYN_OK) s = find_kernel(ctx, &call, &kernel);
+    if (s == SYN_OK && await_inputs(ctx, &call, rows) != SYN_OK) return;
     if (s == SYN_OK && (s = record(ctx, op, rows, &call)) != SYN_OK) {
         inner = ctx->error; /* to be said again with op and scope */
         ctx->error.code = SYN_OK;
     }
-    if (s == SYN_OK && kernel) s = run(ctx, kernel, &call, node);
+    if (s == SYN_OK) s = run(ctx, kernel, &call, node);
     if (s == SYN_OK) {
         for (int i = 0; i < call.n_out; i++) out[i] = syn__tensor(ctx, first_out + (uint32_t)i);
         return;
     }
     SYN_FAIL(&inner, s, "%s", syn_status_name(s)); /* for what failed without a sentence */
-    locate(ctx, call.def, &inner);
+    syn__locate(ctx, call.def, scope_of(ctx), &inner);
 }

@@ -25,7 +25,7 @@ typedef union syn_attr {
 /* Flags of an op */
 #define SYN_OPF_VIEW \
     1u /* output 0 shares input 0's storage; infer sets its strides and offset; no kernel */
-#define SYN_OPF_COMM  4u /* kernel calls the communicator */
+#define SYN_OPF_COMM  4u /* kernel describes an exchange with other ranks */
 #define SYN_OPF_FUSED 8u /* one kernel for what other rows do in several */
 #define SYN_OPF_STRIDED \
     16u /* reads inputs of any strides; otherwise the last dimension must be dense */
@@ -59,8 +59,12 @@ struct syn_call {
     syn_comm *comm;
     syn_workers *workers; /* threads for the kernel; NULL: the caller's alone */
     void *device;         /* of the backend (backend.h): a stream, say */
-    uint64_t wait_ns;     /* communication kernels: time spent waiting for other ranks */
     syn_error *err;
+    /* What a communication kernel leaves to the door: the exchange to start, and what to do when it
+       is done (NULL: nothing). `scratch` (of syn_malloc, or NULL) is freed after that. */
+    syn_exchange exchange;
+    void (*finish)(syn_call *call);
+    void *scratch;
 };
 
 typedef struct syn_cost {

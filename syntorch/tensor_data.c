@@ -1,8 +1,7 @@
 /* What lies behind tensor rows: buffers, reading and writing them, giving them back. */
 #include "syntorch/context_private.h"
 
-/* Number of the storage behind a tensor; 0: released, or no tensor. */
-static uint32_t storage_of(const syn_ctx *ctx, uint32_t id) {
+uint32_t syn__storage_number(const syn_ctx *ctx, uint32_t id) {
     const uint32_t base = ctx->trace->tensors[id].base;
     return syn__storage_of(&ctx->storages, syn_trace_tensor_number(ctx->trace, base));
 }
@@ -14,13 +13,13 @@ syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id) {
 }
 
 syn_storage *syn__storage(const syn_ctx *ctx, uint32_t id) {
-    const uint32_t number = storage_of(ctx, id);
+    const uint32_t number = syn__storage_number(ctx, id);
     return number ? &ctx->storages.at[number] : NULL;
 }
 
 syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data) {
     const size_t bytes = (size_t)syn_spec_bytes(syn_trace_spec(ctx->trace, id));
-    void *to = ctx->storages.at[storage_of(ctx, id)].data;
+    void *to = ctx->storages.at[syn__storage_number(ctx, id)].data;
     if (!ctx->backend->has_data) return SYN_OK;
     if (!data) return ctx->backend->fill(ctx->device, to, 0, bytes, &ctx->error);
     return ctx->backend->copy_in(ctx->device, to, data, bytes, &ctx->error);
@@ -40,6 +39,7 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
     syn_operand o;
     syn_trace_operand(ctx->trace, row, &o);
     SYN_TRY(syn__check_current(ctx, row, &ctx->error));
+    SYN_TRY(syn__await(ctx, row, false));
     const char *data = syn__data(ctx, row, &o);
     if (!data)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID, "tensor %u has no data to read on '%s'", t.id,
@@ -61,7 +61,7 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
                                        &ctx->error));
         for (int d = outer - 1; d >= 0 && ++index[d] == o.spec.dims[d]; d--) index[d] = 0;
     }
-    return syn_ctx_sync(ctx);
+    return ctx->backend->sync(ctx->device, &ctx->error);
 }
 
 /* Whether a row is what its storage was made for, or a new version of that: no view. */
@@ -92,6 +92,7 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
                         name, (unsigned long long)want, bytes);
     if (!syn__storage(ctx, row))
         return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' were released", name);
+    SYN_TRY(syn__await(ctx, row, true));
     return data ? syn__set_data(ctx, row, data) : SYN_OK;
 }
 
@@ -124,19 +125,19 @@ void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep
 
 void syn_drop(syn_ctx *ctx, syn_tensor t) {
     const bool gone = t.id == 0 || (t.tag == ctx->tag && !syn__row(ctx, t));
-    const uint32_t number = gone ? 0 : storage_of(ctx, syn__own_row(ctx, t, "dropped"));
+    const uint32_t number = gone ? 0 : syn__storage_number(ctx, syn__own_row(ctx, t, "dropped"));
     if (number) syn__storage_release(&ctx->storages, number);
 }
 
 void syn_pin(syn_ctx *ctx, syn_tensor t) {
-    const uint32_t row = syn__own_row(ctx, t, "pinned"), number = storage_of(ctx, row);
+    const uint32_t row = syn__own_row(ctx, t, "pinned"), number = syn__storage_number(ctx, row);
     if (number) ctx->storages.at[number].pins++;
     else if (row)
         syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u cannot be pinned: it has no data", t.id);
 }
 
 void syn_unpin(syn_ctx *ctx, syn_tensor t) {
-    const uint32_t row = syn__own_row(ctx, t, "unpinned"), number = storage_of(ctx, row);
+    const uint32_t row = syn__own_row(ctx, t, "unpinned"), number = syn__storage_number(ctx, row);
     if (number && ctx->storages.at[number].pins > 0) syn__storage_unpin(&ctx->storages, number);
     else if (row) syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u is not pinned", t.id);
 }

@@ -134,7 +134,6 @@ void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call) {
     call->n_attr = (int)(syn_intern_entry_bytes(&trace->blobs, n->attrs) / sizeof(syn_attr));
     call->group = n->group ? &trace->groups[n->group - 1] : NULL;
     call->comm = NULL;
-    call->wait_ns = 0;
     call->err = NULL;
 }
 

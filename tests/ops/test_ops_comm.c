@@ -10,6 +10,7 @@ enum { RANKS_MAX = 4 };
  * what to expect. */
 struct plan {
     int size;
+    bool overlap;
     uint64_t seed;
     uint64_t hash[RANKS_MAX];
     bool failed[RANKS_MAX];
@@ -123,6 +124,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     syn_status s = syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err);
     if (s == SYN_OK) s = syn_comm_open_group(comm, 1, "tp0", ranks, plan->size, &group, err);
     if (s == SYN_OK) {
+        syn_ctx_set_overlap(ctx, plan->overlap);
         plan->failed[comm->rank] = !program(ctx, group, plan->size, true);
         s = syn_ctx_check(ctx, err);
         if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(ctx), err);
@@ -133,8 +135,9 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
 }
 
 static void test_worlds(void) {
-    for (int size = 2; size <= RANKS_MAX; size++) {
-        struct plan plan = {.size = size};
+    for (int k = 0; k < 2 * (RANKS_MAX - 1); k++) {
+        const int size = 2 + k / 2;
+        struct plan plan = {.size = size, .overlap = k % 2 == 1};
         syn_error err = {0};
         CHECK_OK(syn_local_run(size, rank_main, &plan, &err), err);
         for (int r = 0; r < size; r++) {
@@ -145,6 +148,7 @@ static void test_worlds(void) {
             CHECK_OK(syn_comm_fake_new(&fake, r, size, &err), err);
             CHECK_OK(syn_comm_open_group(fake, 1, "tp0", ranks, size, &group, &err), err);
             syn_ctx *meta = ref_ctx(SYN_DEVICE_META, fake);
+            syn_ctx_set_overlap(meta, plan.overlap);
             const bool ok = program(meta, group, size, false);
             CHECK_MSG(ok, "%s", syn_ctx_error(meta)->text);
             CHECK_MSG(syn_trace_hash(syn_ctx_trace(meta)) == plan.hash[r], "rank %d of %d", r,
@@ -234,8 +238,10 @@ static void test_without_a_communicator(void) {
     syn_comm_close(fake);
 }
 
-/* Contexts that outlive their ranks: data, trace and groups are there, and nothing is exchanged. */
+/* Contexts that outlive their ranks: data, trace and groups are there, also what was under way at
+   the end, and nothing is exchanged. */
 typedef struct left_behind {
+    bool overlap;
     syn_ctx *ctx;
     syn_tensor sum;
     syn_group *group;
@@ -249,6 +255,7 @@ static syn_status leave_behind(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, 2, &left->group, err));
     SYN_TRY(syn_ctx_new(&left->ctx, SYN_DEVICE_CPU, comm, err));
     const syn_tensor x = syn_input(left->ctx, "x", &spec, values);
+    syn_ctx_set_overlap(left->ctx, left->overlap);
     left->sum = syn_all_reduce(left->ctx, x, SYN_REDUCE_SUM, left->group);
     return syn_ctx_status(left->ctx);
 }
@@ -279,12 +286,14 @@ static void check_left_behind(const left_behind *left, int32_t rank) {
 }
 
 static void test_contexts_outlive_communicators(void) {
-    left_behind left[2] = {{0}};
-    syn_error err = {0};
-    CHECK_OK(syn_local_run(2, leave_behind, left, &err), err);
-    for (int32_t r = 0; r < 2; r++) {
-        check_left_behind(&left[r], r);
-        syn_ctx_free(left[r].ctx);
+    for (int overlap = 0; overlap < 2; overlap++) {
+        left_behind left[2] = {{.overlap = overlap}, {.overlap = overlap}};
+        syn_error err = {0};
+        CHECK_OK(syn_local_run(2, leave_behind, left, &err), err);
+        for (int32_t r = 0; r < 2; r++) {
+            check_left_behind(&left[r], r);
+            syn_ctx_free(left[r].ctx);
+        }
     }
 }
 

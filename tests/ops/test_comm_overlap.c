@@ -1,0 +1,383 @@
+/* Ops that exchange data while the next ones run: the same rows and bits as without, nothing is
+   used before it is there or written over before it was read, and failures reach what is under way.
+   That it goes on meanwhile is shown by programs that could not end otherwise. */
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "syntorch/context_private.h"
+#include "tests/support/fake_ranks.h"
+#include "tests/support/ops_reference.h"
+#include "tests/support/random.h"
+#include "tests/support/test.h"
+
+enum { RANKS_MAX = 3, LARGE = 20000, GO = 5 };
+
+static const syn_spec large = {SYN_F32, 1, {LARGE}};
+
+static syn_status open_all(syn_comm *comm, uint32_t id, syn_group **group, syn_error *err) {
+    const int32_t ranks[RANKS_MAX] = {0, 1, 2};
+    return syn_comm_open_group(comm, id, "all", ranks, comm->size, group, err);
+}
+
+/* A context with overlap and its group. */
+static syn_status begin(syn_comm *comm, syn_ctx **ctx, syn_group **group, syn_error *err) {
+    SYN_TRY(open_all(comm, 1, group, err));
+    SYN_TRY(syn_ctx_new(ctx, SYN_DEVICE_CPU, comm, err));
+    syn_ctx_set_overlap(*ctx, true);
+    return SYN_OK;
+}
+
+static syn_tensor filled(syn_ctx *ctx, const char *name, float value) {
+    static _Thread_local float data[LARGE];
+    for (int i = 0; i < LARGE; i++) data[i] = value;
+    return syn_input(ctx, name, &large, data);
+}
+
+/* NULL: none, after a failure. */
+static const void *buffer_of(const syn_ctx *ctx, syn_tensor t) {
+    const syn_storage *storage = syn__storage(ctx, syn__row(ctx, t));
+    return storage ? storage->data : NULL;
+}
+
+static syn_status all_are(syn_ctx *ctx, syn_tensor t, float want, syn_error *err) {
+    static _Thread_local float data[LARGE];
+    if (syn_tensor_read(ctx, t, data, sizeof data) != SYN_OK) return syn_ctx_check(ctx, err);
+    for (int i = 0; i < LARGE; i++)
+        if (data[i] != want)
+            return SYN_FAIL(err, SYN_E_FORMAT, "element %d is %g, not %g", i, (double)data[i],
+                            (double)want);
+    return SYN_OK;
+}
+
+/* ---- The same as without ---- */
+
+enum { SLOTS = 6, STEPS = 60, WIDTH = 12 };
+
+typedef struct program {
+    uint64_t seed;
+    bool overlap, forget; /* forget: the rows of every ten steps */
+    syn_device device;
+    uint64_t hash[RANKS_MAX];
+    size_t peak_bytes[RANKS_MAX];
+    float values[RANKS_MAX][SLOTS + 1][WIDTH * WIDTH];
+} program;
+
+/* One step: something of slot a (and b) into slot b, whose old tensor is given back at once. */
+static void step(syn_ctx *ctx, const syn_group *group, uint64_t dice, syn_tensor *slots,
+                 syn_tensor *cache, int i) {
+    const syn_tensor a = slots[dice % SLOTS], b = slots[(dice >> 8) % SLOTS];
+    syn_tensor *to = &slots[(dice >> 8) % SLOTS], got;
+    const int axis = (int)(dice >> 16 & 1);
+    switch ((dice >> 20) % 9) {
+    case 0:
+        got = syn_all_reduce(ctx, a, SYN_REDUCE_AVG, group);
+        break;
+    case 1:
+        got = syn_all_reduce(ctx, a, SYN_REDUCE_MAX, group);
+        break;
+    case 2:
+        got = syn_broadcast(ctx, a, (int)((dice >> 24) % (uint64_t)group->size), group);
+        break;
+    case 3: /* the parts of each rank of what others scatter */
+        got = syn_all_gather(ctx, syn_reduce_scatter(ctx, a, SYN_REDUCE_AVG, axis, group), 1 - axis,
+                             group);
+        got = syn_reshape(ctx, got, (const int64_t[]){WIDTH, WIDTH}, 2);
+        break;
+    case 4:
+        syn_send(ctx, a, (group->index + 1) % group->size, i);
+        got = syn_recv(ctx, syn_tensor_spec(ctx, a), (group->index + group->size - 1) % group->size,
+                       i);
+        break;
+    case 5: /* is written over while it may still be read */
+        got = syn_all_reduce(ctx, *cache, SYN_REDUCE_AVG, group);
+        *cache = syn_kv_append(ctx, *cache,
+                               syn_reshape(ctx, a, (const int64_t[]){1, 1, WIDTH, WIDTH}, 4), 0);
+        got = syn_reshape(ctx, got, (const int64_t[]){WIDTH, WIDTH}, 2);
+        break;
+    case 6:
+        got = syn_add(ctx, a, b);
+        break;
+    default:
+        got = syn_scale(ctx, a, -0.75);
+    }
+    bool shared = false; /* a view of another slot, or of itself */
+    for (int k = 0; k < SLOTS; k++) shared = shared || (&slots[k] != to && slots[k].id == b.id);
+    if (!shared) syn_drop(ctx, b);
+    *to = got;
+}
+
+static syn_status program_rank(syn_comm *comm, void *arg, syn_error *err) {
+    program *p = arg;
+    syn_ctx *ctx = NULL;
+    syn_group *groups[2] = {NULL};
+    uint64_t state = p->seed * 7919;
+    syn_tensor slots[SLOTS];
+    const syn_spec spec = {SYN_F32, 2, {WIDTH, WIDTH}}, kept = {SYN_F32, 4, {1, 1, WIDTH, WIDTH}};
+    for (uint32_t g = 0; g < 2; g++) SYN_TRY(open_all(comm, g + 1, &groups[g], err));
+    SYN_TRY(syn_ctx_new(&ctx, p->device, comm, err));
+    syn_ctx_set_overlap(ctx, p->overlap);
+    for (int k = 0; k < SLOTS; k++) {
+        float data[WIDTH * WIDTH];
+        for (int i = 0; i < WIDTH * WIDTH; i++)
+            data[i] = (float)((comm->rank * 31 + k * 7 + i * 3) % 17) - 8;
+        slots[k] = syn_input(ctx, "x", &spec, data);
+    }
+    syn_tensor cache = syn_state(ctx, "cache", &kept);
+    const syn_mark mark = syn_ctx_mark(ctx);
+    for (int i = 0; i < STEPS; i++) {
+        const uint64_t dice = random_u64(&state);
+        step(ctx, groups[dice >> 40 & 1], dice, slots, &cache, i);
+        if (p->forget && i % 10 == 9) syn_forget(ctx, mark, slots, SLOTS);
+    }
+    p->peak_bytes[comm->rank] = syn_ctx_peak_bytes(ctx);
+    syn_status s = syn_ctx_sync(ctx);
+    const size_t bytes = sizeof p->values[0][0];
+    for (int k = 0; k < SLOTS && s == SYN_OK && p->device == SYN_DEVICE_CPU; k++)
+        s = syn_tensor_read(ctx, slots[k], p->values[comm->rank][k], bytes);
+    if (s == SYN_OK && p->device == SYN_DEVICE_CPU)
+        s = syn_tensor_read(ctx, cache, p->values[comm->rank][SLOTS], bytes);
+    s = syn_ctx_check(ctx, err);
+    if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(ctx), err);
+    p->hash[comm->rank] = syn_trace_hash(syn_ctx_trace(ctx));
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void overlap_changes_neither_rows_nor_bits(void) {
+    static program runs[3], meta;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        const int size = 2 + (int)(seed % 2);
+        syn_error err = {0};
+        for (int i = 0; i < 3; i++) {
+            runs[i] = (program){.seed = seed, .overlap = i > 0, .forget = i == 2};
+            meta = runs[i];
+            meta.device = SYN_DEVICE_META;
+            CHECK_OK(syn_local_run(size, program_rank, &runs[i], &err), err);
+            CHECK_OK(fake_run(size, program_rank, &meta, &err), err);
+            for (int r = 0; r < size; r++) {
+                CHECK(meta.hash[r] == runs[0].hash[r] && runs[i].hash[r] == runs[0].hash[r]);
+                CHECK_INT(meta.peak_bytes[r], runs[i].peak_bytes[r]);
+            }
+            CHECK_MSG(memcmp(runs[0].values, runs[i].values, sizeof runs[0].values) == 0,
+                      "seed %d: other bits", (int)seed);
+        }
+    }
+}
+
+/* ---- It goes on meanwhile ---- */
+
+/* Rank 1 comes only after a message that rank 0 sends after its op. */
+static syn_status meanwhile_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    syn_ctx *ctx = NULL;
+    syn_group *group = NULL;
+    SYN_TRY(begin(comm, &ctx, &group, err));
+    const syn_tensor x = filled(ctx, "x", (float)comm->rank + 1);
+    const syn_tensor y = filled(ctx, "y", 7);
+    if (comm->rank == 1) {
+        syn_scale(ctx, syn_recv(ctx, &large, 0, GO), 1); /* waits for it */
+        if (ctx->n_pending != 0) SYN_FAIL(err, SYN_E_FORMAT, "the message was used too early");
+    }
+    const syn_tensor sum = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
+    const syn_tensor twice = syn_add(ctx, y, x); /* reads what the sum reads, too */
+    if (ctx->n_pending != 1) SYN_FAIL(err, SYN_E_FORMAT, "the sum was waited for");
+    if (comm->rank == 0) syn_send(ctx, twice, 1, GO);
+    const syn_tensor view = syn_slice(ctx, sum, 0, 0, LARGE / 2);
+    if (ctx->n_pending != 1) SYN_FAIL(err, SYN_E_FORMAT, "a view waited");
+    syn_scale(ctx, view, 2);
+    if (ctx->n_pending != 0) SYN_FAIL(err, SYN_E_FORMAT, "the sum was used too early");
+    syn_status s = syn_ctx_check(ctx, err);
+    if (s == SYN_OK) s = all_are(ctx, sum, 3, err);
+    if (s == SYN_OK) s = all_are(ctx, twice, (float)comm->rank + 8, err);
+    syn_ctx_free(ctx);
+    return err->code != SYN_OK ? err->code : s;
+}
+
+static void the_next_ops_run_meanwhile(void) {
+    for (int repeat = 0; repeat < 20; repeat++) {
+        syn_error err = {0};
+        CHECK_OK(syn_local_run(2, meanwhile_rank, NULL, &err), err);
+    }
+}
+
+/* What is under way keeps its buffers, released or not; others take them after the wait. */
+static syn_status pinned_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    syn_ctx *ctx = NULL;
+    syn_group *group = NULL;
+    SYN_TRY(begin(comm, &ctx, &group, err));
+    const syn_mark mark = syn_ctx_mark(ctx);
+    const syn_tensor go = filled(ctx, "go", 0);
+    if (comm->rank == 1) syn_scale(ctx, syn_recv(ctx, &large, 0, GO), 1);
+    const syn_tensor x = filled(ctx, "x", (float)comm->rank + 1);
+    const void *of_x = buffer_of(ctx, x);
+    const syn_tensor sum = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
+    const void *of_sum = buffer_of(ctx, sum);
+    syn_drop(ctx, x);
+    for (int i = 0; i < 3; i++) { /* takes every free buffer of the size */
+        const syn_tensor other = filled(ctx, "other", 99);
+        const void *data = buffer_of(ctx, other);
+        if (data == of_x || data == of_sum)
+            SYN_FAIL(err, SYN_E_FORMAT, "a buffer was reused while it was needed");
+    }
+    if (comm->rank == 0) syn_send(ctx, go, 1, GO);
+    const size_t used_bytes = ctx->storages.used_bytes;
+    syn_status s = all_are(ctx, sum, 3, err);
+    if (ctx->storages.used_bytes >= used_bytes)
+        SYN_FAIL(err, SYN_E_FORMAT, "what was dropped is still held");
+    const syn_tensor last = filled(ctx, "last", 0);
+    if (s == SYN_OK && buffer_of(ctx, last) != of_x)
+        SYN_FAIL(err, SYN_E_FORMAT, "the buffer was not reused after the wait");
+    syn_release(ctx, mark, NULL, 0);
+    syn_ctx_free(ctx);
+    return err->code;
+}
+
+static void buffers_under_way_are_not_reused(void) {
+    for (int repeat = 0; repeat < 20; repeat++) {
+        syn_error err = {0};
+        CHECK_OK(syn_local_run(2, pinned_rank, NULL, &err), err);
+    }
+}
+
+/* A result that nobody keeps, and one whose op's name counts. */
+static syn_status dropped_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    syn_ctx *ctx = NULL;
+    syn_group *group = NULL;
+    SYN_TRY(begin(comm, &ctx, &group, err));
+    const syn_tensor x = filled(ctx, "x", 1);
+    for (int i = 0; i < 5; i++) syn_drop(ctx, syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group));
+    if (ctx->n_pending != 5) SYN_FAIL(err, SYN_E_FORMAT, "dropping waited");
+    if (syn_tensor_write(ctx, x, (const float[LARGE]){0}, LARGE * sizeof(float)) == SYN_OK &&
+        ctx->n_pending != 0)
+        SYN_FAIL(err, SYN_E_FORMAT, "an input was written over while it was read");
+    syn_barrier(ctx, group); /* waited for, as nothing tells when it is needed */
+    if (ctx->n_pending != 0) SYN_FAIL(err, SYN_E_FORMAT, "a barrier goes on");
+    const syn_status s = syn_ctx_check(ctx, err);
+    syn_ctx_free(ctx);
+    return err->code != SYN_OK ? err->code : s;
+}
+
+static void what_nobody_keeps_is_waited_for_before_its_input_changes(void) {
+    syn_error err = {0};
+    CHECK_OK(syn_local_run(2, dropped_rank, NULL, &err), err);
+}
+
+static syn_status times_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    syn_ctx *ctx = NULL;
+    syn_group *group = NULL;
+    SYN_TRY(begin(comm, &ctx, &group, err));
+    const syn_trace_time *times = NULL;
+    syn_all_reduce(ctx, filled(ctx, "x", 1), SYN_REDUCE_SUM, group);
+    times = &syn_ctx_trace(ctx)->times[1];
+    if (times->wall_ns > 0) SYN_FAIL(err, SYN_E_FORMAT, "a time is known before the end");
+    const syn_status s = syn_ctx_sync(ctx);
+    times = &syn_ctx_trace(ctx)->times[1];
+    const bool within = times->wall_ns > 0 && times->cpu_ns > 0 && times->wait_ns >= 0 &&
+                        times->wait_ns <= times->wall_ns && times->start_low > 0;
+    if (!within || syn_ctx_trace(ctx)->nodes[1].stream != 1)
+        SYN_FAIL(err, SYN_E_FORMAT, "times or stream of the row are not the exchange's");
+    syn_ctx_free(ctx);
+    return err->code != SYN_OK ? err->code : s;
+}
+
+static void times_are_stored_when_it_is_done(void) {
+    syn_error err = {0};
+    CHECK_OK(syn_local_run(2, times_rank, NULL, &err), err);
+}
+
+/* ---- Failures ---- */
+
+typedef struct failing {
+    int how;
+    syn_error told[2];
+} failing;
+
+/* Rank 1 fails with something under way that rank 0 will not do; or calls something else; or waits,
+   when it is freed, for what never comes. */
+static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
+    failing *f = arg;
+    syn_ctx *ctx = NULL;
+    syn_group *group = NULL;
+    SYN_TRY(begin(comm, &ctx, &group, err));
+    syn_push_scope(ctx, "layer");
+    const syn_tensor x = filled(ctx, "x", 1);
+    const syn_tensor first = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
+    syn_tensor second = {0};
+    if (comm->rank == 0) second = syn_all_reduce(ctx, first, SYN_REDUCE_SUM, group);
+    else if (f->how == 1) second = syn_all_gather(ctx, first, 0, group);
+    else syn_recv(ctx, &large, 0, GO);
+    if (comm->rank == 1 && f->how == 0)
+        syn_add(ctx, x, syn_input(ctx, "y", &(syn_spec){SYN_F32, 1, {3}}, NULL));
+    syn_pop_scope(ctx);
+    if (second.id) syn_scale(ctx, second, 1);
+    const syn_status s = syn_ctx_check(ctx, err);
+    f->told[comm->rank] = *err;
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void failures_reach_what_is_under_way(void) {
+    static const char *const told[3][2] = {
+        {"all_reduce in layer: rank 1 failed: add in layer: ", "add in layer: "},
+        {"all_reduce in layer: rank 0 calls all_reduce(sum, f32, 20000 elements) in group all (#2) "
+         "but rank 1 calls all_gather(f32, 20000 elements)",
+         "all_gather in layer: rank 0 calls all_reduce(sum, f32, 20000 elements) in group all (#2) "
+         "but rank 1 calls all_gather(f32, 20000 elements)"},
+        {"all_reduce in layer: ranks wait for each other: ", ""}};
+    for (int repeat = 0; repeat < 10; repeat++)
+        for (int how = 0; how < 3; how++) {
+            failing f = {.how = how};
+            syn_error err = {0};
+            CHECK(syn_local_run(2, failing_rank, &f, &err) != SYN_OK);
+            for (int r = 0; r < 2; r++) CHECK_HAS(f.told[r].text, told[how][r]);
+        }
+}
+
+static syn_status memory_rank(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    syn_ctx *ctx = NULL;
+    syn_group *group = NULL;
+    SYN_TRY(begin(comm, &ctx, &group, err));
+    const syn_spec spec = {SYN_F32, 2, {4, 4}};
+    syn_tensor x = syn_input(ctx, "x", &spec, (const float[16]){0});
+    const syn_tensor gathered = syn_all_gather(ctx, x, 1, group);
+    syn_send(ctx, x, 1 - comm->rank, GO);
+    x = syn_recv(ctx, &spec, 1 - comm->rank, GO);
+    syn_reduce_scatter(ctx, gathered, SYN_REDUCE_SUM, 1, group);
+    syn_scale(ctx, x, 2);
+    syn_status s = syn_ctx_sync(ctx);
+    if (s != SYN_OK) s = syn_ctx_check(ctx, err);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void out_of_memory_at_any_step_is_a_sentence(void) {
+    for (uint64_t n = 0; n < 2000; n++) {
+        syn_error err = {0};
+        syn_memory_fail_after(n);
+        const syn_status status = syn_local_run(2, memory_rank, NULL, &err);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (status == SYN_OK) return;
+        CHECK_MSG(status == SYN_E_NOMEM, "step %d: %s", (int)n, err.text);
+    }
+    CHECK_MSG(false, "the run never succeeded");
+}
+
+static const test_case cases[] = {
+    {"overlap_changes_neither_rows_nor_bits", overlap_changes_neither_rows_nor_bits},
+    {"the_next_ops_run_meanwhile", the_next_ops_run_meanwhile},
+    {"buffers_under_way_are_not_reused", buffers_under_way_are_not_reused},
+    {"what_nobody_keeps_is_waited_for_before_its_input_changes",
+     what_nobody_keeps_is_waited_for_before_its_input_changes},
+    {"times_are_stored_when_it_is_done", times_are_stored_when_it_is_done},
+    {"failures_reach_what_is_under_way", failures_reach_what_is_under_way},
+    {"out_of_memory_at_any_step_is_a_sentence", out_of_memory_at_any_step_is_a_sentence},
+};
+
+int main(int argc, char **argv) {
+    alarm(300);
+    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
+}

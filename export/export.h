@@ -40,7 +40,6 @@ void syn_copies_free(syn_copied_ranks *copies);
 typedef struct syn_exporter {
     const char *name;      /* "json" */
     const char *extension; /* "json": without dot */
-    const char *summary;   /* one line for --help */
     syn_status (*write)(const syn_graph *graph, const syn_export_options *options, syn_sink *sink,
                         syn_error *err);
 } syn_exporter;

@@ -5,9 +5,9 @@
 #include <string.h>
 
 static const syn_exporter *const exporters[] = {
-    &syn_export_json,   &syn_export_graphml, &syn_export_dot,
-    &syn_export_svg,    &syn_export_png,     &syn_export_et,
-    &syn_export_chakra, &syn_export_chrome,  NULL,
+    &syn_export_png,     &syn_export_svg,    &syn_export_dot,
+    &syn_export_graphml, &syn_export_json,   &syn_export_chakra,
+    &syn_export_et,      &syn_export_chrome, NULL,
 };
 
 const syn_exporter *const *syn_exporters(void) {

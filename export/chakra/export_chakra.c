@@ -77,5 +77,4 @@ static syn_status write_all(const syn_graph *graph, const syn_export_options *op
     return status;
 }
 
-const syn_exporter syn_export_chakra = {
-    "chakra", "chakra.json", "Chakra nodes of all ranks in protobuf's JSON form", write_all};
+const syn_exporter syn_export_chakra = {"chakra", "chakra.json", write_all};

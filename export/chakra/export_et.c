@@ -62,8 +62,7 @@ static syn_status write_one(const syn_graph *graph, const syn_export_options *op
     return write_rank(graph, rank, options, sink, err);
 }
 
-const syn_exporter syn_export_et = {
-    "et", "et", "Chakra execution trace of one rank, for simulators", write_one};
+const syn_exporter syn_export_et = {"et", "et", write_one};
 
 /* ---- Groups ---- */
 

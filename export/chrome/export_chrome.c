@@ -374,5 +374,4 @@ static syn_status write_chrome(const syn_graph *graph, const syn_export_options 
     return status;
 }
 
-const syn_exporter syn_export_chrome = {
-    "chrome", "trace.json", "Chrome trace events for Perfetto, all ranks", write_chrome};
+const syn_exporter syn_export_chrome = {"chrome", "trace.json", write_chrome};

@@ -442,5 +442,4 @@ static syn_status write_graphml(const syn_graph *graph, const syn_export_options
     return status;
 }
 
-const syn_exporter syn_export_graphml = {
-    "graphml", "graphml", "GraphML for networkx, yEd and Gephi, all ranks", write_graphml};
+const syn_exporter syn_export_graphml = {"graphml", "graphml", write_graphml};

@@ -448,5 +448,4 @@ static syn_status write_json(const syn_graph *graph, const syn_export_options *o
     return status;
 }
 
-const syn_exporter syn_export_json = {
-    "json", "json", "NetworkX node-link JSON, all ranks, without loss", write_json};
+const syn_exporter syn_export_json = {"json", "json", write_json};

@@ -68,8 +68,6 @@ static syn_status write_png(const syn_graph *graph, const syn_export_options *op
     return write_picture(graph, options, "png", sink, err);
 }
 
-const syn_exporter syn_export_dot = {
-    "dot", "dot", "the picture as DOT text with positions, for graphviz (neato -n2)", write_dot};
-const syn_exporter syn_export_svg = {
-    "svg", "svg", "picture that scales, with details under the mouse pointer", write_svg};
-const syn_exporter syn_export_png = {"png", "png", "picture in pixels", write_png};
+const syn_exporter syn_export_dot = {"dot", "dot", write_dot};
+const syn_exporter syn_export_svg = {"svg", "svg", write_svg};
+const syn_exporter syn_export_png = {"png", "png", write_png};

@@ -12,14 +12,14 @@ static struct arguments {
     bool comm, no_fold, all_ranks;
 } args = {.nx_key = "both", .copies = "auto", .rank = -1};
 
+static char format_help[256];
+
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "FILE",
      "node-link JSON (tensor_trace_graph.json), Chakra JSON or a .et file", 0, 0},
     {"output", CLI_TEXT, &args.output, "FILE",
      "what to write; - is standard output. For et over several ranks: FILE.<rank>.et", 0, 0},
-    {"format", CLI_TEXT, &args.format, "NAME",
-     "png, svg, dot, graphml, json, chakra, et or chrome; default: from the output's extension", 0,
-     0},
+    {"format", CLI_TEXT, &args.format, "NAME", format_help, 0, 0},
     {"rank", CLI_INT, &args.rank, "R",
      "only this rank; -1: all, or the first for formats of one rank", -1, 2147483647.0},
     {"all_ranks", CLI_FLAG, &args.all_ranks, NULL,
@@ -105,23 +105,36 @@ static syn_status write_output(const syn_graph *graph, const syn_exporter *expor
     return s;
 }
 
+/* "png, svg and dot": all there are. */
+static const char *formats(const char *before_last) {
+    static char text[sizeof format_help / 2];
+    const syn_exporter *const *e = syn_exporters();
+    size_t n = 0;
+    for (size_t i = 0; e[i]; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s",
+                              i == 0     ? ""
+                              : e[i + 1] ? ", "
+                                         : before_last,
+                              e[i]->name);
+    return text;
+}
+
 static int choose_format(const syn_exporter **out) {
     *out = args.format ? syn_exporter_by_name(args.format) : syn_exporter_by_path(args.output);
     if (*out) return CLI_RUN;
     if (args.format)
-        return cli_fail(&program, CLI_USAGE,
-                        "there is no format '%s'; there are png, svg, dot, graphml, json, chakra, "
-                        "et and chrome",
-                        args.format);
+        return cli_fail(&program, CLI_USAGE, "there is no format '%s'; there are %s", args.format,
+                        formats(" and "));
     return cli_fail(&program, CLI_USAGE,
-                    "'%s' has no extension that names a format; give --format png, svg, dot, "
-                    "graphml, json, chakra, et or chrome",
-                    args.output);
+                    "'%s' has no extension that names a format; give --format %s", args.output,
+                    formats(" or "));
 }
 
 int command_export(int argc, char **argv) {
     syn_error err = {0};
     const syn_exporter *exporter = NULL;
+    snprintf(format_help, sizeof format_help, "%s; default: from the output's extension",
+             formats(" or "));
     int code = cli_parse(&program, argc, argv);
     if (code != CLI_RUN) return code;
     if (!args.input || !args.output)

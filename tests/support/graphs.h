@@ -9,7 +9,7 @@
 
 #include "syntorch/graph.h"
 
-/* Members of a node: no communication, no times. */
+/* Members of a node that has no times. */
 #define NO_TIMES                                                            \
     .start_ns = SYN_NO_TIME, .wall_ns = SYN_NO_TIME, .cpu_ns = SYN_NO_TIME, \
     .wait_ns = SYN_NO_TIME, .predicted_ns = SYN_NO_TIME

@@ -70,14 +70,6 @@ void syn__et_dag_close(syn__et_dag *dag);
 syn_status syn__et_dag_cycle(const syn__et_dag *dag, const syn__et_scan *scan, uint32_t **out,
                              uint32_t *n, syn_error *err) SYN_MUST_USE;
 
-/* ---- Attributes ---- */
-
-/* The value of an integer member, clamped to int64; false for every other member. */
-bool syn__et_attr_integer(const syn__et_attr *a, int64_t *out);
-/* Short names without what all types share: "COMP", "COLL"; "type 8" is NULL. */
-const char *syn__et_short_type(uint32_t type);
-const char *syn__et_collective_name(int64_t comm_type); /* "ALL_REDUCE"; NULL beyond the schema */
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,7 +1,6 @@
-/* The order of a scanned trace's nodes, and what its attributes say. */
+/* The order of a scanned trace's nodes. */
 #include "export/chakra/check/et_scan.h"
 #include "syntorch/memory.h"
-#include "syntorch/types.h"
 
 static syn_status no_memory(size_t n, syn_error *err) {
     return SYN_FAIL_NOMEM(err, n * sizeof(uint32_t), "the order of a trace's nodes");
@@ -86,35 +85,4 @@ syn_status syn__et_dag_cycle(const syn__et_dag *dag, const syn__et_scan *scan, u
     *out = path;
     syn_free(step);
     return SYN_OK;
-}
-
-/* ---- Attributes ---- */
-
-bool syn__et_attr_integer(const syn__et_attr *a, int64_t *out) {
-    if (a->field == SYN__ET_NONE || syn__et_is_list(a->field)) return false;
-    const syn__et_type *type = syn__et_type_of(a->field);
-    if (type->form != SYN__ET_FORM_INT && type->form != SYN__ET_FORM_BOOL) return false;
-    const bool beyond = !type->is_signed && a->bits > INT64_MAX;
-    *out = beyond ? INT64_MAX : (int64_t)a->bits;
-    return true;
-}
-
-const char *syn__et_short_type(uint32_t type) {
-    static const char *const names[SYN__ET_NODE_TYPES] = {
-        "INVALID", "METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "SEND", "RECV", "COLL"};
-    return type < SYN__ET_NODE_TYPES ? names[type] : NULL;
-}
-
-const char *syn__et_collective_name(int64_t comm_type) {
-    static const struct {
-        int64_t comm_type;
-        const char *name;
-    } known[] = {
-#define SYN_X(id, name, chakra) {chakra, #id},
-        SYN_COMM_KIND_LIST(SYN_X)
-#undef SYN_X
-    };
-    for (size_t i = 0; comm_type >= 0 && i < sizeof known / sizeof known[0]; i++)
-        if (known[i].comm_type == comm_type) return known[i].name;
-    return NULL;
 }

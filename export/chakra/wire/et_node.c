@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "syntorch/memory.h"
+#include "syntorch/types.h"
 
 /* ---- Element types, in the order of their field numbers 3, 5, 7, ... ---- */
 
@@ -53,6 +54,35 @@ const char *syn__et_node_type_name(uint32_t type) {
         "INVALID_NODE", "METADATA_NODE",  "MEM_LOAD_NODE",  "MEM_STORE_NODE",
         "COMP_NODE",    "COMM_SEND_NODE", "COMM_RECV_NODE", "COMM_COLL_NODE"};
     return type < SYN__ET_NODE_TYPES ? names[type] : NULL;
+}
+
+const char *syn__et_short_type(uint32_t type) {
+    static const char *const names[SYN__ET_NODE_TYPES] = {
+        "INVALID", "METADATA", "MEM_LOAD", "MEM_STORE", "COMP", "SEND", "RECV", "COLL"};
+    return type < SYN__ET_NODE_TYPES ? names[type] : NULL;
+}
+
+const char *syn__et_collective_name(int64_t comm_type) {
+    static const struct {
+        int64_t comm_type;
+        const char *name;
+    } known[] = {
+#define SYN_X(id, name, chakra) {chakra, #id},
+        SYN_COMM_KIND_LIST(SYN_X)
+#undef SYN_X
+    };
+    for (size_t i = 0; comm_type >= 0 && i < sizeof known / sizeof known[0]; i++)
+        if (known[i].comm_type == comm_type) return known[i].name;
+    return NULL;
+}
+
+bool syn__et_attr_integer(const syn__et_attr *a, int64_t *out) {
+    if (a->field == SYN__ET_NONE || syn__et_is_list(a->field)) return false;
+    const syn__et_type *type = syn__et_type_of(a->field);
+    if (type->form != SYN__ET_FORM_INT && type->form != SYN__ET_FORM_BOOL) return false;
+    const bool beyond = !type->is_signed && a->bits > INT64_MAX;
+    *out = beyond ? INT64_MAX : (int64_t)a->bits;
+    return true;
 }
 
 /* ---- Writing ----

@@ -73,6 +73,9 @@ uint64_t syn__et_value_bits(const syn__et_type *type, uint64_t wire);
 double syn__et_float_of(const syn__et_type *type, uint64_t bits);
 bool syn__et_float_bits(const syn__et_type *type, double value, uint64_t *bits);
 const char *syn__et_node_type_name(uint32_t type); /* NULL beyond the schema */
+/* Short names without what all types share: "COMP", "COLL"; "type 8" is NULL. */
+const char *syn__et_short_type(uint32_t type);
+const char *syn__et_collective_name(int64_t comm_type); /* "ALL_REDUCE"; NULL beyond the schema */
 
 /* Walks the elements of a list message, packed or not, and passes over what is damaged. */
 typedef struct syn__et_list {
@@ -95,6 +98,9 @@ typedef struct syn__et_attr {
     uint64_t bits;
     syn__str data; /* string, bytes; the wire form of a list message */
 } syn__et_attr;
+
+/* The value of an integer member, clamped to int64; false for every other member. */
+bool syn__et_attr_integer(const syn__et_attr *a, int64_t *out);
 
 typedef struct syn__et_io {
     bool present;

@@ -276,7 +276,7 @@ static int check_options(syn_error *err) {
 
 /* Whether what the model does has no use for an option that was given. */
 static int check_task(void) {
-    const char *sentence = run.task->refuses(&args);
+    const char *sentence = run.task->refuses ? run.task->refuses(&args) : NULL;
     return sentence ? cli_fail(&program, CLI_USAGE, "%s", sentence) : CLI_RUN;
 }
 

@@ -143,25 +143,11 @@ static void want_alike(syn_model *m, syn_tensor t, syn_tensor x, syn_dtype dtype
 }
 
 static void check_inputs(syn_model *m, syn_tensor x, syn_tensor types, syn_tensor mask) {
-    syn_ctx *ctx = m->ctx;
-    const syn_spec *spec = syn_tensor_spec(ctx, x);
-    const bool embed = m->part.embed;
-    char text[SYN_SPEC_TEXT];
-    if (syn_ctx_status(ctx) != SYN_OK) return;
-    if (embed &&
-        (spec->dtype != SYN_I32 || spec->rank != 2 || spec->dims[0] < 1 || spec->dims[1] < 1)) {
-        syn_ctx_fail(ctx, SYN_E_SHAPE, "tokens must be i32 (batch, tokens), not %s",
-                     syn_spec_text(spec, text, sizeof text));
-    } else if (!embed &&
-               (spec->dtype != SYN_F32 || spec->rank != 3 || spec->dims[2] != m->config.n_embd)) {
-        syn_ctx_fail(ctx, SYN_E_SHAPE,
-                     "what layer %lld takes must be f32 (batch, tokens, %lld), not %s",
-                     (long long)m->part.first_layer, (long long)m->config.n_embd,
-                     syn_spec_text(spec, text, sizeof text));
-    } else if (spec->dims[1] > m->config.n_positions) {
-        syn_ctx_fail(ctx, SYN_E_SHAPE, "%lld tokens exceed the %lld positions of %s",
-                     (long long)spec->dims[1], (long long)m->config.n_positions, m->config.name);
-    }
+    if (!syn__model_takes(m, x, 1)) return;
+    const int64_t n = syn_tensor_dim(m->ctx, x, 1);
+    if (n > m->config.n_positions)
+        syn_ctx_fail(m->ctx, SYN_E_SHAPE, "%lld tokens exceed the %lld positions of %s",
+                     (long long)n, (long long)m->config.n_positions, m->config.name);
     want_alike(m, types, x, SYN_I32, "token types");
     want_alike(m, mask, x, SYN_F32, "the padding mask");
 }

@@ -119,33 +119,21 @@ syn_tensor syn__causal_positions(syn_model *m, int64_t n) {
     return at;
 }
 
-/* Tokens (B, T), or what the part before gave, (B, T, C), which fit the caches. */
+/* Whether x fits the caches. */
 static bool fits(const syn_model *m, syn_tensor x) {
-    syn_ctx *ctx = m->ctx;
-    const syn_spec *spec = syn_tensor_spec(ctx, x);
-    const bool embed = m->part.embed;
-    char text[SYN_SPEC_TEXT];
-    if (syn_ctx_status(ctx) != SYN_OK) return false;
+    if (syn_ctx_status(m->ctx) != SYN_OK) return false;
     if (m->max_tokens == 0) {
-        syn_ctx_fail(ctx, SYN_E_INVALID, "a model's forward step needs syn_causal_begin before it");
-    } else if (embed && (spec->rank != 2 || spec->dtype != SYN_I32)) {
-        syn_ctx_fail(ctx, SYN_E_SHAPE, "tokens must be i32 (batch, tokens), not %s",
-                     syn_spec_text(spec, text, sizeof text));
-    } else if (!embed &&
-               (spec->rank != 3 || spec->dtype != SYN_F32 || spec->dims[2] != m->config.n_embd)) {
-        syn_ctx_fail(ctx, SYN_E_SHAPE,
-                     "what layer %lld takes must be f32 (batch, tokens, %lld), not %s",
-                     (long long)m->part.first_layer, (long long)m->config.n_embd,
-                     syn_spec_text(spec, text, sizeof text));
-    } else if (spec->dims[0] != m->batch || spec->dims[1] < 1 ||
-               spec->dims[1] > m->max_tokens - m->position) {
-        syn_ctx_fail(ctx, SYN_E_SHAPE,
-                     "%lld tokens of %lld sequences at position %lld do not fit %lld of %lld",
-                     (long long)spec->dims[1], (long long)spec->dims[0], (long long)m->position,
-                     (long long)m->max_tokens, (long long)m->batch);
-    } else {
-        return true;
+        syn_ctx_fail(m->ctx, SYN_E_INVALID,
+                     "a model's forward step needs syn_causal_begin before it");
+        return false;
     }
+    if (!syn__model_takes(m, x, 0)) return false;
+    const int64_t *n = syn_tensor_spec(m->ctx, x)->dims;
+    if (n[0] == m->batch && n[1] >= 1 && n[1] <= m->max_tokens - m->position) return true;
+    syn_ctx_fail(m->ctx, SYN_E_SHAPE,
+                 "%lld tokens of %lld sequences at position %lld do not fit %lld of %lld",
+                 (long long)n[1], (long long)n[0], (long long)m->position, (long long)m->max_tokens,
+                 (long long)m->batch);
     return false;
 }
 

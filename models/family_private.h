@@ -119,6 +119,9 @@ struct syn_model {
 
 int syn__model_tp(const syn_model *m);
 int64_t syn__model_depth(const syn_model *m); /* D, of a head */
+/* Whether x is what the part takes: tokens (B, T) i32, or, without the embedding, (B, T, C) f32; B
+   and T at least `least`. If not, the context fails. */
+bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least);
 /* x (B, T, C) through all layers of the part. Behind each all that was made since the mark is
    released but its result. */
 syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark);

@@ -198,6 +198,24 @@ int64_t syn__model_depth(const syn_model *m) {
     return m->config.n_embd / m->config.n_head;
 }
 
+bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least) {
+    const syn_spec *s = syn_tensor_spec(m->ctx, x);
+    const bool embed = m->part.embed;
+    char text[SYN_SPEC_TEXT];
+    if (syn_ctx_status(m->ctx) != SYN_OK) return false;
+    if (s->dtype == (embed ? SYN_I32 : SYN_F32) && s->rank == (embed ? 2 : 3) &&
+        (embed || s->dims[2] == m->config.n_embd) && s->dims[0] >= least && s->dims[1] >= least)
+        return true;
+    (void)syn_spec_text(s, text, sizeof text);
+    if (embed)
+        syn_ctx_fail(m->ctx, SYN_E_SHAPE, "tokens must be i32 (batch, tokens), not %s", text);
+    else
+        syn_ctx_fail(m->ctx, SYN_E_SHAPE,
+                     "what layer %lld takes must be f32 (batch, tokens, %lld), not %s",
+                     (long long)m->part.first_layer, (long long)m->config.n_embd, text);
+    return false;
+}
+
 syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                            const char *label) {
     x = syn_layernorm(m->ctx, x, norm->weight, norm->bias, m->config.norm_epsilon);

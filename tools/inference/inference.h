@@ -29,7 +29,7 @@ typedef struct inference_text {
 typedef struct inference_task {
     const char *prompt; /* without an option that gives one */
     unsigned heads;     /* that it needs, see syn_model_options */
-    /* Options that mean nothing to it: a sentence, else NULL. */
+    /* Options that mean nothing to it: a sentence, else NULL. NULL itself: there are none. */
     const char *(*refuses)(const inference_args *args);
     /* Allocates run->work; the tokenizer and the weights are open. */
     syn_status (*begin)(inference *run, syn_error *err);

@@ -18,11 +18,6 @@ static continuation *work_of(const inference *run) {
     return run->work;
 }
 
-static const char *refuses(const inference_args *args) {
-    (void)args;
-    return NULL;
-}
-
 /* ---- before ---------------------------------------------------------------------------------- */
 
 /* prompt_tokens 0: nobody knows yet how many. */
@@ -249,7 +244,6 @@ static void free_all(inference *run) {
 }
 
 const inference_task inference_generate = {.prompt = "Once upon a time",
-                                           .refuses = refuses,
                                            .begin = begin,
                                            .encode = encode,
                                            .lay_out = lay_out,

@@ -3,8 +3,8 @@
 #include "comm/comm.h"
 #include "models/bert.h"
 #include "syntorch/half.h"
-#include "syntorch/mesh.h"
 #include "tests/support/bert_reference.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 #define LIMIT     1e-5 /* relative to the largest of an output */
@@ -158,31 +158,25 @@ static bool own_shards(const struct job *job, const ref_model *full, syn_ctx *ct
     return same;
 }
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
-    syn_mesh mesh;
-    syn_ctx *ctx = NULL;
     syn_model *bert = NULL;
     int64_t n[OUTPUTS], total = 0;
     sizes_of(job, n);
     for (int i = 0; i < OUTPUTS; i++) total += n[i];
-    float *to = job->out[comm->rank] = calloc((size_t)total, sizeof *to);
+    float *to = job->out[me->index] = calloc((size_t)total, sizeof *to);
     if (!to) return SYN_FAIL_NOMEM(err, 0, "outputs");
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_model_options how = {.tp = mesh.group[SYN_AXIS_TP],
+    const syn_model_options how = {.tp = me->tp,
                                    .heads = ALL_HEADS,
                                    .fused_attention = job->fused,
                                    .seed = 7,
                                    .weight_dtype = job->dtype};
-    syn_status s = syn_model_new(&bert, ctx, &job->config, &how, err);
+    syn_status s = syn_model_new(&bert, me->ctx, &job->config, &how, err);
     if (s == SYN_OK && own_weights)
-        job->odd_shard[comm->rank] = !own_shards(job, &own_weights->weights, ctx, comm->rank);
-    if (s == SYN_OK && job->weights) s = load(job->weights, ctx, comm->rank, job->tp);
-    if (s == SYN_OK) s = feed(job, bert, ctx, to);
-    if (s != SYN_OK) syn_ctx_check(ctx, err);
+        job->odd_shard[me->index] = !own_shards(job, &own_weights->weights, me->ctx, me->index);
+    if (s == SYN_OK && job->weights) s = load(job->weights, me->ctx, me->index, job->tp);
+    if (s == SYN_OK) s = feed(job, bert, me->ctx, to);
     syn_model_free(bert);
-    syn_ctx_free(ctx);
     return s;
 }
 
@@ -220,7 +214,7 @@ static double job_error(struct job *job, const bref_model *m) {
     double worst = 0;
     int64_t n[OUTPUTS];
     sizes_of(job, n);
-    if (syn_local_run(job->tp, run_rank, job, &err) != SYN_OK) {
+    if (run_ranks(job->tp, run_rank, job, &err) != SYN_OK) {
         fprintf(stderr, "%s\n", err.text);
         worst = INFINITY;
     }

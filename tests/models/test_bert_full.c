@@ -2,8 +2,8 @@
    the door that checkpoints come in by: tests/reference/make_full_fixture.py has it. */
 #include "comm/comm.h"
 #include "models/bert.h"
-#include "syntorch/mesh.h"
 #include "tests/support/full_formula.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 #define LIMIT 2e-5 /* relative to the largest; HuggingFace's own f32: 5e-6 */
@@ -110,35 +110,29 @@ static syn_status compare(const bfix_batch *batch, syn_model *bert, double *wors
     return s;
 }
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
     const syn_param_source source = {full_read, (void *)&formula};
-    syn_mesh mesh;
-    syn_ctx *ctx = NULL;
     syn_model *bert = NULL;
     syn_model_config config;
     double worst = 0;
     SYN_TRY(syn_model_config_preset(&config, "bert-base-uncased", err));
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    syn_ctx_set_param_source(ctx, &source);
-    const syn_model_options how = {.tp = mesh.group[SYN_AXIS_TP],
+    syn_ctx_set_param_source(me->ctx, &source);
+    const syn_model_options how = {.tp = me->tp,
                                    .heads = SYN_BERT_MLM | SYN_BERT_NSP,
                                    .fused_attention = job->fused,
                                    .weight_dtype = job->dtype};
-    syn_status s = syn_model_new(&bert, ctx, &config, &how, err);
+    syn_status s = syn_model_new(&bert, me->ctx, &config, &how, err);
     for (int i = 0; i < 2 && s == SYN_OK; i++) s = compare(&fixture.batches[i], bert, &worst);
-    if (s != SYN_OK) syn_ctx_check(ctx, err);
-    if (comm->rank == 0) job->worst = worst;
+    if (me->index == 0) job->worst = worst;
     syn_model_free(bert);
-    syn_ctx_free(ctx);
     return s;
 }
 
 static void check(struct job job) {
     syn_error err = {0};
     CHECK(read_fixture());
-    CHECK_OK(syn_local_run(job.tp, run_rank, &job, &err), err);
+    CHECK_OK(run_ranks(job.tp, run_rank, &job, &err), err);
     CHECK_MSG(job.worst > 0 && job.worst <= LIMIT, "tp %d, fused %d, %s: error %g", job.tp,
               job.fused, syn_dtype_name(job.dtype), job.worst);
 }

@@ -3,10 +3,10 @@
 #include "comm/comm.h"
 #include "models/bert.h"
 #include "models/weights.h"
-#include "syntorch/mesh.h"
 #include "tests/support/bert_fixture.h"
 #include "tests/support/files.h"
 #include "tests/support/gpt_reference.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 /* Relative to the largest, for every type of weights: the results were computed from the stored
@@ -109,22 +109,15 @@ static syn_status run_model(struct job *job, syn_ctx *ctx, const syn_group *tp, 
     if (s == SYN_OK) s = syn_weights_finish(reader, NULL, err);
     if (s == SYN_OK) {
         s = compare(job, bert, &job->worst[rank]);
-        if (s != SYN_OK) syn_ctx_check(ctx, err);
     }
     syn_model_free(bert);
     syn_weights_reader_free(reader);
     return s;
 }
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
-    syn_mesh mesh;
-    syn_ctx *ctx = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_status s = run_model(job, ctx, mesh.group[SYN_AXIS_TP], comm->rank, err);
-    syn_ctx_free(ctx);
-    return s;
+    return run_model(job, me->ctx, me->tp, me->index, err);
 }
 
 static syn_status open_job(struct job *job, const char *folder, syn_weights **weights,
@@ -150,7 +143,7 @@ static void every_checkpoint_agrees(void) {
             for (int run = 0; run < 6; run++) {
                 job.tp = 1 << run % 3;
                 job.fused = run / 3;
-                const syn_status s = syn_local_run(job.tp, run_rank, &job, &err);
+                const syn_status s = run_ranks(job.tp, run_rank, &job, &err);
                 if (s != SYN_OK) worst = INFINITY;
                 for (int r = 0; r < job.tp; r++) worst = fmax(worst, job.worst[r]);
             }

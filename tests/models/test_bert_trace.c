@@ -3,8 +3,7 @@
    al. 2021, sec. 3; Shoeybi et al. 2019, sec. 3). */
 #include "models/bert.h"
 #include "syntorch/memory.h"
-#include "syntorch/mesh.h"
-#include "tests/support/fake_ranks.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 enum { MAX_TP = 8, PICKED = 3 };
@@ -34,7 +33,6 @@ struct sums {
 /* A run on all ranks; the contexts keep the traces. */
 struct job {
     syn_model_config config;
-    syn_device device;
     int tp;
     bool fused, types, mask, all_words;
     syn_dtype dtype;
@@ -44,14 +42,11 @@ struct job {
     struct sums sums[MAX_TP]; /* by sum_up */
 };
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
-    syn_mesh mesh;
     syn_model *bert = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
-    SYN_TRY(syn_ctx_new(&job->ctx[comm->rank], job->device, comm, err));
-    syn_ctx *ctx = job->ctx[comm->rank];
-    const syn_model_options how = {.tp = mesh.group[SYN_AXIS_TP],
+    syn_ctx *ctx = me->ctx;
+    const syn_model_options how = {.tp = me->tp,
                                    .heads = ALL_HEADS,
                                    .fused_attention = job->fused,
                                    .seed = job->seed,
@@ -67,48 +62,22 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_tensor hidden = syn_bert_forward(bert, tokens, types, mask);
     (void)syn_bert_nsp(bert, syn_bert_pooled(bert, hidden));
     (void)syn_bert_mlm(bert, hidden, at);
-    const syn_status s = syn_ctx_check(ctx, err);
     syn_model_free(bert);
-    return s;
+    return SYN_OK;
 }
 
-static bool run(struct job *job, bool fake) {
+static bool run(struct job *job, syn_device device, int how) {
     syn_error err = {0};
-    const syn_status s = (fake ? fake_run : syn_local_run)(job->tp, run_rank, job, &err);
-    if (s != SYN_OK) fprintf(stderr, "%s\n", err.text);
-    for (int r = 0; r < job->tp && s == SYN_OK; r++)
-        if (syn_trace_verify(syn_ctx_trace(job->ctx[r]), &err) != SYN_OK) {
-            fprintf(stderr, "%s\n", err.text);
-            return false;
-        }
-    return s == SYN_OK;
+    const bool ok = keep_ranks(job->tp, device, how, run_rank, job, job->ctx, &err) == SYN_OK;
+    if (!ok) fprintf(stderr, "%s\n", err.text);
+    return ok;
 }
 
 static void drop(struct job *job) {
-    for (int r = 0; r < MAX_TP; r++) {
-        syn_ctx_free(job->ctx[r]);
-        job->ctx[r] = NULL;
-    }
+    drop_ranks(MAX_TP, job->ctx);
 }
 
 /* ---- the same trace everywhere --------------------------------------------------------------- */
-
-/* Hash of every rank; false if the run fails. */
-static bool hashes(struct job job, syn_device device, bool fake, uint64_t out[MAX_TP]) {
-    job.device = device;
-    const bool ok = run(&job, fake);
-    for (int r = 0; r < job.tp && ok; r++) out[r] = syn_trace_hash(syn_ctx_trace(job.ctx[r]));
-    drop(&job);
-    return ok;
-}
-
-static bool same_everywhere(const struct job *job, uint64_t out[MAX_TP]) {
-    uint64_t a[MAX_TP], b[MAX_TP];
-    bool ok = hashes(*job, SYN_DEVICE_CPU, false, out) && hashes(*job, SYN_DEVICE_META, false, a) &&
-              hashes(*job, SYN_DEVICE_META, true, b);
-    for (int r = 0; r < job->tp; r++) ok = ok && out[r] == a[r] && out[r] == b[r];
-    return ok;
-}
 
 static void one_trace_on_every_device_and_communicator(void) {
     uint64_t seen[128];
@@ -124,9 +93,9 @@ static void one_trace_on_every_device_and_communicator(void) {
                           .batch = 2,
                           .n_tokens = 5};
         uint64_t hash[MAX_TP], other[MAX_TP];
-        CHECK_MSG(same_everywhere(&job, hash), "case %d: the traces differ", i);
+        CHECK_MSG(same_traces(job.tp, run_rank, &job, hash), "case %d: the traces differ", i);
         job.seed = 99; /* no part of the hash */
-        CHECK(hashes(job, SYN_DEVICE_CPU, false, other));
+        CHECK(trace_hashes(job.tp, SYN_DEVICE_CPU, IN_THREADS, run_rank, &job, other));
         CHECK(other[0] == hash[0]);
         seen[n++] = hash[0];
         if (job.tp > 1) seen[n++] = hash[1];
@@ -145,8 +114,8 @@ static void a_preset_traces_alike_on_cpu_and_meta(void) {
         CHECK_OK(syn_model_config_preset(&job.config, "bert-base-uncased", &err), err);
         job.dtype = tp == 2 ? SYN_BF16 : SYN_F32;
         job.config.n_layer = 2; /* the others repeat them */
-        CHECK(hashes(job, SYN_DEVICE_CPU, false, cpu));
-        CHECK(hashes(job, SYN_DEVICE_META, true, meta));
+        CHECK(trace_hashes(job.tp, SYN_DEVICE_CPU, IN_THREADS, run_rank, &job, cpu));
+        CHECK(trace_hashes(tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, &job, meta));
         for (int r = 0; r < tp; r++) CHECK_MSG(cpu[r] == meta[r], "tp %d, rank %d", tp, r);
     }
 }
@@ -242,14 +211,13 @@ static void check_sums(const struct job *job) {
 static void costs_are_those_of_the_formulas(void) {
     for (int i = 0; i < 16; i++) {
         struct job job = {.config = small,
-                          .device = SYN_DEVICE_META,
                           .tp = 1 << i % 4,
                           .fused = i / 4 % 2,
                           .all_words = i / 8,
                           .batch = 1 + i % 3,
                           .n_tokens = 7};
         const int before = test_failures;
-        CHECK(run(&job, true) && sum_up(&job));
+        CHECK(run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT) && sum_up(&job));
         check_sums(&job);
         drop(&job);
         CHECK_MSG(test_failures == before, "case %d: tp %d, fused %d", i, job.tp, job.fused);
@@ -273,13 +241,13 @@ static int64_t distinct_params(const struct job *job) {
 static void presets_have_their_sizes(void) {
     for (size_t i = 0; syn_model_preset(i); i++)
         for (int tp = 1; tp <= 8; tp *= 2) {
-            struct job job = {
-                .device = SYN_DEVICE_META, .tp = tp, .mask = true, .batch = 2, .n_tokens = 100};
+            struct job job = {.tp = tp, .mask = true, .batch = 2, .n_tokens = 100};
             syn_error err = {0};
             const char *name = syn_model_preset(i);
             CHECK_OK(syn_model_config_preset(&job.config, name, &err), err);
             if (job.config.family != &syn_bert_family || job.config.n_head % tp) continue;
-            CHECK_MSG(run(&job, true) && sum_up(&job), "%s, tp %d", name, tp);
+            CHECK_MSG(run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT) && sum_up(&job), "%s, tp %d",
+                      name, tp);
             const int before = test_failures;
             check_sums(&job);
             const int64_t params = distinct_params(&job);
@@ -299,7 +267,7 @@ static void presets_have_their_sizes(void) {
 static void scopes_are_modules(void) {
     static const char *const layer[] = {"attention.self", "attention.output", "intermediate",
                                         "output"};
-    struct job job = {.config = small, .device = SYN_DEVICE_META, .tp = 2, .batch = 1};
+    struct job job = {.config = small, .tp = 2, .batch = 1};
     char want[32][48];
     int n_want = 0, seen = 0;
     job.n_tokens = 3;
@@ -309,7 +277,7 @@ static void scopes_are_modules(void) {
     static const char *const after[] = {"pooler", "cls", "cls.predictions",
                                         "cls.predictions.transform", "cls.predictions"};
     for (int i = 0; i < 5; i++) snprintf(want[n_want++], 48, "%s", after[i]);
-    CHECK(run(&job, true));
+    CHECK(run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT));
     const syn_trace *t = syn_ctx_trace(job.ctx[0]);
     bool right = true;
     for (size_t i = 1; i < t->n_nodes && right; i++) {
@@ -328,16 +296,11 @@ static void scopes_are_modules(void) {
 
 /* Most bytes in use, less the weights'. */
 static int64_t activation_bytes(int64_t layers, bool fused, int64_t n_tokens) {
-    struct job job = {.config = small,
-                      .device = SYN_DEVICE_CPU,
-                      .tp = 1,
-                      .fused = fused,
-                      .types = true,
-                      .batch = 2,
-                      .n_tokens = n_tokens};
+    struct job job = {
+        .config = small, .tp = 1, .fused = fused, .types = true, .batch = 2, .n_tokens = n_tokens};
     job.config.n_layer = layers;
     int64_t bytes = -1;
-    if (run(&job, false) && sum_up(&job))
+    if (run(&job, SYN_DEVICE_CPU, IN_THREADS) && sum_up(&job))
         bytes = (int64_t)syn_ctx_peak_bytes(job.ctx[0]) - 4 * job.sums[0].params;
     drop(&job);
     return bytes;

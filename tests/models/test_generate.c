@@ -3,8 +3,8 @@
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
-#include "syntorch/mesh.h"
 #include "tests/support/gpt_reference.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 static const syn_model_config small = {.family = &syn_gpt_family,
@@ -32,23 +32,17 @@ struct job {
     size_t peak_bytes;
 };
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
-    syn_mesh mesh;
-    syn_ctx *ctx = NULL;
     syn_model *gpt = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_model_options how = {
-        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .seed = 1};
-    syn_generation *g = &job->results[comm->rank];
+    const syn_model_options how = {.tp = me->tp, .fused_attention = job->fused, .seed = 1};
+    syn_generation *g = &job->results[me->index];
     *g = job->request;
-    syn_status s = syn_model_new(&gpt, ctx, &job->weights->config, &how, err);
-    if (s == SYN_OK) s = ref_load(job->weights, ctx, comm->rank, job->tp);
+    syn_status s = syn_model_new(&gpt, me->ctx, &job->weights->config, &how, err);
+    if (s == SYN_OK) s = ref_load(job->weights, me->ctx, me->index, job->tp);
     if (s == SYN_OK) s = syn_generate(gpt, g, err);
-    if (comm->rank == 0) job->peak_bytes = syn_ctx_peak_bytes(ctx);
+    if (me->index == 0) job->peak_bytes = syn_ctx_peak_bytes(me->ctx);
     syn_model_free(gpt);
-    syn_ctx_free(ctx);
     return s;
 }
 
@@ -63,7 +57,7 @@ static void free_results(struct job *job) {
 
 static bool run(struct job *job) {
     syn_error err = {0};
-    const bool ok = syn_local_run(job->tp, run_rank, job, &err) == SYN_OK;
+    const bool ok = run_ranks(job->tp, run_rank, job, &err) == SYN_OK;
     if (!ok) fprintf(stderr, "%s\n", err.text);
     return ok;
 }

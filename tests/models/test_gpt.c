@@ -3,8 +3,8 @@
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
-#include "syntorch/mesh.h"
 #include "tests/support/gpt_reference.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 #define LIMIT 1e-5 /* relative to the largest logit */
@@ -87,26 +87,19 @@ static bool own_shards(const struct job *job, const ref_model *full, syn_ctx *ct
 
 static const ref_model *own_weights; /* to compare with; set by one test */
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
-    syn_mesh mesh;
-    syn_ctx *ctx = NULL;
     syn_model *gpt = NULL;
     float *to = calloc((size_t)(job->n_chunks * job->batch * job->config.vocab_size), sizeof *to);
-    job->logits[comm->rank] = to;
+    job->logits[me->index] = to;
     if (!to) return SYN_FAIL_NOMEM(err, 0, "logits");
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_model_options how = {
-        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .seed = job->seed};
-    syn_status s = syn_model_new(&gpt, ctx, &job->config, &how, err);
+    const syn_model_options how = {.tp = me->tp, .fused_attention = job->fused, .seed = job->seed};
+    syn_status s = syn_model_new(&gpt, me->ctx, &job->config, &how, err);
     if (s == SYN_OK && own_weights)
-        job->odd_shard[comm->rank] = !own_shards(job, own_weights, ctx, comm->rank);
-    if (s == SYN_OK && job->weights) s = ref_load(job->weights, ctx, comm->rank, job->tp);
-    if (s == SYN_OK) s = feed(job, gpt, ctx, to, err);
-    if (s != SYN_OK) syn_ctx_check(ctx, err);
+        job->odd_shard[me->index] = !own_shards(job, own_weights, me->ctx, me->index);
+    if (s == SYN_OK && job->weights) s = ref_load(job->weights, me->ctx, me->index, job->tp);
+    if (s == SYN_OK) s = feed(job, gpt, me->ctx, to, err);
     syn_model_free(gpt);
-    syn_ctx_free(ctx);
     return s;
 }
 
@@ -122,7 +115,7 @@ static double job_error(struct job *job, const ref_model *weights) {
     const int64_t v = job->config.vocab_size, n = total_tokens(job);
     syn_error err = {0};
     double worst = 0;
-    if (syn_local_run(job->tp, run_rank, job, &err) != SYN_OK) {
+    if (run_ranks(job->tp, run_rank, job, &err) != SYN_OK) {
         fprintf(stderr, "%s\n", err.text);
         free_job(job);
         return INFINITY;

@@ -2,8 +2,8 @@
    tokens. tests/reference/make_full_fixture.py has the weights' formula. */
 #include "comm/comm.h"
 #include "models/generate.h"
-#include "syntorch/mesh.h"
 #include "tests/support/full_formula.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 #define LIMIT 2e-5 /* relative to the largest; HuggingFace's own f32: 4e-6 */
@@ -73,31 +73,26 @@ static syn_status generate(struct job *job, syn_model *gpt, int rank, syn_error 
     return SYN_OK;
 }
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
     const syn_param_source source = {full_read, (void *)&formula};
-    syn_mesh mesh;
-    syn_ctx *ctx = NULL;
     syn_model *gpt = NULL;
     syn_model_config config;
     SYN_TRY(syn_model_config_preset(&config, "gpt2", err));
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    SYN_TRY(syn_ctx_set_threads(ctx, job->threads, err));
-    syn_ctx_set_param_source(ctx, &source);
+    SYN_TRY(syn_ctx_set_threads(me->ctx, job->threads, err));
+    syn_ctx_set_param_source(me->ctx, &source);
     const syn_model_options how = {
-        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .weight_dtype = job->dtype};
-    syn_status s = syn_model_new(&gpt, ctx, &config, &how, err);
-    if (s == SYN_OK) s = generate(job, gpt, comm->rank, err);
+        .tp = me->tp, .fused_attention = job->fused, .weight_dtype = job->dtype};
+    syn_status s = syn_model_new(&gpt, me->ctx, &config, &how, err);
+    if (s == SYN_OK) s = generate(job, gpt, me->index, err);
     syn_model_free(gpt);
-    syn_ctx_free(ctx);
     return s;
 }
 
 static void check(struct job job) {
     syn_error err = {0};
     CHECK(read_fixture());
-    CHECK_OK(syn_local_run(job.tp, run_rank, &job, &err), err);
+    CHECK_OK(run_ranks(job.tp, run_rank, &job, &err), err);
     CHECK_MSG(job.worst > 0 && job.worst <= LIMIT, "tp %d, fused %d, %s: error %g", job.tp,
               job.fused, syn_dtype_name(job.dtype), job.worst);
     CHECK_INT(job.right, GREEDY);

@@ -4,10 +4,10 @@
 #include "models/generate.h"
 #include "syntorch/json.h"
 #include "syntorch/memory.h"
-#include "syntorch/mesh.h"
 #include "syntorch/sink.h"
 #include "tests/support/files.h"
 #include "tests/support/gpt_reference.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 enum { VOCAB = 97, MAX_TEXT = 32, MODELS = 2, TEXTS = 3 };
@@ -165,21 +165,14 @@ static syn_status run_model(struct job *job, syn_ctx *ctx, syn_model *gpt, int r
     return SYN_OK;
 }
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
-    syn_mesh mesh;
-    syn_ctx *ctx = NULL;
     syn_model *gpt = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_model_options how = {
-        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .seed = 1};
-    syn_status s = syn_model_new(&gpt, ctx, &job->weights->config, &how, err);
-    if (s == SYN_OK) s = ref_load(job->weights, ctx, comm->rank, job->tp);
-    if (s == SYN_OK) s = run_model(job, ctx, gpt, comm->rank, err);
-    if (s != SYN_OK) syn_ctx_check(ctx, err);
+    const syn_model_options how = {.tp = me->tp, .fused_attention = job->fused, .seed = 1};
+    syn_status s = syn_model_new(&gpt, me->ctx, &job->weights->config, &how, err);
+    if (s == SYN_OK) s = ref_load(job->weights, me->ctx, me->index, job->tp);
+    if (s == SYN_OK) s = run_model(job, me->ctx, gpt, me->index, err);
     syn_model_free(gpt);
-    syn_ctx_free(ctx);
     return s;
 }
 
@@ -193,7 +186,7 @@ static void the_model_agrees(void) {
             struct job job = {
                 .tp = 1 << i / 2 % 4, .model = m, .text = i / 8, .fused = i % 2, .weights = &model};
             syn_error err = {0};
-            const syn_status s = syn_local_run(job.tp, run_rank, &job, &err);
+            const syn_status s = run_ranks(job.tp, run_rank, &job, &err);
             CHECK_OK(s, err);
             CHECK_MSG(job.worst <= 1e-5, "model %d, text %d, tp %d: error %g", m, job.text, job.tp,
                       job.worst);

@@ -4,8 +4,7 @@
 #include "models/generate.h"
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
-#include "syntorch/mesh.h"
-#include "tests/support/fake_ranks.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 #define MAX_TP    8
@@ -39,7 +38,6 @@ struct step_sums {
 /* A run on all ranks; the contexts keep the traces. */
 struct job {
     syn_model_config config;
-    syn_device device;
     int tp;
     bool fused;
     uint64_t seed;
@@ -49,20 +47,16 @@ struct job {
     struct step_sums steps[MAX_TP][MAX_STEPS];
 };
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
-    syn_mesh mesh;
     syn_model *gpt = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
-    SYN_TRY(syn_ctx_new(&job->ctx[comm->rank], job->device, comm, err));
-    const syn_model_options how = {
-        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = job->fused, .seed = job->seed};
-    SYN_TRY(syn_model_new(&gpt, job->ctx[comm->rank], &job->config, &how, err));
+    const syn_model_options how = {.tp = me->tp, .fused_attention = job->fused, .seed = job->seed};
+    SYN_TRY(syn_model_new(&gpt, me->ctx, &job->config, &how, err));
     syn_generation g = {.batch = job->batch,
                         .prompt_tokens = job->prompt,
                         .new_tokens = job->new_tokens,
                         .sampling = {0.8, 5, 0.9, job->seed},
-                        .want_logits = comm->rank == 0};
+                        .want_logits = me->index == 0};
     const syn_status s = syn_generate(gpt, &g, err);
     syn_free(g.tokens);
     syn_free(g.logits);
@@ -70,43 +64,18 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-static bool run(struct job *job, bool fake) {
+static bool run(struct job *job, syn_device device, int how) {
     syn_error err = {0};
-    const syn_status s = (fake ? fake_run : syn_local_run)(job->tp, run_rank, job, &err);
-    if (s != SYN_OK) fprintf(stderr, "%s\n", err.text);
-    for (int r = 0; r < job->tp && s == SYN_OK; r++)
-        if (syn_trace_verify(syn_ctx_trace(job->ctx[r]), &err) != SYN_OK) {
-            fprintf(stderr, "%s\n", err.text);
-            return false;
-        }
-    return s == SYN_OK;
+    const bool ok = keep_ranks(job->tp, device, how, run_rank, job, job->ctx, &err) == SYN_OK;
+    if (!ok) fprintf(stderr, "%s\n", err.text);
+    return ok;
 }
 
 static void drop(struct job *job) {
-    for (int r = 0; r < MAX_TP; r++) {
-        syn_ctx_free(job->ctx[r]);
-        job->ctx[r] = NULL;
-    }
-}
-
-/* Hash of every rank; false if the run fails. */
-static bool hashes(struct job job, syn_device device, bool fake, uint64_t out[MAX_TP]) {
-    job.device = device;
-    const bool ok = run(&job, fake);
-    for (int r = 0; r < job.tp && ok; r++) out[r] = syn_trace_hash(syn_ctx_trace(job.ctx[r]));
-    drop(&job);
-    return ok;
+    drop_ranks(MAX_TP, job->ctx);
 }
 
 /* ---- the same trace everywhere --------------------------------------------------------------- */
-
-static bool same_everywhere(const struct job *job, uint64_t out[MAX_TP]) {
-    uint64_t a[MAX_TP], b[MAX_TP];
-    bool ok = hashes(*job, SYN_DEVICE_CPU, false, out) && hashes(*job, SYN_DEVICE_META, false, a) &&
-              hashes(*job, SYN_DEVICE_META, true, b);
-    for (int r = 0; r < job->tp; r++) ok = ok && out[r] == a[r] && out[r] == b[r];
-    return ok;
-}
 
 static void one_trace_on_every_device_and_communicator(void) {
     uint64_t seen[64];
@@ -121,9 +90,9 @@ static void one_trace_on_every_device_and_communicator(void) {
                           .new_tokens = 4};
         job.config.tied = i / 12 % 2;
         uint64_t hash[MAX_TP], other[MAX_TP];
-        CHECK_MSG(same_everywhere(&job, hash), "case %d: the traces differ", i);
+        CHECK_MSG(same_traces(job.tp, run_rank, &job, hash), "case %d: the traces differ", i);
         job.seed = 99; /* no part of the hash */
-        CHECK(hashes(job, SYN_DEVICE_CPU, false, other));
+        CHECK(trace_hashes(job.tp, SYN_DEVICE_CPU, IN_THREADS, run_rank, &job, other));
         CHECK(other[0] == hash[0]);
         seen[n++] = hash[0];
         if (job.tp > 1) seen[n++] = hash[1];
@@ -140,8 +109,8 @@ static void presets_trace_alike_on_cpu_and_meta(void) {
         syn_error err = {0};
         uint64_t cpu[MAX_TP], meta[MAX_TP];
         CHECK_OK(syn_model_config_preset(&job.config, tp == 2 ? "gpt3-125m" : "gpt2", &err), err);
-        CHECK(hashes(job, SYN_DEVICE_CPU, false, cpu));
-        CHECK(hashes(job, SYN_DEVICE_META, true, meta));
+        CHECK(trace_hashes(job.tp, SYN_DEVICE_CPU, IN_THREADS, run_rank, &job, cpu));
+        CHECK(trace_hashes(tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, &job, meta));
         for (int r = 0; r < tp; r++)
             CHECK_MSG(cpu[r] == meta[r], "%s, tp %d, rank %d", job.config.name, tp, r);
     }
@@ -252,7 +221,6 @@ static void check_step(const struct job *job, uint32_t step, int64_t n, int64_t 
 static void costs_are_those_of_the_formulas(void) {
     for (int i = 0; i < 16; i++) {
         struct job job = {.config = small,
-                          .device = SYN_DEVICE_META,
                           .tp = 1 << i % 4,
                           .fused = i / 4 % 2,
                           .batch = i / 8 ? 3 : 1,
@@ -260,7 +228,7 @@ static void costs_are_those_of_the_formulas(void) {
                           .new_tokens = 4};
         job.config.n_inner = i % 3 ? 96 : 128;
         const int before = test_failures;
-        CHECK(run(&job, true) && sum_up(&job));
+        CHECK(run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT) && sum_up(&job));
         check_step(&job, 0, 7, 7);
         for (uint32_t step = 1; step < 4; step++) check_step(&job, step, 1, 7 + step);
         drop(&job);
@@ -290,13 +258,13 @@ static void presets_have_their_sizes(void) {
     } known[] = {{"gpt2", 124439808}, {"gpt2-xl", 1557611200}};
     for (size_t i = 0; syn_model_preset(i); i++)
         for (int tp = 1; tp <= 8; tp *= 2) {
-            struct job job = {
-                .device = SYN_DEVICE_META, .tp = tp, .batch = 2, .prompt = 100, .new_tokens = 3};
+            struct job job = {.tp = tp, .batch = 2, .prompt = 100, .new_tokens = 3};
             syn_error err = {0};
             CHECK_OK(syn_model_config_preset(&job.config, syn_model_preset(i), &err), err);
             const syn_model_config *c = &job.config;
             if (!syn_model_is_causal(c) || c->n_head % tp) continue;
-            CHECK_MSG(run(&job, true) && sum_up(&job), "%s, tp %d", c->name, tp);
+            CHECK_MSG(run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT) && sum_up(&job), "%s, tp %d",
+                      c->name, tp);
             const int64_t params = distinct_params(&job);
             const int before = test_failures;
             check_step(&job, 0, 100, 100);
@@ -319,13 +287,8 @@ static void presets_have_their_sizes(void) {
     }
     syn_model_config untied = small;
     untied.tied = false;
-    struct job job = {.config = untied,
-                      .device = SYN_DEVICE_META,
-                      .tp = 4,
-                      .batch = 1,
-                      .prompt = 1,
-                      .new_tokens = 1};
-    CHECK(run(&job, true) && sum_up(&job));
+    struct job job = {.config = untied, .tp = 4, .batch = 1, .prompt = 1, .new_tokens = 1};
+    CHECK(run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT) && sum_up(&job));
     const int64_t params = distinct_params(&job);
     drop(&job);
     CHECK_INT(params, syn_model_config_params(&untied, 0));
@@ -334,11 +297,10 @@ static void presets_have_their_sizes(void) {
 /* One decode step of GPT-3 175B on 8 ranks with 2048 tokens in the cache: the flops of a layer of
    one rank, worked out by hand from 24 b h^2 / t and 4 b c h / t. */
 static void a_decode_step_of_gpt3(void) {
-    struct job job = {
-        .device = SYN_DEVICE_META, .tp = 8, .batch = 1, .prompt = 2047, .new_tokens = 2};
+    struct job job = {.tp = 8, .batch = 1, .prompt = 2047, .new_tokens = 2};
     syn_error err = {0};
     CHECK_OK(syn_model_config_preset(&job.config, "gpt3-175b", &err), err);
-    const bool ok = run(&job, true) && sum_up(&job);
+    const bool ok = run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT) && sum_up(&job);
     const struct step_sums s = job.steps[5][1];
     drop(&job);
     CHECK(ok);
@@ -348,15 +310,10 @@ static void a_decode_step_of_gpt3(void) {
 
 /* Buffers that releases look at in a run on the CPU. */
 static int64_t release_visits(int64_t layers) {
-    struct job job = {.config = small,
-                      .device = SYN_DEVICE_CPU,
-                      .tp = 1,
-                      .batch = 1,
-                      .prompt = 3,
-                      .new_tokens = 2};
+    struct job job = {.config = small, .tp = 1, .batch = 1, .prompt = 3, .new_tokens = 2};
     job.config.n_layer = layers;
     int64_t visits = -1;
-    if (run(&job, false)) visits = (int64_t)job.ctx[0]->storages.visits;
+    if (run(&job, SYN_DEVICE_CPU, IN_THREADS)) visits = (int64_t)job.ctx[0]->storages.visits;
     drop(&job);
     return visits;
 }

@@ -2,8 +2,8 @@
    ranks, fed in pieces through the cache, with padding, as one op and as several. */
 #include "comm/comm.h"
 #include "models/layers.h"
-#include "syntorch/mesh.h"
 #include "tests/support/gpt_reference.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 enum { BATCH = 2, TOKENS = 9, WIDTH = 12, DEPTH = 3, MAX_HEADS = 8, MAX_OUT = MAX_HEADS * DEPTH };
@@ -79,20 +79,20 @@ struct layer {
 };
 
 static void fill(syn_ctx *ctx, const char *name, int p, int64_t rows, int64_t columns, ref_cut cut,
-                 const syn_mesh *mesh) {
+                 const test_rank *me, int tp) {
     float data[WIDTH * MAX_OUT];
     const ref_param full = {.rows = rows, .columns = columns, .cut = cut, .data = data};
-    const int rank = mesh->index[SYN_AXIS_TP], tp = mesh->size[SYN_AXIS_TP];
     size_t bytes;
     for (int64_t i = 0; i < rows * columns; i++) data[i] = ref_value(p, i, 0.5);
-    float *shard = ref_shard(&full, rank, tp, &bytes);
+    float *shard = ref_shard(&full, me->index, tp, &bytes);
     (void)!syn_tensor_write(ctx, syn_find_param(ctx, name), shard, bytes);
     free(shard);
 }
 
-static struct layer layer_new(const struct job *job, syn_ctx *ctx, const syn_mesh *mesh) {
+static struct layer layer_new(const struct job *job, const test_rank *me) {
+    syn_ctx *ctx = me->ctx;
     const syn_initializer init = {.std = 1, .no_bias = true};
-    const syn_group *tp = mesh->group[SYN_AXIS_TP];
+    const syn_group *tp = me->tp;
     const int64_t q = job->heads * DEPTH, k = job->shared * DEPTH;
     const syn_spec cache = {SYN_F32, 4, {BATCH, job->shared / job->tp, TOKENS, DEPTH}};
     const syn_spec mask = {SYN_F32, 2, {BATCH, TOKENS}};
@@ -103,19 +103,20 @@ static struct layer layer_new(const struct job *job, syn_ctx *ctx, const syn_mes
                       .out = syn_row_linear_new(ctx, "out", q, WIDTH, &init, tp),
                       .k_cache = syn_state(ctx, "k_cache", &cache),
                       .v_cache = syn_state(ctx, "v_cache", &cache)};
-    fill(ctx, "q.weight", 2, WIDTH, q, REF_COLUMNS, mesh);
-    fill(ctx, "k.weight", 3, WIDTH, k, REF_COLUMNS, mesh);
-    fill(ctx, "v.weight", 4, WIDTH, k, REF_COLUMNS, mesh);
-    fill(ctx, "out.weight", 5, q, WIDTH, REF_ROWS, mesh);
+    fill(ctx, "q.weight", 2, WIDTH, q, REF_COLUMNS, me, job->tp);
+    fill(ctx, "k.weight", 3, WIDTH, k, REF_COLUMNS, me, job->tp);
+    fill(ctx, "v.weight", 4, WIDTH, k, REF_COLUMNS, me, job->tp);
+    fill(ctx, "out.weight", 5, q, WIDTH, REF_ROWS, me, job->tp);
     for (int64_t b = 0; b < BATCH; b++)
         for (int64_t t = 0; t < padding(job, b); t++) hidden[b * TOKENS + t] = -INFINITY;
     if (job->padded) l.mask = syn_input(ctx, "mask", &mask, hidden);
     return l;
 }
 
-static syn_tensor forward(const struct job *job, syn_ctx *ctx, const syn_mesh *mesh,
-                          struct layer *l, syn_tensor x, int64_t position) {
-    const syn_group *tp = mesh->group[SYN_AXIS_TP];
+static syn_tensor forward(const struct job *job, const test_rank *me, struct layer *l, syn_tensor x,
+                          int64_t position) {
+    syn_ctx *ctx = me->ctx;
+    const syn_group *tp = me->tp;
     const int64_t n = syn_tensor_dim(ctx, x, 1);
     const syn_attending how = {job->fused, job->causal, position,
                                job->padded ? syn_slice(ctx, l->mask, 1, 0, position + n)
@@ -131,16 +132,13 @@ static syn_tensor forward(const struct job *job, syn_ctx *ctx, const syn_mesh *m
     return syn_row_linear(ctx, y, &l->out, true, tp, "out");
 }
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job mine = *(struct job *)arg;
     double want[BATCH][TOKENS][WIDTH];
-    syn_mesh mesh;
-    syn_ctx *ctx = NULL;
     int64_t at = 0;
     reference(&mine, want);
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = mine.tp}, err));
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    struct layer l = layer_new(&mine, ctx, &mesh);
+    syn_ctx *ctx = me->ctx;
+    struct layer l = layer_new(&mine, me);
     for (const int64_t *n = mine.chunks; *n && syn_ctx_status(ctx) == SYN_OK; at += *n++) {
         float x[BATCH * TOKENS * WIDTH], got[BATCH * TOKENS * WIDTH];
         const syn_spec spec = {SYN_F32, 3, {BATCH, *n, WIDTH}};
@@ -148,8 +146,7 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
         for (int64_t i = 0; i < BATCH * *n * WIDTH; i++)
             x[i] = (float)x_at(i / WIDTH / *n, at + i / WIDTH % *n, i % WIDTH);
         const syn_tensor in = syn_input(ctx, "x", &spec, x);
-        if (syn_tensor_read(ctx, forward(&mine, ctx, &mesh, &l, in, at), got, bytes) != SYN_OK)
-            break;
+        if (syn_tensor_read(ctx, forward(&mine, me, &l, in, at), got, bytes) != SYN_OK) break;
         for (int64_t i = 0; i < BATCH * *n * WIDTH; i++) {
             const int64_t b = i / WIDTH / *n, t = at + i / WIDTH % *n;
             const double e = fabs((double)got[i] - want[b][t][i % WIDTH]);
@@ -160,13 +157,12 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     const syn_status s = syn_ctx_check(ctx, err);
     if (s == SYN_OK && !(mine.worst <= 1e-5))
         SYN_FAIL(err, SYN_E_INVALID, "an error of %g", mine.worst);
-    syn_ctx_free(ctx);
     return s != SYN_OK ? s : err->code;
 }
 
 static void check(struct job job) {
     syn_error err = {0};
-    const syn_status s = syn_local_run(job.tp, run_rank, &job, &err);
+    const syn_status s = run_ranks(job.tp, run_rank, &job, &err);
     CHECK_MSG(s == SYN_OK, "%d heads, %d of keys, tp %d, fused %d, causal %d, padded %d: %s",
               job.heads, job.shared, job.tp, job.fused, job.causal, job.padded, err.text);
 }

@@ -2,8 +2,8 @@
  * parameters. */
 #include "comm/comm.h"
 #include "models/layers.h"
-#include "syntorch/mesh.h"
 #include "tests/support/gpt_reference.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 enum { IN = 12, OUT = 24, ROWS = 5, VOCAB = 21 };
@@ -159,21 +159,14 @@ static syn_status vocabulary(struct job *job, syn_ctx *ctx, int rank, const syn_
 
 static syn_status (*layer_test)(struct job *, syn_ctx *, int, const syn_group *);
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
-    syn_mesh mesh;
-    syn_ctx *ctx = NULL;
     struct job mine = *job;
     mine.bad = 0;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = job->tp}, err));
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    syn_status s = layer_test(&mine, ctx, comm->rank, mesh.group[SYN_AXIS_TP]);
-    if (s == SYN_OK) s = syn_ctx_status(ctx);
-    if (s != SYN_OK) syn_ctx_check(ctx, err);
-    else if (mine.bad) s = SYN_FAIL(err, SYN_E_INVALID, "%d elements are wrong", mine.bad);
-    if (comm->rank == 0) count_comms(&mine, ctx);
-    syn_ctx_free(ctx);
-    return s;
+    SYN_TRY(layer_test(&mine, me->ctx, me->index, me->tp));
+    SYN_TRY(syn_ctx_check(me->ctx, err));
+    if (me->index == 0) count_comms(&mine, me->ctx);
+    return mine.bad ? SYN_FAIL(err, SYN_E_INVALID, "%d elements are wrong", mine.bad) : SYN_OK;
 }
 
 static int comms[4];
@@ -182,7 +175,7 @@ static bool run(struct job *job) {
     syn_error err = {0};
     memset(comms, 0, sizeof comms);
     job->comms = comms;
-    const bool ok = syn_local_run(job->tp, run_rank, job, &err) == SYN_OK;
+    const bool ok = run_ranks(job->tp, run_rank, job, &err) == SYN_OK;
     if (!ok) fprintf(stderr, "%s\n", err.text);
     return ok;
 }

@@ -3,8 +3,8 @@
 #include "models/bert.h"
 #include "models/generate.h"
 #include "syntorch/context_private.h"
-#include "tests/support/fake_ranks.h"
 #include "tests/support/ops_program.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 enum { MAX_TP = 4, MAX_POINTS = 16 };
@@ -29,7 +29,6 @@ struct job {
     int tp;
     syn_dtype dtype;
     bool padding; /* of some sequences, and types of tokens */
-    syn_device device;
     struct memory memory[MAX_TP];
 };
 
@@ -108,27 +107,21 @@ static syn_status run_bert(const struct job *job, syn_ctx *ctx, const syn_group 
     return s == SYN_OK ? s : SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
 }
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
-    static const int32_t ranks[MAX_TP] = {0, 1, 2, 3};
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
-    syn_group *tp = NULL;
-    syn_ctx *ctx = NULL;
-    if (job->tp > 1) SYN_TRY(syn_comm_open_group(comm, 1, "tp0", ranks, job->tp, &tp, err));
-    SYN_TRY(syn_ctx_new(&ctx, job->device, comm, err));
-    struct memory *memory = &job->memory[comm->rank];
+    struct memory *memory = &job->memory[me->index];
     memory->points = 0;
-    const syn_status s = (job->bert ? run_bert : run_gpt)(job, ctx, tp, memory, err);
-    syn_ctx_free(ctx);
-    return s;
+    return (job->bert ? run_bert : run_gpt)(job, me->ctx, me->tp, memory, err);
 }
 
 static void check_job(struct job job) {
     struct job meta = job;
     syn_error err = {0};
-    job.device = SYN_DEVICE_CPU;
-    meta.device = SYN_DEVICE_META;
-    CHECK_OK(syn_local_run(job.tp, run_rank, &job, &err), err);
-    CHECK_OK(fake_run(meta.tp, run_rank, &meta, &err), err);
+    syn_ctx *ctx[MAX_TP] = {NULL};
+    CHECK_OK(run_ranks(job.tp, run_rank, &job, &err), err);
+    CHECK_OK(keep_ranks(job.tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, &meta, ctx, &err),
+             err);
+    drop_ranks(job.tp, ctx);
     for (int r = 0; r < job.tp; r++) {
         CHECK(job.memory[r].points == meta.memory[r].points && job.memory[r].points >= 3);
         for (int p = 0; p < job.memory[r].points; p++) {

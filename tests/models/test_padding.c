@@ -4,7 +4,7 @@
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
-#include "syntorch/mesh.h"
+#include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
 static const syn_model_config tiny = {.family = &syn_gpt_family,
@@ -57,20 +57,14 @@ static syn_status run(job *j, syn_ctx *ctx, syn_model *gpt, syn_error *err) {
     return SYN_OK;
 }
 
-static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
+static syn_status rank_main(const test_rank *me, void *arg, syn_error *err) {
     job mine = *(job *)arg;
-    syn_mesh mesh;
-    syn_ctx *ctx = NULL;
     syn_model *gpt = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = mine.tp}, err));
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    const syn_model_options how = {
-        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = mine.fused, .seed = 3};
-    syn_status s = syn_model_new(&gpt, ctx, &tiny, &how, err);
-    if (s == SYN_OK) s = run(&mine, ctx, gpt, err);
-    if (comm->rank == 0) *(job *)arg = mine;
+    const syn_model_options how = {.tp = me->tp, .fused_attention = mine.fused, .seed = 3};
+    syn_status s = syn_model_new(&gpt, me->ctx, &tiny, &how, err);
+    if (s == SYN_OK) s = run(&mine, me->ctx, gpt, err);
+    if (me->index == 0) *(job *)arg = mine;
     syn_model_free(gpt);
-    syn_ctx_free(ctx);
     return s;
 }
 
@@ -79,10 +73,10 @@ static void as_alone(void) {
         static job all, one;
         syn_error err = {0};
         all = (job){.tp = 1 << way / 2, .alone = -1, .fused = way % 2};
-        CHECK_OK(syn_local_run(all.tp, rank_main, &all, &err), err);
+        CHECK_OK(run_ranks(all.tp, rank_main, &all, &err), err);
         for (int b = 0; b < BATCH; b++) {
             one = (job){.tp = 1, .alone = b};
-            CHECK_OK(syn_local_run(1, rank_main, &one, &err), err);
+            CHECK_OK(run_ranks(1, rank_main, &one, &err), err);
             for (int s = 0; s < STEPS; s++) {
                 float largest = 0, worst = 0;
                 for (int v = 0; v < VOCAB; v++) {

@@ -6,8 +6,7 @@
 #include "models/generate.h"
 #include "syntorch/hardware.h"
 #include "syntorch/memory.h"
-#include "syntorch/mesh.h"
-#include "tests/support/fake_ranks.h"
+#include "tests/support/ranks.h"
 
 enum { MOST_RANKS = 8 };
 
@@ -21,7 +20,7 @@ typedef struct run {
 } run;
 
 static void free_run(run *r) {
-    for (int i = 0; i < MOST_RANKS; i++) syn_ctx_free(r->ctx[i]);
+    drop_ranks(MOST_RANKS, r->ctx);
     free(r);
 }
 
@@ -31,9 +30,8 @@ static void free_graph(syn_graph *graph) {
     free_run(r);
 }
 
-static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
-    run *r = arg;
-    const gpt_shape *s = r->shape;
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
+    const gpt_shape *s = ((run *)arg)->shape;
     const syn_model_config config = {.family = &syn_gpt_family,
                                      .n_layer = s->layers,
                                      .n_embd = s->width,
@@ -45,12 +43,9 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
                                      .initializer_range = 0.02,
                                      .activation = SYN_GELU_TANH,
                                      .tied = true};
-    syn_mesh mesh;
     syn_model *gpt = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = s->tp}, err));
-    SYN_TRY(syn_ctx_new(&r->ctx[comm->rank], SYN_DEVICE_META, comm, err));
-    const syn_model_options how = {.tp = mesh.group[SYN_AXIS_TP]};
-    SYN_TRY(syn_model_new(&gpt, r->ctx[comm->rank], &config, &how, err));
+    const syn_model_options how = {.tp = me->tp};
+    SYN_TRY(syn_model_new(&gpt, me->ctx, &config, &how, err));
     syn_generation g = {.batch = 1,
                         .prompt_tokens = s->tokens,
                         .new_tokens = s->steps + 1,
@@ -78,7 +73,8 @@ syn_graph *gpt_graph(const gpt_shape *shape, bool with_times) {
     if (r == NULL) abort();
     r->shape = shape;
     syn_status s = syn_hardware_load(&r->hw, "a100-80g", &err);
-    if (s == SYN_OK) s = fake_run(shape->tp, run_rank, r, &err);
+    if (s == SYN_OK)
+        s = keep_ranks(shape->tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, r, r->ctx, &err);
     for (int i = 0; i < shape->tp && s == SYN_OK; i++) traces[i] = syn_ctx_trace(r->ctx[i]);
     if (s == SYN_OK)
         s = syn_trace_graph(&g, traces, (uint32_t)shape->tp, with_times ? &r->hw : NULL, &err);

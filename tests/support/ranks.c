@@ -1,0 +1,73 @@
+#include "tests/support/ranks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "syntorch/mesh.h"
+
+typedef struct run {
+    int n;
+    syn_device device;
+    rank_body *body;
+    void *arg;
+    syn_ctx **kept; /* NULL: none */
+} run;
+
+static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
+    const run *r = arg;
+    syn_mesh mesh;
+    syn_ctx *ctx = NULL;
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = r->n}, err));
+    SYN_TRY(syn_ctx_new(&ctx, r->device, comm, err));
+    const test_rank me = {comm->rank, comm, ctx, mesh.group[SYN_AXIS_TP]};
+    syn_status s = r->body(&me, r->arg, err);
+    const syn_status in_context = syn_ctx_check(ctx, err);
+    if (s == SYN_OK) s = in_context;
+    if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(ctx), err);
+    if (r->kept != NULL) r->kept[comm->rank] = ctx;
+    else syn_ctx_free(ctx);
+    return s;
+}
+
+syn_status run_ranks(int n, rank_body *body, void *arg, syn_error *err) {
+    return syn_local_run(n, rank_main, &(run){n, SYN_DEVICE_CPU, body, arg, NULL}, err);
+}
+
+syn_status keep_ranks(int n, syn_device device, int how, rank_body *body, void *arg, syn_ctx **ctx,
+                      syn_error *err) {
+    run r = {n, device, body, arg, ctx};
+    if (how == IN_THREADS) return syn_local_run(n, rank_main, &r, err);
+    for (int i = 0; i < n; i++) {
+        syn_comm *comm;
+        SYN_TRY(syn_comm_fake_new(&comm, i, n, err));
+        const syn_status s = rank_main(comm, &r, err);
+        syn_comm_close(comm);
+        SYN_TRY(s);
+    }
+    return SYN_OK;
+}
+
+void drop_ranks(int n, syn_ctx **ctx) {
+    for (int r = 0; r < n; r++) {
+        syn_ctx_free(ctx[r]);
+        ctx[r] = NULL;
+    }
+}
+
+bool trace_hashes(int n, syn_device device, int how, rank_body *body, void *arg, uint64_t *out) {
+    syn_ctx *ctx[8] = {NULL};
+    syn_error err = {0};
+    const bool ok = keep_ranks(n, device, how, body, arg, ctx, &err) == SYN_OK;
+    if (!ok) fprintf(stderr, "%s\n", err.text);
+    for (int r = 0; r < n && ok; r++) out[r] = syn_trace_hash(syn_ctx_trace(ctx[r]));
+    drop_ranks(n, ctx);
+    return ok;
+}
+
+bool same_traces(int n, rank_body *body, void *arg, uint64_t *out) {
+    uint64_t a[8], b[8];
+    return trace_hashes(n, SYN_DEVICE_CPU, IN_THREADS, body, arg, out) &&
+           trace_hashes(n, SYN_DEVICE_META, IN_THREADS, body, arg, a) &&
+           trace_hashes(n, SYN_DEVICE_META, WITHOUT_TRANSPORT, body, arg, b) &&
+           memcmp(out, a, (size_t)n * sizeof *a) == 0 && memcmp(out, b, (size_t)n * sizeof *b) == 0;
+}

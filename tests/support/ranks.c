@@ -29,6 +29,17 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
+syn_status run_without_transport(int n, syn_rank_main *main, void *arg, syn_error *err) {
+    for (int r = 0; r < n; r++) {
+        syn_comm *comm;
+        SYN_TRY(syn_comm_fake_new(&comm, r, n, err));
+        const syn_status s = main(comm, arg, err);
+        syn_comm_close(comm);
+        SYN_TRY(s);
+    }
+    return SYN_OK;
+}
+
 syn_status run_ranks(int n, rank_body *body, void *arg, syn_error *err) {
     return syn_local_run(n, rank_main, &(run){n, SYN_DEVICE_CPU, body, arg, NULL}, err);
 }
@@ -36,15 +47,7 @@ syn_status run_ranks(int n, rank_body *body, void *arg, syn_error *err) {
 syn_status keep_ranks(int n, syn_device device, int how, rank_body *body, void *arg, syn_ctx **ctx,
                       syn_error *err) {
     run r = {n, device, body, arg, ctx};
-    if (how == IN_THREADS) return syn_local_run(n, rank_main, &r, err);
-    for (int i = 0; i < n; i++) {
-        syn_comm *comm;
-        SYN_TRY(syn_comm_fake_new(&comm, i, n, err));
-        const syn_status s = rank_main(comm, &r, err);
-        syn_comm_close(comm);
-        SYN_TRY(s);
-    }
-    return SYN_OK;
+    return (how == IN_THREADS ? syn_local_run : run_without_transport)(n, rank_main, &r, err);
 }
 
 void drop_ranks(int n, syn_ctx **ctx) {

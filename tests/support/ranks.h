@@ -18,6 +18,9 @@ typedef syn_status rank_body(const test_rank *me, void *arg, syn_error *err);
 /* Runs them on the CPU, in threads. */
 syn_status run_ranks(int n, rank_body *body, void *arg, syn_error *err);
 
+/* syn_local_run without threads or transport: one rank after the other. */
+syn_status run_without_transport(int n, syn_rank_main *main, void *arg, syn_error *err);
+
 enum { IN_THREADS, WITHOUT_TRANSPORT /* one after the other: for meta */ };
 /* Keeps the contexts, whose traces must be sound, for drop_ranks; ctx has n entries, all NULL. */
 syn_status keep_ranks(int n, syn_device device, int how, rank_body *body, void *arg, syn_ctx **ctx,

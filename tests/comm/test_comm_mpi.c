@@ -131,14 +131,9 @@ static syn_status check_nan(syn_comm *comm, const syn_group *group, syn_error *e
     return SYN_OK;
 }
 
-static syn_status open_world(syn_comm *comm, syn_group **out, syn_error *err) {
-    const int32_t ranks[MAX_RANKS] = {0, 1, 2, 3};
-    return syn_comm_open_group(comm, 1, "world", ranks, comm->size, out, err);
-}
-
 static syn_status table(syn_comm *comm, size_t max_elems, syn_error *err) {
     syn_group *world = NULL, *pair = NULL;
-    SYN_TRY(open_world(comm, &world, err));
+    SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
     SYN_TRY(check_group(comm, world, max_elems, err));
     SYN_TRY(check_nan(comm, world, err));
     if (comm->size < 4) return SYN_OK;
@@ -151,7 +146,7 @@ static syn_status table(syn_comm *comm, size_t max_elems, syn_error *err) {
 static syn_status mismatch(syn_comm *comm, syn_error *err) {
     syn_group *world = NULL;
     float in[128] = {0}, out[128 * MAX_RANKS];
-    SYN_TRY(open_world(comm, &world, err));
+    SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
     SYN_TRY(run_barrier(comm, world, err));
     if (comm->rank == 1) return run_all_gather(comm, world, in, out, 64, SYN_F32, err);
     return run_all_reduce(comm, world, in, out, 128, SYN_F32, SYN_REDUCE_SUM, err);
@@ -170,7 +165,7 @@ static syn_status message_mismatch(syn_comm *comm, syn_error *err) {
 static syn_status others_wait(syn_comm *comm, const char *mode, syn_error *err) {
     syn_group *world = NULL;
     float value = 1;
-    SYN_TRY(open_world(comm, &world, err));
+    SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
     SYN_TRY(run_all_reduce(comm, world, &value, &value, 1, SYN_F32, SYN_REDUCE_SUM, err));
     if (comm->rank == 1) {
         const struct timespec half = {0, 500000000};

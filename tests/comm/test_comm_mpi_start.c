@@ -13,38 +13,6 @@
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 enum { MAX_RANKS = 4, LARGE = 300000, GO = 77 };
 
-static syn_status start(syn_comm *comm, const syn_exchange x, syn_request **request,
-                        syn_error *err) {
-    return comm->ops->start(comm, &x, request, err);
-}
-
-static syn_status wait(syn_comm *comm, syn_request *request, syn_error *err) {
-    return comm->ops->wait(comm, request, NULL, err);
-}
-
-static syn_exchange sum(const syn_group *group, const void *in, void *out, size_t n_elems) {
-    return (syn_exchange){.kind = SYN_COMM_ALL_REDUCE,
-                          .dtype = SYN_F32,
-                          .n_elems = n_elems,
-                          .group = group,
-                          .in = in,
-                          .out = out};
-}
-
-static syn_exchange receive(void *out, size_t n_elems, int32_t peer, int32_t tag) {
-    return (syn_exchange){.kind = SYN_COMM_RECV,
-                          .dtype = SYN_F32,
-                          .peer = peer,
-                          .tag = tag,
-                          .n_elems = n_elems,
-                          .out = out};
-}
-
-static syn_status open_world(syn_comm *comm, uint32_t id, syn_group **out, syn_error *err) {
-    const int32_t ranks[MAX_RANKS] = {0, 1, 2, 3};
-    return syn_comm_open_group(comm, id, "world", ranks, comm->size, out, err);
-}
-
 /* A file that one rank makes and others look for, without a word over MPI. */
 static void mark(void) {
     close(open(getenv("SYN_TEST_MARK"), O_WRONLY | O_CREAT, 0600));
@@ -63,11 +31,12 @@ static syn_status meanwhile(syn_comm *comm, syn_error *err) {
     static float in[LARGE], out[LARGE], got[LARGE];
     syn_group *world = NULL;
     syn_request *reduced = NULL, *received = NULL;
-    SYN_TRY(open_world(comm, 1, &world, err));
+    SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
     for (int i = 0; i < LARGE; i++) in[i] = 1;
     if (comm->rank == 0) {
-        SYN_TRY(start(comm, sum(world, in, out, LARGE), &reduced, err));
-        SYN_TRY(start(comm, receive(got, LARGE, 1, GO), &received, err));
+        SYN_TRY(start_exchange(comm, f32_sum(world, in, out, LARGE), &reduced, err));
+        SYN_TRY(
+            start_exchange(comm, f32_message(SYN_COMM_RECV, got, LARGE, 1, GO), &received, err));
         for (int32_t r = 1; r < comm->size; r++)
             SYN_TRY(syn_comm_send(comm, in, 1, SYN_F32, r, GO, err));
         await_mark();
@@ -76,8 +45,8 @@ static syn_status meanwhile(syn_comm *comm, syn_error *err) {
             const struct timespec moment = {0, 1000000};
             nanosleep(&moment, NULL);
         }
-        SYN_TRY(wait(comm, received, err));
-        SYN_TRY(wait(comm, reduced, err));
+        SYN_TRY(wait_for(comm, received, err));
+        SYN_TRY(wait_for(comm, reduced, err));
     } else {
         SYN_TRY(syn_comm_recv(comm, got, 1, SYN_F32, 0, GO, err));
         SYN_TRY(run_all_reduce(comm, world, in, out, LARGE, SYN_F32, SYN_REDUCE_SUM, err));
@@ -118,7 +87,7 @@ static void plan(operation *o, const syn_group *group, uint64_t dice) {
 }
 
 static syn_status finish(syn_comm *comm, operation *o, syn_error *err) {
-    SYN_TRY(wait(comm, o->request, err));
+    SYN_TRY(wait_for(comm, o->request, err));
     if (memcmp(o->got, o->want, o->bytes) == 0) return SYN_OK;
     return SYN_FAIL(err, SYN_E_FORMAT, "%s of %d elements of %s: other bits when started",
                     syn_comm_kind_name(o->x.kind), (int)o->x.n_elems, syn_dtype_name(o->x.dtype));
@@ -138,12 +107,13 @@ static syn_status check_round(syn_comm *comm, syn_group *const *groups, bool any
         SYN_TRY(syn_comm_run(comm, &x, NULL, err));
     }
     for (int k = 0; k < 2; k++)
-        SYN_TRY(start(comm, receive(got[k], ELEMS, last, 3), &received[k], err));
+        SYN_TRY(start_exchange(comm, f32_message(SYN_COMM_RECV, got[k], ELEMS, last, 3),
+                               &received[k], err));
     const int first = any_order && comm->rank % 2 ? 1 : 0;
     for (int g = 0; g < 2; g++)
         for (int i = 0; i < DEPTH; i++) {
             operation *o = &all[(g ^ first) * DEPTH + i];
-            SYN_TRY(start(comm, o->x, &o->request, err));
+            SYN_TRY(start_exchange(comm, o->x, &o->request, err));
         }
     for (int k = 0; k < 2; k++) {
         sent[k][ELEMS - 1] = (float)(comm->rank * 2 + k);
@@ -153,7 +123,7 @@ static syn_status check_round(syn_comm *comm, syn_group *const *groups, bool any
     for (int i = 0; i < 2 * DEPTH; i++)
         SYN_TRY(finish(comm, &all[(from + i * 3) % (2 * DEPTH)], err));
     for (int k = 1; k >= 0; k--) {
-        SYN_TRY(wait(comm, received[k], err));
+        SYN_TRY(wait_for(comm, received[k], err));
         if (got[k][ELEMS - 1] != (float)(last * 2 + k))
             return SYN_FAIL(err, SYN_E_FORMAT, "message %d is another", k);
     }
@@ -163,7 +133,8 @@ static syn_status check_round(syn_comm *comm, syn_group *const *groups, bool any
 static syn_status rounds(syn_comm *comm, bool any_order, syn_error *err) {
     uint64_t common = 11, own = 5 + (uint64_t)comm->rank;
     syn_group *groups[2] = {NULL};
-    for (uint32_t g = 0; g < 2; g++) SYN_TRY(open_world(comm, g + 1, &groups[g], err));
+    for (uint32_t g = 0; g < 2; g++)
+        SYN_TRY(open_first(comm, g + 1, "world", comm->size, &groups[g], err));
     for (int i = 0; i < ROUNDS; i++)
         SYN_TRY(check_round(comm, groups, any_order, &common, &own, err));
     return SYN_OK;
@@ -203,7 +174,7 @@ static syn_status ops(syn_comm *comm, syn_error *err) {
     static float values[2][16][16];
     uint64_t hash[2] = {0};
     syn_group *world = NULL;
-    SYN_TRY(open_world(comm, 1, &world, err));
+    SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
     for (int k = 0; k < 2; k++) SYN_TRY(ops_program(comm, world, k == 1, values[k], &hash[k], err));
     if (memcmp(values[0], values[1], sizeof values[0]) != 0 || hash[0] != hash[1])
         return SYN_FAIL(err, SYN_E_FORMAT, "overlap changed rows or bits");
@@ -215,23 +186,24 @@ static syn_status left(syn_comm *comm, syn_error *err) {
     static float in[LARGE], out[LARGE], never[10];
     syn_group *world = NULL;
     syn_request *request = NULL, *received = NULL;
-    SYN_TRY(open_world(comm, 1, &world, err));
-    SYN_TRY(start(comm, receive(never, 10, comm->rank ? 0 : 1, GO), &received, err));
-    SYN_TRY(start(comm, sum(world, in, out, LARGE), &request, err));
-    return comm->rank == 0 ? SYN_OK : wait(comm, request, err);
+    SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
+    SYN_TRY(start_exchange(comm, f32_message(SYN_COMM_RECV, never, 10, comm->rank ? 0 : 1, GO),
+                           &received, err));
+    SYN_TRY(start_exchange(comm, f32_sum(world, in, out, LARGE), &request, err));
+    return comm->rank == 0 ? SYN_OK : wait_for(comm, request, err);
 }
 
 static syn_status mismatch(syn_comm *comm, syn_error *err) {
     static float in[128 * MAX_RANKS], out[128 * MAX_RANKS];
     syn_group *world = NULL;
     syn_request *requests[3] = {NULL};
-    SYN_TRY(open_world(comm, 1, &world, err));
+    SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
     for (int i = 0; i < 3; i++) {
-        syn_exchange x = sum(world, in, out, i == 1 ? 128 : 1);
+        syn_exchange x = f32_sum(world, in, out, i == 1 ? 128 : 1);
         if (i == 1 && comm->rank == 1) x.kind = SYN_COMM_ALL_GATHER;
-        SYN_TRY(start(comm, x, &requests[i], err));
+        SYN_TRY(start_exchange(comm, x, &requests[i], err));
     }
-    return wait(comm, requests[2], err); /* which fails with what came before it */
+    return wait_for(comm, requests[2], err); /* which fails with what came before it */
 }
 
 /* Rank 1 never comes. */
@@ -239,10 +211,10 @@ static syn_status stuck(syn_comm *comm, syn_error *err) {
     static float in, out;
     syn_group *world = NULL;
     syn_request *request = NULL;
-    SYN_TRY(open_world(comm, 1, &world, err));
+    SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
     if (comm->rank == 1) pause(); /* for ever */
-    SYN_TRY(start(comm, sum(world, &in, &out, 1), &request, err));
-    return wait(comm, request, err);
+    SYN_TRY(start_exchange(comm, f32_sum(world, &in, &out, 1), &request, err));
+    return wait_for(comm, request, err);
 }
 
 static int run_rank(const char *mode) {

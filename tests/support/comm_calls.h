@@ -1,56 +1,33 @@
-/* Collectives that are waited for, in a line each. */
+/* Operations of communicators, in a line each. */
 #ifndef TESTS_COMM_CALLS_H
 #define TESTS_COMM_CALLS_H
 
 #include "syntorch/communicator.h"
 
-static inline syn_status run_reducing(syn_comm_kind kind, syn_comm *comm, const syn_group *group,
-                                      const void *in, void *out, size_t n_elems, syn_dtype dtype,
-                                      syn_reduce reduce, syn_error *err) {
-    const syn_exchange x = {.kind = kind,
-                            .dtype = dtype,
-                            .reduce = reduce,
-                            .n_elems = n_elems,
-                            .group = group,
-                            .in = in,
-                            .out = out};
-    return syn_comm_run(comm, &x, NULL, err);
-}
+/* Waited for. */
+syn_status run_all_reduce(syn_comm *comm, const syn_group *group, const void *in, void *out,
+                          size_t n_elems, syn_dtype dtype, syn_reduce reduce, syn_error *err);
+syn_status run_reduce_scatter(syn_comm *comm, const syn_group *group, const void *in, void *out,
+                              size_t n_elems, syn_dtype dtype, syn_reduce reduce, syn_error *err);
+syn_status run_all_gather(syn_comm *comm, const syn_group *group, const void *in, void *out,
+                          size_t n_elems, syn_dtype dtype, syn_error *err);
+syn_status run_broadcast(syn_comm *comm, const syn_group *group, const void *in, void *out,
+                         size_t n_elems, syn_dtype dtype, int32_t root, syn_error *err);
+syn_status run_barrier(syn_comm *comm, const syn_group *group, syn_error *err);
 
-static inline syn_status run_all_reduce(syn_comm *comm, const syn_group *group, const void *in,
-                                        void *out, size_t n_elems, syn_dtype dtype,
-                                        syn_reduce reduce, syn_error *err) {
-    return run_reducing(SYN_COMM_ALL_REDUCE, comm, group, in, out, n_elems, dtype, reduce, err);
-}
+/* Started, and waited for. */
+syn_status start_exchange(syn_comm *comm, syn_exchange x, syn_request **request, syn_error *err);
+syn_status wait_for(syn_comm *comm, syn_request *request, syn_error *err);
 
-static inline syn_status run_reduce_scatter(syn_comm *comm, const syn_group *group, const void *in,
-                                            void *out, size_t n_elems, syn_dtype dtype,
-                                            syn_reduce reduce, syn_error *err) {
-    return run_reducing(SYN_COMM_REDUCE_SCATTER, comm, group, in, out, n_elems, dtype, reduce, err);
-}
+/* Of f32: a sum; a message, sent from or received into data. */
+syn_exchange f32_sum(const syn_group *group, const void *in, void *out, size_t n_elems);
+syn_exchange f32_message(syn_comm_kind kind, void *data, size_t n_elems, int32_t peer, int32_t tag);
+void f32_fill(float *to, size_t n_elems, float value);
+/* Fails if an element is another. */
+syn_status f32_all_are(const float *got, size_t n_elems, float want, syn_error *err);
 
-static inline syn_status run_all_gather(syn_comm *comm, const syn_group *group, const void *in,
-                                        void *out, size_t n_elems, syn_dtype dtype,
-                                        syn_error *err) {
-    return run_reducing(SYN_COMM_ALL_GATHER, comm, group, in, out, n_elems, dtype, 0, err);
-}
-
-static inline syn_status run_broadcast(syn_comm *comm, const syn_group *group, const void *in,
-                                       void *out, size_t n_elems, syn_dtype dtype, int32_t root,
-                                       syn_error *err) {
-    const syn_exchange x = {.kind = SYN_COMM_BROADCAST,
-                            .dtype = dtype,
-                            .root = root,
-                            .n_elems = n_elems,
-                            .group = group,
-                            .in = in,
-                            .out = out};
-    return syn_comm_run(comm, &x, NULL, err);
-}
-
-static inline syn_status run_barrier(syn_comm *comm, const syn_group *group, syn_error *err) {
-    const syn_exchange x = {.kind = SYN_COMM_BARRIER, .group = group};
-    return syn_comm_run(comm, &x, NULL, err);
-}
+/* The group `name` of ranks 0 .. n_ranks - 1, at most 8. */
+syn_status open_first(syn_comm *comm, uint32_t id, const char *name, int32_t n_ranks,
+                      syn_group **group, syn_error *err);
 
 #endif

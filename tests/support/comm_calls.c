@@ -1,0 +1,77 @@
+#include "tests/support/comm_calls.h"
+
+static syn_exchange exchange(syn_comm_kind kind, const syn_group *group, const void *in, void *out,
+                             size_t n_elems, syn_dtype dtype) {
+    return (syn_exchange){
+        .kind = kind, .dtype = dtype, .n_elems = n_elems, .group = group, .in = in, .out = out};
+}
+
+syn_status run_all_reduce(syn_comm *comm, const syn_group *group, const void *in, void *out,
+                          size_t n_elems, syn_dtype dtype, syn_reduce reduce, syn_error *err) {
+    syn_exchange x = exchange(SYN_COMM_ALL_REDUCE, group, in, out, n_elems, dtype);
+    x.reduce = reduce;
+    return syn_comm_run(comm, &x, NULL, err);
+}
+
+syn_status run_reduce_scatter(syn_comm *comm, const syn_group *group, const void *in, void *out,
+                              size_t n_elems, syn_dtype dtype, syn_reduce reduce, syn_error *err) {
+    syn_exchange x = exchange(SYN_COMM_REDUCE_SCATTER, group, in, out, n_elems, dtype);
+    x.reduce = reduce;
+    return syn_comm_run(comm, &x, NULL, err);
+}
+
+syn_status run_all_gather(syn_comm *comm, const syn_group *group, const void *in, void *out,
+                          size_t n_elems, syn_dtype dtype, syn_error *err) {
+    const syn_exchange x = exchange(SYN_COMM_ALL_GATHER, group, in, out, n_elems, dtype);
+    return syn_comm_run(comm, &x, NULL, err);
+}
+
+syn_status run_broadcast(syn_comm *comm, const syn_group *group, const void *in, void *out,
+                         size_t n_elems, syn_dtype dtype, int32_t root, syn_error *err) {
+    syn_exchange x = exchange(SYN_COMM_BROADCAST, group, in, out, n_elems, dtype);
+    x.root = root;
+    return syn_comm_run(comm, &x, NULL, err);
+}
+
+syn_status run_barrier(syn_comm *comm, const syn_group *group, syn_error *err) {
+    const syn_exchange x = exchange(SYN_COMM_BARRIER, group, NULL, NULL, 0, SYN_F32);
+    return syn_comm_run(comm, &x, NULL, err);
+}
+
+syn_status start_exchange(syn_comm *comm, syn_exchange x, syn_request **request, syn_error *err) {
+    return comm->ops->start(comm, &x, request, err);
+}
+
+syn_status wait_for(syn_comm *comm, syn_request *request, syn_error *err) {
+    return comm->ops->wait(comm, request, NULL, err);
+}
+
+syn_exchange f32_sum(const syn_group *group, const void *in, void *out, size_t n_elems) {
+    return exchange(SYN_COMM_ALL_REDUCE, group, in, out, n_elems, SYN_F32);
+}
+
+syn_exchange f32_message(syn_comm_kind kind, void *data, size_t n_elems, int32_t peer,
+                         int32_t tag) {
+    syn_exchange x = exchange(kind, NULL, data, data, n_elems, SYN_F32);
+    x.peer = peer;
+    x.tag = tag;
+    return x;
+}
+
+void f32_fill(float *to, size_t n_elems, float value) {
+    for (size_t i = 0; i < n_elems; i++) to[i] = value;
+}
+
+syn_status f32_all_are(const float *got, size_t n_elems, float want, syn_error *err) {
+    for (size_t i = 0; i < n_elems; i++)
+        if (got[i] != want)
+            return SYN_FAIL(err, SYN_E_FORMAT, "element %d is %g, not %g", (int)i, (double)got[i],
+                            (double)want);
+    return SYN_OK;
+}
+
+syn_status open_first(syn_comm *comm, uint32_t id, const char *name, int32_t n_ranks,
+                      syn_group **group, syn_error *err) {
+    static const int32_t ranks[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    return syn_comm_open_group(comm, id, name, ranks, n_ranks, group, err);
+}

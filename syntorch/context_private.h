@@ -35,8 +35,10 @@ struct syn_ctx {
 uint32_t syn__row(const syn_ctx *ctx, syn_tensor t);
 /* The same; 0 is the context's failure: the tensor cannot be `done` ("read"). */
 uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done);
-/* Fails if a newer version was written over the tensor of that row. */
-syn_status syn__check_current(const syn_ctx *ctx, uint32_t row, syn_error *err) SYN_MUST_USE;
+/* Fails if a newer version was written over the tensor of that row, which lies in `storage` (NULL:
+   released). */
+syn_status syn__check_current(const syn_ctx *ctx, uint32_t row, const syn_storage *storage,
+                              syn_error *err) SYN_MUST_USE;
 /* The tensor of a row; of row 0 the poisoned one. */
 syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row);
 /* Appends a tensor row; base 0: it owns its storage. The row, or 0 after an error in the context.
@@ -51,8 +53,8 @@ syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id);
 uint32_t syn__storage_number(const syn_ctx *ctx, uint32_t id);
 /* The tensor's storage, until the next is made; NULL: released. */
 syn_storage *syn__storage(const syn_ctx *ctx, uint32_t id);
-/* Where the tensor's element 0 lies; NULL without data or when released. */
-void *syn__data(const syn_ctx *ctx, uint32_t id, const syn_operand *operand);
+/* Where element 0 of a tensor in it lies; NULL without data or when released. */
+void *syn__data(const syn_storage *storage, const syn_operand *operand);
 void syn__contiguous_strides(syn_operand *operand);
 
 /* "linear in h.3.attn: " before the sentence of a rule or kernel; the context's failure. */

@@ -34,10 +34,11 @@ static syn_status gather_inputs(const syn_ctx *ctx, const syn_tensor *in, syn_ca
                                                               : "is not a tensor of this context");
         syn_operand *o = &call->in[i];
         syn_trace_operand(ctx->trace, rows[i], o);
-        o->data = syn__data(ctx, rows[i], o);
-        if (!syn__storage(ctx, rows[i]))
+        const syn_storage *storage = syn__storage(ctx, rows[i]);
+        if (!storage)
             return SYN_FAIL(call->err, SYN_E_INVALID, "the data of input %d was released", i);
-        SYN_TRY(syn__check_current(ctx, rows[i], call->err));
+        SYN_TRY(syn__check_current(ctx, rows[i], storage, call->err));
+        o->data = syn__data(storage, o);
         const int last = o->spec.rank - 1;
         if (!(def->flags & SYN_OPF_STRIDED) && last >= 0 && o->strides[last] != 1 &&
             o->spec.dims[last] > 1)
@@ -183,9 +184,10 @@ static syn_status run(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t 
     syn_status s = SYN_OK;
     call->finish = NULL;
     call->scratch = NULL;
-    for (int i = 0; i < call->n_out; i++)
-        call->out[i].data =
-            syn__data(ctx, ctx->trace->nodes[node].first_out + (uint32_t)i, &call->out[i]);
+    for (int i = 0; i < call->n_out; i++) {
+        const uint32_t row = ctx->trace->nodes[node].first_out + (uint32_t)i;
+        call->out[i].data = syn__data(syn__storage(ctx, row), &call->out[i]);
+    }
     if (!syn__goes_on(ctx, call->def)) {
         if (kernel) s = compute(ctx, kernel, call, node);
     } else {

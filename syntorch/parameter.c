@@ -145,7 +145,7 @@ static void fill_random(const syn_param_info *p, const struct random *how, void 
 static syn_status set_values(syn_ctx *ctx, const syn_param_info *p, uint32_t row,
                              const syn_operand *local, const struct random *how, syn_error *err) {
     const size_t bytes = (size_t)syn_spec_bytes(&local->spec);
-    void *buffer = syn__data(ctx, row, local), *host = buffer;
+    void *buffer = syn__data(syn__storage(ctx, row), local), *host = buffer;
     if (buffer && !ctx->backend->on_host && !(host = syn_malloc(bytes)))
         return SYN_FAIL_NOMEM(err, bytes, "a parameter on its way to the device");
     syn_status s = SYN_OK;

@@ -21,9 +21,9 @@ uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done) {
 
 /* Tensors are made in order, and views of stale ones never: so what is older than the newest
    version in its storage is stale. */
-syn_status syn__check_current(const syn_ctx *ctx, uint32_t row, syn_error *err) {
+syn_status syn__check_current(const syn_ctx *ctx, uint32_t row, const syn_storage *storage,
+                              syn_error *err) {
     const syn_trace *t = ctx->trace;
-    const syn_storage *storage = syn__storage(ctx, row);
     const uint32_t number = syn_trace_tensor_number(t, row);
     if (!storage || number >= storage->version) return SYN_OK;
     const uint32_t writer = t->tensors[syn_trace_tensor_row(t, storage->version)].producer;

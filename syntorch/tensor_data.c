@@ -25,8 +25,7 @@ syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data) {
     return ctx->backend->copy_in(ctx->device, to, data, bytes, &ctx->error);
 }
 
-void *syn__data(const syn_ctx *ctx, uint32_t id, const syn_operand *operand) {
-    const syn_storage *storage = syn__storage(ctx, id);
+void *syn__data(const syn_storage *storage, const syn_operand *operand) {
     if (!storage || !storage->data) return NULL;
     return (char *)storage->data +
            operand->offset * (int64_t)syn_dtype_bytes((syn_dtype)operand->spec.dtype);
@@ -38,9 +37,10 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
     if (!row) return ctx->error.code;
     syn_operand o;
     syn_trace_operand(ctx->trace, row, &o);
-    SYN_TRY(syn__check_current(ctx, row, &ctx->error));
     SYN_TRY(syn__await(ctx, row, false));
-    const char *data = syn__data(ctx, row, &o);
+    const syn_storage *storage = syn__storage(ctx, row);
+    SYN_TRY(syn__check_current(ctx, row, storage, &ctx->error));
+    const char *data = syn__data(storage, &o);
     if (!data)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID, "tensor %u has no data to read on '%s'", t.id,
                         ctx->backend->name);
@@ -65,9 +65,8 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
 }
 
 /* Whether a row is what its storage was made for, or a new version of that: no view. */
-static bool is_whole(const syn_ctx *ctx, uint32_t row) {
+static bool is_whole(const syn_ctx *ctx, uint32_t row, const syn_storage *storage) {
     const syn_trace_tensor *t = &ctx->trace->tensors[row];
-    const syn_storage *storage = syn__storage(ctx, row);
     return t->base == row ||
            (storage && !t->layout && storage->version == syn_trace_tensor_number(ctx->trace, row));
 }
@@ -77,8 +76,9 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     const uint32_t row = syn__own_row(ctx, t, "written");
     if (!row) return ctx->error.code;
-    SYN_TRY(syn__check_current(ctx, row, &ctx->error));
-    if (!is_whole(ctx, row) || !(ctx->trace->tensors[row].flags & outside_flags))
+    const syn_storage *storage = syn__storage(ctx, row);
+    SYN_TRY(syn__check_current(ctx, row, storage, &ctx->error));
+    if (!is_whole(ctx, row, storage) || !(ctx->trace->tensors[row].flags & outside_flags))
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
                         "tensor %u is no parameter, input or state: only those can be written",
                         t.id);
@@ -90,7 +90,7 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
     if (bytes != want)
         return SYN_FAIL(&ctx->error, SYN_E_SHAPE, "'%.128s' has %llu bytes, but %zu were given",
                         name, (unsigned long long)want, bytes);
-    if (!syn__storage(ctx, row))
+    if (!storage)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' were released", name);
     SYN_TRY(syn__await(ctx, row, true));
     return data ? syn__set_data(ctx, row, data) : SYN_OK;

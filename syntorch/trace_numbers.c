@@ -20,7 +20,7 @@ static const syn_trace_run *run_of(const syn_trace_numbers *numbers, uint32_t at
     return low ? &numbers->runs[low - 1] : NULL;
 }
 
-uint32_t syn__number_of(const syn_trace_numbers *numbers, uint32_t row) {
+uint32_t syn__number_in_runs(const syn_trace_numbers *numbers, uint32_t row) {
     const syn_trace_run *run = run_of(numbers, row, false);
     return run ? run->number + (row - run->row) : row;
 }
@@ -42,7 +42,12 @@ uint32_t syn_trace_node_number(const syn_trace *trace, uint32_t row) {
     return syn__number_of(&trace->node_numbers, row);
 }
 
+static uint32_t row_of(const syn_trace_numbers *numbers, size_t n_rows, uint32_t number) {
+    if (numbers->n_runs == 0) return number < n_rows ? number : 0;
+    const uint32_t row = syn__first_row(numbers, n_rows, number);
+    return row < n_rows && syn__number_of(numbers, row) == number ? row : 0;
+}
+
 uint32_t syn_trace_tensor_row(const syn_trace *trace, uint32_t number) {
-    const uint32_t row = syn__first_row(&trace->tensor_numbers, trace->n_tensors, number);
-    return row < trace->n_tensors && syn_trace_tensor_number(trace, row) == number ? row : 0;
+    return row_of(&trace->tensor_numbers, trace->n_tensors, number);
 }

@@ -10,7 +10,10 @@ struct syn_trace_hashed syn__trace_hash_rows(const syn_trace *trace);
 /* The first row whose number is not below `number`; n_rows if there is none. */
 uint32_t syn__first_row(const syn_trace_numbers *numbers, size_t n_rows, uint32_t number);
 /* The number of a row, or, of n_rows, of the next to be made. */
-uint32_t syn__number_of(const syn_trace_numbers *numbers, uint32_t row);
+uint32_t syn__number_in_runs(const syn_trace_numbers *numbers, uint32_t row);
+static inline uint32_t syn__number_of(const syn_trace_numbers *numbers, uint32_t row) {
+    return numbers->n_runs ? syn__number_in_runs(numbers, row) : row;
+}
 
 /* What syn__trace_drop is to drop, and what of it not. */
 typedef struct syn__dropping {

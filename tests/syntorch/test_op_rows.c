@@ -234,7 +234,9 @@ static void test_out_of_memory(void) {
         syn_memory_fail_after(SYN_MEMORY_NEVER);
         done = syn_ctx_status(o.ctx) == SYN_OK;
         CHECK_OK(syn_trace_verify(syn_ctx_trace(o.ctx), &err), err);
-        if (!done) CHECK_INT(syn__check_current(o.ctx, first.p.id, &err), SYN_OK);
+        if (!done)
+            CHECK_INT(syn__check_current(o.ctx, first.p.id, syn__storage(o.ctx, first.p.id), &err),
+                      SYN_OK);
         CHECK(n < 100);
         syn_ctx_free(o.ctx);
     }

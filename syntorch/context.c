@@ -63,7 +63,9 @@ syn_status syn_ctx_sync(syn_ctx *ctx) {
 
 void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
                       uint64_t cpu_ns) {
-    syn_trace_time *t = &ctx->trace->times[node];
+    const uint32_t row = syn_trace_node_row(ctx->trace, node);
+    if (!row) return;
+    syn_trace_time *t = &ctx->trace->times[row];
     const uint64_t since_ns = start_ns - ctx->start_ns;
     t->start_low = (uint32_t)since_ns;
     t->start_high = (uint32_t)(since_ns >> 32);

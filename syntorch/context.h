@@ -54,7 +54,8 @@ void syn_ctx_set_overlap(syn_ctx *ctx, bool overlap);
 /* Waits for all that was started, and until the device has done what was asked of it, as reading a
    tensor does; the times of all ops are known then. */
 syn_status syn_ctx_sync(syn_ctx *ctx) SYN_MUST_USE;
-/* Stores when a node's kernel began, on the monotonic clock, and what it took. For backends. */
+/* Stores when the kernel of the node of that number began, on the monotonic clock, and what it
+   took. Of a node that was forgotten meanwhile nothing is stored. For backends. */
 void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
                       uint64_t cpu_ns);
 

@@ -171,11 +171,12 @@ static syn_status await_inputs(syn_ctx *ctx, const syn_call *call, const uint32_
 
 /* The kernel, and the exchange that it describes. */
 static syn_status compute(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t node) {
+    const uint32_t number = syn_trace_node_number(ctx->trace, node);
     uint64_t wait_ns = 0;
-    ctx->backend->begin(ctx->device, node);
+    ctx->backend->begin(ctx->device, number);
     syn_status s = kernel(call);
     if (s == SYN_OK && (call->def->flags & SYN_OPF_COMM)) s = syn__exchange(call, &wait_ns);
-    ctx->backend->end(ctx->device, node);
+    ctx->backend->end(ctx->device, number);
     ctx->trace->times[node].wait_ns = (float)wait_ns;
     return s;
 }

@@ -46,7 +46,8 @@ static void finish(const syn_ctx *ctx, const syn__pending *p) {
 }
 
 static void store_times(syn_ctx *ctx, uint32_t node, const syn_exchange_times *times) {
-    syn_ctx_set_time(ctx, node, times->begin_ns, times->end_ns - times->begin_ns, times->cpu_ns);
+    syn_ctx_set_time(ctx, syn_trace_node_number(ctx->trace, node), times->begin_ns,
+                     times->end_ns - times->begin_ns, times->cpu_ns);
     ctx->trace->times[node].wait_ns = (float)times->wait_ns;
 }
 

@@ -89,6 +89,7 @@ void syn_trace_free(syn_trace *trace);
    number is the id of its syn_tensor. */
 uint32_t syn_trace_tensor_row(const syn_trace *trace, uint32_t number);
 uint32_t syn_trace_tensor_number(const syn_trace *trace, uint32_t row);
+uint32_t syn_trace_node_row(const syn_trace *trace, uint32_t number);
 uint32_t syn_trace_node_number(const syn_trace *trace, uint32_t row);
 /* The step of a node row. */
 uint32_t syn_trace_step_of(const syn_trace *trace, uint32_t node);

@@ -51,3 +51,7 @@ static uint32_t row_of(const syn_trace_numbers *numbers, size_t n_rows, uint32_t
 uint32_t syn_trace_tensor_row(const syn_trace *trace, uint32_t number) {
     return row_of(&trace->tensor_numbers, trace->n_tensors, number);
 }
+
+uint32_t syn_trace_node_row(const syn_trace *trace, uint32_t number) {
+    return row_of(&trace->node_numbers, trace->n_nodes, number);
+}

@@ -358,6 +358,24 @@ static void test_times(void) {
     syn_ctx_free(ctx);
 }
 
+/* What was forgotten before its times were known gives them to no other node. */
+static void test_times_of_what_was_forgotten(void) {
+    for (int device = 0; device < 2; device++) {
+        syn_ctx *ctx = device ? far_ctx() : ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_tensor x = ZEROS(ctx, SYN_F32, 4);
+        const syn_mark mark = syn_ctx_mark(ctx);
+        for (int i = 0; i < 3; i++) x = syn_scale(ctx, x, 2.0);
+        syn_forget(ctx, mark, &x, 1);
+        syn_scale(ctx, syn_slice(ctx, syn_slice(ctx, x, 0, 0, 3), 0, 0, 2), 2.0);
+        CHECK_INT(syn_ctx_sync(ctx), SYN_OK);
+        const syn_trace_time *t = syn_ctx_trace(ctx)->times;
+        for (int node = 1; node <= 2; node++) /* views */
+            CHECK(t[node].wall_ns == 0 && t[node].start_low == 0);
+        CHECK(device ? t[3].wall_ns == WORK_NS : t[3].start_low > 0);
+        syn_ctx_free(ctx);
+    }
+}
+
 /* ---- what does not -----------------------------------------------------------------------------
  */
 
@@ -404,8 +422,12 @@ static void test_what_fails(void) {
 }
 
 static const test_case cases[] = {
-    {"values travel", test_values_travel}, {"parameters", test_parameters},
-    {"a program", test_a_program},         {"times", test_times},
-    {"no kernel", test_no_kernel},         {"what fails", test_what_fails},
+    {"values travel", test_values_travel},
+    {"parameters", test_parameters},
+    {"a program", test_a_program},
+    {"times", test_times},
+    {"times of what was forgotten", test_times_of_what_was_forgotten},
+    {"no kernel", test_no_kernel},
+    {"what fails", test_what_fails},
 };
 TEST_MAIN(cases)

@@ -19,9 +19,8 @@ static uint32_t scope_of(const syn_ctx *ctx) {
     return ctx->n_scopes ? ctx->scopes[ctx->n_scopes - 1] : 0;
 }
 
-/* rows: of the inputs. */
-static syn_status gather_inputs(const syn_ctx *ctx, const syn_tensor *in, syn_call *call,
-                                uint32_t *rows) {
+static syn_status find_inputs(const syn_ctx *ctx, const syn_tensor *in, const syn_call *call,
+                              uint32_t *rows) {
     const syn_opdef *def = call->def;
     if (call->n_in < def->min_in || call->n_in > def->max_in)
         return SYN_FAIL(call->err, SYN_E_INVALID, "takes %d to %d inputs, not %d", def->min_in,
@@ -32,6 +31,22 @@ static syn_status gather_inputs(const syn_ctx *ctx, const syn_tensor *in, syn_ca
             return SYN_FAIL(call->err, SYN_E_INVALID, "input %d %s", i,
                             in[i].id && in[i].tag == ctx->tag ? "was forgotten"
                                                               : "is not a tensor of this context");
+    }
+    return SYN_OK;
+}
+
+/* Waits for what is under way and has to do with what the op reads or overwrites. A view does
+   neither. What was dropped meanwhile is then gone, so storages are looked at afterwards. */
+static syn_status await_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows) {
+    if (ctx->n_pending == 0 || (call->def->flags & SYN_OPF_VIEW)) return SYN_OK;
+    for (int i = 0; i < call->n_in; i++)
+        SYN_TRY(syn__await(ctx, rows[i], i < syn_opdef_versions(call->def)));
+    return SYN_OK;
+}
+
+static syn_status gather_inputs(const syn_ctx *ctx, syn_call *call, const uint32_t *rows) {
+    const syn_opdef *def = call->def;
+    for (int i = 0; i < call->n_in; i++) {
         syn_operand *o = &call->in[i];
         syn_trace_operand(ctx->trace, rows[i], o);
         const syn_storage *storage = syn__storage(ctx, rows[i]);
@@ -160,15 +175,6 @@ static syn_status find_kernel(const syn_ctx *ctx, const syn_call *call, syn_kern
     return SYN_FAIL(call->err, SYN_E_UNSUPPORTED, "has no kernel on '%s'", ctx->backend->name);
 }
 
-/* Waits for what is under way and has to do with what the op reads or overwrites. A view does
-   neither. */
-static syn_status await_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows) {
-    if (ctx->n_pending == 0 || (call->def->flags & SYN_OPF_VIEW)) return SYN_OK;
-    for (int i = 0; i < call->n_in; i++)
-        SYN_TRY(syn__await(ctx, rows[i], i < syn_opdef_versions(call->def)));
-    return SYN_OK;
-}
-
 /* The kernel, and the exchange that it describes. */
 static syn_status compute(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t node) {
     const uint32_t number = syn_trace_node_number(ctx->trace, node);
@@ -221,11 +227,12 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
                    first_out = (uint32_t)ctx->trace->n_tensors;
     uint32_t rows[SYN_MAX_INPUTS];
     syn_status s = check_comm(&call);
-    if (s == SYN_OK) s = gather_inputs(ctx, in, &call, rows);
+    if (s == SYN_OK) s = find_inputs(ctx, in, &call, rows);
+    if (s == SYN_OK && await_inputs(ctx, &call, rows) != SYN_OK) return;
+    if (s == SYN_OK) s = gather_inputs(ctx, &call, rows);
     if (s == SYN_OK) s = check_overwritten(ctx, &call, rows);
     if (s == SYN_OK) s = infer(&call);
     if (s == SYN_OK) s = find_kernel(ctx, &call, &kernel);
-    if (s == SYN_OK && await_inputs(ctx, &call, rows) != SYN_OK) return;
     if (s == SYN_OK && (s = record(ctx, op, rows, &call)) != SYN_OK) {
         inner = ctx->error; /* to be said again with op and scope */
         ctx->error.code = SYN_OK;

@@ -76,6 +76,7 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     const uint32_t row = syn__own_row(ctx, t, "written");
     if (!row) return ctx->error.code;
+    SYN_TRY(syn__await(ctx, row, true));
     const syn_storage *storage = syn__storage(ctx, row);
     SYN_TRY(syn__check_current(ctx, row, storage, &ctx->error));
     if (!is_whole(ctx, row, storage) || !(ctx->trace->tensors[row].flags & outside_flags))
@@ -92,7 +93,6 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
                         name, (unsigned long long)want, bytes);
     if (!storage)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' were released", name);
-    SYN_TRY(syn__await(ctx, row, true));
     return data ? syn__set_data(ctx, row, data) : SYN_OK;
 }
 

@@ -264,6 +264,38 @@ static void what_nobody_keeps_is_waited_for_before_its_input_changes(void) {
     CHECK_OK(syn_local_run(2, dropped_rank, NULL, &err), err);
 }
 
+/* What was dropped while it was under way is gone once somebody waits for it, and is refused then:
+   its buffer is the next one's. how: 0, 1 the result is read, by an op or as it is; 2 what is read
+   by others meanwhile is written over; 3 both go into one op. */
+static syn_status used_rank(syn_comm *comm, void *arg, syn_error *err) {
+    const int how = *(const int *)arg;
+    syn_ctx *ctx = NULL;
+    syn_group *group = NULL;
+    static _Thread_local float data[LARGE];
+    SYN_TRY(begin(comm, &ctx, &group, err));
+    const syn_tensor x = filled(ctx, "x", 1);
+    const syn_tensor sum = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
+    syn_drop(ctx, how < 2 ? sum : x);
+    if (how == 0) syn_scale(ctx, sum, 1);
+    if (how == 1) (void)!syn_tensor_read(ctx, sum, data, sizeof data);
+    if (how == 2) (void)!syn_tensor_write(ctx, x, data, sizeof data);
+    if (how == 3) syn_add(ctx, x, sum);
+    const syn_status s = syn_ctx_check(ctx, err);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void what_was_dropped_under_way_is_gone_after_the_wait(void) {
+    static const char *const says[4] = {"scale: the data of input 0 was released",
+                                        "tensor 2 has no data to read", "the data of 'x' were",
+                                        "add: the data of input 0 was released"};
+    for (int how = 0; how < 4; how++) {
+        syn_error err = {0};
+        CHECK_INT(syn_local_run(2, used_rank, &how, &err), SYN_E_INVALID);
+        CHECK_HAS(err.text, says[how]);
+    }
+}
+
 static syn_status times_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_ctx *ctx = NULL;
@@ -368,6 +400,8 @@ static const test_case cases[] = {
     {"buffers_under_way_are_not_reused", buffers_under_way_are_not_reused},
     {"what_nobody_keeps_is_waited_for_before_its_input_changes",
      what_nobody_keeps_is_waited_for_before_its_input_changes},
+    {"what_was_dropped_under_way_is_gone_after_the_wait",
+     what_was_dropped_under_way_is_gone_after_the_wait},
     {"times_are_stored_when_it_is_done", times_are_stored_when_it_is_done},
     {"failures_reach_what_is_under_way", failures_reach_what_is_under_way},
     {"out_of_memory_at_any_step_is_a_sentence", out_of_memory_at_any_step_is_a_sentence},

@@ -1,4 +1,4 @@
-/* Inside of python_json.c: growing output, the ends of strings and numbers, one decoded
+/* What python_json.c is made of: growing output, the ends of strings and numbers, one decoded
    character. */
 #ifndef EXPORT_PYTHON_SCAN_H
 #define EXPORT_PYTHON_SCAN_H

@@ -1,4 +1,4 @@
-/* The text. */
+/* Reads a text workload: see text_workload.h. */
 #include "export/workload/text_workload.h"
 
 #include <inttypes.h>

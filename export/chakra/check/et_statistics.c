@@ -1,4 +1,4 @@
-/* Statistics of execution traces. */
+/* Statistics of execution traces: see statistics.h. */
 #include "export/statistics.h"
 
 #include <stdlib.h>

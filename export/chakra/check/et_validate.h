@@ -1,4 +1,5 @@
-/* Inside of et_validate*.c. */
+/* What the parts of the validator share: the set being checked, and a check a file
+   (et_validate_*.c). */
 #ifndef EXPORT_ET_VALIDATE_H
 #define EXPORT_ET_VALIDATE_H
 

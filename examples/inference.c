@@ -176,6 +176,7 @@ static uint64_t plan(void *unused) {
                                run.batch,
                                run.prompt_tokens,
                                args.json,
+                               run.launch.want_graph,
                                run.dtype,
                                args.check_collectives,
                                (int64_t)run.launch.device,
@@ -311,9 +312,9 @@ static int prepare(syn_error *err) {
 /* ---- after: what is printed and written
  * ------------------------------------------------------ */
 
-static uint64_t all_nodes(const syn_graph *graph) {
+static uint64_t all_nodes(void) {
     uint64_t nodes = 0;
-    for (uint32_t i = 0; i < graph->n_ranks; i++) nodes += graph->ranks[i].n_nodes;
+    for (int32_t r = 0; r < run.launch.ranks; r++) nodes += run.launch.nodes[r];
     return nodes;
 }
 
@@ -331,7 +332,6 @@ static void print_fit(void) {
 
 static void print_summary(const report *r) {
     const syn_model_config *m = &run.config;
-    const syn_graph *graph = run.launch.graph;
     char a[64], name[CLI_SHOWN_BYTES];
     printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld, "
            "%s attention\n",
@@ -355,9 +355,10 @@ static void print_summary(const report *r) {
                args.hw_config ? ", and times are predicted for f32 arithmetic" : "");
     print_fit();
     run.task->print(&run, r);
-    printf("trace:   %llu nodes on %u rank%s\n", (unsigned long long)all_nodes(graph),
-           graph->n_ranks, graph->n_ranks == 1 ? "" : "s");
-    if (run.launch.device != SYN_DEVICE_META) footprint_print(run.launch.ctx[0], stdout);
+    printf("trace:   %llu nodes on %d rank%s\n", (unsigned long long)all_nodes(), run.launch.ranks,
+           run.launch.ranks == 1 ? "" : "s");
+    if (run.launch.device != SYN_DEVICE_META)
+        footprint_print(run.launch.ctx[0], r->largest_bytes, stdout);
     printf("\nops of rank 0, views left out");
     if (run.launch.hw) printf("; predicted for %s", run.hw.name);
     printf(":\n");
@@ -365,18 +366,17 @@ static void print_summary(const report *r) {
 }
 
 static syn_status print_json(const report *r, syn_error *err) {
-    const syn_graph *graph = run.launch.graph;
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, "-", err));
     syn_sink_text(out, "{\"model\": ");
     syn_sink_json_string(out, run.config.name);
     syn_sink_printf(out,
                     ", \"tp\": %lld, \"device\": \"%s\", \"dtype\": \"%s\", "
-                    "\"activation_dtype\": \"f32\", \"attention\": \"%s\", \"ranks\": %u, "
+                    "\"activation_dtype\": \"f32\", \"attention\": \"%s\", \"ranks\": %d, "
                     "\"nodes\": %llu, \"trace_hash\": [",
                     (long long)args.tp, args.device, syn_dtype_name(run.dtype), attention_name(),
-                    graph->n_ranks, (unsigned long long)all_nodes(graph));
-    for (uint32_t i = 0; i < graph->n_ranks; i++)
+                    run.launch.ranks, (unsigned long long)all_nodes());
+    for (int32_t i = 0; i < run.launch.ranks; i++)
         syn_sink_printf(out, "%s\"%016llx\"", i ? ", " : "",
                         (unsigned long long)run.launch.hashes[i]);
     syn_sink_text(out, "], ");
@@ -386,7 +386,8 @@ static syn_status print_json(const report *r, syn_error *err) {
         syn_sink_text(out, ", ");
     }
     run.task->json(&run, r, out);
-    if (run.launch.device != SYN_DEVICE_META) footprint_json(run.launch.ctx[0], out);
+    if (run.launch.device != SYN_DEVICE_META)
+        footprint_json(run.launch.ctx[0], r->largest_bytes, out);
     syn_sink_text(out, ", \"ops\": ");
     report_json(r, out);
     syn_sink_text(out, "}\n");
@@ -394,13 +395,11 @@ static syn_status print_json(const report *r, syn_error *err) {
 }
 
 static syn_status finish(syn_error *err) {
-    report r;
-    SYN_TRY(report_make(&r, run.launch.graph, 0, err));
+    report_sort(&run.report);
     if (args.debug) report_print_nodes(run.launch.graph, 0, stderr);
     syn_status printed = SYN_OK;
-    if (args.json) printed = print_json(&r, err);
-    else if (!args.quiet) print_summary(&r);
-    report_free(&r);
+    if (args.json) printed = print_json(&run.report, err);
+    else if (!args.quiet) print_summary(&run.report);
     SYN_TRY(printed);
     if (args.save_logits) SYN_TRY(run.task->save_logits(&run, args.save_logits, err));
     if (!args.visualize_trace) return SYN_OK;
@@ -415,6 +414,7 @@ static syn_status run_all(int prepared, syn_error *err) {
     l->check_collectives = args.check_collectives;
     l->watchdog_s = args.watchdog;
     l->want_hashes = args.json;
+    l->want_graph = args.visualize_trace || args.debug;
     l->plan = plan;
     l->facts = facts;
     l->main = rank_main;

@@ -54,6 +54,22 @@ static bool all_finite(const float *x, size_t n) {
     return true;
 }
 
+/* Gives back what step `step`, which began at `begun`, made but its tokens; and its rows too, with
+   those back to `from`, unless they are to stay. */
+static void end_step(syn_ctx *ctx, const syn_generation *g, int64_t step, syn_mark begun,
+                     syn_mark *from, syn_tensor tokens) {
+    bool rows_stay = true;
+    if (g->after_step &&
+        g->after_step(g->after_step_user, step, &rows_stay, syn_ctx_error_slot(ctx)) != SYN_OK)
+        return;
+    if (!rows_stay) {
+        syn_forget(ctx, *from, &tokens, 1);
+        return;
+    }
+    syn_release(ctx, begun, &tokens, 1);
+    *from = syn_ctx_mark(ctx);
+}
+
 /* The loop proper; tokens of one step are the next step's input. */
 static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended) {
     syn_ctx *ctx = syn_model_ctx(model);
@@ -61,8 +77,9 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
     const syn_spec spec = {SYN_I32, 2, {g->batch, g->prompt_tokens}};
     const int64_t column[2] = {g->batch, 1};
     syn_set_phase(ctx, SYN_PHASE_PREFILL);
-    if (syn_ctx_trace(ctx)->n_nodes > 1) syn_next_step(ctx); /* not the first run of this context */
+    if (syn_ctx_mark(ctx).node > 1) syn_next_step(ctx); /* not the first run of this context */
     syn_tensor input = syn_input(ctx, "prompt", &spec, g->prompt);
+    syn_mark from = syn_ctx_mark(ctx);
     int64_t start = (int64_t)syn__clock_ns();
     if (g->progress) g->progress(g->progress_user, 0, g->new_tokens);
     for (int64_t step = 0; step < g->new_tokens; step++) {
@@ -85,7 +102,7 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
         const int64_t now = (int64_t)syn__clock_ns();
         *(step == 0 ? &g->prefill_ns : &g->decode_ns) += now - start;
         start = now;
-        syn_release(ctx, mark, &tokens, 1);
+        end_step(ctx, g, step, mark, &from, tokens);
         if (g->progress)
             g->progress(g->progress_user, done ? g->new_tokens : g->made, g->new_tokens);
         if (done || step + 1 == g->new_tokens) return;

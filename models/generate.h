@@ -19,6 +19,11 @@ typedef struct syn_generation {
     void (*progress)(void *user, int64_t done,
                      int64_t of); /* called before the first step and after each; NULL: not */
     void *progress_user;
+    /* Called after each step, from 0, with its rows at the trace's end: whether they stay there. If
+       not they are forgotten (syn_forget), so that generation takes constant memory. NULL: all
+       stay. A failure ends the generation. */
+    syn_status (*after_step)(void *user, int64_t step, bool *rows_stay, syn_error *err);
+    void *after_step_user;
     /* what came of it (zero before); arrays are the caller's to syn_free, NULL on meta */
     int32_t *tokens;               /* (batch, new_tokens); after the end of a sequence end.fill */
     int64_t made;                  /* steps run: less than new_tokens when every sequence ended */

@@ -36,6 +36,10 @@ size_t syn_intern_entry_bytes(const syn_intern *table, uint32_t id) {
     return table->entries[id].bytes;
 }
 
+uint32_t syn_intern_hash(const syn_intern *table, uint32_t id) {
+    return table->entries[id].hash;
+}
+
 size_t syn_intern_memory_bytes(const syn_intern *table) {
     return table->bytes_cap + table->entries_cap * sizeof *table->entries +
            table->n_slots * sizeof *table->slots;

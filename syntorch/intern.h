@@ -25,6 +25,8 @@ syn_status syn_intern_put(syn_intern *table, const void *data, size_t bytes, uin
 /* The contents of an id. */
 const void *syn_intern_get(const syn_intern *table, uint32_t id);
 size_t syn_intern_entry_bytes(const syn_intern *table, uint32_t id);
+/* Of the contents, the same on every machine. */
+uint32_t syn_intern_hash(const syn_intern *table, uint32_t id);
 /* Drops the entries for which keep[id] is 0; keep[id] of the others becomes their new id. Order and
    memory held stay. */
 void syn_intern_sweep(syn_intern *table, uint32_t *keep);

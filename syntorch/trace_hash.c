@@ -15,31 +15,31 @@ static uint64_t hash_attrs(const syn_trace *trace, const syn_trace_node *n, uint
     return h;
 }
 
-static uint64_t hash_text(const syn_trace *trace, uint32_t id, uint64_t h) {
-    return syn_hash(syn_trace_text(trace, id), syn_intern_entry_bytes(&trace->texts, id), h);
-}
-
+/* Interned contents count by their own hash. */
 static uint64_t hash_tensor(const syn_trace *trace, uint32_t row, uint64_t h) {
     const syn_trace_tensor *t = &trace->tensors[row];
-    const uint32_t fixed[2] = {syn_trace_tensor_number(trace, t->base), t->flags};
-    h = syn_hash(fixed, sizeof fixed, h);
-    h = syn_hash(syn_trace_spec(trace, row), sizeof(syn_spec), h);
-    return t->name ? hash_text(trace, t->name - 1, h) : h;
+    const uint32_t fixed[4] = {syn_trace_tensor_number(trace, t->base), t->flags,
+                               syn_intern_hash(&trace->specs, t->spec),
+                               t->name ? syn_intern_hash(&trace->texts, t->name - 1) : 0};
+    return syn_hash(fixed, sizeof fixed, h);
 }
 
 static uint64_t hash_node(const syn_trace *trace, uint32_t row, uint64_t h) {
     const syn_trace_node *n = &trace->nodes[row];
-    const char *op = syn_op_table[n->op].name;
-    h = syn_hash(op, strlen(op), h);
-    uint32_t fixed[6 + SYN_MAX_INPUTS] = {
-        n->phase, n->stream, syn_trace_step_of(trace, row),
-        n->n_in,  n->n_out,  syn_trace_tensor_number(trace, n->first_out)};
+    enum { FIXED = 9 };
+    uint32_t words[FIXED + SYN_MAX_INPUTS] = {n->op,
+                                              n->phase,
+                                              n->stream,
+                                              syn_trace_step_of(trace, row),
+                                              n->n_in,
+                                              n->n_out,
+                                              syn_trace_tensor_number(trace, n->first_out),
+                                              syn_intern_hash(&trace->texts, n->scope),
+                                              syn_intern_hash(&trace->texts, n->label)};
     for (uint32_t i = 0; i < n->n_in; i++)
-        fixed[6 + i] = syn_trace_tensor_number(trace, trace->inputs[n->first_in + i]);
-    h = syn_hash(fixed, (6u + n->n_in) * sizeof *fixed, h);
-    h = hash_text(trace, n->scope, h);
-    h = hash_text(trace, n->label, h);
-    h = hash_attrs(trace, n, h);
+        words[FIXED + i] = syn_trace_tensor_number(trace, trace->inputs[n->first_in + i]);
+    h = syn_hash(words, (FIXED + (size_t)n->n_in) * sizeof *words, h);
+    if (n->attrs) h = hash_attrs(trace, n, h);
     if (!n->group) return h;
     const syn_group *g = &trace->groups[n->group - 1];
     h = syn_hash(&g->id, sizeof g->id, h);

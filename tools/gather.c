@@ -3,7 +3,7 @@
 #include "export/export.h"
 #include "syntorch/memory.h"
 
-enum { TAG_BYTES = 1000001, TAG_GRAPH, TAG_HASH, TAG_STATUS, TAG_FIRST };
+enum { TAG_BYTES = 1000001, TAG_GRAPH, TAG_NUMBER, TAG_STATUS, TAG_FIRST };
 
 static const syn_export_options as_links = {.nx_key = SYN_NX_LINKS};
 
@@ -61,11 +61,11 @@ syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
     return s;
 }
 
-syn_status gather_hashes(uint64_t *all, syn_comm *comm, uint64_t mine, syn_error *err) {
-    if (comm->rank != 0) return syn_comm_send(comm, &mine, 1, SYN_I64, 0, TAG_HASH, err);
+syn_status gather_numbers(uint64_t *all, syn_comm *comm, uint64_t mine, syn_error *err) {
+    if (comm->rank != 0) return syn_comm_send(comm, &mine, 1, SYN_I64, 0, TAG_NUMBER, err);
     all[0] = mine;
     for (int32_t r = 1; r < comm->size; r++)
-        SYN_TRY(syn_comm_recv(comm, &all[r], 1, SYN_I64, r, TAG_HASH, err));
+        SYN_TRY(syn_comm_recv(comm, &all[r], 1, SYN_I64, r, TAG_NUMBER, err));
     return SYN_OK;
 }
 

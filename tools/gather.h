@@ -12,7 +12,8 @@ syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
                          syn_error *err) SYN_MUST_USE;
 /* Every rank's number on rank 0, in rank order (`all` has room for one a rank there; elsewhere it
  * is not used). */
-syn_status gather_hashes(uint64_t *all, syn_comm *comm, uint64_t mine, syn_error *err) SYN_MUST_USE;
+syn_status gather_numbers(uint64_t *all, syn_comm *comm, uint64_t mine,
+                          syn_error *err) SYN_MUST_USE;
 /* Whether all ranks can go on: the lowest rank whose status is not SYN_OK and the lowest whose plan
    (a hash of all that decides what a rank will do) is not rank 0's; -1: none. Every rank calls it.
  */

@@ -6,10 +6,11 @@
 #include "syntorch/memory.h"
 #include "tools/cli.h"
 
-static report_row *row_of(report *r, size_t *cap, const char *op, syn_error *err) {
+static report_row *row_of(report *r, const char *op, syn_error *err) {
     for (uint32_t i = 0; i < r->n_rows; i++)
         if (strcmp(r->rows[i].op, op) == 0) return &r->rows[i];
-    if (syn_grow(&r->rows, cap, r->n_rows + 1, sizeof *r->rows, err) != SYN_OK) return NULL;
+    if (syn_grow(&r->rows, &r->rows_cap, r->n_rows + 1, sizeof *r->rows, err) != SYN_OK)
+        return NULL;
     r->rows[r->n_rows] = (report_row){.op = op};
     return &r->rows[r->n_rows++];
 }
@@ -39,32 +40,48 @@ static int by_weight(const void *a, const void *b) {
                    : strcmp(((const report_row *)a)->op, ((const report_row *)b)->op);
 }
 
-syn_status report_make(report *out, const syn_graph *graph, uint32_t rank, syn_error *err) {
-    syn_cursor cur = {0};
-    size_t cap = 0;
+static syn_status add_node(report *r, const syn_node *n, syn_error *err) {
+    report_row *row = row_of(r, n->op, err);
+    if (!row) return err->code;
+    add(row, n);
+    add(&r->total, n);
+    if (n->wall_ns >= 0) r->measured = true;
+    if (n->predicted_ns >= 0) {
+        r->predicted = true;
+        *(n->step == 0 ? &r->predicted_prefill_ns : &r->predicted_decode_ns) += n->predicted_ns;
+    }
+    return SYN_OK;
+}
+
+static void add_outputs(report *r, const syn_graph *graph, uint32_t rank, const syn_node *n,
+                        syn_cursor *tensors) {
+    for (uint32_t i = 0; i < n->n_outputs; i++) {
+        const syn_graph_tensor *t = syn_graph_tensor_at(graph, rank, n->outputs[i], tensors);
+        if (!t || t->base != n->outputs[i]) continue;
+        const uint64_t bytes = syn_spec_bytes(&t->spec);
+        if (bytes > r->largest_bytes) r->largest_bytes = bytes;
+    }
+}
+
+syn_status report_add(report *r, const syn_graph *graph, uint32_t rank, syn_error *err) {
+    syn_cursor cur = {0}, tensors = {0};
     syn_status s = SYN_OK;
-    *out = (report){0};
     for (uint32_t i = 0; i < graph->ranks[rank].n_nodes && s == SYN_OK; i++) {
         const syn_node *n = syn_graph_node(graph, rank, i, &cur);
-        if (!n) {
-            s = SYN_FAIL(err, cur.error.code, "%s", cur.error.text);
-        } else if (!(n->flags & SYN_NODE_VIRTUAL)) {
-            report_row *row = row_of(out, &cap, n->op, err);
-            if (!row) s = err->code;
-            else add(row, n);
-            add(&out->total, n);
-            if (n->wall_ns >= 0) out->measured = true;
-            if (n->predicted_ns >= 0) {
-                out->predicted = true;
-                *(n->step == 0 ? &out->predicted_prefill_ns : &out->predicted_decode_ns) +=
-                    n->predicted_ns;
-            }
-        }
+        if (!n) s = SYN_FAIL(err, cur.error.code, "%s", cur.error.text);
+        if (!n || n->id <= r->last_id) continue;
+        r->last_id = n->id;
+        if (n->flags & SYN_NODE_VIRTUAL) continue;
+        s = add_node(r, n, err);
+        add_outputs(r, graph, rank, n, &tensors);
     }
     syn_cursor_free(&cur);
-    if (s != SYN_OK) report_free(out);
-    else if (out->n_rows) qsort(out->rows, out->n_rows, sizeof *out->rows, by_weight);
+    syn_cursor_free(&tensors);
     return s;
+}
+
+void report_sort(report *r) {
+    if (r->n_rows) qsort(r->rows, r->n_rows, sizeof *r->rows, by_weight);
 }
 
 static void print_row(const report *r, const report_row *row, const char *name, FILE *out) {

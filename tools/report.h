@@ -21,11 +21,17 @@ typedef struct report {
     report_row total;
     bool measured, predicted;
     double predicted_prefill_ns, predicted_decode_ns; /* sums over steps: 0, and all later ones */
+    uint64_t largest_bytes;                           /* of what one op made anew */
+    uint64_t last_id;                                 /* of the nodes added */
+    size_t rows_cap;
 } report;
 
-/* Sums over one rank's nodes but views. The names are the op table's. */
-syn_status report_make(report *out, const syn_graph *graph, uint32_t rank,
-                       syn_error *err) SYN_MUST_USE;
+/* Adds one rank's nodes but views, those with higher ids than were added: a run's steps one by one,
+   each before it is forgotten. Begins as all zeros. The ops' names must outlive the report. */
+syn_status report_add(report *r, const syn_graph *graph, uint32_t rank,
+                      syn_error *err) SYN_MUST_USE;
+/* Sorts the rows, which are to be printed. */
+void report_sort(report *r);
 void report_print(const report *r, FILE *out);
 /* The rows as a JSON array of objects; times in ns, time_ns without wait_ns. */
 void report_json(const report *r, syn_sink *out);

@@ -83,6 +83,31 @@ def test_json():
         assert s["prefill_ns"] > 0 and s["decode_ns"] > 0
 
 
+def test_what_nothing_is_written_from_is_forgotten():
+    """Steps are counted and forgotten, unless files are asked for; what is printed is the same."""
+    with Folder() as f:
+        for more in (["--tp", 2], ["--device", "meta", "--tp", 2], ["--hw_config", "h100"]):
+            runs = [summary(f, "--attention", "fused", *more, *kept)
+                    for kept in ([], ["--visualize_trace", "--out_dir", "out"])]
+            for key in ("trace_hash", "nodes", "ranks", "tokens", "new_tokens"):
+                assert runs[0][key] == runs[1][key], (more, key)
+            counts = [sorted((o["op"], o["calls"], o["flops"], o["bytes"], o["comm_bytes"],
+                              o["predicted_ns"]) for o in run["ops"]) for run in runs]
+            assert counts[0] == counts[1] and counts[0], more
+            if "memory" in runs[0]:
+                sizes = ("weights_bytes", "cache_bytes", "largest_activation_bytes", "peak_bytes")
+                assert [runs[0]["memory"][k] for k in sizes] == \
+                    [runs[1]["memory"][k] for k in sizes], more
+        # 3000 tokens more: rows and times of their 125,000 nodes were 10 MB
+        f.write("long.json", config(n_positions=4096, n_embd=32, n_inner=64))
+        taken = []
+        for tokens in (100, 3100):
+            s = summary(f, "--model_config", "long.json", "--num_output_tokens", tokens)
+            taken.append(s["memory"]["process_peak_bytes"] - s["memory"]["cache_bytes"])
+            assert s["nodes"] > 40 * tokens
+        assert SANITIZED or taken[1] - taken[0] < 4e6, taken
+
+
 def test_tokens_do_not_depend_on_tp():
     with Folder() as f:
         for how in ([], ["--temperature", 0],

@@ -42,7 +42,7 @@ static syn_status gather(struct run *run, syn_comm *comm, syn_error *err) {
     syn_graph *mine = NULL, *all = NULL;
     SYN_TRY(syn_trace_graph(&mine, &trace, 1, NULL, err));
     syn_status s = gather_graphs(&all, comm, mine, err);
-    if (s == SYN_OK) s = gather_hashes(hashes, comm, syn_trace_hash(trace), err);
+    if (s == SYN_OK) s = gather_numbers(hashes, comm, syn_trace_hash(trace), err);
     syn_graph_free(mine);
     if (comm->rank == 0) run->gathered = all;
     return s;
@@ -102,9 +102,11 @@ static syn_status export_all(const syn_graph *graph, syn_error *err) {
 /* What the program does besides. */
 static syn_status report_and_logits(const syn_graph *graph, syn_error *err) {
     static const float logits[6] = {1, 2, 3, 4, 5, 6};
-    report r;
-    SYN_TRY(report_make(&r, graph, 0, err));
+    report r = {0};
+    const syn_status s = report_add(&r, graph, 0, err);
+    report_sort(&r);
     report_free(&r);
+    SYN_TRY(s);
     return npy_write_f32(in_folder("logits.npy"), logits, 2, 3, err);
 }
 

@@ -69,6 +69,7 @@ struct inference {
     int64_t batch;                     /* sequences */
     int64_t prompt_tokens, new_tokens; /* of each; set by the task */
     double cache_elems;                /* of the KV cache, all ranks together; likewise */
+    report report;                     /* of rank 0 */
 };
 
 /* Opens what --tokenizer names, or the tokenizer of the weights; without weights bytes will do.
@@ -88,6 +89,8 @@ void inference_print_text(const inference *run, const char *what, const int32_t 
    one) and runs it. forward false: the model alone, to see whether a checkpoint fits. */
 syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp, bool forward,
                               syn_error *err) SYN_MUST_USE;
+/* Adds what rank 0 has recorded in its context since the last time to the report. */
+syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
 /* A remark on standard error, unless nothing but errors is wanted. */
 void inference_note(const inference *run, const char *fmt, ...) SYN_PRINTF(2, 3);
 /* Bytes that weights and caches of all ranks take, and whether the machine allows them. */

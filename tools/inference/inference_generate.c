@@ -118,10 +118,26 @@ static uint64_t plan(const inference *run, uint64_t h) {
 
 /* ---- one rank -------------------------------------------------------------------------------- */
 
+/* One rank's run, for after_step. */
+typedef struct rank_run {
+    inference *run;
+    const syn_ctx *ctx;
+} rank_run;
+
+/* Rows that nothing will be written from are counted and forgotten. */
+static syn_status after_step(void *user, int64_t step, bool *rows_stay, syn_error *err) {
+    const rank_run *rank = user;
+    (void)step;
+    *rows_stay = rank->run->launch.want_graph;
+    if (*rows_stay || syn_ctx_rank(rank->ctx) != 0) return SYN_OK;
+    return inference_report(rank->run, rank->ctx, err);
+}
+
 static syn_status run_rank(inference *run, syn_model *model, bool progress_shown, syn_error *err) {
     continuation *work = work_of(run);
     const inference_args *args = run->args;
-    const bool first = syn_ctx_rank(syn_model_ctx(model)) == 0;
+    rank_run rank = {run, syn_model_ctx(model)};
+    const bool first = syn_ctx_rank(rank.ctx) == 0;
     progress tokens = {.what = "generating", .unit = "tokens", .quiet = !progress_shown};
     syn_generation g = {.batch = run->batch,
                         .prompt_tokens = run->prompt_tokens,
@@ -134,7 +150,9 @@ static syn_status run_rank(inference *run, syn_model *model, bool progress_shown
                         .end = run->config.end,
                         .want_logits = first, /* to see that they are numbers */
                         .progress = progress_step,
-                        .progress_user = &tokens};
+                        .progress_user = &tokens,
+                        .after_step = after_step,
+                        .after_step_user = &rank};
     SYN_TRY(syn_generate(model, &g, err));
     if (first) {
         work->done = g;

@@ -6,6 +6,15 @@
 #include "tools/inference/inference.h"
 #include "tools/progress.h"
 
+syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) {
+    const syn_trace *trace = syn_ctx_trace(ctx);
+    syn_graph *graph;
+    SYN_TRY(syn_trace_graph(&graph, &trace, 1, run->launch.hw, err));
+    const syn_status s = report_add(&run->report, graph, 0, err);
+    syn_graph_free(graph);
+    return s;
+}
+
 syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp, bool forward,
                               syn_error *err) {
     const bool show = syn_ctx_rank(ctx) == 0 && syn_ctx_has_data(ctx) && !run->args->quiet;
@@ -21,8 +30,9 @@ syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp,
                                    .progress_user = &weights};
     syn_model *model;
     SYN_TRY(syn_model_new(&model, ctx, &run->config, &how, err));
-    const syn_status s = forward ? run->task->run(run, model, show, err) : SYN_OK;
+    syn_status s = forward ? run->task->run(run, model, show, err) : SYN_OK;
     syn_model_free(model);
+    if (s == SYN_OK && forward && syn_ctx_rank(ctx) == 0) s = inference_report(run, ctx, err);
     return s;
 }
 
@@ -62,4 +72,5 @@ void inference_free(inference *run) {
     syn_tokenizer_free(run->tokenizer);
     syn_free(run->prompts);
     syn_free(run->prompt_text);
+    report_free(&run->report);
 }

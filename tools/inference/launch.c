@@ -44,7 +44,9 @@ syn_status launch_threads(launch *l, syn_error *err) {
 static syn_status rank_main(syn_comm *comm, void *user, syn_error *err) {
     launch *l = user;
     SYN_TRY(l->main(comm, l->user, &l->ctx[comm->rank], err));
-    if (l->want_hashes) l->hashes[comm->rank] = syn_trace_hash(syn_ctx_trace(l->ctx[comm->rank]));
+    const syn_ctx *ctx = l->ctx[comm->rank];
+    l->nodes[comm->rank] = syn_ctx_mark(ctx).node - 1;
+    if (l->want_hashes) l->hashes[comm->rank] = syn_trace_hash(syn_ctx_trace(ctx));
     return SYN_OK;
 }
 
@@ -68,12 +70,24 @@ static void mpi_log(void *user, const char *sentence) {
             cli_shown(sentence, shown, sizeof shown));
 }
 
-static syn_status share_hashes(launch *l, syn_comm *comm, syn_error *err) {
+/* numbers, of which each rank has its own, become all ranks' on rank 0. */
+static syn_status share(uint64_t *numbers, syn_comm *comm, syn_error *err) {
     uint64_t *all = syn_calloc((size_t)comm->size, sizeof *all);
-    if (!all) return SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *all, "the ranks' hashes");
-    const syn_status s = gather_hashes(all, comm, l->hashes[comm->rank], err);
-    for (int32_t r = 0; comm->rank == 0 && r < comm->size; r++) l->hashes[r] = all[r];
+    if (!all) return SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *all, "the ranks' numbers");
+    const syn_status s = gather_numbers(all, comm, numbers[comm->rank], err);
+    for (int32_t r = 0; comm->rank == 0 && r < comm->size; r++) numbers[r] = all[r];
     syn_free(all);
+    return s;
+}
+
+/* The graph of all ranks on rank 0. */
+static syn_status share_graph(launch *l, syn_comm *comm, syn_error *err) {
+    const syn_trace *trace = syn_ctx_trace(l->ctx[comm->rank]);
+    syn_graph *mine;
+    SYN_TRY(syn_trace_graph(&mine, &trace, 1, l->hw, err));
+    syn_status s = l->facts(l->user, mine, err);
+    if (s == SYN_OK) s = gather_graphs(&l->graph, comm, mine, err);
+    syn_graph_free(mine);
     return s;
 }
 
@@ -101,7 +115,7 @@ static bool all_can_begin(launch *l, syn_comm *comm, syn_status before, syn_erro
     return false;
 }
 
-/* Ends with all ranks' graphs on rank 0. A rank that fails says so and ends the job. */
+/* Ends with what all ranks have to tell on rank 0. A rank that fails says so and ends the job. */
 static syn_status run_mpi(launch *l, syn_status before, syn_error *err) {
     const syn_mpi_options how = {.check_collectives = l->check_collectives,
                                  .measure_wait = true,
@@ -116,16 +130,10 @@ static syn_status run_mpi(launch *l, syn_status before, syn_error *err) {
         syn_comm_close(comm);
         return before != SYN_OK ? before : SYN_E_COMM;
     }
-    syn_graph *mine = NULL;
     syn_status s = rank_main(comm, l, err);
-    if (s == SYN_OK) {
-        const syn_trace *trace = syn_ctx_trace(l->ctx[comm->rank]);
-        s = syn_trace_graph(&mine, &trace, 1, l->hw, err);
-    }
-    if (s == SYN_OK) s = l->facts(l->user, mine, err);
-    if (s == SYN_OK) s = gather_graphs(&l->graph, comm, mine, err);
-    if (s == SYN_OK && l->want_hashes) s = share_hashes(l, comm, err);
-    syn_graph_free(mine);
+    if (s == SYN_OK && l->want_graph) s = share_graph(l, comm, err);
+    if (s == SYN_OK) s = share(l->nodes, comm, err);
+    if (s == SYN_OK && l->want_hashes) s = share(l->hashes, comm, err);
     if (s != SYN_OK) {
         cli_fail(l->program, CLI_FAILED, "rank %d: %s", comm->rank, err->text);
         l->failed = true;
@@ -152,20 +160,22 @@ static syn_status make_graph(launch *l, syn_error *err) {
 syn_status launch_run(launch *l, syn_status before, syn_error *err) {
     syn_status s = before;
     l->ctx = syn_calloc((size_t)l->ranks, sizeof *l->ctx);
+    l->nodes = syn_calloc((size_t)l->ranks, sizeof *l->nodes);
     l->hashes = syn_calloc((size_t)l->ranks, sizeof *l->hashes);
-    if (s == SYN_OK && (!l->ctx || !l->hashes))
-        s = SYN_FAIL_NOMEM(err, (size_t)l->ranks * 2 * sizeof *l->ctx, "results");
+    if (s == SYN_OK && (!l->ctx || !l->nodes || !l->hashes))
+        s = SYN_FAIL_NOMEM(err, (size_t)l->ranks * 3 * sizeof *l->ctx, "results");
     if (l->mpi) return run_mpi(l, s, err);
     SYN_TRY(s);
     if (l->device == SYN_DEVICE_META) SYN_TRY(run_meta(l, err));
     else SYN_TRY(syn_local_run(l->ranks, rank_main, l, err));
-    return make_graph(l, err);
+    return l->want_graph ? make_graph(l, err) : SYN_OK;
 }
 
 void launch_free(launch *l) {
     syn_graph_free(l->graph);
     for (int32_t r = 0; l->ctx && r < l->ranks; r++) syn_ctx_free(l->ctx[r]);
     syn_free(l->ctx);
+    syn_free(l->nodes);
     syn_free(l->hashes);
 }
 

@@ -18,7 +18,7 @@ typedef struct launch {
     int32_t ranks;
     bool quiet, check_collectives;
     int64_t watchdog_s; /* over MPI: say what a rank waits for after so long; 0: never */
-    bool want_hashes;
+    bool want_hashes, want_graph;
     const syn_hardware *hw;                                       /* for predicted times, or NULL */
     uint64_t (*plan)(void *user);                                 /* hash of all that decides which
                                                                      collectives a rank calls */
@@ -32,8 +32,9 @@ typedef struct launch {
     /* what came of it */
     bool failed;      /* over MPI: this rank, and said so */
     syn_ctx **ctx;    /* by rank; over MPI only this process's */
-    uint64_t *hashes; /* of the traces, by rank; over MPI only on rank 0 */
-    syn_graph *graph; /* of all ranks; over MPI NULL but on rank 0 */
+    uint64_t *nodes;  /* recorded by each rank; over MPI only on rank 0 */
+    uint64_t *hashes; /* of the traces, likewise, if wanted */
+    syn_graph *graph; /* of all ranks, if wanted; over MPI NULL but on rank 0 */
 } launch;
 
 /* First call of the program: finds out whether a launcher started it as one of several ranks (then

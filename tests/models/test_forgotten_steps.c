@@ -1,0 +1,188 @@
+/* Generation that forgets its steps: memory is constant however many there are, the rows of steps
+   that stay are those of a run that keeps all, and so are tokens and hashes. */
+#include "comm/comm.h"
+#include "models/generate.h"
+#include "syntorch/context_private.h"
+#include "syntorch/memory.h"
+#include "syntorch/mesh.h"
+#include "tests/support/test.h"
+#include "tests/support/trace_difference.h"
+
+enum { BATCH = 2, PROMPT = 5, MANY = 4000, STEPS = 40, MAX_TP = 2 };
+
+static const syn_model_config small = {.family = &syn_gpt_family,
+                                       .name = "small",
+                                       .n_layer = 2,
+                                       .n_embd = 8,
+                                       .n_head = 2,
+                                       .n_positions = MANY + PROMPT,
+                                       .n_inner = 16,
+                                       .vocab_size = 13,
+                                       .norm_epsilon = 1e-5,
+                                       .initializer_range = 0.3,
+                                       .tied = true};
+
+static const int32_t prompt[BATCH * PROMPT] = {1, 2, 3, 4, 5, 0, 0, 8, 9, 10};
+static const int32_t padding[BATCH] = {0, 2};
+
+/* How to run, and what one rank's run left. */
+struct run {
+    syn_device device;
+    int tp;
+    bool fused;
+    int64_t steps, first_kept, n_kept; /* n_kept -1: all stay, as without a callback */
+    syn_ctx *ctx[MAX_TP];
+    syn_generation g[MAX_TP];
+};
+
+/* For after_step. */
+struct watch {
+    const struct run *run;
+    const syn_ctx *ctx;
+    size_t rows_bytes, data_bytes; /* after step 20 */
+    int64_t first_growth;          /* the first later step with more; 0: none */
+};
+
+static syn_status after_step(void *user, int64_t step, bool *rows_stay, syn_error *err) {
+    struct watch *w = user;
+    (void)err;
+    const size_t rows = syn_trace_memory_bytes(syn_ctx_trace(w->ctx));
+    /* without fusion there are scores of all keys, of which each step has more */
+    const size_t data = w->run->fused ? w->ctx->storages.held_bytes + w->ctx->storages.cap : 0;
+    if (step == 20) {
+        w->rows_bytes = rows;
+        w->data_bytes = data;
+    }
+    if (step > 20 && !w->first_growth && (rows > w->rows_bytes || data > w->data_bytes))
+        w->first_growth = step;
+    *rows_stay = step >= w->run->first_kept && step < w->run->first_kept + w->run->n_kept;
+    return SYN_OK;
+}
+
+static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
+    struct run *r = arg;
+    syn_mesh mesh;
+    syn_model *gpt = NULL;
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = r->tp}, err));
+    SYN_TRY(syn_ctx_new(&r->ctx[comm->rank], r->device, comm, err));
+    const syn_model_options how = {
+        .tp = mesh.group[SYN_AXIS_TP], .fused_attention = r->fused, .seed = 1};
+    struct watch watch = {.run = r, .ctx = r->ctx[comm->rank]};
+    syn_generation *g = &r->g[comm->rank];
+    *g = (syn_generation){.batch = BATCH,
+                          .prompt_tokens = PROMPT,
+                          .new_tokens = r->steps,
+                          .prompt = r->device == SYN_DEVICE_META ? NULL : prompt,
+                          .padding = padding,
+                          .sampling = {1.0, 0, 1.0, 11},
+                          .after_step = r->n_kept < 0 ? NULL : after_step,
+                          .after_step_user = &watch};
+    SYN_TRY(syn_model_new(&gpt, r->ctx[comm->rank], &small, &how, err));
+    syn_status s = syn_generate(gpt, g, err);
+    if (s == SYN_OK && r->n_kept == 0 && watch.first_growth)
+        s = SYN_FAIL(err, SYN_E_INVALID, "memory grew in step %d", (int)watch.first_growth);
+    syn_model_free(gpt);
+    return s;
+}
+
+static syn_status run_all(struct run *r, syn_error *err) {
+    if (r->device != SYN_DEVICE_META) return syn_local_run(r->tp, rank_main, r, err);
+    for (int rank = 0; rank < r->tp; rank++) {
+        syn_comm *comm;
+        SYN_TRY(syn_comm_fake_new(&comm, rank, r->tp, err));
+        const syn_status s = rank_main(comm, r, err);
+        syn_comm_close(comm);
+        SYN_TRY(s);
+    }
+    return SYN_OK;
+}
+
+static void run_free(struct run *r) {
+    for (int rank = 0; rank < r->tp; rank++) {
+        syn_ctx_free(r->ctx[rank]);
+        syn_free(r->g[rank].tokens);
+    }
+}
+
+/* Thousands of steps: rows, interned tables and buffers take after each what they took after 20. */
+static void test_constant_memory(void) {
+    for (int how = 0; how < 4; how++) {
+        struct run r = {.device = how % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU,
+                        .tp = 1,
+                        .fused = how < 2,
+                        .steps = how < 2 ? MANY : MANY / 4};
+        syn_error err = {0};
+        const syn_status s = run_all(&r, &err);
+        const syn_trace *t = s == SYN_OK ? syn_ctx_trace(r.ctx[0]) : NULL;
+        const bool sound = t && syn_trace_verify(t, &err) == SYN_OK && t->n_nodes == 1 &&
+                           t->step == (uint32_t)r.steps - 1 &&
+                           syn_ctx_mark(r.ctx[0]).node > 30 * r.steps;
+        run_free(&r);
+        CHECK_MSG(s == SYN_OK && sound, "run %d: %s", how, err.text);
+    }
+}
+
+/* The steps that stay are those of the whole run. */
+static void test_window(void) {
+    for (int how = 0; how < 8; how++) {
+        struct run all = {.device = how % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU,
+                          .tp = 1 + how / 2 % 2,
+                          .fused = how / 4,
+                          .steps = STEPS,
+                          .n_kept = -1};
+        struct run part = all;
+        part.first_kept = 25;
+        part.n_kept = 4;
+        syn_error err = {0};
+        CHECK_OK(run_all(&all, &err), err);
+        CHECK_OK(run_all(&part, &err), err);
+        for (int rank = 0; rank < all.tp; rank++) {
+            const syn_trace *a = syn_ctx_trace(all.ctx[rank]), *t = syn_ctx_trace(part.ctx[rank]);
+            CHECK_OK(syn_trace_verify(t, &err), err);
+            CHECK_MSG(syn_trace_hash(t) == syn_trace_hash(a), "run %d, rank %d", how, rank);
+            CHECK_MSG(trace_difference(t, a) == 0, "run %d, rank %d: number %u", how, rank,
+                      trace_difference(t, a));
+            CHECK(syn_trace_step_of(t, 1) == 25 &&
+                  syn_trace_step_of(t, (uint32_t)t->n_nodes - 1) == 28);
+            const size_t bytes = BATCH * STEPS * sizeof(int32_t);
+            if (all.device == SYN_DEVICE_CPU)
+                CHECK(memcmp(all.g[rank].tokens, part.g[rank].tokens, bytes) == 0);
+        }
+        run_free(&all);
+        run_free(&part);
+    }
+}
+
+/* What stops it is the generation's failure. */
+static syn_status fails_at_3(void *user, int64_t step, bool *rows_stay, syn_error *err) {
+    (void)user;
+    *rows_stay = step == 1;
+    return step == 3 ? SYN_FAIL(err, SYN_E_IO, "the disk is full") : SYN_OK;
+}
+
+static void test_failure(void) {
+    const syn_model_options how = {.seed = 1};
+    syn_generation g = {.batch = 1,
+                        .prompt_tokens = 2,
+                        .new_tokens = 9,
+                        .sampling = {0, 0, 1.0, 1},
+                        .after_step = fails_at_3};
+    syn_error err = {0};
+    syn_ctx *ctx = NULL;
+    syn_model *gpt = NULL;
+    CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
+    CHECK_OK(syn_model_new(&gpt, ctx, &small, &how, &err), err);
+    const syn_status s = syn_generate(gpt, &g, &err);
+    syn_model_free(gpt);
+    syn_ctx_free(ctx);
+    CHECK_INT(s, SYN_E_IO);
+    CHECK_STR(err.text, "the disk is full");
+    CHECK_INT(g.made, 4);
+}
+
+static const test_case cases[] = {
+    {"constant memory", test_constant_memory},
+    {"window", test_window},
+    {"failure", test_failure},
+};
+TEST_MAIN(cases)

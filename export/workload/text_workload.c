@@ -127,7 +127,7 @@ static syn_status read_head(reader *r) {
                         "%.200s, line %zu: the number of layers must stand alone in its line",
                         r->w->name, r->line);
     return read_integer(r, 0, r->w->compat ? INT64_MIN : 1, "the number of layers",
-                        &r->w->told_layers);
+                        &r->w->stated_layers);
 }
 
 /* ---- Layers ---- */
@@ -207,19 +207,19 @@ static syn_status read_layer(reader *r) {
     SYN_TRY(read_integer(r, 1, INT64_MIN, "dep", &unused));
     SYN_TRY(read_integer(r, 11, 0, "the update time", &unused));
     count_unused(w, w->n_layers - 1);
-    if ((int64_t)w->n_layers > w->told_layers)
+    if ((int64_t)w->n_layers > w->stated_layers)
         return SYN_FAIL(r->err, SYN_E_FORMAT, "%.200s, line %zu: this is layer %zu of %" PRId64,
-                        w->name, r->line, w->n_layers, w->told_layers);
+                        w->name, r->line, w->n_layers, w->stated_layers);
     return SYN_OK;
 }
 
 static syn_status check_layers(const reader *r) {
     const syn_text_workload *w = r->w;
     if (w->compat) return SYN_OK;
-    if ((int64_t)w->n_layers < w->told_layers)
+    if ((int64_t)w->n_layers < w->stated_layers)
         return SYN_FAIL(r->err, SYN_E_FORMAT,
                         "%.200s, line %zu: the file ends after %zu of %" PRId64 " layers", w->name,
-                        r->line, w->n_layers, w->told_layers);
+                        r->line, w->n_layers, w->stated_layers);
     if (w->parallelism == SYN_TEXT_DLRM &&
         (w->last_bottom < 1 || w->last_bottom > (int64_t)w->n_layers - 2))
         return SYN_FAIL(

@@ -52,7 +52,7 @@ typedef struct syn_text_workload {
     size_t text_bytes;
     syn_text_parallelism parallelism;
     int64_t last_bottom; /* DLRM */
-    int64_t told_layers; /* by line 2 */
+    int64_t stated_layers; /* by line 2 */
     syn__text_layer *layers;
     size_t n_layers, layers_cap;
     bool compat;

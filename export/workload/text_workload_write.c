@@ -194,7 +194,7 @@ static void model_step(writer *w) {
         }
         compute(w, i, SYN__TEXT_IG);
         /* Of all layers but the first, if line 2 is right. */
-        if ((int64_t)(n - 1 - i) != w->w->told_layers - 1)
+        if ((int64_t)(n - 1 - i) != w->w->stated_layers - 1)
             communicate(w, i, SYN__TEXT_IG, infix, l[i].comp[SYN__TEXT_IG]);
         wait_for(w, l[i].comp[SYN__TEXT_IG]);
         compute(w, i, SYN__TEXT_WG);

@@ -27,6 +27,7 @@ static void count_ops(const syn__pt_rank *r, syn_pytorch_rank_report *out) {
         if (op->event == SYN__PT_NONE && op->host == SYN__PT_NONE) continue;
         /* A kernel that carries several calls counts once. */
         if (!syn__pt_is_device(op) || r->event_op[op->event] == i) out->out[op->kind]++;
+        else out->n_further++;
     }
     out->in[SYN_PYTORCH_OP_METADATA] = out->out[SYN_PYTORCH_OP_METADATA];
     out->in[SYN_PYTORCH_OP_HOST] = r->host.n_nodes - out->in[SYN_PYTORCH_OP_METADATA];

@@ -3,6 +3,7 @@
 #include "export/pytorch.h"
 #include "export/validate.h"
 #include "tests/support/files.h"
+#include "tests/support/pt_calls_json.h"
 #include "tests/support/test.h"
 
 static syn_pytorch_report report;
@@ -169,6 +170,26 @@ static void real_ranks_in_archives(void) {
         clear_folder();
     }
 #endif
+}
+
+/* A kernel that carries four messages is one kernel, and has a node for each; all are told of. */
+static void kernels_of_several_calls(void) {
+    traces *t = begin_traces();
+    host_op(t, 10, 2, 1, "train", "", "", "");
+    for (int i = 0; i < 4; i++)
+        send_recv(t, 11 + 2 * i, i % 2 ? "c10d::send" : "c10d::recv_",
+                  i % 2 ? RECORD_INPUTS(TENSOR("5", "4"), "send", "0", "0", "1", "4")
+                        : RECORD_INPUTS(TENSOR("7", "4"), "recv", "2", "0", "1", "4"));
+    host_op(t, 19, 10, 1, "nccl:coalesced", "", "", "");
+    kernel(t, 19, "ncclDevKernel_SendRecv", "");
+    const syn_pytorch_source rank = pair(put_host(t, "h.json"), put_device(t, "d.json"));
+    CHECK_OK(convert(&rank, 1, "t.0.et", NULL), err);
+    CHECK_INT(report.ranks->in[SYN_PYTORCH_OP_KERNEL], 1);
+    CHECK_INT(report.ranks->out[SYN_PYTORCH_OP_KERNEL], 1);
+    CHECK_INT(report.ranks->n_further, 3);
+    CHECK_INT(report.ranks->n_sends, 2);
+    CHECK_INT(report.ranks->n_recvs, 2);
+    end_traces(t);
 }
 
 /* ---- Options ---- */
@@ -374,6 +395,7 @@ static const test_case cases[] = {
     {"a_simulators_set", a_simulators_set},
     {"one_rank_with_kernels", one_rank_with_kernels},
     {"real_ranks_in_archives", real_ranks_in_archives},
+    {"kernels_of_several_calls", kernels_of_several_calls},
     {"edges_that_are_not_wanted", edges_that_are_not_wanted},
     {"one_object_of_several", one_object_of_several},
     {"same_ids", same_ids},

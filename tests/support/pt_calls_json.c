@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/support/files.h"
+
 void put(char *text, size_t *n, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
@@ -43,22 +45,42 @@ void kernel(traces *t, int id, const char *name, const char *args) {
         10 * id + 2, id, n, name, 1000 + 10 * id + n % 5, id, n, *args != '\0' ? "," : "", args);
 }
 
-syn_status find(traces *t, const char *top) {
+/* The two files' texts; valid until the next call. */
+static const char *whole(const char *top, const char *list, const char *elements, size_t *bytes) {
     static char text[2 * JSON_ROOM];
+    *bytes = (size_t)snprintf(text, sizeof text, "{%s\"%s\":[%s]}", top, list, elements);
+    return text;
+}
+
+#define HOST_TOP "\"schema\":\"1.1.1-chakra.0.0.4\","
+
+const char *put_host(const traces *t, const char *name) {
+    size_t bytes;
+    const char *text = whole(HOST_TOP, "nodes", t->host, &bytes);
+    return put_file(name, text, bytes);
+}
+
+const char *put_device(const traces *t, const char *name) {
+    size_t bytes;
+    const char *text = whole("", "traceEvents", t->device, &bytes);
+    return put_file(name, text, bytes);
+}
+
+syn_status find(traces *t, const char *top) {
     const syn_pytorch_options options = {0};
     syn__pt_rank *r = &t->rank;
-    int n =
-        snprintf(text, sizeof text, "{\"schema\":\"1.1.1-chakra.0.0.4\",\"nodes\":[%s]}", t->host);
+    size_t n;
+    const char *text = whole(HOST_TOP, "nodes", t->host, &n);
     memset(r, 0, sizeof *r);
     memset(t->notes, 0, sizeof t->notes);
     memset(&t->err, 0, sizeof t->err);
     r->rank = r->world_size = -1;
-    SYN_TRY(syn__file_text_memory(&r->host_input, "host", text, (size_t)n, &t->err));
+    SYN_TRY(syn__file_text_memory(&r->host_input, "host", text, n, &t->err));
     SYN_TRY(
         syn__pt_host_read(&r->host, &r->host_input, (syn_pytorch_object){0}, t->notes, &t->err));
     if (!t->no_device) {
-        n = snprintf(text, sizeof text, "{%s\"traceEvents\":[%s]}", top, t->device);
-        SYN_TRY(syn__file_text_memory(&r->device_input, "device", text, (size_t)n, &t->err));
+        text = whole(top, "traceEvents", t->device, &n);
+        SYN_TRY(syn__file_text_memory(&r->device_input, "device", text, n, &t->err));
         SYN_TRY(syn__pt_device_read(&r->device, &r->device_input, t->notes, &t->err));
         r->has_device = true;
     }

@@ -40,6 +40,10 @@ traces *begin_traces(void);
 /* Launched by op `id`; several of one op run one after the other. args: "" or members. */
 void kernel(traces *t, int id, const char *name, const char *args);
 
+/* Writes them as files of the test's folder; their paths. */
+const char *put_host(const traces *t, const char *name);
+const char *put_device(const traces *t, const char *name);
+
 /* Reads, matches, finds. top: further members of the device trace, "" or with a comma behind. */
 syn_status find(traces *t, const char *top);
 

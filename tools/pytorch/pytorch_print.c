@@ -112,6 +112,8 @@ static void print_rank(const syn_pytorch_rank_report *r, bool simulated, FILE *o
                 kind_names[k]);
         between = ", ";
     }
+    if (r->n_further)
+        fprintf(out, "; %" PRIu64 " more nodes for kernels of several calls", r->n_further);
     fprintf(out, "\n");
     print_matches(&r->matches, r->host != NULL, out);
     if (simulated) print_simulated(&r->simulated, out);
@@ -226,7 +228,7 @@ static void json_rank(syn_sink *s, const syn_pytorch_rank_report *r) {
         syn_sink_printf(s, "%s\"%s\": {\"in\": %" PRIu64 ", \"out\": %" PRIu64 "}", k ? ", " : "",
                         kind_names[k], r->in[k], r->out[k]);
     syn_sink_text(s, "}, ");
-    json_u64(s, "further_calls", 0, false);
+    json_u64(s, "further_calls", r->n_further, false);
     json_matches(s, &r->matches);
     json_edges(s, r);
     json_comms(s, r);

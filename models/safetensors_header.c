@@ -24,7 +24,8 @@ static const syn__safetensors_dtype dtypes[] = {
 };
 static const size_t n_dtypes = sizeof dtypes / sizeof dtypes[0];
 
-const syn__safetensors_dtype *syn__safetensors_dtype_named(const char *name) {
+/* NULL if there is none. */
+static const syn__safetensors_dtype *dtype_named(const char *name) {
     for (size_t i = 0; i < n_dtypes; i++)
         if (strcmp(dtypes[i].name, name) == 0) return &dtypes[i];
     return NULL;
@@ -90,7 +91,7 @@ static syn_status read_metadata(parser *p) {
 static syn_status read_dtype(parser *p, const char *tensor, const syn__safetensors_dtype **dtype) {
     char shown[SHOWN];
     SYN_TRY(syn_json_expect(&p->json, SYN_JSON_STRING, "\"dtype\""));
-    *dtype = syn__safetensors_dtype_named(p->json.text);
+    *dtype = dtype_named(p->json.text);
     if (*dtype && strlen(p->json.text) == p->json.text_bytes) return SYN_OK;
     return syn_json_fail(&p->json, "'%s' has the dtype \"%s\", which safetensors does not have",
                          tensor, syn__safetensors_shown(p->json.text, shown));

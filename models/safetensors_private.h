@@ -49,8 +49,6 @@ typedef struct syn__safetensors_dtype {
     int bits;
     int dtype; /* syn_dtype or -1 */
 } syn__safetensors_dtype;
-/* NULL if there is none. */
-const syn__safetensors_dtype *syn__safetensors_dtype_named(const char *name);
 const syn__safetensors_dtype *syn__safetensors_dtype_of(syn_dtype dtype);
 
 /* Reads and checks the header of a file whose data are set; appends its tensors and metadata.

@@ -203,9 +203,3 @@ syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard) {
     const int64_t part = elems / runs, run = part / shard.count;
     return (syn__weights_slices){runs, run, part, shard.index * run};
 }
-
-int64_t syn__weights_valid_elems(const syn_spec *full, int64_t valid_rows) {
-    const int64_t elems = syn_spec_elems(full);
-    if (valid_rows < 0 || full->rank == 0 || valid_rows >= full->dims[0]) return elems;
-    return elems / full->dims[0] * valid_rows;
-}

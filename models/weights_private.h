@@ -57,8 +57,6 @@ typedef struct syn__weights_slices {
     int64_t runs, run_elems, stride, offset;
 } syn__weights_slices;
 syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard);
-/* Elements of the full tensor that are no vocabulary padding: the first ones. */
-int64_t syn__weights_valid_elems(const syn_spec *full, int64_t valid_rows);
 
 #ifdef __cplusplus
 }

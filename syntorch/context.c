@@ -104,10 +104,6 @@ syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) {
     return SYN_OK;
 }
 
-int syn_ctx_threads(const syn_ctx *ctx) {
-    return syn_workers_count(ctx->workers);
-}
-
 syn_status syn_ctx_status(const syn_ctx *ctx) {
     return ctx->error.code;
 }

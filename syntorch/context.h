@@ -44,7 +44,6 @@ const syn_group *syn_ctx_group(const syn_ctx *ctx, uint32_t node);
 /* How many threads this rank's kernels share, the caller's among them; at first 1. OpenBLAS must
    then use one thread a call (ops/blas.h). Does nothing on meta. */
 syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) SYN_MUST_USE;
-int syn_ctx_threads(const syn_ctx *ctx);
 
 /* With overlap (at first without), collectives with a result and receives are started when their
    op is called, and the next ops run meanwhile. What an op, a read or a write needs of it is waited

@@ -6,8 +6,9 @@
 #include "export/chakra/wire/et_ids.h"
 #include "syntorch/memory.h"
 
-syn_status syn__et_index_fail(const syn__et_index *index, const char *at, syn_error *err,
-                              const char *why) {
+/* "trace.0.et, byte 17: why" */
+static syn_status fail(const syn__et_index *index, const char *at, syn_error *err,
+                       const char *why) {
     if (!index->is_file) return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: %s", index->name, why);
     return SYN_FAIL(err, SYN_E_FORMAT, "%.200s, byte %zu: %s", index->name,
                     (size_t)(at - index->begin), why);
@@ -34,8 +35,7 @@ static bool next_message(const syn__et_index *index, syn__et_reader *r, syn__str
     if (syn__et_read_message(r, out)) return true;
     if (r->why == NULL) return false;
     const bool is_none = start == index->begin && !syn__et_read_varint(r, &bytes);
-    *status = syn__et_index_fail(index, start, err,
-                                 is_none ? "this is no Chakra execution trace" : r->why);
+    *status = fail(index, start, err, is_none ? "this is no Chakra execution trace" : r->why);
     return false;
 }
 
@@ -43,8 +43,7 @@ static bool next_message(const syn__et_index *index, syn__et_reader *r, syn__str
 static syn_status add_span(syn__et_index *index, const syn__et_node *node, syn__str message,
                            syn_error *err) {
     const size_t n = node->n_ctrl + node->n_data;
-    if (index->n_spans >= SYN_NO_NODE - 1)
-        return syn__et_index_fail(index, message.text, err, "too many nodes");
+    if (index->n_spans >= SYN_NO_NODE - 1) return fail(index, message.text, err, "too many nodes");
     SYN_TRY(
         syn_grow(&index->spans, &index->spans_cap, index->n_spans + 1, sizeof *index->spans, err));
     SYN_TRY(syn_grow(&index->deps, &index->deps_cap, index->n_deps + n, sizeof *index->deps, err));
@@ -66,7 +65,7 @@ static bool is_empty(const syn__et_node *n, bool lax) {
 static syn_status fail_decode(const syn__et_index *index, const syn__et_decoder *d,
                               syn_status status, syn_error *err) {
     if (status == SYN_E_NOMEM) return no_memory(sizeof(syn__et_attr), err);
-    return syn__et_index_fail(index, d->at, err, d->why);
+    return fail(index, d->at, err, d->why);
 }
 
 static syn_status read_frames(syn__et_index *index, syn__et_decoder *d, syn__et_reader *r,
@@ -77,7 +76,7 @@ static syn_status read_frames(syn__et_index *index, syn__et_decoder *d, syn__et_
     syn__et_node node;
     if (!next_message(index, r, &message, &status, err)) {
         if (status != SYN_OK) return status;
-        return syn__et_index_fail(index, r->cur, err, "the file is empty");
+        return fail(index, r->cur, err, "the file is empty");
     }
     status = syn__et_decode_meta(d, message, &meta);
     if (status != SYN_OK) return fail_decode(index, d, status, err);
@@ -86,8 +85,7 @@ static syn_status read_frames(syn__et_index *index, syn__et_decoder *d, syn__et_
     while (next_message(index, r, &message, &status, err)) {
         status = syn__et_decode_node(d, message, &node);
         if (status != SYN_OK) return fail_decode(index, d, status, err);
-        if (is_empty(&node, index->lax))
-            return syn__et_index_fail(index, message.text, err, "a node is empty");
+        if (is_empty(&node, index->lax)) return fail(index, message.text, err, "a node is empty");
         SYN_TRY(add_span(index, &node, message, err));
     }
     return status;

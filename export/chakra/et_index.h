@@ -35,9 +35,6 @@ typedef struct syn__et_index {
 syn_status syn__et_index_open(syn__et_index *index, syn__et_decoder *decoder, const char *name,
                               const char *data, size_t bytes, bool is_file, syn_error *err);
 void syn__et_index_close(syn__et_index *index);
-/* "trace.0.et, byte 17: why" */
-syn_status syn__et_index_fail(const syn__et_index *index, const char *at, syn_error *err,
-                              const char *why);
 /* Only the metadata's attribute "rank"; -1 if there is none. */
 int32_t syn__et_peek_rank(const char *data, size_t bytes);
 

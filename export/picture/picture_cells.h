@@ -104,8 +104,6 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
                                const char **label, const char **tip, double *w, double *h,
                                syn_error *err) SYN_MUST_USE;
 int syn__pic_look_of(const syn_node *node);
-/* "tp0 {0,1}", "tp0 {0…7}" */
-void syn__pic_put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group);
 
 #ifdef __cplusplus
 }

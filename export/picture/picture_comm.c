@@ -330,7 +330,8 @@ static syn_status lane_heads(syn__pic_chart *c, double lane_w, syn_error *err) {
     return SYN_OK;
 }
 
-syn_status syn__pic_chart_draw(syn__pic_chart *c, syn_error *err) {
+/* Places and draws the items, without heading. */
+static syn_status draw_items(syn__pic_chart *c, syn_error *err) {
     const double lane_w = lane_width(c);
     bool members[SYN__PIC_COLUMNS];
     for (uint32_t k = 0; k < c->n_lanes; k++) {
@@ -433,7 +434,7 @@ static syn_status attempt(syn__pic_drawing *d, const syn_graph *graph,
     syn_status s = syn__pic_chart_make(&chart, d, graph, options->known_copies, fold, err);
     if (s == SYN_OK) s = syn__pic_chart_items(&chart, detail, err);
     *fits = !chart.too_many;
-    if (s == SYN_OK && *fits) s = syn__pic_chart_draw(&chart, err);
+    if (s == SYN_OK && *fits) s = draw_items(&chart, err);
     if (s == SYN_OK && *fits) s = heading(&chart, options, detail, fold, err);
     if (d->width > max_side || d->height > max_side) *fits = false;
     syn__pic_chart_free(&chart);

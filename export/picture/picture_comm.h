@@ -65,8 +65,6 @@ void syn__pic_chart_free(syn__pic_chart *chart);
    phase). */
 syn_status syn__pic_chart_items(syn__pic_chart *chart, syn__pic_detail detail,
                                 syn_error *err) SYN_MUST_USE;
-/* Places and draws them, without heading. */
-syn_status syn__pic_chart_draw(syn__pic_chart *chart, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

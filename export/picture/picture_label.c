@@ -19,7 +19,8 @@ int syn__pic_look_of(const syn_node *node) {
     return SYN__PIC_OP + (int)node->category;
 }
 
-void syn__pic_put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) {
+/* "tp0 {0,1}", "tp0 {0…7}" */
+static void put_group(syn__pic_text *t, const syn_graph *graph, uint32_t group) {
     const syn_graph_group *g = syn_graph_group_by_id(graph, group);
     if (g == NULL) return;
     char name[256];
@@ -134,7 +135,7 @@ static syn_status node_tip(syn__pic_plan *plan, syn__pic_text *t, uint32_t index
     put_attributes(t, n);
     if (syn__walk_is_comm(n)) {
         syn__pic_put(t, "\ngroup: ");
-        syn__pic_put_group(t, plan->graph, n->group);
+        put_group(t, plan->graph, n->group);
         syn__pic_put(t, "\npayload of this rank: ");
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
         if (n->kind != SYN_NODE_COLLECTIVE)
@@ -149,7 +150,7 @@ static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_nod
                       const syn__pic_cost *c) {
     const syn_graph *graph = plan->graph;
     if (n->kind == SYN_NODE_COLLECTIVE) {
-        syn__pic_put_group(t, graph, n->group);
+        put_group(t, graph, n->group);
         if (syn_graph_group_by_id(graph, n->group) != NULL) syn__pic_put(t, DOT);
         syn__pic_put_range(t, syn__pic_bytes, c->comm_lo, c->comm_hi);
     } else if (syn__walk_is_comm(n)) {

@@ -215,7 +215,8 @@ static bool good_list(syn__et_decoder *d, uint32_t field, syn__str payload) {
     return r.why == NULL || fail(d, r.why, r.cur) == SYN_OK;
 }
 
-uint64_t syn__et_value_bits(const syn__et_type *type, uint64_t v) {
+/* What a number on the wire means as a value of the type: see syn__et_attr.bits. */
+static uint64_t value_bits(const syn__et_type *type, uint64_t v) {
     if (type->form == SYN__ET_FORM_BOOL) return v != 0;
     if (type->form == SYN__ET_FORM_FLOAT || type->bits == 64) return type->zigzag ? unzigzag(v) : v;
     v &= UINT32_MAX;
@@ -260,7 +261,7 @@ bool syn__et_list_next(syn__et_list *list, uint64_t *bits, syn__str *data) {
         if (f.wire == SYN__ET_WIRE_LEN)
             list->packed = (syn__et_reader){f.data.text, f.data.text + f.data.bytes, NULL};
     }
-    *bits = syn__et_value_bits(type, f.value);
+    *bits = value_bits(type, f.value);
     *data = f.data;
     return true;
 }
@@ -273,7 +274,7 @@ static syn_status decode_value(syn__et_decoder *d, const syn__et_field *f, syn__
     if (type->form == SYN__ET_FORM_STRING && !list) SYN_TRY(take_text(d, f->data, &a->data));
     a->field = f->number;
     a->data = f->data;
-    a->bits = syn__et_value_bits(type, f->value);
+    a->bits = value_bits(type, f->value);
     return SYN_OK;
 }
 

@@ -66,8 +66,6 @@ static inline bool syn__et_is_list(uint32_t field) {
 const char *syn__et_field_name(uint32_t field);
 /* The oneof field of that name in either spelling (JSON or .proto); 0 if there is none. */
 uint32_t syn__et_field_by_name(syn__str name);
-/* What a number on the wire means as a value of the type: see syn__et_attr.bits. */
-uint64_t syn__et_value_bits(const syn__et_type *type, uint64_t wire);
 /* The number that such bits of a float or double are, and the reverse: false if only an infinite
    float comes of it. */
 double syn__et_float_of(const syn__et_type *type, uint64_t bits);

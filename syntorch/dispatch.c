@@ -191,7 +191,7 @@ static syn_status run(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint32_t 
     syn_status s = SYN_OK;
     call->finish = NULL;
     call->scratch = NULL;
-    for (int i = 0; i < call->n_out; i++) {
+    for (int i = 0; kernel && i < call->n_out; i++) {
         const uint32_t row = ctx->trace->nodes[node].first_out + (uint32_t)i;
         call->out[i].data = syn__data(syn__storage(ctx, row), &call->out[i]);
     }

@@ -51,7 +51,7 @@ typedef struct syn_text_workload {
     char *text;       /* with \n at line ends */
     size_t text_bytes;
     syn_text_parallelism parallelism;
-    int64_t last_bottom; /* DLRM */
+    int64_t last_bottom;   /* DLRM */
     int64_t stated_layers; /* by line 2 */
     syn__text_layer *layers;
     size_t n_layers, layers_cap;

@@ -434,6 +434,7 @@ static void threads_share_a_tokenizer(void) {
 static void without_pcre2_a_sentence(void) {
     syn_error err = {0};
     syn_tokenizer *tok;
+    put_tiny_gpt2();
     CHECK_INT(syn_tokenizer_load(&tok, in_folder(""), &err), SYN_E_UNSUPPORTED);
     CHECK_HAS(err.text, "libpcre2-dev");
     CHECK(tok == NULL);

@@ -1,9 +1,7 @@
-/* Inference with tensor parallelism, traced: the main program, and the shortest
-   complete use of the library. GPT continues a text, BERT fills in its [MASK]s.
+/* Inference with tensor parallelism, traced: GPT continues a text, BERT fills in its [MASK]s.
 
-   One rank's program is `rank_main`; it runs on N threads (--tp N), on N
-   processes (mpirun -n N), or N times without data (--device meta), and cannot
-   tell which. */
+   One rank's program is `rank_main`; it runs on N threads (--tp N), on N processes (mpirun -n N),
+   or N times without data (--device meta), and cannot tell which. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +14,7 @@
 #include "tools/inference/checkpoint.h"
 #include "tools/inference/footprint.h"
 #include "tools/inference/inference.h"
-#include "tools/visualize.h"
+#include "tools/inference/visualize.h"
 
 enum { DTYPE_FACT_BYTES = 48 };
 
@@ -27,8 +25,7 @@ static inference_args args = {.tp = 1,
                               .temperature = NAN,
                               .top_p = NAN,
                               .device = "cpu",
-                              .out_dir = ".",
-                              .attention = "auto"};
+                              .out_dir = "."};
 
 static const cli_option options[] = {
     {"tp", CLI_INT, &args.tp, "N",
@@ -39,14 +36,11 @@ static const cli_option options[] = {
     {"model", CLI_TEXT, &args.model, "NAME",
      "preset: gpt2, gpt3-175b, bert-base-uncased, ... (a wrong name lists all)", 0, 0},
     {"model_config", CLI_TEXT, &args.model_config, "FILE",
-     "HuggingFace-style config.json; default: that beside the weights, or the "
-     "2-layer "
+     "HuggingFace-style config.json; default: that beside the weights, or the 2-layer "
      "examples/configs/gpt3-tiny.json",
      0, 0},
     {"weights", CLI_TEXT, &args.weights, "DIR|FILE",
-     "safetensors checkpoint under HuggingFace's names; default: random "
-     "weights",
-     0, 0},
+     "safetensors checkpoint under HuggingFace's names; default: random weights", 0, 0},
     {"dtype", CLI_TEXT, &args.dtype, "f32|f16|bf16",
      "of the weight matrices alone: arithmetic, activations, KV cache and collectives are f32, in "
      "runs and in predicted times; default: as in the checkpoint, f32 if random",
@@ -56,16 +50,14 @@ static const cli_option options[] = {
      "default: that of the weights, bytes if they are random",
      0, 0},
     {"prompt", CLI_TEXT, &args.prompt, "TEXT",
-     "what to continue, or what to fill in at each [MASK]; default: a built-in "
-     "sentence",
-     0, 0},
+     "what to continue, or what to fill in at each [MASK]; default: a built-in sentence", 0, 0},
     {"prompts", CLI_TEXT, &args.prompts, "FILE",
      "a batch: one prompt a line, also on blank ones, padded to the longest", 0, 0},
     {"prompt_ids", CLI_TEXT, &args.prompt_ids, "FILE",
      "the same as token ids, separated by spaces; BERT: without [CLS] and [SEP]", 0, 0},
     {"num_input_tokens", CLI_INT, &args.num_input_tokens, "N",
-     "tokens of the prompt, which is cut or repeated to fit (BERT: with [CLS] "
-     "and [SEP]); default: the prompt as it is",
+     "tokens of the prompt, which is cut or repeated to fit (BERT: with [CLS] and [SEP]); default: "
+     "the prompt as it is",
      1, 1e9},
     {"num_output_tokens", CLI_INT, &args.num_output_tokens, "N", "GPT: tokens to generate [16]", 1,
      1e9},
@@ -74,75 +66,59 @@ static const cli_option options[] = {
     {"temperature", CLI_REAL, &args.temperature, "T",
      "GPT: 0 takes the likeliest token, larger is wilder [1]", 0, 1e6},
     {"top_k", CLI_INT, &args.top_k, "K",
-     "GPT: draw from the K likeliest tokens, 0: all; BERT: how many "
-     "predictions to print, 0: five",
+     "GPT: draw from the K likeliest tokens, 0: all; BERT: how many predictions to print, 0: five",
      0, 1e9},
     {"top_p", CLI_REAL, &args.top_p, "P",
      "GPT: draw from the smallest set of tokens with this probability [1]", 1e-9, 1},
     {"seed", CLI_INT, &args.seed, "N", "of the random weights and of the sampling", 0,
      9007199254740991.0},
-    {"attention", CLI_TEXT, &args.attention, "auto|fused|unfused",
+    {"attention", CLI_CHOICE, &args.attention, "auto|fused|unfused",
      "one op, which is faster, or product, mask, softmax, product, which shows more; auto: unfused "
      "with --visualize_trace or --debug, else fused",
      0, 0},
     {"hw_config", CLI_TEXT, &args.hw_config, "FILE|NAME",
-     "predict times for this hardware: a100-80g, h100, h200, v100-32g, cpu or "
-     "a JSON file; default with --device meta: a100-80g",
+     "predict times for this hardware: a100-80g, h100, h200, v100-32g, cpu or a JSON file; default "
+     "with --device meta: a100-80g",
      0, 0},
     {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
      "write pictures, JSON, Chakra traces and a timeline", 0, 0},
     {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "where they go; created if absent", 0, 0},
     {"save_logits", CLI_TEXT, &args.save_logits, "FILE.npy",
-     "logits of the last prompt position (batch, vocabulary), or of the "
-     "[MASK]s",
-     0, 0},
+     "logits of the last prompt position (batch, vocabulary), or of the [MASK]s", 0, 0},
     {"save_weights", CLI_TEXT, &args.save_weights, "DIR",
-     "write the model as model.safetensors and config.json, which transformers "
-     "reads",
-     0, 0},
+     "write the model as model.safetensors and config.json, which transformers reads", 0, 0},
     {"check_collectives", CLI_FLAG, &args.check_collectives, NULL,
-     "over MPI: compare what the ranks call before each collective (threads "
-     "always do)",
-     0, 0},
+     "over MPI: compare what the ranks call before each collective (threads always do)", 0, 0},
     {"watchdog", CLI_INT, &args.watchdog, "SECONDS",
-     "over MPI: say what a rank waits for after this long, end the job after "
-     "ten times as long; 0: "
+     "over MPI: say what a rank waits for after this long, end the job after ten times as long; 0: "
      "never",
      0, 1e6},
     {"debug", CLI_FLAG, &args.debug, NULL, "print every recorded op of rank 0 on standard error", 0,
      0},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print nothing but errors", 0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "print the summary as one JSON object", 0, 0},
-    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+    CLI_END};
 
 static const char *const examples[] = {
-    "inference --tp 2 --visualize_trace --out_dir out      # two threads, "
-    "pictures and traces",
+    "inference --tp 2 --visualize_trace --out_dir out      # two threads, pictures and traces",
     "mpirun -n 2 inference --tp 2                          # the same over MPI",
-    "inference --device meta --model gpt3-175b --tp 8 --num_input_tokens 2000 "
-    "--hw_config h200",
-    "inference --weights gpt2 --tp 2 --prompt \"The answer is\"   # a folder "
-    "from HuggingFace",
-    "inference --weights bert-base-uncased --prompt \"Paris is the [MASK] of "
-    "France.\"",
+    "inference --device meta --model gpt3-175b --tp 8 --num_input_tokens 2000 --hw_config h200",
+    "inference --weights gpt2 --tp 2 --prompt \"The answer is\"   # a folder from HuggingFace",
+    "inference --weights bert-base-uncased --prompt \"Paris is the [MASK] of France.\"",
     NULL};
 
-static cli_program program = {"inference",
-                              "Runs a GPT (continues a text) or a BERT (fills in [MASK]s) on any "
-                              "number of ranks, with random weights or a\n"
-                              "checkpoint, records every op and collective, and reports what they "
-                              "cost.",
-                              options, examples, false};
+static cli_program program = {
+    "inference",
+    "Runs a GPT (continues a text) or a BERT (fills in [MASK]s) on any number of ranks, with "
+    "random weights or a\ncheckpoint, records every op and collective, and reports what they cost.",
+    options, examples, false};
 
 static inference run = {.args = &args};
 
-/* Of meta runs that name none: without times simulators would take all
-   compute for nothing. */
+/* Of meta runs that name none: without times simulators would take all compute for nothing. */
 #define DEFAULT_HARDWARE "a100-80g"
 
-/* ---- one rank
- * --------------------------------------------------------------------------------
- */
+/* ---- One rank ---- */
 
 static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_error *err) {
     (void)unused;
@@ -234,15 +210,12 @@ static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- before: options, model, tokenizer, prompts
- * ---------------------------------------------- */
+/* ---- Before: options, model, tokenizer, prompts ---- */
 
 /* auto: the fast one, unless each op is to be seen. */
 static bool choose_attention(void) {
     const bool shown = args.visualize_trace || args.debug;
-    const bool is_auto = strcmp(args.attention, "auto") == 0;
-    run.fused_attention = is_auto ? !shown : strcmp(args.attention, "fused") == 0;
-    return is_auto || run.fused_attention || strcmp(args.attention, "unfused") == 0;
+    return args.attention == INFERENCE_AUTO ? !shown : args.attention == INFERENCE_FUSED;
 }
 
 static int check_options(syn_error *err) {
@@ -253,9 +226,7 @@ static int check_options(syn_error *err) {
     }
     if (strcmp(args.device, "cpu") != 0 && strcmp(args.device, "meta") != 0)
         return cli_fail(&program, CLI_USAGE, "--device is cpu or meta, not '%s'", args.device);
-    if (!choose_attention())
-        return cli_fail(&program, CLI_USAGE, "--attention is auto, fused or unfused, not '%s'",
-                        args.attention);
+    run.fused_attention = choose_attention();
     if (args.dtype && (!syn_dtype_parse(args.dtype, &run.dtype) || run.dtype > SYN_BF16))
         return cli_fail(&program, CLI_USAGE, "--dtype is f32, f16 or bf16, not '%s'", args.dtype);
     run.launch.device = strcmp(args.device, "meta") == 0 ? SYN_DEVICE_META : SYN_DEVICE_CPU;
@@ -309,8 +280,7 @@ static int prepare(syn_error *err) {
     return s == SYN_OK ? CLI_RUN : CLI_FAILED;
 }
 
-/* ---- after: what is printed and written
- * ------------------------------------------------------ */
+/* ---- After: what is printed and written ---- */
 
 static uint64_t all_nodes(void) {
     uint64_t nodes = 0;
@@ -347,7 +317,7 @@ static void print_summary(const report *r) {
                args.hw_config ? "" : " (the default; --hw_config chooses)");
     else
         printf("device:  cpu, %d thread%s a rank, %s, own kernels %s\n", run.launch.threads,
-               run.launch.threads == 1 ? "" : "s", syn_blas_describe(a, sizeof a),
+               cli_plural((uint64_t)run.launch.threads), syn_blas_describe(a, sizeof a),
                syn_simd_name(syn_simd_level()));
     if (run.dtype != SYN_F32)
         printf("dtype:   %s weights; activations, KV cache and collectives are f32%s\n",
@@ -356,7 +326,7 @@ static void print_summary(const report *r) {
     print_fit();
     run.task->print(&run, r);
     printf("trace:   %llu nodes on %d rank%s\n", (unsigned long long)all_nodes(), run.launch.ranks,
-           run.launch.ranks == 1 ? "" : "s");
+           cli_plural((uint64_t)run.launch.ranks));
     if (run.launch.device != SYN_DEVICE_META)
         footprint_print(run.launch.ctx[0], r->largest_bytes, stdout);
     printf("\nops of rank 0, views left out");
@@ -433,8 +403,7 @@ static int run_program(int argc, char **argv) {
     run.launch.ranks = (int32_t)args.tp;
     if (code == CLI_RUN) code = prepare(&err);
     if (code == CLI_USAGE && run.launch.rank != 0)
-        sleep(1); /* a launcher stops all when one fails: rank 0 must come to say
-                     why */
+        sleep(1); /* a launcher stops all when one fails: rank 0 must come to say why */
     if (code == CLI_RUN || code == CLI_FAILED) {
         syn_status s = run_all(code, &err);
         if (s == SYN_OK && !program.mute) s = finish(&err);

@@ -31,7 +31,11 @@ int cli_fail(const cli_program *program, int code, const char *fmt, ...) {
     return code;
 }
 
-/* ---- options --------------------------------------------------------------------------------- */
+int cli_done(const cli_program *program, syn_status status, const syn_error *err) {
+    return status == SYN_OK ? CLI_OK : cli_fail(program, CLI_FAILED, "%s", err->text);
+}
+
+/* ---- Options ---- */
 
 static bool same_name(const char *a, const char *b, size_t n) {
     if (strlen(a) != n) return false;
@@ -78,6 +82,35 @@ static int unknown(const cli_program *program, const char *arg, size_t n) {
     return cli_fail(program, CLI_USAGE, "unknown option --%s (--help lists all)", name);
 }
 
+/* The choice's words as a sentence has them: "auto, full or once". */
+static int fail_choice(const cli_program *program, const cli_option *o, const char *text) {
+    char words[256];
+    size_t used = 0;
+    for (const char *word = o->arg; *word;) {
+        const size_t n = strcspn(word, "|");
+        const bool more = word[n] == '|', more_than_one = more && strchr(word + n + 1, '|');
+        used += (size_t)snprintf(words + used, sizeof words - used, "%.*s%s", (int)n, word,
+                                 more_than_one ? ", "
+                                 : more        ? " or "
+                                               : "");
+        word += n + more;
+    }
+    return cli_fail(program, CLI_USAGE, "--%s is %s, not '%s'", o->name, words, text);
+}
+
+static int set_choice(const cli_program *program, const cli_option *o, const char *text) {
+    int index = 0;
+    for (const char *word = o->arg; *word; index++) {
+        const size_t n = strcspn(word, "|");
+        if (same_name(text, word, n)) {
+            *(int *)o->value = index;
+            return CLI_RUN;
+        }
+        word += n + (word[n] == '|');
+    }
+    return fail_choice(program, o, text);
+}
+
 static int set_int(const cli_program *program, const cli_option *o, const char *text) {
     char *end;
     errno = 0;
@@ -87,7 +120,8 @@ static int set_int(const cli_program *program, const cli_option *o, const char *
     if (errno || (double)v < o->min || (double)v > o->max)
         return cli_fail(program, CLI_USAGE, "--%s must be between %.16g and %.16g, not %s", o->name,
                         o->min, o->max, text);
-    *(int64_t *)o->value = v;
+    if (o->kind == CLI_MIB) *(uint64_t *)o->value = (uint64_t)v << 20;
+    else *(int64_t *)o->value = v;
     return CLI_RUN;
 }
 
@@ -111,12 +145,20 @@ static int set(const cli_program *program, const cli_option *o, const char *text
     case CLI_TEXT:
         *(const char **)o->value = text;
         return CLI_RUN;
+    case CLI_CHOICE:
+        return set_choice(program, o, text);
     case CLI_INT:
+    case CLI_MIB:
         return set_int(program, o, text);
     case CLI_REAL:
         return set_real(program, o, text);
     }
     return CLI_RUN;
+}
+
+static void print_chosen(const char *words, int index) {
+    for (; index > 0; index--) words += strcspn(words, "|") + 1;
+    printf(" [%.*s]", (int)strcspn(words, "|"), words);
 }
 
 static void print_default(const cli_option *o) {
@@ -126,6 +168,7 @@ static void print_default(const cli_option *o) {
         printf(" [%g]", *(const double *)o->value);
     if (o->kind == CLI_TEXT && *(const char *const *)o->value)
         printf(" [%s]", *(const char *const *)o->value);
+    if (o->kind == CLI_CHOICE) print_chosen(o->arg, *(const int *)o->value);
 }
 
 /* The help text of an option, broken at spaces behind a margin. */
@@ -196,7 +239,48 @@ int cli_parse(const cli_program *program, int argc, char **argv) {
     return CLI_RUN;
 }
 
-/* ---- texts ----------------------------------------------------------------------------------- */
+/* Whether the argument is a known option whose value is the next argument. */
+static bool takes_next(const cli_program *program, const char *arg) {
+    for (const cli_option *o = program->options; o->name; o++)
+        if (same_name(o->name, arg, strlen(arg))) return o->kind != CLI_FLAG;
+    return false;
+}
+
+/* Moves the arguments that are neither options nor values of options to the end, in their order;
+   returns where they begin. */
+static int plain_to_end(const cli_program *program, int argc, char **argv) {
+    int end = argc;
+    for (int i = 1; i < end;) {
+        char *plain = argv[i];
+        if (strncmp(plain, "--", 2) == 0 || strcmp(plain, "-h") == 0) {
+            i += takes_next(program, plain + 2) ? 2 : 1;
+            continue;
+        }
+        memmove(argv + i, argv + i + 1, (size_t)(argc - i - 1) * sizeof *argv);
+        argv[argc - 1] = plain;
+        end--;
+    }
+    return end;
+}
+
+int cli_parse_inputs(const cli_program *program, int argc, char **argv, const char **input,
+                     const char *needed, const char *const **paths, size_t *n_paths) {
+    const int end = plain_to_end(program, argc, argv);
+    const int code = cli_parse(program, end, argv);
+    if (code != CLI_RUN) return code;
+    if (end == argc && !*input)
+        return cli_fail(program, CLI_USAGE, "%s needed (--help explains)", needed);
+    if (end < argc && *input)
+        return cli_fail(program, CLI_USAGE,
+                        "--input and '%s': give files either by --input or "
+                        "without it",
+                        argv[end]);
+    *paths = *input ? input : (const char *const *)argv + end;
+    *n_paths = *input ? 1 : (size_t)(argc - end);
+    return CLI_RUN;
+}
+
+/* ---- Texts ---- */
 
 /* Characters that a terminal obeys instead of showing them: control characters, and those that turn
    the direction of writing or end a line. */
@@ -248,6 +332,10 @@ const char *cli_shown(const char *text, char *buf, size_t buf_bytes) {
     }
     buf[used] = '\0';
     return buf;
+}
+
+const char *cli_plural(uint64_t n) {
+    return n == 1 ? "" : "s";
 }
 
 static const char *scaled(double v, double base, const char *const *units, int n_units, char *buf,

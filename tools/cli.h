@@ -7,20 +7,34 @@
 
 #include "syntorch/status.h"
 
-typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_INT, CLI_REAL } cli_kind;
+typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_CHOICE, CLI_INT, CLI_MIB, CLI_REAL } cli_kind;
 
 typedef struct cli_option {
     const char *name; /* without the leading "--"; underscores in it match dashes and the reverse */
     cli_kind kind;
-    void *value;     /* bool *, const char **, int64_t *, double *: holds the default */
-    const char *arg; /* name of the value in --help */
+    void *value;     /* bool *, const char **, int *, int64_t *, uint64_t * (bytes), double *:
+                        holds the default */
+    const char *arg; /* name of the value in --help; CLI_CHOICE: the words "auto|full|once", of
+                        which the value is the index */
     const char *help;
-    double min, max; /* CLI_INT, CLI_REAL: allowed range */
+    double min, max; /* CLI_INT, CLI_MIB, CLI_REAL: allowed range */
 } cli_option;
+
+#define CLI_END \
+    { NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0 }
+/* The option of all commands that read gzip; uint64_t *, 0: the default. */
+#define CLI_MAX_UNPACKED(bytes)                                                                  \
+    {                                                                                            \
+        "max_unpacked_mib", CLI_MIB, (bytes), "N",                                               \
+            "gzip may unpack to N MiB; default: to 200 times its size, a mebibyte at least, 16 " \
+            "GiB at "                                                                            \
+            "most",                                                                              \
+            1, 1e9                                                                               \
+    }
 
 typedef struct cli_program {
     const char *name, *summary;  /* "inference", what it does in a line or more */
-    const cli_option *options;   /* ended by a NULL name */
+    const cli_option *options;   /* ended by CLI_END */
     const char *const *examples; /* for --help, ended by NULL; NULL: none */
     bool mute;                   /* another rank prints the same message */
 } cli_program;
@@ -33,8 +47,15 @@ int cli_main(const char *name, int (*body)(int argc, char **argv), int argc, cha
 /* Reads the options into their values. CLI_RUN: go on; else the exit code, after --help, --version
  * or a message. */
 int cli_parse(const cli_program *program, int argc, char **argv);
+/* The same for a command that reads what `input`, the value of --input, names or what arguments
+ * that are no options do: *paths gets either, *n_paths how many, 1 at least. `needed` begins the
+ * sentence that they are: "a file is". */
+int cli_parse_inputs(const cli_program *program, int argc, char **argv, const char **input,
+                     const char *needed, const char *const **paths, size_t *n_paths);
 /* "inference: sentence" on standard error, in one line; returns code. */
 int cli_fail(const cli_program *program, int code, const char *fmt, ...) SYN_PRINTF(3, 4);
+/* How a command ends: CLI_OK, or CLI_FAILED after the error's sentence. */
+int cli_done(const cli_program *program, syn_status status, const syn_error *err);
 
 /* Bytes as text in one line: what a terminal would obey, and what is not UTF-8, as escapes. */
 void cli_print_escaped(FILE *out, const char *text, size_t bytes);
@@ -42,11 +63,8 @@ void cli_print_escaped(FILE *out, const char *text, size_t bytes);
  * long. Returns buf. */
 const char *cli_shown(const char *text, char *buf, size_t buf_bytes);
 #define CLI_SHOWN_BYTES 1024
-/* The option of all commands that read gzip. */
-#define CLI_MAX_UNPACKED                                                                        \
-    "gzip may unpack to N MiB; default: to 200 times its size, a mebibyte at least, 16 GiB at " \
-    "most"
-#define CLI_MAX_UNPACKED_MIB 1e9
+/* "" for one, else "s". */
+const char *cli_plural(uint64_t n);
 /* "12.3 KiB", "4.56 G", "1.23 ms"; returns buf. */
 const char *cli_bytes_text(double bytes, char *buf, size_t buf_bytes);
 const char *cli_count_text(double count, char *buf, size_t buf_bytes);

@@ -6,7 +6,6 @@
 
 #include "export/chakra/wire/et_files.h"
 #include "syntorch/memory.h"
-#include "syntorch/sink.h"
 
 syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix, syn_error *err) {
     syn__et_files files;
@@ -41,4 +40,19 @@ syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefi
     }
     syn_free(path);
     return s;
+}
+
+syn_status cli_files_open(cli_files *files, const char *input, const char *output,
+                          uint64_t max_unpacked_bytes, syn_error *err) {
+    files->out = NULL;
+    SYN_TRY(syn__file_text_open_limited(&files->in, input, max_unpacked_bytes, err));
+    const syn_status s = syn_sink_open_file(&files->out, output, err);
+    if (s != SYN_OK) syn__file_text_close(&files->in);
+    return s;
+}
+
+syn_status cli_files_close(cli_files *files, syn_status status, syn_error *err) {
+    const syn_status closed = syn_sink_close(files->out, status == SYN_OK, err);
+    syn__file_text_close(&files->in);
+    return status != SYN_OK ? status : closed;
 }

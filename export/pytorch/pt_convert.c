@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "export/chakra/wire/et_files.h"
 #include "export/pytorch/comm/pt_comm.h"
 #include "export/pytorch/deps/pt_deps.h"
 #include "export/pytorch/match/pt_match.h"
@@ -91,23 +92,12 @@ static syn_status write_link(syn__pt_conversion *c, syn_error *err) {
 
 /* ---- Names of files ---- */
 
-/* "out/trace" of "out/trace.0.et"; of a set the output is the prefix. */
-static size_t prefix_bytes(const char *output) {
-    size_t n = strlen(output);
-    if (n > 3 && strcmp(output + n - 3, ".et") == 0) {
-        n -= 3;
-        size_t at = n;
-        while (at > 0 && output[at - 1] >= '0' && output[at - 1] <= '9') at--;
-        if (at < n && at > 0 && output[at - 1] == '.') n = at - 1;
-    }
-    return n;
-}
-
 static syn_status path_of(const syn__pt_conversion *c, const syn__pt_rank *r, char path[MAX_PATH],
                           syn_error *err) {
-    const int n = is_set(c) ? snprintf(path, MAX_PATH, "%.*s.%d.et", (int)prefix_bytes(c->output),
-                                       c->output, (int)r->rank)
-                            : snprintf(path, MAX_PATH, "%s", c->output);
+    const int n = is_set(c)
+                      ? snprintf(path, MAX_PATH, "%.*s.%d.et", (int)syn__et_prefix_bytes(c->output),
+                                 c->output, (int)r->rank)
+                      : snprintf(path, MAX_PATH, "%s", c->output);
     if (n < 0 || n >= MAX_PATH)
         return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
     return SYN_OK;
@@ -138,8 +128,8 @@ static syn_status write_groups(syn__pt_conversion *c, syn_error *err) {
     size_t n_groups = 0;
     for (size_t i = 0; i < c->n_ranks; i++) n_groups += c->ranks[i].n_groups;
     if (strcmp(c->output, "-") == 0 || (n_groups == 0 && !is_set(c))) return SYN_OK;
-    const int n = snprintf(path, sizeof path, "%.*s.comm_group.json", (int)prefix_bytes(c->output),
-                           c->output);
+    const int n = snprintf(path, sizeof path, "%.*s.comm_group.json",
+                           (int)syn__et_prefix_bytes(c->output), c->output);
     if (n < 0 || (size_t)n >= sizeof path)
         return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
     SYN_TRY(syn__input_files_keep(&c->inputs, path, err));

@@ -46,6 +46,33 @@ def host_and_device(folder, stem):
     folder.write(stem + "_device.json", json.dumps({"schemaVersion": 1, "traceEvents": [event]}))
 
 
+def test_how_inputs_and_choices_are_given():
+    """By --input or without it, after options or before them; a choice is one of its words."""
+    with Folder() as f:
+        traced(f)
+        for command in ("stat", "validate", "convert-all", "weights"):
+            refused(f, [command], "needed (--help explains)", code=2)
+            refused(f, [command, "--input", "a", "b"], "either by --input or without it", code=2)
+        for command in ("convert-all", "weights"):
+            refused(f, [command, "a", "b"], "one ", "at a time", code=2)
+        said = {run(f, "stat", *args).stdout for args in (
+            ["--json", "out/trace"], ["out/trace", "--json"], ["--json", "--input", "out/trace"],
+            ["--max-unpacked-mib", 5, "out/trace", "--json"],
+            ["out/trace.0.et", "--json", "out/trace.1.et"])}
+        assert len(said) == 1 and json.loads(said.pop())["ranks"], said
+        export = ["export", "--input", "out/tensor_trace_graph.json", "--output", "g.json"]
+        for args, says in (
+                (["--copies", "some"], "--copies is auto, full or once, not 'some'"),
+                (["--nx_key", "link"], "--nx_key is both, links or edges, not 'link'"),
+                (["--nx_key="], "--nx_key is both, links or edges, not ''")):
+            refused(f, [*export, *args], says, code=2)
+        refused(f, ["convert-all", ".", "--profile", "astra"],
+                "--profile is full or astra-sim, not 'astra'", code=2)
+        r = run(f, *export, "--nx-key", "edges")
+        with open(f / "g.json") as g:
+            assert r.returncode == 0 and not {"links", "edges"} <= json.load(g).keys(), text_of(r)
+
+
 # ---- files of other kinds ----
 
 

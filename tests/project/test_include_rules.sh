@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Who may include whom (docs/architecture.md):
 #
-#     models/ --> ops/ --> syntorch/ <-- comm/, export/        examples/, tools/, tests/ are free
+#     models/ --> ops/ --> syntorch/ <-- comm/, export/        examples/, tests/ are free
 #
-# and within export/ which room may include which: the table below. Headers of other projects: each
-# in one family of files of these folders (comm/comm_mpi*), and in a header only if that is private
-# to the family. File names are unique across the tree. Then plants each kind of violation in a copy
-# and expects to see it.
+# and within export/ and tools/ which room may include which: the table below. Headers of other
+# projects: each in one family of files of these folders (comm/comm_mpi*), and in a header only if
+# that is private to the family. File names are unique across the tree. Then plants each kind of
+# violation in a copy and expects to see it.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
-layers=(syntorch ops comm models export)
-all=("${layers[@]}" examples tools tests)
+layers=(syntorch ops comm models export tools)
+all=("${layers[@]}" examples tests)
 
 # Headers of C11 and POSIX, and of the compiler (vector intrinsics).
 known=" assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal
@@ -54,6 +54,11 @@ export/pytorch/compat: export/chakra/wire export/pytorch/read export/pytorch/wri
 export/pytorch: export/chakra/wire export/pytorch/rank export/pytorch/match export/pytorch/comm
     export/pytorch/deps export/pytorch/sim export/pytorch/set export/pytorch/write
     export/pytorch/compat
+tools: syntorch ops export export/text export/chakra/wire
+tools/pytorch: syntorch export export/text tools
+tools/inference: syntorch ops comm models export tools
+tools/commands: syntorch models export export/text export/chakra/wire export/chakra export/workload
+    export/pytorch/read tools tools/pytorch
 '
 declare -A may_include=()
 room=""
@@ -74,7 +79,7 @@ sources() {
     find "${layers[@]}" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.def' \)
 }
 
-# Every include line of the five folders as "file:line:rest". Comments of one line before "#" are
+# Every include line of these folders as "file:line:rest". Comments of one line before "#" are
 # not C style here.
 include_lines() {
     sources | sort | tr '\n' '\0' |
@@ -212,6 +217,15 @@ plant export/chakra/planted.c '#include "et_def.pb-c.h"' '<et_def.pb-c.h> is alr
 plant export/walk/planted.c '#include <zlib.h>' '<zlib.h> is already used by '
 plant syntorch/utf8.h '#include <libxml/parser.h>' \
     'must not include "syntorch/utf8.h" and with it <libxml/parser.h>'
+plant tools/planted.c '#include "tools/commands/command.h"' \
+    'tools/ must not include "tools/commands/command.h"'
+plant tools/commands/planted.c '#include "tools/inference/launch.h"' \
+    'tools/commands/ must not include "tools/inference/launch.h"'
+plant tools/inference/planted.c '#include "tools/pytorch/pytorch_job.h"' \
+    'tools/inference/ must not include'
+plant tools/pytorch/planted.c '#include "export/pytorch/read/pt_host.h"' \
+    'tools/pytorch/ must not include'
+plant tools/planted.c '#include "tests/support/test.h"' 'tools/ must not include'
 plant tools/graph.h '/* a second graph.h */' 'graph.h is the name of several files'
 [ -z "$(violations)" ] || fail "the copy is not as it was"
 echo "$lines include lines follow the rule; $n_planted planted violations were seen"

@@ -9,9 +9,9 @@
 #include "syntorch/mesh.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
-#include "tools/gather.h"
-#include "tools/npy.h"
-#include "tools/report.h"
+#include "tools/inference/gather.h"
+#include "tools/inference/npy.h"
+#include "tools/inference/report.h"
 
 #include <dirent.h>
 #include <unistd.h>

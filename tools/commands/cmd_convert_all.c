@@ -10,25 +10,24 @@
 #include "syntorch/memory.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
-#include "tools/inference/positional.h"
 #include "tools/pytorch/pytorch_job.h"
 #include "tools/pytorch/recorded_name.h"
 
 static struct arguments {
-    const char *input, *output, *profile;
-    int64_t max_unpacked_mib;
+    const char *input, *output;
+    uint64_t max_unpacked_bytes;
+    int profile; /* syn_pytorch_profile */
     bool strict;
-} args = {.profile = "full"};
+} args;
 
 static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "DIR", "the folder, if not named without an option", 0, 0},
     {"output", CLI_TEXT, &args.output, "DIR", "where the traces go; default: the same folder", 0,
      0},
-    {"profile", CLI_TEXT, &args.profile, "full|astra-sim", "as of convert pytorch", 0, 0},
+    {"profile", CLI_CHOICE, &args.profile, "full|astra-sim", "as of convert pytorch", 0, 0},
     {"strict", CLI_FLAG, &args.strict, NULL, "anomalies count as failures", 0, 0},
-    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
-     CLI_MAX_UNPACKED_MIB},
-    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+    CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
+    CLI_END};
 
 static const char *const examples[] = {"syntorch convert-all traces --output et",
                                        "syntorch convert-all traces --profile astra-sim", NULL};
@@ -198,10 +197,10 @@ static syn_status convert(folder *f, const entry *entries, size_t n, syn_error *
     pytorch_outcome o = {0};
     syn_error failed = {0};
     char *output = NULL;
-    const bool sim = strcmp(args.profile, "full") != 0;
-    if (sim) job.options.profile = SYN_PYTORCH_ASTRA_SIM;
+    const bool sim = args.profile == SYN_PYTORCH_ASTRA_SIM;
+    job.options.profile = (syn_pytorch_profile)args.profile;
     job.options.version = "syntorch " SYN_VERSION;
-    job.options.max_unpacked_bytes = (uint64_t)args.max_unpacked_mib << 20;
+    job.options.max_unpacked_bytes = args.max_unpacked_bytes;
     SYN_TRY(join(&output, args.output, entries->stem,
                  n > 1 ? entries->prefix_bytes : strlen(entries->stem), n > 1 ? "" : ".et", err));
     job.output = output;
@@ -267,15 +266,12 @@ static void free_folder(folder *f) {
 int command_convert_all(int argc, char **argv) {
     folder f = {0};
     syn_error err = {0};
-    const size_t n_named = cli_take_positional(&program, &argc, argv);
-    const int code = cli_parse(&program, argc, argv);
+    const char *const *paths;
+    size_t n;
+    const int code = cli_parse_inputs(&program, argc, argv, &args.input, "a folder is", &paths, &n);
     if (code != CLI_RUN) return code;
-    if (n_named == 1 && !args.input) args.input = argv[argc];
-    else if (n_named > 0 || !args.input)
-        return cli_fail(&program, CLI_USAGE, "one folder is needed (--help explains)");
-    if (strcmp(args.profile, "full") != 0 && strcmp(args.profile, "astra-sim") != 0)
-        return cli_fail(&program, CLI_USAGE, "--profile is full or astra-sim, not '%s'",
-                        args.profile);
+    if (n > 1) return cli_fail(&program, CLI_USAGE, "one folder is converted at a time");
+    args.input = paths[0];
     if (!args.output) args.output = args.input;
     const syn_status s = convert_folder(&f, &err);
     free_folder(&f);

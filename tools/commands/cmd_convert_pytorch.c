@@ -7,16 +7,13 @@
 #include "tools/pytorch/pytorch_options.h"
 
 static struct arguments {
-    const char *host, *device, *linked, *output, *profile, *edges, *dup_ids, *object;
+    const char *host, *device, *linked, *output, *edges, *object;
     double thread_gap_us;
-    int64_t rank, max_unpacked_mib;
+    int64_t rank;
+    uint64_t max_unpacked_bytes;
+    int profile, dup_ids; /* syn_pytorch_profile, syn_pytorch_same_ids */
     bool compat, strict, quiet, json, replay, trim;
-} args = {.profile = "full",
-          .edges = "all",
-          .dup_ids = "first",
-          .object = "last",
-          .thread_gap_us = 1000,
-          .rank = -1};
+} args = {.edges = "all", .object = "last", .thread_gap_us = 1000, .rank = -1};
 
 static const cli_option options[] = {
     {"host", CLI_TEXT, &args.host, "FILE",
@@ -27,13 +24,13 @@ static const cli_option options[] = {
     {"linked", CLI_TEXT, &args.linked, "FILE", "a linked trace instead of the two", 0, 0},
     {"output", CLI_TEXT, &args.output, "FILE",
      "what to write; of a set the prefix: PREFIX.<rank>.et and PREFIX.comm_group.json", 0, 0},
-    {"profile", CLI_TEXT, &args.profile, "full|astra-sim",
+    {"profile", CLI_CHOICE, &args.profile, "full|astra-sim",
      "full: every node; astra-sim: what that simulator runs, device work and communication", 0, 0},
     {"edges", CLI_TEXT, &args.edges, "LIST",
      "dependencies wanted besides the program's own: all, none or some of "
      "launch,stream,sync,group,thread",
      0, 0},
-    {"dup_ids", CLI_TEXT, &args.dup_ids, "first|last|error",
+    {"dup_ids", CLI_CHOICE, &args.dup_ids, "first|last|error",
      "which of several nodes with one id keeps it", 0, 0},
     {"object", CLI_TEXT, &args.object, "last|all|N",
      "which of several JSON objects in the host file, counted from 0", 0, 0},
@@ -50,9 +47,8 @@ static const cli_option options[] = {
     {"strict", CLI_FLAG, &args.strict, NULL, "any anomaly ends the conversion, exit code 1", 0, 0},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "only warnings", 0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "what is told, as JSON", 0, 0},
-    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
-     CLI_MAX_UNPACKED_MIB},
-    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+    CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
+    CLI_END};
 
 static const char *const examples[] = {
     "syntorch convert pytorch --host host.0.json --device device.0.json --output trace.0.et",
@@ -98,19 +94,13 @@ static int read_arguments(pytorch_job *job) {
         return cli_fail(&program, CLI_USAGE,
                         "--output and either --host and --device (or one of them) or --linked are "
                         "needed (--help explains)");
-    if (strcmp(args.profile, "astra-sim") == 0 || strcmp(args.profile, "astra_sim") == 0)
-        job->options.profile = SYN_PYTORCH_ASTRA_SIM;
-    else if (strcmp(args.profile, "full") != 0)
-        return cli_fail(&program, CLI_USAGE, "--profile is full or astra-sim, not '%s'",
-                        args.profile);
+    job->options.profile = (syn_pytorch_profile)args.profile;
+    job->options.same_ids = (syn_pytorch_same_ids)args.dup_ids;
     if (!pytorch_read_edges(args.edges, &job->options.without, &wrong))
         return cli_fail(&program, CLI_USAGE,
                         "--edges is all, none or a list of launch, stream, sync, group and thread, "
                         "not '%s'",
                         wrong);
-    if (!pytorch_read_dup_ids(args.dup_ids, &job->options.same_ids))
-        return cli_fail(&program, CLI_USAGE, "--dup_ids is first, last or error, not '%s'",
-                        args.dup_ids);
     if (!pytorch_read_object(args.object, &job->options.object))
         return cli_fail(&program, CLI_USAGE, "--object is last, all or a number, not '%s'",
                         args.object);
@@ -122,7 +112,7 @@ static int read_arguments(pytorch_job *job) {
     job->options.compat = args.compat;
     job->options.strict = args.strict;
     job->options.replay = args.replay;
-    job->options.max_unpacked_bytes = (uint64_t)args.max_unpacked_mib << 20;
+    job->options.max_unpacked_bytes = args.max_unpacked_bytes;
     job->options.version = "syntorch " SYN_VERSION;
     job->quiet = args.quiet;
     job->output = args.output;
@@ -152,5 +142,5 @@ int command_convert_pytorch(int argc, char **argv) {
     else pytorch_print(&job, &outcome, strcmp(args.output, "-") == 0 ? stderr : stdout);
     pytorch_outcome_free(&outcome);
     pytorch_job_free(&job);
-    return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+    return cli_done(&program, s, &err);
 }

@@ -25,7 +25,7 @@ static const cli_option options[] = {
      "byte for byte what chakra_converter Text writes, which simulators may not run: collectives "
      "of no bytes, none in order",
      0, 0},
-    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+    CLI_END};
 
 static const char *const examples[] = {
     "syntorch convert text --input resnet.txt --output out/resnet --num_npus 8",
@@ -57,14 +57,14 @@ static void report(const syn_text_workload *w) {
     char name[CLI_SHOWN_BYTES];
     printf("%s.<npu>.et: %" PRId64 " file%s of %" PRIu64 " nodes, %" PRIu64
            " of them collectives\n",
-           cli_shown(args.output, name, sizeof name), args.npus, args.npus == 1 ? "" : "s",
+           cli_shown(args.output, name, sizeof name), args.npus, cli_plural((uint64_t)args.npus),
            w->n_nodes, w->n_collectives);
     if (w->n_unused != 0)
         fprintf(stderr,
                 "warning: %s: %" PRIu64
                 " collective%s, the first in line %zu, %s no place in this kind "
                 "of parallelism and %s left out\n",
-                cli_shown(args.input, name, sizeof name), w->n_unused, w->n_unused == 1 ? "" : "s",
+                cli_shown(args.input, name, sizeof name), w->n_unused, cli_plural(w->n_unused),
                 w->unused_line, w->n_unused == 1 ? "has" : "have", w->n_unused == 1 ? "is" : "are");
     if (args.npus == 1 && !args.compat)
         fprintf(stderr,
@@ -89,5 +89,5 @@ int command_convert_text(int argc, char **argv) {
     }
     if (status == SYN_OK) report(&workload);
     syn_text_workload_free(&workload);
-    return status == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+    return cli_done(&program, status, &err);
 }

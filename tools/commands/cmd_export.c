@@ -1,16 +1,20 @@
 /* syntorch export: a graph file in, another format out. */
 #include <string.h>
 
+#include "export/chakra/wire/et_files.h"
+#include "export/export.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 #include "tools/inputs.h"
-#include "tools/visualize.h"
 
 static struct arguments {
-    const char *input, *output, *format, *title, *nx_key, *copies;
+    const char *input, *output, *format, *title;
     int64_t rank;
+    int nx_key, copies; /* syn_nx_key, syn_copies */
     bool comm, no_fold, all_ranks;
-} args = {.nx_key = "both", .copies = "auto", .rank = -1};
+} args = {.rank = -1};
+
+enum { PREFIX_BYTES = 4096 };
 
 static char format_help[256];
 
@@ -31,13 +35,13 @@ static const cli_option options[] = {
      0, 0},
     {"title", CLI_TEXT, &args.title, "TEXT",
      "pictures: the title; default: made from the trace's facts", 0, 0},
-    {"nx_key", CLI_TEXT, &args.nx_key, "both|links|edges",
+    {"nx_key", CLI_CHOICE, &args.nx_key, "both|links|edges",
      "json: the edge list's key: links for networkx before 3.6, edges since", 0, 0},
-    {"copies", CLI_TEXT, &args.copies, "auto|full|once",
+    {"copies", CLI_CHOICE, &args.copies, "auto|full|once",
      "json, chakra, chrome: ranks that do what another does: in full, or once with what differs; "
      "auto: once beyond 100,000 ops",
      0, 0},
-    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+    CLI_END};
 
 static const char *const examples[] = {
     "syntorch export --input out/tensor_trace_graph.json --output graph.svg",
@@ -57,36 +61,28 @@ static syn_status import(syn_graph **graph, syn_error *err) {
     return syn_import_any(graph, args.input, err);
 }
 
-/* PREFIX of "PREFIX.0.et" and "PREFIX.et". */
-static void cut_rank(char *name) {
-    const size_t n = strlen(name);
-    if (n <= 3 || strcmp(name + n - 3, ".et") != 0) return;
-    size_t end = n - 3, digits = end;
-    while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
-    if (digits > 0 && digits < end && name[digits - 1] == '.') end = digits - 1;
-    name[end] = '\0';
+/* The prefix of the set that a path names, with or without ".et" or ".0.et"; false: too long. */
+static bool prefix_of(const char *path, char prefix[PREFIX_BYTES]) {
+    const size_t n = syn__et_prefix_bytes(path);
+    snprintf(prefix, PREFIX_BYTES, "%.*s", (int)n, path);
+    return n < PREFIX_BYTES;
 }
 
-/* Several ranks as .et become a set: the output names its prefix, with or without ".et" or ".0.et".
- */
+/* Several ranks as .et become a set. */
 static syn_status write_set(const syn_graph *graph, const syn_export_options *how,
                             const syn__input_files *inputs, syn_error *err) {
-    char prefix[4096];
-    const size_t n = strlen(args.output);
-    if (n >= sizeof prefix) return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
-    memcpy(prefix, args.output, n + 1);
-    cut_rank(prefix);
+    char prefix[PREFIX_BYTES];
+    if (!prefix_of(args.output, prefix))
+        return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
     SYN_TRY(cli_inputs_keep_set(inputs, prefix, graph->world_size, err));
     return syn_export_et_set(graph, how, prefix, err);
 }
 
 /* The file, or the files of the set, that import read. */
 static syn_status note_inputs(syn__input_files *inputs, syn_error *err) {
-    char prefix[4096];
-    const size_t n = strlen(args.input);
-    if (!args.all_ranks || n >= sizeof prefix) return cli_inputs_add_set(inputs, args.input, err);
-    memcpy(prefix, args.input, n + 1);
-    cut_rank(prefix);
+    char prefix[PREFIX_BYTES];
+    if (!args.all_ranks || !prefix_of(args.input, prefix))
+        return cli_inputs_add_set(inputs, args.input, err);
     SYN_TRY(syn__input_files_add(inputs, args.input, err));
     return cli_inputs_add_set(inputs, prefix, err);
 }
@@ -142,21 +138,13 @@ int command_export(int argc, char **argv) {
     code = choose_format(&exporter);
     if (code != CLI_RUN) return code;
     const int32_t rank = (int32_t)args.rank;
-    syn_export_options how = {.title = args.title,
-                              .rank = rank >= 0 ? &rank : NULL,
-                              .version = "syntorch " SYN_VERSION,
-                              .comm_graph = args.comm,
-                              .no_fold = args.no_fold};
-    if (strcmp(args.nx_key, "links") == 0) how.nx_key = SYN_NX_LINKS;
-    else if (strcmp(args.nx_key, "edges") == 0) how.nx_key = SYN_NX_EDGES;
-    else if (strcmp(args.nx_key, "both") != 0)
-        return cli_fail(&program, CLI_USAGE, "--nx_key is both, links or edges, not '%s'",
-                        args.nx_key);
-    if (strcmp(args.copies, "full") == 0) how.copies = SYN_COPIES_FULL;
-    else if (strcmp(args.copies, "once") == 0) how.copies = SYN_COPIES_ONCE;
-    else if (strcmp(args.copies, "auto") != 0)
-        return cli_fail(&program, CLI_USAGE, "--copies is auto, full or once, not '%s'",
-                        args.copies);
+    const syn_export_options how = {.title = args.title,
+                                    .rank = rank >= 0 ? &rank : NULL,
+                                    .version = "syntorch " SYN_VERSION,
+                                    .comm_graph = args.comm,
+                                    .no_fold = args.no_fold,
+                                    .nx_key = (syn_nx_key)args.nx_key,
+                                    .copies = (syn_copies)args.copies};
     syn_graph *graph = NULL;
     syn_status s = import(&graph, &err);
     if (s == SYN_OK && how.rank) {
@@ -167,5 +155,5 @@ int command_export(int argc, char **argv) {
     }
     if (s == SYN_OK) s = write_output(graph, exporter, &how, &err);
     syn_graph_free(graph);
-    return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+    return cli_done(&program, s, &err);
 }

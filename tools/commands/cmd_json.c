@@ -4,14 +4,15 @@
 
 #include "export/chakra/chakra_json.h"
 #include "export/chakra/file_kind.h"
-#include "export/text/file_text.h"
+#include "export/chakra/wire/et_files.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 #include "tools/inputs.h"
 
 static struct arguments {
     const char *input, *output;
-    int64_t rank, max_unpacked_mib;
+    int64_t rank;
+    uint64_t max_unpacked_bytes;
     bool compat;
 } args = {.rank = -1};
 
@@ -27,9 +28,8 @@ static const cli_option options[] = {
      "write what chakra_jsonizer writes: objects without separators, no JSON document; it does not "
      "convert back",
      0, 0},
-    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
-     CLI_MAX_UNPACKED_MIB},
-    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+    CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
+    CLI_END};
 
 static const char *const examples[] = {
     "syntorch json --input out/trace.0.et --output trace.0.json",
@@ -44,16 +44,9 @@ static const cli_program program = {
 
 /* 12 of "trace.12.et"; 0 for other names. */
 static int32_t rank_of_name(const char *path) {
-    const size_t bytes = strlen(path);
-    int64_t rank = 0, unit = 1;
-    if (bytes < 5 || strcmp(path + bytes - 3, ".et") != 0) return 0;
-    size_t at = bytes - 3;
-    for (; at > 0 && path[at - 1] >= '0' && path[at - 1] <= '9'; at--, unit *= 10) {
-        if (unit > 1 << 24) return 0;
-        rank += (path[at - 1] - '0') * unit;
-    }
-    const bool named = at > 0 && at < bytes - 3 && path[at - 1] == '.' && rank < 1 << 24;
-    return named ? (int32_t)rank : 0;
+    size_t unused;
+    const int32_t rank = syn__et_rank_of(path, &unused);
+    return rank < 0 || rank >= 1 << 24 ? 0 : rank;
 }
 
 static syn_status convert(const char *data, size_t bytes, bool json, syn_sink *out,
@@ -66,32 +59,29 @@ static syn_status convert(const char *data, size_t bytes, bool json, syn_sink *o
 }
 
 static syn_status run(bool *json, syn_chakra_json_stats *stats, syn_error *err) {
-    syn_sink *out = NULL;
-    syn__file_text in = {0};
+    cli_files files;
     SYN_TRY(cli_keep_input(args.input, args.output, err));
-    SYN_TRY(
-        syn__file_text_open_limited(&in, args.input, (uint64_t)args.max_unpacked_mib << 20, err));
-    *json = syn_chakra_is_json(in.data, in.bytes);
+    SYN_TRY(cli_files_open(&files, args.input, args.output, args.max_unpacked_bytes, err));
+    const char *data = files.in.data;
+    const size_t bytes = files.in.bytes;
+    *json = syn_chakra_is_json(data, bytes);
     syn_status status = SYN_OK;
     if (*json && args.compat)
         status = SYN_FAIL(err, SYN_E_INVALID, "--compat writes JSON, but %.200s is JSON already",
                           args.input);
-    if (status == SYN_OK && !*json) status = syn__expect_et(args.input, in.data, in.bytes, err);
-    if (status == SYN_OK) status = syn_sink_open_file(&out, args.output, err);
-    if (status == SYN_OK) status = convert(in.data, in.bytes, *json, out, stats, err);
-    const syn_status closed = syn_sink_close(out, status == SYN_OK, err);
-    syn__file_text_close(&in);
-    return status != SYN_OK ? status : closed;
+    if (status == SYN_OK && !*json) status = syn__expect_et(args.input, data, bytes, err);
+    if (status == SYN_OK) status = convert(data, bytes, *json, files.out, stats, err);
+    return cli_files_close(&files, status, err);
 }
 
 /* On standard error, as the output may be standard output. */
 static void report(bool json, const syn_chakra_json_stats *stats) {
     char name[CLI_SHOWN_BYTES];
     fprintf(stderr, "%s: %" PRIu64 " node%s", cli_shown(args.output, name, sizeof name),
-            stats->n_nodes, stats->n_nodes == 1 ? "" : "s");
+            stats->n_nodes, cli_plural(stats->n_nodes));
     if (stats->n_wire != 0)
         fprintf(stderr, "; %" PRIu64 " message%s not in protobuf's canonical form%s", stats->n_wire,
-                stats->n_wire == 1 ? "" : "s", json ? ", written as \"@wire\" says" : "");
+                cli_plural(stats->n_wire), json ? ", written as \"@wire\" says" : "");
     if (stats->n_wire != 0 && !json)
         fprintf(stderr, " (the first at byte %zu), kept in \"@wire\"", stats->first_wire);
     if (stats->left_out_bytes != 0)

@@ -7,7 +7,7 @@
 
 static struct arguments {
     const char *host, *device, *output;
-    int64_t max_unpacked_mib;
+    uint64_t max_unpacked_bytes;
     bool compat, quiet;
 } args;
 
@@ -17,9 +17,8 @@ static const cli_option options[] = {
     {"output", CLI_TEXT, &args.output, "FILE", "the linked trace, JSON", 0, 0},
     {"compat", CLI_FLAG, &args.compat, NULL, "exactly what chakra_trace_link writes", 0, 0},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "only warnings", 0, 0},
-    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
-     CLI_MAX_UNPACKED_MIB},
-    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+    CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
+    CLI_END};
 
 static const char *const examples[] = {
     "syntorch link --host host.0.json --device device.0.json --output linked.0.json", NULL};
@@ -41,7 +40,7 @@ int command_link(int argc, char **argv) {
     job.output = args.output;
     job.options.compat = args.compat;
     job.quiet = args.quiet;
-    job.options.max_unpacked_bytes = (uint64_t)args.max_unpacked_mib << 20;
+    job.options.max_unpacked_bytes = args.max_unpacked_bytes;
     syn_status s = pytorch_add_files(&job, args.host, args.device, &err);
     if (s == SYN_OK && job.options.is_set)
         s = SYN_FAIL(&err, SYN_E_INVALID, "one pair of traces is linked at a time");
@@ -50,5 +49,5 @@ int command_link(int argc, char **argv) {
     else pytorch_print(&job, &outcome, strcmp(args.output, "-") == 0 ? stderr : stdout);
     pytorch_outcome_free(&outcome);
     pytorch_job_free(&job);
-    return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+    return cli_done(&program, s, &err);
 }

@@ -10,7 +10,7 @@
 
 static struct arguments {
     const char *input, *output, *object;
-    int64_t max_unpacked_mib;
+    uint64_t max_unpacked_bytes;
 } args = {.object = "last"};
 
 static const cli_option options[] = {
@@ -22,9 +22,8 @@ static const cli_option options[] = {
      "several JSON objects in one file: the last complete one, the lists of all in one, or the one "
      "with this number, from 0",
      0, 0},
-    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
-     CLI_MAX_UNPACKED_MIB},
-    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+    CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
+    CLI_END};
 
 static const char *const examples[] = {
     "syntorch repair --input host.0.json --output host.0.repaired.json",
@@ -58,16 +57,11 @@ static void report(const syn__pt_repaired *repaired, uint64_t bytes) {
 
 static syn_status run(syn_pytorch_object object, syn__pt_repaired *repaired, uint64_t *bytes,
                       syn_error *err) {
-    syn__file_text input;
-    syn_sink *out = NULL;
-    SYN_TRY(syn__file_text_open_limited(&input, args.input, (uint64_t)args.max_unpacked_mib << 20,
-                                        err));
-    syn_status status = syn_sink_open_file(&out, args.output, err);
-    if (status == SYN_OK) status = syn__pt_repair(repaired, &input, object, out, err);
-    if (status == SYN_OK) *bytes = syn_sink_bytes(out);
-    const syn_status closed = syn_sink_close(out, status == SYN_OK, err);
-    syn__file_text_close(&input);
-    return status != SYN_OK ? status : closed;
+    cli_files files;
+    SYN_TRY(cli_files_open(&files, args.input, args.output, args.max_unpacked_bytes, err));
+    const syn_status status = syn__pt_repair(repaired, &files.in, object, files.out, err);
+    *bytes = syn_sink_bytes(files.out);
+    return cli_files_close(&files, status, err);
 }
 
 int command_repair(int argc, char **argv) {

@@ -7,11 +7,10 @@
 #include "syntorch/sink.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
-#include "tools/inference/positional.h"
 
 static struct arguments {
     const char *input;
-    int64_t max_unpacked_mib;
+    uint64_t max_unpacked_bytes;
     bool json;
 } args;
 
@@ -20,9 +19,8 @@ static const cli_option options[] = {
      "the set PREFIX.<rank>.et, or one .et file; without the option, too: PREFIX, or FILE ...", 0,
      0},
     {"json", CLI_FLAG, &args.json, NULL, "print one JSON object, with all of each rank", 0, 0},
-    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
-     CLI_MAX_UNPACKED_MIB},
-    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+    CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
+    CLI_END};
 
 static const char *const examples[] = {"syntorch stat out/trace", "syntorch stat trace.0.et --json",
                                        NULL};
@@ -331,21 +329,14 @@ static syn_status print_json(const syn_statistics_set *set, syn_error *err) {
 int command_stat(int argc, char **argv) {
     syn_error err = {0};
     syn_statistics_set set;
-    size_t n = cli_take_positional(&program, &argc, argv);
-    const char *const *paths = (const char *const *)argv + argc;
-    const int code = cli_parse(&program, argc, argv);
+    const char *const *paths;
+    size_t n;
+    const int code =
+        cli_parse_inputs(&program, argc, argv, &args.input, "a prefix or files are", &paths, &n);
     if (code != CLI_RUN) return code;
-    if ((n != 0) == (args.input != NULL))
-        return cli_fail(&program, CLI_USAGE,
-                        n == 0 ? "a prefix or files are needed (--help explains)"
-                               : "give files either by --input or without it");
-    if (args.input) {
-        paths = &args.input;
-        n = 1;
-    }
-    syn_status s = syn_statistics_read(&set, paths, n, (uint64_t)args.max_unpacked_mib << 20, &err);
+    syn_status s = syn_statistics_read(&set, paths, n, args.max_unpacked_bytes, &err);
     if (s == SYN_OK && args.json) s = print_json(&set, &err);
     else if (s == SYN_OK) print_text(&set);
     syn_statistics_free(&set);
-    return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+    return cli_done(&program, s, &err);
 }

@@ -5,11 +5,10 @@
 #include "export/validate.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
-#include "tools/inference/positional.h"
 
 static struct arguments {
     const char *input, *groups;
-    int64_t max_unpacked_mib;
+    uint64_t max_unpacked_bytes;
     bool any_node, single, json, strict;
 } args;
 
@@ -27,9 +26,8 @@ static const cli_option options[] = {
      "one rank's file of a real run: as --any_node, and nothing is compared across ranks", 0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "print all findings as one JSON object", 0, 0},
     {"strict", CLI_FLAG, &args.strict, NULL, "fail on warnings, too", 0, 0},
-    {"max_unpacked_mib", CLI_INT, &args.max_unpacked_mib, "N", CLI_MAX_UNPACKED, 1,
-     CLI_MAX_UNPACKED_MIB},
-    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+    CLI_MAX_UNPACKED(&args.max_unpacked_bytes),
+    CLI_END};
 
 static const char *const examples[] = {"syntorch validate out/trace",
                                        "syntorch validate out/trace.0.et out/trace.1.et --json",
@@ -71,22 +69,19 @@ static void print_kinds(const syn_validation *v, bool problems) {
     }
 }
 
-static const char *plural(uint64_t n) {
-    return n == 1 ? "" : "s";
-}
-
 static void print_text(const syn_validation *v, const char *name) {
     print_kinds(v, true);
     print_kinds(v, false);
     cli_print_escaped(stdout, name, strlen(name));
     printf(": %" PRIu32 " file%s, %" PRIu64 " node%s, %" PRIu64 " collective%s, %" PRIu64
            " send%s, %" PRIu64 " receive%s: ",
-           v->n_files, plural(v->n_files), v->n_nodes, plural(v->n_nodes), v->n_collectives,
-           plural(v->n_collectives), v->n_sends, plural(v->n_sends), v->n_recvs,
-           plural(v->n_recvs));
+           v->n_files, cli_plural(v->n_files), v->n_nodes, cli_plural(v->n_nodes), v->n_collectives,
+           cli_plural(v->n_collectives), v->n_sends, cli_plural(v->n_sends), v->n_recvs,
+           cli_plural(v->n_recvs));
     if (v->n_problems == 0) printf("no problem");
-    else printf("%" PRIu64 " problem%s", v->n_problems, plural(v->n_problems));
-    if (v->n_warnings != 0) printf(", %" PRIu64 " warning%s", v->n_warnings, plural(v->n_warnings));
+    else printf("%" PRIu64 " problem%s", v->n_problems, cli_plural(v->n_problems));
+    if (v->n_warnings != 0)
+        printf(", %" PRIu64 " warning%s", v->n_warnings, cli_plural(v->n_warnings));
     printf("%s\n", v->executed                        ? "; it runs to the end"
                    : !v->across && v->n_problems == 0 ? "; nothing was compared across ranks"
                                                       : "");
@@ -104,22 +99,15 @@ static syn_status print_json(const syn_validation *v, syn_error *err) {
 int command_validate(int argc, char **argv) {
     syn_error err = {0};
     syn_validation v;
-    size_t n = cli_take_positional(&program, &argc, argv);
-    const char *const *paths = (const char *const *)argv + argc;
-    const int code = cli_parse(&program, argc, argv);
+    const char *const *paths;
+    size_t n;
+    const int code =
+        cli_parse_inputs(&program, argc, argv, &args.input, "a prefix or files are", &paths, &n);
     if (code != CLI_RUN) return code;
-    if ((n != 0) == (args.input != NULL))
-        return cli_fail(&program, CLI_USAGE,
-                        n == 0 ? "a prefix or files are needed (--help explains)"
-                               : "give files either by --input or without it");
     if (args.single && n > 1)
         return cli_fail(&program, CLI_USAGE, "--single checks one file, not %zu", n);
-    if (args.input) {
-        paths = &args.input;
-        n = 1;
-    }
     const syn_validate_options how = {args.any_node, args.single, args.groups,
-                                      (uint64_t)args.max_unpacked_mib << 20};
+                                      args.max_unpacked_bytes};
     syn_status s = syn_validate(&v, paths, n, &how, &err);
     const bool bad = v.n_problems != 0 || (args.strict && v.n_warnings != 0);
     if (s == SYN_OK && args.json) s = print_json(&v, &err);

@@ -19,7 +19,7 @@ static const cli_option options[] = {
      "does too",
      0, 0},
     {"json", CLI_FLAG, &args.json, NULL, "print one JSON object instead of a table", 0, 0},
-    {NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0}};
+    CLI_END};
 
 static const char *const examples[] = {"syntorch weights model.safetensors",
                                        "syntorch weights --json --input gpt2/", NULL};
@@ -113,7 +113,7 @@ static void print_table(const syn_safetensors *st) {
 static void print_total(const char *name, const type_total *total) {
     char count[32], bytes[32];
     printf("%-8s %zu tensor%s, %" PRId64 " parameters (%s), %" PRIu64 " bytes (%s)\n", name,
-           total->tensors, total->tensors == 1 ? "" : "s", total->elems,
+           total->tensors, cli_plural(total->tensors), total->elems,
            cli_count_text((double)total->elems, count, sizeof count), total->bytes,
            cli_bytes_text((double)total->bytes, bytes, sizeof bytes));
 }
@@ -188,33 +188,18 @@ static syn_status print_json(const syn_safetensors *st, syn_error *err) {
 
 /* ---- The command ---- */
 
-/* Takes the first argument that is neither an option nor an option's value out of the list. */
-static const char *take_plain(int *argc, char **argv) {
-    for (int i = 1; i < *argc; i++) {
-        if (strcmp(argv[i], "--input") == 0) i++;
-        else if (argv[i][0] != '-') {
-            const char *plain = argv[i];
-            for (--*argc; i < *argc; i++) argv[i] = argv[i + 1];
-            return plain;
-        }
-    }
-    return NULL;
-}
-
 int command_weights(int argc, char **argv) {
     syn_error err = {0};
     syn_safetensors *st = NULL;
-    const char *plain = take_plain(&argc, argv);
-    const int code = cli_parse(&program, argc, argv);
+    const char *const *paths;
+    size_t n;
+    const int code =
+        cli_parse_inputs(&program, argc, argv, &args.input, "a file or folder is", &paths, &n);
     if (code != CLI_RUN) return code;
-    if (plain && args.input)
-        return cli_fail(&program, CLI_USAGE, "--input and '%s': only one can be listed", plain);
-    if (plain) args.input = plain;
-    if (!args.input)
-        return cli_fail(&program, CLI_USAGE, "a file or folder is needed (--help explains)");
-    syn_status s = syn_safetensors_open(&st, args.input, &err);
+    if (n > 1) return cli_fail(&program, CLI_USAGE, "one checkpoint is listed at a time");
+    syn_status s = syn_safetensors_open(&st, paths[0], &err);
     if (s == SYN_OK && args.json) s = print_json(st, &err);
     else if (s == SYN_OK) print_text(st);
     syn_safetensors_free(st);
-    return s == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
+    return cli_done(&program, s, &err);
 }

@@ -6,13 +6,20 @@
 #include "models/model.h"
 #include "models/weights.h"
 #include "tools/inference/launch.h"
-#include "tools/report.h"
+#include "tools/inference/report.h"
+
+typedef enum inference_attention {
+    INFERENCE_AUTO,
+    INFERENCE_FUSED,
+    INFERENCE_UNFUSED
+} inference_attention;
 
 typedef struct inference_args {
     int64_t num_input_tokens, num_output_tokens, tp, batch_size, seed, top_k, watchdog;
     double temperature, top_p; /* NaN: not given */
     const char *device, *hw_config, *model_config, *model, *weights, *tokenizer, *dtype, *prompt,
-        *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights, *attention;
+        *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights;
+    int attention; /* inference_attention */
     bool visualize_trace, debug, quiet, json, check_collectives;
 } inference_args;
 

@@ -6,7 +6,7 @@
 #include "syntorch/clock.h"
 #include "syntorch/memory.h"
 #include "tools/inference/inference.h"
-#include "tools/npy.h"
+#include "tools/inference/npy.h"
 
 #define MASK_TEXT   "[MASK]"
 #define PREDICTIONS 5

@@ -5,7 +5,7 @@
 #include "models/generate.h"
 #include "syntorch/memory.h"
 #include "tools/inference/inference.h"
-#include "tools/npy.h"
+#include "tools/inference/npy.h"
 #include "tools/progress.h"
 
 typedef struct continuation {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tools/inference/checkpoint.h"
-#include "tools/visualize.h"
+#include "tools/inference/visualize.h"
 
 /* What a checkpoint's or tokenizer's folder may hold that is read, but for the weights. */
 static bool is_read(const char *name) {

@@ -6,7 +6,7 @@
 
 #include "ops/blas.h"
 #include "syntorch/memory.h"
-#include "tools/gather.h"
+#include "tools/inference/gather.h"
 
 void launch_begin(launch *l, cli_program *program) {
     int32_t size = 1;

@@ -24,14 +24,6 @@ bool pytorch_read_edges(const char *text, uint32_t *without, const char **wrong)
     }
 }
 
-bool pytorch_read_dup_ids(const char *text, syn_pytorch_same_ids *same_ids) {
-    if (strcmp(text, "first") == 0) *same_ids = SYN_PYTORCH_FIRST_KEEPS;
-    else if (strcmp(text, "last") == 0) *same_ids = SYN_PYTORCH_LAST_KEEPS;
-    else if (strcmp(text, "error") == 0) *same_ids = SYN_PYTORCH_NONE_KEEPS;
-    else return false;
-    return true;
-}
-
 bool pytorch_read_object(const char *text, syn_pytorch_object *object) {
     int64_t number = 0;
     *object = (syn_pytorch_object){SYN_PYTORCH_LAST_OBJECT, 0};

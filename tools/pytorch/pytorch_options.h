@@ -7,8 +7,6 @@
 /* "all", "none", "launch,stream": *without gets what is not named. False: *wrong is the name that
    is none. */
 bool pytorch_read_edges(const char *text, uint32_t *without, const char **wrong);
-/* "first", "last", "error" */
-bool pytorch_read_dup_ids(const char *text, syn_pytorch_same_ids *same_ids);
 /* "last", "all", a number from 0 */
 bool pytorch_read_object(const char *text, syn_pytorch_object *object);
 

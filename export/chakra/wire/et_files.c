@@ -27,6 +27,12 @@ int32_t syn__et_rank_of(const char *name, size_t *prefix_bytes) {
     return (int32_t)strtol(name + from, NULL, 10);
 }
 
+size_t syn__et_prefix_bytes(const char *path) {
+    size_t bytes = strlen(path), prefix_bytes;
+    if (syn__et_rank_of(path, &prefix_bytes) >= 0) return prefix_bytes;
+    return bytes > 3 && strcmp(path + bytes - 3, ".et") == 0 ? bytes - 3 : bytes;
+}
+
 static syn_status add(syn__et_files *files, const char *path, int32_t rank, syn_error *err) {
     SYN_TRY(syn_grow(&files->list, &files->cap, files->n + 1, sizeof *files->list, err));
     char *copy = syn_strdup(path);

@@ -33,6 +33,8 @@ syn_status syn__et_files_of_prefix(syn__et_files *files, const char *path, size_
 void syn__et_files_close(syn__et_files *files);
 /* "prefix.12.et" is rank 12 and the prefix's length; -1 for other names. */
 int32_t syn__et_rank_of(const char *path, size_t *prefix_bytes);
+/* The prefix's length, also of "prefix.et" and of "prefix" itself. */
+size_t syn__et_prefix_bytes(const char *path);
 /* The group file that belongs to a rank's file, if it exists; NULL for other names. The
    caller's. */
 syn_status syn__et_groups_beside(const char *path, char **out, syn_error *err) SYN_MUST_USE;

@@ -1,4 +1,4 @@
-#include "tools/visualize.h"
+#include "tools/inference/visualize.h"
 
 #include <string.h>
 

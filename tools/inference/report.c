@@ -1,4 +1,4 @@
-#include "tools/report.h"
+#include "tools/inference/report.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "tools/gather.h"
+#include "tools/inference/gather.h"
 
 #include "export/export.h"
 #include "syntorch/memory.h"

@@ -1,4 +1,4 @@
-#include "tools/npy.h"
+#include "tools/inference/npy.h"
 
 #include <stdio.h>
 #include <string.h>

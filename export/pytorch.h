@@ -13,6 +13,7 @@
 #define EXPORT_PYTORCH_H
 
 #include "export/pytorch_notes.h"
+#include "syntorch/types.h"
 
 SYN_API_BEGIN
 
@@ -154,10 +155,6 @@ typedef struct syn_pytorch_replay {
     size_t n_rows;
 } syn_pytorch_replay;
 
-#define SYN_PYTORCH_COLLECTIVES 10 /* kinds: Chakra's CollectiveCommType */
-/* "all_reduce" */
-const char *syn_pytorch_collective_name(size_t kind);
-
 typedef struct syn_pytorch_rank_report {
     int32_t rank;
     char *host, *device;                                          /* its files; NULL: none */
@@ -169,8 +166,7 @@ typedef struct syn_pytorch_rank_report {
     uint64_t n_edges[SYN_PYTORCH_EDGE_CLASSES];
     syn_pytorch_edge *dropped; /* as they closed cycles */
     size_t n_dropped;
-    uint64_t n_collectives[SYN_PYTORCH_COLLECTIVES], n_sends, n_recvs;
-    uint64_t n_unknown; /* collectives of no such kind */
+    uint64_t n_comms[SYN_COMM_KIND_COUNT]; /* NONE: collectives of no such kind */
     uint64_t comm_bytes;
     size_t n_groups;
     uint32_t hints;                  /* bits 1 << syn_pytorch_hint */

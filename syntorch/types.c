@@ -121,3 +121,9 @@ int syn_comm_kind_chakra(syn_comm_kind kind) {
     };
     return (size_t)kind < (size_t)SYN_COMM_KIND_COUNT ? numbers[(size_t)kind] : -1;
 }
+
+syn_comm_kind syn_comm_kind_by_chakra(int64_t number) {
+    for (int k = 0; number >= 0 && k < SYN_COMM_KIND_COUNT; k++)
+        if (syn_comm_kind_chakra((syn_comm_kind)k) == number) return (syn_comm_kind)k;
+    return SYN_COMM_NONE;
+}

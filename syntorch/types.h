@@ -105,6 +105,8 @@ typedef enum syn_comm_kind {
 
 const char *syn_comm_kind_name(syn_comm_kind kind);
 int syn_comm_kind_chakra(syn_comm_kind kind);
+/* The collective with that number; SYN_COMM_NONE: there is none. */
+syn_comm_kind syn_comm_kind_by_chakra(int64_t number);
 
 SYN_API_END
 #endif

@@ -170,9 +170,7 @@ static syn_status put_group(syn__et_builder *b, const known *k, syn_node *out) {
 }
 
 static bool put_collective(syn__et_builder *b, const known *k, syn_node *out) {
-    for (int c = 0; c < SYN_COMM_KIND_COUNT && k->comm_type >= 0; c++) {
-        if (syn_comm_kind_chakra((syn_comm_kind)c) == k->comm_type) out->comm = (syn_comm_kind)c;
-    }
+    out->comm = syn_comm_kind_by_chakra(k->comm_type);
     if (out->comm == SYN_COMM_NONE) return false;
     const bool reduces = out->comm == SYN_COMM_ALL_REDUCE || out->comm == SYN_COMM_REDUCE ||
                          out->comm == SYN_COMM_REDUCE_SCATTER;

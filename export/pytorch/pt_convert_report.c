@@ -1,5 +1,4 @@
 /* What a conversion met and did, as data. */
-#include "export/chakra/wire/et_node.h"
 #include "export/pytorch/match/pt_hints.h"
 #include "export/pytorch/pt_convert.h"
 #include "export/pytorch/sim/pt_replay.h"
@@ -12,13 +11,6 @@ const char *syn_pytorch_edge_name(syn_pytorch_edge_class edge_class) {
 #undef SYN_X
     };
     return names[edge_class];
-}
-
-const char *syn_pytorch_collective_name(size_t kind) {
-    static const char *const names[SYN_PYTORCH_COLLECTIVES] = {
-        "all_reduce", "reduce",         "all_gather",           "gather", "scatter", "broadcast",
-        "all_to_all", "reduce_scatter", "reduce_scatter_block", "barrier"};
-    return names[kind];
 }
 
 static void count_ops(const syn__pt_rank *r, syn_pytorch_rank_report *out) {
@@ -40,11 +32,7 @@ static void count_comms(const syn__pt_rank *r, syn_pytorch_rank_report *out) {
     for (size_t i = 0; i < r->n_comms; i++) {
         const syn__pt_comm *m = &r->comms[i];
         out->comm_bytes += (uint64_t)m->bytes;
-        if (m->type == SYN__ET_COMM_SEND_NODE) out->n_sends++;
-        else if (m->type == SYN__ET_COMM_RECV_NODE) out->n_recvs++;
-        else if (m->collective >= 0 && m->collective < SYN_PYTORCH_COLLECTIVES)
-            out->n_collectives[m->collective]++;
-        else out->n_unknown++;
+        out->n_comms[syn__pt_comm_kind(m)]++;
     }
     out->n_groups = r->n_groups;
 }

@@ -42,7 +42,7 @@ export/chakra: export export/walk export/chakra/wire
 export/chakra/check: export export/chakra/wire export/chakra
 export/workload: export/chakra/wire
 export/pytorch/read: export
-export/pytorch/rank: export export/pytorch/read
+export/pytorch/rank: export export/chakra/wire export/pytorch/read
 export/pytorch/match: export export/pytorch/read export/pytorch/rank
 export/pytorch/comm: export/chakra/wire export/pytorch/read export/pytorch/rank
 export/pytorch/deps: export/pytorch/read export/pytorch/rank export/pytorch/comm
@@ -51,7 +51,7 @@ export/pytorch/set: export/chakra/wire export/pytorch/read export/pytorch/rank e
     export/pytorch/sim
 export/pytorch/write: export/chakra/wire export/pytorch/read export/pytorch/rank export/pytorch/sim
 export/pytorch/compat: export/chakra/wire export/pytorch/read export/pytorch/write
-export/pytorch: export/chakra/wire export/pytorch/rank export/pytorch/match export/pytorch/comm
+export/pytorch: export/pytorch/rank export/pytorch/match export/pytorch/comm
     export/pytorch/deps export/pytorch/sim export/pytorch/set export/pytorch/write
     export/pytorch/compat
 tools: syntorch ops export export/text export/chakra/wire

@@ -91,8 +91,7 @@ static void the_example_is_a_set(void) {
         CHECK_INT(r->in[SYN_PYTORCH_OP_HOST] + r->in[SYN_PYTORCH_OP_METADATA], 151);
         CHECK_INT(r->out[SYN_PYTORCH_OP_HOST], r->in[SYN_PYTORCH_OP_HOST]);
         CHECK_INT(r->matches.host_nodes, 151);
-        CHECK_INT(r->n_collectives[0], 1);
-        CHECK_STR(syn_pytorch_collective_name(0), "all_reduce");
+        CHECK_INT(r->n_comms[SYN_COMM_ALL_REDUCE], 1);
         CHECK_INT(r->comm_bytes, 9352 * 4);
         CHECK_INT(r->n_groups, 1);
         CHECK_INT(r->hints, 1 << SYN_PYTORCH_HINT_NO_DEVICE_WORK);
@@ -130,7 +129,7 @@ static void one_rank_with_kernels(void) {
     CHECK_INT(r->out[SYN_PYTORCH_OP_MEMSET], 2);
     CHECK_INT(r->n_nodes, 58 + 16 + 4 + 2);
     CHECK_INT(r->matches.device_correlation, 22);
-    CHECK_INT(r->n_sends + r->n_recvs, 4);
+    CHECK_INT(r->n_comms[SYN_COMM_SEND] + r->n_comms[SYN_COMM_RECV], 4);
     CHECK_INT(r->n_edges[SYN_PYTORCH_EDGE_LAUNCH], 22);
     CHECK(r->n_edges[SYN_PYTORCH_EDGE_SYNC] > 0);
     uint64_t n_ops = 0;
@@ -187,8 +186,8 @@ static void kernels_of_several_calls(void) {
     CHECK_INT(report.ranks->in[SYN_PYTORCH_OP_KERNEL], 1);
     CHECK_INT(report.ranks->out[SYN_PYTORCH_OP_KERNEL], 1);
     CHECK_INT(report.ranks->n_further, 3);
-    CHECK_INT(report.ranks->n_sends, 2);
-    CHECK_INT(report.ranks->n_recvs, 2);
+    CHECK_INT(report.ranks->n_comms[SYN_COMM_SEND], 2);
+    CHECK_INT(report.ranks->n_comms[SYN_COMM_RECV], 2);
     end_traces(t);
 }
 

@@ -210,6 +210,9 @@ static void other_names(void) {
     CHECK_INT(syn_comm_kind_chakra(SYN_COMM_BROADCAST), 5);
     CHECK_INT(syn_comm_kind_chakra(SYN_COMM_REDUCE_SCATTER), 7);
     CHECK_INT(syn_comm_kind_chakra(SYN_COMM_BARRIER), 9);
+    for (int k = 0; k <= 9; k++) CHECK_INT(syn_comm_kind_chakra(syn_comm_kind_by_chakra(k)), k);
+    CHECK_INT(syn_comm_kind_by_chakra(-1), SYN_COMM_NONE);
+    CHECK_INT(syn_comm_kind_by_chakra(10), SYN_COMM_NONE);
     CHECK_INT(syn_comm_kind_chakra(SYN_COMM_SEND), -1);
     CHECK_INT(syn_comm_kind_chakra(SYN_COMM_KIND_COUNT), -1);
 }

@@ -45,19 +45,19 @@ static void print_matches(const syn_pytorch_matches *m, bool has_host, FILE *out
             m->device_external, m->device_time, m->device_none);
 }
 
+/* Collectives, then messages, then what is of no kind. */
 static void print_comms(const syn_pytorch_rank_report *r, FILE *out) {
     char bytes[32];
-    uint64_t n = r->n_sends + r->n_recvs + r->n_unknown;
-    for (size_t k = 0; k < SYN_PYTORCH_COLLECTIVES; k++) n += r->n_collectives[k];
+    uint64_t n = 0;
+    for (int k = 0; k < SYN_COMM_KIND_COUNT; k++) n += r->n_comms[k];
     if (n == 0) return;
     fprintf(out, "  communication: %s in",
             cli_bytes_text((double)r->comm_bytes, bytes, sizeof bytes));
-    for (size_t k = 0; k < SYN_PYTORCH_COLLECTIVES; k++)
-        if (r->n_collectives[k] > 0)
-            fprintf(out, " %" PRIu64 " %s", r->n_collectives[k], syn_pytorch_collective_name(k));
-    if (r->n_sends) fprintf(out, " %" PRIu64 " send", r->n_sends);
-    if (r->n_recvs) fprintf(out, " %" PRIu64 " recv", r->n_recvs);
-    if (r->n_unknown) fprintf(out, " %" PRIu64 " of unknown kind", r->n_unknown);
+    for (int k = SYN_COMM_NONE + 1; k < SYN_COMM_KIND_COUNT; k++)
+        if (r->n_comms[k] > 0)
+            fprintf(out, " %" PRIu64 " %s", r->n_comms[k], syn_comm_kind_name((syn_comm_kind)k));
+    if (r->n_comms[SYN_COMM_NONE] > 0)
+        fprintf(out, " %" PRIu64 " of unknown kind", r->n_comms[SYN_COMM_NONE]);
     fprintf(out, "; %zu groups\n", r->n_groups);
 }
 
@@ -198,14 +198,13 @@ static void json_matches(syn_sink *s, const syn_pytorch_matches *m) {
     syn_sink_text(s, "}");
 }
 
+/* Messages always, collectives where there are some. */
 static void json_comms(syn_sink *s, const syn_pytorch_rank_report *r) {
     syn_sink_text(s, ", \"communication\": {");
-    for (size_t k = 0; k < SYN_PYTORCH_COLLECTIVES; k++)
-        if (r->n_collectives[k] > 0)
-            json_u64(s, syn_pytorch_collective_name(k), r->n_collectives[k], false);
-    json_u64(s, "send", r->n_sends, false);
-    json_u64(s, "recv", r->n_recvs, false);
-    json_u64(s, "unknown", r->n_unknown, false);
+    for (int k = SYN_COMM_NONE + 1; k < SYN_COMM_KIND_COUNT; k++)
+        if (r->n_comms[k] > 0 || k == SYN_COMM_SEND || k == SYN_COMM_RECV)
+            json_u64(s, syn_comm_kind_name((syn_comm_kind)k), r->n_comms[k], false);
+    json_u64(s, "unknown", r->n_comms[SYN_COMM_NONE], false);
     json_u64(s, "bytes", r->comm_bytes, true);
     syn_sink_text(s, "}");
 }

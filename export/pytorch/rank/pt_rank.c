@@ -1,6 +1,7 @@
 /* One rank's traces: opened, read, freed. */
 #include "export/pytorch/rank/pt_rank.h"
 
+#include "export/chakra/wire/et_node.h"
 #include "syntorch/memory.h"
 
 /* "rank" and "world_size" of "distributedInfo". */
@@ -89,6 +90,12 @@ void syn__pt_note_host(const syn__pt_rank *rank, syn_pytorch_note *notes, syn_py
     else
         syn__pt_note_at(notes, kind, rank->host_input.name,
                         (uint64_t)(h->nodes[node].text - rank->host_input.data), h->nodes[node].id);
+}
+
+syn_comm_kind syn__pt_comm_kind(const syn__pt_comm *comm) {
+    if (comm->type == SYN__ET_COMM_SEND_NODE) return SYN_COMM_SEND;
+    if (comm->type == SYN__ET_COMM_RECV_NODE) return SYN_COMM_RECV;
+    return syn_comm_kind_by_chakra(comm->collective);
 }
 
 syn__str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op) {

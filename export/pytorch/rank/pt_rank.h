@@ -17,6 +17,7 @@
 #include "export/pytorch/read/pt_device.h"
 #include "export/pytorch/read/pt_host.h"
 #include "export/text/arena.h"
+#include "syntorch/types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -153,6 +154,8 @@ syn_status syn__pt_rank_load(syn__pt_rank *rank, const syn_pytorch_options *opti
                              syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 /* Host nodes for want of a host trace, made of the device's CPU ops (pt_host_from_events.c). */
 syn_status syn__pt_host_from_events(syn__pt_rank *rank, syn_error *err) SYN_MUST_USE;
+/* SYN_COMM_NONE: a collective of a kind that the format lacks. */
+syn_comm_kind syn__pt_comm_kind(const syn__pt_comm *comm);
 /* Its name as written, undecoded: of device work the event's; "" if it has none. */
 syn__str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op);
 /* Counts an anomaly of a host node, in its place. NULL notes are allowed. */

@@ -34,15 +34,6 @@
 #include "export/pytorch/sim/pt_sim_steps.h"
 #include "syntorch/memory.h"
 
-enum {
-    ALL_REDUCE = 0,
-    ALL_GATHER = 2,
-    BROADCAST = 5,
-    ALL_TO_ALL = 6,
-    REDUCE_SCATTER = 7,
-    BARRIER = 9
-};
-
 /* Of the group's, or of all if that is not known; 0 unknown. */
 static uint32_t company(const syn__pt_rank *rank, const syn__pt_group *group) {
     if (group != NULL && group->n_ranks != 0) return group->n_ranks;
@@ -53,10 +44,11 @@ static uint32_t company(const syn__pt_rank *rank, const syn__pt_group *group) {
 /* Why simulators cannot run the collective, or NULL. */
 static const char *why_no_collective(const syn__pt_rank *rank, const syn__pt_comm *comm) {
     const syn__pt_group *group = comm->group != SYN__PT_NONE ? &rank->groups[comm->group] : NULL;
-    const int type = comm->collective;
-    const bool simulated = type == ALL_REDUCE || type == ALL_GATHER || type == BROADCAST ||
-                           type == ALL_TO_ALL || type == REDUCE_SCATTER;
-    if (type < 0) return "a collective of an unknown kind";
+    const syn_comm_kind kind = syn__pt_comm_kind(comm);
+    const bool simulated = kind == SYN_COMM_ALL_REDUCE || kind == SYN_COMM_ALL_GATHER ||
+                           kind == SYN_COMM_BROADCAST || kind == SYN_COMM_ALL_TO_ALL ||
+                           kind == SYN_COMM_REDUCE_SCATTER;
+    if (kind == SYN_COMM_NONE) return "a collective of an unknown kind";
     if (!simulated) return "a collective that simulators do not run";
     if (company(rank, group) == 1) return "a group of one rank";
     if (group != NULL && group->n_ranks == 0 && rank->world_size > 0 &&
@@ -84,7 +76,7 @@ syn__pt_sim_role syn__pt_sim_role_of(const syn__pt_rank *rank, const syn__pt_op 
         return syn__pt_is_device(op) ? SYN__PT_SIM_COMPUTE : SYN__PT_SIM_ABSENT;
     const syn__pt_comm *comm = &rank->comms[op->comm];
     const bool message = comm->type != SYN__ET_COMM_COLL_NODE;
-    if (!message && comm->collective == BARRIER) return SYN__PT_SIM_ABSENT;
+    if (!message && syn__pt_comm_kind(comm) == SYN_COMM_BARRIER) return SYN__PT_SIM_ABSENT;
     *why = message ? why_no_message(rank, comm) : why_no_collective(rank, comm);
     if (*why != NULL) return op->detached ? SYN__PT_SIM_ABSENT : SYN__PT_SIM_STAND_IN;
     if (!message) return SYN__PT_SIM_COLLECTIVE;

@@ -251,13 +251,8 @@ static void add_costs(writer *w, const syn__pt_sim_node *node, bool is_root) {
 }
 
 static const char *kind_name(const syn__pt_comm *comm) {
-    if (comm->type == SYN__ET_COMM_SEND_NODE) return syn_comm_kind_name(SYN_COMM_SEND);
-    if (comm->type == SYN__ET_COMM_RECV_NODE) return syn_comm_kind_name(SYN_COMM_RECV);
-    for (int k = 0; k < SYN_COMM_KIND_COUNT; k++) {
-        if (comm->collective >= 0 && syn_comm_kind_chakra((syn_comm_kind)k) == comm->collective)
-            return syn_comm_kind_name((syn_comm_kind)k);
-    }
-    return "unknown";
+    const syn_comm_kind kind = syn__pt_comm_kind(comm);
+    return kind == SYN_COMM_NONE ? "unknown" : syn_comm_kind_name(kind);
 }
 
 /* ASTRA-sim never ends an all-gather of fewer bytes than the parts it splits collectives into. */

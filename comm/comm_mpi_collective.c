@@ -279,16 +279,16 @@ static syn_status broadcast(syn__mpi *self, const syn_exchange *x, syn_error *er
     return spread(self, x, x->out, x->root, err);
 }
 
-static syn_status barrier(syn_request *r, uint64_t begin_ns, syn_error *err) {
+static syn_status barrier(syn_request *r, syn_error *err) {
     const syn__mpi_group *shared = r->turn.exchange.group->impl;
+    const uint64_t begin_ns = syn__clock_ns();
     SYN__TRY_MPI("MPI_Barrier", MPI_Barrier(shared->comm));
-    r->times.wait_ns = syn__clock_ns() - begin_ns;
+    r->times.wait_ns += syn__clock_ns() - begin_ns;
     return SYN_OK;
 }
 
 static syn_status run(syn__mpi *self, syn_request *r, syn_error *err) {
     const syn_exchange *x = &r->turn.exchange;
-    const uint64_t begin_ns = syn__clock_ns();
     SYN_TRY(begin(self, r, err));
     switch (x->kind) {
     case SYN_COMM_ALL_REDUCE:
@@ -300,7 +300,7 @@ static syn_status run(syn__mpi *self, syn_request *r, syn_error *err) {
     case SYN_COMM_BROADCAST:
         return broadcast(self, x, err);
     default:
-        return barrier(r, begin_ns, err);
+        return barrier(r, err);
     }
 }
 

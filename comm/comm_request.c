@@ -101,7 +101,7 @@ static syn_status start_collective(syn__comm *self, syn_request *r, syn_error *e
     pthread_mutex_lock(&self->lock);
     *s->tail = r;
     s->tail = &r->next;
-    pthread_cond_signal(&s->work);
+    if (!now) pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&self->lock);
     if (now) await_done(self, r);
     return SYN_OK;

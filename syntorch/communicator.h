@@ -44,14 +44,15 @@ typedef struct syn_exchange {
     int32_t root; /* index within the group */
     int32_t peer; /* global rank */
     int32_t tag;  /* >= 0 */
-    bool now;     /* the rank does nothing else meanwhile: start returns when it is done */
+    bool now;     /* the rank waits for it at once: no other thread need run it */
     size_t n_elems;
     const syn_group *group; /* as syn_comm_open_group gave it */
     const void *in;
     void *out;
 } syn_exchange;
 
-/* When an operation ran. A message runs from its start. All but wait_ns are 0 if it was run now. */
+/* When an operation ran; a message runs from its start. Of what was waited for at once only wait_ns
+   is told. */
 typedef struct syn_exchange_times {
     uint64_t begin_ns, end_ns; /* of the monotonic clock */
     uint64_t wait_ns;          /* of that, waiting for other ranks; 0 if not measured */

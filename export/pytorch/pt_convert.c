@@ -8,6 +8,7 @@
 #include "export/pytorch/comm/pt_comm.h"
 #include "export/pytorch/deps/pt_deps.h"
 #include "export/pytorch/match/pt_match.h"
+#include "export/pytorch/read/pt_notes.h"
 #include "export/pytorch/set/pt_set.h"
 #include "export/pytorch/write/pt_merge_rank.h"
 #include "export/pytorch/write/pt_write.h"

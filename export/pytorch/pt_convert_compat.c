@@ -1,7 +1,6 @@
 /* Conversions in compatible mode: one rank, as the reference tools do it. */
 #include "export/pytorch/compat/pt_compat.h"
 #include "export/pytorch/pt_convert.h"
-#include "export/pytorch/rank/pt_rank.h"
 
 /* What belongs together of a host trace and, unless the host trace is linked already, a device
    trace. */

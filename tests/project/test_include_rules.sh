@@ -51,9 +51,9 @@ export/pytorch/set: export/chakra/wire export/pytorch/read export/pytorch/rank e
     export/pytorch/sim
 export/pytorch/write: export/chakra/wire export/pytorch/read export/pytorch/rank export/pytorch/sim
 export/pytorch/compat: export/chakra/wire export/pytorch/read export/pytorch/write
-export/pytorch: export/pytorch/rank export/pytorch/match export/pytorch/comm
-    export/pytorch/deps export/pytorch/sim export/pytorch/set export/pytorch/write
-    export/pytorch/compat
+export/pytorch: export/chakra/wire export/pytorch/read export/pytorch/rank export/pytorch/match
+    export/pytorch/comm export/pytorch/deps export/pytorch/sim export/pytorch/set
+    export/pytorch/write export/pytorch/compat
 tools: syntorch ops export export/text export/chakra/wire
 tools/pytorch: syntorch export export/text tools
 tools/inference: syntorch ops comm models export tools

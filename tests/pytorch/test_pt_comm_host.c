@@ -6,7 +6,6 @@
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/comm/pt_comm.h"
 #include "export/pytorch/match/pt_match.h"
-#include "syntorch/memory.h"
 #include "tests/support/pt_calls_json.h"
 
 /* ---- Without kernels ---- */

@@ -1,6 +1,5 @@
 /* Names of communications and element types, and values in tokens. */
 #include "export/pytorch/read/pt_names.h"
-#include "export/pytorch/read/pt_scan.h"
 #include "export/pytorch/read/pt_tensors.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,5 @@
 /* Compatible mode against what the reference tools wrote: tests/reference/pt_compat and the shared
    traces. */
-#include "export/chakra/wire/et_wire.h"
 #include "tests/support/files.h"
 #include "tests/support/pt_compat_set.h"
 

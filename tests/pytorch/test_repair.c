@@ -1,6 +1,5 @@
 /* Repair where memory or the output ends; what it makes of traces is in test_repair_tool.py. */
 #include "export/pytorch/read/pt_repair.h"
-#include "syntorch/memory.h"
 #include "tests/support/test.h"
 
 /* Every part that allocates: several objects, changes within elements, depth. */

@@ -24,14 +24,8 @@ typedef struct finder {
 } finder;
 
 static void note(const finder *f, syn_pytorch_anomaly kind, const syn__pt_op *op) {
-    const syn__pt_rank *r = f->rank;
-    if (op->host != SYN__PT_NONE) {
-        syn__pt_note_host(r, f->notes, kind, op->host);
-    } else if (op->event != SYN__PT_NONE) {
-        const syn__pt_event *e = &r->device.events[op->event];
-        syn__pt_note_at(f->notes, kind, r->device_input.name,
-                        (uint64_t)(e->text - r->device_input.data), SYN_PYTORCH_NO_PLACE);
-    }
+    if (op->host != SYN__PT_NONE) syn__pt_note_host(f->rank, f->notes, kind, op->host);
+    else if (op->event != SYN__PT_NONE) syn__pt_note_event(f->rank, f->notes, kind, op->event);
 }
 
 /* ---- Facts ---- */

@@ -5,6 +5,7 @@
 
 #include "export/pytorch/comm/pt_groups.h"
 #include "export/pytorch/read/pt_names.h"
+#include "export/pytorch/read/pt_notes.h"
 #include "export/pytorch/read/pt_scan.h"
 #include "export/pytorch/read/pt_tensors.h"
 #include "syntorch/memory.h"

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "export/pytorch/compat/pt_compat.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/memory.h"
 

@@ -7,9 +7,10 @@
 #ifndef EXPORT_PT_COMPAT_CONVERT_H
 #define EXPORT_PT_COMPAT_CONVERT_H
 
-#include "export/chakra/wire/et_node.h"
-#include "export/pytorch/compat/pt_compat.h"
+#include "export/pytorch/read/pt_device.h"
+#include "export/pytorch/read/pt_host.h"
 #include "export/text/arena.h"
+#include "syntorch/sink.h"
 
 #ifdef __cplusplus
 extern "C" {

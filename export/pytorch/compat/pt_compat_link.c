@@ -1,6 +1,7 @@
 /* The compatible linker: see pt_compat.h and pt_compat_link.h. */
 #include "export/pytorch/compat/pt_compat_link.h"
 
+#include "export/pytorch/compat/pt_compat.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/memory.h"
 

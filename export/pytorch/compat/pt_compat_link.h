@@ -6,7 +6,8 @@
 #ifndef EXPORT_PT_COMPAT_LINK_H
 #define EXPORT_PT_COMPAT_LINK_H
 
-#include "export/pytorch/compat/pt_compat.h"
+#include "export/pytorch/read/pt_device.h"
+#include "export/pytorch/read/pt_host.h"
 
 #ifdef __cplusplus
 extern "C" {

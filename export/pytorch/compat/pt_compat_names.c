@@ -1,8 +1,8 @@
 /* What names say to the compatible converter: see pt_compat_convert.h. */
+#include "export/chakra/wire/et_node.h"
 #include "export/pytorch/compat/pt_compat_convert.h"
 #include "export/text/loose_json.h"
 #include "syntorch/memory.h"
-#include "syntorch/utf8.h"
 
 /* ---- Names ---- */
 

@@ -1,5 +1,6 @@
 /* Writes the .et of the compatible converter: see pt_compat_convert.h. Field numbers:
    et_def.proto. */
+#include "export/chakra/wire/et_node.h"
 #include "export/pytorch/compat/pt_compat_convert.h"
 #include "export/text/python_json.h"
 

@@ -2,7 +2,6 @@
    host waited for. */
 #include "export/pytorch/deps/pt_edge_finders.h"
 #include "export/pytorch/read/pt_events.h"
-#include "syntorch/memory.h"
 
 static syn_status put_id(const syn__pt_connector *c, syn__pt_map *ops, uint64_t id, uint32_t op,
                          bool again) {

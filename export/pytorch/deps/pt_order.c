@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "export/pytorch/deps/pt_deps.h"
+#include "export/pytorch/read/pt_notes.h"
 #include "syntorch/memory.h"
 
 /* First what says most about a pair that several edges join. */

@@ -3,7 +3,6 @@
    names in a row, or by a name with its sequence number, make candidates; samples of the host
    thread vote. */
 #include "export/pytorch/match/pt_align.h"
-#include "syntorch/memory.h"
 
 #include <stdlib.h>
 

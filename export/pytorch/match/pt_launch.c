@@ -53,7 +53,8 @@ static syn_status push(sweep *s, uint32_t event) {
             s->m->self_ns[node] = e->dur_ns;
             return SYN_OK;
         }
-        if (longer) syn__pt_note_event(s->m, SYN_PYTORCH_ANOMALY_NEGATIVE_TIME, event);
+        if (longer)
+            syn__pt_note_event(s->m->rank, s->m->notes, SYN_PYTORCH_ANOMALY_NEGATIVE_TIME, event);
         if (node == SYN__PT_NONE) node = outer->node;
         else s->m->around[node] = outer->node;
     }
@@ -148,7 +149,8 @@ static syn_status fill_lookup(lookup *l) {
         if (e->class_ == SYN__PT_RUNTIME && e->correlation > 0) {
             SYN_TRY(chain(l, &l->by_correlation, e->correlation, (uint32_t)i, &twice));
             if (twice)
-                syn__pt_note_event(l->m, SYN_PYTORCH_ANOMALY_DUPLICATE_CORRELATION, (uint32_t)i);
+                syn__pt_note_event(l->m->rank, l->m->notes,
+                                   SYN_PYTORCH_ANOMALY_DUPLICATE_CORRELATION, (uint32_t)i);
         } else if (syn__pt_is_cpu(e) && e->external_id > 0 && l->m->event_node[i] != SYN__PT_NONE) {
             SYN_TRY(chain(l, &l->by_external, e->external_id, (uint32_t)i, &twice));
         }
@@ -245,11 +247,11 @@ static void link_work(const lookup *l, uint32_t work) {
         m->event_node[work] = m->event_node[from];
         m->guessed[work] = 1;
         c->device_time++;
-        syn__pt_note_event(m, SYN_PYTORCH_ANOMALY_TIME_ONLY, work);
+        syn__pt_note_event(m->rank, m->notes, SYN_PYTORCH_ANOMALY_TIME_ONLY, work);
         return;
     }
     c->device_none++;
-    syn__pt_note_event(m, SYN_PYTORCH_ANOMALY_ORPHAN, work);
+    syn__pt_note_event(m->rank, m->notes, SYN_PYTORCH_ANOMALY_ORPHAN, work);
 }
 
 syn_status syn__pt_find_launches(syn__pt_matcher *m) {

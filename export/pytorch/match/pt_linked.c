@@ -2,7 +2,6 @@
    become events, so that all later steps see what they would see of two files. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
-#include "export/pytorch/read/pt_sort.h"
 #include "syntorch/memory.h"
 
 static int64_t nanoseconds(double us) {
@@ -93,7 +92,7 @@ syn_status syn__pt_take_linked(syn__pt_matcher *m) {
         if (m->event_node[i] != SYN__PT_NONE) c->device_correlation++;
         else {
             c->device_none++;
-            syn__pt_note_event(m, SYN_PYTORCH_ANOMALY_ORPHAN, i);
+            syn__pt_note_event(m->rank, m->notes, SYN_PYTORCH_ANOMALY_ORPHAN, i);
         }
     }
     return SYN_OK;

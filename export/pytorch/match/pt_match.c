@@ -4,6 +4,7 @@
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_names.h"
+#include "export/pytorch/read/pt_notes.h"
 #include "export/pytorch/read/pt_sort.h"
 #include "syntorch/memory.h"
 
@@ -37,7 +38,8 @@ static syn_status index_ids(syn__pt_matcher *m) {
         uint32_t *at = syn__pt_map_put(&m->by_id, h->nodes[i].id);
         if (!at) return SYN_FAIL_NOMEM(m->err, h->n_nodes * 16, "node ids");
         if (*at == SYN__PT_NONE || m->options->same_ids == SYN_PYTORCH_LAST_KEEPS) {
-            if (*at != SYN__PT_NONE) syn__pt_note_node(m, SYN_PYTORCH_ANOMALY_DUPLICATE_ID, *at);
+            if (*at != SYN__PT_NONE)
+                syn__pt_note_host(m->rank, m->notes, SYN_PYTORCH_ANOMALY_DUPLICATE_ID, *at);
             *at = i;
             continue;
         }
@@ -48,7 +50,7 @@ static syn_status index_ids(syn__pt_matcher *m) {
                             m->rank->host_input.name,
                             (unsigned long long)(h->nodes[i].text - m->rank->host_input.data),
                             (unsigned long long)h->nodes[i].id);
-        syn__pt_note_node(m, SYN_PYTORCH_ANOMALY_DUPLICATE_ID, i);
+        syn__pt_note_host(m->rank, m->notes, SYN_PYTORCH_ANOMALY_DUPLICATE_ID, i);
     }
     return SYN_OK;
 }
@@ -60,7 +62,7 @@ static syn_status resolve_parent(syn__pt_matcher *m, uint32_t node) {
     if (!(n->has & SYN__PT_HAS_PARENT) || n->parent == n->id) return SYN_OK;
     const uint32_t p = syn__pt_map_get(&m->by_id, n->parent);
     if (p == SYN__PT_NONE) {
-        syn__pt_note_node(m, SYN_PYTORCH_ANOMALY_MISSING_PARENT, node);
+        syn__pt_note_host(m->rank, m->notes, SYN_PYTORCH_ANOMALY_MISSING_PARENT, node);
     } else if (m->place[p] >= m->place[node]) {
         SYN_TRY(syn_grow(&m->late, &m->late_cap, m->n_late + 1, sizeof *m->late, m->err));
         m->late[m->n_late++] = node;
@@ -82,7 +84,7 @@ static void note_late_parents(const syn__pt_matcher *m) {
         const uint32_t node = m->late[i];
         const uint32_t parent = syn__pt_map_get(&m->by_id, m->rank->host.nodes[node].parent);
         if (is_library_node(m, node) || is_library_node(m, parent)) continue;
-        syn__pt_note_node(m, SYN_PYTORCH_ANOMALY_PARENT_CYCLE, node);
+        syn__pt_note_host(m->rank, m->notes, SYN_PYTORCH_ANOMALY_PARENT_CYCLE, node);
     }
 }
 
@@ -142,7 +144,8 @@ static void take_by_rf_id(syn__pt_matcher *m, uint32_t node, uint32_t *head, con
         }
     }
     if (best == SYN__PT_NONE) {
-        if (any_name) syn__pt_note_node(m, SYN_PYTORCH_ANOMALY_DUPLICATE_RF_ID, node);
+        if (any_name)
+            syn__pt_note_host(m->rank, m->notes, SYN_PYTORCH_ANOMALY_DUPLICATE_RF_ID, node);
         return;
     }
     pair(m, node, best);
@@ -207,7 +210,8 @@ static syn_status match_rf_ids(syn__pt_matcher *m) {
         else {
             next[i] = *head;
             if (*head != SYN__PT_NONE)
-                syn__pt_note_event(m, SYN_PYTORCH_ANOMALY_DUPLICATE_RF_ID, (uint32_t)i);
+                syn__pt_note_event(m->rank, m->notes, SYN_PYTORCH_ANOMALY_DUPLICATE_RF_ID,
+                                   (uint32_t)i);
             *head = (uint32_t)i;
         }
     }

@@ -3,6 +3,7 @@
 #define EXPORT_PT_MATCHER_H
 
 #include "export/pytorch/rank/pt_rank.h"
+#include "export/pytorch/read/pt_events.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,12 +35,12 @@ typedef struct syn__pt_matcher {
     uint32_t *scratch; /* per event */
 } syn__pt_matcher;
 
-/* Of a host node, in the rank's place. */
-void syn__pt_note_node(const syn__pt_matcher *m, syn_pytorch_anomaly kind, uint32_t node);
-void syn__pt_note_event(const syn__pt_matcher *m, syn_pytorch_anomaly kind, uint32_t event);
-
 /* Whether the event is a CPU event that may be matched by other than its record function id. */
-bool syn__pt_is_free(const syn__pt_matcher *m, uint32_t event);
+static inline bool syn__pt_is_free(const syn__pt_matcher *m, uint32_t event) {
+    const syn__pt_event *e = &m->rank->device.events[event];
+    return syn__pt_is_cpu(e) && (m->distrust || !(e->flags & SYN__PT_EVENT_RF_ID)) &&
+           m->event_node[event] == SYN__PT_NONE;
+}
 
 #ifdef __cplusplus
 }

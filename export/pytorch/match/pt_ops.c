@@ -2,6 +2,7 @@
    launched, then work without a launcher. Every parent comes before its children. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_events.h"
+#include "export/pytorch/read/pt_notes.h"
 #include "syntorch/memory.h"
 
 #include <stdio.h>
@@ -112,7 +113,7 @@ static void set_parent(maker *k, uint32_t node, syn__pt_op *op) {
             op->parent = parent;
             return;
         }
-        syn__pt_note_node(k->m, SYN_PYTORCH_ANOMALY_FOREIGN_PARENT, node);
+        syn__pt_note_host(k->m->rank, k->m->notes, SYN_PYTORCH_ANOMALY_FOREIGN_PARENT, node);
     }
     op->parent = lane->root != SYN__PT_NONE ? lane->root : k->process_op;
 }

@@ -2,6 +2,7 @@
 #include "export/pytorch/rank/pt_rank.h"
 
 #include "export/chakra/wire/et_node.h"
+#include "export/pytorch/read/pt_notes.h"
 #include "syntorch/memory.h"
 
 /* "rank" and "world_size" of "distributedInfo". */
@@ -35,8 +36,8 @@ static bool drop_odd_time(syn__pt_rank *rank, syn__pt_event *e, int64_t middle_n
     e->flags &= (uint8_t) ~(SYN__PT_EVENT_TS | SYN__PT_EVENT_DUR);
     e->ts = 0;
     e->ts_ns = e->dur_ns = 0;
-    syn__pt_note_at(notes, SYN_PYTORCH_ANOMALY_BAD_TIME, rank->device_input.name,
-                    (uint64_t)(e->text - rank->device_input.data), SYN_PYTORCH_NO_PLACE);
+    syn__pt_note_event(rank, notes, SYN_PYTORCH_ANOMALY_BAD_TIME,
+                       (uint32_t)(e - rank->device.events));
     return true;
 }
 
@@ -79,14 +80,17 @@ syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *d
     return syn__pt_rank_load(rank, options, notes, err);
 }
 
+void syn__pt_note_event(const syn__pt_rank *rank, syn_pytorch_note *notes, syn_pytorch_anomaly kind,
+                        uint32_t event) {
+    const char *text = rank->device.events[event].text;
+    syn__pt_note_at(notes, kind, rank->device_input.name,
+                    (uint64_t)(text - rank->device_input.data), SYN_PYTORCH_NO_PLACE);
+}
+
 void syn__pt_note_host(const syn__pt_rank *rank, syn_pytorch_note *notes, syn_pytorch_anomaly kind,
                        uint32_t node) {
     const syn__pt_host *h = &rank->host;
-    if (h->from_event)
-        syn__pt_note_at(
-            notes, kind, rank->device_input.name,
-            (uint64_t)(rank->device.events[h->from_event[node]].text - rank->device_input.data),
-            SYN_PYTORCH_NO_PLACE);
+    if (h->from_event) syn__pt_note_event(rank, notes, kind, h->from_event[node]);
     else
         syn__pt_note_at(notes, kind, rank->host_input.name,
                         (uint64_t)(h->nodes[node].text - rank->host_input.data), h->nodes[node].id);

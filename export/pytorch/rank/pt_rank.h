@@ -158,9 +158,11 @@ syn_status syn__pt_host_from_events(syn__pt_rank *rank, syn_error *err) SYN_MUST
 syn_comm_kind syn__pt_comm_kind(const syn__pt_comm *comm);
 /* Its name as written, undecoded: of device work the event's; "" if it has none. */
 syn__str syn__pt_op_name(const syn__pt_rank *rank, const syn__pt_op *op);
-/* Counts an anomaly of a host node, in its place. NULL notes are allowed. */
+/* Counts an anomaly of a host node, or of a device event, in its place. NULL notes are allowed. */
 void syn__pt_note_host(const syn__pt_rank *rank, syn_pytorch_note *notes, syn_pytorch_anomaly kind,
                        uint32_t node);
+void syn__pt_note_event(const syn__pt_rank *rank, syn_pytorch_note *notes, syn_pytorch_anomaly kind,
+                        uint32_t event);
 void syn__pt_rank_free(syn__pt_rank *rank);
 
 #ifdef __cplusplus

@@ -4,7 +4,7 @@
 #define EXPORT_PT_DEVICE_H
 
 #include "export/pytorch/read/pt_map.h"
-#include "export/pytorch/read/pt_notes.h"
+#include "export/pytorch_notes.h"
 #include "export/text/file_text.h"
 #include "syntorch/intern.h"
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "export/pytorch/read/pt_host.h"
+#include "export/pytorch/read/pt_notes.h"
 #include "export/pytorch/read/pt_reading.h"
 #include "syntorch/memory.h"
 

@@ -5,7 +5,6 @@
 
 #include "export/pytorch.h"
 #include "export/pytorch/read/pt_map.h"
-#include "export/pytorch/read/pt_notes.h"
 #include "export/text/file_text.h"
 #include "syntorch/intern.h"
 

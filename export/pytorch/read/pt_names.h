@@ -2,7 +2,7 @@
 #ifndef EXPORT_PT_NAMES_H
 #define EXPORT_PT_NAMES_H
 
-#include "export/text/loose_json.h"
+#include "export/text/bytes.h"
 
 #ifdef __cplusplus
 extern "C" {

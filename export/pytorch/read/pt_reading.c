@@ -1,4 +1,5 @@
 #include "export/pytorch/read/pt_reading.h"
+#include "export/pytorch/read/pt_notes.h"
 
 bool syn__pt_go_on(syn__loose *l, const char *from, syn__str first_key, int *cuts) {
     if (l->cut && ++*cuts > SYN__PT_MAX_CUTS) from = l->end;

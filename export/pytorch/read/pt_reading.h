@@ -2,7 +2,7 @@
 #ifndef EXPORT_PT_READING_H
 #define EXPORT_PT_READING_H
 
-#include "export/pytorch/read/pt_notes.h"
+#include "export/pytorch_notes.h"
 #include "export/text/loose_json.h"
 
 #ifdef __cplusplus

@@ -3,7 +3,8 @@
 #ifndef EXPORT_PT_REPAIR_H
 #define EXPORT_PT_REPAIR_H
 
-#include "export/pytorch/read/pt_host.h"
+#include "export/pytorch.h"
+#include "export/text/file_text.h"
 #include "export/text/json_fix.h"
 #include "syntorch/sink.h"
 

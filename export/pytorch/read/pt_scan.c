@@ -1,4 +1,5 @@
 #include "export/pytorch/read/pt_scan.h"
+#include "export/text/loose_json.h"
 
 syn__pt_scan syn__pt_scan_of(syn__str text) {
     const char *begin = text.bytes != 0 ? text.text : "";

@@ -5,6 +5,7 @@
 
 #include "export/chakra/wire/et_node.h"
 #include "export/pytorch/comm/pt_launch_order.h"
+#include "export/pytorch/read/pt_notes.h"
 #include "export/pytorch/set/pt_set.h"
 #include "export/pytorch/set/pt_set_entries.h"
 #include "export/pytorch/sim/pt_sim.h"

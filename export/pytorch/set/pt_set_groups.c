@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_node.h"
+#include "export/pytorch/read/pt_notes.h"
 #include "export/pytorch/set/pt_set_entries.h"
 #include "syntorch/memory.h"
 

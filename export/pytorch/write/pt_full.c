@@ -10,7 +10,6 @@
 #include "export/pytorch/write/pt_write.h"
 #include "export/text/python_json.h"
 #include "syntorch/memory.h"
-#include "syntorch/utf8.h"
 
 #define MAX_ATTRS  32
 #define FLUSH      ((size_t)1 << 16)

@@ -3,7 +3,6 @@
 #define EXPORT_PT_SIM_COUNTS_H
 
 #include "export/pytorch/sim/pt_sim.h"
-#include "export/pytorch/write/pt_write.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -389,8 +389,8 @@ static void a_file_in_one_call(void) {
     CHECK_INT(count_entries(in_folder("")), 2);
     err = (syn_error){0};
     CHECK_INT(syn_export_file(graph, NULL, NULL, in_folder("graph"), &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "/graph' has no extension that names a format (png, svg, dot, graphml, "
-                        "json, chakra, et, chrome)");
+    CHECK_HAS(err.text, "/graph' has no extension that names a format (png, svg, dot, ");
+    CHECK_HAS(err.text, ", chrome");
     err = (syn_error){0};
     CHECK_INT(syn_export_file(graph, NULL, NULL, in_folder("none/graph.json"), &err), SYN_E_IO);
     CHECK_INT(count_entries(in_folder("")), 2);

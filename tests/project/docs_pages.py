@@ -97,7 +97,7 @@ def contents(page, text):
             for span in re.findall(r"`([^`]+)`", lines[0]):
                 if span.startswith(PROGRAMS):
                     found.append(Command(page, at + 1, span))
-        elif fence in ("python", "json", "text"):
+        elif fence in ("python", "json", "text", "diff", "c"):
             found.append(Code(page, at + 1, fence, "\n".join(lines) + "\n"))
         elif indent and lines[0].startswith(("import ", "from ")):
             found.append(Code(page, at + 1, "python", "\n".join(lines) + "\n"))

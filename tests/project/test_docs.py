@@ -361,6 +361,35 @@ def anchors(text):
             for h in re.findall(r"^#+ (.*)$", text, re.M)}
 
 
+def diffs(page):
+    return [part for part in CONTENTS[page][0] if isinstance(part, dp.Code)
+            and part.language == "diff"]
+
+
+def test_changes():
+    """Changes that a page shows can be applied, one after the other, and compile."""
+    changes = [part for page in PAGES for part in diffs(page)]
+    with tempfile.TemporaryDirectory(prefix="syntorch-docs-") as folder:
+        for name in ("syntorch", "ops", "comm", "models", "export", "tests"):
+            shutil.copytree(os.path.join(SOURCE, name), os.path.join(folder, name),
+                            ignore=shutil.ignore_patterns("corpus", "reference"))
+        for part in changes:
+            done = subprocess.run(["patch", "-p1", "--fuzz=0", "--batch"], cwd=folder,
+                                  input=part.text.encode(), stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, check=False)
+            check(done.returncode == 0, f"{part}: cannot be applied: {done.stdout.decode()}")
+        touched = re.findall(r"^\+\+\+ b/(\S+)", "".join(part.text for part in changes), re.M)
+        levels = [name.replace("_body.h", "_avx2.c") for name in touched if "_body.h" in name]
+        wide = ["-mavx2", "-mfma", "-mf16c"] if os.uname().machine == "x86_64" else []
+        for name in sorted({n for n in touched if n.endswith(".c")}) + levels:
+            done = subprocess.run(["cc", "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-I.", "-Wall",
+                                   "-Wextra", "-Werror", "-fsyntax-only",
+                                   *(wide if name in levels else []), name], cwd=folder,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+            check(done.returncode == 0, f"{name}, changed as shown: {done.stdout.decode()}")
+    print(f"{len(changes)} changes to {len(set(touched))} files applied")
+
+
 def test_files_and_links():
     folders = tuple(f + "/" for f in ("docs", "examples", "tests", "tools", "models", "ops",
                                       "export", "syntorch", "comm", "cmake"))
@@ -374,8 +403,10 @@ def test_files_and_links():
             if check(os.path.exists(os.path.join(SOURCE, name)),
                      f"{page}: the link {target} leads nowhere") and anchor:
                 check(anchor in anchors(read(name)), f"{page}: {name} has no heading #{anchor}")
+        made = {name for part in diffs(page)
+                for name in re.findall(r"^--- /dev/null\n\+\+\+ b/(\S+)", part.text, re.M)}
         for span in re.findall(r"`([^`\n]+)`", "\n".join(line for _, line in CONTENTS[page][1])):
-            if span.startswith(folders) and re.fullmatch(r"[\w./*-]+", span):
+            if span.startswith(folders) and re.fullmatch(r"[\w./*-]+", span) and span not in made:
                 check(glob.glob(os.path.join(SOURCE, span)), f"{page}: there is no {span}")
 
 
@@ -416,7 +447,7 @@ def test_memory():
 
 
 if __name__ == "__main__":
-    for test in (test_comparison, test_options, test_files_and_links, test_recorder,
+    for test in (test_comparison, test_options, test_files_and_links, test_changes, test_recorder,
                  test_help_choices, test_help_examples, test_memory, test_pages):
         test()
     sys.exit(1 if failures else 0)

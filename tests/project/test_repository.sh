@@ -38,11 +38,15 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
     no 'a merge conflict' '^(<<<<<<<|>>>>>>>) ' "${files[@]}"
     no 'a carriage return' $'\r$' "${sources[@]}"
     no 'blanks at the end of a line' '[[:blank:]]$' "${sources[@]}"
-    # Lines end at 100 columns; only what pages show, indented by four, may be longer.
+    # Lines end at 100 columns; only what pages show, indented by four, may be longer. The first
+    # column of a change that they show is not counted.
     mapfile -d '' -t pages < <(printf '%s\0' "${files[@]}" | grep -zE '\.md$')
     LC_ALL=C.UTF-8 no 'a line of more than 100 columns' '.{101}' "${sources[@]}"
-    LC_ALL=C.UTF-8 no 'a line of more than 100 columns' '^([^ ].{3}| [^ ]..|  [^ ].|   [^ ]).{97}' \
-        "${pages[@]}"
+    for page in "${pages[@]}"; do
+        hits=$(sed '/^```diff$/,/^```$/s/^[-+ ]//' "$page" |
+            LC_ALL=C.UTF-8 grep -nE '^([^ ].{3}| [^ ]..|  [^ ].|   [^ ]).{97}' || true)
+        [ -z "$hits" ] || fail "a line of more than 100 columns: $page:$hits"
+    done
     # One place knows how large a thread's stack must be.
     mapfile -t hits < <(printf '%s\0' "${sources[@]}" | grep -zE '\.c$' | grep -zv '^tests/' |
         xargs -0 grep -l pthread_create -- /dev/null || true)

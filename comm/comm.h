@@ -45,8 +45,8 @@ void syn_local_world_free(syn_local_world *world);
 /* Runs rank_main once per rank, each on a thread of its own, and waits for all. A rank that returns
    a failure ends the others. The returned sentence is that of the rank that failed first by itself,
    beginning "rank 1 failed: ", or the sentence common to all (mismatch, deadlock). The
-   communicators are closed then; contexts that rank_main leaves behind are the caller's
-   (syn_comm_close). */
+   communicators are closed then; contexts that rank_main leaves behind are
+   the caller's (syn_comm_close). */
 typedef syn_status syn_rank_main(syn_comm *comm, void *arg, syn_error *err);
 syn_status syn_local_run(int32_t size, syn_rank_main *rank_main, void *arg,
                          syn_error *err) SYN_MUST_USE;
@@ -55,8 +55,8 @@ syn_status syn_local_run(int32_t size, syn_rank_main *rank_main, void *arg,
 
 typedef struct syn_mpi_options {
     /* Before each collective, members tell each other what they call: a mismatch fails on every
-       member with a sentence instead of undefined behaviour. Costs a message per pair of members.
-     */
+       member with a sentence instead of undefined behaviour. Costs a message per
+       pair of members. */
     bool check_collectives;
     bool measure_wait; /* a barrier before each collective tells waiting from transfer */
     /* Collectives that were started go on while the rank computes, each group on a thread of its

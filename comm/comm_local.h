@@ -87,8 +87,8 @@ void syn__local_die(syn_local_world *world, const char *sentence);
 syn_status syn__local_fail(syn_local_world *world, const char *sentence, syn_error *err);
 
 /* Enters the collective, of whose input the first `inline_bytes` are copied if not 0, and waits
-   until all members have entered; adds to the request's waiting. SYN_OK: all have entered the same
-   call. */
+   until all members have entered; adds to the request's waiting. SYN_OK: all have entered
+   the same call. */
 syn_status syn__local_enter(syn__local *self, syn_request *request, size_t inline_bytes,
                             syn_error *err);
 /* Waits until all members are done with the buffers; not needed where in was copied and only its

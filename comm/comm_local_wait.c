@@ -145,8 +145,8 @@ bool syn__local_spin(const syn__local *self, const _Atomic uint64_t *count, uint
 }
 
 static void wake_sleepers(syn_local_world *world, syn__local_group *group) {
-    /* Both sides use sequentially consistent operations: either we see the sleeper or it sees our
-     * count. */
+    /* Both sides use sequentially consistent operations: either we see the sleeper or it
+       sees our count. */
     if (atomic_load(&group->sleepers) == 0) return;
     pthread_mutex_lock(&world->lock);
     pthread_cond_broadcast(&group->wake);
@@ -201,8 +201,8 @@ static syn_status compare_calls(syn__local *self, const syn_request *r, syn_erro
     return SYN_OK;
 }
 
-/* Publishes what this rank calls. The slot used here was last read before the previous call was
-   entered. */
+/* Publishes what this rank calls. The slot used here was last read before the previous
+   call was entered. */
 static void publish(const syn_request *r, size_t inline_bytes) {
     const syn_group *group = r->turn.exchange.group;
     syn__local_group *shared = group->impl;

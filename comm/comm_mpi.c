@@ -117,8 +117,8 @@ static void mpi_close(syn_comm *comm) {
     syn__watchdog_enter(self->dog, &closing);
     syn__mpi_messages_end(self);
     /* Wait for the others here rather than in MPI_Finalize: if one of them aborts instead while
-       this rank is in there, Open MPI 4.1's mpirun (PMIx 4.2) now and then hangs in
-       PMIx_server_finalize. */
+       this rank is in there, Open MPI 4.1's mpirun (PMIx 4.2) now and then
+       hangs in PMIx_server_finalize. */
     MPI_Barrier(self->messages);
     syn__comm_close_groups(&self->base);
     MPI_Op_free(&self->keep_nan_max);
@@ -215,8 +215,8 @@ syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options, syn_
     if (status == SYN_OK) status = join_world(self, err);
     if (status == SYN_OK) status = start_watchdog(self, options, err);
     if (status != SYN_OK) {
-        /* MPI stays up for the caller's abort of the process: finalising could wait for the others.
-         */
+        /* MPI stays up for the caller's abort of the process: finalising could wait
+           for the others. */
         syn__comm_requests_free(&self->base);
         syn_free(self);
         return status;

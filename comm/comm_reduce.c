@@ -158,8 +158,8 @@ static void reduce_i64(const job *j, size_t at, size_t n, block *acc) {
 }
 
 /* Copies without first reading the lines of `to` from memory, which is worth a third of the time
-   when they are not in any cache. end_stores makes such stores visible before whatever is stored
-   next. */
+   when they are not in any cache. end_stores makes such stores visible before whatever
+   is stored next. */
 static void store_past_caches(void *to, const void *from, size_t bytes) {
 #if defined(__SSE2__)
     if ((uintptr_t)to % 16 == 0 && bytes % 64 == 0) {

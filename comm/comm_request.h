@@ -3,8 +3,8 @@
    Collectives of one group form a stream on each rank: a queue whose head is run to its end by one
    thread at a time. One that the rank waits for at once runs on the rank's own thread. For the
    others the stream gets a thread when the first is started; a rank that waits runs what that
-   thread has not taken yet itself. Messages need no thread: see what `post` of the communicator
-   does. */
+   thread has not taken yet itself. Messages need no thread: see what `post` of
+   the communicator does. */
 #ifndef COMM_COMM_REQUEST_H
 #define COMM_COMM_REQUEST_H
 

@@ -1,5 +1,5 @@
-/* A thread that says aloud when a call takes too long; private to the communicators whose ranks are
- * processes. */
+/* A thread that says aloud when a call takes too long; private to the communicators whose
+   ranks are processes. */
 #ifndef COMM_COMM_WATCHDOG_H
 #define COMM_COMM_WATCHDOG_H
 

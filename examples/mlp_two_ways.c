@@ -15,8 +15,8 @@
 
 enum { TOKENS = 1024, WIDTH = 768, HIDDEN = 4 * WIDTH };
 
-/* x (1, T, C) -> (1, T, C), recorded in ctx. The same code for one rank (tp NULL) and for several.
- */
+/* x (1, T, C) -> (1, T, C), recorded in ctx. The same code for one rank (tp NULL)
+   and for several. */
 static void mlp(syn_ctx *ctx, const syn_group *tp) {
     const syn_initializer init = {.std = 0.02, .seed = 1};
     const syn_layer_linear fc = syn_column_linear_new(ctx, "fc", WIDTH, HIDDEN, 1, &init, tp);

@@ -82,8 +82,8 @@ syn_status syn_export_comm_group(const syn_graph *graph, syn_sink *sink,
 syn_status syn_import_json(syn_graph **out, const char *path, syn_error *err) SYN_MUST_USE;
 /* Chakra's JSON form (tensor_trace_chakra.json). */
 syn_status syn_import_chakra_json(syn_graph **out, const char *path, syn_error *err) SYN_MUST_USE;
-/* One .et file, or a set when `path` is <prefix>.<rank>.et and its siblings are wanted
-   (all_ranks). */
+/* One .et file, or a set when `path` is <prefix>.<rank>.et and its siblings
+   are wanted (all_ranks). */
 syn_status syn_import_et(syn_graph **out, const char *path, bool all_ranks,
                          syn_error *err) SYN_MUST_USE;
 /* By content: node-link JSON, Chakra JSON or .et. Other kinds (gzip, pictures, GraphML, timelines,

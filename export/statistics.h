@@ -12,8 +12,8 @@ SYN_API_BEGIN
 #define SYN_STATISTICS_COLLECTIVES 11 /* likewise for collectives */
 #define SYN_STATISTICS_CLASSES     5
 
-/* "COMP", "COLL", ..., "other"; "ALL_REDUCE", ..., "other"; "launch", "stream", "sync", "group",
-   "thread". */
+/* "COMP", "COLL", ..., "other"; "ALL_REDUCE", ..., "other"; "launch", "stream",
+   "sync", "group", "thread". */
 const char *syn_statistics_type_name(size_t type);
 const char *syn_statistics_collective_name(size_t kind);
 const char *syn_statistics_class_name(size_t dependency_class);

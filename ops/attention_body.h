@@ -203,7 +203,7 @@ static void attend_tile(const syn_attend *a) {
     turn_results(&t);
 }
 
-/* ---- one query, its depth along the lanes ---------------------------------------------------- */
+/* ---- One query, its depth along the lanes ---- */
 
 LANE_FN vec load_part(const float *p, int64_t d, int64_t depth) {
     return depth - d >= SYN_LANES ? vec_load(p + d) : vec_load_mask(vec_first(depth - d), p + d);

@@ -43,8 +43,8 @@ bool syn_blas_found(void) {
 }
 
 syn_status syn_blas_reserve(int callers, syn_error *err) {
-    /* 128 MiB, and what a new thread takes: its stack, and a heap whose alignment costs as much
-     * again. */
+    /* 128 MiB, and what a new thread takes: its stack, and a heap whose alignment costs
+       as much again. */
     enum { BUFFER_BYTES = (129 + 8 + 128) << 20, MOST = 256 };
     void *probe[MOST];
     int n = 0;

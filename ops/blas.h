@@ -1,5 +1,5 @@
-/* Matrix products of the CPU backend: OpenBLAS where the build has it, else plain loops. Row-major
- * f32. */
+/* Matrix products of the CPU backend: OpenBLAS where the build has it, else plain
+   loops. Row-major f32. */
 #ifndef OPS_BLAS_H
 #define OPS_BLAS_H
 
@@ -10,8 +10,8 @@ SYN_API_BEGIN
 /* Whether the build has OpenBLAS. */
 bool syn_blas_found(void);
 /* c (m, n) = a (m, k) b (k, n) + beta c. transpose_a: a is stored (k, m), likewise b. ld: elements
-   from row to row as stored. m = 1 takes the matrix-vector product, which does not pack the
-   weights. */
+   from row to row as stored. m = 1 takes the matrix-vector product, which does not
+   pack the weights. */
 void syn_blas_gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
                    const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                    int64_t ldc);

@@ -7,7 +7,7 @@
 #include "ops/rules.h"
 #include "syntorch/memory.h"
 
-/* ---- softmax --------------------------------------------------------------------------------- */
+/* ---- softmax ---- */
 
 /* subtract, exponential, sum, divide */
 SYN__COST(softmax) {
@@ -32,7 +32,7 @@ syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x) {
     return out;
 }
 
-/* ---- fused attention ------------------------------------------------------------------------- */
+/* ---- Fused attention ---- */
 
 SYN__INFER(attention) {
     for (int i = 0; i < c->n_in; i++) SYN_TRY(syn__want_dtype(c, i, SYN_F32));
@@ -52,8 +52,8 @@ SYN__INFER(attention) {
     return SYN_OK;
 }
 
-/* The sum of what the separate ops count: 4 B H T S D of products, and 5 an entry of the T x S
- * square. */
+/* The sum of what the separate ops count: 4 B H T S D of products, and 5 an entry of the T
+   x S square. */
 SYN__COST(attention) {
     const int64_t *q = c->in[0].spec.dims;
     const uint64_t square = (uint64_t)(q[0] * q[1] * q[2]) * (uint64_t)c->in[1].spec.dims[2];
@@ -131,7 +131,7 @@ syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
     return out;
 }
 
-/* ---- KV cache -------------------------------------------------------------------------------- */
+/* ---- KV cache ---- */
 
 SYN__INFER(kv_append) {
     const syn_spec *cache = &c->in[0].spec, *x = &c->in[1].spec;

@@ -48,8 +48,8 @@ static bool ready(syn_ctx *ctx, syn_op op, const syn_group *group) {
     return syn_ctx_status(ctx) == SYN_OK;
 }
 
-/* All builders that exchange data in a group come through here. Operands are handed over as plain
-   buffers. */
+/* All builders that exchange data in a group come through here. Operands are handed over
+   as plain buffers. */
 static syn_tensor collective(syn_ctx *ctx, syn_op op, const syn_tensor *x, const syn_attr *attr,
                              int n_attr, const syn_group *group) {
     syn_tensor out = {0}, in = x ? syn_contiguous(ctx, *x) : out;
@@ -58,7 +58,7 @@ static syn_tensor collective(syn_ctx *ctx, syn_op op, const syn_tensor *x, const
     return out;
 }
 
-/* ---- tp_enter, a view ----------------------------------------------------------------------- */
+/* ---- tp_enter, a view ---- */
 
 SYN__INFER(tp_enter) {
     c->out[0] = c->in[0];
@@ -72,7 +72,7 @@ syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x, const syn_group *group) {
     return out;
 }
 
-/* ---- all_reduce ------------------------------------------------------------------------------ */
+/* ---- all_reduce ---- */
 
 SYN__INFER(all_reduce) {
     SYN_TRY(check_reduce(c, c->attr[0].i));
@@ -91,9 +91,9 @@ syn_tensor syn_all_reduce(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, const s
     return collective(ctx, SYN_OP_ALL_REDUCE, &x, attr, 1, group);
 }
 
-/* ---- all_gather, reduce_scatter ----------------------------------------------------------------
+/* ---- all_gather, reduce_scatter ---- */
 
-   The communicator deals in blocks of whole ranks. Along an inner dimension those are woven into
+/* The communicator deals in blocks of whole ranks. Along an inner dimension those are woven into
    (out of) the rows here, on the way through scratch memory. */
 
 /* blocks [n][outer][inner] <-> rows [outer][n][inner] */
@@ -179,7 +179,7 @@ syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int
     return collective(ctx, SYN_OP_REDUCE_SCATTER, &x, attr, 2, group);
 }
 
-/* ---- broadcast, barrier ---------------------------------------------------------------------- */
+/* ---- broadcast, barrier ---- */
 
 SYN__INFER(broadcast) {
     if (c->attr[0].i < 0 || c->attr[0].i >= c->group->size)
@@ -214,7 +214,7 @@ void syn_barrier(syn_ctx *ctx, const syn_group *group) {
     collective(ctx, SYN_OP_BARRIER, NULL, NULL, 0, group);
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
+/* ---- Messages ---- */
 
 static syn_status check_peer(const syn_call *c) {
     const int64_t peer = c->attr[0].i, tag = c->attr[1].i;

@@ -6,7 +6,7 @@
 #include "ops/rules.h"
 #include "syntorch/half.h"
 
-/* ---- embedding ------------------------------------------------------------------------------- */
+/* ---- embedding ---- */
 
 SYN__INFER(embedding) {
     SYN_TRY(syn__want_float(c, 0));
@@ -69,7 +69,7 @@ syn_tensor syn_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t
     return out;
 }
 
-/* ---- layernorm ------------------------------------------------------------------------------- */
+/* ---- layernorm ---- */
 
 SYN__INFER(layernorm) {
     for (int i = 0; i < 3; i++) SYN_TRY(syn__want_dtype(c, i, SYN_F32));

@@ -22,7 +22,7 @@ static syn_tensor unary(syn_ctx *ctx, syn_op op, syn_tensor x, const syn_attr *a
     return out;
 }
 
-/* ---- gelu ------------------------------------------------------------------------------------ */
+/* ---- gelu ---- */
 
 SYN__COST(gelu) {
     *cost = (syn_cost){8 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
@@ -43,7 +43,7 @@ syn_tensor syn_gelu(syn_ctx *ctx, syn_tensor x, bool tanh_form) {
     return unary(ctx, SYN_OP_GELU, x, &(syn_attr){.i = tanh_form}, 1);
 }
 
-/* ---- tanh ------------------------------------------------------------------------------------ */
+/* ---- tanh ---- */
 
 static void tanh_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
     (void)c;
@@ -60,7 +60,7 @@ syn_tensor syn_tanh(syn_ctx *ctx, syn_tensor x) {
     return unary(ctx, SYN_OP_TANH, x, NULL, 0);
 }
 
-/* ---- scale ----------------------------------------------------------------------------------- */
+/* ---- scale ---- */
 
 static void scale_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
     (void)first;
@@ -76,7 +76,7 @@ syn_tensor syn_scale(syn_ctx *ctx, syn_tensor x, double factor) {
     return unary(ctx, SYN_OP_SCALE, x, &(syn_attr){.f = factor}, 1);
 }
 
-/* ---- dropout --------------------------------------------------------------------------------- */
+/* ---- dropout ---- */
 
 SYN__INFER(dropout) {
     if (!(c->attr[0].f >= 0.0 && c->attr[0].f < 1.0))
@@ -104,7 +104,7 @@ syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, double p, uint64_t seed, int6
     return unary(ctx, SYN_OP_DROPOUT, x, attr, 3);
 }
 
-/* ---- scale and mask of attention scores ------------------------------------------------------ */
+/* ---- scale and mask of attention scores ---- */
 
 SYN__INFER(scale_mask) {
     SYN_TRY(syn__unary_infer(c));
@@ -142,7 +142,7 @@ syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, doub
     return out;
 }
 
-/* ---- add, mul: broadcasting ------------------------------------------------------------------ */
+/* ---- add, mul: broadcasting ---- */
 
 SYN__INFER(binary) {
     SYN_TRY(syn__want_dtype(c, 0, SYN_F32));

@@ -3,7 +3,7 @@
 #include "ops/products.h"
 #include "ops/rules.h"
 
-/* ---- matrices for BLAS ----------------------------------------------------------------------- */
+/* ---- Matrices for BLAS ---- */
 
 /* Elements from row to row of a matrix (the last two dimensions). BLAS wants at least a row's
    length, also where there is but one row and its stride means nothing. */
@@ -19,7 +19,7 @@ static syn_status check_lengths(const syn_call *c, int64_t k, int64_t n, int64_t
                     "the matrices have rows of more than 2^31 - 1 elements");
 }
 
-/* ---- linear ---------------------------------------------------------------------------------- */
+/* ---- linear ---- */
 
 SYN__INFER(linear) {
     for (int i = 0; i < c->n_in; i++)
@@ -98,7 +98,7 @@ syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias,
     return out;
 }
 
-/* ---- matmul ---------------------------------------------------------------------------------- */
+/* ---- matmul ---- */
 
 SYN__INFER(matmul) {
     SYN_TRY(syn__want_dtype(c, 0, SYN_F32));

@@ -26,7 +26,7 @@ static syn_tensor choose(syn_ctx *ctx, syn_op op, syn_tensor x, const syn_attr *
     return out[0];
 }
 
-/* ---- argmax ---------------------------------------------------------------------------------- */
+/* ---- argmax ---- */
 
 SYN__INFER(argmax) {
     SYN_TRY(want_rows(c));
@@ -59,7 +59,7 @@ syn_tensor syn_argmax(syn_ctx *ctx, syn_tensor x) {
     return choose(ctx, SYN_OP_ARGMAX, x, NULL, 0, &out);
 }
 
-/* ---- top_k ----------------------------------------------------------------------------------- */
+/* ---- top_k ---- */
 
 struct candidate {
     float value;
@@ -139,7 +139,7 @@ syn_tensor syn_top_k(syn_ctx *ctx, syn_tensor x, int64_t k, syn_tensor *indices)
     return out[0];
 }
 
-/* ---- sample ---------------------------------------------------------------------------------- */
+/* ---- sample ---- */
 
 SYN__INFER(sample) {
     SYN_TRY(want_rows(c));

@@ -1,5 +1,5 @@
-/* Views (reshape, permute, slice) and the copies that change layout (contiguous, concat).
- */
+/* Views (reshape, permute, slice) and the copies that change
+   layout (contiguous, concat). */
 #include <string.h>
 
 #include "ops/ops.h"
@@ -15,7 +15,7 @@ SYN__COST(copy) {
     *cost = (syn_cost){0, syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-/* ---- reshape --------------------------------------------------------------------------------- */
+/* ---- reshape ---- */
 
 /* Walks both shapes from the end, the old one without its dimensions of 1: a run of old dimensions
    without gaps between them may be cut anew at will; where a gap ends a run, a new dimension must
@@ -93,7 +93,7 @@ syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank
     return out;
 }
 
-/* ---- permute --------------------------------------------------------------------------------- */
+/* ---- permute ---- */
 
 SYN__INFER(permute) {
     const int rank = c->in[0].spec.rank;
@@ -126,7 +126,7 @@ syn_tensor syn_permute(syn_ctx *ctx, syn_tensor x, const int *order, int rank) {
     return out;
 }
 
-/* ---- slice ----------------------------------------------------------------------------------- */
+/* ---- slice ---- */
 
 static syn_status check_axis(const syn_call *c, int64_t axis) {
     if (axis >= 0 && axis < c->in[0].spec.rank) return SYN_OK;
@@ -156,7 +156,7 @@ syn_tensor syn_slice(syn_ctx *ctx, syn_tensor x, int axis, int64_t start, int64_
     return out;
 }
 
-/* ---- contiguous ------------------------------------------------------------------------------ */
+/* ---- contiguous ---- */
 
 struct copy {
     const syn_operand *from, *to;
@@ -223,7 +223,7 @@ syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x) {
     return last < 0 || o.spec.dims[last] <= 1 || o.strides[last] == 1 ? x : syn_contiguous(ctx, x);
 }
 
-/* ---- concat ---------------------------------------------------------------------------------- */
+/* ---- concat ---- */
 
 SYN__INFER(concat) {
     const int64_t axis = c->attr[0].i;

@@ -10,11 +10,11 @@
 SYN_API_BEGIN
 
 /* table (V, C) f32, f16 or bf16, ids (...) i32 -> (..., C). Row r of the table stands for id
-   first_row + r; ids outside the table give zeros, so that an all-reduce over shards completes the
-   lookup. */
+   first_row + r; ids outside the table give zeros, so that an all-reduce over shards
+   completes the lookup. */
 syn_tensor syn_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t first_row);
-/* x (..., C), weight (C), bias (C) -> (..., C): (x - mean) / sqrt(variance + eps) * weight + bias.
- */
+/* x (..., C), weight (C), bias (C) -> (..., C): (x - mean) / sqrt(variance + eps) *
+   weight + bias. */
 syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tensor bias,
                          double eps);
 /* x (..., K), w (K, N) (or (N, K) when transpose_w) f32, f16 or bf16, bias (N) or poisoned for none
@@ -25,8 +25,8 @@ syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias,
  * last two dimensions. */
 syn_tensor syn_matmul(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a, bool transpose_b);
 
-/* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (GPT-2's gelu_new), or 0.5 x (1 + erf(x / sqrt
- * 2)). */
+/* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (GPT-2's gelu_new), or 0.5 x (1 + erf(x
+   / sqrt 2)). */
 syn_tensor syn_gelu(syn_ctx *ctx, syn_tensor x, bool tanh_form);
 syn_tensor syn_tanh(syn_ctx *ctx, syn_tensor x);
 /* With broadcasting as in NumPy: dimensions align at the end, 1 stretches. */
@@ -34,8 +34,8 @@ syn_tensor syn_add(syn_ctx *ctx, syn_tensor a, syn_tensor b);
 syn_tensor syn_mul(syn_ctx *ctx, syn_tensor a, syn_tensor b);
 syn_tensor syn_scale(syn_ctx *ctx, syn_tensor x, double factor);
 /* Zeroes an element with probability p in [0, 1) and divides the others by 1 - p. The decision is a
-   function of seed and `first` + the element's index, so that shards of one tensor agree with the
-   whole. */
+   function of seed and `first` + the element's index, so that shards of one tensor agree
+   with the whole. */
 syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, double p, uint64_t seed, int64_t first);
 
 /* scores (..., T, S): score * scale; causal: entries with column > row + offset become -infinity
@@ -72,8 +72,8 @@ syn_tensor syn_concat(syn_ctx *ctx, const syn_tensor *xs, int n, int axis);
 
 /* x (..., V) -> (...) i32: index of the largest, the lowest of equals. */
 syn_tensor syn_argmax(syn_ctx *ctx, syn_tensor x);
-/* x (..., V) -> values (..., k) f32 descending and indices (..., k) i32; of equals the lowest index
- * first. */
+/* x (..., V) -> values (..., k) f32 descending and indices (..., k) i32; of equals the
+   lowest index first. */
 syn_tensor syn_top_k(syn_ctx *ctx, syn_tensor x, int64_t k, syn_tensor *indices);
 /* logits (B, V) -> (B) i32. temperature 0: argmax. Else softmax(logits / temperature), cut to the
    top_k likeliest (0: all) and then to the smallest set whose probability reaches top_p (1: all),
@@ -94,8 +94,8 @@ syn_tensor syn_all_gather(syn_ctx *ctx, syn_tensor x, int axis, const syn_group 
 /* Dimension `axis` is cut into size parts; this rank gets the reduction of its part. */
 syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int axis,
                               const syn_group *group);
-/* root: index within the group. Every rank gives a tensor of the shape; only the root's contents
- * count. */
+/* root: index within the group. Every rank gives a tensor of the shape; only the
+   root's contents count. */
 syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *group);
 /* peer: global rank. tag >= 0. */
 void syn_send(syn_ctx *ctx, syn_tensor x, int32_t peer, int32_t tag);

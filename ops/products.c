@@ -14,7 +14,7 @@
 
 typedef void (*kernel)(const syn_product *p);
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- Parts ---- */
 
 #define ROW_UNIT    4 /* where rows and columns are cut; of columns a multiple of every tile's */
 #define COLUMN_UNIT 64
@@ -78,7 +78,7 @@ static void share(const syn_product *p, kernel run, syn_workers *workers) {
     syn_workers_run(workers, s.parts, one_part, &s);
 }
 
-/* ---- one row --------------------------------------------------------------------------------- */
+/* ---- One row ---- */
 
 #define MOST_SUMS 16384
 
@@ -118,7 +118,7 @@ static bool split(const syn_product *p, kernel run, syn_workers *workers) {
     return true;
 }
 
-/* ---- OpenBLAS -------------------------------------------------------------------------------- */
+/* ---- OpenBLAS ---- */
 
 static void begin_with_bias(const syn_product *p) {
     for (int64_t i = 0; i < p->m; i++)
@@ -153,8 +153,6 @@ static void by_blas_in_panels(const syn_product *p) {
         }
     }
 }
-
-/* ---------------------------------------------------------------------------------------------- */
 
 void syn__product_own(const syn_product *p, syn_simd level, syn_workers *workers) {
     const kernel run = SYN__AT_LEVEL(syn__product, level);

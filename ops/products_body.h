@@ -91,7 +91,7 @@ LANE_FN int vector_bytes(/* constant */ syn_dtype dtype) {
     return SYN_LANES * (dtype == SYN_F32 ? 4 : 2);
 }
 
-/* ---- tiles: sums across columns -------------------------------------------------------------- */
+/* ---- Tiles: sums across columns ---- */
 
 /* Up to TILE_ROWS rows of x times COLUMNS columns of w, k steps: out = init + x w. */
 typedef struct tile {
@@ -179,7 +179,7 @@ static void run_narrow(const tile *t, int64_t rows, int64_t n) {
         memcpy(t->out + r * t->ldo, out + r * COLUMNS, (size_t)n * sizeof *out);
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------- */
+/* ---- Blocks ---- */
 
 LANE_FN void widen_rows(const void *w, int64_t ldw, int64_t rows, int64_t n, float *to,
                         /* constant */ syn_dtype dtype) {
@@ -290,8 +290,8 @@ static int64_t stored_block(const syn_product *p, int64_t k, int64_t depth) {
 }
 
 /* n columns from j, `depth` steps from k: a few rows of x at a time, copied into the first-level
-   cache, pass over a copy of w in the second-level cache, while the lines of the next block come.
- */
+   cache, pass over a copy of w in the second-level cache, while the lines of the
+   next block come. */
 static void copied_block(const syn_product *p, int64_t k, int64_t depth, int64_t j, int64_t n) {
     _Alignas(64) float w[DEPTH * W_ROW], x[TILE_ROWS * X_ROW];
     const int64_t groups = (p->m + TILE_ROWS - 1) / TILE_ROWS;
@@ -325,7 +325,7 @@ static void few_rows(const syn_product *p) {
     copied(p, n);
 }
 
-/* ---- one row, w (k, n) ----------------------------------------------------------------------- */
+/* ---- One row, w (k, n) ---- */
 
 /* `count` rows of w, each read from end to end, so that memory is read in order; the output stays
    in the cache. */
@@ -359,7 +359,7 @@ LANE_FN void one_row(const syn_product *p, /* constant */ syn_dtype dtype) {
     copied(p, n);
 }
 
-/* ---- few rows, w (n, k): sums along k -------------------------------------------------------- */
+/* ---- Few rows, w (n, k): sums along k ---- */
 
 /* The sums of four vectors. */
 LANE_FN __m128 four_sums(vec a, vec b, vec c, vec d) {
@@ -451,8 +451,6 @@ LANE_FN void along(const syn_product *p, /* constant */ syn_dtype dtype) {
     }
     copied(p, whole);
 }
-
-/* ---------------------------------------------------------------------------------------------- */
 
 LANE_FN void product_of(const syn_product *p, /* constant */ syn_dtype dtype) {
     const bool long_sums = p->transpose_w && p->k >= SHORT;

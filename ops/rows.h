@@ -35,8 +35,8 @@ typedef struct syn_row_kernels {
 #undef X
 } syn_row_kernels;
 
-/* A level's table, of its functions row_gelu_tanh, ...: one that is missing is named by the
-   compiler. */
+/* A level's table, of its functions row_gelu_tanh, ...: one that is missing is named
+   by the compiler. */
 #define SYN__ROW_ENTRY(name, parameters) .name = row_##name,
 #define SYN__ROW_TABLE \
     { SYN__ROW_KERNELS(SYN__ROW_ENTRY) }
@@ -48,8 +48,8 @@ const syn_row_kernels *syn__row_kernels(void);
 
 extern const syn_row_kernels syn__rows_scalar, syn__rows_avx2, syn__rows_avx512;
 
-/* Elements worth a thread of their own: of what takes a nanosecond or so each, and of what moves
-   only. */
+/* Elements worth a thread of their own: of what takes a nanosecond or so each, and of
+   what moves only. */
 enum { SYN__GRAIN_MATH = 8192, SYN__GRAIN_MOVE = 32768 };
 
 /* Calls f for every row of input 0, whose place in the (dense) output it is also given: `first` is

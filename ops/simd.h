@@ -28,8 +28,8 @@ typedef enum syn_simd {
 const char *syn_simd_name(syn_simd level); /* "scalar", "avx2", "avx512" */
 /* Whether this processor and this build can run it. */
 bool syn_simd_runs(syn_simd level);
-/* The widest level that runs here, or a lesser one that the environment variable SYNTORCH_SIMD
-   names. */
+/* The widest level that runs here, or a lesser one that the environment
+   variable SYNTORCH_SIMD names. */
 syn_simd syn_simd_level(void);
 
 #ifdef __cplusplus

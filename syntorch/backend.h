@@ -33,12 +33,12 @@ typedef struct syn_backend {
     syn_status (*fill)(void *device, void *to, int byte, size_t bytes, syn_error *err);
     /* Fails with what failed since the last sync. */
     syn_status (*sync)(void *device, syn_error *err);
-    /* The op's kernel, given `device` in its call; NULL: it does not run here. Not asked for views.
-     */
+    /* The op's kernel, given `device` in its call; NULL: it does not run here. Not
+       asked for views. */
     syn_kernel (*kernel)(const syn_opdef *def);
     /* Around the kernel of the node of that number, whose times the backend gives to
-       syn_ctx_set_time: in `end`, or where work goes on after the call by the end of the next
-       sync. */
+       syn_ctx_set_time: in `end`, or where work goes on after the call by the end of
+       the next sync. */
     void (*begin)(void *device, uint32_t node);
     void (*end)(void *device, uint32_t node);
 } syn_backend;

@@ -134,7 +134,7 @@ syn_tensor syn_ctx_fail(syn_ctx *ctx, syn_status code, const char *fmt, ...) {
     return (syn_tensor){0};
 }
 
-/* ---- scopes, phases, steps ------------------------------------------------------------------- */
+/* ---- Scopes, phases, steps ---- */
 
 void syn_push_scope(syn_ctx *ctx, const char *name) {
     if (ctx->error.code != SYN_OK) return;

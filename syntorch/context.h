@@ -68,8 +68,8 @@ syn_error *syn_ctx_error_slot(syn_ctx *ctx); /* for callees that take a syn_erro
 /* Records a failure (the first wins); returns the poisoned tensor. */
 syn_tensor syn_ctx_fail(syn_ctx *ctx, syn_status code, const char *fmt, ...) SYN_PRINTF(3, 4);
 
-/* Nodes recorded from now on belong to the scope `name` inside the current one ("h.3" then "attn":
- * "h.3.attn"). */
+/* Nodes recorded from now on belong to the scope `name` inside the current one ("h.3"
+   then "attn": "h.3.attn"). */
 void syn_push_scope(syn_ctx *ctx, const char *name);
 void syn_push_scope_index(syn_ctx *ctx, const char *name, int index); /* "h", 3: "h.3" */
 void syn_pop_scope(syn_ctx *ctx);
@@ -134,8 +134,8 @@ const syn_spec *syn_tensor_spec(const syn_ctx *ctx, syn_tensor t);
 int64_t syn_tensor_dim(const syn_ctx *ctx, syn_tensor t, int dim); /* negative: from the end */
 /* True if the elements lie one after another without gaps. */
 bool syn_tensor_contiguous(const syn_ctx *ctx, syn_tensor t);
-/* Copies the elements in row-major order into buf, which holds exactly `bytes` bytes. Fails on
- * meta. */
+/* Copies the elements in row-major order into buf, which holds exactly `bytes` bytes.
+   Fails on meta. */
 syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) SYN_MUST_USE;
 /* Overwrites the elements of a parameter, input or state with `data` in row-major order: how
    weights are loaded. `bytes` must be the tensor's size. Not recorded: what was computed from the

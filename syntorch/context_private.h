@@ -35,14 +35,14 @@ struct syn_ctx {
 uint32_t syn__row(const syn_ctx *ctx, syn_tensor t);
 /* The same; 0 is the context's failure: the tensor cannot be `done` ("read"). */
 uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done);
-/* Fails if a newer version was written over the tensor of that row, which lies in `storage` (NULL:
-   released). */
+/* Fails if a newer version was written over the tensor of that row, which lies in
+   `storage` (NULL: released). */
 syn_status syn__check_current(const syn_ctx *ctx, uint32_t row, const syn_storage *storage,
                               syn_error *err) SYN_MUST_USE;
 /* The tensor of a row; of row 0 the poisoned one. */
 syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row);
-/* Appends a tensor row; base 0: it owns its storage. The row, or 0 after an error in the context.
- */
+/* Appends a tensor row; base 0: it owns its storage. The row, or 0 after an error
+   in the context. */
 uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t producer,
                             uint32_t base, uint32_t flags, const char *name);
 /* Fills the storage that tensor `id` owns from `data`, or with zeros (NULL). */

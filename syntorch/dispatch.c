@@ -129,8 +129,8 @@ static syn_status make_row(syn_ctx *ctx, syn_op op, const syn_call *call, syn_tr
     return SYN_OK;
 }
 
-/* Output i, as the newest tensor: a view of its input, a new version of it, or in a storage of its
-   own. */
+/* Output i, as the newest tensor: a view of its input, a new version of it, or in a storage
+   of its own. */
 static syn_status append_output(syn_ctx *ctx, const syn_call *call, int i, const uint32_t *in) {
     const bool version = i < syn_opdef_versions(call->def);
     const bool view = i == 0 && (call->def->flags & SYN_OPF_VIEW);

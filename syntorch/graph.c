@@ -120,7 +120,7 @@ void syn_graph_free(syn_graph *graph) {
     if (graph != NULL) graph->source->free(graph);
 }
 
-/* ---- facts about the run --------------------------------------------------------------------- */
+/* ---- Facts about the run ---- */
 
 syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry, syn_error *err) {
     enum { MOST_FACTS = 4096 }; /* found by walking the list */

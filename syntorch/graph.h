@@ -31,8 +31,8 @@ typedef enum syn_node_kind {
 const char *syn_node_kind_name(syn_node_kind kind);
 
 /* Why a node waits for another. DATA dependencies are implied by a node's inputs when the graph has
-   tensors, and are then listed here too. INPLACE: overwrites storage that the other node still
-   reads. */
+   tensors, and are then listed here too. INPLACE: overwrites storage that the other
+   node still reads. */
 #define SYN_DEP_LIST(X)   \
     X(DATA, "data")       \
     X(CONTROL, "control") \
@@ -149,8 +149,8 @@ typedef struct syn_node {
     .reduce = -1, .peer = -1, .root = -1, .start_ns = SYN_NO_TIME, .wall_ns = SYN_NO_TIME, \
     .cpu_ns = SYN_NO_TIME, .wait_ns = SYN_NO_TIME, .predicted_ns = SYN_NO_TIME
 
-/* The part of wall_ns that a communication waited for other ranks: 0 to wall_ns, 0 of other nodes.
- */
+/* The part of wall_ns that a communication waited for other ranks: 0 to wall_ns, 0
+   of other nodes. */
 double syn_node_waiting_ns(const syn_node *node);
 /* What a measured node took itself: wall_ns without that; SYN_NO_TIME if it was not measured. Every
    time shown of a communication is this one, with the waiting beside it. */
@@ -186,8 +186,8 @@ typedef struct syn_cursor {
 
 typedef struct syn_graph syn_graph;
 
-/* What a producer implements; `rank` is an index 0..n_ranks-1. NULL only when memory is out
- * (cursor->error). */
+/* What a producer implements; `rank` is an index 0..n_ranks-1. NULL only when memory
+   is out (cursor->error). */
 typedef struct syn_graph_source {
     const syn_node *(*node)(const syn_graph *graph, uint32_t rank, uint32_t node,
                             syn_cursor *cursor);
@@ -209,8 +209,8 @@ struct syn_graph {
     int32_t world_size;
     syn_graph_group *groups;
     uint32_t n_groups;
-    /* Facts about the run in reading order: model, tp, dtype, batch, ... Titles and JSON show them.
-     */
+    /* Facts about the run in reading order: model, tp, dtype, batch, ... Titles and
+       JSON show them. */
     syn_attribute *metadata;
     uint32_t n_metadata;
     size_t metadata_cap;
@@ -238,14 +238,14 @@ syn_status syn_graph_verify(const syn_graph *graph, syn_error *err) SYN_MUST_USE
  * success the graphs belong to the union. */
 syn_status syn_graph_union(syn_graph **out, syn_graph *const *graphs, uint32_t n_graphs,
                            syn_error *err) SYN_MUST_USE;
-/* Sets a fact about the run, copying it. A name set twice keeps its place and takes the new value.
- */
+/* Sets a fact about the run, copying it. A name set twice keeps its place and takes
+   the new value. */
 syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry,
                               syn_error *err) SYN_MUST_USE;
 /* For producers: frees the facts. */
 void syn_graph_free_meta(syn_graph *graph);
 
-/* ---- A graph that owns its rows: for readers and converters. --------------------------------- */
+/* ---- A graph that owns its rows: for readers and converters. ---- */
 
 /* Starts an empty graph of n_ranks ranks (global numbers in `ranks`). */
 syn_status syn_graph_new(syn_graph **out, const int32_t *ranks, uint32_t n_ranks,

@@ -31,8 +31,8 @@ static float widen_f16(uint16_t h) {
     return float_of(sign | magnitude);
 }
 
-/* Below 2^-14 the unit is 2^-24, which is that of floats at 0.5: adding 0.5 rounds. From 65520 on:
- * infinity. */
+/* Below 2^-14 the unit is 2^-24, which is that of floats at 0.5: adding 0.5 rounds. From
+   65520 on: infinity. */
 static uint16_t narrow_f16(float f) {
     const uint32_t bits = bits_of(f);
     const uint32_t sign = bits >> 16 & 0x8000U;

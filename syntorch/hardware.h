@@ -48,8 +48,8 @@ const char *const *syn_hardware_presets(void);
 /* Predicted time of a node in ns: views 0; compute max(flops / rate, bytes / bandwidth, floor);
    all-reduce 2(k-1)alpha + 2(k-1)/k n/bw, all-gather and reduce-scatter (k-1)alpha + (k-1)/k n/bw
    with n the whole buffer, broadcast and messages alpha + n/bw (ring costs: Thakur, Rabenseifner,
-   Gropp 2005). dtype: of the op's data. ranks: of its group (NULL for messages: peer and
-   self_rank). */
+   Gropp 2005). dtype: of the op's data. ranks: of its group (NULL for messages:
+   peer and self_rank). */
 double syn_hardware_predict_ns(const syn_hardware *hw, const syn_node *node, syn_dtype dtype,
                                const syn_graph_group *group, int32_t self_rank);
 

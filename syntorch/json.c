@@ -317,8 +317,8 @@ static syn_json_type read_key(syn_json *json) {
     return SYN_JSON_KEY;
 }
 
-/* The comma or colon before the token proper; false on error, or with *type set if that is the
- * token. */
+/* The comma or colon before the token proper; false on error, or with *type set if that
+   is the token. */
 static bool read_separator(syn_json *json, syn_json_type *type) {
     const bool object = json->depth > 0 && json->stack[json->depth - 1] == IN_OBJECT;
     const char c = json->cur < json->end ? *json->cur : '\0';

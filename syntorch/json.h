@@ -1,6 +1,6 @@
 /* A strict pull reader for JSON (RFC 8259) over a buffer: no recursion, no tree, no allocation
-   except for strings with escapes. Depth is limited to SYN_JSON_DEPTH. Positions in errors are
-   line:column. */
+   except for strings with escapes. Depth is limited to SYN_JSON_DEPTH. Positions in
+   errors are line:column. */
 #ifndef SYNTORCH_JSON_H
 #define SYNTORCH_JSON_H
 
@@ -57,8 +57,8 @@ syn_json_type syn_json_next(syn_json *json);
 bool syn_json_skip(syn_json *json);
 /* Reports `what` at the current position ("file.json:3:14: what"), marks the reader failed. */
 syn_status syn_json_fail(syn_json *json, const char *fmt, ...) SYN_PRINTF(2, 3);
-/* Next token must be of `type`, else an error naming `what` is reported ("n_layer must be an
- * integer"). */
+/* Next token must be of `type`, else an error naming `what` is reported ("n_layer must
+   be an integer"). */
 syn_status syn_json_expect(syn_json *json, syn_json_type type, const char *what) SYN_MUST_USE;
 /* Next token must be an integer within [min, max]; the error names `what` and both bounds. */
 syn_status syn_json_expect_i64(syn_json *json, const char *what, int64_t min, int64_t max,

@@ -10,8 +10,8 @@
 #define MIN_CAP_ELEMS 64
 #define HUGE_BYTES    ((size_t)2 << 20) /* a huge page of x86-64 and arm64 */
 
-/* The only state of the library outside a context: a test instrument for the process's one malloc.
- */
+/* The only state of the library outside a context: a test instrument for the
+   process's one malloc. */
 static _Atomic uint64_t calls;
 static _Atomic uint64_t limit = SYN_MEMORY_NEVER; /* value of `calls` from which on all fail */
 

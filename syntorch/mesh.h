@@ -30,8 +30,8 @@ typedef struct syn_mesh {
 
 /* Opens this rank's groups: "tp3" is the one with the fourth-lowest first rank. Ids count from 1:
    all tp groups, all dp, all pp, those of one rank left out. Every rank calls it with the same
-   shape; it fails unless the shape has as many ranks as the world. The groups are the
-   communicator's. */
+   shape; it fails unless the shape has as many ranks as the world. The groups
+   are the communicator's. */
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_mesh_shape *shape,
                          syn_error *err) SYN_MUST_USE;
 

@@ -85,8 +85,8 @@ void syn__await_all(syn_ctx *ctx) {
 }
 
 void syn__pending_free(syn_ctx *ctx) {
-    /* After a failure the others may never come: they get its sentence, and what waits for them
-       ends. */
+    /* After a failure the others may never come: they get its sentence, and what waits
+       for them ends. */
     if (ctx->n_pending > 0 && ctx->error.code != SYN_OK && ctx->backend->has_data &&
         !ctx->comm->closed)
         ctx->comm->ops->abort(ctx->comm, ctx->error.text);

@@ -1,7 +1,7 @@
 /* Reads configuration files: one JSON object of known keys into the members of a struct, driven by
    a table; writes and hashes the members by the same table. Every complaint is one sentence with
-   file:line:column that names the key. Internal; shared by hardware.c and the models'
-   configurations. */
+   file:line:column that names the key. Internal; shared by hardware.c and
+   the models' configurations. */
 #ifndef SYNTORCH_SETTINGS_H
 #define SYNTORCH_SETTINGS_H
 
@@ -40,8 +40,8 @@ typedef struct syn__setting_choice {
     int32_t value;
 } syn__setting_choice;
 
-/* Scalar rows with the same offset are names of one member: one of them suffices, several must
- * agree. */
+/* Scalar rows with the same offset are names of one member: one of them suffices,
+   several must agree. */
 typedef struct syn__setting {
     const char *key;
     syn__setting_type type;
@@ -78,14 +78,14 @@ struct syn__settings {
 
 /* Prepares a document; `json` must live until syn__settings_end. */
 void syn__settings_begin(syn__settings *s, const char *name, const char *json, size_t bytes);
-/* The whole document into *target, whose members hold the defaults. A failure is kept for
- * syn__settings_end. */
+/* The whole document into *target, whose members hold the defaults. A failure is
+   kept for syn__settings_end. */
 syn_status syn__settings_read(syn__settings *s, const syn__setting_table *table, void *target);
 /* Frees; the first failure since the beginning, its sentence in err. */
 syn_status syn__settings_end(syn__settings *s, syn_error *err) SYN_MUST_USE;
 
-/* Writes the rows that are SAVED, in order, each as ",\n  \"key\": value"; none may be of a GROUP.
- */
+/* Writes the rows that are SAVED, in order, each as ",\n \"key\": value"; none may be
+   of a GROUP. */
 void syn__settings_write(const syn__setting_table *table, const void *source, syn_sink *out);
 /* Hashes the members of those rows but the CUSTOM ones. */
 uint64_t syn__settings_hash(const syn__setting_table *table, const void *source, uint64_t seed);
@@ -93,8 +93,8 @@ uint64_t syn__settings_hash(const syn__setting_table *table, const void *source,
 /* The first key that gave the member at `offset` a value; NULL: none did. */
 const char *syn__settings_key(const syn__settings *s, const syn__setting_table *table,
                               size_t offset);
-/* Fails at the last token / at the value of a key of the outermost object (at its end if it was not
- * given). */
+/* Fails at the last token / at the value of a key of the outermost object (at its end if it
+   was not given). */
 syn_status syn__settings_fail(syn__settings *s, const char *fmt, ...) SYN_PRINTF(2, 3);
 syn_status syn__settings_fail_at(syn__settings *s, const syn__setting_table *table, const char *key,
                                  const char *fmt, ...) SYN_PRINTF(4, 5);

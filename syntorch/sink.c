@@ -356,8 +356,8 @@ syn_status syn_sink_status(const syn_sink *sink) {
 
 static void close_fd(syn_sink *sink) {
     if (sink->fd < 0 || sink->fd == STDOUT_FILENO) return;
-    /* Network file systems report a full disk only now. After EINTR the descriptor is gone on
-     * Linux. */
+    /* Network file systems report a full disk only now. After EINTR the descriptor is
+       gone on Linux. */
     if (close(sink->fd) != 0 && errno != EINTR)
         (void)fail_errno(&sink->error, "write", sink->path, errno);
     sink->fd = -1;

@@ -47,8 +47,8 @@ syn_status syn_sink_close(syn_sink *sink, bool keep, syn_error *err);
 bool syn_file_exists(const char *path);
 /* Creates the folder `path` and its missing parents. */
 syn_status syn_make_folder(const char *path, syn_error *err) SYN_MUST_USE;
-/* The same for the folder that the prefix of a set names: out/new of "out/new/trace"; none of
- * "trace". */
+/* The same for the folder that the prefix of a set names: out/new of "out/new/trace";
+   none of "trace". */
 syn_status syn_make_prefix_folder(const char *prefix, syn_error *err) SYN_MUST_USE;
 /* Reads a whole file (at most max_bytes) into a NUL-terminated buffer that the caller frees with
    syn_free. Refused: devices but for terminals and /dev/null, sockets, files larger than the

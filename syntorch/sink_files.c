@@ -121,8 +121,8 @@ static bool is_readable_device(int fd, const struct stat *info) {
                                null.st_rdev == info->st_rdev);
 }
 
-/* A pipe without a writer would be waited for without end. One that is slow to write is not left.
- */
+/* A pipe without a writer would be waited for without end. One that is slow to write
+   is not left. */
 static syn_status await_writer(reading *r, syn_error *err) {
     struct pollfd wait = {.fd = r->fd, .events = POLLIN};
     int n;

@@ -18,8 +18,7 @@ static size_t class_bytes(int size_class) {
     return base + base / SYN__STEPS * (size_t)(size_class % SYN__STEPS);
 }
 
-/* ---- which tensor has which --------------------------------------------------------------------
- */
+/* ---- Which tensor has which ---- */
 
 static uint32_t *bucket_of(const syn_storages *s, uint32_t tensor) {
     return &s->buckets[tensor & (s->n_buckets - 1)];
@@ -43,8 +42,7 @@ uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor) {
     return at;
 }
 
-/* ---- by age ------------------------------------------------------------------------------------
- */
+/* ---- By age ---- */
 
 static void append(syn_storages *s, uint32_t number) {
     s->at[number].older = s->newest;
@@ -60,8 +58,7 @@ static void unlink_storage(syn_storages *s, uint32_t number) {
     else s->newest = older;
 }
 
-/* ---- the pool ----------------------------------------------------------------------------------
- */
+/* ---- The pool ---- */
 
 /* Room for one more storage, and about as many buckets as storages. */
 static syn_status make_room(syn_storages *s, syn_error *err) {

@@ -100,8 +100,8 @@ void syn_trace_operand(const syn_trace *trace, uint32_t tensor, syn_operand *out
 const char *syn_trace_text(const syn_trace *trace, uint32_t id);
 /* Name of a tensor row: "wte.weight", or of what a node made "h.3.attn/qkv:0", in buf. */
 const char *syn_trace_tensor_name(const syn_trace *trace, uint32_t tensor, char buf[SYN_MAX_NAME]);
-/* Index + 1 of the group with this one's id in trace->groups, where a copy is added if it is new.
- */
+/* Index + 1 of the group with this one's id in trace->groups, where a copy is added if
+   it is new. */
 syn_status syn_trace_add_group(syn_trace *trace, const syn_group *group, uint16_t *row,
                                syn_error *err) SYN_MUST_USE;
 /* Rebuilds what the op's functions saw, without data: for cost rules. */
@@ -113,8 +113,8 @@ void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call);
 uint64_t syn_trace_hash(const syn_trace *trace);
 /* Memory held by the rows and tables. */
 size_t syn_trace_memory_bytes(const syn_trace *trace);
-/* Checks that every node uses earlier tensors only, and newest versions only, and that rows are
-   consistent. */
+/* Checks that every node uses earlier tensors only, and newest versions only, and that
+   rows are consistent. */
 syn_status syn_trace_verify(const syn_trace *trace, syn_error *err) SYN_MUST_USE;
 
 /* A view of the traces of several ranks (or some of them) as one graph. The traces stay the

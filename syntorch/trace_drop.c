@@ -5,7 +5,7 @@
 #include "syntorch/memory.h"
 #include "syntorch/trace_private.h"
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- Numbers ---- */
 
 /* Room for `more` runs. */
 static syn_status reserve_runs(syn_trace_numbers *numbers, size_t more, syn_error *err) {
@@ -23,7 +23,7 @@ static void add_run(syn_trace_numbers *numbers, uint32_t row, uint32_t number) {
         numbers->runs[numbers->n_runs++] = (syn_trace_run){row, number};
 }
 
-/* ---- interned entries ------------------------------------------------------------------------ */
+/* ---- Interned entries ---- */
 
 /* Of each table, by id: whether it is named, then its new id. */
 struct names {
@@ -41,8 +41,8 @@ static syn_status names_new(const syn_trace *t, struct names *names, syn_error *
     return SYN_OK;
 }
 
-/* Runs over all that names an entry, twice: first to mark them, then (`renamed`) to write the new
-   ids. */
+/* Runs over all that names an entry, twice: first to mark them, then (`renamed`) to write
+   the new ids. */
 static void name(uint32_t *ids, uint32_t *id, bool renamed) {
     if (renamed) *id = ids[*id];
     else ids[*id] = 1;
@@ -77,7 +77,7 @@ static void sweep(syn_trace *t, const syn__dropping *what, struct names *names) 
     visit_names(t, what, names, true);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
+/* ---- Rows ---- */
 
 /* What stays of what a dropped node made has a name of its own from now on. */
 static syn_status keep_names(syn_trace *t, const syn__dropping *what, size_t *n_stay,

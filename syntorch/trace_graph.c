@@ -49,7 +49,7 @@ static syn_status push(struct pair **pairs, size_t *n, size_t *cap, uint32_t nod
     return SYN_OK;
 }
 
-/* ---- what is built once ---------------------------------------------------------------------- */
+/* ---- What is built once ---- */
 
 /* What find_inplace knows: per overwritten storage a list of its users since the last version, as a
    chain through `links`. */
@@ -135,7 +135,7 @@ static syn_status split_attrs(struct shared *sh, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------- */
+/* ---- Nodes ---- */
 
 static int compare_deps(const void *a, const void *b) {
     const syn_dep *x = a, *y = b;
@@ -143,8 +143,8 @@ static int compare_deps(const void *a, const void *b) {
     return x->dep_class < y->dep_class ? -1 : x->dep_class > y->dep_class;
 }
 
-/* Producers of the inputs, and the readers that an overwriting op waits for; ascending, each once.
- */
+/* Producers of the inputs, and the readers that an overwriting op waits for;
+   ascending, each once. */
 static syn_status fill_deps(const struct view *v, uint32_t id, syn_cursor *cur) {
     const syn_trace *t = v->trace;
     const syn_trace_node *n = &t->nodes[id];
@@ -346,7 +346,7 @@ static const syn_graph_tensor *view_tensor(const syn_graph *graph, uint32_t rank
     return &cur->tensor;
 }
 
-/* ---- the view -------------------------------------------------------------------------------- */
+/* ---- The view ---- */
 
 static void view_free(syn_graph *graph) {
     struct shared *sh = graph->self;

@@ -32,16 +32,16 @@ const char *syn_dtype_name(syn_dtype dtype);
 size_t syn_dtype_bytes(syn_dtype dtype);
 bool syn_dtype_parse(const char *name, syn_dtype *out);
 
-/* Element type and shape. dims[rank..] are 0 so that equal specs are equal bytes. Rank 0 is a
- * scalar. */
+/* Element type and shape. dims[rank..] are 0 so that equal specs are equal bytes. Rank 0
+   is a scalar. */
 typedef struct syn_spec {
     int32_t dtype; /* syn_dtype */
     int32_t rank;
     int64_t dims[SYN_MAX_RANK];
 } syn_spec;
 
-/* Number of elements / bytes; specs in a trace are checked on entry, so these cannot overflow
- * there. */
+/* Number of elements / bytes; specs in a trace are checked on entry, so these
+   cannot overflow there. */
 int64_t syn_spec_elems(const syn_spec *spec);
 uint64_t syn_spec_bytes(const syn_spec *spec);
 /* False if a dimension is negative or elements or bytes overflow int64. */

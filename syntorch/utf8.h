@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* Bytes (1..4) of the character that starts at `text`, of which `bytes` are there; 0 if it is not
- * one. */
+/* Bytes (1..4) of the character that starts at `text`, of which `bytes` are there; 0 if it
+   is not one. */
 size_t syn_utf8_char_bytes(const char *text, size_t bytes);
 /* Likewise, and 0 also for what XML 1.0 forbids even as a reference (section 2.2): control
    characters but tab and line ends, U+FFFE and U+FFFF. */

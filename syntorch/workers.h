@@ -1,6 +1,6 @@
 /* Threads that share one rank's kernels: the only pool a rank has, so that nothing spins against
-   anything else. Idle threads spin for a moment, since the next kernel is usually near, then sleep.
- */
+   anything else. Idle threads spin for a moment, since the next kernel is usually
+   near, then sleep. */
 #ifndef SYNTORCH_WORKERS_H
 #define SYNTORCH_WORKERS_H
 
@@ -25,8 +25,8 @@ typedef void (*syn_worker_task)(void *arg, int64_t i, int worker);
 void syn_workers_run(syn_workers *workers, int64_t n, syn_worker_task task, void *arg);
 
 /* Calls range(arg, begin, end, worker) for pieces of [0, n) of at least `grain` elements each (but
-   for n < grain), at most one piece a thread. The cut depends on n, grain and the number of threads
-   alone. */
+   for n < grain), at most one piece a thread. The cut depends on n, grain and the number
+   of threads alone. */
 typedef void (*syn_worker_range)(void *arg, int64_t begin, int64_t end, int worker);
 void syn_workers_ranges(syn_workers *workers, int64_t n, int64_t grain, syn_worker_range range,
                         void *arg);

@@ -73,8 +73,8 @@ const char *cli_time_text(double ns, char *buf, size_t buf_bytes);
    share folder or in the current folder's examples/. False if there is none. */
 bool cli_find_data(const char *name, char *path, size_t path_bytes);
 int cli_cores(void);
-/* Memory that this process may use at most: the machine's, or less by a container's or the shell's
- * limit. */
+/* Memory that this process may use at most: the machine's, or less by a container's or
+   the shell's limit. */
 double cli_memory_bytes(void);
 /* Ends the program with a sentence when the limit on address space leaves no room for OpenBLAS,
    whose threads each take 128 MiB and, when they cannot have it, try for ever, also at exit. */

@@ -1,5 +1,5 @@
-/* Builds a syn_graph from the messages of execution traces: the graph, its metadata,
-   dependencies. */
+/* Builds a syn_graph from the messages of execution traces: the graph,
+   its metadata, dependencies. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Readers for callers that know which of Chakra's formats a file has; export.h has those for
-   all. */
+/* Readers for callers that know which of Chakra's formats a file has; export.h has
+   those for all. */
 #ifndef EXPORT_ET_IMPORT_H
 #define EXPORT_ET_IMPORT_H
 

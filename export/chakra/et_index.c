@@ -106,8 +106,8 @@ static syn_status index_ids(syn__et_ids *ids, const syn__et_index *index, syn_er
 
 /* ---- Dependencies ---- */
 
-/* Attributes that list those of a node's data_deps that are of a class, ascending
-   (docs/pytorch.md). */
+/* Attributes that list those of a node's data_deps that are of a
+   class, ascending (docs/pytorch.md). */
 static const struct {
     const char *name;
     syn_dep_class dep_class;

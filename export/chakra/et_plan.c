@@ -1,5 +1,5 @@
-/* Which nodes of a rank an execution trace shows, and what each waits for. The rules are in
-   et_plan.h. */
+/* Which nodes of a rank an execution trace shows, and what each waits for. The rules
+   are in et_plan.h. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -157,8 +157,8 @@ static syn_status pass_on(syn__et_plan *plan, const syn_node *node, bool data_on
 
 /* ---- Barriers and order ---- */
 
-/* The last nodes of the streams that ran since the barrier before: these wait for all older
-   ones. */
+/* The last nodes of the streams that ran since the barrier before: these wait for
+   all older ones. */
 static syn_status close_gate(syn__et_plan *plan, syn_error *err) {
     bool any = false;
     for (size_t i = 0; i < plan->n_streams; i++) any = any || plan->streams[i].active;

@@ -68,9 +68,9 @@ void syn__et_plan_close(syn__et_plan *plan);
 syn_status syn__et_plan_shows(const syn_graph *graph, uint32_t rank, uint32_t index,
                               const syn_node *node, bool *shown, bool *barrier, syn_error *err);
 
-/* ---- What a simulator could not run, found before writing (et_check.c) ----
+/* ---- What a simulator could not run, found before writing (et_check.c) ---- */
 
-   Verbatim graphs are written as they came and pass. */
+/* Verbatim graphs are written as they came and pass. */
 
 bool syn__et_is_verbatim(const syn_graph *graph);
 /* Refuses a rank none of whose nodes appears. `rank` is an index. */

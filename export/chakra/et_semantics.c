@@ -1,5 +1,5 @@
-/* What a message means as a node: kind, cost, group, times. Its attributes stay as they are
-   besides. */
+/* What a message means as a node: kind, cost, group, times. Its attributes stay as
+   they are besides. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

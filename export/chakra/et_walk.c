@@ -84,8 +84,8 @@ static bool holds_rank(const syn_graph_group *group, int32_t rank) {
     return false;
 }
 
-/* The rank's groups by ascending id, so that equal graphs give equal files whatever their order of
-   groups. */
+/* The rank's groups by ascending id, so that equal graphs give equal files whatever their
+   order of groups. */
 static syn_status add_groups(syn__et_walk *walk, syn_error *err) {
     const syn_graph *g = walk->graph;
     const int32_t rank = g->ranks[walk->rank].rank;
@@ -137,8 +137,8 @@ static int64_t rank_of_entry(const char *name, size_t *bytes) {
     return (int64_t)rank;
 }
 
-/* The entry to write for `m`: the rank's own value of that name if it has one. NULL: nothing
-   now. */
+/* The entry to write for `m`: the rank's own value of that name if it has one.
+   NULL: nothing now. */
 static const syn_attribute *entry_of(const syn_graph *g, const syn_attribute *m, int32_t rank,
                                      bool *out_own) {
     size_t bytes, base_bytes;

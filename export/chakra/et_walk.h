@@ -36,8 +36,8 @@ void syn__et_walk_close(syn__et_walk *walk);
 syn_status syn__et_walk_add(syn__et_walk *walk, const syn__et_attr *attr, syn_error *err);
 
 /* How long a node itself takes: measured, else predicted. A communication's is without what it
-   waited for others, which simulators work out themselves; SYN_NO_TIME if unknown (et_describe.c).
- */
+   waited for others, which simulators work out themselves; SYN_NO_TIME
+   if unknown (et_describe.c). */
 double syn__et_duration_ns(const syn_node *node);
 /* Fills a node's name and times. */
 syn_status syn__et_describe_frame(syn__et_walk *walk, const syn_node *node, syn__et_node *out,

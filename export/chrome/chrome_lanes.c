@@ -182,8 +182,8 @@ static bool nest(syn__lanes *l, syn__lane_thread *t, syn__slice *s, bool force) 
     return true;
 }
 
-/* The first thread of the lane that the slice fits into. Threads of the lane are the last n_heap
-   ones. */
+/* The first thread of the lane that the slice fits into. Threads of the lane are the
+   last n_heap ones. */
 static syn_status assign_host(syn__lanes *l, const syn_graph *graph, syn__slice *s,
                               syn_error *err) {
     const size_t first = l->n_threads - l->n_heap;

@@ -5,8 +5,8 @@
    in a thread for each of theirs, nested as they called each other. A communication that waited is
    two slices, "wait" and, where that ends, its own, so that sums over events count every ns once;
    arrows join sends with receives. Communications carry PyTorch Kineto's names of arguments, so
-   that tools made for its traces can read them. otherData.clock says where the times come from
-   (timeline.h). */
+   that tools made for its traces can read them. otherData.clock says where the times
+   come from (timeline.h). */
 #include "export/chrome/chrome_lanes.h"
 #include "syntorch/memory.h"
 
@@ -324,8 +324,8 @@ static void put_other_data(writer *w, const syn_export_options *options) {
     put(w, "}}");
 }
 
-/* Both ends of each message, by rank and node, if both are shown and time runs from the one to the
-   other. */
+/* Both ends of each message, by rank and node, if both are shown and time runs from the one
+   to the other. */
 static syn_status make_flows(writer *w) {
     const syn__timeline *t = &w->timeline;
     if (t->n_messages == 0) return SYN_OK;

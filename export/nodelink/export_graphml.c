@@ -101,8 +101,8 @@ typedef struct look {
     uint64_t amount; /* flops or bytes, for Gephi's size */
 } look;
 
-/* The yEd part comes first: networkx takes x and y from there as text, then from the plain keys as
-   numbers. */
+/* The yEd part comes first: networkx takes x and y from there as text, then from the plain
+   keys as numbers. */
 static void put_look(syn_sink *sink, const look *l) {
     static const char *const rgb[3] = {"r", "g", "b"};
     put(sink, "<data key=\"ynode\"><y:ShapeNode><y:Geometry height=\"");

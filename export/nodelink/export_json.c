@@ -71,8 +71,8 @@ static void put_ref(syn_sink *sink, int32_t rank, char kind, uint64_t number) {
     syn_sink_char(sink, '"');
 }
 
-/* A number that reads back as a float, also in other programs: "3.0", "1e+30"; JSON has no
-   infinity. */
+/* A number that reads back as a float, also in other programs: "3.0", "1e+30"; JSON
+   has no infinity. */
 static void put_float(syn_sink *sink, double value) {
     if (isnan(value)) {
         put(sink, "{\"f64\":\"nan\"}");
@@ -198,8 +198,8 @@ static void put_spec(syn_sink *sink, const syn_spec *spec) {
     syn__walk_put_shape(sink, spec);
 }
 
-/* Only of nodes that communicate: elsewhere these fields mean nothing and producers differ in
-   them. */
+/* Only of nodes that communicate: elsewhere these fields mean nothing and producers
+   differ in them. */
 static void put_comm(syn_sink *sink, const syn_graph *graph, const syn_node *node) {
     const bool p2p = node->kind == SYN_NODE_SEND || node->kind == SYN_NODE_RECV;
     if (!syn__walk_is_comm(node)) return;

@@ -12,8 +12,8 @@
 #define MAX_FILE_BYTES ((size_t)1 << 40)
 #define FORMAT_VERSION 2
 
-/* Everything a node of the file may say, op or tensor; absent names are NULL and absent numbers
-   -1. */
+/* Everything a node of the file may say, op or tensor; absent names are NULL and
+   absent numbers -1. */
 typedef struct entry {
     syn_node node;
     syn_spec spec;
@@ -287,8 +287,8 @@ static syn_status keep_edge(syn__nodelink_file *r, const entry *e, size_t at, ui
     return SYN_OK;
 }
 
-/* The ends decide what an edge may be: tensor -> op input, op -> tensor output, op -> op
-   dependency. */
+/* The ends decide what an edge may be: tensor -> op input, op -> tensor output, op
+   -> op dependency. */
 static syn_status read_edge(syn__nodelink_file *r) {
     const size_t at = here(r);
     entry e = {.position = -1};

@@ -175,8 +175,8 @@ syn_status syn__build_find(const syn__build *b, const syn__found_ref *ref, size_
 
 /* ---- Edges ---- */
 
-/* Replaces the ids of an edge by indices: of ops into the file's list, of tensors into the sorted
-   table. */
+/* Replaces the ids of an edge by indices: of ops into the file's list, of tensors into
+   the sorted table. */
 static syn_status resolve_edge(syn__build *b, syn__found_edge *e) {
     syn__found_ref *const ends[2] = {&e->from, &e->to};
     if (e->from.rank != e->to.rank)

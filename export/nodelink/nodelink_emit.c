@@ -17,8 +17,8 @@ static bool file_order_holds(const syn__build *b) {
     return true;
 }
 
-/* A heap of ops that gives the one earliest in the file first, so that the order found is
-   stable. */
+/* A heap of ops that gives the one earliest in the file first, so that the order
+   found is stable. */
 static void heap_push(uint32_t *heap, size_t *n, uint32_t op) {
     size_t i = (*n)++;
     for (; i > 0 && heap[(i - 1) / 2] > op; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];

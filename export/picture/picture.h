@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* The two views. `d` starts zeroed; free it in any case. max_side: points, larger pictures are
-   condensed. */
+/* The two views. `d` starts zeroed; free it in any case. max_side: points, larger
+   pictures are condensed. */
 syn_status syn__pic_trace_view(syn__pic_drawing *d, const syn_graph *graph,
                                const syn_export_options *options, double max_side,
                                syn_error *err) SYN_MUST_USE;

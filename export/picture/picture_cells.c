@@ -1,6 +1,6 @@
 /* From a folded rank to the cells of the trace view: an op with its outputs below and what it takes
-   from outside beside it, or a run of ops, depending on the level of detail; and the links between
-   them. */
+   from outside beside it, or a run of ops, depending on the level of detail; and the
+   links between them. */
 #include "export/picture/picture_cells.h"
 #include "export/walk/graph_walk.h"
 
@@ -159,8 +159,8 @@ static uint32_t cell_of(const syn__pic_cells *c, uint32_t node) {
     return inside ? (uint32_t)lo : UINT32_MAX;
 }
 
-/* The cell of the same column that an edge from `producer` to cell `to` starts at, or
-   UINT32_MAX. */
+/* The cell of the same column that an edge from `producer` to cell `to` starts
+   at, or UINT32_MAX. */
 static uint32_t linkable(const syn__pic_cells *c, uint32_t producer, uint32_t to) {
     const syn__pic_unit *a = &c->plan->units[syn__pic_unit_of(c->plan, producer)];
     const syn__pic_unit *b = &c->plan->units[c->cells[to].unit];
@@ -190,8 +190,8 @@ static syn_status add_link(syn__pic_cells *c, const syn__pic_link *link, const c
     return SYN_OK;
 }
 
-/* Flags of a tensor and of the one whose storage it shares: a new version of a state is that
-   state. */
+/* Flags of a tensor and of the one whose storage it shares: a new version of a state
+   is that state. */
 static syn_status storage_flags(syn__pic_cells *c, uint32_t tensor, uint32_t *flags,
                                 syn_error *err) {
     const syn_graph_tensor *t;

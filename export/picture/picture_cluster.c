@@ -101,8 +101,8 @@ static syn_status part_name(syn__pic_column *col, uint32_t cell, char *out, size
     return SYN_OK;
 }
 
-/* Clusters of the cells [begin, end) of one unit: one a run of two or more cells of the same
-   part. */
+/* Clusters of the cells [begin, end) of one unit: one a run of two or more cells of
+   the same part. */
 static syn_status sub_clusters(syn__pic_column *col, uint32_t begin, uint32_t end, int32_t parent,
                                syn_error *err) {
     char name[64] = "", next[64];

@@ -350,8 +350,8 @@ static syn_status draw_items(syn__pic_chart *c, syn_error *err) {
                 SYN_TRY(do_item(c, members, lane_w, err));
                 moved = true;
             }
-        /* Ranks that wait for each other in a circle: a trace that would hang. Let one go on
-           alone. */
+        /* Ranks that wait for each other in a circle: a trace that would hang. Let one
+           go on alone. */
         for (uint32_t k = 0; k < c->n_lanes && any && !moved; k++) {
             if (current(&c->lanes[k]) == NULL) continue;
             for (uint32_t m = 0; m < SYN__PIC_COLUMNS; m++) members[m] = m == k;

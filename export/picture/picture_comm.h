@@ -61,8 +61,8 @@ syn_status syn__pic_chart_make(syn__pic_chart *chart, syn__pic_drawing *d, const
                                const syn_copied_ranks *copies, int fold,
                                syn_error *err) SYN_MUST_USE;
 void syn__pic_chart_free(syn__pic_chart *chart);
-/* The items of all lanes; detail FULL (runs between communications), LAYERS or CHUNKS (a box a
-   phase). */
+/* The items of all lanes; detail FULL (runs between communications), LAYERS or CHUNKS (a
+   box a phase). */
 syn_status syn__pic_chart_items(syn__pic_chart *chart, syn__pic_detail detail,
                                 syn_error *err) SYN_MUST_USE;
 

@@ -1,5 +1,5 @@
-/* How a drawing becomes DOT: one walk over it drives a pen, which writes text or builds a
-   cgraph. */
+/* How a drawing becomes DOT: one walk over it drives a pen, which writes text or
+   builds a cgraph. */
 #ifndef EXPORT_PICTURE_DOT_H
 #define EXPORT_PICTURE_DOT_H
 

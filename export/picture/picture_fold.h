@@ -95,8 +95,8 @@ void syn__pic_put_measured(syn__pic_text *t, const syn__pic_cost *c);
 /* Cost of nodes [first, last] together, over the steps that they stand for. */
 syn_status syn__pic_cost_of(syn__pic_plan *plan, uint32_t first, uint32_t last, syn__pic_cost *c,
                             syn_error *err) SYN_MUST_USE;
-/* Shape of an output, or of what input `slot` comes from, over the steps that the node stands
-   for. */
+/* Shape of an output, or of what input `slot` comes from, over the steps that the
+   node stands for. */
 syn_status syn__pic_range_of(syn__pic_plan *plan, uint32_t node, bool output, uint32_t slot,
                              syn__pic_range *r, syn_error *err) SYN_MUST_USE;
 void syn__pic_put_spec(syn__pic_text *t, const syn__pic_range *r);

@@ -14,8 +14,8 @@ typedef struct kind {
     uint32_t seen;
 } kind;
 
-/* Signature of every rank, and the different ones in order of appearance; those of copies are
-   known. */
+/* Signature of every rank, and the different ones in order of appearance; those of
+   copies are known. */
 static syn_status find_kinds(const syn_graph *graph, const syn_copied_ranks *copies,
                              uint32_t *kind_of, kind *kinds, uint32_t *n, syn_error *err) {
     *n = 0;

@@ -227,8 +227,8 @@ syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t 
 
 /* ---- Runs of ops ---- */
 
-/* "ln_1, qkv, softmax" of the ops of a run, without views and without saying one thing twice in a
-   row. */
+/* "ln_1, qkv, softmax" of the ops of a run, without views and without saying one thing twice
+   in a row. */
 static syn_status put_names(syn__pic_plan *plan, uint32_t first, uint32_t last, size_t max_chars,
                             syn__pic_text *out, syn_error *err) {
     char before[64] = "";

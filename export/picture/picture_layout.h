@@ -64,8 +64,8 @@ typedef struct syn__pic_column {
 #define SYN__PIC_PILL_UP 11.0 /* from an op down to its outputs */
 #define SYN__PIC_SIDE_X  20.0 /* from the inputs to the op */
 
-/* Positions of part `part`, and its boxes, edges and clusters with the top left corner at (0,
-   0). */
+/* Positions of part `part`, and its boxes, edges and clusters with the top left corner
+   at (0, 0). */
 syn_status syn__pic_layout(syn__pic_cells *cells, uint32_t part, syn_error *err) SYN_MUST_USE;
 
 /* Clusters of the part, and the cluster of every cell (picture_cluster.c). */

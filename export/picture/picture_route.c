@@ -151,8 +151,8 @@ static const syn__pic_slot *arrives_from(const syn__pic_column *col, uint32_t i)
     return &col->slots[t->first_lane + (t->to_row - t->from_row - 2)];
 }
 
-/* Spreads the links that enter a cell from above over its width, in the order in which they
-   arrive. */
+/* Spreads the links that enter a cell from above over its width, in the order in
+   which they arrive. */
 static void place_entries(syn__pic_column *col, uint32_t begin, uint32_t end) {
     const syn__pic_cell *c = &col->cells->cells[col->link[begin].to];
     uint32_t n = 0;

@@ -23,8 +23,8 @@ void syn__pic_put(syn__pic_text *t, const char *fmt, ...) {
     else t->n += (size_t)n;
 }
 
-/* Next character of *p: its bytes, '?' for what a picture (which is XML) cannot show; advances
- *p. */
+/* Next character of *p: its bytes, '?' for what a picture (which is XML) cannot
+   show; advances *p. */
 static size_t next_char(const char **p, char out[4]) {
     const size_t left = strnlen(*p, 4), n = syn_utf8_xml_char_bytes(*p, left);
     const unsigned char c = (unsigned char)**p;

@@ -28,8 +28,8 @@ static syn_status pick_rank(const syn_graph *graph, const syn_export_options *op
 
 /* ---- Columns on the page ---- */
 
-/* Height and width of the page when a new shelf starts wherever a row of columns would pass
-   `limit`. */
+/* Height and width of the page when a new shelf starts wherever a row of columns
+   would pass `limit`. */
 static void measure(const syn__pic_cells *c, double limit, double *width, double *height) {
     double x = 0, row = 0;
     *width = *height = 0;

@@ -2,8 +2,8 @@
 #include "export/pytorch/compat/pt_compat.h"
 #include "export/pytorch/pt_convert.h"
 
-/* What belongs together of a host trace and, unless the host trace is linked already, a device
-   trace. */
+/* What belongs together of a host trace and, unless the host trace is linked already,
+   a device trace. */
 typedef struct pair {
     syn__file_text host_input, device_input;
     syn__pt_host host;

@@ -77,8 +77,8 @@ typedef struct unpack_limits {
 #ifdef SYN_HAVE_ZLIB
 
 #define RATIO_MAX 1032u /* deflate packs no denser */
-/* Recordings pack less dense than this: real ones 52 times at most, one op in a loop, indented,
-   140. */
+/* Recordings pack less dense than this: real ones 52 times at most, one op in a
+   loop, indented, 140. */
 #define KEPT_RATIO 200u
 #define KEPT_SMALL ((uint64_t)1 << 20) /* whatever the ratio */
 #define KEPT_LARGE ((uint64_t)16 << 30)

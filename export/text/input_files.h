@@ -20,8 +20,8 @@ typedef struct syn__input_files {
     size_t n, cap;
 } syn__input_files;
 
-/* A file, "-" for standard input; what is not there, or no file, counts for nothing. NULL is
-   allowed. */
+/* A file, "-" for standard input; what is not there, or no file, counts for nothing.
+   NULL is allowed. */
 syn_status syn__input_files_add(syn__input_files *inputs, const char *path,
                                 syn_error *err) SYN_MUST_USE;
 /* SYN_E_INVALID if `output` is one of them, also through a link. */

@@ -5,8 +5,8 @@
 #include <emmintrin.h>
 #endif
 
-/* A quote that was not escaped is looked for this far behind the first one that could end the
-   string. */
+/* A quote that was not escaped is looked for this far behind the first one that could
+   end the string. */
 #define QUOTE_REACH 4096
 /* The same for JSON that stands in a string as it is. */
 #define JSON_REACH (1 << 16)
@@ -241,8 +241,8 @@ bool syn__loose_element(syn__loose *l) {
     return true;
 }
 
-/* The first quote, bracket, N (of NaN) or I (of Infinity) at or behind p; the text's end at
-   worst. */
+/* The first quote, bracket, N (of NaN) or I (of Infinity) at or behind p; the text's
+   end at worst. */
 static inline const char *next_mark(const char *p, const char *end) {
 #if defined(__SSE2__)
     const __m128i quote = _mm_set1_epi8('"'), fold = _mm_set1_epi8(0x20);

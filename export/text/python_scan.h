@@ -1,5 +1,5 @@
-/* What python_json.c is made of: growing output, the ends of strings and numbers, one decoded
-   character. */
+/* What python_json.c is made of: growing output, the ends of strings and numbers,
+   one decoded character. */
 #ifndef EXPORT_PYTHON_SCAN_H
 #define EXPORT_PYTHON_SCAN_H
 

@@ -1,6 +1,6 @@
 /* Ranks that do what an earlier one does. Tensor parallelism makes many: they differ in the shard
-   they hold, which shows in an attribute at most. Large files hold such a rank once, and what
-   differs. */
+   they hold, which shows in an attribute at most. Large files hold such a rank once,
+   and what differs. */
 #ifndef EXPORT_COPIES_H
 #define EXPORT_COPIES_H
 
@@ -18,8 +18,8 @@ struct syn_copied_ranks {
 };
 
 /* Nodes of a copy and of its original agree in everything but the attributes of a few, tensors in
-   everything. None sends or receives, since the other end differs between ranks. Free *out in any
-   case. */
+   everything. None sends or receives, since the other end differs between ranks. Free *out
+   in any case. */
 syn_status syn__copies_find(syn_copied_ranks *out, const syn_graph *graph,
                             const syn_export_options *options, syn_error *err) SYN_MUST_USE;
 void syn__copies_free(syn_copied_ranks *copies);

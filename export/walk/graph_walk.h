@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* The half-open range of rank indices that options ask for; an error names a rank that the graph
-   lacks. */
+/* The half-open range of rank indices that options ask for; an error names a rank that
+   the graph lacks. */
 syn_status syn__walk_ranks(const syn_graph *graph, const syn_export_options *options,
                            uint32_t *first, uint32_t *end, syn_error *err) SYN_MUST_USE;
 

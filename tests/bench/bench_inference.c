@@ -30,8 +30,7 @@ static void rest(void) {
     nanosleep(&pause, NULL);
 }
 
-/* ---- what the machine allows
- * ----------------------------------------------------------------- */
+/* ---- What the machine allows ---- */
 
 /* x (m, k) w (k, n), `times` times with the same matrices. */
 typedef struct product {
@@ -68,8 +67,8 @@ static double products_s(const product *list, int n) {
     return seconds;
 }
 
-/* One after the other over all weights of gpt2, as a step of decoding reads
- * them. */
+/* One after the other over all weights of gpt2, as a step of
+   decoding reads them. */
 static struct weights { float *layer[12][4], *head, *x, *y; } all;
 static const int64_t shapes[4][2] = {{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}};
 
@@ -105,9 +104,7 @@ static double sgemv_s(int steps) {
     return seconds;
 }
 
-/* ---- ours: GPT
- * -------------------------------------------------------------------------------
- */
+/* ---- Ours: GPT ---- */
 
 typedef struct rank_model {
     syn_ctx *ctx;
@@ -178,8 +175,8 @@ static const product gpt2_linears[] = {{1024, 2304, 768, false, 12},
                                        {1024, 768, 3072, false, 12}},
                      gpt2_attention[] = {{1024, 1024, 64, true, 144}, {1024, 64, 1024, false, 144}};
 
-/* Tensor data of the first run, of what cannot be less; pages that a later run asks the system
-   for. */
+/* Tensor data of the first run, of what cannot be less; pages that a later run asks
+   the system for. */
 /* The largest that one op made. */
 static uint64_t largest_activation(const syn_trace *t) {
     uint64_t largest = 0;
@@ -264,8 +261,7 @@ static void decode(void) {
     for (int d = 0; d < 3; d++) close_gpt(&m[d]);
 }
 
-/* ---- two ranks in one process
- * ---------------------------------------------------------------- */
+/* ---- Two ranks in one process ---- */
 
 typedef struct pair_times {
     double prefill[RUNS], decode[RUNS];
@@ -310,9 +306,7 @@ static void ranks(void) {
     close_gpt(&m);
 }
 
-/* ---- BERT
- * ------------------------------------------------------------------------------------
- */
+/* ---- BERT ---- */
 
 static double bert_s(syn_ctx *ctx, syn_model *bert, const int32_t *tokens, int64_t batch) {
     const syn_spec spec = {SYN_I32, 2, {batch, 128}};

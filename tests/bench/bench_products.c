@@ -22,7 +22,7 @@ static float *weights, *x, *out;
 static uint16_t *halves;
 static uint64_t sums[SYN_WORKERS_MAX];
 
-/* ---- what is timed --------------------------------------------------------------------------- */
+/* ---- What is timed ---- */
 
 typedef struct work {
     syn_product p[MOST_PRODUCTS];
@@ -124,7 +124,7 @@ static pair in_turn(const work *a, how way_a, const work *b, how way_b, int runs
     return (pair){median(t[0], runs), median(t[1], runs), median(t[2], runs)};
 }
 
-/* ---- reports --------------------------------------------------------------------------------- */
+/* ---- Reports ---- */
 
 static void limit(const char *what, double value, double most) {
     const bool ok = value <= most;

@@ -22,7 +22,7 @@ static float *filled(int64_t n) {
     return x;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------ */
+/* ---- Rows ---- */
 
 struct rows {
     const syn_row_kernels *k; /* NULL: copy */
@@ -93,7 +93,7 @@ static void row_kernels(syn_workers *w) {
     free(r.z);
 }
 
-/* ---- attention ------------------------------------------------------------------------------- */
+/* ---- Attention ---- */
 
 struct shape {
     const char *name;

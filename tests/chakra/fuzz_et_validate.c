@@ -1,6 +1,6 @@
 /* Fuzz target of the validator: it comes to a verdict on any bytes, and finds nothing wrong with
-   the framing, ids and order of a file that the reader accepts. What begins with '{' is a group
-   file. */
+   the framing, ids and order of a file that the reader accepts. What begins with '{' is
+   a group file. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The readers of execution traces: what they understand, what they give back unchanged, what they
- * refuse. */
+/* The readers of execution traces: what they understand, what they give back unchanged,
+   what they refuse. */
 #include "tests/support/graphs.h"
 #include "tests/support/test.h"
 
@@ -444,8 +444,8 @@ static void test_forward_dependencies(void) {
 }
 
 static void test_ties_go_by_id(void) {
-    /* One forward dependency makes the reader sort; all others could come at any time, so ids
-     * decide. */
+    /* One forward dependency makes the reader sort; all others could come at any time,
+       so ids decide. */
     static const uint64_t ids[] = {50, 9, 31, 4, 77, 12, 60, 3, 25, 18, 90, 41}, on9[] = {9};
     const uint32_t n = sizeof ids / sizeof ids[0];
     file f = {0};

@@ -110,8 +110,8 @@ static void test_barrier(void) {
                            {.kind = COMP, .stream = 7, .deps = "c4"},
                            barrier,
                            {.kind = COMP, .stream = 2}};
-    /* Stream 2 did not run between the barriers: the first one's gate is behind that of the second.
-     */
+    /* Stream 2 did not run between the barriers: the first one's gate is behind that
+       of the second. */
     CHECK_PLAN(rows, "1: 2:c1 3: 4: 5:c2,3,4 6:c2,3,4 7:c6 8:c2,3,4 9:c4,5,7,8");
 }
 

@@ -4,8 +4,8 @@
 
 #include "tests/support/et_sample.h"
 
-/* Number of nodes as etcheck.py --single counts them, and of control dependencies on absent nodes.
- */
+/* Number of nodes as etcheck.py --single counts them, and of control dependencies
+   on absent nodes. */
 static const struct {
     const char *folder, *file;
     uint32_t n_nodes, n_dropped;

@@ -170,8 +170,8 @@ static void test_json_damage(void) {
     }
 }
 
-/* Both of protobuf's spellings, null for a default, numbers as numbers or strings, unknown members.
- */
+/* Both of protobuf's spellings, null for a default, numbers as numbers or
+   strings, unknown members. */
 static void test_json_spellings(void) {
     static const char *const texts[] = {
         NODE("\"id\":1,\"durationMicros\":\"7\",\"attr\":[{\"name\":\"n\",\"int64Val\":3}]"),

@@ -1,5 +1,5 @@
-/* The writer against protobuf-c: the same nodes give the same bytes, and protobuf-c reads what it
- * writes. */
+/* The writer against protobuf-c: the same nodes give the same bytes, and protobuf-c reads
+   what it writes. */
 #include "tests/support/test.h"
 
 #include "export/chakra/wire/et_node.h"
@@ -242,8 +242,8 @@ static void test_repacked(void) {
         err = (syn_error){0};
         free(data);
     }
-    /* The check can fail: a default that is written out is readable, but not what protobuf writes.
-     */
+    /* The check can fail: a default that is written out is readable, but not
+       what protobuf writes. */
     bool canonical = true;
     CHECK_OK(syn__et_schema_check("x.et", "\x00\x04\x08\x01\x30\x00", 6, &canonical, &err), err);
     CHECK(!canonical);

@@ -1,6 +1,6 @@
 /* Chrome traces: measured times as they are, the simulation against times reckoned by hand,
-   threads, arrows. test_export_text.py checks the files that this program leaves in $SYN_TEST_OUT.
- */
+   threads, arrows. test_export_text.py checks the files that this program
+   leaves in $SYN_TEST_OUT. */
 #include "tests/support/exported.h"
 #include "tests/support/graphs.h"
 #include "tests/support/sample_graphs.h"

@@ -259,8 +259,8 @@ static void integers_wrap_and_truncate(void) {
     CHECK_OK(syn_local_run(2, integer_rank, NULL, &err), err);
 }
 
-/* Random programs over several overlapping groups, the same on all ranks; small integers in f32 are
- * exact. */
+/* Random programs over several overlapping groups, the same on all ranks; small integers in
+   f32 are exact. */
 enum { PROGRAM_RANKS = 4 };
 static const int32_t group_ranks[5][4] = {
     {0, 1, 2, 3}, {0, 1, -1}, {2, 3, -1}, {0, 2, -1}, {3, 1, -1}};

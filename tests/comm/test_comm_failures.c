@@ -101,8 +101,8 @@ static syn_status scenario_rank(syn_comm *comm, void *arg, syn_error *err) {
     return status;
 }
 
-/* Runs it; every rank but `own` (which may be -1) must end with exactly `sentence`, as must the
- * whole. */
+/* Runs it; every rank but `own` (which may be -1) must end with exactly `sentence`, as
+   must the whole. */
 static void check_sentence(scenario *s, int32_t own, const char *sentence) {
     syn_error err = {0};
     CHECK(syn_local_run(s->size, scenario_rank, s, &err) != SYN_OK);
@@ -256,8 +256,8 @@ static void deadlocks_are_found_and_explained(void) {
     }
 }
 
-/* What looks like a deadlock for a moment but is not: long chains of ranks that wait for a busy
- * one. */
+/* What looks like a deadlock for a moment but is not: long chains of ranks that wait for
+   a busy one. */
 static void chains_that_end_in_a_running_rank_are_let_be(void) {
     scenario s = {.size = MAX_RANKS, .groups = {{0, 1, 2, 3}}, .group_sizes = {4, 0}};
     for (int32_t r = 0; r < MAX_RANKS; r++) {

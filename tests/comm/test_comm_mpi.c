@@ -219,8 +219,8 @@ static int run_rank(const char *mode) {
 
 /* ---- The test ---- */
 
-/* False also for one that has ended but that nobody has asked for its exit code (where /proc
- * tells). */
+/* False also for one that has ended but that nobody has asked for its exit code
+   (where /proc tells). */
 static bool process_runs(long pid) {
     char path[64], state = 'R';
     if (kill((pid_t)pid, 0) != 0) return false;

@@ -58,15 +58,15 @@ static bool visible_at(const struct job *job, int64_t b, int64_t t) {
     return true;
 }
 
-/* Positions that are looked at in the batch's (B T) rows: the last, the first, one of them twice.
- */
+/* Positions that are looked at in the batch's (B T) rows: the last, the first, one
+   of them twice. */
 static int32_t picked(const struct job *job, int i) {
     const int64_t rows = job->batch * job->n_tokens;
     const int64_t at[N_PICKED] = {rows - 1, 0, rows / 2, rows - 1};
     return (int32_t)at[i];
 }
 
-/* ---- the model ------------------------------------------------------------------------------- */
+/* ---- The model ---- */
 
 /* Elements of the outputs. */
 enum { HIDDEN, POOLED, FOLLOWS, SOME_WORDS, ALL_WORDS, OUTPUTS };
@@ -180,7 +180,7 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     return s;
 }
 
-/* ---- against the reference ------------------------------------------------------------------- */
+/* ---- Against the reference ---- */
 
 /* All outputs of the job by the reference, laid out as in job.out; to be freed. */
 static double *wanted(const struct job *job, const bref_model *m) {
@@ -329,7 +329,7 @@ static void padding_changes_nothing(void) {
     CHECK_MSG(worst < 1e-12, "hidden states differ by %g", worst);
 }
 
-/* ---- weights --------------------------------------------------------------------------------- */
+/* ---- Weights ---- */
 
 /* 16-bit matrices: the numbers of a model whose weights are those rounded ones. */
 static void weights_of_16_bits(void) {

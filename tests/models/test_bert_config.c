@@ -1,5 +1,5 @@
-/* Configurations of BERT: presets, HuggingFace's files, refusals, and what follows from the
- * numbers. */
+/* Configurations of BERT: presets, HuggingFace's files, refusals, and what follows
+   from the numbers. */
 #include "tests/support/config_text.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"

@@ -18,7 +18,7 @@ static bool read_fixture(void) {
            fixture.batches[0].n_words == 2 && fixture.batches[1].n_words == 2;
 }
 
-/* ---- weights --------------------------------------------------------------------------------- */
+/* ---- Weights ---- */
 
 /* The parameter's number, in the order of the script's bert_names; -1: none. */
 static int number_of(const char *name) {
@@ -64,7 +64,7 @@ static double scale_of(const char *name, int rank) {
 
 static const full_formula formula = {number_of, scale_of, "LayerNorm"};
 
-/* ---- runs ------------------------------------------------------------------------------------ */
+/* ---- Runs ---- */
 
 struct job {
     int tp;

@@ -9,8 +9,8 @@
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 
-/* Relative to the largest, for every type of weights: the results were computed from the stored
-   numbers. */
+/* Relative to the largest, for every type of weights: the results were computed from
+   the stored numbers. */
 #define LIMIT 1e-5
 
 enum { WIDTH = 32, VOCAB = 103, MAX_TOKENS = 36 };

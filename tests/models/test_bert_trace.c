@@ -77,7 +77,7 @@ static void drop(struct job *job) {
     drop_ranks(MAX_TP, job->ctx);
 }
 
-/* ---- the same trace everywhere --------------------------------------------------------------- */
+/* ---- The same trace everywhere ---- */
 
 static void one_trace_on_every_device_and_communicator(void) {
     uint64_t seen[128];
@@ -120,7 +120,7 @@ static void a_preset_traces_alike_on_cpu_and_meta(void) {
     }
 }
 
-/* ---- sums over the graph --------------------------------------------------------------------- */
+/* ---- Sums over the graph ---- */
 
 static bool starts(const char *text, const char *with) {
     return strncmp(text, with, strlen(with)) == 0;
@@ -261,7 +261,7 @@ static void presets_have_their_sizes(void) {
         }
 }
 
-/* ---- scopes ---------------------------------------------------------------------------------- */
+/* ---- Scopes ---- */
 
 /* Modules of HuggingFace's BertForPreTraining in the order of its forward pass. */
 static void scopes_are_modules(void) {
@@ -292,7 +292,7 @@ static void scopes_are_modules(void) {
     CHECK_INT(seen, n_want);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- Memory ---- */
 
 /* Most bytes in use, less the weights'. */
 static int64_t activation_bytes(int64_t layers, bool fused, int64_t n_tokens) {

@@ -1,5 +1,5 @@
-/* Generation: greedy and sampled tokens for every tp, the end of text, and everything that must be
- * refused. */
+/* Generation: greedy and sampled tokens for every tp, the end of text, and everything that
+   must be refused. */
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
@@ -118,8 +118,8 @@ static void greedy_tokens_are_the_likeliest(void) {
     ref_free(&m);
 }
 
-/* The draw is a function of seed, step and row, so tp changes nothing; another seed changes much.
- */
+/* The draw is a function of seed, step and row, so tp changes nothing; another
+   seed changes much. */
 static void sampled_tokens_depend_on_the_seed_alone(void) {
     ref_model m = filled(&small);
     int32_t first[BATCH * NEW], other[BATCH * NEW];
@@ -239,13 +239,13 @@ static void layers_reuse_each_others_memory(void) {
     }
     CHECK(ok);
     const int64_t h = small.n_embd, weights = 4 * (12 * h * h + 13 * h), caches = 4 * 2 * 300 * h;
-    /* A quarter more for size classes. The scores alone of one layer are 4 * 300 * 300 * 4 bytes.
-     */
+    /* A quarter more for size classes. The scores alone of one layer are 4 * 300 * 300
+     * 4 bytes. */
     CHECK_MSG((double)(peak[1] - peak[0]) <= 4 * 1.25 * (double)(weights + caches),
               "4 layers more take %zu bytes", peak[1] - peak[0]);
 }
 
-/* ---- refusals -------------------------------------------------------------------------------- */
+/* ---- Refusals ---- */
 
 struct fixture {
     syn_ctx *ctx;

@@ -1,5 +1,5 @@
-/* The numbers of GPT: logits and tokens against the formulas, for every way to cut and feed the
- * model. */
+/* The numbers of GPT: logits and tokens against the formulas, for every way to cut and
+   feed the model. */
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
@@ -38,8 +38,7 @@ struct job {
     int64_t chunks[24];
     /* by rank: logits (n_chunks, batch, V) */
     float *logits[4];
-    bool odd_shard[4]; /* by rank: a shard of the model's own weights differed from the reference's
-                        */
+    bool odd_shard[4]; /* by rank: a shard of the model's own weights is not the reference's */
 };
 
 static int64_t total_tokens(const struct job *job) {
@@ -158,8 +157,8 @@ static void logits_of_every_variant(void) {
     }
 }
 
-/* Other shapes: one head a rank, one layer, width and depth odd, vocabularies around the padding.
- */
+/* Other shapes: one head a rank, one layer, width and depth odd, vocabularies
+   around the padding. */
 static void logits_of_odd_shapes(void) {
     static const struct {
         int64_t layers, width, heads, inner, vocab;

@@ -1,5 +1,5 @@
-/* Configurations of GPT: presets, HuggingFace-style files, refusals, and what follows from the
- * numbers. */
+/* Configurations of GPT: presets, HuggingFace-style files, refusals, and what follows
+   from the numbers. */
 #include "tests/support/config_text.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
@@ -368,8 +368,8 @@ static void parameter_counts(void) {
     }
 }
 
-/* Counted tensor by tensor: the 5B model of 24 layers, then an odd one with its own MLP width and
- * head. */
+/* Counted tensor by tensor: the 5B model of 24 layers, then an odd one with its own MLP
+   width and head. */
 static void parameter_counts_of_other_shapes(void) {
     syn_model_config c;
     syn_error err;

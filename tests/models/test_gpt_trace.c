@@ -75,7 +75,7 @@ static void drop(struct job *job) {
     drop_ranks(MAX_TP, job->ctx);
 }
 
-/* ---- the same trace everywhere --------------------------------------------------------------- */
+/* ---- The same trace everywhere ---- */
 
 static void one_trace_on_every_device_and_communicator(void) {
     uint64_t seen[64];
@@ -116,7 +116,7 @@ static void presets_trace_alike_on_cpu_and_meta(void) {
     }
 }
 
-/* ---- sums over the graph --------------------------------------------------------------------- */
+/* ---- Sums over the graph ---- */
 
 static void add_bytes(uint64_t *to, uint64_t bytes) {
     *to = *to == 0 || *to == bytes ? bytes : UINT64_MAX;
@@ -186,7 +186,7 @@ static bool sum_up(struct job *job) {
     return true;
 }
 
-/* ---- against the formulas -------------------------------------------------------------------- */
+/* ---- Against the formulas ---- */
 
 /* n tokens of b sequences, c in the cache after them; b, n, c, h, f, t as in the papers. */
 static void check_step(const struct job *job, uint32_t step, int64_t n, int64_t c) {

@@ -21,8 +21,7 @@ static int64_t padding(const struct job *job, int64_t b) {
     return job->padded ? 2 * b + 1 : 0;
 }
 
-/* ---- the reference -----------------------------------------------------------------------------
- */
+/* ---- The reference ---- */
 
 static double x_at(int64_t b, int64_t t, int64_t c) {
     return (double)ref_value(1, (b * TOKENS + t) * WIDTH + c, 1.0);
@@ -70,8 +69,7 @@ static void reference(const struct job *job, double out[BATCH][TOKENS][WIDTH]) {
         }
 }
 
-/* ---- the layer ---------------------------------------------------------------------------------
- */
+/* ---- The layer ---- */
 
 struct layer {
     syn_layer_linear q, k, v, out;

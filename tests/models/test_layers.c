@@ -1,5 +1,5 @@
-/* The tensor-parallel layers one by one, in every mode, against plain sums; and writing and finding
- * parameters. */
+/* The tensor-parallel layers one by one, in every mode, against plain sums; and writing
+   and finding parameters. */
 #include "comm/comm.h"
 #include "models/layers.h"
 #include "tests/support/gpt_reference.h"
@@ -247,7 +247,7 @@ static void types_of_parameters(void) {
     }
 }
 
-/* ---- parameters by name ---------------------------------------------------------------------- */
+/* ---- Parameters by name ---- */
 
 static const syn_spec square = {SYN_F32, 2, {2, 2}};
 

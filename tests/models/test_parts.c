@@ -96,7 +96,7 @@ static syn_tensor hand_over(const struct pieces *p, int i, syn_tensor x) {
     return s == SYN_OK ? syn_input(p->ctx[i], "activations", &spec, data) : (syn_tensor){0};
 }
 
-/* ---- what the parts compute ------------------------------------------------------------------ */
+/* ---- What the parts compute ---- */
 
 /* Logits of the prompt and of STEPS tokens behind it. */
 static syn_status run_gpt(const struct job *job, struct pieces *p,
@@ -139,7 +139,7 @@ static syn_status run_bert(const struct job *job, struct pieces *p, struct bert_
     return syn_tensor_read(ctx, next, out->next, sizeof out->next);
 }
 
-/* ---- comparison ------------------------------------------------------------------------------ */
+/* ---- Comparison ---- */
 
 /* Whether both contexts' parameter `name` is the same. */
 static bool same_param(syn_ctx *a, syn_ctx *b, const char *name) {
@@ -225,7 +225,7 @@ static void bert_in_parts(void) {
     check_model(&bert);
 }
 
-/* ---- refusals -------------------------------------------------------------------------------- */
+/* ---- Refusals ---- */
 
 static void parts_that_there_are_not(void) {
     static const struct {

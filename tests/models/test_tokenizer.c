@@ -1,5 +1,5 @@
-/* The tokenizers as programs use them: against HuggingFace's ids, back to bytes, and when things
- * fail. */
+/* The tokenizers as programs use them: against HuggingFace's ids, back to bytes, and
+   when things fail. */
 #include "models/tokenizer.h"
 
 #include "models/bpe_private.h"
@@ -67,8 +67,8 @@ static syn_tokenizer *load_tiny(void) {
     return load_folder();
 }
 
-/* Every line of one kind must give the fixture's ids; returns how many lines, 0 after a difference.
- */
+/* Every line of one kind must give the fixture's ids; returns how many lines, 0
+   after a difference. */
 static size_t match_fixture(const syn_tokenizer *tok, const char *kind) {
     static long want[1 << 14];
     size_t lines = 0, elems;
@@ -218,8 +218,8 @@ static size_t random_text(uint64_t *rng, char *text, size_t max) {
     return n;
 }
 
-/* Decoding gives the text back, and long texts (which use the cache of words) the ids of their
- * parts. */
+/* Decoding gives the text back, and long texts (which use the cache of words) the ids
+   of their parts. */
 static void any_utf8_round_trips(void) {
     enum { MAX = 40000 };
     syn_tokenizer *tok = load_tiny();

@@ -112,7 +112,7 @@ static void words_of_all_code_points(void) {
     fclose(f);
 }
 
-/* ---- what is refused ---- */
+/* ---- What is refused ---- */
 
 #define CONFIG "tokenizer_config.json"
 
@@ -185,7 +185,7 @@ static void what_is_not_done_is_refused(void) {
     CHECK_HAS(err.text, "takes its rules from tokenizer.json");
 }
 
-/* ---- damage ---- */
+/* ---- Damage ---- */
 
 static const char *const whole[][2] = {
     {CONFIG, "{\"added_tokens_decoder\": {\"293\": {\"content\": \"<x>\", \"lstrip\": true, "

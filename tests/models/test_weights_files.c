@@ -33,21 +33,21 @@ static syn_tensor want(struct bench *b, const char *name, syn_dtype dtype, int64
     return syn_param(b->ctx, name, &spec, SYN_WHOLE, SYN_INIT_ONE, 1.0, valid_rows, 1);
 }
 
+/* The first is ignored, the second at an odd address; lm_head.weight may be left. */
 static void put_misfits(void) {
     static const unsigned char data[64];
-    put_tensors(
-        "misfits",
-        "{\"transformer.h.0.attn.bias\":" T("U8", "[1]", "[0,1]") /* ignored */
-        ",\"fits\":" T("F32", "[2,2]", "[1,17]")                  /* at an odd address */
-        ",\"transformer.turned\":" T("F32", "[3,1]", "[17,29]") ",\"flat\":" T(
-            "F32", "[2]",
-            "[29,37]") ",\"bytes\":" T("I8", "[2,2]",
-                                       "[37,41]") ",\"lm_head.weight\":" T("U8", "[1]",
-                                                                           "[41,42]") /* may be left
-                                                                                       */
-        ",\"odd\\u001b\\nname\":" T("BOOL", "[]", "[42,43]") ",\"left\":" T("F16", "[1,2]",
-                                                                            "[43,47]") "}",
-        data, 47);
+    /* clang-format off */
+    put_tensors("misfits",
+                "{\"transformer.h.0.attn.bias\":" T("U8", "[1]", "[0,1]")
+                ",\"fits\":" T("F32", "[2,2]", "[1,17]")
+                ",\"transformer.turned\":" T("F32", "[3,1]", "[17,29]")
+                ",\"flat\":" T("F32", "[2]", "[29,37]")
+                ",\"bytes\":" T("I8", "[2,2]", "[37,41]")
+                ",\"lm_head.weight\":" T("U8", "[1]", "[41,42]")
+                ",\"odd\\u001b\\nname\":" T("BOOL", "[]", "[42,43]")
+                ",\"left\":" T("F16", "[1,2]", "[43,47]") "}",
+                data, 47);
+    /* clang-format on */
 }
 
 static void check_misfits(syn_device device) {

@@ -116,8 +116,8 @@ static void one_rank_only(void) {
     syn_graph_free(graph);
 }
 
-/* What is in a hand-written file, whose sections, nodes and edges stand in another order than ours.
- */
+/* What is in a hand-written file, whose sections, nodes and edges stand in another
+   order than ours. */
 static void any_order(void) {
     static const char text[] =
         "{\"edges\":[{\"target\":\"r4.t12\",\"source\":\"r4.o3\",\"position\":0,\"weight\":1.5},"

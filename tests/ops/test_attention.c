@@ -163,7 +163,7 @@ static void test_specials(void) {
     }
 }
 
-/* ---- the op ---------------------------------------------------------------------------------- */
+/* ---- The op ---- */
 
 /* Heads as the model has them, parts of one product's result, with a mask: the same bits whatever
    the number of threads. */

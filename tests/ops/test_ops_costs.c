@@ -18,8 +18,8 @@ static uint64_t elems(const syn_graph_tensor *x) {
     return (uint64_t)syn_spec_elems(&x->spec);
 }
 
-/* Over the nodes of one step. Fused attention: 5 of its operations an entry are scale, mask and
- * softmax. */
+/* Over the nodes of one step. Fused attention: 5 of its operations an entry are scale,
+   mask and softmax. */
 static sums sum(const syn_trace *t, uint32_t step) {
     sums s = {0};
     syn_error err = {0};

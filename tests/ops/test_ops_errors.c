@@ -269,8 +269,8 @@ static void test_sentences(void) {
     syn_comm_close(fake);
 }
 
-/* What shapes forbid is refused before anything runs: the CPU says the same as meta, for the same
- * reason. */
+/* What shapes forbid is refused before anything runs: the CPU says the same as meta, for
+   the same reason. */
 static void test_same_on_the_cpu(void) {
     for (int i = 0; i < (int)(sizeof sentences / sizeof *sentences); i++) {
         if (only_on_meta(sentences[i])) continue;

@@ -113,8 +113,8 @@ static void test_sentence(void) {
     syn_ctx_free(ctx);
 }
 
-/* Ranks in threads: whichever allocation of whichever rank fails, all ranks end, and nobody hangs.
- */
+/* Ranks in threads: whichever allocation of whichever rank fails, all ranks end,
+   and nobody hangs. */
 static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     const int32_t ranks[2] = {0, 1};

@@ -241,8 +241,8 @@ static void test_matmul(void) {
     }
 }
 
-/* Copies happen where strides call for them and nowhere else; shapes decide, so meta and CPU agree.
- */
+/* Copies happen where strides call for them and nowhere else; shapes decide, so meta
+   and CPU agree. */
 static void test_copies(void) {
     for (int device = 0; device < 2; device++) {
         syn_ctx *ctx = ref_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL);

@@ -81,8 +81,8 @@ static void test_layer_cuts_join(void) {
 
 enum { MANY = 1 << 18 };
 
-/* Moments of a normal distribution; Irwin-Hall of four has kurtosis 3 - 0.3 and ends at sqrt(12).
- */
+/* Moments of a normal distribution; Irwin-Hall of four has kurtosis 3 - 0.3 and
+   ends at sqrt(12). */
 static void test_distribution(void) {
     static float x[MANY], y[MANY], z[MANY];
     const syn_spec full = {SYN_F32, 2, {MANY / 64, 64}};

@@ -1,5 +1,5 @@
-/* gelu, tanh, scale, add, mul, dropout, scale_mask against double precision over random shapes and
- * layouts. */
+/* gelu, tanh, scale, add, mul, dropout, scale_mask against double precision over random
+   shapes and layouts. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 

@@ -40,12 +40,12 @@ static void test_argmax_and_top_k(void) {
     }
 }
 
-/* ---- sampling -------------------------------------------------------------------------------- */
+/* ---- Sampling ---- */
 
 enum { VOCAB_MAX = 1000, ROWS = 3000 };
 
-/* The distribution by its definition: sort, cut to top_k, renormalise, cut to the nucleus,
- * renormalise. */
+/* The distribution by its definition: sort, cut to top_k, renormalise, cut to
+   the nucleus, renormalise. */
 static void distribution(const double *logits, int n, const syn_sampling *how, double *p) {
     int order[VOCAB_MAX];
     for (int i = 0; i < n; i++) order[i] = i;
@@ -249,8 +249,8 @@ static void test_sample_is_a_function(void) {
     syn_ctx_free(ctx);
 }
 
-/* Steps in the square of this vocabulary would take hours; also of a flat distribution, the worst
-   case. */
+/* Steps in the square of this vocabulary would take hours; also of a flat distribution,
+   the worst case. */
 static void test_large_vocabulary(void) {
     enum { V = 1500000, B = 2 };
     static float logits[B * V];

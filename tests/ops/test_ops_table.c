@@ -1,7 +1,7 @@
 /* The op table: every row is whole, and every op has one line below: a call, its result's shape,
    its flops and bytes and its payload, worked out by hand. The line is run on both devices, after a
-   failure, and with memory running out at every step. Values are compared elsewhere, of every op.
- */
+   failure, and with memory running out at every step. Values are compared elsewhere,
+   of every op. */
 #include "comm/comm.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"

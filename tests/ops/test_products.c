@@ -1,8 +1,8 @@
 /* Matrix products at every level against double precision: random shapes, both orientations, rows
    that lie apart, all dtypes, all numbers of threads. The bound is that of a sum of k products in
    any order, k eps sum |x w|, and of results too small for eps (Higham 2002, "Accuracy and
-   Stability of Numerical Algorithms", 3.1).
- */
+   Stability of
+   Numerical Algorithms", 3.1). */
 #include <stdint.h>
 
 #include "ops/blas.h"

@@ -115,7 +115,7 @@ static void test_specials(void) {
         }
 }
 
-/* ---- whole rows ------------------------------------------------------------------------------ */
+/* ---- Whole rows ---- */
 
 /* A row of kernel `which` for numbers in x (n), a (n), b (n); its results in y. */
 enum { KERNELS = (int)(sizeof(syn_row_kernels) / sizeof(void (*)(void))) };
@@ -155,8 +155,8 @@ static void every_kernel(const syn_row_kernels *k, int which, const float *x, co
     }
 }
 
-/* Every length, at both ends of memory that ends there, in place and not, against the scalar
-   kernels. */
+/* Every length, at both ends of memory that ends there, in place and not, against
+   the scalar kernels. */
 static void test_lengths(void) {
     guarded in[3], out = guarded_new(4096);
     float want[200];
@@ -322,7 +322,7 @@ static void test_scale_mask(void) {
             }
 }
 
-/* ---- spread over threads --------------------------------------------------------------------- */
+/* ---- Spread over threads ---- */
 
 /* The bytes of every row op on tensors large enough to be shared, dense and not. */
 static unsigned char *all_ops(int threads, size_t *bytes) {

@@ -29,8 +29,8 @@ static bool inside(const syn__pic_cluster *c, const syn__pic_box *b) {
            b->y - b->h / 2 >= c->y0 - 0.01 && b->y + b->h / 2 <= c->y1 + 0.01;
 }
 
-/* Every box within the page and its cluster, every cluster within its parent and apart from its
- * siblings. */
+/* Every box within the page and its cluster, every cluster within its parent and apart
+   from its siblings. */
 static int count_misplaced(const syn__pic_drawing *d) {
     int n = 0;
     const syn__pic_cluster page = {.x0 = 0, .y0 = 0, .x1 = d->width, .y1 = d->height};

@@ -1,7 +1,7 @@
 /* Fuzz target: the whole conversion of one or two ranks. The input's parts, ended by NUL, are host
    trace, device trace, and both of a second rank; an empty part is a file that is not there.
-   Whatever is read, every dependency is on an earlier op, and what is written has no error of its
-   own. */
+   Whatever is read, every dependency is on an earlier op, and what is written has no error
+   of its own. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -151,8 +151,8 @@ static void append(syn__buf *buf, const char *text) {
     syn__buf_put(buf, text, strlen(text));
 }
 
-/* A chain of n callers, each in the one before; `down`: callers have the higher ids and come last.
- */
+/* A chain of n callers, each in the one before; `down`: callers have the higher ids
+   and come last. */
 static char *chain(size_t n, bool down, const char *name) {
     syn__buf buf = {0};
     char text[1024];

@@ -1,5 +1,5 @@
-/* Real traces as a simulator gets them: counted against the traces, checked as a set by etcheck.py,
-   replayed. */
+/* Real traces as a simulator gets them: counted against the traces, checked as a set
+   by etcheck.py, replayed. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 

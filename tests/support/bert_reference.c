@@ -64,7 +64,7 @@ void bref_fill(bref_model *m) {
     }
 }
 
-/* ---- the forward pass ------------------------------------------------------------------------ */
+/* ---- The forward pass ---- */
 
 double *bref_alloc(int64_t n) {
     double *x = (double *)calloc((size_t)n, sizeof *x);

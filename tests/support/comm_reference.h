@@ -1,5 +1,5 @@
-/* Naive reductions that the communicator tests compare with: one element at a time, halves through
- * doubles. */
+/* Naive reductions that the communicator tests compare with: one element at a time,
+   halves through doubles. */
 #ifndef TESTS_COMM_REFERENCE_H
 #define TESTS_COMM_REFERENCE_H
 

@@ -148,8 +148,8 @@ syn_graph *et_pipeline(syn_error *err) {
 /* Two ranks whose data leaves the order of communication open, so that only the added dependencies
    keep a simulator with one communication slot going. Two all-reduces of one group on different
    streams, nothing between them; then rank 0 has a send that waits for a computation, and an
-   all-reduce that could start at once; rank 1 needs the message first. Four computations wait for
-   nothing. */
+   all-reduce that could start at once; rank 1 needs the message first. Four computations
+   wait for nothing. */
 static syn_status et_overlap_rank(syn_graph *g, uint32_t rank, syn_error *err) {
     const bool sends = rank == 0;
     const et_row rows[] = {

@@ -78,7 +78,7 @@ void ref_fill_all(ref_model *m) {
     }
 }
 
-/* ---- how a parameter is cut ------------------------------------------------------------------ */
+/* ---- How a parameter is cut ---- */
 
 /* The shape of a shard. */
 static void ref_shard_shape(const ref_param *p, int tp, int64_t *rows, int64_t *columns) {
@@ -119,7 +119,7 @@ syn_status ref_load(const ref_model *m, syn_ctx *ctx, int rank, int tp) {
     return SYN_OK;
 }
 
-/* ---- the forward pass ------------------------------------------------------------------------ */
+/* ---- The forward pass ---- */
 
 void ref_norm(const double *x, const float *weight, const float *bias, int64_t n, double eps,
               double *out) {

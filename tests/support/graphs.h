@@ -1,5 +1,5 @@
-/* What tests of graphs share: nodes with everything unknown, and what differs between two graphs.
- */
+/* What tests of graphs share: nodes with everything unknown, and what differs
+   between two graphs. */
 #ifndef TESTS_GRAPHS_H
 #define TESTS_GRAPHS_H
 

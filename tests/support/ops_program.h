@@ -1,5 +1,5 @@
-/* Random programs of ops, a function of a seed alone: the same rows on every device and
- * communicator. */
+/* Random programs of ops, a function of a seed alone: the same rows on every
+   device and communicator. */
 #ifndef TESTS_OPS_PROGRAM_H
 #define TESTS_OPS_PROGRAM_H
 

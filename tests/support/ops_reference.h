@@ -16,8 +16,8 @@
 /* What the 16 bits of an f16 or bf16 mean, from the formats' definitions. Finite ones only. */
 double ref_half(uint16_t bits, syn_dtype dtype);
 
-/* Row-major values. 2-byte types hold their bit patterns as numbers: nothing tested computes in
- * them. */
+/* Row-major values. 2-byte types hold their bit patterns as numbers: nothing tested
+   computes in them. */
 typedef struct ref {
     syn_spec spec;
     double v[REF_MAX];

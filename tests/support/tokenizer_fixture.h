@@ -1,5 +1,5 @@
-/* Shared by the tests of the tokenizers: the fixture's lines, the tiny vocabulary, a hash, random
- * numbers. */
+/* Shared by the tests of the tokenizers: the fixture's lines, the tiny vocabulary, a
+   hash, random numbers. */
 #ifndef TESTS_TOKENIZER_FIXTURE_H
 #define TESTS_TOKENIZER_FIXTURE_H
 

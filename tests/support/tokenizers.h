@@ -1,5 +1,5 @@
-/* Tokenizers to load: tiny vocabularies in the run's folder, those of the shared data; the texts of
-   SQuAD. */
+/* Tokenizers to load: tiny vocabularies in the run's folder, those of the shared data; the
+   texts of SQuAD. */
 #ifndef TESTS_TOKENIZERS_H
 #define TESTS_TOKENIZERS_H
 

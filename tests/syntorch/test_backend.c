@@ -8,8 +8,7 @@
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* ---- the device --------------------------------------------------------------------------------
- */
+/* ---- The device ---- */
 
 /* What the host has of a buffer is an address that far from it, where none is valid. */
 #define FAR ((uintptr_t)1 << 55)
@@ -225,8 +224,7 @@ static syn_ctx *far_ctx(void) {
     return ctx;
 }
 
-/* ---- what works on it --------------------------------------------------------------------------
- */
+/* ---- What works on it ---- */
 
 static int n_waiting(const syn_ctx *ctx) {
     return ((const struct far *)ctx->device)->n_work;
@@ -376,8 +374,7 @@ static void test_times_of_what_was_forgotten(void) {
     }
 }
 
-/* ---- what does not -----------------------------------------------------------------------------
- */
+/* ---- What does not ---- */
 
 static void test_no_kernel(void) {
     syn_ctx *ctx = far_ctx();

@@ -5,7 +5,7 @@
 #include "tests/support/test.h"
 #include "tests/support/trace_difference.h"
 
-/* ---- what stays and what goes ---------------------------------------------------------------- */
+/* ---- What stays and what goes ---- */
 
 /* A loop like generation's: a parameter, a cache, a kept result, and what is forgotten. */
 struct loop {
@@ -151,7 +151,7 @@ static void test_pins_views_parameters(void) {
     }
 }
 
-/* ---- the same program, forgetting and not ---------------------------------------------------- */
+/* ---- The same program, forgetting and not ---- */
 
 /* Forgets now and then, back to the beginning or only to a later mark; keeps what is live. */
 static syn_mark marks[3];
@@ -255,10 +255,10 @@ static void test_window_as_graph(void) {
     syn_ctx_free(part.ctx);
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- Memory ---- */
 
-/* Steps with attributes, shapes and layouts that never came before, for which interned entries are
-   made. */
+/* Steps with attributes, shapes and layouts that never came before, for which interned
+   entries are made. */
 static void test_constant_memory(void) {
     for (int device = 0; device < 2; device++) {
         struct loop l = loop_new(device ? SYN_DEVICE_META : SYN_DEVICE_CPU);

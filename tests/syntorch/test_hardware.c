@@ -1,5 +1,5 @@
-/* Hardware files: what is read, what is refused, and times against closed formulas and
- * measurements. */
+/* Hardware files: what is read, what is refused, and times against closed
+   formulas and measurements. */
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
@@ -411,8 +411,8 @@ static void cpu_as_measured(void) {
     syn_hardware hw;
     syn_error err = {0};
     CHECK_OK(syn_hardware_load(&hw, "cpu", &err), err);
-    /* forward, and twice that backward, of 2048 rows through 12 layers of 12 h^2 weights and the
-     * head */
+    /* forward, and twice that backward, of 2048 rows through 12 layers of 12 h^2 weights
+       and the head */
     const uint64_t weights = 12ull * 12 * 768 * 768 + 50257ull * 768;
     const syn_node step = compute("linear", SYN_CATEGORY_MATMUL, 3 * 2 * 2048 * weights, 0);
     CHECK_NEAR(syn_hardware_predict_ns(&hw, &step, SYN_F32, NULL, 0) / 1e6, 3176, 0.05 * 3176);

@@ -49,8 +49,8 @@ static bool rewrite(const char *data, size_t bytes, syn_sink *sink) {
     return type == SYN_JSON_END;
 }
 
-/* Documents with a few bytes changed: whatever is accepted, written again and read again is the
- * same. */
+/* Documents with a few bytes changed: whatever is accepted, written again and read again
+   is the same. */
 static void mutations(void) {
     static const char doc[] = "{\"nodes\": [{\"id\": 1, \"op\": \"linear\", \"t\": -1.5e-3, \"s\": "
                               "\"\\u00e9\\uD83D\\uDE00\"},"

@@ -195,8 +195,8 @@ static void test_shared_storages_are_refused(void) {
     }
 }
 
-/* The update waits for who read any of the three, and no one else for it but through its results.
- */
+/* The update waits for who read any of the three, and no one else for it but
+   through its results. */
 static void test_order(void) {
     struct optimizer o = optimizer_new(SYN_DEVICE_META);
     syn_error err = {0};

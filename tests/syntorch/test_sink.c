@@ -167,8 +167,8 @@ static void full_disk_leaves_the_old_file(void) {
     CHECK_INT(count_entries(in_folder("e")), 1);
 }
 
-/* A device is written directly, never replaced, and its errors come through: small texts only when
- * closed. */
+/* A device is written directly, never replaced, and its errors come through: small texts
+   only when closed. */
 static void full_device_is_an_error(void) {
     struct stat info;
     if (stat("/dev/full", &info) != 0 || !S_ISCHR(info.st_mode)) SKIP("there is no /dev/full");

@@ -39,7 +39,7 @@ static void test_random_programs(void) {
     for (int i = 1; i < PROGRAMS; i++) CHECK(hashes[i] != hashes[i - 1]);
 }
 
-/* ---- with communication: threads that exchange data, and ranks that nobody runs -------------- */
+/* ---- With communication: threads that exchange data, and ranks that nobody runs ---- */
 
 enum { RANKS = 3, WORLDS = 12 };
 
@@ -86,7 +86,7 @@ static void test_local_and_fake(void) {
     }
 }
 
-/* ---- what the hash is over ------------------------------------------------------------------- */
+/* ---- What the hash is over ---- */
 
 enum change {
     SAME,
@@ -161,7 +161,7 @@ static void test_what_the_hash_is_over(void) {
     syn_comm_close(fake);
 }
 
-/* ---- the verifier ---------------------------------------------------------------------------- */
+/* ---- The verifier ---- */
 
 /* Damages one field of a sound trace; the door would never. */
 static bool damage(syn_trace *t, int kind) {
@@ -266,7 +266,7 @@ static void test_damaged_traces(void) {
     }
 }
 
-/* ---- interned strings ------------------------------------------------------------------------ */
+/* ---- Interned strings ---- */
 
 static void test_intern(void) {
     enum { N = 5000 };
@@ -306,7 +306,7 @@ static void test_intern(void) {
     syn_intern_free(&table);
 }
 
-/* ---- size ------------------------------------------------------------------------------------ */
+/* ---- Size ---- */
 
 /* A prompt and `steps` decode steps; the trace's bytes per node, and its hash. */
 static double bytes_per_node(const char *preset, syn_device device, int steps, uint64_t *hash) {

@@ -75,7 +75,7 @@ static void test_view_strides(void) {
     CHECK_MSG(yes > 20000 && no > 20000, "%d views, %d copies: not a test of both", yes, no);
 }
 
-/* ---- chains ---------------------------------------------------------------------------------- */
+/* ---- Chains ---- */
 
 static void permuted(const ref *x, const int *order, ref *y) {
     int64_t from[SYN_MAX_RANK], to[SYN_MAX_RANK];

@@ -4,8 +4,8 @@
 
 #include <inttypes.h>
 
-/* A text in a buffer of its exact size and the padding, so that a sanitizer sees what reads
-   further. */
+/* A text in a buffer of its exact size and the padding, so that a sanitizer sees
+   what reads further. */
 typedef struct copy {
     char *data;
     syn__loose l;
@@ -20,8 +20,9 @@ static bool copy_of(copy *c, const char *text, size_t bytes) {
     return true;
 }
 
-/* ---- A plain form of all that is read: objects {k=v,}, arrays [v,], strings 's', "!" where it
-   broke. ---- */
+/* ---- A plain form of all that is read ---- */
+
+/* Objects {k=v,}, arrays [v,], strings 's', "!" where it broke. */
 
 typedef struct plain {
     char text[4096];

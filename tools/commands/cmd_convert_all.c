@@ -64,8 +64,8 @@ static syn_status join(char **out, const char *dir, const char *name, size_t byt
     return SYN_OK;
 }
 
-/* The path of the first file named as `name` but with one of these words that is there; NULL: none.
- */
+/* The path of the first file named as `name` but with one of these words that is
+   there; NULL: none. */
 static syn_status find_file(char **out, const recorded_name *name, const char *const *words,
                             syn_error *err) {
     *out = NULL;

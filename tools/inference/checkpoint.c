@@ -6,7 +6,7 @@
 
 #include "syntorch/memory.h"
 
-/* ---- which model ----------------------------------------------------------------------------- */
+/* ---- Which model ---- */
 
 static bool is_folder(const char *path) {
     struct stat st;
@@ -75,7 +75,7 @@ bool checkpoint_has_tokenizer(const char *weights, char *folder, size_t folder_b
     return false;
 }
 
-/* ---- whether it fits ------------------------------------------------------------------------- */
+/* ---- Whether it fits ---- */
 
 /* Names in it come from the checkpoint. */
 static void print_lines(const char *list) {
@@ -108,7 +108,7 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
     return s;
 }
 
-/* ---- opening --------------------------------------------------------------------------------- */
+/* ---- Opening ---- */
 
 /* What generation_config.json says counts over config.json. */
 static syn_status read_ending(inference *run, syn_error *err) {
@@ -146,7 +146,7 @@ syn_status checkpoint_open(inference *run, syn_error *err) {
     return untie(run, err);
 }
 
-/* ---- writing one ----------------------------------------------------------------------------- */
+/* ---- Writing one ---- */
 
 syn_status checkpoint_save(inference *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
                            syn_error *err) {

@@ -1,5 +1,5 @@
-/* Checkpoints in the inference program: which model they are of, whether they fit it, and writing
-   one. */
+/* Checkpoints in the inference program: which model they are of, whether they fit it,
+   and writing one. */
 #ifndef TOOLS_CHECKPOINT_H
 #define TOOLS_CHECKPOINT_H
 

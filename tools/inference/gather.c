@@ -35,8 +35,8 @@ static syn_status receive_graph(syn_graph **out, syn_comm *comm, int32_t from, s
     return s;
 }
 
-/* Rank 0's own graph goes the same way, so that all parts are alike and the caller's stays its own.
- */
+/* Rank 0's own graph goes the same way, so that all parts are alike and the caller's
+   stays its own. */
 static syn_status copy_graph(syn_graph **out, const syn_graph *mine, syn_error *err) {
     syn_sink *sink;
     size_t bytes;

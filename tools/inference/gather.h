@@ -1,5 +1,5 @@
-/* Brings the graphs of all ranks of an MPI run together on rank 0, which alone writes shared files.
- */
+/* Brings the graphs of all ranks of an MPI run together on rank 0, which alone
+   writes shared files. */
 #ifndef TOOLS_GATHER_H
 #define TOOLS_GATHER_H
 
@@ -15,8 +15,8 @@ syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
 syn_status gather_numbers(uint64_t *all, syn_comm *comm, uint64_t mine,
                           syn_error *err) SYN_MUST_USE;
 /* Whether all ranks can go on: the lowest rank whose status is not SYN_OK and the lowest whose plan
-   (a hash of all that decides what a rank will do) is not rank 0's; -1: none. Every rank calls it.
- */
+   (a hash of all that decides what a rank will do) is not rank 0's; -1: none. Every
+   rank calls it. */
 typedef struct gather_start {
     int32_t failed, differs;
 } gather_start;

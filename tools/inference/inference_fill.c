@@ -28,7 +28,7 @@ static filling *work_of(const inference *run) {
     return run->work;
 }
 
-/* ---- before ---------------------------------------------------------------------------------- */
+/* ---- Before ---- */
 
 static const char *refuses(const inference_args *args) {
     if (args->num_output_tokens) return "--num_output_tokens: BERT generates no tokens";
@@ -186,7 +186,7 @@ static uint64_t plan(const inference *run, uint64_t h) {
     return syn_hash(work->ids, (size_t)(run->prompt_tokens * run->batch) * sizeof *work->ids, h);
 }
 
-/* ---- one rank -------------------------------------------------------------------------------- */
+/* ---- One rank ---- */
 
 /* A copy of a tensor's elements, all of 4 bytes. */
 static syn_status copy_out(void *out_ptr, syn_ctx *ctx, syn_tensor t, syn_error *err) {
@@ -233,7 +233,7 @@ static syn_status run_rank(inference *run, syn_model *model, bool progress_shown
     return keep_results(run, ctx, logits, top, best, err);
 }
 
-/* ---- after ----------------------------------------------------------------------------------- */
+/* ---- After ---- */
 
 static void print_prediction(const inference *run, int32_t id, double probability) {
     char *text;

@@ -18,7 +18,7 @@ static continuation *work_of(const inference *run) {
     return run->work;
 }
 
-/* ---- before ---------------------------------------------------------------------------------- */
+/* ---- Before ---- */
 
 /* prompt_tokens 0: nobody knows yet how many. */
 static syn_status check_positions(const inference *run, int64_t prompt_tokens, syn_error *err) {
@@ -116,7 +116,7 @@ static uint64_t plan(const inference *run, uint64_t h) {
     return syn_hash(work->padding, (size_t)run->batch * sizeof *work->padding, h);
 }
 
-/* ---- one rank -------------------------------------------------------------------------------- */
+/* ---- One rank ---- */
 
 /* One rank's run, for after_step. */
 typedef struct rank_run {
@@ -163,7 +163,7 @@ static syn_status run_rank(inference *run, syn_model *model, bool progress_shown
     return SYN_OK;
 }
 
-/* ---- after ----------------------------------------------------------------------------------- */
+/* ---- After ---- */
 
 static void print_tokens(const inference *run) {
     const continuation *work = work_of(run);

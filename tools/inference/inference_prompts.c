@@ -7,7 +7,7 @@
 #include "syntorch/memory.h"
 #include "tools/inference/checkpoint.h"
 
-/* ---- the tokenizer --------------------------------------------------------------------------- */
+/* ---- The tokenizer ---- */
 
 /* The folder that holds it; NULL: none, and bytes will do. */
 static syn_status find_tokenizer(const inference *run, char *found, size_t found_bytes,
@@ -59,7 +59,7 @@ syn_status inference_open_tokenizer(inference *run, syn_error *err) {
     return check_tokenizer(run, folder, err);
 }
 
-/* ---- prompts --------------------------------------------------------------------------------- */
+/* ---- Prompts ---- */
 
 /* The numbers of prompt i: ids of the model's vocabulary. */
 static syn_status read_ids(const inference *run, int64_t i, inference_text *out, syn_error *err) {

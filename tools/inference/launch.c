@@ -61,7 +61,7 @@ static syn_status run_meta(launch *l, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- MPI ------------------------------------------------------------------------------------- */
+/* ---- MPI ---- */
 
 static void mpi_log(void *user, const char *sentence) {
     if (((const launch *)user)->failed) return; /* which is what it says */
@@ -145,7 +145,7 @@ static syn_status run_mpi(launch *l, syn_status before, syn_error *err) {
     return s;
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
+/* ---- All ---- */
 
 static syn_status make_graph(launch *l, syn_error *err) {
     const syn_trace **traces = syn_calloc((size_t)l->ranks, sizeof *traces);

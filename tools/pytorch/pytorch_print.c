@@ -1,5 +1,5 @@
-/* What a conversion of PyTorch traces met and did: tables for people, one JSON document for
-   programs. */
+/* What a conversion of PyTorch traces met and did: tables for people, one JSON
+   document for programs. */
 #include <inttypes.h>
 
 #include "syntorch/sink.h"

@@ -1,5 +1,5 @@
-/* What the parts of the validator share: the set being checked, and a check a file
-   (et_validate_*.c). */
+/* What the parts of the validator share: the set being checked, and a check
+   a file (et_validate_*.c). */
 #ifndef EXPORT_ET_VALIDATE_H
 #define EXPORT_ET_VALIDATE_H
 

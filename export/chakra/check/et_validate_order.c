@@ -26,8 +26,8 @@ typedef struct order_check {
     uint32_t *chain; /* of each collective: those of one chain follow each other in this order */
 } order_check;
 
-/* Whether node `to` waits for `from`, directly or not: goes back from it, never beyond the place of
-   `from`. */
+/* Whether node `to` waits for `from`, directly or not: goes back from it, never beyond the
+   place of `from`. */
 static bool reaches(search *s, uint32_t from, uint32_t to) {
     if (s->place[from] >= s->place[to]) return false;
     const uint32_t mark = ++s->n_searches;

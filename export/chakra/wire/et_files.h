@@ -1,5 +1,5 @@
-/* Which files make up a set of execution traces: <prefix>.<rank>.et and
-   <prefix>.comm_group.json. */
+/* Which files make up a set of execution traces:
+   <prefix>.<rank>.et and <prefix>.comm_group.json. */
 #ifndef EXPORT_ET_FILES_H
 #define EXPORT_ET_FILES_H
 
@@ -35,8 +35,8 @@ void syn__et_files_close(syn__et_files *files);
 int32_t syn__et_rank_of(const char *path, size_t *prefix_bytes);
 /* The prefix's length, also of "prefix.et" and of "prefix" itself. */
 size_t syn__et_prefix_bytes(const char *path);
-/* The group file that belongs to a rank's file, if it exists; NULL for other names. The
-   caller's. */
+/* The group file that belongs to a rank's file, if it exists; NULL for other
+   names. The caller's. */
 syn_status syn__et_groups_beside(const char *path, char **out, syn_error *err) SYN_MUST_USE;
 
 /* ---- Names of a set that is written ---- */

@@ -1,5 +1,5 @@
-/* From the ids of a file's nodes to the nodes: open addressing, with the ids where the nodes
-   are. */
+/* From the ids of a file's nodes to the nodes: open addressing, with the ids where
+   the nodes are. */
 #ifndef EXPORT_ET_IDS_H
 #define EXPORT_ET_IDS_H
 

@@ -85,9 +85,9 @@ bool syn__et_attr_integer(const syn__et_attr *a, int64_t *out) {
     return true;
 }
 
-/* ---- Writing ----
+/* ---- Writing ---- */
 
-   Plain proto3 fields are left out when they hold their default; a oneof member never is. */
+/* Plain proto3 fields are left out when they hold their default; a oneof member never is. */
 
 static size_t str_bytes(syn__str s) {
     return 1 + syn__et_varint_bytes(s.bytes) + s.bytes;

@@ -127,8 +127,8 @@ typedef struct syn__et_meta {
 void syn__et_put_node(syn__buf *buf, const syn__et_node *node);
 void syn__et_put_meta(syn__buf *buf, const syn__et_meta *meta);
 
-/* Owns what decoding or parsing needs; records point into it and into the input until the next
-   call. */
+/* Owns what decoding or parsing needs; records point into it and into the input until
+   the next call. */
 typedef struct syn__et_decoder {
     uint64_t *deps[2]; /* ctrl, data */
     size_t n_deps[2], cap_deps[2];
@@ -151,8 +151,8 @@ void syn__et_json_meta(syn_sink *sink, const syn__et_meta *meta);
 void syn__et_json_list(syn_sink *sink, uint32_t field, syn__str payload);
 void syn__et_json_base64(syn_sink *sink, syn__str bytes); /* with quotes */
 
-/* Reads a scalar of the oneof field from the JSON token just read: bits, or text appended to
-   `text`. */
+/* Reads a scalar of the oneof field from the JSON token just read: bits, or text
+   appended to `text`. */
 syn_status syn__et_parse_scalar(syn_json *json, uint32_t field, uint64_t *bits, syn__buf *text);
 /* Reads a JSON array, whose ARRAY_BEGIN was just read, into the list's wire form. */
 syn_status syn__et_parse_list(syn_json *json, uint32_t field, syn__buf *out);

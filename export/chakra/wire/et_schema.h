@@ -1,5 +1,5 @@
-/* A second reader of execution traces, which shares nothing with ours: protobuf-c's generated
-   code. */
+/* A second reader of execution traces, which shares nothing with ours:
+   protobuf-c's generated code. */
 #ifndef EXPORT_ET_SCHEMA_H
 #define EXPORT_ET_SCHEMA_H
 

@@ -41,8 +41,8 @@ void syn__et_put_str(syn__buf *buf, uint32_t field, syn__str s);
 
 /* ---- Reading ---- */
 
-/* Walks the fields of one message. `why` is NULL or what is wrong at `cur`, as part of a
-   sentence. */
+/* Walks the fields of one message. `why` is NULL or what is wrong at `cur`, as part
+   of a sentence. */
 typedef struct syn__et_reader {
     const char *cur, *end;
     const char *why;

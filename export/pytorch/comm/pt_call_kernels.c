@@ -5,8 +5,8 @@
    coalescing managers) start when the group ends, outside of all of them: such a kernel carries
    the calls of its thread that still lack one, have begun when it was launched and are of its kind.
    It stands for the first of them, sends before receives; each other one gets an op of its own that
-   takes no time, behind the kernel on its stream. Further kernels that the same op launches are
-   computation. */
+   takes no time, behind the kernel on its stream. Further kernels that the same op
+   launches are computation. */
 #include "export/pytorch/comm/pt_calls.h"
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/memory.h"

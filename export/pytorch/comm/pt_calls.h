@@ -60,8 +60,8 @@ syn_status syn__pt_calls_open(syn__pt_calls *calls, syn__pt_rank *rank,
                               syn_error *err) SYN_MUST_USE;
 void syn__pt_calls_close(syn__pt_calls *calls);
 /* Gives kernels to calls; one that several messages or collectives share gets further ops of no
-   duration behind it, one for each (pt_call_kernels.c). `own` grows by kernels that no call
-   explains. */
+   duration behind it, one for each (pt_call_kernels.c). `own` grows by kernels that
+   no call explains. */
 syn_status syn__pt_calls_kernels(syn__pt_calls *calls, uint32_t **own, size_t *n_own) SYN_MUST_USE;
 
 #ifdef __cplusplus

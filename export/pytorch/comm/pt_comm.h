@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Fills comms and groups; kind, bytes, group, peer, sequence of each. Tags are left to
-   syn__pt_set_agree. */
+/* Fills comms and groups; kind, bytes, group, peer, sequence of each. Tags are
+   left to syn__pt_set_agree. */
 syn_status syn__pt_find_comms(syn__pt_rank *rank, syn_pytorch_note *notes,
                               syn_error *err) SYN_MUST_USE;
 

@@ -72,8 +72,8 @@ static syn_status walk_tree(walk *w, uint32_t root) {
 }
 
 /* Which roots must be walked. A root below another adds nothing to what the other's walk finds, so
-   that only the highest matter; two roots on a circle of parents wait for each other, whatever the
-   rest. */
+   that only the highest matter; two roots on a circle of parents wait for each other,
+   whatever the rest. */
 typedef struct roots {
     const syn__converter *c;
     uint8_t *flags;

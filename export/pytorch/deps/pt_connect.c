@@ -12,8 +12,8 @@ static int64_t launched_at(const syn__pt_connector *c, const syn__pt_op *op) {
     return op->parent != SYN__PT_NONE ? c->when[op->parent] : SYN__PT_NO_NS;
 }
 
-/* An op without a start counts as begun with the op before it in its lane, or when it was launched.
- */
+/* An op without a start counts as begun with the op before it in its lane, or when
+   it was launched. */
 static syn_status date_ops(syn__pt_connector *c) {
     const syn__pt_rank *r = c->rank;
     int64_t *last = syn_malloc((r->n_lanes + 1) * sizeof *last);

@@ -11,8 +11,8 @@ extern "C" {
 /* Finds dependencies of the classes that the options want. Fills edges and waits. */
 syn_status syn__pt_connect(syn__pt_rank *rank, const syn_pytorch_options *options,
                            syn_error *err) SYN_MUST_USE;
-/* Fills first_dep, deps, order and ids; edges that close a cycle go to `dropped`, the rest is gone.
- */
+/* Fills first_dep, deps, order and ids; edges that close a cycle go to `dropped`, the
+   rest is gone. */
 syn_status syn__pt_order(syn__pt_rank *rank, syn_pytorch_note *notes, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus

@@ -69,8 +69,8 @@ static uint64_t event_tid(const syn__pt_aligner *a, uint32_t event) {
     return a->m->rank->device.events[event].tid;
 }
 
-/* Names that both files have: others cannot be paired, and would only stand between those that can.
- */
+/* Names that both files have: others cannot be paired, and would only stand between
+   those that can. */
 static syn_status find_common(const syn__pt_aligner *a, uint8_t **out) {
     const syn__pt_rank *r = a->m->rank;
     uint8_t *in = syn_calloc(a->m->names.n_entries + 1, 1);

@@ -277,8 +277,8 @@ void syn__pt_read_side_by_side(syn__pt_aligner *a, size_t h, size_t d) {
     if (elect(a, &h, &d)) read_on(a, h, d);
 }
 
-/* Sequence numbers count the ops that autograd records, in both files alike if they cover the same
-   steps. */
+/* Sequence numbers count the ops that autograd records, in both files alike if they cover
+   the same steps. */
 static bool has_sequences(syn__pt_aligner *a, size_t h_begin) {
     size_t n = 0, n_found = 0, n_device = 0;
     for (size_t h = h_begin; h < a->h_end; h++) {

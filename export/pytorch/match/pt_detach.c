@@ -5,8 +5,8 @@
    begins and ends in one of the library's. A message begins with its call and ends when the program
    has waited for it (pt_launch.c finds those). The observer keeps one stack of open ops a tid, so
    such ops are given a caller that was merely open when they began, and while they are open, ops of
-   the calling thread are given wrong callers as well. The device trace has the true threads and
-   times. */
+   the calling thread are given wrong callers as well. The device trace has the true
+   threads and times. */
 #include "export/pytorch/match/pt_match_steps.h"
 #include "export/pytorch/read/pt_names.h"
 #include "syntorch/memory.h"

@@ -30,8 +30,8 @@ static void credit(sweep *s, int64_t until_ns) {
     s->now_ns = until_ns;
 }
 
-/* Time passes: ops that ended are taken off. What overlaps in part counts for the one begun last.
- */
+/* Time passes: ops that ended are taken off. What overlaps in part counts for the
+   one begun last. */
 static void advance(sweep *s, int64_t to_ns) {
     while (s->depth > 0 && s->stack[s->depth - 1].end_ns <= to_ns) {
         credit(s, s->stack[s->depth - 1].end_ns);
@@ -232,8 +232,8 @@ static void link_work(const lookup *l, uint32_t work) {
     }
     if (e->external_id > 0)
         from = choose(l, syn__pt_map_get(&l->by_external, (uint64_t)e->external_id), e);
-    /* Ids that start anew are also those of an op that was not running when the work was launched.
-     */
+    /* Ids that start anew are also those of an op that was not running when the
+       work was launched. */
     if (from != SYN__PT_NONE && (call == SYN__PT_NONE || !(events[call].flags & SYN__PT_EVENT_TS) ||
                                  ran_at(&events[from], events[call].ts_ns))) {
         m->event_node[work] = m->event_node[from];

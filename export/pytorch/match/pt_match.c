@@ -220,8 +220,8 @@ static syn_status match_rf_ids(syn__pt_matcher *m) {
     return s;
 }
 
-/* Traces without "Record function id": some carry it as External id. Believed if nine of ten names
-   agree. */
+/* Traces without "Record function id": some carry it as External id. Believed if nine of
+   ten names agree. */
 static syn_status match_external(syn__pt_matcher *m, const syn__pt_map *by_external) {
     const syn__pt_host *h = &m->rank->host;
     uint64_t hits = 0, agree = 0;

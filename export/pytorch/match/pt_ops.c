@@ -202,8 +202,8 @@ static syn_status add_slice(maker *k, size_t slot) {
 
 /* ---- All ---- */
 
-/* The id of the name "[pytorch|profiler|execution_trace|ENDING]"; until schema 1.0.1 it was
-   "execution_graph". */
+/* The id of the name "[pytorch|profiler|execution_trace|ENDING]"; until schema 1.0.1
+   it was "execution_graph". */
 static uint32_t find_root(const maker *k, const char *ending) {
     static const char *const kinds[] = {"trace", "graph"};
     const syn_intern *names = &k->rank->host.names;

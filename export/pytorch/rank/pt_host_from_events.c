@@ -1,6 +1,6 @@
 /* Host nodes for want of a host trace: one for each CPU op of the device trace, called by the op
-   around it, with what Kineto writes of its inputs (shapes and types; no tensor ids, no outputs).
- */
+   around it, with what Kineto writes of its inputs (shapes and types; no tensor
+   ids, no outputs). */
 #include "export/pytorch/rank/pt_rank.h"
 #include "export/pytorch/read/pt_events.h"
 #include "export/pytorch/read/pt_reading.h"

@@ -144,8 +144,8 @@ typedef struct syn__pt_rank {
     syn__arena arena; /* texts and lists of groups */
 } syn__pt_rank;
 
-/* Opens and reads the files; device NULL: none; host NULL: nodes are made of the device's CPU ops.
- */
+/* Opens and reads the files; device NULL: none; host NULL: nodes are made of the
+   device's CPU ops. */
 syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *device,
                              const syn_pytorch_options *options, syn_pytorch_note *notes,
                              syn_error *err) SYN_MUST_USE;

@@ -44,8 +44,8 @@ static syn_status intern(reader *r, syn__str text, uint32_t *last, uint32_t *out
     return SYN_OK;
 }
 
-/* A number that may stand in quotes. False: the reader is broken, or the value is something else.
- */
+/* A number that may stand in quotes. False: the reader is broken, or the value
+   is something else. */
 static bool take_u64(syn__loose *l, uint64_t *out) {
     syn__str text;
     const syn__loose_kind kind = syn__loose_skip(l, &text);
@@ -66,8 +66,8 @@ static void take_field(syn__loose *l, uint64_t *out, uint32_t bit, uint32_t *has
     if (take_u64(l, out)) *has |= bit;
 }
 
-/* One of the seven attributes every node should have; *taken false for others, which are not read.
- */
+/* One of the seven attributes every node should have; *taken false for others, which
+   are not read. */
 static syn_status take_attribute(reader *r, syn__pt_host_node *n, syn__str name, bool *taken) {
     syn__loose *l = &r->loose;
     *taken = true;

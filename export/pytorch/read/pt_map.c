@@ -7,8 +7,8 @@
 #define MIN_SLOTS 64
 
 /* Multiplicative (Knuth 6.4); both halves of the key count, and both of the product, so that
-   neither keys in steps of a power of two nor keys that differ in their upper bits alone collide.
- */
+   neither keys in steps of a power of two nor keys that differ in their upper
+   bits alone collide. */
 static size_t first_slot(const syn__pt_map *map, uint64_t key) {
     const uint64_t product = (key ^ key >> 32) * UINT64_C(0x9E3779B97F4A7C15);
     return (size_t)(product ^ product >> 32) & (map->slots - 1);

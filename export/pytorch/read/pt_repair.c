@@ -1,6 +1,6 @@
 /* Damaged traces as valid JSON. A first pass finds the JSON objects of the file, a second one
-   writes what is wanted of them, element by element: one that proves unreadable was not written
-   yet. */
+   writes what is wanted of them, element by element: one that proves unreadable was
+   not written yet. */
 #include "export/pytorch/read/pt_repair.h"
 
 #include <string.h>

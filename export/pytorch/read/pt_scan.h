@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Reads JSON and Python's repr of it alike, without nesting: commas, colons and space are passed
-   over. */
+/* Reads JSON and Python's repr of it alike, without nesting: commas, colons and space
+   are passed over. */
 typedef struct syn__pt_scan {
     const char *cur, *end;
     bool is_key; /* the last string or word stands before a colon */

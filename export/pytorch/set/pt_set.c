@@ -1,6 +1,6 @@
 /* Makes the ranks of a set agree: groups get one number each, collectives and messages are matched
-   across ranks by sequence number, else in the order of their launches. What cannot be matched is
-   marked. */
+   across ranks by sequence number, else in the order of their launches. What cannot be
+   matched is marked. */
 #include <stdlib.h>
 
 #include "export/chakra/wire/et_node.h"

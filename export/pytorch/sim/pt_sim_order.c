@@ -192,8 +192,8 @@ static syn_status number(syn__pt_sim *sim, uint32_t *order, bool *complete, syn_
     return all ? SYN_OK : SYN_FAIL_NOMEM(err, n * sizeof(size_t), "the order of nodes");
 }
 
-/* The simulator has one slot for communication: what overlapped in a library's threads counts
-   once. */
+/* The simulator has one slot for communication: what overlapped in a library's
+   threads counts once. */
 static void take_turns(syn__pt_sim *sim) {
     int64_t until_us = INT64_MIN;
     for (size_t i = 0; i < sim->n_nodes; i++) {

@@ -10,15 +10,15 @@ extern "C" {
 
 /* Makes nodes, and edges by contraction of host work (pt_sim_links.c). */
 syn_status syn__pt_sim_link(syn__pt_sim *sim, syn_error *err) SYN_MUST_USE;
-/* Finds the delays, and what communication waits for as it was launched after it
-   (pt_sim_delay.c). */
+/* Finds the delays, and what communication waits for as it was launched
+   after it (pt_sim_delay.c). */
 syn_status syn__pt_sim_delay(syn__pt_sim *sim, syn_error *err) SYN_MUST_USE;
-/* Orders communication, numbers the nodes; n_real nodes and n_links edges are without delays
-   (pt_sim_order.c). */
+/* Orders communication, numbers the nodes; n_real nodes and n_links edges are
+   without delays (pt_sim_order.c). */
 syn_status syn__pt_sim_arrange(syn__pt_sim *sim, size_t n_real, size_t n_links,
                                syn_error *err) SYN_MUST_USE;
-/* Sorts by time; what has none (SYN__PT_NO_NS) stays behind what stands before it. *order is the
-   caller's. */
+/* Sorts by time; what has none (SYN__PT_NO_NS) stays behind what stands before it. *order
+   is the caller's. */
 syn_status syn__pt_sim_by_time(const int64_t *times, size_t n, uint32_t **order,
                                syn_error *err) SYN_MUST_USE;
 /* Lists of edges by one end: those of node i are at[first[i] .. first[i + 1]); first has room for

@@ -172,7 +172,7 @@ static syn_status local_open_group(syn_comm *comm, syn_group *group, syn_error *
 }
 
 static void local_abort(syn_comm *comm, const char *reason) {
-    char sentence[512];
+    char sentence[SYN_ERROR_TEXT];
     snprintf(sentence, sizeof sentence, "rank %d failed: %.480s", (int)comm->rank, reason);
     syn_local_world_abort(((syn__local *)comm)->world, sentence);
 }

@@ -72,7 +72,7 @@ struct syn_local_world {
     syn__local_rank *ranks;
     int32_t *stack; /* of the search: size entries */
     _Atomic bool dead;
-    char dead_text[512];
+    char dead_text[SYN_ERROR_TEXT];
 };
 
 typedef struct syn__local {

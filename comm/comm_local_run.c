@@ -17,7 +17,7 @@ typedef struct rank_thread {
 static void *run_rank(void *arg) {
     rank_thread *t = arg;
     syn_comm *comm = NULL;
-    char sentence[512];
+    char sentence[SYN_ERROR_TEXT];
     syn_status status = syn_comm_local_new(&comm, t->world, t->rank, &t->error);
     if (status == SYN_OK) status = t->rank_main(comm, t->arg, &t->error);
     if (status != SYN_OK && t->error.code == SYN_OK)

@@ -54,7 +54,7 @@ static void die_of_ended(syn_local_world *world, int32_t ended, int32_t waiter) 
 
 /* The chain first -> ... -> last -> first, found by following parents back from last. */
 static void die_of_cycle(syn_local_world *world, int32_t first, int32_t last) {
-    char sentence[512], place[SYN__PLACE_TEXT];
+    char sentence[SYN_ERROR_TEXT], place[SYN__PLACE_TEXT];
     const syn__turn *a = &world->ranks[first].awaited->turn, *b = &world->ranks[last].awaited->turn;
     if (world->ranks[last].parent == first && first != last && !syn__is_message(a->exchange.kind) &&
         !syn__is_message(b->exchange.kind)) {
@@ -194,7 +194,7 @@ static syn_status compare_calls(syn__local *self, const syn_request *r, syn_erro
         const syn_exchange *other = &shared->members[i].slots[r->turn.seq & 1];
         if (syn__exchange_equal(first, other)) continue;
         const syn__turn a = {*first, r->turn.seq}, b = {*other, r->turn.seq};
-        char sentence[512];
+        char sentence[SYN_ERROR_TEXT];
         syn__mismatch_text(group->ranks[0], &a, group->ranks[i], &b, sentence, sizeof sentence);
         return syn__local_fail(self->world, sentence, err);
     }

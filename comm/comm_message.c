@@ -20,7 +20,7 @@ syn_status syn__compare_ends(int32_t from, const syn__turn *send, int32_t to, co
     if (send->exchange.dtype == recv->exchange.dtype &&
         send->exchange.n_elems == recv->exchange.n_elems)
         return SYN_OK;
-    char sentence[512];
+    char sentence[SYN_ERROR_TEXT];
     syn__mismatch_text(from, send, to, recv, sentence, sizeof sentence);
     return SYN_FAIL(err, SYN_E_COMM, "%s", sentence);
 }

@@ -91,8 +91,8 @@ static void end_job(void) {
 
 static void mpi_abort(syn_comm *comm, const char *reason) {
     const syn__mpi *self = (syn__mpi *)comm;
-    char sentence[600];
-    snprintf(sentence, sizeof sentence, "rank %d failed: %.512s", (int)comm->rank, reason);
+    char sentence[SYN_ERROR_TEXT + 32];
+    snprintf(sentence, sizeof sentence, "rank %d failed: %s", (int)comm->rank, reason);
     if (self->log != NULL) self->log(self->log_arg, sentence);
     end_job();
 }

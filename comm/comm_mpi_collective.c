@@ -107,7 +107,7 @@ static syn_status compare_wires(const syn_group *group, const syn__mpi_wire *wir
     syn__turn first, other;
     turn_of(&wires[0], &first_group, &first);
     for (int32_t i = 1; i < group->size; i++) {
-        char sentence[512];
+        char sentence[SYN_ERROR_TEXT];
         turn_of(&wires[i], &other_group, &other);
         if (syn__exchange_equal(&first.exchange, &other.exchange)) continue;
         syn__mismatch_text(group->ranks[0], &first, group->ranks[i], &other, sentence,

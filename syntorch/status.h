@@ -51,10 +51,13 @@ typedef enum syn_status {
 #undef SYN_X
 } syn_status;
 
+#define SYN_ERROR_TEXT 512 /* bytes of a sentence */
+
 /* The first failure: its code, the sentence, and where in the source it was first seen. */
 typedef struct syn_error {
     syn_status code;
-    char text[512]; /* NUL-terminated, valid UTF-8 if its arguments were; cut with "..." */
+    char text[SYN_ERROR_TEXT]; /* NUL-terminated, valid UTF-8 if its arguments were; cut with "..."
+                                */
     const char *file;
     int line;
 } syn_error;

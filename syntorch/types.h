@@ -10,6 +10,7 @@ SYN_API_BEGIN
 #define SYN_MAX_INPUTS  16 /* of an op */
 #define SYN_MAX_OUTPUTS 4
 #define SYN_MAX_ATTRS   (4 + SYN_MAX_RANK) /* of an op; a list counts with all its entries */
+#define SYN_MAX_WORLD   (1 << 24)          /* ranks that a file may speak of */
 /* Bytes of a scope and of a tensor's name, NUL included: longer scopes are refused, names cut. */
 #define SYN_MAX_NAME 512
 

@@ -4,8 +4,7 @@
 
 #include "export/chakra/chakra_json.h"
 #include "export/chakra/wire/et_json_read.h"
-
-#define MAX_RANK ((1 << 24) - 1)
+#include "syntorch/types.h"
 
 typedef struct source {
     syn__et_json_reader in;
@@ -198,13 +197,13 @@ static syn_status put_rank(source *s) {
         if ((seen & member) != 0)
             return syn_json_fail(json, "the member \"%s\" is there twice", json->text);
         seen |= member;
-        if (member == 1) SYN_TRY(syn_json_expect_i64(json, "rank", 0, MAX_RANK, &number));
+        if (member == 1) SYN_TRY(syn_json_expect_i64(json, "rank", 0, SYN_MAX_WORLD - 1, &number));
         if (member == 2 && !syn_json_skip(json)) return syn__et_json_broken(&s->in);
         if ((seen & 12) == 12)
             return syn_json_fail(json, "a rank has both \"nodes\" and \"nodes_of\"");
         if (member == 4) SYN_TRY(put_nodes(s));
         if (member == 8) {
-            SYN_TRY(syn_json_expect_i64(json, "nodes_of", 0, MAX_RANK, &number));
+            SYN_TRY(syn_json_expect_i64(json, "nodes_of", 0, SYN_MAX_WORLD - 1, &number));
             SYN_TRY(put_nodes_of(s, number));
         }
     }

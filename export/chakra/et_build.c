@@ -99,7 +99,7 @@ static syn_status put_meta_attr(syn__et_builder *b, uint32_t rank, const syn__et
     syn_attribute entry[2];
     size_t n;
     if (syn__str_is(a->name, "world_size") && a->field == SYN__ET_INT64 && a->bits >= 1 &&
-        a->bits <= SYN__ET_MAX_WORLD && b->world_size == 0)
+        a->bits <= SYN_MAX_WORLD && b->world_size == 0)
         b->world_size = (int32_t)a->bits;
     if (syn__et_attr_to_graph(a, &b->arena, entry, &n) != SYN_OK)
         return SYN_FAIL_NOMEM(err, a->data.bytes, "an attribute");

@@ -27,8 +27,6 @@ syn_status syn__et_builder_finish(syn__et_builder *b, syn_graph **out, syn_error
 
 /* ---- Inside ---- */
 
-#define SYN__ET_MAX_WORLD (1 << 24) /* ranks that a file may speak of */
-
 typedef struct syn__et_group {
     uint32_t id;
     char *name; /* NULL until some file has it */

@@ -6,7 +6,7 @@
 #include "syntorch/memory.h"
 
 void syn__et_note_rank(syn__et_builder *b, int32_t rank) {
-    if (rank >= b->world_seen && rank < SYN__ET_MAX_WORLD) b->world_seen = rank + 1;
+    if (rank >= b->world_seen && rank < SYN_MAX_WORLD) b->world_seen = rank + 1;
 }
 
 static size_t position_of(const syn__et_builder *b, uint64_t id) {
@@ -29,7 +29,7 @@ static syn_status check_ranks(const char *where, uint32_t id, const int32_t *ran
     if (n == 0) return SYN_FAIL(err, SYN_E_FORMAT, "%.200s: group %" PRIu32 " is empty", where, id);
     int32_t max = -1;
     for (size_t i = 0; i < n; i++) {
-        if (ranks[i] < 0 || ranks[i] >= SYN__ET_MAX_WORLD)
+        if (ranks[i] < 0 || ranks[i] >= SYN_MAX_WORLD)
             return SYN_FAIL(err, SYN_E_FORMAT,
                             "%.200s: group %" PRIu32 " holds the impossible rank %d", where, id,
                             (int)ranks[i]);
@@ -155,9 +155,9 @@ static syn_status read_json_ranks(syn_json *json, int32_t **out, size_t *n, syn_
     while (syn_json_next(json) != SYN_JSON_ARRAY_END) {
         if (json->type == SYN_JSON_ERROR) return SYN_E_FORMAT;
         if (json->type != SYN_JSON_NUMBER || !json->is_integer || json->integer < 0 ||
-            json->integer >= SYN__ET_MAX_WORLD)
+            json->integer >= SYN_MAX_WORLD)
             return syn_json_fail(json, "a group's ranks must be integers from 0 to %d",
-                                 SYN__ET_MAX_WORLD - 1);
+                                 SYN_MAX_WORLD - 1);
         SYN_TRY(syn_grow(out, &cap, *n + 1, sizeof **out, err));
         (*out)[(*n)++] = (int32_t)json->integer;
     }

@@ -336,7 +336,8 @@ int32_t syn__et_peek_rank(const char *data, size_t bytes) {
     if (syn__et_read_message(&r, &message) && syn__et_decode_meta(&d, message, &meta) == SYN_OK) {
         for (size_t i = 0; i < meta.n_attrs; i++) {
             const syn__et_attr *a = &meta.attrs[i];
-            if (syn__str_is(a->name, "rank") && a->field == SYN__ET_INT64 && a->bits < 1 << 24)
+            if (syn__str_is(a->name, "rank") && a->field == SYN__ET_INT64 &&
+                a->bits < SYN_MAX_WORLD)
                 rank = (int32_t)a->bits;
         }
     }

@@ -178,7 +178,7 @@ static bool put_collective(syn__et_builder *b, const known *k, syn_node *out) {
     for (int r = 0; r < SYN_REDUCE_COUNT; r++) {
         if (strcmp(k->reduce, syn_reduce_name((syn_reduce)r)) == 0) out->reduce = r;
     }
-    if (k->root >= 0 && k->root < SYN__ET_MAX_WORLD) {
+    if (k->root >= 0 && k->root < SYN_MAX_WORLD) {
         out->root = (int32_t)k->root;
         syn__et_note_rank(b, out->root);
     }
@@ -187,7 +187,7 @@ static bool put_collective(syn__et_builder *b, const known *k, syn_node *out) {
 
 static bool put_message(syn__et_builder *b, bool is_send, const known *k, syn_node *out) {
     const int64_t peer = is_send ? k->dst : k->src;
-    if (peer < 0 || peer >= SYN__ET_MAX_WORLD) return false;
+    if (peer < 0 || peer >= SYN_MAX_WORLD) return false;
     out->comm = is_send ? SYN_COMM_SEND : SYN_COMM_RECV;
     out->peer = (int32_t)peer;
     out->tag = k->tag >= 0 && k->tag <= INT32_MAX ? (int32_t)k->tag : 0;

@@ -37,7 +37,7 @@ static syn_status take_message(reader *r, syn__buf *out) {
 
 static syn_status read_nodes_of(reader *r, rank_bytes *rank) {
     int64_t v;
-    SYN_TRY(syn_json_expect_i64(&r->in.json, "nodes_of", 0, (1 << 24) - 1, &v));
+    SYN_TRY(syn_json_expect_i64(&r->in.json, "nodes_of", 0, SYN_MAX_WORLD - 1, &v));
     rank->nodes_of = (int32_t)v;
     return SYN_OK;
 }
@@ -66,7 +66,7 @@ static syn_status read_metadata(reader *r, rank_bytes *rank) {
 
 static syn_status read_rank_number(reader *r, rank_bytes *rank) {
     int64_t v;
-    SYN_TRY(syn_json_expect_i64(&r->in.json, "rank", 0, (1 << 24) - 1, &v));
+    SYN_TRY(syn_json_expect_i64(&r->in.json, "rank", 0, SYN_MAX_WORLD - 1, &v));
     for (size_t i = 0; i < r->n_ranks; i++) {
         if (r->ranks[i].rank == v)
             return syn_json_fail(&r->in.json, "rank %" PRId64 " is there twice", v);

@@ -6,7 +6,6 @@
 
 #include "syntorch/memory.h"
 
-#define MAX_NS      4e18 /* fits int64 */
 #define LAST_STREAM 1000 /* higher streams share a lane */
 #define LAST_THREAD 1000000
 #define NO_SLICE    UINT32_MAX
@@ -15,7 +14,7 @@
 #define ROUNDED_NS 2000
 
 int64_t syn__whole_ns(double ns) {
-    return (int64_t)((ns < MAX_NS ? ns : MAX_NS) + 0.5);
+    return (int64_t)((ns < SYN__MAX_NS ? ns : SYN__MAX_NS) + 0.5);
 }
 
 /* ---- Lanes ---- */
@@ -35,7 +34,7 @@ static bool is_host_op(const syn_node *node, host_op *op) {
         if (strcmp(a->name, "tid") == 0) op->tid = a->i64;
         if (strcmp(a->name, "inclusive_dur") == 0) op->inclusive_us = a->i64;
     }
-    return op->tid >= 0 && op->inclusive_us >= 0 && op->inclusive_us < (int64_t)(MAX_NS / 1e3);
+    return op->tid >= 0 && op->inclusive_us >= 0 && op->inclusive_us < (int64_t)(SYN__MAX_NS / 1e3);
 }
 
 static uint32_t cut(int64_t number, uint32_t most) {

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_NS 4e18 /* of a measured time: fits int64 with room for sums */
-
 const char *syn__clock_name(syn__clock clock) {
     return clock == SYN__CLOCK_MEASURED    ? "measured"
            : clock == SYN__CLOCK_PREDICTED ? "predicted"
@@ -43,7 +41,7 @@ typedef struct scan {
 } scan;
 
 static bool known_time(double ns) {
-    return ns >= 0 && ns <= MAX_NS; /* false for NaN */
+    return ns >= 0 && ns <= SYN__MAX_NS; /* false for NaN */
 }
 
 static bool is_shown(const syn_node *node) {
@@ -136,7 +134,7 @@ static double since(const syn__timeline *t, double start_ns) {
 
 static syn_status find_base(scan *s) {
     syn__timeline *t = s->timeline;
-    double first_ns = MAX_NS;
+    double first_ns = SYN__MAX_NS;
     for (uint32_t k = 0; k < t->n_ranks; k++) {
         const uint32_t r = t->ranks[k];
         syn__walk_select(&s->walk, r);
@@ -147,7 +145,8 @@ static syn_status find_base(scan *s) {
                 first_ns = fmin(first_ns, node->start_ns);
         }
     }
-    if (first_ns >= LATE_NS && first_ns < MAX_NS) t->base_us = (int64_t)nearbyint(first_ns / 1e3);
+    if (first_ns >= LATE_NS && first_ns < SYN__MAX_NS)
+        t->base_us = (int64_t)nearbyint(first_ns / 1e3);
     return SYN_OK;
 }
 

@@ -19,6 +19,7 @@ typedef enum syn__clock {
     SYN__CLOCK_ORDER
 } syn__clock;
 #define SYN__CLOCK_ORDER_NS 1000.0
+#define SYN__MAX_NS         4e18 /* of any time: fits int64, and sums stay finite */
 
 const char *syn__clock_name(syn__clock clock);
 

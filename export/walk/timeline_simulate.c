@@ -7,8 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MAX_NS      4e18 /* no node takes longer: sums stay finite */
-#define MAX_STREAMS 64   /* higher streams share the last */
+#define MAX_STREAMS 64 /* higher streams share the last */
 #define NO_GROUP    UINT32_MAX
 #define NO_MESSAGE  SIZE_MAX
 #define NO_RANK     UINT32_MAX
@@ -75,7 +74,7 @@ static double duration(const simulation *s, const syn_node *node) {
     if (s->t->clock == SYN__CLOCK_ORDER) return SYN__CLOCK_ORDER_NS;
     const bool predicted = s->t->clock == SYN__CLOCK_PREDICTED;
     const double ns = predicted ? node->predicted_ns : syn_node_busy_ns(node);
-    return ns > 0 ? fmin(ns, MAX_NS) : 0;
+    return ns > 0 ? fmin(ns, SYN__MAX_NS) : 0;
 }
 
 static syn__course *course_of(const simulation *s, uint32_t index, uint32_t node) {

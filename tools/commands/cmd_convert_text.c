@@ -3,6 +3,7 @@
 
 #include "export/workload/text_workload.h"
 #include "syntorch/memory.h"
+#include "syntorch/types.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 #include "tools/inputs.h"
@@ -19,7 +20,7 @@ static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "FILE", "the text workload", 0, 0},
     {"output", CLI_TEXT, &args.output, "PREFIX",
      "writes PREFIX.<npu>.et and PREFIX.comm_group.json", 0, 0},
-    {"num_npus", CLI_INT, &args.npus, "N", "how many NPUs, and so files", 1, 16777216},
+    {"num_npus", CLI_INT, &args.npus, "N", "how many NPUs, and so files", 1, SYN_MAX_WORLD},
     {"num_passes", CLI_INT, &args.passes, "P", "how many training steps; default 1", 1, 1e9},
     {"compat", CLI_FLAG, &args.compat, NULL,
      "byte for byte what chakra_converter Text writes, which simulators may not run: collectives "

@@ -5,6 +5,7 @@
 #include "export/chakra/chakra_json.h"
 #include "export/chakra/file_kind.h"
 #include "export/chakra/wire/et_files.h"
+#include "syntorch/types.h"
 #include "tools/cli.h"
 #include "tools/commands/command.h"
 #include "tools/inputs.h"
@@ -23,7 +24,7 @@ static const cli_option options[] = {
     {"rank", CLI_INT, &args.rank, "R",
      "JSON of several ranks: the one to write. An .et: its rank, if its metadata does not say it; "
      "default: from its name",
-     -1, (1 << 24) - 1},
+     -1, SYN_MAX_WORLD - 1},
     {"compat", CLI_FLAG, &args.compat, NULL,
      "write what chakra_jsonizer writes: objects without separators, no JSON document; it does not "
      "convert back",
@@ -46,7 +47,7 @@ static const cli_program program = {
 static int32_t rank_of_name(const char *path) {
     size_t unused;
     const int32_t rank = syn__et_rank_of(path, &unused);
-    return rank < 0 || rank >= 1 << 24 ? 0 : rank;
+    return rank < 0 || rank >= SYN_MAX_WORLD ? 0 : rank;
 }
 
 static syn_status convert(const char *data, size_t bytes, bool json, syn_sink *out,

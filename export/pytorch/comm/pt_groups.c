@@ -9,9 +9,9 @@
 #include "export/pytorch/read/pt_scan.h"
 #include "export/pytorch/read/pt_tensors.h"
 #include "syntorch/memory.h"
+#include "syntorch/types.h"
 
-#define MAX_WORLD    ((int64_t)1 << 24) /* ranks in one group */
-#define MAX_UNPACKED 4                  /* times a description may be quoted */
+#define MAX_UNPACKED 4 /* times a description may be quoted */
 
 enum { FROM_NOWHERE, FROM_CALL, FROM_DEVICE, FROM_HOST };
 
@@ -100,7 +100,8 @@ static syn_status read_ranks(syn__pt_group_finder *f, syn__str text, int32_t **o
     for (char c = syn__pt_scan_next(&s, &token); c == 'w' || c == 's';
          c = syn__pt_scan_next(&s, &token)) {
         if (map && !s.is_key) continue;
-        if (!syn__pt_scan_i64(token, &v) || v < 0 || v >= MAX_WORLD || count == cap) return SYN_OK;
+        if (!syn__pt_scan_i64(token, &v) || v < 0 || v >= SYN_MAX_WORLD || count == cap)
+            return SYN_OK;
         (*out)[count++] = (int32_t)v;
     }
     bool doubles;
@@ -113,9 +114,9 @@ static syn_status count_up(syn__pt_group_finder *f, int64_t start, int64_t strid
                            int32_t **out, uint32_t *n) {
     *n = 0;
     *out = NULL;
-    if (size < 1 || size > MAX_WORLD || start < 0 || stride < 0 || (stride == 0 && size > 1))
+    if (size < 1 || size > SYN_MAX_WORLD || start < 0 || stride < 0 || (stride == 0 && size > 1))
         return SYN_OK;
-    if (start + syn__pt_mul_i64(stride, size - 1) >= MAX_WORLD) return SYN_OK;
+    if (start + syn__pt_mul_i64(stride, size - 1) >= SYN_MAX_WORLD) return SYN_OK;
     const size_t bytes = (size_t)size * sizeof **out;
     *out = (int32_t *)syn__arena_get(&f->rank->arena, bytes);
     if (*out == NULL) return SYN_FAIL_NOMEM(f->err, bytes, "the ranks of a group");
@@ -171,7 +172,7 @@ static syn_status merge(syn__pt_group_finder *f, uint32_t index, const described
         SYN_TRY(count_up(f, d->start, d->stride, d->size, &ranks, &n));
         if (n != 0) set_ranks(f, index, FROM_CALL, ranks, n);
     }
-    if (d->size <= 0 || d->size > MAX_WORLD) return SYN_OK;
+    if (d->size <= 0 || d->size > SYN_MAX_WORLD) return SYN_OK;
     if (g->size == 0) g->size = (uint32_t)d->size;
     else if (g->size != (uint32_t)d->size) count_clash(f, index);
     return SYN_OK;
@@ -205,7 +206,7 @@ static void set_member(syn__pt_group_finder *f, described *d, syn__str key, syn_
     else if (syn__str_is(key, "ranks")) d->ranks = value;
     else if (number && syn__str_is(key, "backend_id")) d->backend = v;
     else if (number && (syn__str_is(key, "group_size") || syn__str_is(key, "pg_size"))) d->size = v;
-    else if (number && v < MAX_WORLD && d->source == FROM_DEVICE) {
+    else if (number && v < SYN_MAX_WORLD && d->source == FROM_DEVICE) {
         if (syn__str_is(key, "rank") && f->rank->rank < 0) f->rank->rank = (int32_t)v;
         if (syn__str_is(key, "world_size") && f->rank->world_size < 0)
             f->rank->world_size = (int32_t)v;

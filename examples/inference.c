@@ -126,6 +126,7 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_err
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = (int32_t)args.tp}, err));
     SYN_TRY(syn_ctx_new(ctx, run.launch.device, comm, err));
     SYN_TRY(syn_ctx_set_threads(*ctx, run.launch.threads, err));
+    syn_ctx_set_hashing(*ctx, run.launch.want_hashes);
     if (run.weights) {
         syn_weights_reader *reader;
         SYN_TRY(syn_weights_reader_new(&reader, run.weights, err));

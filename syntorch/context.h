@@ -162,6 +162,9 @@ void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep
    ones back to a mark behind them. Steps, numbers of nodes and the trace's hash go on as if nothing
    had been dropped. What was started is waited for. Costs a pass over the rows that stay and go. */
 void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);
+/* Whether syn_forget goes over what it drops for the trace's hash; at first it does. Without, which
+   is faster, there is no hash once rows were dropped. */
+void syn_ctx_set_hashing(syn_ctx *ctx, bool hashing);
 /* Gives back the data of t and of all that shares its storage, unless that is pinned. */
 void syn_drop(syn_ctx *ctx, syn_tensor t);
 /* The data of t and of all that shares its storage stay, released or not, until as many syn_unpin

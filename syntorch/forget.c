@@ -35,7 +35,8 @@ void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep)
                           .first_tensor =
                               syn__first_row(&t->tensor_numbers, t->n_tensors, mark.tensor),
                           .texts = ctx->scopes,
-                          .n_texts = (size_t)ctx->n_scopes};
+                          .n_texts = (size_t)ctx->n_scopes,
+                          .hashed = !ctx->unhashed};
     const size_t n = t->n_tensors - what.first_tensor;
     bool *stays = syn_calloc(n + 1, sizeof *stays);
     if (!stays) {
@@ -46,4 +47,8 @@ void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep)
     what.stays = stays;
     if (syn__trace_drop(t, &what, &ctx->error) == SYN_OK) forget_params(ctx);
     syn_free(stays);
+}
+
+void syn_ctx_set_hashing(syn_ctx *ctx, bool hashing) {
+    ctx->unhashed = !hashing;
 }

@@ -75,6 +75,7 @@ typedef struct syn_trace {
         uint64_t nodes, tensors;
         uint32_t next_node, next_tensor; /* first rows that it is not over yet */
     } hashed;
+    bool unhashed;     /* rows were dropped that the hash did not go over */
     syn_group *groups; /* copies: a trace outlives its communicator */
     size_t n_groups, groups_cap;
     syn_intern texts, specs, layouts, blobs;
@@ -109,7 +110,8 @@ void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call);
 
 /* Hash over op, specs, attributes except seeds, inputs, groups, phase, step, scope, stream and
    parameter names of all rows that were ever made: equal for the same program on any device and
-   communicator, whatever was dropped (with the names that it had then). Not over times or data. */
+   communicator, whatever was dropped (with the names that it had then). Not over times or data. 0
+   where rows were forgotten without hashing (syn_ctx_set_hashing). */
 uint64_t syn_trace_hash(const syn_trace *trace);
 /* Memory held by the rows and tables. */
 size_t syn_trace_memory_bytes(const syn_trace *trace);

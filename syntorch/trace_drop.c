@@ -134,7 +134,7 @@ syn_status syn__trace_drop(syn_trace *t, const syn__dropping *what, syn_error *e
     const size_t n = t->n_tensors - what->first_tensor;
     struct names names = {0};
     size_t n_stay;
-    t->hashed = syn__trace_hash_rows(t);
+    if (what->hashed) t->hashed = syn__trace_hash_rows(t);
     SYN_TRY(keep_names(t, what, &n_stay, err));
     SYN_TRY(reserve_runs(&t->node_numbers, 1, err));
     SYN_TRY(reserve_runs(&t->tensor_numbers, n_stay + 1, err));
@@ -146,6 +146,7 @@ syn_status syn__trace_drop(syn_trace *t, const syn__dropping *what, syn_error *e
     if (moved && stay) { /* nothing below can fail */
         drop_tensors(t, what, moved, stay);
         drop_nodes(t, what->first_node);
+        t->unhashed = t->unhashed || !what->hashed;
         t->hashed.next_node = (uint32_t)t->n_nodes;
         t->hashed.next_tensor = (uint32_t)t->n_tensors;
         sweep(t, what, &names);

@@ -56,6 +56,7 @@ struct syn_trace_hashed syn__trace_hash_rows(const syn_trace *trace) {
 }
 
 uint64_t syn_trace_hash(const syn_trace *trace) {
+    if (trace->unhashed) return 0;
     const struct syn_trace_hashed h = syn__trace_hash_rows(trace);
     const uint64_t all[3] = {h.tensors, h.nodes, trace->step};
     return syn_hash(all, sizeof all, 0);

@@ -22,6 +22,7 @@ typedef struct syn__dropping {
                           that stay must */
     uint32_t *texts;   /* ids held elsewhere, which may change */
     size_t n_texts;
+    bool hashed; /* the hash goes over all rows first */
 } syn__dropping;
 /* Drops rows. What stays of them is, for the trace, made by none of its nodes; its name stays. */
 syn_status syn__trace_drop(syn_trace *trace, const syn__dropping *what,

@@ -281,6 +281,25 @@ static void test_constant_memory(void) {
     }
 }
 
+/* Without hashing there is no hash once a row went, and all else is the same. */
+static void test_without_hashing(void) {
+    struct loop all = loop_new(SYN_DEVICE_META), part = loop_new(SYN_DEVICE_META);
+    syn_ctx_set_hashing(part.ctx, false);
+    const syn_trace *a = syn_ctx_trace(all.ctx), *t = syn_ctx_trace(part.ctx);
+    for (int i = 0; i < 6; i++) {
+        loop_step(&all, i);
+        loop_step(&part, i);
+        if (i == 0) CHECK(syn_trace_hash(t) == syn_trace_hash(a));
+        if (i == 3) syn_forget(part.ctx, part.mark, &part.x, 1);
+        if (i >= 3) CHECK_INT(syn_trace_hash(t), 0);
+        if (i == 4) syn_ctx_set_hashing(part.ctx, true); /* which brings nothing back */
+    }
+    CHECK_INT(t->n_nodes, 9);
+    CHECK_MSG(trace_difference(t, a) == 0, "number %u", trace_difference(t, a));
+    syn_ctx_free(all.ctx);
+    syn_ctx_free(part.ctx);
+}
+
 /* Memory runs out wherever it can: the context has failed, and what it recorded is sound. */
 static void test_out_of_memory(void) {
     bool done = false;
@@ -307,6 +326,7 @@ static const test_case cases[] = {
     {"random programs", test_random_programs},
     {"window as graph", test_window_as_graph},
     {"constant memory", test_constant_memory},
+    {"without hashing", test_without_hashing},
     {"out of memory", test_out_of_memory},
 };
 TEST_MAIN(cases)

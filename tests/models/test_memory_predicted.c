@@ -103,8 +103,7 @@ static syn_status run_bert(const struct job *job, syn_ctx *ctx, const syn_group 
     (void)syn_bert_mlm(bert, hidden, ZEROS(ctx, SYN_I32, 3));
     note(memory, ctx);
     syn_model_free(bert);
-    const syn_status s = syn_ctx_status(ctx);
-    return s == SYN_OK ? s : SYN_FAIL(err, s, "%s", syn_ctx_error(ctx)->text);
+    return syn_ctx_check(ctx, err);
 }
 
 static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {

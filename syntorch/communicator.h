@@ -52,7 +52,7 @@ typedef struct syn_exchange {
 } syn_exchange;
 
 /* When an operation ran; a message runs from its start. Of what was waited for at once only wait_ns
-   is told. */
+   is known. */
 typedef struct syn_exchange_times {
     uint64_t begin_ns, end_ns; /* of the monotonic clock */
     uint64_t wait_ns;          /* of that, waiting for other ranks; 0 if not measured */
@@ -71,7 +71,7 @@ typedef struct syn_comm_ops {
     void (*close_group)(syn_comm *comm, syn_group *group);
     /* Starts *exchange, which is copied; its buffers are the communicator's until it was waited
        for. Fails, and has then started nothing, for arguments that no rank could mean and when
-       memory or threads are out; failures of the operation are told by wait. */
+       memory or threads are out; wait returns failures of the operation. */
     syn_status (*start)(syn_comm *comm, const syn_exchange *exchange, syn_request **request,
                         syn_error *err);
     /* Waits until it is done, or has failed, and ends the request either way. times may be NULL. */

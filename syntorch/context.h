@@ -12,9 +12,10 @@
 
 SYN_API_BEGIN
 
-/* A tensor of a context. Passed by value, never freed by users; id 0 is poisoned. `tag` tells
-   contexts apart: all that takes a tensor refuses that of another context, which is then the
-   context's failure (spec, dim and contiguous, which cannot fail, take it for the poisoned one). */
+/* A tensor of a context. Passed by value, never freed by users; id 0 is poisoned. `tag` is
+   its context's: what takes a tensor refuses that of another context, which is then a failure of
+   the context it was given to (spec, dim and contiguous, which cannot fail, take it for the
+   poisoned one). */
 typedef struct syn_tensor {
     uint32_t id, tag;
 } syn_tensor;
@@ -38,17 +39,17 @@ const syn_trace *syn_ctx_trace(const syn_ctx *ctx);
 bool syn_ctx_has_data(const syn_ctx *ctx);
 syn_comm *syn_ctx_comm(const syn_ctx *ctx);
 int32_t syn_ctx_rank(const syn_ctx *ctx);
-/* The communicator's own group of a recorded node, through which rules that build gradients call
-   it; NULL if the row has none, or the communicator does not know it. */
+/* The group that a recorded communication went over, to call others over it (a gradient's); NULL
+   if the node has none, or the communicator does not know it any more. */
 const syn_group *syn_ctx_group(const syn_ctx *ctx, uint32_t node);
 /* How many threads this rank's kernels share, the caller's among them; at first 1. OpenBLAS must
    then use one thread a call (ops/blas.h). Does nothing on meta. */
 syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) SYN_MUST_USE;
 
-/* With overlap (at first without), collectives with a result and receives are started when their
-   op is called, and the next ops run meanwhile. What an op, a read or a write needs of it is waited
-   for then; what it uses stays pinned until that. Rows are the same either way, but for their
-   times, which are known when it was waited for. */
+/* With overlap (at first it is off), collectives with a result and receives are started when their
+   op is called, and the next ops run meanwhile. The first op, read or write that needs their result
+   waits for it; until then what they use stays pinned. Rows are the same either way, but for their
+   times, which are known after that wait. */
 void syn_ctx_set_overlap(syn_ctx *ctx, bool overlap);
 /* Waits for all that was started, and until the device has done what was asked of it, as reading a
    tensor does; the times of all ops are known then. */
@@ -143,12 +144,13 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
    failure is the context's failure. */
 syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data,
                             size_t bytes) SYN_MUST_USE;
-/* The newest version of the parameter of that name, the first made; poisoned if there is none.
-   Looks at every parameter. */
+/* The newest version of the parameter of that name (of several, of the first made); poisoned if
+   there is none. Looks at every parameter. */
 syn_tensor syn_find_param(const syn_ctx *ctx, const char *name);
 
 /* Memory: syn_release gives back all data of tensors made after the mark, except those of `keep`
-   and what is pinned. On meta, where there is none, it is counted and missed the same. */
+   and what is pinned. Meta has no data, but counts its bytes and refuses what was released all the
+   same. */
 typedef struct syn_mark {
     uint32_t tensor, node; /* numbers of the next to be made */
 } syn_mark;
@@ -170,7 +172,7 @@ void syn_drop(syn_ctx *ctx, syn_tensor t);
 /* The data of t and of all that shares its storage stay, released or not, until as many syn_unpin
    as syn_pin; what was released meanwhile goes with the last. For those who still need what its
    maker is done with: a transfer under way, a gradient. Pinning what has no data any more, or
-   unpinning what is not pinned, is the context's failure; both do their work after one, too. */
+   unpinning what is not pinned, is the context's failure. Both work in a failed context, too. */
 void syn_pin(syn_ctx *ctx, syn_tensor t);
 void syn_unpin(syn_ctx *ctx, syn_tensor t);
 /* Most bytes of tensor data ever in use at once, in the sizes that buffers have (at most a

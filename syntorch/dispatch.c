@@ -1,5 +1,5 @@
-/* The one door: check inputs, infer shapes, append the rows and, unless on meta, run and time the
-   kernel. Nothing else records a node or runs a kernel. */
+/* The door (dispatch.h): check inputs, infer shapes, append the rows and, unless on meta, run and
+   time the kernel. */
 #include <string.h>
 
 #include "syntorch/context_private.h"

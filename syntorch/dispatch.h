@@ -1,4 +1,5 @@
-/* The door, for op builders alone. */
+/* The door: the one function that op builders end in. Nothing else records a node or runs a
+   kernel. */
 #ifndef SYNTORCH_DISPATCH_H
 #define SYNTORCH_DISPATCH_H
 

@@ -60,8 +60,9 @@ struct syn_call {
     syn_workers *workers; /* threads for the kernel; NULL: the caller's alone */
     void *device;         /* of the backend (backend.h): a stream, say */
     syn_error *err;
-    /* What a communication kernel leaves to the door: the exchange to start, and what to do when it
-       is done (NULL: nothing). `scratch` (of syn_malloc, or NULL) is freed after that. */
+    /* A communication kernel moves nothing itself. It says here what its caller is to exchange with
+       other ranks, and what to do when that is done (NULL: nothing). `scratch` (of syn_malloc, or
+       NULL) is freed after that. */
     syn_exchange exchange;
     void (*finish)(syn_call *call);
     void *scratch;

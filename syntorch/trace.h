@@ -1,8 +1,8 @@
-/* A trace: what the door records of one rank. Rows of two tables, nodes (op calls) and tensors,
+/* A trace: the ops that one rank called. Rows of two tables, nodes (op calls) and tensors,
    with everything of variable length in shared arrays and everything repeated interned. A node may
    only use tensors that exist, so row order is a topological order. Rows outlive the data, until
-   syn_forget drops them: those behind then move up. A row's number, which counts all rows of its
-   table that were ever made, stays; without gaps it is the row. */
+   syn_forget drops them: those behind then move up. A row also has a number, which counts all rows
+   of its table that were ever made and never changes; until one is dropped the two are equal. */
 #ifndef SYNTORCH_TRACE_H
 #define SYNTORCH_TRACE_H
 

@@ -77,8 +77,7 @@ void hand_make(hand *h, const hand_op *rows, size_t n) {
     r->n_ops = n;
     r->n_lanes = 8;
     for (uint32_t i = 0; i < 8; i++)
-        h->lanes[i] =
-            (syn__pt_lane){.device = i >= 2, .stream = 5 + (int64_t)i, .root = SYN__PT_NONE};
+        h->lanes[i] = (syn__pt_lane){.device = i >= 2, .stream = 5 + (int64_t)i};
     for (size_t i = 0; i < n; i++) {
         hand_deps(h, i, rows[i].deps);
         hand_one(h, &rows[i], i);

@@ -17,6 +17,8 @@ typedef struct maker {
     syn__pt_map host_lanes, library_lanes, device_lanes;
     int64_t *busy_until; /* per lane of a library, else INT64_MIN */
     size_t n_busy, busy_cap;
+    uint32_t *roots; /* per lane: the op that is the thread's root, SYN__PT_NONE */
+    size_t roots_cap;
     uint32_t *node_op;      /* per host node */
     uint32_t *first, *work; /* device events by host node: slices, then those of none */
     uint32_t process_name, thread_name, process_op;
@@ -28,7 +30,9 @@ static syn_status add_lane(maker *k, const syn__pt_lane *lane, uint32_t *out) {
         return SYN_FAIL(k->m->err, SYN_E_UNSUPPORTED, "%.200s: more than %zu threads and streams",
                         r->host_input.name, MAX_LANES);
     SYN_TRY(syn_grow(&r->lanes, &r->lanes_cap, r->n_lanes + 1, sizeof *r->lanes, k->m->err));
+    SYN_TRY(syn_grow(&k->roots, &k->roots_cap, r->n_lanes + 1, sizeof *k->roots, k->m->err));
     *out = (uint32_t)r->n_lanes;
+    k->roots[*out] = SYN__PT_NONE;
     r->lanes[r->n_lanes++] = *lane;
     return SYN_OK;
 }
@@ -43,8 +47,7 @@ static syn_status lane_of(maker *k, syn__pt_map *map, uint64_t key, const syn__p
 }
 
 static syn_status host_lane(maker *k, uint64_t tid, uint32_t *out) {
-    const syn__pt_lane lane = {
-        .tid = (uint32_t)tid, .device_id = -1, .stream = -1, .root = SYN__PT_NONE};
+    const syn__pt_lane lane = {.tid = (uint32_t)tid, .device_id = -1, .stream = -1};
     return lane_of(k, &k->host_lanes, tid, &lane, out);
 }
 
@@ -54,8 +57,7 @@ static syn_status library_lane(maker *k, uint32_t event, uint32_t *out) {
     const syn__pt_event *e = &k->rank->device.events[event];
     int64_t tid = 0;
     (void)syn__loose_i64(syn__pt_device_name(&k->rank->device, e->tid), &tid);
-    const syn__pt_lane lane = {
-        .tid = (uint32_t)tid, .device_id = -1, .stream = -1, .root = SYN__PT_NONE};
+    const syn__pt_lane lane = {.tid = (uint32_t)tid, .device_id = -1, .stream = -1};
     for (uint64_t i = 0; i < MAX_BESIDE; i++) {
         SYN_TRY(lane_of(k, &k->library_lanes, i << 32 | e->tid, &lane, out));
         SYN_TRY(syn_grow(&k->busy_until, &k->busy_cap, k->rank->n_lanes, sizeof *k->busy_until,
@@ -68,8 +70,7 @@ static syn_status library_lane(maker *k, uint32_t event, uint32_t *out) {
 }
 
 static syn_status device_lane(maker *k, const syn__pt_event *e, uint32_t *out) {
-    const syn__pt_lane lane = {
-        .device = true, .device_id = e->device, .stream = e->stream, .root = SYN__PT_NONE};
+    const syn__pt_lane lane = {.device = true, .device_id = e->device, .stream = e->stream};
     const uint64_t key = ((uint64_t)(uint32_t)e->device << 32) ^ (uint64_t)e->stream;
     return lane_of(k, &k->device_lanes, key, &lane, out);
 }
@@ -106,7 +107,7 @@ static bool is_root(const maker *k, uint32_t node) {
    thread's root, else the process's. */
 static void set_parent(maker *k, uint32_t node, syn__pt_op *op) {
     const uint32_t p = k->m->parent[node];
-    syn__pt_lane *lane = &k->rank->lanes[op->lane];
+    const uint32_t root = k->roots[op->lane];
     if (p != SYN__PT_NONE && !k->m->detached[node]) {
         const uint32_t parent = k->node_op[p];
         if (is_root(k, p) || k->rank->ops[parent].lane == op->lane) {
@@ -115,7 +116,7 @@ static void set_parent(maker *k, uint32_t node, syn__pt_op *op) {
         }
         syn__pt_note_host(k->m->rank, k->m->notes, SYN_PYTORCH_ANOMALY_FOREIGN_PARENT, node);
     }
-    op->parent = lane->root != SYN__PT_NONE ? lane->root : k->process_op;
+    op->parent = root != SYN__PT_NONE ? root : k->process_op;
 }
 
 static syn_status add_host(maker *k, uint32_t node) {
@@ -142,8 +143,8 @@ static syn_status add_host(maker *k, uint32_t node) {
         SYN_TRY(add_op(k, &op));
     } else {
         set_parent(k, node, &op);
-        if (n->name == k->thread_name && r->lanes[op.lane].root == SYN__PT_NONE)
-            r->lanes[op.lane].root = index;
+        if (n->name == k->thread_name && k->roots[op.lane] == SYN__PT_NONE)
+            k->roots[op.lane] = index;
         SYN_TRY(add_op(k, &op));
     }
     k->node_op[node] = index;
@@ -276,6 +277,7 @@ syn_status syn__pt_make_ops(syn__pt_matcher *m) {
     syn__pt_map_free(&k.host_lanes);
     syn__pt_map_free(&k.library_lanes);
     syn_free(k.busy_until);
+    syn_free(k.roots);
     syn__pt_map_free(&k.device_lanes);
     syn_free(k.node_op);
     syn_free(k.first);

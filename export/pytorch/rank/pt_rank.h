@@ -64,7 +64,6 @@ typedef struct syn__pt_lane {
     uint32_t tid;      /* host: "tid" of the host trace as a number, cut to 32 bits */
     int32_t device_id; /* device: which */
     int64_t stream;    /* device: which; -1 unknown */
-    uint32_t root;     /* host: the op that is the thread's root, SYN__PT_NONE */
 } syn__pt_lane;
 
 typedef struct syn__pt_edge {

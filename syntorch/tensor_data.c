@@ -31,6 +31,25 @@ void *syn__data(const syn_storage *storage, const syn_operand *operand) {
            operand->offset * (int64_t)syn_dtype_bytes((syn_dtype)operand->spec.dtype);
 }
 
+/* Asks for copies of all elements, of those side by side in one. */
+static syn_status copy_out(syn_ctx *ctx, const syn_operand *o, const char *data, char *buf,
+                           size_t bytes) {
+    const size_t elem = syn_dtype_bytes((syn_dtype)o->spec.dtype);
+    int64_t index[SYN_MAX_RANK] = {0}, run = 1; /* elements side by side, of the dimensions from */
+    int outer = o->spec.rank;                   /* this one on */
+    while (outer > 0 && (o->strides[outer - 1] == run || o->spec.dims[outer - 1] == 1))
+        run *= o->spec.dims[--outer];
+    const size_t run_bytes = (size_t)run * elem;
+    for (char *to = buf, *end = to + bytes; to < end; to += run_bytes) {
+        int64_t at = 0;
+        for (int d = 0; d < outer; d++) at += index[d] * o->strides[d];
+        SYN_TRY(ctx->backend->copy_out(ctx->device, to, data + at * (int64_t)elem, run_bytes,
+                                       &ctx->error));
+        for (int d = outer - 1; d >= 0 && ++index[d] == o->spec.dims[d]; d--) index[d] = 0;
+    }
+    return SYN_OK;
+}
+
 syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) {
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     const uint32_t row = syn__own_row(ctx, t, "read");
@@ -48,20 +67,10 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
                         "tensor %u has %llu bytes, but %zu were asked for", t.id,
                         (unsigned long long)syn_spec_bytes(&o.spec), bytes);
-    const size_t elem = syn_dtype_bytes((syn_dtype)o.spec.dtype);
-    int64_t index[SYN_MAX_RANK] = {0}, run = 1; /* elements side by side, of the dimensions from */
-    int outer = o.spec.rank;                    /* this one on */
-    while (outer > 0 && (o.strides[outer - 1] == run || o.spec.dims[outer - 1] == 1))
-        run *= o.spec.dims[--outer];
-    const size_t run_bytes = (size_t)run * elem;
-    for (char *to = buf, *end = to + bytes; to < end; to += run_bytes) {
-        int64_t at = 0;
-        for (int d = 0; d < outer; d++) at += index[d] * o.strides[d];
-        SYN_TRY(ctx->backend->copy_out(ctx->device, to, data + at * (int64_t)elem, run_bytes,
-                                       &ctx->error));
-        for (int d = outer - 1; d >= 0 && ++index[d] == o.spec.dims[d]; d--) index[d] = 0;
-    }
-    return ctx->backend->sync(ctx->device, &ctx->error);
+    const syn_status copied = copy_out(ctx, &o, data, buf, bytes);
+    /* always: copies before one that failed must not write to the caller's buffer later */
+    const syn_status synced = ctx->backend->sync(ctx->device, &ctx->error);
+    return copied == SYN_OK ? synced : copied;
 }
 
 /* Whether a row is what its storage was made for, or a new version of that: no view. */

@@ -39,6 +39,7 @@ struct far {
 
 static int n_open, n_buffers;
 static const char *failing; /* the member that fails, or NULL */
+static int good_copies;     /* out, before one fails */
 
 static bool fails(const char *member) {
     return failing && strcmp(failing, member) == 0;
@@ -118,7 +119,8 @@ static void run_copy_out(struct work *work) {
 
 static syn_status far_copy_out(void *device, void *to, const void *from, size_t bytes,
                                syn_error *err) {
-    if (fails("copy_out")) return SYN_FAIL(err, SYN_E_IO, "the far device gives nothing");
+    if (fails("copy_out") && good_copies-- <= 0)
+        return SYN_FAIL(err, SYN_E_IO, "the far device gives nothing");
     struct work *work = ask(device, run_copy_out);
     work->from = from;
     work->to = to;
@@ -418,6 +420,27 @@ static void test_what_fails(void) {
     CHECK_STR(err.text, "there is no far device");
 }
 
+/* After a read that failed the buffer is the caller's alone. */
+static void test_a_read_that_fails_half_way(void) {
+    const float data[6] = {1, 2, 3, 4, 5, 6};
+    const syn_spec spec = {SYN_F32, 2, {2, 3}};
+    for (int good = 0; good < 6; good++) {
+        float back[6];
+        syn_ctx *ctx = far_ctx();
+        const syn_tensor x = syn_input(ctx, "x", &spec, data);
+        const syn_tensor turned = syn_permute(ctx, x, (const int[]){1, 0}, 2);
+        failing = "copy_out";
+        good_copies = good;
+        CHECK_INT(syn_tensor_read(ctx, turned, back, sizeof back), SYN_E_IO);
+        failing = NULL;
+        good_copies = 0;
+        CHECK_STR(syn_ctx_error(ctx)->text, "the far device gives nothing");
+        for (int i = 0; i < 6; i++) back[i] = -1; /* the caller's next use of it */
+        syn_ctx_free(ctx);
+        for (int i = 0; i < 6; i++) CHECK(back[i] == -1);
+    }
+}
+
 static const test_case cases[] = {
     {"values travel", test_values_travel},
     {"parameters", test_parameters},
@@ -426,5 +449,6 @@ static const test_case cases[] = {
     {"times of what was forgotten", test_times_of_what_was_forgotten},
     {"no kernel", test_no_kernel},
     {"what fails", test_what_fails},
+    {"a read that fails half-way", test_a_read_that_fails_half_way},
 };
 TEST_MAIN(cases)

@@ -43,11 +43,11 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name,
    GPT-2's n_layer|num_hidden_layers, n_embd|hidden_size, n_head|num_attention_heads,
    n_positions|max_position_embeddings (or n_ctx), vocab_size; with defaults
    n_inner|intermediate_size (4 n_embd), layer_norm_epsilon|layer_norm_eps, initializer_range,
-   activation_function|hidden_act, tie_word_embeddings, eos_token_id, pad_token_id; ids outside the
-   vocabulary never end a text.
+   activation_function (a hidden_act is ignored, as transformers does), tie_word_embeddings,
+   eos_token_id, pad_token_id; ids outside the vocabulary never end a text.
    BERT's vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size,
    max_position_embeddings; with defaults type_vocab_size, hidden_act, layer_norm_eps,
-   initializer_range, pad_token_id, tie_word_embeddings. */
+   initializer_range, pad_token_id, tie_word_embeddings; an activation_function is ignored. */
 syn_status syn_model_config_load(syn_model_config *config, const char *path,
                                  syn_error *err) SYN_MUST_USE;
 syn_status syn_model_config_parse(syn_model_config *config, const char *name, const char *json,

@@ -175,7 +175,6 @@ static const syn__setting rows[] = {
     SYN__ROW_F64("layer_norm_eps", 0, SYN__AT(norm_epsilon), 0, 0.1),
     SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10),
     SYN__ROW_ACTIVATION("activation_function", SYN__SAVED),
-    SYN__ROW_ACTIVATION("hidden_act", 0),
     SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)),
     SYN__ROWS_ENDING,
     /* What GPT-2's file format can ask for and this model does not do. */

@@ -52,6 +52,21 @@ static void hub_file_is_the_preset(void) {
     CHECK(same(&file, &preset));
 }
 
+/* The same the other way round: a BertConfig has a hidden_act. */
+static void activation_function_is_ignored(void) {
+    syn_model_config c;
+    syn_error err = {0};
+    CHECK_OK(config_parse(&c, small_with("{", "{\"activation_function\":\"gelu_new\","), &err),
+             err);
+    CHECK_INT(c.activation, SYN_GELU_ERF);
+    CHECK_OK(config_parse(&c,
+                          small_with("{", "{\"hidden_act\":\"gelu_new\","
+                                          "\"activation_function\":\"relu\","),
+                          &err),
+             err);
+    CHECK_INT(c.activation, SYN_GELU_TANH);
+}
+
 static void every_key(void) {
     syn_model_config c;
     syn_error err;
@@ -297,6 +312,7 @@ static void tiny_example(void) {
 static const test_case cases[] = {
     {"hub_file_is_the_preset", hub_file_is_the_preset},
     {"every_key", every_key},
+    {"activation_function_is_ignored", activation_function_is_ignored},
     {"untied heads", untied_heads},
     {"defaults", defaults},
     {"names_of_models", names_of_models},

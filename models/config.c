@@ -175,6 +175,19 @@ static syn_status check_sizes(const syn_model_config *c, syn_error *err) {
     return SYN_OK;
 }
 
+/* A matrix of queries, keys and values is cut in three equal parts. */
+static syn_status check_qkv(const syn_model_config *c, syn_error *err) {
+    if (c->n_kv_head == 0 || c->n_kv_head == c->n_head) return SYN_OK;
+    for (const syn__param_row *row = c->family->layer_rows; row->name; row++)
+        if (row->to == SYN__DIM_QKV)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "model %s: a %s has as many heads of keys and values as of queries, "
+                            "not %lld and %lld",
+                            c->name, c->family->title, (long long)c->n_kv_head,
+                            (long long)c->n_head);
+    return SYN_OK;
+}
+
 syn_status syn_model_config_check(const syn_model_config *c, int tp, syn_error *err) {
     if (tp < 1) return SYN_FAIL(err, SYN_E_INVALID, "tp must be at least 1, not %d", tp);
     SYN_TRY(check_sizes(c, err));
@@ -188,6 +201,7 @@ syn_status syn_model_config_check(const syn_model_config *c, int tp, syn_error *
         if (cut[i].n % tp != 0)
             return SYN_FAIL(err, SYN_E_INVALID, "model %s: tp %d does not divide %s%lld%s", c->name,
                             tp, cut[i].before, (long long)cut[i].n, cut[i].after);
+    SYN_TRY(check_qkv(c, err));
     return c->family->check ? c->family->check(c, err) : SYN_OK;
 }
 

@@ -71,7 +71,7 @@ int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
     case SYN__DIM_KEYS:
         return keys;
     case SYN__DIM_QKV:
-        return c->n_embd + 2 * keys;
+        return 3 * c->n_embd;
     case SYN__DIM_INNER:
         return c->n_inner;
     case SYN__DIM_VOCAB:

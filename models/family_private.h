@@ -19,7 +19,9 @@ typedef enum syn__dim {
     SYN__DIM_HIDDEN,
     SYN__DIM_QUERIES, /* of all heads together; so below */
     SYN__DIM_KEYS,
-    SYN__DIM_QKV, /* queries, keys and values, each cut among the ranks */
+    SYN__DIM_QKV, /* queries, keys and values in one matrix, cut in three equal parts: families that
+                     have it need as many heads of keys as of queries (syn_model_config_check);
+                     with fewer each needs a matrix of its own */
     SYN__DIM_INNER,
     SYN__DIM_VOCAB,
     SYN__DIM_POSITIONS,

@@ -202,14 +202,6 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
     return SYN_OK;
 }
 
-static syn_status check(const syn_model_config *c, syn_error *err) {
-    if (c->n_kv_head == 0 || c->n_kv_head == c->n_head) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID,
-                    "model %s: a GPT has as many heads of keys and values as of queries, not %lld "
-                    "and %lld",
-                    c->name, (long long)c->n_kv_head, (long long)c->n_head);
-}
-
 static const char *architecture(unsigned heads) {
     (void)heads;
     return "GPT2LMHeadModel";
@@ -226,7 +218,6 @@ const syn_model_family syn_gpt_family = {.name = "gpt",
                                          .n_presets = sizeof presets / sizeof presets[0],
                                          .fields = &fields,
                                          .check_file = check_file,
-                                         .check = check,
                                          .architecture = architecture,
                                          .prefix = "transformer.",
                                          .layers = "h",

@@ -4,7 +4,7 @@
 #include "tests/support/files.h"
 #include "tests/support/test.h"
 
-#include "models/config.h"
+#include "models/family_private.h"
 
 /* As the released GPT-2 config has it (keys that do not matter here included). */
 static const char *const gpt2_file =
@@ -463,12 +463,20 @@ static void cuts_for_ranks(void) {
     }
     syn_error zero = {0}, inner = {0}, heads = {0};
     CHECK_INT(syn_model_config_check(&c, 0, &zero), SYN_E_INVALID);
-    syn_error shared = {0}, divide = {0}, own = {0};
+    syn_error shared = {0}, divide = {0}, own = {0}, fused = {0};
     c.n_kv_head = 3;
     CHECK_INT(syn_model_config_check(&c, 2, &shared), SYN_E_INVALID);
     CHECK_HAS(shared.text, "tp 2 does not divide the 3 heads of keys and values");
     CHECK_INT(syn_model_config_check(&c, 1, &own), SYN_E_INVALID);
     CHECK_HAS(own.text, "as many heads of keys and values as of queries, not 3 and 12");
+    const syn_model_family unchecked = {.title = "GPT", .layer_rows = c.family->layer_rows};
+    syn_model_config other = c;
+    other.family = &unchecked; /* the matrix asks for it, not the family */
+    CHECK_INT(syn_model_config_check(&other, 1, &fused), SYN_E_INVALID);
+    CHECK_HAS(fused.text, "a GPT has as many heads");
+    CHECK_OK(syn_model_config_preset(&other, "bert-base-uncased", &err), err);
+    other.n_kv_head = 3; /* which has a matrix for each */
+    CHECK_OK(syn_model_config_check(&other, 3, &err), err);
     c.n_kv_head = 5;
     CHECK_INT(syn_model_config_check(&c, 1, &divide), SYN_E_INVALID);
     CHECK_HAS(divide.text, "5 heads of keys and values do not divide the 12 of queries");

@@ -21,23 +21,41 @@ static syn_initializer initializer(const syn_model *m, const syn__param_row *row
                              .no_bias = row->flags & SYN__NO_BIAS};
 }
 
-static syn_tensor vocab_table(syn_model *m, const syn__param_row *row, const char *name) {
-    const syn_initializer init = initializer(m, row);
-    const int64_t vocab = syn_model_padded_vocab(&m->config, syn__model_tp(m), 1);
-    return syn_vocab_embedding_new(m->ctx, name, vocab, m->config.vocab_size,
-                                   syn__family_dim(&m->config, row->to), &init, m->options.tp);
+/* The context's parameter of that name, which another part made; poisoned if there is none. One
+   that is not `like` is another model's, which is the context's failure. */
+static syn_tensor shared_table(syn_model *m, const char *name, const syn_spec *like) {
+    char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
+    const syn_tensor found = syn_find_param(m->ctx, name);
+    const syn_spec *spec = syn_tensor_spec(m->ctx, found);
+    if (!found.id || syn_spec_equal(spec, like)) return found;
+    return syn_ctx_fail(m->ctx, SYN_E_INVALID,
+                        "the context has a %s of another model, %s instead of %s", name,
+                        syn_spec_text(spec, a, sizeof a), syn_spec_text(like, b, sizeof b));
 }
 
-/* The table that a tied head shares: this part's, or that of a part in the same context, or one
-   like it. */
-static syn_tensor tied_table(syn_model *m, const syn__param_row *row) {
+/* Embedding and head of tied models have one table in a context, which the first of the parts
+   makes. */
+static syn_tensor vocab_table(syn_model *m, const syn__param_row *row) {
     char name[NAME_BYTES];
+    const syn_initializer init = initializer(m, row);
+    const int64_t vocab = syn_model_padded_vocab(&m->config, syn__model_tp(m), 1),
+                  width = syn__family_dim(&m->config, row->to);
+    if (m->config.tied && m->part.embed != m->part.head) {
+        const syn_spec mine = {(int32_t)init.dtype, 2, {vocab / syn__model_tp(m), width}};
+        snprintf(name, sizeof name, "%s.weight", row->name);
+        const syn_tensor shared = shared_table(m, name, &mine);
+        if (shared.id) return shared;
+    }
+    return syn_vocab_embedding_new(m->ctx, row->name, vocab, m->config.vocab_size, width, &init,
+                                   m->options.tp);
+}
+
+/* The table that a tied head shares. */
+static syn_tensor tied_table(syn_model *m, const syn__param_row *row) {
     const syn__param_row *table = m->config.family->embed_rows;
-    snprintf(name, sizeof name, "%s.weight", row->tied);
     while (strcmp(table->name, row->tied) != 0) table++;
     if (m->part.embed) return *(syn_tensor *)((char *)m->params + table->at);
-    const syn_tensor other = syn_find_param(m->ctx, name);
-    return other.id ? other : vocab_table(m, table, table->name);
+    return vocab_table(m, table);
 }
 
 static syn_tensor table(syn_model *m, const syn__param_row *row, const char *name) {
@@ -55,7 +73,7 @@ static syn_tensor table_of(syn_model *m, const syn__param_row *row, const char *
         return syn_vocab_bias_new(m->ctx, name,
                                   syn_model_padded_vocab(&m->config, syn__model_tp(m), 1),
                                   m->config.vocab_size, m->options.tp);
-    return row->tied && m->config.tied ? tied_table(m, row) : vocab_table(m, row, name);
+    return row->tied && m->config.tied ? tied_table(m, row) : vocab_table(m, row);
 }
 
 static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const char *name) {

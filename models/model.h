@@ -10,12 +10,14 @@ SYN_API_BEGIN
 
 typedef struct syn_model syn_model;
 
-/* What of a model a rank holds: a stage of a pipeline. */
+/* What of a model a rank holds: a stage of a pipeline. The parts that are made in one context are
+   of one model. Where embedding and head are tied and two parts have them, those of one context
+   share the token table, which the first to be made makes; in contexts of their own each has a
+   copy, as the first and last stage of a pipeline do. */
 typedef struct syn_model_part {
     int64_t first_layer, n_layers;
     bool embed; /* what makes the first layer's input of tokens */
-    bool head;  /* what stands on the last layer. A tied head that is not beside the token table
-                   looks up the context's table of that name, or makes one like it */
+    bool head;  /* what stands on the last layer */
 } syn_model_part;
 
 typedef struct syn_model_options {

@@ -53,8 +53,9 @@ struct job {
     syn_model_config config;
     int tp;
     bool fused, padded;
-    bool apart; /* each part in a context of its own */
-    bool same;  /* results of every cut, on this rank */
+    bool apart;     /* each part in a context of its own */
+    bool backwards; /* the last part is made first */
+    bool same;      /* results of every cut, on this rank */
 };
 
 /* The parts of a model, in one context or several. */
@@ -67,14 +68,15 @@ struct pieces {
 static syn_status open_pieces(struct pieces *p, const struct job *job, int cut, syn_comm *comm,
                               const syn_group *tp, syn_error *err) {
     *p = (struct pieces){.n = cuts[cut].n};
-    for (int i = 0; i < p->n; i++) {
+    for (int k = 0; k < p->n; k++) {
+        const int i = job->backwards ? p->n - 1 - k : k;
+        if (k == 0 || job->apart) SYN_TRY(syn_ctx_new(&p->ctx[i], SYN_DEVICE_CPU, comm, err));
+        else p->ctx[i] = p->ctx[job->backwards ? p->n - 1 : 0];
         const syn_model_options how = {.tp = tp,
                                        .part = cut ? &cuts[cut].parts[i] : NULL,
                                        .heads = ALL_HEADS,
                                        .fused_attention = job->fused,
                                        .seed = 5};
-        if (i == 0 || job->apart) SYN_TRY(syn_ctx_new(&p->ctx[i], SYN_DEVICE_CPU, comm, err));
-        else p->ctx[i] = p->ctx[0];
         SYN_TRY(syn_model_new(&p->model[i], p->ctx[i], &job->config, &how, err));
     }
     return SYN_OK;
@@ -203,17 +205,19 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
 }
 
 static void check_model(const syn_model_config *config) {
-    for (int way = 0; way < 32; way++) {
+    for (int way = 0; way < 64; way++) {
         struct job job = {.config = *config,
-                          .tp = 1 + way / 16,
+                          .tp = 1 + way / 16 % 2,
                           .fused = way % 2,
                           .padded = way / 2 % 2,
-                          .apart = way / 4 % 2};
+                          .apart = way / 4 % 2,
+                          .backwards = way / 32};
         syn_error err = {0};
         job.config.tied = way / 8 % 2;
         const syn_status s = syn_local_run(job.tp, run_rank, &job, &err);
-        CHECK_MSG(s == SYN_OK, "tp %d, fused %d, padded %d, apart %d, tied %d: %s", job.tp,
-                  job.fused, job.padded, job.apart, job.config.tied, err.text);
+        CHECK_MSG(s == SYN_OK, "tp %d, fused %d, padded %d, apart %d, tied %d, backwards %d: %s",
+                  job.tp, job.fused, job.padded, job.apart, job.config.tied, job.backwards,
+                  err.text);
     }
 }
 
@@ -252,6 +256,31 @@ static void parts_that_there_are_not(void) {
         CHECK_INT(s, SYN_E_INVALID);
         CHECK(m == NULL && params == 0);
         CHECK_HAS(err.text, bad[i].says);
+    }
+}
+
+/* A table of the same name that cannot be the tied head's is not taken for it. */
+static void tables_of_other_models(void) {
+    static const syn_model_part first = {0, 2, true, false}, last = {2, 2, false, true};
+    for (int i = 0; i < 6; i++) {
+        syn_model_config other = gpt;
+        syn_model_options how = {.part = i % 2 ? &last : &first};
+        syn_model *m[2] = {NULL, NULL};
+        syn_ctx *ctx;
+        syn_error err = {0};
+        if (i / 2 == 0) other.n_embd = 2 * WIDTH;
+        if (i / 2 == 1) other.vocab_size = VOCAB + 1;
+        if (i / 2 == 2) how.weight_dtype = SYN_BF16;
+        CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
+        CHECK_OK(syn_model_new(&m[0], ctx, &other, &how, &err), err);
+        how.part = i % 2 ? &first : &last;
+        how.weight_dtype = SYN_F32;
+        const syn_status s = syn_model_new(&m[1], ctx, &gpt, &how, &err);
+        syn_model_free(m[0]);
+        syn_ctx_free(ctx);
+        CHECK_INT(s, SYN_E_INVALID);
+        CHECK_HAS(err.text, "the context has a wte.weight of another model, ");
+        CHECK_HAS(err.text, " instead of f32[37,32]");
     }
 }
 
@@ -336,6 +365,7 @@ static const test_case cases[] = {
     {"gpt_in_parts", gpt_in_parts},
     {"bert_in_parts", bert_in_parts},
     {"parts_that_there_are_not", parts_that_there_are_not},
+    {"tables_of_other_models", tables_of_other_models},
     {"what_a_part_is_given", what_a_part_is_given},
     {"parts_and_encoders_generate_nothing", parts_and_encoders_generate_nothing},
     {"heads_of_other_parts", heads_of_other_parts},

@@ -52,6 +52,14 @@ const syn__param_row *syn__family_row(const syn_model_family *f, const char *par
     return row ? row : find(f->head_rows, parameter);
 }
 
+int64_t syn__family_layer(const syn_model_family *f, const char *parameter) {
+    const char *rest = in_layer(f, parameter), *digits = parameter + strlen(f->layers) + 1;
+    int64_t layer = 0;
+    if (!rest || (digits[0] == '0' && digits[1] != '.')) return -1;
+    for (; *digits != '.' && layer <= SYN__MAX_LAYERS; digits++) layer = 10 * layer + *digits - '0';
+    return *digits == '.' ? layer : -1;
+}
+
 const syn__param_row *syn__family_second(const syn_model_family *f, const char *parameter) {
     for (const syn__param_row *row = f->head_rows; row->name; row++)
         if (row->kind == SYN__SECOND_BIAS && is_called(parameter, row->tied, ".bias")) return row;

@@ -61,6 +61,8 @@ typedef struct syn__param_row {
 
 /* The row of a parameter of the library; NULL: the family has none of that name. */
 const syn__param_row *syn__family_row(const syn_model_family *family, const char *parameter);
+/* The layer that a parameter is of; -1: none of the family's, or not in a layer. */
+int64_t syn__family_layer(const syn_model_family *family, const char *parameter);
 /* The row of `parameter`'s second name; NULL: it has none. */
 const syn__param_row *syn__family_second(const syn_model_family *family, const char *parameter);
 int64_t syn__family_dim(const syn_model_config *config, syn__dim dim);
@@ -121,6 +123,9 @@ struct syn_model {
 
 int syn__model_tp(const syn_model *m);
 int64_t syn__model_depth(const syn_model *m); /* D, of a head */
+/* Whether a parameter of the whole model need not be asked for by this part: it is another's, or
+   the table that another may have made. */
+bool syn__model_leaves(const syn_model *m, const char *parameter);
 /* Whether x is what the part takes: tokens (B, T) i32, or, without the embedding, (B, T, C) f32; B
    and T at least `least`. If not, the context fails. */
 bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least);

@@ -162,6 +162,23 @@ static syn_status alloc_members(syn_model *m, syn_error *err) {
     return SYN_FAIL_NOMEM(err, layers * f->layer_bytes, "a model's layers");
 }
 
+static bool is_one_of(const syn__param_row *row, const syn__param_row *rows) {
+    while (rows->name && rows != row) rows++;
+    return rows->name != NULL;
+}
+
+bool syn__model_leaves(const syn_model *m, const char *parameter) {
+    const syn_model_family *f = m->config.family;
+    const syn_model_part *part = &m->part;
+    const syn__param_row *row = syn__family_row(f, parameter);
+    const int64_t layer = syn__family_layer(f, parameter), behind = layer - part->first_layer;
+    if (!row) return false;
+    if (layer >= 0) return layer < m->config.n_layer && (behind < 0 || behind >= part->n_layers);
+    if (is_one_of(row, f->head_rows)) return !part->head;
+    if (!is_one_of(row, f->embed_rows)) return false;
+    return !part->embed || (row->kind == SYN__VOCAB_TABLE && m->config.tied && !part->head);
+}
+
 syn_status syn_model_new(syn_model **out, syn_ctx *ctx, const syn_model_config *config,
                          const syn_model_options *options, syn_error *err) {
     const syn_model_part whole = {0, config->n_layer, true, true};

@@ -3,7 +3,7 @@
 #ifndef MODELS_WEIGHTS_H
 #define MODELS_WEIGHTS_H
 
-#include "models/config.h"
+#include "models/model.h"
 #include "models/safetensors.h"
 #include "syntorch/context.h"
 
@@ -50,10 +50,11 @@ syn_status syn_weights_reader_new(syn_weights_reader **out, const syn_weights *w
 syn_param_source syn_weights_source(syn_weights_reader *reader);
 /* After the model is made: fails if a parameter is missing in the file, has another shape or dtype
    there, or if the file holds a tensor that is neither a parameter nor one that may be left
-   (buffers, a tied head, heads that the model was made without). The sentence has the numbers and
+   (buffers, a tied head, heads that the model was made without; what other parts hold of the model
+   of which `part` was made, NULL: the whole was). The sentence has the numbers and
    first names; *list (NULL: not wanted) becomes all of them, one line each, to be freed with
    syn_free; NULL if everything fits. */
-syn_status syn_weights_finish(const syn_weights_reader *reader, char **list,
+syn_status syn_weights_finish(const syn_weights_reader *reader, const syn_model *part, char **list,
                               syn_error *err) SYN_MUST_USE;
 void syn_weights_reader_free(syn_weights_reader *reader);
 

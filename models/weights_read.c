@@ -235,9 +235,11 @@ static void summarize(summary *sum, problem_kind kind, const char *line) {
     else if (n == NAMES_SHOWN) snprintf(names + used, room, ", ...");
 }
 
-/* A tensor that nobody took and that a model may not be made without. */
-static bool is_unexpected(const syn_weights_reader *r, size_t i) {
-    return !r->taken[i] && r->weights->entries[i].role == SYN__WEIGHTS_PARAMETER;
+/* A tensor that nobody took and that a model, or this part of it, may not be made without. */
+static bool is_unexpected(const syn_weights_reader *r, size_t i, const syn_model *part) {
+    const syn__weights_entry *entry = &r->weights->entries[i];
+    return !r->taken[i] && entry->role == SYN__WEIGHTS_PARAMETER &&
+           !(part && syn__model_leaves(part, entry->name));
 }
 
 static void unexpected_line(const syn_safetensors_tensor *t, char *line, size_t line_bytes) {
@@ -248,14 +250,15 @@ static void unexpected_line(const syn_safetensors_tensor *t, char *line, size_t 
 }
 
 /* Everything, one line each; err gets the sentence. */
-static void put_problems(const syn_weights_reader *r, syn_sink *list, summary *sum) {
+static void put_problems(const syn_weights_reader *r, const syn_model *part, syn_sink *list,
+                         summary *sum) {
     char line[SHOWN + SHAPE_BYTES + 64];
     for (size_t i = 0; i < r->n_problems; i++) {
         summarize(sum, r->problems[i].kind, r->problems[i].line);
         syn_sink_printf(list, "%s\n", r->problems[i].line);
     }
     for (size_t i = 0; i < r->weights->n_entries; i++) {
-        if (!is_unexpected(r, i)) continue;
+        if (!is_unexpected(r, i, part)) continue;
         unexpected_line(r->weights->entries[i].tensor, line, sizeof line);
         summarize(sum, UNEXPECTED, line);
         syn_sink_printf(list, "%s\n", line);
@@ -278,14 +281,15 @@ static syn_status verdict(const syn_weights *w, const summary *sum, syn_error *e
                     text);
 }
 
-syn_status syn_weights_finish(const syn_weights_reader *reader, char **list, syn_error *err) {
+syn_status syn_weights_finish(const syn_weights_reader *reader, const syn_model *part, char **list,
+                              syn_error *err) {
     summary sum;
     syn_sink *sink;
     size_t bytes;
     memset(&sum, 0, sizeof sum);
     if (list) *list = NULL;
     SYN_TRY(syn_sink_open_memory(&sink, err));
-    put_problems(reader, sink, &sum);
+    put_problems(reader, part, sink, &sum);
     const char *text = syn_sink_data(sink, &bytes);
     syn_status s = text ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "a list of what does not fit");
     if (text && bytes > 0 && list) {

@@ -106,7 +106,7 @@ static syn_status run_model(struct job *job, syn_ctx *ctx, const syn_group *tp, 
                                    .fused_attention = job->fused,
                                    .weight_dtype = syn_weights_dtype(job->weights)};
     syn_status s = syn_model_new(&bert, ctx, &job->config, &how, err);
-    if (s == SYN_OK) s = syn_weights_finish(reader, NULL, err);
+    if (s == SYN_OK) s = syn_weights_finish(reader, NULL, NULL, err);
     if (s == SYN_OK) {
         s = compare(job, bert, &job->worst[rank]);
     }

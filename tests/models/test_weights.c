@@ -151,6 +151,101 @@ static void each_rank_reads_its_slices(void) {
     syn_weights_reader_free(NULL);
 }
 
+/* ---- Parts ---- */
+
+static syn_status read_part(const checkpoint *c, const syn_model_config *config,
+                            const syn_weights *weights, const syn_model_part *part, syn_ctx *ctx,
+                            syn_error *err) {
+    syn_weights_reader *reader;
+    syn_model *model = NULL;
+    SYN_TRY(syn_weights_reader_new(&reader, weights, err));
+    const syn_param_source source = syn_weights_source(reader);
+    const syn_model_options how = {.part = part, .heads = c->heads};
+    syn_ctx_set_param_source(ctx, &source);
+    syn_status s = syn_model_new(&model, ctx, config, &how, err);
+    if (s == SYN_OK) s = syn_weights_finish(reader, model, NULL, err);
+    syn_weights_reader_free(reader);
+    syn_model_free(model);
+    return s;
+}
+
+/* Parts read what is theirs and leave what is others'; of a model as long as the file's, tied or
+   not, in a context each (apart) or in one, the last part first (backwards). */
+static void read_in_parts(const checkpoint *c, bool apart, bool backwards) {
+    syn_error err = {0};
+    syn_weights *weights;
+    syn_model_config config;
+    syn_ctx *ctx = NULL;
+    size_t n = 0;
+    CHECK_OK(checkpoint_config(c, &config, &err), err);
+    const syn_model_part parts[3] = {{0, 1, true, false},
+                                     {1, config.n_layer - 1, false, false},
+                                     {config.n_layer, 0, false, true}};
+    CHECK_OK(syn_weights_open(&weights, reference_path("%s", c->folder), c->family, &err), err);
+    for (int k = 0; k < 3; k++) {
+        if (k == 0 || apart) CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
+        CHECK_OK(read_part(c, &config, weights, &parts[backwards ? 2 - k : k], ctx, &err), err);
+        if (k < 2 && !apart) continue;
+        n += syn_ctx_param_count(ctx);
+        syn_ctx_free(ctx);
+    }
+    CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
+    CHECK_OK(read_part(c, &config, weights, NULL, ctx, &err), err);
+    const bool copied =
+        apart && config.tied && (c->family == &syn_gpt_family || c->heads & SYN_BERT_MLM);
+    CHECK_INT(n, syn_ctx_param_count(ctx) + copied);
+    syn_ctx_free(ctx);
+    syn_weights_free(weights);
+}
+
+static void parts_read_what_is_theirs(void) {
+    for (int i = 0; i < CHECKPOINTS; i++)
+        for (int way = 0; way < 4; way++) read_in_parts(&checkpoints[i], way % 2, way / 2);
+}
+
+/* Layers that the model has not, and names that no model has, are no other part's. */
+static void what_no_part_has_is_unexpected(void) {
+    const checkpoint *c = &checkpoints[0];
+    static const syn_model_part parts[] = {
+        {0, 1, true, false}, {0, 1, false, false}, {1, 0, false, true}};
+    syn_error err = {0};
+    syn_weights *weights;
+    syn_model_config config;
+    CHECK_OK(checkpoint_config(c, &config, &err), err);
+    CHECK(config.n_layer > 1);
+    config.n_layer = 1;
+    CHECK_OK(syn_weights_open(&weights, reference_path("%s", c->folder), c->family, &err), err);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        syn_error unexpected = {0};
+        syn_ctx *ctx;
+        CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
+        CHECK_INT(read_part(c, &config, weights, &parts[i], ctx, &unexpected), SYN_E_SHAPE);
+        CHECK_HAS(unexpected.text, " unexpected ('transformer.h.1.");
+        syn_ctx_free(ctx);
+    }
+    syn_weights_free(weights);
+    config.n_layer = 12;
+    syn_model m = {.config = config, .part = {3, 4, false, false}};
+    static const struct {
+        const char *name;
+        bool leaves;
+    } names[] = {{"h.2.ln_1.bias", true},
+                 {"h.3.ln_1.bias", false},
+                 {"h.6.ln_1.bias", false},
+                 {"h.7.ln_1.bias", true},
+                 {"h.11.ln_1.bias", true},
+                 {"h.12.ln_1.bias", false},
+                 {"h.02.ln_1.bias", false},
+                 {"h.0.ln_1.bias", true},
+                 {"h.99999999999999999999999999.ln_1.bias", false},
+                 {"h.2.ln_9.bias", false},
+                 {"wpe.weight", true},
+                 {"ln_f.weight", true},
+                 {"ln_f", false}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        CHECK_MSG(syn__model_leaves(&m, names[i].name) == names[i].leaves, "%s", names[i].name);
+}
+
 /* ---- Logits of HuggingFace ---- */
 
 enum { VOCAB = 101, MAX_PROMPT = 16 };
@@ -260,6 +355,8 @@ static void logits_are_those_of_huggingface(void) {
 static const test_case cases[] = {
     {"names_become_parameters", names_become_parameters},
     {"each_rank_reads_its_slices", each_rank_reads_its_slices},
+    {"parts_read_what_is_theirs", parts_read_what_is_theirs},
+    {"what_no_part_has_is_unexpected", what_no_part_has_is_unexpected},
     {"logits_are_those_of_huggingface", logits_are_those_of_huggingface},
 };
 

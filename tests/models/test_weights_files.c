@@ -73,13 +73,13 @@ static void check_misfits(syn_device device) {
     CHECK_OK(syn_ctx_status(b.ctx), *syn_ctx_error(b.ctx));
     if (device == SYN_DEVICE_CPU)
         CHECK_OK(syn_tensor_read(b.ctx, turned, values, 12), *syn_ctx_error(b.ctx));
-    CHECK_INT(syn_weights_finish(b.reader, &list, &err), SYN_E_SHAPE);
+    CHECK_INT(syn_weights_finish(b.reader, NULL, &list, &err), SYN_E_SHAPE);
     CHECK_STR(list, expected);
     syn_free(list);
     CHECK_HAS(err.text, "misfits do not fit the model: 2 missing ('absent', 'h.0.attn.bias'); 2 of "
                         "another shape ('transformer.turned', 'flat'); 1 of a type that is not "
                         "read ('bytes'); 2 unexpected ('odd??name', 'left')");
-    CHECK_INT(syn_weights_finish(b.reader, NULL, NULL), SYN_E_SHAPE);
+    CHECK_INT(syn_weights_finish(b.reader, NULL, NULL, NULL), SYN_E_SHAPE);
     if (device == SYN_DEVICE_CPU) /* what did not fit is zero */
         for (int i = 0; i < 3; i++) CHECK_NEAR(values[i], 0, 0);
     bench_close(&b);
@@ -100,7 +100,7 @@ static void many_misfits_are_one_sentence(void) {
     CHECK_OK(syn_weights_open(&weights, reference_path("%s", bert->folder), &syn_bert_family, &err),
              err);
     CHECK_OK(syn_weights_reader_new(&reader, weights, &err), err);
-    CHECK_INT(syn_weights_finish(reader, &list, &err), SYN_E_SHAPE);
+    CHECK_INT(syn_weights_finish(reader, NULL, &list, &err), SYN_E_SHAPE);
     CHECK_HAS(err.text, "37 unexpected ('bert.embeddings.LayerNorm.bias', "
                         "'bert.embeddings.LayerNorm.weight', ...)");
     int lines = 0;
@@ -192,7 +192,7 @@ static void the_bias_of_words_has_two_names(void) {
         const syn_tensor t = want(&b, "cls.predictions.bias", SYN_F32, 1, 1, -1);
         CHECK_OK(syn_tensor_read(b.ctx, t, &value, 4), *syn_ctx_error(b.ctx));
         CHECK_NEAR(value, i < 2 ? 4.0 : 5.0, 0);
-        CHECK_OK(syn_weights_finish(b.reader, NULL, &err), err);
+        CHECK_OK(syn_weights_finish(b.reader, NULL, NULL, &err), err);
         syn_weights_head head = {"x", "y", "z"};
         CHECK_OK(syn_weights_compare_head(b.weights, &head, &err), err);
         CHECK(!head.matrix && !head.bias == (i < 2) && !head.other == (i < 2));
@@ -322,7 +322,7 @@ static void long_slices_are_whole(void) {
                 const int64_t whole = at[0] * COLUMNS + at[1];
                 CHECK_INT(got[r * columns + c], at[0] < VALID ? whole + 1 : 0);
             }
-        CHECK_OK(syn_weights_finish(b.reader, NULL, &err), err);
+        CHECK_OK(syn_weights_finish(b.reader, NULL, NULL, &err), err);
         bench_close(&b);
     }
     free(data);
@@ -359,7 +359,7 @@ static syn_status read_misfits(syn_error *err) {
         want(&b, "turned", SYN_F32, 1, 3, -1);
         s = syn_ctx_check(b.ctx, err);
     }
-    if (s == SYN_OK) s = syn_weights_finish(b.reader, &list, err);
+    if (s == SYN_OK) s = syn_weights_finish(b.reader, NULL, &list, err);
     syn_free(list);
     bench_close(&b);
     return s;

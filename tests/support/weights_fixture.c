@@ -60,7 +60,7 @@ syn_status checkpoint_load(const checkpoint *c, syn_model **model, syn_ctx **ctx
         .tp = mesh.group[SYN_AXIS_TP], .seed = 3, .weight_dtype = dtype, .heads = c->heads};
     syn_ctx_set_param_source(*ctx, &source);
     syn_status s = syn_model_new(model, *ctx, &config, &how, err);
-    if (s == SYN_OK && weights) s = syn_weights_finish(reader, NULL, err);
+    if (s == SYN_OK && weights) s = syn_weights_finish(reader, NULL, NULL, err);
     syn_ctx_set_param_source(*ctx, NULL);
     syn_weights_reader_free(reader);
     return s;

@@ -99,7 +99,7 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
     }
     if (s == SYN_OK) {
         char *list = NULL;
-        s = syn_weights_finish(reader, &list, err);
+        s = syn_weights_finish(reader, NULL, &list, err);
         if (list && !run->launch.program->mute) print_lines(list);
         syn_free(list);
     }

@@ -3,7 +3,7 @@
    the tokens of added_tokens_decoder (or, for want of it in tokenizer_config.json, those of
    special_tokens_map.json, added_tokens.json and tokenizer.json) by their ids, then the special
    tokens that are not among them. */
-#include "models/told_private.h"
+#include "models/tokenizer_files_private.h"
 
 #include "syntorch/memory.h"
 
@@ -12,32 +12,33 @@
 
 /* ---- the tokens in the order in which transformers adds them --------------------------------- */
 
-static bool is_named(const syn__told_files *f, const syn__told *t) {
-    for (int i = 0; i < SYN__TOLD_NAMED; i++)
-        if (syn__told_is(&f->named[i], t->text, t->bytes)) return true;
-    const syn__told_list *const lists[] = {&f->map_more, &f->config_more};
+static bool is_named(const syn__tokenizer_files *f, const syn__file_token *t) {
+    for (int i = 0; i < SYN__NAMED_TOKENS; i++)
+        if (syn__file_token_is(&f->named[i], t->text, t->bytes)) return true;
+    const syn__file_tokens *const lists[] = {&f->map_more, &f->config_more};
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < lists[k]->n; i++)
-            if (syn__told_is(&lists[k]->at[i], t->text, t->bytes)) return true;
+            if (syn__file_token_is(&lists[k]->at[i], t->text, t->bytes)) return true;
     return false;
 }
 
-static bool is_normalized(const syn__told_files *f, const syn__told *t) {
+static bool is_normalized(const syn__tokenizer_files *f, const syn__file_token *t) {
     return t->normalized_said ? t->normalized : !(t->special || is_named(f, t));
 }
 
 /* Whether both would be the same object to transformers: strings are unlike objects. */
-static bool alike(const syn__told_files *f, const syn__told *a, const syn__told *b) {
-    return syn__told_is(a, b->text, b->bytes) && a->is_object == b->is_object &&
+static bool alike(const syn__tokenizer_files *f, const syn__file_token *a,
+                  const syn__file_token *b) {
+    return syn__file_token_is(a, b->text, b->bytes) && a->is_object == b->is_object &&
            a->single_word == b->single_word && a->lstrip == b->lstrip && a->rstrip == b->rstrip &&
            is_normalized(f, a) == is_normalized(f, b);
 }
 
 /* Token i of all that are not in the decoder, in the order of transformers. */
-static const syn__told *special(const syn__told_files *f, size_t i) {
-    const syn__told_list *const lists[] = {&f->map_more, &f->config_more, &f->extra};
-    if (i < SYN__TOLD_NAMED) return &f->named[i];
-    i -= SYN__TOLD_NAMED;
+static const syn__file_token *special(const syn__tokenizer_files *f, size_t i) {
+    const syn__file_tokens *const lists[] = {&f->map_more, &f->config_more, &f->extra};
+    if (i < SYN__NAMED_TOKENS) return &f->named[i];
+    i -= SYN__NAMED_TOKENS;
     for (int k = 0; k < 3; k++) {
         if (i < lists[k]->n) return &lists[k]->at[i];
         i -= lists[k]->n;
@@ -45,7 +46,8 @@ static const syn__told *special(const syn__told_files *f, size_t i) {
     return NULL;
 }
 
-static void set_flags(const syn__told_files *f, syn__added_token *token, const syn__told *t) {
+static void set_flags(const syn__tokenizer_files *f, syn__added_token *token,
+                      const syn__file_token *t) {
     token->said = t->id;
     token->single_word = t->single_word;
     token->lstrip = t->lstrip;
@@ -55,8 +57,9 @@ static void set_flags(const syn__told_files *f, syn__added_token *token, const s
 
 /* A text that is there already keeps its id. Its flags are those of the last object of its text,
    unless the decoder has it. */
-static syn_status put_special(const syn__told_files *f, syn__added *out, size_t i, syn_error *err) {
-    const syn__told *t = special(f, i);
+static syn_status put_special(const syn__tokenizer_files *f, syn__added *out, size_t i,
+                              syn_error *err) {
+    const syn__file_token *t = special(f, i);
     syn__added_token *token;
     const size_t before = out->n;
     if (!t->text || t->bytes == 0) return SYN_OK;
@@ -68,8 +71,8 @@ static syn_status put_special(const syn__told_files *f, syn__added *out, size_t 
     return SYN_OK;
 }
 
-static syn_status put_decoded(const syn__told_files *f, syn__added *out, const syn__told *t,
-                              syn_error *err) {
+static syn_status put_decoded(const syn__tokenizer_files *f, syn__added *out,
+                              const syn__file_token *t, syn_error *err) {
     syn__added_token *token;
     const size_t before = out->n;
     if (t->bytes == 0) return SYN_OK;
@@ -81,15 +84,15 @@ static syn_status put_decoded(const syn__told_files *f, syn__added *out, const s
     return SYN_OK;
 }
 
-/* By id; of one id that several syn__told_files give, the last said comes first. */
+/* By id; of one id that several files give, the last said comes first. */
 static int by_id(const void *a, const void *b) {
-    const syn__told *x = a, *y = b;
+    const syn__file_token *x = a, *y = b;
     if (x->id != y->id) return x->id < y->id ? -1 : 1;
     return x->order > y->order ? -1 : x->order < y->order;
 }
 
-static syn_status put_decoder(syn__told_files *f, syn__added *out, syn_error *err) {
-    syn__told_list *list = &f->decoder;
+static syn_status put_decoder(syn__tokenizer_files *f, syn__added *out, syn_error *err) {
+    syn__file_tokens *list = &f->decoder;
     for (size_t i = 0; i < list->n; i++) list->at[i].order = i;
     if (list->n) qsort(list->at, list->n, sizeof *list->at, by_id);
     for (size_t i = 0; i < list->n; i++)
@@ -98,7 +101,7 @@ static syn_status put_decoder(syn__told_files *f, syn__added *out, syn_error *er
     return SYN_OK;
 }
 
-static syn_status collect(syn__told_files *f, syn__added *out, syn_error *err) {
+static syn_status collect(syn__tokenizer_files *f, syn__added *out, syn_error *err) {
     SYN_TRY(put_decoder(f, out, err));
     for (size_t i = 0; special(f, i); i++) SYN_TRY(put_special(f, out, i, err));
     return syn__added_index(out, err);
@@ -124,15 +127,15 @@ static syn_status read_vocabulary(syn_tokenizer *tok, const char *folder, syn__a
     return status;
 }
 
-static int32_t id_of(const syn__bpe *bpe, const syn__told *t) {
+static int32_t id_of(const syn__bpe *bpe, const syn__file_token *t) {
     const syn__added_token *token =
         t->text ? syn__added_find(&bpe->added, t->text, t->bytes) : NULL;
     return token ? token->id : -1;
 }
 
-static void frame(syn__bpe *bpe, syn__told_files *f) {
-    const int32_t bos = id_of(bpe, &f->named[SYN__TOLD_BOS]),
-                  eos = id_of(bpe, &f->named[SYN__TOLD_EOS]);
+static void frame(syn__bpe *bpe, syn__tokenizer_files *f) {
+    const int32_t bos = id_of(bpe, &f->named[SYN__NAMED_BOS]),
+                  eos = id_of(bpe, &f->named[SYN__NAMED_EOS]);
     if (f->add_bos && bos >= 0) f->frame.before[f->frame.n_before++] = bos;
     if (f->add_eos && eos >= 0) f->frame.behind[f->frame.n_behind++] = eos;
     f->frame.prefix_space = f->prefix_space;
@@ -140,7 +143,8 @@ static void frame(syn__bpe *bpe, syn__told_files *f) {
     bpe->frame = f->frame;
 }
 
-static syn_status check_vocabulary(const syn__told_files *f, const syn__bpe *bpe, syn_error *err) {
+static syn_status check_vocabulary(const syn__tokenizer_files *f, const syn__bpe *bpe,
+                                   syn_error *err) {
     if (!f->has_json || f->json_vocab < 0 || f->json_vocab == bpe->base_elems) return SYN_OK;
     return SYN_FAIL(err, SYN_E_FORMAT,
                     "%s: vocab.json has %d tokens, but the vocabulary of tokenizer.json %lld; only "
@@ -149,10 +153,10 @@ static syn_status check_vocabulary(const syn__told_files *f, const syn__bpe *bpe
 }
 
 syn_status syn__tok_open_bpe(syn_tokenizer *tok, const char *folder, syn_error *err) {
-    syn__told_files f = {.folder = folder, .json_vocab = -1};
+    syn__tokenizer_files f = {.folder = folder, .json_vocab = -1};
     syn__added added = {0};
     syn_status status = syn__bpe_pattern_new(&tok->pattern, err);
-    if (status == SYN_OK) status = syn__told_read_all(&f, err);
+    if (status == SYN_OK) status = syn__tokenizer_files_read(&f, err);
     if (status == SYN_OK) status = collect(&f, &added, err);
     if (status == SYN_OK && added.any_single_word)
         status = syn__bpe_pattern_add_words(tok->pattern, err);
@@ -160,6 +164,6 @@ syn_status syn__tok_open_bpe(syn_tokenizer *tok, const char *folder, syn_error *
     if (status == SYN_OK) status = check_vocabulary(&f, tok->bpe, err);
     if (status == SYN_OK) frame(tok->bpe, &f);
     syn__added_free(&added);
-    syn__told_drop_all(&f);
+    syn__tokenizer_files_free(&f);
     return status;
 }

@@ -1,30 +1,30 @@
-#include "models/told_private.h"
+#include "models/tokenizer_files_private.h"
 
 #include "syntorch/memory.h"
 
 #include <string.h>
 
-static const char *const named_keys[SYN__TOLD_NAMED] = {
+static const char *const named_keys[SYN__NAMED_TOKENS] = {
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 
-void syn__told_drop(syn__told_list *list) {
+void syn__file_tokens_free(syn__file_tokens *list) {
     for (size_t i = 0; i < list->n; i++) syn_free(list->at[i].text);
     syn_free(list->at);
-    *list = (syn__told_list){0};
+    *list = (syn__file_tokens){0};
 }
 
-void syn__told_drop_all(syn__told_files *f) {
-    for (int i = 0; i < SYN__TOLD_NAMED; i++) syn_free(f->named[i].text);
-    syn__told_drop(&f->config_more);
-    syn__told_drop(&f->map_more);
-    syn__told_drop(&f->extra);
-    syn__told_drop(&f->additional);
-    syn__told_drop(&f->decoder);
+void syn__tokenizer_files_free(syn__tokenizer_files *f) {
+    for (int i = 0; i < SYN__NAMED_TOKENS; i++) syn_free(f->named[i].text);
+    syn__file_tokens_free(&f->config_more);
+    syn__file_tokens_free(&f->map_more);
+    syn__file_tokens_free(&f->extra);
+    syn__file_tokens_free(&f->additional);
+    syn__file_tokens_free(&f->decoder);
 }
 
 /* ---- one token ------------------------------------------------------------------------------- */
 
-syn_status syn__told_keep(syn__told *t, const char *text, size_t bytes, syn_error *err) {
+syn_status syn__file_token_set(syn__file_token *t, const char *text, size_t bytes, syn_error *err) {
     syn_free(t->text);
     t->bytes = bytes;
     t->text = syn_strndup(text, bytes);
@@ -32,7 +32,7 @@ syn_status syn__told_keep(syn__told *t, const char *text, size_t bytes, syn_erro
 }
 
 /* A member of a token's object. */
-static syn_status read_member(syn_json *json, syn__told *t, syn_error *err) {
+static syn_status read_member(syn_json *json, syn__file_token *t, syn_error *err) {
     struct {
         const char *key;
         bool *value;
@@ -50,18 +50,18 @@ static syn_status read_member(syn_json *json, syn__told *t, syn_error *err) {
         return syn_json_expect_i64(json, "the id of a token", 0, INT32_MAX - 1, &t->id);
     if (strcmp(json->text, "content") != 0) return syn__tok_skip(json, err);
     SYN_TRY(syn_json_expect(json, SYN_JSON_STRING, "content"));
-    return syn__told_keep(t, json->text, json->text_bytes, err);
+    return syn__file_token_set(t, json->text, json->text_bytes, err);
 }
 
 /* The token whose first JSON token was just read. */
-static syn_status take_token(syn_json *json, syn__told *t, const char *what, bool special,
+static syn_status take_token(syn_json *json, syn__file_token *t, const char *what, bool special,
                              syn_error *err) {
     syn_free(t->text);
-    *t = (syn__told){.id = -1, .special = special};
+    *t = (syn__file_token){.id = -1, .special = special};
     if (json->type == SYN_JSON_NULL) return SYN_OK;
     if (json->type == SYN_JSON_STRING) {
         t->special = true;
-        return syn__told_keep(t, json->text, json->text_bytes, err);
+        return syn__file_token_set(t, json->text, json->text_bytes, err);
     }
     if (json->type == SYN_JSON_ERROR) return syn__tok_status(json, SYN_JSON_END, err);
     if (json->type != SYN_JSON_OBJECT_BEGIN)
@@ -73,25 +73,25 @@ static syn_status take_token(syn_json *json, syn__told *t, const char *what, boo
     return t->text ? SYN_OK : syn_json_fail(json, "%s has no \"content\"", what);
 }
 
-static syn_status read_token(syn_json *json, syn__told *t, const char *what, bool special,
+static syn_status read_token(syn_json *json, syn__file_token *t, const char *what, bool special,
                              syn_error *err) {
     (void)syn_json_next(json);
     return take_token(json, t, what, special, err);
 }
 
-syn_status syn__told_append(syn__told_list *list, syn__told **t, syn_error *err) {
+syn_status syn__file_tokens_append(syn__file_tokens *list, syn__file_token **t, syn_error *err) {
     SYN_TRY(syn_grow(&list->at, &list->cap, list->n + 1, sizeof *list->at, err));
     *t = &list->at[list->n++];
-    **t = (syn__told){.id = -1};
+    **t = (syn__file_token){.id = -1};
     return SYN_OK;
 }
 
 /* ---- lists of tokens ------------------------------------------------------------------------- */
 
 /* An array of tokens, or an object from names to tokens, which go to `named`. */
-syn_status syn__told_read_list(syn_json *json, syn__told_list *list, syn__told_list *named,
-                               const char *what, bool special, syn_error *err) {
-    syn__told *t;
+syn_status syn__file_tokens_read(syn_json *json, syn__file_tokens *list, syn__file_tokens *named,
+                                 const char *what, bool special, syn_error *err) {
+    syn__file_token *t;
     const syn_json_type begin = syn_json_next(json);
     if (begin == SYN_JSON_NULL) return SYN_OK;
     if (begin != SYN_JSON_ARRAY_BEGIN && (begin != SYN_JSON_OBJECT_BEGIN || !named))
@@ -101,7 +101,7 @@ syn_status syn__told_read_list(syn_json *json, syn__told_list *list, syn__told_l
     const syn_json_type end = is_list ? SYN_JSON_ARRAY_END : SYN_JSON_OBJECT_END;
     while (syn_json_next(json) != end) {
         if (json->type == SYN_JSON_ERROR) return syn__tok_status(json, end, err);
-        SYN_TRY(syn__told_append(is_list ? list : named, &t, err));
+        SYN_TRY(syn__file_tokens_append(is_list ? list : named, &t, err));
         if (!is_list) (void)syn_json_next(json);
         SYN_TRY(take_token(json, t, what, special, err));
     }
@@ -109,18 +109,18 @@ syn_status syn__told_read_list(syn_json *json, syn__told_list *list, syn__told_l
 }
 
 /* {"50257": {"content": "<pad>", ...}, ...} */
-static syn_status read_decoder(syn__told_files *f, syn_json *json, syn_error *err) {
+static syn_status read_decoder(syn__tokenizer_files *f, syn_json *json, syn_error *err) {
     SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "added_tokens_decoder"));
     f->has_decoder = true;
     while (syn_json_next(json) == SYN_JSON_KEY) {
-        syn__told *t;
+        syn__file_token *t;
         int64_t id = 0;
         for (const char *p = json->text; *p; p++) {
             if (*p < '0' || *p > '9' || id > INT32_MAX / 10 - 1)
                 return syn_json_fail(json, "\"%.20s\" is no id of an added token", json->text);
             id = 10 * id + (*p - '0');
         }
-        SYN_TRY(syn__told_append(&f->decoder, &t, err));
+        SYN_TRY(syn__file_tokens_append(&f->decoder, &t, err));
         if (syn_json_next(json) != SYN_JSON_OBJECT_BEGIN)
             return json->type == SYN_JSON_ERROR
                        ? syn__tok_status(json, SYN_JSON_END, err)
@@ -139,10 +139,10 @@ static bool ends_in_token(const char *key) {
 }
 
 /* A key that names a token: one of the seven, or any that ends in "_token" with a string. */
-static syn_status read_named(syn__told_files *f, syn_json *json, syn__told_list *more, bool special,
-                             syn_error *err) {
-    syn__told *t;
-    for (int i = 0; i < SYN__TOLD_NAMED; i++)
+static syn_status read_named(syn__tokenizer_files *f, syn_json *json, syn__file_tokens *more,
+                             bool special, syn_error *err) {
+    syn__file_token *t;
+    for (int i = 0; i < SYN__NAMED_TOKENS; i++)
         if (strcmp(json->text, named_keys[i]) == 0) {
             f->said[i] = true;
             return read_token(json, &f->named[i], named_keys[i], special, err);
@@ -150,7 +150,7 @@ static syn_status read_named(syn__told_files *f, syn_json *json, syn__told_list 
     if (!ends_in_token(json->text)) return syn__tok_skip(json, err);
     if (syn_json_next(json) != SYN_JSON_STRING)
         return syn_json_skip(json) ? SYN_OK : syn__tok_status(json, SYN_JSON_END, err);
-    SYN_TRY(syn__told_append(more, &t, err));
+    SYN_TRY(syn__file_tokens_append(more, &t, err));
     return take_token(json, t, "a token", special, err);
 }
 
@@ -159,37 +159,38 @@ static bool is_extra(const char *key) {
            strcmp(key, "additional_special_tokens") == 0;
 }
 
-static syn_status read_extra(syn__told_files *f, syn_json *json, bool special, syn_error *err) {
+static syn_status read_extra(syn__tokenizer_files *f, syn_json *json, bool special,
+                             syn_error *err) {
     if (json->text[0] == 'a') {
         f->additional_said = true;
-        syn__told_drop(&f->additional); /* the last file's counts */
-        return syn__told_read_list(json, &f->additional, NULL, "additional_special_tokens", special,
-                                   err);
+        syn__file_tokens_free(&f->additional); /* the last file's counts */
+        return syn__file_tokens_read(json, &f->additional, NULL, "additional_special_tokens",
+                                     special, err);
     }
     const size_t before = f->config_more.n;
-    SYN_TRY(syn__told_read_list(json, &f->extra, &f->config_more, "extra_special_tokens", special,
-                                err));
+    SYN_TRY(syn__file_tokens_read(json, &f->extra, &f->config_more, "extra_special_tokens", special,
+                                  err));
     f->extra_named = f->config_more.n > before; /* with names they are none of the list */
     f->extra_said = !f->extra_named;
     return SYN_OK;
 }
 
 /* The new name counts: in tokenizer_config.json if it says something, in the end if it is there. */
-static void settle_extra(syn__told_files *f, bool in_config) {
+static void settle_extra(syn__tokenizer_files *f, bool in_config) {
     if (in_config && f->extra_named) return;
     const bool old_counts = in_config ? f->extra.n == 0 : !f->extra_said;
     if (f->additional_said && old_counts) {
-        syn__told_drop(&f->extra);
+        syn__file_tokens_free(&f->extra);
         f->extra = f->additional;
-        f->additional = (syn__told_list){0};
+        f->additional = (syn__file_tokens){0};
         f->extra_said = true;
     }
-    syn__told_drop(&f->additional);
+    syn__file_tokens_free(&f->additional);
     f->additional_said = false;
 }
 
 static syn_status read_config(void *user, syn_json *json, syn_error *err) {
-    syn__told_files *f = user;
+    syn__tokenizer_files *f = user;
     const struct {
         const char *key;
         bool *value;
@@ -208,35 +209,34 @@ static syn_status read_config(void *user, syn_json *json, syn_error *err) {
     return read_named(f, json, &f->config_more, false, err);
 }
 
-/* ---- the old syn__told_files, which count without added_tokens_decoder
- * --------------------------------- */
+/* ---- the old files, which count without added_tokens_decoder ---- */
 
 static syn_status read_map(void *user, syn_json *json, syn_error *err) {
-    syn__told_files *f = user;
+    syn__tokenizer_files *f = user;
     if (is_extra(json->text)) return read_extra(f, json, true, err);
     return read_named(f, json, &f->map_more, true, err);
 }
 
-bool syn__told_is(const syn__told *t, const char *text, size_t bytes) {
+bool syn__file_token_is(const syn__file_token *t, const char *text, size_t bytes) {
     return t->text && t->bytes == bytes && memcmp(t->text, text, bytes) == 0;
 }
 
 /* Whether a file has named it as special so far. */
-static bool said_special(const syn__told_files *f, const char *text, size_t bytes) {
-    for (int i = 0; i < SYN__TOLD_NAMED; i++)
-        if (f->said[i] && f->named[i].special && syn__told_is(&f->named[i], text, bytes))
+static bool said_special(const syn__tokenizer_files *f, const char *text, size_t bytes) {
+    for (int i = 0; i < SYN__NAMED_TOKENS; i++)
+        if (f->said[i] && f->named[i].special && syn__file_token_is(&f->named[i], text, bytes))
             return true;
     for (size_t i = 0; i < f->extra.n; i++)
-        if (syn__told_is(&f->extra.at[i], text, bytes)) return true;
+        if (syn__file_token_is(&f->extra.at[i], text, bytes)) return true;
     return false;
 }
 
 /* {"<pad>": 50257, ...} */
 static syn_status read_added(void *user, syn_json *json, syn_error *err) {
-    syn__told_files *f = user;
-    syn__told *t;
-    SYN_TRY(syn__told_append(&f->decoder, &t, err));
-    SYN_TRY(syn__told_keep(t, json->text, json->text_bytes, err));
+    syn__tokenizer_files *f = user;
+    syn__file_token *t;
+    SYN_TRY(syn__file_tokens_append(&f->decoder, &t, err));
+    SYN_TRY(syn__file_token_set(t, json->text, json->text_bytes, err));
     t->normalized = !said_special(f, t->text, t->bytes);
     t->normalized_said = true;
     return syn_json_expect_i64(json, "the id of an added token", 0, INT32_MAX - 1, &t->id);
@@ -244,7 +244,7 @@ static syn_status read_added(void *user, syn_json *json, syn_error *err) {
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static syn_status check(const syn__told_files *f, syn_error *err) {
+static syn_status check(const syn__tokenizer_files *f, syn_error *err) {
     const char *folder = f->folder;
     syn_tokenizer_kind kind;
     if (!syn__tok_kind_of_class(f->class_name, &kind) || kind == SYN_TOKENIZER_WORDPIECE)
@@ -263,11 +263,11 @@ static syn_status check(const syn__told_files *f, syn_error *err) {
     return SYN_OK;
 }
 
-syn_status syn__told_read_all(syn__told_files *f, syn_error *err) {
+syn_status syn__tokenizer_files_read(syn__tokenizer_files *f, syn_error *err) {
     static const char *const end = SYN__BPE_END_OF_TEXT;
-    for (int i = 0; i < SYN__TOLD_NAMED; i++) f->named[i].id = -1;
-    for (int i = SYN__TOLD_BOS; i <= SYN__TOLD_UNK; i++)
-        SYN_TRY(syn__told_keep(&f->named[i], end, strlen(end), err));
+    for (int i = 0; i < SYN__NAMED_TOKENS; i++) f->named[i].id = -1;
+    for (int i = SYN__NAMED_BOS; i <= SYN__NAMED_UNK; i++)
+        SYN_TRY(syn__file_token_set(&f->named[i], end, strlen(end), err));
     SYN_TRY(syn__tok_exists(&f->has_json, f->folder, "tokenizer.json", err));
     SYN_TRY(syn__tok_read(f->folder, "tokenizer_config.json", read_config, f, err));
     settle_extra(f, true);
@@ -276,7 +276,7 @@ syn_status syn__told_read_all(syn__told_files *f, syn_error *err) {
         SYN_TRY(syn__tok_read(f->folder, "added_tokens.json", read_added, f, err));
     }
     settle_extra(f, false);
-    SYN_TRY(syn__tok_read(f->folder, "tokenizer.json", syn__told_read_tokenizer_json, f, err));
+    SYN_TRY(syn__tok_read(f->folder, "tokenizer.json", syn__tokenizer_files_json, f, err));
     if (f->has_json) f->add_bos = f->add_eos = false; /* its post_processor decides */
     return check(f, err);
 }

@@ -63,7 +63,7 @@ static const syn__param_row head_rows[] = {
      SYN__BARE, SYN_BERT_NSP, NULL},
     {0}};
 
-/* ---- encoder --------------------------------------------------------------------------------- */
+/* ---- encoder ---- */
 
 static syn_tensor dense(syn_model *m, syn_tensor x, const syn_layer_linear *layer,
                         const char *label) {
@@ -164,7 +164,7 @@ syn_tensor syn_bert_forward(syn_model *m, syn_tensor tokens, syn_tensor types, s
     return syn__model_layers(m, x, mark);
 }
 
-/* ---- heads ----------------------------------------------------------------------------------- */
+/* ---- heads ---- */
 
 /* Whether the model has the head, of which `weight` is one, and x is f32 (..., C) of this rank (2
    or 3). */
@@ -236,7 +236,7 @@ syn_tensor syn_bert_nsp(syn_model *m, syn_tensor pooled) {
     return logits;
 }
 
-/* ---- configurations -------------------------------------------------------------------------- */
+/* ---- configurations ---- */
 
 #define MAX_TYPES     ((int64_t)1 << 16)
 #define UNCASED_VOCAB 30522

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- the tokens ------------------------------------------------------------------------------ */
+/* ---- the tokens ---- */
 
 /* The slot of a text, or the free one where it would go. */
 static uint32_t *find_slot(const syn__added *added, const char *text, size_t bytes) {
@@ -108,7 +108,7 @@ void syn__added_free(syn__added *added) {
     *added = (syn__added){0};
 }
 
-/* ---- where they are -------------------------------------------------------------------------- */
+/* ---- where they are ---- */
 
 /* First of at[low .. high) whose byte `depth` is at least `byte`; all share what comes before, and
    a shorter one counts as less. */

@@ -7,7 +7,7 @@
 #include "models/family_private.h"
 #include "syntorch/memory.h"
 
-/* ---- new texts ------------------------------------------------------------------------------- */
+/* ---- new texts ---- */
 
 static syn_status check_begin(const syn_model *m, int64_t batch, int64_t max_tokens,
                               const syn_spec *cache, syn_error *err) {
@@ -91,7 +91,7 @@ int64_t syn_causal_position(const syn_model *m) {
     return m->position;
 }
 
-/* ---- a step ---------------------------------------------------------------------------------- */
+/* ---- a step ---- */
 
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k) {
     return syn_heads_cached(m->ctx, &m->caches[i].k, k, m->position, "k_cache");

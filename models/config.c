@@ -8,7 +8,7 @@
 #include "syntorch/intern.h"
 #include "syntorch/memory.h"
 
-/* ---- presets --------------------------------------------------------------------------------- */
+/* ---- presets ---- */
 
 static const syn_model_config *preset(size_t i) {
     for (size_t f = 0; syn__family(f); f++) {
@@ -39,7 +39,7 @@ syn_status syn_model_config_preset(syn_model_config *config, const char *name, s
                     known);
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 static bool has_type(const syn_model_family *f, const char *type) {
     for (const char *const *t = f->types; *t; t++)
@@ -154,7 +154,7 @@ uint64_t syn_model_config_hash(const syn_model_config *c, uint64_t seed) {
     return syn_hash(&c->end, sizeof c->end, syn__settings_hash(c->family->fields, c, h));
 }
 
-/* ---- what follows from the numbers ----------------------------------------------------------- */
+/* ---- what follows from the numbers ---- */
 
 static syn_status check_sizes(const syn_model_config *c, syn_error *err) {
     if (c->n_layer < 1 || c->n_embd < 1 || c->n_head < 1 || c->n_inner < 1 || c->n_positions < 1 ||

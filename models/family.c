@@ -8,7 +8,7 @@ const syn_model_family *syn__family(size_t i) {
     return families[i];
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 static bool is_called(const char *name, const char *stem, const char *end) {
     const size_t n = strlen(stem);
@@ -66,7 +66,7 @@ const syn__param_row *syn__family_second(const syn_model_family *f, const char *
     return NULL;
 }
 
-/* ---- sizes ----------------------------------------------------------------------------------- */
+/* ---- sizes ---- */
 
 int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
     const int64_t keys = c->n_kv_head ? c->n_embd / c->n_head * c->n_kv_head : c->n_embd;

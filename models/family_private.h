@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* ---- parameters ------------------------------------------------------------------------------ */
+/* ---- parameters ---- */
 
 /* Lengths that follow from a configuration. */
 typedef enum syn__dim {
@@ -67,7 +67,7 @@ int64_t syn__family_layer(const syn_model_family *family, const char *parameter)
 const syn__param_row *syn__family_second(const syn_model_family *family, const char *parameter);
 int64_t syn__family_dim(const syn_model_config *config, syn__dim dim);
 
-/* ---- the family ------------------------------------------------------------------------------ */
+/* ---- the family ---- */
 
 struct syn_model_family {
     const char *name;         /* "gpt" */
@@ -100,7 +100,7 @@ struct syn_model_family {
 /* The registry: family i, NULL behind the last. The first is that of files without a type. */
 const syn_model_family *syn__family(size_t i);
 
-/* ---- a model --------------------------------------------------------------------------------- */
+/* ---- a model ---- */
 
 typedef struct syn__kv_cache {
     syn_tensor k, v; /* (B, G/tp, max_tokens, D): newest versions */

@@ -40,7 +40,7 @@ static const syn__param_row head_rows[] = {
      "wte"},
     {0}};
 
-/* ---- computation ----------------------------------------------------------------------------- */
+/* ---- computation ---- */
 
 /* tokens (B, T) -> (B, T, C) */
 static syn_tensor embed(syn_model *m, syn_tensor tokens) {
@@ -110,7 +110,7 @@ static syn_tensor head(syn_model *m, syn_tensor x) {
     return x;
 }
 
-/* ---- configurations -------------------------------------------------------------------------- */
+/* ---- configurations ---- */
 
 #define GPT2_VOCAB     50257
 #define GPT2_EOS       50256

@@ -7,7 +7,7 @@
 #include "models/family_private.h"
 #include "syntorch/memory.h"
 
-/* ---- parameters ------------------------------------------------------------------------------ */
+/* ---- parameters ---- */
 
 enum { NAME_BYTES = 160 };
 
@@ -131,7 +131,7 @@ static void make_parameters(syn_model *m) {
     if (m->part.head) make_rows(m, f->head_rows, "", m->params);
 }
 
-/* ---- a model --------------------------------------------------------------------------------- */
+/* ---- a model ---- */
 
 static syn_status check_part(const syn_model_config *c, const syn_model_part *part,
                              syn_error *err) {
@@ -223,7 +223,7 @@ const syn_group *syn_model_tp(const syn_model *m) {
     return m->options.tp;
 }
 
-/* ---- computation ----------------------------------------------------------------------------- */
+/* ---- computation ---- */
 
 int syn__model_tp(const syn_model *m) {
     return m->options.tp ? m->options.tp->size : 1;

@@ -13,7 +13,7 @@ bool syn_text_ends(const syn_text_ending *ending, int32_t token) {
     return false;
 }
 
-/* ---- ids ------------------------------------------------------------------------------------- */
+/* ---- ids ---- */
 
 static syn_status take_id(syn__settings *s, syn_text_ending *ending) {
     if (s->json.type != SYN_JSON_NUMBER || !s->json.is_integer)
@@ -68,7 +68,7 @@ void syn__ending_write(syn_sink *out, const void *member) {
     if (end->fill != end->ids[0]) syn_sink_printf(out, ",\n  \"pad_token_id\": %d", end->fill);
 }
 
-/* ---- generation_config.json ------------------------------------------------------------------ */
+/* ---- generation_config.json ---- */
 
 #define UNREAD_BYTES 400
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the tokens in the order in which transformers adds them --------------------------------- */
+/* ---- the tokens in the order in which transformers adds them ---- */
 
 static bool is_named(const syn__tokenizer_files *f, const syn__file_token *t) {
     for (int i = 0; i < SYN__NAMED_TOKENS; i++)
@@ -107,7 +107,7 @@ static syn_status collect(syn__tokenizer_files *f, syn__added *out, syn_error *e
     return syn__added_index(out, err);
 }
 
-/* ---- opening --------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 
 static syn_status read_vocabulary(syn_tokenizer *tok, const char *folder, syn__added *added,
                                   syn_error *err) {

@@ -22,7 +22,7 @@ void syn__tokenizer_files_free(syn__tokenizer_files *f) {
     syn__file_tokens_free(&f->decoder);
 }
 
-/* ---- one token ------------------------------------------------------------------------------- */
+/* ---- one token ---- */
 
 syn_status syn__file_token_set(syn__file_token *t, const char *text, size_t bytes, syn_error *err) {
     syn_free(t->text);
@@ -86,7 +86,7 @@ syn_status syn__file_tokens_append(syn__file_tokens *list, syn__file_token **t, 
     return SYN_OK;
 }
 
-/* ---- lists of tokens ------------------------------------------------------------------------- */
+/* ---- lists of tokens ---- */
 
 /* An array of tokens, or an object from names to tokens, which go to `named`. */
 syn_status syn__file_tokens_read(syn_json *json, syn__file_tokens *list, syn__file_tokens *named,
@@ -131,7 +131,7 @@ static syn_status read_decoder(syn__tokenizer_files *f, syn_json *json, syn_erro
     return syn__tok_status(json, SYN_JSON_OBJECT_END, err);
 }
 
-/* ---- tokenizer_config.json ------------------------------------------------------------------- */
+/* ---- tokenizer_config.json ---- */
 
 static bool ends_in_token(const char *key) {
     const size_t n = strlen(key);
@@ -242,7 +242,7 @@ static syn_status read_added(void *user, syn_json *json, syn_error *err) {
     return syn_json_expect_i64(json, "the id of an added token", 0, INT32_MAX - 1, &t->id);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- all of it ---- */
 
 static syn_status check(const syn__tokenizer_files *f, syn_error *err) {
     const char *folder = f->folder;

@@ -9,7 +9,7 @@
 
 #define MAX_JSON_BYTES ((size_t)64 << 20)
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 static syn_status join_path(char **out, const char *folder, const char *file, syn_error *err) {
     const size_t a = strlen(folder), b = strlen(file);
@@ -66,7 +66,7 @@ syn_status syn__tok_read(const char *folder, const char *file, syn__tok_entry *e
     return status;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 syn_status syn__tok_status(const syn_json *json, syn_json_type end, const syn_error *err) {
     if (json->type == end) return SYN_OK;

@@ -66,7 +66,7 @@ def there_and_back(folder, what, data, wire=0):
     return rank
 
 
-# ---- The reference's form ------------------------------------------------------------------------
+# ---- The reference's form ----
 
 
 def objects(text):
@@ -138,7 +138,7 @@ def check_own(folder):
     check(got == open(prefix + ".tp.1.et", "rb").read(), f"--rank 1: {r.stderr}")
 
 
-# ---- What protobuf's JSON cannot hold ------------------------------------------------------------
+# ---- What protobuf's JSON cannot hold ----
 
 
 def varint(n, longer=0):
@@ -236,7 +236,7 @@ def check_wire(folder):
         refused(folder, json.dumps({"ranks": [{"nodes": [{**message, **change}]}]}).encode(), says)
 
 
-# ---- Damage --------------------------------------------------------------------------------------
+# ---- Damage ----
 
 
 def check_damage(folder):

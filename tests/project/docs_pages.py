@@ -108,7 +108,7 @@ def contents(page, text):
     return found, prose
 
 
-# ---- what is shown and what is printed -----------------------------------------------------------
+# ---- what is shown and what is printed ----
 
 NUMBER = r"\d+(?:\.\d+)?(?:e[+-]\d+)?"
 VARIES = [  # of every command: how long it took, and the memory of the process

@@ -60,7 +60,7 @@ def read(name):
 CONTENTS = {page: dp.contents(page, read(page)) for page in PAGES}
 
 
-# ---- a fresh clone -------------------------------------------------------------------------------
+# ---- a fresh clone ----
 
 class Clone:
     """A folder with the real ./dev, which finds the programs built and hands over to them; nothing
@@ -103,7 +103,7 @@ def shell(clone, command, **more):
     return done.returncode, done.stdout.decode("utf-8", "replace").split("\n")
 
 
-# ---- commands of the pages -----------------------------------------------------------------------
+# ---- commands of the pages ----
 
 used = set()
 
@@ -213,7 +213,7 @@ def test_pages():
     print(f"{ran} commands and programs of {len(PAGES)} pages run")
 
 
-# ---- examples of the --help texts ----------------------------------------------------------------
+# ---- examples of the --help texts ----
 
 TEXT_WORKLOAD = {  # what stands for the reader's files
     "resnet.txt": "DATA\n2\na -1 9 NONE 0 8 NONE 0 7 ALLREDUCE 4096 3\n"
@@ -308,7 +308,7 @@ def test_comparison():
           f"commands of a page: {[(c.text, c.shown) for c in found]}")
 
 
-# ---- choices -------------------------------------------------------------------------------------
+# ---- choices ----
 
 CHOOSES = {  # commands that choices are tried with
     "inference": "--num_output_tokens 2",
@@ -342,7 +342,7 @@ def test_help_choices():
     print(f"{ran} choices of --help tried")
 
 
-# ---- names in the words --------------------------------------------------------------------------
+# ---- names in the words ----
 
 def test_options():
     known = set(FOREIGN)

@@ -157,7 +157,7 @@ while read -r n file; do
     [ "$file" = total ] || [ "$n" -le 600 ] || echo "warning: $file has $n lines; is it two things?"
 done < <(find "${all[@]}" -type f -name '*.[ch]' -exec wc -l {} +)
 
-# ---- each kind of violation is seen --------------------------------------------------------------
+# ---- each kind of violation is seen ----
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT

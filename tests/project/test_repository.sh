@@ -37,6 +37,7 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
         "${sources[@]}"
     no 'a merge conflict' '^(<<<<<<<|>>>>>>>) ' "${files[@]}"
     no 'a carriage return' $'\r$' "${sources[@]}"
+    no 'a banner that is not "---- what ----"' '^(/\*|#) -+ .* -{5,}' "${sources[@]}"
     no 'blanks at the end of a line' '[[:blank:]]$' "${sources[@]}"
     # Lines end at 100 columns; only what pages show, indented by four, may be longer. The first
     # column of a change that they show is not counted.
@@ -72,7 +73,7 @@ else
     echo "not a git checkout: files not read"
 fi
 
-# ---- programs ------------------------------------------------------------------------------------
+# ---- programs ----
 
 # helps SOURCE COMMAND...: exit 0 on --help, which names each option of the source's table, and 2 on
 # an unknown option.

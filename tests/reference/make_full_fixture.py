@@ -33,7 +33,7 @@ LISTED = 200  # logits of the ids 0, stride, 2 stride, ...
 MASK = 103    # [MASK] of bert-base-uncased; 101 [CLS], 102 [SEP], 0 [PAD]
 
 
-# ---- weights -------------------------------------------------------------------------------------
+# ---- weights ----
 
 def value(p, n, scale):
     x = np.arange(n, dtype=np.uint32) * np.uint32(2654435761) + np.uint32(p * 40503 + 12345)
@@ -101,7 +101,7 @@ def fill(model, names):
     return model.double().eval()
 
 
-# ---- what is expected ----------------------------------------------------------------------------
+# ---- what is expected ----
 
 def rounded(x):
     return float(f"{x:.7g}") if isinstance(x, float) else [rounded(v) for v in x]

@@ -44,7 +44,7 @@ MLM_AT = [(0, 9), (1, 2)]  # row, position
 MLM_IDS = [0, 34, 68, 102]
 
 
-# ---- weights -------------------------------------------------------------------------------------
+# ---- weights ----
 
 def fill(model, seed):
     """Normal numbers that make every part matter: 0.2 and, in layers, 0.3 for matrices, 0.1 for
@@ -133,7 +133,7 @@ def save_all():
          "bf16")
 
 
-# ---- what is expected ----------------------------------------------------------------------------
+# ---- what is expected ----
 
 def load(kind, name, dtype=torch.float64, attention="eager"):
     model, info = kind.from_pretrained(folder(name), dtype=dtype, attn_implementation=attention,

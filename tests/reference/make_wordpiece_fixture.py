@@ -90,7 +90,7 @@ PAIRS = [("hello", None), ("", None), ("a b", "c"), ("", ""),
          ("Who was Jim Henson ?", "Jim Henson was a puppeteer"), ("[MASK] [SEP]", "x"),
          ("\u4f60", "")]
 
-# ---- the generator: the same as random_text() in tests/support/tokenizer_fixture.h ---------------
+# ---- the generator: the same as random_text() in tests/support/tokenizer_fixture.h ----
 
 SPACES = [0x9, 0xa, 0xb, 0xc, 0xd, 0x1c, 0x1f, 0x20, 0x85, 0xa0, 0x1680, 0x180e, 0x2000, 0x2003,
           0x200a, 0x200b, 0x2028, 0x2029, 0x202f, 0x205f, 0x2060, 0x3000, 0xfeff]
@@ -144,7 +144,7 @@ def random_text(number):
     return "".join(out)
 
 
-# ---- hashes --------------------------------------------------------------------------------------
+# ---- hashes ----
 
 
 def fnv(data):
@@ -169,7 +169,7 @@ def word_bytes(words):
     return b"".join(word[:100].encode() + b"\0" for word in words)
 
 
-# ---- the tokenizers ------------------------------------------------------------------------------
+# ---- the tokenizers ----
 
 
 class Bert:

@@ -39,7 +39,7 @@ def clear(folder):
         os.remove(f)
 
 
-# ---- Decoding ------------------------------------------------------------------------------------
+# ---- Decoding ----
 
 
 def varint(data, at):
@@ -112,7 +112,7 @@ def before(nodes):
     return out
 
 
-# ---- Checks --------------------------------------------------------------------------------------
+# ---- Checks ----
 
 
 def check_compat(folder, case):

@@ -12,9 +12,7 @@ install(DIRECTORY examples/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/syntorch
 # What the library needs from others. Users of a static library must link it too, so that it stands
 # among its own requirements; those of a shared one need not.
 set(requires "")
-foreach(pair OPENBLAS:openblas CGRAPH:libcgraph PCRE2:libpcre2-8 UTF8PROC:libutf8proc
-    PROTOBUF_C:libprotobuf-c
-    ZLIB:zlib)
+foreach(pair OPENBLAS:openblas CGRAPH:libcgraph PCRE2:libpcre2-8 UTF8PROC:libutf8proc ZLIB:zlib)
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 opt)
   list(GET pair 1 module)

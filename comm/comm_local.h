@@ -92,7 +92,7 @@ syn_status syn__local_fail(syn_local_world *world, const char *sentence, syn_err
 syn_status syn__local_enter(syn__local *self, syn_request *request, size_t inline_bytes,
                             syn_error *err);
 /* Waits until all members are done with the buffers; not needed where in was copied and only its
- * owner uses out. */
+   owner uses out. */
 void syn__local_leave(syn__local *self, syn_request *request);
 /* Whether the count reaches target (or is poisoned) within a moment; for a rank's own thread. */
 bool syn__local_spin(const syn__local *self, const _Atomic uint64_t *count, uint64_t target);

@@ -81,7 +81,7 @@ static size_t merge_short(const syn__bpe *bpe, int32_t *ids, size_t n) {
 }
 
 /* A heap entry orders by rank, then by position; it is stale once the pair at its position has
- * another rank. */
+   another rank. */
 static uint64_t heap_entry(uint32_t rank, uint32_t pos) {
     return (uint64_t)rank << 32 | pos;
 }

@@ -103,7 +103,7 @@ syn_status syn__bpe_pattern_new(syn__bpe_pattern **out, syn_error *err) {
         return status;
     }
     /* Without executable memory (or on other processors) matching is interpreted: slower, the same
-     * words. */
+       words. */
     p->has_jit = pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE) == 0;
     *out = p;
     return SYN_OK;

@@ -1,5 +1,5 @@
 /* Internals of the byte-level BPE tokenizer, shared by models/bpe_*.c, models/tokenizer.c and their
- * tests. */
+   tests. */
 #ifndef MODELS_BPE_PRIVATE_H
 #define MODELS_BPE_PRIVATE_H
 
@@ -38,7 +38,7 @@ typedef struct syn__bpe_frame {
 } syn__bpe_frame;
 
 /* Vocabulary and merges; both tables are open-addressed, of a power of two of slots, at most half
- * full. */
+   full. */
 typedef struct syn__bpe {
     int32_t vocab_elems;  /* with the added tokens */
     int32_t base_elems;   /* without */

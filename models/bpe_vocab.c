@@ -138,7 +138,7 @@ static syn_status index_entries(spelling *sp, syn_error *err) {
 }
 
 /* alphabet[c] is the byte that code point c spells, or NOT_SPELLED; spelled[b] the code point of
- * byte b. */
+   byte b. */
 static void make_alphabet(int16_t alphabet[ALPHABET_END], uint16_t spelled[256]) {
     uint16_t other = 0x100;
     for (size_t c = 0; c < ALPHABET_END; c++) alphabet[c] = NOT_SPELLED;

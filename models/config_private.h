@@ -73,7 +73,7 @@ syn_status syn__config_string(syn__settings *s) SYN_MUST_USE;
 /* A model_type of the registry; nothing is stored. */
 syn_status syn__config_type(syn__settings *s, void *member) SYN_MUST_USE;
 /* Where a file of the hub came from: any text, of which the base name is kept. *member:
- * char[SYN__SETTING_NAME_BYTES]. */
+   char[SYN__SETTING_NAME_BYTES]. */
 syn_status syn__config_path(syn__settings *s, void *member) SYN_MUST_USE;
 /* A choice of the format that must be as it is here; nothing is stored. */
 syn_status syn__config_true(syn__settings *s, void *member) SYN_MUST_USE;

@@ -20,7 +20,7 @@ static syn_tensor next_tokens(syn_model *model, const syn_generation *g, syn_ten
 }
 
 /* Copies step `step`'s tokens out; true when every sequence has ended. `ended` marks those that did
- * before. */
+   before. */
 static bool collect(syn_ctx *ctx, syn_generation *g, syn_tensor tokens, int64_t step, int32_t *row,
                     bool *ended) {
     if (syn_tensor_read(ctx, tokens, row, (size_t)g->batch * sizeof *row) != SYN_OK) return true;
@@ -113,7 +113,7 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
 }
 
 /* What would otherwise be found late or not at all; the sum of prompt and new tokens cannot
- * overflow after this. */
+   overflow after this. */
 static syn_status check_request(const syn_model *model, const syn_generation *g, syn_error *err) {
     const syn_model_config *c = syn_model_get_config(model);
     if (!model->part.embed || !model->part.head)

@@ -32,7 +32,7 @@ typedef struct syn_generation {
 } syn_generation;
 
 /* Every rank of a tensor-parallel group calls this with the same arguments. Rank 0 of the group
- * samples and broadcasts. */
+   samples and broadcasts. */
 syn_status syn_generate(syn_model *model, syn_generation *g, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END

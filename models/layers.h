@@ -30,16 +30,16 @@ typedef struct syn_initializer {
 /* <name>.weight, <name>.bias of a normalisation: ones and zeros. */
 syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width);
 /* Output dimension cut among the ranks, in `parts` equal blocks each (3: fused q, k, v). weight
- * (in, out/tp) or (out/tp, in), bias (out/tp). */
+   (in, out/tp) or (out/tp, in), bias (out/tp). */
 syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                        int parts, const syn_initializer *init, const syn_group *tp);
 /* Input dimension cut among the ranks. weight (in/tp, out) or (out, in/tp), bias (out) whole on
- * every rank. */
+   every rank. */
 syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                     const syn_initializer *init, const syn_group *tp);
 
 /* x (..., in), the same on all ranks -> (..., out/tp), or (..., out) with gather_output (an
- * all-gather). */
+   all-gather). */
 syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                              bool gather_output, const syn_group *tp, const char *label);
 /* x (..., in/tp) when input_is_parallel, else (..., in) of which each rank takes its part -> (...,
@@ -57,7 +57,7 @@ syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, c
 syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
                               const syn_group *tp);
 /* x (B, C), table and bias (or SYN_NO_BIAS) as above -> logits (B, valid): product with the
- * transposed table, all-gather, padding cut off. */
+   transposed table, all-gather, padding cut off. */
 syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
                           int64_t valid, const syn_group *tp, const char *label);
 

@@ -19,7 +19,7 @@ void syn_blas_gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int
    of address space and tries for ever when it cannot; this fails with SYN_E_NOMEM instead. */
 syn_status syn_blas_reserve(int callers, syn_error *err) SYN_MUST_USE;
 /* Threads of one product. OpenBLAS has one pool for the process: ranks in one process use one
- * thread each. */
+   thread each. */
 void syn_blas_set_threads(int threads);
 int syn_blas_threads(void);
 /* "OpenBLAS 0.3.21 (Cooperlake kernels, 2 threads)"; returns buf. */

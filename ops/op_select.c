@@ -161,7 +161,7 @@ SYN__COST(sample) {
 }
 
 /* How many of the n best candidates make the nucleus: the fewest whose probability (of the total
- * `sum`) reaches top_p. */
+   `sum`) reaches top_p. */
 static int64_t nucleus(const struct candidate *best, int64_t n, double max, double temperature,
                        double sum, double top_p) {
     double reached = 0;

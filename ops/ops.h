@@ -22,7 +22,7 @@ syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tens
 #define SYN_NO_BIAS ((syn_tensor){0})
 syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias, bool transpose_w);
 /* a (..., M, K), b (..., K, N) with equal leading dimensions -> (..., M, N); transposes swap the
- * last two dimensions. */
+   last two dimensions. */
 syn_tensor syn_matmul(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a, bool transpose_b);
 
 /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (GPT-2's gelu_new), or 0.5 x (1 + erf(x
@@ -57,7 +57,7 @@ syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
 syn_tensor syn_kv_append(syn_ctx *ctx, syn_tensor cache, syn_tensor x, int64_t position);
 
 /* Views: no data moves (reshape copies first where strides do not allow a view). One dimension of
- * `dims` may be -1. */
+   `dims` may be -1. */
 syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank);
 /* Dimension i of the result is dimension order[i] of x. */
 syn_tensor syn_permute(syn_ctx *ctx, syn_tensor x, const int *order, int rank);
@@ -87,7 +87,7 @@ typedef struct syn_sampling {
 syn_tensor syn_sample(syn_ctx *ctx, syn_tensor logits, const syn_sampling *how, int64_t step);
 
 /* Collectives over the ranks of a group (of more than one rank). Counts are taken from the shapes,
- * which must agree on all ranks. */
+   which must agree on all ranks. */
 syn_tensor syn_all_reduce(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, const syn_group *group);
 /* Dimension `axis` becomes size times as long, ranks in group order. */
 syn_tensor syn_all_gather(syn_ctx *ctx, syn_tensor x, int axis, const syn_group *group);

@@ -103,7 +103,7 @@ void syn__seek_row(syn_rows *rows, const syn_spec *shape, const syn_operand *con
 bool syn__is_dense(const syn_operand *o);
 
 /* Strides of `o` seen as shape `to` without copying; false if that needs a copy. Element counts
- * must be equal. */
+   must be equal. */
 bool syn__view_strides(const syn_operand *o, const syn_spec *to, int64_t *strides);
 
 /* Copies the elements of `from` to `out`, where they lie by the strides of `to`, a place of the

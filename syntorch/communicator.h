@@ -14,7 +14,7 @@ SYN_API_BEGIN
 typedef struct syn_comm syn_comm;
 
 /* A process group as its members see it. Owned by the communicator. Equal ids mean equal groups on
- * all ranks. */
+   all ranks. */
 typedef struct syn_group {
     uint32_t id;          /* >= 1, the same on all members */
     const char *name;     /* "tp0" */

@@ -235,7 +235,7 @@ void syn_graph_free(syn_graph *graph); /* NULL is allowed */
 syn_status syn_graph_verify(const syn_graph *graph, syn_error *err) SYN_MUST_USE;
 
 /* Several graphs as one: their ranks side by side, groups joined by id, facts of the first. On
- * success the graphs belong to the union. */
+   success the graphs belong to the union. */
 syn_status syn_graph_union(syn_graph **out, syn_graph *const *graphs, uint32_t n_graphs,
                            syn_error *err) SYN_MUST_USE;
 /* Sets a fact about the run, copying it. A name set twice keeps its place and takes

@@ -38,7 +38,7 @@ typedef struct syn_hardware {
 } syn_hardware;
 
 /* `name`: a preset (a100-80g, h100, h200, v100-32g, cpu) or the path of a JSON file. The error
- * lists the presets. */
+   lists the presets. */
 syn_status syn_hardware_load(syn_hardware *hw, const char *name, syn_error *err) SYN_MUST_USE;
 syn_status syn_hardware_parse(syn_hardware *hw, const char *name, const char *json, size_t bytes,
                               syn_error *err) SYN_MUST_USE;

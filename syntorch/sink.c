@@ -134,7 +134,7 @@ static int make_link(const syn_sink *sink) {
 }
 
 /* Calls make with new temporary names until one is free, so that no two writers ever share one;
- * its result, negative with errno set on failure. */
+   its result, negative with errno set on failure. */
 static int make_named(syn_sink *sink, int (*make)(const syn_sink *)) {
     static _Atomic unsigned number;
     for (int i = 0; i < TEMPORARY_TRIES; i++) {

@@ -1,5 +1,5 @@
 /* What the programs share: options, messages, files. Programs print and set the exit code: 0 ok, 1
- * failed, 2 usage. */
+   failed, 2 usage. */
 #ifndef TOOLS_CLI_H
 #define TOOLS_CLI_H
 
@@ -42,14 +42,14 @@ typedef struct cli_program {
 enum { CLI_RUN = -1, CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 /* What main returns: runs `body` where the stack is large enough, whatever the shell's limit; then
- * sees to it that all of standard output could be written. */
+   sees to it that all of standard output could be written. */
 int cli_main(const char *name, int (*body)(int argc, char **argv), int argc, char **argv);
 /* Reads the options into their values. CLI_RUN: go on; else the exit code, after --help, --version
- * or a message. */
+   or a message. */
 int cli_parse(const cli_program *program, int argc, char **argv);
 /* The same for a command that reads what `input`, the value of --input, names or what arguments
- * that are no options do: *paths gets either, *n_paths how many, 1 at least. `needed` begins the
- * sentence that they are: "a file is". */
+   that are no options do: *paths gets either, *n_paths how many, 1 at least. `needed` begins the
+   sentence that they are: "a file is". */
 int cli_parse_inputs(const cli_program *program, int argc, char **argv, const char **input,
                      const char *needed, const char *const **paths, size_t *n_paths);
 /* "inference: sentence" on standard error, in one line; returns code. */
@@ -60,7 +60,7 @@ int cli_done(const cli_program *program, syn_status status, const syn_error *err
 /* Bytes as text in one line: what a terminal would obey, and what is not UTF-8, as escapes. */
 void cli_print_escaped(FILE *out, const char *text, size_t bytes);
 /* The same into buf, for names of files and whatever else comes from outside; cut if it is too
- * long. Returns buf. */
+   long. Returns buf. */
 const char *cli_shown(const char *text, char *buf, size_t buf_bytes);
 #define CLI_SHOWN_BYTES 1024
 /* "" for one, else "s". */
@@ -80,7 +80,7 @@ double cli_memory_bytes(void);
    whose threads each take 128 MiB and, when they cannot have it, try for ever, also at exit. */
 void cli_check_address_space(const cli_program *program);
 /* Makes OpenBLAS take the buffers of so many callers at a time while there is room for them, for
- * the same reason. */
+   the same reason. */
 void cli_take_blas_buffers(int callers);
 /* Starts the program anew with OPENBLAS_CORETYPE set when OpenBLAS has chosen lesser kernels than
    this processor runs and nobody forced them; otherwise, or if that is not possible, returns. Call

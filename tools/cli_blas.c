@@ -32,7 +32,7 @@ static int64_t now_ns(void) {
 }
 
 /* Multiplies until the time in *until. Large enough that no kernel for small products, which needs
- * no buffer, takes it. */
+   no buffer, takes it. */
 static void *multiply(void *until) {
     enum { N = 128 };
     static const float zeros[N * N];

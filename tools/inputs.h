@@ -13,7 +13,7 @@ syn_status cli_inputs_add_set(syn__input_files *inputs, const char *prefix,
 /* For commands with one input: call it before cli_files_open. */
 syn_status cli_keep_input(const char *input, const char *output, syn_error *err) SYN_MUST_USE;
 /* Likewise for the set that would be written: <prefix>.<rank>.et of each rank, the groups, and the
- * files of further ranks, which a new set removes. */
+   files of further ranks, which a new set removes. */
 syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefix, int64_t n_ranks,
                                syn_error *err) SYN_MUST_USE;
 

@@ -13,7 +13,7 @@ typedef struct progress {
 } progress;
 
 /* `user` is a progress; `done` of `of` units are done. The first call begins the clock, the last
- * (done == of) clears the line. */
+   (done == of) clears the line. */
 void progress_step(void *user, int64_t done, int64_t of);
 
 #endif

@@ -1,5 +1,5 @@
 /* ./dev bench core: what recording costs. Each figure beside its limit, taken in this run; exit 1
- * when one is missed. */
+   when one is missed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +101,7 @@ static void meta_rate(void) {
 }
 
 /* Names of parameters and tables of shapes are part of it, so a short trace costs more a node than
- * a long one. */
+   a long one. */
 static void bytes_a_node(void) {
     const struct traced t = trace(SYN_DEVICE_CPU, "gpt2", 1, 16, 32);
     printf("gpt2 on the CPU, 16 tokens in, 32 out, %zu nodes with their times:\n", t.nodes);

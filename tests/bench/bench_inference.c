@@ -23,7 +23,7 @@
 enum { RUNS = 5, DECODE = 24, CONTEXT = 128 };
 
 /* OpenBLAS's threads look for work for a while after a product; ours must not
- * run beside them. */
+   run beside them. */
 static void rest(void) {
     const struct timespec pause = {0, 150000000};
     syn_blas_set_threads(1);
@@ -135,7 +135,7 @@ static void close_gpt(rank_model *m) {
 }
 
 /* Seconds of a prefill of (batch, length), or of each of `steps` decode steps
- * after it. */
+   after it. */
 static syn_status time_gpt(rank_model *m, int64_t batch, int64_t length, int steps, double *seconds,
                            syn_error *err) {
     const syn_spec prompt = {SYN_I32, 2, {batch, length}}, one = {SYN_I32, 2, {batch, 1}};

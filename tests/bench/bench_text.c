@@ -17,7 +17,7 @@ static double seconds(void) {
 }
 
 /* Like a transformer: every op reads its predecessor's output and an older one, and waits for one
- * more op. */
+   more op. */
 static syn_status add_op(syn_graph *g, uint32_t i, syn_error *err) {
     char scope[64], name[96];
     const uint32_t in[2] = {i > 0 ? i - 1 : 0, i > 7 ? i - 7 : 0}, out[1] = {i};

@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     syn_sink *first = write_et(g);
     /* A rank's number that only the JSON around it told is not in the first file; from there on
-     * nothing changes. */
+       nothing changes. */
     syn_sink *second = json ? again(first) : first;
     syn_sink *third = again(second);
     size_t bytes, bytes_again;

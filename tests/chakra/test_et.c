@@ -319,7 +319,7 @@ static void test_utf8_is_repaired(void) {
 
 static void test_json_form(void) {
     /* By protobuf's JSON rules: 64-bit integers as strings, enums by name, defaults left out, set
-     * values never. */
+       values never. */
     syn_error err = {0};
     size_t bytes;
     syn_graph *g = named_graph("s\"\n", "x", "m", &err);

@@ -503,7 +503,7 @@ static void test_odd_but_valid(void) {
 
 static void test_absent_control_dependencies(void) {
     /* PyTorch's converter, which writes no version, leaves control dependencies on nodes that it
-     * left out. */
+       left out. */
     static const uint64_t gone[] = {0};
     for (int versioned = 0; versioned < 2; versioned++) {
         file f = {0};

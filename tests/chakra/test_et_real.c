@@ -53,7 +53,7 @@ static void check_trace(size_t i) {
     CHECK_MSG(again != NULL && json != NULL, "%s", err.text);
     syn_graph_free(g);
     /* Only the dropped dependency is missing: key, length, id. (recursion_repro also comes in
-     * another order.) */
+       another order.) */
     CHECK_INT(n, bytes - 3 * traces[i].n_dropped);
     if (traces[i].n_dropped == 0) CHECK(memcmp(again, data, n) == 0);
     free(data);

@@ -1,5 +1,5 @@
 /* What the readers of execution traces refuse, in which words; and that nothing but memory is lost
- * when memory is out. */
+   when memory is out. */
 #include "tests/support/test.h"
 
 #include <sys/stat.h>

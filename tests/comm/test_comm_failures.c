@@ -272,7 +272,7 @@ static void chains_that_end_in_a_running_rank_are_let_be(void) {
 }
 
 /* Rank 1 comes a tenth of a second late, so rank 0 waits and rank 1 does not; a busy machine gets
- * several tries. */
+   several tries. */
 static void waiting_is_measured(void) {
     uint64_t wait_ns[2] = {0, 0};
     for (int tries = 0; tries < 10 && (wait_ns[0] < 80000000 || wait_ns[1] > 20000000); tries++) {

@@ -99,7 +99,7 @@ static syn_status check_copies(syn_comm *comm, const syn_group *g, buffers *b, s
 }
 
 /* The largest size is for pieces of the usual length. Cut into a hundred short ones, each with its
- * own exchange, it would take a minute where other programs hold the cores. */
+   own exchange, it would take a minute where other programs hold the cores. */
 static syn_status check_group(syn_comm *comm, const syn_group *group, size_t max_elems,
                               syn_error *err) {
     static const size_t sizes[] = {0, 1, 7, 4096, 100003};

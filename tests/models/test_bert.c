@@ -39,7 +39,7 @@ struct job {
     syn_dtype dtype;
     int64_t batch, n_tokens;
     /* by rank, one after the other: hidden (B, T, h), pooled (B, h), next sentence (B, 2), words
-     * (N_PICKED, V), words of all (B T, V) */
+       (N_PICKED, V), words of all (B T, V) */
     float *out[4];
     bool odd_shard[4]; /* by rank: a shard of the model's own weights differed from own_weights */
 };

@@ -230,7 +230,7 @@ static int64_t distinct_params(const struct job *job) {
     const int64_t h = c->n_embd, t = job->tp,
                   padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
     /* per layer two norms (2h each) and the biases of the two row-parallel layers; positions and
-     * types; the first norm; pooler, transform with its norm, next sentence */
+       types; the first norm; pooler, transform with its norm, next sentence */
     const int64_t copies = c->n_layer * (4 * h + 2 * h) + (c->n_positions + c->n_types) * h +
                            2 * h + 2 * (h * h + h) + 2 * h + 2 * h + 2;
     int64_t sum = 0;

@@ -237,7 +237,7 @@ static void words_are_what_merging_makes(void) {
 }
 
 /* A token that is no spelling of bytes stands for its own UTF-8 and never hides the one that
- * merging makes. */
+   merging makes. */
 static void added_tokens_do_not_interfere(void) {
     static const char text[] = "\xe4\xb8\xad"; /* U+4E2D, in both ways */
     files in = {0};

@@ -150,7 +150,7 @@ static void sampled_tokens_depend_on_the_seed_alone(void) {
 }
 
 /* The first sequence's third token ends texts: it ends there and is filled up; the others go on
- * unless they have it too. */
+   unless they have it too. */
 static void end_of_text_stops_and_pads(void) {
     ref_model m = filled(&small);
     int32_t want[BATCH * NEW];
@@ -216,7 +216,7 @@ static void decoding_needs_no_more_memory(void) {
 }
 
 /* A layer's intermediate results are given back before the next: more layers need room for their
- * weights and caches only. */
+   weights and caches only. */
 static void layers_reuse_each_others_memory(void) {
     size_t peak[2];
     bool ok = true;
@@ -240,7 +240,7 @@ static void layers_reuse_each_others_memory(void) {
     CHECK(ok);
     const int64_t h = small.n_embd, weights = 4 * (12 * h * h + 13 * h), caches = 4 * 2 * 300 * h;
     /* A quarter more for size classes. The scores alone of one layer are 4 * 300 * 300
-     * 4 bytes. */
+       4 bytes. */
     CHECK_MSG((double)(peak[1] - peak[0]) <= 4 * 1.25 * (double)(weights + caches),
               "4 layers more take %zu bytes", peak[1] - peak[0]);
 }

@@ -430,7 +430,7 @@ static void presets_are_consistent(void) {
 }
 
 /* Width of a head: 64 in GPT-2; d_head of Brown et al. 2020, table 2.1; hidden / heads of
- * Korthikanti et al. 2022. */
+   Korthikanti et al. 2022. */
 static void head_widths(void) {
     static const struct {
         const char *name;
@@ -490,7 +490,7 @@ static void cuts_for_ranks(void) {
 }
 
 /* Megatron's padding to a multiple of 128 tp: 50257 becomes 50304, 50432, 50688, 51200 for tp 1, 2,
- * 4, 8. */
+   4, 8. */
 static void padded_vocabularies(void) {
     static const int64_t want[] = {50304, 50432, 50688, 51200};
     syn_model_config c;

@@ -243,7 +243,7 @@ static int64_t distinct_params(const struct job *job) {
     const int64_t h = c->n_embd, t = job->tp,
                   padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
     /* per layer two norms (2h each) and the biases of the two row-parallel layers; positions; the
-     * last norm */
+       last norm */
     const int64_t copies = c->n_layer * (4 * h + 2 * h) + c->n_positions * h + 2 * h;
     int64_t sum = 0;
     for (int r = 0; r < t; r++) sum += job->sums[r].params;

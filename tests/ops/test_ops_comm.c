@@ -7,7 +7,7 @@
 enum { RANKS_MAX = 4 };
 
 /* What one world does. Every rank fills `x` for all ranks from the same seed, so that each knows
- * what to expect. */
+   what to expect. */
 struct plan {
     int size;
     bool overlap;
@@ -160,7 +160,7 @@ static void test_worlds(void) {
 }
 
 /* Two groups of two within a world of four, in another order than the world's: parts follow the
- * group's order. */
+   group's order. */
 static syn_status subgroup_main(syn_comm *comm, void *arg, syn_error *err) {
     bool *ok = arg;
     syn_ctx *ctx = NULL;

@@ -159,7 +159,7 @@ static void test_published_numbers(void) {
         syn_model_config config;
         sums shorter, decode;
         /* One less than the positions, the decode step takes the last: F(n) is quadratic in n, so
-         * is checked by its terms. */
+           is checked by its terms. */
         CHECK(trace(models[i].preset, 1, 1, models[i].n - 1, false, &config, &shorter, &decode));
         const uint64_t h = (uint64_t)config.n_embd, n = models[i].n;
         CHECK_INT(shorter.layer0 + 24 * h * h + 4 * h * (2 * n - 1), models[i].layer);

@@ -1,12 +1,12 @@
 /* A trace seen as a graph, against dependencies, numbers, names and attributes found by brute force
- * in the rows. */
+   in the rows. */
 #include "tests/support/ops_program.h"
 #include "tests/support/test.h"
 
 enum { RANKS = 2 };
 
 /* Every pair of nodes: does `later` use what `earlier` makes, or overwrite storage that `earlier`
- * used since it was last written? */
+   used since it was last written? */
 static uint32_t wanted_dep(const syn_trace *t, uint32_t later, uint32_t earlier) {
     const syn_trace_node *n = &t->nodes[later], *e = &t->nodes[earlier];
     for (uint32_t k = 0; k < n->n_in; k++)

@@ -159,7 +159,7 @@ static void test_linear(void) {
 }
 
 /* r (1, N) as the transpose of a column that begins one element into its storage: its row stride
- * is 1. */
+   is 1. */
 static syn_tensor turned(syn_ctx *ctx, const ref *r) {
     static ref column;
     const int swap[2] = {1, 0};
@@ -171,7 +171,7 @@ static syn_tensor turned(syn_ctx *ctx, const ref *r) {
 }
 
 /* A leading dimension too small for the row length means nothing when there is but one row; BLAS is
- * strict about it. */
+   strict about it. */
 static void test_single_rows(void) {
     static ref x, w, want;
     for (int round = 0; round < 32; round++) {

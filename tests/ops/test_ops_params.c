@@ -1,5 +1,5 @@
 /* Random parameters: shards are slices of one full tensor, whatever the cut; the values look normal
- * and independent. */
+   and independent. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -19,7 +19,7 @@ static void make(const char *name, syn_spec full, syn_shard shard, double std, i
 }
 
 /* Element by element: local index i of the axis lies in part i / per, at i % per within this rank's
- * piece of it. */
+   piece of it. */
 static void test_shards(void) {
     static float whole[REF_MAX], piece[REF_MAX];
     for (int round = 0; round < 300; round++) {

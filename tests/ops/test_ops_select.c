@@ -85,7 +85,7 @@ static void draw(const double *logits, int n, const syn_sampling *how, int64_t s
 }
 
 /* Pearson's statistic over tokens with at least 5 expected draws, the rest together; far below the
- * 10^-5 quantile. */
+   10^-5 quantile. */
 static bool fits(const double *p, const int32_t *drawn, int draws, int n) {
     static double seen[VOCAB_MAX];
     double statistic = 0, rest_seen = 0, rest_wanted = 0;
@@ -220,7 +220,7 @@ static void test_sample_masked(void) {
 }
 
 /* A draw is a function of (seed, step, row): not of what else is drawn, in which order, or from
- * where the logits are read. */
+   where the logits are read. */
 static void test_sample_is_a_function(void) {
     static ref x, want;
     static int32_t all[12], few[12];

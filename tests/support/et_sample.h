@@ -1,5 +1,5 @@
 /* Helpers of the execution-trace tests: graphs from short rows, exports into memory, a pipeline
- * over four ranks. */
+   over four ranks. */
 #ifndef TESTS_ET_SAMPLE_H
 #define TESTS_ET_SAMPLE_H
 
@@ -10,7 +10,7 @@
 #include "tests/support/exported.h"
 
 /* One node of a test graph. deps: "d3 c4": data on node index 3, control on 4 (i in-place, s
- * stream, g group). */
+   stream, g group). */
 typedef struct et_row {
     syn_node_kind kind;
     int32_t stream;

@@ -314,7 +314,7 @@ static void collective_times(void) {
     syn_error err;
     CHECK_OK(parse(&hw, toy, &err), err);
     /* Whole buffer n = 1e6 bytes, k = 4, alpha 2000 ns, 50 bytes/ns: one pass 3 * 2000 + 3/4 *
-     * 20000 = 21000. */
+       20000 = 21000. */
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_REDUCE, 1000000, near, 4), 42000, 1e-6);
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_ALL_GATHER, 250000, near, 4), 21000, 1e-6);
     CHECK_NEAR(collective_ns(&hw, SYN_COMM_REDUCE_SCATTER, 1000000, near, 4), 21000, 1e-6);

@@ -1,5 +1,5 @@
 /* The JSON reader against RFC 8259: what it must accept and refuse, what the tokens hold, where
- * errors point. */
+   errors point. */
 #include "tests/support/test.h"
 
 #include "syntorch/json.h"

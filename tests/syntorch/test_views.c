@@ -12,7 +12,7 @@ static int64_t address(const syn_spec *s, const int64_t *strides, int64_t at) {
 }
 
 /* Is there any set of strides for `to`? Each is where its dimension's second element lies; then all
- * must fit. */
+   must fit. */
 static bool view_exists(const syn_operand *o, const syn_spec *to) {
     const int64_t n = syn_spec_elems(to);
     int64_t strides[SYN_MAX_RANK] = {0}, step = 1;

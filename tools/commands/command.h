@@ -1,5 +1,5 @@
 /* The subcommands of `syntorch`: each gets its own arguments (argv[0] is its name) and returns the
- * exit code. */
+   exit code. */
 #ifndef TOOLS_COMMAND_H
 #define TOOLS_COMMAND_H
 

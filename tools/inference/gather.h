@@ -11,7 +11,7 @@
 syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
                          syn_error *err) SYN_MUST_USE;
 /* Every rank's number on rank 0, in rank order (`all` has room for one a rank there; elsewhere it
- * is not used). */
+   is not used). */
 syn_status gather_numbers(uint64_t *all, syn_comm *comm, uint64_t mine,
                           syn_error *err) SYN_MUST_USE;
 /* Whether all ranks can go on: the lowest rank whose status is not SYN_OK and the lowest whose plan

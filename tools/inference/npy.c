@@ -12,7 +12,7 @@ syn_status npy_write_f32(const char *path, const float *data, int64_t rows, int6
                            "{'descr': '<f4', 'fortran_order': False, 'shape': (%lld, %lld), }",
                            (long long)rows, (long long)columns);
     /* Magic (6), version (2), length (2) and the text, padded with spaces and a newline to a
-     * multiple of 64. */
+       multiple of 64. */
     const int total = (10 + n + 1 + 63) / 64 * 64;
     const unsigned char length[2] = {(unsigned char)((total - 10) & 0xff),
                                      (unsigned char)((total - 10) >> 8)};

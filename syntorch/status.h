@@ -32,6 +32,13 @@
 #define SYN_API_END   SYN__EXPORT_END
 #endif
 
+/* A struct written as a value, in C and in C++: SYN_VALUE(syn_tensor){0, 0}. */
+#ifdef __cplusplus
+#define SYN_VALUE(type) type
+#else
+#define SYN_VALUE(type) (type)
+#endif
+
 SYN_API_BEGIN
 
 /* One list gives the enum and the names. */

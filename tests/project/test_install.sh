@@ -124,15 +124,19 @@ if command -v pkg-config >/dev/null; then
     echo "examples/mlp_two_ways.c is a user's program"
 fi
 
-# Each installed header alone, as C and C++, against nothing but what is installed; and each header
-# that one of them names is there.
-n=0
+# Each installed header alone, as C and C++, against nothing but what is installed, with each struct
+# that a macro of it stands for; and each header that one of them names is there.
+n=0 n_values=0
 mapfile -t headers < <(cd "$include" && find . -name '*.h' | sed 's|^\./||' | sort)
 for header in "${headers[@]}"; do
     warnings=(-Wall -Wextra -Wpedantic -Werror -fsyntax-only)
-    quiet cc -std=c11 "${warnings[@]}" "-I$include" -x c - <<<"#include <$header>"
+    values=$(sed -nE 's/^#define ([A-Z_]+) +\(.*\}\)$/    (void)\1;/p' "$include/$header")
+    n_values=$((n_values + $(grep -c . <<<"$values" || true)))
+    text=$(printf '#include <%s>\nvoid values(void);\nvoid values(void) {\n%s\n}' \
+        "$header" "$values")
+    quiet cc -std=c11 "${warnings[@]}" "-I$include" -x c - <<<"$text"
     if command -v c++ >/dev/null; then
-        quiet c++ -std=c++17 "${warnings[@]}" "-I$include" -x c++ - <<<"#include <$header>"
+        quiet c++ -std=c++17 "${warnings[@]}" "-I$include" -x c++ - <<<"$text"
     fi
     names=$(grep -v '#include <' "$include/$header" | grep -oE '[a-z0-9_/]+\.h\b' || true)
     for named in $names; do
@@ -144,6 +148,7 @@ for header in "${headers[@]}"; do
     n=$((n + 1))
 done
 [ $n -gt 25 ] || fail "only $n headers are installed"
+[ $n_values -ge 5 ] || fail "only $n_values structs were found that macros stand for"
 echo "$n installed headers stand alone and name no others"
 
 # A shared library exports the functions and data that installed headers declare, and nothing else.

@@ -33,15 +33,28 @@ struct syn_ctx {
 };
 
 /* Row of a tensor; 0: poisoned, none of this context, or forgotten. */
-uint32_t syn__row(const syn_ctx *ctx, syn_tensor t);
+static inline uint32_t syn__row(const syn_ctx *ctx, syn_tensor t) {
+    const syn_trace *trace = ctx->trace;
+    return t.tag == ctx->tag ? syn__row_of(&trace->tensor_numbers, trace->n_tensors, t.id) : 0;
+}
 /* The same; 0 is the context's failure: the tensor cannot be `done` ("read"). */
 uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done);
-/* Fails if a newer version was written over the tensor of that row, which lies in
-   `storage` (NULL: released). */
-syn_status syn__check_current(const syn_ctx *ctx, uint32_t row, const syn_storage *storage,
-                              syn_error *err) SYN_MUST_USE;
+/* The failure that a newer version was written over the tensor of that row. */
+syn_status syn__fail_stale(const syn_ctx *ctx, uint32_t row, uint32_t version,
+                           syn_error *err) SYN_MUST_USE;
+/* Fails if so; the tensor lies in `storage` (NULL: released). Tensors are made in order, and views
+   of stale ones never: so what is older than the newest version in its storage is stale. */
+static inline syn_status syn__check_current(const syn_ctx *ctx, uint32_t row,
+                                            const syn_storage *storage, syn_error *err) {
+    if (!storage || syn__number_of(&ctx->trace->tensor_numbers, row) >= storage->version)
+        return SYN_OK;
+    return syn__fail_stale(ctx, row, storage->version, err);
+}
 /* The tensor of a row; of row 0 the poisoned one. */
-syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row);
+static inline syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row) {
+    if (!row) return (syn_tensor){0, 0};
+    return (syn_tensor){syn__number_of(&ctx->trace->tensor_numbers, row), ctx->tag};
+}
 /* Appends a tensor row; base 0: it owns its storage. The row, or 0 after an error
    in the context. */
 uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t producer,
@@ -51,11 +64,22 @@ syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data);
 /* Gives tensor `id`, the newest, a storage of its own. */
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id);
 /* Number of the storage behind a tensor; 0: released, or no tensor. */
-uint32_t syn__storage_number(const syn_ctx *ctx, uint32_t id);
+static inline uint32_t syn__storage_number(const syn_ctx *ctx, uint32_t id) {
+    const syn_trace *t = ctx->trace;
+    const uint32_t owner = syn__number_of(&t->tensor_numbers, t->tensors[id].base);
+    return syn__storage_of(&ctx->storages, owner);
+}
 /* The tensor's storage, until the next is made; NULL: released. */
-syn_storage *syn__storage(const syn_ctx *ctx, uint32_t id);
+static inline syn_storage *syn__storage(const syn_ctx *ctx, uint32_t id) {
+    const uint32_t number = syn__storage_number(ctx, id);
+    return number ? &ctx->storages.at[number] : NULL;
+}
 /* Where element 0 of a tensor in it lies; NULL without data or when released. */
-void *syn__data(const syn_storage *storage, const syn_operand *operand);
+static inline void *syn__data(const syn_storage *storage, const syn_operand *operand) {
+    if (!storage || !storage->data) return NULL;
+    return (char *)storage->data +
+           operand->offset * (int64_t)syn_dtype_bytes((syn_dtype)operand->spec.dtype);
+}
 void syn__contiguous_strides(syn_operand *operand);
 
 /* "linear in h.3.attn: " before the sentence of a rule or kernel; the context's failure. */

@@ -103,7 +103,7 @@ static syn_status infer(syn_call *call) {
 static syn_status make_row(syn_ctx *ctx, syn_op op, const syn_call *call, syn_trace_node *row) {
     syn_trace *t = ctx->trace;
     syn_error *err = &ctx->error;
-    if (syn_trace_node_number(t, (uint32_t)t->n_nodes) >= UINT32_MAX - 1 ||
+    if (syn__number_of(&t->node_numbers, (uint32_t)t->n_nodes) >= UINT32_MAX - 1 ||
         t->n_inputs >= UINT32_MAX - SYN_MAX_INPUTS)
         return SYN_FAIL(err, SYN_E_NOMEM, "a context records at most 2^32 nodes and inputs");
     *row = (syn_trace_node){.op = (uint16_t)op,
@@ -149,13 +149,12 @@ static syn_status append_output(syn_ctx *ctx, const syn_call *call, int i, const
    entries, and its sentence in the context. */
 static syn_status record(syn_ctx *ctx, syn_op op, const uint32_t *in, const syn_call *call) {
     syn_trace *t = ctx->trace;
-    const syn_mark before = syn_ctx_mark(ctx);
     syn_trace_node row;
     SYN_TRY(make_row(ctx, op, call, &row));
     for (int i = 0; i < call->n_out; i++) {
         const syn_status s = append_output(ctx, call, i, in);
         if (s == SYN_OK) continue;
-        syn_release(ctx, before, NULL, 0);
+        syn_release(ctx, (syn_mark){.tensor = syn_trace_tensor_number(t, row.first_out)}, NULL, 0);
         t->n_tensors = row.first_out;
         return s;
     }

@@ -94,7 +94,8 @@ bool syn_add_size(size_t a, size_t b, size_t *out) {
 }
 
 bool syn_mul_i64(int64_t a, int64_t b, int64_t *out) {
-    if (a < 0 || b < 0 || (b != 0 && a > INT64_MAX / b)) return false;
+    const bool small = ((uint64_t)a | (uint64_t)b) >> 31 == 0; /* as nearly all: no division */
+    if (!small && (a < 0 || b < 0 || (b != 0 && a > INT64_MAX / b))) return false;
     *out = a * b;
     return true;
 }

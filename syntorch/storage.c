@@ -36,12 +36,6 @@ static void leave(syn_storages *s, uint32_t number) {
     *at = s->at[number].next;
 }
 
-uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor) {
-    uint32_t at = s->n_buckets ? *bucket_of(s, tensor) : 0;
-    while (at && s->at[at].tensor != tensor) at = s->at[at].next;
-    return at;
-}
-
 /* ---- By age ---- */
 
 static void append(syn_storages *s, uint32_t number) {

@@ -44,7 +44,11 @@ typedef struct syn_storages {
 syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes,
                             syn_error *err) SYN_MUST_USE;
 /* Number of the storage that the tensor owns; 0: none, or no longer. */
-uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor);
+static inline uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor) {
+    uint32_t at = s->n_buckets ? s->buckets[tensor & (s->n_buckets - 1)] : 0;
+    while (at && s->at[at].tensor != tensor) at = s->at[at].next;
+    return at;
+}
 /* The buffer goes back to the pool: now, or with the last pin. */
 void syn__storage_release(syn_storages *s, uint32_t number);
 void syn__storage_unpin(syn_storages *s, uint32_t number);

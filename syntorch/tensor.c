@@ -6,10 +6,6 @@
 #include "syntorch/dispatch.h"
 #include "syntorch/memory.h"
 
-uint32_t syn__row(const syn_ctx *ctx, syn_tensor t) {
-    return t.tag == ctx->tag ? syn_trace_tensor_row(ctx->trace, t.id) : 0;
-}
-
 uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done) {
     const uint32_t row = syn__row(ctx, t);
     if (t.id == 0) syn_ctx_fail(ctx, SYN_E_INVALID, "the poisoned tensor cannot be %s", done);
@@ -19,14 +15,9 @@ uint32_t syn__own_row(syn_ctx *ctx, syn_tensor t, const char *done) {
     return row;
 }
 
-/* Tensors are made in order, and views of stale ones never: so what is older than the newest
-   version in its storage is stale. */
-syn_status syn__check_current(const syn_ctx *ctx, uint32_t row, const syn_storage *storage,
-                              syn_error *err) {
+syn_status syn__fail_stale(const syn_ctx *ctx, uint32_t row, uint32_t version, syn_error *err) {
     const syn_trace *t = ctx->trace;
-    const uint32_t number = syn_trace_tensor_number(t, row);
-    if (!storage || number >= storage->version) return SYN_OK;
-    const uint32_t writer = t->tensors[syn_trace_tensor_row(t, storage->version)].producer;
+    const uint32_t writer = t->tensors[syn_trace_tensor_row(t, version)].producer;
     char name[SYN_MAX_NAME], by[64] = "an op that was forgotten";
     if (writer)
         snprintf(by, sizeof by, "%s (node %u)", syn_op_table[t->nodes[writer].op].name,
@@ -34,12 +25,7 @@ syn_status syn__check_current(const syn_ctx *ctx, uint32_t row, const syn_storag
     return SYN_FAIL(
         err, SYN_E_INVALID,
         "tensor %u, '%.128s', was overwritten by %s: only its result, tensor %u, may be used",
-        number, syn_trace_tensor_name(t, row, name), by, storage->version);
-}
-
-syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row) {
-    if (!row) return (syn_tensor){0};
-    return (syn_tensor){syn_trace_tensor_number(ctx->trace, row), ctx->tag};
+        syn_trace_tensor_number(t, row), syn_trace_tensor_name(t, row, name), by, version);
 }
 
 void syn__contiguous_strides(syn_operand *operand) {
@@ -67,7 +53,7 @@ uint32_t syn__append_tensor(syn_ctx *ctx, const syn_operand *operand, uint32_t p
     syn_error *err = &ctx->error;
     const uint32_t id = (uint32_t)t->n_tensors;
     syn_trace_tensor row = {0, 0, producer, base ? base : id, 0, flags};
-    if (syn_trace_tensor_number(t, id) >= UINT32_MAX - 1)
+    if (syn__number_of(&t->tensor_numbers, id) >= UINT32_MAX - 1)
         return syn_ctx_fail(ctx, SYN_E_NOMEM, "a context makes at most 2^32 tensors").id;
     if (syn_intern_put(&t->specs, &operand->spec, sizeof operand->spec, &row.spec, err) != SYN_OK)
         return 0;

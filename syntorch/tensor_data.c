@@ -1,20 +1,10 @@
 /* What lies behind tensor rows: buffers, reading and writing them, giving them back. */
 #include "syntorch/context_private.h"
 
-uint32_t syn__storage_number(const syn_ctx *ctx, uint32_t id) {
-    const uint32_t base = ctx->trace->tensors[id].base;
-    return syn__storage_of(&ctx->storages, syn_trace_tensor_number(ctx->trace, base));
-}
-
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id) {
     const size_t bytes = (size_t)syn_spec_bytes(syn_trace_spec(ctx->trace, id));
     return syn__storage_new(&ctx->storages, syn_trace_tensor_number(ctx->trace, id), bytes,
                             &ctx->error);
-}
-
-syn_storage *syn__storage(const syn_ctx *ctx, uint32_t id) {
-    const uint32_t number = syn__storage_number(ctx, id);
-    return number ? &ctx->storages.at[number] : NULL;
 }
 
 syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data) {
@@ -23,12 +13,6 @@ syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data) {
     if (!ctx->backend->has_data) return SYN_OK;
     if (!data) return ctx->backend->fill(ctx->device, to, 0, bytes, &ctx->error);
     return ctx->backend->copy_in(ctx->device, to, data, bytes, &ctx->error);
-}
-
-void *syn__data(const syn_storage *storage, const syn_operand *operand) {
-    if (!storage || !storage->data) return NULL;
-    return (char *)storage->data +
-           operand->offset * (int64_t)syn_dtype_bytes((syn_dtype)operand->spec.dtype);
 }
 
 /* Asks for copies of all elements, of those side by side in one. */

@@ -9,10 +9,29 @@ struct syn_trace_hashed syn__trace_hash_rows(const syn_trace *trace);
 
 /* The first row whose number is not below `number`; n_rows if there is none. */
 uint32_t syn__first_row(const syn_trace_numbers *numbers, size_t n_rows, uint32_t number);
-/* The number of a row, or, of n_rows, of the next to be made. */
+/* The same two, of what lies between the first run and the last. */
 uint32_t syn__number_in_runs(const syn_trace_numbers *numbers, uint32_t row);
+uint32_t syn__row_in_runs(const syn_trace_numbers *numbers, uint32_t number);
+
+/* The number of a row, or, of n_rows, of the next to be made. Most that are asked for are before
+   all gaps, or new. */
 static inline uint32_t syn__number_of(const syn_trace_numbers *numbers, uint32_t row) {
-    return numbers->n_runs ? syn__number_in_runs(numbers, row) : row;
+    const size_t n = numbers->n_runs;
+    if (n == 0 || row < numbers->runs[0].row) return row;
+    const syn_trace_run *last = &numbers->runs[n - 1];
+    return row >= last->row ? last->number + (row - last->row) : syn__number_in_runs(numbers, row);
+}
+
+/* The row with that number; 0 if there is none. */
+static inline uint32_t syn__row_of(const syn_trace_numbers *numbers, size_t n_rows,
+                                   uint32_t number) {
+    const size_t n = numbers->n_runs;
+    if (n == 0) return number < n_rows ? number : 0;
+    if (number < numbers->runs[0].number) return number < numbers->runs[0].row ? number : 0;
+    const syn_trace_run *last = &numbers->runs[n - 1];
+    if (number < last->number) return syn__row_in_runs(numbers, number);
+    const uint32_t row = last->row + (number - last->number);
+    return row < n_rows ? row : 0;
 }
 
 /* What syn__trace_drop is to drop, and what of it not. */

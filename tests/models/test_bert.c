@@ -1,28 +1,12 @@
 /* The numbers of BERT: hidden states and every head against the formulas, for every way to cut and
    feed the model. */
-#include "comm/comm.h"
-#include "models/bert.h"
 #include "syntorch/half.h"
 #include "tests/support/bert_reference.h"
 #include "tests/support/ranks.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
-#define LIMIT     1e-5 /* relative to the largest of an output */
-#define ALL_HEADS (SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP)
-
-/* 131 words divide by neither 2 nor 4; an MLP of 3, not 4 widths; 3 types. */
-static const syn_model_config small = {.family = &syn_bert_family,
-                                       .name = "small",
-                                       .n_layer = 2,
-                                       .n_embd = 32,
-                                       .n_head = 4,
-                                       .n_positions = 24,
-                                       .n_inner = 96,
-                                       .vocab_size = 131,
-                                       .n_types = 3,
-                                       .norm_epsilon = 1e-12,
-                                       .initializer_range = 0.3,
-                                       .tied = true};
+#define LIMIT 1e-5 /* relative to the largest of an output */
 
 enum { MAX_BATCH = 3, MAX_TOKENS = 24, N_PICKED = 4 };
 
@@ -31,7 +15,7 @@ typedef enum padding { NO_MASK, NOTHING_MASKED, RIGHT, HOLES } padding;
 /* One run of the model with all heads on all ranks. */
 struct job {
     syn_model_config config;
-    const bref_model *weights; /* NULL: the model's own */
+    const ref_model *weights; /* NULL: the model's own */
     int tp;
     bool fused, types;
     padding padding;
@@ -120,43 +104,7 @@ static syn_status feed(const struct job *job, syn_model *bert, syn_ctx *ctx, flo
     return SYN_OK;
 }
 
-/* Writes this rank's shards over the parameters, narrowed to what those are of. */
-static syn_status load(const bref_model *m, syn_ctx *ctx, int rank, int tp) {
-    syn_status s = SYN_OK;
-    for (int i = 0; i < m->weights.n_params && s == SYN_OK; i++) {
-        size_t bytes;
-        float *shard = ref_shard(&m->weights.params[i], rank, tp, &bytes);
-        const syn_tensor t = syn_find_param(ctx, m->weights.params[i].name);
-        const syn_dtype dtype = (syn_dtype)syn_tensor_spec(ctx, t)->dtype;
-        if (syn_dtype_is_half(dtype)) {
-            uint16_t *half = malloc(bytes / 2 + 1);
-            if (!half) abort();
-            syn_half_narrow(shard, half, bytes / sizeof *shard, dtype);
-            s = syn_tensor_write(ctx, t, half, bytes / 2);
-            free(half);
-        } else {
-            s = syn_tensor_write(ctx, t, shard, bytes);
-        }
-        free(shard);
-    }
-    return s;
-}
-
-static const bref_model *own_weights; /* to compare with; set by one test */
-
-static bool own_shards(const struct job *job, const ref_model *full, syn_ctx *ctx, int rank) {
-    bool same = syn_ctx_param_count(ctx) == (size_t)full->n_params;
-    for (int i = 0; i < full->n_params; i++) {
-        size_t bytes;
-        float *want = ref_shard(&full->params[i], rank, job->tp, &bytes), *got = malloc(bytes);
-        const syn_tensor t = syn_find_param(ctx, full->params[i].name);
-        same = same && got && syn_tensor_read(ctx, t, got, bytes) == SYN_OK &&
-               memcmp(got, want, bytes) == 0;
-        free(got);
-        free(want);
-    }
-    return same;
-}
+static const ref_model *own_weights; /* to compare with; set by one test */
 
 static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     struct job *job = arg;
@@ -173,8 +121,8 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
                                    .weight_dtype = job->dtype};
     syn_status s = syn_model_new(&bert, me->ctx, &job->config, &how, err);
     if (s == SYN_OK && own_weights)
-        job->odd_shard[me->index] = !own_shards(job, &own_weights->weights, me->ctx, me->index);
-    if (s == SYN_OK && job->weights) s = load(job->weights, me->ctx, me->index, job->tp);
+        job->odd_shard[me->index] = !ref_is_held(own_weights, me->ctx, me->index, job->tp);
+    if (s == SYN_OK && job->weights) s = ref_load(job->weights, me->ctx, me->index, job->tp);
     if (s == SYN_OK) s = feed(job, bert, me->ctx, to);
     syn_model_free(bert);
     return s;
@@ -183,7 +131,7 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
 /* ---- Against the reference ---- */
 
 /* All outputs of the job by the reference, laid out as in job.out; to be freed. */
-static double *wanted(const struct job *job, const bref_model *m) {
+static double *wanted(const struct job *job, const ref_model *m) {
     const int64_t h = job->config.n_embd, v = job->config.vocab_size, n = job->n_tokens;
     int64_t size[OUTPUTS];
     sizes_of(job, size);
@@ -209,7 +157,7 @@ static double *wanted(const struct job *job, const bref_model *m) {
 }
 
 /* Runs a job; on every rank all outputs must be the reference's. The largest error. */
-static double job_error(struct job *job, const bref_model *m) {
+static double job_error(struct job *job, const ref_model *m) {
     syn_error err = {0};
     double worst = 0;
     int64_t n[OUTPUTS];
@@ -233,17 +181,16 @@ static double job_error(struct job *job, const bref_model *m) {
 }
 
 static double error_of(struct job job) {
-    bref_model m = bref_new(&job.config);
-    bref_fill(&m);
+    ref_model m = bref_filled(&job.config);
     job.weights = &m;
     const double e = job_error(&job, &m);
-    bref_free(&m);
+    ref_free(&m);
     return e;
 }
 
 static void outputs_of_every_variant(void) {
     for (int i = 0; i < 48; i++) {
-        struct job job = {.config = small,
+        struct job job = {.config = small_bert,
                           .tp = 1 << i % 3,
                           .fused = i / 3 % 2,
                           .types = i / 6 % 2,
@@ -271,7 +218,7 @@ static void outputs_of_odd_shapes(void) {
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (int fused = 0; fused < 2; fused++) {
-            struct job job = {.config = small,
+            struct job job = {.config = small_bert,
                               .tp = shapes[i].tp,
                               .fused = fused,
                               .types = true,
@@ -294,7 +241,7 @@ static void outputs_of_odd_shapes(void) {
 static void a_large_negative_mask_hides_as_well(void) {
     static const double values[] = {-3.4028234663852886e38, -10000};
     for (int i = 0; i < 4; i++) {
-        const struct job job = {.config = small,
+        const struct job job = {.config = small_bert,
                                 .tp = 1 + i / 2,
                                 .fused = i % 2,
                                 .padding = i < 2 ? RIGHT : HOLES,
@@ -308,9 +255,9 @@ static void a_large_negative_mask_hides_as_well(void) {
 
 /* A padded text's hidden states are those of the text alone. */
 static void padding_changes_nothing(void) {
-    struct job job = {.config = small, .types = true, .padding = RIGHT, .batch = 3, .n_tokens = 9};
-    bref_model m = bref_new(&small);
-    bref_fill(&m);
+    struct job job = {
+        .config = small_bert, .types = true, .padding = RIGHT, .batch = 3, .n_tokens = 9};
+    ref_model m = bref_filled(&small_bert);
     double *batch = wanted(&job, &m), worst = 0;
     for (int64_t b = 0; b < 3; b++) {
         int32_t tokens[MAX_TOKENS], types[MAX_TOKENS];
@@ -320,12 +267,12 @@ static void padding_changes_nothing(void) {
             types[n] = type_at(&job, b, n);
         }
         double *alone = bref_forward(&m, tokens, types, NULL, n);
-        for (int64_t i = 0; i < n * small.n_embd; i++)
-            worst = fmax(worst, fabs(alone[i] - batch[b * 9 * small.n_embd + i]));
+        for (int64_t i = 0; i < n * small_bert.n_embd; i++)
+            worst = fmax(worst, fabs(alone[i] - batch[b * 9 * small_bert.n_embd + i]));
         free(alone);
     }
     free(batch);
-    bref_free(&m);
+    ref_free(&m);
     CHECK_MSG(worst < 1e-12, "hidden states differ by %g", worst);
 }
 
@@ -334,7 +281,7 @@ static void padding_changes_nothing(void) {
 /* 16-bit matrices: the numbers of a model whose weights are those rounded ones. */
 static void weights_of_16_bits(void) {
     for (int i = 0; i < 6; i++) {
-        struct job job = {.config = small,
+        struct job job = {.config = small_bert,
                           .tp = 1 << i % 3,
                           .fused = i % 2,
                           .types = true,
@@ -342,10 +289,9 @@ static void weights_of_16_bits(void) {
                           .dtype = i / 3 ? SYN_F16 : SYN_BF16,
                           .batch = 3,
                           .n_tokens = 9};
-        bref_model m = bref_new(&small);
-        bref_fill(&m);
-        for (int p = 0; p < m.weights.n_params; p++) {
-            ref_param *q = &m.weights.params[p];
+        ref_model m = bref_filled(&small_bert);
+        for (int p = 0; p < m.n_params; p++) {
+            ref_param *q = &m.params[p];
             const bool table =
                 strstr(q->name, "embeddings.") && !strstr(q->name, "word_embeddings");
             const size_t n = (size_t)(q->rows * q->columns);
@@ -360,63 +306,39 @@ static void weights_of_16_bits(void) {
         }
         job.weights = &m;
         const double e = job_error(&job, &m);
-        bref_free(&m);
+        ref_free(&m);
         CHECK_MSG(e <= LIMIT, "tp %d, %s: error %g", job.tp, syn_dtype_name(job.dtype), e);
     }
 }
 
-/* The weights a model makes for itself. */
-static bref_model read_own_weights(const syn_model_config *config, uint64_t seed) {
-    bref_model m = bref_new(config);
-    syn_error err = {0};
-    syn_ctx *ctx = NULL;
-    syn_model *bert = NULL;
-    const syn_model_options how = {.heads = ALL_HEADS, .seed = seed};
-    if (syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err) != SYN_OK ||
-        syn_model_new(&bert, ctx, config, &how, &err) != SYN_OK)
-        abort();
-    for (int i = 0; i < m.weights.n_params; i++) {
-        ref_param *p = &m.weights.params[i];
-        const syn_tensor t = syn_find_param(ctx, p->name);
-        if (syn_tensor_read(ctx, t, p->data, (size_t)(p->rows * p->columns) * sizeof(float)) !=
-            SYN_OK)
-            abort();
-    }
-    syn_model_free(bert);
-    syn_ctx_free(ctx);
-    return m;
-}
-
 /* Every rank's random weights are shards of one model, of BERT's deviation. */
 static void random_weights_are_one_model(void) {
-    bref_model m = read_own_weights(&small, 7);
+    ref_model m = bref_new(&small_bert), other = bref_new(&small_bert);
+    ref_from_model(&m, ALL_HEADS, 7);
+    ref_from_model(&other, ALL_HEADS, 8);
     own_weights = &m;
     bool odd = false;
     double worst = 0, off = 0;
     for (int tp = 1; tp <= 4; tp *= 2) {
-        struct job job = {.config = small, .tp = tp, .batch = 2, .n_tokens = 8};
+        struct job job = {.config = small_bert, .tp = tp, .batch = 2, .n_tokens = 8};
         worst = fmax(worst, job_error(&job, &m));
         for (int r = 0; r < tp; r++) odd |= job.odd_shard[r];
     }
     own_weights = NULL;
-    for (int i = 0; i < m.weights.n_params; i++) {
-        const ref_param *p = &m.weights.params[i];
-        double sum = 0;
-        for (int64_t k = 0; k < p->rows * p->columns; k++)
-            sum += (double)p->data[k] * (double)p->data[k];
+    for (int i = 0; i < m.n_params; i++) {
+        const ref_param *p = &m.params[i];
         const double want = ref_ends(p->name, ".bias")     ? 0
                             : strstr(p->name, "LayerNorm") ? 1
-                                                           : small.initializer_range;
+                                                           : small_bert.initializer_range;
         const double n = (double)(p->rows * p->columns);
-        off = fmax(off, fabs(sqrt(sum / n) - want) * sqrt(n));
+        off = fmax(off, fabs(ref_deviation(p) - want) * sqrt(n));
     }
-    bref_model other = read_own_weights(&small, 8);
-    const bool differs = memcmp(m.weights.params[0].data, other.weights.params[0].data, 4096) != 0;
-    bref_free(&other);
-    bref_free(&m);
+    const bool differs = memcmp(m.params[0].data, other.params[0].data, 4096) != 0;
+    ref_free(&other);
+    ref_free(&m);
     CHECK(!odd);
     CHECK_MSG(worst <= LIMIT, "error %g", worst);
-    CHECK_MSG(off <= 4 * small.initializer_range, "a deviation is off by %g / sqrt(n)", off);
+    CHECK_MSG(off <= 4 * small_bert.initializer_range, "a deviation is off by %g / sqrt(n)", off);
     CHECK(differs);
 }
 

@@ -1,22 +1,6 @@
 /* What BERT refuses: wrong inputs, heads that are not there, and too little memory. */
-#include "models/bert.h"
-#include "syntorch/memory.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
-
-#define ALL_HEADS (SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP)
-
-static const syn_model_config small = {.family = &syn_bert_family,
-                                       .name = "small",
-                                       .n_layer = 2,
-                                       .n_embd = 32,
-                                       .n_head = 4,
-                                       .n_positions = 24,
-                                       .n_inner = 96,
-                                       .vocab_size = 131,
-                                       .n_types = 3,
-                                       .norm_epsilon = 1e-12,
-                                       .initializer_range = 0.3,
-                                       .tied = true};
 
 static syn_tensor input(syn_ctx *ctx, syn_dtype dtype, int rank, int64_t a, int64_t b, int64_t c) {
     const syn_spec spec = {(int32_t)dtype, rank, {a, b, c}};
@@ -81,20 +65,17 @@ static void wrong_inputs_are_refused(void) {
     };
     for (int which = 0; which < (int)(sizeof says / sizeof says[0]); which++)
         for (int device = 0; device < 2; device++) {
-            syn_ctx *ctx = NULL;
-            syn_model *bert = NULL;
             syn_error err = {0};
             const syn_model_options how = {.heads = ALL_HEADS};
-            CHECK_OK(syn_ctx_new(&ctx, device ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL, &err), err);
-            CHECK_OK(syn_model_new(&bert, ctx, &small, &how, &err), err);
+            syn_model *bert =
+                model_alone(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, &small_bert, &how);
+            syn_ctx *ctx = syn_model_ctx(bert);
             const syn_tensor t = bad_call(ctx, bert, which);
-            err = *syn_ctx_error(ctx);
             /* After a failure nothing is done. */
             const size_t rows = syn_ctx_trace(ctx)->n_nodes;
             (void)bad_call(ctx, bert, which);
             const bool still = syn_ctx_trace(ctx)->n_nodes == rows;
-            syn_model_free(bert);
-            syn_ctx_free(ctx);
+            (void)model_end(bert, &err);
             CHECK_INT(t.id, 0);
             CHECK_MSG(err.code == SYN_E_SHAPE, "case %d: status %d, %s", which, (int)err.code,
                       err.text);
@@ -106,31 +87,27 @@ static void wrong_inputs_are_refused(void) {
 /* A model has the parameters of the heads it was made with, and no others' results. */
 static void heads_are_made_on_demand(void) {
     for (unsigned heads = 0; heads < 8; heads++) {
-        syn_ctx *ctx = NULL;
-        syn_model *bert = NULL;
-        syn_error err = {0};
         syn_status s[3];
         int64_t params = 0;
         const syn_model_options how = {.heads = heads};
         for (int i = 0; i < 3; i++) {
-            CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
-            CHECK_OK(syn_model_new(&bert, ctx, &small, &how, &err), err);
+            syn_error err = {0};
+            syn_model *bert = model_alone(SYN_DEVICE_META, &small_bert, &how);
+            syn_ctx *ctx = syn_model_ctx(bert);
             const syn_tensor hidden = input(ctx, SYN_F32, 3, 2, 5, 32);
             if (i == 0) syn_bert_pooled(bert, hidden);
             if (i == 1) syn_bert_mlm(bert, hidden, SYN_BERT_ALL);
             if (i == 2) syn_bert_nsp(bert, input(ctx, SYN_F32, 2, 2, 32, 0));
-            s[i] = syn_ctx_status(ctx);
-            if (s[i] != SYN_OK) CHECK_HAS(syn_ctx_error(ctx)->text, "small was made without");
             params = 0;
             for (size_t k = 0; k < syn_ctx_param_count(ctx); k++)
                 params += syn_spec_elems(syn_tensor_spec(ctx, syn_ctx_param(ctx, k).tensor));
-            syn_model_free(bert);
-            syn_ctx_free(ctx);
+            s[i] = model_end(bert, &err);
+            if (s[i] != SYN_OK) CHECK_HAS(err.text, "small was made without");
         }
         CHECK_INT(s[0], heads & (SYN_BERT_POOLER | SYN_BERT_NSP) ? SYN_OK : SYN_E_INVALID);
         CHECK_INT(s[1], heads & SYN_BERT_MLM ? SYN_OK : SYN_E_INVALID);
         CHECK_INT(s[2], heads & SYN_BERT_NSP ? SYN_OK : SYN_E_INVALID);
-        CHECK_INT(params, syn_model_config_params(&small, heads));
+        CHECK_INT(params, syn_model_config_params(&small_bert, heads));
     }
 }
 
@@ -140,7 +117,7 @@ static syn_status whole_run(void *fused, syn_error *err) {
     syn_model *bert = NULL;
     const syn_model_options how = {.heads = ALL_HEADS, .fused_attention = *(bool *)fused};
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, err));
-    syn_status s = syn_model_new(&bert, ctx, &small, &how, err);
+    syn_status s = syn_model_new(&bert, ctx, &small_bert, &how, err);
     if (s == SYN_OK) {
         const syn_tensor ids = input(ctx, SYN_I32, 2, 2, 3, 0);
         const syn_tensor at = input(ctx, SYN_I32, 1, 4, 0, 0);

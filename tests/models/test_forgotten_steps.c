@@ -1,26 +1,15 @@
 /* Generation that forgets its steps: memory is constant however many there are, the rows of steps
    that stay are those of a run that keeps all, and so are tokens and hashes. */
-#include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
 #include "syntorch/mesh.h"
+#include "tests/support/ranks.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
 #include "tests/support/trace_difference.h"
 
 enum { BATCH = 2, PROMPT = 5, MANY = 4000, STEPS = 40, MAX_TP = 2 };
-
-static const syn_model_config small = {.family = &syn_gpt_family,
-                                       .name = "small",
-                                       .n_layer = 2,
-                                       .n_embd = 8,
-                                       .n_head = 2,
-                                       .n_positions = MANY + PROMPT,
-                                       .n_inner = 16,
-                                       .vocab_size = 13,
-                                       .norm_epsilon = 1e-5,
-                                       .initializer_range = 0.3,
-                                       .tied = true};
 
 static const int32_t prompt[BATCH * PROMPT] = {1, 2, 3, 4, 5, 0, 0, 8, 9, 10};
 static const int32_t padding[BATCH] = {0, 2};
@@ -77,7 +66,9 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
                           .sampling = {1.0, 0, 1.0, 11},
                           .after_step = r->n_kept < 0 ? NULL : after_step,
                           .after_step_user = &watch};
-    SYN_TRY(syn_model_new(&gpt, r->ctx[comm->rank], &small, &how, err));
+    syn_model_config config = small_gpt;
+    config.n_positions = MANY + PROMPT;
+    SYN_TRY(syn_model_new(&gpt, r->ctx[comm->rank], &config, &how, err));
     syn_status s = syn_generate(gpt, g, err);
     if (s == SYN_OK && r->n_kept == 0 && watch.first_growth)
         s = SYN_FAIL(err, SYN_E_INVALID, "memory grew in step %d", (int)watch.first_growth);
@@ -86,15 +77,8 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
 }
 
 static syn_status run_all(struct run *r, syn_error *err) {
-    if (r->device != SYN_DEVICE_META) return syn_local_run(r->tp, rank_main, r, err);
-    for (int rank = 0; rank < r->tp; rank++) {
-        syn_comm *comm;
-        SYN_TRY(syn_comm_fake_new(&comm, rank, r->tp, err));
-        const syn_status s = rank_main(comm, r, err);
-        syn_comm_close(comm);
-        SYN_TRY(s);
-    }
-    return SYN_OK;
+    return (r->device == SYN_DEVICE_META ? run_without_transport : syn_local_run)(r->tp, rank_main,
+                                                                                  r, err);
 }
 
 static void run_free(struct run *r) {
@@ -168,13 +152,9 @@ static void test_failure(void) {
                         .sampling = {0, 0, 1.0, 1},
                         .after_step = fails_at_3};
     syn_error err = {0};
-    syn_ctx *ctx = NULL;
-    syn_model *gpt = NULL;
-    CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
-    CHECK_OK(syn_model_new(&gpt, ctx, &small, &how, &err), err);
+    syn_model *gpt = model_alone(SYN_DEVICE_META, &small_gpt, &how);
     const syn_status s = syn_generate(gpt, &g, &err);
-    syn_model_free(gpt);
-    syn_ctx_free(ctx);
+    model_drop(gpt);
     CHECK_INT(s, SYN_E_IO);
     CHECK_STR(err.text, "the disk is full");
     CHECK_INT(g.made, 4);

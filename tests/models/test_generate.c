@@ -1,24 +1,11 @@
 /* Generation: greedy and sampled tokens for every tp, the end of text, and everything that
    must be refused. */
-#include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/ranks.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
-
-static const syn_model_config small = {.family = &syn_gpt_family,
-                                       .name = "small",
-                                       .n_layer = 2,
-                                       .n_embd = 32,
-                                       .n_head = 4,
-                                       .n_positions = 24,
-                                       .n_inner = 128,
-                                       .vocab_size = 97,
-                                       .norm_epsilon = 1e-5,
-                                       .initializer_range = 0.02,
-                                       .activation = SYN_GELU_TANH,
-                                       .tied = true};
 
 enum { BATCH = 3, PROMPT = 5, NEW = 12 };
 static const int32_t prompts[BATCH * PROMPT] = {1, 2, 3, 4, 5, 90, 80, 70, 60, 50, 7, 7, 7, 7, 96};
@@ -86,14 +73,8 @@ static void greedy_reference(const ref_model *m, int32_t out[BATCH * NEW]) {
     }
 }
 
-static ref_model filled(const syn_model_config *config) {
-    ref_model m = ref_new(config);
-    ref_fill_all(&m);
-    return m;
-}
-
 static void greedy_tokens_are_the_likeliest(void) {
-    ref_model m = filled(&small);
+    ref_model m = ref_filled(&small_gpt);
     int32_t want[BATCH * NEW];
     greedy_reference(&m, want);
     for (int i = 0; i < 6; i++) {
@@ -105,7 +86,7 @@ static void greedy_tokens_are_the_likeliest(void) {
             same = same && g->made == NEW && memcmp(g->tokens, want, sizeof want) == 0;
             for (int b = 0; b < BATCH; b++) {
                 double *logits = ref_forward(&m, prompts + b * PROMPT, PROMPT);
-                const int64_t v = small.vocab_size;
+                const int64_t v = small_gpt.vocab_size;
                 const double e = ref_error(g->logits + b * v, logits + (PROMPT - 1) * v, v);
                 if (!(e <= worst)) worst = isnan(e) ? INFINITY : e;
                 free(logits);
@@ -121,7 +102,7 @@ static void greedy_tokens_are_the_likeliest(void) {
 /* The draw is a function of seed, step and row, so tp changes nothing; another
    seed changes much. */
 static void sampled_tokens_depend_on_the_seed_alone(void) {
-    ref_model m = filled(&small);
+    ref_model m = ref_filled(&small_gpt);
     int32_t first[BATCH * NEW], other[BATCH * NEW];
     int drawn = 0;
     for (int i = 0; i < 6; i++) {
@@ -137,7 +118,7 @@ static void sampled_tokens_depend_on_the_seed_alone(void) {
             same = same && memcmp(job.results[r].tokens, want, sizeof first) == 0;
             for (int k = 0; k < BATCH * NEW; k++)
                 inside = inside && job.results[r].tokens[k] >= 0 &&
-                         job.results[r].tokens[k] < small.vocab_size;
+                         job.results[r].tokens[k] < small_gpt.vocab_size;
         }
         free_results(&job);
         CHECK_MSG(same, "tp %d draws other tokens", job.tp);
@@ -152,7 +133,7 @@ static void sampled_tokens_depend_on_the_seed_alone(void) {
 /* The first sequence's third token ends texts: it ends there and is filled up; the others go on
    unless they have it too. */
 static void end_of_text_stops_and_pads(void) {
-    ref_model m = filled(&small);
+    ref_model m = ref_filled(&small_gpt);
     int32_t want[BATCH * NEW];
     greedy_reference(&m, want);
     const int32_t eos = want[2];
@@ -190,85 +171,55 @@ static void end_of_text_stops_and_pads(void) {
     ref_free(&m);
 }
 
+/* Most bytes in use while one sequence is read and continued; 0 if that fails. */
+static size_t peak_of(const syn_model_config *config, int64_t prompt_tokens, int64_t new_tokens) {
+    static const int32_t zeros[300];
+    ref_model m = ref_filled(config);
+    struct job job = {.tp = 1, .weights = &m, .request = request(0)};
+    job.request.batch = 1;
+    job.request.prompt_tokens = prompt_tokens;
+    job.request.new_tokens = new_tokens;
+    job.request.prompt = zeros;
+    const bool ok = run(&job);
+    free_results(&job);
+    ref_free(&m);
+    return ok ? job.peak_bytes : 0;
+}
+
 /* Many steps must not hold more than one step needs: the buffers of a step are given back. */
 static void decoding_needs_no_more_memory(void) {
-    syn_model_config config = small;
+    syn_model_config config = small_gpt;
     config.n_positions = 4096;
-    ref_model m = filled(&config);
-    size_t peak[2];
-    bool ok = true;
-    for (int i = 0; i < 2; i++) {
-        struct job job = {.tp = 1, .weights = &m, .request = request(0)};
-        job.request.batch = 1;
-        job.request.prompt_tokens = i ? 1 : 300;
-        job.request.new_tokens = i ? 300 : 1;
-        int32_t *long_prompt = calloc(300, sizeof *long_prompt);
-        job.request.prompt = long_prompt;
-        ok = ok && run(&job);
-        peak[i] = job.peak_bytes;
-        free_results(&job);
-        free(long_prompt);
-    }
-    ref_free(&m);
-    CHECK(ok);
+    const size_t prefill = peak_of(&config, 300, 1), decode = peak_of(&config, 1, 300);
     /* 300 steps of one token beside one step of 300 tokens, with caches as large. */
-    CHECK_MSG(peak[1] < peak[0], "%zu bytes at most in decoding, %zu in prefill", peak[1], peak[0]);
+    CHECK_MSG(decode > 0 && decode < prefill, "%zu bytes at most in decoding, %zu in prefill",
+              decode, prefill);
 }
 
 /* A layer's intermediate results are given back before the next: more layers need room for their
    weights and caches only. */
 static void layers_reuse_each_others_memory(void) {
-    size_t peak[2];
-    bool ok = true;
-    for (int i = 0; i < 2; i++) {
-        syn_model_config config = small;
-        config.n_positions = 300;
-        config.n_layer = i ? 6 : 2;
-        ref_model m = filled(&config);
-        struct job job = {.tp = 1, .weights = &m, .request = request(0)};
-        int32_t *long_prompt = calloc(300, sizeof *long_prompt);
-        job.request.batch = 1;
-        job.request.prompt_tokens = 300;
-        job.request.new_tokens = 1;
-        job.request.prompt = long_prompt;
-        ok = ok && run(&job);
-        peak[i] = job.peak_bytes;
-        free_results(&job);
-        free(long_prompt);
-        ref_free(&m);
-    }
-    CHECK(ok);
-    const int64_t h = small.n_embd, weights = 4 * (12 * h * h + 13 * h), caches = 4 * 2 * 300 * h;
-    /* A quarter more for size classes. The scores alone of one layer are 4 * 300 * 300
+    syn_model_config two = small_gpt, six = small_gpt;
+    two.n_positions = six.n_positions = 300;
+    six.n_layer = 6;
+    const size_t few = peak_of(&two, 300, 1), many = peak_of(&six, 300, 1);
+    CHECK(few > 0 && many > few);
+    const int64_t h = two.n_embd, f = two.n_inner,
+                  weights = 4 * (4 * h * h + 2 * h * f + 9 * h + f), caches = 4 * 2 * 300 * h;
+    /* A quarter more for size classes. The scores alone of one layer are 8 * 300 * 300
        4 bytes. */
-    CHECK_MSG((double)(peak[1] - peak[0]) <= 4 * 1.25 * (double)(weights + caches),
-              "4 layers more take %zu bytes", peak[1] - peak[0]);
+    CHECK_MSG((double)(many - few) <= 4 * 1.25 * (double)(weights + caches),
+              "4 layers more take %zu bytes", many - few);
 }
 
 /* ---- Refusals ---- */
 
-struct fixture {
-    syn_ctx *ctx;
-    syn_model *gpt;
-    syn_error err;
-};
-
-static struct fixture model(void) {
-    struct fixture f = {0};
-    const syn_model_options how = {.tp = NULL, .fused_attention = false, .seed = 1};
-    if (syn_ctx_new(&f.ctx, SYN_DEVICE_CPU, NULL, &f.err) != SYN_OK ||
-        syn_model_new(&f.gpt, f.ctx, &small, &how, &f.err) != SYN_OK)
-        abort();
-    return f;
-}
-
-static void drop(struct fixture *f) {
-    syn_model_free(f->gpt);
-    syn_ctx_free(f->ctx);
+static syn_model *model(void) {
+    return model_alone(SYN_DEVICE_CPU, &small_gpt, &(syn_model_options){.seed = 1});
 }
 
 static void generation_refuses_with_the_numbers(void) {
-    static const int32_t outside[PROMPT] = {1, 2, 97, 4, 5}, negative[PROMPT] = {1, 2, 3, 4, -1};
+    static const int32_t outside[PROMPT] = {1, 2, 257, 4, 5}, negative[PROMPT] = {1, 2, 3, 4, -1};
     static const struct {
         int64_t batch, prompt, new_tokens;
         double temperature;
@@ -294,33 +245,34 @@ static void generation_refuses_with_the_numbers(void) {
         {1, 5, 1, 1, 0, 0, prompts, {"top_p", "0"}},
         {1, 5, 1, 1, 0, 1.5, prompts, {"top_p", "1.5"}},
         {1, 5, 1, 1, 0, NAN, prompts, {"top_p", "nan"}},
-        {1, 5, 1, 0, 0, 1, outside, {"token 97", "97"}},
-        {1, 5, 1, 0, 0, 1, negative, {"token -1", "97"}},
+        {1, 5, 1, 0, 0, 1, outside, {"token 257", "257"}},
+        {1, 5, 1, 0, 0, 1, negative, {"token -1", "257"}},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct fixture f = model();
+        syn_model *gpt = model();
+        syn_error err = {0};
         syn_generation g = {.batch = bad[i].batch,
                             .prompt_tokens = bad[i].prompt,
                             .new_tokens = bad[i].new_tokens,
                             .prompt = bad[i].tokens,
                             .sampling = {bad[i].temperature, bad[i].top_k, bad[i].top_p, 1}};
-        const syn_status s = syn_generate(f.gpt, &g, &f.err);
-        drop(&f);
+        const syn_status s = syn_generate(gpt, &g, &err);
+        model_drop(gpt);
         CHECK_MSG(s != SYN_OK, "case %zu was not refused", i);
         CHECK_MSG(!g.tokens && !g.logits, "case %zu left results", i);
-        CHECK_HAS(f.err.text, bad[i].says[0]);
-        CHECK_HAS(f.err.text, bad[i].says[1]);
+        CHECK_HAS(err.text, bad[i].says[0]);
+        CHECK_HAS(err.text, bad[i].says[1]);
     }
 }
 
 static void refused_generation_can_be_repeated(void) {
-    struct fixture f = model();
+    syn_model *gpt = model();
     syn_generation g = request(0);
+    syn_error err = {0}, refusal = {0};
     g.new_tokens = 1000;
-    const syn_status refused = syn_generate(f.gpt, &g, &f.err);
-    syn_error err = {0};
+    const syn_status refused = syn_generate(gpt, &g, &refusal);
     g.new_tokens = 3;
-    const syn_status s = syn_generate(f.gpt, &g, &err);
+    const syn_status s = syn_generate(gpt, &g, &err);
     int32_t first[BATCH * 3] = {0}, again[BATCH * 3] = {1};
     if (s == SYN_OK) memcpy(first, g.tokens, sizeof first);
     syn_free(g.tokens);
@@ -328,12 +280,12 @@ static void refused_generation_can_be_repeated(void) {
     /* A second run with one model starts anew. */
     g = request(0);
     g.new_tokens = 3;
-    const syn_status second = syn_generate(f.gpt, &g, &err);
-    const size_t later_steps = syn_ctx_trace(f.ctx)->step;
+    const syn_status second = syn_generate(gpt, &g, &err);
+    const size_t later_steps = syn_ctx_trace(syn_model_ctx(gpt))->step;
     if (second == SYN_OK) memcpy(again, g.tokens, sizeof again);
     syn_free(g.tokens);
     syn_free(g.logits);
-    drop(&f);
+    model_drop(gpt);
     CHECK(refused == SYN_E_INVALID);
     CHECK_OK(s, err);
     CHECK_OK(second, err);
@@ -355,22 +307,22 @@ static void forward_refuses_what_does_not_fit(void) {
         {{SYN_F32, 2, {2, 2}}, {"f32[2,2]", "must be i32"}},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct fixture f = model();
-        const syn_status begun = syn_causal_begin(f.gpt, 2, 4, &f.err);
+        syn_model *gpt = model();
+        syn_error err = {0};
+        CHECK_OK(syn_causal_begin(gpt, 2, 4, &err), err);
         const syn_tensor logits =
-            syn_causal_forward(f.gpt, syn_input(f.ctx, "tokens", &bad[i].spec, NULL));
-        const syn_error err = *syn_ctx_error(f.ctx);
-        drop(&f);
-        CHECK_OK(begun, f.err);
+            syn_causal_forward(gpt, syn_input(syn_model_ctx(gpt), "tokens", &bad[i].spec, NULL));
+        (void)model_end(gpt, &err);
         CHECK_INT(logits.id, 0);
         CHECK_HAS(err.text, bad[i].says[0]);
         CHECK_HAS(err.text, bad[i].says[1]);
     }
-    struct fixture f = model();
+    syn_model *gpt = model();
+    syn_error err = {0};
     const syn_spec spec = {SYN_I32, 2, {1, 1}};
-    const syn_tensor logits = syn_causal_forward(f.gpt, syn_input(f.ctx, "tokens", &spec, NULL));
-    const syn_error err = *syn_ctx_error(f.ctx);
-    drop(&f);
+    const syn_tensor logits =
+        syn_causal_forward(gpt, syn_input(syn_model_ctx(gpt), "tokens", &spec, NULL));
+    (void)model_end(gpt, &err);
     CHECK_INT(logits.id, 0);
     CHECK_HAS(err.text, "syn_causal_begin");
 }
@@ -385,8 +337,8 @@ static void models_refuse_what_does_not_divide(void) {
     CHECK_OK(syn_comm_fake_new(&comm, 0, 3, &err), err);
     const syn_status made = syn_ctx_new(&ctx, SYN_DEVICE_META, comm, &err);
     syn_model_options how = {.tp = &group, .fused_attention = false, .seed = 1};
-    const syn_status heads = syn_model_new(&gpt, ctx, &small, &how, &err);
-    syn_model_config config = small;
+    const syn_status heads = syn_model_new(&gpt, ctx, &small_gpt, &how, &err);
+    syn_model_config config = small_gpt;
     config.n_head = 32;
     group.size = 1;
     config.n_inner = 33;
@@ -397,7 +349,7 @@ static void models_refuse_what_does_not_divide(void) {
     syn_comm_close(comm);
     CHECK(made == SYN_OK && gpt == NULL);
     CHECK(heads == SYN_E_INVALID);
-    CHECK_HAS(err.text, "tp 3 does not divide the 4 attention heads");
+    CHECK_HAS(err.text, "tp 3 does not divide the 8 attention heads");
     CHECK(width == SYN_E_INVALID);
     CHECK_HAS(inner.text, "tp 2 does not divide the MLP's width 33");
 }

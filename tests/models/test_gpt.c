@@ -1,27 +1,11 @@
 /* The numbers of GPT: logits and tokens against the formulas, for every way to cut and
    feed the model. */
-#include "comm/comm.h"
-#include "models/generate.h"
-#include "syntorch/memory.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/ranks.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
 #define LIMIT 1e-5 /* relative to the largest logit */
-
-/* 257 tokens divide by neither 2 nor 4; an MLP of 3, not 4 widths. */
-static const syn_model_config small = {.family = &syn_gpt_family,
-                                       .name = "small",
-                                       .n_layer = 2,
-                                       .n_embd = 32,
-                                       .n_head = 4,
-                                       .n_positions = 24,
-                                       .n_inner = 96,
-                                       .vocab_size = 257,
-                                       .norm_epsilon = 1e-5,
-                                       .initializer_range = 0.3,
-                                       .activation = SYN_GELU_TANH,
-                                       .tied = true};
 
 static const int32_t prompt[] = {5,  256, 0,   17, 17, 200, 64, 128, 99, 1,  2,  3,  250, 251,
                                  40, 41,  256, 7,  8,  9,   10, 11,  12, 13, 14, 15, 16};
@@ -69,21 +53,6 @@ static syn_status feed(struct job *job, syn_model *gpt, syn_ctx *ctx, float *to,
     return syn_causal_position(gpt) == at ? SYN_OK : SYN_E_INVALID;
 }
 
-/* The model's own weights must be the shards of one full model. */
-static bool own_shards(const struct job *job, const ref_model *full, syn_ctx *ctx, int rank) {
-    bool same = true;
-    for (int i = 0; i < full->n_params; i++) {
-        size_t bytes;
-        float *want = ref_shard(&full->params[i], rank, job->tp, &bytes), *got = malloc(bytes);
-        const syn_tensor t = syn_find_param(ctx, full->params[i].name);
-        same = same && got && syn_tensor_read(ctx, t, got, bytes) == SYN_OK &&
-               memcmp(got, want, bytes) == 0;
-        free(got);
-        free(want);
-    }
-    return same;
-}
-
 static const ref_model *own_weights; /* to compare with; set by one test */
 
 static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
@@ -95,7 +64,7 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     const syn_model_options how = {.tp = me->tp, .fused_attention = job->fused, .seed = job->seed};
     syn_status s = syn_model_new(&gpt, me->ctx, &job->config, &how, err);
     if (s == SYN_OK && own_weights)
-        job->odd_shard[me->index] = !own_shards(job, own_weights, me->ctx, me->index);
+        job->odd_shard[me->index] = !ref_is_held(own_weights, me->ctx, me->index, job->tp);
     if (s == SYN_OK && job->weights) s = ref_load(job->weights, me->ctx, me->index, job->tp);
     if (s == SYN_OK) s = feed(job, gpt, me->ctx, to, err);
     syn_model_free(gpt);
@@ -138,20 +107,26 @@ static double job_error(struct job *job, const ref_model *weights) {
     return worst;
 }
 
+static double error_of(struct job job) {
+    ref_model m = ref_filled(&job.config);
+    job.weights = &m;
+    const double e = job_error(&job, &m);
+    ref_free(&m);
+    return e;
+}
+
 static void logits_of_every_variant(void) {
     for (int i = 0; i < 48; i++) {
         static const int sizes[3] = {1, 2, 4};
-        struct job job = {
-            .config = small, .tp = sizes[i % 3], .fused = i / 3 % 2, .batch = i / 6 % 2 ? 3 : 1};
+        struct job job = {.config = small_gpt,
+                          .tp = sizes[i % 3],
+                          .fused = i / 3 % 2,
+                          .batch = i / 6 % 2 ? 3 : 1};
         job.config.tied = i / 12 % 2;
         job.config.activation = i / 24 % 2 ? SYN_GELU_TANH : SYN_GELU_ERF;
         job.n_chunks = 1;
         job.chunks[0] = 9;
-        ref_model m = ref_new(&job.config);
-        ref_fill_all(&m);
-        job.weights = &m;
-        const double e = job_error(&job, &m);
-        ref_free(&m);
+        const double e = error_of(job);
         CHECK_MSG(e <= LIMIT, "tp %d, fused %d, batch %d, tied %d, activation %d: error %g", job.tp,
                   job.fused, (int)job.batch, job.config.tied, (int)job.config.activation, e);
     }
@@ -170,7 +145,7 @@ static void logits_of_odd_shapes(void) {
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (int fused = 0; fused < 2; fused++) {
-            struct job job = {.config = small,
+            struct job job = {.config = small_gpt,
                               .tp = shapes[i].tp,
                               .fused = fused,
                               .batch = 2,
@@ -181,11 +156,7 @@ static void logits_of_odd_shapes(void) {
             job.config.n_head = shapes[i].heads;
             job.config.n_inner = shapes[i].inner;
             job.config.vocab_size = shapes[i].vocab;
-            ref_model m = ref_new(&job.config);
-            ref_fill_all(&m);
-            job.weights = &m;
-            const double e = job_error(&job, &m);
-            ref_free(&m);
+            const double e = error_of(job);
             CHECK_MSG(e <= LIMIT, "shape %zu, fused %d: error %g", i, fused, e);
         }
 }
@@ -200,47 +171,22 @@ static void the_cache_changes_nothing(void) {
         {1, 23}};
     for (size_t i = 0; i < sizeof feeds / sizeof feeds[0]; i++)
         for (int k = 0; k < 4; k++) {
-            struct job job = {.config = small, .tp = k / 2 ? 4 : 1, .fused = k % 2, .batch = 3};
+            struct job job = {.config = small_gpt, .tp = k / 2 ? 4 : 1, .fused = k % 2, .batch = 3};
             while (feeds[i][job.n_chunks]) {
                 job.chunks[job.n_chunks] = feeds[i][job.n_chunks];
                 job.n_chunks++;
             }
-            ref_model m = ref_new(&job.config);
-            ref_fill_all(&m);
-            job.weights = &m;
-            const double e = job_error(&job, &m);
-            ref_free(&m);
+            const double e = error_of(job);
             CHECK_MSG(e <= LIMIT, "feed %zu, tp %d, fused %d: error %g", i, job.tp, job.fused, e);
         }
 }
 
-/* The weights a model makes for itself. */
-static ref_model read_own_weights(const syn_model_config *config, uint64_t seed) {
-    ref_model m = ref_new(config);
-    syn_error err = {0};
-    syn_ctx *ctx = NULL;
-    syn_model *gpt = NULL;
-    const syn_model_options how = {.tp = NULL, .fused_attention = false, .seed = seed};
-    if (syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err) != SYN_OK ||
-        syn_model_new(&gpt, ctx, config, &how, &err) != SYN_OK)
-        abort();
-    for (int i = 0; i < m.n_params; i++) {
-        ref_param *p = &m.params[i];
-        const syn_tensor t = syn_find_param(ctx, p->name);
-        const syn_status s =
-            syn_tensor_read(ctx, t, p->data, (size_t)(p->rows * p->columns) * sizeof(float));
-        if (s != SYN_OK) test_failures++;
-    }
-    syn_model_free(gpt);
-    syn_ctx_free(ctx);
-    return m;
-}
-
 /* Every rank's random weights are shards of one model, of the deviations that GPT-2 has. */
 static void random_weights_are_one_model(void) {
-    syn_model_config config = small;
+    syn_model_config config = small_gpt;
     config.tied = false;
-    ref_model m = read_own_weights(&config, 7);
+    ref_model m = ref_new(&config);
+    ref_from_model(&m, 0, 7);
     own_weights = &m;
     bool odd = false;
     double worst = 0;
@@ -253,13 +199,7 @@ static void random_weights_are_one_model(void) {
     }
     own_weights = NULL;
     double deviation[REF_MAX_PARAMS];
-    for (int i = 0; i < m.n_params; i++) {
-        const ref_param *p = &m.params[i];
-        double sum = 0;
-        for (int64_t k = 0; k < p->rows * p->columns; k++)
-            sum += (double)p->data[k] * (double)p->data[k];
-        deviation[i] = sqrt(sum / (double)(p->rows * p->columns));
-    }
+    for (int i = 0; i < m.n_params; i++) deviation[i] = ref_deviation(&m.params[i]);
     ref_model copy = m;
     for (int i = 0; i < m.n_params; i++) copy.params[i].data = NULL;
     ref_free(&m);
@@ -278,8 +218,10 @@ static void random_weights_are_one_model(void) {
 }
 
 static void another_seed_is_another_model(void) {
-    ref_model a = read_own_weights(&small, 1), b = read_own_weights(&small, 1),
-              c = read_own_weights(&small, 2);
+    ref_model a = ref_new(&small_gpt), b = ref_new(&small_gpt), c = ref_new(&small_gpt);
+    ref_from_model(&a, 0, 1);
+    ref_from_model(&b, 0, 1);
+    ref_from_model(&c, 0, 2);
     const size_t bytes = (size_t)(257 * 32) * sizeof(float);
     const bool same = memcmp(a.params[0].data, b.params[0].data, bytes) == 0;
     const bool differs = memcmp(a.params[0].data, c.params[0].data, bytes) != 0;

@@ -8,6 +8,7 @@
 #include "tests/support/files.h"
 #include "tests/support/gpt_reference.h"
 #include "tests/support/ranks.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
 enum { VOCAB = 97, MAX_TEXT = 32, MODELS = 2, TEXTS = 3 };
@@ -21,18 +22,13 @@ struct text {
 static struct text fixture[MODELS][TEXTS];
 
 static syn_model_config config_of(int model) {
-    syn_model_config c = {.family = &syn_gpt_family,
-                          .name = "hub",
-                          .n_layer = 2,
-                          .n_embd = 64,
-                          .n_head = 8,
-                          .n_positions = 32,
-                          .n_inner = model ? 96 : 256,
-                          .vocab_size = VOCAB,
-                          .norm_epsilon = 1e-5,
-                          .initializer_range = 0.02,
-                          .activation = model ? SYN_GELU_ERF : SYN_GELU_TANH,
-                          .tied = !model};
+    syn_model_config c = small_gpt;
+    c.n_embd = 64;
+    c.n_positions = 32;
+    c.vocab_size = VOCAB;
+    if (model == 0) c.n_inner = 256;
+    else c.activation = SYN_GELU_ERF;
+    c.tied = model == 0;
     return c;
 }
 
@@ -108,8 +104,7 @@ static void the_reference_agrees(void) {
     CHECK(read_fixture());
     for (int m = 0; m < MODELS; m++) {
         const syn_model_config c = config_of(m);
-        ref_model model = ref_new(&c);
-        ref_fill_all(&model);
+        ref_model model = ref_filled(&c);
         double worst = 0;
         for (int i = 0; i < TEXTS; i++) {
             const struct text *t = &fixture[m][i];
@@ -180,8 +175,7 @@ static void the_model_agrees(void) {
     CHECK(read_fixture());
     for (int m = 0; m < MODELS; m++) {
         const syn_model_config c = config_of(m);
-        ref_model model = ref_new(&c);
-        ref_fill_all(&model);
+        ref_model model = ref_filled(&c);
         for (int i = 0; i < TEXTS * 8; i++) {
             struct job job = {
                 .tp = 1 << i / 2 % 4, .model = m, .text = i / 8, .fused = i % 2, .weights = &model};

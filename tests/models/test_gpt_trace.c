@@ -5,23 +5,11 @@
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
 #include "tests/support/ranks.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
 #define MAX_TP    8
 #define MAX_STEPS 4
-
-static const syn_model_config small = {.family = &syn_gpt_family,
-                                       .name = "small",
-                                       .n_layer = 3,
-                                       .n_embd = 32,
-                                       .n_head = 8,
-                                       .n_positions = 64,
-                                       .n_inner = 96,
-                                       .vocab_size = 257,
-                                       .norm_epsilon = 1e-5,
-                                       .initializer_range = 0.02,
-                                       .activation = SYN_GELU_TANH,
-                                       .tied = true};
 
 /* Of a rank, and of one of its steps. */
 struct sums {
@@ -65,10 +53,7 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
 }
 
 static bool run(struct job *job, syn_device device, int how) {
-    syn_error err = {0};
-    const bool ok = keep_ranks(job->tp, device, how, run_rank, job, job->ctx, &err) == SYN_OK;
-    if (!ok) fprintf(stderr, "%s\n", err.text);
-    return ok;
+    return keep_ranks(job->tp, device, how, run_rank, job, job->ctx);
 }
 
 static void drop(struct job *job) {
@@ -81,7 +66,7 @@ static void one_trace_on_every_device_and_communicator(void) {
     uint64_t seen[64];
     int n = 0;
     for (int i = 0; i < 24; i++) {
-        struct job job = {.config = small,
+        struct job job = {.config = small_gpt,
                           .tp = 1 << i % 3,
                           .fused = i / 3 % 2,
                           .seed = 1,
@@ -172,16 +157,11 @@ static void sum_nodes(const syn_graph *g, struct step_sums steps[MAX_STEPS]) {
 /* Fills the sums of every rank; false if a graph is not sound. */
 static bool sum_up(struct job *job) {
     for (int r = 0; r < job->tp; r++) {
-        syn_error err = {0};
-        syn_graph *g = NULL;
-        const syn_trace *trace = syn_ctx_trace(job->ctx[r]);
-        const bool ok = syn_trace_graph(&g, &trace, 1, NULL, &err) == SYN_OK &&
-                        syn_graph_verify(g, &err) == SYN_OK;
-        if (ok) sum_tensors(g, &job->sums[r]);
-        if (ok) sum_nodes(g, job->steps[r]);
+        syn_graph *g = rank_graph(job->ctx[r]);
+        if (g == NULL) return false;
+        sum_tensors(g, &job->sums[r]);
+        sum_nodes(g, job->steps[r]);
         syn_graph_free(g);
-        if (!ok) fprintf(stderr, "%s\n", err.text);
-        if (!ok) return false;
     }
     return true;
 }
@@ -220,7 +200,7 @@ static void check_step(const struct job *job, uint32_t step, int64_t n, int64_t 
 
 static void costs_are_those_of_the_formulas(void) {
     for (int i = 0; i < 16; i++) {
-        struct job job = {.config = small,
+        struct job job = {.config = small_gpt,
                           .tp = 1 << i % 4,
                           .fused = i / 4 % 2,
                           .batch = i / 8 ? 3 : 1,
@@ -285,7 +265,7 @@ static void presets_have_their_sizes(void) {
         CHECK_OK(syn_model_config_preset(&c, known[i].name, &err), err);
         CHECK_INT(syn_model_config_params(&c, 0), known[i].params);
     }
-    syn_model_config untied = small;
+    syn_model_config untied = small_gpt;
     untied.tied = false;
     struct job job = {.config = untied, .tp = 4, .batch = 1, .prompt = 1, .new_tokens = 1};
     CHECK(run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT) && sum_up(&job));
@@ -310,7 +290,7 @@ static void a_decode_step_of_gpt3(void) {
 
 /* Buffers that releases look at in a run on the CPU. */
 static int64_t release_visits(int64_t layers) {
-    struct job job = {.config = small, .tp = 1, .batch = 1, .prompt = 3, .new_tokens = 2};
+    struct job job = {.config = small_gpt, .tp = 1, .batch = 1, .prompt = 3, .new_tokens = 2};
     job.config.n_layer = layers;
     int64_t visits = -1;
     if (run(&job, SYN_DEVICE_CPU, IN_THREADS)) visits = (int64_t)job.ctx[0]->storages.visits;

@@ -1,10 +1,10 @@
 /* Memory on meta is what a run takes, to the byte: of every model, phase, tp, type of weights and
    form of attention; and of random programs of ops. */
-#include "models/bert.h"
 #include "models/generate.h"
 #include "syntorch/context_private.h"
 #include "tests/support/ops_program.h"
 #include "tests/support/ranks.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
 enum { MAX_TP = 4, MAX_POINTS = 16 };
@@ -36,17 +36,7 @@ struct job {
 static syn_status run_gpt(const struct job *job, syn_ctx *ctx, const syn_group *tp,
                           struct memory *memory, syn_error *err) {
     static const int32_t prompt[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, padding[2] = {0, 2};
-    syn_model_config config = {.family = &syn_gpt_family,
-                               .name = "small",
-                               .n_layer = 3,
-                               .n_embd = 32,
-                               .n_head = 8,
-                               .n_positions = 64,
-                               .n_inner = 96,
-                               .vocab_size = 257,
-                               .norm_epsilon = 1e-5,
-                               .initializer_range = 0.02,
-                               .activation = SYN_GELU_TANH};
+    syn_model_config config = small_gpt;
     if (job->preset) SYN_TRY(syn_model_config_preset(&config, job->preset, err));
     if (job->preset && !job->whole) config.n_layer = 2;
     const syn_model_options how = {
@@ -72,21 +62,11 @@ static syn_status run_gpt(const struct job *job, syn_ctx *ctx, const syn_group *
 
 static syn_status run_bert(const struct job *job, syn_ctx *ctx, const syn_group *tp,
                            struct memory *memory, syn_error *err) {
-    syn_model_config config = {.family = &syn_bert_family,
-                               .name = "small",
-                               .n_layer = 3,
-                               .n_embd = 32,
-                               .n_head = 8,
-                               .n_positions = 64,
-                               .n_inner = 96,
-                               .vocab_size = 131,
-                               .n_types = 2,
-                               .norm_epsilon = 1e-12,
-                               .initializer_range = 0.02};
+    syn_model_config config = small_bert;
     if (job->preset) SYN_TRY(syn_model_config_preset(&config, job->preset, err));
     if (job->preset && !job->whole) config.n_layer = 2;
     const syn_model_options how = {.tp = tp,
-                                   .heads = SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP,
+                                   .heads = ALL_HEADS,
                                    .fused_attention = job->fused,
                                    .weight_dtype = job->dtype,
                                    .seed = 1};
@@ -118,8 +98,7 @@ static void check_job(struct job job) {
     syn_error err = {0};
     syn_ctx *ctx[MAX_TP] = {NULL};
     CHECK_OK(run_ranks(job.tp, run_rank, &job, &err), err);
-    CHECK_OK(keep_ranks(job.tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, &meta, ctx, &err),
-             err);
+    CHECK(keep_ranks(job.tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, &meta, ctx));
     drop_ranks(job.tp, ctx);
     for (int r = 0; r < job.tp; r++) {
         CHECK(job.memory[r].points == meta.memory[r].points && job.memory[r].points >= 3);

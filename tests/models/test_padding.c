@@ -1,26 +1,13 @@
 /* Sequences of different length in one batch: each gives what it gives alone, in prefill and in
    decoding, and the caches of earlier sequences are given back. HuggingFace's results for such
    batches are test_inference_weights.py's. */
-#include "comm/comm.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
 #include "tests/support/ranks.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
-static const syn_model_config tiny = {.family = &syn_gpt_family,
-                                      .name = "tiny",
-                                      .n_layer = 2,
-                                      .n_embd = 32,
-                                      .n_head = 4,
-                                      .n_positions = 24,
-                                      .n_inner = 64,
-                                      .vocab_size = 61,
-                                      .norm_epsilon = 1e-5,
-                                      .initializer_range = 0.3,
-                                      .activation = SYN_GELU_TANH,
-                                      .tied = true};
-
-enum { BATCH = 3, PROMPT = 9, STEPS = 5, VOCAB = 61 };
+enum { BATCH = 3, PROMPT = 9, STEPS = 5, VOCAB = 257 };
 static const int32_t lengths[BATCH] = {9, 1, 4};
 
 static int32_t token(int b, int i) {
@@ -61,7 +48,7 @@ static syn_status rank_main(const test_rank *me, void *arg, syn_error *err) {
     job mine = *(job *)arg;
     syn_model *gpt = NULL;
     const syn_model_options how = {.tp = me->tp, .fused_attention = mine.fused, .seed = 3};
-    syn_status s = syn_model_new(&gpt, me->ctx, &tiny, &how, err);
+    syn_status s = syn_model_new(&gpt, me->ctx, &small_gpt, &how, err);
     if (s == SYN_OK) s = run(&mine, me->ctx, gpt, err);
     if (me->index == 0) *(job *)arg = mine;
     syn_model_free(gpt);
@@ -92,26 +79,19 @@ static void as_alone(void) {
     }
 }
 
-static syn_model *open_gpt(syn_ctx **ctx, syn_device device) {
-    syn_error err = {0};
-    syn_model *gpt = NULL;
-    const syn_model_options how = {.seed = 3};
-    if (syn_ctx_new(ctx, device, NULL, &err) != SYN_OK ||
-        syn_model_new(&gpt, *ctx, &tiny, &how, &err) != SYN_OK)
-        abort();
-    return gpt;
+static syn_model *open_gpt(syn_device device) {
+    return model_alone(device, &small_gpt, &(syn_model_options){.seed = 3});
 }
 
 static void caches_are_given_back(void) {
     syn_error err = {0};
-    syn_ctx *ctx;
-    syn_model *gpt = open_gpt(&ctx, SYN_DEVICE_CPU);
+    syn_model *gpt = open_gpt(SYN_DEVICE_CPU);
+    const syn_ctx *ctx = syn_model_ctx(gpt);
     CHECK_OK(syn_causal_begin(gpt, 2, 20, &err), err);
     const size_t peak = syn_ctx_peak_bytes(ctx);
     for (int i = 0; i < 5; i++) CHECK_OK(syn_causal_begin(gpt, 2, 20, &err), err);
     CHECK_INT(syn_ctx_peak_bytes(ctx), peak);
-    syn_model_free(gpt);
-    syn_ctx_free(ctx);
+    model_drop(gpt);
 }
 
 static void a_dropped_tensor_is_gone(void) {
@@ -131,8 +111,7 @@ static void a_dropped_tensor_is_gone(void) {
 
 static void refused(void) {
     syn_error err = {0};
-    syn_ctx *ctx;
-    syn_model *gpt = open_gpt(&ctx, SYN_DEVICE_META);
+    syn_model *gpt = open_gpt(SYN_DEVICE_META);
     const int32_t good[2] = {0, 3}, negative[2] = {-1, 0}, all[2] = {0, 20};
     CHECK(syn_causal_set_padding(gpt, good, &err) == SYN_E_INVALID);
     CHECK_HAS(err.text, "between syn_causal_begin and the first forward step");
@@ -145,7 +124,7 @@ static void refused(void) {
     err.code = SYN_OK;
     CHECK_OK(syn_causal_set_padding(gpt, good, &err), err);
     const syn_spec spec = {SYN_I32, 2, {2, 4}};
-    CHECK(syn_causal_forward(gpt, syn_input(ctx, "t", &spec, NULL)).id != 0);
+    CHECK(syn_causal_forward(gpt, syn_input(syn_model_ctx(gpt), "t", &spec, NULL)).id != 0);
     CHECK(syn_causal_set_padding(gpt, good, &err) == SYN_E_INVALID);
     err.code = SYN_OK;
     syn_generation g = {.batch = 2,
@@ -155,16 +134,15 @@ static void refused(void) {
                         .sampling = {0, 0, 1, 0}};
     CHECK(syn_generate(gpt, &g, &err) == SYN_E_INVALID);
     CHECK_HAS(err.text, "3 tokens of padding leave nothing of sequence 1");
-    syn_model_free(gpt);
-    syn_ctx_free(ctx);
+    model_drop(gpt);
 }
 
 static void out_of_memory(void) {
     const int32_t padding[2] = {0, 3};
     for (uint64_t n = 0;; n++) {
         syn_error err = {0};
-        syn_ctx *ctx;
-        syn_model *gpt = open_gpt(&ctx, SYN_DEVICE_CPU);
+        syn_model *gpt = open_gpt(SYN_DEVICE_CPU);
+        syn_ctx *ctx = syn_model_ctx(gpt);
         CHECK_OK(syn_causal_begin(gpt, 2, 20, &err), err);
         const syn_spec spec = {SYN_I32, 2, {2, 4}};
         static const int32_t tokens[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -173,8 +151,7 @@ static void out_of_memory(void) {
         syn_status s = syn_causal_set_padding(gpt, padding, &err);
         if (s == SYN_OK && syn_causal_forward(gpt, t).id == 0) s = syn_ctx_status(ctx);
         syn_memory_fail_after(SYN_MEMORY_NEVER);
-        syn_model_free(gpt);
-        syn_ctx_free(ctx);
+        model_drop(gpt);
         if (s == SYN_OK) return;
         CHECK_MSG(s == SYN_E_NOMEM, "after %d allocations: %d", (int)n, (int)s);
     }

@@ -1,38 +1,21 @@
 /* Models cut into ranges of layers, as the stages of a pipeline hold them: the same parameters and,
    bit for bit, the same results as the whole. */
 #include "comm/comm.h"
-#include "models/bert.h"
 #include "models/generate.h"
 #include "syntorch/memory.h"
 #include "syntorch/mesh.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
 enum { BATCH = 2, PROMPT = 5, STEPS = 3, LAYERS = 4, WIDTH = 32, VOCAB = 37, MAX_PARTS = 3 };
-#define ALL_HEADS (SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP)
 
-static const syn_model_config gpt = {.family = &syn_gpt_family,
-                                     .name = "small",
-                                     .n_layer = LAYERS,
-                                     .n_embd = WIDTH,
-                                     .n_head = 4,
-                                     .n_positions = 16,
-                                     .n_inner = 64,
-                                     .vocab_size = VOCAB,
-                                     .norm_epsilon = 1e-5,
-                                     .initializer_range = 0.3,
-                                     .tied = true};
-static const syn_model_config bert = {.family = &syn_bert_family,
-                                      .name = "small",
-                                      .n_layer = LAYERS,
-                                      .n_embd = WIDTH,
-                                      .n_head = 4,
-                                      .n_positions = 16,
-                                      .n_inner = 64,
-                                      .vocab_size = VOCAB,
-                                      .n_types = 2,
-                                      .norm_epsilon = 1e-5,
-                                      .initializer_range = 0.3,
-                                      .tied = true};
+/* A small model with LAYERS layers and VOCAB words. */
+static syn_model_config config_of(bool bert) {
+    syn_model_config c = bert ? small_bert : small_gpt;
+    c.n_layer = LAYERS;
+    c.vocab_size = VOCAB;
+    return c;
+}
 
 static const int32_t tokens[BATCH * PROMPT] = {1, 2, 3, 4, 5, 36, 0, 36, 7, 8};
 static const int32_t padding[BATCH] = {0, 2};
@@ -204,9 +187,9 @@ static syn_status run_rank(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-static void check_model(const syn_model_config *config) {
+static void check_model(bool bert) {
     for (int way = 0; way < 64; way++) {
-        struct job job = {.config = *config,
+        struct job job = {.config = config_of(bert),
                           .tp = 1 + way / 16 % 2,
                           .fused = way % 2,
                           .padded = way / 2 % 2,
@@ -222,14 +205,19 @@ static void check_model(const syn_model_config *config) {
 }
 
 static void gpt_in_parts(void) {
-    check_model(&gpt);
+    check_model(false);
 }
 
 static void bert_in_parts(void) {
-    check_model(&bert);
+    check_model(true);
 }
 
 /* ---- Refusals ---- */
+
+static syn_model *open_part(bool bert, const syn_model_part *part, syn_device device) {
+    const syn_model_config config = config_of(bert);
+    return model_alone(device, &config, &(syn_model_options){.part = part, .heads = ALL_HEADS});
+}
 
 static void parts_that_there_are_not(void) {
     static const struct {
@@ -246,11 +234,12 @@ static void parts_that_there_are_not(void) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         const syn_model_options how = {.part = &bad[i].part};
+        const syn_model_config config = config_of(false);
         syn_model *m = NULL;
         syn_ctx *ctx;
         syn_error err = {0};
         CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
-        const syn_status s = syn_model_new(&m, ctx, &gpt, &how, &err);
+        const syn_status s = syn_model_new(&m, ctx, &config, &how, &err);
         const size_t params = syn_ctx_param_count(ctx);
         syn_ctx_free(ctx);
         CHECK_INT(s, SYN_E_INVALID);
@@ -263,6 +252,7 @@ static void parts_that_there_are_not(void) {
 static void tables_of_other_models(void) {
     static const syn_model_part first = {0, 2, true, false}, last = {2, 2, false, true};
     for (int i = 0; i < 6; i++) {
+        const syn_model_config gpt = config_of(false);
         syn_model_config other = gpt;
         syn_model_options how = {.part = i % 2 ? &last : &first};
         syn_model *m[2] = {NULL, NULL};
@@ -288,38 +278,34 @@ static void tables_of_other_models(void) {
 static void what_a_part_is_given(void) {
     static const syn_model_part second = {2, 2, false, true}, first = {0, 2, true, false};
     static const struct {
-        const syn_model_config *config;
+        bool bert;
         const syn_model_part *part;
         syn_spec spec;
         const char *says;
     } bad[] = {
-        {&gpt, &second, {SYN_I32, 2, {1, 3}}, "what layer 2 takes must be f32 (batch, tokens, 32)"},
-        {&gpt, &second, {SYN_F32, 3, {1, 3, 31}}, "not f32[1,3,31]"},
-        {&gpt, &second, {SYN_F32, 3, {2, 3, 32}}, "3 tokens of 2 sequences"},
-        {&gpt, &second, {SYN_F32, 3, {1, 9, 32}}, "9 tokens of 1 sequences"},
-        {&gpt, &first, {SYN_F32, 3, {1, 3, 32}}, "tokens must be i32 (batch, tokens)"},
-        {&bert, &second, {SYN_I32, 2, {1, 3}}, "what layer 2 takes must be f32"},
-        {&bert, &second, {SYN_F32, 3, {1, 17, 32}}, "17 tokens exceed the 16 positions"},
-        {&bert, &first, {SYN_F32, 3, {1, 3, 32}}, "tokens must be i32 (batch, tokens)"},
+        {false,
+         &second,
+         {SYN_I32, 2, {1, 3}},
+         "what layer 2 takes must be f32 (batch, tokens, 32)"},
+        {false, &second, {SYN_F32, 3, {1, 3, 31}}, "not f32[1,3,31]"},
+        {false, &second, {SYN_F32, 3, {2, 3, 32}}, "3 tokens of 2 sequences"},
+        {false, &second, {SYN_F32, 3, {1, 9, 32}}, "9 tokens of 1 sequences"},
+        {false, &first, {SYN_F32, 3, {1, 3, 32}}, "tokens must be i32 (batch, tokens)"},
+        {true, &second, {SYN_I32, 2, {1, 3}}, "what layer 2 takes must be f32"},
+        {true, &second, {SYN_F32, 3, {1, 25, 32}}, "25 tokens exceed the 24 positions"},
+        {true, &first, {SYN_F32, 3, {1, 3, 32}}, "tokens must be i32 (batch, tokens)"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        const syn_model_options how = {.part = bad[i].part, .heads = ALL_HEADS};
-        syn_model *m = NULL;
-        syn_ctx *ctx;
         syn_error err = {0};
-        CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
-        CHECK_OK(syn_model_new(&m, ctx, bad[i].config, &how, &err), err);
-        const syn_tensor x = syn_input(ctx, "x", &bad[i].spec, NULL);
-        if (bad[i].config == &gpt) {
+        syn_model *m = open_part(bad[i].bert, bad[i].part, SYN_DEVICE_META);
+        const syn_tensor x = syn_input(syn_model_ctx(m), "x", &bad[i].spec, NULL);
+        if (bad[i].bert) {
+            syn_bert_forward(m, x, SYN_BERT_NO_TYPES, SYN_NO_MASK);
+        } else {
             CHECK_OK(syn_causal_begin(m, 1, 8, &err), err);
             syn_causal_forward(m, x);
-        } else {
-            syn_bert_forward(m, x, SYN_BERT_NO_TYPES, SYN_NO_MASK);
         }
-        const syn_status s = syn_ctx_check(ctx, &err);
-        syn_model_free(m);
-        syn_ctx_free(ctx);
-        CHECK_INT(s, SYN_E_SHAPE);
+        CHECK_INT(model_end(m, &err), SYN_E_SHAPE);
         CHECK_HAS(err.text, bad[i].says);
     }
 }
@@ -327,16 +313,11 @@ static void what_a_part_is_given(void) {
 static void parts_and_encoders_generate_nothing(void) {
     static const syn_model_part parts[] = {{0, 2, true, false}, {2, 2, false, true}};
     for (int i = 0; i < 3; i++) {
-        const syn_model_options how = {.part = i < 2 ? &parts[i] : NULL};
         syn_generation g = {.batch = 1, .prompt_tokens = 2, .new_tokens = 1, .prompt = tokens};
-        syn_model *m = NULL;
-        syn_ctx *ctx;
+        syn_model *m = open_part(i == 2, i < 2 ? &parts[i] : NULL, SYN_DEVICE_CPU);
         syn_error err = {0};
-        CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), err);
-        CHECK_OK(syn_model_new(&m, ctx, i < 2 ? &gpt : &bert, &how, &err), err);
         const syn_status s = syn_generate(m, &g, &err);
-        syn_model_free(m);
-        syn_ctx_free(ctx);
+        model_drop(m);
         CHECK_INT(s, SYN_E_INVALID);
         CHECK_HAS(err.text, i < 2 ? "a part of small alone generates nothing"
                                   : "small is a BERT, which predicts no next token");
@@ -346,18 +327,11 @@ static void parts_and_encoders_generate_nothing(void) {
 /* Heads belong to the part that has the head. */
 static void heads_of_other_parts(void) {
     static const syn_model_part first = {0, 2, true, false};
-    const syn_model_options how = {.part = &first, .heads = ALL_HEADS};
     const syn_spec spec = {SYN_F32, 3, {1, 3, WIDTH}};
-    syn_model *m = NULL;
-    syn_ctx *ctx;
+    syn_model *m = open_part(true, &first, SYN_DEVICE_META);
     syn_error err = {0};
-    CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
-    CHECK_OK(syn_model_new(&m, ctx, &bert, &how, &err), err);
-    syn_bert_mlm(m, syn_input(ctx, "x", &spec, NULL), SYN_BERT_ALL);
-    const syn_status s = syn_ctx_check(ctx, &err);
-    syn_model_free(m);
-    syn_ctx_free(ctx);
-    CHECK_INT(s, SYN_E_INVALID);
+    syn_bert_mlm(m, syn_input(syn_model_ctx(m), "x", &spec, NULL), SYN_BERT_ALL);
+    CHECK_INT(model_end(m, &err), SYN_E_INVALID);
     CHECK_HAS(err.text, "small was made without the head 'MLM'");
 }
 

@@ -106,11 +106,9 @@ static bool slices_are_right(const checkpoint *c) {
     struct slices job = {.from = c};
     syn_safetensors *st = NULL;
     syn_weights *weights = NULL;
-    bref_model bert = {0};
-    ref_model gpt = {0}, *want = c->family == &syn_gpt_family ? &gpt : &bert.weights;
+    ref_model full = {0}, *want = &full;
     bool ok = checkpoint_config(c, &config, &err) == SYN_OK;
-    if (ok && c->family == &syn_gpt_family) gpt = ref_new(&config);
-    if (ok && c->family == &syn_bert_family) bert = bref_new(&config);
+    if (ok) full = (c->family == &syn_gpt_family ? ref_new : bref_new)(&config);
     /* Heads that the model is made without come last in the reference. */
     if (c->family == &syn_bert_family && c->heads == SYN_BERT_POOLER) {
         while (strncmp(want->params[want->n_params - 1].name, "cls.", 4) == 0)

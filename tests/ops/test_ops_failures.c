@@ -4,6 +4,7 @@
 #include "comm/comm.h"
 #include "models/generate.h"
 #include "tests/support/ops_reference.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
 typedef struct run {
@@ -11,19 +12,6 @@ typedef struct run {
     int ranks;
     bool fused;
 } run;
-
-static const syn_model_config small = {.family = &syn_gpt_family,
-                                       .name = "small",
-                                       .n_layer = 2,
-                                       .n_embd = 8,
-                                       .n_head = 2,
-                                       .n_positions = 8,
-                                       .n_inner = 32,
-                                       .vocab_size = 11,
-                                       .norm_epsilon = 1e-5,
-                                       .initializer_range = 0.02,
-                                       .activation = SYN_GELU_TANH,
-                                       .tied = true};
 
 /* Everything a program does with one rank, in order. */
 static syn_status generate(const run *r, syn_comm *comm, const syn_group *tp, syn_ctx **ctx,
@@ -38,7 +26,7 @@ static syn_status generate(const run *r, syn_comm *comm, const syn_group *tp, sy
                         .want_logits = true};
     syn_model *gpt = NULL;
     SYN_TRY(syn_ctx_new(ctx, r->device, comm, err));
-    SYN_TRY(syn_model_new(&gpt, *ctx, &small, &options, err));
+    SYN_TRY(syn_model_new(&gpt, *ctx, &small_gpt, &options, err));
     syn_status s = syn_generate(gpt, &g, err);
     syn_free(g.tokens);
     syn_free(g.logits);

@@ -17,11 +17,8 @@ static void bref_add_dense(ref_model *w, const char *layer, int64_t out, int64_t
     ref_add(w, name, 1, out, cut == REF_ROWS ? REF_COLUMNS : REF_WHOLE);
 }
 
-bref_model bref_new(const syn_model_config *c) {
-    bref_model m;
-    memset(&m, 0, sizeof m);
-    m.config = *c;
-    ref_model *w = &m.weights;
+ref_model bref_new(const syn_model_config *c) {
+    ref_model m = {.config = *c}, *w = &m;
     const int64_t h = c->n_embd, f = c->n_inner;
     char name[56];
     ref_add(w, "embeddings.word_embeddings.weight", c->vocab_size, h, REF_VOCAB);
@@ -48,13 +45,10 @@ bref_model bref_new(const syn_model_config *c) {
     return m;
 }
 
-void bref_free(bref_model *m) {
-    ref_free(&m->weights);
-}
-
-void bref_fill(bref_model *m) {
-    for (int p = 0; p < m->weights.n_params; p++) {
-        ref_param *q = &m->weights.params[p];
+ref_model bref_filled(const syn_model_config *c) {
+    ref_model m = bref_new(c);
+    for (int p = 0; p < m.n_params; p++) {
+        ref_param *q = &m.params[p];
         const bool norm = strstr(q->name, "LayerNorm.weight") != NULL;
         const double scale = strstr(q->name, "word_embeddings") ? 0.5
                              : ref_ends(q->name, ".bias")       ? 0.125
@@ -62,6 +56,7 @@ void bref_fill(bref_model *m) {
         for (int64_t i = 0; i < q->rows * q->columns; i++)
             q->data[i] = (norm ? 1.0f : 0.0f) + ref_value(p, i, scale);
     }
+    return m;
 }
 
 /* ---- The forward pass ---- */
@@ -73,14 +68,14 @@ double *bref_alloc(int64_t n) {
 }
 
 /* Of a layer, "" for the model itself. */
-static const float *bref_data(const bref_model *m, int layer, const char *part) {
+static const float *bref_data(const ref_model *m, int layer, const char *part) {
     char name[96];
     if (layer < 0) snprintf(name, sizeof name, "%s", part);
     else snprintf(name, sizeof name, "encoder.layer.%d.%s", layer, part);
-    return ref_data(&m->weights, name);
+    return ref_data(m, name);
 }
 
-static void bref_norm(const bref_model *m, int layer, const char *part, double *x) {
+static void bref_norm(const ref_model *m, int layer, const char *part, double *x) {
     char name[64];
     double *y = bref_alloc(m->config.n_embd);
     snprintf(name, sizeof name, "%s.weight", part);
@@ -92,8 +87,8 @@ static void bref_norm(const bref_model *m, int layer, const char *part, double *
 }
 
 /* y (out) = weight (out, in) x + bias */
-static void bref_dense(const bref_model *m, int layer, const char *part, const double *x,
-                       int64_t in, int64_t out, double *y) {
+static void bref_dense(const ref_model *m, int layer, const char *part, const double *x, int64_t in,
+                       int64_t out, double *y) {
     char name[64];
     snprintf(name, sizeof name, "%s.weight", part);
     const float *weight = bref_data(m, layer, name);
@@ -106,7 +101,7 @@ static void bref_dense(const bref_model *m, int layer, const char *part, const d
 }
 
 /* Query q (h) over keys and values (T, h) of the visible tokens (NULL: all). */
-static void bref_attend(const bref_model *m, const double *q, const double *k, const double *v,
+static void bref_attend(const ref_model *m, const double *q, const double *k, const double *v,
                         const bool *visible, int64_t n_tokens, double *out) {
     const int64_t h = m->config.n_embd, depth = h / m->config.n_head;
     double *p = bref_alloc(n_tokens);
@@ -126,7 +121,7 @@ static void bref_attend(const bref_model *m, const double *q, const double *k, c
     free(p);
 }
 
-static void bref_layer(const bref_model *m, int layer, double *x, const bool *visible,
+static void bref_layer(const ref_model *m, int layer, double *x, const bool *visible,
                        int64_t n_tokens) {
     const int64_t h = m->config.n_embd, f = m->config.n_inner;
     double *q = bref_alloc(n_tokens * h), *k = bref_alloc(n_tokens * h);
@@ -157,7 +152,7 @@ static void bref_layer(const bref_model *m, int layer, double *x, const bool *vi
     free(q);
 }
 
-double *bref_forward(const bref_model *m, const int32_t *tokens, const int32_t *types,
+double *bref_forward(const ref_model *m, const int32_t *tokens, const int32_t *types,
                      const bool *visible, int64_t n_tokens) {
     const int64_t h = m->config.n_embd;
     const float *words = bref_data(m, -1, "embeddings.word_embeddings.weight");
@@ -174,14 +169,14 @@ double *bref_forward(const bref_model *m, const int32_t *tokens, const int32_t *
     return x;
 }
 
-void bref_pool(const bref_model *m, const double *hidden, double *pooled, double *follows) {
+void bref_pool(const ref_model *m, const double *hidden, double *pooled, double *follows) {
     const int64_t h = m->config.n_embd;
     bref_dense(m, -1, "pooler.dense", hidden, h, h, pooled);
     for (int64_t i = 0; i < h; i++) pooled[i] = tanh(pooled[i]);
     bref_dense(m, -1, "cls.seq_relationship", pooled, h, 2, follows);
 }
 
-void bref_words(const bref_model *m, const double *hidden, double *logits) {
+void bref_words(const ref_model *m, const double *hidden, double *logits) {
     const int64_t h = m->config.n_embd;
     const float *words = bref_data(m, -1, "embeddings.word_embeddings.weight");
     const float *bias = bref_data(m, -1, "cls.predictions.bias");

@@ -73,8 +73,9 @@ syn_graph *gpt_graph(const gpt_shape *shape, bool with_times) {
     if (r == NULL) abort();
     r->shape = shape;
     syn_status s = syn_hardware_load(&r->hw, "a100-80g", &err);
-    if (s == SYN_OK)
-        s = keep_ranks(shape->tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, r, r->ctx, &err);
+    if (s == SYN_OK &&
+        !keep_ranks(shape->tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, r, r->ctx))
+        s = SYN_E_INVALID;
     for (int i = 0; i < shape->tp && s == SYN_OK; i++) traces[i] = syn_ctx_trace(r->ctx[i]);
     if (s == SYN_OK)
         s = syn_trace_graph(&g, traces, (uint32_t)shape->tp, with_times ? &r->hw : NULL, &err);

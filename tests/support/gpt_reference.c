@@ -1,5 +1,8 @@
 #include "tests/support/gpt_reference.h"
 
+#include "syntorch/half.h"
+#include "tests/support/small_models.h"
+
 void ref_add(ref_model *m, const char *name, int64_t rows, int64_t columns, ref_cut cut) {
     ref_param *p = &m->params[m->n_params++];
     snprintf(p->name, sizeof p->name, "%s", name);
@@ -65,9 +68,10 @@ bool ref_ends(const char *name, const char *end) {
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-void ref_fill_all(ref_model *m) {
-    for (int p = 0; p < m->n_params; p++) {
-        ref_param *q = &m->params[p];
+ref_model ref_filled(const syn_model_config *c) {
+    ref_model m = ref_new(c);
+    for (int p = 0; p < m.n_params; p++) {
+        ref_param *q = &m.params[p];
         const bool norm = strstr(q->name, "ln_") && ref_ends(q->name, ".weight");
         const double scale = strstr(q->name, "wte") ? 0.5
                              : norm                 ? 0.25
@@ -76,6 +80,26 @@ void ref_fill_all(ref_model *m) {
         for (int64_t i = 0; i < q->rows * q->columns; i++)
             q->data[i] = (norm ? 1.0f : 0.0f) + ref_value(p, i, scale);
     }
+    return m;
+}
+
+void ref_from_model(ref_model *m, unsigned heads, uint64_t seed) {
+    const syn_model_options how = {.heads = heads, .seed = seed};
+    syn_model *model = model_alone(SYN_DEVICE_CPU, &m->config, &how);
+    syn_ctx *ctx = syn_model_ctx(model);
+    for (int i = 0; i < m->n_params; i++) {
+        const ref_param *p = &m->params[i];
+        const size_t bytes = (size_t)(p->rows * p->columns) * sizeof *p->data;
+        if (syn_tensor_read(ctx, syn_find_param(ctx, p->name), p->data, bytes) != SYN_OK) abort();
+    }
+    model_drop(model);
+}
+
+double ref_deviation(const ref_param *p) {
+    const int64_t n = p->rows * p->columns;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)p->data[i] * (double)p->data[i];
+    return sqrt(sum / (double)n);
 }
 
 /* ---- How a parameter is cut ---- */
@@ -111,12 +135,36 @@ syn_status ref_load(const ref_model *m, syn_ctx *ctx, int rank, int tp) {
     for (int i = 0; i < m->n_params; i++) {
         size_t bytes;
         float *shard = ref_shard(&m->params[i], rank, tp, &bytes);
-        const syn_status s =
-            syn_tensor_write(ctx, syn_find_param(ctx, m->params[i].name), shard, bytes);
+        const syn_tensor t = syn_find_param(ctx, m->params[i].name);
+        const syn_dtype dtype = (syn_dtype)syn_tensor_spec(ctx, t)->dtype;
+        if (syn_dtype_is_half(dtype)) {
+            const size_t n = bytes / sizeof *shard;
+            uint16_t *half = malloc(bytes);
+            if (!half) abort();
+            syn_half_narrow(shard, half, n, dtype);
+            bytes = n * sizeof *half;
+            memcpy(shard, half, bytes);
+            free(half);
+        }
+        const syn_status s = syn_tensor_write(ctx, t, shard, bytes);
         free(shard);
         if (s != SYN_OK) return s;
     }
     return SYN_OK;
+}
+
+bool ref_is_held(const ref_model *m, syn_ctx *ctx, int rank, int tp) {
+    bool same = syn_ctx_param_count(ctx) == (size_t)m->n_params;
+    for (int i = 0; i < m->n_params; i++) {
+        size_t bytes;
+        float *want = ref_shard(&m->params[i], rank, tp, &bytes), *got = malloc(bytes);
+        const syn_tensor t = syn_find_param(ctx, m->params[i].name);
+        same = same && got && syn_tensor_read(ctx, t, got, bytes) == SYN_OK &&
+               memcmp(got, want, bytes) == 0;
+        free(got);
+        free(want);
+    }
+    return same;
 }
 
 /* ---- The forward pass ---- */

@@ -50,13 +50,21 @@ float ref_value(int p, int64_t i, double scale);
 
 bool ref_ends(const char *name, const char *end);
 
-void ref_fill_all(ref_model *m);
+/* Its parameters filled with such values. */
+ref_model ref_filled(const syn_model_config *c);
+/* Fills it with the random weights that a model with these heads makes for itself. */
+void ref_from_model(ref_model *m, unsigned heads, uint64_t seed);
+/* The root of the mean of its squares. */
+double ref_deviation(const ref_param *p);
 
 /* Shard `rank` of tp, to be freed. */
 float *ref_shard(const ref_param *p, int rank, int tp, size_t *bytes);
 
-/* Writes this rank's shards over a model's parameters. */
+/* Writes this rank's shards over a model's parameters, narrowed to what those are of. */
 syn_status ref_load(const ref_model *m, syn_ctx *ctx, int rank, int tp);
+
+/* Whether a model's parameters are this rank's shards, to the bit, and no others. */
+bool ref_is_held(const ref_model *m, syn_ctx *ctx, int rank, int tp);
 
 /* out = normalised x */
 void ref_norm(const double *x, const float *weight, const float *bias, int64_t n, double eps,

@@ -44,10 +44,13 @@ syn_status run_ranks(int n, rank_body *body, void *arg, syn_error *err) {
     return syn_local_run(n, rank_main, &(run){n, SYN_DEVICE_CPU, body, arg, NULL}, err);
 }
 
-syn_status keep_ranks(int n, syn_device device, int how, rank_body *body, void *arg, syn_ctx **ctx,
-                      syn_error *err) {
+bool keep_ranks(int n, syn_device device, int how, rank_body *body, void *arg, syn_ctx **ctx) {
     run r = {n, device, body, arg, ctx};
-    return (how == IN_THREADS ? syn_local_run : run_without_transport)(n, rank_main, &r, err);
+    syn_error err = {0};
+    const bool ok = (how == IN_THREADS ? syn_local_run : run_without_transport)(n, rank_main, &r,
+                                                                                &err) == SYN_OK;
+    if (!ok) fprintf(stderr, "%s\n", err.text);
+    return ok;
 }
 
 void drop_ranks(int n, syn_ctx **ctx) {
@@ -57,11 +60,20 @@ void drop_ranks(int n, syn_ctx **ctx) {
     }
 }
 
+syn_graph *rank_graph(const syn_ctx *ctx) {
+    const syn_trace *trace = syn_ctx_trace(ctx);
+    syn_error err = {0};
+    syn_graph *g = NULL;
+    if (syn_trace_graph(&g, &trace, 1, NULL, &err) == SYN_OK && syn_graph_verify(g, &err) == SYN_OK)
+        return g;
+    fprintf(stderr, "%s\n", err.text);
+    syn_graph_free(g);
+    return NULL;
+}
+
 bool trace_hashes(int n, syn_device device, int how, rank_body *body, void *arg, uint64_t *out) {
     syn_ctx *ctx[8] = {NULL};
-    syn_error err = {0};
-    const bool ok = keep_ranks(n, device, how, body, arg, ctx, &err) == SYN_OK;
-    if (!ok) fprintf(stderr, "%s\n", err.text);
+    const bool ok = keep_ranks(n, device, how, body, arg, ctx);
     for (int r = 0; r < n && ok; r++) out[r] = syn_trace_hash(syn_ctx_trace(ctx[r]));
     drop_ranks(n, ctx);
     return ok;

@@ -4,6 +4,7 @@
 
 #include "comm/comm.h"
 #include "ops/ops.h"
+#include "syntorch/graph.h"
 
 typedef struct test_rank {
     int index;
@@ -22,10 +23,12 @@ syn_status run_ranks(int n, rank_body *body, void *arg, syn_error *err);
 syn_status run_without_transport(int n, syn_rank_main *main, void *arg, syn_error *err);
 
 enum { IN_THREADS, WITHOUT_TRANSPORT /* one after the other: for meta */ };
-/* Keeps the contexts, whose traces must be sound, for drop_ranks; ctx has n entries, all NULL. */
-syn_status keep_ranks(int n, syn_device device, int how, rank_body *body, void *arg, syn_ctx **ctx,
-                      syn_error *err);
+/* Keeps the contexts, whose traces must be sound, for drop_ranks; ctx has n entries, all NULL.
+   False, after a complaint, if the run fails. */
+bool keep_ranks(int n, syn_device device, int how, rank_body *body, void *arg, syn_ctx **ctx);
 void drop_ranks(int n, syn_ctx **ctx);
+/* What a context's rank did as a graph; NULL, after a complaint, if it is not sound. */
+syn_graph *rank_graph(const syn_ctx *ctx);
 
 /* The hashes of their traces; false, after a complaint, if the run fails. */
 bool trace_hashes(int n, syn_device device, int how, rank_body *body, void *arg, uint64_t *out);

@@ -10,9 +10,8 @@
 #include "syntorch/mesh.h"
 #include "tests/support/bert_reference.h"
 #include "tests/support/files.h"
+#include "tests/support/small_models.h"
 #include "tests/support/tensor_files.h"
-
-#define ALL_HEADS (SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP)
 
 typedef struct checkpoint {
     const char *folder;

@@ -8,6 +8,7 @@
 #include "syntorch/memory.h"
 #include "syntorch/mesh.h"
 #include "tests/support/files.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
 #include "tools/inference/gather.h"
 #include "tools/inference/npy.h"
@@ -15,19 +16,6 @@
 
 #include <dirent.h>
 #include <unistd.h>
-
-static const syn_model_config tiny = {.family = &syn_gpt_family,
-                                      .name = "tiny",
-                                      .n_layer = 1,
-                                      .n_embd = 8,
-                                      .n_head = 2,
-                                      .n_positions = 8,
-                                      .n_inner = 16,
-                                      .vocab_size = 11,
-                                      .norm_epsilon = 1e-5,
-                                      .initializer_range = 0.02,
-                                      .activation = SYN_GELU_TANH,
-                                      .tied = false};
 
 struct run {
     int tp;
@@ -57,7 +45,10 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_ctx_new(&run->ctx[comm->rank], SYN_DEVICE_CPU, comm, err));
     const syn_model_options how = {
         .tp = mesh.group[SYN_AXIS_TP], .fused_attention = false, .seed = 1};
-    SYN_TRY(syn_model_new(&gpt, run->ctx[comm->rank], &tiny, &how, err));
+    syn_model_config config = small_gpt;
+    config.n_layer = 1;
+    config.tied = false;
+    SYN_TRY(syn_model_new(&gpt, run->ctx[comm->rank], &config, &how, err));
     syn_generation g = {.batch = 2,
                         .prompt_tokens = 2,
                         .new_tokens = 2,

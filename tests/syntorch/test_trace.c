@@ -2,6 +2,7 @@
    another one; the verifier accepts what the door records and refuses damage; rows stay small. */
 #include "models/causal.h"
 #include "tests/support/ops_program.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
 static uint64_t record(syn_device device, uint64_t seed, uint64_t draws, bool *sound) {
@@ -311,28 +312,14 @@ static void test_intern(void) {
 /* A prompt and `steps` decode steps; the trace's bytes per node, and its hash. */
 static double bytes_per_node(const char *preset, syn_device device, int steps, uint64_t *hash) {
     syn_error err = {0};
-    syn_model_config config;
+    syn_model_config config = small_gpt;
     syn_model *gpt = NULL;
     const syn_model_options options = {.seed = 1};
     syn_ctx *ctx = ref_ctx(device, NULL);
     const syn_spec prompt = {SYN_I32, 2, {1, 16}}, one = {SYN_I32, 2, {1, 1}};
     double bytes = -1;
-    if (preset) {
-        if (syn_model_config_preset(&config, preset, &err) != SYN_OK) goto end;
-    } else {
-        config = (syn_model_config){.family = &syn_gpt_family,
-                                    .name = "small",
-                                    .n_layer = 2,
-                                    .n_embd = 16,
-                                    .n_head = 2,
-                                    .n_positions = 64,
-                                    .n_inner = 64,
-                                    .vocab_size = 50,
-                                    .norm_epsilon = 1e-5,
-                                    .initializer_range = 0.02,
-                                    .activation = SYN_GELU_TANH,
-                                    .tied = true};
-    }
+    config.n_positions = 64;
+    if (preset && syn_model_config_preset(&config, preset, &err) != SYN_OK) goto end;
     if (syn_model_new(&gpt, ctx, &config, &options, &err) != SYN_OK ||
         syn_causal_begin(gpt, 1, 16 + steps, &err) != SYN_OK)
         goto end;

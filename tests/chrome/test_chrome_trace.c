@@ -7,11 +7,8 @@
 #include "tests/support/test.h"
 
 static void chrome_measured(void) {
-    syn_error err = {0};
-    syn_graph *graph = NULL;
-    CHECK_OK(full_graph(&graph, &err), err);
-    char *text = export_text(&syn_export_chrome, graph, NULL, &err);
-    CHECK_MSG(text != NULL, "%s", err.text);
+    syn_graph *graph = full_graph();
+    char *text = export_text(&syn_export_chrome, graph, NULL);
     CHECK_HAS(text, "\"clock\":\"measured\"");
     CHECK_HAS(text,
               "\"name\":\"wait\",\"cat\":\"wait\",\"pid\":0,\"tid\":1,\"ts\":1.000,\"dur\":2.000");
@@ -46,11 +43,8 @@ static bool has_slice(const char *text, const char *name, const char *cat, int p
 /* By hand: rank 1 arrives at 1000, rank 0 at 3000; both leave at 3500. Rank 0 sends 3500..3700;
    rank 1 is ready to receive at 0 and waits until 3500. */
 static void chrome_predicted(void) {
-    syn_error err = {0};
-    syn_graph *graph = NULL;
-    CHECK_OK(simulated_graph(&graph, true, false, &err), err);
-    char *text = export_text(&syn_export_chrome, graph, NULL, &err);
-    CHECK_MSG(text != NULL, "%s", err.text);
+    syn_graph *graph = simulated_graph(true, false);
+    char *text = export_text(&syn_export_chrome, graph, NULL);
     CHECK_HAS(text, "\"clock\":\"predicted\"");
     CHECK(has_slice(text, "work", "other", 0, 0, "0.000", "3.000"));
     CHECK(has_slice(text, "more", "other", 0, 0, "3.000", "0.100"));
@@ -67,11 +61,8 @@ static void chrome_predicted(void) {
 }
 
 static void chrome_order(void) {
-    syn_error err = {0};
-    syn_graph *graph = NULL;
-    CHECK_OK(simulated_graph(&graph, false, false, &err), err);
-    char *text = export_text(&syn_export_chrome, graph, NULL, &err);
-    CHECK_MSG(text != NULL, "%s", err.text);
+    syn_graph *graph = simulated_graph(false, false);
+    char *text = export_text(&syn_export_chrome, graph, NULL);
     CHECK_HAS(text, "\"clock\":\"order\"");
     CHECK(has_slice(text, "reduce", "other", 0, 1, "1.000", "1.000"));
     CHECK(has_slice(text, "give", "other", 0, 2, "2.000", "1.000"));
@@ -81,11 +72,8 @@ static void chrome_order(void) {
 
 /* A collective that the other rank never joins must not keep the simulation from ending. */
 static void chrome_mismatch(void) {
-    syn_error err = {0};
-    syn_graph *graph = NULL;
-    CHECK_OK(simulated_graph(&graph, true, true, &err), err);
-    char *text = export_text(&syn_export_chrome, graph, NULL, &err);
-    CHECK_MSG(text != NULL, "%s", err.text);
+    syn_graph *graph = simulated_graph(true, true);
+    char *text = export_text(&syn_export_chrome, graph, NULL);
     CHECK(has_slice(text, "reduce", "other", 0, 1, "3.000", "0.500"));
     CHECK(has_slice(text, "take", "other", 1, 3, "3.500", "0.200"));
     free(text);
@@ -110,8 +98,7 @@ static void chrome_messages(void) {
             CHECK_OK(syn_graph_add_node(graph, r, &n, &err), err);
         }
     }
-    char *text = export_text(&syn_export_chrome, graph, NULL, &err);
-    CHECK_MSG(text != NULL, "%s", err.text);
+    char *text = export_text(&syn_export_chrome, graph, NULL);
     CHECK_HAS(text, "\"id\":2,\"pid\":0,\"tid\":1,\"ts\":0.000}"); /* tag 5 */
     CHECK_HAS(text, "\"id\":1,\"pid\":0,\"tid\":1,\"ts\":2.000}"); /* tag 6 */
     CHECK_HAS(text, "\"id\":1,\"pid\":1,\"tid\":2,\"ts\":4.999}");
@@ -120,28 +107,21 @@ static void chrome_messages(void) {
     syn_graph_free(graph);
 }
 
-static syn_status write_trace(void *graph, syn_error *err) {
-    return export_forget(&syn_export_chrome, graph, NULL, err);
-}
-
 static void out_of_memory(void) {
-    syn_error err = {0};
-    syn_graph *measured = NULL, *predicted = NULL;
-    CHECK_OK(full_graph(&measured, &err), err);
-    CHECK_OK(simulated_graph(&predicted, true, false, &err), err);
-    CHECK(test_without_memory(write_trace, measured) > 3);
-    CHECK(test_without_memory(write_trace, predicted) > 3);
+    syn_graph *measured = full_graph();
+    syn_graph *predicted = simulated_graph(true, false);
+    CHECK(export_without_memory(&syn_export_chrome, measured, NULL) > 3);
+    CHECK(export_without_memory(&syn_export_chrome, predicted, NULL) > 3);
     syn_graph_free(measured);
     syn_graph_free(predicted);
 }
 
 static void files_for_other_readers(void) {
     syn_error err = {0};
-    syn_graph *measured = NULL, *predicted = NULL, *order = NULL;
     if (getenv("SYN_TEST_OUT") == NULL) SKIP("SYN_TEST_OUT names no folder");
-    CHECK_OK(full_graph(&measured, &err), err);
-    CHECK_OK(simulated_graph(&predicted, true, false, &err), err);
-    CHECK_OK(simulated_graph(&order, false, true, &err), err);
+    syn_graph *measured = full_graph();
+    syn_graph *predicted = simulated_graph(true, false);
+    syn_graph *order = simulated_graph(false, true);
     CHECK_OK(export_save(&syn_export_chrome, measured, "measured.trace.json", &err), err);
     CHECK_OK(export_save(&syn_export_chrome, predicted, "predicted.trace.json", &err), err);
     CHECK_OK(export_save(&syn_export_chrome, order, "order.trace.json", &err), err);

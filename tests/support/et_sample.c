@@ -1,6 +1,7 @@
 #include "tests/support/et_sample.h"
 
 #include "tests/support/graphs.h"
+#include "tests/support/test.h"
 
 static uint32_t et_parse_deps(const char *text, syn_dep *deps) {
     uint32_t n = 0;
@@ -42,37 +43,39 @@ syn_node et_node(const et_row *row, uint64_t id) {
     };
 }
 
-syn_status et_add(syn_graph *g, uint32_t rank, const et_row *row, uint32_t *comm_index,
-                  syn_error *err) {
+void et_add(syn_graph *g, uint32_t rank, const et_row *row, uint32_t *comm_index) {
     syn_dep deps[16];
+    syn_error err = {0};
     syn_node node = et_node(row, g->ranks[rank].n_nodes + 1);
     node.deps = deps;
     node.n_deps = et_parse_deps(row->deps, deps);
     if (row->kind != SYN_NODE_COMPUTE) node.comm_index = (*comm_index)++;
-    return syn_graph_add_node(g, rank, &node, err);
+    NEED_OK(syn_graph_add_node(g, rank, &node, &err), err);
 }
 
-syn_graph *et_graph(const et_row *rows, size_t n, syn_error *err) {
+syn_graph *et_empty(const int32_t *ranks, uint32_t n_ranks, int32_t world_size,
+                    const syn_graph_group *groups, size_t n_groups) {
+    syn_error err = {0};
+    syn_graph *g;
+    NEED_OK(syn_graph_new(&g, ranks, n_ranks, world_size, &err), err);
+    for (size_t i = 0; i < n_groups; i++) NEED_OK(syn_graph_add_group(g, &groups[i], &err), err);
+    return g;
+}
+
+syn_graph *et_graph(const et_row *rows, size_t n) {
     static const int32_t zero[] = {0}, pair[] = {0, 1}, all[] = {0, 1, 2, 3};
     const syn_graph_group groups[] = {
         {1, "tp0", pair, 2}, {2, "solo", zero, 1}, {3, "dp0", all, 4}};
-    syn_graph *g;
     uint32_t comm_index = 0;
-    if (syn_graph_new(&g, zero, 1, 4, err) != SYN_OK) return NULL;
-    syn_status status = SYN_OK;
-    for (size_t i = 0; i < 3 && status == SYN_OK; i++)
-        status = syn_graph_add_group(g, &groups[i], err);
-    for (size_t i = 0; i < n && status == SYN_OK; i++)
-        status = et_add(g, 0, &rows[i], &comm_index, err);
-    if (status == SYN_OK) return g;
-    syn_graph_free(g);
-    return NULL;
+    syn_graph *g = et_empty(zero, 1, 4, groups, 3);
+    for (size_t i = 0; i < n; i++) et_add(g, 0, &rows[i], &comm_index);
+    return g;
 }
 
 /* Two pipeline stages of two tensor-parallel ranks each: {0,1} send to {2,3}, three microbatches;
    each on stream 0, the all-reduces on stream 1, messages on stream 2; at the end a barrier, and
    all-reduces across the stages. */
-static syn_status et_pipeline_rank(syn_graph *g, uint32_t rank, syn_error *err) {
+static void et_pipeline_rank(syn_graph *g, uint32_t rank) {
     const bool first = rank < 2;
     const int32_t peer = first ? (int32_t)rank + 2 : (int32_t)rank - 2;
     const uint32_t tp = first ? 1 : 2, across = rank % 2 == 0 ? 3 : 4;
@@ -82,7 +85,7 @@ static syn_status et_pipeline_rank(syn_graph *g, uint32_t rank, syn_error *err) 
     for (int m = 0; m < 3; m++) {
         const et_row recv = {
             .kind = SYN_NODE_RECV, .stream = 2, .peer = peer, .tag = m, .label = "recv"};
-        if (!first) SYN_TRY(et_add(g, rank, &recv, &message_index, err));
+        if (!first) et_add(g, rank, &recv, &message_index);
         snprintf(deps[0], sizeof deps[0], "d%u", at);
         snprintf(deps[1], sizeof deps[1], "d%u", first ? at : at + 1);
         snprintf(deps[2], sizeof deps[2], "d%u", first ? at + 2 : at + 3);
@@ -93,11 +96,11 @@ static syn_status et_pipeline_rank(syn_graph *g, uint32_t rank, syn_error *err) 
                                .group = tp,
                                .comm = SYN_COMM_ALL_REDUCE,
                                .label = "tp"};
-        SYN_TRY(et_add(g, rank, &up, NULL, err));
-        SYN_TRY(et_add(g, rank, &reduce, &tp_index, err));
+        et_add(g, rank, &up, NULL);
+        et_add(g, rank, &reduce, &tp_index);
         snprintf(deps[0], sizeof deps[0], "d%u", first ? at + 1 : at + 2);
         const et_row down = {.kind = SYN_NODE_COMPUTE, .deps = deps[0], .label = "down"};
-        SYN_TRY(et_add(g, rank, &down, NULL, err));
+        et_add(g, rank, &down, NULL);
         last[m] = first ? at + 2 : at + 3;
         const et_row send = {.kind = SYN_NODE_SEND,
                              .stream = 2,
@@ -105,7 +108,7 @@ static syn_status et_pipeline_rank(syn_graph *g, uint32_t rank, syn_error *err) 
                              .peer = peer,
                              .tag = m,
                              .label = "send"};
-        if (first) SYN_TRY(et_add(g, rank, &send, &message_index, err));
+        if (first) et_add(g, rank, &send, &message_index);
         at += 4;
     }
     const et_row barrier = {.kind = SYN_NODE_COLLECTIVE, .group = 5, .comm = SYN_COMM_BARRIER};
@@ -122,27 +125,22 @@ static syn_status et_pipeline_rank(syn_graph *g, uint32_t rank, syn_error *err) 
                          .group = across,
                          .comm = SYN_COMM_ALL_REDUCE,
                          .label = "embd"};
-    SYN_TRY(et_add(g, rank, &barrier, &(uint32_t){0}, err));
-    SYN_TRY(et_add(g, rank, &solo, &solo_index, err));
-    return et_add(g, rank, &join, &across_index, err);
+    et_add(g, rank, &barrier, &(uint32_t){0});
+    et_add(g, rank, &solo, &solo_index);
+    et_add(g, rank, &join, &across_index);
 }
 
-syn_graph *et_pipeline(syn_error *err) {
+syn_graph *et_pipeline(void) {
     static const int32_t all[] = {0, 1, 2, 3}, even[] = {0, 2}, odd[] = {1, 3};
     const syn_graph_group groups[] = {
         {1, "tp0", all, 2},       {2, "tp1", all + 2, 2},   {3, "embd0", even, 2},
         {4, "embd1", odd, 2},     {5, "world", all, 4},     {6, "solo0", all, 1},
         {7, "solo1", all + 1, 1}, {8, "solo2", all + 2, 1}, {9, "solo3", all + 3, 1}};
-    syn_graph *g;
-    if (syn_graph_new(&g, all, 4, 4, err) != SYN_OK) return NULL;
-    syn_status status = SYN_OK;
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0] && status == SYN_OK; i++)
-        status = syn_graph_add_group(g, &groups[i], err);
-    for (uint32_t r = 0; r < 4 && status == SYN_OK; r++) status = et_pipeline_rank(g, r, err);
-    if (status == SYN_OK) status = syn_graph_verify(g, err);
-    if (status == SYN_OK) return g;
-    syn_graph_free(g);
-    return NULL;
+    syn_graph *g = et_empty(all, 4, 4, groups, sizeof groups / sizeof groups[0]);
+    syn_error err = {0};
+    for (uint32_t r = 0; r < 4; r++) et_pipeline_rank(g, r);
+    NEED_OK(syn_graph_verify(g, &err), err);
+    return g;
 }
 
 /* Two ranks whose data leaves the order of communication open, so that only the added dependencies
@@ -150,7 +148,7 @@ syn_graph *et_pipeline(syn_error *err) {
    streams, nothing between them; then rank 0 has a send that waits for a computation, and an
    all-reduce that could start at once; rank 1 needs the message first. Four computations
    wait for nothing. */
-static syn_status et_overlap_rank(syn_graph *g, uint32_t rank, syn_error *err) {
+static void et_overlap_rank(syn_graph *g, uint32_t rank) {
     const bool sends = rank == 0;
     const et_row rows[] = {
         {.kind = SYN_NODE_COMPUTE, .label = "work"},
@@ -178,20 +176,16 @@ static syn_status et_overlap_rank(syn_graph *g, uint32_t rank, syn_error *err) {
     uint32_t message_index = 0, group_index = 0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const bool message = rows[i].kind == SYN_NODE_SEND || rows[i].kind == SYN_NODE_RECV;
-        SYN_TRY(et_add(g, rank, &rows[i], message ? &message_index : &group_index, err));
+        et_add(g, rank, &rows[i], message ? &message_index : &group_index);
     }
-    return SYN_OK;
 }
 
-syn_graph *et_overlap(syn_error *err) {
+syn_graph *et_overlap(void) {
     static const int32_t pair[] = {0, 1};
     const syn_graph_group group = {1, "tp0", pair, 2};
-    syn_graph *g;
-    if (syn_graph_new(&g, pair, 2, 2, err) != SYN_OK) return NULL;
-    syn_status status = syn_graph_add_group(g, &group, err);
-    for (uint32_t r = 0; r < 2 && status == SYN_OK; r++) status = et_overlap_rank(g, r, err);
-    if (status == SYN_OK) status = syn_graph_verify(g, err);
-    if (status == SYN_OK) return g;
-    syn_graph_free(g);
-    return NULL;
+    syn_graph *g = et_empty(pair, 2, 2, &group, 1);
+    syn_error err = {0};
+    for (uint32_t r = 0; r < 2; r++) et_overlap_rank(g, r);
+    NEED_OK(syn_graph_verify(g, &err), err);
+    return g;
 }

@@ -23,14 +23,19 @@ typedef struct et_row {
 
 syn_node et_node(const et_row *row, uint64_t id);
 
-syn_status et_add(syn_graph *g, uint32_t rank, const et_row *row, uint32_t *comm_index,
-                  syn_error *err);
+/* What cannot be made ends the program. comm_index: of the next communication, not for a
+   computation. */
+void et_add(syn_graph *g, uint32_t rank, const et_row *row, uint32_t *comm_index);
 
-/* Rank 0 of a world of four with group 1 = {0,1}, 2 = {0} and 3 = {0,1,2,3}. NULL on failure. */
-syn_graph *et_graph(const et_row *rows, size_t n, syn_error *err);
+/* A graph of these ranks and groups, without nodes. */
+syn_graph *et_empty(const int32_t *ranks, uint32_t n_ranks, int32_t world_size,
+                    const syn_graph_group *groups, size_t n_groups);
 
-syn_graph *et_pipeline(syn_error *err);
+/* Rank 0 of a world of four with group 1 = {0,1}, 2 = {0} and 3 = {0,1,2,3}. */
+syn_graph *et_graph(const et_row *rows, size_t n);
 
-syn_graph *et_overlap(syn_error *err);
+syn_graph *et_pipeline(void);
+
+syn_graph *et_overlap(void);
 
 #endif

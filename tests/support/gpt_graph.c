@@ -1,12 +1,10 @@
 #include "tests/support/gpt_graph.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "models/generate.h"
 #include "syntorch/hardware.h"
 #include "syntorch/memory.h"
 #include "tests/support/ranks.h"
+#include "tests/support/test.h"
 
 enum { MOST_RANKS = 8 };
 
@@ -19,15 +17,11 @@ typedef struct run {
     syn_ctx *ctx[MOST_RANKS];
 } run;
 
-static void free_run(run *r) {
-    drop_ranks(MOST_RANKS, r->ctx);
-    free(r);
-}
-
 static void free_graph(syn_graph *graph) {
     run *r = (run *)(void *)(uintptr_t)graph->source;
     r->view->free(graph);
-    free_run(r);
+    drop_ranks(MOST_RANKS, r->ctx);
+    free(r);
 }
 
 static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
@@ -70,27 +64,20 @@ syn_graph *gpt_graph(const gpt_shape *shape, bool with_times) {
     run *r = calloc(1, sizeof *r);
     syn_graph *g = NULL;
     syn_error err = {0};
-    if (r == NULL) abort();
+    NEED(r != NULL, "out of memory");
     r->shape = shape;
-    syn_status s = syn_hardware_load(&r->hw, "a100-80g", &err);
-    if (s == SYN_OK &&
-        !keep_ranks(shape->tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, r, r->ctx))
-        s = SYN_E_INVALID;
-    for (int i = 0; i < shape->tp && s == SYN_OK; i++) traces[i] = syn_ctx_trace(r->ctx[i]);
-    if (s == SYN_OK)
-        s = syn_trace_graph(&g, traces, (uint32_t)shape->tp, with_times ? &r->hw : NULL, &err);
-    if (s == SYN_OK) {
-        r->view = g->source;
-        r->source = *r->view;
-        r->source.free = free_graph;
-        g->source = &r->source;
-        s = add_facts(g, shape, &err);
-    }
-    if (s == SYN_OK) return g;
-    fprintf(stderr, "no graph of a GPT: %s\n", err.text);
-    if (g != NULL) syn_graph_free(g);
-    else free_run(r);
-    return NULL;
+    NEED_OK(syn_hardware_load(&r->hw, "a100-80g", &err), err);
+    NEED(keep_ranks(shape->tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, r, r->ctx),
+         "no trace");
+    for (int i = 0; i < shape->tp; i++) traces[i] = syn_ctx_trace(r->ctx[i]);
+    NEED_OK(syn_trace_graph(&g, traces, (uint32_t)shape->tp, with_times ? &r->hw : NULL, &err),
+            err);
+    r->view = g->source;
+    r->source = *r->view;
+    r->source.free = free_graph;
+    g->source = &r->source;
+    NEED_OK(add_facts(g, shape, &err), err);
+    return g;
 }
 
 syn_graph *small_gpt_graph(void) {

@@ -10,8 +10,8 @@ typedef struct gpt_shape {
     int64_t width, tokens, vocab; /* tokens: of the prompt */
 } gpt_shape;
 
-/* Attention as separate ops; facts as the inference program's; times predicted if so asked. NULL,
-   after a complaint, on failure. Free it with syn_graph_free. */
+/* Attention as separate ops; facts as the inference program's; times predicted if so asked. What
+   cannot be made ends the program. Free it with syn_graph_free. */
 syn_graph *gpt_graph(const gpt_shape *shape, bool with_times);
 /* Two ranks, two layers, a prefill of 4 tokens, with times. Of a rank's ops so many are no views:
    embedding, all-reduce, positions; in each layer norm, q k v, two of the cache, three of attention

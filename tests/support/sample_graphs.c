@@ -1,8 +1,7 @@
 #include "tests/support/sample_graphs.h"
 
-#include <math.h>
-
 #include "tests/support/graphs.h"
+#include "tests/support/test.h"
 
 static syn_status add_facts(syn_graph *g, syn_error *err) {
     static const int32_t pair[2] = {0, 1}, one[1] = {1};
@@ -147,23 +146,24 @@ static syn_status add_last(syn_graph *g, uint32_t r, syn_error *err) {
     return syn_graph_add_node(g, r, &n, err);
 }
 
-syn_status full_graph(syn_graph **out, syn_error *err) {
+static syn_status add_rank(syn_graph *g, uint32_t r, syn_error *err) {
+    SYN_TRY(add_tensors(g, r, err));
+    SYN_TRY(add_mul(g, r, err));
+    SYN_TRY(add_view(g, r, err));
+    SYN_TRY(add_collective(g, r, err));
+    SYN_TRY(add_p2p(g, r, err));
+    return add_last(g, r, err);
+}
+
+syn_graph *full_graph(void) {
     static const int32_t ranks[2] = {0, 1};
     syn_graph *g = NULL;
-    SYN_TRY(syn_graph_new(&g, ranks, 2, 3, err));
-    syn_status s = add_facts(g, err);
-    for (uint32_t r = 0; r < 2 && s == SYN_OK; r++) {
-        s = add_tensors(g, r, err);
-        if (s == SYN_OK) s = add_mul(g, r, err);
-        if (s == SYN_OK) s = add_view(g, r, err);
-        if (s == SYN_OK) s = add_collective(g, r, err);
-        if (s == SYN_OK) s = add_p2p(g, r, err);
-        if (s == SYN_OK) s = add_last(g, r, err);
-    }
-    if (s == SYN_OK) s = syn_graph_verify(g, err);
-    if (s != SYN_OK) syn_graph_free(g);
-    else *out = g;
-    return s;
+    syn_error err = {0};
+    NEED_OK(syn_graph_new(&g, ranks, 2, 3, &err), err);
+    NEED_OK(add_facts(g, &err), err);
+    for (uint32_t r = 0; r < 2; r++) NEED_OK(add_rank(g, r, &err), err);
+    NEED_OK(syn_graph_verify(g, &err), err);
+    return g;
 }
 
 /* Two ranks: a computation of 3000 or 1000 ns, an all-reduce of 500 ns (rank 1 leaves it out if
@@ -198,11 +198,14 @@ static syn_status simulated_rank(syn_graph *g, uint32_t r, bool with_times, bool
     return syn_graph_add_node(g, r, &n, err);
 }
 
-syn_status simulated_graph(syn_graph **out, bool with_times, bool skip_one, syn_error *err) {
+syn_graph *simulated_graph(bool with_times, bool skip_one) {
     static const int32_t ranks[2] = {0, 1};
     const syn_graph_group group = {1, "tp0", ranks, 2};
-    SYN_TRY(syn_graph_new(out, ranks, 2, 2, err));
-    SYN_TRY(syn_graph_add_group(*out, &group, err));
-    for (uint32_t r = 0; r < 2; r++) SYN_TRY(simulated_rank(*out, r, with_times, skip_one, err));
-    return syn_graph_verify(*out, err);
+    syn_graph *g = NULL;
+    syn_error err = {0};
+    NEED_OK(syn_graph_new(&g, ranks, 2, 2, &err), err);
+    NEED_OK(syn_graph_add_group(g, &group, &err), err);
+    for (uint32_t r = 0; r < 2; r++) NEED_OK(simulated_rank(g, r, with_times, skip_one, &err), err);
+    NEED_OK(syn_graph_verify(g, &err), err);
+    return g;
 }

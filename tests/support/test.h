@@ -44,6 +44,14 @@ extern int test_failures, test_skips;
 #define CHECK_NEAR(got, want, tol)                                                                 \
     CHECK_MSG(fabs((double)(got) - (double)(want)) <= (tol), "got %.9g, want %.9g", (double)(got), \
               (double)(want))
+/* For helpers that return something: a failure ends the program, with the error's sentence. */
+#define NEED(condition, sentence)                                                       \
+    do {                                                                                \
+        if (condition) break;                                                           \
+        fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, (sentence)); \
+        exit(1);                                                                        \
+    } while (0)
+#define NEED_OK(call, error) NEED((call) == SYN_OK, (error).text)
 /* Says that the current test could not run here, and why; ends it. */
 #define SKIP(why)                                \
     do {                                         \

@@ -58,16 +58,15 @@ syn_status syn_export_file(const syn_graph *graph, const syn_exporter *exporter,
 syn_status syn_export_memory(syn_sink **out, const syn_graph *graph, const syn_exporter *exporter,
                              const syn_export_options *options, syn_error *err) SYN_MUST_USE;
 
-/* The exporters (one file each). */
+/* The exporters. */
 extern const syn_exporter syn_export_json;    /* NetworkX node-link JSON, all ranks */
 extern const syn_exporter syn_export_graphml; /* GraphML with yEd shapes and Gephi colours */
 extern const syn_exporter syn_export_dot;     /* DOT text */
 extern const syn_exporter syn_export_svg;     /* picture */
 extern const syn_exporter syn_export_png;     /* picture */
 extern const syn_exporter syn_export_chrome;  /* Chrome trace events, for Perfetto */
-extern const syn_exporter
-    syn_export_chakra;                   /* all ranks' Chakra nodes in protobuf's JSON mapping */
-extern const syn_exporter syn_export_et; /* one rank's binary Chakra execution trace */
+extern const syn_exporter syn_export_chakra;  /* all ranks' Chakra nodes as protobuf's JSON */
+extern const syn_exporter syn_export_et;      /* one rank's binary Chakra execution trace */
 
 /* Writes the whole set <prefix>.<rank>.et and, last, <prefix>.comm_group.json. SYN_E_INVALID, with
    nothing written: a rank without nodes, or (all ranks) members of a group that do not call the

@@ -160,8 +160,7 @@ typedef struct syn_pytorch_rank_report {
     char *host, *device;                                          /* its files; NULL: none */
     uint64_t n_nodes;                                             /* written to its file */
     uint64_t in[SYN_PYTORCH_OP_KINDS], out[SYN_PYTORCH_OP_KINDS]; /* in the traces; as ops */
-    uint64_t
-        n_further; /* ops beside those: for the further calls of a kernel that carries several */
+    uint64_t n_further; /* ops beside those: for each call of a kernel but its first */
     syn_pytorch_matches matches;
     uint64_t n_edges[SYN_PYTORCH_EDGE_CLASSES];
     syn_pytorch_edge *dropped; /* as they closed cycles */

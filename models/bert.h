@@ -22,13 +22,13 @@ enum {
    to the scores of every query: 0 at tokens, -infinity at padding, or SYN_NO_MASK: no padding ->
    hidden (B, T, C). Hidden states of padding mean nothing. A part of a model without the embedding
    takes what the part before it gave, (B, T, C) f32, in place of the tokens, and no types. */
-#define SYN_BERT_NO_TYPES (SYN_VALUE(syn_tensor){0, 0})
+#define SYN_BERT_NO_TYPES (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_bert_forward(syn_model *bert, syn_tensor tokens, syn_tensor types, syn_tensor mask);
 /* hidden (B, T, C) -> (B, C). */
 syn_tensor syn_bert_pooled(syn_model *bert, syn_tensor hidden);
 /* hidden (B, T, C), positions (N) i32, each b T + t, or SYN_BERT_ALL -> logits (N, V0) of the words
    there; of all, (B T, V0). A position outside is taken for a hidden state of zeros. */
-#define SYN_BERT_ALL (SYN_VALUE(syn_tensor){0, 0})
+#define SYN_BERT_ALL (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_bert_mlm(syn_model *bert, syn_tensor hidden, syn_tensor positions);
 /* pooled (B, C) -> logits (B, 2): the second sentence follows, or is another. */
 syn_tensor syn_bert_nsp(syn_model *bert, syn_tensor pooled);

@@ -32,9 +32,8 @@ typedef struct syn__bpe_word {
 typedef struct syn__bpe_frame {
     int32_t before[SYN__BPE_FRAME_IDS], behind[SYN__BPE_FRAME_IDS];
     size_t n_before, n_behind;
-    bool
-        prefix_space; /* each piece between tokens begins with a space, if need be with a new one */
-    int32_t bos;      /* of the token that begins texts; -1: none */
+    bool prefix_space; /* each piece between tokens begins with a space, a new one if need be */
+    int32_t bos;       /* of the token that begins texts; -1: none */
 } syn__bpe_frame;
 
 /* Vocabulary and merges; both tables are open-addressed, of a power of two of slots, at most half

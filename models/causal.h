@@ -13,8 +13,7 @@ SYN_API_BEGIN
 syn_status syn_causal_begin(syn_model *model, int64_t batch, int64_t max_tokens,
                             syn_error *err) SYN_MUST_USE;
 /* Texts of different length in one batch, which end together: the first padding[b] tokens of text b
-   count for nothing, and its positions from the first behind them. Call it after syn_causal_begin.
- */
+   count for nothing, and its positions from the first behind them. Follows syn_causal_begin. */
 syn_status syn_causal_set_padding(syn_model *model, const int32_t *padding,
                                   syn_error *err) SYN_MUST_USE;
 /* tokens (B, T) i32, the next T of every text -> logits (B, V0) f32 of the last of them, the same

@@ -6,8 +6,7 @@
 #include "syntorch/clock.h"
 #include "syntorch/memory.h"
 
-/* logits (B, V0) -> the next tokens (B): sampled everywhere, those of the group's first rank count.
- */
+/* logits (B, V0) -> the next tokens (B): sampled everywhere; the group's first rank decides. */
 static syn_tensor next_tokens(syn_model *model, const syn_generation *g, syn_tensor logits,
                               int64_t step) {
     syn_ctx *ctx = syn_model_ctx(model);

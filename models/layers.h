@@ -47,8 +47,7 @@ syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear 
 syn_tensor syn_row_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                           bool input_is_parallel, const syn_group *tp, const char *label);
 
-/* A table of `vocab` rows of which the first `valid` stand for tokens, cut by rows among the ranks.
- */
+/* A table of `vocab` rows, the first `valid` of which stand for tokens, cut by rows among ranks. */
 syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
                                    int64_t width, const syn_initializer *init, const syn_group *tp);
 /* ids (B, T) i32 -> (B, T, C): each rank looks up its rows, an all-reduce joins them. */

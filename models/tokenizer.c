@@ -123,8 +123,7 @@ syn_status syn_tokenizer_encode(const syn_tokenizer *tok, const char *text, size
     return syn__wordpiece_encode(tok->wordpiece, text, text_bytes, ids, ids_elems, err);
 }
 
-/* What syn_tokenizer_encode_pair gives, of the ids of its texts; `b` is NULL if there is no second.
- */
+/* What syn_tokenizer_encode_pair gives, of the ids of its texts; `b` is NULL without a second. */
 static syn_status join_pair(const syn_tokenizer *tok, const int32_t *a, size_t a_elems,
                             const int32_t *b, size_t b_elems, int32_t **ids, int32_t **types,
                             size_t *elems, syn_error *err) {

@@ -73,8 +73,7 @@ static syn_status read_lines(syn__wordpiece *wp, const char *data, size_t bytes,
     return SYN_OK;
 }
 
-/* The slot of a token, by what follows its first `skip` bytes, or the free slot where it would go.
- */
+/* The slot of a token, by what follows its first `skip` bytes, or the free one for it. */
 static syn__bpe_word *find_slot(const syn__wordpiece *wp, size_t skip, const char *text,
                                 size_t bytes, uint32_t hash) {
     syn__bpe_word *slots = skip == 0 ? wp->words : wp->pieces;

@@ -19,7 +19,7 @@ syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tens
                          double eps);
 /* x (..., K), w (K, N) (or (N, K) when transpose_w) f32, f16 or bf16, bias (N) or poisoned for none
    -> (..., N). */
-#define SYN_NO_BIAS (SYN_VALUE(syn_tensor){0, 0})
+#define SYN_NO_BIAS (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias, bool transpose_w);
 /* a (..., M, K), b (..., K, N) with equal leading dimensions -> (..., M, N); transposes swap the
    last two dimensions. */
@@ -42,7 +42,7 @@ syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, double p, uint64_t seed, int6
    (offset = S - T with a KV cache). mask (B, S) f32 for scores (B, H, T, S) is added to the scores
    of every head and query of its sequence (padding: 0 where a key counts, -infinity where not), or
    is poisoned for none. */
-#define SYN_NO_MASK (SYN_VALUE(syn_tensor){0, 0})
+#define SYN_NO_MASK (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
                           bool causal, int64_t offset);
 /* Over the last dimension; a row of -infinity gives zeros. */

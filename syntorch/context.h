@@ -87,7 +87,7 @@ syn_tensor syn_name(syn_ctx *ctx, syn_tensor t, const char *label);
 typedef struct syn_shard {
     int axis, parts, index, count;
 } syn_shard;
-#define SYN_WHOLE (SYN_VALUE(syn_shard){0, 1, 0, 1})
+#define SYN_WHOLE (SYN_LITERAL(syn_shard){0, 1, 0, 1})
 
 typedef enum syn_init { SYN_INIT_ZERO, SYN_INIT_ONE, SYN_INIT_NORMAL } syn_init;
 

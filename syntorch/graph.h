@@ -1,7 +1,7 @@
 /* syn_graph: what leaves or enters the program. A read-only set of ranks, each a list of typed
    nodes in an order in which every dependency comes earlier, and the tensors between them. Three
-   producers: a trace (a view, nothing copied), the readers of .et and JSON, the PyTorch converter;
-   every exporter, `stat`, `validate` and the simulator consume it.
+   producers: a trace (a view, nothing copied), the readers of files, a union of several graphs.
+   Every exporter consumes it.
 
    Access is node by node: syn_graph_node fills a record whose pointers stay valid until the next
    call with the same cursor, or the graph's end. Any number of cursors may read one graph at the
@@ -79,10 +79,9 @@ typedef enum syn_category {
 
 const char *syn_category_name(syn_category c);
 
-/* Flags of a node */
-#define SYN_NODE_VIRTUAL \
-    1u /* moves no data and computes nothing (views, identities): contracted in .et */
-#define SYN_NODE_FUSED 2u /* one kernel for what could be several ops */
+/* Flags of a node. */
+#define SYN_NODE_VIRTUAL 1u /* moves and computes nothing (views, identities), not in .et */
+#define SYN_NODE_FUSED   2u /* one kernel for what could be several ops */
 
 /* Flags of a tensor. A tensor with none of PARAM, INPUT, STATE is the output of a node. */
 #define SYN_TENSOR_PARAM 1u /* weight */
@@ -130,18 +129,17 @@ typedef struct syn_node {
     uint64_t flops, bytes_read, bytes_written;
     /* Communication (kind COLLECTIVE, SEND, RECV) */
     syn_comm_kind comm;
-    int32_t reduce; /* syn_reduce, or -1 */
-    uint32_t group; /* id of a syn_graph_group; 0 none */
-    uint64_t
-        comm_bytes; /* of this rank's input: the shard for all-gather; the message for send/recv */
+    int32_t reduce;      /* syn_reduce, or -1 */
+    uint32_t group;      /* id of a syn_graph_group; 0 none */
+    uint64_t comm_bytes; /* of this rank's input: all-gather's shard, send's and recv's message */
     uint32_t comm_index; /* how many communications of the same group (of any peer, for send/recv)
                             came before */
     int32_t peer, tag;   /* send: destination, recv: source; global ranks */
     int32_t root;        /* global rank of a rooted collective, or -1 */
-    /* Times in nanoseconds, SYN_NO_TIME if unknown. start_ns counts from the run's start. */
-    double start_ns, wall_ns, cpu_ns,
-        wait_ns;         /* wait_ns: the part of wall_ns spent waiting for other ranks */
-    double predicted_ns; /* from --hw_config */
+    /* Times in nanoseconds, SYN_NO_TIME if unknown. start_ns counts from the run's start. wait_ns
+       is the part of wall_ns spent waiting for other ranks. */
+    double start_ns, wall_ns, cpu_ns, wait_ns;
+    double predicted_ns; /* from a syn_hardware */
 } syn_node;
 
 /* Members of a node of which nothing else is known: (syn_node){SYN_NODE_UNKNOWN, .op = "add"}. */

@@ -22,13 +22,13 @@ typedef union syn_attr {
     double f;
 } syn_attr;
 
-/* Flags of an op */
-#define SYN_OPF_VIEW \
-    1u /* output 0 shares input 0's storage; infer sets its strides and offset; no kernel */
-#define SYN_OPF_COMM  4u /* kernel describes an exchange with other ranks */
-#define SYN_OPF_FUSED 8u /* one kernel for what other rows do in several */
-#define SYN_OPF_STRIDED \
-    16u /* reads inputs of any strides; otherwise the last dimension must be dense */
+/* Flags of an op. VIEW: output 0 shares input 0's storage, infer sets its strides and offset, and
+   there is no kernel. STRIDED: reads inputs of any strides; those of others are dense in their last
+   dimension. */
+#define SYN_OPF_VIEW    1u
+#define SYN_OPF_STRIDED 2u
+#define SYN_OPF_COMM    4u /* kernel describes an exchange with other ranks */
+#define SYN_OPF_FUSED   8u /* one kernel for what other rows do in several */
 
 /* Outputs 0 .. n-1 are new versions of inputs 0 .. n-1, written over them: a cache; of an
    optimizer, a parameter and its moments. No other input may lie in their storages. What may be

@@ -32,11 +32,11 @@
 #define SYN_API_END   SYN__EXPORT_END
 #endif
 
-/* A struct written as a value, in C and in C++: SYN_VALUE(syn_tensor){0, 0}. */
+/* A struct written as a value, in C and in C++: SYN_LITERAL(syn_tensor){0, 0}. */
 #ifdef __cplusplus
-#define SYN_VALUE(type) type
+#define SYN_LITERAL(type) type
 #else
-#define SYN_VALUE(type) (type)
+#define SYN_LITERAL(type) (type)
 #endif
 
 SYN_API_BEGIN
@@ -63,8 +63,7 @@ typedef enum syn_status {
 /* The first failure: its code, the sentence, and where in the source it was first seen. */
 typedef struct syn_error {
     syn_status code;
-    char text[SYN_ERROR_TEXT]; /* NUL-terminated, valid UTF-8 if its arguments were; cut with "..."
-                                */
+    char text[SYN_ERROR_TEXT]; /* NUL-terminated, UTF-8 if its arguments were; cut with "..." */
     const char *file;
     int line;
 } syn_error;

@@ -66,10 +66,9 @@ typedef struct syn__timeline {
     uint32_t n_ranks;
     uint32_t *place; /* per rank index of the graph: where it is in `ranks`; UINT32_MAX: nowhere */
     syn__clock clock;
-    syn__span *spans;   /* of all ranks, one after the other */
-    size_t *span_first; /* per place, and the end */
-    syn__timeline_message
-        *messages; /* matched by source, destination, tag and order; sorted by receiver */
+    syn__span *spans;                /* of all ranks, one after the other */
+    size_t *span_first;              /* per place, and the end */
+    syn__timeline_message *messages; /* by source, destination, tag, order; sorted by receiver */
     size_t n_messages;
     /* of syn__timeline_run */
     syn__course *courses; /* as spans */

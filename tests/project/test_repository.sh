@@ -38,6 +38,7 @@ if git -c safe.directory='*' rev-parse --is-inside-work-tree >/dev/null 2>&1; th
     no 'a merge conflict' '^(<<<<<<<|>>>>>>>) ' "${files[@]}"
     no 'a carriage return' $'\r$' "${sources[@]}"
     no 'a banner that is not "---- what ----"' '^(/\*|#) -+ .* -{5,}' "${sources[@]}"
+    no 'a comment whose end the formatter put on a line of its own' '^ +\*/$' "${sources[@]}"
     no 'blanks at the end of a line' '[[:blank:]]$' "${sources[@]}"
     # Lines end at 100 columns; only what pages show, indented by four, may be longer. The first
     # column of a change that they show is not counted.

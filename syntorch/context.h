@@ -150,9 +150,10 @@ syn_tensor syn_find_param(const syn_ctx *ctx, const char *name);
 
 /* Memory: syn_release gives back all data of tensors made after the mark, except those of `keep`
    and what is pinned. Meta has no data, but counts its bytes and refuses what was released all the
-   same. */
+   same. A mark that is not of this context is its failure, and nothing is released. */
 typedef struct syn_mark {
     uint32_t tensor, node; /* numbers of the next to be made */
+    uint32_t tag;          /* of the context */
 } syn_mark;
 syn_mark syn_ctx_mark(const syn_ctx *ctx);
 void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);

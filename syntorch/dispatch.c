@@ -154,7 +154,8 @@ static syn_status record(syn_ctx *ctx, syn_op op, const uint32_t *in, const syn_
     for (int i = 0; i < call->n_out; i++) {
         const syn_status s = append_output(ctx, call, i, in);
         if (s == SYN_OK) continue;
-        syn_release(ctx, (syn_mark){.tensor = syn_trace_tensor_number(t, row.first_out)}, NULL, 0);
+        const syn_mark before = {syn_trace_tensor_number(t, row.first_out), 0, ctx->tag};
+        syn_release(ctx, before, NULL, 0);
         t->n_tensors = row.first_out;
         return s;
     }

@@ -92,7 +92,7 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
 syn_mark syn_ctx_mark(const syn_ctx *ctx) {
     const syn_trace *t = ctx->trace;
     return (syn_mark){syn_trace_tensor_number(t, (uint32_t)t->n_tensors),
-                      syn_trace_node_number(t, (uint32_t)t->n_nodes)};
+                      syn_trace_node_number(t, (uint32_t)t->n_nodes), ctx->tag};
 }
 
 /* Whether a tensor of `keep` lies in the storage that tensor number `owner` owns. */
@@ -107,6 +107,10 @@ static bool is_kept(const syn_ctx *ctx, uint32_t owner, const syn_tensor *keep, 
    each layer from one mark, and would otherwise look at all layers again. */
 void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep) {
     syn_storages *s = &ctx->storages;
+    if (mark.tag != ctx->tag) {
+        syn_ctx_fail(ctx, SYN_E_INVALID, "a mark of another context was given");
+        return;
+    }
     for (int k = 0; k < n_keep; k++)
         if (keep[k].id) syn__own_row(ctx, keep[k], "kept");
     for (uint32_t at = s->newest, older; at && s->at[at].tensor >= mark.tensor; at = older) {

@@ -147,7 +147,8 @@ static void random_programs(void) {
                           .seed = 1};
             program_run(&p, seed, 60);
             note(&memory[device], p.ctx);
-            syn_release(p.ctx, (syn_mark){p.live[0].id / 2 + 1, 0}, &p.live[p.n_live / 2], 1);
+            syn_release(p.ctx, (syn_mark){p.live[0].id / 2 + 1, 0, p.live[0].tag},
+                        &p.live[p.n_live / 2], 1);
             note(&memory[device], p.ctx);
             CHECK_OK(syn_ctx_status(p.ctx), *syn_ctx_error(p.ctx));
             syn_ctx_free(p.ctx);

@@ -45,7 +45,7 @@ static syn_tensor turned(syn_ctx *c, syn_tensor x) {
 
 static syn_tensor released(syn_ctx *c) {
     const syn_tensor t = F(2, 2);
-    syn_release(c, (syn_mark){t.id, 0}, NULL, 0);
+    syn_release(c, (syn_mark){t.id, 0, t.tag}, NULL, 0);
     return t;
 }
 

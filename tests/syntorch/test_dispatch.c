@@ -166,7 +166,7 @@ static void test_release(void) {
     syn_ctx_free(ctx);
     ctx = ref_ctx(SYN_DEVICE_CPU, NULL); /* reading what was released */
     const syn_tensor y = ref_dense(ctx, &ones);
-    syn_release(ctx, (syn_mark){y.id, 0}, NULL, 0);
+    syn_release(ctx, (syn_mark){y.id, 0, y.tag}, NULL, 0);
     CHECK_INT(syn_tensor_read(ctx, y, buf, sizeof buf), SYN_E_INVALID);
     syn_ctx_free(ctx);
 }
@@ -219,7 +219,7 @@ static void test_peak_bytes(void) {
         syn_ctx *ctx = ref_ctx(i / 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL);
         syn_tensor x = ZEROS(ctx, SYN_F32, BYTES / 4);
         for (int k = 0; k < 10; k++) {
-            const syn_mark mark = {x.id, 0};
+            const syn_mark mark = {x.id, 0, x.tag};
             x = syn_scale(ctx, x, 0.5);
             if (released) syn_release(ctx, mark, &x, 1);
         }

@@ -94,8 +94,30 @@ static void test_of_a_context_that_is_gone(void) {
     syn_ctx_free(ctx);
 }
 
+/* Neither are marks: numbers of another context would cut this one's tables anywhere, or, being
+   zeros, take its row 0. */
+static void test_marks(void) {
+    for (int way = 0; way < 8; way++) {
+        const syn_device device = way % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU;
+        syn_ctx *a = ref_ctx(device, NULL), *b = ref_ctx(device, NULL);
+        const syn_tensor x = ZEROS(a, SYN_F32, 4), y = syn_gelu(a, x, true);
+        for (int i = 0; i < 3; i++) ZEROS(b, SYN_F32, 4);
+        const syn_mark mark = way / 4 ? syn_ctx_mark(b) : (syn_mark){0};
+        if (way / 2 % 2) syn_release(a, mark, NULL, 0);
+        else syn_forget(a, mark, NULL, 0);
+        CHECK_INT(syn_ctx_status(a), SYN_E_INVALID);
+        CHECK_STR(syn_ctx_error(a)->text, "a mark of another context was given");
+        CHECK(syn_ctx_trace(a)->n_nodes == 2 && syn_ctx_trace(a)->n_tensors == 3);
+        CHECK(syn_trace_verify(syn_ctx_trace(a), NULL) == SYN_OK);
+        CHECK_INT(syn_tensor_dim(a, y, 0), 4);
+        syn_ctx_free(a);
+        syn_ctx_free(b);
+    }
+}
+
 static const test_case cases[] = {
     {"of another context", test_of_another_context},
+    {"marks", test_marks},
     {"shape of a stranger", test_shape_of_a_stranger},
     {"of a context that is gone", test_of_a_context_that_is_gone},
 };

@@ -77,7 +77,7 @@ static void test_what_is_left(void) {
         float buf[8];
         CHECK_INT(syn_tensor_dim(c.ctx, c.v0, 2), 4);
         CHECK(syn_tensor_contiguous(c.ctx, c.v1));
-        syn_release(c.ctx, (syn_mark){1, 1}, &c.v0, 1);
+        syn_release(c.ctx, (syn_mark){1, 1, c.v0.tag}, &c.v0, 1);
         syn_pin(c.ctx, c.part);
         syn_drop(c.ctx, c.v1);
         syn_add(c.ctx, c.newest, c.newest);

@@ -1,5 +1,5 @@
 /* Exchanges with other ranks as the door runs them: to their end, or started, with what they read
-   and write pinned, and waited for when somebody needs it. */
+   and write kept, and waited for when somebody needs it. */
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
 
@@ -29,8 +29,8 @@ syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) {
     SYN_TRY(syn_grow(&ctx->pending, &ctx->pending_cap, ctx->n_pending + 1, sizeof p, call->err));
     if (ctx->backend->has_data)
         SYN_TRY(call->comm->ops->start(call->comm, &call->exchange, &p.request, call->err));
-    if (p.reads) ctx->storages.at[p.reads].pins++;
-    ctx->storages.at[p.writes].pins++;
+    if (p.reads) ctx->storages.at[p.reads].under_way++;
+    ctx->storages.at[p.writes].under_way++;
     ctx->pending[ctx->n_pending++] = p;
     call->scratch = NULL;
     return SYN_OK;
@@ -66,8 +66,8 @@ static void complete(syn_ctx *ctx, size_t i) {
     }
     if (error.code != SYN_OK) syn__locate(ctx, &syn_op_table[row->op], row->scope, &error);
     syn_free(p.scratch);
-    if (p.reads) syn__storage_unpin(&ctx->storages, p.reads);
-    syn__storage_unpin(&ctx->storages, p.writes);
+    if (p.reads) syn__storage_arrived(&ctx->storages, p.reads);
+    syn__storage_arrived(&ctx->storages, p.writes);
 }
 
 syn_status syn__await(syn_ctx *ctx, uint32_t tensor, bool overwritten) {

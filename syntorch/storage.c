@@ -99,8 +99,9 @@ syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_
     return SYN_OK;
 }
 
-static void give_back(syn_storages *s, uint32_t number) {
+static void give_back_unused(syn_storages *s, uint32_t number) {
     syn_storage *storage = &s->at[number];
+    if (!storage->released || storage->pins > 0 || storage->under_way > 0) return;
     leave(s, number);
     s->used_bytes -= class_bytes(storage->size_class);
     storage->tensor = 0;
@@ -112,11 +113,17 @@ void syn__storage_release(syn_storages *s, uint32_t number) {
     if (s->at[number].released) return;
     unlink_storage(s, number);
     s->at[number].released = true;
-    if (s->at[number].pins == 0) give_back(s, number);
+    give_back_unused(s, number);
 }
 
 void syn__storage_unpin(syn_storages *s, uint32_t number) {
-    if (--s->at[number].pins == 0 && s->at[number].released) give_back(s, number);
+    s->at[number].pins--;
+    give_back_unused(s, number);
+}
+
+void syn__storage_arrived(syn_storages *s, uint32_t number) {
+    s->at[number].under_way--;
+    give_back_unused(s, number);
 }
 
 void syn__storages_free(syn_storages *s) {

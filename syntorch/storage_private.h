@@ -21,9 +21,9 @@ typedef struct syn_storage {
     uint32_t version;      /* newest tensor that was written over it; at first its owner */
     uint32_t older, newer; /* by tensor, among those not released; waiting: older is the next one */
     uint32_t next;         /* of the same bucket */
-    uint32_t pins;
+    uint32_t pins, under_way; /* the users', and exchanges that need it */
     uint16_t size_class;
-    bool released; /* though pinned: goes with its last pin */
+    bool released; /* though pinned or under way: goes with the last of both */
 } syn_storage;
 
 typedef struct syn_storages {
@@ -49,9 +49,10 @@ static inline uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor) {
     while (at && s->at[at].tensor != tensor) at = s->at[at].next;
     return at;
 }
-/* The buffer goes back to the pool: now, or with the last pin. */
+/* The buffer goes back to the pool: now, or with the last pin and the end of what is under way. */
 void syn__storage_release(syn_storages *s, uint32_t number);
 void syn__storage_unpin(syn_storages *s, uint32_t number);
+void syn__storage_arrived(syn_storages *s, uint32_t number); /* an exchange is done with it */
 /* All buffers, whatever holds them. */
 void syn__storages_free(syn_storages *s);
 

@@ -163,7 +163,8 @@ void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep
    not even be asked for their shape. A loop that forgets back to one mark after every step takes
    constant memory; to have the trace of some of its steps, do not forget these, and forget later
    ones back to a mark behind them. Steps, numbers of nodes and the trace's hash go on as if nothing
-   had been dropped. What was started is waited for. Costs a pass over the rows that stay and go. */
+   had been dropped. What was started is waited for. Costs a pass over the rows that stay and go. In
+   a failed context all rows stay. */
 void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);
 /* Whether syn_forget goes over what it drops for the trace's hash; at first it does. Without, which
    is faster, there is no hash once rows were dropped. */

@@ -296,6 +296,33 @@ static void what_was_dropped_under_way_is_gone_after_the_wait(void) {
     }
 }
 
+/* What the user did not pin is not the user's to unpin: the exchange goes on with its buffers. */
+static syn_status unpinning_rank(syn_comm *comm, void *arg, syn_error *err) {
+    const int how = *(const int *)arg;
+    syn_ctx *ctx = NULL;
+    syn_group *group = NULL;
+    SYN_TRY(begin(comm, &ctx, &group, err));
+    const syn_tensor x = filled(ctx, "x", 1);
+    if (how / 2) syn_pin(ctx, x), syn_unpin(ctx, x);
+    const syn_tensor sum = syn_all_reduce(ctx, x, SYN_REDUCE_SUM, group);
+    const void *const buffer = buffer_of(ctx, how % 2 ? sum : x);
+    syn_unpin(ctx, how % 2 ? sum : x);
+    syn_drop(ctx, how % 2 ? sum : x);
+    if (buffer_of(ctx, how % 2 ? sum : x) != buffer)
+        SYN_FAIL(err, SYN_E_FORMAT, "a buffer under way went");
+    const syn_status s = syn_ctx_check(ctx, err);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void what_is_under_way_is_not_unpinned(void) {
+    for (int how = 0; how < 4; how++) {
+        syn_error err = {0};
+        CHECK_INT(syn_local_run(2, unpinning_rank, &how, &err), SYN_E_INVALID);
+        CHECK_HAS(err.text, how % 2 ? "tensor 2 is not pinned" : "tensor 1 is not pinned");
+    }
+}
+
 static syn_status times_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_ctx *ctx = NULL;
@@ -327,8 +354,8 @@ typedef struct failing {
     syn_error told[2];
 } failing;
 
-/* Rank 1 fails with something under way that rank 0 will not do; or calls something else; or waits,
-   when it is freed, for what never comes. */
+/* Rank 1 fails with something under way that rank 0 will not do, and may forget it; or calls
+   something else; or waits, when it is freed, for what never comes. */
 static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
     failing *f = arg;
     syn_ctx *ctx = NULL;
@@ -341,8 +368,11 @@ static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
     if (comm->rank == 0) second = syn_all_reduce(ctx, first, SYN_REDUCE_SUM, group);
     else if (f->how == 1) second = syn_all_gather(ctx, first, 0, group);
     else syn_recv(ctx, &large, 0, GO);
-    if (comm->rank == 1 && f->how == 0)
+    if (comm->rank == 1 && (f->how == 0 || f->how == 3)) {
+        const syn_mark mark = syn_ctx_mark(ctx);
         syn_add(ctx, x, syn_input(ctx, "y", &(syn_spec){SYN_F32, 1, {3}}, NULL));
+        if (f->how == 3) syn_forget(ctx, mark, NULL, 0);
+    }
     syn_pop_scope(ctx);
     if (second.id) syn_scale(ctx, second, 1);
     const syn_status s = syn_ctx_check(ctx, err);
@@ -352,15 +382,16 @@ static syn_status failing_rank(syn_comm *comm, void *arg, syn_error *err) {
 }
 
 static void failures_reach_what_is_under_way(void) {
-    static const char *const told[3][2] = {
+    static const char *const told[4][2] = {
         {"all_reduce in layer: rank 1 failed: add in layer: ", "add in layer: "},
         {"all_reduce in layer: rank 0 calls all_reduce(sum, f32, 20000 elements) in group all (#2) "
          "but rank 1 calls all_gather(f32, 20000 elements)",
          "all_gather in layer: rank 0 calls all_reduce(sum, f32, 20000 elements) in group all (#2) "
          "but rank 1 calls all_gather(f32, 20000 elements)"},
-        {"all_reduce in layer: ranks wait for each other: ", ""}};
+        {"all_reduce in layer: ranks wait for each other: ", ""},
+        {"all_reduce in layer: rank 1 failed: add in layer: ", "add in layer: "}};
     for (int repeat = 0; repeat < 10; repeat++)
-        for (int how = 0; how < 3; how++) {
+        for (int how = 0; how < 4; how++) {
             failing f = {.how = how};
             syn_error err = {0};
             CHECK(syn_local_run(2, failing_rank, &f, &err) != SYN_OK);
@@ -402,6 +433,7 @@ static const test_case cases[] = {
      what_nobody_keeps_is_waited_for_before_its_input_changes},
     {"what_was_dropped_under_way_is_gone_after_the_wait",
      what_was_dropped_under_way_is_gone_after_the_wait},
+    {"what_is_under_way_is_not_unpinned", what_is_under_way_is_not_unpinned},
     {"times_are_stored_when_it_is_done", times_are_stored_when_it_is_done},
     {"failures_reach_what_is_under_way", failures_reach_what_is_under_way},
     {"out_of_memory_at_any_step_is_a_sentence", out_of_memory_at_any_step_is_a_sentence},

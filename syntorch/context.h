@@ -112,7 +112,7 @@ syn_tensor syn_param(syn_ctx *ctx, const char *name, const syn_spec *full, syn_s
                      syn_init init, double std, int64_t valid_rows, uint64_t seed);
 /* The parameters made so far, in order; of each the newest version. */
 typedef struct syn_param_info {
-    const char *name; /* valid until the next tensor is named */
+    const char *name; /* valid until the next tensor is named or forgotten */
     syn_spec full;
     syn_shard shard;
     int64_t valid_rows; /* < 0: all */
@@ -158,13 +158,13 @@ typedef struct syn_mark {
 syn_mark syn_ctx_mark(const syn_ctx *ctx);
 void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);
 /* syn_release, and what was made and recorded since the mark leaves the trace, but for `keep`, for
-   what is pinned and for the newest version of each storage that stays (parameters and states made
-   before). These go on under the same syn_tensor and name, for the trace as inputs; the others may
-   not even be asked for their shape. A loop that forgets back to one mark after every step takes
-   constant memory; to have the trace of some of its steps, do not forget these, and forget later
-   ones back to a mark behind them. Steps, numbers of nodes and the trace's hash go on as if nothing
-   had been dropped. What was started is waited for. Costs a pass over the rows that stay and go. In
-   a failed context all rows stay. */
+   what owns a pinned storage and for the newest version of each storage that stays (parameters and
+   states made before). These go on under the same syn_tensor and name, for the trace as inputs; the
+   others may not even be asked for their shape. A loop that forgets back to one mark after every
+   step takes constant memory; to have the trace of some of its steps, do not forget these, and
+   forget later ones back to a mark behind them. Steps, numbers of nodes and the trace's hash go on
+   as if nothing had been dropped. What was started is waited for. Costs a pass over the rows that
+   stay and go. In a failed context all rows stay. */
 void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);
 /* Whether syn_forget goes over what it drops for the trace's hash; at first it does. Without, which
    is faster, there is no hash once rows were dropped. */

@@ -19,7 +19,7 @@ typedef struct syn_intern {
     size_t n_slots;
 } syn_intern;
 
-/* The id of `data`; adds a copy if it is new. */
+/* The id of `data`, which may be a part of an entry; adds a copy if it is new. */
 syn_status syn_intern_put(syn_intern *table, const void *data, size_t bytes, uint32_t *id,
                           syn_error *err) SYN_MUST_USE;
 /* The contents of an id. */

@@ -420,6 +420,33 @@ static void test_names(void) {
     syn_ctx_free(ctx);
 }
 
+/* A name may be a part of one that the context has, though the table of names moves as it grows. */
+static void test_names_of_the_context_itself(void) {
+    const syn_spec spec = {SYN_F32, 1, {4}};
+    for (int i = 0; i < 300; i++) {
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL), *other = ref_ctx(SYN_DEVICE_CPU, NULL);
+        char name[64], long_name[400];
+        float got[2][4];
+        snprintf(name, sizeof name, "before.w%d", i);
+        memset(long_name, 'x', sizeof long_name);
+        long_name[i] = '\0'; /* somewhere the table is full */
+        syn_param(ctx, name, &spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 1);
+        const syn_tensor x = syn_input(ctx, long_name, &spec, NULL);
+        syn_tensor w = syn_param(ctx, syn_ctx_param(ctx, 0).name + 7, &spec, SYN_WHOLE,
+                                 SYN_INIT_NORMAL, 1, -1, 1);
+        CHECK_INT(syn_tensor_read(ctx, w, got[0], sizeof got[0]), SYN_OK);
+        CHECK_STR(syn_ctx_param(ctx, 1).name, name + 7);
+        w = syn_param(other, name + 7, &spec, SYN_WHOLE, SYN_INIT_NORMAL, 1, -1, 1);
+        CHECK_INT(syn_tensor_read(other, w, got[1], sizeof got[1]), SYN_OK);
+        CHECK(memcmp(got[0], got[1], sizeof got[0]) == 0);
+        syn_name(ctx, syn_scale(ctx, x, 2), syn_ctx_param(ctx, 0).name + 3);
+        const syn_trace *t = syn_ctx_trace(ctx);
+        CHECK_STR(syn_trace_text(t, t->nodes[1].label), name + 3);
+        syn_ctx_free(ctx);
+        syn_ctx_free(other);
+    }
+}
+
 static const test_case cases[] = {
     {"rows of a call", test_rows_of_a_call},
     {"first error wins", test_first_error_wins},
@@ -438,5 +465,6 @@ static const test_case cases[] = {
     {"pins cost nothing to releases", test_pins_cost_nothing_to_releases},
     {"contexts are apart", test_contexts_are_apart},
     {"names", test_names},
+    {"names of the context itself", test_names_of_the_context_itself},
 };
 TEST_MAIN(cases)

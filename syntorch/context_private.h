@@ -52,8 +52,8 @@ static inline syn_status syn__check_current(const syn_ctx *ctx, uint32_t row,
 }
 /* The tensor of a row; of row 0 the poisoned one. */
 static inline syn_tensor syn__tensor(const syn_ctx *ctx, uint32_t row) {
-    if (!row) return (syn_tensor){0, 0};
-    return (syn_tensor){syn__number_of(&ctx->trace->tensor_numbers, row), ctx->tag};
+    const syn_tensor t = {syn__number_of(&ctx->trace->tensor_numbers, row), row ? ctx->tag : 0};
+    return t;
 }
 /* Appends a tensor row; base 0: it owns its storage. The row, or 0 after an error
    in the context. */

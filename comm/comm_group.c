@@ -8,6 +8,7 @@
 static syn_status check_group(const syn_comm *comm, uint32_t id, const char *name,
                               const int32_t *ranks, int32_t n_ranks, int32_t *index,
                               syn_error *err) {
+    SYN_TRY(syn__comm_check_open(comm, err));
     if (id < 1) return SYN_FAIL(err, SYN_E_INVALID, "group %.64s has id 0; ids start at 1", name);
     if (n_ranks < 1 || n_ranks > comm->size)
         return SYN_FAIL(err, SYN_E_INVALID, "group %.64s has %d ranks in a world of %d", name,

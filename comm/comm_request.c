@@ -140,6 +140,7 @@ static void request_end(syn__comm *self, syn_request *r) {
 }
 
 static syn_status check(const syn_comm *comm, const syn_exchange *x, syn_error *err) {
+    SYN_TRY(syn__comm_check_open(comm, err));
     switch (x->kind) {
     case SYN_COMM_ALL_REDUCE:
     case SYN_COMM_ALL_GATHER:

@@ -1,5 +1,12 @@
-/* Waiting for what was started at once, over any communicator. */
-#include "syntorch/communicator.h"
+/* What is the same for every communicator. */
+#include "syntorch/communicator_private.h"
+
+syn_status syn__comm_check_open(const syn_comm *comm, syn_error *err) {
+    if (!comm->closed) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "the communicator of rank %d is closed; nothing can be exchanged any more",
+                    (int)comm->rank);
+}
 
 syn_status syn_comm_run(syn_comm *comm, const syn_exchange *exchange, uint64_t *wait_ns,
                         syn_error *err) {

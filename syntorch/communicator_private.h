@@ -11,6 +11,8 @@ extern "C" {
 /* Each context holds its communicator. May be called from any thread; NULL is allowed. */
 void syn__comm_hold(syn_comm *comm);
 void syn__comm_release(syn_comm *comm);
+/* Fails if it is closed: what its ranks share may be gone. */
+syn_status syn__comm_check_open(const syn_comm *comm, syn_error *err) SYN_MUST_USE;
 
 #ifdef __cplusplus
 }

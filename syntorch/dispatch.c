@@ -2,6 +2,7 @@
    time the kernel. */
 #include <string.h>
 
+#include "syntorch/communicator_private.h"
 #include "syntorch/context_private.h"
 #include "syntorch/dispatch.h"
 #include "syntorch/memory.h"
@@ -79,10 +80,7 @@ static syn_status check_overwritten(const syn_ctx *ctx, const syn_call *call,
 static syn_status check_comm(const syn_call *call) {
     if (!(call->def->flags & SYN_OPF_COMM)) return SYN_OK;
     if (!call->comm) return SYN_FAIL(call->err, SYN_E_INVALID, "needs a communicator");
-    if (!call->comm->closed) return SYN_OK;
-    return SYN_FAIL(call->err, SYN_E_INVALID,
-                    "the communicator of rank %d is closed; nothing can be exchanged any more",
-                    (int)call->comm->rank);
+    return syn__comm_check_open(call->comm, call->err);
 }
 
 static syn_status infer(syn_call *call) {

@@ -197,6 +197,23 @@ static syn_status survivor_rank(syn_comm *comm, void *arg, syn_error *err) {
     return SYN_OK;
 }
 
+/* Nothing can be started, and no group opened: what the ranks shared is gone. */
+static void check_refused(syn_comm *comm) {
+    const char *sentence = " is closed; nothing can be exchanged any more";
+    syn_error start = {0}, message = {0}, open = {0};
+    syn_request *request = NULL;
+    syn_group *other = NULL;
+    float data = 0;
+    CHECK_INT(
+        start_exchange(comm, f32_sum(syn_comm_group(comm, 1), &data, &data, 1), &request, &start),
+        SYN_E_INVALID);
+    CHECK_INT(syn_comm_send(comm, &data, 1, SYN_F32, 0, 0, &message), SYN_E_INVALID);
+    CHECK_INT(open_first(comm, 2, "late", 2, &other, &open), SYN_E_INVALID);
+    CHECK_HAS(start.text, sentence);
+    CHECK_HAS(message.text, sentence);
+    CHECK_HAS(open.text, sentence);
+}
+
 static void what_was_started_can_be_waited_for_after_close(void) {
     static survivor ranks[2];
     syn_error err = {0};
@@ -207,6 +224,7 @@ static void what_was_started_can_be_waited_for_after_close(void) {
         syn_error told = {0};
         CHECK_INT(wait_for(ranks[r].comm, ranks[r].received, &told), SYN_E_COMM);
         CHECK_HAS(told.text, " closed its communicator before recv(tag 4) from rank ");
+        check_refused(ranks[r].comm);
         syn__comm_release(ranks[r].comm);
     }
 }

@@ -56,7 +56,7 @@ void syn_ctx_free(syn_ctx *ctx) {
 }
 
 syn_status syn_ctx_sync(syn_ctx *ctx) {
-    if (ctx->error.code == SYN_OK) syn__await_all(ctx);
+    syn__await_all(ctx);
     if (ctx->error.code != SYN_OK || !ctx->backend->has_data) return ctx->error.code;
     return ctx->backend->sync(ctx->device, &ctx->error);
 }

@@ -97,6 +97,7 @@ syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) SYN_
 /* Waits for what is under way and writes the tensor's storage; before that is overwritten, also for
    what reads it. A failure is the context's. */
 syn_status syn__await(syn_ctx *ctx, uint32_t tensor, bool overwritten) SYN_MUST_USE;
+/* For all that is under way, until the context fails: the others may then never come. */
 void syn__await_all(syn_ctx *ctx);
 /* Ends all that is under way; of a failed context by ending it for all ranks. */
 void syn__pending_free(syn_ctx *ctx);

@@ -81,7 +81,7 @@ syn_status syn__await(syn_ctx *ctx, uint32_t tensor, bool overwritten) {
 }
 
 void syn__await_all(syn_ctx *ctx) {
-    while (ctx->n_pending > 0) complete(ctx, 0);
+    while (ctx->n_pending > 0 && ctx->error.code == SYN_OK) complete(ctx, 0);
 }
 
 void syn__pending_free(syn_ctx *ctx) {
@@ -90,7 +90,7 @@ void syn__pending_free(syn_ctx *ctx) {
     if (ctx->n_pending > 0 && ctx->error.code != SYN_OK && ctx->backend->has_data &&
         !ctx->comm->closed)
         ctx->comm->ops->abort(ctx->comm, ctx->error.text);
-    syn__await_all(ctx);
+    while (ctx->n_pending > 0) complete(ctx, 0);
     syn_free(ctx->pending);
 }
 

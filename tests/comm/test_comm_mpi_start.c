@@ -2,6 +2,7 @@
 #include "comm/comm.h"
 #include "ops/ops.h"
 #include "tests/support/comm_calls.h"
+#include "tests/support/comm_program.h"
 #include "tests/support/comm_reference.h"
 #include "tests/support/mpi_job.h"
 #include "tests/support/random.h"
@@ -140,6 +141,14 @@ static syn_status rounds(syn_comm *comm, bool any_order, syn_error *err) {
     return SYN_OK;
 }
 
+static syn_status programs(syn_comm *comm, bool in_order, syn_error *err) {
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        const comm_program p = {.seed = seed, .n_steps = 60, .in_order = in_order, .any_sum = true};
+        SYN_TRY(comm_program_run(comm, &p, err));
+    }
+    return SYN_OK;
+}
+
 /* A few ops with exchanges of all kinds; what comes of them in *values. */
 static syn_status ops_program(syn_comm *comm, const syn_group *group, bool overlap,
                               float values[16][16], uint64_t *hash, syn_error *err) {
@@ -219,7 +228,7 @@ static syn_status stuck(syn_comm *comm, syn_error *err) {
 
 static int run_rank(const char *mode) {
     syn_mpi_options options = {.log = log_line, .overlap = strstr(mode, "plain") == NULL};
-    options.check_collectives = strcmp(mode, "checked") == 0 || strcmp(mode, "mismatch") == 0;
+    options.check_collectives = strstr(mode, "checked") != NULL || strcmp(mode, "mismatch") == 0;
     if (strcmp(mode, "stuck") == 0) {
         options.watchdog_s = 0.5;
         options.abort_s = 2;
@@ -233,6 +242,7 @@ static int run_rank(const char *mode) {
     if (strcmp(mode, "any-order") == 0) status = rounds(comm, true, &err);
     if (strcmp(mode, "checked") == 0) status = rounds(comm, true, &err);
     if (strcmp(mode, "plain") == 0) status = rounds(comm, false, &err);
+    if (strncmp(mode, "programs", 8) == 0) status = programs(comm, !options.overlap, &err);
     if (strncmp(mode, "ops", 3) == 0) status = ops(comm, &err);
     if (strcmp(mode, "left") == 0) status = left(comm, &err);
     if (strcmp(mode, "mismatch") == 0) status = mismatch(comm, &err);
@@ -282,6 +292,12 @@ static void started_operations_give_the_bits_of_blocking_ones(void) {
     check_modes(modes, COUNT(modes));
 }
 
+static void random_programs_give_what_a_plain_computation_gives(void) {
+    static const char *const modes[] = {"programs", "programs-checked", "programs-plain"};
+    if (!have_mpi()) SKIP("no MPI");
+    check_modes(modes, COUNT(modes));
+}
+
 static void close_finishes_what_nobody_waited_for(void) {
     static const char *const modes[] = {"left"};
     if (!have_mpi()) SKIP("no MPI");
@@ -313,6 +329,8 @@ static const test_case cases[] = {
     {"what_is_started_goes_on_by_itself", what_is_started_goes_on_by_itself},
     {"started_operations_give_the_bits_of_blocking_ones",
      started_operations_give_the_bits_of_blocking_ones},
+    {"random_programs_give_what_a_plain_computation_gives",
+     random_programs_give_what_a_plain_computation_gives},
     {"close_finishes_what_nobody_waited_for", close_finishes_what_nobody_waited_for},
     {"calls_that_differ_fail_on_every_rank", calls_that_differ_fail_on_every_rank},
     {"the_watchdog_says_what_is_waited_for", the_watchdog_says_what_is_waited_for},

@@ -3,15 +3,14 @@
 #include "comm/comm_local.h"
 #include "syntorch/memory.h"
 #include "tests/support/comm_calls.h"
-#include "tests/support/comm_reference.h"
-#include "tests/support/random.h"
+#include "tests/support/comm_program.h"
 #include "tests/support/test.h"
 
 #include <sched.h>
 #include <unistd.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-enum { MAX_RANKS = 4, LARGE = 20000, GO = 77 };
+enum { LARGE = 20000, GO = 77 };
 
 static bool has_thread(const syn_group *group) {
     return ((const syn__group_node *)(const void *)((const char *)group -
@@ -240,107 +239,15 @@ static void self_keeps_messages_both_ways(void) {
 
 /* ---- Random programs ---- */
 
-enum { STEPS = 30, ELEMS = 1500, OPEN_MAX = 12 };
-
-static const int32_t group_ranks[4][MAX_RANKS] = {{0, 1, 2, 3}, {1, 0}, {0, 2}, {3, 1}};
-static const int32_t group_sizes[4] = {0, 2, 2, 2}; /* 0: the world */
-
-typedef struct operation {
-    syn_exchange x;
-    syn_request *request; /* NULL: waited for */
-    size_t want_elems;
-    uint64_t in[ELEMS * MAX_RANKS], out[ELEMS * MAX_RANKS], want[ELEMS * MAX_RANKS];
-} operation;
-
-typedef struct program {
-    int32_t size;
-    uint64_t seed;
-} program;
-
-static uint64_t seed_of(uint64_t step, int32_t rank) {
-    return step * 16 + (uint64_t)rank + 1;
-}
-
-/* What step `step` of the program does on this rank, and what must come of it. */
-static void plan(operation *o, const syn_group *group, uint64_t step, uint64_t dice) {
-    static _Thread_local uint64_t all[MAX_RANKS][ELEMS * MAX_RANKS];
-    static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE, SYN_COMM_ALL_GATHER,
-                                          SYN_COMM_REDUCE_SCATTER, SYN_COMM_BROADCAST,
-                                          SYN_COMM_BARRIER};
-    const int32_t size = group->size, me = group->index;
-    const size_t n = dice >> 8 & 1 ? (dice >> 16) % ELEMS : (dice >> 16) % 20;
-    o->x = (syn_exchange){.kind = kinds[dice % 5],
-                          .dtype = (syn_dtype)((dice >> 32) % SYN_DTYPE_COUNT),
-                          .reduce = (syn_reduce)((dice >> 40) % SYN_REDUCE_COUNT),
-                          .root = (int32_t)((dice >> 48) % (uint64_t)size),
-                          .n_elems = n,
-                          .group = group,
-                          .in = o->in,
-                          .out = o->out};
-    const size_t bytes = n * syn_dtype_bytes(o->x.dtype);
-    const void *ins[MAX_RANKS];
-    for (int32_t k = 0; k < size; k++) {
-        ins[k] = all[k];
-        reference_fill(all[k], n * (size_t)size, o->x.dtype, seed_of(step, k));
-        memcpy((char *)o->want + (size_t)k * bytes, all[k], bytes); /* all_gather */
-    }
-    memcpy(o->in, all[me], bytes * (size_t)size);
-    o->want_elems = o->x.kind == SYN_COMM_ALL_GATHER ? n * (size_t)size : n;
-    if (o->x.kind == SYN_COMM_BARRIER) o->want_elems = 0;
-    if (o->x.kind == SYN_COMM_BROADCAST) memcpy(o->want, all[o->x.root], bytes);
-    if (o->x.kind == SYN_COMM_ALL_REDUCE)
-        reference_reduce(ins, size, 0, o->want, n, o->x.dtype, o->x.reduce);
-    if (o->x.kind == SYN_COMM_REDUCE_SCATTER)
-        reference_reduce(ins, size, n * (size_t)me, o->want, n, o->x.dtype, o->x.reduce);
-}
-
-static syn_status finish(syn_comm *comm, operation *o, syn_error *err) {
-    if (o->request != NULL) SYN_TRY(wait_for(comm, o->request, err));
-    o->request = NULL;
-    if (memcmp(o->out, o->want, o->want_elems * syn_dtype_bytes(o->x.dtype)) != 0)
-        return SYN_FAIL(err, SYN_E_FORMAT, "%s of %d elements of %s: wrong result",
-                        syn_comm_kind_name(o->x.kind), (int)o->x.n_elems,
-                        syn_dtype_name(o->x.dtype));
-    return SYN_OK;
-}
-
-/* The program is the same on all ranks; when each waits for what is its own. */
 static syn_status program_rank(syn_comm *comm, void *arg, syn_error *err) {
-    const program *p = arg;
-    uint64_t common = p->seed * 7919, own = p->seed * 104729 + (uint64_t)comm->rank + 1;
-    syn_group *groups[4] = {NULL};
-    operation *open = calloc(OPEN_MAX, sizeof *open);
-    syn_status status = SYN_OK;
-    for (uint32_t g = 0; g < 4; g++) {
-        const int32_t size = group_sizes[g] ? group_sizes[g] : p->size;
-        for (int32_t k = 0; k < size && status == SYN_OK; k++)
-            if (group_ranks[g][k] == comm->rank && (g != 2 || p->size > 2) &&
-                (g != 3 || p->size > 3))
-                status =
-                    syn_comm_open_group(comm, g + 1, "g", group_ranks[g], size, &groups[g], err);
-    }
-    for (uint64_t step = 0; step < STEPS && status == SYN_OK; step++) {
-        const uint64_t dice = random_u64(&common), mine = random_u64(&own);
-        operation *o = &open[mine % OPEN_MAX];
-        const syn_group *group = groups[(dice >> 4) % 4];
-        if (group == NULL) continue;
-        status = finish(comm, o, err);
-        plan(o, group, step, dice);
-        memset(o->out, 0xa5, sizeof o->out);
-        if (status != SYN_OK) break;
-        if (mine >> 8 & 3) status = start_exchange(comm, o->x, &o->request, err);
-        else status = syn_comm_run(comm, &o->x, NULL, err);
-    }
-    for (int i = 0; i < OPEN_MAX && status == SYN_OK; i++) status = finish(comm, &open[i], err);
-    free(open);
-    return status;
+    return comm_program_run(comm, arg, err);
 }
 
-static void random_programs_give_what_blocking_ones_give(void) {
-    for (uint64_t seed = 1; seed <= 150; seed++) {
+static void random_programs_give_what_a_plain_computation_gives(void) {
+    for (uint64_t seed = 1; seed <= 140; seed++) {
         syn_error err = {0};
-        program p = {.size = 2 + (int32_t)(seed % 3), .seed = seed};
-        const syn_status status = syn_local_run(p.size, program_rank, &p, &err);
+        comm_program p = {.seed = seed, .n_steps = 80};
+        const syn_status status = syn_local_run(2 + (int32_t)(seed % 7), program_rank, &p, &err);
         CHECK_MSG(status == SYN_OK, "seed %d: %s", (int)seed, err.text);
     }
 }
@@ -354,7 +261,8 @@ static const test_case cases[] = {
     {"operations_of_a_group_keep_their_order", operations_of_a_group_keep_their_order},
     {"messages_go_both_ways", messages_go_both_ways},
     {"self_keeps_messages_both_ways", self_keeps_messages_both_ways},
-    {"random_programs_give_what_blocking_ones_give", random_programs_give_what_blocking_ones_give},
+    {"random_programs_give_what_a_plain_computation_gives",
+     random_programs_give_what_a_plain_computation_gives},
 };
 
 int main(int argc, char **argv) {

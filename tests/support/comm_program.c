@@ -1,0 +1,230 @@
+#include "tests/support/comm_program.h"
+#include "tests/support/comm_calls.h"
+#include "tests/support/comm_reference.h"
+#include "tests/support/random.h"
+
+#include <stdlib.h>
+
+enum {
+    MAX_RANKS = 8,
+    N_GROUPS = 5,
+    ELEMS = 700, /* some inputs are copied when they are small, others never */
+    N_OPEN = 12,
+    AHEAD = 5, /* operations that may be started before one that comes first */
+    POISON = 0xa5
+};
+
+typedef struct operation {
+    int step;
+    syn_exchange x;
+    syn_request *request; /* NULL: nothing is under way here */
+    size_t bytes;         /* that the result may change */
+    uint64_t in[ELEMS * MAX_RANKS], out[ELEMS * MAX_RANKS], want[ELEMS * MAX_RANKS];
+} operation;
+
+typedef struct rank_state {
+    syn_comm *comm;
+    const comm_program *program;
+    uint64_t own; /* dice of this rank alone */
+    syn_group *groups[N_GROUPS];
+    uint64_t all[MAX_RANKS][ELEMS * MAX_RANKS]; /* scratch: the inputs of all members */
+    operation open[N_OPEN];
+    int first; /* step: all before it were started */
+    bool started[];
+} rank_state;
+
+static uint64_t dice_of(const comm_program *p, int step) {
+    uint64_t state = p->seed * 1000003 + (uint64_t)step + 1;
+    for (int i = 0; i < 8; i++) (void)random_u64(&state);
+    return random_u64(&state);
+}
+
+/* ---- The list ---- */
+
+/* Those that it is in: of the world, and of some ranks in some order. */
+static syn_status open_groups(rank_state *s, syn_error *err) {
+    for (uint32_t g = 0; g < N_GROUPS; g++) {
+        int32_t ranks[MAX_RANKS], n = s->comm->size;
+        uint64_t state = s->program->seed * 31 + g + 1;
+        bool member = false;
+        for (int32_t r = 0; r < n; r++) ranks[r] = r;
+        for (int32_t r = n - 1; r > 0 && g > 0; r--) {
+            const int32_t k = (int32_t)(random_u64(&state) >> 32) & INT32_MAX;
+            const int32_t kept = ranks[r];
+            ranks[r] = ranks[k % (r + 1)];
+            ranks[k % (r + 1)] = kept;
+        }
+        if (g > 0) n = 1 + (int32_t)((random_u64(&state) >> 32) % (uint64_t)n);
+        for (int32_t i = 0; i < n; i++) member = member || ranks[i] == s->comm->rank;
+        const uint32_t id = (uint32_t)s->program->seed * N_GROUPS + g + 1;
+        if (member) SYN_TRY(syn_comm_open_group(s->comm, id, "g", ranks, n, &s->groups[g], err));
+    }
+    return SYN_OK;
+}
+
+static bool is_message(const syn_exchange *x) {
+    return x->kind == SYN_COMM_SEND || x->kind == SYN_COMM_RECV;
+}
+
+/* What a step is for this rank; false: nothing. */
+static bool exchange_of(const rank_state *s, int step, syn_exchange *x) {
+    static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE, SYN_COMM_ALL_GATHER,
+                                          SYN_COMM_REDUCE_SCATTER, SYN_COMM_BROADCAST,
+                                          SYN_COMM_BARRIER};
+    const uint64_t dice = dice_of(s->program, step), size = (uint64_t)s->comm->size;
+    *x = (syn_exchange){.kind = kinds[dice % 5],
+                        .dtype = (syn_dtype)((dice >> 8) % SYN_DTYPE_COUNT),
+                        .reduce = (syn_reduce)((dice >> 16) % SYN_REDUCE_COUNT),
+                        .n_elems = (dice >> 24) % (dice >> 23 & 1 ? ELEMS : 20)};
+    if (s->program->any_sum && x->dtype != SYN_I32 && x->dtype != SYN_I64 &&
+        x->reduce != SYN_REDUCE_MIN)
+        x->reduce = SYN_REDUCE_MAX;
+    if (dice >> 36 & 1) {
+        const int32_t from = (int32_t)((dice >> 40) % size), to = (int32_t)((dice >> 44) % size);
+        x->kind = s->comm->rank == from ? SYN_COMM_SEND : SYN_COMM_RECV;
+        x->peer = s->comm->rank == from ? to : from;
+        x->tag = (int32_t)(dice >> 48 & 1);
+        return from != to && (s->comm->rank == from || s->comm->rank == to);
+    }
+    x->group = s->groups[(dice >> 40) % N_GROUPS];
+    if (x->group != NULL) x->root = (int32_t)((dice >> 48) % (uint64_t)x->group->size);
+    return x->group != NULL;
+}
+
+/* Whether two operations must be started in the order of the list. */
+static bool ordered(const syn_exchange *x, const syn_exchange *y) {
+    if (!is_message(x)) return x->group == y->group;
+    return x->kind == y->kind && x->peer == y->peer && x->tag == y->tag;
+}
+
+/* ---- What it does ---- */
+
+static void expect(operation *o, const void *result, size_t n_elems) {
+    memset(o->want, POISON, sizeof o->want);
+    memset(o->out, POISON, sizeof o->out);
+    memcpy(o->want, result, n_elems * syn_dtype_bytes(o->x.dtype));
+}
+
+static uint64_t seed_of(int step, int32_t member) {
+    return (uint64_t)step * 16 + (uint64_t)member + 1;
+}
+
+static void plan_message(rank_state *s, operation *o) {
+    const int32_t from = o->x.kind == SYN_COMM_SEND ? s->comm->rank : o->x.peer;
+    reference_fill(s->all[0], o->x.n_elems, o->x.dtype, seed_of(o->step, from));
+    memcpy(o->in, s->all[0], sizeof o->in);
+    expect(o, s->all[0], o->x.kind == SYN_COMM_SEND ? 0 : o->x.n_elems);
+}
+
+static void plan_collective(rank_state *s, operation *o) {
+    static const void *const nothing = "";
+    const syn_group *group = o->x.group;
+    const size_t n = o->x.n_elems, bytes = n * syn_dtype_bytes(o->x.dtype);
+    const bool scatters = o->x.kind == SYN_COMM_REDUCE_SCATTER;
+    uint64_t result[ELEMS * MAX_RANKS];
+    const void *ins[MAX_RANKS];
+    for (int32_t k = 0; k < group->size; k++) {
+        const size_t n_in = scatters ? n * (size_t)group->size : n;
+        ins[k] = s->all[k];
+        reference_fill(s->all[k], n_in, o->x.dtype, seed_of(o->step, k));
+        if (o->x.kind == SYN_COMM_ALL_GATHER)
+            memcpy((char *)result + (size_t)k * bytes, s->all[k], bytes);
+    }
+    memcpy(o->in, s->all[group->index], sizeof o->in);
+    if (o->x.kind == SYN_COMM_BARRIER) expect(o, nothing, 0);
+    if (o->x.kind == SYN_COMM_BROADCAST) expect(o, s->all[o->x.root], n);
+    if (o->x.kind == SYN_COMM_ALL_GATHER) expect(o, result, n * (size_t)group->size);
+    if (scatters || o->x.kind == SYN_COMM_ALL_REDUCE) {
+        reference_reduce(ins, group->size, scatters ? n * (size_t)group->index : 0, result, n,
+                         o->x.dtype, o->x.reduce);
+        expect(o, result, n);
+    }
+    const bool may = o->x.kind == SYN_COMM_ALL_REDUCE || o->x.kind == SYN_COMM_BROADCAST;
+    if (!may || !(random_u64(&s->own) >> 40 & 1)) return;
+    memcpy(o->out, o->in, bytes); /* in place */
+    o->x.in = o->out;
+}
+
+static syn_status check(const operation *o, syn_error *err) {
+    if (memcmp(o->out, o->want, sizeof o->out) == 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_FORMAT, "step %d, %s of %d elements of %s: wrong result", o->step,
+                    syn_comm_kind_name(o->x.kind), (int)o->x.n_elems, syn_dtype_name(o->x.dtype));
+}
+
+static syn_status finish(rank_state *s, operation *o, syn_error *err) {
+    SYN_TRY(wait_for(s->comm, o->request, err));
+    o->request = NULL;
+    return check(o, err);
+}
+
+/* Waits for one that may be waited for, if there is any. */
+static syn_status finish_any(rank_state *s, syn_error *err) {
+    const uint64_t at = random_u64(&s->own) >> 32;
+    for (uint64_t i = 0; i < N_OPEN; i++) {
+        operation *o = &s->open[(at + i) % N_OPEN];
+        if (o->request != NULL && o->step < s->first) return finish(s, o, err);
+    }
+    return SYN_OK;
+}
+
+/* The step to be started next. */
+static int choose(const rank_state *s, uint64_t dice) {
+    const int step = s->first + (int)(dice % AHEAD);
+    syn_exchange x, earlier;
+    if (s->program->in_order || step >= s->program->n_steps || s->started[step] ||
+        !exchange_of(s, step, &x))
+        return s->first;
+    for (int i = s->first; i < step; i++)
+        if (!s->started[i] && exchange_of(s, i, &earlier) && ordered(&x, &earlier)) return s->first;
+    return step;
+}
+
+static operation *free_slot(rank_state *s) {
+    for (int i = 0; i < N_OPEN; i++)
+        if (s->open[i].request == NULL) return &s->open[i];
+    return NULL;
+}
+
+static syn_status start(rank_state *s, int step, syn_error *err) {
+    operation *o = free_slot(s);
+    while (o == NULL) { /* of those that are open, fewer than AHEAD are not before s->first */
+        SYN_TRY(finish_any(s, err));
+        o = free_slot(s);
+    }
+    o->step = step;
+    s->started[step] = true;
+    if (!exchange_of(s, step, &o->x)) return SYN_OK;
+    o->x.in = o->in;
+    o->x.out = o->out;
+    if (is_message(&o->x)) plan_message(s, o);
+    else plan_collective(s, o);
+    const bool blocks = step == s->first && (random_u64(&s->own) >> 40) % 4 == 0;
+    if (!blocks) return start_exchange(s->comm, o->x, &o->request, err);
+    SYN_TRY(syn_comm_run(s->comm, &o->x, NULL, err));
+    return check(o, err);
+}
+
+static syn_status run(rank_state *s, syn_error *err) {
+    const int n_steps = s->program->n_steps;
+    SYN_TRY(open_groups(s, err));
+    while (s->first < n_steps) {
+        const uint64_t dice = random_u64(&s->own) >> 32;
+        SYN_TRY(start(s, choose(s, dice), err));
+        while (s->first < n_steps && s->started[s->first]) s->first++;
+        if (dice >> 8 & 1) SYN_TRY(finish_any(s, err));
+    }
+    for (int i = 0; i < N_OPEN; i++) SYN_TRY(finish_any(s, err));
+    return SYN_OK;
+}
+
+syn_status comm_program_run(syn_comm *comm, const comm_program *program, syn_error *err) {
+    rank_state *s = calloc(1, sizeof *s + (size_t)program->n_steps * sizeof *s->started);
+    if (s == NULL) return SYN_FAIL(err, SYN_E_NOMEM, "a random program");
+    s->comm = comm;
+    s->program = program;
+    s->own = program->seed * 104729 + (uint64_t)comm->rank + 1;
+    const syn_status status = run(s, err);
+    if (status != SYN_OK) comm->ops->abort(comm, err->text); /* what is under way ends */
+    else free(s);
+    return status;
+}

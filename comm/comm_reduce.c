@@ -1,6 +1,8 @@
-/* Reduction kernels. Work goes block by block: a block of each input is folded into an accumulator
-   that stays in the first-level cache, then written to every output. Inner loops have a constant
-   trip count so that compilers vectorise them at any optimisation level. */
+/* Reduction kernels. Work goes block by block: the blocks of all inputs are folded in an
+   accumulator that stays in the first-level cache. The last fold writes to two outputs at once,
+   from where the others are copied; where something is left to do with its result, to the
+   accumulator as well. Inner loops have a constant trip count so that compilers vectorise them at
+   any optimisation level; they must not unroll them before, as choices would then stay branches. */
 #include "comm/comm_internal.h"
 #include "syntorch/half.h"
 
@@ -19,22 +21,44 @@ typedef union block {
     uint64_t u64[BLOCK];
 } block;
 
-/* to[i] = a[i] op b[i]. Unsigned arithmetic for integers: they wrap. */
-#define DEFINE_FOLD(NAME, T, EXPR)                                  \
-    static void NAME(T *to, const T *a, const T *b, size_t n) {     \
-        size_t i = 0;                                               \
-        for (; i + LANES <= n; i += LANES) {                        \
-            T r[LANES];                                             \
-            for (int j = 0; j < LANES; j++) {                       \
-                const T x = a[i + (size_t)j], y = b[i + (size_t)j]; \
-                r[j] = EXPR;                                        \
-            }                                                       \
-            memcpy(to + i, r, sizeof r);                            \
-        }                                                           \
-        for (; i < n; i++) {                                        \
-            const T x = a[i], y = b[i];                             \
-            to[i] = EXPR;                                           \
-        }                                                           \
+/* Folds are compiled twice: for the baseline and, where the processor has them, for wider vectors,
+   with the same bits. */
+#define ROLLED _Pragma("GCC unroll 1")
+#define INLINE static inline __attribute__((always_inline))
+#if defined(__x86_64__)
+#define WIDE        __attribute__((target("avx2")))
+#define RUNS_WIDE() __builtin_cpu_supports("avx2")
+#else
+#define WIDE
+#define RUNS_WIDE() false
+#endif
+
+/* As memcpy, which would go by the vectors of the baseline. */
+typedef unsigned char chunk __attribute__((vector_size(32), aligned(1), may_alias));
+
+INLINE void store(void *to, const void *from, size_t bytes) {
+    for (size_t i = 0; i < bytes / sizeof(chunk); i++) ((chunk *)to)[i] = ((const chunk *)from)[i];
+}
+
+/* to[i] = also[i] = a[i] op b[i]; also may be NULL, and both may be a or b. Unsigned arithmetic for
+   integers: they wrap. */
+#define DEFINE_FOLD(NAME, T, EXPR)                                       \
+    INLINE void NAME(T *to, T *also, const T *a, const T *b, size_t n) { \
+        size_t i = 0;                                                    \
+        for (; i + LANES <= n; i += LANES) {                             \
+            T r[LANES];                                                  \
+            ROLLED for (int j = 0; j < LANES; j++) {                     \
+                const T x = a[i + (size_t)j], y = b[i + (size_t)j];      \
+                r[j] = EXPR;                                             \
+            }                                                            \
+            store(to + i, r, sizeof r);                                  \
+            if (also != NULL) store(also + i, r, sizeof r);              \
+        }                                                                \
+        for (; i < n; i++) {                                             \
+            const T x = a[i], y = b[i], r = EXPR;                        \
+            to[i] = r;                                                   \
+            if (also != NULL) also[i] = r;                               \
+        }                                                                \
     }
 
 /* y != y: not a number, which min and max keep. */
@@ -51,59 +75,40 @@ DEFINE_FOLD(u64_prod, uint64_t, x *y)
 DEFINE_FOLD(i64_min, uint64_t, (int64_t)y < (int64_t)x ? y : x)
 DEFINE_FOLD(i64_max, uint64_t, (int64_t)y > (int64_t)x ? y : x)
 
-static void fold_f32(float *to, const float *a, const float *b, size_t n, syn_reduce reduce) {
-    switch (reduce) {
-    case SYN_REDUCE_MIN:
-        f32_min(to, a, b, n);
-        break;
-    case SYN_REDUCE_MAX:
-        f32_max(to, a, b, n);
-        break;
-    case SYN_REDUCE_PROD:
-        f32_prod(to, a, b, n);
-        break;
-    default:
-        f32_sum(to, a, b, n);
-    }
-}
+/* min, max, product or, for all else, sum. */
+typedef void fold(void *to, void *also, const void *a, const void *b, size_t n, syn_reduce reduce);
 
-static void fold_i32(uint32_t *to, const uint32_t *a, const uint32_t *b, size_t n,
-                     syn_reduce reduce) {
-    switch (reduce) {
-    case SYN_REDUCE_MIN:
-        i32_min(to, a, b, n);
-        break;
-    case SYN_REDUCE_MAX:
-        i32_max(to, a, b, n);
-        break;
-    case SYN_REDUCE_PROD:
-        u32_prod(to, a, b, n);
-        break;
-    default:
-        u32_sum(to, a, b, n);
+#define DEFINE_FOLDS(NAME, MIN, MAX, PROD, SUM)                                                \
+    INLINE void NAME(void *to, void *also, const void *a, const void *b, size_t n,             \
+                     syn_reduce reduce) {                                                      \
+        if (reduce == SYN_REDUCE_MIN) MIN(to, also, a, b, n);                                  \
+        else if (reduce == SYN_REDUCE_MAX) MAX(to, also, a, b, n);                             \
+        else if (reduce == SYN_REDUCE_PROD) PROD(to, also, a, b, n);                           \
+        else SUM(to, also, a, b, n);                                                           \
+    }                                                                                          \
+    static void NAME##_baseline(void *to, void *also, const void *a, const void *b, size_t n,  \
+                                syn_reduce reduce) {                                           \
+        NAME(to, also, a, b, n, reduce);                                                       \
+    }                                                                                          \
+    WIDE static void NAME##_wide(void *to, void *also, const void *a, const void *b, size_t n, \
+                                 syn_reduce reduce) {                                          \
+        NAME(to, also, a, b, n, reduce);                                                       \
     }
-}
 
-static void fold_i64(uint64_t *to, const uint64_t *a, const uint64_t *b, size_t n,
-                     syn_reduce reduce) {
-    switch (reduce) {
-    case SYN_REDUCE_MIN:
-        i64_min(to, a, b, n);
-        break;
-    case SYN_REDUCE_MAX:
-        i64_max(to, a, b, n);
-        break;
-    case SYN_REDUCE_PROD:
-        u64_prod(to, a, b, n);
-        break;
-    default:
-        u64_sum(to, a, b, n);
+DEFINE_FOLDS(fold_f32, f32_min, f32_max, f32_prod, f32_sum)
+DEFINE_FOLDS(fold_i32, i32_min, i32_max, u32_prod, u32_sum)
+DEFINE_FOLDS(fold_i64, i64_min, i64_max, u64_prod, u64_sum)
+
+static fold *fold_of(syn_dtype dtype) {
+    const bool wide = RUNS_WIDE();
+    switch (dtype) {
+    case SYN_I32:
+        return wide ? fold_i32_wide : fold_i32_baseline;
+    case SYN_I64:
+        return wide ? fold_i64_wide : fold_i64_baseline;
+    default: /* halves were widened */
+        return wide ? fold_f32_wide : fold_f32_baseline;
     }
-}
-
-static void divide_f32(float *acc, size_t n, int32_t n_ins) {
-    const float by = (float)n_ins;
-    for (size_t i = 0; i < n; i++) acc[i] /= by;
 }
 
 typedef struct job {
@@ -111,13 +116,18 @@ typedef struct job {
     int32_t n_ins;
     syn_dtype dtype;
     syn_reduce reduce;
+    fold *fold;
 } job;
 
-static void reduce_f32(const job *j, size_t at, size_t n, block *acc) {
-    const float *first = (const float *)j->ins[0] + at;
-    for (int32_t k = 1; k < j->n_ins; k++)
-        fold_f32(acc->f32, k == 1 ? first : acc->f32, (const float *)j->ins[k] + at, n, j->reduce);
-    if (j->reduce == SYN_REDUCE_AVG) divide_f32(acc->f32, n, j->n_ins);
+/* Inputs as they are; the last fold goes to `to` and `also`. */
+static void reduce_same(const job *j, size_t at, size_t n, block *acc, void *to, void *also) {
+    const size_t offset = at * syn_dtype_bytes(j->dtype);
+    const void *first = (const char *)j->ins[0] + offset;
+    for (int32_t k = 1; k < j->n_ins; k++, first = acc) {
+        const bool last = k == j->n_ins - 1;
+        j->fold(last ? to : acc, last ? also : NULL, first, (const char *)j->ins[k] + offset, n,
+                j->reduce);
+    }
 }
 
 static void reduce_16(const job *j, size_t at, size_t n, block *acc) {
@@ -125,12 +135,8 @@ static void reduce_16(const job *j, size_t at, size_t n, block *acc) {
     syn_half_widen((const uint16_t *)j->ins[0] + at, acc->f32, n, j->dtype);
     for (int32_t k = 1; k < j->n_ins; k++) {
         syn_half_widen((const uint16_t *)j->ins[k] + at, wide, n, j->dtype);
-        fold_f32(acc->f32, acc->f32, wide, n, j->reduce);
+        j->fold(acc, NULL, acc, wide, n, j->reduce);
     }
-    if (j->reduce == SYN_REDUCE_AVG) divide_f32(acc->f32, n, j->n_ins);
-    uint16_t narrow[BLOCK];
-    syn_half_narrow(acc->f32, narrow, n, j->dtype);
-    memcpy(acc, narrow, n * sizeof narrow[0]);
 }
 
 static void average_i32(const job *j, size_t at, size_t n, block *acc) {
@@ -141,20 +147,27 @@ static void average_i32(const job *j, size_t at, size_t n, block *acc) {
     }
 }
 
-static void reduce_i32(const job *j, size_t at, size_t n, block *acc) {
-    const uint32_t *first = (const uint32_t *)j->ins[0] + at;
-    for (int32_t k = 1; k < j->n_ins; k++)
-        fold_i32(acc->u32, k == 1 ? first : acc->u32, (const uint32_t *)j->ins[k] + at, n,
-                 j->reduce);
+static void divide(const job *j, size_t n, block *acc) {
+    const float by = (float)j->n_ins;
+    for (size_t i = 0; i < n && j->dtype != SYN_I64; i++) acc->f32[i] /= by;
+    for (size_t i = 0; i < n && j->dtype == SYN_I64; i++)
+        acc->u64[i] = (uint64_t)((int64_t)acc->u64[i] / j->n_ins);
 }
 
-static void reduce_i64(const job *j, size_t at, size_t n, block *acc) {
-    const uint64_t *first = (const uint64_t *)j->ins[0] + at;
-    for (int32_t k = 1; k < j->n_ins; k++)
-        fold_i64(acc->u64, k == 1 ? first : acc->u64, (const uint64_t *)j->ins[k] + at, n,
-                 j->reduce);
-    if (j->reduce == SYN_REDUCE_AVG)
-        for (size_t i = 0; i < n; i++) acc->u64[i] = (uint64_t)((int64_t)acc->u64[i] / j->n_ins);
+/* The result to acc. */
+static void reduce_block(const job *j, size_t at, size_t n, block *acc) {
+    const bool half = syn_dtype_is_half(j->dtype), average = j->reduce == SYN_REDUCE_AVG;
+    if (j->dtype == SYN_I32 && average) {
+        average_i32(j, at, n, acc);
+        return;
+    }
+    if (half) reduce_16(j, at, n, acc);
+    else reduce_same(j, at, n, acc, acc, NULL);
+    if (average) divide(j, n, acc);
+    if (!half) return;
+    uint16_t narrow[BLOCK];
+    syn_half_narrow(acc->f32, narrow, n, j->dtype);
+    memcpy(acc, narrow, n * sizeof narrow[0]);
 }
 
 /* Copies without first reading the lines of `to` from memory, which is worth a third of the time
@@ -182,21 +195,27 @@ static void end_stores(void) {
 
 void syn__reduce(const void *const *ins, int32_t n_ins, void *const *outs, int32_t n_outs,
                  size_t begin, size_t n_elems, syn_dtype dtype, syn_reduce reduce) {
-    const job j = {ins, n_ins, dtype, reduce};
+    const job j = {ins, n_ins, dtype, reduce, fold_of(dtype)};
     const size_t elem_bytes = syn_dtype_bytes(dtype), end = begin + n_elems;
     const bool stream = n_outs == n_ins && n_elems * elem_bytes >= STREAM_BYTES;
+    const bool straight = !stream && reduce != SYN_REDUCE_AVG && !syn_dtype_is_half(dtype);
     block acc;
     for (size_t at = begin; at < end; at += BLOCK) {
-        const size_t n = end - at < BLOCK ? end - at : BLOCK;
+        const size_t n = end - at < BLOCK ? end - at : BLOCK, offset = at * elem_bytes;
         const void *result = &acc;
-        if (n_ins == 1) result = (const char *)ins[0] + at * elem_bytes;
-        else if (dtype == SYN_F32) reduce_f32(&j, at, n, &acc);
-        else if (dtype == SYN_F16 || dtype == SYN_BF16) reduce_16(&j, at, n, &acc);
-        else if (dtype == SYN_I32 && reduce == SYN_REDUCE_AVG) average_i32(&j, at, n, &acc);
-        else if (dtype == SYN_I32) reduce_i32(&j, at, n, &acc);
-        else reduce_i64(&j, at, n, &acc);
-        for (int32_t o = 0; o < n_outs; o++) {
-            char *out = (char *)outs[o] + at * elem_bytes;
+        int32_t o = 0; /* outputs that have it */
+        if (n_ins == 1) {
+            result = (const char *)ins[0] + offset;
+        } else if (straight) {
+            o = n_outs < 2 ? 1 : 2;
+            result = (char *)outs[0] + offset;
+            reduce_same(&j, at, n, &acc, (char *)outs[0] + offset,
+                        n_outs < 2 ? NULL : (char *)outs[1] + offset);
+        } else {
+            reduce_block(&j, at, n, &acc);
+        }
+        for (; o < n_outs; o++) {
+            char *out = (char *)outs[o] + offset;
             if (out == result) continue;
             if (stream && outs[o] != ins[o]) store_past_caches(out, result, n * elem_bytes);
             else memcpy(out, result, n * elem_bytes);

@@ -48,7 +48,7 @@ syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) SYN_MU
 
 /* With overlap (at first it is off), collectives with a result and receives are started when their
    op is called, and the next ops run meanwhile. The first op, read or write that needs their result
-   waits for it; until then what they use stays pinned. Rows are the same either way, but for their
+   waits for it; until then what they use is kept. Rows are the same either way, but for their
    times, which are known after that wait. */
 void syn_ctx_set_overlap(syn_ctx *ctx, bool overlap);
 /* Waits for all that was started, and until the device has done what was asked of it, as reading a

@@ -45,7 +45,7 @@ syn_status cli_inputs_keep_set(const syn__input_files *inputs, const char *prefi
 syn_status cli_files_open(cli_files *files, const char *input, const char *output,
                           uint64_t max_unpacked_bytes, syn_error *err) {
     files->out = NULL;
-    SYN_TRY(syn__file_text_open_limited(&files->in, input, max_unpacked_bytes, err));
+    SYN_TRY(syn__file_text_open(&files->in, input, max_unpacked_bytes, err));
     const syn_status s = syn_sink_open_file(&files->out, output, err);
     if (s != SYN_OK) syn__file_text_close(&files->in);
     return s;

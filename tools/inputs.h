@@ -22,7 +22,7 @@ typedef struct cli_files {
     syn__file_text in;
     syn_sink *out;
 } cli_files;
-/* max_unpacked_bytes: see syn__file_text_open_limited. Close it if this succeeds. */
+/* max_unpacked_bytes: see syn__file_text_open. Close it if this succeeds. */
 syn_status cli_files_open(cli_files *files, const char *input, const char *output,
                           uint64_t max_unpacked_bytes, syn_error *err) SYN_MUST_USE;
 /* Unless `status` is SYN_OK nothing is written. Returns the first failure. */

@@ -42,18 +42,14 @@ typedef struct writer {
     uint32_t rank_column, row, slots_left, slots_right;
 } writer;
 
-static void put(syn_sink *sink, const char *text) {
-    syn_sink_text(sink, text);
-}
-
 static void begin_data(syn_sink *sink, const char *id) {
-    put(sink, "<data key=\"");
-    put(sink, id);
-    put(sink, "\">");
+    syn_sink_text(sink, "<data key=\"");
+    syn_sink_text(sink, id);
+    syn_sink_text(sink, "\">");
 }
 
 static void end_data(syn_sink *sink) {
-    put(sink, "</data>");
+    syn_sink_text(sink, "</data>");
 }
 
 static void data_text(syn_sink *sink, const char *id, const char *text) {
@@ -105,23 +101,23 @@ typedef struct look {
    keys as numbers. */
 static void put_look(syn_sink *sink, const look *l) {
     static const char *const rgb[3] = {"r", "g", "b"};
-    put(sink, "<data key=\"ynode\"><y:ShapeNode><y:Geometry height=\"");
+    syn_sink_text(sink, "<data key=\"ynode\"><y:ShapeNode><y:Geometry height=\"");
     syn_sink_i64(sink, NODE_HEIGHT);
-    put(sink, "\" width=\"");
+    syn_sink_text(sink, "\" width=\"");
     syn_sink_i64(sink, NODE_WIDTH);
-    put(sink, "\" x=\"");
+    syn_sink_text(sink, "\" x=\"");
     syn_sink_i64(sink, l->x - NODE_WIDTH / 2);
-    put(sink, "\" y=\"");
+    syn_sink_text(sink, "\" y=\"");
     syn_sink_i64(sink, l->y - NODE_HEIGHT / 2);
-    put(sink, "\"/><y:Fill color=\"");
-    put(sink, l->fill->hex);
-    put(sink, "\" transparent=\"false\"/><y:BorderStyle color=\"#333333\" type=\"");
-    put(sink, l->border);
-    put(sink, "\" width=\"1.0\"/><y:NodeLabel>");
+    syn_sink_text(sink, "\"/><y:Fill color=\"");
+    syn_sink_text(sink, l->fill->hex);
+    syn_sink_text(sink, "\" transparent=\"false\"/><y:BorderStyle color=\"#333333\" type=\"");
+    syn_sink_text(sink, l->border);
+    syn_sink_text(sink, "\" width=\"1.0\"/><y:NodeLabel>");
     syn_sink_xml_text(sink, l->label);
-    put(sink, "</y:NodeLabel><y:Shape type=\"");
-    put(sink, l->shape);
-    put(sink, "\"/></y:ShapeNode></data>");
+    syn_sink_text(sink, "</y:NodeLabel><y:Shape type=\"");
+    syn_sink_text(sink, l->shape);
+    syn_sink_text(sink, "\"/></y:ShapeNode></data>");
     if (l->label[0] != '\0') data_text(sink, "label", l->label);
     data_i64(sink, "x", l->x);
     data_i64(sink, "y", l->y);
@@ -130,9 +126,9 @@ static void put_look(syn_sink *sink, const look *l) {
 }
 
 static void begin_node(writer *w, char kind, uint64_t number) {
-    put(w->sink, "<node id=\"");
+    syn_sink_text(w->sink, "<node id=\"");
     syn__walk_put_ref(w->sink, w->walk.rank, kind, number);
-    put(w->sink, "\">");
+    syn_sink_text(w->sink, "\">");
 }
 
 static void put_spec(syn_sink *sink, const syn_spec *spec) {
@@ -175,7 +171,7 @@ static syn_status put_tensor(writer *w, uint32_t index, int side, syn_error *err
     put_spec(sink, &t->spec);
     data_u64(sink, "bytes", bytes);
     if (t->flags & SYN_TENSOR_VIEW) data_text(sink, "view", "true");
-    put(sink, "</node>\n");
+    syn_sink_text(sink, "</node>\n");
     return SYN_OK;
 }
 
@@ -222,7 +218,7 @@ static void put_facts(writer *w, const syn_node *node) {
     if (node->n_attributes == 0) return;
     begin_data(sink, "attributes");
     for (uint32_t i = 0; i < node->n_attributes; i++) {
-        if (i > 0) put(sink, ", ");
+        if (i > 0) syn_sink_text(sink, ", ");
         syn_sink_xml_text(sink, node->attributes[i].name);
         syn_sink_char(sink, '=');
         syn__graphml_put_value(sink, &node->attributes[i]);
@@ -250,18 +246,18 @@ static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
         SYN_TRY(syn__walk_tensor(&w->walk, node->outputs[0], &t, err));
         put_spec(w->sink, &t->spec);
     }
-    put(w->sink, "</node>\n");
+    syn_sink_text(w->sink, "</node>\n");
     return SYN_OK;
 }
 
 /* ---- Edges ---- */
 
 static void begin_edge(writer *w, char from_kind, uint64_t from, char to_kind, uint64_t to) {
-    put(w->sink, "<edge source=\"");
+    syn_sink_text(w->sink, "<edge source=\"");
     syn__walk_put_ref(w->sink, w->walk.rank, from_kind, from);
-    put(w->sink, "\" target=\"");
+    syn_sink_text(w->sink, "\" target=\"");
     syn__walk_put_ref(w->sink, w->walk.rank, to_kind, to);
-    put(w->sink, "\">");
+    syn_sink_text(w->sink, "\">");
 }
 
 /* Weight, time, colour and yEd's line, then the end of the edge. */
@@ -272,11 +268,11 @@ static void end_edge(writer *w, bool is_red, bool dashed, uint64_t weight, doubl
     data_u64(sink, "ew", weight);
     data_time(sink, "ens", ns);
     put_colour(sink, rgb, c);
-    put(sink, "<data key=\"yedge\"><y:PolyLineEdge><y:LineStyle color=\"");
-    put(sink, c->hex);
-    put(sink, dashed ? "\" type=\"dashed\"" : "\" type=\"line\"");
-    put(sink, " width=\"1.0\"/><y:Arrows source=\"none\" target=\"standard\"/>"
-              "</y:PolyLineEdge></data></edge>\n");
+    syn_sink_text(sink, "<data key=\"yedge\"><y:PolyLineEdge><y:LineStyle color=\"");
+    syn_sink_text(sink, c->hex);
+    syn_sink_text(sink, dashed ? "\" type=\"dashed\"" : "\" type=\"line\"");
+    syn_sink_text(sink, " width=\"1.0\"/><y:Arrows source=\"none\" target=\"standard\"/>"
+                        "</y:PolyLineEdge></data></edge>\n");
 }
 
 /* Edges between the current op and walk.uses[0..n); weight: the tensor's bytes. */
@@ -316,11 +312,11 @@ static void put_dep_edge(void *arg, uint32_t from, uint32_t classes) {
 
 static void put_link(void *arg, const syn__link *link) {
     writer *w = arg;
-    put(w->sink, "<edge source=\"");
+    syn_sink_text(w->sink, "<edge source=\"");
     syn__links_put_end(w->sink, &link->from);
-    put(w->sink, "\" target=\"");
+    syn_sink_text(w->sink, "\" target=\"");
     syn__links_put_end(w->sink, &link->to);
-    put(w->sink, "\">");
+    syn_sink_text(w->sink, "\">");
     data_text(w->sink, "ekind", link->kind);
     data_text(w->sink, "elabel", link->kind);
     data_text(w->sink, "eder", "true");
@@ -330,9 +326,9 @@ static void put_link(void *arg, const syn__link *link) {
 /* ---- Meetings and the end: nodes of no rank, written as rank -1 ---- */
 
 static void put_point(writer *w, const syn__link_end *id, const char *type, const look *l) {
-    put(w->sink, "<node id=\"");
+    syn_sink_text(w->sink, "<node id=\"");
     syn__links_put_end(w->sink, id);
-    put(w->sink, "\">");
+    syn_sink_text(w->sink, "\">");
     put_look(w->sink, l);
     data_text(w->sink, "type", type);
     data_i64(w->sink, "rank", -1);
@@ -347,7 +343,7 @@ static void put_end(writer *w) {
                     .x = -COLUMN_WIDTH / 2};
     if (!w->links.has_end) return;
     put_point(w, &(syn__link_end){.kind = 'e'}, "end", &l);
-    put(w->sink, "</node>\n");
+    syn_sink_text(w->sink, "</node>\n");
 }
 
 /* The meeting of the current op, between this column and the next, unless it is written already. */
@@ -370,7 +366,7 @@ static void put_meeting(writer *w, uint32_t index) {
     data_i64(w->sink, "group", group->id);
     if (group->name[0] != '\0') data_text(w->sink, "group_name", group->name);
     data_i64(w->sink, "n_ranks", m->n_members);
-    put(w->sink, "</node>\n");
+    syn_sink_text(w->sink, "</node>\n");
 }
 
 /* An op with the tensors that come into view with it, each before the edges that name it. */
@@ -426,7 +422,7 @@ static syn_status write_document(writer *w, const syn_export_options *options, s
         w->rank_column = r - first;
         SYN_TRY(put_rank(w, r, err));
     }
-    put(w->sink, "</graph>\n</graphml>\n");
+    syn_sink_text(w->sink, "</graph>\n</graphml>\n");
     return SYN_OK;
 }
 

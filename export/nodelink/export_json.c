@@ -30,23 +30,19 @@ typedef struct writer {
     double op_ns, late_ns; /* and how much longer what leads to it */
 } writer;
 
-static void put(syn_sink *sink, const char *text) {
-    syn_sink_text(sink, text);
-}
-
 /* ,"key":"text" and so on: `key` is given as that literal up to the value. */
 static void put_text(syn_sink *sink, const char *key, const char *text) {
-    put(sink, key);
+    syn_sink_text(sink, key);
     syn_sink_json_string(sink, text != NULL ? text : "");
 }
 
 static void put_u64(syn_sink *sink, const char *key, uint64_t value) {
-    put(sink, key);
+    syn_sink_text(sink, key);
     syn_sink_u64(sink, value);
 }
 
 static void put_i64(syn_sink *sink, const char *key, int64_t value) {
-    put(sink, key);
+    syn_sink_text(sink, key);
     syn_sink_i64(sink, value);
 }
 
@@ -56,12 +52,12 @@ static void put_i64_unless(syn_sink *sink, const char *key, int64_t value, int64
 
 static void put_time(syn_sink *sink, const char *key, double ns) {
     if (ns == SYN_NO_TIME || !isfinite(ns)) return;
-    put(sink, key);
+    syn_sink_text(sink, key);
     syn_sink_double(sink, ns);
 }
 
 static void put_duration(syn_sink *sink, double ns) {
-    put(sink, ",\"duration_ns\":");
+    syn_sink_text(sink, ",\"duration_ns\":");
     syn_sink_double(sink, ns);
 }
 
@@ -75,13 +71,13 @@ static void put_ref(syn_sink *sink, int32_t rank, char kind, uint64_t number) {
    has no infinity. */
 static void put_float(syn_sink *sink, double value) {
     if (isnan(value)) {
-        put(sink, "{\"f64\":\"nan\"}");
+        syn_sink_text(sink, "{\"f64\":\"nan\"}");
     } else if (isinf(value)) {
-        put(sink, value > 0 ? "{\"f64\":\"inf\"}" : "{\"f64\":\"-inf\"}");
+        syn_sink_text(sink, value > 0 ? "{\"f64\":\"inf\"}" : "{\"f64\":\"-inf\"}");
     } else if (value == floor(value) && fabs(value) < 1.8e19) {
         if (signbit(value)) syn_sink_char(sink, '-');
         syn_sink_u64(sink, (uint64_t)fabs(value));
-        put(sink, ".0");
+        syn_sink_text(sink, ".0");
     } else {
         syn_sink_double(sink, value);
     }
@@ -102,7 +98,7 @@ static void put_attributes(syn_sink *sink, const syn_attribute *attributes, uint
             put_float(sink, a->f64);
             break;
         case SYN_VALUE_BOOL:
-            put(sink, a->i64 != 0 ? "true" : "false");
+            syn_sink_text(sink, a->i64 != 0 ? "true" : "false");
             break;
         case SYN_VALUE_TEXT:
             syn_sink_json_string(sink, a->text != NULL ? a->text : "");
@@ -113,17 +109,17 @@ static void put_attributes(syn_sink *sink, const syn_attribute *attributes, uint
 }
 
 static void put_groups(syn_sink *sink, const syn_graph *graph) {
-    put(sink, ",\n\"groups\":[");
+    syn_sink_text(sink, ",\n\"groups\":[");
     for (uint32_t g = 0; g < graph->n_groups; g++) {
         const syn_graph_group *group = &graph->groups[g];
         put_u64(sink, g == 0 ? "\n{\"id\":" : ",\n{\"id\":", group->id);
         put_text(sink, ",\"name\":", group->name);
-        put(sink, ",\"ranks\":[");
+        syn_sink_text(sink, ",\"ranks\":[");
         for (uint32_t i = 0; i < group->n_ranks; i++) {
             if (i > 0) syn_sink_char(sink, ',');
             syn_sink_i64(sink, group->ranks[i]);
         }
-        put(sink, "]}");
+        syn_sink_text(sink, "]}");
     }
     syn_sink_char(sink, ']');
 }
@@ -141,9 +137,9 @@ static syn_status put_changed(writer *w, uint32_t rank, syn_error *err) {
         status = other != NULL ? syn__walk_node(walk, i, &node, err)
                                : SYN_FAIL(err, SYN_E_NOMEM, "%s", original.error.text);
         if (status != SYN_OK || syn__copies_same_attributes(node, other)) continue;
-        put(w->sink, first ? "\n{\"id\":" : ",\n{\"id\":");
+        syn_sink_text(w->sink, first ? "\n{\"id\":" : ",\n{\"id\":");
         put_ref(w->sink, walk->rank, 'o', node->id);
-        put(w->sink, ",\"attributes\":");
+        syn_sink_text(w->sink, ",\"attributes\":");
         put_attributes(w->sink, node->attributes, node->n_attributes);
         syn_sink_char(w->sink, '}');
         first = false;
@@ -159,9 +155,9 @@ static syn_status put_copies(writer *w, syn_error *err) {
         if (!syn__is_copy(&w->copies, r)) continue;
         put_i64(w->sink, before, graph->ranks[r].rank);
         put_i64(w->sink, ",\"of\":", graph->ranks[w->copies.of[r]].rank);
-        put(w->sink, ",\"nodes\":[");
+        syn_sink_text(w->sink, ",\"nodes\":[");
         if (w->copies.n_changed[r] > 0) SYN_TRY(put_changed(w, r, err));
-        put(w->sink, "]}");
+        syn_sink_text(w->sink, "]}");
         before = ",\n{\"rank\":";
     }
     if (w->copies.n > 0) syn_sink_char(w->sink, ']');
@@ -172,19 +168,20 @@ static syn_status put_header(writer *w, const syn_export_options *options, uint3
                              uint32_t end, syn_error *err) {
     syn_sink *sink = w->sink;
     const syn_graph *graph = w->walk.graph;
-    put(sink, "{\"directed\":true,\"multigraph\":false,\"graph\":{\"format\":\"syntorch\"");
+    syn_sink_text(sink,
+                  "{\"directed\":true,\"multigraph\":false,\"graph\":{\"format\":\"syntorch\"");
     put_u64(sink, ",\"format_version\":", FORMAT_VERSION);
     if (options != NULL && options->version != NULL)
         put_text(sink, ",\"generator\":", options->version);
     if (options != NULL && options->title != NULL) put_text(sink, ",\"name\":", options->title);
     put_i64(sink, ",\"world_size\":", graph->world_size);
-    put(sink, ",\"ranks\":[");
+    syn_sink_text(sink, ",\"ranks\":[");
     for (uint32_t r = first; r < end; r++) {
         if (r > first) syn_sink_char(sink, ',');
         syn_sink_i64(sink, graph->ranks[r].rank);
     }
     put_text(sink, "],\"clock\":", syn__clock_name(w->links.timeline.clock));
-    put(sink, ",\n\"metadata\":");
+    syn_sink_text(sink, ",\n\"metadata\":");
     put_attributes(sink, graph->metadata, graph->n_metadata);
     put_groups(sink, graph);
     SYN_TRY(put_copies(w, err));
@@ -194,7 +191,7 @@ static syn_status put_header(writer *w, const syn_export_options *options, uint3
 
 static void put_spec(syn_sink *sink, const syn_spec *spec) {
     put_text(sink, ",\"dtype\":", syn_dtype_name((syn_dtype)spec->dtype));
-    put(sink, ",\"shape\":");
+    syn_sink_text(sink, ",\"shape\":");
     syn__walk_put_shape(sink, spec);
 }
 
@@ -220,9 +217,9 @@ static void put_comm(syn_sink *sink, const syn_graph *graph, const syn_node *nod
 
 static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
     syn_sink *sink = w->sink;
-    put(sink, "{\"id\":");
+    syn_sink_text(sink, "{\"id\":");
     put_ref(sink, w->walk.rank, 'o', node->id);
-    put(sink, ",\"type\":\"op\",\"rank\":");
+    syn_sink_text(sink, ",\"type\":\"op\",\"rank\":");
     syn_sink_i64(sink, w->walk.rank);
     put_text(sink, ",\"name\":", node->label);
     put_text(sink, ",\"op\":", node->op);
@@ -241,8 +238,8 @@ static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
     put_u64(sink, ",\"flops\":", node->flops);
     put_u64(sink, ",\"bytes_read\":", node->bytes_read);
     put_u64(sink, ",\"bytes_written\":", node->bytes_written);
-    if (node->flags & SYN_NODE_VIRTUAL) put(sink, ",\"virtual\":true");
-    if (node->flags & SYN_NODE_FUSED) put(sink, ",\"fused\":true");
+    if (node->flags & SYN_NODE_VIRTUAL) syn_sink_text(sink, ",\"virtual\":true");
+    if (node->flags & SYN_NODE_FUSED) syn_sink_text(sink, ",\"fused\":true");
     put_comm(sink, w->walk.graph, node);
     put_time(sink, ",\"start_ns\":", node->start_ns);
     put_time(sink, ",\"wall_ns\":", node->wall_ns);
@@ -251,7 +248,7 @@ static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
     if (syn_node_waiting_ns(node) > 0) put_time(sink, ",\"transfer_ns\":", syn_node_busy_ns(node));
     put_time(sink, ",\"predicted_ns\":", node->predicted_ns);
     if (node->n_attributes > 0) {
-        put(sink, ",\"attributes\":");
+        syn_sink_text(sink, ",\"attributes\":");
         put_attributes(sink, node->attributes, node->n_attributes);
     }
     syn_sink_char(sink, '}');
@@ -260,23 +257,23 @@ static syn_status put_op(writer *w, const syn_node *node, syn_error *err) {
 
 static void put_tensor(writer *w, uint32_t index, const syn_graph_tensor *tensor) {
     syn_sink *sink = w->sink;
-    put(sink, "{\"id\":");
+    syn_sink_text(sink, "{\"id\":");
     put_ref(sink, w->walk.rank, 't', index);
-    put(sink, ",\"type\":\"tensor\",\"rank\":");
+    syn_sink_text(sink, ",\"type\":\"tensor\",\"rank\":");
     syn_sink_i64(sink, w->walk.rank);
     put_text(sink, ",\"name\":", tensor->name);
-    put(sink, ",\"role\":\"");
+    syn_sink_text(sink, ",\"role\":\"");
     syn__walk_put_role(sink, tensor->flags);
     syn_sink_char(sink, '"');
     put_spec(sink, &tensor->spec);
     put_u64(sink, ",\"bytes\":", syn_spec_bytes(&tensor->spec));
-    if (tensor->flags & SYN_TENSOR_VIEW) put(sink, ",\"view\":true");
+    if (tensor->flags & SYN_TENSOR_VIEW) syn_sink_text(sink, ",\"view\":true");
     if (tensor->base != index) {
-        put(sink, ",\"base\":");
+        syn_sink_text(sink, ",\"base\":");
         put_ref(sink, w->walk.rank, 't', tensor->base);
     }
     if (tensor->producer != SYN_NO_NODE && !w->made[index]) {
-        put(sink, ",\"producer\":");
+        syn_sink_text(sink, ",\"producer\":");
         put_ref(sink, w->walk.rank, 'o', w->walk.ids[tensor->producer]);
     }
     syn_sink_char(sink, '}');
@@ -284,7 +281,7 @@ static void put_tensor(writer *w, uint32_t index, const syn_graph_tensor *tensor
 
 /* Begins the next element of the current array on a line of its own. */
 static void next_line(writer *w) {
-    put(w->sink, w->first ? "\n" : ",\n");
+    syn_sink_text(w->sink, w->first ? "\n" : ",\n");
     w->first = false;
 }
 
@@ -316,11 +313,11 @@ static void put_tensor_edges(writer *w, uint32_t n, bool inputs) {
     for (uint32_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && uses[end].tensor == uses[i].tensor;) end++;
         next_line(w);
-        put(sink, "{\"source\":");
+        syn_sink_text(sink, "{\"source\":");
         put_ref(sink, w->walk.rank, inputs ? 't' : 'o', inputs ? uses[i].tensor : w->op_id);
-        put(sink, ",\"target\":");
+        syn_sink_text(sink, ",\"target\":");
         put_ref(sink, w->walk.rank, inputs ? 'o' : 't', inputs ? w->op_id : uses[i].tensor);
-        put(sink, inputs ? ",\"kind\":\"input\"" : ",\"kind\":\"output\"");
+        syn_sink_text(sink, inputs ? ",\"kind\":\"input\"" : ",\"kind\":\"output\"");
         put_u64(sink, ",\"position\":", uses[i].position);
         put_duration(sink, inputs ? w->late_ns : w->op_ns);
         if (end > i + 1) {
@@ -335,11 +332,11 @@ static void put_tensor_edges(writer *w, uint32_t n, bool inputs) {
 static void put_dep_edge(void *arg, uint32_t from, uint32_t classes) {
     writer *w = arg;
     next_line(w);
-    put(w->sink, "{\"source\":");
+    syn_sink_text(w->sink, "{\"source\":");
     put_ref(w->sink, w->walk.rank, 'o', w->walk.ids[from]);
-    put(w->sink, ",\"target\":");
+    syn_sink_text(w->sink, ",\"target\":");
     put_ref(w->sink, w->walk.rank, 'o', w->op_id);
-    put(w->sink, ",\"kind\":\"");
+    syn_sink_text(w->sink, ",\"kind\":\"");
     syn__walk_put_classes(w->sink, classes);
     syn_sink_char(w->sink, '"');
     put_duration(w->sink, syn__links_ns(&w->links, w->walk.rank_index, from) + w->late_ns);
@@ -349,13 +346,13 @@ static void put_dep_edge(void *arg, uint32_t from, uint32_t classes) {
 static void put_link(void *arg, const syn__link *link) {
     writer *w = arg;
     next_line(w);
-    put(w->sink, "{\"source\":\"");
+    syn_sink_text(w->sink, "{\"source\":\"");
     syn__links_put_end(w->sink, &link->from);
-    put(w->sink, "\",\"target\":\"");
+    syn_sink_text(w->sink, "\",\"target\":\"");
     syn__links_put_end(w->sink, &link->to);
     put_text(w->sink, "\",\"kind\":", link->kind);
     put_duration(w->sink, link->ns);
-    put(w->sink, ",\"derived\":true}");
+    syn_sink_text(w->sink, ",\"derived\":true}");
 }
 
 static syn_status put_rank_edges(writer *w, uint32_t rank_index, syn_error *err) {
@@ -388,7 +385,7 @@ static void put_meetings(writer *w) {
         const syn_graph_group *group = &t->graph->groups[m->group];
         if (!syn__links_has_point(m)) continue;
         next_line(w);
-        put(w->sink, "{\"id\":\"");
+        syn_sink_text(w->sink, "{\"id\":\"");
         syn__links_put_end(w->sink, &(syn__link_end){'g', group->id, m->number});
         put_text(w->sink,
                  "\",\"type\":\"meeting\",\"rank\":-1,\"name\":", syn_comm_kind_name(m->comm));
@@ -400,25 +397,25 @@ static void put_meetings(writer *w) {
     }
     if (!w->links.has_end) return;
     next_line(w);
-    put(w->sink, "{\"id\":\"end\",\"type\":\"end\",\"rank\":-1,\"name\":\"end\"}");
+    syn_sink_text(w->sink, "{\"id\":\"end\",\"type\":\"end\",\"rank\":-1,\"name\":\"end\"}");
 }
 
 static syn_status put_nodes(writer *w, syn_error *err) {
     const syn__timeline *t = &w->links.timeline;
-    put(w->sink, ",\n\"nodes\":[");
+    syn_sink_text(w->sink, ",\n\"nodes\":[");
     w->first = true;
     for (uint32_t i = 0; i < t->n_ranks; i++) SYN_TRY(put_rank_nodes(w, t->ranks[i], err));
     put_meetings(w);
-    put(w->sink, "\n]");
+    syn_sink_text(w->sink, "\n]");
     return SYN_OK;
 }
 
 static syn_status put_edges(writer *w, const char *key, syn_error *err) {
     const syn__timeline *t = &w->links.timeline;
-    put(w->sink, key);
+    syn_sink_text(w->sink, key);
     w->first = true;
     for (uint32_t i = 0; i < t->n_ranks; i++) SYN_TRY(put_rank_edges(w, t->ranks[i], err));
-    put(w->sink, "\n]");
+    syn_sink_text(w->sink, "\n]");
     return SYN_OK;
 }
 
@@ -432,7 +429,7 @@ static syn_status write_document(writer *w, const syn_export_options *options, s
     SYN_TRY(put_nodes(w, err));
     if (key != SYN_NX_EDGES) SYN_TRY(put_edges(w, ",\n\"links\":[", err));
     if (key != SYN_NX_LINKS) SYN_TRY(put_edges(w, ",\n\"edges\":[", err));
-    put(w->sink, "}\n");
+    syn_sink_text(w->sink, "}\n");
     return SYN_OK;
 }
 

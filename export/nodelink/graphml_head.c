@@ -65,10 +65,6 @@ static const key keys[] = {
     {"eb", "edge", "b", "int"},
 };
 
-static void put(syn_sink *sink, const char *text) {
-    syn_sink_text(sink, text);
-}
-
 static const char *value_type(syn_value_type type) {
     switch (type) {
     case SYN_VALUE_I64:
@@ -90,10 +86,10 @@ void syn__graphml_put_value(syn_sink *sink, const syn_attribute *a) {
         break;
     case SYN_VALUE_F64:
         if (isfinite(a->f64)) syn_sink_double(sink, a->f64);
-        else put(sink, isnan(a->f64) ? "NaN" : a->f64 > 0 ? "INF" : "-INF");
+        else syn_sink_text(sink, isnan(a->f64) ? "NaN" : a->f64 > 0 ? "INF" : "-INF");
         break;
     case SYN_VALUE_BOOL:
-        put(sink, a->i64 != 0 ? "true" : "false");
+        syn_sink_text(sink, a->i64 != 0 ? "true" : "false");
         break;
     case SYN_VALUE_TEXT:
         syn_sink_xml_text(sink, a->text != NULL ? a->text : "");
@@ -102,41 +98,41 @@ void syn__graphml_put_value(syn_sink *sink, const syn_attribute *a) {
 }
 
 static void put_keys(syn_sink *sink, const syn_graph *graph) {
-    put(sink, "<key id=\"ynode\" for=\"node\" yfiles.type=\"nodegraphics\"/>\n"
-              "<key id=\"yedge\" for=\"edge\" yfiles.type=\"edgegraphics\"/>\n");
+    syn_sink_text(sink, "<key id=\"ynode\" for=\"node\" yfiles.type=\"nodegraphics\"/>\n"
+                        "<key id=\"yedge\" for=\"edge\" yfiles.type=\"edgegraphics\"/>\n");
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const char *const parts[] = {"<key id=\"",      keys[i].id,        "\" for=\"",
                                      keys[i].owner,     "\" attr.name=\"", keys[i].name,
                                      "\" attr.type=\"", keys[i].type,      "\"/>\n"};
-        for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++) put(sink, parts[k]);
+        for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++) syn_sink_text(sink, parts[k]);
     }
     for (uint32_t i = 0; i < graph->n_metadata; i++) {
-        put(sink, "<key id=\"meta");
+        syn_sink_text(sink, "<key id=\"meta");
         syn_sink_u64(sink, i);
-        put(sink, "\" for=\"graph\" attr.name=\"");
+        syn_sink_text(sink, "\" for=\"graph\" attr.name=\"");
         syn_sink_xml_text(sink, graph->metadata[i].name);
-        put(sink, "\" attr.type=\"");
-        put(sink, value_type(graph->metadata[i].type));
-        put(sink, "\"/>\n");
+        syn_sink_text(sink, "\" attr.type=\"");
+        syn_sink_text(sink, value_type(graph->metadata[i].type));
+        syn_sink_text(sink, "\"/>\n");
     }
 }
 
 void syn__graphml_put_header(syn_sink *sink, const syn_graph *graph) {
-    put(sink, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-              "<graphml xmlns=\"http://graphml.graphdrawing.org/xmlns\""
-              " xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\""
-              " xmlns:y=\"http://www.yworks.com/xml/graphml\""
-              " xsi:schemaLocation=\"http://graphml.graphdrawing.org/xmlns"
-              " http://www.yworks.com/xml/schema/graphml/1.1/ygraphml.xsd\">\n");
+    syn_sink_text(sink, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                        "<graphml xmlns=\"http://graphml.graphdrawing.org/xmlns\""
+                        " xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\""
+                        " xmlns:y=\"http://www.yworks.com/xml/graphml\""
+                        " xsi:schemaLocation=\"http://graphml.graphdrawing.org/xmlns"
+                        " http://www.yworks.com/xml/schema/graphml/1.1/ygraphml.xsd\">\n");
     put_keys(sink, graph);
-    put(sink, "<graph id=\"G\" edgedefault=\"directed\">\n");
+    syn_sink_text(sink, "<graph id=\"G\" edgedefault=\"directed\">\n");
     for (uint32_t i = 0; i < graph->n_metadata; i++) {
         const syn_attribute *a = &graph->metadata[i];
         if (a->type == SYN_VALUE_TEXT && (a->text == NULL || a->text[0] == '\0')) continue;
-        put(sink, "<data key=\"meta");
+        syn_sink_text(sink, "<data key=\"meta");
         syn_sink_u64(sink, i);
-        put(sink, "\">");
+        syn_sink_text(sink, "\">");
         syn__graphml_put_value(sink, a);
-        put(sink, "</data>\n");
+        syn_sink_text(sink, "</data>\n");
     }
 }

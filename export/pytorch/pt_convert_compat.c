@@ -42,12 +42,12 @@ static syn_status open_pair(const syn__pt_conversion *c, pair *p, syn_error *err
     syn_pytorch_report *report = c->report;
     const syn_pytorch_rank_report *names = report->ranks;
     const uint64_t most = c->options->max_unpacked_bytes;
-    SYN_TRY(syn__file_text_open_limited(&p->host_input, names->host, most, err));
+    SYN_TRY(syn__file_text_open(&p->host_input, names->host, most, err));
     SYN_TRY(
         syn__pt_host_read(&p->host, &p->host_input, (syn_pytorch_object){0}, report->notes, err));
     report->in_bytes = p->host_input.bytes;
     if (!names->device) return check_undamaged(report->notes, err);
-    SYN_TRY(syn__file_text_open_limited(&p->device_input, names->device, most, err));
+    SYN_TRY(syn__file_text_open(&p->device_input, names->device, most, err));
     SYN_TRY(syn__pt_device_read(&p->device, &p->device_input, report->notes, err));
     report->in_bytes += p->device_input.bytes;
     SYN_TRY(check_undamaged(report->notes, err));

@@ -273,17 +273,13 @@ syn_status syn__file_text_open_within(syn__file_text *file, const char *path, ui
     return open_within(file, path, &within, err);
 }
 
-syn_status syn__file_text_open_limited(syn__file_text *file, const char *path,
-                                       uint64_t max_unpacked_bytes, syn_error *err) {
+syn_status syn__file_text_open(syn__file_text *file, const char *path, uint64_t max_unpacked_bytes,
+                               syn_error *err) {
     const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     const uint64_t memory_bytes =
         pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX;
     const unpack_limits limits = {memory_bytes, max_unpacked_bytes};
     return open_within(file, path, &limits, err);
-}
-
-syn_status syn__file_text_open(syn__file_text *file, const char *path, syn_error *err) {
-    return syn__file_text_open_limited(file, path, 0, err);
 }
 
 syn_status syn__file_text_memory(syn__file_text *file, const char *name, const char *data,

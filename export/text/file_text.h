@@ -21,12 +21,10 @@ typedef struct syn__file_text {
     bool cut; /* packed, and damaged or ending too early: data is what could be unpacked */
 } syn__file_text;
 
-/* Gzip may unpack to 200 times its size (a megabyte in any case), and to 16 GiB: recordings are far
-   from either. */
-syn_status syn__file_text_open(syn__file_text *file, const char *path, syn_error *err) SYN_MUST_USE;
-/* Gzip may unpack to so many bytes instead; 0: as above. */
-syn_status syn__file_text_open_limited(syn__file_text *file, const char *path,
-                                       uint64_t max_unpacked_bytes, syn_error *err) SYN_MUST_USE;
+/* Gzip may unpack to max_unpacked_bytes; 0: to 200 times its size (a megabyte in any case), and to
+   16 GiB: recordings are far from either. */
+syn_status syn__file_text_open(syn__file_text *file, const char *path, uint64_t max_unpacked_bytes,
+                               syn_error *err) SYN_MUST_USE;
 /* As on a machine with so much memory, for tests. */
 syn_status syn__file_text_open_within(syn__file_text *file, const char *path, uint64_t memory_bytes,
                                       uint64_t max_unpacked_bytes, syn_error *err) SYN_MUST_USE;

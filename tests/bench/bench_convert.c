@@ -117,7 +117,7 @@ static bool write_copies(const char *from, const char *to, const char *list, int
     syn_error err = {0};
     syn__loose l;
     syn__str text, key;
-    if (syn__file_text_open(&in, from, &err) != SYN_OK) return false;
+    if (syn__file_text_open(&in, from, 0, &err) != SYN_OK) return false;
     FILE *out = fopen(to, "wb");
     syn__loose_init(&l, in.data, in.bytes);
     (void)syn__loose_value(&l, &text);

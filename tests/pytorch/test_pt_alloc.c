@@ -46,9 +46,9 @@ static syn_status convert_compat(syn_sink *sink, syn_error *err) {
     syn__pt_device device = {0};
     syn__pt_merged_list merged = {0};
     syn_status s =
-        syn__file_text_open(&host_input, reference_path("pt_compat/messages_host.json"), err);
+        syn__file_text_open(&host_input, reference_path("pt_compat/messages_host.json"), 0, err);
     if (s == SYN_OK)
-        s = syn__file_text_open(&device_input, reference_path("pt_compat/messages_device.json"),
+        s = syn__file_text_open(&device_input, reference_path("pt_compat/messages_device.json"), 0,
                                 err);
     if (s == SYN_OK) s = syn__pt_host_read(&host, &host_input, (syn_pytorch_object){0}, NULL, err);
     if (s == SYN_OK) s = syn__pt_device_read(&device, &device_input, NULL, err);
@@ -102,7 +102,7 @@ static size_t complete_before(const char *text, size_t cut) {
 static void cut_anywhere(void) {
     syn__file_text whole;
     syn_error err = {0};
-    CHECK_OK(syn__file_text_open(&whole, reference_path("pt_compat/messages_host.json"), &err),
+    CHECK_OK(syn__file_text_open(&whole, reference_path("pt_compat/messages_host.json"), 0, &err),
              err);
     const size_t behind = (size_t)(strstr(whole.data, "\"finish_ts\"") - whole.data);
     for (size_t cut = 1; cut < behind; cut += 37) {

@@ -289,7 +289,7 @@ static void check_reference(const char *folder, const char *et_name, size_t n_co
     CHECK_OK(syn__pt_rank_read(&r, host, device, &options, notes, &err), err);
     CHECK_OK(syn__pt_match(&r, &options, notes, &err), err);
     CHECK_OK(syn__pt_find_comms(&r, notes, &err), err);
-    CHECK_OK(syn__file_text_open(&file, et, &err), err);
+    CHECK_OK(syn__file_text_open(&file, et, 0, &err), err);
     CHECK_INT(r.n_comms, n_comms);
     CHECK_INT(compare(&r, &file), n_comms);
     CHECK_INT(notes[SYN_PYTORCH_ANOMALY_GROUP_UNKNOWN].count, 0);

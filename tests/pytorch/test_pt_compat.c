@@ -82,7 +82,7 @@ static bool same_et(compat_set *s, const char *path) {
         return false;
     }
     bool same = false;
-    if (syn__file_text_open(&want, path, &s->err) == SYN_OK) {
+    if (syn__file_text_open(&want, path, 0, &s->err) == SYN_OK) {
         same = same_bytes(path, et, want.data, want.bytes);
         syn__file_text_close(&want);
     } else fprintf(stderr, "%s\n", s->err.text);
@@ -193,7 +193,7 @@ static void compare_linked(const char *set, syn_sink *json) {
     const char *path = shared(set, "linked.0.json.gz");
     syn__file_text want;
     syn_error err = {0};
-    CHECK_OK(syn__file_text_open(&want, path, &err), err);
+    CHECK_OK(syn__file_text_open(&want, path, 0, &err), err);
     char *text = syn_strndup(want.data, want.bytes);
     CHECK(text != NULL);
     const size_t bytes = without_syncs(text, want.bytes);

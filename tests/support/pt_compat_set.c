@@ -21,8 +21,8 @@ syn_status compat_read(compat_set *s) {
 
 syn_status compat_open(compat_set *s, const char *host, const char *device) {
     memset(s, 0, sizeof *s);
-    SYN_TRY(syn__file_text_open(&s->host_input, host, &s->err));
-    if (device != NULL) SYN_TRY(syn__file_text_open(&s->device_input, device, &s->err));
+    SYN_TRY(syn__file_text_open(&s->host_input, host, 0, &s->err));
+    if (device != NULL) SYN_TRY(syn__file_text_open(&s->device_input, device, 0, &s->err));
     return compat_read(s);
 }
 

@@ -47,7 +47,7 @@ static void mapped(void) {
         char *text = make_text(sizes[i]);
         CHECK(text != NULL);
         put_file("a/x", text, sizes[i]);
-        CHECK_OK(syn__file_text_open(&input, path, &err), err);
+        CHECK_OK(syn__file_text_open(&input, path, 0, &err), err);
         CHECK(holds(&input, text, sizes[i]));
         CHECK(input.mapped_bytes != 0 && !input.packed && !input.cut);
         CHECK_STR(input.name, path);
@@ -76,7 +76,7 @@ static void giving_back(void) {
     char *text = make_text(LARGE);
     CHECK(text != NULL);
     put_file("b/x", text, LARGE);
-    CHECK_OK(syn__file_text_open(&input, path, &err), err);
+    CHECK_OK(syn__file_text_open(&input, path, 0, &err), err);
     CHECK(holds(&input, text, LARGE));
     const long before = resident_kib();
     for (size_t at = 0; at <= input.bytes; at += 777) syn__file_text_done(&input, input.data + at);
@@ -104,7 +104,7 @@ static void giving_back(void) {
 static void expect(const char *path, syn_status status, const char *words) {
     syn_error err = {0};
     syn__file_text input;
-    CHECK_INT(syn__file_text_open(&input, path, &err), status);
+    CHECK_INT(syn__file_text_open(&input, path, 0, &err), status);
     CHECK_HAS(err.text, words);
     CHECK(input.data == NULL);
 }
@@ -134,7 +134,7 @@ static void refused(void) {
     put_file("c/host.json", "PK", 2);
     syn_error err = {0};
     syn__file_text input;
-    CHECK_OK(syn__file_text_open(&input, path, &err), err);
+    CHECK_OK(syn__file_text_open(&input, path, 0, &err), err);
     CHECK(holds(&input, "PK", 2));
     syn__file_text_close(&input);
 }
@@ -154,7 +154,7 @@ static void pipes(void) {
     }
     syn_error err = {0};
     syn__file_text input;
-    CHECK_OK(syn__file_text_open(&input, path, &err), err);
+    CHECK_OK(syn__file_text_open(&input, path, 0, &err), err);
     int ended = -1;
     CHECK(waitpid(child, &ended, 0) == child && ended == 0);
     CHECK(holds(&input, text, 300001));
@@ -173,7 +173,7 @@ static void standard_input(void) {
     syn_error err = {0};
     syn__file_text input;
     CHECK(freopen(path, "rb", stdin) != NULL);
-    CHECK_OK(syn__file_text_open(&input, "-", &err), err);
+    CHECK_OK(syn__file_text_open(&input, "-", 0, &err), err);
     CHECK(holds(&input, "some text", 9));
     CHECK_STR(input.name, "standard input");
     syn__file_text_close(&input);
@@ -222,7 +222,7 @@ static void unpacked(void) {
     put_file("f/named.json", all, n);
     syn_error err = {0};
     syn__file_text input;
-    CHECK_OK(syn__file_text_open(&input, path, &err), err);
+    CHECK_OK(syn__file_text_open(&input, path, 0, &err), err);
     CHECK(holds(&input, text, LARGE));
     CHECK(input.packed && !input.cut && input.mapped_bytes == 0);
     CHECK_STR(input.name, path);
@@ -233,7 +233,7 @@ static void unpacked(void) {
     memcpy(all + n, part, m);
     memset(all + n + m, 0, 4);
     put_file("f/named.json", all, n + m + 4);
-    CHECK_OK(syn__file_text_open(&input, path, &err), err);
+    CHECK_OK(syn__file_text_open(&input, path, 0, &err), err);
     CHECK_INT(input.bytes, LARGE + 3);
     CHECK(memcmp(input.data, text, LARGE) == 0 && memcmp(input.data + LARGE, "end", 4) == 0);
     CHECK(is_padded(&input) && input.packed && !input.cut);
@@ -259,7 +259,7 @@ static void cut_or_damaged(void) {
         syn_error err = {0};
         syn__file_text input;
         put_file("g/x", all, keep);
-        const syn_status status = syn__file_text_open(&input, path, &err);
+        const syn_status status = syn__file_text_open(&input, path, 0, &err);
         if (status != SYN_OK) {
             CHECK_INT(status, SYN_E_FORMAT);
             CHECK_HAS(err.text, "g/x: it is a damaged gzip file");
@@ -276,7 +276,7 @@ static void cut_or_damaged(void) {
     put_file("g/x", all, n);
     syn_error err = {0};
     syn__file_text input;
-    CHECK_OK(syn__file_text_open(&input, path, &err), err);
+    CHECK_OK(syn__file_text_open(&input, path, 0, &err), err);
     CHECK(input.cut && holds(&input, text, 100000));
     syn__file_text_close(&input);
     free(all);
@@ -303,11 +303,11 @@ static void bombs(void) {
         syn__file_text_close(&input);
         /* Zeros pack a thousandfold, which no recording does. */
         expect(path, SYN_E_UNSUPPORTED, "allow more (--max_unpacked_mib)");
-        CHECK_INT(syn__file_text_open_limited(&input, path, LARGE - 1, &err), SYN_E_UNSUPPORTED);
+        CHECK_INT(syn__file_text_open(&input, path, LARGE - 1, &err), SYN_E_UNSUPPORTED);
         CHECK_HAS(err.text, "of gzip unpack to more than");
         CHECK(input.data == NULL);
         err = (syn_error){0};
-        CHECK_OK(syn__file_text_open_limited(&input, path, LARGE, &err), err);
+        CHECK_OK(syn__file_text_open(&input, path, LARGE, &err), err);
         CHECK_INT(input.bytes, LARGE);
         syn__file_text_close(&input);
         memset(all + n - 4, 1 - hint, 4);
@@ -320,7 +320,7 @@ static void bombs(void) {
         all = pack(text, bytes, &n);
         CHECK(all != NULL && n < 2000);
         put_file("h/x", all, n);
-        CHECK_INT(syn__file_text_open(&input, path, &err) == SYN_OK, bytes == 1 << 20);
+        CHECK_INT(syn__file_text_open(&input, path, 0, &err) == SYN_OK, bytes == 1 << 20);
         syn__file_text_close(&input);
         free(all);
     }
@@ -343,7 +343,7 @@ static void gzip_is_named(void) {
 static syn_status open_and_copy(void *unused, syn_error *err) {
     (void)unused;
     syn__file_text input;
-    SYN_TRY(syn__file_text_open(&input, in_folder("j/x"), err));
+    SYN_TRY(syn__file_text_open(&input, in_folder("j/x"), 0, err));
     const bool same = holds(&input, "some text", 9);
     syn__file_text_close(&input);
     SYN_TRY(syn__file_text_memory(&input, "x", "some text", 9, err));

@@ -326,7 +326,7 @@ static syn_status read_rank(syn_statistics *out, const syn__et_file *file, uint6
     syn__file_text input;
     collector c = {.out = out};
     out->rank = file->rank;
-    SYN_TRY(syn__file_text_open_limited(&input, file->path, most, err));
+    SYN_TRY(syn__file_text_open(&input, file->path, most, err));
     syn_status status = syn__expect_et(file->path, input.data, input.bytes, err);
     if (status == SYN_OK) status = collect(&c, input.data, input.bytes, err);
     status = close_collector(&c, status, err);

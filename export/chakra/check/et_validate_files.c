@@ -22,7 +22,7 @@ static syn_status add_groups(syn_validator *v, const syn__et_files *files, const
 
 static syn_status add_file(syn_validator *v, const syn__et_file *file, syn_error *err) {
     syn__file_text input;
-    SYN_TRY(syn__file_text_open_limited(&input, file->path, v->how.max_unpacked_bytes, err));
+    SYN_TRY(syn__file_text_open(&input, file->path, v->how.max_unpacked_bytes, err));
     syn_status status = syn__expect_et(file->path, input.data, input.bytes, err);
     if (input.packed && !v->how.any_node)
         syn__find(v, SYN_FINDING_FRAME, (syn__spot){file->rank, false, 0, 0},

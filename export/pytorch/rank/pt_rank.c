@@ -75,8 +75,8 @@ syn_status syn__pt_rank_read(syn__pt_rank *rank, const char *host, const char *d
                              syn_error *err) {
     memset(rank, 0, sizeof *rank);
     const uint64_t most = options->max_unpacked_bytes;
-    if (host) SYN_TRY(syn__file_text_open_limited(&rank->host_input, host, most, err));
-    if (device) SYN_TRY(syn__file_text_open_limited(&rank->device_input, device, most, err));
+    if (host) SYN_TRY(syn__file_text_open(&rank->host_input, host, most, err));
+    if (device) SYN_TRY(syn__file_text_open(&rank->device_input, device, most, err));
     return syn__pt_rank_load(rank, options, notes, err);
 }
 

@@ -16,8 +16,8 @@ typedef struct syn_generation {
     syn_sampling sampling;
     syn_text_ending end; /* zero: nothing ends a sequence */
     bool want_logits;    /* copy the logits of the last prompt position */
-    void (*progress)(void *user, int64_t done,
-                     int64_t of); /* called before the first step and after each; NULL: not */
+    /* Called before the first step and after each; NULL: not. */
+    void (*progress)(void *user, int64_t done, int64_t of);
     void *progress_user;
     /* Called after each step, from 0, with its rows at the trace's end: whether they stay there. If
        not they are forgotten (syn_forget), so that generation takes constant memory. NULL: all

@@ -27,8 +27,8 @@ typedef struct syn_model_options {
     bool fused_attention;       /* one op instead of product, mask, softmax, product */
     uint64_t seed;              /* of the random weights: the same full model for any tp and part */
     syn_dtype weight_dtype; /* of matrices and the token table: f32, f16 or bf16; all else is f32 */
-    void (*progress)(void *user, int64_t done,
-                     int64_t of); /* called as layers are made; NULL: not */
+    /* Called as layers are made; NULL: not. */
+    void (*progress)(void *user, int64_t done, int64_t of);
     void *progress_user;
 } syn_model_options;
 

@@ -1,4 +1,4 @@
-/* Collectives and messages: rows whose kernel describes what the door exchanges; and tp_enter,
+/* Collectives and messages: rows whose kernel describes what syn__dispatch exchanges; and tp_enter,
    whose row names the group that its backward will call. */
 #include <string.h>
 

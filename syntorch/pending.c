@@ -1,5 +1,5 @@
-/* Exchanges with other ranks as the door runs them: to their end, or started, with what they read
-   and write kept, and waited for when somebody needs it. */
+/* Exchanges with other ranks as syn__dispatch runs them: to their end, or started, with what they
+   read and write kept, and waited for when somebody needs it. */
 #include "syntorch/context_private.h"
 #include "syntorch/memory.h"
 

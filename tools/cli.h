@@ -23,13 +23,12 @@ typedef struct cli_option {
 #define CLI_END \
     { NULL, CLI_FLAG, NULL, NULL, NULL, 0, 0 }
 /* The option of all commands that read gzip; uint64_t *, 0: the default. */
-#define CLI_MAX_UNPACKED(bytes)                                                                  \
-    {                                                                                            \
-        "max_unpacked_mib", CLI_MIB, (bytes), "N",                                               \
-            "gzip may unpack to N MiB; default: to 200 times its size, a mebibyte at least, 16 " \
-            "GiB at "                                                                            \
-            "most",                                                                              \
-            1, 1e9                                                                               \
+#define CLI_MAX_UNPACKED(bytes)                                                               \
+    {                                                                                         \
+        "max_unpacked_mib", CLI_MIB, (bytes), "N",                                            \
+            "gzip may unpack to N MiB; default: to 200 times its size, a mebibyte at least, " \
+            "16 GiB at most",                                                                 \
+            1, 1e9                                                                            \
     }
 
 typedef struct cli_program {

@@ -1,5 +1,5 @@
-/* bert-base-uncased in full size against HuggingFace's, the weights by a formula that goes through
-   the door that checkpoints come in by: tests/reference/make_full_fixture.py has it. */
+/* bert-base-uncased in full size against HuggingFace's, the weights by a formula, read as
+   checkpoints are: tests/reference/make_full_fixture.py has it. */
 #include "comm/comm.h"
 #include "models/bert.h"
 #include "tests/support/full_formula.h"

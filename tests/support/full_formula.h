@@ -1,6 +1,5 @@
-/* Full-size models whose weights are the formula of tests/reference/make_full_fixture.py, made
-   through the door that checkpoints come in by, and logits of one position compared with what the
-   fixture knows of them. */
+/* Full-size models whose weights are the formula of tests/reference/make_full_fixture.py, read
+   as checkpoints are, and logits of one position compared with what the fixture knows of them. */
 #ifndef TESTS_FULL_FORMULA_H
 #define TESTS_FULL_FORMULA_H
 

@@ -9,7 +9,8 @@
 
 /* ---- Names and types ---- */
 
-uint32_t syn__et_default_field(syn__str name, syn_value_type type) {
+/* The oneof field of an attribute whose name has no type added. */
+static uint32_t default_field(syn__str name, syn_value_type type) {
     static const struct {
         const char *name;
         uint32_t field;
@@ -96,7 +97,7 @@ syn_status syn__et_attr_to_graph(const syn__et_attr *attr, syn__arena *arena, sy
     if (out[0].name == NULL || !value_to_graph(attr, arena, &out[0])) return SYN_E_NOMEM;
     const bool misread = attr->name.bytes == 0 || strchr(out[0].name, '@') != NULL ||
                          strncmp(out[0].name, "et.", 3) == 0;
-    if (misread || syn__et_default_field(attr->name, out[0].type) != attr->field) {
+    if (misread || default_field(attr->name, out[0].type) != attr->field) {
         const char *suffix = syn__et_field_name(attr->field);
         const size_t bytes = strlen(out[0].name), all = bytes + strlen(suffix) + 2;
         char *name = (char *)syn__arena_get(arena, all);
@@ -179,7 +180,7 @@ static void split_name(const syn_attribute *a, syn__str *name, uint32_t *field) 
             return;
         }
     }
-    *field = syn__et_default_field(*name, a->type);
+    *field = default_field(*name, a->type);
 }
 
 static syn_status fail_value(const syn_attribute *a, uint32_t field, syn_error *err) {

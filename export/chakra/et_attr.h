@@ -6,9 +6,9 @@
    chained or clamped a second time. All other graphs are planned: see syn__et_plan.
 
    Attributes of a verbatim graph keep their protobuf type. Integers are int64, numbers double,
-   texts string, except for the few names with a fixed type of their own (syn__et_default_field);
-   any other type is added to the name: "rf_id@uint32_val". Lists are JSON arrays as text
-   ("ranks@int32_list"), bytes base64. Names that begin with '@' are the message's other fields:
+   texts string, except for the few names with a fixed type of their own; any other type is added to
+   the name: "rf_id@uint32_val". Lists are JSON arrays as text ("ranks@int32_list"), bytes base64.
+   Names that begin with '@' are the message's other fields:
    @name, @type, @start_time_micros, @duration_micros (where the graph's own fields cannot hold
    them), @inputs, @inputs.values, ..., and @doc, the doc_string of the attribute before it. In the
    graph's metadata "name@doc" is name's doc_string, "name@rank3" rank 3's value where it differs
@@ -25,8 +25,6 @@
 extern "C" {
 #endif
 
-/* The oneof field of an attribute whose name has no type added. */
-uint32_t syn__et_default_field(syn__str name, syn_value_type type);
 /* One ET attribute as one or two (@doc) graph attributes; *n is how many. SYN_E_NOMEM at worst. */
 syn_status syn__et_attr_to_graph(const syn__et_attr *attr, syn__arena *arena, syn_attribute out[2],
                                  size_t *n);

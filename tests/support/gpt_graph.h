@@ -17,7 +17,6 @@ syn_graph *gpt_graph(const gpt_shape *shape, bool with_times);
    embedding, all-reduce, positions; in each layer norm, q k v, two of the cache, three of attention
    and its result made contiguous, projection, all-reduce, bias, residual, and norm, two products,
    gelu, all-reduce, bias, residual; norm, head, all-gather, sample, broadcast. */
-#define SMALL_GPT_NODES       (3 + 2 * (13 + 7) + 5)
-#define SMALL_GPT_COLLECTIVES (1 + 2 * 2 + 2)
+#define SMALL_GPT_NODES (3 + 2 * (13 + 7) + 5)
 syn_graph *small_gpt_graph(void);
 #endif

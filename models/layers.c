@@ -12,7 +12,7 @@ static syn_shard shard(int axis, int parts, const syn_group *tp) {
 
 static syn_tensor parameter(syn_ctx *ctx, const char *layer, const char *which, syn_spec full,
                             syn_shard cut, syn_init init, const syn_initializer *how) {
-    char name[160];
+    char name[SYN_MAX_NAME];
     snprintf(name, sizeof name, "%s.%s", layer, which);
     return syn_param(ctx, name, &full, cut, init, how ? how->std : 0.0, -1, how ? how->seed : 0);
 }

@@ -13,7 +13,6 @@
 
 static const int32_t world_sizes[] = {1, 2, 3, 4, 8};
 static const size_t sizes[] = {0, 1, 7, 4096, 100003};
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* One collective: every rank's input, and what each must receive. */
 typedef struct job {

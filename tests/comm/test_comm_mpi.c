@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 enum { MAX_RANKS = 4 };
 
 /* ---- A rank ---- */
@@ -204,17 +203,7 @@ static int run_rank(const char *mode) {
     } else {
         status = others_wait(comm, mode, &err);
     }
-    if (status == SYN_OK) {
-        syn_comm_close(comm);
-        return 0;
-    }
-    printf("error: %s\n", err.text);
-    fflush(stdout);
-    const struct timespec moment = {0, 300000000};
-    nanosleep(&moment, NULL); /* so that each rank's line gets out */
-    if (comm == NULL) return 1;
-    comm->ops->abort(comm, err.text);
-    return 3;
+    return rank_ends(comm, status, &err);
 }
 
 /* ---- The test ---- */
@@ -340,8 +329,4 @@ static const test_case cases[] = {
     {"without_mpi_the_constructor_says_so", without_mpi_the_constructor_says_so},
 };
 
-int main(int argc, char **argv) {
-    if (argc == 2 && syn_mpi_launched(NULL, NULL)) return run_rank(argv[1]);
-    find_program(argv[0]);
-    return test_run(cases, COUNT(cases), argc, argv);
-}
+MPI_TEST_MAIN(cases)

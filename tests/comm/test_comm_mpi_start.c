@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <time.h>
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 enum { MAX_RANKS = 4, LARGE = 300000, GO = 77 };
 
 /* A file that one rank makes and others look for, without a word over MPI. */
@@ -247,16 +246,7 @@ static int run_rank(const char *mode) {
     if (strcmp(mode, "left") == 0) status = left(comm, &err);
     if (strcmp(mode, "mismatch") == 0) status = mismatch(comm, &err);
     if (strcmp(mode, "stuck") == 0) status = stuck(comm, &err);
-    if (status == SYN_OK) {
-        syn_comm_close(comm);
-        return 0;
-    }
-    printf("error: %s\n", err.text);
-    fflush(stdout);
-    const struct timespec moment = {0, 300000000};
-    nanosleep(&moment, NULL); /* so that each rank's line gets out */
-    comm->ops->abort(comm, err.text);
-    return 3;
+    return rank_ends(comm, status, &err);
 }
 
 /* ---- The test ---- */
@@ -336,8 +326,4 @@ static const test_case cases[] = {
     {"the_watchdog_says_what_is_waited_for", the_watchdog_says_what_is_waited_for},
 };
 
-int main(int argc, char **argv) {
-    if (argc == 2 && syn_mpi_launched(NULL, NULL)) return run_rank(argv[1]);
-    find_program(argv[0]);
-    return test_run(cases, COUNT(cases), argc, argv);
-}
+MPI_TEST_MAIN(cases)

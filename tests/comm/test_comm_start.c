@@ -1,5 +1,5 @@
 /* Operations of in-process ranks that are started, and waited for later. That they go on meanwhile
-   is shown by programs that could not end otherwise (an alarm kills what hangs). */
+   is shown by programs that could not end otherwise. */
 #include "comm/comm_local.h"
 #include "syntorch/memory.h"
 #include "tests/support/comm_calls.h"
@@ -7,9 +7,7 @@
 #include "tests/support/test.h"
 
 #include <sched.h>
-#include <unistd.h>
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 enum { LARGE = 20000, GO = 77 };
 
 static bool has_thread(const syn_group *group) {
@@ -265,7 +263,4 @@ static const test_case cases[] = {
      random_programs_give_what_a_plain_computation_gives},
 };
 
-int main(int argc, char **argv) {
-    alarm(300);
-    return test_run(cases, COUNT(cases), argc, argv);
-}
+TEST_MAIN(cases)

@@ -6,9 +6,6 @@
 #include "tests/support/comm_calls.h"
 #include "tests/support/test.h"
 
-#include <unistd.h>
-
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 enum { LARGE = 20000 };
 
 /* What two ranks do with what they started: `acts` of each, in turn. */
@@ -237,7 +234,4 @@ static const test_case cases[] = {
      what_was_started_can_be_waited_for_after_close},
 };
 
-int main(int argc, char **argv) {
-    alarm(300);
-    return test_run(cases, COUNT(cases), argc, argv);
-}
+TEST_MAIN(cases)

@@ -1,12 +1,8 @@
 /* bert-base-uncased in full size against HuggingFace's, the weights by a formula, read as
    checkpoints are: tests/reference/make_full_fixture.py has it. */
-#include "comm/comm.h"
 #include "models/bert.h"
 #include "tests/support/full_formula.h"
-#include "tests/support/ranks.h"
 #include "tests/support/test.h"
-
-#define LIMIT 2e-5 /* relative to the largest; HuggingFace's own f32: 5e-6 */
 
 enum { LAYERS = 12, WORDS = 30522, POOLED = 32, MAX_TEXT = 128 };
 
@@ -66,13 +62,6 @@ static const full_formula formula = {number_of, scale_of, "LayerNorm"};
 
 /* ---- Runs ---- */
 
-struct job {
-    int tp;
-    bool fused;
-    syn_dtype dtype;
-    double worst; /* of rank 0 */
-};
-
 static syn_status compare(const bfix_batch *batch, syn_model *bert, double *worst) {
     syn_ctx *ctx = syn_model_ctx(bert);
     const int64_t b = bfix_rows(batch), t = bfix_columns(batch);
@@ -110,44 +99,29 @@ static syn_status compare(const bfix_batch *batch, syn_model *bert, double *wors
     return s;
 }
 
-static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
-    struct job *job = arg;
-    const syn_param_source source = {full_read, (void *)&formula};
-    syn_model *bert = NULL;
-    syn_model_config config;
-    double worst = 0;
-    SYN_TRY(syn_model_config_preset(&config, "bert-base-uncased", err));
-    syn_ctx_set_param_source(me->ctx, &source);
-    const syn_model_options how = {.tp = me->tp,
-                                   .heads = SYN_BERT_MLM | SYN_BERT_NSP,
-                                   .fused_attention = job->fused,
-                                   .weight_dtype = job->dtype};
-    syn_status s = syn_model_new(&bert, me->ctx, &config, &how, err);
-    for (int i = 0; i < 2 && s == SYN_OK; i++) s = compare(&fixture.batches[i], bert, &worst);
-    if (me->index == 0) job->worst = worst;
-    syn_model_free(bert);
-    return s;
+static syn_status run(full_job *job, syn_model *bert, syn_error *err) {
+    for (int i = 0; i < 2; i++)
+        if (compare(&fixture.batches[i], bert, &job->worst) != SYN_OK)
+            return syn_ctx_check(syn_model_ctx(bert), err);
+    return SYN_OK;
 }
 
-static void check(struct job job) {
-    syn_error err = {0};
+static void check(full_job job) {
     CHECK(read_fixture());
-    CHECK_OK(run_ranks(job.tp, run_rank, &job, &err), err);
-    CHECK_MSG(job.worst > 0 && job.worst <= LIMIT, "tp %d, fused %d, %s: error %g", job.tp,
-              job.fused, syn_dtype_name(job.dtype), job.worst);
+    full_check(&job, "bert-base-uncased", SYN_BERT_MLM | SYN_BERT_NSP, &formula, run);
 }
 
 static void agrees_alone(void) {
-    check((struct job){.tp = 1});
+    check((full_job){.tp = 1});
 }
 
 static void agrees_cut_in_two_and_fused(void) {
-    check((struct job){.tp = 2, .fused = true});
+    check((full_job){.tp = 2, .fused = true});
 }
 
 /* f16 holds these weights exactly. 30522 words do not divide by 4. */
 static void agrees_cut_in_four_with_weights_of_16_bits(void) {
-    check((struct job){.tp = 4, .fused = true, .dtype = SYN_F16});
+    check((full_job){.tp = 4, .fused = true, .dtype = SYN_F16});
     bfix_free(&fixture);
 }
 

@@ -1,12 +1,8 @@
 /* gpt2 in full size against HuggingFace's: logits behind a prompt of 64 tokens, and 50 greedy
    tokens. tests/reference/make_full_fixture.py has the weights' formula. */
-#include "comm/comm.h"
 #include "models/generate.h"
 #include "tests/support/full_formula.h"
-#include "tests/support/ranks.h"
 #include "tests/support/test.h"
-
-#define LIMIT 2e-5 /* relative to the largest; HuggingFace's own f32: 4e-6 */
 
 enum { LAYERS = 12, PROMPT = 64, GREEDY = 50, WORDS = 50257 };
 
@@ -45,15 +41,7 @@ static double scale_of(const char *name, int rank) {
 
 static const full_formula formula = {number_of, scale_of, "ln_"};
 
-struct job {
-    int tp, threads;
-    bool fused;
-    syn_dtype dtype;
-    double worst; /* of rank 0 */
-    int right;    /* greedy tokens of rank 0 */
-};
-
-static syn_status generate(struct job *job, syn_model *gpt, int rank, syn_error *err) {
+static syn_status generate(full_job *job, syn_model *gpt, syn_error *err) {
     const bfix_batch *f = &fixture.batches[0];
     int32_t prompt[PROMPT];
     for (int i = 0; i < PROMPT; i++) prompt[i] = (int32_t)f->tokens.v[i];
@@ -64,51 +52,30 @@ static syn_status generate(struct job *job, syn_model *gpt, int rank, syn_error 
                         .sampling = {0, 0, 1, 0},
                         .want_logits = true};
     SYN_TRY(syn_generate(gpt, &g, err));
-    if (rank == 0) {
-        full_compare(&f->words[0], g.logits, WORDS, &job->worst);
-        for (int i = 0; i < GREEDY; i++) job->right += g.tokens[i] == (int32_t)f->greedy.v[i];
-    }
+    full_compare(&f->words[0], g.logits, WORDS, &job->worst);
+    for (int i = 0; i < GREEDY; i++) job->right += g.tokens[i] == (int32_t)f->greedy.v[i];
     syn_free(g.tokens);
     syn_free(g.logits);
     return SYN_OK;
 }
 
-static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
-    struct job *job = arg;
-    const syn_param_source source = {full_read, (void *)&formula};
-    syn_model *gpt = NULL;
-    syn_model_config config;
-    SYN_TRY(syn_model_config_preset(&config, "gpt2", err));
-    SYN_TRY(syn_ctx_set_threads(me->ctx, job->threads, err));
-    syn_ctx_set_param_source(me->ctx, &source);
-    const syn_model_options how = {
-        .tp = me->tp, .fused_attention = job->fused, .weight_dtype = job->dtype};
-    syn_status s = syn_model_new(&gpt, me->ctx, &config, &how, err);
-    if (s == SYN_OK) s = generate(job, gpt, me->index, err);
-    syn_model_free(gpt);
-    return s;
-}
-
-static void check(struct job job) {
-    syn_error err = {0};
+static void check(full_job job) {
     CHECK(read_fixture());
-    CHECK_OK(run_ranks(job.tp, run_rank, &job, &err), err);
-    CHECK_MSG(job.worst > 0 && job.worst <= LIMIT, "tp %d, fused %d, %s: error %g", job.tp,
-              job.fused, syn_dtype_name(job.dtype), job.worst);
+    full_check(&job, "gpt2", 0, &formula, generate);
     CHECK_INT(job.right, GREEDY);
 }
 
 static void agrees_alone(void) {
-    check((struct job){.tp = 1, .threads = 2});
+    check((full_job){.tp = 1, .threads = 2});
 }
 
 static void agrees_cut_in_two_and_fused(void) {
-    check((struct job){.tp = 2, .threads = 1, .fused = true});
+    check((full_job){.tp = 2, .threads = 1, .fused = true});
 }
 
 /* f16 holds these matrices exactly. 50257 words do not divide by 4. */
 static void agrees_cut_in_four_with_weights_of_16_bits(void) {
-    check((struct job){.tp = 4, .threads = 1, .fused = true, .dtype = SYN_F16});
+    check((full_job){.tp = 4, .threads = 1, .fused = true, .dtype = SYN_F16});
     bfix_free(&fixture);
 }
 

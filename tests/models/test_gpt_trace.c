@@ -63,8 +63,7 @@ static void drop(struct job *job) {
 /* ---- The same trace everywhere ---- */
 
 static void one_trace_on_every_device_and_communicator(void) {
-    uint64_t seen[64];
-    int n = 0;
+    seen_traces seen = {.n = 0};
     for (int i = 0; i < 24; i++) {
         struct job job = {.config = small_gpt,
                           .tp = 1 << i % 3,
@@ -74,18 +73,8 @@ static void one_trace_on_every_device_and_communicator(void) {
                           .prompt = 5,
                           .new_tokens = 4};
         job.config.tied = i / 12 % 2;
-        uint64_t hash[MAX_TP], other[MAX_TP];
-        CHECK_MSG(same_traces(job.tp, run_rank, &job, hash), "case %d: the traces differ", i);
-        job.seed = 99; /* no part of the hash */
-        CHECK(trace_hashes(job.tp, SYN_DEVICE_CPU, IN_THREADS, run_rank, &job, other));
-        CHECK(other[0] == hash[0]);
-        seen[n++] = hash[0];
-        if (job.tp > 1) seen[n++] = hash[1];
+        CHECK_MSG(new_trace_everywhere(&seen, job.tp, run_rank, &job, &job.seed), "case %d", i);
     }
-    /* Every variant and every rank's trace is another. */
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < i; k++)
-            CHECK_MSG(seen[i] != seen[k], "cases %d and %d have one hash", k, i);
 }
 
 static void presets_trace_alike_on_cpu_and_meta(void) {

@@ -10,8 +10,6 @@
 #include "tests/support/tokenizer_fixture.h"
 #include "tests/support/tokenizers.h"
 
-#include <pthread.h>
-
 /* Encodes, decodes, compares with the text; the ids are to be freed. */
 static bool round_trip(const syn_tokenizer *tok, const char *text, size_t bytes, int32_t **ids,
                        size_t *elems) {
@@ -421,11 +419,7 @@ static void *encode_often(void *arg) {
 static void threads_share_a_tokenizer(void) {
     syn_tokenizer *tok = load_tiny();
     CHECK(tok != NULL);
-    pthread_t threads[4];
-    void *failed[4];
-    for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, encode_often, tok) == 0);
-    for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], &failed[i]) == 0);
-    for (int i = 0; i < 4; i++) CHECK(failed[i] == NULL);
+    CHECK(in_four_threads(encode_often, tok));
     syn_tokenizer_free(tok);
 }
 

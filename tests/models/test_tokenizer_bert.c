@@ -8,8 +8,6 @@
 #include "tests/support/tokenizer_fixture.h"
 #include "tests/support/tokenizers.h"
 
-#include <pthread.h>
-
 #ifdef SYN_HAVE_UTF8PROC
 
 /* The shared vocabulary of bert-base-uncased, with lower-casing and without. */
@@ -292,11 +290,7 @@ static void threads_share_a_tokenizer(void) {
     put_tiny_bert();
     syn_tokenizer *tok = load_folder();
     CHECK(tok != NULL);
-    pthread_t threads[4];
-    void *failed[4];
-    for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, encode_often, tok) == 0);
-    for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], &failed[i]) == 0);
-    for (int i = 0; i < 4; i++) CHECK(failed[i] == NULL);
+    CHECK(in_four_threads(encode_often, tok));
     syn_tokenizer_free(tok);
 }
 

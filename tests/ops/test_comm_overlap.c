@@ -1,7 +1,6 @@
 /* Ops that exchange data while the next ones run: the same rows and bits as without, nothing is
    used before it is there or written over before it was read, and failures reach what is under way.
    That it goes on meanwhile is shown by programs that could not end otherwise. */
-#include <unistd.h>
 
 #include "comm/comm.h"
 #include "syntorch/context_private.h"
@@ -439,7 +438,4 @@ static const test_case cases[] = {
     {"out_of_memory_at_any_step_is_a_sentence", out_of_memory_at_any_step_is_a_sentence},
 };
 
-int main(int argc, char **argv) {
-    alarm(300);
-    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
-}
+TEST_MAIN(cases)

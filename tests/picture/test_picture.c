@@ -138,9 +138,8 @@ static void test_geometry_gpt(void) {
 
 /* Three labelled links into one op, as in fused attention. */
 static void test_geometry_labels(void) {
-    syn_error err = {0};
     picture_maker m;
-    picture_start(&m, 1, &err);
+    picture_start(&m, 1);
     const syn_spec spec = PICTURE_F32(2, 8, 8);
     const uint32_t x = picture_tensor(&m, "x", spec, SYN_TENSOR_INPUT, SYN_NO_NODE, SYN_NO_TENSOR);
     const picture_op op = {.op = "gelu", .label = "gelu", .category = SYN_CATEGORY_ELEMENTWISE};
@@ -164,17 +163,15 @@ static void test_geometry_large(void) {
 }
 
 static void test_geometry_others(void) {
-    syn_error err = {0};
-    for (uint32_t n = 1; n < 200; n += 23) check_geometry(picture_flat(n, &err), plain);
-    check_geometry(picture_flat(3000, &err), plain);
-    check_geometry(picture_flat(50000, &err), unfolded);
-    check_geometry(picture_bare(90, &err), plain);
-    check_geometry(picture_training(12, 4, -1, &err), plain);
-    check_geometry(picture_training(12, 4, -1, &err), unfolded);
-    check_geometry(picture_pipeline(4, 3, &err), comm);
-    check_geometry(picture_pipeline(4, 300, &err), comm);
-    check_geometry(picture_pipeline(12, 3, &err), comm);
-    CHECK_MSG(err.code == SYN_OK, "%s", err.text);
+    for (uint32_t n = 1; n < 200; n += 23) check_geometry(picture_flat(n), plain);
+    check_geometry(picture_flat(3000), plain);
+    check_geometry(picture_flat(50000), unfolded);
+    check_geometry(picture_bare(90), plain);
+    check_geometry(picture_training(12, 4, -1), plain);
+    check_geometry(picture_training(12, 4, -1), unfolded);
+    check_geometry(picture_pipeline(4, 3), comm);
+    check_geometry(picture_pipeline(4, 300), comm);
+    check_geometry(picture_pipeline(12, 3), comm);
 }
 
 /* ---- Folding ---- */
@@ -184,7 +181,6 @@ static void test_fold_plan(void) {
     syn_graph *g = gpt_graph(&c, false);
     syn_error err = {0};
     syn__pic_plan p;
-    CHECK(g != NULL);
     CHECK_OK(syn__pic_plan_make(&p, g, 0, SYN__PIC_FOLD_ALL, &err), err);
     CHECK_INT(p.n_steps, 16);
     CHECK_INT(p.folded_steps, 14); /* decode 2..15 on 1 */
@@ -209,9 +205,8 @@ static void test_fold_plan(void) {
 
 static void test_fold_odd_layer(void) {
     syn_error err = {0};
-    syn_graph *g = picture_training(12, 1, 5, &err);
+    syn_graph *g = picture_training(12, 1, 5);
     syn__pic_plan p;
-    CHECK(g != NULL);
     CHECK_OK(syn__pic_plan_make(&p, g, 0, SYN__PIC_FOLD_ALL, &err), err);
     CHECK_INT(p.units[1].count, 4); /* h.1 .. h.4 of the forward pass; h.0 reads the input */
     CHECK_INT(p.units[5].count, 1); /* h.5 */
@@ -224,9 +219,8 @@ static void test_fold_odd_layer(void) {
 static void test_fold_pairs(void) {
     /* microbatches: fc, fc, send over and over */
     syn_error err = {0};
-    syn_graph *g = picture_pipeline(2, 10, &err);
+    syn_graph *g = picture_pipeline(2, 10);
     syn__pic_plan p;
-    CHECK(g != NULL);
     CHECK_OK(syn__pic_plan_make(&p, g, 0, SYN__PIC_FOLD_ALL, &err), err);
     int drawn_units = 0;
     for (size_t i = 0; i < p.n_units; i++) drawn_units += syn__pic_unit_drawn(&p, i);
@@ -362,9 +356,8 @@ static void test_comm_columns(void) {
 }
 
 static void test_comm_messages(void) {
-    syn_error err = {0};
     drawn x;
-    CHECK(draw(&x, picture_pipeline(4, 3, &err), &comm));
+    CHECK(draw(&x, picture_pipeline(4, 3), &comm));
     int messages = 0;
     for (size_t i = 0; i < x.d.n_edges; i++) {
         const syn__pic_edge *e = &x.d.edges[i];
@@ -380,10 +373,9 @@ static void test_comm_messages(void) {
 
 /* Ranks that wait for each other for ever still give a picture. */
 static void test_comm_deadlock(void) {
-    syn_error err = {0};
     picture_maker m;
     const syn_spec spec = PICTURE_F32(1, 8);
-    picture_start(&m, 2, &err);
+    picture_start(&m, 2);
     for (int32_t r = 0; r < 2; r++) {
         m.rank = (uint32_t)r;
         m.n_nodes = m.n_tensors = 0;
@@ -429,9 +421,8 @@ static void test_empty(void) {
 }
 
 static void test_hostile_names(void) {
-    syn_error err = {0};
     drawn x;
-    CHECK_MSG(draw(&x, picture_hostile(&err), &plain), "%s", x.err.text);
+    CHECK_MSG(draw(&x, picture_hostile(), &plain), "%s", x.err.text);
     CHECK_INT(count_label(&x.d, SYN__PIC_OP, "<b><b>"), 0);
     drop(&x);
 }
@@ -443,7 +434,7 @@ static int draw_file(syn_graph *g, const syn_export_options *o, const char *fold
     char path[4096];
     syn_error err = {0};
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    const syn_status s = g != NULL ? syn_export_file(g, NULL, o, path, &err) : SYN_E_NOMEM;
+    const syn_status s = syn_export_file(g, NULL, o, path, &err);
     if (s != SYN_OK) fprintf(stderr, "%s: %s\n", name, err.text);
     syn_graph_free(g);
     return s != SYN_OK;
@@ -451,7 +442,6 @@ static int draw_file(syn_graph *g, const syn_export_options *o, const char *fold
 
 static int draw_samples(const char *folder) {
     static const gpt_shape big = {96, 96, 8, 32, 12288, 2048, 50304};
-    syn_error err = {0};
     return draw_file(gpt_graph(&page, false), &plain, folder, "trace.png") |
            draw_file(gpt_graph(&page, false), &plain, folder, "trace.svg") |
            draw_file(gpt_graph(&page, false), &plain, folder, "again.svg") |
@@ -460,8 +450,8 @@ static int draw_samples(const char *folder) {
            draw_file(gpt_graph(&big, false), &plain, folder, "big.svg") |
            draw_file(gpt_graph(&big, false), &comm, folder, "big_comm.svg") |
            draw_file(gpt_graph(&big, false), &unfolded, folder, "big_unfolded.png") |
-           draw_file(picture_training(12, 4, -1, &err), &plain, folder, "training.svg") |
-           draw_file(picture_hostile(&err), &plain, folder, "hostile.svg");
+           draw_file(picture_training(12, 4, -1), &plain, folder, "training.svg") |
+           draw_file(picture_hostile(), &plain, folder, "hostile.svg");
 }
 
 static const test_case cases[] = {

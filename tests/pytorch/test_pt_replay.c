@@ -5,10 +5,6 @@
 #include "export/pytorch/sim/pt_replay.h"
 #include "tests/support/pt_hand.h"
 
-#define HOST   SYN_PYTORCH_OP_HOST
-#define KERNEL SYN_PYTORCH_OP_KERNEL
-#define US     *1000
-
 typedef syn_status (*replayer)(const syn__pt_rank *rank, syn_pytorch_replay *out, syn_error *err);
 
 static syn_pytorch_replay_row lanes[8];

@@ -4,11 +4,6 @@
 #include "export/chakra/wire/et_node.h"
 #include "tests/support/pt_written.h"
 
-#define HOST        SYN_PYTORCH_OP_HOST
-#define KERNEL      SYN_PYTORCH_OP_KERNEL
-#define US          *1000
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
-
 static char text[1 << 16];
 static syn_error error;
 

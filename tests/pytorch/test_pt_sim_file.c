@@ -7,10 +7,6 @@
 #include "tests/support/pt_written.h"
 #include "tests/support/random.h"
 
-#define HOST   SYN_PYTORCH_OP_HOST
-#define KERNEL SYN_PYTORCH_OP_KERNEL
-#define US     *1000
-
 static char text[1 << 16];
 
 /* ---- Metadata and names ---- */

@@ -5,11 +5,6 @@
 #include "export/chakra/wire/et_node.h"
 #include "tests/support/pt_written.h"
 
-#define HOST        SYN_PYTORCH_OP_HOST
-#define KERNEL      SYN_PYTORCH_OP_KERNEL
-#define US          *1000
-#define COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
-
 #define COLL(op_, kind, group_)                                                     \
     {                                                                               \
         .op = op_, .type = SYN__ET_COMM_COLL_NODE, .collective = kind, .bytes = 64, \

@@ -23,6 +23,35 @@ const char *config_with(const char *text, const char *from, const char *to) {
     return out;
 }
 
+bool config_same(const syn_model_config *a, const syn_model_config *b) {
+    return strcmp(a->name, b->name) == 0 && a->n_layer == b->n_layer && a->n_embd == b->n_embd &&
+           a->n_head == b->n_head && a->n_positions == b->n_positions && a->n_inner == b->n_inner &&
+           a->vocab_size == b->vocab_size && a->n_types == b->n_types && a->pad_id == b->pad_id &&
+           fabs(a->norm_epsilon - b->norm_epsilon) == 0 &&
+           fabs(a->initializer_range - b->initializer_range) == 0 &&
+           a->activation == b->activation && a->family == b->family && a->tied == b->tied &&
+           memcmp(&a->end, &b->end, sizeof a->end) == 0;
+}
+
+void config_check_ranks(const char *preset) {
+    syn_model_config c;
+    syn_error err = {0}, zero = {0}, inner = {0}, heads = {0};
+    CHECK_OK(syn_model_config_preset(&c, preset, &err), err);
+    for (int tp = 1; tp <= 12; tp++) {
+        syn_error e = {0};
+        const syn_status status = syn_model_config_check(&c, tp, &e);
+        CHECK_INT(status, 12 % tp == 0 ? SYN_OK : SYN_E_INVALID);
+        if (status != SYN_OK) CHECK_HAS(e.text, "does not divide the 12 attention heads");
+    }
+    CHECK_INT(syn_model_config_check(&c, 0, &zero), SYN_E_INVALID);
+    c.n_inner = 3073;
+    CHECK_INT(syn_model_config_check(&c, 2, &inner), SYN_E_INVALID);
+    CHECK_HAS(inner.text, "3073");
+    c.n_embd = 769;
+    CHECK_INT(syn_model_config_check(&c, 1, &heads), SYN_E_INVALID);
+    CHECK_HAS(heads.text, "769");
+}
+
 void config_check_refused(const char *text, const config_refusal *rows, size_t n) {
     for (size_t i = 0; i < n; i++) {
         syn_model_config c, before;

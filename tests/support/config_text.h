@@ -16,6 +16,9 @@ typedef struct config_refusal {
     const char *where, *says; /* the beginning: "m.json:1:12: "; what stands behind it */
 } config_refusal;
 
+/* Whether all that a file says of a model is the same. */
+bool config_same(const syn_model_config *a, const syn_model_config *b);
+
 /* Checks of TEST_MAIN's cases. Each change of the text is refused with its sentence, and leaves the
    configuration as it was. */
 void config_check_refused(const char *text, const config_refusal *rows, size_t n);
@@ -23,5 +26,7 @@ void config_check_refused(const char *text, const config_refusal *rows, size_t n
 void config_check_cuts(const char *text);
 /* Reading the text with every single allocation failing. */
 void config_check_without_memory(const char *text);
+/* A preset of 12 heads is cut among the ranks that divide them and its width, and no others. */
+void config_check_ranks(const char *preset);
 
 #endif

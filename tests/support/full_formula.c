@@ -1,13 +1,17 @@
 #include "tests/support/full_formula.h"
 
+#include "tests/support/ranks.h"
+#include "tests/support/test.h"
+
 /* Where local element i of an axis lies in the full one: `parts` blocks, each cut. */
 static int64_t full_at(int64_t i, int64_t local, int64_t full, syn_shard shard) {
     const int64_t piece = local / shard.parts, block = full / shard.parts;
     return i / piece * block + shard.index * piece + i % piece;
 }
 
-syn_status full_read(void *user, const char *name, const syn_spec *full, syn_shard shard,
-                     int64_t valid_rows, const syn_spec *local, void *data, syn_error *err) {
+/* A syn_param_source's read; user: a full_formula. */
+static syn_status full_read(void *user, const char *name, const syn_spec *full, syn_shard shard,
+                            int64_t valid_rows, const syn_spec *local, void *data, syn_error *err) {
     const full_formula *f = (const full_formula *)user;
     const int p = f->number(name);
     if (p < 0) return SYN_FAIL(err, SYN_E_INVALID, "no parameter %s", name);
@@ -64,4 +68,39 @@ void full_compare(const bfix_word *w, const float *logits, int64_t n, double *wo
     *worst = fmax(*worst, fabs(sum - w->sum.v[0]) / largest / sqrt((double)n));
     *worst = fmax(*worst, fabs(squares - w->sum_of_squares.v[0]) / w->sum_of_squares.v[0]);
     if (better != 9 || w->logits.n != 200 || w->top_ids.n != 10) *worst = INFINITY;
+}
+
+typedef struct work {
+    full_job *job;
+    const char *preset;
+    unsigned heads;
+    const full_formula *formula;
+    full_run *run;
+} work;
+
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
+    const work *w = arg;
+    full_job mine = *w->job;
+    const syn_param_source source = {full_read, (void *)(uintptr_t)w->formula};
+    const syn_model_options how = {
+        .tp = me->tp, .heads = w->heads, .fused_attention = mine.fused, .weight_dtype = mine.dtype};
+    syn_model *model = NULL;
+    syn_model_config config;
+    SYN_TRY(syn_model_config_preset(&config, w->preset, err));
+    if (mine.threads) SYN_TRY(syn_ctx_set_threads(me->ctx, mine.threads, err));
+    syn_ctx_set_param_source(me->ctx, &source);
+    syn_status s = syn_model_new(&model, me->ctx, &config, &how, err);
+    if (s == SYN_OK) s = w->run(&mine, model, err);
+    if (me->index == 0) *w->job = mine;
+    syn_model_free(model);
+    return s;
+}
+
+void full_check(full_job *job, const char *preset, unsigned heads, const full_formula *formula,
+                full_run *run) {
+    work w = {job, preset, heads, formula, run};
+    syn_error err = {0};
+    CHECK_OK(run_ranks(job->tp, run_rank, &w, &err), err);
+    CHECK_MSG(job->worst > 0 && job->worst <= 2e-5, "tp %d, fused %d, %s: error %g", job->tp,
+              job->fused, syn_dtype_name(job->dtype), job->worst);
 }

@@ -15,9 +15,22 @@ typedef struct full_formula {
     const char *norm; /* what names of norms' weights hold; those are 1 plus the formula */
 } full_formula;
 
-/* A syn_param_source's read; user: a full_formula. */
-syn_status full_read(void *user, const char *name, const syn_spec *full, syn_shard shard,
-                     int64_t valid_rows, const syn_spec *local, void *data, syn_error *err);
+/* A run of such a model on some ranks. */
+typedef struct full_job {
+    int tp, threads; /* threads 0: the default */
+    bool fused;
+    syn_dtype dtype;
+    double worst; /* error of rank 0 */
+    int right;    /* tokens of rank 0 that are the fixture's */
+} full_job;
+
+/* What a rank does with the model; sets worst and right. */
+typedef syn_status full_run(full_job *job, syn_model *model, syn_error *err);
+
+/* A check of TEST_MAIN's cases: on every rank it succeeds, and errors are at most 2e-5 of the
+   largest (HuggingFace's own f32: 5e-6). The job is changed on rank 0. */
+void full_check(full_job *job, const char *preset, unsigned heads, const full_formula *formula,
+                full_run *run);
 
 void full_worse(double *worst, const float *got, const double *want, int64_t n, double largest);
 

@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "tests/support/test.h"
 
+#include <time.h>
 #include <unistd.h>
 
 /* ---- A rank ---- */
@@ -14,6 +15,21 @@ static void log_line(void *arg, const char *sentence) {
     (void)arg;
     printf("log: %s\n", sentence);
     fflush(stdout);
+}
+
+/* Ends a rank: its exit code. */
+static int rank_ends(syn_comm *comm, syn_status status, const syn_error *err) {
+    if (status == SYN_OK) {
+        syn_comm_close(comm);
+        return 0;
+    }
+    printf("error: %s\n", err->text);
+    fflush(stdout);
+    const struct timespec moment = {0, 300000000};
+    nanosleep(&moment, NULL); /* so that each rank's line gets out */
+    if (comm == NULL) return 1;
+    comm->ops->abort(comm, err->text);
+    return 3;
 }
 
 /* ---- The test ---- */
@@ -62,5 +78,13 @@ static void find_program(const char *called) {
     const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n <= 0) snprintf(program, sizeof program, "%s", called);
 }
+
+/* The program: a rank, which run_rank(mode) is, or the test. */
+#define MPI_TEST_MAIN(cases)                                                     \
+    int main(int argc, char **argv) {                                            \
+        if (argc == 2 && syn_mpi_launched(NULL, NULL)) return run_rank(argv[1]); \
+        find_program(argv[0]);                                                   \
+        return test_run(cases, COUNT(cases), argc, argv);                        \
+    }
 
 #endif

@@ -4,7 +4,6 @@
 
 bool draw(drawn *x, syn_graph *graph, const syn_export_options *options) {
     *x = (drawn){.graph = graph};
-    if (graph == NULL) return false;
     const syn_status s = options->comm_graph
                              ? syn__pic_comm_view(&x->d, graph, options, 1e7, &x->err)
                              : syn__pic_trace_view(&x->d, graph, options, 1e7, &x->err);

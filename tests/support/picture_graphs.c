@@ -1,12 +1,11 @@
 #include "tests/support/picture_graphs.h"
 
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "syntorch/memory.h"
 #include "tests/support/graphs.h"
 #include "tests/support/random.h"
+#include "tests/support/test.h"
 
 uint32_t picture_tensor(picture_maker *m, const char *name, syn_spec spec, uint32_t flags,
                         uint32_t producer, uint32_t base) {
@@ -15,11 +14,11 @@ uint32_t picture_tensor(picture_maker *m, const char *name, syn_spec spec, uint3
                                 .flags = flags,
                                 .producer = producer,
                                 .base = base == SYN_NO_TENSOR ? m->n_tensors : base};
-    if (!m->failed && syn_graph_add_tensor(m->g, m->rank, &t, m->err) != SYN_OK) m->failed = true;
-    if (!m->failed && syn_grow(&m->producer, &m->producer_cap, m->n_tensors + 1,
-                               sizeof *m->producer, m->err) != SYN_OK)
-        m->failed = true;
-    if (!m->failed) m->producer[m->n_tensors] = producer;
+    syn_error err = {0};
+    NEED_OK(syn_graph_add_tensor(m->g, m->rank, &t, &err), err);
+    NEED_OK(syn_grow(&m->producer, &m->producer_cap, m->n_tensors + 1, sizeof *m->producer, &err),
+            err);
+    m->producer[m->n_tensors] = producer;
     return m->n_tensors++;
 }
 
@@ -32,7 +31,7 @@ uint32_t picture_add(picture_maker *m, picture_op op, syn_spec out, uint32_t n_i
     const uint64_t bytes = syn_spec_bytes(&out);
     syn_dep deps[4];
     uint32_t n_deps = 0;
-    for (uint32_t i = 0; i < n_inputs && !m->failed; i++) { /* ascending, each once */
+    for (uint32_t i = 0; i < n_inputs; i++) { /* ascending, each once */
         const uint32_t from = m->producer[inputs[i]];
         uint32_t at = n_deps;
         while (at > 0 && deps[at - 1].node >= from) at--;
@@ -41,6 +40,7 @@ uint32_t picture_add(picture_maker *m, picture_op op, syn_spec out, uint32_t n_i
         deps[at] = (syn_dep){from, SYN_DEP_DATA};
         n_deps++;
     }
+    syn_error err = {0};
     const bool view = (op.flags & SYN_NODE_VIRTUAL) != 0;
     syn_node n = plain_node(m->n_nodes + 1, op.op);
     n.category = op.category;
@@ -58,7 +58,7 @@ uint32_t picture_add(picture_maker *m, picture_op op, syn_spec out, uint32_t n_i
     n.flops = op.flops;
     n.bytes_read = view ? 0 : bytes * n_inputs;
     n.bytes_written = view ? 0 : bytes;
-    if (!m->failed && syn_graph_add_node(m->g, m->rank, &n, m->err) != SYN_OK) m->failed = true;
+    NEED_OK(syn_graph_add_node(m->g, m->rank, &n, &err), err);
     m->n_nodes++;
     return made;
 }
@@ -95,24 +95,20 @@ static uint32_t picture_unary(picture_maker *m, const char *op, syn_category cat
                        PICTURE_IN(x));
 }
 
-void picture_start(picture_maker *m, int n_ranks, syn_error *err) {
+void picture_start(picture_maker *m, int n_ranks) {
     int32_t ranks[64];
+    syn_error err = {0};
     for (int i = 0; i < n_ranks; i++) ranks[i] = i;
-    *m = (picture_maker){.err = err};
-    if (syn_graph_new(&m->g, ranks, (uint32_t)n_ranks, n_ranks, err) != SYN_OK) {
-        m->g = NULL;
-        m->failed = true;
-    }
+    *m = (picture_maker){.rank = 0};
+    NEED_OK(syn_graph_new(&m->g, ranks, (uint32_t)n_ranks, n_ranks, &err), err);
 }
 
 syn_graph *picture_finish(picture_maker *m) {
     syn_free(m->producer);
-    if (!m->failed) return m->g;
-    syn_graph_free(m->g);
-    return NULL;
+    return m->g;
 }
 
-syn_graph *picture_flat(uint32_t n, syn_error *err) {
+syn_graph *picture_flat(uint32_t n) {
     static const syn_category kinds[] = {SYN_CATEGORY_MATMUL, SYN_CATEGORY_ELEMENTWISE,
                                          SYN_CATEGORY_REDUCTION, SYN_CATEGORY_DATA_MOVEMENT,
                                          SYN_CATEGORY_OTHER};
@@ -120,10 +116,10 @@ syn_graph *picture_flat(uint32_t n, syn_error *err) {
                                         "aten::custom"};
     picture_maker m;
     uint64_t seed = 7;
-    picture_start(&m, 1, err);
+    picture_start(&m, 1);
     uint32_t last =
         picture_tensor(&m, "x", PICTURE_F32(1, 1000), SYN_TENSOR_INPUT, SYN_NO_NODE, SYN_NO_TENSOR);
-    for (uint32_t i = 0; i < n && !m.failed; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         const uint32_t k = random_u32(&seed) % 5, back = random_u32(&seed) % 100;
         const uint32_t far =
             back < 60 || last < 40 ? last : last - random_u32(&seed) % (back < 90 ? 4 : 40);
@@ -134,10 +130,11 @@ syn_graph *picture_flat(uint32_t n, syn_error *err) {
     return picture_finish(&m);
 }
 
-syn_graph *picture_bare(uint32_t n, syn_error *err) {
+syn_graph *picture_bare(uint32_t n) {
     picture_maker m;
-    picture_start(&m, 1, err);
-    for (uint32_t i = 0; i < n && !m.failed; i++) {
+    syn_error err = {0};
+    picture_start(&m, 1);
+    for (uint32_t i = 0; i < n; i++) {
         const syn_dep deps[2] = {{i > 1 ? i - 2 : 0, i > 1 ? SYN_DEP_CONTROL : SYN_DEP_DATA},
                                  {i - 1, SYN_DEP_DATA}};
         syn_node node = plain_node(i + 1, "comp");
@@ -146,7 +143,7 @@ syn_graph *picture_bare(uint32_t n, syn_error *err) {
         node.n_deps = i < 2 ? i : 2;
         node.flops = 5000;
         node.wall_ns = 1500.0 * (1 + i % 3);
-        if (syn_graph_add_node(m.g, 0, &node, err) != SYN_OK) m.failed = true;
+        NEED_OK(syn_graph_add_node(m.g, 0, &node, &err), err);
     }
     return picture_finish(&m);
 }
@@ -155,6 +152,7 @@ uint32_t picture_message(picture_maker *m, bool send, uint32_t x, int32_t peer, 
                          syn_spec spec) {
     uint32_t made = 0;
     char name[96];
+    syn_error err = {0};
     snprintf(name, sizeof name, "%s/recv:0", m->scope);
     if (!send) made = picture_tensor(m, name, spec, 0, m->n_nodes, SYN_NO_TENSOR);
     const syn_dep dep = {send ? m->producer[x] : 0, SYN_DEP_DATA};
@@ -173,16 +171,16 @@ uint32_t picture_message(picture_maker *m, bool send, uint32_t x, int32_t peer, 
     node.comm_index = m->n_comms++;
     node.peer = peer;
     node.tag = tag;
-    if (!m->failed && syn_graph_add_node(m->g, m->rank, &node, m->err) != SYN_OK) m->failed = true;
+    NEED_OK(syn_graph_add_node(m->g, m->rank, &node, &err), err);
     m->n_nodes++;
     return made;
 }
 
-syn_graph *picture_pipeline(int stages, int batches, syn_error *err) {
+syn_graph *picture_pipeline(int stages, int batches) {
     picture_maker m;
     const syn_spec spec = PICTURE_F32(2, 64, 64);
-    picture_start(&m, stages, err);
-    for (int r = 0; r < stages && !m.failed; r++) {
+    picture_start(&m, stages);
+    for (int r = 0; r < stages; r++) {
         m.rank = (uint32_t)r;
         m.n_nodes = m.n_tensors = m.n_comms = 0;
         const uint32_t input =
@@ -201,17 +199,17 @@ syn_graph *picture_pipeline(int stages, int batches, syn_error *err) {
     return picture_finish(&m);
 }
 
-syn_graph *picture_training(int layers, int steps, int odd, syn_error *err) {
+syn_graph *picture_training(int layers, int steps, int odd) {
     picture_maker m;
     const syn_spec x_spec = PICTURE_F32(2, 32, 64), w_spec = PICTURE_F32(2, 64, 64);
     uint32_t weight[64], saved[64], gradient[64];
-    picture_start(&m, 1, err);
+    picture_start(&m, 1);
     for (int i = 0; i < layers; i++) {
         char name[32];
         snprintf(name, sizeof name, "h.%d.mlp.weight", i);
         weight[i] = picture_tensor(&m, name, w_spec, SYN_TENSOR_PARAM, SYN_NO_NODE, SYN_NO_TENSOR);
     }
-    for (int s = 0; s < steps && !m.failed; s++) {
+    for (int s = 0; s < steps; s++) {
         uint32_t x =
             picture_tensor(&m, "batch", x_spec, SYN_TENSOR_INPUT, SYN_NO_NODE, SYN_NO_TENSOR);
         m.step = (uint32_t)s;
@@ -248,7 +246,7 @@ syn_graph *picture_training(int layers, int steps, int odd, syn_error *err) {
     return picture_finish(&m);
 }
 
-syn_graph *picture_hostile(syn_error *err) {
+syn_graph *picture_hostile(void) {
     static const char *const names[] = {
         "<b>&\"\\N\\\"",
         "a\nb\tc",
@@ -257,7 +255,8 @@ syn_graph *picture_hostile(syn_error *err) {
         "",
         "very long name very long name very long name very long name very long name"};
     picture_maker m;
-    picture_start(&m, 1, err);
+    syn_error err = {0};
+    picture_start(&m, 1);
     uint32_t x = picture_tensor(&m, names[0], PICTURE_F32(1, 0), SYN_TENSOR_INPUT, SYN_NO_NODE,
                                 SYN_NO_TENSOR);
     for (int i = 0; i < 6; i++) {
@@ -267,6 +266,6 @@ syn_graph *picture_hostile(syn_error *err) {
         x = picture_add(&m, op, PICTURE_F32(1, INT32_MAX), PICTURE_IN(x, x));
     }
     const syn_attribute model = {.name = "mo<del", .type = SYN_VALUE_TEXT, .text = "<&>\""};
-    if (!m.failed && syn_graph_set_meta(m.g, &model, err) != SYN_OK) m.failed = true;
+    NEED_OK(syn_graph_set_meta(m.g, &model, &err), err);
     return picture_finish(&m);
 }

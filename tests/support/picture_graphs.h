@@ -7,8 +7,6 @@
 
 typedef struct picture_maker {
     syn_graph *g;
-    syn_error *err;
-    bool failed;
     uint32_t rank, n_nodes, n_tensors, n_comms;
     char scope[64];
     syn_phase phase;
@@ -25,8 +23,8 @@ typedef struct picture_op {
     uint32_t base; /* base + 1; 0: its own storage */
 } picture_op;
 
-/* An empty graph of n ranks, begun and ended; NULL if anything failed between. */
-void picture_start(picture_maker *m, int n_ranks, syn_error *err);
+/* An empty graph of n ranks, begun and ended. What cannot be made ends the program. */
+void picture_start(picture_maker *m, int n_ranks);
 syn_graph *picture_finish(picture_maker *m);
 
 /* What follows is added to m->rank, in the scope last set, and gives the tensor made. */
@@ -47,14 +45,14 @@ uint32_t picture_message(picture_maker *m, bool send, uint32_t x, int32_t peer, 
     }
 
 /* n ops without scopes, each reading one or two earlier tensors, mostly near ones. */
-syn_graph *picture_flat(uint32_t n, syn_error *err);
+syn_graph *picture_flat(uint32_t n);
 /* n ops that only know whom they wait for, as in an execution trace. */
-syn_graph *picture_bare(uint32_t n, syn_error *err);
+syn_graph *picture_bare(uint32_t n);
 /* `stages` ranks that pass `batches` microbatches on, two layers each. */
-syn_graph *picture_pipeline(int stages, int batches, syn_error *err);
+syn_graph *picture_pipeline(int stages, int batches);
 /* Steps of forward, backward (layers in reverse, reading what forward saved) and an optimizer; one
    layer (odd; -1: none) has no gelu. */
-syn_graph *picture_training(int layers, int steps, int odd, syn_error *err);
+syn_graph *picture_training(int layers, int steps, int odd);
 /* Names that a careless writer would take for markup. */
-syn_graph *picture_hostile(syn_error *err);
+syn_graph *picture_hostile(void);
 #endif

@@ -6,6 +6,9 @@
 #include "syntorch/memory.h"
 
 #define HAND_MAX 64
+#define HOST     SYN_PYTORCH_OP_HOST
+#define KERNEL   SYN_PYTORCH_OP_KERNEL
+#define US       *1000
 
 typedef struct hand_op {
     const char *name;

@@ -32,6 +32,12 @@ syn_graph *rank_graph(const syn_ctx *ctx);
 
 /* The hashes of their traces; false, after a complaint, if the run fails. */
 bool trace_hashes(int n, syn_device device, int how, rank_body *body, void *arg, uint64_t *out);
-/* Whether these are the same on the CPU, on meta in threads and on meta without transport. */
-bool same_traces(int n, rank_body *body, void *arg, uint64_t *out);
+/* Hashes of the first two ranks' traces of variants of a program, which all differ. */
+typedef struct seen_traces {
+    uint64_t hash[128];
+    int n;
+} seen_traces;
+/* Whether the ranks' traces are the same on the CPU, on meta in threads and on meta without
+   transport, whatever *seed is, and others than those seen before. */
+bool new_trace_everywhere(seen_traces *seen, int n, rank_body *body, void *arg, uint64_t *seed);
 #endif

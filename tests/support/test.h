@@ -10,6 +10,8 @@
 
 #include "syntorch/status.h"
 
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
 typedef struct test_case {
     const char *name;
     void (*run)(void);
@@ -63,9 +65,9 @@ extern int test_failures, test_skips;
 /* Runs all cases, or those whose name contains argv[1], each with an empty folder (files.h). */
 int test_run(const test_case *cases, size_t n, int argc, char **argv);
 
-#define TEST_MAIN(cases)                                                          \
-    int main(int argc, char **argv) {                                             \
-        return test_run((cases), sizeof(cases) / sizeof((cases)[0]), argc, argv); \
+#define TEST_MAIN(cases)                                  \
+    int main(int argc, char **argv) {                     \
+        return test_run(cases, COUNT(cases), argc, argv); \
     }
 
 /* Runs step(arg, &err) with its first, second, ... allocation failing, until it succeeds: how many

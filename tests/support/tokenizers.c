@@ -1,5 +1,7 @@
 #include "tests/support/tokenizers.h"
 
+#include <pthread.h>
+
 void put_tiny_gpt2(void) {
     text_buffer vocab = {0}, merges = {0};
     if (!tiny_files(&vocab, &merges)) exit(1);
@@ -45,6 +47,18 @@ bool gives(const syn_tokenizer *tok, const char *text, size_t bytes, const char 
     syn_free(ids);
     *rest = list;
     return same && (strncmp(list, " /", 2) == 0 || *list == '\0');
+}
+
+bool in_four_threads(void *(*often)(void *), syn_tokenizer *tok) {
+    pthread_t threads[4];
+    bool ok = true;
+    for (int i = 0; i < 4; i++)
+        if (pthread_create(&threads[i], NULL, often, tok) != 0) abort();
+    for (int i = 0; i < 4; i++) {
+        void *failed;
+        ok = pthread_join(threads[i], &failed) == 0 && failed == NULL && ok;
+    }
+    return ok;
 }
 
 bool squad_next(syn_json *json) {

@@ -24,6 +24,9 @@ syn_tokenizer *load_shared(const char *name);
 bool gives(const syn_tokenizer *tok, const char *text, size_t bytes, const char *list,
            const char **rest);
 
+/* Whether `often` returns NULL for the tokenizer in each of four threads at once. */
+bool in_four_threads(void *(*often)(void *), syn_tokenizer *tok);
+
 /* Goes on to the next "context" or "question"; false at the end or after an error. */
 bool squad_next(syn_json *json);
 

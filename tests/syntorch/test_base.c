@@ -418,29 +418,27 @@ static void utf8(void) {
     }
 }
 
-int main(int argc, char **argv) {
-    static const test_case cases[] = {
-        {"first_error_wins", first_error_wins},
-        {"status_names", status_names},
-        {"long_errors_are_cut", long_errors_are_cut},
-        {"sizes_do_not_overflow", sizes_do_not_overflow},
-        {"empty_allocations_are_unique", empty_allocations_are_unique},
-        {"absurd_sizes_fail", absurd_sizes_fail},
-        {"copies_of_strings", copies_of_strings},
-        {"aligned_to_a_cache_line", aligned_to_a_cache_line},
-        {"injected_failure", injected_failure},
-        {"growth_keeps_elements", growth_keeps_elements},
-        {"growth_fails_cleanly", growth_fails_cleanly},
-        {"dtypes", dtypes},
-        {"other_names", other_names},
-        {"specs", specs},
-        {"invalid_specs", invalid_specs},
-        {"numbers_as_text", numbers_as_text},
-        {"numbers_round_trip", numbers_round_trip},
-        {"numbers_parse", numbers_parse},
-        {"long_numbers_round_right", long_numbers_round_right},
-        {"numbers_ignore_the_locale", numbers_ignore_the_locale},
-        {"utf8", utf8},
-    };
-    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
-}
+static const test_case cases[] = {
+    {"first_error_wins", first_error_wins},
+    {"status_names", status_names},
+    {"long_errors_are_cut", long_errors_are_cut},
+    {"sizes_do_not_overflow", sizes_do_not_overflow},
+    {"empty_allocations_are_unique", empty_allocations_are_unique},
+    {"absurd_sizes_fail", absurd_sizes_fail},
+    {"copies_of_strings", copies_of_strings},
+    {"aligned_to_a_cache_line", aligned_to_a_cache_line},
+    {"injected_failure", injected_failure},
+    {"growth_keeps_elements", growth_keeps_elements},
+    {"growth_fails_cleanly", growth_fails_cleanly},
+    {"dtypes", dtypes},
+    {"other_names", other_names},
+    {"specs", specs},
+    {"invalid_specs", invalid_specs},
+    {"numbers_as_text", numbers_as_text},
+    {"numbers_round_trip", numbers_round_trip},
+    {"numbers_parse", numbers_parse},
+    {"long_numbers_round_right", long_numbers_round_right},
+    {"numbers_ignore_the_locale", numbers_ignore_the_locale},
+    {"utf8", utf8},
+};
+TEST_MAIN(cases)

@@ -299,20 +299,18 @@ static void a_million_nodes(void) {
     syn_graph_free(g);
 }
 
-int main(int argc, char **argv) {
-    static const test_case cases[] = {
-        {"round_trip", round_trip},
-        {"texts_are_copied", texts_are_copied},
-        {"many_attributes", many_attributes},
-        {"metadata", metadata},
-        {"attribute_texts", attribute_texts},
-        {"groups_by_id", groups_by_id},
-        {"names", names},
-        {"empty_graphs", empty_graphs},
-        {"rows_refuse_nonsense", rows_refuse_nonsense},
-        {"out_of_memory", out_of_memory},
-        {"failed_additions_change_nothing", failed_additions_change_nothing},
-        {"a_million_nodes", a_million_nodes},
-    };
-    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
-}
+static const test_case cases[] = {
+    {"round_trip", round_trip},
+    {"texts_are_copied", texts_are_copied},
+    {"many_attributes", many_attributes},
+    {"metadata", metadata},
+    {"attribute_texts", attribute_texts},
+    {"groups_by_id", groups_by_id},
+    {"names", names},
+    {"empty_graphs", empty_graphs},
+    {"rows_refuse_nonsense", rows_refuse_nonsense},
+    {"out_of_memory", out_of_memory},
+    {"failed_additions_change_nothing", failed_additions_change_nothing},
+    {"a_million_nodes", a_million_nodes},
+};
+TEST_MAIN(cases)

@@ -229,12 +229,10 @@ static void verify_finds_reads_of_what_was_overwritten(void) {
         }
 }
 
-int main(int argc, char **argv) {
-    static const test_case cases[] = {
-        {"verify_finds_each_breach", verify_finds_each_breach},
-        {"verify_distrusts_other_producers", verify_distrusts_other_producers},
-        {"verify_orders_collectives", verify_orders_collectives},
-        {"verify_finds_reads_of_what_was_overwritten", verify_finds_reads_of_what_was_overwritten},
-    };
-    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
-}
+static const test_case cases[] = {
+    {"verify_finds_each_breach", verify_finds_each_breach},
+    {"verify_distrusts_other_producers", verify_distrusts_other_producers},
+    {"verify_orders_collectives", verify_orders_collectives},
+    {"verify_finds_reads_of_what_was_overwritten", verify_finds_reads_of_what_was_overwritten},
+};
+TEST_MAIN(cases)

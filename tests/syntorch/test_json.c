@@ -412,20 +412,18 @@ static void out_of_memory(void) {
     CHECK(test_without_memory(read_long_text, NULL) >= 2);
 }
 
-int main(int argc, char **argv) {
-    static const test_case cases[] = {
-        {"accepts", accepts},
-        {"refuses", refuses},
-        {"truncated", truncated},
-        {"tokens_hold_their_values", tokens_hold_their_values},
-        {"escapes", escapes},
-        {"integers", integers},
-        {"depth_is_limited", depth_is_limited},
-        {"errors_point_at_the_place", errors_point_at_the_place},
-        {"callers_errors", callers_errors},
-        {"expectations", expectations},
-        {"skipping", skipping},
-        {"out_of_memory", out_of_memory},
-    };
-    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
-}
+static const test_case cases[] = {
+    {"accepts", accepts},
+    {"refuses", refuses},
+    {"truncated", truncated},
+    {"tokens_hold_their_values", tokens_hold_their_values},
+    {"escapes", escapes},
+    {"integers", integers},
+    {"depth_is_limited", depth_is_limited},
+    {"errors_point_at_the_place", errors_point_at_the_place},
+    {"callers_errors", callers_errors},
+    {"expectations", expectations},
+    {"skipping", skipping},
+    {"out_of_memory", out_of_memory},
+};
+TEST_MAIN(cases)

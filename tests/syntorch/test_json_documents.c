@@ -112,10 +112,8 @@ static void real_vocabulary(void) {
     free(text);
 }
 
-int main(int argc, char **argv) {
-    static const test_case cases[] = {
-        {"mutations", mutations},
-        {"real_vocabulary", real_vocabulary},
-    };
-    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
-}
+static const test_case cases[] = {
+    {"mutations", mutations},
+    {"real_vocabulary", real_vocabulary},
+};
+TEST_MAIN(cases)

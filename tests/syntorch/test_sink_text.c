@@ -99,11 +99,9 @@ static void memory_sink_out_of_memory(void) {
     CHECK_HAS(err.text, "out of memory");
 }
 
-int main(int argc, char **argv) {
-    static const test_case cases[] = {
-        {"plain_writes", plain_writes}, {"numbers", numbers},
-        {"json_strings", json_strings}, {"xml_text", xml_text},
-        {"memory_grows", memory_grows}, {"memory_sink_out_of_memory", memory_sink_out_of_memory},
-    };
-    return test_run(cases, sizeof cases / sizeof cases[0], argc, argv);
-}
+static const test_case cases[] = {
+    {"plain_writes", plain_writes}, {"numbers", numbers},
+    {"json_strings", json_strings}, {"xml_text", xml_text},
+    {"memory_grows", memory_grows}, {"memory_sink_out_of_memory", memory_sink_out_of_memory},
+};
+TEST_MAIN(cases)

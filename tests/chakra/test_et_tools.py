@@ -9,37 +9,15 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 
-build, tools = os.environ.get("SYN_BUILD"), os.environ.get("SYN_SHARED_TOOLS")
-failures = []
+from checks import BUILD, SOURCE, TOOLS, check, finish, run_etcheck, skip
+from execution_trace import messages
 
 
-def check(cond, text):
-    if not cond:
-        failures.append(text)
-
-
-def messages(path):
-    data, at = open(path, "rb").read(), 0
-    while at < len(data):
-        n = shift = 0
-        while True:
-            c = data[at]
-            at += 1
-            n |= (c & 0x7F) << shift
-            shift += 7
-            if c < 0x80:
-                break
-        yield data[at:at + n]
-        at += n
-
-
-def run_etcheck(prefix, ranks, colls, nodes, streams):
+def check_set(prefix, ranks, colls, nodes, streams):
     out = prefix + ".report"
-    r = subprocess.run([sys.executable, os.path.join(tools, "etcheck.py"), prefix, "--json", out],
-                       capture_output=True, text=True)
+    r = run_etcheck(prefix, "--json", out)
     check(r.returncode == 0, f"etcheck {prefix}: {r.stdout}{r.stderr}")
     report = json.load(open(out))
     check(len(report["ranks"]) == ranks, f"{prefix}: {len(report['ranks'])} ranks")
@@ -54,10 +32,10 @@ def run_etcheck(prefix, ranks, colls, nodes, streams):
 
 def run_protoc(path):
     n = 0
-    for i, message in enumerate(messages(path)):
+    for i, message in enumerate(messages(open(path, "rb").read())):
         kind = "ChakraProtoMsg.Node" if i else "ChakraProtoMsg.GlobalMetadata"
         r = subprocess.run(["protoc", "--decode", kind, "-I",
-                            os.path.join(os.environ["SYN_SOURCE"], "export/chakra/wire"),
+                            os.path.join(SOURCE, "export/chakra/wire"),
                             "et_def.proto"],
                            input=message, capture_output=True)
         text = r.stdout.decode()
@@ -71,33 +49,26 @@ def run_protoc(path):
 
 
 def main():
-    program = os.path.join(build or "", "tests", "test_et")
-    if not build or not os.path.exists(program):
-        print("skipped: no SYN_BUILD with tests/test_et")
-        return 77
-    if not tools and not shutil.which("protoc"):
-        print("skipped: neither SYN_SHARED_TOOLS nor protoc")
-        return 77
+    program = os.path.join(BUILD, "tests", "test_et")
+    if not TOOLS and not shutil.which("protoc"):
+        skip("neither SYN_SHARED_TOOLS nor protoc")
     with tempfile.TemporaryDirectory() as folder:
         prefix = os.path.join(folder, "set")
         r = subprocess.run([program, "write_set"], env=dict(os.environ, SYN_ET_OUT=prefix),
                            capture_output=True, text=True)
         check(r.returncode == 0, r.stderr)
         check(len(glob.glob(prefix + ".*.et")) == 8, "not eight files")
-        if tools:
-            run_etcheck(prefix + ".tp", 2, 2 * 7, 2 * 48, 2)
-            run_etcheck(prefix + ".overlap", 2, 2 * 3, 2 * 10, 4)
+        if TOOLS:
+            check_set(prefix + ".tp", 2, 2 * 7, 2 * 48, 2)
+            check_set(prefix + ".overlap", 2, 2 * 3, 2 * 10, 4)
             # Three microbatches: up, all-reduce, down, message; then one all-reduce across the
             # stages.
-            total = run_etcheck(prefix + ".pp", 4, 4 * 4, 4 * 13, 3)
+            total = check_set(prefix + ".pp", 4, 4 * 4, 4 * 13, 3)
             check(total["p2p_bytes"] == 64 * 3 * 2 * 2, f"p2p_bytes {total['p2p_bytes']}")
         if shutil.which("protoc"):
             check(run_protoc(prefix + ".tp.0.et") == 48, "tp.0 has not 48 nodes")
             check(run_protoc(prefix + ".pp.3.et") == 13, "pp.3 has not 13 nodes")
-    for f in failures:
-        print(f)
-    return 1 if failures else 0
+    finish()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main()

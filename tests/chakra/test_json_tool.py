@@ -10,19 +10,13 @@ import os
 import random
 import struct
 import subprocess
-import sys
 import tempfile
 
-BUILD, SOURCE, DATA = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"], \
-    os.environ.get("SYN_SHARED_DATA")
-PROGRAM = os.path.join(BUILD, "syntorch")
+import checks
+from checks import BUILD, DATA, SOURCE, check, finish
+from execution_trace import field, frame, varint
+
 REFERENCE = os.path.join(SOURCE, "tests", "reference", "jsonizer")
-failures = []
-
-
-def check(cond, text):
-    if not cond:
-        failures.append(text)
 
 
 def run(folder, data, *more, name="x.et"):
@@ -32,8 +26,7 @@ def run(folder, data, *more, name="x.et"):
         f.write(data)
     if os.path.exists(out):
         os.remove(out)
-    r = subprocess.run([PROGRAM, "json", "--input", source, "--output", out, *more],
-                       capture_output=True, timeout=500)
+    r = checks.run("json", "--input", source, "--output", out, *more)
     return (open(out, "rb").read() if os.path.exists(out) else None), r
 
 
@@ -117,8 +110,6 @@ def check_own(folder):
     """A set as the library writes it: the document is the exporter's."""
     prefix = os.path.join(folder, "set")
     program = os.path.join(BUILD, "tests", "test_et")
-    if not os.path.exists(program):
-        return
     subprocess.run([program, "write_set"], env=dict(os.environ, SYN_ET_OUT=prefix),
                    capture_output=True, check=True)
     files = sorted(glob.glob(prefix + ".*.et"))
@@ -127,11 +118,10 @@ def check_own(folder):
         data = open(path, "rb").read()
         there_and_back(folder, path, data)
         text, _ = run(folder, data)
-        r = subprocess.run([PROGRAM, "export", "--input", path, "--format", "chakra", "--output",
-                            "-"], capture_output=True)
+        r = checks.run("export", "--input", path, "--format", "chakra", "--output", "-")
         check(r.stdout == text, f"{path}: export writes other JSON")
-    every = subprocess.run([PROGRAM, "export", "--input", prefix + ".tp.0.et", "--all_ranks",
-                            "--format", "chakra", "--output", "-"], capture_output=True).stdout
+    every = checks.run("export", "--input", prefix + ".tp.0.et", "--all_ranks", "--format",
+                       "chakra", "--output", "-").stdout
     refused(folder, every, "holds several ranks, but an .et holds one")
     refused(folder, every, "holds no rank 2", "--rank", "2")
     got, r = run(folder, every, "--rank", "1")
@@ -139,26 +129,6 @@ def check_own(folder):
 
 
 # ---- What protobuf's JSON cannot hold ----
-
-
-def varint(n, longer=0):
-    out = b""
-    while n > 127 or longer:
-        out += bytes([n & 127 | 128])
-        n >>= 7
-        longer = max(0, longer - 1) if n == 0 else longer
-    return out + bytes([n])
-
-
-def field(number, value):
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    value = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def frame(message):
-    return varint(len(message)) + message
 
 
 META = frame(field(1, "1.0.0"))
@@ -307,10 +277,7 @@ def main():
         for part in (check_reference, check_shared, check_own, check_wire, check_damage,
                      check_random):
             part(folder)
-    for f in failures[:20]:
-        print(f)
-    return 1 if failures else 0
+    finish()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main()

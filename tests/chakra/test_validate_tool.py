@@ -17,62 +17,38 @@ import subprocess
 import sys
 import tempfile
 
-build, tools, data = (os.environ.get(k) for k in ("SYN_BUILD", "SYN_SHARED_TOOLS",
-                                                  "SYN_SHARED_DATA"))
-syntorch = os.path.join(build or "", "syntorch")
-failures = []
-COMP, SEND, RECV, COLL = 4, 5, 6, 7
+from checks import BUILD, DATA, check, finish, load_etcheck, run, run_etcheck, skip
+from execution_trace import COLL, COMP, RECV, SEND, field, frame, varint
+
 INT32, INT64, UINT64, UINT64_LIST, BOOL, STRING, DOUBLE = 7, 9, 13, 14, 27, 29, 3
-
-
-def check(cond, text):
-    if not cond:
-        failures.append(text)
 
 
 # ---- writing: protobuf by hand ----
 
 
-def varint(n):
-    out, n = b"", n & (1 << 64) - 1
-    while n >= 0x80:
-        out, n = out + bytes([n & 0x7F | 0x80]), n >> 7
-    return out + bytes([n])
-
-
-def length(field, payload):
-    return varint(field << 3 | 2) + varint(len(payload)) + payload
-
-
-def attribute(name, field, value):
-    text = length(1, name.encode())
-    if field is None:
+def attribute(name, kind, value):
+    text = field(1, name)
+    if kind is None:
         return text
-    if field in (STRING, UINT64_LIST):
-        return text + length(field, value.encode() if field == STRING
-                             else length(1, b"".join(map(varint, value))))
-    if field == DOUBLE:
-        return text + varint(field << 3 | 1) + struct.pack("<d", value)
-    return text + varint(field << 3) + varint(value)
+    if kind == DOUBLE:
+        return text + varint(kind << 3 | 1) + struct.pack("<d", value)
+    return text + field(kind, field(1, b"".join(map(varint, value))) if kind == UINT64_LIST
+                        else value)
 
 
 def message(node):
-    out = varint(1 << 3) + varint(node["id"]) + length(2, node["name"].encode()) + varint(3 << 3) \
-        + varint(node["type"])
-    for field, key in ((4, "ctrl"), (5, "data")):
+    out = field(1, node["id"]) + field(2, node["name"]) + field(3, node["type"])
+    for number, key in ((4, "ctrl"), (5, "data")):
         if node[key]:
-            out += length(field, b"".join(varint(d) for d in node[key]))
-    out += varint(7 << 3) + varint(node.get("us", 0))
-    for name, (field, value) in node["attr"].items():
-        out += length(10, attribute(name, field, value))
+            out += field(number, b"".join(map(varint, node[key])))
+    out += field(7, node.get("us", 0))
+    for name, (kind, value) in node["attr"].items():
+        out += field(10, attribute(name, kind, value))
     return out
 
 
 def file_bytes(nodes):
-    out = b""
-    for m in [length(1, b"1.0.0")] + [message(n) for n in nodes]:
-        out += varint(len(m)) + m
-    return out
+    return b"".join(map(frame, [field(1, "1.0.0")] + [message(n) for n in nodes]))
 
 
 # ---- the set: three ranks, two groups, all ranks, a ring of messages ----
@@ -188,7 +164,7 @@ def damage(r, raw):
 # ---- both checkers ----
 
 
-def run_etcheck(module, args):
+def etcheck_says(module, args):
     """Exit code and text; code None if it came to no verdict (odd bytes make it raise)."""
     out, old = io.StringIO(), sys.argv
     sys.argv = ["etcheck.py"] + args
@@ -202,7 +178,7 @@ def run_etcheck(module, args):
 
 
 def run_validate(args):
-    r = subprocess.run([syntorch, "validate", "--json"] + args, capture_output=True, text=True)
+    r = run("validate", "--json", *args, text=True)
     try:
         return r.returncode, json.loads(r.stdout)
     except json.JSONDecodeError:
@@ -216,7 +192,7 @@ def kinds(report):
 
 def compare(module, target, etcheck_flags, flags, what, damaged=False):
     """Both verdicts of one set; whether there is a problem."""
-    theirs, text = run_etcheck(module, [target] + etcheck_flags)
+    theirs, text = etcheck_says(module, [target] + etcheck_flags)
     code, report = run_validate([target] + flags)
     check(code in (0, 1) and (code == 1) == (report["problems"] > 0), f"{what}: exit {code}")
     if theirs == 1:
@@ -264,8 +240,8 @@ def edited_sets(module, folder):
 
 
 def real_traces(module, folder):
-    paths = glob.glob(os.path.join(data or "", "**", "*.et.gz"), recursive=True)
-    check(not data or len(paths) >= 5, f"{len(paths)} traces in the shared data")
+    paths = glob.glob(os.path.join(DATA or "", "**", "*.et.gz"), recursive=True)
+    check(not DATA or len(paths) >= 5, f"{len(paths)} traces in the shared data")
     for i, path in enumerate(paths):
         target = os.path.join(folder, f"real{i}.0.et")
         with gzip.open(path) as packed, open(target, "wb") as out:
@@ -276,7 +252,7 @@ def real_traces(module, folder):
 def inference(module, folder):
     for name, args in (("meta", ["--device", "meta", "--model", "gpt3-125m"]), ("cpu", [])):
         out = os.path.join(folder, name)
-        r = subprocess.run([os.path.join(build, "inference"), "--tp", "2", "--num_input_tokens",
+        r = subprocess.run([os.path.join(BUILD, "inference"), "--tp", "2", "--num_input_tokens",
                             "8", "--num_output_tokens", "2",
                             "--visualize_trace", "--out_dir", out, "--quiet"] + args,
                            capture_output=True, text=True)
@@ -299,18 +275,17 @@ def stat_of_garbage(folder):
     path = os.path.join(folder, "garbage.0.et")
     with open(path, "wb") as f:
         f.write(b"\x20" + bytes(range(200)) * 3)
-    r = subprocess.run([syntorch, "stat", path], capture_output=True, text=True)
+    r = run("stat", path, text=True)
     check(r.returncode == 1 and "no execution trace" in r.stderr,
           f"stat of garbage: {r.returncode} {r.stdout[:200]}{r.stderr}")
 
 
 def stat(prefix, folder):
     out = os.path.join(folder, "report.json")
-    subprocess.run([sys.executable, os.path.join(tools, "etcheck.py"), prefix, "--json", out],
-                   capture_output=True)
+    run_etcheck(prefix, "--json", out)
     with open(out) as f:
         want = json.load(f)["ranks"]
-    r = subprocess.run([syntorch, "stat", prefix, "--json"], capture_output=True, text=True)
+    r = run("stat", prefix, "--json", text=True)
     check(r.returncode == 0, f"stat {prefix}: {r.stderr}")
     got = json.loads(r.stdout)
     check(len(got["ranks"]) == len(want), f"stat: {len(got['ranks'])} ranks")
@@ -350,8 +325,7 @@ def stat_of_set(folder):
     clean[1][6]["attr"]["launch_deps"] = (UINT64_LIST, [6])
     write_set(prefix, map(file_bytes, clean), GROUPS)
     stat(prefix, folder)
-    got = json.loads(subprocess.run([syntorch, "stat", prefix, "--json"], capture_output=True,
-                                    text=True).stdout)
+    got = json.loads(run("stat", prefix, "--json", text=True).stdout)
     for nodes, rank in zip(clean, got["ranks"]):
         check((rank["critical_us"], rank["critical_nodes"]) == critical(nodes),
               f"critical path {rank['critical_us']}")
@@ -359,8 +333,7 @@ def stat_of_set(folder):
         check(rank["warnings"] == [] and rank["version"] == "1.0.0", f"{rank['warnings']}")
     check(got["ranks"][1]["dependency_classes"] == {"launch": 1, "sync": 3},
           f"{got['ranks'][1]['dependency_classes']}")
-    text = subprocess.run([syntorch, "stat", "--input", prefix + ".0.et"], capture_output=True,
-                          text=True)
+    text = run("stat", "--input", prefix + ".0.et", text=True)
     check(text.returncode == 0 and "ALL_GATHER" in text.stdout and "warning" not in text.stdout,
           text.stdout + text.stderr)
     alone = prefix + "_alone.0.et"
@@ -370,8 +343,7 @@ def stat_of_set(folder):
         n["attr"] = dict(n["attr"], is_cpu_op=(BOOL, 1))
         with open(alone, "wb") as f:
             f.write(file_bytes([n]))
-        got = json.loads(subprocess.run([syntorch, "stat", alone, "--json"], capture_output=True,
-                                        text=True).stdout)
+        got = json.loads(run("stat", alone, "--json", text=True).stdout)
         warnings = [w["text"] for w in got["ranks"][0]["warnings"]]
         check(len(warnings) == len(want) and all(a in b for a, b in zip(want, warnings)),
               f"stat: warnings {warnings}")
@@ -385,46 +357,40 @@ def command(folder):
     clean = [make_rank(i) for i in range(3)]
     write_set(prefix, map(file_bytes, clean), GROUPS)
 
-    def run(*args):
-        return subprocess.run([syntorch, "validate", *args], capture_output=True, text=True)
+    def validate(*args):
+        return run("validate", *args, text=True)
 
-    r = run(prefix)
+    r = validate(prefix)
     check(r.returncode == 0 and r.stdout.count("\n") == 1
           and "no problem; it runs to the end" in r.stdout, r.stdout)
     for args in ([f"{prefix}.{i}.et" for i in range(3)], ["--input", prefix], [prefix, "--strict"],
                  [f"{prefix}.1.et"], ["--single", f"{prefix}.0.et"]):
-        r = run(*args)
+        r = validate(*args)
         check(r.returncode == 0, f"{args}: {r.stdout}{r.stderr}")
     write_set(prefix, map(file_bytes, clean), dict(GROUPS, **{"700": [0, 1]}))
-    check(run(prefix).returncode == 0, "a warning fails")
-    check(run(prefix, "--strict").returncode == 1, "--strict lets a warning pass")
+    check(validate(prefix).returncode == 0, "a warning fails")
+    check(validate(prefix, "--strict").returncode == 1, "--strict lets a warning pass")
     write_set(prefix, map(file_bytes, clean), GROUPS)
     os.rename(prefix + ".1.et", prefix + ".1.gone")
-    r = run(prefix)
+    r = validate(prefix)
     check(r.returncode == 1 and r.stdout.count("\n") == 2 and "missing-file" in r.stdout, r.stdout)
     os.rename(prefix + ".1.gone", prefix + ".1.et")
     packed = prefix + "_packed.0.et"
     with open(f"{prefix}.0.et", "rb") as f, gzip.open(packed, "wb") as out:
         out.write(f.read())
-    r = run(packed)
+    r = validate(packed)
     check(r.returncode == 1 and "gzip" in r.stdout + r.stderr, r.stdout)
     for args, code in (([], 2), (["--input", "a", "b"], 2), (["--single", "a", "b"], 2),
                        (["nothing/here"], 1), (["--single", prefix], 1)):
-        r = run(*args)
+        r = validate(*args)
         check(r.returncode == code and len(r.stderr.splitlines()) == 1,
               f"{args}: exit {r.returncode}: {r.stderr}")
 
 
 def main():
-    if not build or not os.path.exists(syntorch):
-        print("skipped: no SYN_BUILD with the syntorch command")
-        return 77
-    if not tools or not os.path.exists(os.path.join(tools, "etcheck.py")):
-        print("skipped: no SYN_SHARED_TOOLS with etcheck.py")
-        return 77
-    sys.dont_write_bytecode = True
-    sys.path.insert(0, tools)
-    import etcheck
+    etcheck = load_etcheck()
+    if etcheck is None:
+        skip("no SYN_SHARED_TOOLS with etcheck.py")
     with tempfile.TemporaryDirectory() as folder:
         edited_sets(etcheck, folder)
         real_traces(etcheck, folder)
@@ -432,10 +398,7 @@ def main():
         stat_of_garbage(folder)
         stat_of_set(folder)
         command(folder)
-    for f in failures[:30]:
-        print("FAILED:", f)
-    return 1 if failures else 0
+    finish()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main()

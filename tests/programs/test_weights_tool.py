@@ -4,24 +4,17 @@ import glob
 import json
 import os
 import struct
-import subprocess
-import sys
 
-BUILD, SOURCE = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"]
-PROGRAM = os.path.join(BUILD, "syntorch")
+import checks
+from checks import SOURCE, check, finish
+
 BITS = {"F64": 64, "I64": 64, "F32": 32, "F16": 16, "BF16": 16, "BOOL": 8, "U8": 8, "I8": 8,
         "F8_E4M3": 8, "F6_E2M3": 6, "F4": 4}
 GOOD = {"two", "types", "empty_tensors", "no_tensors", "padded", "names", "escapes", "unknown_key"}
-failures = []
-
-
-def check(cond, text):
-    if not cond:
-        failures.append(text)
 
 
 def run(*args):
-    return subprocess.run([PROGRAM, "weights", *args], capture_output=True, timeout=500)
+    return checks.run("weights", *args)
 
 
 def read(path):
@@ -98,6 +91,4 @@ def usage():
 corpus()
 shards()
 usage()
-for line in failures:
-    print("FAILED:", line)
-sys.exit(1 if failures else 0)
+finish()

@@ -9,13 +9,14 @@ import random
 import subprocess
 import tempfile
 
+from checks import PROGRAM, check, run
+from execution_trace import COLL, RECV, SEND
 import pytorch_traces as pt
 from damaged_traces import main
-from pytorch_traces import CLASSES, COLL, PROCESS, RECV, SEND, THREAD, attr, calls, check, \
-    convert, dump, good, places
-from pytorch_traces import refused, run, set_attr
+from pytorch_traces import CLASSES, PROCESS, THREAD, attr, calls, convert, dump, good, places, \
+    refused, set_attr
 
-SANITIZED = subprocess.run(["grep", "-q", "__asan_init\\|__tsan_init", pt.PROGRAM],
+SANITIZED = subprocess.run(["grep", "-q", "__asan_init\\|__tsan_init", PROGRAM],
                            check=False).returncode == 0
 
 

@@ -5,11 +5,12 @@ import gzip
 import json
 import re
 
+from checks import check
 import damaged_traces
 from damaged_traces import by_rf, check_anomalies, expected, launches, leaf, middle, parent_of, \
     run, thread_root
-from pytorch_traces import ATTRS, PROCESS, THREAD, attr, check, convert, dump, good, places, \
-    refused, set_attr
+from pytorch_traces import ATTRS, PROCESS, THREAD, attr, convert, dump, good, places, refused, \
+    set_attr
 
 # what nodes cut off would tell
 LOST_WITH_HOST = ("time-only", "orphan", "peer-unknown", "group-unknown", "size-unknown")

@@ -1,10 +1,11 @@
 """`syntorch convert pytorch` where the ids that join host and device trace are damaged, and on odd
 device events: the same ops launch the same work as in the undamaged trace, found another way, and
 each anomaly is told; --strict refuses."""
+from checks import check
 import damaged_traces
-import pytorch_traces as pt
+from execution_trace import COLL
 from damaged_traces import by_rf, launches, run
-from pytorch_traces import attr, check, convert, good, places, refused, set_attr
+from pytorch_traces import attr, convert, good, places, refused, set_attr
 
 
 # ---- Ids that join the traces ----
@@ -217,7 +218,7 @@ def kernel_names(p, base):
         r = convert(*bare.texts())
         if good(f"{p.name}: {name}", r, bare.kinds()):
             work = [n for n in r.nodes if n.name == name]
-            check(work and all(n.type == pt.COLL for n in work),
+            check(work and all(n.type == COLL for n in work),
                   f"{p.name}: {name}: no communication")
             if kind is None:
                 check(all(n.attr.get("generic") == 1 for n in work),
@@ -231,7 +232,7 @@ def kernel_names(p, base):
         r = convert(*q.texts())  # the host says what it is, whatever the kernel's name
         if good(f"{p.name}: {name} of an all-reduce", r, q.kinds()):
             work = [n for n in r.nodes if n.name == name]
-            check(work and all(n.type == pt.COLL and n.attr["comm_type"] == 0 for n in work),
+            check(work and all(n.type == COLL and n.attr["comm_type"] == 0 for n in work),
                   f"{p.name}: {name} of an all-reduce")
 
 

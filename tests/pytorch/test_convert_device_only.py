@@ -5,22 +5,24 @@ import json
 import os
 import tempfile
 
+from checks import check, finish, run
+from execution_trace import COLL, SEND, read_et
 import pytorch_traces as pt
-from pytorch_traces import check, convert
+from pytorch_traces import convert
 
 def alone(device, *args):
     """convert() without --host."""
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         with open(os.path.join(folder, "d.json"), "wb") as f:
             f.write(device)
-        done = pt.run("convert", "pytorch", "--device", "d.json", "--output", "t.0.et", "--json",
-                      *args, cwd=folder)
+        done = run("convert", "pytorch", "--device", "d.json", "--output", "t.0.et", "--json",
+                   *args, cwd=folder)
         r = pt.Result()
         r.code, r.said, r.nodes = done.returncode, done.stderr.decode(), []
         if r.code == 0:
             with open(os.path.join(folder, "t.0.et"), "rb") as f:
                 r.et = f.read()
-            r.meta, r.nodes = pt.read_et(r.et)
+            r.meta, r.nodes = read_et(r.et)
             r.json = json.loads(done.stdout)
             r.rank = r.json["ranks"][0]
             r.anomalies = {a["kind"]: a for a in r.json["anomalies"]}
@@ -123,7 +125,7 @@ def check_old_records():
               launch(105, 1), kernel("ncclKernel_AllReduce_RING_LL_Sum_float", 110, 30, 1),
               op("record_param_comms", 130, 3, **{"Input Dims": [[], []], "Input type": ["", ""]})]
     r = alone(document(events))
-    comms = [n for n in r.nodes if n.type == pt.COLL]
+    comms = [n for n in r.nodes if n.type == COLL]
     check([(n.attr["comm_type"], n.attr["comm_size"]) for n in comms] == [(0, 400)],
           f"old records: {[n.attr for n in comms]}")
     check("unknown-collective" not in r.anomalies, f"old records: {list(r.anomalies)}")
@@ -146,9 +148,9 @@ def check_gloo():
     names = {n.id: n.name for n in r.nodes}
     comms = [(names[n.ctrl[0]], n.type, n.attr["comm_size"], n.attr.get("comm_dst"))
              for n in r.nodes if "comm_size" in n.attr]
-    check(sorted(comms) == 2 * [("c10d::_reduce_scatter_base_", pt.COLL, 64, None)]
-          + [("c10d::allreduce_", pt.COLL, 1024, None),
-    ("c10d::send", pt.SEND, 128, 1)], f"gloo: {comms}")
+    check(sorted(comms) == 2 * [("c10d::_reduce_scatter_base_", COLL, 64, None)]
+          + [("c10d::allreduce_", COLL, 1024, None),
+    ("c10d::send", SEND, 128, 1)], f"gloo: {comms}")
     check("peer-unknown" not in r.anomalies and "size-unknown" not in r.anomalies,
           f"gloo: {list(r.anomalies)}")
 
@@ -206,7 +208,7 @@ def check_small_gather():
               kernel("ncclDevKernel_AllGather_RING_LL", 110, 30, 1)]
     for profile, size in (("full", 1), ("astra-sim", 64)):
         r = alone(document(events), "--profile", profile)
-        check([n.attr["comm_size"] for n in r.nodes if n.type == pt.COLL] == [size],
+        check([n.attr["comm_size"] for n in r.nodes if n.type == COLL] == [size],
               f"small all-gather, {profile}: {[n.attr for n in r.nodes]}")
 
 
@@ -221,22 +223,22 @@ def check_set():
                           "Process Group Description": "default_pg"})]
             with open(os.path.join(folder, f"d.{rank}.json"), "wb") as f:
                 f.write(document(events))
-        done = pt.run("convert", "pytorch", "--device", "d.*.json", "--output", "out/t",
-                      "--profile", "astra-sim", "--strict", cwd=folder)
+        done = run("convert", "pytorch", "--device", "d.*.json", "--output", "out/t",
+                   "--profile", "astra-sim", "--strict", cwd=folder)
         check(done.returncode == 0, f"a set: {done.stderr.decode()}")
         for rank in range(2):
             with open(os.path.join(folder, "out", f"t.{rank}.et"), "rb") as f:
-                sizes = [n.attr["comm_size"] for n in pt.read_et(f.read())[1] if n.type == pt.COLL]
+                sizes = [n.attr["comm_size"] for n in read_et(f.read())[1] if n.type == COLL]
             check(sizes == [2000], f"a set: rank {rank}: {sizes}")
         with open(os.path.join(folder, "out", "t.comm_group.json"), encoding="utf-8") as f:
             check(json.load(f) == {"1": [0, 1]}, "a set: its groups")
-        done = pt.run("validate", "out/t", cwd=folder)
+        done = run("validate", "out/t", cwd=folder)
         check(done.returncode == 0, f"a set: {done.stdout.decode()}")
         # The set by its prefix or by its first file; no phase is claimed, ranks that are not there
         # are told.
         for rank, name in enumerate(("out/t", "out/t.0.et")):
-            done = pt.run("export", "--input", name, "--all_ranks", "--comm", "--format", "dot",
-                          "--output", f"{rank}.dot", cwd=folder)
+            done = run("export", "--input", name, "--all_ranks", "--comm", "--format", "dot",
+                       "--output", f"{rank}.dot", cwd=folder)
             if check(done.returncode == 0, f"export of {name}: {done.stderr.decode()}"):
                 with open(os.path.join(folder, f"{rank}.dot"), encoding="utf-8") as f:
                     text = f.read()
@@ -244,8 +246,8 @@ def check_set():
                       and "forward, step" not in text and ">forward" not in text,
                       f"export of {name}: its words")
         os.remove(os.path.join(folder, "out", "t.1.et"))
-        done = pt.run("export", "--input", "out/t", "--comm", "--format", "dot", "--output", "-",
-                      cwd=folder)
+        done = run("export", "--input", "out/t", "--comm", "--format", "dot", "--output", "-",
+                   cwd=folder)
         check("Communication of 1 of 2 ranks" in done.stdout.decode(),
               f"export of half a set: {done.stderr.decode()}")
 
@@ -270,8 +272,8 @@ def check_reasons():
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         with open(os.path.join(folder, "d.json"), "wb") as f:
             f.write(device)
-        said = pt.run("convert", "pytorch", "--device", "d.json", "--output", "t.et", "--profile",
-                      "astra-sim", cwd=folder).stdout.decode()
+        said = run("convert", "pytorch", "--device", "d.json", "--output", "t.et", "--profile",
+                   "astra-sim", cwd=folder).stdout.decode()
     check("communications as computation (" in said and "4: a group of one rank" in said,
           f"reasons: {said}")
 
@@ -307,7 +309,7 @@ def main():
     check_set()
     check_reasons()
     check_little()
-    pt.finish()
+    finish()
 
 
 main()

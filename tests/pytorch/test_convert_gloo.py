@@ -12,8 +12,9 @@ import os
 import shutil
 import tempfile
 
+from checks import SOURCE, check, finish, run
+from execution_trace import COLL, COMP, RECV, SEND, read_et
 import pytorch_traces as pt
-from pytorch_traces import check
 
 KINDS = {"c10d::allreduce_": "all_reduce", "c10d::send": "send", "c10d::recv_": "recv"}
 RANKS = 2
@@ -57,13 +58,13 @@ def size(event):
 
 def convert(recording, rank, *kinds):
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
-        done = pt.run("convert", "pytorch", *recording.files(rank, *kinds), "--output", "t.0.et",
-                      "--json", "--strict", cwd=folder)
+        done = run("convert", "pytorch", *recording.files(rank, *kinds), "--output", "t.0.et",
+                   "--json", "--strict", cwd=folder)
         what = f"{recording.name}, rank {rank}, {'+'.join(kinds)}"
         if not check(done.returncode == 0, f"{what}: {done.stderr.decode()[-300:]}"):
             return None, []
         with open(os.path.join(folder, "t.0.et"), "rb") as f:
-            return json.loads(done.stdout)["ranks"][0], pt.read_et(f.read())[1]
+            return json.loads(done.stdout)["ranks"][0], read_et(f.read())[1]
 
 
 def check_counts(recording, rank):
@@ -86,7 +87,7 @@ def check_works(recording, rank):
     what = f"{recording.name}, rank {rank}"
     for call, work in recording.works[rank]:
         n = by_rf_id[work["args"]["Record function id"]]
-        check(n.type in (pt.COLL, pt.SEND, pt.RECV) and n.attr["comm_size"] == size(work),
+        check(n.type in (COLL, SEND, RECV) and n.attr["comm_size"] == size(work),
               f"{what}: node {n.id} {n.name} {n.attr}")
         check(n.attr["tid"] == work["tid"] and abs(n.dur - work["dur"]) < 2,
               f"{what}: node {n.id}: {n.dur} us in {n.attr['tid']}, recorded {work}")
@@ -122,21 +123,21 @@ def simulate(npus, transfer_us):
     events, meetings, ordinal = [], collections.defaultdict(dict), collections.Counter()
 
     def slot(n):
-        return "compute" if n.type == pt.COMP else "talk"
+        return "compute" if n.type == COMP else "talk"
 
     def issue(rank, now):
         npu = npus[rank]
         for name in npu.ready:
             while npu.ready[name] and not npu.busy[name]:
                 n = npu.by_id[heapq.heappop(npu.ready[name])]
-                npu.busy[name] = n.type != pt.RECV
+                npu.busy[name] = n.type != RECV
                 begin(rank, n, now)
 
     def begin(rank, n, now):
-        if n.type == pt.COMP:
+        if n.type == COMP:
             heapq.heappush(events, (now + n.dur, rank, n.id))
             return
-        if n.type == pt.COLL:
+        if n.type == COLL:
             key = n.attr.get("pg_name"), ordinal[rank, n.attr.get("pg_name")]
             ordinal[rank, n.attr.get("pg_name")] += 1
         else:
@@ -162,7 +163,7 @@ def simulate(npus, transfer_us):
         npu = npus[rank]
         npu.done += 1
         npu.end = now
-        if npu.by_id[i].type != pt.RECV:
+        if npu.by_id[i].type != RECV:
             npu.busy[slot(npu.by_id[i])] = False
         for j in npu.after[i]:
             npu.left[j] -= 1
@@ -172,14 +173,14 @@ def simulate(npus, transfer_us):
 
 def set_of(recording, folder, *kinds):
     files = [a for k in kinds for a in ("--" + k, os.path.join(recording.folder, k + ".*.json.gz"))]
-    done = pt.run("convert", "pytorch", *files, "--profile", "astra-sim", "--replay_check",
-                  "--output", os.path.join(folder, "t"), "--json")
+    done = run("convert", "pytorch", *files, "--profile", "astra-sim", "--replay_check",
+               "--output", os.path.join(folder, "t"), "--json")
     if not check(done.returncode == 0, f"{recording.name}: {done.stderr.decode()[-300:]}"):
         return None, []
     nodes = []
     for rank in range(RANKS):
         with open(os.path.join(folder, f"t.{rank}.et"), "rb") as f:
-            nodes.append(pt.read_et(f.read())[1])
+            nodes.append(read_et(f.read())[1])
     return json.loads(done.stdout), nodes
 
 
@@ -199,14 +200,14 @@ def check_time(recording, kinds):
     what = f"{recording.name}, {'+'.join(kinds)}"
     with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
         told, nodes = set_of(recording, folder, *kinds)
-        done = pt.run("validate", os.path.join(folder, "t"))
+        done = run("validate", os.path.join(folder, "t"))
         check(done.returncode == 0, f"{what}: validate: {done.stdout.decode()[-300:]}")
     if not nodes:
         return
     check(not told["anomalies"], f"{what}: {told['anomalies']}")
     shortest = iter([min(both) for both in zip(*(alone(recording, r) for r in range(RANKS)))])
     ends = simulate([Npu(n) for n in nodes],
-                    lambda rank, n: next(shortest) if n.type == pt.COLL else 100)
+                    lambda rank, n: next(shortest) if n.type == COLL else 100)
     for rank, end in enumerate(ends):
         span = recording.span(rank)
         check(end is not None and abs(end - span) <= 0.1 * span,
@@ -226,19 +227,19 @@ def check_launches(recording):
         by_id, waits = {n.id: n for n in nodes}, {}
         for n in nodes:  # of computation: the communications that it waits for, also through others
             waits[n.id] = set().union(*({d} | waits[d] for d in n.deps)) if n.deps else set()
-        steps = [n for n in nodes if n.type == pt.COLL][:10]
+        steps = [n for n in nodes if n.type == COLL][:10]
         for n in steps:
-            launch = min(d for d in n.deps if by_id[d].type == pt.COMP)
-            late = [by_id[d].name for d in waits[launch] if by_id[d].type != pt.COMP]
+            launch = min(d for d in n.deps if by_id[d].type == COMP)
+            late = [by_id[d].name for d in waits[launch] if by_id[d].type != COMP]
             check(not late,
                   f"{recording.name}, rank {rank}: the launch of node {n.id} waits for {late}")
-        last = max(n.id for n in nodes if n.type == pt.COMP)
-        missing = [n.id for n in nodes if n.type != pt.COMP and n.id not in waits[last]]
+        last = max(n.id for n in nodes if n.type == COMP)
+        missing = [n.id for n in nodes if n.type != COMP and n.id not in waits[last]]
         check(not missing,
               f"{recording.name}, rank {rank}: the program ends without waiting for {missing}")
-        talk = {n.type: n.id for n in nodes if n.type in (pt.SEND, pt.RECV)}
+        talk = {n.type: n.id for n in nodes if n.type in (SEND, RECV)}
         if talk:
-            check(talk[pt.RECV] not in waits[talk[pt.SEND]],
+            check(talk[RECV] not in waits[talk[SEND]],
                   f"{recording.name}, rank {rank}: the send waits for the receive")
 
 
@@ -264,7 +265,7 @@ def check_without_ids(recording):
 
 
 def main():
-    own = sorted(glob.glob(os.path.join(pt.SOURCE, "tests", "reference", "pt_ddp", "*")))
+    own = sorted(glob.glob(os.path.join(SOURCE, "tests", "reference", "pt_ddp", "*")))
     shared = sorted(glob.glob(os.path.join(pt.TRACES, "gloo_ddp", "*", ""))) if pt.TRACES else []
     check(len(own) == 2, f"recordings: {own}")
     for folder in own + shared:
@@ -277,7 +278,7 @@ def main():
         if folder in own:
             check_launches(recording)
             check_without_ids(recording)
-    pt.finish()
+    finish()
 
 
 main()

@@ -10,8 +10,9 @@ import gzip
 import json
 import os
 
+from checks import SOURCE, check, finish
 import pytorch_traces as pt
-from pytorch_traces import attr, check, convert
+from pytorch_traces import attr, convert
 
 
 def nanoseconds(text):
@@ -141,7 +142,7 @@ def without(text, *keys):
 
 
 def main():
-    folders = [os.path.join(pt.SOURCE, "tests", "reference", "pytorch")]
+    folders = [os.path.join(SOURCE, "tests", "reference", "pytorch")]
     folders += [os.path.join(pt.TRACES, n) for n in ("synth_allfeatures", "recursion_repro",
                                                      "resnet_2gpu_rank0")] if pt.TRACES else []
     for folder in folders:
@@ -159,7 +160,7 @@ def main():
                                  ("either id", bare, et_bare)):
             r = convert(texts[0], without(text, "Record function id"), decode=False)
             check(r.code == 0 and r.et == want, f"{name} without {what}: another trace: {r.said}")
-    pt.finish()
+    finish()
 
 
 main()

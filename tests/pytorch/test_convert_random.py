@@ -1,16 +1,14 @@
 """Random traces, and random edits of them, through `syntorch convert pytorch`: it always ends, with
 exit code 0 or 1; what it writes passes `validate` (and etcheck.py, where that is at hand);
 undamaged traces come out whole and without a warning."""
-import importlib.util
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 
-SYNTORCH = os.path.join(os.environ["SYN_BUILD"], "syntorch")
-TOOLS = os.environ.get("SYN_SHARED_TOOLS")
+import checks
+
 COUNT = int(os.environ.get("SYN_RANDOM_TRACES", "150"))
 COLLECTIVES = ["allreduce", "_allgather_base", "broadcast", "reduce_scatter", "all_to_all"]
 KERNELS = {"allreduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
@@ -138,15 +136,6 @@ def edit(rng, text):
     return text[:i] + str(rng.randrange(10)).encode() + text[i + 1:]
 
 
-def load_etcheck():
-    if not TOOLS:
-        return None
-    spec = importlib.util.spec_from_file_location("etcheck", os.path.join(TOOLS, "etcheck.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def problems(module, path):
     checker = module.Checker({}, 1, True)
     checker.file(0, module.read(path))
@@ -161,9 +150,8 @@ def convert(folder, texts, *options):
     for name in ("t.0.et", "t.comm_group.json"):
         if os.path.exists(os.path.join(folder, name)):
             os.unlink(os.path.join(folder, name))
-    run = subprocess.run([SYNTORCH, "convert", "pytorch", "--host", "host.json", "--device",
-                          "device.json", "--output", "t.0.et",
-                          "--json", *options], cwd=folder, capture_output=True, timeout=500)
+    run = checks.run("convert", "pytorch", "--host", "host.json", "--device", "device.json",
+                     "--output", "t.0.et", "--json", *options, cwd=folder)
     return run, out
 
 
@@ -173,8 +161,7 @@ def check(run, out, module, sim, what):
         assert run.stderr.strip() and not os.path.exists(out), \
             f"{what}: exit 1 without a sentence, or with a file"
         return None
-    valid = subprocess.run([SYNTORCH, "validate", out, "--single"]
-                           + ([] if sim else ["--any_node"]), capture_output=True, timeout=500)
+    valid = checks.run("validate", out, "--single", *([] if sim else ["--any_node"]))
     assert valid.returncode == 0, f"{what}: {valid.stdout[-2000:]}{valid.stderr[-500:]}"
     if module:
         bad = problems(module, out)
@@ -183,7 +170,7 @@ def check(run, out, module, sim, what):
 
 
 def main():
-    module = load_etcheck()
+    module = checks.load_etcheck()
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(COUNT):
             rng = random.Random(seed)

@@ -3,13 +3,13 @@ import collections
 import gzip
 import json
 import os
-import subprocess
-import sys
 import tempfile
 
+from checks import TOOLS, check, run, run_etcheck
+from execution_trace import COLL, RECV, SEND, read_et
 import pytorch_traces as pt
 from damaged_traces import main
-from pytorch_traces import COLL, RECV, SEND, attr, calls, check, run, set_attr
+from pytorch_traces import attr, calls, set_attr
 
 
 def other_rank(p):
@@ -41,10 +41,9 @@ def write_set(folder, pairs, pattern=("host.%d.json", "device.%d.json")):
 def etcheck_set(what, prefix, *args):
     done = run("validate", *(a.replace("-", "_").replace("__", "--") for a in args), prefix)
     check(done.returncode == 0, f"{what}: validate: {done.stdout.decode()[-600:]}")
-    if pt.TOOLS:
-        done = subprocess.run([sys.executable, os.path.join(pt.TOOLS, "etcheck.py"), prefix, *args],
-                              capture_output=True, timeout=500, check=False)
-        check(done.returncode == 0, f"{what}: etcheck: {done.stdout.decode()[-600:]}")
+    if TOOLS:
+        done = run_etcheck(prefix, *args)
+        check(done.returncode == 0, f"{what}: etcheck: {done.stdout[-600:]}")
 
 
 def ranks(p, base):
@@ -75,7 +74,7 @@ def ranks(p, base):
             sides = []
             for r in (0, 1):
                 with open(f"{prefix}.{r}.et", "rb") as f:
-                    meta, nodes = pt.read_et(f.read())
+                    meta, nodes = read_et(f.read())
                 check(meta.get("rank") == r, f"{what}: {meta}")
                 sides.append([n for n in nodes if n.type in (SEND, RECV, COLL)])
                 if profile == "full":
@@ -128,7 +127,7 @@ def convert_set(what, pairs, kept=None, device=None, expect=None):
                 etcheck_set(f"{what}, {profile}", prefix, *args)
             for r in range(len(pairs)):
                 with open(f"{prefix}.{r}.et", "rb") as f:
-                    _, nodes = pt.read_et(f.read())
+                    _, nodes = read_et(f.read())
                 n = sum(n.type == COLL for n in nodes)
                 check(kept is None or n == kept,
                       f"{what}, {profile}: rank {r} has {n} collectives, not {kept}")

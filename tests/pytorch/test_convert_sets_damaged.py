@@ -6,8 +6,9 @@ import os
 import random
 import tempfile
 
+from checks import check, finish, run
+from execution_trace import COLL, read_et
 import pytorch_traces as pt
-from pytorch_traces import COLL, check, finish
 
 COUNT = int(os.environ.get("SYN_RANDOM_SETS", "100"))
 KERNELS = {"allreduce": "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
@@ -224,20 +225,20 @@ def convert(what, ranks, seen=None):
                     f.write(pt.dump(data))
         for profile, args in (("full", ["--any_node"]), ("astra-sim", [])):
             prefix = os.path.join(folder, "out", profile)
-            done = pt.run("convert", "pytorch", "--host", "h.*.json", "--device", "d.*.json",
-                          "--output", prefix, "--profile", profile, "--json", cwd=folder)
+            done = run("convert", "pytorch", "--host", "h.*.json", "--device", "d.*.json",
+                       "--output", prefix, "--profile", profile, "--json", cwd=folder)
             if done.returncode == 1 and done.stderr.strip() and not seen:
                 continue
             if not check(done.returncode == 0,
                          f"{what}, {profile}: exit {done.returncode}: "
                          f"{done.stderr.decode()[-400:]}"):
                 continue
-            valid = pt.run("validate", *args, prefix)
+            valid = run("validate", *args, prefix)
             check(valid.returncode == 0, f"{what}, {profile}: {valid.stdout.decode()[-400:]}")
             nodes = []
             for i in range(len(ranks)):
                 with open(f"{prefix}.{i}.et", "rb") as f:
-                    nodes.append(pt.read_et(f.read())[1])
+                    nodes.append(read_et(f.read())[1])
             if seen:
                 seen(profile, {a["kind"]: a["count"] for a in json.loads(done.stdout)["anomalies"]},
                      nodes)

@@ -8,8 +8,8 @@ import os
 import subprocess
 import tempfile
 
+from checks import PROGRAM, check, finish
 import pytorch_traces as pt
-from pytorch_traces import check
 
 
 def timeline(host, device):
@@ -20,7 +20,7 @@ def timeline(host, device):
         for args in (("convert", "pytorch", "--host", "h.json", "--device", "d.json", "--output",
                       "t.0.et"),
                      ("export", "--input", "t.0.et", "--output", "t.json", "--format", "chrome")):
-            done = subprocess.run([pt.PROGRAM, *args], cwd=folder, capture_output=True, timeout=500,
+            done = subprocess.run([PROGRAM, *args], cwd=folder, capture_output=True, timeout=500,
                                   check=False)
             if not check(done.returncode == 0, f"{args}: {done.stderr.decode()}"):
                 return []
@@ -92,7 +92,7 @@ def main():
     for i, e in enumerate(ops[:50]):
         e["tid"], e["ts"], e["dur"] = ops[0]["tid"], ops[0]["ts"] + 10 * i, 100000 + 10 * i
     check_nesting("overlaps", timeline(*p.texts()))
-    pt.finish()
+    finish()
 
 
 main()

@@ -3,9 +3,10 @@ or a sentence."""
 import os
 import random
 
+from checks import check, failures
 import damaged_traces
 import pytorch_traces as pt
-from pytorch_traces import check, convert
+from pytorch_traces import convert
 
 COUNT = int(os.environ.get("SYCOUNT_EDITS", "60"))
 SEED = int(os.environ.get("SYN_SEED", "0"))
@@ -54,7 +55,7 @@ def random_edits(p, base):
         else:
             check(r.code == 1 and not r.files and "syntorch convert pytorch: " in r.said,
                   f"{what}: exit {r.code}: {r.said[-300:]}")
-        if KEEP and any(what + ":" in t for t in pt.failures):
+        if KEEP and any(what + ":" in t for t in failures):
             for name, data in (("host.0.json", host), ("device.0.json", device)):
                 with open(os.path.join(KEEP, name), "wb") as f:
                     f.write(data)

@@ -3,8 +3,9 @@ gets the time of the call it is, in the right thread and step, and --trim leaves
 steps launched."""
 import random
 
+from checks import check, finish
 import pytorch_traces as pt
-from pytorch_traces import check, convert
+from pytorch_traces import convert
 
 KERNEL_US = 3
 
@@ -195,7 +196,7 @@ def main():
                                       for a in host["nodes"][-1]["attrs"]]
     r = convert(pt.dump(host), pt.dump(device_of(steps)[0]))
     check(r.code == 0 and r.kinds["host ops"] == len(host["nodes"]), f"3000 threads: {r.said}")
-    pt.finish()
+    finish()
 
 
 main()

@@ -5,24 +5,15 @@ the trace; the compute slot's time, delays included, is the measured one. What i
 from the traces, read by Python's json."""
 import collections
 import gzip
-import importlib.util
 import json
 import os
-import subprocess
-import sys
 import tempfile
 
-sys.dont_write_bytecode = True
-PROGRAM = os.path.join(os.environ["SYN_BUILD"], "syntorch")
-DATA, TOOLS = os.environ.get("SYN_SHARED_DATA"), os.environ.get("SYN_SHARED_TOOLS")
+from checks import DATA, SOURCE, TOOLS, check, finish, load_etcheck, run, run_etcheck, \
+    skip
+
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 COMP = 4
-failures = []
-
-
-def check(cond, text):
-    if not cond:
-        failures.append(text)
 
 
 def load(name, kind):
@@ -79,16 +70,12 @@ def check_launches(name, nodes, device):
 def check_gloo(folder, etcheck):
     """Ranks of a CPU: they pass, and the whole measured time is in computation and
     communication."""
-    data = os.path.join(os.environ["SYN_SOURCE"], "tests", "reference", "pt_gloo")
+    data = os.path.join(SOURCE, "tests", "reference", "pt_gloo")
     prefix = os.path.join(folder, "t")
-    r = subprocess.run([PROGRAM, "convert", "pytorch", "--host",
-                        os.path.join(data, "host.*.json.gz"), "--device",
-                        os.path.join(data, "device.*.json.gz"), "--profile", "astra-sim",
-                        "--output", prefix],
-                       capture_output=True, text=True)
+    r = run("convert", "pytorch", "--host", os.path.join(data, "host.*.json.gz"), "--device",
+            os.path.join(data, "device.*.json.gz"), "--profile", "astra-sim", "--output", prefix)
     check(r.returncode == 0, f"gloo: exit {r.returncode}: {r.stderr}")
-    r = subprocess.run([sys.executable, os.path.join(TOOLS, "etcheck.py"), prefix],
-                       capture_output=True, text=True)
+    r = run_etcheck(prefix)
     check(r.returncode == 0, f"gloo: etcheck: {r.stdout[-2000:]}")
     for rank in range(4):
         with gzip.open(os.path.join(data, f"device.{rank}.json.gz"), "rt") as f:
@@ -136,27 +123,20 @@ def convert(folder, name):
             with open(os.path.join(folder, f"{kind}.{rank}.json"), "w") as f:
                 f.write(text)
     prefix = os.path.join(folder, "t")
-    r = subprocess.run([PROGRAM, "convert", "pytorch", "--host",
-                        os.path.join(folder, "host.*.json"), "--device",
-                        os.path.join(folder, "device.*.json"), "--profile", "astra-sim", "--output",
-                        prefix],
-                       capture_output=True, text=True)
+    r = run("convert", "pytorch", "--host", os.path.join(folder, "host.*.json"), "--device",
+            os.path.join(folder, "device.*.json"), "--profile", "astra-sim", "--output", prefix)
     check(r.returncode == 0, f"{name}: exit {r.returncode}: {r.stderr}")
     return prefix, device
 
 
 def main():
     if not DATA or not os.path.isdir(os.path.join(DATA, "pytorch-traces")) or not TOOLS:
-        print("skipped: SYN_SHARED_DATA or SYN_SHARED_TOOLS is not set")
-        return 77
-    spec = importlib.util.spec_from_file_location("etcheck", os.path.join(TOOLS, "etcheck.py"))
-    etcheck = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(etcheck)
+        skip("SYN_SHARED_DATA or SYN_SHARED_TOOLS is not set")
+    etcheck = load_etcheck()
     for name in ("resnet_2gpu_rank0", "synth_allfeatures"):
         with tempfile.TemporaryDirectory() as folder:
             prefix, device = convert(folder, name)
-            r = subprocess.run([sys.executable, os.path.join(TOOLS, "etcheck.py"), prefix],
-                               capture_output=True, text=True)
+            r = run_etcheck(prefix)
             check(r.returncode == 0, f"{name}: etcheck: {r.stdout[-2000:]}")
             check_nodes(name, etcheck.read(prefix + ".0.et"), device)
     # Without device work, communication and times there is nothing to simulate.
@@ -165,18 +145,13 @@ def main():
         with open(host, "w") as f:
             f.write(load("simple_add_upgraded", "host"))
         out = os.path.join(folder, "t.0.et")
-        r = subprocess.run([PROGRAM, "convert", "pytorch", "--host", host, "--profile", "astra-sim",
-                            "--output", out],
-                           capture_output=True, text=True)
+        r = run("convert", "pytorch", "--host", host, "--profile", "astra-sim", "--output", out,
+                text=True)
         check(r.returncode == 1 and "neither device work nor communication" in r.stderr
               and not os.path.exists(out), f"without work: exit {r.returncode}: {r.stderr}")
     with tempfile.TemporaryDirectory() as folder:
         check_gloo(folder, etcheck)
-    for text in failures[:40]:
-        print("FAILED:", text)
-    print(f"{len(failures)} failures")
-    return 1 if failures else 0
+    finish()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main()

@@ -7,18 +7,15 @@ import json
 import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 
-BUILD = os.environ["SYN_BUILD"]
-PROGRAM = os.path.join(BUILD, "syntorch")
-DATA = os.environ.get("SYN_SHARED_DATA")
+import checks
+from checks import DATA, check, failures, finish, skip
+
 if not DATA or not os.path.isdir(os.path.join(DATA, "pytorch-traces")):
-    print("skipped: no shared data")
-    sys.exit(77)
+    skip("no shared data")
 folder = tempfile.TemporaryDirectory()
-failures = []
 random.seed(4)
 
 
@@ -29,11 +26,6 @@ def refuse_word(word):
 def strict(data):
     """RFC 8259: UTF-8, no NaN."""
     return json.loads(data.decode("utf-8"), parse_constant=refuse_word)
-
-
-def check(cond, text):
-    if not cond:
-        failures.append(text)
 
 
 def source(name, trace="synth_allfeatures"):
@@ -47,8 +39,7 @@ def repair(data, *args):
         path, out = os.path.join(own, "in.json"), os.path.join(own, "out.json")
         with open(path, "wb") as f:
             f.write(data)
-        r = subprocess.run([PROGRAM, "repair", "--input", path, "--output", out, *args],
-                           capture_output=True, timeout=500)
+        r = checks.run("repair", "--input", path, "--output", out, *args)
         with open(path, "rb") as f:
             check(f.read() == data, f"the input was changed: {args}")
         made = None
@@ -312,8 +303,7 @@ def files():
     os.link(path, hard)
 
     def run(*args, stdin=None):
-        return subprocess.run([PROGRAM, "repair", *args], capture_output=True, timeout=500,
-                              input=stdin)
+        return checks.run("repair", *args, input=stdin)
 
     for a, b in ((path, path), (path, link), (link, path), (path, hard),
                  (path, os.path.join(own, "../files/in.json"))):
@@ -397,6 +387,4 @@ for case in CASES:
         if len(failures) != before:
             print("FAILED", case.__name__)
 folder.cleanup()
-print("\n".join(f[:600] for f in failures[:20]))
-print(f"{len(failures)} failures")
-sys.exit(1 if failures else 0)
+finish()

@@ -4,8 +4,9 @@ import concurrent.futures
 import sys
 import traceback
 
+from checks import check, finish
 import pytorch_traces as pt
-from pytorch_traces import ATTRS, PROCESS, THREAD, attr, check, convert, good, places, refused
+from pytorch_traces import ATTRS, PROCESS, THREAD, attr, convert, good, places, refused
 
 
 # ---- What should be told, found from the edited trace ----
@@ -152,4 +153,4 @@ def main(*cases, once=()):
         for job in jobs:
             if len(sys.argv) < 2 or job[0].__name__ in sys.argv[1:]:
                 pool.submit(guarded, *job)
-    pt.finish()
+    finish()

@@ -1,24 +1,18 @@
 """Pairs of PyTorch traces, edits of them, and what `syntorch convert pytorch` makes of them; shared
 by tests of conversions.
 
-The .et files are decoded by hand here, and all that is expected is computed from the traces in
-Python."""
+All that is expected is computed from the traces in Python."""
 import collections
 import copy
 import gzip
-import importlib.util
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
 
-sys.dont_write_bytecode = True
+from checks import DATA, SOURCE, check, load_etcheck, run
+from execution_trace import COLL, COMP, INT64, METADATA, RECV, SEND, read_et
 
-BUILD, SOURCE = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"]
-DATA, TOOLS = os.environ.get("SYN_SHARED_DATA"), os.environ.get("SYN_SHARED_TOOLS")
-PROGRAM = os.path.join(BUILD, "syntorch")
 TRACES = os.path.join(DATA, "pytorch-traces") if DATA \
     and os.path.isdir(os.path.join(DATA, "pytorch-traces")) else None
 ATTRS = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema")
@@ -26,107 +20,9 @@ PROCESS, THREAD = ("[pytorch|profiler|execution_trace|%s]" % w for w in ("proces
 GPU = {"kernel": "kernels", "gpu_memcpy": "copies", "gpu_memset": "memory sets"}
 KINDS = ("host ops", "metadata", "kernels", "copies", "memory sets")
 CLASSES = ("launch", "stream", "sync", "group", "thread")
-INT64, STRING = 9, 29
-METADATA, COMP, SEND, RECV, COLL = 1, 4, 5, 6, 7
-failures = []
 
 
-def check(cond, text):
-    if not cond:
-        failures.append(text)
-    return bool(cond)
-
-
-def finish():
-    for text in failures[:60]:
-        print("FAILED:", text)
-    print(f"{len(failures)} failures")
-    sys.exit(1 if failures else 0)
-
-
-# ---- .et files ----
-
-
-def varint(b, i):
-    n = shift = 0
-    while True:
-        n, shift, i = n | (b[i] & 0x7F) << shift, shift + 7, i + 1
-        if b[i - 1] < 0x80:
-            return n, i
-
-
-def fields(b):
-    i = 0
-    while i < len(b):
-        key, i = varint(b, i)
-        if key & 7 == 0:
-            value, i = varint(b, i)
-        else:
-            size, i = (8, i) if key & 7 == 1 else (4, i) if key & 7 == 5 else varint(b, i)
-            value, i = b[i:i + size], i + size
-            if len(value) != size:
-                raise ValueError("a field is cut off")
-        yield key >> 3, value
-
-
-def numbers(b):
-    out, i = [], 0
-    while i < len(b):
-        n, i = varint(b, i)
-        out.append(n)
-    return out
-
-
-def attribute(b):
-    """Name, value and the field of the oneof."""
-    name, value, kind = "", None, None
-    for field, v in fields(b):
-        kind = field
-        if field == 1:
-            name = v.decode()
-        elif field in (7, 9):
-            value = v - (1 << 64) if v >> 63 else v
-        elif field == 14:
-            value = [n for f, list_ in fields(v) for n in numbers(list_)]
-        elif field == 29:
-            value = v.decode()
-        else:
-            value = v
-    return name, value, kind
-
-
-class Node:
-    def __init__(self, b):
-        self.id, self.name, self.type, self.ctrl, self.data, self.start, self.dur = 0, "", 0, [], \
-            [], None, 0
-        self.attr, self.field, self.io = {}, {}, []
-        for field, v in fields(b):
-            if field == 10:
-                name, value, kind = attribute(v)
-                check(name not in self.attr, f"node {self.id} has two attributes {name}")
-                self.attr[name], self.field[name] = value, kind
-            elif field in (8, 9):
-                self.io.append({f: t.decode() for f, t in fields(v)})
-            elif field in (4, 5):
-                setattr(self, {4: "ctrl", 5: "data"}[field], numbers(v))
-            else:
-                setattr(self, {1: "id", 2: "name", 3: "type", 6: "start", 7: "dur"}[field],
-                        v.decode() if field == 2 else v)
-        self.deps = set(self.ctrl) | set(self.data)
-        self.on_gpu = "stream" in self.attr
-
-
-def read_et(data):
-    """Metadata attributes, and nodes in file order."""
-    messages, i = [], 0
-    while i < len(data):
-        size, i = varint(data, i)
-        messages.append(data[i:i + size])
-        if len(messages[-1]) != size:
-            raise ValueError("a message is cut off")
-        i += size
-    meta = {a[0]: a[1] for a in (attribute(v) for f, v in fields(messages[0]) if f == 2)}
-    return meta, [Node(m) for m in messages[1:]]
+# ---- Nodes of .et files ----
 
 
 def acyclic(nodes):
@@ -290,10 +186,6 @@ class Result:
     by name."""
 
 
-def run(*args, cwd=None):
-    return subprocess.run([PROGRAM, *args], capture_output=True, timeout=500, cwd=cwd, check=False)
-
-
 def convert(host, device=None, *args, linked=False, names=("host.0.json", "device.0.json"),
             command=("convert", "pytorch"), decode=True):
     """Runs the command on the bytes given, in a folder of its own with relative paths."""
@@ -323,16 +215,6 @@ def convert(host, device=None, *args, linked=False, names=("host.0.json", "devic
             r.rank = r.json["ranks"][0]
             r.kinds = {k: r.rank["nodes"][k]["out"] for k in KINDS}
         return r
-
-
-def load_etcheck():
-    path = os.path.join(TOOLS or "", "etcheck.py")
-    if not TOOLS or not os.path.exists(path):
-        return None
-    spec = importlib.util.spec_from_file_location("etcheck", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def check_tools(what, et):

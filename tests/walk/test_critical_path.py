@@ -256,7 +256,7 @@ def runs(folder):
 def durations(folder):
     """Execution traces that tell how long nodes take, and not when: the longest chain of their
     durations."""
-    from pytorch_traces import read_et
+    from execution_trace import read_et
     with open(os.path.join(folder, "w.txt"), "w", encoding="utf-8") as f:
         f.write("DATA\n3\na -1 90 NONE 0 80 NONE 0 70 ALLREDUCE 4096 30\nb -1 9 NONE 0 8 NONE 0 7 "
                 "ALLREDUCE 4096 3\nc -1 5 NONE 0 6 NONE 0 4 NONE 0 2\n")

@@ -1,0 +1,53 @@
+"""Shared by tests of the commands: where things are, runs, and failures that are collected."""
+import importlib.util
+import os
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+
+BUILD, SOURCE = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"]
+DATA, TOOLS = os.environ.get("SYN_SHARED_DATA"), os.environ.get("SYN_SHARED_TOOLS")
+PROGRAM = os.path.join(BUILD, "syntorch")
+ETCHECK_PY = os.path.join(TOOLS or "", "etcheck.py")
+failures = []
+
+
+def check(cond, text):
+    if not cond:
+        failures.append(text)
+    return bool(cond)
+
+
+def finish():
+    for text in failures[:60]:
+        print("FAILED:", text[:2000])
+    print(f"{len(failures)} failures")
+    sys.exit(1 if failures else 0)
+
+
+def skip(why):
+    print("skipped:", why)
+    sys.exit(77)
+
+
+def run(*args, **kwargs):
+    return subprocess.run([PROGRAM, *args], capture_output=True, timeout=500, check=False, **kwargs)
+
+
+# ---- etcheck.py, a checker of execution traces with a decoder of its own ----
+
+
+def run_etcheck(*args):
+    return subprocess.run([sys.executable, ETCHECK_PY, *args], capture_output=True, text=True,
+                          check=False)
+
+
+def load_etcheck():
+    """The module; None where it is not."""
+    if not TOOLS or not os.path.exists(ETCHECK_PY):
+        return None
+    spec = importlib.util.spec_from_file_location("etcheck", ETCHECK_PY)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

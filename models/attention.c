@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "models/layers.h"
+#include "syntorch/gradient.h"
 
 syn_tensor syn_heads_split(syn_ctx *ctx, syn_tensor x, int64_t depth) {
     const int64_t dims[4] = {syn_tensor_dim(ctx, x, 0), syn_tensor_dim(ctx, x, 1), -1, depth};
@@ -36,6 +37,10 @@ static syn_tensor unfused(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v
     syn_release(ctx, mark, &y, 1);
     y = syn_name(ctx, syn_softmax(ctx, y), "probs");
     syn_release(ctx, mark, &y, 1);
+    if (how->dropping.p > 0) {
+        y = syn_name(ctx, syn_dropout(ctx, y, how->keys, &how->dropping), "dropped");
+        syn_release(ctx, mark, &y, 1);
+    }
     y = syn_matmul(ctx, regroup(ctx, y, shared), v, false, false);
     y = regroup(ctx, syn_name(ctx, y, "context"), heads);
     syn_release(ctx, mark, &y, 1);
@@ -53,6 +58,13 @@ syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor
     const int order[4] = {0, 2, 1, 3};
     const int64_t dims[3] = {syn_tensor_dim(ctx, q, 0), syn_tensor_dim(ctx, q, 2), -1};
     const double scale = 1.0 / sqrt((double)syn_tensor_dim(ctx, q, 3));
+    const bool grad =
+        syn_requires_grad(ctx, q) || syn_requires_grad(ctx, k) || syn_requires_grad(ctx, v);
+    if (how->fused && (grad || how->dropping.p > 0)) {
+        const syn_attention_how train = {how->mask,     scale,     how->causal,
+                                         how->position, how->keys, how->dropping};
+        return syn_reshape(ctx, syn_attention_train(ctx, q, k, v, &train), dims, 3);
+    }
     const syn_tensor y =
         how->fused ? syn_attention(ctx, q, k, v, how->mask, scale, how->causal, how->position)
                    : unfused(ctx, q, k, v, how, scale);

@@ -118,7 +118,7 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens, syn_tensor types) {
     const struct bert *bert = m->params;
     syn_ctx *ctx = m->ctx;
     syn_push_scope(ctx, "embeddings");
-    syn_tensor x = syn_vocab_embedding(ctx, bert->words, tokens, m->options.tp);
+    syn_tensor x = syn_vocab_embedding(ctx, bert->words, tokens, m->config.pad_id, m->options.tp);
     const syn_tensor positions = syn_name(
         ctx, syn_slice(ctx, bert->positions, 0, 0, syn_tensor_dim(ctx, tokens, 1)), "positions");
     const syn_tensor kinds =
@@ -158,6 +158,7 @@ syn_tensor syn_bert_forward(syn_model *m, syn_tensor tokens, syn_tensor types, s
     check_inputs(m, x, types, mask);
     if (syn_ctx_status(ctx) != SYN_OK) return (syn_tensor){0};
     const syn_mark mark = syn_ctx_mark(ctx);
+    syn__model_renew(m);
     m->visible = mask;
     if (m->part.embed) x = embed(m, x, types);
     syn_release(ctx, mark, &x, 1);
@@ -200,6 +201,16 @@ syn_tensor syn_bert_pooled(syn_model *m, syn_tensor hidden) {
     return x;
 }
 
+/* x (N, C) -> (N, C): what the words are predicted from. */
+static syn_tensor transform(syn_model *m, syn_tensor x) {
+    const struct bert *bert = m->params;
+    syn_push_scope(m->ctx, "transform");
+    x = syn__model_activate(m, dense(m, x, &bert->transform, "dense"));
+    x = syn__model_norm(m, x, &bert->transform_norm, "LayerNorm");
+    syn_pop_scope(m->ctx);
+    return x;
+}
+
 syn_tensor syn_bert_mlm(syn_model *m, syn_tensor hidden, syn_tensor positions) {
     const struct bert *bert = m->params;
     syn_ctx *ctx = m->ctx;
@@ -215,12 +226,28 @@ syn_tensor syn_bert_mlm(syn_model *m, syn_tensor hidden, syn_tensor positions) {
     syn_push_scope(ctx, "cls.predictions");
     syn_tensor x = syn_reshape(ctx, hidden, dims, 2);
     if (positions.id) x = syn_name(ctx, syn_embedding(ctx, x, positions, 0), "picked");
-    syn_push_scope(ctx, "transform");
-    x = syn__model_activate(m, dense(m, x, &bert->transform, "dense"));
-    x = syn__model_norm(m, x, &bert->transform_norm, "LayerNorm");
-    syn_pop_scope(ctx);
-    x = syn_vocab_head(ctx, x, bert->word_head, bert->word_bias, m->config.vocab_size,
+    x = syn_vocab_head(ctx, transform(m, x), bert->word_head, bert->word_bias, m->config.vocab_size,
                        m->options.tp, "decoder");
+    syn_pop_scope(ctx);
+    syn_release(ctx, mark, &x, 1);
+    return x;
+}
+
+syn_tensor syn_bert_mlm_loss(syn_model *m, syn_tensor hidden, syn_tensor labels,
+                             syn_tensor weight) {
+    const struct bert *bert = m->params;
+    syn_ctx *ctx = m->ctx;
+    const int64_t dims[2] = {-1, m->config.n_embd}, flat[1] = {-1};
+    if (!ready(m, bert->word_bias, "MLM", hidden, 3)) return (syn_tensor){0};
+    want_alike(m, labels, hidden, SYN_I32, "labels");
+    const syn_mark mark = syn_ctx_mark(ctx);
+    syn_push_scope(ctx, "cls.predictions");
+    syn_tensor x = transform(m, syn_reshape(ctx, hidden, dims, 2));
+    x = syn_vocab_logits(ctx, x, bert->word_head, bert->word_bias, m->options.tp, "decoder");
+    syn_pop_scope(ctx);
+    syn_push_scope(ctx, "loss");
+    x = syn_vocab_loss(ctx, x, syn_reshape(ctx, labels, flat, 1), weight, m->config.vocab_size,
+                       m->options.tp);
     syn_pop_scope(ctx);
     syn_release(ctx, mark, &x, 1);
     return x;

@@ -30,6 +30,10 @@ syn_tensor syn_bert_pooled(syn_model *bert, syn_tensor hidden);
    there; of all, (B T, V0). A position outside is taken for a hidden state of zeros. */
 #define SYN_BERT_ALL (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_bert_mlm(syn_model *bert, syn_tensor hidden, syn_tensor positions);
+/* hidden (B, T, C), labels (B, T) i32, a word's id where it is to be predicted, else
+   SYN_IGNORED_TARGET -> the loss, a scalar: see syn_cross_entropy, also for `weight`. */
+syn_tensor syn_bert_mlm_loss(syn_model *bert, syn_tensor hidden, syn_tensor labels,
+                             syn_tensor weight);
 /* pooled (B, C) -> logits (B, 2): the second sentence follows, or is another. */
 syn_tensor syn_bert_nsp(syn_model *bert, syn_tensor pooled);
 

@@ -94,17 +94,19 @@ int64_t syn_causal_position(const syn_model *m) {
 /* ---- a step ---- */
 
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k) {
+    if (m->training) return k;
     return syn_heads_cached(m->ctx, &m->caches[i].k, k, m->position, "k_cache");
 }
 
 syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v) {
+    if (m->training) return v;
     return syn_heads_cached(m->ctx, &m->caches[i].v, v, m->position, "v_cache");
 }
 
 syn_tensor syn__causal_positions(syn_model *m, int64_t n) {
     const syn_spec spec = {SYN_I32, 2, {m->batch, n}};
     int32_t *ids = NULL;
-    if (!m->padding) return (syn_tensor){0};
+    if (!m->padding || m->training) return (syn_tensor){0};
     if (syn_ctx_has_data(m->ctx)) {
         ids = syn_malloc((size_t)syn_spec_bytes(&spec));
         if (!ids) return syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: positions of a batch");
@@ -143,11 +145,57 @@ syn_tensor syn_causal_forward(syn_model *m, syn_tensor x) {
     if (!fits(m, x)) return (syn_tensor){0};
     const int64_t new_tokens = syn_tensor_dim(ctx, x, 1);
     const syn_mark mark = syn_ctx_mark(ctx);
+    syn__model_renew(m);
     if (m->padding) m->visible = syn_slice(ctx, m->mask, 1, 0, m->position + new_tokens);
     if (m->part.embed) x = f->embed(m, x);
     x = syn__model_layers(m, x, mark);
     if (m->part.head) x = f->head(m, x);
     syn_release(ctx, mark, &x, 1);
     m->position += new_tokens;
+    return x;
+}
+
+/* ---- training ---- */
+
+/* Whether the model is whole, and tokens and targets are alike and not too many. */
+static bool may_train(syn_model *m, syn_tensor tokens, syn_tensor targets) {
+    const syn_model_config *c = &m->config;
+    if (!m->part.embed || !m->part.head || m->part.n_layers != c->n_layer) {
+        syn_ctx_fail(m->ctx, SYN_E_INVALID, "a part of %s has no loss", c->name);
+        return false;
+    }
+    if (!syn__model_takes(m, tokens, 1)) return false;
+    const syn_spec *spec = syn_tensor_spec(m->ctx, tokens);
+    if (syn_spec_equal(spec, syn_tensor_spec(m->ctx, targets)) && spec->dims[1] <= c->n_positions)
+        return true;
+    syn_ctx_fail(m->ctx, SYN_E_SHAPE,
+                 "targets must be i32 (batch, tokens) like the tokens, of which %s takes %lld",
+                 c->name, (long long)c->n_positions);
+    return false;
+}
+
+syn_tensor syn_causal_loss(syn_model *m, syn_tensor tokens, syn_tensor targets, syn_tensor weight) {
+    syn_ctx *ctx = m->ctx;
+    const syn_model_family *f = m->config.family;
+    const int64_t flat[1] = {-1};
+    if (!may_train(m, tokens, targets)) return (syn_tensor){0};
+    const syn_mark mark = syn_ctx_mark(ctx);
+    const int64_t position = m->position;
+    const syn_tensor visible = m->visible;
+    m->training = true;
+    m->position = 0;
+    m->visible = SYN_NO_MASK;
+    syn__model_renew(m);
+    syn_tensor x = f->embed(m, tokens);
+    x = syn__model_layers(m, x, mark);
+    x = f->all_logits(m, x);
+    syn_push_scope(ctx, "loss");
+    x = syn_vocab_loss(ctx, x, syn_reshape(ctx, targets, flat, 1), weight, m->config.vocab_size,
+                       m->options.tp);
+    syn_pop_scope(ctx);
+    m->training = false;
+    m->position = position;
+    m->visible = visible;
+    syn_release(ctx, mark, &x, 1);
     return x;
 }

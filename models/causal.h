@@ -4,6 +4,7 @@
 #define MODELS_CAUSAL_H
 
 #include "models/model.h"
+#include "ops/ops.h"
 
 SYN_API_BEGIN
 
@@ -21,6 +22,11 @@ syn_status syn_causal_set_padding(syn_model *model, const int32_t *padding,
    (B, T, C) f32; without its head it gives that of its last layer. Intermediate data are released,
    the result stays until the caller releases it. */
 syn_tensor syn_causal_forward(syn_model *model, syn_tensor x);
+/* Training. tokens and targets (B, T) i32, of a whole model: each target is what follows its token,
+   or SYN_IGNORED_TARGET -> the loss, a scalar: see syn_cross_entropy, also for `weight`. Needs no
+   caches and leaves those of syn_causal_begin alone. */
+syn_tensor syn_causal_loss(syn_model *model, syn_tensor tokens, syn_tensor targets,
+                           syn_tensor weight);
 /* Tokens in the caches. */
 int64_t syn_causal_position(const syn_model *model);
 

@@ -94,6 +94,8 @@ struct syn_model_family {
        last token. */
     syn_tensor (*embed)(syn_model *m, syn_tensor tokens);
     syn_tensor (*head)(syn_model *m, syn_tensor x);
+    /* x -> logits (B T, V/tp) of all tokens, padding of the vocabulary among them. */
+    syn_tensor (*all_logits)(syn_model *m, syn_tensor x);
     const char *attention; /* the caches of layer 3 are called "h.3.<attention>.k_cache" */
 };
 
@@ -118,9 +120,12 @@ struct syn_model {
     syn__kv_cache *caches; /* by layer */
     int64_t batch, max_tokens, position;
     int32_t *padding; /* (B) tokens at the start of each text that count for nothing; NULL */
+    bool training;    /* whole texts, without caches */
     syn_tensor mask;  /* (B, max_tokens): of which `visible` is a step's part */
 };
 
+/* Takes the newest versions of all parameters, which an optimizer may have written. */
+void syn__model_renew(syn_model *m);
 int syn__model_tp(const syn_model *m);
 int64_t syn__model_depth(const syn_model *m); /* D, of a head */
 /* Whether a parameter of the whole model need not be asked for by this part: it is another's, or

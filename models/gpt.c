@@ -48,7 +48,7 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
     syn_ctx *ctx = m->ctx;
     const int64_t n = syn_tensor_dim(ctx, tokens, 1);
     syn_push_scope(ctx, "embed");
-    const syn_tensor x = syn_vocab_embedding(ctx, gpt->wte, tokens, m->options.tp);
+    const syn_tensor x = syn_vocab_embedding(ctx, gpt->wte, tokens, -1, m->options.tp);
     const syn_tensor at = syn__causal_positions(m, n);
     const syn_tensor p =
         at.id ? syn_embedding(ctx, gpt->wpe, at, 0) : syn_slice(ctx, gpt->wpe, 0, m->position, n);
@@ -106,6 +106,18 @@ static syn_tensor head(syn_model *m, syn_tensor x) {
     x = syn__model_norm(m, syn_reshape(ctx, x, dims, 2), &gpt->ln_f, "ln_f");
     x = syn_vocab_head(ctx, x, gpt->lm_head, SYN_NO_BIAS, m->config.vocab_size, m->options.tp,
                        "lm_head");
+    syn_pop_scope(ctx);
+    return x;
+}
+
+/* x (B, T, C) -> logits (B T, V/tp) */
+static syn_tensor all_logits(syn_model *m, syn_tensor x) {
+    const struct gpt *gpt = m->params;
+    syn_ctx *ctx = m->ctx;
+    const int64_t dims[2] = {-1, m->config.n_embd};
+    syn_push_scope(ctx, "head");
+    x = syn__model_norm(m, syn_reshape(ctx, x, dims, 2), &gpt->ln_f, "ln_f");
+    x = syn_vocab_logits(ctx, x, gpt->lm_head, SYN_NO_BIAS, m->options.tp, "lm_head");
     syn_pop_scope(ctx);
     return x;
 }
@@ -229,4 +241,5 @@ const syn_model_family syn_gpt_family = {.name = "gpt",
                                          .layer_bytes = sizeof(struct gpt_layer),
                                          .layer = layer,
                                          .embed = embed,
-                                         .head = head};
+                                         .head = head,
+                                         .all_logits = all_logits};

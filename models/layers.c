@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "syntorch/gradient.h"
+
 static int tp_size(const syn_group *tp) {
     return tp ? tp->size : 1;
 }
@@ -54,6 +56,16 @@ syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, 
     return (syn_layer_linear){weight, linear_bias(ctx, name, out, SYN_WHOLE, init), init->out_in};
 }
 
+void syn_layer_linear_renew(const syn_ctx *ctx, syn_layer_linear *layer) {
+    layer->weight = syn_newest(ctx, layer->weight);
+    layer->bias = syn_newest(ctx, layer->bias);
+}
+
+void syn_layer_norm_renew(const syn_ctx *ctx, syn_layer_norm *layer) {
+    layer->weight = syn_newest(ctx, layer->weight);
+    layer->bias = syn_newest(ctx, layer->bias);
+}
+
 static syn_tensor multiply(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                            syn_tensor bias, const char *label) {
     return syn_name(ctx, syn_linear(ctx, x, layer->weight, bias, layer->out_in), label);
@@ -89,10 +101,12 @@ syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab
                      init->seed);
 }
 
-syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids,
+syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t padding,
                                const syn_group *tp) {
     const int64_t first = tp_size(tp) > 1 ? tp->index * syn_tensor_dim(ctx, table, 0) : 0;
-    const syn_tensor x = syn_name(ctx, syn_embedding(ctx, table, ids, first), "tokens");
+    if (!syn_requires_grad(ctx, table)) padding = -1; /* nothing else asks for it */
+    syn_tensor x = syn_embedding_padded(ctx, table, ids, first, padding);
+    x = syn_name(ctx, x, "tokens");
     return tp_size(tp) > 1 ? syn_all_reduce(ctx, x, SYN_REDUCE_SUM, tp) : x;
 }
 
@@ -104,10 +118,23 @@ syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int
     return syn_param(ctx, full, &spec, shard(0, 1, tp), SYN_INIT_ZERO, 0.0, valid, 0);
 }
 
+syn_tensor syn_vocab_logits(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
+                            const syn_group *tp, const char *label) {
+    if (tp_size(tp) > 1) x = syn_tp_enter(ctx, x, tp);
+    return syn_name(ctx, syn_linear(ctx, x, table, bias, true), label);
+}
+
 syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
                           int64_t valid, const syn_group *tp, const char *label) {
-    if (tp_size(tp) > 1) x = syn_tp_enter(ctx, x, tp);
-    syn_tensor y = syn_name(ctx, syn_linear(ctx, x, table, bias, true), label);
+    syn_tensor y = syn_vocab_logits(ctx, x, table, bias, tp, label);
     if (tp_size(tp) > 1) y = syn_all_gather(ctx, y, -1, tp);
     return syn_tensor_dim(ctx, y, -1) > valid ? syn_slice(ctx, y, -1, 0, valid) : y;
+}
+
+syn_tensor syn_vocab_loss(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, syn_tensor weight,
+                          int64_t valid, const syn_group *tp) {
+    if (tp_size(tp) == 1) return syn_cross_entropy(ctx, logits, targets, weight, valid);
+    const int64_t width = syn_tensor_dim(ctx, logits, -1), first = tp->index * width;
+    const int64_t classes = valid - first < 0 ? 0 : valid - first < width ? valid - first : width;
+    return syn_cross_entropy_parts(ctx, logits, targets, weight, classes, first, tp);
 }

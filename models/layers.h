@@ -38,6 +38,10 @@ syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t i
 syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                     const syn_initializer *init, const syn_group *tp);
 
+/* The newest versions of its parameters, after an optimizer's step. */
+void syn_layer_linear_renew(const syn_ctx *ctx, syn_layer_linear *layer);
+void syn_layer_norm_renew(const syn_ctx *ctx, syn_layer_norm *layer);
+
 /* x (..., in), the same on all ranks -> (..., out/tp), or (..., out) with gather_output (an
    all-gather). */
 syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
@@ -50,15 +54,26 @@ syn_tensor syn_row_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *la
 /* A table of `vocab` rows, the first `valid` of which stand for tokens, cut by rows among ranks. */
 syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
                                    int64_t width, const syn_initializer *init, const syn_group *tp);
-/* ids (B, T) i32 -> (B, T, C): each rank looks up its rows, an all-reduce joins them. */
-syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, const syn_group *tp);
+/* ids (B, T) i32 -> (B, T, C): each rank looks up its rows, an all-reduce joins them. `padding`:
+   see syn_embedding_padded. */
+syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t padding,
+                               const syn_group *tp);
 /* A number for each row of such a table, zero at first, cut alike. */
 syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
                               const syn_group *tp);
+/* x (B, C), table and bias (or SYN_NO_BIAS) as above -> this rank's part of the logits, (B, V/tp),
+   padding among it: product with the transposed table. */
+syn_tensor syn_vocab_logits(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
+                            const syn_group *tp, const char *label);
 /* x (B, C), table and bias (or SYN_NO_BIAS) as above -> logits (B, valid): product with the
    transposed table, all-gather, padding cut off. */
 syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
                           int64_t valid, const syn_group *tp, const char *label);
+
+/* Such logits, and targets (B), of which `valid` are ids -> the loss: see syn_cross_entropy, also
+   for `weight`. The same on all ranks. */
+syn_tensor syn_vocab_loss(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, syn_tensor weight,
+                          int64_t valid, const syn_group *tp);
 
 /* Attention between its projections. A rank has H heads of queries and G of keys and values; G
    divides H, and each head of keys and values serves H/G consecutive ones of queries. */
@@ -74,6 +89,10 @@ typedef struct syn_attending {
     bool causal;      /* query t sees keys up to position + t; else all */
     int64_t position; /* of the first query among the keys */
     syn_tensor mask;  /* (B, S), see syn_scale_mask, or SYN_NO_MASK */
+    /* Of the weights; p 0, as in inference: none. A rank whose heads follow h others says so by
+       row = h * T. */
+    syn_tensor keys;
+    syn_dropping dropping;
 } syn_attending;
 /* q (B, H, T, D), k and v (B, G, S, D) -> (B, T, H D): softmax of q k' / sqrt(D), times v. */
 syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,

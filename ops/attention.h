@@ -1,36 +1,61 @@
-/* Fused attention of one head, once for each level of ops/simd.h: softmax(scale q k' + mask) v for
-   a few queries at a time, without the matrix of scores. */
+/* Fused attention of one head and its gradient, once for each level of ops/simd.h:
+   softmax(scale q k' + mask) v for a few queries at a time, without the matrix of scores. */
 #ifndef OPS_ATTENTION_H
 #define OPS_ATTENTION_H
 
+#include "ops/dropout.h"
 #include "ops/simd.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* A head and some of its queries. Rows are dense and their strides, in elements, arbitrary; the
-   rows of `out` lie one after another. */
+/* A head and some of its queries. Rows are dense and their strides, in elements, arbitrary. */
 typedef struct syn_attend {
     const float *q, *k, *v; /* (queries, depth), (keys, depth), (keys, depth) */
     const float *mask;      /* (keys), added to every query's scores; NULL: none */
     float *out;             /* (queries, depth) */
-    int64_t q_stride, k_stride, v_stride;
+    float *log_sum;         /* (queries): of exp of the scores; NULL: not wanted */
+    int64_t q_stride, k_stride, v_stride, out_stride;
     int64_t queries, keys, depth; /* queries <= the kernels' tile */
     int64_t visible;              /* keys that query 0 sees, at most `keys`; may be negative */
     int64_t step;                 /* how many more each next query sees: 1 (causal) or 0 */
     float scale;
-    float *scratch; /* as many floats as the kernels ask for, on a cache line */
+    /* Which weights count as zero, by query; NULL: none. The others grow by `keep`. */
+    const syn_dropout_row *drop;
+    uint32_t column; /* of key 0 */
+    float *scratch;  /* as many floats as the kernels ask for, on a cache line */
 } syn_attend;
+
+/* The gradients of such queries, and their part in those of the keys and values. */
+typedef struct syn_attend_grad {
+    syn_attend of; /* `out` and `log_sum` as attend left them; queries <= the kernels' grad_tile */
+    const float *dout; /* (queries, depth) */
+    int64_t dout_stride;
+    float *dq; /* (queries, depth) */
+    int64_t dq_stride;
+    bool add; /* to what dq holds */
+    /* (keys, depth), added to. Their rows are dk_stride apart, a multiple of SYN__ATTEND_PAD, and
+       what is between them is written too. */
+    float *dk, *dv;
+    int64_t dk_stride;
+} syn_attend_grad;
+#define SYN__ATTEND_PAD 16
 
 typedef struct syn_attention_kernels {
     int64_t tile; /* most queries of a call */
     size_t (*scratch_floats)(int64_t depth, int64_t keys);
     void (*attend)(const syn_attend *a);
+    int64_t grad_tile;
+    size_t (*grad_scratch_floats)(int64_t depth, int64_t keys);
+    void (*attend_grad)(const syn_attend_grad *g);
 } syn_attention_kernels;
-/* A level's table, of its own TILE, scratch_floats and attend. */
-#define SYN__ATTENTION_TABLE \
-    { .tile = TILE, .scratch_floats = scratch_floats, .attend = attend }
+/* A level's table, of functions of these names. */
+#define SYN__ATTENTION_TABLE                                                                      \
+    {                                                                                             \
+        .tile = TILE, .scratch_floats = scratch_floats, .attend = attend, .grad_tile = GRAD_TILE, \
+        .grad_scratch_floats = grad_scratch_floats, .attend_grad = attend_grad                    \
+    }
 
 /* The kernels of a level that runs here (syn_simd_runs). */
 const syn_attention_kernels *syn__attention_kernels_at(syn_simd level);

@@ -1,4 +1,5 @@
 #include "ops/attention_body.h"
+#include "ops/attention_grad_body.h"
 
 #if SYN_LANES > 0
 const syn_attention_kernels syn__attention_avx2 = SYN__ATTENTION_TABLE;

@@ -158,6 +158,25 @@ static void add_block(const tile *t, int64_t s0, int64_t n) {
     }
 }
 
+/* Weights of keys s0.. s0 + n that dropout takes become zero. */
+static void drop_block(const tile *t, int64_t s0, int64_t n) {
+    const syn_attend *a = t->a;
+    uint32_t start[TILE] = {0}, twist[TILE] = {0};
+    for (int64_t i = 0; i < a->queries; i++) {
+        start[i] = a->drop[i].start + a->column + (uint32_t)s0;
+        twist[i] = a->drop[i].twist;
+    }
+    for (int v = 0; v < t->vecs; v++) {
+        const vec_int at = int_load(start + v * SYN_LANES), key = int_load(twist + v * SYN_LANES);
+        float *p = t->p + v * SYN_LANES;
+        for (int64_t s = 0; s < n; s++, p += TILE) {
+            const vec_mask drops =
+                vec_drops_at(int_add(at, int_set((uint32_t)s)), key, a->drop->limit);
+            vec_store(p, vec_select(drops, vec_set(0.0f), vec_load(p)));
+        }
+    }
+}
+
 static void turn_queries(const tile *t) {
     const syn_attend *a = t->a;
     const float scale = a->scale * LOG2_E;
@@ -168,15 +187,25 @@ static void turn_queries(const tile *t) {
     }
 }
 
+/* Of a sum of 2^(score - max). */
+static float log_of_sum(float max, float sum) {
+    return max == -INFINITY ? max + sum : (max + log2f(sum)) / LOG2_E;
+}
+
 static void turn_results(const tile *t) {
     const syn_attend *a = t->a;
+    const float keep = a->drop ? a->drop->keep : 1.0f;
     float sum[TILE];
     for (int v = 0; v < VECS; v++) vec_store(sum + v * SYN_LANES, t->sum[v]);
     for (int64_t i = 0; i < a->queries; i++) {
-        const float inverse = sum[i] == 0.0f ? 0.0f : 1.0f / sum[i];
+        const float inverse = sum[i] == 0.0f ? 0.0f : keep / sum[i];
         for (int64_t d = 0; d < a->depth; d++)
-            a->out[i * a->depth + d] = t->o[d * TILE + i] * inverse;
+            a->out[i * a->out_stride + d] = t->o[d * TILE + i] * inverse;
     }
+    if (!a->log_sum) return;
+    float max[TILE];
+    for (int v = 0; v < VECS; v++) vec_store(max + v * SYN_LANES, t->max[v]);
+    for (int64_t i = 0; i < a->queries; i++) a->log_sum[i] = log_of_sum(max[i], sum[i]);
 }
 
 static void attend_tile(const syn_attend *a) {
@@ -198,6 +227,7 @@ static void attend_tile(const syn_attend *a) {
         for (int v = 0; v < t.vecs; v++) max[v] = t.max[v];
         score_block(&t, s, n, max);
         weigh_block(&t, n, max);
+        if (a->drop) drop_block(&t, s, n);
         add_block(&t, s, n);
     }
     turn_results(&t);
@@ -235,6 +265,13 @@ static float weigh_keys(float *w, int64_t n, float top) {
     return vec_sum(sum);
 }
 
+static void drop_keys(const syn_attend *a, int64_t query, int64_t s0, int64_t n, float *w) {
+    for (int64_t s = 0; s < n; s += SYN_LANES) {
+        const vec_mask drops = vec_drops(&a->drop[query], a->column + (uint32_t)(s0 + s));
+        vec_store(w + s, vec_select(drops, vec_set(0.0f), vec_load(w + s)));
+    }
+}
+
 enum { PARTS = 4 };
 
 /* o = o * shrink + weighted values, for `parts` vectors of the depth from d on. */
@@ -267,7 +304,7 @@ static void attend_one(const syn_attend *a, int64_t query) {
     const int64_t end = syn__visible_keys(a, query), depth = a->depth;
     const int64_t padded = (depth + SYN_LANES - 1) / SYN_LANES * SYN_LANES;
     const float scale = a->scale * LOG2_E;
-    float *q = a->scratch, *o = q + padded, *w = o + padded, *out = a->out + query * depth;
+    float *q = a->scratch, *o = q + padded, *w = o + padded, *out = a->out + query * a->out_stride;
     float max = -INFINITY, sum = 0;
     for (int64_t d = 0; d < padded; d++) {
         q[d] = d < depth ? a->q[query * a->q_stride + d] * scale : 0;
@@ -279,10 +316,12 @@ static void attend_one(const syn_attend *a, int64_t query) {
         max = score_keys(a, q, s, n, max, w);
         const float top = max == -INFINITY ? 0 : max, shrink = exp2f(before - top);
         sum = sum * shrink + weigh_keys(w, n, top);
+        if (a->drop) drop_keys(a, query, s, n, w);
         add_values(a, w, s, n, shrink, o);
     }
-    const float inverse = sum == 0 ? 0 : 1 / sum;
+    const float inverse = sum == 0 ? 0 : (a->drop ? a->drop->keep : 1) / sum;
     for (int64_t d = 0; d < depth; d++) out[d] = o[d] * inverse;
+    if (a->log_sum) a->log_sum[query] = log_of_sum(max, sum);
 }
 
 static void attend(const syn_attend *a) {

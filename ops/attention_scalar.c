@@ -6,19 +6,42 @@
 #include "ops/attention.h"
 #include "ops/rows.h"
 
-enum { TILE = 16 };
+enum { TILE = 16, GRAD_TILE = 16 };
+
+static float dot(const float *x, const float *y, int64_t n) {
+    float sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i] * y[i];
+    return sum;
+}
+
+static float score(const syn_attend *a, int64_t query, int64_t key) {
+    const float x = dot(a->q + query * a->q_stride, a->k + key * a->k_stride, a->depth) * a->scale;
+    return a->mask ? x + a->mask[key] : x;
+}
+
+/* What dropout multiplies a weight with. */
+static float kept(const syn_attend *a, int64_t query, int64_t key) {
+    if (!a->drop) return 1;
+    return syn__drops(&a->drop[query], a->column + (uint32_t)key) ? 0 : a->drop[query].keep;
+}
+
+/* The log of the sum of e^w; -infinity where nothing is visible. */
+static float log_sum(const float *w, int64_t n) {
+    float max = -INFINITY, sum = 0;
+    for (int64_t s = 0; s < n; s++) max = w[s] > max ? w[s] : max;
+    const float top = max == -INFINITY ? 0 : max;
+    for (int64_t s = 0; s < n; s++) sum += expf(w[s] - top);
+    return top + logf(sum);
+}
 
 /* Scores in `w`, softmax, weighted sum of the value rows. */
 static void attend_one(const syn_attend *a, int64_t query) {
     const int64_t visible = syn__visible_keys(a, query), depth = a->depth;
-    const float *q = a->q + query * a->q_stride;
-    float *w = a->scratch, *out = a->out + query * depth;
-    for (int64_t s = 0; s < visible; s++) {
-        float dot = 0;
-        for (int64_t d = 0; d < depth; d++) dot += q[d] * a->k[s * a->k_stride + d];
-        w[s] = a->mask ? dot * a->scale + a->mask[s] : dot * a->scale;
-    }
+    float *w = a->scratch, *out = a->out + query * a->out_stride;
+    for (int64_t s = 0; s < visible; s++) w[s] = score(a, query, s);
+    if (a->log_sum) a->log_sum[query] = log_sum(w, visible);
     syn__rows_scalar.softmax(w, w, visible);
+    for (int64_t s = 0; s < visible; s++) w[s] *= kept(a, query, s);
     memset(out, 0, (size_t)depth * sizeof *out);
     for (int64_t s = 0; s < visible; s++)
         for (int64_t d = 0; d < depth; d++) out[d] += w[s] * a->v[s * a->v_stride + d];
@@ -31,6 +54,40 @@ static void attend(const syn_attend *a) {
 static size_t scratch_floats(int64_t depth, int64_t keys) {
     (void)depth;
     return (size_t)keys;
+}
+
+/* out = p v, so dv = p' dout and dp = dout v'; p is a softmax, so that a score's gradient is
+   p (dp - the sum of p dp over the row), and that sum is out dout; scores are scale q k'. Dropout
+   is a factor of p in out, so of p in dv and of dp. */
+static void attend_grad_one(const syn_attend_grad *g, int64_t query) {
+    const syn_attend *a = &g->of;
+    const int64_t visible = syn__visible_keys(a, query), depth = a->depth;
+    const float *q = a->q + query * a->q_stride, *dout = g->dout + query * g->dout_stride;
+    const float mean = dot(a->out + query * a->out_stride, dout, depth);
+    const float sum = a->log_sum[query] == -INFINITY ? 0 : a->log_sum[query];
+    float *dq = g->dq + query * g->dq_stride;
+    for (int64_t d = 0; d < depth && !g->add; d++) dq[d] = 0;
+    for (int64_t s = 0; s < visible; s++) {
+        const float *k = a->k + s * a->k_stride, *v = a->v + s * a->v_stride;
+        const float p = expf(score(a, query, s) - sum);
+        const float by = kept(a, query, s);
+        const float dscore = p * (by * dot(dout, v, depth) - mean) * a->scale;
+        for (int64_t d = 0; d < depth; d++) {
+            g->dv[s * g->dk_stride + d] += p * by * dout[d];
+            g->dk[s * g->dk_stride + d] += dscore * q[d];
+            dq[d] += dscore * k[d];
+        }
+    }
+}
+
+static void attend_grad(const syn_attend_grad *g) {
+    for (int64_t i = 0; i < g->of.queries; i++) attend_grad_one(g, i);
+}
+
+static size_t grad_scratch_floats(int64_t depth, int64_t keys) {
+    (void)depth;
+    (void)keys;
+    return 0;
 }
 
 const syn_attention_kernels syn__attention_scalar = SYN__ATTENTION_TABLE;

@@ -50,6 +50,9 @@ LANE_FN vec vec_mul(vec a, vec b) {
 LANE_FN vec vec_div(vec a, vec b) {
     return _mm512_div_ps(a, b);
 }
+LANE_FN vec vec_sqrt(vec x) {
+    return _mm512_sqrt_ps(x);
+}
 LANE_FN vec vec_fma(vec a, vec b, vec c) {
     return _mm512_fmadd_ps(a, b, c);
 }
@@ -91,6 +94,29 @@ LANE_FN vec vec_load_mask(vec_mask m, const float *p) { /* 0 elsewhere */
 }
 LANE_FN void vec_store_mask(float *p, vec_mask m, vec x) {
     _mm512_mask_storeu_ps(p, m, x);
+}
+typedef __m512i vec_int; /* 32 bits each; sums and products modulo 2^32 */
+LANE_FN vec_int int_set(uint32_t x) {
+    return _mm512_set1_epi32((int32_t)x);
+}
+LANE_FN vec_int int_load(const uint32_t *p) {
+    return _mm512_loadu_si512(p);
+}
+LANE_FN vec_int int_lane_number(void) {
+    return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+}
+LANE_FN vec_int int_add(vec_int a, vec_int b) {
+    return _mm512_add_epi32(a, b);
+}
+LANE_FN vec_int int_mul(vec_int a, vec_int b) {
+    return _mm512_mullo_epi32(a, b);
+}
+LANE_FN vec_int int_xor(vec_int a, vec_int b) {
+    return _mm512_xor_si512(a, b);
+}
+#define int_shift_right(x, bits) _mm512_srli_epi32(x, bits) /* zeros come in */
+LANE_FN vec_mask int_less(vec_int a, vec_int b) {           /* with signs */
+    return _mm512_cmplt_epi32_mask(a, b);
 }
 typedef __m256 vec_half;
 LANE_FN vec_half vec_upper(vec x) {
@@ -142,6 +168,9 @@ LANE_FN vec vec_mul(vec a, vec b) {
 LANE_FN vec vec_div(vec a, vec b) {
     return _mm256_div_ps(a, b);
 }
+LANE_FN vec vec_sqrt(vec x) {
+    return _mm256_sqrt_ps(x);
+}
 LANE_FN vec vec_fma(vec a, vec b, vec c) {
     return _mm256_fmadd_ps(a, b, c);
 }
@@ -185,6 +214,29 @@ LANE_FN vec vec_load_mask(vec_mask m, const float *p) {
 }
 LANE_FN void vec_store_mask(float *p, vec_mask m, vec x) {
     _mm256_maskstore_ps(p, _mm256_castps_si256(m), x);
+}
+typedef __m256i vec_int;
+LANE_FN vec_int int_set(uint32_t x) {
+    return _mm256_set1_epi32((int32_t)x);
+}
+LANE_FN vec_int int_load(const uint32_t *p) {
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+LANE_FN vec_int int_lane_number(void) {
+    return _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+}
+LANE_FN vec_int int_add(vec_int a, vec_int b) {
+    return _mm256_add_epi32(a, b);
+}
+LANE_FN vec_int int_mul(vec_int a, vec_int b) {
+    return _mm256_mullo_epi32(a, b);
+}
+LANE_FN vec_int int_xor(vec_int a, vec_int b) {
+    return _mm256_xor_si256(a, b);
+}
+#define int_shift_right(x, bits) _mm256_srli_epi32(x, bits)
+LANE_FN vec_mask int_less(vec_int a, vec_int b) {
+    return _mm256_castsi256_ps(_mm256_cmpgt_epi32(b, a));
 }
 typedef __m128 vec_half;
 LANE_FN vec_half vec_upper(vec x) {

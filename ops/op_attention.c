@@ -32,11 +32,73 @@ syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x) {
     return out;
 }
 
+SYN__GRAD(softmax) {
+    const syn_tensor in[2] = {g->out[0], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
+    syn__dispatch(g->ctx, SYN_OP_SOFTMAX_GRAD, in, 2, NULL, 0, NULL, &g->din[0]);
+}
+
+/* product, sum, subtract, product */
+SYN__COST(softmax_grad) {
+    *cost = (syn_cost){4 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+static void softmax_grad_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const syn_call *c = arg;
+    const syn_spec *shape = &c->in[0].spec;
+    const syn_operand *operands[2] = {&c->in[0], &c->in[1]};
+    const int64_t n = shape->dims[shape->rank - 1];
+    syn_rows r;
+    (void)worker;
+    syn__seek_row(&r, shape, operands, 2, begin);
+    for (int64_t row = begin; row < end; row++) {
+        syn__row_kernels()->softmax_grad((const float *)c->in[0].data + r.at[0],
+                                         (const float *)c->in[1].data + r.at[1],
+                                         (float *)c->out[0].data + row * n, n);
+        syn__next_row(&r, shape, operands, 2);
+    }
+}
+
+SYN__CPU(softmax_grad) {
+    const syn_spec *shape = &c->in[0].spec;
+    const int64_t elems = syn_spec_elems(shape), n = shape->dims[shape->rank - 1];
+    if (elems > 0)
+        syn_workers_ranges(c->workers, elems / n, SYN__GRAIN_MOVE / n + 1, softmax_grad_rows, c);
+    return SYN_OK;
+}
+
 /* ---- Fused attention ---- */
 
-SYN__INFER(attention) {
-    for (int i = 0; i < c->n_in; i++) SYN_TRY(syn__want_dtype(c, i, SYN_F32));
+/* Attributes: of all ops here, and of those with dropout. */
+enum { SCALE, CAUSAL, OFFSET, P, SEED, SAMPLE, ROW, COLUMN, N_ATTR };
+
+/* Of inputs from the first that may be missing on, the mask and dropout's keys; 0: not there. */
+static int mask_of(const syn_call *c, int first) {
+    const bool keys = c->n_in == first + 1 && c->n_attr == N_ATTR && c->in[first].spec.rank == 1;
+    return c->n_in > first && !keys ? first : 0;
+}
+
+static int keys_of(const syn_call *c, int first) {
+    const int at = mask_of(c, first) ? first + 1 : first;
+    return c->n_in > at ? at : 0;
+}
+
+static syn_status check_dropout(const syn_call *c, int keys) {
+    if (c->n_attr < N_ATTR) return SYN_OK;
+    if (!(c->attr[P].f >= 0.0 && c->attr[P].f < 1.0))
+        return SYN_FAIL(c->err, SYN_E_INVALID, "the probability %g is not in [0, 1)", c->attr[P].f);
+    if (!keys) return SYN_OK;
+    SYN_TRY(syn__want_dtype(c, keys, SYN_I32));
+    const syn_spec *s = &c->in[keys].spec;
+    return s->rank == 1 && s->dims[0] == c->in[0].spec.dims[0]
+               ? SYN_OK
+               : syn__bad_input(c, keys, "a key (B) for each sample");
+}
+
+/* Queries, keys and values of any op here, and inputs from `first` on. */
+static syn_status check_heads(const syn_call *c, int first) {
+    const int mask = mask_of(c, first);
     for (int i = 0; i < 3; i++) {
+        SYN_TRY(syn__want_dtype(c, i, SYN_F32));
         if (c->in[i].spec.rank != 4) return syn__bad_input(c, i, "(B, H, T, D)");
     }
     const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
@@ -45,9 +107,17 @@ SYN__INFER(attention) {
         return syn__bad_input(c, 1, "keys (B, H, S, D) like the queries");
     if (!syn_spec_equal(&c->in[1].spec, &c->in[2].spec))
         return syn__bad_input(c, 2, "values shaped like the keys");
-    const syn_spec *mask = &c->in[3].spec;
-    if (c->n_in > 3 && (mask->rank != 2 || mask->dims[0] != k[0] || mask->dims[1] != k[2]))
-        return syn__bad_input(c, 3, "a mask (B, S) like the keys");
+    SYN_TRY(check_dropout(c, keys_of(c, first)));
+    if (!mask) return SYN_OK;
+    SYN_TRY(syn__want_dtype(c, mask, SYN_F32));
+    const syn_spec *m = &c->in[mask].spec;
+    return m->rank == 2 && m->dims[0] == k[0] && m->dims[1] == k[2]
+               ? SYN_OK
+               : syn__bad_input(c, mask, "a mask (B, S) like the keys");
+}
+
+SYN__INFER(attention) {
+    SYN_TRY(check_heads(c, 3));
     c->out[0].spec = c->in[0].spec;
     return SYN_OK;
 }
@@ -61,10 +131,57 @@ SYN__COST(attention) {
         (syn_cost){square * (4 * (uint64_t)q[3] + 5), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
+enum { MOST_QUERIES = 64 }; /* in a tile of any kernel */
+
+/* What takes weights of a's queries, the first of which is number `first` of the head. */
+static void set_dropout(const syn_call *c, int keys, int64_t b, int64_t h, int64_t first,
+                        syn_dropout_row rows[MOST_QUERIES], syn_attend *a) {
+    if (c->n_attr < N_ATTR || c->attr[P].f == 0) return;
+    const int64_t row = c->attr[ROW].i + h * c->in[0].spec.dims[2] + first;
+    const int32_t key = keys ? ((const int32_t *)c->in[keys].data)[b * c->in[keys].strides[0]]
+                             : (int32_t)(c->attr[SAMPLE].i + b);
+    for (int64_t i = 0; i < a->queries; i++)
+        rows[i] = syn__dropout_row(c->attr[P].f, (uint64_t)c->attr[SEED].i, key, row + i);
+    a->drop = rows;
+    a->column = (uint32_t)c->attr[COLUMN].i;
+}
+
+/* n queries of a head from the first on, without results and scratch memory. */
+static syn_attend queries_of(const syn_call *c, int optional, int64_t b, int64_t h, int64_t first,
+                             int64_t n, syn_dropout_row rows[MOST_QUERIES]) {
+    const syn_operand *q = &c->in[0], *k = &c->in[1], *v = &c->in[2];
+    const int64_t keys = k->spec.dims[2], offset = c->attr[OFFSET].i;
+    const int64_t shared = h / (q->spec.dims[1] / k->spec.dims[1]); /* head of keys and values */
+    const int mask = mask_of(c, optional);
+    const float *bias = mask ? c->in[mask].data : NULL;
+    syn_attend a = {
+        .q = (const float *)q->data + b * q->strides[0] + h * q->strides[1] + first * q->strides[2],
+        .k = (const float *)k->data + b * k->strides[0] + shared * k->strides[1],
+        .v = (const float *)v->data + b * v->strides[0] + shared * v->strides[1],
+        .mask = bias ? bias + b * c->in[mask].strides[0] : NULL,
+        .q_stride = q->strides[2],
+        .k_stride = k->strides[2],
+        .v_stride = v->strides[2],
+        .queries = n,
+        .keys = keys,
+        .depth = q->spec.dims[3],
+        .visible = keys,
+        .scale = (float)c->attr[SCALE].f,
+    };
+    if (c->attr[CAUSAL].i && offset < keys) {
+        a.visible = offset + first + 1;
+        a.step = 1;
+    }
+    set_dropout(c, keys_of(c, optional), b, h, first, rows, &a);
+    return a;
+}
+
 struct heads {
     const syn_call *c;
     const syn_attention_kernels *kernels;
-    float *scratch; /* of all workers */
+    int64_t head_stride, row_stride; /* of the result */
+    float *log_sum;                  /* (B, H, T), or NULL */
+    float *scratch;                  /* of all workers */
     size_t scratch_floats;
     int64_t tile, tiles; /* queries of a task, tasks of a head */
 };
@@ -72,53 +189,52 @@ struct heads {
 /* One tile of queries of one head; the last tiles, which see most, first. */
 static void attend_task(void *arg, int64_t i, int worker) {
     const struct heads *t = arg;
-    const syn_operand *q = &t->c->in[0], *k = &t->c->in[1], *v = &t->c->in[2];
-    const int64_t *n = q->spec.dims, keys = k->spec.dims[2], depth = n[3];
+    const int64_t *n = t->c->in[0].spec.dims;
     const int64_t head = i / t->tiles, b = head / n[1], h = head % n[1];
-    const int64_t shared = h / (n[1] / k->spec.dims[1]); /* head of the keys and values */
-    const int64_t first = (t->tiles - 1 - i % t->tiles) * t->tile;
-    const bool causal = t->c->attr[1].i != 0;
-    const int64_t offset = t->c->attr[2].i;
-    syn_attend a = {
-        .q = (const float *)q->data + b * q->strides[0] + h * q->strides[1] + first * q->strides[2],
-        .k = (const float *)k->data + b * k->strides[0] + shared * k->strides[1],
-        .v = (const float *)v->data + b * v->strides[0] + shared * v->strides[1],
-        .out = (float *)t->c->out[0].data + (head * n[2] + first) * depth,
-        .q_stride = q->strides[2],
-        .k_stride = k->strides[2],
-        .v_stride = v->strides[2],
-        .queries = n[2] - first < t->tile ? n[2] - first : t->tile,
-        .keys = keys,
-        .depth = depth,
-        .visible = keys,
-        .scale = (float)t->c->attr[0].f,
-        .scratch = t->scratch + (size_t)worker * t->scratch_floats,
-    };
-    if (causal && offset < keys) {
-        a.visible = offset + first + 1;
-        a.step = 1;
-    }
-    if (t->c->n_in > 3) a.mask = (const float *)t->c->in[3].data + b * t->c->in[3].strides[0];
+    const int64_t first = (t->tiles - 1 - i % t->tiles) * t->tile, left = n[2] - first;
+    syn_dropout_row rows[MOST_QUERIES];
+    syn_attend a = queries_of(t->c, 3, b, h, first, left < t->tile ? left : t->tile, rows);
+    a.out = (float *)t->c->out[0].data + b * n[1] * n[2] * n[3] + h * t->head_stride +
+            first * t->row_stride;
+    a.out_stride = t->row_stride;
+    if (t->log_sum) a.log_sum = t->log_sum + head * n[2] + first;
+    a.scratch = t->scratch + (size_t)worker * t->scratch_floats;
     t->kernels->attend(&a);
 }
 
-SYN__CPU(attention) {
-    const int64_t *n = c->out[0].spec.dims, keys = c->in[1].spec.dims[2];
-    const int64_t elems = syn_spec_elems(&c->out[0].spec);
-    struct heads t = {.c = c, .kernels = syn__attention_kernels_at(syn_simd_level())};
-    if (elems == 0) return SYN_OK;
-    t.tile = n[2] < t.kernels->tile ? n[2] : t.kernels->tile;
-    t.tiles = (n[2] + t.tile - 1) / t.tile;
-    /* whole cache lines, so that workers do not share one */
-    t.scratch_floats = (t.kernels->scratch_floats(n[3], keys) + 31) / 32 * 32;
-    /* a product over so few elements ends before other threads have begun */
-    syn_workers *workers = keys > 0 && elems > 131072 / keys ? c->workers : NULL;
-    const size_t bytes = (size_t)syn_workers_count(workers) * t.scratch_floats * sizeof *t.scratch;
-    t.scratch = syn_aligned_malloc(bytes);
-    if (!t.scratch) return SYN_FAIL_NOMEM(c->err, bytes, "attention scores");
-    syn_workers_run(workers, n[0] * n[1] * t.tiles, attend_task, &t);
-    syn_aligned_free(t.scratch);
+/* Whole cache lines, so that workers do not share one. */
+static size_t whole_lines(size_t floats) {
+    return (floats + 31) / 32 * 32;
+}
+
+/* A product over so few elements ends before other threads have begun. */
+static syn_workers *workers_for(const syn_call *c) {
+    const int64_t keys = c->in[1].spec.dims[2];
+    return keys > 0 && syn__elems(&c->in[0]) > (uint64_t)(131072 / keys) ? c->workers : NULL;
+}
+
+static syn_status attend_heads(struct heads *t) {
+    const syn_call *c = t->c;
+    const int64_t *n = c->in[0].spec.dims, keys = c->in[1].spec.dims[2];
+    if (syn__elems(&c->in[0]) == 0) return SYN_OK;
+    t->kernels = syn__attention_kernels_at(syn_simd_level());
+    t->tile = n[2] < t->kernels->tile ? n[2] : t->kernels->tile;
+    t->tiles = (n[2] + t->tile - 1) / t->tile;
+    t->scratch_floats = whole_lines(t->kernels->scratch_floats(n[3], keys));
+    syn_workers *workers = workers_for(c);
+    const size_t bytes =
+        (size_t)syn_workers_count(workers) * t->scratch_floats * sizeof *t->scratch;
+    t->scratch = syn_aligned_malloc(bytes);
+    if (!t->scratch) return SYN_FAIL_NOMEM(c->err, bytes, "attention scores");
+    syn_workers_run(workers, n[0] * n[1] * t->tiles, attend_task, t);
+    syn_aligned_free(t->scratch);
     return SYN_OK;
+}
+
+SYN__CPU(attention) {
+    const int64_t *n = c->in[0].spec.dims;
+    struct heads t = {.c = c, .head_stride = n[2] * n[3], .row_stride = n[3]};
+    return attend_heads(&t);
 }
 
 syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
@@ -129,6 +245,206 @@ syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
     const syn_attr attr[3] = {{.f = scale}, {.i = causal}, {.i = offset}};
     syn__dispatch(ctx, SYN_OP_ATTENTION, in, mask.id ? 4 : 3, attr, 3, NULL, &out);
     return out;
+}
+
+/* ---- Fused attention in training ---- */
+
+/* The result, token by token, and for each query the logarithm of the sum of its scores'
+   exponentials: (B, T, H, D), (B, H, T). */
+SYN__INFER(attention_train) {
+    SYN_TRY(check_heads(c, 3));
+    const int64_t *q = c->in[0].spec.dims;
+    c->out[0].spec = (syn_spec){SYN_F32, 4, {q[0], q[2], q[1], q[3]}};
+    c->out[1].spec = (syn_spec){SYN_F32, 3, {q[0], q[1], q[2]}};
+    return SYN_OK;
+}
+
+/* With dropout, one operation more an entry. */
+SYN__COST(attention_train) {
+    const int64_t *q = c->in[0].spec.dims;
+    syn__attention_cost(c, cost);
+    if (c->attr[P].f > 0)
+        cost->flops += (uint64_t)(q[0] * q[1] * q[2]) * (uint64_t)c->in[1].spec.dims[2];
+}
+
+SYN__CPU(attention_train) {
+    const int64_t *n = c->in[0].spec.dims;
+    struct heads t = {
+        .c = c, .head_stride = n[3], .row_stride = n[1] * n[3], .log_sum = c->out[1].data};
+    return attend_heads(&t);
+}
+
+syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                               const syn_attention_how *how) {
+    const syn_dropping *d = &how->dropping;
+    syn_tensor out[2],
+        in[5] = {syn__dense_rows(ctx, q), syn__dense_rows(ctx, k), syn__dense_rows(ctx, v)};
+    int n = 3;
+    if (how->mask.id) in[n++] = syn__dense_rows(ctx, how->mask);
+    if (how->keys.id) in[n++] = how->keys;
+    const syn_attr attr[N_ATTR] = {{.f = how->scale}, {.i = how->causal},      {.i = how->offset},
+                                   {.f = d->p},       {.i = (int64_t)d->seed}, {.i = d->sample},
+                                   {.i = d->row},     {.i = d->column}};
+    syn__dispatch(ctx, SYN_OP_ATTENTION_TRAIN, in, n, attr, N_ATTR, NULL, out);
+    return out[0];
+}
+
+/* All three at once: they have most of the work in common. */
+SYN__GRAD(attention_train) {
+    const int order[4] = {0, 2, 1, 3};
+    syn_tensor d[3], in[8] = {g->in[0],  g->in[1],  g->in[2],
+                              g->out[0], g->out[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0)),
+                              g->in[3],  g->in[4]};
+    syn__dispatch(g->ctx, SYN_OP_ATTENTION_GRAD, in, g->n_in + 3, g->attr, syn__n_attr(g), NULL, d);
+    for (int i = 0; i < 3; i++)
+        if (g->need[i]) g->din[i] = syn_permute(g->ctx, d[i], order, 4);
+}
+
+enum { OPTIONAL = 6 }; /* input of attention_grad */
+
+/* q, k, v, out, log-sum-exp, dout, [mask], [keys] -> (B, T, H, D), twice (B, S, G, D) */
+SYN__INFER(attention_grad) {
+    SYN_TRY(check_heads(c, OPTIONAL));
+    const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
+    const syn_spec out = {SYN_F32, 4, {q[0], q[2], q[1], q[3]}},
+                   sums = {SYN_F32, 3, {q[0], q[1], q[2]}};
+    if (!syn_spec_equal(&c->in[3].spec, &out))
+        return syn__bad_input(c, 3, "what attention_train gave, (B, T, H, D)");
+    if (!syn_spec_equal(&c->in[4].spec, &sums))
+        return syn__bad_input(c, 4, "what attention_train gave, (B, H, T)");
+    if (!syn_spec_equal(&c->in[5].spec, &out))
+        return syn__bad_input(c, 5, "a gradient (B, T, H, D)");
+    c->out[0].spec = out;
+    c->out[1].spec = c->out[2].spec = (syn_spec){SYN_F32, 4, {k[0], k[2], k[1], k[3]}};
+    return SYN_OK;
+}
+
+/* Scores are computed again, and each of the two products gives two: 2.5 times the forward op. */
+SYN__COST(attention_grad) {
+    syn__attention_train_cost(c, cost);
+    cost->flops = cost->flops * 5 / 2;
+}
+
+/* A task is a part of the keys of one head of them, for all queries; of those, parts after the
+   first have sums of their own. The cut depends on shapes alone. */
+struct heads_grad {
+    const syn_call *c;
+    const syn_attention_kernels *kernels;
+    int64_t parts, part; /* of a head's keys, and keys in one */
+    int64_t chunk;       /* keys at a time, of which copies are made */
+    int64_t pad;         /* floats from row to row of copies */
+    float *dq;           /* (parts - 1, B, T, H, D) */
+    float *scratch;      /* of all workers: k, v, dk, dv (chunk, pad) each, and the kernels' */
+    size_t scratch_floats;
+};
+
+/* Rows of a head of x (B, H, T, D), or their place in x (B, T, H, D) of row stride H D. */
+static void copy_rows(const float *from, int64_t from_stride, float *to, int64_t to_stride,
+                      int64_t rows, int64_t depth) {
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(to + i * to_stride, from + i * from_stride, (size_t)depth * sizeof *to);
+}
+
+/* Keys first.. first + n of a head of keys, for one head of queries. */
+static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64_t first, int64_t n,
+                         float *dq, bool add, float *scratch) {
+    const syn_call *c = t->c;
+    const syn_operand *out = &c->in[3], *dout = &c->in[5];
+    const int64_t *dims = c->in[0].spec.dims, tile = t->kernels->grad_tile,
+                  size = t->chunk * t->pad;
+    syn_dropout_row rows[MOST_QUERIES];
+    for (int64_t i = 0; i < dims[2]; i += tile) {
+        syn_attend_grad g = {
+            .of = queries_of(c, OPTIONAL, b, h, i, dims[2] - i < tile ? dims[2] - i : tile, rows),
+            .dout = (const float *)dout->data + b * dout->strides[0] + i * dout->strides[1] +
+                    h * dout->strides[2],
+            .dout_stride = dout->strides[1],
+            .dq = dq + ((b * dims[2] + i) * dims[1] + h) * dims[3],
+            .dq_stride = dims[1] * dims[3],
+            .add = add,
+            .dk = scratch + 2 * size,
+            .dv = scratch + 3 * size,
+            .dk_stride = t->pad,
+        };
+        syn_attend *a = &g.of;
+        a->out =
+            (float *)out->data + b * out->strides[0] + i * out->strides[1] + h * out->strides[2];
+        a->out_stride = out->strides[1];
+        a->log_sum = (float *)c->in[4].data + b * c->in[4].strides[0] + h * c->in[4].strides[1] + i;
+        a->k = scratch;
+        a->v = scratch + size;
+        a->k_stride = a->v_stride = t->pad;
+        if (a->mask) a->mask += first;
+        a->column += (uint32_t)first;
+        a->visible -= first;
+        a->keys = n;
+        if (!a->step) a->visible = n;
+        a->scratch = scratch + 4 * size;
+        t->kernels->attend_grad(&g);
+    }
+}
+
+static void grad_task(void *arg, int64_t i, int worker) {
+    const struct heads_grad *t = arg;
+    const syn_call *c = t->c;
+    const syn_operand *k = &c->in[1], *v = &c->in[2];
+    const int64_t *n = k->spec.dims, group = c->in[0].spec.dims[1] / n[1];
+    const int64_t part = i % t->parts, b = i / t->parts / n[1], h = i / t->parts % n[1];
+    const int64_t begin = part * t->part, end = n[2] - begin < t->part ? n[2] : begin + t->part;
+    const int64_t size = t->chunk * t->pad, row = n[1] * n[3];
+    float *dq = part ? t->dq + (part - 1) * (int64_t)syn__elems(&c->out[0]) : c->out[0].data;
+    float *copy = t->scratch + (size_t)worker * t->scratch_floats;
+    for (int64_t s = begin; s < end; s += t->chunk) {
+        const int64_t keys = end - s < t->chunk ? end - s : t->chunk;
+        const int64_t from_k = b * k->strides[0] + h * k->strides[1] + s * k->strides[2],
+                      from_v = b * v->strides[0] + h * v->strides[1] + s * v->strides[2],
+                      to = ((b * n[2] + s) * n[1] + h) * n[3];
+        copy_rows((const float *)k->data + from_k, k->strides[2], copy, t->pad, keys, n[3]);
+        copy_rows((const float *)v->data + from_v, v->strides[2], copy + size, t->pad, keys, n[3]);
+        memset(copy + 2 * size, 0, (size_t)(2 * size) * sizeof *copy);
+        for (int64_t q = h * group; q < (h + 1) * group; q++)
+            grad_of_head(t, b, q, s, keys, dq, s > begin, copy);
+        copy_rows(copy + 2 * size, t->pad, (float *)c->out[1].data + to, row, keys, n[3]);
+        copy_rows(copy + 3 * size, t->pad, (float *)c->out[2].data + to, row, keys, n[3]);
+    }
+}
+
+static void add_parts(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct heads_grad *t = arg;
+    const int64_t elems = (int64_t)syn__elems(&t->c->out[0]);
+    float *dq = (float *)t->c->out[0].data + begin;
+    (void)worker;
+    for (int64_t p = 1; p < t->parts; p++)
+        syn__row_kernels()->add(dq, t->dq + (p - 1) * elems + begin, dq, end - begin);
+}
+
+SYN__CPU(attention_grad) {
+    enum { TASKS = 16, FEWEST = 256, CHUNK = 512 }; /* tasks at least, of so many keys or more */
+    const int64_t *n = c->in[1].spec.dims, keys = n[2], depth = n[3], heads = n[0] * n[1];
+    const int64_t elems = (int64_t)syn__elems(&c->out[0]);
+    if (elems == 0 || keys == 0) {
+        for (int i = 0; i < 3; i++) syn__fill_zero(c, &c->out[i]);
+        return SYN_OK;
+    }
+    struct heads_grad t = {.c = c, .kernels = syn__attention_kernels_at(syn_simd_level())};
+    t.parts = heads < TASKS ? (TASKS + heads - 1) / heads : 1;
+    if (t.parts > (keys + FEWEST - 1) / FEWEST) t.parts = (keys + FEWEST - 1) / FEWEST;
+    t.part = (keys + t.parts - 1) / t.parts;
+    t.parts = (keys + t.part - 1) / t.part;
+    t.chunk = t.part < CHUNK ? t.part : CHUNK;
+    t.pad = (depth + SYN__ATTEND_PAD - 1) / SYN__ATTEND_PAD * SYN__ATTEND_PAD;
+    t.scratch_floats =
+        whole_lines((size_t)(4 * t.chunk * t.pad) + t.kernels->grad_scratch_floats(depth, t.chunk));
+    syn_workers *workers = workers_for(c);
+    const size_t floats = (size_t)syn_workers_count(workers) * t.scratch_floats,
+                 bytes = (floats + (size_t)((t.parts - 1) * elems)) * sizeof *t.scratch;
+    t.scratch = syn_aligned_malloc(bytes);
+    if (!t.scratch) return SYN_FAIL_NOMEM(c->err, bytes, "attention's gradients");
+    t.dq = t.scratch + floats;
+    syn_workers_run(workers, heads * t.parts, grad_task, &t);
+    if (t.parts > 1) syn_workers_ranges(workers, elems, SYN__GRAIN_MOVE, add_parts, &t);
+    syn_aligned_free(t.scratch);
+    return SYN_OK;
 }
 
 /* ---- KV cache ---- */

@@ -72,6 +72,11 @@ syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x, const syn_group *group) {
     return out;
 }
 
+/* Each rank of the region gave a part of the gradient. */
+SYN__GRAD(tp_enter) {
+    g->din[0] = syn_all_reduce(g->ctx, syn_grad_out(g, 0), SYN_REDUCE_SUM, g->group);
+}
+
 /* ---- all_reduce ---- */
 
 SYN__INFER(all_reduce) {
@@ -89,6 +94,15 @@ SYN__CPU(all_reduce) {
 syn_tensor syn_all_reduce(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, const syn_group *group) {
     const syn_attr attr[1] = {{.i = reduce}};
     return collective(ctx, SYN_OP_ALL_REDUCE, &x, attr, 1, group);
+}
+
+/* What follows a sum is the same on all ranks, and so is its gradient (Megatron's g). */
+SYN__GRAD(all_reduce) {
+    if (g->attr[0].i == SYN_REDUCE_SUM) g->din[0] = syn_grad_out(g, 0);
+    else
+        syn_ctx_fail(g->ctx, SYN_E_UNSUPPORTED,
+                     "all_reduce: of the reductions only sum has a "
+                     "gradient");
 }
 
 /* ---- all_gather, reduce_scatter ---- */
@@ -146,6 +160,13 @@ syn_tensor syn_all_gather(syn_ctx *ctx, syn_tensor x, int axis, const syn_group 
     return collective(ctx, SYN_OP_ALL_GATHER, &x, attr, 1, group);
 }
 
+/* The whole is the same on all ranks, and so is its gradient, of which each takes its part. */
+SYN__GRAD(all_gather) {
+    const int axis = (int)g->attr[0].i;
+    const int64_t n = syn_tensor_dim(g->ctx, g->in[0], axis);
+    g->din[0] = syn_slice(g->ctx, syn_grad_out(g, 0), axis, g->group->index * n, n);
+}
+
 SYN__INFER(reduce_scatter) {
     SYN_TRY(check_reduce(c, c->attr[0].i));
     SYN_TRY(check_axis(c, c->attr[1].i));
@@ -179,14 +200,26 @@ syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int
     return collective(ctx, SYN_OP_REDUCE_SCATTER, &x, attr, 2, group);
 }
 
+SYN__GRAD(reduce_scatter) {
+    if (g->attr[0].i == SYN_REDUCE_SUM)
+        g->din[0] = syn_all_gather(g->ctx, syn_grad_out(g, 0), (int)g->attr[1].i, g->group);
+    else
+        syn_ctx_fail(g->ctx, SYN_E_UNSUPPORTED,
+                     "reduce_scatter: of the reductions only sum has a "
+                     "gradient");
+}
+
 /* ---- broadcast, barrier ---- */
 
+static syn_status check_root(const syn_call *c, int64_t root) {
+    if (root >= 0 && root < c->group->size) return SYN_OK;
+    return SYN_FAIL(c->err, SYN_E_INVALID, "root %lld is not in a group of %d", (long long)root,
+                    c->group->size);
+}
+
 SYN__INFER(broadcast) {
-    if (c->attr[0].i < 0 || c->attr[0].i >= c->group->size)
-        return SYN_FAIL(c->err, SYN_E_INVALID, "root %lld is not in a group of %d",
-                        (long long)c->attr[0].i, c->group->size);
     c->out[0].spec = c->in[0].spec;
-    return SYN_OK;
+    return check_root(c, c->attr[0].i);
 }
 
 SYN__CPU(broadcast) {
@@ -198,6 +231,86 @@ SYN__CPU(broadcast) {
 syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *group) {
     const syn_attr attr[1] = {{.i = root}};
     return collective(ctx, SYN_OP_BROADCAST, &x, attr, 1, group);
+}
+
+/* ---- several tensors in one ---- */
+
+static syn_status check_list(const syn_call *c) {
+    for (int i = 0; i < c->n_in; i++) {
+        SYN_TRY(syn__want_dtype(c, i, dtype(&c->in[0])));
+        if (!syn__is_dense(&c->in[i])) return syn__bad_input(c, i, "dense");
+    }
+    return SYN_OK;
+}
+
+static void unpack(syn_call *c) {
+    const char *from = c->scratch;
+    for (int i = 0; i < c->n_out; i++) {
+        const size_t bytes = (size_t)syn_spec_bytes(&c->out[i].spec);
+        memcpy(c->out[i].data, from, bytes);
+        from += bytes;
+    }
+}
+
+/* One behind the other, in scratch memory. */
+static syn_status pack(syn_call *c) {
+    size_t bytes = (size_t)syn__input_bytes(c);
+    describe(c, &c->in[0]);
+    c->exchange.n_elems = bytes / syn_dtype_bytes(dtype(&c->in[0]));
+    char *to = c->scratch = syn_malloc(bytes + 1);
+    if (!to) return SYN_FAIL_NOMEM(c->err, bytes, "tensors of a collective");
+    for (int i = 0; i < c->n_in; i++) {
+        bytes = (size_t)syn_spec_bytes(&c->in[i].spec);
+        memcpy(to, c->in[i].data, bytes);
+        to += bytes;
+    }
+    c->exchange.in = c->exchange.out = c->scratch;
+    c->finish = unpack;
+    return SYN_OK;
+}
+
+static void coalesced(syn_ctx *ctx, syn_op op, syn_tensor *xs, int n, int64_t how,
+                      const syn_group *group) {
+    const syn_attr attr[2] = {{.i = n}, {.i = how}};
+    syn_tensor out[SYN_MAX_OUTPUTS];
+    if (n < 1 || n > SYN_MAX_LIST)
+        syn_ctx_fail(ctx, SYN_E_INVALID, "%s: %d tensors, 1 to %d are possible",
+                     syn_op_table[op].name, n, SYN_MAX_LIST);
+    if (!ready(ctx, op, group)) return;
+    syn__dispatch(ctx, op, xs, n, attr, 2, group, out);
+    for (int i = 0; i < n; i++) xs[i] = out[i];
+}
+
+SYN__INFER(all_reduce_coalesced) {
+    SYN_TRY(check_reduce(c, c->attr[1].i));
+    return check_list(c);
+}
+
+SYN__CPU(all_reduce_coalesced) {
+    SYN_TRY(pack(c));
+    c->exchange.reduce = (syn_reduce)c->attr[1].i;
+    return SYN_OK;
+}
+
+void syn_all_reduce_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, syn_reduce reduce,
+                              const syn_group *group) {
+    coalesced(ctx, SYN_OP_ALL_REDUCE_COALESCED, xs, n, reduce, group);
+}
+
+SYN__INFER(broadcast_coalesced) {
+    SYN_TRY(check_root(c, c->attr[1].i));
+    return check_list(c);
+}
+
+SYN__CPU(broadcast_coalesced) {
+    SYN_TRY(pack(c));
+    c->exchange.root = (int32_t)c->attr[1].i;
+    return SYN_OK;
+}
+
+void syn_broadcast_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, int root,
+                             const syn_group *group) {
+    coalesced(ctx, SYN_OP_BROADCAST_COALESCED, xs, n, root, group);
 }
 
 SYN__INFER(barrier) {

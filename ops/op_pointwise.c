@@ -4,10 +4,10 @@
 #include "ops/rules.h"
 
 SYN__INFER(unary) {
-    if (c->def->category != SYN_CATEGORY_DATA_MOVEMENT) SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
-    if (c->in[0].spec.rank < 1) return syn__bad_input(c, 0, "of at least one dimension");
     c->out[0].spec = c->in[0].spec;
-    return SYN_OK;
+    if (c->def->category == SYN_CATEGORY_DATA_MOVEMENT) return SYN_OK; /* a copy of anything */
+    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    return c->in[0].spec.rank < 1 ? syn__bad_input(c, 0, "of at least one dimension") : SYN_OK;
 }
 
 /* One operation an element. */
@@ -22,154 +22,9 @@ static syn_tensor unary(syn_ctx *ctx, syn_op op, syn_tensor x, const syn_attr *a
     return out;
 }
 
-/* ---- gelu ---- */
+/* ---- pairs of elements, with broadcasting ---- */
 
-SYN__COST(gelu) {
-    *cost = (syn_cost){8 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
-}
-
-static void gelu_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
-    (void)first;
-    const syn_row_kernels *k = syn__row_kernels();
-    (c->attr[0].i ? k->gelu_tanh : k->gelu_erf)(in, out, n);
-}
-
-SYN__CPU(gelu) {
-    syn__each_row(c, gelu_row, SYN__GRAIN_MATH, true);
-    return SYN_OK;
-}
-
-syn_tensor syn_gelu(syn_ctx *ctx, syn_tensor x, bool tanh_form) {
-    return unary(ctx, SYN_OP_GELU, x, &(syn_attr){.i = tanh_form}, 1);
-}
-
-/* ---- tanh ---- */
-
-static void tanh_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
-    (void)c;
-    (void)first;
-    syn__row_kernels()->tanh(in, out, n);
-}
-
-SYN__CPU(tanh) {
-    syn__each_row(c, tanh_row, SYN__GRAIN_MATH, true);
-    return SYN_OK;
-}
-
-syn_tensor syn_tanh(syn_ctx *ctx, syn_tensor x) {
-    return unary(ctx, SYN_OP_TANH, x, NULL, 0);
-}
-
-/* ---- scale ---- */
-
-static void scale_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
-    (void)first;
-    syn__row_kernels()->scale(in, (float)c->attr[0].f, out, n);
-}
-
-SYN__CPU(scale) {
-    syn__each_row(c, scale_row, SYN__GRAIN_MOVE, true);
-    return SYN_OK;
-}
-
-syn_tensor syn_scale(syn_ctx *ctx, syn_tensor x, double factor) {
-    return unary(ctx, SYN_OP_SCALE, x, &(syn_attr){.f = factor}, 1);
-}
-
-/* ---- dropout ---- */
-
-SYN__INFER(dropout) {
-    if (!(c->attr[0].f >= 0.0 && c->attr[0].f < 1.0))
-        return SYN_FAIL(c->err, SYN_E_INVALID, "the probability %g is not in [0, 1)", c->attr[0].f);
-    return syn__unary_infer(c);
-}
-
-static void dropout_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
-    const double p = c->attr[0].f;
-    const uint64_t key = (uint64_t)c->attr[1].i;
-    const float keep = (float)(1.0 / (1.0 - p));
-    for (int64_t i = 0; i < n; i++) {
-        const uint64_t index = (uint64_t)c->attr[2].i + (uint64_t)(first + i);
-        out[i] = syn__counter_uniform(key, index) < p ? 0.0f : in[i] * keep;
-    }
-}
-
-SYN__CPU(dropout) {
-    syn__each_row(c, dropout_row, SYN__GRAIN_MATH, true);
-    return SYN_OK;
-}
-
-syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, double p, uint64_t seed, int64_t first) {
-    const syn_attr attr[3] = {{.f = p}, {.i = (int64_t)seed}, {.i = first}};
-    return unary(ctx, SYN_OP_DROPOUT, x, attr, 3);
-}
-
-/* ---- scale and mask of attention scores ---- */
-
-SYN__INFER(scale_mask) {
-    SYN_TRY(syn__unary_infer(c));
-    if (c->n_in < 2) return SYN_OK;
-    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
-    const syn_spec *scores = &c->in[0].spec, *mask = &c->in[1].spec;
-    if (scores->rank != 4) return syn__bad_input(c, 0, "scores (B, H, T, S) to be masked");
-    if (mask->rank != 2 || mask->dims[0] != scores->dims[0] || mask->dims[1] != scores->dims[3])
-        return syn__bad_input(c, 1, "a mask (B, S) like the scores");
-    return SYN_OK;
-}
-
-static void scale_mask_row(const syn_call *c, const float *in, float *out, int64_t n,
-                           int64_t first) {
-    const syn_spec *shape = &c->in[0].spec;
-    const int64_t row = first / n, rows = shape->rank > 1 ? shape->dims[shape->rank - 2] : 1;
-    const int64_t visible = c->attr[1].i && c->attr[2].i < n ? row % rows + c->attr[2].i + 1 : n;
-    const float *mask = NULL;
-    if (c->n_in > 1)
-        mask = (const float *)c->in[1].data + row / (rows * shape->dims[1]) * c->in[1].strides[0];
-    syn__row_kernels()->scale_mask(in, mask, (float)c->attr[0].f, visible, out, n);
-}
-
-SYN__CPU(scale_mask) {
-    syn__each_row(c, scale_mask_row, SYN__GRAIN_MOVE, false);
-    return SYN_OK;
-}
-
-syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
-                          bool causal, int64_t offset) {
-    syn_tensor out, in[2] = {syn__dense_rows(ctx, scores), mask};
-    if (mask.id) in[1] = syn__dense_rows(ctx, mask);
-    const syn_attr attr[3] = {{.f = scale}, {.i = causal}, {.i = offset}};
-    syn__dispatch(ctx, SYN_OP_SCALE_MASK, in, mask.id ? 2 : 1, attr, 3, NULL, &out);
-    return out;
-}
-
-/* ---- add, mul: broadcasting ---- */
-
-SYN__INFER(binary) {
-    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
-    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
-    const syn_spec *a = &c->in[0].spec, *b = &c->in[1].spec;
-    syn_spec *o = &c->out[0].spec;
-    o->dtype = SYN_F32;
-    o->rank = a->rank > b->rank ? a->rank : b->rank;
-    for (int d = 0; d < o->rank; d++) {
-        const int da = d - (o->rank - a->rank), db = d - (o->rank - b->rank);
-        const int64_t na = da < 0 ? 1 : a->dims[da], nb = db < 0 ? 1 : b->dims[db];
-        if (na != nb && na != 1 && nb != 1) {
-            char x[SYN_SPEC_TEXT], y[SYN_SPEC_TEXT];
-            return SYN_FAIL(c->err, SYN_E_SHAPE, "the shapes %s and %s do not broadcast",
-                            syn_spec_text(a, x, sizeof x), syn_spec_text(b, y, sizeof y));
-        }
-        o->dims[d] = na == 1 ? nb : na;
-    }
-    return SYN_OK;
-}
-
-SYN__COST(binary) {
-    *cost = (syn_cost){syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
-}
-
-/* `o` stretched to `shape`: strides of 0 where it repeats. */
-static syn_operand stretch(const syn_operand *o, const syn_spec *shape) {
+syn_operand syn__stretch(const syn_operand *o, const syn_spec *shape) {
     syn_operand s = *o;
     s.spec = *shape;
     const int lead = shape->rank - o->spec.rank;
@@ -227,12 +82,232 @@ static void binary_elements(void *arg, int64_t begin, int64_t end, int worker) {
 static void each_pair(const syn_call *c, syn_binary_row f) {
     const syn_spec *shape = &c->out[0].spec;
     const int64_t elems = syn_spec_elems(shape);
-    struct binary s = {stretch(&c->in[0], shape), stretch(&c->in[1], shape), c->out[0].data,
-                       shape->rank ? shape->dims[shape->rank - 1] : 1, f};
+    struct binary s = {syn__stretch(&c->in[0], shape), syn__stretch(&c->in[1], shape),
+                       c->out[0].data, shape->rank ? shape->dims[shape->rank - 1] : 1, f};
     if (elems == 0) return;
     if (syn__is_dense(&s.a) && syn__is_dense(&s.b))
         syn_workers_ranges(c->workers, elems, SYN__GRAIN_MOVE, binary_elements, &s);
     else syn_workers_ranges(c->workers, elems / s.n, SYN__GRAIN_MOVE / s.n + 1, binary_rows, &s);
+}
+
+/* ---- gelu ---- */
+
+SYN__COST(gelu) {
+    *cost = (syn_cost){8 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+static void gelu_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
+    (void)first;
+    const syn_row_kernels *k = syn__row_kernels();
+    (c->attr[0].i ? k->gelu_tanh : k->gelu_erf)(in, out, n);
+}
+
+SYN__CPU(gelu) {
+    syn__each_row(c, gelu_row, SYN__GRAIN_MATH, true);
+    return SYN_OK;
+}
+
+syn_tensor syn_gelu(syn_ctx *ctx, syn_tensor x, bool tanh_form) {
+    return unary(ctx, SYN_OP_GELU, x, &(syn_attr){.i = tanh_form}, 1);
+}
+
+/* x or y, and dy, of one shape. */
+SYN__INFER(unary_grad) {
+    SYN_TRY(syn__unary_infer(c));
+    return syn_spec_equal(&c->in[0].spec, &c->in[1].spec) ? SYN_OK
+                                                          : syn__bad_input(c, 1, "like input 0");
+}
+
+/* Per element twice what the forward op counts. */
+SYN__COST(gelu_grad) {
+    *cost = (syn_cost){16 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+SYN__CPU(gelu_grad) {
+    const syn_row_kernels *k = syn__row_kernels();
+    each_pair(c, c->attr[0].i ? k->gelu_tanh_grad : k->gelu_erf_grad);
+    return SYN_OK;
+}
+
+static syn_tensor unary_grad(syn_grad_call *g, syn_op op, syn_tensor x) {
+    syn_tensor out;
+    const syn_tensor in[2] = {x, syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
+    syn__dispatch(g->ctx, op, in, 2, g->attr, syn__n_attr(g), NULL, &out);
+    return out;
+}
+
+SYN__GRAD(gelu) {
+    g->din[0] = unary_grad(g, SYN_OP_GELU_GRAD, g->in[0]);
+}
+
+/* ---- tanh ---- */
+
+static void tanh_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
+    (void)c;
+    (void)first;
+    syn__row_kernels()->tanh(in, out, n);
+}
+
+SYN__CPU(tanh) {
+    syn__each_row(c, tanh_row, SYN__GRAIN_MATH, true);
+    return SYN_OK;
+}
+
+syn_tensor syn_tanh(syn_ctx *ctx, syn_tensor x) {
+    return unary(ctx, SYN_OP_TANH, x, NULL, 0);
+}
+
+SYN__COST(tanh_grad) {
+    *cost = (syn_cost){2 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+SYN__CPU(tanh_grad) {
+    each_pair(c, syn__row_kernels()->tanh_grad);
+    return SYN_OK;
+}
+
+SYN__GRAD(tanh) {
+    g->din[0] = unary_grad(g, SYN_OP_TANH_GRAD, g->out[0]);
+}
+
+/* ---- scale ---- */
+
+static void scale_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
+    (void)first;
+    syn__row_kernels()->scale(in, (float)c->attr[0].f, out, n);
+}
+
+SYN__CPU(scale) {
+    syn__each_row(c, scale_row, SYN__GRAIN_MOVE, true);
+    return SYN_OK;
+}
+
+syn_tensor syn_scale(syn_ctx *ctx, syn_tensor x, double factor) {
+    return unary(ctx, SYN_OP_SCALE, x, &(syn_attr){.f = factor}, 1);
+}
+
+SYN__GRAD(scale) {
+    g->din[0] = syn_scale(g->ctx, syn_grad_out(g, 0), g->attr[0].f);
+}
+
+/* ---- dropout ---- */
+
+/* x (B, ..., C), keys (B) */
+SYN__INFER(dropout) {
+    const syn_spec *x = &c->in[0].spec;
+    if (!(c->attr[0].f >= 0.0 && c->attr[0].f < 1.0))
+        return SYN_FAIL(c->err, SYN_E_INVALID, "the probability %g is not in [0, 1)", c->attr[0].f);
+    SYN_TRY(syn__unary_infer(c));
+    if (x->rank < 2) return syn__bad_input(c, 0, "(B, ..., C)");
+    if (c->n_in < 2) return SYN_OK;
+    SYN_TRY(syn__want_dtype(c, 1, SYN_I32));
+    return c->in[1].spec.rank == 1 && c->in[1].spec.dims[0] == x->dims[0]
+               ? SYN_OK
+               : syn__bad_input(c, 1, "a key (B) for each sample");
+}
+
+static void dropout_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
+    const int64_t rows = syn_spec_elems(&c->in[0].spec) / c->in[0].spec.dims[0] / n;
+    const int64_t sample = first / n / rows, row = first / n % rows;
+    const int32_t key =
+        c->n_in > 1 ? ((const int32_t *)c->in[1].data)[sample] : (int32_t)(c->attr[2].i + sample);
+    const syn_dropout_row drop =
+        syn__dropout_row(c->attr[0].f, (uint64_t)c->attr[1].i, key, c->attr[3].i + row);
+    syn__row_kernels()->dropout(in, &drop, (uint32_t)c->attr[4].i, out, n);
+}
+
+SYN__CPU(dropout) {
+    syn__each_row(c, dropout_row, SYN__GRAIN_MOVE, false);
+    return SYN_OK;
+}
+
+syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, syn_tensor keys, const syn_dropping *how) {
+    const syn_attr attr[5] = {{.f = how->p},
+                              {.i = (int64_t)how->seed},
+                              {.i = how->sample},
+                              {.i = how->row},
+                              {.i = how->column}};
+    syn_tensor out, in[2] = {syn__dense_rows(ctx, x), keys};
+    if (keys.id) in[1] = syn__dense_rows(ctx, keys);
+    syn__dispatch(ctx, SYN_OP_DROPOUT, in, keys.id ? 2 : 1, attr, 5, NULL, &out);
+    return out;
+}
+
+/* The mask is made again. */
+SYN__GRAD(dropout) {
+    const syn_dropping how = {g->attr[0].f, (uint64_t)g->attr[1].i, g->attr[2].i, g->attr[3].i,
+                              g->attr[4].i};
+    const syn_tensor keys = g->n_in > 1 ? g->in[1] : SYN_NO_KEYS;
+    g->din[0] = syn_dropout(g->ctx, syn_grad_out(g, 0), keys, &how);
+}
+
+/* ---- scale and mask of attention scores ---- */
+
+SYN__INFER(scale_mask) {
+    SYN_TRY(syn__unary_infer(c));
+    if (c->n_in < 2) return SYN_OK;
+    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
+    const syn_spec *scores = &c->in[0].spec, *mask = &c->in[1].spec;
+    if (scores->rank != 4) return syn__bad_input(c, 0, "scores (B, H, T, S) to be masked");
+    if (mask->rank != 2 || mask->dims[0] != scores->dims[0] || mask->dims[1] != scores->dims[3])
+        return syn__bad_input(c, 1, "a mask (B, S) like the scores");
+    return SYN_OK;
+}
+
+static void scale_mask_row(const syn_call *c, const float *in, float *out, int64_t n,
+                           int64_t first) {
+    const syn_spec *shape = &c->in[0].spec;
+    const int64_t row = first / n, rows = shape->rank > 1 ? shape->dims[shape->rank - 2] : 1;
+    const int64_t visible = c->attr[1].i && c->attr[2].i < n ? row % rows + c->attr[2].i + 1 : n;
+    const float *mask = NULL;
+    if (c->n_in > 1)
+        mask = (const float *)c->in[1].data + row / (rows * shape->dims[1]) * c->in[1].strides[0];
+    syn__row_kernels()->scale_mask(in, mask, (float)c->attr[0].f, visible, out, n);
+}
+
+SYN__CPU(scale_mask) {
+    syn__each_row(c, scale_mask_row, SYN__GRAIN_MOVE, false);
+    return SYN_OK;
+}
+
+syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
+                          bool causal, int64_t offset) {
+    syn_tensor out, in[2] = {syn__dense_rows(ctx, scores), mask};
+    if (mask.id) in[1] = syn__dense_rows(ctx, mask);
+    const syn_attr attr[3] = {{.f = scale}, {.i = causal}, {.i = offset}};
+    syn__dispatch(ctx, SYN_OP_SCALE_MASK, in, mask.id ? 2 : 1, attr, 3, NULL, &out);
+    return out;
+}
+
+/* What was masked goes to a softmax, which gives it a gradient of zero. */
+SYN__GRAD(scale_mask) {
+    g->din[0] = syn_scale(g->ctx, syn_grad_out(g, 0), g->attr[0].f);
+}
+
+/* ---- add, mul: broadcasting ---- */
+
+SYN__INFER(binary) {
+    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
+    const syn_spec *a = &c->in[0].spec, *b = &c->in[1].spec;
+    syn_spec *o = &c->out[0].spec;
+    o->dtype = SYN_F32;
+    o->rank = a->rank > b->rank ? a->rank : b->rank;
+    for (int d = 0; d < o->rank; d++) {
+        const int da = d - (o->rank - a->rank), db = d - (o->rank - b->rank);
+        const int64_t na = da < 0 ? 1 : a->dims[da], nb = db < 0 ? 1 : b->dims[db];
+        if (na != nb && na != 1 && nb != 1) {
+            char x[SYN_SPEC_TEXT], y[SYN_SPEC_TEXT];
+            return SYN_FAIL(c->err, SYN_E_SHAPE, "the shapes %s and %s do not broadcast",
+                            syn_spec_text(a, x, sizeof x), syn_spec_text(b, y, sizeof y));
+        }
+        o->dims[d] = na == 1 ? nb : na;
+    }
+    return SYN_OK;
+}
+
+SYN__COST(binary) {
+    *cost = (syn_cost){syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
 SYN__CPU(add) {
@@ -256,6 +331,24 @@ syn_tensor syn_add(syn_ctx *ctx, syn_tensor a, syn_tensor b) {
     return binary(ctx, SYN_OP_ADD, a, b);
 }
 
+/* Broadcasting undone. */
+static syn_tensor sum_like(syn_ctx *ctx, syn_tensor dy, syn_tensor x) {
+    const syn_spec spec = *syn_tensor_spec(ctx, x);
+    return syn_sum_to(ctx, dy, spec.dims, spec.rank);
+}
+
+SYN__GRAD(add) {
+    for (int i = 0; i < 2; i++)
+        if (g->need[i]) g->din[i] = sum_like(g->ctx, syn_grad_out(g, 0), g->in[i]);
+}
+
 syn_tensor syn_mul(syn_ctx *ctx, syn_tensor a, syn_tensor b) {
     return binary(ctx, SYN_OP_MUL, a, b);
+}
+
+SYN__GRAD(mul) {
+    for (int i = 0; i < 2; i++)
+        if (g->need[i])
+            g->din[i] =
+                sum_like(g->ctx, syn_mul(g->ctx, syn_grad_out(g, 0), g->in[1 - i]), g->in[i]);
 }

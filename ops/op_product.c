@@ -98,14 +98,44 @@ syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias,
     return out;
 }
 
+/* x (..., K) as (rows, K) */
+static syn_tensor as_matrix(syn_ctx *ctx, syn_tensor x) {
+    const int64_t dims[2] = {-1, syn_tensor_dim(ctx, x, -1)};
+    return syn_tensor_spec(ctx, x)->rank == 2 ? x : syn_reshape(ctx, x, dims, 2);
+}
+
+/* a' b, added to `sum` if there is one. */
+static syn_tensor add_product(syn_ctx *ctx, syn_tensor sum, syn_tensor a, syn_tensor b) {
+    return sum.id ? syn_matmul_add(ctx, sum, a, b, true, false)
+                  : syn_matmul(ctx, a, b, true, false);
+}
+
+/* dx = dy w', dw = x' dy, db the sum of dy's rows. What the weight is due can wait: while others
+   send dx to each other it is computed. */
+SYN__GRAD(linear) {
+    syn_ctx *ctx = g->ctx;
+    const bool t = g->attr[0].i != 0;
+    const syn_tensor dy = syn_grad_out(g, 0);
+    if (g->need[0]) g->din[0] = syn_linear(ctx, dy, g->in[1], SYN_NO_BIAS, !t);
+    g->later = g->exchange_next && g->need[0];
+    if (g->later) return;
+    if (g->need[1]) {
+        const syn_tensor x = as_matrix(ctx, g->in[0]), y = as_matrix(ctx, dy);
+        g->din[1] = add_product(ctx, g->sum[1], t ? y : x, t ? x : y);
+    }
+    if (g->n_in > 2 && g->need[2])
+        g->din[2] = syn_sum_to(ctx, dy, (int64_t[]){syn_tensor_dim(ctx, dy, -1)}, 1);
+}
+
 /* ---- matmul ---- */
 
-SYN__INFER(matmul) {
-    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
-    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
-    const syn_spec *a = &c->in[0].spec, *b = &c->in[1].spec;
+/* The product of inputs `first` and the next. */
+static syn_status product_shape(const syn_call *c, int first, syn_spec *out) {
+    SYN_TRY(syn__want_dtype(c, first, SYN_F32));
+    SYN_TRY(syn__want_dtype(c, first + 1, SYN_F32));
+    const syn_spec *a = &c->in[first].spec, *b = &c->in[first + 1].spec;
     const int r = a->rank;
-    if (r < 2) return syn__bad_input(c, 0, "(..., M, K)");
+    if (r < 2) return syn__bad_input(c, first, "(..., M, K)");
     bool ok = b->rank == r;
     for (int d = 0; ok && d < r - 2; d++) ok = a->dims[d] == b->dims[d];
     const int ta = c->attr[0].i != 0, tb = c->attr[1].i != 0;
@@ -115,10 +145,14 @@ SYN__INFER(matmul) {
                         syn_spec_text(a, x, sizeof x), ta ? " transposed" : "",
                         syn_spec_text(b, y, sizeof y), tb ? " transposed" : "");
     }
-    c->out[0].spec = *a;
-    c->out[0].spec.dims[r - 2] = a->dims[r - 2 + ta];
-    c->out[0].spec.dims[r - 1] = b->dims[r - 1 - tb];
+    *out = *a;
+    out->dims[r - 2] = a->dims[r - 2 + ta];
+    out->dims[r - 1] = b->dims[r - 1 - tb];
     return SYN_OK;
+}
+
+SYN__INFER(matmul) {
+    return product_shape(c, 0, &c->out[0].spec);
 }
 
 SYN__COST(matmul) {
@@ -130,14 +164,14 @@ SYN__COST(matmul) {
 
 /* One product for each index of the leading dimensions. */
 struct batch {
-    const syn_call *call;
+    const syn_operand *in; /* the two matrices */
     syn_product first;
     int64_t parts; /* of each entry */
 };
 
 static void batch_task(void *arg, int64_t i, int worker) {
     const struct batch *b = arg;
-    const syn_operand *in = b->call->in;
+    const syn_operand *in = b->in;
     int64_t entry = i / b->parts;
     syn_product p = b->first;
     p.out += entry * p.m * p.n;
@@ -152,23 +186,25 @@ static void batch_task(void *arg, int64_t i, int worker) {
     (void)worker;
 }
 
-SYN__CPU(matmul) {
+/* The products of in[0] and in[1], in place of what the output holds, or added to it. */
+static syn_status multiply(const syn_call *c, const syn_operand *in, bool add) {
     const syn_spec *o = &c->out[0].spec;
     const int r = o->rank;
     const bool ta = c->attr[0].i != 0, tb = c->attr[1].i != 0;
     const int64_t m = o->dims[r - 2], n = o->dims[r - 1];
     if (m == 0 || n == 0) return SYN_OK;
-    struct batch b = {.call = c, .parts = 1};
+    struct batch b = {.in = in, .parts = 1};
     b.first = (syn_product){.m = m,
                             .n = n,
-                            .k = c->in[0].spec.dims[r - (ta ? 2 : 1)],
-                            .x = c->in[0].data,
-                            .ldx = leading(&c->in[0]),
+                            .k = in[0].spec.dims[r - (ta ? 2 : 1)],
+                            .x = in[0].data,
+                            .ldx = leading(&in[0]),
                             .transpose_x = ta,
-                            .w = c->in[1].data,
-                            .ldw = leading(&c->in[1]),
+                            .w = in[1].data,
+                            .ldw = leading(&in[1]),
                             .w_dtype = SYN_F32,
                             .transpose_w = tb,
+                            .add = add,
                             .out = c->out[0].data,
                             .ldo = n};
     SYN_TRY(check_lengths(c, ta ? m : b.first.k, n, b.first.ldx, b.first.ldw));
@@ -179,11 +215,54 @@ SYN__CPU(matmul) {
     return SYN_OK;
 }
 
+SYN__CPU(matmul) {
+    return multiply(c, c->in, false);
+}
+
 syn_tensor syn_matmul(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a,
                       bool transpose_b) {
     syn_tensor out;
     const syn_tensor in[2] = {syn__dense_rows(ctx, a), syn__dense_rows(ctx, b)};
     const syn_attr attr[2] = {{.i = transpose_a}, {.i = transpose_b}};
     syn__dispatch(ctx, SYN_OP_MATMUL, in, 2, attr, 2, NULL, &out);
+    return out;
+}
+
+/* Of op(A) op(B): dop(A) = dC op(B)', dop(B) = op(A)' dC. */
+SYN__GRAD(matmul) {
+    syn_ctx *ctx = g->ctx;
+    const bool ta = g->attr[0].i != 0, tb = g->attr[1].i != 0;
+    const syn_tensor dc = syn_grad_out(g, 0), a = g->in[0], b = g->in[1];
+    if (g->need[0])
+        g->din[0] = ta ? syn_matmul(ctx, b, dc, tb, true) : syn_matmul(ctx, dc, b, false, !tb);
+    if (g->need[1])
+        g->din[1] = tb ? syn_matmul(ctx, dc, a, true, ta) : syn_matmul(ctx, a, dc, !ta, false);
+}
+
+/* ---- matmul_add ---- */
+
+SYN__INFER(matmul_add) {
+    SYN_TRY(product_shape(c, 1, &c->out[0].spec));
+    if (syn_spec_equal(&c->out[0].spec, &c->in[0].spec) && syn__is_dense(&c->in[0])) return SYN_OK;
+    return syn__bad_input(c, 0, "dense, and shaped like the product");
+}
+
+SYN__COST(matmul_add) {
+    const syn_spec *a = &c->in[1].spec;
+    const int64_t k = a->dims[a->rank - (c->attr[0].i ? 2 : 1)];
+    *cost = (syn_cost){(2 * (uint64_t)k + 1) * syn__elems(&c->out[0]), syn__input_bytes(c),
+                       syn__output_bytes(c)};
+}
+
+SYN__CPU(matmul_add) {
+    return multiply(c, &c->in[1], true);
+}
+
+syn_tensor syn_matmul_add(syn_ctx *ctx, syn_tensor sum, syn_tensor a, syn_tensor b,
+                          bool transpose_a, bool transpose_b) {
+    syn_tensor out;
+    const syn_tensor in[3] = {sum, syn__dense_rows(ctx, a), syn__dense_rows(ctx, b)};
+    const syn_attr attr[2] = {{.i = transpose_a}, {.i = transpose_b}};
+    syn__dispatch(ctx, SYN_OP_MATMUL_ADD, in, 3, attr, 2, NULL, &out);
     return out;
 }

@@ -93,6 +93,11 @@ syn_tensor syn_reshape(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank
     return out;
 }
 
+SYN__GRAD(reshape) {
+    const syn_spec from = *syn_tensor_spec(g->ctx, g->in[0]);
+    g->din[0] = syn_reshape(g->ctx, syn_grad_out(g, 0), from.dims, from.rank);
+}
+
 /* ---- permute ---- */
 
 SYN__INFER(permute) {
@@ -126,6 +131,13 @@ syn_tensor syn_permute(syn_ctx *ctx, syn_tensor x, const int *order, int rank) {
     return out;
 }
 
+SYN__GRAD(permute) {
+    const int rank = (int)g->attr[0].i;
+    int back[SYN_MAX_RANK];
+    for (int d = 0; d < rank; d++) back[g->attr[1 + d].i] = d;
+    g->din[0] = syn_permute(g->ctx, syn_grad_out(g, 0), back, rank);
+}
+
 /* ---- slice ---- */
 
 static syn_status check_axis(const syn_call *c, int64_t axis) {
@@ -154,6 +166,69 @@ syn_tensor syn_slice(syn_ctx *ctx, syn_tensor x, int axis, int64_t start, int64_
     syn_tensor out;
     syn__dispatch(ctx, SYN_OP_SLICE, &x, 1, attr, 3, NULL, &out);
     return out;
+}
+
+/* ---- what a slice gives back: zeros around it, or into a sum ---- */
+
+SYN__GRAD(slice) {
+    const syn_attr attr[3] = {
+        g->attr[0], g->attr[1], {.i = syn_tensor_dim(g->ctx, g->in[0], (int)g->attr[0].i)}};
+    const syn_tensor in[2] = {g->sum[0], syn_grad_out(g, 0)};
+    if (g->sum[0].id) syn__dispatch(g->ctx, SYN_OP_SLICE_ADD, in, 2, attr, 2, NULL, &g->din[0]);
+    else syn__dispatch(g->ctx, SYN_OP_SLICE_GRAD, in + 1, 1, attr, 3, NULL, &g->din[0]);
+}
+
+/* Where the slice lies in `whole`. */
+static syn_operand part_of(const syn_operand *whole, int64_t axis, int64_t start, int64_t length) {
+    syn_operand part = *whole;
+    part.spec.dims[axis] = length;
+    if (part.data) part.data = (float *)part.data + start * part.strides[axis];
+    return part;
+}
+
+/* `length` is here that of the whole. */
+SYN__INFER(slice_grad) {
+    const int64_t axis = c->attr[0].i, start = c->attr[1].i, length = c->attr[2].i;
+    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    SYN_TRY(check_axis(c, axis));
+    if (start < 0 || start > length - c->in[0].spec.dims[axis])
+        return SYN_FAIL(c->err, SYN_E_SHAPE, "the slice is outside dimension %lld of length %lld",
+                        (long long)axis, (long long)length);
+    c->out[0].spec = c->in[0].spec;
+    c->out[0].spec.dims[axis] = length;
+    return SYN_OK;
+}
+
+SYN__CPU(slice_grad) {
+    const int64_t axis = c->attr[0].i;
+    const syn_operand part = part_of(&c->out[0], axis, c->attr[1].i, c->in[0].spec.dims[axis]);
+    syn__fill_zero(c, &c->out[0]);
+    syn__copy_rows(c, &c->in[0], &part, part.data);
+    return SYN_OK;
+}
+
+SYN__INFER(slice_add) {
+    const int64_t axis = c->attr[0].i, start = c->attr[1].i;
+    const syn_spec *sum = &c->in[0].spec, *x = &c->in[1].spec;
+    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
+    SYN_TRY(check_axis(c, axis));
+    bool ok = x->rank == sum->rank && start >= 0 && start <= sum->dims[axis] - x->dims[axis];
+    for (int d = 0; ok && d < x->rank; d++) ok = d == axis || x->dims[d] == sum->dims[d];
+    c->out[0].spec = *sum;
+    return ok ? SYN_OK : syn__bad_input(c, 1, "a part of input 0");
+}
+
+SYN__COST(slice_add) {
+    const uint64_t bytes = syn_spec_bytes(&c->in[1].spec);
+    *cost = (syn_cost){syn__elems(&c->in[1]), 2 * bytes, bytes};
+}
+
+SYN__CPU(slice_add) {
+    const syn_operand part =
+        part_of(&c->out[0], c->attr[0].i, c->attr[1].i, c->in[1].spec.dims[c->attr[0].i]);
+    syn__add_rows(c, &part, &c->in[1]);
+    return SYN_OK;
 }
 
 /* ---- contiguous ---- */
@@ -215,6 +290,10 @@ syn_tensor syn_contiguous(syn_ctx *ctx, syn_tensor x) {
     return out;
 }
 
+SYN__GRAD(contiguous) {
+    g->din[0] = syn_grad_out(g, 0);
+}
+
 syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x) {
     if (syn_ctx_status(ctx) != SYN_OK) return x;
     syn_operand o;
@@ -259,4 +338,14 @@ syn_tensor syn_concat(syn_ctx *ctx, const syn_tensor *xs, int n, int axis) {
     syn_tensor out;
     syn__dispatch(ctx, SYN_OP_CONCAT, xs, n, attr, 1, NULL, &out);
     return out;
+}
+
+SYN__GRAD(concat) {
+    const int axis = (int)g->attr[0].i;
+    int64_t at = 0;
+    for (int i = 0; i < g->n_in; i++) {
+        const int64_t n = syn_tensor_dim(g->ctx, g->in[i], axis);
+        if (g->need[i]) g->din[i] = syn_slice(g->ctx, syn_grad_out(g, 0), axis, at, n);
+        at += n;
+    }
 }

@@ -13,6 +13,10 @@ SYN_API_BEGIN
    first_row + r; ids outside the table give zeros, so that an all-reduce over shards
    completes the lookup. */
 syn_tensor syn_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t first_row);
+/* The same; the row of id `padding` gets no gradient (torch.nn.Embedding's padding_idx). < 0: all
+   do. */
+syn_tensor syn_embedding_padded(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t first_row,
+                                int64_t padding);
 /* x (..., C), weight (C), bias (C) -> (..., C): (x - mean) / sqrt(variance + eps) *
    weight + bias. */
 syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tensor bias,
@@ -33,10 +37,20 @@ syn_tensor syn_tanh(syn_ctx *ctx, syn_tensor x);
 syn_tensor syn_add(syn_ctx *ctx, syn_tensor a, syn_tensor b);
 syn_tensor syn_mul(syn_ctx *ctx, syn_tensor a, syn_tensor b);
 syn_tensor syn_scale(syn_ctx *ctx, syn_tensor x, double factor);
-/* Zeroes an element with probability p in [0, 1) and divides the others by 1 - p. The decision is a
-   function of seed and `first` + the element's index, so that shards of one tensor agree
-   with the whole. */
-syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, double p, uint64_t seed, int64_t first);
+/* x (B, ..., C): zeroes an element with probability p and divides the others by 1 - p. The decision
+   is a function of the seed, the sample's key and the element's place within its sample, so that it
+   does not matter which rank has which samples, or which part of them. keys (B) i32; poisoned:
+   `sample` + the index in the batch. */
+typedef struct syn_dropping {
+    double p;      /* in [0, 1) */
+    uint64_t seed; /* of this place in the model */
+    int64_t sample;
+    /* Where x begins, if it is a shard: rows of C elements that come before it in the whole sample,
+       and columns (before its C; to 2^32). Heads after the first h of (B, H, T, S): h * T rows. */
+    int64_t row, column;
+} syn_dropping;
+#define SYN_NO_KEYS (SYN_LITERAL(syn_tensor){0, 0})
+syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, syn_tensor keys, const syn_dropping *how);
 
 /* scores (..., T, S): score * scale; causal: entries with column > row + offset become -infinity
    (offset = S - T with a KV cache). mask (B, S) f32 for scores (B, H, T, S) is added to the scores
@@ -52,6 +66,19 @@ syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x);
    q. A query that sees no key gives zeros. */
 syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
                          double scale, bool causal, int64_t offset);
+/* The same for training, token by token, (B, T, H, D): what its gradient is computed from is kept,
+   for each query one number beside the result. */
+typedef struct syn_attention_how {
+    syn_tensor mask; /* or poisoned, as for syn_attention */
+    double scale;
+    bool causal;
+    int64_t offset;
+    /* Dropout of the softmax: as syn_dropout of (B, H, T, S) with these. p 0: none. */
+    syn_tensor keys;
+    syn_dropping dropping;
+} syn_attention_how;
+syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                               const syn_attention_how *how);
 /* cache (B, H, Smax, D) with x (B, H, T, D) written at rows position.. of its third dimension: a
    new version of the cache in the same storage. */
 syn_tensor syn_kv_append(syn_ctx *ctx, syn_tensor cache, syn_tensor x, int64_t position);
@@ -67,8 +94,66 @@ syn_tensor syn_slice(syn_ctx *ctx, syn_tensor x, int axis, int64_t start, int64_
 syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x, const syn_group *group);
 /* x itself if its elements lie without gaps in order, else a copy that does. */
 syn_tensor syn_contiguous(syn_ctx *ctx, syn_tensor x);
-/* Tensors equal but for dimension `axis`, 1 to SYN_MAX_INPUTS of them. */
+/* Tensors equal but for dimension `axis`, 1 to 16 of them. */
 syn_tensor syn_concat(syn_ctx *ctx, const syn_tensor *xs, int n, int axis);
+
+/* ---- gradients' own ops; most gradients are the ops above ---- */
+
+/* x summed over the dimensions that the shape, which broadcasts to x's, lacks or has as 1; x itself
+   if it has that shape. */
+syn_tensor syn_sum_to(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank);
+/* A view: x repeated as it broadcasts to the shape; x itself if it has that shape. */
+syn_tensor syn_expand(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank);
+/* Of ids (...) and dy (..., C) a table of `rows` rows: the sums of the rows of dy that looked each
+   up; as in syn_embedding_padded. The second adds to a table: its new version. */
+syn_tensor syn_embedding_grad(syn_ctx *ctx, syn_tensor ids, syn_tensor dy, int64_t first_row,
+                              int64_t rows, int64_t padding);
+syn_tensor syn_embedding_grad_add(syn_ctx *ctx, syn_tensor sum, syn_tensor ids, syn_tensor dy,
+                                  int64_t first_row, int64_t padding);
+/* sum, dense, plus syn_matmul(a, b): its new version. */
+syn_tensor syn_matmul_add(syn_ctx *ctx, syn_tensor sum, syn_tensor a, syn_tensor b,
+                          bool transpose_a, bool transpose_b);
+
+/* Losses. */
+
+/* logits (..., V), of which the first `classes` columns count, and targets (...) i32, each a class
+   or SYN_IGNORED_TARGET -> weight times the sum of -log softmax(logits)[target] over the targets
+   that are not ignored; weight (one number) poisoned: 1 / how many those are, the mean. A scalar.
+   The logits are overwritten with the gradient that the loss gives them. */
+enum { SYN_IGNORED_TARGET = -100 };
+#define SYN_MEAN (SYN_LITERAL(syn_tensor){0, 0})
+syn_tensor syn_cross_entropy(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, syn_tensor weight,
+                             int64_t classes);
+
+/* Optimizer. Lists have at most SYN_MAX_LIST tensors, f32 and dense. */
+
+/* The sum of the squares of all elements: a scalar. */
+syn_tensor syn_square_sum(syn_ctx *ctx, const syn_tensor *xs, int n);
+/* Of the square sum of all gradients their norm, and min(1, max_norm / (norm + 1e-6)); max_norm 0:
+   1. */
+syn_tensor syn_clip_factor(syn_ctx *ctx, syn_tensor squares, double max_norm, syn_tensor *norm);
+/* AdamW (Loshchilov and Hutter 2019) of n parameters, which become their new versions, as do the
+   moments m and v: of all elements, one parameter behind the other. `decayed`: bit i if parameter
+   i decays. rates (3): learning rate, learning rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t) for step
+   t from 1. Gradients are multiplied by `scale` (one number). */
+typedef struct syn_adamw_call {
+    syn_tensor *params;
+    const syn_tensor *grads;
+    int n;
+    syn_tensor *m, *v;
+    syn_tensor rates, scale;
+    double beta1, beta2, eps, weight_decay;
+    int64_t decayed;
+} syn_adamw_call;
+void syn_adamw_step(syn_ctx *ctx, const syn_adamw_call *call);
+
+/* The same where ranks of a group hold parts of the logits, (..., V/tp), of which the first
+   `classes` columns stand for the classes from `first` on; targets, weight and the loss are the
+   same on all ranks. Three all-reduces of a number a target (Shoeybi et al. 2019, sec. 3): largest
+   logit, sum of exponentials, logit of the target. */
+syn_tensor syn_cross_entropy_parts(syn_ctx *ctx, syn_tensor logits, syn_tensor targets,
+                                   syn_tensor weight, int64_t classes, int64_t first,
+                                   const syn_group *group);
 
 /* x (..., V) -> (...) i32: index of the largest, the lowest of equals. */
 syn_tensor syn_argmax(syn_ctx *ctx, syn_tensor x);
@@ -89,6 +174,10 @@ syn_tensor syn_sample(syn_ctx *ctx, syn_tensor logits, const syn_sampling *how, 
 /* Collectives over the ranks of a group (of more than one rank). Counts are taken from the shapes,
    which must agree on all ranks. */
 syn_tensor syn_all_reduce(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, const syn_group *group);
+/* Several in one, each in place of its tensor, which becomes its new version: at most SYN_MAX_LIST,
+   of one type. */
+void syn_all_reduce_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, syn_reduce reduce,
+                              const syn_group *group);
 /* Dimension `axis` becomes size times as long, ranks in group order. */
 syn_tensor syn_all_gather(syn_ctx *ctx, syn_tensor x, int axis, const syn_group *group);
 /* Dimension `axis` is cut into size parts; this rank gets the reduction of its part. */
@@ -97,6 +186,7 @@ syn_tensor syn_reduce_scatter(syn_ctx *ctx, syn_tensor x, syn_reduce reduce, int
 /* root: index within the group. Every rank gives a tensor of the shape; only the
    root's contents count. */
 syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *group);
+void syn_broadcast_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, int root, const syn_group *group);
 /* peer: global rank. tag >= 0. */
 void syn_send(syn_ctx *ctx, syn_tensor x, int32_t peer, int32_t tag);
 syn_tensor syn_recv(syn_ctx *ctx, const syn_spec *spec, int32_t peer, int32_t tag);

@@ -129,7 +129,7 @@ static void begin_with_bias(const syn_product *p) {
 static void by_blas(const syn_product *p) {
     if (p->bias) begin_with_bias(p);
     syn_blas_gemm(p->transpose_x, p->transpose_w, p->m, p->n, p->k, p->x, p->ldx, p->w, p->ldw,
-                  p->bias ? 1.0f : 0.0f, p->out, p->ldo);
+                  p->bias || p->add ? 1.0f : 0.0f, p->out, p->ldo);
 }
 
 /* 16-bit w, a panel at a time: as many stored rows of up to LONGEST elements as fit. */
@@ -154,6 +154,28 @@ static void by_blas_in_panels(const syn_product *p) {
     }
 }
 
+/* A block at a time, as our kernels do not add. */
+static void added(const syn_product *p) {
+    enum { ROWS = 16, WIDTH = 1024 };
+    float sums[ROWS * WIDTH];
+    const kernel run = SYN__AT_LEVEL(syn__product, syn_simd_level());
+    for (int64_t i = 0; i < p->m; i += ROWS)
+        for (int64_t j = 0; j < p->n; j += WIDTH) {
+            syn_product block = *p;
+            block.m = MIN(ROWS, p->m - i);
+            block.n = MIN(WIDTH, p->n - j);
+            block.x += p->transpose_x ? i : i * p->ldx;
+            block.w = (const float *)p->w + (p->transpose_w ? j * p->ldw : j);
+            block.add = false;
+            block.out = sums;
+            block.ldo = block.n;
+            run(&block);
+            for (int64_t r = 0; r < block.m; r++)
+                for (int64_t c = 0; c < block.n; c++)
+                    p->out[(i + r) * p->ldo + j + c] += sums[r * block.n + c];
+        }
+}
+
 void syn__product_own(const syn_product *p, syn_simd level, syn_workers *workers) {
     const kernel run = SYN__AT_LEVEL(syn__product, level);
     if (p->m <= 0 || p->n <= 0) return;
@@ -167,11 +189,13 @@ static bool left_to_blas(const syn_product *p, syn_simd level, const syn_workers
     if (level == SYN_SIMD_SCALAR) return true;
     if (p->w_dtype != SYN_F32) return false;
     const bool large = p->m >= MANY_ROWS && p->n >= LONG && p->k >= LONG;
-    return large || p->transpose_x || (!workers && syn_blas_threads() > 1);
+    return large || p->add || p->transpose_x || (!workers && syn_blas_threads() > 1);
 }
 
 void syn__product_run_at(const syn_product *p, syn_simd level, syn_workers *workers) {
-    if (!left_to_blas(p, level, workers)) syn__product_own(p, level, workers);
+    if (p->add && (p->k <= 0 || !syn_blas_found())) {
+        if (p->k > 0) share(p, added, workers);
+    } else if (!left_to_blas(p, level, workers)) syn__product_own(p, level, workers);
     else share(p, p->w_dtype == SYN_F32 ? by_blas : by_blas_in_panels, workers);
 }
 

@@ -24,6 +24,7 @@ typedef struct syn_product {
     syn_dtype w_dtype; /* SYN_F32, SYN_F16 or SYN_BF16 */
     bool transpose_w;  /* w is stored (n, k) */
     const float *bias; /* (n), or NULL */
+    bool add;          /* to what `out` holds; without a bias then */
     float *out;
     int64_t ldo;
 } syn_product;

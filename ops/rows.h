@@ -4,6 +4,7 @@
 #ifndef OPS_ROWS_H
 #define OPS_ROWS_H
 
+#include "ops/dropout.h"
 #include "ops/simd.h"
 #include "syntorch/op.h"
 
@@ -14,20 +15,43 @@ extern "C" {
 typedef void (*syn_unary_row)(const float *x, float *y, int64_t n);
 typedef void (*syn_binary_row)(const float *a, const float *b, float *y, int64_t n);
 
-/* The kernels; X(name, parameters). scale_mask: x * scale + mask (NULL: none) for the first
-   `visible` elements, then -infinity. */
-#define SYN__ROW_KERNELS(X)                                                                   \
-    X(gelu_tanh, (const float *x, float *y, int64_t n))                                       \
-    X(gelu_erf, (const float *x, float *y, int64_t n))                                        \
-    X(tanh, (const float *x, float *y, int64_t n))                                            \
-    X(softmax, (const float *x, float *y, int64_t n))                                         \
-    X(add, (const float *a, const float *b, float *y, int64_t n))                             \
-    X(mul, (const float *a, const float *b, float *y, int64_t n))                             \
-    X(scale, (const float *x, float factor, float *y, int64_t n))                             \
-    X(scale_mask,                                                                             \
-      (const float *x, const float *mask, float scale, int64_t visible, float *y, int64_t n)) \
-    X(layernorm,                                                                              \
-      (const float *x, const float *weight, const float *bias, double eps, float *y, int64_t n))
+/* AdamW (Loshchilov and Hutter 2019) with g = scale * gradient: m = beta1 m + (1 - beta1) g,
+   v = beta2 v + (1 - beta2) g^2, p = shrink p - rate m / (root sqrt(v) + eps), where rate is the
+   learning rate / (1 - beta1^t), root is 1 / sqrt(1 - beta2^t) and shrink is 1 - learning rate *
+   decay. */
+typedef struct syn_adamw {
+    float scale, beta1, beta2, eps, rate, root, shrink;
+} syn_adamw;
+
+/* The kernels; X(name, parameters). exp_sum: the largest, and the sum of exp(x - it); -infinity and
+   0 of no elements. exp_scale: scale * exp(x - shift). softmax_log: scale * softmax(x), and the
+   logarithm of the sum of all exp(x). layernorm_grad adds to dweight and dbias, square_sum to *sum.
+   scale_mask: x * scale + mask (NULL: none) for the first `visible` elements, then -infinity.
+   dropout: of a row from `column` on. */
+#define SYN__ROW_KERNELS(X)                                                                        \
+    X(gelu_tanh, (const float *x, float *y, int64_t n))                                            \
+    X(gelu_erf, (const float *x, float *y, int64_t n))                                             \
+    X(tanh, (const float *x, float *y, int64_t n))                                                 \
+    X(gelu_tanh_grad, (const float *x, const float *dy, float *dx, int64_t n))                     \
+    X(gelu_erf_grad, (const float *x, const float *dy, float *dx, int64_t n))                      \
+    X(tanh_grad, (const float *y, const float *dy, float *dx, int64_t n))                          \
+    X(softmax, (const float *x, float *y, int64_t n))                                              \
+    X(softmax_grad, (const float *y, const float *dy, float *dx, int64_t n))                       \
+    X(exp_sum, (const float *x, float *max, float *sum, int64_t n))                                \
+    X(exp_scale, (const float *x, float shift, float scale, float *y, int64_t n))                  \
+    X(softmax_log, (const float *x, float scale, float *log_sum, float *y, int64_t n))             \
+    X(add, (const float *a, const float *b, float *y, int64_t n))                                  \
+    X(mul, (const float *a, const float *b, float *y, int64_t n))                                  \
+    X(scale, (const float *x, float factor, float *y, int64_t n))                                  \
+    X(dropout, (const float *x, const syn_dropout_row *how, uint32_t column, float *y, int64_t n)) \
+    X(scale_mask,                                                                                  \
+      (const float *x, const float *mask, float scale, int64_t visible, float *y, int64_t n))      \
+    X(layernorm,                                                                                   \
+      (const float *x, const float *weight, const float *bias, double eps, float *y, int64_t n))   \
+    X(layernorm_grad, (const float *x, const float *weight, const float *dy, double eps,           \
+                       float *dx, float *dweight, float *dbias, int64_t n))                        \
+    X(square_sum, (const float *x, double *sum, int64_t n))                                        \
+    X(adamw, (float *p, float *m, float *v, const float *g, const syn_adamw *how, int64_t n))
 
 typedef struct syn_row_kernels {
 #define X(name, parameters) void(*name) parameters;

@@ -37,6 +37,37 @@ LANE_FN vec gelu_erf_lanes(vec x) {
     return vec_mul(x, vec_select(negative, tail, vec_sub(vec_set(1.0f), tail)));
 }
 
+/* s + x s (1 - s) 2u', as 0.5 (1 + tanh u) = s. */
+LANE_FN vec gelu_tanh_slope(vec x) {
+    const vec square = vec_mul(x, x), one = vec_set(1.0f);
+    const vec minus_2u =
+        vec_mul(x, vec_fma(square, vec_set(-0.0713548162726f), vec_set(-1.59576912161f)));
+    const vec s = vec_div(one, vec_add(one, vec_exp(minus_2u)));
+    const vec du = vec_fma(square, vec_set(0.214064448818f), vec_set(1.59576912161f));
+    return vec_fma(vec_mul(vec_mul(x, s), vec_sub(one, s)), du, s);
+}
+
+LANE_FN vec gelu_erf_slope(vec x) {
+    const vec tail = vec_normal_tail(vec_abs(x));
+    const vec_mask negative = vec_less(x, vec_set(0.0f));
+    const vec below = vec_select(negative, tail, vec_sub(vec_set(1.0f), tail));
+    const vec density =
+        vec_mul(vec_set(0.398942280401f), vec_exp(vec_mul(vec_mul(x, x), vec_set(-0.5f))));
+    return vec_fma(x, density, below);
+}
+
+LANE_FN vec gelu_tanh_back(vec x, vec dy) {
+    return vec_mul(dy, gelu_tanh_slope(x));
+}
+
+LANE_FN vec gelu_erf_back(vec x, vec dy) {
+    return vec_mul(dy, gelu_erf_slope(x));
+}
+
+LANE_FN vec tanh_back(vec y, vec dy) {
+    return vec_mul(dy, vec_sub(vec_set(1.0f), vec_mul(y, y)));
+}
+
 #define UNARY_ROW(name, f)                                  \
     static void name(const float *x, float *y, int64_t n) { \
         FOR_LANES(i, n) store(y, i, n, f(load(x, i, n)));   \
@@ -51,9 +82,21 @@ UNARY_ROW(row_tanh, vec_tanh)
     }
 BINARY_ROW(row_add, vec_add)
 BINARY_ROW(row_mul, vec_mul)
+BINARY_ROW(row_gelu_tanh_grad, gelu_tanh_back)
+BINARY_ROW(row_gelu_erf_grad, gelu_erf_back)
+BINARY_ROW(row_tanh_grad, tanh_back)
 
 static void row_scale(const float *x, float factor, float *y, int64_t n) {
     FOR_LANES(i, n) store(y, i, n, vec_mul(load(x, i, n), vec_set(factor)));
+}
+
+static void row_dropout(const float *x, const syn_dropout_row *how, uint32_t column, float *y,
+                        int64_t n) {
+    const vec keep = vec_set(how->keep), zero = vec_set(0.0f);
+    FOR_LANES(i, n) {
+        const vec_mask drops = vec_drops(how, column + (uint32_t)i);
+        store(y, i, n, vec_select(drops, zero, vec_mul(load(x, i, n), keep)));
+    }
 }
 
 static void row_scale_mask(const float *x, const float *mask, float factor, int64_t visible,
@@ -84,12 +127,8 @@ static float largest(const float *x, int64_t n) {
     return vec_largest(vec_max(a, b));
 }
 
-static void row_softmax(const float *x, float *y, int64_t n) {
-    const float max = largest(x, n);
-    if (max == -INFINITY) {
-        syn__rows_scalar.softmax(x, y, n);
-        return;
-    }
+/* y = exp(x - max); their sum. */
+LANE_FN float exponentials(const float *x, float max, float *y, int64_t n) {
     const vec top = vec_set(max);
     vec a = vec_set(0.0f), b = a;
     int64_t i = 0;
@@ -107,7 +146,49 @@ static void row_softmax(const float *x, float *y, int64_t n) {
         vec_store_mask(y + i, m, e);
         a = vec_add(a, vec_select(m, e, vec_set(0.0f)));
     }
-    row_scale(y, 1.0f / vec_sum(vec_add(a, b)), y, n);
+    return vec_sum(vec_add(a, b));
+}
+
+static void row_softmax(const float *x, float *y, int64_t n) {
+    const float max = largest(x, n);
+    if (max == -INFINITY) syn__rows_scalar.softmax(x, y, n);
+    else row_scale(y, 1.0f / exponentials(x, max, y, n), y, n);
+}
+
+static void row_exp_sum(const float *x, float *max, float *sum, int64_t n) {
+    const float top = *max = largest(x, n);
+    const vec shift = vec_set(top);
+    vec a = vec_set(0.0f), b = a;
+    int64_t i = 0;
+    for (; i + 2 * SYN_LANES <= n; i += 2 * SYN_LANES) {
+        a = vec_add(a, vec_exp(vec_sub(vec_load(x + i), shift)));
+        b = vec_add(b, vec_exp(vec_sub(vec_load(x + i + SYN_LANES), shift)));
+    }
+    for (; i < n; i += SYN_LANES) {
+        const vec_mask m = vec_first(whole(i, n) ? SYN_LANES : n - i);
+        const vec e = vec_exp(vec_sub(vec_load_mask(m, x + i), shift));
+        a = vec_add(a, vec_select(m, e, vec_set(0.0f)));
+    }
+    *sum = vec_sum(vec_add(a, b));
+}
+
+static void row_exp_scale(const float *x, float shift, float scale, float *y, int64_t n) {
+    const vec minus = vec_set(-shift), by = vec_set(scale);
+    FOR_LANES(i, n) store(y, i, n, vec_mul(by, vec_exp(vec_add(load(x, i, n), minus))));
+}
+
+static void row_softmax_log(const float *x, float scale, float *log_sum, float *y, int64_t n) {
+    const float max = largest(x, n);
+    const float sum = exponentials(x, max, y, n);
+    row_scale(y, scale / sum, y, n);
+    *log_sum = max + logf(sum);
+}
+
+static void row_softmax_grad(const float *y, const float *dy, float *dx, int64_t n) {
+    vec sum = vec_set(0.0f);
+    FOR_LANES(i, n) sum = vec_fma(load(y, i, n), load(dy, i, n), sum);
+    const vec dot = vec_set(vec_sum(sum));
+    FOR_LANES(i, n) store(dx, i, n, vec_mul(load(y, i, n), vec_sub(load(dy, i, n), dot)));
 }
 
 /* Sum of x - mean, or of its square; in double as in the scalar kernel. */
@@ -138,6 +219,66 @@ static void row_layernorm(const float *x, const float *weight, const float *bias
     FOR_LANES(i, n) {
         const vec d = vec_sub(vec_sub(load(x, i, n), most), rest);
         store(y, i, n, vec_fma(vec_mul(d, inverse), load(weight, i, n), load(bias, i, n)));
+    }
+}
+
+/* The sums are of floats: what they are of is near zero on average. */
+static void row_layernorm_grad(const float *x, const float *weight, const float *dy, double eps,
+                               float *dx, float *dweight, float *dbias, int64_t n) {
+    const double mean = moment(false, x, n, 0.0) / (double)n;
+    const double variance = moment(true, x, n, mean) / (double)n;
+    const vec most = vec_set((float)mean), rest = vec_set((float)(mean - (double)(float)mean));
+    const vec inverse = vec_set((float)(1.0 / sqrt(variance + eps)));
+    vec g = vec_set(0.0f), gx = g;
+    FOR_LANES(i, n) {
+        const vec h = vec_mul(vec_sub(vec_sub(load(x, i, n), most), rest), inverse);
+        const vec d = load(dy, i, n), w = vec_mul(d, load(weight, i, n));
+        g = vec_add(g, w);
+        gx = vec_fma(w, h, gx);
+        store(dweight, i, n, vec_fma(d, h, load(dweight, i, n)));
+        store(dbias, i, n, vec_add(d, load(dbias, i, n)));
+    }
+    const vec mean_g = vec_set(vec_sum(g) / (float)n), mean_gx = vec_set(vec_sum(gx) / (float)n);
+    FOR_LANES(i, n) {
+        const vec h = vec_mul(vec_sub(vec_sub(load(x, i, n), most), rest), inverse);
+        const vec w = vec_mul(load(dy, i, n), load(weight, i, n));
+        store(dx, i, n, vec_mul(inverse, vec_sub(vec_sub(w, mean_g), vec_mul(h, mean_gx))));
+    }
+}
+
+static void row_square_sum(const float *x, double *sum, int64_t n) {
+    enum { BLOCK = 64 * SYN_LANES };
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        const int64_t some = n - at < BLOCK ? n - at : BLOCK;
+        vec a = vec_set(0.0f), b = a;
+        int64_t i = 0;
+        for (; i + 2 * SYN_LANES <= some; i += 2 * SYN_LANES) {
+            const vec c = vec_load(x + at + i), d = vec_load(x + at + i + SYN_LANES);
+            a = vec_fma(c, c, a);
+            b = vec_fma(d, d, b);
+        }
+        for (; i < some; i += SYN_LANES) {
+            const vec c = load(x + at, i, some);
+            a = vec_fma(c, c, a);
+        }
+        *sum += (double)vec_sum(vec_add(a, b));
+    }
+}
+
+static void row_adamw(float *p, float *m, float *v, const float *g, const syn_adamw *how,
+                      int64_t n) {
+    const vec scale = vec_set(how->scale), beta1 = vec_set(how->beta1), beta2 = vec_set(how->beta2);
+    const vec rest1 = vec_set(1.0f - how->beta1), rest2 = vec_set(1.0f - how->beta2);
+    const vec eps = vec_set(how->eps), root = vec_set(how->root), shrink = vec_set(how->shrink);
+    const vec rate = vec_set(-how->rate);
+    FOR_LANES(i, n) {
+        const vec d = vec_mul(scale, load(g, i, n));
+        const vec first = vec_fma(beta1, load(m, i, n), vec_mul(rest1, d));
+        const vec second = vec_fma(beta2, load(v, i, n), vec_mul(rest2, vec_mul(d, d)));
+        const vec by = vec_fma(root, vec_sqrt(second), eps);
+        store(m, i, n, first);
+        store(v, i, n, second);
+        store(p, i, n, vec_fma(vec_div(first, by), rate, vec_mul(shrink, load(p, i, n))));
     }
 }
 #endif

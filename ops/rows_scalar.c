@@ -17,6 +17,55 @@ static void row_tanh(const float *x, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] = tanhf(x[i]);
 }
 
+/* With u = sqrt(2 / pi) (x + 0.044715 x^3) the derivative of 0.5 x (1 + tanh u). */
+static void row_gelu_tanh_grad(const float *x, const float *dy, float *dx, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float t = tanhf(0.7978845608f * (x[i] + 0.044715f * x[i] * x[i] * x[i]));
+        const float du = 0.7978845608f * (1.0f + 0.134145f * x[i] * x[i]);
+        dx[i] = dy[i] * (0.5f * (1.0f + t) + 0.5f * x[i] * (1.0f - t * t) * du);
+    }
+}
+
+static void row_gelu_erf_grad(const float *x, const float *dy, float *dx, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = dy[i] * (0.5f * (1.0f + erff(x[i] * 0.7071067812f)) +
+                         x[i] * 0.3989422804f * expf(-0.5f * x[i] * x[i]));
+}
+
+static void row_tanh_grad(const float *y, const float *dy, float *dx, int64_t n) {
+    for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * (1.0f - y[i] * y[i]);
+}
+
+static void row_softmax_grad(const float *y, const float *dy, float *dx, int64_t n) {
+    double dot = 0;
+    for (int64_t i = 0; i < n; i++) dot += (double)y[i] * (double)dy[i];
+    for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - (float)dot);
+}
+
+static void row_exp_sum(const float *x, float *max, float *sum, int64_t n) {
+    double all = 0;
+    *max = -INFINITY;
+    for (int64_t i = 0; i < n; i++) *max = x[i] > *max ? x[i] : *max;
+    for (int64_t i = 0; i < n; i++) all += (double)expf(x[i] - *max);
+    *sum = (float)all;
+}
+
+static void row_exp_scale(const float *x, float shift, float scale, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) y[i] = scale * expf(x[i] - shift);
+}
+
+static void row_softmax_log(const float *x, float scale, float *log_sum, float *y, int64_t n) {
+    float max = -INFINITY;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) max = x[i] > max ? x[i] : max;
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = expf(x[i] - max);
+        sum += (double)y[i];
+    }
+    for (int64_t i = 0; i < n; i++) y[i] *= (float)((double)scale / sum);
+    *log_sum = (float)((double)max + log(sum));
+}
+
 /* A row of nothing but -infinity gives zeros; a NaN spreads to its whole row. */
 static void row_softmax(const float *x, float *y, int64_t n) {
     float max = -INFINITY, sum = 0, nan = 0;
@@ -46,6 +95,12 @@ static void row_scale(const float *x, float factor, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] = x[i] * factor;
 }
 
+static void row_dropout(const float *x, const syn_dropout_row *how, uint32_t column, float *y,
+                        int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        y[i] = syn__drops(how, column + (uint32_t)i) ? 0.0f : x[i] * how->keep;
+}
+
 static void row_scale_mask(const float *x, const float *mask, float factor, int64_t visible,
                            float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++)
@@ -62,6 +117,42 @@ static void row_layernorm(const float *x, const float *weight, const float *bias
     const double inverse = 1.0 / sqrt(squares / (double)n + eps);
     for (int64_t i = 0; i < n; i++)
         y[i] = (float)(((double)x[i] - mean) * inverse) * weight[i] + bias[i];
+}
+
+/* With x^ = (x - mean) / deviation and g = dy weight: dx = (g - mean(g) - x^ mean(g x^)) /
+   deviation (Ba et al. 2016). */
+static void row_layernorm_grad(const float *x, const float *weight, const float *dy, double eps,
+                               float *dx, float *dweight, float *dbias, int64_t n) {
+    double sum = 0, squares = 0, g = 0, gx = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i];
+    const double mean = sum / (double)n;
+    for (int64_t i = 0; i < n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+    const double inverse = 1.0 / sqrt(squares / (double)n + eps);
+    for (int64_t i = 0; i < n; i++) {
+        const double w = (double)dy[i] * (double)weight[i];
+        g += w / (double)n;
+        gx += w * ((double)x[i] - mean) * inverse / (double)n;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const double h = ((double)x[i] - mean) * inverse;
+        dweight[i] += (float)((double)dy[i] * h);
+        dbias[i] += dy[i];
+        dx[i] = (float)(((double)dy[i] * (double)weight[i] - g - h * gx) * inverse);
+    }
+}
+
+static void row_square_sum(const float *x, double *sum, int64_t n) {
+    for (int64_t i = 0; i < n; i++) *sum += (double)x[i] * (double)x[i];
+}
+
+static void row_adamw(float *p, float *m, float *v, const float *g, const syn_adamw *how,
+                      int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float d = how->scale * g[i];
+        m[i] = how->beta1 * m[i] + (1.0f - how->beta1) * d;
+        v[i] = how->beta2 * v[i] + (1.0f - how->beta2) * d * d;
+        p[i] = how->shrink * p[i] - how->rate * m[i] / (how->root * sqrtf(v[i]) + how->eps);
+    }
 }
 
 const syn_row_kernels syn__rows_scalar = SYN__ROW_TABLE;

@@ -1,6 +1,8 @@
 /* Small things that all families share. */
 #include "ops/rules.h"
 
+#include <string.h>
+
 #include "syntorch/half.h"
 
 syn_status syn__bad_input(const syn_call *c, int i, const char *expected) {
@@ -62,4 +64,21 @@ uint64_t syn__counter_hash(uint64_t key, uint64_t index) {
 
 double syn__counter_uniform(uint64_t key, uint64_t index) {
     return (double)(syn__counter_hash(key, index) >> 40) * 0x1p-24;
+}
+
+int syn__n_attr(const syn_grad_call *g) {
+    int n = 0;
+    for (const char *at = g->def->attrs; (at = strchr(at, ':')); at++) n++;
+    return n;
+}
+
+static void zero_bytes(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    memset((char *)arg + begin, 0, (size_t)(end - begin));
+}
+
+void syn__fill_zero(const syn_call *c, const syn_operand *o) {
+    enum { GRAIN_BYTES = 131072 };
+    const int64_t bytes = (int64_t)syn_spec_bytes(&o->spec);
+    syn_workers_ranges(c->workers, bytes, GRAIN_BYTES, zero_bytes, o->data);
 }

@@ -3,54 +3,121 @@
 #define OPS_RULES_H
 
 #include "syntorch/dispatch.h"
+#include "syntorch/gradient.h"
 
 #define SYN__INFER(name) syn_status syn__##name##_infer(syn_call *c)
 #define SYN__COST(name)  void syn__##name##_cost(const syn_call *c, syn_cost *cost)
 #define SYN__CPU(name)   syn_status syn__##name##_cpu(syn_call *c)
+#define SYN__GRAD(name)  void syn__##name##_grad(syn_grad_call *g)
 
 SYN__INFER(embedding);
 SYN__COST(embedding);
 SYN__CPU(embedding);
+SYN__GRAD(embedding);
+SYN__INFER(embedding_grad);
+SYN__COST(embedding_grad);
+SYN__CPU(embedding_grad);
+SYN__INFER(embedding_grad_add);
+SYN__CPU(embedding_grad_add);
 SYN__INFER(layernorm);
 SYN__COST(layernorm);
 SYN__CPU(layernorm);
+SYN__GRAD(layernorm);
+SYN__INFER(layernorm_grad);
+SYN__COST(layernorm_grad);
+SYN__CPU(layernorm_grad);
 SYN__INFER(linear);
 SYN__COST(linear);
 SYN__CPU(linear);
+SYN__GRAD(linear);
 SYN__INFER(matmul);
 SYN__COST(matmul);
 SYN__CPU(matmul);
+SYN__GRAD(matmul);
+SYN__INFER(matmul_add);
+SYN__COST(matmul_add);
+SYN__CPU(matmul_add);
 SYN__INFER(unary);
 SYN__COST(unary);
 SYN__COST(gelu);
 SYN__CPU(gelu);
+SYN__GRAD(gelu);
+SYN__INFER(unary_grad);
+SYN__COST(gelu_grad);
+SYN__CPU(gelu_grad);
 SYN__CPU(tanh);
+SYN__GRAD(tanh);
+SYN__COST(tanh_grad);
+SYN__CPU(tanh_grad);
 SYN__INFER(binary);
 SYN__COST(binary);
 SYN__CPU(add);
+SYN__GRAD(add);
+SYN__INFER(accumulate);
+SYN__CPU(accumulate);
 SYN__CPU(mul);
+SYN__GRAD(mul);
 SYN__CPU(scale);
+SYN__GRAD(scale);
 SYN__INFER(dropout);
 SYN__CPU(dropout);
+SYN__GRAD(dropout);
 SYN__INFER(scale_mask);
 SYN__CPU(scale_mask);
+SYN__GRAD(scale_mask);
 SYN__COST(softmax);
 SYN__CPU(softmax);
+SYN__GRAD(softmax);
+SYN__COST(softmax_grad);
+SYN__CPU(softmax_grad);
 SYN__INFER(attention);
 SYN__COST(attention);
 SYN__CPU(attention);
+SYN__INFER(attention_train);
+SYN__COST(attention_train);
+SYN__CPU(attention_train);
+SYN__GRAD(attention_train);
+SYN__INFER(attention_grad);
+SYN__COST(attention_grad);
+SYN__CPU(attention_grad);
 SYN__INFER(kv_append);
 SYN__COST(kv_append);
 SYN__CPU(kv_append);
 SYN__INFER(reshape);
+SYN__GRAD(reshape);
 SYN__INFER(permute);
+SYN__GRAD(permute);
 SYN__INFER(slice);
+SYN__GRAD(slice);
+SYN__INFER(slice_grad);
+SYN__CPU(slice_grad);
+SYN__INFER(slice_add);
+SYN__COST(slice_add);
+SYN__CPU(slice_add);
+SYN__INFER(expand);
+SYN__GRAD(expand);
+SYN__INFER(sum_to);
+SYN__COST(sum_to);
+SYN__CPU(sum_to);
+SYN__GRAD(sum_to);
 SYN__INFER(tp_enter);
+SYN__GRAD(tp_enter);
 SYN__COST(zero);
 SYN__COST(copy);
 SYN__CPU(contiguous);
+SYN__GRAD(contiguous);
 SYN__INFER(concat);
 SYN__CPU(concat);
+SYN__GRAD(concat);
+SYN__INFER(square_sum);
+SYN__COST(square_sum);
+SYN__CPU(square_sum);
+SYN__INFER(clip_factor);
+SYN__COST(clip_factor);
+SYN__CPU(clip_factor);
+SYN__INFER(adamw);
+SYN__COST(adamw);
+SYN__CPU(adamw);
 SYN__INFER(argmax);
 SYN__COST(select);
 SYN__CPU(argmax);
@@ -59,14 +126,33 @@ SYN__CPU(top_k);
 SYN__INFER(sample);
 SYN__COST(sample);
 SYN__CPU(sample);
+SYN__INFER(cross_entropy);
+SYN__COST(cross_entropy);
+SYN__CPU(cross_entropy);
+SYN__GRAD(cross_entropy);
+SYN__INFER(cross_entropy_part);
+SYN__COST(cross_entropy_part);
+SYN__CPU(cross_entropy_part);
+SYN__INFER(exp_rescale);
+SYN__COST(exp_rescale);
+SYN__CPU(exp_rescale);
+SYN__INFER(cross_entropy_join);
+SYN__CPU(cross_entropy_join);
 SYN__INFER(all_reduce);
 SYN__CPU(all_reduce);
+SYN__GRAD(all_reduce);
+SYN__INFER(all_reduce_coalesced);
+SYN__CPU(all_reduce_coalesced);
 SYN__INFER(all_gather);
 SYN__CPU(all_gather);
+SYN__GRAD(all_gather);
 SYN__INFER(reduce_scatter);
 SYN__CPU(reduce_scatter);
+SYN__GRAD(reduce_scatter);
 SYN__INFER(broadcast);
 SYN__CPU(broadcast);
+SYN__INFER(broadcast_coalesced);
+SYN__CPU(broadcast_coalesced);
 SYN__INFER(send);
 SYN__CPU(send);
 SYN__INFER(recv);
@@ -105,6 +191,16 @@ bool syn__is_dense(const syn_operand *o);
 /* Strides of `o` seen as shape `to` without copying; false if that needs a copy. Element counts
    must be equal. */
 bool syn__view_strides(const syn_operand *o, const syn_spec *to, int64_t *strides);
+
+/* Attributes of a recorded op whose list has no list. */
+int syn__n_attr(const syn_grad_call *g);
+/* Sets all elements of a dense operand to zero; spread over the workers. */
+void syn__fill_zero(const syn_call *c, const syn_operand *o);
+
+/* `o` stretched to `shape`, to which it broadcasts: strides of 0 where it repeats. */
+syn_operand syn__stretch(const syn_operand *o, const syn_spec *shape);
+/* to += from, of one shape; spread over the workers. */
+void syn__add_rows(const syn_call *c, const syn_operand *to, const syn_operand *from);
 
 /* Copies the elements of `from` to `out`, where they lie by the strides of `to`, a place of the
    same shape; spread over the workers. */

@@ -11,7 +11,7 @@ const char *syn_simd_name(syn_simd level) {
 }
 
 bool syn_simd_runs(syn_simd level) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(SYN_DOUBLE)
     if (level == SYN_SIMD_AVX2)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); /* f16c is older */
     if (level == SYN_SIMD_AVX512)

@@ -18,7 +18,7 @@ typedef enum syn_simd {
 } syn_simd;
 
 /* What a family has for a level: x_scalar, x_avx2 or x_avx512. */
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(SYN_DOUBLE)
 #define SYN__AT_LEVEL(x, level) \
     ((level) == SYN_SIMD_AVX512 ? x##_avx512 : (level) == SYN_SIMD_AVX2 ? x##_avx2 : x##_scalar)
 #else

@@ -45,6 +45,7 @@ void syn_ctx_free(syn_ctx *ctx) {
     if (!ctx) return;
     syn_error ignored = {0};
     syn__pending_free(ctx);
+    syn__gradients_free(&ctx->gradients);
     if (ctx->device) ctx->backend->sync(ctx->device, &ignored);
     syn__storages_free(&ctx->storages);
     if (ctx->device) ctx->backend->close(ctx->device);

@@ -130,6 +130,10 @@ syn_tensor syn_input(syn_ctx *ctx, const char *name, const syn_spec *spec, const
    the parameter. */
 syn_tensor syn_state(syn_ctx *ctx, const char *name, const syn_spec *spec);
 
+/* The newest version of a tensor that is no view; itself if nothing was written over it, poisoned
+   if its data are gone. */
+syn_tensor syn_newest(const syn_ctx *ctx, syn_tensor t);
+
 /* Spec of a tensor (of the poisoned one: an f32 scalar). */
 const syn_spec *syn_tensor_spec(const syn_ctx *ctx, syn_tensor t);
 int64_t syn_tensor_dim(const syn_ctx *ctx, syn_tensor t, int dim); /* negative: from the end */
@@ -163,8 +167,9 @@ void syn_release(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep
    others may not even be asked for their shape. A loop that forgets back to one mark after every
    step takes constant memory; to have the trace of some of its steps, do not forget these, and
    forget later ones back to a mark behind them. Steps, numbers of nodes and the trace's hash go on
-   as if nothing had been dropped. What was started is waited for. Costs a pass over the rows that
-   stay and go. In a failed context all rows stay. */
+   as if nothing had been dropped. What was started is waited for, and what syn_backward would go
+   over is remembered no more. Costs a pass over the rows that stay and go. In a failed context all
+   rows stay. */
 void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep);
 /* Whether syn_forget goes over what it drops for the trace's hash; at first it does. Without, which
    is faster, there is no hash once rows were dropped. */

@@ -10,6 +10,33 @@
 
 typedef struct syn__pending syn__pending; /* pending.c */
 
+/* An op on the way to what requires a gradient, and which of its inputs do (bit i: input i). */
+typedef struct syn__taped {
+    uint32_t node; /* number */
+    uint32_t need;
+} syn__taped;
+
+/* What syn_require_grad named, by its storage. Tensors as numbers; 0: none. */
+typedef struct syn__leaf {
+    uint32_t owner; /* of the storage */
+    uint32_t grad;  /* pinned */
+    uint32_t uses;  /* inputs of taped ops */
+    size_t param;   /* its number; SIZE_MAX: it is an input */
+} syn__leaf;
+
+/* gradient.c */
+typedef struct syn__gradients {
+    bool off;
+    syn__taped *tape; /* ascending */
+    size_t n_taped, tape_cap;
+    syn__leaf *leaves;
+    size_t n_leaves, leaves_cap;
+    uint32_t *of_row; /* of a backward pass: gradients of rows */
+    size_t of_row_cap;
+    void (*ready)(void *user, size_t param);
+    void *user;
+} syn__gradients;
+
 struct syn_ctx {
     uint32_t tag; /* of its tensors; never 0 */
     const syn_backend *backend;
@@ -30,6 +57,7 @@ struct syn_ctx {
     bool overlap;          /* exchanges are started, and waited for later */
     syn__pending *pending; /* those under way, in the order in which they were started */
     size_t n_pending, pending_cap;
+    syn__gradients gradients;
 };
 
 /* Row of a tensor; 0: poisoned, none of this context, or forgotten. */
@@ -84,6 +112,22 @@ void syn__contiguous_strides(syn_operand *operand);
 
 /* "linear in h.3.attn: " before the sentence of a rule or kernel; the context's failure. */
 void syn__locate(syn_ctx *ctx, const syn_opdef *def, uint32_t scope, const syn_error *inner);
+
+/* ---- tape.c ---- */
+
+/* Which inputs of an op that is called require a gradient (bit i: input i), and room to remember
+   it. Fails where they do and the op has no rule. */
+syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows,
+                            uint32_t *need) SYN_MUST_USE;
+/* Remembers the newest node, and pins what its rule will need. */
+void syn__tape_add(syn_ctx *ctx, uint32_t need);
+/* Unpins what was kept for an entry. */
+void syn__tape_unpin(syn_ctx *ctx, const syn__taped *entry);
+/* Nothing is remembered any more. */
+void syn__tape_clear(syn_ctx *ctx);
+/* The leaf whose value a tensor row is; NULL: it is none. */
+syn__leaf *syn__leaf_of(const syn_ctx *ctx, uint32_t row);
+void syn__gradients_free(syn__gradients *gradients);
 
 /* ---- pending.c ---- */
 

@@ -41,7 +41,7 @@ static syn_status find_inputs(const syn_ctx *ctx, const syn_tensor *in, const sy
 static syn_status await_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows) {
     if (ctx->n_pending == 0 || (call->def->flags & SYN_OPF_VIEW)) return SYN_OK;
     for (int i = 0; i < call->n_in; i++)
-        SYN_TRY(syn__await(ctx, rows[i], i < syn_opdef_versions(call->def)));
+        SYN_TRY(syn__await(ctx, rows[i], i < syn_opdef_versions(call->def, call->attr)));
     return SYN_OK;
 }
 
@@ -68,7 +68,7 @@ static syn_status gather_inputs(const syn_ctx *ctx, syn_call *call, const uint32
 static syn_status check_overwritten(const syn_ctx *ctx, const syn_call *call,
                                     const uint32_t *rows) {
     const syn_trace_tensor *tensors = ctx->trace->tensors;
-    for (int i = 0; i < syn_opdef_versions(call->def); i++)
+    for (int i = 0; i < syn_opdef_versions(call->def, call->attr); i++)
         for (int k = 0; k < call->n_in; k++)
             if (k != i && tensors[rows[k]].base == tensors[rows[i]].base)
                 return SYN_FAIL(call->err, SYN_E_INVALID,
@@ -93,7 +93,7 @@ static syn_status infer(syn_call *call) {
         if (view && i == 0) continue;
         syn__contiguous_strides(&call->out[i]);
     }
-    for (int i = 0; i < syn_opdef_versions(call->def); i++) call->out[i] = call->in[i];
+    for (int i = 0; i < syn_opdef_versions(call->def, call->attr); i++) call->out[i] = call->in[i];
     return SYN_OK;
 }
 
@@ -116,8 +116,8 @@ static syn_status make_row(syn_ctx *ctx, syn_op op, const syn_call *call, syn_tr
         row->stream = (uint8_t)(row->group == 0 ? 255 : row->group < 254 ? row->group : 254);
     const size_t attr_bytes = (size_t)call->n_attr * sizeof(syn_attr);
     if (attr_bytes) SYN_TRY(syn_intern_put(&t->blobs, call->attr, attr_bytes, &row->attrs, err));
-    SYN_TRY(
-        syn_grow(&t->inputs, &t->inputs_cap, t->n_inputs + SYN_MAX_INPUTS, sizeof *t->inputs, err));
+    SYN_TRY(syn_grow(&t->inputs, &t->inputs_cap, t->n_inputs + (size_t)call->n_in,
+                     sizeof *t->inputs, err));
     SYN_TRY(syn_grow(&t->nodes, &t->nodes_cap, t->n_nodes + 1, sizeof *row, err));
     if (ctx->backend->has_data) {
         const size_t old = t->times_cap;
@@ -127,14 +127,18 @@ static syn_status make_row(syn_ctx *ctx, syn_op op, const syn_call *call, syn_tr
     return SYN_OK;
 }
 
+enum { LEAF_FLAGS = SYN_TENSOR_LEAF | SYN_TENSOR_GRAD };
+
 /* Output i, as the newest tensor: a view of its input, a new version of it, or in a storage
    of its own. */
 static syn_status append_output(syn_ctx *ctx, const syn_call *call, int i, const uint32_t *in) {
-    const bool version = i < syn_opdef_versions(call->def);
+    const bool version = i < syn_opdef_versions(call->def, call->attr);
     const bool view = i == 0 && (call->def->flags & SYN_OPF_VIEW);
     syn_trace_tensor from = {0};
     if (view || version) from = ctx->trace->tensors[in[i]];
-    const uint32_t stays = SYN_TENSOR_STATE | (version ? SYN_TENSOR_PARAM : 0u);
+    const uint32_t stays =
+        SYN_TENSOR_STATE |
+        (version ? SYN_TENSOR_PARAM | (from.flags & SYN_TENSOR_LEAF ? LEAF_FLAGS : 0u) : 0u);
     const uint32_t flags = (view || version ? SYN_TENSOR_VIEW : 0u) | (from.flags & stays);
     const uint32_t row = syn__append_tensor(ctx, &call->out[i], (uint32_t)ctx->trace->n_nodes,
                                             from.base, flags, NULL);
@@ -147,7 +151,9 @@ static syn_status append_output(syn_ctx *ctx, const syn_call *call, int i, const
    entries, and its sentence in the context. */
 static syn_status record(syn_ctx *ctx, syn_op op, const uint32_t *in, const syn_call *call) {
     syn_trace *t = ctx->trace;
+    uint32_t need;
     syn_trace_node row;
+    SYN_TRY(syn__tape_inputs(ctx, call, in, &need));
     SYN_TRY(make_row(ctx, op, call, &row));
     for (int i = 0; i < call->n_out; i++) {
         const syn_status s = append_output(ctx, call, i, in);
@@ -158,9 +164,10 @@ static syn_status record(syn_ctx *ctx, syn_op op, const uint32_t *in, const syn_
         return s;
     }
     for (int i = 0; i < call->n_in; i++) t->inputs[t->n_inputs++] = in[i];
-    for (int i = 0; i < syn_opdef_versions(call->def); i++)
+    for (int i = 0; i < syn_opdef_versions(call->def, call->attr); i++)
         syn__storage(ctx, in[i])->version = syn_trace_tensor_number(t, row.first_out + (uint32_t)i);
     t->nodes[t->n_nodes++] = row;
+    if (need) syn__tape_add(ctx, need);
     return SYN_OK;
 }
 
@@ -211,7 +218,7 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
     inner.code = SYN_OK;
     call.def = &syn_op_table[op];
     call.n_in = n_in;
-    call.n_out = call.def->n_out;
+    call.n_out = call.def->n_out < 0 ? (int)attr[0].i : call.def->n_out;
     call.attr = attr;
     call.n_attr = n_attr;
     call.group = group;

@@ -29,6 +29,7 @@ static void forget_params(syn_ctx *ctx) {
 void syn_forget(syn_ctx *ctx, syn_mark mark, const syn_tensor *keep, int n_keep) {
     syn_trace *t = ctx->trace;
     syn__await_all(ctx); /* so that rows get their times, and storages go */
+    syn__tape_clear(ctx);
     syn_release(ctx, mark, keep, n_keep);
     if (ctx->error.code != SYN_OK) return; /* what failed can be looked at */
     syn__dropping what = {.first_node = syn__first_row(&t->node_numbers, t->n_nodes, mark.node),

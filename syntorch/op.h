@@ -24,16 +24,21 @@ typedef union syn_attr {
 
 /* Flags of an op. VIEW: output 0 shares input 0's storage, infer sets its strides and offset, and
    there is no kernel. STRIDED: reads inputs of any strides; those of others are dense in their last
-   dimension. */
-#define SYN_OPF_VIEW    1u
-#define SYN_OPF_STRIDED 2u
-#define SYN_OPF_COMM    4u /* kernel describes an exchange with other ranks */
-#define SYN_OPF_FUSED   8u /* one kernel for what other rows do in several */
+   dimension. CONSTANT: no gradient goes through it, as it is a choice; other ops without a rule may
+   not be in a gradient's way. ENTER: a view whose gradient is an exchange. */
+#define SYN_OPF_VIEW     1u
+#define SYN_OPF_STRIDED  2u
+#define SYN_OPF_COMM     4u /* kernel describes an exchange with other ranks */
+#define SYN_OPF_FUSED    8u /* one kernel for what other rows do in several */
+#define SYN_OPF_CONSTANT 16u
+#define SYN_OPF_ENTER    32u
 
 /* Outputs 0 .. n-1 are new versions of inputs 0 .. n-1, written over them: a cache; of an
    optimizer, a parameter and its moments. No other input may lie in their storages. What may be
    used after it: see context.h. */
 #define SYN_OPF_INPLACE(n) ((uint32_t)(n) << 8)
+/* The same, with attribute 0 as n, and no other outputs: lists of tensors. */
+#define SYN_OPF_INPLACE_LIST SYN_OPF_INPLACE(255)
 
 /* An input or output as an op's functions see it. */
 typedef struct syn_operand {
@@ -43,7 +48,17 @@ typedef struct syn_operand {
     void *data;                    /* NULL on meta and while shapes are inferred */
 } syn_operand;
 
+/* Operands that the gradient of input `input` (0 to 3) is computed from, and which stay until
+   then. */
+#define SYN_KEEP(input, what) ((uint64_t)(SYN_KEEP_##what) << (16 * (input)))
+#define SYN_KEEP_X0           1
+#define SYN_KEEP_X1           2
+#define SYN_KEEP_X0X1         3
+#define SYN_KEEP_Y0           256
+#define SYN_KEEP_ALL          0xffff
+
 typedef struct syn_opdef syn_opdef;
+typedef struct syn_grad_call syn_grad_call; /* gradient.h */
 
 typedef struct syn_call syn_call;
 typedef syn_status (*syn_kernel)(syn_call *call);
@@ -76,7 +91,7 @@ typedef struct syn_cost {
 struct syn_opdef {
     const char *name;
     syn_category category;
-    int min_in, max_in, n_out;
+    int min_in, max_in, n_out; /* n_out -1: of SYN_OPF_INPLACE_LIST */
     uint32_t flags;
     syn_comm_kind comm;
     /* "axis:i scale:f seed:s": names and types of the attributes, in order; see ops.def. */
@@ -85,11 +100,15 @@ struct syn_opdef {
     syn_status (*infer)(syn_call *call);
     void (*cost)(const syn_call *call, syn_cost *cost);
     syn_kernel cpu; /* NULL: views */
+    /* Builds the gradients of the inputs; NULL: there is no rule, see SYN_OPF_CONSTANT. */
+    void (*grad)(syn_grad_call *call);
+    uint64_t keeps; /* SYN_KEEP */
 };
 
-/* The n of SYN_OPF_INPLACE(n); 0 of other ops. */
-static inline int syn_opdef_versions(const syn_opdef *def) {
-    return (int)(def->flags >> 8);
+/* The n of SYN_OPF_INPLACE(n); 0 of other ops. attr: of the call. */
+static inline int syn_opdef_versions(const syn_opdef *def, const syn_attr *attr) {
+    const uint32_t n = def->flags >> 8;
+    return n == 255 ? (int)attr[0].i : (int)n;
 }
 
 /* Indexed by syn_op; defined in ops/. */

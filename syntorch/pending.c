@@ -4,15 +4,14 @@
 #include "syntorch/memory.h"
 
 struct syn__pending {
-    uint32_t node;
-    uint32_t reads, writes; /* numbers of storages; 0: none */
-    syn_request *request;   /* NULL on meta */
+    uint32_t node;        /* reads its inputs, writes its outputs */
+    syn_request *request; /* NULL on meta */
     void (*finish)(syn_call *call);
     void *scratch;
 };
 
 bool syn__goes_on(const syn_ctx *ctx, const syn_opdef *def) {
-    return ctx->overlap && (def->flags & SYN_OPF_COMM) && def->n_out > 0;
+    return ctx->overlap && (def->flags & SYN_OPF_COMM) && def->n_out != 0;
 }
 
 syn_status syn__exchange(syn_call *call, uint64_t *wait_ns) {
@@ -21,16 +20,26 @@ syn_status syn__exchange(syn_call *call, uint64_t *wait_ns) {
     return s;
 }
 
+static void occupy(syn_storages *s, uint32_t storage) {
+    s->at[storage].under_way++;
+}
+
+/* Calls f for the storage behind each input and output. */
+static void each_storage(syn_ctx *ctx, const syn_trace_node *row,
+                         void (*f)(syn_storages *s, uint32_t storage)) {
+    const syn_trace *t = ctx->trace;
+    for (uint32_t i = 0; i < row->n_in; i++)
+        f(&ctx->storages, syn__storage_number(ctx, t->inputs[row->first_in + i]));
+    for (uint32_t i = 0; i < row->n_out; i++)
+        f(&ctx->storages, syn__storage_number(ctx, row->first_out + i));
+}
+
 syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) {
-    const syn_trace_node *row = &ctx->trace->nodes[node];
     syn__pending p = {.node = node, .finish = call->finish, .scratch = call->scratch};
-    p.reads = row->n_in ? syn__storage_number(ctx, ctx->trace->inputs[row->first_in]) : 0;
-    p.writes = syn__storage_number(ctx, row->first_out);
     SYN_TRY(syn_grow(&ctx->pending, &ctx->pending_cap, ctx->n_pending + 1, sizeof p, call->err));
     if (ctx->backend->has_data)
         SYN_TRY(call->comm->ops->start(call->comm, &call->exchange, &p.request, call->err));
-    if (p.reads) ctx->storages.at[p.reads].under_way++;
-    ctx->storages.at[p.writes].under_way++;
+    each_storage(ctx, &ctx->trace->nodes[node], occupy);
     ctx->pending[ctx->n_pending++] = p;
     call->scratch = NULL;
     return SYN_OK;
@@ -40,7 +49,10 @@ syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) {
 static void finish(const syn_ctx *ctx, const syn__pending *p) {
     syn_call call;
     syn_trace_call(ctx->trace, p->node, &call);
-    call.out[0].data = ctx->storages.at[p->writes].data;
+    for (int i = 0; i < call.n_out; i++) {
+        const uint32_t row = ctx->trace->nodes[p->node].first_out + (uint32_t)i;
+        call.out[i].data = syn__data(syn__storage(ctx, row), &call.out[i]);
+    }
     call.scratch = p->scratch;
     p->finish(&call);
 }
@@ -66,15 +78,25 @@ static void complete(syn_ctx *ctx, size_t i) {
     }
     if (error.code != SYN_OK) syn__locate(ctx, &syn_op_table[row->op], row->scope, &error);
     syn_free(p.scratch);
-    if (p.reads) syn__storage_arrived(&ctx->storages, p.reads);
-    syn__storage_arrived(&ctx->storages, p.writes);
+    each_storage(ctx, row, syn__storage_arrived);
+}
+
+/* Whether the storage is one of those behind n tensors from the first, or in a list of them. */
+static bool touches(const syn_ctx *ctx, const uint32_t *list, uint32_t first, uint32_t n,
+                    uint32_t storage) {
+    for (uint32_t i = 0; i < n; i++)
+        if (syn__storage_number(ctx, list ? list[first + i] : first + i) == storage) return true;
+    return false;
 }
 
 syn_status syn__await(syn_ctx *ctx, uint32_t tensor, bool overwritten) {
-    const uint32_t number = ctx->n_pending ? syn__storage_number(ctx, tensor) : 0;
-    for (size_t i = 0; i < ctx->n_pending && number;) {
-        const syn__pending *p = &ctx->pending[i];
-        if (p->writes == number || (overwritten && p->reads == number)) complete(ctx, i);
+    if (ctx->n_pending == 0) return ctx->error.code;
+    const uint32_t number = syn__storage_number(ctx, tensor);
+    for (size_t i = 0; i < ctx->n_pending && ctx->storages.at[number].under_way > 0;) {
+        const syn_trace_node *row = &ctx->trace->nodes[ctx->pending[i].node];
+        if (touches(ctx, NULL, row->first_out, row->n_out, number) ||
+            (overwritten && touches(ctx, ctx->trace->inputs, row->first_in, row->n_in, number)))
+            complete(ctx, i);
         else i++;
     }
     return ctx->error.code;

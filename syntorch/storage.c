@@ -92,6 +92,7 @@ syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_
     if (!number) return SYN_FAIL_NOMEM(err, bytes, "a tensor");
     s->at[number].tensor = s->at[number].version = tensor;
     s->at[number].released = false;
+    s->at[number].leaf = s->at[number].grads = 0;
     enter(s, number);
     append(s, number);
     s->used_bytes = used;
@@ -101,7 +102,8 @@ syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_
 
 static void give_back_unused(syn_storages *s, uint32_t number) {
     syn_storage *storage = &s->at[number];
-    if (!storage->released || storage->pins > 0 || storage->under_way > 0) return;
+    if (!storage->released || storage->pins > 0 || storage->under_way > 0 || storage->kept > 0)
+        return;
     leave(s, number);
     s->used_bytes -= class_bytes(storage->size_class);
     storage->tensor = 0;
@@ -118,6 +120,11 @@ void syn__storage_release(syn_storages *s, uint32_t number) {
 
 void syn__storage_unpin(syn_storages *s, uint32_t number) {
     s->at[number].pins--;
+    give_back_unused(s, number);
+}
+
+void syn__storage_unkeep(syn_storages *s, uint32_t number) {
+    s->at[number].kept--;
     give_back_unused(s, number);
 }
 

@@ -22,6 +22,9 @@ typedef struct syn_storage {
     uint32_t older, newer; /* by tensor, among those not released; waiting: older is the next one */
     uint32_t next;         /* of the same bucket */
     uint32_t pins, under_way; /* the users', and exchanges that need it */
+    uint32_t kept;            /* by what syn_backward will need, and by gradients */
+    uint32_t leaf;  /* what requires a gradient lies here: its index + 1 in the context's leaves */
+    uint32_t grads; /* gradients of a backward pass that lie here */
     uint16_t size_class;
     bool released; /* though pinned or under way: goes with the last of both */
 } syn_storage;
@@ -49,9 +52,13 @@ static inline uint32_t syn__storage_of(const syn_storages *s, uint32_t tensor) {
     while (at && s->at[at].tensor != tensor) at = s->at[at].next;
     return at;
 }
-/* The buffer goes back to the pool: now, or with the last pin and the end of what is under way. */
+/* The buffer goes back to the pool: now, or when the last of pins, keeps and exchanges is gone. */
 void syn__storage_release(syn_storages *s, uint32_t number);
 void syn__storage_unpin(syn_storages *s, uint32_t number);
+static inline void syn__storage_keep(syn_storages *s, uint32_t number) {
+    s->at[number].kept++;
+}
+void syn__storage_unkeep(syn_storages *s, uint32_t number);
 void syn__storage_arrived(syn_storages *s, uint32_t number); /* an exchange is done with it */
 /* All buffers, whatever holds them. */
 void syn__storages_free(syn_storages *s);

@@ -121,6 +121,10 @@ void syn_trace_operand(const syn_trace *trace, uint32_t tensor, syn_operand *out
     }
 }
 
+int syn_trace_versions(const syn_trace *trace, const syn_trace_node *node) {
+    return syn_opdef_versions(&syn_op_table[node->op], syn_intern_get(&trace->blobs, node->attrs));
+}
+
 void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call) {
     const syn_trace_node *n = &trace->nodes[node];
     call->def = &syn_op_table[n->op];

@@ -30,6 +30,12 @@ typedef struct syn_trace_tensor {
     uint32_t flags;    /* SYN_TENSOR_... */
 } syn_trace_tensor;
 
+/* Flags of rows beside those that graphs have: requires a gradient; because syn_require_grad named
+   it, not as a result. */
+#define SYN_TENSOR_GRAD        256u
+#define SYN_TENSOR_LEAF        512u
+#define SYN_TENSOR_GRAPH_FLAGS 255u
+
 /* Strides and offset in elements of a tensor that is not plainly contiguous. */
 typedef struct syn_layout {
     int64_t strides[SYN_MAX_RANK];
@@ -105,6 +111,8 @@ const char *syn_trace_tensor_name(const syn_trace *trace, uint32_t tensor, char 
    it is new. */
 syn_status syn_trace_add_group(syn_trace *trace, const syn_group *group, uint16_t *row,
                                syn_error *err) SYN_MUST_USE;
+/* How many of a node's outputs are new versions of its inputs: the first ones. */
+int syn_trace_versions(const syn_trace *trace, const syn_trace_node *node);
 /* Rebuilds what the op's functions saw, without data: for cost rules. */
 void syn_trace_call(const syn_trace *trace, uint32_t node, syn_call *call);
 

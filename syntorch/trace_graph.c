@@ -73,7 +73,7 @@ static syn_status wait_for_users(struct view *v, struct users *u, uint32_t node,
 static syn_status add_users(struct view *v, struct users *u, uint32_t node, syn_error *err) {
     const syn_trace *t = v->trace;
     const syn_trace_node *n = &t->nodes[node];
-    const uint32_t versions = (uint32_t)syn_opdef_versions(&syn_op_table[n->op]);
+    const uint32_t versions = (uint32_t)syn_trace_versions(t, n);
     for (uint32_t k = 0; k < n->n_in; k++) {
         const uint32_t base = t->tensors[t->inputs[n->first_in + k]].base;
         if (!u->overwritten[base]) continue;
@@ -94,7 +94,7 @@ static syn_status find_inplace(struct view *v, syn_error *err) {
                        ? SYN_OK
                        : SYN_FAIL_NOMEM(err, t->n_tensors * 5, "a view of a trace");
     for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++)
-        for (int k = 0; k < syn_opdef_versions(&syn_op_table[t->nodes[i].op]); k++)
+        for (int k = 0; k < syn_trace_versions(t, &t->nodes[i]); k++)
             u.overwritten[t->tensors[t->nodes[i].first_out + (uint32_t)k].base] = 1;
     for (uint32_t i = 1; i < t->n_nodes && s == SYN_OK; i++)
         if (!(syn_op_table[t->nodes[i].op].flags & SYN_OPF_VIEW)) s = add_users(v, &u, i, err);
@@ -243,8 +243,9 @@ static void fill_comm(const struct shared *sh, const struct view *v, uint32_t id
     const uint32_t op = v->trace->nodes[id].op;
     node->comm = call->def->comm;
     node->group = call->group ? call->group->id : 0;
-    const syn_operand *payload = call->n_in ? &call->in[0] : &call->out[0];
-    node->comm_bytes = call->n_in + call->n_out ? syn_spec_bytes(&payload->spec) : 0;
+    const syn_operand *payload = call->n_in ? call->in : call->out;
+    for (int i = 0; i < (call->n_in ? call->n_in : call->n_out); i++)
+        node->comm_bytes += syn_spec_bytes(&payload[i].spec);
     node->comm_index = v->comms[lower_bound(v->comms, v->n_comms, id)].value;
     node->reduce = (int32_t)comm_attr(sh, call, op, "reduce", -1);
     node->peer = (int32_t)comm_attr(sh, call, op, "peer", -1);
@@ -339,7 +340,7 @@ static const syn_graph_tensor *view_tensor(const syn_graph *graph, uint32_t rank
     const syn_trace *t = v->trace;
     const syn_trace_tensor *row = &t->tensors[index + 1];
     cur->tensor = (syn_graph_tensor){.spec = *syn_trace_spec(t, index + 1),
-                                     .flags = row->flags,
+                                     .flags = row->flags & SYN_TENSOR_GRAPH_FLAGS,
                                      .producer = row->producer ? row->producer - 1 : SYN_NO_NODE,
                                      .base = row->base - 1,
                                      .name = syn_trace_tensor_name(t, index + 1, cur->name)};

@@ -18,7 +18,8 @@ static uint64_t hash_attrs(const syn_trace *trace, const syn_trace_node *n, uint
 /* Interned contents count by their own hash. */
 static uint64_t hash_tensor(const syn_trace *trace, uint32_t row, uint64_t h) {
     const syn_trace_tensor *t = &trace->tensors[row];
-    const uint32_t fixed[4] = {syn_trace_tensor_number(trace, t->base), t->flags,
+    const uint32_t fixed[4] = {syn_trace_tensor_number(trace, t->base),
+                               t->flags & SYN_TENSOR_GRAPH_FLAGS,
                                syn_intern_hash(&trace->specs, t->spec),
                                t->name ? syn_intern_hash(&trace->texts, t->name - 1) : 0};
     return syn_hash(fixed, sizeof fixed, h);

@@ -42,7 +42,7 @@ static syn_status verify_versions(const syn_trace *trace, uint32_t node, uint32_
             return SYN_FAIL(
                 err, SYN_E_FORMAT, "trace node %u reads tensor %u, which node %u overwrote", node,
                 inputs[k], trace->tensors[newest[trace->tensors[inputs[k]].base]].producer);
-    for (uint32_t k = 0; k < (uint32_t)syn_opdef_versions(&syn_op_table[n->op]); k++) {
+    for (uint32_t k = 0; k < (uint32_t)syn_trace_versions(trace, n); k++) {
         const uint32_t base = trace->tensors[n->first_out + k].base;
         if (k >= n->n_in || base != trace->tensors[inputs[k]].base)
             return SYN_FAIL(err, SYN_E_FORMAT,

@@ -6,20 +6,21 @@
 
 SYN_API_BEGIN
 
-#define SYN_MAX_RANK    6  /* dimensions of a tensor */
-#define SYN_MAX_INPUTS  16 /* of an op */
-#define SYN_MAX_OUTPUTS 4
+#define SYN_MAX_RANK    6   /* dimensions of a tensor */
+#define SYN_MAX_INPUTS  128 /* of an op */
+#define SYN_MAX_OUTPUTS 64
+#define SYN_MAX_LIST    60                 /* tensors of a list that one op takes */
 #define SYN_MAX_ATTRS   (4 + SYN_MAX_RANK) /* of an op; a list counts with all its entries */
 #define SYN_MAX_WORLD   (1 << 24)          /* ranks that a file may speak of */
 /* Bytes of a scope and of a tensor's name, NUL included: longer scopes are refused, names cut. */
 #define SYN_MAX_NAME 512
 
 /* id, name in files, bytes of an element */
-#define SYN_DTYPE_LIST(X) \
-    X(F32, "f32", 4)      \
-    X(F16, "f16", 2)      \
-    X(BF16, "bf16", 2)    \
-    X(I32, "i32", 4)      \
+#define SYN_DTYPE_LIST(X)        \
+    X(F32, "f32", sizeof(float)) \
+    X(F16, "f16", 2)             \
+    X(BF16, "bf16", 2)           \
+    X(I32, "i32", 4)             \
     X(I64, "i64", 8)
 
 typedef enum syn_dtype {

@@ -116,9 +116,8 @@ static syn_tensor forward(const struct job *job, const test_rank *me, struct lay
     syn_ctx *ctx = me->ctx;
     const syn_group *tp = me->tp;
     const int64_t n = syn_tensor_dim(ctx, x, 1);
-    const syn_attending how = {job->fused, job->causal, position,
-                               job->padded ? syn_slice(ctx, l->mask, 1, 0, position + n)
-                                           : SYN_NO_MASK};
+    syn_attending how = {.fused = job->fused, .causal = job->causal, .position = position};
+    if (job->padded) how.mask = syn_slice(ctx, l->mask, 1, 0, position + n);
     const syn_tensor q = syn_column_linear(ctx, x, &l->q, false, tp, "q"),
                      k = syn_column_linear(ctx, x, &l->k, false, tp, "k"),
                      v = syn_column_linear(ctx, x, &l->v, false, tp, "v");

@@ -143,7 +143,7 @@ static syn_status vocabulary(struct job *job, syn_ctx *ctx, int rank, const syn_
     }
     const syn_tensor table = syn_vocab_embedding_new(ctx, "t", padded, VOCAB, IN, &init, tp);
     SYN_TRY(write_shard(ctx, "t.weight", 2, VOCAB, IN, REF_VOCAB, rank, job->tp));
-    const syn_tensor x = syn_vocab_embedding(ctx, table, syn_input(ctx, "ids", &spec, ids), tp);
+    const syn_tensor x = syn_vocab_embedding(ctx, table, syn_input(ctx, "ids", &spec, ids), -1, tp);
     job->bad += differ(ctx, x, rows, ROWS * IN);
     syn_tensor b = SYN_NO_BIAS;
     if (job->with_bias) {

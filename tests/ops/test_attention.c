@@ -52,6 +52,7 @@ static bool check(const syn_attention_kernels *k, syn_attend *a, guarded *out, b
     float *scratch = syn_aligned_malloc(k->scratch_floats(a->depth, a->keys) * sizeof *scratch);
     a->scratch = scratch;
     a->out = guarded_floats(out, a->queries * a->depth, at_end);
+    a->out_stride = a->depth;
     k->attend(a);
     bool same = guarded_untouched(out, a->out, a->queries * a->depth);
     if (!same) fprintf(stderr, "%s wrote beside its rows\n", what);
@@ -142,8 +143,20 @@ static void test_specials(void) {
         if (!syn_simd_runs(level)) continue;
         const syn_attention_kernels *kernels = syn__attention_kernels_at(level);
         for (int queries = 1; queries <= QUERIES; queries++) {
-            syn_attend a = {q,       k,    v,     mask, out, DEPTH, DEPTH, DEPTH,
-                            queries, KEYS, DEPTH, KEYS, 0,   1,     NULL};
+            syn_attend a = {.q = q,
+                            .k = k,
+                            .v = v,
+                            .mask = mask,
+                            .out = out,
+                            .q_stride = DEPTH,
+                            .k_stride = DEPTH,
+                            .v_stride = DEPTH,
+                            .out_stride = DEPTH,
+                            .queries = queries,
+                            .keys = KEYS,
+                            .depth = DEPTH,
+                            .visible = KEYS,
+                            .scale = 1};
             a.scratch = syn_aligned_malloc(kernels->scratch_floats(DEPTH, KEYS) * sizeof(float));
             kernels->attend(&a);
             for (int i = 0; i < queries * DEPTH; i++) CHECK(out[i] == 0);

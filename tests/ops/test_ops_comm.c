@@ -73,6 +73,28 @@ static void naive_reduce_scatter(const ref *x, int size, int rank, syn_reduce ho
     }
 }
 
+/* Three tensors in one exchange, the second a part of the first: each becomes what it would have
+   become alone. */
+static bool coalesced(syn_ctx *ctx, const syn_group *group, const ref *x, int size, int root,
+                      bool check) {
+    static _Thread_local ref want[2];
+    const int64_t n = syn_spec_elems(&x[0].spec) / 2;
+    for (int reduce = 0; reduce < 2; reduce++) {
+        syn_tensor xs[3];
+        for (int k = 0; k < 3; k++) xs[k] = ref_dense(ctx, &x[group->index]);
+        xs[1] = syn_slice(ctx, syn_reshape(ctx, xs[1], (const int64_t[]){-1}, 1), 0, n, n);
+        naive_all_reduce(x, size, SYN_REDUCE_SUM, &want[0]);
+        if (!reduce) want[0] = x[root];
+        want[1].spec = (syn_spec){x[0].spec.dtype, 1, {n}};
+        for (int64_t i = 0; i < n; i++) want[1].v[i] = want[0].v[n + i];
+        if (reduce) syn_all_reduce_coalesced(ctx, xs, 3, SYN_REDUCE_SUM, group);
+        else syn_broadcast_coalesced(ctx, xs, 3, root, group);
+        for (int k = 0; k < 3 && check; k++)
+            if (!ref_check(ctx, xs[k], &want[k == 1], 1e-6)) return false;
+    }
+    return true;
+}
+
 /* The program: all collectives, axes, reductions and dtypes; with `check` the values, too. */
 static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) {
     static _Thread_local ref x[RANKS_MAX], want;
@@ -105,6 +127,7 @@ static bool program(syn_ctx *ctx, const syn_group *group, int size, bool check) 
             const syn_tensor y = syn_broadcast(ctx, t, root, group);
             ok = !check || ref_check(ctx, y, &x[root], 0);
         }
+        ok = ok && coalesced(ctx, group, x, size, round % size, check);
         ok = ok && (!check || ref_check(ctx, t, &x[me], 0)); /* inputs are left alone */
         syn_send(ctx, t, (me + 1) % size, round);
         const syn_tensor got = syn_recv(ctx, &x[0].spec, (me + size - 1) % size, round);

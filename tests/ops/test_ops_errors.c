@@ -1,5 +1,6 @@
 /* What each op refuses, and the sentence it says so with: op, scope and the shapes concerned. */
 #include "comm/comm.h"
+#include "syntorch/dispatch.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -29,9 +30,27 @@ static void permute(syn_ctx *c, syn_tensor x, int a, int b, int rank) {
 }
 
 static void concat(syn_ctx *c, syn_tensor a, syn_tensor b, int n, int axis) {
-    syn_tensor xs[SYN_MAX_INPUTS + 1];
-    for (int i = 0; i <= SYN_MAX_INPUTS; i++) xs[i] = i % 2 ? b : a;
+    syn_tensor xs[17];
+    for (size_t i = 0; i < COUNT(xs); i++) xs[i] = i % 2 ? b : a;
     syn_concat(c, xs, n, axis);
+}
+
+static void attend(syn_ctx *c, syn_tensor mask, syn_tensor keys, double p) {
+    const syn_attention_how how = {.mask = mask, .keys = keys, .dropping = {.p = p}};
+    const syn_tensor q = F(2, 2, 3, 4), k = F(2, 1, 5, 4);
+    syn_attention_train(c, q, k, k, &how);
+}
+
+/* The gradient from a result, its sums and its gradient of these shapes. */
+static void attend_grad(syn_ctx *c, syn_tensor y, syn_tensor sums, syn_tensor dy) {
+    const syn_tensor q = F(2, 2, 3, 4), k = F(2, 1, 5, 4), in[6] = {q, k, k, y, sums, dy};
+    const syn_attr attr[8] = {{0}};
+    syn_tensor out[3];
+    syn__dispatch(c, SYN_OP_ATTENTION_GRAD, in, 6, attr, 8, NULL, out);
+}
+
+static void drop(syn_ctx *c, syn_tensor x, syn_tensor keys, double p) {
+    syn_dropout(c, x, keys, &(syn_dropping){.p = p});
 }
 
 static void recv(syn_ctx *c, int dtype, int rank, int64_t dim, int peer, int tag) {
@@ -41,6 +60,38 @@ static void recv(syn_ctx *c, int dtype, int rank, int64_t dim, int peer, int tag
 
 static syn_tensor turned(syn_ctx *c, syn_tensor x) {
     return syn_permute(c, x, (const int[]){1, 0}, 2);
+}
+
+/* A row that only gradient rules build. */
+static void built(syn_ctx *c, syn_op op, syn_tensor a, syn_tensor b, syn_tensor third, int64_t i0,
+                  int64_t i1, int64_t i2) {
+    const syn_tensor in[3] = {a, b, third};
+    const syn_attr attr[3] = {{.i = i0}, {.i = i1}, {.i = i2}};
+    syn_tensor out[3];
+    syn__dispatch(c, op, in, third.id ? 3 : b.id ? 2 : 1, attr, 3, NULL, out);
+}
+#define NONE ((syn_tensor){0, 0})
+
+static void onto_itself(syn_ctx *c, syn_tensor x) {
+    syn_matmul_add(c, x, x, F(3, 3), false, false);
+}
+
+static void clip(syn_ctx *c, syn_tensor squares) {
+    syn_tensor norm;
+    syn_clip_factor(c, squares, 1, &norm);
+}
+
+static void step(syn_ctx *c, int n, syn_tensor p, syn_tensor g, int64_t moments, int64_t rates) {
+    syn_tensor params[1] = {p}, m = F(moments), v = F(moments);
+    const syn_adamw_call call = {
+        .params = params, .grads = &g, .n = n, .m = &m, .v = &v, .rates = F(rates), .scale = F(1)};
+    syn_adamw_step(c, &call);
+}
+
+static void together(syn_ctx *c, syn_tensor a, syn_tensor b, int n, int root, const syn_group *g) {
+    syn_tensor xs[2] = {a, b};
+    if (root >= 0) syn_broadcast_coalesced(c, xs, n, root, g);
+    else syn_all_reduce_coalesced(c, xs, n, root == -1 ? SYN_REDUCE_SUM : (syn_reduce)9, g);
 }
 
 static syn_tensor released(syn_ctx *c) {
@@ -86,9 +137,13 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
       "add in h.0: the shapes f32[2,3] and f32[2,4] do not broadcast")                             \
     X(syn_mul(c, F(0), F(3)), "mul in h.0: the shapes f32[0] and f32[3] do not broadcast")         \
     X(syn_add(c, F(2), I(2)), "input 1 must be f32, but is i32[2]")                                \
-    X(syn_dropout(c, F(2), 1.0, 0, 0), "dropout in h.0: the probability 1 is not in [0, 1)")       \
-    X(syn_dropout(c, F(2), -0.1, 0, 0), "the probability -0.1 is not in [0, 1)")                   \
-    X(syn_dropout(c, F(2), not_a_number, 0, 0), "is not in [0, 1)")                                \
+    X(drop(c, F(2, 3), SYN_NO_KEYS, 1.0), "dropout in h.0: the probability 1 is not in [0, 1)")    \
+    X(drop(c, F(2, 3), SYN_NO_KEYS, -0.1), "the probability -0.1 is not in [0, 1)")                \
+    X(drop(c, F(2, 3), SYN_NO_KEYS, not_a_number), "is not in [0, 1)")                             \
+    X(drop(c, F(2), SYN_NO_KEYS, 0.1), "dropout in h.0: input 0 must be (B, ..., C)")              \
+    X(drop(c, F(2, 3), F(2), 0.1), "input 1 must be i32, but is f32[2]")                           \
+    X(drop(c, F(2, 3), I(3), 0.1), "input 1 must be a key (B) for each sample, but is i32[3]")     \
+    X(drop(c, F(2, 3), I(2, 1), 0.1), "input 1 must be a key (B)")                                 \
     X(syn_softmax(c, I(2, 2)), "softmax in h.0: input 0 must be f32")                              \
     X(syn_attention(c, F(2, 3, 4), F(2, 3, 4), F(2, 3, 4), SYN_NO_MASK, 1, true, 0),               \
       "attention in h.0: input 0 must be (B, H, T, D)")                                            \
@@ -102,6 +157,17 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
       "input 3 must be a mask")                                                                    \
     X(syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 5, 4), I(1, 5), 1, true, 0),          \
       "input 3 must be f32, but is i32[1,5]")                                                      \
+    X(attend(c, F(2, 4), SYN_NO_KEYS, 0),                                                          \
+      "attention_train in h.0: input 3 must be a mask (B, S) like the keys, but is f32[2,4]")      \
+    X(attend(c, SYN_NO_MASK, I(3), 0), "input 3 must be a key (B) for each sample, but is i32[3]") \
+    X(attend(c, F(2, 5), F(2), 0), "input 4 must be i32, but is f32[2]")                           \
+    X(attend(c, SYN_NO_MASK, I(2), 1), "attention_train in h.0: the probability 1 is not in [0")   \
+    X(attend_grad(c, F(2, 2, 3, 4), F(2, 2, 3), F(2, 3, 2, 4)),                                    \
+      "attention_grad in h.0: input 3 must be what attention_train gave, (B, T, H, D)")            \
+    X(attend_grad(c, F(2, 3, 2, 4), F(2, 3, 2), F(2, 3, 2, 4)),                                    \
+      "input 4 must be what attention_train gave, (B, H, T), but is f32[2,3,2]")                   \
+    X(attend_grad(c, F(2, 3, 2, 4), F(2, 2, 3), F(2, 3, 8)),                                       \
+      "input 5 must be a gradient (B, T, H, D), but is f32[2,3,8]")                                \
     X(syn_tanh(c, I(3)), "tanh in h.0: input 0 must be f32, but is i32[3]")                        \
     X(syn_scale_mask(c, F(3, 3), F(3, 3), 1, true, 0),                                             \
       "scale_mask in h.0: input 0 must be scores (B, H, T, S) to be masked, but is f32[3,3]")      \
@@ -148,6 +214,66 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(concat(c, F(2, 3), F(2, 3), 0, 0), "concat in h.0: takes 1 to 16 inputs, not 0")             \
     X(concat(c, F(2, 3), F(2, 3), 17, 0), "takes 1 to 16 inputs, not 17")                          \
     X(concat(c, F(INT64_MAX / 4, 0), F(INT64_MAX / 4, 0), 16, 0), "too large")                     \
+    X(syn_embedding_grad(c, F(2), F(2, 4), 0, 5, -1),                                              \
+      "embedding_grad in h.0: input 0 must be i32, but is f32[2]")                                 \
+    X(syn_embedding_grad(c, I(2), F(3, 4), 0, 5, -1),                                              \
+      "input 1 must be (..., C) for ids (...), but is f32[3,4]")                                   \
+    X(syn_embedding_grad(c, I(2), F(2, 4), 0, -5, -1), "shape is negative or too large")           \
+    X(syn_embedding_grad_add(c, F(5, 3), I(2), F(2, 4), 0, -1),                                    \
+      "embedding_grad_add in h.0: input 0 must be a table (V, C), but is f32[5,3]")                \
+    X(built(c, SYN_OP_LAYERNORM_GRAD, F(2, 3), F(4), F(2, 3), 0, 0, 0),                            \
+      "layernorm_grad in h.0: input 1 must be (C) like the last dimension of input 0")             \
+    X(built(c, SYN_OP_LAYERNORM_GRAD, F(2, 3), F(3), F(3, 3), 0, 0, 0),                            \
+      "input 2 must be like input 0, but is f32[3,3]")                                             \
+    X(built(c, SYN_OP_GELU_GRAD, F(2, 3), F(3), NONE, 1, 0, 0),                                    \
+      "gelu_grad in h.0: input 1 must be like input 0, but is f32[3]")                             \
+    X(built(c, SYN_OP_TANH_GRAD, I(2), I(2), NONE, 0, 0, 0), "tanh_grad in h.0: input 0 must be")  \
+    X(built(c, SYN_OP_SOFTMAX_GRAD, F(2), F(3), NONE, 0, 0, 0),                                    \
+      "softmax_grad in h.0: input 1 must be like input 0")                                         \
+    X(syn_sum_to(c, F(2, 3), DIMS(4), 1), "sum_to in h.0: f32[2,3] cannot be summed to f32[4]")    \
+    X(syn_sum_to(c, F(2), DIMS(1, 2), 2), "f32[2] cannot be summed to f32[1,2]")                   \
+    X(syn_sum_to(c, F(2), DIMS(2), 7), "sum_to: 7 dimensions, at most 6 are possible (in h.0)")    \
+    X(syn_sum_to(c, I(2), DIMS(1), 1), "input 0 must be f32")                                      \
+    X(syn_expand(c, F(2), DIMS(3), 1), "expand in h.0: f32[2] does not broadcast to f32[3]")       \
+    X(syn_expand(c, F(1, 2), DIMS(2), 1), "f32[1,2] does not broadcast to f32[2]")                 \
+    X(syn_expand(c, F(1), DIMS(-1), 1), "f32[1] does not broadcast to")                            \
+    X(built(c, SYN_OP_SLICE_GRAD, F(2, 3), NONE, NONE, 0, 3, 4),                                   \
+      "slice_grad in h.0: the slice is outside dimension 0 of length 4")                           \
+    X(built(c, SYN_OP_SLICE_GRAD, F(2, 3), NONE, NONE, 2, 0, 4), "there is no dimension 2 of 2")   \
+    X(built(c, SYN_OP_SLICE_ADD, F(4, 3), F(2, 3), NONE, 0, 3, 0),                                 \
+      "slice_add in h.0: input 1 must be a part of input 0, but is f32[2,3]")                      \
+    X(built(c, SYN_OP_SLICE_ADD, F(4, 3), F(2, 2), NONE, 0, 0, 0), "must be a part of input 0")    \
+    X(built(c, SYN_OP_ACCUMULATE, F(4, 3), F(3), NONE, 0, 0, 0),                                   \
+      "accumulate in h.0: input 1 must be like input 0, but is f32[3]")                            \
+    X(syn_matmul_add(c, F(3, 4), F(3, 4), F(4, 5), false, false),                                  \
+      "matmul_add in h.0: input 0 must be dense, and shaped like the product, but is f32[3,4]")    \
+    X(syn_matmul_add(c, F(3, 5), F(3, 4), F(3, 5), false, false), "cannot multiply f32[3,4]")      \
+    X(onto_itself(c, F(3, 3)),                                                                     \
+      "matmul_add in h.0: input 0 is overwritten, and input 1 lies in the same storage")           \
+    X(syn_cross_entropy(c, F(2, 5), I(3), SYN_MEAN, 5),                                            \
+      "cross_entropy in h.0: input 1 must be (...) for logits (..., V), but is i32[3]")            \
+    X(syn_cross_entropy(c, F(2, 5), F(2), SYN_MEAN, 5), "input 1 must be i32")                     \
+    X(syn_cross_entropy(c, F(2, 5), I(2), SYN_MEAN, 6), "6 classes of logits of 5")                \
+    X(syn_cross_entropy(c, F(2, 5), I(2), F(2), 5), "input 2 must be one number, but is f32[2]")   \
+    X(built(c, SYN_OP_CROSS_ENTROPY_PART, F(2, 5), I(2), NONE, 6, 0, 0),                           \
+      "cross_entropy_part in h.0: 6 classes of logits of 5")                                       \
+    X(built(c, SYN_OP_EXP_RESCALE, F(2), F(2), F(3), 0, 0, 0),                                     \
+      "exp_rescale in h.0: input 2 must be dense, and like input 0, but is f32[3]")                \
+    X(syn_square_sum(c, (const syn_tensor[]){F(2), I(2)}, 2),                                      \
+      "square_sum in h.0: input 1 must be f32, but is i32[2]")                                     \
+    X(syn_square_sum(c, NULL, 0), "square_sum in h.0: takes 1 to ")                                \
+    X(clip(c, F(2)), "clip_factor in h.0: input 0 must be of 1 element, but is f32[2]")            \
+    X(step(c, 0, F(2), F(2), 2, 3), "adamw: 0 parameters, 1 to ")                                  \
+    X(step(c, 1, F(2), F(3), 2, 3), "adamw in h.0: input 3 must be of 2 elements, but is f32[3]")  \
+    X(step(c, 1, F(2), F(2), 3, 3), "input 1 must be of 2 elements, but is f32[3]")                \
+    X(step(c, 1, F(2), F(2), 2, 2), "input 4 must be of 3 elements, but is f32[2]")                \
+    X(step(c, 1, I(2), I(2), 2, 3), "input 0 must be f32")                                         \
+    X(together(c, F(2), I(2), 2, -1, g),                                                           \
+      "all_reduce_coalesced in h.0: input 1 must be f32, but is i32[2]")                           \
+    X(together(c, F(2), F(2), 2, -2, g), "all_reduce_coalesced in h.0: there is no reduction 9")   \
+    X(together(c, F(2), F(2), 0, -1, g), "all_reduce_coalesced: 0 tensors, 1 to ")                 \
+    X(together(c, F(2), F(2), 2, 2, g), "broadcast_coalesced in h.0: root 2 is not in a group")    \
+    X(together(c, F(2), F(2), 2, 0, NULL), "broadcast_coalesced needs a group")                    \
     X(syn_argmax(c, F(2, 0)), "argmax in h.0: input 0 must be (..., V) with V from 1")             \
     X(syn_argmax(c, I(2, 2)), "input 0 must be f32")                                               \
     X(syn_argmax(c, ref_scalar(c)), "with V from 1")                                               \

@@ -2,7 +2,11 @@
    as a graph, and collectives within a world of threads. Each time one clear error and a sound
    trace; with the leak checker, nothing lost. */
 #include "comm/comm.h"
+#include "models/data_parallel.h"
 #include "models/generate.h"
+#include "models/layers.h"
+#include "models/optimizer.h"
+#include "syntorch/gradient.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
@@ -122,6 +126,69 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
+/* Two steps of training, as examples/train_mlp.c. Gradients go over the exchange while others are
+   made. */
+static syn_status train(syn_ctx *ctx, const syn_group *dp, syn_error *err) {
+    const syn_spec xs = {SYN_F32, 2, {3, 4}}, ys = {SYN_I32, 1, {3}};
+    const syn_initializer init = {.std = 0.1, .seed = 1};
+    syn_layer_linear fc = syn_column_linear_new(ctx, "fc", 4, 5, 1, &init, NULL);
+    syn_layer_norm norm = syn_layer_norm_new(ctx, "norm", 5);
+    syn_data_parallel *parallel = NULL;
+    syn_optimizer *optimizer = NULL;
+    syn_status s = syn_data_parallel_new(&parallel, ctx, dp, err);
+    if (s == SYN_OK)
+        s = syn_optimizer_new(&optimizer, ctx, &(syn_optimizer_options){.max_grad_norm = 1}, err);
+    for (int step = 0; step < 2 && s == SYN_OK; step++) {
+        const syn_mark mark = syn_ctx_mark(ctx);
+        syn_layer_linear_renew(ctx, &fc);
+        syn_layer_norm_renew(ctx, &norm);
+        syn_tensor x = syn_column_linear(ctx, syn_input(ctx, "x", &xs, NULL), &fc, false, NULL, "");
+        x = syn_layernorm(ctx, syn_gelu(ctx, x, true), norm.weight, norm.bias, 1e-5);
+        s = syn_backward(ctx,
+                         syn_cross_entropy(ctx, x, syn_input(ctx, "y", &ys, NULL), SYN_MEAN, 5));
+        if (s == SYN_OK) s = syn_data_parallel_check(parallel, err);
+        if (s == SYN_OK) s = syn_optimizer_step(optimizer, 0.01, err);
+        if (s == SYN_OK) syn_forget(ctx, mark, NULL, 0);
+    }
+    syn_optimizer_free(optimizer);
+    syn_data_parallel_free(parallel);
+    return s == SYN_OK ? syn_ctx_check(ctx, err) : (syn_ctx_check(ctx, err), s);
+}
+
+static syn_status train_alone(void *device, syn_error *err) {
+    syn_ctx *ctx = NULL;
+    SYN_TRY(syn_ctx_new(&ctx, *(const syn_device *)device, NULL, err));
+    const syn_status s = train(ctx, NULL, err);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void test_training(void) {
+    for (syn_device device = SYN_DEVICE_CPU; device <= SYN_DEVICE_META; device++)
+        CHECK(test_without_memory(train_alone, &device) > 50);
+}
+
+static syn_status train_main(syn_comm *comm, void *arg, syn_error *err) {
+    const int32_t ranks[2] = {0, 1};
+    syn_group *group = NULL;
+    syn_ctx *ctx = NULL;
+    (void)arg;
+    SYN_TRY(syn_comm_open_group(comm, 1, "dp0", ranks, 2, &group, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    syn_ctx_set_overlap(ctx, true);
+    const syn_status s = train(ctx, group, err);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static syn_status train_together(void *unused, syn_error *err) {
+    return syn_local_run(2, train_main, unused, err);
+}
+
+static void test_training_world(void) {
+    CHECK(test_without_memory(train_together, NULL) > 100);
+}
+
 static syn_status run_world(void *unused, syn_error *err) {
     return syn_local_run(2, rank_main, unused, err);
 }
@@ -134,5 +201,6 @@ static const test_case cases[] = {
     {"meta", test_meta},         {"meta, ranks", test_meta_ranks},
     {"cpu", test_cpu},           {"cpu, fused", test_cpu_fused},
     {"sentence", test_sentence}, {"world", test_world},
+    {"training", test_training}, {"training world", test_training_world},
 };
 TEST_MAIN(cases)

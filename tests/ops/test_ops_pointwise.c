@@ -36,6 +36,7 @@ static void test_unary_layouts(void) {
         const int64_t rows = x.spec.rank > 1 ? x.spec.dims[x.spec.rank - 2] : 1;
         const int64_t offset = ref_int(-3, 6);
         const double factor = ref_real(-3, 3);
+        const syn_dropping nothing = {.p = 0, .seed = (uint64_t)round};
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
         const syn_tensor t = ref_wild(ctx, &x);
         for (int64_t i = 0; i < n; i++) want.v[i] = gelu(x.v[i], round % 2 == 0);
@@ -51,7 +52,8 @@ static void test_unary_layouts(void) {
         for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] * factor;
         CHECK(ref_check(ctx, syn_scale_mask(ctx, t, SYN_NO_MASK, factor, false, offset), &want,
                         1e-6));
-        CHECK(ref_check(ctx, syn_dropout(ctx, t, 0.0, (uint64_t)round, 5), &x, 0));
+        if (x.spec.rank > 1)
+            CHECK(ref_check(ctx, syn_dropout(ctx, t, SYN_NO_KEYS, &nothing), &x, 0));
         CHECK(ref_check(ctx, syn_contiguous(ctx, t), &x, 0));
         CHECK(ref_check(ctx, syn_tp_enter(ctx, t, &ref_pair), &x, 0));
         syn_ctx_free(ctx);
@@ -123,41 +125,62 @@ static void test_long_strided_rows(void) {
     syn_ctx_free(ctx);
 }
 
-enum { MASK_ROWS = 500, MASK_COLUMNS = 200, MASK = MASK_ROWS * MASK_COLUMNS };
+enum { SAMPLES = 5, ROWS = 100, COLUMNS = 200, MASK = SAMPLES * ROWS * COLUMNS };
 
-/* The mask of `rows` rows from `first_row` on: what becomes of a tensor of ones. */
-static void mask_of(float *out, double p, uint64_t seed, int64_t first_row, int64_t rows) {
+/* What becomes of ones: (samples, rows, columns), from `how` on. keys NULL: none are given. */
+static void mask_of(float *out, const syn_dropping *how, const int32_t *keys, int64_t samples,
+                    int64_t rows, int64_t columns) {
     static float ones[MASK];
     for (int i = 0; i < MASK; i++) ones[i] = 1;
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
-    const syn_spec spec = {SYN_F32, 2, {rows, MASK_COLUMNS}};
+    const syn_spec spec = {SYN_F32, 3, {samples, rows, columns}}, of_keys = {SYN_I32, 1, {samples}};
     const syn_tensor y =
-        syn_dropout(ctx, syn_input(ctx, "x", &spec, ones), p, seed, first_row * MASK_COLUMNS);
+        syn_dropout(ctx, syn_input(ctx, "x", &spec, ones),
+                    keys ? syn_input(ctx, "keys", &of_keys, keys) : SYN_NO_KEYS, how);
     if (syn_tensor_read(ctx, y, out, (size_t)syn_spec_bytes(&spec)) != SYN_OK) abort();
     syn_ctx_free(ctx);
 }
 
+/* Standard deviations by which what stays in both masks is off what it would be if they were
+   independent. */
+static double both_stay(const float *a, const float *b, int n, double p) {
+    double both = 0;
+    for (int i = 0; i < n; i++) both += a[i] != 0 && b[i] != 0;
+    const double q = (1 - p) * (1 - p);
+    return fabs(both - q * n) / sqrt(q * (1 - q) * n);
+}
+
+/* Independent are: elements, those side by side, rows, samples, seeds, and the same place with
+   another key. */
 static void test_dropout_statistics(void) {
     static float a[MASK], b[MASK];
     static const double ps[] = {0.1, 0.5, 0.9};
-    for (size_t k = 0; k < sizeof ps / sizeof *ps; k++) {
+    static const int32_t other_keys[SAMPLES] = {-1, INT32_MIN, INT32_MAX, 1 << 30, 70000};
+    for (size_t k = 0; k < COUNT(ps); k++) {
         const double p = ps[k], sigma = sqrt(p * (1 - p) * MASK);
-        mask_of(a, p, 7, 0, MASK_ROWS);
-        mask_of(b, p, 8, 0, MASK_ROWS);
-        double kept = 0, both = 0, neighbours = 0;
+        double kept = 0;
+        mask_of(a, &(syn_dropping){.p = p, .seed = 7}, NULL, SAMPLES, ROWS, COLUMNS);
+        mask_of(b, &(syn_dropping){.p = p, .seed = 8}, NULL, SAMPLES, ROWS, COLUMNS);
         for (int i = 0; i < MASK; i++) {
             CHECK(a[i] == 0.0f || a[i] == (float)(1 / (1 - p)));
             kept += a[i] != 0;
-            both += a[i] != 0 && b[i] != 0;
-            neighbours += i > 0 && a[i] != 0 && a[i - 1] != 0;
         }
         CHECK_NEAR(kept, (1 - p) * MASK, 4 * sigma);
-        CHECK_NEAR(both, (1 - p) * (1 - p) * MASK, 4 * sigma); /* seeds are independent */
-        CHECK_NEAR(neighbours, (1 - p) * (1 - p) * MASK, 4 * sigma);
-        for (int r = 0; r < 10; r++) { /* so are the places */
+        CHECK(both_stay(a, b, MASK, p) < 4);
+        mask_of(b, &(syn_dropping){.p = p, .seed = 7}, other_keys, SAMPLES, ROWS, COLUMNS);
+        CHECK(both_stay(a, b, MASK, p) < 4);
+        for (int lag = 1; lag <= 2 * COLUMNS; lag++) /* some of 400 are further off than 4 */
+            CHECK_MSG(both_stay(a, a + lag, MASK - lag, p) < 5, "%d apart", lag);
+        CHECK(both_stay(a, a + ROWS * COLUMNS, MASK - ROWS * COLUMNS, p) < 4);
+        for (int c = 0; c < COLUMNS; c++) {
+            double column = 0;
+            for (int r = 0; r < SAMPLES * ROWS; r++) column += a[r * COLUMNS + c] != 0;
+            CHECK_NEAR(column, (1 - p) * SAMPLES * ROWS, 5 * sigma / sqrt(COLUMNS));
+        }
+        for (int r = 0; r < SAMPLES * ROWS; r++) {
             double row = 0;
-            for (int i = 0; i < MASK / 10; i++) row += a[r * (MASK / 10) + i] != 0;
-            CHECK_NEAR(row, (1 - p) * MASK / 10, 5 * sigma / sqrt(10));
+            for (int c = 0; c < COLUMNS; c++) row += a[r * COLUMNS + c] != 0;
+            CHECK_NEAR(row, (1 - p) * COLUMNS, 5 * sigma / sqrt(SAMPLES * ROWS));
         }
     }
 }
@@ -166,21 +189,37 @@ static void test_dropout_statistics(void) {
 static void test_dropout_has_no_weak_element(void) {
     static float a[MASK];
     for (uint64_t seed = 0; seed < 50; seed++) {
-        mask_of(a, 1e-7, seed, 0, 5);
-        for (int i = 0; i < 5 * MASK_COLUMNS; i++)
+        mask_of(a, &(syn_dropping){.p = 1e-7, .seed = seed}, NULL, 1, 5, COLUMNS);
+        for (int i = 0; i < 5 * COLUMNS; i++)
             CHECK_MSG(a[i] != 0, "seed %llu drops element %d", (unsigned long long)seed, i);
     }
 }
 
+/* A shard is made from its place, and a sample from its key, wherever it lies in the batch. */
 static void test_dropout_shards_agree(void) {
     static float whole[MASK], part[MASK];
-    mask_of(whole, 0.3, 99, 0, MASK_ROWS);
-    for (int64_t first = 0; first < MASK_ROWS; first += MASK_ROWS / 4) {
-        mask_of(part, 0.3, 99, first, MASK_ROWS / 4);
-        CHECK(memcmp(part, whole + first * MASK_COLUMNS, MASK / 4 * sizeof *part) == 0);
+    static const int32_t turned[SAMPLES] = {13, 12, 11, 10, 9};
+    const syn_dropping how = {.p = 0.3, .seed = 99, .sample = 9};
+    mask_of(whole, &how, NULL, SAMPLES, ROWS, COLUMNS);
+    for (int s = 0; s < SAMPLES; s++) {
+        const syn_dropping sample = {.p = 0.3, .seed = 99, .sample = 9 + s};
+        mask_of(part, &sample, NULL, 1, ROWS, COLUMNS);
+        CHECK(memcmp(part, whole + s * ROWS * COLUMNS, ROWS * COLUMNS * sizeof *part) == 0);
     }
-    mask_of(part, 0.3, 98, 0, MASK_ROWS);
-    CHECK(memcmp(part, whole, sizeof whole) != 0);
+    mask_of(part, &how, turned, SAMPLES, ROWS, COLUMNS);
+    for (int s = 0; s < SAMPLES; s++)
+        CHECK(memcmp(part + (SAMPLES - 1 - s) * ROWS * COLUMNS, whole + s * ROWS * COLUMNS,
+                     ROWS * COLUMNS * sizeof *part) == 0);
+    for (int64_t cut = 0; cut < COLUMNS; cut += 50) {
+        const int64_t first = cut / 2;
+        const syn_dropping shard = {
+            .p = 0.3, .seed = 99, .sample = 9, .row = first, .column = cut + 7};
+        mask_of(part, &shard, NULL, SAMPLES, 25, 43);
+        for (int i = 0; i < SAMPLES * 25 * 43; i++) {
+            const int64_t sample = i / (25 * 43), row = i / 43 % 25 + first;
+            CHECK(part[i] == whole[(sample * ROWS + row) * COLUMNS + i % 43 + cut + 7]);
+        }
+    }
 }
 
 /* The decision belongs to the element, not to its place in memory. */
@@ -188,15 +227,15 @@ static void test_dropout_layouts(void) {
     static ref x, want;
     for (int round = 0; round < 100; round++) {
         ref_seed((uint64_t)round);
-        ref_fill(&x, ref_random_spec(SYN_F32, 1, 5, false), 1, 2);
+        ref_fill(&x, ref_random_spec(SYN_F32, 2, 5, false), 1, 2);
+        const syn_dropping how = {.p = 0.4, .seed = (uint64_t)round, .row = 17};
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
-        const syn_tensor dense = syn_dropout(ctx, ref_dense(ctx, &x), 0.4, (uint64_t)round, 17);
+        const syn_tensor dense = syn_dropout(ctx, ref_dense(ctx, &x), SYN_NO_KEYS, &how);
         float data[REF_MAX];
         CHECK(syn_tensor_read(ctx, dense, data, (size_t)syn_spec_bytes(&x.spec)) == SYN_OK);
         want.spec = x.spec;
         for (int64_t i = 0; i < syn_spec_elems(&x.spec); i++) want.v[i] = (double)data[i];
-        CHECK(ref_check(ctx, syn_dropout(ctx, ref_wild(ctx, &x), 0.4, (uint64_t)round, 17), &want,
-                        0));
+        CHECK(ref_check(ctx, syn_dropout(ctx, ref_wild(ctx, &x), SYN_NO_KEYS, &how), &want, 0));
         syn_ctx_free(ctx);
     }
 }

@@ -3,6 +3,7 @@
    failure, and with memory running out at every step. Values are compared elsewhere,
    of every op. */
 #include "comm/comm.h"
+#include "syntorch/dispatch.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -34,7 +35,76 @@ static syn_tensor received(syn_ctx *c, int32_t from) {
     return syn_recv(c, &spec, from, 7);
 }
 
+static syn_tensor trained(syn_ctx *c, syn_tensor q, syn_tensor k, syn_tensor mask, double p) {
+    const syn_attention_how how = {.mask = mask, .scale = 0.5, .dropping = {.p = p}};
+    return syn_attention_train(c, q, k, k, &how);
+}
+
+/* The gradient of the queries. */
+static syn_tensor untrained(syn_ctx *c, syn_tensor q, syn_tensor k, syn_tensor y, syn_tensor sums) {
+    const syn_attr attr[8] = {{.f = 0.5}};
+    const syn_tensor in[6] = {q, k, k, y, sums, y};
+    syn_tensor out[3] = {{0}};
+    syn__dispatch(c, SYN_OP_ATTENTION_GRAD, in, 6, attr, 8, NULL, out);
+    return out[0];
+}
+
+/* Output 0 of an op that only gradient rules build. */
+static syn_tensor built(syn_ctx *c, syn_op op, const syn_tensor *in, int n_in, const syn_attr *attr,
+                        int n_attr) {
+    syn_tensor out[3];
+    syn__dispatch(c, op, in, n_in, attr, n_attr, NULL, out);
+    return out[0];
+}
+#define BUILT(op, ...)                                                                       \
+    built(c, SYN_OP_##op, (const syn_tensor[]){__VA_ARGS__},                                 \
+          (int)(sizeof((const syn_tensor[]){__VA_ARGS__}) / sizeof(syn_tensor)), attrs_##op, \
+          (int)COUNT(attrs_##op))
+
+static const syn_attr attrs_LAYERNORM_GRAD[] = {{.f = 1e-5}}, attrs_GELU_GRAD[] = {{.i = 1}},
+                      attrs_SLICE_GRAD[] = {{.i = 0}, {.i = 1}, {.i = 4}},
+                      attrs_SLICE_ADD[] = {{.i = 0}, {.i = 1}},
+                      attrs_CROSS_ENTROPY_PART[] = {{.i = 4}, {.i = 8}},
+                      attrs_CROSS_ENTROPY_JOIN[] = {{.i = 4}, {.i = 0}};
+
+static syn_tensor pairwise(syn_ctx *c, syn_op op, syn_tensor a, syn_tensor b) {
+    return built(c, op, (const syn_tensor[]){a, b}, 2, NULL, 0);
+}
+
+static syn_tensor threefold(syn_ctx *c, syn_tensor x) {
+    return built(c, SYN_OP_EXP_RESCALE, (const syn_tensor[]){x, x, x}, 3, NULL, 0);
+}
+
+static syn_tensor clipped(syn_ctx *c, syn_tensor squares) {
+    syn_tensor norm;
+    return syn_clip_factor(c, squares, 1.0, &norm);
+}
+
+static syn_tensor stepped(syn_ctx *c) {
+    syn_tensor params[2] = {F(2, 3), F(4)}, m = F(10), v = F(10);
+    const syn_tensor grads[2] = {F(2, 3), F(4)};
+    const syn_adamw_call call = {.params = params,
+                                 .grads = grads,
+                                 .n = 2,
+                                 .m = &m,
+                                 .v = &v,
+                                 .rates = F(3),
+                                 .scale = F(1),
+                                 .eps = 1e-8};
+    syn_adamw_step(c, &call);
+    return params[0];
+}
+
+static syn_tensor together(syn_ctx *c, syn_tensor a, syn_tensor b, bool reduce,
+                           const syn_group *g) {
+    syn_tensor xs[2] = {a, b};
+    if (reduce) syn_all_reduce_coalesced(c, xs, 2, SYN_REDUCE_SUM, g);
+    else syn_broadcast_coalesced(c, xs, 2, 1, g);
+    return xs[1];
+}
+
 static const syn_tensor none = {0};
+static const syn_dropping drop = {.p = 0.1, .seed = 1};
 
 /* op, call, shape, flops, bytes read, bytes written, payload bytes */
 #define OPS(X)                                                                                     \
@@ -50,13 +120,43 @@ static const syn_tensor none = {0};
     X(ADD, syn_add(c, F(2, 3), F(3)), "f32[2,3]", 6, 24 + 12, 24, 0)                               \
     X(MUL, syn_mul(c, F(2, 1), F(3)), "f32[2,3]", 6, 8 + 12, 24, 0)                                \
     X(SCALE, syn_scale(c, F(2, 3), 2.0), "f32[2,3]", 6, 24, 24, 0)                                 \
-    X(DROPOUT, syn_dropout(c, F(2, 3), 0.1, 1, 0), "f32[2,3]", 6, 24, 24, 0)                       \
+    X(DROPOUT, syn_dropout(c, F(2, 3), I(2), &drop), "f32[2,3]", 6, 24 + 8, 24, 0)                 \
+    X(EMBEDDING_GRAD, syn_embedding_grad(c, I(2, 3), F(2, 3, 4), 0, 5, -1), "f32[5,4]", 24,        \
+      96 + 24, 80, 0)                                                                              \
+    X(EMBEDDING_GRAD_ADD, syn_embedding_grad_add(c, F(5, 4), I(2, 3), F(2, 3, 4), 0, -1),          \
+      "f32[5,4]", 24, 96 + 24 + 96, 96, 0)                                                         \
+    X(LAYERNORM_GRAD, BUILT(LAYERNORM_GRAD, F(2, 3, 4), F(4), F(2, 3, 4)), "f32[2,3,4]", 16 * 24,  \
+      96 + 16 + 96, 96 + 16 + 16, 0)                                                               \
+    X(GELU_GRAD, BUILT(GELU_GRAD, F(2, 3), F(2, 3)), "f32[2,3]", 16 * 6, 48, 24, 0)                \
+    X(TANH_GRAD, pairwise(c, SYN_OP_TANH_GRAD, F(2, 3), F(2, 3)), "f32[2,3]", 12, 48, 24, 0)       \
+    X(SOFTMAX_GRAD, pairwise(c, SYN_OP_SOFTMAX_GRAD, F(2, 3), F(2, 3)), "f32[2,3]", 4 * 6, 48, 24, \
+      0)                                                                                           \
+    X(SUM_TO, syn_sum_to(c, F(2, 3), (const int64_t[]){3}, 1), "f32[3]", 6, 24, 12, 0)             \
+    X(EXPAND, syn_expand(c, F(3), (const int64_t[]){2, 3}, 2), "f32[2,3]", 0, 0, 0, 0)             \
+    X(SLICE_GRAD, BUILT(SLICE_GRAD, F(2, 3)), "f32[4,3]", 0, 24, 48, 0)                            \
+    X(SLICE_ADD, BUILT(SLICE_ADD, F(4, 3), F(2, 3)), "f32[4,3]", 6, 48, 24, 0)                     \
+    X(ACCUMULATE, pairwise(c, SYN_OP_ACCUMULATE, F(2, 3), F(2, 3)), "f32[2,3]", 6, 48, 24, 0)      \
+    X(MATMUL_ADD, syn_matmul_add(c, F(3, 5), F(3, 4), F(4, 5), false, false), "f32[3,5]",          \
+      (2 * 4 + 1) * 15, 60 + 48 + 80, 60, 0)                                                       \
+    X(CROSS_ENTROPY, syn_cross_entropy(c, F(2, 3, 5), I(2, 3), SYN_MEAN, 4), "f32[]", 5 * 30,      \
+      120 + 24, 120 + 4, 0)                                                                        \
+    X(CROSS_ENTROPY_PART, BUILT(CROSS_ENTROPY_PART, F(2, 3, 5), I(2, 3)), "f32[2,3]", 3 * 30,      \
+      120 + 24, 3 * 24, 0)                                                                         \
+    X(EXP_RESCALE, threefold(c, F(2, 3)), "f32[2,3]", 3 * 6, 3 * 24, 24, 0)                        \
+    X(CROSS_ENTROPY_JOIN,                                                                          \
+      BUILT(CROSS_ENTROPY_JOIN, F(2, 3, 5), I(2, 3), F(2, 3), F(2, 3), F(2, 3)), "f32[2,3,5]",     \
+      5 * 30, 120 + 24 + 3 * 24, 120 + 4, 0)                                                       \
     X(SCALE_MASK, syn_scale_mask(c, F(1, 2, 3, 3), F(1, 3), 0.5, true, 0), "f32[1,2,3,3]", 18,     \
       72 + 12, 72, 0)                                                                              \
     X(SOFTMAX, syn_softmax(c, F(2, 3)), "f32[2,3]", 4 * 6, 24, 24, 0)                              \
     X(ATTENTION,                                                                                   \
       syn_attention(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 2, 5, 4), F(1, 5), 0.5, true, 2),        \
       "f32[1,2,3,4]", 2 * 3 * 5 * (2 * 4 + 1 + 4 + 2 * 4), 96 + 160 + 160 + 20, 96, 0)             \
+    X(ATTENTION_TRAIN, trained(c, F(1, 2, 3, 4), F(1, 2, 5, 4), F(1, 5), 0.1), "f32[1,3,2,4]",     \
+      2 * 3 * 5 * (2 * 4 + 1 + 4 + 1 + 2 * 4), 96 + 160 + 160 + 20, 96 + 24, 0)                    \
+    X(ATTENTION_GRAD, untrained(c, F(1, 2, 3, 4), F(1, 1, 5, 4), F(1, 3, 2, 4), F(1, 2, 3)),       \
+      "f32[1,3,2,4]", 2 * 3 * 5 * (2 * 4 + 1 + 4 + 2 * 4) * 5 / 2, 96 + 80 + 80 + 96 + 24 + 96,    \
+      96 + 80 + 80, 0)                                                                             \
     X(KV_APPEND, syn_kv_append(c, F(1, 2, 8, 4), F(1, 2, 3, 4), 5), "f32[1,2,8,4]", 0, 96, 96, 0)  \
     X(RESHAPE, syn_reshape(c, F(2, 3), (const int64_t[]){-1}, 1), "f32[6]", 0, 0, 0, 0)            \
     X(PERMUTE, turned(c, F(2, 3)), "f32[3,2]", 0, 0, 0, 0)                                         \
@@ -64,14 +164,20 @@ static const syn_tensor none = {0};
     X(TP_ENTER, syn_tp_enter(c, F(2, 3), g), "f32[2,3]", 0, 0, 0, 0)                               \
     X(CONTIGUOUS, syn_contiguous(c, turned(c, F(2, 3))), "f32[3,2]", 0, 24, 24, 0)                 \
     X(CONCAT, joined(c, F(2, 3), F(2, 1)), "f32[2,4]", 0, 24 + 8, 32, 0)                           \
+    X(SQUARE_SUM, syn_square_sum(c, (const syn_tensor[]){F(2, 3), F(4)}, 2), "f32[]", 2 * 10, 40,  \
+      4, 0)                                                                                        \
+    X(CLIP_FACTOR, clipped(c, F(1)), "f32[1]", 4, 4, 4 + 4, 0)                                     \
+    X(ADAMW, stepped(c), "f32[2,3]", 15 * 10, 4 * 40 + 12 + 4, 3 * 40, 0)                          \
     X(ARGMAX, syn_argmax(c, F(2, 3)), "i32[2]", 6, 24, 8, 0)                                       \
     X(TOP_K, top(c, F(2, 5)), "f32[2,2]", 10, 40, 16 + 16, 0)                                      \
     X(SAMPLE, drawn(c, F(2, 5)), "i32[2]", 5 * 10, 40, 8, 0)                                       \
     X(ALL_REDUCE, syn_all_reduce(c, F(2, 3), SYN_REDUCE_MAX, g), "f32[2,3]", 0, 24, 24, 24)        \
+    X(ALL_REDUCE_COALESCED, together(c, F(2, 3), F(4), true, g), "f32[4]", 0, 40, 40, 40)          \
     X(ALL_GATHER, syn_all_gather(c, F(2, 3), 1, g), "f32[2,12]", 0, 24, 96, 24)                    \
     X(REDUCE_SCATTER, syn_reduce_scatter(c, F(2, 8), SYN_REDUCE_SUM, 1, g), "f32[2,2]", 0, 64, 16, \
       64)                                                                                          \
     X(BROADCAST, syn_broadcast(c, F(2, 3), 2, g), "f32[2,3]", 0, 24, 24, 24)                       \
+    X(BROADCAST_COALESCED, together(c, F(2, 3), F(4), false, g), "f32[4]", 0, 40, 40, 40)          \
     X(SEND, (syn_send(c, F(2, 3), (me + 1) % WORLD, 7), none), "", 0, 24, 0, 24)                   \
     X(RECV, received(c, (me + WORLD - 1) % WORLD), "f32[2,3]", 0, 0, 24, 24)                       \
     X(BARRIER, (syn_barrier(c, g), none), "", 0, 0, 0, 0)
@@ -121,10 +227,12 @@ static void test_rows_are_whole(void) {
         CHECK_MSG((d->category == SYN_CATEGORY_VIEW) == (d->cpu == NULL), "%s", d->name);
         CHECK_MSG(d->min_in >= 0 && d->min_in <= d->max_in && d->max_in <= SYN_MAX_INPUTS, "%s",
                   d->name);
-        CHECK_MSG(d->n_out >= 0 && d->n_out <= SYN_MAX_OUTPUTS, "%s", d->name);
+        CHECK_MSG(d->n_out >= -1 && d->n_out <= SYN_MAX_OUTPUTS, "%s", d->name);
+        const bool list = (d->flags & SYN_OPF_INPLACE_LIST) == SYN_OPF_INPLACE_LIST;
+        CHECK_MSG(list == (d->n_out < 0), "%s", d->name);
         CHECK_MSG(!(d->flags & SYN_OPF_VIEW) || (d->min_in > 0 && d->n_out == 1), "%s", d->name);
-        CHECK_MSG(syn_opdef_versions(d) <= d->min_in && syn_opdef_versions(d) <= d->n_out, "%s",
-                  d->name);
+        const int versions = list ? 0 : syn_opdef_versions(d, NULL);
+        CHECK_MSG(list || (versions <= d->min_in && versions <= d->n_out), "%s", d->name);
         int n = 0;
         for (const char *at = d->attrs; *at; n++) { /* "name:t name:t", a list last */
             const char *colon = strchr(at, ':');
@@ -139,8 +247,10 @@ static void test_rows_are_whole(void) {
 }
 
 /* Programs whose tests compare results of ops with references (ref_check). */
-static const char *const numeric[] = {"test_ops_pointwise", "test_ops_layer", "test_ops_attention",
-                                      "test_ops_select",    "test_ops_comm",  "test_views"};
+static const char *const numeric[] = {
+    "test_ops_pointwise",  "test_ops_layer",     "test_ops_attention",
+    "test_attention_grad", "test_ops_select",    "test_ops_comm",
+    "test_views",          "test_ops_gradients", "test_ops_training"};
 
 /* Marks the ops that such a program compared; false if it failed. */
 static bool ask_compared(const char *program, bool compared[SYN_OP_COUNT]) {
@@ -290,7 +400,7 @@ static void test_groups_of_rows(void) {
         CHECK_INT(syn_graph_node(graph, 0, node - 1, &cursor)->group, collective ? w.group->id : 0);
         seen += has;
     }
-    CHECK_INT(seen, 6);
+    CHECK_INT(seen, 8);
     CHECK(syn_ctx_group(meta, 0) == NULL && syn_ctx_group(meta, 4000000000u) == NULL);
     syn_cursor_free(&cursor);
     syn_graph_free(graph);

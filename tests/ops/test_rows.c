@@ -117,93 +117,208 @@ static void test_specials(void) {
 
 /* ---- Whole rows ---- */
 
-/* A row of kernel `which` for numbers in x (n), a (n), b (n); its results in y. */
-enum { KERNELS = (int)(sizeof(syn_row_kernels) / sizeof(void (*)(void))) };
-static void every_kernel(const syn_row_kernels *k, int which, const float *x, const float *a,
-                         const float *b, float *y, int64_t n) {
+enum kernel {
+#define X(name, parameters) KERNEL_##name,
+    SYN__ROW_KERNELS(X)
+#undef X
+        KERNELS
+};
+static const char *const kernel_names[KERNELS] = {
+#define X(name, parameters) #name,
+    SYN__ROW_KERNELS(X)
+#undef X
+};
+
+/* Results in y (n) of x, a and b (n), none of them negative in `more` and `also` (n), to which a
+   kernel with several results adds, or where it puts them. */
+typedef struct rows {
+    const float *x, *a, *b;
+    float *y, *more, *also;
+} rows;
+
+static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows *r, int64_t n) {
+    static const syn_adamw adamw = {0.5f, 0.9f, 0.99f, 1e-3f, 0.03f, 1.5f, 0.99f};
+    const syn_dropout_row drop = syn__dropout_row(0.3, 5, 7, n);
+    double sum = 0.25;
     switch (which) {
-    case 0:
-        k->gelu_tanh(x, y, n);
+    case KERNEL_gelu_tanh:
+        k->gelu_tanh(r->x, r->y, n);
         break;
-    case 1:
-        k->gelu_erf(x, y, n);
+    case KERNEL_gelu_erf:
+        k->gelu_erf(r->x, r->y, n);
         break;
-    case 2:
-        k->tanh(x, y, n);
+    case KERNEL_tanh:
+        k->tanh(r->x, r->y, n);
         break;
-    case 3:
-        k->softmax(x, y, n);
+    case KERNEL_gelu_tanh_grad:
+        k->gelu_tanh_grad(r->x, r->a, r->y, n);
         break;
-    case 4:
-        k->add(x, a, y, n);
+    case KERNEL_gelu_erf_grad:
+        k->gelu_erf_grad(r->x, r->a, r->y, n);
         break;
-    case 5:
-        k->mul(x, a, y, n);
+    case KERNEL_tanh_grad:
+        k->tanh_grad(r->x, r->a, r->y, n);
         break;
-    case 6:
-        k->scale(x, 0.7f, y, n);
+    case KERNEL_softmax:
+        k->softmax(r->x, r->y, n);
         break;
-    case 7:
-        k->scale_mask(x, n % 3 ? a : NULL, 0.7f, n - n / 4, y, n);
+    case KERNEL_softmax_grad:
+        k->softmax_grad(r->x, r->a, r->y, n);
         break;
-    case 8:
-        k->layernorm(x, a, b, 1e-5, y, n);
+    case KERNEL_exp_sum:
+        k->exp_sum(r->x, r->more, r->y, n);
+        for (int64_t i = 1; i < n; i++) r->y[i] = r->y[0];
         break;
+    case KERNEL_exp_scale:
+        k->exp_scale(r->x, 2.5f, 0.7f, r->y, n);
+        break;
+    case KERNEL_softmax_log:
+        k->softmax_log(r->x, 0.7f, r->more, r->y, n);
+        break;
+    case KERNEL_add:
+        k->add(r->x, r->a, r->y, n);
+        break;
+    case KERNEL_mul:
+        k->mul(r->x, r->a, r->y, n);
+        break;
+    case KERNEL_scale:
+        k->scale(r->x, 0.7f, r->y, n);
+        break;
+    case KERNEL_dropout:
+        k->dropout(r->x, &drop, 0xfffffff0u, r->y, n);
+        break;
+    case KERNEL_scale_mask:
+        k->scale_mask(r->x, n % 3 ? r->a : NULL, 0.7f, n - n / 4, r->y, n);
+        break;
+    case KERNEL_layernorm:
+        k->layernorm(r->x, r->a, r->b, 1e-5, r->y, n);
+        break;
+    case KERNEL_layernorm_grad:
+        k->layernorm_grad(r->x, r->a, r->b, 0.5, r->y, r->more, r->also, n);
+        break;
+    case KERNEL_square_sum:
+        k->square_sum(r->x, &sum, n);
+        for (int64_t i = 0; i < n; i++) r->y[i] = (float)sum;
+        break;
+    case KERNEL_adamw:
+        memmove(r->y, r->x, (size_t)n * sizeof *r->y);
+        k->adamw(r->y, r->more, r->also, r->a, &adamw, n);
+        break;
+    case KERNELS:
+        break;
+    }
+}
+
+/* How far levels may be apart: times 1 + |result|, or |result| where nothing is lost by
+   subtraction. Sums are of floats. */
+static float tolerance(enum kernel which, float want) {
+    switch (which) {
+    case KERNEL_tanh:
+    case KERNEL_softmax:
+    case KERNEL_exp_sum:
+    case KERNEL_exp_scale:
+    case KERNEL_add:
+    case KERNEL_mul:
+    case KERNEL_scale:
+    case KERNEL_square_sum:
+        return 2e-6f * fabsf(want);
+    case KERNEL_dropout:
+        return 0;
+    case KERNEL_softmax_grad:
+    case KERNEL_layernorm_grad:
+        return 2e-4f;
     default:
-        fprintf(stderr, "kernel %d of ops/rows.h has no case in every_kernel\n", which);
-        exit(1);
+        return 2e-6f * (1 + fabsf(want));
     }
 }
 
 /* Every length, at both ends of memory that ends there, in place and not, against
    the scalar kernels. */
-static void test_lengths(void) {
-    guarded in[3], out = guarded_new(4096);
-    float want[200];
-    for (int i = 0; i < 3; i++) in[i] = guarded_new(4096);
-    for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++) {
-        if (!syn_simd_runs(level)) continue;
-        for (int round = 0; round < KERNELS * 200 * 4; round++) {
-            const int which = round % KERNELS;
-            const int64_t n = round / KERNELS % 200 + 1;
-            const bool at_end = round / KERNELS / 200 % 2, in_place = round / KERNELS / 400;
-            float *x[3], *y;
-            for (int i = 0; i < 3; i++) {
-                x[i] = guarded_floats(&in[i], n, at_end);
-                for (int64_t j = 0; j < n; j++) x[i][j] = (float)ref_real(-4, 4);
-            }
-            y = in_place ? x[0] : guarded_floats(&out, n, at_end);
-            every_kernel(&syn__rows_scalar, which, x[0], x[1], x[2], want, n);
-            every_kernel(syn__row_kernels_at(level), which, x[0], x[1], x[2], y, n);
-            for (int64_t j = 0; j < n; j++)
-                CHECK_MSG(y[j] == want[j] ||
-                              fabsf(y[j] - want[j]) <=
-                                  2e-6f * (fabsf(want[j]) + (which < 2 || which > 6)),
-                          "%s, kernel %d, %d of %d: %.9g, not %.9g", syn_simd_name(level), which,
-                          (int)j, (int)n, (double)y[j], (double)want[j]);
-            CHECK(guarded_untouched(in_place ? &in[0] : &out, y, n));
-        }
+static void check_length(syn_simd level, enum kernel which, int64_t n, bool at_end, bool in_place) {
+    static guarded memory[6];
+    static float want[3][200];
+    float *at[6];
+    for (int i = 0; i < 6; i++) {
+        if (!memory[i].map) memory[i] = guarded_new(4096);
+        at[i] = guarded_floats(&memory[i], n, at_end);
+        for (int64_t j = 0; j < n; j++) at[i][j] = (float)ref_real(i < 3 ? -4 : 0, 4);
     }
-    for (int i = 0; i < 3; i++) guarded_free(&in[i]);
-    guarded_free(&out);
+    if (in_place) at[3] = at[0];
+    for (int k = 0; k < 3; k++) memcpy(want[k], at[3 + k], (size_t)n * sizeof *want[k]);
+    every_kernel(&syn__rows_scalar, which, &(rows){at[0], at[1], at[2], want[0], want[1], want[2]},
+                 n);
+    every_kernel(syn__row_kernels_at(level), which,
+                 &(rows){at[0], at[1], at[2], at[3], at[4], at[5]}, n);
+    for (int k = 0; k < 3; k++)
+        for (int64_t j = 0; j < n; j++)
+            CHECK_MSG(at[3 + k][j] == want[k][j] ||
+                          fabsf(at[3 + k][j] - want[k][j]) <= tolerance(which, want[k][j]),
+                      "%s, %s, %d of %d: %.9g, not %.9g", syn_simd_name(level), kernel_names[which],
+                      (int)j, (int)n, (double)at[3 + k][j], (double)want[k][j]);
+    for (int i = 0; i < 6; i++)
+        if (i != 3 || !in_place) CHECK(guarded_untouched(&memory[i], at[i], n));
+}
+
+static void test_lengths(void) {
+    for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
+        for (int which = 0; which < KERNELS && syn_simd_runs(level); which++)
+            for (int64_t n = 1; n <= 200 && test_failures == 0; n++)
+                for (int how = 0; how < 4; how++)
+                    check_length(level, (enum kernel)which, n, how & 1, how & 2);
 }
 
 /* An element's bits do not depend on where it lies, so that a row may be cut anywhere. */
 static void test_cuts(void) {
+    static const enum kernel of_elements[] = {
+        KERNEL_gelu_tanh, KERNEL_gelu_erf,  KERNEL_tanh, KERNEL_gelu_tanh_grad,
+        KERNEL_add,       KERNEL_tanh_grad, KERNEL_mul,  KERNEL_gelu_erf_grad,
+        KERNEL_scale,     KERNEL_adamw};
     enum { N = 100 };
-    float x[N], a[N], whole[N], cut[N];
-    for (int i = 0; i < N; i++) x[i] = (float)ref_real(-6, 6), a[i] = (float)ref_real(-6, 6);
+    float in[5][N], whole[3][N], cut[3][N];
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < N; j++) in[i][j] = (float)ref_real(i < 3 ? -6 : 0, 6);
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int which = 0; which < 7 && syn_simd_runs(level); which++) {
-            if (which == 3) continue; /* softmax is of the whole row */
-            every_kernel(syn__row_kernels_at(level), which, x, a, a, whole, N);
+        for (size_t k = 0; k < COUNT(of_elements) && syn_simd_runs(level); k++) {
+            const syn_row_kernels *kernels = syn__row_kernels_at(level);
+            memcpy(whole[1], in[3], 2 * sizeof *in);
+            every_kernel(kernels, of_elements[k],
+                         &(rows){in[0], in[1], in[2], whole[0], whole[1], whole[2]}, N);
             for (int at = 1; at < N; at++) {
-                every_kernel(syn__row_kernels_at(level), which, x, a, a, cut, at);
-                every_kernel(syn__row_kernels_at(level), which, x + at, a + at, a + at, cut + at,
+                memcpy(cut[1], in[3], 2 * sizeof *in);
+                every_kernel(kernels, of_elements[k],
+                             &(rows){in[0], in[1], in[2], cut[0], cut[1], cut[2]}, at);
+                every_kernel(kernels, of_elements[k],
+                             &(rows){in[0] + at, in[1] + at, in[2] + at, cut[0] + at, cut[1] + at,
+                                     cut[2] + at},
                              N - at);
-                CHECK_MSG(memcmp(cut, whole, sizeof cut) == 0, "%s, kernel %d, cut at %d",
-                          syn_simd_name(level), which, at);
+                CHECK_MSG(memcmp(cut[0], whole[0], sizeof *cut) == 0 &&
+                              (of_elements[k] != KERNEL_adamw ||
+                               memcmp(cut[1], whole[1], 2 * sizeof *cut) == 0),
+                          "%s, %s, cut at %d", syn_simd_name(level), kernel_names[of_elements[k]],
+                          at);
             }
+        }
+}
+
+/* Every level drops the same elements, also where the column wraps; so does a row that is cut. */
+static void test_dropout(void) {
+    enum { N = 300 };
+    float ones[N], want[N], got[N];
+    for (int i = 0; i < N; i++) ones[i] = 1;
+    for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
+        for (int round = 0; round < 200 && syn_simd_runs(level); round++) {
+            const double p = round % 4 ? ref_real(0, 0.999) : 0;
+            const syn_dropout_row drop =
+                syn__dropout_row(p, (uint64_t)round, (int32_t)ref_int(INT32_MIN, INT32_MAX),
+                                 ref_int(0, INT64_MAX / 2));
+            const uint32_t first = (uint32_t)ref_int(0, UINT32_MAX);
+            const int64_t at = ref_int(1, N - 1);
+            syn__rows_scalar.dropout(ones, &drop, first, want, N);
+            syn__row_kernels_at(level)->dropout(ones, &drop, first, got, at);
+            syn__row_kernels_at(level)->dropout(ones, &drop, first + (uint32_t)at, got + at,
+                                                N - at);
+            CHECK(memcmp(got, want, sizeof got) == 0);
+            for (int i = 0; i < N; i++) CHECK(p > 0 || got[i] == 1);
         }
 }
 
@@ -348,7 +463,7 @@ static unsigned char *all_ops(int threads, size_t *bytes) {
         syn_gelu(ctx, turned, false),
         syn_tanh(ctx, x),
         syn_scale(ctx, turned, 0.3),
-        syn_dropout(ctx, x, 0.3, 5, 7),
+        syn_dropout(ctx, x, SYN_NO_KEYS, &(syn_dropping){.p = 0.3, .seed = 5, .sample = 7}),
         syn_scale_mask(ctx, turned, m, 0.5, true, 3),
         syn_softmax(ctx, turned),
         syn_layernorm(ctx, turned, r, r, 1e-5),
@@ -390,6 +505,7 @@ static const test_case cases[] = {
     {"lengths", test_lengths},       {"cuts", test_cuts},
     {"softmax", test_softmax},       {"softmax specials", test_softmax_specials},
     {"layernorm", test_layernorm},   {"layernorm specials", test_layernorm_specials},
-    {"scale mask", test_scale_mask}, {"threads", test_threads},
+    {"scale mask", test_scale_mask}, {"dropout", test_dropout},
+    {"threads", test_threads},
 };
 TEST_MAIN(cases)

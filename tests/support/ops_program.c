@@ -62,7 +62,10 @@ static syn_tensor program_layer(program *p, syn_tensor x) {
             c, s.rank >= 2 ? syn_scale_mask(c, x, SYN_NO_MASK, 0.5, ref_int(0, 1), ref_int(-1, 2))
                            : x);
     default:
-        return syn_dropout(c, x, 0.25, p->seed, ref_int(0, 9));
+        return s.rank < 2 ? x
+                          : syn_dropout(c, x, SYN_NO_KEYS,
+                                        &(syn_dropping){
+                                            .p = 0.25, .seed = p->seed, .sample = ref_int(0, 9)});
     }
 }
 

@@ -46,8 +46,11 @@ static void no_cost(const syn_call *c, syn_cost *cost) {
     *cost = (syn_cost){0, 0, 0};
 }
 
-#define ROW(name, n_in, n_out, flags, infer, cpu) \
-    { name, SYN_CATEGORY_OTHER, n_in, n_in, n_out, flags, SYN_COMM_NONE, "", infer, no_cost, cpu }
+#define ROW(name, n_in, n_out, flags, infer, cpu)                                              \
+    {                                                                                          \
+        name, SYN_CATEGORY_OTHER, n_in, n_in, n_out, flags, SYN_COMM_NONE, "", infer, no_cost, \
+            cpu, NULL, 0                                                                       \
+    }
 #define SYN_OP(id, ...) [SYN_OP_##id] = ROW(#id, 0, 0, 0, NULL, NULL),
 #pragma GCC diagnostic ignored "-Woverride-init"
 const syn_opdef syn_op_table[SYN_OP_COUNT] = {

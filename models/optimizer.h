@@ -1,0 +1,37 @@
+/* AdamW over all parameters of a context, with clipping by their gradients' norm. */
+#ifndef MODELS_OPTIMIZER_H
+#define MODELS_OPTIMIZER_H
+
+#include "ops/ops.h"
+
+SYN_API_BEGIN
+
+typedef struct syn_optimizer syn_optimizer;
+
+typedef struct syn_optimizer_options {
+    double beta1, beta2, eps; /* 0: 0.9, 0.999, 1e-8 */
+    double weight_decay;      /* of matrices and tables; not of what has one dimension */
+    double max_grad_norm;     /* 0: no clipping */
+    const syn_group *tp;      /* ranks that share the parameters' shards; NULL: none do */
+} syn_optimizer_options;
+
+/* For the parameters made so far, f32, which from now on require gradients. The context must
+   outlive it. */
+syn_status syn_optimizer_new(syn_optimizer **out, syn_ctx *ctx,
+                             const syn_optimizer_options *options, syn_error *err) SYN_MUST_USE;
+/* NULL is allowed. */
+void syn_optimizer_free(syn_optimizer *optimizer);
+/* One step, in phase `optimizer`, with the gradients that are there, which it drops. Every
+   parameter must have one. The parameters' older versions can be used no more (syn_newest). */
+syn_status syn_optimizer_step(syn_optimizer *optimizer, double learning_rate,
+                              syn_error *err) SYN_MUST_USE;
+/* The norm of all gradients of the last step, before it was clipped: a scalar. Poisoned without
+   clipping. */
+syn_tensor syn_optimizer_norm(const syn_optimizer *optimizer);
+
+/* Of step `step`, counted from 0: rises linearly from 0 to `peak` over the first `warm_up` steps,
+   then falls linearly to 0 at step `steps` (transformers' linear schedule). */
+double syn_learning_rate(double peak, int64_t step, int64_t warm_up, int64_t steps);
+
+SYN_API_END
+#endif

@@ -1,0 +1,235 @@
+/* The gradient of fused attention for the lanes of ops/lanes.h, included by attention_avx2.c and
+   attention_avx512.c after attention_body.h; ops/attention_scalar.c says what is computed. Keys are
+   taken a block at a time, as forward (Dao et al. 2022), and of each block five products are made:
+   scores (keys, queries) = k q' and (keys, queries) = v dout', from which come p and the gradient
+   of the scores, dv += p dout, dk += ds q and dq' (depth, queries) += k' ds. Each is a sum of
+   numbers that lie anywhere times vectors that lie side by side. */
+#ifndef OPS_ATTENTION_GRAD_BODY_H
+#define OPS_ATTENTION_GRAD_BODY_H
+
+#include "ops/attention_body.h"
+
+#if SYN_LANES > 0
+#include <string.h>
+
+enum {
+    GRAD_VECS = SYN_LANES == 16 ? 4 : 3, /* vectors of queries in a tile: with 4 rows of sums, the
+                                            vectors and a number they fill the registers */
+    GRAD_TILE = GRAD_VECS * SYN_LANES
+};
+
+/* out (rows, vectors), by rows of out_row = out or 0 + the sums over n of row r's number times
+   vectors of x. From one term to the next, numbers are `step` apart and vectors x_row. */
+typedef struct sums {
+    const float *x, *number;
+    float *out;
+    int64_t n, x_row, step, number_row, out_row;
+    bool add;
+} sums;
+
+/* Loops with a constant end and a constant condition unroll in any compiler. */
+#define FOR_EACH(i, n, most)         \
+    LANE_UNROLL                      \
+    for (int i = 0; i < (most); i++) \
+        if (i < (n))
+
+LANE_FN void add_products(const sums *p, /* constant */ int rows, int vecs) {
+    vec sum[ROWS][GRAD_VECS], x[GRAD_VECS];
+    const float *row[ROWS], *from = p->x;
+    const int64_t n = p->n, step = p->step, x_row = p->x_row;
+    FOR_EACH(r, rows, ROWS) {
+        row[r] = p->number + r * p->number_row;
+        FOR_EACH(v, vecs, GRAD_VECS)
+        sum[r][v] = p->add ? vec_load(p->out + r * p->out_row + v * SYN_LANES) : vec_set(0.0f);
+    }
+    for (int64_t i = 0; i < n; i++, from += x_row) {
+        FOR_EACH(v, vecs, GRAD_VECS) x[v] = vec_load(from + v * SYN_LANES);
+        FOR_EACH(r, rows, ROWS) {
+            const vec by = vec_set(row[r][i * step]);
+            FOR_EACH(v, vecs, GRAD_VECS) sum[r][v] = vec_fma(by, x[v], sum[r][v]);
+        }
+    }
+    FOR_EACH(r, rows, ROWS)
+    FOR_EACH(v, vecs, GRAD_VECS)
+    vec_store(p->out + r * p->out_row + v * SYN_LANES, sum[r][v]);
+}
+
+/* A function of its own for each number of vectors, so that all sums stay in registers. */
+#define ADD_ROWS(vecs)                           \
+    static void add_rows_##vecs(const sums *p) { \
+        add_products(p, ROWS, vecs);             \
+    }                                            \
+    static void add_row_##vecs(const sums *p) {  \
+        add_products(p, 1, vecs);                \
+    }
+ADD_ROWS(1)
+ADD_ROWS(2)
+ADD_ROWS(3)
+#if SYN_LANES == 16
+ADD_ROWS(4)
+#endif
+
+typedef void (*add_function)(const sums *p);
+static const add_function add_rows[GRAD_VECS] = {add_rows_1, add_rows_2, add_rows_3,
+#if SYN_LANES == 16
+                                                 add_rows_4
+#endif
+};
+static const add_function add_row[GRAD_VECS] = {add_row_1, add_row_2, add_row_3,
+#if SYN_LANES == 16
+                                                add_row_4
+#endif
+};
+
+/* All of a product of `rows` rows and as many floats, whole vectors, across. */
+static void multiply_add(sums p, int64_t rows, int64_t across) {
+    const sums all = p;
+    for (int64_t at = 0; at < across; at += GRAD_TILE) {
+        const int64_t left = (across - at) / SYN_LANES;
+        const int vecs = (int)(left < GRAD_VECS ? left : GRAD_VECS);
+        int64_t r = 0;
+        p = all;
+        p.x += at;
+        p.out += at;
+        for (; r + ROWS <= rows; r += ROWS) {
+            add_rows[vecs - 1](&p);
+            p.number += ROWS * p.number_row;
+            p.out += ROWS * p.out_row;
+        }
+        for (; r < rows; r++) {
+            add_row[vecs - 1](&p);
+            p.number += p.number_row;
+            p.out += p.out_row;
+        }
+    }
+}
+
+/* Scratch memory of a tile of queries. Turned ones are (depth, GRAD_TILE), of whose queries those
+   that do not exist are zero; others (queries, pad). */
+typedef struct grad_tile {
+    const syn_attend_grad *g;
+    int64_t width, pad;                          /* whole vectors of queries, of depth */
+    float *q_turned, *dout_turned, *dq;          /* q times scale and log2 e */
+    float *q, *dout;                             /* q times scale */
+    float *p, *ds;                               /* (BLOCK, GRAD_TILE): weights, gradients */
+    float log_sum[GRAD_TILE], mean[GRAD_TILE];   /* base 2; of dp, weighted */
+    uint32_t start[GRAD_TILE], twist[GRAD_TILE]; /* of dropout */
+} grad_tile;
+
+static void load_queries(grad_tile *t) {
+    const syn_attend_grad *g = t->g;
+    const syn_attend *a = &g->of;
+    const int64_t depth = a->depth, bytes = (t->pad - depth) * (int64_t)sizeof(float);
+    for (int64_t i = 0; i < t->width; i++) t->log_sum[i] = t->mean[i] = 0;
+    for (int64_t i = 0; a->drop && i < t->width; i++) {
+        const syn_dropout_row none = {0}, *drop = i < a->queries ? &a->drop[i] : &none;
+        t->start[i] = drop->start + a->column;
+        t->twist[i] = drop->twist;
+    }
+    for (int64_t i = 0; i < a->queries; i++) {
+        const float *q = a->q + i * a->q_stride, *dout = g->dout + i * g->dout_stride,
+                    *out = a->out + i * a->out_stride;
+        float *to_q = t->q + i * t->pad, *to_dout = t->dout + i * t->pad, mean = 0;
+        for (int64_t d = 0; d < depth; d++) {
+            to_q[d] = q[d] * a->scale;
+            to_dout[d] = dout[d];
+            mean += out[d] * dout[d];
+        }
+        memset(to_q + depth, 0, (size_t)bytes);
+        memset(to_dout + depth, 0, (size_t)bytes);
+        t->mean[i] = mean;
+        t->log_sum[i] = a->log_sum[i] == -INFINITY ? 0 : a->log_sum[i] * LOG2_E;
+    }
+    for (int64_t d = 0; d < depth; d++) {
+        float *to_q = t->q_turned + d * GRAD_TILE, *to_dout = t->dout_turned + d * GRAD_TILE;
+        for (int64_t i = 0; i < a->queries; i++) {
+            to_q[i] = t->q[i * t->pad + d] * LOG2_E;
+            to_dout[i] = t->dout[i * t->pad + d];
+        }
+        for (int64_t i = a->queries; i < t->width; i++) to_q[i] = to_dout[i] = 0;
+    }
+}
+
+static void store_queries(const grad_tile *t) {
+    const syn_attend_grad *g = t->g;
+    for (int64_t i = 0; i < g->of.queries; i++) {
+        float *dq = g->dq + i * g->dq_stride;
+        for (int64_t d = 0; d < g->of.depth; d++) {
+            const float x = t->dq[d * GRAD_TILE + i] * g->of.scale;
+            dq[d] = g->add ? dq[d] + x : x;
+        }
+    }
+}
+
+/* Of one key, scores to weights and their gradients. */
+LANE_FN void weigh_key(const grad_tile *t, int64_t key, float *p, float *ds,
+                       /* constant */ bool drop) {
+    const syn_attend *a = &t->g->of;
+    const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
+    const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
+    const int64_t from = a->step ? key - a->visible + 1 : 0; /* the first query that sees it */
+    for (int64_t i = 0; i < t->width; i += SYN_LANES) {
+        vec x = vec_add(vec_load(p + i), bias);
+        if (from > i) x = vec_select(vec_less(lane, vec_set((float)(from - i))), none, x);
+        const vec w = vec_exp2(vec_sub(x, vec_load(t->log_sum + i)));
+        vec dp = vec_load(ds + i), dropped = w;
+        if (drop) {
+            const vec_int at = int_add(int_load(t->start + i), int_set((uint32_t)key));
+            const vec_mask drops = vec_drops_at(at, int_load(t->twist + i), a->drop->limit);
+            const vec factor = vec_select(drops, vec_set(0.0f), vec_set(a->drop->keep));
+            dp = vec_mul(dp, factor);
+            dropped = vec_mul(w, factor);
+        }
+        vec_store(p + i, dropped);
+        vec_store(ds + i, vec_mul(w, vec_sub(dp, vec_load(t->mean + i))));
+    }
+}
+
+/* Keys s0.. s0 + n. */
+static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
+    const syn_attend_grad *g = t->g;
+    const syn_attend *a = &g->of;
+    const float *k = a->k + s0 * a->k_stride, *v = a->v + s0 * a->v_stride;
+    float *dk = g->dk + s0 * g->dk_stride, *dv = g->dv + s0 * g->dk_stride;
+    const int64_t queries = a->queries, depth = a->depth, row = GRAD_TILE;
+    multiply_add((sums){t->q_turned, k, t->p, depth, row, 1, a->k_stride, row, false}, n, t->width);
+    multiply_add((sums){t->dout_turned, v, t->ds, depth, row, 1, a->v_stride, row, false}, n,
+                 t->width);
+    if (a->drop)
+        for (int64_t s = 0; s < n; s++) weigh_key(t, s0 + s, t->p + s * row, t->ds + s * row, true);
+    else
+        for (int64_t s = 0; s < n; s++)
+            weigh_key(t, s0 + s, t->p + s * row, t->ds + s * row, false);
+    multiply_add((sums){t->dout, t->p, dv, queries, t->pad, 1, row, g->dk_stride, true}, n, t->pad);
+    multiply_add((sums){t->q, t->ds, dk, queries, t->pad, 1, row, g->dk_stride, true}, n, t->pad);
+    multiply_add((sums){t->ds, k, t->dq, n, row, a->k_stride, 1, row, s0 > 0}, depth, t->width);
+}
+
+static void attend_grad(const syn_attend_grad *g) {
+    const syn_attend *a = &g->of;
+    const int64_t whole = SYN_LANES, depth = a->depth;
+    grad_tile t = {.g = g,
+                   .width = (a->queries + whole - 1) / whole * whole,
+                   .pad = (depth + whole - 1) / whole * whole,
+                   .q_turned = a->scratch};
+    t.dout_turned = t.q_turned + depth * GRAD_TILE;
+    t.dq = t.dout_turned + depth * GRAD_TILE;
+    t.p = t.dq + depth * GRAD_TILE;
+    t.ds = t.p + BLOCK * GRAD_TILE;
+    t.q = t.ds + BLOCK * GRAD_TILE;
+    t.dout = t.q + t.pad * GRAD_TILE;
+    const int64_t end = syn__visible_keys(a, a->queries - 1);
+    if (end == 0) memset(t.dq, 0, (size_t)(depth * GRAD_TILE) * sizeof *t.dq);
+    else load_queries(&t);
+    for (int64_t s = 0; s < end; s += BLOCK) grad_block(&t, s, end - s < BLOCK ? end - s : BLOCK);
+    store_queries(&t);
+}
+
+static size_t grad_scratch_floats(int64_t depth, int64_t keys) {
+    (void)keys;
+    const int64_t pad = (depth + SYN_LANES - 1) / SYN_LANES * SYN_LANES;
+    return (size_t)((3 * depth + 2 * pad + 2 * BLOCK) * GRAD_TILE);
+}
+#endif
+
+#endif

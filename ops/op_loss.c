@@ -1,0 +1,251 @@
+/* Losses. */
+#include <math.h>
+#include <string.h>
+
+#include "ops/ops.h"
+#include "ops/rows.h"
+#include "ops/rules.h"
+#include "syntorch/memory.h"
+
+/* ---- cross_entropy: the gradient is made where the loss is, in place of the logits ---- */
+
+/* logits (..., V), targets (...) */
+static syn_status check_logits(const syn_call *c) {
+    const syn_spec *logits = &c->in[0].spec, *targets = &c->in[1].spec;
+    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    SYN_TRY(syn__want_dtype(c, 1, SYN_I32));
+    const int last = logits->rank - 1;
+    bool ok = targets->rank == last;
+    for (int d = 0; ok && d < last; d++) ok = targets->dims[d] == logits->dims[d];
+    return last >= 0 && ok && syn__is_dense(&c->in[1])
+               ? SYN_OK
+               : syn__bad_input(c, 1, "(...) for logits (..., V)");
+}
+
+static syn_status check_classes(const syn_call *c, int64_t least) {
+    const syn_spec *logits = &c->in[0].spec;
+    const int64_t classes = c->attr[0].i, width = logits->dims[logits->rank - 1];
+    if (classes >= least && classes <= width) return SYN_OK;
+    return SYN_FAIL(c->err, SYN_E_SHAPE, "%lld classes of logits of %lld", (long long)classes,
+                    (long long)width);
+}
+
+/* Input i: the loss's weight, if it is there. The outputs: the gradient, and a scalar. */
+static syn_status finish_shapes(syn_call *c, int i) {
+    if (c->n_in > i) SYN_TRY(syn__want_dtype(c, i, SYN_F32));
+    if (c->n_in > i && syn_spec_elems(&c->in[i].spec) != 1)
+        return syn__bad_input(c, i, "one number");
+    c->out[0].spec = c->in[0].spec;
+    c->out[1].spec = (syn_spec){SYN_F32, 0, {0}};
+    return SYN_OK;
+}
+
+SYN__INFER(cross_entropy) {
+    SYN_TRY(check_logits(c));
+    SYN_TRY(check_classes(c, 1));
+    return finish_shapes(c, 2);
+}
+
+/* As softmax, and the subtraction of what was meant. */
+SYN__COST(cross_entropy) {
+    const uint64_t bytes = syn_spec_bytes(&c->in[0].spec);
+    *cost = (syn_cost){5 * syn__elems(&c->in[0]), syn__input_bytes(c), bytes + sizeof(float)};
+}
+
+struct losses {
+    const syn_call *c;
+    double *of_row;
+    float weight;
+    int64_t classes, width, first;
+    const float *max, *sum, *meant; /* of all ranks; NULL: this one has all classes */
+};
+
+/* The gradient over the logits x of a row, and its loss. */
+static double whole_row(const struct losses *s, float *x, int32_t target) {
+    const float meant = x[target];
+    float log_sum;
+    syn__row_kernels()->softmax_log(x, s->weight, &log_sum, x, s->classes);
+    x[target] -= s->weight;
+    return (double)log_sum - (double)meant;
+}
+
+static double part_of_row(const struct losses *s, float *x, int64_t row, int32_t target) {
+    const int64_t at = target - s->first;
+    syn__row_kernels()->exp_scale(x, s->max[row], s->weight / s->sum[row], x, s->classes);
+    if (at >= 0 && at < s->classes) x[at] -= s->weight;
+    return log((double)s->sum[row]) + (double)s->max[row] - (double)s->meant[row];
+}
+
+static void row_losses(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct losses *s = arg;
+    const syn_operand *logits = &s->c->in[0];
+    const int32_t *targets = s->c->in[1].data;
+    syn_rows r;
+    (void)worker;
+    syn__seek_row(&r, &logits->spec, &logits, 1, begin);
+    for (int64_t row = begin; row < end; row++) {
+        float *x = (float *)logits->data + r.at[0];
+        const bool ignored = targets[row] == SYN_IGNORED_TARGET;
+        const int64_t kept = ignored ? 0 : s->classes;
+        s->of_row[row] = ignored  ? 0
+                         : s->max ? part_of_row(s, x, row, targets[row])
+                                  : whole_row(s, x, targets[row]);
+        memset(x + kept, 0, (size_t)(s->width - kept) * sizeof *x);
+        syn__next_row(&r, &logits->spec, &logits, 1);
+    }
+}
+
+/* How many targets count. One that is no class is an error; of parts only below 0, as the others'
+   classes are not known here. */
+static syn_status count(const syn_call *c, bool parts, int64_t *n) {
+    const int32_t *targets = c->in[1].data;
+    const int64_t rows = syn_spec_elems(&c->in[1].spec);
+    *n = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        if (targets[i] == SYN_IGNORED_TARGET) continue;
+        if (targets[i] < 0 || (!parts && targets[i] >= c->attr[0].i))
+            return SYN_FAIL(c->err, SYN_E_INVALID, "target %lld is %d, which is no class of %lld",
+                            (long long)i, targets[i], (long long)c->attr[0].i);
+        ++*n;
+    }
+    return SYN_OK;
+}
+
+/* Input `weight` as above. */
+static syn_status all_losses(syn_call *c, struct losses *s, int weight) {
+    const int64_t rows = syn_spec_elems(&c->in[1].spec);
+    int64_t counted;
+    double sum = 0;
+    SYN_TRY(count(c, s->max != NULL, &counted));
+    s->c = c;
+    s->classes = c->attr[0].i;
+    s->width = c->in[0].spec.dims[c->in[0].spec.rank - 1];
+    s->weight = c->n_in > weight ? *(const float *)c->in[weight].data
+                                 : 1.0f / (float)(counted ? counted : 1);
+    if (!(s->of_row = syn_malloc((size_t)rows * sizeof *s->of_row + 1)))
+        return SYN_FAIL_NOMEM(c->err, (size_t)rows * sizeof *s->of_row, "losses");
+    syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / (s->width + 1) + 1, row_losses, s);
+    for (int64_t i = 0; i < rows; i++) sum += s->of_row[i];
+    *(float *)c->out[1].data = (float)(sum * (double)s->weight);
+    syn_free(s->of_row);
+    return SYN_OK;
+}
+
+SYN__CPU(cross_entropy) {
+    struct losses s = {.max = NULL};
+    return all_losses(c, &s, 2);
+}
+
+/* The logits hold the gradient already, unless the loss goes on to something else. */
+SYN__GRAD(cross_entropy) {
+    g->din[0] = g->seed == 1 ? g->out[0] : syn_mul(g->ctx, g->out[0], syn_grad_out(g, 1));
+}
+
+syn_tensor syn_cross_entropy(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, syn_tensor weight,
+                             int64_t classes) {
+    const syn_tensor in[3] = {logits, syn_contiguous(ctx, targets), weight};
+    const syn_attr attr[1] = {{.i = classes}};
+    syn_tensor out[2];
+    syn__dispatch(ctx, SYN_OP_CROSS_ENTROPY, in, weight.id ? 3 : 2, attr, 1, NULL, out);
+    return out[1];
+}
+
+/* ---- parts of the logits on several ranks ---- */
+
+/* What a rank knows of each target: its largest logit, the sum of exp(logit - that), and the logit
+   of the target, 0 if that is another's. */
+SYN__INFER(cross_entropy_part) {
+    SYN_TRY(check_logits(c));
+    SYN_TRY(check_classes(c, 0));
+    for (int i = 0; i < 3; i++) {
+        c->out[i].spec = c->in[1].spec;
+        c->out[i].spec.dtype = SYN_F32;
+    }
+    return SYN_OK;
+}
+
+/* subtract, exponential, sum */
+SYN__COST(cross_entropy_part) {
+    *cost = (syn_cost){3 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+static void part_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const syn_call *c = arg;
+    const syn_operand *logits = &c->in[0];
+    const int32_t *targets = c->in[1].data;
+    float *max = c->out[0].data, *sum = c->out[1].data, *meant = c->out[2].data;
+    syn_rows r;
+    (void)worker;
+    syn__seek_row(&r, &logits->spec, &logits, 1, begin);
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = (const float *)logits->data + r.at[0];
+        const int64_t at = targets[row] - c->attr[1].i;
+        syn__row_kernels()->exp_sum(x, &max[row], &sum[row], c->attr[0].i);
+        meant[row] = at >= 0 && at < c->attr[0].i ? x[at] : 0;
+        syn__next_row(&r, &logits->spec, &logits, 1);
+    }
+}
+
+SYN__CPU(cross_entropy_part) {
+    const int64_t rows = syn_spec_elems(&c->in[1].spec);
+    syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / (c->attr[0].i + 1) + 1, part_rows, c);
+    return SYN_OK;
+}
+
+/* sum exp(max - all), of equal shapes: a part's sum beside the others'. */
+SYN__INFER(exp_rescale) {
+    for (int i = 0; i < 3; i++) {
+        SYN_TRY(syn__want_dtype(c, i, SYN_F32));
+        if (!syn_spec_equal(&c->in[i].spec, &c->in[0].spec) || !syn__is_dense(&c->in[i]))
+            return syn__bad_input(c, i, "dense, and like input 0");
+    }
+    c->out[0].spec = c->in[0].spec;
+    return SYN_OK;
+}
+
+SYN__COST(exp_rescale) {
+    *cost = (syn_cost){3 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+SYN__CPU(exp_rescale) {
+    const float *sum = c->in[0].data, *max = c->in[1].data, *all = c->in[2].data;
+    float *out = c->out[0].data;
+    for (int64_t i = 0; i < syn_spec_elems(&c->out[0].spec); i++)
+        out[i] = sum[i] > 0 ? sum[i] * expf(max[i] - all[i]) : 0;
+    return SYN_OK;
+}
+
+/* logits, targets; max, sum, meant of all ranks; weight */
+SYN__INFER(cross_entropy_join) {
+    SYN_TRY(check_logits(c));
+    SYN_TRY(check_classes(c, 0));
+    for (int i = 2; i < 5; i++) {
+        SYN_TRY(syn__want_dtype(c, i, SYN_F32));
+        if (syn__elems(&c->in[i]) != syn__elems(&c->in[1]) || !syn__is_dense(&c->in[i]))
+            return syn__bad_input(c, i, "a number a target");
+    }
+    return finish_shapes(c, 5);
+}
+
+SYN__CPU(cross_entropy_join) {
+    struct losses s = {
+        .first = c->attr[1].i, .max = c->in[2].data, .sum = c->in[3].data, .meant = c->in[4].data};
+    return all_losses(c, &s, 5);
+}
+
+syn_tensor syn_cross_entropy_parts(syn_ctx *ctx, syn_tensor logits, syn_tensor targets,
+                                   syn_tensor weight, int64_t classes, int64_t first,
+                                   const syn_group *group) {
+    const syn_attr attr[2] = {{.i = classes}, {.i = first}};
+    syn_tensor in[6] = {logits, syn_contiguous(ctx, targets)}, part[3], out[2];
+    syn__dispatch(ctx, SYN_OP_CROSS_ENTROPY_PART, in, 2, attr, 2, NULL, part);
+    const syn_tensor all = syn_all_reduce(ctx, part[0], SYN_REDUCE_MAX, group);
+    const syn_tensor sums[3] = {part[1], part[0], all};
+    syn__dispatch(ctx, SYN_OP_EXP_RESCALE, sums, 3, NULL, 0, NULL, &part[1]);
+    in[2] = all;
+    in[3] = syn_all_reduce(ctx, part[1], SYN_REDUCE_SUM, group);
+    in[4] = syn_all_reduce(ctx, part[2], SYN_REDUCE_SUM, group);
+    in[5] = weight;
+    syn__dispatch(ctx, SYN_OP_CROSS_ENTROPY_JOIN, in, weight.id ? 6 : 5, attr, 2, NULL, out);
+    return out[1];
+}

@@ -1,0 +1,192 @@
+/* Lists of parameters and gradients: square sums, clipping, AdamW. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/ops.h"
+#include "ops/rows.h"
+#include "ops/rules.h"
+#include "syntorch/memory.h"
+
+static syn_status want_dense(const syn_call *c, int i) {
+    SYN_TRY(syn__want_dtype(c, i, SYN_F32));
+    return syn__is_dense(&c->in[i]) ? SYN_OK : syn__bad_input(c, i, "dense");
+}
+
+static syn_status want_number(const syn_call *c, int i, int64_t n) {
+    char expected[40];
+    SYN_TRY(want_dense(c, i));
+    if (syn_spec_elems(&c->in[i].spec) == n) return SYN_OK;
+    snprintf(expected, sizeof expected, "of %lld element%s", (long long)n, n == 1 ? "" : "s");
+    return syn__bad_input(c, i, expected);
+}
+
+static int64_t elems(const syn_operand *o) {
+    return syn_spec_elems(&o->spec);
+}
+
+/* ---- square_sum ---- */
+
+SYN__INFER(square_sum) {
+    for (int i = 0; i < c->n_in; i++) SYN_TRY(want_dense(c, i));
+    c->out[0].spec = (syn_spec){SYN_F32, 0, {0}};
+    return SYN_OK;
+}
+
+SYN__COST(square_sum) {
+    const uint64_t bytes = syn__input_bytes(c);
+    *cost = (syn_cost){2 * (bytes / sizeof(float)), bytes, syn__output_bytes(c)};
+}
+
+/* In as many pieces for any number of threads. */
+struct pieces {
+    const syn_call *c;
+    double *sums;
+    int64_t first[SYN_MAX_LIST + 1]; /* pieces before each tensor's */
+};
+
+enum { PIECE = 65536 };
+
+static void square_piece(void *arg, int64_t i, int worker) {
+    struct pieces *p = arg;
+    int t = 0;
+    (void)worker;
+    while (i >= p->first[t + 1]) t++;
+    const int64_t at = (i - p->first[t]) * PIECE, n = elems(&p->c->in[t]) - at;
+    p->sums[i] = 0;
+    syn__row_kernels()->square_sum((const float *)p->c->in[t].data + at, &p->sums[i],
+                                   n < PIECE ? n : PIECE);
+}
+
+SYN__CPU(square_sum) {
+    struct pieces p = {.c = c};
+    double sum = 0;
+    for (int t = 0; t < c->n_in; t++)
+        p.first[t + 1] = p.first[t] + (elems(&c->in[t]) + PIECE - 1) / PIECE;
+    const int64_t n = p.first[c->n_in];
+    if (!(p.sums = syn_malloc((size_t)n * sizeof *p.sums + 1)))
+        return SYN_FAIL_NOMEM(c->err, (size_t)n * sizeof *p.sums, "sums of squares");
+    syn_workers_run(c->workers, n, square_piece, &p);
+    for (int64_t i = 0; i < n; i++) sum += p.sums[i];
+    *(float *)c->out[0].data = (float)sum;
+    syn_free(p.sums);
+    return SYN_OK;
+}
+
+syn_tensor syn_square_sum(syn_ctx *ctx, const syn_tensor *xs, int n) {
+    syn_tensor out;
+    syn__dispatch(ctx, SYN_OP_SQUARE_SUM, xs, n, NULL, 0, NULL, &out);
+    return out;
+}
+
+/* ---- clip_factor ---- */
+
+SYN__INFER(clip_factor) {
+    SYN_TRY(want_number(c, 0, 1));
+    c->out[0].spec = c->out[1].spec = c->in[0].spec;
+    return SYN_OK;
+}
+
+/* root, sum, quotient, minimum */
+SYN__COST(clip_factor) {
+    *cost = (syn_cost){4, syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+SYN__CPU(clip_factor) {
+    const double norm = sqrt((double)*(const float *)c->in[0].data);
+    const double factor = c->attr[0].f / (norm + 1e-6);
+    *(float *)c->out[0].data = c->attr[0].f > 0 && !(factor >= 1) ? (float)factor : 1.0f;
+    *(float *)c->out[1].data = (float)norm;
+    return SYN_OK;
+}
+
+syn_tensor syn_clip_factor(syn_ctx *ctx, syn_tensor squares, double max_norm, syn_tensor *norm) {
+    syn_tensor out[2];
+    const syn_attr attr[1] = {{.f = max_norm}};
+    syn__dispatch(ctx, SYN_OP_CLIP_FACTOR, &squares, 1, attr, 1, NULL, out);
+    *norm = out[1];
+    return out[0];
+}
+
+/* ---- adamw: k parameters, m, v; k gradients, rates, scale ---- */
+
+static int count(const syn_call *c) {
+    return (int)c->attr[0].i - 2;
+}
+
+SYN__INFER(adamw) {
+    const int k = count(c);
+    int64_t all = 0;
+    if (k < 1 || k > SYN_MAX_LIST || c->n_in != 2 * (k + 2))
+        return SYN_FAIL(c->err, SYN_E_INVALID, "a list of %d tensors for %d parameters", c->n_in,
+                        k);
+    for (int i = 0; i < k; i++) {
+        SYN_TRY(want_dense(c, i));
+        SYN_TRY(want_number(c, k + 2 + i, elems(&c->in[i])));
+        all += elems(&c->in[i]);
+    }
+    SYN_TRY(want_number(c, k, all));
+    SYN_TRY(want_number(c, k + 1, all));
+    SYN_TRY(want_number(c, 2 * k + 2, 3));
+    return want_number(c, 2 * k + 3, 1);
+}
+
+/* scale; two products and a sum for m, one product more for v; root, product, sum, quotient and
+   product, two products and a difference for p */
+SYN__COST(adamw) {
+    *cost =
+        (syn_cost){15 * syn__elems(&c->in[count(c)]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+/* Elements begin .. end of all parameters together. */
+static void adamw_some(void *arg, int64_t begin, int64_t end, int worker) {
+    const syn_call *c = arg;
+    const int k = count(c);
+    const float *rates = c->in[2 * k + 2].data;
+    float *m = c->out[k].data, *v = c->out[k + 1].data;
+    syn_adamw how = {.scale = *(const float *)c->in[2 * k + 3].data,
+                     .beta1 = (float)c->attr[1].f,
+                     .beta2 = (float)c->attr[2].f,
+                     .eps = (float)c->attr[3].f,
+                     .rate = rates[1],
+                     .root = rates[2]};
+    int64_t first = 0; /* of parameter i */
+    (void)worker;
+    for (int i = 0; i < k && first < end; first += elems(&c->in[i++])) {
+        const int64_t from = begin > first ? begin : first, last = first + elems(&c->in[i]);
+        const int64_t n = (end < last ? end : last) - from;
+        if (n <= 0) continue;
+        how.shrink = c->attr[5].i >> i & 1 ? 1.0f - rates[0] * (float)c->attr[4].f : 1.0f;
+        syn__row_kernels()->adamw((float *)c->out[i].data + (from - first), m + from, v + from,
+                                  (const float *)c->in[k + 2 + i].data + (from - first), &how, n);
+    }
+}
+
+SYN__CPU(adamw) {
+    syn_workers_ranges(c->workers, elems(&c->in[count(c)]), SYN__GRAIN_MATH, adamw_some, c);
+    return SYN_OK;
+}
+
+void syn_adamw_step(syn_ctx *ctx, const syn_adamw_call *call) {
+    const int k = call->n;
+    syn_tensor in[SYN_MAX_INPUTS], out[SYN_MAX_OUTPUTS];
+    if (k < 1 || k > SYN_MAX_LIST) {
+        syn_ctx_fail(ctx, SYN_E_INVALID, "adamw: %d parameters, 1 to %d are possible", k,
+                     SYN_MAX_LIST);
+        return;
+    }
+    for (int i = 0; i < k; i++) {
+        in[i] = call->params[i];
+        in[k + 2 + i] = call->grads[i];
+    }
+    in[k] = *call->m;
+    in[k + 1] = *call->v;
+    in[2 * k + 2] = call->rates;
+    in[2 * k + 3] = call->scale;
+    const syn_attr attr[6] = {{.i = k + 2},     {.f = call->beta1},        {.f = call->beta2},
+                              {.f = call->eps}, {.f = call->weight_decay}, {.i = call->decayed}};
+    syn__dispatch(ctx, SYN_OP_ADAMW, in, 2 * (k + 2), attr, 6, NULL, out);
+    for (int i = 0; i < k; i++) call->params[i] = out[i];
+    *call->m = out[k];
+    *call->v = out[k + 1];
+}

@@ -1,0 +1,222 @@
+/* Sums: over what broadcasting repeats, and of gradients in place; the view that repeats. */
+#include <string.h>
+
+#include "ops/ops.h"
+#include "ops/rows.h"
+#include "ops/rules.h"
+#include "syntorch/memory.h"
+
+/* Fails unless `small` broadcasts to `large` (as in NumPy: dimensions align at the end). */
+static bool broadcasts(const syn_spec *small, const syn_spec *large) {
+    const int lead = large->rank - small->rank;
+    for (int d = 0; d < small->rank; d++)
+        if (small->dims[d] != 1 && small->dims[d] != large->dims[d + lead]) return false;
+    return lead >= 0;
+}
+
+static syn_spec spec_of(const syn_call *c) {
+    syn_spec spec = {c->in[0].spec.dtype, (int32_t)c->attr[0].i, {0}};
+    for (int d = 0; d < spec.rank; d++) spec.dims[d] = c->attr[1 + d].i;
+    return spec;
+}
+
+static syn_tensor with_shape(syn_ctx *ctx, syn_op op, syn_tensor x, const int64_t *dims, int rank) {
+    syn_attr attr[1 + SYN_MAX_RANK] = {{.i = rank}};
+    syn_tensor out;
+    if (rank < 0 || rank > SYN_MAX_RANK)
+        return syn_ctx_fail(ctx, SYN_E_SHAPE, "%s: %d dimensions, at most %d are possible",
+                            syn_op_table[op].name, rank, SYN_MAX_RANK);
+    for (int d = 0; d < rank; d++) attr[1 + d].i = dims[d];
+    syn__dispatch(ctx, op, &x, 1, attr, 1 + SYN_MAX_RANK, NULL, &out);
+    return out;
+}
+
+static bool has_shape(const syn_spec *spec, const int64_t *dims, int rank) {
+    return spec->rank == rank &&
+           (rank == 0 || memcmp(spec->dims, dims, (size_t)rank * sizeof *dims) == 0);
+}
+
+/* ---- expand ---- */
+
+SYN__INFER(expand) {
+    syn_operand *o = &c->out[0];
+    const syn_operand *x = &c->in[0];
+    o->spec = spec_of(c);
+    if (!syn_spec_valid(&o->spec) || !broadcasts(&x->spec, &o->spec)) {
+        char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
+        return SYN_FAIL(c->err, SYN_E_SHAPE, "%s does not broadcast to %s",
+                        syn_spec_text(&x->spec, a, sizeof a), syn_spec_text(&o->spec, b, sizeof b));
+    }
+    const int lead = o->spec.rank - x->spec.rank;
+    memset(o->strides, 0, sizeof o->strides);
+    for (int d = lead; d < o->spec.rank; d++)
+        if (x->spec.dims[d - lead] != 1) o->strides[d] = x->strides[d - lead];
+    o->offset = x->offset;
+    return SYN_OK;
+}
+
+SYN__GRAD(expand) {
+    const syn_spec from = *syn_tensor_spec(g->ctx, g->in[0]);
+    g->din[0] = syn_sum_to(g->ctx, syn_grad_out(g, 0), from.dims, from.rank);
+}
+
+syn_tensor syn_expand(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank) {
+    if (syn_ctx_status(ctx) != SYN_OK || has_shape(syn_tensor_spec(ctx, x), dims, rank)) return x;
+    return with_shape(ctx, SYN_OP_EXPAND, x, dims, rank);
+}
+
+/* ---- sum_to ---- */
+
+SYN__INFER(sum_to) {
+    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    c->out[0].spec = spec_of(c);
+    if (syn_spec_valid(&c->out[0].spec) && broadcasts(&c->out[0].spec, &c->in[0].spec))
+        return SYN_OK;
+    char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
+    return SYN_FAIL(c->err, SYN_E_SHAPE, "%s cannot be summed to %s",
+                    syn_spec_text(&c->in[0].spec, a, sizeof a),
+                    syn_spec_text(&c->out[0].spec, b, sizeof b));
+}
+
+SYN__COST(sum_to) {
+    *cost = (syn_cost){syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+SYN__GRAD(sum_to) {
+    const syn_spec from = *syn_tensor_spec(g->ctx, g->in[0]);
+    syn_tensor dy = syn_grad_out(g, 0);
+    g->din[0] = syn_expand(g->ctx, dy, from.dims, from.rank);
+}
+
+/* Rows are summed a block at a time, and the blocks' sums then, so that many rows cost no digits;
+   `to` is the output, repeated as the input is long. */
+struct sums {
+    const syn_operand *from;
+    syn_operand to;
+};
+
+enum { BLOCK = 64, PIECE = 512 };
+
+/* Columns begin .. end of all rows; the last dimension stays. */
+static void sum_columns(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct sums *s = arg;
+    const syn_operand *operands[2] = {s->from, &s->to};
+    const int last = s->from->spec.rank - 1;
+    const int64_t step = s->from->strides[last];
+    (void)worker;
+    for (int64_t at = begin, n; at < end; at += n) {
+        float sum[PIECE];
+        int64_t rows = 0, place = 0;
+        syn_rows r = {.started = false};
+        n = end - at < PIECE ? end - at : PIECE;
+        while (syn__next_row(&r, &s->from->spec, operands, 2)) {
+            const float *x = (const float *)s->from->data + r.at[0] + at * step;
+            if (rows > 0 && (rows == BLOCK || r.at[1] != place)) {
+                float *out = (float *)s->to.data + place + at;
+                syn__row_kernels()->add(out, sum, out, n);
+                rows = 0;
+            }
+            place = r.at[1];
+            if (rows++ == 0)
+                for (int64_t i = 0; i < n; i++) sum[i] = x[i * step];
+            else if (step == 1) syn__row_kernels()->add(sum, x, sum, n);
+            else
+                for (int64_t i = 0; i < n; i++) sum[i] += x[i * step];
+        }
+        float *out = (float *)s->to.data + place + at;
+        if (rows > 0) syn__row_kernels()->add(out, sum, out, n);
+    }
+}
+
+/* The last dimension goes. */
+static void sum_rows(const struct sums *s) {
+    const syn_operand *operands[2] = {s->from, &s->to};
+    const int last = s->from->spec.rank - 1;
+    const int64_t n = last < 0 ? 1 : s->from->spec.dims[last];
+    const int64_t step = last < 0 ? 1 : s->from->strides[last];
+    double sum = 0; /* of rows that go to one place */
+    int64_t place = 0;
+    syn_rows r = {.started = false};
+    while (syn__next_row(&r, &s->from->spec, operands, 2)) {
+        const float *x = (const float *)s->from->data + r.at[0];
+        if (r.at[1] != place) {
+            ((float *)s->to.data)[place] += (float)sum;
+            sum = 0;
+        }
+        place = r.at[1];
+        for (int64_t i = 0; i < n; i++) sum += (double)x[i * step];
+    }
+    ((float *)s->to.data)[place] += (float)sum;
+}
+
+SYN__CPU(sum_to) {
+    struct sums s = {&c->in[0], syn__stretch(&c->out[0], &c->in[0].spec)};
+    const int last = c->in[0].spec.rank - 1;
+    syn__fill_zero(c, &c->out[0]);
+    if (syn_spec_elems(&c->in[0].spec) == 0) return SYN_OK;
+    if (last < 0 || s.to.strides[last] == 0) sum_rows(&s);
+    else syn_workers_ranges(c->workers, c->in[0].spec.dims[last], 128, sum_columns, &s);
+    return SYN_OK;
+}
+
+syn_tensor syn_sum_to(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank) {
+    if (syn_ctx_status(ctx) != SYN_OK || has_shape(syn_tensor_spec(ctx, x), dims, rank)) return x;
+    return with_shape(ctx, SYN_OP_SUM_TO, x, dims, rank);
+}
+
+/* ---- accumulate ---- */
+
+SYN__INFER(accumulate) {
+    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
+    if (!syn_spec_equal(&c->in[0].spec, &c->in[1].spec))
+        return syn__bad_input(c, 1, "like input 0");
+    c->out[0].spec = c->in[0].spec;
+    return SYN_OK;
+}
+
+struct addition {
+    const syn_operand *to, *from;
+};
+
+static void add_some(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct addition *a = arg;
+    const syn_operand *operands[2] = {a->to, a->from};
+    const syn_spec *shape = &a->to->spec;
+    const int last = shape->rank - 1;
+    const int64_t n = last < 0 ? 1 : shape->dims[last];
+    const int64_t to_step = last < 0 ? 1 : a->to->strides[last],
+                  step = last < 0 ? 1 : a->from->strides[last];
+    syn_rows r;
+    (void)worker;
+    syn__seek_row(&r, shape, operands, 2, begin);
+    for (int64_t row = begin; row < end; row++, syn__next_row(&r, shape, operands, 2)) {
+        float *to = (float *)a->to->data + r.at[0];
+        const float *from = (const float *)a->from->data + r.at[1];
+        if (to_step == 1 && step == 1) syn__row_kernels()->add(to, from, to, n);
+        else
+            for (int64_t i = 0; i < n; i++) to[i * to_step] += from[i * step];
+    }
+}
+
+static void add_elements(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct addition *a = arg;
+    float *to = (float *)a->to->data + begin;
+    (void)worker;
+    syn__row_kernels()->add(to, (const float *)a->from->data + begin, to, end - begin);
+}
+
+void syn__add_rows(const syn_call *c, const syn_operand *to, const syn_operand *from) {
+    struct addition a = {to, from};
+    const syn_spec *shape = &to->spec;
+    const int64_t elems = syn_spec_elems(shape), n = shape->rank ? shape->dims[shape->rank - 1] : 1;
+    if (elems == 0) return;
+    if (syn__is_dense(to) && syn__is_dense(from))
+        syn_workers_ranges(c->workers, elems, SYN__GRAIN_MOVE, add_elements, &a);
+    else syn_workers_ranges(c->workers, elems / n, SYN__GRAIN_MOVE / n + 1, add_some, &a);
+}
+
+SYN__CPU(accumulate) {
+    syn__add_rows(c, &c->out[0], &c->in[1]);
+    return SYN_OK;
+}

@@ -1,0 +1,324 @@
+/* syn_backward: from the loss back over what the tape remembers. Rules build the gradients; here it
+   is decided which are built, and they are added, kept and given back. */
+#include "syntorch/gradient.h"
+
+#include <string.h>
+
+#include "syntorch/context_private.h"
+#include "syntorch/dispatch.h"
+#include "syntorch/memory.h"
+
+/* Gradients are found by the row of their tensor (of what is no leaf), or by its leaf. Each holds a
+   pin on its storage; those that share one are counted, as none may then be written over. */
+#define SEED UINT32_MAX /* in place of a gradient: 1, of the loss itself */
+
+typedef struct walk {
+    syn_ctx *ctx;
+    uint32_t first_row; /* of_row[0] is this row's */
+    uint32_t n_rows;
+    bool waiting; /* `later` is to be called again */
+    syn_grad_call later;
+    syn__taped later_entry;
+} walk;
+
+static syn_storage *storage_of(syn_ctx *ctx, uint32_t tensor) {
+    return syn__storage(ctx, syn_trace_tensor_row(ctx->trace, tensor));
+}
+
+static void hold(syn_ctx *ctx, uint32_t tensor) {
+    syn_storage *s = storage_of(ctx, tensor);
+    s->kept++;
+    s->grads++;
+}
+
+static void let_go(syn_ctx *ctx, uint32_t tensor) {
+    const uint32_t row = syn_trace_tensor_row(ctx->trace, tensor);
+    const uint32_t number = syn__storage_number(ctx, row);
+    if (!number) return; /* of a context that failed */
+    ctx->storages.at[number].grads--;
+    syn__storage_unkeep(&ctx->storages, number);
+}
+
+/* The newest version of a gradient, which nobody but its holder has written. */
+static uint32_t newest(const syn_ctx *ctx, uint32_t tensor) {
+    const uint32_t row = syn_trace_tensor_row(ctx->trace, tensor);
+    const syn_storage *s = syn__storage(ctx, row);
+    return s && s->version > tensor ? s->version : tensor;
+}
+
+/* ---- gradients of leaves ---- */
+
+syn_tensor syn_grad(const syn_ctx *ctx, syn_tensor t) {
+    const syn__leaf *leaf = syn__leaf_of(ctx, syn__row(ctx, t));
+    return leaf && leaf->grad ? (syn_tensor){newest(ctx, leaf->grad), ctx->tag} : (syn_tensor){0};
+}
+
+void syn_drop_grads(syn_ctx *ctx) {
+    syn__gradients *g = &ctx->gradients;
+    for (size_t i = 0; i < g->n_leaves; i++) {
+        if (g->leaves[i].grad) let_go(ctx, g->leaves[i].grad);
+        g->leaves[i].grad = 0;
+    }
+}
+
+/* ---- adding ---- */
+
+/* Where the gradient of an input row is kept. */
+static uint32_t *place_of(walk *w, uint32_t row) {
+    syn__leaf *leaf = syn__leaf_of(w->ctx, row);
+    if (leaf) return &leaf->grad;
+    return row >= w->first_row && row - w->first_row < w->n_rows
+               ? &w->ctx->gradients.of_row[row - w->first_row]
+               : NULL;
+}
+
+static bool alone(syn_ctx *ctx, uint32_t tensor) {
+    return tensor && tensor != SEED && storage_of(ctx, tensor)->grads == 1;
+}
+
+static bool same_shape(const syn_ctx *ctx, syn_tensor a, uint32_t row) {
+    const syn_spec *x = syn_tensor_spec(ctx, a), *y = syn_trace_spec(ctx->trace, row);
+    return x->rank == y->rank && memcmp(x->dims, y->dims, sizeof x->dims) == 0;
+}
+
+/* A leaf's gradient is dense, nobody else's and no view, whose row may be forgotten before it. */
+static syn_tensor own(syn_ctx *ctx, syn_tensor g) {
+    const syn_trace_tensor *t = &ctx->trace->tensors[syn__row(ctx, g)];
+    syn_tensor out = {0};
+    if (syn_tensor_contiguous(ctx, g) && t->producer && t->base == syn__row(ctx, g) &&
+        syn__storage(ctx, t->base)->grads == 0)
+        return g;
+    syn__dispatch(ctx, SYN_OP_CONTIGUOUS, &g, 1, NULL, 0, NULL, &out);
+    return out;
+}
+
+/* An input row that has no place. */
+static void refuse(syn_ctx *ctx, uint32_t row) {
+    const uint32_t number = syn_trace_tensor_number(ctx->trace, row);
+    if (ctx->trace->tensors[row].flags & SYN_TENSOR_LEAF)
+        syn_ctx_fail(ctx, SYN_E_INVALID,
+                     "the data of tensor %u, which requires a gradient, was released", number);
+    else
+        syn_ctx_fail(ctx, SYN_E_INVALID,
+                     "tensor %u was computed before the last backward pass: what it was computed "
+                     "from gets no gradient any more",
+                     number);
+}
+
+static void add(walk *w, uint32_t row, syn_tensor g) {
+    syn_ctx *ctx = w->ctx;
+    uint32_t *place = place_of(w, row);
+    if (ctx->error.code != SYN_OK) return;
+    if (!place) {
+        refuse(ctx, row);
+        return;
+    }
+    if (!same_shape(ctx, g, row)) {
+        char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
+        syn_ctx_fail(ctx, SYN_E_SHAPE, "a gradient rule gave %s for %s",
+                     syn_spec_text(syn_tensor_spec(ctx, g), a, sizeof a),
+                     syn_spec_text(syn_trace_spec(ctx->trace, row), b, sizeof b));
+        return;
+    }
+    if (*place) {
+        const syn_tensor pair[2] = {{newest(ctx, *place), ctx->tag}, g};
+        const bool in_place = alone(ctx, *place);
+        syn_tensor sum;
+        syn__dispatch(ctx, in_place ? SYN_OP_ACCUMULATE : SYN_OP_ADD, pair, 2, NULL, 0, NULL, &sum);
+        if (!sum.id || in_place) return;
+        let_go(ctx, *place);
+        hold(ctx, sum.id);
+        *place = sum.id;
+        return;
+    }
+    if (syn__leaf_of(ctx, row)) g = own(ctx, g);
+    if (!g.id) return;
+    *place = g.id;
+    hold(ctx, g.id);
+}
+
+/* ---- one op ---- */
+
+syn_tensor syn_grad_out(syn_grad_call *call, int i) {
+    syn_ctx *ctx = call->ctx;
+    if (i == call->seed && !call->dout[i].id) {
+        const syn_spec spec = *syn_tensor_spec(ctx, call->out[i]);
+        const float one = 1.0f;
+        call->dout[i] = syn_input(ctx, "one", &spec, &one);
+    }
+    return call->dout[i];
+}
+
+/* What the rule sees of a node; false: no gradient comes its way. */
+static bool describe(walk *w, const syn__taped *entry, uint32_t node, syn_grad_call *c) {
+    syn_ctx *ctx = w->ctx;
+    const syn_trace *t = ctx->trace;
+    const syn_trace_node *n = &t->nodes[node];
+    bool any = false;
+    c->ctx = ctx;
+    c->def = &syn_op_table[n->op];
+    c->n_in = n->n_in;
+    c->n_out = n->n_out;
+    c->group = n->group ? syn_ctx_group(ctx, node) : NULL;
+    c->exchange_next = c->later = false;
+    c->seed = -1;
+    for (int i = 0; i < c->n_out; i++) {
+        uint32_t *place = place_of(w, n->first_out + (uint32_t)i);
+        c->out[i] = syn__tensor(ctx, n->first_out + (uint32_t)i);
+        c->dout[i] = (syn_tensor){0};
+        if (!place || !*place) continue;
+        any = true;
+        if (*place == SEED) c->seed = i;
+        else c->dout[i] = (syn_tensor){newest(ctx, *place), ctx->tag};
+    }
+    for (int i = 0; i < c->n_in; i++) {
+        const uint32_t row = t->inputs[n->first_in + (uint32_t)i];
+        c->in[i] = syn__tensor(ctx, row);
+        c->need[i] = i < 32 && (entry->need >> i & 1);
+        c->din[i] = c->sum[i] = (syn_tensor){0};
+    }
+    return any;
+}
+
+/* Whether the rule added to the gradient in place. */
+static bool is_version(const syn_ctx *ctx, syn_tensor g, syn_tensor sum) {
+    const syn_trace_tensor *tensors = ctx->trace->tensors;
+    return sum.id && tensors[syn__row(ctx, g)].base == tensors[syn__row(ctx, sum)].base;
+}
+
+/* Calls the rule for what c->need still says, and adds what it built. */
+static void apply(walk *w, uint32_t node, syn_grad_call *c) {
+    syn_ctx *ctx = w->ctx;
+    const syn_trace *t = ctx->trace;
+    const uint32_t first_in = t->nodes[node].first_in;
+    const syn_mark mark = syn_ctx_mark(ctx);
+    ctx->scopes[0] = t->nodes[node].scope;
+    ctx->n_scopes = 1;
+    for (int i = 0; i < c->n_in; i++) {
+        const uint32_t *place = c->need[i] ? place_of(w, t->inputs[first_in + (uint32_t)i]) : NULL;
+        c->sum[i] = place && alone(ctx, *place) ? (syn_tensor){newest(ctx, *place), ctx->tag}
+                                                : (syn_tensor){0};
+    }
+    c->attr = syn_intern_get(&t->blobs, t->nodes[node].attrs);
+    c->n_attr = (int)(syn_intern_entry_bytes(&t->blobs, t->nodes[node].attrs) / sizeof *c->attr);
+    c->def->grad(c);
+    for (int i = 0; i < c->n_in; i++) {
+        const uint32_t row = t->inputs[first_in + (uint32_t)i];
+        if (!c->need[i] || !c->din[i].id) continue;
+        if (!is_version(ctx, c->din[i], c->sum[i])) add(w, row, c->din[i]);
+        c->need[i] = false;
+        c->din[i] = (syn_tensor){0};
+    }
+    syn_release(ctx, mark, NULL, 0);
+}
+
+/* Nothing more comes for the op: its gradients go, and what it used may be ready. */
+static void finish(walk *w, uint32_t node, const syn_grad_call *c, const syn__taped *entry) {
+    syn_ctx *ctx = w->ctx;
+    const syn_trace *t = ctx->trace;
+    for (int i = 0; i < c->n_out; i++) {
+        uint32_t *place = place_of(w, t->nodes[node].first_out + (uint32_t)i);
+        if (place && *place && *place != SEED) let_go(ctx, *place);
+        if (place) *place = 0;
+    }
+    syn__tape_unpin(ctx, entry);
+    ctx->n_scopes = 0;
+    for (int i = 0; i < c->n_in && i < 32; i++) {
+        const uint32_t row = t->inputs[t->nodes[node].first_in + (uint32_t)i];
+        syn__leaf *leaf = entry->need >> i & 1 ? syn__leaf_of(ctx, row) : NULL;
+        if (!leaf || --leaf->uses > 0 || !leaf->grad || leaf->param == SIZE_MAX) continue;
+        if (ctx->gradients.ready) ctx->gradients.ready(ctx->gradients.user, leaf->param);
+    }
+}
+
+/* ---- the walk ---- */
+
+static void run_later(walk *w) {
+    syn_ctx *ctx = w->ctx;
+    if (!w->waiting) return;
+    const uint32_t node = syn_trace_node_row(ctx->trace, w->later_entry.node);
+    w->waiting = false;
+    apply(w, node, &w->later);
+    finish(w, node, &w->later, &w->later_entry);
+}
+
+/* Whether the op below on the tape made input 0, and its gradient is an exchange. */
+static bool exchange_below(const syn_ctx *ctx, const syn_grad_call *c) {
+    const syn__gradients *g = &ctx->gradients;
+    const syn_trace *t = ctx->trace;
+    if (c->n_in == 0 || g->n_taped == 0) return false;
+    const uint32_t producer = t->tensors[syn__row(ctx, c->in[0])].producer;
+    return producer && (syn_op_table[t->nodes[producer].op].flags & SYN_OPF_ENTER) &&
+           syn_trace_node_number(t, producer) == g->tape[g->n_taped - 1].node;
+}
+
+static void step(walk *w) {
+    syn_ctx *ctx = w->ctx;
+    const syn__taped entry = ctx->gradients.tape[--ctx->gradients.n_taped];
+    const uint32_t node = syn_trace_node_row(ctx->trace, entry.node);
+    const bool waiting = w->waiting;
+    syn_grad_call c;
+    if (describe(w, &entry, node, &c)) {
+        c.exchange_next = exchange_below(ctx, &c);
+        apply(w, node, &c);
+    }
+    if (waiting) run_later(w);
+    if (!c.later) {
+        finish(w, node, &c, &entry);
+        return;
+    }
+    c.later = c.exchange_next = false;
+    w->later = c;
+    w->later_entry = entry;
+    w->waiting = true;
+}
+
+/* Begins the walk over all that is on the tape; false after a failure. */
+static bool begin(walk *w, syn_tensor loss) {
+    syn_ctx *ctx = w->ctx;
+    syn__gradients *g = &ctx->gradients;
+    const syn_trace *t = ctx->trace;
+    const uint32_t row = syn__own_row(ctx, loss, "differentiated");
+    const uint32_t node = t->tensors[row].producer;
+    if (!row) return false;
+    if (syn_spec_elems(syn_trace_spec(t, row)) != 1 || syn_trace_spec(t, row)->dtype != SYN_F32) {
+        syn_ctx_fail(ctx, SYN_E_SHAPE, "a loss is one f32, tensor %u is not", loss.id);
+        return false;
+    }
+    size_t at = g->n_taped;
+    while (at > 0 && g->tape[at - 1].node != syn_trace_node_number(t, node)) at--;
+    if (!node || at == 0) {
+        syn_ctx_fail(ctx, SYN_E_INVALID, "tensor %u has no gradient: %s", loss.id,
+                     t->tensors[row].flags & SYN_TENSOR_GRAD
+                         ? "a backward pass went over it before, or its ops were forgotten"
+                         : "nothing that it was computed from requires one");
+        return false;
+    }
+    const uint32_t first = syn_trace_node_row(t, g->tape[0].node);
+    w->first_row = t->nodes[first].first_out;
+    w->n_rows = (uint32_t)t->n_tensors - w->first_row;
+    if (syn_grow(&g->of_row, &g->of_row_cap, w->n_rows, sizeof *g->of_row, &ctx->error) != SYN_OK)
+        return false;
+    memset(g->of_row, 0, w->n_rows * sizeof *g->of_row);
+    *place_of(w, row) = SEED;
+    return true;
+}
+
+syn_status syn_backward(syn_ctx *ctx, syn_tensor loss) {
+    syn__gradients *g = &ctx->gradients;
+    walk w = {.ctx = ctx};
+    uint32_t scopes[SYN__SCOPE_DEPTH];
+    const int n_scopes = ctx->n_scopes;
+    const syn_phase phase = ctx->phase;
+    if (ctx->error.code != SYN_OK || !begin(&w, loss)) return ctx->error.code;
+    const bool was = syn_set_grad(ctx, false);
+    memcpy(scopes, ctx->scopes, sizeof scopes);
+    ctx->phase = SYN_PHASE_BACKWARD;
+    while (g->n_taped > 0 && ctx->error.code == SYN_OK) step(&w);
+    run_later(&w);
+    ctx->phase = phase;
+    memcpy(ctx->scopes, scopes, sizeof scopes);
+    ctx->n_scopes = n_scopes;
+    syn_set_grad(ctx, was);
+    return ctx->error.code;
+}

@@ -1,0 +1,132 @@
+/* What is remembered for syn_backward: ops, which of their inputs require a gradient, and the data
+   that their rules will need. */
+#include "syntorch/context_private.h"
+#include "syntorch/gradient.h"
+#include "syntorch/memory.h"
+
+static void make_leaf(syn_ctx *ctx, uint32_t row, size_t param) {
+    syn__gradients *g = &ctx->gradients;
+    syn_storage *storage = syn__storage(ctx, row);
+    if (ctx->trace->tensors[row].flags & SYN_TENSOR_LEAF) return;
+    if (syn_grow(&g->leaves, &g->leaves_cap, g->n_leaves + 1, sizeof *g->leaves, &ctx->error) !=
+        SYN_OK)
+        return;
+    g->leaves[g->n_leaves++] = (syn__leaf){.owner = storage->tensor, .param = param};
+    storage->leaf = (uint32_t)g->n_leaves;
+    ctx->trace->tensors[row].flags |= SYN_TENSOR_LEAF | SYN_TENSOR_GRAD;
+}
+
+void syn_require_grad(syn_ctx *ctx, syn_tensor t) {
+    if (ctx->error.code != SYN_OK) return;
+    const uint32_t row = syn__own_row(ctx, t, "given a gradient");
+    if (!row) return;
+    const uint32_t flags = ctx->trace->tensors[row].flags;
+    size_t param = SIZE_MAX;
+    if (!syn__storage(ctx, row) || !(flags & (SYN_TENSOR_PARAM | SYN_TENSOR_INPUT)) ||
+        syn_trace_spec(ctx->trace, row)->dtype > SYN_BF16) {
+        syn_ctx_fail(ctx, SYN_E_INVALID,
+                     "tensor %u cannot be given a gradient: only parameters and inputs of f32, f16 "
+                     "or bf16 can",
+                     t.id);
+        return;
+    }
+    for (size_t i = 0; i < ctx->n_params && param == SIZE_MAX; i++)
+        if (syn_ctx_param(ctx, i).tensor.id == t.id) param = i;
+    make_leaf(ctx, row, param);
+}
+
+void syn_require_grads(syn_ctx *ctx) {
+    for (size_t i = 0; i < ctx->n_params && ctx->error.code == SYN_OK; i++)
+        make_leaf(ctx, syn__row(ctx, syn_ctx_param(ctx, i).tensor), i);
+}
+
+bool syn_requires_grad(const syn_ctx *ctx, syn_tensor t) {
+    return !ctx->gradients.off &&
+           (ctx->trace->tensors[syn__row(ctx, t)].flags & SYN_TENSOR_GRAD) != 0;
+}
+
+bool syn_set_grad(syn_ctx *ctx, bool on) {
+    const bool was = !ctx->gradients.off;
+    ctx->gradients.off = !on;
+    return was;
+}
+
+void syn_ctx_on_grad(syn_ctx *ctx, void (*ready)(void *user, size_t param), void *user) {
+    ctx->gradients.ready = ready;
+    ctx->gradients.user = user;
+}
+
+syn__leaf *syn__leaf_of(const syn_ctx *ctx, uint32_t row) {
+    if (!(ctx->trace->tensors[row].flags & SYN_TENSOR_LEAF)) return NULL;
+    const syn_storage *storage = syn__storage(ctx, row);
+    return storage && storage->leaf ? &ctx->gradients.leaves[storage->leaf - 1] : NULL;
+}
+
+syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *rows,
+                            uint32_t *need) {
+    syn__gradients *g = &ctx->gradients;
+    *need = 0;
+    if (g->off || g->n_leaves == 0 || (call->def->flags & SYN_OPF_CONSTANT)) return SYN_OK;
+    for (int i = 0; i < call->n_in && i < 32; i++)
+        if (ctx->trace->tensors[rows[i]].flags & SYN_TENSOR_GRAD) *need |= 1u << i;
+    if (!*need) return SYN_OK;
+    if (!call->def->grad)
+        return SYN_FAIL(&ctx->error, SYN_E_UNSUPPORTED,
+                        "has no gradient, and its inputs were computed from what requires one");
+    return syn_grow(&g->tape, &g->tape_cap, g->n_taped + 1, sizeof *g->tape, &ctx->error);
+}
+
+/* Operands that gradients of the inputs in `need` are computed from; see SYN_KEEP. */
+static uint32_t kept(const syn_opdef *def, uint32_t need) {
+    uint32_t operands = 0;
+    for (int i = 0; i < 4; i++)
+        if (need >> i & 1) operands |= (uint32_t)(def->keeps >> (16 * i)) & 0xffff;
+    return operands;
+}
+
+/* Calls f with the number of each storage that the entry keeps, one after the other. */
+static void each_kept(syn_ctx *ctx, const syn__taped *entry, uint32_t row,
+                      void (*f)(syn_storages *s, uint32_t storage)) {
+    const syn_trace *t = ctx->trace;
+    const syn_trace_node *n = &t->nodes[row];
+    const uint32_t operands = kept(&syn_op_table[n->op], entry->need);
+    for (uint32_t i = 0; i < 16; i++) {
+        const uint32_t k = i % 8;
+        if (!(operands >> i & 1) || k >= (i < 8 ? n->n_in : n->n_out)) continue;
+        const uint32_t tensor = i < 8 ? t->inputs[n->first_in + k] : n->first_out + k;
+        const uint32_t storage = syn__storage_number(ctx, tensor);
+        if (storage) f(&ctx->storages, storage);
+    }
+}
+
+void syn__tape_add(syn_ctx *ctx, uint32_t need) {
+    syn_trace *t = ctx->trace;
+    const uint32_t row = (uint32_t)t->n_nodes - 1;
+    const syn_trace_node *n = &t->nodes[row];
+    const syn__taped entry = {syn_trace_node_number(t, row), need};
+    for (uint32_t i = 0; i < n->n_out; i++)
+        if (syn_trace_spec(t, n->first_out + i)->dtype <= SYN_BF16)
+            t->tensors[n->first_out + i].flags |= SYN_TENSOR_GRAD;
+    for (uint32_t i = 0; i < n->n_in && i < 32; i++) {
+        syn__leaf *leaf = need >> i & 1 ? syn__leaf_of(ctx, t->inputs[n->first_in + i]) : NULL;
+        if (leaf) leaf->uses++;
+    }
+    each_kept(ctx, &entry, row, syn__storage_keep);
+    ctx->gradients.tape[ctx->gradients.n_taped++] = entry;
+}
+
+void syn__tape_unpin(syn_ctx *ctx, const syn__taped *entry) {
+    each_kept(ctx, entry, syn_trace_node_row(ctx->trace, entry->node), syn__storage_unkeep);
+}
+
+void syn__tape_clear(syn_ctx *ctx) {
+    syn__gradients *g = &ctx->gradients;
+    for (; g->n_taped > 0; g->n_taped--) syn__tape_unpin(ctx, &g->tape[g->n_taped - 1]);
+    for (size_t i = 0; i < g->n_leaves; i++) g->leaves[i].uses = 0;
+}
+
+void syn__gradients_free(syn__gradients *g) {
+    syn_free(g->tape);
+    syn_free(g->leaves);
+    syn_free(g->of_row);
+}

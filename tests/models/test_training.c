@@ -1,0 +1,234 @@
+/* Training of whole models beside PyTorch's (tests/reference/make_training_fixture.py): losses,
+   gradients, parameters after three steps. */
+#include "models/bert.h"
+#include "models/data_parallel.h"
+#include "models/optimizer.h"
+#include "models/safetensors.h"
+#include "syntorch/gradient.h"
+#include "tests/support/ranks.h"
+#include "tests/support/test.h"
+#include "tests/support/weights_fixture.h"
+
+enum { STEPS = 3, BATCH = 2, TOKENS = 11 };
+
+/* Fixture and how the ranks share the work. */
+typedef struct job {
+    const checkpoint *checkpoint;
+    const syn_safetensors *want;
+    bool fused;
+    syn_mesh_shape shape;
+} job;
+
+static const syn_safetensors_tensor *want(const job *j, const char *kind, const char *name) {
+    char full[256];
+    snprintf(full, sizeof full, "%s.%s", kind, name);
+    return syn_safetensors_find(j->want, full);
+}
+
+/* The rank's texts of step t. */
+static syn_tensor given(const job *j, syn_ctx *ctx, const syn_mesh *mesh, const char *what, int t) {
+    char name[32];
+    snprintf(name, sizeof name, "%s.%d", what, t);
+    const syn_safetensors_tensor *x = syn_safetensors_find(j->want, name);
+    const int64_t share = BATCH / mesh->size[SYN_AXIS_DP];
+    const syn_spec spec = {SYN_I32, 2, {share, TOKENS}};
+    int32_t ids[BATCH * TOKENS];
+    memcpy(ids, x->data, sizeof ids);
+    return syn_input(ctx, what, &spec, ids + mesh->index[SYN_AXIS_DP] * share * TOKENS);
+}
+
+/* 0 where a key counts, -infinity where not. */
+static syn_tensor mask_of(const job *j, syn_ctx *ctx, const syn_mesh *mesh, int t) {
+    const syn_tensor counts = given(j, ctx, mesh, "mask", t);
+    syn_spec spec = *syn_tensor_spec(ctx, counts);
+    int32_t is[BATCH * TOKENS];
+    float mask[BATCH * TOKENS];
+    const int64_t n = syn_spec_elems(&spec);
+    if (syn_tensor_read(ctx, counts, is, (size_t)n * sizeof *is) != SYN_OK) return counts;
+    for (int64_t i = 0; i < n; i++) mask[i] = is[i] ? 0 : -INFINITY;
+    spec.dtype = SYN_F32;
+    return syn_input(ctx, "mask", &spec, mask);
+}
+
+/* 1 / how many labels of all ranks count. */
+static syn_tensor weight_of(const job *j, syn_ctx *ctx, int t) {
+    const syn_spec one = {SYN_F32, 0, {0}};
+    char name[32];
+    int32_t labels[BATCH * TOKENS];
+    int n = 0;
+    snprintf(name, sizeof name, "labels.%d", t);
+    memcpy(labels, syn_safetensors_find(j->want, name)->data, sizeof labels);
+    for (int i = 0; i < BATCH * TOKENS; i++) n += labels[i] != SYN_IGNORED_TARGET;
+    return syn_input(ctx, "weight", &one, &(float){1.0f / (float)n});
+}
+
+/* A causal model predicts the label beside each token: the fixture does not shift. */
+static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int t) {
+    syn_ctx *ctx = syn_model_ctx(m);
+    const syn_tensor ids = given(j, ctx, mesh, "ids", t), labels = given(j, ctx, mesh, "labels", t);
+    const syn_tensor weight = weight_of(j, ctx, t);
+    if (j->checkpoint->family == &syn_gpt_family) return syn_causal_loss(m, ids, labels, weight);
+    const syn_tensor types = given(j, ctx, mesh, "types", t), mask = mask_of(j, ctx, mesh, t);
+    return syn_bert_mlm_loss(m, syn_bert_forward(m, ids, types, mask), labels, weight);
+}
+
+/* Whether `got`, this rank's shard of a parameter, is within tol of the wanted whole's largest. */
+static void check_shard(const job *j, const char *kind, const syn_param_info *p, syn_ctx *ctx,
+                        syn_tensor got, double tol) {
+    char name[128];
+    const char *prefix = strncmp(p->name, "cls.", 4) == 0 ? "" : j->checkpoint->prefix;
+    snprintf(name, sizeof name, "%s%s", prefix, p->name);
+    const syn_safetensors_tensor *w = want(j, kind, name);
+    CHECK_MSG(w, "%s.%s", kind, name);
+    const int64_t n = syn_spec_elems(syn_tensor_spec(ctx, got));
+    float *x = malloc((size_t)n * sizeof *x);
+    double largest = 0, worst = 0;
+    CHECK(x && syn_tensor_read(ctx, got, x, (size_t)n * sizeof *x) == SYN_OK);
+    for (int64_t i = 0; i < w->elems; i++) largest = fmax(largest, fabs((double)decode(w, i)));
+    int64_t inner = 1, outer = 1;
+    for (int d = 0; d < p->full.rank; d++)
+        *(d < p->shard.axis ? &outer : &inner) *= p->full.dims[d];
+    const int64_t whole = p->full.dims[p->shard.axis], per = inner / whole;
+    const int64_t block = whole / p->shard.parts, part = block / p->shard.count;
+    for (int64_t o = 0, at = 0; o < outer; o++)
+        for (int64_t b = 0; b < p->shard.parts; b++)
+            for (int64_t r = 0; r < part; r++)
+                for (int64_t i = 0; i < per; i++, at++) {
+                    const int64_t row = b * block + p->shard.index * part + r;
+                    const int64_t of = (o * whole + row) * per + i;
+                    const double v = of < w->elems ? (double)decode(w, of) : 0;
+                    worst = fmax(worst, fabs((double)x[at] - v));
+                }
+    free(x);
+    CHECK_MSG(worst <= tol * largest, "%s of %s: off by %g of %g", kind, name, worst, largest);
+}
+
+/* A number added to all keys changes no attention: the gradient is zero but for rounding, which
+   AdamW, dividing by the gradient's size, makes a step of. */
+static bool is_noise(const char *name) {
+    return ref_ends(name, "c_attn.bias") || ref_ends(name, "key.bias");
+}
+
+static void check_all(const job *j, const char *kind, syn_ctx *ctx, double tol) {
+    for (size_t i = 0; i < syn_ctx_param_count(ctx) && test_failures == 0; i++) {
+        const syn_param_info p = syn_ctx_param(ctx, i);
+        const bool grad = strcmp(kind, "grad") == 0;
+        if (!is_noise(p.name) || (grad && ref_ends(p.name, "c_attn.bias")))
+            check_shard(j, kind, &p, ctx, grad ? syn_grad(ctx, p.tensor) : p.tensor, tol);
+    }
+}
+
+static syn_status number(syn_ctx *ctx, syn_tensor t, double *out) {
+    float x = 0;
+    const syn_status s = syn_tensor_read(ctx, t, &x, sizeof x);
+    *out = (double)x;
+    return s;
+}
+
+static void check_number(const job *j, const char *kind, int t, double got, double tol) {
+    char name[32];
+    snprintf(name, sizeof name, "%s.%d", kind, t);
+    const double w = (double)decode(syn_safetensors_find(j->want, name), 0);
+    CHECK_MSG(fabs(got - w) <= tol * w, "%s: %.9g, PyTorch has %.9g", name, got, w);
+}
+
+static syn_status one_step(const job *j, syn_model *m, const syn_mesh *mesh,
+                           syn_data_parallel *parallel, syn_optimizer *optimizer, int t,
+                           syn_error *err) {
+    syn_ctx *ctx = syn_model_ctx(m);
+    double loss = 0, norm = 0;
+    syn_tensor total = loss_of(j, m, mesh, t);
+    syn_backward(ctx, total);
+    SYN_TRY(syn_data_parallel_check(parallel, err));
+    if (t == 0) check_all(j, "grad", ctx, 1e-5);
+    SYN_TRY(syn_optimizer_step(optimizer, syn_learning_rate(0.01, t, 2, 6), err));
+    if (mesh->group[SYN_AXIS_DP])
+        total = syn_all_reduce(ctx, total, SYN_REDUCE_SUM, mesh->group[SYN_AXIS_DP]);
+    (void)number(ctx, total, &loss);
+    SYN_TRY(number(ctx, syn_optimizer_norm(optimizer), &norm));
+    check_number(j, "loss", t, loss, 1e-5);
+    check_number(j, "norm", t, norm, 1e-5);
+    return syn_ctx_check(ctx, err);
+}
+
+static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
+    const job *j = arg;
+    syn_mesh mesh;
+    syn_ctx *ctx = NULL;
+    syn_model *m = NULL;
+    syn_weights *weights = NULL;
+    syn_weights_reader *reader = NULL;
+    syn_data_parallel *parallel = NULL;
+    syn_optimizer *optimizer = NULL;
+    syn_model_config config;
+    char path[256];
+    SYN_TRY(syn_mesh_open(&mesh, comm, &j->shape, err));
+    const syn_group *tp = mesh.group[SYN_AXIS_TP];
+    const syn_optimizer_options how = {.weight_decay = 0.1, .max_grad_norm = 0.5, .tp = tp};
+    const syn_model_options options = {
+        .tp = tp, .heads = SYN_BERT_MLM, .fused_attention = j->fused};
+    snprintf(path, sizeof path, "%s/tests/reference/%s", getenv("SYN_SOURCE"),
+             j->checkpoint->folder);
+    syn_status s = checkpoint_config(j->checkpoint, &config, err);
+    if (s == SYN_OK) s = syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err);
+    if (s == SYN_OK) s = syn_weights_open(&weights, path, j->checkpoint->family, err);
+    if (s == SYN_OK) s = syn_weights_reader_new(&reader, weights, err);
+    if (s == SYN_OK) {
+        const syn_param_source source = syn_weights_source(reader);
+        syn_ctx_set_param_source(ctx, &source);
+        s = syn_model_new(&m, ctx, &config, &options, err);
+    }
+    if (s == SYN_OK) s = syn_data_parallel_new(&parallel, ctx, mesh.group[SYN_AXIS_DP], err);
+    if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &how, err);
+    if (s == SYN_OK) syn_ctx_set_overlap(ctx, true);
+    for (int t = 0; t < STEPS && s == SYN_OK && test_failures == 0; t++)
+        s = one_step(j, m, &mesh, parallel, optimizer, t, err);
+    if (s == SYN_OK && test_failures == 0) check_all(j, "after", ctx, 1e-4);
+    if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(ctx), err);
+    syn_optimizer_free(optimizer);
+    syn_data_parallel_free(parallel);
+    syn_model_free(m);
+    syn_weights_reader_free(reader);
+    syn_weights_free(weights);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+static void check_training(const char *folder, const char *fixture, const syn_mesh_shape *shape,
+                           bool fused) {
+    job j = {.fused = fused, .shape = *shape};
+    char path[256];
+    syn_error err = {0};
+    syn_safetensors *st;
+    for (int i = 0; i < CHECKPOINTS; i++)
+        if (strcmp(checkpoints[i].folder, folder) == 0) j.checkpoint = &checkpoints[i];
+    snprintf(path, sizeof path, "%s/tests/reference/%s", getenv("SYN_SOURCE"), fixture);
+    CHECK_OK(syn_safetensors_open(&st, path, &err), err);
+    j.want = st;
+    const int ranks = (shape->tp ? shape->tp : 1) * (shape->dp ? shape->dp : 1);
+    CHECK_OK(syn_local_run(ranks, train, &j, &err), err);
+    syn_safetensors_free(st);
+}
+
+static void check_shapes(const char *folder, const char *fixture) {
+    static const syn_mesh_shape shapes[] = {{.dp = 1}, {.dp = 2}, {.tp = 2}, {.tp = 2, .dp = 2}};
+    if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the fixtures are");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes && test_failures == 0; i++) {
+        fprintf(stderr, "tp %d dp %d\n", shapes[i].tp, shapes[i].dp);
+        check_training(folder, fixture, &shapes[i], false);
+    }
+}
+
+static void test_gpt(void) {
+    check_shapes("tiny_gpt2_f32", "training_gpt2.safetensors");
+}
+
+static void test_bert(void) {
+    check_shapes("tiny_bert_f32", "training_bert.safetensors");
+}
+
+static const test_case cases[] = {
+    {"GPT-2 beside PyTorch", test_gpt},
+    {"BERT beside PyTorch", test_bert},
+};
+TEST_MAIN(cases)

@@ -1,0 +1,258 @@
+/* cross_entropy, square_sum, clip_factor, adamw against their definitions in double precision. */
+#include "syntorch/dispatch.h"
+#include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
+
+enum { ROUNDS = 200 };
+
+/* ---- losses ---- */
+
+/* Of one row: -log softmax(x)[target]; its gradient in dx. */
+static double row_loss(const double *x, int64_t classes, int64_t target, double *dx) {
+    double max = -HUGE_VAL, sum = 0;
+    for (int64_t i = 0; i < classes; i++) max = fmax(max, x[i]);
+    for (int64_t i = 0; i < classes; i++) sum += exp(x[i] - max);
+    for (int64_t i = 0; i < classes; i++) dx[i] = exp(x[i] - max) / sum - (i == target);
+    return max + log(sum) - x[target];
+}
+
+/* Some targets are ignored, in some rounds all; columns from `classes` on do not count, whatever
+   they hold. */
+static void test_cross_entropy(void) {
+    static ref x, targets, dx, loss;
+    for (int round = 0; round < 2 * ROUNDS; round++) {
+        ref_seed((uint64_t)round);
+        const double width = round % 3 ? 3 : 80;
+        ref_fill(&x, ref_random_spec(SYN_F32, 1, 4, false), -width, width);
+        const int64_t v = x.spec.dims[x.spec.rank - 1], classes = ref_int(1, v);
+        targets.spec = x.spec;
+        targets.spec.dtype = SYN_I32;
+        targets.spec.dims[--targets.spec.rank] = 0;
+        const int64_t rows = syn_spec_elems(&targets.spec);
+        double counted = 0;
+        dx.spec = x.spec;
+        loss.spec = (syn_spec){SYN_F32, 0, {0}};
+        loss.v[0] = 0;
+        memset(dx.v, 0, sizeof dx.v);
+        for (int64_t r = 0; r < rows; r++) {
+            const bool ignored = round % 10 == 0 || ref_int(0, 3) == 0;
+            targets.v[r] = ignored ? SYN_IGNORED_TARGET : (double)ref_int(0, classes - 1);
+            counted += !ignored;
+            if (!ignored)
+                loss.v[0] += row_loss(x.v + r * v, classes, (int64_t)targets.v[r], dx.v + r * v);
+            for (int64_t i = classes; i < v; i++) x.v[r * v + i] = round % 2 ? (double)NAN : 1e30;
+        }
+        const bool mean = round % 4 != 3;
+        const float given = (float)ref_real(0.01, 2);
+        const double weight = mean ? 1 / fmax(counted, 1) : (double)given;
+        loss.v[0] *= weight;
+        for (int64_t i = 0; i < rows * v; i++) dx.v[i] *= weight;
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const syn_spec one = {SYN_F32, 1, {1}};
+        const syn_tensor logits = syn_reshape(ctx, ref_dense(ctx, &x), x.spec.dims, x.spec.rank);
+        const syn_tensor got =
+            syn_cross_entropy(ctx, logits, ref_wild(ctx, &targets),
+                              mean ? SYN_MEAN : syn_input(ctx, "weight", &one, &given), classes);
+        CHECK(ref_check(ctx, got, &loss, 2e-6));
+        CHECK(ref_check(ctx, syn_newest(ctx, logits), &dx, 2e-6)); /* in place of the logits */
+        syn_ctx_free(ctx);
+    }
+}
+
+/* Logits in two parts, as two ranks have them: what each knows of a target, and the loss and its
+   part of the gradient when it knows what all do. */
+static void test_cross_entropy_in_parts(void) {
+    static ref x, targets, dx, loss, part, known[3], all[3], got;
+    for (int round = 0; round < ROUNDS; round++) {
+        ref_seed((uint64_t)round);
+        const int64_t rows = ref_int(1, 9), cut = ref_int(1, 40), v = cut + ref_int(1, 40);
+        ref_fill(&x, (syn_spec){SYN_F32, 2, {rows, v}}, round % 3 ? -3 : -60, round % 3 ? 3 : 60);
+        ref_fill(&targets, (syn_spec){SYN_I32, 1, {rows}}, 0, (double)v - 1);
+        if (rows > 1) targets.v[ref_int(0, rows - 1)] = SYN_IGNORED_TARGET;
+        const double counted = (double)(rows > 1 ? rows - 1 : rows);
+        dx.spec = x.spec;
+        loss.spec = (syn_spec){SYN_F32, 0, {0}};
+        loss.v[0] = 0;
+        memset(dx.v, 0, sizeof dx.v);
+        for (int i = 0; i < 3; i++) all[i].spec = known[i].spec = (syn_spec){SYN_F32, 1, {rows}};
+        for (int64_t r = 0; r < rows; r++) {
+            const int64_t t = (int64_t)targets.v[r];
+            if (t >= 0) loss.v[0] += row_loss(x.v + r * v, v, t, dx.v + r * v) / counted;
+            for (int64_t i = 0; i < v; i++) dx.v[r * v + i] /= counted;
+            all[0].v[r] = -HUGE_VAL;
+            all[1].v[r] = 0;
+            for (int64_t i = 0; i < v; i++) all[0].v[r] = fmax(all[0].v[r], x.v[r * v + i]);
+            for (int64_t i = 0; i < v; i++) all[1].v[r] += exp(x.v[r * v + i] - all[0].v[r]);
+            all[2].v[r] = t >= 0 ? x.v[r * v + t] : 0;
+        }
+        for (int which = 0; which < 2; which++) {
+            const int64_t first = which ? cut : 0, n = which ? v - cut : cut;
+            part.spec = got.spec = (syn_spec){SYN_F32, 2, {rows, n}};
+            for (int64_t r = 0; r < rows; r++) {
+                const int64_t t = (int64_t)targets.v[r] - first;
+                known[0].v[r] = -HUGE_VAL;
+                known[1].v[r] = 0;
+                for (int64_t i = 0; i < n; i++) {
+                    part.v[r * n + i] = x.v[r * v + first + i];
+                    got.v[r * n + i] = dx.v[r * v + first + i];
+                    known[0].v[r] = fmax(known[0].v[r], part.v[r * n + i]);
+                }
+                for (int64_t i = 0; i < n; i++)
+                    known[1].v[r] += exp(part.v[r * n + i] - known[0].v[r]);
+                known[2].v[r] = t >= 0 && t < n ? part.v[r * n + t] : 0;
+            }
+            const syn_attr attr[2] = {{.i = n}, {.i = first}};
+            syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+            syn_tensor in[5] = {ref_dense(ctx, &part), ref_dense(ctx, &targets)}, out[3], sum;
+            syn__dispatch(ctx, SYN_OP_CROSS_ENTROPY_PART, in, 2, attr, 2, NULL, out);
+            for (int i = 0; i < 3; i++) CHECK(ref_check(ctx, out[i], &known[i], 2e-6));
+            for (int i = 0; i < 3; i++) in[2 + i] = ref_dense(ctx, &all[i]);
+            const syn_tensor sums[3] = {out[1], out[0], in[2]};
+            for (int64_t r = 0; r < rows; r++) known[1].v[r] *= exp(known[0].v[r] - all[0].v[r]);
+            syn__dispatch(ctx, SYN_OP_EXP_RESCALE, sums, 3, NULL, 0, NULL, &sum);
+            CHECK(ref_check(ctx, sum, &known[1], 2e-6));
+            syn__dispatch(ctx, SYN_OP_CROSS_ENTROPY_JOIN, in, 5, attr, 2, NULL, out);
+            CHECK(ref_check(ctx, out[0], &got, 5e-6));
+            CHECK(ref_check(ctx, out[1], &loss, 5e-6));
+            syn_ctx_free(ctx);
+        }
+    }
+}
+
+/* What is no class is found before anything is written. */
+static void test_targets_that_are_no_class(void) {
+    static const int32_t wrong[] = {4, -1, -99, INT32_MAX, INT32_MIN};
+    const syn_spec spec = {SYN_F32, 2, {3, 5}}, three = {SYN_I32, 1, {3}};
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        const int32_t targets[3] = {0, SYN_IGNORED_TARGET, wrong[i]};
+        char want[80];
+        snprintf(want, sizeof want, "cross_entropy: target 2 is %d, which is no class of 4",
+                 (int)wrong[i]);
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_cross_entropy(ctx, syn_input(ctx, "x", &spec, NULL),
+                          syn_input(ctx, "targets", &three, targets), SYN_MEAN, 4);
+        CHECK_STR(syn_ctx_error(ctx)->text, want);
+        syn_ctx_free(ctx);
+    }
+}
+
+/* ---- the optimizer's ---- */
+
+enum { LISTS = 6 };
+
+/* One to LISTS tensors of all ranks; how many. */
+static int some_list(ref *xs, double low, double high) {
+    const int n = (int)ref_int(1, LISTS);
+    for (int i = 0; i < n; i++) ref_fill(&xs[i], ref_random_spec(SYN_F32, 0, 3, true), low, high);
+    return n;
+}
+
+static void test_clipping(void) {
+    static ref xs[LISTS], sum, factor, norm;
+    for (int round = 0; round < ROUNDS; round++) {
+        ref_seed((uint64_t)round);
+        const int n = some_list(xs, -2, 2);
+        const double max_norm = round % 3 ? ref_real(0.01, 50) : 0;
+        syn_tensor in[LISTS];
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        sum.spec = factor.spec = norm.spec = (syn_spec){SYN_F32, 0, {0}};
+        sum.v[0] = 0;
+        for (int k = 0; k < n; k++) {
+            in[k] = ref_dense(ctx, &xs[k]);
+            for (int64_t i = 0; i < syn_spec_elems(&xs[k].spec); i++)
+                sum.v[0] += xs[k].v[i] * xs[k].v[i];
+        }
+        norm.v[0] = sqrt(sum.v[0]);
+        factor.v[0] = max_norm > 0 ? fmin(1, max_norm / (norm.v[0] + 1e-6)) : 1;
+        const syn_tensor squares = syn_square_sum(ctx, in, n);
+        syn_tensor got_norm;
+        CHECK(ref_check(ctx, squares, &sum, 1e-6));
+        const syn_tensor got = syn_clip_factor(ctx, squares, max_norm, &got_norm);
+        CHECK(ref_check(ctx, got, &factor, 1e-6));
+        CHECK(ref_check(ctx, got_norm, &norm, 1e-6));
+        syn_ctx_free(ctx);
+    }
+}
+
+/* Squares of a gradient of NaN or infinity are no number to go on with. */
+static void test_clipping_what_is_no_number(void) {
+    const float broken[2] = {NAN, INFINITY};
+    const syn_spec spec = {SYN_F32, 1, {1}};
+    for (int i = 0; i < 2; i++) {
+        float norm, factor;
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const syn_tensor x = syn_input(ctx, "x", &spec, &broken[i]);
+        syn_tensor n;
+        const syn_tensor f = syn_clip_factor(ctx, syn_square_sum(ctx, &x, 1), 1, &n);
+        CHECK(syn_tensor_read(ctx, n, &norm, sizeof norm) == SYN_OK && !isfinite(norm));
+        CHECK(syn_tensor_read(ctx, f, &factor, sizeof factor) == SYN_OK && !(factor > 0));
+        syn_ctx_free(ctx);
+    }
+}
+
+/* Three steps, as in algorithm 2 of Loshchilov and Hutter (2019) with its schedule 1. */
+static void test_adamw(void) {
+    static ref p[LISTS], g[LISTS], m, v;
+    for (int round = 0; round < ROUNDS / 2; round++) {
+        ref_seed((uint64_t)round);
+        const int n = some_list(p, -2, 2);
+        const double lr = 0.01, beta1 = 0.9, beta2 = 0.95, eps = 1e-6, decay = 0.1;
+        const int64_t decayed = ref_int(0, (1 << LISTS) - 1);
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        syn_tensor params[LISTS], grads[LISTS];
+        int64_t all = 0;
+        for (int k = 0; k < n; k++) {
+            params[k] = ref_dense(ctx, &p[k]);
+            all += syn_spec_elems(&p[k].spec);
+        }
+        m.spec = v.spec = (syn_spec){SYN_F32, 1, {all}};
+        memset(m.v, 0, sizeof m.v);
+        memset(v.v, 0, sizeof v.v);
+        syn_tensor moments[2] = {ref_dense(ctx, &m), ref_dense(ctx, &v)};
+        for (int t = 1; t <= 3; t++) {
+            const float scale = (float)ref_real(0.1, 1);
+            const double c1 = 1 - pow(beta1, t), c2 = 1 - pow(beta2, t);
+            const float rates[3] = {(float)lr, (float)(lr / c1), (float)(1 / sqrt(c2))};
+            const syn_spec three = {SYN_F32, 1, {3}}, one = {SYN_F32, 0, {0}};
+            int64_t at = 0;
+            for (int k = 0; k < n; k++) {
+                ref_fill(&g[k], p[k].spec, -1, 1);
+                grads[k] = ref_dense(ctx, &g[k]);
+                for (int64_t i = 0; i < syn_spec_elems(&p[k].spec); i++, at++) {
+                    const double d = (double)scale * g[k].v[i];
+                    m.v[at] = beta1 * m.v[at] + (1 - beta1) * d;
+                    v.v[at] = beta2 * v.v[at] + (1 - beta2) * d * d;
+                    if (decayed >> k & 1) p[k].v[i] -= lr * decay * p[k].v[i];
+                    p[k].v[i] -= lr * (m.v[at] / c1) / (sqrt(v.v[at] / c2) + eps);
+                }
+            }
+            const syn_adamw_call call = {.params = params,
+                                         .grads = grads,
+                                         .n = n,
+                                         .m = &moments[0],
+                                         .v = &moments[1],
+                                         .rates = syn_input(ctx, "rates", &three, rates),
+                                         .scale = syn_input(ctx, "scale", &one, &scale),
+                                         .beta1 = beta1,
+                                         .beta2 = beta2,
+                                         .eps = eps,
+                                         .weight_decay = decay,
+                                         .decayed = decayed};
+            syn_adamw_step(ctx, &call);
+            for (int k = 0; k < n; k++) CHECK(ref_check(ctx, params[k], &p[k], 5e-6));
+            CHECK(ref_check(ctx, moments[0], &m, 1e-6));
+            CHECK(ref_check(ctx, moments[1], &v, 1e-6));
+        }
+        syn_ctx_free(ctx);
+    }
+}
+
+static const test_case cases[] = {
+    {"cross_entropy", test_cross_entropy},
+    {"cross_entropy in parts", test_cross_entropy_in_parts},
+    {"targets that are no class", test_targets_that_are_no_class},
+    {"clipping", test_clipping},
+    {"clipping what is no number", test_clipping_what_is_no_number},
+    {"adamw", test_adamw},
+};
+TEST_MAIN(cases)

@@ -134,17 +134,24 @@ static bool reduces(syn_comm_kind kind) {
     return kind == SYN_COMM_ALL_REDUCE || kind == SYN_COMM_REDUCE_SCATTER;
 }
 
-bool syn__exchange_equal(const syn_exchange *x, const syn_exchange *y) {
+/* But for how the elements are cut into segments. */
+static bool equal_uncut(const syn__turn *a, const syn__turn *b) {
+    const syn_exchange *x = &a->exchange, *y = &b->exchange;
     if (x->kind != y->kind || x->group->id != y->group->id) return false;
     if (x->kind == SYN_COMM_BARRIER) return true;
-    return x->dtype == y->dtype && x->n_elems == y->n_elems &&
+    return x->dtype == y->dtype && a->n_elems == b->n_elems &&
            (!reduces(x->kind) || x->reduce == y->reduce) &&
            (x->kind != SYN_COMM_BROADCAST || x->root == y->root);
 }
 
-/* "all_reduce(sum, f32, 128 elements)" */
-static void call_text(const syn_exchange *x, char *buf, size_t buf_bytes) {
-    char reduce[16] = "", last[32] = "";
+bool syn__turn_equal(const syn__turn *a, const syn__turn *b) {
+    return equal_uncut(a, b) && a->cut == b->cut;
+}
+
+/* "all_reduce(sum, f32, 128 elements)", "all_reduce(sum, f32, 128 elements in 3 tensors)" */
+static void call_text(const syn__turn *turn, char *buf, size_t buf_bytes) {
+    const syn_exchange *x = &turn->exchange;
+    char reduce[16] = "", list[32] = "", last[32] = "";
     if (x->kind == SYN_COMM_BARRIER) {
         snprintf(buf, buf_bytes, "barrier()");
         return;
@@ -152,14 +159,15 @@ static void call_text(const syn_exchange *x, char *buf, size_t buf_bytes) {
     if (reduces(x->kind)) snprintf(reduce, sizeof reduce, "%s, ", syn_reduce_name(x->reduce));
     if (x->kind == SYN_COMM_BROADCAST) snprintf(last, sizeof last, ", root %d", (int)x->root);
     if (syn__is_message(x->kind)) snprintf(last, sizeof last, ", tag %d", (int)x->tag);
-    snprintf(buf, buf_bytes, "%s(%s%s, %llu elements%s)", syn_comm_kind_name(x->kind), reduce,
-             syn_dtype_name(x->dtype), (unsigned long long)x->n_elems, last);
+    if (x->n_segments > 1) snprintf(list, sizeof list, " in %d tensors", (int)x->n_segments);
+    snprintf(buf, buf_bytes, "%s(%s%s, %llu elements%s%s)", syn_comm_kind_name(x->kind), reduce,
+             syn_dtype_name(x->dtype), (unsigned long long)turn->n_elems, list, last);
 }
 
 char *syn__turn_place(const syn__turn *turn, char *buf, size_t buf_bytes) {
     const syn_exchange *x = &turn->exchange;
     char text[128];
-    call_text(x, text, sizeof text);
+    call_text(turn, text, sizeof text);
     if (syn__is_message(x->kind))
         snprintf(buf, buf_bytes, "%s %s rank %d", text, x->kind == SYN_COMM_SEND ? "to" : "from",
                  (int)x->peer);
@@ -175,8 +183,9 @@ void syn__mismatch_text(int32_t rank_a, const syn__turn *a, int32_t rank_b, cons
     char text_a[SYN__PLACE_TEXT], text_b[SYN__PLACE_TEXT];
     syn__turn_place(a, text_a, sizeof text_a);
     if (!syn__is_message(x->kind) && !syn__is_message(y->kind) && x->group->id == y->group->id)
-        call_text(y, text_b, sizeof text_b);
+        call_text(b, text_b, sizeof text_b);
     else syn__turn_place(b, text_b, sizeof text_b);
-    snprintf(buf, buf_bytes, "rank %d calls %s but rank %d calls %s", (int)rank_a, text_a,
-             (int)rank_b, text_b);
+    const bool lengths = equal_uncut(a, b) && x->n_segments == y->n_segments && a->cut != b->cut;
+    snprintf(buf, buf_bytes, "rank %d calls %s but rank %d calls %s%s", (int)rank_a, text_a,
+             (int)rank_b, text_b, lengths ? " of other sizes" : "");
 }

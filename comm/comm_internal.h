@@ -8,12 +8,14 @@
 /* What one rank calls, and when. */
 typedef struct syn__turn {
     syn_exchange exchange;
-    uint64_t seq; /* 1 for the first collective of the group; 0 for messages */
+    size_t n_elems; /* of all segments */
+    uint64_t cut;   /* equal for those whose segments have the same lengths */
+    uint64_t seq;   /* 1 for the first collective of the group; 0 for messages */
 } syn__turn;
 
 bool syn__is_message(syn_comm_kind kind);
 /* Collectives that are equal in all that members of a group must agree on. */
-bool syn__exchange_equal(const syn_exchange *x, const syn_exchange *y);
+bool syn__turn_equal(const syn__turn *a, const syn__turn *b);
 /* "all_reduce(sum, f32, 128 elements) in group tp0 (#7)", "... from rank 1"; returns buf. */
 #define SYN__PLACE_TEXT 224
 char *syn__turn_place(const syn__turn *turn, char *buf, size_t buf_bytes);
@@ -31,8 +33,8 @@ syn_status syn__check_peer(const syn_comm *comm, const syn_exchange *message,
 typedef struct syn__letter {
     struct syn__letter *next;
     int32_t from;
-    syn__turn send;
-    void *data; /* in the same block */
+    syn__turn send; /* without its segment */
+    void *data;     /* in the same block */
 } syn__letter;
 
 /* Of one rank: letters, and receives that wait for one; of one (source, tag) never both. */

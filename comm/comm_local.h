@@ -23,21 +23,20 @@
 
 #define SYN__LINE   64 /* bytes of a cache line */
 #define SYN__POISON (UINT64_C(1) << 63)
-/* Small inputs are copied into the member's own space: nobody then has to wait until the others are
-   done with them. Pays up to the first size if all ranks run at once, up to the second if meeting
-   means switching threads. */
+/* Small inputs are copied into the member's own space, one behind the other: nobody then has to
+   wait until the others are done with them. Pays up to the first size if all ranks run at once, up
+   to the second if meeting means switching threads. */
 #define SYN__INLINE_RUNNING_BYTES 512
 #define SYN__INLINE_BYTES         4096
 
-/* A member's part of a group. Slots, a cache line each, alternate: whoever enters call k + 2 knows
+/* A member's part of a group. Slots alternate: whoever enters call k + 2 knows
    that all entered k + 1 and so are done with the slots of k. */
 typedef struct syn__local_member {
-    _Alignas(SYN__LINE) syn_exchange slots[2];    /* their group is the shared one */
+    _Alignas(SYN__LINE) syn__turn slots[2];       /* their group is the shared one */
     _Alignas(SYN__LINE) _Atomic uint64_t started; /* calls */
     uint64_t left;                                /* calls left, of those that need it */
     _Alignas(SYN__LINE) unsigned char inlined[2][SYN__INLINE_BYTES];
 } syn__local_member;
-_Static_assert(sizeof(syn_exchange) <= SYN__LINE, "a slot fits a cache line");
 
 typedef struct syn__local_group {
     struct syn__local_group *next;
@@ -86,11 +85,9 @@ void syn__local_die(syn_local_world *world, const char *sentence);
    sentence NULL if it has ended already. */
 syn_status syn__local_fail(syn_local_world *world, const char *sentence, syn_error *err);
 
-/* Enters the collective, of whose input the first `inline_bytes` are copied if not 0, and waits
-   until all members have entered; adds to the request's waiting. SYN_OK: all have entered
-   the same call. */
-syn_status syn__local_enter(syn__local *self, syn_request *request, size_t inline_bytes,
-                            syn_error *err);
+/* Enters the collective, whose input is copied if `inlined`, and waits until all members have
+   entered; adds to the request's waiting. SYN_OK: all have entered the same call. */
+syn_status syn__local_enter(syn__local *self, syn_request *request, bool inlined, syn_error *err);
 /* Waits until all members are done with the buffers; not needed where in was copied and only its
    owner uses out. */
 void syn__local_leave(syn__local *self, syn_request *request);

@@ -3,100 +3,154 @@
 
 #include <string.h>
 
-static const syn_exchange *slot_of(const syn_request *r, int32_t member) {
+static const syn__local_member *member_of(const syn_request *r, int32_t member) {
     const syn__local_group *shared = r->turn.exchange.group->impl;
-    return &shared->members[member].slots[r->turn.seq & 1];
+    return &shared->members[member];
 }
 
-/* The inputs (outputs) of all members, in the caller's scratch. */
-static const void **inputs(const syn_request *r) {
+static const syn_segment *segments_of(const syn_request *r, int32_t member) {
+    return member_of(r, member)->slots[r->turn.seq & 1].exchange.segments;
+}
+
+/* What a member copied before it came: all its inputs, one behind the other. Its list of segments
+   may be gone then; it is cut as one's own. */
+static const unsigned char *inlined_of(const syn_request *r, int32_t member) {
+    return member_of(r, member)->inlined[r->turn.seq & 1];
+}
+
+/* The inputs (outputs) of all members for one segment, in the caller's scratch. */
+static const void **inputs(const syn_request *r, int32_t segment) {
     const syn_group *group = r->turn.exchange.group;
     const syn__local_group *shared = group->impl;
     const void **ins = shared->ins + (size_t)group->index * (size_t)group->size;
-    for (int32_t i = 0; i < group->size; i++) ins[i] = slot_of(r, i)->in;
+    for (int32_t i = 0; i < group->size; i++) ins[i] = segments_of(r, i)[segment].in;
     return ins;
 }
 
-static void *const *outputs(const syn_request *r) {
+static void *const *outputs(const syn_request *r, int32_t segment) {
     const syn_group *group = r->turn.exchange.group;
     const syn__local_group *shared = group->impl;
     void **outs = shared->outs + (size_t)group->index * (size_t)group->size;
-    for (int32_t i = 0; i < group->size; i++) outs[i] = slot_of(r, i)->out;
+    for (int32_t i = 0; i < group->size; i++) outs[i] = segments_of(r, i)[segment].out;
     return outs;
 }
 
-/* Bytes of input that go inline: all or none. */
-static size_t inline_bytes(const syn__local *self, size_t bytes) {
-    return bytes <= self->world->inline_bytes ? bytes : 0;
+static const void **inlined_inputs(const syn_request *r, size_t at_bytes) {
+    const syn_group *group = r->turn.exchange.group;
+    const syn__local_group *shared = group->impl;
+    const void **ins = shared->ins + (size_t)group->index * (size_t)group->size;
+    for (int32_t i = 0; i < group->size; i++) ins[i] = inlined_of(r, i) + at_bytes;
+    return ins;
 }
 
-/* First element of a member's share of n_elems; shares begin at multiples of a cache line. */
-static size_t share_begin(size_t n_elems, int32_t member, int32_t size, size_t elem_bytes) {
-    const size_t line = SYN__LINE / elem_bytes;
-    const size_t n_lines = n_elems / line, part = n_lines / (size_t)size,
-                 rest = n_lines % (size_t)size;
-    if (member == size) return n_elems;
-    const size_t m = (size_t)member;
-    return (m * part + (m < rest ? m : rest)) * line;
+/* Whether inputs of so many bytes are copied. */
+static bool is_small(const syn__local *self, size_t bytes) {
+    return bytes <= self->world->inline_bytes;
+}
+
+/* ---- all_reduce ---- */
+
+typedef struct place {
+    int32_t segment;
+    size_t at;
+} place;
+
+/* Where a member's share of the elements begins: within a segment at a multiple of a cache line. */
+static place share_begin(const syn__turn *turn, int32_t member, size_t elem_bytes) {
+    const size_t size = (size_t)turn->exchange.group->size, m = (size_t)member;
+    place p = {0, turn->n_elems / size * m + turn->n_elems % size * m / size};
+    const syn_segment *segments = turn->exchange.segments;
+    while (p.segment < turn->exchange.n_segments && p.at >= segments[p.segment].n_elems)
+        p.at -= segments[p.segment++].n_elems;
+    p.at -= p.at % (SYN__LINE / elem_bytes);
+    return p;
+}
+
+static void reduce_share(const syn_request *r, size_t elem_bytes) {
+    const syn_exchange *x = &r->turn.exchange;
+    const int32_t index = x->group->index, size = x->group->size;
+    const place begin = share_begin(&r->turn, index, elem_bytes),
+                end = share_begin(&r->turn, index + 1, elem_bytes);
+    for (int32_t i = begin.segment; i <= end.segment && i < x->n_segments; i++) {
+        const size_t from = i == begin.segment ? begin.at : 0;
+        const size_t to = i == end.segment ? end.at : x->segments[i].n_elems;
+        if (from < to)
+            syn__reduce(inputs(r, i), size, outputs(r, i), size, from, to - from, x->dtype,
+                        x->reduce);
+    }
+}
+
+static void reduce_inlined(const syn_request *r, size_t elem_bytes) {
+    const syn_exchange *x = &r->turn.exchange;
+    size_t at = 0;
+    for (int32_t i = 0; i < x->n_segments; i++) {
+        const syn_segment *s = &x->segments[i];
+        syn__reduce(inlined_inputs(r, at), x->group->size, &s->out, 1, 0, s->n_elems, x->dtype,
+                    x->reduce);
+        at += s->n_elems * elem_bytes;
+    }
 }
 
 static syn_status all_reduce(syn__local *self, syn_request *r, syn_error *err) {
-    const syn_exchange *x = &r->turn.exchange;
-    const syn_group *group = x->group;
-    const size_t elem_bytes = syn_dtype_bytes(x->dtype),
-                 inlined = inline_bytes(self, x->n_elems * elem_bytes);
-    SYN_TRY(syn__local_enter(self, r, inlined, err));
-    if (x->n_elems == 0) return SYN_OK;
-    if (inlined > 0) {
-        syn__reduce(inputs(r), group->size, &x->out, 1, 0, x->n_elems, x->dtype, x->reduce);
+    const size_t elem_bytes = syn_dtype_bytes(r->turn.exchange.dtype);
+    const bool small = is_small(self, r->turn.n_elems * elem_bytes);
+    SYN_TRY(syn__local_enter(self, r, small, err));
+    if (small) {
+        reduce_inlined(r, elem_bytes);
         return SYN_OK;
     }
-    const size_t begin = share_begin(x->n_elems, group->index, group->size, elem_bytes);
-    const size_t end = share_begin(x->n_elems, group->index + 1, group->size, elem_bytes);
-    syn__reduce(inputs(r), group->size, outputs(r), group->size, begin, end - begin, x->dtype,
-                x->reduce);
+    reduce_share(r, elem_bytes);
     syn__local_leave(self, r);
     return SYN_OK;
 }
 
+/* ---- The others ---- */
+
 static syn_status all_gather(syn__local *self, syn_request *r, syn_error *err) {
-    const syn_exchange *x = &r->turn.exchange;
-    const syn_group *group = x->group;
-    const size_t bytes = x->n_elems * syn_dtype_bytes(x->dtype),
-                 inlined = inline_bytes(self, bytes);
-    SYN_TRY(syn__local_enter(self, r, inlined, err));
+    const syn_group *group = r->turn.exchange.group;
+    const size_t bytes = r->turn.n_elems * syn_dtype_bytes(r->turn.exchange.dtype);
+    const bool small = is_small(self, bytes);
+    SYN_TRY(syn__local_enter(self, r, small, err));
     if (bytes == 0) return SYN_OK;
-    const void *const *ins = inputs(r);
+    const void *const *ins = small ? inlined_inputs(r, 0) : inputs(r, 0);
     /* Begins with its own part, so that members do not all read the same one. */
     for (int32_t k = 0; k < group->size; k++) {
         const int32_t from = (group->index + k) % group->size;
-        memcpy((char *)x->out + (size_t)from * bytes, ins[from], bytes);
+        memcpy((char *)r->segments->out + (size_t)from * bytes, ins[from], bytes);
     }
-    if (inlined == 0) syn__local_leave(self, r);
+    if (!small) syn__local_leave(self, r);
     return SYN_OK;
 }
 
 static syn_status reduce_scatter(syn__local *self, syn_request *r, syn_error *err) {
     const syn_exchange *x = &r->turn.exchange;
     const size_t size = (size_t)x->group->size, elem_bytes = syn_dtype_bytes(x->dtype);
-    const size_t inlined = inline_bytes(self, x->n_elems * elem_bytes * size);
-    SYN_TRY(syn__local_enter(self, r, inlined, err));
-    if (x->n_elems == 0) return SYN_OK;
-    const void **ins = inputs(r);
-    const size_t part_at = x->n_elems * (size_t)x->group->index * elem_bytes;
+    const size_t n_elems = r->turn.n_elems;
+    const bool small = is_small(self, n_elems * elem_bytes * size);
+    SYN_TRY(syn__local_enter(self, r, small, err));
+    if (n_elems == 0) return SYN_OK;
+    const void **ins = small ? inlined_inputs(r, 0) : inputs(r, 0);
+    const size_t part_at = n_elems * (size_t)x->group->index * elem_bytes;
     for (size_t i = 0; i < size; i++) ins[i] = (const char *)ins[i] + part_at;
-    syn__reduce(ins, x->group->size, &x->out, 1, 0, x->n_elems, x->dtype, x->reduce);
-    if (inlined == 0) syn__local_leave(self, r);
+    syn__reduce(ins, x->group->size, &r->segments->out, 1, 0, n_elems, x->dtype, x->reduce);
+    if (!small) syn__local_leave(self, r);
     return SYN_OK;
 }
 
 static syn_status broadcast(syn__local *self, syn_request *r, syn_error *err) {
     const syn_exchange *x = &r->turn.exchange;
-    const size_t bytes = x->n_elems * syn_dtype_bytes(x->dtype);
-    const bool small = bytes <= self->world->inline_bytes, is_root = x->group->index == x->root;
-    SYN_TRY(syn__local_enter(self, r, small && is_root ? bytes : 0, err));
-    const void *from = is_root ? x->in : slot_of(r, x->root)->in;
-    if (bytes > 0 && from != x->out) memcpy(x->out, from, bytes);
+    const size_t elem_bytes = syn_dtype_bytes(x->dtype);
+    const bool small = is_small(self, r->turn.n_elems * elem_bytes),
+               is_root = x->group->index == x->root;
+    SYN_TRY(syn__local_enter(self, r, small && is_root, err));
+    const unsigned char *inlined = inlined_of(r, x->root);
+    for (int32_t i = 0; i < x->n_segments; i++) {
+        const syn_segment *s = &x->segments[i];
+        const size_t bytes = s->n_elems * elem_bytes;
+        const void *from = is_root ? s->in : small ? inlined : segments_of(r, x->root)[i].in;
+        if (bytes > 0 && from != s->out) memcpy(s->out, from, bytes);
+        inlined += small ? bytes : 0;
+    }
     if (!small) syn__local_leave(self, r);
     return SYN_OK;
 }
@@ -113,6 +167,6 @@ syn_status syn__local_run_collective(syn__comm *comm, syn_request *request, syn_
     case SYN_COMM_BROADCAST:
         return broadcast(self, request, err);
     default: /* a barrier */
-        return syn__local_enter(self, request, 0, err);
+        return syn__local_enter(self, request, false, err);
     }
 }

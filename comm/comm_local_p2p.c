@@ -12,8 +12,9 @@ static syn_status compare_ends(syn_local_world *world, int32_t from, const syn__
     return syn__local_fail(world, mismatch.text, err);
 }
 
-static void copy(const syn_exchange *recv, const void *data) {
-    if (recv->n_elems > 0) memcpy(recv->out, data, recv->n_elems * syn_dtype_bytes(recv->dtype));
+static void copy(const syn_request *recv, const void *data) {
+    const size_t bytes = recv->turn.n_elems * syn_dtype_bytes(recv->turn.exchange.dtype);
+    if (bytes > 0) memcpy(recv->segments->out, data, bytes);
 }
 
 /* Into the buffer of a receive that waits: its rank goes on when it is done, or failed. */
@@ -22,7 +23,7 @@ static syn_status fill(syn__local *self, const syn__turn *send, syn_request *rec
     const int32_t to = send->exchange.peer;
     const syn_status status =
         compare_ends(world, self->base.pub.rank, send, to, &recv->turn, &recv->error);
-    if (status == SYN_OK) copy(&recv->turn.exchange, send->exchange.in);
+    if (status == SYN_OK) copy(recv, send->exchange.segments->in);
     else SYN_FAIL(err, status, "%s", recv->error.text);
     pthread_mutex_lock(&world->lock);
     syn__message_done(recv);
@@ -82,7 +83,7 @@ static syn_status receive(syn__local *self, syn_request *r, syn_error *err) {
     if (dead) return syn__local_fail(world, NULL, err);
     if (letter == NULL) return SYN_OK;
     const syn_status status = compare_ends(world, letter->from, &letter->send, rank, &r->turn, err);
-    if (status == SYN_OK) copy(&r->turn.exchange, letter->data);
+    if (status == SYN_OK) copy(r, letter->data);
     syn_free(letter);
     syn__message_done(r);
     return status;

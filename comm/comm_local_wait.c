@@ -189,38 +189,46 @@ static bool count_in(syn__local_group *group, uint64_t target, bool *last) {
 static syn_status compare_calls(syn__local *self, const syn_request *r, syn_error *err) {
     const syn_group *group = r->turn.exchange.group;
     const syn__local_group *shared = group->impl;
-    const syn_exchange *first = &shared->members[0].slots[r->turn.seq & 1];
+    const syn__turn *first = &shared->members[0].slots[r->turn.seq & 1];
     for (int32_t i = 1; i < group->size; i++) {
-        const syn_exchange *other = &shared->members[i].slots[r->turn.seq & 1];
-        if (syn__exchange_equal(first, other)) continue;
-        const syn__turn a = {*first, r->turn.seq}, b = {*other, r->turn.seq};
+        const syn__turn *other = &shared->members[i].slots[r->turn.seq & 1];
+        if (syn__turn_equal(first, other)) continue;
         char sentence[SYN_ERROR_TEXT];
-        syn__mismatch_text(group->ranks[0], &a, group->ranks[i], &b, sentence, sizeof sentence);
+        syn__mismatch_text(group->ranks[0], first, group->ranks[i], other, sentence,
+                           sizeof sentence);
         return syn__local_fail(self->world, sentence, err);
     }
     return SYN_OK;
 }
 
+static void copy_inputs(const syn_request *r, unsigned char *to) {
+    const syn_exchange *x = &r->turn.exchange;
+    const size_t blocks = x->kind == SYN_COMM_REDUCE_SCATTER ? (size_t)x->group->size : 1;
+    for (int32_t i = 0; i < x->n_segments; i++) {
+        const size_t bytes = r->segments[i].n_elems * blocks * syn_dtype_bytes(x->dtype);
+        if (bytes > 0) memcpy(to, r->segments[i].in, bytes);
+        to += bytes;
+    }
+}
+
 /* Publishes what this rank calls. The slot used here was last read before the previous
    call was entered. */
-static void publish(const syn_request *r, size_t inline_bytes) {
+static void publish(const syn_request *r, bool inlined) {
     const syn_group *group = r->turn.exchange.group;
     syn__local_group *shared = group->impl;
     syn__local_member *me = &shared->members[group->index];
-    syn_exchange *slot = &me->slots[r->turn.seq & 1];
-    *slot = r->turn.exchange;
-    slot->group = &shared->group; /* outlives this rank */
-    if (inline_bytes == 0) return;
-    memcpy(me->inlined[r->turn.seq & 1], slot->in, inline_bytes);
-    slot->in = me->inlined[r->turn.seq & 1];
+    syn__turn *slot = &me->slots[r->turn.seq & 1];
+    *slot = r->turn;
+    slot->exchange.group = &shared->group; /* outlives this rank */
+    if (inlined) copy_inputs(r, me->inlined[r->turn.seq & 1]);
 }
 
-syn_status syn__local_enter(syn__local *self, syn_request *r, size_t inline_bytes, syn_error *err) {
+syn_status syn__local_enter(syn__local *self, syn_request *r, bool inlined, syn_error *err) {
     syn__local_group *shared = r->turn.exchange.group->impl;
     /* After a failure others may still read the slots. */
     if (atomic_load_explicit(&shared->entered, memory_order_acquire) & SYN__POISON)
         return syn__local_fail(self->world, NULL, err);
-    publish(r, inline_bytes);
+    publish(r, inlined);
     const uint64_t target = r->turn.seq * (uint64_t)shared->group.size;
     bool last = false;
     if (!count_in(shared, target, &last)) return syn__local_fail(self->world, NULL, err);

@@ -17,8 +17,7 @@ syn_status syn__check_peer(const syn_comm *comm, const syn_exchange *message, sy
 
 syn_status syn__compare_ends(int32_t from, const syn__turn *send, int32_t to, const syn__turn *recv,
                              syn_error *err) {
-    if (send->exchange.dtype == recv->exchange.dtype &&
-        send->exchange.n_elems == recv->exchange.n_elems)
+    if (send->exchange.dtype == recv->exchange.dtype && send->n_elems == recv->n_elems)
         return SYN_OK;
     char sentence[SYN_ERROR_TEXT];
     syn__mismatch_text(from, send, to, recv, sentence, sizeof sentence);
@@ -26,11 +25,12 @@ syn_status syn__compare_ends(int32_t from, const syn__turn *send, int32_t to, co
 }
 
 syn_status syn__letter_new(syn__letter **out, int32_t from, const syn__turn *send, syn_error *err) {
-    const size_t data_bytes = send->exchange.n_elems * syn_dtype_bytes(send->exchange.dtype);
+    const size_t data_bytes = send->n_elems * syn_dtype_bytes(send->exchange.dtype);
     syn__letter *letter = syn_malloc(sizeof *letter + data_bytes);
     if (letter == NULL) return SYN_FAIL_NOMEM(err, sizeof *letter + data_bytes, "a sent message");
     *letter = (syn__letter){.from = from, .send = *send, .data = letter + 1};
-    if (data_bytes > 0) memcpy(letter->data, send->exchange.in, data_bytes);
+    letter->send.exchange.segments = NULL;
+    if (data_bytes > 0) memcpy(letter->data, send->exchange.segments->in, data_bytes);
     *out = letter;
     return SYN_OK;
 }

@@ -48,7 +48,7 @@ typedef struct syn__mpi {
 
 /* A signature on its way to another rank. */
 typedef struct syn__mpi_wire {
-    int64_t kind, dtype, reduce, root, n_elems, group_id, seq;
+    int64_t kind, dtype, reduce, root, n_elems, n_segments, cut, group_id, seq;
     char group[SYN__MPI_NAME_BYTES];
 } syn__mpi_wire;
 

@@ -1,8 +1,8 @@
 /* Collectives over MPI.
 
    What MPI cannot reduce (halves, i32 averages) is widened to f32 or i64, reduced, and narrowed
-   once, in pieces that fit a scratch buffer. Counts beyond `limit` go in pieces too, as MPI counts
-   in int. */
+   once, in pieces that fit a scratch buffer, where short neighbours of a list are joined too.
+   Counts beyond `limit` go in pieces as well, as MPI counts in int. */
 #include "comm/comm_mpi.h"
 #include "syntorch/memory.h"
 
@@ -96,8 +96,10 @@ static void turn_of(const syn__mpi_wire *w, syn_group *group, syn__turn *turn) {
                                      .dtype = (syn_dtype)w->dtype,
                                      .reduce = (syn_reduce)w->reduce,
                                      .root = (int32_t)w->root,
-                                     .n_elems = (size_t)w->n_elems,
+                                     .n_segments = (int32_t)w->n_segments,
                                      .group = group},
+                        .n_elems = (size_t)w->n_elems,
+                        .cut = (uint64_t)w->cut,
                         .seq = (uint64_t)w->seq};
 }
 
@@ -109,7 +111,7 @@ static syn_status compare_wires(const syn_group *group, const syn__mpi_wire *wir
     for (int32_t i = 1; i < group->size; i++) {
         char sentence[SYN_ERROR_TEXT];
         turn_of(&wires[i], &other_group, &other);
-        if (syn__exchange_equal(&first.exchange, &other.exchange)) continue;
+        if (syn__turn_equal(&first, &other)) continue;
         syn__mismatch_text(group->ranks[0], &first, group->ranks[i], &other, sentence,
                            sizeof sentence);
         return SYN_FAIL(err, SYN_E_COMM, "%s", sentence);
@@ -132,7 +134,9 @@ static syn_status check_call(syn__mpi *self, const syn_request *r, syn_error *er
                             .dtype = (int64_t)x->dtype,
                             .reduce = (int64_t)x->reduce,
                             .root = x->root,
-                            .n_elems = (int64_t)x->n_elems,
+                            .n_elems = (int64_t)r->turn.n_elems,
+                            .n_segments = x->n_segments,
+                            .cut = (int64_t)r->turn.cut,
                             .group_id = group->id,
                             .seq = (int64_t)r->turn.seq};
     snprintf(mine->group, sizeof mine->group, "%s", group->name);
@@ -171,44 +175,133 @@ static syn_status begin(syn__mpi *self, syn_request *r, syn_error *err) {
     return SYN_OK;
 }
 
-/* ---- Collectives ---- */
+/* ---- Lists ---- */
 
-static syn_status all_reduce_wide(syn__mpi *self, const syn_exchange *x, syn_error *err) {
+/* Shorter segments are joined with their neighbours: two copies take less time than a call. */
+#define JOINED_BYTES 65536
+
+/* What passes through scratch, and as what. */
+static bool is_widened(const syn_exchange *x) {
+    return x->kind == SYN_COMM_ALL_REDUCE && syn__wide_dtype(x->dtype, x->reduce) != x->dtype;
+}
+
+static syn_dtype scratch_dtype(const syn_exchange *x) {
+    return is_widened(x) ? syn__wide_dtype(x->dtype, x->reduce) : x->dtype;
+}
+
+/* A place in a list of segments. */
+typedef struct cursor {
+    const syn_segment *segment;
+    size_t at;
+} cursor;
+
+static void load(const syn_exchange *x, cursor c, unsigned char *scratch, size_t n) {
+    const size_t bytes = syn_dtype_bytes(x->dtype);
+    if (is_widened(x)) syn__wide_load(c.segment->in, c.at, scratch, n, x->dtype, x->reduce);
+    else memcpy(scratch, (const char *)c.segment->in + c.at * bytes, n * bytes);
+}
+
+static void store(const syn_exchange *x, cursor c, unsigned char *scratch, size_t n) {
+    const size_t bytes = syn_dtype_bytes(x->dtype);
+    if (is_widened(x)) syn__wide_store(scratch, c.segment->out, c.at, n, x->dtype, x->reduce);
+    else memcpy((char *)c.segment->out + c.at * bytes, scratch, n * bytes);
+}
+
+/* Loads or stores n elements, of as many segments as it takes. Returns the place behind them. */
+static cursor pass(const syn_exchange *x, cursor c, unsigned char *scratch, size_t n,
+                   void (*move)(const syn_exchange *x, cursor c, unsigned char *scratch,
+                                size_t n)) {
+    while (n > 0) {
+        const size_t k = min_size(n, c.segment->n_elems - c.at);
+        if (k > 0) move(x, c, scratch, k);
+        scratch += k * syn_dtype_bytes(scratch_dtype(x));
+        n -= k;
+        c.at += k;
+        if (c.at == c.segment->n_elems) c = (cursor){c.segment + 1, 0};
+    }
+    return c;
+}
+
+/* Of n elements in scratch. */
+static syn_status exchange_scratch(syn__mpi *self, const syn_exchange *x, int n, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
-    const syn_dtype wide = syn__wide_dtype(x->dtype, x->reduce);
-    const size_t piece = min_size(SYN__MPI_SCRATCH_BYTES / syn_dtype_bytes(wide), self->limit);
-    for (size_t at = 0; at < x->n_elems; at += piece) {
-        const size_t n = min_size(piece, x->n_elems - at);
-        syn__wide_load(x->in, at, shared->scratch, n, x->dtype, x->reduce);
-        SYN__TRY_MPI("MPI_Allreduce",
-                     MPI_Allreduce(MPI_IN_PLACE, shared->scratch, (int)n,
-                                   reduce_type(wide, x->reduce), reduce_op(self, wide, x->reduce),
-                                   shared->comm));
-        if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(shared->scratch, n, wide, x->group->size);
-        syn__wide_store(shared->scratch, x->out, at, n, x->dtype, x->reduce);
+    const syn_dtype dtype = scratch_dtype(x);
+    if (x->kind == SYN_COMM_BROADCAST) {
+        SYN__TRY_MPI("MPI_Bcast",
+                     MPI_Bcast(shared->scratch, n, syn__mpi_type(dtype), x->root, shared->comm));
+        return SYN_OK;
+    }
+    SYN__TRY_MPI("MPI_Allreduce",
+                 MPI_Allreduce(MPI_IN_PLACE, shared->scratch, n, reduce_type(dtype, x->reduce),
+                               reduce_op(self, dtype, x->reduce), shared->comm));
+    if (x->reduce == SYN_REDUCE_AVG)
+        syn__wide_divide(shared->scratch, (size_t)n, dtype, x->group->size);
+    return SYN_OK;
+}
+
+/* n segments one behind the other, in pieces that fit. */
+static syn_status exchange_joined(syn__mpi *self, const syn_exchange *x, const syn_segment *first,
+                                  int32_t n, syn_error *err) {
+    const syn__mpi_group *shared = x->group->impl;
+    const bool loads = x->kind != SYN_COMM_BROADCAST || x->group->index == x->root;
+    const size_t most =
+        min_size(SYN__MPI_SCRATCH_BYTES / syn_dtype_bytes(scratch_dtype(x)), self->limit);
+    cursor from = {first, 0}, to = from;
+    size_t left = 0;
+    for (int32_t i = 0; i < n; i++) left += first[i].n_elems;
+    while (left > 0) {
+        const size_t k = min_size(most, left);
+        if (loads) from = pass(x, from, shared->scratch, k, load);
+        SYN_TRY(exchange_scratch(self, x, (int)k, err));
+        to = pass(x, to, shared->scratch, k, store);
+        left -= k;
     }
     return SYN_OK;
 }
 
-static syn_status all_reduce(syn__mpi *self, const syn_exchange *x, syn_error *err) {
-    const syn__mpi_group *shared = x->group->impl;
-    if (syn__wide_dtype(x->dtype, x->reduce) != x->dtype) return all_reduce_wide(self, x, err);
+typedef syn_status exchange_one(syn__mpi *self, const syn_exchange *x, const syn_segment *s,
+                                syn_error *err);
+
+/* Long segments by themselves, those between them joined. */
+static syn_status exchange_list(syn__mpi *self, const syn_exchange *x, exchange_one *one,
+                                syn_error *err) {
     const size_t elem_bytes = syn_dtype_bytes(x->dtype);
-    for (size_t at = 0; at < x->n_elems; at += self->limit) {
-        const int n = (int)min_size(self->limit, x->n_elems - at);
-        const void *from = x->in == x->out ? MPI_IN_PLACE : (const char *)x->in + at * elem_bytes;
+    for (int32_t i = 0, end = 0; i < x->n_segments; i = end) {
+        while (end < x->n_segments &&
+               (is_widened(x) || x->segments[end].n_elems * elem_bytes < JOINED_BYTES))
+            end++;
+        if (end - i > 1 || is_widened(x)) {
+            SYN_TRY(exchange_joined(self, x, &x->segments[i], end - i, err));
+        } else {
+            end = i + 1;
+            SYN_TRY(one(self, x, &x->segments[i], err));
+        }
+    }
+    return SYN_OK;
+}
+
+/* ---- Collectives ---- */
+
+static syn_status all_reduce_one(syn__mpi *self, const syn_exchange *x, const syn_segment *s,
+                                 syn_error *err) {
+    const syn__mpi_group *shared = x->group->impl;
+    const size_t elem_bytes = syn_dtype_bytes(x->dtype);
+    for (size_t at = 0; at < s->n_elems; at += self->limit) {
+        const int n = (int)min_size(self->limit, s->n_elems - at);
+        const void *from = s->in == s->out ? MPI_IN_PLACE : (const char *)s->in + at * elem_bytes;
         SYN__TRY_MPI("MPI_Allreduce",
-                     MPI_Allreduce(from, (char *)x->out + at * elem_bytes, n,
+                     MPI_Allreduce(from, (char *)s->out + at * elem_bytes, n,
                                    reduce_type(x->dtype, x->reduce),
                                    reduce_op(self, x->dtype, x->reduce), shared->comm));
     }
-    if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(x->out, x->n_elems, x->dtype, x->group->size);
+    if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(s->out, s->n_elems, x->dtype, x->group->size);
     return SYN_OK;
 }
 
 /* Piece by piece: the same part of every block packed side by side. */
 static syn_status reduce_scatter_pieces(syn__mpi *self, const syn_exchange *x, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
+    const syn_segment *s = x->segments;
     const syn_dtype wide = syn__wide_dtype(x->dtype, x->reduce);
     const size_t wide_bytes = syn_dtype_bytes(wide), size = (size_t)x->group->size;
     size_t piece = min_size(SYN__MPI_SCRATCH_BYTES / wide_bytes, self->limit) / (size + 1);
@@ -216,41 +309,42 @@ static syn_status reduce_scatter_pieces(syn__mpi *self, const syn_exchange *x, s
         return SYN_FAIL(err, SYN_E_UNSUPPORTED, "reduce_scatter over %d ranks is too wide",
                         (int)x->group->size);
     unsigned char *mine = shared->scratch + size * piece * wide_bytes;
-    for (size_t at = 0; at < x->n_elems; at += piece) {
-        const size_t n = min_size(piece, x->n_elems - at);
+    for (size_t at = 0; at < s->n_elems; at += piece) {
+        const size_t n = min_size(piece, s->n_elems - at);
         for (size_t k = 0; k < size; k++)
-            syn__wide_load(x->in, k * x->n_elems + at, shared->scratch + k * n * wide_bytes, n,
+            syn__wide_load(s->in, k * s->n_elems + at, shared->scratch + k * n * wide_bytes, n,
                            x->dtype, x->reduce);
         SYN__TRY_MPI("MPI_Reduce_scatter_block",
                      MPI_Reduce_scatter_block(shared->scratch, mine, (int)n,
                                               reduce_type(wide, x->reduce),
                                               reduce_op(self, wide, x->reduce), shared->comm));
         if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(mine, n, wide, x->group->size);
-        syn__wide_store(mine, x->out, at, n, x->dtype, x->reduce);
+        syn__wide_store(mine, s->out, at, n, x->dtype, x->reduce);
     }
     return SYN_OK;
 }
 
 static syn_status reduce_scatter(syn__mpi *self, const syn_exchange *x, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
-    if (x->n_elems == 0) return SYN_OK;
+    const syn_segment *s = x->segments;
+    if (s->n_elems == 0) return SYN_OK;
     if (syn__wide_dtype(x->dtype, x->reduce) != x->dtype ||
-        x->n_elems > self->limit / (size_t)x->group->size)
+        s->n_elems > self->limit / (size_t)x->group->size)
         return reduce_scatter_pieces(self, x, err);
     SYN__TRY_MPI("MPI_Reduce_scatter_block",
-                 MPI_Reduce_scatter_block(x->in, x->out, (int)x->n_elems,
+                 MPI_Reduce_scatter_block(s->in, s->out, (int)s->n_elems,
                                           reduce_type(x->dtype, x->reduce),
                                           reduce_op(self, x->dtype, x->reduce), shared->comm));
-    if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(x->out, x->n_elems, x->dtype, x->group->size);
+    if (x->reduce == SYN_REDUCE_AVG) syn__wide_divide(s->out, s->n_elems, x->dtype, x->group->size);
     return SYN_OK;
 }
 
-/* The root's elements of buf to all others'. */
-static syn_status spread(syn__mpi *self, const syn_exchange *x, void *buf, int32_t root,
-                         syn_error *err) {
+/* The root's n_elems of buf to all others'. */
+static syn_status spread(syn__mpi *self, const syn_exchange *x, void *buf, size_t n_elems,
+                         int32_t root, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
-    for (size_t at = 0; at < x->n_elems; at += self->limit) {
-        const int n = (int)min_size(self->limit, x->n_elems - at);
+    for (size_t at = 0; at < n_elems; at += self->limit) {
+        const int n = (int)min_size(self->limit, n_elems - at);
         SYN__TRY_MPI("MPI_Bcast", MPI_Bcast((char *)buf + at * syn_dtype_bytes(x->dtype), n,
                                             syn__mpi_type(x->dtype), root, shared->comm));
     }
@@ -259,24 +353,26 @@ static syn_status spread(syn__mpi *self, const syn_exchange *x, void *buf, int32
 
 static syn_status all_gather(syn__mpi *self, const syn_exchange *x, syn_error *err) {
     const syn__mpi_group *shared = x->group->impl;
-    const size_t bytes = x->n_elems * syn_dtype_bytes(x->dtype);
+    const syn_segment *s = x->segments;
+    const size_t bytes = s->n_elems * syn_dtype_bytes(x->dtype);
     const MPI_Datatype type = syn__mpi_type(x->dtype);
-    if (x->n_elems == 0) return SYN_OK;
-    if (x->n_elems <= self->limit / (size_t)x->group->size) {
-        SYN__TRY_MPI("MPI_Allgather", MPI_Allgather(x->in, (int)x->n_elems, type, x->out,
-                                                    (int)x->n_elems, type, shared->comm));
+    if (s->n_elems == 0) return SYN_OK;
+    if (s->n_elems <= self->limit / (size_t)x->group->size) {
+        SYN__TRY_MPI("MPI_Allgather", MPI_Allgather(s->in, (int)s->n_elems, type, s->out,
+                                                    (int)s->n_elems, type, shared->comm));
         return SYN_OK;
     }
-    memcpy((char *)x->out + (size_t)x->group->index * bytes, x->in, bytes);
+    memcpy((char *)s->out + (size_t)x->group->index * bytes, s->in, bytes);
     for (int32_t k = 0; k < x->group->size; k++)
-        SYN_TRY(spread(self, x, (char *)x->out + (size_t)k * bytes, k, err));
+        SYN_TRY(spread(self, x, (char *)s->out + (size_t)k * bytes, s->n_elems, k, err));
     return SYN_OK;
 }
 
-static syn_status broadcast(syn__mpi *self, const syn_exchange *x, syn_error *err) {
-    if (x->group->index == x->root && x->in != x->out && x->n_elems > 0)
-        memcpy(x->out, x->in, x->n_elems * syn_dtype_bytes(x->dtype));
-    return spread(self, x, x->out, x->root, err);
+static syn_status broadcast_one(syn__mpi *self, const syn_exchange *x, const syn_segment *s,
+                                syn_error *err) {
+    if (x->group->index == x->root && s->in != s->out && s->n_elems > 0)
+        memcpy(s->out, s->in, s->n_elems * syn_dtype_bytes(x->dtype));
+    return spread(self, x, s->out, s->n_elems, x->root, err);
 }
 
 static syn_status barrier(syn_request *r, syn_error *err) {
@@ -292,13 +388,13 @@ static syn_status run(syn__mpi *self, syn_request *r, syn_error *err) {
     SYN_TRY(begin(self, r, err));
     switch (x->kind) {
     case SYN_COMM_ALL_REDUCE:
-        return all_reduce(self, x, err);
+        return exchange_list(self, x, all_reduce_one, err);
     case SYN_COMM_ALL_GATHER:
         return all_gather(self, x, err);
     case SYN_COMM_REDUCE_SCATTER:
         return reduce_scatter(self, x, err);
     case SYN_COMM_BROADCAST:
-        return broadcast(self, x, err);
+        return exchange_list(self, x, broadcast_one, err);
     default:
         return barrier(r, err);
     }

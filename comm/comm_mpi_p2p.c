@@ -52,9 +52,9 @@ static void count(syn__mpi *self, int messages) {
 
 /* ---- Messages ---- */
 
-static syn__mpi_message *message_new(syn__mpi *self, const syn_exchange *x, size_t data_bytes,
+static syn__mpi_message *message_new(syn__mpi *self, const syn__turn *turn, size_t data_bytes,
                                      syn_error *err) {
-    const size_t n_pieces = x->n_elems / self->limit + (x->n_elems % self->limit != 0);
+    const size_t n_pieces = turn->n_elems / self->limit + (turn->n_elems % self->limit != 0);
     const size_t requests_bytes = (n_pieces + 3) / 2 * 2 * sizeof(MPI_Request);
     const size_t bytes = sizeof(syn__mpi_message) + requests_bytes + data_bytes;
     syn__mpi_message *m = syn_malloc(bytes);
@@ -62,7 +62,7 @@ static syn__mpi_message *message_new(syn__mpi *self, const syn_exchange *x, size
         SYN_FAIL_NOMEM(err, bytes, "a message");
         return NULL;
     }
-    *m = (syn__mpi_message){.header = {(int64_t)x->dtype, (int64_t)x->n_elems},
+    *m = (syn__mpi_message){.header = {(int64_t)turn->exchange.dtype, (int64_t)turn->n_elems},
                             .requests = (MPI_Request *)(void *)(m + 1)};
     m->data = (char *)(m + 1) + requests_bytes;
     count(self, 1);
@@ -106,13 +106,14 @@ void syn__mpi_messages_end(syn__mpi *self) {
     pthread_mutex_destroy(&self->mover.lock);
 }
 
-static syn_status post_sends(syn__mpi *self, const syn_exchange *x, syn__mpi_message *m,
+static syn_status post_sends(syn__mpi *self, const syn_request *r, syn__mpi_message *m,
                              syn_error *err) {
+    const syn_exchange *x = &r->turn.exchange;
     SYN__TRY_MPI("MPI_Isend", MPI_Isend(m->header, 2, MPI_INT64_T, x->peer, x->tag, self->messages,
                                         &m->requests[m->n_requests]));
     m->n_requests++;
-    for (size_t at = 0; at < x->n_elems; at += self->limit) {
-        const int n = (int)min_size(self->limit, x->n_elems - at);
+    for (size_t at = 0; at < r->turn.n_elems; at += self->limit) {
+        const int n = (int)min_size(self->limit, r->turn.n_elems - at);
         SYN__TRY_MPI("MPI_Isend", MPI_Isend((char *)m->data + at * syn_dtype_bytes(x->dtype), n,
                                             syn__mpi_type(x->dtype), x->peer, x->tag,
                                             self->messages, &m->requests[m->n_requests]));
@@ -121,32 +122,33 @@ static syn_status post_sends(syn__mpi *self, const syn_exchange *x, syn__mpi_mes
     return SYN_OK;
 }
 
-static syn_status post_receives(syn__mpi *self, const syn_exchange *x, syn__mpi_message *m,
+static syn_status post_receives(syn__mpi *self, const syn_request *r, syn__mpi_message *m,
                                 syn_error *err) {
+    const syn_exchange *x = &r->turn.exchange;
+    char *to = r->segments->out;
     SYN__TRY_MPI("MPI_Irecv", MPI_Irecv(m->header, 2, MPI_INT64_T, x->peer, x->tag, self->messages,
                                         &m->requests[m->n_requests]));
     m->n_requests++;
-    for (size_t at = 0; at < x->n_elems; at += self->limit) {
-        const int n = (int)min_size(self->limit, x->n_elems - at);
-        SYN__TRY_MPI("MPI_Irecv", MPI_Irecv((char *)x->out + at * syn_dtype_bytes(x->dtype), n,
-                                            syn__mpi_type(x->dtype), x->peer, x->tag,
-                                            self->messages, &m->requests[m->n_requests]));
+    for (size_t at = 0; at < r->turn.n_elems; at += self->limit) {
+        const int n = (int)min_size(self->limit, r->turn.n_elems - at);
+        SYN__TRY_MPI("MPI_Irecv",
+                     MPI_Irecv(to + at * syn_dtype_bytes(x->dtype), n, syn__mpi_type(x->dtype),
+                               x->peer, x->tag, self->messages, &m->requests[m->n_requests]));
         m->n_requests++;
     }
     return SYN_OK;
 }
 
 static syn_status send_message(syn__mpi *self, syn_request *r, syn_error *err) {
-    const syn_exchange *x = &r->turn.exchange;
-    const size_t data_bytes = x->n_elems * syn_dtype_bytes(x->dtype);
-    syn__mpi_message *m = message_new(self, x, data_bytes, err);
+    const size_t data_bytes = r->turn.n_elems * syn_dtype_bytes(r->turn.exchange.dtype);
+    syn__mpi_message *m = message_new(self, &r->turn, data_bytes, err);
     if (m == NULL) return SYN_E_NOMEM;
-    if (data_bytes > 0) memcpy(m->data, x->in, data_bytes);
+    if (data_bytes > 0) memcpy(m->data, r->segments->in, data_bytes);
     /* Kept even if posting fails half-way: MPI may still read it. */
     m->next = self->sent;
     self->sent = m;
     syn__message_done(r);
-    return post_sends(self, x, m, err);
+    return post_sends(self, r, m, err);
 }
 
 syn_status syn__mpi_post(syn__comm *comm, syn_request *message, syn_error *err) {
@@ -155,10 +157,10 @@ syn_status syn__mpi_post(syn__comm *comm, syn_request *message, syn_error *err) 
     if (comm->threads && !x->now && !self->mover.runs) SYN_TRY(start_mover(self, err));
     SYN_TRY(syn__mpi_reap(self, err));
     if (x->kind == SYN_COMM_SEND) return send_message(self, message, err);
-    syn__mpi_message *m = message_new(self, x, 0, err);
+    syn__mpi_message *m = message_new(self, &message->turn, 0, err);
     if (m == NULL) return SYN_E_NOMEM;
     message->impl = m;
-    const syn_status status = post_receives(self, x, m, err);
+    const syn_status status = post_receives(self, message, m, err);
     if (status != SYN_OK) syn__mpi_withdraw(comm, message);
     return status;
 }
@@ -181,8 +183,8 @@ static syn_status receive(syn__mpi *self, syn_request *r, syn_error *err) {
     const syn__turn send = {.exchange = {.kind = SYN_COMM_SEND,
                                          .dtype = (syn_dtype)m->header[0],
                                          .peer = rank,
-                                         .tag = r->turn.exchange.tag,
-                                         .n_elems = (size_t)m->header[1]}};
+                                         .tag = r->turn.exchange.tag},
+                            .n_elems = (size_t)m->header[1]};
     SYN_TRY(syn__compare_ends(r->turn.exchange.peer, &send, rank, &r->turn, err));
     SYN__TRY_MPI("MPI_Waitall",
                  MPI_Waitall(m->n_requests - 1, m->requests + 1, MPI_STATUSES_IGNORE));

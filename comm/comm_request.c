@@ -1,4 +1,5 @@
 #include "comm/comm_request.h"
+#include "syntorch/intern.h"
 #include "syntorch/memory.h"
 #include "syntorch/thread.h"
 
@@ -139,8 +140,18 @@ static void request_end(syn__comm *self, syn_request *r) {
     self->idle = r;
 }
 
+static syn_status check_segments(const syn_exchange *x, syn_error *err) {
+    const bool list = x->kind == SYN_COMM_ALL_REDUCE || x->kind == SYN_COMM_BROADCAST;
+    const int32_t most = list ? SYN_MAX_LIST : 1;
+    if (x->kind == SYN_COMM_BARRIER || (x->n_segments >= 1 && x->n_segments <= most)) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "%s of %d tensors: it takes %s%d",
+                    syn_comm_kind_name(x->kind), (int)x->n_segments, list ? "1 to " : "",
+                    (int)most);
+}
+
 static syn_status check(const syn_comm *comm, const syn_exchange *x, syn_error *err) {
     SYN_TRY(syn__comm_check_open(comm, err));
+    SYN_TRY(check_segments(x, err));
     switch (x->kind) {
     case SYN_COMM_ALL_REDUCE:
     case SYN_COMM_ALL_GATHER:
@@ -160,6 +171,18 @@ static syn_status check(const syn_comm *comm, const syn_exchange *x, syn_error *
     }
 }
 
+/* The exchange and its list become the request's. */
+static void describe(syn_request *r, const syn_exchange *x) {
+    r->turn = (syn__turn){.exchange = *x};
+    r->turn.exchange.segments = r->segments;
+    if (x->kind == SYN_COMM_BARRIER) r->turn.exchange.n_segments = 0;
+    for (int32_t i = 0; i < r->turn.exchange.n_segments; i++) {
+        r->segments[i] = x->segments[i];
+        r->turn.n_elems += x->segments[i].n_elems;
+        r->turn.cut = syn_hash(&x->segments[i].n_elems, sizeof(size_t), r->turn.cut);
+    }
+}
+
 syn_status syn__comm_start(syn_comm *comm, const syn_exchange *exchange, syn_request **request,
                            syn_error *err) {
     syn__comm *self = (syn__comm *)comm;
@@ -167,7 +190,7 @@ syn_status syn__comm_start(syn_comm *comm, const syn_exchange *exchange, syn_req
     syn_request *r = request_new(self);
     if (r == NULL) return SYN_FAIL_NOMEM(err, sizeof *r, "a request");
     r->next = NULL;
-    r->turn = (syn__turn){.exchange = *exchange};
+    describe(r, exchange);
     r->stream = NULL;
     r->times = (syn_exchange_times){0};
     r->error.code = SYN_OK;

@@ -38,15 +38,16 @@ typedef enum syn__request_state {
 } syn__request_state;
 
 struct syn_request {
-    syn_request *next; /* in a stream or a mailbox, or among the idle */
-    syn_request *made; /* the one made before it */
-    syn__turn turn;
+    syn_request *next;   /* in a stream or a mailbox, or among the idle */
+    syn_request *made;   /* the one made before it */
+    syn__turn turn;      /* its list is `segments` */
     syn__stream *stream; /* NULL: a message */
     bool on_main;        /* run by the rank's own thread */
     _Atomic uint64_t state;
     syn_exchange_times times;
     syn_error error;
     void *impl;
+    syn_segment segments[SYN_MAX_LIST];
 };
 
 /* What a communicator adds. */

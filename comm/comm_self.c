@@ -10,8 +10,8 @@ typedef struct self_comm {
     syn__mailbox box; /* of messages to itself */
 } self_comm;
 
-static void copy(const syn_exchange *to, const void *from) {
-    const size_t bytes = to->n_elems * syn_dtype_bytes(to->dtype);
+static void copy(const syn_segment *to, const void *from, syn_dtype dtype) {
+    const size_t bytes = to->n_elems * syn_dtype_bytes(dtype);
     if (from != to->out && bytes > 0) memcpy(to->out, from, bytes);
 }
 
@@ -19,7 +19,7 @@ static void copy(const syn_exchange *to, const void *from) {
 static syn_status self_run(syn__comm *comm, syn_request *request, syn_error *err) {
     (void)comm, (void)err;
     const syn_exchange *x = &request->turn.exchange;
-    if (x->kind != SYN_COMM_BARRIER) copy(x, x->in);
+    for (int32_t i = 0; i < x->n_segments; i++) copy(&x->segments[i], x->segments[i].in, x->dtype);
     return SYN_OK;
 }
 
@@ -33,7 +33,7 @@ static syn_status send(self_comm *self, syn_request *r, syn_error *err) {
         return SYN_OK;
     }
     if (syn__compare_ends(0, &r->turn, 0, &recv->turn, &recv->error) == SYN_OK)
-        copy(&recv->turn.exchange, r->turn.exchange.in);
+        copy(recv->segments, r->segments->in, recv->turn.exchange.dtype);
     syn__message_done(recv);
     return SYN_OK;
 }
@@ -47,7 +47,7 @@ static syn_status self_post(syn__comm *comm, syn_request *r, syn_error *err) {
         return SYN_OK;
     }
     if (syn__compare_ends(0, &letter->send, 0, &r->turn, &r->error) == SYN_OK)
-        copy(&r->turn.exchange, letter->data);
+        copy(r->segments, letter->data, r->turn.exchange.dtype);
     syn_free(letter);
     syn__message_done(r);
     return SYN_OK;

@@ -11,22 +11,22 @@ SYN__COST(comm) {
     *cost = (syn_cost){0, syn__input_bytes(c), syn__output_bytes(c)};
 }
 
-static size_t elems(const syn_operand *o) {
-    return (size_t)syn_spec_elems(&o->spec);
-}
-
 static syn_dtype dtype(const syn_operand *o) {
     return (syn_dtype)o->spec.dtype;
 }
 
-/* What all rows with operands say; the elements are those of `counted`. */
+/* What all rows with operands say: operand i is segment i; the elements are those of `counted`. */
 static void describe(syn_call *c, const syn_operand *counted) {
+    const int n = c->n_in > 1 ? c->n_in : 1;
+    for (int i = 0; i < n; i++)
+        c->segments[i] =
+            (syn_segment){c->n_in ? c->in[i].data : NULL, c->n_out ? c->out[i].data : NULL,
+                          (size_t)syn_spec_elems(&counted[i].spec)};
     c->exchange = (syn_exchange){.kind = c->def->comm,
                                  .dtype = dtype(counted),
-                                 .n_elems = elems(counted),
+                                 .n_segments = n,
                                  .group = c->group,
-                                 .in = c->n_in ? c->in[0].data : NULL,
-                                 .out = c->n_out ? c->out[0].data : NULL};
+                                 .segments = c->segments};
 }
 
 static syn_status check_reduce(const syn_call *c, int64_t reduce) {
@@ -86,8 +86,8 @@ SYN__INFER(all_reduce) {
 }
 
 SYN__CPU(all_reduce) {
-    describe(c, &c->in[0]);
-    c->exchange.reduce = (syn_reduce)c->attr[0].i;
+    describe(c, c->in);
+    c->exchange.reduce = (syn_reduce)c->attr[c->n_attr - 1].i; /* of a list, behind its length */
     return SYN_OK;
 }
 
@@ -145,11 +145,11 @@ static void weave_gathered(syn_call *c) {
 
 SYN__CPU(all_gather) {
     size_t outer, inner_bytes;
-    describe(c, &c->in[0]);
+    describe(c, c->in);
     split(&c->in[0], c->attr[0].i, &outer, &inner_bytes);
     if (outer == 1) return SYN_OK;
     const size_t bytes = (size_t)syn_spec_bytes(&c->out[0].spec);
-    c->exchange.out = c->scratch = syn_malloc(bytes);
+    c->segments[0].out = c->scratch = syn_malloc(bytes);
     c->finish = weave_gathered;
     return c->scratch ? SYN_OK : SYN_FAIL_NOMEM(c->err, bytes, "gathered blocks");
 }
@@ -182,12 +182,12 @@ SYN__INFER(reduce_scatter) {
 
 SYN__CPU(reduce_scatter) {
     size_t outer, inner_bytes;
-    describe(c, &c->out[0]);
+    describe(c, c->out);
     c->exchange.reduce = (syn_reduce)c->attr[0].i;
     split(&c->out[0], c->attr[1].i, &outer, &inner_bytes);
     if (outer == 1) return SYN_OK;
     const size_t bytes = (size_t)syn_spec_bytes(&c->in[0].spec);
-    c->exchange.in = c->scratch = syn_malloc(bytes);
+    c->segments[0].in = c->scratch = syn_malloc(bytes);
     if (!c->scratch) return SYN_FAIL_NOMEM(c->err, bytes, "blocks to scatter");
     weave(c->in[0].data, c->scratch, (size_t)c->group->size, outer, inner_bytes, false);
     return SYN_OK;
@@ -223,8 +223,8 @@ SYN__INFER(broadcast) {
 }
 
 SYN__CPU(broadcast) {
-    describe(c, &c->in[0]);
-    c->exchange.root = (int32_t)c->attr[0].i;
+    describe(c, c->in);
+    c->exchange.root = (int32_t)c->attr[c->n_attr - 1].i;
     return SYN_OK;
 }
 
@@ -233,39 +233,13 @@ syn_tensor syn_broadcast(syn_ctx *ctx, syn_tensor x, int root, const syn_group *
     return collective(ctx, SYN_OP_BROADCAST, &x, attr, 1, group);
 }
 
-/* ---- several tensors in one ---- */
+/* ---- lists of tensors, of which the kernels above make as many segments ---- */
 
 static syn_status check_list(const syn_call *c) {
     for (int i = 0; i < c->n_in; i++) {
         SYN_TRY(syn__want_dtype(c, i, dtype(&c->in[0])));
         if (!syn__is_dense(&c->in[i])) return syn__bad_input(c, i, "dense");
     }
-    return SYN_OK;
-}
-
-static void unpack(syn_call *c) {
-    const char *from = c->scratch;
-    for (int i = 0; i < c->n_out; i++) {
-        const size_t bytes = (size_t)syn_spec_bytes(&c->out[i].spec);
-        memcpy(c->out[i].data, from, bytes);
-        from += bytes;
-    }
-}
-
-/* One behind the other, in scratch memory. */
-static syn_status pack(syn_call *c) {
-    size_t bytes = (size_t)syn__input_bytes(c);
-    describe(c, &c->in[0]);
-    c->exchange.n_elems = bytes / syn_dtype_bytes(dtype(&c->in[0]));
-    char *to = c->scratch = syn_malloc(bytes + 1);
-    if (!to) return SYN_FAIL_NOMEM(c->err, bytes, "tensors of a collective");
-    for (int i = 0; i < c->n_in; i++) {
-        bytes = (size_t)syn_spec_bytes(&c->in[i].spec);
-        memcpy(to, c->in[i].data, bytes);
-        to += bytes;
-    }
-    c->exchange.in = c->exchange.out = c->scratch;
-    c->finish = unpack;
     return SYN_OK;
 }
 
@@ -286,12 +260,6 @@ SYN__INFER(all_reduce_coalesced) {
     return check_list(c);
 }
 
-SYN__CPU(all_reduce_coalesced) {
-    SYN_TRY(pack(c));
-    c->exchange.reduce = (syn_reduce)c->attr[1].i;
-    return SYN_OK;
-}
-
 void syn_all_reduce_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, syn_reduce reduce,
                               const syn_group *group) {
     coalesced(ctx, SYN_OP_ALL_REDUCE_COALESCED, xs, n, reduce, group);
@@ -300,12 +268,6 @@ void syn_all_reduce_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, syn_reduce re
 SYN__INFER(broadcast_coalesced) {
     SYN_TRY(check_root(c, c->attr[1].i));
     return check_list(c);
-}
-
-SYN__CPU(broadcast_coalesced) {
-    SYN_TRY(pack(c));
-    c->exchange.root = (int32_t)c->attr[1].i;
-    return SYN_OK;
 }
 
 void syn_broadcast_coalesced(syn_ctx *ctx, syn_tensor *xs, int n, int root,
@@ -344,7 +306,7 @@ SYN__INFER(send) {
 }
 
 SYN__CPU(send) {
-    describe(c, &c->in[0]);
+    describe(c, c->in);
     c->exchange.peer = (int32_t)c->attr[0].i;
     c->exchange.tag = (int32_t)c->attr[1].i;
     return SYN_OK;
@@ -370,7 +332,7 @@ SYN__INFER(recv) {
 }
 
 SYN__CPU(recv) {
-    describe(c, &c->out[0]);
+    describe(c, c->out);
     c->exchange.peer = (int32_t)c->attr[0].i;
     c->exchange.tag = (int32_t)c->attr[1].i;
     return SYN_OK;

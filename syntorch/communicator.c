@@ -26,8 +26,8 @@ syn_status syn_comm_send(syn_comm *comm, const void *in, size_t n_elems, syn_dty
                                .dtype = dtype,
                                .peer = peer,
                                .tag = tag,
-                               .n_elems = n_elems,
-                               .in = in};
+                               .n_segments = 1,
+                               .segments = &(const syn_segment){in, NULL, n_elems}};
     return syn_comm_run(comm, &send, NULL, err);
 }
 
@@ -37,7 +37,7 @@ syn_status syn_comm_recv(syn_comm *comm, void *out, size_t n_elems, syn_dtype dt
                                .dtype = dtype,
                                .peer = peer,
                                .tag = tag,
-                               .n_elems = n_elems,
-                               .out = out};
+                               .n_segments = 1,
+                               .segments = &(const syn_segment){NULL, out, n_elems}};
     return syn_comm_run(comm, &recv, NULL, err);
 }

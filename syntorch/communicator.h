@@ -24,16 +24,24 @@ typedef struct syn_group {
     void *impl;
 } syn_group;
 
-/* One operation as a rank starts it. What a kind does not mention it does not look at. n_elems are
-   elements, never bytes. in and out do not overlap, except that all_reduce and broadcast allow
-   in == out.
+/* An array that is read, one that is written, and how many elements: never bytes. They do not
+   overlap, except that all_reduce and broadcast allow in == out. */
+typedef struct syn_segment {
+    const void *in;
+    void *out;
+    size_t n_elems;
+} syn_segment;
+
+/* One operation as a rank starts it. What a kind does not mention it does not look at. It has one
+   segment; all_reduce and broadcast have up to SYN_MAX_LIST, cut alike on all members, and treat
+   each as if it were alone.
 
    kind            group, and
    ALL_REDUCE      out[i] = reduction over ranks of in[i], in rank order
    ALL_GATHER      n_elems of in; out holds size times as many: rank after rank
    REDUCE_SCATTER  n_elems of out: this rank's part of the reduction; in holds size times as many
    BROADCAST       root; in is read on the root only
-   BARRIER
+   BARRIER         no segment
    SEND            in, peer, tag, without a group. Does not wait for the receive (buffered)
    RECV            out, peer, tag, without a group; messages of one (source, destination, tag)
                    arrive in the order in which they were sent */
@@ -45,10 +53,9 @@ typedef struct syn_exchange {
     int32_t peer; /* global rank */
     int32_t tag;  /* >= 0 */
     bool now;     /* the rank waits for it at once: no other thread need run it */
-    size_t n_elems;
+    int32_t n_segments;
     const syn_group *group; /* as syn_comm_open_group gave it */
-    const void *in;
-    void *out;
+    const syn_segment *segments;
 } syn_exchange;
 
 /* When an operation ran; a message runs from its start. Of what was waited for at once only wait_ns
@@ -69,9 +76,10 @@ typedef struct syn_comm_ops {
     /* Makes groups known. Every member calls it with the same arguments, in the same order. */
     syn_status (*open_group)(syn_comm *comm, syn_group *group, syn_error *err);
     void (*close_group)(syn_comm *comm, syn_group *group);
-    /* Starts *exchange, which is copied; its buffers are the communicator's until it was waited
-       for. Fails, and has then started nothing, for arguments that no rank could mean and when
-       memory or threads are out; wait returns failures of the operation. */
+    /* Starts *exchange, which is copied with its list of segments; their arrays are the
+       communicator's until it was waited for. Fails, and has then started nothing, for arguments
+       that no rank could mean and when memory or threads are out; wait returns failures of the
+       operation. */
     syn_status (*start)(syn_comm *comm, const syn_exchange *exchange, syn_request **request,
                         syn_error *err);
     /* Waits until it is done, or has failed, and ends the request either way. times may be NULL. */

@@ -76,9 +76,10 @@ struct syn_call {
     void *device;         /* of the backend (backend.h): a stream, say */
     syn_error *err;
     /* A communication kernel moves nothing itself. It says here what its caller is to exchange with
-       other ranks, and what to do when that is done (NULL: nothing). `scratch` (of syn_malloc, or
-       NULL) is freed after that. */
+       other ranks, in a list of `segments`, and what to do when that is done (NULL: nothing).
+       `scratch` (of syn_malloc, or NULL) is freed after that. */
     syn_exchange exchange;
+    syn_segment segments[SYN_MAX_LIST];
     void (*finish)(syn_call *call);
     void *scratch;
 };

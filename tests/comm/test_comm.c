@@ -20,23 +20,36 @@ typedef struct job {
     syn_dtype dtype;
     syn_reduce reduce;
     size_t n; /* elements of a rank's input; of its output for reduce_scatter */
-    bool in_place;
+    bool in_place, list;
     int32_t size, root;
     void *in[8], *want[8];
     size_t in_elems, out_elems;
 } job;
 
+/* The segments of a list, one behind the other; otherwise one. */
+static int32_t cut(const job *j, char *in, char *out, syn_segment *segments) {
+    const size_t parts[] = {j->n / 7, 0, j->n / 2, j->n / 50, j->n / 4};
+    const int32_t n_parts = j->list ? (int32_t)COUNT(parts) : 0;
+    const size_t bytes = syn_dtype_bytes(j->dtype);
+    size_t at = 0;
+    for (int32_t i = 0; i < n_parts; at += parts[i++])
+        segments[i] = (syn_segment){in + at * bytes, out + at * bytes, parts[i]};
+    segments[n_parts] = (syn_segment){in + at * bytes, out + at * bytes, j->n - at};
+    return n_parts + 1;
+}
+
 /* Waited for at once, or started first. */
 static syn_status run_job(syn_comm *comm, const syn_group *group, const job *j, void *in, void *out,
                           bool started, syn_error *err) {
+    syn_segment segments[6];
+    const int32_t n = cut(j, in, out, segments);
     const syn_exchange x = {.kind = j->kind,
                             .dtype = j->dtype,
                             .reduce = j->reduce,
                             .root = j->root,
-                            .n_elems = j->n,
+                            .n_segments = n,
                             .group = group,
-                            .in = in,
-                            .out = out};
+                            .segments = segments};
     if (!started) return syn_comm_run(comm, &x, NULL, err);
     syn_request *request = NULL;
     SYN_TRY(comm->ops->start(comm, &x, &request, err));
@@ -106,7 +119,7 @@ static void check_job(job *j, uint64_t seed) {
               j->in_place ? " in place" : "", err.text);
 }
 
-static void check_table(syn_comm_kind kind, bool reduces, bool in_place) {
+static void check_table_of(syn_comm_kind kind, bool reduces, bool in_place, bool list) {
     uint64_t seed = 1;
     for (size_t w = 0; w < COUNT(world_sizes); w++)
         for (size_t s = 0; s < COUNT(sizes); s++)
@@ -121,10 +134,15 @@ static void check_table(syn_comm_kind kind, bool reduces, bool in_place) {
                              .n = n,
                              .size = world_sizes[w],
                              .root = world_sizes[w] - 1,
-                             .in_place = in_place};
+                             .in_place = in_place,
+                             .list = list};
                     check_job(&j, seed++);
                     if (test_failures > 0) return;
                 }
+}
+
+static void check_table(syn_comm_kind kind, bool reduces, bool in_place) {
+    check_table_of(kind, reduces, in_place, false);
 }
 
 static void all_reduce_is_the_reduction_in_rank_order(void) {
@@ -142,6 +160,13 @@ static void all_gather_is_rank_after_rank(void) {
 static void broadcast_copies_the_root(void) {
     check_table(SYN_COMM_BROADCAST, false, false);
     check_table(SYN_COMM_BROADCAST, false, true);
+}
+
+static void lists_give_what_their_segments_give(void) {
+    check_table_of(SYN_COMM_ALL_REDUCE, true, true, true);
+    check_table_of(SYN_COMM_ALL_REDUCE, true, false, true);
+    check_table_of(SYN_COMM_BROADCAST, false, true, true);
+    check_table_of(SYN_COMM_BROADCAST, false, false, true);
 }
 
 /* Every f16 and bf16 value survives a sum with zero, and sums of any two round to nearest even. */
@@ -401,6 +426,7 @@ static const test_case cases[] = {
     {"reduce_scatter_gives_each_its_part", reduce_scatter_gives_each_its_part},
     {"all_gather_is_rank_after_rank", all_gather_is_rank_after_rank},
     {"broadcast_copies_the_root", broadcast_copies_the_root},
+    {"lists_give_what_their_segments_give", lists_give_what_their_segments_give},
     {"halves_round_to_nearest_even", halves_round_to_nearest_even},
     {"min_and_max_keep_nan", min_and_max_keep_nan},
     {"leaving_is_waiting", leaving_is_waiting},

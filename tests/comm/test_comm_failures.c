@@ -56,17 +56,27 @@ static const syn_comm_kind kinds[] = {[REDUCE] = SYN_COMM_ALL_REDUCE,
                                       [SEND] = SYN_COMM_SEND,
                                       [RECV] = SYN_COMM_RECV};
 
-static syn_exchange exchange_of(const step *s, syn_group *const *groups, void *in, void *out) {
+/* Of the elements of a collective the first `tag` are a segment of their own, and if it is negative
+   as many more: 1 to 3 segments. */
+static int32_t cut(const step *s, void *in, void *out, syn_segment *segments) {
+    const bool one = s->tag == 0 || s->what == SEND || s->what == RECV;
+    const size_t first = one ? 0 : (size_t)abs(s->tag), bytes = syn_dtype_bytes(s->dtype);
+    int32_t n = 0;
+    size_t at = 0;
+    for (int32_t i = 0; first > 0 && i < (s->tag < 0 ? 2 : 1); i++, at += first)
+        segments[n++] = (syn_segment){(char *)in + at * bytes, (char *)out + at * bytes, first};
+    segments[n++] = (syn_segment){(char *)in + at * bytes, (char *)out + at * bytes, s->n - at};
+    return n;
+}
+
+static syn_exchange exchange_of(const step *s, syn_group *const *groups) {
     return (syn_exchange){.kind = kinds[s->what],
                           .dtype = s->dtype,
                           .reduce = (syn_reduce)s->arg,
                           .root = s->arg,
                           .peer = s->arg,
                           .tag = s->tag,
-                          .n_elems = s->n,
-                          .group = groups[s->group],
-                          .in = in,
-                          .out = out};
+                          .group = groups[s->group]};
 }
 
 static syn_status do_step(syn_comm *comm, syn_group *const *groups, const step *s, void *in,
@@ -75,7 +85,10 @@ static syn_status do_step(syn_comm *comm, syn_group *const *groups, const step *
     if (s->what == FAIL || s->what == SLEEP_FAIL)
         return SYN_FAIL(err, SYN_E_IO, "the disk is full");
     if (s->what == NOTHING || s->what == SLEEP) return SYN_OK;
-    const syn_exchange x = exchange_of(s, groups, in, out);
+    syn_exchange x = exchange_of(s, groups);
+    syn_segment segments[3];
+    x.n_segments = cut(s, in, out, segments);
+    x.segments = segments;
     return syn_comm_run(comm, &x, wait, err);
 }
 
@@ -149,6 +162,22 @@ static const mismatch mismatches[] = {
      {REDUCE, 70000, SYN_F32, 0, 0, 1},
      "rank 0 calls all_reduce(sum, f32, 5 elements) in group tp0 (#1) but rank 1 calls "
      "all_reduce(sum, f32, 70000 elements) in group dp0 (#1)"},
+    {{REDUCE, 70000, SYN_F32, SYN_REDUCE_SUM, 0, 0},
+     {REDUCE, 70000, SYN_F32, SYN_REDUCE_SUM, 10, 0},
+     "rank 0 calls all_reduce(sum, f32, 70000 elements) in group tp0 (#1) but rank 1 calls "
+     "all_reduce(sum, f32, 70000 elements in 2 tensors)"},
+    {{REDUCE, 9, SYN_F32, SYN_REDUCE_SUM, 2, 0},
+     {REDUCE, 9, SYN_F32, SYN_REDUCE_SUM, -2, 0},
+     "rank 0 calls all_reduce(sum, f32, 9 elements in 2 tensors) in group tp0 (#1) but rank 1 "
+     "calls all_reduce(sum, f32, 9 elements in 3 tensors)"},
+    {{BROADCAST, 70000, SYN_F32, 0, 10, 0},
+     {BROADCAST, 70000, SYN_F32, 0, 11, 0},
+     "rank 0 calls broadcast(f32, 70000 elements in 2 tensors, root 0) in group tp0 (#1) but rank "
+     "1 calls broadcast(f32, 70000 elements in 2 tensors, root 0) of other sizes"},
+    {{REDUCE, 70000, SYN_F32, SYN_REDUCE_SUM, 10, 0},
+     {REDUCE, 70001, SYN_F32, SYN_REDUCE_SUM, 10, 0},
+     "rank 0 calls all_reduce(sum, f32, 70000 elements in 2 tensors) in group tp0 (#1) but rank 1 "
+     "calls all_reduce(sum, f32, 70001 elements in 2 tensors)"},
     {{SEND, 5, SYN_F32, 1, 9, 0},
      {RECV, 5, SYN_I32, 0, 9, 0},
      "rank 0 calls send(f32, 5 elements, tag 9) to rank 1 but rank 1 calls recv(i32, 5 elements, "

@@ -70,6 +70,39 @@ static syn_status check_reductions(syn_comm *comm, const syn_group *g, buffers *
     return check(b, part, dtype, reduce, "reduce_scatter", err);
 }
 
+/* Short segments that are joined, long ones that are not, and empty ones; every other in place. */
+static syn_status check_list(syn_comm *comm, const syn_group *g, buffers *b, syn_comm_kind kind,
+                             syn_dtype dtype, syn_reduce reduce, syn_error *err) {
+    static const size_t parts[] = {3, 1000, 0, 40000, 7, 35000, 20000, 0, 3990};
+    const char *in = b->ins[g->index];
+    const size_t bytes = syn_dtype_bytes(dtype);
+    syn_segment segments[COUNT(parts)];
+    size_t n = 0;
+    for (size_t i = 0; i < COUNT(parts); n += parts[i++]) {
+        char *out = (char *)b->out + n * bytes;
+        segments[i] = (syn_segment){i % 2 ? out : in + n * bytes, out, parts[i]};
+        if (i % 2) memcpy(out, in + n * bytes, parts[i] * bytes);
+    }
+    const syn_exchange x = {.kind = kind,
+                            .dtype = dtype,
+                            .reduce = reduce,
+                            .root = g->size - 1,
+                            .n_segments = COUNT(parts),
+                            .group = g,
+                            .segments = segments};
+    if (kind == SYN_COMM_BROADCAST) memcpy(b->want, b->ins[x.root], n * bytes);
+    else reference_reduce((const void *const *)b->ins, g->size, 0, b->want, n, dtype, reduce);
+    SYN_TRY(syn_comm_run(comm, &x, NULL, err));
+    return check(b, n, dtype, reduce, syn_comm_kind_name(kind), err);
+}
+
+static syn_status check_lists(syn_comm *comm, const syn_group *g, buffers *b, syn_dtype dtype,
+                              syn_error *err) {
+    for (int r = 0; r < SYN_REDUCE_COUNT; r++)
+        SYN_TRY(check_list(comm, g, b, SYN_COMM_ALL_REDUCE, dtype, (syn_reduce)r, err));
+    return check_list(comm, g, b, SYN_COMM_BROADCAST, dtype, SYN_REDUCE_MIN, err);
+}
+
 static syn_status check_copies(syn_comm *comm, const syn_group *g, buffers *b, size_t n,
                                syn_dtype dtype, syn_error *err) {
     const size_t bytes = n * syn_dtype_bytes(dtype);
@@ -114,6 +147,7 @@ static syn_status check_group(syn_comm *comm, const syn_group *group, size_t max
                 SYN_TRY(
                     check_reductions(comm, group, &b, sizes[s], (syn_dtype)d, (syn_reduce)r, err));
             SYN_TRY(check_copies(comm, group, &b, sizes[s], (syn_dtype)d, err));
+            if (sizes[s] > 100000) SYN_TRY(check_lists(comm, group, &b, (syn_dtype)d, err));
         }
     return SYN_OK;
 }
@@ -151,6 +185,18 @@ static syn_status mismatch(syn_comm *comm, syn_error *err) {
     return run_all_reduce(comm, world, in, out, 128, SYN_F32, SYN_REDUCE_SUM, err);
 }
 
+/* As many elements in as many segments, but of other lengths on rank 1. */
+static syn_status cut_mismatch(syn_comm *comm, syn_error *err) {
+    syn_group *world = NULL;
+    float data[128] = {0};
+    const size_t first = comm->rank == 1 ? 29 : 28;
+    const syn_segment segments[] = {{data, data, first}, {data + first, data + first, 128 - first}};
+    SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
+    const syn_exchange x = {
+        .kind = SYN_COMM_ALL_REDUCE, .n_segments = 2, .group = world, .segments = segments};
+    return syn_comm_run(comm, &x, NULL, err);
+}
+
 static syn_status message_mismatch(syn_comm *comm, syn_error *err) {
     float data[8] = {0};
     if (comm->rank == 0) {
@@ -183,7 +229,7 @@ static int run_rank(const char *mode) {
         options.check_collectives = true;
         options.chunk_elems = 1000; /* as if counts of int were that small */
     }
-    if (strcmp(mode, "mismatch") == 0) options.check_collectives = true;
+    if (strstr(mode, "mismatch") != NULL) options.check_collectives = true;
     if (strcmp(mode, "stuck") == 0 || strcmp(mode, "ends") == 0) {
         options.watchdog_s = 0.5;
         options.abort_s = 2;
@@ -198,6 +244,8 @@ static int run_rank(const char *mode) {
         status = table(comm, options.chunk_elems > 0 ? 5000 : SIZE_MAX, &err);
     } else if (strcmp(mode, "mismatch") == 0) {
         status = mismatch(comm, &err);
+    } else if (strcmp(mode, "cut-mismatch") == 0) {
+        status = cut_mismatch(comm, &err);
     } else if (strcmp(mode, "message-mismatch") == 0) {
         status = message_mismatch(comm, &err);
     } else {
@@ -251,6 +299,11 @@ static void calls_that_differ_fail_on_every_rank(void) {
         CHECK_MSG(run_mpi("mismatch", n) != 0, "%s", output);
         CHECK_MSG(occurrences("error: rank 0 calls all_reduce(sum, f32, 128 elements) in group "
                               "world (#2) but rank 1 calls all_gather(f32, 64 elements)\n") == n,
+                  "%s", output);
+        CHECK_MSG(run_mpi("cut-mismatch", n) != 0, "%s", output);
+        CHECK_MSG(occurrences("error: rank 0 calls all_reduce(sum, f32, 128 elements in 2 tensors) "
+                              "in group world (#1) but rank 1 calls all_reduce(sum, f32, 128 "
+                              "elements in 2 tensors) of other sizes\n") == n,
                   "%s", output);
     }
     CHECK(run_mpi("message-mismatch", 2) != 0);

@@ -34,9 +34,8 @@ static syn_status meanwhile(syn_comm *comm, syn_error *err) {
     SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
     for (int i = 0; i < LARGE; i++) in[i] = 1;
     if (comm->rank == 0) {
-        SYN_TRY(start_exchange(comm, f32_sum(world, in, out, LARGE), &reduced, err));
-        SYN_TRY(
-            start_exchange(comm, f32_message(SYN_COMM_RECV, got, LARGE, 1, GO), &received, err));
+        SYN_TRY(start_f32_sum(comm, world, in, out, LARGE, &reduced, err));
+        SYN_TRY(start_f32_message(comm, SYN_COMM_RECV, got, LARGE, 1, GO, &received, err));
         for (int32_t r = 1; r < comm->size; r++)
             SYN_TRY(syn_comm_send(comm, in, 1, SYN_F32, r, GO, err));
         await_mark();
@@ -64,6 +63,7 @@ enum { ROUNDS = 40, DEPTH = 5, ELEMS = 3000 };
 
 typedef struct operation {
     syn_exchange x;
+    syn_segment one;
     syn_request *request;
     size_t bytes; /* of the result */
     uint64_t in[ELEMS * MAX_RANKS], got[ELEMS * MAX_RANKS], want[ELEMS * MAX_RANKS];
@@ -77,10 +77,10 @@ static void plan(operation *o, const syn_group *group, uint64_t dice) {
                           .dtype = (syn_dtype)((dice >> 32) % SYN_DTYPE_COUNT),
                           .reduce = (syn_reduce)((dice >> 40) % SYN_REDUCE_COUNT),
                           .root = (int32_t)((dice >> 48) % (uint64_t)group->size),
-                          .n_elems = n,
+                          .n_segments = 1,
                           .group = group,
-                          .in = o->in,
-                          .out = o->got};
+                          .segments = &o->one};
+    o->one = (syn_segment){o->in, o->got, n};
     const size_t results = o->x.kind == SYN_COMM_ALL_GATHER ? n * (size_t)group->size : n;
     o->bytes = results * syn_dtype_bytes(o->x.dtype);
     reference_fill(o->in, n * (size_t)group->size, o->x.dtype, dice + (uint64_t)group->index);
@@ -90,7 +90,7 @@ static syn_status finish(syn_comm *comm, operation *o, syn_error *err) {
     SYN_TRY(wait_for(comm, o->request, err));
     if (memcmp(o->got, o->want, o->bytes) == 0) return SYN_OK;
     return SYN_FAIL(err, SYN_E_FORMAT, "%s of %d elements of %s: other bits when started",
-                    syn_comm_kind_name(o->x.kind), (int)o->x.n_elems, syn_dtype_name(o->x.dtype));
+                    syn_comm_kind_name(o->x.kind), (int)o->one.n_elems, syn_dtype_name(o->x.dtype));
 }
 
 static syn_status check_round(syn_comm *comm, syn_group *const *groups, bool any_order,
@@ -103,12 +103,11 @@ static syn_status check_round(syn_comm *comm, syn_group *const *groups, bool any
     for (int i = 0; i < 2 * DEPTH; i++) { /* first as calls that block */
         plan(&all[i], groups[i / DEPTH], random_u64(common));
         syn_exchange x = all[i].x;
-        x.out = all[i].want;
+        x.segments = &(const syn_segment){all[i].in, all[i].want, all[i].one.n_elems};
         SYN_TRY(syn_comm_run(comm, &x, NULL, err));
     }
     for (int k = 0; k < 2; k++)
-        SYN_TRY(start_exchange(comm, f32_message(SYN_COMM_RECV, got[k], ELEMS, last, 3),
-                               &received[k], err));
+        SYN_TRY(start_f32_message(comm, SYN_COMM_RECV, got[k], ELEMS, last, 3, &received[k], err));
     const int first = any_order && comm->rank % 2 ? 1 : 0;
     for (int g = 0; g < 2; g++)
         for (int i = 0; i < DEPTH; i++) {
@@ -195,9 +194,9 @@ static syn_status left(syn_comm *comm, syn_error *err) {
     syn_group *world = NULL;
     syn_request *request = NULL, *received = NULL;
     SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
-    SYN_TRY(start_exchange(comm, f32_message(SYN_COMM_RECV, never, 10, comm->rank ? 0 : 1, GO),
-                           &received, err));
-    SYN_TRY(start_exchange(comm, f32_sum(world, in, out, LARGE), &request, err));
+    SYN_TRY(
+        start_f32_message(comm, SYN_COMM_RECV, never, 10, comm->rank ? 0 : 1, GO, &received, err));
+    SYN_TRY(start_f32_sum(comm, world, in, out, LARGE, &request, err));
     return comm->rank == 0 ? SYN_OK : wait_for(comm, request, err);
 }
 
@@ -207,8 +206,11 @@ static syn_status mismatch(syn_comm *comm, syn_error *err) {
     syn_request *requests[3] = {NULL};
     SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
     for (int i = 0; i < 3; i++) {
-        syn_exchange x = f32_sum(world, in, out, i == 1 ? 128 : 1);
-        if (i == 1 && comm->rank == 1) x.kind = SYN_COMM_ALL_GATHER;
+        const syn_exchange x = {.kind = i == 1 && comm->rank == 1 ? SYN_COMM_ALL_GATHER
+                                                                  : SYN_COMM_ALL_REDUCE,
+                                .n_segments = 1,
+                                .group = world,
+                                .segments = &(const syn_segment){in, out, i == 1 ? 128 : 1}};
         SYN_TRY(start_exchange(comm, x, &requests[i], err));
     }
     return wait_for(comm, requests[2], err); /* which fails with what came before it */
@@ -221,7 +223,7 @@ static syn_status stuck(syn_comm *comm, syn_error *err) {
     syn_request *request = NULL;
     SYN_TRY(open_first(comm, 1, "world", comm->size, &world, err));
     if (comm->rank == 1) pause(); /* for ever */
-    SYN_TRY(start_exchange(comm, f32_sum(world, &in, &out, 1), &request, err));
+    SYN_TRY(start_f32_sum(comm, world, &in, &out, 1, &request, err));
     return wait_for(comm, request, err);
 }
 

@@ -33,7 +33,7 @@ static syn_status meanwhile_rank(syn_comm *comm, void *arg, syn_error *err) {
         atomic_store(arrived, 1);
         return f32_all_are(out, LARGE, 3, err);
     }
-    SYN_TRY(start_exchange(comm, f32_sum(group, in, out, LARGE), &request, err));
+    SYN_TRY(start_f32_sum(comm, group, in, out, LARGE, &request, err));
     SYN_TRY(syn_comm_send(comm, nothing, 1, SYN_F32, 1, GO, err));
     while (atomic_load(arrived) == 0) sched_yield();
     SYN_TRY(wait_for(comm, request, err));
@@ -60,7 +60,7 @@ static syn_status filled_rank(syn_comm *comm, void *arg, syn_error *err) {
         atomic_store(posted, 2);
         return SYN_OK;
     }
-    SYN_TRY(start_exchange(comm, f32_message(SYN_COMM_RECV, data, LARGE, 0, GO), &request, err));
+    SYN_TRY(start_f32_message(comm, SYN_COMM_RECV, data, LARGE, 0, GO, &request, err));
     atomic_store(posted, 1);
     while (atomic_load(posted) != 2) sched_yield();
     SYN_TRY(f32_all_are(data, LARGE, 5, err)); /* before it is waited for */
@@ -86,7 +86,7 @@ static syn_status threads_rank(syn_comm *comm, void *arg, syn_error *err) {
     for (int i = 0; i < 100; i++)
         SYN_TRY(run_all_reduce(comm, a, &in, &out, 1, SYN_F32, SYN_REDUCE_SUM, err));
     if (has_thread(a)) return SYN_FAIL(err, SYN_E_FORMAT, "calls that block made a thread");
-    SYN_TRY(start_exchange(comm, f32_sum(b, &in, &out, 1), &request, err));
+    SYN_TRY(start_f32_sum(comm, b, &in, &out, 1, &request, err));
     SYN_TRY(wait_for(comm, request, err));
     if (has_thread(a) || !has_thread(b)) return SYN_FAIL(err, SYN_E_FORMAT, "the wrong thread");
     return f32_all_are(&out, 1, 2, err);
@@ -105,7 +105,7 @@ static syn_status times_rank(syn_comm *comm, void *arg, syn_error *err) {
     float in = 1, out = 0;
     const uint64_t before_ns = syn__clock_ns();
     SYN_TRY(open_first(comm, 1, "pair", 2, &group, err));
-    SYN_TRY(start_exchange(comm, f32_sum(group, &in, &out, 1), &request, err));
+    SYN_TRY(start_f32_sum(comm, group, &in, &out, 1, &request, err));
     SYN_TRY(comm->ops->wait(comm, request, &t, err));
     const uint64_t after_ns = syn__clock_ns();
     if (before_ns > t.begin_ns || t.begin_ns > t.end_ns || t.end_ns > after_ns ||
@@ -131,7 +131,7 @@ static syn_status opposite_rank(syn_comm *comm, void *arg, syn_error *err) {
     for (int i = 0; i < 2; i++) {
         const int g = comm->rank == 0 ? i : 1 - i;
         f32_fill(in[g], LARGE, (float)(10 * g + comm->rank));
-        SYN_TRY(start_exchange(comm, f32_sum(groups[g], in[g], out[g], LARGE), &requests[g], err));
+        SYN_TRY(start_f32_sum(comm, groups[g], in[g], out[g], LARGE, &requests[g], err));
     }
     for (int g = 0; g < 2; g++) {
         SYN_TRY(wait_for(comm, requests[g], err));
@@ -158,9 +158,11 @@ static syn_status chain_rank(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(open_first(comm, 1, "pair", 2, &group, err));
     f32_fill(data[0], LARGE, 1);
     for (int i = 0; i < LINKS; i++) {
-        const syn_exchange x = f32_sum(group, data[i], data[i + 1], i % 2 ? 1 : LARGE);
-        if (i == 5) SYN_TRY(syn_comm_run(comm, &x, NULL, err));
-        else SYN_TRY(start_exchange(comm, x, &requests[i], err));
+        const size_t n = i % 2 ? 1 : LARGE;
+        if (i == 5)
+            SYN_TRY(
+                run_all_reduce(comm, group, data[i], data[i + 1], n, SYN_F32, SYN_REDUCE_SUM, err));
+        else SYN_TRY(start_f32_sum(comm, group, data[i], data[i + 1], n, &requests[i], err));
         if (i == 5) SYN_TRY(f32_all_are(data[6], 1, 64, err));
         if (i % 2) f32_fill(data[i + 1] + 1, LARGE - 1, 0);
     }
@@ -185,18 +187,17 @@ static syn_status messages_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_request *requests[N] = {NULL};
     static _Thread_local float in[N][300], out[N][300];
     for (int i = 0; i < N / 2; i++)
-        SYN_TRY(start_exchange(comm, f32_message(SYN_COMM_RECV, in[i], 300, other, i % TAGS),
-                               &requests[i], err));
+        SYN_TRY(
+            start_f32_message(comm, SYN_COMM_RECV, in[i], 300, other, i % TAGS, &requests[i], err));
     for (int i = 0; i < N; i++) {
         syn_request *sent = NULL;
         f32_fill(out[i], 300, (float)(100 * comm->rank + i));
-        SYN_TRY(start_exchange(comm, f32_message(SYN_COMM_SEND, out[i], 300, other, i % TAGS),
-                               &sent, err));
+        SYN_TRY(start_f32_message(comm, SYN_COMM_SEND, out[i], 300, other, i % TAGS, &sent, err));
         SYN_TRY(wait_for(comm, sent, err));
     }
     for (int i = N / 2; i < N; i++)
-        SYN_TRY(start_exchange(comm, f32_message(SYN_COMM_RECV, in[i], 300, other, i % TAGS),
-                               &requests[i], err));
+        SYN_TRY(
+            start_f32_message(comm, SYN_COMM_RECV, in[i], 300, other, i % TAGS, &requests[i], err));
     for (int i = N - 1; i >= 0; i--) {
         SYN_TRY(wait_for(comm, requests[i], err));
         SYN_TRY(f32_all_are(in[i], 300, (float)(100 * other + i), err));
@@ -217,21 +218,21 @@ static void self_keeps_messages_both_ways(void) {
     syn_request *a = NULL, *b = NULL, *c = NULL;
     float data[3] = {1, 2, 3}, first[3] = {0}, second[3] = {0};
     CHECK_OK(syn_comm_self_new(&comm, &err), err);
-    CHECK_OK(start_exchange(comm, f32_message(SYN_COMM_RECV, first, 3, 0, 1), &a, &err), err);
-    CHECK_OK(start_exchange(comm, f32_message(SYN_COMM_RECV, second, 3, 0, 1), &b, &err), err);
+    CHECK_OK(start_f32_message(comm, SYN_COMM_RECV, first, 3, 0, 1, &a, &err), err);
+    CHECK_OK(start_f32_message(comm, SYN_COMM_RECV, second, 3, 0, 1, &b, &err), err);
     CHECK_OK(syn_comm_send(comm, data, 3, SYN_F32, 0, 1, &err), err);
     data[0] = 4;
     CHECK_OK(syn_comm_send(comm, data, 3, SYN_F32, 0, 1, &err), err);
     CHECK_OK(wait_for(comm, b, &err), err);
     CHECK_OK(wait_for(comm, a, &err), err);
     CHECK(first[0] == 1 && second[0] == 4 && second[2] == 3);
-    CHECK_OK(start_exchange(comm, f32_message(SYN_COMM_RECV, first, 2, 0, 1), &c, &err), err);
+    CHECK_OK(start_f32_message(comm, SYN_COMM_RECV, first, 2, 0, 1, &c, &err), err);
     CHECK_OK(syn_comm_send(comm, data, 3, SYN_F32, 0, 1, &err), err);
     CHECK_INT(wait_for(comm, c, &err), SYN_E_COMM);
     CHECK_STR(err.text, "rank 0 calls send(f32, 3 elements, tag 1) to rank 0 but rank 0 calls "
                         "recv(f32, 2 elements, tag 1) from rank 0");
     err = (syn_error){0};
-    CHECK_OK(start_exchange(comm, f32_message(SYN_COMM_RECV, first, 3, 0, 9), &c, &err), err);
+    CHECK_OK(start_f32_message(comm, SYN_COMM_RECV, first, 3, 0, 9, &c, &err), err);
     syn_comm_close(comm);
 }
 

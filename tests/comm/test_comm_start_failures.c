@@ -34,12 +34,12 @@ static syn_status scenario_act(syn_comm *comm, const syn_group *group, act what,
     case START_SUM:
     case START_LARGE:
         (*n)++;
-        return start_exchange(comm, f32_sum(group, in, out[*n - 1], what == START_SUM ? 3 : LARGE),
-                              &requests[*n - 1], err);
+        return start_f32_sum(comm, group, in, out[*n - 1], what == START_SUM ? 3 : LARGE,
+                             &requests[*n - 1], err);
     case START_RECV:
         (*n)++;
-        return start_exchange(comm, f32_message(SYN_COMM_RECV, out[*n - 1], 3, 1 - comm->rank, 4),
-                              &requests[*n - 1], err);
+        return start_f32_message(comm, SYN_COMM_RECV, out[*n - 1], 3, 1 - comm->rank, 4,
+                                 &requests[*n - 1], err);
     case WAIT:
         (*n)--;
         memmove(requests, requests + 1, (size_t)*n * sizeof *requests);
@@ -115,6 +115,18 @@ static void failures_reach_what_was_started(void) {
         }
 }
 
+static syn_status check_refused_list(syn_comm *comm, syn_exchange x, int32_t n,
+                                     const char *sentence, syn_error *err) {
+    syn_request *request = NULL;
+    syn_error refused = {0};
+    x.root = 0;
+    x.n_segments = n;
+    if (start_exchange(comm, x, &request, &refused) == SYN_E_INVALID &&
+        strcmp(refused.text, sentence) == 0)
+        return SYN_OK;
+    return SYN_FAIL(err, SYN_E_FORMAT, "%d tensors: %s", (int)n, refused.text);
+}
+
 static syn_status arguments_rank(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     syn_group *group = NULL;
@@ -122,13 +134,18 @@ static syn_status arguments_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_error refused = {0};
     float data = 0;
     SYN_TRY(open_first(comm, 1, "pair", 2, &group, err));
-    syn_exchange x = f32_sum(group, &data, &data, 1);
-    x.kind = SYN_COMM_BROADCAST;
-    x.root = 2;
+    const syn_segment many[SYN_MAX_LIST + 1] = {{&data, &data, 1}};
+    syn_exchange x = {
+        .kind = SYN_COMM_BROADCAST, .root = 2, .n_segments = 1, .group = group, .segments = many};
     if (start_exchange(comm, x, &request, &refused) != SYN_E_INVALID)
         return SYN_FAIL(err, SYN_E_FORMAT, "root 2 of 2 was taken");
     if (strcmp(refused.text, "broadcast has root 2 in group pair of 2 ranks") != 0)
         return SYN_FAIL(err, SYN_E_FORMAT, "%s", refused.text);
+    SYN_TRY(check_refused_list(comm, x, SYN_MAX_LIST + 1,
+                               "broadcast of 61 tensors: it takes 1 to 60", err));
+    SYN_TRY(check_refused_list(comm, x, 0, "broadcast of 0 tensors: it takes 1 to 60", err));
+    x.kind = SYN_COMM_ALL_GATHER;
+    SYN_TRY(check_refused_list(comm, x, 2, "all_gather of 2 tensors: it takes 1", err));
     x.kind = SYN_COMM_ALL_TO_ALL;
     if (start_exchange(comm, x, &request, NULL) != SYN_E_UNSUPPORTED)
         return SYN_FAIL(err, SYN_E_FORMAT, "an all_to_all was taken");
@@ -148,9 +165,9 @@ static syn_status memory_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_group *group = NULL;
     syn_request *requests[2] = {NULL};
     SYN_TRY(open_first(comm, 1, "pair", 2, &group, err));
-    SYN_TRY(start_exchange(comm, f32_sum(group, in, out, LARGE), &requests[0], err));
-    SYN_TRY(start_exchange(comm, f32_message(SYN_COMM_RECV, got, LARGE, 1 - comm->rank, 0),
-                           &requests[1], err));
+    SYN_TRY(start_f32_sum(comm, group, in, out, LARGE, &requests[0], err));
+    SYN_TRY(
+        start_f32_message(comm, SYN_COMM_RECV, got, LARGE, 1 - comm->rank, 0, &requests[1], err));
     SYN_TRY(syn_comm_send(comm, in, LARGE, SYN_F32, 1 - comm->rank, 0, err));
     for (int i = 0; i < 2; i++) SYN_TRY(wait_for(comm, requests[i], err));
     return SYN_OK;
@@ -186,9 +203,9 @@ static syn_status survivor_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_group *group = NULL;
     SYN_TRY(open_first(comm, 1, "pair", 2, &group, err));
     f32_fill(s->in, LARGE, 1);
-    SYN_TRY(start_exchange(comm, f32_sum(group, s->in, s->out, LARGE), &s->reduced, err));
-    SYN_TRY(start_exchange(comm, f32_message(SYN_COMM_RECV, s->never, 3, 1 - comm->rank, 4),
-                           &s->received, err));
+    SYN_TRY(start_f32_sum(comm, group, s->in, s->out, LARGE, &s->reduced, err));
+    SYN_TRY(
+        start_f32_message(comm, SYN_COMM_RECV, s->never, 3, 1 - comm->rank, 4, &s->received, err));
     syn__comm_hold(comm);
     s->comm = comm;
     return SYN_OK;
@@ -201,9 +218,8 @@ static void check_refused(syn_comm *comm) {
     syn_request *request = NULL;
     syn_group *other = NULL;
     float data = 0;
-    CHECK_INT(
-        start_exchange(comm, f32_sum(syn_comm_group(comm, 1), &data, &data, 1), &request, &start),
-        SYN_E_INVALID);
+    CHECK_INT(start_f32_sum(comm, syn_comm_group(comm, 1), &data, &data, 1, &request, &start),
+              SYN_E_INVALID);
     CHECK_INT(syn_comm_send(comm, &data, 1, SYN_F32, 0, 0, &message), SYN_E_INVALID);
     CHECK_INT(open_first(comm, 2, "late", 2, &other, &open), SYN_E_INVALID);
     CHECK_HAS(start.text, sentence);

@@ -15,13 +15,15 @@ syn_status run_broadcast(syn_comm *comm, const syn_group *group, const void *in,
                          size_t n_elems, syn_dtype dtype, int32_t root, syn_error *err);
 syn_status run_barrier(syn_comm *comm, const syn_group *group, syn_error *err);
 
-/* Started, and waited for. */
+/* Started, and waited for: anything; a sum of f32; a message of f32, sent from or received into
+   data. */
 syn_status start_exchange(syn_comm *comm, syn_exchange x, syn_request **request, syn_error *err);
+syn_status start_f32_sum(syn_comm *comm, const syn_group *group, const void *in, void *out,
+                         size_t n_elems, syn_request **request, syn_error *err);
+syn_status start_f32_message(syn_comm *comm, syn_comm_kind kind, void *data, size_t n_elems,
+                             int32_t peer, int32_t tag, syn_request **request, syn_error *err);
 syn_status wait_for(syn_comm *comm, syn_request *request, syn_error *err);
 
-/* Of f32: a sum; a message, sent from or received into data. */
-syn_exchange f32_sum(const syn_group *group, const void *in, void *out, size_t n_elems);
-syn_exchange f32_message(syn_comm_kind kind, void *data, size_t n_elems, int32_t peer, int32_t tag);
 void f32_fill(float *to, size_t n_elems, float value);
 /* Fails if an element is another. */
 syn_status f32_all_are(const float *got, size_t n_elems, float want, syn_error *err);

@@ -17,8 +17,9 @@ enum {
 typedef struct operation {
     int step;
     syn_exchange x;
+    size_t n_elems;       /* of all its segments */
     syn_request *request; /* NULL: nothing is under way here */
-    size_t bytes;         /* that the result may change */
+    syn_segment segments[SYN_MAX_LIST];
     uint64_t in[ELEMS * MAX_RANKS], out[ELEMS * MAX_RANKS], want[ELEMS * MAX_RANKS];
 } operation;
 
@@ -67,15 +68,15 @@ static bool is_message(const syn_exchange *x) {
 }
 
 /* What a step is for this rank; false: nothing. */
-static bool exchange_of(const rank_state *s, int step, syn_exchange *x) {
+static bool exchange_of(const rank_state *s, int step, syn_exchange *x, size_t *n_elems) {
     static const syn_comm_kind kinds[] = {SYN_COMM_ALL_REDUCE, SYN_COMM_ALL_GATHER,
                                           SYN_COMM_REDUCE_SCATTER, SYN_COMM_BROADCAST,
                                           SYN_COMM_BARRIER};
     const uint64_t dice = dice_of(s->program, step), size = (uint64_t)s->comm->size;
     *x = (syn_exchange){.kind = kinds[dice % 5],
                         .dtype = (syn_dtype)((dice >> 8) % SYN_DTYPE_COUNT),
-                        .reduce = (syn_reduce)((dice >> 16) % SYN_REDUCE_COUNT),
-                        .n_elems = (dice >> 24) % (dice >> 23 & 1 ? ELEMS : 20)};
+                        .reduce = (syn_reduce)((dice >> 16) % SYN_REDUCE_COUNT)};
+    *n_elems = (dice >> 24) % (dice >> 23 & 1 ? ELEMS : 20);
     if (s->program->any_sum && x->dtype != SYN_I32 && x->dtype != SYN_I64 &&
         x->reduce != SYN_REDUCE_MIN)
         x->reduce = SYN_REDUCE_MAX;
@@ -99,10 +100,37 @@ static bool ordered(const syn_exchange *x, const syn_exchange *y) {
 
 /* ---- What it does ---- */
 
+/* The elements in so many segments, which lie an element apart in `in` and `out`. */
+static void cut(operation *o, int32_t n_segments, uint64_t state) {
+    const size_t bytes = syn_dtype_bytes(o->x.dtype);
+    size_t at = 0, left = o->n_elems;
+    o->x.n_segments = n_segments;
+    o->x.segments = o->segments;
+    for (int32_t i = 0; i < n_segments; i++) {
+        const size_t n = i < n_segments - 1 ? (random_u64(&state) >> 32) % (left + 1) : left;
+        o->segments[i] = (syn_segment){(char *)o->in + at * bytes, (char *)o->out + at * bytes, n};
+        at += n + 1;
+        left -= n;
+    }
+}
+
+/* Elements one behind the other to where segments lie; those of one segment are n_elems. */
+static void place(const operation *o, void *to, const void *from, size_t n_elems) {
+    const size_t bytes = syn_dtype_bytes(o->x.dtype);
+    const char *next = from;
+    if (o->x.n_segments < 2) memcpy(to, from, n_elems * bytes);
+    for (int32_t i = 0; i < o->x.n_segments && o->x.n_segments > 1; i++) {
+        const syn_segment *s = &o->segments[i];
+        const size_t at = (size_t)((char *)s->out - (char *)o->out);
+        memcpy((char *)to + at, next, s->n_elems * bytes);
+        next += s->n_elems * bytes;
+    }
+}
+
 static void expect(operation *o, const void *result, size_t n_elems) {
     memset(o->want, POISON, sizeof o->want);
     memset(o->out, POISON, sizeof o->out);
-    memcpy(o->want, result, n_elems * syn_dtype_bytes(o->x.dtype));
+    place(o, o->want, result, n_elems);
 }
 
 static uint64_t seed_of(int step, int32_t member) {
@@ -111,16 +139,20 @@ static uint64_t seed_of(int step, int32_t member) {
 
 static void plan_message(rank_state *s, operation *o) {
     const int32_t from = o->x.kind == SYN_COMM_SEND ? s->comm->rank : o->x.peer;
-    reference_fill(s->all[0], o->x.n_elems, o->x.dtype, seed_of(o->step, from));
+    cut(o, 1, 0);
+    reference_fill(s->all[0], o->n_elems, o->x.dtype, seed_of(o->step, from));
     memcpy(o->in, s->all[0], sizeof o->in);
-    expect(o, s->all[0], o->x.kind == SYN_COMM_SEND ? 0 : o->x.n_elems);
+    expect(o, s->all[0], o->x.kind == SYN_COMM_SEND ? 0 : o->n_elems);
 }
 
 static void plan_collective(rank_state *s, operation *o) {
     static const void *const nothing = "";
     const syn_group *group = o->x.group;
-    const size_t n = o->x.n_elems, bytes = n * syn_dtype_bytes(o->x.dtype);
+    const uint64_t dice = dice_of(s->program, o->step);
+    const size_t n = o->n_elems, bytes = n * syn_dtype_bytes(o->x.dtype);
     const bool scatters = o->x.kind == SYN_COMM_REDUCE_SCATTER;
+    const bool may = o->x.kind == SYN_COMM_ALL_REDUCE || o->x.kind == SYN_COMM_BROADCAST;
+    cut(o, may && dice >> 53 & 1 ? 1 + (int32_t)((dice >> 54) % SYN_MAX_LIST) : 1, dice);
     uint64_t result[ELEMS * MAX_RANKS];
     const void *ins[MAX_RANKS];
     for (int32_t k = 0; k < group->size; k++) {
@@ -130,7 +162,7 @@ static void plan_collective(rank_state *s, operation *o) {
         if (o->x.kind == SYN_COMM_ALL_GATHER)
             memcpy((char *)result + (size_t)k * bytes, s->all[k], bytes);
     }
-    memcpy(o->in, s->all[group->index], sizeof o->in);
+    place(o, o->in, s->all[group->index], scatters ? n * (size_t)group->size : n);
     if (o->x.kind == SYN_COMM_BARRIER) expect(o, nothing, 0);
     if (o->x.kind == SYN_COMM_BROADCAST) expect(o, s->all[o->x.root], n);
     if (o->x.kind == SYN_COMM_ALL_GATHER) expect(o, result, n * (size_t)group->size);
@@ -139,16 +171,20 @@ static void plan_collective(rank_state *s, operation *o) {
                          o->x.dtype, o->x.reduce);
         expect(o, result, n);
     }
-    const bool may = o->x.kind == SYN_COMM_ALL_REDUCE || o->x.kind == SYN_COMM_BROADCAST;
-    if (!may || !(random_u64(&s->own) >> 40 & 1)) return;
-    memcpy(o->out, o->in, bytes); /* in place */
-    o->x.in = o->out;
+    for (int32_t i = 0; i < o->x.n_segments && may; i++) { /* some of them in place */
+        syn_segment *one = &o->segments[i];
+        if (!(random_u64(&s->own) >> 40 & 1)) continue;
+        memcpy(one->out, one->in, one->n_elems * syn_dtype_bytes(o->x.dtype));
+        one->in = one->out;
+    }
 }
 
 static syn_status check(const operation *o, syn_error *err) {
     if (memcmp(o->out, o->want, sizeof o->out) == 0) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_FORMAT, "step %d, %s of %d elements of %s: wrong result", o->step,
-                    syn_comm_kind_name(o->x.kind), (int)o->x.n_elems, syn_dtype_name(o->x.dtype));
+    return SYN_FAIL(err, SYN_E_FORMAT,
+                    "step %d, %s of %d elements of %s in %d tensors: wrong result", o->step,
+                    syn_comm_kind_name(o->x.kind), (int)o->n_elems, syn_dtype_name(o->x.dtype),
+                    (int)o->x.n_segments);
 }
 
 static syn_status finish(rank_state *s, operation *o, syn_error *err) {
@@ -171,11 +207,13 @@ static syn_status finish_any(rank_state *s, syn_error *err) {
 static int choose(const rank_state *s, uint64_t dice) {
     const int step = s->first + (int)(dice % AHEAD);
     syn_exchange x, earlier;
+    size_t n_elems;
     if (s->program->in_order || step >= s->program->n_steps || s->started[step] ||
-        !exchange_of(s, step, &x))
+        !exchange_of(s, step, &x, &n_elems))
         return s->first;
     for (int i = s->first; i < step; i++)
-        if (!s->started[i] && exchange_of(s, i, &earlier) && ordered(&x, &earlier)) return s->first;
+        if (!s->started[i] && exchange_of(s, i, &earlier, &n_elems) && ordered(&x, &earlier))
+            return s->first;
     return step;
 }
 
@@ -193,9 +231,7 @@ static syn_status start(rank_state *s, int step, syn_error *err) {
     }
     o->step = step;
     s->started[step] = true;
-    if (!exchange_of(s, step, &o->x)) return SYN_OK;
-    o->x.in = o->in;
-    o->x.out = o->out;
+    if (!exchange_of(s, step, &o->x, &o->n_elems)) return SYN_OK;
     if (is_message(&o->x)) plan_message(s, o);
     else plan_collective(s, o);
     const bool blocks = step == s->first && (random_u64(&s->own) >> 40) % 4 == 0;

@@ -87,5 +87,11 @@ bool syn_mpi_launched(int32_t *rank, int32_t *size);
 syn_status syn_comm_mpi_new(syn_comm **out, const syn_mpi_options *options,
                             syn_error *err) SYN_MUST_USE;
 
+/* Runs rank_main on all ranks of a program. If a launcher started this process as one of several,
+   it is one rank, over MPI with overlap, and `size` does not count: a rank that fails prints why
+   and ends the job. Else as syn_local_run. */
+syn_status syn_ranks_run(int32_t size, syn_rank_main *rank_main, void *arg,
+                         syn_error *err) SYN_MUST_USE;
+
 SYN_API_END
 #endif

@@ -34,14 +34,14 @@ static syn_tensor forward(syn_ctx *ctx, syn_layer_linear *fc, syn_layer_linear *
     return syn_column_linear(ctx, x, proj, false, NULL, "proj");
 }
 
-/* What each rank does. */
+/* What each rank does with its share of each batch. */
 static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     const syn_initializer init = {.std = 0.1, .seed = 1};
     const syn_optimizer_options adamw = {.weight_decay = 0.01, .max_grad_norm = 1};
     const int share = BATCH / comm->size, first = share * comm->rank;
     const syn_spec xs = {SYN_F32, 2, {share, WIDTH}}, ys = {SYN_I32, 1, {share}}, one = {0};
     const float weight = 1.0f / BATCH; /* the loss is the mean over all ranks' samples */
-    float x[BATCH * WIDTH], loss = 0;
+    float x[BATCH * WIDTH], loss;
     int32_t y[BATCH];
     syn_ctx *ctx = NULL;
     syn_mesh mesh;
@@ -50,6 +50,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     (void)arg;
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.dp = comm->size}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    syn_ctx_set_overlap(ctx, true); /* gradients are summed while others are computed */
     syn_layer_linear fc = syn_column_linear_new(ctx, "fc", WIDTH, HIDDEN, 1, &init, NULL);
     syn_layer_linear proj = syn_column_linear_new(ctx, "proj", HIDDEN, CLASSES, 1, &init, NULL);
     const syn_group *dp = mesh.group[SYN_AXIS_DP];
@@ -61,13 +62,12 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
         const syn_tensor logits = forward(ctx, &fc, &proj, syn_input(ctx, "x", &xs, x));
         syn_tensor total = syn_cross_entropy(ctx, logits, syn_input(ctx, "y", &ys, y),
                                              syn_input(ctx, "weight", &one, &weight), CLASSES);
-        syn_backward(ctx, total);
-        s = syn_data_parallel_check(parallel, err);
+        if (syn_backward(ctx, total) == SYN_OK) s = syn_data_parallel_check(parallel, err);
         if (s == SYN_OK) s = syn_optimizer_step(optimizer, 0.01, err);
         if (dp) total = syn_all_reduce(ctx, total, SYN_REDUCE_SUM, dp);
-        if (s == SYN_OK && (s = syn_tensor_read(ctx, total, &loss, sizeof loss)) != SYN_OK)
-            *err = *syn_ctx_error(ctx);
-        if (comm->rank == 0 && step % 10 == 9) printf("step %d: loss %.6f\n", step + 1, loss);
+        if (syn_tensor_read(ctx, total, &loss, sizeof loss) != SYN_OK) s = syn_ctx_check(ctx, err);
+        if (s == SYN_OK && comm->rank == 0 && step % 10 == 9)
+            printf("step %d: loss %.6f\n", step + 1, (double)loss);
         syn_forget(ctx, mark, NULL, 0);
     }
     syn_optimizer_free(optimizer);
@@ -78,8 +78,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
 
 int main(int argc, char **argv) {
     syn_error err = {0};
-    const int ranks = argc > 1 ? atoi(argv[1]) : 1;
-    const syn_status s = syn_local_run(ranks, train, NULL, &err);
-    if (s != SYN_OK) fprintf(stderr, "train_mlp: %s\n", err.text);
-    return s == SYN_OK ? 0 : 1;
+    if (syn_ranks_run(argc > 1 ? atoi(argv[1]) : 1, train, NULL, &err) == SYN_OK) return 0;
+    fprintf(stderr, "train_mlp: %s\n", err.text);
+    return 1;
 }

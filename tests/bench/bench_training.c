@@ -1,0 +1,181 @@
+/* ./dev bench training: a training step of GPT-2 124M and BERT-base beside what the machine allows:
+   the time of its matrix products by OpenBLAS, and 28 bytes a parameter (gradient, parameter and
+   two moments read, the last three written) at the speed of a copy, all with all cores and taken
+   in turn with ours. Medians; exit 1 when a limit is missed. A name as argument runs one part. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "models/bert.h"
+#include "models/causal.h"
+#include "models/optimizer.h"
+#include "ops/blas.h"
+#include "syntorch/gradient.h"
+#include "syntorch/memory.h"
+#include "syntorch/workers.h"
+#include "tests/support/bench.h"
+#include "tools/cli.h"
+
+enum { RUNS = 5 };
+
+typedef struct work {
+    const char *name, *preset;
+    int64_t batch, tokens;
+    double limit;
+} work;
+
+static const work works[] = {{"gpt2 4x64", "gpt2", 4, 64, 1.15},
+                             {"bert 4x128", "bert-base-uncased", 4, 128, 1.15},
+                             {"gpt2 4x512", "gpt2", 4, 512, 1.08},
+                             {"bert 4x512", "bert-base-uncased", 4, 512, 1.08}};
+
+/* OpenBLAS's threads look for work for a while after a product; ours must not run beside them. */
+static void rest(void) {
+    const struct timespec pause = {0, 150000000};
+    syn_blas_set_threads(1);
+    nanosleep(&pause, NULL);
+}
+
+static float *numbers(int64_t n) {
+    float *x = syn_aligned_malloc((size_t)n * sizeof *x);
+    if (!x) die("out of memory");
+    for (int64_t i = 0; i < n; i++) x[i] = (float)(i % 1021) / 1021.0f - 0.5f;
+    return x;
+}
+
+/* y = x w, dx = dy w', dw = x' dy */
+static double three_products_s(int64_t m, int64_t n, int64_t k, int times) {
+    float *x = numbers(m * k), *w = numbers(k * n), *y = numbers(m * n);
+    syn_blas_set_threads(cli_cores());
+    syn_blas_gemm(false, false, m, n, k, x, k, w, n, 0, y, n);
+    const double begin = now_s();
+    for (int t = 0; t < times; t++) {
+        syn_blas_gemm(false, false, m, n, k, x, k, w, n, 0, y, n);
+        syn_blas_gemm(false, true, m, k, n, y, n, w, n, 0, x, k);
+        syn_blas_gemm(true, false, k, n, m, x, k, y, n, 0, w, n);
+    }
+    const double seconds = now_s() - begin;
+    syn_aligned_free(x);
+    syn_aligned_free(w);
+    syn_aligned_free(y);
+    return seconds;
+}
+
+static double products_s(const syn_model_config *c, int64_t rows, bool head_transform) {
+    const int layers = (int)c->n_layer;
+    const int64_t h = c->n_embd, f = c->n_inner;
+    double s = three_products_s(rows, 3 * h, h, layers) + three_products_s(rows, h, h, layers);
+    s += three_products_s(rows, f, h, layers) + three_products_s(rows, h, f, layers);
+    if (head_transform) s += three_products_s(rows, h, h, 1);
+    s += three_products_s(rows, c->vocab_size, h, 1);
+    rest();
+    return s;
+}
+
+struct copy {
+    char *to, *from;
+};
+
+static void copy_some(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct copy *c = arg;
+    (void)worker;
+    memcpy(c->to + begin, c->from + begin, (size_t)(end - begin));
+}
+
+/* Seconds for a byte that is read or written. */
+static double byte_s(void) {
+    const int64_t n = 256 << 20;
+    struct copy c = {(char *)numbers(n / 4), (char *)numbers(n / 4)};
+    syn_workers *workers = NULL;
+    syn_error err = {0};
+    double times[RUNS];
+    if (syn_workers_new(&workers, cli_cores(), &err) != SYN_OK) die(err.text);
+    for (int r = 0; r < RUNS; r++) {
+        const double begin = now_s();
+        syn_workers_ranges(workers, n, 1, copy_some, &c);
+        times[r] = now_s() - begin;
+    }
+    syn_workers_free(workers);
+    syn_aligned_free(c.to);
+    syn_aligned_free(c.from);
+    return median(times, RUNS) / (2 * (double)n);
+}
+
+typedef struct trainer {
+    syn_ctx *ctx;
+    syn_model *m;
+    syn_optimizer *optimizer;
+    int32_t *ids;
+    bool gpt;
+} trainer;
+
+static syn_status open_trainer(trainer *t, const work *w, syn_model_config *config,
+                               syn_error *err) {
+    const syn_optimizer_options how = {.weight_decay = 0.01};
+    const syn_model_options options = {.fused_attention = false, .seed = 1, .heads = SYN_BERT_MLM};
+    SYN_TRY(syn_model_config_preset(config, w->preset, err));
+    t->gpt = syn_model_is_causal(config);
+    SYN_TRY(syn_ctx_new(&t->ctx, SYN_DEVICE_CPU, NULL, err));
+    SYN_TRY(syn_ctx_set_threads(t->ctx, cli_cores(), err));
+    SYN_TRY(syn_model_new(&t->m, t->ctx, config, &options, err));
+    SYN_TRY(syn_optimizer_new(&t->optimizer, t->ctx, &how, err));
+    t->ids = calloc((size_t)(w->batch * w->tokens), sizeof *t->ids);
+    if (!t->ids) return SYN_FAIL_NOMEM(err, 0, "tokens");
+    for (int64_t i = 0; i < w->batch * w->tokens; i++)
+        t->ids[i] = (int32_t)(i * 7919 % config->vocab_size);
+    return SYN_OK;
+}
+
+static void close_trainer(trainer *t) {
+    free(t->ids);
+    syn_optimizer_free(t->optimizer);
+    syn_model_free(t->m);
+    syn_ctx_free(t->ctx);
+}
+
+static syn_status step(trainer *t, const work *w, double *seconds, syn_error *err) {
+    const syn_spec spec = {SYN_I32, 2, {w->batch, w->tokens}};
+    const double begin = now_s();
+    const syn_mark mark = syn_ctx_mark(t->ctx);
+    const syn_tensor tokens = syn_input(t->ctx, "tokens", &spec, t->ids);
+    syn_tensor x;
+    if (t->gpt) x = syn_causal_loss(t->m, tokens, tokens, SYN_MEAN);
+    else {
+        x = syn_bert_forward(t->m, tokens, SYN_BERT_NO_TYPES, SYN_NO_MASK);
+        x = syn_bert_mlm_loss(t->m, x, tokens, SYN_MEAN);
+    }
+    syn_backward(t->ctx, x);
+    SYN_TRY(syn_optimizer_step(t->optimizer, 1e-4, err));
+    syn_forget(t->ctx, mark, NULL, 0);
+    *seconds = now_s() - begin;
+    return syn_ctx_check(t->ctx, err);
+}
+
+static void run(const work *w) {
+    trainer t = {0};
+    syn_model_config config;
+    syn_error err = {0};
+    double ours[RUNS], floors[RUNS], ratios[RUNS], seconds;
+    if (open_trainer(&t, w, &config, &err) != SYN_OK) die(err.text);
+    int64_t params = 0;
+    for (size_t i = 0; i < syn_ctx_param_count(t.ctx); i++)
+        params += syn_spec_elems(syn_tensor_spec(t.ctx, syn_ctx_param(t.ctx, i).tensor));
+    const double memory_s = 28 * (double)params * byte_s();
+    if (step(&t, w, &seconds, &err) != SYN_OK) die(err.text);
+    for (int r = 0; r < RUNS; r++) {
+        floors[r] = products_s(&config, w->batch * w->tokens, !t.gpt) + memory_s;
+        if (step(&t, w, &ours[r], &err) != SYN_OK) die(err.text);
+        ratios[r] = ours[r] / floors[r];
+    }
+    printf("%s: %lld parameters; memory %.1f ms\n", w->name, (long long)params, memory_s * 1e3);
+    for (int r = 0; r < RUNS; r++)
+        printf("  step %.1f ms, products and memory %.1f ms\n", ours[r] * 1e3, floors[r] * 1e3);
+    line("step / (products and memory)", median(ratios, RUNS), "", w->limit, true);
+    close_trainer(&t);
+}
+
+int main(int argc, char **argv) {
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++)
+        if (argc < 2 || strstr(works[i].name, argv[1])) run(&works[i]);
+    return missed > 0;
+}

@@ -161,14 +161,14 @@ static void store_queries(const grad_tile *t) {
     }
 }
 
-/* Of one key, scores to weights and their gradients. */
-LANE_FN void weigh_key(const grad_tile *t, int64_t key, float *p, float *ds,
+/* Of one key, scores to weights and their gradients, for queries from `first` on. */
+LANE_FN void weigh_key(const grad_tile *t, int64_t key, int64_t first, float *p, float *ds,
                        /* constant */ bool drop) {
     const syn_attend *a = &t->g->of;
     const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
     const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
     const int64_t from = a->step ? key - a->visible + 1 : 0; /* the first query that sees it */
-    for (int64_t i = 0; i < t->width; i += SYN_LANES) {
+    for (int64_t i = first; i < t->width; i += SYN_LANES) {
         vec x = vec_add(vec_load(p + i), bias);
         if (from > i) x = vec_select(vec_less(lane, vec_set((float)(from - i))), none, x);
         const vec w = vec_exp2(vec_sub(x, vec_load(t->log_sum + i)));
@@ -185,24 +185,43 @@ LANE_FN void weigh_key(const grad_tile *t, int64_t key, float *p, float *ds,
     }
 }
 
-/* Keys s0.. s0 + n. */
+LANE_FN void weigh_keys_of(const grad_tile *t, int64_t s0, int64_t n, int64_t first,
+                           /* constant */ bool drop) {
+    for (int64_t s = 0; s < n; s++)
+        weigh_key(t, s0 + s, first, t->p + s * GRAD_TILE, t->ds + s * GRAD_TILE, drop);
+}
+
+/* Keys s0.. s0 + n. Queries before `first`, whole vectors of them, see none. */
 static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
     const syn_attend_grad *g = t->g;
     const syn_attend *a = &g->of;
+    const int64_t hidden = a->step ? s0 - a->visible + 1 : 0;
+    const int64_t first = hidden > 0 ? hidden / SYN_LANES * SYN_LANES : 0;
     const float *k = a->k + s0 * a->k_stride, *v = a->v + s0 * a->v_stride;
+    const float *q = t->q + first * t->pad, *dout = t->dout + first * t->pad;
     float *dk = g->dk + s0 * g->dk_stride, *dv = g->dv + s0 * g->dk_stride;
-    const int64_t queries = a->queries, depth = a->depth, row = GRAD_TILE;
-    multiply_add((sums){t->q_turned, k, t->p, depth, row, 1, a->k_stride, row, false}, n, t->width);
-    multiply_add((sums){t->dout_turned, v, t->ds, depth, row, 1, a->v_stride, row, false}, n,
-                 t->width);
-    if (a->drop)
-        for (int64_t s = 0; s < n; s++) weigh_key(t, s0 + s, t->p + s * row, t->ds + s * row, true);
-    else
-        for (int64_t s = 0; s < n; s++)
-            weigh_key(t, s0 + s, t->p + s * row, t->ds + s * row, false);
-    multiply_add((sums){t->dout, t->p, dv, queries, t->pad, 1, row, g->dk_stride, true}, n, t->pad);
-    multiply_add((sums){t->q, t->ds, dk, queries, t->pad, 1, row, g->dk_stride, true}, n, t->pad);
-    multiply_add((sums){t->ds, k, t->dq, n, row, a->k_stride, 1, row, s0 > 0}, depth, t->width);
+    float *p = t->p + first, *ds = t->ds + first;
+    const int64_t queries = a->queries - first, width = t->width - first, depth = a->depth,
+                  row = GRAD_TILE;
+    multiply_add((sums){t->q_turned + first, k, p, depth, row, 1, a->k_stride, row, false}, n,
+                 width);
+    multiply_add((sums){t->dout_turned + first, v, ds, depth, row, 1, a->v_stride, row, false}, n,
+                 width);
+    if (a->drop) weigh_keys_of(t, s0, n, first, true);
+    else weigh_keys_of(t, s0, n, first, false);
+    multiply_add((sums){dout, p, dv, queries, t->pad, 1, row, g->dk_stride, true}, n, t->pad);
+    multiply_add((sums){q, ds, dk, queries, t->pad, 1, row, g->dk_stride, true}, n, t->pad);
+    multiply_add((sums){ds, k, t->dq + first, n, row, a->k_stride, 1, row, true}, depth, width);
+}
+
+/* Keys of the block that begins with key s: fewer where some queries do not see all. */
+static int64_t block_at(const syn_attend *a, int64_t s, int64_t end) {
+    int64_t n = BLOCK;
+    if (a->step && s + n > a->visible) {
+        n = (a->visible - s) / SYN_LANES * SYN_LANES;
+        if (n < SYN_LANES) n = SYN_LANES;
+    }
+    return end - s < n ? end - s : n;
 }
 
 static void attend_grad(const syn_attend_grad *g) {
@@ -219,9 +238,12 @@ static void attend_grad(const syn_attend_grad *g) {
     t.q = t.ds + BLOCK * GRAD_TILE;
     t.dout = t.q + t.pad * GRAD_TILE;
     const int64_t end = syn__visible_keys(a, a->queries - 1);
-    if (end == 0) memset(t.dq, 0, (size_t)(depth * GRAD_TILE) * sizeof *t.dq);
-    else load_queries(&t);
-    for (int64_t s = 0; s < end; s += BLOCK) grad_block(&t, s, end - s < BLOCK ? end - s : BLOCK);
+    memset(t.dq, 0, (size_t)(depth * GRAD_TILE) * sizeof *t.dq);
+    if (end > 0) load_queries(&t);
+    for (int64_t s = 0, n; s < end; s += n) {
+        n = block_at(a, s, end);
+        grad_block(&t, s, n);
+    }
     store_queries(&t);
 }
 

@@ -1,6 +1,7 @@
 /* Fused attention in training: the kernels of every level that runs here against the definition in
    double precision, in memory that ends where the rows end; the ops over threads, layouts and
    dropout, beside the separate ops. Formulas: tests/gradients. */
+#include "models/layers.h"
 #include "ops/attention.h"
 #include "ops/rules.h"
 #include "tests/support/guarded.h"
@@ -326,23 +327,6 @@ static syn_tensor random_input(syn_ctx *ctx, int rank, const int64_t *dims, bool
     return syn_input(ctx, "x", &spec, data);
 }
 
-/* As one op or several; both forward and backward. */
-static syn_tensor separate(syn_ctx *ctx, const syn_tensor x[3], const shape *s,
-                           const syn_attention_how *how) {
-    const int64_t wide[4] = {s->batch, s->shared, s->heads / s->shared * s->queries, s->depth},
-                  square[4] = {s->batch, s->heads, s->queries, s->keys},
-                  flat[4] = {s->batch, s->shared, wide[2], s->keys},
-                  out[4] = {s->batch, s->heads, s->queries, s->depth};
-    const int order[4] = {0, 2, 1, 3};
-    syn_tensor y = syn_matmul(ctx, syn_reshape(ctx, x[0], wide, 4), x[1], false, true);
-    y = syn_scale_mask(ctx, syn_reshape(ctx, y, square, 4), how->mask, how->scale, how->causal,
-                       how->offset);
-    y = syn_softmax(ctx, y);
-    if (how->dropping.p > 0) y = syn_dropout(ctx, y, how->keys, &how->dropping);
-    y = syn_matmul(ctx, syn_reshape(ctx, y, flat, 4), x[2], false, false);
-    return syn_permute(ctx, syn_reshape(ctx, y, out, 4), order, 4);
-}
-
 /* Heads as a model has them, parts of one product's result. */
 static void run_op(const shape *s, int threads, bool fused, results *r) {
     syn_error err = {0};
@@ -352,19 +336,19 @@ static void run_op(const shape *s, int threads, bool fused, results *r) {
     const int64_t of_q[4] = {s->batch, s->queries, s->heads, s->depth},
                   of_k[4] = {s->batch, s->keys, s->shared, s->depth}, of_m[2] = {s->batch, s->keys};
     const int order[4] = {0, 2, 1, 3};
+    const int64_t flat[3] = {s->batch, s->queries, -1};
     syn_tensor leaf[3], x[3];
     for (int i = 0; i < 3; i++) {
         leaf[i] = random_input(ctx, 4, i == 0 ? of_q : of_k, false);
         syn_require_grad(ctx, leaf[i]);
         x[i] = syn_permute(ctx, leaf[i], order, 4);
     }
-    syn_attention_how how = {.scale = 0.3, .causal = s->causal, .offset = s->keys - s->queries};
+    syn_attending how = {.fused = fused, .causal = s->causal, .position = s->keys - s->queries};
     how.dropping = (syn_dropping){.p = s->p, .seed = 9, .sample = 4, .row = 3 * s->queries};
     if (s->masked) how.mask = random_input(ctx, 2, of_m, true);
-    const syn_tensor y =
-        fused ? syn_attention_train(ctx, x[0], x[1], x[2], &how) : separate(ctx, x, s, &how);
-    const syn_tensor loss =
-        syn_sum_to(ctx, syn_mul(ctx, y, random_input(ctx, 4, of_q, false)), NULL, 0);
+    const syn_tensor y = syn_heads_attend(ctx, x[0], x[1], x[2], &how);
+    const syn_tensor w = syn_reshape(ctx, random_input(ctx, 4, of_q, false), flat, 3);
+    const syn_tensor loss = syn_sum_to(ctx, syn_mul(ctx, y, w), NULL, 0);
     read_all(ctx, y, r->y);
     CHECK_MSG(syn_backward(ctx, loss) == SYN_OK, "%s", syn_ctx_error(ctx)->text);
     for (int i = 0; i < 3; i++) read_all(ctx, syn_grad(ctx, leaf[i]), r->d[i]);

@@ -95,7 +95,7 @@ struct sums {
     syn_operand to;
 };
 
-enum { BLOCK = 64, PIECE = 512 };
+enum { BLOCK = 64, PIECE = 2048 };
 
 /* Columns begin .. end of all rows; the last dimension stays. */
 static void sum_columns(void *arg, int64_t begin, int64_t end, int worker) {
@@ -155,7 +155,7 @@ SYN__CPU(sum_to) {
     syn__fill_zero(c, &c->out[0]);
     if (syn_spec_elems(&c->in[0].spec) == 0) return SYN_OK;
     if (last < 0 || s.to.strides[last] == 0) sum_rows(&s);
-    else syn_workers_ranges(c->workers, c->in[0].spec.dims[last], 128, sum_columns, &s);
+    else syn_workers_ranges(c->workers, c->in[0].spec.dims[last], 384, sum_columns, &s);
     return SYN_OK;
 }
 

@@ -55,8 +55,8 @@ LANE_FN vec vec_tanh(vec x) {
 /* The normal distribution's part below -a, erfc(a / sqrt 2) / 2, for a >= 0: exp(-a^2 / 2) times a
    rational function of degrees 4 and 5 (least squares of P - f Q, weighted towards the minimax:
    Sanathanan and Koerner 1963, Lawson 1961; relative error 6e-9). All coefficients are positive, so
-   nothing cancels. What a^2 loses in rounding is put back. */
-LANE_FN vec vec_normal_tail(vec a) {
+   nothing cancels. What a^2 loses in rounding is put back. *bell: exp(-a^2 / 2). */
+LANE_FN vec vec_normal_tail(vec a, vec *bell) {
     a = vec_min(vec_set(14.6f), a);
     vec p = vec_fma(vec_set(0.00412182670975f), a, vec_set(0.0406709425402f));
     p = vec_fma(p, a, vec_set(0.183347898933f));
@@ -70,7 +70,8 @@ LANE_FN vec vec_normal_tail(vec a) {
     const vec minus_half = vec_set(-0.5f), square = vec_mul(a, a);
     const vec lost = vec_fma(a, a, vec_sub(vec_set(0.0f), square));
     const vec e = vec_exp(vec_mul(minus_half, square));
-    return vec_mul(vec_fma(vec_mul(minus_half, lost), e, e), vec_div(p, q));
+    *bell = vec_fma(vec_mul(minus_half, lost), e, e);
+    return vec_mul(*bell, vec_div(p, q));
 }
 #endif
 

@@ -32,7 +32,8 @@ LANE_FN vec gelu_tanh_lanes(vec x) {
 }
 
 LANE_FN vec gelu_erf_lanes(vec x) {
-    const vec tail = vec_normal_tail(vec_abs(x));
+    vec bell;
+    const vec tail = vec_normal_tail(vec_abs(x), &bell);
     const vec_mask negative = vec_less(x, vec_set(0.0f));
     return vec_mul(x, vec_select(negative, tail, vec_sub(vec_set(1.0f), tail)));
 }
@@ -48,12 +49,11 @@ LANE_FN vec gelu_tanh_slope(vec x) {
 }
 
 LANE_FN vec gelu_erf_slope(vec x) {
-    const vec tail = vec_normal_tail(vec_abs(x));
+    vec bell;
+    const vec tail = vec_normal_tail(vec_abs(x), &bell);
     const vec_mask negative = vec_less(x, vec_set(0.0f));
     const vec below = vec_select(negative, tail, vec_sub(vec_set(1.0f), tail));
-    const vec density =
-        vec_mul(vec_set(0.398942280401f), vec_exp(vec_mul(vec_mul(x, x), vec_set(-0.5f))));
-    return vec_fma(x, density, below);
+    return vec_fma(vec_mul(x, vec_set(0.398942280401f)), bell, below);
 }
 
 LANE_FN vec gelu_tanh_back(vec x, vec dy) {

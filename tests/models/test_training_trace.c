@@ -129,7 +129,7 @@ static void test_accumulation(void) {
     check_everywhere(&small_bert, 2);
 }
 
-/* ---- counts ---------------------------------------------------------------------------------- */
+/* ---- counts ---- */
 
 typedef struct counts {
     uint64_t flops[SYN_PHASE_COUNT];         /* of matrix products */

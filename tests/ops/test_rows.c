@@ -91,6 +91,33 @@ static void test_curves(void) {
     }
 }
 
+/* gelu's derivatives, from 2^-60 to 2^60 on both sides. */
+static double tanh_slope(double x) {
+    const double t = tanh(root_2_over_pi * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root_2_over_pi * (1 + 3 * 0.044715 * x * x);
+}
+
+static double erf_slope(double x) {
+    return 0.5 * erfc(-x * root_half) + x * exp(-x * x / 2) * 0.39894228040143267794;
+}
+
+static void test_slopes(void) {
+    for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
+        for (int i = 0; i < 20000 && syn_simd_runs(level); i++) {
+            const float x =
+                (float)(i % 2 ? ref_real(-8, 8) : ldexp(ref_real(-1, 1), (int)ref_int(-60, 60)));
+            const float dy = (float)ref_real(-2, 2);
+            float got[2];
+            syn__row_kernels_at(level)->gelu_tanh_grad(&x, &dy, &got[0], 1);
+            syn__row_kernels_at(level)->gelu_erf_grad(&x, &dy, &got[1], 1);
+            const double want[2] = {tanh_slope((double)x), erf_slope((double)x)};
+            for (int form = 0; form < 2; form++)
+                CHECK_MSG(fabs((double)got[form] - (double)dy * want[form]) <= 4e-6,
+                          "%s, form %d at %.9g: %.9g, not %.9g", syn_simd_name(level), form,
+                          (double)x, (double)got[form], (double)dy * want[form]);
+        }
+}
+
 /* Where anything but a number goes in or comes out, all levels agree with the scalar formulas. */
 static void test_specials(void) {
     static const float specials[] = {INFINITY, -INFINITY, NAN,   0.0f,     -0.0f,  1e-45f, -1e-45f,
@@ -437,75 +464,17 @@ static void test_scale_mask(void) {
             }
 }
 
-/* ---- Spread over threads ---- */
-
-/* The bytes of every row op on tensors large enough to be shared, dense and not. */
-static unsigned char *all_ops(int threads, size_t *bytes) {
-    enum { OPS = 15 };
-    syn_error err = {0};
-    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
-    if (syn_ctx_set_threads(ctx, threads, &err) != SYN_OK) abort();
-    const syn_spec spec = {SYN_F32, 4, {3, 5, 37, 211}}, row = {SYN_F32, 1, {211}},
-                   mask_spec = {SYN_F32, 2, {5, 211}}, id_spec = {SYN_I32, 2, {7, 301}};
-    const size_t elems = (size_t)syn_spec_elems(&spec);
-    float *data = malloc(elems * sizeof *data);
-    int32_t ids[7 * 301];
-    ref_seed(11);
-    for (size_t i = 0; i < elems; i++) data[i] = (float)ref_real(-5, 5);
-    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) ids[i] = (int32_t)ref_int(-2, 580);
-    const syn_tensor x = syn_input(ctx, "x", &spec, data), r = syn_input(ctx, "r", &row, data);
-    const syn_tensor m = syn_input(ctx, "m", &mask_spec, data);
-    const syn_tensor turned = syn_permute(ctx, x, (const int[]){1, 0, 2, 3}, 4);
-    const syn_tensor inner = syn_permute(ctx, x, (const int[]){0, 1, 3, 2}, 4);
-    const syn_tensor table = syn_reshape(ctx, x, (const int64_t[]){555, 211}, 2);
-    const syn_tensor results[OPS] = {
-        syn_gelu(ctx, x, true),
-        syn_gelu(ctx, turned, false),
-        syn_tanh(ctx, x),
-        syn_scale(ctx, turned, 0.3),
-        syn_dropout(ctx, x, SYN_NO_KEYS, &(syn_dropping){.p = 0.3, .seed = 5, .sample = 7}),
-        syn_scale_mask(ctx, turned, m, 0.5, true, 3),
-        syn_softmax(ctx, turned),
-        syn_layernorm(ctx, turned, r, r, 1e-5),
-        syn_add(ctx, x, x),
-        syn_add(ctx, turned, r),
-        syn_mul(ctx, inner, inner),
-        syn_contiguous(ctx, inner),
-        syn_contiguous(ctx, turned),
-        syn_concat(ctx, (const syn_tensor[]){x, x}, 2, 2),
-        syn_embedding(ctx, table, syn_input(ctx, "i", &id_spec, ids), 3)};
-    unsigned char *all = NULL;
-    *bytes = 0;
-    for (int i = 0; i < OPS && syn_ctx_status(ctx) == SYN_OK; i++) {
-        const size_t more = (size_t)syn_spec_bytes(syn_tensor_spec(ctx, results[i]));
-        all = realloc(all, *bytes + more);
-        if (syn_tensor_read(ctx, results[i], all + *bytes, more) == SYN_OK) *bytes += more;
-    }
-    if (syn_ctx_status(ctx) != SYN_OK) *bytes = 0;
-    syn_ctx_free(ctx);
-    free(data);
-    return all;
-}
-
-static void test_threads(void) {
-    size_t bytes, same;
-    unsigned char *alone = all_ops(1, &bytes);
-    CHECK(bytes > 14 * 3 * 5 * 37 * 211 * sizeof(float));
-    for (int threads = 2; threads <= 5; threads++) {
-        unsigned char *shared = all_ops(threads, &same);
-        CHECK(same == bytes);
-        CHECK_MSG(memcmp(alone, shared, bytes) == 0, "%d threads", threads);
-        free(shared);
-    }
-    free(alone);
-}
-
 static const test_case cases[] = {
-    {"curves", test_curves},         {"specials", test_specials},
-    {"lengths", test_lengths},       {"cuts", test_cuts},
-    {"softmax", test_softmax},       {"softmax specials", test_softmax_specials},
-    {"layernorm", test_layernorm},   {"layernorm specials", test_layernorm_specials},
-    {"scale mask", test_scale_mask}, {"dropout", test_dropout},
-    {"threads", test_threads},
+    {"curves", test_curves},
+    {"slopes", test_slopes},
+    {"specials", test_specials},
+    {"lengths", test_lengths},
+    {"cuts", test_cuts},
+    {"softmax", test_softmax},
+    {"softmax specials", test_softmax_specials},
+    {"layernorm", test_layernorm},
+    {"layernorm specials", test_layernorm_specials},
+    {"scale mask", test_scale_mask},
+    {"dropout", test_dropout},
 };
 TEST_MAIN(cases)

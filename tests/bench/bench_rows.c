@@ -10,14 +10,6 @@
 
 enum { WIDTH = 1024, ROUNDS = 9 };
 
-static float *filled(int64_t n) {
-    float *x = aligned_alloc(64, ((size_t)n * sizeof *x + 63) / 64 * 64);
-    if (!x) die("out of memory");
-    for (int64_t i = 0; i < n; i++)
-        x[i] = (float)((uint64_t)i * 2654435761u >> 7 & 2047) / 512.0f - 2.0f;
-    return x;
-}
-
 /* ---- Rows ---- */
 
 struct rows {

@@ -35,16 +35,6 @@ static double exact_row(const syn_attend *a, int64_t query, double *out) {
     return far;
 }
 
-/* Rows of random numbers, `stride` apart, NaN between them, in guarded memory. */
-static const float *random_rows(const guarded *g, int64_t rows, int64_t depth, int64_t stride,
-                                bool at_end, double width) {
-    const int64_t n = rows ? (rows - 1) * stride + depth : 0;
-    float *x = guarded_floats(g, n, at_end);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t d = 0; d < depth; d++) x[r * stride + d] = (float)ref_real(-width, width);
-    return x;
-}
-
 /* Compares all queries; values lie in [-1, 1]. */
 static bool check(const syn_attention_kernels *k, syn_attend *a, guarded *out, bool at_end,
                   const char *what) {
@@ -89,9 +79,9 @@ static void test_kernels(void) {
             a.q_stride = a.depth + ref_int(0, 9);
             a.k_stride = a.depth + ref_int(0, 9);
             a.v_stride = a.depth + ref_int(0, 9);
-            a.q = random_rows(&g[0], a.queries, a.depth, a.q_stride, end, 2);
-            a.k = random_rows(&g[1], a.keys, a.depth, a.k_stride, end, ref_int(0, 2) ? 1 : 20);
-            a.v = random_rows(&g[2], a.keys, a.depth, a.v_stride, end, 1);
+            a.q = guarded_rows(&g[0], a.queries, a.depth, a.q_stride, end, 2);
+            a.k = guarded_rows(&g[1], a.keys, a.depth, a.k_stride, end, ref_int(0, 2) ? 1 : 20);
+            a.v = guarded_rows(&g[2], a.keys, a.depth, a.v_stride, end, 1);
             a.step = ref_int(0, 1);
             a.visible = a.step ? ref_int(-5, a.keys) : a.keys;
             if (ref_int(0, 1)) {
@@ -125,7 +115,7 @@ static void test_running_maximum(void) {
                 keys[i] = (float)(round < 20 ? i * round : 3000 + i * 7 % 13);
             a.q = q;
             a.k = keys;
-            a.v = random_rows(&g[2], 400, 1, 1, true, 1);
+            a.v = guarded_rows(&g[2], 400, 1, 1, true, 1);
             CHECK(check(k, &a, &g[4], true, syn_simd_name(level)));
         }
     for (int i = 0; i < 5; i++) guarded_free(&g[i]);

@@ -97,14 +97,6 @@ static bool near(const char *what, const float *got, const double *wanted, const
     return true;
 }
 
-static const float *random_rows(const guarded *g, int64_t rows, int64_t depth, int64_t stride,
-                                bool at_end, double width) {
-    float *x = guarded_floats(g, rows ? (rows - 1) * stride + depth : 0, at_end);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t d = 0; d < depth; d++) x[r * stride + d] = (float)ref_real(-width, width);
-    return x;
-}
-
 enum { PLACES = 11 };
 
 static void describe(syn_attend_grad *g, const guarded m[PLACES], syn_dropout_row *drop, bool end) {
@@ -115,10 +107,10 @@ static void describe(syn_attend_grad *g, const guarded m[PLACES], syn_dropout_ro
     a->v_stride = a->depth + ref_int(0, 9);
     a->out_stride = a->depth + ref_int(0, 9);
     g->dout_stride = a->depth + ref_int(0, 9);
-    a->q = random_rows(&m[0], a->queries, a->depth, a->q_stride, end, 2);
-    a->k = random_rows(&m[1], a->keys, a->depth, a->k_stride, end, ref_int(0, 4) ? 1 : 10);
-    a->v = random_rows(&m[2], a->keys, a->depth, a->v_stride, end, 1);
-    g->dout = random_rows(&m[3], a->queries, a->depth, g->dout_stride, end, 1);
+    a->q = guarded_rows(&m[0], a->queries, a->depth, a->q_stride, end, 2);
+    a->k = guarded_rows(&m[1], a->keys, a->depth, a->k_stride, end, ref_int(0, 4) ? 1 : 10);
+    a->v = guarded_rows(&m[2], a->keys, a->depth, a->v_stride, end, 1);
+    g->dout = guarded_rows(&m[3], a->queries, a->depth, g->dout_stride, end, 1);
     a->step = ref_int(0, 1);
     a->visible = a->step ? ref_int(-5, a->keys) : a->keys;
     if (ref_int(0, 1)) {

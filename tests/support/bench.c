@@ -30,6 +30,14 @@ double median(double *values, int n) {
     return values[n / 2];
 }
 
+float *filled(int64_t n) {
+    float *x = aligned_alloc(64, ((size_t)n * sizeof *x + 63) / 64 * 64);
+    if (!x) die("out of memory");
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)((uint64_t)i * 2654435761u >> 7 & 2047) / 512.0f - 2.0f;
+    return x;
+}
+
 void die(const char *why) {
     fprintf(stderr, "the bench failed: %s\n", why);
     exit(1);

@@ -1,5 +1,7 @@
 #include "tests/support/guarded.h"
 
+#include "tests/support/ops_reference.h"
+
 guarded guarded_new(size_t bytes) {
     guarded g = {NULL, 0, (size_t)sysconf(_SC_PAGESIZE)};
     g.inner_bytes = (bytes + g.page_bytes - 1) / g.page_bytes * g.page_bytes;
@@ -19,6 +21,14 @@ float *guarded_floats(const guarded *g, int64_t n, bool at_end) {
     memset(g->map + g->page_bytes, 0xff, g->inner_bytes);
     char *begin = g->map + g->page_bytes;
     return (float *)(void *)(at_end ? begin + g->inner_bytes - (size_t)n * sizeof(float) : begin);
+}
+
+const float *guarded_rows(const guarded *g, int64_t rows, int64_t depth, int64_t stride,
+                          bool at_end, double width) {
+    float *x = guarded_floats(g, rows ? (rows - 1) * stride + depth : 0, at_end);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t d = 0; d < depth; d++) x[r * stride + d] = (float)ref_real(-width, width);
+    return x;
 }
 
 bool guarded_untouched(const guarded *g, const float *floats, int64_t n) {

@@ -23,6 +23,10 @@ void guarded_free(guarded *g);
 /* Room for n floats at one end; all of the memory is filled with a NaN of its own first. */
 float *guarded_floats(const guarded *g, int64_t n, bool at_end);
 
+/* Rows of random numbers in [-width, width], `stride` apart, NaN between them. */
+const float *guarded_rows(const guarded *g, int64_t rows, int64_t depth, int64_t stride,
+                          bool at_end, double width);
+
 /* True if nothing but those n floats was written. */
 bool guarded_untouched(const guarded *g, const float *floats, int64_t n);
 

@@ -71,7 +71,8 @@ static syn_tensor dense(syn_model *m, syn_tensor x, const syn_layer_linear *laye
 }
 
 /* x (B, T, C) -> (B, T, C/tp) */
-static syn_tensor self_attention(syn_model *m, const struct bert_layer *l, syn_tensor x) {
+static syn_tensor self_attention(syn_model *m, const struct bert_layer *l, int64_t i,
+                                 syn_tensor x) {
     syn_ctx *ctx = m->ctx;
     const int64_t depth = syn__model_depth(m);
     syn_push_scope(ctx, "self");
@@ -79,7 +80,7 @@ static syn_tensor self_attention(syn_model *m, const struct bert_layer *l, syn_t
     const syn_tensor q = syn_heads_split(ctx, dense(m, x, &l->query, "query"), depth);
     const syn_tensor k = syn_heads_split(ctx, dense(m, x, &l->key, "key"), depth);
     const syn_tensor v = syn_heads_split(ctx, dense(m, x, &l->value, "value"), depth);
-    const syn_tensor y = syn__model_attend(m, q, k, v);
+    const syn_tensor y = syn__model_attend(m, i, q, k, v);
     syn_pop_scope(ctx);
     return y;
 }
@@ -99,10 +100,9 @@ static syn_tensor output(syn_model *m, syn_tensor x, syn_tensor residual,
 static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     const struct bert_layer *l = layer;
     syn_ctx *ctx = m->ctx;
-    (void)i; /* no cache */
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_push_scope(ctx, "attention");
-    syn_tensor y = self_attention(m, l, x);
+    syn_tensor y = self_attention(m, l, i, x);
     x = output(m, y, x, &l->attention_output, &l->attention_norm);
     syn_release(ctx, mark, &x, 1);
     syn_pop_scope(ctx);

@@ -113,8 +113,12 @@ struct syn_model {
     syn_model_config config;
     syn_model_options options;
     syn_model_part part;
-    void *params;       /* of the family */
-    char *layers;       /* part.n_layers of layer_bytes */
+    void *params; /* of the family */
+    char *layers; /* part.n_layers of layer_bytes */
+    struct syn__layer_run {
+        syn_model *model;
+        int64_t layer;
+    } * runs;           /* of each layer: what a region that runs again is given */
     syn_tensor visible; /* (B, S): 0 where a key counts, -infinity where not; poisoned: all count */
     /* The texts that a causal model continues. */
     syn__kv_cache *caches; /* by layer */
@@ -141,7 +145,7 @@ syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *nor
                            const char *label);
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x);
 /* (B, H, T, D) queries among keys and values -> (B, T, H D), causal in causal models. */
-syn_tensor syn__model_attend(syn_model *m, syn_tensor q, syn_tensor k, syn_tensor v);
+syn_tensor syn__model_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k, syn_tensor v);
 
 /* Of causal models. New keys and values (B, G, T, D) of layer i -> all so far. */
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k);

@@ -70,7 +70,7 @@ static syn_tensor attention(syn_model *m, const struct gpt_layer *l, int64_t i, 
     const syn_tensor q = heads(m, qkv, 0, "q");
     const syn_tensor k = syn__causal_keys(m, i, heads(m, qkv, 1, "k"));
     const syn_tensor v = syn__causal_values(m, i, heads(m, qkv, 2, "v"));
-    const syn_tensor y = syn__model_attend(m, q, k, v);
+    const syn_tensor y = syn__model_attend(m, i, q, k, v);
     return syn_row_linear(m->ctx, y, &l->attn_proj, true, tp, "proj");
 }
 

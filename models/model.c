@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "models/family_private.h"
+#include "syntorch/gradient.h"
 #include "syntorch/memory.h"
 
 /* ---- parameters ---- */
@@ -191,7 +192,10 @@ static syn_status alloc_members(syn_model *m, syn_error *err) {
     m->params = syn_calloc(1, f->params_bytes);
     m->layers = syn_calloc(layers, f->layer_bytes);
     m->caches = syn_calloc(layers, sizeof *m->caches);
-    if (m->params && m->layers && m->caches) return SYN_OK;
+    m->runs = syn_calloc(layers, sizeof *m->runs);
+    for (size_t i = 0; i < layers && m->runs; i++)
+        m->runs[i] = (struct syn__layer_run){m, (int64_t)i};
+    if (m->params && m->layers && m->caches && m->runs) return SYN_OK;
     return SYN_FAIL_NOMEM(err, layers * f->layer_bytes, "a model's layers");
 }
 
@@ -240,6 +244,7 @@ void syn_model_free(syn_model *m) {
     syn_free(m->params);
     syn_free(m->layers);
     syn_free(m->caches);
+    syn_free(m->runs);
     syn_free(m->padding);
     syn_free(m);
 }
@@ -294,21 +299,68 @@ syn_tensor syn__model_activate(syn_model *m, syn_tensor x) {
     return syn_gelu(m->ctx, x, m->config.activation == SYN_GELU_TANH);
 }
 
-syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark) {
+static syn_tensor layer(syn_model *m, int64_t i, syn_tensor x) {
     const syn_model_family *f = m->config.family;
+    syn_push_scope_index(m->ctx, f->layers, (int)(m->part.first_layer + i));
+    x = f->layer(m, m->layers + (size_t)i * f->layer_bytes, i, x);
+    syn_pop_scope(m->ctx);
+    return x;
+}
+
+/* x and the mask -> what f makes of them, for training: as it was, when it runs again. */
+static syn_tensor as_trained(const struct syn__layer_run *run, const syn_tensor *in,
+                             syn_tensor mask,
+                             syn_tensor (*f)(syn_model *m, int64_t i, const syn_tensor *in)) {
+    syn_model *m = run->model;
+    const bool training = m->training;
+    const syn_tensor visible = m->visible;
+    m->training = true;
+    m->visible = mask;
+    const syn_tensor y = f(m, run->layer, in);
+    m->training = training;
+    m->visible = visible;
+    return y;
+}
+
+static syn_tensor layer_of(syn_model *m, int64_t i, const syn_tensor *in) {
+    return layer(m, i, in[0]);
+}
+
+static syn_tensor layer_region(void *run, const syn_tensor *in) {
+    return as_trained(run, in, in[1], layer_of);
+}
+
+static syn_tensor one_layer(syn_model *m, int64_t i, syn_tensor x) {
+    const syn_tensor in[2] = {x, m->visible};
+    if (m->options.recompute != SYN_RECOMPUTE_FULL || !syn_requires_grad(m->ctx, x))
+        return layer(m, i, x);
+    return syn_recompute(m->ctx, layer_region, &m->runs[i], in, 2);
+}
+
+syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark) {
     for (int64_t i = 0; i < m->part.n_layers && syn_ctx_status(m->ctx) == SYN_OK; i++) {
-        syn_push_scope_index(m->ctx, f->layers, (int)(m->part.first_layer + i));
-        x = f->layer(m, m->layers + (size_t)i * f->layer_bytes, i, x);
-        syn_pop_scope(m->ctx);
+        x = one_layer(m, i, x);
         syn_release(m->ctx, mark, &x, 1);
     }
     return x;
 }
 
-syn_tensor syn__model_attend(syn_model *m, syn_tensor q, syn_tensor k, syn_tensor v) {
+static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {
     const syn_attending how = {.fused = m->options.fused_attention,
                                .causal = syn_model_is_causal(&m->config),
-                               .position = m->position,
+                               .position = m->training ? 0 : m->position,
                                .mask = m->visible};
-    return syn_heads_attend(m->ctx, q, k, v, &how);
+    (void)i;
+    return syn_heads_attend(m->ctx, in[0], in[1], in[2], &how);
+}
+
+static syn_tensor attend_region(void *run, const syn_tensor *in) {
+    return as_trained(run, in, in[3], attend);
+}
+
+syn_tensor syn__model_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k, syn_tensor v) {
+    const syn_tensor in[4] = {q, k, v, m->visible};
+    if (m->options.recompute != SYN_RECOMPUTE_SELECTIVE || !syn_requires_grad(m->ctx, q))
+        return attend(m, i, in);
+    return syn_recompute(m->ctx, attend_region, &m->runs[i], in, 4);
 }

@@ -20,12 +20,22 @@ typedef struct syn_model_part {
     bool head;  /* what stands on the last layer */
 } syn_model_part;
 
+/* Activations that training does not keep but computes again: those within attention without its
+   projections (which fused attention never has), or all within a layer (Korthikanti et al. 2022).
+ */
+typedef enum syn_recompute_what {
+    SYN_RECOMPUTE_NONE,
+    SYN_RECOMPUTE_SELECTIVE,
+    SYN_RECOMPUTE_FULL
+} syn_recompute_what;
+
 typedef struct syn_model_options {
-    const syn_group *tp;        /* ranks that share every layer; NULL: one holds all */
-    const syn_model_part *part; /* NULL: the whole model */
-    unsigned heads;             /* BERT: of SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP */
-    bool fused_attention;       /* one op instead of product, mask, softmax, product */
-    uint64_t seed;              /* of the random weights: the same full model for any tp and part */
+    const syn_group *tp;          /* ranks that share every layer; NULL: one holds all */
+    const syn_model_part *part;   /* NULL: the whole model */
+    unsigned heads;               /* BERT: of SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP */
+    bool fused_attention;         /* one op instead of product, mask, softmax, product */
+    syn_recompute_what recompute; /* in backward */
+    uint64_t seed;          /* of the random weights: the same full model for any tp and part */
     syn_dtype weight_dtype; /* of matrices and the token table: f32, f16 or bf16; all else is f32 */
     /* Called as layers are made; NULL: not. */
     void (*progress)(void *user, int64_t done, int64_t of);

@@ -3,6 +3,7 @@
 #define SYNTORCH_CONTEXT_PRIVATE_H
 
 #include "syntorch/context.h"
+#include "syntorch/gradient.h"
 #include "syntorch/storage_private.h"
 #include "syntorch/trace_private.h"
 
@@ -10,11 +11,22 @@
 
 typedef struct syn__pending syn__pending; /* pending.c */
 
-/* An op on the way to what requires a gradient, and which of its inputs do (bit i: input i). */
+/* An op on the way to what requires a gradient, and which of its inputs do (bit i: input i); or a
+   region, whose last op it is. */
 typedef struct syn__taped {
     uint32_t node; /* number */
     uint32_t need;
+    bool region;
 } syn__taped;
+
+/* What syn_recompute ran. */
+typedef struct syn__region {
+    syn_region *run;
+    void *arg;
+    syn_tensor in[SYN_MAX_REGION_INPUTS], out;
+    int n_in, n_scopes;
+    uint32_t scope; /* within which it ran; n_scopes 0: none */
+} syn__region;
 
 /* What syn_require_grad named, by its storage. Tensors as numbers; 0: none. */
 typedef struct syn__leaf {
@@ -27,6 +39,10 @@ typedef struct syn__leaf {
 /* gradient.c */
 typedef struct syn__gradients {
     bool off;
+    bool counting;        /* within a region: uses are counted, nothing is remembered */
+    bool again;           /* within a region that runs again: uses were counted before */
+    syn__region *regions; /* of the tape, in order */
+    size_t n_regions, regions_cap;
     syn__taped *tape; /* ascending */
     size_t n_taped, tape_cap;
     syn__leaf *leaves;
@@ -121,6 +137,8 @@ syn_status syn__tape_inputs(syn_ctx *ctx, const syn_call *call, const uint32_t *
                             uint32_t *need) SYN_MUST_USE;
 /* Remembers the newest node, and pins what its rule will need. */
 void syn__tape_add(syn_ctx *ctx, uint32_t need);
+/* Gives up what was kept for a region. */
+void syn__region_unpin(syn_ctx *ctx, const syn__region *region);
 /* Unpins what was kept for an entry. */
 void syn__tape_unpin(syn_ctx *ctx, const syn__taped *entry);
 /* Nothing is remembered any more. */

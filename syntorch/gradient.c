@@ -252,9 +252,50 @@ static bool exchange_below(const syn_ctx *ctx, const syn_grad_call *c) {
            syn_trace_node_number(t, producer) == g->tape[g->n_taped - 1].node;
 }
 
+/* Rows that were made since, too, may have gradients. */
+static bool extend(walk *w) {
+    syn__gradients *g = &w->ctx->gradients;
+    const uint32_t n = (uint32_t)w->ctx->trace->n_tensors - w->first_row;
+    if (syn_grow(&g->of_row, &g->of_row_cap, n, sizeof *g->of_row, &w->ctx->error) != SYN_OK)
+        return false;
+    memset(g->of_row + w->n_rows, 0, (n - w->n_rows) * sizeof *g->of_row);
+    w->n_rows = n;
+    return true;
+}
+
+/* Runs a region again, remembering its ops; what its result was due goes to the new one. */
+static void run_again(walk *w) {
+    syn_ctx *ctx = w->ctx;
+    syn__gradients *g = &ctx->gradients;
+    const syn__region r = g->regions[--g->n_regions];
+    uint32_t *place = place_of(w, syn__row(ctx, r.out));
+    const uint32_t due = place ? *place : 0;
+    if (due) {
+        const syn_mark mark = syn_ctx_mark(ctx);
+        *place = 0;
+        ctx->scopes[0] = r.scope;
+        ctx->n_scopes = r.n_scopes;
+        ctx->phase = SYN_PHASE_RECOMPUTE;
+        g->off = false;
+        g->again = true;
+        const syn_tensor out = r.run(r.arg, r.in);
+        g->off = true;
+        g->again = false;
+        ctx->phase = SYN_PHASE_BACKWARD;
+        if (extend(w)) *place_of(w, syn__row(ctx, out)) = due;
+        syn_release(ctx, mark, NULL, 0);
+    }
+    syn__region_unpin(ctx, &r);
+}
+
 static void step(walk *w) {
     syn_ctx *ctx = w->ctx;
     const syn__taped entry = ctx->gradients.tape[--ctx->gradients.n_taped];
+    if (entry.region) {
+        run_later(w);
+        run_again(w);
+        return;
+    }
     const uint32_t node = syn_trace_node_row(ctx->trace, entry.node);
     const bool waiting = w->waiting;
     syn_grad_call c;

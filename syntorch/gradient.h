@@ -23,6 +23,14 @@ bool syn_set_grad(syn_ctx *ctx, bool on);
    the scopes of the forward ops, as phase `backward`. What was remembered is forgotten: a second
    call for the same ops is an error. Failures are the context's. */
 syn_status syn_backward(syn_ctx *ctx, syn_tensor loss);
+/* What run(arg, in) returns, computed without keeping anything for syn_backward, which runs it
+   again, in phase `recompute`, when it comes there: less memory, more time. It must do the same
+   both times, from its inputs and what requires gradients; arg stays valid until then. in: at most
+   SYN_MAX_REGION_INPUTS tensors, or poisoned. Within another such region, and with gradients off,
+   it just runs. */
+#define SYN_MAX_REGION_INPUTS 4
+typedef syn_tensor syn_region(void *arg, const syn_tensor *in);
+syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_tensor *in, int n);
 /* The gradient of a tensor that syn_require_grad named, of its shape, dense; poisoned: none so
    far. It stays until syn_drop_grads. */
 syn_tensor syn_grad(const syn_ctx *ctx, syn_tensor t);

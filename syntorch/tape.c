@@ -103,16 +103,62 @@ void syn__tape_add(syn_ctx *ctx, uint32_t need) {
     syn_trace *t = ctx->trace;
     const uint32_t row = (uint32_t)t->n_nodes - 1;
     const syn_trace_node *n = &t->nodes[row];
-    const syn__taped entry = {syn_trace_node_number(t, row), need};
+    const syn__taped entry = {.node = syn_trace_node_number(t, row), .need = need};
+    syn__gradients *g = &ctx->gradients;
     for (uint32_t i = 0; i < n->n_out; i++)
         if (syn_trace_spec(t, n->first_out + i)->dtype <= SYN_BF16)
             t->tensors[n->first_out + i].flags |= SYN_TENSOR_GRAD;
     for (uint32_t i = 0; i < n->n_in && i < 32; i++) {
         syn__leaf *leaf = need >> i & 1 ? syn__leaf_of(ctx, t->inputs[n->first_in + i]) : NULL;
-        if (leaf) leaf->uses++;
+        if (leaf && !g->again) leaf->uses++;
     }
+    if (g->counting) return;
     each_kept(ctx, &entry, row, syn__storage_keep);
-    ctx->gradients.tape[ctx->gradients.n_taped++] = entry;
+    g->tape[g->n_taped++] = entry;
+}
+
+/* ---- regions ---- */
+
+static void each_input(syn_ctx *ctx, const syn__region *region,
+                       void (*f)(syn_storages *s, uint32_t storage)) {
+    for (int i = 0; i < region->n_in; i++) {
+        const uint32_t storage = syn__storage_number(ctx, syn__row(ctx, region->in[i]));
+        if (storage) f(&ctx->storages, storage);
+    }
+}
+
+void syn__region_unpin(syn_ctx *ctx, const syn__region *region) {
+    each_input(ctx, region, syn__storage_unkeep);
+}
+
+static syn_status remember_region(syn_ctx *ctx, const syn__region *region) {
+    syn__gradients *g = &ctx->gradients;
+    const syn_trace *t = ctx->trace;
+    const uint32_t node = t->tensors[syn__row(ctx, region->out)].producer;
+    SYN_TRY(
+        syn_grow(&g->regions, &g->regions_cap, g->n_regions + 1, sizeof *g->regions, &ctx->error));
+    SYN_TRY(syn_grow(&g->tape, &g->tape_cap, g->n_taped + 1, sizeof *g->tape, &ctx->error));
+    each_input(ctx, region, syn__storage_keep);
+    g->regions[g->n_regions++] = *region;
+    g->tape[g->n_taped++] = (syn__taped){.node = syn_trace_node_number(t, node), .region = true};
+    return SYN_OK;
+}
+
+syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_tensor *in, int n) {
+    syn__gradients *g = &ctx->gradients;
+    syn__region region = {.run = run, .arg = arg, .n_in = n, .n_scopes = ctx->n_scopes > 0};
+    if (g->off || g->counting || ctx->error.code != SYN_OK) return run(arg, in);
+    if (n < 0 || n > SYN_MAX_REGION_INPUTS)
+        return syn_ctx_fail(ctx, SYN_E_INVALID, "a region of %d inputs, at most %d are possible", n,
+                            SYN_MAX_REGION_INPUTS);
+    for (int i = 0; i < n; i++) region.in[i] = in[i];
+    if (region.n_scopes) region.scope = ctx->scopes[ctx->n_scopes - 1];
+    g->counting = true;
+    region.out = run(arg, in);
+    g->counting = false;
+    if (syn_requires_grad(ctx, region.out) && remember_region(ctx, &region) != SYN_OK)
+        return (syn_tensor){0};
+    return region.out;
 }
 
 void syn__tape_unpin(syn_ctx *ctx, const syn__taped *entry) {
@@ -121,12 +167,15 @@ void syn__tape_unpin(syn_ctx *ctx, const syn__taped *entry) {
 
 void syn__tape_clear(syn_ctx *ctx) {
     syn__gradients *g = &ctx->gradients;
-    for (; g->n_taped > 0; g->n_taped--) syn__tape_unpin(ctx, &g->tape[g->n_taped - 1]);
+    for (; g->n_taped > 0; g->n_taped--)
+        if (!g->tape[g->n_taped - 1].region) syn__tape_unpin(ctx, &g->tape[g->n_taped - 1]);
+    for (; g->n_regions > 0; g->n_regions--) syn__region_unpin(ctx, &g->regions[g->n_regions - 1]);
     for (size_t i = 0; i < g->n_leaves; i++) g->leaves[i].uses = 0;
 }
 
 void syn__gradients_free(syn__gradients *g) {
     syn_free(g->tape);
+    syn_free(g->regions);
     syn_free(g->leaves);
     syn_free(g->of_row);
 }

@@ -54,12 +54,13 @@ char *syn_spec_text(const syn_spec *spec, char *buf, size_t buf_bytes);
 #define SYN_SPEC_TEXT 128 /* a buffer this long always suffices */
 
 /* What part of a program a node belongs to. */
-#define SYN_PHASE_LIST(X)   \
-    X(FORWARD, "forward")   \
-    X(PREFILL, "prefill")   \
-    X(DECODE, "decode")     \
-    X(BACKWARD, "backward") \
-    X(OPTIMIZER, "optimizer")
+#define SYN_PHASE_LIST(X)     \
+    X(FORWARD, "forward")     \
+    X(PREFILL, "prefill")     \
+    X(DECODE, "decode")       \
+    X(BACKWARD, "backward")   \
+    X(OPTIMIZER, "optimizer") \
+    X(RECOMPUTE, "recompute")
 
 typedef enum syn_phase {
 #define SYN_X(id, name) SYN_PHASE_##id,

@@ -16,6 +16,7 @@ typedef struct job {
     syn_mesh_shape shape;
     syn_device device;
     int micro; /* passes before each optimizer step */
+    syn_recompute_what recompute;
     uint64_t hash[MOST];
     size_t peak[MOST];
     syn_ctx *kept[MOST]; /* NULL: freed */
@@ -62,7 +63,8 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     syn_data_parallel *parallel = NULL;
     syn_optimizer *optimizer = NULL;
     SYN_TRY(syn_mesh_open(&mesh, comm, &j->shape, err));
-    const syn_model_options options = {.tp = mesh.group[SYN_AXIS_TP], .heads = SYN_BERT_MLM};
+    const syn_model_options options = {
+        .tp = mesh.group[SYN_AXIS_TP], .heads = SYN_BERT_MLM, .recompute = j->recompute};
     const syn_optimizer_options how = {.max_grad_norm = 1, .tp = options.tp};
     SYN_TRY(syn_ctx_new(&ctx, j->device, comm, err));
     syn_ctx_set_overlap(ctx, true);
@@ -219,10 +221,88 @@ static void test_counts(void) {
     }
 }
 
+/* ---- activations computed again ---- */
+
+static void get_grads(syn_model *m, float *to) {
+    syn_ctx *ctx = syn_model_ctx(m);
+    for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
+        const syn_tensor g = syn_grad(ctx, syn_ctx_param(ctx, i).tensor);
+        const size_t n = (size_t)syn_spec_elems(syn_tensor_spec(ctx, g));
+        if (syn_tensor_read(ctx, g, to, n * sizeof *to) != SYN_OK) return;
+        to += n;
+    }
+}
+
+static void check_recompute(const syn_model_config *config, syn_recompute_what what) {
+    enum { ELEMS = 65536 };
+    static float want[ELEMS], got[ELEMS];
+    const job j = {.config = config, .shape = shapes[0]};
+    size_t peak[2];
+    for (int again = 0; again < 2; again++) {
+        const syn_model_options how = {.heads = SYN_BERT_MLM,
+                                       .recompute = again ? what : SYN_RECOMPUTE_NONE};
+        syn_model *m = model_alone(SYN_DEVICE_CPU, config, &how);
+        syn_ctx *ctx = syn_model_ctx(m);
+        syn_error err = {0};
+        syn_require_grads(ctx);
+        syn_backward(ctx, loss_of(&j, m, BATCH));
+        CHECK_MSG(syn_ctx_status(ctx) == SYN_OK, "%s", syn_ctx_error(ctx)->text);
+        memset(again ? got : want, 0, sizeof want);
+        get_grads(m, again ? got : want);
+        peak[again] = syn_ctx_peak_bytes(ctx);
+        CHECK_OK(model_end(m, &err), err);
+    }
+    CHECK_MSG(memcmp(want, got, sizeof want) == 0, "%s: other gradients", config->name);
+    CHECK_MSG(peak[1] < peak[0], "%s: %zu bytes, %zu without", config->name, peak[1], peak[0]);
+}
+
+static void test_recompute(void) {
+    const syn_model_config *configs[] = {&small_gpt, &small_bert};
+    for (int i = 0; i < 4 && test_failures == 0; i++)
+        check_recompute(configs[i % 2], i < 2 ? SYN_RECOMPUTE_FULL : SYN_RECOMPUTE_SELECTIVE);
+    for (int i = 0; i < 4 && test_failures == 0; i++) {
+        job j = {.config = configs[i % 2],
+                 .shape = shapes[SHAPES - 2],
+                 .micro = 2,
+                 .recompute = i < 2 ? SYN_RECOMPUTE_FULL : SYN_RECOMPUTE_SELECTIVE};
+        syn_error err = {0};
+        CHECK_OK(syn_local_run(ranks_of(&j), train, &j, &err), err);
+        check_same(&j, SYN_DEVICE_META, IN_THREADS);
+        check_same(&j, SYN_DEVICE_META, WITHOUT_TRANSPORT);
+    }
+}
+
+/* A layer's forward products once more, and with tp its two all-reduces. */
+static void test_recompute_counts(void) {
+    for (int i = 0; i < SHAPES && test_failures == 0; i++) {
+        job j = {.config = &small_gpt,
+                 .shape = shapes[i],
+                 .micro = 1,
+                 .device = SYN_DEVICE_META,
+                 .recompute = SYN_RECOMPUTE_FULL,
+                 .keep = true};
+        const int64_t batch = BATCH / j.shape.dp;
+        const uint64_t head =
+            2 * (uint64_t)batch * TOKENS * (uint64_t)j.config->n_embd *
+            (((uint64_t)j.config->vocab_size + (uint64_t)j.shape.tp - 1) / (uint64_t)j.shape.tp);
+        counts c;
+        syn_error err = {0};
+        CHECK_OK(run_without_transport(ranks_of(&j), train, &j, &err), err);
+        count(&c, j.kept[0], (uint64_t)batch * TOKENS * (uint64_t)j.config->n_embd * sizeof(float));
+        CHECK_INT(c.flops[SYN_PHASE_RECOMPUTE], STEPS * (forward_flops(&j, batch) - head));
+        CHECK_INT(c.flops[SYN_PHASE_BACKWARD], 2 * STEPS * forward_flops(&j, batch));
+        CHECK_INT(c.exchanges[SYN_PHASE_RECOMPUTE],
+                  (j.shape.tp > 1) * STEPS * 2 * (int)j.config->n_layer);
+        drop_ranks(ranks_of(&j), j.kept);
+    }
+}
+
 static const test_case cases[] = {
     {"GPT on all devices", test_gpt},
     {"BERT on all devices", test_bert},
     {"accumulation on all devices", test_accumulation},
     {"counts", test_counts},
+    {"recompute", test_recompute},
+    {"recompute, counts", test_recompute_counts},
 };
 TEST_MAIN(cases)

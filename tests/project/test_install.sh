@@ -121,7 +121,10 @@ if command -v pkg-config >/dev/null; then
         LD_LIBRARY_PATH=$ldpath quiet "$work/mlp" "$work"
         grep -q 'all_reduce' "$work/mlp_2.svg" || fail "examples/mlp_two_ways.c drew no all-reduce"
     fi
-    echo "examples/mlp_two_ways.c is a user's program"
+    quiet cc -std=c11 "${cflags[@]}" "$SYN_SOURCE/examples/train_mlp.c" "${libs[@]}" \
+        -o "$work/train_mlp"
+    LD_LIBRARY_PATH=$ldpath quiet "$work/train_mlp" 2
+    echo "the examples are users' programs"
 fi
 
 # Each installed header alone, as C and C++, against nothing but what is installed, with each struct

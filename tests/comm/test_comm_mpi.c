@@ -223,7 +223,14 @@ static syn_status others_wait(syn_comm *comm, const char *mode, syn_error *err) 
     return run_all_reduce(comm, world, &value, &value, 1, SYN_F32, SYN_REDUCE_SUM, err);
 }
 
+static syn_status rank_1_fails(syn_comm *comm, void *arg, syn_error *err) {
+    (void)arg;
+    return others_wait(comm, "fails", err);
+}
+
 static int run_rank(const char *mode) {
+    if (strcmp(mode, "ranks-run") == 0)
+        return syn_ranks_run(9, rank_1_fails, NULL, &(syn_error){0}) == SYN_OK ? 0 : 1;
     syn_mpi_options options = {.log = log_line};
     if (strcmp(mode, "table-checked") == 0) {
         options.check_collectives = true;
@@ -331,6 +338,15 @@ static void a_lost_rank_ends_the_job(void) {
         }
 }
 
+static void a_rank_that_fails_in_a_run_of_all_ranks_ends_the_job(void) {
+    if (!have_mpi()) SKIP("no MPI");
+    for (int n = 2; n <= 4; n += 2) {
+        const int code = run_mpi("ranks-run", n);
+        CHECK_MSG(code != 0 && code != HUNG, "exit %d: %s", code, output);
+        CHECK_INT(occurrences("rank 1 failed: the disk is full\n"), 1);
+    }
+}
+
 static void launchers_are_recognised(void) {
     int32_t rank = -1, size = -1;
     CHECK(!syn_mpi_launched(&rank, &size));
@@ -377,6 +393,8 @@ static const test_case cases[] = {
     {"every_operation_gives_what_naive_loops_give", every_operation_gives_what_naive_loops_give},
     {"calls_that_differ_fail_on_every_rank", calls_that_differ_fail_on_every_rank},
     {"a_lost_rank_ends_the_job", a_lost_rank_ends_the_job},
+    {"a_rank_that_fails_in_a_run_of_all_ranks_ends_the_job",
+     a_rank_that_fails_in_a_run_of_all_ranks_ends_the_job},
     {"launchers_are_recognised", launchers_are_recognised},
     {"a_launcher_of_another_mpi_is_explained", a_launcher_of_another_mpi_is_explained},
     {"without_mpi_the_constructor_says_so", without_mpi_the_constructor_says_so},

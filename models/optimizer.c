@@ -136,23 +136,61 @@ static void update(syn_optimizer *o, size_t i, syn_tensor scale) {
     syn_adamw_step(o->ctx, &call);
 }
 
+/* ---- gradients that are no numbers ---- */
+
+static bool is_finite(syn_ctx *ctx, syn_tensor squares, float *value) {
+    return syn_tensor_read(ctx, squares, value, sizeof *value) != SYN_OK || isfinite(*value);
+}
+
+/* Of several the one that was made first: what it was computed from was sound. */
+static syn_status blame(syn_optimizer *o, syn_error *err) {
+    syn_ctx *ctx = o->ctx;
+    for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
+        const syn_param_info p = syn_ctx_param(ctx, i);
+        const syn_tensor grad = syn_grad(ctx, p.tensor), squares = syn_square_sum(ctx, &grad, 1);
+        float value = 0;
+        if (!is_finite(ctx, squares, &value))
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "optimizer step %lld: the gradient of '%s' is not finite (%s)",
+                            (long long)o->step + 1, p.name, isnan(value) ? "NaN" : "infinite");
+    }
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "optimizer step %lld: a gradient of another rank is not finite, or their norm "
+                    "is too large",
+                    (long long)o->step + 1);
+}
+
+static syn_status check(syn_optimizer *o, syn_tensor squares, syn_error *err) {
+    float value;
+    if (!o->options.check_finite || !syn_ctx_has_data(o->ctx)) return SYN_OK;
+    return is_finite(o->ctx, squares, &value) ? SYN_OK : blame(o, err);
+}
+
+static syn_status scale_and_update(syn_optimizer *o, double learning_rate, syn_error *err) {
+    syn_ctx *ctx = o->ctx;
+    const double most = o->options.max_grad_norm;
+    syn_tensor scale = o->one, squares = {0};
+    if (most > 0 || o->options.check_finite) squares = all_squares(o);
+    SYN_TRY(check(o, squares, err));
+    if (most > 0) scale = syn_clip_factor(ctx, squares, most, &o->norm);
+    SYN_TRY(set_rates(o, learning_rate));
+    for (size_t i = 0; i < o->buckets.n; i++) update(o, i, scale);
+    return SYN_OK;
+}
+
 syn_status syn_optimizer_step(syn_optimizer *o, double learning_rate, syn_error *err) {
     syn_ctx *ctx = o->ctx;
-    syn_tensor scale = o->one;
     const bool was = syn_set_grad(ctx, false);
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_set_phase(ctx, SYN_PHASE_OPTIMIZER);
     syn_push_scope(ctx, "optimizer");
-    if (o->options.max_grad_norm > 0)
-        scale = syn_clip_factor(ctx, all_squares(o), o->options.max_grad_norm, &o->norm);
-    if (set_rates(o, learning_rate) == SYN_OK)
-        for (size_t i = 0; i < o->buckets.n; i++) update(o, i, scale);
+    const syn_status s = scale_and_update(o, learning_rate, err);
     syn_pop_scope(ctx);
     syn_set_phase(ctx, SYN_PHASE_FORWARD);
     syn_set_grad(ctx, was);
-    syn_drop_grads(ctx);
+    if (s == SYN_OK) syn_drop_grads(ctx);
     syn_release(ctx, mark, &o->norm, o->norm.id ? 1 : 0);
-    return syn_ctx_check(ctx, err);
+    return syn_ctx_status(ctx) != SYN_OK ? syn_ctx_check(ctx, err) : s;
 }
 
 double syn_learning_rate(double peak, int64_t step, int64_t warm_up, int64_t steps) {

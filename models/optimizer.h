@@ -12,6 +12,7 @@ typedef struct syn_optimizer_options {
     double beta1, beta2, eps; /* 0: 0.9, 0.999, 1e-8 */
     double weight_decay;      /* of matrices and tables; not of what has one dimension */
     double max_grad_norm;     /* 0: no clipping */
+    bool check_finite;        /* a step with a gradient that is infinite or NaN fails, see below */
     const syn_group *tp;      /* ranks that share the parameters' shards; NULL: none do */
 } syn_optimizer_options;
 
@@ -22,7 +23,10 @@ syn_status syn_optimizer_new(syn_optimizer **out, syn_ctx *ctx,
 /* NULL is allowed. */
 void syn_optimizer_free(syn_optimizer *optimizer);
 /* One step, in phase `optimizer`, with the gradients that are there, which it drops. Every
-   parameter must have one. The parameters' older versions can be used no more (syn_newest). */
+   parameter must have one. The parameters' older versions can be used no more (syn_newest). With
+   check_finite it reads the norm of the gradients first; where that is not finite it fails with the
+   name of the first parameter to blame, gradients and parameters as they were, the context not
+   failed: the caller may syn_drop_grads and go on. */
 syn_status syn_optimizer_step(syn_optimizer *optimizer, double learning_rate,
                               syn_error *err) SYN_MUST_USE;
 /* The norm of all gradients of the last step, before it was clipped: a scalar. Poisoned without

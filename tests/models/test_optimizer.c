@@ -1,0 +1,111 @@
+/* The optimizer where it does not follow PyTorch's (test_training): what it refuses, and rates. */
+#include "models/layers.h"
+#include "models/optimizer.h"
+#include "syntorch/gradient.h"
+#include "tests/support/test.h"
+
+enum { IN = 3, OUT = 2 };
+
+/* A layer whose output, for one x, is trained to be class 0. */
+typedef struct job {
+    syn_ctx *ctx;
+    syn_layer_linear layer, other;
+    syn_optimizer *optimizer;
+} job;
+
+static job job_new(const syn_optimizer_options *how, bool other) {
+    const syn_initializer init = {.std = 0.1, .seed = 3};
+    job j = {0};
+    syn_error err = {0};
+    if (syn_ctx_new(&j.ctx, SYN_DEVICE_CPU, NULL, &err) != SYN_OK) abort();
+    j.layer = syn_column_linear_new(j.ctx, "used", IN, OUT, 1, &init, NULL);
+    if (other) j.other = syn_column_linear_new(j.ctx, "left", IN, OUT, 1, &init, NULL);
+    if (syn_optimizer_new(&j.optimizer, j.ctx, how, &err) != SYN_OK) abort();
+    return j;
+}
+
+static void job_free(job *j) {
+    syn_optimizer_free(j->optimizer);
+    syn_ctx_free(j->ctx);
+}
+
+static void backward(job *j, float x0) {
+    const float x[IN] = {x0, 1, -1};
+    const int32_t zero = 0;
+    const syn_spec xs = {SYN_F32, 2, {1, IN}}, ys = {SYN_I32, 1, {1}};
+    syn_layer_linear_renew(j->ctx, &j->layer);
+    const syn_tensor logits =
+        syn_column_linear(j->ctx, syn_input(j->ctx, "x", &xs, x), &j->layer, false, NULL, "layer");
+    const syn_tensor y = syn_input(j->ctx, "y", &ys, &zero);
+    syn_backward(j->ctx, syn_cross_entropy(j->ctx, logits, y, SYN_MEAN, OUT));
+}
+
+static void get_weight(job *j, float *to) {
+    syn_layer_linear_renew(j->ctx, &j->layer);
+    if (syn_tensor_read(j->ctx, j->layer.weight, to, IN * OUT * sizeof *to) != SYN_OK) abort();
+}
+
+static void test_not_finite(void) {
+    const syn_optimizer_options how = {.check_finite = true};
+    job j = job_new(&how, false);
+    float before[IN * OUT], after[IN * OUT];
+    syn_error err = {0};
+    backward(&j, 1);
+    CHECK_OK(syn_optimizer_step(j.optimizer, 0.1, &err), err);
+    get_weight(&j, before);
+    backward(&j, INFINITY);
+    CHECK_INT(syn_optimizer_step(j.optimizer, 0.1, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "optimizer step 2: the gradient of 'used.weight' is not finite (NaN)");
+    CHECK_INT(syn_ctx_status(j.ctx), SYN_OK);
+    get_weight(&j, after);
+    CHECK(memcmp(before, after, sizeof before) == 0);
+    syn_drop_grads(j.ctx);
+    backward(&j, 1);
+    err.code = SYN_OK;
+    CHECK_OK(syn_optimizer_step(j.optimizer, 0.1, &err), err);
+    get_weight(&j, after);
+    CHECK(memcmp(before, after, sizeof before) != 0);
+    job_free(&j);
+}
+
+static void test_every_parameter(void) {
+    const syn_optimizer_options how = {.max_grad_norm = 1};
+    job j = job_new(&how, true);
+    syn_error err = {0};
+    backward(&j, 1);
+    CHECK_INT(syn_optimizer_step(j.optimizer, 0.1, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "parameter 'left.bias' has no gradient");
+    job_free(&j);
+}
+
+/* An older version cannot be used, nor can a backward pass go through one. */
+static void test_versions(void) {
+    const syn_optimizer_options how = {.weight_decay = 0.1};
+    job j = job_new(&how, false);
+    const syn_tensor old = j.layer.weight;
+    syn_error err = {0};
+    backward(&j, 1);
+    CHECK_OK(syn_optimizer_step(j.optimizer, 0.1, &err), err);
+    CHECK(syn_newest(j.ctx, old).id != old.id);
+    j.layer.weight = old;
+    syn_scale(j.ctx, old, 2);
+    CHECK_HAS(syn_ctx_error(j.ctx)->text, "was overwritten by adamw");
+    job_free(&j);
+}
+
+static void test_rates(void) {
+    CHECK_NEAR(syn_learning_rate(2, 0, 4, 10), 0, 0);
+    CHECK_NEAR(syn_learning_rate(2, 1, 4, 10), 0.5, 1e-15);
+    CHECK_NEAR(syn_learning_rate(2, 4, 4, 10), 2, 1e-15);
+    CHECK_NEAR(syn_learning_rate(2, 7, 4, 10), 1, 1e-15);
+    CHECK_NEAR(syn_learning_rate(2, 10, 4, 10), 0, 0);
+    CHECK_NEAR(syn_learning_rate(2, 0, 0, 10), 2, 0);
+}
+
+static const test_case cases[] = {
+    {"gradients that are not finite", test_not_finite},
+    {"every parameter has a gradient", test_every_parameter},
+    {"versions", test_versions},
+    {"rates", test_rates},
+};
+TEST_MAIN(cases)

@@ -207,7 +207,7 @@ static syn_tensor masked(inputs *in) {
 
 /* A padding mask, which may hide all keys of a sequence; or none. */
 static syn_tensor some_mask(inputs *in, int64_t b, int64_t s) {
-    float mask[64];
+    float mask[512];
     const syn_spec spec = {SYN_F32, 2, {b, s}};
     if (number(in, 0, 1)) return SYN_NO_MASK;
     for (int64_t i = 0; i < b * s; i++) {
@@ -217,13 +217,14 @@ static syn_tensor some_mask(inputs *in, int64_t b, int64_t s) {
     return syn_input(in->ctx, "mask", &spec, mask);
 }
 
-/* Heads of keys that one or several of queries share; long enough for several tiles of queries and,
-   once in a while, several parts of the keys. */
+/* Heads of keys that one or several of queries share; once in a while long enough for several tiles
+   of queries and several parts of the keys. */
 static syn_tensor attention(inputs *in) {
-    const bool large = number(in, 0, 24) == 0;
-    const int64_t b = number(in, 1, 2), g = number(in, 1, 2), h = g * number(in, 1, 2),
-                  t = large ? 18 : number(in, 1, 5), d = large ? 1 : number(in, 1, 4);
-    const int64_t s = t + number(in, 0, 3);
+    const bool large = number(in, 0, 9) == 0;
+    const int64_t b = large ? 1 : number(in, 1, 2), g = large ? 1 : number(in, 1, 2),
+                  h = g * number(in, 1, 2), t = large ? 18 : number(in, 1, 5),
+                  d = large ? 1 : number(in, 1, 4);
+    const int64_t s = t + (large ? 250 : 0) + number(in, 0, 3);
     const syn_tensor q = SOME(in, b, h, t, d), k = SOME(in, b, g, s, d), v = SOME(in, b, g, s, d);
     syn_attention_how how = {
         some_mask(in, b, s), 0.6,

@@ -144,8 +144,8 @@ bool syn_tensor_contiguous(const syn_ctx *ctx, syn_tensor t);
 syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) SYN_MUST_USE;
 /* Overwrites the elements of a parameter, input or state with `data` in row-major order: how
    weights are loaded. `bytes` must be the tensor's size. Not recorded: what was computed from the
-   old values stays as it is. Checks and does nothing else on meta, where data may be NULL. A
-   failure is the context's failure. */
+   old values stays as it is; what syn_backward will need cannot be written. Checks and does nothing
+   else on meta, where data may be NULL. A failure is the context's failure. */
 syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data,
                             size_t bytes) SYN_MUST_USE;
 /* The newest version of the parameter of that name (of several, of the first made); poisoned if

@@ -4,15 +4,26 @@
 #include "syntorch/gradient.h"
 #include "syntorch/memory.h"
 
-static void make_leaf(syn_ctx *ctx, uint32_t row, size_t param) {
+/* An entry that nobody has: of a leaf whose data are gone, before the table grows. Its number + 1;
+   0 when memory is out. */
+static uint32_t leaf_entry(syn_ctx *ctx) {
     syn__gradients *g = &ctx->gradients;
-    syn_storage *storage = syn__storage(ctx, row);
-    if (ctx->trace->tensors[row].flags & SYN_TENSOR_LEAF) return;
+    for (size_t i = 0; i < g->n_leaves && g->n_leaves == g->leaves_cap; i++)
+        if (!g->leaves[i].grad && !syn__storage_of(&ctx->storages, g->leaves[i].owner))
+            return (uint32_t)i + 1;
     if (syn_grow(&g->leaves, &g->leaves_cap, g->n_leaves + 1, sizeof *g->leaves, &ctx->error) !=
         SYN_OK)
-        return;
-    g->leaves[g->n_leaves++] = (syn__leaf){.owner = storage->tensor, .param = param};
-    storage->leaf = (uint32_t)g->n_leaves;
+        return 0;
+    return (uint32_t)++g->n_leaves;
+}
+
+static void make_leaf(syn_ctx *ctx, uint32_t row, size_t param) {
+    syn_storage *storage = syn__storage(ctx, row);
+    if (ctx->trace->tensors[row].flags & SYN_TENSOR_LEAF) return;
+    const uint32_t entry = leaf_entry(ctx);
+    if (!entry) return;
+    ctx->gradients.leaves[entry - 1] = (syn__leaf){.owner = storage->tensor, .param = param};
+    storage->leaf = entry;
     ctx->trace->tensors[row].flags |= SYN_TENSOR_LEAF | SYN_TENSOR_GRAD;
 }
 

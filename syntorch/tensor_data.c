@@ -86,6 +86,11 @@ syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t
                         name, (unsigned long long)want, bytes);
     if (!storage)
         return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' were released", name);
+    if (storage->kept > storage->grads)
+        return SYN_FAIL(&ctx->error, SYN_E_INVALID,
+                        "'%.128s' cannot be written: a backward pass still to come is computed "
+                        "from what it holds",
+                        name);
     return data ? syn__set_data(ctx, row, data) : SYN_OK;
 }
 

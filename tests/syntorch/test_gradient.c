@@ -103,6 +103,13 @@ static syn_status through_an_overwritten_input(syn_ctx *c) {
     return syn_backward(c, total(c, y));
 }
 
+static syn_status with_a_written_input(syn_ctx *c) {
+    const syn_tensor x = leaf(c, ones), by = input(c, ones);
+    const syn_tensor loss = total(c, syn_mul(c, x, by));
+    const syn_status s = syn_tensor_write(c, by, ones, sizeof ones);
+    return s == SYN_OK ? syn_backward(c, loss) : s;
+}
+
 static syn_status through_an_op_without_a_rule(syn_ctx *c) {
     const syn_spec spec = {SYN_F32, 4, {1, 1, 2, 2}}, row = {SYN_F32, 4, {1, 1, 1, 2}};
     const syn_tensor x = syn_input(c, "x", &row, ones);
@@ -173,6 +180,8 @@ static const struct refusal {
      "tanh_grad in head: tensor 2, 'head/tanh:0', was overwritten by cross_entropy (node 2)"},
     {"through an overwritten input", through_an_overwritten_input,
      "mul: tensor 2, 'cache', was overwritten by kv_append (node 2)"},
+    {"with a written input", with_a_written_input,
+     "'x' cannot be written: a backward pass still to come is computed from what it holds"},
     {"through an op without a rule", through_an_op_without_a_rule,
      "kv_append in h.0: has no gradient, and its inputs were computed from what requires one"},
     {"of a forgotten loss", of_a_forgotten_loss, "cannot be differentiated"},
@@ -470,6 +479,25 @@ static void test_forgetting_unpins(void) {
     syn_ctx_free(ctx);
 }
 
+/* What asks for a gradient in every step, and goes with it, takes constant memory. */
+static void test_leaves_of_steps(void) {
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+    size_t before = 0;
+    for (int i = 0; i < 1000; i++) {
+        const syn_mark mark = syn_ctx_mark(ctx);
+        const syn_tensor x = leaf(ctx, ones), y = leaf(ctx, ones);
+        CHECK(syn_backward(ctx, total(ctx, syn_mul(ctx, x, syn_scale(ctx, y, 2)))) == SYN_OK);
+        CHECK(all_are(ctx, x, 2) && all_are(ctx, y, 2));
+        CHECK(syn_tensor_write(ctx, x, ones, sizeof ones) == SYN_OK); /* needed no more */
+        syn_drop_grads(ctx);
+        syn_forget(ctx, mark, NULL, 0);
+        if (i == 100) before = ctx->gradients.n_leaves;
+        CHECK_INT(ctx->storages.used_bytes, 0);
+    }
+    CHECK_INT(ctx->gradients.n_leaves, before);
+    syn_ctx_free(ctx);
+}
+
 /* ---- memory running out ---- */
 
 /* A pass over ops of all kinds, with a gradient that comes from three sides. */
@@ -528,6 +556,7 @@ static const test_case cases[] = {
     {"ready", test_ready},
     {"memory", test_memory},
     {"forgetting unpins", test_forgetting_unpins},
+    {"leaves of steps", test_leaves_of_steps},
     {"out of memory", test_out_of_memory},
     {"same trace on meta", test_same_trace_on_meta},
 };

@@ -21,8 +21,7 @@ typedef struct syn_model_part {
 } syn_model_part;
 
 /* Activations that training does not keep but computes again: those within attention without its
-   projections (which fused attention never has), or all within a layer (Korthikanti et al. 2022).
- */
+   projections (which fused attention never has), or a layer's (Korthikanti et al. 2022). */
 typedef enum syn_recompute_what {
     SYN_RECOMPUTE_NONE,
     SYN_RECOMPUTE_SELECTIVE,

@@ -31,8 +31,21 @@ static syn_status make_state(syn_optimizer *o) {
     return syn_ctx_status(o->ctx);
 }
 
+/* The norm would lack what other ranks hold. */
+static syn_status check_cut(const syn_ctx *ctx, const syn_group *tp, syn_error *err) {
+    for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
+        const syn_param_info p = syn_ctx_param(ctx, i);
+        if (p.shard.count > 1 && (!tp || tp->size != p.shard.count))
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "parameter '%s' is cut among %d ranks: the optimizer needs their group",
+                            p.name, p.shard.count);
+    }
+    return SYN_OK;
+}
+
 syn_status syn_optimizer_new(syn_optimizer **out, syn_ctx *ctx,
                              const syn_optimizer_options *options, syn_error *err) {
+    SYN_TRY(check_cut(ctx, options->tp, err));
     syn_optimizer *o = syn_calloc(1, sizeof *o);
     if (!o) return SYN_FAIL_NOMEM(err, sizeof *o, "an optimizer");
     o->ctx = ctx;

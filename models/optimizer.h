@@ -13,7 +13,7 @@ typedef struct syn_optimizer_options {
     double weight_decay;      /* of matrices and tables; not of what has one dimension */
     double max_grad_norm;     /* 0: no clipping */
     bool check_finite;        /* a step with a gradient that is infinite or NaN fails, see below */
-    const syn_group *tp;      /* ranks that share the parameters' shards; NULL: none do */
+    const syn_group *tp;      /* ranks that share the parameters' shards; NULL: all are whole */
 } syn_optimizer_options;
 
 /* For the parameters made so far, f32, which from now on require gradients. The context must

@@ -6,12 +6,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "comm/comm.h"
 #include "models/bert.h"
 #include "models/causal.h"
 #include "models/optimizer.h"
 #include "ops/blas.h"
 #include "syntorch/gradient.h"
 #include "syntorch/memory.h"
+#include "syntorch/mesh.h"
 #include "syntorch/workers.h"
 #include "tests/support/bench.h"
 #include "tools/cli.h"
@@ -174,7 +176,46 @@ static void run(const work *w) {
     close_trainer(&t);
 }
 
+/* A rank of GPT-3 175B, eight of which share each layer, on meta: one text of 2,048 tokens. */
+static void run_symbolic(void) {
+    const syn_spec spec = {SYN_I32, 2, {1, 2048}};
+    double times[RUNS];
+    size_t rows = 0;
+    for (int r = 0; r < RUNS; r++) {
+        syn_model_config config;
+        syn_comm *comm;
+        syn_mesh mesh;
+        trainer t = {0};
+        syn_error err = {0};
+        if (syn_comm_fake_new(&comm, 0, 8, &err) != SYN_OK ||
+            syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = 8}, &err) != SYN_OK ||
+            syn_model_config_preset(&config, "gpt3-175b", &err) != SYN_OK ||
+            syn_ctx_new(&t.ctx, SYN_DEVICE_META, comm, &err) != SYN_OK)
+            die(err.text);
+        const syn_model_options options = {.tp = mesh.group[SYN_AXIS_TP], .fused_attention = true};
+        const syn_optimizer_options how = {.max_grad_norm = 1, .tp = options.tp};
+        if (syn_model_new(&t.m, t.ctx, &config, &options, &err) != SYN_OK ||
+            syn_optimizer_new(&t.optimizer, t.ctx, &how, &err) != SYN_OK)
+            die(err.text);
+        const double begin = now_s();
+        const syn_tensor tokens = syn_input(t.ctx, "tokens", &spec, NULL);
+        syn_backward(t.ctx, syn_causal_loss(t.m, tokens, tokens, SYN_MEAN));
+        if (syn_optimizer_step(t.optimizer, 1e-4, &err) != SYN_OK) die(err.text);
+        times[r] = now_s() - begin;
+        rows = syn_trace_memory_bytes(syn_ctx_trace(t.ctx));
+        if (r == 0)
+            printf("gpt3-175b, a rank of 8: %zu nodes, predicted peak %.1f GiB\n",
+                   syn_ctx_trace(t.ctx)->n_nodes, (double)syn_ctx_peak_bytes(t.ctx) / 1073741824.0);
+        close_trainer(&t);
+        syn_comm_close(comm);
+    }
+    line("its training step on meta", median(times, RUNS) * 1e3, "ms", 20, true);
+    line("memory of its rows", (double)rows / 1e6, "MB", 50, true);
+}
+
 int main(int argc, char **argv) {
+    if (argc < 2 || strstr("symbolic", argv[1])) run_symbolic();
+
     for (size_t i = 0; i < sizeof works / sizeof *works; i++)
         if (argc < 2 || strstr(works[i].name, argv[1])) run(&works[i]);
     return missed > 0;

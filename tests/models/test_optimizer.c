@@ -1,7 +1,9 @@
 /* The optimizer where it does not follow PyTorch's (test_training): what it refuses, and rates. */
+#include "comm/comm.h"
 #include "models/layers.h"
 #include "models/optimizer.h"
 #include "syntorch/gradient.h"
+#include "syntorch/mesh.h"
 #include "tests/support/test.h"
 
 enum { IN = 3, OUT = 2 };
@@ -102,10 +104,30 @@ static void test_rates(void) {
     CHECK_NEAR(syn_learning_rate(2, 0, 0, 10), 2, 0);
 }
 
+static void test_shards(void) {
+    const syn_optimizer_options how = {.max_grad_norm = 1};
+    const syn_initializer init = {.std = 0.1, .seed = 3};
+    syn_comm *comm;
+    syn_mesh mesh;
+    syn_ctx *ctx;
+    syn_optimizer *optimizer;
+    syn_error err = {0};
+    CHECK_OK(syn_comm_fake_new(&comm, 0, 2, &err), err);
+    CHECK_OK(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = 2}, &err), err);
+    CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, comm, &err), err);
+    syn_column_linear_new(ctx, "cut", IN, OUT, 1, &init, mesh.group[SYN_AXIS_TP]);
+    CHECK_INT(syn_optimizer_new(&optimizer, ctx, &how, &err), SYN_E_INVALID);
+    CHECK_STR(err.text, "parameter 'cut.weight' is cut among 2 ranks: the optimizer needs their "
+                        "group");
+    syn_ctx_free(ctx);
+    syn_comm_close(comm);
+}
+
 static const test_case cases[] = {
     {"gradients that are not finite", test_not_finite},
     {"every parameter has a gradient", test_every_parameter},
     {"versions", test_versions},
+    {"shards", test_shards},
     {"rates", test_rates},
 };
 TEST_MAIN(cases)

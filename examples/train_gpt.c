@@ -1,0 +1,94 @@
+/* Teaching example: a small GPT that learns a poem by heart, on one rank, or on several that share
+   each layer (TP) or the texts (DP); the losses are the same for any number.
+
+       train_gpt [TP [DP]]      in TP x DP threads of this process
+       mpirun -n 4 train_gpt 2 2
+
+   The last step of rank 0, forward, backward and optimizer, is drawn to train_gpt.svg. Built as any
+   user's program:
+
+       cc train_gpt.c $(pkg-config --cflags --libs syntorch) -o train_gpt */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syntorch/syntorch.h>
+
+enum { BATCH = 4, TOKENS = 32, STEPS = 100 };
+
+static const char poem[] = "Twinkle, twinkle, little star, How I wonder what you are! Up above the "
+                           "world so high, Like a diamond in the sky. ";
+
+/* This rank's texts, a letter a token, and the letters that follow. */
+static void make_batch(int32_t *x, int32_t *y, int step, int first, int n) {
+    for (int i = 0; i < n * TOKENS; i++) {
+        const int at = (step * BATCH + first + i / TOKENS) * 13 + i % TOKENS;
+        x[i] = poem[at % (int)(sizeof poem - 1)];
+        y[i] = poem[(at + 1) % (int)(sizeof poem - 1)];
+    }
+}
+
+static syn_status draw(const syn_ctx *ctx, syn_error *err) {
+    const syn_trace *trace = syn_ctx_trace(ctx);
+    const syn_export_options how = {.title = "A training step of a small GPT"};
+    syn_graph *graph = NULL;
+    SYN_TRY(syn_trace_graph(&graph, &trace, 1, NULL, err));
+    const syn_status s = syn_export_file(graph, NULL, &how, "train_gpt.svg", err);
+    syn_graph_free(graph);
+    return s;
+}
+
+/* What each rank does. */
+static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
+    const syn_mesh_shape *shape = arg;
+    const int share = BATCH / (shape->dp ? shape->dp : 1);
+    const syn_spec spec = {SYN_I32, 2, {share, TOKENS}}, one = {0};
+    const float weight = 1.0f / (BATCH * TOKENS); /* of each token of all ranks' texts */
+    int32_t x[BATCH * TOKENS], y[BATCH * TOKENS];
+    syn_model_config config;
+    syn_mesh mesh;
+    syn_ctx *ctx = NULL;
+    syn_model *gpt = NULL;
+    syn_data_parallel *parallel = NULL;
+    syn_optimizer *optimizer = NULL;
+    SYN_TRY(syn_mesh_open(&mesh, comm, shape, err));
+    SYN_TRY(syn_model_config_preset(&config, "gpt2", err));
+    config.n_layer = 2, config.n_embd = 64, config.n_head = 4, config.n_inner = 256;
+    config.n_positions = TOKENS, config.vocab_size = 128;
+    const syn_group *tp = mesh.group[SYN_AXIS_TP], *dp = mesh.group[SYN_AXIS_DP];
+    const syn_optimizer_options adamw = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = tp};
+    const syn_model_options options = {.tp = tp, .seed = 1, .fused_attention = true};
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    syn_ctx_set_overlap(ctx, true); /* gradients are summed while others are computed */
+    syn_status s = syn_model_new(&gpt, ctx, &config, &options, err);
+    if (s == SYN_OK) s = syn_data_parallel_new(&parallel, ctx, dp, err);
+    if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &adamw, err);
+    for (int step = 0; step < STEPS && s == SYN_OK; step++) {
+        const syn_mark mark = syn_ctx_mark(ctx);
+        float loss;
+        make_batch(x, y, step, share * mesh.index[SYN_AXIS_DP], share);
+        syn_tensor total = syn_causal_loss(gpt, syn_input(ctx, "tokens", &spec, x),
+                                           syn_input(ctx, "next", &spec, y),
+                                           syn_input(ctx, "weight", &one, &weight));
+        if (syn_backward(ctx, total) == SYN_OK) s = syn_data_parallel_check(parallel, err);
+        if (s == SYN_OK) s = syn_optimizer_step(optimizer, 0.003, err);
+        if (dp) total = syn_all_reduce(ctx, total, SYN_REDUCE_SUM, dp);
+        if (syn_tensor_read(ctx, total, &loss, sizeof loss) != SYN_OK) s = syn_ctx_check(ctx, err);
+        if (s == SYN_OK && comm->rank == 0 && step % 20 == 19)
+            printf("step %d: loss %.6f\n", step + 1, (double)loss);
+        if (s == SYN_OK && comm->rank == 0 && step == STEPS - 1) s = draw(ctx, err);
+        syn_forget(ctx, mark, NULL, 0);
+    }
+    syn_optimizer_free(optimizer);
+    syn_data_parallel_free(parallel);
+    syn_model_free(gpt);
+    syn_ctx_free(ctx);
+    return s;
+}
+
+int main(int argc, char **argv) {
+    syn_mesh_shape shape = {.tp = argc > 1 ? atoi(argv[1]) : 1, .dp = argc > 2 ? atoi(argv[2]) : 1};
+    syn_error err = {0};
+    if (syn_ranks_run(shape.tp * shape.dp, train, &shape, &err) == SYN_OK) return 0;
+    fprintf(stderr, "train_gpt: %s\n", err.text);
+    return 1;
+}

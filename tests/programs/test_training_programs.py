@@ -1,0 +1,70 @@
+"""examples/train_mlp.c and train_gpt.c: one rank, ranks as threads and ranks over MPI print the
+same losses, which fall."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import BUILD, check, finish  # noqa: E402
+
+MLP, GPT = (os.path.join(BUILD, name) for name in ("train_mlp", "train_gpt"))
+MPIRUN = shutil.which("mpirun")
+
+
+def output(*command):
+    with tempfile.TemporaryDirectory() as folder:  # train_gpt leaves a picture
+        done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False,
+                              cwd=folder)
+        if GPT in command and done.returncode == 0:
+            check(os.path.getsize(os.path.join(folder, "train_gpt.svg")) > 10000, "no picture")
+        return done
+
+
+def losses(*command):
+    """(step, loss) of each line; complains and gives none if it fails or prints anything else."""
+    done = output(*command)
+    text = f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    lines = [re.fullmatch(r"step (\d+): loss (\d+\.\d{6})", line)
+             for line in done.stdout.splitlines()]
+    if not check(done.returncode == 0 and len(lines) == 5 and all(lines), text):
+        return []
+    return [(int(line[1]), float(line[2])) for line in lines]
+
+
+def close(got, want, tolerances):
+    return len(got) == len(want) and all(
+        a[0] == b[0] and abs(a[1] - b[1]) <= t * b[1] for a, b, t in zip(got, want, tolerances))
+
+
+def launcher(n):
+    open_mpi = "Open MPI" in output(MPIRUN, "--version").stdout
+    return [MPIRUN, *(["--allow-run-as-root", "--oversubscribe"] if open_mpi else []), "-n", n]
+
+
+def compare(program, steps, tolerances, ranks):
+    """ranks: arguments, and how many processes MPI starts for them."""
+    one = losses(program)
+    check([step for step, _ in one] == steps, f"steps of {one}")
+    check(one and one[-1][1] < one[0][1] / 2, f"the losses do not fall: {one}")
+    with_mpi = MPIRUN and "this build has no MPI" not in output(*launcher("2"), MLP).stderr
+    for arguments, n in ranks:
+        got = losses(program, *arguments)
+        check(close(got, one, tolerances), f"{program} {arguments}: {got}, not {one}")
+        if n is None:
+            continue
+        if not with_mpi:
+            print("not over MPI: there is none")
+            continue
+        got = losses(*launcher(n), program, *arguments)
+        check(close(got, one, tolerances), f"{program} {arguments} over MPI: {got}, not {one}")
+
+
+compare(MLP, [10, 20, 30, 40, 50], [1e-4] * 5, [(["1"], None), (["2"], "2"), (["4"], "4")])
+# after many steps rounding has grown
+compare(GPT, [20, 40, 60, 80, 100], [1e-4, 1e-3, 1e-2, 1e-2, 1e-2],
+        [(["1", "1"], None), (["2", "1"], "2"), (["1", "2"], None), (["2", "2"], "4")])
+finish()

@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "models/bert.h"
 #include "models/causal.h"
+#include "models/data_parallel.h"
 #include "models/optimizer.h"
 #include "ops/blas.h"
 #include "syntorch/gradient.h"
@@ -107,18 +108,19 @@ typedef struct trainer {
     syn_ctx *ctx;
     syn_model *m;
     syn_optimizer *optimizer;
+    syn_data_parallel *parallel; /* NULL: one rank */
     int32_t *ids;
     bool gpt;
 } trainer;
 
-static syn_status open_trainer(trainer *t, const work *w, syn_model_config *config,
-                               syn_error *err) {
+static syn_status open_trainer(trainer *t, const work *w, syn_model_config *config, syn_comm *comm,
+                               int threads, syn_error *err) {
     const syn_optimizer_options how = {.weight_decay = 0.01};
     const syn_model_options options = {.fused_attention = true, .seed = 1, .heads = SYN_BERT_MLM};
     SYN_TRY(syn_model_config_preset(config, w->preset, err));
     t->gpt = syn_model_is_causal(config);
-    SYN_TRY(syn_ctx_new(&t->ctx, SYN_DEVICE_CPU, NULL, err));
-    SYN_TRY(syn_ctx_set_threads(t->ctx, cli_cores(), err));
+    SYN_TRY(syn_ctx_new(&t->ctx, SYN_DEVICE_CPU, comm, err));
+    SYN_TRY(syn_ctx_set_threads(t->ctx, threads, err));
     SYN_TRY(syn_model_new(&t->m, t->ctx, config, &options, err));
     SYN_TRY(syn_optimizer_new(&t->optimizer, t->ctx, &how, err));
     t->ids = calloc((size_t)(w->batch * w->tokens), sizeof *t->ids);
@@ -147,6 +149,7 @@ static syn_status step(trainer *t, const work *w, double *seconds, syn_error *er
         x = syn_bert_mlm_loss(t->m, x, tokens, SYN_MEAN);
     }
     syn_backward(t->ctx, x);
+    if (t->parallel) SYN_TRY(syn_data_parallel_check(t->parallel, err));
     SYN_TRY(syn_optimizer_step(t->optimizer, 1e-4, err));
     syn_forget(t->ctx, mark, NULL, 0);
     *seconds = now_s() - begin;
@@ -158,7 +161,7 @@ static void run(const work *w) {
     syn_model_config config;
     syn_error err = {0};
     double ours[RUNS], floors[RUNS], ratios[RUNS], seconds;
-    if (open_trainer(&t, w, &config, &err) != SYN_OK) die(err.text);
+    if (open_trainer(&t, w, &config, NULL, cli_cores(), &err) != SYN_OK) die(err.text);
     int64_t params = 0;
     for (size_t i = 0; i < syn_ctx_param_count(t.ctx); i++)
         params += syn_spec_elems(syn_tensor_spec(t.ctx, syn_ctx_param(t.ctx, i).tensor));
@@ -174,6 +177,58 @@ static void run(const work *w) {
         printf("  step %.1f ms, products and memory %.1f ms\n", ours[r] * 1e3, floors[r] * 1e3);
     line("step / (products and memory)", median(ratios, RUNS), "", w->limit, true);
     close_trainer(&t);
+}
+
+/* ---- two ranks beside one with two threads ---- */
+
+struct shared_run {
+    double seconds[RUNS];
+};
+
+static syn_status half_of_it(syn_comm *comm, void *arg, syn_error *err) {
+    struct shared_run *s = arg;
+    const work w = {"", "gpt2", 2, 64, 0};
+    syn_model_config config;
+    syn_mesh mesh;
+    trainer t = {0};
+    syn_data_parallel *parallel = NULL;
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.dp = 2}, err));
+    syn_status status = open_trainer(&t, &w, &config, comm, 1, err);
+    if (status == SYN_OK) syn_ctx_set_overlap(t.ctx, true);
+    if (status == SYN_OK)
+        status = syn_data_parallel_new(&parallel, t.ctx, mesh.group[SYN_AXIS_DP], err);
+    t.parallel = parallel;
+    for (int r = -1; r < RUNS && status == SYN_OK; r++) {
+        double seconds;
+        syn_barrier(t.ctx, mesh.group[SYN_AXIS_DP]);
+        status = step(&t, &w, &seconds, err);
+        if (r >= 0 && comm->rank == 0) s->seconds[r] = seconds;
+    }
+    syn_data_parallel_free(parallel);
+    close_trainer(&t);
+    return status;
+}
+
+static void run_ranks_of_data(void) {
+    struct shared_run s = {{0}};
+    const work w = {"", "gpt2", 4, 64, 0};
+    double alone[RUNS];
+    trainer t = {0};
+    syn_model_config config;
+    syn_error err = {0};
+    if (syn_local_run(2, half_of_it, &s, &err) != SYN_OK ||
+        open_trainer(&t, &w, &config, NULL, 2, &err) != SYN_OK)
+        die(err.text);
+    for (int r = -1; r < RUNS; r++) {
+        double seconds;
+        if (step(&t, &w, &seconds, &err) != SYN_OK) die(err.text);
+        if (r >= 0) alone[r] = seconds;
+    }
+    close_trainer(&t);
+    printf("gpt2 4x64: two ranks of 2x64 %.1f ms, one with two threads %.1f ms\n",
+           median(s.seconds, RUNS) * 1e3, median(alone, RUNS) * 1e3);
+    line("two ranks / one with two threads", median(s.seconds, RUNS) / median(alone, RUNS), "", 1.1,
+         true);
 }
 
 /* A rank of GPT-3 175B, eight of which share each layer, on meta: one text of 2,048 tokens. */
@@ -216,6 +271,7 @@ static void run_symbolic(void) {
 int main(int argc, char **argv) {
     if (argc < 2 || strstr("symbolic", argv[1])) run_symbolic();
 
+    if (argc < 2 || strstr("ranks", argv[1])) run_ranks_of_data();
     for (size_t i = 0; i < sizeof works / sizeof *works; i++)
         if (argc < 2 || strstr(works[i].name, argv[1])) run(&works[i]);
     return missed > 0;

@@ -87,10 +87,12 @@ static syn_tensor self_attention(syn_model *m, const struct bert_layer *l, int64
 
 /* LayerNorm(dense(x) + residual), x (B, T, K/tp) */
 static syn_tensor output(syn_model *m, syn_tensor x, syn_tensor residual,
-                         const syn_layer_linear *layer, const syn_layer_norm *norm) {
+                         const syn_layer_linear *layer, const syn_layer_norm *norm, int64_t i,
+                         syn__site site) {
     syn_ctx *ctx = m->ctx;
     syn_push_scope(ctx, "output");
     x = syn_row_linear(ctx, x, layer, true, m->options.tp, "dense");
+    x = syn__model_drop(m, x, i, site);
     x = syn_name(ctx, syn_add(ctx, x, residual), "residual");
     x = syn__model_norm(m, x, norm, "LayerNorm");
     syn_pop_scope(ctx);
@@ -103,14 +105,14 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_push_scope(ctx, "attention");
     syn_tensor y = self_attention(m, l, i, x);
-    x = output(m, y, x, &l->attention_output, &l->attention_norm);
+    x = output(m, y, x, &l->attention_output, &l->attention_norm, i, SYN__SITE_ATTENTION_OUT);
     syn_release(ctx, mark, &x, 1);
     syn_pop_scope(ctx);
     syn_push_scope(ctx, "intermediate");
     y = syn_column_linear(ctx, x, &l->intermediate, false, m->options.tp, "dense");
     y = syn__model_activate(m, y);
     syn_pop_scope(ctx);
-    return output(m, y, x, &l->output, &l->output_norm);
+    return output(m, y, x, &l->output, &l->output_norm, i, SYN__SITE_MLP_OUT);
 }
 
 /* tokens (B, T) -> (B, T, C) */
@@ -125,6 +127,7 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens, syn_tensor types) {
         types.id ? syn_embedding(ctx, bert->types, types, 0) : syn_slice(ctx, bert->types, 0, 0, 1);
     x = syn_add(ctx, x, syn_name(ctx, kinds, "types"));
     x = syn__model_norm(m, syn_add(ctx, x, positions), &bert->embeddings_norm, "LayerNorm");
+    x = syn__model_drop(m, x, 0, SYN__SITE_EMBEDDING);
     syn_pop_scope(ctx);
     return x;
 }

@@ -125,7 +125,8 @@ struct syn_model {
     int64_t batch, max_tokens, position;
     int32_t *padding; /* (B) tokens at the start of each text that count for nothing; NULL */
     bool training;    /* whole texts, without caches */
-    syn_tensor mask;  /* (B, max_tokens): of which `visible` is a step's part */
+    syn_model_dropout dropout;
+    syn_tensor mask; /* (B, max_tokens): of which `visible` is a step's part */
 };
 
 /* Takes the newest versions of all parameters, which an optimizer may have written. */
@@ -144,6 +145,15 @@ syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark);
 syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                            const char *label);
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x);
+/* Where a model drops elements. */
+typedef enum syn__site {
+    SYN__SITE_EMBEDDING,
+    SYN__SITE_ATTENTION,
+    SYN__SITE_ATTENTION_OUT,
+    SYN__SITE_MLP_OUT
+} syn__site;
+/* x (B, T, C), the same on all ranks, after dropout in training; else x. Layer i of the part. */
+syn_tensor syn__model_drop(syn_model *m, syn_tensor x, int64_t i, syn__site site);
 /* (B, H, T, D) queries among keys and values -> (B, T, H D), causal in causal models. */
 syn_tensor syn__model_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k, syn_tensor v);
 

@@ -52,7 +52,8 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
     const syn_tensor at = syn__causal_positions(m, n);
     const syn_tensor p =
         at.id ? syn_embedding(ctx, gpt->wpe, at, 0) : syn_slice(ctx, gpt->wpe, 0, m->position, n);
-    const syn_tensor y = syn_add(ctx, x, syn_name(ctx, p, "positions"));
+    syn_tensor y = syn_add(ctx, x, syn_name(ctx, p, "positions"));
+    y = syn__model_drop(m, y, 0, SYN__SITE_EMBEDDING);
     syn_pop_scope(ctx);
     return y;
 }
@@ -71,13 +72,15 @@ static syn_tensor attention(syn_model *m, const struct gpt_layer *l, int64_t i, 
     const syn_tensor k = syn__causal_keys(m, i, heads(m, qkv, 1, "k"));
     const syn_tensor v = syn__causal_values(m, i, heads(m, qkv, 2, "v"));
     const syn_tensor y = syn__model_attend(m, i, q, k, v);
-    return syn_row_linear(m->ctx, y, &l->attn_proj, true, tp, "proj");
+    return syn__model_drop(m, syn_row_linear(m->ctx, y, &l->attn_proj, true, tp, "proj"), i,
+                           SYN__SITE_ATTENTION_OUT);
 }
 
-static syn_tensor mlp(syn_model *m, const struct gpt_layer *l, syn_tensor x) {
+static syn_tensor mlp(syn_model *m, const struct gpt_layer *l, int64_t i, syn_tensor x) {
     x = syn_column_linear(m->ctx, x, &l->mlp_fc, false, m->options.tp, "fc");
     x = syn__model_activate(m, x);
-    return syn_row_linear(m->ctx, x, &l->mlp_proj, true, m->options.tp, "proj");
+    x = syn_row_linear(m->ctx, x, &l->mlp_proj, true, m->options.tp, "proj");
+    return syn__model_drop(m, x, i, SYN__SITE_MLP_OUT);
 }
 
 static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
@@ -90,7 +93,7 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     syn_release(ctx, mark, &x, 1);
     syn_pop_scope(ctx);
     syn_push_scope(ctx, "mlp");
-    y = mlp(m, l, syn__model_norm(m, x, &l->ln_2, "ln_2"));
+    y = mlp(m, l, i, syn__model_norm(m, x, &l->ln_2, "ln_2"));
     x = syn_name(ctx, syn_add(ctx, x, y), "residual");
     syn_pop_scope(ctx);
     return x;

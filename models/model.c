@@ -295,6 +295,23 @@ syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *nor
     return syn_name(m->ctx, x, label);
 }
 
+void syn_model_set_dropout(syn_model *m, const syn_model_dropout *dropout) {
+    m->dropout = dropout ? *dropout : (syn_model_dropout){0};
+}
+
+/* Each place in the model has masks of its own. */
+static uint64_t seed_of(const syn_model *m, int64_t i, syn__site site) {
+    const int64_t place[2] = {m->part.first_layer + i, (int64_t)site};
+    return syn_hash(place, sizeof place, m->dropout.seed);
+}
+
+syn_tensor syn__model_drop(syn_model *m, syn_tensor x, int64_t i, syn__site site) {
+    const double p = site == SYN__SITE_EMBEDDING ? m->dropout.embedding : m->dropout.residual;
+    const syn_dropping how = {.p = p, .seed = seed_of(m, i, site)};
+    if (!(p > 0) || !syn_requires_grad(m->ctx, x)) return x;
+    return syn_dropout(m->ctx, x, m->dropout.keys, &how);
+}
+
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x) {
     return syn_gelu(m->ctx, x, m->config.activation == SYN_GELU_TANH);
 }
@@ -307,18 +324,21 @@ static syn_tensor layer(syn_model *m, int64_t i, syn_tensor x) {
     return x;
 }
 
-/* x and the mask -> what f makes of them, for training: as it was, when it runs again. */
+/* What f makes of its inputs, behind which are the mask and the keys of the texts: as it was, when
+   it runs again. */
 static syn_tensor as_trained(const struct syn__layer_run *run, const syn_tensor *in,
-                             syn_tensor mask,
+                             const syn_tensor *behind,
                              syn_tensor (*f)(syn_model *m, int64_t i, const syn_tensor *in)) {
     syn_model *m = run->model;
     const bool training = m->training;
-    const syn_tensor visible = m->visible;
+    const syn_tensor visible = m->visible, keys = m->dropout.keys;
     m->training = true;
-    m->visible = mask;
+    m->visible = behind[0];
+    m->dropout.keys = behind[1];
     const syn_tensor y = f(m, run->layer, in);
     m->training = training;
     m->visible = visible;
+    m->dropout.keys = keys;
     return y;
 }
 
@@ -327,14 +347,14 @@ static syn_tensor layer_of(syn_model *m, int64_t i, const syn_tensor *in) {
 }
 
 static syn_tensor layer_region(void *run, const syn_tensor *in) {
-    return as_trained(run, in, in[1], layer_of);
+    return as_trained(run, in, in + 1, layer_of);
 }
 
 static syn_tensor one_layer(syn_model *m, int64_t i, syn_tensor x) {
-    const syn_tensor in[2] = {x, m->visible};
+    const syn_tensor in[3] = {x, m->visible, m->dropout.keys};
     if (m->options.recompute != SYN_RECOMPUTE_FULL || !syn_requires_grad(m->ctx, x))
         return layer(m, i, x);
-    return syn_recompute(m->ctx, layer_region, &m->runs[i], in, 2);
+    return syn_recompute(m->ctx, layer_region, &m->runs[i], in, 3);
 }
 
 syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark) {
@@ -346,21 +366,27 @@ syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark) {
 }
 
 static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {
-    const syn_attending how = {.fused = m->options.fused_attention,
-                               .causal = syn_model_is_causal(&m->config),
-                               .position = m->training ? 0 : m->position,
-                               .mask = m->visible};
-    (void)i;
+    syn_attending how = {.fused = m->options.fused_attention,
+                         .causal = syn_model_is_causal(&m->config),
+                         .position = m->training ? 0 : m->position,
+                         .mask = m->visible};
+    if (m->dropout.attention > 0 && syn_requires_grad(m->ctx, in[0])) {
+        const int64_t rows = syn_tensor_dim(m->ctx, in[0], 1) * syn_tensor_dim(m->ctx, in[0], 2);
+        how.keys = m->dropout.keys;
+        how.dropping = (syn_dropping){.p = m->dropout.attention,
+                                      .seed = seed_of(m, i, SYN__SITE_ATTENTION),
+                                      .row = m->options.tp ? m->options.tp->index * rows : 0};
+    }
     return syn_heads_attend(m->ctx, in[0], in[1], in[2], &how);
 }
 
 static syn_tensor attend_region(void *run, const syn_tensor *in) {
-    return as_trained(run, in, in[3], attend);
+    return as_trained(run, in, in + 3, attend);
 }
 
 syn_tensor syn__model_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k, syn_tensor v) {
-    const syn_tensor in[4] = {q, k, v, m->visible};
+    const syn_tensor in[5] = {q, k, v, m->visible, m->dropout.keys};
     if (m->options.recompute != SYN_RECOMPUTE_SELECTIVE || !syn_requires_grad(m->ctx, q))
         return attend(m, i, in);
-    return syn_recompute(m->ctx, attend_region, &m->runs[i], in, 4);
+    return syn_recompute(m->ctx, attend_region, &m->runs[i], in, 5);
 }

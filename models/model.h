@@ -46,6 +46,18 @@ syn_status syn_model_new(syn_model **out, syn_ctx *ctx, const syn_model_config *
                          const syn_model_options *options, syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
 void syn_model_free(syn_model *model);
+/* Dropout in training: with these probabilities elements of the embedding, of each attention's
+   weights, and of what attention and MLP of a layer add, are zero (transformers' embd_pdrop,
+   attn_pdrop, resid_pdrop; BERT's hidden_dropout_prob is the first and the last). */
+typedef struct syn_model_dropout {
+    double embedding, attention, residual; /* in [0, 1) */
+    uint64_t seed;
+    syn_tensor keys; /* (B) i32: a number of each text that follows, by which its masks are made:
+                        the same on any number of ranks (see syn_dropout). SYN_NO_KEYS: its place in
+                        the batch */
+} syn_model_dropout;
+/* Of passes from now on whose results require gradients; NULL: none, as at first. */
+void syn_model_set_dropout(syn_model *model, const syn_model_dropout *dropout);
 const syn_model_config *syn_model_get_config(const syn_model *model);
 syn_ctx *syn_model_ctx(const syn_model *model);
 const syn_group *syn_model_tp(const syn_model *model);

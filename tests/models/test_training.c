@@ -11,13 +11,28 @@
 
 enum { STEPS = 3, BATCH = 2, TOKENS = 11 };
 
+enum { MOST_PARAMS = 64 };
+
+/* A full parameter, or its gradient. */
+typedef struct whole {
+    const syn_safetensors_tensor *in_file;
+    float *values;
+    int64_t elems;
+} whole;
+
 /* Fixture and how the ranks share the work. */
 typedef struct job {
     const checkpoint *checkpoint;
     const syn_safetensors *want;
-    bool fused;
+    bool fused, dropout;
+    syn_recompute_what recompute;
     syn_mesh_shape shape;
+    whole *grads; /* with dropout: of each parameter, as one rank has them; made if NULL */
 } job;
+
+static double value(const whole *w, int64_t i) {
+    return w->in_file ? (double)decode(w->in_file, i) : (double)w->values[i];
+}
 
 static const syn_safetensors_tensor *want(const job *j, const char *kind, const char *name) {
     char full[256];
@@ -73,34 +88,39 @@ static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int 
 }
 
 /* Whether `got`, this rank's shard of a parameter, is within tol of the wanted whole's largest. */
-static void check_shard(const job *j, const char *kind, const syn_param_info *p, syn_ctx *ctx,
+static void check_shard(const whole *w, const char *kind, const syn_param_info *p, syn_ctx *ctx,
                         syn_tensor got, double tol) {
-    char name[128];
-    const char *prefix = strncmp(p->name, "cls.", 4) == 0 ? "" : j->checkpoint->prefix;
-    snprintf(name, sizeof name, "%s%s", prefix, p->name);
-    const syn_safetensors_tensor *w = want(j, kind, name);
-    CHECK_MSG(w, "%s.%s", kind, name);
     const int64_t n = syn_spec_elems(syn_tensor_spec(ctx, got));
     float *x = malloc((size_t)n * sizeof *x);
     double largest = 0, worst = 0;
     CHECK(x && syn_tensor_read(ctx, got, x, (size_t)n * sizeof *x) == SYN_OK);
-    for (int64_t i = 0; i < w->elems; i++) largest = fmax(largest, fabs((double)decode(w, i)));
+    for (int64_t i = 0; i < w->elems; i++) largest = fmax(largest, fabs(value(w, i)));
     int64_t inner = 1, outer = 1;
     for (int d = 0; d < p->full.rank; d++)
         *(d < p->shard.axis ? &outer : &inner) *= p->full.dims[d];
-    const int64_t whole = p->full.dims[p->shard.axis], per = inner / whole;
-    const int64_t block = whole / p->shard.parts, part = block / p->shard.count;
+    const int64_t length = p->full.dims[p->shard.axis], per = inner / length;
+    const int64_t block = length / p->shard.parts, part = block / p->shard.count;
     for (int64_t o = 0, at = 0; o < outer; o++)
         for (int64_t b = 0; b < p->shard.parts; b++)
             for (int64_t r = 0; r < part; r++)
                 for (int64_t i = 0; i < per; i++, at++) {
                     const int64_t row = b * block + p->shard.index * part + r;
-                    const int64_t of = (o * whole + row) * per + i;
-                    const double v = of < w->elems ? (double)decode(w, of) : 0;
+                    const int64_t of = (o * length + row) * per + i;
+                    const double v = of < w->elems ? value(w, of) : 0; /* padding */
                     worst = fmax(worst, fabs((double)x[at] - v));
                 }
     free(x);
-    CHECK_MSG(worst <= tol * largest, "%s of %s: off by %g of %g", kind, name, worst, largest);
+    CHECK_MSG(worst <= tol * largest, "%s of %s: off by %g of %g", kind, p->name, worst, largest);
+}
+
+static whole in_fixture(const job *j, const char *kind, const syn_param_info *p) {
+    char name[128];
+    const char *prefix = strncmp(p->name, "cls.", 4) == 0 ? "" : j->checkpoint->prefix;
+    snprintf(name, sizeof name, "%s%s", prefix, p->name);
+    const syn_safetensors_tensor *t = want(j, kind, name);
+    if (t) return (whole){.in_file = t, .elems = t->elems};
+    fprintf(stderr, "the fixture lacks %s.%s\n", kind, name);
+    abort();
 }
 
 /* A number added to all keys changes no attention: the gradient is zero but for rounding, which
@@ -113,9 +133,41 @@ static void check_all(const job *j, const char *kind, syn_ctx *ctx, double tol) 
     for (size_t i = 0; i < syn_ctx_param_count(ctx) && test_failures == 0; i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
         const bool grad = strcmp(kind, "grad") == 0;
+        const whole w = in_fixture(j, kind, &p);
         if (!is_noise(p.name) || (grad && ref_ends(p.name, "c_attn.bias")))
-            check_shard(j, kind, &p, ctx, grad ? syn_grad(ctx, p.tensor) : p.tensor, tol);
+            check_shard(&w, kind, &p, ctx, grad ? syn_grad(ctx, p.tensor) : p.tensor, tol);
     }
+}
+
+/* With dropout there is no fixture: what one rank computed, op by op, counts. */
+static void check_dropped(const job *j, syn_ctx *ctx) {
+    for (size_t i = 0; i < syn_ctx_param_count(ctx) && test_failures == 0; i++) {
+        const syn_param_info p = syn_ctx_param(ctx, i);
+        const syn_tensor grad = syn_grad(ctx, p.tensor);
+        const int64_t n = syn_spec_elems(syn_tensor_spec(ctx, grad));
+        whole *w = &j->grads[i];
+        if (w->values) {
+            if (!is_noise(p.name)) check_shard(w, "grad", &p, ctx, grad, 1e-5);
+            continue;
+        }
+        *w = (whole){.values = malloc((size_t)n * sizeof(float)), .elems = n};
+        CHECK(w->values &&
+              syn_tensor_read(ctx, grad, w->values, (size_t)n * sizeof(float)) == SYN_OK);
+    }
+}
+
+/* Masks that are keyed by the text's number. */
+static void drop(const job *j, syn_model *m, const syn_mesh *mesh) {
+    const int32_t share = BATCH / mesh->size[SYN_AXIS_DP];
+    const syn_spec spec = {SYN_I32, 1, {share}};
+    int32_t keys[BATCH];
+    for (int32_t b = 0; b < share; b++) keys[b] = 1000 + mesh->index[SYN_AXIS_DP] * share + b;
+    const syn_model_dropout how = {.embedding = 0.2,
+                                   .attention = 0.3,
+                                   .residual = 0.1,
+                                   .seed = 5,
+                                   .keys = syn_input(syn_model_ctx(m), "keys", &spec, keys)};
+    if (j->dropout) syn_model_set_dropout(m, &how);
 }
 
 static syn_status number(syn_ctx *ctx, syn_tensor t, double *out) {
@@ -137,9 +189,12 @@ static syn_status one_step(const job *j, syn_model *m, const syn_mesh *mesh,
                            syn_error *err) {
     syn_ctx *ctx = syn_model_ctx(m);
     double loss = 0, norm = 0;
+    drop(j, m, mesh);
     syn_tensor total = loss_of(j, m, mesh, t);
     syn_backward(ctx, total);
     SYN_TRY(syn_data_parallel_check(parallel, err));
+    if (j->dropout) check_dropped(j, ctx);
+    if (j->dropout) return syn_ctx_check(ctx, err);
     if (t == 0) check_all(j, "grad", ctx, 1e-5);
     SYN_TRY(syn_optimizer_step(optimizer, syn_learning_rate(0.01, t, 2, 6), err));
     if (mesh->group[SYN_AXIS_DP])
@@ -166,7 +221,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     const syn_group *tp = mesh.group[SYN_AXIS_TP];
     const syn_optimizer_options how = {.weight_decay = 0.1, .max_grad_norm = 0.5, .tp = tp};
     const syn_model_options options = {
-        .tp = tp, .heads = SYN_BERT_MLM, .fused_attention = j->fused};
+        .tp = tp, .heads = SYN_BERT_MLM, .fused_attention = j->fused, .recompute = j->recompute};
     snprintf(path, sizeof path, "%s/tests/reference/%s", getenv("SYN_SOURCE"),
              j->checkpoint->folder);
     syn_status s = checkpoint_config(j->checkpoint, &config, err);
@@ -181,9 +236,9 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     if (s == SYN_OK) s = syn_data_parallel_new(&parallel, ctx, mesh.group[SYN_AXIS_DP], err);
     if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &how, err);
     if (s == SYN_OK) syn_ctx_set_overlap(ctx, true);
-    for (int t = 0; t < STEPS && s == SYN_OK && test_failures == 0; t++)
+    for (int t = 0; t < (j->dropout ? 1 : STEPS) && s == SYN_OK && test_failures == 0; t++)
         s = one_step(j, m, &mesh, parallel, optimizer, t, err);
-    if (s == SYN_OK && test_failures == 0) check_all(j, "after", ctx, 1e-4);
+    if (s == SYN_OK && test_failures == 0 && !j->dropout) check_all(j, "after", ctx, 1e-4);
     if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(ctx), err);
     syn_optimizer_free(optimizer);
     syn_data_parallel_free(parallel);
@@ -194,29 +249,44 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
-static void check_training(const char *folder, const char *fixture, const syn_mesh_shape *shape,
-                           bool fused) {
-    job j = {.fused = fused, .shape = *shape};
+static void check_training(const char *folder, const char *fixture, job *j) {
     char path[256];
     syn_error err = {0};
     syn_safetensors *st;
     for (int i = 0; i < CHECKPOINTS; i++)
-        if (strcmp(checkpoints[i].folder, folder) == 0) j.checkpoint = &checkpoints[i];
+        if (strcmp(checkpoints[i].folder, folder) == 0) j->checkpoint = &checkpoints[i];
     snprintf(path, sizeof path, "%s/tests/reference/%s", getenv("SYN_SOURCE"), fixture);
     CHECK_OK(syn_safetensors_open(&st, path, &err), err);
-    j.want = st;
+    j->want = st;
+    const syn_mesh_shape *shape = &j->shape;
     const int ranks = (shape->tp ? shape->tp : 1) * (shape->dp ? shape->dp : 1);
-    CHECK_OK(syn_local_run(ranks, train, &j, &err), err);
+    CHECK_OK(syn_local_run(ranks, train, j, &err), err);
     syn_safetensors_free(st);
 }
 
+static const syn_mesh_shape shapes[] = {{.dp = 1}, {.dp = 2}, {.tp = 2}, {.tp = 2, .dp = 2}};
+
 static void check_shapes(const char *folder, const char *fixture) {
-    static const syn_mesh_shape shapes[] = {{.dp = 1}, {.dp = 2}, {.tp = 2}, {.tp = 2, .dp = 2}};
     if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the fixtures are");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes && test_failures == 0; i++) {
-        fprintf(stderr, "tp %d dp %d\n", shapes[i].tp, shapes[i].dp);
-        check_training(folder, fixture, &shapes[i], i % 2 == 1);
+        job j = {.fused = i % 2 == 1, .shape = shapes[i]};
+        check_training(folder, fixture, &j);
     }
+}
+
+/* Fused or not, computed again or not, on any ranks: the same masks. */
+static void check_masks(const char *folder, const char *fixture) {
+    whole grads[MOST_PARAMS] = {{0}};
+    if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the fixtures are");
+    for (int i = 0; i < 12 && test_failures == 0; i++) {
+        job j = {.dropout = true,
+                 .fused = i % 2 == 1,
+                 .recompute = (syn_recompute_what)(i % 3),
+                 .shape = shapes[i / 3],
+                 .grads = grads};
+        check_training(folder, fixture, &j);
+    }
+    for (int i = 0; i < MOST_PARAMS; i++) free(grads[i].values);
 }
 
 static void test_gpt(void) {
@@ -227,7 +297,13 @@ static void test_bert(void) {
     check_shapes("tiny_bert_f32", "training_bert.safetensors");
 }
 
+static void test_masks(void) {
+    check_masks("tiny_gpt2_f32", "training_gpt2.safetensors");
+    check_masks("tiny_bert_f32", "training_bert.safetensors");
+}
+
 static const test_case cases[] = {
+    {"dropout's masks", test_masks},
     {"GPT-2 beside PyTorch", test_gpt},
     {"BERT beside PyTorch", test_bert},
 };

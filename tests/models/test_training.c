@@ -264,7 +264,8 @@ static void check_training(const char *folder, const char *fixture, job *j) {
     syn_safetensors_free(st);
 }
 
-static const syn_mesh_shape shapes[] = {{.dp = 1}, {.dp = 2}, {.tp = 2}, {.tp = 2, .dp = 2}};
+static const syn_mesh_shape shapes[] = {
+    {.dp = 1}, {.dp = 2}, {.tp = 2}, {.tp = 2, .dp = 2}, {.tp = 4}};
 
 static void check_shapes(const char *folder, const char *fixture) {
     if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the fixtures are");
@@ -278,7 +279,7 @@ static void check_shapes(const char *folder, const char *fixture) {
 static void check_masks(const char *folder, const char *fixture) {
     whole grads[MOST_PARAMS] = {{0}};
     if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the fixtures are");
-    for (int i = 0; i < 12 && test_failures == 0; i++) {
+    for (int i = 0; i < 15 && test_failures == 0; i++) {
         job j = {.dropout = true,
                  .fused = i % 2 == 1,
                  .recompute = (syn_recompute_what)(i % 3),

@@ -297,12 +297,65 @@ static void test_recompute_counts(void) {
     }
 }
 
+/* ---- memory ---- */
+
+/* Parameters, gradients and two moments; of each layer, for each token, 16 widths (inputs of both
+   norms and of the four matrices, q, k, v, what gelu takes: Korthikanti et al. 2022, sec. 4,
+   without dropout's masks); the logits, over which their gradient is written, and as much again. */
+static double known_bytes(const syn_model_config *c, int64_t params, int64_t tokens,
+                          syn_recompute_what what) {
+    const double width = (double)tokens * (double)c->n_embd;
+    const double layers = (double)c->n_layer * (what == SYN_RECOMPUTE_FULL ? 1 : 16) +
+                          (what == SYN_RECOMPUTE_FULL ? 16 : 0);
+    return 16 * (double)params + 4 * (layers * width + 2 * (double)tokens * (double)c->vocab_size);
+}
+
+static void check_peak(const char *preset, int64_t batch, int64_t tokens, syn_recompute_what what) {
+    const syn_spec spec = {SYN_I32, 2, {batch, tokens}};
+    const syn_model_options options = {
+        .fused_attention = true, .heads = SYN_BERT_MLM, .recompute = what};
+    const syn_optimizer_options how = {.max_grad_norm = 1};
+    syn_model_config config;
+    syn_optimizer *optimizer;
+    syn_error err = {0};
+    int64_t params = 0;
+    CHECK_OK(syn_model_config_preset(&config, preset, &err), err);
+    syn_model *m = model_alone(SYN_DEVICE_META, &config, &options);
+    syn_ctx *ctx = syn_model_ctx(m);
+    CHECK_OK(syn_optimizer_new(&optimizer, ctx, &how, &err), err);
+    for (size_t i = 0; i < syn_ctx_param_count(ctx); i++)
+        params += syn_spec_elems(syn_tensor_spec(ctx, syn_ctx_param(ctx, i).tensor));
+    const syn_tensor ids = syn_input(ctx, "ids", &spec, NULL);
+    syn_tensor x = ids;
+    if (syn_model_is_causal(&config)) x = syn_causal_loss(m, ids, ids, SYN_MEAN);
+    else
+        x = syn_bert_mlm_loss(m, syn_bert_forward(m, ids, SYN_BERT_NO_TYPES, SYN_NO_MASK), ids,
+                              SYN_MEAN);
+    syn_backward(ctx, x);
+    CHECK_OK(syn_optimizer_step(optimizer, 1e-4, &err), err);
+    const double peak = (double)syn_ctx_peak_bytes(ctx);
+    const double known = known_bytes(&config, params, batch * tokens, what);
+    CHECK_MSG(peak <= 1.1 * known, "%s: %.0f bytes, 1.1 x %.0f expected", preset, peak, known);
+    syn_optimizer_free(optimizer);
+    CHECK_OK(model_end(m, &err), err);
+}
+
+static void test_peak(void) {
+    check_peak("gpt2", 4, 64, SYN_RECOMPUTE_NONE);
+    check_peak("gpt2", 4, 512, SYN_RECOMPUTE_NONE);
+    check_peak("gpt2", 4, 1024, SYN_RECOMPUTE_FULL);
+    check_peak("bert-base-uncased", 4, 512, SYN_RECOMPUTE_NONE);
+    check_peak("gpt3-13b", 1, 2048, SYN_RECOMPUTE_FULL);
+    check_peak("gpt3-13b", 1, 2048, SYN_RECOMPUTE_NONE);
+}
+
 static const test_case cases[] = {
     {"GPT on all devices", test_gpt},
     {"BERT on all devices", test_bert},
     {"accumulation on all devices", test_accumulation},
     {"counts", test_counts},
     {"recompute", test_recompute},
+    {"peak", test_peak},
     {"recompute, counts", test_recompute_counts},
 };
 TEST_MAIN(cases)

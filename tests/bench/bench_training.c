@@ -216,6 +216,7 @@ static void run_ranks_of_data(void) {
     trainer t = {0};
     syn_model_config config;
     syn_error err = {0};
+    rest();
     if (syn_local_run(2, half_of_it, &s, &err) != SYN_OK ||
         open_trainer(&t, &w, &config, NULL, 2, &err) != SYN_OK)
         die(err.text);

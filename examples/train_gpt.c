@@ -88,6 +88,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
 int main(int argc, char **argv) {
     syn_mesh_shape shape = {.tp = argc > 1 ? atoi(argv[1]) : 1, .dp = argc > 2 ? atoi(argv[2]) : 1};
     syn_error err = {0};
+    syn_blas_set_threads(1); /* ranks multiply side by side */
     if (syn_ranks_run(shape.tp * shape.dp, train, &shape, &err) == SYN_OK) return 0;
     fprintf(stderr, "train_gpt: %s\n", err.text);
     return 1;

@@ -78,6 +78,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
 
 int main(int argc, char **argv) {
     syn_error err = {0};
+    syn_blas_set_threads(1); /* ranks multiply side by side */
     if (syn_ranks_run(argc > 1 ? atoi(argv[1]) : 1, train, NULL, &err) == SYN_OK) return 0;
     fprintf(stderr, "train_mlp: %s\n", err.text);
     return 1;

@@ -318,7 +318,7 @@ static const syn__setting rows[] = {
     SYN__ROW_I64("max_position_embeddings", NEEDED, SYN__AT(n_positions), 1, SYN__MAX_POSITIONS),
     SYN__ROW_I64("vocab_size", NEEDED, SYN__AT(vocab_size), 1, SYN__MAX_VOCAB),
     SYN__ROW_I64("type_vocab_size", MAY_BE, SYN__AT(n_types), 1, MAX_TYPES),
-    SYN__ROW_I64("pad_token_id", MAY_BE, SYN__AT(pad_id), 0, SYN__MAX_VOCAB - 1),
+    SYN__ROW_I64("pad_token_id", SYN__NONE | SYN__SAVED, SYN__AT(pad_id), 0, SYN__MAX_VOCAB - 1),
     SYN__ROW_F64("layer_norm_eps", SYN__SAVED, SYN__AT(norm_epsilon), 0, 0.1),
     SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10),
     SYN__ROW_ACTIVATION("hidden_act", SYN__SAVED),

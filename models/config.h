@@ -25,7 +25,8 @@ typedef struct syn_model_config {
     int64_t n_inner;     /* width of the MLP */
     int64_t vocab_size;  /* V0: without padding */
     int64_t n_types;     /* BERT: token types (segments) */
-    int64_t pad_id;      /* BERT: the token that fills short sequences */
+    int64_t pad_id;      /* BERT: the token that fills short sequences, whose row of the word
+                            embedding learns nothing from being looked up; -1: none does */
     double norm_epsilon;
     double initializer_range; /* deviation of random weights */
     syn_activation activation;

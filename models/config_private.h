@@ -30,6 +30,7 @@ typedef struct syn__config_file {
 #define SYN__REQUIRED   SYN__SETTING_REQUIRED
 #define SYN__NULLABLE   SYN__SETTING_NULLABLE
 #define SYN__SAVED      SYN__SETTING_SAVED
+#define SYN__NONE       SYN__SETTING_NONE
 #define SYN__TABLE_OF(rows) \
     { (rows), sizeof(rows) / sizeof((rows)[0]), true }
 #define SYN__ROW_I64(key_, flags_, at, lowest, highest)                             \

@@ -271,6 +271,11 @@ static syn_status read_value(syn__settings *s, const syn__setting_table *table, 
         return row->read(s, member);
     }
     if (syn_json_next(&s->json) == SYN_JSON_ERROR) return s->error.code;
+    if (s->json.type == SYN_JSON_NULL && (row->flags & SYN__SETTING_NONE) != 0) {
+        marks->set |= (uint64_t)1 << index;
+        *(int64_t *)member = -1;
+        return SYN_OK;
+    }
     if (s->json.type == SYN_JSON_NULL && (row->flags & SYN__SETTING_NULLABLE) != 0) return SYN_OK;
     marks->at[index] = s->json.cur - (s->json.type == SYN_JSON_NUMBER ? s->json.text_bytes : 0);
     if (row->type == SYN__SETTING_GROUP) {
@@ -386,7 +391,8 @@ static void write_scalar(const syn__setting *row, const scalar *value, syn_sink 
         syn_sink_double(out, value->f64 / row->scale);
         return;
     case SYN__SETTING_I64:
-        syn_sink_i64(out, value->i64);
+        if ((row->flags & SYN__SETTING_NONE) != 0 && value->i64 < 0) syn_sink_text(out, "null");
+        else syn_sink_i64(out, value->i64);
         return;
     case SYN__SETTING_I32:
         syn_sink_i64(out, value->i32);

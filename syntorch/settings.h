@@ -30,6 +30,7 @@ typedef enum syn__setting_type {
 #define SYN__SETTING_REQUIRED 1u
 #define SYN__SETTING_NULLABLE 2u /* null leaves the member as it is */
 #define SYN__SETTING_SAVED    4u /* the name under which the member is written */
+#define SYN__SETTING_NONE     8u /* of I64: null is -1, and the other way round */
 
 typedef struct syn__settings syn__settings;
 struct syn__setting_table;

@@ -33,7 +33,7 @@ static void fuzz_model(const char *json, size_t bytes) {
     EXPECT(c.n_embd % c.n_head == 0 && c.end.n_ids >= 0 && c.end.n_ids <= SYN_TEXT_ENDS);
     for (int i = 0; i < c.end.n_ids; i++) EXPECT(c.end.ids[i] >= 0 && c.end.ids[i] < c.vocab_size);
     EXPECT(c.end.fill >= 0 && c.end.fill < c.vocab_size);
-    EXPECT(c.pad_id >= 0 && c.pad_id < c.vocab_size);
+    EXPECT(c.pad_id >= -1 && c.pad_id < c.vocab_size);
     EXPECT(c.family != &syn_bert_family || c.n_types > 0);
     for (unsigned heads = 0; heads < 8; heads++) {
         const int64_t params = syn_model_config_params(&c, heads);

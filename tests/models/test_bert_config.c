@@ -89,7 +89,7 @@ static void defaults(void) {
             err);
         CHECK_STR(c.name, "m");
         CHECK_INT(c.n_types, 2);
-        CHECK_INT(c.pad_id, 0);
+        CHECK_INT(c.pad_id, i == 0 ? 0 : -1);
         CHECK_NEAR(c.norm_epsilon, 1e-12, 0);
         CHECK_NEAR(c.initializer_range, 0.02, 0);
         CHECK(c.activation == SYN_GELU_ERF && c.tied);

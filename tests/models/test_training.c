@@ -115,7 +115,8 @@ static void check_shard(const whole *w, const char *kind, const syn_param_info *
 
 static whole in_fixture(const job *j, const char *kind, const syn_param_info *p) {
     char name[128];
-    const char *prefix = strncmp(p->name, "cls.", 4) == 0 ? "" : j->checkpoint->prefix;
+    const bool bare = strncmp(p->name, "cls.", 4) == 0 || strncmp(p->name, "lm_head", 7) == 0;
+    const char *prefix = bare ? "" : j->checkpoint->prefix;
     snprintf(name, sizeof name, "%s%s", prefix, p->name);
     const syn_safetensors_tensor *t = want(j, kind, name);
     if (t) return (whole){.in_file = t, .elems = t->elems};

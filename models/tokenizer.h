@@ -33,6 +33,8 @@ syn_status syn_tokenizer_open_bytes(syn_tokenizer **out, syn_error *err) SYN_MUS
 syn_status syn_tokenizer_load(syn_tokenizer **out, const char *folder, syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
 void syn_tokenizer_free(syn_tokenizer *tok);
+/* A number that another one of the folder's files that count here would change. */
+syn_status syn_tokenizer_checksum(const char *folder, uint64_t *out, syn_error *err) SYN_MUST_USE;
 
 syn_tokenizer_kind syn_tokenizer_kind_of(const syn_tokenizer *tok);
 /* "bytes", "gpt2-bpe" or "bert-wordpiece". */

@@ -1,6 +1,7 @@
 /* Finds out which tokenizer a folder holds, and opens it. */
 #include "models/tokenizer_private.h"
 
+#include "syntorch/intern.h"
 #include "syntorch/memory.h"
 
 #include <string.h>
@@ -215,4 +216,25 @@ syn_status syn_tokenizer_load(syn_tokenizer **out, const char *folder, syn_error
     if (status == SYN_OK) *out = tok;
     else syn_tokenizer_free(tok);
     return status;
+}
+
+syn_status syn_tokenizer_checksum(const char *folder, uint64_t *out, syn_error *err) {
+    static const char *const names[] = {
+        "vocab.txt",   "vocab.json",        "merges.txt",     "tokenizer_config.json",
+        "config.json", "added_tokens.json", "tokenizer.json", "special_tokens_map.json"};
+    *out = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = NULL, *data = NULL;
+        size_t bytes = 0;
+        bool there;
+        SYN_TRY(syn__tok_exists(&there, folder, names[i], err));
+        if (!there) continue;
+        const syn_status s =
+            syn__tok_read_file(folder, names[i], SIZE_MAX - 1, &path, &data, &bytes, err);
+        if (s == SYN_OK) *out = syn_hash(data, bytes, *out ^ (i + 1));
+        syn_free(data);
+        syn_free(path);
+        SYN_TRY(s);
+    }
+    return SYN_OK;
 }

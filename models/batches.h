@@ -8,8 +8,7 @@
 
 SYN_API_BEGIN
 
-/* What becomes of the 15 % of a text's tokens that are to be predicted; special tokens never are.
- */
+/* What becomes of the 15 % of the tokens that are to be predicted; special ones never are. */
 typedef enum syn_masking {
     SYN_MASKING_BERT, /* 80 % are [MASK], 10 % any token, 10 % stay (Devlin et al. 2019) */
     SYN_MASKING_ONLY  /* 80 % are [MASK], 20 % stay */

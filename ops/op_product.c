@@ -21,9 +21,12 @@ static syn_status check_lengths(const syn_call *c, int64_t k, int64_t n, int64_t
 
 /* ---- linear ---- */
 
+/* w may be narrower than an x of f32. */
 SYN__INFER(linear) {
-    for (int i = 0; i < c->n_in; i++)
-        SYN_TRY(i == 1 ? syn__want_float(c, i) : syn__want_dtype(c, i, SYN_F32));
+    const syn_dtype dtype = (syn_dtype)c->in[0].spec.dtype;
+    SYN_TRY(syn__want_float(c, 0));
+    SYN_TRY(dtype == SYN_F32 ? syn__want_float(c, 1) : syn__want_dtype(c, 1, dtype));
+    if (c->n_in == 3) SYN_TRY(syn__want_dtype(c, 2, dtype));
     const syn_spec *x = &c->in[0].spec, *w = &c->in[1].spec;
     const bool t = c->attr[0].i != 0;
     if (x->rank < 1) return syn__bad_input(c, 0, "(..., K)");
@@ -62,13 +65,15 @@ SYN__CPU(linear) {
                            .k = k,
                            .x = c->in[0].data,
                            .ldx = row_stride,
+                           .x_dtype = (syn_dtype)x->dtype,
                            .w = c->in[1].data,
                            .ldw = leading(&c->in[1]),
                            .w_dtype = (syn_dtype)c->in[1].spec.dtype,
                            .transpose_w = t,
                            .bias = c->n_in == 3 ? c->in[2].data : NULL,
                            .out = c->out[0].data,
-                           .ldo = n};
+                           .ldo = n,
+                           .out_dtype = (syn_dtype)x->dtype};
     SYN_TRY(check_lengths(c, k, n, p.ldx, p.ldw));
     syn_product_run(&p, c->workers);
     return SYN_OK;
@@ -104,10 +109,23 @@ static syn_tensor as_matrix(syn_ctx *ctx, syn_tensor x) {
     return syn_tensor_spec(ctx, x)->rank == 2 ? x : syn_reshape(ctx, x, dims, 2);
 }
 
-/* a' b, added to `sum` if there is one. */
-static syn_tensor add_product(syn_ctx *ctx, syn_tensor sum, syn_tensor a, syn_tensor b) {
-    return sum.id ? syn_matmul_add(ctx, sum, a, b, true, false)
-                  : syn_matmul(ctx, a, b, true, false);
+/* op(a) op(b), of that dtype or the inputs'. */
+static syn_tensor product(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a,
+                          bool transpose_b, syn_dtype dtype) {
+    syn_tensor out;
+    const syn_tensor in[2] = {syn__dense_rows(ctx, a), syn__dense_rows(ctx, b)};
+    const syn_attr attr[3] = {{.i = transpose_a}, {.i = transpose_b}, {.i = dtype}};
+    const bool same = syn_tensor_spec(ctx, in[0])->dtype == (int32_t)dtype;
+    syn__dispatch(ctx, SYN_OP_MATMUL, in, 2, attr, same ? 2 : 3, NULL, &out);
+    return out;
+}
+
+/* The gradient a' b of input i, added to what it has so far if that is f32. */
+static syn_tensor add_product(const syn_grad_call *g, int i, syn_tensor a, syn_tensor b) {
+    const syn_tensor sum = g->sum[i];
+    if (sum.id && syn_tensor_spec(g->ctx, sum)->dtype == SYN_F32)
+        return syn_matmul_add(g->ctx, sum, a, b, true, false);
+    return product(g->ctx, a, b, true, false, syn_grad_dtype(g, i));
 }
 
 /* dx = dy w', dw = x' dy, db the sum of dy's rows. What the weight is due can wait: while others
@@ -121,7 +139,7 @@ SYN__GRAD(linear) {
     if (g->later) return;
     if (g->need[1]) {
         const syn_tensor x = as_matrix(ctx, g->in[0]), y = as_matrix(ctx, dy);
-        g->din[1] = add_product(ctx, g->sum[1], t ? y : x, t ? x : y);
+        g->din[1] = add_product(g, 1, t ? y : x, t ? x : y);
     }
     if (g->n_in > 2 && g->need[2])
         g->din[2] = syn_sum_to(ctx, dy, (int64_t[]){syn_tensor_dim(ctx, dy, -1)}, 1);
@@ -131,8 +149,8 @@ SYN__GRAD(linear) {
 
 /* The product of inputs `first` and the next. */
 static syn_status product_shape(const syn_call *c, int first, syn_spec *out) {
-    SYN_TRY(syn__want_dtype(c, first, SYN_F32));
-    SYN_TRY(syn__want_dtype(c, first + 1, SYN_F32));
+    SYN_TRY(syn__want_float(c, first));
+    SYN_TRY(syn__want_dtype(c, first + 1, (syn_dtype)c->in[first].spec.dtype));
     const syn_spec *a = &c->in[first].spec, *b = &c->in[first + 1].spec;
     const int r = a->rank;
     if (r < 2) return syn__bad_input(c, first, "(..., M, K)");
@@ -152,7 +170,11 @@ static syn_status product_shape(const syn_call *c, int first, syn_spec *out) {
 }
 
 SYN__INFER(matmul) {
-    return product_shape(c, 0, &c->out[0].spec);
+    SYN_TRY(product_shape(c, 0, &c->out[0].spec));
+    if (c->n_attr < 3) return SYN_OK;
+    c->out[0].spec.dtype = (int32_t)c->attr[2].i;
+    if (c->attr[2].i == SYN_F32) return SYN_OK;
+    return SYN_FAIL(c->err, SYN_E_INVALID, "the output is f32 or of the inputs' dtype");
 }
 
 SYN__COST(matmul) {
@@ -174,12 +196,14 @@ static void batch_task(void *arg, int64_t i, int worker) {
     const syn_operand *in = b->in;
     int64_t entry = i / b->parts;
     syn_product p = b->first;
-    p.out += entry * p.m * p.n;
+    const int64_t out_bytes = (int64_t)syn_dtype_bytes(p.out_dtype);
+    const int64_t in_bytes = (int64_t)syn_dtype_bytes(p.x_dtype);
+    p.out = (char *)p.out + entry * p.m * p.n * out_bytes;
     for (int d = in[0].spec.rank - 3; d >= 0; d--) {
         const int64_t index = entry % in[0].spec.dims[d];
         entry /= in[0].spec.dims[d];
-        p.x += index * in[0].strides[d];
-        p.w = (const float *)p.w + index * in[1].strides[d];
+        p.x = (const char *)p.x + index * in[0].strides[d] * in_bytes;
+        p.w = (const char *)p.w + index * in[1].strides[d] * in_bytes;
     }
     p = syn_product_part(&p, i % b->parts, b->parts);
     syn_product_run(&p, NULL);
@@ -192,6 +216,7 @@ static syn_status multiply(const syn_call *c, const syn_operand *in, bool add) {
     const int r = o->rank;
     const bool ta = c->attr[0].i != 0, tb = c->attr[1].i != 0;
     const int64_t m = o->dims[r - 2], n = o->dims[r - 1];
+    const syn_dtype dtype = (syn_dtype)in[0].spec.dtype;
     if (m == 0 || n == 0) return SYN_OK;
     struct batch b = {.in = in, .parts = 1};
     b.first = (syn_product){.m = m,
@@ -199,14 +224,16 @@ static syn_status multiply(const syn_call *c, const syn_operand *in, bool add) {
                             .k = in[0].spec.dims[r - (ta ? 2 : 1)],
                             .x = in[0].data,
                             .ldx = leading(&in[0]),
+                            .x_dtype = dtype,
                             .transpose_x = ta,
                             .w = in[1].data,
                             .ldw = leading(&in[1]),
-                            .w_dtype = SYN_F32,
+                            .w_dtype = dtype,
                             .transpose_w = tb,
                             .add = add,
                             .out = c->out[0].data,
-                            .ldo = n};
+                            .ldo = n,
+                            .out_dtype = (syn_dtype)o->dtype};
     SYN_TRY(check_lengths(c, ta ? m : b.first.k, n, b.first.ldx, b.first.ldw));
     const int64_t entries = syn_spec_elems(o) / (m * n), threads = syn_workers_count(c->workers);
     if (entries % threads && entries < 4 * threads) b.parts = threads;
@@ -221,11 +248,8 @@ SYN__CPU(matmul) {
 
 syn_tensor syn_matmul(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a,
                       bool transpose_b) {
-    syn_tensor out;
-    const syn_tensor in[2] = {syn__dense_rows(ctx, a), syn__dense_rows(ctx, b)};
-    const syn_attr attr[2] = {{.i = transpose_a}, {.i = transpose_b}};
-    syn__dispatch(ctx, SYN_OP_MATMUL, in, 2, attr, 2, NULL, &out);
-    return out;
+    const syn_spec *spec = syn_tensor_spec(ctx, a);
+    return product(ctx, a, b, transpose_a, transpose_b, (syn_dtype)spec->dtype);
 }
 
 /* Of op(A) op(B): dop(A) = dC op(B)', dop(B) = op(A)' dC. */
@@ -233,18 +257,20 @@ SYN__GRAD(matmul) {
     syn_ctx *ctx = g->ctx;
     const bool ta = g->attr[0].i != 0, tb = g->attr[1].i != 0;
     const syn_tensor dc = syn_grad_out(g, 0), a = g->in[0], b = g->in[1];
+    const syn_dtype da = syn_grad_dtype(g, 0), db = syn_grad_dtype(g, 1);
     if (g->need[0])
-        g->din[0] = ta ? syn_matmul(ctx, b, dc, tb, true) : syn_matmul(ctx, dc, b, false, !tb);
+        g->din[0] = ta ? product(ctx, b, dc, tb, true, da) : product(ctx, dc, b, false, !tb, da);
     if (g->need[1])
-        g->din[1] = tb ? syn_matmul(ctx, dc, a, true, ta) : syn_matmul(ctx, a, dc, !ta, false);
+        g->din[1] = tb ? product(ctx, dc, a, true, ta, db) : product(ctx, a, dc, !ta, false, db);
 }
 
 /* ---- matmul_add ---- */
 
 SYN__INFER(matmul_add) {
     SYN_TRY(product_shape(c, 1, &c->out[0].spec));
+    c->out[0].spec.dtype = SYN_F32;
     if (syn_spec_equal(&c->out[0].spec, &c->in[0].spec) && syn__is_dense(&c->in[0])) return SYN_OK;
-    return syn__bad_input(c, 0, "dense, and shaped like the product");
+    return syn__bad_input(c, 0, "f32, dense, and shaped like the product");
 }
 
 SYN__COST(matmul_add) {

@@ -21,12 +21,12 @@ syn_tensor syn_embedding_padded(syn_ctx *ctx, syn_tensor table, syn_tensor ids, 
    weight + bias. */
 syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tensor bias,
                          double eps);
-/* x (..., K), w (K, N) (or (N, K) when transpose_w) f32, f16 or bf16, bias (N) or poisoned for none
-   -> (..., N). */
+/* x (..., K), w (K, N) (or (N, K) when transpose_w), bias (N) or poisoned for none -> (..., N). All
+   of x's dtype; w also 16 bits wide where x is f32. */
 #define SYN_NO_BIAS (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_linear(syn_ctx *ctx, syn_tensor x, syn_tensor w, syn_tensor bias, bool transpose_w);
-/* a (..., M, K), b (..., K, N) with equal leading dimensions -> (..., M, N); transposes swap the
-   last two dimensions. */
+/* a (..., M, K), b (..., K, N) of one dtype with equal leading dimensions -> (..., M, N);
+   transposes swap the last two dimensions. */
 syn_tensor syn_matmul(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a, bool transpose_b);
 
 /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (GPT-2's gelu_new), or 0.5 x (1 + erf(x
@@ -110,7 +110,7 @@ syn_tensor syn_embedding_grad(syn_ctx *ctx, syn_tensor ids, syn_tensor dy, int64
                               int64_t rows, int64_t padding);
 syn_tensor syn_embedding_grad_add(syn_ctx *ctx, syn_tensor sum, syn_tensor ids, syn_tensor dy,
                                   int64_t first_row, int64_t padding);
-/* sum, dense, plus syn_matmul(a, b): its new version. */
+/* sum, dense and f32, plus syn_matmul(a, b): its new version. */
 syn_tensor syn_matmul_add(syn_ctx *ctx, syn_tensor sum, syn_tensor a, syn_tensor b,
                           bool transpose_a, bool transpose_b);
 

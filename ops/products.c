@@ -37,6 +37,15 @@ static double part_cost(const syn_product *p, int64_t across, int64_t down) {
     return (double)MIN(columns, p->n) * ((double)MIN(rows, p->m) / 16 + 2);
 }
 
+/* Element `at` of a matrix of that type. */
+static const void *element(const void *from, int64_t at, syn_dtype dtype) {
+    return (const char *)from + at * (int64_t)syn_dtype_bytes(dtype);
+}
+
+static void *place(void *from, int64_t at, syn_dtype dtype) {
+    return (char *)from + at * (int64_t)syn_dtype_bytes(dtype);
+}
+
 syn_product syn_product_part(const syn_product *p, int64_t i, int64_t parts) {
     int64_t across = parts;
     for (int64_t a = parts - 1; a > 0; a--)
@@ -47,11 +56,10 @@ syn_product syn_product_part(const syn_product *p, int64_t i, int64_t parts) {
     syn_product part = *p;
     part.n = border(p->n, COLUMN_UNIT, i % across + 1, across) - j;
     part.m = border(p->m, ROW_UNIT, i / across + 1, parts / across) - r;
-    part.w = (const char *)p->w +
-             (p->transpose_w ? j * p->ldw : j) * (int64_t)syn_dtype_bytes(p->w_dtype);
-    part.x += p->transpose_x ? r : r * p->ldx;
-    part.out += r * p->ldo + j;
-    if (p->bias) part.bias += j;
+    part.w = element(p->w, p->transpose_w ? j * p->ldw : j, p->w_dtype);
+    part.x = element(p->x, p->transpose_x ? r : r * p->ldx, p->x_dtype);
+    part.out = place(p->out, r * p->ldo + j, p->out_dtype);
+    if (p->bias) part.bias = element(p->bias, j, p->x_dtype);
     return part;
 }
 
@@ -59,9 +67,12 @@ bool syn_product_is_small(const syn_product *p, int64_t count) {
     return (double)count * (double)p->k * part_cost(p, 1, 1) < 200000;
 }
 
+typedef void (*method)(const syn_product *p, kernel run);
+
 struct shared {
     const syn_product *p;
     int64_t parts;
+    method how;
     kernel run;
 };
 
@@ -69,11 +80,11 @@ static void one_part(void *arg, int64_t i, int worker) {
     const struct shared *s = arg;
     const syn_product part = syn_product_part(s->p, i, s->parts);
     (void)worker;
-    if (part.m > 0 && part.n > 0) s->run(&part);
+    if (part.m > 0 && part.n > 0) s->how(&part, s->run);
 }
 
-static void share(const syn_product *p, kernel run, syn_workers *workers) {
-    struct shared s = {p, syn_workers_count(workers), run};
+static void share(const syn_product *p, method how, kernel run, syn_workers *workers) {
+    struct shared s = {p, syn_workers_count(workers), how, run};
     if (syn_product_is_small(p, 1)) s.parts = 1;
     syn_workers_run(workers, s.parts, one_part, &s);
 }
@@ -95,8 +106,8 @@ static void one_piece(void *arg, int64_t i, int worker) {
     const int64_t k = border(piece.k, COLUMN_UNIT, i, s->parts);
     (void)worker;
     piece.k = border(piece.k, COLUMN_UNIT, i + 1, s->parts) - k;
-    piece.x += k;
-    piece.w = (const char *)piece.w + k * piece.ldw * (int64_t)syn_dtype_bytes(piece.w_dtype);
+    piece.x = element(piece.x, k, piece.x_dtype);
+    piece.w = element(piece.w, k * piece.ldw, piece.w_dtype);
     if (i > 0) piece.bias = NULL;
     if (i > 0) piece.out = s->sums + (i - 1) * piece.n;
     s->run(&piece);
@@ -113,31 +124,35 @@ static bool split(const syn_product *p, kernel run, syn_workers *workers) {
     if (s.parts < 2 || s.parts > 4 || (s.parts - 1) * p->n > MOST_SUMS) return false;
     if (p->k < s.parts * COLUMN_UNIT) return false;
     syn_workers_run(workers, s.parts, one_piece, &s);
+    float *out = p->out;
     for (int64_t i = 0; i < s.parts - 1; i++)
-        for (int64_t j = 0; j < p->n; j++) p->out[j] += s.sums[i * p->n + j];
+        for (int64_t j = 0; j < p->n; j++) out[j] += s.sums[i * p->n + j];
     return true;
 }
 
 /* ---- OpenBLAS ---- */
 
 static void begin_with_bias(const syn_product *p) {
-    for (int64_t i = 0; i < p->m; i++)
-        if (p->bias) memcpy(p->out + i * p->ldo, p->bias, (size_t)p->n * sizeof *p->out);
-        else memset(p->out + i * p->ldo, 0, (size_t)p->n * sizeof *p->out);
+    float *out = p->out;
+    for (int64_t i = 0; i < p->m; i++, out += p->ldo)
+        if (p->bias) memcpy(out, p->bias, (size_t)p->n * sizeof *out);
+        else memset(out, 0, (size_t)p->n * sizeof *out);
 }
 
-static void by_blas(const syn_product *p) {
+static void by_blas(const syn_product *p, kernel run) {
+    (void)run;
     if (p->bias) begin_with_bias(p);
     syn_blas_gemm(p->transpose_x, p->transpose_w, p->m, p->n, p->k, p->x, p->ldx, p->w, p->ldw,
                   p->bias || p->add ? 1.0f : 0.0f, p->out, p->ldo);
 }
 
 /* 16-bit w, a panel at a time: as many stored rows of up to LONGEST elements as fit. */
-static void by_blas_in_panels(const syn_product *p) {
+static void by_blas_in_panels(const syn_product *p, kernel run) {
     enum { PANEL = 65536, LONGEST = 8192 };
     float panel[PANEL];
     const bool t = p->transpose_w;
     const int64_t rows = t ? p->n : p->k, columns = t ? p->k : p->n;
+    (void)run;
     begin_with_bias(p);
     for (int64_t j = 0; j < columns; j += LONGEST) {
         const int64_t width = MIN(columns - j, LONGEST);
@@ -148,44 +163,105 @@ static void by_blas_in_panels(const syn_product *p) {
                                (size_t)width, p->w_dtype);
             const int64_t k = t ? j : i;
             syn_blas_gemm(p->transpose_x, t, p->m, t ? n : width, t ? width : n,
-                          p->x + (p->transpose_x ? k * p->ldx : k), p->ldx, panel, width, 1.0f,
-                          p->out + (t ? i : j), p->ldo);
+                          (const float *)p->x + (p->transpose_x ? k * p->ldx : k), p->ldx, panel,
+                          width, 1.0f, (float *)p->out + (t ? i : j), p->ldo);
         }
     }
 }
 
-/* A block at a time, as our kernels do not add. */
-static void added(const syn_product *p) {
-    enum { ROWS = 16, WIDTH = 1024 };
+/* ---- Blocks: what the kernels neither read nor write ---- */
+
+#define ROWS  32
+#define WIDTH 512
+#define DEPTH 512
+
+/* n elements as f32: where they lie, or in the buffer. */
+static const float *widened(const void *from, int64_t n, syn_dtype dtype, float *buffer) {
+    if (dtype == SYN_F32) return from;
+    syn_half_widen(from, buffer, (size_t)n, dtype);
+    return buffer;
+}
+
+/* Steps [k, k + block->k) of the block: its x as f32. */
+static void widen_x(const syn_product *p, syn_product *block, int64_t i, int64_t k, float *buffer) {
+    const bool t = p->transpose_x;
+    const int64_t rows = t ? block->k : block->m, columns = t ? block->m : block->k;
+    block->x = element(p->x, t ? k * p->ldx + i : i * p->ldx + k, p->x_dtype);
+    if (p->x_dtype == SYN_F32) return;
+    for (int64_t r = 0; r < rows; r++)
+        widened(element(block->x, r * p->ldx, p->x_dtype), columns, p->x_dtype,
+                buffer + r * columns);
+    block->x = buffer;
+    block->ldx = columns;
+    block->x_dtype = SYN_F32;
+}
+
+static void add_rows(float *to, int64_t ld_to, const float *from, int64_t m, int64_t n) {
+    for (int64_t r = 0; r < m; r++)
+        for (int64_t c = 0; c < n; c++) to[r * ld_to + c] += from[r * n + c];
+}
+
+/* Rows from i and columns from j, as many as the block has: their sums. */
+static void block_sums(const syn_product *p, syn_product block, int64_t i, int64_t j, kernel run,
+                       float *sums) {
+    float x[ROWS * DEPTH], bias[WIDTH], more[ROWS * WIDTH];
+    if (p->bias) block.bias = widened(element(p->bias, j, p->x_dtype), block.n, p->x_dtype, bias);
+    block.add = false;
+    block.out_dtype = SYN_F32;
+    block.ldo = block.n;
+    block.out = sums;
+    if (p->k <= 0) begin_with_bias(&block);
+    for (int64_t k = 0; k < p->k; k += DEPTH) {
+        syn_product piece = block;
+        piece.k = MIN(p->k - k, DEPTH);
+        if (k > 0) piece.out = more;
+        if (k > 0) piece.bias = NULL;
+        widen_x(p, &piece, i, k, x);
+        piece.w = element(p->w, p->transpose_w ? j * p->ldw + k : k * p->ldw + j, p->w_dtype);
+        run(&piece);
+        if (k > 0) add_rows(sums, block.n, more, block.m, block.n);
+    }
+}
+
+/* Any product: f32 sums of a block at a time, which are then added or narrowed. */
+static void in_blocks(const syn_product *p, kernel run) {
     float sums[ROWS * WIDTH];
-    const kernel run = SYN__AT_LEVEL(syn__product, syn_simd_level());
     for (int64_t i = 0; i < p->m; i += ROWS)
         for (int64_t j = 0; j < p->n; j += WIDTH) {
             syn_product block = *p;
             block.m = MIN(ROWS, p->m - i);
             block.n = MIN(WIDTH, p->n - j);
-            block.x += p->transpose_x ? i : i * p->ldx;
-            block.w = (const float *)p->w + (p->transpose_w ? j * p->ldw : j);
-            block.add = false;
-            block.out = sums;
-            block.ldo = block.n;
-            run(&block);
-            for (int64_t r = 0; r < block.m; r++)
-                for (int64_t c = 0; c < block.n; c++)
-                    p->out[(i + r) * p->ldo + j + c] += sums[r * block.n + c];
+            block_sums(p, block, i, j, run, sums);
+            for (int64_t r = 0; r < block.m; r++) {
+                const float *from = sums + r * block.n;
+                void *to = place(p->out, (i + r) * p->ldo + j, p->out_dtype);
+                if (p->add) add_rows(to, 0, from, 1, block.n);
+                else if (p->out_dtype == SYN_F32) memcpy(to, from, (size_t)block.n * sizeof *from);
+                else syn_half_narrow(from, to, (size_t)block.n, p->out_dtype);
+            }
         }
+}
+
+/* What the kernels of a level do themselves. */
+static void by_kernel(const syn_product *p, kernel run) {
+    run(p);
+}
+
+static bool is_plain(const syn_product *p) {
+    return p->x_dtype == SYN_F32 && p->out_dtype == SYN_F32 && !p->add;
 }
 
 void syn__product_own(const syn_product *p, syn_simd level, syn_workers *workers) {
     const kernel run = SYN__AT_LEVEL(syn__product, level);
     if (p->m <= 0 || p->n <= 0) return;
-    if (p->k <= 0) begin_with_bias(p);
-    else if (!split(p, run, workers)) share(p, run, workers);
+    if (!is_plain(p) || p->k <= 0) share(p, in_blocks, run, workers);
+    else if (!split(p, run, workers)) share(p, by_kernel, run, workers);
 }
 
 /* What OpenBLAS does as fast or faster, or with threads that we have not. */
 static bool left_to_blas(const syn_product *p, syn_simd level, const syn_workers *workers) {
     if (!syn_blas_found() || p->m <= 0 || p->n <= 0 || p->k <= 0) return false;
+    if (p->x_dtype != SYN_F32 || (p->add && p->w_dtype != SYN_F32)) return false;
     if (level == SYN_SIMD_SCALAR) return true;
     if (p->w_dtype != SYN_F32) return false;
     const bool large = p->m >= MANY_ROWS && p->n >= LONG && p->k >= LONG;
@@ -193,10 +269,8 @@ static bool left_to_blas(const syn_product *p, syn_simd level, const syn_workers
 }
 
 void syn__product_run_at(const syn_product *p, syn_simd level, syn_workers *workers) {
-    if (p->add && (p->k <= 0 || !syn_blas_found())) {
-        if (p->k > 0) share(p, added, workers);
-    } else if (!left_to_blas(p, level, workers)) syn__product_own(p, level, workers);
-    else share(p, p->w_dtype == SYN_F32 ? by_blas : by_blas_in_panels, workers);
+    if (!left_to_blas(p, level, workers)) syn__product_own(p, level, workers);
+    else share(p, p->w_dtype == SYN_F32 ? by_blas : by_blas_in_panels, NULL, workers);
 }
 
 void syn_product_run(const syn_product *p, syn_workers *workers) {

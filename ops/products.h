@@ -1,5 +1,5 @@
-/* Matrix products of the CPU backend: x (f32) times a matrix of f32, f16 or bf16, shared by a pool
-   of threads. Few rows go through kernels of our own, which read the matrix once, as stored, and
+/* Matrix products of the CPU backend, of matrices of f32, f16 or bf16, shared by a pool of threads.
+   Sums are f32. Few rows go through kernels of our own, which read the matrix once, as stored, and
    widen it in registers; many rows of f32 through OpenBLAS where the build has it. */
 #ifndef OPS_PRODUCTS_H
 #define OPS_PRODUCTS_H
@@ -16,17 +16,19 @@ extern "C" {
    nothing else. k and ld at most INT32_MAX. */
 typedef struct syn_product {
     int64_t m, n, k;
-    const float *x;
+    const void *x;
     int64_t ldx;
-    bool transpose_x; /* x is stored (k, m) */
+    syn_dtype x_dtype; /* SYN_F32, SYN_F16 or SYN_BF16 */
+    bool transpose_x;  /* x is stored (k, m) */
     const void *w;
     int64_t ldw;
-    syn_dtype w_dtype; /* SYN_F32, SYN_F16 or SYN_BF16 */
+    syn_dtype w_dtype; /* likewise; x_dtype unless that is SYN_F32 */
     bool transpose_w;  /* w is stored (n, k) */
-    const float *bias; /* (n), or NULL */
-    bool add;          /* to what `out` holds; without a bias then */
-    float *out;
+    const void *bias;  /* (n) of x_dtype, or NULL */
+    bool add;          /* to what `out` holds, f32; without a bias then */
+    void *out;
     int64_t ldo;
+    syn_dtype out_dtype; /* SYN_F32 or x_dtype: rounded once, to nearest */
 } syn_product;
 
 /* Without workers, a product that OpenBLAS has threads for (ops/blas.h) is left to it. The result

@@ -249,19 +249,20 @@ static void copy_w(const syn_product *p, int64_t k, int64_t depth, int64_t j, in
 
 static void copy_x(const syn_product *p, int64_t i, int64_t rows, int64_t k, int64_t depth,
                    float *to) {
+    const float *x = p->x;
     if (!p->transpose_x)
         for (int64_t r = 0; r < rows; r++)
-            memcpy(to + r * X_ROW, p->x + (i + r) * p->ldx + k, (size_t)depth * sizeof *to);
+            memcpy(to + r * X_ROW, x + (i + r) * p->ldx + k, (size_t)depth * sizeof *to);
     else
         for (int64_t c = 0; c < depth; c++)
-            for (int64_t r = 0; r < rows; r++) to[r * X_ROW + c] = p->x[(k + c) * p->ldx + i + r];
+            for (int64_t r = 0; r < rows; r++) to[r * X_ROW + c] = x[(k + c) * p->ldx + i + r];
 }
 
 /* Where the sums of step k begin and end. */
 static void place(tile *t, const syn_product *p, int64_t i, int64_t j, int64_t k) {
-    t->out = p->out + i * p->ldo + j;
+    t->out = (float *)p->out + i * p->ldo + j;
     t->ldo = p->ldo;
-    t->init = k > 0 ? t->out : p->bias ? p->bias + j : NULL;
+    t->init = k > 0 ? t->out : p->bias ? (const float *)p->bias + j : NULL;
     t->ld_init = k > 0 ? p->ldo : 0;
 }
 
@@ -349,13 +350,14 @@ LANE_FN void lines(const float *x, const void *w, int64_t ldw, int64_t n, float 
 
 LANE_FN void one_row(const syn_product *p, /* constant */ syn_dtype dtype) {
     const int64_t n = p->n - p->n % COLUMNS;
-    if (p->bias) memcpy(p->out, p->bias, (size_t)n * sizeof *p->out);
-    else memset(p->out, 0, (size_t)n * sizeof *p->out);
+    const float *x = p->x;
+    float *out = p->out;
+    if (p->bias) memcpy(out, p->bias, (size_t)n * sizeof *out);
+    else memset(out, 0, (size_t)n * sizeof *out);
     int64_t k = 0;
     for (; k + LINES <= p->k; k += LINES)
-        lines(p->x + k, element(p->w, k * p->ldw, dtype), p->ldw, n, p->out, LINES, dtype);
-    for (; k < p->k; k++)
-        lines(p->x + k, element(p->w, k * p->ldw, dtype), p->ldw, n, p->out, 1, dtype);
+        lines(x + k, element(p->w, k * p->ldw, dtype), p->ldw, n, out, LINES, dtype);
+    for (; k < p->k; k++) lines(x + k, element(p->w, k * p->ldw, dtype), p->ldw, n, out, 1, dtype);
     copied(p, n);
 }
 
@@ -433,7 +435,8 @@ LANE_FN void along_block(const syn_product *p, int64_t k, int64_t length, int64_
     for (int64_t g = 0; g < groups; g++) {
         const int64_t i = p->m * g / groups, rows = p->m * (g + 1) / groups - i;
         for (int64_t c = j; c < j + n; c += DOTS) {
-            tile t = {.k = length, .x = p->x + i * p->ldx + k, .ldx = p->ldx, .ldw = p->ldw};
+            tile t = {.k = length, .ldx = p->ldx, .ldw = p->ldw};
+            t.x = (const float *)p->x + i * p->ldx + k;
             t.w = element(p->w, c * p->ldw + k, dtype);
             place(&t, p, i, c, k);
             dots_rows(&t, rows, dtype);

@@ -4,7 +4,8 @@
 
 #include "ops/products.h"
 
-/* The whole product on the caller's thread; m, n, k > 0. */
+/* The whole product, of f32 but for w, and nothing to add to, on the caller's thread;
+   m, n, k > 0. */
 void syn__product_scalar(const syn_product *p);
 void syn__product_avx2(const syn_product *p);
 void syn__product_avx512(const syn_product *p);

@@ -11,19 +11,21 @@ static const float *widened(const syn_product *p, int64_t at, int64_t n, float *
 }
 
 static float x_at(const syn_product *p, int64_t i, int64_t k) {
-    return p->x[p->transpose_x ? k * p->ldx + i : i * p->ldx + k];
+    const float *x = p->x;
+    return x[p->transpose_x ? k * p->ldx + i : i * p->ldx + k];
 }
 
 /* Columns [j, j + n) of w (k, n). */
 static void across(const syn_product *p, int64_t j, int64_t n) {
-    float buffer[PIECE];
+    float buffer[PIECE], *all = p->out;
+    const float *bias = p->bias;
     for (int64_t i = 0; i < p->m; i++)
-        for (int64_t c = j; c < j + n; c++) p->out[i * p->ldo + c] = p->bias ? p->bias[c] : 0.0f;
+        for (int64_t c = j; c < j + n; c++) all[i * p->ldo + c] = bias ? bias[c] : 0.0f;
     for (int64_t k = 0; k < p->k; k++) {
         const float *w = widened(p, k * p->ldw + j, n, buffer);
         for (int64_t i = 0; i < p->m; i++) {
             const float x = x_at(p, i, k);
-            float *out = p->out + i * p->ldo + j;
+            float *out = all + i * p->ldo + j;
             for (int64_t c = 0; c < n; c++) out[c] += x * w[c];
         }
     }
@@ -31,15 +33,16 @@ static void across(const syn_product *p, int64_t j, int64_t n) {
 
 /* Column j of w stored (n, k). */
 static void along(const syn_product *p, int64_t j) {
-    float buffer[PIECE];
-    for (int64_t i = 0; i < p->m; i++) p->out[i * p->ldo + j] = p->bias ? p->bias[j] : 0.0f;
+    float buffer[PIECE], *out = p->out;
+    const float *bias = p->bias;
+    for (int64_t i = 0; i < p->m; i++) out[i * p->ldo + j] = bias ? bias[j] : 0.0f;
     for (int64_t k = 0, n; k < p->k; k += n) {
         n = p->k - k < PIECE ? p->k - k : PIECE;
         const float *w = widened(p, j * p->ldw + k, n, buffer);
         for (int64_t i = 0; i < p->m; i++) {
             float sum = 0;
             for (int64_t c = 0; c < n; c++) sum += x_at(p, i, k + c) * w[c];
-            p->out[i * p->ldo + j] += sum;
+            out[i * p->ldo + j] += sum;
         }
     }
 }

@@ -149,6 +149,12 @@ syn_tensor syn_grad_out(syn_grad_call *call, int i) {
     return call->dout[i];
 }
 
+syn_dtype syn_grad_dtype(const syn_grad_call *call, int i) {
+    const uint32_t row = syn__row(call->ctx, call->in[i]);
+    if (syn__leaf_of(call->ctx, row)) return SYN_F32;
+    return (syn_dtype)syn_trace_spec(call->ctx->trace, row)->dtype;
+}
+
 /* What the rule sees of a node; false: no gradient comes its way. */
 static bool describe(walk *w, const syn__taped *entry, uint32_t node, syn_grad_call *c) {
     syn_ctx *ctx = w->ctx;

@@ -66,6 +66,9 @@ struct syn_grad_call {
 };
 /* The gradient of output i; poisoned: it has none. */
 syn_tensor syn_grad_out(syn_grad_call *call, int i);
+/* The dtype in which the gradient of input i is kept: f32 for what syn_require_grad named, else the
+   input's own. A rule that can give it so does. */
+syn_dtype syn_grad_dtype(const syn_grad_call *call, int i);
 
 SYN_API_END
 #endif

@@ -246,7 +246,8 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(built(c, SYN_OP_ACCUMULATE, F(4, 3), F(3), NONE, 0, 0, 0),                                   \
       "accumulate in h.0: input 1 must be like input 0, but is f32[3]")                            \
     X(syn_matmul_add(c, F(3, 4), F(3, 4), F(4, 5), false, false),                                  \
-      "matmul_add in h.0: input 0 must be dense, and shaped like the product, but is f32[3,4]")    \
+      "matmul_add in h.0: input 0 must be f32, dense, and shaped like the product, but is "        \
+      "f32[3,4]")                                                                                  \
     X(syn_matmul_add(c, F(3, 5), F(3, 4), F(3, 5), false, false), "cannot multiply f32[3,4]")      \
     X(onto_itself(c, F(3, 3)),                                                                     \
       "matmul_add in h.0: input 0 is overwritten, and input 1 lies in the same storage")           \

@@ -340,10 +340,10 @@ static void test_half_refused(void) {
         if (i == 3) syn_matmul(ctx, h, f, false, false);
         if (i == 4) syn_linear(ctx, f, ZEROS(ctx, SYN_I32, 3, 3), SYN_NO_BIAS, false);
         static const char *const sentences[] = {
-            "linear: input 0 must be f32, but is bf16[3,3]",
+            "linear: input 1 must be bf16, but is f32[3,3]",
             "linear: input 2 must be f32, but is f16[3]",
             "matmul: input 1 must be f32, but is bf16[3,3]",
-            "matmul: input 0 must be f32, but is bf16[3,3]",
+            "matmul: input 1 must be bf16, but is f32[3,3]",
             "linear: input 1 must be f32, f16 or bf16, but is i32[3,3]"};
         CHECK_STR(syn_ctx_error(ctx)->text, sentences[i]);
         syn_ctx_free(ctx);

@@ -142,12 +142,20 @@ bool syn_tensor_contiguous(const syn_ctx *ctx, syn_tensor t);
 /* Copies the elements in row-major order into buf, which holds exactly `bytes` bytes.
    Fails on meta. */
 syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) SYN_MUST_USE;
+/* The same of f32, f16 or bf16 as f32: buf holds exactly n_elems elements. */
+syn_status syn_tensor_read_f32(syn_ctx *ctx, syn_tensor t, float *buf, size_t n_elems) SYN_MUST_USE;
+/* The same of the n_elems elements from number `first` on, of a tensor without gaps. */
+syn_status syn_tensor_read_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
+                                void *buf) SYN_MUST_USE;
 /* Overwrites the elements of a parameter, input or state with `data` in row-major order: how
    weights are loaded. `bytes` must be the tensor's size. Not recorded: what was computed from the
    old values stays as it is; what syn_backward will need cannot be written. Checks and does nothing
    else on meta, where data may be NULL. A failure is the context's failure. */
 syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data,
                             size_t bytes) SYN_MUST_USE;
+/* The same of the n_elems elements from number `first` on; data NULL: only checks. */
+syn_status syn_tensor_write_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
+                                 const void *data) SYN_MUST_USE;
 /* The newest version of the parameter of that name (of several, of the first made); poisoned if
    there is none. Looks at every parameter. */
 syn_tensor syn_find_param(const syn_ctx *ctx, const char *name);

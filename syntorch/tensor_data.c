@@ -1,5 +1,7 @@
 /* What lies behind tensor rows: buffers, reading and writing them, giving them back. */
 #include "syntorch/context_private.h"
+#include "syntorch/half.h"
+#include "syntorch/memory.h"
 
 syn_status syn__alloc_data(syn_ctx *ctx, uint32_t id) {
     const size_t bytes = (size_t)syn_spec_bytes(syn_trace_spec(ctx->trace, id));
@@ -34,27 +36,75 @@ static syn_status copy_out(syn_ctx *ctx, const syn_operand *o, const char *data,
     return SYN_OK;
 }
 
-syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) {
+/* What is to be read, and where it lies. */
+static syn_status readable(syn_ctx *ctx, syn_tensor t, syn_operand *o, const char **data) {
     if (ctx->error.code != SYN_OK) return ctx->error.code;
     const uint32_t row = syn__own_row(ctx, t, "read");
     if (!row) return ctx->error.code;
-    syn_operand o;
-    syn_trace_operand(ctx->trace, row, &o);
+    syn_trace_operand(ctx->trace, row, o);
     SYN_TRY(syn__await(ctx, row, false));
     const syn_storage *storage = syn__storage(ctx, row);
     SYN_TRY(syn__check_current(ctx, row, storage, &ctx->error));
-    const char *data = syn__data(storage, &o);
-    if (!data)
-        return SYN_FAIL(&ctx->error, SYN_E_INVALID, "tensor %u has no data to read on '%s'", t.id,
-                        ctx->backend->name);
+    *data = syn__data(storage, o);
+    if (*data) return SYN_OK;
+    return SYN_FAIL(&ctx->error, SYN_E_INVALID, "tensor %u has no data to read on '%s'", t.id,
+                    ctx->backend->name);
+}
+
+/* Waits for what was asked for, always: copies before one that failed must not write to the
+   caller's buffer later. */
+static syn_status finish_reading(syn_ctx *ctx, syn_status copied) {
+    const syn_status synced = ctx->backend->sync(ctx->device, &ctx->error);
+    return copied == SYN_OK ? synced : copied;
+}
+
+syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) {
+    syn_operand o;
+    const char *data;
+    SYN_TRY(readable(ctx, t, &o, &data));
     if (bytes != syn_spec_bytes(&o.spec))
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
                         "tensor %u has %llu bytes, but %zu were asked for", t.id,
                         (unsigned long long)syn_spec_bytes(&o.spec), bytes);
-    const syn_status copied = copy_out(ctx, &o, data, buf, bytes);
-    /* always: copies before one that failed must not write to the caller's buffer later */
-    const syn_status synced = ctx->backend->sync(ctx->device, &ctx->error);
-    return copied == SYN_OK ? synced : copied;
+    return finish_reading(ctx, copy_out(ctx, &o, data, buf, bytes));
+}
+
+/* Fails unless the tensor has these elements, without gaps. */
+static syn_status check_some(syn_ctx *ctx, syn_tensor t, const syn_spec *spec, int64_t first,
+                             int64_t n) {
+    const int64_t all = syn_spec_elems(spec);
+    if (syn_tensor_contiguous(ctx, t) && first >= 0 && n >= 0 && first <= all && n <= all - first)
+        return SYN_OK;
+    return SYN_FAIL(&ctx->error, SYN_E_INVALID,
+                    "tensor %u has no %lld elements from %lld on, side by side", t.id, (long long)n,
+                    (long long)first);
+}
+
+syn_status syn_tensor_read_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
+                                void *buf) {
+    syn_operand o;
+    const char *data;
+    SYN_TRY(readable(ctx, t, &o, &data));
+    SYN_TRY(check_some(ctx, t, &o.spec, first, n_elems));
+    const size_t elem = syn_dtype_bytes((syn_dtype)o.spec.dtype);
+    return finish_reading(ctx, ctx->backend->copy_out(ctx->device, buf, data + (size_t)first * elem,
+                                                      (size_t)n_elems * elem, &ctx->error));
+}
+
+syn_status syn_tensor_read_f32(syn_ctx *ctx, syn_tensor t, float *buf, size_t n_elems) {
+    const syn_dtype dtype = (syn_dtype)syn_tensor_spec(ctx, t)->dtype;
+    if (ctx->error.code != SYN_OK) return ctx->error.code;
+    if (!syn_dtype_is_half(dtype)) {
+        if (dtype == SYN_F32) return syn_tensor_read(ctx, t, buf, n_elems * sizeof *buf);
+        return SYN_FAIL(&ctx->error, SYN_E_UNSUPPORTED, "tensor %u is %s, which is not read as f32",
+                        t.id, syn_dtype_name(dtype));
+    }
+    uint16_t *half = syn_malloc(n_elems * sizeof *half + 1);
+    if (!half) return SYN_FAIL_NOMEM(&ctx->error, n_elems * sizeof *half, "a copy of a tensor");
+    const syn_status s = syn_tensor_read(ctx, t, half, n_elems * sizeof *half);
+    if (s == SYN_OK) syn_half_widen(half, buf, n_elems, dtype);
+    syn_free(half);
+    return s;
 }
 
 /* Whether a row is what its storage was made for, or a new version of that: no view. */
@@ -64,34 +114,61 @@ static bool is_whole(const syn_ctx *ctx, uint32_t row, const syn_storage *storag
            (storage && !t->layout && storage->version == syn_trace_tensor_number(ctx->trace, row));
 }
 
-syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t bytes) {
-    const uint32_t outside_flags = SYN_TENSOR_PARAM | SYN_TENSOR_INPUT | SYN_TENSOR_STATE;
-    if (ctx->error.code != SYN_OK) return ctx->error.code;
-    const uint32_t row = syn__own_row(ctx, t, "written");
-    if (!row) return ctx->error.code;
-    SYN_TRY(syn__await(ctx, row, true));
-    const syn_storage *storage = syn__storage(ctx, row);
-    SYN_TRY(syn__check_current(ctx, row, storage, &ctx->error));
-    if (!is_whole(ctx, row, storage) || !(ctx->trace->tensors[row].flags & outside_flags))
-        return SYN_FAIL(&ctx->error, SYN_E_INVALID,
-                        "tensor %u is no parameter, input or state: only those can be written",
-                        t.id);
-    syn_operand o;
-    syn_trace_operand(ctx->trace, row, &o);
-    const uint64_t want = syn_spec_bytes(&o.spec);
+/* The name of a tensor's row; "" if it has none. */
+static const char *name_of(const syn_ctx *ctx, uint32_t row) {
     const uint32_t text = ctx->trace->tensors[row].name; /* + 1 */
-    const char *name = text ? syn_trace_text(ctx->trace, text - 1) : "";
+    return text ? syn_trace_text(ctx->trace, text - 1) : "";
+}
+
+/* The row of what is to be written; 0: it cannot be. */
+static uint32_t writable(syn_ctx *ctx, syn_tensor t) {
+    const uint32_t outside_flags = SYN_TENSOR_PARAM | SYN_TENSOR_INPUT | SYN_TENSOR_STATE;
+    if (ctx->error.code != SYN_OK) return 0;
+    const uint32_t row = syn__own_row(ctx, t, "written");
+    if (!row || syn__await(ctx, row, true) != SYN_OK) return 0;
+    const syn_storage *storage = syn__storage(ctx, row);
+    if (syn__check_current(ctx, row, storage, &ctx->error) != SYN_OK) return 0;
+    if (!is_whole(ctx, row, storage) || !(ctx->trace->tensors[row].flags & outside_flags))
+        SYN_FAIL(&ctx->error, SYN_E_INVALID,
+                 "tensor %u is no parameter, input or state: only those can be written", t.id);
+    else if (storage && storage->kept > storage->grads)
+        SYN_FAIL(&ctx->error, SYN_E_INVALID,
+                 "'%.128s' cannot be written: a backward pass still to come is computed from what "
+                 "it holds",
+                 name_of(ctx, row));
+    return ctx->error.code == SYN_OK ? row : 0;
+}
+
+static syn_status have_data(syn_ctx *ctx, uint32_t row) {
+    if (syn__storage(ctx, row)) return SYN_OK;
+    return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' were released",
+                    name_of(ctx, row));
+}
+
+syn_status syn_tensor_write(syn_ctx *ctx, syn_tensor t, const void *data, size_t bytes) {
+    const uint32_t row = writable(ctx, t);
+    if (!row) return ctx->error.code;
+    const uint64_t want = syn_spec_bytes(syn_trace_spec(ctx->trace, row));
     if (bytes != want)
         return SYN_FAIL(&ctx->error, SYN_E_SHAPE, "'%.128s' has %llu bytes, but %zu were given",
-                        name, (unsigned long long)want, bytes);
-    if (!storage)
-        return SYN_FAIL(&ctx->error, SYN_E_INVALID, "the data of '%.128s' were released", name);
-    if (storage->kept > storage->grads)
-        return SYN_FAIL(&ctx->error, SYN_E_INVALID,
-                        "'%.128s' cannot be written: a backward pass still to come is computed "
-                        "from what it holds",
-                        name);
+                        name_of(ctx, row), (unsigned long long)want, bytes);
+    SYN_TRY(have_data(ctx, row));
     return data ? syn__set_data(ctx, row, data) : SYN_OK;
+}
+
+syn_status syn_tensor_write_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
+                                 const void *data) {
+    const uint32_t row = writable(ctx, t);
+    syn_operand o;
+    if (!row) return ctx->error.code;
+    syn_trace_operand(ctx->trace, row, &o);
+    SYN_TRY(check_some(ctx, t, &o.spec, first, n_elems));
+    SYN_TRY(have_data(ctx, row));
+    const size_t elem = syn_dtype_bytes((syn_dtype)o.spec.dtype);
+    char *to = syn__data(syn__storage(ctx, row), &o);
+    if (!data || !to) return SYN_OK; /* on meta nothing lies there */
+    return ctx->backend->copy_in(ctx->device, to + (size_t)first * elem, data,
+                                 (size_t)n_elems * elem, &ctx->error);
 }
 
 syn_mark syn_ctx_mark(const syn_ctx *ctx) {

@@ -3,7 +3,21 @@
 #include "tests/support/test.h"
 
 /* All that takes a tensor, given one of another context whose number is in range here. */
-enum { DISPATCH, LATER_INPUT, READ, WRITE, KEEP, DROP, PIN, UNPIN, NAME, WAYS };
+enum {
+    DISPATCH,
+    LATER_INPUT,
+    READ,
+    READ_F32,
+    READ_SOME,
+    WRITE,
+    WRITE_SOME,
+    KEEP,
+    DROP,
+    PIN,
+    UNPIN,
+    NAME,
+    WAYS
+};
 
 static void give(syn_ctx *ctx, int way, syn_tensor own, syn_tensor t) {
     float buf[4] = {0};
@@ -17,6 +31,15 @@ static void give(syn_ctx *ctx, int way, syn_tensor own, syn_tensor t) {
         return;
     case READ:
         CHECK(syn_tensor_read(ctx, t, buf, sizeof buf) != SYN_OK);
+        return;
+    case READ_F32:
+        CHECK(syn_tensor_read_f32(ctx, t, buf, 4) != SYN_OK);
+        return;
+    case READ_SOME:
+        CHECK(syn_tensor_read_some(ctx, t, 0, 4, buf) != SYN_OK);
+        return;
+    case WRITE_SOME:
+        CHECK(syn_tensor_write_some(ctx, t, 0, 4, buf) != SYN_OK);
         return;
     case WRITE:
         CHECK(syn_tensor_write(ctx, t, buf, sizeof buf) != SYN_OK);
@@ -42,6 +65,9 @@ static const char *const refused[WAYS] = {
     "gelu: input 0 is not a tensor of this context",
     "add: input 1 is not a tensor of this context",
     "tensor 2 cannot be read: it is none of this context",
+    "tensor 2 cannot be read: it is none of this context",
+    "tensor 2 cannot be read: it is none of this context",
+    "tensor 2 cannot be written: it is none of this context",
     "tensor 2 cannot be written: it is none of this context",
     "tensor 2 cannot be kept: it is none of this context",
     "tensor 2 cannot be dropped: it is none of this context",
@@ -115,7 +141,83 @@ static void test_marks(void) {
     }
 }
 
+/* ---- parts, and 16 bits as f32 ---- */
+
+/* 0, 1, ..., 5 as f32, f16 and bf16, by the formats' definitions. */
+static const uint16_t halves[2][6] = {{0, 0x3c00, 0x4000, 0x4200, 0x4400, 0x4500},
+                                      {0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0}};
+static const float numbers[6] = {0, 1, 2, 3, 4, 5};
+
+static syn_tensor of_numbers(syn_ctx *ctx, syn_dtype dtype) {
+    const syn_spec spec = {(int32_t)dtype, 2, {2, 3}};
+    return syn_input(ctx, "x", &spec,
+                     dtype == SYN_F32 ? (const void *)numbers : halves[dtype - SYN_F16]);
+}
+
+static void test_as_f32(void) {
+    const int turned[2] = {1, 0};
+    for (int d = SYN_F32; d <= SYN_BF16; d++) {
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const syn_tensor x = of_numbers(ctx, (syn_dtype)d);
+        float got[6];
+        CHECK_INT(syn_tensor_read_f32(ctx, x, got, 6), SYN_OK);
+        CHECK(memcmp(got, numbers, sizeof got) == 0);
+        CHECK_INT(syn_tensor_read_f32(ctx, syn_permute(ctx, x, turned, 2), got, 6), SYN_OK);
+        CHECK(got[1] == 3 && got[2] == 1 && got[5] == 5);
+        CHECK(syn_tensor_read_f32(ctx, x, got, 5) != SYN_OK);
+        CHECK_HAS(syn_ctx_error(ctx)->text, "bytes, but");
+        syn_ctx_free(ctx);
+    }
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+    float got[1];
+    CHECK_INT(syn_tensor_read_f32(ctx, ZEROS(ctx, SYN_I32, 1), got, 1), SYN_E_UNSUPPORTED);
+    CHECK_STR(syn_ctx_error(ctx)->text, "tensor 1 is i32, which is not read as f32");
+    syn_ctx_free(ctx);
+}
+
+static void test_parts(void) {
+    for (int d = SYN_F32; d <= SYN_BF16; d++) {
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const syn_tensor x = of_numbers(ctx, (syn_dtype)d);
+        const size_t elem = syn_dtype_bytes((syn_dtype)d);
+        char part[8];
+        float got[6];
+        CHECK_INT(syn_tensor_read_some(ctx, x, 4, 2, part), SYN_OK);
+        CHECK_INT(syn_tensor_write_some(ctx, x, 1, 2, part), SYN_OK);
+        CHECK_INT(syn_tensor_write_some(ctx, x, 3, 1, NULL), SYN_OK); /* only checks */
+        CHECK_INT(syn_tensor_read_f32(ctx, x, got, 6), SYN_OK);
+        CHECK(got[0] == 0 && got[1] == 4 && got[2] == 5 && got[3] == 3 && got[4] == 4);
+        CHECK(
+            memcmp(part + elem,
+                   d == SYN_F32 ? (const char *)&numbers[5] : (const char *)&halves[d - SYN_F16][5],
+                   elem) == 0);
+        syn_ctx_free(ctx);
+    }
+}
+
+/* What is not there, or not side by side, on every device. */
+static void test_parts_that_are_not(void) {
+    static const int64_t bad[][2] = {{-1, 2}, {0, 7}, {5, 2}, {7, 0}, {0, -1}, {INT64_MAX, 1}};
+    const int turned[2] = {1, 0};
+    float buf[8] = {0};
+    for (size_t i = 0; i < 2 * sizeof bad / sizeof *bad; i++) {
+        const int64_t *b = bad[i / 2];
+        syn_ctx *ctx = ref_ctx(i % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL);
+        CHECK(syn_tensor_write_some(ctx, of_numbers(ctx, SYN_F32), b[0], b[1], buf) != SYN_OK);
+        CHECK_HAS(syn_ctx_error(ctx)->text, "elements from");
+        syn_ctx_free(ctx);
+    }
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+    const syn_tensor x = syn_permute(ctx, of_numbers(ctx, SYN_F32), turned, 2);
+    CHECK(syn_tensor_read_some(ctx, x, 0, 2, buf) != SYN_OK);
+    CHECK_STR(syn_ctx_error(ctx)->text, "tensor 2 has no 2 elements from 0 on, side by side");
+    syn_ctx_free(ctx);
+}
+
 static const test_case cases[] = {
+    {"as f32", test_as_f32},
+    {"parts", test_parts},
+    {"parts that are not there", test_parts_that_are_not},
     {"of another context", test_of_another_context},
     {"marks", test_marks},
     {"shape of a stranger", test_shape_of_a_stranger},

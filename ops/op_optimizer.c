@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 #include "ops/rows.h"
 #include "ops/rules.h"
+#include "syntorch/half.h"
 #include "syntorch/memory.h"
 
 static syn_status want_dense(const syn_call *c, int i) {
@@ -108,43 +109,84 @@ syn_tensor syn_clip_factor(syn_ctx *ctx, syn_tensor squares, double max_norm, sy
     return out[0];
 }
 
-/* ---- adamw: k parameters, m, v; k gradients, rates, scale ---- */
+/* ---- adamw: k parameters, m, v, masters of parameters of 16 bits; k gradients, rates, scale ----
+ */
+
+static bool has_masters(const syn_call *c) {
+    return c->n_in > 0 && syn_dtype_is_half((syn_dtype)c->in[0].spec.dtype);
+}
+
+/* m, v and masters */
+static int states(const syn_call *c) {
+    return has_masters(c) ? 3 : 2;
+}
 
 static int count(const syn_call *c) {
-    return (int)c->attr[0].i - 2;
+    return (int)c->attr[0].i - states(c);
+}
+
+static const syn_operand *gradient(const syn_call *c, int i) {
+    return &c->in[count(c) + states(c) + i];
+}
+
+static syn_status want_param(const syn_call *c, int i) {
+    const syn_dtype dtype = (syn_dtype)c->in[0].spec.dtype;
+    SYN_TRY(syn__want_dtype(c, i, syn_dtype_is_half(dtype) ? dtype : SYN_F32));
+    return syn__is_dense(&c->in[i]) ? SYN_OK : syn__bad_input(c, i, "dense");
 }
 
 SYN__INFER(adamw) {
-    const int k = count(c);
+    const int k = count(c), written = k + states(c);
     int64_t all = 0;
-    if (k < 1 || k > SYN_MAX_LIST || c->n_in != 2 * (k + 2))
+    if (k < 1 || k > SYN_MAX_LIST || c->n_in != written + k + 2)
         return SYN_FAIL(c->err, SYN_E_INVALID, "a list of %d tensors for %d parameters", c->n_in,
                         k);
     for (int i = 0; i < k; i++) {
-        SYN_TRY(want_dense(c, i));
-        SYN_TRY(want_number(c, k + 2 + i, elems(&c->in[i])));
+        SYN_TRY(want_param(c, i));
+        SYN_TRY(want_number(c, written + i, elems(&c->in[i])));
         all += elems(&c->in[i]);
     }
-    SYN_TRY(want_number(c, k, all));
-    SYN_TRY(want_number(c, k + 1, all));
-    SYN_TRY(want_number(c, 2 * k + 2, 3));
-    return want_number(c, 2 * k + 3, 1);
+    for (int i = k; i < written; i++) SYN_TRY(want_number(c, i, all));
+    SYN_TRY(want_number(c, written + k, 3));
+    return want_number(c, written + k + 1, 1);
 }
 
 /* scale; two products and a sum for m, one product more for v; root, product, sum, quotient and
-   product, two products and a difference for p */
+   product, two products and a difference for p. Parameters that have masters are not read. */
 SYN__COST(adamw) {
-    *cost =
-        (syn_cost){15 * syn__elems(&c->in[count(c)]), syn__input_bytes(c), syn__output_bytes(c)};
+    const uint64_t n = syn__elems(&c->in[count(c)]);
+    *cost = (syn_cost){15 * n, syn__input_bytes(c), syn__output_bytes(c)};
+    if (has_masters(c)) cost->bytes_read -= n * syn_dtype_bytes((syn_dtype)c->in[0].spec.dtype);
+}
+
+/* Elements of one parameter, from `at` on, which is number `from` of all. Masters are narrowed
+   while they are in the first cache. */
+static void adamw_run(const syn_call *c, int i, int64_t at, int64_t from, int64_t n,
+                      const syn_adamw *how) {
+    enum { BLOCK = 1024 };
+    const int k = count(c);
+    const float *g = (const float *)gradient(c, i)->data + at;
+    float *m = (float *)c->out[k].data + from, *v = (float *)c->out[k + 1].data + from;
+    const syn_row_kernels *rows = syn__row_kernels();
+    if (!has_masters(c)) {
+        rows->adamw((float *)c->out[i].data + at, m, v, g, how, n);
+        return;
+    }
+    float *master = (float *)c->out[k + 2].data + from;
+    uint16_t *p = (uint16_t *)c->out[i].data + at;
+    for (int64_t b = 0; b < n; b += BLOCK) {
+        const int64_t some = n - b < BLOCK ? n - b : BLOCK;
+        rows->adamw(master + b, m + b, v + b, g + b, how, some);
+        syn_half_narrow(master + b, p + b, (size_t)some, (syn_dtype)c->out[i].spec.dtype);
+    }
 }
 
 /* Elements begin .. end of all parameters together. */
 static void adamw_some(void *arg, int64_t begin, int64_t end, int worker) {
     const syn_call *c = arg;
     const int k = count(c);
-    const float *rates = c->in[2 * k + 2].data;
-    float *m = c->out[k].data, *v = c->out[k + 1].data;
-    syn_adamw how = {.scale = *(const float *)c->in[2 * k + 3].data,
+    const float *rates = c->in[c->n_in - 2].data;
+    syn_adamw how = {.scale = *(const float *)c->in[c->n_in - 1].data,
                      .beta1 = (float)c->attr[1].f,
                      .beta2 = (float)c->attr[2].f,
                      .eps = (float)c->attr[3].f,
@@ -157,8 +199,7 @@ static void adamw_some(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t n = (end < last ? end : last) - from;
         if (n <= 0) continue;
         how.shrink = c->attr[5].i >> i & 1 ? 1.0f - rates[0] * (float)c->attr[4].f : 1.0f;
-        syn__row_kernels()->adamw((float *)c->out[i].data + (from - first), m + from, v + from,
-                                  (const float *)c->in[k + 2 + i].data + (from - first), &how, n);
+        adamw_run(c, i, from - first, from, n, &how);
     }
 }
 
@@ -170,23 +211,25 @@ SYN__CPU(adamw) {
 void syn_adamw_step(syn_ctx *ctx, const syn_adamw_call *call) {
     const int k = call->n;
     syn_tensor in[SYN_MAX_INPUTS], out[SYN_MAX_OUTPUTS];
+    int n = 0;
     if (k < 1 || k > SYN_MAX_LIST) {
         syn_ctx_fail(ctx, SYN_E_INVALID, "adamw: %d parameters, 1 to %d are possible", k,
                      SYN_MAX_LIST);
         return;
     }
-    for (int i = 0; i < k; i++) {
-        in[i] = call->params[i];
-        in[k + 2 + i] = call->grads[i];
-    }
-    in[k] = *call->m;
-    in[k + 1] = *call->v;
-    in[2 * k + 2] = call->rates;
-    in[2 * k + 3] = call->scale;
-    const syn_attr attr[6] = {{.i = k + 2},     {.f = call->beta1},        {.f = call->beta2},
+    for (int i = 0; i < k; i++) in[n++] = call->params[i];
+    in[n++] = *call->m;
+    in[n++] = *call->v;
+    if (call->masters) in[n++] = *call->masters;
+    const int written = n;
+    for (int i = 0; i < k; i++) in[n++] = call->grads[i];
+    in[n++] = call->rates;
+    in[n++] = call->scale;
+    const syn_attr attr[6] = {{.i = written},   {.f = call->beta1},        {.f = call->beta2},
                               {.f = call->eps}, {.f = call->weight_decay}, {.i = call->decayed}};
-    syn__dispatch(ctx, SYN_OP_ADAMW, in, 2 * (k + 2), attr, 6, NULL, out);
+    syn__dispatch(ctx, SYN_OP_ADAMW, in, n, attr, 6, NULL, out);
     for (int i = 0; i < k; i++) call->params[i] = out[i];
     *call->m = out[k];
     *call->v = out[k + 1];
+    if (call->masters) *call->masters = out[k + 2];
 }

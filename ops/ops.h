@@ -125,7 +125,7 @@ enum { SYN_IGNORED_TARGET = -100 };
 syn_tensor syn_cross_entropy(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, syn_tensor weight,
                              int64_t classes);
 
-/* Optimizer. Lists have at most SYN_MAX_LIST tensors, f32 and dense. */
+/* Optimizer. Lists have at most SYN_MAX_LIST tensors, f32, but for parameters, and dense. */
 
 /* The sum of the squares of all elements: a scalar. */
 syn_tensor syn_square_sum(syn_ctx *ctx, const syn_tensor *xs, int n);
@@ -135,12 +135,15 @@ syn_tensor syn_clip_factor(syn_ctx *ctx, syn_tensor squares, double max_norm, sy
 /* AdamW (Loshchilov and Hutter 2019) of n parameters, which become their new versions, as do the
    moments m and v: of all elements, one parameter behind the other. `decayed`: bit i if parameter
    i decays. rates (3): learning rate, learning rate / (1 - beta1^t), 1 / sqrt(1 - beta2^t) for step
-   t from 1. Gradients are multiplied by `scale` (one number). */
+   t from 1. Gradients are multiplied by `scale` (one number). Parameters of 16 bits become what
+   their masters, f32 and laid out as the moments, are rounded to: these are updated; what the
+   parameters hold is not read. */
 typedef struct syn_adamw_call {
     syn_tensor *params;
     const syn_tensor *grads;
     int n;
     syn_tensor *m, *v;
+    syn_tensor *masters; /* of parameters of f16 or bf16; NULL: parameters are f32 */
     syn_tensor rates, scale;
     double beta1, beta2, eps, weight_decay;
     int64_t decayed;

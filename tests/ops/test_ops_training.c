@@ -1,5 +1,6 @@
 /* cross_entropy, square_sum, clip_factor, adamw against their definitions in double precision. */
 #include "syntorch/dispatch.h"
+#include "syntorch/half.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -190,10 +191,39 @@ static void test_clipping_what_is_no_number(void) {
     }
 }
 
-/* Three steps, as in algorithm 2 of Loshchilov and Hutter (2019) with its schedule 1. */
+/* All parameters, one behind the other. */
+static void join(ref *all, const ref *p, int n) {
+    int64_t at = 0;
+    for (int k = 0; k < n; k++)
+        for (int64_t i = 0; i < syn_spec_elems(&p[k].spec); i++) all->v[at++] = p[k].v[i];
+    all->spec = (syn_spec){SYN_F32, 1, {at}};
+}
+
+/* Whether parameters of 16 bits are the masters, rounded. */
+static bool are_rounded(syn_ctx *ctx, const syn_tensor *params, int n, syn_tensor masters) {
+    static float wide[REF_MAX];
+    static uint16_t want[REF_MAX], got[REF_MAX];
+    const size_t all = (size_t)syn_spec_elems(syn_tensor_spec(ctx, masters));
+    size_t at = 0;
+    if (syn_tensor_read_f32(ctx, masters, wide, all) != SYN_OK) return false;
+    for (int k = 0; k < n; k++) {
+        const syn_spec *spec = syn_tensor_spec(ctx, params[k]);
+        const size_t some = (size_t)syn_spec_elems(spec);
+        syn_half_narrow(wide + at, want, some, (syn_dtype)spec->dtype);
+        if (syn_tensor_read(ctx, params[k], got, some * sizeof *got) != SYN_OK ||
+            memcmp(got, want, some * sizeof *got) != 0)
+            return false;
+        at += some;
+    }
+    return at == all;
+}
+
+/* Three steps, as in algorithm 2 of Loshchilov and Hutter (2019) with its schedule 1; also of
+   parameters of 16 bits with masters. */
 static void test_adamw(void) {
-    static ref p[LISTS], g[LISTS], m, v;
+    static ref p[LISTS], g[LISTS], m, v, master;
     for (int round = 0; round < ROUNDS / 2; round++) {
+        const syn_dtype dtype = (syn_dtype)(round % 3);
         ref_seed((uint64_t)round);
         const int n = some_list(p, -2, 2);
         const double lr = 0.01, beta1 = 0.9, beta2 = 0.95, eps = 1e-6, decay = 0.1;
@@ -202,13 +232,17 @@ static void test_adamw(void) {
         syn_tensor params[LISTS], grads[LISTS];
         int64_t all = 0;
         for (int k = 0; k < n; k++) {
-            params[k] = ref_dense(ctx, &p[k]);
+            syn_spec spec = p[k].spec;
+            spec.dtype = (int32_t)dtype;
+            params[k] = dtype == SYN_F32 ? ref_dense(ctx, &p[k]) : syn_state(ctx, "p", &spec);
             all += syn_spec_elems(&p[k].spec);
         }
+        join(&master, p, n);
         m.spec = v.spec = (syn_spec){SYN_F32, 1, {all}};
         memset(m.v, 0, sizeof m.v);
         memset(v.v, 0, sizeof v.v);
-        syn_tensor moments[2] = {ref_dense(ctx, &m), ref_dense(ctx, &v)};
+        syn_tensor moments[2] = {ref_dense(ctx, &m), ref_dense(ctx, &v)},
+                   masters = ref_dense(ctx, &master);
         for (int t = 1; t <= 3; t++) {
             const float scale = (float)ref_real(0.1, 1);
             const double c1 = 1 - pow(beta1, t), c2 = 1 - pow(beta2, t);
@@ -231,6 +265,7 @@ static void test_adamw(void) {
                                          .n = n,
                                          .m = &moments[0],
                                          .v = &moments[1],
+                                         .masters = dtype != SYN_F32 ? &masters : NULL,
                                          .rates = syn_input(ctx, "rates", &three, rates),
                                          .scale = syn_input(ctx, "scale", &one, &scale),
                                          .beta1 = beta1,
@@ -239,7 +274,11 @@ static void test_adamw(void) {
                                          .weight_decay = decay,
                                          .decayed = decayed};
             syn_adamw_step(ctx, &call);
-            for (int k = 0; k < n; k++) CHECK(ref_check(ctx, params[k], &p[k], 5e-6));
+            join(&master, p, n);
+            if (dtype != SYN_F32) CHECK(ref_check(ctx, masters, &master, 5e-6));
+            if (dtype != SYN_F32) CHECK(are_rounded(ctx, params, n, masters));
+            for (int k = 0; k < n && dtype == SYN_F32; k++)
+                CHECK(ref_check(ctx, params[k], &p[k], 5e-6));
             CHECK(ref_check(ctx, moments[0], &m, 1e-6));
             CHECK(ref_check(ctx, moments[1], &v, 1e-6));
         }

@@ -4,31 +4,82 @@
 
 #include "models/buckets_private.h"
 #include "syntorch/gradient.h"
+#include "syntorch/half.h"
 #include "syntorch/memory.h"
 
 struct syn_optimizer {
     syn_ctx *ctx;
     syn_optimizer_options options;
     syn__buckets buckets;
-    struct moments {
-        syn_tensor m, v;
-    } * moments; /* of each bucket */
+    syn_dtype dtype; /* of the parameters */
+    struct state {
+        syn_tensor m, v, masters; /* all parameters, one behind the other; masters: not of f32 */
+    } * states;                   /* of each bucket */
+    syn_tensor *written; /* of each parameter: the version that its master was rounded to */
     syn_tensor rates, one, norm;
     int64_t step;
 };
 
-static syn_status make_state(syn_optimizer *o) {
+/* ---- what it holds ---- */
+
+/* A parameter's bucket, and where its elements begin there. */
+static size_t bucket_of(const syn_optimizer *o, size_t param, int64_t *first) {
+    const size_t i = o->buckets.of_param[param];
+    *first = 0;
+    for (size_t p = o->buckets.at[i].last; p > param; p--)
+        *first += syn_spec_elems(syn_tensor_spec(o->ctx, syn_ctx_param(o->ctx, p).tensor));
+    return i;
+}
+
+/* Like loading weights, this is not recorded. */
+static syn_status make_master(syn_optimizer *o, size_t param, syn_error *err) {
+    int64_t first;
+    const size_t bucket = bucket_of(o, param, &first);
+    const syn_tensor t = o->written[param] = syn_ctx_param(o->ctx, param).tensor;
+    const int64_t n = syn_spec_elems(syn_tensor_spec(o->ctx, t));
+    if (!syn_ctx_has_data(o->ctx)) return SYN_OK;
+    float *wide = syn_malloc((size_t)n * sizeof *wide + 1);
+    if (!wide) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *wide, "the master of a parameter");
+    syn_status s = syn_tensor_read_f32(o->ctx, t, wide, (size_t)n);
+    if (s == SYN_OK) s = syn_tensor_write_some(o->ctx, o->states[bucket].masters, first, n, wide);
+    syn_free(wide);
+    return s;
+}
+
+static syn_status make_state(syn_optimizer *o, syn_error *err) {
     const float one = 1.0f;
     const syn_spec number = {SYN_F32, 0, {0}}, three = {SYN_F32, 1, {3}};
     for (size_t i = 0; i < o->buckets.n; i++) {
         const syn_spec flat = {SYN_F32, 1, {o->buckets.at[i].elems}};
-        o->moments[i].m = syn_state(o->ctx, "adamw.m", &flat);
-        o->moments[i].v = syn_state(o->ctx, "adamw.v", &flat);
+        o->states[i].m = syn_state(o->ctx, "adamw.m", &flat);
+        o->states[i].v = syn_state(o->ctx, "adamw.v", &flat);
+        if (o->dtype != SYN_F32) o->states[i].masters = syn_state(o->ctx, "adamw.master", &flat);
     }
+    for (size_t i = 0; i < syn_ctx_param_count(o->ctx) && o->dtype != SYN_F32; i++)
+        SYN_TRY(make_master(o, i, err));
     o->rates = syn_input(o->ctx, "adamw.rates", &three, NULL);
     o->one = syn_input(o->ctx, "adamw.one", &number, &one);
     syn_require_grads(o->ctx);
     return syn_ctx_status(o->ctx);
+}
+
+static syn_status check_dtype(const syn_ctx *ctx, syn_dtype *dtype, syn_error *err) {
+    *dtype = SYN_F32;
+    for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
+        const syn_param_info p = syn_ctx_param(ctx, i);
+        const syn_dtype d = (syn_dtype)p.full.dtype;
+        if (d == SYN_F16)
+            return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                            "parameter '%s' is f16, which is not trained: its gradients would need "
+                            "a scaled loss; bf16 needs none",
+                            p.name);
+        if (i == 0) *dtype = d;
+        if (d != *dtype)
+            return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                            "parameter '%s' is %s, and others are %s: the optimizer takes one type",
+                            p.name, syn_dtype_name(d), syn_dtype_name(*dtype));
+    }
+    return SYN_OK;
 }
 
 /* The norm would lack what other ranks hold. */
@@ -45,20 +96,26 @@ static syn_status check_cut(const syn_ctx *ctx, const syn_group *tp, syn_error *
 
 syn_status syn_optimizer_new(syn_optimizer **out, syn_ctx *ctx,
                              const syn_optimizer_options *options, syn_error *err) {
+    syn_dtype dtype;
+    SYN_TRY(check_dtype(ctx, &dtype, err));
     SYN_TRY(check_cut(ctx, options->tp, err));
     syn_optimizer *o = syn_calloc(1, sizeof *o);
     if (!o) return SYN_FAIL_NOMEM(err, sizeof *o, "an optimizer");
     o->ctx = ctx;
+    o->dtype = dtype;
     o->options = *options;
     if (o->options.beta1 == 0) o->options.beta1 = 0.9;
     if (o->options.beta2 == 0) o->options.beta2 = 0.999;
     if (o->options.eps == 0) o->options.eps = 1e-8;
     syn_status s = syn__buckets_make(&o->buckets, ctx, err);
     if (s == SYN_OK) {
-        o->moments = syn_calloc(o->buckets.n + 1, sizeof *o->moments);
-        s = o->moments ? SYN_OK : SYN_FAIL_NOMEM(err, o->buckets.n, "an optimizer's state");
+        o->states = syn_calloc(o->buckets.n + 1, sizeof *o->states);
+        o->written = syn_calloc(syn_ctx_param_count(ctx) + 1, sizeof *o->written);
+        if (!o->states || !o->written)
+            s = SYN_FAIL_NOMEM(err, syn_ctx_param_count(ctx), "an optimizer's state");
     }
-    if (s == SYN_OK && make_state(o) != SYN_OK) s = syn_ctx_check(ctx, err);
+    if (s == SYN_OK) s = make_state(o, err);
+    if (s == SYN_OK || syn_ctx_status(ctx) != SYN_OK) s = syn_ctx_check(ctx, err);
     if (s == SYN_OK) *out = o;
     else syn_optimizer_free(o);
     return s;
@@ -67,8 +124,74 @@ syn_status syn_optimizer_new(syn_optimizer **out, syn_ctx *ctx,
 void syn_optimizer_free(syn_optimizer *o) {
     if (!o) return;
     syn__buckets_free(&o->buckets);
-    syn_free(o->moments);
+    syn_free(o->states);
+    syn_free(o->written);
     syn_free(o);
+}
+
+static syn_status check_elems(const syn_optimizer *o, size_t param, size_t n_elems,
+                              syn_error *err) {
+    const size_t params = syn_ctx_param_count(o->ctx);
+    if (param >= params)
+        return SYN_FAIL(err, SYN_E_INVALID, "there is no parameter %zu of %zu", param, params);
+    const syn_param_info p = syn_ctx_param(o->ctx, param);
+    const size_t want = (size_t)syn_spec_elems(syn_tensor_spec(o->ctx, p.tensor));
+    if (n_elems == want) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_SHAPE, "parameter '%s' has %zu elements, not %zu", p.name, want,
+                    n_elems);
+}
+
+/* Where a slot's elements lie, and from which on. */
+static syn_tensor find_slot(const syn_optimizer *o, size_t param, syn_optimizer_slot slot,
+                            int64_t *first) {
+    const struct state *state = &o->states[bucket_of(o, param, first)];
+    if (slot == SYN_OPTIMIZER_M) return state->m;
+    if (slot == SYN_OPTIMIZER_V) return state->v;
+    if (o->dtype != SYN_F32) return state->masters;
+    *first = 0;
+    return syn_ctx_param(o->ctx, param).tensor;
+}
+
+syn_status syn_optimizer_get(const syn_optimizer *o, size_t param, syn_optimizer_slot slot,
+                             float *out, size_t n_elems, syn_error *err) {
+    int64_t first;
+    SYN_TRY(check_elems(o, param, n_elems, err));
+    const syn_tensor t = find_slot(o, param, slot, &first);
+    if (!syn_ctx_has_data(o->ctx) ||
+        syn_tensor_read_some(o->ctx, t, first, (int64_t)n_elems, out) == SYN_OK)
+        return SYN_OK;
+    return syn_ctx_check(o->ctx, err);
+}
+
+/* The parameter of a master. */
+static syn_status round_to_param(syn_optimizer *o, size_t param, const float *data, size_t n,
+                                 syn_error *err) {
+    uint16_t *half = syn_malloc(n * sizeof *half + 1);
+    if (!half) return SYN_FAIL_NOMEM(err, n * sizeof *half, "a parameter");
+    syn_half_narrow(data, half, n, o->dtype);
+    const syn_status s =
+        syn_tensor_write_some(o->ctx, syn_ctx_param(o->ctx, param).tensor, 0, (int64_t)n, half);
+    syn_free(half);
+    return s == SYN_OK ? s : syn_ctx_check(o->ctx, err);
+}
+
+syn_status syn_optimizer_set(syn_optimizer *o, size_t param, syn_optimizer_slot slot,
+                             const float *data, size_t n_elems, syn_error *err) {
+    int64_t first;
+    SYN_TRY(check_elems(o, param, n_elems, err));
+    const syn_tensor t = find_slot(o, param, slot, &first);
+    if (syn_tensor_write_some(o->ctx, t, first, (int64_t)n_elems, data) != SYN_OK)
+        return syn_ctx_check(o->ctx, err);
+    if (slot != SYN_OPTIMIZER_MASTER || o->dtype == SYN_F32 || !data) return SYN_OK;
+    return round_to_param(o, param, data, n_elems, err);
+}
+
+int64_t syn_optimizer_steps(const syn_optimizer *o) {
+    return o->step;
+}
+
+void syn_optimizer_set_steps(syn_optimizer *o, int64_t steps) {
+    o->step = steps;
 }
 
 syn_tensor syn_optimizer_norm(const syn_optimizer *o) {
@@ -129,24 +252,39 @@ static syn_status set_rates(syn_optimizer *o, double learning_rate) {
     return syn_tensor_write(o->ctx, o->rates, rates, sizeof rates);
 }
 
+/* Masters know nothing of what others wrote to their parameters: the step would undo it. */
+static bool are_current(const syn_optimizer *o, const syn__bucket *b, const syn_tensor *params) {
+    for (int k = 0; k < b->n && o->dtype != SYN_F32; k++) {
+        if (params[k].id == o->written[b->last - (size_t)k].id) continue;
+        syn_ctx_fail(o->ctx, SYN_E_INVALID,
+                     "parameter '%s' was written since its f32 master was made of it: an optimizer "
+                     "is made behind syn_data_parallel_new",
+                     syn_ctx_param(o->ctx, b->last - (size_t)k).name);
+        return false;
+    }
+    return true;
+}
+
 static void update(syn_optimizer *o, size_t i, syn_tensor scale) {
     const syn__bucket *b = &o->buckets.at[i];
     syn_tensor params[SYN_MAX_LIST], grads[SYN_MAX_LIST];
     syn_adamw_call call = {.params = params,
                            .grads = grads,
                            .n = b->n,
-                           .m = &o->moments[i].m,
-                           .v = &o->moments[i].v,
+                           .m = &o->states[i].m,
+                           .v = &o->states[i].v,
+                           .masters = o->dtype != SYN_F32 ? &o->states[i].masters : NULL,
                            .rates = o->rates,
                            .scale = scale,
                            .beta1 = o->options.beta1,
                            .beta2 = o->options.beta2,
                            .eps = o->options.eps,
                            .weight_decay = o->options.weight_decay};
-    if (!gather(o, b, params, grads)) return;
+    if (!gather(o, b, params, grads) || !are_current(o, b, params)) return;
     for (int k = 0; k < b->n; k++)
         if (syn_tensor_spec(o->ctx, params[k])->rank > 1) call.decayed |= (int64_t)1 << k;
     syn_adamw_step(o->ctx, &call);
+    for (int k = 0; k < b->n; k++) o->written[b->last - (size_t)k] = params[k];
 }
 
 /* ---- gradients that are no numbers ---- */

@@ -1,5 +1,7 @@
 /* Configurations of BERT: presets, HuggingFace's files, refusals, and what follows
    from the numbers. */
+#include "syntorch/memory.h"
+#include "syntorch/sink.h"
 #include "tests/support/config_text.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"
@@ -125,11 +127,18 @@ static void saved_files_are_read_again(void) {
             snprintf(c.name, sizeof c.name, "a \"quoted\" \\ name");
             c.initializer_range = 0.1 + 0.2;
             c.activation = SYN_GELU_ERF;
+            c.pad_id = -1;
         }
         CHECK_OK(syn_model_config_save(&c, SYN_BERT_MLM, path, &err), err);
         CHECK_OK(syn_model_config_load(&again, path, &err), err);
         CHECK(config_same(&c, &again));
+        CHECK_INT(again.pad_id, i == 2 ? -1 : i == 1 ? 7 : 0);
     }
+    char *text; /* of the last one */
+    size_t bytes;
+    CHECK_OK(syn_read_file(path, 65536, &text, &bytes, &err), err);
+    CHECK_HAS(text, "\"pad_token_id\": null");
+    syn_free(text);
     CHECK_INT(syn_model_config_save(&c, SYN_BERT_MLM, "/nowhere/config.json", &err), SYN_E_IO);
     CHECK_HAS(err.text, "/nowhere");
 }

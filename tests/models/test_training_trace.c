@@ -349,7 +349,41 @@ static void test_peak(void) {
     check_peak("gpt3-13b", 1, 2048, SYN_RECOMPUTE_NONE);
 }
 
+/* ---- padding ---- */
+
+/* The row of the token that stands for padding gets no gradient; where none does, all rows that
+   were looked up do. */
+static void test_padding(void) {
+    const int64_t row[2] = {0, 5};
+    for (int i = 0; i < 2; i++) {
+        syn_model_config config = small_bert;
+        const syn_model_options how = {.heads = SYN_BERT_MLM, .seed = 1};
+        const syn_spec spec = {SYN_I32, 2, {1, 4}};
+        const int32_t ids[4] = {0, 5, 0, 5};
+        float grad[131 * 32];
+        syn_error err = {0};
+        config.tied = false;
+        config.pad_id = i == 0 ? 0 : -1;
+        syn_model *m = model_alone(SYN_DEVICE_CPU, &config, &how);
+        syn_ctx *ctx = syn_model_ctx(m);
+        syn_require_grads(ctx);
+        const syn_tensor x = syn_input(ctx, "ids", &spec, ids);
+        syn_backward(ctx,
+                     syn_bert_mlm_loss(m, syn_bert_forward(m, x, SYN_BERT_NO_TYPES, SYN_NO_MASK), x,
+                                       SYN_MEAN));
+        const syn_tensor table = syn_find_param(ctx, "embeddings.word_embeddings.weight");
+        CHECK_INT(syn_tensor_read_f32(ctx, syn_grad(ctx, table), grad, 131 * 32), SYN_OK);
+        for (int k = 0; k < 2; k++) {
+            double sum = 0;
+            for (int c = 0; c < 32; c++) sum += fabs((double)grad[row[k] * 32 + c]);
+            CHECK((sum > 0) == (row[k] != config.pad_id));
+        }
+        CHECK_OK(model_end(m, &err), err);
+    }
+}
+
 static const test_case cases[] = {
+    {"padding", test_padding},
     {"GPT on all devices", test_gpt},
     {"BERT on all devices", test_bert},
     {"accumulation on all devices", test_accumulation},

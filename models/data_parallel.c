@@ -78,6 +78,7 @@ void syn_data_parallel_sync(syn_data_parallel *p, bool on) {
 }
 
 syn_status syn_data_parallel_check(syn_data_parallel *p, syn_error *err) {
+    SYN_TRY(syn_ctx_check(p->ctx, err));
     for (size_t i = 0; p->dp && i < p->buckets.n; i++) {
         const syn__bucket *b = &p->buckets.at[i];
         if (p->waiting[i] == 0) continue;
@@ -90,5 +91,5 @@ syn_status syn_data_parallel_check(syn_data_parallel *p, syn_error *err) {
         }
     }
     begin_pass(p);
-    return syn_ctx_check(p->ctx, err);
+    return SYN_OK;
 }

@@ -21,7 +21,7 @@ void syn_data_parallel_free(syn_data_parallel *parallel);
 /* Off: gradients of the next backward passes stay where they are, to be summed with those of the
    first one after it is on again (accumulation). At first on. */
 void syn_data_parallel_sync(syn_data_parallel *parallel, bool on);
-/* After a backward pass with it on: fails if a parameter got no gradient in it. */
+/* After a backward pass with it on: fails if that did, or if a parameter got no gradient in it. */
 syn_status syn_data_parallel_check(syn_data_parallel *parallel, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END

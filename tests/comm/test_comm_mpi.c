@@ -7,6 +7,7 @@
 #include "tests/support/comm_calls.h"
 #include "tests/support/comm_reference.h"
 #include "tests/support/mpi_job.h"
+#include "tests/support/processes.h"
 
 #include <signal.h>
 #include <time.h>
@@ -263,32 +264,6 @@ static int run_rank(const char *mode) {
 
 /* ---- The test ---- */
 
-/* False also for one that has ended but that nobody has asked for its exit code
-   (where /proc tells). */
-static bool process_runs(long pid) {
-    char path[64], state = 'R';
-    if (kill((pid_t)pid, 0) != 0) return false;
-    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (file == NULL) return true;
-    if (fscanf(file, "%*d %*s %c", &state) != 1) state = 'R';
-    fclose(file);
-    return state != 'Z' && state != 'X';
-}
-
-/* Processes of the last run that are still there, a little later if need be. */
-static int alive(void) {
-    int n = 1;
-    for (int tries = 0; tries < 30 && n > 0; tries++) {
-        const struct timespec moment = {0, 100000000};
-        n = 0;
-        for (const char *at = output; (at = strstr(at, "pid ")) != NULL; at++)
-            n += process_runs(strtol(at + 4, NULL, 10));
-        if (n > 0) nanosleep(&moment, NULL);
-    }
-    return n;
-}
-
 static void every_operation_gives_what_naive_loops_give(void) {
     if (!have_mpi()) SKIP("no MPI");
     static const char *const modes[] = {"table", "table-checked"};
@@ -327,7 +302,7 @@ static void a_lost_rank_ends_the_job(void) {
             CHECK_MSG(code != 0, "%s: exit 0: %s", modes[m], output);
             CHECK_MSG(code != HUNG, "%s did not end: %s", modes[m], output);
             CHECK_INT(occurrences("pid "), n);
-            const int left = alive();
+            const int left = processes_alive(output);
             CHECK_MSG(left == 0, "%s left %d processes: %s", modes[m], left, output);
             if (m == 1) CHECK_HAS(output, "error: the disk is full\n");
             if (m == 1) CHECK_HAS(output, "log: rank 1 failed: the disk is full\n");

@@ -9,7 +9,9 @@
 #include "tests/support/test.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { MAX_RANKS = 4, LARGE = 300000, GO = 77 };
 

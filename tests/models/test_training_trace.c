@@ -1,101 +1,25 @@
 /* What a training step records: the same on the CPU and on meta, with the memory that meta
    predicts; as many operations, bytes and exchanges as closed formulas have (Shoeybi et al. 2019,
    sec. 3; Narayanan et al. 2021, appendix). */
-#include "models/data_parallel.h"
-#include "models/optimizer.h"
 #include "syntorch/gradient.h"
-#include "syntorch/mesh.h"
 #include "tests/support/ranks.h"
-#include "tests/support/small_models.h"
+#include "tests/support/small_training.h"
 #include "tests/support/test.h"
 
-enum { BATCH = 4, TOKENS = 8, STEPS = 2, MOST = 8 };
+enum { STEPS = 2 };
 
-typedef struct job {
-    const syn_model_config *config;
-    syn_mesh_shape shape;
-    syn_device device;
-    int micro; /* passes before each optimizer step */
-    syn_recompute_what recompute;
-    uint64_t hash[MOST];
-    size_t peak[MOST];
-    syn_ctx *kept[MOST]; /* NULL: freed */
-    bool keep;
-} job;
-
-static bool is_gpt(const job *j) {
-    return j->config == &small_gpt;
+static bool is_gpt(const small_training *t) {
+    return t->config == &small_gpt;
 }
 
-static syn_tensor loss_of(const job *j, syn_model *m, int64_t share) {
-    syn_ctx *ctx = syn_model_ctx(m);
-    const syn_spec spec = {SYN_I32, 2, {share, TOKENS}}, one = {SYN_F32, 0, {0}};
-    int32_t ids[BATCH * TOKENS];
-    for (int i = 0; i < BATCH * TOKENS; i++) ids[i] = (i * 37 + syn_ctx_rank(ctx)) % 100;
-    const syn_tensor tokens = syn_input(ctx, "tokens", &spec, ids);
-    const syn_tensor targets = syn_input(ctx, "targets", &spec, ids);
-    const syn_tensor weight = syn_input(ctx, "weight", &one, &(float){1.0f / (BATCH * TOKENS)});
-    if (is_gpt(j)) return syn_causal_loss(m, tokens, targets, weight);
-    const syn_tensor hidden = syn_bert_forward(m, tokens, SYN_BERT_NO_TYPES, SYN_NO_MASK);
-    return syn_bert_mlm_loss(m, hidden, targets, weight);
-}
-
-static syn_status step(const job *j, syn_model *m, const syn_mesh *mesh,
-                       syn_data_parallel *parallel, syn_optimizer *optimizer, syn_error *err) {
-    syn_ctx *ctx = syn_model_ctx(m);
-    const syn_mark mark = syn_ctx_mark(ctx);
-    for (int i = 0; i < j->micro; i++) {
-        syn_data_parallel_sync(parallel, i == j->micro - 1);
-        syn_backward(ctx, loss_of(j, m, BATCH / mesh->size[SYN_AXIS_DP]));
-    }
-    SYN_TRY(syn_data_parallel_check(parallel, err));
-    SYN_TRY(syn_optimizer_step(optimizer, 0.001, err));
-    syn_release(ctx, mark, NULL, 0);
-    syn_next_step(ctx);
-    return syn_ctx_check(ctx, err);
-}
-
-static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
-    job *j = arg;
-    syn_mesh mesh;
-    syn_ctx *ctx = NULL;
-    syn_model *m = NULL;
-    syn_data_parallel *parallel = NULL;
-    syn_optimizer *optimizer = NULL;
-    SYN_TRY(syn_mesh_open(&mesh, comm, &j->shape, err));
-    const syn_model_options options = {
-        .tp = mesh.group[SYN_AXIS_TP], .heads = SYN_BERT_MLM, .recompute = j->recompute};
-    const syn_optimizer_options how = {.max_grad_norm = 1, .tp = options.tp};
-    SYN_TRY(syn_ctx_new(&ctx, j->device, comm, err));
-    syn_ctx_set_overlap(ctx, true);
-    syn_status s = syn_model_new(&m, ctx, j->config, &options, err);
-    if (s == SYN_OK) s = syn_data_parallel_new(&parallel, ctx, mesh.group[SYN_AXIS_DP], err);
-    if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &how, err);
-    for (int t = 0; t < STEPS && s == SYN_OK; t++) s = step(j, m, &mesh, parallel, optimizer, err);
-    if (s == SYN_OK) s = syn_ctx_sync(ctx);
-    if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(ctx), err);
-    j->hash[comm->rank] = syn_trace_hash(syn_ctx_trace(ctx));
-    j->peak[comm->rank] = syn_ctx_peak_bytes(ctx);
-    syn_optimizer_free(optimizer);
-    syn_data_parallel_free(parallel);
-    syn_model_free(m);
-    if (j->keep) j->kept[comm->rank] = ctx;
-    else syn_ctx_free(ctx);
-    return s;
-}
-
-static int ranks_of(const job *j) {
-    return j->shape.tp * j->shape.dp;
-}
-
-static void check_same(const job *like, syn_device device, int how) {
-    job j = *like;
+static void check_same(const small_training *like, syn_device device, int how) {
+    small_training j = *like;
     syn_error err = {0};
     j.device = device;
-    CHECK_OK(
-        (how == IN_THREADS ? syn_local_run : run_without_transport)(ranks_of(&j), train, &j, &err),
-        err);
-    for (int r = 0; r < ranks_of(&j); r++) {
+    CHECK_OK((how == IN_THREADS ? syn_local_run : run_without_transport)(
+                 small_training_ranks(&j), small_training_rank, &j, &err),
+             err);
+    for (int r = 0; r < small_training_ranks(&j); r++) {
         CHECK_MSG(j.hash[r] == like->hash[r], "%s, tp %d, dp %d: other rows on rank %d",
                   j.config->name, j.shape.tp, j.shape.dp, r);
         CHECK_MSG(j.peak[r] == like->peak[r], "%s, tp %d, dp %d: %zu bytes, predicted %zu",
@@ -110,9 +34,9 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static void check_everywhere(const syn_model_config *config, int micro) {
     for (int i = 0; i < SHAPES && test_failures == 0; i++) {
-        job j = {.config = config, .shape = shapes[i], .micro = micro};
+        small_training j = {.config = config, .shape = shapes[i], .steps = STEPS, .micro = micro};
         syn_error err = {0};
-        CHECK_OK(syn_local_run(ranks_of(&j), train, &j, &err), err);
+        CHECK_OK(syn_local_run(small_training_ranks(&j), small_training_rank, &j, &err), err);
         check_same(&j, SYN_DEVICE_META, IN_THREADS);
         check_same(&j, SYN_DEVICE_META, WITHOUT_TRANSPORT);
     }
@@ -178,9 +102,9 @@ static uint64_t bytes_of_params(const syn_ctx *ctx) {
 
 /* Products of a forward pass of one rank: 24 B S h^2 and 4 B S^2 h a layer of 4h wide MLPs, here
    with its own width; 2 B S h V for the head; a part of each on each of tp ranks. */
-static uint64_t forward_flops(const job *j, int64_t batch) {
+static uint64_t forward_flops(const small_training *j, int64_t batch) {
     const syn_model_config *c = j->config;
-    const uint64_t h = (uint64_t)c->n_embd, f = (uint64_t)c->n_inner, s = TOKENS,
+    const uint64_t h = (uint64_t)c->n_embd, f = (uint64_t)c->n_inner, s = TRAINED_TOKENS,
                    t = (uint64_t)batch * s, tp = (uint64_t)j->shape.tp;
     const uint64_t vocab = ((uint64_t)c->vocab_size + tp - 1) / tp;
     const uint64_t layer = (2 * t * (4 * h * h + 2 * h * f) + 4 * t * s * h) / tp;
@@ -188,10 +112,10 @@ static uint64_t forward_flops(const job *j, int64_t batch) {
     return (uint64_t)c->n_layer * layer + transform + 2 * t * h * vocab;
 }
 
-static void check_counts(const job *j, const syn_ctx *ctx) {
-    const int64_t batch = BATCH / j->shape.dp;
+static void check_counts(const small_training *j, const syn_ctx *ctx) {
+    const int64_t batch = TRAINED_TEXTS / j->shape.dp;
     const uint64_t activation =
-        (uint64_t)batch * TOKENS * (uint64_t)j->config->n_embd * sizeof(float);
+        (uint64_t)batch * TRAINED_TOKENS * (uint64_t)j->config->n_embd * sizeof(float);
     const int layers = (int)j->config->n_layer, tp = j->shape.tp > 1, dp = j->shape.dp > 1;
     counts c;
     count(&c, ctx, activation);
@@ -209,15 +133,17 @@ static void check_counts(const job *j, const syn_ctx *ctx) {
 static void test_counts(void) {
     const syn_model_config *configs[] = {&small_gpt, &small_bert};
     for (int i = 0; i < 2 * SHAPES && test_failures == 0; i++) {
-        job j = {.config = configs[i % 2],
-                 .shape = shapes[i / 2],
-                 .micro = 1,
-                 .device = SYN_DEVICE_META,
-                 .keep = true};
+        small_training j = {.config = configs[i % 2],
+                            .shape = shapes[i / 2],
+                            .steps = STEPS,
+                            .micro = 1,
+                            .device = SYN_DEVICE_META,
+                            .keep = true};
         syn_error err = {0};
-        CHECK_OK(run_without_transport(ranks_of(&j), train, &j, &err), err);
-        for (int r = 0; r < ranks_of(&j); r++) check_counts(&j, j.kept[r]);
-        drop_ranks(ranks_of(&j), j.kept);
+        CHECK_OK(run_without_transport(small_training_ranks(&j), small_training_rank, &j, &err),
+                 err);
+        for (int r = 0; r < small_training_ranks(&j); r++) check_counts(&j, j.ctx[r]);
+        drop_ranks(small_training_ranks(&j), j.ctx);
     }
 }
 
@@ -236,7 +162,6 @@ static void get_grads(syn_model *m, float *to) {
 static void check_recompute(const syn_model_config *config, syn_recompute_what what) {
     enum { ELEMS = 65536 };
     static float want[ELEMS], got[ELEMS];
-    const job j = {.config = config, .shape = shapes[0]};
     size_t peak[2];
     for (int again = 0; again < 2; again++) {
         const syn_model_options how = {.heads = SYN_BERT_MLM,
@@ -245,7 +170,7 @@ static void check_recompute(const syn_model_config *config, syn_recompute_what w
         syn_ctx *ctx = syn_model_ctx(m);
         syn_error err = {0};
         syn_require_grads(ctx);
-        syn_backward(ctx, loss_of(&j, m, BATCH));
+        syn_backward(ctx, small_training_loss(m, TRAINED_TEXTS));
         CHECK_MSG(syn_ctx_status(ctx) == SYN_OK, "%s", syn_ctx_error(ctx)->text);
         memset(again ? got : want, 0, sizeof want);
         get_grads(m, again ? got : want);
@@ -261,12 +186,13 @@ static void test_recompute(void) {
     for (int i = 0; i < 4 && test_failures == 0; i++)
         check_recompute(configs[i % 2], i < 2 ? SYN_RECOMPUTE_FULL : SYN_RECOMPUTE_SELECTIVE);
     for (int i = 0; i < 4 && test_failures == 0; i++) {
-        job j = {.config = configs[i % 2],
-                 .shape = shapes[SHAPES - 2],
-                 .micro = 2,
-                 .recompute = i < 2 ? SYN_RECOMPUTE_FULL : SYN_RECOMPUTE_SELECTIVE};
+        small_training j = {.config = configs[i % 2],
+                            .shape = shapes[SHAPES - 2],
+                            .steps = STEPS,
+                            .micro = 2,
+                            .recompute = i < 2 ? SYN_RECOMPUTE_FULL : SYN_RECOMPUTE_SELECTIVE};
         syn_error err = {0};
-        CHECK_OK(syn_local_run(ranks_of(&j), train, &j, &err), err);
+        CHECK_OK(syn_local_run(small_training_ranks(&j), small_training_rank, &j, &err), err);
         check_same(&j, SYN_DEVICE_META, IN_THREADS);
         check_same(&j, SYN_DEVICE_META, WITHOUT_TRANSPORT);
     }
@@ -275,25 +201,28 @@ static void test_recompute(void) {
 /* A layer's forward products once more, and with tp its two all-reduces. */
 static void test_recompute_counts(void) {
     for (int i = 0; i < SHAPES && test_failures == 0; i++) {
-        job j = {.config = &small_gpt,
-                 .shape = shapes[i],
-                 .micro = 1,
-                 .device = SYN_DEVICE_META,
-                 .recompute = SYN_RECOMPUTE_FULL,
-                 .keep = true};
-        const int64_t batch = BATCH / j.shape.dp;
+        small_training j = {.config = &small_gpt,
+                            .shape = shapes[i],
+                            .steps = STEPS,
+                            .micro = 1,
+                            .device = SYN_DEVICE_META,
+                            .recompute = SYN_RECOMPUTE_FULL,
+                            .keep = true};
+        const int64_t batch = TRAINED_TEXTS / j.shape.dp;
         const uint64_t head =
-            2 * (uint64_t)batch * TOKENS * (uint64_t)j.config->n_embd *
+            2 * (uint64_t)batch * TRAINED_TOKENS * (uint64_t)j.config->n_embd *
             (((uint64_t)j.config->vocab_size + (uint64_t)j.shape.tp - 1) / (uint64_t)j.shape.tp);
         counts c;
         syn_error err = {0};
-        CHECK_OK(run_without_transport(ranks_of(&j), train, &j, &err), err);
-        count(&c, j.kept[0], (uint64_t)batch * TOKENS * (uint64_t)j.config->n_embd * sizeof(float));
+        CHECK_OK(run_without_transport(small_training_ranks(&j), small_training_rank, &j, &err),
+                 err);
+        count(&c, j.ctx[0],
+              (uint64_t)batch * TRAINED_TOKENS * (uint64_t)j.config->n_embd * sizeof(float));
         CHECK_INT(c.flops[SYN_PHASE_RECOMPUTE], STEPS * (forward_flops(&j, batch) - head));
         CHECK_INT(c.flops[SYN_PHASE_BACKWARD], 2 * STEPS * forward_flops(&j, batch));
         CHECK_INT(c.exchanges[SYN_PHASE_RECOMPUTE],
                   (j.shape.tp > 1) * STEPS * 2 * (int)j.config->n_layer);
-        drop_ranks(ranks_of(&j), j.kept);
+        drop_ranks(small_training_ranks(&j), j.ctx);
     }
 }
 

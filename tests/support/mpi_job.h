@@ -6,78 +6,29 @@
 #include "comm/comm.h"
 #include "tests/support/test.h"
 
-#include <time.h>
-#include <unistd.h>
-
 /* ---- A rank ---- */
 
-static void log_line(void *arg, const char *sentence) {
-    (void)arg;
-    printf("log: %s\n", sentence);
-    fflush(stdout);
-}
-
+/* For syn_mpi_options. */
+void log_line(void *arg, const char *sentence);
 /* Ends a rank: its exit code. */
-static int rank_ends(syn_comm *comm, syn_status status, const syn_error *err) {
-    if (status == SYN_OK) {
-        syn_comm_close(comm);
-        return 0;
-    }
-    printf("error: %s\n", err->text);
-    fflush(stdout);
-    const struct timespec moment = {0, 300000000};
-    nanosleep(&moment, NULL); /* so that each rank's line gets out */
-    if (comm == NULL) return 1;
-    comm->ops->abort(comm, err->text);
-    return 3;
-}
+int rank_ends(syn_comm *comm, syn_status status, const syn_error *err);
 
 /* ---- The test ---- */
 
-static char program[4096];
-static char output[1 << 16];
+#define MPI_OUTPUT (1 << 16)
+#define HUNG       124 /* exit code of timeout(1) */
 
+extern char program[4096]; /* whose copies mpirun starts */
+extern char output[MPI_OUTPUT];
+
+void find_program(const char *called);
+bool have_mpi(void);
 /* Text of the command's standard output and errors in `output`; its exit code, or -1. */
-static int run_command(const char *command) {
-    FILE *pipe = popen(command, "r");
-    if (pipe == NULL) return -1;
-    size_t n = 0, got;
-    while ((got = fread(output + n, 1, sizeof output - 1 - n, pipe)) > 0) n += got;
-    output[n] = '\0';
-    const int status = pclose(pipe);
-    return status == -1 ? -1 : status >> 8 & 255;
-}
-
-#define HUNG 124 /* exit code of timeout(1) */
-
-/* Runs the program's `mode` on n ranks; its exit code. Four minutes only stop one that hangs: ranks
-   that share cores with other programs wait for them at each step. */
-static int run_mpi(const char *mode, int n) {
-    char command[8192];
-    run_command("mpirun --version 2>&1");
-    const char *flags =
-        strstr(output, "Open MPI") != NULL ? "--allow-run-as-root --oversubscribe" : "";
-    snprintf(command, sizeof command,
-             "ASAN_OPTIONS=detect_leaks=0 timeout -k 5 240 mpirun %s -n %d '%s' %s 2>&1", flags, n,
-             program, mode);
-    return run_command(command);
-}
-
-static bool have_mpi(void) {
-    return syn_mpi_built() && run_command("mpirun --version 2>&1") == 0;
-}
-
-static int occurrences(const char *part) {
-    int n = 0;
-    for (const char *at = output; (at = strstr(at, part)) != NULL; at++) n++;
-    return n;
-}
-
-/* Whose copies mpirun starts. */
-static void find_program(const char *called) {
-    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n <= 0) snprintf(program, sizeof program, "%s", called);
-}
+int run_command(const char *command);
+/* Runs the program's `mode` on n ranks; its exit code. */
+int run_mpi(const char *mode, int n);
+/* How often `part` is in the output. */
+int occurrences(const char *part);
 
 /* The program: a rank, which run_rank(mode) is, or the test. */
 #define MPI_TEST_MAIN(cases)                                                     \

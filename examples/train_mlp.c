@@ -26,14 +26,6 @@ static void make_samples(float *x, int32_t *y, int first, int n) {
     }
 }
 
-static syn_tensor forward(syn_ctx *ctx, syn_layer_linear *fc, syn_layer_linear *proj,
-                          syn_tensor x) {
-    syn_layer_linear_renew(ctx, fc); /* the optimizer has written new versions */
-    syn_layer_linear_renew(ctx, proj);
-    x = syn_gelu(ctx, syn_column_linear(ctx, x, fc, false, NULL, "fc"), true);
-    return syn_column_linear(ctx, x, proj, false, NULL, "proj");
-}
-
 /* What each rank does with its share of each batch. */
 static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     const syn_initializer init = {.std = 0.1, .seed = 1};
@@ -51,18 +43,22 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.dp = comm->size}, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_ctx_set_overlap(ctx, true); /* gradients are summed while others are computed */
-    syn_layer_linear fc = syn_column_linear_new(ctx, "fc", WIDTH, HIDDEN, 1, &init, NULL);
-    syn_layer_linear proj = syn_column_linear_new(ctx, "proj", HIDDEN, CLASSES, 1, &init, NULL);
+    const syn_layer_linear fc = syn_column_linear_new(ctx, "fc", WIDTH, HIDDEN, 1, &init, NULL);
+    const syn_layer_linear proj =
+        syn_column_linear_new(ctx, "proj", HIDDEN, CLASSES, 1, &init, NULL);
     const syn_group *dp = mesh.group[SYN_AXIS_DP];
     syn_status s = syn_data_parallel_new(&parallel, ctx, dp, err);
     if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &adamw, err);
+    const syn_mark mark = syn_ctx_mark(ctx);
     for (int step = 0; step < STEPS && s == SYN_OK; step++) {
-        const syn_mark mark = syn_ctx_mark(ctx);
         make_samples(x, y, step * BATCH + first, share);
-        const syn_tensor logits = forward(ctx, &fc, &proj, syn_input(ctx, "x", &xs, x));
-        syn_tensor total = syn_cross_entropy(ctx, logits, syn_input(ctx, "y", &ys, y),
+        syn_tensor h = syn_input(ctx, "x", &xs, x);
+        h = syn_gelu(ctx, syn_column_linear(ctx, h, &fc, false, NULL, "fc"), true);
+        h = syn_column_linear(ctx, h, &proj, false, NULL, "proj");
+        syn_tensor total = syn_cross_entropy(ctx, h, syn_input(ctx, "y", &ys, y),
                                              syn_input(ctx, "weight", &one, &weight), CLASSES);
-        if (syn_backward(ctx, total) == SYN_OK) s = syn_data_parallel_check(parallel, err);
+        syn_backward(ctx, total);
+        s = syn_data_parallel_check(parallel, err);
         if (s == SYN_OK) s = syn_optimizer_step(optimizer, 0.01, err);
         if (dp) total = syn_all_reduce(ctx, total, SYN_REDUCE_SUM, dp);
         if (syn_tensor_read(ctx, total, &loss, sizeof loss) != SYN_OK) s = syn_ctx_check(ctx, err);

@@ -122,9 +122,11 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens, syn_tensor types) {
     syn_push_scope(ctx, "embeddings");
     syn_tensor x = syn_vocab_embedding(ctx, bert->words, tokens, m->config.pad_id, m->options.tp);
     const syn_tensor positions = syn_name(
-        ctx, syn_slice(ctx, bert->positions, 0, 0, syn_tensor_dim(ctx, tokens, 1)), "positions");
+        ctx, syn_slice(ctx, syn_newest(ctx, bert->positions), 0, 0, syn_tensor_dim(ctx, tokens, 1)),
+        "positions");
+    const syn_tensor table = syn_newest(ctx, bert->types);
     const syn_tensor kinds =
-        types.id ? syn_embedding(ctx, bert->types, types, 0) : syn_slice(ctx, bert->types, 0, 0, 1);
+        types.id ? syn_embedding(ctx, table, types, 0) : syn_slice(ctx, table, 0, 0, 1);
     x = syn_add(ctx, x, syn_name(ctx, kinds, "types"));
     x = syn__model_norm(m, syn_add(ctx, x, positions), &bert->embeddings_norm, "LayerNorm");
     x = syn__model_drop(m, x, 0, SYN__SITE_EMBEDDING);
@@ -161,7 +163,6 @@ syn_tensor syn_bert_forward(syn_model *m, syn_tensor tokens, syn_tensor types, s
     check_inputs(m, x, types, mask);
     if (syn_ctx_status(ctx) != SYN_OK) return (syn_tensor){0};
     const syn_mark mark = syn_ctx_mark(ctx);
-    syn__model_renew(m);
     m->visible = mask;
     if (m->part.embed) x = embed(m, x, types);
     syn_release(ctx, mark, &x, 1);

@@ -145,7 +145,6 @@ syn_tensor syn_causal_forward(syn_model *m, syn_tensor x) {
     if (!fits(m, x)) return (syn_tensor){0};
     const int64_t new_tokens = syn_tensor_dim(ctx, x, 1);
     const syn_mark mark = syn_ctx_mark(ctx);
-    syn__model_renew(m);
     if (m->padding) m->visible = syn_slice(ctx, m->mask, 1, 0, m->position + new_tokens);
     if (m->part.embed) x = f->embed(m, x);
     x = syn__model_layers(m, x, mark);
@@ -185,7 +184,6 @@ syn_tensor syn_causal_loss(syn_model *m, syn_tensor tokens, syn_tensor targets, 
     m->training = true;
     m->position = 0;
     m->visible = SYN_NO_MASK;
-    syn__model_renew(m);
     syn_tensor x = f->embed(m, tokens);
     x = syn__model_layers(m, x, mark);
     x = f->all_logits(m, x);

@@ -129,8 +129,6 @@ struct syn_model {
     syn_tensor mask; /* (B, max_tokens): of which `visible` is a step's part */
 };
 
-/* Takes the newest versions of all parameters, which an optimizer may have written. */
-void syn__model_renew(syn_model *m);
 int syn__model_tp(const syn_model *m);
 int64_t syn__model_depth(const syn_model *m); /* D, of a head */
 /* Whether a parameter of the whole model need not be asked for by this part: it is another's, or

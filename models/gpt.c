@@ -50,8 +50,9 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
     syn_push_scope(ctx, "embed");
     const syn_tensor x = syn_vocab_embedding(ctx, gpt->wte, tokens, -1, m->options.tp);
     const syn_tensor at = syn__causal_positions(m, n);
+    const syn_tensor wpe = syn_newest(ctx, gpt->wpe);
     const syn_tensor p =
-        at.id ? syn_embedding(ctx, gpt->wpe, at, 0) : syn_slice(ctx, gpt->wpe, 0, m->position, n);
+        at.id ? syn_embedding(ctx, wpe, at, 0) : syn_slice(ctx, wpe, 0, m->position, n);
     syn_tensor y = syn_add(ctx, x, syn_name(ctx, p, "positions"));
     y = syn__model_drop(m, y, 0, SYN__SITE_EMBEDDING);
     syn_pop_scope(ctx);

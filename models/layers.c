@@ -56,19 +56,10 @@ syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, 
     return (syn_layer_linear){weight, linear_bias(ctx, name, out, SYN_WHOLE, init), init->out_in};
 }
 
-void syn_layer_linear_renew(const syn_ctx *ctx, syn_layer_linear *layer) {
-    layer->weight = syn_newest(ctx, layer->weight);
-    layer->bias = syn_newest(ctx, layer->bias);
-}
-
-void syn_layer_norm_renew(const syn_ctx *ctx, syn_layer_norm *layer) {
-    layer->weight = syn_newest(ctx, layer->weight);
-    layer->bias = syn_newest(ctx, layer->bias);
-}
-
 static syn_tensor multiply(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                            syn_tensor bias, const char *label) {
-    return syn_name(ctx, syn_linear(ctx, x, layer->weight, bias, layer->out_in), label);
+    const syn_tensor w = syn_newest(ctx, layer->weight), b = syn_newest(ctx, bias);
+    return syn_name(ctx, syn_linear(ctx, x, w, b, layer->out_in), label);
 }
 
 syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
@@ -88,7 +79,8 @@ syn_tensor syn_row_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *la
     }
     syn_tensor y = multiply(ctx, x, layer, SYN_NO_BIAS, label);
     y = syn_all_reduce(ctx, y, SYN_REDUCE_SUM, tp);
-    return layer->bias.id ? syn_name(ctx, syn_add(ctx, y, layer->bias), "bias") : y;
+    if (!layer->bias.id) return y;
+    return syn_name(ctx, syn_add(ctx, y, syn_newest(ctx, layer->bias)), "bias");
 }
 
 syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
@@ -104,6 +96,7 @@ syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab
 syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t padding,
                                const syn_group *tp) {
     const int64_t first = tp_size(tp) > 1 ? tp->index * syn_tensor_dim(ctx, table, 0) : 0;
+    table = syn_newest(ctx, table);
     if (!syn_requires_grad(ctx, table)) padding = -1; /* nothing else asks for it */
     syn_tensor x = syn_embedding_padded(ctx, table, ids, first, padding);
     x = syn_name(ctx, x, "tokens");
@@ -121,7 +114,8 @@ syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int
 syn_tensor syn_vocab_logits(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,
                             const syn_group *tp, const char *label) {
     if (tp_size(tp) > 1) x = syn_tp_enter(ctx, x, tp);
-    return syn_name(ctx, syn_linear(ctx, x, table, bias, true), label);
+    table = syn_newest(ctx, table);
+    return syn_name(ctx, syn_linear(ctx, x, table, syn_newest(ctx, bias), true), label);
 }
 
 syn_tensor syn_vocab_head(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,

@@ -38,11 +38,10 @@ syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t i
 syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                     const syn_initializer *init, const syn_group *tp);
 
-/* The newest versions of its parameters, after an optimizer's step. */
-void syn_layer_linear_renew(const syn_ctx *ctx, syn_layer_linear *layer);
-void syn_layer_norm_renew(const syn_ctx *ctx, syn_layer_norm *layer);
+/* The newest versions of the parameters are used here, which an optimizer may have written. */
 
-/* x (..., in), the same on all ranks -> (..., out/tp), or (..., out) with gather_output (an
+/* The newest versions of the parameters are used here and below: those that an optimizer wrote.
+   x (..., in), the same on all ranks -> (..., out/tp), or (..., out) with gather_output (an
    all-gather). */
 syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                              bool gather_output, const syn_group *tp, const char *label);

@@ -116,39 +116,6 @@ static void make_rows(syn_model *m, const syn__param_row *row, const char *befor
     }
 }
 
-static void renew_rows(const syn_model *m, const syn__param_row *row, void *to) {
-    for (; row->name; row++) {
-        void *member = (char *)to + row->at;
-        if (row->heads != 0 && (row->heads & m->options.heads) == 0) continue;
-        switch (row->kind) {
-        case SYN__NORM:
-            syn_layer_norm_renew(m->ctx, member);
-            break;
-        case SYN__COLUMN_LINEAR:
-        case SYN__ROW_LINEAR:
-        case SYN__WHOLE_LINEAR:
-            syn_layer_linear_renew(m->ctx, member);
-            break;
-        case SYN__TABLE:
-        case SYN__VOCAB_TABLE:
-        case SYN__VOCAB_BIAS:
-            *(syn_tensor *)member = syn_newest(m->ctx, *(syn_tensor *)member);
-            break;
-        case SYN__SECOND_BIAS:
-        case SYN__IGNORED:
-            break;
-        }
-    }
-}
-
-void syn__model_renew(syn_model *m) {
-    const syn_model_family *f = m->config.family;
-    if (m->part.embed) renew_rows(m, f->embed_rows, m->params);
-    for (int64_t i = 0; i < m->part.n_layers; i++)
-        renew_rows(m, f->layer_rows, m->layers + (size_t)i * f->layer_bytes);
-    if (m->part.head) renew_rows(m, f->head_rows, m->params);
-}
-
 static void make_parameters(syn_model *m) {
     const syn_model_family *f = m->config.family;
     const syn_model_options *how = &m->options;
@@ -291,7 +258,8 @@ bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least) {
 
 syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                            const char *label) {
-    x = syn_layernorm(m->ctx, x, norm->weight, norm->bias, m->config.norm_epsilon);
+    const syn_tensor w = syn_newest(m->ctx, norm->weight), b = syn_newest(m->ctx, norm->bias);
+    x = syn_layernorm(m->ctx, x, w, b, m->config.norm_epsilon);
     return syn_name(m->ctx, x, label);
 }
 

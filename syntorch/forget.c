@@ -18,11 +18,16 @@ static void choose(const syn_ctx *ctx, uint32_t first, bool *stays, const syn_te
     }
 }
 
-/* Parameters whose rows went are none any more. */
+/* Parameters whose rows went are none any more; the others move up, and their leaves know it. */
 static void forget_params(syn_ctx *ctx) {
     size_t left = 0;
-    for (size_t i = 0; i < ctx->n_params; i++)
-        if (syn__row(ctx, ctx->params[i].tensor)) ctx->params[left++] = ctx->params[i];
+    for (size_t i = 0; i < ctx->n_params; i++) {
+        const uint32_t row = syn__row(ctx, ctx->params[i].tensor);
+        if (!row) continue;
+        const syn_storage *storage = syn__storage(ctx, row);
+        if (storage && storage->leaf) ctx->gradients.leaves[storage->leaf - 1].param = left;
+        ctx->params[left++] = ctx->params[i];
+    }
     ctx->n_params = left;
 }
 

@@ -32,7 +32,6 @@ static syn_status train(syn_ctx *ctx, const syn_group *dp, syn_error *err) {
     syn_status s = syn_optimizer_new(&optimizer, ctx, &(syn_optimizer_options){0}, err);
     syn_tensor x = syn_input(ctx, "x", &xs, NULL);
     for (int i = 0; i < LAYERS; i++) {
-        syn_layer_linear_renew(ctx, &layers[i]);
         x = syn_column_linear(ctx, x, &layers[i], false, NULL, names[i]);
         if (i < LAYERS - 1) x = syn_gelu(ctx, x, true);
     }

@@ -131,19 +131,18 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
 static syn_status train(syn_ctx *ctx, const syn_group *dp, syn_error *err) {
     const syn_spec xs = {SYN_F32, 2, {3, 4}}, ys = {SYN_I32, 1, {3}};
     const syn_initializer init = {.std = 0.1, .seed = 1};
-    syn_layer_linear fc = syn_column_linear_new(ctx, "fc", 4, 5, 1, &init, NULL);
-    syn_layer_norm norm = syn_layer_norm_new(ctx, "norm", 5);
+    const syn_layer_linear fc = syn_column_linear_new(ctx, "fc", 4, 5, 1, &init, NULL);
+    const syn_layer_norm norm = syn_layer_norm_new(ctx, "norm", 5);
     syn_data_parallel *parallel = NULL;
     syn_optimizer *optimizer = NULL;
     syn_status s = syn_data_parallel_new(&parallel, ctx, dp, err);
     if (s == SYN_OK)
         s = syn_optimizer_new(&optimizer, ctx, &(syn_optimizer_options){.max_grad_norm = 1}, err);
+    const syn_mark mark = syn_ctx_mark(ctx);
     for (int step = 0; step < 2 && s == SYN_OK; step++) {
-        const syn_mark mark = syn_ctx_mark(ctx);
-        syn_layer_linear_renew(ctx, &fc);
-        syn_layer_norm_renew(ctx, &norm);
         syn_tensor x = syn_column_linear(ctx, syn_input(ctx, "x", &xs, NULL), &fc, false, NULL, "");
-        x = syn_layernorm(ctx, syn_gelu(ctx, x, true), norm.weight, norm.bias, 1e-5);
+        x = syn_layernorm(ctx, syn_gelu(ctx, x, true), syn_newest(ctx, norm.weight),
+                          syn_newest(ctx, norm.bias), 1e-5);
         s = syn_backward(ctx,
                          syn_cross_entropy(ctx, x, syn_input(ctx, "y", &ys, NULL), SYN_MEAN, 5));
         if (s == SYN_OK) s = syn_data_parallel_check(parallel, err);

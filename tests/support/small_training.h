@@ -16,7 +16,9 @@ typedef struct small_training {
     syn_device device;
     int steps, micro; /* micro: passes before each optimizer step */
     syn_recompute_what recompute;
-    bool keep; /* the contexts, in ctx, for drop_ranks */
+    bool forget;   /* each step's rows */
+    float *losses; /* NULL, or of each step, rank 0's share of the texts */
+    bool keep;     /* the contexts, in ctx, for drop_ranks */
     /* Unless NULL, called before each backward pass and after it, when the last bucket's exchange
        is under way. What it fails in the context ends the run. */
     void (*around_backward)(syn_ctx *ctx, int step, bool after);
@@ -29,6 +31,6 @@ typedef struct small_training {
 /* A syn_rank_main; arg: the small_training. */
 syn_status small_training_rank(syn_comm *comm, void *arg, syn_error *err);
 int small_training_ranks(const small_training *t);
-/* Loss of `texts` texts, which differ among ranks and among steps. */
+/* Loss of `texts` texts, which differ among ranks. */
 syn_tensor small_training_loss(syn_model *m, int64_t texts);
 #endif

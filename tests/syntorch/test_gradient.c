@@ -530,6 +530,24 @@ static syn_status train_on(void *device, syn_error *err) {
     return train(*(const syn_device *)device, NULL, err);
 }
 
+/* Parameters that stay when others go have the numbers under which they can be found. */
+static void test_numbers_of_parameters(void) {
+    notes n = {.ctx = ref_ctx(SYN_DEVICE_CPU, NULL), .complete = true};
+    const syn_mark mark = syn_ctx_mark(n.ctx);
+    syn_tensor p[3];
+    for (int i = 0; i < 3; i++)
+        p[i] = syn_param(n.ctx, "abc" + i, &row_spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 1);
+    syn_require_grads(n.ctx);
+    syn_ctx_on_grad(n.ctx, note, &n);
+    syn_forget(n.ctx, mark, p + 1, 2);
+    CHECK_INT(syn_ctx_param_count(n.ctx), 2);
+    const syn_tensor y = syn_add(n.ctx, syn_scale(n.ctx, p[1], 3), p[2]);
+    CHECK(syn_backward(n.ctx, total(n.ctx, y)) == SYN_OK);
+    CHECK(n.n == 2 && n.complete);
+    CHECK(n.params[0] + n.params[1] == 1);
+    syn_ctx_free(n.ctx);
+}
+
 static void test_out_of_memory(void) {
     for (syn_device device = SYN_DEVICE_CPU; device <= SYN_DEVICE_META; device++)
         CHECK(test_without_memory(train_on, &device) > 20);
@@ -554,6 +572,7 @@ static const test_case cases[] = {
     {"passes add up", test_passes_add_up},
     {"rewritten gradients", test_rewritten_gradients},
     {"ready", test_ready},
+    {"numbers of parameters", test_numbers_of_parameters},
     {"memory", test_memory},
     {"forgetting unpins", test_forgetting_unpins},
     {"leaves of steps", test_leaves_of_steps},

@@ -1,0 +1,100 @@
+/* Training that forgets its steps: memory is constant however many there are, and losses,
+   parameters and the trace's hash are those of a run that keeps all. */
+#include "syntorch/context_private.h"
+#include "tests/support/ranks.h"
+#include "tests/support/small_training.h"
+#include "tests/support/test.h"
+
+#if defined __GLIBC__ && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
+#include <malloc.h>
+#define HAVE_MALLINFO2
+#endif
+
+enum { STEPS = 1000, FIRST = 20 };
+
+/* All that the process has allocated; 0 where that is not known, as under a sanitizer. */
+static size_t allocated(void) {
+#ifdef HAVE_MALLINFO2
+    const struct mallinfo2 m = mallinfo2();
+    return m.uordblks + m.hblkhd;
+#else
+    return 0;
+#endif
+}
+
+/* Bytes before the backward passes of step FIRST, and the first later step with more; 0: none. */
+static size_t rows, data, total;
+static int growth;
+
+static void watch(syn_ctx *ctx, int step, bool after) {
+    if (after || step < FIRST || syn_ctx_rank(ctx) != 0) return;
+    const size_t now = syn_trace_memory_bytes(syn_ctx_trace(ctx)), all = allocated();
+    const size_t held = ctx->storages.held_bytes + ctx->storages.used_bytes + ctx->storages.cap +
+                        ctx->gradients.leaves_cap + ctx->gradients.tape_cap;
+    if (step == FIRST) {
+        rows = now;
+        data = held;
+        total = all;
+        growth = 0;
+    }
+    /* other ranks' memory is the process's, too: theirs is not at the same place each time */
+    const bool alone = syn_ctx_comm(ctx)->size == 1;
+    if (!growth && (now > rows || held > data || (alone && all > total))) growth = step;
+}
+
+static void check_params(const small_training *part, const small_training *all, int rank) {
+    static float a[1 << 14], b[1 << 14];
+    for (size_t i = 0; i < syn_ctx_param_count(all->ctx[rank]); i++) {
+        const syn_tensor want = syn_ctx_param(all->ctx[rank], i).tensor,
+                         got = syn_ctx_param(part->ctx[rank], i).tensor;
+        const size_t bytes = syn_spec_bytes(syn_tensor_spec(all->ctx[rank], want));
+        CHECK(bytes <= sizeof a && syn_tensor_read(all->ctx[rank], want, a, bytes) == SYN_OK);
+        CHECK(syn_tensor_read(part->ctx[rank], got, b, bytes) == SYN_OK);
+        CHECK_MSG(memcmp(a, b, bytes) == 0, "parameter %zu of rank %d", i, rank);
+    }
+}
+
+static void check_run(const syn_model_config *config, syn_mesh_shape shape, int micro) {
+    static float losses[2][STEPS];
+    small_training all = {.config = config,
+                          .shape = shape,
+                          .steps = STEPS,
+                          .micro = micro,
+                          .losses = losses[0],
+                          .keep = true};
+    small_training part = all;
+    syn_error err = {0};
+    const int n = small_training_ranks(&all);
+    part.losses = losses[1];
+    part.forget = true;
+    part.around_backward = watch;
+    CHECK_OK(syn_local_run(n, small_training_rank, &part, &err), err);
+    CHECK_MSG(!growth, "memory grew in step %d", growth);
+    CHECK_OK(syn_local_run(n, small_training_rank, &all, &err), err);
+    for (int i = 0; i < STEPS; i++)
+        CHECK_MSG(losses[0][i] == losses[1][i], "loss of step %d: %g, %g without forgetting", i,
+                  (double)losses[1][i], (double)losses[0][i]);
+    CHECK(losses[0][STEPS - 1] < losses[0][0] / 4);
+    for (int r = 0; r < n; r++) {
+        CHECK(part.hash[r] == all.hash[r]);
+        check_params(&part, &all, r);
+    }
+    drop_ranks(n, part.ctx);
+    drop_ranks(n, all.ctx);
+}
+
+static void test_alone(void) {
+    check_run(&small_gpt, (syn_mesh_shape){.tp = 1, .dp = 1}, 1);
+    check_run(&small_bert, (syn_mesh_shape){.tp = 1, .dp = 1}, 2);
+}
+
+static void test_ranks(void) {
+    check_run(&small_gpt, (syn_mesh_shape){.tp = 1, .dp = 2}, 1);
+    check_run(&small_gpt, (syn_mesh_shape){.tp = 2, .dp = 1}, 1);
+}
+
+static const test_case cases[] = {
+    {"alone", test_alone},
+    {"on ranks", test_ranks},
+};
+TEST_MAIN(cases)

@@ -38,10 +38,9 @@ syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t i
 syn_layer_linear syn_row_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
                                     const syn_initializer *init, const syn_group *tp);
 
-/* The newest versions of the parameters are used here, which an optimizer may have written. */
+/* Of parameters, here and below, the newest versions are used, which an optimizer has written. */
 
-/* The newest versions of the parameters are used here and below: those that an optimizer wrote.
-   x (..., in), the same on all ranks -> (..., out/tp), or (..., out) with gather_output (an
+/* x (..., in), the same on all ranks -> (..., out/tp), or (..., out) with gather_output (an
    all-gather). */
 syn_tensor syn_column_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *layer,
                              bool gather_output, const syn_group *tp, const char *label);

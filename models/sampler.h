@@ -18,8 +18,7 @@ typedef struct syn_sampler {
 
 /* Number of the text that has place i of n in an epoch's order. */
 int64_t syn_sampler_place(const syn_sampler *s, int64_t epoch, int64_t i);
-/* Steps of an epoch, the same for all ranks: texts that do not fill a batch on each are left out.
- */
+/* Steps of an epoch, on all ranks: texts that do not fill a batch on each of them are left out. */
 int64_t syn_sampler_steps(const syn_sampler *s);
 /* The texts, s->batch of them, that a rank takes in a step of an epoch, both from 0. The batches of
    all ranks hold the same texts for any number of ranks whose batches have as many together; text i

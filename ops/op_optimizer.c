@@ -109,8 +109,7 @@ syn_tensor syn_clip_factor(syn_ctx *ctx, syn_tensor squares, double max_norm, sy
     return out[0];
 }
 
-/* ---- adamw: k parameters, m, v, masters of parameters of 16 bits; k gradients, rates, scale ----
- */
+/* ---- adamw: k parameters, m, v, masters of 16-bit parameters; k gradients, rates, scale ---- */
 
 static bool has_masters(const syn_call *c) {
     return c->n_in > 0 && syn_dtype_is_half((syn_dtype)c->in[0].spec.dtype);

@@ -10,7 +10,12 @@
 /* From so many rows and so long columns on OpenBLAS is as fast as our kernels. */
 #define MANY_ROWS 1024
 #define LONG      256
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
+/* Rows from which it pays to pack bf16, where pairs are multiplied, for w (k, n) and w (n, k), and
+   else 16 bits. */
+#define PAIRS_ACROSS 2
+#define PAIRS_ALONG  12
+#define MANY_HALVES  49
+#define MIN(a, b)    ((a) < (b) ? (a) : (b))
 
 typedef void (*kernel)(const syn_product *p);
 
@@ -81,6 +86,11 @@ static void one_part(void *arg, int64_t i, int worker) {
     const syn_product part = syn_product_part(s->p, i, s->parts);
     (void)worker;
     if (part.m > 0 && part.n > 0) s->how(&part, s->run);
+}
+
+/* What the kernels of a level do themselves. */
+static void by_kernel(const syn_product *p, kernel run) {
+    run(p);
 }
 
 static void share(const syn_product *p, method how, kernel run, syn_workers *workers) {
@@ -196,6 +206,12 @@ static void widen_x(const syn_product *p, syn_product *block, int64_t i, int64_t
     block->x_dtype = SYN_F32;
 }
 
+/* n sums to where they are wanted. */
+static void put(const float *from, int64_t n, void *to, syn_dtype dtype) {
+    if (dtype == SYN_F32) memcpy(to, from, (size_t)n * sizeof *from);
+    else syn_half_narrow(from, to, (size_t)n, dtype);
+}
+
 static void add_rows(float *to, int64_t ld_to, const float *from, int64_t m, int64_t n) {
     for (int64_t r = 0; r < m; r++)
         for (int64_t c = 0; c < n; c++) to[r * ld_to + c] += from[r * n + c];
@@ -236,26 +252,81 @@ static void in_blocks(const syn_product *p, kernel run) {
                 const float *from = sums + r * block.n;
                 void *to = place(p->out, (i + r) * p->ldo + j, p->out_dtype);
                 if (p->add) add_rows(to, 0, from, 1, block.n);
-                else if (p->out_dtype == SYN_F32) memcpy(to, from, (size_t)block.n * sizeof *from);
-                else syn_half_narrow(from, to, (size_t)block.n, p->out_dtype);
+                else put(from, block.n, to, p->out_dtype);
             }
         }
 }
 
-/* What the kernels of a level do themselves. */
-static void by_kernel(const syn_product *p, kernel run) {
-    run(p);
-}
+/* ---- Few rows of 16 bits: as f32, all at once ---- */
+
+#define MOST_WIDE 262144 /* floats of x and out */
 
 static bool is_plain(const syn_product *p) {
     return p->x_dtype == SYN_F32 && p->out_dtype == SYN_F32 && !p->add;
 }
 
+static bool wide_fits(const syn_product *p) {
+    return !p->add && p->k > 0 && p->m * (p->k + 2 * p->n) <= MOST_WIDE;
+}
+
+static void by_wide(const syn_product *p, kernel run, syn_workers *workers) {
+    float memory[p->m * p->k + (p->m + 1) * p->n];
+    syn_product wide = *p;
+    widen_x(p, &wide, 0, 0, memory);
+    float *out = memory + p->m * p->k, *bias = out + p->m * p->n;
+    if (p->bias) wide.bias = widened(p->bias, p->n, p->x_dtype, bias);
+    wide.out = out;
+    wide.ldo = p->n;
+    wide.out_dtype = SYN_F32;
+    if (!split(&wide, run, workers)) share(&wide, by_kernel, run, workers);
+    for (int64_t i = 0; i < p->m; i++)
+        put(out + i * p->n, p->n, place(p->out, i * p->ldo, p->out_dtype), p->out_dtype);
+}
+
+/* ---- Packed ---- */
+
+#if defined(__x86_64__) && !defined(SYN_DOUBLE)
+static void by_packed(const syn_product *p, kernel run) {
+    float memory[syn__packed_room_avx512(p)];
+    (void)run;
+    syn__packed_avx512(p, memory);
+}
+
+#ifdef SYN_HAVE_AVX512_BF16
+static void by_pairs(const syn_product *p, kernel run) {
+    float memory[syn__packed_room_avx512bf16(p)];
+    (void)run;
+    syn__packed_avx512bf16(p, memory);
+}
+#endif
+
+/* How a product is done that is worth packing; NULL: it is not. */
+static method packing(const syn_product *p, syn_simd level) {
+    if (level < SYN_SIMD_AVX512 || p->k <= 0) return NULL;
+#ifdef SYN_HAVE_AVX512_BF16
+    if (level == SYN_SIMD_AVX512_BF16 && p->x_dtype == SYN_BF16 && p->w_dtype == SYN_BF16)
+        return p->m >= (p->transpose_w ? PAIRS_ALONG : PAIRS_ACROSS) || p->add ? by_pairs : NULL;
+#endif
+    if (p->x_dtype != SYN_F32) return p->m >= MANY_HALVES || p->add ? by_packed : NULL;
+    return NULL;
+}
+#else
+static method packing(const syn_product *p, syn_simd level) {
+    (void)p;
+    (void)level;
+    return NULL;
+}
+#endif
+
 void syn__product_own(const syn_product *p, syn_simd level, syn_workers *workers) {
     const kernel run = SYN__AT_LEVEL(syn__product, level);
+    const method how = packing(p, level);
     if (p->m <= 0 || p->n <= 0) return;
-    if (!is_plain(p) || p->k <= 0) share(p, in_blocks, run, workers);
-    else if (!split(p, run, workers)) share(p, by_kernel, run, workers);
+    if (how) share(p, how, run, workers);
+    else if (is_plain(p) && p->k > 0) {
+        if (!split(p, run, workers)) share(p, by_kernel, run, workers);
+    } else if (wide_fits(p)) by_wide(p, run, workers);
+    else share(p, in_blocks, run, workers);
 }
 
 /* What OpenBLAS does as fast or faster, or with threads that we have not. */

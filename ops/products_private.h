@@ -10,6 +10,14 @@ void syn__product_scalar(const syn_product *p);
 void syn__product_avx2(const syn_product *p);
 void syn__product_avx512(const syn_product *p);
 
+/* Any product of many rows on the caller's thread; m, n, k > 0. room: floats of memory that it
+   needs, at most about a third of a million. The second: x and w are bf16, by instructions that
+   multiply pairs of them, which take numbers below 2^-126 for 0. */
+int64_t syn__packed_room_avx512(const syn_product *p);
+void syn__packed_avx512(const syn_product *p, float *memory);
+int64_t syn__packed_room_avx512bf16(const syn_product *p);
+void syn__packed_avx512bf16(const syn_product *p, float *memory);
+
 /* With the kernel of a level that runs here (syn_simd_runs), on these threads; and what
    syn_product_run does at that level. */
 void syn__product_own(const syn_product *p, syn_simd level, syn_workers *workers);

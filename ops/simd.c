@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[SYN_SIMD_COUNT] = {"scalar", "avx2", "avx512"};
+static const char *const names[SYN_SIMD_COUNT] = {"scalar", "avx2", "avx512", "avx512bf16"};
 
 const char *syn_simd_name(syn_simd level) {
     return level < SYN_SIMD_COUNT ? names[level] : "?";
@@ -18,6 +18,10 @@ bool syn_simd_runs(syn_simd level) {
         return syn_simd_runs(SYN_SIMD_AVX2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vl");
+#ifdef SYN_HAVE_AVX512_BF16
+    if (level == SYN_SIMD_AVX512_BF16)
+        return syn_simd_runs(SYN_SIMD_AVX512) && __builtin_cpu_supports("avx512bf16");
+#endif
 #endif
     return level == SYN_SIMD_SCALAR;
 }

@@ -1,0 +1,11 @@
+#include "ops/packed_body.h"
+
+#if SYN_LANES == 16
+int64_t syn__packed_room_avx512(const syn_product *p) {
+    return room(p);
+}
+
+void syn__packed_avx512(const syn_product *p, float *memory) {
+    packed(p, memory);
+}
+#endif

@@ -1,7 +1,8 @@
 /* What a training step records: the same on the CPU and on meta, with the memory that meta
    predicts; as many operations, bytes and exchanges as closed formulas have (Shoeybi et al. 2019,
-   sec. 3; Narayanan et al. 2021, appendix). */
+   sec. 3; Narayanan et al. 2021, appendix), which expect.py computes as well. */
 #include "syntorch/gradient.h"
+#include "tests/support/mpi_job.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_training.h"
 #include "tests/support/test.h"
@@ -62,7 +63,7 @@ typedef struct counts {
     int exchanges[SYN_PHASE_COUNT];          /* of the tensor-parallel group, of activations */
     uint64_t bytes[SYN_PHASE_COUNT];         /* of these */
     int of_targets, of_gradients, of_params; /* exchanges of a number a target; of buckets */
-    uint64_t gradient_bytes, param_bytes;
+    uint64_t gradient_bytes, param_bytes, target_bytes;
 } counts;
 
 static void count_node(counts *c, const syn_graph *graph, const syn_node *n, uint64_t activation) {
@@ -80,6 +81,7 @@ static void count_node(counts *c, const syn_graph *graph, const syn_node *n, uin
         c->bytes[n->phase] += n->comm_bytes;
     } else if (n->phase == SYN_PHASE_FORWARD) {
         c->of_targets++;
+        c->target_bytes += n->comm_bytes;
     }
 }
 
@@ -144,6 +146,90 @@ static void test_counts(void) {
                  err);
         for (int r = 0; r < small_training_ranks(&j); r++) check_counts(&j, j.ctx[r]);
         drop_ranks(small_training_ranks(&j), j.ctx);
+    }
+}
+
+/* ---- beside expect.py ---- */
+
+/* What it prints for a GPT of these sizes, in `output`. */
+static bool ask(const small_training *t) {
+    const syn_model_config *c = t->config;
+    char command[1024];
+    snprintf(
+        command, sizeof command,
+        "python3 '%s/expect.py' --layers %lld --hidden %lld --heads %lld --seq %d --vocab %lld "
+        "--ffn %lld --tp %d --dp %d --micro-batch %d --global-batch %d --dtype-bytes 4",
+        getenv("SYN_SHARED_TOOLS"), (long long)c->n_layer, (long long)c->n_embd,
+        (long long)c->n_head, TRAINED_TOKENS, (long long)c->vocab_size, (long long)c->n_inner,
+        t->shape.tp, t->shape.dp, TRAINED_TEXTS / t->shape.dp, TRAINED_TEXTS * t->micro);
+    return run_command(command) == 0;
+}
+
+/* The number called `name`, of what `of` (NULL: the whole) contains; 0 if that is not there. */
+static uint64_t expected(const char *of, const char *name) {
+    char key[64];
+    snprintf(key, sizeof key, "\"%s\":", of ? of : name);
+    const char *at = strstr(output, key);
+    if (at && of) at = strstr(at, name);
+    return at ? strtoull(strchr(at, ':') + 1, NULL, 10) : 0;
+}
+
+/* Elements of a rank's matrices; the gradients of all but a step's first pass are added to. */
+static uint64_t matrices(const syn_model_config *c, int tp) {
+    const uint64_t h = (uint64_t)c->n_embd, f = (uint64_t)c->n_inner;
+    const uint64_t cut =
+        (uint64_t)c->n_layer * (4 * h * h + 2 * h * f) + (uint64_t)c->vocab_size * h;
+    return cut / (uint64_t)tp + (c->family == &syn_bert_family ? h * h : 0);
+}
+
+/* A BERT has on each rank what a GPT has, and its head: for each token h x h more, with a bias and
+   a norm; a number a word; types of tokens. */
+static void check_expected(const small_training *t, const syn_ctx *ctx) {
+    const syn_model_config *c = t->config;
+    const bool bert = c->family == &syn_bert_family;
+    const uint64_t h = (uint64_t)c->n_embd, steps = (uint64_t)t->steps,
+                   tokens = (uint64_t)(TRAINED_TEXTS / t->shape.dp) * TRAINED_TOKENS;
+    const uint64_t more =
+        bert ? h * h + 3 * h + (uint64_t)(c->vocab_size / t->shape.tp + c->n_types * c->n_embd) : 0;
+    const uint64_t flops = bert ? 2 * tokens * h * h * (uint64_t)t->micro : 0;
+    counts n;
+    count(&n, ctx, tokens * h * sizeof(float));
+    CHECK_INT(bytes_of_params(ctx), 4 * (expected(NULL, "params") + more));
+    CHECK_INT(n.flops[SYN_PHASE_FORWARD], steps * (expected(NULL, "matrix_flops_forward") + flops));
+    CHECK_INT(n.flops[SYN_PHASE_FORWARD] + n.flops[SYN_PHASE_BACKWARD],
+              steps * (expected(NULL, "matrix_flops_train") + 3 * flops +
+                       (uint64_t)(t->micro - 1) * matrices(c, t->shape.tp)));
+    CHECK_INT(
+        n.exchanges[SYN_PHASE_FORWARD] + n.exchanges[SYN_PHASE_BACKWARD],
+        steps * (expected("layer_all_reduce", "count") + expected("outside_all_reduce", "count")));
+    CHECK_INT(
+        n.bytes[SYN_PHASE_FORWARD] + n.bytes[SYN_PHASE_BACKWARD],
+        steps * (expected("layer_all_reduce", "bytes") + expected("outside_all_reduce", "bytes")));
+    CHECK_INT(n.of_targets, steps * expected("cross_entropy_all_reduce", "count"));
+    CHECK_INT(n.target_bytes, steps * expected("cross_entropy_all_reduce", "bytes"));
+    CHECK_INT(n.gradient_bytes,
+              steps * (expected(NULL, "ddp_gradient_bytes") + (t->shape.dp > 1 ? 4 * more : 0)));
+}
+
+/* With as many positions as tokens, and words that tp divides. */
+static void test_expected(void) {
+    if (!getenv("SYN_SHARED_TOOLS")) SKIP("SYN_SHARED_TOOLS does not say where expect.py is");
+    for (int i = 0; i < 4 * SHAPES && test_failures == 0; i++) {
+        syn_model_config config = i % 2 ? small_bert : small_gpt;
+        config.n_positions = TRAINED_TOKENS;
+        config.vocab_size = 256;
+        small_training t = {.config = &config,
+                            .shape = shapes[i / 4],
+                            .steps = STEPS,
+                            .micro = i % 4 < 2 ? 1 : 3,
+                            .device = SYN_DEVICE_META,
+                            .keep = true};
+        const int n = small_training_ranks(&t);
+        syn_error err = {0};
+        CHECK_OK(run_without_transport(n, small_training_rank, &t, &err), err);
+        CHECK_MSG(ask(&t), "%s", output);
+        for (int r = 0; r < n; r++) check_expected(&t, t.ctx[r]);
+        drop_ranks(n, t.ctx);
     }
 }
 
@@ -317,6 +403,7 @@ static const test_case cases[] = {
     {"BERT on all devices", test_bert},
     {"accumulation on all devices", test_accumulation},
     {"counts", test_counts},
+    {"counts beside expect.py", test_expected},
     {"recompute", test_recompute},
     {"peak", test_peak},
     {"recompute, counts", test_recompute_counts},

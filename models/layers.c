@@ -99,7 +99,7 @@ syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, i
     table = syn_newest(ctx, table);
     if (!syn_requires_grad(ctx, table)) padding = -1; /* nothing else asks for it */
     syn_tensor x = syn_embedding_padded(ctx, table, ids, first, padding);
-    x = syn_name(ctx, x, "tokens");
+    x = syn_name(ctx, syn_cast(ctx, x, SYN_F32), "tokens"); /* activations are f32 */
     return tp_size(tp) > 1 ? syn_all_reduce(ctx, x, SYN_REDUCE_SUM, tp) : x;
 }
 

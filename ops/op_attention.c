@@ -21,8 +21,7 @@ static void softmax_row(const syn_call *c, const float *in, float *out, int64_t 
 }
 
 SYN__CPU(softmax) {
-    syn__each_row(c, softmax_row, SYN__GRAIN_MATH, false);
-    return SYN_OK;
+    return syn__each_row(c, softmax_row, SYN__GRAIN_MATH, false);
 }
 
 syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x) {

@@ -6,7 +6,7 @@
 SYN__INFER(unary) {
     c->out[0].spec = c->in[0].spec;
     if (c->def->category == SYN_CATEGORY_DATA_MOVEMENT) return SYN_OK; /* a copy of anything */
-    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    SYN_TRY(syn__want_float(c, 0));
     return c->in[0].spec.rank < 1 ? syn__bad_input(c, 0, "of at least one dimension") : SYN_OK;
 }
 
@@ -27,6 +27,7 @@ static syn_tensor unary(syn_ctx *ctx, syn_op op, syn_tensor x, const syn_attr *a
 syn_operand syn__stretch(const syn_operand *o, const syn_spec *shape) {
     syn_operand s = *o;
     s.spec = *shape;
+    s.spec.dtype = o->spec.dtype;
     const int lead = shape->rank - o->spec.rank;
     for (int d = shape->rank - 1; d >= 0; d--) {
         const bool repeats = d < lead || (o->spec.dims[d - lead] == 1 && shape->dims[d] != 1);
@@ -37,21 +38,23 @@ syn_operand syn__stretch(const syn_operand *o, const syn_spec *shape) {
 
 struct binary {
     syn_operand a, b;
-    float *out;
+    const syn_operand *out;
     int64_t n; /* elements of a row */
     syn_binary_row f;
 };
 
-/* The kernel wants dense rows; an operand that repeats or strides is gathered piece by piece. */
-static void strided_row(const struct binary *s, const float *x, int64_t sx, const float *y,
-                        int64_t sy, float *out) {
-    enum { PIECE = 256 };
+/* Elements of a row, from the given places on. The kernel wants dense rows of f32: what repeats,
+   strides or is narrow is gathered piece by piece. */
+static void row_pieces(const struct binary *s, int64_t at_a, int64_t step_a, int64_t at_b,
+                       int64_t step_b, int64_t at, int64_t elems) {
+    enum { PIECE = 1024 };
     float a[PIECE], b[PIECE];
-    for (int64_t at = 0; at < s->n; at += PIECE) {
-        const int64_t n = s->n - at < PIECE ? s->n - at : PIECE;
-        for (int64_t i = 0; i < n; i++) a[i] = x[(at + i) * sx];
-        for (int64_t i = 0; i < n; i++) b[i] = y[(at + i) * sy];
-        s->f(a, b, out + at, n);
+    for (int64_t i = 0, n; i < elems; i += n) {
+        n = elems - i < PIECE ? elems - i : PIECE;
+        s->f(syn__steps_in(&s->a, at_a + i * step_a, step_a, n, a),
+             syn__steps_in(&s->b, at_b + i * step_b, step_b, n, b), syn__row_out(s->out, at + i, a),
+             n);
+        syn__row_done(s->out, at + i, n, a);
     }
 }
 
@@ -60,30 +63,33 @@ static void binary_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const syn_spec *shape = &s->a.spec;
     const syn_operand *operands[2] = {&s->a, &s->b};
     const int last = shape->rank - 1;
-    const int64_t sx = last < 0 ? 1 : s->a.strides[last], sy = last < 0 ? 1 : s->b.strides[last];
+    const int64_t sa = last < 0 ? 1 : s->a.strides[last], sb = last < 0 ? 1 : s->b.strides[last];
+    const bool whole = sa == 1 && sb == 1 && syn__is_f32(s->out);
     syn_rows r;
     (void)worker;
     syn__seek_row(&r, shape, operands, 2, begin);
     for (int64_t row = begin; row < end; row++, syn__next_row(&r, shape, operands, 2)) {
-        const float *x = (const float *)s->a.data + r.at[0],
-                    *y = (const float *)s->b.data + r.at[1];
-        if (sx == 1 && sy == 1) s->f(x, y, s->out + row * s->n, s->n);
-        else strided_row(s, x, sx, y, sy, s->out + row * s->n);
+        if (whole)
+            s->f((const float *)s->a.data + r.at[0], (const float *)s->b.data + r.at[1],
+                 (float *)s->out->data + row * s->n, s->n);
+        else row_pieces(s, r.at[0], sa, r.at[1], sb, row * s->n, s->n);
     }
 }
 
 static void binary_elements(void *arg, int64_t begin, int64_t end, int worker) {
     const struct binary *s = arg;
     (void)worker;
-    s->f((const float *)s->a.data + begin, (const float *)s->b.data + begin, s->out + begin,
-         end - begin);
+    if (!syn__is_f32(s->out)) row_pieces(s, begin, 1, begin, 1, begin, end - begin);
+    else
+        s->f((const float *)s->a.data + begin, (const float *)s->b.data + begin,
+             (float *)s->out->data + begin, end - begin);
 }
 
 static void each_pair(const syn_call *c, syn_binary_row f) {
     const syn_spec *shape = &c->out[0].spec;
     const int64_t elems = syn_spec_elems(shape);
-    struct binary s = {syn__stretch(&c->in[0], shape), syn__stretch(&c->in[1], shape),
-                       c->out[0].data, shape->rank ? shape->dims[shape->rank - 1] : 1, f};
+    struct binary s = {syn__stretch(&c->in[0], shape), syn__stretch(&c->in[1], shape), &c->out[0],
+                       shape->rank ? shape->dims[shape->rank - 1] : 1, f};
     if (elems == 0) return;
     if (syn__is_dense(&s.a) && syn__is_dense(&s.b))
         syn_workers_ranges(c->workers, elems, SYN__GRAIN_MOVE, binary_elements, &s);
@@ -103,8 +109,7 @@ static void gelu_row(const syn_call *c, const float *in, float *out, int64_t n, 
 }
 
 SYN__CPU(gelu) {
-    syn__each_row(c, gelu_row, SYN__GRAIN_MATH, true);
-    return SYN_OK;
+    return syn__each_row(c, gelu_row, SYN__GRAIN_MATH, true);
 }
 
 syn_tensor syn_gelu(syn_ctx *ctx, syn_tensor x, bool tanh_form) {
@@ -149,8 +154,7 @@ static void tanh_row(const syn_call *c, const float *in, float *out, int64_t n, 
 }
 
 SYN__CPU(tanh) {
-    syn__each_row(c, tanh_row, SYN__GRAIN_MATH, true);
-    return SYN_OK;
+    return syn__each_row(c, tanh_row, SYN__GRAIN_MATH, true);
 }
 
 syn_tensor syn_tanh(syn_ctx *ctx, syn_tensor x) {
@@ -178,8 +182,7 @@ static void scale_row(const syn_call *c, const float *in, float *out, int64_t n,
 }
 
 SYN__CPU(scale) {
-    syn__each_row(c, scale_row, SYN__GRAIN_MOVE, true);
-    return SYN_OK;
+    return syn__each_row(c, scale_row, SYN__GRAIN_MOVE, true);
 }
 
 syn_tensor syn_scale(syn_ctx *ctx, syn_tensor x, double factor) {
@@ -217,8 +220,7 @@ static void dropout_row(const syn_call *c, const float *in, float *out, int64_t 
 }
 
 SYN__CPU(dropout) {
-    syn__each_row(c, dropout_row, SYN__GRAIN_MOVE, false);
-    return SYN_OK;
+    return syn__each_row(c, dropout_row, SYN__GRAIN_MOVE, false);
 }
 
 syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, syn_tensor keys, const syn_dropping *how) {
@@ -266,8 +268,7 @@ static void scale_mask_row(const syn_call *c, const float *in, float *out, int64
 }
 
 SYN__CPU(scale_mask) {
-    syn__each_row(c, scale_mask_row, SYN__GRAIN_MOVE, false);
-    return SYN_OK;
+    return syn__each_row(c, scale_mask_row, SYN__GRAIN_MOVE, false);
 }
 
 syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
@@ -287,11 +288,10 @@ SYN__GRAD(scale_mask) {
 /* ---- add, mul: broadcasting ---- */
 
 SYN__INFER(binary) {
-    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
-    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
+    SYN_TRY(syn__want_floats(c, 2));
     const syn_spec *a = &c->in[0].spec, *b = &c->in[1].spec;
     syn_spec *o = &c->out[0].spec;
-    o->dtype = SYN_F32;
+    o->dtype = a->dtype;
     o->rank = a->rank > b->rank ? a->rank : b->rank;
     for (int d = 0; d < o->rank; d++) {
         const int da = d - (o->rank - a->rank), db = d - (o->rank - b->rank);

@@ -4,7 +4,6 @@
 #include "ops/ops.h"
 #include "ops/rows.h"
 #include "ops/rules.h"
-#include "syntorch/memory.h"
 
 /* Fails unless `small` broadcasts to `large` (as in NumPy: dimensions align at the end). */
 static bool broadcasts(const syn_spec *small, const syn_spec *large) {
@@ -67,9 +66,11 @@ syn_tensor syn_expand(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank)
 
 /* ---- sum_to ---- */
 
+/* Sums are f32. */
 SYN__INFER(sum_to) {
-    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    SYN_TRY(syn__want_float(c, 0));
     c->out[0].spec = spec_of(c);
+    c->out[0].spec.dtype = SYN_F32;
     if (syn_spec_valid(&c->out[0].spec) && broadcasts(&c->out[0].spec, &c->in[0].spec))
         return SYN_OK;
     char a[SYN_SPEC_TEXT], b[SYN_SPEC_TEXT];
@@ -105,23 +106,20 @@ static void sum_columns(void *arg, int64_t begin, int64_t end, int worker) {
     const int64_t step = s->from->strides[last];
     (void)worker;
     for (int64_t at = begin, n; at < end; at += n) {
-        float sum[PIECE];
+        float sum[PIECE], room[PIECE];
         int64_t rows = 0, place = 0;
         syn_rows r = {.started = false};
         n = end - at < PIECE ? end - at : PIECE;
         while (syn__next_row(&r, &s->from->spec, operands, 2)) {
-            const float *x = (const float *)s->from->data + r.at[0] + at * step;
+            const float *x = syn__steps_in(s->from, r.at[0] + at * step, step, n, room);
             if (rows > 0 && (rows == BLOCK || r.at[1] != place)) {
                 float *out = (float *)s->to.data + place + at;
                 syn__row_kernels()->add(out, sum, out, n);
                 rows = 0;
             }
             place = r.at[1];
-            if (rows++ == 0)
-                for (int64_t i = 0; i < n; i++) sum[i] = x[i * step];
-            else if (step == 1) syn__row_kernels()->add(sum, x, sum, n);
-            else
-                for (int64_t i = 0; i < n; i++) sum[i] += x[i * step];
+            if (rows++ == 0) memcpy(sum, x, (size_t)n * sizeof *x);
+            else syn__row_kernels()->add(sum, x, sum, n);
         }
         float *out = (float *)s->to.data + place + at;
         if (rows > 0) syn__row_kernels()->add(out, sum, out, n);
@@ -138,13 +136,17 @@ static void sum_rows(const struct sums *s) {
     int64_t place = 0;
     syn_rows r = {.started = false};
     while (syn__next_row(&r, &s->from->spec, operands, 2)) {
-        const float *x = (const float *)s->from->data + r.at[0];
         if (r.at[1] != place) {
             ((float *)s->to.data)[place] += (float)sum;
             sum = 0;
         }
         place = r.at[1];
-        for (int64_t i = 0; i < n; i++) sum += (double)x[i * step];
+        for (int64_t at = 0, some; at < n; at += some) {
+            float room[PIECE];
+            some = n - at < PIECE ? n - at : PIECE;
+            const float *x = syn__steps_in(s->from, r.at[0] + at * step, step, some, room);
+            for (int64_t i = 0; i < some; i++) sum += (double)x[i];
+        }
     }
     ((float *)s->to.data)[place] += (float)sum;
 }
@@ -166,10 +168,16 @@ syn_tensor syn_sum_to(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank)
 
 /* ---- accumulate ---- */
 
+syn_status syn__want_sum(const syn_call *c) {
+    SYN_TRY(syn__want_float(c, 1));
+    return c->in[0].spec.dtype == SYN_F32 ? SYN_OK
+                                          : syn__want_dtype(c, 0, (syn_dtype)c->in[1].spec.dtype);
+}
+
 SYN__INFER(accumulate) {
-    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
-    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
-    if (!syn_spec_equal(&c->in[0].spec, &c->in[1].spec))
+    SYN_TRY(syn__want_sum(c));
+    const syn_spec *sum = &c->in[0].spec, *x = &c->in[1].spec;
+    if (sum->rank != x->rank || memcmp(sum->dims, x->dims, sizeof x->dims) != 0)
         return syn__bad_input(c, 1, "like input 0");
     c->out[0].spec = c->in[0].spec;
     return SYN_OK;
@@ -179,6 +187,18 @@ struct addition {
     const syn_operand *to, *from;
 };
 
+/* n elements from the given places on, piece by piece through rows of f32. */
+static void add_pieces(const struct addition *a, int64_t to, int64_t to_step, int64_t from,
+                       int64_t step, int64_t elems) {
+    float sum[PIECE], room[PIECE];
+    for (int64_t i = 0, n; i < elems; i += n, to += n * to_step, from += n * step) {
+        n = elems - i < PIECE ? elems - i : PIECE;
+        syn__row_kernels()->add(syn__steps_in(a->to, to, to_step, n, sum),
+                                syn__steps_in(a->from, from, step, n, room), sum, n);
+        syn__steps_done(a->to, to, to_step, n, sum);
+    }
+}
+
 static void add_some(void *arg, int64_t begin, int64_t end, int worker) {
     const struct addition *a = arg;
     const syn_operand *operands[2] = {a->to, a->from};
@@ -187,15 +207,14 @@ static void add_some(void *arg, int64_t begin, int64_t end, int worker) {
     const int64_t n = last < 0 ? 1 : shape->dims[last];
     const int64_t to_step = last < 0 ? 1 : a->to->strides[last],
                   step = last < 0 ? 1 : a->from->strides[last];
+    const bool whole = to_step == 1 && step == 1 && syn__is_f32(a->to) && syn__is_f32(a->from);
     syn_rows r;
     (void)worker;
     syn__seek_row(&r, shape, operands, 2, begin);
     for (int64_t row = begin; row < end; row++, syn__next_row(&r, shape, operands, 2)) {
         float *to = (float *)a->to->data + r.at[0];
-        const float *from = (const float *)a->from->data + r.at[1];
-        if (to_step == 1 && step == 1) syn__row_kernels()->add(to, from, to, n);
-        else
-            for (int64_t i = 0; i < n; i++) to[i * to_step] += from[i * step];
+        if (whole) syn__row_kernels()->add(to, (const float *)a->from->data + r.at[1], to, n);
+        else add_pieces(a, r.at[0], to_step, r.at[1], step, n);
     }
 }
 
@@ -203,7 +222,9 @@ static void add_elements(void *arg, int64_t begin, int64_t end, int worker) {
     const struct addition *a = arg;
     float *to = (float *)a->to->data + begin;
     (void)worker;
-    syn__row_kernels()->add(to, (const float *)a->from->data + begin, to, end - begin);
+    if (!syn__is_f32(a->to) || !syn__is_f32(a->from))
+        add_pieces(a, begin, 1, begin, 1, end - begin);
+    else syn__row_kernels()->add(to, (const float *)a->from->data + begin, to, end - begin);
 }
 
 void syn__add_rows(const syn_call *c, const syn_operand *to, const syn_operand *from) {

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "ops/ops.h"
+#include "ops/rows.h"
 #include "ops/rules.h"
-#include "syntorch/memory.h"
 
 /* One comparison an element. */
 SYN__COST(select) {
@@ -12,7 +12,7 @@ SYN__COST(select) {
 }
 
 static syn_status want_rows(const syn_call *c) {
-    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    SYN_TRY(syn__want_float(c, 0));
     const syn_spec *x = &c->in[0].spec;
     return x->rank >= 1 && x->dims[x->rank - 1] >= 1 && x->dims[x->rank - 1] <= INT32_MAX
                ? SYN_OK
@@ -24,6 +24,24 @@ static syn_tensor choose(syn_ctx *ctx, syn_op op, syn_tensor x, const syn_attr *
     const syn_tensor in[1] = {syn__dense_rows(ctx, x)};
     syn__dispatch(ctx, op, in, 1, attr, n_attr, NULL, out);
     return out[0];
+}
+
+struct candidate {
+    float value;
+    int32_t index;
+};
+
+/* Memory for `count` candidates, and before them for a row as f32, if it is not. */
+static syn_status row_and(const syn_call *c, int64_t count, float **room,
+                          struct candidate **candidates) {
+    const syn_spec *shape = &c->in[0].spec;
+    const int64_t n = syn__is_f32(&c->in[0]) ? 0 : syn__room(shape->dims[shape->rank - 1]);
+    void *scratch;
+    SYN_TRY(syn__scratch(c, (size_t)n * sizeof **room + (size_t)count * sizeof **candidates,
+                         "logits and candidates", &scratch));
+    *room = scratch;
+    if (candidates) *candidates = (struct candidate *)(*room + n);
+    return SYN_OK;
 }
 
 /* ---- argmax ---- */
@@ -47,10 +65,11 @@ SYN__CPU(argmax) {
     const syn_spec *shape = &c->in[0].spec;
     const int64_t n = shape->dims[shape->rank - 1];
     const syn_operand *operands[1] = {&c->in[0]};
-    const float *in = c->in[0].data;
     int32_t *out = c->out[0].data;
+    float *room;
+    SYN_TRY(row_and(c, 0, &room, NULL));
     for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 1);)
-        *out++ = argmax_row(in + r.at[0], n);
+        *out++ = argmax_row(syn__row_in(&c->in[0], r.at[0], n, room), n);
     return SYN_OK;
 }
 
@@ -60,11 +79,6 @@ syn_tensor syn_argmax(syn_ctx *ctx, syn_tensor x) {
 }
 
 /* ---- top_k ---- */
-
-struct candidate {
-    float value;
-    int32_t index;
-};
 
 /* Larger value first, then lower index. */
 static bool better(struct candidate a, struct candidate b) {
@@ -114,20 +128,19 @@ SYN__INFER(top_k) {
 SYN__CPU(top_k) {
     const syn_spec *shape = &c->in[0].spec;
     const int64_t n = shape->dims[shape->rank - 1], k = c->attr[0].i;
-    struct candidate *heap = syn_malloc((size_t)k * sizeof *heap);
-    if (!heap) return SYN_FAIL_NOMEM(c->err, (size_t)k * sizeof *heap, "top_k");
     const syn_operand *operands[1] = {&c->in[0]};
-    const float *in = c->in[0].data;
-    float *values = c->out[0].data;
     int32_t *indices = c->out[1].data;
-    for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 1);) {
-        best_k(in + r.at[0], n, k, heap);
-        for (int64_t i = 0; i < k; i++) {
-            *values++ = heap[i].value;
-            *indices++ = heap[i].index;
-        }
+    int64_t at = 0;
+    struct candidate *heap;
+    float *room;
+    SYN_TRY(row_and(c, k, &room, &heap));
+    for (syn_rows r = {0}; syn__next_row(&r, shape, operands, 1); at += k) {
+        best_k(syn__row_in(&c->in[0], r.at[0], n, room), n, k, heap);
+        for (int64_t i = 0; i < k; i++) indices[at + i] = heap[i].index;
+        float *values = syn__row_out(&c->out[0], at, room); /* k <= n */
+        for (int64_t i = 0; i < k; i++) values[i] = heap[i].value;
+        syn__row_done(&c->out[0], at, k, room);
     }
-    syn_free(heap);
     return SYN_OK;
 }
 
@@ -218,14 +231,14 @@ static int32_t sample_row(const syn_call *c, const float *x, int64_t n, struct c
 
 SYN__CPU(sample) {
     const int64_t rows = c->in[0].spec.dims[0], n = c->in[0].spec.dims[1];
-    struct candidate *scratch = syn_malloc((size_t)n * sizeof *scratch);
-    if (!scratch) return SYN_FAIL_NOMEM(c->err, (size_t)n * sizeof *scratch, "sampling");
+    struct candidate *scratch;
+    float *room;
+    SYN_TRY(row_and(c, n, &room, &scratch));
     const uint64_t key = syn__counter_hash((uint64_t)c->attr[3].i, (uint64_t)c->attr[4].i + 1);
     int32_t *out = c->out[0].data;
     for (int64_t b = 0; b < rows; b++)
-        out[b] = sample_row(c, (const float *)c->in[0].data + b * c->in[0].strides[0], n, scratch,
+        out[b] = sample_row(c, syn__row_in(&c->in[0], b * c->in[0].strides[0], n, room), n, scratch,
                             syn__counter_uniform(key, (uint64_t)b));
-    syn_free(scratch);
     return SYN_OK;
 }
 

@@ -1,8 +1,9 @@
-/* Views (reshape, permute, slice) and the copies that change
-   layout (contiguous, concat). */
+/* Views (reshape, permute, slice) and the copies that change layout (contiguous, concat) or type
+   (cast). */
 #include <string.h>
 
 #include "ops/ops.h"
+#include "ops/rows.h"
 #include "ops/rules.h"
 #include "syntorch/memory.h"
 
@@ -182,14 +183,16 @@ SYN__GRAD(slice) {
 static syn_operand part_of(const syn_operand *whole, int64_t axis, int64_t start, int64_t length) {
     syn_operand part = *whole;
     part.spec.dims[axis] = length;
-    if (part.data) part.data = (float *)part.data + start * part.strides[axis];
+    if (part.data)
+        part.data = (char *)part.data + start * part.strides[axis] *
+                                            (int64_t)syn_dtype_bytes((syn_dtype)whole->spec.dtype);
     return part;
 }
 
 /* `length` is here that of the whole. */
 SYN__INFER(slice_grad) {
     const int64_t axis = c->attr[0].i, start = c->attr[1].i, length = c->attr[2].i;
-    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    SYN_TRY(syn__want_float(c, 0));
     SYN_TRY(check_axis(c, axis));
     if (start < 0 || start > length - c->in[0].spec.dims[axis])
         return SYN_FAIL(c->err, SYN_E_SHAPE, "the slice is outside dimension %lld of length %lld",
@@ -210,8 +213,7 @@ SYN__CPU(slice_grad) {
 SYN__INFER(slice_add) {
     const int64_t axis = c->attr[0].i, start = c->attr[1].i;
     const syn_spec *sum = &c->in[0].spec, *x = &c->in[1].spec;
-    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
-    SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
+    SYN_TRY(syn__want_sum(c));
     SYN_TRY(check_axis(c, axis));
     bool ok = x->rank == sum->rank && start >= 0 && start <= sum->dims[axis] - x->dims[axis];
     for (int d = 0; ok && d < x->rank; d++) ok = d == axis || x->dims[d] == sum->dims[d];
@@ -220,8 +222,9 @@ SYN__INFER(slice_add) {
 }
 
 SYN__COST(slice_add) {
-    const uint64_t bytes = syn_spec_bytes(&c->in[1].spec);
-    *cost = (syn_cost){syn__elems(&c->in[1]), 2 * bytes, bytes};
+    const uint64_t elems = syn__elems(&c->in[1]);
+    const uint64_t sums = elems * syn_dtype_bytes((syn_dtype)c->in[0].spec.dtype);
+    *cost = (syn_cost){elems, sums + syn_spec_bytes(&c->in[1].spec), sums};
 }
 
 SYN__CPU(slice_add) {
@@ -300,6 +303,78 @@ syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x) {
     syn__tensor_operand(ctx, x, &o);
     const int last = o.spec.rank - 1;
     return last < 0 || o.spec.dims[last] <= 1 || o.strides[last] == 1 ? x : syn_contiguous(ctx, x);
+}
+
+/* ---- cast ---- */
+
+SYN__INFER(cast) {
+    const int64_t dtype = c->attr[0].i;
+    SYN_TRY(syn__want_float(c, 0));
+    if (dtype != SYN_F32 && dtype != SYN_F16 && dtype != SYN_BF16)
+        return SYN_FAIL(c->err, SYN_E_INVALID, "the new type is not f32, f16 or bf16");
+    c->out[0].spec = c->in[0].spec;
+    c->out[0].spec.dtype = (int32_t)dtype;
+    return SYN_OK;
+}
+
+/* n elements of x, `step` apart, side by side. */
+static void cast_elements(const syn_operand *x, int64_t from, int64_t step, const syn_operand *y,
+                          int64_t to, int64_t elems) {
+    float room[SYN__PIECE];
+    for (int64_t i = 0, n; i < elems; i += n) {
+        n = elems - i < SYN__PIECE ? elems - i : SYN__PIECE;
+        float *out = syn__row_out(y, to + i, room);
+        const float *in = syn__steps_in(x, from + i * step, step, n, out);
+        if (in != out && syn__is_f32(y)) memcpy(out, in, (size_t)n * sizeof *out);
+        syn__row_done(y, to + i, n, in);
+    }
+}
+
+static void cast_some(void *arg, int64_t begin, int64_t end, int worker) {
+    const syn_call *c = arg;
+    (void)worker;
+    cast_elements(&c->in[0], begin, 1, &c->out[0], begin, end - begin);
+}
+
+static void cast_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const syn_call *c = arg;
+    const syn_operand *x = &c->in[0];
+    const int last = x->spec.rank - 1;
+    const int64_t n = x->spec.dims[last];
+    syn_rows r;
+    (void)worker;
+    syn__seek_row(&r, &x->spec, &x, 1, begin);
+    for (int64_t row = begin; row < end; row++) {
+        cast_elements(x, r.at[0], x->strides[last], &c->out[0], row * n, n);
+        syn__next_row(&r, &x->spec, &x, 1);
+    }
+}
+
+SYN__CPU(cast) {
+    const syn_spec *shape = &c->in[0].spec;
+    const int64_t elems = syn_spec_elems(shape);
+    if (elems == 0) return SYN_OK;
+    if (syn__is_dense(&c->in[0])) {
+        syn_workers_ranges(c->workers, elems, SYN__GRAIN_MOVE, cast_some, c);
+        return SYN_OK;
+    }
+    const int64_t n = shape->dims[shape->rank - 1];
+    syn_workers_ranges(c->workers, elems / n, SYN__GRAIN_MOVE / n + 1, cast_rows, c);
+    return SYN_OK;
+}
+
+syn_tensor syn_cast(syn_ctx *ctx, syn_tensor x, syn_dtype dtype) {
+    if (syn_ctx_status(ctx) != SYN_OK || syn_tensor_spec(ctx, x)->dtype == (int32_t)dtype) return x;
+    const syn_attr attr[1] = {{.i = dtype}};
+    syn_tensor out;
+    syn__dispatch(ctx, SYN_OP_CAST, &x, 1, attr, 1, NULL, &out);
+    return out;
+}
+
+/* The gradient goes on as it is, and is cast where it is added (gradient.c): once, and not at all
+   for a leaf. */
+SYN__GRAD(cast) {
+    g->din[0] = syn_grad_out(g, 0);
 }
 
 /* ---- concat ---- */

@@ -94,6 +94,9 @@ syn_tensor syn_slice(syn_ctx *ctx, syn_tensor x, int axis, int64_t start, int64_
 syn_tensor syn_tp_enter(syn_ctx *ctx, syn_tensor x, const syn_group *group);
 /* x itself if its elements lie without gaps in order, else a copy that does. */
 syn_tensor syn_contiguous(syn_ctx *ctx, syn_tensor x);
+/* x as f32, f16 or bf16, rounded to nearest (ties to even; beyond the largest to infinity); x
+   itself if it has that type. */
+syn_tensor syn_cast(syn_ctx *ctx, syn_tensor x, syn_dtype dtype);
 /* Tensors equal but for dimension `axis`, 1 to 16 of them. */
 syn_tensor syn_concat(syn_ctx *ctx, const syn_tensor *xs, int n, int axis);
 

@@ -1,6 +1,7 @@
 #include "ops/rows.h"
 
 #include "ops/rules.h"
+#include "syntorch/half.h"
 
 const syn_row_kernels *syn__row_kernels_at(syn_simd level) {
     return SYN__AT_LEVEL(&syn__rows, level);
@@ -29,41 +30,119 @@ bool syn__is_dense(const syn_operand *o) {
     return true;
 }
 
+/* ---- Rows of 16 bits ---- */
+
+static void *element(const syn_operand *o, int64_t at) {
+    return (char *)o->data + at * (int64_t)syn_dtype_bytes((syn_dtype)o->spec.dtype);
+}
+
+const float *syn__row_in(const syn_operand *o, int64_t at, int64_t n, float *room) {
+    if (syn__is_f32(o)) return (const float *)o->data + at;
+    syn_half_widen(element(o, at), room, (size_t)n, (syn_dtype)o->spec.dtype);
+    return room;
+}
+
+const float *syn__steps_in(const syn_operand *o, int64_t at, int64_t step, int64_t n, float *room) {
+    enum { SOME = 64 };
+    if (step == 1) return syn__row_in(o, at, n, room);
+    if (syn__is_f32(o)) {
+        const float *x = (const float *)o->data + at;
+        for (int64_t i = 0; i < n; i++) room[i] = x[i * step];
+        return room;
+    }
+    for (int64_t i = 0; i < n; i += SOME) {
+        const uint16_t *x = element(o, at + i * step);
+        const int64_t some = n - i < SOME ? n - i : SOME;
+        uint16_t side_by_side[SOME];
+        for (int64_t k = 0; k < some; k++) side_by_side[k] = x[k * step];
+        syn_half_widen(side_by_side, room + i, (size_t)some, (syn_dtype)o->spec.dtype);
+    }
+    return room;
+}
+
+float *syn__row_out(const syn_operand *o, int64_t at, float *room) {
+    return syn__is_f32(o) ? (float *)o->data + at : room;
+}
+
+void syn__row_done(const syn_operand *o, int64_t at, int64_t n, const float *room) {
+    if (syn__is_f32(o)) return;
+    syn_half_narrow(room, element(o, at), (size_t)n, (syn_dtype)o->spec.dtype);
+}
+
+void syn__steps_done(const syn_operand *o, int64_t at, int64_t step, int64_t n, const float *room) {
+    enum { SOME = 64 };
+    if (syn__is_f32(o)) {
+        float *y = (float *)o->data + at;
+        for (int64_t i = 0; i < n; i++) y[i * step] = room[i];
+        return;
+    }
+    for (int64_t i = 0; i < n; i += SOME) {
+        uint16_t *y = element(o, at + i * step);
+        const int64_t some = n - i < SOME ? n - i : SOME;
+        uint16_t side_by_side[SOME];
+        syn_half_narrow(room + i, side_by_side, (size_t)some, (syn_dtype)o->spec.dtype);
+        for (int64_t k = 0; k < some; k++) y[k * step] = side_by_side[k];
+    }
+}
+
+syn_status syn__rooms(const syn_call *c, int64_t floats, float **rooms) {
+    const size_t all = (size_t)syn_workers_count(c->workers) * (size_t)syn__room(floats);
+    void *room = NULL;
+    if (floats > 0) SYN_TRY(syn__scratch(c, all * sizeof **rooms, "rows as f32", &room));
+    *rooms = room;
+    return SYN_OK;
+}
+
+/* ---- Each row ---- */
+
 struct spread {
     const syn_call *c;
     syn_each_row f;
+    float *rooms;
+    int64_t room;
 };
 
 static void some_elements(void *arg, int64_t begin, int64_t end, int worker) {
     const struct spread *s = arg;
+    const syn_operand *in = &s->c->in[0], *out = &s->c->out[0];
+    const int64_t piece = syn__is_f32(in) ? end - begin : SYN__PIECE;
+    float room[SYN__PIECE];
     (void)worker;
-    s->f(s->c, (const float *)s->c->in[0].data + begin, (float *)s->c->out[0].data + begin,
-         end - begin, begin);
+    for (int64_t at = begin; at < end; at += piece) {
+        const int64_t n = end - at < piece ? end - at : piece;
+        s->f(s->c, syn__row_in(in, at, n, room), syn__row_out(out, at, room), n, at);
+        syn__row_done(out, at, n, room);
+    }
 }
 
 static void some_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const struct spread *s = arg;
-    const syn_operand *in = &s->c->in[0];
+    const syn_operand *in = &s->c->in[0], *out = &s->c->out[0];
     const int64_t n = in->spec.dims[in->spec.rank - 1];
+    float *room = s->rooms ? s->rooms + worker * s->room : NULL;
     syn_rows r;
-    (void)worker;
     syn__seek_row(&r, &in->spec, &in, 1, begin);
     for (int64_t row = begin; row < end; row++) {
-        s->f(s->c, (const float *)in->data + r.at[0], (float *)s->c->out[0].data + row * n, n,
-             row * n);
+        s->f(s->c, syn__row_in(in, r.at[0], n, room), syn__row_out(out, row * n, room), n, row * n);
+        syn__row_done(out, row * n, n, room);
         syn__next_row(&r, &in->spec, &in, 1);
     }
 }
 
-void syn__each_row(const syn_call *c, syn_each_row f, int64_t grain, bool joined) {
-    struct spread s = {c, f};
+syn_status syn__each_row(const syn_call *c, syn_each_row f, int64_t grain, bool joined) {
+    struct spread s = {.c = c, .f = f};
     const syn_spec *shape = &c->in[0].spec;
     const int64_t elems = syn_spec_elems(shape);
-    if (elems == 0) return;
+    if (elems == 0) return SYN_OK;
     if (joined && syn__is_dense(&c->in[0])) {
         syn_workers_ranges(c->workers, elems, grain, some_elements, &s);
-        return;
+        return SYN_OK;
     }
     const int64_t n = shape->dims[shape->rank - 1];
+    if (!syn__is_f32(&c->in[0])) {
+        SYN_TRY(syn__rooms(c, n, &s.rooms));
+        s.room = syn__room(n);
+    }
     syn_workers_ranges(c->workers, elems / n, grain / n + 1, some_rows, &s);
+    return SYN_OK;
 }

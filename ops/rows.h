@@ -76,12 +76,38 @@ extern const syn_row_kernels syn__rows_scalar, syn__rows_avx2, syn__rows_avx512;
    what moves only. */
 enum { SYN__GRAIN_MATH = 8192, SYN__GRAIN_MOVE = 32768 };
 
+/* Rows of f16 and bf16 go through the kernels as f32: they are widened into room beside, computed
+   there and narrowed once. Those of f32 stay where they are. */
+
+/* Elements of room on the stack, for what may be cut anywhere: in the first cache. */
+enum { SYN__PIECE = 2048 };
+static inline bool syn__is_f32(const syn_operand *o) {
+    return o->spec.dtype == SYN_F32;
+}
+/* The n elements of `o` from element `at` of its storage on: widened into `room`, or where they
+   lie. */
+const float *syn__row_in(const syn_operand *o, int64_t at, int64_t n, float *room);
+/* The same, `step` elements apart: in `room` if that is not 1. */
+const float *syn__steps_in(const syn_operand *o, int64_t at, int64_t step, int64_t n, float *room);
+/* Where a kernel writes such elements: `room`, which syn__row_done then narrows, or their place. */
+float *syn__row_out(const syn_operand *o, int64_t at, float *room);
+void syn__row_done(const syn_operand *o, int64_t at, int64_t n, const float *room);
+/* The same, `step` elements apart. */
+void syn__steps_done(const syn_operand *o, int64_t at, int64_t step, int64_t n, const float *room);
+/* Room for `floats` of each worker (whose is at rooms + worker * syn__room(floats)), in the call's
+   scratch memory; none (NULL) where `floats` is 0. */
+syn_status syn__rooms(const syn_call *c, int64_t floats, float **rooms) SYN_MUST_USE;
+static inline int64_t syn__room(int64_t floats) { /* whole cache lines: workers share none */
+    return (floats + 31) / 32 * 32;
+}
+
 /* Calls f for every row of input 0, whose place in the (dense) output it is also given: `first` is
    the row's first element in row-major order. Rows are spread over the workers, at least about
-   `grain` elements a piece. joined: f may be given several rows as one, or parts of one. */
+   `grain` elements a piece. joined: f may be given several rows as one, or parts of one. Fails
+   when there is no memory for a row of 16 bits. */
 typedef void (*syn_each_row)(const syn_call *c, const float *in, float *out, int64_t n,
                              int64_t first);
-void syn__each_row(const syn_call *c, syn_each_row f, int64_t grain, bool joined);
+syn_status syn__each_row(const syn_call *c, syn_each_row f, int64_t grain, bool joined);
 
 #ifdef __cplusplus
 }

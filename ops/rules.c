@@ -1,6 +1,7 @@
 /* Small things that all families share. */
 #include "ops/rules.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "syntorch/half.h"
@@ -20,6 +21,25 @@ syn_status syn__want_float(const syn_call *c, int i) {
     const syn_dtype dtype = (syn_dtype)c->in[i].spec.dtype;
     if (dtype == SYN_F32 || syn_dtype_is_half(dtype)) return SYN_OK;
     return syn__bad_input(c, i, "f32, f16 or bf16");
+}
+
+syn_status syn__want_same(const syn_call *c, int i) {
+    char expected[40];
+    if (c->in[i].spec.dtype == c->in[0].spec.dtype) return SYN_OK;
+    snprintf(expected, sizeof expected, "%s like input 0",
+             syn_dtype_name((syn_dtype)c->in[0].spec.dtype));
+    return syn__bad_input(c, i, expected);
+}
+
+syn_status syn__want_floats(const syn_call *c, int n) {
+    SYN_TRY(syn__want_float(c, 0));
+    for (int i = 1; i < n; i++) SYN_TRY(syn__want_same(c, i));
+    return SYN_OK;
+}
+
+syn_status syn__scratch(const syn_call *c, size_t bytes, const char *what, void **out) {
+    *out = syn_arena_get(c->arena, bytes);
+    return *out ? SYN_OK : SYN_FAIL_NOMEM(c->err, bytes, what);
 }
 
 uint64_t syn__input_bytes(const syn_call *c) {

@@ -106,6 +106,9 @@ SYN__COST(zero);
 SYN__COST(copy);
 SYN__CPU(contiguous);
 SYN__GRAD(contiguous);
+SYN__INFER(cast);
+SYN__CPU(cast);
+SYN__GRAD(cast);
 SYN__INFER(concat);
 SYN__CPU(concat);
 SYN__GRAD(concat);
@@ -165,6 +168,15 @@ syn_status syn__bad_input(const syn_call *c, int i, const char *expected);
 syn_status syn__want_dtype(const syn_call *c, int i, syn_dtype dtype);
 /* Fails unless input i is f32, f16 or bf16. */
 syn_status syn__want_float(const syn_call *c, int i);
+/* Fails unless input i has the dtype of input 0. */
+syn_status syn__want_same(const syn_call *c, int i);
+/* Inputs 0 to n - 1 are of one dtype: f32, f16 or bf16. */
+syn_status syn__want_floats(const syn_call *c, int n);
+/* Fails unless input 0 is f32, or like input 1 f16 or bf16, which is added to it. */
+syn_status syn__want_sum(const syn_call *c);
+/* `bytes` bytes for the kernel, for the purpose `what`, on a cache line: at *out, until it ends.
+   In place of what it got before. */
+syn_status syn__scratch(const syn_call *c, size_t bytes, const char *what, void **out);
 /* Bytes of all inputs (outputs). */
 uint64_t syn__input_bytes(const syn_call *c);
 uint64_t syn__output_bytes(const syn_call *c);

@@ -50,6 +50,7 @@ void syn_ctx_free(syn_ctx *ctx) {
     syn__storages_free(&ctx->storages);
     if (ctx->device) ctx->backend->close(ctx->device);
     syn_free(ctx->params);
+    syn_arena_free(&ctx->arena);
     syn_workers_free(ctx->workers);
     syn_trace_free(ctx->trace);
     syn__comm_release(ctx->comm);

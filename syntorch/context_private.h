@@ -59,6 +59,7 @@ struct syn_ctx {
     void *device;         /* of the backend; NULL on meta */
     syn_comm *comm;       /* NULL: alone */
     syn_workers *workers; /* NULL: one thread */
+    syn_arena arena;      /* of kernels */
     syn_trace *trace;
     syn_storages storages;
     syn_param_info *params; /* but for the names, which the trace has */

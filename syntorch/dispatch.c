@@ -224,6 +224,7 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
     call.group = group;
     call.comm = ctx->comm;
     call.workers = ctx->workers;
+    call.arena = &ctx->arena;
     call.device = ctx->device;
     call.err = &inner;
     for (int i = 0; i < call.n_out; i++) out[i] = (syn_tensor){0};

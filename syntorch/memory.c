@@ -81,6 +81,21 @@ void syn_aligned_free(void *ptr) {
     free(ptr);
 }
 
+void *syn_arena_get(syn_arena *arena, size_t bytes) {
+    if (arena->data != NULL && bytes <= arena->bytes) return arena->data;
+    const size_t twice = arena->bytes <= SIZE_MAX / 2 ? 2 * arena->bytes : 0;
+    const size_t want = bytes > twice ? bytes : twice;
+    syn_arena_free(arena);
+    arena->data = syn_aligned_malloc(want);
+    if (arena->data != NULL) arena->bytes = want;
+    return arena->data;
+}
+
+void syn_arena_free(syn_arena *arena) {
+    syn_aligned_free(arena->data);
+    *arena = (syn_arena){0};
+}
+
 bool syn_mul_size(size_t a, size_t b, size_t *out) {
     if (b != 0 && a > SIZE_MAX / b) return false;
     *out = a * b;

@@ -22,6 +22,16 @@ char *syn_strndup(const char *text, size_t bytes);
 void *syn_aligned_malloc(size_t bytes);
 void syn_aligned_free(void *ptr);
 
+/* A buffer that stays from use to use; empty when zero. get gives `bytes` bytes on a cache line,
+   whose contents are undefined, in place of what it gave before; NULL when memory is out. It grows
+   to twice what it was or more, so that few of many growing uses allocate. */
+typedef struct syn_arena {
+    void *data;
+    size_t bytes;
+} syn_arena;
+void *syn_arena_get(syn_arena *arena, size_t bytes);
+void syn_arena_free(syn_arena *arena);
+
 /* Test instrument: the allocation after the next `n` ones fails, and all later ones too, in every
    thread of the process, until called with SYN_MEMORY_NEVER. Process-wide because malloc is. */
 #define SYN_MEMORY_NEVER UINT64_MAX

@@ -4,6 +4,7 @@
 
 #include "syntorch/communicator.h"
 #include "syntorch/graph.h"
+#include "syntorch/memory.h"
 #include "syntorch/workers.h"
 
 SYN_API_BEGIN
@@ -73,6 +74,7 @@ struct syn_call {
     const syn_group *group; /* communication only */
     syn_comm *comm;
     syn_workers *workers; /* threads for the kernel; NULL: the caller's alone */
+    syn_arena *arena;     /* memory for the kernel, while it runs */
     void *device;         /* of the backend (backend.h): a stream, say */
     syn_error *err;
     /* A communication kernel moves nothing itself. It says here what its caller is to exchange with

@@ -113,7 +113,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_embedding(c, F(5, 4), I(1, 1, 1, 1, 1, 1), 0), "fewer dimensions")                       \
     X(syn_layernorm(c, F(2, 3), F(4), F(3), 1e-5), "layernorm in h.0: input 1 must be (C)")        \
     X(syn_layernorm(c, F(2, 3), F(3), F(1, 3), 1e-5), "input 2 must be (C)")                       \
-    X(syn_layernorm(c, I(2, 3), F(3), F(3), 1e-5), "input 0 must be f32, but is i32[2,3]")         \
+    X(syn_layernorm(c, I(2, 3), F(3), F(3), 1e-5), "f32, f16 or bf16, but is i32[2,3]")            \
     X(syn_layernorm(c, ref_scalar(c), F(1), F(1), 1e-5), "(..., C) with C > 0, but is f32[]")      \
     X(syn_layernorm(c, F(2, 0), F(0), F(0), 1e-5), "C > 0")                                        \
     X(syn_linear(c, F(2, 3), F(4, 5), SYN_NO_BIAS, false),                                         \
@@ -131,12 +131,12 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_matmul(c, F(2, 3, 4), F(4, 5), false, false), "cannot multiply")                         \
     X(syn_matmul(c, F(3), F(3), false, false), "input 0 must be (..., M, K)")                      \
     X(syn_matmul(c, F(3, 3), I(3, 3), false, false), "input 1 must be f32")                        \
-    X(syn_gelu(c, I(3), true), "gelu in h.0: input 0 must be f32, but is i32[3]")                  \
+    X(syn_gelu(c, I(3), true), "gelu in h.0: input 0 must be f32, f16 or bf16, but is i32[3]")     \
     X(syn_scale(c, ref_scalar(c), 2), "of at least one dimension, but is f32[]")                   \
     X(syn_add(c, F(2, 3), F(2, 4)),                                                                \
       "add in h.0: the shapes f32[2,3] and f32[2,4] do not broadcast")                             \
     X(syn_mul(c, F(0), F(3)), "mul in h.0: the shapes f32[0] and f32[3] do not broadcast")         \
-    X(syn_add(c, F(2), I(2)), "input 1 must be f32, but is i32[2]")                                \
+    X(syn_add(c, F(2), I(2)), "input 1 must be f32 like input 0, but is i32[2]")                   \
     X(drop(c, F(2, 3), SYN_NO_KEYS, 1.0), "dropout in h.0: the probability 1 is not in [0, 1)")    \
     X(drop(c, F(2, 3), SYN_NO_KEYS, -0.1), "the probability -0.1 is not in [0, 1)")                \
     X(drop(c, F(2, 3), SYN_NO_KEYS, not_a_number), "is not in [0, 1)")                             \
@@ -168,7 +168,7 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
       "input 4 must be what attention_train gave, (B, H, T), but is f32[2,3,2]")                   \
     X(attend_grad(c, F(2, 3, 2, 4), F(2, 2, 3), F(2, 3, 8)),                                       \
       "input 5 must be a gradient (B, T, H, D), but is f32[2,3,8]")                                \
-    X(syn_tanh(c, I(3)), "tanh in h.0: input 0 must be f32, but is i32[3]")                        \
+    X(syn_tanh(c, I(3)), "tanh in h.0: input 0 must be f32, f16 or bf16, but is i32[3]")           \
     X(syn_scale_mask(c, F(3, 3), F(3, 3), 1, true, 0),                                             \
       "scale_mask in h.0: input 0 must be scores (B, H, T, S) to be masked, but is f32[3,3]")      \
     X(syn_scale_mask(c, F(2, 1, 3, 4), F(4), 1, true, 0), "input 1 must be a mask (B, S)")         \

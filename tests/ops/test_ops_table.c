@@ -164,6 +164,7 @@ static const syn_dropping drop = {.p = 0.1, .seed = 1};
     X(TP_ENTER, syn_tp_enter(c, F(2, 3), g), "f32[2,3]", 0, 0, 0, 0)                               \
     X(CONTIGUOUS, syn_contiguous(c, turned(c, F(2, 3))), "f32[3,2]", 0, 24, 24, 0)                 \
     X(CONCAT, joined(c, F(2, 3), F(2, 1)), "f32[2,4]", 0, 24 + 8, 32, 0)                           \
+    X(CAST, syn_cast(c, F(2, 3), SYN_BF16), "bf16[2,3]", 0, 24, 12, 0)                             \
     X(SQUARE_SUM, syn_square_sum(c, (const syn_tensor[]){F(2, 3), F(4)}, 2), "f32[]", 2 * 10, 40,  \
       4, 0)                                                                                        \
     X(CLIP_FACTOR, clipped(c, F(1)), "f32[1]", 4, 4, 4 + 4, 0)                                     \
@@ -248,9 +249,9 @@ static void test_rows_are_whole(void) {
 
 /* Programs whose tests compare results of ops with references (ref_check). */
 static const char *const numeric[] = {
-    "test_ops_pointwise",  "test_ops_layer",     "test_ops_attention",
-    "test_attention_grad", "test_ops_select",    "test_ops_comm",
-    "test_views",          "test_ops_gradients", "test_ops_training"};
+    "test_ops_pointwise", "test_ops_layer", "test_ops_attention", "test_attention_grad",
+    "test_ops_select",    "test_ops_comm",  "test_views",         "test_ops_gradients",
+    "test_ops_training",  "test_ops_half"};
 
 /* Marks the ops that such a program compared; false if it failed. */
 static bool ask_compared(const char *program, bool compared[SYN_OP_COUNT]) {

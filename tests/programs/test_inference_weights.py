@@ -128,7 +128,8 @@ def test_dtype_is_of_the_weights_alone():
         comm = [{o["op"]: (o["comm_bytes"], o["predicted_ns"]) for o in s["ops"] if o["comm_bytes"]}
                 for s in (wide, half)]
         assert comm[0] == comm[1] and comm[0]["all_reduce"][0] > 0
-        assert wide["predicted_prefill_ns"] == half["predicted_prefill_ns"] > 0
+        # but for the lookup, whose rows are widened
+        assert 0 < wide["predicted_prefill_ns"] < half["predicted_prefill_ns"] * 1.01
         said = ("f16 weights; activations, KV cache and collectives are f32, and times are "
                 "predicted for f32 arithmetic")
         assert said in expect_ok(f.run(*how, "--dtype", "f16"))

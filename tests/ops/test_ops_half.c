@@ -1,0 +1,379 @@
+/* Rows of f16 and bf16 beside the same rows of f32 on the widened values: as they compute in f32
+   and round once, the result is that of f32, rounded. Over random shapes and layouts, also empty
+   and broadcast ones, and with threads. */
+#include "syntorch/half.h"
+
+#include "syntorch/dispatch.h"
+#include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
+
+/* A call is made twice from the same random numbers: `wide`, with the values as f32. */
+typedef struct half_call {
+    syn_ctx *ctx;
+    syn_dtype dtype;
+    bool wide;
+    syn_tensor out[3];
+    int n_out;
+} half_call;
+
+/* A tensor of 16-bit values in [low, high] in any layout. */
+static syn_tensor some(half_call *c, syn_spec spec, double low, double high) {
+    static ref values;
+    spec.dtype = SYN_F32;
+    ref_fill(&values, spec, low, high);
+    for (int64_t i = 0; i < syn_spec_elems(&spec); i++) {
+        const float value = (float)values.v[i];
+        uint16_t bits;
+        syn_half_narrow(&value, &bits, 1, c->dtype);
+        values.v[i] = c->wide ? ref_half(bits, c->dtype) : bits;
+    }
+    if (!c->wide) values.spec.dtype = (int32_t)c->dtype;
+    return ref_wild(c->ctx, &values);
+}
+
+/* The same of f32, which both calls get, and integers. */
+static syn_tensor number(half_call *c, syn_dtype dtype, syn_spec spec, double low, double high) {
+    static ref values;
+    spec.dtype = (int32_t)dtype;
+    ref_fill(&values, spec, low, high);
+    return ref_dense(c->ctx, &values);
+}
+
+#define SHAPE(...) \
+    ref_spec(SYN_F32, COUNT(((int64_t[]){__VA_ARGS__})), (const int64_t[]){__VA_ARGS__})
+#define SOME(...) some(c, SHAPE(__VA_ARGS__), -3, 3)
+
+static void give(half_call *c, syn_tensor y) {
+    c->out[c->n_out++] = y;
+}
+
+static void build(half_call *c, syn_op op, const syn_tensor *in, int n_in, const syn_attr *attr,
+                  int n_attr) {
+    syn__dispatch(c->ctx, op, in, n_in, attr, n_attr, NULL, c->out);
+    c->n_out = syn_op_table[op].n_out;
+}
+
+static syn_tensor dense(half_call *c, syn_tensor x) {
+    return syn_contiguous(c->ctx, x);
+}
+
+static syn_spec any(int least) {
+    return ref_random_spec(SYN_F32, least, 5, true);
+}
+
+/* Rows longer than what is widened at once, now and then. */
+static int64_t width(void) {
+    return ref_int(0, 4) ? ref_int(1, 40) : ref_int(1000, 2100);
+}
+
+static void gelu(half_call *c) {
+    const bool form = ref_int(0, 1) != 0;
+    give(c, syn_gelu(c->ctx, some(c, any(1), -9, 9), form));
+}
+static void tanh_of(half_call *c) {
+    give(c, syn_tanh(c->ctx, some(c, any(1), -4, 4)));
+}
+static void scale(half_call *c) {
+    const double by = ref_real(-3, 3);
+    give(c, syn_scale(c->ctx, SOME(ref_int(0, 2), width()), by));
+}
+static void dropout(half_call *c) {
+    const syn_dropping how = {.p = 0.4, .seed = (uint64_t)ref_int(0, 1000)};
+    give(c, syn_dropout(c->ctx, SOME(ref_int(1, 3), 2, ref_int(1, 300)), SYN_NO_KEYS, &how));
+}
+static void scale_mask(half_call *c) {
+    const int64_t b = ref_int(1, 3), s = ref_int(1, 20);
+    const syn_tensor x = SOME(b, 2, ref_int(1, 5), s);
+    const syn_tensor mask = ref_int(0, 1) ? number(c, SYN_F32, SHAPE(b, s), -5, 0) : SYN_NO_MASK;
+    const bool causal = ref_int(0, 1) != 0;
+    give(c, syn_scale_mask(c->ctx, x, mask, 0.3, causal, ref_int(-2, 6)));
+}
+static syn_spec shrunk(syn_spec s) {
+    for (int d = 0; d < s.rank; d++) s.dims[d] = ref_int(0, 3) ? s.dims[d] : 1;
+    return s;
+}
+static void add(half_call *c) {
+    const syn_spec shape = any(0);
+    const syn_tensor a = some(c, shrunk(shape), -3, 3), b = some(c, shrunk(shape), -3, 3);
+    give(c, syn_add(c->ctx, a, b));
+}
+static void mul(half_call *c) {
+    const int64_t rows = ref_int(1, 2), n = width();
+    const syn_tensor a = SOME(rows, n), b = SOME(ref_int(0, 1) ? rows : 1, ref_int(0, 1) ? n : 1);
+    give(c, syn_mul(c->ctx, a, b));
+}
+static void softmax(half_call *c) {
+    give(c, syn_softmax(c->ctx, SOME(ref_int(0, 2), width())));
+}
+static void layernorm(half_call *c) {
+    const int64_t n = width();
+    const syn_tensor x = SOME(ref_int(0, 2), n), weight = SOME(n), bias = SOME(n);
+    give(c, syn_layernorm(c->ctx, x, weight, bias, 1e-5));
+}
+static void embedding(half_call *c) {
+    const int64_t first = ref_int(-2, 3);
+    const syn_tensor table = SOME(ref_int(1, 6), ref_int(1, 30));
+    give(c, syn_embedding(c->ctx, table, number(c, SYN_I32, SHAPE(3, ref_int(0, 5)), 0, 6), first));
+}
+static void moved(half_call *c) {
+    const int64_t rows = ref_int(0, 4);
+    const syn_tensor a = SOME(rows, 3), b = SOME(rows, 2), pair[2] = {a, b};
+    give(c, syn_contiguous(c->ctx, a));
+    give(c, syn_concat(c->ctx, pair, 2, 1));
+    give(c, syn_reshape(c->ctx, c->out[1], (const int64_t[]){5, rows}, 2));
+}
+static void kv_append(half_call *c) {
+    const syn_tensor cache = dense(c, SOME(2, 3, 9, 4));
+    give(c, syn_kv_append(c->ctx, cache, SOME(2, 3, ref_int(0, 4), 4), ref_int(0, 5)));
+}
+static void selection(half_call *c) {
+    const int64_t n = width();
+    const syn_tensor x = some(c, SHAPE(ref_int(1, 2), n), -1, 1); /* with equals */
+    const syn_sampling how = {0.7, ref_int(0, 5), 0.9, 3};
+    syn_tensor where;
+    give(c, syn_argmax(c->ctx, x));
+    give(c, syn_sample(c->ctx, x, &how, ref_int(0, 9)));
+    syn_top_k(c->ctx, x, 1, &where);
+    give(c, where);
+}
+static void top_k(half_call *c) {
+    const int64_t n = width();
+    syn_tensor where;
+    give(c, syn_top_k(c->ctx, SOME(ref_int(1, 2), n), ref_int(1, n), &where));
+    give(c, where);
+}
+static void sum_to(half_call *c) {
+    const syn_spec from = any(0), to = shrunk(from);
+    const syn_tensor x = some(c, from, -3, 3);
+    const syn_attr attr[7] = {{.i = to.rank},    {.i = to.dims[0]}, {.i = to.dims[1]},
+                              {.i = to.dims[2]}, {.i = to.dims[3]}, {.i = to.dims[4]}};
+    build(c, SYN_OP_SUM_TO, &x, 1, attr, 7);
+}
+static void gelu_grad(half_call *c) {
+    const int64_t n = width();
+    const syn_attr form = {.i = ref_int(0, 1)};
+    const syn_tensor in[2] = {dense(c, SOME(2, n)), dense(c, SOME(2, n))};
+    build(c, SYN_OP_GELU_GRAD, in, 2, &form, 1);
+}
+static void tanh_grad(half_call *c) {
+    const int64_t n = width();
+    const syn_tensor in[2] = {dense(c, SOME(2, n)), dense(c, SOME(2, n))};
+    build(c, SYN_OP_TANH_GRAD, in, 2, NULL, 0);
+}
+/* Only sums of f32 to which 16 bits are added, or both of 16 bits. */
+static syn_tensor sum(half_call *c, syn_spec shape) {
+    return ref_int(0, 1) ? number(c, SYN_F32, shape, -3, 3) : some(c, shape, -3, 3);
+}
+static void accumulate(half_call *c) {
+    const syn_spec shape = any(0);
+    const syn_tensor in[2] = {dense(c, sum(c, shape)), some(c, shape, -3, 3)};
+    build(c, SYN_OP_ACCUMULATE, in, 2, NULL, 0);
+}
+static void slice_add(half_call *c) {
+    const int64_t n = ref_int(1, 40), start = ref_int(0, 3);
+    const syn_tensor in[2] = {dense(c, sum(c, SHAPE(3, n + 3, 2))), SOME(3, n, 2)};
+    build(c, SYN_OP_SLICE_ADD, in, 2, (const syn_attr[]){{.i = 1}, {.i = start}}, 2);
+}
+static void slice_grad(half_call *c) {
+    const int64_t n = ref_int(0, 40);
+    const syn_tensor x = SOME(3, n, 2);
+    build(c, SYN_OP_SLICE_GRAD, &x, 1, (const syn_attr[]){{.i = 1}, {.i = 2}, {.i = n + 3}}, 3);
+}
+static void embedding_grad(half_call *c) {
+    const int64_t n = ref_int(0, 5), columns = width();
+    const syn_tensor ids = number(c, SYN_I32, SHAPE(n), 0, 6),
+                     dy = SOME(n, columns < 500 ? columns : 500);
+    give(c, syn_embedding_grad(c->ctx, ids, dy, 1, 4, 2));
+    give(c, syn_embedding_grad_add(c->ctx, c->out[0], ids, dy, 1, -1));
+    c->out[0] = c->out[1];
+    c->n_out = 1;
+}
+static void layernorm_grad(half_call *c) {
+    const int64_t n = width(), rows = ref_int(0, 2) ? ref_int(0, 1) : 70;
+    const syn_attr eps = {.f = 1e-5};
+    const int64_t fit = rows > 1 && n > 50 ? 50 : n;
+    const syn_tensor in[3] = {dense(c, SOME(rows, fit)), dense(c, SOME(fit)),
+                              dense(c, SOME(rows, fit))};
+    build(c, SYN_OP_LAYERNORM_GRAD, in, 3, &eps, 1);
+}
+
+typedef struct half_case {
+    const char *name;
+    void (*call)(half_call *c);
+} half_case;
+
+#define CASE(name) \
+    { #name, name }
+static const half_case half_cases[] = {
+    CASE(gelu),
+    CASE(tanh_of),
+    CASE(scale),
+    CASE(dropout),
+    CASE(scale_mask),
+    CASE(add),
+    CASE(mul),
+    CASE(softmax),
+    CASE(layernorm),
+    CASE(embedding),
+    CASE(moved),
+    CASE(kv_append),
+    CASE(selection),
+    CASE(top_k),
+    CASE(sum_to),
+    CASE(gelu_grad),
+    CASE(tanh_grad),
+    CASE(accumulate),
+    CASE(slice_add),
+    CASE(slice_grad),
+    CASE(layernorm_grad),
+    CASE(embedding_grad),
+};
+
+static half_call run(const half_case *one, syn_dtype dtype, bool wide, uint64_t seed) {
+    half_call c = {.ctx = ref_ctx(SYN_DEVICE_CPU, NULL), .dtype = dtype, .wide = wide};
+    syn_error err = {0};
+    ref_seed(seed);
+    if (seed % 4 == 0 && syn_ctx_set_threads(c.ctx, 3, &err) != SYN_OK) abort();
+    one->call(&c);
+    return c;
+}
+
+/* Bit for bit, the f32 result rounded if the other is narrow. */
+static bool same_tensor(const half_call *wide, const half_call *half, int i) {
+    const syn_spec a = *syn_tensor_spec(wide->ctx, wide->out[i]),
+                   b = *syn_tensor_spec(half->ctx, half->out[i]);
+    const size_t n = (size_t)syn_spec_elems(&a), elem = syn_dtype_bytes((syn_dtype)b.dtype);
+    const bool narrow = b.dtype == (int32_t)wide->dtype;
+    void *x = malloc(n * 4 + 1), *y = malloc(n * elem + 1);
+    bool same = a.rank == b.rank && memcmp(a.dims, b.dims, sizeof a.dims) == 0 &&
+                (narrow ? a.dtype == SYN_F32 : a.dtype == b.dtype) &&
+                syn_tensor_read(wide->ctx, wide->out[i], x, n * 4) == SYN_OK &&
+                syn_tensor_read(half->ctx, half->out[i], y, n * elem) == SYN_OK;
+    for (size_t k = 0; same && k < n; k++) {
+        uint32_t want;
+        memcpy(&want, (const char *)x + k * 4, 4);
+        if (narrow) {
+            uint16_t bits;
+            float value;
+            memcpy(&value, &want, 4);
+            syn_half_narrow(&value, &bits, 1, wide->dtype);
+            memcpy(x, &bits, 2);
+            same = memcmp(x, (const char *)y + k * 2, 2) == 0;
+        } else same = memcmp(&want, (const char *)y + k * 4, 4) == 0;
+        if (!same) fprintf(stderr, "element %zu of %zu\n", k, n);
+    }
+    free(x);
+    free(y);
+    return same;
+}
+
+static void test_beside_f32(void) {
+    for (size_t i = 0; i < COUNT(half_cases); i++)
+        for (uint64_t seed = 1; seed <= 40 && test_failures == 0; seed++) {
+            const syn_dtype dtype = seed & 1 ? SYN_F16 : SYN_BF16;
+            half_call wide = run(&half_cases[i], dtype, true, seed),
+                      half = run(&half_cases[i], dtype, false, seed);
+            CHECK_MSG(syn_ctx_status(wide.ctx) == SYN_OK && syn_ctx_status(half.ctx) == SYN_OK,
+                      "%s: %s%s", half_cases[i].name, syn_ctx_error(wide.ctx)->text,
+                      syn_ctx_error(half.ctx)->text);
+            CHECK_INT(half.n_out, wide.n_out);
+            for (int k = 0; k < half.n_out && test_failures == 0; k++)
+                CHECK_MSG(same_tensor(&wide, &half, k), "%s, output %d, seed %llu",
+                          half_cases[i].name, k, (unsigned long long)seed);
+            syn_ctx_free(wide.ctx);
+            syn_ctx_free(half.ctx);
+        }
+}
+
+/* ---- cast ---- */
+
+static double bits_or_value(float value, syn_dtype dtype) {
+    uint16_t bits;
+    if (dtype == SYN_F32) return (double)value;
+    syn_half_narrow(&value, &bits, 1, dtype);
+    return bits;
+}
+
+static void test_cast(void) {
+    static const syn_dtype types[3] = {SYN_F32, SYN_F16, SYN_BF16};
+    static ref x, want;
+    for (int round = 0; round < 180; round++) {
+        ref_seed((uint64_t)round + 1);
+        const syn_dtype from = types[round % 3], to = types[round / 3 % 3];
+        const bool wide = ref_int(0, 5) == 0;
+        ref_fill(&x, wide ? ref_spec(SYN_F32, 2, (const int64_t[]){1, 3000}) : any(0), -70000,
+                 70000);
+        want.spec = x.spec;
+        x.spec.dtype = (int32_t)from;
+        want.spec.dtype = (int32_t)to;
+        for (int64_t i = 0; i < syn_spec_elems(&x.spec); i++) {
+            x.v[i] = bits_or_value((float)(i % 7 ? x.v[i] : x.v[i] * 1e-12), from);
+            if (from != SYN_F32 && ((int)x.v[i] & 0x7c00) == 0x7c00) x.v[i] = 0x0400;
+            const double value = from == SYN_F32 ? x.v[i] : ref_half((uint16_t)x.v[i], from);
+            want.v[i] = bits_or_value((float)value, to);
+        }
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const syn_tensor t = ref_wild(ctx, &x), y = syn_cast(ctx, t, to);
+        CHECK(ref_check(ctx, y, &want, 0));
+        CHECK((y.id == t.id) == (from == to));
+        syn_ctx_free(ctx);
+    }
+}
+
+/* ---- what is refused ---- */
+
+static void test_mixed(void) {
+    static const char *const sentences[] = {
+        "add: input 1 must be bf16 like input 0, but is f32[2,3]",
+        "mul: input 1 must be f32 like input 0, but is bf16[2,3]",
+        "layernorm: input 1 must be bf16 like input 0, but is f32[3]",
+        "layernorm: input 2 must be f32 like input 0, but is f16[3]",
+        "accumulate: input 0 must be f16, but is bf16[2,3]",
+        "slice_add: input 0 must be f32, but is bf16[2,3]",
+        "gelu_grad: input 1 must be like input 0, but is f32[2,3]",
+        "scale_mask: input 1 must be f32, but is bf16[1,3]",
+        "cast: input 0 must be f32, f16 or bf16, but is i32[2]",
+        "cast: the new type is not f32, f16 or bf16",
+        "concat: input 1 must be like input 0 but for the joined dimension, but is f32[2,3]",
+        "kv_append: input 1 must be (B, H, T, D) like the cache, but is bf16[1,1,2,3]",
+        "sum_to: input 0 must be f32, f16 or bf16, but is i32[2]",
+    };
+    for (size_t i = 0; i < COUNT(sentences); i++) {
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_META, NULL);
+        const syn_tensor f = ZEROS(ctx, SYN_F32, 2, 3), b = ZEROS(ctx, SYN_BF16, 2, 3),
+                         h = ZEROS(ctx, SYN_F16, 2, 3), row = ZEROS(ctx, SYN_F32, 3),
+                         h_row = ZEROS(ctx, SYN_F16, 3), b_row = ZEROS(ctx, SYN_BF16, 3),
+                         of_ids = ZEROS(ctx, SYN_I32, 2);
+        const syn_tensor pairs[3][2] = {{b, h}, {b, f}, {b, f}};
+        const syn_attr attr[2] = {{.i = 0}, {.i = 0}};
+        syn_tensor out[2];
+        half_call c = {.ctx = ctx};
+        if (i == 0) syn_add(ctx, b, f);
+        if (i == 1) syn_mul(ctx, f, b);
+        if (i == 2) syn_layernorm(ctx, b, row, b_row, 1e-5);
+        if (i == 3) syn_layernorm(ctx, f, row, h_row, 1e-5);
+        if (i == 4) build(&c, SYN_OP_ACCUMULATE, pairs[0], 2, NULL, 0);
+        if (i == 5) build(&c, SYN_OP_SLICE_ADD, pairs[1], 2, attr, 2);
+        if (i == 6) build(&c, SYN_OP_GELU_GRAD, pairs[2], 2, attr, 1);
+        if (i == 7)
+            syn_scale_mask(ctx, ZEROS(ctx, SYN_BF16, 1, 1, 2, 3), ZEROS(ctx, SYN_BF16, 1, 3), 1,
+                           false, 0);
+        if (i == 8) syn_cast(ctx, of_ids, SYN_F32);
+        if (i == 9) syn_cast(ctx, f, SYN_I32);
+        if (i == 10) syn_concat(ctx, pairs[1], 2, 0);
+        if (i == 11)
+            syn_kv_append(ctx, ZEROS(ctx, SYN_F32, 1, 1, 4, 3), ZEROS(ctx, SYN_BF16, 1, 1, 2, 3),
+                          0);
+        if (i == 12) syn_sum_to(ctx, of_ids, NULL, 0);
+        (void)out;
+        CHECK_STR(syn_ctx_error(ctx)->text, sentences[i]);
+        syn_ctx_free(ctx);
+    }
+}
+
+static const test_case cases[] = {
+    {"beside f32", test_beside_f32},
+    {"cast", test_cast},
+    {"mixed", test_mixed},
+};
+TEST_MAIN(cases)

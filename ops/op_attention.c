@@ -41,27 +41,38 @@ SYN__COST(softmax_grad) {
     *cost = (syn_cost){4 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
 }
 
+/* Of each worker room for y and dy, none where they are f32. */
+struct softmax_rows {
+    const syn_call *c;
+    float *rooms;
+    int64_t room;
+};
+
 static void softmax_grad_rows(void *arg, int64_t begin, int64_t end, int worker) {
-    const syn_call *c = arg;
-    const syn_spec *shape = &c->in[0].spec;
-    const syn_operand *operands[2] = {&c->in[0], &c->in[1]};
-    const int64_t n = shape->dims[shape->rank - 1];
+    const struct softmax_rows *s = arg;
+    const syn_operand *y = &s->c->in[0], *dy = &s->c->in[1], *dx = &s->c->out[0];
+    const syn_operand *operands[2] = {y, dy};
+    const int64_t n = y->spec.dims[y->spec.rank - 1];
+    float *y_room = s->rooms ? s->rooms + worker * s->room : NULL,
+          *dy_room = s->rooms ? y_room + n : NULL;
     syn_rows r;
-    (void)worker;
-    syn__seek_row(&r, shape, operands, 2, begin);
+    syn__seek_row(&r, &y->spec, operands, 2, begin);
     for (int64_t row = begin; row < end; row++) {
-        syn__row_kernels()->softmax_grad((const float *)c->in[0].data + r.at[0],
-                                         (const float *)c->in[1].data + r.at[1],
-                                         (float *)c->out[0].data + row * n, n);
-        syn__next_row(&r, shape, operands, 2);
+        syn__row_kernels()->softmax_grad(syn__row_in(y, r.at[0], n, y_room),
+                                         syn__row_in(dy, r.at[1], n, dy_room),
+                                         syn__row_out(dx, row * n, dy_room), n);
+        syn__row_done(dx, row * n, n, dy_room);
+        syn__next_row(&r, &y->spec, operands, 2);
     }
 }
 
 SYN__CPU(softmax_grad) {
     const syn_spec *shape = &c->in[0].spec;
     const int64_t elems = syn_spec_elems(shape), n = shape->dims[shape->rank - 1];
-    if (elems > 0)
-        syn_workers_ranges(c->workers, elems / n, SYN__GRAIN_MOVE / n + 1, softmax_grad_rows, c);
+    struct softmax_rows s = {.c = c, .room = syn__is_f32(&c->in[0]) ? 0 : syn__room(2 * n)};
+    if (elems == 0) return SYN_OK;
+    SYN_TRY(syn__rooms(c, s.room, &s.rooms));
+    syn_workers_ranges(c->workers, elems / n, SYN__GRAIN_MOVE / n + 1, softmax_grad_rows, &s);
     return SYN_OK;
 }
 

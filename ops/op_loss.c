@@ -5,14 +5,13 @@
 #include "ops/ops.h"
 #include "ops/rows.h"
 #include "ops/rules.h"
-#include "syntorch/memory.h"
 
 /* ---- cross_entropy: the gradient is made where the loss is, in place of the logits ---- */
 
 /* logits (..., V), targets (...) */
 static syn_status check_logits(const syn_call *c) {
     const syn_spec *logits = &c->in[0].spec, *targets = &c->in[1].spec;
-    SYN_TRY(syn__want_dtype(c, 0, SYN_F32));
+    SYN_TRY(syn__want_float(c, 0));
     SYN_TRY(syn__want_dtype(c, 1, SYN_I32));
     const int last = logits->rank - 1;
     bool ok = targets->rank == last;
@@ -55,6 +54,8 @@ SYN__COST(cross_entropy) {
 struct losses {
     const syn_call *c;
     double *of_row;
+    float *rooms; /* of each worker for a row; NULL: the logits are f32 */
+    int64_t room;
     float weight;
     int64_t classes, width, first;
     const float *max, *sum, *meant; /* of all ranks; NULL: this one has all classes */
@@ -80,17 +81,19 @@ static void row_losses(void *arg, int64_t begin, int64_t end, int worker) {
     const struct losses *s = arg;
     const syn_operand *logits = &s->c->in[0];
     const int32_t *targets = s->c->in[1].data;
+    float *room = s->rooms ? s->rooms + worker * s->room : NULL;
     syn_rows r;
-    (void)worker;
     syn__seek_row(&r, &logits->spec, &logits, 1, begin);
     for (int64_t row = begin; row < end; row++) {
-        float *x = (float *)logits->data + r.at[0];
+        float *x = syn__row_out(logits, r.at[0], room);
         const bool ignored = targets[row] == SYN_IGNORED_TARGET;
         const int64_t kept = ignored ? 0 : s->classes;
+        (void)syn__row_in(logits, r.at[0], kept, x);
         s->of_row[row] = ignored  ? 0
                          : s->max ? part_of_row(s, x, row, targets[row])
                                   : whole_row(s, x, targets[row]);
         memset(x + kept, 0, (size_t)(s->width - kept) * sizeof *x);
+        syn__row_done(logits, r.at[0], s->width, x);
         syn__next_row(&r, &logits->spec, &logits, 1);
     }
 }
@@ -122,12 +125,16 @@ static syn_status all_losses(syn_call *c, struct losses *s, int weight) {
     s->width = c->in[0].spec.dims[c->in[0].spec.rank - 1];
     s->weight = c->n_in > weight ? *(const float *)c->in[weight].data
                                  : 1.0f / (float)(counted ? counted : 1);
-    if (!(s->of_row = syn_malloc((size_t)rows * sizeof *s->of_row + 1)))
-        return SYN_FAIL_NOMEM(c->err, (size_t)rows * sizeof *s->of_row, "losses");
+    s->room = syn__is_f32(&c->in[0]) ? 0 : syn__room(s->width);
+    const int64_t rooms = syn_workers_count(c->workers) * s->room;
+    void *scratch;
+    SYN_TRY(syn__scratch(c, (size_t)rows * sizeof *s->of_row + (size_t)rooms * sizeof *s->rooms,
+                         "losses", &scratch));
+    s->rooms = rooms ? scratch : NULL;
+    s->of_row = (double *)((float *)scratch + rooms);
     syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / (s->width + 1) + 1, row_losses, s);
     for (int64_t i = 0; i < rows; i++) sum += s->of_row[i];
     *(float *)c->out[1].data = (float)(sum * (double)s->weight);
-    syn_free(s->of_row);
     return SYN_OK;
 }
 
@@ -138,7 +145,10 @@ SYN__CPU(cross_entropy) {
 
 /* The logits hold the gradient already, unless the loss goes on to something else. */
 SYN__GRAD(cross_entropy) {
-    g->din[0] = g->seed == 1 ? g->out[0] : syn_mul(g->ctx, g->out[0], syn_grad_out(g, 1));
+    const syn_dtype dtype = (syn_dtype)syn_tensor_spec(g->ctx, g->out[0])->dtype;
+    g->din[0] = g->seed == 1
+                    ? g->out[0]
+                    : syn_mul(g->ctx, g->out[0], syn_cast(g->ctx, syn_grad_out(g, 1), dtype));
 }
 
 syn_tensor syn_cross_entropy(syn_ctx *ctx, syn_tensor logits, syn_tensor targets, syn_tensor weight,
@@ -170,15 +180,16 @@ SYN__COST(cross_entropy_part) {
 }
 
 static void part_rows(void *arg, int64_t begin, int64_t end, int worker) {
-    const syn_call *c = arg;
+    const struct losses *s = arg;
+    const syn_call *c = s->c;
     const syn_operand *logits = &c->in[0];
     const int32_t *targets = c->in[1].data;
     float *max = c->out[0].data, *sum = c->out[1].data, *meant = c->out[2].data;
+    float *room = s->rooms ? s->rooms + worker * s->room : NULL;
     syn_rows r;
-    (void)worker;
     syn__seek_row(&r, &logits->spec, &logits, 1, begin);
     for (int64_t row = begin; row < end; row++) {
-        const float *x = (const float *)logits->data + r.at[0];
+        const float *x = syn__row_in(logits, r.at[0], c->attr[0].i, room);
         const int64_t at = targets[row] - c->attr[1].i;
         syn__row_kernels()->exp_sum(x, &max[row], &sum[row], c->attr[0].i);
         meant[row] = at >= 0 && at < c->attr[0].i ? x[at] : 0;
@@ -188,7 +199,9 @@ static void part_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 SYN__CPU(cross_entropy_part) {
     const int64_t rows = syn_spec_elems(&c->in[1].spec);
-    syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / (c->attr[0].i + 1) + 1, part_rows, c);
+    struct losses s = {.c = c, .room = syn__is_f32(&c->in[0]) ? 0 : syn__room(c->attr[0].i)};
+    SYN_TRY(syn__rooms(c, s.room, &s.rooms));
+    syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / (c->attr[0].i + 1) + 1, part_rows, &s);
     return SYN_OK;
 }
 

@@ -81,6 +81,20 @@ static bool same_shape(const syn_ctx *ctx, syn_tensor a, uint32_t row) {
     return x->rank == y->rank && memcmp(x->dims, y->dims, sizeof x->dims) == 0;
 }
 
+/* Of the gradient of a row. */
+static syn_dtype dtype_of(const syn_ctx *ctx, uint32_t row) {
+    if (syn__leaf_of(ctx, row)) return SYN_F32;
+    return (syn_dtype)syn_trace_spec(ctx->trace, row)->dtype;
+}
+
+static syn_tensor cast(syn_ctx *ctx, syn_tensor g, syn_dtype dtype) {
+    const syn_attr attr = {.i = dtype};
+    syn_tensor out;
+    if (syn_tensor_spec(ctx, g)->dtype == (int32_t)dtype) return g;
+    syn__dispatch(ctx, SYN_OP_CAST, &g, 1, &attr, 1, NULL, &out);
+    return out;
+}
+
 /* A leaf's gradient is dense, nobody else's and no view, whose row may be forgotten before it. */
 static syn_tensor own(syn_ctx *ctx, syn_tensor g) {
     const syn_trace_tensor *t = &ctx->trace->tensors[syn__row(ctx, g)];
@@ -120,9 +134,12 @@ static void add(walk *w, uint32_t row, syn_tensor g) {
                      syn_spec_text(syn_trace_spec(ctx->trace, row), b, sizeof b));
         return;
     }
+    const syn_dtype dtype = dtype_of(ctx, row);
+    const bool in_place = *place && alone(ctx, *place);
+    if (!in_place || dtype != SYN_F32) g = cast(ctx, g, dtype); /* a sum of f32 takes any */
+    if (!g.id) return;
     if (*place) {
         const syn_tensor pair[2] = {{newest(ctx, *place), ctx->tag}, g};
-        const bool in_place = alone(ctx, *place);
         syn_tensor sum;
         syn__dispatch(ctx, in_place ? SYN_OP_ACCUMULATE : SYN_OP_ADD, pair, 2, NULL, 0, NULL, &sum);
         if (!sum.id || in_place) return;
@@ -150,9 +167,7 @@ syn_tensor syn_grad_out(syn_grad_call *call, int i) {
 }
 
 syn_dtype syn_grad_dtype(const syn_grad_call *call, int i) {
-    const uint32_t row = syn__row(call->ctx, call->in[i]);
-    if (syn__leaf_of(call->ctx, row)) return SYN_F32;
-    return (syn_dtype)syn_trace_spec(call->ctx->trace, row)->dtype;
+    return dtype_of(call->ctx, syn__row(call->ctx, call->in[i]));
 }
 
 /* What the rule sees of a node; false: no gradient comes its way. */

@@ -31,8 +31,9 @@ syn_status syn_backward(syn_ctx *ctx, syn_tensor loss);
 #define SYN_MAX_REGION_INPUTS 5
 typedef syn_tensor syn_region(void *arg, const syn_tensor *in);
 syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_tensor *in, int n);
-/* The gradient of a tensor that syn_require_grad named, of its shape, dense; poisoned: none so
-   far. It stays until syn_drop_grads. */
+/* The gradient of a tensor that syn_require_grad named, of its shape, dense, and f32 also where the
+   tensor is not: sums over many steps keep their digits. Poisoned: none so far. It stays until
+   syn_drop_grads. */
 syn_tensor syn_grad(const syn_ctx *ctx, syn_tensor t);
 /* Gives all gradients back. */
 void syn_drop_grads(syn_ctx *ctx);
@@ -53,10 +54,11 @@ struct syn_grad_call {
     const syn_group *group;
     /* Inputs whose gradients are wanted. A rule builds no other. */
     bool need[SYN_MAX_INPUTS];
-    /* What the rule sets: the gradient of an input, of its shape; poisoned: zero. */
+    /* What the rule sets: the gradient of an input, of its shape, f32 or of its dtype (it is cast
+       where it is kept in the other, see syn_grad_dtype); poisoned: zero. */
     syn_tensor din[SYN_MAX_INPUTS];
-    /* The gradient that input has so far, if the rule may add to it in place: it then sets din to
-       the new version. Else poisoned; what is in din is then added. */
+    /* The gradient that input has so far, f32 or of its dtype, if the rule may add to it in place:
+       it then sets din to the new version. Else poisoned; what is in din is then added. */
     syn_tensor sum[SYN_MAX_INPUTS];
     /* The op that made input 0 starts an exchange next: what does not concern input 0 may wait
        until that is under way. The rule sets `later` and is called again for the rest. */

@@ -4,6 +4,7 @@
 #include "syntorch/half.h"
 
 #include "syntorch/dispatch.h"
+#include "syntorch/gradient.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -197,6 +198,37 @@ static void layernorm_grad(half_call *c) {
     build(c, SYN_OP_LAYERNORM_GRAD, in, 3, &eps, 1);
 }
 
+static void softmax_grad(half_call *c) {
+    const int64_t rows = ref_int(0, 2), n = width();
+    const syn_tensor in[2] = {dense(c, SOME(rows, n)), dense(c, SOME(rows, n))};
+    build(c, SYN_OP_SOFTMAX_GRAD, in, 2, NULL, 0);
+}
+static syn_tensor targets(half_call *c, int64_t rows, int64_t classes) {
+    const int64_t ignored = ref_int(0, rows);
+    static ref ids;
+    ref_fill(&ids, (syn_spec){SYN_I32, 1, {rows}}, 0, (double)classes - 1);
+    if (ignored < rows) ids.v[ignored] = SYN_IGNORED_TARGET;
+    return ref_dense(c->ctx, &ids);
+}
+static void cross_entropy(half_call *c) {
+    const int64_t rows = ref_int(1, 2), n = width() + 1, classes = ref_int(1, n);
+    const syn_tensor in[2] = {dense(c, SOME(rows, n)), targets(c, rows, classes)};
+    const syn_attr attr = {.i = classes};
+    build(c, SYN_OP_CROSS_ENTROPY, in, 2, &attr, 1);
+}
+static void cross_entropy_part(half_call *c) {
+    const int64_t rows = ref_int(1, 2), n = width() + 1, classes = ref_int(0, n);
+    const syn_tensor in[2] = {dense(c, SOME(rows, n)), targets(c, rows, n + 9)};
+    build(c, SYN_OP_CROSS_ENTROPY_PART, in, 2, (const syn_attr[]){{.i = classes}, {.i = 4}}, 2);
+}
+static void cross_entropy_join(half_call *c) {
+    const int64_t rows = ref_int(1, 2), n = width() + 1, classes = ref_int(0, n);
+    const syn_tensor max = number(c, SYN_F32, SHAPE(rows), 3, 4),
+                     sum_of = number(c, SYN_F32, SHAPE(rows), 5, 9),
+                     in[5] = {dense(c, SOME(rows, n)), targets(c, rows, n + 9), max, sum_of, max};
+    build(c, SYN_OP_CROSS_ENTROPY_JOIN, in, 5, (const syn_attr[]){{.i = classes}, {.i = 4}}, 2);
+}
+
 typedef struct half_case {
     const char *name;
     void (*call)(half_call *c);
@@ -227,6 +259,10 @@ static const half_case half_cases[] = {
     CASE(slice_grad),
     CASE(layernorm_grad),
     CASE(embedding_grad),
+    CASE(softmax_grad),
+    CASE(cross_entropy),
+    CASE(cross_entropy_part),
+    CASE(cross_entropy_join),
 };
 
 static half_call run(const half_case *one, syn_dtype dtype, bool wide, uint64_t seed) {
@@ -320,6 +356,84 @@ static void test_cast(void) {
     }
 }
 
+/* ---- gradients ---- */
+
+enum { LEAVES = 7 };
+
+/* A small network with every way in which a gradient comes by its type: lookup, normalisation,
+   product with bias, parts of one product, a parameter that is used twice and one that is cut. */
+static syn_tensor network(syn_ctx *ctx, const syn_tensor p[LEAVES], syn_tensor ids,
+                          syn_tensor classes) {
+    syn_tensor x = syn_embedding(ctx, p[0], ids, 0);
+    x = syn_add(ctx, x, syn_slice(ctx, p[1], 0, 1, 6));
+    x = syn_layernorm(ctx, x, p[2], p[3], 1e-5);
+    const syn_tensor y = syn_linear(ctx, x, p[4], p[5], false);
+    const syn_tensor a = syn_slice(ctx, y, 1, 0, 8), b = syn_slice(ctx, y, 1, 8, 8);
+    x = syn_add(ctx, x, syn_mul(ctx, syn_gelu(ctx, a, true), syn_tanh(ctx, b)));
+    x = syn_mul(ctx, x, p[6]);
+    const syn_dtype dtype = (syn_dtype)syn_tensor_spec(ctx, x)->dtype;
+    x = syn_scale(ctx, syn_cast(ctx, syn_cast(ctx, x, SYN_F32), dtype), 2.0);
+    return syn_cross_entropy(ctx, syn_linear(ctx, x, p[0], SYN_NO_BIAS, true), classes, SYN_MEAN,
+                             11);
+}
+
+/* Its gradients, and those of a second batch added to them, in `grads` one after the other. */
+static void network_grads(syn_device device, bool wide, float *grads, uint64_t *hash) {
+    static const int64_t dims[LEAVES][2] = {{11, 8}, {9, 8},  {0, 8}, {0, 8},
+                                            {8, 16}, {0, 16}, {0, 8}};
+    syn_ctx *ctx = ref_ctx(device, NULL);
+    syn_tensor p[LEAVES], ids, classes;
+    const syn_tensor *all = p;
+    static ref values;
+    ref_seed(77);
+    for (int i = 0; i < LEAVES; i++) {
+        const bool row = dims[i][0] == 0;
+        ref_fill(&values, ref_spec(SYN_F32, row ? 1 : 2, row ? &dims[i][1] : dims[i]), -1, 1);
+        for (int64_t k = 0; k < syn_spec_elems(&values.spec); k++) {
+            const double bits = bits_or_value((float)values.v[k], SYN_BF16);
+            values.v[k] = wide ? ref_half((uint16_t)bits, SYN_BF16) : bits;
+        }
+        values.spec.dtype = wide ? SYN_F32 : SYN_BF16;
+        p[i] = ref_dense(ctx, &values);
+        syn_require_grad(ctx, p[i]);
+    }
+    for (int batch = 0; batch < 2; batch++) {
+        ref_fill(&values, ref_spec(SYN_I32, 1, (const int64_t[]){6}), 0, 10);
+        ids = ref_dense(ctx, &values);
+        ref_fill(&values, values.spec, 0, 10);
+        classes = ref_dense(ctx, &values);
+        const syn_tensor loss = network(ctx, all, ids, classes);
+        CHECK_MSG(syn_backward(ctx, loss) == SYN_OK, "%s", syn_ctx_error(ctx)->text);
+    }
+    for (int i = 0; i < LEAVES; i++) {
+        const syn_tensor g = syn_grad(ctx, p[i]);
+        const size_t n = (size_t)syn_spec_elems(syn_tensor_spec(ctx, g));
+        CHECK_INT(syn_tensor_spec(ctx, g)->dtype, SYN_F32);
+        if (device == SYN_DEVICE_CPU)
+            CHECK(syn_tensor_read(ctx, g, grads, n * sizeof *grads) == SYN_OK);
+        grads += n;
+    }
+    *hash = syn_trace_hash(syn_ctx_trace(ctx));
+    syn_ctx_free(ctx);
+}
+
+/* In bf16 all but the sums is rounded to 8 bits, some ten times on the way. */
+static void test_gradients_of_bf16(void) {
+    enum { ELEMS = 11 * 8 + 9 * 8 + 8 + 8 + 8 * 16 + 16 + 8 };
+    static float wide[ELEMS], half[ELEMS], none[ELEMS];
+    uint64_t hash = 0, hashes[2] = {0};
+    double error = 0, size = 0;
+    network_grads(SYN_DEVICE_CPU, true, wide, &hash);
+    network_grads(SYN_DEVICE_CPU, false, half, &hashes[0]);
+    network_grads(SYN_DEVICE_META, false, none, &hashes[1]);
+    CHECK(hashes[0] == hashes[1] && hash != hashes[0]);
+    for (int i = 0; i < ELEMS; i++) {
+        error += ((double)half[i] - (double)wide[i]) * ((double)half[i] - (double)wide[i]);
+        size += (double)wide[i] * (double)wide[i];
+    }
+    CHECK_MSG(sqrt(error / size) < 0.02 && sqrt(error / size) > 1e-5, "%g", sqrt(error / size));
+}
+
 /* ---- what is refused ---- */
 
 static void test_mixed(void) {
@@ -374,6 +488,7 @@ static void test_mixed(void) {
 static const test_case cases[] = {
     {"beside f32", test_beside_f32},
     {"cast", test_cast},
+    {"gradients of bf16", test_gradients_of_bf16},
     {"mixed", test_mixed},
 };
 TEST_MAIN(cases)

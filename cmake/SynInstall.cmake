@@ -7,7 +7,8 @@ if(SYN_PROGRAMS)
   install(TARGETS ${SYN_PROGRAMS} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(DIRECTORY ${SYN_INCLUDE}/syntorch DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(DIRECTORY examples/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/syntorch)
+install(DIRECTORY examples/configs examples/squad examples/tiny-gpt2 examples/tiny-bert
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/syntorch)
 
 # What the library needs from others. Users of a static library must link it too, so that it stands
 # among its own requirements; those of a shared one need not.

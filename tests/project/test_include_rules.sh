@@ -56,7 +56,9 @@ export/pytorch: export/chakra/wire export/pytorch/read export/pytorch/rank expor
     export/pytorch/write export/pytorch/compat
 tools: syntorch ops export export/text export/chakra/wire
 tools/pytorch: syntorch export export/text tools
-tools/inference: syntorch ops comm models export tools
+tools/launch: syntorch ops comm export tools
+tools/inference: syntorch ops comm models export tools tools/launch
+tools/pretrain: syntorch ops comm models export tools tools/launch
 tools/commands: syntorch models export export/text export/chakra/wire export/chakra export/workload
     export/pytorch/read tools tools/pytorch
 '
@@ -214,8 +216,8 @@ plant syntorch/utf8.h '#include <libxml/parser.h>' \
     'must not include "syntorch/utf8.h" and with it <libxml/parser.h>'
 plant tools/planted.c '#include "tools/commands/command.h"' \
     'tools/ must not include "tools/commands/command.h"'
-plant tools/commands/planted.c '#include "tools/inference/launch.h"' \
-    'tools/commands/ must not include "tools/inference/launch.h"'
+plant tools/commands/planted.c '#include "tools/launch/launch.h"' \
+    'tools/commands/ must not include "tools/launch/launch.h"'
 plant tools/inference/planted.c '#include "tools/pytorch/pytorch_job.h"' \
     'tools/inference/ must not include'
 plant tools/pytorch/planted.c '#include "export/pytorch/read/pt_host.h"' \

@@ -10,9 +10,9 @@
 #include "tests/support/files.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
-#include "tools/inference/gather.h"
 #include "tools/inference/npy.h"
 #include "tools/inference/report.h"
+#include "tools/launch/gather.h"
 
 #include <dirent.h>
 #include <unistd.h>

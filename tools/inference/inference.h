@@ -5,8 +5,8 @@
 
 #include "models/model.h"
 #include "models/weights.h"
-#include "tools/inference/launch.h"
 #include "tools/inference/report.h"
+#include "tools/launch/launch.h"
 
 typedef enum inference_attention {
     INFERENCE_AUTO,

@@ -1,4 +1,4 @@
-#include "tools/inference/gather.h"
+#include "tools/launch/gather.h"
 
 #include "export/export.h"
 #include "syntorch/memory.h"

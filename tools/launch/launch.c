@@ -1,4 +1,4 @@
-#include "tools/inference/launch.h"
+#include "tools/launch/launch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "ops/blas.h"
 #include "syntorch/memory.h"
-#include "tools/inference/gather.h"
+#include "tools/launch/gather.h"
 
 void launch_begin(launch *l, cli_program *program) {
     int32_t size = 1;

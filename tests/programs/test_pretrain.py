@@ -1,0 +1,171 @@
+"""examples/pretrain.c: losses that fall and are the same on any number of ranks, traces that are
+the same on meta, models that inference reads, and what is refused."""
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import xml.dom.minidom
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import BUILD, SOURCE, check, finish, run  # noqa: E402
+from execution_trace import COLL, read_et  # noqa: E402
+
+PRETRAIN, INFERENCE = (os.path.join(BUILD, name) for name in ("pretrain", "inference"))
+MPIRUN = shutil.which("mpirun")
+BERT = {"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
+        "max_position_embeddings": 64, "intermediate_size": 64, "vocab_size": 125,
+        "type_vocab_size": 2, "pad_token_id": 0, "hidden_act": "gelu"}
+GPT = {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4, "n_positions": 64,
+       "vocab_size": 512}
+
+
+class Runs:
+    """Runs in a folder of its own."""
+
+    def __init__(self, folder):
+        self.folder, self.number = folder, 0
+        for name, config in (("bert", BERT), ("gpt", GPT)):
+            with open(self.path(f"{name}.json"), "w", encoding="utf-8") as f:
+                json.dump(config, f)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def start(self, *arguments, launcher=()):
+        return subprocess.run([*launcher, PRETRAIN, *arguments], capture_output=True, text=True,
+                              timeout=500, check=False, cwd=self.folder)
+
+    def train(self, model, *arguments, launcher=()):
+        """The rows of metrics.csv, and the folder."""
+        self.number += 1
+        folder = self.path(f"run{self.number}")
+        done = self.start("--model-config", f"{model}.json", "--max-seq-length", "64",
+                          "--learning-rate", "3e-3", "--save-dir", folder, *arguments,
+                          launcher=launcher)
+        if not check(done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"):
+            return [], folder
+        with open(os.path.join(folder, "metrics.csv"), encoding="utf-8") as f:
+            return list(csv.DictReader(f)), folder
+
+
+def losses(rows, key="loss"):
+    return [float(row[key]) for row in rows if row[key]]
+
+
+def close(got, want):
+    return len(got) == len(want) > 0 and all(
+        abs(a - b) <= (1e-5 if i < 5 else 1e-4) * b for i, (a, b) in enumerate(zip(got, want)))
+
+
+def launcher(n):
+    version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=False)
+    open_mpi = "Open MPI" in version.stdout
+    return [MPIRUN, *(["--allow-run-as-root", "--oversubscribe"] if open_mpi else []), "-n", n]
+
+
+def same_losses(runs, model):
+    """Any ranks whose batches have eight texts together, with dropout, in one or two pieces."""
+    steps = ["--max-steps", "12", "--skip-eval"]
+    one, _ = runs.train(model, "--batch-size", "8", *steps)
+    check(losses(one)[-1] < 0.95 * losses(one)[0], f"{model}: the loss does not fall: {one}")
+    for batch, ranks, more in (("4", "2", []), ("2", "4", []), ("4", "4", ["--tp", "2"]),
+                               ("2", "2", ["--gradient-accumulation-steps", "2"]),
+                               ("8", "1", ["--activation-recompute", "full"])):
+        got, _ = runs.train(model, "--batch-size", batch, "--num-gpus", ranks, *more, *steps)
+        check(close(losses(got), losses(one)),
+              f"{model}, {ranks} ranks {more}: {losses(got)}, not {losses(one)}")
+    if not MPIRUN or b"this build has no MPI" in run("--version").stderr:
+        print("not over MPI: there is none")
+        return
+    got, _ = runs.train(model, "--batch-size", "4", "--num-gpus", "2", *steps,
+                        launcher=launcher("2"))
+    check(close(losses(got), losses(one)), f"{model} over MPI: {losses(got)}, not {losses(one)}")
+
+
+def rows_of(path):
+    """What a trace says but for its times."""
+    with open(path, "rb") as f:
+        _, nodes = read_et(f.read())
+    return [(n.id, n.name, n.type, sorted(n.ctrl), sorted(n.data),
+             sorted((k, str(v)) for k, v in n.attr.items() if k in ("comm_size", "comm_type")))
+            for n in nodes]
+
+
+def traces(runs, model):
+    """The second step's, on two ranks, the same on meta; gradients are reduced in it."""
+    files = {}
+    for device in ("cpu", "meta"):
+        out = runs.path(f"traces_{device}_{model}")
+        runs.train(model, "--num-gpus", "2", "--max-steps", "3", "--skip-eval", "--device", device,
+                   "--enable-tracing", "--trace-output-dir", out, "--trace-name", "step") \
+            if device == "cpu" else runs.start(
+                "--model-config", f"{model}.json", "--max-seq-length", "64", "--num-gpus", "2",
+                "--max-steps", "3", "--skip-eval", "--device", device, "--enable-tracing",
+                "--trace-output-dir", out, "--trace-name", "step")
+        names = sorted(os.listdir(out))
+        check(names == ["step.0.et", "step.1.et", "step.comm_group.json"], f"{device}: {names}")
+        for rank in "01":
+            path = os.path.join(out, f"step.{rank}.et")
+            files[device, rank] = rows_of(path)
+            done = run("validate", path)
+            check(done.returncode == 0, f"validate {path}: {done.stdout.decode()}")
+    for rank in "01":
+        check(files["cpu", rank] == files["meta", rank], f"{model}, rank {rank}: meta differs")
+        check(any(row[2] == COLL for row in files["cpu", rank]), f"{model}: no collective")
+
+
+def saved_models(runs):
+    rows, folder = runs.train("gpt", "--batch-size", "8", "--num-epochs", "2", "--save-steps", "5",
+                              "--max-steps", "30", "--cache-dir", runs.path("cache"))
+    validated = losses(rows, "eval_loss")
+    check(len(validated) == 2 and validated[1] < validated[0], f"validation: {validated}")
+    names = sorted(os.listdir(folder))
+    check(names == ["best_model", *sorted(f"checkpoint-{n}" for n in range(5, 31, 5)), "loss.svg",
+                    "metrics.csv"], f"files: {names}")
+    xml.dom.minidom.parse(os.path.join(folder, "loss.svg"))
+    best = os.path.join(folder, "best_model")
+    done = subprocess.run([INFERENCE, "--weights", best, "--prompt", "Where does", "--json"],
+                          capture_output=True, text=True, check=False)
+    check(done.returncode == 0, f"inference does not read {best}: {done.stderr}")
+    # Texts from the cache are those that were made.
+    check(len(os.listdir(runs.path("cache"))) == 2, "no cache")
+    again, _ = runs.train("gpt", "--batch-size", "8", "--num-epochs", "2", "--max-steps", "30",
+                          "--cache-dir", runs.path("cache"))
+    check(losses(again) == losses(rows), "losses with cached texts differ")
+
+
+REFUSED = [
+    (["--model-name", "gpt2", "--tokenizer", "examples/tiny-bert"], "is not that of a gpt2"),
+    (["--num-gpus", "3", "--tp", "2"], "3 ranks cannot be cut into groups of --tp 2"),
+    (["--batch-size", "500"], "do not fill one step of 500"),
+    (["--max-seq-length", "4096"], "exceeds the 512 positions"),
+    (["--device", "tpu"], "--device is cpu or meta, not 'tpu'"),
+    (["--data", "none.json"], "none.json"),
+    (["--data", "gpt.json"], "a SQuAD file is an object with \"data\""),
+    (["--model-name", "gpt2", "--model-config", "gpt.json"], "give one"),
+    (["--model-name", "gpt5"], "gpt5"),
+    (["--save-dir", "gpt.json/x"], "gpt.json"),
+]
+
+
+def refused(runs):
+    os.symlink(os.path.join(SOURCE, "examples"), runs.path("examples"))
+    for arguments, sentence in REFUSED:
+        done = runs.start(*arguments)
+        lines = [line for line in done.stderr.splitlines() if "warning" not in line]
+        check(done.returncode in (1, 2) and len(lines) == 1 and sentence in lines[0],
+              f"{arguments}: exit {done.returncode}: {done.stderr}")
+
+
+with tempfile.TemporaryDirectory() as work:
+    program = Runs(work)
+    for name in ("gpt", "bert"):
+        same_losses(program, name)
+        traces(program, name)
+    saved_models(program)
+    refused(program)
+finish()

@@ -1,0 +1,192 @@
+/* Model, tokenizer and texts of the pretraining program. */
+#include <string.h>
+
+#include "syntorch/intern.h"
+#include "syntorch/memory.h"
+#include "syntorch/sink.h"
+#include "tools/pretrain/pretrain.h"
+
+/* ---- the model ---- */
+
+static syn_status find_model(pretrain *run, syn_error *err) {
+    const pretrain_args *args = run->args;
+    char found[4096];
+    if (args->model_name) return syn_model_config_preset(&run->config, args->model_name, err);
+    if (args->model_config) return syn_model_config_load(&run->config, args->model_config, err);
+    if (!cli_find_data("configs/gpt2-mini.json", found, sizeof found))
+        return SYN_FAIL(err, SYN_E_IO,
+                        "the default examples/configs/gpt2-mini.json was not found; give "
+                        "--model-name or --model-config");
+    return syn_model_config_load(&run->config, found, err);
+}
+
+static syn_status check_model(pretrain *run, syn_error *err) {
+    const pretrain_args *args = run->args;
+    if (args->num_gpus % args->tp != 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "%lld ranks cannot be cut into groups of --tp %lld",
+                        (long long)args->num_gpus, (long long)args->tp);
+    if (args->max_seq_length > run->config.n_positions)
+        return SYN_FAIL(
+            err, SYN_E_INVALID, "--max-seq-length %lld exceeds the %lld positions of %s",
+            (long long)args->max_seq_length, (long long)run->config.n_positions, run->config.name);
+    return syn_model_config_check(&run->config, (int)args->tp, err);
+}
+
+/* ---- the tokenizer ---- */
+
+static syn_status open_tokenizer(pretrain *run, syn_error *err) {
+    const pretrain_args *args = run->args;
+    const bool causal = syn_model_is_causal(&run->config);
+    char *folder = run->tokenizer_folder;
+    if (args->tokenizer) {
+        snprintf(folder, sizeof run->tokenizer_folder, "%s", args->tokenizer);
+    } else {
+        const char *file = causal ? "tiny-gpt2/vocab.json" : "tiny-bert/vocab.txt";
+        if (!cli_find_data(file, folder, sizeof run->tokenizer_folder))
+            return SYN_FAIL(err, SYN_E_IO,
+                            "the default tokenizer, examples/%s, was not found; give --tokenizer",
+                            file);
+        *strrchr(folder, '/') = '\0';
+    }
+    SYN_TRY(syn_tokenizer_load(&run->tokenizer, folder, err));
+    if (syn_tokenizer_kind_of(run->tokenizer) != syn_model_tokenizer(&run->config))
+        return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is not that of a %s", folder,
+                        syn_model_type(&run->config));
+    if (syn_tokenizer_vocab_size(run->tokenizer) <= run->config.vocab_size) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens, but %s has only %lld",
+                    syn_tokenizer_vocab_size(run->tokenizer), run->config.name,
+                    (long long)run->config.vocab_size);
+}
+
+/* ---- batches ---- */
+
+static syn_status plan_batches(pretrain *run, syn_error *err) {
+    static const char *const names[] = {"[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"};
+    const syn_tokenizer *tok = run->tokenizer;
+    syn_batch_how *how = &run->batches;
+    how->tokens = run->args->max_seq_length;
+    how->causal = syn_model_is_causal(&run->config);
+    how->seed = (uint64_t)run->args->seed;
+    how->masking = (syn_masking)run->args->masking;
+    how->vocab = syn_tokenizer_vocab_size(tok);
+    how->special = run->special;
+    if (how->causal) {
+        how->pad = syn_tokenizer_eos(tok) < 0 ? 0 : syn_tokenizer_eos(tok);
+        return SYN_OK;
+    }
+    how->pad = syn_tokenizer_special(tok, "[PAD]");
+    how->mask = syn_tokenizer_special(tok, "[MASK]");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const int32_t id = syn_tokenizer_special(tok, names[i]);
+        if (id >= 0) run->special[how->n_special++] = id;
+    }
+    if (how->pad >= 0 && how->mask >= 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "the vocabulary lacks [PAD] or [MASK]");
+}
+
+/* ---- texts ---- */
+
+static syn_status make_texts(pretrain *run, syn_texts **out, const syn_squad *squad, uint64_t key,
+                             const char *cache, const syn_texts_how *how, syn_error *err) {
+    syn_workers *workers;
+    if (*cache) SYN_TRY(syn_texts_load(out, cache, key, err));
+    if (*out) return SYN_OK;
+    SYN_TRY(syn_workers_new(&workers, cli_cores(), err));
+    syn_status s = syn_texts_new(out, squad, run->tokenizer, how, workers, err);
+    syn_workers_free(workers);
+    if (s == SYN_OK && *cache && !run->launch.program->mute)
+        s = syn_texts_save(*out, cache, key, err);
+    return s;
+}
+
+static syn_status open_texts(pretrain *run, syn_texts **out, const char *path, syn_error *err) {
+    const syn_texts_how how = {run->batches.causal ? SYN_TEXTS_PLAIN : SYN_TEXTS_PAIR,
+                               run->args->max_seq_length};
+    char cache[4200] = "";
+    uint64_t tokenizer;
+    syn_squad *squad;
+    SYN_TRY(syn_tokenizer_checksum(run->tokenizer_folder, &tokenizer, err));
+    SYN_TRY(syn_squad_read(&squad, &path, 1, err));
+    const uint64_t key = syn_texts_key(squad, tokenizer, &how);
+    syn_status s = SYN_OK;
+    if (run->args->cache_dir) {
+        snprintf(cache, sizeof cache, "%s/%016llx.tokens", run->args->cache_dir,
+                 (unsigned long long)key);
+        if (!run->launch.program->mute) s = syn_make_folder(run->args->cache_dir, err);
+    }
+    if (s == SYN_OK) s = make_texts(run, out, squad, key, cache, &how, err);
+    syn_squad_free(squad);
+    return s;
+}
+
+static syn_status open_data(pretrain *run, syn_error *err) {
+    const pretrain_args *args = run->args;
+    char found[4096];
+    const char *path = args->data;
+    if (!path && !cli_find_data("squad/train.json", found, sizeof found))
+        return SYN_FAIL(err, SYN_E_IO,
+                        "the default examples/squad/train.json was not found; give --data");
+    SYN_TRY(open_texts(run, &run->texts, path ? path : found, err));
+    if (args->skip_eval) return SYN_OK;
+    path = args->eval_data;
+    if (!path && args->data) return SYN_OK; /* nothing to validate with */
+    if (!path && !cli_find_data("squad/validation.json", found, sizeof found))
+        return SYN_FAIL(err, SYN_E_IO,
+                        "the default examples/squad/validation.json was not found; give "
+                        "--eval-data or --skip-eval");
+    return open_texts(run, &run->eval_texts, path ? path : found, err);
+}
+
+static syn_status plan_steps(pretrain *run, syn_error *err) {
+    const pretrain_args *args = run->args;
+    const int64_t dp = args->num_gpus / args->tp, each = args->batch_size * dp * args->accumulation;
+    run->steps_per_epoch = syn_texts_count(run->texts) / each;
+    if (run->steps_per_epoch == 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "%lld texts do not fill one step of %lld",
+                        (long long)syn_texts_count(run->texts), (long long)each);
+    run->steps = run->steps_per_epoch * args->num_epochs;
+    if (args->max_steps > 0 && args->max_steps < run->steps) run->steps = args->max_steps;
+    return SYN_OK;
+}
+
+syn_status pretrain_prepare(pretrain *run, syn_error *err) {
+    SYN_TRY(find_model(run, err));
+    SYN_TRY(check_model(run, err));
+    SYN_TRY(open_tokenizer(run, err));
+    SYN_TRY(plan_batches(run, err));
+    SYN_TRY(open_data(run, err));
+    return plan_steps(run, err);
+}
+
+uint64_t pretrain_plan(void *user) {
+    const pretrain *run = user;
+    const pretrain_args *a = run->args;
+    const int64_t numbers[] = {a->batch_size,
+                               a->accumulation,
+                               a->max_seq_length,
+                               a->num_gpus,
+                               a->tp,
+                               a->seed,
+                               a->recompute,
+                               a->masking,
+                               run->steps,
+                               a->warmup_steps,
+                               a->eval_steps,
+                               a->save_steps,
+                               a->enable_tracing,
+                               a->trace_wait + a->trace_warmup,
+                               a->trace_active,
+                               (int64_t)run->launch.device,
+                               syn_texts_tokens(run->texts),
+                               run->eval_texts ? syn_texts_tokens(run->eval_texts) : -1};
+    const double reals[] = {a->learning_rate, a->weight_decay, a->max_grad_norm, a->dropout};
+    const uint64_t h = syn_hash(reals, sizeof reals, syn_hash(numbers, sizeof numbers, 0));
+    return syn_model_config_hash(&run->config, h);
+}
+
+void pretrain_free(pretrain *run) {
+    pretrain_free_outputs(run);
+    syn_texts_free(run->texts);
+    syn_texts_free(run->eval_texts);
+    syn_tokenizer_free(run->tokenizer);
+}

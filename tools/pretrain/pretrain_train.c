@@ -1,0 +1,284 @@
+/* One rank of the pretraining program. */
+#include <math.h>
+
+#include "models/data_parallel.h"
+#include "models/optimizer.h"
+#include "models/pretraining.h"
+#include "syntorch/clock.h"
+#include "syntorch/gradient.h"
+#include "syntorch/intern.h"
+#include "syntorch/memory.h"
+#include "syntorch/mesh.h"
+#include "tools/pretrain/pretrain.h"
+
+typedef struct rank {
+    pretrain *run;
+    syn_ctx *ctx;
+    syn_comm *comm;
+    syn_mesh mesh;
+    syn_model *model;
+    syn_data_parallel *parallel;
+    syn_optimizer *optimizer;
+    syn_sampler sampler, eval_sampler;
+    int64_t *which; /* texts of a batch */
+    syn_batch batch;
+    syn_mark mark;     /* behind what stays from step to step */
+    uint64_t begun_ns; /* of the steps that were not logged yet */
+    int64_t tokens;    /* in them */
+    double best;       /* loss of a validation */
+    bool done;         /* no further step is wanted */
+} rank;
+
+/* ---- a batch ---- */
+
+static int32_t dp_size(const rank *r) {
+    return r->mesh.size[SYN_AXIS_DP];
+}
+
+/* How many labels the batches of all ranks have together. */
+static int64_t count_labels(rank *r, const syn_texts *texts, const syn_sampler *sampler,
+                            int64_t epoch, int64_t micro, const syn_batch_how *how) {
+    const syn_batch nothing = {.ids = NULL};
+    int64_t n = 0;
+    for (int32_t other = 0; other < dp_size(r); other++) {
+        syn_sampler_batch(sampler, epoch, micro, other, r->which);
+        n += syn_batch_fill(&nothing, texts, r->which, sampler->batch, how);
+    }
+    return n;
+}
+
+static syn_pretraining_batch make_inputs(rank *r, const syn_texts *texts,
+                                         const syn_sampler *sampler, int64_t epoch, int64_t micro,
+                                         const syn_batch_how *how, float weight) {
+    const syn_spec ids = {SYN_I32, 2, {sampler->batch, how->tokens}}, one = {SYN_F32, 0, {0}};
+    const syn_spec floats = {SYN_F32, 2, {sampler->batch, how->tokens}};
+    syn_pretraining_batch b = {.tokens = {0, 0}};
+    syn_sampler_batch(sampler, epoch, micro, r->mesh.index[SYN_AXIS_DP], r->which);
+    (void)syn_batch_fill(&r->batch, texts, r->which, sampler->batch, how);
+    b.tokens = syn_input(r->ctx, "tokens", &ids, r->batch.ids);
+    b.targets = syn_input(r->ctx, "targets", &ids, r->batch.labels);
+    if (!how->causal) {
+        b.types = syn_input(r->ctx, "types", &ids, r->batch.types);
+        b.mask = syn_input(r->ctx, "mask", &floats, r->batch.mask);
+    }
+    b.weight = syn_input(r->ctx, "weight", &one, &weight);
+    return b;
+}
+
+/* ---- a step ---- */
+
+/* Sum of a number over the ranks with other texts. */
+static syn_tensor over_ranks(rank *r, syn_tensor x) {
+    const syn_group *dp = r->mesh.group[SYN_AXIS_DP];
+    return dp ? syn_all_reduce(r->ctx, x, SYN_REDUCE_SUM, dp) : x;
+}
+
+/* Masks that follow from seed, epoch and text. */
+static void set_dropout(rank *r, int64_t epoch) {
+    const int64_t n = r->sampler.batch;
+    const double p = r->run->args->dropout;
+    const syn_spec spec = {SYN_I32, 1, {n}};
+    const uint64_t seed = (uint64_t)r->run->args->seed;
+    int32_t *keys = r->batch.types; /* written anew after this */
+    for (int64_t i = 0; i < n; i++) keys[i] = (int32_t)r->which[i];
+    const syn_model_dropout how = {.embedding = p,
+                                   .attention = p,
+                                   .residual = p,
+                                   .seed = syn_hash(&epoch, sizeof epoch, seed),
+                                   .keys = syn_input(r->ctx, "texts", &spec, keys)};
+    syn_model_set_dropout(r->model, &how);
+}
+
+/* Forward and backward of one step's batches; its loss. */
+static syn_status gradients(rank *r, int64_t step, syn_tensor *loss, syn_error *err) {
+    const pretrain *run = r->run;
+    const int64_t micros = run->args->accumulation, epoch = step / run->steps_per_epoch;
+    const int64_t first = step % run->steps_per_epoch * micros;
+    syn_batch_how how = run->batches;
+    int64_t labels = 0;
+    how.epoch = epoch;
+    for (int64_t i = 0; i < micros; i++)
+        labels += count_labels(r, run->texts, &r->sampler, epoch, first + i, &how);
+    const float weight = 1.0f / (float)(labels ? labels : 1);
+    *loss = (syn_tensor){0};
+    for (int64_t i = 0; i < micros; i++) {
+        syn_data_parallel_sync(r->parallel, i == micros - 1);
+        syn_sampler_batch(&r->sampler, epoch, first + i, r->mesh.index[SYN_AXIS_DP], r->which);
+        if (run->args->dropout > 0) set_dropout(r, epoch);
+        const syn_pretraining_batch b =
+            make_inputs(r, run->texts, &r->sampler, epoch, first + i, &how, weight);
+        const syn_tensor part = syn_pretraining_loss(r->model, &b);
+        if (syn_backward(r->ctx, part) != SYN_OK) break;
+        *loss = loss->id ? syn_add(r->ctx, *loss, part) : part;
+    }
+    r->tokens += micros * run->args->batch_size * dp_size(r) * how.tokens;
+    return syn_data_parallel_check(r->parallel, err);
+}
+
+static syn_status read_number(rank *r, syn_tensor x, double *out, syn_error *err) {
+    float value = 0;
+    if (syn_ctx_has_data(r->ctx) && x.id &&
+        syn_tensor_read(r->ctx, x, &value, sizeof value) != SYN_OK)
+        return syn_ctx_check(r->ctx, err);
+    *out = (double)value;
+    return syn_ctx_check(r->ctx, err);
+}
+
+static syn_status one_step(rank *r, int64_t step, pretrain_metrics *m, syn_error *err) {
+    const pretrain_args *args = r->run->args;
+    const int64_t all = r->run->steps_per_epoch * args->num_epochs;
+    syn_tensor loss;
+    m->step = step + 1;
+    m->epoch = step / r->run->steps_per_epoch;
+    m->learning_rate = syn_learning_rate(args->learning_rate, step, args->warmup_steps, all);
+    SYN_TRY(gradients(r, step, &loss, err));
+    SYN_TRY(syn_optimizer_step(r->optimizer, m->learning_rate, err));
+    loss = over_ranks(r, loss);
+    SYN_TRY(read_number(r, loss, &m->loss, err));
+    SYN_TRY(read_number(r, syn_optimizer_norm(r->optimizer), &m->grad_norm, err));
+    const uint64_t now = syn__clock_ns();
+    m->tokens_per_s = (double)r->tokens / (1e-9 * (double)(now - r->begun_ns) + 1e-12);
+    r->tokens = 0;
+    r->begun_ns = now;
+    return SYN_OK;
+}
+
+/* ---- validation ---- */
+
+static syn_status validate(rank *r, int64_t step, syn_error *err) {
+    pretrain *run = r->run;
+    const int64_t batches = syn_sampler_steps(&r->eval_sampler);
+    double sum = 0, part = 0;
+    int64_t labels = 0;
+    const bool was = syn_set_grad(r->ctx, false);
+    for (int64_t i = 0; i < batches; i++) {
+        const syn_mark mark = syn_ctx_mark(r->ctx);
+        labels += count_labels(r, run->eval_texts, &r->eval_sampler, 0, i, &run->batches);
+        const syn_pretraining_batch b =
+            make_inputs(r, run->eval_texts, &r->eval_sampler, 0, i, &run->batches, 1.0f);
+        SYN_TRY(read_number(r, over_ranks(r, syn_pretraining_loss(r->model, &b)), &part, err));
+        sum += part;
+        syn_forget(r->ctx, mark, NULL, 0);
+    }
+    syn_set_grad(r->ctx, was);
+    const double loss = sum / (double)(labels ? labels : 1);
+    if (r->comm->rank == 0) pretrain_log_eval(run, step, loss);
+    r->begun_ns = syn__clock_ns();
+    if (!(loss < r->best)) return SYN_OK;
+    r->best = loss;
+    return pretrain_save(run, r->ctx, r->comm, "best_model", err);
+}
+
+/* ---- all steps ---- */
+
+static bool is_traced(const pretrain_args *args, int64_t step) {
+    const int64_t first = args->trace_wait + args->trace_warmup;
+    return args->enable_tracing && step >= first && step < first + args->trace_active;
+}
+
+static bool is_time(int64_t step, int64_t every) {
+    return every > 0 && (step + 1) % every == 0;
+}
+
+static syn_status after_step(rank *r, int64_t step, const pretrain_metrics *m, syn_error *err) {
+    pretrain *run = r->run;
+    const pretrain_args *args = run->args;
+    const bool meta = !syn_ctx_has_data(r->ctx), last = step + 1 == run->steps;
+    char name[40];
+    if (is_traced(args, step)) {
+        if (is_traced(args, step + 1) && !last)
+            return SYN_OK; /* the rows of the next belong to it */
+        SYN_TRY(pretrain_write_trace(run, r->ctx, r->comm, step + 1, err));
+        r->done = meta; /* the graph is of these rows until other ranks have run */
+        if (meta) return SYN_OK;
+    }
+    syn_forget(r->ctx, r->mark, NULL, 0);
+    SYN_TRY(syn_ctx_check(r->ctx, err));
+    if (meta) return SYN_OK;
+    if (r->comm->rank == 0) pretrain_log_step(run, m);
+    const bool ends =
+        last || is_time(step, run->steps_per_epoch) || is_time(step, args->eval_steps);
+    if (run->eval_texts && ends) SYN_TRY(validate(r, step + 1, err));
+    if (!is_time(step, args->save_steps)) return SYN_OK;
+    snprintf(name, sizeof name, "checkpoint-%lld", (long long)step + 1);
+    return pretrain_save(run, r->ctx, r->comm, name, err);
+}
+
+static syn_status all_steps(rank *r, syn_error *err) {
+    r->begun_ns = syn__clock_ns();
+    for (int64_t step = 0; step < r->run->steps && !r->done; step++) {
+        pretrain_metrics m = {0};
+        SYN_TRY(one_step(r, step, &m, err));
+        SYN_TRY(after_step(r, step, &m, err));
+    }
+    return SYN_OK;
+}
+
+static syn_status make_rank(rank *r, syn_error *err) {
+    const pretrain *run = r->run;
+    const pretrain_args *args = run->args;
+    const syn_group *tp = r->mesh.group[SYN_AXIS_TP], *dp = r->mesh.group[SYN_AXIS_DP];
+    const size_t elems = (size_t)(args->batch_size * args->max_seq_length);
+    const syn_model_options model = {.tp = tp,
+                                     .heads = syn_pretraining_heads(&run->config),
+                                     .fused_attention = true,
+                                     .recompute = (syn_recompute_what)args->recompute,
+                                     .seed = (uint64_t)args->seed};
+    const syn_optimizer_options adamw = {.weight_decay = args->weight_decay,
+                                         .max_grad_norm = args->max_grad_norm,
+                                         .check_finite = true,
+                                         .tp = tp};
+    r->sampler = (syn_sampler){.n = syn_texts_count(run->texts),
+                               .batch = args->batch_size,
+                               .ranks = dp_size(r),
+                               .seed = (uint64_t)args->seed,
+                               .shuffle = true};
+    r->eval_sampler = r->sampler;
+    r->eval_sampler.shuffle = false;
+    r->eval_sampler.n = run->eval_texts ? syn_texts_count(run->eval_texts) : 0;
+    r->best = INFINITY;
+    r->which = syn_malloc((size_t)args->batch_size * sizeof *r->which);
+    r->batch.ids = syn_malloc(elems * sizeof(int32_t));
+    r->batch.labels = syn_malloc(elems * sizeof(int32_t));
+    r->batch.types = syn_malloc(elems * sizeof(int32_t));
+    r->batch.mask = syn_malloc(elems * sizeof(float));
+    if (!r->which || !r->batch.ids || !r->batch.labels || !r->batch.types || !r->batch.mask)
+        return SYN_FAIL_NOMEM(err, elems * 16, "a batch");
+    SYN_TRY(syn_model_new(&r->model, r->ctx, &run->config, &model, err));
+    r->mark = syn_ctx_mark(r->ctx);
+    SYN_TRY(syn_data_parallel_new(&r->parallel, r->ctx, dp, err));
+    syn_forget(r->ctx, r->mark, NULL,
+               0); /* that parameters were made equal is in no step's trace */
+    SYN_TRY(syn_optimizer_new(&r->optimizer, r->ctx, &adamw, err));
+    r->mark = syn_ctx_mark(r->ctx);
+    return SYN_OK;
+}
+
+static void free_rank(rank *r) {
+    syn_optimizer_free(r->optimizer);
+    syn_data_parallel_free(r->parallel);
+    syn_model_free(r->model);
+    syn_free(r->which);
+    syn_free(r->batch.ids);
+    syn_free(r->batch.labels);
+    syn_free(r->batch.types);
+    syn_free(r->batch.mask);
+}
+
+syn_status pretrain_rank(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *err) {
+    pretrain *run = user;
+    const pretrain_args *args = run->args;
+    rank r = {.run = run, .comm = comm};
+    const syn_mesh_shape shape = {.tp = (int32_t)args->tp,
+                                  .dp = (int32_t)(args->num_gpus / args->tp)};
+    SYN_TRY(syn_mesh_open(&r.mesh, comm, &shape, err));
+    SYN_TRY(syn_ctx_new(ctx, run->launch.device, comm, err));
+    r.ctx = *ctx;
+    SYN_TRY(syn_ctx_set_threads(r.ctx, run->launch.threads, err));
+    syn_ctx_set_overlap(r.ctx, true);
+    syn_ctx_set_hashing(r.ctx, false);
+    syn_status s = make_rank(&r, err);
+    if (s == SYN_OK) s = all_steps(&r, err);
+    free_rank(&r);
+    return s;
+}

@@ -42,8 +42,13 @@ static const cli_option options[] = {
     {"weights", CLI_TEXT, &args.weights, "DIR|FILE",
      "safetensors checkpoint under HuggingFace's names; default: random weights", 0, 0},
     {"dtype", CLI_TEXT, &args.dtype, "f32|f16|bf16",
-     "of the weight matrices alone: arithmetic, activations, KV cache and collectives are f32, in "
-     "runs and in predicted times; default: as in the checkpoint, f32 if random",
+     "of all that is computed and kept: weights, activations, KV cache and collectives; sums "
+     "within "
+     "an op are f32 [f32]",
+     0, 0},
+    {"weight_dtype", CLI_TEXT, &args.weight_dtype, "f32|f16|bf16",
+     "of the weight matrices alone, under f32 arithmetic; default without --dtype: as in the "
+     "checkpoint, f32 if random",
      0, 0},
     {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR|bytes",
      "folder with vocab.json and merges.txt (GPT-2) or vocab.txt (BERT), or one token a byte; "
@@ -155,6 +160,7 @@ static uint64_t plan(void *unused) {
                                args.json,
                                run.launch.want_graph,
                                run.dtype,
+                               run.weight_dtype,
                                args.check_collectives,
                                (int64_t)run.launch.device,
                                args.weights != NULL,
@@ -171,10 +177,10 @@ static const char *attention_name(void) {
     return run.fused_attention ? "fused" : "unfused";
 }
 
-/* Sixteen bits are of the weights alone. */
 static const char *dtype_fact(char text[DTYPE_FACT_BYTES]) {
-    snprintf(text, DTYPE_FACT_BYTES, "%s%s", syn_dtype_name(run.dtype),
-             run.dtype != SYN_F32 ? " weights, f32 arithmetic" : "");
+    const bool differ = run.weight_dtype != run.dtype;
+    snprintf(text, DTYPE_FACT_BYTES, "%s%s", syn_dtype_name(run.weight_dtype),
+             differ ? " weights, f32 arithmetic" : "");
     return text;
 }
 
@@ -219,6 +225,24 @@ static bool choose_attention(void) {
     return args.attention == INFERENCE_AUTO ? !shown : args.attention == INFERENCE_FUSED;
 }
 
+static int parse_dtype(const char *option, const char *text, syn_dtype *out) {
+    if (!text || (syn_dtype_parse(text, out) && *out <= SYN_BF16)) return CLI_RUN;
+    return cli_fail(&program, CLI_USAGE, "--%s is f32, f16 or bf16, not '%s'", option, text);
+}
+
+/* What is computed in 16 bits has its weights in them. */
+static int check_dtypes(void) {
+    int code = parse_dtype("dtype", args.dtype, &run.dtype);
+    if (code == CLI_RUN) code = parse_dtype("weight_dtype", args.weight_dtype, &run.weight_dtype);
+    if (code != CLI_RUN) return code;
+    if (args.weight_dtype && run.dtype != SYN_F32 && run.weight_dtype != run.dtype)
+        return cli_fail(&program, CLI_USAGE,
+                        "--weight_dtype %s: with --dtype %s the weights are %s, too",
+                        args.weight_dtype, args.dtype, args.dtype);
+    if (!args.weight_dtype) run.weight_dtype = run.dtype;
+    return CLI_RUN;
+}
+
 static int check_options(syn_error *err) {
     if (strcmp(args.device, "cuda") == 0) {
         SYN_FAIL(err, SYN_E_UNSUPPORTED,
@@ -228,8 +252,8 @@ static int check_options(syn_error *err) {
     if (strcmp(args.device, "cpu") != 0 && strcmp(args.device, "meta") != 0)
         return cli_fail(&program, CLI_USAGE, "--device is cpu or meta, not '%s'", args.device);
     run.fused_attention = choose_attention();
-    if (args.dtype && (!syn_dtype_parse(args.dtype, &run.dtype) || run.dtype > SYN_BF16))
-        return cli_fail(&program, CLI_USAGE, "--dtype is f32, f16 or bf16, not '%s'", args.dtype);
+    const int dtypes = check_dtypes();
+    if (dtypes != CLI_RUN) return dtypes;
     run.launch.device = strcmp(args.device, "meta") == 0 ? SYN_DEVICE_META : SYN_DEVICE_CPU;
     const bool meta = run.launch.device == SYN_DEVICE_META;
     if (args.save_logits && meta)
@@ -296,7 +320,7 @@ static void print_fit(void) {
     if (!run.launch.hw || run.hw.memory_bytes <= 0 || want <= run.hw.memory_bytes) return;
     printf("note:    each rank needs %s for %s weights and KV cache, but %s has "
            "%s\n",
-           cli_bytes_text(want, a, sizeof a), syn_dtype_name(run.dtype),
+           cli_bytes_text(want, a, sizeof a), syn_dtype_name(run.weight_dtype),
            cli_shown(run.hw.name, name, sizeof name),
            cli_bytes_text(run.hw.memory_bytes, b, sizeof b));
 }
@@ -311,7 +335,7 @@ static void print_summary(const report *r) {
            (long long)args.tp, attention_name());
     if (run.weights)
         printf("weights: %s, %s\n", cli_shown(args.weights, name, sizeof name),
-               syn_dtype_name(run.dtype));
+               syn_dtype_name(run.weight_dtype));
     if (run.launch.device == SYN_DEVICE_META)
         printf("device:  meta: nothing is computed, times are predictions for %s%s\n",
                cli_shown(run.hw.name, name, sizeof name),
@@ -321,8 +345,11 @@ static void print_summary(const report *r) {
                cli_plural((uint64_t)run.launch.threads), syn_blas_describe(a, sizeof a),
                syn_simd_name(syn_simd_level()));
     if (run.dtype != SYN_F32)
+        printf("dtype:   %s: weights, activations, KV cache and collectives\n",
+               syn_dtype_name(run.dtype));
+    else if (run.weight_dtype != SYN_F32)
         printf("dtype:   %s weights; activations, KV cache and collectives are f32%s\n",
-               syn_dtype_name(run.dtype),
+               syn_dtype_name(run.weight_dtype),
                args.hw_config ? ", and times are predicted for f32 arithmetic" : "");
     print_fit();
     run.task->print(&run, r);
@@ -343,10 +370,11 @@ static syn_status print_json(const report *r, syn_error *err) {
     syn_sink_json_string(out, run.config.name);
     syn_sink_printf(out,
                     ", \"tp\": %lld, \"device\": \"%s\", \"dtype\": \"%s\", "
-                    "\"activation_dtype\": \"f32\", \"attention\": \"%s\", \"ranks\": %d, "
+                    "\"weight_dtype\": \"%s\", \"attention\": \"%s\", \"ranks\": %d, "
                     "\"nodes\": %llu, \"trace_hash\": [",
-                    (long long)args.tp, args.device, syn_dtype_name(run.dtype), attention_name(),
-                    run.launch.ranks, (unsigned long long)all_nodes());
+                    (long long)args.tp, args.device, syn_dtype_name(run.dtype),
+                    syn_dtype_name(run.weight_dtype), attention_name(), run.launch.ranks,
+                    (unsigned long long)all_nodes());
     for (int32_t i = 0; i < run.launch.ranks; i++)
         syn_sink_printf(out, "%s\"%016llx\"", i ? ", " : "",
                         (unsigned long long)run.launch.hashes[i]);

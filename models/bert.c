@@ -120,7 +120,8 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens, syn_tensor types) {
     const struct bert *bert = m->params;
     syn_ctx *ctx = m->ctx;
     syn_push_scope(ctx, "embeddings");
-    syn_tensor x = syn_vocab_embedding(ctx, bert->words, tokens, m->config.pad_id, m->options.tp);
+    syn_tensor x = syn_vocab_embedding(ctx, bert->words, tokens, m->config.pad_id, m->options.dtype,
+                                       m->options.tp);
     const syn_tensor positions = syn_name(
         ctx, syn_slice(ctx, syn_newest(ctx, bert->positions), 0, 0, syn_tensor_dim(ctx, tokens, 1)),
         "positions");
@@ -171,8 +172,8 @@ syn_tensor syn_bert_forward(syn_model *m, syn_tensor tokens, syn_tensor types, s
 
 /* ---- heads ---- */
 
-/* Whether the model has the head, of which `weight` is one, and x is f32 (..., C) of this rank (2
-   or 3). */
+/* Whether the model has the head, of which `weight` is one, and x is (..., C) of the model's dtype
+   and of this rank (2 or 3). */
 static bool ready(syn_model *m, syn_tensor weight, const char *name, syn_tensor x, int rank) {
     syn_ctx *ctx = m->ctx;
     if (syn_ctx_status(ctx) != SYN_OK) return false;
@@ -181,12 +182,13 @@ static bool ready(syn_model *m, syn_tensor weight, const char *name, syn_tensor 
         return false;
     }
     const syn_spec *spec = syn_tensor_spec(ctx, x);
-    if (spec->dtype == SYN_F32 && spec->rank == rank && spec->dims[rank - 1] == m->config.n_embd)
+    if (spec->dtype == (int32_t)m->options.dtype && spec->rank == rank &&
+        spec->dims[rank - 1] == m->config.n_embd)
         return true;
     char text[SYN_SPEC_TEXT];
-    syn_ctx_fail(ctx, SYN_E_SHAPE, "the head '%s' needs f32 (batch, %s%lld), not %s", name,
-                 rank == 3 ? "tokens, " : "", (long long)m->config.n_embd,
-                 syn_spec_text(spec, text, sizeof text));
+    syn_ctx_fail(ctx, SYN_E_SHAPE, "the head '%s' needs %s (batch, %s%lld), not %s", name,
+                 syn_dtype_name(m->options.dtype), rank == 3 ? "tokens, " : "",
+                 (long long)m->config.n_embd, syn_spec_text(spec, text, sizeof text));
     return false;
 }
 

@@ -21,7 +21,8 @@ enum {
 /* tokens (B, T) i32; types (B, T) i32 or SYN_BERT_NO_TYPES: all of type 0; mask (B, T) f32, added
    to the scores of every query: 0 at tokens, -infinity at padding, or SYN_NO_MASK: no padding ->
    hidden (B, T, C). Hidden states of padding mean nothing. A part of a model without the embedding
-   takes what the part before it gave, (B, T, C) f32, in place of the tokens, and no types. */
+   takes what the part before it gave, (B, T, C) of the model's dtype, in place of the tokens, and
+   no types. */
 #define SYN_BERT_NO_TYPES (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_bert_forward(syn_model *bert, syn_tensor tokens, syn_tensor types, syn_tensor mask);
 /* hidden (B, T, C) -> (B, C). */

@@ -40,7 +40,7 @@ static syn_tensor new_cache(syn_model *m, int64_t i, const char *which, const sy
 syn_status syn_causal_begin(syn_model *m, int64_t batch, int64_t max_tokens, syn_error *err) {
     const int64_t depth = syn__model_depth(m);
     const int64_t heads = syn__family_dim(&m->config, SYN__DIM_KEYS) / depth / syn__model_tp(m);
-    const syn_spec cache = {SYN_F32, 4, {batch, heads, max_tokens, depth}};
+    const syn_spec cache = {(int32_t)m->options.dtype, 4, {batch, heads, max_tokens, depth}};
     SYN_TRY(check_begin(m, batch, max_tokens, &cache, err));
     for (int64_t i = 0; i < m->part.n_layers; i++) {
         syn_drop(m->ctx, m->caches[i].k);

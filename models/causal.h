@@ -17,10 +17,10 @@ syn_status syn_causal_begin(syn_model *model, int64_t batch, int64_t max_tokens,
    count for nothing, and its positions from the first behind them. Follows syn_causal_begin. */
 syn_status syn_causal_set_padding(syn_model *model, const int32_t *padding,
                                   syn_error *err) SYN_MUST_USE;
-/* tokens (B, T) i32, the next T of every text -> logits (B, V0) f32 of the last of them, the same
-   on all ranks. Of a part of a model: without its embedding it takes what the part before it gave,
-   (B, T, C) f32; without its head it gives that of its last layer. Intermediate data are released,
-   the result stays until the caller releases it. */
+/* tokens (B, T) i32, the next T of every text -> logits (B, V0) of the last of them, the same on
+   all ranks, of the model's dtype. Of a part of a model: without its embedding it takes what the
+   part before it gave, (B, T, C) of that dtype; without its head it gives that of its last layer.
+   Intermediate data are released, the result stays until the caller releases it. */
 syn_tensor syn_causal_forward(syn_model *model, syn_tensor x);
 /* Training. tokens and targets (B, T) i32, of a whole model: each target is what follows its token,
    or SYN_IGNORED_TARGET -> the loss, a scalar: see syn_cross_entropy, also for `weight`. Needs no

@@ -33,7 +33,8 @@ typedef enum syn__param_kind {
     SYN__COLUMN_LINEAR, /* syn_layer_linear (from) -> (to), `to` cut among the ranks */
     SYN__ROW_LINEAR,    /* syn_layer_linear, `from` cut */
     SYN__WHOLE_LINEAR,  /* syn_layer_linear, whole on every rank */
-    SYN__TABLE,         /* syn_tensor (from, to), f32, whole: rows that are looked up */
+    SYN__TABLE,         /* syn_tensor (from, to), whole, never narrower than what is computed: rows
+                           that are looked up */
     SYN__VOCAB_TABLE,   /* syn_tensor (from, to), rows cut */
     SYN__VOCAB_BIAS,    /* syn_tensor (from), cut alike */
     /* Only in files: */
@@ -134,8 +135,8 @@ int64_t syn__model_depth(const syn_model *m); /* D, of a head */
 /* Whether a parameter of the whole model need not be asked for by this part: it is another's, or
    the table that another may have made. */
 bool syn__model_leaves(const syn_model *m, const char *parameter);
-/* Whether x is what the part takes: tokens (B, T) i32, or, without the embedding, (B, T, C) f32; B
-   and T at least `least`. If not, the context fails. */
+/* Whether x is what the part takes: tokens (B, T) i32, or, without the embedding, (B, T, C) of the
+   model's dtype; B and T at least `least`. If not, the context fails. */
 bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least);
 /* x (B, T, C) through all layers of the part. Behind each all that was made since the mark is
    released but its result. */

@@ -85,9 +85,9 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
         const syn_mark mark = syn_ctx_mark(ctx);
         const syn_tensor logits = syn_causal_forward(model, input);
         if (step == 0 && g->logits) {
-            const size_t bytes = (size_t)syn_spec_bytes(syn_tensor_spec(ctx, logits));
-            if (syn_tensor_read(ctx, logits, g->logits, bytes) != SYN_OK) return;
-            if (!all_finite(g->logits, bytes / sizeof *g->logits)) {
+            const size_t n = (size_t)syn_spec_elems(syn_tensor_spec(ctx, logits));
+            if (syn_tensor_read_f32(ctx, logits, g->logits, n) != SYN_OK) return;
+            if (!all_finite(g->logits, n)) {
                 syn_ctx_fail(ctx, SYN_E_INVALID,
                              "the logits are not finite numbers: the weights are damaged, or too "
                              "large for their type");

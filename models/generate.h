@@ -27,7 +27,7 @@ typedef struct syn_generation {
     /* what came of it (zero before); arrays are the caller's to syn_free, NULL on meta */
     int32_t *tokens;               /* (batch, new_tokens); after the end of a sequence end.fill */
     int64_t made;                  /* steps run: less than new_tokens when every sequence ended */
-    float *logits;                 /* (batch, V0) */
+    float *logits;                 /* (batch, V0), widened */
     int64_t prefill_ns, decode_ns; /* wall time; decode: made - 1 steps */
 } syn_generation;
 

@@ -48,7 +48,8 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
     syn_ctx *ctx = m->ctx;
     const int64_t n = syn_tensor_dim(ctx, tokens, 1);
     syn_push_scope(ctx, "embed");
-    const syn_tensor x = syn_vocab_embedding(ctx, gpt->wte, tokens, -1, m->options.tp);
+    const syn_tensor x =
+        syn_vocab_embedding(ctx, gpt->wte, tokens, -1, m->options.dtype, m->options.tp);
     const syn_tensor at = syn__causal_positions(m, n);
     const syn_tensor wpe = syn_newest(ctx, gpt->wpe);
     const syn_tensor p =

@@ -19,8 +19,13 @@ static syn_tensor parameter(syn_ctx *ctx, const char *layer, const char *which, 
     return syn_param(ctx, name, &full, cut, init, how ? how->std : 0.0, -1, how ? how->seed : 0);
 }
 
-syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width) {
-    const syn_spec spec = {SYN_F32, 1, {width}};
+/* Of matrices, which may be narrower than all else. */
+static int32_t matrix_dtype(const syn_initializer *init) {
+    return (int32_t)(init->dtype == SYN_F32 ? init->weight_dtype : init->dtype);
+}
+
+syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width, syn_dtype dtype) {
+    const syn_spec spec = {(int32_t)dtype, 1, {width}};
     return (syn_layer_norm){parameter(ctx, name, "weight", spec, SYN_WHOLE, SYN_INIT_ONE, NULL),
                             parameter(ctx, name, "bias", spec, SYN_WHOLE, SYN_INIT_ZERO, NULL)};
 }
@@ -30,14 +35,14 @@ static syn_tensor linear_weight(syn_ctx *ctx, const char *name, int64_t in, int6
                                 bool by_column, int parts, const syn_initializer *init,
                                 const syn_group *tp) {
     const syn_spec spec = {
-        (int32_t)init->dtype, 2, {init->out_in ? out : in, init->out_in ? in : out}};
+        matrix_dtype(init), 2, {init->out_in ? out : in, init->out_in ? in : out}};
     return parameter(ctx, name, "weight", spec, shard(by_column != init->out_in, parts, tp),
                      SYN_INIT_NORMAL, init);
 }
 
 static syn_tensor linear_bias(syn_ctx *ctx, const char *name, int64_t out, syn_shard cut,
                               const syn_initializer *init) {
-    const syn_spec spec = {SYN_F32, 1, {out}};
+    const syn_spec spec = {(int32_t)init->dtype, 1, {out}};
     if (init->no_bias) return SYN_NO_BIAS;
     return parameter(ctx, name, "bias", spec, cut, SYN_INIT_ZERO, NULL);
 }
@@ -88,26 +93,26 @@ syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab
                                    const syn_group *tp) {
     char full[160];
     snprintf(full, sizeof full, "%s.weight", name);
-    const syn_spec table = {(int32_t)init->dtype, 2, {vocab, width}};
+    const syn_spec table = {matrix_dtype(init), 2, {vocab, width}};
     return syn_param(ctx, full, &table, shard(0, 1, tp), SYN_INIT_NORMAL, init->std, valid,
                      init->seed);
 }
 
 syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t padding,
-                               const syn_group *tp) {
+                               syn_dtype dtype, const syn_group *tp) {
     const int64_t first = tp_size(tp) > 1 ? tp->index * syn_tensor_dim(ctx, table, 0) : 0;
     table = syn_newest(ctx, table);
     if (!syn_requires_grad(ctx, table)) padding = -1; /* nothing else asks for it */
     syn_tensor x = syn_embedding_padded(ctx, table, ids, first, padding);
-    x = syn_name(ctx, syn_cast(ctx, x, SYN_F32), "tokens"); /* activations are f32 */
+    x = syn_name(ctx, syn_cast(ctx, x, dtype), "tokens");
     return tp_size(tp) > 1 ? syn_all_reduce(ctx, x, SYN_REDUCE_SUM, tp) : x;
 }
 
 syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
-                              const syn_group *tp) {
+                              syn_dtype dtype, const syn_group *tp) {
     char full[160];
     snprintf(full, sizeof full, "%s.bias", name);
-    const syn_spec spec = {SYN_F32, 1, {vocab}};
+    const syn_spec spec = {(int32_t)dtype, 1, {vocab}};
     return syn_param(ctx, full, &spec, shard(0, 1, tp), SYN_INIT_ZERO, 0.0, valid, 0);
 }
 

@@ -20,15 +20,16 @@ typedef struct syn_layer_norm {
 typedef struct syn_initializer {
     double std; /* of random matrices; biases are zero */
     uint64_t seed;
-    syn_dtype dtype; /* of matrices that are multiplied or looked up: f32, f16 or bf16; all else is
-                        f32 */
+    syn_dtype dtype;        /* f32, f16 or bf16 */
+    syn_dtype weight_dtype; /* with f32: of matrices that are multiplied or looked up by token, f32,
+                               f16 or bf16; all else stays f32 */
     bool out_in;  /* linear weights are (out, in), as torch.nn.Linear has them; else (in, out), as
                      HuggingFace's Conv1D */
     bool no_bias; /* linear layers have none */
 } syn_initializer;
 
 /* <name>.weight, <name>.bias of a normalisation: ones and zeros. */
-syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width);
+syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width, syn_dtype dtype);
 /* Output dimension cut among the ranks, in `parts` equal blocks each (3: fused q, k, v). weight
    (in, out/tp) or (out/tp, in), bias (out/tp). */
 syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,
@@ -52,13 +53,13 @@ syn_tensor syn_row_linear(syn_ctx *ctx, syn_tensor x, const syn_layer_linear *la
 /* A table of `vocab` rows, the first `valid` of which stand for tokens, cut by rows among ranks. */
 syn_tensor syn_vocab_embedding_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
                                    int64_t width, const syn_initializer *init, const syn_group *tp);
-/* ids (B, T) i32 -> (B, T, C): each rank looks up its rows, an all-reduce joins them. `padding`:
-   see syn_embedding_padded. */
+/* ids (B, T) i32 -> (B, T, C) of `dtype`: each rank looks up its rows, an all-reduce joins them.
+   `padding`: see syn_embedding_padded. */
 syn_tensor syn_vocab_embedding(syn_ctx *ctx, syn_tensor table, syn_tensor ids, int64_t padding,
-                               const syn_group *tp);
+                               syn_dtype dtype, const syn_group *tp);
 /* A number for each row of such a table, zero at first, cut alike. */
 syn_tensor syn_vocab_bias_new(syn_ctx *ctx, const char *name, int64_t vocab, int64_t valid,
-                              const syn_group *tp);
+                              syn_dtype dtype, const syn_group *tp);
 /* x (B, C), table and bias (or SYN_NO_BIAS) as above -> this rank's part of the logits, (B, V/tp),
    padding among it: product with the transposed table. */
 syn_tensor syn_vocab_logits(syn_ctx *ctx, syn_tensor x, syn_tensor table, syn_tensor bias,

@@ -17,7 +17,8 @@ static syn_initializer initializer(const syn_model *m, const syn__param_row *row
     const double std = m->config.initializer_range;
     return (syn_initializer){.std = row->flags & SYN__RESIDUAL ? std / residual : std,
                              .seed = m->options.seed,
-                             .dtype = m->options.weight_dtype,
+                             .dtype = m->options.dtype,
+                             .weight_dtype = m->options.weight_dtype,
                              .out_in = m->config.family->out_in,
                              .no_bias = row->flags & SYN__NO_BIAS};
 }
@@ -42,7 +43,8 @@ static syn_tensor vocab_table(syn_model *m, const syn__param_row *row) {
     const int64_t vocab = syn_model_padded_vocab(&m->config, syn__model_tp(m), 1),
                   width = syn__family_dim(&m->config, row->to);
     if (m->config.tied && m->part.embed != m->part.head) {
-        const syn_spec mine = {(int32_t)init.dtype, 2, {vocab / syn__model_tp(m), width}};
+        const syn_spec mine = {
+            (int32_t)m->options.weight_dtype, 2, {vocab / syn__model_tp(m), width}};
         snprintf(name, sizeof name, "%s.weight", row->name);
         const syn_tensor shared = shared_table(m, name, &mine);
         if (shared.id) return shared;
@@ -63,7 +65,9 @@ static syn_tensor table(syn_model *m, const syn__param_row *row, const char *nam
     char full[NAME_BYTES + 8];
     const syn_initializer init = initializer(m, row);
     const syn_spec spec = {
-        SYN_F32, 2, {syn__family_dim(&m->config, row->from), syn__family_dim(&m->config, row->to)}};
+        (int32_t)init.dtype,
+        2,
+        {syn__family_dim(&m->config, row->from), syn__family_dim(&m->config, row->to)}};
     snprintf(full, sizeof full, "%s.weight", name);
     return syn_param(m->ctx, full, &spec, SYN_WHOLE, SYN_INIT_NORMAL, init.std, -1, init.seed);
 }
@@ -73,7 +77,7 @@ static syn_tensor table_of(syn_model *m, const syn__param_row *row, const char *
     if (row->kind == SYN__VOCAB_BIAS)
         return syn_vocab_bias_new(m->ctx, name,
                                   syn_model_padded_vocab(&m->config, syn__model_tp(m), 1),
-                                  m->config.vocab_size, m->options.tp);
+                                  m->config.vocab_size, m->options.dtype, m->options.tp);
     return row->tied && m->config.tied ? tied_table(m, row) : vocab_table(m, row);
 }
 
@@ -96,8 +100,8 @@ static void make_rows(syn_model *m, const syn__param_row *row, const char *befor
         snprintf(name, sizeof name, "%s%s", before, row->name);
         switch (row->kind) {
         case SYN__NORM:
-            *(syn_layer_norm *)member =
-                syn_layer_norm_new(m->ctx, name, syn__family_dim(&m->config, row->to));
+            *(syn_layer_norm *)member = syn_layer_norm_new(
+                m->ctx, name, syn__family_dim(&m->config, row->to), m->options.dtype);
             break;
         case SYN__COLUMN_LINEAR:
         case SYN__ROW_LINEAR:
@@ -153,6 +157,17 @@ static syn_status check_part(const syn_model_config *c, const syn_model_part *pa
     return SYN_OK;
 }
 
+static syn_status check_dtypes(const syn_model_options *how, syn_error *err) {
+    const bool known = how->dtype <= SYN_BF16 && how->weight_dtype <= SYN_BF16;
+    if (known &&
+        (how->dtype == SYN_F32 || how->weight_dtype == SYN_F32 || how->weight_dtype == how->dtype))
+        return SYN_OK;
+    return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                    "models compute in f32, f16 or bf16, and have other weights with f32 alone: "
+                    "not %s with weights of %s",
+                    syn_dtype_name(how->dtype), syn_dtype_name(how->weight_dtype));
+}
+
 static syn_status alloc_members(syn_model *m, syn_error *err) {
     const syn_model_family *f = m->config.family;
     const size_t layers = (size_t)m->part.n_layers;
@@ -189,12 +204,14 @@ syn_status syn_model_new(syn_model **out, syn_ctx *ctx, const syn_model_config *
     const syn_model_part *part = options->part ? options->part : &whole;
     SYN_TRY(syn_model_config_check(config, options->tp ? options->tp->size : 1, err));
     SYN_TRY(check_part(config, part, err));
+    SYN_TRY(check_dtypes(options, err));
     syn_model *m = syn_calloc(1, sizeof *m);
     if (!m) return SYN_FAIL_NOMEM(err, sizeof *m, "a model");
     m->ctx = ctx;
     m->config = *config;
     m->options = *options;
     m->options.part = NULL; /* the caller's */
+    if (options->dtype != SYN_F32) m->options.weight_dtype = options->dtype;
     m->part = *part;
     syn_status s = alloc_members(m, err);
     if (s == SYN_OK) {
@@ -243,7 +260,7 @@ bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least) {
     const bool embed = m->part.embed;
     char text[SYN_SPEC_TEXT];
     if (syn_ctx_status(m->ctx) != SYN_OK) return false;
-    if (s->dtype == (embed ? SYN_I32 : SYN_F32) && s->rank == (embed ? 2 : 3) &&
+    if (s->dtype == (int32_t)(embed ? SYN_I32 : m->options.dtype) && s->rank == (embed ? 2 : 3) &&
         (embed || s->dims[2] == m->config.n_embd) && s->dims[0] >= least && s->dims[1] >= least)
         return true;
     (void)syn_spec_text(s, text, sizeof text);
@@ -251,8 +268,9 @@ bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least) {
         syn_ctx_fail(m->ctx, SYN_E_SHAPE, "tokens must be i32 (batch, tokens), not %s", text);
     else
         syn_ctx_fail(m->ctx, SYN_E_SHAPE,
-                     "what layer %lld takes must be f32 (batch, tokens, %lld), not %s",
-                     (long long)m->part.first_layer, (long long)m->config.n_embd, text);
+                     "what layer %lld takes must be %s (batch, tokens, %lld), not %s",
+                     (long long)m->part.first_layer, syn_dtype_name(m->options.dtype),
+                     (long long)m->config.n_embd, text);
     return false;
 }
 

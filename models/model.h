@@ -35,7 +35,10 @@ typedef struct syn_model_options {
     bool fused_attention;         /* one op instead of product, mask, softmax, product */
     syn_recompute_what recompute; /* in backward */
     uint64_t seed;          /* of the random weights: the same full model for any tp and part */
-    syn_dtype weight_dtype; /* of matrices and the token table: f32, f16 or bf16; all else is f32 */
+    syn_dtype dtype;        /* of parameters and of all that is computed: f32, f16 or bf16. Sums
+                               within an op are f32 */
+    syn_dtype weight_dtype; /* with f32: of matrices and the token table, f32, f16 or bf16, which
+                               are widened as they are read; else f32 or the same */
     /* Called as layers are made; NULL: not. */
     void (*progress)(void *user, int64_t done, int64_t of);
     void *progress_user;

@@ -268,7 +268,12 @@ static void fill_times(const struct view *v, uint32_t id, syn_node *node) {
 static void fill_prediction(const syn_graph *graph, const struct shared *sh, uint32_t rank,
                             const syn_call *call, syn_node *node) {
     if (!sh->hw) return;
-    const syn_spec *data = call->n_in ? &call->in[0].spec : call->n_out ? &call->out[0].spec : NULL;
+    /* what is written over is added to, not multiplied */
+    const int written = syn_opdef_versions(call->def, call->attr);
+    const syn_spec *data = written < call->n_in ? &call->in[written].spec
+                           : call->n_in         ? &call->in[0].spec
+                           : call->n_out        ? &call->out[0].spec
+                                                : NULL;
     const double ns = syn_hardware_predict_ns(
         sh->hw, node, data ? (syn_dtype)data->dtype : SYN_F32,
         node->group ? syn_graph_group_by_id(graph, node->group) : NULL, graph->ranks[rank].rank);

@@ -143,11 +143,12 @@ static syn_status vocabulary(struct job *job, syn_ctx *ctx, int rank, const syn_
     }
     const syn_tensor table = syn_vocab_embedding_new(ctx, "t", padded, VOCAB, IN, &init, tp);
     SYN_TRY(write_shard(ctx, "t.weight", 2, VOCAB, IN, REF_VOCAB, rank, job->tp));
-    const syn_tensor x = syn_vocab_embedding(ctx, table, syn_input(ctx, "ids", &spec, ids), -1, tp);
+    const syn_tensor x =
+        syn_vocab_embedding(ctx, table, syn_input(ctx, "ids", &spec, ids), -1, SYN_F32, tp);
     job->bad += differ(ctx, x, rows, ROWS * IN);
     syn_tensor b = SYN_NO_BIAS;
     if (job->with_bias) {
-        b = syn_vocab_bias_new(ctx, "t", padded, VOCAB, tp);
+        b = syn_vocab_bias_new(ctx, "t", padded, VOCAB, SYN_F32, tp);
         SYN_TRY(write_shard(ctx, "t.bias", 3, VOCAB, 1, REF_VOCAB, rank, job->tp));
     }
     const syn_tensor y =
@@ -218,21 +219,26 @@ static void a_vocabulary_that_does_not_divide(void) {
     }
 }
 
-/* Matrices are of the initializer's type, biases and norms f32. */
+/* All are of the initializer's type; with f32 matrices may be narrower. */
 static void types_of_parameters(void) {
     static const syn_dtype dtypes[3] = {SYN_F32, SYN_F16, SYN_BF16};
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 12; i++) {
         syn_ctx *ctx = NULL;
         syn_error err = {0};
-        const syn_initializer init = {
-            .std = 0.02, .seed = 1, .dtype = dtypes[i % 3], .out_in = i / 3};
+        const bool all = i >= 6;
+        const syn_dtype dtype_of_all = all ? dtypes[i % 3] : SYN_F32;
+        const syn_initializer init = {.std = 0.02,
+                                      .seed = 1,
+                                      .dtype = dtype_of_all,
+                                      .weight_dtype = all ? SYN_F32 : dtypes[i % 3],
+                                      .out_in = i / 3 % 2};
         CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
         const syn_layer_linear c = syn_column_linear_new(ctx, "c", IN, OUT, 1, &init, NULL);
         const syn_layer_linear r = syn_row_linear_new(ctx, "r", IN, OUT, &init, NULL);
-        const syn_layer_norm norm = syn_layer_norm_new(ctx, "n", IN);
+        const syn_layer_norm norm = syn_layer_norm_new(ctx, "n", IN, dtype_of_all);
         const syn_tensor tensors[8] = {
             c.weight,    r.weight, syn_vocab_embedding_new(ctx, "t", VOCAB, VOCAB, IN, &init, NULL),
-            c.bias,      r.bias,   syn_vocab_bias_new(ctx, "t", VOCAB, VOCAB, NULL),
+            c.bias,      r.bias,   syn_vocab_bias_new(ctx, "t", VOCAB, VOCAB, dtype_of_all, NULL),
             norm.weight, norm.bias};
         int dtype[8];
         for (int k = 0; k < 8; k++) dtype[k] = (int)syn_tensor_spec(ctx, tensors[k])->dtype;
@@ -241,9 +247,9 @@ static void types_of_parameters(void) {
         const syn_status s = syn_ctx_status(ctx);
         syn_ctx_free(ctx);
         CHECK_INT(s, SYN_OK);
-        for (int k = 0; k < 8; k++) CHECK_INT(dtype[k], k < 3 ? dtypes[i % 3] : SYN_F32);
-        CHECK_INT(rows[0], i / 3 ? OUT : IN);
-        CHECK_INT(rows[1], i / 3 ? OUT : IN);
+        for (int k = 0; k < 8; k++) CHECK_INT(dtype[k], k < 3 ? dtypes[i % 3] : dtype_of_all);
+        CHECK_INT(rows[0], init.out_in ? OUT : IN);
+        CHECK_INT(rows[1], init.out_in ? OUT : IN);
     }
 }
 

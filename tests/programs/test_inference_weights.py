@@ -107,14 +107,18 @@ def test_dtype():
         f32, half = GPT2[0], next(w for w in GPT2 if "tiny_gpt2_bf16" in w["checkpoints"])
         tokens = half["prompts"][0]["tokens"]
         s, kept = run_prompt(f, "tiny_gpt2_bf16", [tokens], new=1)
-        assert s["dtype"] == "bf16"
-        s, widened = run_prompt(f, "tiny_gpt2_bf16", [tokens], "--dtype", "f32", new=1)
-        assert s["dtype"] == "f32"
-        assert difference(kept[0], widened[0]) < 1e-5
+        assert (s["dtype"], s["weight_dtype"]) == ("f32", "bf16")
+        for option in ("--dtype", "--weight_dtype", "--weight-dtype"):
+            s, widened = run_prompt(f, "tiny_gpt2_bf16", [tokens], option, "f32", new=1)
+            assert (s["dtype"], s["weight_dtype"]) == ("f32", "f32")
+            assert difference(kept[0], widened[0]) < 1e-5
         tokens = f32["prompts"][0]["tokens"]
-        _, rounded = run_prompt(f, "tiny_gpt2_f32", [tokens], "--dtype", "bf16", new=1)
+        _, rounded = run_prompt(f, "tiny_gpt2_f32", [tokens], "--weight_dtype", "bf16", new=1)
         assert 1e-6 < difference(rounded[0], f32["prompts"][0]["logits"][-1]) < 0.05
-        refuse(f, ["--dtype", "i32"], 2, "--dtype is f32, f16 or bf16, not 'i32'")
+        for option in ("--dtype", "--weight_dtype"):
+            refuse(f, [option, "i32"], 2, f"{option} is f32, f16 or bf16, not 'i32'")
+        refuse(f, ["--dtype", "bf16", "--weight_dtype", "f32"], 2,
+               "--weight_dtype f32: with --dtype bf16 the weights are bf16, too")
 
 
 def test_dtype_is_of_the_weights_alone():
@@ -122,9 +126,8 @@ def test_dtype_is_of_the_weights_alone():
     with Folder() as f:
         how = ["--device", "meta", "--tp", 2, "--num_input_tokens", 16, "--num_output_tokens", 1,
                "--hw_config", "a100-80g"]
-        wide, half = summary(f, *how), summary(f, *how, "--dtype", "f16")
-        assert (half["dtype"], half["activation_dtype"],
-                wide["activation_dtype"]) == ("f16", "f32", "f32")
+        wide, half = summary(f, *how), summary(f, *how, "--weight_dtype", "f16")
+        assert (half["dtype"], half["weight_dtype"], wide["weight_dtype"]) == ("f32", "f16", "f32")
         comm = [{o["op"]: (o["comm_bytes"], o["predicted_ns"]) for o in s["ops"] if o["comm_bytes"]}
                 for s in (wide, half)]
         assert comm[0] == comm[1] and comm[0]["all_reduce"][0] > 0
@@ -132,12 +135,13 @@ def test_dtype_is_of_the_weights_alone():
         assert 0 < wide["predicted_prefill_ns"] < half["predicted_prefill_ns"] * 1.01
         said = ("f16 weights; activations, KV cache and collectives are f32, and times are "
                 "predicted for f32 arithmetic")
-        assert said in expect_ok(f.run(*how, "--dtype", "f16"))
+        assert said in expect_ok(f.run(*how, "--weight_dtype", "f16"))
         assert "activations" not in expect_ok(f.run(*how))
         assert "weights; activations, KV cache and collectives are f32\n" \
-            in expect_ok(f.run("--dtype", "bf16"))
+            in expect_ok(f.run("--weight_dtype", "bf16"))
         assert "of the weight matrices alone" in " ".join(expect_ok(f.run("--help")).split())
-        expect_ok(f.run(*how, "--dtype", "f16", "--visualize_trace", "--out_dir", "out", "--quiet"))
+        expect_ok(f.run(*how, "--weight_dtype", "f16", "--visualize_trace", "--out_dir", "out",
+                        "--quiet"))
         with open(f / "out/tensor_trace_graph.svg", encoding="utf-8") as svg:
             assert "dtype f16 weights, f32 arithmetic" in svg.read()
 
@@ -152,12 +156,14 @@ def test_saved_and_loaded():
                         "--save_logits", "b.npy", *how)
             assert a["tokens"] == b["tokens"]
             assert difference(read_npy(f / "b.npy")[1], read_npy(f / "a.npy")[1]) < 1e-5
-        for dtype in ("bf16", "f16"):
-            expect_ok(f.run("--weights", "out", "--tokenizer", "bytes", "--dtype", dtype,
-                            "--save_weights", dtype, "--quiet"))
-            size = os.path.getsize(f / dtype + "/model.safetensors")
-            assert size < 0.7 * os.path.getsize(f / "out/model.safetensors")
-            assert summary(f, "--weights", dtype, "--tokenizer", "bytes")["dtype"] == dtype
+        for option, part in (("--weight_dtype", 0.7),):
+            for dtype in ("bf16", "f16"):
+                expect_ok(f.run("--weights", "out", "--tokenizer", "bytes", option, dtype,
+                                "--save_weights", dtype, "--quiet"))
+                size = os.path.getsize(f / dtype + "/model.safetensors")
+                assert size < part * os.path.getsize(f / "out/model.safetensors") + 200
+                s = summary(f, "--weights", dtype, "--tokenizer", "bytes")
+                assert (s["dtype"], s["weight_dtype"]) == ("f32", dtype)
         refuse(f, ["--device", "meta", "--save_weights", "x"], 2, "--save_weights needs numbers")
 
 

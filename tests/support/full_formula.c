@@ -42,6 +42,10 @@ static syn_status full_read(void *user, const char *name, const syn_spec *full, 
     return SYN_OK;
 }
 
+syn_param_source full_source(const full_formula *formula) {
+    return (syn_param_source){full_read, (void *)(uintptr_t)formula};
+}
+
 void full_worse(double *worst, const float *got, const double *want, int64_t n, double largest) {
     for (int64_t i = 0; i < n; i++) {
         const double e = fabs((double)got[i] - want[i]) / largest;
@@ -81,7 +85,7 @@ typedef struct work {
 static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     const work *w = arg;
     full_job mine = *w->job;
-    const syn_param_source source = {full_read, (void *)(uintptr_t)w->formula};
+    const syn_param_source source = full_source(w->formula);
     const syn_model_options how = {
         .tp = me->tp, .heads = w->heads, .fused_attention = mine.fused, .weight_dtype = mine.dtype};
     syn_model *model = NULL;

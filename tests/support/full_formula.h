@@ -15,6 +15,9 @@ typedef struct full_formula {
     const char *norm; /* what names of norms' weights hold; those are 1 plus the formula */
 } full_formula;
 
+/* Where parameters get such values; the formula outlives it. */
+syn_param_source full_source(const full_formula *formula);
+
 /* A run of such a model on some ranks. */
 typedef struct full_job {
     int tp, threads; /* threads 0: the default */

@@ -52,8 +52,10 @@ syn_status small_training_rank(syn_comm *comm, void *arg, syn_error *err) {
     learner l = {0};
     syn_ctx *ctx = NULL;
     SYN_TRY(syn_mesh_open(&l.mesh, comm, &t->shape, err));
-    const syn_model_options options = {
-        .tp = l.mesh.group[SYN_AXIS_TP], .heads = SYN_BERT_MLM, .recompute = t->recompute};
+    const syn_model_options options = {.tp = l.mesh.group[SYN_AXIS_TP],
+                                       .heads = SYN_BERT_MLM,
+                                       .recompute = t->recompute,
+                                       .dtype = t->dtype};
     const syn_optimizer_options how = {.max_grad_norm = 1, .tp = options.tp};
     SYN_TRY(syn_ctx_new(&ctx, t->device, comm, err));
     syn_ctx_set_overlap(ctx, true);

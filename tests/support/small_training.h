@@ -16,9 +16,10 @@ typedef struct small_training {
     syn_device device;
     int steps, micro; /* micro: passes before each optimizer step */
     syn_recompute_what recompute;
-    bool forget;   /* each step's rows */
-    float *losses; /* NULL, or of each step, rank 0's share of the texts */
-    bool keep;     /* the contexts, in ctx, for drop_ranks */
+    syn_dtype dtype; /* f32 or bf16 */
+    bool forget;     /* each step's rows */
+    float *losses;   /* NULL, or of each step, rank 0's share of the texts */
+    bool keep;       /* the contexts, in ctx, for drop_ranks */
     /* Unless NULL, called before each backward pass and after it, when the last bucket's exchange
        is under way. What it fails in the context ends the run. */
     void (*around_backward)(syn_ctx *ctx, int step, bool after);

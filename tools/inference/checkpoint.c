@@ -141,7 +141,8 @@ static syn_status untie(inference *run, syn_error *err) {
 
 syn_status checkpoint_open(inference *run, syn_error *err) {
     SYN_TRY(syn_weights_open(&run->weights, run->args->weights, run->config.family, err));
-    if (!run->args->dtype) run->dtype = syn_weights_dtype(run->weights);
+    if (!run->args->dtype && !run->args->weight_dtype)
+        run->weight_dtype = syn_weights_dtype(run->weights);
     if (syn_model_is_causal(&run->config)) SYN_TRY(read_ending(run, err));
     return untie(run, err);
 }

@@ -17,8 +17,8 @@ typedef enum inference_attention {
 typedef struct inference_args {
     int64_t num_input_tokens, num_output_tokens, tp, batch_size, seed, top_k, watchdog;
     double temperature, top_p; /* NaN: not given */
-    const char *device, *hw_config, *model_config, *model, *weights, *tokenizer, *dtype, *prompt,
-        *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights;
+    const char *device, *hw_config, *model_config, *model, *weights, *tokenizer, *dtype,
+        *weight_dtype, *prompt, *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights;
     int attention; /* inference_attention */
     bool visualize_trace, debug, quiet, json, check_collectives;
 } inference_args;
@@ -65,10 +65,10 @@ struct inference {
     int64_t params; /* of it */
     const inference_task *task;
     void *work;
-    syn_tokenizer *tokenizer; /* NULL: prompts are ids, and ids are printed */
-    syn_weights *weights;     /* NULL: random */
-    syn_dtype dtype;          /* of the matrices */
-    bool fused_attention;     /* what --attention asks for, or auto chose */
+    syn_tokenizer *tokenizer;      /* NULL: prompts are ids, and ids are printed */
+    syn_weights *weights;          /* NULL: random */
+    syn_dtype dtype, weight_dtype; /* of all that is computed; of the matrices */
+    bool fused_attention;          /* what --attention asks for, or auto chose */
     syn_hardware hw;
     const char **prompts; /* texts; each the start of one sequence */
     int64_t n_prompts;

@@ -188,13 +188,15 @@ static uint64_t plan(const inference *run, uint64_t h) {
 
 /* ---- One rank ---- */
 
-/* A copy of a tensor's elements, all of 4 bytes. */
+/* A copy of a tensor's elements: i32, or floats of any type as f32. */
 static syn_status copy_out(void *out_ptr, syn_ctx *ctx, syn_tensor t, syn_error *err) {
-    const size_t bytes = (size_t)syn_spec_bytes(syn_tensor_spec(ctx, t));
+    const syn_spec *spec = syn_tensor_spec(ctx, t);
+    const size_t n = (size_t)syn_spec_elems(spec), bytes = n * 4;
+    const bool ids = spec->dtype == SYN_I32;
     void *out = syn_malloc(bytes);
     if (!out) return SYN_FAIL_NOMEM(err, bytes, "results");
     memcpy(out_ptr, &out, sizeof out);
-    return syn_tensor_read(ctx, t, out, bytes);
+    return ids ? syn_tensor_read(ctx, t, out, bytes) : syn_tensor_read_f32(ctx, t, out, n);
 }
 
 /* Rank 0's results. */
@@ -225,7 +227,8 @@ static syn_status run_rank(inference *run, syn_model *model, bool progress_shown
     const syn_tensor logits = syn_bert_mlm(model, hidden, at);
     syn_tensor best;
     syn_push_scope(ctx, "predict");
-    const syn_tensor top = syn_top_k(ctx, syn_softmax(ctx, logits), work->n_top, &best);
+    const syn_tensor wide = syn_cast(ctx, logits, SYN_F32); /* for all digits of what is printed */
+    const syn_tensor top = syn_top_k(ctx, syn_softmax(ctx, wide), work->n_top, &best);
     syn_pop_scope(ctx);
     SYN_TRY(syn_ctx_check(ctx, err));
     if (syn_ctx_rank(ctx) != 0 || !syn_ctx_has_data(ctx)) return SYN_OK;

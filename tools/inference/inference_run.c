@@ -25,7 +25,8 @@ syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp,
                                    .heads = run->heads,
                                    .fused_attention = run->fused_attention,
                                    .seed = (uint64_t)run->args->seed,
-                                   .weight_dtype = run->dtype,
+                                   .dtype = run->dtype,
+                                   .weight_dtype = run->weight_dtype,
                                    .progress = progress_step,
                                    .progress_user = &weights};
     syn_model *model;
@@ -47,7 +48,8 @@ void inference_note(const inference *run, const char *fmt, ...) {
 }
 
 double inference_resident_bytes(const inference *run) {
-    return (double)syn_dtype_bytes(run->dtype) * (double)run->params + 4.0 * run->cache_elems;
+    return (double)syn_dtype_bytes(run->weight_dtype) * (double)run->params +
+           (double)syn_dtype_bytes(run->dtype) * run->cache_elems;
 }
 
 /* Systems that promise more memory than they have would end the process later without a word. Over

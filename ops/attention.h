@@ -5,6 +5,7 @@
 
 #include "ops/dropout.h"
 #include "ops/simd.h"
+#include "syntorch/types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -12,10 +13,12 @@ extern "C" {
 
 /* A head and some of its queries. Rows are dense and their strides, in elements, arbitrary. */
 typedef struct syn_attend {
-    const float *q, *k, *v; /* (queries, depth), (keys, depth), (keys, depth) */
-    const float *mask;      /* (keys), added to every query's scores; NULL: none */
-    float *out;             /* (queries, depth) */
-    float *log_sum;         /* (queries): of exp of the scores; NULL: not wanted */
+    const float *q;    /* (queries, depth) */
+    const void *k, *v; /* (keys, depth), of `dtype`: f32, f16 or bf16; for gradients f32 */
+    syn_dtype dtype;
+    const float *mask; /* (keys), added to every query's scores; NULL: none */
+    float *out;        /* (queries, depth) */
+    float *log_sum;    /* (queries): of exp of the scores; NULL: not wanted */
     int64_t q_stride, k_stride, v_stride, out_stride;
     int64_t queries, keys, depth; /* queries <= the kernels' tile */
     int64_t visible;              /* keys that query 0 sees, at most `keys`; may be negative */

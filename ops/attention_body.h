@@ -12,6 +12,7 @@
 
 #include "ops/attention.h"
 #include "ops/lanes_math.h"
+#include "syntorch/half.h"
 
 #if SYN_LANES > 0
 #include <math.h>
@@ -92,12 +93,34 @@ PRODUCT(2)
 PRODUCT(3)
 static const product products[VECS] = {product_1, product_2, product_3};
 
+/* Keys or values of a block: rows `stride` apart. */
+typedef struct block {
+    const float *x;
+    int64_t stride;
+} block;
+
+LANE_FN int64_t padded(int64_t depth) {
+    return (depth + SYN_LANES - 1) / SYN_LANES * SYN_LANES;
+}
+
+/* n rows of x from row s on: where they lie, or widened into `room` (BLOCK, padded). */
+static block block_of(const syn_attend *a, const void *x, int64_t stride, int64_t s, int64_t n,
+                      float *room) {
+    if (a->dtype == SYN_F32) return (block){(const float *)x + s * stride, stride};
+    const uint16_t *from = (const uint16_t *)x + s * stride;
+    const int64_t pad = padded(a->depth);
+    for (int64_t i = 0; i < n; i++)
+        syn_half_widen(from + i * stride, room + i * pad, (size_t)a->depth, a->dtype);
+    return (block){room, pad};
+}
+
 /* What the passes over a tile share: scratch memory, and the running numbers of its queries. */
 typedef struct tile {
     const syn_attend *a;
     int vecs;         /* that hold queries */
     product multiply; /* for so many: functions, so that all is in registers */
     float *q, *p, *o; /* (depth, TILE), (BLOCK, TILE), (depth + 3, TILE) */
+    float *room;      /* (BLOCK, padded), for 16 bits */
     vec max[VECS], sum[VECS], shrink[VECS]; /* shrink: of what was summed so far */
 } tile;
 
@@ -120,10 +143,10 @@ static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
    taken several times where n is no multiple of ROWS. */
 static void score_block(const tile *t, int64_t s0, int64_t n, vec max[VECS]) {
     const syn_attend *a = t->a;
+    const block k = block_of(a, a->k, a->k_stride, s0, n, t->room);
     for (int64_t s = 0; s < n; s += ROWS) {
         const float *rows[ROWS];
-        for (int r = 0; r < ROWS; r++)
-            rows[r] = a->k + (s0 + (s + r < n ? s + r : n - 1)) * a->k_stride;
+        for (int r = 0; r < ROWS; r++) rows[r] = k.x + (s + r < n ? s + r : n - 1) * k.stride;
         t->multiply(t->q, rows, 1, a->depth, NULL, t->p + s * TILE);
     }
     for (int64_t s = 0; s < n; s++) mask_row(t, s0 + s, t->p + s * TILE, max);
@@ -150,11 +173,11 @@ static void weigh_block(tile *t, int64_t n, const vec max[VECS]) {
 /* Adds the block's weighted values to t->o. */
 static void add_block(const tile *t, int64_t s0, int64_t n) {
     const syn_attend *a = t->a;
-    const float *values = a->v + s0 * a->v_stride;
+    const block v = block_of(a, a->v, a->v_stride, s0, n, t->room);
     for (int64_t d = 0; d < a->depth; d += ROWS) {
         const float *rows[ROWS];
-        for (int r = 0; r < ROWS; r++) rows[r] = values + (d + r < a->depth ? d + r : a->depth - 1);
-        t->multiply(t->p, rows, a->v_stride, n, t->shrink, t->o + d * TILE);
+        for (int r = 0; r < ROWS; r++) rows[r] = v.x + (d + r < a->depth ? d + r : a->depth - 1);
+        t->multiply(t->p, rows, v.stride, n, t->shrink, t->o + d * TILE);
     }
 }
 
@@ -213,6 +236,7 @@ static void attend_tile(const syn_attend *a) {
     t.multiply = products[t.vecs - 1];
     t.p = t.q + a->depth * TILE;
     t.o = t.p + BLOCK * TILE;
+    t.room = t.o + (a->depth + ROWS) * TILE;
     for (int v = 0; v < VECS; v++) {
         t.max[v] = vec_set(-INFINITY);
         t.sum[v] = vec_set(0.0f);
@@ -240,10 +264,10 @@ LANE_FN vec load_part(const float *p, int64_t d, int64_t depth) {
 }
 
 /* Scores of keys s0.. s0 + n, base 2, in w; returns the largest or max. */
-static float score_keys(const syn_attend *a, const float *q, int64_t s0, int64_t n, float max,
-                        float *w) {
+static float score_keys(const syn_attend *a, block keys, const float *q, int64_t s0, int64_t n,
+                        float max, float *w) {
     for (int64_t s = 0; s < n; s++) {
-        const float *k = a->k + (s0 + s) * a->k_stride;
+        const float *k = keys.x + s * keys.stride;
         vec acc = vec_set(0.0f);
         for (int64_t d = 0; d < a->depth; d += SYN_LANES)
             acc = vec_fma(vec_load(q + d), load_part(k, d, a->depth), acc);
@@ -275,49 +299,50 @@ static void drop_keys(const syn_attend *a, int64_t query, int64_t s0, int64_t n,
 enum { PARTS = 4 };
 
 /* o = o * shrink + weighted values, for `parts` vectors of the depth from d on. */
-LANE_FN void add_part(int parts, const syn_attend *a, const float *w, int64_t s0, int64_t n,
+LANE_FN void add_part(int parts, int64_t depth, block values, const float *w, int64_t n,
                       float shrink, int64_t d, float *o) {
-    const float *v = a->v + s0 * a->v_stride + d;
+    const float *v = values.x + d;
     vec acc[PARTS];
     LANE_UNROLL
     for (int i = 0; i < parts; i++)
         acc[i] = vec_mul(vec_load(o + d + i * SYN_LANES), vec_set(shrink));
-    for (int64_t s = 0; s < n; s++, v += a->v_stride) {
+    for (int64_t s = 0; s < n; s++, v += values.stride) {
         const vec by = vec_set(w[s]);
         LANE_UNROLL
         for (int i = 0; i < parts; i++)
-            acc[i] = vec_fma(by, load_part(v, i * SYN_LANES, a->depth - d), acc[i]);
+            acc[i] = vec_fma(by, load_part(v, i * SYN_LANES, depth - d), acc[i]);
     }
     LANE_UNROLL
     for (int i = 0; i < parts; i++) vec_store(o + d + i * SYN_LANES, acc[i]);
 }
 
-static void add_values(const syn_attend *a, const float *w, int64_t s0, int64_t n, float shrink,
+static void add_values(int64_t depth, block values, const float *w, int64_t n, float shrink,
                        float *o) {
     int64_t d = 0;
-    for (; d + PARTS * SYN_LANES <= a->depth; d += PARTS * SYN_LANES)
-        add_part(PARTS, a, w, s0, n, shrink, d, o);
-    for (; d < a->depth; d += SYN_LANES) add_part(1, a, w, s0, n, shrink, d, o);
+    for (; d + PARTS * SYN_LANES <= depth; d += PARTS * SYN_LANES)
+        add_part(PARTS, depth, values, w, n, shrink, d, o);
+    for (; d < depth; d += SYN_LANES) add_part(1, depth, values, w, n, shrink, d, o);
 }
 
 static void attend_one(const syn_attend *a, int64_t query) {
     const int64_t end = syn__visible_keys(a, query), depth = a->depth;
-    const int64_t padded = (depth + SYN_LANES - 1) / SYN_LANES * SYN_LANES;
+    const int64_t pad = padded(depth);
     const float scale = a->scale * LOG2_E;
-    float *q = a->scratch, *o = q + padded, *w = o + padded, *out = a->out + query * a->out_stride;
+    float *q = a->scratch, *o = q + pad, *w = o + pad, *room = w + BLOCK,
+          *out = a->out + query * a->out_stride;
     float max = -INFINITY, sum = 0;
-    for (int64_t d = 0; d < padded; d++) {
+    for (int64_t d = 0; d < pad; d++) {
         q[d] = d < depth ? a->q[query * a->q_stride + d] * scale : 0;
         o[d] = 0;
     }
     for (int64_t s = 0; s < end; s += BLOCK) {
         const int64_t n = end - s < BLOCK ? end - s : BLOCK;
         const float before = max;
-        max = score_keys(a, q, s, n, max, w);
+        max = score_keys(a, block_of(a, a->k, a->k_stride, s, n, room), q, s, n, max, w);
         const float top = max == -INFINITY ? 0 : max, shrink = exp2f(before - top);
         sum = sum * shrink + weigh_keys(w, n, top);
         if (a->drop) drop_keys(a, query, s, n, w);
-        add_values(a, w, s, n, shrink, o);
+        add_values(depth, block_of(a, a->v, a->v_stride, s, n, room), w, n, shrink, o);
     }
     const float inverse = sum == 0 ? 0 : (a->drop ? a->drop->keep : 1) / sum;
     for (int64_t d = 0; d < depth; d++) out[d] = o[d] * inverse;
@@ -332,7 +357,7 @@ static void attend(const syn_attend *a) {
 
 static size_t scratch_floats(int64_t depth, int64_t keys) {
     (void)keys;
-    return (size_t)(2 * depth + BLOCK + ROWS) * TILE;
+    return (size_t)((2 * depth + BLOCK + ROWS) * TILE + BLOCK * padded(depth));
 }
 #endif
 

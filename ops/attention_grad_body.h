@@ -197,7 +197,8 @@ static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
     const syn_attend *a = &g->of;
     const int64_t hidden = a->step ? s0 - a->visible + 1 : 0;
     const int64_t first = hidden > 0 ? hidden / SYN_LANES * SYN_LANES : 0;
-    const float *k = a->k + s0 * a->k_stride, *v = a->v + s0 * a->v_stride;
+    const float *k = (const float *)a->k + s0 * a->k_stride,
+                *v = (const float *)a->v + s0 * a->v_stride;
     const float *q = t->q + first * t->pad, *dout = t->dout + first * t->pad;
     float *dk = g->dk + s0 * g->dk_stride, *dv = g->dv + s0 * g->dk_stride;
     float *p = t->p + first, *ds = t->ds + first;

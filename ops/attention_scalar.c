@@ -5,6 +5,7 @@
 
 #include "ops/attention.h"
 #include "ops/rows.h"
+#include "syntorch/half.h"
 
 enum { TILE = 16, GRAD_TILE = 16 };
 
@@ -14,8 +15,17 @@ static float dot(const float *x, const float *y, int64_t n) {
     return sum;
 }
 
+/* Row i of keys or values; of 16 bits in memory behind the weights. */
+static const float *row_of(const syn_attend *a, const void *x, int64_t stride, int64_t i) {
+    if (a->dtype == SYN_F32) return (const float *)x + i * stride;
+    float *room = a->scratch + a->keys;
+    syn_half_widen((const uint16_t *)x + i * stride, room, (size_t)a->depth, a->dtype);
+    return room;
+}
+
 static float score(const syn_attend *a, int64_t query, int64_t key) {
-    const float x = dot(a->q + query * a->q_stride, a->k + key * a->k_stride, a->depth) * a->scale;
+    const float x =
+        dot(a->q + query * a->q_stride, row_of(a, a->k, a->k_stride, key), a->depth) * a->scale;
     return a->mask ? x + a->mask[key] : x;
 }
 
@@ -43,8 +53,10 @@ static void attend_one(const syn_attend *a, int64_t query) {
     syn__rows_scalar.softmax(w, w, visible);
     for (int64_t s = 0; s < visible; s++) w[s] *= kept(a, query, s);
     memset(out, 0, (size_t)depth * sizeof *out);
-    for (int64_t s = 0; s < visible; s++)
-        for (int64_t d = 0; d < depth; d++) out[d] += w[s] * a->v[s * a->v_stride + d];
+    for (int64_t s = 0; s < visible; s++) {
+        const float *v = row_of(a, a->v, a->v_stride, s);
+        for (int64_t d = 0; d < depth; d++) out[d] += w[s] * v[d];
+    }
 }
 
 static void attend(const syn_attend *a) {
@@ -52,8 +64,7 @@ static void attend(const syn_attend *a) {
 }
 
 static size_t scratch_floats(int64_t depth, int64_t keys) {
-    (void)depth;
-    return (size_t)keys;
+    return (size_t)(keys + depth);
 }
 
 /* out = p v, so dv = p' dout and dp = dout v'; p is a softmax, so that a score's gradient is
@@ -68,7 +79,7 @@ static void attend_grad_one(const syn_attend_grad *g, int64_t query) {
     float *dq = g->dq + query * g->dq_stride;
     for (int64_t d = 0; d < depth && !g->add; d++) dq[d] = 0;
     for (int64_t s = 0; s < visible; s++) {
-        const float *k = a->k + s * a->k_stride, *v = a->v + s * a->v_stride;
+        const float *k = row_of(a, a->k, a->k_stride, s), *v = row_of(a, a->v, a->v_stride, s);
         const float p = expf(score(a, query, s) - sum);
         const float by = kept(a, query, s);
         const float dscore = p * (by * dot(dout, v, depth) - mean) * a->scale;

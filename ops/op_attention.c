@@ -5,7 +5,6 @@
 #include "ops/ops.h"
 #include "ops/rows.h"
 #include "ops/rules.h"
-#include "syntorch/memory.h"
 
 /* ---- softmax ---- */
 
@@ -107,8 +106,8 @@ static syn_status check_dropout(const syn_call *c, int keys) {
 /* Queries, keys and values of any op here, and inputs from `first` on. */
 static syn_status check_heads(const syn_call *c, int first) {
     const int mask = mask_of(c, first);
+    SYN_TRY(syn__want_floats(c, 3));
     for (int i = 0; i < 3; i++) {
-        SYN_TRY(syn__want_dtype(c, i, SYN_F32));
         if (c->in[i].spec.rank != 4) return syn__bad_input(c, i, "(B, H, T, D)");
     }
     const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
@@ -156,18 +155,36 @@ static void set_dropout(const syn_call *c, int keys, int64_t b, int64_t h, int64
     a->column = (uint32_t)c->attr[COLUMN].i;
 }
 
+/* Element (b, i, j) of the first three dimensions. */
+static int64_t place_of(const syn_operand *o, int64_t b, int64_t i, int64_t j) {
+    return b * o->strides[0] + i * o->strides[1] + j * o->strides[2];
+}
+
+static const void *element(const syn_operand *o, int64_t at) {
+    return (const char *)o->data + at * (int64_t)syn_dtype_bytes((syn_dtype)o->spec.dtype);
+}
+
+/* `n` rows of o, `stride` apart, as f32: where they lie, or in `room`, side by side. */
+static const float *rows_in(const syn_operand *o, int64_t at, int64_t n, int64_t depth,
+                            int64_t *stride, float *room) {
+    if (syn__is_f32(o)) return (const float *)o->data + at;
+    for (int64_t i = 0; i < n; i++) (void)syn__row_in(o, at + i * *stride, depth, room + i * depth);
+    *stride = depth;
+    return room;
+}
+
 /* n queries of a head from the first on, without results and scratch memory. */
 static syn_attend queries_of(const syn_call *c, int optional, int64_t b, int64_t h, int64_t first,
-                             int64_t n, syn_dropout_row rows[MOST_QUERIES]) {
+                             int64_t n, syn_dropout_row rows[MOST_QUERIES], float *room) {
     const syn_operand *q = &c->in[0], *k = &c->in[1], *v = &c->in[2];
     const int64_t keys = k->spec.dims[2], offset = c->attr[OFFSET].i;
     const int64_t shared = h / (q->spec.dims[1] / k->spec.dims[1]); /* head of keys and values */
     const int mask = mask_of(c, optional);
     const float *bias = mask ? c->in[mask].data : NULL;
     syn_attend a = {
-        .q = (const float *)q->data + b * q->strides[0] + h * q->strides[1] + first * q->strides[2],
-        .k = (const float *)k->data + b * k->strides[0] + shared * k->strides[1],
-        .v = (const float *)v->data + b * v->strides[0] + shared * v->strides[1],
+        .k = element(k, place_of(k, b, shared, 0)),
+        .v = element(v, place_of(v, b, shared, 0)),
+        .dtype = (syn_dtype)k->spec.dtype,
         .mask = bias ? bias + b * c->in[mask].strides[0] : NULL,
         .q_stride = q->strides[2],
         .k_stride = k->strides[2],
@@ -178,6 +195,7 @@ static syn_attend queries_of(const syn_call *c, int optional, int64_t b, int64_t
         .visible = keys,
         .scale = (float)c->attr[SCALE].f,
     };
+    a.q = rows_in(q, place_of(q, b, h, first), n, a.depth, &a.q_stride, room);
     if (c->attr[CAUSAL].i && offset < keys) {
         a.visible = offset + first + 1;
         a.step = 1;
@@ -192,8 +210,8 @@ struct heads {
     int64_t head_stride, row_stride; /* of the result */
     float *log_sum;                  /* (B, H, T), or NULL */
     float *scratch;                  /* of all workers */
-    size_t scratch_floats;
-    int64_t tile, tiles; /* queries of a task, tasks of a head */
+    size_t scratch_floats, room; /* room: what of it is the kernels', before a tile of queries */
+    int64_t tile, tiles;         /* queries of a task, tasks of a head */
 };
 
 /* One tile of queries of one head; the last tiles, which see most, first. */
@@ -203,13 +221,17 @@ static void attend_task(void *arg, int64_t i, int worker) {
     const int64_t head = i / t->tiles, b = head / n[1], h = head % n[1];
     const int64_t first = (t->tiles - 1 - i % t->tiles) * t->tile, left = n[2] - first;
     syn_dropout_row rows[MOST_QUERIES];
-    syn_attend a = queries_of(t->c, 3, b, h, first, left < t->tile ? left : t->tile, rows);
-    a.out = (float *)t->c->out[0].data + b * n[1] * n[2] * n[3] + h * t->head_stride +
-            first * t->row_stride;
-    a.out_stride = t->row_stride;
+    const syn_operand *out = &t->c->out[0];
+    const int64_t to = b * n[1] * n[2] * n[3] + h * t->head_stride + first * t->row_stride;
+    float *scratch = t->scratch + (size_t)worker * t->scratch_floats, *room = scratch + t->room;
+    syn_attend a = queries_of(t->c, 3, b, h, first, left < t->tile ? left : t->tile, rows, room);
+    a.out = syn__row_out(out, to, room); /* a query's result in its place */
+    a.out_stride = syn__is_f32(out) ? t->row_stride : n[3];
     if (t->log_sum) a.log_sum = t->log_sum + head * n[2] + first;
-    a.scratch = t->scratch + (size_t)worker * t->scratch_floats;
+    a.scratch = scratch;
     t->kernels->attend(&a);
+    for (int64_t q = 0; q < a.queries; q++)
+        syn__row_done(out, to + q * t->row_stride, n[3], room + q * n[3]);
 }
 
 /* Whole cache lines, so that workers do not share one. */
@@ -230,14 +252,16 @@ static syn_status attend_heads(struct heads *t) {
     t->kernels = syn__attention_kernels_at(syn_simd_level());
     t->tile = n[2] < t->kernels->tile ? n[2] : t->kernels->tile;
     t->tiles = (n[2] + t->tile - 1) / t->tile;
-    t->scratch_floats = whole_lines(t->kernels->scratch_floats(n[3], keys));
+    t->room = whole_lines(t->kernels->scratch_floats(n[3], keys));
+    const bool wide = syn__is_f32(&c->in[0]);
+    t->scratch_floats = t->room + whole_lines(wide ? 0 : (size_t)(t->tile * n[3]));
     syn_workers *workers = workers_for(c);
-    const size_t bytes =
-        (size_t)syn_workers_count(workers) * t->scratch_floats * sizeof *t->scratch;
-    t->scratch = syn_aligned_malloc(bytes);
-    if (!t->scratch) return SYN_FAIL_NOMEM(c->err, bytes, "attention scores");
+    void *scratch;
+    SYN_TRY(
+        syn__scratch(c, (size_t)syn_workers_count(workers) * t->scratch_floats * sizeof *t->scratch,
+                     "attention scores", &scratch));
+    t->scratch = scratch;
     syn_workers_run(workers, n[0] * n[1] * t->tiles, attend_task, t);
-    syn_aligned_free(t->scratch);
     return SYN_OK;
 }
 
@@ -264,7 +288,7 @@ syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
 SYN__INFER(attention_train) {
     SYN_TRY(check_heads(c, 3));
     const int64_t *q = c->in[0].spec.dims;
-    c->out[0].spec = (syn_spec){SYN_F32, 4, {q[0], q[2], q[1], q[3]}};
+    c->out[0].spec = (syn_spec){c->in[0].spec.dtype, 4, {q[0], q[2], q[1], q[3]}};
     c->out[1].spec = (syn_spec){SYN_F32, 3, {q[0], q[1], q[2]}};
     return SYN_OK;
 }
@@ -316,7 +340,7 @@ enum { OPTIONAL = 6 }; /* input of attention_grad */
 SYN__INFER(attention_grad) {
     SYN_TRY(check_heads(c, OPTIONAL));
     const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
-    const syn_spec out = {SYN_F32, 4, {q[0], q[2], q[1], q[3]}},
+    const syn_spec out = {c->in[0].spec.dtype, 4, {q[0], q[2], q[1], q[3]}},
                    sums = {SYN_F32, 3, {q[0], q[1], q[2]}};
     if (!syn_spec_equal(&c->in[3].spec, &out))
         return syn__bad_input(c, 3, "what attention_train gave, (B, T, H, D)");
@@ -325,7 +349,7 @@ SYN__INFER(attention_grad) {
     if (!syn_spec_equal(&c->in[5].spec, &out))
         return syn__bad_input(c, 5, "a gradient (B, T, H, D)");
     c->out[0].spec = out;
-    c->out[1].spec = c->out[2].spec = (syn_spec){SYN_F32, 4, {k[0], k[2], k[1], k[3]}};
+    c->out[1].spec = c->out[2].spec = (syn_spec){out.dtype, 4, {k[0], k[2], k[1], k[3]}};
     return SYN_OK;
 }
 
@@ -343,54 +367,72 @@ struct heads_grad {
     int64_t parts, part; /* of a head's keys, and keys in one */
     int64_t chunk;       /* keys at a time, of which copies are made */
     int64_t pad;         /* floats from row to row of copies */
-    float *dq;           /* (parts - 1, B, T, H, D) */
-    float *scratch;      /* of all workers: k, v, dk, dv (chunk, pad) each, and the kernels' */
+    int64_t room;        /* floats for tiles of queries */
+    float *dq; /* (parts, B, T, H, D); without the first part, which is in the output, if f32 */
+    float *scratch; /* of all workers: k, v, dk, dv (chunk, pad) each, q, out, dout (tile, D) each
+                       where they are not f32, and the kernels' */
     size_t scratch_floats;
 };
-
-/* Rows of a head of x (B, H, T, D), or their place in x (B, T, H, D) of row stride H D. */
-static void copy_rows(const float *from, int64_t from_stride, float *to, int64_t to_stride,
-                      int64_t rows, int64_t depth) {
-    for (int64_t i = 0; i < rows; i++)
-        memcpy(to + i * to_stride, from + i * from_stride, (size_t)depth * sizeof *to);
-}
 
 /* Keys first.. first + n of a head of keys, for one head of queries. */
 static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64_t first, int64_t n,
                          float *dq, bool add, float *scratch) {
     const syn_call *c = t->c;
     const syn_operand *out = &c->in[3], *dout = &c->in[5];
-    const int64_t *dims = c->in[0].spec.dims, tile = t->kernels->grad_tile,
+    const int64_t *dims = c->in[0].spec.dims, tile = t->kernels->grad_tile, depth = dims[3],
                   size = t->chunk * t->pad;
+    float *room = scratch + 4 * size; /* of queries */
     syn_dropout_row rows[MOST_QUERIES];
     for (int64_t i = 0; i < dims[2]; i += tile) {
+        const int64_t queries = dims[2] - i < tile ? dims[2] - i : tile;
         syn_attend_grad g = {
-            .of = queries_of(c, OPTIONAL, b, h, i, dims[2] - i < tile ? dims[2] - i : tile, rows),
-            .dout = (const float *)dout->data + b * dout->strides[0] + i * dout->strides[1] +
-                    h * dout->strides[2],
+            .of = queries_of(c, OPTIONAL, b, h, i, queries, rows, room),
             .dout_stride = dout->strides[1],
-            .dq = dq + ((b * dims[2] + i) * dims[1] + h) * dims[3],
-            .dq_stride = dims[1] * dims[3],
+            .dq = dq + ((b * dims[2] + i) * dims[1] + h) * depth,
+            .dq_stride = dims[1] * depth,
             .add = add,
             .dk = scratch + 2 * size,
             .dv = scratch + 3 * size,
             .dk_stride = t->pad,
         };
         syn_attend *a = &g.of;
-        a->out =
-            (float *)out->data + b * out->strides[0] + i * out->strides[1] + h * out->strides[2];
         a->out_stride = out->strides[1];
+        /* which is only read */
+        a->out = (float *)rows_in(out, place_of(out, b, i, h), queries, depth, &a->out_stride,
+                                  room + tile * depth);
+        g.dout = rows_in(dout, place_of(dout, b, i, h), queries, depth, &g.dout_stride,
+                         room + 2 * tile * depth);
         a->log_sum = (float *)c->in[4].data + b * c->in[4].strides[0] + h * c->in[4].strides[1] + i;
         a->k = scratch;
         a->v = scratch + size;
+        a->dtype = SYN_F32;
         a->k_stride = a->v_stride = t->pad;
         if (a->mask) a->mask += first;
         a->column += (uint32_t)first;
         a->visible -= first;
         a->keys = n;
         if (!a->step) a->visible = n;
-        a->scratch = scratch + 4 * size;
+        a->scratch = room + t->room;
         t->kernels->attend_grad(&g);
+    }
+}
+
+/* Rows of a head of x as f32, t->pad apart, and back, `stride` apart. */
+static void copy_in(const struct heads_grad *t, const syn_operand *x, int64_t at, int64_t rows,
+                    float *copy) {
+    const int64_t depth = x->spec.dims[3];
+    for (int64_t i = 0; i < rows; i++, copy += t->pad, at += x->strides[2]) {
+        const float *row = syn__row_in(x, at, depth, copy);
+        if (row != copy) memcpy(copy, row, (size_t)depth * sizeof *copy);
+    }
+}
+
+static void copy_out(const struct heads_grad *t, const float *copy, const syn_operand *x,
+                     int64_t at, int64_t stride, int64_t rows) {
+    const int64_t depth = x->spec.dims[3];
+    for (int64_t i = 0; i < rows; i++, copy += t->pad, at += stride) {
+        if (syn__is_f32(x)) memcpy((float *)x->data + at, copy, (size_t)depth * sizeof *copy);
+        else syn__row_done(x, at, depth, copy);
     }
 }
 
@@ -402,30 +444,34 @@ static void grad_task(void *arg, int64_t i, int worker) {
     const int64_t part = i % t->parts, b = i / t->parts / n[1], h = i / t->parts % n[1];
     const int64_t begin = part * t->part, end = n[2] - begin < t->part ? n[2] : begin + t->part;
     const int64_t size = t->chunk * t->pad, row = n[1] * n[3];
-    float *dq = part ? t->dq + (part - 1) * (int64_t)syn__elems(&c->out[0]) : c->out[0].data;
+    const int64_t own = syn__is_f32(&c->out[0]) ? part - 1 : part; /* sums; -1: the output */
+    float *dq = own < 0 ? c->out[0].data : t->dq + own * (int64_t)syn__elems(&c->out[0]);
     float *copy = t->scratch + (size_t)worker * t->scratch_floats;
     for (int64_t s = begin; s < end; s += t->chunk) {
         const int64_t keys = end - s < t->chunk ? end - s : t->chunk;
-        const int64_t from_k = b * k->strides[0] + h * k->strides[1] + s * k->strides[2],
-                      from_v = b * v->strides[0] + h * v->strides[1] + s * v->strides[2],
-                      to = ((b * n[2] + s) * n[1] + h) * n[3];
-        copy_rows((const float *)k->data + from_k, k->strides[2], copy, t->pad, keys, n[3]);
-        copy_rows((const float *)v->data + from_v, v->strides[2], copy + size, t->pad, keys, n[3]);
+        const int64_t to = ((b * n[2] + s) * n[1] + h) * n[3];
+        copy_in(t, k, place_of(k, b, h, s), keys, copy);
+        copy_in(t, v, place_of(v, b, h, s), keys, copy + size);
         memset(copy + 2 * size, 0, (size_t)(2 * size) * sizeof *copy);
         for (int64_t q = h * group; q < (h + 1) * group; q++)
             grad_of_head(t, b, q, s, keys, dq, s > begin, copy);
-        copy_rows(copy + 2 * size, t->pad, (float *)c->out[1].data + to, row, keys, n[3]);
-        copy_rows(copy + 3 * size, t->pad, (float *)c->out[2].data + to, row, keys, n[3]);
+        copy_out(t, copy + 2 * size, &c->out[1], to, row, keys);
+        copy_out(t, copy + 3 * size, &c->out[2], to, row, keys);
     }
 }
 
+/* Elements of the first part's sums, or the output, to which the others are added. */
 static void add_parts(void *arg, int64_t begin, int64_t end, int worker) {
     const struct heads_grad *t = arg;
-    const int64_t elems = (int64_t)syn__elems(&t->c->out[0]);
-    float *dq = (float *)t->c->out[0].data + begin;
+    const syn_operand *out = &t->c->out[0];
+    const int64_t elems = (int64_t)syn__elems(out);
+    const bool wide = syn__is_f32(out);
+    float *dq = wide ? (float *)out->data + begin : t->dq + begin;
+    const float *others = wide ? t->dq : t->dq + elems;
     (void)worker;
-    for (int64_t p = 1; p < t->parts; p++)
-        syn__row_kernels()->add(dq, t->dq + (p - 1) * elems + begin, dq, end - begin);
+    for (int64_t p = 0; p < t->parts - 1; p++)
+        syn__row_kernels()->add(dq, others + p * elems + begin, dq, end - begin);
+    syn__row_done(out, begin, end - begin, dq);
 }
 
 SYN__CPU(attention_grad) {
@@ -437,23 +483,26 @@ SYN__CPU(attention_grad) {
         return SYN_OK;
     }
     struct heads_grad t = {.c = c, .kernels = syn__attention_kernels_at(syn_simd_level())};
+    const bool wide = syn__is_f32(&c->out[0]);
     t.parts = heads < TASKS ? (TASKS + heads - 1) / heads : 1;
     if (t.parts > (keys + FEWEST - 1) / FEWEST) t.parts = (keys + FEWEST - 1) / FEWEST;
     t.part = (keys + t.parts - 1) / t.parts;
     t.parts = (keys + t.part - 1) / t.part;
     t.chunk = t.part < CHUNK ? t.part : CHUNK;
     t.pad = (depth + SYN__ATTEND_PAD - 1) / SYN__ATTEND_PAD * SYN__ATTEND_PAD;
-    t.scratch_floats =
-        whole_lines((size_t)(4 * t.chunk * t.pad) + t.kernels->grad_scratch_floats(depth, t.chunk));
+    t.room = wide ? 0 : syn__room(3 * t.kernels->grad_tile * depth);
+    t.scratch_floats = whole_lines((size_t)(4 * t.chunk * t.pad + t.room) +
+                                   t.kernels->grad_scratch_floats(depth, t.chunk));
     syn_workers *workers = workers_for(c);
     const size_t floats = (size_t)syn_workers_count(workers) * t.scratch_floats,
-                 bytes = (floats + (size_t)((t.parts - 1) * elems)) * sizeof *t.scratch;
-    t.scratch = syn_aligned_malloc(bytes);
-    if (!t.scratch) return SYN_FAIL_NOMEM(c->err, bytes, "attention's gradients");
+                 sums = (size_t)((wide ? t.parts - 1 : t.parts) * elems);
+    void *scratch;
+    SYN_TRY(
+        syn__scratch(c, (floats + sums) * sizeof *t.scratch, "attention's gradients", &scratch));
+    t.scratch = scratch;
     t.dq = t.scratch + floats;
     syn_workers_run(workers, heads * t.parts, grad_task, &t);
-    if (t.parts > 1) syn_workers_ranges(workers, elems, SYN__GRAIN_MOVE, add_parts, &t);
-    syn_aligned_free(t.scratch);
+    if (t.parts > 1 || !wide) syn_workers_ranges(workers, elems, SYN__GRAIN_MOVE, add_parts, &t);
     return SYN_OK;
 }
 

@@ -16,8 +16,8 @@ static double exact_row(const syn_attend *a, int64_t query, double *out) {
     for (int64_t s = 0; s < visible; s++) {
         double dot = 0, size = 0;
         for (int64_t d = 0; d < a->depth; d++) {
-            const double term =
-                (double)a->q[query * a->q_stride + d] * (double)a->k[s * a->k_stride + d];
+            const double term = (double)a->q[query * a->q_stride + d] *
+                                (double)((const float *)a->k)[s * a->k_stride + d];
             dot += term;
             size += fabs(term);
         }
@@ -30,7 +30,7 @@ static double exact_row(const syn_attend *a, int64_t query, double *out) {
     for (int64_t d = 0; d < a->depth; d++) {
         out[d] = 0;
         for (int64_t s = 0; s < visible; s++)
-            out[d] += sum > 0 ? w[s] / sum * (double)a->v[s * a->v_stride + d] : 0;
+            out[d] += sum > 0 ? w[s] / sum * (double)((const float *)a->v)[s * a->v_stride + d] : 0;
     }
     return far;
 }

@@ -41,7 +41,8 @@ static void exact_forward(const syn_attend *a, int64_t query, double *w) {
     want.far[query] = 0;
     for (int64_t s = 0; s < visible; s++) {
         double size;
-        w[s] = dot(a->q + query * a->q_stride, a->k + s * a->k_stride, a->depth, &size) *
+        w[s] = dot(a->q + query * a->q_stride, (const float *)a->k + s * a->k_stride, a->depth,
+                   &size) *
                    (double)a->scale +
                (a->mask ? (double)a->mask[s] : 0);
         max = fmax(max, w[s]);
@@ -54,7 +55,8 @@ static void exact_forward(const syn_attend *a, int64_t query, double *w) {
     for (int64_t d = 0; d < a->depth; d++) {
         want.out[query][d] = 0;
         for (int64_t s = 0; s < visible; s++)
-            want.out[query][d] += w[s] * kept(a, query, s) * (double)a->v[s * a->v_stride + d];
+            want.out[query][d] +=
+                w[s] * kept(a, query, s) * (double)((const float *)a->v)[s * a->v_stride + d];
     }
 }
 
@@ -71,11 +73,11 @@ static void exact_backward(const syn_attend_grad *g, int64_t query, const double
     }
     for (int64_t s = 0; s < syn__visible_keys(a, query); s++) {
         double size, by = kept(a, query, s);
-        const double dp = by * dot(dout, a->v + s * a->v_stride, a->depth, &size);
+        const double dp = by * dot(dout, (const float *)a->v + s * a->v_stride, a->depth, &size);
         const double p = w[s] * by, ds = w[s] * (dp - mean) * (double)a->scale;
         const double ds_size = w[s] * (by * size + mean_size) * (double)a->scale * unit;
         for (int64_t d = 0; d < a->depth; d++) {
-            const double k = (double)a->k[s * a->k_stride + d];
+            const double k = (double)((const float *)a->k)[s * a->k_stride + d];
             want.dq[query][d] += ds * k;
             want.q_size[query][d] += ds_size * fabs(k);
             want.dk[s][d] += ds * (double)q[d];

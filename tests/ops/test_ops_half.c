@@ -229,6 +229,68 @@ static void cross_entropy_join(half_call *c) {
     build(c, SYN_OP_CROSS_ENTROPY_JOIN, in, 5, (const syn_attr[]){{.i = classes}, {.i = 4}}, 2);
 }
 
+/* Queries, keys and values, grouped or not, with a mask and dropout or not. */
+typedef struct heads {
+    syn_tensor q, k, v;
+    syn_attention_how how;
+} heads;
+
+static heads some_heads(half_call *c) {
+    const int64_t b = ref_int(1, 2), g = ref_int(1, 2), h = g * ref_int(1, 2),
+                  d = ref_int(0, 2) ? ref_int(1, 6) : ref_int(15, 34), few = ref_int(0, 2),
+                  t = few ? ref_int(1, 9) : ref_int(40, 60) / h / b + 1,
+                  s = t + (ref_int(0, 1) ? ref_int(0, 5)
+                           : few         ? 200 / g / d
+                                         : 0);
+    heads x;
+    x.q = syn_contiguous(c->ctx, SOME(b, h, t, d <= 4096 / b / h / t ? d : 1));
+    const int64_t depth = syn_tensor_dim(c->ctx, x.q, 3);
+    x.k = SOME(b, g, s, depth);
+    x.v = SOME(b, g, s, depth);
+    x.how = (syn_attention_how){.scale = 0.4, .causal = ref_int(0, 1) != 0, .offset = s - t};
+    x.how.mask = ref_int(0, 1) ? number(c, SYN_F32, SHAPE(b, s), -4, 0) : SYN_NO_MASK;
+    x.how.dropping = (syn_dropping){.p = ref_int(0, 1) ? 0.3 : 0, .seed = 5};
+    return x;
+}
+static void attention(half_call *c) {
+    const heads x = some_heads(c);
+    give(c,
+         syn_attention(c->ctx, x.q, x.k, x.v, x.how.mask, x.how.scale, x.how.causal, x.how.offset));
+}
+static void attention_train(half_call *c) {
+    const heads x = some_heads(c);
+    give(c, syn_attention_train(c->ctx, x.q, x.k, x.v, &x.how));
+    give(c, syn_newest(c->ctx, (syn_tensor){c->out[0].id + 1, c->out[0].tag})); /* log-sum-exp */
+}
+/* Of a result that need not be one: sums over which the softmax is small. */
+static void grad_of(half_call *c, heads x) {
+    const syn_attention_how *how = &x.how;
+    const int64_t b = syn_tensor_dim(c->ctx, x.q, 0), h = syn_tensor_dim(c->ctx, x.q, 1),
+                  t = syn_tensor_dim(c->ctx, x.q, 2), d = syn_tensor_dim(c->ctx, x.q, 3);
+    const syn_tensor in[7] = {x.q,
+                              dense(c, x.k),
+                              dense(c, x.v),
+                              dense(c, SOME(b, t, h, d)),
+                              number(c, SYN_F32, SHAPE(b, h, t), 3, 9),
+                              dense(c, SOME(b, t, h, d)),
+                              how->mask};
+    const syn_attr attr[8] = {
+        {.f = how->scale}, {.i = how->causal}, {.i = how->offset}, {.f = how->dropping.p},
+        {.i = 5},          {.i = 0},           {.i = 0},           {.i = 0}};
+    build(c, SYN_OP_ATTENTION_GRAD, in, how->mask.id ? 7 : 6, attr, 8);
+}
+static void attention_grad(half_call *c) {
+    grad_of(c, some_heads(c));
+}
+/* Keys in several parts, each in several chunks. */
+static void attention_grad_parts(half_call *c) {
+    heads x = {.how = {.scale = 0.5, .causal = true, .offset = 1300}};
+    x.q = dense(c, SOME(1, 1, 3, 2));
+    x.k = SOME(1, 1, 1303, 2);
+    x.v = SOME(1, 1, 1303, 2);
+    grad_of(c, x);
+}
+
 typedef struct half_case {
     const char *name;
     void (*call)(half_call *c);
@@ -263,6 +325,10 @@ static const half_case half_cases[] = {
     CASE(cross_entropy),
     CASE(cross_entropy_part),
     CASE(cross_entropy_join),
+    CASE(attention),
+    CASE(attention_train),
+    CASE(attention_grad),
+    CASE(attention_grad_parts),
 };
 
 static half_call run(const half_case *one, syn_dtype dtype, bool wide, uint64_t seed) {
@@ -303,6 +369,18 @@ static bool same_tensor(const half_call *wide, const half_call *half, int i) {
     return same;
 }
 
+static bool seen[SYN_OP_COUNT]; /* ops that had an input of 16 bits and a kernel */
+
+static void note_ops(const syn_ctx *ctx) {
+    const syn_trace *t = syn_ctx_trace(ctx);
+    for (uint32_t i = 1; i < t->n_nodes; i++)
+        for (int k = 0; k < t->nodes[i].n_in; k++) {
+            syn_operand o;
+            syn_trace_operand(t, t->inputs[t->nodes[i].first_in + (uint32_t)k], &o);
+            if (syn_dtype_is_half((syn_dtype)o.spec.dtype)) seen[t->nodes[i].op] = true;
+        }
+}
+
 static void test_beside_f32(void) {
     for (size_t i = 0; i < COUNT(half_cases); i++)
         for (uint64_t seed = 1; seed <= 40 && test_failures == 0; seed++) {
@@ -316,9 +394,25 @@ static void test_beside_f32(void) {
             for (int k = 0; k < half.n_out && test_failures == 0; k++)
                 CHECK_MSG(same_tensor(&wide, &half, k), "%s, output %d, seed %llu",
                           half_cases[i].name, k, (unsigned long long)seed);
+            note_ops(half.ctx);
             syn_ctx_free(wide.ctx);
             syn_ctx_free(half.ctx);
         }
+}
+
+/* Ops that have 16-bit inputs are above, or here with the reason. */
+static bool elsewhere(syn_op op) {
+    return syn_op_table[op].comm != SYN_COMM_NONE ||              /* test_ops_comm */
+           op == SYN_OP_LINEAR || op == SYN_OP_MATMUL ||          /* test_ops_half_products */
+           op == SYN_OP_MATMUL_ADD || op == SYN_OP_ADAMW ||       /* test_ops_training */
+           op == SYN_OP_SQUARE_SUM || op == SYN_OP_CLIP_FACTOR || /* of f32 alone */
+           op == SYN_OP_EXP_RESCALE || op == SYN_OP_CAST;         /* below */
+}
+
+static void test_every_kernel(void) {
+    for (syn_op op = SYN_OP_NONE + 1; op < SYN_OP_COUNT; op++)
+        CHECK_MSG(!syn_op_table[op].cpu || seen[op] || elsewhere(op),
+                  "no case runs '%s' with 16 bits", syn_op_table[op].name);
 }
 
 /* ---- cast ---- */
@@ -487,6 +581,7 @@ static void test_mixed(void) {
 
 static const test_case cases[] = {
     {"beside f32", test_beside_f32},
+    {"every kernel", test_every_kernel},
     {"cast", test_cast},
     {"gradients of bf16", test_gradients_of_bf16},
     {"mixed", test_mixed},

@@ -27,7 +27,7 @@ struct job {
     bool whole;         /* else the first two layers, which the others repeat */
     bool bert, fused;
     int tp;
-    syn_dtype dtype;
+    syn_dtype dtype, weights;
     bool padding; /* of some sequences, and types of tokens */
     struct memory memory[MAX_TP];
 };
@@ -39,8 +39,11 @@ static syn_status run_gpt(const struct job *job, syn_ctx *ctx, const syn_group *
     syn_model_config config = small_gpt;
     if (job->preset) SYN_TRY(syn_model_config_preset(&config, job->preset, err));
     if (job->preset && !job->whole) config.n_layer = 2;
-    const syn_model_options how = {
-        .tp = tp, .fused_attention = job->fused, .weight_dtype = job->dtype, .seed = 1};
+    const syn_model_options how = {.tp = tp,
+                                   .fused_attention = job->fused,
+                                   .dtype = job->dtype,
+                                   .weight_dtype = job->weights,
+                                   .seed = 1};
     syn_model *gpt = NULL;
     SYN_TRY(syn_model_new(&gpt, ctx, &config, &how, err));
     note(memory, ctx);
@@ -68,7 +71,8 @@ static syn_status run_bert(const struct job *job, syn_ctx *ctx, const syn_group 
     const syn_model_options how = {.tp = tp,
                                    .heads = ALL_HEADS,
                                    .fused_attention = job->fused,
-                                   .weight_dtype = job->dtype,
+                                   .dtype = job->dtype,
+                                   .weight_dtype = job->weights,
                                    .seed = 1};
     syn_model *bert = NULL;
     SYN_TRY(syn_model_new(&bert, ctx, &config, &how, err));
@@ -105,24 +109,31 @@ static void check_job(struct job job) {
         for (int p = 0; p < job.memory[r].points; p++) {
             const size_t *got = meta.memory[r].at[p], *want = job.memory[r].at[p];
             CHECK_MSG(memcmp(got, want, sizeof job.memory[r].at[p]) == 0,
-                      "%s %s, tp %d, rank %d, %s, %s, padding %d, point %d: %zu used, peak %zu, "
+                      "%s %s, tp %d, rank %d, %s (weights %s), %s, padding %d, point %d: %zu used, "
+                      "peak %zu, "
                       "held %zu; on meta %zu, %zu, %zu",
                       job.bert ? "BERT" : "GPT", job.preset ? job.preset : "small", job.tp, r,
-                      syn_dtype_name(job.dtype), job.fused ? "fused" : "unfused", job.padding, p,
-                      want[0], want[1], want[2], got[0], got[1], got[2]);
+                      syn_dtype_name(job.dtype), syn_dtype_name(job.weights),
+                      job.fused ? "fused" : "unfused", job.padding, p, want[0], want[1], want[2],
+                      got[0], got[1], got[2]);
             CHECK(p == 0 || want[1] > job.memory[r].at[p - 1][0]); /* something was made */
         }
     }
 }
 
 static void small_models(void) {
-    static const syn_dtype dtypes[] = {SYN_F32, SYN_F16, SYN_BF16};
-    for (int i = 0; i < 72; i++)
+    static const syn_dtype dtypes[][2] = {{SYN_F32, SYN_F32},
+                                          {SYN_F32, SYN_F16},
+                                          {SYN_F32, SYN_BF16},
+                                          {SYN_F16, SYN_F16},
+                                          {SYN_BF16, SYN_F32}}; /* all of bf16, too */
+    for (int i = 0; i < 120; i++)
         check_job((struct job){.bert = i % 2,
                                .fused = i / 2 % 2,
                                .padding = i / 4 % 2,
                                .tp = 1 << i / 8 % 3,
-                               .dtype = dtypes[i / 24]});
+                               .dtype = dtypes[i / 24][0],
+                               .weights = dtypes[i / 24][1]});
 }
 
 static void presets(void) {
@@ -134,7 +145,8 @@ static void presets(void) {
                                .fused = i % 2,
                                .padding = i / 2 % 2,
                                .tp = 1 + i / 3,
-                               .dtype = i % 2 ? SYN_BF16 : SYN_F32});
+                               .dtype = i / 2 == 1 ? SYN_BF16 : SYN_F32,
+                               .weights = i % 2 ? SYN_BF16 : SYN_F32});
 }
 
 /* Every op, in any order; then all of it is released but for one tensor. */

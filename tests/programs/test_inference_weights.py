@@ -1,5 +1,6 @@
 """Checkpoints in the inference program: HuggingFace's results from HuggingFace's files
 (tests/reference), with threads and MPI processes; what does not fit; and writing checkpoints."""
+from execution_trace import read_et
 from inference_runs import *  # noqa: F403
 
 REFERENCE = os.path.join(SOURCE, "tests", "reference")
@@ -121,6 +122,77 @@ def test_dtype():
                "--weight_dtype f32: with --dtype bf16 the weights are bf16, too")
 
 
+def test_everything_in_16_bits():
+    """From checkpoints of any type; the same rows and hashes on meta and over MPI."""
+    with Folder() as f:
+        for name, dtype in (("tiny_gpt2_f32", "bf16"), ("tiny_gpt2_f32", "f16"),
+                            ("tiny_gpt2_bf16", "bf16"), ("tiny_gpt2_bf16", "f16"),
+                            ("tiny_gpt2_f16", "bf16")):
+            want = next(w for w in GPT2 if name in w["checkpoints"])
+            tokens = want["prompts"][0]["tokens"]
+            how = ["--dtype", dtype, "--tp", 2]
+            s, got = run_prompt(f, name, [tokens], *how, new=4)
+            assert (s["dtype"], s["weight_dtype"]) == (dtype, dtype)
+            wide = want["prompts"][0]["logits"][-1]
+            assert 1e-6 < difference(got[0], wide) < (0.05 if "bf16" in (dtype, name[-4:]) else 0.01)
+            meta = summary(f, "--weights", checkpoint(name), "--prompt_ids", ids_file(f, [tokens]),
+                           "--device", "meta", "--num_output_tokens", 4, "--temperature", 0, *how)
+            assert s["trace_hash"] == meta["trace_hash"]
+            assert s["memory"]["weights_bytes"] < 0.55 * 4 * 29000 + 3000
+        assert "dtype:   bf16: weights, activations, KV cache and collectives\n" \
+            in expect_ok(f.run("--dtype", "bf16"))
+
+
+def moved(f, *options):
+    """Bytes of each collective and message of rank 0, by op."""
+    return {o["op"]: (o["calls"], o["comm_bytes"])
+            for o in summary(f, *options)["ops"] if o["comm_bytes"]}
+
+
+def test_collectives_of_16_bits():
+    """Bytes by closed formulas, in summaries and in execution traces."""
+    layers, width, vocab, batch, prompt, new = 2, 128, 256, 3, 16, 4
+    with Folder() as f:
+        for device in ("meta", "cpu"):
+            for dtype, size in (("f32", 4), ("f16", 2), ("bf16", 2)):
+                how = ["--device", device, "--tp", 2, "--batch_size", batch,
+                       "--num_input_tokens", prompt, "--num_output_tokens", new, "--dtype", dtype]
+                tokens = batch * (prompt + new - 1)
+                want = {"all_reduce": ((2 * layers + 1) * new,
+                                       (2 * layers + 1) * tokens * width * size),
+                        "all_gather": (new, new * batch * vocab // 2 * size),
+                        "broadcast": (new, new * batch * 4)}
+                assert moved(f, *how) == want, (device, dtype, moved(f, *how), want)
+        how += ["--device", "meta", "--visualize_trace", "--out_dir", "out", "--quiet"]
+        expect_ok(f.run(*how))
+        with open(f / "out/tensor_trace_graph.svg", encoding="utf-8") as svg:
+            assert "dtype bf16" in svg.read()
+        with open(f / "out/trace.0.et", "rb") as file:
+            _, nodes = read_et(file.read())
+        sizes = [n.attr["comm_size"] for n in nodes if "comm_size" in n.attr]
+        assert sum(sizes) == sum(b for _, b in want.values()), (sizes, want)
+
+
+def test_predicted_in_16_bits():
+    """Large products at the peak of their type: of an A100, 16 times that of f32."""
+    with Folder() as f:
+        how = ["--device", "meta", "--model", "gpt3-13b", "--num_input_tokens", 2000,
+               "--num_output_tokens", 1, "--hw_config", "a100-80g"]
+        times = {}
+        for dtype in ("f32", "f16", "bf16"):
+            times[dtype] = sum(o["predicted_ns"] for o in summary(f, *how, "--dtype", dtype)["ops"]
+                               if o["op"] == "linear")
+        assert times["f16"] == times["bf16"]
+        assert abs(times["f32"] / times["f16"] - 312 / 19.5) < 0.05  # the head is read, not computed
+        # keys and values of 4 million tokens: 24 x 768 numbers each; 124 million parameters
+        for option, size in (("--dtype", 2), ("--weight_dtype", 4)):
+            said = expect_ok(f.run("--device", "meta", "--model", "gpt2", "--batch_size", 4000,
+                                   "--num_input_tokens", 1000, "--num_output_tokens", 1, option,
+                                   "bf16"))
+            gib = (4e6 * 24 * 768 * size + 2 * 124439808) / 2**30
+            assert f"each rank needs {gib:.0f} GiB for bf16 weights and KV cache" in said, said
+
+
 def test_dtype_is_of_the_weights_alone():
     """What is said where times and types are printed, and that it is so."""
     with Folder() as f:
@@ -156,7 +228,7 @@ def test_saved_and_loaded():
                         "--save_logits", "b.npy", *how)
             assert a["tokens"] == b["tokens"]
             assert difference(read_npy(f / "b.npy")[1], read_npy(f / "a.npy")[1]) < 1e-5
-        for option, part in (("--weight_dtype", 0.7),):
+        for option, part in (("--weight_dtype", 0.7), ("--dtype", 0.501)):
             for dtype in ("bf16", "f16"):
                 expect_ok(f.run("--weights", "out", "--tokenizer", "bytes", option, dtype,
                                 "--save_weights", dtype, "--quiet"))

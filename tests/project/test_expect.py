@@ -16,12 +16,12 @@ MODELS = [  # layers, hidden, heads, seq, vocab, ffn (0: 4 hidden), batch
 ]
 
 
-def expected(layers, hidden, heads, seq, vocab, ffn, batch, tp):
+def expected(layers, hidden, heads, seq, vocab, ffn, batch, tp, size=4):
     tools = os.environ.get("SYN_SHARED_TOOLS")
     if not tools:
         raise Skip("SYN_SHARED_TOOLS is not set")
     options = dict(layers=layers, hidden=hidden, heads=heads, seq=seq, vocab=vocab, ffn=ffn, tp=tp)
-    options.update({"micro-batch": batch, "global-batch": batch, "dtype-bytes": 4})
+    options.update({"micro-batch": batch, "global-batch": batch, "dtype-bytes": size})
     command = [sys.executable, tools + "/expect.py"]
     for name, value in options.items():
         command += ["--" + name, str(value)]
@@ -53,10 +53,10 @@ def elements(shape):
     return n
 
 
-def compare(model, tp):
-    params, layer_flops, head_flops, collectives = expected(*model, tp)
+def compare(model, tp, dtype, size):
+    params, layer_flops, head_flops, collectives = expected(*model, tp, size)
     with Folder() as f:
-        ops, tensors = recorded(f, *model, tp)
+        ops, tensors = recorded(f, *model, tp, "--dtype", dtype)
     in_layers = [n for n in ops if n["scope"].startswith("h.")]
     products = ("linear", "matmul")
     got = sum(elements(t["shape"]) for t in tensors if t.get("role") == "param")
@@ -76,7 +76,8 @@ def compare(model, tp):
 def test_prefill_of_small_models():
     for model in MODELS:
         for tp in (1, 2, 4, 8):
-            compare(model, tp)
+            for dtype, size in (("f32", 4), ("bf16", 2)):
+                compare(model, tp, dtype, size)
 
 
 def test_totals_of_large_models():
@@ -87,12 +88,14 @@ def test_totals_of_large_models():
         for tp in (1, 8) if name != "gpt2-xl" else (1, 5):
             vocab = -(-model[4] // tp) * tp
             model = model[:4] + (vocab,) + model[5:]
-            _, layer_flops, head_flops, collectives = expected(*model, tp)
+            dtype, size = ("f16", 2) if tp == 8 else ("f32", 4)
+            _, layer_flops, head_flops, collectives = expected(*model, tp, size)
             with Folder() as f:
                 s = json.loads(expect_ok(f.run("--json", "--device", "meta", "--model", name,
                                                "--tp", tp, "--batch_size", model[6],
                                                "--num_input_tokens", model[3],
-                                               "--num_output_tokens", 1, "--attention", "unfused")))
+                                               "--num_output_tokens", 1, "--attention", "unfused",
+                                               "--dtype", dtype)))
             ops = {o["op"]: o for o in s["ops"]}
             assert ops["linear"]["flops"] + ops["matmul"]["flops"] == layer_flops + head_flops, \
                 (name, tp)
@@ -100,10 +103,10 @@ def test_totals_of_large_models():
                 assert "all_reduce" not in ops
                 continue
             want = collectives["layer_all_reduce"]
-            embedding = model[6] * model[3] * model[1] * 4
+            embedding = model[6] * model[3] * model[1] * size
             assert ops["all_reduce"]["calls"] == want["count"] // 2 + 1, (name, tp)
             assert ops["all_reduce"]["comm_bytes"] == want["bytes"] // 2 + embedding, (name, tp)
-            assert ops["all_gather"]["comm_bytes"] == model[6] * vocab // tp * 4, (name, tp)
+            assert ops["all_gather"]["comm_bytes"] == model[6] * vocab // tp * size, (name, tp)
 
 
 if __name__ == "__main__":

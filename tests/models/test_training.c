@@ -28,6 +28,11 @@ typedef struct job {
     syn_recompute_what recompute;
     syn_mesh_shape shape;
     whole *grads; /* with dropout: of each parameter, as one rank has them; made if NULL */
+    syn_dtype dtype;
+    /* Of bf16: what PyTorch's is from f32, and of each rank's parameters the square of how far they
+       are, by kind; what several ranks hold counts once. */
+    const syn_safetensors *half;
+    double *apart[2];
 } job;
 
 static double value(const whole *w, int64_t i) {
@@ -87,14 +92,14 @@ static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int 
     return syn_bert_mlm_loss(m, syn_bert_forward(m, ids, types, mask), labels, weight);
 }
 
-/* Whether `got`, this rank's shard of a parameter, is within tol of the wanted whole's largest. */
-static void check_shard(const whole *w, const char *kind, const syn_param_info *p, syn_ctx *ctx,
-                        syn_tensor got, double tol) {
-    const int64_t n = syn_spec_elems(syn_tensor_spec(ctx, got));
-    float *x = malloc((size_t)n * sizeof *x);
-    double largest = 0, worst = 0;
-    CHECK(x && syn_tensor_read(ctx, got, x, (size_t)n * sizeof *x) == SYN_OK);
-    for (int64_t i = 0; i < w->elems; i++) largest = fmax(largest, fabs(value(w, i)));
+/* How far this rank's shard of a parameter is from the wanted whole's. */
+typedef struct off {
+    double largest, worst, squares;
+} off;
+
+static off compare_shard(const whole *w, const syn_param_info *p, const float *x) {
+    off by = {0, 0, 0};
+    for (int64_t i = 0; i < w->elems; i++) by.largest = fmax(by.largest, fabs(value(w, i)));
     int64_t inner = 1, outer = 1;
     for (int d = 0; d < p->full.rank; d++)
         *(d < p->shard.axis ? &outer : &inner) *= p->full.dims[d];
@@ -107,10 +112,23 @@ static void check_shard(const whole *w, const char *kind, const syn_param_info *
                     const int64_t row = b * block + p->shard.index * part + r;
                     const int64_t of = (o * length + row) * per + i;
                     const double v = of < w->elems ? value(w, of) : 0; /* padding */
-                    worst = fmax(worst, fabs((double)x[at] - v));
+                    const double d = (double)x[at] - v;
+                    by.worst = fmax(by.worst, fabs(d));
+                    by.squares += d * d;
                 }
+    return by;
+}
+
+/* Whether it is within tol of the largest. */
+static void check_shard(const whole *w, const char *kind, const syn_param_info *p, syn_ctx *ctx,
+                        syn_tensor got, double tol) {
+    const int64_t n = syn_spec_elems(syn_tensor_spec(ctx, got));
+    float *x = malloc((size_t)n * sizeof *x);
+    CHECK(x && syn_tensor_read_f32(ctx, got, x, (size_t)n) == SYN_OK);
+    const off o = compare_shard(w, p, x);
     free(x);
-    CHECK_MSG(worst <= tol * largest, "%s of %s: off by %g of %g", kind, p->name, worst, largest);
+    CHECK_MSG(o.worst <= tol * o.largest, "%s of %s: off by %g of %g", kind, p->name, o.worst,
+              o.largest);
 }
 
 static whole in_fixture(const job *j, const char *kind, const syn_param_info *p) {
@@ -137,6 +155,83 @@ static void check_all(const job *j, const char *kind, syn_ctx *ctx, double tol) 
         const whole w = in_fixture(j, kind, &p);
         if (!is_noise(p.name) || (grad && ref_ends(p.name, "c_attn.bias")))
             check_shard(&w, kind, &p, ctx, grad ? syn_grad(ctx, p.tensor) : p.tensor, tol);
+    }
+}
+
+/* ---- bf16 ---- */
+
+enum { GRADS, MASTERS };
+static const char *const kinds[2] = {"grad", "after"};
+
+/* Adds up how far this rank's gradients or masters are from the fixture's. */
+static syn_status add_distance(const job *j, int kind, syn_ctx *ctx, const syn_mesh *mesh,
+                               const syn_optimizer *optimizer, syn_error *err) {
+    double *sum = &j->apart[kind][syn_ctx_rank(ctx)];
+    const bool first = mesh->index[SYN_AXIS_TP] == 0;
+    *sum = 0;
+    if (mesh->index[SYN_AXIS_DP] != 0) return SYN_OK;
+    for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
+        const syn_param_info p = syn_ctx_param(ctx, i);
+        const size_t n = (size_t)syn_spec_elems(syn_tensor_spec(ctx, p.tensor));
+        if (is_noise(p.name) || (p.shard.count == 1 && !first)) continue;
+        const whole w = in_fixture(j, kind == GRADS ? "grad" : "after", &p);
+        float *x = malloc(n * sizeof *x);
+        if (!x) return SYN_FAIL_NOMEM(err, n, "numbers");
+        syn_status s = kind == GRADS
+                           ? syn_tensor_read_f32(ctx, syn_grad(ctx, p.tensor), x, n)
+                           : syn_optimizer_get(optimizer, i, SYN_OPTIMIZER_MASTER, x, n, err);
+        if (s == SYN_OK) *sum += compare_shard(&w, &p, x).squares;
+        free(x);
+        SYN_TRY(s);
+    }
+    return SYN_OK;
+}
+
+/* Parameters are their masters, rounded. */
+static syn_status check_rounded(syn_ctx *ctx, const syn_optimizer *optimizer, syn_error *err) {
+    for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
+        const syn_param_info p = syn_ctx_param(ctx, i);
+        const size_t n = (size_t)syn_spec_elems(syn_tensor_spec(ctx, p.tensor));
+        float *master = malloc(n * sizeof *master);
+        uint16_t *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
+        syn_status s = master && want && got ? SYN_OK : SYN_FAIL_NOMEM(err, n, "numbers");
+        if (s == SYN_OK) s = syn_optimizer_get(optimizer, i, SYN_OPTIMIZER_MASTER, master, n, err);
+        if (s == SYN_OK) s = syn_tensor_read(ctx, p.tensor, got, n * sizeof *got);
+        if (s == SYN_OK) {
+            syn_half_narrow(master, want, n, SYN_BF16);
+            if (memcmp(want, got, n * sizeof *got) != 0)
+                s = SYN_FAIL(err, SYN_E_INVALID, "%s is not its master", p.name);
+        }
+        free(master);
+        free(want);
+        free(got);
+        SYN_TRY(s);
+    }
+    return SYN_OK;
+}
+
+static double of_half(const job *j, const char *what, int i) {
+    char name[64];
+    snprintf(name, sizeof name, "%s.%s", j->checkpoint->folder, what);
+    return (double)decode(syn_safetensors_find(j->half, name), i);
+}
+
+static void check_bf16_number(const job *j, const char *kind, int t, double got) {
+    const double w = of_half(j, kind, t);
+    CHECK_MSG(fabs(got - w) <= 0.02 * w, "%s.%d: %.9g, PyTorch has %.9g", kind, t, got, w);
+}
+
+enum { RUNS = 15 };
+
+/* Of one run: other orders of the same sums move it by a fifth. Of all runs: see below. */
+static void check_distances(const job *j, int ranks, double mean[2]) {
+    for (int k = 0; k < 2; k++) {
+        const double limit = 1.25 * of_half(j, kinds[k], 0);
+        double sum = 0;
+        for (int r = 0; r < ranks; r++) sum += j->apart[k][r];
+        mean[k] += sqrt(sum) / RUNS;
+        CHECK_MSG(sum > 0 && sqrt(sum) <= limit, "%s, %d ranks: %g from double, more than %g",
+                  kinds[k], ranks, sqrt(sum), limit);
     }
 }
 
@@ -196,12 +291,18 @@ static syn_status one_step(const job *j, syn_model *m, const syn_mesh *mesh,
     SYN_TRY(syn_data_parallel_check(parallel, err));
     if (j->dropout) check_dropped(j, ctx);
     if (j->dropout) return syn_ctx_check(ctx, err);
-    if (t == 0) check_all(j, "grad", ctx, 1e-5);
+    if (t == 0 && j->half) SYN_TRY(add_distance(j, GRADS, ctx, mesh, optimizer, err));
+    if (t == 0 && !j->half) check_all(j, "grad", ctx, 1e-5);
     SYN_TRY(syn_optimizer_step(optimizer, syn_learning_rate(0.01, t, 2, 6), err));
     if (mesh->group[SYN_AXIS_DP])
         total = syn_all_reduce(ctx, total, SYN_REDUCE_SUM, mesh->group[SYN_AXIS_DP]);
     (void)number(ctx, total, &loss);
     SYN_TRY(number(ctx, syn_optimizer_norm(optimizer), &norm));
+    if (j->half) {
+        check_bf16_number(j, "loss", t, loss);
+        check_bf16_number(j, "norm", t, norm);
+        return check_rounded(ctx, optimizer, err);
+    }
     check_number(j, "loss", t, loss, 1e-5);
     check_number(j, "norm", t, norm, 1e-5);
     return syn_ctx_check(ctx, err);
@@ -221,8 +322,11 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_mesh_open(&mesh, comm, &j->shape, err));
     const syn_group *tp = mesh.group[SYN_AXIS_TP];
     const syn_optimizer_options how = {.weight_decay = 0.1, .max_grad_norm = 0.5, .tp = tp};
-    const syn_model_options options = {
-        .tp = tp, .heads = SYN_BERT_MLM, .fused_attention = j->fused, .recompute = j->recompute};
+    const syn_model_options options = {.tp = tp,
+                                       .heads = SYN_BERT_MLM,
+                                       .fused_attention = j->fused,
+                                       .recompute = j->recompute,
+                                       .dtype = j->dtype};
     snprintf(path, sizeof path, "%s/tests/reference/%s", getenv("SYN_SOURCE"),
              j->checkpoint->folder);
     syn_status s = checkpoint_config(j->checkpoint, &config, err);
@@ -239,7 +343,9 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     if (s == SYN_OK) syn_ctx_set_overlap(ctx, true);
     for (int t = 0; t < (j->dropout ? 1 : STEPS) && s == SYN_OK && test_failures == 0; t++)
         s = one_step(j, m, &mesh, parallel, optimizer, t, err);
-    if (s == SYN_OK && test_failures == 0 && !j->dropout) check_all(j, "after", ctx, 1e-4);
+    if (s == SYN_OK && j->half) s = add_distance(j, MASTERS, ctx, &mesh, optimizer, err);
+    if (s == SYN_OK && test_failures == 0 && !j->dropout && !j->half)
+        check_all(j, "after", ctx, 1e-4);
     if (s == SYN_OK) s = syn_trace_verify(syn_ctx_trace(ctx), err);
     syn_optimizer_free(optimizer);
     syn_data_parallel_free(parallel);
@@ -291,6 +397,35 @@ static void check_masks(const char *folder, const char *fixture) {
     for (int i = 0; i < MOST_PARAMS; i++) free(grads[i].values);
 }
 
+/* On any ranks, fused or not, computed again or not: no farther from double than PyTorch's bf16. */
+static void check_bf16(const char *folder, const char *fixture) {
+    double apart[2][4], mean[2] = {0, 0};
+    syn_safetensors *half;
+    syn_error err = {0};
+    job j = {.dtype = SYN_BF16, .apart = {apart[0], apart[1]}};
+    if (!getenv("SYN_SOURCE")) SKIP("SYN_SOURCE does not say where the fixtures are");
+    CHECK_OK(syn_safetensors_open(&half, reference_path("half_training.safetensors"), &err), err);
+    j.half = half;
+    for (int i = 0; i < RUNS && test_failures == 0; i++) {
+        const syn_mesh_shape *shape = &shapes[i / 3];
+        j.fused = i % 2 == 1;
+        j.recompute = (syn_recompute_what)(i % 3);
+        j.shape = *shape;
+        check_training(folder, fixture, &j);
+        if (test_failures == 0)
+            check_distances(&j, (shape->tp ? shape->tp : 1) * (shape->dp ? shape->dp : 1), mean);
+    }
+    for (int k = 0; k < 2 && test_failures == 0; k++)
+        CHECK_MSG(mean[k] <= of_half(&j, kinds[k], 0), "%s: %g from double, PyTorch's bf16 %g",
+                  kinds[k], mean[k], of_half(&j, kinds[k], 0));
+    syn_safetensors_free(half);
+}
+
+static void test_bf16(void) {
+    check_bf16("tiny_gpt2_f32", "training_gpt2.safetensors");
+    check_bf16("tiny_bert_f32", "training_bert.safetensors");
+}
+
 static void test_gpt(void) {
     check_shapes("tiny_gpt2_f32", "training_gpt2.safetensors");
 }
@@ -307,6 +442,7 @@ static void test_masks(void) {
 static const test_case cases[] = {
     {"dropout's masks", test_masks},
     {"GPT-2 beside PyTorch", test_gpt},
+    {"bf16 beside PyTorch", test_bf16},
     {"BERT beside PyTorch", test_bert},
 };
 TEST_MAIN(cases)

@@ -1,9 +1,10 @@
 /* Teaching example: a small GPT that learns a poem by heart, on one rank, or on several that share
    each layer (TP) or the texts (DP); the losses are the same for any number.
 
-       train_gpt [TP [DP]]      in TP x DP threads of this process
+       train_gpt [TP [DP [TYPE]]]      in TP x DP threads of this process
        mpirun -n 4 train_gpt 2 2
 
+   TYPE bf16 computes in 16 bits; the optimizer then keeps the parameters in f32 as well.
    The last step of rank 0, forward, backward and optimizer, is drawn to train_gpt.svg. Built as any
    user's program:
 
@@ -12,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <syntorch/syntorch.h>
+
+static syn_dtype dtype = SYN_F32;
 
 enum { BATCH = 4, TOKENS = 32, STEPS = 100 };
 
@@ -56,7 +59,8 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     config.n_positions = TOKENS, config.vocab_size = 128;
     const syn_group *tp = mesh.group[SYN_AXIS_TP], *dp = mesh.group[SYN_AXIS_DP];
     const syn_optimizer_options adamw = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = tp};
-    const syn_model_options options = {.tp = tp, .seed = 1, .fused_attention = true};
+    const syn_model_options options = {
+        .tp = tp, .seed = 1, .fused_attention = true, .dtype = dtype};
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_ctx_set_overlap(ctx, true); /* gradients are summed while others are computed */
     syn_status s = syn_model_new(&gpt, ctx, &config, &options, err);
@@ -89,6 +93,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
 int main(int argc, char **argv) {
     syn_mesh_shape shape = {.tp = argc > 1 ? atoi(argv[1]) : 1, .dp = argc > 2 ? atoi(argv[2]) : 1};
     syn_error err = {0};
+    if (argc > 3 && !syn_dtype_parse(argv[3], &dtype)) return 2;
     syn_blas_set_threads(1); /* ranks multiply side by side */
     if (syn_ranks_run(shape.tp * shape.dp, train, &shape, &err) == SYN_OK) return 0;
     fprintf(stderr, "train_gpt: %s\n", err.text);

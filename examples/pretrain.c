@@ -5,6 +5,7 @@
    (mpirun -n N), or N times without data (--device meta), and cannot tell which. */
 #include <string.h>
 
+#include "syntorch/sink.h"
 #include "tools/pretrain/pretrain.h"
 
 static pretrain_args args = {.device = "cpu",
@@ -60,6 +61,10 @@ static const cli_option options[] = {
     {"skip_eval", CLI_FLAG, &args.skip_eval, NULL, "do not validate", 0, 0},
     {"save_steps", CLI_INT, &args.save_steps, "N", "save the model every N steps; 0: never [0]", 0,
      1e12},
+    {"save_total_limit", CLI_INT, &args.save_total_limit, "N",
+     "keep the latest N checkpoints; 0: all [0]", 0, 1e9},
+    {"resume", CLI_FLAG, &args.resume, NULL,
+     "go on from the latest checkpoint in --save-dir, if there is one", 0, 0},
     {"logging_steps", CLI_INT, &args.logging_steps, "N", "print a line every N steps [10]", 1,
      1e12},
     {"save_dir", CLI_TEXT, &args.save_dir, "DIR", "models, metrics.csv and loss.svg [checkpoints]",
@@ -119,7 +124,7 @@ static syn_status train(syn_error *err) {
     syn_status s = pretrain_prepare(&run, err);
     if (s == SYN_OK) s = launch_threads(l, err);
     if (s == SYN_OK && !program.mute && l->device == SYN_DEVICE_CPU)
-        s = pretrain_log_open(&run, err);
+        s = syn_make_folder(args.save_dir, err);
     s = launch_run(l, s, err);
     const syn_status closed = pretrain_log_close(&run, err);
     return s == SYN_OK ? closed : s;

@@ -60,8 +60,8 @@ void syn_weights_reader_free(syn_weights_reader *reader);
 
 /* Writes the parameters of a model as `folder`/model.safetensors under the names that transformers
    expects: full tensors in the dtypes they are held in, without vocabulary padding. Every rank that
-   holds a part calls it with its communicator (NULL: alone), whose rank r holds shard r; rank 0
-   collects one parameter at a time and writes. */
+   holds a part calls it with a communicator (NULL: alone), whose rank r holds shard r, and which
+   may have more ranks: rank 0 collects one parameter at a time and writes. */
 syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
                             const char *folder, syn_error *err) SYN_MUST_USE;
 

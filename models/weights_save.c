@@ -47,7 +47,7 @@ static syn_status check(const saver *s, syn_error *err) {
     for (size_t i = 0; i < s->n; i++) {
         const syn_param_info p = syn_ctx_param(s->ctx, i);
         if (p.shard.count == 1) continue;
-        if (p.shard.count != size || p.shard.index != rank_of(s))
+        if (p.shard.count > size || p.shard.index != rank_of(s))
             return SYN_FAIL(err, SYN_E_INVALID,
                             "the parameter '%.100s' cannot be saved: rank %d of %d holds part %d "
                             "of %d",

@@ -3,10 +3,13 @@ the same on meta, models that inference reads, and what is refused."""
 import csv
 import json
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import xml.dom.minidom
 
 sys.dont_write_bytecode = True
@@ -138,6 +141,71 @@ def saved_models(runs):
     check(losses(again) == losses(rows), "losses with cached texts differ")
 
 
+def checkpoint_runs(*more):
+    return ["--num-epochs", "1", "--save-steps", "2", "--eval-steps", "5", "--save-total-limit",
+            "2", "--resume", *more]
+
+
+def wait_for(path, lines, process):
+    """Until the file has so many lines, or the process has ended."""
+    while process.poll() is None:
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as f:
+                if len(f.readlines()) >= lines:
+                    return
+        time.sleep(0.001)
+
+
+def killed_and_resumed(runs, *more):
+    """Killed at several moments: the losses of a run that was not, bit for bit."""
+    options = checkpoint_runs(*more)
+    whole, folder = runs.train("gpt", *options)
+    left = sorted(os.listdir(folder))
+    check(len([name for name in left if name.startswith("checkpoint-")]) == 2, f"left: {left}")
+    check(not [name for name in left if "partial" in name], f"left: {left}")
+    other = runs.path("killed" + "".join(more))
+    metrics = os.path.join(other, "metrics.csv")
+    for lines in (3, 4, 9, 13, 14, 20):
+        with subprocess.Popen([PRETRAIN, "--model-config", "gpt.json", "--max-seq-length", "64",
+                               "--learning-rate", "3e-3", "--save-dir", other, *options],
+                              cwd=runs.folder, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as process:
+            wait_for(metrics, lines, process)
+            process.kill()
+    done = runs.start("--model-config", "gpt.json", "--max-seq-length", "64", "--learning-rate",
+                      "3e-3", "--save-dir", other, *options)
+    check(done.returncode == 0, f"the last: {done.stderr}")
+    with open(metrics, encoding="utf-8") as f:
+        rows = list(csv.DictReader(f))
+    for key in ("step", "loss", "grad_norm", "eval_loss"):
+        check([row[key] for row in rows] == [row[key] for row in whole], f"{key} differ: {more}")
+    differs = runs.start("--model-config", "gpt.json", "--max-seq-length", "64", "--learning-rate",
+                         "1e-3", "--seed", "7", "--save-dir", other, *options)
+    check(differs.returncode == 1 and "--seed was 42, not 7; --learning-rate was" in differs.stderr,
+          f"other options: {differs.stderr}")
+
+
+def full_disk(runs):
+    """Where a model cannot be written the run goes on and says so; what was there stays."""
+    folder = runs.path("full")
+    start = ["--model-config", "gpt.json", "--max-seq-length", "64", "--num-epochs", "1",
+             "--save-dir", folder, "--skip-eval", "--save-steps", "10", "--resume"]
+    done = runs.start(*start, "--max-steps", "10")
+    before = sorted(os.listdir(os.path.join(folder, "checkpoint-10")))
+    check(done.returncode == 0 and "model.safetensors" in before, f"{done.stderr}")
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40000, 40000))
+
+    done = subprocess.run([PRETRAIN, *start, "--max-steps", "25"], capture_output=True, text=True,
+                          cwd=runs.folder, preexec_fn=limit, check=False, timeout=500)
+    check(done.returncode == 0 and "checkpoint-20 was not saved" in done.stderr, f"{done.stderr}")
+    check(sorted(os.listdir(folder)) == ["checkpoint-10", "loss.svg", "metrics.csv"],
+          f"{os.listdir(folder)}")
+    check(sorted(os.listdir(os.path.join(folder, "checkpoint-10"))) == before, "it changed")
+
+
 REFUSED = [
     (["--model-name", "gpt2", "--tokenizer", "examples/tiny-bert"], "is not that of a gpt2"),
     (["--num-gpus", "3", "--tp", "2"], "3 ranks cannot be cut into groups of --tp 2"),
@@ -167,5 +235,8 @@ with tempfile.TemporaryDirectory() as work:
         same_losses(program, name)
         traces(program, name)
     saved_models(program)
+    killed_and_resumed(program, "--num-gpus", "2")
+    killed_and_resumed(program, "--num-gpus", "4", "--tp", "2", "--batch-size", "2")
+    full_disk(program)
     refused(program)
 finish()

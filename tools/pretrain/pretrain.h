@@ -1,10 +1,11 @@
 /* The parts of the pretraining program: data (pretrain_data.c), one rank's training
-   (pretrain_train.c), what it writes (pretrain_outputs.c). */
+   (pretrain_train.c), what it writes (pretrain_outputs.c, pretrain_checkpoint.c). */
 #ifndef TOOLS_PRETRAIN_H
 #define TOOLS_PRETRAIN_H
 
 #include "models/batches.h"
 #include "models/model.h"
+#include "models/optimizer.h"
 #include "models/sampler.h"
 #include "tools/launch/launch.h"
 
@@ -13,10 +14,11 @@ typedef struct pretrain_args {
     const char *device, *save_dir, *trace_output_dir, *trace_name;
     int64_t batch_size, num_epochs, max_steps, warmup_steps, accumulation, max_seq_length;
     int64_t save_steps, logging_steps, eval_steps, num_gpus, tp, seed;
+    int64_t save_total_limit; /* 0: none */
     int64_t trace_wait, trace_warmup, trace_active;
     double learning_rate, weight_decay, max_grad_norm, dropout;
     int masking, recompute; /* syn_masking, syn_recompute_what */
-    bool skip_eval, enable_tracing, quiet;
+    bool skip_eval, enable_tracing, resume, quiet;
 } pretrain_args;
 
 /* A line of metrics.csv. */
@@ -34,6 +36,7 @@ typedef struct pretrain {
     syn_tokenizer *tokenizer;
     char tokenizer_folder[4096];   /* "": of bytes */
     syn_texts *texts, *eval_texts; /* the second NULL: there is no validation */
+    uint64_t texts_key;            /* of the first */
     syn_batch_how batches;
     int32_t special[8];
     int64_t steps_per_epoch, steps; /* of the optimizer */
@@ -52,16 +55,36 @@ syn_status pretrain_rank(syn_comm *comm, void *run, syn_ctx **ctx, syn_error *er
 
 /* ---- what is written ---- */
 
-/* Begins metrics.csv in the folder; lines of steps and what a validation gave are printed, too. */
-syn_status pretrain_log_open(pretrain *run, syn_error *err) SYN_MUST_USE;
+/* Begins metrics.csv in the folder, or goes on behind step `done` of the one that is there; lines
+   of steps and what a validation gave are printed, too. */
+syn_status pretrain_log_open(pretrain *run, int64_t done, syn_error *err) SYN_MUST_USE;
 void pretrain_log_step(pretrain *run, const pretrain_metrics *m);
 void pretrain_log_eval(pretrain *run, int64_t step, double loss);
 /* Writes loss.svg and closes the file. */
 syn_status pretrain_log_close(pretrain *run, syn_error *err) SYN_MUST_USE;
 
-/* The model into <save-dir>/<name>/. Every rank calls it. */
-syn_status pretrain_save(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *name,
-                         syn_error *err) SYN_MUST_USE;
+/* The model as transformers reads it, into a folder. Ranks that hold a part call it. */
+syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
+                               syn_error *err) SYN_MUST_USE;
+
+/* A rank's training after `step` steps. */
+typedef struct pretrain_state {
+    syn_ctx *ctx;
+    syn_comm *comm;
+    syn_optimizer *optimizer;
+    int32_t shard; /* this rank's among those that share layers */
+    int64_t step;
+    double best; /* validation loss; infinite: none yet */
+} pretrain_state;
+/* <save-dir>/<name>/: the model, and what to go on from if it is resumable. The folder gets its
+   name when all of it is on the disk. Every rank calls it. */
+syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char *name,
+                         bool resumable, syn_error *err) SYN_MUST_USE;
+/* Goes on from the latest checkpoint: sets parameters, moments, step and best; nothing if there is
+   none. SYN_E_INVALID lists the options with which the run that wrote it was started and this one
+   was not. */
+syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) SYN_MUST_USE;
+
 /* The rows that this rank's context holds as the trace of a step: every rank calls it; rank 0
    writes the files when it has those of all ranks. */
 syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int64_t step,

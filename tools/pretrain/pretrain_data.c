@@ -99,7 +99,8 @@ static syn_status make_texts(pretrain *run, syn_texts **out, const syn_squad *sq
     return s;
 }
 
-static syn_status open_texts(pretrain *run, syn_texts **out, const char *path, syn_error *err) {
+static syn_status open_texts(pretrain *run, syn_texts **out, const char *path, uint64_t *out_key,
+                             syn_error *err) {
     const syn_texts_how how = {run->batches.causal ? SYN_TEXTS_PLAIN : SYN_TEXTS_PAIR,
                                run->args->max_seq_length};
     char cache[4200] = "";
@@ -108,6 +109,7 @@ static syn_status open_texts(pretrain *run, syn_texts **out, const char *path, s
     SYN_TRY(syn_tokenizer_checksum(run->tokenizer_folder, &tokenizer, err));
     SYN_TRY(syn_squad_read(&squad, &path, 1, err));
     const uint64_t key = syn_texts_key(squad, tokenizer, &how);
+    *out_key = key;
     syn_status s = SYN_OK;
     if (run->args->cache_dir) {
         snprintf(cache, sizeof cache, "%s/%016llx.tokens", run->args->cache_dir,
@@ -122,11 +124,12 @@ static syn_status open_texts(pretrain *run, syn_texts **out, const char *path, s
 static syn_status open_data(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     char found[4096];
+    uint64_t key;
     const char *path = args->data;
     if (!path && !cli_find_data("squad/train.json", found, sizeof found))
         return SYN_FAIL(err, SYN_E_IO,
                         "the default examples/squad/train.json was not found; give --data");
-    SYN_TRY(open_texts(run, &run->texts, path ? path : found, err));
+    SYN_TRY(open_texts(run, &run->texts, path ? path : found, &run->texts_key, err));
     if (args->skip_eval) return SYN_OK;
     path = args->eval_data;
     if (!path && args->data) return SYN_OK; /* nothing to validate with */
@@ -134,7 +137,7 @@ static syn_status open_data(pretrain *run, syn_error *err) {
         return SYN_FAIL(err, SYN_E_IO,
                         "the default examples/squad/validation.json was not found; give "
                         "--eval-data or --skip-eval");
-    return open_texts(run, &run->eval_texts, path ? path : found, err);
+    return open_texts(run, &run->eval_texts, path ? path : found, &key, err);
 }
 
 static syn_status plan_steps(pretrain *run, syn_error *err) {
@@ -173,6 +176,7 @@ uint64_t pretrain_plan(void *user) {
                                a->warmup_steps,
                                a->eval_steps,
                                a->save_steps,
+                               a->resume,
                                a->enable_tracing,
                                a->trace_wait + a->trace_warmup,
                                a->trace_active,

@@ -1,4 +1,5 @@
 /* What the pretraining program writes: its log, models, traces. */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,16 +34,52 @@ static void add(pretrain_log *log, curve *c, int64_t step, double loss) {
     c->at[c->n++] = (point){step, loss};
 }
 
-syn_status pretrain_log_open(pretrain *run, syn_error *err) {
+static const char columns[] = "step,epoch,loss,learning_rate,grad_norm,tokens_per_s,eval_loss\n";
+
+/* Number `column` of a line; NaN if it is empty. */
+static double field(const char *line, int column) {
+    for (; column > 0 && line; column--) line = (line = strchr(line, ',')) ? line + 1 : NULL;
+    return line && *line != ',' && *line != '\n' ? strtod(line, NULL) : NAN;
+}
+
+/* Lines of steps up to `done` are kept; their losses are of the curve. */
+static void keep_lines(pretrain_log *log, syn_sink *sink, const char *text, int64_t done) {
+    const char *line = strchr(text, '\n');
+    for (line = line ? line + 1 : NULL; line && *line; line = strchr(line, '\n') + 1) {
+        const size_t bytes = strcspn(line, "\n") + 1;
+        const double step = field(line, 0), loss = field(line, 2), eval = field(line, 6);
+        if (line[bytes - 1] != '\n' || !(step <= (double)done)) return;
+        syn_sink_write(sink, line, bytes);
+        if (!isnan(loss)) add(log, &log->train, (int64_t)step, loss);
+        if (!isnan(eval)) add(log, &log->eval, (int64_t)step, eval);
+    }
+}
+
+/* The file in place of the old one, which stays until then. */
+static syn_status begin_file(pretrain_log *log, const char *path, int64_t done, syn_error *err) {
+    char *old = NULL;
+    size_t bytes;
+    syn_sink *sink;
+    if (done > 0 && syn_file_exists(path))
+        SYN_TRY(syn_read_file(path, SIZE_MAX - 1, &old, &bytes, err));
+    syn_status s = syn_sink_open_file(&sink, path, err);
+    if (s == SYN_OK) {
+        syn_sink_text(sink, columns);
+        if (old) keep_lines(log, sink, old, done);
+        s = syn_sink_close(sink, true, err);
+    }
+    syn_free(old);
+    return s;
+}
+
+syn_status pretrain_log_open(pretrain *run, int64_t done, syn_error *err) {
     char path[4200];
-    SYN_TRY(syn_make_folder(run->args->save_dir, err));
     snprintf(path, sizeof path, "%s/metrics.csv", run->args->save_dir);
-    run->log = syn_calloc(1, sizeof *run->log);
-    if (!run->log) return SYN_FAIL_NOMEM(err, sizeof *run->log, "a log");
-    run->log->csv = fopen(path, "w");
-    if (!run->log->csv) return SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s'", path);
-    fprintf(run->log->csv, "step,epoch,loss,learning_rate,grad_norm,tokens_per_s,eval_loss\n");
-    return SYN_OK;
+    if (!(run->log = syn_calloc(1, sizeof *run->log)))
+        return SYN_FAIL_NOMEM(err, sizeof *run->log, "a log");
+    SYN_TRY(begin_file(run->log, path, done, err));
+    if ((run->log->csv = fopen(path, "a"))) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", path, strerror(errno));
 }
 
 void pretrain_log_step(pretrain *run, const pretrain_metrics *m) {
@@ -167,7 +204,7 @@ static syn_status copy_tokenizer(const pretrain *run, const char *folder, syn_er
                                         "special_tokens_map.json",
                                         "added_tokens.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char from[4200], to[4200], *data;
+        char from[4500], to[4500], *data;
         size_t bytes;
         syn_sink *sink;
         snprintf(from, sizeof from, "%s/%s", run->tokenizer_folder, names[i]);
@@ -185,13 +222,9 @@ static syn_status copy_tokenizer(const pretrain *run, const char *folder, syn_er
     return SYN_OK;
 }
 
-syn_status pretrain_save(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *name,
-                         syn_error *err) {
-    char folder[4100], config[4200];
-    const int n = snprintf(folder, sizeof folder, "%s/%s", run->args->save_dir, name);
-    if (n < 0 || (size_t)n >= sizeof folder)
-        return SYN_FAIL(err, SYN_E_INVALID, "the name of --save-dir is too long");
-    if (comm->rank == 0) SYN_TRY(syn_make_folder(folder, err));
+syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
+                               syn_error *err) {
+    char config[4500];
     SYN_TRY(syn_weights_save(ctx, comm, run->config.family, folder, err));
     if (comm->rank != 0) return SYN_OK;
     snprintf(config, sizeof config, "%s/config.json", folder);

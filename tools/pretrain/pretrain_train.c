@@ -25,8 +25,8 @@ typedef struct rank {
     syn_mark mark;     /* behind what stays from step to step */
     uint64_t begun_ns; /* of the steps that were not logged yet */
     int64_t tokens;    /* in them */
-    double best;       /* loss of a validation */
-    bool done;         /* no further step is wanted */
+    pretrain_state state;
+    bool done; /* no further step is wanted */
 } rank;
 
 /* ---- a batch ---- */
@@ -143,6 +143,21 @@ static syn_status one_step(rank *r, int64_t step, pretrain_metrics *m, syn_error
     return SYN_OK;
 }
 
+/* ---- models ---- */
+
+/* What cannot be saved is told, and training goes on. */
+static syn_status save(rank *r, const char *name, bool resumable, syn_error *err) {
+    syn_error why = {.code = SYN_OK};
+    const syn_status s = pretrain_save(r->run, &r->state, name, resumable, &why);
+    if (s == SYN_E_IO && syn_ctx_status(r->ctx) == SYN_OK) {
+        if (r->comm->rank == 0)
+            fprintf(stderr, "%s: warning: %s was not saved: %s\n", r->run->launch.program->name,
+                    name, why.text);
+        return SYN_OK;
+    }
+    return s == SYN_OK ? SYN_OK : SYN_FAIL(err, s, "%s", why.text);
+}
+
 /* ---- validation ---- */
 
 static syn_status validate(rank *r, int64_t step, syn_error *err) {
@@ -164,9 +179,9 @@ static syn_status validate(rank *r, int64_t step, syn_error *err) {
     const double loss = sum / (double)(labels ? labels : 1);
     if (r->comm->rank == 0) pretrain_log_eval(run, step, loss);
     r->begun_ns = syn__clock_ns();
-    if (!(loss < r->best)) return SYN_OK;
-    r->best = loss;
-    return pretrain_save(run, r->ctx, r->comm, "best_model", err);
+    if (!(loss < r->state.best)) return SYN_OK;
+    r->state.best = loss;
+    return save(r, "best_model", false, err);
 }
 
 /* ---- all steps ---- */
@@ -201,12 +216,13 @@ static syn_status after_step(rank *r, int64_t step, const pretrain_metrics *m, s
     if (run->eval_texts && ends) SYN_TRY(validate(r, step + 1, err));
     if (!is_time(step, args->save_steps)) return SYN_OK;
     snprintf(name, sizeof name, "checkpoint-%lld", (long long)step + 1);
-    return pretrain_save(run, r->ctx, r->comm, name, err);
+    r->state.step = step + 1;
+    return save(r, name, true, err);
 }
 
 static syn_status all_steps(rank *r, syn_error *err) {
     r->begun_ns = syn__clock_ns();
-    for (int64_t step = 0; step < r->run->steps && !r->done; step++) {
+    for (int64_t step = r->state.step; step < r->run->steps && !r->done; step++) {
         pretrain_metrics m = {0};
         SYN_TRY(one_step(r, step, &m, err));
         SYN_TRY(after_step(r, step, &m, err));
@@ -215,7 +231,7 @@ static syn_status all_steps(rank *r, syn_error *err) {
 }
 
 static syn_status make_rank(rank *r, syn_error *err) {
-    const pretrain *run = r->run;
+    pretrain *run = r->run;
     const pretrain_args *args = run->args;
     const syn_group *tp = r->mesh.group[SYN_AXIS_TP], *dp = r->mesh.group[SYN_AXIS_DP];
     const size_t elems = (size_t)(args->batch_size * args->max_seq_length);
@@ -236,7 +252,6 @@ static syn_status make_rank(rank *r, syn_error *err) {
     r->eval_sampler = r->sampler;
     r->eval_sampler.shuffle = false;
     r->eval_sampler.n = run->eval_texts ? syn_texts_count(run->eval_texts) : 0;
-    r->best = INFINITY;
     r->which = syn_malloc((size_t)args->batch_size * sizeof *r->which);
     r->batch.ids = syn_malloc(elems * sizeof(int32_t));
     r->batch.labels = syn_malloc(elems * sizeof(int32_t));
@@ -251,7 +266,11 @@ static syn_status make_rank(rank *r, syn_error *err) {
                0); /* that parameters were made equal is in no step's trace */
     SYN_TRY(syn_optimizer_new(&r->optimizer, r->ctx, &adamw, err));
     r->mark = syn_ctx_mark(r->ctx);
-    return SYN_OK;
+    r->state =
+        (pretrain_state){r->ctx, r->comm, r->optimizer, r->mesh.index[SYN_AXIS_TP], 0, INFINITY};
+    if (!syn_ctx_has_data(r->ctx)) return SYN_OK;
+    if (args->resume) SYN_TRY(pretrain_resume(run, &r->state, err));
+    return r->comm->rank == 0 ? pretrain_log_open(run, r->state.step, err) : SYN_OK;
 }
 
 static void free_rank(rank *r) {

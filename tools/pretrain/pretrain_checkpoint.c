@@ -1,0 +1,404 @@
+/* Checkpoints of the pretraining program: a model, and what training goes on from as if it had
+   never ended. A folder gets its name when all of it is written. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
+
+#include "models/safetensors.h"
+#include "syntorch/json.h"
+#include "syntorch/memory.h"
+#include "tools/launch/gather.h"
+#include "tools/pretrain/pretrain.h"
+
+#define PREFIX "checkpoint-"
+
+enum { PATH_BYTES = 4400 };
+
+static syn_status path_in(char path[PATH_BYTES], syn_error *err, const char *folder,
+                          const char *name) {
+    const int n = snprintf(path, PATH_BYTES, "%s/%s", folder, name);
+    if (n >= 0 && n < PATH_BYTES) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "the name '%.100s...' is too long", folder);
+}
+
+/* ---- folders ---- */
+
+/* The folder of files and all of these; no error if it is not there. */
+static void remove_folder(const char *folder) {
+    char path[PATH_BYTES];
+    DIR *dir = opendir(folder);
+    if (!dir) return;
+    for (const struct dirent *e; (e = readdir(dir));)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            path_in(path, NULL, folder, e->d_name) == SYN_OK)
+            unlink(path);
+    closedir(dir);
+    rmdir(folder);
+}
+
+static syn_status sync_path(const char *path, syn_error *err) {
+    const int fd = open(path, O_RDONLY);
+    const bool ok = fd >= 0 && fsync(fd) == 0;
+    const int why = errno;
+    if (fd >= 0) close(fd);
+    return ok ? SYN_OK : SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", path, strerror(why));
+}
+
+/* All files of a folder, and the folder, are on the disk. */
+static syn_status sync_folder(const char *folder, syn_error *err) {
+    char path[PATH_BYTES];
+    syn_status s = SYN_OK;
+    DIR *dir = opendir(folder);
+    if (!dir) return SYN_FAIL(err, SYN_E_IO, "cannot read '%.300s'", folder);
+    for (const struct dirent *e; s == SYN_OK && (e = readdir(dir));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        s = path_in(path, err, folder, e->d_name);
+        if (s == SYN_OK) s = sync_path(path, err);
+    }
+    closedir(dir);
+    return s == SYN_OK ? sync_path(folder, err) : s;
+}
+
+/* The step of "checkpoint-12"; -1: it is no checkpoint's name. */
+static int64_t step_of(const char *name) {
+    char *end;
+    if (strncmp(name, PREFIX, sizeof PREFIX - 1) != 0) return -1;
+    const char *digits = name + sizeof PREFIX - 1;
+    if (*digits < '1' || *digits > '9') return -1;
+    errno = 0;
+    const long long step = strtoll(digits, &end, 10);
+    return *end == '\0' && errno == 0 ? step : -1;
+}
+
+/* The latest (or the earliest) checkpoint's step, and how many there are; 0: none. */
+static int64_t find_checkpoint(const char *folder, bool latest, int64_t *count) {
+    int64_t found = 0;
+    DIR *dir = opendir(folder);
+    *count = 0;
+    if (!dir) return 0;
+    for (const struct dirent *e; (e = readdir(dir));) {
+        const int64_t step = step_of(e->d_name);
+        if (step < 0) continue;
+        ++*count;
+        if (found == 0 || (latest ? step > found : step < found)) found = step;
+    }
+    closedir(dir);
+    return found;
+}
+
+/* ---- what a run is made of: what must be the same where it goes on ---- */
+
+typedef struct option {
+    const char *name;
+    char text[88];
+} option;
+
+enum { OPTIONS = 17 };
+
+static void set_i64(option *o, const char *name, int64_t value) {
+    o->name = name;
+    snprintf(o->text, sizeof o->text, "%lld", (long long)value);
+}
+
+static void set_f64(option *o, const char *name, double value) {
+    o->name = name;
+    snprintf(o->text, sizeof o->text, "%.17g", value);
+}
+
+static void list_options(const pretrain *run, option o[OPTIONS]) {
+    const pretrain_args *a = run->args;
+    int n = 0;
+    o[n].name = "model";
+    snprintf(o[n++].text, sizeof o->text, "%s %016llx", run->config.name,
+             (unsigned long long)syn_model_config_hash(&run->config, 0));
+    o[n].name = "texts";
+    snprintf(o[n++].text, sizeof o->text, "%016llx", (unsigned long long)run->texts_key);
+    set_i64(&o[n++], "--batch-size", a->batch_size);
+    set_i64(&o[n++], "--gradient-accumulation-steps", a->accumulation);
+    set_i64(&o[n++], "--max-seq-length", a->max_seq_length);
+    set_i64(&o[n++], "--num-gpus", a->num_gpus);
+    set_i64(&o[n++], "--tp", a->tp);
+    set_i64(&o[n++], "--num-epochs", a->num_epochs);
+    set_i64(&o[n++], "--warmup-steps", a->warmup_steps);
+    set_i64(&o[n++], "--seed", a->seed);
+    set_i64(&o[n++], "--mask-policy", a->masking);
+    set_i64(&o[n++], "--eval-steps", a->eval_steps);
+    set_i64(&o[n++], "--skip-eval", a->skip_eval);
+    set_f64(&o[n++], "--learning-rate", a->learning_rate);
+    set_f64(&o[n++], "--weight-decay", a->weight_decay);
+    set_f64(&o[n++], "--max-grad-norm", a->max_grad_norm);
+    set_f64(&o[n++], "--dropout", a->dropout);
+}
+
+/* ---- training_state.json ---- */
+
+static syn_status write_state(const pretrain *run, const pretrain_state *state, const char *folder,
+                              syn_error *err) {
+    char path[PATH_BYTES];
+    option options[OPTIONS];
+    syn_sink *sink;
+    SYN_TRY(path_in(path, err, folder, "training_state.json"));
+    SYN_TRY(syn_sink_open_file(&sink, path, err));
+    list_options(run, options);
+    syn_sink_printf(sink, "{\n \"step\": %lld,\n \"best_loss\": ", (long long)state->step);
+    syn_sink_double(sink, state->best); /* null: none yet */
+    syn_sink_text(sink, ",\n \"options\": {");
+    for (int i = 0; i < OPTIONS; i++) {
+        syn_sink_text(sink, i ? ",\n  " : "\n  ");
+        syn_sink_json_string(sink, options[i].name);
+        syn_sink_text(sink, ": ");
+        syn_sink_json_string(sink, options[i].text);
+    }
+    syn_sink_text(sink, "\n }\n}\n");
+    return syn_sink_close(sink, true, err);
+}
+
+/* Adds "--tp 2, not 1" to what differs. */
+static void compare_option(const option *want, syn_json *json, char *differs, size_t bytes) {
+    const size_t n = strlen(differs);
+    if (strcmp(want->text, json->text) != 0)
+        snprintf(differs + n, bytes - n, "%s%s was %.80s, not %s", n ? "; " : "", want->name,
+                 json->text, want->text);
+}
+
+static syn_status read_options(const pretrain *run, syn_json *json, char *differs, size_t bytes,
+                               syn_error *err) {
+    option options[OPTIONS];
+    list_options(run, options);
+    SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "\"options\""));
+    while (syn_json_next(json) == SYN_JSON_KEY) {
+        const option *known = NULL;
+        for (int i = 0; i < OPTIONS; i++)
+            if (strcmp(json->text, options[i].name) == 0) known = &options[i];
+        if (!known) {
+            if (!syn_json_skip(json)) return err->code;
+            continue;
+        }
+        SYN_TRY(syn_json_expect(json, SYN_JSON_STRING, known->name));
+        compare_option(known, json, differs, bytes);
+    }
+    return json->type == SYN_JSON_OBJECT_END ? SYN_OK : err->code;
+}
+
+static syn_status read_members(const pretrain *run, syn_json *json, pretrain_state *state,
+                               char *differs, size_t bytes, syn_error *err) {
+    SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "the state of a training"));
+    while (syn_json_next(json) == SYN_JSON_KEY) {
+        if (strcmp(json->text, "step") == 0) {
+            SYN_TRY(syn_json_expect_i64(json, "\"step\"", 1, INT64_MAX - 1, &state->step));
+        } else if (strcmp(json->text, "best_loss") == 0) {
+            const syn_json_type type = syn_json_next(json);
+            if (type != SYN_JSON_NUMBER && type != SYN_JSON_NULL)
+                return syn_json_fail(json, "\"best_loss\" must be a number or null");
+            state->best = type == SYN_JSON_NULL ? INFINITY : json->number;
+        } else if (strcmp(json->text, "options") == 0) {
+            SYN_TRY(read_options(run, json, differs, bytes, err));
+        } else if (!syn_json_skip(json)) {
+            return err->code;
+        }
+    }
+    if (json->type != SYN_JSON_OBJECT_END) return err->code;
+    return state->step > 0 ? SYN_OK : syn_json_fail(json, "\"step\" is missing");
+}
+
+static syn_status read_state(const pretrain *run, const char *folder, pretrain_state *state,
+                             syn_error *err) {
+    char path[PATH_BYTES], differs[400] = "", *data;
+    syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
+    syn_json json;
+    size_t bytes;
+    SYN_TRY(path_in(path, err, folder, "training_state.json"));
+    SYN_TRY(syn_read_file(path, 1 << 20, &data, &bytes, err));
+    syn_json_init(&json, path, data, bytes, &first);
+    const syn_status s = read_members(run, &json, state, differs, sizeof differs, &first);
+    syn_json_free(&json);
+    syn_free(data);
+    if (s != SYN_OK) return SYN_FAIL(err, s, "%s", first.text);
+    if (!*differs) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "'%.200s' is of another run: %s", folder, differs);
+}
+
+/* ---- training-<i>.safetensors: masters and moments of one rank's shards ---- */
+
+static const char *const slots[] = {"master", "m", "v"};
+
+enum { SLOTS = 3, NAME_BYTES = 256 };
+
+typedef struct tensors {
+    syn_safetensors_entry *entries;
+    char *names;
+    float *data; /* room for the largest */
+} tensors;
+
+static void free_tensors(tensors *t) {
+    syn_free(t->entries);
+    syn_free(t->names);
+    syn_free(t->data);
+}
+
+static int64_t elems_of(const syn_ctx *ctx, size_t param) {
+    return syn_spec_elems(syn_tensor_spec(ctx, syn_ctx_param(ctx, param).tensor));
+}
+
+static syn_status plan_tensors(const syn_ctx *ctx, tensors *t, syn_error *err) {
+    const size_t n = syn_ctx_param_count(ctx);
+    int64_t most = 1;
+    *t = (tensors){.entries = syn_calloc(n * SLOTS + 1, sizeof *t->entries),
+                   .names = syn_calloc(n * SLOTS + 1, NAME_BYTES)};
+    for (size_t i = 0; i < n; i++)
+        if (elems_of(ctx, i) > most) most = elems_of(ctx, i);
+    t->data = syn_malloc((size_t)most * sizeof *t->data);
+    if (!t->entries || !t->names || !t->data)
+        return SYN_FAIL_NOMEM(err, (size_t)most * sizeof *t->data, "the state of a training");
+    for (size_t i = 0; i < n * SLOTS; i++) {
+        char *name = t->names + i * NAME_BYTES;
+        const syn_param_info p = syn_ctx_param(ctx, i / SLOTS);
+        snprintf(name, NAME_BYTES, "%.200s.%s", p.name, slots[i % SLOTS]);
+        t->entries[i] = (syn_safetensors_entry){name, *syn_tensor_spec(ctx, p.tensor)};
+        t->entries[i].spec.dtype = SYN_F32;
+    }
+    return SYN_OK;
+}
+
+static syn_status write_tensors(const pretrain_state *state, const tensors *t, const char *path,
+                                syn_error *err) {
+    const size_t n = syn_ctx_param_count(state->ctx) * SLOTS;
+    syn_safetensors_writer writer;
+    syn_sink *sink;
+    SYN_TRY(syn_sink_open_file(&sink, path, err));
+    syn_status s = syn_safetensors_write_header(&writer, sink, t->entries, n, err);
+    for (size_t i = 0; s == SYN_OK && i < n; i++) {
+        const size_t elems = (size_t)syn_spec_elems(&t->entries[i].spec);
+        s = syn_optimizer_get(state->optimizer, i / SLOTS, (syn_optimizer_slot)(i % SLOTS), t->data,
+                              elems, err);
+        if (s == SYN_OK)
+            s = syn_safetensors_write_data(&writer, t->data, elems * sizeof *t->data, err);
+    }
+    if (s == SYN_OK) s = syn_safetensors_write_end(&writer, err);
+    const syn_status closed = syn_sink_close(sink, s == SYN_OK, err);
+    return s == SYN_OK ? closed : s;
+}
+
+static syn_status read_tensors(const pretrain_state *state, const tensors *t, const char *path,
+                               syn_error *err) {
+    const size_t n = syn_ctx_param_count(state->ctx) * SLOTS;
+    syn_safetensors *file;
+    syn_status s = SYN_OK;
+    SYN_TRY(syn_safetensors_open(&file, path, err));
+    for (size_t i = 0; s == SYN_OK && i < n; i++) {
+        const char *name = t->entries[i].name;
+        const syn_safetensors_tensor *x = syn_safetensors_find(file, name);
+        const int64_t elems = syn_spec_elems(&t->entries[i].spec);
+        if (!x || x->dtype != SYN_F32 || x->elems != elems) {
+            s = SYN_FAIL(err, SYN_E_FORMAT, "%.300s: '%.100s' is missing or has another shape",
+                         path, name);
+            break;
+        }
+        memcpy(t->data, x->data, (size_t)x->bytes);
+        s = syn_optimizer_set(state->optimizer, i / SLOTS, (syn_optimizer_slot)(i % SLOTS), t->data,
+                              (size_t)elems, err);
+    }
+    syn_safetensors_free(file);
+    return s;
+}
+
+/* This rank's file in the folder, written or read. */
+static syn_status own_tensors(const pretrain_state *state, const char *folder, bool write,
+                              syn_error *err) {
+    char path[PATH_BYTES], name[40];
+    tensors t;
+    snprintf(name, sizeof name, "training-%d.safetensors", state->shard);
+    SYN_TRY(path_in(path, err, folder, name));
+    syn_status s = plan_tensors(state->ctx, &t, err);
+    if (s == SYN_OK) s = (write ? write_tensors : read_tensors)(state, &t, path, err);
+    free_tensors(&t);
+    return s;
+}
+
+/* ---- a checkpoint ---- */
+
+/* Whether all ranks are well; the sentence of this one stays, another's is a short one. */
+static syn_status agree(syn_comm *comm, syn_status mine, syn_error *err) {
+    gather_start start;
+    const syn_status s = gather_agreement(&start, comm, mine, 0, err);
+    if (s != SYN_OK || mine != SYN_OK || start.failed < 0) return s != SYN_OK ? s : mine;
+    return SYN_FAIL(err, SYN_E_IO, "rank %d could not save its part", start.failed);
+}
+
+/* Swaps two names at once; false if that is not possible, as where one is missing. */
+static bool exchange(const char *a, const char *b) {
+#if defined __linux__ && defined SYS_renameat2
+    enum { EXCHANGE = 2 }; /* RENAME_EXCHANGE, which needs a GNU header */
+    if (syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, EXCHANGE) == 0) return true;
+#endif
+    remove_folder(b);
+    return false;
+}
+
+static syn_status publish(const pretrain *run, const char *partial, const char *name,
+                          syn_error *err) {
+    char path[PATH_BYTES];
+    SYN_TRY(sync_folder(partial, err));
+    SYN_TRY(path_in(path, err, run->args->save_dir, name));
+    if (exchange(partial, path)) remove_folder(partial); /* which is the older one now */
+    else if (rename(partial, path) != 0)
+        return SYN_FAIL(err, SYN_E_IO, "cannot name '%.300s': %s", path, strerror(errno));
+    return sync_path(run->args->save_dir, err);
+}
+
+/* The oldest go, but for so many. */
+static void limit_checkpoints(const pretrain *run) {
+    char path[PATH_BYTES], name[40];
+    int64_t count;
+    for (;;) {
+        const int64_t step = find_checkpoint(run->args->save_dir, false, &count);
+        if (run->args->save_total_limit == 0 || count <= run->args->save_total_limit) return;
+        snprintf(name, sizeof name, PREFIX "%lld", (long long)step);
+        if (path_in(path, NULL, run->args->save_dir, name) != SYN_OK) return;
+        remove_folder(path);
+        if (access(path, F_OK) == 0) return;
+    }
+}
+
+syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char *name,
+                         bool resumable, syn_error *err) {
+    char partial[PATH_BYTES], hidden[80];
+    syn_comm *comm = state->comm;
+    const bool first = comm->rank == 0, has_part = comm->rank < run->args->tp;
+    snprintf(hidden, sizeof hidden, ".%.60s.partial", name);
+    syn_status s = path_in(partial, err, run->args->save_dir, hidden);
+    if (s == SYN_OK && first) {
+        remove_folder(partial);
+        s = syn_make_folder(partial, err);
+    }
+    SYN_TRY(agree(comm, s, err));
+    if (has_part) s = pretrain_save_model(run, state->ctx, comm, partial, err);
+    if (s == SYN_OK && has_part && resumable) s = own_tensors(state, partial, true, err);
+    if (s == SYN_OK && first && resumable) s = write_state(run, state, partial, err);
+    s = agree(comm, s, err);
+    if (s == SYN_OK && first) s = publish(run, partial, name, err);
+    if (s == SYN_OK && first && resumable) limit_checkpoints(run);
+    if (s != SYN_OK && first) remove_folder(partial);
+    return s;
+}
+
+syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) {
+    char folder[PATH_BYTES], name[40];
+    int64_t count;
+    const int64_t step = find_checkpoint(run->args->save_dir, true, &count);
+    if (step == 0) return SYN_OK;
+    snprintf(name, sizeof name, PREFIX "%lld", (long long)step);
+    SYN_TRY(path_in(folder, err, run->args->save_dir, name));
+    SYN_TRY(read_state(run, folder, state, err));
+    SYN_TRY(own_tensors(state, folder, false, err));
+    syn_optimizer_set_steps(state->optimizer, state->step);
+    return SYN_OK;
+}

@@ -74,6 +74,10 @@ static const cli_option options[] = {
     {"tp", CLI_INT, &args.tp, "N", "of them so many share each layer [1]", 1, 65536},
     {"device", CLI_TEXT, &args.device, "cpu|meta",
      "where to run; meta records everything and computes nothing", 0, 0},
+    {"dtype", CLI_CHOICE, &args.dtype, "f32|bf16",
+     "of parameters, activations and what ranks that share layers exchange; bf16 has masters, "
+     "gradients and moments of f32",
+     0, 0},
     {"activation_recompute", CLI_CHOICE, &args.recompute, "none|selective|full",
      "activations that backward computes again", 0, 0},
     {"enable_tracing", CLI_FLAG, &args.enable_tracing, NULL, "write a step's trace", 0, 0},

@@ -18,6 +18,7 @@ typedef struct pretrain_args {
     int64_t trace_wait, trace_warmup, trace_active;
     double learning_rate, weight_decay, max_grad_norm, dropout;
     int masking, recompute; /* syn_masking, syn_recompute_what */
+    int dtype;              /* 0: f32, 1: bf16 */
     bool skip_eval, enable_tracing, resume, quiet;
 } pretrain_args;
 

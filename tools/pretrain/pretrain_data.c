@@ -172,6 +172,7 @@ uint64_t pretrain_plan(void *user) {
                                a->seed,
                                a->recompute,
                                a->masking,
+                               a->dtype,
                                run->steps,
                                a->warmup_steps,
                                a->eval_steps,

@@ -239,6 +239,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
                                      .heads = syn_pretraining_heads(&run->config),
                                      .fused_attention = true,
                                      .recompute = (syn_recompute_what)args->recompute,
+                                     .dtype = args->dtype ? SYN_BF16 : SYN_F32,
                                      .seed = (uint64_t)args->seed};
     const syn_optimizer_options adamw = {.weight_decay = args->weight_decay,
                                          .max_grad_norm = args->max_grad_norm,

@@ -7,7 +7,6 @@
 #include "ops/rows.h"
 #include "ops/rules.h"
 #include "syntorch/half.h"
-#include "syntorch/memory.h"
 
 static syn_status want_dense(const syn_call *c, int i) {
     SYN_TRY(syn__want_dtype(c, i, SYN_F32));
@@ -65,12 +64,12 @@ SYN__CPU(square_sum) {
     for (int t = 0; t < c->n_in; t++)
         p.first[t + 1] = p.first[t] + (elems(&c->in[t]) + PIECE - 1) / PIECE;
     const int64_t n = p.first[c->n_in];
-    if (!(p.sums = syn_malloc((size_t)n * sizeof *p.sums + 1)))
-        return SYN_FAIL_NOMEM(c->err, (size_t)n * sizeof *p.sums, "sums of squares");
+    void *sums;
+    SYN_TRY(syn__scratch(c, (size_t)n * sizeof *p.sums, "sums of squares", &sums));
+    p.sums = sums;
     syn_workers_run(c->workers, n, square_piece, &p);
     for (int64_t i = 0; i < n; i++) sum += p.sums[i];
     *(float *)c->out[0].data = (float)sum;
-    syn_free(p.sums);
     return SYN_OK;
 }
 

@@ -38,8 +38,10 @@ LANE_FN vec gelu_erf_lanes(vec x) {
     return vec_mul(x, vec_select(negative, tail, vec_sub(vec_set(1.0f), tail)));
 }
 
-/* s + x s (1 - s) 2u', as 0.5 (1 + tanh u) = s. */
+/* s + x s (1 - s) 2u', as 0.5 (1 + tanh u) = s, which beyond 16 is 0 or 1 (the square of a larger x
+   overflows). */
 LANE_FN vec gelu_tanh_slope(vec x) {
+    x = vec_min(vec_set(16.0f), vec_max(vec_set(-16.0f), x));
     const vec square = vec_mul(x, x), one = vec_set(1.0f);
     const vec minus_2u =
         vec_mul(x, vec_fma(square, vec_set(-0.0713548162726f), vec_set(-1.59576912161f)));

@@ -17,12 +17,14 @@ static void row_tanh(const float *x, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] = tanhf(x[i]);
 }
 
-/* With u = sqrt(2 / pi) (x + 0.044715 x^3) the derivative of 0.5 x (1 + tanh u). */
+/* With u = sqrt(2 / pi) (x + 0.044715 x^3) the derivative of 0.5 x (1 + tanh u), which beyond 16 is
+   0 or 1 (the square of a larger x overflows). */
 static void row_gelu_tanh_grad(const float *x, const float *dy, float *dx, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        const float t = tanhf(0.7978845608f * (x[i] + 0.044715f * x[i] * x[i] * x[i]));
-        const float du = 0.7978845608f * (1.0f + 0.134145f * x[i] * x[i]);
-        dx[i] = dy[i] * (0.5f * (1.0f + t) + 0.5f * x[i] * (1.0f - t * t) * du);
+        const float v = x[i] > 16 ? 16 : x[i] < -16 ? -16 : x[i];
+        const float t = tanhf(0.7978845608f * (v + 0.044715f * v * v * v));
+        const float du = 0.7978845608f * (1.0f + 0.134145f * v * v);
+        dx[i] = dy[i] * (0.5f * (1.0f + t) + 0.5f * v * (1.0f - t * t) * du);
     }
 }
 

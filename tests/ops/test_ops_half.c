@@ -400,6 +400,32 @@ static void test_beside_f32(void) {
         }
 }
 
+/* Memory runs out at each allocation of each case; on meta the same rows are made as on the CPU. */
+static void test_out_of_memory(void) {
+    for (size_t i = 0; i < COUNT(half_cases); i++) {
+        uint64_t hashes[2];
+        for (int device = 0; device < 2; device++) {
+            bool done = false;
+            for (uint64_t n = 0; !done; n++) {
+                syn_error err = {0};
+                half_call c = {.ctx = ref_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL),
+                               .dtype = SYN_BF16};
+                ref_seed(9);
+                syn_memory_fail_after(n);
+                half_cases[i].call(&c);
+                syn_memory_fail_after(SYN_MEMORY_NEVER);
+                done = syn_ctx_status(c.ctx) == SYN_OK;
+                if (!done) CHECK_INT(syn_ctx_status(c.ctx), SYN_E_NOMEM);
+                CHECK_OK(syn_trace_verify(syn_ctx_trace(c.ctx), &err), err);
+                hashes[device] = syn_trace_hash(syn_ctx_trace(c.ctx));
+                syn_ctx_free(c.ctx);
+                CHECK(n < 100);
+            }
+        }
+        CHECK_MSG(hashes[0] == hashes[1], "%s", half_cases[i].name);
+    }
+}
+
 /* Ops that have 16-bit inputs are above, or here with the reason. */
 static bool elsewhere(syn_op op) {
     return syn_op_table[op].comm != SYN_COMM_NONE ||              /* test_ops_comm */
@@ -581,6 +607,7 @@ static void test_mixed(void) {
 
 static const test_case cases[] = {
     {"beside f32", test_beside_f32},
+    {"out of memory", test_out_of_memory},
     {"every kernel", test_every_kernel},
     {"cast", test_cast},
     {"gradients of bf16", test_gradients_of_bf16},

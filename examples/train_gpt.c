@@ -40,52 +40,57 @@ static syn_status draw(const syn_ctx *ctx, syn_error *err) {
     return s;
 }
 
+typedef struct learner {
+    syn_model *gpt;
+    int step, first, share; /* of a batch's texts, this rank's */
+} learner;
+
+/* This rank's part of the loss, the mean over each token of all ranks' texts. */
+static syn_tensor loss_of(void *arg, int pass) {
+    const learner *l = arg;
+    syn_ctx *ctx = syn_model_ctx(l->gpt);
+    const syn_spec spec = {SYN_I32, 2, {l->share, TOKENS}}, one = {0};
+    const float weight = 1.0f / (BATCH * TOKENS);
+    int32_t x[BATCH * TOKENS], y[BATCH * TOKENS];
+    (void)pass;
+    make_batch(x, y, l->step, l->first, l->share);
+    return syn_causal_loss(l->gpt, syn_input(ctx, "tokens", &spec, x),
+                           syn_input(ctx, "next", &spec, y),
+                           syn_input(ctx, "weight", &one, &weight));
+}
+
 /* What each rank does. */
 static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     const syn_mesh_shape *shape = arg;
-    const int share = BATCH / (shape->dp ? shape->dp : 1);
-    const syn_spec spec = {SYN_I32, 2, {share, TOKENS}}, one = {0};
-    const float weight = 1.0f / (BATCH * TOKENS); /* of each token of all ranks' texts */
-    int32_t x[BATCH * TOKENS], y[BATCH * TOKENS];
+    learner l = {.share = BATCH / (shape->dp ? shape->dp : 1)};
     syn_model_config config;
     syn_mesh mesh;
     syn_ctx *ctx = NULL;
-    syn_model *gpt = NULL;
-    syn_data_parallel *parallel = NULL;
-    syn_optimizer *optimizer = NULL;
+    syn_trainer *trainer = NULL;
     SYN_TRY(syn_mesh_open(&mesh, comm, shape, err));
     SYN_TRY(syn_model_config_preset(&config, "gpt2", err));
     config.n_layer = 2, config.n_embd = 64, config.n_head = 4, config.n_inner = 256;
     config.n_positions = TOKENS, config.vocab_size = 128;
-    const syn_group *tp = mesh.group[SYN_AXIS_TP], *dp = mesh.group[SYN_AXIS_DP];
-    const syn_optimizer_options adamw = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = tp};
+    const syn_group *tp = mesh.group[SYN_AXIS_TP];
     const syn_model_options options = {
         .tp = tp, .seed = 1, .fused_attention = true, .dtype = dtype};
+    const syn_trainer_options how = {
+        .optimizer = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = tp},
+        .dp = mesh.group[SYN_AXIS_DP]};
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_ctx_set_overlap(ctx, true); /* gradients are summed while others are computed */
-    syn_status s = syn_model_new(&gpt, ctx, &config, &options, err);
-    if (s == SYN_OK) s = syn_data_parallel_new(&parallel, ctx, dp, err);
-    if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &adamw, err);
-    const syn_mark mark = syn_ctx_mark(ctx);
-    for (int step = 0; step < STEPS && s == SYN_OK; step++) {
-        float loss;
-        make_batch(x, y, step, share * mesh.index[SYN_AXIS_DP], share);
-        syn_tensor total = syn_causal_loss(gpt, syn_input(ctx, "tokens", &spec, x),
-                                           syn_input(ctx, "next", &spec, y),
-                                           syn_input(ctx, "weight", &one, &weight));
-        syn_backward(ctx, total);
-        s = syn_data_parallel_check(parallel, err);
-        if (s == SYN_OK) s = syn_optimizer_step(optimizer, 0.003, err);
-        if (dp) total = syn_all_reduce(ctx, total, SYN_REDUCE_SUM, dp);
-        if (syn_tensor_read(ctx, total, &loss, sizeof loss) != SYN_OK) s = syn_ctx_check(ctx, err);
-        if (s == SYN_OK && comm->rank == 0 && step % 20 == 19)
-            printf("step %d: loss %.6f\n", step + 1, (double)loss);
-        if (s == SYN_OK && comm->rank == 0 && step == STEPS - 1) s = draw(ctx, err);
-        syn_forget(ctx, mark, NULL, 0);
+    syn_status s = syn_model_new(&l.gpt, ctx, &config, &options, err);
+    if (s == SYN_OK) s = syn_trainer_new(&trainer, ctx, &how, err);
+    l.first = l.share * mesh.index[SYN_AXIS_DP];
+    for (l.step = 0; l.step < STEPS && s == SYN_OK; l.step++) {
+        double loss;
+        s = syn_trainer_step(trainer, loss_of, &l, 0.003, &loss, err);
+        if (s == SYN_OK && comm->rank == 0 && l.step % 20 == 19)
+            printf("step %d: loss %.6f\n", l.step + 1, loss);
     }
-    syn_optimizer_free(optimizer);
-    syn_data_parallel_free(parallel);
-    syn_model_free(gpt);
+    if (s == SYN_OK && comm->rank == 0) s = draw(ctx, err);
+    syn_trainer_free(trainer);
+    syn_model_free(l.gpt);
     syn_ctx_free(ctx);
     return s;
 }

@@ -13,7 +13,13 @@
 
 enum { BATCH = 64, WIDTH = 32, HIDDEN = 128, CLASSES = 8, STEPS = 50 };
 
-/* Sample number `first` and so on: x is random, its class the largest of its first elements. */
+typedef struct learner {
+    syn_ctx *ctx;
+    syn_layer_linear fc, proj;
+    int first, share; /* number of this rank's next sample; its samples in a batch */
+} learner;
+
+/* x is random, its class the largest of its first elements. */
 static void make_samples(float *x, int32_t *y, int first, int n) {
     for (int s = 0; s < n; s++) {
         unsigned state = 12345u + 7919u * (unsigned)(first + s);
@@ -26,49 +32,46 @@ static void make_samples(float *x, int32_t *y, int first, int n) {
     }
 }
 
-/* What each rank does with its share of each batch. */
+/* This rank's part of the loss, the mean over all ranks' samples. */
+static syn_tensor loss_of(void *arg, int pass) {
+    const learner *l = arg;
+    const syn_spec xs = {SYN_F32, 2, {l->share, WIDTH}}, ys = {SYN_I32, 1, {l->share}}, one = {0};
+    const float weight = 1.0f / BATCH;
+    float x[BATCH * WIDTH];
+    int32_t y[BATCH];
+    (void)pass;
+    make_samples(x, y, l->first, l->share);
+    syn_tensor h = syn_input(l->ctx, "x", &xs, x);
+    h = syn_gelu(l->ctx, syn_column_linear(l->ctx, h, &l->fc, false, NULL, "fc"), true);
+    h = syn_column_linear(l->ctx, h, &l->proj, false, NULL, "proj");
+    return syn_cross_entropy(l->ctx, h, syn_input(l->ctx, "y", &ys, y),
+                             syn_input(l->ctx, "weight", &one, &weight), CLASSES);
+}
+
+/* What each rank does. */
 static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     const syn_initializer init = {.std = 0.1, .seed = 1};
-    const syn_optimizer_options adamw = {.weight_decay = 0.01, .max_grad_norm = 1};
-    const int share = BATCH / comm->size, first = share * comm->rank;
-    const syn_spec xs = {SYN_F32, 2, {share, WIDTH}}, ys = {SYN_I32, 1, {share}}, one = {0};
-    const float weight = 1.0f / BATCH; /* the loss is the mean over all ranks' samples */
-    float x[BATCH * WIDTH], loss;
-    int32_t y[BATCH];
-    syn_ctx *ctx = NULL;
+    learner l = {.share = BATCH / comm->size};
     syn_mesh mesh;
-    syn_optimizer *optimizer = NULL;
-    syn_data_parallel *parallel = NULL;
+    syn_trainer *trainer = NULL;
     (void)arg;
     SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.dp = comm->size}, err));
-    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
-    syn_ctx_set_overlap(ctx, true); /* gradients are summed while others are computed */
-    const syn_layer_linear fc = syn_column_linear_new(ctx, "fc", WIDTH, HIDDEN, 1, &init, NULL);
-    const syn_layer_linear proj =
-        syn_column_linear_new(ctx, "proj", HIDDEN, CLASSES, 1, &init, NULL);
-    const syn_group *dp = mesh.group[SYN_AXIS_DP];
-    syn_status s = syn_data_parallel_new(&parallel, ctx, dp, err);
-    if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &adamw, err);
-    const syn_mark mark = syn_ctx_mark(ctx);
+    SYN_TRY(syn_ctx_new(&l.ctx, SYN_DEVICE_CPU, comm, err));
+    syn_ctx_set_overlap(l.ctx, true); /* gradients are summed while others are computed */
+    l.fc = syn_column_linear_new(l.ctx, "fc", WIDTH, HIDDEN, 1, &init, NULL);
+    l.proj = syn_column_linear_new(l.ctx, "proj", HIDDEN, CLASSES, 1, &init, NULL);
+    const syn_trainer_options how = {.optimizer = {.weight_decay = 0.01, .max_grad_norm = 1},
+                                     .dp = mesh.group[SYN_AXIS_DP]};
+    syn_status s = syn_trainer_new(&trainer, l.ctx, &how, err);
     for (int step = 0; step < STEPS && s == SYN_OK; step++) {
-        make_samples(x, y, step * BATCH + first, share);
-        syn_tensor h = syn_input(ctx, "x", &xs, x);
-        h = syn_gelu(ctx, syn_column_linear(ctx, h, &fc, false, NULL, "fc"), true);
-        h = syn_column_linear(ctx, h, &proj, false, NULL, "proj");
-        syn_tensor total = syn_cross_entropy(ctx, h, syn_input(ctx, "y", &ys, y),
-                                             syn_input(ctx, "weight", &one, &weight), CLASSES);
-        syn_backward(ctx, total);
-        s = syn_data_parallel_check(parallel, err);
-        if (s == SYN_OK) s = syn_optimizer_step(optimizer, 0.01, err);
-        if (dp) total = syn_all_reduce(ctx, total, SYN_REDUCE_SUM, dp);
-        if (syn_tensor_read(ctx, total, &loss, sizeof loss) != SYN_OK) s = syn_ctx_check(ctx, err);
+        double loss;
+        l.first = step * BATCH + l.share * comm->rank;
+        s = syn_trainer_step(trainer, loss_of, &l, 0.01, &loss, err);
         if (s == SYN_OK && comm->rank == 0 && step % 10 == 9)
-            printf("step %d: loss %.6f\n", step + 1, (double)loss);
-        syn_forget(ctx, mark, NULL, 0);
+            printf("step %d: loss %.6f\n", step + 1, loss);
     }
-    syn_optimizer_free(optimizer);
-    syn_data_parallel_free(parallel);
-    syn_ctx_free(ctx);
+    syn_trainer_free(trainer);
+    syn_ctx_free(l.ctx);
     return s;
 }
 

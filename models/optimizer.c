@@ -302,18 +302,18 @@ static syn_status blame(syn_optimizer *o, syn_error *err) {
         float value = 0;
         if (!is_finite(ctx, squares, &value))
             return SYN_FAIL(err, SYN_E_INVALID,
-                            "optimizer step %lld: the gradient of '%s' is not finite (%s)",
+                            "step %lld: the gradient of '%s' is not finite (%s)",
                             (long long)o->step + 1, p.name, isnan(value) ? "NaN" : "infinite");
     }
     return SYN_FAIL(err, SYN_E_INVALID,
-                    "optimizer step %lld: a gradient of another rank is not finite, or their norm "
+                    "step %lld: a gradient of another rank is not finite, or their norm "
                     "is too large",
                     (long long)o->step + 1);
 }
 
 static syn_status check(syn_optimizer *o, syn_tensor squares, syn_error *err) {
     float value;
-    if (!o->options.check_finite || !syn_ctx_has_data(o->ctx)) return SYN_OK;
+    if (o->options.unchecked || !syn_ctx_has_data(o->ctx)) return SYN_OK;
     return is_finite(o->ctx, squares, &value) ? SYN_OK : blame(o, err);
 }
 
@@ -321,7 +321,7 @@ static syn_status scale_and_update(syn_optimizer *o, double learning_rate, syn_e
     syn_ctx *ctx = o->ctx;
     const double most = o->options.max_grad_norm;
     syn_tensor scale = o->one, squares = {0};
-    if (most > 0 || o->options.check_finite) squares = all_squares(o);
+    if (most > 0 || !o->options.unchecked) squares = all_squares(o);
     SYN_TRY(check(o, squares, err));
     if (most > 0) scale = syn_clip_factor(ctx, squares, most, &o->norm);
     SYN_TRY(set_rates(o, learning_rate));

@@ -147,6 +147,13 @@ syn_status syn_tensor_read_f32(syn_ctx *ctx, syn_tensor t, float *buf, size_t n_
 /* The same of the n_elems elements from number `first` on, of a tensor without gaps. */
 syn_status syn_tensor_read_some(syn_ctx *ctx, syn_tensor t, int64_t first, int64_t n_elems,
                                 void *buf) SYN_MUST_USE;
+/* On: all that ops read and make from now on is looked at, which takes much longer than the ops;
+   the first tensor that holds NaN or infinity, though what it was computed from holds none, is
+   remembered until it is on again. What masks scores may be -infinity. */
+void syn_ctx_watch_values(syn_ctx *ctx, bool on);
+/* That tensor, in at most `bytes` bytes: "tensor 'h.2.mlp/fc:0', made by gelu in h.2.mlp (forward),
+   holds NaN at element 17". False if there was none. */
+bool syn_ctx_bad_value(const syn_ctx *ctx, char *text, size_t bytes);
 /* Overwrites the elements of a parameter, input or state with `data` in row-major order: how
    weights are loaded. `bytes` must be the tensor's size. Not recorded: what was computed from the
    old values stays as it is; what syn_backward will need cannot be written. Checks and does nothing

@@ -53,6 +53,14 @@ typedef struct syn__gradients {
     void *user;
 } syn__gradients;
 
+/* finite.c */
+typedef struct syn__watch {
+    bool on;
+    uint32_t tensor; /* number of the first bad one; 0: none so far */
+    bool is_nan;
+    int64_t element;
+} syn__watch;
+
 struct syn_ctx {
     uint32_t tag; /* of its tensors; never 0 */
     const syn_backend *backend;
@@ -75,6 +83,7 @@ struct syn_ctx {
     syn__pending *pending; /* those under way, in the order in which they were started */
     size_t n_pending, pending_cap;
     syn__gradients gradients;
+    syn__watch watch;
 };
 
 /* Row of a tensor; 0: poisoned, none of this context, or forgotten. */
@@ -147,6 +156,14 @@ void syn__tape_clear(syn_ctx *ctx);
 /* The leaf whose value a tensor row is; NULL: it is none. */
 syn__leaf *syn__leaf_of(const syn_ctx *ctx, uint32_t row);
 void syn__gradients_free(syn__gradients *gradients);
+
+/* ---- finite.c ---- */
+
+/* What of NaN and infinities is among the inputs of an op, before it runs; remembers one that was
+   given from outside and should hold none. */
+unsigned syn__watch_inputs(syn_ctx *ctx, const uint32_t *rows, int n);
+/* Remembers what the op made out of such inputs and should not have. */
+void syn__watch_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs);
 
 /* ---- pending.c ---- */
 

@@ -239,12 +239,15 @@ void syn__dispatch(syn_ctx *ctx, syn_op op, const syn_tensor *in, int n_in, cons
     if (s == SYN_OK) s = check_overwritten(ctx, &call, rows);
     if (s == SYN_OK) s = infer(&call);
     if (s == SYN_OK) s = find_kernel(ctx, &call, &kernel);
+    const bool watched = s == SYN_OK && ctx->watch.on && kernel;
+    const unsigned bad = watched ? syn__watch_inputs(ctx, rows, n_in) : 0;
     if (s == SYN_OK && (s = record(ctx, op, rows, &call)) != SYN_OK) {
         inner = ctx->error; /* to be said again with op and scope */
         ctx->error.code = SYN_OK;
     }
     if (s == SYN_OK) s = run(ctx, kernel, &call, node);
     if (s == SYN_OK) {
+        if (watched) syn__watch_outputs(ctx, node, bad);
         for (int i = 0; i < call.n_out; i++) out[i] = syn__tensor(ctx, first_out + (uint32_t)i);
         return;
     }

@@ -115,7 +115,7 @@ typedef struct trainer {
 
 static syn_status open_trainer(trainer *t, const work *w, syn_model_config *config, syn_comm *comm,
                                int threads, syn_error *err) {
-    const syn_optimizer_options how = {.weight_decay = 0.01};
+    const syn_optimizer_options how = {.weight_decay = 0.01, .unchecked = true};
     const syn_model_options options = {.fused_attention = true, .seed = 1, .heads = SYN_BERT_MLM};
     SYN_TRY(syn_model_config_preset(config, w->preset, err));
     t->gpt = syn_model_is_causal(config);

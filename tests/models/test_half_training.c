@@ -75,8 +75,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     const syn_group *tp = mesh.group[SYN_AXIS_TP];
     const syn_model_options options = {
         .tp = tp, .fused_attention = true, .recompute = j->recompute, .seed = 1, .dtype = j->dtype};
-    const syn_optimizer_options how = {
-        .weight_decay = 0.01, .max_grad_norm = 1, .check_finite = true, .tp = tp};
+    const syn_optimizer_options how = {.weight_decay = 0.01, .max_grad_norm = 1, .tp = tp};
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
     syn_ctx_set_overlap(ctx, true);
     syn_status s = syn_model_new(&m, ctx, &config, &options, err);

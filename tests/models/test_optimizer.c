@@ -48,7 +48,7 @@ static void get_weight(job *j, float *to) {
 }
 
 static void test_not_finite(void) {
-    const syn_optimizer_options how = {.check_finite = true};
+    const syn_optimizer_options how = {0};
     job j = job_new(&how, false);
     float before[IN * OUT], after[IN * OUT];
     syn_error err = {0};
@@ -57,7 +57,7 @@ static void test_not_finite(void) {
     get_weight(&j, before);
     backward(&j, INFINITY);
     CHECK_INT(syn_optimizer_step(j.optimizer, 0.1, &err), SYN_E_INVALID);
-    CHECK_HAS(err.text, "optimizer step 2: the gradient of 'used.weight' is not finite (NaN)");
+    CHECK_HAS(err.text, "step 2: the gradient of 'used.weight' is not finite (NaN)");
     CHECK_INT(syn_ctx_status(j.ctx), SYN_OK);
     get_weight(&j, after);
     CHECK(memcmp(before, after, sizeof before) == 0);

@@ -241,10 +241,8 @@ static syn_status make_rank(rank *r, syn_error *err) {
                                      .recompute = (syn_recompute_what)args->recompute,
                                      .dtype = args->dtype ? SYN_BF16 : SYN_F32,
                                      .seed = (uint64_t)args->seed};
-    const syn_optimizer_options adamw = {.weight_decay = args->weight_decay,
-                                         .max_grad_norm = args->max_grad_norm,
-                                         .check_finite = true,
-                                         .tp = tp};
+    const syn_optimizer_options adamw = {
+        .weight_decay = args->weight_decay, .max_grad_norm = args->max_grad_norm, .tp = tp};
     r->sampler = (syn_sampler){.n = syn_texts_count(run->texts),
                                .batch = args->batch_size,
                                .ranks = dp_size(r),

@@ -1,0 +1,139 @@
+#include "models/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "models/data_parallel.h"
+#include "syntorch/gradient.h"
+#include "syntorch/memory.h"
+
+struct syn_trainer {
+    syn_ctx *ctx;
+    syn_trainer_options options;
+    syn_data_parallel *parallel;
+    syn_optimizer *optimizer;
+    syn_mark mark; /* what came before is not forgotten */
+    int64_t step;
+};
+
+syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_options *options,
+                           syn_error *err) {
+    syn_trainer *t = syn_calloc(1, sizeof *t);
+    if (!t) return SYN_FAIL_NOMEM(err, sizeof *t, "a trainer");
+    t->ctx = ctx;
+    t->options = *options;
+    if (t->options.passes == 0) t->options.passes = 1;
+    syn_status s = syn_data_parallel_new(&t->parallel, ctx, options->dp, err);
+    if (s == SYN_OK) s = syn_optimizer_new(&t->optimizer, ctx, &options->optimizer, err);
+    t->mark = syn_ctx_mark(ctx);
+    if (s == SYN_OK) *out = t;
+    else syn_trainer_free(t);
+    return s;
+}
+
+void syn_trainer_free(syn_trainer *t) {
+    if (!t) return;
+    syn_optimizer_free(t->optimizer);
+    syn_data_parallel_free(t->parallel);
+    syn_free(t);
+}
+
+void syn_trainer_keep(syn_trainer *t) {
+    syn_release(t->ctx, t->mark, NULL, 0);
+    t->mark = syn_ctx_mark(t->ctx);
+}
+
+const syn_optimizer *syn_trainer_optimizer(const syn_trainer *t) {
+    return t->optimizer;
+}
+
+/* The sum of this rank's losses. */
+static syn_tensor run_passes(syn_trainer *t, syn_pass *pass, void *arg) {
+    syn_ctx *ctx = t->ctx;
+    syn_tensor sum = {0};
+    for (int i = 0; i < t->options.passes; i++) {
+        syn_data_parallel_sync(t->parallel, i == t->options.passes - 1);
+        const syn_tensor loss = pass(arg, i);
+        syn_backward(ctx, loss);
+        const bool was = syn_set_grad(ctx, false);
+        sum = sum.id ? syn_add(ctx, sum, loss) : loss;
+        syn_set_grad(ctx, was);
+    }
+    return sum;
+}
+
+static syn_status get_loss(syn_trainer *t, syn_tensor sum, double *value) {
+    syn_ctx *ctx = t->ctx;
+    float x = 0;
+    const bool was = syn_set_grad(ctx, false);
+    if (t->options.dp) {
+        syn_push_scope(ctx, "data_parallel");
+        sum = syn_all_reduce(ctx, sum, SYN_REDUCE_SUM, t->options.dp);
+        syn_pop_scope(ctx);
+    }
+    syn_set_grad(ctx, was);
+    if (syn_ctx_has_data(ctx)) SYN_TRY(syn_tensor_read(ctx, sum, &x, sizeof x));
+    *value = (double)x;
+    return syn_ctx_status(ctx);
+}
+
+/* The sum, or the least, of numbers of all ranks, in their place. */
+static syn_status of_all(syn_trainer *t, int32_t *x, int64_t n, syn_reduce reduce) {
+    const syn_group *groups[] = {t->options.optimizer.tp, t->options.dp};
+    const syn_spec spec = {SYN_I32, 1, {n}};
+    syn_tensor all = syn_input(t->ctx, "explanation", &spec, x);
+    for (int i = 0; i < 2; i++)
+        if (groups[i]) all = syn_all_reduce(t->ctx, all, reduce, groups[i]);
+    return syn_tensor_read(t->ctx, all, x, (size_t)n * sizeof *x);
+}
+
+/* The passes once more, while their values are watched; all ranks come here. What the first rank
+   that found something found is the sentence of all. */
+static syn_status explain(syn_trainer *t, syn_pass *pass, void *arg, const char *what,
+                          syn_error *err) {
+    enum { NOBODY = INT32_MAX };
+    syn_ctx *ctx = t->ctx;
+    int32_t who = NOBODY, words[128] = {0};
+    syn_drop_grads(ctx);
+    syn_forget(ctx, t->mark, NULL, 0);
+    syn_ctx_watch_values(ctx, true);
+    run_passes(t, pass, arg);
+    syn_ctx_watch_values(ctx, false);
+    SYN_TRY(syn_data_parallel_check(t->parallel, err));
+    if (syn_ctx_bad_value(ctx, (char *)words, sizeof words)) who = syn_ctx_rank(ctx);
+    const bool mine = of_all(t, &who, 1, SYN_REDUCE_MIN) == SYN_OK && who == syn_ctx_rank(ctx);
+    if (!mine) memset(words, 0, sizeof words);
+    (void)of_all(t, words, sizeof words / sizeof *words, SYN_REDUCE_SUM);
+    syn_drop_grads(ctx);
+    syn_forget(ctx, t->mark, NULL, 0);
+    SYN_TRY(syn_ctx_check(ctx, err));
+    if (who == NOBODY) return SYN_FAIL(err, SYN_E_INVALID, "%s", what);
+    return SYN_FAIL(err, SYN_E_INVALID, "%s: first, on rank %d, %s", what, (int)who,
+                    (const char *)words);
+}
+
+syn_status syn_trainer_step(syn_trainer *t, syn_pass *pass, void *arg, double learning_rate,
+                            double *loss, syn_error *err) {
+    const bool checked = !t->options.optimizer.unchecked && syn_ctx_has_data(t->ctx);
+    char what[128];
+    double value = 0;
+    syn_forget(t->ctx, t->mark, NULL, 0);
+    const syn_tensor sum = run_passes(t, pass, arg);
+    SYN_TRY(syn_data_parallel_check(t->parallel, err));
+    if (get_loss(t, sum, &value) != SYN_OK) return syn_ctx_check(t->ctx, err);
+    if (loss) *loss = value;
+    if (checked && !isfinite(value)) {
+        snprintf(what, sizeof what, "step %lld: the loss is %s", (long long)t->step + 1,
+                 isnan(value) ? "NaN" : "infinite");
+        return explain(t, pass, arg, what, err);
+    }
+    syn_error inner = {0};
+    const syn_status s = syn_optimizer_step(t->optimizer, learning_rate, &inner);
+    if (s != SYN_OK && syn_ctx_status(t->ctx) == SYN_OK)
+        return explain(t, pass, arg, inner.text, err);
+    if (s != SYN_OK) return syn_ctx_check(t->ctx, err);
+    t->step++;
+    syn_next_step(t->ctx);
+    return syn_ctx_check(t->ctx, err);
+}

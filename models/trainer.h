@@ -1,0 +1,41 @@
+/* Steps of training: backward passes, data parallelism and an optimizer, and what is done when a
+   number is not finite. */
+#ifndef MODELS_TRAINER_H
+#define MODELS_TRAINER_H
+
+#include "models/optimizer.h"
+
+SYN_API_BEGIN
+
+typedef struct syn_trainer syn_trainer;
+
+typedef struct syn_trainer_options {
+    syn_optimizer_options optimizer;
+    const syn_group *dp; /* ranks with other texts, as in syn_data_parallel_new; NULL: one */
+    int passes;          /* backward passes each step adds up (accumulation); 0: 1 */
+} syn_trainer_options;
+
+/* This rank's part of the loss in pass `pass`, from 0, of a step: one f32. The loss is the sum over
+   passes and dp's ranks. Called twice for a pass if the loss or a gradient turns out not finite, it
+   must do the same both times. */
+typedef syn_tensor syn_pass(void *arg, int pass);
+
+/* For the parameters made so far; see syn_data_parallel_new and syn_optimizer_new. The context must
+   outlive it. */
+syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_options *options,
+                           syn_error *err) SYN_MUST_USE;
+/* NULL is allowed. */
+void syn_trainer_free(syn_trainer *trainer);
+/* One step of the context (syn_next_step comes after it). The rows of a step are forgotten when the
+   next one begins; see syn_trainer_keep. *loss, unless NULL: the loss before the step; 0 on meta.
+   Unless optimizer.unchecked, a step whose loss or gradients are not finite fails on all ranks,
+   with name, scope and maker of the first such tensor. Parameters, moments and the context are then
+   as before the step. */
+syn_status syn_trainer_step(syn_trainer *trainer, syn_pass *pass, void *arg, double learning_rate,
+                            double *loss, syn_error *err) SYN_MUST_USE;
+/* The rows so far stay for good, their data go: to write the trace of some steps of many. */
+void syn_trainer_keep(syn_trainer *trainer);
+const syn_optimizer *syn_trainer_optimizer(const syn_trainer *trainer);
+
+SYN_API_END
+#endif

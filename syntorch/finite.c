@@ -1,0 +1,95 @@
+/* Which tensor is the first that holds a number that is not finite: for those who found that a
+   result of many ops is none. */
+#include <math.h>
+#include <stdio.h>
+
+#include "syntorch/context_private.h"
+#include "syntorch/memory.h"
+
+enum { HAS_NAN = 1, HAS_INFINITY = 2, HAS_MINUS_INFINITY = 4 };
+
+static unsigned kind(float x) {
+    return isfinite(x) ? 0 : isnan(x) ? HAS_NAN : x > 0 ? HAS_INFINITY : HAS_MINUS_INFINITY;
+}
+
+/* What a row holds, *element: the first of any kind in `asked`. 0 of integers. */
+static unsigned kinds(syn_ctx *ctx, uint32_t row, unsigned asked, int64_t *element) {
+    const syn_spec *spec = syn_trace_spec(ctx->trace, row);
+    const int64_t n = syn_spec_elems(spec);
+    unsigned found = 0;
+    if (spec->dtype > SYN_BF16) return 0;
+    float *x = syn_malloc((size_t)n * sizeof *x + 1);
+    if (!x) {
+        SYN_FAIL_NOMEM(&ctx->error, (size_t)n * sizeof *x, "a tensor that is looked at");
+        return 0;
+    }
+    if (syn_tensor_read_f32(ctx, syn__tensor(ctx, row), x, (size_t)n) == SYN_OK)
+        for (int64_t i = n; i-- > 0;) {
+            found |= kind(x[i]);
+            if (kind(x[i]) & asked) *element = i;
+        }
+    syn_free(x);
+    return found;
+}
+
+static void remember(syn_ctx *ctx, uint32_t row, unsigned bad) {
+    syn__watch *w = &ctx->watch;
+    const unsigned asked = bad & HAS_NAN ? HAS_NAN : bad;
+    if (w->tensor || !bad) return;
+    (void)kinds(ctx, row, asked, &w->element);
+    w->is_nan = asked == HAS_NAN;
+    w->tensor = syn_trace_tensor_number(ctx->trace, row);
+}
+
+unsigned syn__watch_inputs(syn_ctx *ctx, const uint32_t *rows, int n) {
+    unsigned all = 0;
+    for (int i = 0; i < n && !ctx->watch.tensor; i++) {
+        int64_t unused;
+        const syn_trace_tensor *t = &ctx->trace->tensors[rows[i]];
+        const unsigned found = kinds(ctx, rows[i], 0, &unused);
+        if (!t->producer)
+            remember(ctx, rows[i],
+                     t->flags & SYN_TENSOR_PARAM ? found : found & (HAS_NAN | HAS_INFINITY));
+        all |= found;
+    }
+    return all;
+}
+
+/* What comes from other ranks is theirs to explain; causal masks are made, not given. */
+void syn__watch_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs) {
+    const syn_trace_node *n = &ctx->trace->nodes[node];
+    const syn_opdef *def = &syn_op_table[n->op];
+    if (ctx->watch.tensor || (def->flags & SYN_OPF_COMM)) return;
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        int64_t unused;
+        const uint32_t row = n->first_out + i;
+        const unsigned found = kinds(ctx, row, 0, &unused);
+        unsigned bad = 0;
+        if (!(inputs & (HAS_NAN | HAS_INFINITY))) bad = found & (HAS_NAN | HAS_INFINITY);
+        if (!inputs && n->op != SYN_OP_SCALE_MASK) bad |= found & HAS_MINUS_INFINITY;
+        remember(ctx, row, bad);
+    }
+}
+
+void syn_ctx_watch_values(syn_ctx *ctx, bool on) {
+    if (on) ctx->watch = (syn__watch){.on = ctx->backend->has_data};
+    ctx->watch.on = on && ctx->backend->has_data;
+}
+
+bool syn_ctx_bad_value(const syn_ctx *ctx, char *text, size_t bytes) {
+    const syn__watch *w = &ctx->watch;
+    const syn_trace *t = ctx->trace;
+    const uint32_t row = w->tensor ? syn_trace_tensor_row(t, w->tensor) : 0;
+    char name[SYN_MAX_NAME], made[SYN_MAX_NAME + 64] = "given from outside";
+    if (!row) return false;
+    const uint32_t producer = t->tensors[row].producer;
+    const syn_trace_node *n = &t->nodes[producer];
+    const char *scope = syn_trace_text(t, n->scope);
+    if (producer)
+        snprintf(made, sizeof made, "made by %s%s%s (%s)", syn_op_table[n->op].name,
+                 *scope ? " in " : "", scope, syn_phase_name((syn_phase)n->phase));
+    snprintf(text, bytes, "tensor '%s', %s, holds %s at element %lld",
+             syn_trace_tensor_name(t, row, name), made, w->is_nan ? "NaN" : "infinity",
+             (long long)w->element);
+    return true;
+}

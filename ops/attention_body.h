@@ -12,7 +12,7 @@
 
 #include "ops/attention.h"
 #include "ops/lanes_math.h"
-#include "syntorch/half.h"
+#include "ops/rows.h"
 
 #if SYN_LANES > 0
 #include <math.h>
@@ -110,7 +110,7 @@ static block block_of(const syn_attend *a, const void *x, int64_t stride, int64_
     const uint16_t *from = (const uint16_t *)x + s * stride;
     const int64_t pad = padded(a->depth);
     for (int64_t i = 0; i < n; i++)
-        syn_half_widen(from + i * stride, room + i * pad, (size_t)a->depth, a->dtype);
+        syn__row_kernels()->widen(from + i * stride, a->dtype, room + i * pad, a->depth);
     return (block){room, pad};
 }
 

@@ -118,6 +118,26 @@ LANE_FN vec_int int_xor(vec_int a, vec_int b) {
 LANE_FN vec_mask int_less(vec_int a, vec_int b) {           /* with signs */
     return _mm512_cmplt_epi32_mask(a, b);
 }
+/* 16 bits of a number in each lane: read, and rounded as syn_half_narrow rounds. */
+LANE_FN vec vec_f16(const void *from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
+}
+LANE_FN vec vec_bf16(const void *from) {
+    const __m256i bits = _mm256_loadu_si256((const __m256i *)from);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+LANE_FN void vec_store_f16(void *to, vec x) {
+    _mm256_storeu_si256((__m256i *)to, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+LANE_FN void vec_store_bf16(void *to, vec x) {
+    const __m512i bits = _mm512_castps_si512(x), half = _mm512_set1_epi32(0x7fff);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, half));
+    const __m512i nan = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const __m512i rounded = _mm512_srli_epi32(_mm512_mask_mov_epi32(up, is_nan, nan), 16);
+    _mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(rounded));
+}
 typedef __m256 vec_half;
 LANE_FN vec_half vec_upper(vec x) {
     return _mm512_extractf32x8_ps(x, 1);
@@ -237,6 +257,26 @@ LANE_FN vec_int int_xor(vec_int a, vec_int b) {
 #define int_shift_right(x, bits) _mm256_srli_epi32(x, bits)
 LANE_FN vec_mask int_less(vec_int a, vec_int b) {
     return _mm256_castsi256_ps(_mm256_cmpgt_epi32(b, a));
+}
+LANE_FN vec vec_f16(const void *from) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
+}
+LANE_FN vec vec_bf16(const void *from) {
+    const __m128i bits = _mm_loadu_si128((const __m128i *)from);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+LANE_FN void vec_store_f16(void *to, vec x) {
+    _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+LANE_FN void vec_store_bf16(void *to, vec x) {
+    const __m256i bits = _mm256_castps_si256(x), half = _mm256_set1_epi32(0x7fff);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, half));
+    const __m256i nan = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    const __m256i rounded = _mm256_srli_epi32(_mm256_blendv_epi8(up, nan, is_nan), 16);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded, rounded), 0x08);
+    _mm_storeu_si128((__m128i *)to, _mm256_castsi256_si128(packed));
 }
 typedef __m128 vec_half;
 LANE_FN vec_half vec_upper(vec x) {

@@ -175,7 +175,7 @@ static void adamw_run(const syn_call *c, int i, int64_t at, int64_t from, int64_
     for (int64_t b = 0; b < n; b += BLOCK) {
         const int64_t some = n - b < BLOCK ? n - b : BLOCK;
         rows->adamw(master + b, m + b, v + b, g + b, how, some);
-        syn_half_narrow(master + b, p + b, (size_t)some, (syn_dtype)c->out[i].spec.dtype);
+        rows->narrow(master + b, (syn_dtype)c->out[i].spec.dtype, p + b, some);
     }
 }
 

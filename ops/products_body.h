@@ -48,24 +48,6 @@
 #define W_ROW (WIDTH + 16)
 #define X_ROW (DEPTH + 16)
 
-#if SYN_LANES == 16
-LANE_FN vec vec_f16(const void *from) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)from));
-}
-LANE_FN vec vec_bf16(const void *from) {
-    const __m256i bits = _mm256_loadu_si256((const __m256i *)from);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
-}
-#else
-LANE_FN vec vec_f16(const void *from) {
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
-}
-LANE_FN vec vec_bf16(const void *from) {
-    const __m128i bits = _mm_loadu_si128((const __m128i *)from);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-}
-#endif
-
 LANE_FN const void *element(const void *w, int64_t at, /* constant */ syn_dtype dtype) {
     return dtype == SYN_F32 ? (const void *)((const float *)w + at)
                             : (const void *)((const uint16_t *)w + at);

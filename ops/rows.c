@@ -1,7 +1,6 @@
 #include "ops/rows.h"
 
 #include "ops/rules.h"
-#include "syntorch/half.h"
 
 const syn_row_kernels *syn__row_kernels_at(syn_simd level) {
     return SYN__AT_LEVEL(&syn__rows, level);
@@ -38,7 +37,7 @@ static void *element(const syn_operand *o, int64_t at) {
 
 const float *syn__row_in(const syn_operand *o, int64_t at, int64_t n, float *room) {
     if (syn__is_f32(o)) return (const float *)o->data + at;
-    syn_half_widen(element(o, at), room, (size_t)n, (syn_dtype)o->spec.dtype);
+    syn__row_kernels()->widen(element(o, at), (syn_dtype)o->spec.dtype, room, n);
     return room;
 }
 
@@ -55,7 +54,7 @@ const float *syn__steps_in(const syn_operand *o, int64_t at, int64_t step, int64
         const int64_t some = n - i < SOME ? n - i : SOME;
         uint16_t side_by_side[SOME];
         for (int64_t k = 0; k < some; k++) side_by_side[k] = x[k * step];
-        syn_half_widen(side_by_side, room + i, (size_t)some, (syn_dtype)o->spec.dtype);
+        syn__row_kernels()->widen(side_by_side, (syn_dtype)o->spec.dtype, room + i, some);
     }
     return room;
 }
@@ -66,7 +65,7 @@ float *syn__row_out(const syn_operand *o, int64_t at, float *room) {
 
 void syn__row_done(const syn_operand *o, int64_t at, int64_t n, const float *room) {
     if (syn__is_f32(o)) return;
-    syn_half_narrow(room, element(o, at), (size_t)n, (syn_dtype)o->spec.dtype);
+    syn__row_kernels()->narrow(room, (syn_dtype)o->spec.dtype, element(o, at), n);
 }
 
 void syn__steps_done(const syn_operand *o, int64_t at, int64_t step, int64_t n, const float *room) {
@@ -80,7 +79,7 @@ void syn__steps_done(const syn_operand *o, int64_t at, int64_t step, int64_t n, 
         uint16_t *y = element(o, at + i * step);
         const int64_t some = n - i < SOME ? n - i : SOME;
         uint16_t side_by_side[SOME];
-        syn_half_narrow(room + i, side_by_side, (size_t)some, (syn_dtype)o->spec.dtype);
+        syn__row_kernels()->narrow(room + i, (syn_dtype)o->spec.dtype, side_by_side, some);
         for (int64_t k = 0; k < some; k++) y[k * step] = side_by_side[k];
     }
 }

@@ -27,7 +27,8 @@ typedef struct syn_adamw {
    0 of no elements. exp_scale: scale * exp(x - shift). softmax_log: scale * softmax(x), and the
    logarithm of the sum of all exp(x). layernorm_grad adds to dweight and dbias, square_sum to *sum.
    scale_mask: x * scale + mask (NULL: none) for the first `visible` elements, then -infinity.
-   dropout: of a row from `column` on. */
+   dropout: of a row from `column` on. widen and narrow: of f16 and bf16, see syn_half_widen; x and
+   y do not overlap. */
 #define SYN__ROW_KERNELS(X)                                                                        \
     X(gelu_tanh, (const float *x, float *y, int64_t n))                                            \
     X(gelu_erf, (const float *x, float *y, int64_t n))                                             \
@@ -51,7 +52,9 @@ typedef struct syn_adamw {
     X(layernorm_grad, (const float *x, const float *weight, const float *dy, double eps,           \
                        float *dx, float *dweight, float *dbias, int64_t n))                        \
     X(square_sum, (const float *x, double *sum, int64_t n))                                        \
-    X(adamw, (float *p, float *m, float *v, const float *g, const syn_adamw *how, int64_t n))
+    X(adamw, (float *p, float *m, float *v, const float *g, const syn_adamw *how, int64_t n))      \
+    X(widen, (const uint16_t *x, syn_dtype dtype, float *y, int64_t n))                            \
+    X(narrow, (const float *x, syn_dtype dtype, uint16_t *y, int64_t n))
 
 typedef struct syn_row_kernels {
 #define X(name, parameters) void(*name) parameters;

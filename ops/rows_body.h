@@ -283,6 +283,24 @@ static void row_adamw(float *p, float *m, float *v, const float *g, const syn_ad
         store(p, i, n, vec_fma(vec_div(first, by), rate, vec_mul(shrink, load(p, i, n))));
     }
 }
+
+static void row_widen(const uint16_t *x, syn_dtype dtype, float *y, int64_t n) {
+    const int64_t most = n - n % SYN_LANES;
+    if (dtype == SYN_F16)
+        for (int64_t i = 0; i < most; i += SYN_LANES) vec_store(y + i, vec_f16(x + i));
+    else
+        for (int64_t i = 0; i < most; i += SYN_LANES) vec_store(y + i, vec_bf16(x + i));
+    syn__rows_scalar.widen(x + most, dtype, y + most, n - most);
+}
+
+static void row_narrow(const float *x, syn_dtype dtype, uint16_t *y, int64_t n) {
+    const int64_t most = n - n % SYN_LANES;
+    if (dtype == SYN_F16)
+        for (int64_t i = 0; i < most; i += SYN_LANES) vec_store_f16(y + i, vec_load(x + i));
+    else
+        for (int64_t i = 0; i < most; i += SYN_LANES) vec_store_bf16(y + i, vec_load(x + i));
+    syn__rows_scalar.narrow(x + most, dtype, y + most, n - most);
+}
 #endif
 
 #endif

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "ops/rows.h"
+#include "syntorch/half.h"
 
 static void row_gelu_tanh(const float *x, float *y, int64_t n) {
     for (int64_t i = 0; i < n; i++)
@@ -155,6 +156,14 @@ static void row_adamw(float *p, float *m, float *v, const float *g, const syn_ad
         v[i] = how->beta2 * v[i] + (1.0f - how->beta2) * d * d;
         p[i] = how->shrink * p[i] - how->rate * m[i] / (how->root * sqrtf(v[i]) + how->eps);
     }
+}
+
+static void row_widen(const uint16_t *x, syn_dtype dtype, float *y, int64_t n) {
+    syn_half_widen(x, y, (size_t)n, dtype);
+}
+
+static void row_narrow(const float *x, syn_dtype dtype, uint16_t *y, int64_t n) {
+    syn_half_narrow(x, y, (size_t)n, dtype);
 }
 
 const syn_row_kernels syn__rows_scalar = SYN__ROW_TABLE;

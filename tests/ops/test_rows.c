@@ -2,6 +2,7 @@
 #include <float.h>
 
 #include "ops/rows.h"
+#include "syntorch/half.h"
 #include "tests/support/guarded.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -142,6 +143,41 @@ static void test_specials(void) {
         }
 }
 
+/* Every number of 16 bits, and f32 of all exponents with ties among them, is as syn_half_widen and
+   syn_half_narrow have it (test_base), bit for bit; of NaN that it is one. */
+static void test_halves(void) {
+    enum { N = 4096, STEP = 4099 };
+    static float x[N], wide[N], wanted[N];
+    static uint16_t got[N], want[N];
+    for (int i = 0; i < 2 * SYN_SIMD_COUNT; i++) {
+        const syn_dtype dtype = i % 2 ? SYN_F16 : SYN_BF16;
+        const syn_simd level = (syn_simd)(i / 2);
+        if (!syn_simd_runs(level)) continue;
+        const syn_row_kernels *k = syn__row_kernels_at(level);
+        for (uint32_t first = 0; first < 65536; first += N) {
+            for (uint32_t j = 0; j < N; j++) got[j] = (uint16_t)(first + j);
+            k->widen(got, dtype, wide, N);
+            syn_half_widen(got, wanted, N, dtype);
+            for (int j = 0; j < N; j++)
+                CHECK(isnan(wanted[j]) ? isnan(wide[j])
+                                       : memcmp(&wide[j], &wanted[j], sizeof *wide) == 0);
+        }
+        for (uint64_t first = 0; first < 0x100000000u; first += (uint64_t)N * STEP) {
+            for (uint32_t j = 0; j < N; j++) {
+                const uint32_t bits = (uint32_t)(first + j * STEP);
+                x[j] = from_bits(j % 3 == 0   ? bits & 0xffff8000u /* ties of bf16 */
+                                 : j % 3 == 1 ? bits & 0xfffff000u /* of f16 */
+                                              : bits);
+            }
+            k->narrow(x, dtype, got, N);
+            syn_half_narrow(x, want, N, dtype);
+            for (int j = 0; j < N; j++)
+                CHECK_MSG(got[j] == want[j], "%s, %s of %.9g: %x, not %x", syn_simd_name(level),
+                          syn_dtype_name(dtype), (double)x[j], (unsigned)got[j], (unsigned)want[j]);
+        }
+    }
+}
+
 /* ---- Whole rows ---- */
 
 enum kernel {
@@ -167,6 +203,7 @@ static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows
     static const syn_adamw adamw = {0.5f, 0.9f, 0.99f, 1e-3f, 0.03f, 1.5f, 0.99f};
     const syn_dropout_row drop = syn__dropout_row(0.3, 5, 7, n);
     double sum = 0.25;
+    uint16_t half[200];
     switch (which) {
     case KERNEL_gelu_tanh:
         k->gelu_tanh(r->x, r->y, n);
@@ -231,6 +268,14 @@ static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows
         memmove(r->y, r->x, (size_t)n * sizeof *r->y);
         k->adamw(r->y, r->more, r->also, r->a, &adamw, n);
         break;
+    case KERNEL_narrow: /* and back, exactly */
+        k->narrow(r->x, SYN_BF16, half, n);
+        k->widen(half, SYN_BF16, r->y, n);
+        break;
+    case KERNEL_widen:
+        k->narrow(r->x, SYN_F16, half, n);
+        k->widen(half, SYN_F16, r->y, n);
+        break;
     case KERNELS:
         break;
     }
@@ -250,6 +295,8 @@ static float tolerance(enum kernel which, float want) {
     case KERNEL_square_sum:
         return 2e-6f * fabsf(want);
     case KERNEL_dropout:
+    case KERNEL_widen:
+    case KERNEL_narrow:
         return 0;
     case KERNEL_softmax_grad:
     case KERNEL_layernorm_grad:
@@ -465,16 +512,11 @@ static void test_scale_mask(void) {
 }
 
 static const test_case cases[] = {
-    {"curves", test_curves},
-    {"slopes", test_slopes},
-    {"specials", test_specials},
-    {"lengths", test_lengths},
-    {"cuts", test_cuts},
-    {"softmax", test_softmax},
-    {"softmax specials", test_softmax_specials},
-    {"layernorm", test_layernorm},
-    {"layernorm specials", test_layernorm_specials},
-    {"scale mask", test_scale_mask},
-    {"dropout", test_dropout},
+    {"halves", test_halves},         {"curves", test_curves},
+    {"slopes", test_slopes},         {"specials", test_specials},
+    {"lengths", test_lengths},       {"cuts", test_cuts},
+    {"softmax", test_softmax},       {"softmax specials", test_softmax_specials},
+    {"layernorm", test_layernorm},   {"layernorm specials", test_layernorm_specials},
+    {"scale mask", test_scale_mask}, {"dropout", test_dropout},
 };
 TEST_MAIN(cases)

@@ -174,6 +174,11 @@ static bool may_train(syn_model *m, syn_tensor tokens, syn_tensor targets) {
 }
 
 syn_tensor syn_causal_loss(syn_model *m, syn_tensor tokens, syn_tensor targets, syn_tensor weight) {
+    return syn_causal_loss_masked(m, tokens, SYN_NO_MASK, targets, weight);
+}
+
+syn_tensor syn_causal_loss_masked(syn_model *m, syn_tensor tokens, syn_tensor mask,
+                                  syn_tensor targets, syn_tensor weight) {
     syn_ctx *ctx = m->ctx;
     const syn_model_family *f = m->config.family;
     const int64_t flat[1] = {-1};
@@ -183,7 +188,7 @@ syn_tensor syn_causal_loss(syn_model *m, syn_tensor tokens, syn_tensor targets, 
     const syn_tensor visible = m->visible;
     m->training = true;
     m->position = 0;
-    m->visible = SYN_NO_MASK;
+    m->visible = mask;
     syn_tensor x = f->embed(m, tokens);
     x = syn__model_layers(m, x, mark);
     x = f->all_logits(m, x);

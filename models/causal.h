@@ -27,6 +27,10 @@ syn_tensor syn_causal_forward(syn_model *model, syn_tensor x);
    caches and leaves those of syn_causal_begin alone. */
 syn_tensor syn_causal_loss(syn_model *model, syn_tensor tokens, syn_tensor targets,
                            syn_tensor weight);
+/* The same where tokens are not seen by others: mask (B, T) f32, 0, or -infinity at such a token
+   (padding whose own prediction counts; what follows a text is seen by nothing in it anyway). */
+syn_tensor syn_causal_loss_masked(syn_model *model, syn_tensor tokens, syn_tensor mask,
+                                  syn_tensor targets, syn_tensor weight);
 /* Tokens in the caches. */
 int64_t syn_causal_position(const syn_model *model);
 

@@ -1,6 +1,7 @@
 #include "models/optimizer.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "models/buckets_private.h"
 #include "syntorch/gradient.h"
@@ -265,6 +266,14 @@ static bool are_current(const syn_optimizer *o, const syn__bucket *b, const syn_
     return true;
 }
 
+static bool decays(const syn_optimizer *o, size_t param) {
+    const syn_param_info p = syn_ctx_param(o->ctx, param);
+    if (!o->options.no_decay) return syn_tensor_spec(o->ctx, p.tensor)->rank > 1;
+    for (const char *const *name = o->options.no_decay; *name; name++)
+        if (strstr(p.name, *name)) return false;
+    return true;
+}
+
 static void update(syn_optimizer *o, size_t i, syn_tensor scale) {
     const syn__bucket *b = &o->buckets.at[i];
     syn_tensor params[SYN_MAX_LIST], grads[SYN_MAX_LIST];
@@ -282,7 +291,7 @@ static void update(syn_optimizer *o, size_t i, syn_tensor scale) {
                            .weight_decay = o->options.weight_decay};
     if (!gather(o, b, params, grads) || !are_current(o, b, params)) return;
     for (int k = 0; k < b->n; k++)
-        if (syn_tensor_spec(o->ctx, params[k])->rank > 1) call.decayed |= (int64_t)1 << k;
+        if (decays(o, b->last - (size_t)k)) call.decayed |= (int64_t)1 << k;
     syn_adamw_step(o->ctx, &call);
     for (int k = 0; k < b->n; k++) o->written[b->last - (size_t)k] = params[k];
 }

@@ -11,9 +11,11 @@ typedef struct syn_optimizer syn_optimizer;
 typedef struct syn_optimizer_options {
     double beta1, beta2, eps; /* 0: 0.9, 0.999, 1e-8 */
     double weight_decay;      /* of matrices and tables; not of what has one dimension */
-    double max_grad_norm;     /* 0: no clipping */
-    bool unchecked;           /* gradients that are infinite or NaN are not looked for */
-    const syn_group *tp;      /* ranks that share the parameters' shards; NULL: all are whole */
+    /* Or of all but parameters whose name contains one of these, ended by NULL. */
+    const char *const *no_decay;
+    double max_grad_norm; /* 0: no clipping */
+    bool unchecked;       /* gradients that are infinite or NaN are not looked for */
+    const syn_group *tp;  /* ranks that share the parameters' shards; NULL: all are whole */
 } syn_optimizer_options;
 
 /* For the parameters made so far, all f32 or all bf16, which from now on require gradients. Those

@@ -8,8 +8,8 @@
 
 SYN_API_BEGIN
 
-/* A batch (B, T). types and mask (see syn_bert_forward) are left to models that are not causal, and
-   may be poisoned. */
+/* A batch (B, T). types and mask (see syn_bert_forward, syn_causal_loss_masked) may be poisoned;
+   causal models have no types. */
 typedef struct syn_pretraining_batch {
     syn_tensor tokens, targets; /* i32; SYN_IGNORED_TARGET where nothing is predicted */
     syn_tensor types, mask;

@@ -12,13 +12,15 @@
 typedef struct pretrain_args {
     const char *model_name, *model_config, *tokenizer, *data, *eval_data, *cache_dir;
     const char *device, *save_dir, *trace_output_dir, *trace_name;
-    int64_t batch_size, num_epochs, max_steps, warmup_steps, accumulation, max_seq_length;
+    int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1: not given */, accumulation,
+        max_seq_length;
     int64_t save_steps, logging_steps, eval_steps, num_gpus, tp, seed;
     int64_t save_total_limit; /* 0: none */
     int64_t trace_wait, trace_warmup, trace_active;
     double learning_rate, weight_decay, max_grad_norm, dropout;
     int masking, recompute; /* syn_masking, syn_recompute_what */
     int dtype;              /* 0: f32, 1: bf16 */
+    int reference;          /* 1: what a known PyTorch project does, see docs/training.md */
     bool skip_eval, enable_tracing, resume, quiet;
 } pretrain_args;
 

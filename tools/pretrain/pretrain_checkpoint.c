@@ -101,7 +101,7 @@ typedef struct option {
     char text[88];
 } option;
 
-enum { OPTIONS = 18 };
+enum { OPTIONS = 19 };
 
 static void set_i64(option *o, const char *name, int64_t value) {
     o->name = name;
@@ -128,6 +128,8 @@ static void list_options(const pretrain *run, option o[OPTIONS]) {
     set_i64(&o[n++], "--tp", a->tp);
     o[n].name = "--dtype";
     snprintf(o[n++].text, sizeof o->text, "%s", a->dtype ? "bf16" : "f32");
+    o[n].name = "--recipe";
+    snprintf(o[n++].text, sizeof o->text, "%s", a->reference ? "reference" : "default");
     set_i64(&o[n++], "--num-epochs", a->num_epochs);
     set_i64(&o[n++], "--warmup-steps", a->warmup_steps);
     set_i64(&o[n++], "--seed", a->seed);

@@ -20,6 +20,16 @@ static syn_status find_model(pretrain *run, syn_error *err) {
     return syn_model_config_load(&run->config, found, err);
 }
 
+/* As the project has it. */
+static void follow_reference(pretrain *run) {
+    pretrain_args *args = run->args;
+    if (args->warmup_steps < 0) args->warmup_steps = args->reference ? 500 : 0;
+    if (!args->reference) return;
+    if (syn_model_is_causal(&run->config) && args->model_name) run->config.n_positions = 512;
+    args->masking = SYN_MASKING_ONLY;
+    run->batches.predict_padding = true;
+}
+
 static syn_status check_model(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     if (args->num_gpus % args->tp != 0)
@@ -101,7 +111,9 @@ static syn_status make_texts(pretrain *run, syn_texts **out, const syn_squad *sq
 
 static syn_status open_texts(pretrain *run, syn_texts **out, const char *path, uint64_t *out_key,
                              syn_error *err) {
-    const syn_texts_how how = {run->batches.causal ? SYN_TEXTS_PLAIN : SYN_TEXTS_PAIR,
+    const syn_texts_how how = {run->batches.causal    ? SYN_TEXTS_PLAIN
+                               : run->args->reference ? SYN_TEXTS_JOINED
+                                                      : SYN_TEXTS_PAIR,
                                run->args->max_seq_length};
     char cache[4200] = "";
     uint64_t tokenizer;
@@ -154,6 +166,7 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
 
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     SYN_TRY(find_model(run, err));
+    follow_reference(run);
     SYN_TRY(check_model(run, err));
     SYN_TRY(open_tokenizer(run, err));
     SYN_TRY(plan_batches(run, err));
@@ -173,6 +186,7 @@ uint64_t pretrain_plan(void *user) {
                                a->recompute,
                                a->masking,
                                a->dtype,
+                               a->reference,
                                run->steps,
                                a->warmup_steps,
                                a->eval_steps,

@@ -35,16 +35,29 @@ static int32_t dp_size(const rank *r) {
     return r->mesh.size[SYN_AXIS_DP];
 }
 
-/* How many labels the batches of all ranks have together. */
+/* How many labels the batches of ranks from `first` to `end` have together. */
 static int64_t count_labels(rank *r, const syn_texts *texts, const syn_sampler *sampler,
-                            int64_t epoch, int64_t micro, const syn_batch_how *how) {
+                            int64_t epoch, int64_t micro, const syn_batch_how *how, int32_t first,
+                            int32_t end) {
     const syn_batch nothing = {.ids = NULL};
     int64_t n = 0;
-    for (int32_t other = 0; other < dp_size(r); other++) {
+    for (int32_t other = first; other < end; other++) {
         syn_sampler_batch(sampler, epoch, micro, other, r->which);
         n += syn_batch_fill(&nothing, texts, r->which, sampler->batch, how);
     }
     return n;
+}
+
+/* Of each label of a step's batches in the loss: the mean over all ranks' labels, or, as in the
+   reference, the mean over ranks of each rank's mean. */
+static float weight_of(rank *r, int64_t epoch, int64_t first, const syn_batch_how *how) {
+    const bool own = r->run->args->reference;
+    const int32_t here = r->mesh.index[SYN_AXIS_DP];
+    int64_t labels = 0;
+    for (int64_t i = 0; i < r->run->args->accumulation; i++)
+        labels += count_labels(r, r->run->texts, &r->sampler, epoch, first + i, how, own ? here : 0,
+                               own ? here + 1 : dp_size(r));
+    return 1.0f / (float)((labels ? labels : 1) * (own ? dp_size(r) : 1));
 }
 
 static syn_pretraining_batch make_inputs(rank *r, const syn_texts *texts,
@@ -57,10 +70,9 @@ static syn_pretraining_batch make_inputs(rank *r, const syn_texts *texts,
     (void)syn_batch_fill(&r->batch, texts, r->which, sampler->batch, how);
     b.tokens = syn_input(r->ctx, "tokens", &ids, r->batch.ids);
     b.targets = syn_input(r->ctx, "targets", &ids, r->batch.labels);
-    if (!how->causal) {
-        b.types = syn_input(r->ctx, "types", &ids, r->batch.types);
+    if (!how->causal) b.types = syn_input(r->ctx, "types", &ids, r->batch.types);
+    if (!how->causal || how->predict_padding) /* else nothing sees padding */
         b.mask = syn_input(r->ctx, "mask", &floats, r->batch.mask);
-    }
     b.weight = syn_input(r->ctx, "weight", &one, &weight);
     return b;
 }
@@ -95,11 +107,8 @@ static syn_status gradients(rank *r, int64_t step, syn_tensor *loss, syn_error *
     const int64_t micros = run->args->accumulation, epoch = step / run->steps_per_epoch;
     const int64_t first = step % run->steps_per_epoch * micros;
     syn_batch_how how = run->batches;
-    int64_t labels = 0;
     how.epoch = epoch;
-    for (int64_t i = 0; i < micros; i++)
-        labels += count_labels(r, run->texts, &r->sampler, epoch, first + i, &how);
-    const float weight = 1.0f / (float)(labels ? labels : 1);
+    const float weight = weight_of(r, epoch, first, &how);
     *loss = (syn_tensor){0};
     for (int64_t i = 0; i < micros; i++) {
         syn_data_parallel_sync(r->parallel, i == micros - 1);
@@ -168,7 +177,8 @@ static syn_status validate(rank *r, int64_t step, syn_error *err) {
     const bool was = syn_set_grad(r->ctx, false);
     for (int64_t i = 0; i < batches; i++) {
         const syn_mark mark = syn_ctx_mark(r->ctx);
-        labels += count_labels(r, run->eval_texts, &r->eval_sampler, 0, i, &run->batches);
+        labels +=
+            count_labels(r, run->eval_texts, &r->eval_sampler, 0, i, &run->batches, 0, dp_size(r));
         const syn_pretraining_batch b =
             make_inputs(r, run->eval_texts, &r->eval_sampler, 0, i, &run->batches, 1.0f);
         SYN_TRY(read_number(r, over_ranks(r, syn_pretraining_loss(r->model, &b)), &part, err));
@@ -241,8 +251,11 @@ static syn_status make_rank(rank *r, syn_error *err) {
                                      .recompute = (syn_recompute_what)args->recompute,
                                      .dtype = args->dtype ? SYN_BF16 : SYN_F32,
                                      .seed = (uint64_t)args->seed};
-    const syn_optimizer_options adamw = {
-        .weight_decay = args->weight_decay, .max_grad_norm = args->max_grad_norm, .tp = tp};
+    static const char *const spared[] = {"bias", "LayerNorm.weight", NULL};
+    const syn_optimizer_options adamw = {.weight_decay = args->weight_decay,
+                                         .no_decay = args->reference ? spared : NULL,
+                                         .max_grad_norm = args->max_grad_norm,
+                                         .tp = tp};
     r->sampler = (syn_sampler){.n = syn_texts_count(run->texts),
                                .batch = args->batch_size,
                                .ranks = dp_size(r),

@@ -34,6 +34,10 @@ static const cli_option options[] = {
      "small examples/configs/gpt2-mini.json",
      0, 0},
     {"model_config", CLI_TEXT, &args.model_config, "FILE", "HuggingFace-style config.json", 0, 0},
+    {"weights", CLI_TEXT, &args.weights, "DIR",
+     "a checkpoint of HuggingFace's to begin with, and its model and tokenizer; default: random "
+     "weights",
+     0, 0},
     {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR",
      "folder with vocab.json and merges.txt (GPT-2) or vocab.txt (BERT); default: a small one", 0,
      0},
@@ -116,9 +120,9 @@ static syn_status facts(void *unused, syn_graph *graph, syn_error *err) {
 static int check_options(void) {
     if (strcmp(args.device, "cpu") != 0 && strcmp(args.device, "meta") != 0)
         return cli_fail(&program, CLI_USAGE, "--device is cpu or meta, not '%s'", args.device);
-    if (args.model_name && args.model_config)
+    if ((args.model_name != NULL) + (args.model_config != NULL) + (args.weights != NULL) > 1)
         return cli_fail(&program, CLI_USAGE,
-                        "--model-name and --model-config both say which model; give one");
+                        "--model-name, --model-config and --weights all say which model; give one");
     run.launch.device = strcmp(args.device, "meta") == 0 ? SYN_DEVICE_META : SYN_DEVICE_CPU;
     return CLI_RUN;
 }

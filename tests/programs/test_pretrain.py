@@ -89,6 +89,30 @@ def same_losses(runs, model):
     check(close(losses(got), losses(one)), f"{model} over MPI: {losses(got)}, not {losses(one)}")
 
 
+def as_pytorch(runs):
+    """Losses beside PyTorch's (reference/make_pretraining_fixture.py): 20 to 1e-4, 200 to 1 %."""
+    with open(os.path.join(SOURCE, "tests", "reference", "pretraining.json"),
+              encoding="utf-8") as f:
+        cases = json.load(f)
+    for case in cases:
+        want, what = case["losses"], f"{case['model']}, {case['recipe']}, {case['ranks']} ranks"
+        folder = runs.path(what)
+        done = runs.start("--weights", os.path.join(SOURCE, "examples", case["model"]),
+                          "--data", os.path.join(SOURCE, "examples", "squad", "train.json"),
+                          "--max-seq-length", "64", "--learning-rate", "1e-3", "--num-epochs", "10",
+                          "--max-steps", "200", "--warmup-steps", "0", "--dropout", "0", "--recipe",
+                          case["recipe"], "--num-gpus", str(case["ranks"]), "--skip-eval",
+                          "--save-dir", folder, "--quiet")
+        if not check(done.returncode == 0, f"{what}: {done.stderr}"):
+            continue
+        with open(os.path.join(folder, "metrics.csv"), encoding="utf-8") as f:
+            got = losses(list(csv.DictReader(f)))
+        off = [abs(a - b) / b for a, b in zip(got, want)]
+        check(len(got) == 200 and max(off[:20]) < 1e-4 and max(off) < 0.01,
+              f"{what}: off by {max(off[:20])}, {max(off)}: {got[:3]}, not {want[:3]}")
+        print(f"{what}: off by {max(off[:20]):.1e} in 20 steps, {max(off):.1e} in 200")
+
+
 def rows_of(path):
     """What a trace says but for its times."""
     with open(path, "rb") as f:
@@ -234,6 +258,7 @@ with tempfile.TemporaryDirectory() as work:
     for name in ("gpt", "bert"):
         same_losses(program, name)
         traces(program, name)
+    as_pytorch(program)
     saved_models(program)
     killed_and_resumed(program, "--num-gpus", "2")
     killed_and_resumed(program, "--num-gpus", "4", "--tp", "2", "--batch-size", "2")

@@ -7,10 +7,11 @@
 #include "models/model.h"
 #include "models/optimizer.h"
 #include "models/sampler.h"
+#include "models/weights.h"
 #include "tools/launch/launch.h"
 
 typedef struct pretrain_args {
-    const char *model_name, *model_config, *tokenizer, *data, *eval_data, *cache_dir;
+    const char *model_name, *model_config, *weights, *tokenizer, *data, *eval_data, *cache_dir;
     const char *device, *save_dir, *trace_output_dir, *trace_name;
     int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1: not given */, accumulation,
         max_seq_length;
@@ -36,6 +37,7 @@ typedef struct pretrain {
     pretrain_args *args;
     launch launch;
     syn_model_config config;
+    syn_weights *weights; /* to begin with; NULL: random */
     syn_tokenizer *tokenizer;
     char tokenizer_folder[4096];   /* "": of bytes */
     syn_texts *texts, *eval_texts; /* the second NULL: there is no validation */

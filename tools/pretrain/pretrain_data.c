@@ -8,9 +8,22 @@
 
 /* ---- the model ---- */
 
+static syn_status open_weights(pretrain *run, syn_error *err) {
+    char path[4200];
+    syn_weights_head head;
+    snprintf(path, sizeof path, "%s/config.json", run->args->weights);
+    SYN_TRY(syn_model_config_load(&run->config, path, err));
+    SYN_TRY(syn_weights_open(&run->weights, run->args->weights, run->config.family, err));
+    if (!run->config.tied) return SYN_OK;
+    SYN_TRY(syn_weights_compare_head(run->weights, &head, err));
+    if (head.matrix) run->config.tied = false;
+    return SYN_OK;
+}
+
 static syn_status find_model(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     char found[4096];
+    if (args->weights) return open_weights(run, err);
     if (args->model_name) return syn_model_config_preset(&run->config, args->model_name, err);
     if (args->model_config) return syn_model_config_load(&run->config, args->model_config, err);
     if (!cli_find_data("configs/gpt2-mini.json", found, sizeof found))
@@ -48,8 +61,9 @@ static syn_status open_tokenizer(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     const bool causal = syn_model_is_causal(&run->config);
     char *folder = run->tokenizer_folder;
-    if (args->tokenizer) {
-        snprintf(folder, sizeof run->tokenizer_folder, "%s", args->tokenizer);
+    if (args->tokenizer || args->weights) {
+        snprintf(folder, sizeof run->tokenizer_folder, "%s",
+                 args->tokenizer ? args->tokenizer : args->weights);
     } else {
         const char *file = causal ? "tiny-gpt2/vocab.json" : "tiny-bert/vocab.txt";
         if (!cli_find_data(file, folder, sizeof run->tokenizer_folder))
@@ -199,12 +213,14 @@ uint64_t pretrain_plan(void *user) {
                                syn_texts_tokens(run->texts),
                                run->eval_texts ? syn_texts_tokens(run->eval_texts) : -1};
     const double reals[] = {a->learning_rate, a->weight_decay, a->max_grad_norm, a->dropout};
-    const uint64_t h = syn_hash(reals, sizeof reals, syn_hash(numbers, sizeof numbers, 0));
+    const uint64_t weights = run->weights ? syn_weights_hash(run->weights) : 0;
+    const uint64_t h = syn_hash(reals, sizeof reals, syn_hash(numbers, sizeof numbers, weights));
     return syn_model_config_hash(&run->config, h);
 }
 
 void pretrain_free(pretrain *run) {
     pretrain_free_outputs(run);
+    syn_weights_free(run->weights);
     syn_texts_free(run->texts);
     syn_texts_free(run->eval_texts);
     syn_tokenizer_free(run->tokenizer);

@@ -240,6 +240,21 @@ static syn_status all_steps(rank *r, syn_error *err) {
     return SYN_OK;
 }
 
+/* With random weights, or those of a checkpoint. */
+static syn_status make_model(rank *r, const syn_model_options *how, syn_error *err) {
+    const pretrain *run = r->run;
+    syn_weights_reader *reader;
+    if (!run->weights) return syn_model_new(&r->model, r->ctx, &run->config, how, err);
+    SYN_TRY(syn_weights_reader_new(&reader, run->weights, err));
+    const syn_param_source source = syn_weights_source(reader);
+    syn_ctx_set_param_source(r->ctx, &source);
+    syn_status s = syn_model_new(&r->model, r->ctx, &run->config, how, err);
+    if (s == SYN_OK) s = syn_weights_finish(reader, r->model, NULL, err);
+    syn_ctx_set_param_source(r->ctx, NULL);
+    syn_weights_reader_free(reader);
+    return s;
+}
+
 static syn_status make_rank(rank *r, syn_error *err) {
     pretrain *run = r->run;
     const pretrain_args *args = run->args;
@@ -271,7 +286,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
     r->batch.mask = syn_malloc(elems * sizeof(float));
     if (!r->which || !r->batch.ids || !r->batch.labels || !r->batch.types || !r->batch.mask)
         return SYN_FAIL_NOMEM(err, elems * 16, "a batch");
-    SYN_TRY(syn_model_new(&r->model, r->ctx, &run->config, &model, err));
+    SYN_TRY(make_model(r, &model, err));
     r->mark = syn_ctx_mark(r->ctx);
     SYN_TRY(syn_data_parallel_new(&r->parallel, r->ctx, dp, err));
     syn_forget(r->ctx, r->mark, NULL,

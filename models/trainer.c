@@ -14,7 +14,7 @@ struct syn_trainer {
     syn_data_parallel *parallel;
     syn_optimizer *optimizer;
     syn_mark mark; /* what came before is not forgotten */
-    int64_t step;
+    bool hold;
 };
 
 syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_options *options,
@@ -24,7 +24,9 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
     t->ctx = ctx;
     t->options = *options;
     if (t->options.passes == 0) t->options.passes = 1;
+    const syn_mark before = syn_ctx_mark(ctx);
     syn_status s = syn_data_parallel_new(&t->parallel, ctx, options->dp, err);
+    syn_forget(ctx, before, NULL, 0); /* that parameters were made equal is in no step's trace */
     if (s == SYN_OK) s = syn_optimizer_new(&t->optimizer, ctx, &options->optimizer, err);
     t->mark = syn_ctx_mark(ctx);
     if (s == SYN_OK) *out = t;
@@ -39,12 +41,11 @@ void syn_trainer_free(syn_trainer *t) {
     syn_free(t);
 }
 
-void syn_trainer_keep(syn_trainer *t) {
-    syn_release(t->ctx, t->mark, NULL, 0);
-    t->mark = syn_ctx_mark(t->ctx);
+void syn_trainer_hold(syn_trainer *t, bool hold) {
+    t->hold = hold;
 }
 
-const syn_optimizer *syn_trainer_optimizer(const syn_trainer *t) {
+syn_optimizer *syn_trainer_optimizer(const syn_trainer *t) {
     return t->optimizer;
 }
 
@@ -118,13 +119,14 @@ syn_status syn_trainer_step(syn_trainer *t, syn_pass *pass, void *arg, double le
     const bool checked = !t->options.optimizer.unchecked && syn_ctx_has_data(t->ctx);
     char what[128];
     double value = 0;
-    syn_forget(t->ctx, t->mark, NULL, 0);
+    if (!t->hold) syn_forget(t->ctx, t->mark, NULL, 0);
     const syn_tensor sum = run_passes(t, pass, arg);
     SYN_TRY(syn_data_parallel_check(t->parallel, err));
     if (get_loss(t, sum, &value) != SYN_OK) return syn_ctx_check(t->ctx, err);
     if (loss) *loss = value;
     if (checked && !isfinite(value)) {
-        snprintf(what, sizeof what, "step %lld: the loss is %s", (long long)t->step + 1,
+        snprintf(what, sizeof what, "step %lld: the loss is %s",
+                 (long long)syn_optimizer_steps(t->optimizer) + 1,
                  isnan(value) ? "NaN" : "infinite");
         return explain(t, pass, arg, what, err);
     }
@@ -133,7 +135,6 @@ syn_status syn_trainer_step(syn_trainer *t, syn_pass *pass, void *arg, double le
     if (s != SYN_OK && syn_ctx_status(t->ctx) == SYN_OK)
         return explain(t, pass, arg, inner.text, err);
     if (s != SYN_OK) return syn_ctx_check(t->ctx, err);
-    t->step++;
     syn_next_step(t->ctx);
     return syn_ctx_check(t->ctx, err);
 }

@@ -27,15 +27,17 @@ syn_status syn_trainer_new(syn_trainer **out, syn_ctx *ctx, const syn_trainer_op
 /* NULL is allowed. */
 void syn_trainer_free(syn_trainer *trainer);
 /* One step of the context (syn_next_step comes after it). The rows of a step are forgotten when the
-   next one begins; see syn_trainer_keep. *loss, unless NULL: the loss before the step; 0 on meta.
+   next one begins; see syn_trainer_hold. *loss, unless NULL: the loss before the step; 0 on meta.
    Unless optimizer.unchecked, a step whose loss or gradients are not finite fails on all ranks,
    with name, scope and maker of the first such tensor. Parameters, moments and the context are then
    as before the step. */
 syn_status syn_trainer_step(syn_trainer *trainer, syn_pass *pass, void *arg, double learning_rate,
                             double *loss, syn_error *err) SYN_MUST_USE;
-/* The rows so far stay for good, their data go: to write the trace of some steps of many. */
-void syn_trainer_keep(syn_trainer *trainer);
-const syn_optimizer *syn_trainer_optimizer(const syn_trainer *trainer);
+/* Whether the rows of steps stay when the next one begins, to write a trace of several; at first
+   they do not. */
+void syn_trainer_hold(syn_trainer *trainer, bool hold);
+/* The trainer's own. */
+syn_optimizer *syn_trainer_optimizer(const syn_trainer *trainer);
 
 SYN_API_END
 #endif

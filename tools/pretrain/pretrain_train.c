@@ -1,9 +1,8 @@
 /* One rank of the pretraining program. */
 #include <math.h>
 
-#include "models/data_parallel.h"
-#include "models/optimizer.h"
 #include "models/pretraining.h"
+#include "models/trainer.h"
 #include "syntorch/clock.h"
 #include "syntorch/gradient.h"
 #include "syntorch/intern.h"
@@ -17,14 +16,14 @@ typedef struct rank {
     syn_comm *comm;
     syn_mesh mesh;
     syn_model *model;
-    syn_data_parallel *parallel;
-    syn_optimizer *optimizer;
+    syn_trainer *trainer;
     syn_sampler sampler, eval_sampler;
     int64_t *which; /* texts of a batch */
     syn_batch batch;
-    syn_mark mark;     /* behind what stays from step to step */
-    uint64_t begun_ns; /* of the steps that were not logged yet */
-    int64_t tokens;    /* in them */
+    /* Of the step: */
+    int64_t epoch, first; /* its batches begin with this one of the epoch */
+    float weight;
+    uint64_t begun_ns;
     pretrain_state state;
     bool done; /* no further step is wanted */
 } rank;
@@ -101,27 +100,17 @@ static void set_dropout(rank *r, int64_t epoch) {
     syn_model_set_dropout(r->model, &how);
 }
 
-/* Forward and backward of one step's batches; its loss. */
-static syn_status gradients(rank *r, int64_t step, syn_tensor *loss, syn_error *err) {
-    const pretrain *run = r->run;
-    const int64_t micros = run->args->accumulation, epoch = step / run->steps_per_epoch;
-    const int64_t first = step % run->steps_per_epoch * micros;
-    syn_batch_how how = run->batches;
-    how.epoch = epoch;
-    const float weight = weight_of(r, epoch, first, &how);
-    *loss = (syn_tensor){0};
-    for (int64_t i = 0; i < micros; i++) {
-        syn_data_parallel_sync(r->parallel, i == micros - 1);
-        syn_sampler_batch(&r->sampler, epoch, first + i, r->mesh.index[SYN_AXIS_DP], r->which);
-        if (run->args->dropout > 0) set_dropout(r, epoch);
-        const syn_pretraining_batch b =
-            make_inputs(r, run->texts, &r->sampler, epoch, first + i, &how, weight);
-        const syn_tensor part = syn_pretraining_loss(r->model, &b);
-        if (syn_backward(r->ctx, part) != SYN_OK) break;
-        *loss = loss->id ? syn_add(r->ctx, *loss, part) : part;
-    }
-    r->tokens += micros * run->args->batch_size * dp_size(r) * how.tokens;
-    return syn_data_parallel_check(r->parallel, err);
+/* A syn_pass. */
+static syn_tensor loss_of(void *arg, int pass) {
+    rank *r = arg;
+    const int64_t micro = r->first + pass;
+    syn_batch_how how = r->run->batches;
+    how.epoch = r->epoch;
+    syn_sampler_batch(&r->sampler, r->epoch, micro, r->mesh.index[SYN_AXIS_DP], r->which);
+    if (r->run->args->dropout > 0) set_dropout(r, r->epoch);
+    const syn_pretraining_batch b =
+        make_inputs(r, r->run->texts, &r->sampler, r->epoch, micro, &how, r->weight);
+    return syn_pretraining_loss(r->model, &b);
 }
 
 static syn_status read_number(rank *r, syn_tensor x, double *out, syn_error *err) {
@@ -134,20 +123,20 @@ static syn_status read_number(rank *r, syn_tensor x, double *out, syn_error *err
 }
 
 static syn_status one_step(rank *r, int64_t step, pretrain_metrics *m, syn_error *err) {
-    const pretrain_args *args = r->run->args;
-    const int64_t all = r->run->steps_per_epoch * args->num_epochs;
-    syn_tensor loss;
+    const pretrain *run = r->run;
+    const pretrain_args *args = run->args;
+    syn_batch_how how = run->batches;
     m->step = step + 1;
-    m->epoch = step / r->run->steps_per_epoch;
-    m->learning_rate = syn_learning_rate(args->learning_rate, step, args->warmup_steps, all);
-    SYN_TRY(gradients(r, step, &loss, err));
-    SYN_TRY(syn_optimizer_step(r->optimizer, m->learning_rate, err));
-    loss = over_ranks(r, loss);
-    SYN_TRY(read_number(r, loss, &m->loss, err));
-    SYN_TRY(read_number(r, syn_optimizer_norm(r->optimizer), &m->grad_norm, err));
+    m->epoch = how.epoch = r->epoch = step / run->steps_per_epoch;
+    m->learning_rate = syn_learning_rate(args->learning_rate, step, args->warmup_steps,
+                                         run->steps_per_epoch * args->num_epochs);
+    r->first = step % run->steps_per_epoch * args->accumulation;
+    r->weight = weight_of(r, r->epoch, r->first, &how);
+    SYN_TRY(syn_trainer_step(r->trainer, loss_of, r, m->learning_rate, &m->loss, err));
+    SYN_TRY(read_number(r, syn_optimizer_norm(r->state.optimizer), &m->grad_norm, err));
     const uint64_t now = syn__clock_ns();
-    m->tokens_per_s = (double)r->tokens / (1e-9 * (double)(now - r->begun_ns) + 1e-12);
-    r->tokens = 0;
+    const int64_t tokens = args->accumulation * args->batch_size * dp_size(r) * how.tokens;
+    m->tokens_per_s = (double)tokens / (1e-9 * (double)(now - r->begun_ns) + 1e-12);
     r->begun_ns = now;
     return SYN_OK;
 }
@@ -217,8 +206,6 @@ static syn_status after_step(rank *r, int64_t step, const pretrain_metrics *m, s
         r->done = meta; /* the graph is of these rows until other ranks have run */
         if (meta) return SYN_OK;
     }
-    syn_forget(r->ctx, r->mark, NULL, 0);
-    SYN_TRY(syn_ctx_check(r->ctx, err));
     if (meta) return SYN_OK;
     if (r->comm->rank == 0) pretrain_log_step(run, m);
     const bool ends =
@@ -258,7 +245,7 @@ static syn_status make_model(rank *r, const syn_model_options *how, syn_error *e
 static syn_status make_rank(rank *r, syn_error *err) {
     pretrain *run = r->run;
     const pretrain_args *args = run->args;
-    const syn_group *tp = r->mesh.group[SYN_AXIS_TP], *dp = r->mesh.group[SYN_AXIS_DP];
+    const syn_group *tp = r->mesh.group[SYN_AXIS_TP];
     const size_t elems = (size_t)(args->batch_size * args->max_seq_length);
     const syn_model_options model = {.tp = tp,
                                      .heads = syn_pretraining_heads(&run->config),
@@ -267,10 +254,14 @@ static syn_status make_rank(rank *r, syn_error *err) {
                                      .dtype = args->dtype ? SYN_BF16 : SYN_F32,
                                      .seed = (uint64_t)args->seed};
     static const char *const spared[] = {"bias", "LayerNorm.weight", NULL};
-    const syn_optimizer_options adamw = {.weight_decay = args->weight_decay,
-                                         .no_decay = args->reference ? spared : NULL,
-                                         .max_grad_norm = args->max_grad_norm,
-                                         .tp = tp};
+    const syn_trainer_options training = {
+        .optimizer = {.weight_decay = args->weight_decay,
+                      .no_decay = args->reference ? spared : NULL,
+                      .max_grad_norm = args->max_grad_norm,
+                      .tp = tp},
+        .dp = r->mesh.group[SYN_AXIS_DP],
+        .passes = (int)args->accumulation,
+    };
     r->sampler = (syn_sampler){.n = syn_texts_count(run->texts),
                                .batch = args->batch_size,
                                .ranks = dp_size(r),
@@ -287,22 +278,19 @@ static syn_status make_rank(rank *r, syn_error *err) {
     if (!r->which || !r->batch.ids || !r->batch.labels || !r->batch.types || !r->batch.mask)
         return SYN_FAIL_NOMEM(err, elems * 16, "a batch");
     SYN_TRY(make_model(r, &model, err));
-    r->mark = syn_ctx_mark(r->ctx);
-    SYN_TRY(syn_data_parallel_new(&r->parallel, r->ctx, dp, err));
-    syn_forget(r->ctx, r->mark, NULL,
-               0); /* that parameters were made equal is in no step's trace */
-    SYN_TRY(syn_optimizer_new(&r->optimizer, r->ctx, &adamw, err));
-    r->mark = syn_ctx_mark(r->ctx);
-    r->state =
-        (pretrain_state){r->ctx, r->comm, r->optimizer, r->mesh.index[SYN_AXIS_TP], 0, INFINITY};
+    SYN_TRY(syn_trainer_new(&r->trainer, r->ctx, &training, err));
+    r->state = (pretrain_state){.ctx = r->ctx,
+                                .comm = r->comm,
+                                .optimizer = syn_trainer_optimizer(r->trainer),
+                                .shard = r->mesh.index[SYN_AXIS_TP],
+                                .best = INFINITY};
     if (!syn_ctx_has_data(r->ctx)) return SYN_OK;
     if (args->resume) SYN_TRY(pretrain_resume(run, &r->state, err));
     return r->comm->rank == 0 ? pretrain_log_open(run, r->state.step, err) : SYN_OK;
 }
 
 static void free_rank(rank *r) {
-    syn_optimizer_free(r->optimizer);
-    syn_data_parallel_free(r->parallel);
+    syn_trainer_free(r->trainer);
     syn_model_free(r->model);
     syn_free(r->which);
     syn_free(r->batch.ids);

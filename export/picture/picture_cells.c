@@ -13,6 +13,7 @@
 #define PART_CELLS 42 /* a column of more cells is broken, as a newspaper's */
 #define RUN_OPS    40 /* at most, so that a trace without scopes keeps some structure */
 #define MAX_SIDES  4  /* tensors beside an op; more are summed up */
+#define MAX_LIST   8  /* inputs or outputs of an op; with more it is one over a list of tensors */
 
 /* An input that no cell of the same column makes. */
 typedef struct syn__pic_outer {
@@ -220,6 +221,38 @@ static syn_status add_outer(syn__pic_cells *c, size_t *n, const syn__pic_source 
     return SYN_OK;
 }
 
+static int look_of_output(uint32_t flags) {
+    return (flags & SYN_TENSOR_PARAM) != 0   ? SYN__PIC_PARAM
+           : (flags & SYN_TENSOR_STATE) != 0 ? SYN__PIC_STATE
+                                             : SYN__PIC_ACTIVATION;
+}
+
+/* The pill of `from` that shows its output `slot`. */
+static syn_status out_pill(syn__pic_cells *c, uint32_t from, const syn__pic_source *s,
+                           int32_t *slot, syn_error *err) {
+    uint32_t flags;
+    const syn__pic_cell *cell = &c->cells[from];
+    *slot = (int32_t)s->slot;
+    if (!cell->sums) return SYN_OK;
+    SYN_TRY(storage_flags(c, s->tensor, &flags, err));
+    for (*slot = (int32_t)cell->n_outs - 1; *slot > 0; --*slot)
+        if (c->pills[cell->first_out + (uint32_t)*slot].look == look_of_output(flags)) break;
+    return SYN_OK;
+}
+
+/* Of a list's tensors only the last one made is linked, for the others are there by then. */
+static syn_status last_maker(syn__pic_cells *c, uint32_t to, uint32_t node, uint32_t n_inputs,
+                             uint32_t *last, syn_error *err) {
+    *last = UINT32_MAX;
+    for (uint32_t slot = 0; n_inputs > MAX_LIST && slot < n_inputs; slot++) {
+        syn__pic_source s;
+        SYN_TRY(syn__pic_resolve(c->plan, node, slot, &s, NULL, err));
+        const uint32_t from = s.node != SYN_NO_NODE ? linkable(c, s.node, to) : UINT32_MAX;
+        if (from != UINT32_MAX && (*last == UINT32_MAX || from > *last)) *last = from;
+    }
+    return SYN_OK;
+}
+
 /* Links and outside tensors of the inputs of one node of cell `to`. */
 static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, size_t links,
                               size_t *n_outer, syn_error *err) {
@@ -227,6 +260,8 @@ static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, siz
     syn__pic_text via;
     SYN_TRY(syn__pic_node(c->plan, node, &c->plan->cursor, &n, err));
     const uint32_t n_inputs = n->n_inputs;
+    uint32_t last;
+    SYN_TRY(last_maker(c, to, node, n_inputs, &last, err));
     for (uint32_t slot = 0; slot < n_inputs; slot++) {
         syn__pic_source s;
         syn__pic_clear(&via);
@@ -237,13 +272,14 @@ static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, siz
             if (cell == to && c->cells[to].first != c->cells[to].last) continue;
             from = linkable(c, s.node, to);
         }
-        if (from == UINT32_MAX) {
+        if (from == UINT32_MAX || (last != UINT32_MAX && from != last)) {
             SYN_TRY(add_outer(c, n_outer, &s, node, slot, err));
             continue;
         }
         const bool full = c->detail == SYN__PIC_FULL;
-        const syn__pic_link link = {
-            .from = from, .to = to, .slot = full ? (int32_t)s.slot : -1, .main = true};
+        syn__pic_link link = {.from = from, .to = to, .slot = -1, .main = true};
+        if (full) SYN_TRY(out_pill(c, from, &s, &link.slot, err));
+        if (c->cells[from].sums) syn__pic_clear(&via);
         if (!full && find_link(c, links, from, -1) != NULL) continue;
         if (full && via.n == 0 && find_link(c, links, from, link.slot) != NULL) continue;
         SYN_TRY(add_link(c, &link, full ? via.s : NULL, err));
@@ -295,11 +331,12 @@ static syn_status sum_pill(syn__pic_cells *c, size_t i, size_t n, int look, syn_
         count++;
     }
     if (count == 0) return SYN_OK;
-    static const char *const nouns[][2] = {{"parameter", "parameters"},
+    static const char *const nouns[][2] = {{"tensor", "tensors"},
+                                           {"parameter", "parameters"},
                                            {"input", "inputs"},
                                            {"state", "states"},
                                            {"tensor", "tensors"}};
-    const int noun = look < 0 ? 3 : look - SYN__PIC_PARAM;
+    const int noun = look < 0 ? 0 : look - SYN__PIC_ACTIVATION;
     syn__pic_clear(&text);
     syn__pic_put(&text, "%s%u %s", look < 0 ? "+ " : "", count, nouns[noun][count > 1]);
     syn__pic_pill pill = {
@@ -312,7 +349,7 @@ static syn_status sum_pill(syn__pic_cells *c, size_t i, size_t n, int look, syn_
 
 static syn_status side_pills(syn__pic_cells *c, uint32_t cell, size_t n, syn_error *err) {
     c->cells[cell].first_side = (uint32_t)c->n_pills;
-    if (c->detail != SYN__PIC_FULL) {
+    if (c->detail != SYN__PIC_FULL || n > MAX_LIST) {
         for (int look = SYN__PIC_PARAM; look <= SYN__PIC_ELSEWHERE && c->detail <= SYN__PIC_RUNS;
              look++)
             SYN_TRY(sum_pill(c, 0, n, look, err));
@@ -330,21 +367,39 @@ static syn_status side_pills(syn__pic_cells *c, uint32_t cell, size_t n, syn_err
     return SYN_OK;
 }
 
-static syn_status out_pills(syn__pic_cells *c, uint32_t cell, syn_error *err) {
+/* A pill for all outputs of one look; the outer tensors of the cell are the first n_outer. */
+static syn_status out_sums(syn__pic_cells *c, uint32_t cell, size_t n_outer, uint32_t n_outputs,
+                           syn_error *err) {
+    const syn_node *n;
+    const uint32_t node = c->cells[cell].first;
+    SYN_TRY(syn_grow(&c->outers, &c->outers_cap, n_outer + n_outputs, sizeof *c->outers, err));
+    for (uint32_t slot = 0; slot < n_outputs; slot++) {
+        uint32_t flags;
+        SYN_TRY(syn__pic_node(c->plan, node, &c->plan->cursor, &n, err));
+        const uint32_t tensor = n->outputs[slot];
+        SYN_TRY(storage_flags(c, tensor, &flags, err));
+        c->outers[n_outer + slot] = (syn__pic_outer){tensor, node, slot, look_of_output(flags)};
+    }
+    for (int look = SYN__PIC_ACTIVATION; look <= SYN__PIC_STATE; look++)
+        SYN_TRY(sum_pill(c, n_outer, n_outer + n_outputs, look, err));
+    return SYN_OK;
+}
+
+static syn_status out_pills(syn__pic_cells *c, uint32_t cell, size_t n_outer, syn_error *err) {
     const uint32_t node = c->cells[cell].first;
     const syn_node *n;
     c->cells[cell].first_out = (uint32_t)c->n_pills;
     if (c->detail != SYN__PIC_FULL) return SYN_OK;
     SYN_TRY(syn__pic_node(c->plan, node, &c->plan->cursor, &n, err));
     const uint32_t n_outputs = n->n_outputs;
-    for (uint32_t slot = 0; slot < n_outputs; slot++) {
+    c->cells[cell].sums = n_outputs > MAX_LIST;
+    if (n_outputs > MAX_LIST) SYN_TRY(out_sums(c, cell, n_outer, n_outputs, err));
+    for (uint32_t slot = 0; slot < n_outputs && n_outputs <= MAX_LIST; slot++) {
         uint32_t flags;
         SYN_TRY(syn__pic_node(c->plan, node, &c->plan->cursor, &n, err));
         const uint32_t tensor = n->outputs[slot];
         SYN_TRY(storage_flags(c, tensor, &flags, err));
-        syn__pic_pill pill = {.tensor = tensor, .count = 1, .look = SYN__PIC_ACTIVATION};
-        if ((flags & SYN_TENSOR_PARAM) != 0) pill.look = SYN__PIC_PARAM;
-        else if ((flags & SYN_TENSOR_STATE) != 0) pill.look = SYN__PIC_STATE;
+        syn__pic_pill pill = {.tensor = tensor, .count = 1, .look = look_of_output(flags)};
         SYN_TRY(syn__pic_label_pill(c, &pill, node, true, slot, tensor, err));
         SYN_TRY(add_pill(c, &pill, err));
     }
@@ -367,7 +422,7 @@ static syn_status finish_cell(syn__pic_cells *c, uint32_t cell, syn_error *err) 
         }
     }
     SYN_TRY(syn__pic_label_cell(c, &c->cells[cell], err));
-    SYN_TRY(out_pills(c, cell, err));
+    SYN_TRY(out_pills(c, cell, n_outer, err));
     return side_pills(c, cell, n_outer, err);
 }
 

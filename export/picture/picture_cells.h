@@ -32,6 +32,7 @@ typedef struct syn__pic_cell {
     double w, h;
     uint32_t box;
     bool adds; /* an addition: may end a residual connection */
+    bool sums; /* an op over a list: a pill for all its outputs of one look */
     /* layout */
     uint32_t row;
     double x, left, right, height, top; /* x: the op's centre; top of the cell */

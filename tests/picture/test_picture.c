@@ -2,6 +2,8 @@
    "--draw FOLDER" the program writes sample pictures for test_picture.py to look at. */
 #include "export/picture/picture_cells.h"
 #include "tests/support/picture_check.h"
+#include "tests/support/ranks.h"
+#include "tests/support/small_training.h"
 #include "tests/support/test.h"
 
 #include <stdbool.h>
@@ -172,6 +174,47 @@ static void test_geometry_others(void) {
     check_geometry(picture_pipeline(4, 3), comm);
     check_geometry(picture_pipeline(4, 300), comm);
     check_geometry(picture_pipeline(12, 3), comm);
+}
+
+/* ---- Lists of tensors ---- */
+
+/* Two boxes of parameters (28 to be made equal, 28 to be stepped) and their results, one of both
+   kinds of moments; gradients as one box where they are summed, measured and used. */
+static void check_lists(syn_graph *graph, bool dp) {
+    drawn x;
+    const bool ok = draw(&x, graph, &plain);
+    const int params = count_label(&x.d, SYN__PIC_PARAM, "28 parameters"),
+              states = count_label(&x.d, SYN__PIC_STATE, "2 states"),
+              sums = count_label(&x.d, SYN__PIC_ACTIVATION, "28 tensors"),
+              grads = count_label(&x.d, SYN__PIC_ELSEWHERE, "28 tensors"),
+              rest = count_label(&x.d, SYN__PIC_ELSEWHERE, "27 tensors");
+    const double width = x.d.width;
+    drop(&x);
+    CHECK(ok);
+    CHECK_INT(params, dp ? 4 : 2);
+    CHECK_INT(states, 2);
+    CHECK_INT(sums, dp);
+    CHECK_INT(grads, 2);
+    CHECK_INT(rest, dp); /* the last gradient is linked with the all-reduce */
+    CHECK_MSG(width < 3000, "%g points wide", width);
+}
+
+static void test_lists(void) {
+    for (int dp = 1; dp <= 2; dp++) {
+        small_training t = {.config = &small_gpt,
+                            .shape = {.tp = 1, .dp = dp},
+                            .device = SYN_DEVICE_META,
+                            .steps = 1,
+                            .micro = 1,
+                            .keep = true};
+        syn_error err = {0};
+        CHECK_OK(run_without_transport(dp, small_training_rank, &t, &err), err);
+        check_geometry(rank_graph(t.ctx[0]), plain);
+        check_geometry(rank_graph(t.ctx[0]), unfolded);
+        check_geometry(rank_graph(t.ctx[0]), comm);
+        check_lists(rank_graph(t.ctx[0]), dp == 2);
+        drop_ranks(dp, t.ctx);
+    }
 }
 
 /* ---- Folding ---- */
@@ -459,6 +502,7 @@ static const test_case cases[] = {
     {"geometry_labels", test_geometry_labels},
     {"geometry_large", test_geometry_large},
     {"geometry_others", test_geometry_others},
+    {"lists", test_lists},
     {"fold_plan", test_fold_plan},
     {"fold_odd_layer", test_fold_odd_layer},
     {"fold_pairs", test_fold_pairs},

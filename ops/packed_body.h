@@ -20,12 +20,15 @@
 #define PER_UNIT 1
 #endif
 
-#define TILE_ROWS    12 /* times 2 vectors: 24 of 32 registers are sums */
-#define TILE_COLUMNS 32
-#define ROWS         252 /* of a block of x, */
-#define COLUMNS      384 /* columns of a block of w, */
-#define UNITS        384 /* and units along k of both */
-#define AHEAD        8   /* units whose lines are asked for while others are copied */
+#define TILE_ROWS    6 /* times 4 vectors: 24 of 32 registers are sums */
+#define TILE_VECTORS 4
+#define TILE_COLUMNS (TILE_VECTORS * 16)
+#define COLUMNS      768         /* of a block of w, */
+#define UNITS        512         /* units along k of both, */
+#define UNITS_ASIDE  384         /* where sums wait aside; */
+#define AREA         (252 * 384) /* units of a block of x */
+#define LATE         24          /* units before the end when lines of out are asked for */
+#define AHEAD        8           /* units whose lines are asked for while others are copied */
 #define MIN(a, b)    ((a) < (b) ? (a) : (b))
 
 #define FOR_EACH(i, n, most)         \
@@ -35,6 +38,11 @@
 
 static int64_t units_of(int64_t k) {
     return (k + PER_UNIT - 1) / PER_UNIT;
+}
+
+/* Units from panel to panel: no multiple of what a cache's places repeat by. */
+static int64_t panel_units(int64_t units, int64_t width) {
+    return units * width + 16;
 }
 
 /* ---- Panels ---- */
@@ -80,6 +88,24 @@ LANE_FN __m512i units_across(const void *from, int64_t ld, __mmask16 lanes, bool
         _mm256_maskz_loadu_epi16(second ? lanes : 0, second ? element(from, ld, dtype) : from);
     return _mm512_or_si512(_mm512_cvtepu16_epi32(bits),
                            _mm512_slli_epi32(_mm512_cvtepu16_epi32(next), 16));
+}
+
+/* A unit of each of 8 lanes. */
+LANE_FN void eight_across(const void *from, int64_t ld, uint32_t *to,
+                          /* constant */ syn_dtype dtype) {
+    if (dtype == SYN_F32) {
+        _mm256_storeu_si256((__m256i *)(void *)to, _mm256_loadu_si256(from));
+        return;
+    }
+    const __m128i bits = _mm_loadu_si128(from);
+    if (PER_UNIT == 1) {
+        _mm256_storeu_si256((__m256i *)(void *)to,
+                            _mm512_castsi512_si256(wide(_mm256_castsi128_si256(bits), dtype)));
+        return;
+    }
+    const __m128i next = _mm_loadu_si128(element(from, ld, dtype));
+    _mm_storeu_si128((__m128i *)(void *)to, _mm_unpacklo_epi16(bits, next));
+    _mm_storeu_si128((__m128i *)(void *)(to + 4), _mm_unpackhi_epi16(bits, next));
 }
 
 /* r[i] lane j becomes r[j] lane i. */
@@ -134,21 +160,25 @@ LANE_FN void pack_along(const void *from, int64_t ld, int64_t lanes, int64_t dep
 /* The same of all lanes, panel by panel, where lanes lie side by side. */
 LANE_FN void pack_across(const void *from, int64_t ld, int64_t lanes, int64_t depth,
                          /* constant */ int width, uint32_t *to, syn_dtype dtype) {
-    const int64_t units = units_of(depth);
+    const int64_t units = units_of(depth), apart = panel_units(units, width);
     for (int64_t u = 0; u < units; u++) {
         const void *row = element(from, u * PER_UNIT * ld, dtype);
-        const bool second = u * PER_UNIT + 1 < depth;
+        const bool second = u * PER_UNIT + PER_UNIT - 1 < depth;
         const void *ahead = element(row, AHEAD * PER_UNIT * ld, dtype);
         for (int64_t l = 0; l < lanes; l += 64 / (dtype == SYN_F32 ? 4 : 2))
             for (int i = 0; i < PER_UNIT; i++)
                 _mm_prefetch(element(ahead, l + i * ld, dtype), _MM_HINT_T0);
         for (int64_t l = 0; l < lanes; l += width)
-            for (int i = 0; i < width; i += 16) {
-                const __m512i r =
-                    units_across(element(row, l + i, dtype), ld,
-                                 first_of_16(MIN(lanes - l, width) - i), second, dtype);
-                _mm512_mask_storeu_epi32(to + l * units + u * width + i, first_of_16(width - i), r);
-            }
+            if (width < 8 && lanes - l >= 8 && second) {
+                eight_across(element(row, l, dtype), ld, to + l / width * apart + u * width, dtype);
+            } else
+                for (int i = 0; i < width; i += 16) {
+                    const __m512i r =
+                        units_across(element(row, l + i, dtype), ld,
+                                     first_of_16(MIN(lanes - l, width) - i), second, dtype);
+                    _mm512_mask_storeu_epi32(to + l / width * apart + u * width + i,
+                                             first_of_16(width - i), r);
+                }
     }
 }
 
@@ -161,8 +191,8 @@ LANE_FN void pack_of(const matrix *x, int64_t lane, int64_t lanes, int64_t k, in
     for (int64_t l = 0; l < lanes; l += width)
         for (int i = 0; i < width; i += 16)
             pack_along(element(x->at, (lane + l + i) * x->ld + k, dtype), x->ld,
-                       MIN(lanes - l, width) - i, depth, width, to + l * units_of(depth) + i,
-                       dtype);
+                       MIN(lanes - l, width) - i, depth, width,
+                       to + l / width * panel_units(units_of(depth), width) + i, dtype);
 }
 
 /* Panels of `width` lanes; those behind the last are 0. */
@@ -186,6 +216,10 @@ typedef struct tile {
     int64_t ldo;
     syn_dtype dtype; /* of out */
 } tile;
+
+static void *place(void *to, int64_t at, syn_dtype dtype) {
+    return (char *)to + at * (dtype == SYN_F32 ? 4 : 2);
+}
 
 LANE_FN vec multiply(vec a, vec b, vec sum) {
 #if PER_UNIT == 2
@@ -215,21 +249,26 @@ LANE_FN void finish(const tile *t, int r, int v, vec sum) {
 }
 
 LANE_FN void tile_sums(const tile *t, /* constant */ int rows) {
-    vec sum[TILE_ROWS][2];
-    FOR_EACH(r, rows, TILE_ROWS) sum[r][0] = sum[r][1] = vec_set(0.0f);
+    vec sum[TILE_ROWS][TILE_VECTORS], b_now[TILE_VECTORS];
+    FOR_EACH(r, rows, TILE_ROWS)
+    FOR_EACH(v, TILE_VECTORS, TILE_VECTORS) sum[r][v] = vec_set(0.0f);
     const float *a = (const float *)(const void *)t->a, *b = (const float *)(const void *)t->b;
-    for (const float *end = a + t->units * TILE_ROWS; a < end; a += TILE_ROWS, b += TILE_COLUMNS) {
-        const vec b0 = vec_load(b), b1 = vec_load(b + 16);
-        FOR_EACH(r, rows, TILE_ROWS) {
-            const vec x = vec_set(a[r]);
-            sum[r][0] = multiply(x, b0, sum[r][0]);
-            sum[r][1] = multiply(x, b1, sum[r][1]);
+    const float *end = a + t->units * TILE_ROWS, *late = end - MIN(t->units, LATE) * TILE_ROWS;
+    for (int part = 0; part < 2; part++, late = end) {
+        for (; a < late; a += TILE_ROWS, b += TILE_COLUMNS) {
+            FOR_EACH(v, TILE_VECTORS, TILE_VECTORS) b_now[v] = vec_load(b + 16 * v);
+            FOR_EACH(r, rows, TILE_ROWS) {
+                const vec x = vec_set(a[r]);
+                FOR_EACH(v, TILE_VECTORS, TILE_VECTORS)
+                sum[r][v] = multiply(x, b_now[v], sum[r][v]);
+            }
         }
+        FOR_EACH(r, part == 0 ? rows : 0, TILE_ROWS)
+        FOR_EACH(v, TILE_VECTORS, TILE_VECTORS)
+        _mm_prefetch(place(t->out, r * t->ldo + v * 16, t->dtype), _MM_HINT_T0);
     }
-    FOR_EACH(r, rows, TILE_ROWS) {
-        finish(t, r, 0, sum[r][0]);
-        finish(t, r, 1, sum[r][1]);
-    }
+    FOR_EACH(r, rows, TILE_ROWS)
+    FOR_EACH(v, TILE_VECTORS, TILE_VECTORS) finish(t, r, v, sum[r][v]);
 }
 
 static void run_tile(const tile *t, int64_t rows) {
@@ -244,14 +283,6 @@ static void run_tile(const tile *t, int64_t rows) {
         CASE(4);
         CASE(5);
         CASE(6);
-        CASE(7);
-        CASE(8);
-        CASE(9);
-        CASE(10);
-        CASE(11);
-        CASE(12);
-        CASE(13);
-        CASE(14);
     }
 #undef CASE
 }
@@ -275,10 +306,6 @@ typedef struct ends {
     syn_dtype dtype;
 } ends;
 
-static void *place(void *to, int64_t at, syn_dtype dtype) {
-    return (char *)to + at * (dtype == SYN_F32 ? 4 : 2);
-}
-
 /* A block of x times one of w, which is packed. A panel of w stays in the first-level cache while
    those of x pass. */
 static void multiply_block(const job *s, int64_t i, int64_t m, int64_t n, int64_t k, int64_t depth,
@@ -286,10 +313,10 @@ static void multiply_block(const job *s, int64_t i, int64_t m, int64_t n, int64_
     tile t = {.units = units_of(depth), .ldo = e->ldo, .ld_init = e->ld_init, .dtype = e->dtype};
     pack(&s->x, i, m, k, depth, TILE_ROWS, s->x_panels);
     for (int64_t c = 0; c < n; c += TILE_COLUMNS) {
-        t.b = s->w_panels + c * t.units;
+        t.b = s->w_panels + c / TILE_COLUMNS * panel_units(t.units, TILE_COLUMNS);
         t.columns = MIN(n - c, TILE_COLUMNS);
         for (int64_t r = 0; r < m; r += TILE_ROWS) {
-            t.a = s->x_panels + r * t.units;
+            t.a = s->x_panels + r / TILE_ROWS * panel_units(t.units, TILE_ROWS);
             t.init = e->init ? e->init + r * e->ld_init + c : NULL;
             t.out = place(e->out, r * e->ldo + c, e->dtype);
             run_tile(&t, MIN(m - r, TILE_ROWS));
@@ -360,35 +387,43 @@ static void columns_aside(const job *s, int64_t j, int64_t n) {
         }
 }
 
-/* What the blocks of a product need, and whether sums wait aside. */
+/* Whether sums wait aside: each is narrowed once. */
+static bool aside(const syn_product *p) {
+    return p->out_dtype != SYN_F32 && units_of(p->k) > UNITS;
+}
+
+/* The blocks of a product. */
 static job plan(const syn_product *p) {
+    const int64_t units = piece(units_of(p->k), aside(p) ? UNITS_ASIDE : UNITS, 16);
     return (job){.p = p,
                  .x = {p->x, p->ldx, p->x_dtype, !p->transpose_x},
                  .w = {p->w, p->ldw, p->w_dtype, p->transpose_w},
-                 .high = piece(p->m, ROWS, TILE_ROWS),
+                 .high = piece(p->m, AREA / units / TILE_ROWS * TILE_ROWS, TILE_ROWS),
                  .across = piece(p->n, COLUMNS, TILE_COLUMNS),
-                 .deep = piece(units_of(p->k), UNITS, 16) * PER_UNIT};
+                 .deep = units * PER_UNIT};
 }
 
-static bool aside(const job *s) {
-    return s->p->out_dtype != SYN_F32 && s->deep < s->p->k;
+/* Units of the panels of a block. */
+static int64_t panels(const job *s, int64_t lanes, int64_t width) {
+    return lanes / width * panel_units(s->deep / PER_UNIT, width);
 }
 
 static int64_t room(const syn_product *p) {
     const job s = plan(p);
-    const int64_t lanes = s.high + s.across, sums = aside(&s) ? s.high * s.across : 0;
-    return lanes * (s.deep / PER_UNIT) + sums + s.across + 64;
+    const int64_t sums = aside(p) ? s.high * s.across : 0;
+    return panels(&s, s.high, TILE_ROWS) + panels(&s, s.across, TILE_COLUMNS) + s.across + sums +
+           16;
 }
 
 static void packed(const syn_product *p, float *memory) {
     job s = plan(p);
     memory += (64 - (uintptr_t)memory % 64) % 64 / sizeof *memory;
     s.w_panels = (uint32_t *)(void *)memory;
-    s.x_panels = s.w_panels + s.across * (s.deep / PER_UNIT);
-    s.bias = (float *)(void *)(s.x_panels + s.high * (s.deep / PER_UNIT));
+    s.x_panels = s.w_panels + panels(&s, s.across, TILE_COLUMNS);
+    s.bias = (float *)(void *)(s.x_panels + panels(&s, s.high, TILE_ROWS));
     s.sums = s.bias + s.across;
     for (int64_t j = 0; j < p->n; j += s.across)
-        if (aside(&s)) columns_aside(&s, j, MIN(p->n - j, s.across));
+        if (aside(p)) columns_aside(&s, j, MIN(p->n - j, s.across));
         else columns_in_place(&s, j, MIN(p->n - j, s.across));
 }
 

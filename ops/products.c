@@ -7,15 +7,20 @@
 #include "ops/products_private.h"
 #include "syntorch/half.h"
 
-/* From so many rows and so long columns on OpenBLAS is as fast as our kernels. */
+/* What OpenBLAS is not slower at than kernels that do not pack: from so many rows and so long
+   columns on. */
 #define MANY_ROWS 1024
 #define LONG      256
-/* Rows from which it pays to pack bf16, where pairs are multiplied, for w (k, n) and w (n, k), and
-   else 16 bits. */
-#define PAIRS_ACROSS 2
-#define PAIRS_ALONG  12
-#define MANY_HALVES  49
-#define MIN(a, b)    ((a) < (b) ? (a) : (b))
+/* Rows from which it pays to pack f32 and bf16 (where pairs are multiplied) for w (k, n) and
+   w (n, k), and other 16 bits; and from which OpenBLAS packs a turned x as well. */
+#define FLOATS_ACROSS 96
+#define FLOATS_ALONG  24
+#define PAIRS_ACROSS  2
+#define PAIRS_ALONG   12
+#define MANY_HALVES   49
+#define SHORT         64 /* k and n of f32 from which it pays */
+#define MANY_STEPS    768
+#define MIN(a, b)     ((a) < (b) ? (a) : (b))
 
 typedef void (*kernel)(const syn_product *p);
 
@@ -308,7 +313,9 @@ static method packing(const syn_product *p, syn_simd level) {
         return p->m >= (p->transpose_w ? PAIRS_ALONG : PAIRS_ACROSS) || p->add ? by_pairs : NULL;
 #endif
     if (p->x_dtype != SYN_F32) return p->m >= MANY_HALVES || p->add ? by_packed : NULL;
-    return NULL;
+    if (p->add || p->n < SHORT || (p->transpose_x && p->k >= MANY_STEPS)) return NULL;
+    if (p->k < SHORT && !p->transpose_x) return NULL;
+    return p->m >= (p->transpose_w ? FLOATS_ALONG : FLOATS_ACROSS) ? by_packed : NULL;
 }
 #else
 static method packing(const syn_product *p, syn_simd level) {
@@ -329,14 +336,15 @@ void syn__product_own(const syn_product *p, syn_simd level, syn_workers *workers
     else share(p, in_blocks, run, workers);
 }
 
-/* What OpenBLAS does as fast or faster, or with threads that we have not. */
+/* What OpenBLAS does faster, or with threads that we have not. */
 static bool left_to_blas(const syn_product *p, syn_simd level, const syn_workers *workers) {
     if (!syn_blas_found() || p->m <= 0 || p->n <= 0 || p->k <= 0) return false;
     if (p->x_dtype != SYN_F32 || (p->add && p->w_dtype != SYN_F32)) return false;
     if (level == SYN_SIMD_SCALAR) return true;
     if (p->w_dtype != SYN_F32) return false;
-    const bool large = p->m >= MANY_ROWS && p->n >= LONG && p->k >= LONG;
-    return large || p->add || p->transpose_x || (!workers && syn_blas_threads() > 1);
+    if (!workers && syn_blas_threads() > 1) return true;
+    if (packing(p, level)) return false;
+    return p->add || p->transpose_x || (p->m >= MANY_ROWS && p->n >= LONG && p->k >= LONG);
 }
 
 void syn__product_run_at(const syn_product *p, syn_simd level, syn_workers *workers) {

@@ -83,6 +83,10 @@ static const cli_option options[] = {
     {"tp", CLI_INT, &args.tp, "N", "of them so many share each layer [1]", 1, 65536},
     {"device", CLI_TEXT, &args.device, "cpu|meta",
      "where to run; meta records everything and computes nothing", 0, 0},
+    {"hw_config", CLI_TEXT, &args.hw_config, "FILE|NAME",
+     "predict the trace's times for this hardware: a100-80g, h100, h200, v100-32g, cpu or a JSON "
+     "file; default with --device meta: a100-80g",
+     0, 0},
     {"dtype", CLI_CHOICE, &args.dtype, "f32|bf16",
      "of parameters, activations and what ranks that share layers exchange; bf16 has masters, "
      "gradients and moments of f32",

@@ -22,7 +22,8 @@ YEARS = range(2009, 2026)
 
 def paragraph(name, rng):
     nodes, cards = 2 ** rng.randrange(2, 9), rng.choice([2, 4, 8, 16])
-    memory, link = rng.choice([16, 24, 32, 40, 80, 96, 141]), rng.choice([12, 25, 50, 100, 200, 400])
+    memory = rng.choice([16, 24, 32, 40, 80, 96, 141])
+    link = rng.choice([12, 25, 50, 100, 200, 400])
     city, use, topology = rng.choice(CITIES), rng.choice(USES), rng.choice(TOPOLOGIES)
     year = rng.choice(YEARS)
     facts = [

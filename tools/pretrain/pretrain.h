@@ -12,7 +12,7 @@
 
 typedef struct pretrain_args {
     const char *model_name, *model_config, *weights, *tokenizer, *data, *eval_data, *cache_dir;
-    const char *device, *save_dir, *trace_output_dir, *trace_name;
+    const char *device, *hw_config, *save_dir, *trace_output_dir, *trace_name;
     int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1: not given */, accumulation,
         max_seq_length;
     int64_t save_steps, logging_steps, eval_steps, num_gpus, tp, seed;
@@ -36,6 +36,7 @@ typedef struct pretrain_log pretrain_log;
 typedef struct pretrain {
     pretrain_args *args;
     launch launch;
+    syn_hardware hw;
     syn_model_config config;
     syn_weights *weights; /* to begin with; NULL: random */
     syn_tokenizer *tokenizer;

@@ -178,7 +178,19 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
     return SYN_OK;
 }
 
+/* Of meta runs that name none: without times simulators would take all compute for nothing. */
+#define DEFAULT_HARDWARE "a100-80g"
+
+static syn_status choose_hardware(pretrain *run, syn_error *err) {
+    const char *name = run->args->hw_config;
+    if (!name && run->launch.device == SYN_DEVICE_META) name = DEFAULT_HARDWARE;
+    if (!name) return SYN_OK;
+    run->launch.hw = &run->hw;
+    return syn_hardware_load(&run->hw, name, err);
+}
+
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {
+    SYN_TRY(choose_hardware(run, err));
     SYN_TRY(find_model(run, err));
     follow_reference(run);
     SYN_TRY(check_model(run, err));

@@ -30,7 +30,8 @@ typedef struct syn_attend {
     float *scratch;  /* as many floats as the kernels ask for, on a cache line */
 } syn_attend;
 
-/* The gradients of such queries, and their part in those of the keys and values. */
+/* The gradients of such queries, and their part in those of the keys and values; what is NULL is
+   not computed. */
 typedef struct syn_attend_grad {
     syn_attend of; /* `out` and `log_sum` as attend left them; queries <= the kernels' grad_tile */
     const float *dout; /* (queries, depth) */

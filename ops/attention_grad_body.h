@@ -200,7 +200,6 @@ static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
     const float *k = (const float *)a->k + s0 * a->k_stride,
                 *v = (const float *)a->v + s0 * a->v_stride;
     const float *q = t->q + first * t->pad, *dout = t->dout + first * t->pad;
-    float *dk = g->dk + s0 * g->dk_stride, *dv = g->dv + s0 * g->dk_stride;
     float *p = t->p + first, *ds = t->ds + first;
     const int64_t queries = a->queries - first, width = t->width - first, depth = a->depth,
                   row = GRAD_TILE;
@@ -210,9 +209,15 @@ static void grad_block(const grad_tile *t, int64_t s0, int64_t n) {
                  width);
     if (a->drop) weigh_keys_of(t, s0, n, first, true);
     else weigh_keys_of(t, s0, n, first, false);
-    multiply_add((sums){dout, p, dv, queries, t->pad, 1, row, g->dk_stride, true}, n, t->pad);
-    multiply_add((sums){q, ds, dk, queries, t->pad, 1, row, g->dk_stride, true}, n, t->pad);
-    multiply_add((sums){ds, k, t->dq + first, n, row, a->k_stride, 1, row, true}, depth, width);
+    const int64_t to = s0 * g->dk_stride;
+    if (g->dv)
+        multiply_add((sums){dout, p, g->dv + to, queries, t->pad, 1, row, g->dk_stride, true}, n,
+                     t->pad);
+    if (g->dk)
+        multiply_add((sums){q, ds, g->dk + to, queries, t->pad, 1, row, g->dk_stride, true}, n,
+                     t->pad);
+    if (g->dq)
+        multiply_add((sums){ds, k, t->dq + first, n, row, a->k_stride, 1, row, true}, depth, width);
 }
 
 /* Keys of the block that begins with key s: fewer where some queries do not see all. */
@@ -245,7 +250,7 @@ static void attend_grad(const syn_attend_grad *g) {
         n = block_at(a, s, end);
         grad_block(&t, s, n);
     }
-    store_queries(&t);
+    if (g->dq) store_queries(&t);
 }
 
 static size_t grad_scratch_floats(int64_t depth, int64_t keys) {

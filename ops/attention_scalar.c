@@ -76,17 +76,17 @@ static void attend_grad_one(const syn_attend_grad *g, int64_t query) {
     const float *q = a->q + query * a->q_stride, *dout = g->dout + query * g->dout_stride;
     const float mean = dot(a->out + query * a->out_stride, dout, depth);
     const float sum = a->log_sum[query] == -INFINITY ? 0 : a->log_sum[query];
-    float *dq = g->dq + query * g->dq_stride;
-    for (int64_t d = 0; d < depth && !g->add; d++) dq[d] = 0;
+    float *dq = g->dq ? g->dq + query * g->dq_stride : NULL;
+    for (int64_t d = 0; d < depth && dq && !g->add; d++) dq[d] = 0;
     for (int64_t s = 0; s < visible; s++) {
         const float *k = row_of(a, a->k, a->k_stride, s), *v = row_of(a, a->v, a->v_stride, s);
         const float p = expf(score(a, query, s) - sum);
         const float by = kept(a, query, s);
         const float dscore = p * (by * dot(dout, v, depth) - mean) * a->scale;
         for (int64_t d = 0; d < depth; d++) {
-            g->dv[s * g->dk_stride + d] += p * by * dout[d];
-            g->dk[s * g->dk_stride + d] += dscore * q[d];
-            dq[d] += dscore * k[d];
+            if (g->dv) g->dv[s * g->dk_stride + d] += p * by * dout[d];
+            if (g->dk) g->dk[s * g->dk_stride + d] += dscore * q[d];
+            if (dq) dq[d] += dscore * k[d];
         }
     }
 }

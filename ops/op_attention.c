@@ -78,11 +78,11 @@ SYN__CPU(softmax_grad) {
 /* ---- Fused attention ---- */
 
 /* Attributes: of all ops here, and of those with dropout. */
-enum { SCALE, CAUSAL, OFFSET, P, SEED, SAMPLE, ROW, COLUMN, N_ATTR };
+enum { SCALE, CAUSAL, OFFSET, P, SEED, SAMPLE, ROW, COLUMN, N_ATTR, WANTED = N_ATTR };
 
 /* Of inputs from the first that may be missing on, the mask and dropout's keys; 0: not there. */
 static int mask_of(const syn_call *c, int first) {
-    const bool keys = c->n_in == first + 1 && c->n_attr == N_ATTR && c->in[first].spec.rank == 1;
+    const bool keys = c->n_in == first + 1 && c->n_attr >= N_ATTR && c->in[first].spec.rank == 1;
     return c->n_in > first && !keys ? first : 0;
 }
 
@@ -323,20 +323,31 @@ syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_ten
     return out[0];
 }
 
-/* All three at once: they have most of the work in common. */
+/* All at once that are needed: they have most of the work in common. */
 SYN__GRAD(attention_train) {
+    enum { ALL = 7 };
+    syn_attr attr[N_ATTR + 1];
     const int order[4] = {0, 2, 1, 3};
     syn_tensor d[3], in[8] = {g->in[0],  g->in[1],  g->in[2],
                               g->out[0], g->out[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0)),
                               g->in[3],  g->in[4]};
-    syn__dispatch(g->ctx, SYN_OP_ATTENTION_GRAD, in, g->n_in + 3, g->attr, syn__n_attr(g), NULL, d);
+    memcpy(attr, g->attr, N_ATTR * sizeof *attr);
+    attr[WANTED].i = g->need[0] | g->need[1] << 1 | g->need[2] << 2;
+    syn__dispatch(g->ctx, SYN_OP_ATTENTION_GRAD, in, g->n_in + 3, attr,
+                  attr[WANTED].i == ALL ? N_ATTR : N_ATTR + 1, NULL, d);
     for (int i = 0; i < 3; i++)
         if (g->need[i]) g->din[i] = syn_permute(g->ctx, d[i], order, 4);
 }
 
 enum { OPTIONAL = 6 }; /* input of attention_grad */
 
-/* q, k, v, out, log-sum-exp, dout, [mask], [keys] -> (B, T, H, D), twice (B, S, G, D) */
+/* Whether output i is asked for. */
+static bool wants(const syn_call *c, int i) {
+    return c->n_attr <= WANTED || c->attr[WANTED].i >> i & 1;
+}
+
+/* q, k, v, out, log-sum-exp, dout, [mask], [keys] -> (B, T, H, D), twice (B, S, G, D); what is not
+   asked for is empty */
 SYN__INFER(attention_grad) {
     SYN_TRY(check_heads(c, OPTIONAL));
     const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
@@ -350,13 +361,18 @@ SYN__INFER(attention_grad) {
         return syn__bad_input(c, 5, "a gradient (B, T, H, D)");
     c->out[0].spec = out;
     c->out[1].spec = c->out[2].spec = (syn_spec){out.dtype, 4, {k[0], k[2], k[1], k[3]}};
+    for (int i = 0; i < 3; i++)
+        if (!wants(c, i)) c->out[i].spec = (syn_spec){out.dtype, 1, {0}};
     return SYN_OK;
 }
 
-/* Scores are computed again, and each of the two products gives two: 2.5 times the forward op. */
+/* Scores are computed again, and each of the two products gives two: 2.5 times the forward op, less
+   a product for each gradient that is not asked for. */
 SYN__COST(attention_grad) {
+    const uint64_t product = 2 * syn__elems(&c->in[0]) * (uint64_t)c->in[1].spec.dims[2];
     syn__attention_train_cost(c, cost);
     cost->flops = cost->flops * 5 / 2;
+    for (int i = 0; i < 3; i++) cost->flops -= wants(c, i) ? 0 : product;
 }
 
 /* A task is a part of the keys of one head of them, for all queries; of those, parts after the
@@ -388,11 +404,11 @@ static void grad_of_head(const struct heads_grad *t, int64_t b, int64_t h, int64
         syn_attend_grad g = {
             .of = queries_of(c, OPTIONAL, b, h, i, queries, rows, room),
             .dout_stride = dout->strides[1],
-            .dq = dq + ((b * dims[2] + i) * dims[1] + h) * depth,
+            .dq = dq ? dq + ((b * dims[2] + i) * dims[1] + h) * depth : NULL,
             .dq_stride = dims[1] * depth,
             .add = add,
-            .dk = scratch + 2 * size,
-            .dv = scratch + 3 * size,
+            .dk = wants(c, 1) ? scratch + 2 * size : NULL,
+            .dv = wants(c, 2) ? scratch + 3 * size : NULL,
             .dk_stride = t->pad,
         };
         syn_attend *a = &g.of;
@@ -445,7 +461,9 @@ static void grad_task(void *arg, int64_t i, int worker) {
     const int64_t begin = part * t->part, end = n[2] - begin < t->part ? n[2] : begin + t->part;
     const int64_t size = t->chunk * t->pad, row = n[1] * n[3];
     const int64_t own = syn__is_f32(&c->out[0]) ? part - 1 : part; /* sums; -1: the output */
-    float *dq = own < 0 ? c->out[0].data : t->dq + own * (int64_t)syn__elems(&c->out[0]);
+    float *dq = !wants(c, 0) ? NULL
+                : own < 0    ? c->out[0].data
+                             : t->dq + own * (int64_t)syn__elems(&c->out[0]);
     float *copy = t->scratch + (size_t)worker * t->scratch_floats;
     for (int64_t s = begin; s < end; s += t->chunk) {
         const int64_t keys = end - s < t->chunk ? end - s : t->chunk;
@@ -455,8 +473,8 @@ static void grad_task(void *arg, int64_t i, int worker) {
         memset(copy + 2 * size, 0, (size_t)(2 * size) * sizeof *copy);
         for (int64_t q = h * group; q < (h + 1) * group; q++)
             grad_of_head(t, b, q, s, keys, dq, s > begin, copy);
-        copy_out(t, copy + 2 * size, &c->out[1], to, row, keys);
-        copy_out(t, copy + 3 * size, &c->out[2], to, row, keys);
+        for (int out = 1; out < 3; out++)
+            if (wants(c, out)) copy_out(t, copy + (1 + out) * size, &c->out[out], to, row, keys);
     }
 }
 
@@ -477,8 +495,8 @@ static void add_parts(void *arg, int64_t begin, int64_t end, int worker) {
 SYN__CPU(attention_grad) {
     enum { TASKS = 16, FEWEST = 256, CHUNK = 512 }; /* tasks at least, of so many keys or more */
     const int64_t *n = c->in[1].spec.dims, keys = n[2], depth = n[3], heads = n[0] * n[1];
-    const int64_t elems = (int64_t)syn__elems(&c->out[0]);
-    if (elems == 0 || keys == 0) {
+    const int64_t elems = (int64_t)syn__elems(&c->out[0]); /* 0 also if not asked for */
+    if (syn__elems(&c->in[0]) == 0 || keys == 0) {
         for (int i = 0; i < 3; i++) syn__fill_zero(c, &c->out[i]);
         return SYN_OK;
     }
@@ -502,7 +520,8 @@ SYN__CPU(attention_grad) {
     t.scratch = scratch;
     t.dq = t.scratch + floats;
     syn_workers_run(workers, heads * t.parts, grad_task, &t);
-    if (t.parts > 1 || !wide) syn_workers_ranges(workers, elems, SYN__GRAIN_MOVE, add_parts, &t);
+    if (elems > 0 && (t.parts > 1 || !wide))
+        syn_workers_ranges(workers, elems, SYN__GRAIN_MOVE, add_parts, &t);
     return SYN_OK;
 }
 

@@ -303,6 +303,7 @@ enum { MOST = 120000 };
 
 typedef struct results {
     float y[MOST], d[3][MOST];
+    uint64_t flops; /* of the gradient */
 } results;
 
 static void read_all(syn_ctx *ctx, syn_tensor t, float *to) {
@@ -322,7 +323,23 @@ static syn_tensor random_input(syn_ctx *ctx, int rank, const int64_t *dims, bool
 }
 
 /* Heads as a model has them, parts of one product's result. */
-static void run_op(const shape *s, int threads, bool fused, results *r) {
+/* Of the last row of an op; 0: there is none. */
+static uint64_t flops_of(const syn_ctx *ctx, syn_op op) {
+    const syn_trace *t = syn_ctx_trace(ctx);
+    uint32_t at = (uint32_t)t->n_nodes - 1;
+    syn_error err = {0};
+    syn_graph *graph = NULL;
+    syn_cursor cursor = {0};
+    while (at > 0 && t->nodes[at].op != op) at--;
+    if (at == 0 || syn_trace_graph(&graph, &t, 1, NULL, &err) != SYN_OK) return 0;
+    const uint64_t flops = syn_graph_node(graph, 0, at - 1, &cursor)->flops;
+    syn_cursor_free(&cursor);
+    syn_graph_free(graph);
+    return flops;
+}
+
+/* wanted: bit i, of q, k and v. */
+static void run_op(const shape *s, int threads, bool fused, int wanted, results *r) {
     syn_error err = {0};
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     if (syn_ctx_set_threads(ctx, threads, &err) != SYN_OK) abort();
@@ -334,7 +351,7 @@ static void run_op(const shape *s, int threads, bool fused, results *r) {
     syn_tensor leaf[3], x[3];
     for (int i = 0; i < 3; i++) {
         leaf[i] = random_input(ctx, 4, i == 0 ? of_q : of_k, false);
-        syn_require_grad(ctx, leaf[i]);
+        if (wanted >> i & 1) syn_require_grad(ctx, leaf[i]);
         x[i] = syn_permute(ctx, leaf[i], order, 4);
     }
     syn_attending how = {.fused = fused, .causal = s->causal, .position = s->keys - s->queries};
@@ -345,9 +362,12 @@ static void run_op(const shape *s, int threads, bool fused, results *r) {
     const syn_tensor loss = syn_sum_to(ctx, syn_mul(ctx, y, w), NULL, 0);
     read_all(ctx, y, r->y);
     CHECK_MSG(syn_backward(ctx, loss) == SYN_OK, "%s", syn_ctx_error(ctx)->text);
-    for (int i = 0; i < 3; i++) read_all(ctx, syn_grad(ctx, leaf[i]), r->d[i]);
+    for (int i = 0; i < 3; i++)
+        if (wanted >> i & 1) read_all(ctx, syn_grad(ctx, leaf[i]), r->d[i]);
+    r->flops = flops_of(ctx, SYN_OP_ATTENTION_GRAD);
     CHECK_INT(ref_count(ctx, SYN_OP_ATTENTION_GRAD), fused);
-    if (fused) CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 3); /* what the leaves keep */
+    if (fused && wanted == 7)
+        CHECK_INT(ref_count(ctx, SYN_OP_CONTIGUOUS), 3); /* what the leaves keep */
     syn_ctx_free(ctx);
 }
 
@@ -361,10 +381,29 @@ enum { SHAPES = (int)(sizeof shapes / sizeof *shapes) };
 static void test_threads(void) {
     static results one, more;
     for (int i = 0; i < SHAPES; i++) {
-        run_op(&shapes[i], 1, true, &one);
+        run_op(&shapes[i], 1, true, 7, &one);
         for (int threads = 2; threads < 5; threads++) {
-            run_op(&shapes[i], threads, true, &more);
+            run_op(&shapes[i], threads, true, 7, &more);
             CHECK_MSG(memcmp(&one, &more, sizeof one) == 0, "shape %d, %d threads", i, threads);
+        }
+    }
+}
+
+/* What nobody asks for is not computed, and the others are the same. */
+static void test_wanted(void) {
+    static results all, some;
+    for (int i = 0; i < SHAPES; i++) {
+        run_op(&shapes[i], 2, true, 7, &all);
+        const shape *s = &shapes[i];
+        const uint64_t product =
+            2 * (uint64_t)(s->batch * s->heads * s->queries * s->keys * s->depth);
+        for (int wanted = 1; wanted < 7; wanted++) {
+            run_op(s, 2, true, wanted, &some);
+            const uint64_t missing =
+                3 - (uint64_t)((wanted & 1) + (wanted >> 1 & 1) + (wanted >> 2));
+            CHECK_INT(some.flops, all.flops - missing * product);
+            for (int k = 0; k < 3; k++)
+                CHECK(!(wanted >> k & 1) || memcmp(some.d[k], all.d[k], sizeof all.d[k]) == 0);
         }
     }
 }
@@ -381,8 +420,8 @@ static void test_separate_ops(void) {
         const shape *s = &shapes[i];
         const int64_t q = s->batch * s->heads * s->queries * s->depth,
                       k = s->batch * s->shared * s->keys * s->depth;
-        run_op(s, 2, true, &one);
-        run_op(s, 2, false, &several);
+        run_op(s, 2, true, 7, &one);
+        run_op(s, 2, false, 7, &several);
         compare("y", one.y, several.y, q);
         compare("dq", one.d[0], several.d[0], q);
         compare("dk", one.d[1], several.d[1], k);
@@ -418,10 +457,8 @@ static void test_shards_of_dropout(void) {
 }
 
 static const test_case cases[] = {
-    {"kernels", test_kernels},
-    {"layouts", test_layouts},
-    {"threads", test_threads},
-    {"separate ops", test_separate_ops},
-    {"shards of dropout", test_shards_of_dropout},
+    {"kernels", test_kernels},           {"layouts", test_layouts},
+    {"threads", test_threads},           {"wanted", test_wanted},
+    {"separate ops", test_separate_ops}, {"shards of dropout", test_shards_of_dropout},
 };
 TEST_MAIN(cases)

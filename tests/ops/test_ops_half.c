@@ -274,10 +274,10 @@ static void grad_of(half_call *c, heads x) {
                               number(c, SYN_F32, SHAPE(b, h, t), 3, 9),
                               dense(c, SOME(b, t, h, d)),
                               how->mask};
-    const syn_attr attr[8] = {
-        {.f = how->scale}, {.i = how->causal}, {.i = how->offset}, {.f = how->dropping.p},
-        {.i = 5},          {.i = 0},           {.i = 0},           {.i = 0}};
-    build(c, SYN_OP_ATTENTION_GRAD, in, how->mask.id ? 7 : 6, attr, 8);
+    const syn_attr attr[9] = {
+        {.f = how->scale}, {.i = how->causal}, {.i = how->offset}, {.f = how->dropping.p}, {.i = 5},
+        {.i = 0},          {.i = 0},           {.i = 0},           {.i = ref_int(1, 6)}};
+    build(c, SYN_OP_ATTENTION_GRAD, in, how->mask.id ? 7 : 6, attr, ref_int(0, 1) ? 8 : 9);
 }
 static void attention_grad(half_call *c) {
     grad_of(c, some_heads(c));

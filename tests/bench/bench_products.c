@@ -13,13 +13,14 @@
 #include "tests/support/bench.h"
 #include "tools/cli.h"
 
-enum { MOST_PRODUCTS = 49, MOST_ROWS = 1024, MOST_COLUMNS = 50257, MOST_RUNS = 64 };
+#define OUT ((size_t)3072 * 3072) /* more than 64 rows of logits, and than 2048 of a layer */
+enum { MOST_PRODUCTS = 49, MOST_ROWS = 2048, MOST_COLUMNS = 50257, MOST_RUNS = 64 };
 #define WEIGHTS ((size_t)12 * 768 * 9216 + (size_t)768 * 50257) /* of GPT-2 124M's matrices */
 
 static int threads;
 static syn_workers *workers;
 static float *weights, *x, *out;
-static uint16_t *halves;
+static uint16_t *halves, *half_x;
 static uint64_t sums[SYN_WORKERS_MAX];
 
 /* ---- What is timed ---- */
@@ -47,6 +48,31 @@ static void add(work *w, int64_t m, int64_t k, int64_t n, syn_dtype dtype, bool 
     w->elems += (size_t)(n * k);
 }
 
+/* The same, and its two gradients: of a layer's matrices for m tokens. */
+typedef enum pass { FORWARD, INPUT, WEIGHT, PASSES } pass;
+
+static void add_pass(work *w, pass which, int64_t m, int64_t k, int64_t n, syn_dtype dtype) {
+    const bool half = dtype != SYN_F32;
+    syn_product *p = &w->p[w->n++];
+    *p = (syn_product){.m = which == WEIGHT ? k : m,
+                       .n = which == INPUT ? k : n,
+                       .k = which == FORWARD ? k
+                            : which == INPUT ? n
+                                             : m,
+                       .x = half ? (const void *)half_x : x,
+                       .x_dtype = dtype,
+                       .w = half ? (const void *)(halves + w->elems) : weights + w->elems,
+                       .w_dtype = dtype,
+                       .transpose_x = which == WEIGHT,
+                       .transpose_w = which == INPUT,
+                       .out = out,
+                       .out_dtype = which == WEIGHT ? SYN_F32 : dtype};
+    p->ldx = p->transpose_x ? p->m : p->k;
+    p->ldw = p->transpose_w ? p->k : p->n;
+    p->ldo = p->n;
+    w->elems += (size_t)(p->k * p->n);
+}
+
 static const int64_t shapes[4][2] = {{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}};
 
 /* All linear layers of GPT-2 124M for m tokens. */
@@ -59,7 +85,10 @@ static work whole_model(int64_t m, syn_dtype dtype) {
 }
 
 static double flops(const work *w) {
-    return 2.0 * (double)w->p[0].m * (double)w->elems;
+    double sum = 0;
+    for (int i = 0; i < w->n; i++)
+        sum += 2 * (double)w->p[i].m * (double)w->p[i].n * (double)w->p[i].k;
+    return sum;
 }
 
 static double bytes(const work *w) {
@@ -84,8 +113,8 @@ static void run(const work *w, how way) {
         const syn_product *p = &w->p[i];
         if (way == OURS) syn_product_run(p, workers);
         else
-            syn_blas_gemm(false, p->transpose_w, p->m, p->n, p->k, p->x, p->ldx, p->w, p->ldw, 0.0f,
-                          p->out, p->ldo);
+            syn_blas_gemm(p->transpose_x, p->transpose_w, p->m, p->n, p->k, p->x, p->ldx, p->w,
+                          p->ldw, 0.0f, p->out, p->ldo);
     }
 }
 
@@ -194,6 +223,29 @@ static void many_rows(void) {
             }
 }
 
+/* A training step's, of 4 x 64 to 4 x 512 tokens. OpenBLAS computes in f32. */
+static void training(void) {
+    static const int64_t tokens[] = {256, 512, 1024, 2048};
+    static const char *const passes[] = {"forward", "of x", "of w"};
+    char what[96];
+    printf("training, the matrices of a layer:\n");
+    for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++)
+        for (pass which = FORWARD; which < PASSES; which++)
+            for (syn_dtype d = SYN_F32; d <= SYN_BF16; d += SYN_BF16) {
+                work w = {.n = 0}, f32 = {.n = 0};
+                for (int s = 0; s < 4; s++) {
+                    add_pass(&w, which, tokens[i], shapes[s][0], shapes[s][1], d);
+                    add_pass(&f32, which, tokens[i], shapes[s][0], shapes[s][1], SYN_F32);
+                }
+                const pair p = in_turn(&w, OURS, &f32, OPENBLAS, 7);
+                snprintf(what, sizeof what,
+                         "%4lld tokens, %-7s %-4s %4.0f GFLOP/s, of sgemm's %.0f",
+                         (long long)tokens[i], passes[which], name(d), 1e-9 * flops(&w) / p.a_s,
+                         1e-9 * flops(&f32) / p.b_s);
+                limit(what, p.ratio, d == SYN_F32 ? 1.03 : 1 / 1.5);
+            }
+}
+
 int main(int argc, char **argv) {
     (void)argc;
     cli_choose_blas(argv);
@@ -203,8 +255,10 @@ int main(int argc, char **argv) {
     weights = syn_aligned_malloc(WEIGHTS * sizeof *weights);
     halves = syn_aligned_malloc(WEIGHTS * sizeof *halves);
     x = syn_aligned_malloc((size_t)MOST_ROWS * 3072 * sizeof *x);
-    out = syn_aligned_malloc((size_t)64 * MOST_COLUMNS * sizeof *out);
-    if (!weights || !halves || !x || !out || syn_workers_new(&workers, threads, &err) != SYN_OK) {
+    half_x = syn_aligned_malloc((size_t)MOST_ROWS * 3072 * sizeof *half_x);
+    out = syn_aligned_malloc(OUT * sizeof *out);
+    if (!weights || !halves || !x || !half_x || !out ||
+        syn_workers_new(&workers, threads, &err) != SYN_OK) {
         fprintf(stderr, "bench_products: %s\n", err.text[0] ? err.text : "out of memory");
         return 1;
     }
@@ -212,17 +266,20 @@ int main(int argc, char **argv) {
     /* 0x3c00 is 1 in f16 and 2^-7 in bf16: no subnormal numbers in either */
     for (size_t i = 0; i < WEIGHTS; i++) halves[i] = (uint16_t)(0x3c00 + i % 512);
     for (size_t i = 0; i < (size_t)MOST_ROWS * 3072; i++) x[i] = 0.01f * (float)(i % 101) - 0.5f;
-    memset(out, 0, (size_t)64 * MOST_COLUMNS * sizeof *out);
+    for (size_t i = 0; i < (size_t)MOST_ROWS * 3072; i++) half_x[i] = (uint16_t)(0x3c00 + i % 301);
+    memset(out, 0, OUT * sizeof *out);
     syn_blas_set_threads(threads);
     printf("%s, %s kernels of ours, %d threads\n", syn_blas_describe(text, sizeof text),
            syn_simd_name(syn_simd_level()), threads);
     one_row();
     few_rows();
     many_rows();
+    training();
     syn_workers_free(workers);
     syn_aligned_free(weights);
     syn_aligned_free(halves);
     syn_aligned_free(x);
+    syn_aligned_free(half_x);
     syn_aligned_free(out);
     return missed ? 1 : 0;
 }

@@ -104,8 +104,8 @@ thread)
     export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
     probe -fsanitize=thread
     build -DCMAKE_C_FLAGS_DEBUG='-O2 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF
-    threads='comm|gpt|bert|generat|rank|rows|attention|product|padding|weights|thread|worker'
-    check -L program -R "$threads|parallel|inference|parity|dispatch|trace" -E full
+    threads='comm|gpt|bert|generat|rank|train|rows|attention|product|padding|weights|thread|worker'
+    check -L program -R "$threads|parallel|inference|parity|dispatch|trace" -E 'full|forgotten_training'
     ;;
 minimal)
     build -DCMAKE_C_FLAGS_DEBUG='-O1' -DBUILD_SHARED_LIBS=ON -DSYN_WERROR=ON \

@@ -1,7 +1,10 @@
 /* Op builders. Each records a row and, unless on meta, computes; after a failure in the context
    each returns the poisoned tensor. Letters: B batch, T tokens now, S tokens in all (context), C
    width, H heads, D = C/H, V vocabulary. Inputs whose last dimension is not dense are copied first
-   where the op needs it (a `contiguous` row), depending on shapes and strides alone. */
+   where the op needs it (a `contiguous` row), depending on shapes and strides alone. Floats are
+   f32, f16 or bf16, those of a call of one type, which its results have; inside, an op computes in
+   f32 and rounds once. f32 in any case are masks, losses and their weights, sums (syn_sum_to,
+   square sums) and gradients' sums. */
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
@@ -102,13 +105,13 @@ syn_tensor syn_concat(syn_ctx *ctx, const syn_tensor *xs, int n, int axis);
 
 /* ---- gradients' own ops; most gradients are the ops above ---- */
 
-/* x summed over the dimensions that the shape, which broadcasts to x's, lacks or has as 1; x itself
-   if it has that shape. */
+/* x summed over the dimensions that the shape, which broadcasts to x's, lacks or has as 1, in f32;
+   x itself, of its type, if it has that shape. */
 syn_tensor syn_sum_to(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank);
 /* A view: x repeated as it broadcasts to the shape; x itself if it has that shape. */
 syn_tensor syn_expand(syn_ctx *ctx, syn_tensor x, const int64_t *dims, int rank);
 /* Of ids (...) and dy (..., C) a table of `rows` rows: the sums of the rows of dy that looked each
-   up; as in syn_embedding_padded. The second adds to a table: its new version. */
+   up, f32; as in syn_embedding_padded. The second adds to a table of f32: its new version. */
 syn_tensor syn_embedding_grad(syn_ctx *ctx, syn_tensor ids, syn_tensor dy, int64_t first_row,
                               int64_t rows, int64_t padding);
 syn_tensor syn_embedding_grad_add(syn_ctx *ctx, syn_tensor sum, syn_tensor ids, syn_tensor dy,
@@ -163,7 +166,7 @@ syn_tensor syn_cross_entropy_parts(syn_ctx *ctx, syn_tensor logits, syn_tensor t
 
 /* x (..., V) -> (...) i32: index of the largest, the lowest of equals. */
 syn_tensor syn_argmax(syn_ctx *ctx, syn_tensor x);
-/* x (..., V) -> values (..., k) f32 descending and indices (..., k) i32; of equals the
+/* x (..., V) -> values (..., k) descending and indices (..., k) i32; of equals the
    lowest index first. */
 syn_tensor syn_top_k(syn_ctx *ctx, syn_tensor x, int64_t k, syn_tensor *indices);
 /* logits (B, V) -> (B) i32. temperature 0: argmax. Else softmax(logits / temperature), cut to the

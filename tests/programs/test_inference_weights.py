@@ -143,6 +143,18 @@ def test_everything_in_16_bits():
             in expect_ok(f.run("--dtype", "bf16"))
 
 
+def test_16_bits_over_mpi():
+    need_mpi()
+    with Folder() as f:
+        tokens = GPT2[0]["prompts"][0]["tokens"]
+        for dtype in ("bf16", "f16"):
+            how = ["--dtype", dtype, "--tp", 2]
+            s, one = run_prompt(f, "tiny_gpt2_f32", [tokens], *how, new=4)
+            mpi, other = run_prompt(f, "tiny_gpt2_f32", [tokens], *how, new=4, launcher=MPI)
+            assert (mpi["trace_hash"], mpi["tokens"]) == (s["trace_hash"], s["tokens"])
+            assert difference(other[0], one[0]) < 0.02  # MPI may add in another order
+
+
 def moved(f, *options):
     """Bytes of each collective and message of rank 0, by op."""
     return {o["op"]: (o["calls"], o["comm_bytes"])

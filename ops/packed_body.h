@@ -20,16 +20,17 @@
 #define PER_UNIT 1
 #endif
 
-#define TILE_ROWS    6 /* times 4 vectors: 24 of 32 registers are sums */
-#define TILE_VECTORS 4
-#define TILE_COLUMNS (TILE_VECTORS * 16)
-#define COLUMNS      768         /* of a block of w, */
-#define UNITS        512         /* units along k of both, */
-#define UNITS_ASIDE  384         /* where sums wait aside; */
-#define AREA         (252 * 384) /* units of a block of x */
-#define LATE         24          /* units before the end when lines of out are asked for */
-#define AHEAD        8           /* units whose lines are asked for while others are copied */
-#define MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define TILE_ROWS     6 /* times 4 vectors: 24 of 32 registers are sums */
+#define TILE_VECTORS  4
+#define TILE_COLUMNS  (TILE_VECTORS * 16)
+#define COLUMNS       768         /* of a block of w, */
+#define UNITS         512         /* units along k of both, */
+#define COLUMNS_ASIDE 512         /* and the same where sums wait aside; */
+#define UNITS_ASIDE   384         /* 2 MiB in all */
+#define AREA          (252 * 384) /* units of a block of x */
+#define LATE          24          /* units before the end when lines of out are asked for */
+#define AHEAD         8           /* units whose lines are asked for while others are copied */
+#define MIN(a, b)     ((a) < (b) ? (a) : (b))
 
 #define FOR_EACH(i, n, most)         \
     LANE_UNROLL                      \
@@ -399,7 +400,7 @@ static job plan(const syn_product *p) {
                  .x = {p->x, p->ldx, p->x_dtype, !p->transpose_x},
                  .w = {p->w, p->ldw, p->w_dtype, p->transpose_w},
                  .high = piece(p->m, AREA / units / TILE_ROWS * TILE_ROWS, TILE_ROWS),
-                 .across = piece(p->n, COLUMNS, TILE_COLUMNS),
+                 .across = piece(p->n, aside(p) ? COLUMNS_ASIDE : COLUMNS, TILE_COLUMNS),
                  .deep = units * PER_UNIT};
 }
 

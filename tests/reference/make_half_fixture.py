@@ -82,7 +82,8 @@ def expect(name, make, lengths, left):
         distances.append(((got - want).norm() / want.norm()).item())
     print(name, "largest", want.abs().max().item(), "distances", distances)
     return {f"{name}.logits": want.float(), f"{name}.distance": torch.tensor(distances),
-            f"{name}.tokens": tokens.int(), f"{name}.mask": mask.int(), f"{name}.types": types.int()}
+            f"{name}.tokens": tokens.int(), f"{name}.mask": mask.int(),
+            f"{name}.types": types.int()}
 
 
 def tiny(cls, name):

@@ -16,9 +16,9 @@ added to weights), 1/8 for other vectors, else 1/4 for query and key, 1/8 for ot
 """
 import pathlib
 
-import numpy as np
 import torch
 import transformers
+from make_full_fixture import value
 from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).parent
@@ -27,14 +27,6 @@ BERT = dict(vocab_size=500, hidden_size=128, num_hidden_layers=4, num_attention_
             intermediate_size=512, max_position_embeddings=40)
 WAYS = [(dtype, attention) for dtype in (torch.bfloat16, torch.float16)
         for attention in ("eager", "sdpa")]
-
-
-def value(p, n, scale):
-    x = np.arange(n, dtype=np.uint32) * np.uint32(2654435761) + np.uint32(p * 40503 + 12345)
-    x ^= x >> np.uint32(15)
-    x *= np.uint32(2246822519)
-    x ^= x >> np.uint32(13)
-    return ((x % np.uint32(2049)).astype(np.int32) - 1024).astype(np.float64) / 1024 * scale
 
 
 def fill(model, prefix):

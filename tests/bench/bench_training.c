@@ -1,10 +1,13 @@
 /* ./dev bench training: a training step of GPT-2 124M and BERT-base beside what the machine allows:
    the time of its matrix products by OpenBLAS, and 28 bytes a parameter (gradient, parameter and
    two moments read, the last three written) at the speed of a copy, all with all cores and taken
-   in turn with ours. Medians; exit 1 when a limit is missed. A name as argument runs one part. */
+   in turn with ours; and, where SYN_PEER_PYTHON names a Python that has torch and transformers,
+   PyTorch's step, in turn as well. Medians; exit 1 when a limit is missed. A name as argument runs
+   one part. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "comm/comm.h"
 #include "models/bert.h"
@@ -156,26 +159,82 @@ static syn_status step(trainer *t, const work *w, double *seconds, syn_error *er
     return syn_ctx_check(t->ctx, err);
 }
 
+/* ---- PyTorch, a process that makes a step for each line ---- */
+
+typedef struct peer {
+    FILE *to, *from; /* NULL: none */
+} peer;
+
+static peer open_peer(const work *w) {
+    const char *python = getenv("SYN_PEER_PYTHON"), *source = getenv("SYN_SOURCE");
+    char script[1024], batch[32], tokens[32], threads[32];
+    int to[2], from[2];
+    peer p = {NULL, NULL};
+    if (!python || !source) return p;
+    snprintf(script, sizeof script, "%s/tests/bench/peer_training.py", source);
+    snprintf(batch, sizeof batch, "%lld", (long long)w->batch);
+    snprintf(tokens, sizeof tokens, "%lld", (long long)w->tokens);
+    snprintf(threads, sizeof threads, "%d", cli_cores());
+    if (pipe(to) != 0 || pipe(from) != 0) die("no pipe");
+    const pid_t child = fork();
+    if (child < 0) die("no process");
+    if (child == 0) {
+        if (dup2(to[0], 0) < 0 || dup2(from[1], 1) < 0) _exit(126);
+        close(to[1]);
+        close(from[0]);
+        execl(python, python, script, w->preset, batch, tokens, threads, (char *)NULL);
+        _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    p = (peer){fdopen(to[1], "w"), fdopen(from[0], "r")};
+    if (!p.to || !p.from) die("no pipe");
+    return p;
+}
+
+static double peer_step(const peer *p) {
+    double seconds;
+    fprintf(p->to, "step\n");
+    fflush(p->to);
+    if (fscanf(p->from, "%lf", &seconds) != 1) die("PyTorch made no step");
+    return seconds;
+}
+
+static void close_peer(const peer *p) {
+    if (p->to) fclose(p->to);
+    if (p->from) fclose(p->from);
+}
+
+/* ---- one rank ---- */
+
 static void run(const work *w) {
     trainer t = {0};
     syn_model_config config;
     syn_error err = {0};
-    double ours[RUNS], floors[RUNS], ratios[RUNS], seconds;
+    double ours[RUNS], theirs[RUNS], floors[RUNS], ratios[RUNS], their_ratios[RUNS], seconds;
     if (open_trainer(&t, w, &config, NULL, cli_cores(), &err) != SYN_OK) die(err.text);
     int64_t params = 0;
     for (size_t i = 0; i < syn_ctx_param_count(t.ctx); i++)
         params += syn_spec_elems(syn_tensor_spec(t.ctx, syn_ctx_param(t.ctx, i).tensor));
+    const peer pytorch = open_peer(w);
+    if (pytorch.to) peer_step(&pytorch);
     const double memory_s = 28 * (double)params * byte_s();
     if (step(&t, w, &seconds, &err) != SYN_OK) die(err.text);
     for (int r = 0; r < RUNS; r++) {
         floors[r] = products_s(&config, w->batch * w->tokens, !t.gpt) + memory_s;
         if (step(&t, w, &ours[r], &err) != SYN_OK) die(err.text);
         ratios[r] = ours[r] / floors[r];
+        theirs[r] = pytorch.to ? peer_step(&pytorch) : 0;
+        their_ratios[r] = theirs[r] / floors[r];
     }
     printf("%s: %lld parameters; memory %.1f ms\n", w->name, (long long)params, memory_s * 1e3);
     for (int r = 0; r < RUNS; r++)
         printf("  step %.1f ms, products and memory %.1f ms\n", ours[r] * 1e3, floors[r] * 1e3);
     line("step / (products and memory)", median(ratios, RUNS), "", w->limit, true);
+    if (pytorch.to)
+        printf("  PyTorch's step: %.1f ms, %.3f of products and memory\n",
+               median(theirs, RUNS) * 1e3, median(their_ratios, RUNS));
+    close_peer(&pytorch);
     close_trainer(&t);
 }
 

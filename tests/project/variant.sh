@@ -105,7 +105,8 @@ thread)
     probe -fsanitize=thread
     build -DCMAKE_C_FLAGS_DEBUG='-O2 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF
     threads='comm|gpt|bert|generat|rank|train|rows|attention|product|padding|weights|thread|worker'
-    check -L program -R "$threads|parallel|inference|parity|dispatch|trace" -E 'full|forgotten_training'
+    threads+='|parallel|inference|parity|dispatch|trace'
+    check -L program -R "$threads" -E 'full|forgotten_training'
     ;;
 minimal)
     build -DCMAKE_C_FLAGS_DEBUG='-O1' -DBUILD_SHARED_LIBS=ON -DSYN_WERROR=ON \

@@ -68,11 +68,21 @@ extern const syn_exporter syn_export_chrome;  /* Chrome trace events, for Perfet
 extern const syn_exporter syn_export_chakra;  /* all ranks' Chakra nodes as protobuf's JSON */
 extern const syn_exporter syn_export_et;      /* one rank's binary Chakra execution trace */
 
+extern const syn_exporter syn_export_kineto;     /* one rank as PyTorch's profiler records it */
+extern const syn_exporter syn_export_host;       /* ... and as its ExecutionTraceObserver does */
+extern const syn_exporter syn_export_stacks;     /* text: where the time goes, by op and by scope */
+extern const syn_exporter syn_export_memory_csv; /* memory over time, of all ranks */
+
 /* Writes the whole set <prefix>.<rank>.et and, last, <prefix>.comm_group.json. SYN_E_INVALID, with
    nothing written: a rank without nodes, or (all ranks) members of a group that do not call the
    same collectives; graphs that came from .et are written as they were. */
 syn_status syn_export_et_set(const syn_graph *graph, const syn_export_options *options,
                              const char *prefix, syn_error *err) SYN_MUST_USE;
+/* Writes what PyTorch's profiler would leave of the run: for every rank <prefix>.<rank>_kineto.json
+   and <prefix>.<rank>_host.json, which `syntorch convert pytorch` and Chakra's own tools link; and
+   <prefix>_memory.csv and <prefix>_stacks.txt. SYN_E_UNSUPPORTED for what PyTorch recorded. */
+syn_status syn_export_kineto_set(const syn_graph *graph, const syn_export_options *options,
+                                 const char *prefix, syn_error *err) SYN_MUST_USE;
 /* {"<group id>": [ranks...]} */
 syn_status syn_export_comm_group(const syn_graph *graph, syn_sink *sink,
                                  syn_error *err) SYN_MUST_USE;

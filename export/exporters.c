@@ -5,9 +5,19 @@
 #include <string.h>
 
 static const syn_exporter *const exporters[] = {
-    &syn_export_png,     &syn_export_svg,    &syn_export_dot,
-    &syn_export_graphml, &syn_export_json,   &syn_export_chakra,
-    &syn_export_et,      &syn_export_chrome, NULL,
+    &syn_export_png,
+    &syn_export_svg,
+    &syn_export_dot,
+    &syn_export_graphml,
+    &syn_export_json,
+    &syn_export_chakra,
+    &syn_export_et,
+    &syn_export_chrome,
+    &syn_export_kineto,
+    &syn_export_host,
+    &syn_export_stacks,
+    &syn_export_memory_csv,
+    NULL,
 };
 
 const syn_exporter *const *syn_exporters(void) {
@@ -35,7 +45,7 @@ static bool ends_with(const char *text, const char *end) {
     return true;
 }
 
-/* Three formats share .json: node-link is the plain one, the others go by the words in front. */
+/* Several formats share .json: node-link is the plain one, the others go by the words in front. */
 const syn_exporter *syn_exporter_by_path(const char *path) {
     const char *slash = strrchr(path, '/');
     const char *file = slash != NULL ? slash + 1 : path;
@@ -45,6 +55,10 @@ const syn_exporter *syn_exporter_by_path(const char *path) {
     if (ends_with(file, "timeline.json") || ends_with(file, ".trace.json") ||
         ends_with(file, "chrome.json"))
         return &syn_export_chrome;
+    if (ends_with(file, "kineto.json")) return &syn_export_kineto;
+    if (ends_with(file, "_host.json")) return &syn_export_host;
+    if (ends_with(file, "stacks.txt")) return &syn_export_stacks;
+    if (ends_with(file, "memory.csv")) return &syn_export_memory_csv;
     for (size_t i = 0; exporters[i] != NULL; i++) {
         if (ends_with(dot + 1, exporters[i]->extension) &&
             strlen(dot + 1) == strlen(exporters[i]->extension))

@@ -36,6 +36,7 @@ export/text:
 export/walk: export
 export/nodelink: export export/walk
 export/chrome: export export/walk
+export/kineto: export export/walk
 export/picture: export export/walk
 export/chakra/wire:
 export/chakra: export export/walk export/chakra/wire

@@ -14,7 +14,10 @@
      the backward pass; but within autograd, or where it launches the next communication then, it
    was stopped rather than waiting.
 
-   For what fits none of them nothing is known to wait. */
+   For what fits none of them nothing is known to wait.
+
+   Functional collectives are apart: the program waits for them by an op, wait_tensor, that is given
+   a tensor of theirs, and by nothing else. */
 #include <stdlib.h>
 
 #include "export/pytorch/deps/pt_edge_finders.h"
@@ -24,7 +27,16 @@
 
 #define MAX_STORAGES 64 /* of one communication that are looked for */
 
-enum { SEEN = 1, AUTOGRAD = 2, OPTIMIZER = 4, COMPUTES = 8, MAY_WAIT = 16, CALLS = 32 };
+enum {
+    SEEN = 1,
+    AUTOGRAD = 2,
+    OPTIMIZER = 4,
+    COMPUTES = 8,
+    MAY_WAIT = 16,
+    CALLS = 32,
+    FUNCTIONAL = 64, /* of a functional collective */
+    WAITS = 128      /* wait_tensor */
+};
 
 /* A detached communication. */
 typedef struct work {
@@ -33,6 +45,7 @@ typedef struct work {
     int64_t behind_ns;           /* launched in the backward pass: what comes behind it begins */
     int64_t by_ns;               /* by then the program has waited; INT64_MAX unknown */
     bool in_autograd, at_once, known;
+    bool functional; /* waited for by wait_tensor alone */
 } work;
 
 typedef struct open_op {
@@ -71,6 +84,8 @@ static uint8_t look_at(syn__str name) {
     if (syn__str_begins(name, "Optimizer.step")) flags |= OPTIMIZER;
     if (syn__str_begins(name, "aten::")) flags |= COMPUTES;
     if (syn__str_begins(name, "c10d::")) flags |= CALLS;
+    if (syn__str_begins(name, "_c10d_functional::") || syn__str_begins(name, "c10d_functional::"))
+        flags |= syn__str_has(name, "wait_tensor") ? WAITS : FUNCTIONAL | CALLS;
     if (!syn__str_has(name, "::") || syn__str_has(name, "wait") || syn__str_begins(name, "c10d::"))
         flags |= MAY_WAIT;
     return flags;
@@ -82,6 +97,17 @@ static uint8_t flags_of(const waiter *w, uint32_t op) {
     uint8_t *flags = &w->names[w->r->host.nodes[host].name];
     if (*flags == 0) *flags = look_at(syn__pt_host_name(&w->r->host, w->r->host.nodes[host].name));
     return *flags;
+}
+
+/* Where there are tensor ids to tell which wait_tensor is meant. */
+static bool is_functional(const waiter *w, uint32_t op) {
+    if (w->r->host.from_event) return false;
+    for (uint32_t at = w->r->ops[op].parent; at != SYN__PT_NONE; at = w->r->ops[at].parent) {
+        const uint8_t flags = flags_of(w, at);
+        if (flags & FUNCTIONAL) return true;
+        if (!(flags & CALLS)) return false;
+    }
+    return false;
 }
 
 /* ---- Works ---- */
@@ -135,14 +161,17 @@ static int64_t start_of(const waiter *w, size_t place) {
     return place < w->n_ops ? w->r->ops[w->ops[place]].start_ns : INT64_MAX;
 }
 
-static syn_status add_wait(waiter *w, work *k, int64_t start_ns, int64_t end_ns) {
+static syn_status add_wait_of(waiter *w, work *k, uint32_t op, int64_t start_ns, int64_t end_ns) {
     syn__pt_rank *r = w->r;
-    const size_t next = first_at(w, end_ns);
-    const uint32_t op = next < w->n_ops ? w->ops[next] : SYN__PT_NONE;
     k->known = true;
     SYN_TRY(syn_grow(&r->waits, &r->waits_cap, r->n_waits + 1, sizeof *r->waits, w->c->err));
     r->waits[r->n_waits++] = (syn__pt_wait){k->op, op, start_ns, end_ns};
     return syn__pt_add_edge(w->c, k->op, op, SYN_PYTORCH_EDGE_SYNC);
+}
+
+static syn_status add_wait(waiter *w, work *k, int64_t start_ns, int64_t end_ns) {
+    const size_t next = first_at(w, end_ns);
+    return add_wait_of(w, k, next < w->n_ops ? w->ops[next] : SYN__PT_NONE, start_ns, end_ns);
 }
 
 /* ---- A sweep over a lane's time ---- */
@@ -151,6 +180,7 @@ static syn_status add_wait(waiter *w, work *k, int64_t start_ns, int64_t end_ns)
 static bool waits_for(const waiter *w, const work *k, const open_op *top, int64_t from_ns,
                       int64_t to_ns) {
     const uint8_t flags = top != NULL ? flags_of(w, top->op) : MAY_WAIT;
+    if (k->functional) return false;
     if (k->at_once) return true;
     if (flags & COMPUTES || !(flags & MAY_WAIT || top->has_inner)) return false;
     if (to_ns >= k->by_ns) return true;
@@ -232,7 +262,8 @@ static void find_habits(waiter *w, work *works, size_t n) {
         work *k = &works[i];
         k->in_autograd = w->inside[w->r->ops[k->op].parent];
         k->at_once = k->end_ns <= start_of(w, first_at(w, k->launched_ns));
-        if (w->r->ops[k->op].till_wait) continue;
+        k->functional = is_functional(w, k->op);
+        if (w->r->ops[k->op].till_wait || k->functional) continue;
         count[k->in_autograd]++;
         at_once[k->in_autograd] += k->at_once;
     }
@@ -253,7 +284,7 @@ static void find_ends(waiter *w, work *works, size_t n) {
         work *k = &works[i];
         const size_t next = first_at(w, k->launched_ns);
         k->by_ns = k->behind_ns = INT64_MAX;
-        if (next == w->n_ops) continue;
+        if (next == w->n_ops || k->functional) continue;
         if (k->in_autograd) k->behind_ns = start_of(w, w->behind[next]);
         has_waited(k, k->behind_ns);
         has_waited(k, start_of(w, w->step[next]));
@@ -306,13 +337,31 @@ static syn_status add_use(waiter *w, uint64_t storage, uint32_t index) {
 static void use(waiter *w, work *works, uint64_t storage, int64_t ns) {
     const uint32_t list = syn__pt_map_get(&w->uses, storage);
     if (list == SYN__PT_NONE) return;
-    uint32_t *const at = &w->links[list].next;
+    uint32_t *at = &w->links[list].next;
     while (*at != SYN__PT_NONE) {
         work *k = &works[w->links[*at].index];
         if (k->launched_ns > ns || k->end_ns > ns) return;
-        has_waited(k, ns);
+        if (k->functional && !k->known) { /* stays until its wait_tensor */
+            at = &w->links[*at].next;
+            continue;
+        }
+        if (!k->functional) has_waited(k, ns);
         *at = w->links[*at].next;
     }
+}
+
+/* A wait_tensor that is given the storage waits for all that were launched before it. */
+static syn_status use_by_wait(waiter *w, work *works, uint64_t storage, uint32_t op) {
+    const syn__pt_op *o = &w->r->ops[op];
+    const uint32_t list = syn__pt_map_get(&w->uses, storage);
+    if (list == SYN__PT_NONE) return SYN_OK;
+    for (uint32_t at = w->links[list].next; at != SYN__PT_NONE; at = w->links[at].next) {
+        work *k = &works[w->links[at].index];
+        if (!k->functional || k->known || k->launched_ns > o->start_ns || k->op > op) continue;
+        const int64_t end = k->end_ns > o->start_ns ? k->end_ns : o->start_ns;
+        SYN_TRY(add_wait_of(w, k, op, o->start_ns, end));
+    }
+    return SYN_OK;
 }
 
 /* The first op behind each communication that is given a tensor of it. */
@@ -330,8 +379,12 @@ static syn_status find_uses(waiter *w, work *works, size_t n) {
     }
     for (size_t i = first_at(w, first_ns); i < w->n_ops; i++) {
         syn__pt_scan scan = values_of(w, w->ops[i]);
-        if (flags_of(w, w->ops[i]) & CALLS) continue;
-        while (next_storage(&scan, &storage)) use(w, works, storage, start_of(w, i));
+        const uint8_t flags = flags_of(w, w->ops[i]);
+        if (flags & CALLS) continue;
+        while (next_storage(&scan, &storage)) {
+            if (flags & WAITS) SYN_TRY(use_by_wait(w, works, storage, w->ops[i]));
+            use(w, works, storage, start_of(w, i));
+        }
     }
     return SYN_OK;
 }

@@ -1,0 +1,321 @@
+/* What PyTorch's profiler (Kineto) writes of a run on CPUs with shapes and memory: one rank. Times
+   in us with three decimals. */
+#include "export/kineto/kineto_memory.h"
+#include "export/kineto/kineto_recording.h"
+#include "syntorch/memory.h"
+
+#include <stdio.h>
+
+typedef struct writer {
+    syn__kineto_recording *r;
+    syn_sink *sink;
+    syn__kineto_arg args[SYN__KINETO_MAX_ARGS];
+    bool first;
+} writer;
+
+static void put(writer *w, const char *text) {
+    syn_sink_text(w->sink, text);
+}
+
+static void put_text(writer *w, const char *key, const char *text) {
+    put(w, key);
+    syn_sink_json_string(w->sink, text);
+}
+
+static void put_i64(writer *w, const char *key, int64_t value) {
+    put(w, key);
+    syn_sink_i64(w->sink, value);
+}
+
+static void put_us(writer *w, const char *key, int64_t base_us, int64_t ns) {
+    const char fraction[4] = {'.', (char)('0' + ns / 100 % 10), (char)('0' + ns / 10 % 10),
+                              (char)('0' + ns % 10)};
+    put_i64(w, key, base_us + ns / 1000);
+    syn_sink_write(w->sink, fraction, sizeof fraction);
+}
+
+static void put_time(writer *w, int64_t ns) {
+    put_us(w, ",\"ts\":", w->r->timeline.base_us, ns);
+}
+
+static void begin(writer *w, const char *text) {
+    put(w, w->first ? "\n{\"ph\":\"" : ",\n{\"ph\":\"");
+    w->first = false;
+    put(w, text);
+}
+
+static void put_place(writer *w, int thread) {
+    put_i64(w, ",\"pid\":", syn__kineto_pid(w->r));
+    put_i64(w, ",\"tid\":", thread);
+}
+
+/* ---- Processes and threads ---- */
+
+static void put_metadata(writer *w, const char *name, int thread, const char *key, const char *text,
+                         int64_t number) {
+    begin(w, "M\"");
+    put_text(w, ",\"name\":", name);
+    put_time(w, w->r->plan.begin);
+    put_place(w, thread);
+    put_text(w, ",\"args\":{", key);
+    if (text != NULL) put_text(w, ":", text);
+    else put_i64(w, ":", number);
+    put(w, "}}");
+}
+
+static void put_threads(writer *w) {
+    static const char *const names[SYN__KINETO_THREADS] = {"main", "gloo", "gloo send",
+                                                           "gloo receive"};
+    char text[64];
+    snprintf(text, sizeof text, "rank %d", (int)w->r->walk.rank);
+    put_metadata(w, "process_name", 0, "name", text, 0);
+    put_metadata(w, "process_labels", 0, "labels", "CPU", 0);
+    put_metadata(w, "process_sort_index", 0, "sort_index", NULL, w->r->walk.rank);
+    for (int t = 0; t < SYN__KINETO_THREADS; t++) {
+        if (!w->r->plan.threads[t]) continue;
+        snprintf(text, sizeof text, "thread %d (%s)", t + 1, names[t]);
+        put_metadata(w, "thread_name", t + 1, "name", text, 0);
+        put_metadata(w, "thread_sort_index", t + 1, "sort_index", NULL, t + 1);
+    }
+}
+
+/* ---- Arguments ---- */
+
+typedef void tensor_fn(writer *w, const syn_spec *shape, const int64_t *strides);
+
+static void put_list(writer *w, const int64_t *values, int32_t n) {
+    put(w, "[");
+    for (int32_t i = 0; i < n; i++) put_i64(w, i > 0 ? ", " : "", values[i]);
+    put(w, "]");
+}
+
+static void put_dims(writer *w, const syn_spec *shape, const int64_t *strides) {
+    (void)strides;
+    put_list(w, shape->dims, shape->rank);
+}
+
+static void put_strides(writer *w, const syn_spec *shape, const int64_t *strides) {
+    put_list(w, strides, shape->rank);
+}
+
+static void put_type(writer *w, const syn_spec *shape, const int64_t *strides) {
+    (void)strides;
+    syn_sink_json_string(w->sink, syn__kineto_type(shape->dtype));
+}
+
+static syn_status put_tensors(writer *w, const syn__kineto_arg *arg, tensor_fn *each) {
+    for (uint32_t i = 0; i < arg->n_tensors; i++) {
+        const syn_graph_tensor *t;
+        syn_spec shape;
+        int64_t strides[SYN_MAX_RANK];
+        SYN_TRY(syn__walk_tensor(&w->r->walk, arg->tensors[i], &t, w->r->err));
+        syn__kineto_shape(&t->spec, arg->transposed, &shape, strides);
+        if (i > 0) put(w, ", ");
+        each(w, &shape, strides);
+    }
+    return SYN_OK;
+}
+
+/* A key and what it says of each argument; of a scalar `scalar`. */
+static syn_status put_each(writer *w, const char *key, uint32_t n, tensor_fn *each,
+                           const char *scalar) {
+    put(w, key);
+    for (uint32_t i = 0; i < n; i++) {
+        const syn__kineto_arg *arg = &w->args[i];
+        const bool list = arg->type == SYN__KINETO_TENSORS;
+        if (i > 0) put(w, ", ");
+        if (list && each == put_type) {
+            put(w, "\"TensorList\"");
+        } else if (list || arg->type == SYN__KINETO_TENSOR) {
+            if (list) put(w, "[");
+            SYN_TRY(put_tensors(w, arg, each));
+            if (list) put(w, "]");
+        } else {
+            put(w, arg->type == SYN__KINETO_TEXT && each == put_type ? "\"\"" : scalar);
+        }
+    }
+    put(w, "]");
+    return SYN_OK;
+}
+
+static void put_concrete(writer *w, uint32_t n) {
+    put(w, ",\"Concrete Inputs\":[");
+    for (uint32_t i = 0; i < n; i++) {
+        const syn__kineto_arg *arg = &w->args[i];
+        put(w, i > 0 ? ", \"" : "\"");
+        if (arg->type == SYN__KINETO_INT) syn_sink_i64(w->sink, arg->i64);
+        if (arg->type == SYN__KINETO_FLOAT) syn_sink_double(w->sink, arg->f64);
+        if (arg->type == SYN__KINETO_BOOL) put(w, arg->i64 != 0 ? "True" : "False");
+        put(w, "\"");
+    }
+    put(w, "]");
+}
+
+static syn_status put_inputs(writer *w, const syn__kineto_event *e, const syn_node *node) {
+    const uint32_t n = syn__kineto_inputs(e, node, w->args);
+    if (n == 0) return SYN_OK;
+    put_concrete(w, n);
+    SYN_TRY(put_each(w, ",\"Input type\":[", n, put_type, "\"Scalar\""));
+    SYN_TRY(put_each(w, ",\"Input Strides\":[", n, put_strides, "[]"));
+    return put_each(w, ",\"Input Dims\":[", n, put_dims, "[]");
+}
+
+static syn_status put_record(writer *w, const syn_node *node) {
+    int64_t in, out;
+    int32_t dtype;
+    char name[16];
+    const syn_graph *graph = w->r->graph;
+    const syn_graph_group *group = syn__kineto_group(graph, node);
+    const syn__kineto_ranks ranks = syn__kineto_ranks_of(graph, group);
+    const bool send = node->kind == SYN_NODE_SEND, recv = node->kind == SYN_NODE_RECV;
+    SYN_TRY(syn__kineto_elems(&w->r->walk, node, &in, &out, &dtype, w->r->err));
+    put_text(w, ",\"Collective name\":", syn__kineto_call_of(node->comm)->name);
+    put_text(w, ",\"dtype\":", syn__kineto_scalar_type(dtype));
+    put_i64(w, ",\"In msg nelems\":", in);
+    put_i64(w, ",\"Out msg nelems\":", out);
+    put(w, ",\"In split size\":\"[]\",\"Out split size\":\"[]\"");
+    put_i64(w, ",\"Global rank start\":", ranks.start);
+    put_i64(w, ",\"Global rank stride\":", ranks.stride);
+    put_i64(w, ",\"Group size\":", ranks.size);
+    put_text(w, ",\"Process Group Name\":", syn__kineto_group_name(group, name));
+    put_text(w, ",\"Process Group Description\":", group != NULL ? group->name : "default_pg");
+    put(w, ",\"Process Group Ranks\":\"[");
+    syn__kineto_put_ranks(w->sink, graph, group);
+    put_i64(w, "]\",\"Rank\":", w->r->walk.rank);
+    put_i64(w, ",\"Seq\":", node->comm_index);
+    if (send || recv) {
+        put_i64(w, ",\"Src Rank\":", send ? w->r->walk.rank : node->peer);
+        put_i64(w, ",\"Dst Rank\":", send ? node->peer : w->r->walk.rank);
+    }
+    if (node->root >= 0) put_i64(w, ",\"Root Rank\":", node->root);
+    return SYN_OK;
+}
+
+/* ---- Events ---- */
+
+static bool is_annotation(const syn__kineto_event *e) {
+    return e->kind == SYN__KINETO_STEP || e->kind == SYN__KINETO_OPTIMIZER ||
+           e->kind == SYN__KINETO_LIBRARY;
+}
+
+static void put_arrow(writer *w, const syn__kineto_event *e) {
+    const bool ends = e->kind == SYN__KINETO_BACKWARD;
+    begin(w, ends ? "f\"" : "s\"");
+    put_i64(w, ",\"id\":", e->sequence);
+    put_place(w, e->thread + 1);
+    put_time(w, e->start);
+    put(w, ",\"cat\":\"fwdbwd\",\"name\":\"fwdbwd\"");
+    put(w, ends ? ",\"bp\":\"e\"}" : "}");
+}
+
+static syn_status put_event(writer *w, uint32_t index) {
+    const syn__kineto_event *e = &w->r->plan.events[index];
+    const syn_node *node;
+    char name[256];
+    SYN_TRY(syn__walk_node(&w->r->walk, e->node, &node, w->r->err));
+    begin(w, is_annotation(e) ? "X\",\"cat\":\"user_annotation\"" : "X\",\"cat\":\"cpu_op\"");
+    put_text(w, ",\"name\":", syn__kineto_name(e, node, name, sizeof name));
+    put_place(w, e->thread + 1);
+    put_time(w, e->start);
+    put_us(w, ",\"dur\":", 0, e->end - e->start);
+    put_i64(w, ",\"args\":{\"External id\":", (int64_t)index + 1);
+    put_i64(w, ",\"Record function id\":", (int64_t)index + SYN__KINETO_FIRST_RF);
+    if (e->sequence != 0) {
+        put_i64(w, ",\"Sequence number\":", e->sequence);
+        put_i64(w, ",\"Fwd thread id\":", e->kind == SYN__KINETO_OP ? 0 : 1);
+    }
+    if (e->kind == SYN__KINETO_OP && node->scope[0] != '\0')
+        put_text(w, ",\"Module Hierarchy\":", node->scope);
+    SYN_TRY(put_inputs(w, e, node));
+    if (e->kind == SYN__KINETO_RECORD) SYN_TRY(put_record(w, node));
+    put_i64(w, ",\"Ev Idx\":", index);
+    put(w, "}}");
+    if (e->arrow) put_arrow(w, e);
+    return SYN_OK;
+}
+
+static syn_status put_memory(writer *w) {
+    syn__kineto_memory memory;
+    syn__kineto_recording *r = w->r;
+    SYN_TRY(syn__kineto_memory_find(&memory, &r->plan, &r->walk, r->err));
+    int64_t total = memory.before;
+    for (size_t i = 0; i < memory.n_changes; i++) {
+        const syn__kineto_change *c = &memory.changes[i];
+        total += c->bytes;
+        begin(w, "i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\"");
+        put_place(w, r->plan.events[c->event].thread + 1);
+        put_time(w, c->ns);
+        put_i64(w, ",\"args\":{\"Total Reserved\":0,\"Total Allocated\":", total);
+        put_i64(w, ",\"Bytes\":", c->bytes);
+        put_i64(w, ",\"Device Id\":-1,\"Device Type\":0,\"Addr\":", (int64_t)c->tensor + 1);
+        put_i64(w, ",\"Ev Idx\":", (int64_t)(r->plan.n_events + i));
+        put(w, "}}");
+    }
+    syn__kineto_memory_free(&memory);
+    return SYN_OK;
+}
+
+/* What the profiler itself adds: the span that it was on. */
+static void put_span(writer *w) {
+    const syn__kineto_plan *plan = &w->r->plan;
+    begin(w, "X\",\"cat\":\"Trace\",\"name\":\"PyTorch Profiler (0)\",\"pid\":\"Spans\","
+             "\"tid\":\"PyTorch Profiler\"");
+    put_time(w, plan->begin);
+    put_us(w, ",\"dur\":", 0, plan->end - plan->begin);
+    put(w, ",\"args\":{\"Op count\":0}}");
+    begin(w, "i\",\"s\":\"g\",\"name\":\"Iteration Start: PyTorch Profiler\",\"pid\":\"Traces\","
+             "\"tid\":\"Trace PyTorch Profiler\"");
+    put_time(w, plan->begin);
+    put(w, "}");
+    begin(w, "i\",\"s\":\"g\",\"name\":\"Record Window End\",\"pid\":\"\",\"tid\":\"\"");
+    put_time(w, plan->end);
+    put(w, "}");
+}
+
+/* ---- Document ---- */
+
+static void put_group(writer *w, const syn_graph_group *group, bool first) {
+    char name[16];
+    const syn__kineto_ranks ranks = syn__kineto_ranks_of(w->r->graph, group);
+    put_text(w, first ? "{\"pg_name\":" : ",{\"pg_name\":", syn__kineto_group_name(group, name));
+    put_text(w, ",\"pg_desc\":", group != NULL ? group->name : "default_pg");
+    put_i64(w, ",\"backend_config\":\"cpu:gloo\",\"pg_size\":", ranks.size);
+    put(w, ",\"ranks\":[");
+    syn__kineto_put_ranks(w->sink, w->r->graph, group);
+    put(w, "]}");
+}
+
+static void put_distributed(writer *w) {
+    const syn_graph *graph = w->r->graph;
+    const uint32_t n = graph->n_groups;
+    if (graph->world_size < 2) return;
+    put_i64(w, ",\n\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":", w->r->walk.rank);
+    put_i64(w, ",\"world_size\":", graph->world_size);
+    put_i64(w, ",\"pg_count\":", n > 0 ? n : 1);
+    put(w, ",\"pg_config\":[");
+    for (uint32_t i = 0; i < n; i++) put_group(w, &graph->groups[i], i == 0);
+    if (n == 0) put_group(w, NULL, true);
+    put(w, "]}");
+}
+
+syn_status syn__kineto_write_device(syn__kineto_recording *r, syn_sink *sink) {
+    writer *w = syn_calloc(1, sizeof *w);
+    syn_status status = SYN_OK;
+    if (w == NULL) return SYN_FAIL_NOMEM(r->err, sizeof *w, "a trace");
+    w->r = r;
+    w->sink = sink;
+    w->first = true;
+    put(w, "{\"schemaVersion\":1,\"deviceProperties\":[],\"record_shapes\":1,\"profile_memory\":1,"
+           "\"with_modules\":1");
+    put_distributed(w);
+    put_text(w, ",\n\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":0,\"otherData\":{\"clock\":",
+             syn__clock_name(r->timeline.clock));
+    put(w, "},\n\"traceEvents\":[");
+    put_threads(w);
+    for (uint32_t i = 0; i < r->plan.n_events && status == SYN_OK; i++) status = put_event(w, i);
+    if (status == SYN_OK) status = put_memory(w);
+    put_span(w);
+    put(w, "\n]}\n");
+    syn_free(w);
+    return status;
+}

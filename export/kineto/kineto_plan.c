@@ -1,0 +1,278 @@
+#include "export/kineto/kineto_plan.h"
+
+#include "export/kineto/kineto_backward.h"
+#include "syntorch/memory.h"
+
+enum { CALL_NS = 1000 }; /* a call of a communication takes so long, if there is time */
+
+typedef struct planner {
+    syn__kineto_plan *plan;
+    const syn__timeline *timeline;
+    syn__walk *walk;
+    syn__kineto_order order;
+    syn__kineto_forwards forwards;
+    size_t next_comm;
+    int64_t now[SYN__KINETO_THREADS];             /* until when each thread is busy */
+    uint32_t step, optimizer, autograd, backward; /* open events, SYN__KINETO_NONE */
+    uint32_t step_number, sequence;
+    syn_error *err;
+} planner;
+
+static int64_t whole_ns(double ns) {
+    return ns < 0 ? 0 : ns > SYN__MAX_NS ? (int64_t)SYN__MAX_NS : (int64_t)(ns + 0.5);
+}
+
+static syn_status push(planner *p, syn__kineto_kind kind, syn__kineto_thread thread, uint32_t node,
+                       uint32_t parent, int64_t start, int64_t end, uint32_t *out) {
+    syn__kineto_plan *plan = p->plan;
+    if (plan->n_events >= SYN__KINETO_NONE - SYN__KINETO_FIRST_RF)
+        return SYN_FAIL(p->err, SYN_E_UNSUPPORTED, "rank %d has too many ops for these files",
+                        (int)p->walk->rank);
+    SYN_TRY(syn_grow(&plan->events, &plan->events_cap, plan->n_events + 1, sizeof *plan->events,
+                     p->err));
+    *out = (uint32_t)plan->n_events;
+    plan->events[plan->n_events++] = (syn__kineto_event){.start = start,
+                                                         .end = end,
+                                                         .node = node,
+                                                         .parent = parent,
+                                                         .kind = (uint8_t)kind,
+                                                         .thread = (uint8_t)thread};
+    plan->threads[thread] = true;
+    return SYN_OK;
+}
+
+/* ---- Events around others ---- */
+
+/* Opens an event at a time; what is within begins 1 ns later, so that times say what is within. */
+static syn_status open_event(planner *p, syn__kineto_kind kind, uint32_t node, uint32_t parent,
+                             uint32_t *out) {
+    int64_t *now = &p->now[SYN__KINETO_MAIN];
+    SYN_TRY(push(p, kind, SYN__KINETO_MAIN, node, parent, *now, *now, out));
+    *now += 1;
+    return SYN_OK;
+}
+
+static void close_event(planner *p, uint32_t *event) {
+    if (*event == SYN__KINETO_NONE) return;
+    p->plan->events[*event].end = ++p->now[SYN__KINETO_MAIN];
+    *event = SYN__KINETO_NONE;
+}
+
+static void close_backward(planner *p) {
+    close_event(p, &p->backward);
+    close_event(p, &p->autograd);
+}
+
+static void close_inner(planner *p) {
+    close_backward(p);
+    close_event(p, &p->optimizer);
+}
+
+static uint32_t innermost(const planner *p) {
+    return p->backward != SYN__KINETO_NONE    ? p->backward
+           : p->optimizer != SYN__KINETO_NONE ? p->optimizer
+                                              : p->step;
+}
+
+static syn_status open_step(planner *p, uint32_t index, const syn_node *node) {
+    if (p->step != SYN__KINETO_NONE && node->step == p->step_number) return SYN_OK;
+    close_inner(p);
+    close_event(p, &p->step);
+    p->step_number = node->step;
+    return open_event(p, SYN__KINETO_STEP, index, SYN__KINETO_NONE, &p->step);
+}
+
+static syn_status open_backward(planner *p, bool first) {
+    const uint32_t forward = p->forwards.group.event;
+    syn__kineto_event *events = p->plan->events;
+    close_inner(p);
+    if (first) {
+        events[forward].sequence = ++p->sequence;
+        events[forward].arrow = true;
+    }
+    const uint32_t node = events[forward].node, sequence = events[forward].sequence;
+    SYN_TRY(open_event(p, SYN__KINETO_AUTOGRAD, node, p->step, &p->autograd));
+    SYN_TRY(open_event(p, SYN__KINETO_BACKWARD, node, p->autograd, &p->backward));
+    events = p->plan->events;
+    events[p->autograd].sequence = events[p->backward].sequence = sequence;
+    events[p->backward].arrow = first;
+    return SYN_OK;
+}
+
+/* What is open when an op of the main thread begins. */
+static syn_status open_around(planner *p, uint32_t index, const syn_node *node) {
+    if (node->phase == SYN_PHASE_BACKWARD) {
+        const bool open = p->backward != SYN__KINETO_NONE;
+        switch (syn__kineto_backward(&p->forwards, node, open)) {
+        case SYN__KINETO_BEGINS:
+            return open_backward(p, true);
+        case SYN__KINETO_AGAIN:
+            return open_backward(p, false);
+        case SYN__KINETO_JOINS:
+            return SYN_OK;
+        default:
+            close_inner(p);
+            return SYN_OK;
+        }
+    }
+    close_backward(p);
+    if (node->phase != SYN_PHASE_OPTIMIZER) {
+        close_event(p, &p->optimizer);
+    } else if (p->optimizer == SYN__KINETO_NONE) {
+        return open_event(p, SYN__KINETO_OPTIMIZER, index, p->step, &p->optimizer);
+    }
+    return SYN_OK;
+}
+
+/* ---- Communication ---- */
+
+/* When the node begins, as the timeline has it. */
+static int64_t start_of(const planner *p, uint32_t index) {
+    const syn__span *s = syn__timeline_span(p->timeline, p->walk->rank_index, index);
+    return s->start_ns < 0 ? 0 : whole_ns(s->start_ns);
+}
+
+static syn_status add_call(planner *p, syn__kineto_comm *comm, const syn_node *node,
+                           int64_t until) {
+    const bool message = node->kind != SYN_NODE_COLLECTIVE;
+    int64_t *now = &p->now[SYN__KINETO_MAIN];
+    int64_t room = until - *now;
+    uint32_t around = innermost(p);
+    if (room > CALL_NS) room = CALL_NS;
+    if (room < 8) room = 0;
+    const int64_t inset = room > 0;
+    int64_t start = *now, end = *now + room;
+    *now = end;
+    if (!message) {
+        SYN_TRY(push(p, SYN__KINETO_FUNCTIONAL, SYN__KINETO_MAIN, comm->node, around, start, end,
+                     &around));
+        start += inset, end -= inset;
+    }
+    SYN_TRY(push(p, SYN__KINETO_API, SYN__KINETO_MAIN, comm->node, around, start, end, &around));
+    start += inset, end -= inset;
+    return push(p, SYN__KINETO_RECORD, SYN__KINETO_MAIN, comm->node, around, start, end, &around);
+}
+
+/* The call, and the communication in its thread. `until`: when the main thread goes on. */
+static syn_status add_comm(planner *p, syn__kineto_comm *comm, int64_t until) {
+    const syn_node *node;
+    uint32_t event;
+    SYN_TRY(syn__walk_node(p->walk, comm->node, &node, p->err));
+    const syn__kineto_thread thread = syn__kineto_thread_of(node);
+    const syn__span *s = syn__timeline_span(p->timeline, p->walk->rank_index, comm->node);
+    if (p->step == SYN__KINETO_NONE) { /* before all else */
+        if (s->start_ns > 0) p->now[SYN__KINETO_MAIN] = whole_ns(s->start_ns);
+        SYN_TRY(open_step(p, comm->node, node));
+    }
+    close_backward(p);
+    if (s->start_ns >= 0 && s->start_ns < (double)until) until = whole_ns(s->start_ns);
+    SYN_TRY(add_call(p, comm, node, until));
+    int64_t start = p->now[thread], end = whole_ns(s->end_ns);
+    if (start < p->now[SYN__KINETO_MAIN]) start = p->now[SYN__KINETO_MAIN];
+    if (s->start_ns > (double)start) start = whole_ns(s->start_ns);
+    if (s->start_ns < 0 || end < start) end = start;
+    SYN_TRY(push(p, SYN__KINETO_LIBRARY, thread, comm->node, SYN__KINETO_NONE, start, end, &event));
+    comm->end = p->now[thread] = end;
+    return SYN_OK;
+}
+
+static syn_status add_comms(planner *p, uint32_t after, int64_t until) {
+    while (p->next_comm < p->order.n_comms && p->order.comms[p->next_comm].after <= after)
+        SYN_TRY(add_comm(p, &p->order.comms[p->next_comm++], until));
+    return SYN_OK;
+}
+
+/* PyTorch has no op that waits for a message: the main thread goes on behind it. */
+static syn_status add_waits(planner *p, uint32_t index, const syn_node *node) {
+    int64_t *now = &p->now[SYN__KINETO_MAIN];
+    uint32_t event;
+    const uint32_t collective = p->order.waits[0][index], message = p->order.waits[1][index];
+    if (collective != 0) {
+        const syn__kineto_comm *comm = &p->order.comms[collective - 1];
+        close_backward(p);
+        if (node->phase != SYN_PHASE_OPTIMIZER) close_inner(p);
+        const int64_t start = *now;
+        if (comm->end > *now) *now = comm->end;
+        SYN_TRY(push(p, SYN__KINETO_WAIT, SYN__KINETO_MAIN, comm->node, innermost(p), start, *now,
+                     &event));
+    }
+    if (message != 0 && p->order.comms[message - 1].end > *now)
+        *now = p->order.comms[message - 1].end;
+    return SYN_OK;
+}
+
+/* ---- All ---- */
+
+static syn_status add_op(planner *p, uint32_t index) {
+    const syn_node *node;
+    uint32_t event;
+    int64_t *now = &p->now[SYN__KINETO_MAIN];
+    SYN_TRY(syn__walk_node(p->walk, index, &node, p->err));
+    const syn__span *s = syn__timeline_span(p->timeline, p->walk->rank_index, index);
+    const bool timed = s->start_ns >= 0;
+    const int64_t want = timed ? whole_ns(s->start_ns) : *now;
+    if (p->step == SYN__KINETO_NONE && want > *now) *now = want;
+    SYN_TRY(open_step(p, index, node));
+    SYN_TRY(add_waits(p, index, node));
+    SYN_TRY(open_around(p, index, node));
+    const int64_t start = want > *now ? want : *now;
+    int64_t end = timed ? whole_ns(s->end_ns) : start;
+    if (end < start) end = start;
+    SYN_TRY(push(p, SYN__KINETO_OP, SYN__KINETO_MAIN, index, innermost(p), start, end, &event));
+    p->plan->events[event].backward = node->phase == SYN_PHASE_BACKWARD;
+    *now = end;
+    return node->phase == SYN_PHASE_FORWARD ? syn__kineto_forward(&p->forwards, node, event, p->err)
+                                            : SYN_OK;
+}
+
+/* Each op, and behind it what is launched once it has ended, which there is time for until the
+   next one begins. */
+static syn_status add_all(planner *p) {
+    const syn_graph *graph = p->walk->graph;
+    const uint32_t n = graph->ranks[p->walk->rank_index].n_nodes;
+    uint32_t done = 0; /* the last op, plus one */
+    for (uint32_t i = 0; i < n; i++) {
+        const syn_node *node;
+        SYN_TRY(syn__walk_node(p->walk, i, &node, p->err));
+        if (!syn__kineto_shows(graph, node) || syn__walk_is_comm(node)) continue;
+        SYN_TRY(add_comms(p, done, start_of(p, i)));
+        SYN_TRY(add_op(p, i));
+        done = i + 1;
+    }
+    return add_comms(p, done, INT64_MAX);
+}
+
+static void finish(planner *p) {
+    syn__kineto_plan *plan = p->plan;
+    close_inner(p);
+    close_event(p, &p->step);
+    plan->begin = plan->n_events > 0 ? plan->events[0].start : 0;
+    for (int t = 0; t < SYN__KINETO_THREADS; t++) {
+        if (p->now[t] > plan->end) plan->end = p->now[t];
+    }
+}
+
+syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *timeline,
+                                 syn__walk *walk, syn_error *err) {
+    planner p = {.plan = out,
+                 .timeline = timeline,
+                 .walk = walk,
+                 .step = SYN__KINETO_NONE,
+                 .optimizer = SYN__KINETO_NONE,
+                 .autograd = SYN__KINETO_NONE,
+                 .backward = SYN__KINETO_NONE,
+                 .err = err};
+    *out = (syn__kineto_plan){0};
+    SYN_TRY(syn__kineto_order_make(&p.order, walk, err));
+    const syn_status status = add_all(&p);
+    if (status == SYN_OK) finish(&p);
+    else syn__kineto_plan_free(out);
+    syn__kineto_order_free(&p.order);
+    syn__kineto_forwards_free(&p.forwards);
+    return status;
+}
+
+void syn__kineto_plan_free(syn__kineto_plan *plan) {
+    syn_free(plan->events);
+    *plan = (syn__kineto_plan){0};
+}

@@ -1,0 +1,107 @@
+/* A rank of a graph as what PyTorch's profiler would have seen of it: host ops nested in threads,
+   in the order in which they begin. kineto.json and host.json are written from the same plan, so
+   that the two agree: event i has record function id i + SYN__KINETO_FIRST_RF.
+
+   The main thread runs all computation, in the order of the rows. A communication is what PyTorch's
+   functional collectives leave behind:
+
+     _c10d_functional::all_reduce      in the main thread, as early as what it waits for allows
+       c10d::allreduce_
+         record_param_comms            kind, sizes, group
+     gloo:all_reduce                   in a thread of its own: the communication
+     _c10d_functional::wait_tensor     in the main thread, before the first op that waits for it
+
+   so the order of ops is exactly that of the graph, as an execution trace has it (et_plan.h): the
+   main thread's one after the other, collectives one after the other, and what waits is said.
+   Messages are c10d::send and c10d::recv_, which PyTorch's traces give no wait for.
+
+   Ops of a backward pass lie in "autograd::engine::evaluate_function: XBackward0" and "XBackward0",
+   which have the sequence number of the forward op that they belong to; those of an optimizer in
+   "Optimizer.step#AdamW.step"; all in "ProfilerStep#N".
+
+   Ops that compute nothing (views), metadata and collectives of one rank are left out. */
+#ifndef EXPORT_KINETO_PLAN_H
+#define EXPORT_KINETO_PLAN_H
+
+#include "export/walk/graph_walk.h"
+#include "export/walk/timeline.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SYN__KINETO_NONE     UINT32_MAX
+#define SYN__KINETO_FIRST_RF 2 /* 1 is the list of process groups */
+
+typedef enum syn__kineto_kind {
+    SYN__KINETO_STEP,      /* ProfilerStep#N; node: its first */
+    SYN__KINETO_OPTIMIZER, /* Optimizer.step */
+    SYN__KINETO_AUTOGRAD,  /* evaluate_function; node: the forward op, or of the first within */
+    SYN__KINETO_BACKWARD,  /* XBackward0 within that */
+    SYN__KINETO_OP,
+    SYN__KINETO_FUNCTIONAL,
+    SYN__KINETO_API,
+    SYN__KINETO_RECORD,
+    SYN__KINETO_LIBRARY,
+    SYN__KINETO_WAIT /* node: the communication */
+} syn__kineto_kind;
+
+typedef enum syn__kineto_thread {
+    SYN__KINETO_MAIN,
+    SYN__KINETO_COLLECTIVES,
+    SYN__KINETO_SENDS,
+    SYN__KINETO_RECEIVES,
+    SYN__KINETO_THREADS
+} syn__kineto_thread;
+
+typedef struct syn__kineto_event {
+    int64_t start, end; /* ns; events of a thread nest strictly, or touch where there is no time */
+    uint32_t node;      /* index within the rank */
+    uint32_t parent;    /* the event around it; SYN__KINETO_NONE: the thread */
+    uint32_t sequence;  /* that joins a forward op with its backward; 0 none */
+    uint8_t kind, thread;
+    bool arrow;    /* the begin (a forward op) or the end of the arrow of `sequence` */
+    bool backward; /* ran in a backward pass */
+} syn__kineto_event;
+
+typedef struct syn__kineto_plan {
+    syn__kineto_event *events;
+    size_t n_events, events_cap;
+    bool threads[SYN__KINETO_THREADS]; /* which there are */
+    int64_t begin, end;                /* of all */
+} syn__kineto_plan;
+
+/* Plans the rank `walk` stands in, of which the timeline knows the times. */
+syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *timeline,
+                                 syn__walk *walk, syn_error *err) SYN_MUST_USE;
+void syn__kineto_plan_free(syn__kineto_plan *plan);
+
+/* Whether the node has an op of its own. */
+bool syn__kineto_shows(const syn_graph *graph, const syn_node *node);
+syn__kineto_thread syn__kineto_thread_of(const syn_node *node);
+
+/* ---- Who waits for which communication (kineto_order.c) ---- */
+
+typedef struct syn__kineto_comm {
+    uint32_t node;
+    uint32_t after; /* it is launched right behind this node of the main thread, plus one; 0: before
+                       all */
+    int64_t end;    /* ns, once it is planned */
+} syn__kineto_comm;
+
+typedef struct syn__kineto_order {
+    syn__kineto_comm *comms; /* in the order of launches, which is that of rows */
+    size_t n_comms, comms_cap;
+    /* Per node of the main thread: what it is the first to wait for, index into comms plus one. The
+       last collective stands for those before. */
+    uint32_t *waits[2]; /* collectives, messages */
+} syn__kineto_order;
+
+syn_status syn__kineto_order_make(syn__kineto_order *out, syn__walk *walk,
+                                  syn_error *err) SYN_MUST_USE;
+void syn__kineto_order_free(syn__kineto_order *order);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

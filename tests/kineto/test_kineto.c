@@ -1,0 +1,300 @@
+/* What stands for PyTorch's recordings: names and arguments of calls, order and nesting, memory and
+   sums by hand. test_kineto_files.py reads the sets that this program leaves in $SYN_TEST_OUT, and
+   compares them with the execution traces beside them. */
+#include "models/data_parallel.h"
+#include "models/optimizer.h"
+#include "syntorch/gradient.h"
+#include "syntorch/hardware.h"
+#include "syntorch/mesh.h"
+#include "tests/support/exported.h"
+#include "tests/support/gpt_graph.h"
+#include "tests/support/graphs.h"
+#include "tests/support/ranks.h"
+#include "tests/support/sample_graphs.h"
+#include "tests/support/small_models.h"
+#include "tests/support/test.h"
+
+static void save_set(const syn_graph *graph, const char *name) {
+    const char *folder = getenv("SYN_TEST_OUT");
+    char prefix[512];
+    syn_error err = {0};
+    if (folder == NULL) return;
+    snprintf(prefix, sizeof prefix, "%s/%s", folder, name);
+    CHECK_OK(syn_export_kineto_set(graph, NULL, prefix, &err), err);
+    CHECK_OK(syn_export_et_set(graph, NULL, prefix, &err), err);
+}
+
+/* ---- Training steps ---- */
+
+enum { BATCH = 4, TOKENS = 8, MOST = 4 };
+
+typedef struct job {
+    const syn_model_config *config;
+    syn_mesh_shape shape;
+    syn_device device;
+    bool recompute;
+    syn_ctx *kept[MOST];
+} job;
+
+static syn_tensor loss_of(const job *j, syn_model *m) {
+    syn_ctx *ctx = syn_model_ctx(m);
+    const syn_spec spec = {SYN_I32, 2, {BATCH, TOKENS}}, one = {SYN_F32, 0, {0}};
+    int32_t ids[BATCH * TOKENS];
+    for (int i = 0; i < BATCH * TOKENS; i++) ids[i] = (i * 37 + syn_ctx_rank(ctx)) % 100;
+    const syn_tensor tokens = syn_input(ctx, "tokens", &spec, ids);
+    const syn_tensor targets = syn_input(ctx, "targets", &spec, ids);
+    const syn_tensor weight = syn_input(ctx, "weight", &one, &(float){1.0f / (BATCH * TOKENS)});
+    if (j->config == &small_gpt) return syn_causal_loss(m, tokens, targets, weight);
+    const syn_tensor hidden = syn_bert_forward(m, tokens, SYN_BERT_NO_TYPES, SYN_NO_MASK);
+    return syn_bert_mlm_loss(m, hidden, targets, weight);
+}
+
+/* Two steps: forward, backward with bucket all-reduces, optimizer, and the loss of all. */
+static syn_status steps(const job *j, syn_model *m, const syn_mesh *mesh,
+                        syn_data_parallel *parallel, syn_optimizer *optimizer, syn_error *err) {
+    syn_ctx *ctx = syn_model_ctx(m);
+    for (int t = 0; t < 2; t++) {
+        const syn_mark mark = syn_ctx_mark(ctx);
+        const syn_tensor loss = loss_of(j, m);
+        syn_backward(ctx, loss);
+        SYN_TRY(syn_data_parallel_check(parallel, err));
+        SYN_TRY(syn_optimizer_step(optimizer, 0.001, err));
+        if (mesh->group[SYN_AXIS_DP] != NULL)
+            syn_all_reduce(ctx, loss, SYN_REDUCE_SUM, mesh->group[SYN_AXIS_DP]);
+        syn_release(ctx, mark, NULL, 0);
+        syn_next_step(ctx);
+    }
+    SYN_TRY(syn_ctx_sync(ctx));
+    return syn_ctx_check(ctx, err);
+}
+
+static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
+    job *j = arg;
+    syn_mesh mesh;
+    syn_model *m = NULL;
+    syn_data_parallel *parallel = NULL;
+    syn_optimizer *optimizer = NULL;
+    SYN_TRY(syn_mesh_open(&mesh, comm, &j->shape, err));
+    const syn_model_options options = {.tp = mesh.group[SYN_AXIS_TP],
+                                       .heads = SYN_BERT_MLM,
+                                       .recompute =
+                                           j->recompute ? SYN_RECOMPUTE_FULL : SYN_RECOMPUTE_NONE};
+    const syn_optimizer_options how = {.max_grad_norm = 1, .tp = options.tp};
+    SYN_TRY(syn_ctx_new(&j->kept[comm->rank], j->device, comm, err));
+    syn_ctx *ctx = j->kept[comm->rank];
+    syn_ctx_set_overlap(ctx, true);
+    syn_status s = syn_model_new(&m, ctx, j->config, &options, err);
+    if (s == SYN_OK) s = syn_data_parallel_new(&parallel, ctx, mesh.group[SYN_AXIS_DP], err);
+    if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &how, err);
+    if (s == SYN_OK) s = steps(j, m, &mesh, parallel, optimizer, err);
+    syn_optimizer_free(optimizer);
+    syn_data_parallel_free(parallel);
+    syn_model_free(m);
+    return s;
+}
+
+/* A step's graph with the times that it has; NULL hardware: none but measured ones. */
+static void save_steps(const syn_model_config *config, int tp, int dp, syn_device device,
+                       bool recompute, const syn_hardware *hw, const char *name) {
+    job j = {
+        .config = config, .shape = {tp, dp, 1, NULL}, .device = device, .recompute = recompute};
+    const syn_trace *traces[MOST];
+    syn_graph *graph = NULL;
+    syn_error err = {0};
+    const bool threads = device == SYN_DEVICE_CPU;
+    CHECK_OK((threads ? syn_local_run : run_without_transport)(tp * dp, train, &j, &err), err);
+    for (int r = 0; r < tp * dp && test_failures == 0; r++) traces[r] = syn_ctx_trace(j.kept[r]);
+    if (test_failures == 0) {
+        CHECK_OK(syn_trace_graph(&graph, traces, (uint32_t)(tp * dp), hw, &err), err);
+        save_set(graph, name);
+    }
+    syn_graph_free(graph);
+    drop_ranks(tp * dp, j.kept);
+}
+
+static void training_sets(void) {
+    syn_hardware hw;
+    syn_error err = {0};
+    NEED_OK(syn_hardware_load(&hw, "a100-80g", &err), err);
+    save_steps(&small_gpt, 1, 1, SYN_DEVICE_CPU, false, NULL, "alone");
+    save_steps(&small_gpt, 1, 2, SYN_DEVICE_CPU, false, NULL, "measured");
+    save_steps(&small_gpt, 2, 2, SYN_DEVICE_CPU, false, NULL, "measured_tp");
+    save_steps(&small_gpt, 2, 2, SYN_DEVICE_META, false, &hw, "predicted");
+    save_steps(&small_bert, 2, 1, SYN_DEVICE_META, true, &hw, "bert");
+    save_steps(&small_bert, 1, 4, SYN_DEVICE_META, false, NULL, "order");
+}
+
+static void inference_set(void) {
+    syn_graph *graph = small_gpt_graph();
+    save_set(graph, "inference");
+    syn_graph_free(graph);
+}
+
+/* ---- By hand ---- */
+
+/* A group of two ranks; rank 0's matmul makes what an all-reduce sums, and adds it. */
+static syn_graph *hand_graph(void) {
+    static const int32_t ranks[] = {0, 1};
+    const syn_graph_group group = {1, "dp0", ranks, 2};
+    syn_graph *g = NULL;
+    syn_error err = {0};
+    NEED_OK(syn_graph_new(&g, ranks, 2, 2, &err), err);
+    NEED_OK(syn_graph_add_group(g, &group, &err), err);
+    for (uint32_t r = 0; r < 2; r++) {
+        static const uint32_t t[] = {0, 1, 2, 3}, twice[] = {0, 0};
+        const syn_dep on_first = {0, SYN_DEP_DATA},
+                      on_both[] = {{0, SYN_DEP_DATA}, {1, SYN_DEP_DATA}};
+        const syn_attribute transposed = {.name = "transpose_a", .type = SYN_VALUE_I64, .i64 = 1};
+        syn_node matmul = plain_node(1, "matmul"), sum = plain_node(2, "all_reduce"),
+                 add = plain_node(3, "add"), other = plain_node(4, "syntorch_only");
+        matmul.scope = "h.0", matmul.flops = 4000, matmul.bytes_read = 100;
+        matmul.inputs = twice, matmul.n_inputs = 2, matmul.outputs = t + 1, matmul.n_outputs = 1;
+        matmul.attributes = &transposed, matmul.n_attributes = 1;
+        matmul.start_ns = 1000, matmul.wall_ns = 2000;
+        sum.kind = SYN_NODE_COLLECTIVE, sum.comm = SYN_COMM_ALL_REDUCE, sum.group = 1;
+        sum.reduce = SYN_REDUCE_SUM, sum.stream = 1, sum.comm_bytes = 4 * 8 * 4;
+        sum.inputs = t + 1, sum.n_inputs = 1, sum.outputs = t + 2, sum.n_outputs = 1;
+        sum.deps = &on_first, sum.n_deps = 1;
+        sum.start_ns = 5000, sum.wall_ns = 3000, sum.wait_ns = 1000;
+        other.scope = "h.1", other.start_ns = 4000, other.wall_ns = 500;
+        add.scope = "h.0.mlp", add.start_ns = 9000, add.wall_ns = 1000;
+        add.inputs = t + 1, add.n_inputs = 2, add.outputs = t + 3, add.n_outputs = 1;
+        add.deps = on_both, add.n_deps = 2;
+        NEED_OK(add_tensor(g, r, "w", SYN_TENSOR_PARAM, SYN_NO_NODE, 0, 4, &err), err);
+        NEED_OK(add_tensor(g, r, "x", 0, 0, 1, 4, &err), err);
+        NEED_OK(add_tensor(g, r, "s", 0, 1, 2, 4, &err), err);
+        NEED_OK(add_tensor(g, r, "y", 0, 3, 3, 4, &err), err);
+        NEED_OK(syn_graph_add_node(g, r, &matmul, &err), err);
+        NEED_OK(syn_graph_add_node(g, r, &sum, &err), err);
+        NEED_OK(syn_graph_add_node(g, r, &other, &err), err);
+        NEED_OK(syn_graph_add_node(g, r, &add, &err), err);
+    }
+    NEED_OK(syn_graph_verify(g, &err), err);
+    return g;
+}
+
+static void device_by_hand(void) {
+    syn_graph *graph = hand_graph();
+    char *text = export_text(&syn_export_kineto, graph, NULL);
+    CHECK_HAS(text, "\"name\":\"aten::matmul\",\"pid\":1,\"tid\":1,\"ts\":1.001,\"dur\":1.999");
+    /* launched when the matmul has ended, before the op that does not wait for it */
+    CHECK_HAS(text, "\"name\":\"_c10d_functional::all_reduce\",\"pid\":1,\"tid\":1,\"ts\":3.000,"
+                    "\"dur\":1.000");
+    CHECK_HAS(text,
+              "\"name\":\"record_param_comms\",\"pid\":1,\"tid\":1,\"ts\":3.002,\"dur\":0.996");
+    CHECK_HAS(text, "\"name\":\"gloo:all_reduce\",\"pid\":1,\"tid\":2,\"ts\":5.000,\"dur\":3.000");
+    CHECK_HAS(text, "\"name\":\"_c10d_functional::wait_tensor\",\"pid\":1,\"tid\":1,\"ts\":4.500,"
+                    "\"dur\":3.500");
+    CHECK_HAS(text, "\"Collective name\":\"allreduce\",\"dtype\":\"Float\",\"In msg nelems\":32,"
+                    "\"Out msg nelems\":32");
+    CHECK_HAS(text, "\"Group size\":2,\"Process Group Name\":\"1\",\"Process Group Description\":"
+                    "\"dp0\",\"Process Group Ranks\":\"[0, 1]\",\"Rank\":0,\"Seq\":0");
+    /* (4, 8), transposed: a view of (8, 4) */
+    CHECK_HAS(text, "\"Input Strides\":[[1, 8], [8, 1]],\"Input Dims\":[[8, 4], [4, 8]]");
+    CHECK_HAS(text, "\"name\":\"ProfilerStep#0\",\"pid\":1,\"tid\":1,\"ts\":1.000,\"dur\":9.001");
+    free(text);
+    const syn_export_options second = {.rank = &(int32_t){1}};
+    text = export_text(&syn_export_kineto, graph, &second);
+    CHECK_HAS(text, "\"Rank\":1,");
+    free(text);
+    syn_graph_free(graph);
+}
+
+static void host_by_hand(void) {
+    syn_graph *graph = hand_graph();
+    char *text = export_text(&syn_export_host, graph, NULL);
+    CHECK_HAS(text, "\"schema\":\"1.1.1-chakra.0.0.4\"");
+    CHECK_HAS(text, "{\"name\":\"in_msg_nelems\",\"type\":\"uint64\",\"value\":32}");
+    CHECK_HAS(text, "{\"name\":\"pg_desc\",\"type\":\"string\",\"value\":\"dp0\"}");
+    CHECK_HAS(text, "[0,false],[\"1\",\"dp0\"],0,\"allreduce\",[],[],0,1,2]");
+    CHECK_HAS(text, "\\\"pg_name\\\": \\\"1\\\", \\\"pg_desc\\\": \\\"dp0\\\"");
+    CHECK_HAS(text, "\"value\":\"syntorch::syntorch_only() -> Tensor[]\"");
+    free(text);
+    syn_graph_free(graph);
+}
+
+/* 128 bytes each: w from the begin, x and s until add has read them, y to the end. */
+static void memory_by_hand(void) {
+    syn_graph *graph = hand_graph();
+    const syn_export_options first = {.rank = &(int32_t){0}};
+    char *text = export_text(&syn_export_memory_csv, graph, &first);
+    CHECK_STR(text, "rank,time_us,allocated_bytes,change_bytes,what\n"
+                    "0,1.000,128,128,\"before the first op\"\n"
+                    "0,1.001,256,128,\"x\"\n"
+                    "0,5.000,384,128,\"s\"\n"
+                    "0,9.000,512,128,\"y\"\n"
+                    "0,10.000,384,-128,\"x\"\n"
+                    "0,10.000,256,-128,\"s\"\n");
+    free(text);
+    syn_graph_free(graph);
+}
+
+/* Of two ranks: 2 matmuls of 2 us, 2 sums of 3 us (1 us of each waiting), 2 adds of 1 us, 2 of
+   0.5. */
+static void stacks_by_hand(void) {
+    syn_graph *graph = hand_graph();
+    char *text = export_text(&syn_export_stacks, graph, NULL);
+    CHECK_HAS(text, "2 ranks, 8 ops, 11.000 us of work in all (times: measured)");
+    CHECK_HAS(text, "        2         4.000         4.000   36.36     2.0 G    50.0 M  "
+                    "forward   matmul                   f32[4,8] f32[4,8]\n");
+    CHECK_HAS(text, "        2         6.000         4.000   36.36         -         -  "
+                    "forward   all_reduce               f32[4,8]\n");
+    CHECK_HAS(text, "        2         6.000         4.000   36.36     2.0 G    50.0 M  h.0\n");
+    CHECK_HAS(text, "        0         7.000         0.000    0.00         -         -  h\n");
+    free(text);
+    syn_graph_free(graph);
+}
+
+static void refused(void) {
+    syn_graph *graph = hand_graph();
+    syn_error err = {0};
+    const syn_export_options none = {.rank = &(int32_t){7}};
+    const syn_exporter *const all[] = {&syn_export_kineto, &syn_export_host, &syn_export_stacks,
+                                       &syn_export_memory_csv};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        CHECK(export_forget(all[i], graph, &none, &err) == SYN_E_INVALID);
+        CHECK_HAS(err.text, "rank 7");
+        CHECK(syn_exporter_by_name(all[i]->name) == all[i]);
+    }
+    syn_graph_free(graph);
+    CHECK(syn_exporter_by_path("out/run.0_kineto.json") == &syn_export_kineto);
+    CHECK(syn_exporter_by_path("out/run.0_host.json") == &syn_export_host);
+    CHECK(syn_exporter_by_path("out/run_stacks.txt") == &syn_export_stacks);
+    CHECK(syn_exporter_by_path("out/run_memory.csv") == &syn_export_memory_csv);
+}
+
+/* Every field that a graph can have, names that JSON must escape, and messages. */
+static void odd_graphs(void) {
+    const syn_exporter *const all[] = {&syn_export_kineto, &syn_export_host, &syn_export_stacks,
+                                       &syn_export_memory_csv};
+    syn_graph *graphs[] = {full_graph(), simulated_graph(true, false), simulated_graph(true, true),
+                           simulated_graph(false, false)};
+    for (size_t g = 0; g < sizeof graphs / sizeof *graphs; g++) {
+        syn_error err = {0};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            CHECK_OK(export_forget(all[i], graphs[g], NULL, &err), err);
+        syn_graph_free(graphs[g]);
+    }
+}
+
+static void without_memory(void) {
+    syn_graph *graph = hand_graph();
+    CHECK(export_without_memory(&syn_export_kineto, graph, NULL) > 5);
+    CHECK(export_without_memory(&syn_export_host, graph, NULL) > 5);
+    CHECK(export_without_memory(&syn_export_stacks, graph, NULL) > 5);
+    CHECK(export_without_memory(&syn_export_memory_csv, graph, NULL) > 5);
+    syn_graph_free(graph);
+}
+
+static const test_case cases[] = {
+    {"device_by_hand", device_by_hand},
+    {"host_by_hand", host_by_hand},
+    {"memory_by_hand", memory_by_hand},
+    {"stacks_by_hand", stacks_by_hand},
+    {"refused", refused},
+    {"odd_graphs", odd_graphs},
+    {"without_memory", without_memory},
+    {"inference_set", inference_set},
+    {"training_sets", training_sets},
+};
+TEST_MAIN(cases)

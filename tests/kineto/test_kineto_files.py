@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""The files that stand for PyTorch's recordings: valid JSON with the keys that the real ones have,
+ops that nest, a host and a device trace that link; and `convert pytorch` makes of them the
+collectives and the order of ops that the .et of the same graph has."""
+import collections
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from checks import BUILD, SOURCE, check, finish, run
+from execution_trace import COLL, COMP, read_et
+
+CALLS = ("_c10d_functional::", "c10d::", "record_param_comms", "ProfilerStep#", "Optimizer.step",
+         "autograd::engine", "[pytorch|")
+
+
+def load(path):
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def is_op(name):
+    """Of a computation: neither a call, nor what stands around others."""
+    return not name.startswith(CALLS) and not name.endswith("Backward0") and "##" not in name
+
+
+# ---- Keys ----
+
+
+def check_keys(what, kineto, host):
+    """What is there has the names that PyTorch's own recording of a step has."""
+    real = load(os.path.join(SOURCE, "examples/pytorch/device.0.json"))
+    seen = collections.defaultdict(set)
+    for e in real["traceEvents"]:
+        seen[e.get("cat"), e["ph"]] |= set(e)
+        seen[e.get("cat"), e["ph"], "args"] |= set(e.get("args", ()))
+    record = {"Collective name", "dtype", "In msg nelems", "Out msg nelems", "In split size",
+              "Out split size", "Global rank start", "Global rank stride", "Group size",
+              "Process Group Name", "Process Group Description", "Process Group Ranks", "Rank",
+              "Seq", "Src Rank", "Dst Rank", "Root Rank"}
+    for e in kineto["traceEvents"]:
+        kind = e.get("cat"), e["ph"]
+        if e["name"] == "[memory]":
+            check(set(e["args"]) == {"Total Reserved", "Total Allocated", "Bytes", "Device Id",
+                                     "Device Type", "Addr", "Ev Idx"}, f"{what}: {e}")
+            continue
+        check(kind in seen, f"{what}: no {kind} in PyTorch's")
+        check(set(e) <= seen[kind], f"{what}: {set(e) - seen[kind]} of {kind}")
+        more = set(e.get("args", ())) - seen[(*kind, "args")] - {"Module Hierarchy"}
+        check(more <= record if e["name"] == "record_param_comms" else not more,
+              f"{what}: {e['name']} has {more}")
+    real = load(os.path.join(SOURCE, "examples/pytorch/host.0.json"))
+    check(set(real) == set(host) and real["schema"] == host["schema"], f"{what}: {set(host)}")
+    attrs = [(a["name"], a["type"]) for a in real["nodes"][0]["attrs"]]
+    for n in host["nodes"]:
+        check(set(n) == set(real["nodes"][0]), f"{what}: {set(n)}")
+        check([(a["name"], a["type"]) for a in n["attrs"]][:len(attrs)] == attrs,
+              f"{what}: attributes of {n['name']}")
+        for io in (n["inputs"], n["outputs"]):
+            lengths = {len(io[k]) for k in ("values", "shapes", "types", "strides")}
+            check(len(lengths) == 1, f"{what}: {n['name']} has {lengths}")
+
+
+# ---- One rank ----
+
+
+def check_nesting(what, events):
+    threads = collections.defaultdict(list)
+    for e in events:
+        if e["ph"] == "X" and e["cat"] != "Trace":
+            ns = round(e["ts"] * 1000)
+            threads[e["pid"], e["tid"]].append((ns, ns + round(e["dur"] * 1000), e["name"]))
+    for thread, spans in threads.items():
+        stack = []
+        for start, end, name in sorted(spans, key=lambda s: (s[0], -s[1])):
+            check(end >= start, f"{what}: {name} ends before it begins")
+            while stack and stack[-1] <= start:
+                stack.pop()
+            check(not stack or end <= stack[-1], f"{what}: {name} of {thread} overlaps another")
+            stack.append(end)
+
+
+def check_links(what, kineto, host):
+    """Each event is a host node, by its record function id, and lies within its caller's."""
+    nodes = {n["id"]: n for n in host["nodes"]}
+    check(len(nodes) == len(host["nodes"]), f"{what}: ids repeat")
+    attr = {n["id"]: {a["name"]: a["value"] for a in n["attrs"]} for n in host["nodes"]}
+    by_rf = {a["rf_id"]: i for i, a in attr.items()}
+    events = {e["args"]["Record function id"]: e for e in kineto["traceEvents"]
+              if "Record function id" in e.get("args", {})}
+    check(set(events) <= set(by_rf), f"{what}: events without a node")
+    check(set(by_rf) - set(events) <= {0, 1}, f"{what}: nodes without an event")
+    for rf, e in events.items():
+        n = nodes[by_rf[rf]]
+        check(n["name"] == e["name"], f"{what}: {n['name']} is {e['name']}")
+        check(n["ctrl_deps"] < n["id"], f"{what}: the caller of {n['id']} comes later")
+        check(attr[n["id"]]["tid"] == e["tid"], f"{what}: {n['name']} in another thread")
+        sequence = e["args"].get("Sequence number", -1)
+        check(attr[n["id"]]["seq_id"] == sequence, f"{what}: sequence of {n['name']}")
+        around = events.get(attr[n["ctrl_deps"]]["rf_id"])
+        check(around is None or (around["ts"] <= e["ts"] and round(1000 * (
+            e["ts"] + e["dur"] - around["ts"] - around["dur"])) <= 0),
+            f"{what}: {n['name']} leaves {around and around['name']}")
+    return events
+
+
+def check_arrows(what, kineto, forwards):
+    """From a forward op to the backward of the same sequence number, each once."""
+    ends = collections.defaultdict(dict)
+    at = collections.defaultdict(list)
+    for e in kineto["traceEvents"]:
+        if e.get("cat") == "fwdbwd":
+            check(e["ph"] not in ends[e["id"]], f"{what}: two arrows {e['id']}")
+            ends[e["id"]][e["ph"]] = e
+        if "Sequence number" in e.get("args", {}):
+            at[e["args"]["Sequence number"]].append(e)
+    check(len(ends) >= forwards, f"{what}: {len(ends)} arrows, {forwards} expected")
+    for i, e in ends.items():
+        if not check(set(e) == {"s", "f"}, f"{what}: half an arrow {i}"):
+            continue
+        starts = {x["ts"] for x in at[i] if x["args"]["Fwd thread id"] == 0}
+        backward = {x["ts"] for x in at[i] if x["args"]["Fwd thread id"] == 1}
+        check(e["s"]["ts"] in starts and e["f"]["ts"] in backward, f"{what}: arrow {i}")
+        check(e["s"]["ts"] <= e["f"]["ts"], f"{what}: arrow {i} goes back in time")
+
+
+def check_memory(what, kineto, curve):
+    """The counters add up, never fall below nothing, and are those of the curve."""
+    total, rows = None, list(curve)
+    before = int(rows[0][2])
+    check(before == int(rows[0][3]), f"{what}: the curve's begin")
+    for row, e in zip(rows[1:], (e for e in kineto["traceEvents"] if e["name"] == "[memory]")):
+        a = e["args"]
+        total = (before if total is None else total) + a["Bytes"]
+        check(a["Total Allocated"] == total >= 0, f"{what}: memory {a}, {total}")
+        check([int(row[2]), int(row[3])] == [total, a["Bytes"]] and float(row[1]) == e["ts"],
+              f"{what}: curve {row}, memory {e}")
+    n = sum(e["name"] == "[memory]" for e in kineto["traceEvents"])
+    check(n == len(rows) - 1, f"{what}: {n} memory events, {len(rows) - 1} lines")
+
+
+# ---- Order ----
+
+
+def reach(nodes, chosen):
+    """For each chosen node the set, as bits, of chosen ones that come before."""
+    bit = {id_: 1 << i for i, id_ in enumerate(chosen)}
+    before = {}
+    left = {n.id: len(n.deps) for n in nodes}
+    after = collections.defaultdict(list)
+    by_id = {n.id: n for n in nodes}
+    for n in nodes:
+        for d in n.deps:
+            after[d].append(n.id)
+    ready = [n.id for n in nodes if not n.deps]
+    while ready:
+        at = ready.pop()
+        mask = 0
+        for d in by_id[at].deps:
+            mask |= before[d] | bit.get(d, 0)
+        before[at] = mask
+        for n in after[at]:
+            left[n] -= 1
+            if left[n] == 0:
+                ready.append(n)
+    return [before[id_] for id_ in chosen]
+
+
+def groups_of(path):
+    if not os.path.exists(path):
+        return {}
+    return {name: tuple(ranks) for name, ranks in load(path).items()}
+
+
+def collectives(nodes, groups):
+    return [(n.attr["comm_type"], n.attr["comm_size"], groups[n.attr["pg_name"]]) for n in nodes
+            if n.type == COLL and n.attr["comm_type"] != 9]
+
+
+def check_order(what, folder, prefix, rank, host):
+    _, ours = read_et(open(f"{folder}/{prefix}.{rank}.et", "rb").read())
+    _, theirs = read_et(open(f"{folder}/made.{rank}.et", "rb").read())
+    want = collectives(ours, groups_of(f"{folder}/{prefix}.comm_group.json"))
+    got = collectives(theirs, groups_of(f"{folder}/made.comm_group.json"))
+    check(want == got, f"{what}: collectives {want[:5]}, converted {got[:5]}")
+    names = {n["id"]: n["name"] for n in host["nodes"]}
+    rf = {a["value"]: n["id"] for n in host["nodes"] for a in n["attrs"] if a["name"] == "rf_id"}
+    colls = [n.id for n in theirs if n.type == COLL and n.attr["comm_type"] != 9]
+    works = [n.id for n in theirs if n.type == COMP and n.attr.get("rf_id", 0) > 1
+             and is_op(names[rf[n.attr["rf_id"]]])]
+    chosen = [n.id for n in ours if n.type == COMP] + [n.id for n in ours if n.type == COLL]
+    if check(len(chosen) == len(works) + len(colls), f"{what}: {len(chosen)} ops, converted "
+             f"{len(works)} and {len(colls)}"):
+        a, b = reach(ours, chosen), reach(theirs, works + colls)
+        wrong = [i for i, (x, y) in enumerate(zip(a, b)) if x != y]
+        first = f"; the first {wrong[0]}, bits {a[wrong[0]] ^ b[wrong[0]]:b}" if wrong else ""
+        check(not wrong, f"{what}: {len(wrong)} of {len(chosen)} ops come after others{first}")
+
+
+def check_set(folder, prefix):
+    hosts = sorted(glob.glob(f"{folder}/{prefix}.*_host.json"))
+    check(hosts, f"{prefix}: no host traces")
+    r = run("convert", "pytorch", "--host", f"{folder}/{prefix}.*_host.json", "--device",
+            f"{folder}/{prefix}.*_kineto.json", "--output", f"{folder}/made")
+    said = (r.stdout + r.stderr).decode()
+    check(r.returncode == 0, f"{prefix}: {said}")
+    warned = [line for line in said.splitlines() if "warning" in line]
+    check(not warned, f"{prefix}: {warned}")
+    with open(f"{folder}/{prefix}_memory.csv", encoding="utf-8") as f:
+        head, *lines = f.read().splitlines()
+    check(head == "rank,time_us,allocated_bytes,change_bytes,what", head)
+    for path in hosts:
+        rank = int(path.rsplit(".", 2)[1].split("_")[0])
+        what = f"{prefix} rank {rank}"
+        host, kineto = load(path), load(path.replace("_host", "_kineto"))
+        check_keys(what, kineto, host)
+        check_nesting(what, kineto["traceEvents"])
+        events = check_links(what, kineto, host)
+        backward = {e["args"]["Sequence number"] for e in events.values()
+                    if e["name"].endswith("Backward0") and "Sequence number" in e["args"]}
+        check_arrows(what, kineto, len(backward))
+        check_memory(what, kineto, [row.split(",", 4) for row in lines
+                                    if row.startswith(f"{rank},")])
+        check_order(what, folder, prefix, rank, host)
+        info = kineto.get("distributedInfo")
+        check(info is None or (info["rank"] == rank and info["pg_count"] == len(
+            info["pg_config"])), f"{what}: {info}")
+    for old in glob.glob(f"{folder}/made.*"):
+        os.remove(old)
+    with open(f"{folder}/{prefix}_stacks.txt", encoding="utf-8") as f:
+        tables = f.read().split("\n\n")
+    check(len(tables) == 3, f"{prefix}: {len(tables)} parts of the stacks")
+    for table in tables[1:]:
+        rows = [line.split() for line in table.splitlines()[1:]]
+        check(abs(sum(float(row[3]) for row in rows) - 100) < 0.01 * len(rows) + 0.01,
+              f"{prefix}: shares do not add up")
+
+
+def main():
+    if len(sys.argv) > 1:
+        for folder in sys.argv[1:]:
+            check_set(folder, "run")
+        finish()
+    with tempfile.TemporaryDirectory(prefix="syntorch-") as folder:
+        made = subprocess.run([os.path.join(BUILD, "tests/test_kineto")], check=False,
+                              capture_output=True, env={**os.environ, "SYN_TEST_OUT": folder})
+        check(made.returncode == 0, (made.stdout + made.stderr).decode())
+        prefixes = sorted({os.path.basename(p)[:-len("_stacks.txt")]
+                           for p in glob.glob(f"{folder}/*_stacks.txt")})
+        check(len(prefixes) >= 4, f"sets: {prefixes}")
+        for prefix in prefixes:
+            check_set(folder, prefix)
+    finish()
+
+
+main()

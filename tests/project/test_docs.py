@@ -243,7 +243,7 @@ def stand_ins(clone):
 
 def helps(clone):
     """(program's words, --help) of every program and command."""
-    out = [(["inference"], None), (["syntorch"], None)]
+    out = [(["inference"], None), (["pretrain"], None), (["syntorch"], None)]
     names = []
     for path in sorted(glob.glob(os.path.join(SOURCE, "tools", "commands", "cmd_*.c"))):
         name = os.path.basename(path)[4:-2]
@@ -312,6 +312,7 @@ def test_comparison():
 
 CHOOSES = {  # commands that choices are tried with
     "inference": "--num_output_tokens 2",
+    "pretrain": "--max-steps 1 --max-seq-length 32 --skip-eval",
     "syntorch convert pytorch": "--host host.0.json --device device.0.json --output choice.et",
     "syntorch convert-all": "traces --output et",
     "syntorch export": "--input choice.et --output choice.json",
@@ -353,7 +354,7 @@ def test_options():
     for page in PAGES:
         for at, line in enumerate(read(page).split("\n"), 1):
             for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", line):
-                check(option in known, f"{page}:{at}: no program has {option}")
+                check(option in known or "--" + option[2:].replace("-", "_") in known, f"{page}:{at}: no program has {option}")
 
 
 def anchors(text):

@@ -28,12 +28,13 @@ typedef struct work {
     const char *name, *preset;
     int64_t batch, tokens;
     double limit;
+    syn_dtype dtype;
 } work;
 
-static const work works[] = {{"gpt2 4x64", "gpt2", 4, 64, 1.15},
-                             {"bert 4x128", "bert-base-uncased", 4, 128, 1.15},
-                             {"gpt2 4x512", "gpt2", 4, 512, 1.08},
-                             {"bert 4x512", "bert-base-uncased", 4, 512, 1.08}};
+static const work works[] = {{"gpt2 4x64", "gpt2", 4, 64, 1.15, SYN_F32},
+                             {"bert 4x128", "bert-base-uncased", 4, 128, 1.15, SYN_F32},
+                             {"gpt2 4x512", "gpt2", 4, 512, 1.08, SYN_F32},
+                             {"bert 4x512", "bert-base-uncased", 4, 512, 1.08, SYN_F32}};
 
 /* OpenBLAS's threads look for work for a while after a product; ours must not run beside them. */
 static void rest(void) {
@@ -114,12 +115,14 @@ typedef struct trainer {
     syn_data_parallel *parallel; /* NULL: one rank */
     int32_t *ids;
     bool gpt;
+    syn_mark mark; /* before the first step */
 } trainer;
 
 static syn_status open_trainer(trainer *t, const work *w, syn_model_config *config, syn_comm *comm,
                                int threads, syn_error *err) {
     const syn_optimizer_options how = {.weight_decay = 0.01, .unchecked = true};
-    const syn_model_options options = {.fused_attention = true, .seed = 1, .heads = SYN_BERT_MLM};
+    const syn_model_options options = {
+        .fused_attention = true, .seed = 1, .heads = SYN_BERT_MLM, .dtype = w->dtype};
     SYN_TRY(syn_model_config_preset(config, w->preset, err));
     t->gpt = syn_model_is_causal(config);
     SYN_TRY(syn_ctx_new(&t->ctx, SYN_DEVICE_CPU, comm, err));
@@ -130,6 +133,7 @@ static syn_status open_trainer(trainer *t, const work *w, syn_model_config *conf
     if (!t->ids) return SYN_FAIL_NOMEM(err, 0, "tokens");
     for (int64_t i = 0; i < w->batch * w->tokens; i++)
         t->ids[i] = (int32_t)(i * 7919 % config->vocab_size);
+    t->mark = syn_ctx_mark(t->ctx);
     return SYN_OK;
 }
 
@@ -143,7 +147,6 @@ static void close_trainer(trainer *t) {
 static syn_status step(trainer *t, const work *w, double *seconds, syn_error *err) {
     const syn_spec spec = {SYN_I32, 2, {w->batch, w->tokens}};
     const double begin = now_s();
-    const syn_mark mark = syn_ctx_mark(t->ctx);
     const syn_tensor tokens = syn_input(t->ctx, "tokens", &spec, t->ids);
     syn_tensor x;
     if (t->gpt) x = syn_causal_loss(t->m, tokens, tokens, SYN_MEAN);
@@ -154,7 +157,7 @@ static syn_status step(trainer *t, const work *w, double *seconds, syn_error *er
     syn_backward(t->ctx, x);
     if (t->parallel) SYN_TRY(syn_data_parallel_check(t->parallel, err));
     SYN_TRY(syn_optimizer_step(t->optimizer, 1e-4, err));
-    syn_forget(t->ctx, mark, NULL, 0);
+    syn_forget(t->ctx, t->mark, NULL, 0);
     *seconds = now_s() - begin;
     return syn_ctx_check(t->ctx, err);
 }
@@ -238,6 +241,33 @@ static void run(const work *w) {
     close_trainer(&t);
 }
 
+/* A step in bf16 beside one in f32, in turn. */
+static void run_half(const work *w) {
+    enum { MOST = 1536 };
+    work half = *w;
+    trainer wide = {0}, narrow = {0};
+    syn_model_config config;
+    syn_error err = {0};
+    double f32[RUNS], bf16[RUNS], ratios[RUNS], seconds;
+    half.dtype = SYN_BF16;
+    rest();
+    if (w->batch * w->tokens > MOST) return; /* two models of long texts take 20 GB */
+    if (open_trainer(&wide, w, &config, NULL, cli_cores(), &err) != SYN_OK ||
+        open_trainer(&narrow, &half, &config, NULL, cli_cores(), &err) != SYN_OK ||
+        step(&wide, w, &seconds, &err) != SYN_OK || step(&narrow, &half, &seconds, &err) != SYN_OK)
+        die(err.text);
+    for (int r = 0; r < RUNS; r++) {
+        if (step(&wide, w, &f32[r], &err) != SYN_OK || step(&narrow, w, &bf16[r], &err) != SYN_OK)
+            die(err.text);
+        ratios[r] = bf16[r] / f32[r];
+    }
+    printf("%s: f32 %.1f ms, bf16 %.1f ms\n", w->name, median(f32, RUNS) * 1e3,
+           median(bf16, RUNS) * 1e3);
+    line("step in bf16 / in f32", median(ratios, RUNS), "", 1 / 1.5, true);
+    close_trainer(&wide);
+    close_trainer(&narrow);
+}
+
 /* ---- two ranks beside one with two threads ---- */
 
 struct shared_run {
@@ -246,7 +276,7 @@ struct shared_run {
 
 static syn_status half_of_it(syn_comm *comm, void *arg, syn_error *err) {
     struct shared_run *s = arg;
-    const work w = {"", "gpt2", 2, 64, 0};
+    const work w = {"", "gpt2", 2, 64, 0, SYN_F32};
     syn_model_config config;
     syn_mesh mesh;
     trainer t = {0};
@@ -270,7 +300,7 @@ static syn_status half_of_it(syn_comm *comm, void *arg, syn_error *err) {
 
 static void run_ranks_of_data(void) {
     struct shared_run s = {{0}};
-    const work w = {"", "gpt2", 4, 64, 0};
+    const work w = {"", "gpt2", 4, 64, 0, SYN_F32};
     double alone[RUNS];
     trainer t = {0};
     syn_model_config config;
@@ -334,5 +364,7 @@ int main(int argc, char **argv) {
     if (argc < 2 || strstr("ranks", argv[1])) run_ranks_of_data();
     for (size_t i = 0; i < sizeof works / sizeof *works; i++)
         if (argc < 2 || strstr(works[i].name, argv[1])) run(&works[i]);
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++)
+        if (argc < 2 || strcmp("bf16", argv[1]) == 0) run_half(&works[i]);
     return missed > 0;
 }

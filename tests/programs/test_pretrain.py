@@ -122,6 +122,14 @@ def rows_of(path):
             for n in nodes]
 
 
+def collectives(path):
+    """Kind and bytes of each, in order."""
+    with open(path, "rb") as f:
+        _, nodes = read_et(f.read())
+    return [(n.attr["comm_type"], n.attr["comm_size"]) for n in sorted(nodes, key=lambda n: n.id)
+            if n.type == COLL]
+
+
 def traces(runs, model):
     """The second step's, on two ranks, the same on meta; gradients are reduced in it."""
     files = {}
@@ -134,12 +142,24 @@ def traces(runs, model):
                 "--max-steps", "3", "--skip-eval", "--device", device, "--enable-tracing",
                 "--trace-output-dir", out, "--trace-name", "step")
         names = sorted(os.listdir(out))
-        check(names == ["step.0.et", "step.1.et", "step.comm_group.json"], f"{device}: {names}")
+        check(names == ["step.0.et", "step.0_host.json", "step.0_kineto.json", "step.1.et",
+                        "step.1_host.json", "step.1_kineto.json", "step.comm_group.json",
+                        "step_memory.csv", "step_stacks.txt"], f"{device}: {names}")
+        for name in names:
+            if name.endswith(".json"):
+                with open(os.path.join(out, name), encoding="utf-8") as f:
+                    json.load(f)
         for rank in "01":
             path = os.path.join(out, f"step.{rank}.et")
             files[device, rank] = rows_of(path)
             done = run("validate", path)
             check(done.returncode == 0, f"validate {path}: {done.stdout.decode()}")
+            converted = os.path.join(out, f"converted.{rank}.et")
+            done = run("convert", "pytorch", "--host", path.replace(".et", "_host.json"),
+                       "--device", path.replace(".et", "_kineto.json"), "--output", converted)
+            check(done.returncode == 0, f"convert {path}: {done.stderr.decode()}")
+            check(collectives(converted) == collectives(path),
+                  f"{path}: {collectives(converted)}, not {collectives(path)}")
     for rank in "01":
         check(files["cpu", rank] == files["meta", rank], f"{model}, rank {rank}: meta differs")
         check(any(row[2] == COLL for row in files["cpu", rank]), f"{model}: no collective")

@@ -264,8 +264,11 @@ static syn_status write_files(const pretrain *run, const syn_graph *all, syn_err
     SYN_TRY(syn_make_folder(run->args->trace_output_dir, err));
     snprintf(prefix, sizeof prefix, "%s/%s", run->args->trace_output_dir, run->args->trace_name);
     SYN_TRY(syn_export_et_set(all, &how, prefix, err));
+    SYN_TRY(syn_export_kineto_set(all, &how, prefix, err));
+    char shown[CLI_SHOWN_BYTES];
     if (!run->args->quiet)
-        printf("traced: %s.0.et, for %u ranks\n", prefix, (unsigned)all->n_ranks);
+        printf("traced: %s.*, for %u %s\n", cli_shown(prefix, shown, sizeof shown),
+               (unsigned)all->n_ranks, all->n_ranks == 1 ? "rank" : "ranks");
     return SYN_OK;
 }
 

@@ -22,7 +22,11 @@ static const cli_option options[] = {
     {"input", CLI_TEXT, &args.input, "FILE",
      "node-link JSON (tensor_trace_graph.json), Chakra JSON or a .et file", 0, 0},
     {"output", CLI_TEXT, &args.output, "FILE",
-     "what to write; - is standard output. For et over several ranks: FILE.<rank>.et", 0, 0},
+     "what to write; - is standard output. For et over several ranks: FILE.<rank>.et; for kineto, "
+     "if "
+     "it does not end in .json: FILE.<rank>_kineto.json and _host.json, FILE_stacks.txt, "
+     "FILE_memory.csv",
+     0, 0},
     {"format", CLI_TEXT, &args.format, "NAME", format_help, 0, 0},
     {"rank", CLI_INT, &args.rank, "R",
      "only this rank; -1: all, or the first for formats of one rank", -1, 2147483647.0},
@@ -46,12 +50,14 @@ static const cli_option options[] = {
 static const char *const examples[] = {
     "syntorch export --input out/tensor_trace_graph.json --output graph.svg",
     "syntorch export --input out/tensor_trace_graph.json --output comm.png --comm",
-    "syntorch export --input out/trace.0.et --all_ranks --format chakra --output all.json", NULL};
+    "syntorch export --input out/trace.0.et --all_ranks --format chakra --output all.json",
+    "syntorch export --input out/tensor_trace_graph.json --format kineto --output out/run", NULL};
 
 static const cli_program program = {"syntorch export",
                                     "Reads a recorded trace and writes it as a picture, a graph "
                                     "for NetworkX, yEd or Gephi, a timeline\n"
-                                    "for Perfetto, or Chakra execution traces.",
+                                    "for Perfetto, Chakra execution traces, or what PyTorch's "
+                                    "profiler would have recorded.",
                                     options, examples, false};
 
 static syn_status import(syn_graph **graph, syn_error *err) {
@@ -87,16 +93,52 @@ static syn_status note_inputs(syn__input_files *inputs, syn_error *err) {
     return cli_inputs_add_set(inputs, prefix, err);
 }
 
+/* A recording as PyTorch leaves it goes by its prefix. */
+static bool is_recording(const syn_exporter *exporter) {
+    const size_t n = strlen(args.output);
+    return exporter == &syn_export_kineto && strcmp(args.output, "-") != 0 &&
+           (n < 5 || strcmp(args.output + n - 5, ".json") != 0);
+}
+
+static syn_status keep_named(const syn__input_files *inputs, const char *name, const char *ending,
+                             syn_error *err) {
+    char path[PREFIX_BYTES];
+    if ((size_t)snprintf(path, sizeof path, "%s%s%s", args.output, name, ending) >= sizeof path)
+        return SYN_FAIL(err, SYN_E_INVALID, "the output's name is too long");
+    return syn__input_files_keep(inputs, path, err);
+}
+
+static syn_status write_recording(const syn_graph *graph, const syn_export_options *how,
+                                  const syn__input_files *inputs, syn_error *err) {
+    for (uint32_t r = 0; r < graph->n_ranks; r++) {
+        char rank[16];
+        snprintf(rank, sizeof rank, ".%d", (int)graph->ranks[r].rank);
+        SYN_TRY(keep_named(inputs, rank, "_kineto.json", err));
+        SYN_TRY(keep_named(inputs, rank, "_host.json", err));
+    }
+    SYN_TRY(keep_named(inputs, "", "_stacks.txt", err));
+    SYN_TRY(keep_named(inputs, "", "_memory.csv", err));
+    return syn_export_kineto_set(graph, how, args.output, err);
+}
+
 static syn_status write_output(const syn_graph *graph, const syn_exporter *exporter,
                                const syn_export_options *how, syn_error *err) {
     const bool set = exporter == &syn_export_et && graph->n_ranks > 1 && !how->rank &&
                      strcmp(args.output, "-") != 0;
     syn__input_files inputs = {0};
     syn_status s = note_inputs(&inputs, err);
-    if (s == SYN_OK && !set) s = syn__input_files_keep(&inputs, args.output, err);
-    if (s == SYN_OK)
-        s = set ? write_set(graph, how, &inputs, err)
-                : syn_export_file(graph, exporter, how, args.output, err);
+    if (s != SYN_OK) {
+        syn__input_files_free(&inputs);
+        return s;
+    }
+    if (is_recording(exporter)) {
+        s = write_recording(graph, how, &inputs, err);
+    } else if (set) {
+        s = write_set(graph, how, &inputs, err);
+    } else {
+        s = syn__input_files_keep(&inputs, args.output, err);
+        if (s == SYN_OK) s = syn_export_file(graph, exporter, how, args.output, err);
+    }
     syn__input_files_free(&inputs);
     return s;
 }

@@ -354,7 +354,9 @@ def test_options():
     for page in PAGES:
         for at, line in enumerate(read(page).split("\n"), 1):
             for option in re.findall(r"(?<![\w-])--[a-z][\w-]*", line):
-                check(option in known or "--" + option[2:].replace("-", "_") in known, f"{page}:{at}: no program has {option}")
+                alike = "--" + option[2:].replace("-", "_")
+                check(option in known or alike in known,
+                      f"{page}:{at}: no program has {option}")
 
 
 def anchors(text):

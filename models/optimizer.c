@@ -342,6 +342,7 @@ syn_status syn_optimizer_step(syn_optimizer *o, double learning_rate, syn_error 
     syn_ctx *ctx = o->ctx;
     const bool was = syn_set_grad(ctx, false);
     const syn_mark mark = syn_ctx_mark(ctx);
+    o->norm = (syn_tensor){0}; /* the last step's may be forgotten */
     syn_set_phase(ctx, SYN_PHASE_OPTIMIZER);
     syn_push_scope(ctx, "optimizer");
     const syn_status s = scale_and_update(o, learning_rate, err);

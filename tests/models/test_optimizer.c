@@ -70,6 +70,22 @@ static void test_not_finite(void) {
     job_free(&j);
 }
 
+/* The norm of the step before is forgotten when a step fails: nobody asks for it. */
+static void test_not_finite_after_forgetting(void) {
+    const syn_optimizer_options how = {.max_grad_norm = 1};
+    job j = job_new(&how, false);
+    syn_error err = {0};
+    const syn_mark mark = syn_ctx_mark(j.ctx);
+    backward(&j, 1);
+    CHECK_OK(syn_optimizer_step(j.optimizer, 0.1, &err), err);
+    syn_forget(j.ctx, mark, NULL, 0);
+    backward(&j, INFINITY);
+    CHECK_INT(syn_optimizer_step(j.optimizer, 0.1, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "step 2: the gradient of 'used.weight' is not finite (NaN)");
+    CHECK_INT(syn_ctx_status(j.ctx), SYN_OK);
+    job_free(&j);
+}
+
 static void test_every_parameter(void) {
     const syn_optimizer_options how = {.max_grad_norm = 1};
     job j = job_new(&how, true);
@@ -125,6 +141,7 @@ static void test_shards(void) {
 
 static const test_case cases[] = {
     {"gradients that are not finite", test_not_finite},
+    {"gradients that are not finite after a forgotten step", test_not_finite_after_forgetting},
     {"every parameter has a gradient", test_every_parameter},
     {"versions", test_versions},
     {"shards", test_shards},

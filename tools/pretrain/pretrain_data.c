@@ -175,6 +175,12 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
                         (long long)syn_texts_count(run->texts), (long long)each);
     run->steps = run->steps_per_epoch * args->num_epochs;
     if (args->max_steps > 0 && args->max_steps < run->steps) run->steps = args->max_steps;
+    const int64_t before = args->trace_wait + args->trace_warmup;
+    if (args->enable_tracing && before >= run->steps)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "step %lld would be traced, but the run has %lld: see --max-steps and "
+                        "--trace-wait-steps",
+                        (long long)before + 1, (long long)run->steps);
     return SYN_OK;
 }
 

@@ -165,6 +165,31 @@ def traces(runs, model):
         check(any(row[2] == COLL for row in files["cpu", rank]), f"{model}: no collective")
 
 
+def windows(runs):
+    """A trace of two steps has twice the nodes of one, and steps in it are logged, validated and
+    saved as others are."""
+    nodes = {}
+    for device in ("cpu", "meta"):
+        for active in ("1", "2"):
+            out = runs.path(f"window_{device}_{active}")
+            save = os.path.join(out, "save")
+            done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--num-gpus",
+                              "2", "--max-steps", "4", "--save-steps", "2", "--eval-steps", "2",
+                              "--enable-tracing", "--trace-active-steps", active, "--device",
+                              device, "--trace-output-dir", out, "--save-dir", save, "--quiet")
+            check(done.returncode == 0, f"{device}, {active}: {done.stderr}")
+            nodes[device, active] = len(rows_of(os.path.join(out, "trace.0.et")))
+            if device == "meta":
+                continue
+            with open(os.path.join(save, "metrics.csv"), encoding="utf-8") as f:
+                rows = list(csv.DictReader(f))
+            check([row["step"] for row in rows if row["loss"]] == ["1", "2", "3", "4"], f"{rows}")
+            check([row["step"] for row in rows if row["eval_loss"]] == ["2", "4"], f"{rows}")
+            check(os.path.isdir(os.path.join(save, "checkpoint-2")), "no checkpoint-2")
+    for device in ("cpu", "meta"):
+        check(nodes[device, "2"] == 2 * nodes[device, "1"] > 0, f"{device}: {nodes}")
+
+
 def saved_models(runs):
     rows, folder = runs.train("gpt", "--batch-size", "8", "--num-epochs", "2", "--save-steps", "5",
                               "--max-steps", "30", "--cache-dir", runs.path("cache"))
@@ -250,6 +275,25 @@ def full_disk(runs):
     check(sorted(os.listdir(os.path.join(folder, "checkpoint-10"))) == before, "it changed")
 
 
+def stray_folders(runs):
+    """What is no checkpoint is neither read nor removed; a state of another step is refused."""
+    folder = runs.path("stray")
+    start = ["--model-config", "gpt.json", "--max-seq-length", "16", "--save-dir", folder,
+             "--skip-eval", "--save-steps", "2", "--save-total-limit", "1", "--resume"]
+    for name in ("checkpoint-1", "checkpoint-99"):
+        os.makedirs(os.path.join(folder, name))
+    for steps in ("4", "6"):
+        done = runs.start(*start, "--max-steps", steps)
+        check(done.returncode == 0, f"{steps} steps: {done.stderr}")
+    left = sorted(name for name in os.listdir(folder) if "checkpoint" in name)
+    check(left == ["checkpoint-1", "checkpoint-6", "checkpoint-99"], f"{left}")
+    done = runs.start(*start, "--max-steps", "3")
+    check(done.returncode == 0 and "nothing to do" in done.stderr, f"{done.stderr}")
+    os.rename(os.path.join(folder, "checkpoint-6"), os.path.join(folder, "checkpoint-7"))
+    done = runs.start(*start, "--max-steps", "9")
+    check(done.returncode == 1 and "holds the state of step 6" in done.stderr, f"{done.stderr}")
+
+
 REFUSED = [
     (["--hw-config", "none"], "none"),
     (["--learning-rate", "1e3", "--max-grad-norm", "0", "--max-seq-length", "64"],
@@ -258,7 +302,7 @@ REFUSED = [
      "step 2: the gradient of 'wte.weight' is not finite (NaN): first, on rank 0, tensor"),
     (["--model-name", "gpt2", "--tokenizer", "examples/tiny-bert"], "is not that of a gpt2"),
     (["--max-steps", "1", "--enable-tracing"], "step 2 would be traced, but the run has 1"),
-    (["--num-gpus", "3", "--tp", "2"], "3 ranks cannot be cut into groups of --tp 2"),
+    (["--num-gpus", "3", "--tp", "2"], "--num-gpus 3 cannot be cut into groups of --tp 2"),
     (["--batch-size", "500"], "do not fill one step of 500"),
     (["--max-seq-length", "4096"], "exceeds the 512 positions"),
     (["--device", "tpu"], "--device is cpu or meta, not 'tpu'"),
@@ -285,9 +329,11 @@ with tempfile.TemporaryDirectory() as work:
         same_losses(program, name)
         traces(program, name)
     as_pytorch(program)
+    windows(program)
     saved_models(program)
     killed_and_resumed(program, "--num-gpus", "2")
     killed_and_resumed(program, "--num-gpus", "4", "--tp", "2", "--batch-size", "2")
     full_disk(program)
+    stray_folders(program)
     refused(program)
 finish()

@@ -78,6 +78,13 @@ static int64_t step_of(const char *name) {
     return *end == '\0' && errno == 0 ? step : -1;
 }
 
+/* Whether it is a checkpoint of this program, and whole. */
+static bool has_state(const char *folder, const char *name) {
+    char path[PATH_BYTES];
+    const int n = snprintf(path, sizeof path, "%s/%s/training_state.json", folder, name);
+    return n > 0 && n < PATH_BYTES && access(path, F_OK) == 0;
+}
+
 /* The latest (or the earliest) checkpoint's step, and how many there are; 0: none. */
 static int64_t find_checkpoint(const char *folder, bool latest, int64_t *count) {
     int64_t found = 0;
@@ -86,7 +93,7 @@ static int64_t find_checkpoint(const char *folder, bool latest, int64_t *count) 
     if (!dir) return 0;
     for (const struct dirent *e; (e = readdir(dir));) {
         const int64_t step = step_of(e->d_name);
-        if (step < 0) continue;
+        if (step < 0 || !has_state(folder, e->d_name)) continue;
         ++*count;
         if (found == 0 || (latest ? step > found : step < found)) found = step;
     }
@@ -402,6 +409,12 @@ syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err)
     snprintf(name, sizeof name, PREFIX "%lld", (long long)step);
     SYN_TRY(path_in(folder, err, run->args->save_dir, name));
     SYN_TRY(read_state(run, folder, state, err));
+    if (state->step != step)
+        return SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' holds the state of step %lld", folder,
+                        (long long)state->step);
+    if (state->step >= run->steps && state->comm->rank == 0)
+        fprintf(stderr, "%s: note: nothing to do: '%s' is behind the last step, %lld\n",
+                run->launch.program->name, folder, (long long)run->steps);
     SYN_TRY(own_tensors(state, folder, false, err));
     syn_optimizer_set_steps(state->optimizer, state->step);
     return SYN_OK;

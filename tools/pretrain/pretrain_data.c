@@ -46,7 +46,8 @@ static void follow_reference(pretrain *run) {
 static syn_status check_model(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     if (args->num_gpus % args->tp != 0)
-        return SYN_FAIL(err, SYN_E_INVALID, "%lld ranks cannot be cut into groups of --tp %lld",
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--num-gpus %lld cannot be cut into groups of --tp %lld",
                         (long long)args->num_gpus, (long long)args->tp);
     if (args->max_seq_length > run->config.n_positions)
         return SYN_FAIL(

@@ -198,13 +198,12 @@ static syn_status after_step(rank *r, int64_t step, const pretrain_metrics *m, s
     pretrain *run = r->run;
     const pretrain_args *args = run->args;
     const bool meta = !syn_ctx_has_data(r->ctx), last = step + 1 == run->steps;
+    const bool traced = is_traced(args, step), goes_on = is_traced(args, step + 1) && !last;
     char name[40];
-    if (is_traced(args, step)) {
-        if (is_traced(args, step + 1) && !last)
-            return SYN_OK; /* the rows of the next belong to it */
+    syn_trainer_hold(r->trainer, traced && goes_on);
+    if (traced && !goes_on) {
         SYN_TRY(pretrain_write_trace(run, r->ctx, r->comm, step + 1, err));
         r->done = meta; /* the graph is of these rows until other ranks have run */
-        if (meta) return SYN_OK;
     }
     if (meta) return SYN_OK;
     if (r->comm->rank == 0) pretrain_log_step(run, m);

@@ -104,9 +104,9 @@ static const cli_option options[] = {
     CLI_END};
 
 static const char *const examples[] = {
-    "pretrain                                              # a small GPT, a minute",
-    "pretrain --model-name gpt2 --num-gpus 2 --max-steps 10 --enable-tracing",
-    "mpirun -n 4 pretrain --num-gpus 4 --tp 2              # over MPI", NULL};
+    "pretrain --max-steps 40 --max-seq-length 128           # a small GPT, seconds",
+    "pretrain --model-name gpt2 --num-gpus 2 --max-steps 10 --enable-tracing --device meta",
+    "mpirun -n 4 pretrain --num-gpus 4 --tp 2 --max-steps 10 --max-seq-length 64", NULL};
 
 static cli_program program = {
     "pretrain", "Trains a GPT or BERT from random weights on questions and paragraphs, traced.",

@@ -536,7 +536,7 @@ static void test_numbers_of_parameters(void) {
     const syn_mark mark = syn_ctx_mark(n.ctx);
     syn_tensor p[3];
     for (int i = 0; i < 3; i++)
-        p[i] = syn_param(n.ctx, "abc" + i, &row_spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 1);
+        p[i] = syn_param(n.ctx, &"abc"[i], &row_spec, SYN_WHOLE, SYN_INIT_ONE, 0, -1, 1);
     syn_require_grads(n.ctx);
     syn_ctx_on_grad(n.ctx, note, &n);
     syn_forget(n.ctx, mark, p + 1, 2);

@@ -26,7 +26,8 @@ static pretrain_args args = {.device = "cpu",
                              .seed = 42,
                              .dropout = 0.1,
                              .trace_wait = 1,
-                             .trace_active = 1};
+                             .trace_active = 1,
+                             .trace_repeat = 1};
 
 static const cli_option options[] = {
     {"model_name", CLI_TEXT, &args.model_name, "NAME",
@@ -94,9 +95,14 @@ static const cli_option options[] = {
     {"activation_recompute", CLI_CHOICE, &args.recompute, "none|selective|full",
      "activations that backward computes again", 0, 0},
     {"enable_tracing", CLI_FLAG, &args.enable_tracing, NULL, "write a step's trace", 0, 0},
-    {"trace_wait_steps", CLI_INT, &args.trace_wait, "N", "steps before [1]", 0, 1e12},
+    {"trace_skip_first", CLI_INT, &args.trace_skip_first, "N", "steps before all cycles [0]", 0,
+     1e12},
+    {"trace_wait_steps", CLI_INT, &args.trace_wait, "N", "of a cycle, before its trace [1]", 0,
+     1e12},
     {"trace_warmup_steps", CLI_INT, &args.trace_warmup, "N", "more of them [0]", 0, 1e12},
     {"trace_active_steps", CLI_INT, &args.trace_active, "N", "steps of the trace [1]", 1, 1e6},
+    {"trace_repeat", CLI_INT, &args.trace_repeat, "N",
+     "cycles; but for 1 their files are NAME_step<its last>.*; 0: until the end [1]", 0, 1e9},
     {"trace_output_dir", CLI_TEXT, &args.trace_output_dir, "DIR", "[outputs]", 0, 0},
     {"trace_name", CLI_TEXT, &args.trace_name, "NAME", "NAME.0.et and so on [trace]", 0, 0},
     {"seed", CLI_INT, &args.seed, "N", "of weights, order, masks and dropout [42]", 0, 1e15},

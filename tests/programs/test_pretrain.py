@@ -190,6 +190,76 @@ def windows(runs):
         check(nodes[device, "2"] == 2 * nodes[device, "1"] > 0, f"{device}: {nodes}")
 
 
+# Options, steps of the run, and the windows (steps from 0) that torch.profiler.schedule gives.
+SCHEDULES = [
+    (["--trace-warmup-steps", "1", "--trace-active-steps", "2", "--trace-repeat", "2"], 7,
+     [[2, 3], [6]]),
+    (["--trace-wait-steps", "0", "--trace-active-steps", "2", "--trace-repeat", "0"], 6,
+     [[0, 1], [2, 3], [4, 5]]),
+    (["--trace-skip-first", "1", "--trace-repeat", "2"], 6, [[2], [4]]),
+    (["--trace-active-steps", "2", "--trace-repeat", "3"], 4, [[1, 2]]),
+    (["--trace-active-steps", "3"], 3, [[1, 2]]),
+]
+
+
+def profiled(path):
+    """Numbers of the steps that a Kineto file holds."""
+    with open(path, encoding="utf-8") as f:
+        return [int(e["name"][13:]) for e in json.load(f)["traceEvents"]
+                if e["name"].startswith("ProfilerStep#")]
+
+
+def schedules(runs):
+    """Cycles as PyTorch's profiler has them, a set of files each: on threads, processes, meta."""
+    where = [("cpu", ()), ("meta", ())]
+    if MPIRUN and b"this build has no MPI" not in run("--version").stderr:
+        where.append(("mpi", launcher("2")))
+    for i, (options, steps, windows_) in enumerate(SCHEDULES):
+        nodes = {}
+        for name, start in where:
+            out = runs.path(f"schedule_{name}_{i}")
+            done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--num-gpus",
+                              "2", "--max-steps", str(steps), "--skip-eval", "--enable-tracing",
+                              "--trace-output-dir", out, "--save-dir", out + "_save", "--device",
+                              "meta" if name == "meta" else "cpu", *options, launcher=start)
+            check(done.returncode == 0, f"{name}, {options}: {done.stderr}")
+            several = "--trace-repeat" in options
+            prefixes = [f"trace_step{w[-1] + 1}" if several else "trace" for w in windows_]
+            check(sorted({f.split(".")[0] for f in os.listdir(out) if f.endswith(".et")})
+                  == sorted(prefixes) and len(os.listdir(out)) == 9 * len(prefixes),
+                  f"{name}, {options}: {sorted(os.listdir(out))}")
+            for prefix, window in zip(prefixes, windows_):
+                path = os.path.join(out, prefix)
+                for rank in "01":
+                    got = profiled(f"{path}.{rank}_kineto.json")
+                    check(got == window, f"{name}, {options}, {prefix}: steps {got}")
+                    nodes[name, prefix, rank] = rows_of(f"{path}.{rank}.et")
+                valid = run("validate", path)
+                check(valid.returncode == 0, f"{path}: {valid.stdout.decode()}")
+            cut = windows_[-1][-1] == steps - 1 and len(windows_[-1]) < len(windows_[0])
+            cut = cut or options == ["--trace-active-steps", "3"]
+            check(("for the run has ended\n" in done.stdout) == cut, f"{name}, {options}: "
+                  f"{done.stdout}")
+            missing = "1 of 3 windows were traced, for the run has ended" in done.stderr
+            check(missing == ("3" == options[-1] and several), f"{options}: {done.stderr}")
+        for (name, prefix, rank), rows in nodes.items():
+            check(rows == nodes["cpu", prefix, rank], f"{name}, {prefix}, rank {rank} differs")
+
+
+def resumed_trace(runs):
+    """A run that goes on counts its own steps, and says so if it ends before one is traced."""
+    options = ["--model-config", "gpt.json", "--max-seq-length", "16", "--skip-eval",
+               "--save-steps", "2", "--save-dir", runs.path("goes_on"), "--resume"]
+    check(runs.start(*options, "--max-steps", "4").returncode == 0, "the first four steps")
+    tracing = ["--enable-tracing", "--trace-output-dir", runs.path("goes_on_traces")]
+    done = runs.start(*options, "--max-steps", "5", *tracing)
+    check(done.returncode == 0 and "no step was traced" in done.stderr, done.stderr)
+    check(not os.listdir(runs.path("goes_on_traces")), os.listdir(runs.path("goes_on_traces")))
+    done = runs.start(*options, "--max-steps", "7", *tracing)
+    check(done.returncode == 0 and "traced: " in done.stdout, done.stdout + done.stderr)
+    check(os.path.exists(runs.path("goes_on_traces/trace.0.et")), "no trace of a resumed run")
+
+
 def saved_models(runs):
     rows, folder = runs.train("gpt", "--batch-size", "8", "--num-epochs", "2", "--save-steps", "5",
                               "--max-steps", "30", "--cache-dir", runs.path("cache"))
@@ -311,6 +381,8 @@ REFUSED = [
     (["--model-name", "gpt2", "--model-config", "gpt.json"], "give one"),
     (["--model-name", "gpt5"], "gpt5"),
     (["--save-dir", "gpt.json/x"], "gpt.json"),
+    (["--enable-tracing", "--trace-output-dir", "gpt.json/x"], "gpt.json"),
+    (["--enable-tracing", "--trace-name", "no/such"], "no/such.0.et"),
 ]
 
 
@@ -330,6 +402,8 @@ with tempfile.TemporaryDirectory() as work:
         traces(program, name)
     as_pytorch(program)
     windows(program)
+    schedules(program)
+    resumed_trace(program)
     saved_models(program)
     killed_and_resumed(program, "--num-gpus", "2")
     killed_and_resumed(program, "--num-gpus", "4", "--tp", "2", "--batch-size", "2")

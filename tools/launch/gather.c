@@ -35,9 +35,7 @@ static syn_status receive_graph(syn_graph **out, syn_comm *comm, int32_t from, s
     return s;
 }
 
-/* Rank 0's own graph goes the same way, so that all parts are alike and the caller's
-   stays its own. */
-static syn_status copy_graph(syn_graph **out, const syn_graph *mine, syn_error *err) {
+syn_status gather_copy(syn_graph **out, const syn_graph *mine, syn_error *err) {
     syn_sink *sink;
     size_t bytes;
     SYN_TRY(syn_export_memory(&sink, mine, &syn_export_json, &as_links, err));
@@ -52,7 +50,9 @@ syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
     if (comm->rank != 0) return send_graph(comm, mine, err);
     syn_graph **parts = syn_calloc((size_t)comm->size, sizeof *parts);
     if (!parts) return SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *parts, "the ranks' graphs");
-    syn_status s = copy_graph(&parts[0], mine, err);
+    /* Rank 0's own goes the same way, so that all parts are alike and the caller's stays its own.
+     */
+    syn_status s = gather_copy(&parts[0], mine, err);
     for (int32_t r = 1; r < comm->size && s == SYN_OK; r++)
         s = receive_graph(&parts[r], comm, r, err);
     if (s == SYN_OK) s = syn_graph_union(all, parts, (uint32_t)comm->size, err);

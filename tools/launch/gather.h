@@ -10,6 +10,8 @@
    of every rank, to be freed; NULL on the others. */
 syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
                          syn_error *err) SYN_MUST_USE;
+/* The graph as it would arrive there: its own, whatever becomes of the trace that `mine` shows. */
+syn_status gather_copy(syn_graph **out, const syn_graph *mine, syn_error *err) SYN_MUST_USE;
 /* Every rank's number on rank 0, in rank order (`all` has room for one a rank there; elsewhere it
    is not used). */
 syn_status gather_numbers(uint64_t *all, syn_comm *comm, uint64_t mine,

@@ -1,5 +1,6 @@
 /* The parts of the pretraining program: data (pretrain_data.c), one rank's training
-   (pretrain_train.c), what it writes (pretrain_outputs.c, pretrain_checkpoint.c). */
+   (pretrain_train.c), what it writes (pretrain_outputs.c, pretrain_checkpoint.c), and traces
+   (pretrain_trace.c). */
 #ifndef TOOLS_PRETRAIN_H
 #define TOOLS_PRETRAIN_H
 
@@ -17,7 +18,7 @@ typedef struct pretrain_args {
         max_seq_length;
     int64_t save_steps, logging_steps, eval_steps, num_gpus, tp, seed;
     int64_t save_total_limit; /* 0: none */
-    int64_t trace_wait, trace_warmup, trace_active;
+    int64_t trace_skip_first, trace_wait, trace_warmup, trace_active, trace_repeat /* 0: no end */;
     double learning_rate, weight_decay, max_grad_norm, dropout;
     int masking, recompute; /* syn_masking, syn_recompute_what */
     int dtype;              /* 0: f32, 1: bf16 */
@@ -45,9 +46,10 @@ typedef struct pretrain {
     uint64_t texts_key;            /* of the first */
     syn_batch_how batches;
     int32_t special[8];
-    int64_t steps_per_epoch, steps; /* of the optimizer */
-    pretrain_log *log;              /* of rank 0 */
-    syn_graph **graphs;             /* of ranks without transport, until all have run */
+    int64_t steps_per_epoch, steps;  /* of the optimizer */
+    pretrain_log *log;               /* of rank 0 */
+    struct pretrain_window *windows; /* traced so far; of rank 0, without transport of all */
+    size_t n_windows, windows_cap;
 } pretrain;
 
 /* Model, tokenizer, texts, and what follows from them. */
@@ -91,10 +93,26 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
    was not. */
 syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) SYN_MUST_USE;
 
-/* The rows that this rank's context holds as the trace of a step: every rank calls it; rank 0
-   writes the files when it has those of all ranks. */
-syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int64_t step,
-                                syn_error *err) SYN_MUST_USE;
-void pretrain_free_outputs(pretrain *run);
+/* ---- Traces ---- */
+
+/* What the run's nth step, from 0, is to them; last: none follows. */
+typedef enum pretrain_tracing {
+    PRETRAIN_UNTRACED,
+    PRETRAIN_ACTIVE,     /* its rows are of a trace that goes on with the next step */
+    PRETRAIN_WINDOW,     /* a trace ends with it */
+    PRETRAIN_LAST_WINDOW /* ... and no further one begins */
+} pretrain_tracing;
+pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, bool last);
+
+/* Makes the folder and tries whether files can be written there. */
+syn_status pretrain_check_trace(const pretrain *run, syn_error *err) SYN_MUST_USE;
+/* The rows that this rank's context holds, of a window that ended with the nth step of the run,
+   number `step` of the training: every rank calls it; rank 0 writes the files when it has those of
+   all ranks. last: there is no further window. */
+syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int64_t nth,
+                                int64_t step, bool last, syn_error *err) SYN_MUST_USE;
+/* Says so if windows were left out because the run has ended. */
+void pretrain_end_trace(const pretrain *run);
+void pretrain_free_trace(pretrain *run);
 
 #endif

@@ -176,7 +176,7 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
                         (long long)syn_texts_count(run->texts), (long long)each);
     run->steps = run->steps_per_epoch * args->num_epochs;
     if (args->max_steps > 0 && args->max_steps < run->steps) run->steps = args->max_steps;
-    const int64_t before = args->trace_wait + args->trace_warmup;
+    const int64_t before = args->trace_skip_first + args->trace_wait + args->trace_warmup;
     if (args->enable_tracing && before >= run->steps)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "step %lld would be traced, but the run has %lld: see --max-steps and "
@@ -204,7 +204,8 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     SYN_TRY(open_tokenizer(run, err));
     SYN_TRY(plan_batches(run, err));
     SYN_TRY(open_data(run, err));
-    return plan_steps(run, err);
+    SYN_TRY(plan_steps(run, err));
+    return pretrain_check_trace(run, err);
 }
 
 uint64_t pretrain_plan(void *user) {
@@ -226,8 +227,10 @@ uint64_t pretrain_plan(void *user) {
                                a->save_steps,
                                a->resume,
                                a->enable_tracing,
+                               a->trace_skip_first,
                                a->trace_wait + a->trace_warmup,
                                a->trace_active,
+                               a->trace_repeat,
                                (int64_t)run->launch.device,
                                syn_texts_tokens(run->texts),
                                run->eval_texts ? syn_texts_tokens(run->eval_texts) : -1};
@@ -238,7 +241,7 @@ uint64_t pretrain_plan(void *user) {
 }
 
 void pretrain_free(pretrain *run) {
-    pretrain_free_outputs(run);
+    pretrain_free_trace(run);
     syn_weights_free(run->weights);
     syn_texts_free(run->texts);
     syn_texts_free(run->eval_texts);

@@ -1,14 +1,12 @@
-/* What the pretraining program writes: its log, models, traces. */
+/* What the pretraining program writes: its log and models; traces: pretrain_trace.c. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "export/export.h"
 #include "models/pretraining.h"
 #include "models/weights.h"
 #include "syntorch/memory.h"
-#include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"
 
 /* ---- the log ---- */
@@ -230,80 +228,4 @@ syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, cons
     snprintf(config, sizeof config, "%s/config.json", folder);
     SYN_TRY(syn_model_config_save(&run->config, syn_pretraining_heads(&run->config), config, err));
     return copy_tokenizer(run, folder, err);
-}
-
-/* ---- traces ---- */
-
-static syn_status set_facts(const pretrain *run, int64_t step, syn_graph *graph, syn_error *err) {
-    const syn_model_config *m = &run->config;
-    const pretrain_args *args = run->args;
-    const syn_attribute list[] = {
-        {.name = "model", .type = SYN_VALUE_TEXT, .text = m->name},
-        {.name = "layers", .i64 = m->n_layer},
-        {.name = "hidden", .i64 = m->n_embd},
-        {.name = "heads", .i64 = m->n_head},
-        {.name = "vocabulary", .i64 = m->vocab_size},
-        {.name = "dtype", .type = SYN_VALUE_TEXT, .text = args->dtype ? "bf16" : "f32"},
-        {.name = "tp", .i64 = args->tp},
-        {.name = "dp", .i64 = args->num_gpus / args->tp},
-        {.name = "batch", .i64 = args->batch_size},
-        {.name = "tokens", .i64 = args->max_seq_length},
-        {.name = "step", .i64 = step},
-        {.name = "device", .type = SYN_VALUE_TEXT, .text = args->device},
-        {.name = "hardware", .type = SYN_VALUE_TEXT, .text = run->launch.hw ? run->hw.name : NULL},
-    };
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (list[i].type != SYN_VALUE_TEXT || list[i].text)
-            SYN_TRY(syn_graph_set_meta(graph, &list[i], err));
-    return SYN_OK;
-}
-
-static syn_status write_files(const pretrain *run, const syn_graph *all, syn_error *err) {
-    const syn_export_options how = {.version = SYN_VERSION};
-    char prefix[4200];
-    SYN_TRY(syn_make_folder(run->args->trace_output_dir, err));
-    snprintf(prefix, sizeof prefix, "%s/%s", run->args->trace_output_dir, run->args->trace_name);
-    SYN_TRY(syn_export_et_set(all, &how, prefix, err));
-    SYN_TRY(syn_export_kineto_set(all, &how, prefix, err));
-    char shown[CLI_SHOWN_BYTES];
-    if (!run->args->quiet)
-        printf("traced: %s.*, for %u %s\n", cli_shown(prefix, shown, sizeof shown),
-               (unsigned)all->n_ranks, all->n_ranks == 1 ? "rank" : "ranks");
-    return SYN_OK;
-}
-
-/* Without transport ranks run one after the other: theirs are kept until the last has come. */
-static syn_status keep_graph(pretrain *run, syn_comm *comm, syn_graph *mine, syn_graph **all,
-                             syn_error *err) {
-    if (!run->graphs) {
-        run->graphs = syn_calloc((size_t)comm->size, sizeof *run->graphs);
-        if (!run->graphs) return SYN_FAIL_NOMEM(err, (size_t)comm->size * 8, "traces");
-    }
-    run->graphs[comm->rank] = mine;
-    if (comm->rank < comm->size - 1) return SYN_OK;
-    SYN_TRY(syn_graph_union(all, run->graphs, (uint32_t)comm->size, err));
-    memset(run->graphs, 0, (size_t)comm->size * sizeof *run->graphs); /* they are the union's */
-    return SYN_OK;
-}
-
-syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int64_t step,
-                                syn_error *err) {
-    const syn_trace *trace = syn_ctx_trace(ctx);
-    syn_graph *mine, *all = NULL;
-    SYN_TRY(syn_trace_graph(&mine, &trace, 1, run->launch.hw, err));
-    syn_status s = set_facts(run, step, mine, err);
-    if (run->launch.device == SYN_DEVICE_META) {
-        if (s == SYN_OK) s = keep_graph(run, comm, mine, &all, err);
-    } else {
-        if (s == SYN_OK) s = gather_graphs(&all, comm, mine, err);
-        syn_graph_free(mine);
-    }
-    if (s == SYN_OK && all) s = write_files(run, all, err);
-    syn_graph_free(all);
-    return s;
-}
-
-void pretrain_free_outputs(pretrain *run) {
-    for (int32_t i = 0; run->graphs && i < run->launch.ranks; i++) syn_graph_free(run->graphs[i]);
-    syn_free(run->graphs);
 }

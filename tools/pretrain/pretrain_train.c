@@ -20,6 +20,7 @@ typedef struct rank {
     syn_sampler sampler, eval_sampler;
     int64_t *which; /* texts of a batch */
     syn_batch batch;
+    int64_t first_step; /* of this run */
     /* Of the step: */
     int64_t epoch, first; /* its batches begin with this one of the epoch */
     float weight;
@@ -185,11 +186,6 @@ static syn_status validate(rank *r, int64_t step, syn_error *err) {
 
 /* ---- all steps ---- */
 
-static bool is_traced(const pretrain_args *args, int64_t step) {
-    const int64_t first = args->trace_wait + args->trace_warmup;
-    return args->enable_tracing && step >= first && step < first + args->trace_active;
-}
-
 static bool is_time(int64_t step, int64_t every) {
     return every > 0 && (step + 1) % every == 0;
 }
@@ -198,12 +194,14 @@ static syn_status after_step(rank *r, int64_t step, const pretrain_metrics *m, s
     pretrain *run = r->run;
     const pretrain_args *args = run->args;
     const bool meta = !syn_ctx_has_data(r->ctx), last = step + 1 == run->steps;
-    const bool traced = is_traced(args, step), goes_on = is_traced(args, step + 1) && !last;
+    const int64_t nth = step - r->first_step;
+    const pretrain_tracing tracing = pretrain_tracing_of(args, nth, last);
     char name[40];
-    syn_trainer_hold(r->trainer, traced && goes_on);
-    if (traced && !goes_on) {
-        SYN_TRY(pretrain_write_trace(run, r->ctx, r->comm, step + 1, err));
-        r->done = meta; /* the graph is of these rows until other ranks have run */
+    syn_trainer_hold(r->trainer, tracing == PRETRAIN_ACTIVE);
+    if (tracing >= PRETRAIN_WINDOW) {
+        const bool over = tracing == PRETRAIN_LAST_WINDOW;
+        SYN_TRY(pretrain_write_trace(run, r->ctx, r->comm, nth, step + 1, over, err));
+        r->done = meta && over; /* the graph is of these rows until other ranks have run */
     }
     if (meta) return SYN_OK;
     if (r->comm->rank == 0) pretrain_log_step(run, m);
@@ -218,11 +216,13 @@ static syn_status after_step(rank *r, int64_t step, const pretrain_metrics *m, s
 
 static syn_status all_steps(rank *r, syn_error *err) {
     r->begun_ns = syn__clock_ns();
-    for (int64_t step = r->state.step; step < r->run->steps && !r->done; step++) {
+    r->first_step = r->state.step;
+    for (int64_t step = r->first_step; step < r->run->steps && !r->done; step++) {
         pretrain_metrics m = {0};
         SYN_TRY(one_step(r, step, &m, err));
         SYN_TRY(after_step(r, step, &m, err));
     }
+    if (r->comm->rank == 0 && r->first_step < r->run->steps) pretrain_end_trace(r->run);
     return SYN_OK;
 }
 

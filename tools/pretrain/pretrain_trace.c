@@ -1,0 +1,207 @@
+/* Which steps the pretraining program traces, and their files. */
+#include <inttypes.h>
+
+#include "export/export.h"
+#include "syntorch/memory.h"
+#include "tools/launch/gather.h"
+#include "tools/pretrain/pretrain.h"
+
+/* The active steps of a cycle. */
+struct pretrain_window {
+    int64_t step;       /* the last of them, from 1 */
+    int64_t n_steps;    /* fewer than --trace-active-steps if the run ended */
+    syn_graph **graphs; /* of ranks without transport, until all have run */
+};
+
+/* ---- When ---- */
+
+/* A step's place, as PyTorch's torch.profiler.schedule counts. */
+typedef struct place {
+    int64_t cycle;  /* -1: not an active step of any */
+    int64_t active; /* which of its active steps, from 1 */
+} place;
+
+static place place_of(const pretrain_args *args, int64_t nth) {
+    const int64_t before = args->trace_wait + args->trace_warmup;
+    const int64_t length = before + args->trace_active;
+    const place none = {-1, 0};
+    nth -= args->trace_skip_first;
+    if (!args->enable_tracing || nth < 0 || nth % length < before) return none;
+    if (args->trace_repeat > 0 && nth / length >= args->trace_repeat) return none;
+    return (place){nth / length, nth % length - before + 1};
+}
+
+pretrain_tracing pretrain_tracing_of(const pretrain_args *args, int64_t nth, bool last) {
+    const place here = place_of(args, nth);
+    if (here.cycle < 0) return PRETRAIN_UNTRACED;
+    if (!last && here.active < args->trace_active) return PRETRAIN_ACTIVE;
+    return last || here.cycle + 1 == args->trace_repeat ? PRETRAIN_LAST_WINDOW : PRETRAIN_WINDOW;
+}
+
+/* ---- What ---- */
+
+static syn_status set_facts(const pretrain *run, int64_t step, syn_graph *graph, syn_error *err) {
+    const syn_model_config *m = &run->config;
+    const pretrain_args *args = run->args;
+    const syn_attribute list[] = {
+        {.name = "model", .type = SYN_VALUE_TEXT, .text = m->name},
+        {.name = "layers", .i64 = m->n_layer},
+        {.name = "hidden", .i64 = m->n_embd},
+        {.name = "heads", .i64 = m->n_head},
+        {.name = "vocabulary", .i64 = m->vocab_size},
+        {.name = "dtype", .type = SYN_VALUE_TEXT, .text = args->dtype ? "bf16" : "f32"},
+        {.name = "tp", .i64 = args->tp},
+        {.name = "dp", .i64 = args->num_gpus / args->tp},
+        {.name = "batch", .i64 = args->batch_size},
+        {.name = "tokens", .i64 = args->max_seq_length},
+        {.name = "step", .i64 = step},
+        {.name = "device", .type = SYN_VALUE_TEXT, .text = args->device},
+        {.name = "hardware", .type = SYN_VALUE_TEXT, .text = run->launch.hw ? run->hw.name : NULL},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        if (list[i].type != SYN_VALUE_TEXT || list[i].text)
+            SYN_TRY(syn_graph_set_meta(graph, &list[i], err));
+    return SYN_OK;
+}
+
+/* ---- Files ---- */
+
+enum { PREFIX_BYTES = 4200 };
+
+/* Of several windows each has a name of its own. */
+static const char *prefix_of(const pretrain_args *args, int64_t step, char out[PREFIX_BYTES]) {
+    char which[32] = "";
+    if (args->trace_repeat != 1) snprintf(which, sizeof which, "_step%" PRId64, step);
+    snprintf(out, PREFIX_BYTES, "%s/%s%s", args->trace_output_dir, args->trace_name, which);
+    return out;
+}
+
+static void tell(const pretrain *run, const struct pretrain_window *window, const char *prefix,
+                 uint32_t ranks) {
+    char shown[CLI_SHOWN_BYTES], part[96] = "";
+    if (run->args->quiet) return;
+    if (window->n_steps < run->args->trace_active)
+        snprintf(part, sizeof part, ": %" PRId64 " of %" PRId64 " steps, for the run has ended",
+                 window->n_steps, run->args->trace_active);
+    printf("traced: %s.*, for %u %s%s\n", cli_shown(prefix, shown, sizeof shown), (unsigned)ranks,
+           ranks == 1 ? "rank" : "ranks", part);
+}
+
+static syn_status write_files(const pretrain *run, const struct pretrain_window *window,
+                              const syn_graph *all, syn_error *err) {
+    const syn_export_options how = {.version = SYN_VERSION};
+    char prefix[PREFIX_BYTES];
+    prefix_of(run->args, window->step, prefix);
+    SYN_TRY(syn_export_et_set(all, &how, prefix, err));
+    SYN_TRY(syn_export_kineto_set(all, &how, prefix, err));
+    tell(run, window, prefix, all->n_ranks);
+    return SYN_OK;
+}
+
+syn_status pretrain_check_trace(const pretrain *run, syn_error *err) {
+    const pretrain_args *args = run->args;
+    char path[PREFIX_BYTES + 8], prefix[PREFIX_BYTES];
+    syn_sink *sink;
+    if (!args->enable_tracing || run->launch.program->mute) return SYN_OK;
+    SYN_TRY(syn_make_folder(args->trace_output_dir, err));
+    snprintf(path, sizeof path, "%s.0.et", prefix_of(args, 0, prefix));
+    SYN_TRY(syn_sink_open_file(&sink, path, err));
+    return syn_sink_close(sink, false, err);
+}
+
+/* ---- Ranks ---- */
+
+/* The graph of this rank's rows. Where ranks run one after another it is kept until the last has
+   run: as a copy if these rows will go, for a later window. */
+static syn_status make_graph(const pretrain *run, syn_ctx *ctx, int64_t step, bool copy,
+                             syn_graph **out, syn_error *err) {
+    const syn_trace *trace = syn_ctx_trace(ctx);
+    syn_graph *view = NULL;
+    SYN_TRY(syn_trace_graph(&view, &trace, 1, run->launch.hw, err));
+    syn_status s = set_facts(run, step, view, err);
+    if (s == SYN_OK && copy) s = gather_copy(out, view, err);
+    if (s == SYN_OK && !copy) *out = view;
+    if (s != SYN_OK || copy) syn_graph_free(view);
+    return s;
+}
+
+/* Without transport: *all, unless it is NULL, when the last rank's has come. */
+static syn_status keep_graph(struct pretrain_window *window, const syn_comm *comm, syn_graph *mine,
+                             syn_graph **all, syn_error *err) {
+    const size_t n = (size_t)comm->size;
+    if (!window->graphs && !(window->graphs = syn_calloc(n, sizeof *window->graphs))) {
+        syn_graph_free(mine);
+        return SYN_FAIL_NOMEM(err, n * sizeof *window->graphs, "traces");
+    }
+    window->graphs[comm->rank] = mine;
+    if (comm->rank < comm->size - 1) return SYN_OK;
+    SYN_TRY(syn_graph_union(all, window->graphs, (uint32_t)n, err));
+    syn_free(window->graphs); /* they are the union's */
+    window->graphs = NULL;
+    return SYN_OK;
+}
+
+/* Windows are counted by the rank that comes to them first. */
+static syn_status find_window(pretrain *run, const place *here, int64_t step,
+                              struct pretrain_window **out, syn_error *err) {
+    const size_t index = (size_t)here->cycle;
+    if (index == run->n_windows) {
+        SYN_TRY(syn_grow(&run->windows, &run->windows_cap, index + 1, sizeof *run->windows, err));
+        run->windows[run->n_windows++] = (struct pretrain_window){step, here->active, NULL};
+    }
+    *out = &run->windows[index];
+    return SYN_OK;
+}
+
+/* What cannot be written is told, and training goes on. */
+static syn_status write_or_warn(const pretrain *run, const struct pretrain_window *window,
+                                const syn_graph *all, syn_error *err) {
+    syn_error why = {.code = SYN_OK};
+    const syn_status s = write_files(run, window, all, &why);
+    if (s != SYN_E_IO) return s == SYN_OK ? SYN_OK : SYN_FAIL(err, s, "%s", why.text);
+    fprintf(stderr, "%s: warning: the trace of step %" PRId64 " was not written: %s\n",
+            run->launch.program->name, window->step, why.text);
+    return SYN_OK;
+}
+
+syn_status pretrain_write_trace(pretrain *run, syn_ctx *ctx, syn_comm *comm, int64_t nth,
+                                int64_t step, bool last, syn_error *err) {
+    const place here = place_of(run->args, nth);
+    const bool alone = run->launch.device == SYN_DEVICE_META;
+    struct pretrain_window *window = NULL;
+    syn_graph *mine = NULL, *all = NULL;
+    SYN_TRY(make_graph(run, ctx, step, alone && !last, &mine, err));
+    syn_status s = SYN_OK;
+    if (alone || comm->rank == 0) s = find_window(run, &here, step, &window, err);
+    if (s == SYN_OK && alone) {
+        s = keep_graph(window, comm, mine, &all, err);
+    } else {
+        if (s == SYN_OK) s = gather_graphs(&all, comm, mine, err);
+        syn_graph_free(mine);
+    }
+    if (s == SYN_OK && all) s = write_or_warn(run, window, all, err);
+    syn_graph_free(all);
+    return s;
+}
+
+void pretrain_end_trace(const pretrain *run) {
+    const pretrain_args *args = run->args;
+    const char *name = run->launch.program->name;
+    if (!args->enable_tracing) return;
+    if (run->n_windows == 0)
+        fprintf(stderr, "%s: warning: no step was traced, for the run ended before the first\n",
+                name);
+    else if (args->trace_repeat > (int64_t)run->n_windows)
+        fprintf(stderr,
+                "%s: warning: %zu of %" PRId64 " windows were traced, for the run has ended\n",
+                name, run->n_windows, args->trace_repeat);
+}
+
+void pretrain_free_trace(pretrain *run) {
+    for (size_t i = 0; i < run->n_windows; i++) {
+        syn_graph **graphs = run->windows[i].graphs;
+        for (int32_t r = 0; graphs && r < run->launch.ranks; r++) syn_graph_free(graphs[r]);
+        syn_free(graphs);
+    }
+    syn_free(run->windows);
+}

@@ -105,6 +105,10 @@ static const cli_option options[] = {
      "cycles; but for 1 their files are NAME_step<its last>.*; 0: until the end [1]", 0, 1e9},
     {"trace_output_dir", CLI_TEXT, &args.trace_output_dir, "DIR", "[outputs]", 0, 0},
     {"trace_name", CLI_TEXT, &args.trace_name, "NAME", "NAME.0.et and so on [trace]", 0, 0},
+    {"profile_memory", CLI_FLAG, &args.profile_memory, NULL,
+     "an event for each storage that comes or goes in NAME.0_kineto.json", 0, 0},
+    {"with_stack", CLI_FLAG, &args.with_stack, NULL,
+     "modules around their ops there; NAME_stacks.txt by them, too", 0, 0},
     {"seed", CLI_INT, &args.seed, "N", "of weights, order, masks and dropout [42]", 0, 1e15},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print nothing but errors", 0, 0},
     CLI_END};

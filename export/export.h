@@ -22,7 +22,9 @@ typedef struct syn_export_options {
     const char *version; /* of the program, recorded in files; NULL: not recorded */
     bool comm_graph; /* pictures: the communication view over all ranks instead of one rank's DAG */
     bool no_fold;    /* pictures: draw every repeated layer and step */
-    syn_nx_key nx_key; /* which edge key(s) node-link JSON gets */
+    bool profile_memory; /* kineto: each storage that comes or goes */
+    bool with_stack;     /* kineto, stacks: the modules that ops are called in */
+    syn_nx_key nx_key;   /* which edge key(s) node-link JSON gets */
     syn_copies copies;
     const syn_copied_ranks *known_copies; /* of this graph, found before; NULL: each export looks */
 } syn_export_options;

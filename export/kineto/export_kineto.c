@@ -1,5 +1,5 @@
-/* What PyTorch's profiler (Kineto) writes of a run on CPUs with shapes and memory: one rank. Times
-   in us with three decimals. */
+/* What PyTorch's profiler (Kineto) writes of a run on CPUs with shapes, and memory and modules if
+   they are asked for: one rank. Times in us with three decimals. */
 #include "export/kineto/kineto_memory.h"
 #include "export/kineto/kineto_recording.h"
 #include "syntorch/memory.h"
@@ -234,13 +234,33 @@ static syn_status put_event(writer *w, uint32_t index) {
     return SYN_OK;
 }
 
-static syn_status put_memory(writer *w) {
-    syn__kineto_memory memory;
-    syn__kineto_recording *r = w->r;
-    SYN_TRY(syn__kineto_memory_find(&memory, &r->plan, &r->walk, r->err));
-    int64_t total = memory.before;
-    for (size_t i = 0; i < memory.n_changes; i++) {
-        const syn__kineto_change *c = &memory.changes[i];
+/* ---- Memory ---- */
+
+/* A curve: what there is after all that happens at a time. */
+static void put_counter(writer *w, int64_t ns, int64_t bytes) {
+    begin(w, "C\",\"name\":\"allocated memory\"");
+    put_place(w, 0);
+    put_time(w, ns);
+    put_i64(w, ",\"args\":{\"bytes\":", bytes);
+    put(w, "}}");
+}
+
+static void put_counters(writer *w, const syn__kineto_memory *memory) {
+    int64_t total = memory->before;
+    put_counter(w, w->r->plan.begin, total);
+    for (size_t i = 0; i < memory->n_changes; i++) {
+        const syn__kineto_change *c = &memory->changes[i];
+        total += c->bytes;
+        if (i + 1 == memory->n_changes || c[1].ns != c->ns) put_counter(w, c->ns, total);
+    }
+}
+
+/* As PyTorch with profile_memory. */
+static void put_changes(writer *w, const syn__kineto_memory *memory) {
+    const syn__kineto_recording *r = w->r;
+    int64_t total = memory->before;
+    for (size_t i = 0; i < memory->n_changes; i++) {
+        const syn__kineto_change *c = &memory->changes[i];
         total += c->bytes;
         begin(w, "i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\"");
         put_place(w, r->plan.events[c->event].thread + 1);
@@ -251,8 +271,44 @@ static syn_status put_memory(writer *w) {
         put_i64(w, ",\"Ev Idx\":", (int64_t)(r->plan.n_events + i));
         put(w, "}}");
     }
+}
+
+/* *next: the number of the next event. */
+static syn_status put_memory(writer *w, int64_t *next) {
+    syn__kineto_memory memory;
+    SYN_TRY(syn__kineto_memory_find(&memory, &w->r->plan, &w->r->walk, w->r->err));
+    put_counters(w, &memory);
+    *next = (int64_t)w->r->plan.n_events;
+    if (w->r->memory) {
+        put_changes(w, &memory);
+        *next += (int64_t)memory.n_changes;
+    }
     syn__kineto_memory_free(&memory);
     return SYN_OK;
+}
+
+/* ---- Modules ---- */
+
+static void put_module(writer *w, uint32_t index, int64_t number) {
+    const syn__kineto_modules *m = &w->r->plan.modules;
+    const syn__kineto_module *span = &m->spans[index];
+    const syn__kineto_instance *instance = &m->instances[span->path];
+    char name[160];
+    snprintf(name, sizeof name, "nn.Module: %s_%u",
+             (const char *)syn_intern_get(&m->classes, instance->class_name),
+             (unsigned)instance->number);
+    begin(w, "X\",\"cat\":\"python_function\"");
+    put_text(w, ",\"name\":", name);
+    put_place(w, SYN__KINETO_MAIN + 1);
+    put_time(w, span->start);
+    put_us(w, ",\"dur\":", 0, span->end - span->start);
+    put(w, ",\"args\":{");
+    if (span->parent != 0) put_i64(w, "\"Python parent id\":", span->parent);
+    put_i64(w, span->parent != 0 ? ",\"Python id\":" : "\"Python id\":", (int64_t)index + 1);
+    put_i64(w, ",\"Python module id\":", instance->number);
+    put_text(w, ",\"Module Hierarchy\":", syn_intern_get(&m->paths, span->path));
+    put_i64(w, ",\"Ev Idx\":", number);
+    put(w, "}}");
 }
 
 /* What the profiler itself adds: the span that it was on. */
@@ -305,15 +361,18 @@ syn_status syn__kineto_write_device(syn__kineto_recording *r, syn_sink *sink) {
     w->r = r;
     w->sink = sink;
     w->first = true;
-    put(w, "{\"schemaVersion\":1,\"deviceProperties\":[],\"record_shapes\":1,\"profile_memory\":1,"
-           "\"with_modules\":1");
+    put(w, "{\"schemaVersion\":1,\"deviceProperties\":[],\"record_shapes\":1,\"with_modules\":1");
+    if (r->modules) put(w, ",\"with_stack\":1");
+    if (r->memory) put(w, ",\"profile_memory\":1");
     put_distributed(w);
     put_text(w, ",\n\"displayTimeUnit\":\"ms\",\"baseTimeNanoseconds\":0,\"otherData\":{\"clock\":",
              syn__clock_name(r->timeline.clock));
     put(w, "},\n\"traceEvents\":[");
     put_threads(w);
     for (uint32_t i = 0; i < r->plan.n_events && status == SYN_OK; i++) status = put_event(w, i);
-    if (status == SYN_OK) status = put_memory(w);
+    int64_t next = 0;
+    if (status == SYN_OK) status = put_memory(w, &next);
+    for (uint32_t i = 0; i < r->plan.modules.n_spans; i++) put_module(w, i, next + i);
     put_span(w);
     put(w, "\n]}\n");
     syn_free(w);

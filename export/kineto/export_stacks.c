@@ -1,6 +1,8 @@
 /* Where the time of a run goes, as text for people: sums over all ranks, first by phase, op and
-   input shapes, then by scope. Total is with the waiting for other ranks, of a scope with the
-   scopes within; self is what the ops take themselves. */
+   input shapes, then by scope, and, if stacks are asked for, by phase, op and modules. Total is
+   with the waiting for other ranks, of a scope with the scopes within; self is what the ops take
+   themselves. */
+#include "export/kineto/kineto_modules.h"
 #include "export/kineto/kineto_recording.h"
 #include "syntorch/intern.h"
 #include "syntorch/memory.h"
@@ -9,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_BYTES = 2048, SHOWN_SHAPES = 4, MAX_ROWS = 400 };
+enum { KEY_BYTES = 2048, SHOWN_SHAPES = 4, SHOWN_FRAMES = 5, MAX_ROWS = 400 };
 
 typedef struct row {
     uint32_t key;
@@ -28,7 +30,8 @@ typedef struct writer {
     syn_sink *sink;
     syn__timeline timeline;
     syn__walk walk;
-    table ops, scopes;
+    table ops, scopes, stacks;
+    bool with_stack;
     uint64_t calls;
     double self_ns;
     syn_error *err;
@@ -102,6 +105,27 @@ static syn_status add_scope(writer *w, const syn_node *node, double total_ns, do
     return SYN_OK;
 }
 
+/* "encoder;layer.0;attention;self": the modules around an op, the outermost first; the innermost
+   five. */
+static syn_status add_stack(writer *w, const syn_node *node, double total_ns, double self_ns) {
+    char key[KEY_BYTES];
+    size_t ends[KEY_BYTES / 2 + 1] = {0}, frames = 0, at = 0;
+    row *r;
+    while (node->scope[at] != '\0' && frames < KEY_BYTES / 2)
+        ends[++frames] = at = syn__kineto_module_end(node->scope, at);
+    int n = snprintf(key, sizeof key, "%-9s %-24.80s ", syn_phase_name(node->phase), node->op);
+    for (size_t f = frames > SHOWN_FRAMES ? frames - SHOWN_FRAMES : 0; f < frames; f++) {
+        const size_t from = ends[f] + (f > 0), bytes = ends[f + 1] - from;
+        if ((size_t)n + bytes + 2 > sizeof key) break;
+        n += snprintf(key + n, sizeof key - (size_t)n, "%.*s%s", (int)bytes, node->scope + from,
+                      f + 1 < frames ? ";" : "");
+    }
+    while (n > 0 && key[n - 1] == ' ') n--;
+    SYN_TRY(find_row(&w->stacks, key, (size_t)n, &r, w->err));
+    add(r, node, total_ns, self_ns);
+    return SYN_OK;
+}
+
 static syn_status add_rank(writer *w, uint32_t rank) {
     syn__walk_select(&w->walk, rank);
     for (uint32_t i = 0; i < w->graph->ranks[rank].n_nodes; i++) {
@@ -114,6 +138,7 @@ static syn_status add_rank(writer *w, uint32_t rank) {
         const double self = total - (wait > 0 ? wait : 0);
         SYN_TRY(add_op(w, node, total, self));
         SYN_TRY(add_scope(w, node, total, self));
+        if (w->with_stack) SYN_TRY(add_stack(w, node, total, self));
         w->calls++;
         w->self_ns += self;
     }
@@ -172,12 +197,16 @@ static syn_status write_tables(writer *w, const syn_export_options *options) {
                     w->self_ns / 1e3, syn__clock_name(w->timeline.clock));
     put_table(w, &w->ops, "phase, op, inputs");
     put_table(w, &w->scopes, "scope");
+    if (w->with_stack) put_table(w, &w->stacks, "phase, op, modules");
     return SYN_OK;
 }
 
 static syn_status write_stacks(const syn_graph *graph, const syn_export_options *options,
                                syn_sink *sink, syn_error *err) {
-    writer w = {.graph = graph, .sink = sink, .err = err};
+    writer w = {.graph = graph,
+                .sink = sink,
+                .with_stack = options != NULL && options->with_stack,
+                .err = err};
     syn__walk_init(&w.walk, graph);
     syn_status status = syn__timeline_make(&w.timeline, graph, NULL, NULL, err);
     if (status == SYN_OK) status = write_tables(&w, options);
@@ -185,6 +214,7 @@ static syn_status write_stacks(const syn_graph *graph, const syn_export_options 
     syn__walk_free(&w.walk);
     table_free(&w.ops);
     table_free(&w.scopes);
+    table_free(&w.stacks);
     return status;
 }
 

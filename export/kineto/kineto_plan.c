@@ -15,6 +15,7 @@ typedef struct planner {
     int64_t now[SYN__KINETO_THREADS];             /* until when each thread is busy */
     uint32_t step, optimizer, autograd, backward; /* open events, SYN__KINETO_NONE */
     uint32_t step_number, sequence;
+    bool modules;
     syn_error *err;
 } planner;
 
@@ -74,10 +75,25 @@ static uint32_t innermost(const planner *p) {
                                               : p->step;
 }
 
+/* The modules that a node's op is called in: not in a backward pass nor by an optimizer. */
+static syn_status open_modules(planner *p, const syn_node *node) {
+    const bool forward = node->phase != SYN_PHASE_BACKWARD && node->phase != SYN_PHASE_OPTIMIZER;
+    if (!p->modules) return SYN_OK;
+    if (forward) close_inner(p);
+    return syn__kineto_modules_enter(&p->plan->modules, forward ? node->scope : "",
+                                     &p->now[SYN__KINETO_MAIN], p->err);
+}
+
+static syn_status close_step(planner *p) {
+    close_inner(p);
+    SYN_TRY(syn__kineto_modules_enter(&p->plan->modules, "", &p->now[SYN__KINETO_MAIN], p->err));
+    close_event(p, &p->step);
+    return SYN_OK;
+}
+
 static syn_status open_step(planner *p, uint32_t index, const syn_node *node) {
     if (p->step != SYN__KINETO_NONE && node->step == p->step_number) return SYN_OK;
-    close_inner(p);
-    close_event(p, &p->step);
+    SYN_TRY(close_step(p));
     p->step_number = node->step;
     return open_event(p, SYN__KINETO_STEP, index, SYN__KINETO_NONE, &p->step);
 }
@@ -213,6 +229,7 @@ static syn_status add_op(planner *p, uint32_t index) {
     const int64_t want = timed ? whole_ns(s->start_ns) : *now;
     if (p->step == SYN__KINETO_NONE && want > *now) *now = want;
     SYN_TRY(open_step(p, index, node));
+    SYN_TRY(open_modules(p, node));
     SYN_TRY(add_waits(p, index, node));
     SYN_TRY(open_around(p, index, node));
     const int64_t start = want > *now ? want : *now;
@@ -242,18 +259,18 @@ static syn_status add_all(planner *p) {
     return add_comms(p, done, INT64_MAX);
 }
 
-static void finish(planner *p) {
+static syn_status finish(planner *p) {
     syn__kineto_plan *plan = p->plan;
-    close_inner(p);
-    close_event(p, &p->step);
+    SYN_TRY(close_step(p));
     plan->begin = plan->n_events > 0 ? plan->events[0].start : 0;
     for (int t = 0; t < SYN__KINETO_THREADS; t++) {
         if (p->now[t] > plan->end) plan->end = p->now[t];
     }
+    return SYN_OK;
 }
 
 syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *timeline,
-                                 syn__walk *walk, syn_error *err) {
+                                 syn__walk *walk, bool modules, syn_error *err) {
     planner p = {.plan = out,
                  .timeline = timeline,
                  .walk = walk,
@@ -261,12 +278,13 @@ syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *tim
                  .optimizer = SYN__KINETO_NONE,
                  .autograd = SYN__KINETO_NONE,
                  .backward = SYN__KINETO_NONE,
+                 .modules = modules,
                  .err = err};
     *out = (syn__kineto_plan){0};
     SYN_TRY(syn__kineto_order_make(&p.order, walk, err));
-    const syn_status status = add_all(&p);
-    if (status == SYN_OK) finish(&p);
-    else syn__kineto_plan_free(out);
+    syn_status status = add_all(&p);
+    if (status == SYN_OK) status = finish(&p);
+    if (status != SYN_OK) syn__kineto_plan_free(out);
     syn__kineto_order_free(&p.order);
     syn__kineto_forwards_free(&p.forwards);
     return status;
@@ -274,5 +292,6 @@ syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *tim
 
 void syn__kineto_plan_free(syn__kineto_plan *plan) {
     syn_free(plan->events);
+    syn__kineto_modules_free(&plan->modules);
     *plan = (syn__kineto_plan){0};
 }

@@ -23,6 +23,7 @@
 #ifndef EXPORT_KINETO_PLAN_H
 #define EXPORT_KINETO_PLAN_H
 
+#include "export/kineto/kineto_modules.h"
 #include "export/walk/graph_walk.h"
 #include "export/walk/timeline.h"
 
@@ -69,11 +70,12 @@ typedef struct syn__kineto_plan {
     size_t n_events, events_cap;
     bool threads[SYN__KINETO_THREADS]; /* which there are */
     int64_t begin, end;                /* of all */
+    syn__kineto_modules modules;       /* none unless they are asked for */
 } syn__kineto_plan;
 
 /* Plans the rank `walk` stands in, of which the timeline knows the times. */
 syn_status syn__kineto_plan_make(syn__kineto_plan *out, const syn__timeline *timeline,
-                                 syn__walk *walk, syn_error *err) SYN_MUST_USE;
+                                 syn__walk *walk, bool modules, syn_error *err) SYN_MUST_USE;
 void syn__kineto_plan_free(syn__kineto_plan *plan);
 
 /* Whether the node has an op of its own. */

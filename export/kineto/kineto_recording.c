@@ -1,7 +1,11 @@
 #include "export/kineto/kineto_recording.h"
 
-syn_status syn__kineto_open(syn__kineto_recording *out, const syn_graph *graph, syn_error *err) {
-    *out = (syn__kineto_recording){.graph = graph, .err = err};
+syn_status syn__kineto_open(syn__kineto_recording *out, const syn_graph *graph,
+                            const syn_export_options *options, syn_error *err) {
+    *out = (syn__kineto_recording){.graph = graph,
+                                   .memory = options != NULL && options->profile_memory,
+                                   .modules = options != NULL && options->with_stack,
+                                   .err = err};
     if (syn__walk_is_foreign(graph))
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "the trace was recorded by PyTorch, whose own files hold more than could "
@@ -14,7 +18,7 @@ syn_status syn__kineto_select(syn__kineto_recording *recording, uint32_t rank_in
     syn__kineto_plan_free(&recording->plan);
     syn__walk_select(&recording->walk, rank_index);
     return syn__kineto_plan_make(&recording->plan, &recording->timeline, &recording->walk,
-                                 recording->err);
+                                 recording->modules, recording->err);
 }
 
 void syn__kineto_close(syn__kineto_recording *recording) {

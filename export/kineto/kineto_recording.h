@@ -13,11 +13,13 @@ typedef struct syn__kineto_recording {
     syn__timeline timeline; /* of all ranks */
     syn__walk walk;
     syn__kineto_plan plan; /* of the rank at hand */
+    bool memory, modules;  /* what PyTorch records if it is asked to */
     syn_error *err;
 } syn__kineto_recording;
 
 /* Refuses traces that PyTorch recorded, whose own files say more. */
-syn_status syn__kineto_open(syn__kineto_recording *out, const syn_graph *graph, syn_error *err);
+syn_status syn__kineto_open(syn__kineto_recording *out, const syn_graph *graph,
+                            const syn_export_options *options, syn_error *err);
 /* Plans a rank, by index. */
 syn_status syn__kineto_select(syn__kineto_recording *recording, uint32_t rank_index);
 void syn__kineto_close(syn__kineto_recording *recording);

@@ -13,7 +13,7 @@ static syn_status write_one(const syn_graph *graph, const syn_export_options *op
     syn__kineto_recording r;
     uint32_t rank = 0;
     SYN_TRY(syn__kineto_rank(graph, options, &rank, err));
-    syn_status status = syn__kineto_open(&r, graph, err);
+    syn_status status = syn__kineto_open(&r, graph, options, err);
     if (status == SYN_OK) status = syn__kineto_select(&r, rank);
     if (status == SYN_OK) status = write(&r, sink);
     syn__kineto_close(&r);
@@ -84,7 +84,7 @@ static syn_status write_memory(const syn_graph *graph, const syn_export_options 
     syn__kineto_recording r;
     uint32_t first, end;
     SYN_TRY(syn__walk_ranks(graph, options, &first, &end, err));
-    syn_status status = syn__kineto_open(&r, graph, err);
+    syn_status status = syn__kineto_open(&r, graph, options, err);
     put_head(sink);
     for (uint32_t i = first; i < end && status == SYN_OK; i++) {
         status = syn__kineto_select(&r, i);
@@ -147,7 +147,7 @@ syn_status syn_export_kineto_set(const syn_graph *graph, const syn_export_option
                                  const char *prefix, syn_error *err) {
     syn__kineto_recording r = {0};
     syn_sink *memory = NULL;
-    syn_status status = syn__kineto_open(&r, graph, err);
+    syn_status status = syn__kineto_open(&r, graph, options, err);
     if (status == SYN_OK) status = open_named(&memory, prefix, "_memory.csv", err);
     if (status == SYN_OK) {
         status = write_ranks(&r, options, prefix, memory);

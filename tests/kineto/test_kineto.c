@@ -1,6 +1,7 @@
 /* What stands for PyTorch's recordings: names and arguments of calls, order and nesting, memory and
    sums by hand. test_kineto_files.py reads the sets that this program leaves in $SYN_TEST_OUT, and
    compares them with the execution traces beside them. */
+#include "export/kineto/kineto_modules.h"
 #include "models/data_parallel.h"
 #include "models/optimizer.h"
 #include "syntorch/gradient.h"
@@ -14,13 +15,15 @@
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
-static void save_set(const syn_graph *graph, const char *name) {
+static const syn_export_options all_asked = {.profile_memory = true, .with_stack = true};
+
+static void save_set(const syn_graph *graph, const syn_export_options *how, const char *name) {
     const char *folder = getenv("SYN_TEST_OUT");
     char prefix[512];
     syn_error err = {0};
     if (folder == NULL) return;
     snprintf(prefix, sizeof prefix, "%s/%s", folder, name);
-    CHECK_OK(syn_export_kineto_set(graph, NULL, prefix, &err), err);
+    CHECK_OK(syn_export_kineto_set(graph, how, prefix, &err), err);
     CHECK_OK(syn_export_et_set(graph, NULL, prefix, &err), err);
 }
 
@@ -33,6 +36,7 @@ typedef struct job {
     syn_mesh_shape shape;
     syn_device device;
     bool recompute;
+    int passes; /* of a step */
     syn_ctx *kept[MOST];
 } job;
 
@@ -55,8 +59,12 @@ static syn_status steps(const job *j, syn_model *m, const syn_mesh *mesh,
     syn_ctx *ctx = syn_model_ctx(m);
     for (int t = 0; t < 2; t++) {
         const syn_mark mark = syn_ctx_mark(ctx);
-        const syn_tensor loss = loss_of(j, m);
-        syn_backward(ctx, loss);
+        syn_tensor loss = {0};
+        for (int pass = 1; pass <= j->passes; pass++) {
+            syn_data_parallel_sync(parallel, pass == j->passes);
+            loss = loss_of(j, m);
+            syn_backward(ctx, loss);
+        }
         SYN_TRY(syn_data_parallel_check(parallel, err));
         SYN_TRY(syn_optimizer_step(optimizer, 0.001, err));
         if (mesh->group[SYN_AXIS_DP] != NULL)
@@ -95,9 +103,13 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
 
 /* A step's graph with the times that it has; NULL hardware: none but measured ones. */
 static void save_steps(const syn_model_config *config, int tp, int dp, syn_device device,
-                       bool recompute, const syn_hardware *hw, const char *name) {
-    job j = {
-        .config = config, .shape = {tp, dp, 1, NULL}, .device = device, .recompute = recompute};
+                       bool recompute, const syn_hardware *hw, const syn_export_options *how,
+                       const char *name) {
+    job j = {.config = config,
+             .shape = {tp, dp, 1, NULL},
+             .device = device,
+             .recompute = recompute,
+             .passes = device == SYN_DEVICE_CPU && dp > 1 ? 2 : 1};
     const syn_trace *traces[MOST];
     syn_graph *graph = NULL;
     syn_error err = {0};
@@ -106,7 +118,7 @@ static void save_steps(const syn_model_config *config, int tp, int dp, syn_devic
     for (int r = 0; r < tp * dp && test_failures == 0; r++) traces[r] = syn_ctx_trace(j.kept[r]);
     if (test_failures == 0) {
         CHECK_OK(syn_trace_graph(&graph, traces, (uint32_t)(tp * dp), hw, &err), err);
-        save_set(graph, name);
+        save_set(graph, how, name);
     }
     syn_graph_free(graph);
     drop_ranks(tp * dp, j.kept);
@@ -116,17 +128,17 @@ static void training_sets(void) {
     syn_hardware hw;
     syn_error err = {0};
     NEED_OK(syn_hardware_load(&hw, "a100-80g", &err), err);
-    save_steps(&small_gpt, 1, 1, SYN_DEVICE_CPU, false, NULL, "alone");
-    save_steps(&small_gpt, 1, 2, SYN_DEVICE_CPU, false, NULL, "measured");
-    save_steps(&small_gpt, 2, 2, SYN_DEVICE_CPU, false, NULL, "measured_tp");
-    save_steps(&small_gpt, 2, 2, SYN_DEVICE_META, false, &hw, "predicted");
-    save_steps(&small_bert, 2, 1, SYN_DEVICE_META, true, &hw, "bert");
-    save_steps(&small_bert, 1, 4, SYN_DEVICE_META, false, NULL, "order");
+    save_steps(&small_gpt, 1, 1, SYN_DEVICE_CPU, false, NULL, &all_asked, "alone");
+    save_steps(&small_gpt, 1, 2, SYN_DEVICE_CPU, false, NULL, NULL, "measured");
+    save_steps(&small_gpt, 2, 2, SYN_DEVICE_CPU, false, NULL, &all_asked, "measured_tp");
+    save_steps(&small_gpt, 2, 2, SYN_DEVICE_META, false, &hw, NULL, "predicted");
+    save_steps(&small_bert, 2, 1, SYN_DEVICE_META, true, &hw, &all_asked, "bert");
+    save_steps(&small_bert, 1, 4, SYN_DEVICE_META, false, NULL, NULL, "order");
 }
 
 static void inference_set(void) {
     syn_graph *graph = small_gpt_graph();
-    save_set(graph, "inference");
+    save_set(graph, &all_asked, "inference");
     syn_graph_free(graph);
 }
 
@@ -198,6 +210,84 @@ static void device_by_hand(void) {
     CHECK_HAS(text, "\"Rank\":1,");
     free(text);
     syn_graph_free(graph);
+}
+
+/* h.0 around the matmul and its call, h.1, then h.0.mlp in h.0 again: 1 ns for each begin and end.
+   PyTorch 2.15 writes such spans, and storages, with these keys. */
+static void modules_by_hand(void) {
+    syn_graph *graph = hand_graph();
+    char *text = export_text(&syn_export_kineto, graph, &all_asked);
+    CHECK_HAS(text, "\"with_stack\":1,\"profile_memory\":1");
+    CHECK_HAS(text,
+              "{\"ph\":\"X\",\"cat\":\"python_function\",\"name\":\"nn.Module: H_0\",\"pid\":1,"
+              "\"tid\":1,\"ts\":1.001,\"dur\":3.000,\"args\":{\"Python id\":1,"
+              "\"Python module id\":0,\"Module Hierarchy\":\"h.0\"");
+    CHECK_HAS(text, "\"nn.Module: H_1\",\"pid\":1,\"tid\":1,\"ts\":4.001,\"dur\":0.500,\"args\":{"
+                    "\"Python id\":2,\"Python module id\":1,\"Module Hierarchy\":\"h.1\"");
+    CHECK_HAS(text, "\"nn.Module: H_0\",\"pid\":1,\"tid\":1,\"ts\":4.501,\"dur\":5.501,\"args\":{"
+                    "\"Python id\":3,\"Python module id\":0,\"Module Hierarchy\":\"h.0\"");
+    CHECK_HAS(text, "\"nn.Module: Mlp_0\",\"pid\":1,\"tid\":1,\"ts\":4.502,\"dur\":5.499,\"args\":{"
+                    "\"Python parent id\":3,\"Python id\":4,\"Python module id\":0,"
+                    "\"Module Hierarchy\":\"h.0.mlp\"");
+    CHECK_HAS(text, "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\","
+                    "\"pid\":1,\"tid\":2,\"ts\":5.000,\"args\":{\"Total Reserved\":0,"
+                    "\"Total Allocated\":384,\"Bytes\":128,\"Device Id\":-1,\"Device Type\":0,"
+                    "\"Addr\":3,");
+    free(text);
+    text = export_text(&syn_export_kineto, graph, NULL);
+    CHECK(strstr(text, "python_function") == NULL && strstr(text, "[memory]") == NULL);
+    CHECK_HAS(text, "{\"ph\":\"C\",\"name\":\"allocated memory\",\"pid\":1,\"tid\":0,\"ts\":5.000,"
+                    "\"args\":{\"bytes\":384}}");
+    free(text);
+    text = export_text(&syn_export_stacks, graph, &all_asked);
+    CHECK_HAS(text, "phase, op, modules\n");
+    CHECK_HAS(text, "        2         4.000         4.000   36.36     2.0 G    50.0 M  "
+                    "forward   matmul                   h.0\n");
+    CHECK_HAS(text, "        2         2.000         2.000   18.18         -         -  "
+                    "forward   add                      h.0;mlp\n");
+    free(text);
+    syn_graph_free(graph);
+}
+
+/* A number belongs to the word before it; what is like another by its first letters is not in
+   it; odd scopes end. */
+static void module_paths(void) {
+    static const char *const scopes[] = {"encoder.layer.1",
+                                         "encoder.layer.10.attention_out",
+                                         "encoder.layer.1.2",
+                                         "",
+                                         "a..b.",
+                                         "7.8",
+                                         "encoder"};
+    static const char *const want[] = {"encoder Encoder 0",
+                                       "encoder.layer.1 Layer 0",
+                                       "encoder.layer.10 Layer 1",
+                                       "encoder.layer.10.attention_out AttentionOut 0",
+                                       "encoder.layer.1.2 Layer 2",
+                                       "a A 0",
+                                       "a.  0",
+                                       "a..b B 0",
+                                       "a..b.  1",
+                                       "7.8 7 0",
+                                       "encoder Encoder 0"};
+    syn__kineto_modules m = {0};
+    syn_error err = {0};
+    int64_t now = 0;
+    for (size_t i = 0; i < sizeof scopes / sizeof *scopes; i++)
+        CHECK_OK(syn__kineto_modules_enter(&m, scopes[i], &now, &err), err);
+    CHECK_OK(syn__kineto_modules_enter(&m, "", &now, &err), err);
+    CHECK(m.n_spans == sizeof want / sizeof *want && now == 2 * (int64_t)m.n_spans);
+    for (size_t i = 0; i < m.n_spans && i < sizeof want / sizeof *want; i++) {
+        const syn__kineto_instance *instance = &m.instances[m.spans[i].path];
+        char text[128];
+        snprintf(text, sizeof text, "%s %s %u",
+                 (const char *)syn_intern_get(&m.paths, m.spans[i].path),
+                 (const char *)syn_intern_get(&m.classes, instance->class_name),
+                 (unsigned)instance->number);
+        CHECK_STR(text, want[i]);
+        CHECK(m.spans[i].end > m.spans[i].start);
+    }
+    syn__kineto_modules_free(&m);
 }
 
 static void host_by_hand(void) {
@@ -272,22 +362,24 @@ static void odd_graphs(void) {
     for (size_t g = 0; g < sizeof graphs / sizeof *graphs; g++) {
         syn_error err = {0};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            CHECK_OK(export_forget(all[i], graphs[g], NULL, &err), err);
+            CHECK_OK(export_forget(all[i], graphs[g], g % 2 == 0 ? &all_asked : NULL, &err), err);
         syn_graph_free(graphs[g]);
     }
 }
 
 static void without_memory(void) {
     syn_graph *graph = hand_graph();
-    CHECK(export_without_memory(&syn_export_kineto, graph, NULL) > 5);
+    CHECK(export_without_memory(&syn_export_kineto, graph, &all_asked) > 5);
     CHECK(export_without_memory(&syn_export_host, graph, NULL) > 5);
-    CHECK(export_without_memory(&syn_export_stacks, graph, NULL) > 5);
+    CHECK(export_without_memory(&syn_export_stacks, graph, &all_asked) > 5);
     CHECK(export_without_memory(&syn_export_memory_csv, graph, NULL) > 5);
     syn_graph_free(graph);
 }
 
 static const test_case cases[] = {
     {"device_by_hand", device_by_hand},
+    {"modules_by_hand", modules_by_hand},
+    {"module_paths", module_paths},
     {"host_by_hand", host_by_hand},
     {"memory_by_hand", memory_by_hand},
     {"stacks_by_hand", stacks_by_hand},

@@ -29,6 +29,13 @@ def is_op(name):
 
 # ---- Keys ----
 
+# What the recording lacks: curves, and what PyTorch 2.15 writes with profile_memory and with_stack.
+MORE = {(None, "C"): {"bytes"},
+        ("cpu_instant_event", "i"): {"Total Reserved", "Total Allocated", "Bytes", "Device Id",
+                                     "Device Type", "Addr", "Ev Idx"},
+        ("python_function", "X"): {"Python id", "Python parent id", "Python module id",
+                                   "Module Hierarchy", "Ev Idx"}}
+
 
 def check_keys(what, kineto, host):
     """What is there has the names that PyTorch's own recording of a step has."""
@@ -43,9 +50,8 @@ def check_keys(what, kineto, host):
               "Seq", "Src Rank", "Dst Rank", "Root Rank"}
     for e in kineto["traceEvents"]:
         kind = e.get("cat"), e["ph"]
-        if e["name"] == "[memory]":
-            check(set(e["args"]) == {"Total Reserved", "Total Allocated", "Bytes", "Device Id",
-                                     "Device Type", "Addr", "Ev Idx"}, f"{what}: {e}")
+        if kind in MORE or e["name"] == "[memory]":
+            check(set(e["args"]) <= MORE[kind], f"{what}: {e}")
             continue
         check(kind in seen, f"{what}: no {kind} in PyTorch's")
         check(set(e) <= seen[kind], f"{what}: {set(e) - seen[kind]} of {kind}")
@@ -128,18 +134,79 @@ def check_arrows(what, kineto, forwards):
 
 
 def check_memory(what, kineto, curve):
-    """The counters add up, never fall below nothing, and are those of the curve."""
-    total, rows = None, list(curve)
-    before = int(rows[0][2])
-    check(before == int(rows[0][3]), f"{what}: the curve's begin")
-    for row, e in zip(rows[1:], (e for e in kineto["traceEvents"] if e["name"] == "[memory]")):
+    """The counters are those of the curve; what comes and goes adds up to it, never falls below
+    nothing, and goes from where it came to."""
+    rows = list(curve)
+    total = int(rows[0][2])
+    check(total == int(rows[0][3]), f"{what}: the curve's begin")
+    counters = {e["ts"]: e["args"]["bytes"] for e in kineto["traceEvents"] if e["ph"] == "C"}
+    check(counters == {float(row[1]): int(row[2]) for row in rows} and len(counters) == sum(
+        e["ph"] == "C" for e in kineto["traceEvents"]), f"{what}: counters differ from the curve")
+    events = [e for e in kineto["traceEvents"] if e["name"] == "[memory]"]
+    asked = kineto.get("profile_memory") == 1
+    check(len(events) == (len(rows) - 1 if asked else 0), f"{what}: {len(events)} memory events")
+    there = {}
+    for row, e in zip(rows[1:], events):
         a = e["args"]
-        total = (before if total is None else total) + a["Bytes"]
+        total += a["Bytes"]
         check(a["Total Allocated"] == total >= 0, f"{what}: memory {a}, {total}")
         check([int(row[2]), int(row[3])] == [total, a["Bytes"]] and float(row[1]) == e["ts"],
               f"{what}: curve {row}, memory {e}")
-    n = sum(e["name"] == "[memory]" for e in kineto["traceEvents"])
-    check(n == len(rows) - 1, f"{what}: {n} memory events, {len(rows) - 1} lines")
+        if a["Bytes"] >= 0:
+            check(a["Addr"] not in there, f"{what}: {a} is there")
+            there[a["Addr"]] = a["Bytes"]
+        else:
+            check(there.pop(a["Addr"], -a["Bytes"]) == -a["Bytes"], f"{what}: {a} goes")
+
+
+# ---- Modules ----
+
+
+def modules_of(scope):
+    """Paths of the modules of a scope, outermost first; a number belongs to the word before it."""
+    words = scope.split(".") if scope else []
+    return [".".join(words[:i + 1]) for i, _ in enumerate(words)
+            if i + 1 == len(words) or not words[i + 1].isdigit()]
+
+
+def end_ns(event):
+    return round(1000 * event["ts"]) + round(1000 * event["dur"])
+
+
+def check_modules(what, kineto):
+    """A forward op lies within the spans of the modules of its scope, and no other op in any; ids
+    tell the same as times."""
+    spans = [e for e in kineto["traceEvents"] if e.get("cat") == "python_function"]
+    check(bool(spans) == (kineto.get("with_stack") == 1), f"{what}: {len(spans)} modules")
+    if not spans:
+        return
+    names, ids = {}, {}
+    for e in spans:
+        path = e["args"]["Module Hierarchy"]
+        check(names.setdefault(e["name"], path) == path, f"{what}: {e['name']} is two modules")
+        check(e["name"].startswith("nn.Module: ") and e["name"].endswith(
+            f"_{e['args']['Python module id']}"), f"{what}: {e['name']}")
+        ids[e["args"]["Python id"]] = e
+    check(len(ids) == len(spans) and len(set(names.values())) == len(names), f"{what}: ids repeat")
+    for e in spans:
+        around = ids.get(e["args"].get("Python parent id"))
+        parents = modules_of(e["args"]["Module Hierarchy"])[:-1]
+        check((around["args"]["Module Hierarchy"] if around else None) ==
+              (parents[-1] if parents else None), f"{what}: parent of {e}")
+    open_ = []
+    for e in sorted((e for e in kineto["traceEvents"] if e["ph"] == "X" and e["tid"] == 1),
+                    key=lambda e: (e["ts"], -e["dur"])):
+        while open_ and end_ns(open_[-1]) <= round(1000 * e["ts"]):
+            open_.pop()
+        around = [o["args"]["Module Hierarchy"] for o in open_ if o.get("cat") == "python_function"]
+        if e.get("cat") == "cpu_op" and is_op(e["name"]):
+            inside = any(o["name"].startswith(("autograd", "Optimizer")) for o in open_)
+            check(not (inside and around), f"{what}: {e['name']} of a backward pass in {around}")
+            check(not around or around == modules_of(e["args"].get("Module Hierarchy", "")),
+                  f"{what}: {e['name']} of {e['args']} in {around}")
+            if e["args"].get("Sequence number") and e["args"].get("Module Hierarchy"):
+                check(around, f"{what}: forward {e['name']} in no module")
+        open_.append(e)
 
 
 # ---- Order ----
@@ -222,6 +289,7 @@ def check_set(folder, prefix):
         backward = {e["args"]["Sequence number"] for e in events.values()
                     if e["name"].endswith("Backward0") and "Sequence number" in e["args"]}
         check_arrows(what, kineto, len(backward))
+        check_modules(what, kineto)
         check_memory(what, kineto, [row.split(",", 4) for row in lines
                                     if row.startswith(f"{rank},")])
         check_order(what, folder, prefix, rank, host)
@@ -232,7 +300,8 @@ def check_set(folder, prefix):
         os.remove(old)
     with open(f"{folder}/{prefix}_stacks.txt", encoding="utf-8") as f:
         tables = f.read().split("\n\n")
-    check(len(tables) == 3, f"{prefix}: {len(tables)} parts of the stacks")
+    check(len(tables) == (4 if kineto.get("with_stack") else 3),
+          f"{prefix}: {len(tables)} parts of the stacks")
     for table in tables[1:]:
         rows = [line.split() for line in table.splitlines()[1:]]
         check(abs(sum(float(row[3]) for row in rows) - 100) < 0.01 * len(rows) + 0.01,

@@ -11,7 +11,7 @@ static struct arguments {
     const char *input, *output, *format, *title;
     int64_t rank;
     int nx_key, copies; /* syn_nx_key, syn_copies */
-    bool comm, no_fold, all_ranks;
+    bool comm, no_fold, all_ranks, profile_memory, with_stack;
 } args = {.rank = -1};
 
 enum { PREFIX_BYTES = 4096 };
@@ -39,6 +39,10 @@ static const cli_option options[] = {
      0, 0},
     {"title", CLI_TEXT, &args.title, "TEXT",
      "pictures: the title; default: made from the trace's facts", 0, 0},
+    {"profile_memory", CLI_FLAG, &args.profile_memory, NULL,
+     "kineto: an event for each storage that comes or goes", 0, 0},
+    {"with_stack", CLI_FLAG, &args.with_stack, NULL,
+     "kineto, stacks: the modules that ops are called in", 0, 0},
     {"nx_key", CLI_CHOICE, &args.nx_key, "both|links|edges",
      "json: the edge list's key: links for networkx before 3.6, edges since", 0, 0},
     {"copies", CLI_CHOICE, &args.copies, "auto|full|once",
@@ -185,6 +189,8 @@ int command_export(int argc, char **argv) {
                                     .version = "syntorch " SYN_VERSION,
                                     .comm_graph = args.comm,
                                     .no_fold = args.no_fold,
+                                    .profile_memory = args.profile_memory,
+                                    .with_stack = args.with_stack,
                                     .nx_key = (syn_nx_key)args.nx_key,
                                     .copies = (syn_copies)args.copies};
     syn_graph *graph = NULL;

@@ -50,8 +50,7 @@ syn_status gather_graphs(syn_graph **all, syn_comm *comm, const syn_graph *mine,
     if (comm->rank != 0) return send_graph(comm, mine, err);
     syn_graph **parts = syn_calloc((size_t)comm->size, sizeof *parts);
     if (!parts) return SYN_FAIL_NOMEM(err, (size_t)comm->size * sizeof *parts, "the ranks' graphs");
-    /* Rank 0's own goes the same way, so that all parts are alike and the caller's stays its own.
-     */
+    /* Rank 0's own goes the same way, so that all parts are alike. */
     syn_status s = gather_copy(&parts[0], mine, err);
     for (int32_t r = 1; r < comm->size && s == SYN_OK; r++)
         s = receive_graph(&parts[r], comm, r, err);

@@ -89,7 +89,9 @@ static void tell(const pretrain *run, const struct pretrain_window *window, cons
 
 static syn_status write_files(const pretrain *run, const struct pretrain_window *window,
                               const syn_graph *all, syn_error *err) {
-    const syn_export_options how = {.version = SYN_VERSION};
+    const syn_export_options how = {.version = SYN_VERSION,
+                                    .profile_memory = run->args->profile_memory,
+                                    .with_stack = run->args->with_stack};
     char prefix[PREFIX_BYTES];
     prefix_of(run->args, window->step, prefix);
     SYN_TRY(syn_export_et_set(all, &how, prefix, err));

@@ -145,6 +145,8 @@ static int set(const cli_program *program, const cli_option *o, const char *text
     case CLI_TEXT:
         *(const char **)o->value = text;
         return CLI_RUN;
+    case CLI_TEXTS: /* set_texts has them */
+        return CLI_RUN;
     case CLI_CHOICE:
         return set_choice(program, o, text);
     case CLI_INT:
@@ -207,6 +209,46 @@ static int help(const cli_program *program) {
     return CLI_OK;
 }
 
+static bool is_option(const char *arg) {
+    return strncmp(arg, "--", 2) == 0 || strcmp(arg, "-h") == 0;
+}
+
+/* The option that an argument names, as "--name" or "--name=value"; NULL: none. */
+static const cli_option *find_option(const cli_program *program, const char *arg) {
+    if (strncmp(arg, "--", 2) != 0) return NULL;
+    for (const cli_option *o = program->options; o->name; o++)
+        if (same_name(o->name, arg + 2, strcspn(arg + 2, "="))) return o;
+    return NULL;
+}
+
+/* How many of the arguments behind argv[i], which names the option, are its values. */
+static int values_behind(const cli_option *o, int argc, char **argv, int i) {
+    int n = 1;
+    if (o->kind == CLI_FLAG || strchr(argv[i], '=') || i + 1 >= argc) return 0;
+    if (o->kind == CLI_TEXTS) {
+        if (is_option(argv[i + 1])) return 0;
+        while (i + 1 + n < argc && !is_option(argv[i + 1 + n])) n++;
+    }
+    return n;
+}
+
+/* The option that argv[i] names, whose values are the n arguments behind it or what is behind the
+   "=" in it. */
+static int set_option(const cli_program *program, const cli_option *o, char **argv, int i, int n) {
+    const char *equals = strchr(argv[i], '=');
+    if (o->kind == CLI_FLAG && equals)
+        return cli_fail(program, CLI_USAGE, "--%s takes no value", o->name);
+    if (o->kind != CLI_FLAG && !equals && n == 0)
+        return cli_fail(program, CLI_USAGE, "--%s needs a value: %s", o->name, o->arg);
+    if (o->kind != CLI_TEXTS) return set(program, o, equals ? equals + 1 : argv[i + 1]);
+    cli_texts *texts = o->value;
+    if (texts->n > 0)
+        return cli_fail(program, CLI_USAGE, "--%s is there twice; name all behind one", o->name);
+    if (equals) *texts = (cli_texts){&texts->one, 1, equals + 1};
+    else *texts = (cli_texts){(const char *const *)argv + i + 1, n, NULL};
+    return CLI_RUN;
+}
+
 int cli_parse(const cli_program *program, int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); /* writing past `ulimit -f` is then an error with a sentence */
     for (int i = 1; i < argc; i++) {
@@ -219,30 +261,23 @@ int cli_parse(const cli_program *program, int argc, char **argv) {
         }
         if (strncmp(arg, "--", 2) != 0 || !arg[2])
             return cli_fail(program, CLI_USAGE, "'%s' is not an option (--help lists all)", arg);
-        arg += 2;
-        const char *equals = strchr(arg, '=');
-        const size_t n = equals ? (size_t)(equals - arg) : strlen(arg);
-        const cli_option *o = program->options;
-        while (o->name && !same_name(o->name, arg, n)) o++;
-        if (!o->name) return unknown(program, arg, n);
-        const char *value = equals ? equals + 1 : NULL;
-        if (o->kind == CLI_FLAG && value)
-            return cli_fail(program, CLI_USAGE, "--%s takes no value", o->name);
-        if (o->kind != CLI_FLAG && !value) {
-            if (i + 1 >= argc)
-                return cli_fail(program, CLI_USAGE, "--%s needs a value: %s", o->name, o->arg);
-            value = argv[++i];
-        }
-        const int code = set(program, o, value);
+        const cli_option *o = find_option(program, arg);
+        if (!o) return unknown(program, arg + 2, strcspn(arg + 2, "="));
+        const int n = values_behind(o, argc, argv, i);
+        const int code = set_option(program, o, argv, i, n);
         if (code != CLI_RUN) return code;
+        i += n;
     }
     return CLI_RUN;
 }
 
-/* Whether the argument is a known option whose value is the next argument. */
-static bool takes_next(const cli_program *program, const char *arg) {
-    for (const cli_option *o = program->options; o->name; o++)
-        if (same_name(o->name, arg, strlen(arg))) return o->kind != CLI_FLAG;
+bool cli_was_given(const cli_program *program, int argc, char **argv, const char *name) {
+    for (int i = 1; i < argc; i++) {
+        const cli_option *o = find_option(program, argv[i]);
+        if (!o) continue;
+        if (same_name(o->name, name, strlen(name))) return true;
+        i += values_behind(o, argc, argv, i);
+    }
     return false;
 }
 
@@ -252,8 +287,9 @@ static int plain_to_end(const cli_program *program, int argc, char **argv) {
     int end = argc;
     for (int i = 1; i < end;) {
         char *plain = argv[i];
-        if (strncmp(plain, "--", 2) == 0 || strcmp(plain, "-h") == 0) {
-            i += takes_next(program, plain + 2) ? 2 : 1;
+        if (is_option(plain)) {
+            const cli_option *o = find_option(program, plain);
+            i += 1 + (o ? values_behind(o, end, argv, i) : 0);
             continue;
         }
         memmove(argv + i, argv + i + 1, (size_t)(argc - i - 1) * sizeof *argv);

@@ -7,13 +7,27 @@
 
 #include "syntorch/status.h"
 
-typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_CHOICE, CLI_INT, CLI_MIB, CLI_REAL } cli_kind;
+typedef enum cli_kind {
+    CLI_FLAG,
+    CLI_TEXT,
+    CLI_TEXTS, /* one or more, up to the next option; not for cli_parse_inputs */
+    CLI_CHOICE,
+    CLI_INT,
+    CLI_MIB,
+    CLI_REAL
+} cli_kind;
+
+typedef struct cli_texts {
+    const char *const *at; /* n of them: in argv, or the only one, which `one` is */
+    int n;                 /* 0: the option was not given */
+    const char *one;
+} cli_texts;
 
 typedef struct cli_option {
     const char *name; /* without the leading "--"; underscores in it match dashes and the reverse */
     cli_kind kind;
-    void *value;     /* bool *, const char **, int *, int64_t *, uint64_t * (bytes), double *:
-                        holds the default */
+    void *value;     /* bool *, const char **, cli_texts *, int *, int64_t *, uint64_t * (bytes),
+                        double *: holds the default */
     const char *arg; /* name of the value in --help; CLI_CHOICE: the words "auto|full|once", of
                         which the value is the index */
     const char *help;
@@ -46,7 +60,9 @@ int cli_main(const char *name, int (*body)(int argc, char **argv), int argc, cha
 /* Reads the options into their values. CLI_RUN: go on; else the exit code, after --help, --version
    or a message. */
 int cli_parse(const cli_program *program, int argc, char **argv);
-/* The same for a command that reads what `input`, the value of --input, names or what arguments
+/* Whether an option, named with dashes, is among the arguments, which cli_parse has taken. */
+bool cli_was_given(const cli_program *program, int argc, char **argv, const char *name);
+/* cli_parse for a command that reads what `input`, the value of --input, names or what arguments
    that are no options do: *paths gets either, *n_paths how many, 1 at least. `needed` begins the
    sentence that they are: "a file is". */
 int cli_parse_inputs(const cli_program *program, int argc, char **argv, const char **input,

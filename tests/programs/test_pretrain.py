@@ -1,10 +1,9 @@
 """examples/pretrain.c: losses that fall and are the same on any number of ranks, traces that are
-the same on meta, models that inference reads, and what is refused."""
+the same on meta, models that inference reads, and checkpoints."""
 import csv
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,58 +15,9 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, SOURCE, check, finish, run  # noqa: E402
 from execution_trace import COLL, read_et  # noqa: E402
+from pretrain_runs import MPIRUN, PRETRAIN, Runs, close, launcher, losses  # noqa: E402
 
-PRETRAIN, INFERENCE = (os.path.join(BUILD, name) for name in ("pretrain", "inference"))
-MPIRUN = shutil.which("mpirun")
-BERT = {"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
-        "max_position_embeddings": 64, "intermediate_size": 64, "vocab_size": 125,
-        "type_vocab_size": 2, "pad_token_id": 0, "hidden_act": "gelu"}
-GPT = {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4, "n_positions": 64,
-       "vocab_size": 512}
-
-
-class Runs:
-    """Runs in a folder of its own."""
-
-    def __init__(self, folder):
-        self.folder, self.number = folder, 0
-        for name, config in (("bert", BERT), ("gpt", GPT)):
-            with open(self.path(f"{name}.json"), "w", encoding="utf-8") as f:
-                json.dump(config, f)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def start(self, *arguments, launcher=()):
-        return subprocess.run([*launcher, PRETRAIN, *arguments], capture_output=True, text=True,
-                              timeout=500, check=False, cwd=self.folder)
-
-    def train(self, model, *arguments, launcher=()):
-        """The rows of metrics.csv, and the folder."""
-        self.number += 1
-        folder = self.path(f"run{self.number}")
-        done = self.start("--model-config", f"{model}.json", "--max-seq-length", "64",
-                          "--learning-rate", "3e-3", "--save-dir", folder, *arguments,
-                          launcher=launcher)
-        if not check(done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"):
-            return [], folder
-        with open(os.path.join(folder, "metrics.csv"), encoding="utf-8") as f:
-            return list(csv.DictReader(f)), folder
-
-
-def losses(rows, key="loss"):
-    return [float(row[key]) for row in rows if row[key]]
-
-
-def close(got, want):
-    return len(got) == len(want) > 0 and all(
-        abs(a - b) <= (1e-5 if i < 5 else 1e-4) * b for i, (a, b) in enumerate(zip(got, want)))
-
-
-def launcher(n):
-    version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=False)
-    open_mpi = "Open MPI" in version.stdout
-    return [MPIRUN, *(["--allow-run-as-root", "--oversubscribe"] if open_mpi else []), "-n", n]
+INFERENCE = os.path.join(BUILD, "inference")
 
 
 def same_losses(runs, model):
@@ -364,37 +314,6 @@ def stray_folders(runs):
     check(done.returncode == 1 and "holds the state of step 6" in done.stderr, f"{done.stderr}")
 
 
-REFUSED = [
-    (["--hw-config", "none"], "none"),
-    (["--learning-rate", "1e3", "--max-grad-norm", "0", "--max-seq-length", "64"],
-     "step 2: the gradient of 'wte.weight' is not finite (NaN): first, on rank 0, tensor"),
-    (["--learning-rate", "1e3", "--max-seq-length", "64"],
-     "step 2: the gradient of 'wte.weight' is not finite (NaN): first, on rank 0, tensor"),
-    (["--model-name", "gpt2", "--tokenizer", "examples/tiny-bert"], "is not that of a gpt2"),
-    (["--max-steps", "1", "--enable-tracing"], "step 2 would be traced, but the run has 1"),
-    (["--num-gpus", "3", "--tp", "2"], "--num-gpus 3 cannot be cut into groups of --tp 2"),
-    (["--batch-size", "500"], "do not fill one step of 500"),
-    (["--max-seq-length", "4096"], "exceeds the 512 positions"),
-    (["--device", "tpu"], "--device is cpu or meta, not 'tpu'"),
-    (["--data", "none.json"], "none.json"),
-    (["--data", "gpt.json"], "a SQuAD file is an object with \"data\""),
-    (["--model-name", "gpt2", "--model-config", "gpt.json"], "give one"),
-    (["--model-name", "gpt5"], "gpt5"),
-    (["--save-dir", "gpt.json/x"], "gpt.json"),
-    (["--enable-tracing", "--trace-output-dir", "gpt.json/x"], "gpt.json"),
-    (["--enable-tracing", "--trace-name", "no/such"], "no/such.0.et"),
-]
-
-
-def refused(runs):
-    os.symlink(os.path.join(SOURCE, "examples"), runs.path("examples"))
-    for arguments, sentence in REFUSED:
-        done = runs.start(*arguments)
-        lines = [line for line in done.stderr.splitlines() if "warning" not in line]
-        check(done.returncode in (1, 2) and len(lines) == 1 and sentence in lines[0],
-              f"{arguments}: exit {done.returncode}: {done.stderr}")
-
-
 with tempfile.TemporaryDirectory() as work:
     program = Runs(work)
     for name in ("gpt", "bert"):
@@ -409,5 +328,4 @@ with tempfile.TemporaryDirectory() as work:
     killed_and_resumed(program, "--num-gpus", "4", "--tp", "2", "--batch-size", "2")
     full_disk(program)
     stray_folders(program)
-    refused(program)
 finish()

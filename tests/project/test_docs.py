@@ -312,7 +312,7 @@ def test_comparison():
 
 CHOOSES = {  # commands that choices are tried with
     "inference": "--num_output_tokens 2",
-    "pretrain": "--max-steps 1 --max-seq-length 32 --skip-eval",
+    "pretrain": "--max-steps 2 --max-seq-length 32 --skip-eval --enable-tracing",
     "syntorch convert pytorch": "--host host.0.json --device device.0.json --output choice.et",
     "syntorch convert-all": "traces --output et",
     "syntorch export": "--input choice.et --output choice.json",

@@ -102,7 +102,9 @@ ran=0
 for source in examples/*.c; do
     program=$(basename "$source" .c)
     [ -x "$build/$program" ] || { fail "$build/$program was not built"; continue; }
-    if grep -q CLI_ "$source"; then helps "$source" "$build/$program"; fi
+    table=tools/$program/${program}_options.c
+    [ -f "$table" ] || table=$source
+    if grep -q CLI_ "$table"; then helps "$table" "$build/$program"; fi
 done
 # Options that users know by name.
 for option in num_input_tokens num_output_tokens tp device temperature top_k top_p visualize_trace \

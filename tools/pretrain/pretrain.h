@@ -1,6 +1,6 @@
-/* The parts of the pretraining program: data (pretrain_data.c), one rank's training
-   (pretrain_train.c), what it writes (pretrain_outputs.c, pretrain_checkpoint.c), and traces
-   (pretrain_trace.c). */
+/* The parts of the pretraining program: its options (pretrain_options.c), data (pretrain_data.c),
+   one rank's training (pretrain_train.c), what it writes (pretrain_outputs.c,
+   pretrain_checkpoint.c), and traces (pretrain_trace.c). */
 #ifndef TOOLS_PRETRAIN_H
 #define TOOLS_PRETRAIN_H
 
@@ -12,7 +12,8 @@
 #include "tools/launch/launch.h"
 
 typedef struct pretrain_args {
-    const char *model_name, *model_config, *weights, *tokenizer, *data, *eval_data, *cache_dir;
+    const char *model_name, *model_config, *weights, *tokenizer, *cache_dir;
+    cli_texts data, eval_data;
     const char *device, *hw_config, *save_dir, *trace_output_dir, *trace_name;
     int64_t batch_size, num_epochs, max_steps, warmup_steps /* -1: not given */, accumulation,
         max_seq_length;
@@ -20,9 +21,10 @@ typedef struct pretrain_args {
     int64_t save_total_limit; /* 0: none */
     int64_t trace_skip_first, trace_wait, trace_warmup, trace_active, trace_repeat /* 0: no end */;
     double learning_rate, weight_decay, max_grad_norm, dropout;
-    int masking, recompute; /* syn_masking, syn_recompute_what */
-    int dtype;              /* 0: f32, 1: bf16 */
-    int reference;          /* 1: what a known PyTorch project does, see docs/training.md */
+    int masking;   /* syn_masking; -1: not given */
+    int recompute; /* syn_recompute_what */
+    int dtype;     /* 0: f32, 1: bf16 */
+    int reference; /* 1: what a known PyTorch project does, see docs/training.md */
     bool skip_eval, enable_tracing, profile_memory, with_stack, resume, quiet;
 } pretrain_args;
 
@@ -42,8 +44,9 @@ typedef struct pretrain {
     syn_weights *weights; /* to begin with; NULL: random */
     syn_tokenizer *tokenizer;
     char tokenizer_folder[4096];   /* "": of bytes */
+    char save_dir[96];             /* where none was named */
     syn_texts *texts, *eval_texts; /* the second NULL: there is no validation */
-    uint64_t texts_key;            /* of the first */
+    uint64_t texts_key, eval_key;  /* 0: none */
     syn_batch_how batches;
     int32_t special[8];
     int64_t steps_per_epoch, steps;  /* of the optimizer */
@@ -51,6 +54,11 @@ typedef struct pretrain {
     struct pretrain_window *windows; /* traced so far; of rank 0, without transport of all */
     size_t n_windows, windows_cap;
 } pretrain;
+
+extern const cli_option pretrain_options[];
+/* After cli_parse: sets run->args, device and ranks of the launch; refuses what contradicts itself
+   and what would do nothing. CLI_RUN: go on; else the exit code, after a message. */
+int pretrain_check_options(pretrain *run, int argc, char **argv);
 
 /* Model, tokenizer, texts, and what follows from them. */
 syn_status pretrain_prepare(pretrain *run, syn_error *err) SYN_MUST_USE;

@@ -33,27 +33,66 @@ static syn_status find_model(pretrain *run, syn_error *err) {
     return syn_model_config_load(&run->config, found, err);
 }
 
+/* Where models go if no folder was named; a file may name its model "..". */
+static void name_save_dir(pretrain *run) {
+    const char *name = run->config.name;
+    if (run->args->save_dir) return;
+    if (*name == '.') name = syn_model_type(&run->config);
+    snprintf(run->save_dir, sizeof run->save_dir, "checkpoints/%s", name);
+    run->args->save_dir = run->save_dir;
+}
+
 /* As the project has it. */
 static void follow_reference(pretrain *run) {
     pretrain_args *args = run->args;
+    if (args->masking < 0) args->masking = args->reference ? SYN_MASKING_ONLY : SYN_MASKING_BERT;
     if (args->warmup_steps < 0) args->warmup_steps = args->reference ? 500 : 0;
     if (!args->reference) return;
     if (syn_model_is_causal(&run->config) && args->model_name) run->config.n_positions = 512;
-    args->masking = SYN_MASKING_ONLY;
     run->batches.predict_padding = true;
 }
 
 static syn_status check_model(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
+    if (args->masking >= 0 && syn_model_is_causal(&run->config))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--mask-policy is for a BERT; %s predicts every next token: leave it out",
+                        run->config.name);
     if (args->num_gpus % args->tp != 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "--num-gpus %lld cannot be cut into groups of --tp %lld",
                         (long long)args->num_gpus, (long long)args->tp);
+    return syn_model_config_check(&run->config, (int)args->tp, err);
+}
+
+static syn_status check_length(const pretrain *run, syn_error *err) {
+    const pretrain_args *args = run->args;
     if (args->max_seq_length > run->config.n_positions)
         return SYN_FAIL(
             err, SYN_E_INVALID, "--max-seq-length %lld exceeds the %lld positions of %s",
             (long long)args->max_seq_length, (long long)run->config.n_positions, run->config.name);
-    return syn_model_config_check(&run->config, (int)args->tp, err);
+    return SYN_OK;
+}
+
+/* ---- folders ---- */
+
+/* That files can be written there is found out now, not behind hours of work. */
+static syn_status check_folder(const char *folder, const char *name, syn_error *err) {
+    char path[4300];
+    syn_sink *sink;
+    SYN_TRY(syn_make_folder(folder, err));
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    SYN_TRY(syn_sink_open_file(&sink, path, err));
+    return syn_sink_close(sink, false, err);
+}
+
+static syn_status check_folders(const pretrain *run, syn_error *err) {
+    const pretrain_args *args = run->args;
+    if (run->launch.program->mute) return SYN_OK; /* rank 0 writes */
+    if (run->launch.device != SYN_DEVICE_META)
+        SYN_TRY(check_folder(args->save_dir, "metrics.csv", err));
+    SYN_TRY(pretrain_check_trace(run, err));
+    return args->cache_dir ? check_folder(args->cache_dir, "0.tokens", err) : SYN_OK;
 }
 
 /* ---- the tokenizer ---- */
@@ -124,8 +163,8 @@ static syn_status make_texts(pretrain *run, syn_texts **out, const syn_squad *sq
     return s;
 }
 
-static syn_status open_texts(pretrain *run, syn_texts **out, const char *path, uint64_t *out_key,
-                             syn_error *err) {
+static syn_status open_texts(pretrain *run, syn_texts **out, const cli_texts *paths,
+                             uint64_t *out_key, syn_error *err) {
     const syn_texts_how how = {run->batches.causal    ? SYN_TEXTS_PLAIN
                                : run->args->reference ? SYN_TEXTS_JOINED
                                                       : SYN_TEXTS_PAIR,
@@ -134,37 +173,37 @@ static syn_status open_texts(pretrain *run, syn_texts **out, const char *path, u
     uint64_t tokenizer;
     syn_squad *squad;
     SYN_TRY(syn_tokenizer_checksum(run->tokenizer_folder, &tokenizer, err));
-    SYN_TRY(syn_squad_read(&squad, &path, 1, err));
+    SYN_TRY(syn_squad_read(&squad, paths->at, paths->n, err));
     const uint64_t key = syn_texts_key(squad, tokenizer, &how);
     *out_key = key;
-    syn_status s = SYN_OK;
-    if (run->args->cache_dir) {
+    if (run->args->cache_dir)
         snprintf(cache, sizeof cache, "%s/%016llx.tokens", run->args->cache_dir,
                  (unsigned long long)key);
-        if (!run->launch.program->mute) s = syn_make_folder(run->args->cache_dir, err);
-    }
-    if (s == SYN_OK) s = make_texts(run, out, squad, key, cache, &how, err);
+    const syn_status s = make_texts(run, out, squad, key, cache, &how, err);
     syn_squad_free(squad);
     return s;
 }
 
+/* The files that were named, or else the one that comes with the program. */
+static syn_status open_named(pretrain *run, syn_texts **out, const cli_texts *named,
+                             const char *own, const char *option, uint64_t *key, syn_error *err) {
+    char found[4096];
+    const char *const path = found;
+    if (named->n > 0) return open_texts(run, out, named, key, err);
+    if (!cli_find_data(own, found, sizeof found))
+        return SYN_FAIL(err, SYN_E_IO, "the default examples/%s was not found; give %s", own,
+                        option);
+    return open_texts(run, out, &(cli_texts){&path, 1, NULL}, key, err);
+}
+
 static syn_status open_data(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
-    char found[4096];
-    uint64_t key;
-    const char *path = args->data;
-    if (!path && !cli_find_data("squad/train.json", found, sizeof found))
-        return SYN_FAIL(err, SYN_E_IO,
-                        "the default examples/squad/train.json was not found; give --data");
-    SYN_TRY(open_texts(run, &run->texts, path ? path : found, &run->texts_key, err));
+    SYN_TRY(open_named(run, &run->texts, &args->data, "squad/train.json", "--data", &run->texts_key,
+                       err));
     if (args->skip_eval) return SYN_OK;
-    path = args->eval_data;
-    if (!path && args->data) return SYN_OK; /* nothing to validate with */
-    if (!path && !cli_find_data("squad/validation.json", found, sizeof found))
-        return SYN_FAIL(err, SYN_E_IO,
-                        "the default examples/squad/validation.json was not found; give "
-                        "--eval-data or --skip-eval");
-    return open_texts(run, &run->eval_texts, path ? path : found, &key, err);
+    if (args->data.n > 0 && args->eval_data.n == 0) return SYN_OK; /* nothing to validate with */
+    return open_named(run, &run->eval_texts, &args->eval_data, "squad/validation.json",
+                      "--eval-data or --skip-eval", &run->eval_key, err);
 }
 
 static syn_status plan_steps(pretrain *run, syn_error *err) {
@@ -199,13 +238,15 @@ static syn_status choose_hardware(pretrain *run, syn_error *err) {
 syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     SYN_TRY(choose_hardware(run, err));
     SYN_TRY(find_model(run, err));
-    follow_reference(run);
     SYN_TRY(check_model(run, err));
+    follow_reference(run);
+    SYN_TRY(check_length(run, err));
+    name_save_dir(run);
+    SYN_TRY(check_folders(run, err));
     SYN_TRY(open_tokenizer(run, err));
     SYN_TRY(plan_batches(run, err));
     SYN_TRY(open_data(run, err));
-    SYN_TRY(plan_steps(run, err));
-    return pretrain_check_trace(run, err);
+    return plan_steps(run, err);
 }
 
 uint64_t pretrain_plan(void *user) {
@@ -222,6 +263,7 @@ uint64_t pretrain_plan(void *user) {
                                a->dtype,
                                a->reference,
                                run->steps,
+                               a->num_epochs,
                                a->warmup_steps,
                                a->eval_steps,
                                a->save_steps,
@@ -232,11 +274,12 @@ uint64_t pretrain_plan(void *user) {
                                a->trace_active,
                                a->trace_repeat,
                                (int64_t)run->launch.device,
-                               syn_texts_tokens(run->texts),
-                               run->eval_texts ? syn_texts_tokens(run->eval_texts) : -1};
+                               (int64_t)run->texts_key,
+                               (int64_t)run->eval_key};
     const double reals[] = {a->learning_rate, a->weight_decay, a->max_grad_norm, a->dropout};
     const uint64_t weights = run->weights ? syn_weights_hash(run->weights) : 0;
-    const uint64_t h = syn_hash(reals, sizeof reals, syn_hash(numbers, sizeof numbers, weights));
+    uint64_t h = syn_hash(reals, sizeof reals, syn_hash(numbers, sizeof numbers, weights));
+    h = syn_hash(a->save_dir, strlen(a->save_dir), h);
     return syn_model_config_hash(&run->config, h);
 }
 

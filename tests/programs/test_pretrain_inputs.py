@@ -1,0 +1,167 @@
+"""What the pretraining program reads and what it is told: several files, where it writes, options
+that do nothing, and what is refused."""
+import json
+import os
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import SOURCE, check, finish  # noqa: E402
+from pretrain_runs import Runs, losses  # noqa: E402
+
+
+def squad(texts):
+    """A file's text with a question and a context each."""
+    return json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": [
+        {"context": context, "qas": [{"id": str(i), "question": question, "answers": []}]}
+        for i, (question, context) in enumerate(texts)]}]})
+
+
+def sentences(n, word):
+    return [(f"What is {word} number {i}?", f"The {word} {i} is {word} and {i * 7}. " * 3)
+            for i in range(n)]
+
+
+def several_files(runs):
+    """Files behind one option are one long one, in their order."""
+    parts = {"a": sentences(9, "tree"), "b": sentences(7, "stone")}
+    for name, texts in (*parts.items(), ("ab", parts["a"] + parts["b"])):
+        with open(runs.path(f"{name}.squad"), "w", encoding="utf-8") as f:
+            f.write(squad(texts))
+    cache = runs.path("several")
+    common = ("--max-steps", "4", "--cache-dir", cache, "--eval-data")
+    for model in ("gpt", "bert"):
+        cached = len(os.listdir(cache)) if os.path.isdir(cache) else 0
+        whole, _ = runs.train(model, *common, "ab.squad", "--data", "ab.squad")
+        split, _ = runs.train(model, *common, "a.squad", "b.squad", "--data", "a.squad", "b.squad")
+        other, _ = runs.train(model, *common, "a.squad", "--data", "b.squad", "a.squad")
+        for key in ("loss", "eval_loss"):
+            check(len(losses(whole, key)) > 0 and losses(split, key) == losses(whole, key),
+                  f"{model}: {losses(split, key)}, not {losses(whole, key)}")
+        check(losses(other) != losses(whole), f"{model}: order does not matter")
+        # One of both files in each order, one of the first alone.
+        check(len(os.listdir(cache)) == cached + 3, f"{model}: {os.listdir(cache)}")
+    one, _ = runs.train("gpt", "--max-steps", "2", "--data=a.squad", "--skip-eval")
+    same, _ = runs.train("gpt", "--max-steps", "2", "--data", "a.squad", "--skip-eval")
+    check(losses(one) == losses(same), "--data=FILE")
+
+
+def default_folders(runs):
+    """checkpoints/<model>, of a name that may be a path's."""
+    def saved(name, config, *arguments):
+        with open(runs.path("named.json"), "w", encoding="utf-8") as f:
+            json.dump({**config, **({"_name_or_path": name} if name else {})}, f)
+        done = runs.start(*arguments, "--max-steps", "1", "--max-seq-length", "16", "--skip-eval",
+                          "--quiet")
+        check(done.returncode == 0, f"{name}: {done.stderr}")
+        return sorted(os.listdir(runs.path("checkpoints")))
+
+    with open(runs.path("gpt.json"), encoding="utf-8") as f:
+        config = json.load(f)
+    want = []
+    for name, folder in (("somebody/gpt2-own", "gpt2-own"), ("../../above", "above"),
+                         ("..", "gpt2"), ("x/", "x"), (None, "named")):
+        want.append(folder)
+        left = saved(name, config, "--model-config", "named.json")
+        check(left == sorted(set(want)), f"{name}: {left}, not {folder}")
+    left = saved(None, config)
+    check(left == sorted({*want, "gpt2-mini"}), f"the default: {left}")
+    files = os.listdir(runs.path("checkpoints/gpt2-mini"))
+    check(sorted(files) == ["loss.svg", "metrics.csv"], f"{files}")
+
+
+def unwritable_folders(runs):
+    """Found before any text is read: the one that is named here is not there."""
+    with open(runs.path("file"), "w", encoding="utf-8") as f:
+        f.write("x")
+    unread = ["--data", "none.squad", "--model-config", "gpt.json", "--max-seq-length", "16"]
+    for option, more in (("--save-dir", []), ("--trace-output-dir", ["--enable-tracing"]),
+                         ("--cache-dir", []),
+                         ("--trace-output-dir", ["--enable-tracing", "--device", "meta"])):
+        for folder in ("file", "file/x", "file/x/y"):
+            done = runs.start(option, folder, *more, *unread)
+            lines = done.stderr.splitlines()
+            check(done.returncode == 1 and len(lines) == 1 and "folder file" in lines[0],
+                  f"{option} {folder}: exit {done.returncode}: {done.stderr}")
+    done = runs.start("--enable-tracing", "--trace-name", "../file/trace", *unread)
+    check(done.returncode == 1 and "../file/trace.0.et" in done.stderr, done.stderr)
+    if os.geteuid() != 0:
+        os.makedirs(runs.path("shut"), mode=0o500)
+        done = runs.start("--save-dir", "shut", *unread)
+        check(done.returncode == 1 and "shut/" in done.stderr, done.stderr)
+
+
+REFUSED = [
+    (["--hw-config", "none", "--enable-tracing"], "none"),
+    (["--learning-rate", "1e3", "--max-grad-norm", "0", "--max-seq-length", "64"],
+     "step 2: the gradient of 'wte.weight' is not finite (NaN): first, on rank 0, tensor"),
+    (["--learning-rate", "1e3", "--max-seq-length", "64"],
+     "step 2: the gradient of 'wte.weight' is not finite (NaN): first, on rank 0, tensor"),
+    (["--model-name", "gpt2", "--tokenizer", "examples/tiny-bert"], "is not that of a gpt2"),
+    (["--max-steps", "1", "--enable-tracing"], "step 2 would be traced, but the run has 1"),
+    (["--num-gpus", "3", "--tp", "2"], "--num-gpus 3 cannot be cut into groups of --tp 2"),
+    (["--batch-size", "500"], "do not fill one step of 500"),
+    (["--max-seq-length", "4096"], "exceeds the 512 positions"),
+    (["--device", "tpu"], "--device is cpu or meta, not 'tpu'"),
+    (["--data", "none.json"], "none.json"),
+    (["--data", "gpt.json"], "a SQuAD file is an object with \"data\""),
+    (["--model-name", "gpt2", "--model-config", "gpt.json"], "give one"),
+    (["--model-name", "gpt5"], "gpt5"),
+    (["--save-dir", "gpt.json/x"], "gpt.json"),
+    (["--enable-tracing", "--trace-output-dir", "gpt.json/x"], "gpt.json"),
+    (["--enable-tracing", "--trace-name", "no/such"], "no/such.0.et"),
+    (["--data", "--max-steps", "3"], "--data needs a value: FILE..."),
+    (["--data", "a", "--data", "b"], "--data is there twice; name all behind one"),
+    # What would do nothing.
+    (["--mask-policy", "bert"], "--mask-policy is for a BERT"),
+    (["--model-config", "bert.json", "--recipe", "reference", "--mask-policy", "bert"],
+     "--mask-policy bert contradicts --recipe reference"),
+    (["--trace-wait-steps", "2"], "--trace-wait-steps does nothing without --enable-tracing"),
+    (["--trace-warmup-steps=0"], "--trace-warmup-steps does nothing without --enable-tracing"),
+    (["--trace-skip-first", "2"], "--trace-skip-first does nothing without --enable-tracing"),
+    (["--trace-repeat", "0"], "--trace-repeat does nothing without --enable-tracing"),
+    (["--profile-memory"], "--profile-memory does nothing without --enable-tracing"),
+    (["--with-stack"], "--with-stack does nothing without --enable-tracing"),
+    (["--trace_active_steps", "2"], "--trace-active-steps does nothing without --enable-tracing"),
+    (["--trace-name", "x"], "--trace-name does nothing without --enable-tracing"),
+    (["--trace-output-dir", "x"], "--trace-output-dir does nothing without --enable-tracing"),
+    (["--hw-config", "h100"], "--hw-config does nothing without --enable-tracing"),
+    (["--device", "meta"], "--device meta computes nothing but a trace; give --enable-tracing"),
+    (["--skip-eval", "--eval-data", "x"], "--eval-data does nothing with --skip-eval"),
+    (["--skip-eval", "--eval-steps", "5"], "--eval-steps does nothing with --skip-eval"),
+    (["--data", "x", "--eval-steps", "5"], "--eval-steps does nothing without texts to validate"),
+    (["--save-total-limit", "2"], "--save-total-limit does nothing without --save-steps"),
+]
+
+
+def refused(runs):
+    """With one sentence each."""
+    os.symlink(os.path.join(SOURCE, "examples"), runs.path("examples"))
+    for arguments, sentence in REFUSED:
+        done = runs.start(*arguments)
+        lines = [line for line in done.stderr.splitlines() if "warning" not in line]
+        check(done.returncode in (1, 2) and len(lines) == 1 and sentence in lines[0],
+              f"{arguments}: exit {done.returncode}: {done.stderr}")
+
+
+def harmless(runs):
+    """What contradicts nothing is taken; what meta cannot do is told."""
+    done = runs.start("--model-config", "bert.json", "--max-seq-length", "16", "--max-steps", "1",
+                      "--recipe", "reference", "--mask-policy", "mask-only", "--trace-name",
+                      "--save-total-limit", "--enable-tracing", "--trace-wait-steps", "0")
+    check(done.returncode == 0 and not done.stderr, f"{done.stderr}")
+    done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "3",
+                      "--enable-tracing", "--device", "meta", "--resume", "--save-steps", "5")
+    check(done.returncode == 0 and done.stderr == "pretrain: note: without effect, as --device "
+          "meta only traces: --save-steps, --resume\n", f"{done.stderr}")
+
+
+with tempfile.TemporaryDirectory() as work:
+    program = Runs(work)
+    several_files(program)
+    default_folders(program)
+    unwritable_folders(program)
+    refused(program)
+    harmless(program)
+finish()

@@ -1,0 +1,60 @@
+"""Runs of the pretraining program in a folder of their own, for its tests."""
+import csv
+import json
+import os
+import shutil
+import subprocess
+
+from checks import BUILD, check
+
+PRETRAIN = os.path.join(BUILD, "pretrain")
+MPIRUN = shutil.which("mpirun")
+BERT = {"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
+        "max_position_embeddings": 64, "intermediate_size": 64, "vocab_size": 125,
+        "type_vocab_size": 2, "pad_token_id": 0, "hidden_act": "gelu"}
+GPT = {"model_type": "gpt2", "n_layer": 2, "n_embd": 32, "n_head": 4, "n_positions": 64,
+       "vocab_size": 512}
+
+
+class Runs:
+    """Runs in a folder of its own."""
+
+    def __init__(self, folder):
+        self.folder, self.number = folder, 0
+        for name, config in (("bert", BERT), ("gpt", GPT)):
+            with open(self.path(f"{name}.json"), "w", encoding="utf-8") as f:
+                json.dump(config, f)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def start(self, *arguments, launcher=()):
+        return subprocess.run([*launcher, PRETRAIN, *arguments], capture_output=True, text=True,
+                              timeout=500, check=False, cwd=self.folder)
+
+    def train(self, model, *arguments, launcher=()):
+        """The rows of metrics.csv, and the folder."""
+        self.number += 1
+        folder = self.path(f"run{self.number}")
+        done = self.start("--model-config", f"{model}.json", "--max-seq-length", "64",
+                          "--learning-rate", "3e-3", "--save-dir", folder, *arguments,
+                          launcher=launcher)
+        if not check(done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"):
+            return [], folder
+        with open(os.path.join(folder, "metrics.csv"), encoding="utf-8") as f:
+            return list(csv.DictReader(f)), folder
+
+
+def losses(rows, key="loss"):
+    return [float(row[key]) for row in rows if row[key]]
+
+
+def close(got, want):
+    return len(got) == len(want) > 0 and all(
+        abs(a - b) <= (1e-5 if i < 5 else 1e-4) * b for i, (a, b) in enumerate(zip(got, want)))
+
+
+def launcher(n):
+    version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=False)
+    open_mpi = "Open MPI" in version.stdout
+    return [MPIRUN, *(["--allow-run-as-root", "--oversubscribe"] if open_mpi else []), "-n", n]

@@ -1,0 +1,177 @@
+/* The options of the pretraining program, and which of them contradict each other or would do
+   nothing. */
+#include <string.h>
+
+#include "tools/pretrain/pretrain.h"
+
+static pretrain_args args = {.device = "cpu",
+                             .trace_output_dir = "outputs",
+                             .trace_name = "trace",
+                             .batch_size = 4,
+                             .learning_rate = 5e-5,
+                             .weight_decay = 0.01,
+                             .num_epochs = 3,
+                             .max_grad_norm = 1,
+                             .warmup_steps = -1,
+                             .masking = -1,
+                             .accumulation = 1,
+                             .max_seq_length = 512,
+                             .logging_steps = 10,
+                             .num_gpus = 1,
+                             .tp = 1,
+                             .seed = 42,
+                             .dropout = 0.1,
+                             .trace_wait = 1,
+                             .trace_active = 1,
+                             .trace_repeat = 1};
+
+const cli_option pretrain_options[] = {
+    {"model_name", CLI_TEXT, &args.model_name, "NAME",
+     "gpt2, gpt2-medium, gpt2-large, bert-base-uncased, ... (a wrong name lists all); default: the "
+     "small examples/configs/gpt2-mini.json",
+     0, 0},
+    {"model_config", CLI_TEXT, &args.model_config, "FILE", "HuggingFace-style config.json", 0, 0},
+    {"weights", CLI_TEXT, &args.weights, "DIR",
+     "a checkpoint of HuggingFace's to begin with, and its model and tokenizer; default: random "
+     "weights",
+     0, 0},
+    {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR",
+     "folder with vocab.json and merges.txt (GPT-2) or vocab.txt (BERT); default: a small one", 0,
+     0},
+    {"data", CLI_TEXTS, &args.data, "FILE...",
+     "texts to train on, as SQuAD's JSON; default: examples/squad/train.json", 0, 0},
+    {"eval_data", CLI_TEXTS, &args.eval_data, "FILE...",
+     "texts to validate with; default: none with --data, else examples/squad/validation.json", 0,
+     0},
+    {"cache_dir", CLI_TEXT, &args.cache_dir, "DIR", "keep the texts' tokens there", 0, 0},
+    {"max_seq_length", CLI_INT, &args.max_seq_length, "N", "tokens of each text", 4, 1e6},
+    {"batch_size", CLI_INT, &args.batch_size, "N", "texts a rank takes at a time", 1, 1e6},
+    {"gradient_accumulation_steps", CLI_INT, &args.accumulation, "N", "batches of a step", 1, 1e6},
+    {"learning_rate", CLI_REAL, &args.learning_rate, "R", "the highest", 0, 1e3},
+    {"weight_decay", CLI_REAL, &args.weight_decay, "D", "of matrices and tables", 0, 1e3},
+    {"warmup_steps", CLI_INT, &args.warmup_steps, "N",
+     "in which the learning rate rises [0; 500 with --recipe reference]", 0, 1e12},
+    {"recipe", CLI_CHOICE, &args.reference, "default|reference",
+     "reference: padding in the loss, norms of GPT-2 decayed, BERT's texts as one segment, as "
+     "PyTorch projects have it (docs/training.md)",
+     0, 0},
+    {"max_grad_norm", CLI_REAL, &args.max_grad_norm, "G", "clip gradients; 0: do not", 0, 1e9},
+    {"dropout", CLI_REAL, &args.dropout, "P", "part of the activations that is dropped", 0, 0.999},
+    {"mask_policy", CLI_CHOICE, &args.masking, "bert|mask-only",
+     "BERT: of the words to predict 80 % are [MASK], 10 % any word, or no word is", 0, 0},
+    {"num_epochs", CLI_INT, &args.num_epochs, "N", "passes over all texts", 1, 1e9},
+    {"max_steps", CLI_INT, &args.max_steps, "N", "end after so many; 0: do not", 0, 1e12},
+    {"eval_steps", CLI_INT, &args.eval_steps, "N",
+     "validate every N steps, as after each epoch; 0: then alone", 0, 1e12},
+    {"skip_eval", CLI_FLAG, &args.skip_eval, NULL, "do not validate", 0, 0},
+    {"save_steps", CLI_INT, &args.save_steps, "N", "save the model every N steps; 0: never", 0,
+     1e12},
+    {"save_total_limit", CLI_INT, &args.save_total_limit, "N",
+     "keep the latest N checkpoints; 0: all", 0, 1e9},
+    {"resume", CLI_FLAG, &args.resume, NULL,
+     "go on from the latest checkpoint in --save-dir, if there is one", 0, 0},
+    {"logging_steps", CLI_INT, &args.logging_steps, "N", "print a line every N steps", 1, 1e12},
+    {"save_dir", CLI_TEXT, &args.save_dir, "DIR",
+     "models, metrics.csv and loss.svg; default: checkpoints/<model>", 0, 0},
+    {"num_gpus", CLI_INT, &args.num_gpus, "N",
+     "ranks: threads of this process, or as many MPI processes", 1, 65536},
+    {"tp", CLI_INT, &args.tp, "N", "of them so many share each layer", 1, 65536},
+    {"device", CLI_TEXT, &args.device, "cpu|meta",
+     "where to run; meta records everything and computes nothing", 0, 0},
+    {"hw_config", CLI_TEXT, &args.hw_config, "FILE|NAME",
+     "predict the trace's times for this hardware: a100-80g, h100, h200, v100-32g, cpu or a JSON "
+     "file; default with --device meta: a100-80g",
+     0, 0},
+    {"dtype", CLI_CHOICE, &args.dtype, "f32|bf16",
+     "of parameters, activations and what ranks that share layers exchange; bf16 has masters, "
+     "gradients and moments of f32",
+     0, 0},
+    {"activation_recompute", CLI_CHOICE, &args.recompute, "none|selective|full",
+     "activations that backward computes again", 0, 0},
+    {"enable_tracing", CLI_FLAG, &args.enable_tracing, NULL, "write a step's trace", 0, 0},
+    {"trace_skip_first", CLI_INT, &args.trace_skip_first, "N", "steps before all cycles", 0, 1e12},
+    {"trace_wait_steps", CLI_INT, &args.trace_wait, "N", "of a cycle, before its trace", 0, 1e12},
+    {"trace_warmup_steps", CLI_INT, &args.trace_warmup, "N", "more of them", 0, 1e12},
+    {"trace_active_steps", CLI_INT, &args.trace_active, "N", "steps of the trace", 1, 1e6},
+    {"trace_repeat", CLI_INT, &args.trace_repeat, "N",
+     "cycles; but for 1 their files are NAME_step<its last>.*; 0: until the end", 0, 1e9},
+    {"trace_output_dir", CLI_TEXT, &args.trace_output_dir, "DIR", "where the traces go", 0, 0},
+    {"trace_name", CLI_TEXT, &args.trace_name, "NAME", "NAME.0.et and so on", 0, 0},
+    {"profile_memory", CLI_FLAG, &args.profile_memory, NULL,
+     "an event for each storage that comes or goes in NAME.0_kineto.json", 0, 0},
+    {"with_stack", CLI_FLAG, &args.with_stack, NULL,
+     "modules around their ops there; NAME_stacks.txt by them, too", 0, 0},
+    {"seed", CLI_INT, &args.seed, "N", "of weights, order, masks and dropout [42]", 0, 1e15},
+    {"quiet", CLI_FLAG, &args.quiet, NULL, "print nothing but errors", 0, 0},
+    CLI_END};
+
+typedef struct rule {
+    bool holds;
+    const char *names[11]; /* of options */
+    const char *why;       /* such an option is not wanted then */
+} rule;
+
+/* A user who gives an option should see what it does. */
+static int check_rules(const pretrain *run, int argc, char **argv) {
+    const pretrain_args *a = run->args;
+    const rule rules[] = {
+        {!a->enable_tracing,
+         {"trace-skip-first", "trace-wait-steps", "trace-warmup-steps", "trace-active-steps",
+          "trace-repeat", "trace-output-dir", "trace-name", "profile-memory", "with-stack",
+          "hw-config"},
+         "does nothing without --enable-tracing; give that, too, or leave it out"},
+        {a->skip_eval, {"eval-data", "eval-steps"}, "does nothing with --skip-eval; leave one out"},
+        {a->data.n > 0 && a->eval_data.n == 0,
+         {"eval-steps"},
+         "does nothing without texts to validate with; name them with --eval-data"},
+        {a->save_steps == 0,
+         {"save-total-limit"},
+         "does nothing without --save-steps, which says when checkpoints are written"},
+        {a->reference && a->masking == SYN_MASKING_BERT,
+         {"mask-policy"},
+         "bert contradicts --recipe reference, which masks as mask-only does; leave one out"},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        for (const char *const *name = rules[i].names; rules[i].holds && *name; name++)
+            if (cli_was_given(run->launch.program, argc, argv, *name))
+                return cli_fail(run->launch.program, CLI_USAGE, "--%s %s", *name, rules[i].why);
+    return CLI_RUN;
+}
+
+/* Without data nothing is learned: the options of another run are taken, but not in silence. */
+static void note_meta(const pretrain *run, int argc, char **argv) {
+    static const char *const names[] = {"eval-data",  "eval-steps",       "save-dir",
+                                        "save-steps", "save-total-limit", "resume"};
+    char list[160] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (cli_was_given(run->launch.program, argc, argv, names[i]))
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s--%s", used ? ", " : "",
+                                     names[i]);
+    if (used > 0 && !run->args->quiet && !run->launch.program->mute)
+        fprintf(stderr, "%s: note: without effect, as --device meta only traces: %s\n",
+                run->launch.program->name, list);
+}
+
+int pretrain_check_options(pretrain *run, int argc, char **argv) {
+    const pretrain_args *a = run->args = &args;
+    const cli_program *program = run->launch.program;
+    const bool meta = strcmp(a->device, "meta") == 0;
+    if (strcmp(a->device, "cpu") != 0 && !meta)
+        return cli_fail(program, CLI_USAGE, "--device is cpu or meta, not '%s'", a->device);
+    if ((a->model_name != NULL) + (a->model_config != NULL) + (a->weights != NULL) > 1)
+        return cli_fail(program, CLI_USAGE,
+                        "--model-name, --model-config and --weights all say which model; give one");
+    if (meta && !a->enable_tracing)
+        return cli_fail(program, CLI_USAGE,
+                        "--device meta computes nothing but a trace; give --enable-tracing, too");
+    run->launch.device = meta ? SYN_DEVICE_META : SYN_DEVICE_CPU;
+    const int code = check_rules(run, argc, argv);
+    if (code == CLI_RUN && meta) note_meta(run, argc, argv);
+    if (code == CLI_RUN && run->launch.mpi && run->launch.ranks != a->num_gpus)
+        return cli_fail(program, CLI_USAGE,
+                        "%d MPI processes were started for --num-gpus %lld; the two must agree",
+                        run->launch.ranks, (long long)a->num_gpus);
+    run->launch.ranks = (int32_t)a->num_gpus;
+    return code;
+}

@@ -40,7 +40,7 @@ typedef struct syn_statistics {
     uint64_t waiting_ns;                 /* beside the durations */
     uint64_t num_ops, tensor_bytes;      /* of compute nodes */
     uint64_t n_cpu, n_cpu_communication; /* is_cpu_op is true */
-    uint64_t n_communication, send_bytes, recv_bytes;
+    uint64_t n_communication, collective_bytes, send_bytes, recv_bytes;
     syn_statistics_row collectives[SYN_STATISTICS_COLLECTIVES]; /* names NULL */
     syn_statistics_row *groups, *ops; /* most micros first, then most often */
     size_t n_groups, n_ops;

@@ -40,6 +40,7 @@ static void clean_set(void) {
         CHECK_INT(r->collectives[0].count, 2 * times);
         CHECK_INT(r->collectives[0].bytes, 128 * times);
         CHECK_INT(r->collectives[7].bytes, 128 * times);
+        CHECK_INT(r->collective_bytes, (2 * 64 + 128 + 32) * times);
         CHECK_INT(r->n_groups, 3);
         CHECK_INT(r->n_ops, 3);
         CHECK_STR(r->ops[0].name, "together");

@@ -300,10 +300,11 @@ def stat(prefix, folder):
               f"stat {prefix}: {a['collectives']}")
         check({k: v["bytes"] for k, v in a["collectives"].items()} == b["coll_bytes"],
               f"stat {prefix}: {a['collectives']}")
+        check(a["collective_bytes"] == sum(b["coll_bytes"].values()), f"stat {prefix}: {a}")
         check({g["name"]: g["bytes"] for g in a["groups"]} == b["group_bytes"],
               f"stat {prefix}: {a['groups']}")
         check(sum(o["count"] for o in a["ops"]) == a["nodes"], f"stat {prefix}: ops")
-    for key in ("nodes", "num_ops", "sum_us", "tensor_bytes"):
+    for key in ("nodes", "num_ops", "sum_us", "tensor_bytes", "collective_bytes"):
         check(got["total"][key] == sum(x[key] for x in got["ranks"]), f"stat {prefix}: total {key}")
 
 

@@ -239,6 +239,7 @@ static void put_numbers(syn_sink *sink, const syn_statistics *s) {
     put_count(sink, "cpu_nodes", s->n_cpu);
     put_count(sink, "communication_nodes", s->n_communication);
     put_count(sink, "cpu_communication_nodes", s->n_cpu_communication);
+    put_count(sink, "collective_bytes", s->collective_bytes);
     put_count(sink, "send_bytes", s->send_bytes);
     put_count(sink, "recv_bytes", s->recv_bytes);
 }

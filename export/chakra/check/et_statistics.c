@@ -216,6 +216,7 @@ static syn_status take_collective(collector *c, const node_facts *t, uint64_t mi
                                   syn_error *err) {
     const syn_statistics_row row = {NULL, 1, t->comm_size, micros, t->waiting_ns};
     const bool known = syn__et_collective_name(t->comm_type) != NULL;
+    add(&c->out->collective_bytes, t->comm_size);
     add_row(&c->out->collectives[known ? t->comm_type : SYN_STATISTICS_COLLECTIVES - 1], &row);
     if (t->group.bytes == 0) return add_to(&c->groups, "0", 1, &row, err);
     return add_to(&c->groups, t->group.text, t->group.bytes, &row, err);
@@ -365,6 +366,7 @@ static syn_status add_rank(collector *c, const syn_statistics *r, syn_error *err
                 {&out->n_cpu, r->n_cpu},
                 {&out->n_cpu_communication, r->n_cpu_communication},
                 {&out->n_communication, r->n_communication},
+                {&out->collective_bytes, r->collective_bytes},
                 {&out->send_bytes, r->send_bytes},
                 {&out->recv_bytes, r->recv_bytes},
                 {&out->n_damaged, r->n_damaged},

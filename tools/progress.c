@@ -11,19 +11,19 @@ static double now_s(void) {
 }
 
 static void show(progress *p, double now, int64_t done, int64_t of) {
-    enum { WIDTH = 30 };
     const double rate = (double)done / (now - p->start_s);
-    const double left_s = rate > 0 ? (double)(of - done) / rate : 0;
+    char part[64], speed[32], time[32], left[48];
+    progress_time_text((double)(of - done) / rate, time, sizeof time);
     if (!p->on_terminal) {
-        fprintf(stderr, "%s: %lld of %lld %s, %.3g %s/s, about %.0f s left\n", p->what,
-                (long long)done, (long long)of, p->unit, rate, p->unit, left_s);
+        fprintf(stderr, "%s: %lld of %lld %s, %.3g %s/s, about %s left\n", p->what, (long long)done,
+                (long long)of, p->unit, rate, p->unit, time);
         return;
     }
-    char bar[WIDTH + 1];
-    for (int i = 0; i < WIDTH; i++) bar[i] = (int64_t)i * of < done * WIDTH ? '#' : '.';
-    bar[WIDTH] = '\0';
-    fprintf(stderr, "\r%s [%s] %lld/%lld %s, %.3g/s, %.0f s left \033[K", p->what, bar,
-            (long long)done, (long long)of, p->unit, rate, left_s);
+    snprintf(part, sizeof part, "%lld/%lld %.12s", (long long)done, (long long)of, p->unit);
+    snprintf(speed, sizeof speed, "%.3g/s", rate);
+    snprintf(left, sizeof left, "%s left", time);
+    const char *const facts[] = {part, left, speed, NULL};
+    progress_line_draw(&p->line, p->what, done, of, facts);
 }
 
 void progress_step(void *user, int64_t done, int64_t of) {
@@ -33,14 +33,14 @@ void progress_step(void *user, int64_t done, int64_t of) {
     if (p->start_s == 0) {
         p->start_s = p->shown_s = now;
         p->on_terminal = isatty(STDERR_FILENO) != 0;
+        p->line.out = stderr;
     }
     if (done >= of) {
-        if (p->shown && p->on_terminal) fprintf(stderr, "\r\033[K");
+        progress_line_clear(&p->line);
         return;
     }
     const double interval = p->on_terminal ? 0.2 : 10;
-    if (now - p->start_s < 1 || now - p->shown_s < interval) return;
-    p->shown = true;
+    if (done <= 0 || now - p->start_s < 1 || now - p->shown_s < interval) return;
     p->shown_s = now;
     show(p, now, done, of);
 }

@@ -4,12 +4,14 @@
 #define TOOLS_PROGRESS_H
 
 #include "syntorch/status.h"
+#include "tools/progress_line.h"
 
 typedef struct progress {
     const char *what, *unit; /* "generating", "tokens" */
     bool quiet;
     double start_s, shown_s; /* 0: not begun */
-    bool on_terminal, shown;
+    bool on_terminal;
+    progress_line line;
 } progress;
 
 /* `user` is a progress; `done` of `of` units are done. The first call begins the clock, the last

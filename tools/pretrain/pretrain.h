@@ -1,6 +1,6 @@
 /* The parts of the pretraining program: its options (pretrain_options.c), data (pretrain_data.c),
-   one rank's training (pretrain_train.c), what it writes (pretrain_outputs.c,
-   pretrain_checkpoint.c), and traces (pretrain_trace.c). */
+   one rank's training (pretrain_train.c), what it shows and writes (pretrain_progress.c,
+   pretrain_outputs.c, pretrain_curve.c, pretrain_checkpoint.c), and traces (pretrain_trace.c). */
 #ifndef TOOLS_PRETRAIN_H
 #define TOOLS_PRETRAIN_H
 
@@ -10,6 +10,7 @@
 #include "models/sampler.h"
 #include "models/weights.h"
 #include "tools/launch/launch.h"
+#include "tools/progress_line.h"
 
 typedef struct pretrain_args {
     const char *model_name, *model_config, *weights, *tokenizer, *cache_dir;
@@ -36,6 +37,13 @@ typedef struct pretrain_metrics {
 
 typedef struct pretrain_log pretrain_log;
 
+/* How far the training is, on a terminal. */
+typedef struct pretrain_bar {
+    progress_line line; /* out is NULL: there is none */
+    uint64_t begun_ns, drawn_ns;
+    int64_t first_step; /* of this run */
+} pretrain_bar;
+
 typedef struct pretrain {
     pretrain_args *args;
     launch launch;
@@ -51,6 +59,7 @@ typedef struct pretrain {
     int32_t special[8];
     int64_t steps_per_epoch, steps;  /* of the optimizer */
     pretrain_log *log;               /* of rank 0 */
+    pretrain_bar bar;                /* likewise */
     struct pretrain_window *windows; /* traced so far; of rank 0, without transport of all */
     size_t n_windows, windows_cap;
 } pretrain;
@@ -78,6 +87,26 @@ void pretrain_log_step(pretrain *run, const pretrain_metrics *m);
 void pretrain_log_eval(pretrain *run, int64_t step, double loss);
 /* Writes loss.svg and closes the file. */
 syn_status pretrain_log_close(pretrain *run, syn_error *err) SYN_MUST_USE;
+
+typedef struct pretrain_point {
+    int64_t step;
+    double loss; /* finite */
+} pretrain_point;
+
+typedef struct pretrain_curve {
+    pretrain_point *at;
+    size_t n, cap;
+} pretrain_curve;
+/* <save-dir>/loss.svg; train has a point at least. */
+syn_status pretrain_write_curve(const pretrain *run, const pretrain_curve *train,
+                                const pretrain_curve *eval, syn_error *err) SYN_MUST_USE;
+
+/* Begins behind step `done`, if standard output is a terminal. */
+void pretrain_bar_begin(pretrain *run, int64_t done);
+/* The last step's stays on the screen. */
+void pretrain_bar_step(pretrain *run, const pretrain_metrics *m);
+/* Before anything else is printed: the bar comes back with the next step. */
+void pretrain_bar_clear(pretrain *run);
 
 /* The model as transformers reads it, into a folder. Ranks that hold a part call it. */
 syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,

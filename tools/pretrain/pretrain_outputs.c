@@ -1,4 +1,5 @@
-/* What the pretraining program writes: its log and models; traces: pretrain_trace.c. */
+/* What the pretraining program writes: its log and models; traces: pretrain_trace.c,
+   loss.svg: pretrain_curve.c. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -11,25 +12,16 @@
 
 /* ---- the log ---- */
 
-typedef struct point {
-    int64_t step;
-    double loss;
-} point;
-
-typedef struct curve {
-    point *at;
-    size_t n, cap;
-} curve;
-
 struct pretrain_log {
     FILE *csv;
-    curve train, eval;
+    pretrain_curve train, eval;
     syn_error err; /* the first failure */
 };
 
-static void add(pretrain_log *log, curve *c, int64_t step, double loss) {
+static void add(pretrain_log *log, pretrain_curve *c, int64_t step, double loss) {
+    if (!isfinite(loss)) return;
     if (syn_grow(&c->at, &c->cap, c->n + 1, sizeof *c->at, &log->err) != SYN_OK) return;
-    c->at[c->n++] = (point){step, loss};
+    c->at[c->n++] = (pretrain_point){step, loss};
 }
 
 static const char columns[] = "step,epoch,loss,learning_rate,grad_norm,tokens_per_s,eval_loss\n";
@@ -76,21 +68,31 @@ syn_status pretrain_log_open(pretrain *run, int64_t done, syn_error *err) {
     if (!(run->log = syn_calloc(1, sizeof *run->log)))
         return SYN_FAIL_NOMEM(err, sizeof *run->log, "a log");
     SYN_TRY(begin_file(run->log, path, done, err));
+    pretrain_bar_begin(run, done);
     if ((run->log->csv = fopen(path, "a"))) return SYN_OK;
     return SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", path, strerror(errno));
 }
 
+/* Where a bar says the same: those that were asked for, but for the last. */
+static bool wants_line(const pretrain *run, int64_t step) {
+    const int64_t asked = run->args->logging_steps, every = asked > 0 ? asked : 10;
+    if (run->bar.line.out && (asked == 0 || step == run->steps)) return false;
+    return step == 1 || step % every == 0 || step == run->steps;
+}
+
 void pretrain_log_step(pretrain *run, const pretrain_metrics *m) {
-    const int64_t every = run->args->logging_steps;
     pretrain_log *log = run->log;
     fprintf(log->csv, "%lld,%lld,%.9g,%.9g,%.9g,%.1f,\n", (long long)m->step, (long long)m->epoch,
             m->loss, m->learning_rate, m->grad_norm, m->tokens_per_s);
     fflush(log->csv);
     add(log, &log->train, m->step, m->loss);
-    if (run->args->quiet || (m->step != 1 && m->step % every != 0 && m->step != run->steps)) return;
-    printf("step %lld/%lld  loss %.4f  learning rate %.3g  %.0f tokens/s\n", (long long)m->step,
-           (long long)run->steps, m->loss, m->learning_rate, m->tokens_per_s);
-    fflush(stdout);
+    if (!run->args->quiet && wants_line(run, m->step)) {
+        pretrain_bar_clear(run);
+        printf("step %lld/%lld  loss %.4f  learning rate %.3g  %.0f tokens/s\n", (long long)m->step,
+               (long long)run->steps, m->loss, m->learning_rate, m->tokens_per_s);
+        fflush(stdout);
+    }
+    pretrain_bar_step(run, m);
 }
 
 void pretrain_log_eval(pretrain *run, int64_t step, double loss) {
@@ -98,90 +100,22 @@ void pretrain_log_eval(pretrain *run, int64_t step, double loss) {
     fprintf(log->csv, "%lld,,,,,,%.9g\n", (long long)step, loss);
     fflush(log->csv);
     add(log, &log->eval, step, loss);
-    if (!run->args->quiet) printf("step %lld  validation loss %.4f\n", (long long)step, loss);
+    if (run->args->quiet) return;
+    pretrain_bar_clear(run);
+    printf("step %lld  validation loss %.4f\n", (long long)step, loss);
+    fflush(stdout);
 }
 
-/* ---- loss.svg ---- */
-
-enum { WIDTH = 720, HEIGHT = 360, LEFT = 60, TOP = 20, RIGHT = 20, BOTTOM = 40 };
-
-typedef struct axes {
-    double least, most, steps;
-} axes;
-
-static void widen(axes *a, const curve *c) {
-    for (size_t i = 0; i < c->n; i++) {
-        if (!isfinite(c->at[i].loss)) continue;
-        if (c->at[i].loss < a->least) a->least = c->at[i].loss;
-        if (c->at[i].loss > a->most) a->most = c->at[i].loss;
-    }
-}
-
-static double x_of(const axes *a, double step) {
-    return LEFT + (WIDTH - LEFT - RIGHT) * step / a->steps;
-}
-
-static double y_of(const axes *a, double loss) {
-    return TOP + (HEIGHT - TOP - BOTTOM) * (a->most - loss) / (a->most - a->least);
-}
-
-static void draw(syn_sink *svg, const axes *a, const curve *c, const char *color, const char *name,
-                 int line) {
-    syn_sink_printf(svg, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"",
-                    color);
-    for (size_t i = 0; i < c->n; i++)
-        if (isfinite(c->at[i].loss))
-            syn_sink_printf(svg, "%.1f,%.1f ", x_of(a, (double)c->at[i].step),
-                            y_of(a, c->at[i].loss));
-    syn_sink_printf(svg,
-                    "\"/>\n<text x=\"%d\" y=\"%d\" fill=\"%s\" text-anchor=\"end\">%s</text>\n",
-                    WIDTH - RIGHT, TOP + 14 + 16 * line, color, name);
-}
-
-static void draw_axes(syn_sink *svg, const axes *a) {
-    enum { TICKS = 4 };
-    for (int i = 0; i <= TICKS; i++) {
-        const double loss = a->least + (a->most - a->least) * i / TICKS;
-        const double step = a->steps * i / TICKS;
-        syn_sink_printf(svg,
-                        "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#dddddd\"/>\n"
-                        "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n"
-                        "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n",
-                        LEFT, WIDTH - RIGHT, y_of(a, loss), y_of(a, loss), LEFT - 6,
-                        y_of(a, loss) + 4, loss, x_of(a, step), HEIGHT - BOTTOM + 16, step);
-    }
-    syn_sink_printf(svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">step</text>\n", WIDTH / 2,
-                    HEIGHT - 8);
-}
-
-static syn_status write_curve(const pretrain *run, syn_error *err) {
-    const pretrain_log *log = run->log;
-    axes a = {INFINITY, -INFINITY, (double)run->steps};
-    char path[4200];
-    syn_sink *svg;
-    widen(&a, &log->train);
-    widen(&a, &log->eval);
-    if (!(a.most > a.least)) a = (axes){0, a.most > 0 ? a.most : 1, a.steps};
-    snprintf(path, sizeof path, "%s/loss.svg", run->args->save_dir);
-    SYN_TRY(syn_sink_open_file(&svg, path, err));
-    syn_sink_printf(svg,
-                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-                    "font-family=\"DejaVu Sans, sans-serif\" font-size=\"12\">\n"
-                    "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-                    WIDTH, HEIGHT);
-    draw_axes(svg, &a);
-    draw(svg, &a, &log->train, "#1f77b4", "training loss", 0);
-    if (log->eval.n > 0) draw(svg, &a, &log->eval, "#d62728", "validation loss", 1);
-    syn_sink_text(svg, "</svg>\n");
-    return syn_sink_close(svg, true, err);
-}
+/* ---- the end ---- */
 
 syn_status pretrain_log_close(pretrain *run, syn_error *err) {
     pretrain_log *log = run->log;
     if (!log) return SYN_OK;
+    progress_line_end(&run->bar.line);
     syn_status s = log->err.code;
     if (s != SYN_OK) (void)SYN_FAIL(err, s, "%s", log->err.text);
-    if (s == SYN_OK && log->train.n > 0) s = write_curve(run, err);
+    if (s == SYN_OK && log->train.n > 0)
+        s = pretrain_write_curve(run, &log->train, &log->eval, err);
     if (log->csv && fclose(log->csv) != 0 && s == SYN_OK)
         s = SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s/metrics.csv'", run->args->save_dir);
     syn_free(log->train.at);

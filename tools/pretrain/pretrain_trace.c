@@ -76,18 +76,19 @@ static const char *prefix_of(const pretrain_args *args, int64_t step, char out[P
     return out;
 }
 
-static void tell(const pretrain *run, const struct pretrain_window *window, const char *prefix,
+static void tell(pretrain *run, const struct pretrain_window *window, const char *prefix,
                  uint32_t ranks) {
     char shown[CLI_SHOWN_BYTES], part[96] = "";
     if (run->args->quiet) return;
     if (window->n_steps < run->args->trace_active)
         snprintf(part, sizeof part, ": %" PRId64 " of %" PRId64 " steps, for the run has ended",
                  window->n_steps, run->args->trace_active);
+    pretrain_bar_clear(run);
     printf("traced: %s.*, for %u %s%s\n", cli_shown(prefix, shown, sizeof shown), (unsigned)ranks,
            ranks == 1 ? "rank" : "ranks", part);
 }
 
-static syn_status write_files(const pretrain *run, const struct pretrain_window *window,
+static syn_status write_files(pretrain *run, const struct pretrain_window *window,
                               const syn_graph *all, syn_error *err) {
     const syn_export_options how = {.version = SYN_VERSION,
                                     .profile_memory = run->args->profile_memory,
@@ -156,11 +157,12 @@ static syn_status find_window(pretrain *run, const place *here, int64_t step,
 }
 
 /* What cannot be written is told, and training goes on. */
-static syn_status write_or_warn(const pretrain *run, const struct pretrain_window *window,
+static syn_status write_or_warn(pretrain *run, const struct pretrain_window *window,
                                 const syn_graph *all, syn_error *err) {
     syn_error why = {.code = SYN_OK};
     const syn_status s = write_files(run, window, all, &why);
     if (s != SYN_E_IO) return s == SYN_OK ? SYN_OK : SYN_FAIL(err, s, "%s", why.text);
+    pretrain_bar_clear(run);
     fprintf(stderr, "%s: warning: the trace of step %" PRId64 " was not written: %s\n",
             run->launch.program->name, window->step, why.text);
     return SYN_OK;

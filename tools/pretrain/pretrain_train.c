@@ -149,9 +149,10 @@ static syn_status save(rank *r, const char *name, bool resumable, syn_error *err
     syn_error why = {.code = SYN_OK};
     const syn_status s = pretrain_save(r->run, &r->state, name, resumable, &why);
     if (s == SYN_E_IO && syn_ctx_status(r->ctx) == SYN_OK) {
-        if (r->comm->rank == 0)
-            fprintf(stderr, "%s: warning: %s was not saved: %s\n", r->run->launch.program->name,
-                    name, why.text);
+        if (r->comm->rank != 0) return SYN_OK;
+        pretrain_bar_clear(r->run);
+        fprintf(stderr, "%s: warning: %s was not saved: %s\n", r->run->launch.program->name, name,
+                why.text);
         return SYN_OK;
     }
     return s == SYN_OK ? SYN_OK : SYN_FAIL(err, s, "%s", why.text);

@@ -1,0 +1,151 @@
+"""pretrain's bar, on a terminal of the test's own: it fits the width, also after that has changed,
+messages have lines of their own, and what stays on the screen is what happened."""
+import fcntl
+import os
+import pty
+import re
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import BUILD, check, finish, run  # noqa: E402
+
+PRETRAIN = os.path.join(BUILD, "pretrain")
+MPIRUN = shutil.which("mpirun")
+SMALL = ["--max-seq-length", "32", "--max-steps", "12"]
+
+
+def set_width(fd, columns):
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+
+class Terminal:
+    """What a program writes to a terminal, and what the screen then shows."""
+
+    def __init__(self, words, columns, then=None, limit=None):
+        """`then`: the width once the first bar has been seen."""
+        self.written, self.after = "", None  # `after`: how much was there when the width changed
+        pid, fd = pty.fork()
+        if pid == 0:
+            set_width(0, columns)
+            for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):  # which are warned of
+                os.environ.pop(name, None)
+            if limit:
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            os.execv(words[0], words)
+        while True:
+            try:
+                data = os.read(fd, 65536)
+            except OSError:  # nobody writes any more
+                break
+            if not data:
+                break
+            self.written += data.decode()
+            if then and self.after is None and "step" in self.written:
+                set_width(fd, then)
+                self.after = len(self.written)
+        os.close(fd)
+        self.code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def bars(self, begin=0, end=None):
+        """Each text that was written over, in order."""
+        return [part for part in re.split(r"[\r\n]", self.written[begin:end])
+                if re.match(r"(step +\d+/\d+)?[ #.\[\]]*\[[#.]", part)]
+
+    def lines(self):
+        """Of the screen, were it as wide as any line."""
+        shown = []
+        for line in self.written.replace("\r\n", "\n").split("\n"):
+            cells = []
+            for text in line.split("\r"):
+                cells[:len(text)] = text
+            shown.append("".join(cells).rstrip())
+        return shown
+
+
+def widths(folder):
+    for columns in (200, 80, 47, 20, 2, 0):
+        t = Terminal([PRETRAIN, *SMALL, "--eval-steps", "6", "--save-dir", folder,
+                      "--enable-tracing", "--trace-output-dir", os.path.join(folder, "traces")],
+                     columns)
+        check(t.code == 0, f"{columns}: {t.written}")
+        width = columns or 80  # of a terminal that does not say
+        wide = [part for part in re.split(r"[\r\n]", t.written)
+                if len(part) >= width and "validation" not in part and "traced" not in part]
+        check(not wide, f"{columns} columns: {wide}")
+        lines = t.lines()
+        check([re.sub(r"[\d.]+$", "N", line) for line in lines if "validation" in line]
+              == ["step 6  validation loss N", "step 12  validation loss N"], f"{lines}")
+        check(len(lines) == 5 and lines[-1] == "" and lines[0].startswith("traced: "), f"{lines}")
+        if width == 80:
+            whole = r"step 12/12 \[#{6,30}\]  loss \d\.\d{4}  took \d+:\d\d  \d+ tokens/s  lr .*"
+            check(re.fullmatch(whole, lines[2]), lines[2])
+        if width == 200:
+            check(all(f in lines[2] for f in ("[" + 30 * "#" + "]", "loss ", "took", " tokens/s",
+                                              "  lr ")), lines[2])
+            first = t.bars()[0]
+            check(first.startswith("step  1/12 [##") and re.search(r"  \d+:\d\d left  ", first),
+                  first)
+        if width == 47:
+            check(re.match(r"step 12/12 \[#{6,30}\]  loss", lines[2]), lines[2])
+        if width == 20:
+            check(lines[2] == "step 12/12", lines[2])
+
+
+def resized(folder):
+    """The one that was being written may still have the old width."""
+    for columns, then in ((120, 50), (50, 120)):
+        t = Terminal([PRETRAIN, *SMALL, "--max-steps", "40", "--save-dir", folder], columns, then)
+        bars = t.bars(t.after)
+        check(t.code == 0 and len(bars) > 1 and all(len(bar) < then for bar in bars[1:]),
+              f"{columns}, then {then}: {bars}")
+        check(len(bars[-1].rstrip()) < 50 or then == 120, f"{columns}, then {then}: {bars[-1]}")
+
+
+def messages(folder):
+    """Lines that are asked for, warnings and errors begin where no bar stands."""
+    t = Terminal([PRETRAIN, *SMALL, "--save-dir", folder, "--logging-steps", "5"], 80)
+    lines = [line for line in t.lines() if re.match(r"step \d+/12  loss ", line)]
+    check([line.split("/")[0] for line in lines] == ["step 1", "step 5", "step 10"], t.written)
+    check(t.lines()[-3].startswith("step 12/12 ["), t.written)
+    t = Terminal([PRETRAIN, *SMALL, "--save-dir", os.path.join(folder, "full"), "--save-steps",
+                  "4", "--skip-eval"], 80, limit=20000)
+    warned = [line for line in t.lines() if "was not saved" in line]
+    check(t.code == 0 and len(warned) == 3
+          and all(line.startswith("pretrain: warning: checkpoint-") for line in warned), t.written)
+    t = Terminal([PRETRAIN, *SMALL, "--save-dir", folder, "--learning-rate", "1e3",
+                  "--max-grad-norm", "0", "--max-seq-length", "64"], 80)
+    check(t.code == 1 and t.lines()[-2].startswith("pretrain: step 2: "), t.written)
+    t = Terminal([PRETRAIN, *SMALL, "--save-dir", folder, "--quiet"], 80)
+    check(t.code == 0 and t.written == "", t.written)
+
+
+def elsewhere(folder):
+    """Where no terminal is: lines. Open MPI gives ranks one that nobody sees."""
+    words = [PRETRAIN, *SMALL, "--eval-steps", "6", "--save-dir", folder]
+    env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+    steps = [line.split("  ")[0] for line in done.stdout.splitlines()]
+    check(steps == ["step 1/12", "step 6", "step 10/12", "step 12/12", "step 12"]
+          and "\r" not in done.stdout and done.stderr == "", f"{done.stdout}{done.stderr}")
+    if not MPIRUN or b"this build has no MPI" in run("--version").stderr:
+        print("not over MPI: there is none")
+        return
+    t = Terminal([MPIRUN, "-n", "1", *words], 80)
+    check(t.code == 0 and "step 10/12  loss" in t.written and "[#" not in t.written, t.written)
+
+
+with tempfile.TemporaryDirectory() as work:
+    widths(work)
+    resized(work)
+    messages(work)
+    elsewhere(work)
+finish()

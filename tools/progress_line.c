@@ -1,0 +1,78 @@
+#include "tools/progress_line.h"
+
+#include <string.h>
+#include <sys/ioctl.h>
+
+enum { LINE_BYTES = 512, BAR_MOST = 30, BAR_LEAST = 6 };
+
+/* The columns that may be written to. */
+static int columns_of(FILE *out) {
+    struct winsize size;
+    int columns = 80; /* of terminals that do not say */
+    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) columns = size.ws_col;
+    return columns <= LINE_BYTES ? columns - 1 : LINE_BYTES - 1;
+}
+
+/* Behind the text, if the line stays within so many columns. */
+static bool append(char *text, int columns, const char *more) {
+    const size_t used = strlen(text), n = strlen(more);
+    if (used + n > (size_t)columns) return false;
+    memcpy(text + used, more, n + 1);
+    return true;
+}
+
+/* As wide as all facts leave room for, narrow where they do not; none where the first would go. */
+static void append_bar(char *text, int columns, double part, const char *const facts[]) {
+    char bar[BAR_MOST + 4] = " [";
+    int left = columns - (int)strlen(text) - (int)strlen(" []"), least = 0;
+    for (size_t i = 0; facts[i]; i++) {
+        left -= (int)strlen("  ") + (int)strlen(facts[i]);
+        if (i == 0) least = left;
+    }
+    if (least < BAR_LEAST) return;
+    const int width = left < BAR_LEAST ? BAR_LEAST : left < BAR_MOST ? left : BAR_MOST;
+    for (int i = 0; i < width; i++) bar[2 + i] = i < part * width ? '#' : '.';
+    bar[2 + width] = ']';
+    (void)append(text, columns, bar);
+}
+
+void progress_line_draw(progress_line *line, const char *head, int64_t done, int64_t of,
+                        const char *const facts[]) {
+    char text[LINE_BYTES] = "";
+    const int columns = columns_of(line->out);
+    const double part = of > 0 ? (double)done / (double)of : 1;
+    snprintf(text, (size_t)columns + 1, "%s", head);
+    append_bar(text, columns, part, facts);
+    for (size_t i = 0; facts[i]; i++) {
+        char fact[LINE_BYTES];
+        snprintf(fact, sizeof fact, "  %s", facts[i]);
+        if (!append(text, columns, fact)) break;
+    }
+    const int n = (int)strlen(text);
+    const int blanks = (line->filled < columns ? line->filled : columns) - n;
+    fprintf(line->out, "\r%s%*s", text, blanks > 0 ? blanks : 0, "");
+    fflush(line->out);
+    line->filled = n;
+}
+
+void progress_line_clear(progress_line *line) {
+    if (line->filled == 0) return;
+    const int columns = columns_of(line->out);
+    fprintf(line->out, "\r%*s\r", line->filled < columns ? line->filled : columns, "");
+    fflush(line->out);
+    line->filled = 0;
+}
+
+void progress_line_end(progress_line *line) {
+    if (line->filled == 0) return;
+    fputc('\n', line->out);
+    fflush(line->out);
+    line->filled = 0;
+}
+
+const char *progress_time_text(double s, char *buf, size_t buf_bytes) {
+    const long long all = s < 1e9 ? (long long)(s + 0.5) : 1000000000;
+    if (all < 3600) snprintf(buf, buf_bytes, "%lld:%02lld", all / 60, all % 60);
+    else snprintf(buf, buf_bytes, "%lld:%02lld:%02lld", all / 3600, all / 60 % 60, all % 60);
+    return buf;
+}

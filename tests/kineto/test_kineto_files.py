@@ -274,7 +274,7 @@ def check_set(folder, prefix):
             f"{folder}/{prefix}.*_kineto.json", "--output", f"{folder}/made")
     said = (r.stdout + r.stderr).decode()
     check(r.returncode == 0, f"{prefix}: {said}")
-    warned = [line for line in said.splitlines() if "warning" in line]
+    warned = [line for line in said.splitlines() if "warning" in line or "note" in line]
     check(not warned, f"{prefix}: {warned}")
     with open(f"{folder}/{prefix}_memory.csv", encoding="utf-8") as f:
         head, *lines = f.read().splitlines()

@@ -1,4 +1,5 @@
 #include "export/pytorch/match/pt_hints.h"
+#include "export/pytorch/read/pt_tensors.h"
 
 const char *syn_pytorch_hint_name(syn_pytorch_hint hint) {
     static const char *const names[] = {
@@ -55,9 +56,20 @@ static uint32_t made_hints(const syn__pt_rank *rank) {
            bit(rank->host.n_nodes > 0 && !shapes, SYN_PYTORCH_HINT_NO_SHAPES);
 }
 
+/* Whether all tensors of the host trace are on the CPU: no device had any work. */
+static bool is_all_on_cpu(const syn__pt_rank *rank) {
+    bool on_cpu = false, elsewhere = false;
+    for (size_t i = 0; i < rank->host.n_nodes && !elsewhere; i++) {
+        const syn__pt_io io = syn__pt_io_of(&rank->host.nodes[i]);
+        for (int k = 0; k < 2; k++) syn__pt_find_devices(io.values[k], &on_cpu, &elsewhere);
+    }
+    return on_cpu && !elsewhere;
+}
+
 static uint32_t device_hints(const syn__pt_rank *rank) {
     const uint64_t *n = rank->device.n_class;
-    if (rank->matches.device_events == 0) return bit(true, SYN_PYTORCH_HINT_NO_DEVICE_WORK);
+    if (rank->matches.device_events == 0)
+        return bit(!is_all_on_cpu(rank), SYN_PYTORCH_HINT_NO_DEVICE_WORK);
     return bit(!has_correlation(&rank->device), SYN_PYTORCH_HINT_NO_CORRELATION) |
            bit(n[SYN__PT_RUNTIME] > 0 && n[SYN__PT_SYNC] == 0, SYN_PYTORCH_HINT_NO_SYNC_EVENTS);
 }

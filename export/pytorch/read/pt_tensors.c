@@ -139,9 +139,14 @@ int64_t syn__pt_input_bytes(const syn__pt_host_node *node, size_t max_tensors) {
 
 /* ---- Sizes wherever they stand ---- */
 
+typedef struct tensor {
+    int64_t bytes;
+    syn__str device;
+} tensor;
+
 /* The tensor whose bracket was just read; the scan is behind it. False, and the scan is where it
    was, if it is something else. */
-static bool take_tensor(syn__pt_scan *s, int64_t *bytes) {
+static bool take_tensor(syn__pt_scan *s, tensor *out) {
     const syn__pt_scan before = *s;
     int64_t fields[5] = {0};
     syn__str text;
@@ -149,7 +154,7 @@ static bool take_tensor(syn__pt_scan *s, int64_t *bytes) {
     while (n < 5 && syn__pt_scan_next(s, &text) == 'w' && syn__pt_scan_i64(text, &fields[n])) n++;
     if (n == 5 && syn__pt_scan_next(s, &text) == 's' && fields[3] >= 0 && fields[4] >= 0) {
         syn__pt_scan_leave(s);
-        *bytes = syn__pt_mul_i64(fields[3], fields[4]);
+        *out = (tensor){syn__pt_mul_i64(fields[3], fields[4]), text};
         return true;
     }
     *s = before;
@@ -159,11 +164,23 @@ static bool take_tensor(syn__pt_scan *s, int64_t *bytes) {
 int64_t syn__pt_tensor_bytes(syn__str value) {
     syn__pt_scan s = syn__pt_scan_of(value);
     syn__str text;
-    int64_t sum = -1, bytes;
+    int64_t sum = -1;
+    tensor t;
     for (char c = syn__pt_scan_next(&s, &text); c != 0; c = syn__pt_scan_next(&s, &text)) {
-        if (c != '[' || !take_tensor(&s, &bytes)) continue;
+        if (c != '[' || !take_tensor(&s, &t)) continue;
         if (sum < 0) sum = 0;
-        sum = bytes > INT64_MAX - sum ? INT64_MAX : sum + bytes;
+        sum = t.bytes > INT64_MAX - sum ? INT64_MAX : sum + t.bytes;
     }
     return sum;
+}
+
+void syn__pt_find_devices(syn__str value, bool *on_cpu, bool *elsewhere) {
+    syn__pt_scan s = syn__pt_scan_of(value);
+    syn__str text;
+    tensor t;
+    for (char c = syn__pt_scan_next(&s, &text); c != 0; c = syn__pt_scan_next(&s, &text)) {
+        if (c != '[' || !take_tensor(&s, &t) || t.device.bytes == 0) continue;
+        if (syn__str_is(t.device, "cpu")) *on_cpu = true;
+        else *elsewhere = true;
+    }
 }

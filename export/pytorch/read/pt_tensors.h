@@ -36,6 +36,9 @@ int64_t syn__pt_input_bytes(const syn__pt_host_node *node, size_t max_tensors);
 /* Bytes of all tensors wherever they stand within a value; -1 if there is none. */
 int64_t syn__pt_tensor_bytes(syn__str value);
 
+/* Sets what is so of any tensor within a value; those without a device are passed over. */
+void syn__pt_find_devices(syn__str value, bool *on_cpu, bool *elsewhere);
+
 /* Sizes beyond the greatest value stay there. */
 static inline uint64_t syn__pt_mul(uint64_t a, uint64_t b) {
     return b != 0 && a > UINT64_MAX / b ? UINT64_MAX : a * b;

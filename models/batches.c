@@ -52,7 +52,8 @@ static int64_t fill_masked(int32_t *ids, int32_t *labels, syn_text text, uint64_
 
 static int64_t fill_causal(int32_t *ids, int32_t *labels, syn_text text, const syn_batch_how *how) {
     const int64_t n = text.n < how->tokens ? text.n : how->tokens;
-    const int64_t last = how->predict_padding ? how->tokens : n; /* predicted tokens end there */
+    const bool pads = how->predict_padding && text.ids;
+    const int64_t last = pads ? how->tokens : n; /* predicted tokens end there */
     for (int64_t t = 0; t < how->tokens; t++) {
         if (ids) ids[t] = t < n ? text.ids[t] : how->pad;
         if (!labels) continue;
@@ -66,14 +67,15 @@ int64_t syn_batch_fill(const syn_batch *out, const syn_texts *texts, const int64
     const int64_t tokens = how->tokens;
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {
-        const syn_text text = syn_texts_get(texts, which[i]);
+        const bool none = which[i] < 0;
+        const syn_text text = none ? (syn_text){.ids = NULL} : syn_texts_get(texts, which[i]);
         int32_t *ids = out->ids ? out->ids + i * tokens : NULL;
         int32_t *labels = out->labels ? out->labels + i * tokens : NULL;
         count += how->causal ? fill_causal(ids, labels, text, how)
                              : fill_masked(ids, labels, text, key_of(how, which[i]), how);
         for (int64_t t = 0; t < tokens; t++) {
             if (out->types) out->types[i * tokens + t] = t >= text.first && t < text.n;
-            if (out->mask) out->mask[i * tokens + t] = t < text.n ? 0.0f : -INFINITY;
+            if (out->mask) out->mask[i * tokens + t] = none || t < text.n ? 0.0f : -INFINITY;
         }
     }
     return count;

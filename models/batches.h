@@ -36,7 +36,8 @@ typedef struct syn_batch {
     float *mask; /* 0; -infinity on padding: see syn_scale_mask */
 } syn_batch;
 
-/* Text which[i] of the texts as row i; returns how many labels count. */
+/* Text which[i] of the texts as row i, where it is -1 padding of which nothing counts; returns how
+   many labels count. */
 int64_t syn_batch_fill(const syn_batch *out, const syn_texts *texts, const int64_t *which,
                        int64_t n, const syn_batch_how *how);
 

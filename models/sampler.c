@@ -28,12 +28,15 @@ int64_t syn_sampler_place(const syn_sampler *s, int64_t epoch, int64_t i) {
 }
 
 int64_t syn_sampler_steps(const syn_sampler *s) {
-    return s->n / s->batch / s->ranks;
+    const int64_t each = s->batch * s->ranks;
+    return s->n / each + (s->whole && s->n % each != 0);
 }
 
 void syn_sampler_batch(const syn_sampler *s, int64_t epoch, int64_t step, int32_t rank,
                        int64_t *out) {
     const int64_t first = step * s->batch * s->ranks + rank;
-    for (int64_t i = 0; i < s->batch; i++)
-        out[i] = syn_sampler_place(s, epoch, first + i * s->ranks);
+    for (int64_t i = 0; i < s->batch; i++) {
+        const int64_t place = first + i * s->ranks;
+        out[i] = place < s->n ? syn_sampler_place(s, epoch, place) : -1;
+    }
 }

@@ -153,3 +153,13 @@ syn_status syn_text_ending_load(syn_text_ending *ending, const char *path, int64
     snprintf(unread, unread_bytes, "%s", file.unread);
     return SYN_OK;
 }
+
+/* _from_model_config is transformers' mark of a file that only repeats what config.json says. */
+syn_status syn_text_ending_save(const syn_text_ending *ending, const char *path, syn_error *err) {
+    syn_sink *out;
+    SYN_TRY(syn_sink_open_file(&out, path, err));
+    syn_sink_text(out, "{\n  \"_from_model_config\": true");
+    syn__ending_write(out, ending);
+    syn_sink_text(out, "\n}\n");
+    return syn_sink_close(out, true, err);
+}

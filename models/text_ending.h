@@ -24,5 +24,9 @@ bool syn_text_ends(const syn_text_ending *ending, int32_t token);
 syn_status syn_text_ending_load(syn_text_ending *ending, const char *path, int64_t vocab,
                                 char *unread, size_t unread_bytes, syn_error *err) SYN_MUST_USE;
 
+/* Writes it as a generation_config.json. */
+syn_status syn_text_ending_save(const syn_text_ending *ending, const char *path,
+                                syn_error *err) SYN_MUST_USE;
+
 SYN_API_END
 #endif

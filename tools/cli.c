@@ -421,6 +421,22 @@ bool cli_find_data(const char *name, char *path, size_t path_bytes) {
     return access(path, R_OK) == 0;
 }
 
+static bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool cli_find_beside(const char *weights, const char *name, char *path, size_t path_bytes) {
+    const char *slash = strrchr(weights, '/');
+    const int folder = is_folder(weights) ? (int)strlen(weights)
+                       : slash            ? (int)(slash - weights)
+                                          : 0;
+    const int n = folder ? snprintf(path, path_bytes, "%.*s/%s", folder, weights, name)
+                         : snprintf(path, path_bytes, "%s%s", slash ? "/" : "", name);
+    struct stat st;
+    return n > 0 && (size_t)n < path_bytes && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 int cli_cores(void) {
     const long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;

@@ -91,11 +91,32 @@ static void ranks_share(void) {
     CHECK_INT(syn_sampler_steps(&few), 0);
 }
 
+/* Each of n texts once, on any number of ranks, and nothing (-1) beside them. */
+static void a_whole_epoch(void) {
+    enum { BATCH = 3, RANKS = 5, N = 2 * BATCH * RANKS + 1 };
+    for (int64_t n = 0; n <= N; n++)
+        for (int32_t ranks = 1; ranks <= RANKS; ranks++) {
+            const syn_sampler s = {.n = n, .batch = BATCH, .ranks = ranks, .whole = true};
+            const int64_t steps = syn_sampler_steps(&s);
+            int64_t which[BATCH], seen[N] = {0}, none = 0;
+            for (int64_t at = 0; at < steps * ranks; at++) {
+                syn_sampler_batch(&s, 0, at / ranks, (int32_t)(at % ranks), which);
+                for (int i = 0; i < BATCH; i++) {
+                    CHECK(which[i] >= -1 && which[i] < n);
+                    if (which[i] < 0) none++;
+                    else seen[which[i]]++;
+                }
+            }
+            for (int64_t i = 0; i < n; i++) CHECK_INT(seen[i], 1);
+            CHECK_INT(none, steps * BATCH * ranks - n);
+            CHECK(none < BATCH * ranks);
+        }
+}
+
 static const test_case cases[] = {
-    {"every text once", every_text_once},
-    {"other orders", other_orders},
-    {"orders are even", orders_are_even},
-    {"ranks share", ranks_share},
+    {"every text once", every_text_once}, {"other orders", other_orders},
+    {"orders are even", orders_are_even}, {"ranks share", ranks_share},
+    {"a whole epoch", a_whole_epoch},
 };
 
 TEST_MAIN(cases)

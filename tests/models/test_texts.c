@@ -421,6 +421,33 @@ static void hidden_words(void) {
     syn_squad_free(squad);
 }
 
+/* A row without a text: padding that may be seen, so that nothing is divided by zero, and of which
+   nothing counts. */
+static void rows_of_nothing(void) {
+    enum { T = 8, N = 3 };
+    const int64_t which[N] = {-1, 0, -1};
+    int32_t ids[N * T], labels[N * T], types[N * T];
+    float mask[N * T];
+    const syn_batch out = {ids, labels, types, mask};
+    syn_squad *squad = letters(1);
+    syn_texts *texts = plain_texts(squad, 20, NULL);
+    for (int kind = 0; kind < 3; kind++) {
+        const syn_batch_how how = {
+            .tokens = T, .pad = 9, .mask = 1, .causal = kind > 0, .predict_padding = kind > 1};
+        const int64_t alone = syn_batch_fill(&(syn_batch){NULL}, texts, &which[1], 1, &how);
+        CHECK_INT(syn_batch_fill(&out, texts, which, N, &how), alone);
+        for (int i = 0; i < N * T; i++) {
+            if (i / T == 1) continue;
+            CHECK_INT(ids[i], 9);
+            CHECK_INT(labels[i], SYN_IGNORED_TARGET);
+            CHECK_INT(types[i], 0);
+            CHECK(mask[i] == 0.0f);
+        }
+    }
+    syn_texts_free(texts);
+    syn_squad_free(squad);
+}
+
 /* A row is the same wherever it stands, and another one in the next epoch. */
 static void rows_do_not_depend_on_the_batch(void) {
     enum { T = 32, N = 60 };
@@ -460,6 +487,7 @@ static const test_case cases[] = {
     {"damaged files", damaged_files},
     {"next tokens", next_tokens},
     {"hidden words", hidden_words},
+    {"rows of nothing", rows_of_nothing},
     {"rows do not depend on the batch", rows_do_not_depend_on_the_batch},
 };
 

@@ -1,5 +1,6 @@
 """What the pretraining program reads and what it is told: several files, where it writes, options
 that do nothing, and what is refused."""
+import csv
 import json
 import os
 import sys
@@ -45,6 +46,67 @@ def several_files(runs):
     one, _ = runs.train("gpt", "--max-steps", "2", "--data=a.squad", "--skip-eval")
     same, _ = runs.train("gpt", "--max-steps", "2", "--data", "a.squad", "--skip-eval")
     check(losses(one) == losses(same), "--data=FILE")
+
+
+def few_texts(runs):
+    """Texts to validate with all count, also fewer than ranks, and give the same on any ranks."""
+    for n in (3, 37):
+        with open(runs.path("few.squad"), "w", encoding="utf-8") as f:
+            f.write(squad(sentences(n, "river")))
+        for model, recipe in (("gpt", "default"), ("bert", "default"), ("gpt", "reference"),
+                              ("bert", "reference")):
+            got = []
+            for ranks, batch in (("1", "32"), ("8", "4")):
+                rows, _ = runs.train(model, "--eval-data", "few.squad", "--max-steps", "1",
+                                     "--recipe", recipe, "--num-gpus", ranks, "--batch-size", batch)
+                got += losses(rows, "eval_loss")
+            check(len(got) == 2 and max(got) - min(got) <= 1e-5 * max(got) and got[0] > 1,
+                  f"{model}, {recipe}, {n} texts: {got}")
+    done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--data", "few.squad",
+                      "--num-gpus", "8", "--batch-size", "5", "--save-dir", runs.path("few"))
+    check(done.returncode == 1 and "37 texts do not fill one step of 40" in done.stderr,
+          f"{done.stderr}")
+
+
+def saved_files(runs):
+    """What transformers writes beside the weights, with the ids of the tokenizer."""
+    for model, ends in (("gpt", 511), ("bert", None)):
+        _, folder = runs.train(model, "--max-steps", "1")
+        best = os.path.join(folder, "best_model")
+        path = os.path.join(best, "generation_config.json")
+        if ends is None:
+            check(not os.path.exists(path), f"{model} generates nothing")
+            continue
+        with open(path, encoding="utf-8") as f, \
+                open(os.path.join(best, "config.json"), encoding="utf-8") as g:
+            texts = json.load(f), json.load(g)
+        check(texts[0] == {"_from_model_config": True, "bos_token_id": ends, "eos_token_id": ends},
+              f"{texts[0]}")
+        check(texts[1]["bos_token_id"] == texts[1]["eos_token_id"] == ends, f"{texts[1]}")
+
+
+def weights(runs):
+    """A folder and a file in it are the same beginning; a checkpoint is one, too. What an earlier
+    run saved is not mixed with another's."""
+    begin = os.path.join(SOURCE, "examples", "tiny-gpt2")
+    common = ["--max-seq-length", "32", "--max-steps", "3", "--save-steps", "2", "--quiet"]
+    got = []
+    for name in (begin, os.path.join(begin, "model.safetensors")):
+        folder = runs.path("begun_with_" + os.path.basename(name))
+        done = runs.start("--weights", name, "--save-dir", folder, *common)
+        check(done.returncode == 0, f"{name}: {done.stderr}")
+        with open(os.path.join(folder, "metrics.csv"), encoding="utf-8") as f:
+            got.append(losses(list(csv.DictReader(f))))
+    check(got[0] == got[1] and len(got[0]) == 3, f"{got}")
+    done = runs.start("--weights", os.path.join(folder, "checkpoint-2"), "--save-dir",
+                      runs.path("weights_on"), *common)
+    check(done.returncode == 0, f"checkpoint-2: {done.stderr}")
+    done = runs.start("--weights", name, "--save-dir", folder, *common)
+    check(done.returncode == 1 and "holds checkpoint-2 of an earlier run" in done.stderr,
+          f"begun anew: {done.stderr}")
+    done = runs.start("--weights", "gpt.json", *common)
+    check(done.returncode == 1 and "there is no config.json beside the weights" in done.stderr,
+          f"{done.stderr}")
 
 
 def default_folders(runs):
@@ -161,6 +223,9 @@ with tempfile.TemporaryDirectory() as work:
     program = Runs(work)
     several_files(program)
     default_folders(program)
+    few_texts(program)
+    saved_files(program)
+    weights(program)
     unwritable_folders(program)
     refused(program)
     harmless(program)

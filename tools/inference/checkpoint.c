@@ -8,22 +8,6 @@
 
 /* ---- Which model ---- */
 
-static bool is_folder(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-bool checkpoint_file(const char *weights, const char *name, char *path, size_t path_bytes) {
-    const char *slash = strrchr(weights, '/');
-    const int folder = is_folder(weights) ? (int)strlen(weights)
-                       : slash            ? (int)(slash - weights)
-                                          : 0;
-    const int n = folder ? snprintf(path, path_bytes, "%.*s/%s", folder, weights, name)
-                         : snprintf(path, path_bytes, "%s%s", slash ? "/" : "", name);
-    struct stat st;
-    return n > 0 && (size_t)n < path_bytes && stat(path, &st) == 0 && S_ISREG(st.st_mode);
-}
-
 /* The file that says which model; *found: room for its name. */
 static syn_status find_config(const inference_args *args, char *found, size_t found_bytes,
                               const char **out, syn_error *err) {
@@ -39,7 +23,7 @@ static syn_status find_config(const inference_args *args, char *found, size_t fo
     if (stat(args->weights, &st) != 0)
         return SYN_FAIL(err, SYN_E_IO, "cannot open the weights '%.300s': %s", args->weights,
                         strerror(errno));
-    if (checkpoint_file(args->weights, "config.json", found, found_bytes)) return SYN_OK;
+    if (cli_find_beside(args->weights, "config.json", found, found_bytes)) return SYN_OK;
     return SYN_FAIL(err, SYN_E_IO,
                     "there is no config.json beside the weights '%.200s'; give --model or "
                     "--model_config",
@@ -66,7 +50,7 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
 bool checkpoint_has_tokenizer(const char *weights, char *folder, size_t folder_bytes) {
     static const char *const files[] = {"vocab.json", "vocab.txt"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (!checkpoint_file(weights, files[i], folder, folder_bytes)) continue;
+        if (!cli_find_beside(weights, files[i], folder, folder_bytes)) continue;
         char *slash = strrchr(folder, '/');
         if (slash) *slash = '\0';
         else snprintf(folder, folder_bytes, ".");
@@ -114,7 +98,7 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
 static syn_status read_ending(inference *run, syn_error *err) {
     char path[4200], unread[300];
     syn_model_config *c = &run->config;
-    if (!checkpoint_file(run->args->weights, "generation_config.json", path, sizeof path))
+    if (!cli_find_beside(run->args->weights, "generation_config.json", path, sizeof path))
         return SYN_OK;
     SYN_TRY(syn_text_ending_load(&c->end, path, c->vocab_size, unread, sizeof unread, err));
     if (*unread) inference_note(run, "%s sets %s, which is not done", path, unread);

@@ -21,7 +21,7 @@ static syn_status find_tokenizer(const inference *run, char *found, size_t found
         return SYN_OK;
     }
     if (args->prompt_ids) return SYN_OK;
-    if (checkpoint_file(args->weights, "tokenizer.json", found, found_bytes))
+    if (cli_find_beside(args->weights, "tokenizer.json", found, found_bytes))
         return SYN_FAIL(
             err, SYN_E_UNSUPPORTED,
             "'%.300s' is a form of tokenizer that is not read; give --tokenizer DIR with "

@@ -125,6 +125,8 @@ typedef struct pretrain_state {
    name when all of it is on the disk. Every rank calls it. */
 syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char *name,
                          bool resumable, syn_error *err) SYN_MUST_USE;
+/* Refuses to save beside checkpoints of an earlier run, of which a later one would go on. */
+syn_status pretrain_check_saved(const pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Goes on from the latest checkpoint: sets parameters, moments, step and best; nothing if there is
    none. SYN_E_INVALID lists the options with which the run that wrote it was started and this one
    was not. */

@@ -401,6 +401,17 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
     return s;
 }
 
+syn_status pretrain_check_saved(const pretrain *run, syn_error *err) {
+    const pretrain_args *args = run->args;
+    int64_t count;
+    const int64_t step = find_checkpoint(args->save_dir, true, &count);
+    if (step == 0 || args->resume || args->save_steps == 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "'%.300s' holds " PREFIX "%lld of an earlier run: go on from it with --resume, "
+                    "or name another --save-dir",
+                    args->save_dir, (long long)step);
+}
+
 syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) {
     char folder[PATH_BYTES], name[40];
     int64_t count;

@@ -9,11 +9,14 @@
 /* ---- the model ---- */
 
 static syn_status open_weights(pretrain *run, syn_error *err) {
+    const char *weights = run->args->weights;
     char path[4200];
     syn_weights_head head;
-    snprintf(path, sizeof path, "%s/config.json", run->args->weights);
+    if (!cli_find_beside(weights, "config.json", path, sizeof path))
+        return SYN_FAIL(err, SYN_E_IO, "there is no config.json beside the weights '%.300s'",
+                        weights);
     SYN_TRY(syn_model_config_load(&run->config, path, err));
-    SYN_TRY(syn_weights_open(&run->weights, run->args->weights, run->config.family, err));
+    SYN_TRY(syn_weights_open(&run->weights, weights, run->config.family, err));
     if (!run->config.tied) return SYN_OK;
     SYN_TRY(syn_weights_compare_head(run->weights, &head, err));
     if (head.matrix) run->config.tied = false;
@@ -89,33 +92,56 @@ static syn_status check_folder(const char *folder, const char *name, syn_error *
 static syn_status check_folders(const pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     if (run->launch.program->mute) return SYN_OK; /* rank 0 writes */
-    if (run->launch.device != SYN_DEVICE_META)
+    if (run->launch.device != SYN_DEVICE_META) {
         SYN_TRY(check_folder(args->save_dir, "metrics.csv", err));
+        SYN_TRY(pretrain_check_saved(run, err));
+    }
     SYN_TRY(pretrain_check_trace(run, err));
     return args->cache_dir ? check_folder(args->cache_dir, "0.tokens", err) : SYN_OK;
 }
 
 /* ---- the tokenizer ---- */
 
-static syn_status open_tokenizer(pretrain *run, syn_error *err) {
+static syn_status find_tokenizer(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
-    const bool causal = syn_model_is_causal(&run->config);
+    const size_t bytes = sizeof run->tokenizer_folder;
     char *folder = run->tokenizer_folder;
-    if (args->tokenizer || args->weights) {
-        snprintf(folder, sizeof run->tokenizer_folder, "%s",
-                 args->tokenizer ? args->tokenizer : args->weights);
-    } else {
-        const char *file = causal ? "tiny-gpt2/vocab.json" : "tiny-bert/vocab.txt";
-        if (!cli_find_data(file, folder, sizeof run->tokenizer_folder))
-            return SYN_FAIL(err, SYN_E_IO,
-                            "the default tokenizer, examples/%s, was not found; give --tokenizer",
-                            file);
-        *strrchr(folder, '/') = '\0';
+    const char *file = syn_model_is_causal(&run->config) ? "vocab.json" : "vocab.txt";
+    char own[40];
+    if (args->tokenizer) {
+        snprintf(folder, bytes, "%s", args->tokenizer);
+        return SYN_OK;
     }
+    snprintf(own, sizeof own, "tiny-%s/%s", syn_model_type(&run->config), file);
+    if (args->weights && !cli_find_beside(args->weights, file, folder, bytes))
+        return SYN_FAIL(err, SYN_E_IO,
+                        "there is no %s beside the weights '%.300s'; give --tokenizer", file,
+                        args->weights);
+    if (!args->weights && !cli_find_data(own, folder, bytes))
+        return SYN_FAIL(err, SYN_E_IO,
+                        "the default tokenizer, examples/%s, was not found; give --tokenizer", own);
+    char *slash = strrchr(folder, '/');
+    if (slash) *slash = '\0';
+    else snprintf(folder, bytes, ".");
+    return SYN_OK;
+}
+
+/* What ends a text is of the tokenizer: a named model has another's. */
+static void set_ending(pretrain *run) {
+    const int32_t eos = syn_tokenizer_eos(run->tokenizer);
+    syn_text_ending *end = &run->config.end;
+    if (eos >= 0 && !syn_text_ends(end, eos))
+        *end = (syn_text_ending){.ids = {eos}, .n_ids = 1, .fill = eos};
+}
+
+static syn_status open_tokenizer(pretrain *run, syn_error *err) {
+    const char *folder = run->tokenizer_folder;
+    SYN_TRY(find_tokenizer(run, err));
     SYN_TRY(syn_tokenizer_load(&run->tokenizer, folder, err));
     if (syn_tokenizer_kind_of(run->tokenizer) != syn_model_tokenizer(&run->config))
         return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is not that of a %s", folder,
                         syn_model_type(&run->config));
+    if (syn_model_is_causal(&run->config)) set_ending(run);
     if (syn_tokenizer_vocab_size(run->tokenizer) <= run->config.vocab_size) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens, but %s has only %lld",
                     syn_tokenizer_vocab_size(run->tokenizer), run->config.name,

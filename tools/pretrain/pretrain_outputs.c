@@ -132,6 +132,7 @@ static syn_status copy_tokenizer(const pretrain *run, const char *folder, syn_er
     static const char *const names[] = {"vocab.txt",
                                         "vocab.json",
                                         "merges.txt",
+                                        "tokenizer.json",
                                         "tokenizer_config.json",
                                         "special_tokens_map.json",
                                         "added_tokens.json"};
@@ -161,5 +162,9 @@ syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, cons
     if (comm->rank != 0) return SYN_OK;
     snprintf(config, sizeof config, "%s/config.json", folder);
     SYN_TRY(syn_model_config_save(&run->config, syn_pretraining_heads(&run->config), config, err));
+    if (syn_model_is_causal(&run->config)) { /* as transformers, which writes none for a BERT */
+        snprintf(config, sizeof config, "%s/generation_config.json", folder);
+        SYN_TRY(syn_text_ending_save(&run->config.end, config, err));
+    }
     return copy_tokenizer(run, folder, err);
 }

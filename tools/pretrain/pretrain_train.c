@@ -269,6 +269,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
                                .shuffle = true};
     r->eval_sampler = r->sampler;
     r->eval_sampler.shuffle = false;
+    r->eval_sampler.whole = true;
     r->eval_sampler.n = run->eval_texts ? syn_texts_count(run->eval_texts) : 0;
     r->which = syn_malloc((size_t)args->batch_size * sizeof *r->which);
     r->batch.ids = syn_malloc(elems * sizeof(int32_t));

@@ -167,16 +167,31 @@ static void put_rate(writer *w, double amount, double ns) {
     syn_sink_printf(w->sink, "  %6.1f %s", rate, units[unit]);
 }
 
-static void put_row(writer *w, const table *t, const row *r) {
+static void put_row(writer *w, const row *r, const char *what, size_t bytes) {
     const double share = w->self_ns > 0 ? 100 * r->self_ns / w->self_ns : 0;
     syn_sink_printf(w->sink, "%9llu  %12.3f  %12.3f  %6.2f", (unsigned long long)r->calls,
                     r->total_ns / 1e3, r->self_ns / 1e3, share);
     put_rate(w, r->flops, r->self_ns);
     put_rate(w, r->bytes, r->self_ns);
     syn_sink_text(w->sink, "  ");
-    syn_sink_write(w->sink, syn_intern_get(&t->keys, r->key),
-                   syn_intern_entry_bytes(&t->keys, r->key));
+    syn_sink_write(w->sink, what, bytes);
     syn_sink_char(w->sink, '\n');
+}
+
+/* The rows behind those that are shown, so that columns add up. */
+static void put_rest(writer *w, const table *t, size_t n) {
+    row rest = {0};
+    char text[32];
+    for (size_t i = MAX_ROWS; i < n; i++) {
+        const row *r = &t->rows[i];
+        rest.calls += r->calls;
+        rest.total_ns += r->total_ns;
+        rest.self_ns += r->self_ns;
+        rest.flops += r->flops;
+        rest.bytes += r->bytes;
+    }
+    const int bytes = snprintf(text, sizeof text, "(%zu more)", n - MAX_ROWS);
+    put_row(w, &rest, text, (size_t)bytes);
 }
 
 static void put_table(writer *w, table *t, const char *what) {
@@ -184,8 +199,10 @@ static void put_table(writer *w, table *t, const char *what) {
     if (n > 1) qsort(t->rows, n, sizeof *t->rows, by_total);
     syn_sink_printf(w->sink, "\n%9s  %12s  %12s  %6s  %8s  %8s  %s\n", "calls", "total us",
                     "self us", "%", "flop/s", "B/s", what);
-    for (size_t i = 0; i < n && i < MAX_ROWS; i++) put_row(w, t, &t->rows[i]);
-    if (n > MAX_ROWS) syn_sink_printf(w->sink, "  ... %zu more\n", n - MAX_ROWS);
+    for (size_t i = 0; i < n && i < MAX_ROWS; i++)
+        put_row(w, &t->rows[i], syn_intern_get(&t->keys, t->rows[i].key),
+                syn_intern_entry_bytes(&t->keys, t->rows[i].key));
+    if (n > MAX_ROWS) put_rest(w, t, n);
 }
 
 static syn_status write_tables(writer *w, const syn_export_options *options) {

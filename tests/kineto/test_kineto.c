@@ -335,6 +335,31 @@ static void stacks_by_hand(void) {
     syn_graph_free(graph);
 }
 
+/* 500 scopes of one op each, 1 to 500 us: 400 rows, and in one the others: the least 100, and "h",
+   which has no op of its own and all time within. */
+static void many_rows(void) {
+    syn_graph *g = NULL;
+    syn_error err = {0};
+    NEED_OK(syn_graph_new(&g, &(int32_t){0}, 1, 1, &err), err);
+    for (int i = 0; i < 500; i++) {
+        char scope[16];
+        syn_node node = plain_node((uint64_t)i + 1, "add");
+        snprintf(scope, sizeof scope, "h.%d", i);
+        node.scope = scope;
+        node.start_ns = 1e6 * i, node.wall_ns = 1000 * (i + 1);
+        NEED_OK(syn_graph_add_node(g, 0, &node, &err), err);
+    }
+    char *text = export_text(&syn_export_stacks, g, NULL);
+    const char *last = strstr(text, "  h.100\n");
+    CHECK(last != NULL && strstr(text, "h.99\n") == NULL);
+    if (last != NULL)
+        CHECK_STR(last,
+                  "  h.100\n      100    130300.000      5050.000    4.03         -         -  "
+                  "(101 more)\n");
+    free(text);
+    syn_graph_free(g);
+}
+
 static void refused(void) {
     syn_graph *graph = hand_graph();
     syn_error err = {0};
@@ -377,16 +402,11 @@ static void without_memory(void) {
 }
 
 static const test_case cases[] = {
-    {"device_by_hand", device_by_hand},
-    {"modules_by_hand", modules_by_hand},
-    {"module_paths", module_paths},
-    {"host_by_hand", host_by_hand},
-    {"memory_by_hand", memory_by_hand},
-    {"stacks_by_hand", stacks_by_hand},
-    {"refused", refused},
-    {"odd_graphs", odd_graphs},
-    {"without_memory", without_memory},
-    {"inference_set", inference_set},
-    {"training_sets", training_sets},
+    {"device_by_hand", device_by_hand}, {"modules_by_hand", modules_by_hand},
+    {"module_paths", module_paths},     {"host_by_hand", host_by_hand},
+    {"memory_by_hand", memory_by_hand}, {"stacks_by_hand", stacks_by_hand},
+    {"many_rows", many_rows},           {"refused", refused},
+    {"odd_graphs", odd_graphs},         {"without_memory", without_memory},
+    {"inference_set", inference_set},   {"training_sets", training_sets},
 };
 TEST_MAIN(cases)

@@ -1,5 +1,5 @@
-"""examples/pretrain.c: losses that fall and are the same on any number of ranks, traces that are
-the same on meta, models that inference reads, and checkpoints."""
+"""examples/pretrain.c: losses that fall and are the same on any number of ranks, models that
+inference reads, and checkpoints."""
 import csv
 import json
 import os
@@ -14,7 +14,6 @@ import xml.dom.minidom
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, SOURCE, check, finish, run  # noqa: E402
-from execution_trace import COLL, read_et  # noqa: E402
 from pretrain_runs import MPIRUN, PRETRAIN, Runs, close, launcher, losses  # noqa: E402
 
 INFERENCE = os.path.join(BUILD, "inference")
@@ -61,153 +60,6 @@ def as_pytorch(runs):
         check(len(got) == 200 and max(off[:20]) < 1e-4 and max(off) < 0.01,
               f"{what}: off by {max(off[:20])}, {max(off)}: {got[:3]}, not {want[:3]}")
         print(f"{what}: off by {max(off[:20]):.1e} in 20 steps, {max(off):.1e} in 200")
-
-
-def rows_of(path):
-    """What a trace says but for its times."""
-    with open(path, "rb") as f:
-        _, nodes = read_et(f.read())
-    return [(n.id, n.name, n.type, sorted(n.ctrl), sorted(n.data),
-             sorted((k, str(v)) for k, v in n.attr.items() if k in ("comm_size", "comm_type")))
-            for n in nodes]
-
-
-def collectives(path):
-    """Kind and bytes of each, in order."""
-    with open(path, "rb") as f:
-        _, nodes = read_et(f.read())
-    return [(n.attr["comm_type"], n.attr["comm_size"]) for n in sorted(nodes, key=lambda n: n.id)
-            if n.type == COLL]
-
-
-def traces(runs, model):
-    """The second step's, on two ranks, the same on meta; gradients are reduced in it."""
-    files = {}
-    for device in ("cpu", "meta"):
-        out = runs.path(f"traces_{device}_{model}")
-        runs.train(model, "--num-gpus", "2", "--max-steps", "3", "--skip-eval", "--device", device,
-                   "--enable-tracing", "--trace-output-dir", out, "--trace-name", "step") \
-            if device == "cpu" else runs.start(
-                "--model-config", f"{model}.json", "--max-seq-length", "64", "--num-gpus", "2",
-                "--max-steps", "3", "--skip-eval", "--device", device, "--enable-tracing",
-                "--trace-output-dir", out, "--trace-name", "step")
-        names = sorted(os.listdir(out))
-        check(names == ["step.0.et", "step.0_host.json", "step.0_kineto.json", "step.1.et",
-                        "step.1_host.json", "step.1_kineto.json", "step.comm_group.json",
-                        "step_memory.csv", "step_stacks.txt"], f"{device}: {names}")
-        for name in names:
-            if name.endswith(".json"):
-                with open(os.path.join(out, name), encoding="utf-8") as f:
-                    json.load(f)
-        for rank in "01":
-            path = os.path.join(out, f"step.{rank}.et")
-            files[device, rank] = rows_of(path)
-            done = run("validate", path)
-            check(done.returncode == 0, f"validate {path}: {done.stdout.decode()}")
-            converted = os.path.join(out, f"converted.{rank}.et")
-            done = run("convert", "pytorch", "--host", path.replace(".et", "_host.json"),
-                       "--device", path.replace(".et", "_kineto.json"), "--output", converted)
-            check(done.returncode == 0, f"convert {path}: {done.stderr.decode()}")
-            check(collectives(converted) == collectives(path),
-                  f"{path}: {collectives(converted)}, not {collectives(path)}")
-    for rank in "01":
-        check(files["cpu", rank] == files["meta", rank], f"{model}, rank {rank}: meta differs")
-        check(any(row[2] == COLL for row in files["cpu", rank]), f"{model}: no collective")
-
-
-def windows(runs):
-    """A trace of two steps has twice the nodes of one, and steps in it are logged, validated and
-    saved as others are."""
-    nodes = {}
-    for device in ("cpu", "meta"):
-        for active in ("1", "2"):
-            out = runs.path(f"window_{device}_{active}")
-            save = os.path.join(out, "save")
-            done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--num-gpus",
-                              "2", "--max-steps", "4", "--save-steps", "2", "--eval-steps", "2",
-                              "--enable-tracing", "--trace-active-steps", active, "--device",
-                              device, "--trace-output-dir", out, "--save-dir", save, "--quiet")
-            check(done.returncode == 0, f"{device}, {active}: {done.stderr}")
-            nodes[device, active] = len(rows_of(os.path.join(out, "trace.0.et")))
-            if device == "meta":
-                continue
-            with open(os.path.join(save, "metrics.csv"), encoding="utf-8") as f:
-                rows = list(csv.DictReader(f))
-            check([row["step"] for row in rows if row["loss"]] == ["1", "2", "3", "4"], f"{rows}")
-            check([row["step"] for row in rows if row["eval_loss"]] == ["2", "4"], f"{rows}")
-            check(os.path.isdir(os.path.join(save, "checkpoint-2")), "no checkpoint-2")
-    for device in ("cpu", "meta"):
-        check(nodes[device, "2"] == 2 * nodes[device, "1"] > 0, f"{device}: {nodes}")
-
-
-# Options, steps of the run, and the windows (steps from 0) that torch.profiler.schedule gives.
-SCHEDULES = [
-    (["--trace-warmup-steps", "1", "--trace-active-steps", "2", "--trace-repeat", "2"], 7,
-     [[2, 3], [6]]),
-    (["--trace-wait-steps", "0", "--trace-active-steps", "2", "--trace-repeat", "0"], 6,
-     [[0, 1], [2, 3], [4, 5]]),
-    (["--trace-skip-first", "1", "--trace-repeat", "2"], 6, [[2], [4]]),
-    (["--trace-active-steps", "2", "--trace-repeat", "3"], 4, [[1, 2]]),
-    (["--trace-active-steps", "3"], 3, [[1, 2]]),
-]
-
-
-def profiled(path):
-    """Numbers of the steps that a Kineto file holds."""
-    with open(path, encoding="utf-8") as f:
-        return [int(e["name"][13:]) for e in json.load(f)["traceEvents"]
-                if e["name"].startswith("ProfilerStep#")]
-
-
-def schedules(runs):
-    """Cycles as PyTorch's profiler has them, a set of files each: on threads, processes, meta."""
-    where = [("cpu", ()), ("meta", ())]
-    if MPIRUN and b"this build has no MPI" not in run("--version").stderr:
-        where.append(("mpi", launcher("2")))
-    for i, (options, steps, windows_) in enumerate(SCHEDULES):
-        nodes = {}
-        for name, start in where:
-            out = runs.path(f"schedule_{name}_{i}")
-            done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--num-gpus",
-                              "2", "--max-steps", str(steps), "--skip-eval", "--enable-tracing",
-                              "--trace-output-dir", out, "--save-dir", out + "_save", "--device",
-                              "meta" if name == "meta" else "cpu", *options, launcher=start)
-            check(done.returncode == 0, f"{name}, {options}: {done.stderr}")
-            several = "--trace-repeat" in options
-            prefixes = [f"trace_step{w[-1] + 1}" if several else "trace" for w in windows_]
-            check(sorted({f.split(".")[0] for f in os.listdir(out) if f.endswith(".et")})
-                  == sorted(prefixes) and len(os.listdir(out)) == 9 * len(prefixes),
-                  f"{name}, {options}: {sorted(os.listdir(out))}")
-            for prefix, window in zip(prefixes, windows_):
-                path = os.path.join(out, prefix)
-                for rank in "01":
-                    got = profiled(f"{path}.{rank}_kineto.json")
-                    check(got == window, f"{name}, {options}, {prefix}: steps {got}")
-                    nodes[name, prefix, rank] = rows_of(f"{path}.{rank}.et")
-                valid = run("validate", path)
-                check(valid.returncode == 0, f"{path}: {valid.stdout.decode()}")
-            cut = windows_[-1][-1] == steps - 1 and len(windows_[-1]) < len(windows_[0])
-            cut = cut or options == ["--trace-active-steps", "3"]
-            check(("for the run has ended\n" in done.stdout) == cut, f"{name}, {options}: "
-                  f"{done.stdout}")
-            missing = "1 of 3 windows were traced, for the run has ended" in done.stderr
-            check(missing == ("3" == options[-1] and several), f"{options}: {done.stderr}")
-        for (name, prefix, rank), rows in nodes.items():
-            check(rows == nodes["cpu", prefix, rank], f"{name}, {prefix}, rank {rank} differs")
-
-
-def resumed_trace(runs):
-    """A run that goes on counts its own steps, and says so if it ends before one is traced."""
-    options = ["--model-config", "gpt.json", "--max-seq-length", "16", "--skip-eval",
-               "--save-steps", "2", "--save-dir", runs.path("goes_on"), "--resume"]
-    check(runs.start(*options, "--max-steps", "4").returncode == 0, "the first four steps")
-    tracing = ["--enable-tracing", "--trace-output-dir", runs.path("goes_on_traces")]
-    done = runs.start(*options, "--max-steps", "5", *tracing)
-    check(done.returncode == 0 and "no step was traced" in done.stderr, done.stderr)
-    check(not os.listdir(runs.path("goes_on_traces")), os.listdir(runs.path("goes_on_traces")))
-    done = runs.start(*options, "--max-steps", "7", *tracing)
-    check(done.returncode == 0 and "traced: " in done.stdout, done.stdout + done.stderr)
-    check(os.path.exists(runs.path("goes_on_traces/trace.0.et")), "no trace of a resumed run")
 
 
 def saved_models(runs):
@@ -318,11 +170,7 @@ with tempfile.TemporaryDirectory() as work:
     program = Runs(work)
     for name in ("gpt", "bert"):
         same_losses(program, name)
-        traces(program, name)
     as_pytorch(program)
-    windows(program)
-    schedules(program)
-    resumed_trace(program)
     saved_models(program)
     killed_and_resumed(program, "--num-gpus", "2")
     killed_and_resumed(program, "--num-gpus", "4", "--tp", "2", "--batch-size", "2")

@@ -87,8 +87,7 @@ const char *cli_time_text(double ns, char *buf, size_t buf_bytes);
 /* Path of a file that comes with the program (configs/NAME): beside the build, in the installed
    share folder or in the current folder's examples/. False if there is none. */
 bool cli_find_data(const char *name, char *path, size_t path_bytes);
-/* Path of a file beside weights: in their folder, or in that of their file. False if there is none.
- */
+/* Path of a file beside weights, in their folder or in that of their file. False: there is none. */
 bool cli_find_beside(const char *weights, const char *name, char *path, size_t path_bytes);
 int cli_cores(void);
 /* Memory that this process may use at most: the machine's, or less by a container's or

@@ -11,7 +11,7 @@ import difflib
 import re
 
 PROGRAMS = ("./dev ", "syntorch ", "inference ", "mpirun ", "cmake ", "python3 ", "build/",
-            "torchrun ", "AstraSim_")
+            "torchrun ", "AstraSim_", "docker ")
 SHELL = PROGRAMS + ("cp ", "mkdir ", "sed ", "head ", "cat ", "printf ", "gzip ", "$ ",
                     "# ")
 

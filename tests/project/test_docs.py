@@ -34,6 +34,10 @@ NOT_RUN = {
     "cmake -B build": "builds and tests all once more; ./dev test does the same",
     "cmake --install build": "installs into the system; test_install.sh installs into a folder",
     "AstraSim_": "needs ASTRA-sim",
+    "docker ": "needs Docker; test_container.py does what the image would do",
+    "./dev pretrain --model-name gpt2 --num-gpus 2": "takes minutes and 7 GB; what follows on meta "
+                                                     "is the same run",
+    "./dev pretrain --model-name gpt2 --tokenizer": "needs SQuAD, GPT-2's vocabulary and days",
     "torchrun ": "needs PyTorch; what it writes is examples/pytorch/*.json",
     "python3 -c 'from transformers": "needs transformers",
     "import torch\n": "needs PyTorch; test_recorder compares it with the program that made "
@@ -41,8 +45,9 @@ NOT_RUN = {
 }
 # Options of other programs.
 FOREIGN = {"--allow-run-as-root", "--workload-configuration", "--comm-group-configuration",
-           "--system-configuration", "--build", "--install",
-           "--prefix", "--test-dir", "--nproc_per_node", "--cflags", "--libs"}
+           "--system-configuration", "--network-configuration", "--remote-memory-configuration",
+           "--rm", "--user", "--entrypoint", "--build", "--install", "--prefix", "--test-dir",
+           "--nproc_per_node", "--cflags", "--libs"}
 
 
 def check(cond, text):

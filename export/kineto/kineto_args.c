@@ -45,16 +45,7 @@ static const char *op_name(const syn_node *node, char *buf, size_t bytes) {
 
 /* "LayernormBackward0" */
 static void class_name(const char *op, char *buf, size_t bytes) {
-    size_t n = 0;
-    bool upper = true;
-    for (; *op != '\0' && n + 16 < bytes; op++) {
-        if (*op == '_') {
-            upper = true;
-            continue;
-        }
-        buf[n++] = upper && *op >= 'a' && *op <= 'z' ? (char)(*op - 'a' + 'A') : *op;
-        upper = false;
-    }
+    const size_t n = syn__kineto_class(op, strlen(op), buf, bytes - sizeof "Backward0");
     snprintf(buf + n, bytes - n, "Backward0");
 }
 

@@ -33,8 +33,7 @@ static const char *last_word(const char *path, size_t bytes, size_t *word_bytes)
     return path;
 }
 
-/* "layer_norm" -> "LayerNorm" */
-static size_t class_name(const char *word, size_t bytes, char *out, size_t out_bytes) {
+size_t syn__kineto_class(const char *word, size_t bytes, char *out, size_t out_bytes) {
     size_t n = 0;
     bool upper = true;
     for (size_t i = 0; i < bytes && n < out_bytes; i++) {
@@ -52,7 +51,7 @@ static syn_status add_instance(syn__kineto_modules *m, uint32_t path, syn_error 
     const char *text = syn_intern_get(&m->paths, path);
     const char *word = last_word(text, syn_intern_entry_bytes(&m->paths, path), &bytes);
     const size_t before = m->classes.n_entries;
-    bytes = class_name(word, bytes, name, sizeof name);
+    bytes = syn__kineto_class(word, bytes, name, sizeof name);
     SYN_TRY(syn_intern_put(&m->classes, name, bytes, &id, err));
     SYN_TRY(syn_grow(&m->counts, &m->counts_cap, (size_t)id + 1, sizeof *m->counts, err));
     SYN_TRY(

@@ -38,6 +38,9 @@ typedef struct syn__kineto_modules {
    0. */
 size_t syn__kineto_module_end(const char *scope, size_t from);
 
+/* "layer_norm" -> "LayerNorm", without a NUL, cut where the room ends; the bytes written. */
+size_t syn__kineto_class(const char *word, size_t bytes, char *out, size_t out_bytes);
+
 /* Closes spans that the scope is not in and opens those that it is in, each taking 1 ns of *now, so
    that times say what is within. "" closes all. */
 syn_status syn__kineto_modules_enter(syn__kineto_modules *modules, const char *scope, int64_t *now,

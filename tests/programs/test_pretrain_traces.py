@@ -3,9 +3,6 @@ them, cycles of steps, and disks that are full."""
 import csv
 import json
 import os
-import resource
-import signal
-import subprocess
 import sys
 import tempfile
 
@@ -13,7 +10,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import check, finish, run  # noqa: E402
 from execution_trace import COLL, read_et  # noqa: E402
-from pretrain_runs import MPIRUN, PRETRAIN, Runs, launcher  # noqa: E402
+from pretrain_runs import MPIRUN, Runs, launcher  # noqa: E402
 
 
 def rows_of(path):
@@ -181,16 +178,9 @@ def asked_for(runs):
 def full_disk(runs):
     """What cannot be written is told, training goes on, and no file is there in part."""
     out = runs.path("full_traces")
-
-    def limit():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (60000, 60000))
-
-    done = subprocess.run([PRETRAIN, "--model-config", "gpt.json", "--max-seq-length", "16",
-                           "--max-steps", "4", "--skip-eval", "--enable-tracing", "--trace-repeat",
-                           "2", "--trace-output-dir", out, "--save-dir", out + "_save"],
-                          capture_output=True, text=True, cwd=runs.folder, preexec_fn=limit,
-                          check=False, timeout=500)
+    done = runs.start("--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "4",
+                      "--skip-eval", "--enable-tracing", "--trace-repeat", "2",
+                      "--trace-output-dir", out, "--save-dir", out + "_save", file_bytes=60000)
     check(done.returncode == 0 and all(f"the trace of step {k} was not written" in done.stderr
                                        for k in (2, 4)), f"{done.returncode}: {done.stderr}")
     check("traced: " not in done.stdout, done.stdout)

@@ -2,7 +2,9 @@
 import csv
 import json
 import os
+import resource
 import shutil
+import signal
 import subprocess
 
 from checks import BUILD, check
@@ -28,9 +30,15 @@ class Runs:
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def start(self, *arguments, launcher=()):
+    def start(self, *arguments, launcher=(), file_bytes=None):
+        """file_bytes: no file can be longer, as on a full disk."""
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
         return subprocess.run([*launcher, PRETRAIN, *arguments], capture_output=True, text=True,
-                              timeout=500, check=False, cwd=self.folder)
+                              timeout=500, check=False, cwd=self.folder,
+                              preexec_fn=limit if file_bytes else None)
 
     def train(self, model, *arguments, launcher=()):
         """The rows of metrics.csv, and the folder."""

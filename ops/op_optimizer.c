@@ -186,7 +186,9 @@ static void adamw_some(void *arg, int64_t begin, int64_t end, int worker) {
     const float *rates = c->in[c->n_in - 2].data;
     syn_adamw how = {.scale = *(const float *)c->in[c->n_in - 1].data,
                      .beta1 = (float)c->attr[1].f,
+                     .rest1 = (float)(1 - c->attr[1].f),
                      .beta2 = (float)c->attr[2].f,
+                     .rest2 = (float)(1 - c->attr[2].f),
                      .eps = (float)c->attr[3].f,
                      .rate = rates[1],
                      .root = rates[2]};

@@ -15,12 +15,12 @@ extern "C" {
 typedef void (*syn_unary_row)(const float *x, float *y, int64_t n);
 typedef void (*syn_binary_row)(const float *a, const float *b, float *y, int64_t n);
 
-/* AdamW (Loshchilov and Hutter 2019) with g = scale * gradient: m = beta1 m + (1 - beta1) g,
-   v = beta2 v + (1 - beta2) g^2, p = shrink p - rate m / (root sqrt(v) + eps), where rate is the
-   learning rate / (1 - beta1^t), root is 1 / sqrt(1 - beta2^t) and shrink is 1 - learning rate *
-   decay. */
+/* AdamW (Loshchilov and Hutter 2019) with g = scale * gradient: m = beta1 m + rest1 g,
+   v = beta2 v + rest2 g^2, p = shrink p - rate m / (root sqrt(v) + eps), where rest1 is 1 - beta1,
+   rest2 likewise (of doubles: of 0.999f it is off by 1.3e-5), rate is the learning rate /
+   (1 - beta1^t), root is 1 / sqrt(1 - beta2^t) and shrink is 1 - learning rate * decay. */
 typedef struct syn_adamw {
-    float scale, beta1, beta2, eps, rate, root, shrink;
+    float scale, beta1, rest1, beta2, rest2, eps, rate, root, shrink;
 } syn_adamw;
 
 /* The kernels; X(name, parameters). exp_sum: the largest, and the sum of exp(x - it); -infinity and

@@ -270,7 +270,7 @@ static void row_square_sum(const float *x, double *sum, int64_t n) {
 static void row_adamw(float *p, float *m, float *v, const float *g, const syn_adamw *how,
                       int64_t n) {
     const vec scale = vec_set(how->scale), beta1 = vec_set(how->beta1), beta2 = vec_set(how->beta2);
-    const vec rest1 = vec_set(1.0f - how->beta1), rest2 = vec_set(1.0f - how->beta2);
+    const vec rest1 = vec_set(how->rest1), rest2 = vec_set(how->rest2);
     const vec eps = vec_set(how->eps), root = vec_set(how->root), shrink = vec_set(how->shrink);
     const vec rate = vec_set(-how->rate);
     FOR_LANES(i, n) {

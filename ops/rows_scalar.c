@@ -152,8 +152,8 @@ static void row_adamw(float *p, float *m, float *v, const float *g, const syn_ad
                       int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         const float d = how->scale * g[i];
-        m[i] = how->beta1 * m[i] + (1.0f - how->beta1) * d;
-        v[i] = how->beta2 * v[i] + (1.0f - how->beta2) * d * d;
+        m[i] = how->beta1 * m[i] + how->rest1 * d;
+        v[i] = how->beta2 * v[i] + how->rest2 * d * d;
         p[i] = how->shrink * p[i] - how->rate * m[i] / (how->root * sqrtf(v[i]) + how->eps);
     }
 }

@@ -42,7 +42,7 @@ static const double limits[KERNELS] = {0.6, 0.4, 0.6, 0.6, 0.5, 0.5, 0.45, 0.4,
 
 static void row(const struct rows *r, int64_t at, int worker) {
     static float sums[SYN_WORKERS_MAX][2 * WIDTH];
-    static const syn_adamw adamw = {1, 0.9f, 0.999f, 1e-8f, 1e-4f, 1, 1};
+    static const syn_adamw adamw = {1, 0.9f, 0.1f, 0.999f, 0.001f, 1e-8f, 1e-4f, 1, 1};
     const syn_dropout_row drop = syn__dropout_row(0.1, 1, 2, at / WIDTH);
     const syn_row_kernels *k = r->k;
     const float *x = r->x + at, *z = r->z + at;

@@ -200,7 +200,7 @@ typedef struct rows {
 } rows;
 
 static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows *r, int64_t n) {
-    static const syn_adamw adamw = {0.5f, 0.9f, 0.99f, 1e-3f, 0.03f, 1.5f, 0.99f};
+    static const syn_adamw adamw = {0.5f, 0.9f, 0.1f, 0.99f, 0.01f, 1e-3f, 0.03f, 1.5f, 0.99f};
     const syn_dropout_row drop = syn__dropout_row(0.3, 5, 7, n);
     double sum = 0.25;
     uint16_t half[200];

@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import BUILD, SOURCE, check, finish, run  # noqa: E402
 from pretrain_runs import MPIRUN, PRETRAIN, Runs, close, launcher, losses  # noqa: E402
+from pretraining_cases import cases, differences, run_case, what  # noqa: E402
 
 INFERENCE = os.path.join(BUILD, "inference")
 
@@ -37,27 +38,26 @@ def same_losses(runs, model):
 
 
 def as_pytorch(runs):
-    """Losses beside PyTorch's (reference/make_pretraining_fixture.py): 20 to 1e-4, 200 to 1 %."""
-    with open(os.path.join(SOURCE, "tests", "reference", "pretraining.json"),
-              encoding="utf-8") as f:
-        cases = json.load(f)
-    for case in cases:
-        want, what = case["losses"], f"{case['model']}, {case['recipe']}, {case['ranks']} ranks"
-        folder = runs.path(what)
-        done = runs.start("--weights", os.path.join(SOURCE, "examples", case["model"]),
-                          "--data", os.path.join(SOURCE, "examples", "squad", "train.json"),
-                          "--max-seq-length", "64", "--learning-rate", "1e-3", "--num-epochs", "10",
-                          "--max-steps", "200", "--warmup-steps", "0", "--dropout", "0", "--recipe",
-                          case["recipe"], "--num-gpus", str(case["ranks"]), "--skip-eval",
-                          "--save-dir", folder, "--quiet")
-        if not check(done.returncode == 0, f"{what}: {done.stderr}"):
+    """Losses beside PyTorch's (reference/make_pretraining_fixture.py): what rounding alone makes
+    of 20, and of 200; in bf16 no further from those of f32 than PyTorch's own."""
+    wide = {}
+    for i, case in enumerate(cases("pretraining.json")):
+        want, name = case["losses"], what(case["options"])
+        got, errors = run_case(case["options"], runs.path(f"as_pytorch{i}"))
+        if not check(len(got) == 200, f"{name}: {len(got)} losses: {errors}"):
             continue
-        with open(os.path.join(folder, "metrics.csv"), encoding="utf-8") as f:
-            got = losses(list(csv.DictReader(f)))
-        off = [abs(a - b) / b for a, b in zip(got, want)]
-        check(len(got) == 200 and max(off[:20]) < 1e-4 and max(off) < 0.01,
-              f"{what}: off by {max(off[:20])}, {max(off)}: {got[:3]}, not {want[:3]}")
-        print(f"{what}: off by {max(off[:20]):.1e} in 20 steps, {max(off):.1e} in 200")
+        off = differences(got, want)
+        if "dtype" in case["options"]:
+            exact = wide[case["options"]["weights"]]
+            ours, theirs = (sum(differences(x, exact)) for x in (got, want))
+            check(ours <= 1.5 * theirs, f"{name}: {ours} from f32, PyTorch's {theirs}")
+            print(f"{name}: off from f32 by {ours / 200:.1e} a step, PyTorch's by "
+                  f"{theirs / 200:.1e}")
+            continue
+        wide.setdefault(case["options"]["weights"], want)
+        check(max(off[:20]) < 3e-6 and max(off) < 3e-5,
+              f"{name}: off by {max(off[:20])}, {max(off)}: {got[:3]}, not {want[:3]}")
+        print(f"{name}: off by {max(off[:20]):.1e} in 20 steps, {max(off):.1e} in 200")
 
 
 def saved_models(runs):

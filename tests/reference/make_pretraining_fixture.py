@@ -1,27 +1,40 @@
 #!/usr/bin/env python3
-"""Makes pretraining.json: losses of 200 steps of PyTorch (made with torch 2.15, transformers 5.23)
-that pretrains the models of examples/ on examples/squad/train.json as examples/pretrain.c does,
-without dropout, in both recipes, with one and two ranks' batches. Order of texts and masked words
-follow models/sampler.h and models/batches.h, written here once more."""
+"""Makes pretraining.json and pretraining_full.json: losses of PyTorch (made with torch 2.15,
+transformers 5.23) that pretrains as examples/pretrain.c does with the options of each case, without
+dropout: 200 steps of the models of examples/, 20 of GPT-2 124M and BERT-base from random weights,
+on examples/squad/train.json and on an article of SQuAD with the models' real vocabularies. Random
+weights, order of texts and masked words follow syntorch/parameter.c, models/sampler.h and
+models/batches.h, written here once more.
+
+make_pretraining_fixture.py tiny|full SHARED_DATA [--double]: the folder with squad/, gpt2/, bert/.
+With --double nothing is written: what PyTorch computes in double is compared with the losses that
+are there."""
 import json
 import math
 import os
+import sys
 
+import numpy as np
 import torch
-from transformers import AutoTokenizer, BertForMaskedLM, GPT2LMHeadModel
+from transformers import (AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer, GPT2Config,
+                          GPT2LMHeadModel, GPT2Tokenizer)
 
 here = os.path.dirname(os.path.abspath(__file__))
 examples = os.path.join(here, "..", "..", "examples")
 M64 = (1 << 64) - 1
-SEED, BATCH, STEPS, EPOCHS, RATE = 42, 4, 200, 10, 1e-3
+GOLDEN, MIX1, MIX2 = 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb
+SEED, BATCH = 42, 4
+
+
+def mix(x):
+    x = (x ^ x >> 30) * MIX1 & M64
+    x = (x ^ x >> 27) * MIX2 & M64
+    return x ^ x >> 31
 
 
 def counter_hash(key, index):
     """SplitMix64's finalizer over key and counter."""
-    x = key ^ ((index + 1) * 0x9e3779b97f4a7c15 & M64)
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9 & M64
-    x = (x ^ x >> 27) * 0x94d049bb133111eb & M64
-    return x ^ x >> 31
+    return mix(key ^ ((index + 1) * GOLDEN & M64))
 
 
 def place(n, epoch, i):
@@ -57,8 +70,46 @@ def masked(ids, special, mask, vocab, epoch, text, only):
     return seen, labels
 
 
-def texts():
-    with open(os.path.join(examples, "squad", "train.json"), encoding="utf-8") as f:
+# ---- random weights ----
+
+
+def name_hash(name):
+    data = name.encode()
+    h = SEED ^ (len(data) * GOLDEN & M64)
+    for at in range(0, len(data) - 7, 8):
+        h = mix(h ^ int.from_bytes(data[at:at + 8], "little")) + GOLDEN & M64
+    return mix(h ^ int.from_bytes(data[len(data) // 8 * 8:], "little"))
+
+
+def normal(name, n, std):
+    """Sums of four uniform 16-bit numbers."""
+    x = np.uint64(name_hash(name)) + np.arange(n, dtype=np.uint64) * np.uint64(GOLDEN)
+    x = (x ^ x >> np.uint64(30)) * np.uint64(MIX1)
+    x = (x ^ x >> np.uint64(27)) * np.uint64(MIX2)
+    x ^= x >> np.uint64(31)
+    total = x.view(np.uint16).reshape(n, 4).sum(axis=1, dtype=np.int64)
+    return (total - 131070).astype(np.float32) * np.float32(std / 37837.227)
+
+
+def fill(model):
+    layers = model.config.num_hidden_layers
+    for name, p in model.named_parameters():
+        bare = name.removeprefix("transformer.").removeprefix("bert.")
+        std = model.config.initializer_range
+        if name.endswith("c_proj.weight"):
+            std /= math.sqrt(2.0 * layers)
+        with torch.no_grad():
+            if p.dim() == 2:
+                p.copy_(torch.from_numpy(normal(bare, p.numel(), std)).view(p.shape))
+            else:
+                p.fill_(1.0 if name.endswith("weight") else 0.0)
+
+
+# ---- texts and batches ----
+
+
+def texts(path):
+    with open(path, encoding="utf-8") as f:
         data = json.load(f)["data"]
     return [(qa["question"], p["context"]) for a in data for p in a["paragraphs"]
             for qa in p["qas"]]
@@ -95,65 +146,173 @@ def count(batch, causal):
     return sum(label != -100 for row in batch["labels"] for label in (row[1:] if causal else row))
 
 
-def train(name, reference, ranks):
-    folder = os.path.join(examples, name)
-    causal = name == "tiny-gpt2"
-    tok = AutoTokenizer.from_pretrained(folder)
-    model = (GPT2LMHeadModel if causal else BertForMaskedLM).from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager")
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    model.train()
-    length = 64
-    pairs = texts()
-    per_epoch = len(pairs) // (BATCH * ranks)
+# ---- a case ----
 
-    def spared(parameter_name, parameter):
-        if reference:
-            return "bias" in parameter_name or "LayerNorm.weight" in parameter_name
+
+def folder_of(path, shared):
+    """examples/... or shared/..."""
+    return os.path.join(examples, "..", path) if path.startswith("examples/") else \
+        os.path.join(shared, path.removeprefix("shared/"))
+
+
+def open_model(options, shared):
+    """Model and tokenizer."""
+    if "weights" in options:
+        folder = folder_of(options["weights"], shared)
+        kind = GPT2LMHeadModel if "gpt2" in folder else BertForMaskedLM
+        return (kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager"),
+                AutoTokenizer.from_pretrained(folder))
+    folder = folder_of(options["tokenizer"], shared)
+    if options["model-name"] == "gpt2":
+        positions = 512 if options["recipe"] == "reference" else 1024
+        model = GPT2LMHeadModel._from_config(GPT2Config(n_positions=positions),
+                                             attn_implementation="eager")
+        kind = GPT2Tokenizer
+    else:
+        model = BertForMaskedLM._from_config(BertConfig(), attn_implementation="eager")
+        kind = BertTokenizer
+    fill(model)
+    tiny = folder.startswith(examples)
+    return model, (AutoTokenizer if tiny else kind).from_pretrained(folder)
+
+
+def learning_rate(peak, step, warm_up, steps):
+    return peak * step / warm_up if step < warm_up else \
+        peak * max(0, steps - step) / max(1, steps - warm_up)
+
+
+class Trainer:
+    """Model and AdamW. A model of bf16 has masters of f32, which begin as its parameters do."""
+
+    def __init__(self, options, shared, double):
+        self.reference, self.options = options["recipe"] == "reference", options
+        self.model, self.tok = open_model(options, shared)
+        self.causal = isinstance(self.model, GPT2LMHeadModel)
+        for module in self.model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+        if double:
+            self.model.double()
+        self.model.train()
+        self.masters = dict(self.model.named_parameters())
+        self.half = options.get("dtype") == "bf16"
+        if self.half:
+            self.model.bfloat16()
+            self.masters = {n: torch.nn.Parameter(p.detach().float())
+                            for n, p in self.model.named_parameters()}
+        rates = {"weight_decay": 0.01}, {"weight_decay": 0.0}
+        self.optimizer = torch.optim.AdamW(
+            [{"params": [p for n, p in self.masters.items() if self.spared(n, p) == spared], **how}
+             for spared, how in zip((False, True), rates)], lr=1.0)
+        self.pairs = texts(folder_of(options["data"], shared))
+        self.ranks, self.passes = options["num-gpus"], options.get("gradient-accumulation-steps", 1)
+        self.per_epoch = len(self.pairs) // (BATCH * self.ranks * self.passes)
+
+    def spared(self, name, parameter):
+        if self.reference:
+            return "bias" in name or "LayerNorm.weight" in name
         return parameter.dim() < 2
 
-    named = list(model.named_parameters())
-    optimizer = torch.optim.AdamW(
-        [{"params": [p for n, p in named if not spared(n, p)], "weight_decay": 0.01},
-         {"params": [p for n, p in named if spared(n, p)], "weight_decay": 0.0}], lr=RATE)
-    losses = []
-    for step in range(STEPS):
-        epoch, at = divmod(step, per_epoch)
-        batches = []
-        for rank in range(ranks):
-            first = at * BATCH * ranks + rank
-            which = [place(len(pairs), epoch, first + i * ranks) for i in range(BATCH)]
-            batches.append(gpt_batch(tok, pairs, which, length, reference) if causal
-                           else bert_batch(tok, pairs, which, length, reference, epoch))
-        labels = [count(b, causal) for b in batches]
-        for group in optimizer.param_groups:
-            group["lr"] = RATE * (per_epoch * EPOCHS - step) / (per_epoch * EPOCHS)
-        optimizer.zero_grad()
+    def batch(self, epoch, micro, rank):
+        length = self.options["max-seq-length"]
+        first = micro * BATCH * self.ranks + rank
+        which = [place(len(self.pairs), epoch, first + i * self.ranks) for i in range(BATCH)]
+        if self.causal:
+            return gpt_batch(self.tok, self.pairs, which, length, self.reference)
+        return bert_batch(self.tok, self.pairs, which, length, self.reference, epoch)
+
+    def loss(self, batch):
+        """In f32 also where logits are bf16, as transformers' GPT-2 has it, not its BERT."""
+        out = self.model(**batch)
+        if not self.half or self.causal:
+            return out.loss
+        return torch.nn.functional.cross_entropy(out.logits.float().flatten(0, 1),
+                                                 batch["labels"].flatten())
+
+    def step(self, step):
+        epoch, at = divmod(step, self.per_epoch)
+        batches = [[self.batch(epoch, at * self.passes + i, rank) for i in range(self.passes)]
+                   for rank in range(self.ranks)]
+        labels = [[count(b, self.causal) for b in mine] for mine in batches]
+        everyone = sum(map(sum, labels))
+        rate = learning_rate(self.options["learning-rate"], step, self.options["warmup-steps"],
+                             self.per_epoch * self.options["num-epochs"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         total = 0.0
-        for batch, n in zip(batches, labels):
-            loss = model(**{k: torch.tensor(v) for k, v in batch.items()}).loss
-            share = 1 / ranks if reference else n / sum(labels)
-            (loss * share).backward()
-            total += loss.item() * share
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        self.model.zero_grad()
+        for mine, counts in zip(batches, labels):
+            whole = sum(counts) * self.ranks if self.reference else everyone
+            for batch, n in zip(mine, counts):
+                loss = self.loss({k: torch.tensor(v) for k, v in batch.items()})
+                (loss * (n / whole)).backward()
+                total += loss.item() * n / whole
+        self.update()
         assert math.isfinite(total)
-        losses.append(float(f"{total:.7g}"))
-    return losses
+        return float(f"{total:.7g}")
+
+    def update(self):
+        parameters = dict(self.model.named_parameters())
+        for name, master in self.masters.items() if self.half else ():
+            master.grad = parameters[name].grad.float()
+        torch.nn.utils.clip_grad_norm_(self.masters.values(), 1.0)
+        self.optimizer.step()
+        with torch.no_grad():
+            for name, master in self.masters.items() if self.half else ():
+                parameters[name].copy_(master)
+
+
+def tiny_cases():
+    pieces, longer = {"gradient-accumulation-steps": 2}, {"num-epochs": 20}
+    for name in ("tiny-gpt2", "tiny-bert"):
+        for recipe, ranks, more in (
+                ("default", 1, {}), ("default", 2, {}), ("reference", 1, {}), ("reference", 2, {}),
+                ("reference", 4, longer), ("default", 2, {**longer, **pieces}),
+                ("reference", 2, {**longer, **pieces}),
+                ("default", 1, {"dtype": "bf16"})):
+            yield {"weights": f"examples/{name}", "data": "examples/squad/train.json",
+                   "max-seq-length": 64, "learning-rate": 1e-3, "warmup-steps": 0,
+                   "num-epochs": 10, "max-steps": 200, "recipe": recipe, "num-gpus": ranks, **more}
+
+
+def full_cases():
+    """As pretrain is by default, on one rank, on the article of SQuAD; and with a rate with which
+    more is learned, on two ranks: GPT-2 with what the examples have, BERT on the article."""
+    article, small = "shared/squad/train-v1.1-excerpt.json", "examples/squad/train.json"
+    gpt = {"model-name": "gpt2", "max-seq-length": 128, "num-epochs": 3, "max-steps": 20}
+    bert = gpt | {"model-name": "bert-base-uncased"}
+    for recipe, warm_up in (("default", 0), ("reference", 500)):
+        default = {"recipe": recipe, "learning-rate": 5e-5, "warmup-steps": warm_up, "num-gpus": 1}
+        more = {"recipe": recipe, "learning-rate": 2e-4, "warmup-steps": 4, "num-gpus": 2}
+        yield gpt | default | {"tokenizer": "shared/gpt2", "data": article}
+        yield bert | default | {"tokenizer": "shared/bert", "data": article}
+        yield gpt | more | {"tokenizer": "examples/tiny-gpt2", "data": small}
+        yield bert | more | {"tokenizer": "shared/bert", "data": article}
+        yield bert | more | {"tokenizer": "examples/tiny-bert", "data": small, "num-gpus": 1}
+
+
+def train(options, shared, double=False):
+    torch.manual_seed(0)
+    trainer = Trainer(options, shared, double)
+    return [trainer.step(i) for i in range(options["max-steps"])]
 
 
 def main():
-    torch.manual_seed(0)
-    out = []
-    for name in ("tiny-gpt2", "tiny-bert"):
-        for reference in (False, True):
-            for ranks in (1, 2):
-                out.append({"model": name, "recipe": "reference" if reference else "default",
-                            "ranks": ranks, "losses": train(name, reference, ranks)})
-    with open(os.path.join(here, "pretraining.json"), "w", encoding="utf-8") as f:
-        f.write("[\n" + ",\n".join(json.dumps(o) for o in out) + "\n]\n")
+    size, shared = sys.argv[1:3]
+    path = os.path.join(here, "pretraining.json" if size == "tiny" else "pretraining_full.json")
+    if sys.argv[3:] == ["--double"]:
+        with open(path, encoding="utf-8") as f:
+            for case in json.load(f):
+                want = train(case["options"], shared, True)
+                off = max(abs(a - b) / b for a, b in zip(case["losses"], want))
+                print(case["options"], f"f32 is off by {off:.1e}", flush=True)
+        return
+    cases = []
+    for options in tiny_cases() if size == "tiny" else full_cases():
+        cases.append({"options": options, "losses": train(options, shared)})
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

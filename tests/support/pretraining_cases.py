@@ -1,0 +1,54 @@
+"""Runs pretrain as the cases of reference/pretraining.json and pretraining_full.json say; shared by
+test_pretrain.py and bench_losses.py."""
+import csv
+import json
+import os
+import subprocess
+
+BUILD, SOURCE = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"]
+DATA = os.environ.get("SYN_SHARED_DATA")
+
+
+def cases(name):
+    with open(os.path.join(SOURCE, "tests", "reference", name), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def what(options):
+    """Of a case, in words."""
+    name = options.get("model-name") or os.path.basename(options["weights"])
+    words = [name, os.path.basename(options["data"]), options["recipe"],
+             f"{options['num-gpus']} ranks", f"rate {options['learning-rate']:g}"]
+    if options.get("gradient-accumulation-steps"):
+        words.append(f"{options['gradient-accumulation-steps']} batches a step")
+    return ", ".join(words + ([options["dtype"]] if "dtype" in options else []))
+
+
+def is_here(options):
+    """Whether the case's files are: those of shared/ need not be."""
+    return DATA is not None or not any(str(value).startswith("shared/")
+                                       for value in options.values())
+
+
+def argument(value):
+    text = str(value)
+    if text.startswith("shared/"):
+        return os.path.join(DATA, text.removeprefix("shared/"))
+    return os.path.join(SOURCE, text) if text.startswith("examples/") else text
+
+
+def run_case(options, folder):
+    """Losses, and what was printed to stderr: losses are empty when the run failed."""
+    arguments = [part for name, value in options.items() for part in (f"--{name}", argument(value))]
+    done = subprocess.run([os.path.join(BUILD, "pretrain"), *arguments, "--dropout", "0",
+                           "--skip-eval", "--save-dir", folder, "--quiet"],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return [], done.stderr
+    with open(os.path.join(folder, "metrics.csv"), encoding="utf-8") as f:
+        return [float(row["loss"]) for row in csv.DictReader(f) if row["loss"]], done.stderr
+
+
+def differences(got, want):
+    """Relative, of each step."""
+    return [abs(a - b) / b for a, b in zip(got, want)]

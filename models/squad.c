@@ -40,6 +40,13 @@ static syn_status skip(reader *r) {
     return syn_json_skip(&r->json) ? SYN_OK : r->err->code;
 }
 
+/* A member that must be there, and once. */
+static syn_status note_once(reader *r, bool *seen) {
+    const bool twice = *seen;
+    *seen = true;
+    return twice ? syn_json_fail(&r->json, "\"%.20s\" is there twice", r->json.text) : SYN_OK;
+}
+
 static syn_status take_text(reader *r, const char *what, span *out) {
     syn_squad *s = r->squad;
     SYN_TRY(syn_json_expect(&r->json, SYN_JSON_STRING, what));
@@ -71,10 +78,10 @@ static syn_status read_question(reader *r) {
     memset(&s->entries[s->n++], 0, sizeof *s->entries);
     while (syn_json_next(&r->json) == SYN_JSON_KEY) {
         if (is(r, "question")) {
-            has_question = true;
+            SYN_TRY(note_once(r, &has_question));
             SYN_TRY(take_text(r, "\"question\"", &s->entries[s->n - 1].question));
         } else if (is(r, "answers")) {
-            has_answers = true;
+            SYN_TRY(note_once(r, &has_answers));
             SYN_TRY(syn_json_expect(&r->json, SYN_JSON_ARRAY_BEGIN, "\"answers\""));
             SYN_TRY(skip(r));
         } else {
@@ -93,10 +100,10 @@ static syn_status read_paragraph(reader *r) {
     if (r->json.type != SYN_JSON_OBJECT_BEGIN) return wrong(r, "a paragraph must be an object");
     while (syn_json_next(&r->json) == SYN_JSON_KEY) {
         if (is(r, "context")) {
-            has_context = true;
+            SYN_TRY(note_once(r, &has_context));
             SYN_TRY(take_text(r, "\"context\"", &context));
         } else if (is(r, "qas")) {
-            has_questions = true;
+            SYN_TRY(note_once(r, &has_questions));
             SYN_TRY(read_array(r, "\"qas\"", read_question));
         } else {
             SYN_TRY(skip(r));
@@ -114,7 +121,7 @@ static syn_status read_article(reader *r) {
     if (r->json.type != SYN_JSON_OBJECT_BEGIN) return wrong(r, "an article must be an object");
     while (syn_json_next(&r->json) == SYN_JSON_KEY) {
         if (is(r, "paragraphs")) {
-            has_paragraphs = true;
+            SYN_TRY(note_once(r, &has_paragraphs));
             SYN_TRY(read_array(r, "\"paragraphs\"", read_paragraph));
         } else {
             SYN_TRY(skip(r));
@@ -143,7 +150,7 @@ static syn_status read_document(reader *r) {
         if (is(r, "version")) {
             SYN_TRY(read_version(r));
         } else if (is(r, "data")) {
-            has_data = true;
+            SYN_TRY(note_once(r, &has_data));
             SYN_TRY(read_array(r, "\"data\"", read_article));
         } else {
             SYN_TRY(skip(r));
@@ -154,19 +161,27 @@ static syn_status read_document(reader *r) {
     return syn_json_next(&r->json) == SYN_JSON_END ? SYN_OK : r->err->code;
 }
 
-static syn_status read_file(syn_squad *squad, const char *path, syn_error *err) {
+static syn_status add_document(syn_squad *squad, const char *name, const char *json, size_t bytes,
+                               syn_error *err) {
     syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
     reader r = {.squad = squad, .err = &first};
     const size_t before = squad->n;
+    const bool packed = bytes > 1 && memcmp(json, "\x1f\x8b", 2) == 0;
+    if (packed) return SYN_FAIL(err, SYN_E_FORMAT, "%s is packed by gzip; unpack it first", name);
+    syn_json_init(&r.json, name, json, bytes, &first);
+    syn_status s = read_document(&r);
+    if (s == SYN_OK && squad->n == before)
+        s = SYN_FAIL(&first, SYN_E_FORMAT, "%s: the file has no question", name);
+    if (s != SYN_OK) (void)SYN_FAIL(err, s, "%s", first.text);
+    syn_json_free(&r.json);
+    return s;
+}
+
+static syn_status add_file(syn_squad *squad, const char *path, syn_error *err) {
     char *data;
     size_t bytes;
     SYN_TRY(syn_read_file(path, MOST_BYTES, &data, &bytes, err));
-    syn_json_init(&r.json, path, data, bytes, &first);
-    syn_status s = read_document(&r);
-    if (s == SYN_OK && squad->n == before)
-        s = SYN_FAIL(&first, SYN_E_FORMAT, "%s: the file has no question", path);
-    if (s != SYN_OK) (void)SYN_FAIL(err, s, "%s", first.text);
-    syn_json_free(&r.json);
+    const syn_status s = add_document(squad, path, data, bytes, err);
     syn_free(data);
     return s;
 }
@@ -175,7 +190,17 @@ syn_status syn_squad_read(syn_squad **out, const char *const *paths, int n_paths
     syn_squad *squad = syn_calloc(1, sizeof *squad);
     if (!squad) return SYN_FAIL_NOMEM(err, sizeof *squad, "questions");
     syn_status s = n_paths > 0 ? SYN_OK : SYN_FAIL(err, SYN_E_INVALID, "no SQuAD file was named");
-    for (int i = 0; i < n_paths && s == SYN_OK; i++) s = read_file(squad, paths[i], err);
+    for (int i = 0; i < n_paths && s == SYN_OK; i++) s = add_file(squad, paths[i], err);
+    if (s == SYN_OK) *out = squad;
+    else syn_squad_free(squad);
+    return s;
+}
+
+syn_status syn_squad_parse(syn_squad **out, const char *name, const char *json, size_t bytes,
+                           syn_error *err) {
+    syn_squad *squad = syn_calloc(1, sizeof *squad);
+    if (!squad) return SYN_FAIL_NOMEM(err, sizeof *squad, "questions");
+    const syn_status s = add_document(squad, name, json, bytes, err);
     if (s == SYN_OK) *out = squad;
     else syn_squad_free(squad);
     return s;

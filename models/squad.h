@@ -11,9 +11,12 @@ typedef struct syn_squad syn_squad;
 
 /* The questions of all files, in their order; a file has at most 2 GiB. Every question must
    have a list of answers, which is not looked at. SYN_E_IO; SYN_E_FORMAT with file, line and
-   column; a file without any question is refused. */
+   column; a file without any question is refused, and one that says a thing twice. */
 syn_status syn_squad_read(syn_squad **out, const char *const *paths, int n_paths,
                           syn_error *err) SYN_MUST_USE;
+/* The same of one file's text; `name` is what errors call it. */
+syn_status syn_squad_parse(syn_squad **out, const char *name, const char *json, size_t bytes,
+                           syn_error *err) SYN_MUST_USE;
 /* NULL is allowed. */
 void syn_squad_free(syn_squad *squad);
 

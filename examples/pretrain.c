@@ -37,12 +37,16 @@ static syn_status train(syn_error *err) {
     return s == SYN_OK ? closed : s;
 }
 
+static int read_options(int argc, char **argv) {
+    const int code = cli_parse(&program, argc, argv);
+    return code == CLI_RUN ? pretrain_check_options(&run, argc, argv) : code;
+}
+
 static int run_program(int argc, char **argv) {
     syn_error err = {0};
     launch_begin(&run.launch, &program);
     cli_check_address_space(&program);
-    int code = cli_parse(&program, argc, argv);
-    if (code == CLI_RUN) code = pretrain_check_options(&run, argc, argv);
+    int code = launch_options(&run.launch, read_options, argc, argv);
     if (code == CLI_RUN)
         code = train(&err) == SYN_OK ? CLI_OK : cli_fail(&program, CLI_FAILED, "%s", err.text);
     launch_free(&run.launch);

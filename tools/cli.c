@@ -251,6 +251,8 @@ static int set_option(const cli_program *program, const cli_option *o, char **ar
 
 int cli_parse(const cli_program *program, int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN); /* writing past `ulimit -f` is then an error with a sentence */
+    for (const cli_option *o = program->options; o->name; o++)
+        if (o->kind == CLI_TEXTS) *(cli_texts *)o->value = (cli_texts){.n = 0};
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];
         if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)

@@ -5,11 +5,12 @@ import json
 import os
 import sys
 import tempfile
+from random import Random
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
 from checks import SOURCE, check, finish  # noqa: E402
-from pretrain_runs import Runs, losses  # noqa: E402
+from pretrain_runs import GPT, Runs, losses  # noqa: E402
 
 
 def squad(texts):
@@ -107,6 +108,66 @@ def weights(runs):
     done = runs.start("--weights", "gpt.json", *common)
     check(done.returncode == 1 and "there is no config.json beside the weights" in done.stderr,
           f"{done.stderr}")
+
+
+def damaged_checkpoints(runs):
+    """A checkpoint of another model, files cut anywhere and a state that was changed are refused
+    with a sentence, or are as good as before."""
+    folder = runs.path("damaged")
+    options = ["--model-config", "small.json", "--max-seq-length", "8", "--save-steps", "2",
+               "--skip-eval", "--quiet", "--save-dir", folder, "--resume", "--batch-size", "1",
+               "--tokenizer", os.path.join(SOURCE, "examples", "tiny-gpt2")]
+    small = {**GPT, "n_layer": 1, "n_embd": 4, "n_head": 1, "n_positions": 8}
+    with open(runs.path("small.json"), "w", encoding="utf-8") as f:
+        json.dump(small, f)
+    check(runs.start(*options, "--max-steps", "2").returncode == 0, "the first two steps")
+    checkpoint = os.path.join(folder, "checkpoint-2")
+
+    def resumed(what, codes, said="", options=options):
+        """Nothing is left to do, so that only the checkpoint is read."""
+        done = runs.start(*options, "--max-steps", "2")
+        lines = [line for line in done.stderr.splitlines() if "note: nothing to do" not in line]
+        check(done.returncode in codes and len(lines) == done.returncode
+              and all(said in line for line in lines),
+              f"{what}: exit {done.returncode}: {done.stderr}")
+
+    resumed("undamaged", [0])
+    resumed("another model", [1], "is of another run: model was small", [
+        option.replace("small.json", "gpt.json") for option in options])
+    for name in ("training-0.safetensors", "training_state.json"):
+        path = os.path.join(checkpoint, name)
+        with open(path, "rb") as f:
+            whole = f.read()
+        for i in range(40):
+            at = len(whole) * i // 40 if i % 2 else min(i, len(whole))
+            with open(path, "wb") as f:
+                f.write(whole[:at])
+            resumed(f"{name}, {at} of {len(whole)} bytes", [1])
+        if name.endswith(".json"):
+            random = Random(1)
+            for _ in range(120):
+                changed = bytearray(whole)
+                changed[random.randrange(len(whole))] = random.randrange(256)
+                with open(path, "wb") as f:
+                    f.write(changed)
+                resumed(f"{name}: {bytes(changed)}", [0, 1])
+        os.remove(path)
+        if not name.endswith(".json"):  # without the other there is no checkpoint
+            resumed(f"no {name}", [1])
+        with open(path, "wb") as f:
+            f.write(whole)
+    resumed("as before", [0])
+    model = os.path.join(checkpoint, "model.safetensors")
+    with open(model, "rb") as f:
+        whole = f.read()
+    for i in range(40):
+        at = len(whole) * i // 40 if i % 2 else i
+        with open(model, "wb") as f:
+            f.write(whole[:at])
+        done = runs.start("--weights", checkpoint, "--save-dir", runs.path("cut"), "--max-steps",
+                          "1", "--max-seq-length", "8", "--quiet")
+        check(done.returncode == 1 and done.stderr.count("\n") == 1,
+              f"{at} of {len(whole)} bytes: exit {done.returncode}: {done.stderr}")
 
 
 def default_folders(runs):
@@ -226,6 +287,7 @@ with tempfile.TemporaryDirectory() as work:
     few_texts(program)
     saved_files(program)
     weights(program)
+    damaged_checkpoints(program)
     unwritable_folders(program)
     refused(program)
     harmless(program)

@@ -115,16 +115,38 @@ static bool all_can_begin(launch *l, syn_comm *comm, syn_status before, syn_erro
     return false;
 }
 
-/* Ends with what all ranks have to tell on rank 0. A rank that fails says so and ends the job. */
-static syn_status run_mpi(launch *l, syn_status before, syn_error *err) {
+static syn_status open_mpi(launch *l, syn_comm **comm, syn_error *err) {
     const syn_mpi_options how = {.check_collectives = l->check_collectives,
                                  .measure_wait = true,
                                  .watchdog_s = (double)l->watchdog_s,
                                  .abort_s = 10.0 * (double)l->watchdog_s,
                                  .log = mpi_log,
                                  .log_arg = l};
+    return syn_comm_mpi_new(comm, &how, err);
+}
+
+int launch_options(launch *l, int (*read)(int argc, char **argv), int argc, char **argv) {
+    const int code = read(argc, argv);
+    gather_start start;
+    syn_error err = {0};
     syn_comm *comm;
-    SYN_TRY(syn_comm_mpi_new(&comm, &how, err));
+    char name[64];
+    if (code != CLI_USAGE || !l->mpi || open_mpi(l, &comm, &err) != SYN_OK) return code;
+    const syn_status s = gather_agreement(&start, comm, SYN_E_INVALID, 0, &err);
+    if (s == SYN_OK && start.failed == comm->rank && comm->rank != 0) { /* rank 0 was not mute */
+        snprintf(name, sizeof name, "%s: rank %d", l->program->name, comm->rank);
+        l->program->name = name;
+        l->program->mute = false;
+        (void)read(argc, argv);
+    }
+    syn_comm_close(comm);
+    return code;
+}
+
+/* Ends with what all ranks have to tell on rank 0. A rank that fails says so and ends the job. */
+static syn_status run_mpi(launch *l, syn_status before, syn_error *err) {
+    syn_comm *comm;
+    SYN_TRY(open_mpi(l, &comm, err));
     l->program->mute = false;
     if (!all_can_begin(l, comm, before, err)) {
         syn_comm_close(comm);

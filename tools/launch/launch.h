@@ -40,6 +40,9 @@ typedef struct launch {
 /* First call of the program: finds out whether a launcher started it as one of several ranks (then
    all but rank 0 are mute). */
 void launch_begin(launch *l, cli_program *program);
+/* Reads the options: `read` gives CLI_RUN or an exit code after a message. Over MPI a rank that
+   alone refuses its own is the one to say so. */
+int launch_options(launch *l, int (*read)(int argc, char **argv), int argc, char **argv);
 /* Call after the options are known: gives OpenBLAS one thread a caller and each rank its share of
    the cores. Fails when there is no memory for OpenBLAS's buffers. */
 syn_status launch_threads(launch *l, syn_error *err) SYN_MUST_USE;

@@ -168,10 +168,11 @@ int pretrain_check_options(pretrain *run, int argc, char **argv) {
     run->launch.device = meta ? SYN_DEVICE_META : SYN_DEVICE_CPU;
     const int code = check_rules(run, argc, argv);
     if (code == CLI_RUN && meta) note_meta(run, argc, argv);
-    if (code == CLI_RUN && run->launch.mpi && run->launch.ranks != a->num_gpus)
+    if (code != CLI_RUN) return code;
+    if (run->launch.mpi && run->launch.ranks != a->num_gpus)
         return cli_fail(program, CLI_USAGE,
                         "%d MPI processes were started for --num-gpus %lld; the two must agree",
                         run->launch.ranks, (long long)a->num_gpus);
     run->launch.ranks = (int32_t)a->num_gpus;
-    return code;
+    return CLI_RUN;
 }

@@ -1,0 +1,135 @@
+"""The pretraining program's ranks as MPI processes that were started with different options, or of
+which one is killed."""
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import check, finish, run, skip  # noqa: E402
+from pretrain_runs import MPIRUN, PRETRAIN, Runs, launcher, losses  # noqa: E402
+
+COMMON = ["--model-config", "gpt.json", "--max-seq-length", "16"]
+
+# Of rank 1 alone, and what is said.
+DIFFERENT = [
+    (["--num-epochs", "7"], "pretrain: rank 1 was started with other options, or another"),
+    (["--data", "examples/squad/validation.json"], "pretrain: rank 1 was started with other"),
+    (["--save-dir", "elsewhere"], "pretrain: rank 1 was started with other options, or another"),
+    (["--bogus"], "pretrain: rank 1: unknown option --bogus"),
+    (["--num-gpus", "4"], "pretrain: rank 1: 2 MPI processes were started for --num-gpus 4"),
+    (["--trace-name", "x"], "pretrain: rank 1: --trace-name does nothing without"),
+    (["--data", "none.json"], "pretrain: rank 1: cannot read none.json"),
+]
+ALL = [
+    (["--num-gpus", "4"], "pretrain: 2 MPI processes were started for --num-gpus 4"),
+    (["--save-dir", "gpt.json/x"], "pretrain: cannot create the folder gpt.json"),
+    (["--cache-dir", "gpt.json/x"], "pretrain: cannot create the folder gpt.json"),
+]
+
+
+def refused(runs):
+    """By the rank that has it, in one sentence of ours; every process ends."""
+    def sentences(done):
+        return [line for line in done.stderr.splitlines() if line.startswith("pretrain: ")]
+
+    start = [*launcher("1"), PRETRAIN, *COMMON, "--num-gpus", "2", "--save-dir", "refused"]
+    for arguments, sentence in DIFFERENT:
+        done = subprocess.run([*start, ":", "-n", "1", *start[len(launcher("1")):], *arguments],
+                              capture_output=True, text=True, timeout=300, check=False,
+                              cwd=runs.folder)
+        check(done.returncode != 0 and [line.startswith(sentence) for line in sentences(done)]
+              == [True], f"rank 1 {arguments}: exit {done.returncode}: {done.stderr}")
+    for arguments, sentence in ALL:
+        done = runs.start(*COMMON, "--num-gpus", "2", "--save-dir", "refused", *arguments,
+                          launcher=launcher("2"))
+        check(done.returncode != 0 and [line.startswith(sentence) for line in sentences(done)]
+              == [True], f"{arguments}: exit {done.returncode}: {done.stderr}")
+
+
+def rank_processes(job):
+    """Process numbers of a job's ranks, by rank; {} where they cannot be seen."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as f:
+                variables = dict(v.split(b"=", 1) for v in f.read().split(b"\0") if b"=" in v)
+        except OSError:
+            continue
+        rank = variables.get(b"OMPI_COMM_WORLD_RANK", variables.get(b"PMI_RANK"))
+        if rank is not None and variables.get(b"SYN_TEST_JOB") == job.encode():
+            found[int(rank)] = int(name)
+    return found
+
+
+def begin(runs, folder, options, job):
+    """A job that is running: its ranks are found by a variable of their surroundings."""
+    version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=False)
+    passed = ["-x", "SYN_TEST_JOB"] if "Open MPI" in version.stdout else []
+    return subprocess.Popen([*launcher("2"), *passed, PRETRAIN, *COMMON, "--save-dir", folder,
+                             *options], cwd=runs.folder, stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL, env={**os.environ, "SYN_TEST_JOB": job})
+
+
+def is_time(folder, when):
+    """Whether there are so many lines, or a checkpoint of that name is being written."""
+    if isinstance(when, str):
+        return os.path.exists(os.path.join(folder, f".{when}.partial"))
+    try:
+        with open(os.path.join(folder, "metrics.csv"), encoding="utf-8") as f:
+            return len(f.readlines()) >= when
+    except OSError:
+        return False
+
+
+def killed(runs, name, more):
+    """One rank, among steps and while it saves: all end, checkpoints are whole, and what goes on
+    from them gives the losses of a run that nobody disturbed, bit for bit."""
+    options = ["--num-gpus", "2", "--num-epochs", "1", "--save-steps", "3", "--skip-eval",
+               "--max-steps", "24", *more]
+    whole = runs.path(f"{name}_whole")
+    done = runs.start(*COMMON, "--save-dir", whole, *options, launcher=launcher("2"))
+    check(done.returncode == 0, f"{name}: {done.stderr}")
+    folder = runs.path(f"{name}_killed")
+    ended = []
+    for number, (rank, when) in enumerate(((1, 5), (0, 8), (1, "checkpoint-12"),
+                                           (0, "checkpoint-18"))):
+        job = f"{os.getpid()}.{name}.{number}"
+        with begin(runs, folder, [*options, "--resume"], job) as process:
+            while process.poll() is None and not is_time(folder, when):
+                time.sleep(0.0005)
+            victim = rank_processes(job).get(rank)
+            if victim and process.poll() is None:
+                os.kill(victim, 9)
+            ended.append(process.wait(timeout=300))
+        for left in sorted(os.listdir(folder)):
+            if left.startswith("checkpoint-"):
+                with open(os.path.join(folder, left, "training_state.json"),
+                          encoding="utf-8") as f:
+                    check(json.load(f)["step"] == int(left[11:]), f"{name}: {left}")
+                check(os.path.exists(os.path.join(folder, left, "model.safetensors")), left)
+    check(ended[0] != 0, f"{name}: {ended}")
+    done = runs.start(*COMMON, "--save-dir", folder, *options, "--resume", launcher=launcher("2"))
+    check(done.returncode == 0, f"{name}, to the end: {done.stderr}")
+    got = []
+    for at in (whole, folder):
+        with open(os.path.join(at, "metrics.csv"), encoding="utf-8") as f:
+            got.append(losses(list(csv.DictReader(f))))
+    check(got[0] == got[1] and len(got[0]) == 24, f"{name}: {got}")
+
+
+if not MPIRUN or b"this build has no MPI" in run("--version").stderr:
+    skip("there is no MPI")
+with tempfile.TemporaryDirectory() as work:
+    program = Runs(work)
+    os.symlink(os.path.join(os.environ["SYN_SOURCE"], "examples"), program.path("examples"))
+    refused(program)
+    killed(program, "dp", [])
+    killed(program, "tp", ["--tp", "2"])
+finish()

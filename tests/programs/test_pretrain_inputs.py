@@ -3,6 +3,7 @@ that do nothing, and what is refused."""
 import csv
 import json
 import os
+import shutil
 import sys
 import tempfile
 from random import Random
@@ -108,6 +109,30 @@ def weights(runs):
     done = runs.start("--weights", "gpt.json", *common)
     check(done.returncode == 1 and "there is no config.json beside the weights" in done.stderr,
           f"{done.stderr}")
+
+
+def in_the_way(runs):
+    """Neither a file nor a link where a model would go is touched, nor what a link leads to; the run
+    says so and goes on."""
+    folder, other = runs.path("way"), runs.path("way_other")
+    shutil.copytree(os.path.join(SOURCE, "examples", "tiny-gpt2"), other)
+    before = sorted(os.listdir(other))
+    os.makedirs(folder)
+    os.symlink(other, os.path.join(folder, "best_model"))
+    os.symlink(other, os.path.join(folder, ".checkpoint-2.partial"))
+    with open(os.path.join(folder, "checkpoint-4"), "w", encoding="utf-8") as f:
+        f.write("mine")
+    options = ["--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "4",
+               "--save-steps", "2", "--quiet", "--tokenizer", other]
+    done = runs.start(*options, "--save-dir", folder)
+    lines = done.stderr.splitlines()
+    check(done.returncode == 0 and len(lines) == 2 and "best_model was not saved: " in lines[0]
+          and "checkpoint-4 was not saved: " in lines[1]
+          and all("is no folder, and in the way" in line for line in lines), done.stderr)
+    check(sorted(os.listdir(other)) == before, f"{os.listdir(other)}")
+    check(sorted(os.listdir(folder)) == ["best_model", "checkpoint-2", "checkpoint-4", "loss.svg",
+                                         "metrics.csv"], f"{os.listdir(folder)}")
+    check(os.path.islink(os.path.join(folder, "best_model")), "the link is gone")
 
 
 def damaged_checkpoints(runs):
@@ -287,6 +312,7 @@ with tempfile.TemporaryDirectory() as work:
     few_texts(program)
     saved_files(program)
     weights(program)
+    in_the_way(program)
     damaged_checkpoints(program)
     unwritable_folders(program)
     refused(program)

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #ifdef __linux__
@@ -31,9 +32,19 @@ static syn_status path_in(char path[PATH_BYTES], syn_error *err, const char *fol
 
 /* ---- folders ---- */
 
-/* The folder of files and all of these; no error if it is not there. */
+/* A folder, and no link to one, whose files are elsewhere. */
+static bool is_folder(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The folder of files and all of these; no error if it is not there. Else the file or link. */
 static void remove_folder(const char *folder) {
     char path[PATH_BYTES];
+    if (!is_folder(folder)) {
+        unlink(folder);
+        return;
+    }
     DIR *dir = opendir(folder);
     if (!dir) return;
     for (const struct dirent *e; (e = readdir(dir));)
@@ -359,6 +370,8 @@ static syn_status publish(const pretrain *run, const char *partial, const char *
     char path[PATH_BYTES];
     SYN_TRY(sync_folder(partial, err));
     SYN_TRY(path_in(path, err, run->args->save_dir, name));
+    if (!is_folder(path) && syn_file_exists(path))
+        return SYN_FAIL(err, SYN_E_IO, "'%.300s' is no folder, and in the way", path);
     if (exchange(partial, path)) remove_folder(partial); /* which is the older one now */
     else if (rename(partial, path) != 0)
         return SYN_FAIL(err, SYN_E_IO, "cannot name '%.300s': %s", path, strerror(errno));

@@ -136,6 +136,7 @@ static syn_status copy_tokenizer(const pretrain *run, const char *folder, syn_er
                                         "tokenizer_config.json",
                                         "special_tokens_map.json",
                                         "added_tokens.json"};
+    bool found = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char from[4500], to[4500], *data;
         size_t bytes;
@@ -151,8 +152,10 @@ static syn_status copy_tokenizer(const pretrain *run, const char *folder, syn_er
         }
         syn_free(data);
         SYN_TRY(s);
+        found = true;
     }
-    return SYN_OK;
+    if (found) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_IO, "the tokenizer in '%.300s' is gone", run->tokenizer_folder);
 }
 
 syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,

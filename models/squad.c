@@ -5,6 +5,7 @@
 #include "syntorch/json.h"
 #include "syntorch/memory.h"
 #include "syntorch/sink.h"
+#include "syntorch/utf8.h"
 
 #define MOST_BYTES ((size_t)2 << 30)
 
@@ -138,8 +139,11 @@ static syn_status read_version(reader *r) {
     SYN_TRY(syn_json_expect(&r->json, SYN_JSON_STRING, "\"version\""));
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (is(r, known[i])) return SYN_OK;
-    return syn_json_fail(&r->json, "\"version\" is \"%.40s\"; 1.1 and v2.0 are supported",
-                         r->json.text);
+    size_t shown = 0; /* of it, in whole characters */
+    while (shown < r->json.text_bytes && shown < 40)
+        shown += syn_utf8_char_bytes(r->json.text + shown, r->json.text_bytes - shown);
+    return syn_json_fail(&r->json, "\"version\" is \"%.*s\"; 1.1 and v2.0 are supported",
+                         (int)shown, r->json.text);
 }
 
 static syn_status read_document(reader *r) {

@@ -112,8 +112,8 @@ def weights(runs):
 
 
 def in_the_way(runs):
-    """Neither a file nor a link where a model would go is touched, nor what a link leads to; the run
-    says so and goes on."""
+    """Neither a file nor a link where a model would go is touched, nor what a link leads to: the
+    run says so and goes on."""
     folder, other = runs.path("way"), runs.path("way_other")
     shutil.copytree(os.path.join(SOURCE, "examples", "tiny-gpt2"), other)
     before = sorted(os.listdir(other))

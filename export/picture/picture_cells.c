@@ -87,9 +87,10 @@ static syn_status make_cells(syn__pic_cells *c, syn_error *err) {
     const uint32_t chunk = p->n_nodes / 150 + 1;
     uint32_t section = 0, before = UINT32_MAX;
     for (uint32_t u = 0; u < p->n_units && !c->too_many; u++) {
-        if (!syn__pic_unit_drawn(p, u)) continue;
+        if (!syn__pic_unit_drawn(p, u) || syn__pic_is_bucket(p, u)) continue;
         if (before != UINT32_MAX && !chunks &&
             (p->units[before].step_index != p->units[u].step_index ||
+             p->units[before].section != p->units[u].section ||
              p->units[before].phase != p->units[u].phase))
             section++;
         SYN_TRY(unit_cells(c, u, section, !chunks || c->n_cells == 0, chunk, err));
@@ -107,6 +108,7 @@ static syn_status add_part(syn__pic_cells *c, uint32_t begin, uint32_t number, s
                                              .cell_end = begin,
                                              .section = c->cells[begin].section,
                                              .step_index = u->step_index,
+                                             .plan_section = u->section,
                                              .phase = u->phase,
                                              .number = number,
                                              .of = 1,
@@ -117,7 +119,12 @@ static syn_status add_part(syn__pic_cells *c, uint32_t begin, uint32_t number, s
 /* A column ends where a layer does, if that leaves it neither too short nor too long. */
 static syn_status section_parts(syn__pic_cells *c, uint32_t begin, uint32_t end, syn_error *err) {
     const uint32_t n = end - begin;
-    const uint32_t parts = n <= PART_CELLS * 5 / 4 ? 1 : (n + PART_CELLS - 1) / PART_CELLS;
+    const bool whole =
+        c->plan->order != NULL &&
+        c->plan->units[c->cells[begin].unit].section % SYN__PIC_SECTIONS <= SYN__PIC_BACKWARD;
+    const uint32_t parts = whole                     ? 1
+                           : n <= PART_CELLS * 5 / 4 ? 1
+                                                     : (n + PART_CELLS - 1) / PART_CELLS;
     const uint32_t target = (n + parts - 1) / parts;
     const bool layers = c->cells[begin].unit != c->cells[end - 1].unit;
     const uint32_t most = layers ? target * 5 / 4 : target;
@@ -147,8 +154,7 @@ static syn_status make_parts(syn__pic_cells *c, syn_error *err) {
 
 /* ---- Links and pills ---- */
 
-/* The cell that holds `node` (drawn in its place), or UINT32_MAX. */
-static uint32_t cell_of(const syn__pic_cells *c, uint32_t node) {
+uint32_t syn__pic_cell_of(const syn__pic_cells *c, uint32_t node) {
     size_t lo = 0, hi = c->n_cells;
     node = syn__pic_rep_of(c->plan, node);
     while (hi - lo > 1) {
@@ -167,7 +173,7 @@ static uint32_t linkable(const syn__pic_cells *c, uint32_t producer, uint32_t to
     const syn__pic_unit *b = &c->plan->units[c->cells[to].unit];
     if (c->detail != SYN__PIC_CHUNKS && (a->step_index != b->step_index || a->phase != b->phase))
         return UINT32_MAX;
-    const uint32_t from = cell_of(c, producer);
+    const uint32_t from = syn__pic_cell_of(c, producer);
     if (from == UINT32_MAX || from >= to || c->cells[from].part != c->cells[to].part)
         return UINT32_MAX;
     return from;
@@ -268,7 +274,7 @@ static syn_status node_inputs(syn__pic_cells *c, uint32_t to, uint32_t node, siz
         SYN_TRY(syn__pic_resolve(c->plan, node, slot, &s, &via, err));
         uint32_t from = UINT32_MAX;
         if (s.node != SYN_NO_NODE) {
-            const uint32_t cell = cell_of(c, s.node);
+            const uint32_t cell = syn__pic_cell_of(c, s.node);
             if (cell == to && c->cells[to].first != c->cells[to].last) continue;
             from = linkable(c, s.node, to);
         }
@@ -297,8 +303,9 @@ static syn_status node_deps(syn__pic_cells *c, uint32_t to, uint32_t node, size_
         const uint32_t cls = n->deps[i].dep_class;
         if ((cls == SYN_DEP_STREAM || cls == SYN_DEP_GROUP) != weak) continue;
         if (cls == SYN_DEP_DATA && n->n_inputs > 0) continue;
-        SYN_TRY(syn__pic_node(c->plan, n->deps[i].node, &c->plan->other, &d, err));
-        const uint32_t from = drawn_node(d) ? linkable(c, n->deps[i].node, to) : UINT32_MAX;
+        const uint32_t place = syn__pic_place_of(c->plan, n->deps[i].node);
+        SYN_TRY(syn__pic_node(c->plan, place, &c->plan->other, &d, err));
+        const uint32_t from = drawn_node(d) ? linkable(c, place, to) : UINT32_MAX;
         if (from == UINT32_MAX || find_link(c, links, from, -1) != NULL) continue;
         const syn__pic_link link = {.from = from,
                                     .to = to,

@@ -52,6 +52,7 @@ typedef struct syn__pic_part {
     uint32_t cell_begin, cell_end, link_begin, link_end;
     uint32_t section;
     uint32_t step_index;
+    uint32_t plan_section; /* SYN__PIC_FORWARD ..., of a training step */
     syn_phase phase;
     uint32_t number, of; /* part number within its section */
     int32_t cluster;
@@ -89,6 +90,8 @@ typedef struct syn__pic_cells {
 syn_status syn__pic_cells_make(syn__pic_cells *cells, syn__pic_plan *plan, syn__pic_drawing *d,
                                syn__pic_detail detail, syn_error *err) SYN_MUST_USE;
 void syn__pic_cells_free(syn__pic_cells *cells);
+/* The cell that the node at this place, or the one it repeats, is drawn in, or UINT32_MAX. */
+uint32_t syn__pic_cell_of(const syn__pic_cells *cells, uint32_t place);
 /* Texts of one cell, its outputs and its inputs (picture_label.c). */
 syn_status syn__pic_label_cell(syn__pic_cells *cells, syn__pic_cell *cell,
                                syn_error *err) SYN_MUST_USE;
@@ -104,6 +107,9 @@ syn_status syn__pic_label_run(syn__pic_plan *plan, syn__arena *arena, uint32_t f
 syn_status syn__pic_label_node(syn__pic_plan *plan, syn__arena *arena, uint32_t node, int look,
                                const char **label, const char **tip, double *w, double *h,
                                syn_error *err) SYN_MUST_USE;
+/* "dp0 {0,1}, ~12 us": group and time of a collective, as the second line of its box says. */
+syn_status syn__pic_put_comm_facts(syn__pic_plan *plan, uint32_t node, syn__pic_text *out,
+                                   syn_error *err) SYN_MUST_USE;
 int syn__pic_look_of(const syn_node *node);
 
 #ifdef __cplusplus

@@ -21,9 +21,8 @@ double syn__pic_cluster_head(int level) {
     return head_h[level < LEVELS ? level : LEVELS - 1];
 }
 
-static syn_status new_cluster(syn__pic_column *col, int32_t parent, int level, const char *name,
-                              const char *facts, int32_t *out, syn_error *err) {
-    syn__pic_drawing *d = col->cells->drawing;
+syn_status syn__pic_new_cluster(syn__pic_drawing *d, int32_t parent, int level, const char *name,
+                                const char *facts, int32_t *out, syn_error *err) {
     syn__pic_text t;
     char shown[96];
     syn__pic_clear(&t);
@@ -58,7 +57,9 @@ static syn_status phase_facts(syn__pic_column *col, syn__pic_text *out, syn_erro
     for (uint32_t i = s->begin; i < s->end; i++) {
         const syn_node *n;
         SYN_TRY(syn__pic_node(p, i, &p->cursor, &n, err));
-        if (n->phase == col->part->phase) syn__pic_totals_add(&t, n);
+        const bool inside = p->order != NULL ? p->order[i].section == col->part->plan_section
+                                             : n->phase == col->part->phase;
+        if (inside) syn__pic_totals_add(&t, n);
     }
     syn__pic_put(out, "%s%s ops", s->count > 1 ? "each " : "", syn__pic_count(t.ops, a));
     if (t.flops > 0) syn__pic_put(out, DOT "%s", syn__pic_flops(t.flops, b));
@@ -82,22 +83,22 @@ static syn_status phase_cluster(syn__pic_column *col, syn_error *err) {
         syn__pic_put(&name, "  (%u of %u)", part->number, part->of);
         if (part->number > 1) syn__pic_clear(&facts);
     }
-    SYN_TRY(new_cluster(col, -1, 0, name.s, facts.s, &part->cluster, err));
+    SYN_TRY(syn__pic_new_cluster(col->cells->drawing, -1, 0, name.s, facts.s, &part->cluster, err));
     if (col->cells->plan->steps[part->step_index].count > 1)
         col->cells->drawing->clusters[part->cluster].min_w += BADGE_W;
     return SYN_OK;
 }
 
-/* First segment of a scope after its layer: "attn" of "h.3.attn.c_attn". */
-static syn_status part_name(syn__pic_column *col, uint32_t cell, char *out, size_t out_bytes,
-                            syn_error *err) {
+syn_status syn__pic_part_name(syn__pic_column *col, uint32_t cell, char *out, size_t out_bytes,
+                              syn_error *err) {
     const syn_node *n;
     SYN_TRY(
         syn__pic_node(col->cells->plan, col->cell[cell].first, &col->cells->plan->cursor, &n, err));
     const char *p = n->scope + syn__walk_layer_prefix(n->scope);
     if (*p == '.') p++;
     const size_t len = strcspn(p, ".");
-    snprintf(out, out_bytes, "%.*s", (int)(len < out_bytes ? len : out_bytes - 1), p);
+    const bool again = n->phase == SYN_PHASE_RECOMPUTE && col->cells->plan->order != NULL;
+    snprintf(out, out_bytes, "%.*s%s", (int)(len < 40 ? len : 40), p, again ? " recomputed" : "");
     return SYN_OK;
 }
 
@@ -108,11 +109,12 @@ static syn_status sub_clusters(syn__pic_column *col, uint32_t begin, uint32_t en
     char name[64] = "", next[64];
     for (uint32_t first = begin, i = begin; i <= end; i++) {
         next[0] = '\0';
-        if (i < end) SYN_TRY(part_name(col, i, next, sizeof next, err));
+        if (i < end) SYN_TRY(syn__pic_part_name(col, i, next, sizeof next, err));
         if (i > begin && (i == end || strcmp(name, next) != 0)) {
             int32_t cluster = parent;
             if (i - first > 1 && name[0] != '\0' && i - first < col->n_cells)
-                SYN_TRY(new_cluster(col, parent, 2, name, "", &cluster, err));
+                SYN_TRY(
+                    syn__pic_new_cluster(col->cells->drawing, parent, 2, name, "", &cluster, err));
             for (uint32_t k = first; k < i; k++) col->cell[k].cluster = cluster;
             first = i;
         }
@@ -133,7 +135,8 @@ syn_status syn__pic_make_clusters(syn__pic_column *col, syn_error *err) {
             syn__pic_text title;
             syn__pic_clear(&title);
             syn__pic_unit_title(p, unit, &title);
-            SYN_TRY(new_cluster(col, cluster, 1, title.s, "", &cluster, err));
+            SYN_TRY(
+                syn__pic_new_cluster(col->cells->drawing, cluster, 1, title.s, "", &cluster, err));
             if (p->units[unit].count > 1) /* room for the badge */
                 col->cells->drawing->clusters[cluster].min_w += BADGE_W;
         }
@@ -155,8 +158,33 @@ static int chain(const syn__pic_drawing *d, int32_t cluster, int32_t out[LEVELS]
     return n;
 }
 
-static void place_rows(syn__pic_column *col) {
+/* Room between a cluster's first border and what is in it. */
+static double opening(const syn__pic_column *col, int level, bool innermost) {
+    if (col->up) return pad_h[level];
+    return head_h[level] + (innermost ? 5 : 0);
+}
+
+static double closing(const syn__pic_column *col, int level, bool innermost) {
+    if (!col->up) return pad_h[level];
+    return head_h[level] + (innermost ? 5 : 0);
+}
+
+static void count_legs(syn__pic_column *col) {
+    for (size_t r = 0; r < col->n_rows; r++) col->rows[r].legs_above = col->rows[r].legs_below = 0;
+    for (uint32_t i = 0; i < col->n_links; i++) {
+        const syn__pic_track *t = &col->tracks[i];
+        if (!t->rail) continue;
+        const syn__pic_slot *a = &col->slots[col->link[i].from - col->part->cell_begin];
+        const syn__pic_slot *b = &col->slots[col->link[i].to - col->part->cell_begin];
+        const syn__pic_row *ra = &col->rows[a->row], *rb = &col->rows[b->row];
+        if (a->pos + 1 < ra->end - ra->begin) col->rows[a->row].legs_below++;
+        if (b->pos + 1 < rb->end - rb->begin) col->rows[b->row].legs_above++;
+    }
+}
+
+void syn__pic_place_rows(syn__pic_column *col) {
     syn__pic_drawing *d = col->cells->drawing;
+    count_legs(col);
     int32_t open[LEVELS], next[LEVELS];
     int n_open = 0;
     double y = 0;
@@ -167,19 +195,21 @@ static void place_rows(syn__pic_column *col) {
         while (same < n_open && same < n_next && open[same] == next[same]) same++;
         const bool closes = n_open > same, opens = n_next > same;
         if (r > 0 && more) y += 5.0 * col->rows[r - 1].legs_below;
-        for (; n_open > same; n_open--) {
-            y += pad_h[n_open - 1];
+        for (bool innermost = true; n_open > same; n_open--, innermost = false) {
+            if (n_open == 1) y += col->end_gap;
+            y += closing(col, n_open - 1, innermost);
             d->clusters[open[n_open - 1]].y1 = y;
         }
-        if (r > 0 && more) y += closes ? (opens ? 10 : 16) : opens ? 12 : 16;
+        if (r > 0 && more) y += (closes ? (opens ? 10 : 16) : opens ? 12 : 16) + col->rows[r].gap;
         for (; n_open < n_next; n_open++) {
             open[n_open] = next[n_open];
             d->clusters[open[n_open]].y0 = y;
-            y += head_h[n_open] + (n_open + 1 == n_next ? 5 : 0);
+            y += opening(col, n_open, n_open + 1 == n_next);
+            if (n_open == 0) y += col->rows[0].gap;
         }
         if (r == col->n_rows) break;
         syn__pic_row *row = &col->rows[r];
-        row->top = y += 5.0 * row->legs_above + (row->labels_above ? 12 : 0);
+        row->top = y += row->before + 5.0 * row->legs_above + (row->labels_above ? 12 : 0);
         double height = 0;
         for (uint32_t i = row->begin; i < row->end; i++) {
             const syn__pic_slot *s = &col->slots[col->order[i]];
@@ -191,6 +221,7 @@ static void place_rows(syn__pic_column *col) {
             const syn__pic_slot *s = &col->slots[col->order[i]];
             if (s->cell >= 0) col->cell[s->cell].top = row->top;
         }
+        y += row->after;
     }
 }
 
@@ -236,11 +267,11 @@ static void place_rails(syn__pic_column *col, int level) {
 static void place_level(syn__pic_column *col, int level) {
     syn__pic_drawing *d = col->cells->drawing;
     double x0 = 1e9, x1 = -1e9;
-    for (size_t c = (size_t)col->first_cluster; c < d->n_clusters; c++) {
+    for (int32_t c = col->first_cluster; c < col->end_cluster; c++) {
         syn__pic_cluster *k = &d->clusters[c];
         if (k->level != level) continue;
         for (size_t r = 0; r < col->n_rows; r++) {
-            if (!holds(d, (int32_t)c, col->rows[r].cluster)) continue;
+            if (!holds(d, c, col->rows[r].cluster)) continue;
             if (col->rows[r].min_x - pad_w[level] < x0) x0 = col->rows[r].min_x - pad_w[level];
             if (col->rows[r].max_x + pad_w[level] > x1) x1 = col->rows[r].max_x + pad_w[level];
         }
@@ -248,12 +279,12 @@ static void place_level(syn__pic_column *col, int level) {
         const bool badge = k->min_w >= k->label_w + BADGE_W;
         if (level == 1 && badge && x1 < BADGE_W + 8) x1 = BADGE_W + 8; /* right of the spine */
     }
-    for (size_t c = (size_t)col->first_cluster; c < d->n_clusters; c++) {
+    for (int32_t c = col->first_cluster; c < col->end_cluster; c++) {
         syn__pic_cluster *k = &d->clusters[c];
         if (k->level != level) continue;
         k->x0 = x0, k->x1 = x1; /* all of a level alike: calmer than exact widths */
         for (size_t r = 0; r < col->n_rows; r++) {
-            if (!holds(d, (int32_t)c, col->rows[r].cluster)) continue;
+            if (!holds(d, c, col->rows[r].cluster)) continue;
             col->rows[r].min_x = x0;
             col->rows[r].max_x = x1;
         }
@@ -262,16 +293,7 @@ static void place_level(syn__pic_column *col, int level) {
 
 syn_status syn__pic_place_clusters(syn__pic_column *col, syn_error *err) {
     (void)err;
-    for (uint32_t i = 0; i < col->n_links; i++) {
-        const syn__pic_track *t = &col->tracks[i];
-        if (!t->rail) continue;
-        const syn__pic_slot *a = &col->slots[col->link[i].from - col->part->cell_begin];
-        const syn__pic_slot *b = &col->slots[col->link[i].to - col->part->cell_begin];
-        const syn__pic_row *ra = &col->rows[a->row], *rb = &col->rows[b->row];
-        if (a->pos + 1 < ra->end - ra->begin) col->rows[a->row].legs_below++;
-        if (b->pos + 1 < rb->end - rb->begin) col->rows[b->row].legs_above++;
-    }
-    place_rows(col);
+    syn__pic_place_rows(col);
     for (size_t r = 0; r < col->n_rows; r++) {
         syn__pic_row *row = &col->rows[r];
         row->min_x = 1e9, row->max_x = -1e9;

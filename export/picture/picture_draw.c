@@ -72,6 +72,14 @@ syn_status syn__pic_curve_to(syn__pic_drawing *d, syn__pic_point p, syn_error *e
     return add_points(d, c, 3, err);
 }
 
+syn_status syn__pic_sway_to(syn__pic_drawing *d, syn__pic_point p, syn_error *err) {
+    const syn__pic_point a = here(d);
+    if (fabs(a.y - p.y) < 0.01) return syn__pic_line_to(d, p, err);
+    const double mid = (a.x + p.x) / 2;
+    const syn__pic_point c[3] = {{mid, a.y}, {mid, p.y}, p};
+    return add_points(d, c, 3, err);
+}
+
 syn_status syn__pic_corners_to(syn__pic_drawing *d, const syn__pic_point *p, size_t n,
                                syn_error *err) {
     for (size_t i = 0; i < n; i++) {
@@ -105,5 +113,30 @@ void syn__pic_shift(syn__pic_drawing *d, syn__pic_mark from, double dx, double d
         syn__pic_cluster *c = &d->clusters[i];
         c->x0 += dx, c->x1 += dx;
         c->y0 += dy, c->y1 += dy;
+    }
+}
+
+bool syn__pic_free_way(const syn__pic_drawing *d, syn__pic_point p, double dx, double dy) {
+    for (size_t i = 0; i < d->n_boxes; i++) {
+        const syn__pic_box *b = &d->boxes[i];
+        if (p.x < b->x + b->w / 2 && p.x + dx > b->x - b->w / 2 && p.y < b->y + b->h / 2 &&
+            p.y + dy > b->y - b->h / 2)
+            return false;
+    }
+    return true;
+}
+
+void syn__pic_turn_over(syn__pic_drawing *d, syn__pic_mark from, double height) {
+    for (size_t i = from.boxes; i < d->n_boxes; i++) d->boxes[i].y = height - d->boxes[i].y;
+    for (size_t i = from.points; i < d->n_points; i++) d->points[i].y = height - d->points[i].y;
+    for (size_t i = from.edges; i < d->n_edges; i++) {
+        d->edges[i].tip.y = height - d->edges[i].tip.y;
+        d->edges[i].ly = height - d->edges[i].ly;
+    }
+    for (size_t i = from.clusters; i < d->n_clusters; i++) {
+        syn__pic_cluster *c = &d->clusters[i];
+        const double top = height - c->y1;
+        c->y1 = height - c->y0;
+        c->y0 = top;
     }
 }

@@ -43,6 +43,7 @@ typedef enum syn__pic_line {
     SYN__PIC_RED,      /* communication */
     SYN__PIC_RESIDUAL, /* a skip connection */
     SYN__PIC_ORDER,    /* waits without using data */
+    SYN__PIC_KEPT,     /* from forward to backward */
     SYN__PIC_LINES
 } syn__pic_line;
 
@@ -104,6 +105,8 @@ syn_status syn__pic_begin_edge(syn__pic_drawing *d, const syn__pic_edge *edge, s
 syn_status syn__pic_line_to(syn__pic_drawing *d, syn__pic_point p, syn_error *err) SYN_MUST_USE;
 /* Leaves and arrives vertically. */
 syn_status syn__pic_curve_to(syn__pic_drawing *d, syn__pic_point p, syn_error *err) SYN_MUST_USE;
+/* Leaves and arrives horizontally. */
+syn_status syn__pic_sway_to(syn__pic_drawing *d, syn__pic_point p, syn_error *err) SYN_MUST_USE;
 /* Right-angled path through n corners with round corners, ending at p[n - 1]. */
 syn_status syn__pic_corners_to(syn__pic_drawing *d, const syn__pic_point *p, size_t n,
                                syn_error *err) SYN_MUST_USE;
@@ -113,6 +116,11 @@ typedef struct syn__pic_mark {
 } syn__pic_mark;
 syn__pic_mark syn__pic_mark_of(const syn__pic_drawing *d);
 void syn__pic_shift(syn__pic_drawing *d, syn__pic_mark from, double dx, double dy);
+
+/* Whether no box is in the way from p over dx to the right, or dy down. */
+bool syn__pic_free_way(const syn__pic_drawing *d, syn__pic_point p, double dx, double dy);
+/* Turns these upside down within y from 0 to `height`; texts stay upright. */
+void syn__pic_turn_over(syn__pic_drawing *d, syn__pic_mark from, double height);
 
 #define SYN__PIC_ARROW 6.0 /* length of an arrow head */
 

@@ -35,6 +35,7 @@ void syn__pic_totals_add(syn__pic_totals *t, const syn_node *node) {
 
 syn_status syn__pic_node(syn__pic_plan *plan, uint32_t node, syn_cursor *cursor,
                          const syn_node **out, syn_error *err) {
+    if (plan->order != NULL) node = plan->order[node].node;
     *out = syn_graph_node(plan->graph, plan->rank, node, cursor);
     if (*out == NULL)
         return SYN_FAIL(err, SYN_E_NOMEM, "out of memory while reading node %u of a graph", node);
@@ -48,6 +49,10 @@ syn_status syn__pic_tensor(syn__pic_plan *plan, uint32_t tensor, const syn_graph
         return SYN_FAIL(err, SYN_E_NOMEM, "out of memory while reading tensor %u of a graph",
                         tensor);
     return SYN_OK;
+}
+
+uint32_t syn__pic_place_of(const syn__pic_plan *plan, uint32_t node) {
+    return plan->order != NULL && node != SYN_NO_NODE ? plan->order[node].place : node;
 }
 
 /* ---- Signatures ---- */
@@ -92,11 +97,11 @@ static void mix_spec(sigs *s, const syn_spec *spec) {
     }
 }
 
-static void mix_input(sigs *s, uint32_t node, const syn_graph_tensor *t) {
-    const bool made = t->producer != SYN_NO_NODE && t->producer < node;
+static void mix_input(sigs *s, uint32_t node, const syn_graph_tensor *t, uint32_t producer) {
+    const bool made = producer != SYN_NO_NODE && producer < node;
     for (int m = 0; m < SIG_MODES; m++) {
-        const bool inside = made && t->producer >= s->begin[m];
-        uint64_t v = inside ? node - t->producer : 0;
+        const bool inside = made && producer >= s->begin[m];
+        uint64_t v = inside ? node - producer : 0;
         if (m == SIG_UNIT && !inside)
             v = (uint64_t)1 << 40 | (t->flags & ~(unsigned)SYN_TENSOR_VIEW);
         s->h[m] = mix(s->h[m], v);
@@ -189,8 +194,10 @@ static syn_status begin_unit(reader *r, uint32_t index, const syn_node *node, sy
     const size_t n = syn__walk_layer_prefix(node->scope);
     const syn__pic_unit *u = last_unit(p);
     const bool new_step = u == NULL || last_step(p)->number != node->step;
-    if (!new_step && u->phase == node->phase && strncmp(u->layer, node->scope, n) == 0 &&
-        u->layer[n] == '\0')
+    const uint32_t section = p->order != NULL ? p->order[index].section : 0;
+    const bool same = u != NULL && u->section == section &&
+                      (u->phase == node->phase || section % SYN__PIC_SECTIONS == SYN__PIC_BACKWARD);
+    if (!new_step && same && strncmp(u->layer, node->scope, n) == 0 && u->layer[n] == '\0')
         return SYN_OK;
     end_unit(r, index);
     if (new_step) {
@@ -206,10 +213,13 @@ static syn_status begin_unit(reader *r, uint32_t index, const syn_node *node, sy
     memcpy(layer, node->scope, n);
     layer[n] = '\0';
     SYN_TRY(syn_grow(&p->units, &p->units_cap, p->n_units + 1, sizeof *p->units, err));
-    p->units[p->n_units++] = (syn__pic_unit){.begin = index,
-                                             .step_index = (uint32_t)p->n_steps - 1,
-                                             .phase = node->phase,
-                                             .layer = layer};
+    p->units[p->n_units++] = (syn__pic_unit){
+        .begin = index,
+        .step_index = (uint32_t)p->n_steps - 1,
+        .section = section,
+        .phase =
+            section % SYN__PIC_SECTIONS == SYN__PIC_BACKWARD ? SYN_PHASE_BACKWARD : node->phase,
+        .layer = layer};
     r->s.h[SIG_UNIT] = 1;
     r->s.begin[SIG_UNIT] = index;
     r->s.layer = layer;
@@ -220,18 +230,19 @@ static syn_status read_tensors(reader *r, uint32_t index, const syn_node *node, 
     const syn_graph_tensor *t;
     for (uint32_t i = 0; i < node->n_inputs; i++) {
         SYN_TRY(syn__pic_tensor(r->plan, node->inputs[i], &t, err));
-        mix_input(&r->s, index, t);
+        mix_input(&r->s, index, t, syn__pic_place_of(r->plan, t->producer));
     }
     for (uint32_t i = 0; i < node->n_outputs; i++) {
         SYN_TRY(syn__pic_tensor(r->plan, node->outputs[i], &t, err));
         mix_spec(&r->s, &t->spec);
     }
     if (node->n_inputs > 0) return SYN_OK;
-    for (uint32_t i = 0; i < node->n_deps; i++) /* graphs without tensors */
+    for (uint32_t i = 0; i < node->n_deps; i++) { /* graphs without tensors */
+        const uint32_t from = syn__pic_place_of(r->plan, node->deps[i].node);
         for (int m = 0; m < SIG_MODES; m++)
-            if (node->deps[i].node >= r->s.begin[m])
-                r->s.h[m] = mix(r->s.h[m], (uint64_t)(index - node->deps[i].node) << 4 |
-                                               node->deps[i].dep_class);
+            if (from >= r->s.begin[m] && from < index)
+                r->s.h[m] = mix(r->s.h[m], (uint64_t)(index - from) << 4 | node->deps[i].dep_class);
+    }
     return SYN_OK;
 }
 
@@ -277,8 +288,8 @@ static bool same_family(const syn__pic_unit *a, const syn__pic_unit *b) {
 }
 
 static bool same_unit(const syn__pic_unit *a, const syn__pic_unit *b) {
-    return a->sig == b->sig && a->end - a->begin == b->end - b->begin && a->phase == b->phase &&
-           same_family(a, b);
+    return a->sig == b->sig && a->section == b->section && a->end - a->begin == b->end - b->begin &&
+           a->phase == b->phase && same_family(a, b);
 }
 
 /* How often the `period` units from i on are repeated right after, within [i, end). */
@@ -312,13 +323,16 @@ static void fold_units(syn__pic_plan *p, uint32_t begin, uint32_t end, int fold)
     }
 }
 
-syn_status syn__pic_plan_make(syn__pic_plan *plan, const syn_graph *graph, uint32_t rank, int fold,
-                              syn_error *err) {
+static void begin_plan(syn__pic_plan *plan, const syn_graph *graph, uint32_t rank) {
     *plan = (syn__pic_plan){.graph = graph, .rank = rank, .n_nodes = graph->ranks[rank].n_nodes};
     syn__pic_totals_init(&plan->totals);
-    reader r = {.plan = plan, .rank = graph->ranks[rank].rank};
+}
+
+static syn_status make(syn__pic_plan *plan, int fold, syn_error *err) {
+    reader r = {.plan = plan, .rank = plan->graph->ranks[plan->rank].rank};
     r.s.layer = "";
     SYN_TRY(read_rank(&r, err));
+    if (plan->order != NULL) SYN_TRY(syn__pic_pair_layers(plan, err));
     fold_steps(plan, fold);
     for (size_t i = 0; i < plan->n_steps; i++)
         if (plan->steps[i].rep == i)
@@ -326,7 +340,22 @@ syn_status syn__pic_plan_make(syn__pic_plan *plan, const syn_graph *graph, uint3
     return SYN_OK;
 }
 
+syn_status syn__pic_plan_make(syn__pic_plan *plan, const syn_graph *graph, uint32_t rank, int fold,
+                              syn_error *err) {
+    begin_plan(plan, graph, rank);
+    return make(plan, fold, err);
+}
+
+syn_status syn__pic_plan_passes(syn__pic_plan *plan, const syn_graph *graph, uint32_t rank,
+                                int fold, syn_error *err) {
+    begin_plan(plan, graph, rank);
+    SYN_TRY(syn__pic_plan_order(plan, err));
+    if (plan->order != NULL && fold > SYN__PIC_FOLD_LAYERS) fold = SYN__PIC_FOLD_LAYERS;
+    return make(plan, fold, err);
+}
+
 void syn__pic_plan_free(syn__pic_plan *plan) {
+    syn_free(plan->order);
     syn_free(plan->units);
     syn_free(plan->steps);
     syn_cursor_free(&plan->cursor);
@@ -351,6 +380,10 @@ uint32_t syn__pic_rep_of(const syn__pic_plan *plan, uint32_t node) {
     node = plan->steps[s->rep].begin + (node - s->begin);
     const syn__pic_unit *u = &plan->units[syn__pic_unit_of(plan, node)];
     return plan->units[u->rep].begin + (node - u->begin);
+}
+
+bool syn__pic_is_bucket(const syn__pic_plan *plan, size_t unit) {
+    return plan->units[unit].section % SYN__PIC_SECTIONS == SYN__PIC_BUCKETS;
 }
 
 bool syn__pic_unit_drawn(const syn__pic_plan *plan, size_t unit) {

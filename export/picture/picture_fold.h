@@ -15,6 +15,7 @@ extern "C" {
 typedef struct syn__pic_unit {
     uint32_t begin, end; /* nodes */
     uint32_t step_index; /* of plan->steps */
+    uint32_t section;    /* of a training step, else 0 */
     syn_phase phase;
     const char *layer; /* "h.3"; "" outside layers */
     uint64_t sig;
@@ -40,10 +41,20 @@ void syn__pic_totals_init(syn__pic_totals *t);
 /* Adds what node counts for: nothing for metadata, no op for virtual nodes. */
 void syn__pic_totals_add(syn__pic_totals *t, const syn_node *node);
 
+/* What of a pass of a training step is drawn in one place; section = 4 * pass + this. */
+enum { SYN__PIC_FORWARD, SYN__PIC_BACKWARD, SYN__PIC_BUCKETS, SYN__PIC_REST, SYN__PIC_SECTIONS };
+
+typedef struct syn__pic_order {
+    uint32_t node;    /* of the graph, at this place */
+    uint32_t section; /* of this place */
+    uint32_t place;   /* of this node of the graph */
+} syn__pic_order;
+
 typedef struct syn__pic_plan {
     const syn_graph *graph;
     uint32_t rank; /* index */
     uint32_t n_nodes;
+    syn__pic_order *order; /* in which nodes are drawn; NULL: as they ran */
     syn__pic_unit *units;
     syn__pic_step *steps;
     size_t n_units, n_steps, units_cap, steps_cap;
@@ -61,10 +72,21 @@ enum { SYN__PIC_FOLD_NONE = 0, SYN__PIC_FOLD_LAYERS = 1, SYN__PIC_FOLD_ALL = 4 }
 /* Reads one rank in one pass. */
 syn_status syn__pic_plan_make(syn__pic_plan *plan, const syn_graph *graph, uint32_t rank, int fold,
                               syn_error *err) SYN_MUST_USE;
+/* The same, with the nodes of training steps by section: node numbers are places from here on. */
+syn_status syn__pic_plan_passes(syn__pic_plan *plan, const syn_graph *graph, uint32_t rank,
+                                int fold, syn_error *err) SYN_MUST_USE;
+/* Parts of that (picture_passes.c): sets plan->order if there are training steps; makes a layer
+   differ from others where its forward or its backward does. */
+syn_status syn__pic_plan_order(syn__pic_plan *plan, syn_error *err) SYN_MUST_USE;
+syn_status syn__pic_pair_layers(syn__pic_plan *plan, syn_error *err) SYN_MUST_USE;
 void syn__pic_plan_free(syn__pic_plan *plan);
 uint32_t syn__pic_unit_of(const syn__pic_plan *plan, uint32_t node);
+/* Where node `node` of the graph, as producers and dependencies name it, is; SYN_NO_NODE stays. */
+uint32_t syn__pic_place_of(const syn__pic_plan *plan, uint32_t node);
 /* The node drawn in the place of `node`. */
 uint32_t syn__pic_rep_of(const syn__pic_plan *plan, uint32_t node);
+/* Whether the unit is of collectives over gradients, which are bars beside the backward pass. */
+bool syn__pic_is_bucket(const syn__pic_plan *plan, size_t unit);
 bool syn__pic_unit_drawn(const syn__pic_plan *plan, size_t unit);
 syn_status syn__pic_node(syn__pic_plan *plan, uint32_t node, syn_cursor *cursor,
                          const syn_node **out, syn_error *err) SYN_MUST_USE;

@@ -168,6 +168,17 @@ static void put_facts(syn__pic_text *t, const syn__pic_plan *plan, const syn_nod
     put_time(t, c);
 }
 
+syn_status syn__pic_put_comm_facts(syn__pic_plan *plan, uint32_t node, syn__pic_text *out,
+                                   syn_error *err) {
+    const syn_node *n;
+    syn__pic_cost c;
+    SYN_TRY(syn__pic_cost_of(plan, node, node, &c, err));
+    SYN_TRY(syn__pic_node(plan, node, &plan->cursor, &n, err));
+    put_group(out, plan->graph, n->group);
+    put_time(out, &c);
+    return SYN_OK;
+}
+
 /* Table of an icon, a bold name with a grey remark, and a second line. */
 static void put_op_label(syn__pic_text *t, const syn__pic_style *style, const char *name,
                          const char *remark, const char *facts, double *w) {
@@ -418,7 +429,7 @@ syn_status syn__pic_label_pill(syn__pic_cells *cells, syn__pic_pill *pill, uint3
     SYN_TRY(syn__pic_range_of(plan, node, output, slot, &range, err));
     const syn_graph_tensor *t;
     SYN_TRY(syn__pic_tensor(plan, tensor, &t, err));
-    const uint32_t producer = t->producer;
+    const uint32_t producer = syn__pic_place_of(plan, t->producer);
     char name[128];
     syn__pic_shorten(short_name(t->name, layer), 30, name, sizeof name);
     syn__pic_text s, tip;

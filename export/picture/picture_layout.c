@@ -177,7 +177,7 @@ static syn_status fill_order(syn__pic_column *col, syn_error *err) {
     return SYN_OK;
 }
 
-static syn_status lay_out(syn__pic_column *col, syn_error *err) {
+static syn_status make(syn__pic_column *col, syn_error *err) {
     for (uint32_t i = 0; i < col->n_cells; i++) size_cell(col, &col->cell[i]);
     SYN_TRY(syn__pic_make_clusters(col, err));
     SYN_TRY(make_rows(col, err));
@@ -187,30 +187,49 @@ static syn_status lay_out(syn__pic_column *col, syn_error *err) {
     syn__pic_order_slots(col);
     SYN_TRY(syn__pic_spread_slots(col, err));
     for (size_t i = 0; i < col->n_cells; i++) col->cell[i].x = col->slots[i].x;
+    col->end_cluster = (int32_t)col->cells->drawing->n_clusters;
+    return SYN_OK;
+}
+
+syn_status syn__pic_column_make(syn__pic_column *col, syn__pic_cells *cells, uint32_t part,
+                                syn_error *err) {
+    syn__pic_part *p = &cells->parts[part];
+    *col = (syn__pic_column){.cells = cells,
+                             .part = p,
+                             .cell = cells->cells + p->cell_begin,
+                             .link = cells->links + p->link_begin,
+                             .n_cells = p->cell_end - p->cell_begin,
+                             .n_links = p->link_end - p->link_begin,
+                             .first_cluster = (int32_t)cells->drawing->n_clusters};
+    return make(col, err);
+}
+
+syn_status syn__pic_column_finish(syn__pic_column *col, syn_error *err) {
+    syn__pic_drawing *d = col->cells->drawing;
+    const syn__pic_mark mark = syn__pic_mark_of(d);
     SYN_TRY(syn__pic_place_clusters(col, err));
-    return syn__pic_draw_column(col, err);
+    SYN_TRY(syn__pic_draw_column(col, err));
+    const syn__pic_cluster *outer = &d->clusters[col->part->cluster];
+    col->part->width = outer->x1 - outer->x0;
+    col->part->height = outer->y1 - outer->y0;
+    const syn__pic_mark from = {mark.boxes, mark.edges, (size_t)col->first_cluster, mark.points};
+    syn__pic_shift(d, from, -outer->x0, -outer->y0);
+    return SYN_OK;
+}
+
+void syn__pic_column_free(syn__pic_column *col) {
+    syn_free(col->slots);
+    syn_free(col->rows);
+    syn_free(col->pieces);
+    syn_free(col->tracks);
+    syn_free(col->order);
+    *col = (syn__pic_column){0};
 }
 
 syn_status syn__pic_layout(syn__pic_cells *cells, uint32_t part, syn_error *err) {
-    syn__pic_part *p = &cells->parts[part];
-    syn__pic_column col = {.cells = cells,
-                           .part = p,
-                           .cell = cells->cells + p->cell_begin,
-                           .link = cells->links + p->link_begin,
-                           .n_cells = p->cell_end - p->cell_begin,
-                           .n_links = p->link_end - p->link_begin,
-                           .first_cluster = (int32_t)cells->drawing->n_clusters};
-    const syn__pic_mark mark = syn__pic_mark_of(cells->drawing);
-    const syn_status s = lay_out(&col, err);
-    syn_free(col.slots);
-    syn_free(col.rows);
-    syn_free(col.pieces);
-    syn_free(col.tracks);
-    syn_free(col.order);
-    SYN_TRY(s);
-    const syn__pic_cluster *outer = &cells->drawing->clusters[p->cluster];
-    p->width = outer->x1 - outer->x0;
-    p->height = outer->y1 - outer->y0;
-    syn__pic_shift(cells->drawing, mark, -outer->x0, -outer->y0);
-    return SYN_OK;
+    syn__pic_column col;
+    syn_status s = syn__pic_column_make(&col, cells, part, err);
+    if (s == SYN_OK) s = syn__pic_column_finish(&col, err);
+    syn__pic_column_free(&col);
+    return s;
 }

@@ -28,6 +28,8 @@ typedef struct syn__pic_row {
     uint32_t legs_below, legs_above;
     uint32_t left; /* cells left of the lanes, at first */
     bool labels_above;
+    uint64_t band;             /* layer and part of it: rows of the other column stand beside it */
+    double gap, before, after; /* more room: before what opens above the row, before it, below */
 } syn__pic_row;
 
 /* A piece of a link between two neighbouring rows. */
@@ -56,20 +58,48 @@ typedef struct syn__pic_column {
     syn__pic_track *tracks; /* one a link */
     uint32_t *order;        /* slots, row after row */
     size_t n_slots, n_rows, n_pieces, slots_cap, rows_cap, pieces_cap;
-    int32_t first_cluster;
+    int32_t first_cluster, end_cluster;
+    double end_gap; /* more room at the end */
+    bool up;        /* time goes up: it is turned over once it is drawn */
 } syn__pic_column;
 
 #define SYN__PIC_PILL_H  17.0 /* an output, one line */
 #define SYN__PIC_SIDE_H  25.0 /* an input, two lines */
 #define SYN__PIC_PILL_UP 11.0 /* from an op down to its outputs */
 #define SYN__PIC_SIDE_X  20.0 /* from the inputs to the op */
+#define SYN__PIC_BETWEEN 70.0 /* from forward to backward */
 
 /* Positions of part `part`, and its boxes, edges and clusters with the top left corner
    at (0, 0). */
 syn_status syn__pic_layout(syn__pic_cells *cells, uint32_t part, syn_error *err) SYN_MUST_USE;
 
+/* The same for a forward part and the backward part after it, which stand side by side, each layer
+   beside itself; time goes down in one and up in the other (picture_align.c). *width is that of all
+   of it, with what is drawn between and beside them. */
+syn_status syn__pic_layout_pair(syn__pic_cells *cells, uint32_t part, double *width,
+                                syn_error *err) SYN_MUST_USE;
+/* Beside the column of backward part `part`, at x: a bar for each collective over its gradients,
+   *width together, 0 without one. And the lines from forward part `part` to the next
+   (picture_bars.c). */
+syn_status syn__pic_draw_bars(syn__pic_cells *cells, uint32_t part, double x, double *width,
+                              syn_error *err) SYN_MUST_USE;
+syn_status syn__pic_draw_kept(syn__pic_cells *cells, uint32_t part, syn_error *err) SYN_MUST_USE;
+/* Their steps: a column with x of all slots, then its drawing from (0, 0). Free it in any case. */
+syn_status syn__pic_column_make(syn__pic_column *col, syn__pic_cells *cells, uint32_t part,
+                                syn_error *err) SYN_MUST_USE;
+syn_status syn__pic_column_finish(syn__pic_column *col, syn_error *err) SYN_MUST_USE;
+void syn__pic_column_free(syn__pic_column *col);
+
+/* A cluster without a place yet; `facts` stand behind its name. */
+syn_status syn__pic_new_cluster(syn__pic_drawing *d, int32_t parent, int level, const char *name,
+                                const char *facts, int32_t *out, syn_error *err) SYN_MUST_USE;
+/* First segment of the scope of a cell of the part after its layer: "attn" of "h.3.attn.c_attn". */
+syn_status syn__pic_part_name(syn__pic_column *col, uint32_t cell, char *out, size_t out_bytes,
+                              syn_error *err) SYN_MUST_USE;
 /* Clusters of the part, and the cluster of every cell (picture_cluster.c). */
 syn_status syn__pic_make_clusters(syn__pic_column *col, syn_error *err) SYN_MUST_USE;
+/* y of the rows and clusters, with the room that rows ask for. */
+void syn__pic_place_rows(syn__pic_column *col);
 /* Gives clusters their rectangles, rows their y, rails their x; needs x of all slots. */
 syn_status syn__pic_place_clusters(syn__pic_column *col, syn_error *err) SYN_MUST_USE;
 double syn__pic_cluster_head(int level);

@@ -129,9 +129,9 @@ syn_status syn__pic_resolve(syn__pic_plan *plan, uint32_t node, uint32_t slot, s
     for (int hops = 0; hops < 256; hops++) {
         SYN_TRY(syn__pic_tensor(plan, tensor, &t, err));
         out->tensor = tensor;
-        out->node = t->producer;
+        out->node = syn__pic_place_of(plan, t->producer);
         if (t->producer == SYN_NO_NODE) return SYN_OK;
-        SYN_TRY(syn__pic_node(plan, t->producer, &plan->other, &n, err));
+        SYN_TRY(syn__pic_node(plan, out->node, &plan->other, &n, err));
         if ((n->flags & SYN_NODE_VIRTUAL) == 0 || n->n_inputs == 0) break;
         if (via != NULL && strcmp(last, n->label) != 0) {
             syn__pic_text rest = *via; /* views come last first */

@@ -280,20 +280,20 @@ static syn_status draw_rail(syn__pic_column *col, uint32_t i, syn_error *err) {
 static syn_status draw_badges(syn__pic_column *col, syn_error *err) {
     syn__pic_drawing *d = drawing(col);
     const syn__pic_plan *plan = col->cells->plan;
-    for (size_t i = (size_t)col->first_cluster; i < d->n_clusters; i++) {
+    for (int32_t i = col->first_cluster; i < col->end_cluster; i++) {
         const syn__pic_cluster *k = &d->clusters[i];
+        const double head = syn__pic_cluster_head(k->level) / 2 + 1;
         uint32_t count = 0;
         if (k->level == 0 && col->cells->detail != SYN__PIC_CHUNKS)
             count = plan->steps[col->part->step_index].count;
         for (uint32_t c = 0; c < col->n_cells && k->level == 1; c++) {
             int32_t up = col->cell[c].cluster;
-            while (up >= 0 && up != (int32_t)i) up = d->clusters[up].parent;
+            while (up >= 0 && up != i) up = d->clusters[up].parent;
             if (up >= 0) count = plan->units[col->cell[c].unit].count;
         }
         if (count < 2) continue;
         SYN_TRY(syn__pic_add_badge(d, count, k->level == 0 ? "steps" : "identical", k->x1 - 8,
-                                   k->y0 + syn__pic_cluster_head(k->level) / 2 + 1, (int32_t)i,
-                                   k->tip, err));
+                                   col->up ? k->y1 - head : k->y0 + head, i, k->tip, err));
     }
     return SYN_OK;
 }

@@ -10,6 +10,8 @@
 
 #define DOT " \xC2\xB7 "
 #define GAP 22.0 /* between columns */
+#define STEP_PT \
+    6000.0 /* a taller training step shows less of its ops, so that its bars can be seen */
 
 static syn_status pick_rank(const syn_graph *graph, const syn_export_options *options,
                             uint32_t *out, syn_error *err) {
@@ -28,70 +30,100 @@ static syn_status pick_rank(const syn_graph *graph, const syn_export_options *op
 
 /* ---- Columns on the page ---- */
 
-/* Height and width of the page when a new shelf starts wherever a row of columns
+/* What stands together: a column, or the columns of a pass of a training step. */
+typedef struct block {
+    syn__pic_mark mark; /* where its drawing begins */
+    double width, height;
+} block;
+
+typedef struct page {
+    block *blocks;
+    size_t n;
+} page;
+
+/* Height and width of the page when a new shelf starts wherever a row of blocks
    would pass `limit`. */
-static void measure(const syn__pic_cells *c, double limit, double *width, double *height) {
+static void measure(const page *p, double limit, double *width, double *height) {
     double x = 0, row = 0;
     *width = *height = 0;
-    for (size_t i = 0; i < c->n_parts; i++) {
-        const syn__pic_part *p = &c->parts[i];
-        if (x > 0 && x + GAP + p->width > limit) {
+    for (size_t i = 0; i < p->n; i++) {
+        const block *b = &p->blocks[i];
+        if (x > 0 && x + GAP + b->width > limit) {
             *height += row + GAP;
             x = row = 0;
         }
-        x += (x > 0 ? GAP : 0) + p->width;
-        if (p->height > row) row = p->height;
+        x += (x > 0 ? GAP : 0) + b->width;
+        if (b->height > row) row = b->height;
         if (x > *width) *width = x;
     }
     *height += row;
 }
 
 /* The page width nearest to the proportions of paper. */
-static double page_width(const syn__pic_cells *c) {
+static double page_width(const page *p) {
     double best = 0, best_score = INFINITY, limit = 0, w, h;
-    for (size_t i = 0; i < c->n_parts && i < 64; i++) {
-        limit += c->parts[i].width + (i > 0 ? GAP : 0);
-        measure(c, limit, &w, &h);
+    for (size_t i = 0; i < p->n && i < 64; i++) {
+        limit += p->blocks[i].width + (i > 0 ? GAP : 0);
+        measure(p, limit, &w, &h);
         if (!(w > 0)) continue;
-        const double score = fabs(log(h / w / 0.9)) + (i + 1 < c->n_parts ? 0.4 : 0);
+        const double score = fabs(log(h / w / 0.9)) + (i + 1 < p->n ? 0.4 : 0);
         if (score < best_score) best = limit, best_score = score;
     }
     return best;
 }
 
-static syn_status place_parts(syn__pic_cells *c, syn_error *err) {
+/* Whether part i is a forward with its backward after it. */
+static bool is_pair(const syn__pic_cells *c, size_t i) {
+    if (c->plan->order == NULL || i + 1 >= c->n_parts) return false;
+    const uint32_t a = c->parts[i].plan_section, b = c->parts[i + 1].plan_section;
+    return a % SYN__PIC_SECTIONS == SYN__PIC_FORWARD && b == a + 1;
+}
+
+static syn_status draw_blocks(syn__pic_cells *c, page *p, syn_error *err) {
     syn__pic_drawing *d = c->drawing;
-    syn__pic_mark *marks = syn_calloc(c->n_parts + 1, sizeof *marks);
-    if (marks == NULL) return SYN_FAIL_NOMEM(err, (c->n_parts + 1) * sizeof *marks, "a picture");
-    syn_status s = SYN_OK;
-    for (uint32_t i = 0; i < c->n_parts && s == SYN_OK; i++) {
-        marks[i] = syn__pic_mark_of(d);
-        s = syn__pic_layout(c, i, err);
+    for (uint32_t i = 0; i < c->n_parts; i++) {
+        block *b = &p->blocks[p->n++];
+        b->mark = syn__pic_mark_of(d);
+        const bool pair = is_pair(c, i);
+        SYN_TRY(pair ? syn__pic_layout_pair(c, i, &b->width, err) : syn__pic_layout(c, i, err));
+        if (!pair) b->width = c->parts[i].width;
+        b->height = c->parts[i].height;
+        i += pair;
     }
-    if (s == SYN_OK) {
-        const double limit = page_width(c) + 0.5;
-        double x = 0, y = 0, row = 0;
-        for (size_t i = 0; i < c->n_parts; i++) {
-            const syn__pic_part *p = &c->parts[i];
-            double dx = GAP, dy = 0;
-            if (i == 0) dx = 0;
-            else if (x + GAP + p->width > limit) {
-                dx = -x;
-                dy = row + GAP;
-                row = 0;
-            }
-            /* columns after this one follow it: move them all */
-            x += dx;
-            y += dy;
-            syn__pic_shift(d, marks[i], dx, dy);
-            if (i + 1 < c->n_parts) syn__pic_shift(d, marks[i + 1], p->width, 0);
-            x += p->width;
-            if (x > d->width) d->width = x;
-            if (p->height > row) row = p->height;
+    return SYN_OK;
+}
+
+static void place_blocks(const page *p, syn__pic_drawing *d) {
+    const double limit = page_width(p) + 0.5;
+    double x = 0, y = 0, row = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const block *b = &p->blocks[i];
+        double dx = GAP, dy = 0;
+        if (i == 0) dx = 0;
+        else if (x + GAP + b->width > limit) {
+            dx = -x;
+            dy = row + GAP;
+            row = 0;
         }
-        d->height = y + row;
+        /* blocks after this one follow it: move them all */
+        x += dx;
+        y += dy;
+        syn__pic_shift(d, b->mark, dx, dy);
+        if (i + 1 < p->n) syn__pic_shift(d, p->blocks[i + 1].mark, b->width, 0);
+        x += b->width;
+        if (x > d->width) d->width = x;
+        if (b->height > row) row = b->height;
     }
-    syn_free(marks);
+    d->height = y + row;
+}
+
+static syn_status place_parts(syn__pic_cells *c, syn_error *err) {
+    page p = {syn_calloc(c->n_parts + 1, sizeof *p.blocks), 0};
+    if (p.blocks == NULL)
+        return SYN_FAIL_NOMEM(err, (c->n_parts + 1) * sizeof *p.blocks, "a picture");
+    const syn_status s = draw_blocks(c, &p, err);
+    if (s == SYN_OK) place_blocks(&p, c->drawing);
+    syn_free(p.blocks);
     return s;
 }
 
@@ -153,6 +185,7 @@ static syn_status attempt(syn__pic_drawing *d, syn__pic_plan *plan,
     *fits = !cells.too_many;
     if (s == SYN_OK && *fits) s = place_parts(&cells, err);
     if (s == SYN_OK && *fits) s = heading(d, plan, options, detail, fold, err);
+    if (plan->order != NULL && detail < SYN__PIC_RUNS && max_side > STEP_PT) max_side = STEP_PT;
     if (d->width > max_side || d->height > max_side) *fits = false;
     syn__pic_cells_free(&cells);
     return s;
@@ -166,7 +199,8 @@ syn_status syn__pic_trace_view(syn__pic_drawing *d, const syn_graph *graph,
     for (int round = options->no_fold ? 0 : 1; round < 3 && !fits; round++) {
         const int fold = round == 1 ? SYN__PIC_FOLD_ALL : SYN__PIC_FOLD_NONE;
         syn__pic_plan plan;
-        syn_status s = syn__pic_plan_make(&plan, graph, rank, fold, err);
+        syn_status s = round < 2 ? syn__pic_plan_passes(&plan, graph, rank, fold, err)
+                                 : syn__pic_plan_make(&plan, graph, rank, fold, err);
         int detail = round < 2 ? SYN__PIC_FULL : SYN__PIC_CHUNKS;
         const int end = round < 2 ? SYN__PIC_CHUNKS : SYN__PIC_DETAILS;
         for (; s == SYN_OK && !fits && detail < end; detail++) {

@@ -20,4 +20,8 @@ void drop(drawn *x);
 int count_look(const syn__pic_drawing *d, int look);
 int count_label(const syn__pic_drawing *d, int look, const char *part);
 
+/* What makes a picture readable: nothing overlaps, lies outside its frame or gets lost; edges touch
+   their boxes and run through no other. */
+void check_geometry(syn_graph *graph, syn_export_options options);
+
 #endif

@@ -1,0 +1,189 @@
+/* Forward and backward of a training step side by side. Rows of the same part of the same layer
+   form a band; bands that both columns have in the same order get the same height and place, and
+   rows spread over what their band has more than they need. */
+#include "export/picture/picture_layout.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+/* Rows that follow each other in one band. */
+typedef struct stretch {
+    uint32_t first, last; /* rows, in the order of time */
+    uint64_t band;
+    double top, bottom; /* as seen on the page, without more room */
+} stretch;
+
+typedef struct side {
+    syn__pic_column col;
+    stretch *stretches; /* from the top of the page down */
+    uint32_t n;
+} side;
+
+static uint64_t mix_text(uint64_t h, const char *text) {
+    for (; *text != '\0'; text++) h = (h ^ (unsigned char)*text) * 0x100000001B3u;
+    return (h ^ 0xFF) * 0x100000001B3u;
+}
+
+static bool comes_first(const char *a, const char *b) {
+    const size_t n = strlen(a), m = strlen(b);
+    return n != m ? n < m : strcmp(a, b) < 0;
+}
+
+/* A layer's name; of layers drawn once the same one in both columns. */
+static const char *layer_of(const syn__pic_plan *plan, uint32_t unit) {
+    const char *first = plan->units[unit].layer;
+    const char *last = plan->units[plan->units[unit].last].layer;
+    return plan->units[unit].count > 1 && comes_first(last, first) ? last : first;
+}
+
+static syn_status find_bands(syn__pic_column *col, syn_error *err) {
+    char name[64];
+    for (uint32_t i = col->n_cells; i-- > 0;) { /* a row's first cell last */
+        SYN_TRY(syn__pic_part_name(col, i, name, sizeof name, err));
+        uint64_t h = mix_text(14695981039346656037u, layer_of(col->cells->plan, col->cell[i].unit));
+        col->rows[col->cell[i].row].band = mix_text(h, name);
+    }
+    return SYN_OK;
+}
+
+static syn_status find_stretches(side *s, syn_error *err) {
+    syn__pic_column *col = &s->col;
+    SYN_TRY(find_bands(col, err));
+    syn__pic_place_rows(col);
+    const double height = col->cells->drawing->clusters[col->part->cluster].y1;
+    s->stretches = syn_calloc(col->n_rows + 1, sizeof *s->stretches);
+    if (s->stretches == NULL)
+        return SYN_FAIL_NOMEM(err, col->n_rows * sizeof *s->stretches, "bands of a picture");
+    for (uint32_t i = 0; i < col->n_rows; i++) {
+        const uint32_t r = col->up ? (uint32_t)col->n_rows - 1 - i : i;
+        const syn__pic_row *row = &col->rows[r];
+        const double top = col->up ? height - row->bottom : row->top;
+        stretch *t = s->n > 0 ? &s->stretches[s->n - 1] : NULL;
+        if (t == NULL || t->band != row->band) {
+            t = &s->stretches[s->n++];
+            *t = (stretch){.first = r, .last = r, .band = row->band, .top = top};
+        }
+        if (r < t->first) t->first = r;
+        if (r > t->last) t->last = r;
+        t->bottom = top + (row->bottom - row->top);
+    }
+    return SYN_OK;
+}
+
+/* Makes room in one column: `gap` between two stretches (the last one above, or NULL at an end),
+   and `slack` within the lower one. */
+static void make_room(side *s, const stretch *above, const stretch *below, double gap,
+                      double slack) {
+    syn__pic_column *col = &s->col;
+    const stretch *later = col->up ? above : below, *earlier = col->up ? below : above;
+    if (later == NULL) col->end_gap += gap;
+    else if (earlier == NULL) col->rows[0].gap += gap;
+    else col->rows[col->up ? earlier->last + 1 : later->first].gap += gap;
+    if (below == NULL) return;
+    const double each = slack / (below->last - below->first + 2);
+    for (uint32_t r = below->first; r <= below->last; r++) col->rows[r].before += each;
+    col->rows[below->last].after += each;
+}
+
+/* The longest sequence of bands that both sides have in the same order: pairs[i] is the stretch of
+   `b` beside stretch i of `a`, or UINT32_MAX. */
+static syn_status match(const side *a, const side *b, uint32_t *pairs, syn_error *err) {
+    const size_t w = (size_t)b->n + 1;
+    uint32_t *best = syn_calloc((a->n + 1) * w, sizeof *best); /* of what is left from (i, k) on */
+    if (best == NULL) return SYN_FAIL_NOMEM(err, (a->n + 1) * w * 4, "bands of a picture");
+    for (size_t i = a->n; i-- > 0;)
+        for (size_t k = b->n; k-- > 0;) {
+            const uint32_t down = best[(i + 1) * w + k], right = best[i * w + k + 1];
+            best[i * w + k] = down > right ? down : right;
+            if (a->stretches[i].band == b->stretches[k].band)
+                best[i * w + k] = best[(i + 1) * w + k + 1] + 1;
+        }
+    for (size_t i = 0, k = 0; i < a->n; i++) {
+        pairs[i] = UINT32_MAX;
+        while (k < b->n && best[i * w + k] > best[(i + 1) * w + k] &&
+               a->stretches[i].band != b->stretches[k].band)
+            k++;
+        if (k < b->n && a->stretches[i].band == b->stretches[k].band &&
+            best[i * w + k] > best[(i + 1) * w + k])
+            pairs[i] = (uint32_t)k++;
+    }
+    syn_free(best);
+    return SYN_OK;
+}
+
+static double page_end(const side *s) {
+    return s->col.cells->drawing->clusters[s->col.part->cluster].y1;
+}
+
+/* Room so that every pair of stretches has one place and height. */
+static void align(side *a, side *b, const uint32_t *pairs) {
+    const stretch *above_a = NULL, *above_b = NULL;
+    const double end_a = page_end(a), end_b = page_end(b);
+    double at_a = 0, at_b = 0; /* bottoms of the pair above */
+    for (uint32_t i = 0; i <= a->n; i++) {
+        if (i < a->n && pairs[i] == UINT32_MAX) continue;
+        const stretch *x = i < a->n ? &a->stretches[i] : NULL;
+        const stretch *y = i < a->n ? &b->stretches[pairs[i]] : NULL;
+        const double gap_a = (x != NULL ? x->top : end_a) - at_a;
+        const double gap_b = (y != NULL ? y->top : end_b) - at_b;
+        const double gap = fmax(gap_a, gap_b);
+        double high_a = 0, high_b = 0;
+        if (x != NULL) high_a = x->bottom - x->top, high_b = y->bottom - y->top;
+        const double high = fmax(high_a, high_b);
+        make_room(a, above_a, x, gap - gap_a, high - high_a);
+        make_room(b, above_b, y, gap - gap_b, high - high_b);
+        if (x == NULL) break;
+        at_a = x->bottom, at_b = y->bottom;
+        above_a = x, above_b = y;
+    }
+}
+
+static syn_status align_sides(side *a, side *b, syn_error *err) {
+    SYN_TRY(find_stretches(a, err));
+    SYN_TRY(find_stretches(b, err));
+    uint32_t *pairs = syn_calloc((size_t)a->n + 1, sizeof *pairs);
+    if (pairs == NULL) return SYN_FAIL_NOMEM(err, a->n * sizeof *pairs, "bands of a picture");
+    const syn_status s = match(a, b, pairs, err);
+    if (s == SYN_OK) align(a, b, pairs);
+    syn_free(pairs);
+    return s;
+}
+
+static syn_status draw_sides(side *a, side *b, double between, syn_error *err) {
+    syn__pic_drawing *d = a->col.cells->drawing;
+    SYN_TRY(syn__pic_column_finish(&a->col, err));
+    const syn__pic_mark drawn = syn__pic_mark_of(d);
+    const syn__pic_mark mark = {drawn.boxes, drawn.edges, (size_t)b->col.first_cluster,
+                                drawn.points};
+    SYN_TRY(syn__pic_column_finish(&b->col, err));
+    syn__pic_turn_over(d, mark, b->col.part->height);
+    syn__pic_shift(d, mark, a->col.part->width + between, 0);
+    return SYN_OK;
+}
+
+static syn_status beside(syn__pic_cells *cells, uint32_t part, double *width, syn_error *err) {
+    double bars;
+    *width = cells->parts[part].width + SYN__PIC_BETWEEN + cells->parts[part + 1].width;
+    SYN_TRY(syn__pic_draw_bars(cells, part + 1, *width + SYN__PIC_SIDE_X, &bars, err));
+    if (bars > 0) *width += SYN__PIC_SIDE_X + bars;
+    return SYN_OK;
+}
+
+syn_status syn__pic_layout_pair(syn__pic_cells *cells, uint32_t part, double *width,
+                                syn_error *err) {
+    side a = {0}, b = {0};
+    syn_status s = syn__pic_column_make(&a.col, cells, part, err);
+    if (s == SYN_OK) s = syn__pic_column_make(&b.col, cells, part + 1, err);
+    b.col.up = true;
+    if (s == SYN_OK) s = align_sides(&a, &b, err);
+    if (s == SYN_OK) s = draw_sides(&a, &b, SYN__PIC_BETWEEN, err);
+    if (s == SYN_OK) s = syn__pic_draw_kept(cells, part, err);
+    if (s == SYN_OK) s = beside(cells, part, width, err);
+    syn__pic_column_free(&a.col);
+    syn__pic_column_free(&b.col);
+    syn_free(a.stretches);
+    syn_free(b.stretches);
+    return s;
+}

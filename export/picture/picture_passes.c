@@ -1,0 +1,151 @@
+/* Training steps as they are drawn: a pass is a forward and its backward, which stand side by side.
+   Collectives over gradients run in the middle of backward and are waited for by the optimizer
+   alone: they go behind it, to be drawn as bars; what is communicated of forward's results goes
+   back to it. */
+#include "export/picture/picture_fold.h"
+#include "export/walk/graph_walk.h"
+
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+typedef struct sorter {
+    syn__pic_plan *plan;
+    uint8_t *used; /* per node: another op of forward or backward takes its data */
+    uint32_t *section;
+} sorter;
+
+static bool in_pass(syn_phase p) {
+    return p == SYN_PHASE_FORWARD || p == SYN_PHASE_BACKWARD || p == SYN_PHASE_RECOMPUTE;
+}
+
+/* From the last node on, so that whether a view is used is known before its producer's turn. */
+static syn_status find_used(sorter *s, syn_error *err) {
+    syn__pic_plan *p = s->plan;
+    for (uint32_t i = p->n_nodes; i-- > 0;) {
+        const syn_node *n;
+        SYN_TRY(syn__pic_node(p, i, &p->cursor, &n, err));
+        if (!in_pass(n->phase) || ((n->flags & SYN_NODE_VIRTUAL) != 0 && !s->used[i])) continue;
+        for (uint32_t k = 0; k < n->n_deps; k++)
+            if (n->deps[k].dep_class == SYN_DEP_DATA) s->used[n->deps[k].node] = 1;
+    }
+    return SYN_OK;
+}
+
+static uint32_t part_of(syn_phase phase) {
+    if (phase == SYN_PHASE_FORWARD) return SYN__PIC_FORWARD;
+    return in_pass(phase) ? SYN__PIC_BACKWARD : SYN__PIC_REST;
+}
+
+/* Forward after backward begins a pass if another backward follows in its step; else it is what is
+   done with the loss at the end. */
+static syn_status goes_on(sorter *s, uint32_t i, uint32_t step, bool *out, syn_error *err) {
+    syn__pic_plan *p = s->plan;
+    for (*out = false; i < p->n_nodes && !*out; i++) {
+        const syn_node *n;
+        SYN_TRY(syn__pic_node(p, i, &p->cursor, &n, err));
+        if (n->step != step) break;
+        *out = part_of(n->phase) == SYN__PIC_BACKWARD;
+    }
+    return SYN_OK;
+}
+
+/* The section of every node: four a pass. */
+static syn_status find_sections(sorter *s, bool *training, syn_error *err) {
+    syn__pic_plan *p = s->plan;
+    uint32_t pass = 0, step = 0, seen = 0; /* seen: sections of the pass, a bit each */
+    bool late = false;
+    *training = false;
+    for (uint32_t i = 0; i < p->n_nodes; i++) {
+        const syn_node *n;
+        SYN_TRY(syn__pic_node(p, i, &p->cursor, &n, err));
+        const uint32_t part = part_of(n->phase);
+        const bool bucket =
+            part == SYN__PIC_BACKWARD && n->kind == SYN_NODE_COLLECTIVE && !s->used[i];
+        const bool new_step = i > 0 && n->step != step;
+        bool new_pass = new_step;
+        step = n->step;
+        if (new_step || part != SYN__PIC_FORWARD) late = false;
+        if (!new_step && part == SYN__PIC_FORWARD && seen > 1u << SYN__PIC_FORWARD && !late) {
+            SYN_TRY(goes_on(s, i, step, &new_pass, err));
+            late = !new_pass;
+        }
+        if (new_pass) pass++, seen = 0;
+        seen |= 1u << part;
+        *training = *training || (seen & 3) == 3;
+        s->section[i] = pass * SYN__PIC_SECTIONS + (bucket ? SYN__PIC_BUCKETS : part);
+    }
+    return SYN_OK;
+}
+
+/* plan->order by section, and within one by time. Passes are in the order of time already. */
+static void sort(sorter *s) {
+    syn__pic_plan *p = s->plan;
+    uint32_t at = 0;
+    for (uint32_t begin = 0, end; begin < p->n_nodes; begin = end) {
+        const uint32_t pass = s->section[begin] / SYN__PIC_SECTIONS;
+        for (end = begin; end < p->n_nodes && s->section[end] / SYN__PIC_SECTIONS == pass;) end++;
+        for (uint32_t part = 0; part < SYN__PIC_SECTIONS; part++)
+            for (uint32_t i = begin; i < end; i++) {
+                if (s->section[i] % SYN__PIC_SECTIONS != part) continue;
+                p->order[at].node = i;
+                p->order[at].section = s->section[i];
+                p->order[i].place = at++;
+            }
+    }
+}
+
+syn_status syn__pic_plan_order(syn__pic_plan *plan, syn_error *err) {
+    sorter s = {plan, syn_calloc((size_t)plan->n_nodes + 1, 1),
+                syn_calloc((size_t)plan->n_nodes + 1, sizeof *s.section)};
+    syn__pic_order *order = syn_calloc((size_t)plan->n_nodes + 1, sizeof *order);
+    bool training = false;
+    syn_status status = SYN_OK;
+    if (s.used == NULL || s.section == NULL || order == NULL)
+        status = SYN_FAIL_NOMEM(err, (size_t)plan->n_nodes * sizeof *order, "the order of nodes");
+    if (status == SYN_OK) status = find_used(&s, err);
+    if (status == SYN_OK) status = find_sections(&s, &training, err);
+    if (status == SYN_OK && training) {
+        plan->order = order;
+        order = NULL;
+        sort(&s);
+    }
+    syn_free(s.used);
+    syn_free(s.section);
+    syn_free(order);
+    return status;
+}
+
+static uint64_t mix(uint64_t a, uint64_t b) {
+    return (a ^ (b >> 7)) * 0x9E3779B97F4A7C15u + b;
+}
+
+static uint32_t pass_of(const syn__pic_unit *u) {
+    return u->section / SYN__PIC_SECTIONS;
+}
+
+/* Signature of the units of unit i's layer on the other side of its pass, or 0. */
+static uint64_t other_side(const syn__pic_plan *p, const uint64_t *sigs, size_t i) {
+    const syn__pic_unit *u = &p->units[i];
+    uint64_t h = 0;
+    size_t k = i;
+    while (k > 0 && pass_of(&p->units[k - 1]) == pass_of(u)) k--;
+    for (; k < p->n_units && pass_of(&p->units[k]) == pass_of(u); k++)
+        if (p->units[k].section == (u->section ^ 1) && strcmp(p->units[k].layer, u->layer) == 0)
+            h = mix(h, sigs[k]);
+    return h;
+}
+
+syn_status syn__pic_pair_layers(syn__pic_plan *p, syn_error *err) {
+    uint64_t *sigs = syn_calloc(p->n_units + 1, sizeof *sigs);
+    if (sigs == NULL) return SYN_FAIL_NOMEM(err, p->n_units * sizeof *sigs, "layers");
+    for (size_t i = 0; i < p->n_units; i++) sigs[i] = p->units[i].sig;
+    for (size_t i = 0; i < p->n_units; i++) {
+        syn__pic_unit *u = &p->units[i];
+        const uint32_t part = u->section % SYN__PIC_SECTIONS;
+        if (u->layer[0] == '\0' || part > SYN__PIC_BACKWARD) continue;
+        u->sig = mix(u->sig, other_side(p, sigs, i));
+    }
+    syn_free(sigs);
+    return SYN_OK;
+}

@@ -11,7 +11,8 @@ import xml.dom.minidom
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from checks import BUILD, check, finish  # noqa: E402
+from checks import check, finish  # noqa: E402
+from pretrain_runs import PRETRAIN  # noqa: E402
 
 GPT = {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 1, "n_positions": 8,
        "vocab_size": 512}
@@ -49,7 +50,7 @@ def round_ticks(ticks):
 
 
 def draw(folder, *options):
-    done = subprocess.run([os.path.join(BUILD, "pretrain"), "--model-config", "gpt.json",
+    done = subprocess.run([PRETRAIN, "--model-config", "gpt.json",
                            "--max-seq-length", "8", "--save-dir", "run", *options],
                           capture_output=True, text=True, cwd=folder, check=False)
     check(done.returncode == 0, f"{options}: {done.stderr}")

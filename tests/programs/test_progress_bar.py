@@ -1,11 +1,11 @@
 """pretrain's bar, on a terminal of the test's own: it fits the width, also after that has changed,
 messages have lines of their own, and what stays on the screen is what happened."""
 import fcntl
+import json
 import os
 import pty
 import re
 import resource
-import shutil
 import signal
 import struct
 import subprocess
@@ -15,11 +15,8 @@ import termios
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from checks import BUILD, check, finish, run  # noqa: E402
-
-PRETRAIN = os.path.join(BUILD, "pretrain")
-MPIRUN = shutil.which("mpirun")
-SMALL = ["--max-seq-length", "32", "--max-steps", "12"]
+from checks import check, finish, run  # noqa: E402
+from pretrain_runs import GPT, MPIRUN, PRETRAIN, launcher  # noqa: E402
 
 
 def set_width(fd, columns):
@@ -103,9 +100,14 @@ def widths(folder):
 def resized(folder):
     """The one that was being written may still have the old width."""
     for columns, then in ((120, 50), (50, 120)):
-        t = Terminal([PRETRAIN, *SMALL, "--max-steps", "40", "--save-dir", folder], columns, then)
-        bars = t.bars(t.after)
-        check(t.code == 0 and len(bars) > 1 and all(len(bar) < then for bar in bars[1:]),
+        bars = []
+        for steps in ("300", "3000", "30000"):  # until some are left when the width has changed
+            t = Terminal([PRETRAIN, *SMALL, "--max-steps", steps, "--num-epochs", "1000",
+                          "--skip-eval", "--save-dir", folder], columns, then)
+            bars = t.bars(t.after)
+            if not check(t.code == 0, t.written[-1000:]) or len(bars) > 1:
+                break
+        check(len(bars) > 1 and all(len(bar) < then for bar in bars[1:]),
               f"{columns}, then {then}: {bars}")
         check(len(bars[-1].rstrip()) < 50 or then == 120, f"{columns}, then {then}: {bars[-1]}")
 
@@ -139,11 +141,15 @@ def elsewhere(folder):
     if not MPIRUN or b"this build has no MPI" in run("--version").stderr:
         print("not over MPI: there is none")
         return
-    t = Terminal([MPIRUN, "-n", "1", *words], 80)
+    t = Terminal([*launcher("1"), *words], 80)
     check(t.code == 0 and "step 10/12  loss" in t.written and "[#" not in t.written, t.written)
 
 
 with tempfile.TemporaryDirectory() as work:
+    with open(os.path.join(work, "gpt.json"), "w", encoding="utf-8") as file:
+        json.dump(GPT, file)
+    SMALL = ["--model-config", os.path.join(work, "gpt.json"), "--max-seq-length", "16",
+             "--max-steps", "12"]
     widths(work)
     resized(work)
     messages(work)

@@ -145,6 +145,12 @@ def elsewhere(folder):
     check(t.code == 0 and "step 10/12  loss" in t.written and "[#" not in t.written, t.written)
 
 
+try:
+    for end in pty.openpty():
+        os.close(end)
+except OSError as error:
+    print(f"skipped: this system gives no terminals: {error}")
+    sys.exit(77)
 with tempfile.TemporaryDirectory() as work:
     with open(os.path.join(work, "gpt.json"), "w", encoding="utf-8") as file:
         json.dump(GPT, file)

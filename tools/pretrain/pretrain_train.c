@@ -9,6 +9,7 @@
 #include "syntorch/memory.h"
 #include "syntorch/mesh.h"
 #include "tools/pretrain/pretrain.h"
+#include "tools/progress.h"
 
 typedef struct rank {
     pretrain *run;
@@ -166,7 +167,11 @@ static syn_status validate(rank *r, int64_t step, syn_error *err) {
     double sum = 0, part = 0;
     int64_t labels = 0;
     const bool was = syn_set_grad(r->ctx, false);
+    progress bar = {
+        .what = "validating", .unit = "batches", .quiet = run->args->quiet || r->comm->rank != 0};
+    if (r->comm->rank == 0) pretrain_bar_clear(run);
     for (int64_t i = 0; i < batches; i++) {
+        progress_step(&bar, i, batches);
         const syn_mark mark = syn_ctx_mark(r->ctx);
         labels +=
             count_labels(r, run->eval_texts, &r->eval_sampler, 0, i, &run->batches, 0, dp_size(r));
@@ -176,6 +181,7 @@ static syn_status validate(rank *r, int64_t step, syn_error *err) {
         sum += part;
         syn_forget(r->ctx, mark, NULL, 0);
     }
+    progress_step(&bar, batches, batches);
     syn_set_grad(r->ctx, was);
     const double loss = sum / (double)(labels ? labels : 1);
     if (r->comm->rank == 0) pretrain_log_eval(run, step, loss);

@@ -59,7 +59,9 @@ static syn_status find_stretches(side *s, syn_error *err) {
     for (uint32_t i = 0; i < col->n_rows; i++) {
         const uint32_t r = col->up ? (uint32_t)col->n_rows - 1 - i : i;
         const syn__pic_row *row = &col->rows[r];
-        const double top = col->up ? height - row->bottom : row->top;
+        const double first = row->top - syn__pic_room_above(row);
+        const double last = row->bottom + (r + 1 < col->n_rows ? syn__pic_room_below(row) : 0);
+        const double top = col->up ? height - last : first;
         stretch *t = s->n > 0 ? &s->stretches[s->n - 1] : NULL;
         if (t == NULL || t->band != row->band) {
             t = &s->stretches[s->n++];
@@ -67,7 +69,7 @@ static syn_status find_stretches(side *s, syn_error *err) {
         }
         if (r < t->first) t->first = r;
         if (r > t->last) t->last = r;
-        t->bottom = top + (row->bottom - row->top);
+        t->bottom = top + (last - first);
     }
     return SYN_OK;
 }

@@ -176,10 +176,18 @@ static void count_legs(syn__pic_column *col) {
         if (!t->rail) continue;
         const syn__pic_slot *a = &col->slots[col->link[i].from - col->part->cell_begin];
         const syn__pic_slot *b = &col->slots[col->link[i].to - col->part->cell_begin];
-        const syn__pic_row *ra = &col->rows[a->row], *rb = &col->rows[b->row];
-        if (a->pos + 1 < ra->end - ra->begin) col->rows[a->row].legs_below++;
+        const syn__pic_row *rb = &col->rows[b->row];
+        if (!syn__pic_starts_aside(col, &col->link[i])) col->rows[a->row].legs_below++;
         if (b->pos + 1 < rb->end - rb->begin) col->rows[b->row].legs_above++;
     }
+}
+
+double syn__pic_room_above(const syn__pic_row *row) {
+    return 5.0 * row->legs_above + (row->labels_above ? 12 : 0);
+}
+
+double syn__pic_room_below(const syn__pic_row *row) {
+    return 5.0 * row->legs_below;
 }
 
 void syn__pic_place_rows(syn__pic_column *col) {
@@ -194,7 +202,7 @@ void syn__pic_place_rows(syn__pic_column *col) {
         int same = 0;
         while (same < n_open && same < n_next && open[same] == next[same]) same++;
         const bool closes = n_open > same, opens = n_next > same;
-        if (r > 0 && more) y += 5.0 * col->rows[r - 1].legs_below;
+        if (r > 0 && more) y += syn__pic_room_below(&col->rows[r - 1]);
         for (bool innermost = true; n_open > same; n_open--, innermost = false) {
             if (n_open == 1) y += col->end_gap;
             y += closing(col, n_open - 1, innermost);
@@ -209,7 +217,7 @@ void syn__pic_place_rows(syn__pic_column *col) {
         }
         if (r == col->n_rows) break;
         syn__pic_row *row = &col->rows[r];
-        row->top = y += row->before + 5.0 * row->legs_above + (row->labels_above ? 12 : 0);
+        row->top = y += row->before + syn__pic_room_above(row);
         double height = 0;
         for (uint32_t i = row->begin; i < row->end; i++) {
             const syn__pic_slot *s = &col->slots[col->order[i]];

@@ -98,6 +98,11 @@ syn_status syn__pic_part_name(syn__pic_column *col, uint32_t cell, char *out, si
                               syn_error *err) SYN_MUST_USE;
 /* Clusters of the part, and the cluster of every cell (picture_cluster.c). */
 syn_status syn__pic_make_clusters(syn__pic_column *col, syn_error *err) SYN_MUST_USE;
+/* Whether a link runs on a rail and starts at its box's side, for nothing is right of that. */
+bool syn__pic_starts_aside(const syn__pic_column *col, const syn__pic_link *link);
+/* Room that lines take above and below the cells of a row. */
+double syn__pic_room_above(const syn__pic_row *row);
+double syn__pic_room_below(const syn__pic_row *row);
 /* y of the rows and clusters, with the room that rows ask for. */
 void syn__pic_place_rows(syn__pic_column *col);
 /* Gives clusters their rectangles, rows their y, rails their x; needs x of all slots. */

@@ -137,11 +137,23 @@ static syn_status draw_cell(syn__pic_column *col, syn__pic_cell *c, syn_error *e
 
 /* ---- Links ---- */
 
+bool syn__pic_starts_aside(const syn__pic_column *col, const syn__pic_link *link) {
+    const syn__pic_slot *s = &col->slots[link->from - col->part->cell_begin];
+    const syn__pic_row *row = &col->rows[s->row];
+    const bool last_pill =
+        link->slot < 0 || (uint32_t)link->slot + 1 == col->cells->cells[link->from].n_outs;
+    return last_pill && s->pos + 1 == row->end - row->begin && col->tracks[link - col->link].rail;
+}
+
 static const syn__pic_box *start_box(const syn__pic_column *col, const syn__pic_link *link) {
     const syn__pic_cell *a = &col->cells->cells[link->from];
+    const syn__pic_box *boxes = drawing(col)->boxes;
     if (link->slot >= 0 && (uint32_t)link->slot < a->n_outs)
-        return &drawing(col)->boxes[col->cells->pills[a->first_out + (uint32_t)link->slot].box];
-    return &drawing(col)->boxes[a->box];
+        return &boxes[col->cells->pills[a->first_out + (uint32_t)link->slot].box];
+    if (a->n_outs % 2 == 1 &&
+        !syn__pic_starts_aside(col, link)) /* the way down is through this one */
+        return &boxes[col->cells->pills[a->first_out + a->n_outs / 2].box];
+    return &boxes[a->box];
 }
 
 /* The slot that link i comes from when it reaches its last row. */
@@ -234,20 +246,25 @@ static syn_status draw_down(syn__pic_column *col, uint32_t i, syn_error *err) {
     return syn__pic_line_to(d, (syn__pic_point){x, e.tip.y - SYN__PIC_ARROW}, err);
 }
 
+/* Whether a link from above into a cell has a label, which may reach over the cell's right side. */
+static bool comes_labelled(const syn__pic_column *col, uint32_t to) {
+    for (uint32_t i = 0; i < col->n_links; i++)
+        if (col->link[i].to == to && !col->tracks[i].rail && col->link[i].via != NULL) return true;
+    return false;
+}
+
 static syn_status draw_rail(syn__pic_column *col, uint32_t i, syn_error *err) {
     const syn__pic_link *link = &col->link[i];
     const syn__pic_track *t = &col->tracks[i];
     const uint32_t offset = col->part->cell_begin;
-    const syn__pic_slot *sa = &col->slots[link->from - offset],
-                        *sb = &col->slots[link->to - offset];
+    const syn__pic_slot *sb = &col->slots[link->to - offset];
     syn__pic_row *ra = &col->rows[t->from_row], *rb = &col->rows[t->to_row];
     const syn__pic_box *from = start_box(col, link);
-    const syn__pic_cell *a = &col->cells->cells[link->from], *b = &col->cells->cells[link->to];
-    const bool last_pill = link->slot < 0 || (uint32_t)link->slot + 1 == a->n_outs;
+    const syn__pic_cell *b = &col->cells->cells[link->to];
     syn__pic_edge e = link_edge(col, link);
     syn__pic_point p[6], start;
     size_t n = 0;
-    if (sa->pos + 1 < ra->end - ra->begin || !last_pill) {
+    if (!syn__pic_starts_aside(col, link)) {
         const double y = ra->bottom + 6 + 5.0 * ra->legs_below++;
         start = (syn__pic_point){from->x, from->y + from->h / 2};
         p[n++] = (syn__pic_point){start.x, y};
@@ -256,23 +273,25 @@ static syn_status draw_rail(syn__pic_column *col, uint32_t i, syn_error *err) {
         start = (syn__pic_point){from->x + from->w / 2, from->y};
         p[n++] = (syn__pic_point){t->rail_x, start.y};
     }
+    const uint32_t nth = rb->legs_above++;
     if (sb->pos + 1 < rb->end - rb->begin) {
-        const double y = rb->top - 12 - 5.0 * rb->legs_above++;
+        const double y = rb->top - 12 - 5.0 * nth;
         const double x = b->x + b->w / 2 - 14;
         e.tip = (syn__pic_point){x, op_top(b)};
         p[n++] = (syn__pic_point){t->rail_x, y};
         p[n++] = (syn__pic_point){x, y};
         p[n++] = (syn__pic_point){x, e.tip.y - SYN__PIC_ARROW};
     } else {
-        const double y = op_top(b) + b->h / 2 - 6 + 6.0 * rb->legs_above++;
+        const double y = op_top(b) + b->h / 2 - 6 + 6.0 * nth;
         e.tip = (syn__pic_point){b->x + b->w / 2, y};
         p[n++] = (syn__pic_point){t->rail_x, y};
         p[n++] = (syn__pic_point){e.tip.x + SYN__PIC_ARROW, y};
     }
     const char *text = link->line == SYN__PIC_RESIDUAL ? "residual" : link->via;
-    const double label_x = b->x + b->w / 2 + 10;
-    if (text != NULL)
-        SYN_TRY(label_edge(col, &e, text, label_x, e.tip.y - 6, t->rail_x - label_x, err));
+    const double label_x = b->x + b->w / 2 + 10, apart = nth == 0 ? -6 : 6;
+    /* above the first line and below the second; there is no room for more */
+    if (text != NULL && nth < 2 && !comes_labelled(col, link->to))
+        SYN_TRY(label_edge(col, &e, text, label_x, e.tip.y + apart, t->rail_x - label_x, err));
     SYN_TRY(syn__pic_begin_edge(drawing(col), &e, start, err));
     return syn__pic_corners_to(drawing(col), p, n, err);
 }

@@ -55,6 +55,12 @@ uint32_t picture_add(picture_maker *m, picture_op op, syn_spec out, uint32_t n_i
     n.n_outputs = 1;
     n.deps = deps;
     n.n_deps = n_deps;
+    if (op.category == SYN_CATEGORY_COMMUNICATION) {
+        n.kind = SYN_NODE_COLLECTIVE;
+        n.comm = SYN_COMM_ALL_REDUCE;
+        n.comm_bytes = bytes;
+        n.comm_index = m->n_comms++;
+    }
     n.flops = op.flops;
     n.bytes_read = view ? 0 : bytes * n_inputs;
     n.bytes_written = view ? 0 : bytes;

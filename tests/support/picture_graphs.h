@@ -27,7 +27,8 @@ typedef struct picture_op {
 void picture_start(picture_maker *m, int n_ranks);
 syn_graph *picture_finish(picture_maker *m);
 
-/* What follows is added to m->rank, in the scope last set, and gives the tensor made. */
+/* What follows is added to m->rank, in the scope last set, and gives the tensor made. An op of
+   communication is an all-reduce. */
 void picture_scope(picture_maker *m, const char *fmt, ...) SYN_PRINTF(2, 3);
 uint32_t picture_tensor(picture_maker *m, const char *name, syn_spec spec, uint32_t flags,
                         uint32_t producer, uint32_t base);

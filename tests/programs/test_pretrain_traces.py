@@ -3,8 +3,10 @@ them, cycles of steps, and disks that are full."""
 import csv
 import json
 import os
+import shutil
 import sys
 import tempfile
+from xml.etree import ElementTree
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
@@ -175,6 +177,29 @@ def asked_for(runs):
                       f"{name}, {flags}: stacks")
 
 
+def pictures(runs):
+    """Of the first rank, and of ranks that communicate; without graphviz the run goes on."""
+    for ranks, wanted in (("1", ["graph"]), ("2", ["comm", "graph"])):
+        out = runs.path("drawn" + ranks)
+        options = ["--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "2",
+                   "--num-gpus", ranks, "--enable-tracing", "--visualize-trace", "--device", "meta",
+                   "--trace-output-dir", out]
+        done = runs.start(*options, launcher=("env", "PATH=" + runs.folder))
+        check(done.returncode == 0 and "the trace of step 2 was not drawn: pictures need" in
+              done.stderr and "traced: " in done.stdout, f"without graphviz: {done.stderr}")
+        check(not any(n.endswith(("svg", "png")) for n in os.listdir(out)), os.listdir(out))
+        if not shutil.which("neato"):
+            continue
+        done = runs.start(*options)
+        check(done.returncode == 0 and "warning" not in done.stderr, done.stderr)
+        drawn = sorted(n for n in os.listdir(out) if n.endswith(("svg", "png")))
+        check(drawn == [f"trace_{w}.{e}" for w in wanted for e in ("png", "svg")], drawn)
+        root = ElementTree.parse(os.path.join(out, "trace_graph.svg")).getroot()
+        said = " ".join(root.itertext())
+        panels = ["forward", "backward", "optimizer"] + (["gradients"] if ranks == "2" else [])
+        check(all(p in said for p in panels), f"{ranks} ranks: {said[:400]}")
+
+
 def full_disk(runs):
     """What cannot be written is told, training goes on, and no file is there in part."""
     out = runs.path("full_traces")
@@ -218,6 +243,7 @@ with tempfile.TemporaryDirectory() as work:
     windows(program)
     schedules(program)
     asked_for(program)
+    pictures(program)
     full_disk(program)
     resumed_trace(program)
 finish()

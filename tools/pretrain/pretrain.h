@@ -26,7 +26,7 @@ typedef struct pretrain_args {
     int recompute; /* syn_recompute_what */
     int dtype;     /* 0: f32, 1: bf16 */
     int reference; /* 1: what a known PyTorch project does, see docs/training.md */
-    bool skip_eval, enable_tracing, profile_memory, with_stack, resume, quiet;
+    bool skip_eval, enable_tracing, visualize_trace, profile_memory, with_stack, resume, quiet;
 } pretrain_args;
 
 /* A line of metrics.csv. */

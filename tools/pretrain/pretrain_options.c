@@ -97,6 +97,8 @@ const cli_option pretrain_options[] = {
      "cycles; but for 1 their files are NAME_step<its last>.*; 0: until the end", 0, 1e9},
     {"trace_output_dir", CLI_TEXT, &args.trace_output_dir, "DIR", "where the traces go", 0, 0},
     {"trace_name", CLI_TEXT, &args.trace_name, "NAME", "NAME.0.et and so on", 0, 0},
+    {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
+     "pictures of the traced step as well: NAME_graph and NAME_comm, .svg and .png", 0, 0},
     {"profile_memory", CLI_FLAG, &args.profile_memory, NULL,
      "an event for each storage that comes or goes in NAME.0_kineto.json", 0, 0},
     {"with_stack", CLI_FLAG, &args.with_stack, NULL,
@@ -107,7 +109,7 @@ const cli_option pretrain_options[] = {
 
 typedef struct rule {
     bool holds;
-    const char *names[11]; /* of options */
+    const char *names[12]; /* of options */
     const char *why;       /* such an option is not wanted then */
 } rule;
 
@@ -117,8 +119,8 @@ static int check_rules(const pretrain *run, int argc, char **argv) {
     const rule rules[] = {
         {!a->enable_tracing,
          {"trace-skip-first", "trace-wait-steps", "trace-warmup-steps", "trace-active-steps",
-          "trace-repeat", "trace-output-dir", "trace-name", "profile-memory", "with-stack",
-          "hw-config"},
+          "trace-repeat", "trace-output-dir", "trace-name", "visualize-trace", "profile-memory",
+          "with-stack", "hw-config"},
          "does nothing without --enable-tracing; give that, too, or leave it out"},
         {a->skip_eval, {"eval-data", "eval-steps"}, "does nothing with --skip-eval; leave one out"},
         {a->data.n > 0 && a->eval_data.n == 0,

@@ -88,6 +88,26 @@ static void tell(pretrain *run, const struct pretrain_window *window, const char
            ranks == 1 ? "rank" : "ranks", part);
 }
 
+/* Pictures of the first rank, and of how ranks communicate. A run goes on without them. */
+static syn_status draw_pictures(pretrain *run, const struct pretrain_window *window,
+                                const char *prefix, const syn_graph *all, syn_error *err) {
+    static const char *const names[] = {"graph.svg", "graph.png", "comm.svg", "comm.png"};
+    syn_error why = {.code = SYN_OK};
+    syn_status s = SYN_OK;
+    for (size_t i = 0; i < (all->n_ranks > 1 ? 4 : 2) && s == SYN_OK; i++) {
+        const syn_export_options how = {.version = SYN_VERSION, .comm_graph = i >= 2};
+        char path[PREFIX_BYTES + 24];
+        snprintf(path, sizeof path, "%s_%s", prefix, names[i]);
+        s = syn_export_file(all, NULL, &how, path, &why);
+    }
+    if (s == SYN_OK) return SYN_OK;
+    if (s == SYN_E_NOMEM) return SYN_FAIL(err, s, "%s", why.text);
+    pretrain_bar_clear(run);
+    fprintf(stderr, "%s: warning: the trace of step %" PRId64 " was not drawn: %s\n",
+            run->launch.program->name, window->step, why.text);
+    return SYN_OK;
+}
+
 static syn_status write_files(pretrain *run, const struct pretrain_window *window,
                               const syn_graph *all, syn_error *err) {
     const syn_export_options how = {.version = SYN_VERSION,
@@ -97,6 +117,7 @@ static syn_status write_files(pretrain *run, const struct pretrain_window *windo
     prefix_of(run->args, window->step, prefix);
     SYN_TRY(syn_export_et_set(all, &how, prefix, err));
     SYN_TRY(syn_export_kineto_set(all, &how, prefix, err));
+    if (run->args->visualize_trace) SYN_TRY(draw_pictures(run, window, prefix, all, err));
     tell(run, window, prefix, all->n_ranks);
     return SYN_OK;
 }

@@ -1,5 +1,6 @@
 /* Pictures of training steps: forward and backward side by side, gradients' collectives as bars,
    and that nothing of a step is lost or drawn twice. */
+#include "syntorch/memory.h"
 #include "tests/support/picture_check.h"
 #include "tests/support/ranks.h"
 #include "tests/support/small_training.h"
@@ -407,6 +408,28 @@ static void test_kept(void) {
     drop_ranks(1, t.ctx);
 }
 
+/* ---- Errors ---- */
+
+/* Whichever allocation fails, the drawing says so and leaks nothing. */
+static void test_memory(void) {
+    small_training t;
+    bool done = false;
+    int failed = 0;
+    CHECK(train(&two_ranks, &t));
+    for (uint64_t after = 0; !done && after < 10000; after++) {
+        drawn x;
+        syn_graph *graph = rank_graph(t.ctx[0]);
+        syn_memory_fail_after(after);
+        done = draw(&x, graph, &folded);
+        syn_memory_fail_after(SYN_MEMORY_NEVER);
+        if (!done) CHECK_INT(x.err.code, SYN_E_NOMEM);
+        failed += !done;
+        drop(&x);
+    }
+    CHECK_MSG(done && failed > 40, "%d allocations failed", failed);
+    drop_ranks(2, t.ctx);
+}
+
 static const test_case cases[] = {
     {"geometry", test_geometry},
     {"places", test_places},
@@ -417,6 +440,7 @@ static const test_case cases[] = {
     {"bars_of_folded_layers", test_bars_of_folded_layers},
     {"lanes", test_lanes},
     {"kept", test_kept},
+    {"memory", test_memory},
 };
 
 int main(int argc, char **argv) {

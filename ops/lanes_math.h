@@ -1,5 +1,5 @@
-/* exp, exp2, tanh and the normal distribution for the vectors of ops/lanes.h, over the whole range
-   of float. Coefficients: tests/reference/fit_rows.py. */
+/* exp, exp2, tanh, sine and cosine, and the normal distribution for the vectors of ops/lanes.h,
+   over the whole range of float. Coefficients: tests/reference/fit_rows.py. */
 #ifndef OPS_LANES_MATH_H
 #define OPS_LANES_MATH_H
 
@@ -50,6 +50,34 @@ LANE_FN vec vec_tanh(vec x) {
     const vec power = vec_power(one, n), p = vec_fma(vec_mul(r, r), vec_exp_tail(r), r);
     const vec e = vec_fma(power, p, vec_sub(power, one));
     return vec_with_sign(vec_div(e, vec_add(e, vec_set(2.0f))), x);
+}
+
+/* The sine of x, and *cosine, for |x| < 2^20: an error of 1e-7 at most. x = q pi / 2 + r with |r|
+   <= pi / 4, pi / 2 in three parts; polynomials in r^2. */
+LANE_FN vec vec_sine(vec x, vec *cosine) {
+    const vec one = vec_set(1.0f), two = vec_set(2.0f), zero = vec_set(0.0f);
+    const vec q = vec_round(vec_mul(x, vec_set(0.636619772368f)));
+    vec r = vec_fma(q, vec_set(-1.57079637051f), x);
+    r = vec_fma(q, vec_set(4.37113882867e-8f), r);
+    r = vec_fma(q, vec_set(1.71512451001e-15f), r);
+    const vec s = vec_mul(r, r);
+    vec odd = vec_fma(vec_set(-0.000195873097985f), s, vec_set(0.0083327447596f));
+    odd = vec_fma(odd, s, vec_set(-0.166666646358f));
+    odd = vec_fma(vec_mul(odd, s), r, r);
+    vec even = vec_fma(vec_set(2.45475574333e-5f), s, vec_set(-0.00138883007388f));
+    even = vec_fma(even, s, vec_set(0.0416666646423f));
+    even = vec_fma(vec_fma(even, s, vec_set(-0.5f)), s, one);
+    /* q modulo 4: quarters 1 and 3 swap the two, 2 and 3 turn the sine's sign, 1 and 2 the other's
+     */
+    const vec turns = vec_round(vec_fma(q, vec_set(0.25f), vec_set(-0.375f)));
+    const vec quarter = vec_fma(turns, vec_set(-4.0f), q);
+    const vec from_two = vec_abs(vec_sub(quarter, two));
+    const vec_mask swap = vec_less(vec_abs(vec_sub(from_two, one)), vec_set(0.5f));
+    const vec_mask down = vec_less(vec_set(1.5f), quarter);
+    const vec_mask left = vec_less(vec_abs(vec_sub(quarter, vec_set(1.5f))), one);
+    const vec up = vec_select(swap, even, odd), right = vec_select(swap, odd, even);
+    *cosine = vec_select(left, vec_sub(zero, right), right);
+    return vec_select(down, vec_sub(zero, up), up);
 }
 
 /* The normal distribution's part below -a, erfc(a / sqrt 2) / 2, for a >= 0: exp(-a^2 / 2) times a

@@ -1,4 +1,4 @@
-/* Element by element: gelu, tanh, add, mul, scale, dropout, scale_mask. */
+/* Element by element: gelu, tanh, silu, swiglu, add, mul, scale, dropout, scale_mask. */
 #include "ops/ops.h"
 #include "ops/rows.h"
 #include "ops/rules.h"
@@ -172,6 +172,108 @@ SYN__CPU(tanh_grad) {
 
 SYN__GRAD(tanh) {
     g->din[0] = unary_grad(g, SYN_OP_TANH_GRAD, g->out[0]);
+}
+
+/* ---- silu ---- */
+
+SYN__COST(silu) {
+    *cost = (syn_cost){4 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+static void silu_row(const syn_call *c, const float *in, float *out, int64_t n, int64_t first) {
+    (void)c;
+    (void)first;
+    syn__row_kernels()->silu(in, out, n);
+}
+
+SYN__CPU(silu) {
+    return syn__each_row(c, silu_row, SYN__GRAIN_MATH, true);
+}
+
+syn_tensor syn_silu(syn_ctx *ctx, syn_tensor x) {
+    return unary(ctx, SYN_OP_SILU, x, NULL, 0);
+}
+
+/* Per element twice what the forward op counts. */
+SYN__COST(silu_grad) {
+    *cost = (syn_cost){8 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+SYN__CPU(silu_grad) {
+    each_pair(c, syn__row_kernels()->silu_grad);
+    return SYN_OK;
+}
+
+SYN__GRAD(silu) {
+    g->din[0] = unary_grad(g, SYN_OP_SILU_GRAD, g->in[0]);
+}
+
+/* ---- swiglu: silu of one input times the other ---- */
+
+SYN__COST(swiglu) {
+    *cost = (syn_cost){5 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+SYN__CPU(swiglu) {
+    each_pair(c, syn__row_kernels()->swiglu);
+    return SYN_OK;
+}
+
+syn_tensor syn_swiglu(syn_ctx *ctx, syn_tensor gate, syn_tensor up) {
+    syn_tensor out;
+    const syn_tensor in[2] = {syn__dense_rows(ctx, gate), syn__dense_rows(ctx, up)};
+    syn__dispatch(ctx, SYN_OP_SWIGLU, in, 2, NULL, 0, NULL, &out);
+    return out;
+}
+
+/* gate, up, dy -> dgate, dup */
+SYN__INFER(swiglu_grad) {
+    SYN_TRY(syn__want_floats(c, 3));
+    SYN_TRY(syn__unary_grad_infer(c));
+    c->out[1].spec = c->in[0].spec;
+    return syn_spec_equal(&c->in[0].spec, &c->in[2].spec) ? SYN_OK
+                                                          : syn__bad_input(c, 2, "like input 0");
+}
+
+SYN__COST(swiglu_grad) {
+    *cost = (syn_cost){10 * syn__elems(&c->out[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+/* Pieces of rows, as f32 in buffers if they are narrow. */
+static void swiglu_grad_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const syn_call *c = arg;
+    const syn_operand *operands[3] = {&c->in[0], &c->in[1], &c->in[2]};
+    const int64_t n = c->in[0].spec.dims[c->in[0].spec.rank - 1];
+    const int64_t piece = syn__is_f32(&c->in[0]) ? n : SYN__PIECE;
+    float room[5][SYN__PIECE];
+    syn_rows r;
+    (void)worker;
+    syn__seek_row(&r, &c->in[0].spec, operands, 3, begin);
+    for (int64_t row = begin; row < end; row++, syn__next_row(&r, &c->in[0].spec, operands, 3))
+        for (int64_t i = 0, some; i < n; i += some) {
+            const int64_t to = row * n + i;
+            some = n - i < piece ? n - i : piece;
+            syn__row_kernels()->swiglu_grad(syn__row_in(&c->in[0], r.at[0] + i, some, room[0]),
+                                            syn__row_in(&c->in[1], r.at[1] + i, some, room[1]),
+                                            syn__row_in(&c->in[2], r.at[2] + i, some, room[2]),
+                                            syn__row_out(&c->out[0], to, room[3]),
+                                            syn__row_out(&c->out[1], to, room[4]), some);
+            syn__row_done(&c->out[0], to, some, room[3]);
+            syn__row_done(&c->out[1], to, some, room[4]);
+        }
+}
+
+SYN__CPU(swiglu_grad) {
+    const syn_spec *shape = &c->in[0].spec;
+    const int64_t elems = syn_spec_elems(shape), n = shape->dims[shape->rank - 1];
+    if (elems > 0)
+        syn_workers_ranges(c->workers, elems / n, SYN__GRAIN_MATH / n + 1, swiglu_grad_rows, c);
+    return SYN_OK;
+}
+
+SYN__GRAD(swiglu) {
+    const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
+    syn__dispatch(g->ctx, SYN_OP_SWIGLU_GRAD, in, 3, NULL, 0, NULL, g->din);
 }
 
 /* ---- scale ---- */

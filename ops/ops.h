@@ -24,6 +24,16 @@ syn_tensor syn_embedding_padded(syn_ctx *ctx, syn_tensor table, syn_tensor ids, 
    weight + bias. */
 syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tensor bias,
                          double eps);
+/* x (..., C), weight (C) -> (..., C): x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich
+   2019). */
+syn_tensor syn_rmsnorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, double eps);
+/* x (B, H, T, D), positions (B, T) or (1, T) i32, frequencies (R/2) f32 -> (B, H, T, D): rotary
+   position embedding (Su et al. 2021). Of each head the first R elements, R <= D even, are turned,
+   the others stay: elements i and i + R/2 as one point of the plane, by the angle position *
+   frequency i, which is rounded to f32 and should stay below 2^20; then they are multiplied by
+   `factor` (yarn; 1). */
+syn_tensor syn_rope(syn_ctx *ctx, syn_tensor x, syn_tensor positions, syn_tensor frequencies,
+                    double factor);
 /* x (..., K), w (K, N) (or (N, K) when transpose_w), bias (N) or poisoned for none -> (..., N). All
    of x's dtype; w also 16 bits wide where x is f32. */
 #define SYN_NO_BIAS (SYN_LITERAL(syn_tensor){0, 0})
@@ -36,6 +46,10 @@ syn_tensor syn_matmul(syn_ctx *ctx, syn_tensor a, syn_tensor b, bool transpose_a
    / sqrt 2)). */
 syn_tensor syn_gelu(syn_ctx *ctx, syn_tensor x, bool tanh_form);
 syn_tensor syn_tanh(syn_ctx *ctx, syn_tensor x);
+/* x / (1 + exp(-x)) */
+syn_tensor syn_silu(syn_ctx *ctx, syn_tensor x);
+/* silu(gate) * up, of one shape (Shazeer 2020). */
+syn_tensor syn_swiglu(syn_ctx *ctx, syn_tensor gate, syn_tensor up);
 /* With broadcasting as in NumPy: dimensions align at the end, 1 stretches. */
 syn_tensor syn_add(syn_ctx *ctx, syn_tensor a, syn_tensor b);
 syn_tensor syn_mul(syn_ctx *ctx, syn_tensor a, syn_tensor b);

@@ -25,7 +25,10 @@ typedef struct syn_adamw {
 
 /* The kernels; X(name, parameters). exp_sum: the largest, and the sum of exp(x - it); -infinity and
    0 of no elements. exp_scale: scale * exp(x - shift). softmax_log: scale * softmax(x), and the
-   logarithm of the sum of all exp(x). layernorm_grad adds to dweight and dbias, square_sum to *sum.
+   logarithm of the sum of all exp(x). layernorm_grad and rmsnorm_grad add to dweight and dbias,
+   square_sum to *sum. swiglu: silu(gate) * up. angles: factor * cos(position * frequency) of n
+   frequencies, the product rounded to float, which is below 2^20, and sine_factor * sin of it.
+   turn: the pairs x[i], x[n + i] by n such angles.
    scale_mask: x * scale + mask (NULL: none) for the first `visible` elements, then -infinity.
    dropout: of a row from `column` on. widen and narrow: of f16 and bf16, see syn_half_widen; x and
    y do not overlap. */
@@ -36,6 +39,11 @@ typedef struct syn_adamw {
     X(gelu_tanh_grad, (const float *x, const float *dy, float *dx, int64_t n))                     \
     X(gelu_erf_grad, (const float *x, const float *dy, float *dx, int64_t n))                      \
     X(tanh_grad, (const float *y, const float *dy, float *dx, int64_t n))                          \
+    X(silu, (const float *x, float *y, int64_t n))                                                 \
+    X(silu_grad, (const float *x, const float *dy, float *dx, int64_t n))                          \
+    X(swiglu, (const float *gate, const float *up, float *y, int64_t n))                           \
+    X(swiglu_grad,                                                                                 \
+      (const float *gate, const float *up, const float *dy, float *dgate, float *dup, int64_t n))  \
     X(softmax, (const float *x, float *y, int64_t n))                                              \
     X(softmax_grad, (const float *y, const float *dy, float *dx, int64_t n))                       \
     X(exp_sum, (const float *x, float *max, float *sum, int64_t n))                                \
@@ -51,6 +59,12 @@ typedef struct syn_adamw {
       (const float *x, const float *weight, const float *bias, double eps, float *y, int64_t n))   \
     X(layernorm_grad, (const float *x, const float *weight, const float *dy, double eps,           \
                        float *dx, float *dweight, float *dbias, int64_t n))                        \
+    X(rmsnorm, (const float *x, const float *weight, double eps, float *y, int64_t n))             \
+    X(rmsnorm_grad, (const float *x, const float *weight, const float *dy, double eps, float *dx,  \
+                     float *dweight, int64_t n))                                                   \
+    X(angles, (const float *frequencies, float position, float factor, float sine_factor,          \
+               float *cosines, float *sines, int64_t n))                                           \
+    X(turn, (const float *x, const float *cosines, const float *sines, float *y, int64_t n))       \
     X(square_sum, (const float *x, double *sum, int64_t n))                                        \
     X(adamw, (float *p, float *m, float *v, const float *g, const syn_adamw *how, int64_t n))      \
     X(widen, (const uint16_t *x, syn_dtype dtype, float *y, int64_t n))                            \

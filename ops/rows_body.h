@@ -70,6 +70,31 @@ LANE_FN vec tanh_back(vec y, vec dy) {
     return vec_mul(dy, vec_sub(vec_set(1.0f), vec_mul(y, y)));
 }
 
+/* 1 / (1 + exp(-x)), with the exponential of what is negative, which does not overflow. */
+LANE_FN vec sigmoid_lanes(vec x) {
+    const vec one = vec_set(1.0f), zero = vec_set(0.0f);
+    const vec e = vec_exp(vec_sub(zero, vec_abs(x)));
+    return vec_div(vec_select(vec_less(x, zero), e, one), vec_add(one, e));
+}
+
+LANE_FN vec silu_lanes(vec x) {
+    return vec_mul(x, sigmoid_lanes(x));
+}
+
+LANE_FN vec silu_slope(vec x) {
+    x = vec_min(vec_set(100.0f), vec_max(vec_set(-100.0f), x));
+    const vec s = sigmoid_lanes(x);
+    return vec_fma(vec_mul(x, s), vec_sub(vec_set(1.0f), s), s);
+}
+
+LANE_FN vec silu_back(vec x, vec dy) {
+    return vec_mul(dy, silu_slope(x));
+}
+
+LANE_FN vec swiglu_lanes(vec gate, vec up) {
+    return vec_mul(silu_lanes(gate), up);
+}
+
 #define UNARY_ROW(name, f)                                  \
     static void name(const float *x, float *y, int64_t n) { \
         FOR_LANES(i, n) store(y, i, n, f(load(x, i, n)));   \
@@ -77,6 +102,7 @@ LANE_FN vec tanh_back(vec y, vec dy) {
 UNARY_ROW(row_gelu_tanh, gelu_tanh_lanes)
 UNARY_ROW(row_gelu_erf, gelu_erf_lanes)
 UNARY_ROW(row_tanh, vec_tanh)
+UNARY_ROW(row_silu, silu_lanes)
 
 #define BINARY_ROW(name, f)                                                 \
     static void name(const float *a, const float *b, float *y, int64_t n) { \
@@ -87,6 +113,17 @@ BINARY_ROW(row_mul, vec_mul)
 BINARY_ROW(row_gelu_tanh_grad, gelu_tanh_back)
 BINARY_ROW(row_gelu_erf_grad, gelu_erf_back)
 BINARY_ROW(row_tanh_grad, tanh_back)
+BINARY_ROW(row_silu_grad, silu_back)
+BINARY_ROW(row_swiglu, swiglu_lanes)
+
+static void row_swiglu_grad(const float *gate, const float *up, const float *dy, float *dgate,
+                            float *dup, int64_t n) {
+    FOR_LANES(i, n) {
+        const vec g = load(gate, i, n), d = load(dy, i, n), du = vec_mul(d, silu_lanes(g));
+        store(dgate, i, n, vec_mul(vec_mul(d, load(up, i, n)), silu_slope(g)));
+        store(dup, i, n, du);
+    }
+}
 
 static void row_scale(const float *x, float factor, float *y, int64_t n) {
     FOR_LANES(i, n) store(y, i, n, vec_mul(load(x, i, n), vec_set(factor)));
@@ -245,6 +282,52 @@ static void row_layernorm_grad(const float *x, const float *weight, const float 
         const vec h = vec_mul(vec_sub(vec_sub(load(x, i, n), most), rest), inverse);
         const vec w = vec_mul(load(dy, i, n), load(weight, i, n));
         store(dx, i, n, vec_mul(inverse, vec_sub(vec_sub(w, mean_g), vec_mul(h, mean_gx))));
+    }
+}
+
+static void row_rmsnorm(const float *x, const float *weight, double eps, float *y, int64_t n) {
+    const double squares = moment(true, x, n, 0.0) / (double)n;
+    const vec inverse = vec_set((float)(1.0 / sqrt(squares + eps)));
+    FOR_LANES(i, n)
+    store(y, i, n, vec_mul(vec_mul(load(x, i, n), inverse), load(weight, i, n)));
+}
+
+static void row_rmsnorm_grad(const float *x, const float *weight, const float *dy, double eps,
+                             float *dx, float *dweight, int64_t n) {
+    const double squares = moment(true, x, n, 0.0) / (double)n;
+    const vec inverse = vec_set((float)(1.0 / sqrt(squares + eps)));
+    vec gx = vec_set(0.0f);
+    FOR_LANES(i, n) {
+        const vec h = vec_mul(load(x, i, n), inverse), d = load(dy, i, n);
+        gx = vec_fma(vec_mul(d, load(weight, i, n)), h, gx);
+        store(dweight, i, n, vec_fma(d, h, load(dweight, i, n)));
+    }
+    const vec mean_gx = vec_set(vec_sum(gx) / (float)n);
+    FOR_LANES(i, n) {
+        const vec h = vec_mul(load(x, i, n), inverse);
+        const vec w = vec_mul(load(dy, i, n), load(weight, i, n));
+        store(dx, i, n, vec_mul(inverse, vec_sub(w, vec_mul(h, mean_gx))));
+    }
+}
+
+static void row_angles(const float *frequencies, float position, float factor, float sine_factor,
+                       float *cosines, float *sines, int64_t n) {
+    const vec at = vec_set(position);
+    FOR_LANES(i, n) {
+        vec cosine;
+        const vec sine = vec_sine(vec_mul(load(frequencies, i, n), at), &cosine);
+        store(cosines, i, n, vec_mul(vec_set(factor), cosine));
+        store(sines, i, n, vec_mul(vec_set(sine_factor), sine));
+    }
+}
+
+static void row_turn(const float *x, const float *cosines, const float *sines, float *y,
+                     int64_t n) {
+    FOR_LANES(i, n) {
+        const vec a = load(x, i, n), b = load(x + n, i, n);
+        const vec c = load(cosines, i, n), s = load(sines, i, n);
+        store(y, i, n, vec_sub(vec_mul(a, c), vec_mul(b, s)));
+        store(y + n, i, n, vec_add(vec_mul(b, c), vec_mul(a, s)));
     }
 }
 

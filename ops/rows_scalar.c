@@ -69,6 +69,38 @@ static void row_softmax_log(const float *x, float scale, float *log_sum, float *
     *log_sum = (float)((double)max + log(sum));
 }
 
+static float sigmoid(float x) {
+    return 1.0f / (1.0f + expf(-x));
+}
+
+static void row_silu(const float *x, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] * sigmoid(x[i]);
+}
+
+/* The derivative of x s, which beyond 100 is 0 or 1. */
+static float silu_slope(float x) {
+    x = x > 100 ? 100 : x < -100 ? -100 : x;
+    const float s = sigmoid(x);
+    return s + x * s * (1.0f - s);
+}
+
+static void row_silu_grad(const float *x, const float *dy, float *dx, int64_t n) {
+    for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * silu_slope(x[i]);
+}
+
+static void row_swiglu(const float *gate, const float *up, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) y[i] = gate[i] * sigmoid(gate[i]) * up[i];
+}
+
+static void row_swiglu_grad(const float *gate, const float *up, const float *dy, float *dgate,
+                            float *dup, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float g = gate[i], d = dy[i];
+        dgate[i] = d * up[i] * silu_slope(g);
+        dup[i] = d * (g * sigmoid(g));
+    }
+}
+
 /* A row of nothing but -infinity gives zeros; a NaN spreads to its whole row. */
 static void row_softmax(const float *x, float *y, int64_t n) {
     float max = -INFINITY, sum = 0, nan = 0;
@@ -141,6 +173,47 @@ static void row_layernorm_grad(const float *x, const float *weight, const float 
         dweight[i] += (float)((double)dy[i] * h);
         dbias[i] += dy[i];
         dx[i] = (float)(((double)dy[i] * (double)weight[i] - g - h * gx) * inverse);
+    }
+}
+
+/* x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019). */
+static void row_rmsnorm(const float *x, const float *weight, double eps, float *y, int64_t n) {
+    double squares = 0;
+    for (int64_t i = 0; i < n; i++) squares += (double)x[i] * (double)x[i];
+    const double inverse = 1.0 / sqrt(squares / (double)n + eps);
+    for (int64_t i = 0; i < n; i++) y[i] = (float)((double)x[i] * inverse) * weight[i];
+}
+
+/* With x^ = x / root and g = dy weight: dx = (g - x^ mean(g x^)) / root. */
+static void row_rmsnorm_grad(const float *x, const float *weight, const float *dy, double eps,
+                             float *dx, float *dweight, int64_t n) {
+    double squares = 0, gx = 0;
+    for (int64_t i = 0; i < n; i++) squares += (double)x[i] * (double)x[i];
+    const double inverse = 1.0 / sqrt(squares / (double)n + eps);
+    for (int64_t i = 0; i < n; i++)
+        gx += (double)dy[i] * (double)weight[i] * (double)x[i] * inverse / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        const double h = (double)x[i] * inverse, g = (double)dy[i] * (double)weight[i];
+        dweight[i] += (float)((double)dy[i] * h);
+        dx[i] = (float)((g - h * gx) * inverse);
+    }
+}
+
+static void row_angles(const float *frequencies, float position, float factor, float sine_factor,
+                       float *cosines, float *sines, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float angle = frequencies[i] * position;
+        cosines[i] = factor * (float)cos((double)angle);
+        sines[i] = sine_factor * (float)sin((double)angle);
+    }
+}
+
+static void row_turn(const float *x, const float *cosines, const float *sines, float *y,
+                     int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float a = x[i], b = x[n + i];
+        y[i] = a * cosines[i] - b * sines[i];
+        y[n + i] = b * cosines[i] + a * sines[i];
     }
 }
 

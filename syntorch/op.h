@@ -55,6 +55,7 @@ typedef struct syn_operand {
 #define SYN_KEEP_X0           1
 #define SYN_KEEP_X1           2
 #define SYN_KEEP_X0X1         3
+#define SYN_KEEP_X1X2         6
 #define SYN_KEEP_Y0           256
 #define SYN_KEEP_ALL          0xffff
 

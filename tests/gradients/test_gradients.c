@@ -106,6 +106,24 @@ static syn_tensor layernorm(inputs *in) {
     return syn_layernorm(in->ctx, x, w, b, 1e-3);
 }
 
+static syn_tensor rmsnorm(inputs *in) {
+    const int64_t n = number(in, 1, 9);
+    const syn_tensor x = SOME(in, number(in, 1, 40), number(in, 1, 3), n);
+    return syn_rmsnorm(in->ctx, x, SOME(in, n), 1e-3);
+}
+
+static syn_tensor rope(inputs *in) {
+    const int64_t b = number(in, 1, 2), h = number(in, 1, 3), t = number(in, 1, 3),
+                  half = number(in, 0, 3), rest = number(in, half ? 0 : 1, 2);
+    const int64_t ids[2] = {number(in, 0, 1) ? b : 1, t};
+    float values[3];
+    for (int i = 0; i < 3; i++) values[i] = (float)real(in);
+    const syn_spec spec = {SYN_F32, 1, {half}};
+    const syn_tensor at = syn_reshape(in->ctx, some_ids(in, ids[0] * t, 0, 50, 0), ids, 2);
+    const syn_tensor frequencies = syn_input(in->ctx, "frequencies", &spec, values);
+    return syn_rope(in->ctx, SOME(in, b, h, t, 2 * half + rest), at, frequencies, 1.25);
+}
+
 static syn_tensor linear(inputs *in) {
     const int64_t k = number(in, 1, 6), n = number(in, 1, 6);
     const bool t = number(in, 0, 1), bias = number(in, 0, 1);
@@ -132,6 +150,16 @@ static syn_tensor gelu(inputs *in) {
 
 static syn_tensor tanh_(inputs *in) {
     return syn_tanh(in->ctx, any(in));
+}
+
+static syn_tensor silu(inputs *in) {
+    return syn_silu(in->ctx, any(in));
+}
+
+static syn_tensor swiglu(inputs *in) {
+    const int64_t dims[2] = {number(in, 1, 4), number(in, 1, 6)};
+    const syn_tensor gate = some(in, 2, dims);
+    return syn_swiglu(in->ctx, gate, some(in, 2, dims));
 }
 
 /* Any pair that broadcasts. */
@@ -370,9 +398,13 @@ static const struct rule_case {
 } rule_cases[] = {
     {"embedding", embedding},
     {"layernorm", layernorm},
+    {"rmsnorm", rmsnorm},
+    {"rope", rope},
     {"linear", linear},
     {"matmul", matmul},
     {"gelu", gelu},
+    {"silu", silu},
+    {"swiglu", swiglu},
     {"tanh", tanh_},
     {"add", add},
     {"mul", mul},

@@ -116,6 +116,13 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_layernorm(c, I(2, 3), F(3), F(3), 1e-5), "f32, f16 or bf16, but is i32[2,3]")            \
     X(syn_layernorm(c, ref_scalar(c), F(1), F(1), 1e-5), "(..., C) with C > 0, but is f32[]")      \
     X(syn_layernorm(c, F(2, 0), F(0), F(0), 1e-5), "C > 0")                                        \
+    X(syn_rmsnorm(c, F(2, 3), F(4), 1e-5), "rmsnorm in h.0: input 1 must be (C)")                  \
+    X(syn_rope(c, F(2, 3), I(1, 3), F(1), 1), "rope in h.0: input 0 must be heads (B, H, T, D)")   \
+    X(syn_rope(c, F(2, 1, 3, 4), F(1, 3), F(1), 1), "input 1 must be i32")                         \
+    X(syn_rope(c, F(2, 1, 3, 4), I(1, 4), F(1), 1), "input 1 must be positions (B, T) or (1, T)")  \
+    X(syn_rope(c, F(2, 1, 3, 4), I(3, 3), F(1), 1), "positions (B, T) or (1, T)")                  \
+    X(syn_rope(c, F(2, 1, 3, 4), I(2, 3), F(3), 1), "input 2 must be a frequency for two")         \
+    X(syn_swiglu(c, F(2, 3), F(3, 2)), "swiglu in h.0: input 1 must be like input 0")              \
     X(syn_linear(c, F(2, 3), F(4, 5), SYN_NO_BIAS, false),                                         \
       "linear in h.0: the inner dimensions of f32[2,3] and f32[4,5] differ")                       \
     X(syn_linear(c, F(2, 3), F(4, 5), SYN_NO_BIAS, true), "f32[4,5] transposed differ")            \
@@ -225,6 +232,10 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
       "layernorm_grad in h.0: input 1 must be (C) like the last dimension of input 0")             \
     X(built(c, SYN_OP_LAYERNORM_GRAD, F(2, 3), F(3), F(3, 3), 0, 0, 0),                            \
       "input 2 must be like input 0, but is f32[3,3]")                                             \
+    X(built(c, SYN_OP_RMSNORM_GRAD, F(2, 3), F(4), F(2, 3), 0, 0, 0),                              \
+      "rmsnorm_grad in h.0: input 1 must be (C) like the last dimension of input 0")               \
+    X(built(c, SYN_OP_SWIGLU_GRAD, F(2, 3), F(2, 3), F(2), 0, 0, 0),                               \
+      "swiglu_grad in h.0: input 2 must be like input 0")                                          \
     X(built(c, SYN_OP_GELU_GRAD, F(2, 3), F(3), NONE, 1, 0, 0),                                    \
       "gelu_grad in h.0: input 1 must be like input 0, but is f32[3]")                             \
     X(built(c, SYN_OP_TANH_GRAD, I(2), I(2), NONE, 0, 0, 0), "tanh_grad in h.0: input 0 must be")  \

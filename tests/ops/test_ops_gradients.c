@@ -28,7 +28,13 @@ static double gelu(double x, bool tanh_form) {
                      : 0.5 * x * (1 + erf(x / sqrt(2)));
 }
 
-/* gelu's slope is a difference quotient, exact to ten digits: no formula is written twice. */
+static double silu(double x) {
+    return x / (1 + exp(-x));
+}
+
+/* The slopes of gelu and silu are a difference quotient, exact to ten digits: no formula is written
+ * twice.
+ */
 static void test_elements(void) {
     static ref x, dy, want;
     const double step = 1e-5;
@@ -46,6 +52,16 @@ static void test_elements(void) {
             want.v[i] =
                 dy.v[i] * (gelu(x.v[i] + step, form.i) - gelu(x.v[i] - step, form.i)) / (2 * step);
         CHECK(ref_check(ctx, built(ctx, SYN_OP_GELU_GRAD, in, 2, &form, 1, &out), &want, 2e-6));
+        for (int64_t i = 0; i < n; i++)
+            want.v[i] = dy.v[i] * (silu(x.v[i] + step) - silu(x.v[i] - step)) / (2 * step);
+        CHECK(ref_check(ctx, built(ctx, SYN_OP_SILU_GRAD, in, 2, NULL, 0, &out), &want, 2e-6));
+        const syn_tensor gated[3] = {in[0], in[1], in[1]}; /* silu(x) up, with up and dy alike */
+        syn_tensor both[2];
+        for (int64_t i = 0; i < n; i++) want.v[i] *= dy.v[i];
+        built(ctx, SYN_OP_SWIGLU_GRAD, gated, 3, NULL, 0, both);
+        CHECK(ref_check(ctx, both[0], &want, 3e-6));
+        for (int64_t i = 0; i < n; i++) want.v[i] = dy.v[i] * silu(x.v[i]);
+        CHECK(ref_check(ctx, both[1], &want, 2e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] = dy.v[i] * (1 - x.v[i] * x.v[i]);
         CHECK(ref_check(ctx, built(ctx, SYN_OP_TANH_GRAD, in, 2, NULL, 0, &out), &want, 1e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] + dy.v[i];
@@ -96,30 +112,33 @@ static void test_softmax(void) {
     }
 }
 
-static void normalized(const double *x, int64_t n, double eps, double *y) {
+/* Of layernorm, or without a mean (rms). */
+static void normalized(bool rms, const double *x, int64_t n, double eps, double *y) {
     double mean = 0, square = 0;
-    for (int64_t i = 0; i < n; i++) mean += x[i] / (double)n;
+    for (int64_t i = 0; i < n && !rms; i++) mean += x[i] / (double)n;
     for (int64_t i = 0; i < n; i++) square += (x[i] - mean) * (x[i] - mean) / (double)n;
     for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) / sqrt(square + eps);
 }
 
 /* The sum of a row's results, each times what comes back to it. */
-static double row_loss(const double *x, const ref *w, const double *dy, int64_t n, double eps) {
+static double row_loss(bool rms, const double *x, const ref *w, const double *dy, int64_t n,
+                       double eps) {
     static double y[REF_MAX];
     double sum = 0;
-    normalized(x, n, eps, y);
+    normalized(rms, x, n, eps, y);
     for (int64_t i = 0; i < n; i++) sum += y[i] * w->v[i] * dy[i];
     return sum;
 }
 
 /* dx as difference quotients; what the parameters get as sums over rows. Rows far from zero
    too. */
-static void test_layernorm(void) {
+static void test_norms(void) {
     static ref x, w, dy, dx, dw, db;
     static double row[REF_MAX];
     const double eps = 0.1, step = 1e-4;
     for (int round = 0; round < ROUNDS / 2; round++) {
         ref_seed((uint64_t)round);
+        const bool rms = round % 4 > 1;
         const double centre = round % 2 ? ref_real(-50, 50) : 0;
         ref_fill(&x, ref_random_spec(SYN_F32, 1, 4, false), centre - 3, centre + 3);
         ref_fill(&dy, x.spec, -2, 2);
@@ -133,13 +152,13 @@ static void test_layernorm(void) {
             for (int64_t i = 0; i < n; i++) {
                 const double was = x.v[at + i];
                 x.v[at + i] = was + step;
-                dx.v[at + i] = row_loss(x.v + at, &w, dy.v + at, n, eps);
+                dx.v[at + i] = row_loss(rms, x.v + at, &w, dy.v + at, n, eps);
                 x.v[at + i] = was - step;
-                dx.v[at + i] -= row_loss(x.v + at, &w, dy.v + at, n, eps);
+                dx.v[at + i] -= row_loss(rms, x.v + at, &w, dy.v + at, n, eps);
                 dx.v[at + i] /= 2 * step;
                 x.v[at + i] = was;
             }
-            normalized(x.v + at, n, eps, row);
+            normalized(rms, x.v + at, n, eps, row);
             for (int64_t i = 0; i < n; i++) {
                 dw.v[i] += dy.v[at + i] * row[i];
                 db.v[i] += dy.v[at + i];
@@ -148,11 +167,10 @@ static void test_layernorm(void) {
         syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
         const syn_tensor in[3] = {dense_rows(ctx, &x), ref_dense(ctx, &w), dense_rows(ctx, &dy)};
         syn_tensor out[3];
-        CHECK(ref_check(ctx,
-                        built(ctx, SYN_OP_LAYERNORM_GRAD, in, 3, &(syn_attr){.f = eps}, 1, out),
-                        &dx, 2e-5));
+        const syn_op op = rms ? SYN_OP_RMSNORM_GRAD : SYN_OP_LAYERNORM_GRAD;
+        CHECK(ref_check(ctx, built(ctx, op, in, 3, &(syn_attr){.f = eps}, 1, out), &dx, 2e-5));
         CHECK(ref_check(ctx, out[1], &dw, 1e-5));
-        CHECK(ref_check(ctx, out[2], &db, 1e-5));
+        if (!rms) CHECK(ref_check(ctx, out[2], &db, 1e-5));
         syn_ctx_free(ctx);
     }
 }
@@ -314,7 +332,7 @@ static const test_case cases[] = {
     {"elements", test_elements},
     {"accumulate in a view", test_accumulate_in_a_view},
     {"softmax", test_softmax},
-    {"layernorm", test_layernorm},
+    {"norms", test_norms},
     {"embedding", test_embedding},
     {"sum and expand", test_sum_and_expand},
     {"sums of many rows", test_sums_of_many_rows},

@@ -111,6 +111,25 @@ static void layernorm(half_call *c) {
     const syn_tensor x = SOME(ref_int(0, 2), n), weight = SOME(n), bias = SOME(n);
     give(c, syn_layernorm(c->ctx, x, weight, bias, 1e-5));
 }
+static void rmsnorm(half_call *c) {
+    const int64_t n = width();
+    const syn_tensor x = SOME(ref_int(0, 2), n), weight = SOME(n);
+    give(c, syn_rmsnorm(c->ctx, x, weight, 1e-5));
+}
+static void rope(half_call *c) {
+    const int64_t b = ref_int(1, 3), t = ref_int(0, 4), half = ref_int(0, 20);
+    const syn_tensor x = SOME(b, ref_int(1, 3), t, 2 * half + ref_int(0, 3));
+    const syn_tensor at = number(c, SYN_I32, SHAPE(ref_int(0, 1) ? b : 1, t), 0, 5000);
+    give(c, syn_rope(c->ctx, x, at, number(c, SYN_F32, SHAPE(half), 0, 1), 1.25));
+}
+static void silu(half_call *c) {
+    give(c, syn_silu(c->ctx, some(c, any(1), -9, 9)));
+}
+static void swiglu(half_call *c) {
+    const syn_spec shape = any(1);
+    const syn_tensor gate = some(c, shape, -9, 9), up = some(c, shape, -3, 3);
+    give(c, syn_swiglu(c->ctx, gate, up));
+}
 static void embedding(half_call *c) {
     const int64_t first = ref_int(-2, 3);
     const syn_tensor table = SOME(ref_int(1, 6), ref_int(1, 30));
@@ -188,6 +207,23 @@ static void embedding_grad(half_call *c) {
     give(c, syn_embedding_grad_add(c->ctx, c->out[0], ids, dy, 1, -1));
     c->out[0] = c->out[1];
     c->n_out = 1;
+}
+static void rmsnorm_grad(half_call *c) {
+    const int64_t rows = ref_int(0, 3), n = width();
+    const syn_tensor x = SOME(rows, n), weight = SOME(n), dy = SOME(rows, n);
+    build(c, SYN_OP_RMSNORM_GRAD, (const syn_tensor[]){dense(c, x), dense(c, weight), dense(c, dy)},
+          3, (const syn_attr[]){{.f = 1e-5}}, 1);
+}
+static void silu_grad(half_call *c) {
+    const int64_t rows = ref_int(0, 3), n = width();
+    const syn_tensor x = SOME(rows, n), dy = SOME(rows, n);
+    build(c, SYN_OP_SILU_GRAD, (const syn_tensor[]){dense(c, x), dense(c, dy)}, 2, NULL, 0);
+}
+static void swiglu_grad(half_call *c) {
+    const int64_t rows = ref_int(0, 3), n = width();
+    const syn_tensor gate = SOME(rows, n), up = SOME(rows, n), dy = SOME(rows, n);
+    build(c, SYN_OP_SWIGLU_GRAD, (const syn_tensor[]){dense(c, gate), dense(c, up), dense(c, dy)},
+          3, NULL, 0);
 }
 static void layernorm_grad(half_call *c) {
     const int64_t n = width(), rows = ref_int(0, 2) ? ref_int(0, 1) : 70;
@@ -308,6 +344,10 @@ static const half_case half_cases[] = {
     CASE(mul),
     CASE(softmax),
     CASE(layernorm),
+    CASE(rmsnorm),
+    CASE(rope),
+    CASE(silu),
+    CASE(swiglu),
     CASE(embedding),
     CASE(moved),
     CASE(kv_append),
@@ -320,6 +360,9 @@ static const half_case half_cases[] = {
     CASE(slice_add),
     CASE(slice_grad),
     CASE(layernorm_grad),
+    CASE(rmsnorm_grad),
+    CASE(silu_grad),
+    CASE(swiglu_grad),
     CASE(embedding_grad),
     CASE(softmax_grad),
     CASE(cross_entropy),

@@ -1,4 +1,5 @@
-/* embedding, layernorm, linear, matmul against double precision over random shapes and layouts. */
+/* embedding, layernorm, rmsnorm, rope, linear, matmul against double precision over random shapes
+ * and layouts. */
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -120,6 +121,60 @@ static void test_layernorm_far_from_zero(void) {
                                   ref_dense(ctx, &bias), 1e-5),
                     &want, 2e-4));
     syn_ctx_free(ctx);
+}
+
+static void test_rmsnorm(void) {
+    static ref x, weight, want;
+    for (int round = 0; round < 300; round++) {
+        ref_seed((uint64_t)round);
+        const double size = pow(10, ref_real(-3, 3)), eps = round % 2 ? 1e-5 : 1e-12;
+        do ref_fill(&x, ref_random_spec(SYN_F32, 1, 6, true), -size, size);
+        while (x.spec.dims[x.spec.rank - 1] == 0);
+        const int64_t n = x.spec.dims[x.spec.rank - 1];
+        ref_fill(&weight, (syn_spec){SYN_F32, 1, {n}}, -2, 2);
+        want.spec = x.spec;
+        for (int64_t at = 0; at < syn_spec_elems(&x.spec); at += n) {
+            double squares = 0;
+            for (int64_t i = 0; i < n; i++) squares += pow(x.v[at + i], 2) / (double)n;
+            for (int64_t i = 0; i < n; i++)
+                want.v[at + i] = x.v[at + i] / sqrt(squares + eps) * weight.v[i];
+        }
+        syn_ctx *ctx = ctx_with_threads(round);
+        CHECK(ref_check(ctx, syn_rmsnorm(ctx, ref_wild(ctx, &x), ref_wild(ctx, &weight), eps),
+                        &want, 2e-6));
+        syn_ctx_free(ctx);
+    }
+}
+
+/* All of a head turned, or a part, or nothing; positions of each sequence, or of all. */
+static void test_rope(void) {
+    static ref x, at, frequencies, want;
+    for (int round = 0; round < 300; round++) {
+        ref_seed((uint64_t)round);
+        const int64_t b = ref_int(1, 3), h = ref_int(1, 3), t = ref_int(0, 4), half = ref_int(0, 5),
+                      d = 2 * half + ref_int(0, 2);
+        const double factor = round % 2 ? 1 : ref_real(0.5, 2);
+        ref_fill(&x, ref_spec(SYN_F32, 4, (const int64_t[]){b, h, t, d}), -2, 2);
+        ref_fill(&at, ref_spec(SYN_I32, 2, (const int64_t[]){ref_int(0, 1) ? b : 1, t}), 0, 9000);
+        ref_fill(&frequencies, ref_spec(SYN_F32, 1, (const int64_t[]){half}), 0, 1);
+        want = x;
+        for (int64_t i = 0; i < b * h * t; i++)
+            for (int64_t j = 0; j < half; j++) {
+                const int64_t place = (at.spec.dims[0] > 1 ? i / (h * t) * t : 0) + i % t;
+                const double angle = (double)((float)at.v[place] * (float)frequencies.v[j]);
+                const double one = x.v[i * d + j], other = x.v[i * d + j + half];
+                want.v[i * d + j] = factor * (one * cos(angle) - other * sin(angle));
+                want.v[i * d + j + half] = factor * (other * cos(angle) + one * sin(angle));
+            }
+        for (int64_t i = 0; i < b * h * t; i++)
+            for (int64_t j = 2 * half; j < d; j++) want.v[i * d + j] = x.v[i * d + j];
+        syn_ctx *ctx = ctx_with_threads(round);
+        CHECK(ref_check(ctx,
+                        syn_rope(ctx, ref_wild(ctx, &x), ref_wild(ctx, &at),
+                                 ref_wild(ctx, &frequencies), factor),
+                        &want, 1e-6));
+        syn_ctx_free(ctx);
+    }
 }
 
 /* Rows of x times w (K, N) or w' (N, K), plus bias. */
@@ -353,6 +408,7 @@ static void test_half_refused(void) {
 
 static const test_case cases[] = {
     {"embedding", test_embedding},     {"embedding shards", test_embedding_shards},
+    {"rmsnorm", test_rmsnorm},         {"rope", test_rope},
     {"layernorm", test_layernorm},     {"layernorm far from zero", test_layernorm_far_from_zero},
     {"linear", test_linear},           {"single rows", test_single_rows},
     {"matmul", test_matmul},           {"shared", test_shared},

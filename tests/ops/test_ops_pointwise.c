@@ -43,6 +43,10 @@ static void test_unary_layouts(void) {
         CHECK(ref_check(ctx, syn_gelu(ctx, t, round % 2 == 0), &want, 1e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] = tanh(x.v[i]);
         CHECK(ref_check(ctx, syn_tanh(ctx, t), &want, 1e-6));
+        for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] / (1 + exp(-x.v[i]));
+        CHECK(ref_check(ctx, syn_silu(ctx, t), &want, 1e-6));
+        for (int64_t i = 0; i < n; i++) want.v[i] *= x.v[i];
+        CHECK(ref_check(ctx, syn_swiglu(ctx, t, ref_wild(ctx, &x)), &want, 1e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] * factor;
         CHECK(ref_check(ctx, syn_scale(ctx, t, factor), &want, 1e-6));
         for (int64_t i = 0; i < n; i++)

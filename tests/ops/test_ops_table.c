@@ -61,7 +61,8 @@ static syn_tensor built(syn_ctx *c, syn_op op, const syn_tensor *in, int n_in, c
           (int)(sizeof((const syn_tensor[]){__VA_ARGS__}) / sizeof(syn_tensor)), attrs_##op, \
           (int)COUNT(attrs_##op))
 
-static const syn_attr attrs_LAYERNORM_GRAD[] = {{.f = 1e-5}}, attrs_GELU_GRAD[] = {{.i = 1}},
+static const syn_attr attrs_LAYERNORM_GRAD[] = {{.f = 1e-5}}, attrs_RMSNORM_GRAD[] = {{.f = 1e-5}},
+                      attrs_GELU_GRAD[] = {{.i = 1}},
                       attrs_SLICE_GRAD[] = {{.i = 0}, {.i = 1}, {.i = 4}},
                       attrs_SLICE_ADD[] = {{.i = 0}, {.i = 1}},
                       attrs_CROSS_ENTROPY_PART[] = {{.i = 4}, {.i = 8}},
@@ -69,6 +70,10 @@ static const syn_attr attrs_LAYERNORM_GRAD[] = {{.f = 1e-5}}, attrs_GELU_GRAD[] 
 
 static syn_tensor pairwise(syn_ctx *c, syn_op op, syn_tensor a, syn_tensor b) {
     return built(c, op, (const syn_tensor[]){a, b}, 2, NULL, 0);
+}
+
+static syn_tensor gated_grad(syn_ctx *c, syn_tensor x) {
+    return built(c, SYN_OP_SWIGLU_GRAD, (const syn_tensor[]){x, x, x}, 3, NULL, 0);
 }
 
 static syn_tensor threefold(syn_ctx *c, syn_tensor x) {
@@ -111,12 +116,17 @@ static const syn_dropping drop = {.p = 0.1, .seed = 1};
     X(EMBEDDING, syn_embedding(c, F(5, 4), I(2, 3), 0), "f32[2,3,4]", 0, 96 + 24, 96, 0)           \
     X(LAYERNORM, syn_layernorm(c, F(2, 3, 4), F(4), F(4), 1e-5), "f32[2,3,4]", 8 * 24,             \
       96 + 16 + 16, 96, 0)                                                                         \
+    X(RMSNORM, syn_rmsnorm(c, F(2, 3, 4), F(4), 1e-5), "f32[2,3,4]", 4 * 24, 96 + 16, 96, 0)       \
+    X(ROPE, syn_rope(c, F(1, 2, 3, 6), I(1, 3), F(2), 1.0), "f32[1,2,3,6]", 3 * 2 * 3 * 4,         \
+      144 + 12 + 8, 144, 0)                                                                        \
     X(LINEAR, syn_linear(c, F(2, 3, 4), F(4, 5), F(5), false), "f32[2,3,5]", 2 * 6 * 4 * 5,        \
       96 + 80 + 20, 120, 0)                                                                        \
     X(MATMUL, syn_matmul(c, F(2, 3, 4), F(2, 4, 5), false, false), "f32[2,3,5]",                   \
       2 * 2 * 3 * 4 * 5, 96 + 160, 120, 0)                                                         \
     X(GELU, syn_gelu(c, F(2, 3), true), "f32[2,3]", 8 * 6, 24, 24, 0)                              \
     X(TANH, syn_tanh(c, F(2, 3)), "f32[2,3]", 6, 24, 24, 0)                                        \
+    X(SILU, syn_silu(c, F(2, 3)), "f32[2,3]", 4 * 6, 24, 24, 0)                                    \
+    X(SWIGLU, syn_swiglu(c, F(2, 3), F(2, 3)), "f32[2,3]", 5 * 6, 48, 24, 0)                       \
     X(ADD, syn_add(c, F(2, 3), F(3)), "f32[2,3]", 6, 24 + 12, 24, 0)                               \
     X(MUL, syn_mul(c, F(2, 1), F(3)), "f32[2,3]", 6, 8 + 12, 24, 0)                                \
     X(SCALE, syn_scale(c, F(2, 3), 2.0), "f32[2,3]", 6, 24, 24, 0)                                 \
@@ -127,6 +137,10 @@ static const syn_dropping drop = {.p = 0.1, .seed = 1};
       "f32[5,4]", 24, 96 + 24 + 96, 96, 0)                                                         \
     X(LAYERNORM_GRAD, BUILT(LAYERNORM_GRAD, F(2, 3, 4), F(4), F(2, 3, 4)), "f32[2,3,4]", 16 * 24,  \
       96 + 16 + 96, 96 + 16 + 16, 0)                                                               \
+    X(RMSNORM_GRAD, BUILT(RMSNORM_GRAD, F(2, 3, 4), F(4), F(2, 3, 4)), "f32[2,3,4]", 8 * 24,       \
+      96 + 16 + 96, 96 + 16, 0)                                                                    \
+    X(SILU_GRAD, pairwise(c, SYN_OP_SILU_GRAD, F(2, 3), F(2, 3)), "f32[2,3]", 8 * 6, 48, 24, 0)    \
+    X(SWIGLU_GRAD, gated_grad(c, F(2, 3)), "f32[2,3]", 10 * 6, 72, 48, 0)                          \
     X(GELU_GRAD, BUILT(GELU_GRAD, F(2, 3), F(2, 3)), "f32[2,3]", 16 * 6, 48, 24, 0)                \
     X(TANH_GRAD, pairwise(c, SYN_OP_TANH_GRAD, F(2, 3), F(2, 3)), "f32[2,3]", 12, 48, 24, 0)       \
     X(SOFTMAX_GRAD, pairwise(c, SYN_OP_SOFTMAX_GRAD, F(2, 3), F(2, 3)), "f32[2,3]", 4 * 6, 48, 24, \

@@ -16,7 +16,7 @@ static syn_tensor built(syn_ctx *ctx, syn_op op, syn_tensor a, syn_tensor b, syn
 
 /* The bytes of every row op on tensors large enough to be shared, dense and not. */
 static unsigned char *all_ops(int threads, size_t *bytes) {
-    enum { OPS = 25 };
+    enum { OPS = 29 };
     syn_error err = {0};
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
     if (syn_ctx_set_threads(ctx, threads, &err) != SYN_OK) abort();
@@ -48,6 +48,10 @@ static unsigned char *all_ops(int threads, size_t *bytes) {
         syn_scale_mask(ctx, turned, m, 0.5, true, 3),
         syn_softmax(ctx, turned),
         syn_layernorm(ctx, turned, r, r, 1e-5),
+        syn_rmsnorm(ctx, turned, r, 1e-5),
+        syn_swiglu(ctx, x, turned_back),
+        built(ctx, SYN_OP_SWIGLU_GRAD, x, turned_back, x, NULL),
+        built(ctx, SYN_OP_RMSNORM_GRAD, x, r, turned_back, &(syn_attr){.f = 1e-5}),
         syn_add(ctx, x, x),
         syn_add(ctx, turned, r),
         syn_mul(ctx, inner, inner),

@@ -38,8 +38,14 @@ static double gelu_erf(double x) {
 static double tanh_bound(double x) {
     return x < -1 ? 3 + 4 * root_2_over_pi * (-x + 0.044715 * -x * x * x) : 4;
 }
+static double silu(double x) {
+    return x / (1 + exp(-x));
+}
 static double erf_bound(double x) {
     return x < -12 ? 16 : 6; /* far out the factor of x is below the normal range */
+}
+static double silu_bound(double x) {
+    return x < -87 ? 110 : 4; /* likewise */
 }
 static double three(double x) {
     (void)x;
@@ -53,7 +59,8 @@ static const struct curve {
     double (*bound)(double x);
 } curves[] = {{"tanh", offsetof(syn_row_kernels, tanh), tanh, three},
               {"gelu_tanh", offsetof(syn_row_kernels, gelu_tanh), gelu_tanh, tanh_bound},
-              {"gelu_erf", offsetof(syn_row_kernels, gelu_erf), gelu_erf, erf_bound}};
+              {"gelu_erf", offsetof(syn_row_kernels, gelu_erf), gelu_erf, erf_bound},
+              {"silu", offsetof(syn_row_kernels, silu), silu, silu_bound}};
 enum { CURVES = (int)(sizeof curves / sizeof *curves) };
 
 static syn_unary_row kernel_of(const syn_row_kernels *k, const struct curve *c) {
@@ -102,17 +109,24 @@ static double erf_slope(double x) {
     return 0.5 * erfc(-x * root_half) + x * exp(-x * x / 2) * 0.39894228040143267794;
 }
 
+static double silu_slope(double x) {
+    const double s = 1 / (1 + exp(-x));
+    return s == 0 || s == 1 ? s : s + x * s * (1 - s);
+}
+
 static void test_slopes(void) {
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
         for (int i = 0; i < 20000 && syn_simd_runs(level); i++) {
             const float x =
                 (float)(i % 2 ? ref_real(-8, 8) : ldexp(ref_real(-1, 1), (int)ref_int(-127, 127)));
             const float dy = (float)ref_real(-2, 2);
-            float got[2];
+            float got[3];
             syn__row_kernels_at(level)->gelu_tanh_grad(&x, &dy, &got[0], 1);
             syn__row_kernels_at(level)->gelu_erf_grad(&x, &dy, &got[1], 1);
-            const double want[2] = {tanh_slope((double)x), erf_slope((double)x)};
-            for (int form = 0; form < 2; form++)
+            syn__row_kernels_at(level)->silu_grad(&x, &dy, &got[2], 1);
+            const double want[3] = {tanh_slope((double)x), erf_slope((double)x),
+                                    silu_slope((double)x)};
+            for (int form = 0; form < 3; form++)
                 CHECK_MSG(fabs((double)got[form] - (double)dy * want[form]) <= 4e-6,
                           "%s, form %d at %.9g: %.9g, not %.9g", syn_simd_name(level), form,
                           (double)x, (double)got[form], (double)dy * want[form]);
@@ -223,6 +237,31 @@ static void every_kernel(const syn_row_kernels *k, enum kernel which, const rows
     case KERNEL_tanh_grad:
         k->tanh_grad(r->x, r->a, r->y, n);
         break;
+    case KERNEL_silu:
+        k->silu(r->x, r->y, n);
+        break;
+    case KERNEL_silu_grad:
+        k->silu_grad(r->x, r->a, r->y, n);
+        break;
+    case KERNEL_swiglu:
+        k->swiglu(r->x, r->a, r->y, n);
+        break;
+    case KERNEL_swiglu_grad:
+        k->swiglu_grad(r->x, r->a, r->b, r->y, r->more, n);
+        break;
+    case KERNEL_rmsnorm:
+        k->rmsnorm(r->x, r->a, 1e-5, r->y, n);
+        break;
+    case KERNEL_rmsnorm_grad:
+        k->rmsnorm_grad(r->x, r->a, r->b, 0.5, r->y, r->more, n);
+        break;
+    case KERNEL_angles:
+        k->angles(r->x, 12345.0f, 0.5f, -0.7f, r->y, r->more, n);
+        break;
+    case KERNEL_turn: /* of an odd row the last stays */
+        k->turn(r->x, r->a, r->b, r->y, n / 2);
+        if (n % 2) r->y[n - 1] = r->x[n - 1];
+        break;
     case KERNEL_softmax:
         k->softmax(r->x, r->y, n);
         break;
@@ -300,6 +339,7 @@ static float tolerance(enum kernel which, float want) {
         return 0;
     case KERNEL_softmax_grad:
     case KERNEL_layernorm_grad:
+    case KERNEL_rmsnorm_grad:
         return 2e-4f;
     default:
         return 2e-6f * (1 + fabsf(want));
@@ -344,9 +384,10 @@ static void test_lengths(void) {
 /* An element's bits do not depend on where it lies, so that a row may be cut anywhere. */
 static void test_cuts(void) {
     static const enum kernel of_elements[] = {
-        KERNEL_gelu_tanh, KERNEL_gelu_erf,  KERNEL_tanh, KERNEL_gelu_tanh_grad,
-        KERNEL_add,       KERNEL_tanh_grad, KERNEL_mul,  KERNEL_gelu_erf_grad,
-        KERNEL_scale,     KERNEL_adamw};
+        KERNEL_gelu_tanh, KERNEL_gelu_erf,    KERNEL_tanh,  KERNEL_gelu_tanh_grad,
+        KERNEL_add,       KERNEL_tanh_grad,   KERNEL_mul,   KERNEL_gelu_erf_grad,
+        KERNEL_scale,     KERNEL_adamw,       KERNEL_silu,  KERNEL_silu_grad,
+        KERNEL_swiglu,    KERNEL_swiglu_grad, KERNEL_angles};
     enum { N = 100 };
     float in[5][N], whole[3][N], cut[3][N];
     for (int i = 0; i < 5; i++)
@@ -366,11 +407,28 @@ static void test_cuts(void) {
                                      cut[2] + at},
                              N - at);
                 CHECK_MSG(memcmp(cut[0], whole[0], sizeof *cut) == 0 &&
-                              (of_elements[k] != KERNEL_adamw ||
-                               memcmp(cut[1], whole[1], 2 * sizeof *cut) == 0),
+                              memcmp(cut[1], whole[1], 2 * sizeof *cut) == 0,
                           "%s, %s, cut at %d", syn_simd_name(level), kernel_names[of_elements[k]],
                           at);
             }
+        }
+}
+
+/* Angles up to the largest that rope takes, beside the functions of a double. */
+static void test_angles(void) {
+    for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
+        for (int round = 0; round < 20000 && syn_simd_runs(level); round++) {
+            const bool quarters = round % 3 == 0;
+            const float position = quarters ? 1 : (float)ref_int(0, round % 2 ? 1 << 20 : 4096);
+            const float frequency =
+                (float)(quarters ? 1.5707963267948966 * (double)ref_int(0, 600000)
+                                 : pow(10, ref_real(-6, 0)));
+            const double at = (double)(frequency * position);
+            float cosine, sine;
+            syn__row_kernels_at(level)->angles(&frequency, position, 1, 1, &cosine, &sine, 1);
+            CHECK_MSG(
+                fabs((double)cosine - cos(at)) < 1.2e-7 && fabs((double)sine - sin(at)) < 1.2e-7,
+                "%s, %.9g: %.9g, %.9g", syn_simd_name(level), at, (double)cosine, (double)sine);
         }
 }
 
@@ -518,5 +576,6 @@ static const test_case cases[] = {
     {"softmax", test_softmax},       {"softmax specials", test_softmax_specials},
     {"layernorm", test_layernorm},   {"layernorm specials", test_layernorm_specials},
     {"scale mask", test_scale_mask}, {"dropout", test_dropout},
+    {"angles", test_angles},
 };
 TEST_MAIN(cases)

@@ -4,12 +4,16 @@
 (exp(r) - 1 - r) / r^2 on |r| <= ln 2 / 2: polynomial of degree 4 of least relative error, by Remez
 exchange.
 
+(sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 on |r| <= pi / 4: polynomials of degree 2 in
+r^2, likewise.
+
 erfc(a / sqrt 2) / 2 * exp(a^2 / 2) on 0 <= a <= 14.6, beyond which the product with exp(-a^2 / 2)
 is zero in float: P / Q of degrees 4 and 5. Least squares of P - f Q, divided by the last round's Q
 (Sanathanan and Koerner 1963) and weighted where the error is large (Lawson 1961), in points that
 lie densely near 0.
 """
-from mpmath import cos, erfc, exp, log, lu_solve, matrix, mp, mpf, nstr, pi, qr_solve, sqrt
+from mpmath import (cos, erfc, exp, fac, log, lu_solve, matrix, mp, mpf, nstr, pi, qr_solve,
+                    sqrt)
 
 mp.dps = 50
 
@@ -74,10 +78,27 @@ def show(name, coefficients):
     print(name, " ".join(nstr(c, 12) for c in coefficients))
 
 
+def series(first):
+    """The terms of the sine's (3) or the cosine's (4) series from r^first on, divided by that, of
+    the square of r."""
+    sign = -1 if first == 3 else 1
+    return lambda s: sum(sign * (-s) ** k / fac(first + 2 * k) for k in range(20))
+
+
 half = log(2) / 2 * mpf("1.0001")
 p, error = remez(lambda r: (exp(r) - 1 - r) / r**2, -half, half, 4)
 show("exp, from r^0:", p)
 print("relative error of exp", nstr(error * half**2 / 2, 3))
+for name, first in (("sine", 3), ("cosine", 4)):
+    p, error = remez(series(first), mpf(0), (pi / 4 * mpf("1.0001")) ** 2, 2)
+    show(f"{name}, from r^{first}:", p)
+    print(f"error of the {name}", nstr(error * (pi / 4) ** first / fac(first), 3))
+pieces = [mpf(0)] * 3
+for i in range(3):  # of float, so that each sum is nearer
+    rest = pi / 2 - sum(pieces)
+    exponent = int(mp.floor(log(abs(rest), 2)))
+    pieces[i] = mp.nint(rest * mpf(2) ** (23 - exponent)) / mpf(2) ** (23 - exponent)
+show("pi / 2:", pieces)
 p, q, error = rational(lambda a: exp(a * a / 2) * erfc(a / sqrt(2)) / 2, mpf("14.6"), 4, 5)
 show("normal tail, above:", p)
 show("normal tail, below:", q)

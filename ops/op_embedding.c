@@ -1,4 +1,4 @@
-/* embedding, layernorm. */
+/* embedding, rope. */
 #include <string.h>
 
 #include "ops/ops.h"
@@ -186,150 +186,91 @@ syn_tensor syn_embedding_grad_add(syn_ctx *ctx, syn_tensor sum, syn_tensor ids, 
     return out;
 }
 
-/* ---- layernorm ---- */
+/* ---- rope ---- */
 
-SYN__INFER(layernorm) {
-    SYN_TRY(syn__want_floats(c, 3));
-    const syn_spec *x = &c->in[0].spec;
-    if (x->rank < 1 || x->dims[x->rank - 1] < 1) return syn__bad_input(c, 0, "(..., C) with C > 0");
-    for (int i = 1; i < 3; i++)
-        if (c->in[i].spec.rank != 1 || c->in[i].spec.dims[0] != x->dims[x->rank - 1])
-            return syn__bad_input(c, i, "(C) like the last dimension of input 0");
+/* x (B, H, T, D), positions (B or 1, T), frequencies (R/2) */
+SYN__INFER(rope) {
+    const syn_spec *x = &c->in[0].spec, *at = &c->in[1].spec, *frequencies = &c->in[2].spec;
+    SYN_TRY(syn__want_float(c, 0));
+    SYN_TRY(syn__want_dtype(c, 1, SYN_I32));
+    SYN_TRY(syn__want_dtype(c, 2, SYN_F32));
+    if (x->rank != 4) return syn__bad_input(c, 0, "heads (B, H, T, D)");
+    if (at->rank != 2 || (at->dims[0] != x->dims[0] && at->dims[0] != 1) ||
+        at->dims[1] != x->dims[2])
+        return syn__bad_input(c, 1, "positions (B, T) or (1, T)");
+    if (frequencies->rank != 1 || 2 * frequencies->dims[0] > x->dims[3])
+        return syn__bad_input(c, 2, "a frequency for two elements of a head, or fewer");
     c->out[0].spec = *x;
     return SYN_OK;
 }
 
-SYN__COST(layernorm) {
-    *cost = (syn_cost){8 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
+/* Two products and their sum for each element that is turned; the angles, which all heads share,
+   are not counted. */
+SYN__COST(rope) {
+    const syn_spec *x = &c->in[0].spec;
+    const uint64_t rows = (uint64_t)(x->dims[0] * x->dims[1] * x->dims[2]);
+    *cost = (syn_cost){3 * 2 * rows * (uint64_t)c->in[2].spec.dims[0], syn__input_bytes(c),
+                       syn__output_bytes(c)};
 }
 
-/* Of each worker room for three rows; `room` 0: all are f32. */
-struct norm {
+/* Of each worker cosines, sines and a head. */
+struct rope {
     const syn_call *c;
     float *rooms;
-    int64_t room, width;
+    int64_t room;
 };
 
-static struct norm norm_of(const syn_call *c) {
-    const int64_t width = c->in[1].spec.dims[0];
-    const int64_t room = syn__is_f32(&c->in[0]) ? 0 : syn__room(3 * width);
-    return (struct norm){.c = c, .room = room, .width = width};
-}
-
-/* Row i of a worker's room. */
-static float *norm_room(const struct norm *s, int worker, int i) {
-    return s->rooms ? s->rooms + worker * s->room + i * s->width : NULL;
-}
-
-static void norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
-    const struct norm *s = arg;
-    const syn_operand *x = &s->c->in[0], *y = &s->c->out[0];
-    const int64_t n = s->width;
-    const float *weight = syn__row_in(&s->c->in[1], 0, n, norm_room(s, worker, 0)),
-                *bias = syn__row_in(&s->c->in[2], 0, n, norm_room(s, worker, 1));
-    float *room = norm_room(s, worker, 2);
-    syn_rows r;
-    syn__seek_row(&r, &x->spec, &x, 1, begin);
-    for (int64_t row = begin; row < end; row++) {
-        syn__row_kernels()->layernorm(syn__row_in(x, r.at[0], n, room), weight, bias,
-                                      s->c->attr[0].f, syn__row_out(y, row * n, room), n);
-        syn__row_done(y, row * n, n, room);
-        syn__next_row(&r, &x->spec, &x, 1);
+/* Tokens begin .. end of all sequences: all heads of each. */
+static void turn_tokens(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct rope *s = arg;
+    const syn_operand *x = &s->c->in[0], *at = &s->c->in[1], *y = &s->c->out[0];
+    const int64_t *n = x->spec.dims, half = s->c->in[2].spec.dims[0];
+    const float factor = (float)s->c->attr[0].f;
+    const syn_row_kernels *k = syn__row_kernels();
+    float *cosines = s->rooms + worker * s->room, *sines = cosines + half, *room = sines + half;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t b = i / n[2], t = i % n[2];
+        const int64_t place = (at->spec.dims[0] > 1 ? b * at->strides[0] : 0) + t * at->strides[1];
+        k->angles(s->c->in[2].data, (float)((const int32_t *)at->data)[place], factor,
+                  s->c->attr[1].i ? -factor : factor, cosines, sines, half);
+        for (int64_t h = 0; h < n[1]; h++) {
+            const int64_t from = b * x->strides[0] + h * x->strides[1] + t * x->strides[2];
+            const int64_t to = ((b * n[1] + h) * n[2] + t) * n[3];
+            const float *in = syn__row_in(x, from, n[3], room);
+            float *out = syn__row_out(y, to, room);
+            k->turn(in, cosines, sines, out, half);
+            if (in != out)
+                memcpy(out + 2 * half, in + 2 * half, (size_t)(n[3] - 2 * half) * sizeof *out);
+            syn__row_done(y, to, n[3], room);
+        }
     }
 }
 
-SYN__CPU(layernorm) {
-    struct norm s = norm_of(c);
+SYN__CPU(rope) {
+    const int64_t *n = c->in[0].spec.dims, tokens = n[0] * n[2], each = n[1] * n[3];
+    struct rope s = {.c = c, .room = syn__room(2 * c->in[2].spec.dims[0] + n[3])};
+    if (tokens * each == 0) return SYN_OK;
     SYN_TRY(syn__rooms(c, s.room, &s.rooms));
-    const int64_t rows = syn_spec_elems(&c->in[0].spec) / s.width;
-    if (rows > 0)
-        syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / s.width + 1, norm_rows, &s);
+    syn_workers_ranges(c->workers, tokens, SYN__GRAIN_MOVE / each + 1, turn_tokens, &s);
     return SYN_OK;
 }
 
-syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tensor bias,
-                         double eps) {
+static syn_tensor turn(syn_ctx *ctx, const syn_tensor x[3], double factor, bool back) {
     syn_tensor out;
-    const syn_tensor in[3] = {syn__dense_rows(ctx, x), syn__dense_rows(ctx, weight),
-                              syn__dense_rows(ctx, bias)};
-    const syn_attr attr[1] = {{.f = eps}};
-    syn__dispatch(ctx, SYN_OP_LAYERNORM, in, 3, attr, 1, NULL, &out);
+    const syn_tensor in[3] = {syn__dense_rows(ctx, x[0]), syn__dense_rows(ctx, x[1]),
+                              syn__dense_rows(ctx, x[2])};
+    const syn_attr attr[2] = {{.f = factor}, {.i = back}};
+    syn__dispatch(ctx, SYN_OP_ROPE, in, 3, attr, 2, NULL, &out);
     return out;
 }
 
-/* The parameters' gradients come along with the input's. */
-SYN__GRAD(layernorm) {
-    const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
-    syn_tensor out[3];
-    syn__dispatch(g->ctx, SYN_OP_LAYERNORM_GRAD, in, 3, g->attr, 1, NULL, out);
-    for (int i = 0; i < 3; i++) g->din[i] = out[i];
+syn_tensor syn_rope(syn_ctx *ctx, syn_tensor x, syn_tensor positions, syn_tensor frequencies,
+                    double factor) {
+    return turn(ctx, (const syn_tensor[]){x, positions, frequencies}, factor, false);
 }
 
-/* x (..., C), weight (C), dy (..., C) -> dx (..., C), dweight (C), dbias (C); the sums are f32 */
-SYN__INFER(layernorm_grad) {
-    SYN_TRY(syn__want_floats(c, 3));
-    const syn_spec *x = &c->in[0].spec, *weight = &c->in[1].spec;
-    if (x->rank < 1 || x->dims[x->rank - 1] < 1) return syn__bad_input(c, 0, "(..., C) with C > 0");
-    if (weight->rank != 1 || weight->dims[0] != x->dims[x->rank - 1])
-        return syn__bad_input(c, 1, "(C) like the last dimension of input 0");
-    if (!syn_spec_equal(x, &c->in[2].spec)) return syn__bad_input(c, 2, "like input 0");
-    c->out[0].spec = *x;
-    c->out[1].spec = c->out[2].spec = *weight;
-    c->out[1].spec.dtype = c->out[2].spec.dtype = SYN_F32;
-    return SYN_OK;
-}
-
-/* Per element twice what the forward op counts. */
-SYN__COST(layernorm_grad) {
-    *cost = (syn_cost){16 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
-}
-
-/* Rows go in as many pieces for any number of threads, each with sums of its own. */
-struct norm_grad {
-    struct norm norm;
-    float *sums; /* (pieces, 2, C) */
-    int64_t rows, piece;
-};
-
-static void norm_grad_piece(void *arg, int64_t i, int worker) {
-    const struct norm_grad *s = arg;
-    const syn_call *c = s->norm.c;
-    const syn_operand *x = &c->in[0], *dy = &c->in[2], *dx = &c->out[0], *operands[2] = {x, dy};
-    const int64_t n = s->norm.width;
-    const int64_t end = (i + 1) * s->piece < s->rows ? (i + 1) * s->piece : s->rows;
-    float *dweight = s->sums + i * 2 * n, *dbias = dweight + n;
-    const float *weight = syn__row_in(&c->in[1], 0, n, norm_room(&s->norm, worker, 0));
-    float *x_room = norm_room(&s->norm, worker, 1), *dy_room = norm_room(&s->norm, worker, 2);
-    syn_rows r;
-    memset(dweight, 0, 2 * (size_t)n * sizeof *dweight);
-    syn__seek_row(&r, &x->spec, operands, 2, i * s->piece);
-    for (int64_t row = i * s->piece; row < end; row++) {
-        syn__row_kernels()->layernorm_grad(syn__row_in(x, r.at[0], n, x_room), weight,
-                                           syn__row_in(dy, r.at[1], n, dy_room), c->attr[0].f,
-                                           syn__row_out(dx, row * n, dy_room), dweight, dbias, n);
-        syn__row_done(dx, row * n, n, dy_room);
-        syn__next_row(&r, &x->spec, operands, 2);
-    }
-}
-
-SYN__CPU(layernorm_grad) {
-    enum { PIECES = 32 };
-    struct norm_grad s = {.norm = norm_of(c)};
-    const int64_t n = s.norm.width, rooms = syn_workers_count(c->workers) * s.norm.room;
-    s.rows = syn_spec_elems(&c->in[0].spec) / n;
-    s.piece = s.rows / PIECES + 1;
-    const int64_t pieces = (s.rows + s.piece - 1) / s.piece;
-    void *scratch;
-    SYN_TRY(syn__scratch(c, (size_t)(rooms + pieces * 2 * n) * sizeof *s.sums,
-                         "sums of a layernorm's gradients", &scratch));
-    s.norm.rooms = rooms ? scratch : NULL;
-    s.sums = (float *)scratch + rooms;
-    syn_workers_run(c->workers, pieces, norm_grad_piece, &s);
-    for (int k = 0; k < 2; k++) {
-        float *out = c->out[1 + k].data;
-        memset(out, 0, (size_t)n * sizeof *out);
-        for (int64_t i = 0; i < pieces; i++)
-            syn__row_kernels()->add(out, s.sums + (2 * i + k) * n, out, n);
-    }
-    return SYN_OK;
+/* Turned back. */
+SYN__GRAD(rope) {
+    const syn_tensor in[3] = {syn_grad_out(g, 0), g->in[1], g->in[2]};
+    g->din[0] = turn(g->ctx, in, g->attr[0].f, g->attr[1].i == 0);
 }

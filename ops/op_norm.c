@@ -1,0 +1,184 @@
+/* layernorm, rmsnorm: the latter has no mean and no bias. */
+#include <string.h>
+
+#include "ops/ops.h"
+#include "ops/rows.h"
+#include "ops/rules.h"
+
+/* x (..., C), weight (C), of layernorm bias (C) -> (..., C) */
+SYN__INFER(norm) {
+    const syn_spec *x = &c->in[0].spec;
+    SYN_TRY(syn__want_floats(c, c->n_in));
+    if (x->rank < 1 || x->dims[x->rank - 1] < 1) return syn__bad_input(c, 0, "(..., C) with C > 0");
+    for (int i = 1; i < c->n_in; i++)
+        if (c->in[i].spec.rank != 1 || c->in[i].spec.dims[0] != x->dims[x->rank - 1])
+            return syn__bad_input(c, i, "(C) like the last dimension of input 0");
+    c->out[0].spec = *x;
+    return SYN_OK;
+}
+
+SYN__COST(layernorm) {
+    *cost = (syn_cost){8 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+SYN__COST(rmsnorm) {
+    *cost = (syn_cost){4 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+/* Of each worker room for three rows; `room` 0: all are f32. */
+struct norm {
+    const syn_call *c;
+    float *rooms;
+    int64_t room, width;
+};
+
+static struct norm norm_of(const syn_call *c) {
+    const int64_t width = c->in[1].spec.dims[0];
+    const int64_t room = syn__is_f32(&c->in[0]) ? 0 : syn__room(3 * width);
+    return (struct norm){.c = c, .room = room, .width = width};
+}
+
+/* Row i of a worker's room. */
+static float *norm_room(const struct norm *s, int worker, int i) {
+    return s->rooms ? s->rooms + worker * s->room + i * s->width : NULL;
+}
+
+static void norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const struct norm *s = arg;
+    const syn_operand *x = &s->c->in[0], *y = &s->c->out[0];
+    const int64_t n = s->width;
+    const float *weight = syn__row_in(&s->c->in[1], 0, n, norm_room(s, worker, 0)), *bias = NULL;
+    const double eps = s->c->attr[0].f;
+    if (s->c->n_in > 2) bias = syn__row_in(&s->c->in[2], 0, n, norm_room(s, worker, 1));
+    float *room = norm_room(s, worker, 2);
+    syn_rows r;
+    syn__seek_row(&r, &x->spec, &x, 1, begin);
+    for (int64_t row = begin; row < end; row++) {
+        const float *in = syn__row_in(x, r.at[0], n, room);
+        float *out = syn__row_out(y, row * n, room);
+        if (bias) syn__row_kernels()->layernorm(in, weight, bias, eps, out, n);
+        else syn__row_kernels()->rmsnorm(in, weight, eps, out, n);
+        syn__row_done(y, row * n, n, room);
+        syn__next_row(&r, &x->spec, &x, 1);
+    }
+}
+
+SYN__CPU(norm) {
+    struct norm s = norm_of(c);
+    SYN_TRY(syn__rooms(c, s.room, &s.rooms));
+    const int64_t rows = syn_spec_elems(&c->in[0].spec) / s.width;
+    if (rows > 0)
+        syn_workers_ranges(c->workers, rows, SYN__GRAIN_MATH / s.width + 1, norm_rows, &s);
+    return SYN_OK;
+}
+
+syn_tensor syn_layernorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, syn_tensor bias,
+                         double eps) {
+    syn_tensor out;
+    const syn_tensor in[3] = {syn__dense_rows(ctx, x), syn__dense_rows(ctx, weight),
+                              syn__dense_rows(ctx, bias)};
+    const syn_attr attr[1] = {{.f = eps}};
+    syn__dispatch(ctx, SYN_OP_LAYERNORM, in, 3, attr, 1, NULL, &out);
+    return out;
+}
+
+syn_tensor syn_rmsnorm(syn_ctx *ctx, syn_tensor x, syn_tensor weight, double eps) {
+    syn_tensor out;
+    const syn_tensor in[2] = {syn__dense_rows(ctx, x), syn__dense_rows(ctx, weight)};
+    const syn_attr attr[1] = {{.f = eps}};
+    syn__dispatch(ctx, SYN_OP_RMSNORM, in, 2, attr, 1, NULL, &out);
+    return out;
+}
+
+/* ---- gradients ---- */
+
+/* The parameters' gradients come along with the input's. */
+SYN__GRAD(layernorm) {
+    const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
+    syn__dispatch(g->ctx, SYN_OP_LAYERNORM_GRAD, in, 3, g->attr, 1, NULL, g->din);
+}
+
+SYN__GRAD(rmsnorm) {
+    const syn_tensor in[3] = {g->in[0], g->in[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0))};
+    syn__dispatch(g->ctx, SYN_OP_RMSNORM_GRAD, in, 3, g->attr, 1, NULL, g->din);
+}
+
+/* x (..., C), weight (C), dy (..., C) -> dx (..., C), dweight (C), of layernorm dbias (C); the sums
+   are f32 */
+SYN__INFER(norm_grad) {
+    SYN_TRY(syn__want_floats(c, 3));
+    const syn_spec *x = &c->in[0].spec, *weight = &c->in[1].spec;
+    if (x->rank < 1 || x->dims[x->rank - 1] < 1) return syn__bad_input(c, 0, "(..., C) with C > 0");
+    if (weight->rank != 1 || weight->dims[0] != x->dims[x->rank - 1])
+        return syn__bad_input(c, 1, "(C) like the last dimension of input 0");
+    if (!syn_spec_equal(x, &c->in[2].spec)) return syn__bad_input(c, 2, "like input 0");
+    c->out[0].spec = *x;
+    for (int i = 1; i < c->n_out; i++) {
+        c->out[i].spec = *weight;
+        c->out[i].spec.dtype = SYN_F32;
+    }
+    return SYN_OK;
+}
+
+/* Per element twice what the forward op counts. */
+SYN__COST(layernorm_grad) {
+    *cost = (syn_cost){16 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+SYN__COST(rmsnorm_grad) {
+    *cost = (syn_cost){8 * syn__elems(&c->in[0]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+/* Rows go in as many pieces for any number of threads, each with sums of its own. */
+struct norm_grad {
+    struct norm norm;
+    float *sums; /* (pieces, 2, C) */
+    int64_t rows, piece;
+};
+
+static void norm_grad_piece(void *arg, int64_t i, int worker) {
+    const struct norm_grad *s = arg;
+    const syn_call *c = s->norm.c;
+    const syn_operand *x = &c->in[0], *dy = &c->in[2], *dx = &c->out[0], *operands[2] = {x, dy};
+    const int64_t n = s->norm.width;
+    const int64_t end = (i + 1) * s->piece < s->rows ? (i + 1) * s->piece : s->rows;
+    const double eps = c->attr[0].f;
+    float *dweight = s->sums + i * 2 * n, *dbias = dweight + n;
+    const float *weight = syn__row_in(&c->in[1], 0, n, norm_room(&s->norm, worker, 0));
+    float *x_room = norm_room(&s->norm, worker, 1), *dy_room = norm_room(&s->norm, worker, 2);
+    syn_rows r;
+    memset(dweight, 0, 2 * (size_t)n * sizeof *dweight);
+    syn__seek_row(&r, &x->spec, operands, 2, i * s->piece);
+    for (int64_t row = i * s->piece; row < end; row++) {
+        const float *in = syn__row_in(x, r.at[0], n, x_room),
+                    *d = syn__row_in(dy, r.at[1], n, dy_room);
+        float *out = syn__row_out(dx, row * n, dy_room);
+        if (c->n_out > 2)
+            syn__row_kernels()->layernorm_grad(in, weight, d, eps, out, dweight, dbias, n);
+        else syn__row_kernels()->rmsnorm_grad(in, weight, d, eps, out, dweight, n);
+        syn__row_done(dx, row * n, n, dy_room);
+        syn__next_row(&r, &x->spec, operands, 2);
+    }
+}
+
+SYN__CPU(norm_grad) {
+    enum { PIECES = 32 };
+    struct norm_grad s = {.norm = norm_of(c)};
+    const int64_t n = s.norm.width, rooms = syn_workers_count(c->workers) * s.norm.room;
+    s.rows = syn_spec_elems(&c->in[0].spec) / n;
+    s.piece = s.rows / PIECES + 1;
+    const int64_t pieces = (s.rows + s.piece - 1) / s.piece;
+    void *scratch;
+    SYN_TRY(syn__scratch(c, (size_t)(rooms + pieces * 2 * n) * sizeof *s.sums,
+                         "sums of a norm's gradients", &scratch));
+    s.norm.rooms = rooms ? scratch : NULL;
+    s.sums = (float *)scratch + rooms;
+    syn_workers_run(c->workers, pieces, norm_grad_piece, &s);
+    for (int k = 0; k + 1 < c->n_out; k++) {
+        float *out = c->out[1 + k].data;
+        memset(out, 0, (size_t)n * sizeof *out);
+        for (int64_t i = 0; i < pieces; i++)
+            syn__row_kernels()->add(out, s.sums + (2 * i + k) * n, out, n);
+    }
+    return SYN_OK;
+}

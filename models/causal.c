@@ -18,7 +18,7 @@ static syn_status check_begin(const syn_model *m, int64_t batch, int64_t max_tok
     if (batch < 1 || max_tokens < 1)
         return SYN_FAIL(err, SYN_E_INVALID, "a batch of %lld sequences of %lld tokens is empty",
                         (long long)batch, (long long)max_tokens);
-    if (max_tokens > c->n_positions)
+    if (max_tokens > (c->rotary.theta > 0 ? syn__rotary_positions(c) : c->n_positions))
         return SYN_FAIL(err, SYN_E_INVALID,
                         "%lld tokens (prompt and output) exceed the %lld positions of %s",
                         (long long)max_tokens, (long long)c->n_positions, c->name);
@@ -35,6 +35,11 @@ static syn_tensor new_cache(syn_model *m, int64_t i, const char *which, const sy
     snprintf(name, sizeof name, "%s.%lld.%s.%s", f->layers, (long long)(m->part.first_layer + i),
              f->attention, which);
     return syn_state(m->ctx, name, spec);
+}
+
+static void set_places(syn_model *m) {
+    if (m->places.id) syn_drop(m->ctx, m->places);
+    m->places = syn__model_places(m, m->batch, m->max_tokens, m->padding);
 }
 
 syn_status syn_causal_begin(syn_model *m, int64_t batch, int64_t max_tokens, syn_error *err) {
@@ -54,6 +59,7 @@ syn_status syn_causal_begin(syn_model *m, int64_t batch, int64_t max_tokens, syn
     m->mask = m->visible = SYN_NO_MASK;
     syn_free(m->padding);
     m->padding = NULL;
+    set_places(m);
     return syn_ctx_check(m->ctx, err);
 }
 
@@ -75,6 +81,7 @@ syn_status syn_causal_set_padding(syn_model *m, const int32_t *padding, syn_erro
     if (!m->padding && !(m->padding = syn_malloc(bytes)))
         return SYN_FAIL_NOMEM(err, bytes, "the padding of a batch");
     memcpy(m->padding, padding, bytes);
+    set_places(m);
     float *mask = NULL;
     if (syn_ctx_has_data(m->ctx)) {
         mask = syn_calloc((size_t)syn_spec_elems(&spec), sizeof *mask);
@@ -145,6 +152,8 @@ syn_tensor syn_causal_forward(syn_model *m, syn_tensor x) {
     if (!fits(m, x)) return (syn_tensor){0};
     const int64_t new_tokens = syn_tensor_dim(ctx, x, 1);
     const syn_mark mark = syn_ctx_mark(ctx);
+    syn__model_set_frequencies(m, m->position + new_tokens);
+    if (m->places.id) m->positions = syn_slice(ctx, m->places, 1, m->position, new_tokens);
     if (m->padding) m->visible = syn_slice(ctx, m->mask, 1, 0, m->position + new_tokens);
     if (m->part.embed) x = f->embed(m, x);
     x = syn__model_layers(m, x, mark);
@@ -165,11 +174,12 @@ static bool may_train(syn_model *m, syn_tensor tokens, syn_tensor targets) {
     }
     if (!syn__model_takes(m, tokens, 1)) return false;
     const syn_spec *spec = syn_tensor_spec(m->ctx, tokens);
-    if (syn_spec_equal(spec, syn_tensor_spec(m->ctx, targets)) && spec->dims[1] <= c->n_positions)
+    const int64_t most = c->rotary.theta > 0 ? syn__rotary_positions(c) : c->n_positions;
+    if (syn_spec_equal(spec, syn_tensor_spec(m->ctx, targets)) && spec->dims[1] <= most)
         return true;
     syn_ctx_fail(m->ctx, SYN_E_SHAPE,
                  "targets must be i32 (batch, tokens) like the tokens, of which %s takes %lld",
-                 c->name, (long long)c->n_positions);
+                 c->name, (long long)most);
     return false;
 }
 
@@ -183,12 +193,15 @@ syn_tensor syn_causal_loss_masked(syn_model *m, syn_tensor tokens, syn_tensor ma
     const syn_model_family *f = m->config.family;
     const int64_t flat[1] = {-1};
     if (!may_train(m, tokens, targets)) return (syn_tensor){0};
+    const int64_t position = m->position, n = syn_tensor_dim(ctx, tokens, 1);
+    const syn_tensor visible = m->visible, positions = m->positions;
+    syn__model_set_frequencies(m, n);
+    const syn_tensor places = syn__model_places(m, 1, n, NULL); /* backward may run a layer again */
     const syn_mark mark = syn_ctx_mark(ctx);
-    const int64_t position = m->position;
-    const syn_tensor visible = m->visible;
     m->training = true;
     m->position = 0;
     m->visible = mask;
+    m->positions = places;
     syn_tensor x = f->embed(m, tokens);
     x = syn__model_layers(m, x, mark);
     x = f->all_logits(m, x);
@@ -199,6 +212,7 @@ syn_tensor syn_causal_loss_masked(syn_model *m, syn_tensor tokens, syn_tensor ma
     m->training = false;
     m->position = position;
     m->visible = visible;
+    m->positions = positions;
     syn_release(ctx, mark, &x, 1);
     return x;
 }

@@ -96,7 +96,7 @@ static syn_status check_heads(syn__settings *s, const syn__setting_table *fields
                               const syn_model_config *c) {
     const char *heads = syn__settings_key(s, fields, SYN__AT(n_head));
     const char *hidden = syn__settings_key(s, fields, SYN__AT(n_embd));
-    if (c->n_embd % c->n_head == 0) return SYN_OK;
+    if (c->n_depth != 0 || c->n_embd % c->n_head == 0) return SYN_OK;
     return syn__settings_fail_at(s, fields, heads, "\"%s\" %lld does not divide \"%s\" %lld", heads,
                                  (long long)c->n_head, hidden, (long long)c->n_embd);
 }
@@ -164,7 +164,7 @@ static syn_status check_sizes(const syn_model_config *c, syn_error *err) {
                         "%lld and vocabulary %lld must all be at least 1",
                         c->name, (long long)c->n_layer, (long long)c->n_embd, (long long)c->n_head,
                         (long long)c->n_inner, (long long)c->n_positions, (long long)c->vocab_size);
-    if (c->n_embd % c->n_head != 0)
+    if (c->n_depth == 0 && c->n_embd % c->n_head != 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "model %s: %lld heads do not divide the hidden size %lld", c->name,
                         (long long)c->n_head, (long long)c->n_embd);

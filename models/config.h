@@ -9,18 +9,44 @@
 SYN_API_BEGIN
 
 typedef struct syn_model_family syn_model_family;
-extern const syn_model_family syn_gpt_family, syn_bert_family;
+extern const syn_model_family syn_gpt_family, syn_bert_family, syn_llama_family, syn_mistral_family,
+    syn_qwen2_family, syn_qwen3_family;
 
 typedef enum syn_activation {
     SYN_GELU_TANH, /* gelu_new: the approximation with tanh */
     SYN_GELU_ERF   /* gelu */
 } syn_activation;
 
+/* Rotary positions (see syn_rope) beyond the length that a model was trained with first: positions
+   divided by a factor, a larger theta for longer texts, or frequencies stretched by their length
+   (Llama 3.1; YaRN, Peng et al. 2023). */
+typedef enum syn_rope_scaling {
+    SYN_ROPE_DEFAULT,
+    SYN_ROPE_LINEAR,
+    SYN_ROPE_DYNAMIC,
+    SYN_ROPE_LLAMA3,
+    SYN_ROPE_YARN
+} syn_rope_scaling;
+
+typedef struct syn_rotary {
+    double theta; /* 0: positions are not rotary */
+    double part;  /* of a head's elements that are turned, from the first on */
+    syn_rope_scaling scaling;
+    double factor;
+    int64_t original;        /* llama3, yarn: positions before scaling */
+    double low, high;        /* llama3: waves so many times in the original length */
+    double fast, slow;       /* yarn: turns in the original length */
+    double attention_factor; /* yarn: of cosines and sines; 0: follows from the next two */
+    double mscale, mscale_all;
+    bool truncate; /* yarn: limits are whole pairs */
+} syn_rotary;
+
 typedef struct syn_model_config {
     const syn_model_family *family;
     char name[64]; /* preset's name, or the file's "name"/"_name_or_path"/base name */
     int64_t n_layer, n_embd, n_head;
     int64_t n_kv_head;   /* heads of keys and values, which divide those of queries; 0: n_head */
+    int64_t n_depth;     /* elements of a head; 0: n_embd / n_head */
     int64_t n_positions; /* longest text */
     int64_t n_inner;     /* width of the MLP */
     int64_t vocab_size;  /* V0: without padding */
@@ -30,6 +56,10 @@ typedef struct syn_model_config {
     double norm_epsilon;
     double initializer_range; /* deviation of random weights */
     syn_activation activation;
+    syn_rotary rotary;
+    int64_t window;      /* Llama: a query sees itself and window - 1 keys before; < 1: all */
+    unsigned biases;     /* Llama: linear layers that have one (models/family_private.h) */
+    bool head_norm;      /* Llama: RMSNorm of each head's queries and keys */
     bool tied;           /* the head that predicts tokens has the token table as its matrix */
     syn_text_ending end; /* of models that generate: what ends a text */
 } syn_model_config;

@@ -4,7 +4,13 @@
 #include "models/family_private.h"
 
 const syn_model_family *syn__family(size_t i) {
-    static const syn_model_family *const families[] = {&syn_gpt_family, &syn_bert_family, NULL};
+    static const syn_model_family *const families[] = {&syn_gpt_family,
+                                                       &syn_bert_family,
+                                                       &syn_llama_family,
+                                                       &syn_mistral_family,
+                                                       &syn_qwen2_family,
+                                                       &syn_qwen3_family,
+                                                       NULL};
     return families[i];
 }
 
@@ -19,6 +25,7 @@ static bool is_of(const syn__param_row *row, const char *name) {
     switch (row->kind) {
     case SYN__IGNORED:
         return strcmp(name, row->name) == 0;
+    case SYN__RMS_NORM:
     case SYN__TABLE:
     case SYN__VOCAB_TABLE:
         return is_called(name, row->name, ".weight");
@@ -68,18 +75,25 @@ const syn__param_row *syn__family_second(const syn_model_family *f, const char *
 
 /* ---- sizes ---- */
 
+int64_t syn__model_config_depth(const syn_model_config *c) {
+    return c->n_depth ? c->n_depth : c->n_embd / c->n_head;
+}
+
 int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
-    const int64_t keys = c->n_kv_head ? c->n_embd / c->n_head * c->n_kv_head : c->n_embd;
+    const int64_t depth = syn__model_config_depth(c);
     switch (dim) {
     case SYN__DIM_TWO:
         return 2;
     case SYN__DIM_HIDDEN:
-    case SYN__DIM_QUERIES:
         return c->n_embd;
+    case SYN__DIM_HEAD:
+        return depth;
+    case SYN__DIM_QUERIES:
+        return depth * c->n_head;
     case SYN__DIM_KEYS:
-        return keys;
+        return depth * (c->n_kv_head ? c->n_kv_head : c->n_head);
     case SYN__DIM_QKV:
-        return 3 * c->n_embd;
+        return 3 * depth * c->n_head;
     case SYN__DIM_INNER:
         return c->n_inner;
     case SYN__DIM_VOCAB:
@@ -92,15 +106,27 @@ int64_t syn__family_dim(const syn_model_config *c, syn__dim dim) {
     return 0;
 }
 
+bool syn__family_makes(const syn_model_config *c, const syn__param_row *row, unsigned heads) {
+    if (row->heads != 0 && (row->heads & heads) == 0) return false;
+    return (row->flags & SYN__HEAD_NORM) == 0 || c->head_norm;
+}
+
+bool syn__family_biases(const syn_model_config *c, const syn__param_row *row) {
+    const unsigned asked = row->flags & (SYN__QKV_BIAS | SYN__OUT_BIAS | SYN__MLP_BIAS);
+    return (row->flags & SYN__NO_BIAS) == 0 && (asked == 0 || (asked & c->biases) != 0);
+}
+
 static int64_t row_params(const syn__param_row *row, const syn_model_config *c) {
     const int64_t from = syn__family_dim(c, row->from), to = syn__family_dim(c, row->to);
     switch (row->kind) {
     case SYN__NORM:
         return 2 * to;
+    case SYN__RMS_NORM:
+        return to;
     case SYN__COLUMN_LINEAR:
     case SYN__ROW_LINEAR:
     case SYN__WHOLE_LINEAR:
-        return from * to + (row->flags & SYN__NO_BIAS ? 0 : to);
+        return from * to + (syn__family_biases(c, row) ? to : 0);
     case SYN__TABLE:
         return from * to;
     case SYN__VOCAB_TABLE:
@@ -115,7 +141,7 @@ static int64_t row_params(const syn__param_row *row, const syn_model_config *c) 
 static int64_t rows_params(const syn__param_row *row, const syn_model_config *c, unsigned heads) {
     int64_t n = 0;
     for (; row->name; row++)
-        if (row->heads == 0 || (row->heads & heads) != 0) n += row_params(row, c);
+        if (syn__family_makes(c, row, heads)) n += row_params(row, c);
     return n;
 }
 

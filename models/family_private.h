@@ -17,6 +17,7 @@ extern "C" {
 typedef enum syn__dim {
     SYN__DIM_TWO,
     SYN__DIM_HIDDEN,
+    SYN__DIM_HEAD,
     SYN__DIM_QUERIES, /* of all heads together; so below */
     SYN__DIM_KEYS,
     SYN__DIM_QKV, /* queries, keys and values in one matrix, cut in three equal parts: families that
@@ -30,6 +31,7 @@ typedef enum syn__dim {
 
 typedef enum syn__param_kind {
     SYN__NORM,          /* syn_layer_norm (to) */
+    SYN__RMS_NORM,      /* the same without a bias */
     SYN__COLUMN_LINEAR, /* syn_layer_linear (from) -> (to), `to` cut among the ranks */
     SYN__ROW_LINEAR,    /* syn_layer_linear, `from` cut */
     SYN__WHOLE_LINEAR,  /* syn_layer_linear, whole on every rank */
@@ -45,7 +47,12 @@ typedef enum syn__param_kind {
 enum {
     SYN__RESIDUAL = 1, /* random weights: deviation divided by sqrt(2 n_layer) */
     SYN__NO_BIAS = 2,  /* of a linear layer */
-    SYN__BARE = 4      /* the family's prefix does not stand before it in a file */
+    SYN__BARE = 4,     /* the family's prefix does not stand before it in a file */
+    /* A linear layer that has a bias only if config.biases has its flag: */
+    SYN__QKV_BIAS = 8,
+    SYN__OUT_BIAS = 16,
+    SYN__MLP_BIAS = 32,
+    SYN__HEAD_NORM = 64 /* made only if config.head_norm */
 };
 
 /* A layer or table. Its parameters are called <name>.weight and <name>.bias, an IGNORED one <name>;
@@ -67,6 +74,24 @@ int64_t syn__family_layer(const syn_model_family *family, const char *parameter)
 /* The row of `parameter`'s second name; NULL: it has none. */
 const syn__param_row *syn__family_second(const syn_model_family *family, const char *parameter);
 int64_t syn__family_dim(const syn_model_config *config, syn__dim dim);
+bool syn__family_makes(const syn_model_config *config, const syn__param_row *row, unsigned heads);
+bool syn__family_biases(const syn_model_config *config, const syn__param_row *row);
+int64_t syn__model_config_depth(const syn_model_config *config); /* D, of a head */
+
+/* ---- rotary positions (rotary.c) ---- */
+
+/* Pairs of a head's elements that are turned. */
+int64_t syn__rotary_pairs(const syn_model_config *config);
+/* The frequency of each, of a text of so many tokens, which only "dynamic" looks at. */
+void syn__rotary_frequencies(const syn_model_config *config, int64_t tokens, float *out);
+/* Of cosines and sines. */
+double syn__rotary_factor(const syn_model_config *config);
+/* The longest text: "dynamic" goes beyond n_positions. */
+int64_t syn__rotary_positions(const syn_model_config *config);
+/* The entry of a file, its members relative to config.rotary, and what they say together. */
+extern const syn__setting_table syn__rotary_table;
+void syn__rotary_write(syn_sink *out, const void *member);
+syn_status syn__rotary_check(syn__settings *s, syn_model_config *config) SYN_MUST_USE;
 
 /* ---- the family ---- */
 
@@ -126,6 +151,9 @@ struct syn_model {
     int64_t batch, max_tokens, position;
     int32_t *padding; /* (B) tokens at the start of each text that count for nothing; NULL */
     bool training;    /* whole texts, without caches */
+    syn_tensor frequencies, places; /* rotary: of pairs; (B or 1, max_tokens), of which */
+    syn_tensor positions;           /* is this step's part */
+    bool frequencies_grew;          /* they are of a long text */
     syn_model_dropout dropout;
     syn_tensor mask; /* (B, max_tokens): of which `visible` is a step's part */
 };
@@ -143,6 +171,17 @@ bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least);
 syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark);
 syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                            const char *label);
+/* The same of x (..., D/tp ranks' own), where all ranks have the norm whole: its gradient is summed
+   over them. */
+syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
+                                  const char *label);
+/* Makes the frequencies for a text of so many tokens, if they are not those that are there. */
+void syn__model_set_frequencies(syn_model *m, int64_t tokens);
+/* The positions of n tokens, (1, n), or (batch, n) behind the padding: from each text's first token
+   that is none on (as HuggingFace's generate has it). Poisoned if they are not rotary. */
+syn_tensor syn__model_places(syn_model *m, int64_t batch, int64_t n, const int32_t *padding);
+/* x (B, H, T, D) after rotary positions. */
+syn_tensor syn__model_turn(syn_model *m, syn_tensor x);
 syn_tensor syn__model_activate(syn_model *m, syn_tensor x);
 /* Where a model drops elements. */
 typedef enum syn__site {

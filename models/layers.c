@@ -24,9 +24,12 @@ static int32_t matrix_dtype(const syn_initializer *init) {
     return (int32_t)(init->dtype == SYN_F32 ? init->weight_dtype : init->dtype);
 }
 
-syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width, syn_dtype dtype) {
+syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width, bool bias,
+                                  syn_dtype dtype) {
     const syn_spec spec = {(int32_t)dtype, 1, {width}};
-    return (syn_layer_norm){parameter(ctx, name, "weight", spec, SYN_WHOLE, SYN_INIT_ONE, NULL),
+    const syn_tensor weight = parameter(ctx, name, "weight", spec, SYN_WHOLE, SYN_INIT_ONE, NULL);
+    if (!bias) return (syn_layer_norm){weight, SYN_NO_BIAS};
+    return (syn_layer_norm){weight,
                             parameter(ctx, name, "bias", spec, SYN_WHOLE, SYN_INIT_ZERO, NULL)};
 }
 

@@ -13,7 +13,7 @@ typedef struct syn_layer_linear {
 } syn_layer_linear;
 
 typedef struct syn_layer_norm {
-    syn_tensor weight, bias; /* (C) */
+    syn_tensor weight, bias; /* (C); bias poisoned: none, as of RMSNorm */
 } syn_layer_norm;
 
 /* How parameters are made. */
@@ -28,8 +28,9 @@ typedef struct syn_initializer {
     bool no_bias; /* linear layers have none */
 } syn_initializer;
 
-/* <name>.weight, <name>.bias of a normalisation: ones and zeros. */
-syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width, syn_dtype dtype);
+/* <name>.weight and, if it has one, <name>.bias of a normalisation: ones and zeros. */
+syn_layer_norm syn_layer_norm_new(syn_ctx *ctx, const char *name, int64_t width, bool bias,
+                                  syn_dtype dtype);
 /* Output dimension cut among the ranks, in `parts` equal blocks each (3: fused q, k, v). weight
    (in, out/tp) or (out/tp, in), bias (out/tp). */
 syn_layer_linear syn_column_linear_new(syn_ctx *ctx, const char *name, int64_t in, int64_t out,

@@ -20,7 +20,7 @@ static syn_initializer initializer(const syn_model *m, const syn__param_row *row
                              .dtype = m->options.dtype,
                              .weight_dtype = m->options.weight_dtype,
                              .out_in = m->config.family->out_in,
-                             .no_bias = row->flags & SYN__NO_BIAS};
+                             .no_bias = !syn__family_biases(&m->config, row)};
 }
 
 /* The context's parameter of that name, which another part made; poisoned if there is none. One
@@ -96,12 +96,14 @@ static void make_rows(syn_model *m, const syn__param_row *row, const char *befor
     char name[NAME_BYTES];
     for (; row->name; row++) {
         void *member = (char *)to + row->at;
-        if (row->heads != 0 && (row->heads & m->options.heads) == 0) continue;
+        if (!syn__family_makes(&m->config, row, m->options.heads)) continue;
         snprintf(name, sizeof name, "%s%s", before, row->name);
         switch (row->kind) {
         case SYN__NORM:
-            *(syn_layer_norm *)member = syn_layer_norm_new(
-                m->ctx, name, syn__family_dim(&m->config, row->to), m->options.dtype);
+        case SYN__RMS_NORM:
+            *(syn_layer_norm *)member =
+                syn_layer_norm_new(m->ctx, name, syn__family_dim(&m->config, row->to),
+                                   row->kind == SYN__NORM, m->options.dtype);
             break;
         case SYN__COLUMN_LINEAR:
         case SYN__ROW_LINEAR:
@@ -216,6 +218,7 @@ syn_status syn_model_new(syn_model **out, syn_ctx *ctx, const syn_model_config *
     syn_status s = alloc_members(m, err);
     if (s == SYN_OK) {
         make_parameters(m);
+        syn__model_set_frequencies(m, 0);
         s = syn_ctx_check(ctx, err);
     }
     if (s == SYN_OK) *out = m;
@@ -252,7 +255,7 @@ int syn__model_tp(const syn_model *m) {
 }
 
 int64_t syn__model_depth(const syn_model *m) {
-    return m->config.n_embd / m->config.n_head;
+    return syn__model_config_depth(&m->config);
 }
 
 bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least) {
@@ -277,8 +280,60 @@ bool syn__model_takes(const syn_model *m, syn_tensor x, int64_t least) {
 syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                            const char *label) {
     const syn_tensor w = syn_newest(m->ctx, norm->weight), b = syn_newest(m->ctx, norm->bias);
-    x = syn_layernorm(m->ctx, x, w, b, m->config.norm_epsilon);
+    const double eps = m->config.norm_epsilon;
+    x = b.id ? syn_layernorm(m->ctx, x, w, b, eps) : syn_rmsnorm(m->ctx, x, w, eps);
     return syn_name(m->ctx, x, label);
+}
+
+syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
+                                  const char *label) {
+    const syn_group *tp = m->options.tp;
+    syn_tensor w = syn_newest(m->ctx, norm->weight);
+    if (tp && tp->size > 1 && syn_requires_grad(m->ctx, w)) w = syn_tp_enter(m->ctx, w, tp);
+    x = syn_rmsnorm(m->ctx, x, w, m->config.norm_epsilon);
+    return syn_name(m->ctx, x, label);
+}
+
+/* ---- rotary positions ---- */
+
+void syn__model_set_frequencies(syn_model *m, int64_t tokens) {
+    const syn_rotary *r = &m->config.rotary;
+    const syn_spec spec = {SYN_F32, 1, {r->theta > 0 ? syn__rotary_pairs(&m->config) : 0}};
+    const bool grows = r->scaling == SYN_ROPE_DYNAMIC && tokens > m->config.n_positions;
+    float *out = NULL;
+    if (!(r->theta > 0) || (m->frequencies.id && !grows && !m->frequencies_grew)) return;
+    if (syn_ctx_has_data(m->ctx)) {
+        out = syn_malloc((size_t)spec.dims[0] * sizeof *out);
+        if (!out) {
+            syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: rotary frequencies");
+            return;
+        }
+        syn__rotary_frequencies(&m->config, tokens, out);
+    }
+    m->frequencies = syn_input(m->ctx, "rotary_frequencies", &spec, out);
+    m->frequencies_grew = grows;
+    syn_free(out);
+}
+
+syn_tensor syn__model_places(syn_model *m, int64_t batch, int64_t n, const int32_t *padding) {
+    const syn_spec spec = {SYN_I32, 2, {padding ? batch : 1, n}};
+    int32_t *at = NULL;
+    if (!(m->config.rotary.theta > 0)) return (syn_tensor){0};
+    if (syn_ctx_has_data(m->ctx)) {
+        at = syn_malloc((size_t)syn_spec_bytes(&spec));
+        if (!at) return syn_ctx_fail(m->ctx, SYN_E_NOMEM, "out of memory: positions of a batch");
+        for (int64_t i = 0; i < spec.dims[0] * n; i++) {
+            const int64_t place = i % n - (padding ? padding[i / n] : 0);
+            at[i] = place > 0 ? (int32_t)place : 0;
+        }
+    }
+    const syn_tensor places = syn_input(m->ctx, "positions", &spec, at);
+    syn_free(at);
+    return places;
+}
+
+syn_tensor syn__model_turn(syn_model *m, syn_tensor x) {
+    return syn_rope(m->ctx, x, m->positions, m->frequencies, syn__rotary_factor(&m->config));
 }
 
 void syn_model_set_dropout(syn_model *m, const syn_model_dropout *dropout) {
@@ -310,21 +365,23 @@ static syn_tensor layer(syn_model *m, int64_t i, syn_tensor x) {
     return x;
 }
 
-/* What f makes of its inputs, behind which are the mask and the keys of the texts: as it was, when
-   it runs again. */
+/* What f makes of its inputs, behind which are the mask, the keys of the texts and the positions:
+   as it was, when it runs again. */
 static syn_tensor as_trained(const struct syn__layer_run *run, const syn_tensor *in,
                              const syn_tensor *behind,
                              syn_tensor (*f)(syn_model *m, int64_t i, const syn_tensor *in)) {
     syn_model *m = run->model;
     const bool training = m->training;
-    const syn_tensor visible = m->visible, keys = m->dropout.keys;
+    const syn_tensor visible = m->visible, keys = m->dropout.keys, positions = m->positions;
     m->training = true;
     m->visible = behind[0];
     m->dropout.keys = behind[1];
+    m->positions = behind[2];
     const syn_tensor y = f(m, run->layer, in);
     m->training = training;
     m->visible = visible;
     m->dropout.keys = keys;
+    m->positions = positions;
     return y;
 }
 
@@ -337,10 +394,10 @@ static syn_tensor layer_region(void *run, const syn_tensor *in) {
 }
 
 static syn_tensor one_layer(syn_model *m, int64_t i, syn_tensor x) {
-    const syn_tensor in[3] = {x, m->visible, m->dropout.keys};
+    const syn_tensor in[4] = {x, m->visible, m->dropout.keys, m->positions};
     if (m->options.recompute != SYN_RECOMPUTE_FULL || !syn_requires_grad(m->ctx, x))
         return layer(m, i, x);
-    return syn_recompute(m->ctx, layer_region, &m->runs[i], in, 3);
+    return syn_recompute(m->ctx, layer_region, &m->runs[i], in, 4);
 }
 
 syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark) {
@@ -371,8 +428,8 @@ static syn_tensor attend_region(void *run, const syn_tensor *in) {
 }
 
 syn_tensor syn__model_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k, syn_tensor v) {
-    const syn_tensor in[5] = {q, k, v, m->visible, m->dropout.keys};
+    const syn_tensor in[6] = {q, k, v, m->visible, m->dropout.keys, m->positions};
     if (m->options.recompute != SYN_RECOMPUTE_SELECTIVE || !syn_requires_grad(m->ctx, q))
         return attend(m, i, in);
-    return syn_recompute(m->ctx, attend_region, &m->runs[i], in, 5);
+    return syn_recompute(m->ctx, attend_region, &m->runs[i], in, 6);
 }

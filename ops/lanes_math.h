@@ -67,8 +67,7 @@ LANE_FN vec vec_sine(vec x, vec *cosine) {
     vec even = vec_fma(vec_set(2.45475574333e-5f), s, vec_set(-0.00138883007388f));
     even = vec_fma(even, s, vec_set(0.0416666646423f));
     even = vec_fma(vec_fma(even, s, vec_set(-0.5f)), s, one);
-    /* q modulo 4: quarters 1 and 3 swap the two, 2 and 3 turn the sine's sign, 1 and 2 the other's
-     */
+    /* q modulo 4: 1 and 3 swap the two, 2 and 3 turn the sine, 1 and 2 the cosine */
     const vec turns = vec_round(vec_fma(q, vec_set(0.25f), vec_set(-0.375f)));
     const vec quarter = vec_fma(turns, vec_set(-4.0f), q);
     const vec from_two = vec_abs(vec_sub(quarter, two));

@@ -28,7 +28,7 @@ syn_status syn_backward(syn_ctx *ctx, syn_tensor loss);
    both times, from its inputs and what requires gradients; arg stays valid until then. in: at most
    SYN_MAX_REGION_INPUTS tensors, or poisoned. Within another such region, and with gradients off,
    it just runs. */
-#define SYN_MAX_REGION_INPUTS 5
+#define SYN_MAX_REGION_INPUTS 6
 typedef syn_tensor syn_region(void *arg, const syn_tensor *in);
 syn_tensor syn_recompute(syn_ctx *ctx, syn_region *run, void *arg, const syn_tensor *in, int n);
 /* The gradient of a tensor that syn_require_grad named, of its shape, dense, and f32 also where the

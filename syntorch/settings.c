@@ -415,7 +415,7 @@ void syn__settings_write(const syn__setting_table *table, const void *source, sy
         const char *member = (const char *)source + row->offset;
         scalar value;
         if ((row->flags & SYN__SETTING_SAVED) == 0) continue;
-        if (row->type == SYN__SETTING_CUSTOM) {
+        if (row->write) {
             row->write(out, member);
             continue;
         }

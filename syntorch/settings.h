@@ -53,7 +53,7 @@ typedef struct syn__setting {
     const struct syn__setting_table *group;
     const syn__setting_choice *choices; /* CHOICE */
     syn_status (*read)(syn__settings *s, void *member);
-    /* Of a CUSTOM row that is SAVED: writes the entry, as syn__settings_write does. */
+    /* Of a CUSTOM or GROUP row that is SAVED: writes the entry, as syn__settings_write does. */
     void (*write)(syn_sink *out, const void *member);
 } syn__setting;
 
@@ -85,8 +85,8 @@ syn_status syn__settings_read(syn__settings *s, const syn__setting_table *table,
 /* Frees; the first failure since the beginning, its sentence in err. */
 syn_status syn__settings_end(syn__settings *s, syn_error *err) SYN_MUST_USE;
 
-/* Writes the rows that are SAVED, in order, each as ",\n \"key\": value"; none may be
-   of a GROUP. */
+/* Writes the rows that are SAVED, in order, each as ",\n \"key\": value"; those
+   of a GROUP have `write`. */
 void syn__settings_write(const syn__setting_table *table, const void *source, syn_sink *out);
 /* Hashes the members of those rows but the CUSTOM ones. */
 uint64_t syn__settings_hash(const syn__setting_table *table, const void *source, uint64_t seed);

@@ -169,7 +169,7 @@ static void refuses_bad_files(void) {
         {"{", "{\"layer_norm_eps\":1,", "", "\"layer_norm_eps\" must be a number from 0 to"},
         {"{", "{\"initializer_range\":\"big\",", "", "not \"big\""},
         {"{", "{\"model_type\":\"roberta\",", "m.json:1:15: ",
-         "\"model_type\" is \"roberta\", but only \"gpt2\", \"gpt3\" and \"bert\" are known"},
+         "\"model_type\" is \"roberta\", but only \"gpt2\", \"gpt3\", \"bert\", \"llama\""},
         {"{", "{\"position_embedding_type\":\"relative_key\",",
          "m.json:1:28: ", "\"position_embedding_type\" must be \"absolute\", not \"relative_key\""},
         {"{", "{\"position_embedding_type\":null,", "", "must be a string"},

@@ -231,7 +231,7 @@ static void presets_have_their_sizes(void) {
             syn_error err = {0};
             CHECK_OK(syn_model_config_preset(&job.config, syn_model_preset(i), &err), err);
             const syn_model_config *c = &job.config;
-            if (!syn_model_is_causal(c) || c->n_head % tp) continue;
+            if (c->family != &syn_gpt_family || c->n_head % tp) continue;
             CHECK_MSG(run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT) && sum_up(&job), "%s, tp %d",
                       c->name, tp);
             const int64_t params = distinct_params(&job);

@@ -235,7 +235,7 @@ static void types_of_parameters(void) {
         CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, &err), err);
         const syn_layer_linear c = syn_column_linear_new(ctx, "c", IN, OUT, 1, &init, NULL);
         const syn_layer_linear r = syn_row_linear_new(ctx, "r", IN, OUT, &init, NULL);
-        const syn_layer_norm norm = syn_layer_norm_new(ctx, "n", IN, dtype_of_all);
+        const syn_layer_norm norm = syn_layer_norm_new(ctx, "n", IN, true, dtype_of_all);
         const syn_tensor tensors[8] = {
             c.weight,    r.weight, syn_vocab_embedding_new(ctx, "t", VOCAB, VOCAB, IN, &init, NULL),
             c.bias,      r.bias,   syn_vocab_bias_new(ctx, "t", VOCAB, VOCAB, dtype_of_all, NULL),

@@ -132,7 +132,7 @@ static syn_status train(syn_ctx *ctx, const syn_group *dp, syn_error *err) {
     const syn_spec xs = {SYN_F32, 2, {3, 4}}, ys = {SYN_I32, 1, {3}};
     const syn_initializer init = {.std = 0.1, .seed = 1};
     const syn_layer_linear fc = syn_column_linear_new(ctx, "fc", 4, 5, 1, &init, NULL);
-    const syn_layer_norm norm = syn_layer_norm_new(ctx, "norm", 5, SYN_F32);
+    const syn_layer_norm norm = syn_layer_norm_new(ctx, "norm", 5, true, SYN_F32);
     syn_data_parallel *parallel = NULL;
     syn_optimizer *optimizer = NULL;
     syn_status s = syn_data_parallel_new(&parallel, ctx, dp, err);

@@ -32,9 +32,8 @@ static double silu(double x) {
     return x / (1 + exp(-x));
 }
 
-/* The slopes of gelu and silu are a difference quotient, exact to ten digits: no formula is written
- * twice.
- */
+/* The slopes of gelu and silu are difference quotients, exact to ten digits: no formula is
+   written twice. */
 static void test_elements(void) {
     static ref x, dy, want;
     const double step = 1e-5;

@@ -1,0 +1,333 @@
+/* Llama (Touvron et al. 2023) and the families that have its shape, Mistral (Jiang et al. 2023),
+   Qwen2 and Qwen3 (Yang et al. 2024, 2025): RMSNorm before each half of a layer, rotary positions,
+   heads that share keys and values, SwiGLU. Cut for tensor parallelism: heads of the attention,
+   columns then rows of the MLP, rows of the vocabulary. */
+#include <stdio.h>
+
+#include "models/family_private.h"
+
+struct llama {
+    syn_tensor tokens, lm_head; /* lm_head: tokens when tied */
+    syn_layer_norm norm;
+};
+
+struct llama_layer {
+    syn_layer_norm input_norm, post_norm, q_norm, k_norm;
+    syn_layer_linear q, k, v, o, gate, up, down;
+};
+
+#define AT(member) offsetof(struct llama, member)
+#define IN(member) offsetof(struct llama_layer, member)
+#define HIDDEN     SYN__DIM_HIDDEN
+#define INNER      SYN__DIM_INNER
+#define QKV        SYN__QKV_BIAS
+#define OUT        (SYN__OUT_BIAS | SYN__RESIDUAL)
+#define MLP        SYN__MLP_BIAS
+#define HEAD_NORM  SYN__HEAD_NORM
+
+static const syn__param_row embed_rows[] = {
+    {"embed_tokens", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN, AT(tokens), 0, 0, NULL}, {0}};
+
+static const syn__param_row layer_rows[] = {
+    {"input_layernorm", SYN__RMS_NORM, 0, HIDDEN, IN(input_norm), 0, 0, NULL},
+    {"self_attn.q_proj", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_QUERIES, IN(q), QKV, 0, NULL},
+    {"self_attn.k_proj", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, IN(k), QKV, 0, NULL},
+    {"self_attn.v_proj", SYN__COLUMN_LINEAR, HIDDEN, SYN__DIM_KEYS, IN(v), QKV, 0, NULL},
+    {"self_attn.q_norm", SYN__RMS_NORM, 0, SYN__DIM_HEAD, IN(q_norm), HEAD_NORM, 0, NULL},
+    {"self_attn.k_norm", SYN__RMS_NORM, 0, SYN__DIM_HEAD, IN(k_norm), HEAD_NORM, 0, NULL},
+    {"self_attn.o_proj", SYN__ROW_LINEAR, SYN__DIM_QUERIES, HIDDEN, IN(o), OUT, 0, NULL},
+    {"post_attention_layernorm", SYN__RMS_NORM, 0, HIDDEN, IN(post_norm), 0, 0, NULL},
+    {"mlp.gate_proj", SYN__COLUMN_LINEAR, HIDDEN, INNER, IN(gate), MLP, 0, NULL},
+    {"mlp.up_proj", SYN__COLUMN_LINEAR, HIDDEN, INNER, IN(up), MLP, 0, NULL},
+    {"mlp.down_proj", SYN__ROW_LINEAR, INNER, HIDDEN, IN(down), MLP | SYN__RESIDUAL, 0, NULL},
+    {"self_attn.rotary_emb.inv_freq", SYN__IGNORED, 0, 0, 0, 0, 0, NULL},
+    {0}};
+
+static const syn__param_row head_rows[] = {{"norm", SYN__RMS_NORM, 0, HIDDEN, AT(norm), 0, 0, NULL},
+                                           {"lm_head", SYN__VOCAB_TABLE, SYN__DIM_VOCAB, HIDDEN,
+                                            AT(lm_head), SYN__BARE, 0, "embed_tokens"},
+                                           {0}};
+
+/* ---- computation ---- */
+
+/* tokens (B, T) -> (B, T, C) */
+static syn_tensor embed(syn_model *m, syn_tensor tokens) {
+    const struct llama *llama = m->params;
+    syn_push_scope(m->ctx, "embed_tokens");
+    const syn_tensor x =
+        syn_vocab_embedding(m->ctx, llama->tokens, tokens, -1, m->options.dtype, m->options.tp);
+    syn_pop_scope(m->ctx);
+    return x;
+}
+
+/* x (B, T, C) -> heads (B, H/tp, T, D), normed if the model does that */
+static syn_tensor heads(syn_model *m, syn_tensor x, const syn_layer_linear *l,
+                        const syn_layer_norm *norm, const char *label) {
+    x = syn_column_linear(m->ctx, x, l, false, NULL, label);
+    x = syn_heads_split(m->ctx, x, syn__model_depth(m));
+    return norm && norm->weight.id ? syn__model_shared_norm(m, x, norm, "head_norm") : x;
+}
+
+static syn_tensor attention(syn_model *m, const struct llama_layer *l, int64_t i, syn_tensor x) {
+    const syn_group *tp = m->options.tp;
+    if (syn__model_tp(m) > 1) x = syn_tp_enter(m->ctx, x, tp); /* once for all three */
+    const syn_tensor q = syn__model_turn(m, heads(m, x, &l->q, &l->q_norm, "q_proj"));
+    const syn_tensor k = syn__model_turn(m, heads(m, x, &l->k, &l->k_norm, "k_proj"));
+    const syn_tensor v = heads(m, x, &l->v, NULL, "v_proj");
+    const syn_tensor keys = syn__causal_keys(m, i, k), values = syn__causal_values(m, i, v);
+    const syn_tensor y = syn__model_attend(m, i, q, keys, values);
+    return syn__model_drop(m, syn_row_linear(m->ctx, y, &l->o, true, tp, "o_proj"), i,
+                           SYN__SITE_ATTENTION_OUT);
+}
+
+static syn_tensor mlp(syn_model *m, const struct llama_layer *l, int64_t i, syn_tensor x) {
+    syn_ctx *ctx = m->ctx;
+    if (syn__model_tp(m) > 1) x = syn_tp_enter(ctx, x, m->options.tp);
+    const syn_tensor gate = syn_column_linear(ctx, x, &l->gate, false, NULL, "gate_proj");
+    const syn_tensor up = syn_column_linear(ctx, x, &l->up, false, NULL, "up_proj");
+    x = syn_row_linear(ctx, syn_swiglu(ctx, gate, up), &l->down, true, m->options.tp, "down_proj");
+    return syn__model_drop(m, x, i, SYN__SITE_MLP_OUT);
+}
+
+static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
+    const struct llama_layer *l = layer;
+    syn_ctx *ctx = m->ctx;
+    const syn_mark mark = syn_ctx_mark(ctx);
+    syn_push_scope(ctx, "self_attn");
+    syn_tensor y = attention(m, l, i, syn__model_norm(m, x, &l->input_norm, "input_layernorm"));
+    x = syn_name(ctx, syn_add(ctx, x, y), "residual");
+    syn_release(ctx, mark, &x, 1);
+    syn_pop_scope(ctx);
+    syn_push_scope(ctx, "mlp");
+    y = mlp(m, l, i, syn__model_norm(m, x, &l->post_norm, "post_attention_layernorm"));
+    x = syn_name(ctx, syn_add(ctx, x, y), "residual");
+    syn_pop_scope(ctx);
+    return x;
+}
+
+/* x (B, T, C) -> logits (B, V0) of the last position */
+static syn_tensor head(syn_model *m, syn_tensor x) {
+    const struct llama *llama = m->params;
+    syn_ctx *ctx = m->ctx;
+    const int64_t dims[2] = {m->batch, m->config.n_embd};
+    syn_push_scope(ctx, "lm_head");
+    x = syn_name(ctx, syn_slice(ctx, x, 1, syn_tensor_dim(ctx, x, 1) - 1, 1), "last");
+    x = syn__model_norm(m, syn_reshape(ctx, x, dims, 2), &llama->norm, "norm");
+    x = syn_vocab_head(ctx, x, llama->lm_head, SYN_NO_BIAS, m->config.vocab_size, m->options.tp,
+                       "lm_head");
+    syn_pop_scope(ctx);
+    return x;
+}
+
+/* x (B, T, C) -> logits (B T, V/tp) */
+static syn_tensor all_logits(syn_model *m, syn_tensor x) {
+    const struct llama *llama = m->params;
+    syn_ctx *ctx = m->ctx;
+    const int64_t dims[2] = {-1, m->config.n_embd};
+    syn_push_scope(ctx, "lm_head");
+    x = syn__model_norm(m, syn_reshape(ctx, x, dims, 2), &llama->norm, "norm");
+    x = syn_vocab_logits(ctx, x, llama->lm_head, SYN_NO_BIAS, m->options.tp, "lm_head");
+    syn_pop_scope(ctx);
+    return x;
+}
+
+/* ---- configurations ---- */
+
+#define ROTARY(theta_) \
+    { .theta = (theta_), .part = 1, .fast = 32, .slow = 1, .truncate = true }
+#define ROTARY_31(factor_)                                                                  \
+    {                                                                                       \
+        .theta = 5e5, .part = 1, .scaling = SYN_ROPE_LLAMA3, .factor = (factor_), .low = 1, \
+        .high = 4, .original = 8192, .fast = 32, .slow = 1, .truncate = true                \
+    }
+#define PRESET(family_, name_, layers, hidden, heads, keys, inner, positions, vocab, ...)      \
+    {                                                                                          \
+        .family = &syn_##family_##_family, .name = name_, .n_layer = layers, .n_embd = hidden, \
+        .n_head = heads, .n_kv_head = keys, .n_depth = (hidden) / (heads), .n_inner = inner,   \
+        .n_positions = positions, .vocab_size = vocab, .initializer_range = 0.02, __VA_ARGS__  \
+    }
+#define LLAMA2(name_, layers, hidden, heads, keys, inner)                                       \
+    PRESET(llama, name_, layers, hidden, heads, keys, inner, 4096, 32000, .norm_epsilon = 1e-5, \
+           .rotary = ROTARY(1e4), .end = {{2}, 1, 2})
+#define LLAMA3(name_, layers, hidden, heads, inner)                                           \
+    PRESET(llama, name_, layers, hidden, heads, 8, inner, 8192, 128256, .norm_epsilon = 1e-5, \
+           .rotary = ROTARY(5e5), .end = {{128001}, 1, 128001})
+#define QWEN25(name_, layers, hidden, heads, keys, inner, positions, vocab, tied_)    \
+    PRESET(qwen2, name_, layers, hidden, heads, keys, inner, positions, vocab,        \
+           .norm_epsilon = 1e-6, .rotary = ROTARY(1e6), .tied = tied_, .biases = QKV, \
+           .end = {{151643}, 1, 151643})
+
+/* Touvron et al. 2023, table 1, and Dubey et al. 2024, table 3; Llama 3 as first released but
+   405b, which was with 3.1; positions, bases and vocabularies from the released configurations. */
+static const syn_model_config llama_presets[] = {
+    LLAMA2("llama-2-7b", 32, 4096, 32, 32, 11008),
+    LLAMA2("llama-2-13b", 40, 5120, 40, 40, 13824),
+    LLAMA2("llama-2-70b", 80, 8192, 64, 8, 28672),
+    LLAMA3("llama-3-8b", 32, 4096, 32, 14336),
+    LLAMA3("llama-3-70b", 80, 8192, 64, 28672),
+    PRESET(llama, "llama-3-405b", 126, 16384, 128, 8, 53248, 131072, 128256, .norm_epsilon = 1e-5,
+           .rotary = ROTARY_31(8), .end = {{128001}, 1, 128001}),
+};
+static const syn_model_config mistral_presets[] = {
+    PRESET(mistral, "mistral-7b", 32, 4096, 32, 8, 14336, 32768, 32000, .norm_epsilon = 1e-5,
+           .rotary = ROTARY(1e4), .window = 4096, .end = {{2}, 1, 2}),
+};
+/* Qwen Team 2024, table 1. */
+static const syn_model_config qwen2_presets[] = {
+    QWEN25("qwen2.5-0.5b", 24, 896, 14, 2, 4864, 32768, 151936, true),
+    QWEN25("qwen2.5-1.5b", 28, 1536, 12, 2, 8960, 131072, 151936, true),
+    QWEN25("qwen2.5-3b", 36, 2048, 16, 2, 11008, 32768, 151936, true),
+    QWEN25("qwen2.5-7b", 28, 3584, 28, 4, 18944, 131072, 152064, false),
+    QWEN25("qwen2.5-14b", 48, 5120, 40, 8, 13824, 131072, 152064, false),
+    QWEN25("qwen2.5-32b", 64, 5120, 40, 8, 27648, 131072, 152064, false),
+    QWEN25("qwen2.5-72b", 80, 8192, 64, 8, 29568, 131072, 152064, false),
+};
+
+#define DEFAULTS(family_, ...)                                                               \
+    {                                                                                        \
+        .family = &syn_##family_##_family, .norm_epsilon = 1e-6, .n_positions = 2048,        \
+        .initializer_range = 0.02, .end = SYN__NO_ENDING, .rotary = ROTARY(1e4), __VA_ARGS__ \
+    }
+static const syn_model_config llama_defaults = DEFAULTS(llama, .tied = false),
+                              mistral_defaults = DEFAULTS(mistral, .n_kv_head = 8, .window = 4096),
+                              qwen2_defaults = DEFAULTS(qwen2, .biases = QKV),
+                              qwen3_defaults = DEFAULTS(qwen3, .n_depth = 128, .head_norm = true);
+
+#define NEEDED (SYN__REQUIRED | SYN__SAVED)
+#define MAY_BE (SYN__NULLABLE | SYN__SAVED)
+
+static syn_status read_activation(syn__settings *s, void *member) {
+    char shown[64];
+    (void)member;
+    SYN_TRY(syn__config_string(s));
+    if (syn__settings_text_is(s, "silu") || syn__settings_text_is(s, "swish")) return SYN_OK;
+    return syn__settings_fail(s, "\"%s\" must be \"silu\", not \"%s\": this model knows no other",
+                              s->path, syn__settings_shown(s, shown));
+}
+
+/* "attention_bias", "mlp_bias": *member gets `which`. */
+static syn_status read_bias(syn__settings *s, void *member, unsigned which) {
+    const syn_json_type type = syn_json_next(&s->json);
+    unsigned *biases = member;
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type != SYN_JSON_BOOL)
+        return syn__settings_fail(s, "\"%s\" must be true or false", s->path);
+    *biases = s->json.boolean ? *biases | which : *biases & ~which;
+    return SYN_OK;
+}
+
+static syn_status read_attention_bias(syn__settings *s, void *member) {
+    return read_bias(s, member, SYN__QKV_BIAS | SYN__OUT_BIAS);
+}
+
+static syn_status read_mlp_bias(syn__settings *s, void *member) {
+    return read_bias(s, member, SYN__MLP_BIAS);
+}
+
+static void write_attention_bias(syn_sink *out, const void *member) {
+    const bool biased = *(const unsigned *)member & SYN__OUT_BIAS;
+    syn_sink_printf(out, ",\n  \"attention_bias\": %s", biased ? "true" : "false");
+}
+
+static void write_mlp_bias(syn_sink *out, const void *member) {
+    const bool biased = *(const unsigned *)member & SYN__MLP_BIAS;
+    syn_sink_printf(out, ",\n  \"mlp_bias\": %s", biased ? "true" : "false");
+}
+
+#define BIAS_ROW(which)                                                         \
+    {                                                                           \
+        .key = #which, .type = SYN__SETTING_CUSTOM, .flags = SYN__SAVED,        \
+        .offset = SYN__AT(biases), .read = read_##which, .write = write_##which \
+    }
+#define COMMON_ROWS                                                                          \
+    SYN__ROWS_NAMES,                                                                         \
+        SYN__ROW_I64("num_hidden_layers", NEEDED, SYN__AT(n_layer), 1, SYN__MAX_LAYERS),     \
+        SYN__ROW_I64("hidden_size", NEEDED, SYN__AT(n_embd), 1, SYN__MAX_EMBD),              \
+        SYN__ROW_I64("num_attention_heads", NEEDED, SYN__AT(n_head), 1, SYN__MAX_EMBD),      \
+        SYN__ROW_I64("num_key_value_heads", MAY_BE, SYN__AT(n_kv_head), 1, SYN__MAX_EMBD),   \
+        SYN__ROW_I64("head_dim", MAY_BE, SYN__AT(n_depth), 1, SYN__MAX_EMBD),                \
+        SYN__ROW_I64("intermediate_size", NEEDED, SYN__AT(n_inner), 1, SYN__MAX_INNER),      \
+        SYN__ROW_I64("max_position_embeddings", SYN__SAVED, SYN__AT(n_positions), 1,         \
+                     SYN__MAX_POSITIONS),                                                    \
+        SYN__ROW_I64("vocab_size", NEEDED, SYN__AT(vocab_size), 1, SYN__MAX_VOCAB),          \
+        SYN__ROW_F64("rms_norm_eps", SYN__SAVED, SYN__AT(norm_epsilon), 0, 0.1),             \
+        SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10), \
+        SYN__ROW_CUSTOM("hidden_act", 0, read_activation),                                   \
+        SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)),                     \
+        SYN__ROW_F64("rope_theta", 0, SYN__AT(rotary.theta), 1.0001, 1e12),                  \
+        SYN__ROW_F64("partial_rotary_factor", 0, SYN__AT(rotary.part), 0.001, 1),            \
+        {.key = "rope_parameters",                                                           \
+         .type = SYN__SETTING_GROUP,                                                         \
+         .flags = MAY_BE,                                                                    \
+         .offset = SYN__AT(rotary),                                                          \
+         .group = &syn__rotary_table,                                                        \
+         .write = syn__rotary_write},                                                        \
+        {.key = "rope_scaling",                                                              \
+         .type = SYN__SETTING_GROUP,                                                         \
+         .flags = SYN__NULLABLE,                                                             \
+         .offset = SYN__AT(rotary),                                                          \
+         .group = &syn__rotary_table},                                                       \
+        SYN__ROWS_ENDING, SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false),      \
+        SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false)
+
+static const syn__setting llama_rows[] = {COMMON_ROWS, BIAS_ROW(attention_bias),
+                                          BIAS_ROW(mlp_bias)};
+static const syn__setting mistral_rows[] = {
+    COMMON_ROWS,
+    SYN__ROW_I64("sliding_window", SYN__NONE | SYN__SAVED, SYN__AT(window), 1, SYN__MAX_POSITIONS)};
+static const syn__setting qwen2_rows[] = {
+    COMMON_ROWS, SYN__ROW_CUSTOM("use_sliding_window", 0, syn__config_false)};
+static const syn__setting qwen3_rows[] = {
+    COMMON_ROWS, BIAS_ROW(attention_bias),
+    SYN__ROW_CUSTOM("use_sliding_window", 0, syn__config_false)};
+
+static syn_status check_file(syn__settings *s, const syn__setting_table *table,
+                             syn__config_file *file) {
+    syn_model_config *c = &file->config;
+    if (c->n_kv_head == 0) c->n_kv_head = c->n_head;
+    if (c->n_head % c->n_kv_head != 0)
+        return syn__settings_fail_at(
+            s, table, "num_key_value_heads",
+            "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld",
+            (long long)c->n_kv_head, (long long)c->n_head);
+    return syn__rotary_check(s, c);
+}
+
+#define FAMILY(name_, title_, class)                                                            \
+    static const syn__setting_table name_##_fields = SYN__TABLE_OF(name_##_rows);               \
+    static const char *name_##_class(unsigned heads) {                                          \
+        (void)heads;                                                                            \
+        return class;                                                                           \
+    }                                                                                           \
+    static const char *const name_##_types[] = {#name_, NULL};                                  \
+    const syn_model_family syn_##name_##_family = {.name = #name_,                              \
+                                                   .title = title_,                             \
+                                                   .types = name_##_types,                      \
+                                                   .tokenizer = SYN_TOKENIZER_BPE,              \
+                                                   .defaults = &name_##_defaults,               \
+                                                   PRESETS_OF_##name_.fields = &name_##_fields, \
+                                                   .check_file = check_file,                    \
+                                                   .architecture = name_##_class,               \
+                                                   .prefix = "model.",                          \
+                                                   .layers = "layers",                          \
+                                                   .attention = "self_attn",                    \
+                                                   .embed_rows = embed_rows,                    \
+                                                   .layer_rows = layer_rows,                    \
+                                                   .head_rows = head_rows,                      \
+                                                   .out_in = true,                              \
+                                                   .params_bytes = sizeof(struct llama),        \
+                                                   .layer_bytes = sizeof(struct llama_layer),   \
+                                                   .layer = layer,                              \
+                                                   .embed = embed,                              \
+                                                   .head = head,                                \
+                                                   .all_logits = all_logits}
+#define PRESETS(list)      .presets = (list), .n_presets = sizeof(list) / sizeof((list)[0]),
+#define PRESETS_OF_llama   PRESETS(llama_presets)
+#define PRESETS_OF_mistral PRESETS(mistral_presets)
+#define PRESETS_OF_qwen2   PRESETS(qwen2_presets)
+#define PRESETS_OF_qwen3
+
+FAMILY(llama, "Llama", "LlamaForCausalLM");
+FAMILY(mistral, "Mistral", "MistralForCausalLM");
+FAMILY(qwen2, "Qwen2", "Qwen2ForCausalLM");
+FAMILY(qwen3, "Qwen3", "Qwen3ForCausalLM");

@@ -1,0 +1,163 @@
+/* Rotary positions (Su et al. 2021): the frequencies by which pairs of a head's elements turn, and
+   what files say about them. Formulas and the order of roundings are transformers'. */
+#include <math.h>
+#include <stdio.h>
+
+#include "models/family_private.h"
+
+#define TWO_PI 6.283185307179586
+
+/* ---- frequencies ---- */
+
+int64_t syn__rotary_pairs(const syn_model_config *c) {
+    return (int64_t)((double)syn__model_config_depth(c) * c->rotary.part) / 2;
+}
+
+/* theta^(2i/R) */
+static float power(const syn_model_config *c, double theta, int64_t i) {
+    return powf((float)theta, (float)(2 * i) / (float)(2 * syn__rotary_pairs(c)));
+}
+
+/* By parts (Llama 3.1): long waves are stretched, short ones stay, those between a bit of both. */
+static float by_parts(const syn_rotary *r, float frequency) {
+    const float wave = (float)TWO_PI / frequency, old = (float)r->original;
+    if (wave < old / (float)r->high) return frequency;
+    if (wave > old / (float)r->low) return frequency / (float)r->factor;
+    const float smooth = (old / wave - (float)r->low) / (float)(r->high - r->low);
+    return (1 - smooth) * frequency / (float)r->factor + smooth * frequency;
+}
+
+/* The pair that turns so often within the original length. */
+static double pair_of(const syn_model_config *c, double turns) {
+    const syn_rotary *r = &c->rotary;
+    return 2 * (double)syn__rotary_pairs(c) * log((double)r->original / (turns * TWO_PI)) /
+           (2 * log(r->theta));
+}
+
+/* YaRN (Peng et al. 2023): how much of pair i's frequency is stretched, from 0 to 1. */
+static float stretched(const syn_model_config *c, int64_t i) {
+    const syn_rotary *r = &c->rotary;
+    const double last = 2 * (double)syn__rotary_pairs(c) - 1;
+    double low = pair_of(c, r->fast), high = pair_of(c, r->slow);
+    if (r->truncate) low = floor(low), high = ceil(high);
+    low = fmax(low, 0), high = fmin(high, last);
+    if (low == high) high += 0.001;
+    return fminf(fmaxf(((float)i - (float)low) / (float)(high - low), 0), 1);
+}
+
+void syn__rotary_frequencies(const syn_model_config *c, int64_t tokens, float *out) {
+    const syn_rotary *r = &c->rotary;
+    const double dims = 2 * (double)syn__rotary_pairs(c), n = (double)c->n_positions;
+    double theta = r->theta;
+    if (r->scaling == SYN_ROPE_DYNAMIC && tokens > c->n_positions)
+        theta *= pow(r->factor * (double)tokens / n - (r->factor - 1), dims / (dims - 2));
+    for (int64_t i = 0; i < syn__rotary_pairs(c); i++) {
+        const float p = power(c, theta, i);
+        out[i] = 1 / p;
+        if (r->scaling == SYN_ROPE_LINEAR) out[i] /= (float)r->factor;
+        if (r->scaling == SYN_ROPE_LLAMA3) out[i] = by_parts(r, out[i]);
+        if (r->scaling == SYN_ROPE_YARN) {
+            const float stay = 1 - stretched(c, i);
+            out[i] = 1 / ((float)r->factor * p) * (1 - stay) + out[i] * stay;
+        }
+    }
+}
+
+static double grown(double factor, double scale) {
+    return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
+}
+
+double syn__rotary_factor(const syn_model_config *c) {
+    const syn_rotary *r = &c->rotary;
+    if (r->scaling != SYN_ROPE_YARN) return 1;
+    if (r->attention_factor > 0) return r->attention_factor;
+    if (r->mscale > 0 && r->mscale_all > 0)
+        return grown(r->factor, r->mscale) / grown(r->factor, r->mscale_all);
+    return grown(r->factor, 1);
+}
+
+int64_t syn__rotary_positions(const syn_model_config *c) {
+    const double most = (double)c->n_positions * c->rotary.factor;
+    return c->rotary.scaling != SYN_ROPE_DYNAMIC ? c->n_positions
+           : most < (double)SYN__MAX_POSITIONS   ? (int64_t)most
+                                                 : SYN__MAX_POSITIONS;
+}
+
+/* ---- files ---- */
+
+static const syn__setting_choice scalings[] = {
+    {"default", SYN_ROPE_DEFAULT}, {"linear", SYN_ROPE_LINEAR}, {"dynamic", SYN_ROPE_DYNAMIC},
+    {"llama3", SYN_ROPE_LLAMA3},   {"yarn", SYN_ROPE_YARN},     {NULL, 0}};
+
+#define IN(member)                            offsetof(syn_rotary, member)
+#define NUMBER(key_, member, lowest, highest) SYN__ROW_F64(key_, 0, IN(member), lowest, highest)
+#define CHOICE(key_) \
+    { .key = (key_), .type = SYN__SETTING_CHOICE, .offset = IN(scaling), .choices = scalings }
+
+static const syn__setting rows[] = {
+    CHOICE("rope_type"),
+    CHOICE("type"),
+    NUMBER("rope_theta", theta, 1.0001, 1e12),
+    NUMBER("partial_rotary_factor", part, 0.001, 1),
+    NUMBER("factor", factor, 1, 1e6),
+    NUMBER("low_freq_factor", low, 1e-6, 1e6),
+    NUMBER("high_freq_factor", high, 1e-6, 1e6),
+    SYN__ROW_I64("original_max_position_embeddings", SYN__NULLABLE, IN(original), 1,
+                 SYN__MAX_POSITIONS),
+    NUMBER("attention_factor", attention_factor, 1e-6, 1e6),
+    NUMBER("beta_fast", fast, 1e-6, 1e6),
+    NUMBER("beta_slow", slow, 1e-6, 1e6),
+    NUMBER("mscale", mscale, 0, 1e6),
+    NUMBER("mscale_all_dim", mscale_all, 0, 1e6),
+    {.key = "truncate", .type = SYN__SETTING_BOOL, .offset = IN(truncate)},
+};
+const syn__setting_table syn__rotary_table = {rows, sizeof rows / sizeof rows[0], false};
+
+static void write_number(syn_sink *out, const char *key, double value) {
+    syn_sink_printf(out, ",\n    \"%s\": ", key);
+    syn_sink_double(out, value);
+}
+
+void syn__rotary_write(syn_sink *out, const void *member) {
+    const syn_rotary *r = member;
+    syn_sink_printf(out, ",\n  \"rope_parameters\": {\n    \"rope_type\": \"%s\"",
+                    scalings[r->scaling].text);
+    write_number(out, "rope_theta", r->theta);
+    if (r->part < 1) write_number(out, "partial_rotary_factor", r->part);
+    if (r->scaling != SYN_ROPE_DEFAULT) write_number(out, "factor", r->factor);
+    if (r->scaling == SYN_ROPE_LLAMA3) {
+        write_number(out, "low_freq_factor", r->low);
+        write_number(out, "high_freq_factor", r->high);
+    }
+    if (r->scaling == SYN_ROPE_LLAMA3 || r->scaling == SYN_ROPE_YARN)
+        write_number(out, "original_max_position_embeddings", (double)r->original);
+    if (r->scaling == SYN_ROPE_YARN) {
+        write_number(out, "beta_fast", r->fast);
+        write_number(out, "beta_slow", r->slow);
+        if (r->attention_factor > 0) write_number(out, "attention_factor", r->attention_factor);
+        if (r->mscale > 0) write_number(out, "mscale", r->mscale);
+        if (r->mscale_all > 0) write_number(out, "mscale_all_dim", r->mscale_all);
+        if (!r->truncate) syn_sink_text(out, ",\n    \"truncate\": false");
+    }
+    syn_sink_text(out, "\n  }");
+}
+
+syn_status syn__rotary_check(syn__settings *s, syn_model_config *c) {
+    syn_rotary *r = &c->rotary;
+    const bool scaled = r->scaling != SYN_ROPE_DEFAULT, parts = r->scaling == SYN_ROPE_LLAMA3;
+    const char *lacks = NULL;
+    if (scaled && r->factor == 0) lacks = "factor";
+    if (parts && r->low == 0) lacks = "low_freq_factor";
+    if (parts && r->high == 0) lacks = "high_freq_factor";
+    if (parts && r->original == 0) lacks = "original_max_position_embeddings";
+    if (lacks)
+        return syn__settings_fail(s, "rotary positions scaled by \"%s\" need \"%s\"",
+                                  scalings[r->scaling].text, lacks);
+    if (parts && r->high <= r->low)
+        return syn__settings_fail(s, "\"high_freq_factor\" must be above \"low_freq_factor\"");
+    if (r->original == 0) r->original = c->n_positions;
+    if (syn__rotary_pairs(c) < 1 || (r->scaling == SYN_ROPE_DYNAMIC && syn__rotary_pairs(c) < 2))
+        return syn__settings_fail(s, "heads of %lld elements are too small for rotary positions",
+                                  (long long)syn__model_config_depth(c));
+    return SYN_OK;
+}

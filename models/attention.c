@@ -33,7 +33,8 @@ static syn_tensor unfused(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v
     const syn_mark mark = syn_ctx_mark(ctx);
     syn_tensor y = syn_matmul(ctx, regroup(ctx, q, shared), k, false, true);
     y = regroup(ctx, syn_name(ctx, y, "scores"), heads);
-    y = syn_scale_mask(ctx, y, how->mask, scale, how->causal, how->position);
+    y = how->window ? syn_scale_mask_window(ctx, y, how->mask, scale, how->position, how->window)
+                    : syn_scale_mask(ctx, y, how->mask, scale, how->causal, how->position);
     syn_release(ctx, mark, &y, 1);
     y = syn_name(ctx, syn_softmax(ctx, y), "probs");
     syn_release(ctx, mark, &y, 1);
@@ -61,12 +62,19 @@ syn_tensor syn_heads_attend(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor
     const bool grad =
         syn_requires_grad(ctx, q) || syn_requires_grad(ctx, k) || syn_requires_grad(ctx, v);
     if (how->fused && (grad || how->dropping.p > 0)) {
-        const syn_attention_how train = {how->mask,     scale,     how->causal,
-                                         how->position, how->keys, how->dropping};
+        const syn_attention_how train = {.mask = how->mask,
+                                         .scale = scale,
+                                         .causal = how->causal,
+                                         .offset = how->position,
+                                         .window = how->window,
+                                         .keys = how->keys,
+                                         .dropping = how->dropping};
         return syn_reshape(ctx, syn_attention_train(ctx, q, k, v, &train), dims, 3);
     }
     const syn_tensor y =
-        how->fused ? syn_attention(ctx, q, k, v, how->mask, scale, how->causal, how->position)
-                   : unfused(ctx, q, k, v, how, scale);
+        !how->fused ? unfused(ctx, q, k, v, how, scale)
+        : how->window
+            ? syn_attention_window(ctx, q, k, v, how->mask, scale, how->position, how->window)
+            : syn_attention(ctx, q, k, v, how->mask, scale, how->causal, how->position);
     return syn_reshape(ctx, syn_permute(ctx, y, order, 4), dims, 3);
 }

@@ -88,6 +88,7 @@ typedef struct syn_attending {
     bool fused;       /* one op instead of product, mask, softmax, product */
     bool causal;      /* query t sees keys up to position + t; else all */
     int64_t position; /* of the first query among the keys */
+    int64_t window;   /* causal: see syn_attention_window; 0: none */
     syn_tensor mask;  /* (B, S), see syn_scale_mask, or SYN_NO_MASK */
     /* Of the weights; p 0, as in inference: none. A rank whose heads follow h others says so by
        row = h * T. */

@@ -23,6 +23,7 @@ typedef struct syn_attend {
     int64_t queries, keys, depth; /* queries <= the kernels' tile */
     int64_t visible;              /* keys that query 0 sees, at most `keys`; may be negative */
     int64_t step;                 /* how many more each next query sees: 1 (causal) or 0 */
+    int64_t window; /* a query sees the last so many of those; 0: all, else `step` is 1 */
     float scale;
     /* Which weights count as zero, by query; NULL: none. The others grow by `keep`. */
     const syn_dropout_row *drop;
@@ -70,6 +71,12 @@ extern const syn_attention_kernels syn__attention_scalar, syn__attention_avx2,
 /* How many keys query number i sees: 0 to a->keys. */
 static inline int64_t syn__visible_keys(const syn_attend *a, int64_t i) {
     const int64_t n = a->visible + i * a->step;
+    return n < 0 ? 0 : n < a->keys ? n : a->keys;
+}
+
+/* How many of them it does not see, the first: 0 to a->keys. */
+static inline int64_t syn__hidden_keys(const syn_attend *a, int64_t i) {
+    const int64_t n = a->window > 0 ? a->visible + i * a->step - a->window : 0;
     return n < 0 ? 0 : n < a->keys ? n : a->keys;
 }
 

@@ -124,16 +124,20 @@ typedef struct tile {
     vec max[VECS], sum[VECS], shrink[VECS]; /* shrink: of what was summed so far */
 } tile;
 
-/* Adds the mask to a row of scores, hides the key from the queries before it and raises max. */
+/* Adds the mask to a row of scores, hides the key from the queries before it and behind its window,
+   and raises max. */
 static void mask_row(const tile *t, int64_t key, float *p, vec max[VECS]) {
     const syn_attend *a = t->a;
     const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
     const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
-    const int64_t from = a->step ? key - a->visible + 1 : 0; /* the first query that sees it */
+    const int64_t from = a->step ? key - a->visible + 1 : 0;   /* the first query that sees it */
+    const int64_t until = a->window ? from + a->window : TILE; /* the first that does not again */
     for (int v = 0; v < t->vecs; v++) {
         vec x = vec_add(vec_load(p + v * SYN_LANES), bias);
         if (from > v * SYN_LANES)
             x = vec_select(vec_less(lane, vec_set((float)(from - v * SYN_LANES))), none, x);
+        if (until < (v + 1) * SYN_LANES)
+            x = vec_select(vec_less(lane, vec_set((float)(until - v * SYN_LANES))), x, none);
         max[v] = vec_max(x, max[v]);
         vec_store(p + v * SYN_LANES, x);
     }
@@ -245,7 +249,7 @@ static void attend_tile(const syn_attend *a) {
         vec_store(t.o + i, vec_set(0.0f));
     turn_queries(&t);
     const int64_t end = syn__visible_keys(a, a->queries - 1);
-    for (int64_t s = 0; s < end; s += BLOCK) {
+    for (int64_t s = syn__hidden_keys(a, 0); s < end; s += BLOCK) {
         const int64_t n = end - s < BLOCK ? end - s : BLOCK;
         vec max[VECS];
         for (int v = 0; v < t.vecs; v++) max[v] = t.max[v];
@@ -335,7 +339,7 @@ static void attend_one(const syn_attend *a, int64_t query) {
         q[d] = d < depth ? a->q[query * a->q_stride + d] * scale : 0;
         o[d] = 0;
     }
-    for (int64_t s = 0; s < end; s += BLOCK) {
+    for (int64_t s = syn__hidden_keys(a, query); s < end; s += BLOCK) {
         const int64_t n = end - s < BLOCK ? end - s : BLOCK;
         const float before = max;
         max = score_keys(a, block_of(a, a->k, a->k_stride, s, n, room), q, s, n, max, w);

@@ -168,9 +168,12 @@ LANE_FN void weigh_key(const grad_tile *t, int64_t key, int64_t first, float *p,
     const vec lane = vec_lane_number(), none = vec_set(-INFINITY);
     const vec bias = vec_set(a->mask ? a->mask[key] * LOG2_E : 0.0f);
     const int64_t from = a->step ? key - a->visible + 1 : 0; /* the first query that sees it */
+    const int64_t until = a->window ? from + a->window : GRAD_TILE; /* that does not again */
     for (int64_t i = first; i < t->width; i += SYN_LANES) {
         vec x = vec_add(vec_load(p + i), bias);
         if (from > i) x = vec_select(vec_less(lane, vec_set((float)(from - i))), none, x);
+        if (until < i + SYN_LANES)
+            x = vec_select(vec_less(lane, vec_set((float)(until - i))), x, none);
         const vec w = vec_exp2(vec_sub(x, vec_load(t->log_sum + i)));
         vec dp = vec_load(ds + i), dropped = w;
         if (drop) {
@@ -246,7 +249,7 @@ static void attend_grad(const syn_attend_grad *g) {
     const int64_t end = syn__visible_keys(a, a->queries - 1);
     memset(t.dq, 0, (size_t)(depth * GRAD_TILE) * sizeof *t.dq);
     if (end > 0) load_queries(&t);
-    for (int64_t s = 0, n; s < end; s += n) {
+    for (int64_t s = syn__hidden_keys(a, 0), n; s < end; s += n) {
         n = block_at(a, s, end);
         grad_block(&t, s, n);
     }

@@ -47,13 +47,14 @@ static float log_sum(const float *w, int64_t n) {
 /* Scores in `w`, softmax, weighted sum of the value rows. */
 static void attend_one(const syn_attend *a, int64_t query) {
     const int64_t visible = syn__visible_keys(a, query), depth = a->depth;
+    const int64_t first = syn__hidden_keys(a, query);
     float *w = a->scratch, *out = a->out + query * a->out_stride;
-    for (int64_t s = 0; s < visible; s++) w[s] = score(a, query, s);
-    if (a->log_sum) a->log_sum[query] = log_sum(w, visible);
-    syn__rows_scalar.softmax(w, w, visible);
-    for (int64_t s = 0; s < visible; s++) w[s] *= kept(a, query, s);
+    for (int64_t s = first; s < visible; s++) w[s] = score(a, query, s);
+    if (a->log_sum) a->log_sum[query] = log_sum(w + first, visible - first);
+    syn__rows_scalar.softmax(w + first, w + first, visible - first);
+    for (int64_t s = first; s < visible; s++) w[s] *= kept(a, query, s);
     memset(out, 0, (size_t)depth * sizeof *out);
-    for (int64_t s = 0; s < visible; s++) {
+    for (int64_t s = first; s < visible; s++) {
         const float *v = row_of(a, a->v, a->v_stride, s);
         for (int64_t d = 0; d < depth; d++) out[d] += w[s] * v[d];
     }
@@ -78,7 +79,7 @@ static void attend_grad_one(const syn_attend_grad *g, int64_t query) {
     const float sum = a->log_sum[query] == -INFINITY ? 0 : a->log_sum[query];
     float *dq = g->dq ? g->dq + query * g->dq_stride : NULL;
     for (int64_t d = 0; d < depth && dq && !g->add; d++) dq[d] = 0;
-    for (int64_t s = 0; s < visible; s++) {
+    for (int64_t s = syn__hidden_keys(a, query); s < visible; s++) {
         const float *k = row_of(a, a->k, a->k_stride, s), *v = row_of(a, a->v, a->v_stride, s);
         const float p = expf(score(a, query, s) - sum);
         const float by = kept(a, query, s);

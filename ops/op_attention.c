@@ -80,6 +80,18 @@ SYN__CPU(softmax_grad) {
 /* Attributes: of all ops here, and of those with dropout. */
 enum { SCALE, CAUSAL, OFFSET, P, SEED, SAMPLE, ROW, COLUMN, N_ATTR, WANTED = N_ATTR };
 
+/* The last attribute, which is not there if there is none: 0. */
+static int64_t window_of(const syn_call *c) {
+    const int last = c->def->n_out == 1 ? OFFSET + 1 : c->def->n_out == 2 ? N_ATTR : WANTED + 1;
+    return c->n_attr > last ? c->attr[last].i : 0;
+}
+
+static syn_status check_window(const syn_call *c) {
+    if (window_of(c) >= 0 && (window_of(c) == 0 || c->attr[CAUSAL].i)) return SYN_OK;
+    return SYN_FAIL(c->err, SYN_E_INVALID, "a window of %lld keys, or one that is not causal",
+                    (long long)window_of(c));
+}
+
 /* Of inputs from the first that may be missing on, the mask and dropout's keys; 0: not there. */
 static int mask_of(const syn_call *c, int first) {
     const bool keys = c->n_in == first + 1 && c->n_attr >= N_ATTR && c->in[first].spec.rank == 1;
@@ -116,6 +128,7 @@ static syn_status check_heads(const syn_call *c, int first) {
         return syn__bad_input(c, 1, "keys (B, H, S, D) like the queries");
     if (!syn_spec_equal(&c->in[1].spec, &c->in[2].spec))
         return syn__bad_input(c, 2, "values shaped like the keys");
+    SYN_TRY(check_window(c));
     SYN_TRY(check_dropout(c, keys_of(c, first)));
     if (!mask) return SYN_OK;
     SYN_TRY(syn__want_dtype(c, mask, SYN_F32));
@@ -131,13 +144,21 @@ SYN__INFER(attention) {
     return SYN_OK;
 }
 
-/* The sum of what the separate ops count: 4 B H T S D of products, and 5 an entry of the T
-   x S square. */
+/* How many keys some query sees in a window. */
+static uint64_t keys_seen(const syn_call *c) {
+    const int64_t keys = c->in[1].spec.dims[2], reach = window_of(c) + c->in[0].spec.dims[2] - 1;
+    return (uint64_t)(window_of(c) > 0 && reach < keys ? reach : keys);
+}
+
+/* The sum of what the separate ops count: 4 B H T S D of products, and 5 an entry of the T x S
+   square; keys and values that no query sees are not read. */
 SYN__COST(attention) {
-    const int64_t *q = c->in[0].spec.dims;
-    const uint64_t square = (uint64_t)(q[0] * q[1] * q[2]) * (uint64_t)c->in[1].spec.dims[2];
-    *cost =
-        (syn_cost){square * (4 * (uint64_t)q[3] + 5), syn__input_bytes(c), syn__output_bytes(c)};
+    const int64_t *q = c->in[0].spec.dims, *k = c->in[1].spec.dims;
+    const uint64_t square = (uint64_t)(q[0] * q[1] * q[2]) * keys_seen(c);
+    const uint64_t unseen = (uint64_t)(2 * k[0] * k[1] * k[3]) * ((uint64_t)k[2] - keys_seen(c)) *
+                            syn_dtype_bytes((syn_dtype)c->in[1].spec.dtype);
+    *cost = (syn_cost){square * (4 * (uint64_t)q[3] + 5), syn__input_bytes(c) - unseen,
+                       syn__output_bytes(c)};
 }
 
 enum { MOST_QUERIES = 64 }; /* in a tile of any kernel */
@@ -196,7 +217,8 @@ static syn_attend queries_of(const syn_call *c, int optional, int64_t b, int64_t
         .scale = (float)c->attr[SCALE].f,
     };
     a.q = rows_in(q, place_of(q, b, h, first), n, a.depth, &a.q_stride, room);
-    if (c->attr[CAUSAL].i && offset < keys) {
+    a.window = window_of(c);
+    if (c->attr[CAUSAL].i && (offset < keys || a.window)) {
         a.visible = offset + first + 1;
         a.step = 1;
     }
@@ -271,14 +293,24 @@ SYN__CPU(attention) {
     return attend_heads(&t);
 }
 
-syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
-                         double scale, bool causal, int64_t offset) {
+static syn_tensor attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
+                            double scale, bool causal, int64_t offset, int64_t window) {
     syn_tensor out,
         in[4] = {syn__dense_rows(ctx, q), syn__dense_rows(ctx, k), syn__dense_rows(ctx, v), mask};
     if (mask.id) in[3] = syn__dense_rows(ctx, mask);
-    const syn_attr attr[3] = {{.f = scale}, {.i = causal}, {.i = offset}};
-    syn__dispatch(ctx, SYN_OP_ATTENTION, in, mask.id ? 4 : 3, attr, 3, NULL, &out);
+    const syn_attr attr[4] = {{.f = scale}, {.i = causal}, {.i = offset}, {.i = window}};
+    syn__dispatch(ctx, SYN_OP_ATTENTION, in, mask.id ? 4 : 3, attr, window ? 4 : 3, NULL, &out);
     return out;
+}
+
+syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
+                         double scale, bool causal, int64_t offset) {
+    return attention(ctx, q, k, v, mask, scale, causal, offset, 0);
+}
+
+syn_tensor syn_attention_window(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                                syn_tensor mask, double scale, int64_t offset, int64_t window) {
+    return attention(ctx, q, k, v, mask, scale, true, offset, window);
 }
 
 /* ---- Fused attention in training ---- */
@@ -297,8 +329,7 @@ SYN__INFER(attention_train) {
 SYN__COST(attention_train) {
     const int64_t *q = c->in[0].spec.dims;
     syn__attention_cost(c, cost);
-    if (c->attr[P].f > 0)
-        cost->flops += (uint64_t)(q[0] * q[1] * q[2]) * (uint64_t)c->in[1].spec.dims[2];
+    if (c->attr[P].f > 0) cost->flops += (uint64_t)(q[0] * q[1] * q[2]) * keys_seen(c);
 }
 
 SYN__CPU(attention_train) {
@@ -316,25 +347,31 @@ syn_tensor syn_attention_train(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_ten
     int n = 3;
     if (how->mask.id) in[n++] = syn__dense_rows(ctx, how->mask);
     if (how->keys.id) in[n++] = how->keys;
-    const syn_attr attr[N_ATTR] = {{.f = how->scale}, {.i = how->causal},      {.i = how->offset},
-                                   {.f = d->p},       {.i = (int64_t)d->seed}, {.i = d->sample},
-                                   {.i = d->row},     {.i = d->column}};
-    syn__dispatch(ctx, SYN_OP_ATTENTION_TRAIN, in, n, attr, N_ATTR, NULL, out);
+    const syn_attr attr[N_ATTR + 1] = {
+        {.f = how->scale}, {.i = how->causal},      {.i = how->offset},
+        {.f = d->p},       {.i = (int64_t)d->seed}, {.i = d->sample},
+        {.i = d->row},     {.i = d->column},        {.i = how->window}};
+    syn__dispatch(ctx, SYN_OP_ATTENTION_TRAIN, in, n, attr, how->window ? N_ATTR + 1 : N_ATTR, NULL,
+                  out);
     return out[0];
 }
 
 /* All at once that are needed: they have most of the work in common. */
 SYN__GRAD(attention_train) {
     enum { ALL = 7 };
-    syn_attr attr[N_ATTR + 1];
+    syn_attr attr[N_ATTR + 2];
     const int order[4] = {0, 2, 1, 3};
     syn_tensor d[3], in[8] = {g->in[0],  g->in[1],  g->in[2],
                               g->out[0], g->out[1], syn__dense_rows(g->ctx, syn_grad_out(g, 0)),
                               g->in[3],  g->in[4]};
     memcpy(attr, g->attr, N_ATTR * sizeof *attr);
+    attr[WANTED + 1].i = g->n_attr > N_ATTR ? g->attr[N_ATTR].i : 0;
     attr[WANTED].i = g->need[0] | g->need[1] << 1 | g->need[2] << 2;
     syn__dispatch(g->ctx, SYN_OP_ATTENTION_GRAD, in, g->n_in + 3, attr,
-                  attr[WANTED].i == ALL ? N_ATTR : N_ATTR + 1, NULL, d);
+                  attr[WANTED + 1].i      ? N_ATTR + 2
+                  : attr[WANTED].i == ALL ? N_ATTR
+                                          : N_ATTR + 1,
+                  NULL, d);
     for (int i = 0; i < 3; i++)
         if (g->need[i]) g->din[i] = syn_permute(g->ctx, d[i], order, 4);
 }
@@ -369,7 +406,7 @@ SYN__INFER(attention_grad) {
 /* Scores are computed again, and each of the two products gives two: 2.5 times the forward op, less
    a product for each gradient that is not asked for. */
 SYN__COST(attention_grad) {
-    const uint64_t product = 2 * syn__elems(&c->in[0]) * (uint64_t)c->in[1].spec.dims[2];
+    const uint64_t product = 2 * syn__elems(&c->in[0]) * keys_seen(c);
     syn__attention_train_cost(c, cost);
     cost->flops = cost->flops * 5 / 2;
     for (int i = 0; i < 3; i++) cost->flops -= wants(c, i) ? 0 : product;

@@ -1,4 +1,6 @@
 /* Element by element: gelu, tanh, silu, swiglu, add, mul, scale, dropout, scale_mask. */
+#include <math.h>
+
 #include "ops/ops.h"
 #include "ops/rows.h"
 #include "ops/rules.h"
@@ -348,7 +350,11 @@ SYN__GRAD(dropout) {
 /* ---- scale and mask of attention scores ---- */
 
 SYN__INFER(scale_mask) {
+    const int64_t window = c->n_attr > 3 ? c->attr[3].i : 0;
     SYN_TRY(syn__unary_infer(c));
+    if (window < 0 || (window > 0 && !c->attr[1].i))
+        return SYN_FAIL(c->err, SYN_E_INVALID, "a window of %lld keys, or one that is not causal",
+                        (long long)window);
     if (c->n_in < 2) return SYN_OK;
     SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
     const syn_spec *scores = &c->in[0].spec, *mask = &c->in[1].spec;
@@ -362,24 +368,37 @@ static void scale_mask_row(const syn_call *c, const float *in, float *out, int64
                            int64_t first) {
     const syn_spec *shape = &c->in[0].spec;
     const int64_t row = first / n, rows = shape->rank > 1 ? shape->dims[shape->rank - 2] : 1;
-    const int64_t visible = c->attr[1].i && c->attr[2].i < n ? row % rows + c->attr[2].i + 1 : n;
+    const int64_t end = row % rows + c->attr[2].i + 1, window = c->n_attr > 3 ? c->attr[3].i : 0;
+    const int64_t visible = c->attr[1].i && end < n ? end : n;
+    int64_t hidden = window > 0 ? end - window : 0;
     const float *mask = NULL;
     if (c->n_in > 1)
         mask = (const float *)c->in[1].data + row / (rows * shape->dims[1]) * c->in[1].strides[0];
     syn__row_kernels()->scale_mask(in, mask, (float)c->attr[0].f, visible, out, n);
+    for (hidden = hidden < n ? hidden : n; hidden > 0; hidden--) out[hidden - 1] = -INFINITY;
 }
 
 SYN__CPU(scale_mask) {
     return syn__each_row(c, scale_mask_row, SYN__GRAIN_MOVE, false);
 }
 
-syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
-                          bool causal, int64_t offset) {
+static syn_tensor scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
+                             bool causal, int64_t offset, int64_t window) {
     syn_tensor out, in[2] = {syn__dense_rows(ctx, scores), mask};
     if (mask.id) in[1] = syn__dense_rows(ctx, mask);
-    const syn_attr attr[3] = {{.f = scale}, {.i = causal}, {.i = offset}};
-    syn__dispatch(ctx, SYN_OP_SCALE_MASK, in, mask.id ? 2 : 1, attr, 3, NULL, &out);
+    const syn_attr attr[4] = {{.f = scale}, {.i = causal}, {.i = offset}, {.i = window}};
+    syn__dispatch(ctx, SYN_OP_SCALE_MASK, in, mask.id ? 2 : 1, attr, window ? 4 : 3, NULL, &out);
     return out;
+}
+
+syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
+                          bool causal, int64_t offset) {
+    return scale_mask(ctx, scores, mask, scale, causal, offset, 0);
+}
+
+syn_tensor syn_scale_mask_window(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
+                                 int64_t offset, int64_t window) {
+    return scale_mask(ctx, scores, mask, scale, true, offset, window);
 }
 
 /* What was masked goes to a softmax, which gives it a gradient of zero. */

@@ -76,6 +76,9 @@ syn_tensor syn_dropout(syn_ctx *ctx, syn_tensor x, syn_tensor keys, const syn_dr
 #define SYN_NO_MASK (SYN_LITERAL(syn_tensor){0, 0})
 syn_tensor syn_scale_mask(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
                           bool causal, int64_t offset);
+/* The same, causal, with a window: see syn_attention_window. */
+syn_tensor syn_scale_mask_window(syn_ctx *ctx, syn_tensor scores, syn_tensor mask, double scale,
+                                 int64_t offset, int64_t window);
 /* Over the last dimension; a row of -infinity gives zeros. */
 syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x);
 /* q (B, H, T, D), k and v (B, G, S, D) -> (B, H, T, D): softmax(mask(scale q k')) v as one op, mask
@@ -83,13 +86,17 @@ syn_tensor syn_softmax(syn_ctx *ctx, syn_tensor x);
    q. A query that sees no key gives zeros. */
 syn_tensor syn_attention(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v, syn_tensor mask,
                          double scale, bool causal, int64_t offset);
+/* The same, causal, where a query sees itself and the window - 1 keys before it (Beltagy et al.
+   2020; Mistral); 0: all. */
+syn_tensor syn_attention_window(syn_ctx *ctx, syn_tensor q, syn_tensor k, syn_tensor v,
+                                syn_tensor mask, double scale, int64_t offset, int64_t window);
 /* The same for training, token by token, (B, T, H, D): what its gradient is computed from is kept,
    for each query one number beside the result. */
 typedef struct syn_attention_how {
     syn_tensor mask; /* or poisoned, as for syn_attention */
     double scale;
     bool causal;
-    int64_t offset;
+    int64_t offset, window; /* window: 0, or as for syn_attention_window */
     /* Dropout of the softmax: as syn_dropout of (B, H, T, S) with these. p 0: none. */
     syn_tensor keys;
     syn_dropping dropping;

@@ -255,9 +255,12 @@ static syn_tensor attention(inputs *in) {
     const int64_t s = t + (large ? 250 : 0) + number(in, 0, 3);
     const syn_tensor q = SOME(in, b, h, t, d), k = SOME(in, b, g, s, d), v = SOME(in, b, g, s, d);
     syn_attention_how how = {
-        some_mask(in, b, s), 0.6,
-        number(in, 0, 1),    s - t,
-        SYN_NO_KEYS,         {.p = number(in, 0, 1) ? 0.4 : 0, .seed = 3, .row = 11, .column = 2}};
+        .mask = some_mask(in, b, s),
+        .scale = 0.6,
+        .causal = number(in, 0, 1),
+        .offset = s - t,
+        .dropping = {.p = number(in, 0, 1) ? 0.4 : 0, .seed = 3, .row = 11, .column = 2}};
+    if (how.causal && number(in, 0, 1)) how.window = number(in, 1, s + 1);
     if (number(in, 0, 1)) how.keys = some_ids(in, b, 0, 1000, 0);
     return syn_attention_train(in->ctx, q, k, v, &how);
 }

@@ -12,8 +12,9 @@ enum { MOST = 1 << 16 };
 static double exact_row(const syn_attend *a, int64_t query, double *out) {
     static double w[MOST];
     const int64_t visible = syn__visible_keys(a, query);
+    const int64_t first = syn__hidden_keys(a, query);
     double max = -(double)INFINITY, sum = 0, far = 0;
-    for (int64_t s = 0; s < visible; s++) {
+    for (int64_t s = first; s < visible; s++) {
         double dot = 0, size = 0;
         for (int64_t d = 0; d < a->depth; d++) {
             const double term = (double)a->q[query * a->q_stride + d] *
@@ -25,11 +26,11 @@ static double exact_row(const syn_attend *a, int64_t query, double *out) {
         max = fmax(max, w[s]);
         far = fmax(far, size * (double)a->scale);
     }
-    for (int64_t s = 0; s < visible; s++)
+    for (int64_t s = first; s < visible; s++)
         sum += w[s] = max == -(double)INFINITY ? 0 : exp(w[s] - max);
     for (int64_t d = 0; d < a->depth; d++) {
         out[d] = 0;
-        for (int64_t s = 0; s < visible; s++)
+        for (int64_t s = first; s < visible; s++)
             out[d] += sum > 0 ? w[s] / sum * (double)((const float *)a->v)[s * a->v_stride + d] : 0;
     }
     return far;
@@ -84,6 +85,10 @@ static void test_kernels(void) {
             a.v = guarded_rows(&g[2], a.keys, a.depth, a.v_stride, end, 1);
             a.step = ref_int(0, 1);
             a.visible = a.step ? ref_int(-5, a.keys) : a.keys;
+            if (a.step && ref_int(0, 1)) {
+                a.window = ref_int(0, 3) ? ref_int(1, 40) : ref_int(1, 310);
+                if (ref_int(0, 3) == 0) a.visible = a.keys + ref_int(0, 20);
+            }
             if (ref_int(0, 1)) {
                 float *mask = guarded_floats(&g[3], a.keys, end);
                 const int64_t hidden = ref_int(0, 10); /* of ten */

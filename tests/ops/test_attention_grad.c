@@ -36,10 +36,10 @@ static double kept(const syn_attend *a, int64_t query, int64_t key) {
 
 /* Weights of a query, and its line of want.out, log_sum and far. */
 static void exact_forward(const syn_attend *a, int64_t query, double *w) {
-    const int64_t visible = syn__visible_keys(a, query);
+    const int64_t visible = syn__visible_keys(a, query), first = syn__hidden_keys(a, query);
     double max = -(double)INFINITY, sum = 0;
     want.far[query] = 0;
-    for (int64_t s = 0; s < visible; s++) {
+    for (int64_t s = first; s < visible; s++) {
         double size;
         w[s] = dot(a->q + query * a->q_stride, (const float *)a->k + s * a->k_stride, a->depth,
                    &size) *
@@ -48,13 +48,13 @@ static void exact_forward(const syn_attend *a, int64_t query, double *w) {
         max = fmax(max, w[s]);
         want.far[query] = fmax(want.far[query], size * (double)a->scale);
     }
-    for (int64_t s = 0; s < visible; s++) sum += exp(w[s] - max);
+    for (int64_t s = first; s < visible; s++) sum += exp(w[s] - max);
     want.log_sum[query] = max == -(double)INFINITY ? max : max + log(sum);
-    for (int64_t s = 0; s < visible; s++)
+    for (int64_t s = first; s < visible; s++)
         w[s] = max == -(double)INFINITY ? 0 : exp(w[s] - max) / sum;
     for (int64_t d = 0; d < a->depth; d++) {
         want.out[query][d] = 0;
-        for (int64_t s = 0; s < visible; s++)
+        for (int64_t s = first; s < visible; s++)
             want.out[query][d] +=
                 w[s] * kept(a, query, s) * (double)((const float *)a->v)[s * a->v_stride + d];
     }
@@ -71,7 +71,7 @@ static void exact_backward(const syn_attend_grad *g, int64_t query, const double
         mean_size += fabs(want.out[query][d] * (double)dout[d]);
         want.dq[query][d] = want.q_size[query][d] = 0;
     }
-    for (int64_t s = 0; s < syn__visible_keys(a, query); s++) {
+    for (int64_t s = syn__hidden_keys(a, query); s < syn__visible_keys(a, query); s++) {
         double size, by = kept(a, query, s);
         const double dp = by * dot(dout, (const float *)a->v + s * a->v_stride, a->depth, &size);
         const double p = w[s] * by, ds = w[s] * (dp - mean) * (double)a->scale;
@@ -115,6 +115,7 @@ static void describe(syn_attend_grad *g, const guarded m[PLACES], syn_dropout_ro
     g->dout = guarded_rows(&m[3], a->queries, a->depth, g->dout_stride, end, 1);
     a->step = ref_int(0, 1);
     a->visible = a->step ? ref_int(-5, a->keys) : a->keys;
+    if (a->step && ref_int(0, 1)) a->window = ref_int(1, ref_int(0, 1) ? 40 : a->keys + 9);
     if (ref_int(0, 1)) {
         float *mask = guarded_floats(&m[4], a->keys, end);
         const int64_t hidden = ref_int(0, 10); /* of ten */
@@ -245,6 +246,7 @@ static void exact_op(const ref x[4], const syn_attention_how *how, ref r[5]) {
                                           .depth = depth,
                                           .visible = how->causal ? how->offset + 1 : m[2],
                                           .step = how->causal,
+                                          .window = how->window,
                                           .scale = (float)how->scale},
                                    .dout = dy + b * n[2] * row + h * depth,
                                    .dout_stride = row};
@@ -274,9 +276,11 @@ static void test_layouts(void) {
         const int64_t b = ref_int(1, 3), g = ref_int(1, 2), h = g * ref_int(1, 3),
                       t = ref_int(1, 7), s = ref_int(1, 9), d = ref_int(1, 5);
         const int64_t of_q[4] = {b, h, t, d}, of_k[4] = {b, g, s, d}, of_y[4] = {b, t, h, d};
-        const syn_attention_how how = {.scale = ref_real(0.1, 2),
-                                       .causal = ref_int(0, 3) > 0,
-                                       .offset = ref_int(0, 3) ? s - t : ref_int(-3, 4)};
+        syn_attention_how how = {.scale = ref_real(0.1, 2),
+                                 .causal = ref_int(0, 3) > 0,
+                                 .offset = ref_int(0, 3) ? s - t : ref_int(-3, 4),
+                                 .window = ref_int(0, 1) ? ref_int(1, 9) : 0};
+        if (!how.causal) how.window = 0;
         for (int i = 0; i < 4; i++)
             ref_fill(&x[i], ref_spec(SYN_F32, 4, i == 0 ? of_q : i < 3 ? of_k : of_y), -2, 2);
         exact_op(x, &how, r);
@@ -284,10 +288,12 @@ static void test_layouts(void) {
         syn_tensor in[6], out[3];
         for (int i = 0; i < 3; i++) in[i] = syn__dense_rows(ctx, ref_wild(ctx, &x[i]));
         in[5] = syn__dense_rows(ctx, ref_wild(ctx, &x[3]));
-        const syn_attr attr[8] = {{.f = how.scale}, {.i = how.causal}, {.i = how.offset}};
-        syn__dispatch(ctx, SYN_OP_ATTENTION_TRAIN, in, 3, attr, 8, NULL, in + 3);
+        syn_attr attr[10] = {{.f = how.scale}, {.i = how.causal}, {.i = how.offset}};
+        attr[8].i = how.window;
+        syn__dispatch(ctx, SYN_OP_ATTENTION_TRAIN, in, 3, attr, how.window ? 9 : 8, NULL, in + 3);
+        attr[8].i = 7, attr[9].i = how.window;
         CHECK(ref_check(ctx, in[3], &r[0], 1e-5) && ref_check(ctx, in[4], &r[1], 1e-5));
-        syn__dispatch(ctx, SYN_OP_ATTENTION_GRAD, in, 6, attr, 8, NULL, out);
+        syn__dispatch(ctx, SYN_OP_ATTENTION_GRAD, in, 6, attr, how.window ? 10 : 8, NULL, out);
         for (int i = 0; i < 3; i++) CHECK(ref_check(ctx, out[i], &r[2 + i], 2e-5));
         syn_ctx_free(ctx);
     }

@@ -53,6 +53,13 @@ static void test_unary_layouts(void) {
             want.v[i] = i % width > i / width % rows + offset ? -(double)INFINITY : x.v[i] * factor;
         CHECK(
             ref_check(ctx, syn_scale_mask(ctx, t, SYN_NO_MASK, factor, true, offset), &want, 1e-6));
+        const int64_t window = ref_int(1, 6);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t before = i / width % rows + offset - i % width;
+            want.v[i] = before < 0 || before >= window ? -(double)INFINITY : x.v[i] * factor;
+        }
+        CHECK(ref_check(ctx, syn_scale_mask_window(ctx, t, SYN_NO_MASK, factor, offset, window),
+                        &want, 1e-6));
         for (int64_t i = 0; i < n; i++) want.v[i] = x.v[i] * factor;
         CHECK(ref_check(ctx, syn_scale_mask(ctx, t, SYN_NO_MASK, factor, false, offset), &want,
                         1e-6));

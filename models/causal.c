@@ -18,10 +18,10 @@ static syn_status check_begin(const syn_model *m, int64_t batch, int64_t max_tok
     if (batch < 1 || max_tokens < 1)
         return SYN_FAIL(err, SYN_E_INVALID, "a batch of %lld sequences of %lld tokens is empty",
                         (long long)batch, (long long)max_tokens);
-    if (max_tokens > (c->rotary.theta > 0 ? syn__rotary_positions(c) : c->n_positions))
+    if (max_tokens > syn_model_max_tokens(c))
         return SYN_FAIL(err, SYN_E_INVALID,
                         "%lld tokens (prompt and output) exceed the %lld positions of %s",
-                        (long long)max_tokens, (long long)c->n_positions, c->name);
+                        (long long)max_tokens, (long long)syn_model_max_tokens(c), c->name);
     if (!syn_spec_valid(cache))
         return SYN_FAIL(err, SYN_E_INVALID,
                         "the KV cache of %lld sequences of %lld tokens is too large",
@@ -151,8 +151,8 @@ syn_tensor syn_causal_forward(syn_model *m, syn_tensor x) {
     const syn_model_family *f = m->config.family;
     if (!fits(m, x)) return (syn_tensor){0};
     const int64_t new_tokens = syn_tensor_dim(ctx, x, 1);
-    const syn_mark mark = syn_ctx_mark(ctx);
     syn__model_set_frequencies(m, m->position + new_tokens);
+    const syn_mark mark = syn_ctx_mark(ctx);
     if (m->places.id) m->positions = syn_slice(ctx, m->places, 1, m->position, new_tokens);
     if (m->padding) m->visible = syn_slice(ctx, m->mask, 1, 0, m->position + new_tokens);
     if (m->part.embed) x = f->embed(m, x);
@@ -174,7 +174,7 @@ static bool may_train(syn_model *m, syn_tensor tokens, syn_tensor targets) {
     }
     if (!syn__model_takes(m, tokens, 1)) return false;
     const syn_spec *spec = syn_tensor_spec(m->ctx, tokens);
-    const int64_t most = c->rotary.theta > 0 ? syn__rotary_positions(c) : c->n_positions;
+    const int64_t most = syn_model_max_tokens(c);
     if (syn_spec_equal(spec, syn_tensor_spec(m->ctx, targets)) && spec->dims[1] <= most)
         return true;
     syn_ctx_fail(m->ctx, SYN_E_SHAPE,

@@ -94,6 +94,8 @@ syn_status syn_model_config_check(const syn_model_config *config, int tp,
                                   syn_error *err) SYN_MUST_USE;
 /* Parameters of the whole model with these heads. */
 int64_t syn_model_config_params(const syn_model_config *config, unsigned heads);
+/* The longest text: n_positions, or more where rotary positions grow with it (SYN_ROPE_DYNAMIC). */
+int64_t syn_model_max_tokens(const syn_model_config *config);
 /* Rows of the stored vocabulary: V0 rounded up to a multiple of divisor * tp. */
 int64_t syn_model_padded_vocab(const syn_model_config *config, int tp, int64_t divisor);
 

@@ -86,8 +86,6 @@ int64_t syn__rotary_pairs(const syn_model_config *config);
 void syn__rotary_frequencies(const syn_model_config *config, int64_t tokens, float *out);
 /* Of cosines and sines. */
 double syn__rotary_factor(const syn_model_config *config);
-/* The longest text: "dynamic" goes beyond n_positions. */
-int64_t syn__rotary_positions(const syn_model_config *config);
 /* The entry of a file, its members relative to config.rotary, and what they say together. */
 extern const syn__setting_table syn__rotary_table;
 void syn__rotary_write(syn_sink *out, const void *member);

@@ -121,11 +121,12 @@ static syn_status check_request(const syn_model *model, const syn_generation *g,
         return SYN_FAIL(err, SYN_E_INVALID,
                         "a prompt of %lld tokens and %lld new ones: both must be at least 1",
                         (long long)g->prompt_tokens, (long long)g->new_tokens);
-    if (g->prompt_tokens > c->n_positions || g->new_tokens - 1 > c->n_positions - g->prompt_tokens)
+    if (g->prompt_tokens > syn_model_max_tokens(c) ||
+        g->new_tokens - 1 > syn_model_max_tokens(c) - g->prompt_tokens)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "%lld prompt tokens and %lld new ones do not fit the %lld positions of %s",
                         (long long)g->prompt_tokens, (long long)g->new_tokens,
-                        (long long)c->n_positions, c->name);
+                        (long long)syn_model_max_tokens(c), c->name);
     for (int64_t b = 0; g->prompt && b < g->batch; b++)
         for (int64_t t = 0; t < g->prompt_tokens; t++) {
             const int32_t id = g->prompt[b * g->prompt_tokens + t];

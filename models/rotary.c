@@ -76,11 +76,10 @@ double syn__rotary_factor(const syn_model_config *c) {
     return grown(r->factor, 1);
 }
 
-int64_t syn__rotary_positions(const syn_model_config *c) {
+int64_t syn_model_max_tokens(const syn_model_config *c) {
     const double most = (double)c->n_positions * c->rotary.factor;
-    return c->rotary.scaling != SYN_ROPE_DYNAMIC ? c->n_positions
-           : most < (double)SYN__MAX_POSITIONS   ? (int64_t)most
-                                                 : SYN__MAX_POSITIONS;
+    if (c->rotary.scaling != SYN_ROPE_DYNAMIC) return c->n_positions;
+    return most < (double)SYN__MAX_POSITIONS ? (int64_t)most : SYN__MAX_POSITIONS;
 }
 
 /* ---- files ---- */

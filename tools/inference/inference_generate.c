@@ -24,15 +24,15 @@ static continuation *work_of(const inference *run) {
 static syn_status check_positions(const inference *run, int64_t prompt_tokens, syn_error *err) {
     const syn_model_config *c = &run->config;
     const int64_t need = prompt_tokens + run->new_tokens - 1;
-    if (need <= c->n_positions) return SYN_OK;
+    if (need <= syn_model_max_tokens(c)) return SYN_OK;
     if (prompt_tokens == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "%lld new tokens need more than the %lld positions that %s has",
-                        (long long)run->new_tokens, (long long)c->n_positions, c->name);
+                        (long long)run->new_tokens, (long long)syn_model_max_tokens(c), c->name);
     return SYN_FAIL(err, SYN_E_INVALID,
                     "%lld prompt tokens and %lld new ones need %lld positions, but %s has %lld",
                     (long long)prompt_tokens, (long long)run->new_tokens, (long long)need, c->name,
-                    (long long)c->n_positions);
+                    (long long)syn_model_max_tokens(c));
 }
 
 static syn_status begin(inference *run, syn_error *err) {

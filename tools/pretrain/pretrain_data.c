@@ -70,10 +70,11 @@ static syn_status check_model(pretrain *run, syn_error *err) {
 
 static syn_status check_length(const pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
-    if (args->max_seq_length > run->config.n_positions)
+    const int64_t most = syn_model_max_tokens(&run->config);
+    if (args->max_seq_length > most)
         return SYN_FAIL(
             err, SYN_E_INVALID, "--max-seq-length %lld exceeds the %lld positions of %s",
-            (long long)args->max_seq_length, (long long)run->config.n_positions, run->config.name);
+            (long long)args->max_seq_length, (long long)most, run->config.name);
     return SYN_OK;
 }
 

@@ -44,7 +44,8 @@ static void set_places(syn_model *m) {
 
 syn_status syn_causal_begin(syn_model *m, int64_t batch, int64_t max_tokens, syn_error *err) {
     const int64_t depth = syn__model_depth(m);
-    const int64_t heads = syn__family_dim(&m->config, SYN__DIM_KEYS) / depth / syn__model_tp(m);
+    const int tp = syn__model_tp(m), copies = syn_model_kv_ranks(&m->config, tp);
+    const int64_t heads = syn__family_dim(&m->config, SYN__DIM_KEYS) / depth * copies / tp;
     const syn_spec cache = {(int32_t)m->options.dtype, 4, {batch, heads, max_tokens, depth}};
     SYN_TRY(check_begin(m, batch, max_tokens, &cache, err));
     for (int64_t i = 0; i < m->part.n_layers; i++) {

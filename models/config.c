@@ -194,15 +194,22 @@ syn_status syn_model_config_check(const syn_model_config *c, int tp, syn_error *
     const struct {
         int64_t n;
         const char *before, *after;
-    } cut[] = {{c->n_head, "the ", " attention heads"},
-               {c->n_kv_head, "the ", " heads of keys and values"},
-               {c->n_inner, "the MLP's width ", ""}};
+    } cut[] = {{c->n_head, "the ", " attention heads"}, {c->n_inner, "the MLP's width ", ""}};
     for (size_t i = 0; i < sizeof cut / sizeof cut[0]; i++)
         if (cut[i].n % tp != 0)
             return SYN_FAIL(err, SYN_E_INVALID, "model %s: tp %d does not divide %s%lld%s", c->name,
                             tp, cut[i].before, (long long)cut[i].n, cut[i].after);
     SYN_TRY(check_qkv(c, err));
+    if (c->n_kv_head % tp != 0 && (c->n_kv_head == 0 || tp % c->n_kv_head != 0))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "model %s: tp %d does not divide the %lld heads of keys and values, nor do "
+                        "they divide it",
+                        c->name, tp, (long long)c->n_kv_head);
     return c->family->check ? c->family->check(c, err) : SYN_OK;
+}
+
+int syn_model_kv_ranks(const syn_model_config *c, int tp) {
+    return c->n_kv_head > 0 && c->n_kv_head < tp ? tp / (int)c->n_kv_head : 1;
 }
 
 int64_t syn_model_padded_vocab(const syn_model_config *c, int tp, int64_t divisor) {

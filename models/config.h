@@ -96,6 +96,9 @@ syn_status syn_model_config_check(const syn_model_config *config, int tp,
 int64_t syn_model_config_params(const syn_model_config *config, unsigned heads);
 /* The longest text: n_positions, or more where rotary positions grow with it (SYN_ROPE_DYNAMIC). */
 int64_t syn_model_max_tokens(const syn_model_config *config);
+/* Ranks that have the same heads of keys and values, as there are fewer of those than of ranks: the
+   shape's kv of a mesh (syntorch/mesh.h); else 1. */
+int syn_model_kv_ranks(const syn_model_config *config, int tp);
 /* Rows of the stored vocabulary: V0 rounded up to a multiple of divisor * tp. */
 int64_t syn_model_padded_vocab(const syn_model_config *config, int tp, int64_t divisor);
 

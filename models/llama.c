@@ -60,20 +60,23 @@ static syn_tensor embed(syn_model *m, syn_tensor tokens) {
     return x;
 }
 
-/* x (B, T, C) -> heads (B, H/tp, T, D), normed if the model does that */
-static syn_tensor heads(syn_model *m, syn_tensor x, const syn_layer_linear *l,
-                        const syn_layer_norm *norm, const char *label) {
-    x = syn_column_linear(m->ctx, x, l, false, NULL, label);
+/* x (B, T, H D/tp) -> heads (B, H/tp, T, D) at their positions, normed if the model does that */
+static syn_tensor turned(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
+                         const char *label) {
     x = syn_heads_split(m->ctx, x, syn__model_depth(m));
-    return norm && norm->weight.id ? syn__model_shared_norm(m, x, norm, "head_norm") : x;
+    if (norm->weight.id) x = syn__model_shared_norm(m, x, norm, label);
+    return syn__model_turn(m, x);
 }
 
 static syn_tensor attention(syn_model *m, const struct llama_layer *l, int64_t i, syn_tensor x) {
     const syn_group *tp = m->options.tp;
     if (syn__model_tp(m) > 1) x = syn_tp_enter(m->ctx, x, tp); /* once for all three */
-    const syn_tensor q = syn__model_turn(m, heads(m, x, &l->q, &l->q_norm, "q_proj"));
-    const syn_tensor k = syn__model_turn(m, heads(m, x, &l->k, &l->k_norm, "k_proj"));
-    const syn_tensor v = heads(m, x, &l->v, NULL, "v_proj");
+    syn_tensor q = syn_column_linear(m->ctx, x, &l->q, false, NULL, "q_proj");
+    syn_tensor k = syn__model_keys(m, x, &l->k, "k_proj");
+    syn_tensor v = syn__model_keys(m, x, &l->v, "v_proj");
+    q = turned(m, q, &l->q_norm, "q_norm");
+    k = turned(m, k, &l->k_norm, "k_norm");
+    v = syn_heads_split(m->ctx, v, syn__model_depth(m));
     const syn_tensor keys = syn__causal_keys(m, i, k), values = syn__causal_values(m, i, v);
     const syn_tensor y = syn__model_attend(m, i, q, keys, values);
     return syn__model_drop(m, syn_row_linear(m->ctx, y, &l->o, true, tp, "o_proj"), i,
@@ -285,6 +288,7 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
                              syn__config_file *file) {
     syn_model_config *c = &file->config;
     if (c->n_kv_head == 0) c->n_kv_head = c->n_head;
+    if (c->n_depth == 0) c->n_depth = c->n_embd / c->n_head;
     if (c->n_head % c->n_kv_head != 0)
         return syn__settings_fail_at(
             s, table, "num_key_value_heads",

@@ -84,6 +84,14 @@ static syn_tensor table_of(syn_model *m, const syn__param_row *row, const char *
 static syn_layer_linear linear_of(syn_model *m, const syn__param_row *row, const char *name) {
     const syn_initializer init = initializer(m, row);
     const syn_group *tp = row->kind == SYN__WHOLE_LINEAR ? NULL : m->options.tp;
+    syn_group keys; /* as if the ranks with the same heads of keys were one */
+    if (tp && row->to == SYN__DIM_KEYS) {
+        const int copies = syn_model_kv_ranks(&m->config, tp->size);
+        keys = *tp;
+        keys.size /= copies;
+        keys.index /= copies;
+        tp = &keys;
+    }
     const int64_t from = syn__family_dim(&m->config, row->from),
                   to = syn__family_dim(&m->config, row->to);
     const int parts = row->to == SYN__DIM_QKV ? 3 : 1;
@@ -285,13 +293,31 @@ syn_tensor syn__model_norm(syn_model *m, syn_tensor x, const syn_layer_norm *nor
     return syn_name(m->ctx, x, label);
 }
 
+/* A parameter that several ranks have alike, whose gradient is the sum of what they find. */
+static syn_tensor shared(syn_model *m, syn_tensor w, const syn_group *group, int ranks) {
+    w = syn_newest(m->ctx, w);
+    if (!w.id || ranks == 1 || !syn_requires_grad(m->ctx, w)) return w;
+    if (group) return syn_tp_enter(m->ctx, w, group);
+    return syn_ctx_fail(
+        m->ctx, SYN_E_INVALID,
+        "%d ranks have the same heads of keys and values: to train, the model needs "
+        "their group",
+        ranks);
+}
+
 syn_tensor syn__model_shared_norm(syn_model *m, syn_tensor x, const syn_layer_norm *norm,
                                   const char *label) {
-    const syn_group *tp = m->options.tp;
-    syn_tensor w = syn_newest(m->ctx, norm->weight);
-    if (tp && tp->size > 1 && syn_requires_grad(m->ctx, w)) w = syn_tp_enter(m->ctx, w, tp);
+    const syn_tensor w = shared(m, norm->weight, m->options.tp, syn__model_tp(m));
     x = syn_rmsnorm(m->ctx, x, w, m->config.norm_epsilon);
     return syn_name(m->ctx, x, label);
+}
+
+syn_tensor syn__model_keys(syn_model *m, syn_tensor x, const syn_layer_linear *l,
+                           const char *label) {
+    const int ranks = syn_model_kv_ranks(&m->config, syn__model_tp(m));
+    const syn_tensor w = shared(m, l->weight, m->options.kv, ranks),
+                     b = shared(m, l->bias, m->options.kv, ranks);
+    return syn_name(m->ctx, syn_linear(m->ctx, x, w, b, l->out_in), label);
 }
 
 /* ---- rotary positions ---- */

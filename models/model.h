@@ -29,10 +29,12 @@ typedef enum syn_recompute_what {
 } syn_recompute_what;
 
 typedef struct syn_model_options {
-    const syn_group *tp;          /* ranks that share every layer; NULL: one holds all */
-    const syn_model_part *part;   /* NULL: the whole model */
-    unsigned heads;               /* BERT: of SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP */
-    bool fused_attention;         /* one op instead of product, mask, softmax, product */
+    const syn_group *tp;        /* ranks that share every layer; NULL: one holds all */
+    const syn_group *kv;        /* of them those with the same heads of keys and values, in training
+                                   (syn_model_kv_ranks); NULL: this rank alone */
+    const syn_model_part *part; /* NULL: the whole model */
+    unsigned heads;             /* BERT: of SYN_BERT_POOLER, SYN_BERT_MLM, SYN_BERT_NSP */
+    bool fused_attention;       /* one op instead of product, mask, softmax, product */
     syn_recompute_what recompute; /* in backward */
     uint64_t seed;          /* of the random weights: the same full model for any tp and part */
     syn_dtype dtype;        /* of parameters and of all that is computed: f32, f16 or bf16. Sums

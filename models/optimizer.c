@@ -87,7 +87,7 @@ static syn_status check_dtype(const syn_ctx *ctx, syn_dtype *dtype, syn_error *e
 static syn_status check_cut(const syn_ctx *ctx, const syn_group *tp, syn_error *err) {
     for (size_t i = 0; i < syn_ctx_param_count(ctx); i++) {
         const syn_param_info p = syn_ctx_param(ctx, i);
-        if (p.shard.count > 1 && (!tp || tp->size != p.shard.count))
+        if (p.shard.count > 1 && (!tp || tp->size % p.shard.count != 0))
             return SYN_FAIL(err, SYN_E_INVALID,
                             "parameter '%s' is cut among %d ranks: the optimizer needs their group",
                             p.name, p.shard.count);
@@ -221,22 +221,34 @@ static void add_squares(syn_ctx *ctx, syn_tensor *sum, const syn_tensor *grads, 
     *sum = sum->id ? syn_add(ctx, *sum, squares) : squares;
 }
 
-/* Shards count on each of the ranks that share them, what is whole on all of them once. */
+/* Shards count on each of the ranks that share them, those that several ranks have alike in parts,
+   what is whole on all of them once. */
 static syn_tensor all_squares(syn_optimizer *o) {
     syn_ctx *ctx = o->ctx;
-    syn_tensor shards = {0}, whole = {0};
+    syn_tensor shards = {0}, whole = {0}, copies = {0};
+    int n_ranks = 1; /* that have the same of `copies` */
     for (size_t i = 0; i < o->buckets.n; i++) {
         const syn__bucket *b = &o->buckets.at[i];
-        syn_tensor params[SYN_MAX_LIST], grads[SYN_MAX_LIST], cut[SYN_MAX_LIST];
-        int n_cut = 0, n_whole = 0;
+        syn_tensor params[SYN_MAX_LIST], grads[SYN_MAX_LIST], cut[SYN_MAX_LIST],
+            alike[SYN_MAX_LIST];
+        int n_cut = 0, n_whole = 0, n_alike = 0;
         if (!gather(o, b, params, grads)) return shards;
         for (int k = 0; k < b->n; k++) {
-            const bool is_cut = syn_ctx_param(ctx, b->last - (size_t)k).shard.count > 1;
-            if (is_cut) cut[n_cut++] = grads[k];
+            const int count = syn_ctx_param(ctx, b->last - (size_t)k).shard.count;
+            if (count > 1 && count < o->options.tp->size) {
+                alike[n_alike++] = grads[k];
+                n_ranks = o->options.tp->size / count;
+            } else if (count > 1) cut[n_cut++] = grads[k];
             else grads[n_whole++] = grads[k];
         }
         add_squares(ctx, &shards, cut, n_cut);
+        add_squares(ctx, &copies, alike, n_alike);
         add_squares(ctx, &whole, grads, n_whole);
+    }
+    if (copies.id) {
+        copies = syn_scale(ctx, syn_reshape(ctx, copies, (const int64_t[]){1}, 1), 1.0 / n_ranks);
+        copies = syn_reshape(ctx, copies, NULL, 0);
+        shards = shards.id ? syn_add(ctx, shards, copies) : copies;
     }
     if (shards.id && o->options.tp)
         shards = syn_all_reduce(ctx, shards, SYN_REDUCE_SUM, o->options.tp);

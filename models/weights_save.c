@@ -18,6 +18,7 @@ typedef struct saver {
     size_t n_entries;               /* n, and one more where a bias has two names */
     char *names;
     void *full, *shard; /* room for the largest */
+    int parts;          /* ranks that share the model: as many as the most that share a parameter */
 } saver;
 
 static int32_t rank_of(const saver *s) {
@@ -47,7 +48,7 @@ static syn_status check(const saver *s, syn_error *err) {
     for (size_t i = 0; i < s->n; i++) {
         const syn_param_info p = syn_ctx_param(s->ctx, i);
         if (p.shard.count == 1) continue;
-        if (p.shard.count > size || p.shard.index != rank_of(s))
+        if (p.shard.count > size || p.shard.index != rank_of(s) / (s->parts / p.shard.count))
             return SYN_FAIL(err, SYN_E_INVALID,
                             "the parameter '%.100s' cannot be saved: rank %d of %d holds part %d "
                             "of %d",
@@ -154,11 +155,13 @@ static syn_status assemble(saver *s, const syn_param_info *p, syn_error *err) {
     if (p->shard.count == 1) return syn_tensor_read(s->ctx, p->tensor, s->full, bytes);
     SYN_TRY(syn_tensor_read(s->ctx, p->tensor, s->shard, bytes));
     scatter(p, 0, s->shard, s->full);
-    for (int32_t r = 1; r < p->shard.count; r++) {
+    const int32_t step = s->parts / p->shard.count; /* so many ranks have the same part */
+    for (int32_t i = 1; i < p->shard.count; i++) {
+        const int32_t r = i * step;
         SYN_TRY(syn_comm_send(s->comm, &ready, 1, SYN_I32, r, TAG_READY, err));
         SYN_TRY(syn_comm_recv(s->comm, s->shard, (size_t)syn_spec_elems(&spec),
                               (syn_dtype)spec.dtype, r, TAG_SHARD, err));
-        scatter(p, r, s->shard, s->full);
+        scatter(p, i, s->shard, s->full);
     }
     return SYN_OK;
 }
@@ -195,7 +198,8 @@ static syn_status write_file(saver *s, const char *folder, syn_error *err) {
 static syn_status send_all(saver *s, syn_error *err) {
     for (size_t place = 0; place < s->n_entries; place++) {
         const syn_param_info p = syn_ctx_param(s->ctx, s->order[place]);
-        if (p.shard.count > 1) SYN_TRY(send_shard(s, &p, err));
+        if (p.shard.count > 1 && rank_of(s) % (s->parts / p.shard.count) == 0)
+            SYN_TRY(send_shard(s, &p, err));
     }
     return SYN_OK;
 }
@@ -203,6 +207,10 @@ static syn_status send_all(saver *s, syn_error *err) {
 syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
                             const char *folder, syn_error *err) {
     saver s = {.ctx = ctx, .comm = comm, .family = family, .n = syn_ctx_param_count(ctx)};
+    s.parts = 1;
+    for (size_t i = 0; i < s.n; i++)
+        if (syn_ctx_param(ctx, i).shard.count > s.parts)
+            s.parts = syn_ctx_param(ctx, i).shard.count;
     syn_status status = check(&s, err);
     if (status == SYN_OK) status = make_room(&s, err);
     if (status == SYN_OK) status = plan(&s, err);

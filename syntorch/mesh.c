@@ -40,21 +40,32 @@ static int32_t number_of(const syn_mesh *mesh, int axis, int32_t rank) {
     return rank / (stride * mesh->size[axis]) * stride + rank % stride;
 }
 
-static syn_status open_axis(syn_mesh *mesh, int axis, uint32_t first_id, syn_comm *comm,
-                            syn_error *err) {
-    char name[16];
+/* The n ranks from `first` on, `stride` apart, as number `number` of the groups of that name, the
+   first of which has the id `id`. */
+static syn_status open_group(const syn_group **out, syn_comm *comm, uint32_t id, const char *name,
+                             int32_t number, int32_t first, int32_t stride, int32_t n,
+                             syn_error *err) {
+    char full[16];
     syn_group *group;
-    const int32_t n = mesh->size[axis], stride = mesh->stride[axis];
-    const int32_t number = number_of(mesh, axis, comm->rank);
     int32_t *ranks = syn_malloc((size_t)n * sizeof *ranks);
     if (!ranks) return SYN_FAIL_NOMEM(err, (size_t)n * sizeof *ranks, "a group");
-    for (int32_t i = 0; i < n; i++) ranks[i] = comm->rank + (i - mesh->index[axis]) * stride;
-    snprintf(name, sizeof name, "%s%d", axis_names[axis], number);
+    for (int32_t i = 0; i < n; i++) ranks[i] = first + i * stride;
+    snprintf(full, sizeof full, "%s%d", name, number);
     const syn_status s =
-        syn_comm_open_group(comm, first_id + (uint32_t)number, name, ranks, n, &group, err);
+        syn_comm_open_group(comm, id + (uint32_t)number, full, ranks, n, &group, err);
     syn_free(ranks);
-    if (s == SYN_OK) mesh->group[axis] = group;
+    if (s == SYN_OK) *out = group;
     return s;
+}
+
+static syn_status open_kv(syn_mesh *mesh, syn_comm *comm, uint32_t id, int32_t n, syn_error *err) {
+    const int32_t tp = mesh->size[SYN_AXIS_TP], stride = mesh->stride[SYN_AXIS_TP];
+    const int32_t index = mesh->index[SYN_AXIS_TP], part = index / n;
+    if (n < 2) return SYN_OK;
+    if (tp % n != 0) return SYN_FAIL(err, SYN_E_INVALID, "kv %d ranks are no part of tp %d", n, tp);
+    return open_group(&mesh->kv, comm, id, "kv",
+                      number_of(mesh, SYN_AXIS_TP, comm->rank) * (tp / n) + part,
+                      comm->rank + (part * n - index) * stride, stride, n, err);
 }
 
 syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_mesh_shape *shape,
@@ -62,9 +73,11 @@ syn_status syn_mesh_open(syn_mesh *mesh, syn_comm *comm, const syn_mesh_shape *s
     SYN_TRY(measure(mesh, comm, shape, err));
     uint32_t id = 1;
     for (int a = 0; a < SYN_AXES; a++) {
-        if (mesh->size[a] == 1) continue;
-        SYN_TRY(open_axis(mesh, a, id, comm, err));
-        id += (uint32_t)(comm->size / mesh->size[a]);
+        const int32_t n = mesh->size[a], stride = mesh->stride[a];
+        if (n == 1) continue;
+        SYN_TRY(open_group(&mesh->group[a], comm, id, axis_names[a], number_of(mesh, a, comm->rank),
+                           comm->rank - mesh->index[a] * stride, stride, n, err));
+        id += (uint32_t)(comm->size / n);
     }
-    return SYN_OK;
+    return open_kv(mesh, comm, id, shape->kv, err);
 }

@@ -87,7 +87,7 @@ static syn_tensor loss_of(const job *j, syn_model *m, const syn_mesh *mesh, int 
     syn_ctx *ctx = syn_model_ctx(m);
     const syn_tensor ids = given(j, ctx, mesh, "ids", t), labels = given(j, ctx, mesh, "labels", t);
     const syn_tensor weight = weight_of(j, ctx, t);
-    if (j->checkpoint->family == &syn_gpt_family) return syn_causal_loss(m, ids, labels, weight);
+    if (j->checkpoint->family != &syn_bert_family) return syn_causal_loss(m, ids, labels, weight);
     const syn_tensor types = given(j, ctx, mesh, "types", t), mask = mask_of(j, ctx, mesh, t);
     return syn_bert_mlm_loss(m, syn_bert_forward(m, ids, types, mask), labels, weight);
 }
@@ -101,6 +101,12 @@ static bool is_noise(const char *name) {
 
 static bool has_noise(const char *name) {
     return ref_ends(name, "c_attn.bias");
+}
+
+/* Rotary positions that turn slowly let little of a key's bias count: so little that rounding alone
+   decides some of AdamW's steps. */
+static bool is_nearly_noise(const char *name) {
+    return ref_ends(name, "k_proj.bias");
 }
 
 /* How far this rank's shard of a parameter is from the wanted whole's, without what is noise after
@@ -160,7 +166,7 @@ static void check_all(const job *j, const char *kind, syn_ctx *ctx, double tol) 
         const syn_param_info p = syn_ctx_param(ctx, i);
         const bool grad = strcmp(kind, "grad") == 0;
         const whole w = in_fixture(j, kind, &p);
-        if (!is_noise(p.name))
+        if (!is_noise(p.name) && (grad || !is_nearly_noise(p.name)))
             check_shard(&w, kind, &p, ctx, grad ? syn_grad(ctx, p.tensor) : p.tensor, tol);
     }
 }
@@ -326,18 +332,21 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     syn_optimizer *optimizer = NULL;
     syn_model_config config;
     char path[256];
-    SYN_TRY(syn_mesh_open(&mesh, comm, &j->shape, err));
+    SYN_TRY(checkpoint_config(j->checkpoint, &config, err));
+    syn_mesh_shape shape = j->shape;
+    shape.kv = syn_model_kv_ranks(&config, shape.tp ? shape.tp : 1);
+    SYN_TRY(syn_mesh_open(&mesh, comm, &shape, err));
     const syn_group *tp = mesh.group[SYN_AXIS_TP];
     const syn_optimizer_options how = {.weight_decay = 0.1, .max_grad_norm = 0.5, .tp = tp};
     const syn_model_options options = {.tp = tp,
+                                       .kv = mesh.kv,
                                        .heads = SYN_BERT_MLM,
                                        .fused_attention = j->fused,
                                        .recompute = j->recompute,
                                        .dtype = j->dtype};
     snprintf(path, sizeof path, "%s/tests/reference/%s", getenv("SYN_SOURCE"),
              j->checkpoint->folder);
-    syn_status s = checkpoint_config(j->checkpoint, &config, err);
-    if (s == SYN_OK) s = syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err);
+    syn_status s = syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err);
     if (s == SYN_OK) s = syn_weights_open(&weights, path, j->checkpoint->family, err);
     if (s == SYN_OK) s = syn_weights_reader_new(&reader, weights, err);
     if (s == SYN_OK) {
@@ -363,12 +372,22 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     return s;
 }
 
+/* By make_llama_fixture.py. */
+static const checkpoint llamas[] = {
+    {"tiny_llama", &syn_llama_family, SYN_F32, "model.", false, 0},
+    {"tiny_mistral", &syn_mistral_family, SYN_F32, "model.", false, 0},
+    {"tiny_qwen2", &syn_qwen2_family, SYN_F32, "model.", false, 0},
+    {"tiny_qwen3", &syn_qwen3_family, SYN_F32, "model.", false, 0},
+};
+
 static void check_training(const char *folder, const char *fixture, job *j) {
     char path[256];
     syn_error err = {0};
     syn_safetensors *st;
     for (int i = 0; i < CHECKPOINTS; i++)
         if (strcmp(checkpoints[i].folder, folder) == 0) j->checkpoint = &checkpoints[i];
+    for (size_t i = 0; i < sizeof llamas / sizeof *llamas; i++)
+        if (strcmp(llamas[i].folder, folder) == 0) j->checkpoint = &llamas[i];
     snprintf(path, sizeof path, "%s/tests/reference/%s", getenv("SYN_SOURCE"), fixture);
     CHECK_OK(syn_safetensors_open(&st, path, &err), err);
     j->want = st;
@@ -441,9 +460,18 @@ static void test_bert(void) {
     check_shapes("tiny_bert_f32", "training_bert.safetensors");
 }
 
+/* With tp 4 two ranks have the same heads of keys and values. */
+static void test_llama(void) {
+    check_shapes("tiny_llama", "training_llama.safetensors");
+    check_shapes("tiny_mistral", "training_mistral.safetensors");
+    check_shapes("tiny_qwen2", "training_qwen2.safetensors");
+    check_shapes("tiny_qwen3", "training_qwen3.safetensors");
+}
+
 static void test_masks(void) {
     check_masks("tiny_gpt2_f32", "training_gpt2.safetensors");
     check_masks("tiny_bert_f32", "training_bert.safetensors");
+    check_masks("tiny_llama", "training_llama.safetensors");
 }
 
 static const test_case cases[] = {
@@ -451,5 +479,6 @@ static const test_case cases[] = {
     {"GPT-2 beside PyTorch", test_gpt},
     {"bf16 beside PyTorch", test_bf16},
     {"BERT beside PyTorch", test_bert},
+    {"Llama, Mistral and Qwen beside PyTorch", test_llama},
 };
 TEST_MAIN(cases)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What PyTorch and transformers compute in three training steps of tiny_gpt2_f32 and tiny_bert_f32,
-in double: training_gpt2.safetensors and training_bert.safetensors.
+"""What PyTorch and transformers compute in three training steps of tiny_gpt2_f32, tiny_bert_f32,
+tiny_llama, tiny_mistral, tiny_qwen2 and tiny_qwen3, in double: training_gpt2.safetensors and so on.
 
 Per step t: loss.t and norm.t (before clipping). grad.NAME are the gradients of step 0 (not
 clipped), after.NAME the parameters after the three steps, under transformers' names. inputs.t,
@@ -70,3 +70,8 @@ save_file(train("tiny_gpt2_f32", transformers.GPT2LMHeadModel, False),
           HERE / "training_gpt2.safetensors")
 save_file(train("tiny_bert_f32", transformers.BertForMaskedLM, True),
           HERE / "training_bert.safetensors")
+for name, cls in (("llama", transformers.LlamaForCausalLM),
+                  ("mistral", transformers.MistralForCausalLM),
+                  ("qwen2", transformers.Qwen2ForCausalLM),
+                  ("qwen3", transformers.Qwen3ForCausalLM)):
+    save_file(train(f"tiny_{name}", cls, False), HERE / f"training_{name}.safetensors")

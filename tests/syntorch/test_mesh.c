@@ -109,7 +109,8 @@ static void every_shape_in_every_order(void) {
                 if (sizes[s] % (tp * dp) != 0) continue;
                 const int32_t n[SYN_AXES] = {tp, dp, sizes[s] / tp / dp};
                 for (int o = 0; o < 6; o++) {
-                    const syn_mesh_shape shape = {n[0], n[1], n[2], orders[o]};
+                    const syn_mesh_shape shape = {
+                        .tp = n[0], .dp = n[1], .pp = n[2], .order = orders[o]};
                     struct world w;
                     int bad = !open_world(&w, sizes[s], &shape);
                     for (int32_t r = 0; !bad && r < w.size; r++) {

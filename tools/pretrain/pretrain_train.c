@@ -254,6 +254,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
     const syn_group *tp = r->mesh.group[SYN_AXIS_TP];
     const size_t elems = (size_t)(args->batch_size * args->max_seq_length);
     const syn_model_options model = {.tp = tp,
+                                     .kv = r->mesh.kv,
                                      .heads = syn_pretraining_heads(&run->config),
                                      .fused_attention = true,
                                      .recompute = (syn_recompute_what)args->recompute,
@@ -311,7 +312,8 @@ syn_status pretrain_rank(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *e
     const pretrain_args *args = run->args;
     rank r = {.run = run, .comm = comm};
     const syn_mesh_shape shape = {.tp = (int32_t)args->tp,
-                                  .dp = (int32_t)(args->num_gpus / args->tp)};
+                                  .dp = (int32_t)(args->num_gpus / args->tp),
+                                  .kv = syn_model_kv_ranks(&run->config, (int)args->tp)};
     SYN_TRY(syn_mesh_open(&r.mesh, comm, &shape, err));
     SYN_TRY(syn_ctx_new(ctx, run->launch.device, comm, err));
     r.ctx = *ctx;

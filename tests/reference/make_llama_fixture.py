@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Makes tiny_llama/, tiny_mistral/, tiny_qwen2/ and tiny_qwen3/, checkpoints as transformers saves
+them, and llama.json, what it computes with them; variants.json, configurations of the same shape
+with other rotary positions or windows, and what they give with the weights of tiny_llama/.
+
+Width 24, 4 heads of queries and 2 of keys, 2 layers, random weights. tiny_llama: Llama 3.1's
+frequencies, biases everywhere, a tied head; tiny_mistral: a window of 7 keys; tiny_qwen2: biases of
+q, k and v; tiny_qwen3: heads of 8 elements, not 6, with norms. logits: of the last token of each of
+two texts of 20 tokens, in double; tokens: 30 greedy ones behind the first.
+"""
+import json
+import pathlib
+import shutil
+import torch
+import transformers
+
+HERE = pathlib.Path(__file__).parent
+SHAPE = dict(vocab_size=61, hidden_size=24, intermediate_size=40, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
+             bos_token_id=None, eos_token_id=None)
+LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0,
+              high_freq_factor=4.0, original_max_position_embeddings=32)
+FAMILIES = {"llama": ("Llama", dict(rope_parameters=LLAMA3, attention_bias=True, mlp_bias=True,
+                                    tie_word_embeddings=True)),
+            "mistral": ("Mistral", dict(sliding_window=7)),
+            "qwen2": ("Qwen2", dict(use_sliding_window=False)),
+            "qwen3": ("Qwen3", dict(head_dim=8))}
+VARIANTS = [dict(rope_type="default", rope_theta=10000.0),
+            dict(rope_type="linear", rope_theta=10000.0, factor=2.5),
+            dict(rope_type="yarn", rope_theta=10000.0, factor=4.0,
+                 original_max_position_embeddings=32),
+            dict(rope_type="yarn", rope_theta=1000000.0, factor=3.0, truncate=False,
+                 original_max_position_embeddings=16, beta_fast=16.0, beta_slow=2.0, mscale=0.7,
+                 mscale_all_dim=1.3),
+            dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, attention_factor=1.25,
+                 original_max_position_embeddings=32),
+            dict(rope_type="dynamic", rope_theta=10000.0, factor=4.0)]
+
+
+def classes(name):
+    return getattr(transformers, name + "Config"), getattr(transformers, name + "ForCausalLM")
+
+
+def fill(model, seed):
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, w in model.named_parameters():
+            x = torch.randn(w.shape, generator=g)
+            w.copy_(1 + 0.2 * x if "norm" in name else 0.3 * x if w.dim() == 2 else 0.2 * x)
+    return model.eval()
+
+
+def results(model):
+    ids = torch.randint(3, SHAPE["vocab_size"], (2, 20), generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        wide = model.double()
+        logits = wide(ids).logits[:, -1]
+        # the frequencies of "dynamic" stay at the longest text that was seen
+        new = wide.generate(ids[:1], max_new_tokens=30, do_sample=False, eos_token_id=None,
+                            pad_token_id=0)[0, 20:]
+    return {"ids": ids.tolist(), "tokens": new.tolist(),
+            "logits": [[float(f"{x:.7g}") for x in row] for row in logits.tolist()]}
+
+
+def main():
+    out = {}
+    for number, (name, (cls, more)) in enumerate(FAMILIES.items()):
+        config, model = classes(cls)
+        folder = HERE / f"tiny_{name}"
+        shutil.rmtree(folder, ignore_errors=True)
+        made = fill(model(config(**{**SHAPE, **more}, attn_implementation="eager")), number)
+        made.save_pretrained(folder)
+        (folder / "generation_config.json").unlink()
+        out[name] = results(made)
+    (HERE / "llama.json").write_text(json.dumps(out) + "\n")
+    config, model = classes("Llama")
+    variants = []
+    for rope in VARIANTS:
+        more = dict(FAMILIES["llama"][1], rope_parameters=rope)
+        if rope["rope_type"] == "dynamic":
+            more["max_position_embeddings"] = 16
+        made = fill(model(config(**{**SHAPE, **more}, attn_implementation="eager")), 0)
+        said = json.loads(made.config.to_json_string())
+        variants.append({"config": said, **results(made)})
+    (HERE / "variants.json").write_text(json.dumps(variants) + "\n")
+
+
+main()

@@ -1,4 +1,4 @@
-"""Llama, Mistral, Qwen2 and Qwen3 of a folder, as transformers saves them, in the inference program:
+"""Llama, Mistral, Qwen2 and Qwen3, in folders as transformers saves them, in the inference program:
 logits and greedy tokens of tests/reference/llama.json and variants.json on 1, 2 and 4 ranks."""
 import json
 import os

@@ -1,0 +1,181 @@
+/* What Llama, Mistral, Qwen2 and Qwen3 record: the same trace on every device and communicator; the
+   flops, exchanges, parameters and caches of the formulas of Narayanan et al. 2021, sec. 3, with
+   three matrices in the MLP and fewer heads of keys than of queries; published sizes. What they
+   compute: tests/programs/test_llama.py, tests/models/test_training.c. */
+#include "models/generate.h"
+#include "tests/support/ranks.h"
+#include "tests/support/test.h"
+
+enum { MOST_RANKS = 8 };
+
+struct job {
+    syn_model_config config;
+    int tp;
+    bool fused;
+    uint64_t seed;
+    int64_t batch, prompt, new_tokens;
+};
+
+static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
+    struct job *job = arg;
+    syn_model *m = NULL;
+    const syn_model_options how = {.tp = me->tp, .fused_attention = job->fused, .seed = job->seed};
+    SYN_TRY(syn_model_new(&m, me->ctx, &job->config, &how, err));
+    syn_generation g = {.batch = job->batch,
+                        .prompt_tokens = job->prompt,
+                        .new_tokens = job->new_tokens,
+                        .sampling = {0.8, 5, 0.9, job->seed}};
+    const syn_status s = syn_generate(m, &g, err);
+    syn_free(g.tokens);
+    syn_model_free(m);
+    return s;
+}
+
+/* 8 heads of queries, 2 of keys; MLP and vocabulary that not every tp divides. */
+static syn_model_config small(const syn_model_family *family) {
+    const bool qwen3 = family == &syn_qwen3_family;
+    syn_model_config c = {.family = family,
+                          .name = "small",
+                          .n_layer = 2,
+                          .n_embd = 32,
+                          .n_head = 8,
+                          .n_kv_head = 2,
+                          .n_depth = qwen3 ? 6 : 4,
+                          .n_positions = 24,
+                          .n_inner = 72,
+                          .vocab_size = 257,
+                          .norm_epsilon = 1e-5,
+                          .initializer_range = 0.02,
+                          .rotary = {.theta = 1e4, .part = 1},
+                          .end = {.fill = -1}};
+    if (family == &syn_mistral_family) c.window = 5;
+    if (family == &syn_qwen2_family) c.tied = true;
+    c.head_norm = qwen3;
+    return c;
+}
+
+static const syn_model_family *const families[] = {&syn_llama_family, &syn_mistral_family,
+                                                   &syn_qwen2_family, &syn_qwen3_family};
+enum { FAMILIES = 4 };
+
+static void one_trace_on_every_device_and_communicator(void) {
+    seen_traces seen = {.n = 0};
+    for (int i = 0; i < FAMILIES * 6; i++) {
+        struct job job = {.config = small(families[i / 6]),
+                          .tp = 1 << i % 3,
+                          .fused = i / 3 % 2,
+                          .seed = 1,
+                          .batch = i % 2 ? 3 : 1,
+                          .prompt = 5,
+                          .new_tokens = 4};
+        CHECK_MSG(new_trace_everywhere(&seen, job.tp, run_rank, &job, &job.seed), "case %d", i);
+    }
+}
+
+/* ---- sums over a rank's graph ---- */
+
+struct sums {
+    int64_t params, caches;         /* elements */
+    uint64_t linear, attention;     /* flops of the layers, in the last step */
+    int reduces;                    /* in layers, in the last step */
+    uint64_t most_bytes, all_bytes; /* of them */
+};
+
+static void sum_up(const syn_graph *g, uint32_t step, struct sums *s) {
+    syn_cursor cur = {0};
+    for (uint32_t i = 0; i < g->ranks[0].n_tensors; i++) {
+        const syn_graph_tensor *t = syn_graph_tensor_at(g, 0, i, &cur);
+        if (t->flags & SYN_TENSOR_PARAM) s->params += syn_spec_elems(&t->spec);
+        if ((t->flags & SYN_TENSOR_STATE) && !(t->flags & SYN_TENSOR_VIEW))
+            s->caches += syn_spec_elems(&t->spec);
+    }
+    syn_cursor_free(&cur);
+    for (uint32_t i = 0; i < g->ranks[0].n_nodes; i++) {
+        const syn_node *n = syn_graph_node(g, 0, i, &cur);
+        if (n->step != step || strncmp(n->scope, "layers.", 7) != 0) continue;
+        if (strcmp(n->op, "linear") == 0) s->linear += n->flops;
+        if (strcmp(n->op, "attention") == 0) s->attention += n->flops;
+        if (n->comm != SYN_COMM_ALL_REDUCE) continue;
+        s->reduces++;
+        s->all_bytes += n->comm_bytes;
+        if (n->comm_bytes > s->most_bytes) s->most_bytes = n->comm_bytes;
+    }
+    syn_cursor_free(&cur);
+}
+
+/* A decode step behind `context` tokens on every rank. */
+static void check_preset(const char *name, int tp) {
+    struct job job = {.tp = tp, .fused = true, .batch = 2, .prompt = 99, .new_tokens = 3};
+    syn_ctx *ctx[MOST_RANKS] = {NULL};
+    syn_error err = {0};
+    CHECK_OK(syn_model_config_preset(&job.config, name, &err), err);
+    const syn_model_config *c = &job.config;
+    const int64_t depth = c->n_depth, copies = syn_model_kv_ranks(c, tp), l = c->n_layer,
+                  h = c->n_embd, keys = c->n_kv_head * depth * copies, b = job.batch, seen = 101;
+    if (c->n_head % tp || c->n_inner % tp || (c->n_kv_head % tp && tp % c->n_kv_head)) return;
+    CHECK_MSG(keep_ranks(tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, &job, ctx), "%s, tp %d",
+              name, tp);
+    const int before = test_failures;
+    int64_t params = 0;
+    for (int r = 0; r < tp && test_failures == before; r++) {
+        struct sums s = {0};
+        syn_graph *g = rank_graph(ctx[r]);
+        CHECK(g);
+        sum_up(g, 2, &s);
+        syn_graph_free(g);
+        params += s.params;
+        const int64_t matrices = 2 * h * c->n_head * depth + 2 * h * keys + 3 * h * c->n_inner;
+        CHECK_INT((int64_t)s.linear, l * 2 * b * matrices / tp);
+        CHECK_INT((int64_t)s.attention, l * b * c->n_head / tp * seen * (4 * depth + 5));
+        CHECK_INT(s.caches, l * 2 * b * keys / tp * seen);
+        CHECK_INT(s.reduces, tp > 1 ? 2 * l : 0);
+        CHECK_INT((int64_t)s.all_bytes, tp > 1 ? 2 * l * b * h * 4 : 0);
+    }
+    drop_ranks(MOST_RANKS, ctx);
+    /* what every rank has: norms, a bias behind the sum; what `copies` ranks have */
+    const int64_t again = (c->biases ? 2 : 0) * c->n_kv_head * depth + 2 * h * c->n_kv_head * depth;
+    params -= (tp - 1) * (2 * l + 1) * h + (copies - 1) * l * again;
+    params -= ((c->vocab_size + tp - 1) / tp * tp - c->vocab_size) * h * (c->tied ? 1 : 2);
+    CHECK_INT(params, syn_model_config_params(c, 0));
+    CHECK_MSG(test_failures == before, "%s, tp %d", name, tp);
+}
+
+/* Counts of the released checkpoints. */
+static void presets_have_their_sizes(void) {
+    static const struct {
+        const char *name;
+        int64_t params;
+    } known[] = {
+        {"llama-2-7b", 6738415616},   {"llama-2-13b", 13015864320}, {"llama-2-70b", 68976648192},
+        {"llama-3-8b", 8030261248},   {"llama-3-70b", 70553706496}, {"llama-3-405b", 405853388800},
+        {"mistral-7b", 7241732096},   {"qwen2.5-0.5b", 494032768},  {"qwen2.5-1.5b", 1543714304},
+        {"qwen2.5-3b", 3085938688},   {"qwen2.5-7b", 7615616512},   {"qwen2.5-14b", 14770033664},
+        {"qwen2.5-32b", 32763876352}, {"qwen2.5-72b", 72706203648}};
+    size_t n = 0;
+    for (size_t i = 0; i < COUNT(known); i++) {
+        syn_model_config c;
+        syn_error err = {0};
+        CHECK_OK(syn_model_config_preset(&c, known[i].name, &err), err);
+        CHECK_INT(syn_model_config_params(&c, 0), known[i].params);
+        CHECK_OK(syn_model_config_check(&c, 2, &err), err);
+    }
+    for (size_t i = 0; syn_model_preset(i); i++)
+        n += strncmp(syn_model_preset(i), "llama", 5) == 0 ||
+             strncmp(syn_model_preset(i), "qwen", 4) == 0 ||
+             strncmp(syn_model_preset(i), "mistral", 7) == 0;
+    CHECK_INT((int64_t)n, (int64_t)COUNT(known));
+}
+
+static void costs_are_those_of_the_formulas(void) {
+    static const char *const names[] = {"llama-2-7b",   "llama-3-8b", "mistral-7b",
+                                        "qwen2.5-0.5b", "qwen2.5-7b", "qwen2.5-72b"};
+    for (size_t i = 0; i < COUNT(names) && test_failures == 0; i++)
+        for (int tp = 1; tp <= MOST_RANKS; tp *= 2) check_preset(names[i], tp);
+}
+
+static const test_case cases[] = {
+    {"one_trace_on_every_device_and_communicator", one_trace_on_every_device_and_communicator},
+    {"presets_have_their_sizes", presets_have_their_sizes},
+    {"costs_are_those_of_the_formulas", costs_are_those_of_the_formulas},
+};
+TEST_MAIN(cases)

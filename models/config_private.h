@@ -23,7 +23,10 @@ extern "C" {
 typedef struct syn__config_file {
     syn_model_config config;                 /* first, so that rows fit a configuration too */
     char path_name[SYN__SETTING_NAME_BYTES]; /* of _name_or_path */
-    int64_t n_ctx; /* an old name of n_positions, which counts where both are given */
+    int64_t n_ctx;   /* an old name of n_positions, which counts where both are given */
+    bool use_window; /* Qwen's "use_sliding_window" */
+    int64_t layer_types, full_layers; /* how many there are, and how many of them, the first, have
+                                         no window */
 } syn__config_file;
 
 #define SYN__AT(member) offsetof(syn__config_file, config.member)
@@ -32,7 +35,10 @@ typedef struct syn__config_file {
 #define SYN__SAVED      SYN__SETTING_SAVED
 #define SYN__NONE       SYN__SETTING_NONE
 #define SYN__TABLE_OF(rows) \
-    { (rows), sizeof(rows) / sizeof((rows)[0]), true }
+    { (rows), sizeof(rows) / sizeof((rows)[0]), true, NULL }
+/* What rows do not name is refused, but for what changes nothing that is computed here. */
+#define SYN__STRICT_TABLE_OF(rows) \
+    { (rows), sizeof(rows) / sizeof((rows)[0]), false, syn__config_harmless }
 #define SYN__ROW_I64(key_, flags_, at, lowest, highest)                             \
     {                                                                               \
         .key = (key_), .type = SYN__SETTING_I64, .flags = (flags_), .offset = (at), \
@@ -68,6 +74,7 @@ typedef struct syn__config_file {
         SYN__ROW_CUSTOM("pad_token_id", SYN__AT(end.fill), syn__ending_fill)
 
 extern const syn__setting_choice syn__activations[];
+extern const char *const syn__config_harmless[];
 
 /* For CUSTOM rows. The next token, which must be a string. */
 syn_status syn__config_string(syn__settings *s) SYN_MUST_USE;

@@ -193,8 +193,10 @@ static const syn_model_config qwen2_presets[] = {
     }
 static const syn_model_config llama_defaults = DEFAULTS(llama, .tied = false),
                               mistral_defaults = DEFAULTS(mistral, .n_kv_head = 8, .window = 4096),
-                              qwen2_defaults = DEFAULTS(qwen2, .biases = QKV),
-                              qwen3_defaults = DEFAULTS(qwen3, .n_depth = 128, .head_norm = true);
+                              qwen2_defaults =
+                                  DEFAULTS(qwen2, .biases = QKV, .window = 4096, .full_layers = 28),
+                              qwen3_defaults = DEFAULTS(qwen3, .n_depth = 128, .head_norm = true,
+                                                        .window = 4096, .full_layers = 28);
 
 #define NEEDED (SYN__REQUIRED | SYN__SAVED)
 #define MAY_BE (SYN__NULLABLE | SYN__SAVED)
@@ -237,6 +239,44 @@ static void write_mlp_bias(syn_sink *out, const void *member) {
     syn_sink_printf(out, ",\n  \"mlp_bias\": %s", biased ? "true" : "false");
 }
 
+static syn_status read_use_window(syn__settings *s, void *member) {
+    syn__config_file *file = member;
+    if (syn_json_next(&s->json) == SYN_JSON_ERROR) return s->error.code;
+    if (s->json.type != SYN_JSON_BOOL)
+        return syn__settings_fail(s, "\"%s\" must be true or false", s->path);
+    file->use_window = s->json.boolean;
+    return SYN_OK;
+}
+
+static void write_use_window(syn_sink *out, const void *member) {
+    const syn_model_config *c = member;
+    syn_sink_printf(out, ",\n  \"use_sliding_window\": %s", c->window > 0 ? "true" : "false");
+}
+
+/* "full_attention" for some layers, then "sliding_attention". */
+static syn_status read_layer_types(syn__settings *s, void *member) {
+    syn__config_file *file = member;
+    syn_json_type type = syn_json_next(&s->json);
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_NULL) return SYN_OK;
+    if (type != SYN_JSON_ARRAY_BEGIN)
+        return syn__settings_fail(s, "\"%s\" must be a list or null", s->path);
+    while ((type = syn_json_next(&s->json)) == SYN_JSON_STRING) {
+        const bool full = syn__settings_text_is(s, "full_attention");
+        if ((!full && !syn__settings_text_is(s, "sliding_attention")) ||
+            (full && file->full_layers < file->layer_types))
+            return syn__settings_fail(s,
+                                      "\"%s\" must be \"full_attention\" of some layers, then "
+                                      "\"sliding_attention\" of all others",
+                                      s->path);
+        file->layer_types++;
+        file->full_layers += full;
+    }
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type == SYN_JSON_ARRAY_END) return SYN_OK;
+    return syn__settings_fail(s, "\"%s\" must be a list of strings", s->path);
+}
+
 #define BIAS_ROW(which)                                                         \
     {                                                                           \
         .key = #which, .type = SYN__SETTING_CUSTOM, .flags = SYN__SAVED,        \
@@ -275,14 +315,35 @@ static void write_mlp_bias(syn_sink *out, const void *member) {
 
 static const syn__setting llama_rows[] = {COMMON_ROWS, BIAS_ROW(attention_bias),
                                           BIAS_ROW(mlp_bias)};
-static const syn__setting mistral_rows[] = {
-    COMMON_ROWS,
-    SYN__ROW_I64("sliding_window", SYN__NONE | SYN__SAVED, SYN__AT(window), 1, SYN__MAX_POSITIONS)};
-static const syn__setting qwen2_rows[] = {
-    COMMON_ROWS, SYN__ROW_CUSTOM("use_sliding_window", 0, syn__config_false)};
-static const syn__setting qwen3_rows[] = {
-    COMMON_ROWS, BIAS_ROW(attention_bias),
-    SYN__ROW_CUSTOM("use_sliding_window", 0, syn__config_false)};
+#define WINDOW_ROW(flags_) \
+    SYN__ROW_I64("sliding_window", SYN__NONE | (flags_), SYN__AT(window), 1, SYN__MAX_POSITIONS)
+/* Layers from max_window_layers on have the window, if it is used at all. */
+#define WINDOW_ROWS                                                                              \
+    WINDOW_ROW(SYN__SAVED),                                                                      \
+        {.key = "use_sliding_window",                                                            \
+         .type = SYN__SETTING_CUSTOM,                                                            \
+         .flags = SYN__SAVED,                                                                    \
+         .offset = 0,                                                                            \
+         .read = read_use_window,                                                                \
+         .write = write_use_window},                                                             \
+        SYN__ROW_I64("max_window_layers", SYN__SAVED, SYN__AT(full_layers), 0, SYN__MAX_LAYERS), \
+        SYN__ROW_CUSTOM("layer_types", 0, read_layer_types)
+static const syn__setting mistral_rows[] = {COMMON_ROWS, WINDOW_ROW(SYN__SAVED)};
+static const syn__setting qwen2_rows[] = {COMMON_ROWS, WINDOW_ROWS};
+static const syn__setting qwen3_rows[] = {COMMON_ROWS, BIAS_ROW(attention_bias), WINDOW_ROWS};
+
+/* Qwen's window: whether it is used, and from which layer on. */
+static syn_status check_window(syn__settings *s, const syn__setting_table *table,
+                               syn__config_file *file) {
+    syn_model_config *c = &file->config;
+    if (file->layer_types != 0 && file->layer_types != c->n_layer)
+        return syn__settings_fail_at(s, table, "layer_types",
+                                     "\"layer_types\" has %lld entries for %lld layers",
+                                     (long long)file->layer_types, (long long)c->n_layer);
+    if (file->layer_types != 0) c->full_layers = file->full_layers;
+    if (!file->use_window || c->full_layers >= c->n_layer) c->window = -1;
+    return SYN_OK;
+}
 
 static syn_status check_file(syn__settings *s, const syn__setting_table *table,
                              syn__config_file *file) {
@@ -294,11 +355,13 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
             s, table, "num_key_value_heads",
             "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld",
             (long long)c->n_kv_head, (long long)c->n_head);
-    return syn__rotary_check(s, c);
+    SYN_TRY(syn__rotary_check(s, c));
+    const bool qwen = c->family == &syn_qwen2_family || c->family == &syn_qwen3_family;
+    return qwen ? check_window(s, table, file) : SYN_OK;
 }
 
 #define FAMILY(name_, title_, class)                                                            \
-    static const syn__setting_table name_##_fields = SYN__TABLE_OF(name_##_rows);               \
+    static const syn__setting_table name_##_fields = SYN__STRICT_TABLE_OF(name_##_rows);        \
     static const char *name_##_class(unsigned heads) {                                          \
         (void)heads;                                                                            \
         return class;                                                                           \

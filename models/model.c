@@ -434,11 +434,16 @@ syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark) {
     return x;
 }
 
+static int64_t window_of(const syn_model *m, int64_t i) {
+    const syn_model_config *c = &m->config;
+    return c->window > 0 && m->part.first_layer + i >= c->full_layers ? c->window : 0;
+}
+
 static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {
     syn_attending how = {.fused = m->options.fused_attention,
                          .causal = syn_model_is_causal(&m->config),
                          .position = m->training ? 0 : m->position,
-                         .window = m->config.window > 0 ? m->config.window : 0,
+                         .window = window_of(m, i),
                          .mask = m->visible};
     if (m->dropout.attention > 0 && syn_requires_grad(m->ctx, in[0])) {
         const int64_t rows = syn_tensor_dim(m->ctx, in[0], 1) * syn_tensor_dim(m->ctx, in[0], 2);

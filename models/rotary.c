@@ -110,7 +110,7 @@ static const syn__setting rows[] = {
     NUMBER("mscale_all_dim", mscale_all, 0, 1e6),
     {.key = "truncate", .type = SYN__SETTING_BOOL, .offset = IN(truncate)},
 };
-const syn__setting_table syn__rotary_table = {rows, sizeof rows / sizeof rows[0], false};
+const syn__setting_table syn__rotary_table = {rows, sizeof rows / sizeof rows[0], false, NULL};
 
 static void write_number(syn_sink *out, const char *key, double value) {
     syn_sink_printf(out, ",\n    \"%s\": ", key);

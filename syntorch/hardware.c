@@ -12,7 +12,7 @@
 
 #define AT(member) offsetof(syn_hardware, member)
 #define ROWS(rows) \
-    { (rows), sizeof(rows) / sizeof((rows)[0]), false }
+    { (rows), sizeof(rows) / sizeof((rows)[0]), false, NULL }
 #define REQUIRED SYN__SETTING_REQUIRED
 #define F64(key_, flags_, at, lowest, highest, scale_)                              \
     {                                                                               \

@@ -308,11 +308,17 @@ static syn_status unknown_key(syn__settings *s, const syn__setting_table *table)
                               s->path, s->path[0] != '\0' ? "\"" : "", known);
 }
 
+static bool is_ignored(const syn__settings *s, const syn__setting_table *table) {
+    for (const char *const *key = table->ignored; key && *key; key++)
+        if (syn__settings_text_is(s, *key)) return true;
+    return table->ignore_unknown;
+}
+
 static syn_status read_entry(syn__settings *s, const syn__setting_table *table, char *target,
                              syn__setting_marks *marks) {
     const size_t row = find_row(table, s->json.text, s->json.text_bytes);
     if (row == table->n_rows) {
-        if (!table->ignore_unknown) return unknown_key(s, table);
+        if (!is_ignored(s, table)) return unknown_key(s, table);
         return syn_json_skip(&s->json) ? SYN_OK : s->error.code;
     }
     const uint64_t bit = (uint64_t)1 << row;

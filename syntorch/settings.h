@@ -60,7 +60,8 @@ typedef struct syn__setting {
 typedef struct syn__setting_table {
     const syn__setting *rows;
     size_t n_rows;
-    bool ignore_unknown; /* otherwise a key that no row names is an error */
+    bool ignore_unknown;        /* otherwise a key that no row names is an error, */
+    const char *const *ignored; /* unless it is one of these, NULL-ended; NULL: none is */
 } syn__setting_table;
 
 /* What one object has given, by row. */

@@ -173,8 +173,53 @@ static void costs_are_those_of_the_formulas(void) {
         for (int tp = 1; tp <= MOST_RANKS; tp *= 2) check_preset(names[i], tp);
 }
 
+/* What a file says that is not done here is refused by its name; nothing is passed over. */
+static void refuses_what_it_does_not_know(void) {
+    static const char good[] =
+        "\"num_hidden_layers\": 2, \"hidden_size\": 24, \"num_attention_heads\": 4, "
+        "\"intermediate_size\": 40, \"vocab_size\": 61";
+    static const struct {
+        const char *type, *more, *says;
+    } rows[] = {
+        {"llama", "", NULL},
+        {"qwen2", "\"use_cache\": true, \"torch_dtype\": \"bfloat16\"", NULL},
+        {"llama", "\"sliding_window\": 5", "unknown key \"sliding_window\""},
+        {"llama", "\"quantization_config\": {}", "unknown key \"quantization_config\""},
+        {"mistral", "\"attention_bias\": true", "unknown key \"attention_bias\""},
+        {"mistral", "\"num_key_value_heads\": 3", "3 does not divide \"num_attention_heads\" 4"},
+        {"llama", "\"hidden_act\": \"gelu\"", "\"hidden_act\" must be \"silu\", not \"gelu\""},
+        {"llama", "\"attention_bias\": 1", "\"attention_bias\" must be true or false"},
+        {"llama", "\"rope_scaling\": {\"type\": \"longrope\"}",
+         "\"rope_scaling.type\" must be default, linear, dynamic, llama3 or yarn, not"},
+        {"llama", "\"rope_scaling\": {\"type\": \"linear\"}", "\"linear\" need \"factor\""},
+        {"llama", "\"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 8}",
+         "\"llama3\" need \"original_max_position_embeddings\""},
+        {"llama", "\"rope_parameters\": {\"rope_type\": \"yarn\", \"long_factor\": 8}",
+         "unknown key \"long_factor\" in \"rope_parameters\""},
+        {"llama", "\"head_dim\": 1", "heads of 1 elements are too small for rotary positions"},
+        {"qwen2", "\"use_sliding_window\": 3", "\"use_sliding_window\" must be true or false"},
+        {"qwen2", "\"layer_types\": [\"full_attention\"]",
+         "\"layer_types\" has 1 entries for 2 layers"},
+        {"qwen3", "\"layer_types\": [\"sliding_attention\", \"full_attention\"]",
+         "\"layer_types\" must be \"full_attention\" of some layers, then"},
+        {"qwen3", "\"layer_types\": [\"chunked_attention\", \"full_attention\"]",
+         "\"layer_types\" must be \"full_attention\" of some layers, then"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char json[600];
+        syn_model_config c;
+        syn_error err = {0};
+        const int n = snprintf(json, sizeof json, "{\"model_type\": \"%s\", %s%s%s}", rows[i].type,
+                               good, *rows[i].more ? ", " : "", rows[i].more);
+        const syn_status s = syn_model_config_parse(&c, "m.json", json, (size_t)n, &err);
+        CHECK_MSG((s == SYN_OK) == (rows[i].says == NULL), "%s: %s", json, err.text);
+        if (rows[i].says) CHECK_HAS(err.text, rows[i].says);
+    }
+}
+
 static const test_case cases[] = {
     {"one_trace_on_every_device_and_communicator", one_trace_on_every_device_and_communicator},
+    {"refuses_what_it_does_not_know", refuses_what_it_does_not_know},
     {"presets_have_their_sizes", presets_have_their_sizes},
     {"costs_are_those_of_the_formulas", costs_are_those_of_the_formulas},
 };

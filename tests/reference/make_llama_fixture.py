@@ -5,8 +5,9 @@ with other rotary positions or windows, and what they give with the weights of t
 
 Width 24, 4 heads of queries and 2 of keys, 2 layers, random weights. tiny_llama: Llama 3.1's
 frequencies, biases everywhere, a tied head; tiny_mistral: a window of 7 keys; tiny_qwen2: biases of
-q, k and v; tiny_qwen3: heads of 8 elements, not 6, with norms. logits: of the last token of each of
-two texts of 20 tokens, in double; tokens: 30 greedy ones behind the first.
+q, k and v, a window of 9 in the second layer; tiny_qwen3: heads of 8 elements, not 6, with norms.
+logits: of the last token of each of two texts of 20 tokens, in double; tokens: 30 greedy ones
+behind the first.
 """
 import json
 import pathlib
@@ -23,7 +24,8 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_fact
 FAMILIES = {"llama": ("Llama", dict(rope_parameters=LLAMA3, attention_bias=True, mlp_bias=True,
                                     tie_word_embeddings=True)),
             "mistral": ("Mistral", dict(sliding_window=7)),
-            "qwen2": ("Qwen2", dict(use_sliding_window=False)),
+            "qwen2": ("Qwen2", dict(use_sliding_window=True, sliding_window=9,
+                                    max_window_layers=1)),
             "qwen3": ("Qwen3", dict(head_dim=8))}
 VARIANTS = [dict(rope_type="default", rope_theta=10000.0),
             dict(rope_type="linear", rope_theta=10000.0, factor=2.5),

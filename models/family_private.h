@@ -178,8 +178,7 @@ void syn__model_set_frequencies(syn_model *m, int64_t tokens);
 /* The positions of n tokens, (1, n), or (batch, n) behind the padding: from each text's first token
    that is none on (as HuggingFace's generate has it). Poisoned if they are not rotary. */
 syn_tensor syn__model_places(syn_model *m, int64_t batch, int64_t n, const int32_t *padding);
-/* x (..., C) -> this rank's keys or values (..., G D/tp), of which several ranks may have the same.
- */
+/* x (..., C) -> this rank's keys or values (..., G D/tp), which several ranks may have alike. */
 syn_tensor syn__model_keys(syn_model *m, syn_tensor x, const syn_layer_linear *l,
                            const char *label);
 /* x (B, H, T, D) after rotary positions. */

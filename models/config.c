@@ -199,12 +199,12 @@ syn_status syn_model_config_check(const syn_model_config *c, int tp, syn_error *
         if (cut[i].n % tp != 0)
             return SYN_FAIL(err, SYN_E_INVALID, "model %s: tp %d does not divide %s%lld%s", c->name,
                             tp, cut[i].before, (long long)cut[i].n, cut[i].after);
-    SYN_TRY(check_qkv(c, err));
     if (c->n_kv_head % tp != 0 && (c->n_kv_head == 0 || tp % c->n_kv_head != 0))
         return SYN_FAIL(err, SYN_E_INVALID,
                         "model %s: tp %d does not divide the %lld heads of keys and values, nor do "
                         "they divide it",
                         c->name, tp, (long long)c->n_kv_head);
+    SYN_TRY(check_qkv(c, err));
     return c->family->check ? c->family->check(c, err) : SYN_OK;
 }
 

@@ -86,12 +86,6 @@ static int64_t window_of(const syn_call *c) {
     return c->n_attr > last ? c->attr[last].i : 0;
 }
 
-static syn_status check_window(const syn_call *c) {
-    if (window_of(c) >= 0 && (window_of(c) == 0 || c->attr[CAUSAL].i)) return SYN_OK;
-    return SYN_FAIL(c->err, SYN_E_INVALID, "a window of %lld keys, or one that is not causal",
-                    (long long)window_of(c));
-}
-
 /* Of inputs from the first that may be missing on, the mask and dropout's keys; 0: not there. */
 static int mask_of(const syn_call *c, int first) {
     const bool keys = c->n_in == first + 1 && c->n_attr >= N_ATTR && c->in[first].spec.rank == 1;
@@ -128,7 +122,7 @@ static syn_status check_heads(const syn_call *c, int first) {
         return syn__bad_input(c, 1, "keys (B, H, S, D) like the queries");
     if (!syn_spec_equal(&c->in[1].spec, &c->in[2].spec))
         return syn__bad_input(c, 2, "values shaped like the keys");
-    SYN_TRY(check_window(c));
+    SYN_TRY(syn__check_window(c, window_of(c)));
     SYN_TRY(check_dropout(c, keys_of(c, first)));
     if (!mask) return SYN_OK;
     SYN_TRY(syn__want_dtype(c, mask, SYN_F32));

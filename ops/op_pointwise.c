@@ -350,11 +350,8 @@ SYN__GRAD(dropout) {
 /* ---- scale and mask of attention scores ---- */
 
 SYN__INFER(scale_mask) {
-    const int64_t window = c->n_attr > 3 ? c->attr[3].i : 0;
     SYN_TRY(syn__unary_infer(c));
-    if (window < 0 || (window > 0 && !c->attr[1].i))
-        return SYN_FAIL(c->err, SYN_E_INVALID, "a window of %lld keys, or one that is not causal",
-                        (long long)window);
+    if (c->n_attr > 3) SYN_TRY(syn__check_window(c, c->attr[3].i));
     if (c->n_in < 2) return SYN_OK;
     SYN_TRY(syn__want_dtype(c, 1, SYN_F32));
     const syn_spec *scores = &c->in[0].spec, *mask = &c->in[1].spec;
@@ -368,9 +365,9 @@ static void scale_mask_row(const syn_call *c, const float *in, float *out, int64
                            int64_t first) {
     const syn_spec *shape = &c->in[0].spec;
     const int64_t row = first / n, rows = shape->rank > 1 ? shape->dims[shape->rank - 2] : 1;
-    const int64_t end = row % rows + c->attr[2].i + 1, window = c->n_attr > 3 ? c->attr[3].i : 0;
-    const int64_t visible = c->attr[1].i && end < n ? end : n;
-    int64_t hidden = window > 0 ? end - window : 0;
+    const int64_t visible = c->attr[1].i && c->attr[2].i < n ? row % rows + c->attr[2].i + 1 : n;
+    const int64_t window = c->n_attr > 3 ? c->attr[3].i : 0;
+    int64_t hidden = window > 0 ? row % rows + c->attr[2].i + 1 - window : 0;
     const float *mask = NULL;
     if (c->n_in > 1)
         mask = (const float *)c->in[1].data + row / (rows * shape->dims[1]) * c->in[1].strides[0];

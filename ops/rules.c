@@ -86,6 +86,14 @@ double syn__counter_uniform(uint64_t key, uint64_t index) {
     return (double)(syn__counter_hash(key, index) >> 40) * 0x1p-24;
 }
 
+syn_status syn__check_window(const syn_call *c, int64_t window) {
+    const int64_t far = (int64_t)1 << 40, offset = c->attr[2].i;
+    if (window == 0 || (window > 0 && c->attr[1].i && offset > -far && offset < far)) return SYN_OK;
+    return SYN_FAIL(c->err, SYN_E_INVALID,
+                    "a window of %lld keys at offset %lld, causal %lld, is none that can be",
+                    (long long)window, (long long)offset, (long long)c->attr[1].i);
+}
+
 int syn__n_attr(const syn_grad_call *g) {
     int n = 0;
     for (const char *at = g->def->attrs; (at = strchr(at, ':')); at++) n++;

@@ -180,6 +180,9 @@ SYN__INFER(barrier);
 SYN__CPU(barrier);
 SYN__COST(comm);
 
+/* Of attention's ops, whose attributes 1 and 2 are whether it is causal and the offset: that a
+   window of so many keys (0: none) can be. */
+syn_status syn__check_window(const syn_call *c, int64_t window);
 /* The sentence "expected ... , got f32[2,3]" about input i. */
 syn_status syn__bad_input(const syn_call *c, int i, const char *expected);
 /* Fails unless input i has that dtype. */

@@ -123,6 +123,10 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(syn_rope(c, F(2, 1, 3, 4), I(3, 3), F(1), 1), "positions (B, T) or (1, T)")                  \
     X(syn_rope(c, F(2, 1, 3, 4), I(2, 3), F(3), 1), "input 2 must be a frequency for two")         \
     X(syn_swiglu(c, F(2, 3), F(3, 2)), "swiglu in h.0: input 1 must be like input 0")              \
+    X(syn_scale_mask_window(c, F(2, 3), SYN_NO_MASK, 1, 0, -1), "a window of -1 keys at offset 0") \
+    X(syn_attention_window(c, F(1, 1, 2, 2), F(1, 1, 2, 2), F(1, 1, 2, 2), SYN_NO_MASK, 1,         \
+                           INT64_MAX, 3),                                                          \
+      "a window of 3 keys at offset 9223372036854775807, causal 1, is none that can be")           \
     X(syn_linear(c, F(2, 3), F(4, 5), SYN_NO_BIAS, false),                                         \
       "linear in h.0: the inner dimensions of f32[2,3] and f32[4,5] differ")                       \
     X(syn_linear(c, F(2, 3), F(4, 5), SYN_NO_BIAS, true), "f32[4,5] transposed differ")            \

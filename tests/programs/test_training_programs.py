@@ -70,5 +70,5 @@ wide = compare(GPT, [20, 40, 60, 80, 100], [1e-4, 1e-3, 1e-2, 1e-2, 1e-2],
                [(["1", "1"], None), (["2", "1"], "2"), (["1", "2"], None), (["2", "2"], "4")])
 for shape in (["1", "1"], ["2", "2"]):  # a poem half known shows the rounding that a text does not
     half = losses(GPT, *shape, "bf16")
-    check(close(half, wide, [0.02, 0.03, 0.1, 0.15, 0.15]), f"bf16 {shape}: {half}, not {wide}")
+    check(close(half, wide, [0.02, 0.03, 0.1, 0.15, 0.25]), f"bf16 {shape}: {half}, not {wide}")
 finish()

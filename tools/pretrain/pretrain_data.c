@@ -72,9 +72,9 @@ static syn_status check_length(const pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     const int64_t most = syn_model_max_tokens(&run->config);
     if (args->max_seq_length > most)
-        return SYN_FAIL(
-            err, SYN_E_INVALID, "--max-seq-length %lld exceeds the %lld positions of %s",
-            (long long)args->max_seq_length, (long long)most, run->config.name);
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--max-seq-length %lld exceeds the %lld positions of %s",
+                        (long long)args->max_seq_length, (long long)most, run->config.name);
     return SYN_OK;
 }
 

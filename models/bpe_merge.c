@@ -1,4 +1,5 @@
-/* Merging of byte-level BPE: short words by scanning, long ones with a heap over a linked list. */
+/* Merging of byte-pair encoding: short words by scanning, long ones with a heap over a linked list.
+ */
 #include "models/bpe_private.h"
 
 #include "syntorch/memory.h"
@@ -163,15 +164,74 @@ static size_t merge_long(const syn__bpe *bpe, const syn__bpe_work *work, int32_t
     return left;
 }
 
+/* The token of one character, -1 if it is none. */
+static int32_t char_id(const syn__bpe *bpe, const char *text, size_t bytes) {
+    if (bytes == 1) return bpe->ascii_id[(unsigned char)text[0]];
+    return syn__bpe_find_word(bpe, text, bytes, syn__bpe_hash(text, bytes))->id;
+}
+
+/* The tokens of the bytes of a character, if all are there. */
+static bool fall_back(const syn__bpe *bpe, const char *text, size_t bytes, int32_t *ids) {
+    for (size_t i = 0; i < bytes; i++) {
+        ids[i] = bpe->byte_id[(unsigned char)text[i]];
+        if (ids[i] < 0) return false;
+    }
+    return true;
+}
+
+typedef struct symbols {
+    int32_t *ids;
+    uint32_t *bytes; /* or NULL */
+    size_t n;
+} symbols;
+
+static void put_symbol(symbols *s, int32_t id, size_t bytes) {
+    if (s->bytes != NULL) s->bytes[s->n] = (uint32_t)bytes;
+    s->ids[s->n++] = id;
+}
+
+/* An unknown token comes before the next known character, behind the bytes of others: so does
+   HuggingFace's. */
+static void split_chars(const syn__bpe *bpe, const char *word, size_t bytes, symbols *s) {
+    size_t unknown = 0; /* bytes of unknown characters without their token yet */
+    for (size_t at = 0, step; at < bytes; at += step) {
+        const unsigned char first = (unsigned char)word[at];
+        step = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+        const int32_t id = char_id(bpe, word + at, step);
+        if (id >= 0) {
+            if (unknown) put_symbol(s, bpe->rules.unk, unknown);
+            unknown = 0;
+            put_symbol(s, id, step);
+        } else if (bpe->rules.byte_fallback && fall_back(bpe, word + at, step, s->ids + s->n)) {
+            for (size_t i = 0; i < step; i++) put_symbol(s, s->ids[s->n], 1);
+        } else if (bpe->rules.unk >= 0) {
+            if (unknown && !bpe->rules.fuse_unk) put_symbol(s, bpe->rules.unk, unknown);
+            unknown = bpe->rules.fuse_unk ? unknown + step : step;
+        }
+    }
+    if (unknown) put_symbol(s, bpe->rules.unk, unknown);
+}
+
+size_t syn__bpe_split(const syn__bpe *bpe, const char *word, size_t bytes, int32_t *ids,
+                      uint32_t *id_bytes) {
+    symbols s = {ids, id_bytes, 0};
+    if (bpe->rules.by_chars) {
+        split_chars(bpe, word, bytes, &s);
+        return s.n;
+    }
+    for (size_t i = 0; i < bytes; i++) put_symbol(&s, bpe->byte_id[(unsigned char)word[i]], 1);
+    return s.n;
+}
+
 syn_status syn__bpe_merge(const syn__bpe *bpe, syn__bpe_work *work, const char *word, size_t bytes,
                           int32_t *ids, size_t *ids_elems, syn_error *err) {
-    for (size_t i = 0; i < bytes; i++) ids[i] = bpe->byte_id[(unsigned char)word[i]];
-    if (bytes <= SHORT_WORD) {
-        *ids_elems = merge_short(bpe, ids, bytes);
+    const size_t n = syn__bpe_split(bpe, word, bytes, ids, NULL);
+    if (n <= SHORT_WORD) {
+        *ids_elems = merge_short(bpe, ids, n);
         return SYN_OK;
     }
-    SYN_TRY(work_reserve(work, bytes, err));
-    *ids_elems = merge_long(bpe, work, ids, (uint32_t)bytes);
+    SYN_TRY(work_reserve(work, n, err));
+    *ids_elems = merge_long(bpe, work, ids, (uint32_t)n);
     return SYN_OK;
 }
 

@@ -13,14 +13,23 @@ syn_status syn_tokenizer_open_bytes(syn_tokenizer **out, syn_error *err) {
     *out = syn_calloc(1, sizeof **out);
     if (*out == NULL) return SYN_FAIL_NOMEM(err, sizeof **out, "a tokenizer");
     for (int b = 0; b < 256; b++) (*out)->bytes[b] = (char)b;
+    (*out)->name = "bytes";
+    (*out)->vocab_elems = 256;
+    (*out)->bos = (*out)->eos = -1;
     return SYN_OK;
 }
 
 void syn_tokenizer_free(syn_tokenizer *tok) {
     if (tok == NULL) return;
-    syn__bpe_pattern_free(tok->pattern);
+    syn__added_free(&tok->added);
+    syn__steps_free(&tok->normalizers);
+    syn__steps_free(&tok->cuts);
+    syn__steps_free(&tok->decoders);
+    syn__steps_free(&tok->trims);
     syn__bpe_free(tok->bpe);
     syn__wordpiece_free(tok->wordpiece);
+    syn__composer_free(tok->composer);
+    syn__regex_free(tok->word);
     syn_free(tok);
 }
 
@@ -29,64 +38,66 @@ syn_tokenizer_kind syn_tokenizer_kind_of(const syn_tokenizer *tok) {
 }
 
 const char *syn_tokenizer_name(const syn_tokenizer *tok) {
-    static const char *const names[] = {"bytes", "gpt2-bpe", "bert-wordpiece"};
-    return names[tok->kind];
+    return tok->name;
 }
 
 int32_t syn_tokenizer_vocab_size(const syn_tokenizer *tok) {
-    switch (tok->kind) {
-    case SYN_TOKENIZER_BPE:
-        return tok->bpe->vocab_elems;
-    case SYN_TOKENIZER_WORDPIECE:
-        return tok->wordpiece->vocab_elems;
-    default:
-        return 256;
-    }
-}
-
-static int32_t added_id(const syn__bpe *bpe, const char *text) {
-    const syn__added_token *t = syn__added_find(&bpe->added, text, strlen(text));
-    return t ? t->id : -1;
+    return tok->vocab_elems;
 }
 
 int32_t syn_tokenizer_added(const syn_tokenizer *tok) {
-    return tok->kind == SYN_TOKENIZER_BPE ? tok->bpe->vocab_elems - tok->bpe->base_elems : 0;
-}
-
-int32_t syn_tokenizer_bos(const syn_tokenizer *tok) {
-    return tok->kind == SYN_TOKENIZER_BPE ? tok->bpe->frame.bos : -1;
+    if (tok->kind == SYN_TOKENIZER_BYTES) return 0;
+    return tok->vocab_elems - (tok->bpe ? tok->bpe->vocab_elems : tok->wordpiece->vocab_elems);
 }
 
 int32_t syn_tokenizer_special(const syn_tokenizer *tok, const char *text) {
-    if (tok->kind == SYN_TOKENIZER_BPE) return added_id(tok->bpe, text);
-    for (size_t i = 0; tok->kind == SYN_TOKENIZER_WORDPIECE && i < SYN__WORDPIECE_SPECIALS; i++)
-        if (strcmp(text, syn__wordpiece_special(i)) == 0) return tok->wordpiece->special[i];
-    return -1;
+    const syn__added_token *t = syn__added_find(&tok->added, text, strlen(text));
+    return t ? t->id : -1;
+}
+
+int32_t syn_tokenizer_bos(const syn_tokenizer *tok) {
+    return tok->bos;
 }
 
 int32_t syn_tokenizer_eos(const syn_tokenizer *tok) {
-    return syn_tokenizer_special(tok, SYN__BPE_END_OF_TEXT);
+    return tok->eos;
 }
 
 const char *syn_tokenizer_token(const syn_tokenizer *tok, int32_t id, size_t *bytes) {
     *bytes = 0;
-    if (id < 0 || id >= syn_tokenizer_vocab_size(tok)) return NULL;
-    if (tok->kind == SYN_TOKENIZER_BYTES) {
-        *bytes = 1;
-        return tok->bytes + id;
-    }
-    const bool is_bpe = tok->kind == SYN_TOKENIZER_BPE;
-    const uint32_t *begin = (is_bpe ? tok->bpe->begin : tok->wordpiece->begin) + id;
-    *bytes = begin[1] - begin[0];
-    return (is_bpe ? tok->bpe->bytes : tok->wordpiece->bytes) + begin[0];
+    if (id < 0 || id >= tok->vocab_elems) return NULL;
+    if (tok->kind != SYN_TOKENIZER_BYTES) return syn__token_shown(tok, id, bytes);
+    *bytes = 1;
+    return tok->bytes + id;
 }
 
-static syn_status encode_bytes(const char *text, size_t bytes, int32_t **ids, size_t *ids_elems,
+static bool is_spelled(const syn_tokenizer *tok, int32_t id) {
+    return tok->kind != SYN_TOKENIZER_BYTES && tok->spells && !syn__added_by_id(&tok->added, id);
+}
+
+syn_status syn_tokenizer_piece(const syn_tokenizer *tok, int32_t id, char **piece, size_t *bytes,
                                syn_error *err) {
-    *ids = syn_malloc(bytes * sizeof **ids);
-    if (*ids == NULL) return SYN_FAIL_NOMEM(err, bytes * sizeof **ids, "the ids of a text");
-    for (size_t i = 0; i < bytes; i++) (*ids)[i] = (unsigned char)text[i];
-    *ids_elems = bytes;
+    size_t n;
+    const char *text = syn_tokenizer_token(tok, id, &n);
+    const syn__added_token *added = text ? syn__added_by_id(&tok->added, id) : NULL;
+    *piece = NULL;
+    *bytes = 0;
+    if (text == NULL)
+        return SYN_FAIL(err, SYN_E_INVALID, "id %d is not one of the %d tokens", (int)id,
+                        (int)tok->vocab_elems);
+    if (added) {
+        text = added->text;
+        n = added->bytes;
+    }
+    char *out = *piece = syn_malloc(2 * n + 1);
+    if (out == NULL) return SYN_FAIL_NOMEM(err, 2 * n + 1, "the text of a token");
+    for (size_t i = 0; i < n; i++) {
+        char spelled[4] = {text[i]};
+        const size_t k = is_spelled(tok, id) ? syn__bpe_spell((unsigned char)text[i], spelled) : 1;
+        memcpy(out + *bytes, spelled, k);
+        *bytes += k;
+    }
+    out[*bytes] = '\0';
     return SYN_OK;
 }
 
@@ -107,103 +118,167 @@ static syn_status check_utf8(const char *text, size_t bytes, syn_error *err) {
     return SYN_OK;
 }
 
-syn_status syn_tokenizer_encode(const syn_tokenizer *tok, const char *text, size_t text_bytes,
-                                int32_t **ids, size_t *ids_elems, syn_error *err) {
-    *ids = NULL;
-    *ids_elems = 0;
-    if (text_bytes > MAX_TEXT_BYTES)
+static syn_status check_text(const syn_tokenizer *tok, const char *text, size_t bytes,
+                             syn_error *err) {
+    if (bytes > MAX_TEXT_BYTES)
         return SYN_FAIL(err, SYN_E_INVALID,
                         "a text of %zu bytes is too long to tokenize at once; the limit is %zu",
-                        text_bytes, MAX_TEXT_BYTES);
-    if (tok->kind == SYN_TOKENIZER_BYTES)
-        return encode_bytes(text, text_bytes, ids, ids_elems, err);
-    SYN_TRY(check_utf8(text, text_bytes, err));
-    if (tok->kind == SYN_TOKENIZER_BPE)
-        return syn__bpe_encode(tok->bpe, tok->pattern, text, text_bytes, ids, ids_elems, err);
-    return syn__wordpiece_encode(tok->wordpiece, text, text_bytes, ids, ids_elems, err);
+                        bytes, MAX_TEXT_BYTES);
+    return tok->kind == SYN_TOKENIZER_BYTES ? SYN_OK : check_utf8(text, bytes, err);
 }
 
-/* What syn_tokenizer_encode_pair gives, of the ids of its texts; `b` is NULL without a second. */
-static syn_status join_pair(const syn_tokenizer *tok, const int32_t *a, size_t a_elems,
-                            const int32_t *b, size_t b_elems, int32_t **ids, int32_t **types,
-                            size_t *elems, syn_error *err) {
-    /* No overflow: the parts themselves are in memory. */
-    const size_t first = a_elems + 2, all = b == NULL ? first : first + b_elems + 1;
-    *ids = syn_malloc(all * sizeof **ids);
-    *types = syn_calloc(all, sizeof **types);
-    if (*ids == NULL || *types == NULL) {
-        syn_free(*ids);
-        syn_free(*types);
-        *ids = *types = NULL;
-        return SYN_FAIL_NOMEM(err, 2 * all * sizeof **ids, "the ids of a pair of texts");
+static syn_status encode_bytes(const char *text, size_t bytes, bool places, syn__encoded *out,
+                               syn_error *err) {
+    out->ids = syn_malloc(bytes * sizeof *out->ids);
+    if (places) out->places = syn_malloc(bytes * sizeof *out->places);
+    if (out->ids == NULL || (places && out->places == NULL))
+        return SYN_FAIL_NOMEM(err, bytes * sizeof *out->ids, "the ids of a text");
+    for (size_t i = 0; i < bytes; i++) {
+        out->ids[i] = (unsigned char)text[i];
+        if (places) out->places[i] = (syn__place){(uint32_t)i, (uint32_t)i + 1, 0, 0};
     }
-    (*ids)[0] = syn_tokenizer_special(tok, "[CLS]");
-    memcpy(*ids + 1, a, a_elems * sizeof **ids);
-    if (b != NULL) memcpy(*ids + first, b, b_elems * sizeof **ids);
-    (*ids)[first - 1] = (*ids)[all - 1] = syn_tokenizer_special(tok, "[SEP]");
-    for (size_t i = first; i < all; i++) (*types)[i] = 1;
-    *elems = all;
+    out->n = bytes;
+    return SYN_OK;
+}
+
+static syn_status encode_plain(const syn_tokenizer *tok, const char *text, size_t bytes,
+                               bool places, syn__encoded *out, syn_error *err) {
+    *out = (syn__encoded){0};
+    SYN_TRY(check_text(tok, text, bytes, err));
+    return tok->kind == SYN_TOKENIZER_BYTES ? encode_bytes(text, bytes, places, out, err)
+                                            : syn__encode_plain(tok, text, bytes, places, out, err);
+}
+
+/* ---- what is put around texts ---- */
+
+/* The items of a template that count: without `special` only the texts. */
+static bool counts(const syn__template *t, size_t i, bool special) {
+    return special || t->id[i] < 0;
+}
+
+static void put_text(syn_encoding *out, const syn__encoded *text, int32_t type) {
+    for (size_t i = 0; i < text->n; i++) {
+        const size_t at = out->n++;
+        out->ids[at] = text->ids[i];
+        out->types[at] = type;
+        if (out->offsets == NULL) continue;
+        out->offsets[at][0] = text->places[i].begin;
+        out->offsets[at][1] = text->places[i].end;
+    }
+}
+
+static void put_special(syn_encoding *out, int32_t id, int32_t type) {
+    const size_t at = out->n++;
+    out->ids[at] = id;
+    out->types[at] = type;
+    if (out->offsets) out->offsets[at][0] = out->offsets[at][1] = 0;
+}
+
+static syn_status fill_template(const syn__template *t, const syn__encoded texts[2], bool special,
+                                bool places, syn_encoding *out, syn_error *err) {
+    size_t n = 0; /* no overflow: the texts themselves are in memory */
+    for (size_t i = 0; i < t->n; i++)
+        if (counts(t, i, special)) n += t->id[i] < 0 ? texts[-1 - t->id[i]].n : 1;
+    *out = (syn_encoding){0};
+    out->ids = syn_malloc(n * sizeof *out->ids);
+    out->types = syn_malloc(n * sizeof *out->types);
+    if (places) out->offsets = syn_malloc(n * sizeof *out->offsets);
+    if (out->ids == NULL || out->types == NULL || (places && out->offsets == NULL)) {
+        syn_encoding_free(out);
+        return SYN_FAIL_NOMEM(err, n * sizeof *out->ids, "the ids of a text");
+    }
+    for (size_t i = 0; i < t->n; i++) {
+        if (!counts(t, i, special)) continue;
+        if (t->id[i] < 0) put_text(out, &texts[-1 - t->id[i]], t->type[i]);
+        else put_special(out, t->id[i], t->type[i]);
+    }
+    return SYN_OK;
+}
+
+void syn_encoding_free(syn_encoding *encoding) {
+    syn_free(encoding->ids);
+    syn_free(encoding->types);
+    syn_free(encoding->offsets);
+    *encoding = (syn_encoding){0};
+}
+
+static syn_status encode(const syn_tokenizer *tok, const char *const text[2], const size_t bytes[2],
+                         bool special, bool places, syn_encoding *out, syn_error *err) {
+    static const syn__template alone = {{SYN__TEMPLATE_FIRST}, {0}, 1};
+    const syn__template *t = tok->kind == SYN_TOKENIZER_BYTES ? &alone : &tok->single;
+    syn__encoded encoded[2] = {{0}, {0}};
+    *out = (syn_encoding){0};
+    syn_status status = encode_plain(tok, text[0], bytes[0], places, &encoded[0], err);
+    if (status == SYN_OK && text[1])
+        status = encode_plain(tok, text[1], bytes[1], places, &encoded[1], err);
+    if (status == SYN_OK)
+        status = fill_template(text[1] ? &tok->pair : t, encoded, special, places, out, err);
+    syn__encoded_free(&encoded[0]);
+    syn__encoded_free(&encoded[1]);
+    return status;
+}
+
+syn_status syn_tokenizer_encode_text(const syn_tokenizer *tok, const char *text, size_t text_bytes,
+                                     bool special, syn_encoding *out, syn_error *err) {
+    const char *const texts[2] = {text, NULL};
+    const size_t bytes[2] = {text_bytes, 0};
+    return encode(tok, texts, bytes, special, true, out, err);
+}
+
+syn_status syn_tokenizer_encode(const syn_tokenizer *tok, const char *text, size_t text_bytes,
+                                int32_t **ids, size_t *ids_elems, syn_error *err) {
+    syn__encoded plain;
+    syn_encoding all = {0};
+    *ids = NULL;
+    *ids_elems = 0;
+    SYN_TRY(encode_plain(tok, text, text_bytes, false, &plain, err));
+    const bool alone = tok->kind != SYN_TOKENIZER_BPE || tok->single.n == 1;
+    const syn__encoded both[2] = {plain, {0}};
+    if (!alone) {
+        const syn_status status = fill_template(&tok->single, both, true, false, &all, err);
+        syn__encoded_free(&plain);
+        syn_free(all.types);
+        SYN_TRY(status);
+    }
+    *ids = alone ? plain.ids : all.ids;
+    *ids_elems = alone ? plain.n : all.n;
     return SYN_OK;
 }
 
 syn_status syn_tokenizer_encode_pair(const syn_tokenizer *tok, const char *a, size_t a_bytes,
                                      const char *b, size_t b_bytes, int32_t **ids, int32_t **types,
                                      size_t *elems, syn_error *err) {
-    int32_t *part[2] = {NULL, NULL};
-    size_t part_elems[2] = {0, 0};
+    const char *const texts[2] = {a, b};
+    const size_t bytes[2] = {a_bytes, b_bytes};
+    syn_encoding out;
     *ids = *types = NULL;
     *elems = 0;
-    if (syn_tokenizer_special(tok, "[CLS]") < 0 || syn_tokenizer_special(tok, "[SEP]") < 0)
+    if (tok->pair.n == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "the vocabulary of the tokenizer (%s) lacks [CLS] or [SEP], which begin "
-                        "and end the input of a BERT model",
-                        syn_tokenizer_name(tok));
-    syn_status status = syn_tokenizer_encode(tok, a, a_bytes, &part[0], &part_elems[0], err);
-    if (status == SYN_OK && b != NULL)
-        status = syn_tokenizer_encode(tok, b, b_bytes, &part[1], &part_elems[1], err);
-    if (status == SYN_OK)
-        status =
-            join_pair(tok, part[0], part_elems[0], part[1], part_elems[1], ids, types, elems, err);
-    syn_free(part[0]);
-    syn_free(part[1]);
-    return status;
-}
-
-/* The text of one id among others, written unless `out` is NULL; returns its bytes. */
-static size_t put_token(const syn_tokenizer *tok, int32_t id, bool is_first, char *out) {
-    size_t bytes, space = 0;
-    const char *token = syn_tokenizer_token(tok, id, &bytes);
-    if (tok->kind == SYN_TOKENIZER_WORDPIECE && !is_first) {
-        const bool joins = bytes >= 2 && memcmp(token, "##", 2) == 0;
-        token += joins ? 2 : 0;
-        bytes -= joins ? 2 : 0;
-        space = !joins;
-    }
-    if (out == NULL) return space + bytes;
-    if (space > 0) *out = ' ';
-    memcpy(out + space, token, bytes);
-    return space + bytes;
+                        "the tokenizer (%s) lacks [CLS] or [SEP], which begin and end the input of "
+                        "a BERT model, or a post_processor that says what is put around two texts",
+                        tok->name);
+    SYN_TRY(encode(tok, texts, bytes, true, false, &out, err));
+    *ids = out.ids;
+    *types = out.types;
+    *elems = out.n;
+    return SYN_OK;
 }
 
 syn_status syn_tokenizer_decode(const syn_tokenizer *tok, const int32_t *ids, size_t ids_elems,
                                 char **text, size_t *text_bytes, syn_error *err) {
-    const int32_t vocab_elems = syn_tokenizer_vocab_size(tok);
     *text = NULL;
     *text_bytes = 0;
-    size_t total = 1;
-    for (size_t i = 0; i < ids_elems; i++) {
-        if (ids[i] < 0 || ids[i] >= vocab_elems)
+    for (size_t i = 0; i < ids_elems; i++)
+        if (ids[i] < 0 || ids[i] >= tok->vocab_elems)
             return SYN_FAIL(err, SYN_E_INVALID, "id %d at position %zu is not one of the %d tokens",
-                            (int)ids[i], i, (int)vocab_elems);
-        if (!syn_add_size(total, put_token(tok, ids[i], i == 0, NULL), &total))
-            return SYN_FAIL(err, SYN_E_INVALID, "the text of %zu ids is too long", ids_elems);
-    }
-    char *out = syn_malloc(total);
-    if (out == NULL) return SYN_FAIL_NOMEM(err, total, "the text of ids");
-    size_t used = 0;
-    for (size_t i = 0; i < ids_elems; i++) used += put_token(tok, ids[i], i == 0, out + used);
-    out[used] = '\0';
-    *text = out;
-    *text_bytes = used;
+                            (int)ids[i], i, (int)tok->vocab_elems);
+    if (tok->kind != SYN_TOKENIZER_BYTES)
+        return syn__decode(tok, ids, ids_elems, text, text_bytes, err);
+    *text = syn_malloc(ids_elems + 1);
+    if (*text == NULL) return SYN_FAIL_NOMEM(err, ids_elems, "the text of ids");
+    for (size_t i = 0; i < ids_elems; i++) (*text)[i] = (char)ids[i];
+    (*text)[ids_elems] = '\0';
+    *text_bytes = ids_elems;
     return SYN_OK;
 }

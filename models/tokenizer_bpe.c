@@ -53,6 +53,7 @@ static void set_flags(const syn__tokenizer_files *f, syn__added_token *token,
     token->lstrip = t->lstrip;
     token->rstrip = t->rstrip;
     token->normalized = is_normalized(f, t);
+    token->special = t->special || is_named(f, t);
 }
 
 /* A text that is there already keeps its id. Its flags are those of the last object of its text,
@@ -104,22 +105,30 @@ static syn_status put_decoder(syn__tokenizer_files *f, syn__added *out, syn_erro
 static syn_status collect(syn__tokenizer_files *f, syn__added *out, syn_error *err) {
     SYN_TRY(put_decoder(f, out, err));
     for (size_t i = 0; special(f, i); i++) SYN_TRY(put_special(f, out, i, err));
-    return syn__added_index(out, err);
+    return SYN_OK;
 }
 
 /* ---- opening ---- */
 
-static syn_status read_vocabulary(syn_tokenizer *tok, const char *folder, syn__added *added,
-                                  syn_error *err) {
+static int32_t find_in_vocab(const void *vocab, const char *text, size_t bytes) {
+    return syn__vocab_find(vocab, text, bytes);
+}
+
+static syn_status read_vocabulary(syn_tokenizer *tok, const char *folder, syn_error *err) {
     char *path[2] = {NULL, NULL}, *data[2] = {NULL, NULL};
     size_t bytes[2];
+    syn__vocab vocab = {0};
     syn_status status = SYN_OK;
     for (int i = 0; i < 2 && status == SYN_OK; i++)
         status = syn__tok_read_file(folder, i == 0 ? "vocab.json" : "merges.txt",
                                     SYN__BPE_MAX_FILE_BYTES, &path[i], &data[i], &bytes[i], err);
     if (status == SYN_OK)
-        status = syn__bpe_read(&tok->bpe, path[0], data[0], bytes[0], path[1], data[1], bytes[1],
-                               added, err);
+        status = syn__bpe_read(&tok->bpe, &vocab, path[0], data[0], bytes[0], path[1], data[1],
+                               bytes[1], err);
+    if (status == SYN_OK)
+        status =
+            syn__tok_number_added(tok, find_in_vocab, &vocab, (int32_t)vocab.elems, path[0], err);
+    syn__vocab_free(&vocab);
     for (int i = 0; i < 2; i++) {
         syn_free(data[i]);
         syn_free(path[i]);
@@ -127,43 +136,57 @@ static syn_status read_vocabulary(syn_tokenizer *tok, const char *folder, syn__a
     return status;
 }
 
-static int32_t id_of(const syn__bpe *bpe, const syn__file_token *t) {
+static int32_t id_of(const syn_tokenizer *tok, const syn__file_token *t) {
     const syn__added_token *token =
-        t->text ? syn__added_find(&bpe->added, t->text, t->bytes) : NULL;
+        t->text ? syn__added_find(&tok->added, t->text, t->bytes) : NULL;
     return token ? token->id : -1;
 }
 
-static void frame(syn__bpe *bpe, syn__tokenizer_files *f) {
-    const int32_t bos = id_of(bpe, &f->named[SYN__NAMED_BOS]),
-                  eos = id_of(bpe, &f->named[SYN__NAMED_EOS]);
-    if (f->add_bos && bos >= 0) f->frame.before[f->frame.n_before++] = bos;
-    if (f->add_eos && eos >= 0) f->frame.behind[f->frame.n_behind++] = eos;
-    f->frame.prefix_space = f->prefix_space;
-    f->frame.bos = bos;
-    bpe->frame = f->frame;
+/* What goes around a text, unless a post_processor says it. */
+static void frame(syn_tokenizer *tok, const syn__tokenizer_files *f) {
+    const int32_t bos = id_of(tok, &f->named[SYN__NAMED_BOS]),
+                  eos = id_of(tok, &f->named[SYN__NAMED_EOS]);
+    tok->bos = bos;
+    tok->eos = syn_tokenizer_special(tok, SYN__BPE_END_OF_TEXT);
+    tok->pair.n = 0; /* two texts have no meaning here */
+    if (tok->single.n > 0) return;
+    if (f->add_bos && bos >= 0) (void)syn__template_add(&tok->single, bos, 0);
+    (void)syn__template_add(&tok->single, SYN__TEMPLATE_FIRST, 0);
+    if (f->add_eos && eos >= 0) (void)syn__template_add(&tok->single, eos, 0);
 }
 
 static syn_status check_vocabulary(const syn__tokenizer_files *f, const syn__bpe *bpe,
                                    syn_error *err) {
-    if (!f->has_json || f->json_vocab < 0 || f->json_vocab == bpe->base_elems) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_FORMAT,
+    if (!f->has_json || f->json_vocab < 0 || f->json_vocab == bpe->vocab_elems) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                     "%s: vocab.json has %d tokens, but the vocabulary of tokenizer.json %lld; only "
                     "the same one is supported",
-                    f->folder, (int)bpe->base_elems, (long long)f->json_vocab);
+                    f->folder, (int)bpe->vocab_elems, (long long)f->json_vocab);
+}
+
+/* Words as ByteLevel makes them, which stay bytes. */
+static syn_status add_steps(syn_tokenizer *tok, bool prefix_space, syn_error *err) {
+    syn__step *step;
+    SYN_TRY(syn__steps_add_byte_level(&tok->cuts, prefix_space, true, err));
+    tok->cuts.n--;
+    tok->spells = true;
+    return syn__steps_add(&tok->decoders, SYN__DECODE_BYTES, &step, err);
+}
+
+static syn_status open_bpe(syn_tokenizer *tok, syn__tokenizer_files *f, syn_error *err) {
+    SYN_TRY(syn__tokenizer_files_read(f, err));
+    SYN_TRY(add_steps(tok, f->prefix_space, err));
+    SYN_TRY(collect(f, &tok->added, err));
+    SYN_TRY(read_vocabulary(tok, f->folder, err));
+    SYN_TRY(check_vocabulary(f, tok->bpe, err));
+    frame(tok, f);
+    return syn__tok_finish(tok, f->folder, err);
 }
 
 syn_status syn__tok_open_bpe(syn_tokenizer *tok, const char *folder, syn_error *err) {
-    syn__tokenizer_files f = {.folder = folder, .json_vocab = -1};
-    syn__added added = {0};
-    syn_status status = syn__bpe_pattern_new(&tok->pattern, err);
-    if (status == SYN_OK) status = syn__tokenizer_files_read(&f, err);
-    if (status == SYN_OK) status = collect(&f, &added, err);
-    if (status == SYN_OK && added.any_single_word)
-        status = syn__bpe_pattern_add_words(tok->pattern, err);
-    if (status == SYN_OK) status = read_vocabulary(tok, folder, &added, err);
-    if (status == SYN_OK) status = check_vocabulary(&f, tok->bpe, err);
-    if (status == SYN_OK) frame(tok->bpe, &f);
-    syn__added_free(&added);
+    syn__tokenizer_files f = {.folder = folder, .json_vocab = -1, .tok = tok};
+    tok->name = "gpt2-bpe";
+    const syn_status status = open_bpe(tok, &f, err);
     syn__tokenizer_files_free(&f);
     return status;
 }

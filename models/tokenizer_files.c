@@ -252,11 +252,6 @@ static syn_status check(const syn__tokenizer_files *f, syn_error *err) {
                         "%s/tokenizer_config.json: the tokenizer_class \"%s\" is not supported for "
                         "vocab.json and merges.txt; GPT2Tokenizer is",
                         folder, f->class_name);
-    if (kind == SYN_TOKENIZER_BYTES && f->class_name[0] && f->has_json)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "%s: the tokenizer_class \"%s\" takes its rules from tokenizer.json, which "
-                        "is not read for them; GPT2Tokenizer is supported",
-                        folder, f->class_name);
     if (f->split_special)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "%s/tokenizer_config.json: split_special_tokens is not supported", folder);
@@ -279,4 +274,45 @@ syn_status syn__tokenizer_files_read(syn__tokenizer_files *f, syn_error *err) {
     SYN_TRY(syn__tok_read(f->folder, "tokenizer.json", syn__tokenizer_files_json, f, err));
     if (f->has_json) f->add_bos = f->add_eos = false; /* its post_processor decides */
     return check(f, err);
+}
+
+/* ---- the ends of texts, beside a tokenizer.json ---- */
+
+typedef struct ends {
+    syn__file_token bos, eos;
+    bool split_special;
+} ends;
+
+static syn_status read_ends(void *user, syn_json *json, syn_error *err) {
+    ends *e = user;
+    if (strcmp(json->text, "bos_token") == 0)
+        return read_token(json, &e->bos, "bos_token", true, err);
+    if (strcmp(json->text, "eos_token") == 0)
+        return read_token(json, &e->eos, "eos_token", true, err);
+    if (strcmp(json->text, "split_special_tokens") == 0)
+        return syn__tok_bool(json, &e->split_special, "split_special_tokens");
+    return syn__tok_skip(json, err);
+}
+
+static int32_t find_end(const syn_tokenizer *tok, const syn__file_token *t) {
+    const syn__added_token *added =
+        t->text ? syn__added_find(&tok->added, t->text, t->bytes) : NULL;
+    return added ? added->id : -1;
+}
+
+syn_status syn__tok_find_ends(syn_tokenizer *tok, const char *folder, syn_error *err) {
+    ends e = {.split_special = false};
+    syn_status status = syn__tok_read(folder, "tokenizer_config.json", read_ends, &e, err);
+    if (status == SYN_OK && e.split_special)
+        status =
+            SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                     "%s/tokenizer_config.json: split_special_tokens is not supported", folder);
+    tok->bos = find_end(tok, &e.bos);
+    tok->eos = find_end(tok, &e.eos);
+    if (tok->bos < 0 && tok->kind == SYN_TOKENIZER_BPE && tok->single.id[0] >= 0)
+        tok->bos = tok->single.id[0];
+    if (tok->eos < 0) tok->eos = syn_tokenizer_special(tok, SYN__BPE_END_OF_TEXT);
+    syn_free(e.bos.text);
+    syn_free(e.eos.text);
+    return status;
 }

@@ -42,7 +42,7 @@ typedef struct syn__tokenizer_files {
     bool prefix_space, add_bos, add_eos, split_special;
     char class_name[SYN__TOK_NAME_BYTES];
     int64_t json_vocab; /* tokens of tokenizer.json's vocabulary; -1: no such file */
-    syn__bpe_frame frame;
+    syn_tokenizer *tok; /* its templates are what the post_processor says */
 } syn__tokenizer_files;
 
 /* Every file of files->folder that counts; the rest of *files is zero before. Free it also after a

@@ -13,14 +13,17 @@ typedef struct settings {
     bool for_wordpiece; /* read all that WordPiece must know */
     bool has_decoder;   /* then older files do not count */
     bool strips_as_lower;
-    syn__wordpiece_rules rules;
+    bool lower_case, strip_accents, split_ideographs;
 } settings;
 
-/* Every token that a file adds would be recognized in a text: only BERT's own are. */
+/* BERT's own tokens. Every token that a file adds would be recognized in a text: only BERT's own
+ * are. */
+static const char *const own_tokens[] = {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"};
+#define OWN_TOKENS (sizeof own_tokens / sizeof *own_tokens)
+
 static syn_status check_own(syn_json *json, const char *text) {
     bool known = text[0] == '\0';
-    for (size_t i = 0; i < SYN__WORDPIECE_SPECIALS; i++)
-        known |= strcmp(text, syn__wordpiece_special(i)) == 0;
+    for (size_t i = 0; i < OWN_TOKENS; i++) known |= strcmp(text, own_tokens[i]) == 0;
     return known ? SYN_OK : syn_json_fail(json, "the added token \"%.47s\" is not supported", text);
 }
 
@@ -77,31 +80,31 @@ static syn_status read_added(void *user, syn_json *json, syn_error *err) {
 
 /* The value of a key that says what WordPiece does; *found tells whether it was one. */
 static syn_status read_wordpiece(settings *s, syn_json *json, bool *found, syn_error *err) {
-    static const char *const keys[SYN__WORDPIECE_SPECIALS] = {"unk_token", "sep_token", "pad_token",
-                                                              "cls_token", "mask_token"};
+    static const char *const keys[OWN_TOKENS] = {"unk_token", "sep_token", "pad_token", "cls_token",
+                                                 "mask_token"};
     const char *key = json->text;
     char text[SYN__TOK_NAME_BYTES];
     *found = true;
     if (strcmp(key, "do_lower_case") == 0)
-        return syn__tok_bool(json, &s->rules.lower_case, "do_lower_case");
+        return syn__tok_bool(json, &s->lower_case, "do_lower_case");
     if (strcmp(key, "tokenize_chinese_chars") == 0)
-        return syn__tok_bool(json, &s->rules.split_ideographs, "tokenize_chinese_chars");
+        return syn__tok_bool(json, &s->split_ideographs, "tokenize_chinese_chars");
     if (strcmp(key, "added_tokens_decoder") == 0) return read_decoder(s, json, err);
     if (strcmp(key, "additional_special_tokens") == 0 || strcmp(key, "extra_special_tokens") == 0)
         return read_list(json, err);
     if (strcmp(key, "strip_accents") == 0) {
         const syn_json_type type = syn_json_next(json);
         s->strips_as_lower = type == SYN_JSON_NULL;
-        s->rules.strip_accents = json->boolean;
+        s->strip_accents = json->boolean;
         if (type == SYN_JSON_NULL || type == SYN_JSON_BOOL) return SYN_OK;
         return syn_json_fail(json, "strip_accents must be true, false or null");
     }
-    for (size_t i = 0; i < SYN__WORDPIECE_SPECIALS; i++) {
+    for (size_t i = 0; i < OWN_TOKENS; i++) {
         if (strcmp(key, keys[i]) != 0) continue;
         SYN_TRY(syn__tok_text(json, text, keys[i], err));
-        if (text[0] == '\0' || strcmp(text, syn__wordpiece_special(i)) == 0) return SYN_OK;
+        if (text[0] == '\0' || strcmp(text, own_tokens[i]) == 0) return SYN_OK;
         return syn_json_fail(json, "%s is \"%s\"; only \"%s\" is supported", keys[i], text,
-                             syn__wordpiece_special(i));
+                             own_tokens[i]);
     }
     *found = ends_in_token(key);
     return *found ? read_named(json, err) : SYN_OK;
@@ -173,37 +176,103 @@ static syn_status choose(syn_tokenizer_kind *kind, const char *folder, bool has_
                     folder);
 }
 
-static syn_status open_wordpiece(syn_tokenizer *tok, const char *folder, syn_error *err) {
+static int32_t find_in_wordpiece(const void *wp, const char *text, size_t bytes) {
+    return syn__wordpiece_find(wp, text, bytes, syn__bpe_hash(text, bytes));
+}
+
+/* Its own tokens, and what is put around texts if the vocabulary has them. */
+static syn_status add_own(syn_tokenizer *tok, const char *name, syn_error *err) {
+    const syn__wordpiece *wp = tok->wordpiece;
+    syn__added_token *token;
+    for (size_t i = 0; i < OWN_TOKENS; i++) {
+        const size_t n = strlen(own_tokens[i]);
+        if (find_in_wordpiece(wp, own_tokens[i], n) < 0) continue;
+        SYN_TRY(syn__added_put(&tok->added, own_tokens[i], n, &token, err));
+        token->special = true;
+    }
+    SYN_TRY(syn__tok_number_added(tok, find_in_wordpiece, wp, wp->vocab_elems, name, err));
+    const int32_t cls = syn_tokenizer_special(tok, "[CLS]"),
+                  sep = syn_tokenizer_special(tok, "[SEP]");
+    if (cls < 0 || sep < 0) return SYN_OK;
+    const int32_t items[] = {cls, SYN__TEMPLATE_FIRST, sep, SYN__TEMPLATE_SECOND, sep};
+    for (int i = 0; i < 5; i++) {
+        if (i < 3) (void)syn__template_add(&tok->single, items[i], 0);
+        (void)syn__template_add(&tok->pair, items[i], i > 2);
+    }
+    return SYN_OK;
+}
+
+static syn_status add_steps(syn_tokenizer *tok, const settings *s, syn_error *err) {
+    syn__step *step;
+    SYN_TRY(syn__steps_add_bert(&tok->normalizers, true, s->split_ideographs, s->strip_accents,
+                                s->lower_case, err));
+    SYN_TRY(syn__steps_add(&tok->cuts, SYN__CUT_BERT, &step, err));
+    SYN_TRY(syn__steps_add(&tok->decoders, SYN__DECODE_WORDPIECE, &step, err));
+    step->text_bytes = strlen(SYN__WORDPIECE_PREFIX);
+    step->text = syn_strdup(SYN__WORDPIECE_PREFIX);
+    return step->text ? SYN_OK : SYN_FAIL_NOMEM(err, step->text_bytes, "a tokenizer");
+}
+
+static syn_status read_vocab(syn_tokenizer *tok, const char *folder, syn_error *err) {
     char *path, *data;
     size_t bytes;
-    settings s = {.for_wordpiece = true, .strips_as_lower = true, .rules = {true, true, true}};
+    syn_status status = syn__tok_read_file(folder, "vocab.txt", SYN__WORDPIECE_MAX_FILE_BYTES,
+                                           &path, &data, &bytes, err);
+    if (status == SYN_OK) status = syn__wordpiece_read(&tok->wordpiece, path, data, bytes, err);
+    if (status == SYN_OK) status = add_own(tok, path, err);
+    if (status == SYN_OK) status = syn__tok_finish(tok, path, err);
+    syn_free(data);
+    syn_free(path);
+    return status;
+}
+
+static syn_status open_wordpiece(syn_tokenizer *tok, const char *folder, syn_error *err) {
+    settings s = {.for_wordpiece = true,
+                  .strips_as_lower = true,
+                  .lower_case = true,
+                  .split_ideographs = true};
+    tok->name = "bert-wordpiece";
     SYN_TRY(syn__char_ready(err));
     SYN_TRY(syn__tok_read(folder, "tokenizer_config.json", read_key, &s, err));
     if (!s.has_decoder) {
         SYN_TRY(syn__tok_read(folder, "special_tokens_map.json", read_key, &s, err));
         SYN_TRY(syn__tok_read(folder, "added_tokens.json", read_added, NULL, err));
     }
-    if (s.strips_as_lower) s.rules.strip_accents = s.rules.lower_case;
-    syn_status status = syn__tok_read_file(folder, "vocab.txt", SYN__WORDPIECE_MAX_FILE_BYTES,
-                                           &path, &data, &bytes, err);
-    if (status == SYN_OK)
-        status = syn__wordpiece_read(&tok->wordpiece, s.rules, path, data, bytes, err);
-    syn_free(data);
-    syn_free(path);
-    return status;
+    if (s.strips_as_lower) s.strip_accents = s.lower_case;
+    SYN_TRY(add_steps(tok, &s, err));
+    return read_vocab(tok, folder, err);
+}
+
+/* Whether tokenizer.json counts though there are other files: what is meant is neither GPT-2's nor
+   BERT's tokenizer. */
+static syn_status json_counts(bool *out, const char *folder, syn_error *err) {
+    settings s = {.for_wordpiece = false};
+    syn_tokenizer_kind kind = SYN_TOKENIZER_BYTES;
+    SYN_TRY(syn__tok_read(folder, "tokenizer_config.json", read_key, &s, err));
+    *out = !syn__tok_kind_of_class(s.class, &kind) || (s.class[0] && kind == SYN_TOKENIZER_BYTES);
+    if (s.class[0]) return SYN_OK;
+    s.model_type[0] = '\0';
+    SYN_TRY(syn__tok_read(folder, "config.json", read_key, &s, err));
+    *out = s.model_type[0] != '\0';
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].model_type, s.model_type) == 0) *out = false;
+    return SYN_OK;
 }
 
 static syn_status open_any(syn_tokenizer *tok, const char *folder, syn_error *err) {
-    static const char *const names[3] = {"vocab.txt", "vocab.json", "merges.txt"};
-    bool has[3];
-    for (int i = 0; i < 3; i++) SYN_TRY(syn__tok_exists(&has[i], folder, names[i], err));
+    static const char *const names[4] = {"vocab.txt", "vocab.json", "merges.txt", "tokenizer.json"};
+    bool has[4];
+    for (int i = 0; i < 4; i++) SYN_TRY(syn__tok_exists(&has[i], folder, names[i], err));
+    const bool has_bpe = has[1] && has[2], has_own = has[0] || has_bpe;
+    if (has[3] && has_own) SYN_TRY(json_counts(&has[3], folder, err));
+    if (has[3]) return syn__tok_open_json(tok, folder, err);
     if (!has[0] && !has[1] && !has[2])
         return SYN_FAIL(err, SYN_E_IO,
                         "there is neither a file %s/vocab.json (for GPT-2, with merges.txt) nor a "
-                        "vocab.txt (for BERT) there",
+                        "vocab.txt (for BERT) nor a tokenizer.json there",
                         folder);
     tok->kind = SYN_TOKENIZER_BPE;
-    if (has[0]) SYN_TRY(choose(&tok->kind, folder, has[1] && has[2], err));
+    if (has[0]) SYN_TRY(choose(&tok->kind, folder, has_bpe, err));
     return tok->kind == SYN_TOKENIZER_BPE ? syn__tok_open_bpe(tok, folder, err)
                                           : open_wordpiece(tok, folder, err);
 }

@@ -11,7 +11,7 @@
 
 /* ---- files ---- */
 
-static syn_status join_path(char **out, const char *folder, const char *file, syn_error *err) {
+syn_status syn__tok_path(char **out, const char *folder, const char *file, syn_error *err) {
     const size_t a = strlen(folder), b = strlen(file);
     *out = syn_malloc(a + b + 2);
     if (*out == NULL) return SYN_FAIL_NOMEM(err, a + b + 2, "a file name");
@@ -23,7 +23,7 @@ static syn_status join_path(char **out, const char *folder, const char *file, sy
 
 syn_status syn__tok_exists(bool *out, const char *folder, const char *file, syn_error *err) {
     char *path;
-    SYN_TRY(join_path(&path, folder, file, err));
+    SYN_TRY(syn__tok_path(&path, folder, file, err));
     *out = access(path, F_OK) == 0;
     syn_free(path);
     return SYN_OK;
@@ -32,7 +32,7 @@ syn_status syn__tok_exists(bool *out, const char *folder, const char *file, syn_
 syn_status syn__tok_read_file(const char *folder, const char *file, size_t max_bytes, char **path,
                               char **data, size_t *bytes, syn_error *err) {
     *data = NULL;
-    SYN_TRY(join_path(path, folder, file, err));
+    SYN_TRY(syn__tok_path(path, folder, file, err));
     return syn_read_file(*path, max_bytes, data, bytes, err);
 }
 

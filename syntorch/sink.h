@@ -27,6 +27,8 @@ void syn_sink_i64(syn_sink *sink, int64_t value);
 void syn_sink_double(syn_sink *sink, double value);
 /* A JSON string with quotes: escapes as needed, bytes that are not UTF-8 become U+FFFD. */
 void syn_sink_json_string(syn_sink *sink, const char *text);
+/* The same of so many bytes, zeros among them. */
+void syn_sink_json_text(syn_sink *sink, const char *text, size_t bytes);
 /* Text for XML content or attribute values; control characters XML cannot hold become U+FFFD. */
 void syn_sink_xml_text(syn_sink *sink, const char *text);
 

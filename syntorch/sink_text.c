@@ -70,7 +70,10 @@ static void json_escape(syn_sink *sink, unsigned char c) {
 }
 
 void syn_sink_json_string(syn_sink *sink, const char *text) {
-    size_t bytes = strlen(text);
+    syn_sink_json_text(sink, text, strlen(text));
+}
+
+void syn_sink_json_text(syn_sink *sink, const char *text, size_t bytes) {
     syn_sink_char(sink, '"');
     for (;;) {
         const size_t plain = json_plain(text, bytes);

@@ -43,8 +43,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const size_t split = find_header(text, size);
     syn_error err = {0};
     syn__bpe *bpe = NULL;
-    const syn_status status = syn__bpe_read(&bpe, "vocab.json", text, split, "merges.txt",
-                                            text + split, size - split, NULL, &err);
+    syn__vocab vocab = {0};
+    const syn_status status = syn__bpe_read(&bpe, &vocab, "vocab.json", text, split, "merges.txt",
+                                            text + split, size - split, &err);
+    syn__vocab_free(&vocab);
     REQUIRE((status == SYN_OK) == (bpe != NULL));
     REQUIRE((status == SYN_OK) == (err.text[0] == '\0'));
     if (bpe != NULL) {

@@ -1,4 +1,4 @@
-/* The parts of the BPE tokenizer: the cutting into words, the merging, the readers' refusals. */
+/* Byte-pair encoding: the merging, the readers' refusals. */
 #include "models/bpe_private.h"
 
 #include "syntorch/memory.h"
@@ -6,115 +6,6 @@
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"
-
-#ifdef SYN_HAVE_PCRE2
-static syn__bpe_pattern *pattern;
-
-static bool pattern_ready(void) {
-    syn_error err = {0};
-    if (pattern == NULL && syn__bpe_pattern_new(&pattern, &err) != SYN_OK)
-        fprintf(stderr, "%s\n", err.text);
-    return pattern != NULL;
-}
-
-static void words_match_the_fixture(void) {
-    CHECK(pattern_ready());
-    FILE *f = fixture_open("tokenizer_fixture.txt");
-    CHECK(f != NULL);
-    fixture_line line;
-    size_t texts = 0;
-    while (fixture_next(f, &line)) {
-        if (strcmp(line.kind, "split") != 0) continue;
-        long want_chars[512];
-        const size_t want = fixture_numbers(line.numbers, want_chars, 512);
-        syn_error err = {0};
-        syn__bpe_split split;
-        CHECK_OK(syn__bpe_split_begin(&split, pattern, &err), err);
-        syn__bpe_split_set(&split, line.text, line.text_bytes);
-        size_t got = 0, begin, bytes;
-        for (;; got++) {
-            CHECK_OK(syn__bpe_split_next(&split, &begin, &bytes, &err), err);
-            if (bytes == 0) break;
-            CHECK_MSG(got < want, "%s has more than %zu words", line.rest, want);
-            CHECK_MSG((long)bytes == want_chars[got], "word %zu of %s has %zu bytes, want %ld", got,
-                      line.rest, bytes, want_chars[got]);
-        }
-        CHECK_MSG(got == want, "%s has %zu words, want %zu", line.rest, got, want);
-        syn__bpe_split_free(&split);
-        texts++;
-    }
-    fclose(f);
-    CHECK(texts > 200);
-}
-
-/* Whether `side`, the character and `side` are one word. */
-static bool joins(syn__bpe_split *split, char side, const char *character, size_t bytes) {
-    char text[8] = {side};
-    memcpy(text + 1, character, bytes);
-    text[1 + bytes] = side;
-    size_t begin, got = 0;
-    syn_error err = {0};
-    syn__bpe_split_set(split, text, bytes + 2);
-    return syn__bpe_split_next(split, &begin, &got, &err) == SYN_OK && got == bytes + 2;
-}
-
-static void classes_of_all_code_points(void) {
-    CHECK(pattern_ready());
-    char version[64];
-    syn__bpe_pattern_unicode(version);
-    const int major = atoi(version);
-    if (major < 14 || major > 16) SKIP("PCRE2 has a Unicode version other than 14, 15 or 16");
-    FILE *f = fixture_open("tokenizer_fixture.txt");
-    CHECK(f != NULL);
-    syn_error err = {0};
-    syn__bpe_split split;
-    CHECK_OK(syn__bpe_split_begin(&split, pattern, &err), err);
-    fixture_line line;
-    unsigned blocks = 0;
-    while (fixture_next(f, &line)) {
-        if (strcmp(line.kind, "class") != 0) continue;
-        const unsigned first = (unsigned)strtoul(line.rest, NULL, 16);
-        uint64_t hash = fnv_begin();
-        for (unsigned c = first; c < first + 4096; c++) {
-            char text[4];
-            const bool surrogate = c >= 0xd800 && c < 0xe000;
-            const size_t bytes = surrogate ? 0 : syn_utf8_encode(c, text);
-            hash = fnv_byte(hash, surrogate                         ? '-'
-                                  : joins(&split, 'a', text, bytes) ? 'L'
-                                  : joins(&split, '1', text, bytes) ? 'N'
-                                  : joins(&split, '!', text, bytes) ? 'O'
-                                                                    : 'S');
-        }
-        CHECK_MSG(hash == strtoull(line.numbers, NULL, 16), "classes of U+%04X and on differ",
-                  first);
-        blocks++;
-    }
-    syn__bpe_split_free(&split);
-    fclose(f);
-    CHECK_INT(blocks, 272);
-}
-
-/* Long runs must not make the matcher backtrack or run out of stack. */
-static void long_runs_are_words(void) {
-    CHECK(pattern_ready());
-    const size_t n = (size_t)1 << 20;
-    char *text = malloc(n + 1);
-    CHECK(text != NULL);
-    syn_error err = {0};
-    syn__bpe_split split;
-    CHECK_OK(syn__bpe_split_begin(&split, pattern, &err), err);
-    for (const char *c = "a1!\n "; *c != '\0'; c++) {
-        size_t begin, bytes;
-        memset(text, *c, n);
-        text[n] = 'z';
-        syn__bpe_split_set(&split, text, n + (*c != 'a'));
-        CHECK_OK(syn__bpe_split_next(&split, &begin, &bytes, &err), err);
-        CHECK_INT(bytes, *c == '\n' || *c == ' ' ? n - 1 : n); /* the last one goes with the z */
-    }
-    syn__bpe_split_free(&split);
-    free(text);
-}
-#endif
 
 typedef struct files {
     text_buffer vocab, merges;
@@ -126,8 +17,12 @@ static void files_free(files *in) {
 }
 
 static syn_status read_files(syn__bpe **out, const files *in, syn_error *err) {
-    return syn__bpe_read(out, "vocab.json", in->vocab.data, in->vocab.bytes, "merges.txt",
-                         in->merges.data ? in->merges.data : "", in->merges.bytes, NULL, err);
+    syn__vocab vocab = {0};
+    const syn_status status =
+        syn__bpe_read(out, &vocab, "vocab.json", in->vocab.data, in->vocab.bytes, "merges.txt",
+                      in->merges.data ? in->merges.data : "", in->merges.bytes, err);
+    syn__vocab_free(&vocab);
+    return status;
 }
 
 /* The plainest statement of the rule: join the leftmost pair of lowest rank until none is left. */
@@ -391,7 +286,8 @@ static void truncated_files(void) {
         char *exact = malloc(cut + 1);
         CHECK(exact != NULL);
         memcpy(exact, in.vocab.data, cut);
-        CHECK_INT(syn__bpe_read(&bpe, "v", exact, cut, "m", "", 0, NULL, NULL), SYN_E_FORMAT);
+        const files some = {{exact, cut, cut}, {0}};
+        CHECK_INT(read_files(&bpe, &some, NULL), SYN_E_FORMAT);
         free(exact);
     }
     for (size_t cut = 0; cut <= in.merges.bytes; cut++) {
@@ -399,8 +295,8 @@ static void truncated_files(void) {
         char *exact = malloc(cut + 1);
         CHECK(exact != NULL);
         memcpy(exact, in.merges.data, cut);
-        const syn_status status =
-            syn__bpe_read(&bpe, "v", in.vocab.data, in.vocab.bytes, "m", exact, cut, NULL, NULL);
+        const files some = {in.vocab, {exact, cut, cut}};
+        const syn_status status = read_files(&bpe, &some, NULL);
         CHECK(status == SYN_OK || status == SYN_E_FORMAT);
         syn__bpe_free(bpe);
         free(exact);
@@ -409,11 +305,6 @@ static void truncated_files(void) {
 }
 
 static const test_case cases[] = {
-#ifdef SYN_HAVE_PCRE2
-    {"words match the fixture", words_match_the_fixture},
-    {"classes of all code points", classes_of_all_code_points},
-    {"long runs are words", long_runs_are_words},
-#endif
     {"merging follows the rule", merging_follows_the_rule},
     {"words are what merging makes", words_are_what_merging_makes},
     {"added tokens do not interfere", added_tokens_do_not_interfere},
@@ -422,10 +313,4 @@ static const test_case cases[] = {
     {"truncated files", truncated_files},
 };
 
-int main(int argc, char **argv) {
-    const int failed = test_run(cases, sizeof cases / sizeof *cases, argc, argv);
-#ifdef SYN_HAVE_PCRE2
-    syn__bpe_pattern_free(pattern);
-#endif
-    return failed;
-}
+TEST_MAIN(cases)

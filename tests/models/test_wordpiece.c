@@ -2,33 +2,22 @@
    reading of vocab.txt. */
 #include "models/wordpiece_private.h"
 
-#include "models/word_cache_private.h"
+#include "models/tokenizer_cache_private.h"
+#include "models/tokenizer_unicode_private.h"
 #include "syntorch/memory.h"
 #include "tests/support/random.h"
 #include "tests/support/test.h"
 #include "tests/support/tokenizer_fixture.h"
+#include "tests/support/tokenizers.h"
 
 #ifdef SYN_HAVE_UTF8PROC
 
-static const syn__wordpiece_rules uncased = {true, true, true};
-
-static syn__wordpiece *read_text(const char *data, syn__wordpiece_rules rules) {
+static syn__wordpiece *read_text(const char *data) {
     syn_error err = {0};
     syn__wordpiece *wp;
-    if (syn__wordpiece_read(&wp, rules, "vocab.txt", data, strlen(data), &err) != SYN_OK)
+    if (syn__wordpiece_read(&wp, "vocab.txt", data, strlen(data), &err) != SYN_OK)
         fprintf(stderr, "%s\n", err.text);
     return wp;
-}
-
-static uint64_t hash_words(uint64_t hash, const syn__wordpiece *wp, const char *text,
-                           size_t bytes) {
-    static syn__wordpiece_split split;
-    const char *word;
-    size_t word_bytes;
-    syn__wordpiece_split_set(&split, wp, text, bytes);
-    while (syn__wordpiece_split_next(&split, &word, &word_bytes))
-        hash = fnv_byte(fnv_bytes(hash, word, word_bytes), 0);
-    return hash;
 }
 
 static bool unicode_is_known(void) {
@@ -39,14 +28,15 @@ static bool unicode_is_known(void) {
 /* What normalizer and pre-tokenizer make of each code point, alone and among combining marks of
    other classes, in all modes of the fixture. */
 static void classes_of_all_code_points(void) {
-    static const syn__wordpiece_rules modes[5] = {{true, true, true},
-                                                  {false, false, true},
-                                                  {true, false, true},
-                                                  {false, true, true},
-                                                  {true, true, false}};
+    static const bool modes[5][3] = {{true, true, true},
+                                     {false, false, true},
+                                     {true, false, true},
+                                     {false, true, true},
+                                     {true, true, false}};
     if (!unicode_is_known()) SKIP("utf8proc has a Unicode version other than 14 to 17");
-    syn__wordpiece *wp[5];
-    for (int m = 0; m < 5; m++) CHECK((wp[m] = read_text("[UNK]", modes[m])) != NULL);
+    syn_tokenizer *tok[5];
+    for (int m = 0; m < 5; m++)
+        CHECK((tok[m] = words_alone(modes[m][0], modes[m][1], modes[m][2])) != NULL);
     FILE *f = fixture_open("wordpiece_fixture.txt");
     CHECK(f != NULL);
     fixture_line line;
@@ -65,7 +55,7 @@ static void classes_of_all_code_points(void) {
                 memcpy(text + 1 + n, "b x\xe3\x80\xae", 6);
                 memcpy(text + 7 + n, utf8, n);
                 memcpy(text + 7 + 2 * n, "\xe1\xae\xaa\xe3\x80\xae", 6);
-                hash = hash_words(hash, wp[m], text, 13 + 2 * n);
+                hash = hash_words(hash, tok[m], text, 13 + 2 * n);
             }
             char got[4];
             CHECK_MSG(strncmp(fnv_short(hash, got), line.numbers + 1 + 4 * m, 3) == 0,
@@ -75,7 +65,7 @@ static void classes_of_all_code_points(void) {
     }
     fclose(f);
     CHECK_INT(blocks, 272);
-    for (int m = 0; m < 5; m++) syn__wordpiece_free(wp[m]);
+    for (int m = 0; m < 5; m++) syn_tokenizer_free(tok[m]);
 }
 
 /* The plainest statement of the rule, by looking at every token for every end. */
@@ -94,7 +84,7 @@ static size_t cut_naively(const syn__wordpiece *wp, const char *word, size_t n, 
             end -= id < 0;
         }
         if (id < 0) {
-            ids[0] = wp->special[0];
+            ids[0] = wp->unk;
             return 1;
         }
         ids[elems++] = id;
@@ -116,7 +106,7 @@ static void cutting_takes_the_longest(void) {
                 text_adds(&vocab, letters[random_u32(&rng) % 4]);
             text_adds(&vocab, "\n");
         }
-        syn__wordpiece *wp = read_text(vocab.data, uncased);
+        syn__wordpiece *wp = read_text(vocab.data);
         CHECK(wp != NULL);
         for (int k = 0; k < 300; k++) {
             text_buffer word = {0};
@@ -158,15 +148,14 @@ static void lines_are_ids(void) {
         {"a\nab\n[UNK]", "ab", 1, 3},
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        syn__wordpiece *wp = read_text(good[i].data, uncased);
+        syn__wordpiece *wp = read_text(good[i].data);
         CHECK(wp != NULL);
         CHECK_INT(wp->vocab_elems, good[i].lines);
         const size_t n = strlen(good[i].token);
         CHECK_MSG(syn__wordpiece_find(wp, good[i].token, n, syn__bpe_hash(good[i].token, n)) ==
                       good[i].id,
                   "case %zu", i);
-        CHECK_INT(wp->special[0], i == 12 ? 2 : 0);
-        CHECK_INT(wp->special[4], -1);
+        CHECK_INT(wp->unk, i == 12 ? 2 : 0);
         syn__wordpiece_free(wp);
     }
 }
@@ -192,12 +181,11 @@ static void bad_files_are_refused(void) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         syn_error err = {0};
         syn__wordpiece *wp;
-        CHECK_INT(syn__wordpiece_read(&wp, uncased, "vocab.txt", bad[i].data, bad[i].bytes, &err),
+        CHECK_INT(syn__wordpiece_read(&wp, "vocab.txt", bad[i].data, bad[i].bytes, &err),
                   SYN_E_FORMAT);
         CHECK_HAS(err.text, bad[i].sentence);
         CHECK(wp == NULL);
-        CHECK_INT(syn__wordpiece_read(&wp, uncased, "v", bad[i].data, bad[i].bytes, NULL),
-                  SYN_E_FORMAT);
+        CHECK_INT(syn__wordpiece_read(&wp, "v", bad[i].data, bad[i].bytes, NULL), SYN_E_FORMAT);
     }
 }
 
@@ -209,7 +197,7 @@ static void truncated_files(void) {
         char *exact = malloc(cut + 1);
         CHECK(exact != NULL);
         memcpy(exact, data, cut);
-        const syn_status status = syn__wordpiece_read(&wp, uncased, "v", exact, cut, NULL);
+        const syn_status status = syn__wordpiece_read(&wp, "v", exact, cut, NULL);
         CHECK(status == SYN_E_FORMAT || (status == SYN_OK && cut >= 5));
         syn__wordpiece_free(wp);
         free(exact);
@@ -218,8 +206,8 @@ static void truncated_files(void) {
 
 /* Dropped characters change no word, and take the way of words that are not ASCII alone. */
 static void both_ways_give_the_same(void) {
-    syn__wordpiece *wp = read_text("[UNK]", uncased);
-    CHECK(wp != NULL);
+    syn_tokenizer *tok = words_alone(true, true, true);
+    CHECK(tok != NULL);
     for (uint32_t i = 0; i < 2000; i++) {
         text_buffer text = {0}, dotted = {0};
         text_add_random(&text, i);
@@ -227,51 +215,25 @@ static void both_ways_give_the_same(void) {
             text_add(&dotted, text.data + k, 1);
             if ((text.data[k] & 0x80) == 0) text_add(&dotted, "\1", 1);
         }
-        CHECK_MSG(hash_words(0, wp, text.data, text.bytes) ==
-                      hash_words(0, wp, dotted.data, dotted.bytes),
+        CHECK_MSG(hash_words(0, tok, text.data, text.bytes) ==
+                      hash_words(0, tok, dotted.data, dotted.bytes),
                   "text %u: %s", i, text.data);
         free(text.data);
         free(dotted.data);
     }
-    syn__wordpiece_free(wp);
-}
-
-/* A walk over a text in pieces of every length ends, and no word is longer than it may be. */
-static void words_have_their_limit(void) {
-    syn__wordpiece *wp = read_text("[UNK]", uncased);
-    CHECK(wp != NULL);
-    for (uint32_t i = 0; i < 300; i++) {
-        text_buffer text = {0};
-        text_add_random(&text, i * 20 + 19); /* long words */
-        text_add_random(&text, i);
-        size_t chars = 0, words = 0, bytes;
-        const char *word;
-        syn__wordpiece_split split;
-        syn__wordpiece_split_set(&split, wp, text.data, text.bytes);
-        while (syn__wordpiece_split_next(&split, &word, &bytes)) {
-            chars = 0;
-            for (size_t k = 0; k < bytes; k++) chars += ((unsigned char)word[k] & 0xc0) != 0x80;
-            CHECK(chars > 0 && chars <= SYN__WORDPIECE_WORD_CHARS);
-            CHECK(!split.too_long || chars == SYN__WORDPIECE_WORD_CHARS);
-            words++;
-        }
-        CHECK(words <= text.bytes);
-        free(text.data);
-    }
-    syn__wordpiece_free(wp);
+    syn_tokenizer_free(tok);
 }
 
 #else
 
 static void without_utf8proc_a_sentence(void) {
     syn_error err = {0};
-    syn__wordpiece *wp;
-    CHECK_INT(syn__wordpiece_read(&wp, (syn__wordpiece_rules){true, true, true}, "vocab.txt",
-                                  "[UNK]", 5, &err),
-              SYN_E_UNSUPPORTED);
+    syn_tokenizer *tok;
+    put_tiny_bert();
+    CHECK_INT(syn_tokenizer_load(&tok, in_folder(""), &err), SYN_E_UNSUPPORTED);
     CHECK_HAS(err.text, "libutf8proc-dev");
     CHECK_STR(syn__char_unicode(), "");
-    CHECK(wp == NULL);
+    CHECK(tok == NULL);
 }
 
 #endif
@@ -309,7 +271,6 @@ static const test_case cases[] = {
     {"bad files are refused", bad_files_are_refused},
     {"truncated files", truncated_files},
     {"both ways give the same", both_ways_give_the_same},
-    {"words have their limit", words_have_their_limit},
 #else
     {"without utf8proc a sentence", without_utf8proc_a_sentence},
 #endif

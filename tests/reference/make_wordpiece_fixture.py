@@ -265,4 +265,5 @@ def main(data, folder):
               f"{bert.texts} texts", file=sys.stderr)
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints where utf8proc and the Unicode tables of HuggingFace's fast BertTokenizer differ: the
-tables of models/wordpiece_unicode.c, from all code points.
+"""Prints where utf8proc and the Unicode tables of HuggingFace's tokenizers differ: the tables of
+models/tokenizer_unicode.c, from all code points.
 
     python3 -m venv venv && venv/bin/pip install tokenizers unicodedata2
     venv/bin/python make_wordpiece_tables.py [--exact]
@@ -12,11 +12,13 @@ also serve utf8procs to come, a code point is in them if utf8proc *or* unicodeda
 HuggingFace. --exact prints only the code points where this utf8proc differs, one by one.
 
     plain     HuggingFace knows no category: neither dropped nor punctuation nor mark
+    no_marks  HuggingFace knows no combining mark (M, which StripAccents takes)
+    compat    HuggingFace knows no compatibility decomposition
     starters  HuggingFace knows neither combining class nor decomposition
     lower     HuggingFace's lower case is another
     odd       another category in HuggingFace than in the newer tables
 
-Ranges of "plain" and "starters" run on over code points where it makes no difference.
+Ranges run on over code points where it makes no difference.
 """
 import ctypes
 import ctypes.util
@@ -44,6 +46,8 @@ def only(**wanted):
 
 clean, strip, lower = only(clean_text=True), only(strip_accents=True), only(lowercase=True)
 nfd = normalizers.NFD().normalize_str
+nfkd = normalizers.NFKD().normalize_str
+any_mark = normalizers.StripAccents().normalize_str
 pieces = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
 POINTS = [c for c in range(0x80, 0x110000) if not 0xd800 <= c < 0xe000 and c != 0xfffd]
 
@@ -51,6 +55,13 @@ POINTS = [c for c in range(0x80, 0x110000) if not 0xd800 <= c < 0xe000 and c != 
 def utf8proc_nfd(c):
     buffer, last = (ctypes.c_int32 * 4)(), ctypes.c_int(0)
     n = lib.utf8proc_decompose_char(c, buffer, ctypes.c_ssize_t(4), 1 << 4, ctypes.byref(last))
+    return "".join(chr(x) for x in buffer[:n])
+
+
+def utf8proc_nfkd(c):
+    buffer, last = (ctypes.c_int32 * 32)(), ctypes.c_int(0)
+    n = lib.utf8proc_decompose_char(c, buffer, ctypes.c_ssize_t(32), 1 << 4 | 1 << 2,
+                                    ctypes.byref(last))
     return "".join(chr(x) for x in buffer[:n])
 
 
@@ -100,6 +111,7 @@ def main(exact):
           unicodedata2.unidata_version)
     plain, plain_if, starters, starters_if = set(), set(range(0xd800, 0xe000)), set(), set()
     odd, lowers = [], []
+    marks, marks_if, compat, compat_if = set(), set(), set(), set()
     for c in POINTS:
         char = chr(c)
         categories = [lib.utf8proc_category_string(c).decode()] \
@@ -120,10 +132,25 @@ def main(exact):
             starters_if.add(c)
             if any(combining) or any(x != char for x in decomposed):
                 starters.add(c)
+        if any_mark(char) != "":
+            marks_if.add(c)
+            if any(x[0] == "M" for x in categories):
+                marks.add(c)
+        elif any(x[0] != "M" for x in categories):
+            odd.append(f"U+{c:04X} mark {' '.join(categories)}")
+        mapped = [utf8proc_nfkd(c)] + [unicodedata2.normalize("NFKD", char)] * (not exact)
+        if nfkd(char) == char:
+            compat_if.add(c)
+            if any(x != char for x in mapped):
+                compat.add(c)
+        elif any(x != nfkd(char) for x in mapped):
+            odd.append(f"U+{c:04X} NFKD {ascii(nfkd(char))} {' '.join(map(ascii, mapped))}")
         if lower(char) != chr(lib.utf8proc_tolower(c)):
             lowers.append(f"U+{c:04X} -> " + " ".join(f"U+{ord(x):04X}" for x in lower(char)))
     show("plain", plain, () if exact else plain_if)
     show("starters", starters, () if exact else starters_if)
+    show("no_marks", marks, () if exact else marks_if)
+    show("compat", compat, () if exact else compat_if)
     print("odd:", ", ".join(odd))
     print("lower:", ", ".join(lowers))
 

@@ -26,8 +26,9 @@ bool fixture_next(FILE *f, fixture_line *line) {
     snprintf(line->kind, sizeof line->kind, "%.*s", (int)kind_bytes, buf);
     line->rest = buf + kind_bytes + (buf[kind_bytes] == ' ');
     const size_t digits = strcspn(line->rest, " ");
-    const bool is_text =
-        strchr("smtgpb", line->kind[0]) != NULL && strcmp(line->kind, "squad") != 0;
+    const bool is_text = strchr("smtgpb", line->kind[0]) != NULL &&
+                         strcmp(line->kind, "squad") != 0 && strcmp(line->kind, "points") != 0 &&
+                         strcmp(line->kind, "tokenizer") != 0;
     line->text = text;
     line->text_bytes = is_text ? fixture_unhex(line->rest, digits, text) : 0;
     line->numbers = line->rest + digits;

@@ -1,5 +1,7 @@
 #include "tests/support/tokenizers.h"
 
+#include "models/tokenizer_private.h"
+
 #include <pthread.h>
 
 void put_tiny_gpt2(void) {
@@ -30,6 +32,37 @@ syn_tokenizer *load_folder(void) {
 
 syn_tokenizer *load_shared(const char *name) {
     return load_from(shared_path("%s", name));
+}
+
+syn_tokenizer *words_alone(bool lower_case, bool strip_accents, bool split_ideographs) {
+    static const char *const word[] = {"false", "true"};
+    char config[160];
+    snprintf(config, sizeof config,
+             "{\"do_lower_case\": %s, \"strip_accents\": %s, \"tokenize_chinese_chars\": %s}",
+             word[lower_case], word[strip_accents], word[split_ideographs]);
+    put_text("vocab.txt", "[UNK]");
+    put_text("tokenizer_config.json", config);
+    return load_folder();
+}
+
+static syn_status add_to_hash(syn__encoder *enc, const syn__text *word, syn_error *err) {
+    uint64_t *hash = enc->user;
+    size_t bytes = 0, chars = 0;
+    (void)err;
+    for (; bytes < word->n; bytes++)
+        if (((unsigned char)word->at[bytes] & 0xc0) != 0x80 && ++chars > 100) break;
+    *hash = fnv_byte(fnv_bytes(*hash, word->at, bytes), 0);
+    return SYN_OK;
+}
+
+uint64_t hash_words(uint64_t hash, const syn_tokenizer *tok, const char *text, size_t bytes) {
+    syn_tokenizer words = *tok;
+    words.added = (syn__added){0}; /* [UNK] in a text is no token here */
+    syn__encoder enc = {.tok = &words, .take = add_to_hash, .user = &hash};
+    if (syn__encoder_run(&enc, text, bytes, NULL) != SYN_OK) abort();
+    syn__encoder_free(&enc);
+    syn_free(enc.ids);
+    return hash;
 }
 
 bool gives(const syn_tokenizer *tok, const char *text, size_t bytes, const char *list,

@@ -20,6 +20,11 @@ syn_tokenizer *load_from(const char *folder);
 syn_tokenizer *load_folder(void);
 syn_tokenizer *load_shared(const char *name);
 
+/* BERT's tokenizer in the run's folder with only [UNK], which shows words alone. */
+syn_tokenizer *words_alone(bool lower_case, bool strip_accents, bool split_ideographs);
+/* Adds the words of a text, up to 100 characters of each and a zero, to a hash. */
+uint64_t hash_words(uint64_t hash, const syn_tokenizer *tok, const char *text, size_t bytes);
+
 /* Whether the ids of a text are those of a list in decimal; *rest is what follows the list. */
 bool gives(const syn_tokenizer *tok, const char *text, size_t bytes, const char *list,
            const char **rest);

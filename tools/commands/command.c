@@ -38,6 +38,7 @@ static const struct {
     {"link", "write a PyTorch device trace into its host trace", command_link},
     {"repair", "rewrite a damaged PyTorch trace as valid JSON", command_repair},
     {"stat", "tell what Chakra execution traces hold", command_stat},
+    {"tokenize", "show the tokens of a text, or the text of ids", command_tokenize},
     {"validate", "check Chakra execution traces, and whether simulators can run them",
      command_validate},
     {"weights", "list the tensors of a checkpoint", command_weights},

@@ -1,3 +1,5 @@
+#include "models/tokenizer_added_private.h"
+
 #include "models/bpe_private.h"
 
 #include "syntorch/memory.h"
@@ -51,56 +53,86 @@ syn_status syn__added_put(syn__added *added, const char *text, size_t bytes,
     if (!copy) return SYN_FAIL_NOMEM(err, bytes, "an added token");
     *find_slot(added, text, bytes) = (uint32_t)added->n + 1;
     *token = &added->tokens[added->n++];
-    **token = (syn__added_token){.text = copy, .bytes = bytes, .said = -1, .id = -1};
+    **token = (syn__added_token){.text = copy,
+                                 .bytes = bytes,
+                                 .found = copy,
+                                 .found_bytes = bytes,
+                                 .shown = copy,
+                                 .shown_bytes = bytes,
+                                 .said = -1,
+                                 .id = -1};
     return SYN_OK;
 }
 
-static int compare(const syn__added_token *a, const syn__added_token *b) {
-    const int c = memcmp(a->text, b->text, a->bytes < b->bytes ? a->bytes : b->bytes);
-    return c != 0 ? c : (a->bytes > b->bytes) - (a->bytes < b->bytes);
+/* Whether token a comes before token b: by what is looked for, or by id. */
+static bool less(const syn__added *added, bool by_id, uint32_t a, uint32_t b) {
+    const syn__added_token *x = &added->tokens[a], *y = &added->tokens[b];
+    if (by_id) return x->id < y->id;
+    const size_t both = x->found_bytes < y->found_bytes ? x->found_bytes : y->found_bytes;
+    const int c = memcmp(x->found, y->found, both);
+    return c != 0 ? c < 0 : x->found_bytes < y->found_bytes;
 }
 
 /* Heap sort: qsort has no argument for what the numbers are of. */
-static void sift(const syn__added *added, uint32_t *at, size_t n, size_t i) {
+static void sift(const syn__added *added, bool by_id, uint32_t *at, size_t n, size_t i) {
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && compare(&added->tokens[at[child + 1]], &added->tokens[at[child]]) > 0)
-            child++;
-        if (compare(&added->tokens[at[i]], &added->tokens[at[child]]) >= 0) return;
+        if (child + 1 < n && less(added, by_id, at[child], at[child + 1])) child++;
+        if (!less(added, by_id, at[i], at[child])) return;
         const uint32_t t = at[i];
         at[i] = at[child];
         at[child] = t;
     }
 }
 
-static void sort(const syn__added *added, uint32_t *at, size_t n) {
-    for (size_t i = n / 2; i-- > 0;) sift(added, at, n, i);
+static void sort(const syn__added *added, bool by_id, uint32_t *at, size_t n) {
+    for (size_t i = n / 2; i-- > 0;) sift(added, by_id, at, n, i);
     for (size_t left = n; left > 1; left--) {
         const uint32_t t = at[0];
         at[0] = at[left - 1];
         at[left - 1] = t;
-        sift(added, at, left - 1, 0);
+        sift(added, by_id, at, left - 1, 0);
     }
 }
 
 syn_status syn__added_index(syn__added *added, syn_error *err) {
-    for (int k = 0; k < 2; k++) {
-        added->sorted[k] = syn_malloc(added->n * sizeof **added->sorted);
-        if (!added->sorted[k])
-            return SYN_FAIL_NOMEM(err, added->n * sizeof **added->sorted, "added tokens");
+    uint32_t **const lists[] = {&added->sorted[0], &added->sorted[1], &added->by_id};
+    for (int k = 0; k < 3; k++) {
+        *lists[k] = syn_malloc(added->n * sizeof **lists[k]);
+        if (!*lists[k]) return SYN_FAIL_NOMEM(err, added->n * sizeof **lists[k], "added tokens");
     }
     for (size_t i = 0; i < added->n; i++) {
         const syn__added_token *t = &added->tokens[i];
         const int k = t->normalized;
+        added->by_id[i] = (uint32_t)i;
         added->sorted[k][added->n_sorted[k]++] = (uint32_t)i;
-        added->begins[k][(unsigned char)t->text[0]] = true;
+        added->begins[k][(unsigned char)t->found[0]] = true;
         added->any_single_word |= t->single_word;
     }
-    for (int k = 0; k < 2; k++) sort(added, added->sorted[k], added->n_sorted[k]);
+    for (int k = 0; k < 2; k++) sort(added, false, added->sorted[k], added->n_sorted[k]);
+    sort(added, true, added->by_id, added->n);
     return SYN_OK;
 }
 
+const syn__added_token *syn__added_by_id(const syn__added *added, int32_t id) {
+    size_t low = 0, high = added->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        const syn__added_token *t = &added->tokens[added->by_id[middle]];
+        if (t->id == id) return t;
+        if (t->id < id) low = middle + 1;
+        else high = middle;
+    }
+    return NULL;
+}
+
 void syn__added_free(syn__added *added) {
-    for (size_t i = 0; i < added->n; i++) syn_free(added->tokens[i].text);
+    for (size_t i = 0; i < added->n; i++) {
+        syn__added_token *t = &added->tokens[i];
+        if (t->shown != t->found) syn_free(t->shown);
+        if (t->found != t->text) syn_free(t->found);
+        syn_free(t->text);
+    }
+    syn_free(added->by_id);
     syn_free(added->tokens);
     syn_free(added->slots);
     syn_free(added->sorted[0]);
@@ -117,7 +149,7 @@ static size_t first_from(const syn__added *added, const uint32_t *at, size_t low
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
         const syn__added_token *t = &added->tokens[at[middle]];
-        if (t->bytes <= depth || (unsigned char)t->text[depth] < byte) low = middle + 1;
+        if (t->found_bytes <= depth || (unsigned char)t->found[depth] < byte) low = middle + 1;
         else high = middle;
     }
     return low;
@@ -134,7 +166,8 @@ static const syn__added_token *longest_at(const syn__added *added, int k, const 
         const unsigned byte = (unsigned char)text[depth];
         low = first_from(added, at, low, high, depth, byte);
         high = first_from(added, at, low, high, depth, byte + 1);
-        if (low < high && added->tokens[at[low]].bytes == depth + 1) best = &added->tokens[at[low]];
+        if (low < high && added->tokens[at[low]].found_bytes == depth + 1)
+            best = &added->tokens[at[low]];
     }
     return best;
 }
@@ -197,7 +230,7 @@ syn_status syn__added_cut(const syn__added *added, bool normalized, const char *
     const syn__added_token *t;
     pieces->n = 0;
     while ((t = next_match(added, normalized, text, bytes, &pos)) != NULL) {
-        size_t begin = pos, end = pos + t->bytes;
+        size_t begin = pos, end = pos + t->found_bytes;
         pos = end; /* also behind one that does not count */
         if (t->single_word && ((begin > 0 && is_word(user, text, bytes, before(text, begin))) ||
                                (end < bytes && is_word(user, text, bytes, end))))

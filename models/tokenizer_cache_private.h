@@ -1,7 +1,7 @@
 /* Words and their ids, remembered within one encode call of a text that is long enough to repeat
    them. */
-#ifndef MODELS_WORD_CACHE_PRIVATE_H
-#define MODELS_WORD_CACHE_PRIVATE_H
+#ifndef MODELS_TOKENIZER_CACHE_PRIVATE_H
+#define MODELS_TOKENIZER_CACHE_PRIVATE_H
 
 #include "syntorch/memory.h"
 

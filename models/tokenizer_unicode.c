@@ -1,9 +1,10 @@
-/* Properties of code points as HuggingFace's fast BertTokenizer has them, by utf8proc and the
-   differences between the two. Its categories are those of Unicode 8, its combining classes and
-   decompositions those of Unicode 9, its lower case that of Unicode 17 (tokenizers 0.23). The
-   tables below hold for a utf8proc that knows Unicode 14 (2.7) to 17 (2.11);
+/* By utf8proc and the differences between the two. Its categories are those of Unicode 8, its
+   combining classes and decompositions those of Unicode 9, its lower case that of Unicode 17
+   (tokenizers 0.23). The tables below hold for a utf8proc that knows Unicode 14 (2.7) to 17 (2.11);
    tests/reference/make_wordpiece_tables.py finds them. */
-#include "models/wordpiece_private.h"
+#include "models/tokenizer_unicode_private.h"
+
+#include "syntorch/memory.h"
 
 #ifdef SYN_HAVE_UTF8PROC
 #include <utf8proc.h>
@@ -34,6 +35,26 @@ static const range starters[] = {
     {0x10d24, 0x10f85}, {0x11070, 0x11070}, {0x1133b, 0x1133b}, {0x11383, 0x113d0},
     {0x1145e, 0x1145e}, {0x11839, 0x11a99}, {0x11d42, 0x1612f}, {0x16d68, 0x16ff1},
     {0x1d127, 0x1d128}, {0x1d250, 0x1d281}, {0x1e08f, 0x1e6f5},
+};
+/* What to the normalizer StripAccents is no mark. */
+static const range no_marks[] = {
+    {0x05c8, 0x05c9},   {0x07fd, 0x07fd},   {0x0897, 0x08d3},   {0x09fe, 0x09fe},
+    {0x0afa, 0x0aff},   {0x0b53, 0x0b55},   {0x0c04, 0x0c3c},   {0x0cf3, 0x0d00},
+    {0x0d3b, 0x0d3c},   {0x0d81, 0x0d81},   {0x0eba, 0x0eba},   {0x0ece, 0x0ece},
+    {0x1715, 0x1715},   {0x180f, 0x180f},   {0x1abf, 0x1af0},   {0x1cf7, 0x1cf7},
+    {0x1df6, 0x1dfa},   {0xa82c, 0xa82c},   {0xa8ff, 0xa8ff},   {0x10d24, 0x10f85},
+    {0x11070, 0x11074}, {0x110c2, 0x110c2}, {0x11145, 0x11146}, {0x111c9, 0x111c9},
+    {0x111ce, 0x111cf}, {0x11241, 0x11241}, {0x1133b, 0x1133b}, {0x113b8, 0x113e2},
+    {0x1145e, 0x1145e}, {0x1182c, 0x11b67}, {0x11d31, 0x1612f}, {0x16f4f, 0x16f4f},
+    {0x16f7f, 0x16f87}, {0x16fe4, 0x16ff1}, {0x1cf00, 0x1d128}, {0x1d250, 0x1d281},
+    {0x1e08f, 0x1e6f5},
+};
+/* What to HuggingFace has no compatibility decomposition. */
+static const range no_compat[] = {
+    {0x0558, 0x0558},   {0x058b, 0x058c},   {0x209d, 0x209f},   {0x32ff, 0x32ff},
+    {0xa7f1, 0xa7f4},   {0xab69, 0xab69},   {0x105c9, 0x107bf}, {0x11383, 0x113c8},
+    {0x11938, 0x1ccf9}, {0x1d6a6, 0x1d6a6}, {0x1df95, 0x1e06d}, {0x1f16c, 0x1f16c},
+    {0x1fbf0, 0x1fbf9},
 };
 /* Capital letters of Unicode 16 and 17. */
 static const struct {
@@ -129,6 +150,26 @@ size_t syn__char_decompose(uint32_t c, uint32_t out[4]) {
     return (size_t)n;
 }
 
+bool syn__char_is_any_mark(uint32_t c) {
+    if (c < 0x300) return false;
+    if (c == 0x1cf2 || c == 0x1cf3) return true; /* in Unicode 9 */
+    const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME &&
+           !WITHIN(no_marks, c);
+}
+
+size_t syn__char_decompose_compat(uint32_t c, uint32_t out[SYN__CHAR_MOST]) {
+    utf8proc_int32_t buffer[SYN__CHAR_MOST];
+    int unused = 0;
+    out[0] = c;
+    if (c < 0xa0) return 1;
+    const utf8proc_ssize_t n = utf8proc_decompose_char(
+        (utf8proc_int32_t)c, buffer, SYN__CHAR_MOST, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, &unused);
+    if (n < 1 || n > SYN__CHAR_MOST || WITHIN(no_compat, c)) return 1;
+    for (utf8proc_ssize_t i = 0; i < n; i++) out[i] = (uint32_t)buffer[i];
+    return (size_t)n;
+}
+
 size_t syn__char_lower(uint32_t c, uint32_t out[2]) {
     out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
     if (c == 0x130) { /* SpecialCasing.txt */
@@ -141,6 +182,86 @@ size_t syn__char_lower(uint32_t c, uint32_t out[2]) {
         if (c >= from.first && c <= from.last) out[0] = lower[i].to + (c - from.first);
     }
     return 1;
+}
+
+/* ---- composition ---- */
+
+#define HANGUL_FIRST  0xac00u
+#define HANGUL_COUNT  11172u
+#define LEAD_FIRST    0x1100u
+#define VOWEL_FIRST   0x1161u
+#define TAIL_FIRST    0x11a7u
+#define LAST_COMPOSED 0x2fa1du
+
+typedef struct composed {
+    uint32_t first, second, whole; /* whole 0: a free slot */
+} composed;
+
+struct syn__composer {
+    composed *slots; /* of a hash table, at most half full */
+    size_t mask;
+};
+
+static composed *find_composed(const syn__composer *composer, uint32_t a, uint32_t b) {
+    const uint64_t key = (uint64_t)a << 32 | b;
+    size_t i = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & composer->mask;
+    while (composer->slots[i].whole != 0 &&
+           (composer->slots[i].first != a || composer->slots[i].second != b))
+        i = (i + 1) & composer->mask;
+    return &composer->slots[i];
+}
+
+/* What one is composed of, if that is one character: Unicode's composition. */
+static uint32_t composed_of(const uint32_t *parts, size_t n) {
+    utf8proc_int32_t buffer[4];
+    for (size_t i = 0; i < n; i++) buffer[i] = (utf8proc_int32_t)parts[i];
+    return utf8proc_normalize_utf32(buffer, (utf8proc_ssize_t)n,
+                                    UTF8PROC_COMPOSE | UTF8PROC_STABLE) == 1
+               ? (uint32_t)buffer[0]
+               : 0;
+}
+
+/* The two that a code point is composed of, the first of which may be composed itself; false if it
+   is not composed again. */
+static bool pair_of(uint32_t c, uint32_t pair[2]) {
+    uint32_t parts[4];
+    if (utf8proc_get_property((utf8proc_int32_t)c)->decomp_type != 0) return false;
+    const size_t n = syn__char_decompose(c, parts);
+    if (n < 2 || composed_of(parts, n) != c) return false;
+    pair[0] = composed_of(parts, n - 1);
+    pair[1] = parts[n - 1];
+    return pair[0] != 0;
+}
+
+syn_status syn__composer_new(syn__composer **out, syn_error *err) {
+    const size_t slots = 4096;
+    syn__composer *composer = *out = syn_calloc(1, sizeof *composer);
+    if (composer) composer->slots = syn_calloc(slots, sizeof *composer->slots);
+    if (!composer || !composer->slots) {
+        syn_free(composer);
+        *out = NULL;
+        return SYN_FAIL_NOMEM(err, slots * sizeof(composed), "composed characters");
+    }
+    composer->mask = slots - 1;
+    for (uint32_t c = 0xc0, pair[2]; c <= LAST_COMPOSED; c++) {
+        if (c - HANGUL_FIRST < HANGUL_COUNT || !pair_of(c, pair)) continue;
+        *find_composed(composer, pair[0], pair[1]) = (composed){pair[0], pair[1], c};
+    }
+    return SYN_OK;
+}
+
+void syn__composer_free(syn__composer *composer) {
+    if (composer == NULL) return;
+    syn_free(composer->slots);
+    syn_free(composer);
+}
+
+uint32_t syn__composer_find(const syn__composer *composer, uint32_t a, uint32_t b) {
+    if (a - LEAD_FIRST < 19 && b - VOWEL_FIRST < 21)
+        return HANGUL_FIRST + ((a - LEAD_FIRST) * 21 + (b - VOWEL_FIRST)) * 28;
+    if (a - HANGUL_FIRST < HANGUL_COUNT && (a - HANGUL_FIRST) % 28 == 0 && b - TAIL_FIRST - 1 < 27)
+        return a + (b - TAIL_FIRST);
+    return find_composed(composer, a, b)->whole;
 }
 
 #else /* no utf8proc */
@@ -166,8 +287,32 @@ bool syn__char_is_mark(uint32_t c) {
     return false;
 }
 
+bool syn__char_is_any_mark(uint32_t c) {
+    (void)c;
+    return false;
+}
+
 unsigned syn__char_combining(uint32_t c) {
     (void)c;
+    return 0;
+}
+
+size_t syn__char_decompose_compat(uint32_t c, uint32_t out[SYN__CHAR_MOST]) {
+    out[0] = c;
+    return 1;
+}
+
+syn_status syn__composer_new(syn__composer **out, syn_error *err) {
+    *out = NULL;
+    return syn__char_ready(err);
+}
+
+void syn__composer_free(syn__composer *composer) {
+    (void)composer;
+}
+
+uint32_t syn__composer_find(const syn__composer *composer, uint32_t a, uint32_t b) {
+    (void)composer, (void)a, (void)b;
     return 0;
 }
 

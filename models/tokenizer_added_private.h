@@ -1,7 +1,7 @@
-/* Tokens that files add to a vocabulary of byte-level BPE, and where a text holds them: as
-   HuggingFace's tokenizers library does. Shared by models/bpe_*.c, models/tokenizer*.c. */
-#ifndef MODELS_ADDED_PRIVATE_H
-#define MODELS_ADDED_PRIVATE_H
+/* Tokens that files add to a vocabulary, and where a text holds them: as HuggingFace's tokenizers
+   library does. */
+#ifndef MODELS_TOKENIZER_ADDED_PRIVATE_H
+#define MODELS_TOKENIZER_ADDED_PRIVATE_H
 
 #include "syntorch/status.h"
 
@@ -10,13 +10,18 @@ extern "C" {
 #endif
 
 typedef struct syn__added_token {
-    char *text; /* as it stands in texts; not empty, need not end in NUL */
+    char *text; /* not empty, need not end in NUL */
     size_t bytes;
+    char *found; /* as it stands in texts: what the normalizers make of a normalized one, or text */
+    size_t found_bytes;
+    char *shown; /* as decoders see it: the same, or the bytes that spells */
+    size_t shown_bytes;
     int64_t said; /* the id that a file says; -1: none */
     int32_t id;
     bool single_word;    /* not beside a letter, number, mark or underscore */
     bool lstrip, rstrip; /* takes the white space before it, behind it */
-    bool normalized;     /* looked for in what those that are not have left */
+    bool special;
+    bool normalized; /* looked for in what those that are not have left */
 } syn__added_token;
 
 typedef struct syn__added {
@@ -26,6 +31,7 @@ typedef struct syn__added {
     size_t n_slots;      /* a power of two, at least twice n */
     uint32_t *sorted[2]; /* by text: those not normalized, those normalized */
     size_t n_sorted[2];
+    uint32_t *by_id;
     bool begins[2][256]; /* whether a token begins with this byte */
     bool any_single_word;
 } syn__added;
@@ -35,7 +41,9 @@ typedef struct syn__added {
 syn_status syn__added_put(syn__added *added, const char *text, size_t bytes,
                           syn__added_token **token, syn_error *err) SYN_MUST_USE;
 const syn__added_token *syn__added_find(const syn__added *added, const char *text, size_t bytes);
-/* After the last one: makes the index. */
+/* NULL if no added token has the id; after the index was made. */
+const syn__added_token *syn__added_by_id(const syn__added *added, int32_t id);
+/* After the last one has its id, and its `found` if that is not its text: makes the index. */
 syn_status syn__added_index(syn__added *added, syn_error *err) SYN_MUST_USE;
 void syn__added_free(syn__added *added);
 

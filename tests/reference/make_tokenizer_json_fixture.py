@@ -77,7 +77,8 @@ ADDED = [added("<x>"), added("<left>", lstrip=True), added("<right>", rstrip=Tru
 SPECIAL = [added("<s>", special=True), added("</s>", special=True),
            added("<|im_start|>", special=True, rstrip=True)]
 BITS = ["", "<x>", "a <left>", "<right>  \n", " <both> y ", "sword word words", "Émile émile",
-        "THE the ", "Norm Norm", "<x>y<x>", "<s>", "</s> ", "<|im_start|> \t", "<0x0A>", "\u2581", " \u2581\u2581a",
+        "THE the ", "Norm Norm", "<x>y<x>", "<s>", "</s> ", "<|im_start|> \t", "<0x0A>", "\u2581",
+        " \u2581\u2581a",
         "[UNK]", "[CLS] [SEP]", "12345 678 9", "don'T I'LL it'\u017f '\u017f", "\r\n\r\n x  ",
         "\u0120", "##ing", "  ", "\n", "a.b,c!!", "\u1e9b\u0323", "\ufb03", "\uac01\u11a8",
         "Zürich\u0308"]

@@ -1,5 +1,4 @@
-/* Merging of byte-pair encoding: short words by scanning, long ones with a heap over a linked list.
- */
+/* Merging of byte-pair encoding: short words by scanning, long ones with a heap. */
 #include "models/bpe_private.h"
 
 #include "syntorch/memory.h"

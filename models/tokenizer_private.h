@@ -137,8 +137,7 @@ bool syn__tok_kind_of_class(const char *class_name, syn_tokenizer_kind *kind);
 
 /* GPT-2's vocab.json and merges.txt (tokenizer_bpe.c). */
 syn_status syn__tok_open_bpe(syn_tokenizer *tok, const char *folder, syn_error *err) SYN_MUST_USE;
-/* The tokens that begin and end texts, as tokenizer_config.json names them, or else the template.
- */
+/* The tokens that begin and end texts, by tokenizer_config.json, or else by the template. */
 syn_status syn__tok_find_ends(syn_tokenizer *tok, const char *folder, syn_error *err) SYN_MUST_USE;
 /* A tokenizer.json (tokenizer_file.c). */
 syn_status syn__tok_open_json(syn_tokenizer *tok, const char *folder, syn_error *err) SYN_MUST_USE;

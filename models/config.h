@@ -59,7 +59,7 @@ typedef struct syn_model_config {
     syn_rotary rotary;
     int64_t window;      /* Llama: a query sees itself and window - 1 keys before; < 1: all */
     int64_t full_layers; /* so many layers, the first, have no window */
-    unsigned biases;     /* Llama: linear layers that have one (models/family_private.h) */
+    unsigned biases;     /* Llama: which linear layers have one, as flags of the family */
     bool head_norm;      /* Llama: RMSNorm of each head's queries and keys */
     bool tied;           /* the head that predicts tokens has the token table as its matrix */
     syn_text_ending end; /* of models that generate: what ends a text */

@@ -29,9 +29,9 @@ static const cli_option options[] = {
     CLI_END};
 
 static const char *const examples[] = {
-    "syntorch tokenize --tokenizer llama-3/ \"Hello, world!\"",
-    "syntorch tokenize --tokenizer llama-3/ --decode 9906 11 1917 0",
-    "syntorch tokenize --tokenizer bert/ --json --input notes.txt", NULL};
+    "syntorch tokenize --tokenizer examples/tiny-gpt2 \"Hello, world!\"",
+    "syntorch tokenize --tokenizer examples/tiny-gpt2 --decode 9 10 11",
+    "syntorch tokenize --tokenizer examples/tiny-bert --json \"the capital of France\"", NULL};
 
 static const cli_program program = {
     "syntorch tokenize",

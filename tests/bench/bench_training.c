@@ -32,6 +32,7 @@ typedef struct work {
 } work;
 
 static const work works[] = {{"gpt2 4x64", "gpt2", 4, 64, 1.15, SYN_F32},
+                             {"gpt2 4x128", "gpt2", 4, 128, 1.15, SYN_F32},
                              {"bert 4x128", "bert-base-uncased", 4, 128, 1.15, SYN_F32},
                              {"gpt2 4x512", "gpt2", 4, 512, 1.08, SYN_F32},
                              {"bert 4x512", "bert-base-uncased", 4, 512, 1.08, SYN_F32}};
@@ -185,7 +186,8 @@ static peer open_peer(const work *w) {
         if (dup2(to[0], 0) < 0 || dup2(from[1], 1) < 0) _exit(126);
         close(to[1]);
         close(from[0]);
-        execl(python, python, script, w->preset, batch, tokens, threads, (char *)NULL);
+        execl(python, python, script, w->preset, batch, tokens, threads, syn_dtype_name(w->dtype),
+              (char *)NULL);
         _exit(127);
     }
     close(to[0]);
@@ -248,7 +250,7 @@ static void run_half(const work *w) {
     trainer wide = {0}, narrow = {0};
     syn_model_config config;
     syn_error err = {0};
-    double f32[RUNS], bf16[RUNS], ratios[RUNS], seconds;
+    double f32[RUNS], bf16[RUNS], ratios[RUNS], theirs[RUNS], seconds;
     half.dtype = SYN_BF16;
     rest();
     if (w->batch * w->tokens > MOST) return; /* two models of long texts take 20 GB */
@@ -256,7 +258,10 @@ static void run_half(const work *w) {
         open_trainer(&narrow, &half, &config, NULL, cli_cores(), &err) != SYN_OK ||
         step(&wide, w, &seconds, &err) != SYN_OK || step(&narrow, &half, &seconds, &err) != SYN_OK)
         die(err.text);
+    const peer pytorch = open_peer(&half);
+    if (pytorch.to) peer_step(&pytorch);
     for (int r = 0; r < RUNS; r++) {
+        theirs[r] = pytorch.to ? peer_step(&pytorch) : 0;
         if (step(&wide, w, &f32[r], &err) != SYN_OK || step(&narrow, w, &bf16[r], &err) != SYN_OK)
             die(err.text);
         ratios[r] = bf16[r] / f32[r];
@@ -264,6 +269,8 @@ static void run_half(const work *w) {
     printf("%s: f32 %.1f ms, bf16 %.1f ms\n", w->name, median(f32, RUNS) * 1e3,
            median(bf16, RUNS) * 1e3);
     line("step in bf16 / in f32", median(ratios, RUNS), "", 1 / 1.5, true);
+    if (pytorch.to) printf("  PyTorch's step in bf16: %.1f ms\n", median(theirs, RUNS) * 1e3);
+    close_peer(&pytorch);
     close_trainer(&wide);
     close_trainer(&narrow);
 }

@@ -1,4 +1,4 @@
-/* Merging of byte-pair encoding: short words by scanning, long ones with a heap. */
+/* Merging in byte-pair encoding: short words by scanning, long ones with a heap over a list. */
 #include "models/bpe_private.h"
 
 #include "syntorch/memory.h"

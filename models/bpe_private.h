@@ -1,4 +1,4 @@
-/* Internals of byte-pair encoding, for models/bpe_*.c, models/tokenizer*.c and their tests. */
+/* Internals of byte-pair encoding, shared by models/bpe_*.c, models/tokenizer*.c and tests. */
 #ifndef MODELS_BPE_PRIVATE_H
 #define MODELS_BPE_PRIVATE_H
 

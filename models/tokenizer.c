@@ -103,9 +103,7 @@ syn_status syn_tokenizer_piece(const syn_tokenizer *tok, int32_t id, char **piec
 
 static syn_status check_utf8(const char *text, size_t bytes, syn_error *err) {
     for (size_t i = 0, step; i < bytes; i += step) {
-        uint64_t eight;
-        if (bytes - i >= 8 &&
-            (memcpy(&eight, text + i, 8), (eight & UINT64_C(0x8080808080808080)) == 0)) {
+        if (bytes - i >= 8 && syn__eight_ascii(text + i)) {
             step = 8;
             continue;
         }
@@ -240,6 +238,7 @@ syn_status syn_tokenizer_encode(const syn_tokenizer *tok, const char *text, size
         syn_free(all.types);
         SYN_TRY(status);
     }
+    syn_free(alone ? plain.places : NULL);
     *ids = alone ? plain.ids : all.ids;
     *ids_elems = alone ? plain.n : all.n;
     return SYN_OK;

@@ -19,7 +19,8 @@ typedef struct model {
 
 typedef struct reader {
     syn_tokenizer *tok;
-    const char *folder;
+    const char *data;
+    size_t bytes;
     model model;
     bool has_model;
     syn__file_tokens added;
@@ -254,7 +255,7 @@ static syn_status make_bpe(reader *r, const char *name, syn_error *err) {
     SYN_TRY(check_unk(m, &rules.unk, name, err));
     rules.by_chars = !syn__tok_spells(r->tok, &m->vocab);
     SYN_TRY(syn__bpe_new(&r->tok->bpe, &m->vocab, &rules, name, err));
-    SYN_TRY(syn__tok_read(r->folder, "tokenizer.json", read_merges_key, r, err));
+    SYN_TRY(syn__tok_parse(name, r->data, r->bytes, read_merges_key, r, err));
     return syn__bpe_finish(r->tok->bpe, &m->vocab, err);
 }
 
@@ -287,14 +288,23 @@ static syn_status make_model(reader *r, const char *name, syn_error *err) {
     return syn__tok_finish(r->tok, name, err);
 }
 
-syn_status syn__tok_open_json(syn_tokenizer *tok, const char *folder, syn_error *err) {
-    reader r = {.tok = tok, .folder = folder};
-    char *name = NULL;
-    syn_status status = syn__tok_path(&name, folder, "tokenizer.json", err);
-    if (status == SYN_OK) status = syn__tok_read(folder, "tokenizer.json", read_key, &r, err);
+syn_status syn__tok_open_data(syn_tokenizer *tok, const char *name, const char *data, size_t bytes,
+                              syn_error *err) {
+    reader r = {.tok = tok, .data = data, .bytes = bytes};
+    syn_status status = syn__tok_parse(name, data, bytes, read_key, &r, err);
     if (status == SYN_OK) status = make_model(&r, name, err);
-    if (status == SYN_OK) status = syn__tok_find_ends(tok, folder, err);
-    syn_free(name);
     reader_free(&r);
+    return status;
+}
+
+syn_status syn__tok_open_json(syn_tokenizer *tok, const char *folder, syn_error *err) {
+    char *name = NULL, *data = NULL;
+    size_t bytes;
+    syn_status status = syn__tok_read_file(folder, "tokenizer.json", SYN__TOK_MAX_JSON_BYTES, &name,
+                                           &data, &bytes, err);
+    if (status == SYN_OK) status = syn__tok_open_data(tok, name, data, bytes, err);
+    if (status == SYN_OK) status = syn__tok_find_ends(tok, folder, err);
+    syn_free(data);
+    syn_free(name);
     return status;
 }

@@ -75,7 +75,7 @@ static syn_status decompose(const form *f, const syn__text *in, size_t begin, si
         for (size_t i = 0; i < n; i++) {
             const unsigned order = syn__char_combining(parts[i]);
             if (order == 0) {
-                SYN_TRY(sort_marks(*r->at + marks, r->n - marks, err));
+                if (marks < r->n) SYN_TRY(sort_marks(*r->at + marks, r->n - marks, err));
                 marks = r->n + 1;
             }
             SYN_TRY(push(r, (syn__unit){parts[i], order, i > 0}, err));
@@ -143,6 +143,11 @@ static size_t next_stretch(const form *f, const syn__text *in, size_t at, size_t
     size_t last = at;
     for (size_t next = at; next < in->n;) {
         const size_t begin = next;
+        if (in->n - next >= 8 && syn__eight_ascii(in->at + next)) {
+            next += 8;
+            last = next - 1;
+            continue;
+        }
         if (syn__char_read(in->at, &next) < f->plain_below) {
             last = begin;
             continue;

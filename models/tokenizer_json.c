@@ -7,11 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_JSON_BYTES ((size_t)64 << 20)
-
 /* ---- files ---- */
 
-syn_status syn__tok_path(char **out, const char *folder, const char *file, syn_error *err) {
+static syn_status join_path(char **out, const char *folder, const char *file, syn_error *err) {
     const size_t a = strlen(folder), b = strlen(file);
     *out = syn_malloc(a + b + 2);
     if (*out == NULL) return SYN_FAIL_NOMEM(err, a + b + 2, "a file name");
@@ -23,7 +21,7 @@ syn_status syn__tok_path(char **out, const char *folder, const char *file, syn_e
 
 syn_status syn__tok_exists(bool *out, const char *folder, const char *file, syn_error *err) {
     char *path;
-    SYN_TRY(syn__tok_path(&path, folder, file, err));
+    SYN_TRY(join_path(&path, folder, file, err));
     *out = access(path, F_OK) == 0;
     syn_free(path);
     return SYN_OK;
@@ -32,7 +30,7 @@ syn_status syn__tok_exists(bool *out, const char *folder, const char *file, syn_
 syn_status syn__tok_read_file(const char *folder, const char *file, size_t max_bytes, char **path,
                               char **data, size_t *bytes, syn_error *err) {
     *data = NULL;
-    SYN_TRY(syn__tok_path(path, folder, file, err));
+    SYN_TRY(join_path(path, folder, file, err));
     return syn_read_file(*path, max_bytes, data, bytes, err);
 }
 
@@ -44,6 +42,17 @@ static syn_status read_entries(syn_json *json, syn__tok_entry *entry, void *user
     return syn__tok_status(json, SYN_JSON_END, err);
 }
 
+syn_status syn__tok_parse(const char *name, const char *data, size_t bytes, syn__tok_entry *entry,
+                          void *user, syn_error *err) {
+    syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
+    syn_json json;
+    syn_json_init(&json, name, data, bytes, &first);
+    const syn_status status = read_entries(&json, entry, user, &first);
+    syn_json_free(&json);
+    if (status != SYN_OK && err != NULL && err->code == SYN_OK) *err = first;
+    return status;
+}
+
 syn_status syn__tok_read(const char *folder, const char *file, syn__tok_entry *entry, void *user,
                          syn_error *err) {
     char *path = NULL, *data = NULL;
@@ -51,18 +60,11 @@ syn_status syn__tok_read(const char *folder, const char *file, syn__tok_entry *e
     bool there;
     SYN_TRY(syn__tok_exists(&there, folder, file, err));
     if (!there) return SYN_OK;
-    syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
     syn_status status =
-        syn__tok_read_file(folder, file, MAX_JSON_BYTES, &path, &data, &bytes, &first);
-    if (status == SYN_OK) {
-        syn_json json;
-        syn_json_init(&json, path, data, bytes, &first);
-        status = read_entries(&json, entry, user, &first);
-        syn_json_free(&json);
-    }
+        syn__tok_read_file(folder, file, SYN__TOK_MAX_JSON_BYTES, &path, &data, &bytes, err);
+    if (status == SYN_OK) status = syn__tok_parse(path, data, bytes, entry, user, err);
     syn_free(data);
     syn_free(path);
-    if (status != SYN_OK && err != NULL && err->code == SYN_OK) *err = first;
     return status;
 }
 
@@ -71,6 +73,12 @@ syn_status syn__tok_read(const char *folder, const char *file, syn__tok_entry *e
 syn_status syn__tok_status(const syn_json *json, syn_json_type end, const syn_error *err) {
     if (json->type == end) return SYN_OK;
     return err->code != SYN_OK ? err->code : SYN_E_FORMAT;
+}
+
+syn_status syn__tok_list_end(syn_json *json, const char *what, const syn_error *err) {
+    if (json->type == SYN_JSON_ARRAY_END || json->type == SYN_JSON_ERROR)
+        return syn__tok_status(json, SYN_JSON_ARRAY_END, err);
+    return syn_json_fail(json, "this is none of the %s", what);
 }
 
 syn_status syn__tok_skip(syn_json *json, const syn_error *err) {

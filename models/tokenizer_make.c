@@ -115,24 +115,24 @@ static bool composes(const syn__steps *steps) {
 /* What the normalizers make of a token, and what decoders see. */
 static syn_status set_forms(syn_tokenizer *tok, syn__normal_work *work, syn__added_token *t,
                             const char *name, syn_error *err) {
-    char shown[SYN__QUOTE_BYTES];
+    char quoted[SYN__QUOTE_BYTES];
     const syn__text text = {t->text, t->bytes, NULL, NULL, true};
     syn__text found = text;
     if (t->normalized) SYN_TRY(syn__normalize(&tok->normalizers, work, &text, &found, err));
     if (found.n == 0)
         return SYN_FAIL(err, SYN_E_UNSUPPORTED,
                         "%s: the normalizer leaves nothing of the added token \"%s\"", name,
-                        syn__quote(shown, t->text, t->bytes));
+                        syn__quote(quoted, t->text, t->bytes));
     if (found.at != t->text) {
-        t->found = syn_strndup(found.at, found.n);
-        if (t->found == NULL) return SYN_FAIL_NOMEM(err, found.n, "an added token");
-        t->found_bytes = found.n;
+        char *copy = syn_strndup(found.at, found.n);
+        if (copy == NULL) return SYN_FAIL_NOMEM(err, found.n, "an added token");
+        t->found = t->shown = copy;
+        t->found_bytes = t->shown_bytes = found.n;
     }
-    t->shown = t->found;
-    t->shown_bytes = t->found_bytes;
     if (!tok->spells) return SYN_OK;
-    t->shown = syn_malloc(t->found_bytes);
-    if (t->shown == NULL) return SYN_FAIL_NOMEM(err, t->found_bytes, "an added token");
+    char *unspelled = syn_malloc(t->found_bytes);
+    if (unspelled == NULL) return SYN_FAIL_NOMEM(err, t->found_bytes, "an added token");
+    t->shown = unspelled;
     (void)syn__bpe_unspell(t->found, t->found_bytes, t->shown, &t->shown_bytes);
     return SYN_OK;
 }

@@ -96,30 +96,35 @@ static size_t fold(const syn__step *step, uint32_t c, uint32_t out[SYN__CHAR_MOS
     return step->lower ? syn__char_lower(c, out) : 1;
 }
 
-/* Of ASCII: what becomes of each, 0 if it is not one character. */
-static void make_ascii(const syn__step *step, change_char *change, char ascii[128]) {
+/* What becomes of each byte that is ASCII, 0 if that is not one character. */
+static void make_ascii(const syn__step *step, change_char *change, char ascii[256]) {
     uint32_t out[SYN__CHAR_MOST];
+    memset(ascii, 0, 256);
     for (uint32_t c = 0; c < 128; c++)
-        ascii[c] = change(step, c, out) == 1 && out[0] < 128 ? (char)out[0] : '\0';
+        if (change(step, c, out) == 1 && out[0] < 128) ascii[c] = (char)out[0];
 }
 
-/* The ASCII at `at` that becomes one character each; returns where it ends. */
-static syn_status change_ascii(const syn__text *in, size_t *at, const char ascii[128],
+/* The ASCII at *at that becomes one character each; moves *at behind it. */
+static syn_status change_ascii(const syn__text *in, size_t *at, const char ascii[256],
                                syn__text_buffer *out, syn_error *err) {
     const size_t begin = *at;
-    size_t end = begin;
-    while (end < in->n && (unsigned char)in->at[end] < 128 && ascii[(unsigned char)in->at[end]])
-        end++;
-    SYN_TRY(syn__text_copy(out, in, begin, end, err));
-    char *to = out->at + out->n - (end - begin);
-    for (size_t i = begin; i < end; i++) to[i - begin] = ascii[(unsigned char)in->at[i]];
-    *at = end;
+    const bool followed = in->from != NULL;
+    SYN_TRY(reserve(out, followed, in->n - begin, err));
+    char *to = out->at + out->n;
+    size_t n = 0;
+    for (char c; n < in->n - begin && (c = ascii[(unsigned char)in->at[begin + n]]); n++) to[n] = c;
+    if (followed) {
+        memcpy(out->from + out->n, in->from + begin, n * sizeof *in->from);
+        memcpy(out->to + out->n, in->to + begin, n * sizeof *in->to);
+    }
+    out->n += n;
+    *at = begin + n;
     return SYN_OK;
 }
 
 static syn_status change_all(const syn__step *step, change_char *change, const syn__text *in,
                              syn__text_buffer *out, syn_error *err) {
-    char ascii[128], utf8[4];
+    char ascii[256], utf8[4];
     uint32_t became[SYN__CHAR_MOST];
     const bool followed = in->from != NULL;
     make_ascii(step, change, ascii);

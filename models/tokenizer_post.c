@@ -67,7 +67,7 @@ static syn_status read_item(syn_json *json, items *list, syn_error *err) {
 static syn_status read_items(syn_json *json, items *list, syn_error *err) {
     SYN_TRY(syn_json_expect(json, SYN_JSON_ARRAY_BEGIN, "a template"));
     while (syn_json_next(json) == SYN_JSON_OBJECT_BEGIN) SYN_TRY(read_item(json, list, err));
-    return syn__tok_status(json, SYN_JSON_ARRAY_END, err);
+    return syn__tok_list_end(json, "items of a template", err);
 }
 
 /* "<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]} */
@@ -91,7 +91,7 @@ static syn_status read_special(syn_json *json, items *list, syn_error *err) {
                 return syn_json_fail(json, "the ids of a special token are not supported");
             it->ids[it->n++] = (int32_t)json->integer;
         }
-        SYN_TRY(syn__tok_status(json, SYN_JSON_ARRAY_END, err));
+        SYN_TRY(syn__tok_list_end(json, "ids of a special token", err));
     }
     return syn__tok_status(json, SYN_JSON_OBJECT_END, err);
 }
@@ -113,7 +113,7 @@ static syn_status read_token(syn_json *json, int32_t *id, const char *what) {
 static syn_status read_list(syn_tokenizer *tok, syn_json *json, syn_error *err) {
     SYN_TRY(syn_json_expect(json, SYN_JSON_ARRAY_BEGIN, "processors"));
     while (syn_json_next(json) == SYN_JSON_OBJECT_BEGIN) SYN_TRY(syn__post_take(tok, json, err));
-    return syn__tok_status(json, SYN_JSON_ARRAY_END, err);
+    return syn__tok_list_end(json, "processors of a Sequence", err);
 }
 
 static syn_status read_key(syn_tokenizer *tok, processor *p, syn_json *json, syn_error *err) {

@@ -98,11 +98,9 @@ syn_status syn__decode(const syn_tokenizer *tok, const int32_t *ids, size_t n, c
 
 /* ---- the files of a folder (tokenizer_json.c) ---- */
 
-#define SYN__TOK_NAME_BYTES 48
+#define SYN__TOK_NAME_BYTES     48
+#define SYN__TOK_MAX_JSON_BYTES ((size_t)64 << 20)
 
-/* The path of a file of the folder, the caller's to free. */
-syn_status syn__tok_path(char **out, const char *folder, const char *file,
-                         syn_error *err) SYN_MUST_USE;
 /* Whether the folder has the file. */
 syn_status syn__tok_exists(bool *out, const char *folder, const char *file,
                            syn_error *err) SYN_MUST_USE;
@@ -112,13 +110,18 @@ syn_status syn__tok_read_file(const char *folder, const char *file, size_t max_b
                               char **data, size_t *bytes, syn_error *err) SYN_MUST_USE;
 /* Called behind each key of the object that a file is; must read the value, or skip it. */
 typedef syn_status syn__tok_entry(void *user, syn_json *json, syn_error *err);
-/* Reads a JSON file if the folder has it. */
+/* Reads the contents of a JSON file, whose name begins error sentences. */
+syn_status syn__tok_parse(const char *name, const char *data, size_t bytes, syn__tok_entry *entry,
+                          void *user, syn_error *err) SYN_MUST_USE;
+/* The same of a file if the folder has it. */
 syn_status syn__tok_read(const char *folder, const char *file, syn__tok_entry *entry, void *user,
                          syn_error *err) SYN_MUST_USE;
 
 /* SYN_OK if the last token was `end`, else what went wrong. */
 syn_status syn__tok_status(const syn_json *json, syn_json_type end,
                            const syn_error *err) SYN_MUST_USE;
+/* The same of an array's last token, which may be of a type that `what` are not. */
+syn_status syn__tok_list_end(syn_json *json, const char *what, const syn_error *err) SYN_MUST_USE;
 syn_status syn__tok_skip(syn_json *json, const syn_error *err) SYN_MUST_USE;
 syn_status syn__tok_bool(syn_json *json, bool *out, const char *what) SYN_MUST_USE;
 /* A string, null (gives ""), or an object with the string as "content"; cut to what fits. */
@@ -137,10 +140,12 @@ bool syn__tok_kind_of_class(const char *class_name, syn_tokenizer_kind *kind);
 
 /* GPT-2's vocab.json and merges.txt (tokenizer_bpe.c). */
 syn_status syn__tok_open_bpe(syn_tokenizer *tok, const char *folder, syn_error *err) SYN_MUST_USE;
-/* The tokens that begin and end texts, by tokenizer_config.json, or else by the template. */
+/* The tokens that begin and end texts, as tokenizer_config.json or the template say. */
 syn_status syn__tok_find_ends(syn_tokenizer *tok, const char *folder, syn_error *err) SYN_MUST_USE;
-/* A tokenizer.json (tokenizer_file.c). */
+/* A tokenizer.json (tokenizer_file.c), and the contents of one. */
 syn_status syn__tok_open_json(syn_tokenizer *tok, const char *folder, syn_error *err) SYN_MUST_USE;
+syn_status syn__tok_open_data(syn_tokenizer *tok, const char *name, const char *data, size_t bytes,
+                              syn_error *err) SYN_MUST_USE;
 
 /* ---- putting a tokenizer together (tokenizer_make.c) ---- */
 

@@ -75,6 +75,7 @@ typedef struct object {
     char behavior[SYN__TOK_NAME_BYTES], scheme[SYN__TOK_NAME_BYTES];
     int64_t start, stop;
     syn__steps inner; /* of a Sequence */
+    const char *file;
 } object;
 
 static void object_free(object *o) {
@@ -111,7 +112,13 @@ static void give_text(object *o, syn__step *step) {
 }
 
 static syn_status give_pattern(object *o, syn__step *step, syn_error *err) {
-    if (o->is_regex) return syn__regex_new(&step->regex, o->pattern, o->pattern_bytes, true, err);
+    if (o->is_regex) {
+        syn_error why = {.code = SYN_OK};
+        const syn_status status =
+            syn__regex_new(&step->regex, o->pattern, o->pattern_bytes, true, &why);
+        if (status == SYN_OK) return SYN_OK;
+        return SYN_FAIL(err, status, "%s: %s", o->file, why.text);
+    }
     step->pattern = o->pattern;
     step->pattern_bytes = o->pattern_bytes;
     o->pattern = NULL;
@@ -385,7 +392,7 @@ static syn_status read_list(syn__step_group group, syn_json *json, syn__steps *t
     SYN_TRY(syn_json_expect(json, SYN_JSON_ARRAY_BEGIN, "the steps of a Sequence"));
     while (syn_json_next(json) == SYN_JSON_OBJECT_BEGIN)
         SYN_TRY(syn__steps_take(group, json, to, err));
-    return syn__tok_status(json, SYN_JSON_ARRAY_END, err);
+    return syn__tok_list_end(json, "steps of a Sequence", err);
 }
 
 static syn_status read_value(object *o, syn__step_group group, syn_json *json, size_t k,
@@ -437,7 +444,7 @@ static syn_status read_object(object *o, syn__step_group group, syn_json *json, 
 }
 
 syn_status syn__steps_take(syn__step_group group, syn_json *json, syn__steps *to, syn_error *err) {
-    object o = {.type = ""};
+    object o = {.type = "", .file = json->name};
     syn_status status = read_object(&o, group, json, err);
     if (status == SYN_OK) status = add_object(&o, group, json, to, err);
     object_free(&o);

@@ -4,6 +4,8 @@
 
 #include "syntorch/status.h"
 
+#include <string.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -45,6 +47,13 @@ static inline uint32_t syn__char_read(const char *text, size_t *pos) {
     for (size_t i = 1; i < bytes; i++) c = c << 6 | (p[i] & 0x3fu);
     *pos += bytes;
     return c;
+}
+
+/* Whether the next eight bytes are ASCII. */
+static inline bool syn__eight_ascii(const char *text) {
+    uint64_t eight;
+    memcpy(&eight, text, 8);
+    return (eight & UINT64_C(0x8080808080808080)) == 0;
 }
 
 /* Unicode's White_Space. */

@@ -1,5 +1,5 @@
-/* Internals of WordPiece, for models/wordpiece_*.c, models/tokenizer*.c and their tests: words to
-   tokens as WordpieceTokenizer does (tokenization.py of github.com/google-research/bert). */
+/* Internals of WordPiece, shared by models/wordpiece_*.c, models/tokenizer*.c and their tests:
+   words to tokens as WordpieceTokenizer (tokenization.py of google-research/bert). */
 #ifndef MODELS_WORDPIECE_PRIVATE_H
 #define MODELS_WORDPIECE_PRIVATE_H
 

@@ -1,5 +1,5 @@
-/* Speed of the tokenizers of GPT-2 and BERT: loading, English text, one very long word. Each figure
-   beside its limit. */
+/* Speed of the tokenizers of GPT-2 and BERT, and of small ones of each kind of tokenizer.json:
+   loading, English text, one very long word. Each figure beside its limit. */
 #include "models/tokenizer.h"
 
 #include "syntorch/memory.h"
@@ -53,14 +53,14 @@ static double time_encode(const syn_tokenizer *tok, const char *text, size_t byt
     return best;
 }
 
-/* Best time of loading a folder of the shared data; negative after a failure. */
-static double time_load(syn_tokenizer **tok, const char *name) {
+/* Best time of loading a folder; negative after a failure. */
+static double time_load(syn_tokenizer **tok, const char *folder) {
     double best = 1e9;
     *tok = NULL;
     for (int i = 0; i < REPEATS; i++) {
         syn_tokenizer_free(*tok);
         const double start = now_s();
-        *tok = load_shared(name);
+        *tok = load_from(folder);
         if (*tok == NULL) return -1;
         const double took = now_s() - start;
         if (took < best) best = took;
@@ -68,10 +68,10 @@ static double time_load(syn_tokenizer **tok, const char *name) {
     return best;
 }
 
-static void measure(const char *name, double load_limit_ms, const text_buffer *text,
-                    const char *word) {
+static void measure(const char *name, const char *folder, double load_limit_ms,
+                    const text_buffer *text, const char *word) {
     syn_tokenizer *tok;
-    const double load_s = time_load(&tok, name);
+    const double load_s = time_load(&tok, folder);
     if (load_s < 0) die("a vocabulary cannot be loaded");
     printf("%s\n", name);
     line("vocabulary loaded", 1e3 * load_s, "ms", load_limit_ms, true);
@@ -85,6 +85,9 @@ static void measure(const char *name, double load_limit_ms, const text_buffer *t
     syn_tokenizer_free(tok);
 }
 
+static const char *const kinds[] = {"llama3",      "qwen",    "gpt2",         "llama2",
+                                    "llama2_meta", "mistral", "bert_uncased", "bert_cased"};
+
 int main(void) {
     text_buffer lines = {0}, text = {0}, word = {0};
     if (!squad_text(&lines)) {
@@ -93,8 +96,10 @@ int main(void) {
     }
     while (text.bytes < TEXT_BYTES) text_add(&text, lines.data, lines.bytes);
     while (word.bytes < WORD_BYTES) text_adds(&word, "a");
-    if (HAVE_BPE) measure("gpt2", 100, &text, word.data);
-    if (HAVE_WORDPIECE) measure("bert", 50, &text, word.data);
+    if (HAVE_BPE) measure("gpt2", shared_path("gpt2"), 100, &text, word.data);
+    if (HAVE_WORDPIECE) measure("bert", shared_path("bert"), 50, &text, word.data);
+    for (size_t i = 0; HAVE_BPE && HAVE_WORDPIECE && i < sizeof kinds / sizeof *kinds; i++)
+        measure(kinds[i], reference_path("tokenizers/%s", kinds[i]), 50, &text, word.data);
     free(lines.data);
     free(text.data);
     free(word.data);

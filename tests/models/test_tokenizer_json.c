@@ -238,11 +238,232 @@ static void all_kinds(void) {
     fclose(f);
 }
 
+/* ---- what is refused ---- */
+
+#define BYTES_IN \
+    "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": "
+#define MODEL     BYTES_IN "[\"a b\"]}"
+#define WORDPIECE "\"model\": {\"type\": \"WordPiece\", \"vocab\": {\"a\": 0}, "
+#define TOKEN(id, text, more) \
+    "{\"id\": " id ", \"content\": \"" text "\", \"special\": false, " more "}"
+
+static const struct {
+    const char *file, *sentence; /* NULL: taken */
+} files[] = {
+    {"{" MODEL "}", NULL},
+    {"{\"version\": \"1.0\", \"truncation\": {\"max_length\": 1}, \"padding\": {}, " MODEL "}",
+     NULL},
+    {"{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}}", NULL}, /* no type: an old file */
+    {"{\"model\": {\"merges\": [[\"a\", \"b\"]], \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}}}",
+     NULL},
+    {"{}", "there is no model with vocab"},
+    {"[]", "must be an object"},
+    {"{\"version\": \"2.0\", " MODEL "}", "the version \"2.0\" is not supported"},
+    {"{\"more\": 1, " MODEL "}", "the key \"more\" is not supported"},
+    {"{" MODEL ", " MODEL "}", "there are two models"},
+    {"{\"model\": {\"type\": \"Unigram\"}}", "the model \"Unigram\" is not supported"},
+    {"{\"model\": {\"type\": \"WordLevel\"}}", "the model \"WordLevel\" is not supported"},
+    {"{\"model\": {\"type\": \"BPE\", \"vocab\": {}}}", "there is no model with vocab and merges"},
+    {"{\"model\": {\"type\": \"BPE\", \"dropout\": 0.1}}", "dropout is not supported"},
+    {"{\"model\": {\"x\": 1}}", "the key \"x\" of the model is not supported"},
+    {"{" BYTES_IN "[\"a\"]}}", "a merge must be two tokens with one space between"},
+    {"{" BYTES_IN "[\"a c\"]}}", "the token \"c\" is not in the vocabulary"},
+    {"{" BYTES_IN "[\"b a\"]}}", "the token \"ba\" is not in the vocabulary"},
+    {"{" BYTES_IN "[[\"a\"]]}}", "the right token of a merge"},
+    {"{" BYTES_IN "[\"a b\", [\"a\", \"b\"]]}}", "the merge is there twice"},
+    {"{" BYTES_IN "[7]}}", "a merge must be two tokens"},
+    {"{" BYTES_IN "[], \"unk_token\": \"u\"}}", "the unk_token \"u\" is not in the vocabulary"},
+    {"{" BYTES_IN "[], \"end_of_word_suffix\": \"</w>\"}}", "end_of_word_suffix is not supported"},
+    {"{" BYTES_IN "[], \"continuing_subword_prefix\": \"#\"}}", "continuing_subword_prefix is not"},
+    {"{\"model\": {\"vocab\": {\"a\": 0, \"b\": 2}, \"merges\": []}}",
+     "the id 2 of \"b\" is out of"},
+    {"{\"model\": {\"vocab\": [[\"a\", 0]]}}", "the vocabulary must be an object"},
+    {"{" WORDPIECE "\"unk_token\": \"a\"}}", "the model WordPiece lacks"},
+    {"{\"added_tokens\": [" TOKEN("4", "x", "\"normalized\": false") "], " MODEL "}",
+     "the added token \"x\" is said to have the id 4, but the next free one is 3"},
+    {"{\"added_tokens\": [" TOKEN("3", "x", "\"lstrip\": 1") "], " MODEL "}", "lstrip must be"},
+    {"{\"added_tokens\": [" TOKEN("3", "A", "\"normalized\": true") ", " TOKEN(
+         "0", "a", "\"normalized\": true") "], \"normalizer\": {\"type\": \"Lowercase\"}, " MODEL
+                                           "}",
+     "the normalizer makes two added tokens"},
+    {"{\"added_tokens\": [" TOKEN(
+         "3", " ",
+         "\"normalized\": true") "], \"normalizer\": {\"type\": "
+                                 "\"Strip\", \"strip_left\": true, \"strip_right\": true}, " MODEL
+                                 "}",
+     "the normalizer leaves nothing of the added token \" \""},
+    {"{\"normalizer\": {\"type\": \"Precompiled\"}, " MODEL "}",
+     "the normalizer \"Precompiled\" is not supported"},
+    {"{\"normalizer\": {\"type\": \"NFC\", \"x\": 1}, " MODEL "}",
+     "\"NFC\" with \"x\" is not supported"},
+    {"{\"normalizer\": {\"type\": \"NFC\", \"lowercase\": true}, " MODEL "}",
+     "lowercase is not supported of the normalizer \"NFC\""},
+    {"{\"normalizer\": {\"type\": \"Prepend\"}, " MODEL "}", "\"Prepend\" has no prepend"},
+    {"{\"normalizer\": {}, " MODEL "}", "a normalizer has no type"},
+    {"{\"normalizer\": 1, " MODEL "}", "normalizer must be an object"},
+    {"{\"pre_tokenizer\": {\"type\": \"UnicodeScripts\"}, " MODEL "}",
+     "the pre_tokenizer \"UnicodeScripts\" is not supported"},
+    {"{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\h\"}, \"behavior\": "
+     "\"Isolated\"}, " MODEL "}",
+     "is not supported because of the escape"},
+    {"{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Other\": \"a\"}, \"behavior\": "
+     "\"Isolated\"}, " MODEL "}",
+     "the pattern \"Other\" is not supported"},
+    {"{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"String\": \"\"}, \"behavior\": "
+     "\"Isolated\"}, " MODEL "}",
+     "an empty pattern is not supported"},
+    {"{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": "
+     "\"Other\"}, " MODEL "}",
+     "the behavior \"Other\" is not supported"},
+    {"{\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"ab\"}, " MODEL "}",
+     "replacement must be one character"},
+    {"{\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"a\", \"prepend_scheme\": "
+     "\"first\", \"add_prefix_space\": false}, " MODEL "}",
+     "contradicts prepend_scheme"},
+    {"{\"decoder\": {\"type\": \"CTC\"}, " MODEL "}", "the decoder \"CTC\" is not supported"},
+    {"{\"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": \"BPEDecoder\"}]}, " MODEL
+     "}",
+     "the decoder \"BPEDecoder\" is not supported"},
+    {"{\"post_processor\": {\"processors\": [0]}, " MODEL "}", "none of the processors of a"},
+    {"{\"post_processor\": {\"single\": [0]}, " MODEL "}", "none of the items of a template"},
+    {"{\"decoder\": {\"decoders\": [0]}, " MODEL "}", "none of the steps of a Sequence"},
+    {"{\"post_processor\": {\"type\": \"Other\"}, " MODEL "}",
+     "the post_processor \"Other\" is not supported"},
+    {"{\"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"a\", 9], \"cls\": [\"b\", "
+     "1]}, " MODEL "}",
+     "the id 9 of the post_processor is not one of the 3 tokens"},
+};
+
+static void others_are_refused(void) {
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        syn_error err = {0};
+        syn_tokenizer *tok;
+        put_text("tokenizer.json", files[i].file);
+        const syn_status status = syn_tokenizer_load(&tok, in_folder(""), &err);
+        CHECK_MSG((status == SYN_OK) == (files[i].sentence == NULL), "%s: %s", files[i].file,
+                  err.text);
+        CHECK((status == SYN_OK) == (tok != NULL));
+        if (files[i].sentence) CHECK_HAS(err.text, files[i].sentence);
+        if (files[i].sentence) CHECK_HAS(err.text, "tokenizer.json");
+        syn_tokenizer_free(tok);
+        CHECK_INT(syn_tokenizer_load(&tok, in_folder(""), NULL), status);
+        syn_tokenizer_free(tok);
+    }
+}
+
+/* Every file cut at every byte is refused. */
+static void cut_files(void) {
+    size_t bytes;
+    char *data = file_bytes(reference_path("tokenizers/odd_bpe/tokenizer.json"), &bytes);
+    CHECK(data != NULL);
+    for (size_t n = 0; n + 2 < bytes; n += n < 4000 ? 1 : 97) {
+        syn_error err = {0};
+        syn_tokenizer *tok;
+        put_file("tokenizer.json", data, n);
+        CHECK_MSG(syn_tokenizer_load(&tok, in_folder(""), &err) != SYN_OK, "%zu bytes", n);
+        CHECK_HAS(err.text, "tokenizer.json");
+    }
+    free(data);
+}
+
+/* ---- which file counts ---- */
+
+static const struct {
+    const char *class, *model_type, *name;
+} choices[] = {
+    {NULL, NULL, "gpt2-bpe"},
+    {NULL, "gpt2", "gpt2-bpe"},
+    {NULL, "qwen2", "bpe"},
+    {"GPT2Tokenizer", "qwen2", "gpt2-bpe"},
+    {"GPT2TokenizerFast", NULL, "gpt2-bpe"},
+    {"Qwen2Tokenizer", NULL, "bpe"},
+    {"PreTrainedTokenizerFast", "gpt2", "bpe"},
+    {"TokenizersBackend", NULL, "bpe"},
+};
+
+static void which_file_counts(void) {
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        char text[128];
+        clear_folder();
+        put_tiny_gpt2();
+        put_text("tokenizer.json", "{\"added_tokens\": [], " MODEL "}");
+        if (choices[i].name[0] == 'g') put_text("tokenizer.json", "{}");
+        if (choices[i].class) {
+            snprintf(text, sizeof text, "{\"tokenizer_class\": \"%s\"}", choices[i].class);
+            put_text("tokenizer_config.json", text);
+        }
+        if (choices[i].model_type) {
+            snprintf(text, sizeof text, "{\"model_type\": \"%s\"}", choices[i].model_type);
+            put_text("config.json", text);
+        }
+        syn_tokenizer *tok = load_folder();
+        CHECK_MSG(tok != NULL, "case %zu", i);
+        CHECK_STR(syn_tokenizer_name(tok), choices[i].name);
+        syn_tokenizer_free(tok);
+    }
+}
+
+/* The tokens that begin and end texts. */
+static void ends_of_texts(void) {
+    put_text("tokenizer.json",
+             "{\"added_tokens\": [" TOKEN("3", "<s>", "\"normalized\": false") ", " TOKEN(
+                 "4", "</s>", "\"normalized\": false") "], " MODEL "}");
+    syn_tokenizer *tok = load_folder();
+    CHECK(tok != NULL);
+    CHECK_INT(syn_tokenizer_bos(tok), -1);
+    CHECK_INT(syn_tokenizer_eos(tok), -1);
+    CHECK_INT(syn_tokenizer_added(tok), 2);
+    CHECK_INT(syn_tokenizer_special(tok, "</s>"), 4);
+    syn_tokenizer_free(tok);
+    put_text("tokenizer_config.json",
+             "{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\"}}");
+    tok = load_folder();
+    CHECK(tok != NULL);
+    CHECK_INT(syn_tokenizer_bos(tok), 3);
+    CHECK_INT(syn_tokenizer_eos(tok), 4);
+    syn_tokenizer_free(tok);
+    syn_error err = {0};
+    put_text("tokenizer_config.json", "{\"split_special_tokens\": true}");
+    CHECK_INT(syn_tokenizer_load(&tok, in_folder(""), &err), SYN_E_UNSUPPORTED);
+    CHECK_HAS(err.text, "split_special_tokens is not supported");
+}
+
+/* ---- damage ---- */
+
+static syn_status load_and_use(void *folder, syn_error *err) {
+    static const char text[] = "Hello <x> w\xc3\xb6rld \xe1\xba\x9b\xcc\xa3 12 <left> word";
+    syn_tokenizer *tok;
+    syn_encoding e;
+    char *back = NULL;
+    size_t bytes;
+    SYN_TRY(syn_tokenizer_load(&tok, folder, err));
+    syn_status status = syn_tokenizer_encode_text(tok, text, sizeof text - 1, true, &e, err);
+    if (status == SYN_OK) status = syn_tokenizer_decode(tok, e.ids, e.n, &back, &bytes, err);
+    syn_encoding_free(&e);
+    syn_free(back);
+    syn_tokenizer_free(tok);
+    return status;
+}
+
+static void memory_runs_out(void) {
+    static const char *const names[] = {"mistral", "odd_wordpiece", "odd_bytes"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char folder[4096];
+        snprintf(folder, sizeof folder, "%s", reference_path("tokenizers/%s", names[i]));
+        CHECK(test_without_memory(load_and_use, folder) > 20);
+    }
+}
+
 #endif
 
 static const test_case cases[] = {
 #if defined SYN_HAVE_PCRE2 && defined SYN_HAVE_UTF8PROC
     {"all kinds as HuggingFace has them", all_kinds},
+    {"others are refused", others_are_refused},
+    {"cut files", cut_files},
+    {"which file counts", which_file_counts},
+    {"ends of texts", ends_of_texts},
+    {"memory runs out", memory_runs_out},
 #endif
 };
 

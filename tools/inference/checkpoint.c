@@ -48,7 +48,7 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
 }
 
 bool checkpoint_has_tokenizer(const char *weights, char *folder, size_t folder_bytes) {
-    static const char *const files[] = {"vocab.json", "vocab.txt"};
+    static const char *const files[] = {"tokenizer.json", "vocab.json", "vocab.txt"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         if (!cli_find_beside(weights, files[i], folder, folder_bytes)) continue;
         char *slash = strrchr(folder, '/');

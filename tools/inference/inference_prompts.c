@@ -21,12 +21,6 @@ static syn_status find_tokenizer(const inference *run, char *found, size_t found
         return SYN_OK;
     }
     if (args->prompt_ids) return SYN_OK;
-    if (cli_find_beside(args->weights, "tokenizer.json", found, found_bytes))
-        return SYN_FAIL(
-            err, SYN_E_UNSUPPORTED,
-            "'%.300s' is a form of tokenizer that is not read; give --tokenizer DIR with "
-            "vocab.json and merges.txt, or vocab.txt",
-            found);
     return SYN_FAIL(err, SYN_E_INVALID,
                     "there is no tokenizer beside the weights '%.200s'; give --tokenizer DIR, "
                     "--prompt_ids FILE, or --tokenizer bytes if a token is a byte",

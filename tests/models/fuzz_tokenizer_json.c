@@ -1,0 +1,69 @@
+/* Fuzz target for the reader of tokenizer.json and for what it makes: a text follows the first line
+   "#text"; of that the part that is valid UTF-8 is encoded, in both ways, and decoded. */
+#include "models/tokenizer_private.h"
+
+#include "syntorch/memory.h"
+#include "syntorch/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADER        "\n#text\n"
+#define TEXT_BYTES    ((size_t)1 << 12)
+#define REQUIRE(cond) ((cond) ? (void)0 : abort())
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static size_t find_header(const char *text, size_t bytes) {
+    const size_t header_bytes = strlen(HEADER);
+    for (size_t i = 0; i + header_bytes <= bytes; i++)
+        if (memcmp(text + i, HEADER, header_bytes) == 0) return i;
+    return bytes;
+}
+
+/* Ids are of the vocabulary; offsets run forward over the text's characters, each for itself. */
+static void check(const syn_tokenizer *tok, const syn_encoding *e, size_t chars) {
+    for (size_t i = 0; i < e->n; i++) {
+        REQUIRE(e->ids[i] >= 0 && e->ids[i] < tok->vocab_elems);
+        REQUIRE(e->offsets[i][0] <= chars && e->offsets[i][1] <= chars);
+    }
+}
+
+static void encode(const syn_tokenizer *tok, const char *text, size_t bytes, size_t chars) {
+    syn_error err = {0};
+    syn_encoding e;
+    int32_t *ids;
+    char *back;
+    size_t n, back_bytes;
+    const bool special = tok->kind == SYN_TOKENIZER_BPE;
+    const syn_status status = syn_tokenizer_encode_text(tok, text, bytes, special, &e, &err);
+    REQUIRE((status == SYN_OK) == (err.text[0] == '\0'));
+    if (status != SYN_OK) return; /* a pattern may take too long */
+    check(tok, &e, chars);
+    REQUIRE(syn_tokenizer_encode(tok, text, bytes, &ids, &n, &err) == SYN_OK);
+    REQUIRE(n == e.n && memcmp(ids, e.ids, n * sizeof *ids) == 0);
+    if (syn_tokenizer_decode(tok, ids, n, &back, &back_bytes, &err) == SYN_OK) {
+        REQUIRE(back[back_bytes] == '\0');
+        syn_free(back);
+    }
+    syn_free(ids);
+    syn_encoding_free(&e);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const char *input = (const char *)data;
+    const size_t json_bytes = find_header(input, size);
+    const size_t from = size - json_bytes < strlen(HEADER) ? size : json_bytes + strlen(HEADER);
+    const char *text = input + from;
+    size_t bytes = 0, chars = 0;
+    for (size_t n; bytes < size - from && bytes < TEXT_BYTES; bytes += n, chars++)
+        if ((n = syn_utf8_char_bytes(text + bytes, size - from - bytes)) == 0) break;
+    syn_error err = {0};
+    syn_tokenizer *tok = NULL;
+    REQUIRE(syn_tokenizer_open_bytes(&tok, &err) == SYN_OK);
+    const syn_status status = syn__tok_open_data(tok, "tokenizer.json", input, json_bytes, &err);
+    REQUIRE((status == SYN_OK) == (err.text[0] == '\0'));
+    if (status == SYN_OK) encode(tok, text, bytes, chars);
+    syn_tokenizer_free(tok);
+    return 0;
+}

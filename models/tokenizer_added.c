@@ -94,6 +94,22 @@ static void sort(const syn__added *added, bool by_id, uint32_t *at, size_t n) {
     }
 }
 
+/* Bit `pair` of a table. */
+static bool has_pair(const uint8_t pairs[8192], unsigned pair) {
+    return pairs[pair >> 3] >> (pair & 7) & 1;
+}
+
+static void note_begin(syn__added *added, int k, const syn__added_token *t) {
+    const unsigned first = (unsigned char)t->found[0];
+    const bool alone = t->found_bytes == 1; /* then any byte may follow */
+    const unsigned from = alone ? 0 : (unsigned char)t->found[1], to = alone ? 255 : from;
+    added->begins[k][first] = true;
+    for (unsigned second = from; second <= to; second++) {
+        const unsigned pair = first << 8 | second;
+        added->pairs[k][pair >> 3] |= (uint8_t)(1u << (pair & 7));
+    }
+}
+
 syn_status syn__added_index(syn__added *added, syn_error *err) {
     uint32_t **const lists[] = {&added->sorted[0], &added->sorted[1], &added->by_id};
     for (int k = 0; k < 3; k++) {
@@ -105,7 +121,7 @@ syn_status syn__added_index(syn__added *added, syn_error *err) {
         const int k = t->normalized;
         added->by_id[i] = (uint32_t)i;
         added->sorted[k][added->n_sorted[k]++] = (uint32_t)i;
-        added->begins[k][(unsigned char)t->found[0]] = true;
+        note_begin(added, k, t);
         added->any_single_word |= t->single_word;
     }
     for (int k = 0; k < 2; k++) sort(added, false, added->sorted[k], added->n_sorted[k]);
@@ -176,7 +192,11 @@ static const syn__added_token *next_match(const syn__added *added, int k, const 
                                           size_t bytes, size_t *pos) {
     if (added->n_sorted[k] == 0) return NULL;
     for (; *pos < bytes; ++*pos) {
-        if (!added->begins[k][(unsigned char)text[*pos]]) continue;
+        const unsigned first = (unsigned char)text[*pos];
+        if (!added->begins[k][first]) continue;
+        if (*pos + 1 < bytes &&
+            !has_pair(added->pairs[k], first << 8 | (unsigned char)text[*pos + 1]))
+            continue;
         const syn__added_token *t = longest_at(added, k, text + *pos, bytes - *pos);
         if (t) return t;
     }

@@ -32,7 +32,8 @@ typedef struct syn__added {
     uint32_t *sorted[2]; /* by text: those not normalized, those normalized */
     size_t n_sorted[2];
     uint32_t *by_id;
-    bool begins[2][256]; /* whether a token begins with this byte */
+    bool begins[2][256];    /* whether a token begins with this byte */
+    uint8_t pairs[2][8192]; /* a bit a pair of bytes: whether one can begin with both */
     bool any_single_word;
 } syn__added;
 

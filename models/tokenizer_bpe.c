@@ -174,6 +174,7 @@ static syn_status add_steps(syn_tokenizer *tok, bool prefix_space, syn_error *er
 }
 
 static syn_status open_bpe(syn_tokenizer *tok, syn__tokenizer_files *f, syn_error *err) {
+    SYN_TRY(syn__regex_ready(err));
     SYN_TRY(syn__tokenizer_files_read(f, err));
     SYN_TRY(add_steps(tok, f->prefix_space, err));
     SYN_TRY(collect(f, &tok->added, err));

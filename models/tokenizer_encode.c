@@ -11,7 +11,7 @@
 static syn_status reserve(syn__encoder *enc, size_t more, syn_error *err) {
     if (enc->cap - enc->n < more)
         SYN_TRY(syn_grow(&enc->ids, &enc->cap, enc->n + more, sizeof *enc->ids, err));
-    if (!enc->followed) return SYN_OK;
+    if (!enc->wants_places) return SYN_OK;
     return syn_grow(&enc->places, &enc->places_cap, enc->n + more, sizeof *enc->places, err);
 }
 
@@ -122,7 +122,7 @@ static syn_status encode_bpe(syn__encoder *enc, const syn__text *word, syn_error
         end = part_end(bpe, word->at, word->n, at);
         SYN_TRY(merge_part(enc, word->at + at, end - at, err));
     }
-    return enc->followed ? place_merged(enc, word, first, err) : SYN_OK;
+    return enc->wants_places ? place_merged(enc, word, first, err) : SYN_OK;
 }
 
 static syn_status encode_wordpiece(syn__encoder *enc, const syn__text *word, syn_error *err) {
@@ -140,7 +140,7 @@ static syn_status encode_wordpiece(syn__encoder *enc, const syn__text *word, syn
         syn__cache_keep(enc->cache, word->at, word->n, hash, ids, n);
     }
     enc->n += n;
-    for (size_t i = first, begin = 0, end; enc->followed && i < enc->n; i++, begin = end) {
+    for (size_t i = first, begin = 0, end; enc->wants_places && i < enc->n; i++, begin = end) {
         size_t bytes;
         const char *text = syn__wordpiece_text(wp, enc->ids[i], &bytes);
         end = n == 1 ? word->n : begin + bytes - (i == first ? 0 : wp->prefix_bytes);
@@ -153,7 +153,7 @@ static syn_status encode_wordpiece(syn__encoder *enc, const syn__text *word, syn
 
 static syn_status put_token(syn__encoder *enc, const syn__text *at, int32_t id, syn_error *err) {
     SYN_TRY(reserve(enc, 1, err));
-    if (enc->followed) enc->places[enc->n] = place_of(enc, at, 0, at->n, false, at->at, at->n);
+    if (enc->wants_places) enc->places[enc->n] = place_of(enc, at, 0, at->n, false, at->at, at->n);
     enc->ids[enc->n++] = id;
     return SYN_OK;
 }
@@ -207,7 +207,7 @@ static bool must_follow(const syn_tokenizer *tok) {
 syn_status syn__encoder_run(syn__encoder *enc, const char *text, size_t bytes, syn_error *err) {
     const syn_tokenizer *tok = enc->tok;
     syn__text whole = {text, bytes, NULL, NULL, true};
-    enc->followed |= must_follow(tok);
+    enc->followed = enc->wants_places || must_follow(tok);
     enc->normal.composer = tok->composer;
     enc->changed = syn_calloc(tok->cuts.n, sizeof *enc->changed);
     if (enc->changed == NULL)
@@ -257,7 +257,7 @@ void syn__encoder_free(syn__encoder *enc) {
 syn_status syn__encode_plain(const syn_tokenizer *tok, const char *text, size_t bytes, bool places,
                              syn__encoded *out, syn_error *err) {
     syn__encoder enc = {
-        .tok = tok, .followed = places, .take = tok->bpe ? encode_bpe : encode_wordpiece};
+        .tok = tok, .wants_places = places, .take = tok->bpe ? encode_bpe : encode_wordpiece};
     const syn_status status = syn__encoder_run(&enc, text, bytes, err);
     for (size_t i = 0; status == SYN_OK && places && i < tok->trims.n; i++)
         trim(&tok->trims.at[i], enc.places, enc.n);

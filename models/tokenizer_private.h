@@ -61,18 +61,18 @@ struct syn__encoder {
     syn__bpe_work work;
     struct syn__cached_word *cache;
     syn__added_pieces pieces[2]; /* of tokens not normalized, and normalized */
-    bool followed;
+    bool wants_places, followed; /* followed: the text is, for places or for a cut's sake */
     int32_t *ids;
     size_t n, cap;
-    syn__place *places; /* where `followed` */
+    syn__place *places; /* if they are wanted */
     size_t places_cap;
     int32_t *begun; /* what a word begins as, and of how many of its bytes: to find places */
     uint32_t *begun_bytes;
     size_t begun_cap, begun_bytes_cap;
 };
 /* Hands the words of a text to enc->take and puts its added tokens among enc->ids. `tok`, `take`
-   and, for places, `followed` are set, the rest is zero; ids and places are the caller's to free,
-   all else is freed below, also after a failure. */
+   and, for places, `wants_places` are set, the rest is zero; ids and places are the caller's to
+   free, all else is freed below, also after a failure. */
 syn_status syn__encoder_run(syn__encoder *enc, const char *text, size_t bytes,
                             syn_error *err) SYN_MUST_USE;
 void syn__encoder_free(syn__encoder *enc);

@@ -13,6 +13,9 @@ extern "C" {
 #define SYN__REGEX_GPT2 \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
+/* Whether the library for these was there. */
+syn_status syn__regex_ready(syn_error *err) SYN_MUST_USE;
+
 typedef struct syn__regex syn__regex;
 /* SYN_E_UNSUPPORTED without PCRE2, or for what it would understand in another way, like \w, of
    which the two kinds have their own ideas, in that of a file; the sentence says what of the

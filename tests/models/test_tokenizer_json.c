@@ -454,6 +454,12 @@ static void memory_runs_out(void) {
     }
 }
 
+#else
+
+static void not_built(void) {
+    SKIP("built without PCRE2 or utf8proc");
+}
+
 #endif
 
 static const test_case cases[] = {
@@ -464,6 +470,8 @@ static const test_case cases[] = {
     {"which file counts", which_file_counts},
     {"ends of texts", ends_of_texts},
     {"memory runs out", memory_runs_out},
+#else
+    {"not built", not_built},
 #endif
 };
 

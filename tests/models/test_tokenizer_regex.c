@@ -166,6 +166,12 @@ static void others_are_refused(void) {
     }
 }
 
+#else
+
+static void not_built(void) {
+    SKIP("built without PCRE2");
+}
+
 #endif
 
 static const test_case cases[] = {
@@ -174,6 +180,8 @@ static const test_case cases[] = {
     {"classes of all code points", classes_of_all_code_points},
     {"long runs are words", long_runs_are_words},
     {"others are refused", others_are_refused},
+#else
+    {"not built", not_built},
 #endif
 };
 

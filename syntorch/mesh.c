@@ -60,9 +60,11 @@ static syn_status open_group(const syn_group **out, syn_comm *comm, uint32_t id,
 
 static syn_status open_kv(syn_mesh *mesh, syn_comm *comm, uint32_t id, int32_t n, syn_error *err) {
     const int32_t tp = mesh->size[SYN_AXIS_TP], stride = mesh->stride[SYN_AXIS_TP];
-    const int32_t index = mesh->index[SYN_AXIS_TP], part = index / n;
-    if (n < 2) return SYN_OK;
-    if (tp % n != 0) return SYN_FAIL(err, SYN_E_INVALID, "kv %d ranks are no part of tp %d", n, tp);
+    const int32_t index = mesh->index[SYN_AXIS_TP];
+    if (n == 0 || n == 1) return SYN_OK;
+    if (n < 0 || tp % n != 0)
+        return SYN_FAIL(err, SYN_E_INVALID, "kv %d ranks are no part of tp %d", n, tp);
+    const int32_t part = index / n;
     return open_group(&mesh->kv, comm, id, "kv",
                       number_of(mesh, SYN_AXIS_TP, comm->rank) * (tp / n) + part,
                       comm->rank + (part * n - index) * stride, stride, n, err);

@@ -106,7 +106,7 @@ static void save_steps(const syn_model_config *config, int tp, int dp, syn_devic
                        bool recompute, const syn_hardware *hw, const syn_export_options *how,
                        const char *name) {
     job j = {.config = config,
-             .shape = {tp, dp, 1, NULL},
+             .shape = {.tp = tp, .dp = dp},
              .device = device,
              .recompute = recompute,
              .passes = device == SYN_DEVICE_CPU && dp > 1 ? 2 : 1};

@@ -447,7 +447,7 @@ static void rows_of_nothing(void) {
     for (int kind = 0; kind < 3; kind++) {
         const syn_batch_how how = {
             .tokens = T, .pad = 9, .mask = 1, .causal = kind > 0, .predict_padding = kind > 1};
-        const int64_t alone = syn_batch_fill(&(syn_batch){NULL}, texts, &which[1], 1, &how);
+        const int64_t alone = syn_batch_fill(&(syn_batch){.ids = NULL}, texts, &which[1], 1, &how);
         CHECK_INT(syn_batch_fill(&out, texts, which, N, &how), alone);
         for (int i = 0; i < N * T; i++) {
             if (i / T == 1) continue;

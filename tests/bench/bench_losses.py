@@ -1,7 +1,7 @@
 """./dev bench losses: GPT-2 124M and BERT-base train from random weights as PyTorch does: each
-of 20 losses is within 1e-4 of those in tests/reference/pretraining_full.json. Needs no PyTorch.
-Minutes; exit 1 when a loss is not, or a run fails. Cases on SQuAD's article need
-SYN_SHARED_DATA."""
+of 20 losses is within 1e-4 of those in tests/reference/pretraining_full.json. Needs no PyTorch, and
+minutes; exit 1 when a loss is not, or a run fails. Cases on SQuAD's article need SYN_SHARED_DATA.
+"""
 import os
 import sys
 import tempfile

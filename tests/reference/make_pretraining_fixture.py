@@ -277,7 +277,8 @@ def tiny_cases():
 
 def full_cases():
     """As pretrain is by default, on one rank, on the article of SQuAD; and with a rate with which
-    more is learned, on two ranks: GPT-2 with what the examples have, BERT on the article."""
+    more is learned, on two ranks: GPT-2 with what the examples have, BERT on the article. Twelve
+    losses of one, past the largest gradient: double takes long."""
     article, small = "shared/squad/train-v1.1-excerpt.json", "examples/squad/train.json"
     gpt = {"model-name": "gpt2", "max-seq-length": 128, "num-epochs": 3, "max-steps": 20}
     bert = gpt | {"model-name": "bert-base-uncased"}

@@ -350,7 +350,7 @@ static syn_status check(const syn_model_config *c, syn_error *err) {
                     (long long)c->n_types);
 }
 
-static const char *architecture(unsigned heads) {
+static const char *class_of(unsigned heads) {
     return heads & SYN_BERT_NSP   ? "BertForPreTraining"
            : heads & SYN_BERT_MLM ? "BertForMaskedLM"
                                   : "BertModel";
@@ -368,7 +368,7 @@ const syn_model_family syn_bert_family = {.name = "bert",
                                           .fields = &fields,
                                           .check_file = check_file,
                                           .check = check,
-                                          .architecture = architecture,
+                                          .class_of = class_of,
                                           .prefix = "bert.",
                                           .layers = "encoder.layer",
                                           .embed_rows = embed_rows,

@@ -141,7 +141,9 @@ syn_status syn_model_config_save(const syn_model_config *c, unsigned heads, cons
                                  syn_error *err) {
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, path, err));
-    syn_sink_printf(out, "{\n  \"architectures\": [\"%s\"],\n", c->family->architecture(heads));
+    const syn_model_family *f = c->family;
+    syn_sink_printf(out, "{\n  \"architectures\": [\"%s\"],\n",
+                    f->class_of ? f->class_of(heads) : f->architecture);
     syn_sink_printf(out, "  \"model_type\": \"%s\",\n  \"_name_or_path\": ", syn_model_type(c));
     syn_sink_json_string(out, c->name);
     syn__settings_write(c->family->fields, c, out);

@@ -57,9 +57,12 @@ typedef struct syn_model_config {
     double initializer_range; /* deviation of random weights */
     syn_activation activation;
     syn_rotary rotary;
-    int64_t window;      /* Llama: a query sees itself and window - 1 keys before; < 1: all */
-    int64_t full_layers; /* so many layers, the first, have no window */
-    unsigned biases;     /* Llama: which linear layers have one, as flags of the family */
+    bool windowed; /* Llama: a query sees itself and window - 1 keys before, if window > 0, */
+    int64_t window;
+    int64_t full_layers; /* but in so many layers, the first, all */
+    bool qkv_bias;       /* Llama: queries, keys and values have biases; */
+    bool attention_bias; /* all four layers of the attention */
+    bool mlp_bias;       /* all three of the MLP */
     bool head_norm;      /* Llama: RMSNorm of each head's queries and keys */
     bool tied;           /* the head that predicts tokens has the token table as its matrix */
     syn_text_ending end; /* of models that generate: what ends a text */

@@ -23,8 +23,7 @@ extern "C" {
 typedef struct syn__config_file {
     syn_model_config config;                 /* first, so that rows fit a configuration too */
     char path_name[SYN__SETTING_NAME_BYTES]; /* of _name_or_path */
-    int64_t n_ctx;   /* an old name of n_positions, which counts where both are given */
-    bool use_window; /* Qwen's "use_sliding_window" */
+    int64_t n_ctx; /* an old name of n_positions, which counts where both are given */
     int64_t layer_types, full_layers; /* how many there are, and how many of them, the first, have
                                          no window */
 } syn__config_file;

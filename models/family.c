@@ -112,8 +112,10 @@ bool syn__family_makes(const syn_model_config *c, const syn__param_row *row, uns
 }
 
 bool syn__family_biases(const syn_model_config *c, const syn__param_row *row) {
-    const unsigned asked = row->flags & (SYN__QKV_BIAS | SYN__OUT_BIAS | SYN__MLP_BIAS);
-    return (row->flags & SYN__NO_BIAS) == 0 && (asked == 0 || (asked & c->biases) != 0);
+    if (row->flags & SYN__NO_BIAS) return false;
+    if (row->flags & SYN__QKV_BIAS) return c->qkv_bias || c->attention_bias;
+    if (row->flags & SYN__OUT_BIAS) return c->attention_bias;
+    return (row->flags & SYN__MLP_BIAS) == 0 || c->mlp_bias;
 }
 
 static int64_t row_params(const syn__param_row *row, const syn_model_config *c) {

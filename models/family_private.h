@@ -48,10 +48,10 @@ enum {
     SYN__RESIDUAL = 1, /* random weights: deviation divided by sqrt(2 n_layer) */
     SYN__NO_BIAS = 2,  /* of a linear layer */
     SYN__BARE = 4,     /* the family's prefix does not stand before it in a file */
-    /* A linear layer that has a bias only if config.biases has its flag: */
-    SYN__QKV_BIAS = 8,
-    SYN__OUT_BIAS = 16,
-    SYN__MLP_BIAS = 32,
+    /* A linear layer that has a bias only if the configuration says so: */
+    SYN__QKV_BIAS = 8,  /* config.qkv_bias or attention_bias */
+    SYN__OUT_BIAS = 16, /* config.attention_bias */
+    SYN__MLP_BIAS = 32, /* config.mlp_bias */
     SYN__HEAD_NORM = 64 /* made only if config.head_norm */
 };
 
@@ -86,7 +86,21 @@ int64_t syn__rotary_pairs(const syn_model_config *config);
 void syn__rotary_frequencies(const syn_model_config *config, int64_t tokens, float *out);
 /* Of cosines and sines. */
 double syn__rotary_factor(const syn_model_config *config);
-/* The entry of a file, its members relative to config.rotary, and what they say together. */
+/* The entries of a file: those of groups have members relative to config.rotary; what they say
+   together. */
+#define SYN__ROWS_ROTARY                                                           \
+    SYN__ROW_F64("rope_theta", 0, SYN__AT(rotary.theta), 1.0001, 1e12),            \
+        SYN__ROW_F64("partial_rotary_factor", 0, SYN__AT(rotary.part), 0.001, 1),  \
+        {.key = "rope_parameters",                                                 \
+         .type = SYN__SETTING_GROUP,                                               \
+         .flags = SYN__NULLABLE | SYN__SAVED,                                      \
+         .offset = SYN__AT(rotary),                                                \
+         .group = &syn__rotary_table,                                              \
+         .write = syn__rotary_write},                                              \
+    {                                                                              \
+        .key = "rope_scaling", .type = SYN__SETTING_GROUP, .flags = SYN__NULLABLE, \
+        .offset = SYN__AT(rotary), .group = &syn__rotary_table                     \
+    }
 extern const syn__setting_table syn__rotary_table;
 void syn__rotary_write(syn_sink *out, const void *member);
 syn_status syn__rotary_check(syn__settings *s, syn_model_config *config) SYN_MUST_USE;
@@ -106,7 +120,8 @@ struct syn_model_family {
     syn_status (*check_file)(syn__settings *s, const syn__setting_table *fields,
                              syn__config_file *file);
     syn_status (*check)(const syn_model_config *config, syn_error *err); /* likewise, of any */
-    const char *(*architecture)(unsigned heads);                         /* transformers' class */
+    const char *architecture; /* transformers' class; NULL: class_of tells */
+    const char *(*class_of)(unsigned heads);
     /* Parameters, in the order in which they are made; names in files begin with `prefix`. */
     const char *prefix, *layers; /* "transformer.", "h" of "h.3" */
     const syn__param_row *embed_rows, *layer_rows, *head_rows;

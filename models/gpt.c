@@ -219,11 +219,6 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
     return SYN_OK;
 }
 
-static const char *architecture(unsigned heads) {
-    (void)heads;
-    return "GPT2LMHeadModel";
-}
-
 static const char *const types[] = {"gpt2", "gpt3", NULL};
 
 const syn_model_family syn_gpt_family = {.name = "gpt",
@@ -235,7 +230,7 @@ const syn_model_family syn_gpt_family = {.name = "gpt",
                                          .n_presets = sizeof presets / sizeof presets[0],
                                          .fields = &fields,
                                          .check_file = check_file,
-                                         .architecture = architecture,
+                                         .architecture = "GPT2LMHeadModel",
                                          .prefix = "transformer.",
                                          .layers = "h",
                                          .attention = "attn",

@@ -155,9 +155,9 @@ static syn_tensor all_logits(syn_model *m, syn_tensor x) {
 #define LLAMA3(name_, layers, hidden, heads, inner)                                           \
     PRESET(llama, name_, layers, hidden, heads, 8, inner, 8192, 128256, .norm_epsilon = 1e-5, \
            .rotary = ROTARY(5e5), .end = {{128001}, 1, 128001})
-#define QWEN25(name_, layers, hidden, heads, keys, inner, positions, vocab, tied_)    \
-    PRESET(qwen2, name_, layers, hidden, heads, keys, inner, positions, vocab,        \
-           .norm_epsilon = 1e-6, .rotary = ROTARY(1e6), .tied = tied_, .biases = QKV, \
+#define QWEN25(name_, layers, hidden, heads, keys, inner, positions, vocab, tied_)       \
+    PRESET(qwen2, name_, layers, hidden, heads, keys, inner, positions, vocab,           \
+           .norm_epsilon = 1e-6, .rotary = ROTARY(1e6), .tied = tied_, .qkv_bias = true, \
            .end = {{151643}, 1, 151643})
 
 /* Touvron et al. 2023, table 1, and Dubey et al. 2024, table 3; Llama 3 as first released but
@@ -173,7 +173,7 @@ static const syn_model_config llama_presets[] = {
 };
 static const syn_model_config mistral_presets[] = {
     PRESET(mistral, "mistral-7b", 32, 4096, 32, 8, 14336, 32768, 32000, .norm_epsilon = 1e-5,
-           .rotary = ROTARY(1e4), .window = 4096, .end = {{2}, 1, 2}),
+           .rotary = ROTARY(1e4), .windowed = true, .window = 4096, .end = {{2}, 1, 2}),
 };
 /* Qwen Team 2024, table 1. */
 static const syn_model_config qwen2_presets[] = {
@@ -192,9 +192,10 @@ static const syn_model_config qwen2_presets[] = {
         .initializer_range = 0.02, .end = SYN__NO_ENDING, .rotary = ROTARY(1e4), __VA_ARGS__ \
     }
 static const syn_model_config llama_defaults = DEFAULTS(llama, .tied = false),
-                              mistral_defaults = DEFAULTS(mistral, .n_kv_head = 8, .window = 4096),
-                              qwen2_defaults =
-                                  DEFAULTS(qwen2, .biases = QKV, .window = 4096, .full_layers = 28),
+                              mistral_defaults = DEFAULTS(mistral, .n_kv_head = 8, .windowed = true,
+                                                          .window = 4096),
+                              qwen2_defaults = DEFAULTS(qwen2, .qkv_bias = true, .window = 4096,
+                                                        .full_layers = 28),
                               qwen3_defaults = DEFAULTS(qwen3, .n_depth = 128, .head_norm = true,
                                                         .window = 4096, .full_layers = 28);
 
@@ -208,49 +209,6 @@ static syn_status read_activation(syn__settings *s, void *member) {
     if (syn__settings_text_is(s, "silu") || syn__settings_text_is(s, "swish")) return SYN_OK;
     return syn__settings_fail(s, "\"%s\" must be \"silu\", not \"%s\": this model knows no other",
                               s->path, syn__settings_shown(s, shown));
-}
-
-/* "attention_bias", "mlp_bias": *member gets `which`. */
-static syn_status read_bias(syn__settings *s, void *member, unsigned which) {
-    const syn_json_type type = syn_json_next(&s->json);
-    unsigned *biases = member;
-    if (type == SYN_JSON_ERROR) return s->error.code;
-    if (type != SYN_JSON_BOOL)
-        return syn__settings_fail(s, "\"%s\" must be true or false", s->path);
-    *biases = s->json.boolean ? *biases | which : *biases & ~which;
-    return SYN_OK;
-}
-
-static syn_status read_attention_bias(syn__settings *s, void *member) {
-    return read_bias(s, member, SYN__QKV_BIAS | SYN__OUT_BIAS);
-}
-
-static syn_status read_mlp_bias(syn__settings *s, void *member) {
-    return read_bias(s, member, SYN__MLP_BIAS);
-}
-
-static void write_attention_bias(syn_sink *out, const void *member) {
-    const bool biased = *(const unsigned *)member & SYN__OUT_BIAS;
-    syn_sink_printf(out, ",\n  \"attention_bias\": %s", biased ? "true" : "false");
-}
-
-static void write_mlp_bias(syn_sink *out, const void *member) {
-    const bool biased = *(const unsigned *)member & SYN__MLP_BIAS;
-    syn_sink_printf(out, ",\n  \"mlp_bias\": %s", biased ? "true" : "false");
-}
-
-static syn_status read_use_window(syn__settings *s, void *member) {
-    syn__config_file *file = member;
-    if (syn_json_next(&s->json) == SYN_JSON_ERROR) return s->error.code;
-    if (s->json.type != SYN_JSON_BOOL)
-        return syn__settings_fail(s, "\"%s\" must be true or false", s->path);
-    file->use_window = s->json.boolean;
-    return SYN_OK;
-}
-
-static void write_use_window(syn_sink *out, const void *member) {
-    const syn_model_config *c = member;
-    syn_sink_printf(out, ",\n  \"use_sliding_window\": %s", c->window > 0 ? "true" : "false");
 }
 
 /* "full_attention" for some layers, then "sliding_attention". */
@@ -277,11 +235,6 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
     return syn__settings_fail(s, "\"%s\" must be a list of strings", s->path);
 }
 
-#define BIAS_ROW(which)                                                         \
-    {                                                                           \
-        .key = #which, .type = SYN__SETTING_CUSTOM, .flags = SYN__SAVED,        \
-        .offset = SYN__AT(biases), .read = read_##which, .write = write_##which \
-    }
 #define COMMON_ROWS                                                                          \
     SYN__ROWS_NAMES,                                                                         \
         SYN__ROW_I64("num_hidden_layers", NEEDED, SYN__AT(n_layer), 1, SYN__MAX_LAYERS),     \
@@ -296,53 +249,33 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
         SYN__ROW_F64("rms_norm_eps", SYN__SAVED, SYN__AT(norm_epsilon), 0, 0.1),             \
         SYN__ROW_F64("initializer_range", SYN__SAVED, SYN__AT(initializer_range), 1e-9, 10), \
         SYN__ROW_CUSTOM("hidden_act", 0, read_activation),                                   \
-        SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)),                     \
-        SYN__ROW_F64("rope_theta", 0, SYN__AT(rotary.theta), 1.0001, 1e12),                  \
-        SYN__ROW_F64("partial_rotary_factor", 0, SYN__AT(rotary.part), 0.001, 1),            \
-        {.key = "rope_parameters",                                                           \
-         .type = SYN__SETTING_GROUP,                                                         \
-         .flags = MAY_BE,                                                                    \
-         .offset = SYN__AT(rotary),                                                          \
-         .group = &syn__rotary_table,                                                        \
-         .write = syn__rotary_write},                                                        \
-        {.key = "rope_scaling",                                                              \
-         .type = SYN__SETTING_GROUP,                                                         \
-         .flags = SYN__NULLABLE,                                                             \
-         .offset = SYN__AT(rotary),                                                          \
-         .group = &syn__rotary_table},                                                       \
+        SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_ROTARY,   \
         SYN__ROWS_ENDING, SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false),      \
         SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false)
 
-static const syn__setting llama_rows[] = {COMMON_ROWS, BIAS_ROW(attention_bias),
-                                          BIAS_ROW(mlp_bias)};
-#define WINDOW_ROW(flags_) \
-    SYN__ROW_I64("sliding_window", SYN__NONE | (flags_), SYN__AT(window), 1, SYN__MAX_POSITIONS)
+#define ATTENTION_BIAS SYN__ROW_BOOL("attention_bias", SYN__SAVED, SYN__AT(attention_bias))
+#define WINDOW \
+    SYN__ROW_I64("sliding_window", SYN__NONE | SYN__SAVED, SYN__AT(window), 1, SYN__MAX_POSITIONS)
 /* Layers from max_window_layers on have the window, if it is used at all. */
-#define WINDOW_ROWS                                                                              \
-    WINDOW_ROW(SYN__SAVED),                                                                      \
-        {.key = "use_sliding_window",                                                            \
-         .type = SYN__SETTING_CUSTOM,                                                            \
-         .flags = SYN__SAVED,                                                                    \
-         .offset = 0,                                                                            \
-         .read = read_use_window,                                                                \
-         .write = write_use_window},                                                             \
+#define QWEN_WINDOW                                                                              \
+    WINDOW, SYN__ROW_BOOL("use_sliding_window", SYN__SAVED, SYN__AT(windowed)),                  \
         SYN__ROW_I64("max_window_layers", SYN__SAVED, SYN__AT(full_layers), 0, SYN__MAX_LAYERS), \
         SYN__ROW_CUSTOM("layer_types", 0, read_layer_types)
-static const syn__setting mistral_rows[] = {COMMON_ROWS, WINDOW_ROW(SYN__SAVED)};
-static const syn__setting qwen2_rows[] = {COMMON_ROWS, WINDOW_ROWS};
-static const syn__setting qwen3_rows[] = {COMMON_ROWS, BIAS_ROW(attention_bias), WINDOW_ROWS};
 
-/* Qwen's window: whether it is used, and from which layer on. */
+static const syn__setting llama_rows[] = {COMMON_ROWS, ATTENTION_BIAS,
+                                          SYN__ROW_BOOL("mlp_bias", SYN__SAVED, SYN__AT(mlp_bias))};
+static const syn__setting mistral_rows[] = {COMMON_ROWS, WINDOW};
+static const syn__setting qwen2_rows[] = {COMMON_ROWS, QWEN_WINDOW};
+static const syn__setting qwen3_rows[] = {COMMON_ROWS, ATTENTION_BIAS, QWEN_WINDOW};
+
 static syn_status check_window(syn__settings *s, const syn__setting_table *table,
                                syn__config_file *file) {
-    syn_model_config *c = &file->config;
-    if (file->layer_types != 0 && file->layer_types != c->n_layer)
-        return syn__settings_fail_at(s, table, "layer_types",
-                                     "\"layer_types\" has %lld entries for %lld layers",
-                                     (long long)file->layer_types, (long long)c->n_layer);
-    if (file->layer_types != 0) c->full_layers = file->full_layers;
-    if (!file->use_window || c->full_layers >= c->n_layer) c->window = -1;
-    return SYN_OK;
+    if (file->layer_types == 0) return SYN_OK;
+    file->config.full_layers = file->full_layers;
+    if (file->layer_types == file->config.n_layer) return SYN_OK;
+    return syn__settings_fail_at(s, table, "layer_types",
+                                 "\"layer_types\" has %lld entries for %lld layers",
+                                 (long long)file->layer_types, (long long)file->config.n_layer);
 }
 
 static syn_status check_file(syn__settings *s, const syn__setting_table *table,
@@ -355,46 +288,28 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
             s, table, "num_key_value_heads",
             "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld",
             (long long)c->n_kv_head, (long long)c->n_head);
-    SYN_TRY(syn__rotary_check(s, c));
-    const bool qwen = c->family == &syn_qwen2_family || c->family == &syn_qwen3_family;
-    return qwen ? check_window(s, table, file) : SYN_OK;
+    SYN_TRY(check_window(s, table, file));
+    return syn__rotary_check(s, c);
 }
 
-#define FAMILY(name_, title_, class)                                                            \
-    static const syn__setting_table name_##_fields = SYN__STRICT_TABLE_OF(name_##_rows);        \
-    static const char *name_##_class(unsigned heads) {                                          \
-        (void)heads;                                                                            \
-        return class;                                                                           \
-    }                                                                                           \
-    static const char *const name_##_types[] = {#name_, NULL};                                  \
-    const syn_model_family syn_##name_##_family = {.name = #name_,                              \
-                                                   .title = title_,                             \
-                                                   .types = name_##_types,                      \
-                                                   .tokenizer = SYN_TOKENIZER_BPE,              \
-                                                   .defaults = &name_##_defaults,               \
-                                                   PRESETS_OF_##name_.fields = &name_##_fields, \
-                                                   .check_file = check_file,                    \
-                                                   .architecture = name_##_class,               \
-                                                   .prefix = "model.",                          \
-                                                   .layers = "layers",                          \
-                                                   .attention = "self_attn",                    \
-                                                   .embed_rows = embed_rows,                    \
-                                                   .layer_rows = layer_rows,                    \
-                                                   .head_rows = head_rows,                      \
-                                                   .out_in = true,                              \
-                                                   .params_bytes = sizeof(struct llama),        \
-                                                   .layer_bytes = sizeof(struct llama_layer),   \
-                                                   .layer = layer,                              \
-                                                   .embed = embed,                              \
-                                                   .head = head,                                \
-                                                   .all_logits = all_logits}
-#define PRESETS(list)      .presets = (list), .n_presets = sizeof(list) / sizeof((list)[0]),
-#define PRESETS_OF_llama   PRESETS(llama_presets)
-#define PRESETS_OF_mistral PRESETS(mistral_presets)
-#define PRESETS_OF_qwen2   PRESETS(qwen2_presets)
-#define PRESETS_OF_qwen3
+#define FAMILY(name_, title_, class, ...)                                                        \
+    {                                                                                            \
+        .name = #name_, .title = title_, .types = (const char *const[]){#name_, NULL},           \
+        .tokenizer = SYN_TOKENIZER_BPE, .defaults = &name_##_defaults,                           \
+        .fields = &(const syn__setting_table)SYN__STRICT_TABLE_OF(name_##_rows),                 \
+        .check_file = check_file, .architecture = class, .prefix = "model.", .layers = "layers", \
+        .attention = "self_attn", .embed_rows = embed_rows, .layer_rows = layer_rows,            \
+        .head_rows = head_rows, .out_in = true, .params_bytes = sizeof(struct llama),            \
+        .layer_bytes = sizeof(struct llama_layer), .layer = layer, .embed = embed, .head = head, \
+        .all_logits = all_logits, __VA_ARGS__                                                    \
+    }
+#define PRESETS(list) .presets = (list), .n_presets = sizeof(list) / sizeof((list)[0])
 
-FAMILY(llama, "Llama", "LlamaForCausalLM");
-FAMILY(mistral, "Mistral", "MistralForCausalLM");
-FAMILY(qwen2, "Qwen2", "Qwen2ForCausalLM");
-FAMILY(qwen3, "Qwen3", "Qwen3ForCausalLM");
+const syn_model_family syn_llama_family =
+                           FAMILY(llama, "Llama", "LlamaForCausalLM", PRESETS(llama_presets)),
+                       syn_mistral_family = FAMILY(mistral, "Mistral", "MistralForCausalLM",
+                                                   PRESETS(mistral_presets)),
+                       syn_qwen2_family =
+                           FAMILY(qwen2, "Qwen2", "Qwen2ForCausalLM", PRESETS(qwen2_presets)),
+                       syn_qwen3_family =
+                           FAMILY(qwen3, "Qwen3", "Qwen3ForCausalLM", .presets = NULL);

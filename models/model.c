@@ -436,7 +436,8 @@ syn_tensor syn__model_layers(syn_model *m, syn_tensor x, syn_mark mark) {
 
 static int64_t window_of(const syn_model *m, int64_t i) {
     const syn_model_config *c = &m->config;
-    return c->window > 0 && m->part.first_layer + i >= c->full_layers ? c->window : 0;
+    const bool has = c->windowed && c->window > 0;
+    return has && m->part.first_layer + i >= c->full_layers ? c->window : 0;
 }
 
 static syn_tensor attend(syn_model *m, int64_t i, const syn_tensor *in) {

@@ -48,7 +48,7 @@ static syn_model_config small(const syn_model_family *family) {
                           .initializer_range = 0.02,
                           .rotary = {.theta = 1e4, .part = 1},
                           .end = {.fill = -1}};
-    if (family == &syn_mistral_family) c.window = 5;
+    if (family == &syn_mistral_family) c.windowed = true, c.window = 5;
     if (family == &syn_qwen2_family) c.tied = true;
     c.head_norm = qwen3;
     return c;
@@ -133,7 +133,8 @@ static void check_preset(const char *name, int tp) {
     }
     drop_ranks(MOST_RANKS, ctx);
     /* what every rank has: norms, a bias behind the sum; what `copies` ranks have */
-    const int64_t again = (c->biases ? 2 : 0) * c->n_kv_head * depth + 2 * h * c->n_kv_head * depth;
+    const int64_t again = (c->qkv_bias || c->attention_bias ? 2 : 0) * c->n_kv_head * depth +
+                          2 * h * c->n_kv_head * depth;
     params -= (tp - 1) * (2 * l + 1) * h + (copies - 1) * l * again;
     params -= ((c->vocab_size + tp - 1) / tp * tp - c->vocab_size) * h * (c->tied ? 1 : 2);
     CHECK_INT(params, syn_model_config_params(c, 0));

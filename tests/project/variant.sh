@@ -104,9 +104,14 @@ thread)
     export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
     probe -fsanitize=thread
     build -DCMAKE_C_FLAGS_DEBUG='-O2 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF
-    threads='comm|gpt|bert|generat|rank|train|rows|attention|product|padding|weights|thread|worker'
+    threads='comm|gpt|bert|llama|generat|rank|train|rows|attention|product|padding|weights|thread|worker'
     threads+='|parallel|inference|parity|dispatch|trace'
-    check -L program -R "$threads" -E 'full|forgotten_training'
+    kernels='rows|products|attention|attention_grad'
+    check -L program -R "$threads" -E "full|_half|forgotten|picture|^test_($kernels)$"
+    # Of the kernels only what they do on threads.
+    for kernel in 'attention threads' 'attention_grad threads' 'products repeatable'; do
+        "${under[@]}" "$folder/tests/test_${kernel% *}" "${kernel#* }"
+    done
     ;;
 minimal)
     build -DCMAKE_C_FLAGS_DEBUG='-O1' -DBUILD_SHARED_LIBS=ON -DSYN_WERROR=ON \

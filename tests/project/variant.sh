@@ -2,7 +2,8 @@
 # variant.sh address|thread|minimal|clang: builds everything once more, in SYN_BUILD/variant-NAME,
 # and checks it there.
 #   address  AddressSanitizer, leak check and UndefinedBehaviorSanitizer; all tests that are C
-#            programs, and the scripts that give the programs what they must refuse
+#            programs, models in full size aside, and the scripts that give the programs what
+#            they must refuse
 #   thread   ThreadSanitizer; the tests with threads
 #   minimal  a shared library with no optional library at all; all tests that are C programs, and
 #            the installation
@@ -95,7 +96,7 @@ address)
     export UBSAN_OPTIONS=print_stacktrace=1
     probe -fsanitize=address
     build -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined
-    check -L program
+    check -L program -E _full
     check -R 'test_(tool_inputs|odd_names|inference_failures)\.py'
     ;;
 thread)

@@ -98,7 +98,7 @@ syn_status syn_model_config_check(const syn_model_config *config, int tp,
                                   syn_error *err) SYN_MUST_USE;
 /* Parameters of the whole model with these heads. */
 int64_t syn_model_config_params(const syn_model_config *config, unsigned heads);
-/* The longest text: n_positions, or more where rotary positions grow with it (SYN_ROPE_DYNAMIC). */
+/* The longest text: n_positions, or more if rotary positions are scaled to more. */
 int64_t syn_model_max_tokens(const syn_model_config *config);
 /* Ranks that have the same heads of keys and values, as there are fewer of those than of ranks: the
    shape's kv of a mesh (syntorch/mesh.h); else 1. */

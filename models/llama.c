@@ -186,18 +186,21 @@ static const syn_model_config qwen2_presets[] = {
     QWEN25("qwen2.5-72b", 80, 8192, 64, 8, 29568, 131072, 152064, false),
 };
 
-#define DEFAULTS(family_, ...)                                                               \
-    {                                                                                        \
-        .family = &syn_##family_##_family, .norm_epsilon = 1e-6, .n_positions = 2048,        \
-        .initializer_range = 0.02, .end = SYN__NO_ENDING, .rotary = ROTARY(1e4), __VA_ARGS__ \
+#define DEFAULTS(family_, ...)                                                              \
+    {                                                                                       \
+        .family = &syn_##family_##_family, .norm_epsilon = 1e-6, .initializer_range = 0.02, \
+        .end = SYN__NO_ENDING, .rotary = ROTARY(1e4), __VA_ARGS__                           \
     }
-static const syn_model_config llama_defaults = DEFAULTS(llama, .tied = false),
-                              mistral_defaults = DEFAULTS(mistral, .n_kv_head = 8, .windowed = true,
-                                                          .window = 4096),
-                              qwen2_defaults = DEFAULTS(qwen2, .qkv_bias = true, .window = 4096,
-                                                        .full_layers = 28),
-                              qwen3_defaults = DEFAULTS(qwen3, .n_depth = 128, .head_norm = true,
-                                                        .window = 4096, .full_layers = 28);
+static const syn_model_config llama_defaults = DEFAULTS(llama, .n_positions = 2048),
+                              mistral_defaults =
+                                  DEFAULTS(mistral, .n_positions = 131072, .n_kv_head = 8,
+                                           .windowed = true, .window = 4096),
+                              qwen2_defaults =
+                                  DEFAULTS(qwen2, .n_positions = 32768, .qkv_bias = true,
+                                           .window = 4096, .full_layers = 28),
+                              qwen3_defaults =
+                                  DEFAULTS(qwen3, .n_positions = 32768, .n_depth = 128,
+                                           .head_norm = true, .window = 4096, .full_layers = 28);
 
 #define NEEDED (SYN__REQUIRED | SYN__SAVED)
 #define MAY_BE (SYN__NULLABLE | SYN__SAVED)
@@ -251,7 +254,9 @@ static syn_status read_layer_types(syn__settings *s, void *member) {
         SYN__ROW_CUSTOM("hidden_act", 0, read_activation),                                   \
         SYN__ROW_BOOL("tie_word_embeddings", SYN__SAVED, SYN__AT(tied)), SYN__ROWS_ROTARY,   \
         SYN__ROWS_ENDING, SYN__ROW_CUSTOM("add_cross_attention", 0, syn__config_false),      \
-        SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false)
+        SYN__ROW_CUSTOM("is_encoder_decoder", 0, syn__config_false),                         \
+        SYN__ROW_CUSTOM("rope_interleaved", 0, syn__config_false),                           \
+        SYN__ROW_CUSTOM("use_mrope", 0, syn__config_false)
 
 #define ATTENTION_BIAS SYN__ROW_BOOL("attention_bias", SYN__SAVED, SYN__AT(attention_bias))
 #define WINDOW \

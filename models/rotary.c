@@ -9,8 +9,12 @@
 
 /* ---- frequencies ---- */
 
+static int64_t turned_elems(const syn_model_config *c) {
+    return (int64_t)((double)syn__model_config_depth(c) * c->rotary.part);
+}
+
 int64_t syn__rotary_pairs(const syn_model_config *c) {
-    return (int64_t)((double)syn__model_config_depth(c) * c->rotary.part) / 2;
+    return turned_elems(c) / 2;
 }
 
 /* theta^(2i/R) */
@@ -76,10 +80,15 @@ double syn__rotary_factor(const syn_model_config *c) {
     return grown(r->factor, 1);
 }
 
+/* Scaling is for texts so many times as long. */
 int64_t syn_model_max_tokens(const syn_model_config *c) {
-    const double most = (double)c->n_positions * c->rotary.factor;
-    if (c->rotary.scaling != SYN_ROPE_DYNAMIC) return c->n_positions;
-    return most < (double)SYN__MAX_POSITIONS ? (int64_t)most : SYN__MAX_POSITIONS;
+    const syn_rotary *r = &c->rotary;
+    double most = 0;
+    if (r->scaling == SYN_ROPE_LINEAR || r->scaling == SYN_ROPE_DYNAMIC)
+        most = (double)c->n_positions * r->factor;
+    if (r->scaling == SYN_ROPE_YARN) most = (double)r->original * r->factor;
+    most = fmin(fmax(most, (double)c->n_positions), (double)SYN__MAX_POSITIONS);
+    return (int64_t)most;
 }
 
 /* ---- files ---- */
@@ -158,5 +167,11 @@ syn_status syn__rotary_check(syn__settings *s, syn_model_config *c) {
     if (syn__rotary_pairs(c) < 1 || (r->scaling == SYN_ROPE_DYNAMIC && syn__rotary_pairs(c) < 2))
         return syn__settings_fail(s, "heads of %lld elements are too small for rotary positions",
                                   (long long)syn__model_config_depth(c));
+    const int64_t turned = turned_elems(c);
+    if (turned % 2 != 0)
+        return syn__settings_fail(s,
+                                  "rotary positions turn pairs, but of a head's %lld elements "
+                                  "%lld are to be turned",
+                                  (long long)syn__model_config_depth(c), (long long)turned);
     return SYN_OK;
 }

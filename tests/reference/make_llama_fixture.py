@@ -14,6 +14,7 @@ import pathlib
 import shutil
 import torch
 import transformers
+from transformers.models.llama import modeling_llama
 
 HERE = pathlib.Path(__file__).parent
 SHAPE = dict(vocab_size=61, hidden_size=24, intermediate_size=40, num_hidden_layers=2,
@@ -36,7 +37,12 @@ VARIANTS = [dict(rope_type="default", rope_theta=10000.0),
                  mscale_all_dim=1.3),
             dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, attention_factor=1.25,
                  original_max_position_embeddings=32),
-            dict(rope_type="dynamic", rope_theta=10000.0, factor=4.0)]
+            dict(rope_type="linear", rope_theta=10000.0, factor=1.0, partial_rotary_factor=0.7),
+            dict(rope_type="dynamic", rope_theta=10000.0, factor=4.0),
+            dict(rope_type="linear", rope_theta=10000.0, factor=4.0),
+            dict(rope_type="yarn", rope_theta=10000.0, factor=4.0,
+                 original_max_position_embeddings=16)]
+SHORT = 3  # the last, whose texts are longer than the positions named: only scaled ones are enough
 
 
 def classes(name):
@@ -50,6 +56,13 @@ def fill(model, seed):
             x = torch.randn(w.shape, generator=g)
             w.copy_(1 + 0.2 * x if "norm" in name else 0.3 * x if w.dim() == 2 else 0.2 * x)
     return model.eval()
+
+
+def turn_part(q, k, cos, sin, unsqueeze_dim=1, whole=modeling_llama.apply_rotary_pos_emb):
+    """Llama's function for partial_rotary_factor, which transformers has in other models only."""
+    n = cos.shape[-1]
+    turned = whole(q[..., :n], k[..., :n], cos, sin, unsqueeze_dim)
+    return tuple(torch.cat([a, b[..., n:]], -1) for a, b in zip(turned, (q, k)))
 
 
 def results(model):
@@ -77,9 +90,10 @@ def main():
     (HERE / "llama.json").write_text(json.dumps(out) + "\n")
     config, model = classes("Llama")
     variants = []
-    for rope in VARIANTS:
+    modeling_llama.apply_rotary_pos_emb = turn_part
+    for i, rope in enumerate(VARIANTS):
         more = dict(FAMILIES["llama"][1], rope_parameters=rope)
-        if rope["rope_type"] == "dynamic":
+        if i >= len(VARIANTS) - SHORT:
             more["max_position_embeddings"] = 16
         made = fill(model(config(**{**SHAPE, **more}, attn_implementation="eager")), 0)
         said = json.loads(made.config.to_json_string())

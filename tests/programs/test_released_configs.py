@@ -1,0 +1,139 @@
+"""config.json as it was released with models of our families: each is taken, and has the parameters
+that its model card or safetensors index counts. Shapes are facts of the releases; keys are those
+that transformers of their time wrote. What is not done is refused by its name."""
+import re
+
+from inference_runs import *  # noqa: F403
+
+LLAMA = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_act="silu",
+             bos_token_id=1, eos_token_id=2, initializer_range=0.02, pretraining_tp=1,
+             rope_scaling=None, torch_dtype="float16", transformers_version="4.31.0.dev0",
+             use_cache=True, tie_word_embeddings=False, rms_norm_eps=1e-5)
+LLAMA31 = dict(LLAMA, attention_bias=False, attention_dropout=0.0, mlp_bias=False,
+               bos_token_id=128000, eos_token_id=[128001, 128008, 128009], rope_theta=500000.0,
+               max_position_embeddings=131072, vocab_size=128256, torch_dtype="bfloat16",
+               rope_scaling=dict(factor=8.0, high_freq_factor=4.0, low_freq_factor=1.0,
+                                 original_max_position_embeddings=8192, rope_type="llama3"))
+MISTRAL = dict(architectures=["MistralForCausalLM"], model_type="mistral", hidden_act="silu",
+               bos_token_id=1, eos_token_id=2, initializer_range=0.02, rms_norm_eps=1e-5,
+               tie_word_embeddings=False, torch_dtype="bfloat16", use_cache=True,
+               transformers_version="4.34.0.dev0", max_position_embeddings=32768)
+QWEN2 = dict(architectures=["Qwen2ForCausalLM"], model_type="qwen2", hidden_act="silu",
+             attention_dropout=0.0, bos_token_id=151643, eos_token_id=151643, rms_norm_eps=1e-6,
+             initializer_range=0.02, torch_dtype="bfloat16", transformers_version="4.40.1",
+             use_cache=True, use_mrope=False, use_sliding_window=False, rope_theta=1000000.0)
+QWEN3 = dict(QWEN2, architectures=["Qwen3ForCausalLM"], model_type="qwen3", attention_bias=False,
+             head_dim=128, rope_scaling=None, sliding_window=None, vocab_size=151936,
+             max_position_embeddings=40960, transformers_version="4.51.0")
+del QWEN3["use_mrope"]
+# What older versions wrote of every model, whatever its type.
+EVERYTHING = dict(
+    _name_or_path="some/where", _commit_hash=None, _attn_implementation_autoset=True,
+    add_cross_attention=False, bad_words_ids=None, begin_suppress_tokens=None,
+    chunk_size_feed_forward=0, cross_attention_hidden_size=None, decoder_start_token_id=None,
+    diversity_penalty=0.0, do_sample=False, early_stopping=False, encoder_no_repeat_ngram_size=0,
+    exponential_decay_length_penalty=None, finetuning_task=None, forced_bos_token_id=None,
+    forced_eos_token_id=None, id2label={"0": "LABEL_0"}, is_decoder=False, is_encoder_decoder=False,
+    label2id={"LABEL_0": 0}, length_penalty=1.0, max_length=20, min_length=0,
+    no_repeat_ngram_size=0, num_beam_groups=1, num_beams=1, num_return_sequences=1,
+    output_attentions=False, output_hidden_states=False, output_scores=False, pad_token_id=None,
+    prefix=None, problem_type=None, pruned_heads={}, remove_invalid_values=False,
+    repetition_penalty=1.0, return_dict=True, return_dict_in_generate=False, sep_token_id=None,
+    suppress_tokens=None, task_specific_params=None, temperature=1.0, tf_legacy_loss=False,
+    tie_encoder_decoder=False, tokenizer_class=None, top_k=50, top_p=1.0, torchscript=False,
+    typical_p=1.0, use_bfloat16=False, unsloth_version="2025.1.1")
+
+
+def shape(base, layers, hidden, heads, keys, inner, **more):
+    return dict(base, num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
+                num_key_value_heads=keys, intermediate_size=inner, **more)
+
+
+RELEASED = {
+    "Llama-2-7b": (6738415616, shape(LLAMA, 32, 4096, 32, 32, 11008, vocab_size=32000,
+                                     max_position_embeddings=4096)),
+    "CodeLlama-7b": (6738546688, shape(LLAMA, 32, 4096, 32, 32, 11008, vocab_size=32016,
+                                       max_position_embeddings=16384, rope_theta=1000000)),
+    "llama-1-7b": (6738415616, {k: v for k, v in shape(
+        LLAMA, 32, 4096, 32, None, 11008, vocab_size=32000, max_sequence_length=2048,
+        max_position_embeddings=2048, pad_token_id=-1).items() if k != "num_key_value_heads"}),
+    "TinyLlama-1.1B": (1100048384, shape(LLAMA, 22, 2048, 32, 4, 5632, vocab_size=32000,
+                                         attention_bias=False, rope_theta=10000.0,
+                                         max_position_embeddings=2048)),
+    "SmolLM2-135M": (134515008, shape(
+        dict(LLAMA, tie_word_embeddings=True, initializer_range=0.041666666666666664,
+             bos_token_id=0, eos_token_id=0), 30, 576, 9, 3, 1536, vocab_size=49152,
+        is_llama_config=True, rope_interleaved=False, rope_theta=100000, attention_bias=False,
+        max_position_embeddings=8192, mlp_bias=False, **{"transformers.js_config": {
+            "kv_cache_dtype": {"q4f16": "float16"}}})),
+    "Llama-3.1-8B": (8030261248, shape(LLAMA31, 32, 4096, 32, 8, 14336)),
+    "Llama-3.2-1B": (1235814400, shape(
+        dict(LLAMA31, tie_word_embeddings=True,
+             rope_scaling=dict(LLAMA31["rope_scaling"], factor=32.0)),
+        16, 2048, 32, 8, 8192, head_dim=64)),
+    "Mistral-7B-v0.1": (7241732096, shape(MISTRAL, 32, 4096, 32, 8, 14336, vocab_size=32000,
+                                          rope_theta=10000.0, sliding_window=4096)),
+    "Mistral-7B-v0.3": (7248023552, shape(MISTRAL, 32, 4096, 32, 8, 14336, vocab_size=32768,
+                                          rope_theta=1000000.0, sliding_window=None,
+                                          attention_dropout=0.0)),
+    "Mistral-Nemo-2407": (12247782400, shape(MISTRAL, 40, 5120, 32, 8, 14336, vocab_size=131072,
+                                             head_dim=128, rope_theta=1000000.0,
+                                             sliding_window=None)),
+    "Qwen2.5-0.5B": (494032768, shape(QWEN2, 24, 896, 14, 2, 4864, vocab_size=151936,
+                                      max_position_embeddings=32768, max_window_layers=24,
+                                      sliding_window=32768, tie_word_embeddings=True)),
+    "Qwen2.5-7B": (7615616512, shape(QWEN2, 28, 3584, 28, 4, 18944, vocab_size=152064,
+                                     max_position_embeddings=131072, max_window_layers=28,
+                                     sliding_window=131072, tie_word_embeddings=False)),
+    "Qwen3-0.6B": (596049920, shape(QWEN3, 28, 1024, 16, 8, 3072, max_window_layers=28,
+                                    tie_word_embeddings=True)),
+    "Qwen3-8B": (8190735360, shape(QWEN3, 36, 4096, 32, 8, 12288, max_window_layers=36,
+                                   tie_word_embeddings=False)),
+}
+
+UNSUPPORTED = [
+    ({"model_type": "phi3"}, '"phi3"'), ({"model_type": "mixtral"}, '"mixtral"'),
+    ({"model_type": "gemma2"}, '"gemma2"'), ({"model_type": "qwen3_moe"}, '"qwen3_moe"'),
+    ({"quantization_config": {"quant_method": "fp8"}}, "quantization_config"),
+    ({"rope_interleaved": True}, "rope_interleaved"), ({"use_mrope": True}, "use_mrope"),
+    ({"dual_chunk_attention_config": {"chunk_size": 262144}}, "dual_chunk_attention_config"),
+    ({"num_experts": 8}, "num_experts"), ({"hidden_act": "gelu"}, "hidden_act"),
+    ({"sliding_window": 4096}, "sliding_window"), ({"qk_layer_norms": True}, "qk_layer_norms"),
+    ({"rope_scaling": {"rope_type": "longrope", "factor": 4.0}}, "longrope"),
+    ({"rope_scaling": {"type": "su", "short_factor": [1.0]}}, "su"),
+    ({"add_cross_attention": True}, "add_cross_attention"),
+    ({"is_encoder_decoder": True}, "is_encoder_decoder"),
+    ({"head_dim": 127}, "rotary positions turn pairs, but of a head's 127 elements 127"),
+    ({"partial_rotary_factor": 0.34}, "of a head's 128 elements 43"),
+    ({"use_bias": True}, "use_bias"),
+]
+
+
+def meta(folder, said):
+    folder.write("config.json", json.dumps(said))
+    return ["--model_config", folder / "config.json", "--device", "meta", "--num_input_tokens", 2,
+            "--num_output_tokens", 1, "--dtype", "bf16"]
+
+
+def test_released():
+    with Folder() as f:
+        for name, (params, said) in RELEASED.items():
+            for more in ({}, EVERYTHING):
+                out = expect_ok(f.run(*meta(f, {**more, **said})))
+                got, unit = re.search(r"([0-9.]+) ([GM]) parameters", out).groups()
+                rounded = f"{params / {'G': 1e9, 'M': 1e6}[unit]:.3g}"
+                assert float(got) == float(rounded), (name, got, unit, params)
+
+
+def test_refused():
+    with Folder() as f:
+        for changes, says in UNSUPPORTED:
+            said = {**RELEASED["Llama-3.1-8B"][1], **changes}
+            refuse(f, meta(f, said), 1, says)
+        for types in (["sliding_attention", "full_attention"] * 14, ["chunked_attention"] * 28):
+            said = {**RELEASED["Qwen3-0.6B"][1], "layer_types": types, "use_sliding_window": True,
+                    "sliding_window": 64}
+            refuse(f, meta(f, said), 1, "layer_types")
+
+
+main(globals())

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Random small Llamas, Mistrals, Qwen2s and Qwen3s, one after another, in transformers and in the
+inference program: logits behind a batch of prompts of different lengths, and greedy tokens.
+
+    SYN_BUILD=build python3 compare_random_models.py [first seed] [how many]
+
+Neither the build nor the tests need this script, which needs what the others here do. What varies:
+heads, and how many have keys of their own, also fewer than ranks; sizes of heads; biases; windows,
+shorter than prompts and crossed while generating; layers with and without them; rotary positions of
+each kind in the form of transformers 5 and the older one, beyond the lengths that they name; tied
+heads; types; shards; keys that files of transformers 4 have; ranks; attention fused and not.
+Transformers computes in double, from the weights as stored. A token that differs where the two
+likeliest are closer than 1e-4 of the largest logit is a tie, counted apart.
+"""
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import torch
+import transformers
+
+NAMES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+NEW_TOKENS = 24
+OLD_KEYS = dict(architectures=["X"], attention_dropout=0.0, bos_token_id=1, use_cache=True,
+                pretraining_tp=1, transformers_version="4.43.0.dev0", torch_dtype="bfloat16",
+                _name_or_path="/some/where/model", output_attentions=False, return_dict=True)
+
+
+def rope(rng, positions):
+    kind = rng.choice(["default", "default", "linear", "dynamic", "llama3", "yarn"])
+    said = dict(rope_type=kind, rope_theta=rng.choice([1e4, 5e5, 1e6]))
+    if kind != "default":
+        said["factor"] = rng.choice([1.0, 2.0, 2.5, 4.0, 8.0])
+    if kind in ("llama3", "yarn"):
+        said["original_max_position_embeddings"] = rng.choice([positions // 4, positions // 2])
+    if kind == "llama3":
+        said["low_freq_factor"], said["high_freq_factor"] = 1.0, rng.choice([2.0, 4.0])
+    if kind == "yarn":
+        if rng.random() < 0.3:
+            said["truncate"] = False
+        if rng.random() < 0.3:
+            said["beta_fast"], said["beta_slow"] = 16.0, 2.0
+        if rng.random() < 0.3:
+            said["attention_factor"] = 1.2
+        if rng.random() < 0.3:
+            said["mscale"], said["mscale_all_dim"] = 0.8, rng.choice([0.0, 1.3])
+    return said
+
+
+def draw(rng):
+    """Of a configuration: the family, its class's arguments, how it is written, ranks."""
+    family = rng.choice(list(NAMES))
+    heads = rng.choice([1, 2, 4, 6, 8])
+    depth = rng.choice([4, 6, 8, 16, 32])
+    hidden = heads * rng.choice([4, 6, 12])
+    positions = rng.choice([64, 96, 128])
+    c = dict(vocab_size=rng.randint(11, 150), hidden_size=hidden, num_attention_heads=heads,
+             num_key_value_heads=rng.choice([n for n in (1, 2, 3, 4, 8) if heads % n == 0] +
+                                            [heads]),
+             num_hidden_layers=rng.randint(1, 4), intermediate_size=4 * rng.randint(1, 20),
+             max_position_embeddings=positions, tie_word_embeddings=rng.random() < 0.5,
+             rms_norm_eps=rng.choice([1e-5, 1e-6, 1e-3]), hidden_act="silu",
+             rope_parameters=rope(rng, positions), bos_token_id=None, eos_token_id=None)
+    if family == "qwen3" or (family != "qwen2" and rng.random() < 0.4):
+        c["head_dim"] = depth
+    if family == "llama":
+        c["attention_bias"], c["mlp_bias"] = rng.random() < 0.5, rng.random() < 0.5
+    if family == "qwen3":
+        c["attention_bias"] = rng.random() < 0.5
+    if family == "mistral":
+        c["sliding_window"] = rng.choice([None, 1, 3, 9, 30, 200])
+    if family.startswith("qwen"):
+        c["use_sliding_window"] = rng.random() < 0.6
+        c["sliding_window"] = rng.choice([2, 7, 30])
+        c["max_window_layers"] = rng.randint(0, 4)
+    kv = c["num_key_value_heads"]
+    ranks = [n for n in (1, 2, 3, 4, 6, 8) if heads % n == 0 and c["intermediate_size"] % n == 0 and
+             (kv % n == 0 or n % kv == 0)]
+    return family, c, rng.choice(ranks)
+
+
+def fill(model, seed):
+    """Weights that make of different tokens different, spread logits."""
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, w in model.named_parameters():
+            x = torch.randn(w.shape, generator=g)
+            w.copy_(1 + 0.2 * x if "norm" in name else x / w.shape[1] ** 0.5 if w.dim() == 2
+                    else 0.2 * x)
+    return model.eval()
+
+
+def rewrite(rng, folder):
+    """The configuration as transformers 4 would have said it, or as it is."""
+    path = folder / "config.json"
+    said = json.loads(path.read_text())
+    if rng.random() < 0.5:
+        return said
+    parameters = said.pop("rope_parameters")
+    said["rope_theta"] = parameters.pop("rope_theta")
+    name = rng.choice(["type", "rope_type"])
+    kind = parameters.pop("rope_type")
+    said["rope_scaling"] = None if kind == "default" else {name: kind, **parameters}
+    said.pop("dtype", None)
+    said.pop("layer_types", None)
+    said.update({k: v for k, v in OLD_KEYS.items() if rng.random() < 0.7})
+    path.write_text(json.dumps(said))
+    return said
+
+
+def expected(model, prompts):
+    longest = max(map(len, prompts))
+    ids = torch.tensor([[0] * (longest - len(p)) + p for p in prompts])
+    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
+    with torch.no_grad():
+        made = model.generate(ids, attention_mask=mask, max_new_tokens=NEW_TOKENS, do_sample=False,
+                              eos_token_id=None, pad_token_id=0, output_logits=True,
+                              use_cache=getattr(model.config, "sliding_window", 0) != 1,
+                              return_dict_in_generate=True)  # its cache for one key holds all
+    logits = torch.stack(made.logits, 1)
+    top = logits.topk(2).values
+    margins = (top[..., 0] - top[..., 1]) / logits.abs().amax(-1)
+    return logits[:, 0].numpy(), made.sequences[:, longest:].tolist(), margins
+
+
+def run(folder, prompts, *more):
+    work = folder / "out"
+    work.mkdir(exist_ok=True)
+    (work / "ids.txt").write_text("".join(" ".join(map(str, p)) + "\n" for p in prompts))
+    done = subprocess.run(
+        [os.path.join(os.environ["SYN_BUILD"], "inference"), "--weights", str(folder),
+         "--prompt_ids", str(work / "ids.txt"), "--json", "--num_output_tokens", str(NEW_TOKENS),
+         "--temperature", "0", "--save_logits", str(work / "logits.npy"), *more],
+        capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        return None, done.stderr
+    return numpy.load(work / "logits.npy"), json.loads(done.stdout)["tokens"]
+
+
+def one(seed, folder):
+    """(largest difference, ties, what is wrong or "")"""
+    rng = random.Random(seed)
+    family, config, tp = draw(rng)
+    cls = getattr(transformers, NAMES[family] + "Config")
+    model = fill(getattr(transformers, NAMES[family] + "ForCausalLM")(cls(**config)), seed)
+    model = model.to(rng.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16]))
+    model.save_pretrained(folder, max_shard_size=rng.choice(["2KB", "20KB", "1GB"]))
+    said = rewrite(rng, folder)
+    kind = config["rope_parameters"]
+    most = config["max_position_embeddings"]
+    if kind["rope_type"] in ("dynamic", "linear", "yarn"):
+        scaled = kind.get("original_max_position_embeddings", most) * kind["factor"]
+        most = max(most, min(int(scaled), 200))
+    longest = rng.randint(1, most - NEW_TOKENS)
+    prompts = [[rng.randrange(config["vocab_size"]) for _ in range(n)] for n in
+               [longest] + [rng.randint(1, longest) for _ in range(rng.randint(0, 3))]]
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+    want, tokens, margins = expected(model.eval(), prompts)
+    attention = rng.choice(["fused", "unfused", "auto"])
+    got, mine = run(folder, prompts, "--tp", str(tp), "--attention", attention)
+    what = f"seed {seed}: tp {tp}, {attention}, prompts {[len(p) for p in prompts]}, {said}"
+    if got is None:
+        return 0, 0, f"{what}: {mine}"
+    off = abs(got - want).max() / abs(want).max()
+    ties = 0
+    for row, other, margin in zip(tokens, mine, margins):
+        at = next((i for i, (a, b) in enumerate(zip(row, other)) if a != b), None)
+        if at is None:
+            continue
+        ties += 1
+        if margin[at] > 1e-4:
+            return off, 0, f"{what}: token {at} is {other[at]}, not {row[at]} ({margin[at]})"
+    return off, ties, "" if off < 1e-5 else f"{what}: off by {off}"
+
+
+def main():
+    first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    worst = ties = wrong = 0
+    for seed in range(first, first + count):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="syntorch-"))
+        off, tied, what = one(seed, folder)
+        shutil.rmtree(folder)
+        worst, ties, wrong = max(worst, off), ties + tied, wrong + bool(what)
+        if what:
+            print(what, flush=True)
+    print(f"{count} models: {wrong} wrong, {ties} texts with ties, logits off by {worst:.2g}")
+    sys.exit(1 if wrong else 0)
+
+
+main()

@@ -99,6 +99,40 @@ int64_t syn_causal_position(const syn_model *m) {
     return m->position;
 }
 
+/* ---- the head ---- */
+
+syn_tensor syn__causal_norm(syn_model *m, syn_tensor x) {
+    const syn__param_row *row = &m->config.family->head_rows[0];
+    return syn__model_norm(m, x, (const syn_layer_norm *)((const char *)m->params + row->at),
+                           row->name);
+}
+
+/* The table of words. */
+static syn_tensor words(const syn_model *m) {
+    const char *at = (const char *)m->params + m->config.family->head_rows[1].at;
+    return *(const syn_tensor *)at;
+}
+
+syn_tensor syn__causal_logits(syn_model *m, syn_tensor x) {
+    return syn_vocab_logits(m->ctx, x, words(m), SYN_NO_BIAS, m->options.tp, "lm_head");
+}
+
+syn_tensor syn__causal_all_logits(syn_model *m, syn_tensor x) {
+    return syn_vocab_head(m->ctx, x, words(m), SYN_NO_BIAS, m->config.vocab_size, m->options.tp,
+                          "lm_head");
+}
+
+/* x (B, T, C) -> logits (B, V0) of the last position: only that one is predicted from. */
+static syn_tensor head(syn_model *m, syn_tensor x) {
+    syn_ctx *ctx = m->ctx;
+    const int64_t dims[2] = {m->batch, m->config.n_embd};
+    syn_push_scope(ctx, m->config.family->head_scope);
+    x = syn_name(ctx, syn_slice(ctx, x, 1, syn_tensor_dim(ctx, x, 1) - 1, 1), "last");
+    x = syn__causal_all_logits(m, syn__causal_norm(m, syn_reshape(ctx, x, dims, 2)));
+    syn_pop_scope(ctx);
+    return x;
+}
+
 /* ---- a step ---- */
 
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k) {
@@ -158,7 +192,7 @@ syn_tensor syn_causal_forward(syn_model *m, syn_tensor x) {
     if (m->padding) m->visible = syn_slice(ctx, m->mask, 1, 0, m->position + new_tokens);
     if (m->part.embed) x = f->embed(m, x);
     x = syn__model_layers(m, x, mark);
-    if (m->part.head) x = f->head(m, x);
+    if (m->part.head) x = head(m, x);
     syn_release(ctx, mark, &x, 1);
     m->position += new_tokens;
     return x;
@@ -188,32 +222,40 @@ syn_tensor syn_causal_loss(syn_model *m, syn_tensor tokens, syn_tensor targets, 
     return syn_causal_loss_masked(m, tokens, SYN_NO_MASK, targets, weight);
 }
 
-syn_tensor syn_causal_loss_masked(syn_model *m, syn_tensor tokens, syn_tensor mask,
-                                  syn_tensor targets, syn_tensor weight) {
-    syn_ctx *ctx = m->ctx;
-    const syn_model_family *f = m->config.family;
-    const int64_t flat[1] = {-1};
-    if (!may_train(m, tokens, targets)) return (syn_tensor){0};
-    const int64_t position = m->position, n = syn_tensor_dim(ctx, tokens, 1);
+syn_tensor syn__causal_texts(syn_model *m, syn_tensor tokens, syn_tensor mask, syn_tensor places,
+                             syn_mark mark) {
+    const int64_t position = m->position;
     const syn_tensor visible = m->visible, positions = m->positions;
-    syn__model_set_frequencies(m, n);
-    const syn_tensor places = syn__model_places(m, 1, n, NULL); /* backward may run a layer again */
-    const syn_mark mark = syn_ctx_mark(ctx);
     m->training = true;
     m->position = 0;
     m->visible = mask;
     m->positions = places;
-    syn_tensor x = f->embed(m, tokens);
-    x = syn__model_layers(m, x, mark);
-    x = f->all_logits(m, x);
-    syn_push_scope(ctx, "loss");
-    x = syn_vocab_loss(ctx, x, syn_reshape(ctx, targets, flat, 1), weight, m->config.vocab_size,
-                       m->options.tp);
-    syn_pop_scope(ctx);
+    const syn_tensor x = syn__model_layers(m, m->config.family->embed(m, tokens), mark);
     m->training = false;
     m->position = position;
     m->visible = visible;
     m->positions = positions;
+    return x;
+}
+
+syn_tensor syn_causal_loss_masked(syn_model *m, syn_tensor tokens, syn_tensor mask,
+                                  syn_tensor targets, syn_tensor weight) {
+    syn_ctx *ctx = m->ctx;
+    const int64_t flat[1] = {-1}, rows[2] = {-1, m->config.n_embd};
+    if (!may_train(m, tokens, targets)) return (syn_tensor){0};
+    const int64_t n = syn_tensor_dim(ctx, tokens, 1);
+    syn__model_set_frequencies(m, n);
+    const syn_tensor places = syn__model_places(m, 1, n, NULL); /* backward may run a layer again */
+    const syn_mark mark = syn_ctx_mark(ctx);
+    syn_tensor x = syn__causal_texts(m, tokens, mask, places, mark);
+    syn_push_scope(ctx, m->config.family->head_scope);
+    x = syn__causal_norm(m, syn_reshape(ctx, x, rows, 2));
+    x = syn__causal_logits(m, x);
+    syn_pop_scope(ctx);
+    syn_push_scope(ctx, "loss");
+    x = syn_vocab_loss(ctx, x, syn_reshape(ctx, targets, flat, 1), weight, m->config.vocab_size,
+                       m->options.tp);
+    syn_pop_scope(ctx);
     syn_release(ctx, mark, &x, 1);
     return x;
 }

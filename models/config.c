@@ -225,7 +225,7 @@ const char *syn_model_type(const syn_model_config *c) {
 }
 
 bool syn_model_is_causal(const syn_model_config *c) {
-    return c->family->head != NULL;
+    return c->family->head_scope != NULL;
 }
 
 syn_tokenizer_kind syn_model_tokenizer(const syn_model_config *c) {

@@ -129,12 +129,10 @@ struct syn_model_family {
     size_t params_bytes, layer_bytes;
     /* Computation. x (B, T, C), the same on all ranks. */
     syn_tensor (*layer)(syn_model *m, void *layer, int64_t i, syn_tensor x); /* -> (B, T, C) */
-    /* Of causal language models, else NULL: tokens (B, T) -> (B, T, C); x -> logits (B, V0) of the
-       last token. */
+    /* Of causal language models, else NULL: tokens (B, T) -> (B, T, C); the scope of the head,
+       whose rows are the last normalisation and the table of words. */
     syn_tensor (*embed)(syn_model *m, syn_tensor tokens);
-    syn_tensor (*head)(syn_model *m, syn_tensor x);
-    /* x -> logits (B T, V/tp) of all tokens, padding of the vocabulary among them. */
-    syn_tensor (*all_logits)(syn_model *m, syn_tensor x);
+    const char *head_scope;
     const char *attention; /* the caches of layer 3 are called "h.3.<attention>.k_cache" */
 };
 
@@ -211,7 +209,17 @@ syn_tensor syn__model_drop(syn_model *m, syn_tensor x, int64_t i, syn__site site
 /* (B, H, T, D) queries among keys and values -> (B, T, H D), causal in causal models. */
 syn_tensor syn__model_attend(syn_model *m, int64_t i, syn_tensor q, syn_tensor k, syn_tensor v);
 
-/* Of causal models. New keys and values (B, G, T, D) of layer i -> all so far. */
+/* Of causal models. Tokens (B, T) of whole texts through a whole model, without caches, among
+   which the mask (B, T), or SYN_NO_MASK, hides some -> (B, T, C), what the head stands on. The
+   places are syn__model_places of one text of T tokens. */
+syn_tensor syn__causal_texts(syn_model *m, syn_tensor tokens, syn_tensor mask, syn_tensor places,
+                             syn_mark mark);
+/* x (..., C) through the last normalisation, and from there to this rank's logits (N, V/tp) of
+   x (N, C), padding of the vocabulary among them, or to all (N, V0). */
+syn_tensor syn__causal_norm(syn_model *m, syn_tensor x);
+syn_tensor syn__causal_logits(syn_model *m, syn_tensor x);
+syn_tensor syn__causal_all_logits(syn_model *m, syn_tensor x);
+/* New keys and values (B, G, T, D) of layer i -> all so far. */
 syn_tensor syn__causal_keys(syn_model *m, int64_t i, syn_tensor k);
 syn_tensor syn__causal_values(syn_model *m, int64_t i, syn_tensor v);
 /* With padding the positions (B, T) i32 of this step's n tokens: they count from a text's first

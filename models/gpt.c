@@ -101,32 +101,6 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     return x;
 }
 
-/* x (B, T, C) -> logits (B, V0) of the last position: only that one is predicted from. */
-static syn_tensor head(syn_model *m, syn_tensor x) {
-    const struct gpt *gpt = m->params;
-    syn_ctx *ctx = m->ctx;
-    const int64_t dims[2] = {m->batch, m->config.n_embd};
-    syn_push_scope(ctx, "head");
-    x = syn_name(ctx, syn_slice(ctx, x, 1, syn_tensor_dim(ctx, x, 1) - 1, 1), "last");
-    x = syn__model_norm(m, syn_reshape(ctx, x, dims, 2), &gpt->ln_f, "ln_f");
-    x = syn_vocab_head(ctx, x, gpt->lm_head, SYN_NO_BIAS, m->config.vocab_size, m->options.tp,
-                       "lm_head");
-    syn_pop_scope(ctx);
-    return x;
-}
-
-/* x (B, T, C) -> logits (B T, V/tp) */
-static syn_tensor all_logits(syn_model *m, syn_tensor x) {
-    const struct gpt *gpt = m->params;
-    syn_ctx *ctx = m->ctx;
-    const int64_t dims[2] = {-1, m->config.n_embd};
-    syn_push_scope(ctx, "head");
-    x = syn__model_norm(m, syn_reshape(ctx, x, dims, 2), &gpt->ln_f, "ln_f");
-    x = syn_vocab_logits(ctx, x, gpt->lm_head, SYN_NO_BIAS, m->options.tp, "lm_head");
-    syn_pop_scope(ctx);
-    return x;
-}
-
 /* ---- configurations ---- */
 
 #define GPT2_VOCAB     50257
@@ -241,5 +215,4 @@ const syn_model_family syn_gpt_family = {.name = "gpt",
                                          .layer_bytes = sizeof(struct gpt_layer),
                                          .layer = layer,
                                          .embed = embed,
-                                         .head = head,
-                                         .all_logits = all_logits};
+                                         .head_scope = "head"};

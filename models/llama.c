@@ -108,32 +108,6 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
     return x;
 }
 
-/* x (B, T, C) -> logits (B, V0) of the last position */
-static syn_tensor head(syn_model *m, syn_tensor x) {
-    const struct llama *llama = m->params;
-    syn_ctx *ctx = m->ctx;
-    const int64_t dims[2] = {m->batch, m->config.n_embd};
-    syn_push_scope(ctx, "lm_head");
-    x = syn_name(ctx, syn_slice(ctx, x, 1, syn_tensor_dim(ctx, x, 1) - 1, 1), "last");
-    x = syn__model_norm(m, syn_reshape(ctx, x, dims, 2), &llama->norm, "norm");
-    x = syn_vocab_head(ctx, x, llama->lm_head, SYN_NO_BIAS, m->config.vocab_size, m->options.tp,
-                       "lm_head");
-    syn_pop_scope(ctx);
-    return x;
-}
-
-/* x (B, T, C) -> logits (B T, V/tp) */
-static syn_tensor all_logits(syn_model *m, syn_tensor x) {
-    const struct llama *llama = m->params;
-    syn_ctx *ctx = m->ctx;
-    const int64_t dims[2] = {-1, m->config.n_embd};
-    syn_push_scope(ctx, "lm_head");
-    x = syn__model_norm(m, syn_reshape(ctx, x, dims, 2), &llama->norm, "norm");
-    x = syn_vocab_logits(ctx, x, llama->lm_head, SYN_NO_BIAS, m->options.tp, "lm_head");
-    syn_pop_scope(ctx);
-    return x;
-}
-
 /* ---- configurations ---- */
 
 #define ROTARY(theta_) \
@@ -305,8 +279,8 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
         .check_file = check_file, .architecture = class, .prefix = "model.", .layers = "layers", \
         .attention = "self_attn", .embed_rows = embed_rows, .layer_rows = layer_rows,            \
         .head_rows = head_rows, .out_in = true, .params_bytes = sizeof(struct llama),            \
-        .layer_bytes = sizeof(struct llama_layer), .layer = layer, .embed = embed, .head = head, \
-        .all_logits = all_logits, __VA_ARGS__                                                    \
+        .layer_bytes = sizeof(struct llama_layer), .layer = layer, .embed = embed,               \
+        .head_scope = "lm_head", __VA_ARGS__                                                     \
     }
 #define PRESETS(list) .presets = (list), .n_presets = sizeof(list) / sizeof((list)[0])
 

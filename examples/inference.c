@@ -24,6 +24,7 @@ static inference_args args = {.tp = 1,
                               .watchdog = 60,
                               .temperature = NAN,
                               .top_p = NAN,
+                              .mask_id = -1,
                               .device = "cpu",
                               .out_dir = "."};
 
@@ -59,13 +60,18 @@ static const cli_option options[] = {
     {"prompts", CLI_TEXT, &args.prompts, "FILE",
      "a batch: one prompt a line, also on blank ones, padded to the longest", 0, 0},
     {"prompt_ids", CLI_TEXT, &args.prompt_ids, "FILE",
-     "the same as token ids, separated by spaces; BERT: without [CLS] and [SEP]", 0, 0},
+     "the same as token ids, separated by spaces; BERT: without [CLS] and [SEP], but with them if "
+     "there is no tokenizer",
+     0, 0},
+    {"mask_id", CLI_INT, &args.mask_id, "N",
+     "BERT's [MASK] among --prompt_ids without a tokenizer; default: all positions are predicted",
+     0, 1e9},
     {"num_input_tokens", CLI_INT, &args.num_input_tokens, "N",
      "tokens of the prompt, which is cut or repeated to fit (BERT: with [CLS] and [SEP]); default: "
      "the prompt as it is",
      1, 1e9},
-    {"num_output_tokens", CLI_INT, &args.num_output_tokens, "N", "GPT: tokens to generate [16]", 1,
-     1e9},
+    {"num_output_tokens", CLI_INT, &args.num_output_tokens, "N",
+     "GPT: tokens to generate [16; none with --logits all, or --embeddings alone]", 1, 1e9},
     {"batch_size", CLI_INT, &args.batch_size, "N", "sequences with this prompt, run side by side",
      1, 1e6},
     {"temperature", CLI_REAL, &args.temperature, "T",
@@ -90,6 +96,24 @@ static const cli_option options[] = {
     {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "where they go; created if absent", 0, 0},
     {"save_logits", CLI_TEXT, &args.save_logits, "FILE.npy",
      "logits of the last prompt position (batch, vocabulary), or of the [MASK]s", 0, 0},
+    {"logits", CLI_CHOICE, &args.logits, "last|all",
+     "all: --save_logits holds those of every position (batch, tokens, vocabulary), zeros behind "
+     "shorter prompts",
+     0, 0},
+    {"embeddings", CLI_TEXT, &args.embeddings, "FILE.npy",
+     "hidden states of every position (batch, tokens, hidden), transformers' last_hidden_state; "
+     "zeros behind shorter prompts",
+     0, 0},
+    {"pooling", CLI_CHOICE, &args.pooling, "none|mean|first|last",
+     "of --embeddings one vector a prompt (batch, hidden): the mean of its tokens, the first "
+     "(BERT's [CLS]) or the last",
+     0, 0},
+    {"perplexity", CLI_TEXT, &args.perplexity, "FILE",
+     "GPT: of a text, computed as HuggingFace's \"Perplexity of fixed-length models\" does", 0, 0},
+    {"max_length", CLI_INT, &args.max_length, "N",
+     "of --perplexity: tokens of a window; default: the model's positions", 2, 1e9},
+    {"stride", CLI_INT, &args.stride, "N",
+     "of --perplexity: tokens from one window to the next [512, at most a window]", 1, 1e9},
     {"save_weights", CLI_TEXT, &args.save_weights, "DIR",
      "write the model as model.safetensors and config.json, which transformers reads", 0, 0},
     {"check_collectives", CLI_FLAG, &args.check_collectives, NULL,
@@ -259,6 +283,9 @@ static int check_options(syn_error *err) {
     if (args.save_logits && meta)
         return cli_fail(&program, CLI_USAGE,
                         "--save_logits needs numbers, and --device meta computes none");
+    if (args.embeddings && meta)
+        return cli_fail(&program, CLI_USAGE,
+                        "--embeddings needs numbers, and --device meta computes none");
     if (args.save_weights && meta)
         return cli_fail(&program, CLI_USAGE,
                         "--save_weights needs numbers, and --device meta has none");

@@ -41,7 +41,9 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
         SYN_TRY(find_config(args, found, sizeof found, &file, err));
         SYN_TRY(syn_model_config_load(c, file, err));
     }
-    run->task = syn_model_is_causal(c) ? &inference_generate : &inference_fill;
+    run->task = !syn_model_is_causal(c) ? &inference_fill
+                : args->perplexity      ? &inference_perplexity
+                                        : &inference_generate;
     run->heads = run->task->heads;
     run->params = syn_model_config_params(c, run->heads);
     return syn_model_config_check(c, (int)args->tp, err);

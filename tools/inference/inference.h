@@ -14,12 +14,23 @@ typedef enum inference_attention {
     INFERENCE_UNFUSED
 } inference_attention;
 
+typedef enum inference_logits { INFERENCE_LOGITS_LAST, INFERENCE_LOGITS_ALL } inference_logits;
+
+typedef enum inference_pooling {
+    INFERENCE_POOLING_NONE,
+    INFERENCE_POOLING_MEAN,
+    INFERENCE_POOLING_FIRST,
+    INFERENCE_POOLING_LAST
+} inference_pooling;
+
 typedef struct inference_args {
-    int64_t num_input_tokens, num_output_tokens, tp, batch_size, seed, top_k, watchdog;
+    int64_t num_input_tokens, num_output_tokens, tp, batch_size, seed, top_k, watchdog, max_length,
+        stride, mask_id;       /* mask_id -1: not given */
     double temperature, top_p; /* NaN: not given */
     const char *device, *hw_config, *model_config, *model, *weights, *tokenizer, *dtype,
-        *weight_dtype, *prompt, *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights;
-    int attention; /* inference_attention */
+        *weight_dtype, *prompt, *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights,
+        *embeddings, *perplexity;
+    int attention, logits, pooling; /* the enumerations above */
     bool visualize_trace, debug, quiet, json, check_collectives;
 } inference_args;
 
@@ -31,18 +42,18 @@ typedef struct inference_text {
     size_t n, cap;
 } inference_text;
 
-/* What a model does: it continues texts, or fills their masks in. Functions get the whole run;
-   run->work is theirs. */
+/* What a model does: it continues texts, fills their masks in, or says how likely a text is.
+   Functions get the whole run; run->work is theirs. */
 typedef struct inference_task {
     const char *prompt; /* without an option that gives one */
     unsigned heads;     /* that it needs, see syn_model_options */
     /* Options that mean nothing to it: a sentence, else NULL. NULL itself: there are none. */
     const char *(*refuses)(const inference_args *args);
-    /* Allocates run->work; the tokenizer and the weights are open. */
+    /* Allocates run->work, sets run->around; the tokenizer and the weights are open. */
     syn_status (*begin)(inference *run, syn_error *err);
-    /* The ids of prompt i. */
+    /* The ids of prompt i. NULL: there are no prompts; `begin` sets run->batch and what else
+       `lay_out` does. */
     syn_status (*encode)(const inference *run, int64_t i, inference_text *out, syn_error *err);
-    int64_t around; /* tokens that it puts around the ids */
     /* The longest has run->prompt_tokens with those around it: checks and lays them out. */
     syn_status (*lay_out)(inference *run, const inference_text *texts, syn_error *err);
     /* One rank, with the model made in its context. */
@@ -55,7 +66,7 @@ typedef struct inference_task {
     void (*free)(inference *run);
 } inference_task;
 
-extern const inference_task inference_generate, inference_fill;
+extern const inference_task inference_generate, inference_fill, inference_perplexity;
 
 struct inference {
     inference_args *args;
@@ -73,9 +84,11 @@ struct inference {
     const char **prompts; /* texts; each the start of one sequence */
     int64_t n_prompts;
     char *prompt_text;                 /* behind them, when they come from a file */
+    int64_t around;                    /* tokens that the task puts around a prompt's ids */
     int64_t batch;                     /* sequences */
     int64_t prompt_tokens, new_tokens; /* of each; set by the task */
     double cache_elems;                /* of the KV cache, all ranks together; likewise */
+    int64_t score_ns;                  /* rank 0's, see inference_score.h */
     report report;                     /* of rank 0 */
 };
 
@@ -89,6 +102,9 @@ syn_status inference_prepare(inference *run, syn_error *err) SYN_MUST_USE;
    lacks one of them. */
 syn_status inference_encode(const inference *run, int64_t i, inference_text *out,
                             syn_error *err) SYN_MUST_USE;
+/* Fails if the model lacks one of the tokenizer's ids. */
+syn_status inference_check_ids(const inference *run, const int32_t *ids, size_t n,
+                               syn_error *err) SYN_MUST_USE;
 /* Prints `what` and the text of the ids, or the ids where the tokenizer does not know them. */
 void inference_print_text(const inference *run, const char *what, const int32_t *ids, int64_t n);
 

@@ -3,18 +3,20 @@
 #include <string.h>
 
 #include "models/bert.h"
+#include "models/score.h"
 #include "syntorch/clock.h"
 #include "syntorch/memory.h"
-#include "tools/inference/inference.h"
+#include "tools/inference/inference_score.h"
 #include "tools/inference/npy.h"
 
 #define MASK_TEXT   "[MASK]"
 #define PREDICTIONS 5
 
 typedef struct filling {
-    int32_t cls, sep, mask, pad; /* ids */
+    int32_t cls, sep, mask, pad; /* ids; mask -1: nobody knows, and all positions are predicted */
     int32_t *ids;                /* (batch, T) */
     float *padding;              /* (batch, T): 0, or -infinity behind a short sequence; NULL */
+    int32_t *n_padding;          /* (batch): tokens of it, likewise */
     int32_t *masks;              /* (n_masks): positions among all batch * T */
     int64_t n_masks, n_top, n_tokens; /* n_tokens: without padding */
     /* rank 0's (over MPI: this rank's) results */
@@ -31,10 +33,26 @@ static filling *work_of(const inference *run) {
 /* ---- Before ---- */
 
 static const char *refuses(const inference_args *args) {
+    if (args->perplexity)
+        return "--perplexity: BERT predicts no next token, and so has none; see --logits all";
     if (args->num_output_tokens) return "--num_output_tokens: BERT generates no tokens";
     if (!isnan(args->temperature)) return "--temperature: BERT samples no tokens";
     if (!isnan(args->top_p)) return "--top_p: BERT samples no tokens";
-    return NULL;
+    if (args->mask_id >= 0 && !args->prompt_ids)
+        return "--mask_id is for --prompt_ids without a tokenizer, which knows it";
+    return inference_score_refuses(args);
+}
+
+/* Prompts without a tokenizer are ids that hold all, [CLS] and [SEP] among them. */
+static syn_status take_complete_ids(const inference *run, filling *work, syn_error *err) {
+    const int64_t mask = run->args->mask_id, n = run->config.vocab_size;
+    if (mask >= n)
+        return SYN_FAIL(err, SYN_E_INVALID, "--mask_id %lld is none of the %lld tokens of %s",
+                        (long long)mask, (long long)n, run->config.name);
+    work->cls = work->sep = -1;
+    work->mask = (int32_t)mask;
+    work->pad = run->config.pad_id >= 0 ? (int32_t)run->config.pad_id : 0;
+    return SYN_OK;
 }
 
 /* Without a vocabulary tokens are bytes, and the special ones the ids behind them. */
@@ -46,8 +64,9 @@ static syn_status find_specials(const inference *run, filling *work, syn_error *
                     {"[SEP]", &work->sep},
                     {MASK_TEXT, &work->mask},
                     {"[PAD]", &work->pad}};
-    if (!run->tokenizer)
-        return SYN_FAIL(err, SYN_E_INVALID, "BERT's --prompt_ids need --tokenizer DIR");
+    if (run->args->mask_id >= 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--mask_id is for --prompt_ids without a tokenizer; this one knows it");
     const bool bytes = syn_tokenizer_kind_of(run->tokenizer) == SYN_TOKENIZER_BYTES;
     if (bytes && run->config.vocab_size < 260)
         return SYN_FAIL(err, SYN_E_INVALID,
@@ -59,6 +78,21 @@ static syn_status find_specials(const inference *run, filling *work, syn_error *
             return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has no token %s", specials[i].name);
     }
     return SYN_OK;
+}
+
+/* Whether the masks are to be filled in. */
+static bool predicts(const inference *run) {
+    return run->heads & SYN_BERT_MLM;
+}
+
+/* Hidden states need no head, and so no checkpoint that has one. */
+static void leave_head(inference *run) {
+    const inference_args *args = run->args;
+    if (!args->embeddings || !inference_only_scores(args) || inference_all_logits(args) ||
+        args->save_weights)
+        return;
+    run->heads &= ~(unsigned)SYN_BERT_MLM;
+    run->params = syn_model_config_params(&run->config, run->heads);
 }
 
 /* Heads that the weights have, so that they are saved too. */
@@ -74,12 +108,15 @@ static syn_status begin(inference *run, syn_error *err) {
     filling *work = syn_calloc(1, sizeof *work);
     if (!work) return SYN_FAIL_NOMEM(err, sizeof *work, "a run");
     run->work = work;
-    SYN_TRY(find_specials(run, work, err));
+    SYN_TRY(run->tokenizer ? find_specials(run, work, err) : take_complete_ids(run, work, err));
+    run->around = run->tokenizer ? 2 : 0;
+    leave_head(run);
     add_heads(run);
-    if (want && (want < 3 || want > c->n_positions))
+    if (want && (want < run->around + 1 || want > c->n_positions))
         return SYN_FAIL(err, SYN_E_INVALID,
-                        "--num_input_tokens %lld: with [CLS] and [SEP], %s takes 3 to %lld tokens",
-                        (long long)want, c->name, (long long)c->n_positions);
+                        "--num_input_tokens %lld: %s%s takes %lld to %lld tokens", (long long)want,
+                        run->around ? "with [CLS] and [SEP], " : "", c->name,
+                        (long long)run->around + 1, (long long)c->n_positions);
     work->n_top = run->args->top_k ? run->args->top_k : PREDICTIONS;
     if (work->n_top > c->vocab_size) work->n_top = c->vocab_size;
     return SYN_OK;
@@ -114,7 +151,7 @@ static syn_status fit(const inference *run, inference_text *text, syn_error *err
     const int32_t mask = work_of(run)->mask;
     const size_t all = (size_t)run->args->num_input_tokens, n = text->n;
     if (all == 0) return SYN_OK;
-    const size_t want = all - 2; /* begin has seen that there are so many */
+    const size_t want = all - (size_t)run->around; /* begin has seen that there are so many */
     bool other = false;
     for (size_t i = 0; i < n; i++) other = other || text->ids[i] != mask;
     if (n > want) text->n = want;
@@ -128,6 +165,10 @@ static syn_status fit(const inference *run, inference_text *text, syn_error *err
 static syn_status encode(const inference *run, int64_t i, inference_text *out, syn_error *err) {
     SYN_TRY(run->args->prompt_ids ? inference_encode(run, i, out, err)
                                   : encode_text(run, run->prompts[i], out, err));
+    if (out->n == 0 && run->around == 0)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%.200s: line %lld is empty; without a tokenizer it holds all of a prompt",
+                        run->args->prompt_ids, (long long)i + 1);
     return fit(run, out, err);
 }
 
@@ -138,26 +179,31 @@ static syn_status alloc_input(inference *run, bool ragged, syn_error *err) {
     work->ids = syn_calloc(total, sizeof *work->ids);
     work->masks = syn_calloc(total, sizeof *work->masks);
     if (ragged) work->padding = syn_calloc(total, sizeof *work->padding);
-    if (!work->ids || !work->masks || (ragged && !work->padding))
+    if (ragged) work->n_padding = syn_calloc((size_t)run->batch, sizeof *work->n_padding);
+    if (!work->ids || !work->masks || (ragged && (!work->padding || !work->n_padding)))
         return SYN_FAIL_NOMEM(err, total * sizeof *work->ids, "the prompt");
     return SYN_OK;
 }
 
 static void lay_out_row(inference *run, int64_t b, const inference_text *text) {
     filling *work = work_of(run);
-    const int64_t length = run->prompt_tokens, n = (int64_t)text->n;
+    const int64_t length = run->prompt_tokens, n = (int64_t)text->n, first = run->around ? 1 : 0;
     int32_t *row = work->ids + b * length;
-    work->n_tokens += n + 2;
-    row[0] = work->cls;
-    if (n > 0) memcpy(row + 1, text->ids, text->n * sizeof *row);
-    row[n + 1] = work->sep;
-    for (int64_t t = n + 2; t < length; t++) {
+    work->n_tokens += n + run->around;
+    if (n > 0) memcpy(row + first, text->ids, text->n * sizeof *row);
+    if (run->around) {
+        row[0] = work->cls;
+        row[n + 1] = work->sep;
+    }
+    for (int64_t t = n + run->around; t < length; t++) {
         row[t] = work->pad;
         work->padding[b * length + t] = -INFINITY;
+        work->n_padding[b]++;
     }
-    for (int64_t t = 0; t < n; t++)
-        if (text->ids[t] == work->mask)
-            work->masks[work->n_masks++] = (int32_t)(b * length + t + 1);
+    const bool all = work->mask < 0 && !inference_scores(run->args);
+    for (int64_t t = 0; t < n && predicts(run); t++)
+        if (all || text->ids[t] == work->mask)
+            work->masks[work->n_masks++] = (int32_t)(b * length + t + first);
 }
 
 static syn_status lay_out(inference *run, const inference_text *texts, syn_error *err) {
@@ -168,12 +214,15 @@ static syn_status lay_out(inference *run, const inference_text *texts, syn_error
                         (long long)run->prompt_tokens, c->name, (long long)c->n_positions);
     SYN_TRY(inference_check_memory(run, err));
     for (int64_t i = 0; i < run->n_prompts; i++)
-        ragged = ragged || (int64_t)texts[i].n + 2 != run->prompt_tokens;
+        ragged = ragged || (int64_t)texts[i].n + run->around != run->prompt_tokens;
     SYN_TRY(alloc_input(run, ragged, err));
     for (int64_t b = 0; b < run->batch; b++) lay_out_row(run, b, &texts[b % run->n_prompts]);
     if (run->prompt_tokens * run->batch > INT32_MAX)
         return SYN_FAIL(err, SYN_E_INVALID, "the batch has more than 2^31 - 1 tokens");
-    if (work_of(run)->n_masks > 0) return SYN_OK;
+    if (work_of(run)->n_masks > 0 || inference_scores(run->args)) return SYN_OK;
+    if (!run->tokenizer)
+        return SYN_FAIL(err, SYN_E_INVALID, "the prompt has no token %d (--mask_id) to fill in",
+                        work_of(run)->mask);
     return SYN_FAIL(err, SYN_E_INVALID,
                     run->args->num_input_tokens
                         ? "the first %lld tokens of the prompt hold no " MASK_TEXT " to fill in"
@@ -183,57 +232,86 @@ static syn_status lay_out(inference *run, const inference_text *texts, syn_error
 
 static uint64_t plan(const inference *run, uint64_t h) {
     const filling *work = work_of(run);
+    h = syn_hash(&work->mask, sizeof work->mask, inference_score_plan(run, h));
     return syn_hash(work->ids, (size_t)(run->prompt_tokens * run->batch) * sizeof *work->ids, h);
 }
 
 /* ---- One rank ---- */
 
-/* A copy of a tensor's elements: i32, or floats of any type as f32. */
-static syn_status copy_out(void *out_ptr, syn_ctx *ctx, syn_tensor t, syn_error *err) {
-    const syn_spec *spec = syn_tensor_spec(ctx, t);
-    const size_t n = (size_t)syn_spec_elems(spec), bytes = n * 4;
-    const bool ids = spec->dtype == SYN_I32;
-    void *out = syn_malloc(bytes);
-    if (!out) return SYN_FAIL_NOMEM(err, bytes, "results");
-    memcpy(out_ptr, &out, sizeof out);
-    return ids ? syn_tensor_read(ctx, t, out, bytes) : syn_tensor_read_f32(ctx, t, out, n);
+/* Memory for rank 0's results. */
+static syn_status alloc_results(inference *run, syn_error *err) {
+    filling *work = work_of(run);
+    size_t n, logits;
+    if (!syn_mul_size((size_t)work->n_masks, (size_t)work->n_top, &n) ||
+        !syn_mul_size((size_t)work->n_masks, (size_t)run->config.vocab_size, &logits))
+        n = logits = SIZE_MAX / 8;
+    work->top = syn_calloc(n, sizeof *work->top);
+    work->best = syn_calloc(n, sizeof *work->best);
+    if (run->args->save_logits && !inference_all_logits(run->args))
+        work->logits = syn_calloc(logits, sizeof *work->logits);
+    else logits = 0;
+    if (work->top && work->best && (work->logits || logits == 0)) return SYN_OK;
+    return SYN_FAIL_NOMEM(err, (2 * n + logits) * 4, "results");
 }
 
-/* Rank 0's results. */
-static syn_status keep_results(inference *run, syn_ctx *ctx, syn_tensor logits, syn_tensor top,
-                               syn_tensor best, syn_error *err) {
+/* Rank 0's results of n masks, `first` on. */
+static syn_status keep_results(inference *run, syn_ctx *ctx, int64_t first, int64_t n,
+                               const syn_tensor got[3], syn_error *err) {
     filling *work = work_of(run);
-    SYN_TRY(copy_out(&work->top, ctx, top, err));
-    SYN_TRY(copy_out(&work->best, ctx, best, err));
-    for (int64_t i = 0; i < work->n_masks * work->n_top; i++)
-        if (!isfinite(work->top[i]))
+    const int64_t v = run->config.vocab_size;
+    const size_t elems = (size_t)(n * work->n_top);
+    float *top = work->top + first * work->n_top;
+    SYN_TRY(syn_tensor_read_f32(ctx, got[1], top, elems));
+    SYN_TRY(
+        syn_tensor_read(ctx, got[2], work->best + first * work->n_top, elems * sizeof *work->best));
+    for (size_t i = 0; i < elems; i++)
+        if (!isfinite(top[i]))
             return SYN_FAIL(err, SYN_E_INVALID, "the model's predictions are not finite numbers");
-    return run->args->save_logits ? copy_out(&work->logits, ctx, logits, err) : SYN_OK;
+    if (!work->logits) return SYN_OK;
+    return syn_tensor_read_f32(ctx, got[0], work->logits + first * v, (size_t)(n * v));
+}
+
+/* Predictions of n masks, `first` on. */
+static syn_status predict(inference *run, syn_model *model, syn_tensor hidden, int64_t first,
+                          int64_t n, syn_error *err) {
+    const filling *work = work_of(run);
+    syn_ctx *ctx = syn_model_ctx(model);
+    const syn_spec places = {SYN_I32, 1, {n}};
+    const syn_tensor at = syn_input(ctx, "mask_positions", &places, work->masks + first);
+    syn_tensor got[3] = {syn_bert_mlm(model, hidden, at)};
+    syn_push_scope(ctx, "predict");
+    const syn_tensor wide = syn_cast(ctx, got[0], SYN_F32); /* for all digits of what is printed */
+    got[1] = syn_top_k(ctx, syn_softmax(ctx, wide), work->n_top, &got[2]);
+    syn_pop_scope(ctx);
+    SYN_TRY(syn_ctx_check(ctx, err));
+    if (syn_ctx_rank(ctx) != 0 || !syn_ctx_has_data(ctx)) return SYN_OK;
+    return keep_results(run, ctx, first, n, got, err);
 }
 
 static syn_status run_rank(inference *run, syn_model *model, bool progress_shown, syn_error *err) {
     filling *work = work_of(run);
     syn_ctx *ctx = syn_model_ctx(model);
+    const bool keeps = syn_ctx_rank(ctx) == 0 && syn_ctx_has_data(ctx);
     const syn_spec tokens = {SYN_I32, 2, {run->batch, run->prompt_tokens}},
-                   mask = {SYN_F32, 2, {run->batch, run->prompt_tokens}},
-                   places = {SYN_I32, 1, {work->n_masks}};
+                   mask = {SYN_F32, 2, {run->batch, run->prompt_tokens}};
+    const int64_t most = syn_logits_rows(model, true);
     (void)progress_shown; /* one step */
+    if (keeps && work->n_masks > 0) SYN_TRY(alloc_results(run, err));
     const int64_t start = (int64_t)syn__clock_ns();
     const syn_tensor ids = syn_input(ctx, "tokens", &tokens, work->ids);
     const syn_tensor padding =
         work->padding ? syn_input(ctx, "padding_mask", &mask, work->padding) : SYN_NO_MASK;
     const syn_tensor hidden = syn_bert_forward(model, ids, SYN_BERT_NO_TYPES, padding);
-    const syn_tensor at = syn_input(ctx, "mask_positions", &places, work->masks);
-    const syn_tensor logits = syn_bert_mlm(model, hidden, at);
-    syn_tensor best;
-    syn_push_scope(ctx, "predict");
-    const syn_tensor wide = syn_cast(ctx, logits, SYN_F32); /* for all digits of what is printed */
-    const syn_tensor top = syn_top_k(ctx, syn_softmax(ctx, wide), work->n_top, &best);
-    syn_pop_scope(ctx);
+    for (int64_t first = 0; first < work->n_masks; first += most) {
+        const int64_t n = work->n_masks - first < most ? work->n_masks - first : most;
+        const syn_mark mark = syn_ctx_mark(ctx);
+        SYN_TRY(predict(run, model, hidden, first, n, err));
+        syn_release(ctx, mark, NULL, 0);
+    }
     SYN_TRY(syn_ctx_check(ctx, err));
-    if (syn_ctx_rank(ctx) != 0 || !syn_ctx_has_data(ctx)) return SYN_OK;
-    work->forward_ns = (int64_t)syn__clock_ns() - start;
-    return keep_results(run, ctx, logits, top, best, err);
+    if (keeps) work->forward_ns = (int64_t)syn__clock_ns() - start;
+    if (!inference_scores(run->args)) return SYN_OK;
+    return inference_score_hidden(run, model, hidden, work->n_padding, err);
 }
 
 /* ---- After ---- */
@@ -242,7 +320,8 @@ static void print_prediction(const inference *run, int32_t id, double probabilit
     char *text;
     size_t bytes;
     printf("  %8.3g %%  ", 100 * probability);
-    if (syn_tokenizer_decode(run->tokenizer, &id, 1, &text, &bytes, NULL) != SYN_OK) {
+    if (!run->tokenizer ||
+        syn_tokenizer_decode(run->tokenizer, &id, 1, &text, &bytes, NULL) != SYN_OK) {
         printf("token id %d\n", id);
         return;
     }
@@ -256,7 +335,8 @@ static void print_prompt(const inference *run, int64_t i) {
     char what[40];
     snprintf(what, sizeof what, run->n_prompts > 1 ? "prompt %lld: " : "prompt:  ", (long long)i);
     if (run->args->prompt_ids) {
-        inference_print_text(run, what, work->ids + i * run->prompt_tokens, run->prompt_tokens);
+        const int64_t n = run->prompt_tokens - (work->n_padding ? work->n_padding[i] : 0);
+        inference_print_text(run, what, work->ids + i * run->prompt_tokens, n);
         return;
     }
     printf("%s\"", what);
@@ -267,7 +347,7 @@ static void print_prompt(const inference *run, int64_t i) {
 static void print(const inference *run, const report *r) {
     const filling *work = work_of(run);
     const bool meta = run->launch.device == SYN_DEVICE_META;
-    const double ns = meta ? r->predicted_prefill_ns : (double)work->forward_ns;
+    const double ns = meta ? r->predicted_forward_ns : (double)work->forward_ns;
     char a[64], b[64];
     int64_t m = 0;
     for (int64_t i = 0; i < run->n_prompts; i++) {
@@ -275,24 +355,27 @@ static void print(const inference *run, const report *r) {
         print_prompt(run, i);
         for (; m < work->n_masks && work->masks[m] / run->prompt_tokens == i; m++) {
             if (!work->top) continue;
-            printf(MASK_TEXT " at token %lld:\n", (long long)(work->masks[m] % run->prompt_tokens));
+            printf("%s token %lld:\n", work->mask < 0 ? "at" : MASK_TEXT " at",
+                   (long long)(work->masks[m] % run->prompt_tokens));
             for (int64_t k = 0; k < work->n_top; k++)
                 print_prediction(run, work->best[m * work->n_top + k],
                                  (double)work->top[m * work->n_top + k]);
         }
-        if (m == first) printf("  no " MASK_TEXT " to fill in\n");
+        if (m == first && !inference_scores(run->args)) printf("  no " MASK_TEXT " to fill in\n");
     }
     if (ns > 0)
         printf("%sforward: %lld tokens in %s, %s tokens/s\n", meta ? "predicted " : "",
                (long long)work->n_tokens, cli_time_text(ns, a, sizeof a),
                cli_count_text((double)work->n_tokens * 1e9 / ns, b, sizeof b));
+    inference_score_print(run, r, work->n_tokens);
 }
 
 static void json_prediction(const inference *run, syn_sink *out, int32_t id, float probability) {
     char *text;
     size_t bytes;
     syn_sink_printf(out, "{\"id\": %d, \"token\": ", id);
-    if (syn_tokenizer_decode(run->tokenizer, &id, 1, &text, &bytes, NULL) == SYN_OK) {
+    if (run->tokenizer &&
+        syn_tokenizer_decode(run->tokenizer, &id, 1, &text, &bytes, NULL) == SYN_OK) {
         syn_sink_json_string(out, text);
         syn_free(text);
     } else {
@@ -319,11 +402,12 @@ static void json(const inference *run, const report *r, syn_sink *out) {
         syn_sink_text(out, "]}");
     }
     syn_sink_printf(out, "], \"%sforward_ns\": ", meta ? "predicted_" : "");
-    syn_sink_double(out, meta ? r->predicted_prefill_ns : (double)work->forward_ns);
+    syn_sink_double(out, meta ? r->predicted_forward_ns : (double)work->forward_ns);
 }
 
 static syn_status save_logits(const inference *run, const char *path, syn_error *err) {
     const filling *work = work_of(run);
+    if (inference_all_logits(run->args)) return SYN_OK; /* as they came */
     return npy_write_f32(path, work->logits, work->n_masks, run->config.vocab_size, err);
 }
 
@@ -331,6 +415,7 @@ static void free_all(inference *run) {
     filling *work = work_of(run);
     syn_free(work->ids);
     syn_free(work->padding);
+    syn_free(work->n_padding);
     syn_free(work->masks);
     syn_free(work->logits);
     syn_free(work->top);
@@ -343,7 +428,6 @@ const inference_task inference_fill = {.prompt = "The capital of France is [MASK
                                        .refuses = refuses,
                                        .begin = begin,
                                        .encode = encode,
-                                       .around = 2,
                                        .lay_out = lay_out,
                                        .run = run_rank,
                                        .plan = plan,

@@ -4,7 +4,7 @@
 
 #include "models/generate.h"
 #include "syntorch/memory.h"
-#include "tools/inference/inference.h"
+#include "tools/inference/inference_score.h"
 #include "tools/inference/npy.h"
 #include "tools/progress.h"
 
@@ -20,10 +20,24 @@ static continuation *work_of(const inference *run) {
 
 /* ---- Before ---- */
 
+static const char *refuses(const inference_args *args) {
+    if (args->mask_id >= 0) return "--mask_id is for BERT's --prompt_ids without a tokenizer";
+    if (inference_only_scores(args) && !args->num_output_tokens &&
+        (!isnan(args->temperature) || args->top_k || !isnan(args->top_p)))
+        return "--temperature, --top_k, --top_p: nothing is generated with --logits all or "
+               "--embeddings unless --num_output_tokens says how much";
+    return inference_score_refuses(args);
+}
+
+/* Of a sequence's tokens those that the caches hold: the last one made is never fed back. */
+static int64_t kept_tokens(const inference *run, int64_t prompt_tokens) {
+    return prompt_tokens + (run->new_tokens > 0 ? run->new_tokens - 1 : 0);
+}
+
 /* prompt_tokens 0: nobody knows yet how many. */
 static syn_status check_positions(const inference *run, int64_t prompt_tokens, syn_error *err) {
     const syn_model_config *c = &run->config;
-    const int64_t need = prompt_tokens + run->new_tokens - 1;
+    const int64_t need = kept_tokens(run, prompt_tokens);
     if (need <= syn_model_max_tokens(c)) return SYN_OK;
     if (prompt_tokens == 0)
         return SYN_FAIL(err, SYN_E_INVALID,
@@ -38,7 +52,9 @@ static syn_status check_positions(const inference *run, int64_t prompt_tokens, s
 static syn_status begin(inference *run, syn_error *err) {
     run->work = syn_calloc(1, sizeof(continuation));
     if (!run->work) return SYN_FAIL_NOMEM(err, sizeof(continuation), "a run");
-    run->new_tokens = run->args->num_output_tokens ? run->args->num_output_tokens : 16;
+    run->new_tokens = run->args->num_output_tokens       ? run->args->num_output_tokens
+                      : inference_only_scores(run->args) ? 0
+                                                         : 16;
     return check_positions(run, run->args->num_input_tokens, err);
 }
 
@@ -81,7 +97,7 @@ static syn_status lay_out(inference *run, const inference_text *texts, syn_error
     continuation *work = work_of(run);
     const syn_model_config *c = &run->config;
     const int64_t rows = run->launch.device == SYN_DEVICE_META ? run->n_prompts : run->batch;
-    const int64_t kept = run->prompt_tokens + run->new_tokens - 1; /* of each sequence */
+    const int64_t kept = run->new_tokens > 0 ? kept_tokens(run, run->prompt_tokens) : 0;
     size_t total;
     bool ragged = false;
     SYN_TRY(check_positions(run, run->prompt_tokens, err));
@@ -109,7 +125,7 @@ static syn_status lay_out(inference *run, const inference_text *texts, syn_error
 
 static uint64_t plan(const inference *run, uint64_t h) {
     const continuation *work = work_of(run);
-    h = syn_hash(&run->new_tokens, sizeof run->new_tokens, h);
+    h = syn_hash(&run->new_tokens, sizeof run->new_tokens, inference_score_plan(run, h));
     h = syn_hash(work->prompt, (size_t)(run->n_prompts * run->prompt_tokens) * sizeof *work->prompt,
                  h);
     if (!work->padding) return h;
@@ -138,11 +154,15 @@ static syn_status run_rank(inference *run, syn_model *model, bool progress_shown
     const inference_args *args = run->args;
     rank_run rank = {run, syn_model_ctx(model)};
     const bool first = syn_ctx_rank(rank.ctx) == 0;
+    const int32_t *prompt = run->launch.device == SYN_DEVICE_META ? NULL : work->prompt;
+    if (inference_scores(run->args))
+        SYN_TRY(inference_score_texts(run, model, prompt, work->padding, progress_shown, err));
+    if (run->new_tokens == 0) return SYN_OK;
     progress tokens = {.what = "generating", .unit = "tokens", .quiet = !progress_shown};
     syn_generation g = {.batch = run->batch,
                         .prompt_tokens = run->prompt_tokens,
                         .new_tokens = run->new_tokens,
-                        .prompt = run->launch.device == SYN_DEVICE_META ? NULL : work->prompt,
+                        .prompt = prompt,
                         .padding = work->padding,
                         .sampling = {isnan(args->temperature) ? 1.0 : args->temperature,
                                      args->top_k, isnan(args->top_p) ? 1.0 : args->top_p,
@@ -219,6 +239,7 @@ static void print(const inference *run, const report *r) {
     const char *kind = run->launch.device == SYN_DEVICE_META ? "predicted " : "";
     char a[64], b[64];
     print_tokens(run);
+    inference_score_print(run, r, real_tokens(run));
     if (s.prefill_ns > 0)
         printf("%sprefill: %lld tokens in %s, %s tokens/s\n", kind, (long long)real_tokens(run),
                cli_time_text(s.prefill_ns, a, sizeof a),
@@ -233,6 +254,7 @@ static void json(const inference *run, const report *r, syn_sink *out) {
     const syn_generation *g = &work_of(run)->done;
     const struct speed s = speed_of(run, r);
     const char *kind = run->launch.device == SYN_DEVICE_META ? "predicted_" : "";
+    inference_score_json(run, r, out);
     syn_sink_printf(out, "\"prompt_tokens\": %lld, \"new_tokens\": %lld, \"tokens\": [",
                     (long long)g->prompt_tokens, (long long)g->made);
     for (int64_t b = 0; g->tokens && b < g->batch; b++) {
@@ -249,6 +271,7 @@ static void json(const inference *run, const report *r, syn_sink *out) {
 
 static syn_status save_logits(const inference *run, const char *path, syn_error *err) {
     const continuation *work = work_of(run);
+    if (inference_all_logits(run->args)) return SYN_OK; /* as they came */
     return npy_write_f32(path, work->done.logits, work->done.batch, run->config.vocab_size, err);
 }
 
@@ -262,6 +285,7 @@ static void free_all(inference *run) {
 }
 
 const inference_task inference_generate = {.prompt = "Once upon a time",
+                                           .refuses = refuses,
                                            .begin = begin,
                                            .encode = encode,
                                            .lay_out = lay_out,

@@ -39,8 +39,8 @@ static syn_status add_folder(syn__input_files *inputs, const char *folder, syn_e
 }
 
 static syn_status add_all(syn__input_files *inputs, const inference_args *args, syn_error *err) {
-    const char *const named[] = {args->weights, args->model_config, args->prompts, args->prompt_ids,
-                                 args->hw_config};
+    const char *const named[] = {args->weights,    args->model_config, args->prompts,
+                                 args->prompt_ids, args->hw_config,    args->perplexity};
     char folder[4200];
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++)
         SYN_TRY(syn__input_files_add(inputs, named[i], err));
@@ -55,6 +55,7 @@ static syn_status keep_all(const syn__input_files *inputs, const inference_args 
     static const char *const saved[] = {"model.safetensors", "config.json"};
     char path[4200];
     if (args->save_logits) SYN_TRY(syn__input_files_keep(inputs, args->save_logits, err));
+    if (args->embeddings) SYN_TRY(syn__input_files_keep(inputs, args->embeddings, err));
     for (size_t i = 0; args->save_weights && i < sizeof saved / sizeof saved[0]; i++) {
         snprintf(path, sizeof path, "%s/%s", args->save_weights, saved[i]);
         SYN_TRY(syn__input_files_keep(inputs, path, err));

@@ -72,16 +72,15 @@ static syn_status read_ids(const inference *run, int64_t i, inference_text *out,
 }
 
 /* A tokenizer may know tokens that were added to it, but not to the model. */
-static syn_status check_ids(const inference *run, const int32_t *ids, size_t n, syn_error *err) {
+syn_status inference_check_ids(const inference *run, const int32_t *ids, size_t n, syn_error *err) {
     for (size_t k = 0; k < n; k++) {
         if (ids[k] < run->config.vocab_size) continue;
         size_t bytes;
         const char *text = syn_tokenizer_token(run->tokenizer, ids[k], &bytes);
-        return SYN_FAIL(
-            err, SYN_E_INVALID,
-            "the prompt holds the added token '%.*s', id %d, but %s has only %lld tokens",
-            bytes < 40 ? (int)bytes : 40, text ? text : "", ids[k], run->config.name,
-            (long long)run->config.vocab_size);
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the text holds the added token '%.*s', id %d, but %s has only %lld tokens",
+                        bytes < 40 ? (int)bytes : 40, text ? text : "", ids[k], run->config.name,
+                        (long long)run->config.vocab_size);
     }
     return SYN_OK;
 }
@@ -91,7 +90,7 @@ syn_status inference_encode(const inference *run, int64_t i, inference_text *out
     if (run->args->prompt_ids) return read_ids(run, i, out, err);
     SYN_TRY(syn_tokenizer_encode(run->tokenizer, text, strlen(text), &out->ids, &out->n, err));
     out->cap = out->n;
-    return check_ids(run, out->ids, out->n, err);
+    return inference_check_ids(run, out->ids, out->n, err);
 }
 
 void inference_print_text(const inference *run, const char *what, const int32_t *ids, int64_t n) {
@@ -157,6 +156,7 @@ static syn_status read_prompts(inference *run, syn_error *err) {
 
 syn_status inference_prepare(inference *run, syn_error *err) {
     const inference_task *task = run->task;
+    if (!task->encode) return task->begin(run, err);
     SYN_TRY(read_prompts(run, err));
     SYN_TRY(task->begin(run, err));
     inference_text *texts = syn_calloc((size_t)run->n_prompts, sizeof *texts);
@@ -164,7 +164,7 @@ syn_status inference_prepare(inference *run, syn_error *err) {
     syn_status s = SYN_OK;
     for (int64_t i = 0; i < run->n_prompts && s == SYN_OK; i++) {
         s = task->encode(run, i, &texts[i], err);
-        const int64_t n = (int64_t)texts[i].n + task->around;
+        const int64_t n = (int64_t)texts[i].n + run->around;
         if (n > run->prompt_tokens) run->prompt_tokens = n;
     }
     if (s == SYN_OK) s = task->lay_out(run, texts, err);

@@ -2,9 +2,14 @@
 #ifndef TOOLS_NPY_H
 #define TOOLS_NPY_H
 
-#include "syntorch/status.h"
+#include "syntorch/sink.h"
 
-/* data (rows, columns), row-major float32. */
+/* A file of float32, row-major, with these dimensions (at most SYN_MAX_RANK): what it holds follows
+   by npy_put, all of it before syn_sink_close. */
+syn_status npy_open(syn_sink **out, const char *path, const int64_t *dims, int n_dims,
+                    syn_error *err) SYN_MUST_USE;
+void npy_put(syn_sink *file, const float *data, size_t n);
+/* A file of data (rows, columns). */
 syn_status npy_write_f32(const char *path, const float *data, int64_t rows, int64_t columns,
                          syn_error *err) SYN_MUST_USE;
 

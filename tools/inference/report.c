@@ -48,7 +48,9 @@ static syn_status add_node(report *r, const syn_node *n, syn_error *err) {
     if (n->wall_ns >= 0) r->measured = true;
     if (n->predicted_ns >= 0) {
         r->predicted = true;
-        *(n->step == 0 ? &r->predicted_prefill_ns : &r->predicted_decode_ns) += n->predicted_ns;
+        *(n->phase == SYN_PHASE_PREFILL  ? &r->predicted_prefill_ns
+          : n->phase == SYN_PHASE_DECODE ? &r->predicted_decode_ns
+                                         : &r->predicted_forward_ns) += n->predicted_ns;
     }
     return SYN_OK;
 }

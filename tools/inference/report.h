@@ -20,9 +20,9 @@ typedef struct report {
     uint32_t n_rows;
     report_row total;
     bool measured, predicted;
-    double predicted_prefill_ns, predicted_decode_ns; /* sums over steps: 0, and all later ones */
-    uint64_t largest_bytes;                           /* of what one op made anew */
-    uint64_t last_id;                                 /* of the nodes added */
+    double predicted_forward_ns, predicted_prefill_ns, predicted_decode_ns; /* sums over phases */
+    uint64_t largest_bytes; /* of what one op made anew */
+    uint64_t last_id;       /* of the nodes added */
     size_t rows_cap;
 } report;
 

@@ -1,0 +1,288 @@
+"""Scores in the inference program beside transformers' (tests/reference/scores.json): logits and
+hidden states of every position, perplexities, BERT without a tokenizer; and what is refused."""
+import json
+import math
+import os
+import struct
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from inference_runs import (BUILD, SOURCE, Folder, MPIRUN, expect_ok, load_json, main,  # noqa: E402
+                            need_mpi, refuse, summary)
+
+REFERENCE = os.path.join(SOURCE, "tests", "reference")
+WANT = load_json(os.path.join(REFERENCE, "scores.json"))
+TEXT = os.path.join(REFERENCE, "scores", "text.txt")
+BERT = os.path.join(REFERENCE, "tiny_bert_f32")
+GPT2 = os.path.join(REFERENCE, "tiny_gpt2_f32")
+LLAMA = os.path.join(REFERENCE, "tiny_llama")
+
+
+def weights(name):
+    return ["--weights", os.path.join(REFERENCE, name)]
+
+
+def tokenizer(name):
+    return ["--tokenizer", os.path.join(REFERENCE, "scores", name)]
+
+
+def read_array(path):
+    """Dimensions and numbers of a .npy file of float32."""
+    with open(path, "rb") as f:
+        data = f.read()
+    start = 10 + struct.unpack("<H", data[8:10])[0]
+    header = eval(data[10:start].decode("ascii"), {})
+    assert header["descr"] == "<f4" and not header["fortran_order"] and start % 64 == 0, header
+    n = math.prod(header["shape"])
+    return header["shape"], struct.unpack(f"<{n}f", data[start:])
+
+
+def off(got, want):
+    """The largest difference, of the largest number."""
+    assert len(got) == len(want), (len(got), len(want))
+    return max(abs(a - b) for a, b in zip(got, want)) / max(abs(b) for b in want)
+
+
+def padded(texts, rows, tokens):
+    """Rows of each text's tokens, then zeros up to `tokens`, as one list."""
+    width, out, at = len(rows[0]), [], 0
+    for text in texts:
+        for row in rows[at:at + len(text)]:
+            out += row
+        out += [0.0] * width * (tokens - len(text))
+        at += len(text)
+    return out
+
+
+def write_ids(folder, texts, name="ids.txt"):
+    return folder.write(name, "".join(" ".join(map(str, t)) + "\n" for t in texts))
+
+
+def check_scores(folder, name, *more, launcher=None):
+    want = WANT["models"][name]
+    texts, tokens = want["texts"], max(map(len, want["texts"]))
+    for file in ("l.npy", "h.npy"):
+        if os.path.exists(folder / file):
+            os.remove(folder / file)
+    expect_ok(folder.run(*weights(name), "--prompt_ids", write_ids(folder, texts), "--logits",
+                         "all", "--save_logits", "l.npy", "--embeddings", "h.npy", "--quiet", *more,
+                         launcher=launcher))
+    for file, rows in (("l.npy", want["logits"]), ("h.npy", want["hidden"])):
+        shape, got = read_array(folder / file)
+        assert shape == (len(texts), tokens, len(rows[0])), (name, file, shape)
+        error = off(got, padded(texts, rows, tokens))
+        assert error < 1e-5, f"{name} {more}: {file} is off by {error}"
+
+
+def test_every_position():
+    with Folder() as folder:
+        for name in WANT["models"]:
+            for more in (["--tp", 1], ["--tp", 2], ["--tp", 4, "--attention", "unfused"]):
+                check_scores(folder, name, *more)
+
+
+def test_every_position_over_mpi():
+    need_mpi()
+    with Folder() as folder:
+        for name in ("tiny_gpt2_f32", "tiny_qwen3", "tiny_bert_f32"):
+            check_scores(folder, name, "--tp", 2, launcher=[MPIRUN, "-n", "2"])
+
+
+def test_pooling():
+    with Folder() as folder:
+        for name in ("tiny_llama", "tiny_bert_f32"):
+            want = WANT["models"][name]
+            rows = iter(want["hidden"])
+            texts = [[next(rows) for _ in t] for t in want["texts"]]
+            of = {"mean": [[sum(c) / len(t) for c in zip(*t)] for t in texts],
+                  "first": [t[0] for t in texts], "last": [t[-1] for t in texts]}
+            ids = write_ids(folder, want["texts"])
+            for how, vectors in of.items():
+                expect_ok(folder.run(*weights(name), "--prompt_ids", ids, "--embeddings", "e.npy",
+                                     "--pooling", how, "--quiet", "--tp", 2))
+                shape, got = read_array(folder / "e.npy")
+                assert shape == (len(texts), len(vectors[0])), shape
+                error = off(got, [x for v in vectors for x in v])
+                assert error < 1e-5, f"{name} {how}: off by {error}"
+
+
+def test_last_logits_are_the_last_of_all():
+    """And generation beside scores is what it is without them."""
+    with Folder() as folder:
+        texts = WANT["models"]["tiny_mistral"]["texts"]
+        run = [*weights("tiny_mistral"), "--prompt_ids", write_ids(folder, texts), "--top_k", 1,
+               "--num_output_tokens", 5]
+        alone = summary(folder, *run, "--save_logits", "last.npy")
+        both = summary(folder, *run, "--save_logits", "all.npy", "--logits", "all")
+        assert alone["tokens"] == both["tokens"] and len(both["tokens"][0]) == 5
+        assert both["score_ns"] > 0 and both["prefill_ns"] > 0
+        (batch, tokens, width), got = read_array(folder / "all.npy")
+        _, last = read_array(folder / "last.npy")
+        rows = [got[(b * tokens + len(t) - 1) * width:][:width] for b, t in enumerate(texts)]
+        assert batch == len(texts) and off([x for r in rows for x in r], last) < 1e-5
+        # without being asked for, nothing is generated
+        quiet = summary(folder, *run[:4], "--save_logits", "all.npy", "--logits", "all")
+        assert quiet["tokens"] == [] and quiet["new_tokens"] == 0, quiet["tokens"]
+
+
+def test_bert_without_a_head():
+    """A BertModel's checkpoint has no MLM head, and --embeddings needs none."""
+    with Folder() as folder:
+        ids = write_ids(folder, [[1, 5, 6, 2]])
+        expect_ok(folder.run(*weights("tiny_bert_bf16_bare"), "--prompt_ids", ids, "--embeddings",
+                             "bare.npy", "--quiet"))
+        expect_ok(folder.run(*weights("tiny_bert_bf16"), "--prompt_ids", ids, "--embeddings",
+                             "full.npy", "--quiet"))
+        assert read_array(folder / "bare.npy") == read_array(folder / "full.npy")
+
+
+def perplexity_of(folder, want, *more, launcher=None):
+    options = [x for k, v in want["options"].items() for x in ("--" + k, v)]
+    dtype = ["--dtype", "bf16"] if want["dtype"] == "bf16" else []
+    got = summary(folder, *weights(want["folder"]), *tokenizer(want["tokenizer"]), "--perplexity",
+                  TEXT, *options, *dtype, *more, launcher=launcher)
+    for key in ("tokens", "windows", "counted_tokens"):
+        assert got[key] == want[key], (want["folder"], key, got[key], want[key])
+    error = abs(got["perplexity"] / want["perplexity"] - 1)
+    assert error < (1e-2 if dtype else 2e-6), f"{want['folder']} {options} {more}: off by {error}"
+    assert abs(math.log(got["perplexity"]) - got["mean_loss"]) < 1e-9
+    assert got["score_ns"] > 0 and got["tokens_per_second"] > 0
+
+
+def test_perplexity():
+    with Folder() as folder:
+        for i, want in enumerate(WANT["perplexities"]):
+            perplexity_of(folder, want)
+            perplexity_of(folder, want, "--tp", (2, 4)[i % 2], "--attention", "unfused")
+
+
+def test_perplexity_over_mpi():
+    need_mpi()
+    with Folder() as folder:
+        for want in WANT["perplexities"][1:9:4]:
+            perplexity_of(folder, want, "--tp", 2, launcher=[MPIRUN, "-n", "2"])
+
+
+def test_perplexity_is_told():
+    with Folder() as folder:
+        run = ["--weights", GPT2, *tokenizer("plain"), "--perplexity", TEXT, "--stride", 20]
+        text = expect_ok(folder.run(*run))
+        assert "640 tokens in 30 windows of up to 64, stride 20" in text, text
+        assert "perplexity: 141.29" in text and "mean loss 4.9508" in text, text
+        assert "of 610 tokens" in text and "tokens/s" in text, text
+        # without data the same rows, and no number
+        meta = summary(folder, *run, "--device", "meta", "--tp", 2)
+        real = summary(folder, *run, "--tp", 2)
+        assert meta["trace_hash"] == real["trace_hash"]
+        assert "perplexity" not in meta and meta["predicted_score_ns"] > 0, sorted(meta)
+        assert meta["windows"] == real["windows"] == 30
+
+
+def test_scores_on_meta():
+    with Folder() as folder:
+        for name in ("tiny_qwen2", "tiny_bert_f32"):
+            ids = write_ids(folder, WANT["models"][name]["texts"])
+            run = [*weights(name), "--prompt_ids", ids, "--logits", "all", "--tp", 2]
+            meta = summary(folder, *run, "--device", "meta")
+            real = summary(folder, *run, "--save_logits", "l.npy")
+            assert meta["trace_hash"] == real["trace_hash"], name
+
+
+def test_memory_does_not_grow_with_the_text():
+    """The logits of a long prompt, and the windows of a long text, are never all there."""
+    with Folder() as folder:
+        def peak(*args):
+            return summary(folder, "--model_config", wide, *args)["memory"]["peak_bytes"]
+
+        wide = folder.write("wide.json", json.dumps(
+            {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 1, "n_positions": 512,
+             "vocab_size": 50000}))
+        taken = peak("--prompt", "ab", "--num_input_tokens", 512, "--logits", "all",
+                     "--save_logits", "l.npy")
+        assert taken < 0.75 * 4 * 512 * 50000, taken
+        assert os.path.getsize(folder / "l.npy") == 128 + 4 * 512 * 50000
+        few, many = (peak("--perplexity", folder.write("text.txt", "abc d " * n), "--max_length",
+                          64) for n in (100, 1000))
+        assert few == many, (few, many)
+
+
+def test_bert_without_a_tokenizer():
+    """Ids are complete then; --mask_id says which are to be predicted, else all are."""
+    want = WANT["models"]["tiny_bert_f32"]
+    with Folder() as folder:
+        ids = write_ids(folder, want["texts"])
+        run = ["--weights", BERT, "--prompt_ids", ids, "--top_k", 3]
+        all_of = summary(folder, *run, "--save_logits", "l.npy")
+        shape, got = read_array(folder / "l.npy")
+        assert shape == (len(want["logits"]), len(want["logits"][0])), shape
+        assert off(got, [x for row in want["logits"] for x in row]) < 1e-5
+        places = [(b, t) for b, text in enumerate(want["texts"]) for t in range(len(text))]
+        assert [(m["sequence"], m["position"]) for m in all_of["masks"]] == places
+        for mask, row in zip(all_of["masks"], want["logits"]):
+            best = sorted(range(len(row)), key=lambda i: -row[i])[:3]
+            assert [p["id"] for p in mask["predictions"]] == best, (mask, best)
+            assert all(p["token"] is None for p in mask["predictions"])
+        # one of them
+        mask = want["texts"][1][2]
+        some = summary(folder, *run, "--mask_id", mask)
+        chosen = [(b, t) for b, t in places if want["texts"][b][t] == mask]
+        assert [(m["sequence"], m["position"]) for m in some["masks"]] == chosen
+        assert some["masks"][0] == all_of["masks"][places.index(chosen[0])]
+        text = expect_ok(folder.run(*run))
+        assert "at token 0:" in text and "token id" in text and "[MASK]" not in text, text
+        for tp in (2, 4):
+            assert summary(folder, *run, "--tp", tp)["masks"][0]["predictions"][0]["id"] == \
+                all_of["masks"][0]["predictions"][0]["id"]
+        missing = sorted(set(range(3, 100)) - {i for t in want["texts"] for i in t})[0]
+        refuse(folder, [*run, "--mask_id", missing], 1, f"no token {missing} (--mask_id)")
+        refuse(folder, [*run, "--mask_id", 103], 1, "--mask_id 103", "none of the 103 tokens")
+        refuse(folder, ["--weights", BERT, "--prompt_ids", folder.write("gap.txt", "5 6\n\n7\n")],
+               1, "line 2 is empty")
+        refuse(folder, ["--weights", BERT, "--prompt", "a [MASK]"], 1, "no tokenizer beside")
+
+
+def test_what_makes_no_sense():
+    with Folder() as folder:
+        ids = write_ids(folder, [[5, 6, 7]])
+        llama = ["--weights", LLAMA, "--prompt_ids", ids]
+        score = ["--weights", GPT2, *tokenizer("plain"), "--perplexity", TEXT]
+        for args, *says in (
+                ([*llama, "--logits", "all"], "--save_logits FILE.npy"),
+                ([*llama, "--pooling", "mean"], "--embeddings FILE.npy"),
+                ([*llama, "--stride", 4], "--stride", "--perplexity"),
+                ([*llama, "--max_length", 4], "--max_length", "--perplexity"),
+                ([*llama, "--mask_id", 4], "--mask_id is for BERT"),
+                ([*llama, "--embeddings", "x.npy", "--device", "meta"], "--embeddings needs"),
+                ([*llama, "--embeddings", "x.npy", "--temperature", 0], "nothing is generated"),
+                ([*llama, "--embeddings", "x.npy", "--save_logits", "x.npy"], "the same file"),
+                (["--weights", BERT, "--perplexity", TEXT], "BERT predicts no next token"),
+                (["--weights", BERT, "--prompt", "x", "--mask_id", 4], "--mask_id is for"),
+                ([*score, "--prompt", "x"], "no prompt"),
+                ([*score, "--num_input_tokens", 3], "--max_length"),
+                ([*score, "--num_output_tokens", 3], "generates no tokens"),
+                ([*score, "--batch_size", 2], "one window at a time"),
+                ([*score, "--temperature", 0], "samples no tokens"),
+                ([*score, "--top_k", 1], "samples no tokens"),
+                ([*score, "--top_p", 0.5], "samples no tokens"),
+                ([*score, "--save_logits", "x.npy"], "writes no logits"),
+                ([*score, "--embeddings", "x.npy"], "writes no hidden states")):
+            refuse(folder, args, 2, *says)
+        for args, *says in (
+                ([*score, "--max_length", 65], "--max_length 65", "64 positions"),
+                ([*score, "--max_length", 32, "--stride", 33], "--stride 33", "32"),
+                ([*score[:-1], folder.write("none.txt", "")], "none.txt is empty"),
+                ([*score[:-1], folder.write("one.txt", "a")], "only 1 token:"),
+                ([*score[:-1], "absent.txt"], "absent.txt"),
+                ([*score[:-1], folder.path], folder.path)):
+            refuse(folder, args, 1, *says)
+        with open(folder / "latin.txt", "wb") as f:
+            f.write(b"caf\xe9 au lait")
+        refuse(folder, [*score[:-1], "latin.txt"], 1, "latin.txt is not UTF-8")
+        # nothing that is read is written over
+        refuse(folder, [*llama[:2], "--prompt_ids", ids, "--embeddings", ids], 1, "ids.txt")
+
+
+if __name__ == "__main__":
+    assert BUILD
+    main(globals())

@@ -1,0 +1,307 @@
+#include "tools/inference/inference_score.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "models/bert.h"
+#include "models/score.h"
+#include "syntorch/clock.h"
+#include "syntorch/memory.h"
+#include "tools/inference/npy.h"
+#include "tools/progress.h"
+
+/* Tokens that go through the model at once; a longer text goes alone. */
+enum { TOKENS_AT_ONCE = 8192 };
+
+/* ---- What is wanted ---- */
+
+const char *inference_score_refuses(const inference_args *args) {
+    const bool meta = strcmp(args->device, "meta") == 0;
+    if (inference_all_logits(args) && !args->save_logits && !meta)
+        return "--logits all says what --save_logits FILE.npy holds; give that too";
+    if (args->pooling != INFERENCE_POOLING_NONE && !args->embeddings)
+        return "--pooling says what --embeddings FILE.npy holds; give that too";
+    if (args->embeddings && args->save_logits && strcmp(args->embeddings, args->save_logits) == 0)
+        return "--embeddings and --save_logits name the same file; give two";
+    if (args->stride) return "--stride: only --perplexity FILE takes steps through a text";
+    if (args->max_length) return "--max_length: only --perplexity FILE has windows";
+    return NULL;
+}
+
+bool inference_all_logits(const inference_args *args) {
+    return args->logits == INFERENCE_LOGITS_ALL;
+}
+
+bool inference_scores(const inference_args *args) {
+    return inference_all_logits(args) || args->embeddings;
+}
+
+bool inference_only_scores(const inference_args *args) {
+    return inference_all_logits(args) || (args->embeddings && !args->save_logits);
+}
+
+uint64_t inference_score_plan(const inference *run, uint64_t hash) {
+    const int64_t wanted[] = {inference_all_logits(run->args), run->args->embeddings != NULL};
+    return syn_hash(wanted, sizeof wanted, hash);
+}
+
+/* ---- One rank ---- */
+
+/* Some texts of the batch, `first` on. */
+typedef struct piece {
+    inference *run;
+    syn_model *model;
+    syn_tensor hidden; /* (n, T, C) */
+    int64_t first, n;
+    const int32_t *padding; /* of the whole batch */
+    /* Logits (n, V0) of rows of all n T; the same on all ranks. */
+    syn_tensor (*logits)(syn_model *model, syn_tensor hidden, int64_t first, int64_t n);
+    syn_sink *logits_file, *hidden_file; /* of rank 0 */
+} piece;
+
+/* Tokens of a text, which stand first. */
+static int64_t length_of(const piece *p, int64_t text) {
+    return p->run->prompt_tokens - (p->padding ? p->padding[text] : 0);
+}
+
+static bool is_padding(const piece *p, int64_t row) {
+    const int64_t n = p->run->prompt_tokens;
+    return row % n >= length_of(p, p->first + row / n);
+}
+
+/* Rows `first` to first + n - 1 of the piece, of `width` elements each, read into `out`, with zeros
+   at padding. */
+static syn_status read_rows(const piece *p, syn_tensor x, int64_t first, int64_t n, int64_t width,
+                            float *out, syn_error *err) {
+    SYN_TRY(syn_tensor_read_f32(syn_model_ctx(p->model), x, out, (size_t)(n * width)));
+    for (int64_t row = 0; row < n; row++) {
+        float *at = out + row * width;
+        if (is_padding(p, first + row)) {
+            memset(at, 0, (size_t)width * sizeof *at);
+            continue;
+        }
+        for (int64_t i = 0; i < width; i++)
+            if (!isfinite(at[i]))
+                return SYN_FAIL(err, SYN_E_INVALID,
+                                "what the model makes of token %lld is no finite number: the "
+                                "weights are damaged, or too large for their type",
+                                (long long)((first + row) % p->run->prompt_tokens));
+    }
+    return SYN_OK;
+}
+
+static syn_status alloc_rows(float **out, int64_t n, int64_t width, syn_error *err) {
+    size_t elems;
+    if (!syn_mul_size((size_t)n, (size_t)width, &elems)) elems = SIZE_MAX / 8;
+    *out = syn_malloc(elems * sizeof **out);
+    return *out ? SYN_OK : SYN_FAIL_NOMEM(err, elems * sizeof **out, "logits or hidden states");
+}
+
+static syn_status put_logits(const piece *p, syn_error *err) {
+    syn_ctx *ctx = syn_model_ctx(p->model);
+    const int64_t rows = p->n * p->run->prompt_tokens, width = p->run->config.vocab_size;
+    int64_t most = syn_logits_rows(p->model, true);
+    float *out = NULL;
+    if (most > rows) most = rows;
+    syn_status s = p->logits_file ? alloc_rows(&out, most, width, err) : SYN_OK;
+    for (int64_t first = 0; first < rows && s == SYN_OK; first += most) {
+        const int64_t n = rows - first < most ? rows - first : most;
+        const syn_mark mark = syn_ctx_mark(ctx);
+        const syn_tensor logits = p->logits(p->model, p->hidden, first, n);
+        s = syn_ctx_check(ctx, err);
+        if (s == SYN_OK && out) s = read_rows(p, logits, first, n, width, out, err);
+        if (s == SYN_OK && out) npy_put(p->logits_file, out, (size_t)(n * width));
+        syn_release(ctx, mark, NULL, 0);
+    }
+    syn_free(out);
+    return s;
+}
+
+/* The states (T, C) of one text, of which `length` count, as one row. */
+static void pool(inference_pooling how, float *states, int64_t length, int64_t width) {
+    if (how == INFERENCE_POOLING_LAST)
+        memmove(states, states + (length - 1) * width, (size_t)width * sizeof *states);
+    if (how != INFERENCE_POOLING_MEAN) return;
+    for (int64_t i = 0; i < width; i++) {
+        double sum = 0;
+        for (int64_t t = 0; t < length; t++) sum += (double)states[t * width + i];
+        states[i] = (float)(sum / (double)length);
+    }
+}
+
+static syn_status put_hidden(const piece *p, syn_error *err) {
+    const inference_pooling how = p->run->args->pooling;
+    const int64_t tokens = p->run->prompt_tokens, width = p->run->config.n_embd;
+    float *out;
+    SYN_TRY(alloc_rows(&out, p->n * tokens, width, err));
+    syn_status s = read_rows(p, p->hidden, 0, p->n * tokens, width, out, err);
+    for (int64_t i = 0; i < p->n && s == SYN_OK; i++) {
+        float *states = out + i * tokens * width;
+        pool(how, states, length_of(p, p->first + i), width);
+        npy_put(p->hidden_file, states,
+                (size_t)(how == INFERENCE_POOLING_NONE ? tokens * width : width));
+    }
+    syn_free(out);
+    return s;
+}
+
+static syn_status put_piece(const piece *p, syn_error *err) {
+    SYN_TRY(syn_ctx_check(syn_model_ctx(p->model), err));
+    if (p->hidden_file) SYN_TRY(put_hidden(p, err));
+    return inference_all_logits(p->run->args) ? put_logits(p, err) : SYN_OK;
+}
+
+/* Rank 0 writes. */
+static syn_status open_files(piece *p, syn_error *err) {
+    const inference_args *args = p->run->args;
+    const syn_ctx *ctx = syn_model_ctx(p->model);
+    const int64_t b = p->run->batch, t = p->run->prompt_tokens, width = p->run->config.n_embd;
+    if (syn_ctx_rank(ctx) != 0 || !syn_ctx_has_data(ctx)) return SYN_OK;
+    if (inference_all_logits(p->run->args)) {
+        const int64_t dims[3] = {b, t, p->run->config.vocab_size};
+        SYN_TRY(npy_open(&p->logits_file, args->save_logits, dims, 3, err));
+    }
+    if (!args->embeddings) return SYN_OK;
+    if (args->pooling == INFERENCE_POOLING_NONE)
+        return npy_open(&p->hidden_file, args->embeddings, (const int64_t[]){b, t, width}, 3, err);
+    return npy_open(&p->hidden_file, args->embeddings, (const int64_t[]){b, width}, 2, err);
+}
+
+static syn_status close_files(piece *p, syn_status s, syn_error *err) {
+    syn_error other;
+    const syn_status a = syn_sink_close(p->logits_file, s == SYN_OK, s == SYN_OK ? err : &other);
+    if (s == SYN_OK) s = a;
+    const syn_status b = syn_sink_close(p->hidden_file, s == SYN_OK, s == SYN_OK ? err : &other);
+    return s == SYN_OK ? b : s;
+}
+
+static void note_time(inference *run, const syn_ctx *ctx, int64_t start) {
+    if (syn_ctx_rank(ctx) == 0) run->score_ns = (int64_t)syn__clock_ns() - start;
+}
+
+/* ---- Causal models ---- */
+
+static syn_tensor causal_logits(syn_model *m, syn_tensor hidden, int64_t first, int64_t n) {
+    syn_ctx *ctx = syn_model_ctx(m);
+    const int64_t rows[2] = {-1, syn_tensor_dim(ctx, hidden, 2)};
+    hidden = syn_reshape(ctx, hidden, rows, 2);
+    return syn_causal_logits(m, syn_slice(ctx, hidden, 0, first, n));
+}
+
+/* The piece's texts with their padding moved behind them; NULL without ids. */
+static syn_status move_padding(const piece *p, const int32_t *ids, int32_t **out, syn_error *err) {
+    const int64_t t = p->run->prompt_tokens;
+    *out = NULL;
+    if (!ids) return SYN_OK;
+    *out = syn_calloc((size_t)(p->n * t), sizeof **out);
+    if (!*out) return SYN_FAIL_NOMEM(err, (size_t)(p->n * t) * sizeof **out, "texts");
+    for (int64_t i = 0; i < p->n; i++) {
+        const int64_t length = length_of(p, p->first + i);
+        memcpy(*out + i * t, ids + (p->first + i + 1) * t - length, (size_t)length * sizeof **out);
+    }
+    return SYN_OK;
+}
+
+/* Rows that nothing will be written from are counted and forgotten. */
+static syn_status end_piece(inference *run, syn_ctx *ctx, syn_mark from, syn_error *err) {
+    syn_release(ctx, from, NULL, 0);
+    if (run->launch.want_graph) return SYN_OK;
+    if (syn_ctx_rank(ctx) == 0) SYN_TRY(inference_report(run, ctx, err));
+    syn_forget(ctx, from, NULL, 0);
+    return SYN_OK;
+}
+
+static syn_status score_piece(piece *p, const int32_t *ids, syn_error *err) {
+    syn_ctx *ctx = syn_model_ctx(p->model);
+    const syn_spec spec = {SYN_I32, 2, {p->n, p->run->prompt_tokens}};
+    const syn_mark from = syn_ctx_mark(ctx);
+    int32_t *texts;
+    SYN_TRY(move_padding(p, ids, &texts, err));
+    p->hidden = syn_causal_hidden(p->model, syn_input(ctx, "texts", &spec, texts));
+    syn_free(texts);
+    SYN_TRY(put_piece(p, err));
+    return end_piece(p->run, ctx, from, err);
+}
+
+syn_status inference_score_texts(inference *run, syn_model *model, const int32_t *ids,
+                                 const int32_t *padding, bool progress_shown, syn_error *err) {
+    const int64_t start = (int64_t)syn__clock_ns();
+    const int64_t at_once =
+        run->prompt_tokens < TOKENS_AT_ONCE ? TOKENS_AT_ONCE / run->prompt_tokens : 1;
+    progress texts = {.what = "scoring", .unit = "texts", .quiet = !progress_shown};
+    piece p = {.run = run, .model = model, .padding = padding, .logits = causal_logits};
+    syn_status s = open_files(&p, err);
+    progress_step(&texts, 0, run->batch);
+    for (; p.first < run->batch && s == SYN_OK; p.first += p.n) {
+        p.n = run->batch - p.first < at_once ? run->batch - p.first : at_once;
+        s = score_piece(&p, ids, err);
+        progress_step(&texts, p.first + p.n, run->batch);
+    }
+    s = close_files(&p, s, err);
+    note_time(run, syn_model_ctx(model), start);
+    return s;
+}
+
+/* ---- BERT ---- */
+
+static syn_tensor bert_logits(syn_model *m, syn_tensor hidden, int64_t first, int64_t n) {
+    syn_ctx *ctx = syn_model_ctx(m);
+    const syn_spec spec = {SYN_I32, 1, {n}};
+    int32_t *at = syn_malloc((size_t)n * sizeof *at);
+    if (!at) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: positions of logits");
+    for (int64_t i = 0; i < n; i++) at[i] = (int32_t)(first + i);
+    const syn_tensor positions = syn_input(ctx, "positions", &spec, at);
+    syn_free(at);
+    return syn_bert_mlm(m, hidden, positions);
+}
+
+syn_status inference_score_hidden(inference *run, syn_model *model, syn_tensor hidden,
+                                  const int32_t *padding, syn_error *err) {
+    piece p = {.run = run,
+               .model = model,
+               .hidden = hidden,
+               .n = run->batch,
+               .padding = padding,
+               .logits = bert_logits};
+    const int64_t start = (int64_t)syn__clock_ns();
+    syn_status s = open_files(&p, err);
+    if (s == SYN_OK) s = put_piece(&p, err);
+    s = close_files(&p, s, err);
+    note_time(run, syn_model_ctx(model), start);
+    return s;
+}
+
+/* ---- After ---- */
+
+static void print_file(const char *what, const char *path) {
+    char name[CLI_SHOWN_BYTES];
+    printf("%s in %s\n", what, cli_shown(path, name, sizeof name));
+}
+
+void inference_score_print(const inference *run, const report *r, int64_t tokens) {
+    static const char *const pooled[] = {
+        "written: hidden states (batch, tokens, hidden)",
+        "written: their mean over each text (batch, hidden)",
+        "written: hidden states of the first tokens (batch, hidden)",
+        "written: hidden states of the last tokens (batch, hidden)"};
+    const bool meta = run->launch.device == SYN_DEVICE_META;
+    const double ns = meta ? r->predicted_forward_ns : (double)run->score_ns;
+    char a[64], b[64];
+    if (!inference_scores(run->args)) return;
+    if (ns > 0 && syn_model_is_causal(&run->config))
+        printf("%sscoring: %lld tokens in %s, %s tokens/s\n", meta ? "predicted " : "",
+               (long long)tokens, cli_time_text(ns, a, sizeof a),
+               cli_count_text((double)tokens * 1e9 / ns, b, sizeof b));
+    if (meta) return;
+    if (inference_all_logits(run->args))
+        print_file("written: logits (batch, tokens, vocabulary)", run->args->save_logits);
+    if (run->args->embeddings) print_file(pooled[run->args->pooling], run->args->embeddings);
+}
+
+void inference_score_json(const inference *run, const report *r, syn_sink *out) {
+    const bool meta = run->launch.device == SYN_DEVICE_META;
+    if (!inference_scores(run->args) || !syn_model_is_causal(&run->config)) return;
+    syn_sink_printf(out, "\"%sscore_ns\": ", meta ? "predicted_" : "");
+    syn_sink_double(out, meta ? r->predicted_forward_ns : (double)run->score_ns);
+    syn_sink_text(out, ", ");
+}

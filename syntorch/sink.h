@@ -25,7 +25,7 @@ void syn_sink_i64(syn_sink *sink, int64_t value);
 /* Shortest decimal that reads back as the same double ("0.1", "1e-05", "3"); NaN and infinities
    become "null", which JSON can hold. */
 void syn_sink_double(syn_sink *sink, double value);
-/* A JSON string with quotes: escapes as needed, bytes that are not UTF-8 become U+FFFD. */
+/* A JSON string with quotes: escapes as needed, what is not UTF-8 becomes U+FFFD. */
 void syn_sink_json_string(syn_sink *sink, const char *text);
 /* The same of so many bytes, zeros among them. */
 void syn_sink_json_text(syn_sink *sink, const char *text, size_t bytes);

@@ -79,9 +79,12 @@ void syn_sink_json_text(syn_sink *sink, const char *text, size_t bytes) {
         const size_t plain = json_plain(text, bytes);
         syn_sink_write(sink, text, plain);
         if (plain == bytes) break;
-        json_escape(sink, (unsigned char)text[plain]);
-        text += plain + 1;
-        bytes -= plain + 1;
+        text += plain;
+        bytes -= plain;
+        const size_t n = (unsigned char)*text < 0x80 ? 1 : syn_utf8_broken_bytes(text, bytes);
+        json_escape(sink, (unsigned char)*text);
+        text += n;
+        bytes -= n;
     }
     syn_sink_char(sink, '"');
 }

@@ -1,21 +1,32 @@
 #include "syntorch/utf8.h"
 
-/* RFC 3629, section 4: the second byte's range depends on the first byte, the others are 80..BF. */
-size_t syn_utf8_char_bytes(const char *text, size_t bytes) {
+/* How many bytes of the character of *length at `text` are there; 0: none begins so. RFC 3629,
+   section 4: the second byte's range depends on the first byte, the others are 80..BF. */
+static size_t there(const char *text, size_t bytes, size_t *length) {
     const unsigned char *p = (const unsigned char *)text;
+    *length = 1;
     if (bytes == 0) return 0;
     const unsigned lead = p[0];
     if (lead < 0x80) return 1;
     if (lead < 0xC2 || lead > 0xF4) return 0;
-    const size_t n = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    if (bytes < n) return 0;
+    *length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
     const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
     const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-    if (p[1] < low || p[1] > high) return 0;
-    for (size_t i = 2; i < n; i++) {
-        if ((p[i] & 0xC0u) != 0x80u) return 0;
-    }
+    if (bytes < 2 || p[1] < low || p[1] > high) return 1;
+    size_t n = 2;
+    while (n < *length && n < bytes && (p[n] & 0xC0u) == 0x80u) n++;
     return n;
+}
+
+size_t syn_utf8_char_bytes(const char *text, size_t bytes) {
+    size_t length;
+    return there(text, bytes, &length) == length ? length : 0;
+}
+
+size_t syn_utf8_broken_bytes(const char *text, size_t bytes) {
+    size_t length;
+    const size_t n = there(text, bytes, &length);
+    return n > 0 ? n : 1;
 }
 
 size_t syn_utf8_xml_char_bytes(const char *text, size_t bytes) {

@@ -344,11 +344,12 @@ def test_weights_need_their_tokenizer():
                        "bytes")["tokens"] == summary(f)["tokens"]
         words = bert_tokenizer(f)
         for how in (["--weights", "gpt"], ["--model", "gpt2", "--device", "meta"]):
-            refuse(f, [*how, "--tokenizer", words], 1, "words' is BERT's, but", "needs GPT-2's")
+            refuse(f, [*how, "--tokenizer", words], 1, "words' is BERT's, but",
+                   "needs one of merges (BPE)")
         for how in (["--weights", checkpoint("tiny_bert_f32")],
                     ["--model", "bert-base-uncased", "--device", "meta"]):
             refuse(f, [*how, "--tokenizer", f / "t", "--prompt", "[MASK]"], 1,
-                   "/t' is GPT-2's, but", "needs BERT's")
+                   "/t' is one of merges (BPE), but", "needs BERT's")
         shutil.copy(words + "/vocab.txt", f / "gpt")  # beside the weights as well
         refuse(f, ["--weights", "gpt"], 1, "the tokenizer in 'gpt' is BERT's")
 

@@ -42,6 +42,9 @@ static void numbers(void) {
     WRITTEN(syn_sink_double(sink, -HUGE_VAL), "null");
 }
 
+#define BAD "\xEF\xBF\xBD"
+
+/* As Python's decode("utf-8", "replace") has it. */
 static void json_strings(void) {
     WRITTEN(syn_sink_json_string(sink, ""), "\"\"");
     WRITTEN(syn_sink_json_string(sink, "a\"b\\c/d"), "\"a\\\"b\\\\c/d\"");
@@ -49,7 +52,14 @@ static void json_strings(void) {
             "\"\\b\\t\\n\\u000b\\f\\r\\u0001\\u001f\x7F\"");
     WRITTEN(syn_sink_json_string(sink, "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"),
             "\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\"");
-    WRITTEN(syn_sink_json_string(sink, "a\xFF\xC3"), "\"a\xEF\xBF\xBD\xEF\xBF\xBD\"");
+    WRITTEN(syn_sink_json_string(sink, "a\xFF\xC3"), "\"a" BAD BAD "\"");
+    WRITTEN(syn_sink_json_string(sink, "~\xE4\xBD"
+                                       "a"),
+            "\"~" BAD "a\"");
+    WRITTEN(syn_sink_json_string(sink, "\xF0\x9F\x98\xF0\x9F"), "\"" BAD BAD "\"");
+    WRITTEN(syn_sink_json_string(sink, "\xE0\x9F\xBF"), "\"" BAD BAD BAD "\"");
+    WRITTEN(syn_sink_json_string(sink, "\xED\xA0\x80"), "\"" BAD BAD BAD "\"");
+    WRITTEN(syn_sink_json_string(sink, "\xE2(\xA1"), "\"" BAD "(" BAD "\"");
     WRITTEN(syn_sink_json_string(
                 sink, "\xED\xA0\x80"), /* a surrogate: three bytes that are no character */
             "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\"");

@@ -28,7 +28,7 @@ static syn_status find_tokenizer(const inference *run, char *found, size_t found
 }
 
 static syn_status check_tokenizer(const inference *run, const char *folder, syn_error *err) {
-    static const char *const whose[] = {"one of bytes", "GPT-2's", "BERT's"};
+    static const char *const whose[] = {"one of bytes", "one of merges (BPE)", "BERT's"};
     const syn_tokenizer_kind kind = syn_tokenizer_kind_of(run->tokenizer),
                              needed = syn_model_tokenizer(&run->config);
     const int32_t tokens =

@@ -1,0 +1,96 @@
+"""Folders exactly as transformers 5 saves them (tests/reference/saved_*, tokenizer.json alone) in
+the programs: ids, logits, greedy tokens and texts of tests/reference/saved.json, on threads and MPI
+processes, from the text to the text."""
+from inference_runs import *  # noqa: F403
+
+REFERENCE = os.path.join(SOURCE, "tests", "reference")
+SAVED = load_json(os.path.join(REFERENCE, "saved.json"))
+GENERATING = sorted(n for n in SAVED if n != "bert")
+WAYS = [["--tp", 1, "--attention", "unfused"], ["--tp", 2], ["--tp", 4]]
+
+
+def folder_of(name):
+    return os.path.join(REFERENCE, f"saved_{name}")
+
+
+def tokenize(name, *args):
+    return subprocess.run([os.path.join(BUILD, "syntorch"), "tokenize", "--tokenizer",
+                           folder_of(name), *map(str, args)], capture_output=True, check=True)
+
+
+def difference(got, want):
+    """Relative to the largest."""
+    assert len(got) == len(want)
+    return max(abs(a - b) for a, b in zip(got, want)) / max(abs(b) for b in want)
+
+
+def rows(path):
+    (n, columns), values = read_npy(path)
+    return [values[i * columns:(i + 1) * columns] for i in range(n)]
+
+
+def test_files():
+    """As save_pretrained leaves them, and nothing more."""
+    for name in SAVED:
+        files = [n for n in os.listdir(folder_of(name)) if not n.endswith(".safetensors")]
+        generation = [] if name == "bert" else ["generation_config.json"]
+        assert sorted(files) == sorted(["config.json", "model.safetensors.index.json",
+                                        "tokenizer.json", "tokenizer_config.json"] + generation)
+
+
+def test_ids_and_texts():
+    for name, texts in SAVED.items():
+        for want in texts:
+            ids = json.loads(tokenize(name, "--json", want["text"]).stdout)["ids"]
+            assert ids == want["ids"], (name, want["text"], ids)
+            if "decoded" in want:
+                text = json.loads(tokenize(name, "--json", "--decode", *want["tokens"]).stdout)
+                assert text["text"] == want["decoded"], (name, text)
+
+
+def continue_text(f, name, want, *how, launcher=None):
+    s = summary(f, "--weights", folder_of(name), "--prompt", want["text"], "--temperature", 0,
+                "--num_output_tokens", 50, "--save_logits", "logits.npy", *how, launcher=launcher)
+    off = difference(rows(f / "logits.npy")[0], want["logits"])
+    assert off < 1e-5, (name, want["text"], how, off)
+    assert s["prompt_tokens"] == len(want["ids"])
+    assert s["tokens"] == [want["tokens"]], (name, want["text"], how, s["tokens"])
+
+
+def test_texts_go_on():
+    with Folder() as f:
+        for name in GENERATING:
+            for want in SAVED[name]:
+                for how in WAYS:
+                    continue_text(f, name, want, *how)
+
+
+def test_over_mpi():
+    need_mpi()
+    with Folder() as f:
+        for name in GENERATING:
+            continue_text(f, name, SAVED[name][1], "--tp", 2, launcher=MPI)
+
+
+def test_masks():
+    with Folder() as f:
+        for want in SAVED["bert"]:
+            for how, launcher in [(w, None) for w in WAYS] + ([(["--tp", 2], MPI)] if MPI else []):
+                expect_ok(f.run("--weights", folder_of("bert"), "--prompt", want["text"],
+                                "--save_logits", "logits.npy", *how, launcher=launcher))
+                got = rows(f / "logits.npy")
+                assert len(got) == len(want["logits"])
+                for a, b in zip(got, want["logits"]):
+                    assert difference(a, b) < 1e-5, (want["text"], how)
+
+
+def test_tokenizers_of_other_models():
+    """Words that say whose."""
+    with Folder() as f:
+        refuse(f, ["--weights", folder_of("llama3"), "--tokenizer", folder_of("bert")], 1,
+               "is BERT's, but", "needs one of merges (BPE)")
+        refuse(f, ["--weights", folder_of("bert"), "--tokenizer", folder_of("llama2")], 1,
+               "is one of merges (BPE), but", "needs BERT's")
+
+
+main(globals())

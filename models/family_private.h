@@ -162,9 +162,9 @@ struct syn_model {
     int64_t batch, max_tokens, position;
     int32_t *padding; /* (B) tokens at the start of each text that count for nothing; NULL */
     bool training;    /* whole texts, without caches */
-    syn_tensor frequencies, places; /* rotary: of pairs; (B or 1, max_tokens), of which */
-    syn_tensor positions;           /* is this step's part */
-    bool frequencies_grew;          /* they are of a long text */
+    /* Rotary: of pairs, made with the model; of this step, whose text may be too long for those;
+       places (B or 1, max_tokens), of which positions are this step's part. */
+    syn_tensor short_frequencies, frequencies, places, positions;
     syn_model_dropout dropout;
     syn_tensor mask; /* (B, max_tokens): of which `visible` is a step's part */
 };

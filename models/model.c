@@ -327,7 +327,11 @@ void syn__model_set_frequencies(syn_model *m, int64_t tokens) {
     const syn_spec spec = {SYN_F32, 1, {r->theta > 0 ? syn__rotary_pairs(&m->config) : 0}};
     const bool grows = r->scaling == SYN_ROPE_DYNAMIC && tokens > m->config.n_positions;
     float *out = NULL;
-    if (!(r->theta > 0) || (m->frequencies.id && !grows && !m->frequencies_grew)) return;
+    if (!(r->theta > 0)) return;
+    if (m->short_frequencies.id && !grows) {
+        m->frequencies = m->short_frequencies;
+        return;
+    }
     if (syn_ctx_has_data(m->ctx)) {
         out = syn_malloc((size_t)spec.dims[0] * sizeof *out);
         if (!out) {
@@ -337,7 +341,7 @@ void syn__model_set_frequencies(syn_model *m, int64_t tokens) {
         syn__rotary_frequencies(&m->config, tokens, out);
     }
     m->frequencies = syn_input(m->ctx, "rotary_frequencies", &spec, out);
-    m->frequencies_grew = grows;
+    if (!grows) m->short_frequencies = m->frequencies;
     syn_free(out);
 }
 

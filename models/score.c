@@ -138,10 +138,8 @@ static double window_loss(syn_model *m, const syn_perplexity *p, const window *w
 }
 
 /* Gives back what window i made since `from`, and its rows unless they are to stay. */
-static void end_window(syn_model *m, const syn_perplexity *p, int64_t i, syn_mark *from) {
-    syn_ctx *ctx = m->ctx;
+static void end_window(syn_ctx *ctx, const syn_perplexity *p, int64_t i, syn_mark *from) {
     bool rows_stay = true;
-    if (m->config.rotary.scaling == SYN_ROPE_DYNAMIC) m->frequencies = (syn_tensor){0};
     if (p->after_window &&
         p->after_window(p->after_window_user, i, &rows_stay, syn_ctx_error_slot(ctx)) != SYN_OK)
         return;
@@ -187,7 +185,7 @@ syn_status syn_perplexity_run(syn_model *m, syn_perplexity *p, syn_error *err) {
         if (p->windows > 0) syn_next_step(ctx);
         if (w.new > 1) sum += window_loss(m, p, &w) * (double)(w.new - 1); /* else it counts 0 */
         p->counted += w.new - 1;
-        end_window(m, p, p->windows++, &from);
+        end_window(ctx, p, p->windows++, &from);
         if (p->progress) p->progress(p->progress_user, p->windows, of);
     }
     p->ns = (int64_t)syn__clock_ns() - start;

@@ -189,21 +189,38 @@ def test_scores_on_meta():
             assert meta["trace_hash"] == real["trace_hash"], name
 
 
-def test_memory_does_not_grow_with_the_text():
-    """The logits of a long prompt, and the windows of a long text, are never all there."""
+def test_a_slice_at_a_time():
+    """Logits of 400 positions and 60,000 tokens are never all there, and the loss of a window is
+    that of all of its slices."""
+    tokens, vocabulary = 400, 60000
     with Folder() as folder:
-        def peak(*args):
-            return summary(folder, "--model_config", wide, *args)["memory"]["peak_bytes"]
+        def run(*args):
+            return summary(folder, "--model_config", wide, *args)
 
         wide = folder.write("wide.json", json.dumps(
-            {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 1, "n_positions": 512,
-             "vocab_size": 50000}))
-        taken = peak("--prompt", "ab", "--num_input_tokens", 512, "--logits", "all",
-                     "--save_logits", "l.npy")
-        assert taken < 0.75 * 4 * 512 * 50000, taken
-        assert os.path.getsize(folder / "l.npy") == 128 + 4 * 512 * 50000
-        few, many = (peak("--perplexity", folder.write("text.txt", "abc d " * n), "--max_length",
-                          64) for n in (100, 1000))
+            {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "n_positions": tokens,
+             "vocab_size": vocabulary, "initializer_range": 0.5}))
+        text = "".join(chr(97 + i * i % 26) for i in range(tokens))
+        file = folder.write("text.txt", text)
+        got = run("--prompt", text, "--logits", "all", "--save_logits", "all.npy")
+        assert got["memory"]["peak_bytes"] < 0.8 * 4 * tokens * vocabulary, got["memory"]
+        run("--prompt", text, "--save_logits", "last.npy", "--num_output_tokens", 1)
+        shape, logits = read_array(folder / "all.npy")
+        assert shape == (1, tokens, vocabulary), shape
+        assert off(logits[-vocabulary:], read_array(folder / "last.npy")[1]) < 1e-5
+        loss = 0
+        for t in range(tokens - 1):
+            row = logits[t * vocabulary:(t + 1) * vocabulary]
+            loss += math.log(sum(map(math.exp, row))) - row[ord(text[t + 1])]
+        for tp in (1, 2):
+            mean = run("--perplexity", file, "--tp", tp)["mean_loss"]
+            assert abs(mean * (tokens - 1) / loss - 1) < 1e-6, (tp, mean, loss / (tokens - 1))
+
+
+def test_memory_does_not_grow_with_the_text():
+    with Folder() as folder:
+        few, many = (summary(folder, "--perplexity", folder.write("text.txt", "abc d " * n),
+                             "--max_length", 64)["memory"]["peak_bytes"] for n in (100, 1000))
         assert few == many, (few, many)
 
 

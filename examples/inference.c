@@ -115,7 +115,7 @@ static const cli_option options[] = {
     {"stride", CLI_INT, &args.stride, "N",
      "of --perplexity: tokens from one window to the next [512, at most a window]", 1, 1e9},
     {"save_weights", CLI_TEXT, &args.save_weights, "DIR",
-     "write the model as model.safetensors and config.json, which transformers reads", 0, 0},
+     "write the model with its tokenizer to a folder as transformers reads and writes it", 0, 0},
     {"check_collectives", CLI_FLAG, &args.check_collectives, NULL,
      "over MPI: compare what the ranks call before each collective (threads always do)", 0, 0},
     {"watchdog", CLI_INT, &args.watchdog, "SECONDS",
@@ -170,7 +170,7 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_err
         SYN_TRY(inference_run_rank(&run, *ctx, mesh.group[SYN_AXIS_TP], true, err));
     }
     if (!args.save_weights) return SYN_OK;
-    return checkpoint_save(&run, *ctx, comm, args.save_weights, err);
+    return checkpoint_save(&run, *ctx, comm, err);
 }
 
 /* What the launcher asks for. */
@@ -327,8 +327,7 @@ static int prepare(syn_error *err) {
     if (s == SYN_OK) s = inference_keep_inputs(&run, err);
     if (s == SYN_OK && args.visualize_trace && !program.mute)
         s = syn_make_folder(args.out_dir, err);
-    if (s == SYN_OK && args.save_weights && !program.mute)
-        s = syn_make_folder(args.save_weights, err);
+    if (s == SYN_OK && args.save_weights && !program.mute) s = checkpoint_begin_saving(&run, err);
     return s == SYN_OK ? CLI_RUN : CLI_FAILED;
 }
 
@@ -421,6 +420,7 @@ static syn_status print_json(const report *r, syn_error *err) {
 }
 
 static syn_status finish(syn_error *err) {
+    if (args.save_weights) SYN_TRY(checkpoint_end_saving(&run, err));
     report_sort(&run.report);
     if (args.debug) report_print_nodes(run.launch.graph, 0, stderr);
     syn_status printed = SYN_OK;

@@ -151,6 +151,10 @@ syn_status syn_model_config_save(const syn_model_config *c, unsigned heads, cons
     return syn_sink_close(out, true, err);
 }
 
+void syn_model_config_set_dtype(syn_model_config *c, syn_dtype dtype) {
+    snprintf(c->dtype, sizeof c->dtype, "%s", syn__torch_dtypes[dtype]);
+}
+
 uint64_t syn_model_config_hash(const syn_model_config *c, uint64_t seed) {
     const uint64_t h = syn_hash(syn_model_type(c), strlen(syn_model_type(c)), seed);
     return syn_hash(&c->end, sizeof c->end, syn__settings_hash(c->family->fields, c, h));

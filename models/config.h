@@ -5,6 +5,7 @@
 
 #include "models/text_ending.h"
 #include "models/tokenizer.h"
+#include "syntorch/types.h"
 
 SYN_API_BEGIN
 
@@ -66,6 +67,8 @@ typedef struct syn_model_config {
     bool head_norm;      /* Llama: RMSNorm of each head's queries and keys */
     bool tied;           /* the head that predicts tokens has the token table as its matrix */
     syn_text_ending end; /* of models that generate: what ends a text */
+    char dtype[16];      /* that transformers loads a checkpoint's tensors as, "bfloat16" (the key
+                            dtype, once torch_dtype); "": not said. Nothing here depends on it */
 } syn_model_config;
 
 /* Name of preset i of all families, NULL behind the last. */
@@ -105,6 +108,9 @@ int64_t syn_model_max_tokens(const syn_model_config *config);
 int syn_model_kv_ranks(const syn_model_config *config, int tp);
 /* Rows of the stored vocabulary: V0 rounded up to a multiple of divisor * tp. */
 int64_t syn_model_padded_vocab(const syn_model_config *config, int tp, int64_t divisor);
+
+/* What transformers loads its weights as: f32, f16 or bf16. */
+void syn_model_config_set_dtype(syn_model_config *config, syn_dtype dtype);
 
 /* As config.json's model_type has it: "gpt2", "bert". */
 const char *syn_model_type(const syn_model_config *config);

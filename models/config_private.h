@@ -61,19 +61,28 @@ typedef struct syn__config_file {
 #define SYN__ROWS_NAMES                                                                            \
     {.key = "name", .type = SYN__SETTING_NAME, .flags = SYN__NULLABLE, .offset = SYN__AT(name)},   \
         SYN__ROW_CUSTOM("_name_or_path", offsetof(syn__config_file, path_name), syn__config_path), \
-        SYN__ROW_CUSTOM("model_type", 0, syn__config_type)
+        SYN__ROW_CUSTOM("model_type", 0, syn__config_type),                                        \
+        {.key = "dtype",                                                                           \
+         .type = SYN__SETTING_CUSTOM,                                                              \
+         .flags = SYN__SAVED,                                                                      \
+         .offset = SYN__AT(dtype),                                                                 \
+         .read = syn__config_dtype,                                                                \
+         .write = syn__config_dtype_write},                                                        \
+        SYN__ROW_CUSTOM("torch_dtype", SYN__AT(dtype), syn__config_torch_dtype)
 /* Of those that generate. */
-#define SYN__ROWS_ENDING          \
-    {.key = "eos_token_id",       \
-     .type = SYN__SETTING_CUSTOM, \
-     .flags = SYN__SAVED,         \
-     .offset = SYN__AT(end),      \
-     .read = syn__ending_ids,     \
-     .write = syn__ending_write}, \
-        SYN__ROW_CUSTOM("pad_token_id", SYN__AT(end.fill), syn__ending_fill)
+#define SYN__ROWS_ENDING                                                      \
+    {.key = "eos_token_id",                                                   \
+     .type = SYN__SETTING_CUSTOM,                                             \
+     .flags = SYN__SAVED,                                                     \
+     .offset = SYN__AT(end),                                                  \
+     .read = syn__ending_ids,                                                 \
+     .write = syn__ending_write},                                             \
+        SYN__ROW_CUSTOM("pad_token_id", SYN__AT(end.fill), syn__ending_fill), \
+        SYN__ROW_CUSTOM("bos_token_id", SYN__AT(end.begin), syn__ending_begin)
 
 extern const syn__setting_choice syn__activations[];
 extern const char *const syn__config_harmless[];
+extern const char *const syn__torch_dtypes[]; /* PyTorch's names of SYN_F32, SYN_F16, SYN_BF16 */
 
 /* For CUSTOM rows. The next token, which must be a string. */
 syn_status syn__config_string(syn__settings *s) SYN_MUST_USE;
@@ -82,6 +91,11 @@ syn_status syn__config_type(syn__settings *s, void *member) SYN_MUST_USE;
 /* Where a file of the hub came from: any text, of which the base name is kept. *member:
    char[SYN__SETTING_NAME_BYTES]. */
 syn_status syn__config_path(syn__settings *s, void *member) SYN_MUST_USE;
+/* The type that a checkpoint is loaded in. *member: the configuration's dtype. The older key counts
+   where the newer is not given. */
+syn_status syn__config_dtype(syn__settings *s, void *member) SYN_MUST_USE;
+syn_status syn__config_torch_dtype(syn__settings *s, void *member) SYN_MUST_USE;
+void syn__config_dtype_write(syn_sink *out, const void *member);
 /* A choice of the format that must be as it is here; nothing is stored. */
 syn_status syn__config_true(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__config_false(syn__settings *s, void *member) SYN_MUST_USE;
@@ -90,12 +104,16 @@ syn_status syn__config_false(syn__settings *s, void *member) SYN_MUST_USE;
    and of pad_token_id (*member: its fill). Ids that no vocabulary has become -1. */
 syn_status syn__ending_ids(syn__settings *s, void *member) SYN_MUST_USE;
 syn_status syn__ending_fill(syn__settings *s, void *member) SYN_MUST_USE;
-/* Leaves the ids of the vocabulary, and fills with the first unless fill is one. */
+/* The same of bos_token_id (*member: its begin); null is -1. */
+syn_status syn__ending_begin(syn__settings *s, void *member) SYN_MUST_USE;
+/* Leaves the ids of the vocabulary. A text goes on with the first end, and begins with it, too,
+   where the file does not say. */
 void syn__ending_settle(syn_text_ending *ending, int64_t vocab);
 /* Entries of config.json. */
 void syn__ending_write(syn_sink *out, const void *member);
+#define SYN__NOT_SAID (-2)
 #define SYN__NO_ENDING \
-    { .fill = -1 }
+    { .fill = -1, .begin = SYN__NOT_SAID }
 
 #ifdef __cplusplus
 }

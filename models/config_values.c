@@ -1,5 +1,7 @@
 #include "models/config_private.h"
 
+#include <string.h>
+
 syn_status syn__config_string(syn__settings *s) {
     const syn_json_type type = syn_json_next(&s->json);
     if (type == SYN_JSON_ERROR) return s->error.code;
@@ -13,6 +15,8 @@ const syn__setting_choice syn__activations[] = {{"gelu_new", SYN_GELU_TANH},
                                                 {"gelu", SYN_GELU_ERF},
                                                 {NULL, 0}};
 
+const char *const syn__torch_dtypes[] = {"float32", "float16", "bfloat16"};
+
 /* Dropout is the trainer's; how texts are generated the program's; of a class's outputs and labels
    nothing is kept; what the file was written by and for. */
 const char *const syn__config_harmless[] = {"_attn_implementation_autoset",
@@ -22,13 +26,11 @@ const char *const syn__config_harmless[] = {"_attn_implementation_autoset",
                                             "auto_map",
                                             "bad_words_ids",
                                             "begin_suppress_tokens",
-                                            "bos_token_id",
                                             "chunk_size_feed_forward",
                                             "cross_attention_hidden_size",
                                             "decoder_start_token_id",
                                             "diversity_penalty",
                                             "do_sample",
-                                            "dtype",
                                             "early_stopping",
                                             "encoder_no_repeat_ngram_size",
                                             "exponential_decay_length_penalty",
@@ -68,7 +70,6 @@ const char *const syn__config_harmless[] = {"_attn_implementation_autoset",
                                             "tokenizer_class",
                                             "top_k",
                                             "top_p",
-                                            "torch_dtype",
                                             "torchscript",
                                             "transformers.js_config",
                                             "transformers_version",
@@ -87,6 +88,28 @@ syn_status syn__config_path(syn__settings *s, void *member) {
         return syn__settings_fail(s, "\"%s\" must be a string or null", s->path);
     syn__settings_base_name(s->json.text, (char *)member);
     return SYN_OK;
+}
+
+/* What is no type of weights here ("auto", null) is as if not there. */
+syn_status syn__config_dtype(syn__settings *s, void *member) {
+    const syn_json_type type = syn_json_next(&s->json);
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    for (int i = 0; i < 3; i++)
+        if (type == SYN_JSON_STRING && syn__settings_text_is(s, syn__torch_dtypes[i]))
+            strcpy(member, syn__torch_dtypes[i]);
+    return type == SYN_JSON_OBJECT_BEGIN || type == SYN_JSON_ARRAY_BEGIN
+               ? syn__settings_fail(s, "\"%s\" must be a string or null", s->path)
+               : SYN_OK;
+}
+
+syn_status syn__config_torch_dtype(syn__settings *s, void *member) {
+    char ignored[16];
+    return syn__config_dtype(s, *(char *)member ? ignored : member);
+}
+
+void syn__config_dtype_write(syn_sink *out, const void *member) {
+    const char *dtype = member;
+    if (*dtype) syn_sink_printf(out, ",\n  \"dtype\": \"%s\"", dtype);
 }
 
 static syn_status must_be(syn__settings *s, bool wanted) {

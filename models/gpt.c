@@ -118,6 +118,7 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
         .tied = true, .end = {                                                                   \
             {GPT2_EOS},                                                                          \
             1,                                                                                   \
+            GPT2_EOS,                                                                            \
             GPT2_EOS                                                                             \
         }                                                                                        \
     }

@@ -46,26 +46,37 @@ syn_status syn__ending_fill(syn__settings *s, void *member) {
     return SYN_OK;
 }
 
+syn_status syn__ending_begin(syn__settings *s, void *member) {
+    syn_text_ending read = {0};
+    SYN_TRY(syn__ending_ids(s, &read));
+    *(int32_t *)member = read.n_ids == 1 ? read.ids[0] : -1;
+    return SYN_OK;
+}
+
 void syn__ending_settle(syn_text_ending *ending, int64_t vocab) {
-    syn_text_ending kept = {0};
+    syn_text_ending kept = {.begin = -1};
     for (int32_t i = 0; i < ending->n_ids; i++)
         if (ending->ids[i] >= 0 && ending->ids[i] < vocab) kept.ids[kept.n_ids++] = ending->ids[i];
     kept.fill = ending->fill >= 0 && ending->fill < vocab ? ending->fill : kept.ids[0];
+    if (ending->begin == SYN__NOT_SAID) kept.begin = kept.n_ids > 0 ? kept.ids[0] : -1;
+    else if (ending->begin < vocab) kept.begin = ending->begin;
     *ending = kept;
+}
+
+static void put_id(syn_sink *out, const char *key, int32_t id) {
+    if (id >= 0) syn_sink_printf(out, ",\n  \"%s\": %d", key, id);
+    else syn_sink_printf(out, ",\n  \"%s\": null", key);
 }
 
 /* null, not absent: transformers would take GPT-2's 50256. */
 void syn__ending_write(syn_sink *out, const void *member) {
     const syn_text_ending *end = member;
-    if (end->n_ids == 0) {
-        syn_sink_text(out, ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null");
-        return;
-    }
-    syn_sink_printf(out, ",\n  \"bos_token_id\": %d,\n  \"eos_token_id\": %s%d", end->ids[0],
-                    end->n_ids > 1 ? "[" : "", end->ids[0]);
-    for (int32_t i = 1; i < end->n_ids; i++) syn_sink_printf(out, ", %d", end->ids[i]);
+    put_id(out, "bos_token_id", end->begin);
+    if (end->n_ids < 2) put_id(out, "eos_token_id", end->n_ids ? end->ids[0] : -1);
+    for (int32_t i = 0; end->n_ids > 1 && i < end->n_ids; i++)
+        syn_sink_printf(out, "%s%d", i ? ", " : ",\n  \"eos_token_id\": [", end->ids[i]);
     if (end->n_ids > 1) syn_sink_char(out, ']');
-    if (end->fill != end->ids[0]) syn_sink_printf(out, ",\n  \"pad_token_id\": %d", end->fill);
+    if (end->n_ids > 0 && end->fill != end->ids[0]) put_id(out, "pad_token_id", end->fill);
 }
 
 /* ---- generation_config.json ---- */
@@ -111,6 +122,7 @@ static syn_status read_with_one(syn__settings *s, void *member) {
 static const syn__setting rows[] = {
     SYN__ROW_CUSTOM("eos_token_id", offsetof(file_ending, ending), syn__ending_ids),
     SYN__ROW_CUSTOM("pad_token_id", offsetof(file_ending, ending.fill), syn__ending_fill),
+    SYN__ROW_CUSTOM("bos_token_id", offsetof(file_ending, ending.begin), syn__ending_begin),
     ONE("repetition_penalty"),
     ONE("encoder_repetition_penalty"),
     ONE("num_beams"),

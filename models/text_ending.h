@@ -12,6 +12,7 @@ typedef struct syn_text_ending {
     int32_t ids[SYN_TEXT_ENDS]; /* a text ends behind any of these */
     int32_t n_ids;              /* 0: nothing ends it */
     int32_t fill;               /* goes on behind it while others of its batch are not done */
+    int32_t begin;              /* bos_token_id, for files that are written; -1: none */
 } syn_text_ending;
 
 bool syn_text_ends(const syn_text_ending *ending, int32_t token);

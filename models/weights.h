@@ -59,11 +59,15 @@ syn_status syn_weights_finish(const syn_weights_reader *reader, const syn_model 
 void syn_weights_reader_free(syn_weights_reader *reader);
 
 /* Writes the parameters of a model as `folder`/model.safetensors under the names that transformers
-   expects: full tensors in the dtypes they are held in, without vocabulary padding. Every rank that
-   holds a part calls it with a communicator (NULL: alone), whose rank r holds shard r, and which
-   may have more ranks: rank 0 collects one parameter at a time and writes. */
+   expects: full tensors in the dtypes they are held in, without vocabulary padding; beyond 5 GB as
+   model-00001-of-00003.safetensors and so on, with model.safetensors.index.json. `as_in` (NULL:
+   nothing): a checkpoint that they were read from and still equal: what it has of them is written
+   as it lies there, byte for byte. Every rank that holds a part calls it with a communicator
+   (NULL: alone), whose rank r holds shard r, and which may have more ranks: rank 0 collects one
+   parameter at a time and writes. The folder holds no other weights. */
 syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
-                            const char *folder, syn_error *err) SYN_MUST_USE;
+                            const syn_weights *as_in, const char *folder,
+                            syn_error *err) SYN_MUST_USE;
 
 SYN_API_END
 #endif

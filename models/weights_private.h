@@ -58,6 +58,34 @@ typedef struct syn__weights_slices {
 } syn__weights_slices;
 syn__weights_slices syn__weights_slice(const syn_spec *full, syn_shard shard);
 
+/* ---- writing ---- */
+
+/* Most bytes of tensors in a file of which there are several, as on HuggingFace's hub. */
+#define SYN__WEIGHTS_FILE_BYTES ((uint64_t)5000000000)
+
+/* The files of a model: entries cut into runs that do not exceed `most` bytes, but for single
+   entries that do. */
+typedef struct syn__weights_files {
+    const char *folder;
+    const syn_safetensors_entry *entries;
+    size_t n_entries, n_files;
+    uint64_t most;
+} syn__weights_files;
+syn__weights_files syn__weights_files_of(const char *folder, const syn_safetensors_entry *entries,
+                                         size_t n_entries, uint64_t most);
+/* Entries of the file that begins with entry `first`. */
+size_t syn__weights_file_entries(const syn__weights_files *files, size_t first);
+/* Opens file i, to which these entries go. */
+syn_status syn__weights_file_open(syn_sink **out, const syn__weights_files *files, size_t i,
+                                  syn_error *err) SYN_MUST_USE;
+/* Which tensor is where, where files are several. */
+syn_status syn__weights_write_index(const syn__weights_files *files, syn_error *err) SYN_MUST_USE;
+
+/* syn_weights_save with files of so many bytes. */
+syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
+                             const syn_weights *as_in, uint64_t file_bytes, const char *folder,
+                             syn_error *err) SYN_MUST_USE;
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,6 +12,7 @@ typedef struct saver {
     syn_ctx *ctx;
     syn_comm *comm; /* NULL: alone */
     const syn_model_family *family;
+    const syn_weights *as_in; /* NULL: nothing is written as it lies there */
     size_t n;
     size_t *order; /* of the parameters in the file: wide types first, as PyTorch's reader wants */
     syn_safetensors_entry *entries; /* by place in the file */
@@ -33,10 +34,18 @@ static syn_spec shard_spec(const syn_param_info *p) {
     return spec;
 }
 
+/* The tensor that a parameter is written as; NULL: as it is in memory. */
+static const syn_safetensors_tensor *tensor_as_in(const saver *s, const char *name) {
+    const syn__weights_entry *entry = s->as_in ? syn__weights_find(s->as_in, name) : NULL;
+    return entry && entry->tensor->dtype >= 0 ? entry->tensor : NULL;
+}
+
 /* As the file has it: without vocabulary padding. */
-static syn_spec file_spec(const syn_param_info *p) {
+static syn_spec file_spec(const saver *s, const syn_param_info *p) {
+    const syn_safetensors_tensor *t = tensor_as_in(s, p->name);
     syn_spec spec = p->full;
     if (p->valid_rows >= 0 && p->valid_rows < spec.dims[0]) spec.dims[0] = p->valid_rows;
+    if (t) spec.dtype = t->dtype;
     return spec;
 }
 
@@ -93,7 +102,7 @@ static char *add_entry(saver *s, size_t param, char *at, const char *before, con
                        const char *behind) {
     const syn_param_info p = syn_ctx_param(s->ctx, param);
     s->order[s->n_entries] = param;
-    s->entries[s->n_entries++] = (syn_safetensors_entry){at, file_spec(&p)};
+    s->entries[s->n_entries++] = (syn_safetensors_entry){at, file_spec(s, &p)};
     return at + sprintf(at, "%s%s%s", before, name, behind) + 1;
 }
 
@@ -114,7 +123,8 @@ static syn_status plan(saver *s, syn_error *err) {
     for (size_t bytes = 8; bytes > 0; bytes /= 2)
         for (size_t i = 0; i < s->n; i++) {
             const syn_param_info p = syn_ctx_param(s->ctx, i);
-            if (syn_dtype_bytes((syn_dtype)p.full.dtype) != bytes) continue;
+            const syn_spec spec = file_spec(s, &p);
+            if (syn_dtype_bytes((syn_dtype)spec.dtype) != bytes) continue;
             const char *second = second_name(s, p.name);
             at = add_entry(s, i, at, prefix_of(s, p.name), p.name, "");
             if (second) at = add_entry(s, i, at, "", second, ".bias");
@@ -166,48 +176,73 @@ static syn_status assemble(saver *s, const syn_param_info *p, syn_error *err) {
     return SYN_OK;
 }
 
-static syn_status write_all(saver *s, syn_sink *sink, syn_error *err) {
+/* In pieces: pages of the file that were read are given back. */
+static syn_status write_as_in(const saver *s, syn_safetensors_writer *writer,
+                              const syn_safetensors_tensor *t, syn_error *err) {
+    const size_t piece = (size_t)4 << 20;
+    for (size_t at = 0, n; at < t->bytes; at += n) {
+        const char *data = (const char *)t->data + at;
+        n = t->bytes - at < piece ? (size_t)t->bytes - at : piece;
+        SYN_TRY(syn_safetensors_write_data(writer, data, n, err));
+        syn_safetensors_release(s->as_in->file, data, n);
+    }
+    return SYN_OK;
+}
+
+static syn_status write_entry(saver *s, syn_safetensors_writer *writer, size_t place,
+                              syn_error *err) {
+    const syn_param_info p = syn_ctx_param(s->ctx, s->order[place]);
+    const syn_safetensors_tensor *t = tensor_as_in(s, p.name);
+    if (t) return write_as_in(s, writer, t, err);
+    SYN_TRY(assemble(s, &p, err));
+    return syn_safetensors_write_data(writer, s->full,
+                                      (size_t)syn_spec_bytes(&s->entries[place].spec), err);
+}
+
+static syn_status write_entries(saver *s, syn_sink *sink, size_t first, size_t n, syn_error *err) {
     syn_safetensors_writer writer;
-    SYN_TRY(syn_safetensors_write_header(&writer, sink, s->entries, s->n_entries, err));
-    for (size_t place = 0; place < s->n_entries; place++) {
-        const syn_param_info p = syn_ctx_param(s->ctx, s->order[place]);
-        SYN_TRY(assemble(s, &p, err));
-        SYN_TRY(syn_safetensors_write_data(&writer, s->full,
-                                           (size_t)syn_spec_bytes(&s->entries[place].spec), err));
+    SYN_TRY(syn_safetensors_write_header(&writer, sink, s->entries + first, n, err));
+    for (size_t place = first; place < first + n; place++) {
+        SYN_TRY(write_entry(s, &writer, place, err));
         if (syn_sink_status(sink) != SYN_OK) return syn_sink_status(sink); /* closing says why */
     }
     return syn_safetensors_write_end(&writer, err);
 }
 
-static syn_status write_file(saver *s, const char *folder, syn_error *err) {
-    static const char name[] = "/model.safetensors";
-    const size_t folder_bytes = strlen(folder);
-    syn_sink *sink;
-    char *path = syn_malloc(folder_bytes + sizeof name);
-    if (!path) return SYN_FAIL_NOMEM(err, folder_bytes + sizeof name, "a file name");
-    memcpy(path, folder, folder_bytes);
-    memcpy(path + folder_bytes, name, sizeof name);
-    syn_status status = syn_sink_open_file(&sink, path, err);
-    syn_free(path);
-    SYN_TRY(status);
-    status = write_all(s, sink, err);
-    const syn_status closed = syn_sink_close(sink, status == SYN_OK, err);
-    return status != SYN_OK ? status : closed;
+static syn_status write_files(saver *s, uint64_t file_bytes, const char *folder, syn_error *err) {
+    const syn__weights_files files =
+        syn__weights_files_of(folder, s->entries, s->n_entries, file_bytes);
+    for (size_t i = 0, first = 0; i < files.n_files; i++) {
+        const size_t n = syn__weights_file_entries(&files, first);
+        syn_sink *sink;
+        SYN_TRY(syn__weights_file_open(&sink, &files, i, err));
+        const syn_status status = write_entries(s, sink, first, n, err),
+                         closed = syn_sink_close(sink, status == SYN_OK, err);
+        if (status != SYN_OK || closed != SYN_OK) return status != SYN_OK ? status : closed;
+        first += n;
+    }
+    return syn__weights_write_index(&files, err);
 }
 
 static syn_status send_all(saver *s, syn_error *err) {
     for (size_t place = 0; place < s->n_entries; place++) {
         const syn_param_info p = syn_ctx_param(s->ctx, s->order[place]);
-        if (p.shard.count > 1 && rank_of(s) % (s->parts / p.shard.count) == 0)
+        if (p.shard.count > 1 && rank_of(s) % (s->parts / p.shard.count) == 0 &&
+            !tensor_as_in(s, p.name))
             SYN_TRY(send_shard(s, &p, err));
     }
     return SYN_OK;
 }
 
-syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
-                            const char *folder, syn_error *err) {
-    saver s = {.ctx = ctx, .comm = comm, .family = family, .n = syn_ctx_param_count(ctx)};
-    s.parts = 1;
+syn_status syn__weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
+                             const syn_weights *as_in, uint64_t file_bytes, const char *folder,
+                             syn_error *err) {
+    saver s = {.ctx = ctx,
+               .comm = comm,
+               .family = family,
+               .as_in = as_in,
+               .n = syn_ctx_param_count(ctx),
+               .parts = 1};
     for (size_t i = 0; i < s.n; i++)
         if (syn_ctx_param(ctx, i).shard.count > s.parts)
             s.parts = syn_ctx_param(ctx, i).shard.count;
@@ -215,7 +250,7 @@ syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family
     if (status == SYN_OK) status = make_room(&s, err);
     if (status == SYN_OK) status = plan(&s, err);
     if (status == SYN_OK)
-        status = rank_of(&s) == 0 ? write_file(&s, folder, err) : send_all(&s, err);
+        status = rank_of(&s) == 0 ? write_files(&s, file_bytes, folder, err) : send_all(&s, err);
     syn_free(s.order);
     syn_free(s.entries);
     syn_free(s.names);
@@ -224,4 +259,9 @@ syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family
     /* What fails in the context, such as reading a tensor. */
     if (status != SYN_OK) syn_ctx_check(ctx, err);
     return status;
+}
+
+syn_status syn_weights_save(syn_ctx *ctx, syn_comm *comm, const syn_model_family *family,
+                            const syn_weights *as_in, const char *folder, syn_error *err) {
+    return syn__weights_save(ctx, comm, family, as_in, SYN__WEIGHTS_FILE_BYTES, folder, err);
 }

@@ -12,6 +12,8 @@ struct job {
     const syn_weights *weights;
     syn_dtype dtype;
     const char *folder;
+    const syn_weights *as_in; /* see syn_weights_save */
+    uint64_t file_bytes;      /* 0: as many as in a user's */
 };
 
 static syn_status save_rank(syn_comm *comm, void *arg, syn_error *err) {
@@ -19,7 +21,11 @@ static syn_status save_rank(syn_comm *comm, void *arg, syn_error *err) {
     syn_model *model = NULL;
     syn_ctx *ctx = NULL;
     syn_status s = checkpoint_load(job->from, &model, &ctx, comm, job->weights, job->dtype, err);
-    if (s == SYN_OK) s = syn_weights_save(ctx, comm, job->from->family, job->folder, err);
+    if (s == SYN_OK && job->file_bytes == 0)
+        s = syn_weights_save(ctx, comm, job->from->family, job->as_in, job->folder, err);
+    else if (s == SYN_OK)
+        s = syn__weights_save(ctx, comm, job->from->family, job->as_in, job->file_bytes,
+                              job->folder, err);
     syn_model_free(model);
     syn_ctx_free(ctx);
     return s;
@@ -93,11 +99,85 @@ static void originals_come_back(void) {
         if (!is_current(c)) continue;
         CHECK_OK(syn_weights_open(&weights, reference_path("%s", c->folder), c->family, &err), err);
         for (int d = 0; d < 3; d++) {
-            CHECK(saves_alike((struct job){c, weights, dtypes[d], NULL}));
+            CHECK(saves_alike((struct job){c, weights, dtypes[d], NULL, NULL, 0}));
             CHECK(equals_original(c, dtypes[d]));
         }
         syn_weights_free(weights);
     }
+}
+
+/* Every tensor of one checkpoint in the other, of the same type, shape and bytes. */
+static bool holds_all(const syn_safetensors *st, const syn_safetensors *in) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < syn_safetensors_count(st); i++) {
+        const syn_safetensors_tensor *t = syn_safetensors_get(st, i);
+        const syn_safetensors_tensor *u = syn_safetensors_find(in, t->name);
+        ok = u && strcmp(u->dtype_name, t->dtype_name) == 0 && u->rank == t->rank &&
+             memcmp(u->dims, t->dims, sizeof t->dims) == 0 &&
+             memcmp(u->data, t->data, t->bytes) == 0;
+        if (!ok) fprintf(stderr, "%s\n", t->name);
+    }
+    return ok;
+}
+
+/* Loaded as f32, and written as they lie in their files: all types and bytes are the originals'. */
+static void types_stay_as_they_came(void) {
+    for (int i = 0; i < CHECKPOINTS; i++) {
+        const checkpoint *c = &checkpoints[i];
+        syn_error err = {0};
+        syn_safetensors *original, *saved;
+        syn_weights *weights;
+        if (!is_current(c)) continue;
+        CHECK_OK(syn_weights_open(&weights, reference_path("%s", c->folder), c->family, &err), err);
+        CHECK(saves_alike((struct job){c, weights, SYN_F32, NULL, weights, 0}));
+        CHECK_OK(syn_safetensors_open(&original, reference_path("%s", c->folder), &err), err);
+        CHECK_OK(syn_safetensors_open(&saved, in_folder(""), &err), err);
+        CHECK(holds_all(original, saved) && holds_all(saved, original));
+        syn_safetensors_free(original);
+        syn_safetensors_free(saved);
+        syn_weights_free(weights);
+    }
+    CHECK_INT(clear_folder(), 1);
+}
+
+/* The largest tensor, of 6,464 bytes, does not fit a file of 6,000 and gets one of its own. */
+static void large_models_are_cut_into_files(void) {
+    const checkpoint *c = &checkpoints[4]; /* f16, itself in several files */
+    syn_error err = {0};
+    syn_safetensors *original, *saved;
+    syn_weights *weights;
+    size_t bytes;
+    CHECK_OK(syn_weights_open(&weights, reference_path("%s", c->folder), c->family, &err), err);
+    CHECK_OK(syn_safetensors_open(&original, reference_path("%s", c->folder), &err), err);
+    uint64_t all = 0, elems = 0;
+    for (size_t i = 0; i < syn_safetensors_count(original); i++) {
+        all += syn_safetensors_get(original, i)->bytes;
+        elems += (uint64_t)syn_safetensors_get(original, i)->elems;
+    }
+    for (int tp = 1; tp <= 2; tp++) {
+        struct job job = {c, weights, SYN_F16, in_folder(""), weights, 6000};
+        clear_folder();
+        CHECK_OK(syn_local_run(tp, save_rank, &job, &err), err);
+        CHECK_OK(syn_safetensors_open(&saved, in_folder(""), &err), err); /* by the index */
+        CHECK(holds_all(original, saved) && holds_all(saved, original));
+        char *index = file_bytes(in_folder("model.safetensors.index.json"), &bytes), said[96];
+        snprintf(said, sizeof said, "\"total_parameters\": %llu,\n    \"total_size\": %llu\n",
+                 (unsigned long long)elems, (unsigned long long)all);
+        CHECK_HAS(index, said);
+        CHECK_HAS(index, "\"transformer.wte.weight\": \"model-00001-of-000");
+        free(index);
+        const syn_safetensors_tensor *wte = syn_safetensors_find(saved, "transformer.wte.weight");
+        CHECK_INT(wte->bytes, 6464);
+        for (size_t i = 0; i < syn_safetensors_count(saved); i++) {
+            const syn_safetensors_tensor *t = syn_safetensors_get(saved, i);
+            CHECK(t == wte || strcmp(t->file, wte->file) != 0);
+        }
+        const int files = clear_folder();
+        CHECK(files >= 1 + (int)(all / 6000) && files < 20); /* with the index */
+        syn_safetensors_free(saved);
+    }
+    syn_safetensors_free(original);
+    syn_weights_free(weights);
 }
 
 /* ---- Random models ---- */
@@ -140,7 +220,7 @@ static void random_models_come_back(void) {
             const checkpoint *c = &checkpoints[i];
             if (c->dtype != SYN_F32 && dtypes[d] != c->dtype) continue;
             syn_error err = {0};
-            struct comparison cmp = {.job = {c, NULL, dtypes[d], in_folder("")}};
+            struct comparison cmp = {.job = {c, NULL, dtypes[d], in_folder(""), NULL, 0}};
             CHECK(saves_alike(cmp.job));
             syn_weights *weights;
             CHECK_OK(syn_weights_open(&weights, in_folder(""), c->family, &err), err);
@@ -161,7 +241,7 @@ static syn_status save_alone(syn_device device, syn_shard shard, syn_comm *comm,
     syn_ctx *ctx;
     SYN_TRY(syn_ctx_new(&ctx, device, comm, err));
     syn_param(ctx, "x", &spec, shard, SYN_INIT_ONE, 1.0, -1, 1);
-    const syn_status s = syn_weights_save(ctx, comm, &syn_gpt_family, in_folder(""), err);
+    const syn_status s = syn_weights_save(ctx, comm, &syn_gpt_family, NULL, in_folder(""), err);
     syn_ctx_free(ctx);
     return s;
 }
@@ -196,7 +276,7 @@ static void wide_types_come_first(void) {
     CHECK_OK(syn_ctx_new(&ctx, SYN_DEVICE_CPU, NULL, &err), err);
     syn_param(ctx, "narrow", &narrow, SYN_WHOLE, SYN_INIT_ONE, 1.0, 2, 1);
     syn_param(ctx, "wide", &wide, SYN_WHOLE, SYN_INIT_ONE, 1.0, -1, 1);
-    CHECK_OK(syn_weights_save(ctx, NULL, &syn_bert_family, in_folder(""), &err), err);
+    CHECK_OK(syn_weights_save(ctx, NULL, &syn_bert_family, NULL, in_folder(""), &err), err);
     CHECK_OK(syn_safetensors_open(&st, in_folder(""), &err), err);
     CHECK_INT(syn_safetensors_count(st), 2);
     CHECK_STR(syn_safetensors_get(st, 0)->name, "bert.wide");
@@ -206,7 +286,8 @@ static void wide_types_come_first(void) {
     /* After a failure nothing is written. */
     clear_folder();
     syn_ctx_fail(ctx, SYN_E_SHAPE, "this context has failed");
-    CHECK_INT(syn_weights_save(ctx, NULL, &syn_bert_family, in_folder(""), &err), SYN_E_SHAPE);
+    CHECK_INT(syn_weights_save(ctx, NULL, &syn_bert_family, NULL, in_folder(""), &err),
+              SYN_E_SHAPE);
     CHECK_STR(err.text, "this context has failed");
     CHECK_INT(clear_folder(), 0);
     syn_ctx_free(ctx);
@@ -218,7 +299,7 @@ static void a_full_disk_is_told(void) {
     syn_weights *weights = NULL;
     if (access("/dev/full", W_OK) != 0) SKIP("there is no /dev/full");
     CHECK(symlink("/dev/full", in_folder("model.safetensors")) == 0);
-    struct job job = {&checkpoints[0], weights, SYN_F32, in_folder("")};
+    struct job job = {&checkpoints[0], weights, SYN_F32, in_folder(""), NULL, 0};
     for (int tp = 1; tp <= 2; tp++) {
         err = (syn_error){0};
         CHECK_INT(syn_local_run(tp, save_rank, &job, &err), SYN_E_IO);
@@ -238,6 +319,8 @@ static void every_allocation_may_fail(void) {
 
 static const test_case cases[] = {
     {"originals_come_back", originals_come_back},
+    {"types_stay_as_they_came", types_stay_as_they_came},
+    {"large_models_are_cut_into_files", large_models_are_cut_into_files},
     {"random_models_come_back", random_models_come_back},
     {"what_cannot_be_saved", what_cannot_be_saved},
     {"wide_types_come_first", wide_types_come_first},

@@ -14,25 +14,6 @@ def checkpoint(name):
     return os.path.join(REFERENCE, name)
 
 
-def read_tensors(path):
-    with open(path, "rb") as f:
-        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-        data = f.read()
-    header.pop("__metadata__", None)
-    return {k: (v["dtype"], v["shape"], data[slice(*v["data_offsets"])]) for k, v in header.items()}
-
-
-def write_tensors(path, tensors):
-    header, data = {}, b""
-    for name, (dtype, shape, content) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape,
-                        "data_offsets": [len(data), len(data) + len(content)]}
-        data += content
-    text = json.dumps(header).encode()
-    with open(path, "wb") as f:
-        f.write(len(text).to_bytes(8, "little") + text + data)
-
-
 def variant(folder, source, name, change):
     """A copy of a checkpoint of one file whose tensors `change` was given to change."""
     shutil.copytree(checkpoint(source), folder / name)

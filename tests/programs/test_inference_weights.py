@@ -236,7 +236,7 @@ def test_saved_and_loaded():
     with Folder() as f:
         a = summary(f, "--seed", 5, "--tp", 2, "--temperature", 0, "--save_weights", "out",
                     "--save_logits", "a.npy")
-        assert f.files("out") == ["config.json", "model.safetensors"]
+        assert f.files("out") == ["config.json", "generation_config.json", "model.safetensors"]
         for how in (["--tp", 1], ["--tp", 4], ["--seed", 9]):
             b = summary(f, "--weights", "out", "--tokenizer", "bytes", "--temperature", 0,
                         "--save_logits", "b.npy", *how)

@@ -58,8 +58,9 @@ export/pytorch: export/chakra/wire export/pytorch/read export/pytorch/rank expor
 tools: syntorch ops export export/text export/chakra/wire
 tools/pytorch: syntorch export export/text tools
 tools/launch: syntorch ops comm export tools
-tools/inference: syntorch ops comm models export tools tools/launch
-tools/pretrain: syntorch ops comm models export tools tools/launch
+tools/saving: syntorch models tools
+tools/inference: syntorch ops comm models export tools tools/launch tools/saving
+tools/pretrain: syntorch ops comm models export tools tools/launch tools/saving
 tools/commands: syntorch models export export/text export/chakra/wire export/chakra export/workload
     export/pytorch/read tools tools/pytorch
 '

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 
 #include "syntorch/memory.h"
+#include "tools/folders.h"
+#include "tools/saving/model_folder.h"
 
 /* ---- Which model ---- */
 
@@ -135,12 +137,40 @@ syn_status checkpoint_open(inference *run, syn_error *err) {
 
 /* ---- Writing one ---- */
 
-syn_status checkpoint_save(inference *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
-                           syn_error *err) {
-    char path[4200];
-    const int n = snprintf(path, sizeof path, "%s/config.json", folder);
-    if (n < 0 || (size_t)n >= sizeof path)
-        return SYN_FAIL(err, SYN_E_INVALID, "the folder's name is too long");
-    SYN_TRY(syn_weights_save(ctx, comm, run->config.family, folder, err));
-    return comm->rank == 0 ? syn_model_config_save(&run->config, run->heads, path, err) : SYN_OK;
+syn_status checkpoint_begin_saving(inference *run, syn_error *err) {
+    char partial[FOLDER_PATH_BYTES];
+    SYN_TRY(syn_make_folder(run->args->save_weights, err));
+    SYN_TRY(folder_path(partial, err, run->args->save_weights, ".partial"));
+    folder_remove(partial);
+    SYN_TRY(syn_make_folder(partial, err));
+    run->partial = syn_strdup(partial);
+    return run->partial ? SYN_OK : SYN_FAIL_NOMEM(err, strlen(partial), "a file name");
+}
+
+/* The folder of the tokenizer that is saved, too; NULL: none. */
+static const char *tokenizer_of(const inference_args *args, char *found, size_t found_bytes) {
+    if (args->tokenizer) return strcmp(args->tokenizer, "bytes") == 0 ? NULL : args->tokenizer;
+    if (!args->weights) return NULL;
+    return checkpoint_has_tokenizer(args->weights, found, found_bytes) ? found : NULL;
+}
+
+syn_status checkpoint_save(const inference *run, syn_ctx *ctx, syn_comm *comm, syn_error *err) {
+    const inference_args *args = run->args;
+    char tokenizer[4200], generation[4200];
+    syn_model_config config = run->config;
+    const bool as_read = args->weights && !args->dtype && !args->weight_dtype;
+    if (!as_read) syn_model_config_set_dtype(&config, run->dtype);
+    else if (!*config.dtype) syn_model_config_set_dtype(&config, run->weight_dtype);
+    model_folder model = {.config = &config,
+                          .heads = run->heads,
+                          .as_in = as_read ? run->weights : NULL,
+                          .tokenizer = tokenizer_of(args, tokenizer, sizeof tokenizer)};
+    if (args->weights &&
+        cli_find_beside(args->weights, "generation_config.json", generation, sizeof generation))
+        model.generation = generation;
+    return model_folder_write(&model, ctx, comm, run->partial, err);
+}
+
+syn_status checkpoint_end_saving(inference *run, syn_error *err) {
+    return model_folder_replace(run->partial, run->args->save_weights, err);
 }

@@ -15,8 +15,11 @@ syn_status checkpoint_open(inference *run, syn_error *err) SYN_MUST_USE;
 /* Compares all names and shapes with the model. What does not fit is listed on standard error, and
    err says how much. */
 syn_status checkpoint_compare(inference *run, syn_error *err) SYN_MUST_USE;
-/* Writes config.json and model.safetensors into `folder`, which exists. Every rank calls it. */
-syn_status checkpoint_save(inference *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
+/* Saving to --save_weights: makes the folder, and one in it for what is not complete; writes the
+   model there, which every rank calls; puts it in the place of what the folder holds. */
+syn_status checkpoint_begin_saving(inference *run, syn_error *err) SYN_MUST_USE;
+syn_status checkpoint_save(const inference *run, syn_ctx *ctx, syn_comm *comm,
                            syn_error *err) SYN_MUST_USE;
+syn_status checkpoint_end_saving(inference *run, syn_error *err) SYN_MUST_USE;
 
 #endif

@@ -78,6 +78,7 @@ struct inference {
     void *work;
     syn_tokenizer *tokenizer;      /* NULL: prompts are ids, and ids are printed */
     syn_weights *weights;          /* NULL: random */
+    char *partial;                 /* where a model is written that is saved; NULL: none is */
     syn_dtype dtype, weight_dtype; /* of all that is computed; of the matrices */
     bool fused_attention;          /* what --attention asks for, or auto chose */
     syn_hardware hw;

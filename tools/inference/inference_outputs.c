@@ -3,24 +3,20 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/folders.h"
 #include "tools/inference/checkpoint.h"
 #include "tools/inference/visualize.h"
+#include "tools/saving/model_folder.h"
 
 /* What a checkpoint's or tokenizer's folder may hold that is read, but for the weights. */
 static bool is_read(const char *name) {
-    static const char *const names[] = {"config.json",
-                                        "generation_config.json",
-                                        "tokenizer.json",
-                                        "tokenizer_config.json",
-                                        "vocab.json",
-                                        "merges.txt",
-                                        "vocab.txt",
-                                        "special_tokens_map.json",
-                                        "model.safetensors.index.json",
-                                        "added_tokens.json"};
+    static const char *const names[] = {"config.json", "generation_config.json",
+                                        "model.safetensors.index.json"};
     const char *end = strrchr(name, '.');
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0) return true;
+    for (const char *const *file = model_folder_tokenizer; *file; file++)
+        if (strcmp(name, *file) == 0) return true;
     return end && strcmp(end, ".safetensors") == 0; /* shards have any names */
 }
 
@@ -50,16 +46,32 @@ static syn_status add_all(syn__input_files *inputs, const inference_args *args, 
     return add_folder(inputs, folder, err);
 }
 
-static syn_status keep_all(const syn__input_files *inputs, const inference_args *args,
-                           syn_error *err) {
-    static const char *const saved[] = {"model.safetensors", "config.json"};
+/* Not to the folder that the model or its tokenizer is read from, nor over what it is read from. */
+static syn_status keep_from_saving(const syn__input_files *inputs, const inference_args *args,
+                                   syn_error *err) {
+    const char *folder = args->save_weights, *const saved[] = {"model.safetensors", "config.json"};
     char path[4200];
-    if (args->save_logits) SYN_TRY(syn__input_files_keep(inputs, args->save_logits, err));
-    if (args->embeddings) SYN_TRY(syn__input_files_keep(inputs, args->embeddings, err));
-    for (size_t i = 0; args->save_weights && i < sizeof saved / sizeof saved[0]; i++) {
-        snprintf(path, sizeof path, "%s/%s", args->save_weights, saved[i]);
+    const char *slash = args->weights ? strrchr(args->weights, '/') : NULL;
+    snprintf(path, sizeof path, "%.*s", slash ? (int)(slash - args->weights) : 1,
+             slash ? args->weights : ".");
+    if ((args->weights && (folder_same(folder, args->weights) ||
+                           (!folder_is(args->weights) && folder_same(folder, path)))) ||
+        (args->tokenizer && folder_same(folder, args->tokenizer)))
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the folder %.300s is an input, which is never overwritten; give another",
+                        folder);
+    for (size_t i = 0; i < sizeof saved / sizeof saved[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, saved[i]);
         SYN_TRY(syn__input_files_keep(inputs, path, err));
     }
+    return SYN_OK;
+}
+
+static syn_status keep_all(const syn__input_files *inputs, const inference_args *args,
+                           syn_error *err) {
+    if (args->save_logits) SYN_TRY(syn__input_files_keep(inputs, args->save_logits, err));
+    if (args->embeddings) SYN_TRY(syn__input_files_keep(inputs, args->embeddings, err));
+    if (args->save_weights) SYN_TRY(keep_from_saving(inputs, args, err));
     if (args->visualize_trace) return visualize_keep(inputs, args->out_dir, args->tp, err);
     return SYN_OK;
 }

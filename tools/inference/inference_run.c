@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "syntorch/memory.h"
+#include "tools/folders.h"
 #include "tools/inference/inference.h"
 #include "tools/progress.h"
 
@@ -69,6 +70,8 @@ syn_status inference_check_memory(const inference *run, syn_error *err) {
 }
 
 void inference_free(inference *run) {
+    if (run->partial) folder_remove(run->partial);
+    syn_free(run->partial);
     if (run->work) run->task->free(run);
     syn_weights_free(run->weights);
     syn_tokenizer_free(run->tokenizer);

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #ifdef __linux__
@@ -16,67 +15,11 @@
 #include "models/safetensors.h"
 #include "syntorch/json.h"
 #include "syntorch/memory.h"
+#include "tools/folders.h"
 #include "tools/launch/gather.h"
 #include "tools/pretrain/pretrain.h"
 
 #define PREFIX "checkpoint-"
-
-enum { PATH_BYTES = 4400 };
-
-static syn_status path_in(char path[PATH_BYTES], syn_error *err, const char *folder,
-                          const char *name) {
-    const int n = snprintf(path, PATH_BYTES, "%s/%s", folder, name);
-    if (n >= 0 && n < PATH_BYTES) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID, "the name '%.100s...' is too long", folder);
-}
-
-/* ---- folders ---- */
-
-/* A folder, and no link to one, whose files are elsewhere. */
-static bool is_folder(const char *path) {
-    struct stat st;
-    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-/* The folder of files and all of these; no error if it is not there. Else the file or link. */
-static void remove_folder(const char *folder) {
-    char path[PATH_BYTES];
-    if (!is_folder(folder)) {
-        unlink(folder);
-        return;
-    }
-    DIR *dir = opendir(folder);
-    if (!dir) return;
-    for (const struct dirent *e; (e = readdir(dir));)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
-            path_in(path, NULL, folder, e->d_name) == SYN_OK)
-            unlink(path);
-    closedir(dir);
-    rmdir(folder);
-}
-
-static syn_status sync_path(const char *path, syn_error *err) {
-    const int fd = open(path, O_RDONLY);
-    const bool ok = fd >= 0 && fsync(fd) == 0;
-    const int why = errno;
-    if (fd >= 0) close(fd);
-    return ok ? SYN_OK : SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", path, strerror(why));
-}
-
-/* All files of a folder, and the folder, are on the disk. */
-static syn_status sync_folder(const char *folder, syn_error *err) {
-    char path[PATH_BYTES];
-    syn_status s = SYN_OK;
-    DIR *dir = opendir(folder);
-    if (!dir) return SYN_FAIL(err, SYN_E_IO, "cannot read '%.300s'", folder);
-    for (const struct dirent *e; s == SYN_OK && (e = readdir(dir));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        s = path_in(path, err, folder, e->d_name);
-        if (s == SYN_OK) s = sync_path(path, err);
-    }
-    closedir(dir);
-    return s == SYN_OK ? sync_path(folder, err) : s;
-}
 
 /* The step of "checkpoint-12"; -1: it is no checkpoint's name. */
 static int64_t step_of(const char *name) {
@@ -91,9 +34,9 @@ static int64_t step_of(const char *name) {
 
 /* Whether it is a checkpoint of this program, and whole. */
 static bool has_state(const char *folder, const char *name) {
-    char path[PATH_BYTES];
+    char path[FOLDER_PATH_BYTES];
     const int n = snprintf(path, sizeof path, "%s/%s/training_state.json", folder, name);
-    return n > 0 && n < PATH_BYTES && access(path, F_OK) == 0;
+    return n > 0 && n < FOLDER_PATH_BYTES && access(path, F_OK) == 0;
 }
 
 /* The latest (or the earliest) checkpoint's step, and how many there are; 0: none. */
@@ -164,10 +107,10 @@ static void list_options(const pretrain *run, option o[OPTIONS]) {
 
 static syn_status write_state(const pretrain *run, const pretrain_state *state, const char *folder,
                               syn_error *err) {
-    char path[PATH_BYTES];
+    char path[FOLDER_PATH_BYTES];
     option options[OPTIONS];
     syn_sink *sink;
-    SYN_TRY(path_in(path, err, folder, "training_state.json"));
+    SYN_TRY(folder_path(path, err, folder, "training_state.json"));
     SYN_TRY(syn_sink_open_file(&sink, path, err));
     list_options(run, options);
     syn_sink_printf(sink, "{\n \"step\": %lld,\n \"best_loss\": ", (long long)state->step);
@@ -233,11 +176,11 @@ static syn_status read_members(const pretrain *run, syn_json *json, pretrain_sta
 
 static syn_status read_state(const pretrain *run, const char *folder, pretrain_state *state,
                              syn_error *err) {
-    char path[PATH_BYTES], differs[400] = "", *data;
+    char path[FOLDER_PATH_BYTES], differs[400] = "", *data;
     syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
     syn_json json;
     size_t bytes;
-    SYN_TRY(path_in(path, err, folder, "training_state.json"));
+    SYN_TRY(folder_path(path, err, folder, "training_state.json"));
     SYN_TRY(syn_read_file(path, 1 << 20, &data, &bytes, err));
     syn_json_init(&json, path, data, bytes, &first);
     const syn_status s = read_members(run, &json, state, differs, sizeof differs, &first);
@@ -335,10 +278,10 @@ static syn_status read_tensors(const pretrain_state *state, const tensors *t, co
 /* This rank's file in the folder, written or read. */
 static syn_status own_tensors(const pretrain_state *state, const char *folder, bool write,
                               syn_error *err) {
-    char path[PATH_BYTES], name[40];
+    char path[FOLDER_PATH_BYTES], name[40];
     tensors t;
     snprintf(name, sizeof name, "training-%d.safetensors", state->shard);
-    SYN_TRY(path_in(path, err, folder, name));
+    SYN_TRY(folder_path(path, err, folder, name));
     syn_status s = plan_tensors(state->ctx, &t, err);
     if (s == SYN_OK) s = (write ? write_tensors : read_tensors)(state, &t, path, err);
     free_tensors(&t);
@@ -361,46 +304,46 @@ static bool exchange(const char *a, const char *b) {
     enum { EXCHANGE = 2 }; /* RENAME_EXCHANGE, which needs a GNU header */
     if (syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, EXCHANGE) == 0) return true;
 #endif
-    remove_folder(b);
+    folder_remove(b);
     return false;
 }
 
 static syn_status publish(const pretrain *run, const char *partial, const char *name,
                           syn_error *err) {
-    char path[PATH_BYTES];
-    SYN_TRY(sync_folder(partial, err));
-    SYN_TRY(path_in(path, err, run->args->save_dir, name));
-    if (!is_folder(path) && syn_file_exists(path))
+    char path[FOLDER_PATH_BYTES];
+    SYN_TRY(folder_sync(partial, err));
+    SYN_TRY(folder_path(path, err, run->args->save_dir, name));
+    if (!folder_is(path) && syn_file_exists(path))
         return SYN_FAIL(err, SYN_E_IO, "'%.300s' is no folder, and in the way", path);
-    if (exchange(partial, path)) remove_folder(partial); /* which is the older one now */
+    if (exchange(partial, path)) folder_remove(partial); /* which is the older one now */
     else if (rename(partial, path) != 0)
         return SYN_FAIL(err, SYN_E_IO, "cannot name '%.300s': %s", path, strerror(errno));
-    return sync_path(run->args->save_dir, err);
+    return folder_sync_path(run->args->save_dir, err);
 }
 
 /* The oldest go, but for so many. */
 static void limit_checkpoints(const pretrain *run) {
-    char path[PATH_BYTES], name[40];
+    char path[FOLDER_PATH_BYTES], name[40];
     int64_t count;
     for (;;) {
         const int64_t step = find_checkpoint(run->args->save_dir, false, &count);
         if (run->args->save_total_limit == 0 || count <= run->args->save_total_limit) return;
         snprintf(name, sizeof name, PREFIX "%lld", (long long)step);
-        if (path_in(path, NULL, run->args->save_dir, name) != SYN_OK) return;
-        remove_folder(path);
+        if (folder_path(path, NULL, run->args->save_dir, name) != SYN_OK) return;
+        folder_remove(path);
         if (access(path, F_OK) == 0) return;
     }
 }
 
 syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char *name,
                          bool resumable, syn_error *err) {
-    char partial[PATH_BYTES], hidden[80];
+    char partial[FOLDER_PATH_BYTES], hidden[80];
     syn_comm *comm = state->comm;
     const bool first = comm->rank == 0, has_part = comm->rank < run->args->tp;
     snprintf(hidden, sizeof hidden, ".%.60s.partial", name);
-    syn_status s = path_in(partial, err, run->args->save_dir, hidden);
+    syn_status s = folder_path(partial, err, run->args->save_dir, hidden);
     if (s == SYN_OK && first) {
-        remove_folder(partial);
+        folder_remove(partial);
         s = syn_make_folder(partial, err);
     }
     SYN_TRY(agree(comm, s, err));
@@ -410,7 +353,7 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
     s = agree(comm, s, err);
     if (s == SYN_OK && first) s = publish(run, partial, name, err);
     if (s == SYN_OK && first && resumable) limit_checkpoints(run);
-    if (s != SYN_OK && first) remove_folder(partial);
+    if (s != SYN_OK && first) folder_remove(partial);
     return s;
 }
 
@@ -426,12 +369,12 @@ syn_status pretrain_check_saved(const pretrain *run, syn_error *err) {
 }
 
 syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) {
-    char folder[PATH_BYTES], name[40];
+    char folder[FOLDER_PATH_BYTES], name[40];
     int64_t count;
     const int64_t step = find_checkpoint(run->args->save_dir, true, &count);
     if (step == 0) return SYN_OK;
     snprintf(name, sizeof name, PREFIX "%lld", (long long)step);
-    SYN_TRY(path_in(folder, err, run->args->save_dir, name));
+    SYN_TRY(folder_path(folder, err, run->args->save_dir, name));
     SYN_TRY(read_state(run, folder, state, err));
     if (state->step != step)
         return SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' holds the state of step %lld", folder,

@@ -132,7 +132,7 @@ static void set_ending(pretrain *run) {
     const int32_t eos = syn_tokenizer_eos(run->tokenizer);
     syn_text_ending *end = &run->config.end;
     if (eos >= 0 && !syn_text_ends(end, eos))
-        *end = (syn_text_ending){.ids = {eos}, .n_ids = 1, .fill = eos};
+        *end = (syn_text_ending){.ids = {eos}, .n_ids = 1, .fill = eos, .begin = eos};
 }
 
 static syn_status open_tokenizer(pretrain *run, syn_error *err) {

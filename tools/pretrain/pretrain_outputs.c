@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "models/pretraining.h"
-#include "models/weights.h"
 #include "syntorch/memory.h"
 #include "tools/pretrain/pretrain.h"
+#include "tools/saving/model_folder.h"
 
 /* ---- the log ---- */
 
@@ -127,47 +127,12 @@ syn_status pretrain_log_close(pretrain *run, syn_error *err) {
 
 /* ---- models ---- */
 
-/* The tokenizer's files as they are. */
-static syn_status copy_tokenizer(const pretrain *run, const char *folder, syn_error *err) {
-    static const char *const names[] = {"vocab.txt",
-                                        "vocab.json",
-                                        "merges.txt",
-                                        "tokenizer.json",
-                                        "tokenizer_config.json",
-                                        "special_tokens_map.json",
-                                        "added_tokens.json"};
-    bool found = false;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char from[4500], to[4500], *data;
-        size_t bytes;
-        syn_sink *sink;
-        snprintf(from, sizeof from, "%s/%s", run->tokenizer_folder, names[i]);
-        snprintf(to, sizeof to, "%s/%s", folder, names[i]);
-        if (!syn_file_exists(from)) continue;
-        SYN_TRY(syn_read_file(from, SIZE_MAX - 1, &data, &bytes, err));
-        syn_status s = syn_sink_open_file(&sink, to, err);
-        if (s == SYN_OK) {
-            syn_sink_write(sink, data, bytes);
-            s = syn_sink_close(sink, true, err);
-        }
-        syn_free(data);
-        SYN_TRY(s);
-        found = true;
-    }
-    if (found) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_IO, "the tokenizer in '%.300s' is gone", run->tokenizer_folder);
-}
-
 syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
                                syn_error *err) {
-    char config[4500];
-    SYN_TRY(syn_weights_save(ctx, comm, run->config.family, folder, err));
-    if (comm->rank != 0) return SYN_OK;
-    snprintf(config, sizeof config, "%s/config.json", folder);
-    SYN_TRY(syn_model_config_save(&run->config, syn_pretraining_heads(&run->config), config, err));
-    if (syn_model_is_causal(&run->config)) { /* as transformers, which writes none for a BERT */
-        snprintf(config, sizeof config, "%s/generation_config.json", folder);
-        SYN_TRY(syn_text_ending_save(&run->config.end, config, err));
-    }
-    return copy_tokenizer(run, folder, err);
+    syn_model_config config = run->config;
+    syn_model_config_set_dtype(&config, run->args->dtype ? SYN_BF16 : SYN_F32);
+    const model_folder model = {.config = &config,
+                                .heads = syn_pretraining_heads(&run->config),
+                                .tokenizer = run->tokenizer_folder};
+    return model_folder_write(&model, ctx, comm, folder, err);
 }

@@ -1,0 +1,84 @@
+#include "tools/folders.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+syn_status folder_path(char path[FOLDER_PATH_BYTES], syn_error *err, const char *folder,
+                       const char *name) {
+    const int n = snprintf(path, FOLDER_PATH_BYTES, "%s/%s", folder, name);
+    if (n >= 0 && n < FOLDER_PATH_BYTES) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "the name '%.100s...' is too long", folder);
+}
+
+bool folder_is(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool folder_same(const char *a, const char *b) {
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISDIR(x.st_mode) && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
+static bool is_file(const struct dirent *e) {
+    return strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+}
+
+void folder_remove(const char *folder) {
+    char path[FOLDER_PATH_BYTES];
+    if (!folder_is(folder)) {
+        unlink(folder);
+        return;
+    }
+    DIR *dir = opendir(folder);
+    if (!dir) return;
+    for (const struct dirent *e; (e = readdir(dir));)
+        if (is_file(e) && folder_path(path, NULL, folder, e->d_name) == SYN_OK) unlink(path);
+    closedir(dir);
+    rmdir(folder);
+}
+
+syn_status folder_sync_path(const char *path, syn_error *err) {
+    const int fd = open(path, O_RDONLY);
+    const bool ok = fd >= 0 && fsync(fd) == 0;
+    const int why = errno;
+    if (fd >= 0) close(fd);
+    return ok ? SYN_OK : SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", path, strerror(why));
+}
+
+syn_status folder_sync(const char *folder, syn_error *err) {
+    char path[FOLDER_PATH_BYTES];
+    syn_status s = SYN_OK;
+    DIR *dir = opendir(folder);
+    if (!dir) return SYN_FAIL(err, SYN_E_IO, "cannot read '%.300s'", folder);
+    for (const struct dirent *e; s == SYN_OK && (e = readdir(dir));) {
+        if (!is_file(e)) continue;
+        s = folder_path(path, err, folder, e->d_name);
+        if (s == SYN_OK) s = folder_sync_path(path, err);
+    }
+    closedir(dir);
+    return s == SYN_OK ? folder_sync_path(folder, err) : s;
+}
+
+syn_status folder_move_files(const char *from, const char *to, syn_error *err) {
+    char source[FOLDER_PATH_BYTES], target[FOLDER_PATH_BYTES];
+    syn_status s = SYN_OK;
+    DIR *dir = opendir(from);
+    if (!dir) return SYN_FAIL(err, SYN_E_IO, "cannot read '%.300s'", from);
+    for (const struct dirent *e; s == SYN_OK && (e = readdir(dir));) {
+        if (!is_file(e)) continue;
+        s = folder_path(source, err, from, e->d_name);
+        if (s == SYN_OK) s = folder_path(target, err, to, e->d_name);
+        if (s == SYN_OK && rename(source, target) != 0)
+            s = SYN_FAIL(err, SYN_E_IO, "cannot write '%.300s': %s", target, strerror(errno));
+    }
+    closedir(dir);
+    if (s == SYN_OK) rmdir(from);
+    return s == SYN_OK ? folder_sync_path(to, err) : s;
+}

@@ -1,0 +1,28 @@
+/* Folders of files: paths, removing, writing them to the disk, and moving what is complete to where
+   it is read. */
+#ifndef TOOLS_FOLDERS_H
+#define TOOLS_FOLDERS_H
+
+#include "syntorch/status.h"
+
+enum { FOLDER_PATH_BYTES = 4400 };
+
+/* "folder/name" */
+syn_status folder_path(char path[FOLDER_PATH_BYTES], syn_error *err, const char *folder,
+                       const char *name) SYN_MUST_USE;
+/* A folder, and no link to one, whose files are elsewhere. */
+bool folder_is(const char *path);
+/* Whether both are names of one folder. */
+bool folder_same(const char *a, const char *b);
+/* Removes the folder of files and all of these; no error if it is not there. Else the file or
+   link. */
+void folder_remove(const char *folder);
+/* A file or folder is on the disk. */
+syn_status folder_sync_path(const char *path, syn_error *err) SYN_MUST_USE;
+/* All files of a folder, and the folder, are on the disk. */
+syn_status folder_sync(const char *folder, syn_error *err) SYN_MUST_USE;
+/* Moves all files of a folder into another, in place of those of their names, and removes the
+   first. */
+syn_status folder_move_files(const char *from, const char *to, syn_error *err) SYN_MUST_USE;
+
+#endif

@@ -323,6 +323,8 @@ CHOOSES = {  # commands that choices are tried with
     "syntorch export": "--input choice.et --output choice.json",
     "syntorch repair": "--input host.0.json --output choice.json",
 }
+NEEDED = {"--logits": " --save_logits choice.npy", "--pooling": " --embeddings choice.npy",
+          "--mask_policy": " --model_config examples/configs/bert-tiny.json"}
 
 
 def test_help_choices():
@@ -333,14 +335,15 @@ def test_help_choices():
         shutil.copy(os.path.join(clone.path, "converted.et"), os.path.join(clone.path, "choice.et"))
         for words, text in helps(clone):
             name = " ".join(words)
-            for option, choices in re.findall(r"^  (--\w+) ([a-z][\w|-]*\|[\w|-]+) ", text, re.M):
+            for option, choices in re.findall(r"^  (--\w+) ([a-z][\w|-]*\|[\w|-]+)\s", text, re.M):
                 if not check(name in CHOOSES,
                              f"{name} {option} has choices; CHOOSES lacks a command to try them"):
                     continue
                 for choice in choices.split("|"):
                     if choice.isupper():
                         continue
-                    code, printed = shell(clone, f"build/{name} {CHOOSES[name]} {option} {choice}")
+                    command = CHOOSES[name] + NEEDED.get(option, "")
+                    code, printed = shell(clone, f"build/{name} {command} {option} {choice}")
                     check(code == 0,
                           f"{name} --help offers {option} {choice}\n  exit code {code}: "
                           f"{printed[:5]}")

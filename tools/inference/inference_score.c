@@ -279,11 +279,10 @@ static void print_file(const char *what, const char *path) {
 }
 
 void inference_score_print(const inference *run, const report *r, int64_t tokens) {
-    static const char *const pooled[] = {
-        "written: hidden states (batch, tokens, hidden)",
-        "written: their mean over each text (batch, hidden)",
-        "written: hidden states of the first tokens (batch, hidden)",
-        "written: hidden states of the last tokens (batch, hidden)"};
+    static const char *const pooled[] = {"written: hidden states (batch, tokens, hidden)",
+                                         "written: mean hidden states (batch, hidden)",
+                                         "written: first hidden states (batch, hidden)",
+                                         "written: last hidden states (batch, hidden)"};
     const bool meta = run->launch.device == SYN_DEVICE_META;
     const double ns = meta ? r->predicted_forward_ns : (double)run->score_ns;
     char a[64], b[64];

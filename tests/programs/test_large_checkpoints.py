@@ -1,0 +1,36 @@
+"""Checkpoints that are large beside the machine: what is resident at most, counted."""
+from inference_runs import *  # noqa: F403
+from zero_checkpoint import parser, write
+
+
+def zeros(f, name="zeros", **shape):
+    """A checkpoint of zeros; bytes of its tensors."""
+    options = [f / name]
+    for key, value in shape.items():
+        options += [f"--{key}", str(value)]
+    return write(parser().parse_args(options))
+
+
+def test_weights_are_in_memory_once():
+    """As they are in the file, whatever is computed in: nothing is turned, packed or widened."""
+    if SANITIZED:
+        raise Skip("sanitizers have shadows of all memory")
+    with Folder() as f:
+        bytes_of = [zeros(f, name, layers=layers, hidden=1024, heads=16, inner=2816, vocab=16000)
+                    for name, layers in (("less", 1), ("more", 8))]
+        assert bytes_of[1] > 2e8, bytes_of
+        ids = f.write("ids.txt", "1 2 3 4 5\n")
+        for how in ([], ["--dtype", "bf16"], ["--tp", 2]):
+            peaks = []
+            for name in ("less", "more"):
+                s = summary(f, "--weights", name, "--prompt_ids", ids, "--num_output_tokens", 1,
+                            "--temperature", 0, *how)
+                assert s["weight_dtype"] == "bf16" and len(s["tokens"][0]) == 1, s
+                peaks.append(s["memory"]["process_peak_bytes"])
+            growth = peaks[1] - peaks[0]
+            assert growth <= 1.1 * (bytes_of[1] - bytes_of[0]), (how, peaks, bytes_of)
+            assert peaks[1] <= 1.1 * bytes_of[1] + 150e6, (how, peaks, bytes_of)
+
+
+if __name__ == "__main__":
+    main(globals())

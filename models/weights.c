@@ -32,7 +32,7 @@ syn__weights_role syn__weights_parameter_name(const syn_model_family *family, co
     for (int i = 0; i < 2; i++)
         if (ends_in(name, renamed[i][0])) strcpy(strrchr(out, '.') + 1, renamed[i][1]);
     const syn__param_row *row = syn__family_row(family, out);
-    if (!row) return SYN__WEIGHTS_PARAMETER;
+    if (!row) return syn__weights_purpose(out, true) ? SYN__WEIGHTS_OTHER : SYN__WEIGHTS_PARAMETER;
     if (row->kind == SYN__IGNORED) return SYN__WEIGHTS_BUFFER;
     return row->heads != 0 || row->tied ? SYN__WEIGHTS_HEAD : SYN__WEIGHTS_PARAMETER;
 }

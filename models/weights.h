@@ -42,6 +42,12 @@ typedef struct syn_weights_head {
 syn_status syn_weights_compare_head(const syn_weights *weights, syn_weights_head *out,
                                     syn_error *err) SYN_MUST_USE;
 
+/* The head that predicts tokens, if a model of this configuration with these heads has one of its
+   own and the file nothing of it, as one of a model that classifies: its first layer's name. NULL:
+   nothing is missing, or not all. */
+const char *syn_weights_lacks_head(const syn_weights *weights, const syn_model_config *config,
+                                   unsigned heads);
+
 /* One rank's reading of a checkpoint: a source for its parameters that notes which tensors were
    taken and what did not fit. */
 typedef struct syn_weights_reader syn_weights_reader;
@@ -50,11 +56,16 @@ syn_status syn_weights_reader_new(syn_weights_reader **out, const syn_weights *w
 syn_param_source syn_weights_source(syn_weights_reader *reader);
 /* After the model is made: fails if a parameter is missing in the file, has another shape or dtype
    there, or if the file holds a tensor that is neither a parameter nor one that may be left
-   (buffers, a tied head, heads that the model was made without; what other parts hold of the model
-   of which `part` was made, NULL: the whole was). The sentence has the numbers and
-   first names; *list (NULL: not wanted) becomes all of them, one line each, to be freed with
-   syn_free; NULL if everything fits. */
+   (buffers, a tied head, heads that the model was made without or that no model here has; what
+   other parts hold of the model of which `part` was made, NULL: the whole was). The sentence has
+   the numbers and first names; *list (NULL: not wanted) becomes all of them, one line each, to be
+   freed with syn_free; NULL if everything fits. */
 syn_status syn_weights_finish(const syn_weights_reader *reader, const syn_model *part, char **list,
+                              syn_error *err) SYN_MUST_USE;
+/* Likewise: tensors of the file, of heads, that are not the model's, as one line
+   ("classifier.weight, classifier.bias (a head for classification)"), to be freed with syn_free;
+   NULL: there are none. */
+syn_status syn_weights_unused(const syn_weights_reader *reader, char **list,
                               syn_error *err) SYN_MUST_USE;
 void syn_weights_reader_free(syn_weights_reader *reader);
 

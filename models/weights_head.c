@@ -1,4 +1,5 @@
-/* Heads that may share their numbers with another parameter, and whether a file's do. */
+/* Heads of files: those that may share their numbers with another parameter, and whether they do;
+   those that are not run. */
 #include <stdio.h>
 #include <string.h>
 
@@ -92,4 +93,43 @@ syn_status syn_weights_compare_head(const syn_weights *weights, syn_weights_head
         if (differs && !bias) out->matrix = row->name;
     }
     return SYN_OK;
+}
+
+/* Whether the file has something of a head's layer. */
+static bool has_layer(const syn_weights *w, const syn__param_row *row) {
+    char weight[SHOWN], bias[SHOWN];
+    snprintf(weight, sizeof weight, "%s.weight", row->name);
+    snprintf(bias, sizeof bias, "%s.bias", row->name);
+    return syn_weights_has(w, weight) || syn_weights_has(w, bias);
+}
+
+const char *syn_weights_lacks_head(const syn_weights *w, const syn_model_config *config,
+                                   unsigned heads) {
+    const syn__param_row *first = NULL; /* of the head that predicts tokens, which comes first */
+    for (const syn__param_row *row = config->family->head_rows; row->name; row++) {
+        if ((row->flags & SYN__BARE) == 0 || !syn__family_makes(config, row, heads)) continue;
+        if (row->kind == SYN__SECOND_BIAS || (row->tied && config->tied)) continue;
+        if (first && row->heads != first->heads) continue;
+        if (has_layer(w, row)) return NULL;
+        if (!first) first = row;
+    }
+    return first ? first->name : NULL;
+}
+
+/* ---- those that are not run ---- */
+
+const char *syn__weights_purpose(const char *parameter, bool others) {
+    static const char *const heads[][2] = {{"pooler.", "the pooler"},
+                                           {"cls.seq_relationship.", "a head for next sentences"},
+                                           {"cls.predictions.", "a head for masked words"},
+                                           {"lm_head.", "a head for next words"},
+                                           {"classifier.", "a head for classification"},
+                                           {"score.", "a head for classification"},
+                                           {"qa_outputs.", "a head for answers"},
+                                           {"multiple_choice_head.", "a head for choices"},
+                                           {"v_head.", "a head for values"}};
+    enum { OWN = 4 }; /* so many are some family's; the others are transformers' */
+    for (size_t i = others ? OWN : 0; i < sizeof heads / sizeof heads[0]; i++)
+        if (strncmp(parameter, heads[i][0], strlen(heads[i][0])) == 0) return heads[i][1];
+    return NULL;
 }

@@ -12,6 +12,7 @@ extern "C" {
 typedef enum syn__weights_role {
     SYN__WEIGHTS_PARAMETER,
     SYN__WEIGHTS_HEAD,  /* a parameter, but models are also made without it */
+    SYN__WEIGHTS_OTHER, /* of a head that no model here has */
     SYN__WEIGHTS_BUFFER /* never read: constants that old versions of transformers saved */
 } syn__weights_role;
 
@@ -42,6 +43,10 @@ struct syn_weights {
 const syn__weights_entry *syn__weights_find(const syn_weights *weights, const char *parameter);
 /* The same by that name alone. */
 const syn__weights_entry *syn__weights_entry_of(const syn_weights *weights, const char *name);
+
+/* What the head is for that a parameter is of; others: only heads that no model here has. NULL: it
+   is of none. */
+const char *syn__weights_purpose(const char *parameter, bool others);
 
 /* Whether a tensor's type can become a parameter; n of its elements from `first` on as f32. */
 bool syn__weights_is_float(const syn_safetensors_tensor *t);

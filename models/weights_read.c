@@ -215,6 +215,38 @@ syn_param_source syn_weights_source(syn_weights_reader *reader) {
 
 /* ---- The verdict ---- */
 
+/* A tensor of a head that nobody took; a tied one is the table's. */
+static bool is_unused(const syn_weights_reader *r, size_t i) {
+    const syn__weights_entry *entry = &r->weights->entries[i];
+    if (r->taken[i]) return false;
+    if (entry->role == SYN__WEIGHTS_OTHER) return true;
+    return entry->role == SYN__WEIGHTS_HEAD &&
+           !syn__family_row(r->weights->family, entry->name)->tied;
+}
+
+syn_status syn_weights_unused(const syn_weights_reader *r, char **list, syn_error *err) {
+    const char *last = NULL;
+    char shown[SHOWN];
+    size_t bytes;
+    syn_sink *sink;
+    *list = NULL;
+    SYN_TRY(syn_sink_open_memory(&sink, err));
+    for (size_t i = 0; i < r->weights->n_entries; i++) {
+        const syn__weights_entry *entry = &r->weights->entries[i];
+        if (!is_unused(r, i)) continue;
+        const char *purpose = syn__weights_purpose(entry->name, false);
+        if (last && purpose != last) syn_sink_printf(sink, " (%s)", last);
+        syn_sink_printf(sink, "%s%s", last ? ", " : "",
+                        syn__safetensors_shown(entry->tensor->name, shown));
+        last = purpose ? purpose : "a head";
+    }
+    if (last) syn_sink_printf(sink, " (%s)", last);
+    const char *text = syn_sink_data(sink, &bytes);
+    if (text && last) *list = syn_strdup(text);
+    (void)syn_sink_close(sink, true, NULL);
+    return !last || *list ? SYN_OK : SYN_FAIL_NOMEM(err, bytes, "a list of unused tensors");
+}
+
 /* Counts and first names of each kind, for the sentence. */
 typedef struct summary {
     size_t count[PROBLEM_KINDS];

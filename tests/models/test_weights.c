@@ -42,7 +42,7 @@ static void names_become_parameters(void) {
         BERT("cls.predictions.decoder.weight", "cls.predictions.decoder.weight", HEAD),
         BERT("cls.seq_relationship.bias", "cls.seq_relationship.bias", HEAD),
         BERT("h.0.attn.bias", "h.0.attn.bias", PARAMETER),
-        BERT("classifier.weight", "classifier.weight", PARAMETER),
+        BERT("classifier.weight", "classifier.weight", OTHER),
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char *out = malloc(strlen(rows[i].name) + SYN__WEIGHTS_LONGER + 1); /* exactly its room */

@@ -2,6 +2,7 @@
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -71,7 +72,7 @@ def sentence_of(result, code):
     assert result.returncode == code, \
         f"exit code {result.returncode}, want {code}: {text_of(result)}"
     lines = [line for line in result.stderr.decode("utf-8").split("\n")
-             if line.startswith("inference: ")]
+             if line.startswith("inference: ") and not line.startswith("inference: note: ")]
     assert len(lines) == 1, text_of(result)
     assert len(lines[0]) > len("inference: ") + 10, lines[0]
     return lines[0]
@@ -86,7 +87,9 @@ def refuse(folder, args, code, *says, **kwargs):
         assert part in line, f"{line!r} lacks {part!r}"
     if not kwargs.get("launcher"):
         assert not result.stdout, result.stdout
-        assert result.stderr.decode("utf-8").count("\n") == 1, result.stderr
+        said = [said for said in result.stderr.decode("utf-8").split("\n")
+                if not said.startswith("inference: note: ")]
+        assert said == [line, ""], result.stderr
     assert folder.files() == before, set(folder.files()) ^ set(before)
     return line
 

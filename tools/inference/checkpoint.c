@@ -6,6 +6,7 @@
 
 #include "syntorch/memory.h"
 #include "tools/folders.h"
+#include "tools/inference/inference_score.h"
 #include "tools/saving/model_folder.h"
 
 /* ---- Which model ---- */
@@ -74,10 +75,29 @@ static void print_lines(const char *list) {
     }
 }
 
+/* A head of random numbers predicts nothing, and hidden states need none. */
+static syn_status check_head(inference *run, syn_error *err) {
+    const inference_args *args = run->args;
+    const char *missing = syn_weights_lacks_head(run->weights, &run->config, run->heads);
+    const bool needed =
+        !inference_only_scores(args) || inference_all_logits(args) || args->save_weights;
+    if (!missing) return SYN_OK;
+    if (needed)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "the weights '%.200s' hold no head that predicts tokens ('%s' is missing): "
+                        "they are of a class that does something else, such as classification; "
+                        "--embeddings FILE.npy needs none",
+                        args->weights, missing);
+    run->config.tied = true; /* the table, which is not asked for predictions */
+    run->params = syn_model_config_params(&run->config, run->heads);
+    return SYN_OK;
+}
+
 /* Makes the model without data, its parameters read from the checkpoint: names and shapes alone. */
 syn_status checkpoint_compare(inference *run, syn_error *err) {
     syn_weights_reader *reader = NULL;
     syn_ctx *ctx = NULL;
+    SYN_TRY(check_head(run, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, err));
     syn_status s = syn_weights_reader_new(&reader, run->weights, err);
     if (s == SYN_OK) {
@@ -85,12 +105,13 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
         syn_ctx_set_param_source(ctx, &source);
         s = inference_run_rank(run, ctx, NULL, false, err);
     }
-    if (s == SYN_OK) {
-        char *list = NULL;
-        s = syn_weights_finish(reader, NULL, &list, err);
-        if (list && !run->launch.program->mute) print_lines(list);
-        syn_free(list);
-    }
+    char *list = NULL, *unused = NULL;
+    if (s == SYN_OK) s = syn_weights_finish(reader, NULL, &list, err);
+    if (list && !run->launch.program->mute) print_lines(list);
+    if (s == SYN_OK) s = syn_weights_unused(reader, &unused, err);
+    if (unused) inference_note(run, "unused: %s", unused);
+    syn_free(list);
+    syn_free(unused);
     syn_weights_reader_free(reader);
     syn_ctx_free(ctx);
     return s;

@@ -1,0 +1,94 @@
+"""Checkpoints of classes whose heads are not run, as transformers writes them: they load, with what
+is unused told as transformers tells it; a head that is missing is never made up."""
+from inference_runs import *  # noqa: F403
+
+REFERENCE = os.path.join(SOURCE, "tests", "reference")
+WANT = load_json(os.path.join(REFERENCE, "other_heads.json"))
+TENSORS = read_tensors(os.path.join(REFERENCE, "other_heads.safetensors"))
+
+
+def checkpoints(f):
+    """Each as a folder, with a file of its prompt."""
+    f.write("ids.txt", " ".join(map(str, WANT["tokens"])) + "\n")
+    for i, case in enumerate(WANT["checkpoints"]):
+        own = {n.split("/", 1)[1]: t for n, t in TENSORS.items() if n.startswith(f"{i}/")}
+        os.makedirs(f / str(i))
+        write_tensors(f / f"{i}/model.safetensors", own)
+        f.write(f"{i}/config.json", json.dumps(case["config"]))
+        yield str(i), case
+
+
+def options(case):
+    bert = ["--mask_id", WANT["tokens"][2]]
+    return ["--prompt_ids", "ids.txt",
+            *(bert if "Bert" in case["class"] else ["--temperature", 0, "--num_output_tokens", 1])]
+
+
+def said_unused(result):
+    lines = [line for line in result.stderr.decode().splitlines() if "unused: " in line]
+    assert len(lines) <= 1, lines
+    return lines[0].split("unused: ")[1] if lines else ""
+
+
+def names(said):
+    return sorted(re.sub(r" \([^)]*\)", "", said).split(", ")) if said else []
+
+
+def test_predictions_are_transformers():
+    with Folder() as f:
+        told = {}
+        for folder, case in checkpoints(f):
+            if case["missing"]:
+                continue
+            for tp in (1, 2):
+                result = f.run("--weights", folder, *options(case), "--save_logits", "l.npy",
+                               "--tp", tp)
+                expect_ok(result)
+                told[case["class"]] = said_unused(result)
+                assert names(told[case["class"]]) == case["unused"], (told, case["unused"])
+                got = read_npy(f / "l.npy")[1]
+                largest = max(map(abs, case["logits"]))
+                assert max(abs(a - b) for a, b in zip(got, case["logits"], strict=True)) \
+                    < 1e-5 * largest, case["class"]
+        assert told["GPT2DoubleHeadsModel"].endswith("summary.weight (a head for choices)"), told
+        assert told["GPT2ForTokenClassification"] == \
+            "classifier.bias, classifier.weight (a head for classification)", told
+        assert told["BertForMaskedLM"] == "" == told["LlamaModel"], told
+        assert len(told) == 10, told
+
+
+def test_no_head_is_made_up():
+    with Folder() as f:
+        n = 0
+        for folder, case in checkpoints(f):
+            if not case["missing"]:
+                continue
+            n += 1
+            head = "cls.predictions" if "Bert" in case["class"] else "lm_head"
+            for more in ([], ["--logits", "all", "--save_logits", "l.npy"],
+                         ["--save_weights", "s"]):
+                refuse(f, ["--weights", folder, *options(case), *more], 1,
+                       "hold no head that predicts tokens ('" + head, "--embeddings FILE.npy")
+            result = f.run("--weights", folder, "--prompt_ids", "ids.txt", "--embeddings", "e.npy",
+                           "--pooling", "mean")
+            expect_ok(result)
+            assert names(said_unused(result)) == case["unused"], case["class"]
+            assert read_npy(f / "e.npy")[0] == (1, 8)
+        assert n == 8, n
+
+
+def test_other_tensors_are_still_errors():
+    """Of no head that anybody knows, or of a head that is run."""
+    with Folder() as f:
+        _, case = next(c for c in checkpoints(f) if c[1]["class"] == "GPT2Model")
+        folder = str(WANT["checkpoints"].index(case))
+        tensors = read_tensors(f / f"{folder}/model.safetensors")
+        for name in ("lm_head.bias", "h.0.attn.rotary.inv_freq", "adapter.weight"):
+            write_tensors(f / f"{folder}/model.safetensors",
+                          {**tensors, name: ("F32", [2], bytes(8))})
+            result = f.run("--weights", folder, *options(case))
+            assert "1 unexpected ('" + name in sentence_of(result, 1)
+
+
+if __name__ == "__main__":
+    main(globals())

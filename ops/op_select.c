@@ -1,6 +1,7 @@
-/* Choosing tokens: argmax, top_k, sample. */
+/* Choosing tokens: argmax, top_k, repetition_penalty, sample. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ops/ops.h"
 #include "ops/rows.h"
@@ -152,7 +153,71 @@ syn_tensor syn_top_k(syn_ctx *ctx, syn_tensor x, int64_t k, syn_tensor *indices)
     return out[0];
 }
 
+/* ---- repetition_penalty ---- */
+
+SYN__INFER(repetition_penalty) {
+    SYN_TRY(want_rows(c));
+    SYN_TRY(syn__want_dtype(c, 1, SYN_I32));
+    const syn_spec *logits = &c->in[0].spec, *seen = &c->in[1].spec;
+    if (logits->rank != 2) return syn__bad_input(c, 0, "logits (B, V)");
+    if (seen->rank != 2 || seen->dims[0] != logits->dims[0])
+        return syn__bad_input(c, 1, "ids (B, N) for logits (B, V)");
+    if (!(c->attr[0].f > 0.0 && isfinite(c->attr[0].f)))
+        return SYN_FAIL(c->err, SYN_E_INVALID, "the penalty %g is not a finite number above 0",
+                        c->attr[0].f);
+    c->out[0].spec = *logits;
+    return SYN_OK;
+}
+
+/* All logits are copied; one operation a token seen. */
+SYN__COST(repetition_penalty) {
+    *cost = (syn_cost){syn__elems(&c->in[1]), syn__input_bytes(c), syn__output_bytes(c)};
+}
+
+/* From the old logit, so that a token seen twice is penalized once. */
+static syn_status penalize(const syn_call *c, int64_t row, const int32_t *seen) {
+    const float penalty = (float)c->attr[0].f;
+    const int64_t vocab = c->in[0].spec.dims[1], from = row * c->in[0].strides[0];
+    for (int64_t i = 0; i < c->in[1].spec.dims[1]; i++) {
+        float room;
+        if (seen[i] < 0) continue;
+        if (seen[i] >= vocab)
+            return SYN_FAIL(c->err, SYN_E_INVALID, "token %d was seen, but there are %lld", seen[i],
+                            (long long)vocab);
+        const float x = *syn__row_in(&c->in[0], from + seen[i], 1, &room);
+        *syn__row_out(&c->out[0], row * vocab + seen[i], &room) = x < 0 ? x * penalty : x / penalty;
+        syn__row_done(&c->out[0], row * vocab + seen[i], 1, &room);
+    }
+    return SYN_OK;
+}
+
+SYN__CPU(repetition_penalty) {
+    const syn_operand *logits = &c->in[0], *seen = &c->in[1];
+    const size_t elem = syn_dtype_bytes((syn_dtype)logits->spec.dtype);
+    const size_t bytes = (size_t)logits->spec.dims[1] * elem;
+    for (int64_t b = 0; b < logits->spec.dims[0]; b++) {
+        memcpy((char *)c->out[0].data + (size_t)b * bytes,
+               (const char *)logits->data + (size_t)(b * logits->strides[0]) * elem, bytes);
+        SYN_TRY(penalize(c, b, (const int32_t *)seen->data + b * seen->strides[0]));
+    }
+    return SYN_OK;
+}
+
+syn_tensor syn_repetition_penalty(syn_ctx *ctx, syn_tensor logits, syn_tensor seen,
+                                  double penalty) {
+    syn_tensor out;
+    const syn_tensor in[2] = {syn__dense_rows(ctx, logits), syn__dense_rows(ctx, seen)};
+    const syn_attr attr[1] = {{.f = penalty}};
+    syn__dispatch(ctx, SYN_OP_REPETITION_PENALTY, in, 2, attr, 1, NULL, &out);
+    return out;
+}
+
 /* ---- sample ---- */
+
+/* Given only where it cuts. */
+static double min_p_of(const syn_call *c) {
+    return c->n_attr > 5 ? c->attr[5].f : 0.0;
+}
 
 SYN__INFER(sample) {
     SYN_TRY(want_rows(c));
@@ -164,6 +229,8 @@ SYN__INFER(sample) {
         return SYN_FAIL(c->err, SYN_E_INVALID, "top_k = %lld is negative", (long long)c->attr[1].i);
     if (!(c->attr[2].f > 0.0 && c->attr[2].f <= 1.0))
         return SYN_FAIL(c->err, SYN_E_INVALID, "top_p = %g is not in (0, 1]", c->attr[2].f);
+    if (!(min_p_of(c) >= 0.0 && min_p_of(c) <= 1.0))
+        return SYN_FAIL(c->err, SYN_E_INVALID, "min_p = %g is not in [0, 1]", min_p_of(c));
     c->out[0].spec = (syn_spec){SYN_I32, 1, {c->in[0].spec.dims[0]}};
     return SYN_OK;
 }
@@ -185,10 +252,17 @@ static int64_t nucleus(const struct candidate *best, int64_t n, double max, doub
     return n;
 }
 
-/* Draws from the candidates in proportion to their probability. */
-static int32_t draw(const struct candidate *best, int64_t n, double max, double temperature,
+/* Draws in proportion to their probability from those of the candidates that are at least min_p
+   times as likely as the likeliest. */
+static int32_t draw(struct candidate *best, int64_t n, double max, double temperature, double min_p,
                     double uniform) {
     double sum = 0;
+    if (min_p > 0.0) {
+        int64_t kept = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (exp(((double)best[i].value - max) / temperature) >= min_p) best[kept++] = best[i];
+        n = kept;
+    }
     for (int64_t i = 0; i < n; i++) sum += exp(((double)best[i].value - max) / temperature);
     double left = uniform * sum;
     for (int64_t i = 0; i < n; i++) {
@@ -201,7 +275,7 @@ static int32_t draw(const struct candidate *best, int64_t n, double max, double 
 /* scratch: V candidates. */
 static int32_t sample_row(const syn_call *c, const float *x, int64_t n, struct candidate *scratch,
                           double uniform) {
-    const double temperature = c->attr[0].f, top_p = c->attr[2].f;
+    const double temperature = c->attr[0].f, top_p = c->attr[2].f, min_p = min_p_of(c);
     const int64_t top_k = c->attr[1].i > 0 && c->attr[1].i < n ? c->attr[1].i : n;
     const int32_t best = argmax_row(x, n);
     if (temperature == 0.0) return best;
@@ -209,7 +283,7 @@ static int32_t sample_row(const syn_call *c, const float *x, int64_t n, struct c
         (double)x[best]; /* divided by, not multiplied with an inverse: that may overflow */
     if (top_k == n && top_p == 1.0) { /* the order does not matter: no sorting */
         for (int64_t i = 0; i < n; i++) scratch[i] = (struct candidate){x[i], (int32_t)i};
-        return draw(scratch, n, max, temperature, uniform);
+        return draw(scratch, n, max, temperature, min_p, uniform);
     }
     double sum = 0;
     if (top_k == n)
@@ -225,7 +299,8 @@ static int32_t sample_row(const syn_call *c, const float *x, int64_t n, struct c
                 sum += exp(((double)scratch[i].value - max) / temperature);
         }
         const int64_t size = nucleus(scratch, take, max, temperature, sum, top_p);
-        if (size < take || take == top_k) return draw(scratch, size, max, temperature, uniform);
+        if (size < take || take == top_k)
+            return draw(scratch, size, max, temperature, min_p, uniform);
     }
 }
 
@@ -243,11 +318,8 @@ SYN__CPU(sample) {
 }
 
 syn_tensor syn_sample(syn_ctx *ctx, syn_tensor logits, const syn_sampling *how, int64_t step) {
-    const syn_attr attr[5] = {{.f = how->temperature},
-                              {.i = how->top_k},
-                              {.f = how->top_p},
-                              {.i = (int64_t)how->seed},
-                              {.i = step}};
+    const syn_attr attr[6] = {{.f = how->temperature},   {.i = how->top_k}, {.f = how->top_p},
+                              {.i = (int64_t)how->seed}, {.i = step},       {.f = how->min_p}};
     syn_tensor out;
-    return choose(ctx, SYN_OP_SAMPLE, logits, attr, 5, &out);
+    return choose(ctx, SYN_OP_SAMPLE, logits, attr, how->min_p == 0.0 ? 5 : 6, &out);
 }

@@ -190,14 +190,20 @@ syn_tensor syn_argmax(syn_ctx *ctx, syn_tensor x);
 /* x (..., V) -> values (..., k) descending and indices (..., k) i32; of equals the
    lowest index first. */
 syn_tensor syn_top_k(syn_ctx *ctx, syn_tensor x, int64_t k, syn_tensor *indices);
+/* logits (B, V), seen (B, N) i32 -> (B, V): of each token that is among its row's `seen`, once or
+   more often, a logit below 0 is multiplied with the penalty and another divided by it. Ids below
+   0 stand for nothing; others that are none of V fail. The penalty is a finite number above 0. */
+syn_tensor syn_repetition_penalty(syn_ctx *ctx, syn_tensor logits, syn_tensor seen, double penalty);
 /* logits (B, V) -> (B) i32. temperature 0: argmax. Else softmax(logits / temperature), cut to the
-   top_k likeliest (0: all) and then to the smallest set whose probability reaches top_p (1: all),
-   drawn with a number that is a function of (seed, step, row). */
+   top_k likeliest (0: all), then to the smallest set whose probability reaches top_p (1: all), then
+   to those at least min_p times as likely as the likeliest (0: all), drawn with a number that is a
+   function of (seed, step, row). */
 typedef struct syn_sampling {
     double temperature; /* finite, >= 0 */
     int64_t top_k;      /* >= 0 */
     double top_p;       /* in (0, 1] */
     uint64_t seed;
+    double min_p; /* in [0, 1] */
 } syn_sampling;
 syn_tensor syn_sample(syn_ctx *ctx, syn_tensor logits, const syn_sampling *how, int64_t step);
 

@@ -46,7 +46,7 @@ static struct traced trace(syn_device device, const char *preset, int tp, int64_
                         .prompt_tokens = prompt_tokens,
                         .new_tokens = new_tokens,
                         .prompt = prompt,
-                        .sampling = {0.0, 0, 1.0, 1}};
+                        .sampling = {0.0, 0, 1.0, 1, 0}};
     if (syn_generate(gpt, &g, &err) != SYN_OK) die(err.text);
     t.seconds = device == SYN_DEVICE_META ? now_s() - begin : now_s() - made;
     t.nodes = syn_ctx_trace(t.ctx)->n_nodes - 1;

@@ -63,7 +63,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
                           .new_tokens = r->steps,
                           .prompt = r->device == SYN_DEVICE_META ? NULL : prompt,
                           .padding = padding,
-                          .sampling = {1.0, 0, 1.0, 11},
+                          .sampling = {1.0, 0, 1.0, 11, 0},
                           .after_step = r->n_kept < 0 ? NULL : after_step,
                           .after_step_user = &watch};
     syn_model_config config = small_gpt;
@@ -149,7 +149,7 @@ static void test_failure(void) {
     syn_generation g = {.batch = 1,
                         .prompt_tokens = 2,
                         .new_tokens = 9,
-                        .sampling = {0, 0, 1.0, 1},
+                        .sampling = {0, 0, 1.0, 1, 0},
                         .after_step = fails_at_3};
     syn_error err = {0};
     syn_model *gpt = model_alone(SYN_DEVICE_META, &small_gpt, &how);

@@ -54,7 +54,7 @@ static syn_generation request(double temperature) {
                             .prompt_tokens = PROMPT,
                             .new_tokens = NEW,
                             .prompt = prompts,
-                            .sampling = {temperature, 0, 1.0, 11},
+                            .sampling = {temperature, 0, 1.0, 11, 0},
                             .want_logits = true};
 }
 
@@ -255,7 +255,7 @@ static void generation_refuses_with_the_numbers(void) {
                             .prompt_tokens = bad[i].prompt,
                             .new_tokens = bad[i].new_tokens,
                             .prompt = bad[i].tokens,
-                            .sampling = {bad[i].temperature, bad[i].top_k, bad[i].top_p, 1}};
+                            .sampling = {bad[i].temperature, bad[i].top_k, bad[i].top_p, 1, 0}};
         const syn_status s = syn_generate(gpt, &g, &err);
         model_drop(gpt);
         CHECK_MSG(s != SYN_OK, "case %zu was not refused", i);

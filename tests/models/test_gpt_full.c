@@ -49,7 +49,7 @@ static syn_status generate(full_job *job, syn_model *gpt, syn_error *err) {
                         .prompt_tokens = PROMPT,
                         .new_tokens = GREEDY,
                         .prompt = prompt,
-                        .sampling = {0, 0, 1, 0},
+                        .sampling = {0, 0, 1, 0, 0},
                         .want_logits = true};
     SYN_TRY(syn_generate(gpt, &g, err));
     full_compare(&f->words[0], g.logits, WORDS, &job->worst);

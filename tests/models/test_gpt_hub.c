@@ -146,7 +146,7 @@ static syn_status run_model(struct job *job, syn_ctx *ctx, syn_model *gpt, int r
                         .prompt_tokens = t->n_tokens,
                         .new_tokens = t->n_greedy,
                         .prompt = t->tokens,
-                        .sampling = {0, 0, 1, 0},
+                        .sampling = {0, 0, 1, 0, 0},
                         .want_logits = true};
     SYN_TRY(syn_generate(gpt, &g, err));
     const double e = ref_error(g.logits, t->logits + (t->n_tokens - 1) * VOCAB, VOCAB);

@@ -24,7 +24,7 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     syn_generation g = {.batch = job->batch,
                         .prompt_tokens = job->prompt,
                         .new_tokens = job->new_tokens,
-                        .sampling = {0.8, 5, 0.9, job->seed}};
+                        .sampling = {0.8, 5, 0.9, job->seed, 0}};
     const syn_status s = syn_generate(m, &g, err);
     syn_free(g.tokens);
     syn_model_free(m);

@@ -54,7 +54,7 @@ static syn_status run_gpt(const struct job *job, syn_ctx *ctx, const syn_group *
                             .new_tokens = n,
                             .prompt = prompt,
                             .padding = job->padding ? padding : NULL,
-                            .sampling = {0.8, 5, 0.9, 1}};
+                            .sampling = {0.8, 5, 0.9, 1, 0}};
         s = syn_generate(gpt, &g, err);
         syn_free(g.tokens);
         note(memory, ctx);

@@ -131,7 +131,7 @@ static void refused(void) {
                         .prompt_tokens = 3,
                         .new_tokens = 1,
                         .padding = good, /* nothing of the second is left */
-                        .sampling = {0, 0, 1, 0}};
+                        .sampling = {0, 0, 1, 0, 0}};
     CHECK(syn_generate(gpt, &g, &err) == SYN_E_INVALID);
     CHECK_HAS(err.text, "3 tokens of padding leave nothing of sequence 1");
     model_drop(gpt);

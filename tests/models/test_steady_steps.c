@@ -54,7 +54,7 @@ static void test_training(void) {
 
 static void decode(const syn_model_options *how) {
     const syn_spec prompt = {SYN_I32, 2, {2, 9}}, one = {SYN_I32, 2, {2, 1}};
-    const syn_sampling sampling = {0.8, 5, 0.9, 1};
+    const syn_sampling sampling = {0.8, 5, 0.9, 1, 0};
     syn_model *gpt = model_alone(SYN_DEVICE_CPU, &small_gpt, how);
     syn_ctx *ctx = syn_model_ctx(gpt);
     syn_error err = {0};

@@ -20,8 +20,12 @@ static void top(syn_ctx *c, syn_tensor x, int64_t k) {
     if (where.id != 0) abort(); /* both results are poisoned */
 }
 
+static void least(syn_ctx *c, syn_tensor x, double min_p) {
+    syn_sample(c, x, &(syn_sampling){1, 0, 1, 1, min_p}, 0);
+}
+
 static void sample(syn_ctx *c, syn_tensor x, double temperature, int64_t top_k, double top_p) {
-    const syn_sampling how = {temperature, top_k, top_p, 1};
+    const syn_sampling how = {temperature, top_k, top_p, 1, 0};
     syn_sample(c, x, &how, 0);
 }
 
@@ -305,6 +309,20 @@ static void param(syn_ctx *c, syn_dtype dtype, int64_t rows, syn_shard shard) {
     X(sample(c, F(2, 3), 1, 0, not_a_number), "top_p = nan is not in (0, 1]")                      \
     X(sample(c, F(2, 2, 3), 1, 0, 1), "logits (B, V), but is f32[2,2,3]")                          \
     X(sample(c, F(2, 0), 1, 0, 1), "with V from 1")                                                \
+    X(least(c, F(2, 3), -0.5), "min_p = -0.5 is not in [0, 1]")                                    \
+    X(least(c, F(2, 3), 1.5), "min_p = 1.5 is not in [0, 1]")                                      \
+    X(least(c, F(2, 3), not_a_number), "min_p = nan is not in [0, 1]")                             \
+    X(syn_repetition_penalty(c, I(2, 3), I(2, 1), 2),                                              \
+      "repetition_penalty in h.0: input 0 must be f32")                                            \
+    X(syn_repetition_penalty(c, F(3), I(3, 1), 2), "input 0 must be logits (B, V)")                \
+    X(syn_repetition_penalty(c, F(2, 3), F(2, 1), 2), "input 1 must be i32")                       \
+    X(syn_repetition_penalty(c, F(2, 3), I(3, 1), 2),                                              \
+      "input 1 must be ids (B, N) for logits (B, V), but is i32[3,1]")                             \
+    X(syn_repetition_penalty(c, F(2, 3), I(2), 2), "input 1 must be ids (B, N)")                   \
+    X(syn_repetition_penalty(c, F(2, 3), I(2, 1), 0),                                              \
+      "the penalty 0 is not a finite number above 0")                                              \
+    X(syn_repetition_penalty(c, F(2, 3), I(2, 1), not_a_number),                                   \
+      "the penalty nan is not a finite")                                                           \
     X(syn_all_reduce(c, F(2), SYN_REDUCE_SUM, NULL),                                               \
       "all_reduce needs a group of at least two ranks (in h.0)")                                   \
     X(syn_all_reduce(c, F(2), SYN_REDUCE_SUM, &single), "needs a group of at least two ranks")     \

@@ -26,7 +26,7 @@ static syn_status generate(const run *r, syn_comm *comm, const syn_group *tp, sy
                         .prompt_tokens = 3,
                         .new_tokens = 3,
                         .prompt = prompt,
-                        .sampling = {1.0, 5, 0.9, 1},
+                        .sampling = {1.0, 5, 0.9, 1, 0},
                         .want_logits = true};
     syn_model *gpt = NULL;
     SYN_TRY(syn_ctx_new(ctx, r->device, comm, err));

@@ -207,7 +207,7 @@ static void test_attributes(void) {
     CHECK_OK(syn_comm_open_group(fake, 2, "tp0", ranks, 2, &group, &err), err);
     syn_ctx *c = ref_ctx(SYN_DEVICE_META, fake);
     const syn_tensor x = ZEROS(c, SYN_F32, 2, 3, 4);
-    const syn_sampling how = {0.75, 3, 0.9, 42};
+    const syn_sampling how = {0.75, 3, 0.9, 42, 0};
     syn_scale(c, x, 0.125);
     CHECK_STR(attributes(c), "factor=0.125;");
     syn_reshape(c, x, (const int64_t[]){6, -1}, 2);
@@ -223,6 +223,10 @@ static void test_attributes(void) {
     CHECK_STR(attributes(c), "axis=2;start=1;length=2;");
     syn_sample(c, ZEROS(c, SYN_F32, 2, 5), &how, 6);
     CHECK_STR(attributes(c), "temperature=0.75;top_k=3;top_p=0.9;seed=42;step=6;");
+    syn_sample(c, ZEROS(c, SYN_F32, 2, 5), &(syn_sampling){1, 0, 1, 42, 0.25}, 6);
+    CHECK_STR(attributes(c), "temperature=1;top_k=0;top_p=1;seed=42;step=6;min_p=0.25;");
+    syn_repetition_penalty(c, ZEROS(c, SYN_F32, 2, 5), ZEROS(c, SYN_I32, 2, 1), 1.5);
+    CHECK_STR(attributes(c), "penalty=1.5;");
     syn_scale_mask(c, x, SYN_NO_MASK, 0.5, true, -2);
     CHECK_STR(attributes(c), "scale=0.5;causal=1;offset=-2;");
     syn_add(c, x, x);

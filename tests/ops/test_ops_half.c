@@ -149,12 +149,18 @@ static void kv_append(half_call *c) {
 static void selection(half_call *c) {
     const int64_t n = width();
     const syn_tensor x = some(c, SHAPE(ref_int(1, 2), n), -1, 1); /* with equals */
-    const syn_sampling how = {0.7, ref_int(0, 5), 0.9, 3};
+    const syn_sampling how = {0.7, ref_int(0, 5), 0.9, 3, 0};
     syn_tensor where;
     give(c, syn_argmax(c->ctx, x));
     give(c, syn_sample(c->ctx, x, &how, ref_int(0, 9)));
     syn_top_k(c->ctx, x, 1, &where);
     give(c, where);
+}
+static void repetition_penalty(half_call *c) {
+    const int64_t n = ref_int(1, 40);
+    const syn_spec seen = {SYN_I32, 2, {3, 2}};
+    const int32_t ids[6] = {0, (int32_t)(n - 1), -1, (int32_t)(n / 2), 0, 0};
+    give(c, syn_repetition_penalty(c->ctx, SOME(3, n), syn_input(c->ctx, "seen", &seen, ids), 1.3));
 }
 static void top_k(half_call *c) {
     const int64_t n = width();
@@ -352,6 +358,7 @@ static const half_case half_cases[] = {
     CASE(moved),
     CASE(kv_append),
     CASE(selection),
+    CASE(repetition_penalty),
     CASE(top_k),
     CASE(sum_to),
     CASE(gelu_grad),

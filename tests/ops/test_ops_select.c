@@ -1,4 +1,4 @@
-/* argmax, top_k and sampling; the draws against exactly computed distributions. */
+/* argmax, top_k, penalties and sampling; the draws against exactly computed distributions. */
 
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
@@ -40,12 +40,44 @@ static void test_argmax_and_top_k(void) {
     }
 }
 
+/* Each logit by itself: whether its token is among those seen. */
+static void test_repetition_penalty(void) {
+    static ref x, seen, want;
+    for (int round = 0; round < 200; round++) {
+        ref_seed((uint64_t)round);
+        const int64_t rows = ref_int(0, 4), vocab = ref_int(1, 40), n = ref_int(0, 30);
+        const float penalty = round % 3 ? (float)ref_real(0.1, 3) : 1.0F;
+        ref_fill(&x, (syn_spec){SYN_F32, 2, {rows, vocab}}, -5, 5);
+        for (int64_t i = 0; i < rows * vocab; i++)
+            if (ref_int(0, 9) == 0) x.v[i] = ref_int(0, 1) ? 0 : -(double)INFINITY;
+        seen.spec = (syn_spec){SYN_I32, 2, {rows, n}};
+        for (int64_t i = 0; i < rows * n; i++) seen.v[i] = (double)ref_int(-1, vocab - 1);
+        want = x;
+        for (int64_t i = 0; i < rows * vocab; i++) {
+            bool was_seen = false;
+            for (int64_t k = i / vocab * n; k < i / vocab * n + n; k++)
+                was_seen = was_seen || (int64_t)seen.v[k] == i % vocab;
+            if (was_seen) want.v[i] *= x.v[i] < 0 ? (double)penalty : 1 / (double)penalty;
+        }
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const syn_tensor t = ref_wild(ctx, &x), ids = ref_wild(ctx, &seen);
+        CHECK(ref_check(ctx, syn_repetition_penalty(ctx, t, ids, (double)penalty), &want, 1e-6));
+        syn_ctx_free(ctx);
+    }
+    syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL); /* ids are data: what they are is seen late */
+    const syn_spec logits = {SYN_F32, 2, {1, 3}}, ids = {SYN_I32, 2, {1, 2}};
+    syn_repetition_penalty(ctx, syn_input(ctx, "logits", &logits, (const float[]){1, 2, 3}),
+                           syn_input(ctx, "seen", &ids, (const int32_t[]){2, 3}), 1.5);
+    CHECK_HAS(syn_ctx_error(ctx)->text, "token 3 was seen, but there are 3");
+    syn_ctx_free(ctx);
+}
+
 /* ---- Sampling ---- */
 
 enum { VOCAB_MAX = 1000, ROWS = 3000 };
 
-/* The distribution by its definition: sort, cut to top_k, renormalise, cut to
-   the nucleus, renormalise. */
+/* The distribution by its definition: sort, cut to top_k, renormalise, cut to the nucleus, then to
+   what is likely enough beside the likeliest, renormalise. */
 static void distribution(const double *logits, int n, const syn_sampling *how, double *p) {
     int order[VOCAB_MAX];
     for (int i = 0; i < n; i++) order[i] = i;
@@ -64,6 +96,8 @@ static void distribution(const double *logits, int n, const syn_sampling *how, d
         p[order[i]] = exp((logits[order[i]] - logits[order[0]]) / how->temperature) / total;
         reached += p[order[i]];
     }
+    for (int i = n - 1; i >= 0; i--)
+        if (p[order[i]] < how->min_p * p[order[0]]) p[order[i]] = 0;
     for (int i = 0; i < n; i++) kept += p[i];
     for (int i = 0; i < n; i++) p[i] /= kept;
 }
@@ -118,15 +152,18 @@ static void test_sample_distribution(void) {
         int vocab;
         double spread;
         syn_sampling how;
-    } runs[] = {{7, 2, {1.0, 0, 1.0, 1}},        {7, 2, {0.3, 0, 1.0, 2}},
-                {7, 2, {3.0, 0, 1.0, 3}},        {7, 2, {1.0, 3, 1.0, 4}},
-                {7, 2, {1.0, 100, 1.0, 5}},      {7, 2, {1.0, 0, 0.7, 6}},
-                {7, 2, {1.0, 5, 0.6, 7}},        {7, 2, {1.0, 0, 1e-9, 8}},
-                {1, 1, {1.0, 0, 1.0, 9}},        {300, 0.5, {1.0, 0, 0.9, 10}},
-                {300, 0.5, {1.0, 100, 0.9, 11}}, {300, 3, {1.0, 0, 0.5, 12}},
-                {300, 0.5, {1.0, 64, 0.5, 13}},  {300, 0.5, {0.7, 65, 1.0, 14}},
-                {400, 0.2, {1.0, 0, 0.99, 15}},  {400, 0.2, {1.0, 350, 0.999, 16}},
-                {65, 0.1, {1.0, 0, 0.995, 17}},  {64, 0.1, {1.0, 0, 0.999, 18}}};
+    } runs[] = {{7, 2, {1.0, 0, 1.0, 1, 0}},          {7, 2, {0.3, 0, 1.0, 2, 0}},
+                {7, 2, {3.0, 0, 1.0, 3, 0}},          {7, 2, {1.0, 3, 1.0, 4, 0}},
+                {7, 2, {1.0, 100, 1.0, 5, 0}},        {7, 2, {1.0, 0, 0.7, 6, 0}},
+                {7, 2, {1.0, 5, 0.6, 7, 0}},          {7, 2, {1.0, 0, 1e-9, 8, 0}},
+                {1, 1, {1.0, 0, 1.0, 9, 0}},          {300, 0.5, {1.0, 0, 0.9, 10, 0}},
+                {300, 0.5, {1.0, 100, 0.9, 11, 0}},   {300, 3, {1.0, 0, 0.5, 12, 0}},
+                {300, 0.5, {1.0, 64, 0.5, 13, 0}},    {300, 0.5, {0.7, 65, 1.0, 14, 0}},
+                {400, 0.2, {1.0, 0, 0.99, 15, 0}},    {400, 0.2, {1.0, 350, 0.999, 16, 0}},
+                {65, 0.1, {1.0, 0, 0.995, 17, 0}},    {64, 0.1, {1.0, 0, 0.999, 18, 0}},
+                {7, 2, {1.0, 0, 1.0, 19, 0.1}},       {7, 2, {0.5, 5, 1.0, 20, 0.2}},
+                {7, 2, {2.0, 0, 0.9, 21, 0.3}},       {300, 3, {1.0, 0, 1.0, 22, 0.05}},
+                {300, 3, {0.7, 100, 0.95, 23, 0.01}}, {7, 2, {1.0, 0, 1.0, 24, 1.0}}};
     static double logits[VOCAB_MAX], p[VOCAB_MAX];
     static int32_t drawn[ROWS * 4];
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
@@ -147,7 +184,7 @@ static void test_sample_along_steps_and_seeds(void) {
     static double p[3];
     static int32_t steps[2000], seeds[2000];
     for (int i = 0; i < 2000; i++) {
-        const syn_sampling a = {1.0, 0, 1.0, 42}, b = {1.0, 0, 1.0, (uint64_t)i};
+        const syn_sampling a = {1.0, 0, 1.0, 42, 0}, b = {1.0, 0, 1.0, (uint64_t)i, 0};
         draw(logits, 3, &a, i, 1, steps + i);
         draw(logits, 3, &b, 0, 1, seeds + i);
         distribution(logits, 3, &a, p);
@@ -168,7 +205,7 @@ static void test_nucleus_rule(void) {
     for (int i = 0; i < 4; i++) logits[i] = log(i == 3 ? 0.125 : pow(0.5, i + 1));
     logits[2] = logits[3] = (double)(float)logits[2];
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
-        const syn_sampling how = {1.0, 0, sizes[k].top_p * (1 - 1e-7), 3};
+        const syn_sampling how = {1.0, 0, sizes[k].top_p * (1 - 1e-7), 3, 0};
         int32_t most = 0;
         draw(logits, 4, &how, 0, 500, drawn);
         for (int i = 0; i < 500; i++) most = drawn[i] > most ? drawn[i] : most;
@@ -179,13 +216,13 @@ static void test_nucleus_rule(void) {
 static void test_temperature_limits(void) {
     static const double logits[5] = {1, 3, 3, -2, 2.9999};
     static int32_t drawn[1000], other[1000];
-    const syn_sampling cold = {0.0, 0, 1.0, 1}, cold_cut = {0.0, 2, 0.1, 2};
+    const syn_sampling cold = {0.0, 0, 1.0, 1, 0}, cold_cut = {0.0, 2, 0.1, 2, 0};
     draw(logits, 5, &cold, 0, 100, drawn);
     draw(logits, 5, &cold_cut, 9, 100, other);
     for (int i = 0; i < 100; i++) CHECK(drawn[i] == 1 && other[i] == 1); /* the lowest of equals */
     static const double nearly_cold[] = {1e-6, 1e-30, 1e-300, 1e-310, 5e-324};
     for (int k = 0; k < 5; k++) { /* the two best share it */
-        const syn_sampling how = {nearly_cold[k], 0, 1.0, 1};
+        const syn_sampling how = {nearly_cold[k], 0, 1.0, 1, 0};
         int ones = 0;
         draw(logits, 5, &how, 0, 1000, drawn);
         for (int i = 0; i < 1000; i++) {
@@ -196,7 +233,7 @@ static void test_temperature_limits(void) {
         CHECK_NEAR(ones, 500, 80);
     }
     static double flat[5];
-    const syn_sampling hot = {1e30, 0, 1.0, 4}, hottest = {1e308, 4, 0.9, 4};
+    const syn_sampling hot = {1e30, 0, 1.0, 4, 0}, hottest = {1e308, 4, 0.9, 4, 0};
     static int32_t hot_drawn[ROWS];
     for (int i = 0; i < 5; i++) flat[i] = 0.2;
     draw(logits, 5, &hot, 0, ROWS, hot_drawn);
@@ -212,7 +249,7 @@ static void test_sample_masked(void) {
     static int32_t drawn[ROWS];
     for (int i = 0; i < 100; i++) logits[i] = i % 10 == 4 ? i * 0.001 : -(double)INFINITY;
     static const syn_sampling hows[] = {
-        {1.0, 0, 1.0, 1}, {0.5, 50, 1.0, 2}, {2.0, 0, 0.9999, 3}, {1.0, 80, 0.99, 4}};
+        {1.0, 0, 1.0, 1, 0}, {0.5, 50, 1.0, 2, 0}, {2.0, 0, 0.9999, 3, 0}, {1.0, 80, 0.99, 4, 0}};
     for (int k = 0; k < 4; k++) {
         draw(logits, 100, &hows[k], 0, ROWS, drawn);
         for (int i = 0; i < ROWS; i++) CHECK_INT(drawn[i] % 10, 4);
@@ -227,7 +264,7 @@ static void test_sample_is_a_function(void) {
     double logits[20];
     ref_seed(11);
     for (int i = 0; i < 20; i++) logits[i] = ref_real(-1, 1);
-    const syn_sampling how = {1.0, 0, 1.0, 77};
+    const syn_sampling how = {1.0, 0, 1.0, 77, 0};
     syn_sampling other = how;
     other.seed = 78;
     draw(logits, 20, &how, 5, 12, all);
@@ -255,7 +292,7 @@ static void test_large_vocabulary(void) {
     enum { V = 1500000, B = 2 };
     static float logits[B * V];
     static const syn_sampling hows[] = {
-        {1.0, 0, 1.0, 1}, {0.8, 50, 0.95, 1}, {1.0, 0, 0.9, 1}, {1.0, V - 257, 0.9, 1}};
+        {1.0, 0, 1.0, 1, 0}, {0.8, 50, 0.95, 1, 0}, {1.0, 0, 0.9, 1, 0}, {1.0, V - 257, 0.9, 1, 0}};
     ref_seed(1);
     for (int i = 0; i < B * V; i++)
         logits[i] = i < B / 2 * V ? (float)ref_real(-4, 4) : (float)(i % V) * 1e-8f;
@@ -272,6 +309,7 @@ static void test_large_vocabulary(void) {
 
 static const test_case cases[] = {
     {"argmax and top_k", test_argmax_and_top_k},
+    {"repetition penalty", test_repetition_penalty},
     {"sample distribution", test_sample_distribution},
     {"sample along steps and seeds", test_sample_along_steps_and_seeds},
     {"nucleus rule", test_nucleus_rule},

@@ -26,7 +26,7 @@ static syn_tensor top(syn_ctx *c, syn_tensor x) {
 }
 
 static syn_tensor drawn(syn_ctx *c, syn_tensor x) {
-    const syn_sampling how = {0.7, 3, 0.9, 1};
+    const syn_sampling how = {0.7, 3, 0.9, 1, 0};
     return syn_sample(c, x, &how, 0);
 }
 
@@ -185,6 +185,8 @@ static const syn_dropping drop = {.p = 0.1, .seed = 1};
     X(ADAMW, stepped(c), "f32[2,3]", 15 * 10, 4 * 40 + 12 + 4, 3 * 40, 0)                          \
     X(ARGMAX, syn_argmax(c, F(2, 3)), "i32[2]", 6, 24, 8, 0)                                       \
     X(TOP_K, top(c, F(2, 5)), "f32[2,2]", 10, 40, 16 + 16, 0)                                      \
+    X(REPETITION_PENALTY, syn_repetition_penalty(c, F(2, 5), I(2, 3), 1.5), "f32[2,5]", 6,         \
+      40 + 24, 40, 0)                                                                              \
     X(SAMPLE, drawn(c, F(2, 5)), "i32[2]", 5 * 10, 40, 8, 0)                                       \
     X(ALL_REDUCE, syn_all_reduce(c, F(2, 3), SYN_REDUCE_MAX, g), "f32[2,3]", 0, 24, 24, 24)        \
     X(ALL_REDUCE_COALESCED, together(c, F(2, 3), F(4), true, g), "f32[4]", 0, 40, 40, 40)          \

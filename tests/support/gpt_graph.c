@@ -43,7 +43,7 @@ static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
     syn_generation g = {.batch = 1,
                         .prompt_tokens = s->tokens,
                         .new_tokens = s->steps + 1,
-                        .sampling = {1.0, 0, 1.0, 1}};
+                        .sampling = {1.0, 0, 1.0, 1, 0}};
     const syn_status status = syn_generate(gpt, &g, err);
     syn_model_free(gpt);
     return status;

@@ -86,7 +86,7 @@ static void program_choose(program *p, syn_tensor x) {
     syn_ctx *c = p->ctx;
     const syn_spec s = *syn_tensor_spec(c, x);
     const int64_t flat[2] = {-1, s.dims[s.rank - 1]};
-    const syn_sampling how = {0.5, 2, 0.9, p->seed};
+    const syn_sampling how = {0.5, 2, 0.9, p->seed, 0};
     const syn_spec table = {SYN_F32, 2, {7, 3}};
     syn_tensor where;
     program_keep(p, syn_top_k(c, x, 1, &where));

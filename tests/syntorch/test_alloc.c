@@ -53,7 +53,7 @@ static syn_status rank_main(syn_comm *comm, void *arg, syn_error *err) {
                         .prompt_tokens = 2,
                         .new_tokens = 2,
                         .prompt = prompt,
-                        .sampling = {1.0, 3, 0.9, 1},
+                        .sampling = {1.0, 3, 0.9, 1, 0},
                         .want_logits = true};
     syn_status s = syn_generate(gpt, &g, err);
     if (s == SYN_OK && run->gather) s = gather(run, comm, err);

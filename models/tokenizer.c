@@ -264,14 +264,20 @@ syn_status syn_tokenizer_encode_pair(const syn_tokenizer *tok, const char *a, si
     return SYN_OK;
 }
 
-syn_status syn_tokenizer_decode(const syn_tokenizer *tok, const int32_t *ids, size_t ids_elems,
-                                char **text, size_t *text_bytes, syn_error *err) {
-    *text = NULL;
-    *text_bytes = 0;
+static syn_status check_known(const syn_tokenizer *tok, const int32_t *ids, size_t ids_elems,
+                              syn_error *err) {
     for (size_t i = 0; i < ids_elems; i++)
         if (ids[i] < 0 || ids[i] >= tok->vocab_elems)
             return SYN_FAIL(err, SYN_E_INVALID, "id %d at position %zu is not one of the %d tokens",
                             (int)ids[i], i, (int)tok->vocab_elems);
+    return SYN_OK;
+}
+
+syn_status syn_tokenizer_decode(const syn_tokenizer *tok, const int32_t *ids, size_t ids_elems,
+                                char **text, size_t *text_bytes, syn_error *err) {
+    *text = NULL;
+    *text_bytes = 0;
+    SYN_TRY(check_known(tok, ids, ids_elems, err));
     if (tok->kind != SYN_TOKENIZER_BYTES)
         return syn__decode(tok, ids, ids_elems, text, text_bytes, err);
     *text = syn_malloc(ids_elems + 1);
@@ -279,5 +285,29 @@ syn_status syn_tokenizer_decode(const syn_tokenizer *tok, const int32_t *ids, si
     for (size_t i = 0; i < ids_elems; i++) (*text)[i] = (char)ids[i];
     (*text)[ids_elems] = '\0';
     *text_bytes = ids_elems;
+    return SYN_OK;
+}
+
+/* How many bytes at the end of a text are the beginning of a character. */
+static size_t begun_character(const char *text, size_t bytes) {
+    for (size_t n = 1; n <= 3 && n <= bytes; n++) {
+        const unsigned char c = (unsigned char)text[bytes - n];
+        if (c >= 0xC0) return n < (c >= 0xF0 ? 4u : c >= 0xE0 ? 3u : 2u) ? n : 0;
+        if (c < 0x80) return 0;
+    }
+    return 0;
+}
+
+syn_status syn_tokenizer_decode_begun(const syn_tokenizer *tok, const int32_t *ids,
+                                      size_t ids_elems, char **text, size_t *text_bytes,
+                                      syn_error *err) {
+    size_t settled = ids_elems;
+    *text = NULL;
+    *text_bytes = 0;
+    SYN_TRY(check_known(tok, ids, ids_elems, err));
+    if (tok->kind != SYN_TOKENIZER_BYTES) SYN_TRY(syn__decode_settled(tok, ids, &settled, err));
+    SYN_TRY(syn_tokenizer_decode(tok, ids, settled, text, text_bytes, err));
+    *text_bytes -= begun_character(*text, *text_bytes);
+    (*text)[*text_bytes] = '\0';
     return SYN_OK;
 }

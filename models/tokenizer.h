@@ -100,6 +100,13 @@ syn_status syn_tokenizer_encode_pair(const syn_tokenizer *tok, const char *a, si
    off). An id outside the vocabulary is SYN_E_INVALID. */
 syn_status syn_tokenizer_decode(const syn_tokenizer *tok, const int32_t *ids, size_t ids_elems,
                                 char **text, size_t *text_bytes, syn_error *err) SYN_MUST_USE;
+/* How that text begins, whatever ids may follow these: without what they could still change, as the
+   first bytes of a character or, with byte fallback, bytes that others may join. So texts can be
+   shown while they come. Nothing at all where a decoder makes texts whose ends follow from all of
+   it. */
+syn_status syn_tokenizer_decode_begun(const syn_tokenizer *tok, const int32_t *ids,
+                                      size_t ids_elems, char **text, size_t *text_bytes,
+                                      syn_error *err) SYN_MUST_USE;
 
 SYN_API_END
 #endif

@@ -270,3 +270,71 @@ syn_status syn__decode(const syn_tokenizer *tok, const int32_t *ids, size_t n, c
     row_free(&rows[1]);
     return status;
 }
+
+/* ---- texts that go on ---- */
+
+/* Whether what ids begin stays as it is when others follow: each text is made of one token, or of
+   bytes in a row, until all are joined; from there on only the beginning may be changed. */
+static bool stays(const syn__steps *decoders, bool *joins_bytes) {
+    bool joined = false, differs = false; /* differs: the first token from the same one later */
+    *joins_bytes = false;
+    for (size_t i = 0; i < decoders->n; i++) {
+        const syn__step *const step = &decoders->at[i];
+        switch (step->kind) {
+        case SYN__DECODE_WORDPIECE:
+            if (joined || *joins_bytes) return false;
+            differs = true;
+            break;
+        case SYN__DECODE_META:
+        case SYN__DECODE_REPLACE:
+            if (joined) return false;
+            break;
+        case SYN__DECODE_FALLBACK:
+            if (joined || differs || *joins_bytes) return false;
+            *joins_bytes = true;
+            break;
+        case SYN__DECODE_STRIP:
+            if (joined && step->stop > 0) return false;
+            break;
+        default: /* bytes, fuse */
+            joined = true;
+        }
+    }
+    return true;
+}
+
+/* Whether the decoders before fallback make a byte of the token. */
+static syn_status is_byte(const syn_tokenizer *tok, int32_t id, syn__match *match, row rows[2],
+                          bool *out, syn_error *err) {
+    size_t bytes, last = 0;
+    const char *text = syn__token_shown(tok, id, &bytes);
+    rows[0].bytes = rows[0].n = 0;
+    SYN_TRY(add(&rows[0], text, bytes, err));
+    SYN_TRY(close_text(&rows[0], err));
+    for (size_t i = 0; tok->decoders.at[i].kind != SYN__DECODE_FALLBACK; i++, last = 1 - last) {
+        rows[1 - last].bytes = rows[1 - last].n = 0;
+        SYN_TRY(apply(tok, &tok->decoders.at[i], match, &rows[last], &rows[1 - last], err));
+    }
+    text = text_of(&rows[last], 0, &bytes);
+    *out = fallback_byte(text, bytes) >= 0;
+    return SYN_OK;
+}
+
+syn_status syn__decode_settled(const syn_tokenizer *tok, const int32_t *ids, size_t *n,
+                               syn_error *err) {
+    bool joins_bytes, byte = true;
+    if (!stays(&tok->decoders, &joins_bytes)) *n = 0;
+    if (*n == 0 || !joins_bytes) return SYN_OK;
+    row rows[2] = {{0}, {0}};
+    syn__match *match = NULL;
+    syn_status status = syn__match_new(&match, err);
+    while (status == SYN_OK && *n > 0) {
+        status = is_byte(tok, ids[*n - 1], match, rows, &byte, err);
+        if (!byte) break;
+        --*n;
+    }
+    syn__match_free(match);
+    row_free(&rows[0]);
+    row_free(&rows[1]);
+    return status;
+}

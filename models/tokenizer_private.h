@@ -96,6 +96,11 @@ const char *syn__token_shown(const syn_tokenizer *tok, int32_t id, size_t *bytes
 syn_status syn__decode(const syn_tokenizer *tok, const int32_t *ids, size_t n, char **text,
                        size_t *text_bytes, syn_error *err) SYN_MUST_USE;
 
+/* Lowers *n to as many of the ids as have a text that no later id changes, but for a character that
+   they may begin. */
+syn_status syn__decode_settled(const syn_tokenizer *tok, const int32_t *ids, size_t *n,
+                               syn_error *err) SYN_MUST_USE;
+
 /* ---- the files of a folder (tokenizer_json.c) ---- */
 
 #define SYN__TOK_NAME_BYTES     48

@@ -29,6 +29,19 @@ static void check(const syn_tokenizer *tok, const syn_encoding *e, size_t chars)
     }
 }
 
+/* What fewer ids begin is how the text begins. */
+static void grow(const syn_tokenizer *tok, const int32_t *ids, size_t n, const char *whole,
+                 size_t whole_bytes) {
+    char *text;
+    size_t bytes, before = 0;
+    for (size_t i = 0; i <= n && i < 100; i++) {
+        if (syn_tokenizer_decode_begun(tok, ids, i, &text, &bytes, NULL) != SYN_OK) return;
+        REQUIRE(bytes >= before && bytes <= whole_bytes && memcmp(text, whole, bytes) == 0);
+        before = bytes;
+        syn_free(text);
+    }
+}
+
 static void encode(const syn_tokenizer *tok, const char *text, size_t bytes, size_t chars) {
     syn_error err = {0};
     syn_encoding e;
@@ -44,6 +57,7 @@ static void encode(const syn_tokenizer *tok, const char *text, size_t bytes, siz
     REQUIRE(n == e.n && memcmp(ids, e.ids, n * sizeof *ids) == 0);
     if (syn_tokenizer_decode(tok, ids, n, &back, &back_bytes, &err) == SYN_OK) {
         REQUIRE(back[back_bytes] == '\0');
+        grow(tok, ids, n, back, back_bytes);
         syn_free(back);
     }
     syn_free(ids);

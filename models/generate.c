@@ -1,17 +1,30 @@
 #include "models/generate.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "models/family_private.h"
 #include "syntorch/clock.h"
 #include "syntorch/memory.h"
 
+static bool penalizes(const syn_generation *g) {
+    return g->repetition_penalty != 0.0 && g->repetition_penalty != 1.0;
+}
+
+/* In f32, as transformers does: 16 bits would round what is to be compared. */
+static syn_tensor penalize(syn_ctx *ctx, const syn_generation *g, syn_tensor logits,
+                           syn_tensor seen) {
+    if (syn_tensor_spec(ctx, logits)->dtype != SYN_F32) logits = syn_cast(ctx, logits, SYN_F32);
+    return syn_repetition_penalty(ctx, logits, seen, g->repetition_penalty);
+}
+
 /* logits (B, V0) -> the next tokens (B): sampled everywhere; the group's first rank decides. */
 static syn_tensor next_tokens(syn_model *model, const syn_generation *g, syn_tensor logits,
-                              int64_t step) {
+                              syn_tensor seen, int64_t step) {
     syn_ctx *ctx = syn_model_ctx(model);
     const syn_group *tp = syn_model_tp(model);
     syn_push_scope(ctx, "sample");
+    if (penalizes(g)) logits = penalize(ctx, g, logits, seen);
     syn_tensor tokens = syn_sample(ctx, logits, &g->sampling, step);
     if (tp && tp->size > 1) tokens = syn_broadcast(ctx, tokens, 0, tp);
     syn_pop_scope(ctx);
@@ -53,20 +66,57 @@ static bool all_finite(const float *x, size_t n) {
     return true;
 }
 
-/* Gives back what step `step`, which began at `begun`, made but its tokens; and its rows too, with
+/* What a step leaves to the next. */
+typedef struct next_input {
+    syn_tensor tokens; /* (B) */
+    syn_tensor seen;   /* (B, N), with the tokens; none unless penalized */
+} next_input;
+
+/* Gives back what a step, which began at `begun`, made but what is left; and its rows too, with
    those back to `from`, unless they are to stay. */
-static void end_step(syn_ctx *ctx, const syn_generation *g, int64_t step, syn_mark begun,
-                     syn_mark *from, syn_tensor tokens) {
-    bool rows_stay = true;
-    if (g->after_step &&
-        g->after_step(g->after_step_user, step, &rows_stay, syn_ctx_error_slot(ctx)) != SYN_OK)
-        return;
+static void end_step(syn_ctx *ctx, const syn_generation *g, bool rows_stay, syn_mark begun,
+                     syn_mark *from, const next_input *left) {
+    const syn_tensor keep[2] = {left->tokens, left->seen};
+    const int n = penalizes(g) ? 2 : 1;
     if (!rows_stay) {
-        syn_forget(ctx, *from, &tokens, 1);
+        syn_forget(ctx, *from, keep, n);
         return;
     }
-    syn_release(ctx, begun, &tokens, 1);
+    syn_release(ctx, begun, keep, n);
     *from = syn_ctx_mark(ctx);
+}
+
+/* The tokens of the prompts; padding stands for none. */
+static syn_tensor prompt_seen(syn_ctx *ctx, const syn_generation *g, const syn_spec *spec,
+                              syn_tensor prompt) {
+    if (!penalizes(g) || !g->padding) return prompt;
+    int32_t *seen = NULL;
+    if (syn_ctx_has_data(ctx)) {
+        const size_t bytes = (size_t)syn_spec_bytes(spec);
+        seen = syn_calloc(1, bytes);
+        if (!seen) {
+            syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: %zu bytes for the tokens seen", bytes);
+            return (syn_tensor){0};
+        }
+        memcpy(seen, g->prompt, bytes);
+        for (int64_t b = 0; b < g->batch; b++)
+            for (int64_t i = 0; i < g->padding[b]; i++) seen[b * g->prompt_tokens + i] = -1;
+    }
+    const syn_tensor out = syn_input(ctx, "seen", spec, seen);
+    syn_free(seen);
+    return out;
+}
+
+/* What the next step penalizes. */
+static syn_tensor add_seen(syn_ctx *ctx, const syn_generation *g, syn_tensor seen,
+                           syn_tensor tokens) {
+    const int64_t column[2] = {g->batch, 1};
+    if (!penalizes(g)) return seen;
+    const syn_tensor both[2] = {seen, syn_reshape(ctx, tokens, column, 2)};
+    syn_push_scope(ctx, "sample");
+    seen = syn_concat(ctx, both, 2, 1);
+    syn_pop_scope(ctx);
+    return seen;
 }
 
 /* The loop proper; tokens of one step are the next step's input. */
@@ -78,6 +128,7 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
     syn_set_phase(ctx, SYN_PHASE_PREFILL);
     if (syn_ctx_mark(ctx).node > 1) syn_next_step(ctx); /* not the first run of this context */
     syn_tensor input = syn_input(ctx, "prompt", &spec, g->prompt);
+    next_input next = {.seen = prompt_seen(ctx, g, &spec, input)};
     syn_mark from = syn_ctx_mark(ctx);
     int64_t start = (int64_t)syn__clock_ns();
     if (g->progress) g->progress(g->progress_user, 0, g->new_tokens);
@@ -94,20 +145,25 @@ static void steps(syn_model *model, syn_generation *g, int32_t *row, bool *ended
                 return;
             }
         }
-        const syn_tensor tokens = next_tokens(model, g, logits, step);
+        next.tokens = next_tokens(model, g, logits, next.seen, step);
+        if (step + 1 < g->new_tokens) next.seen = add_seen(ctx, g, next.seen, next.tokens);
         if (syn_ctx_status(ctx) != SYN_OK) return;
-        const bool done = data && collect(ctx, g, tokens, step, row, ended);
+        const bool done = data && collect(ctx, g, next.tokens, step, row, ended);
         g->made = step + 1;
         const int64_t now = (int64_t)syn__clock_ns();
         *(step == 0 ? &g->prefill_ns : &g->decode_ns) += now - start;
-        start = now;
-        end_step(ctx, g, step, mark, &from, tokens);
+        bool rows_stay = true;
+        if (g->after_step &&
+            g->after_step(g->after_step_user, step, &rows_stay, syn_ctx_error_slot(ctx)) != SYN_OK)
+            return;
+        start = (int64_t)syn__clock_ns(); /* what the caller did meanwhile is not ours */
+        end_step(ctx, g, rows_stay, mark, &from, &next);
         if (g->progress)
             g->progress(g->progress_user, done ? g->new_tokens : g->made, g->new_tokens);
         if (done || step + 1 == g->new_tokens) return;
         syn_set_phase(ctx, SYN_PHASE_DECODE);
         syn_next_step(ctx);
-        input = syn_reshape(ctx, tokens, column, 2);
+        input = syn_reshape(ctx, next.tokens, column, 2);
     }
 }
 

@@ -14,8 +14,10 @@ typedef struct syn_generation {
     const int32_t *prompt;                    /* (batch, prompt_tokens); NULL on meta */
     const int32_t *padding; /* (batch): how many of them are padding on the left; NULL: none */
     syn_sampling sampling;
-    syn_text_ending end; /* zero: nothing ends a sequence */
-    bool want_logits;    /* copy the logits of the last prompt position */
+    double repetition_penalty; /* of tokens in the prompt, but not its padding, and of those that
+                                  were generated, see syn_repetition_penalty; 0 or 1: none */
+    syn_text_ending end;       /* zero: nothing ends a sequence */
+    bool want_logits;          /* copy the logits of the last prompt position */
     /* Called before the first step and after each; NULL: not. */
     void (*progress)(void *user, int64_t done, int64_t of);
     void *progress_user;

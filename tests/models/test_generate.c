@@ -58,19 +58,33 @@ static syn_generation request(double temperature) {
                             .want_logits = true};
 }
 
+/* What transformers' RepetitionPenaltyLogitsProcessor makes of the logits behind a text. */
+static void penalize(double *logits, int64_t vocab, const int32_t *text, int n, double penalty) {
+    for (int64_t v = 0; v < vocab; v++) {
+        bool seen = false;
+        for (int i = 0; i < n; i++) seen = seen || text[i] == v;
+        if (seen) logits[v] *= logits[v] < 0 ? penalty : 1 / penalty;
+    }
+}
+
 /* The likeliest continuation by the reference: NEW tokens of each sequence. */
-static void greedy_reference(const ref_model *m, int32_t out[BATCH * NEW]) {
+static void penalized_reference(const ref_model *m, double penalty, int32_t out[BATCH * NEW]) {
     for (int b = 0; b < BATCH; b++) {
         int32_t text[PROMPT + NEW];
         memcpy(text, prompts + b * PROMPT, sizeof(int32_t) * PROMPT);
         for (int i = 0; i < NEW; i++) {
             double *logits = ref_forward(m, text, PROMPT + i);
-            text[PROMPT + i] =
-                ref_argmax(logits + (PROMPT + i - 1) * m->config.vocab_size, m->config.vocab_size);
+            double *last = logits + (PROMPT + i - 1) * m->config.vocab_size;
+            penalize(last, m->config.vocab_size, text, PROMPT + i, penalty);
+            text[PROMPT + i] = ref_argmax(last, m->config.vocab_size);
             free(logits);
         }
         memcpy(out + b * NEW, text + PROMPT, sizeof(int32_t) * NEW);
     }
+}
+
+static void greedy_reference(const ref_model *m, int32_t out[BATCH * NEW]) {
+    penalized_reference(m, 1, out);
 }
 
 static void greedy_tokens_are_the_likeliest(void) {
@@ -96,6 +110,40 @@ static void greedy_tokens_are_the_likeliest(void) {
         CHECK_MSG(same, "tp %d, fused %d: not the likeliest tokens", job.tp, job.fused);
         CHECK_MSG(worst <= 1e-5, "tp %d: logits of the prompt differ by %g", job.tp, worst);
     }
+    ref_free(&m);
+}
+
+/* Whether rows of the trace stay or not: another tensor lives from step to step. */
+static syn_status forget_rows(void *user, int64_t step, bool *rows_stay, syn_error *err) {
+    (void)user;
+    (void)step;
+    (void)err;
+    *rows_stay = false;
+    return SYN_OK;
+}
+
+static void tokens_seen_are_penalized(void) {
+    ref_model m = ref_filled(&small_gpt);
+    int32_t want[BATCH * NEW], plain[BATCH * NEW];
+    penalized_reference(&m, 1.7, want);
+    greedy_reference(&m, plain);
+    CHECK(memcmp(want, plain, sizeof want) != 0);
+    for (int i = 0; i < 6; i++) {
+        struct job job = {.tp = 1 << i % 3, .weights = &m, .request = request(0)};
+        job.request.repetition_penalty = 1.7;
+        job.request.after_step = i / 3 ? forget_rows : NULL;
+        bool same = run(&job);
+        for (int r = 0; r < job.tp && same; r++)
+            same = memcmp(job.results[r].tokens, want, sizeof want) == 0;
+        free_results(&job);
+        CHECK_MSG(same, "tp %d, %d: not the reference's tokens", job.tp, i / 3);
+    }
+    struct job job = {.tp = 1, .weights = &m, .request = request(0)};
+    job.request.repetition_penalty = -2;
+    syn_error err = {0};
+    CHECK_INT(run_ranks(1, run_rank, &job, &err), SYN_E_INVALID);
+    CHECK_HAS(err.text, "the penalty -2 is not a finite number above 0");
+    free_results(&job);
     ref_free(&m);
 }
 
@@ -356,6 +404,7 @@ static void models_refuse_what_does_not_divide(void) {
 
 static const test_case cases[] = {
     {"greedy_tokens_are_the_likeliest", greedy_tokens_are_the_likeliest},
+    {"tokens_seen_are_penalized", tokens_seen_are_penalized},
     {"sampled_tokens_depend_on_the_seed_alone", sampled_tokens_depend_on_the_seed_alone},
     {"end_of_text_stops_and_pads", end_of_text_stops_and_pads},
     {"decoding_needs_no_more_memory", decoding_needs_no_more_memory},

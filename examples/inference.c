@@ -23,8 +23,11 @@ static inference_args args = {.tp = 1,
                               .seed = 1,
                               .watchdog = 60,
                               .temperature = NAN,
+                              .top_k = -1,
                               .top_p = NAN,
                               .mask_id = -1,
+                              .min_p = NAN,
+                              .repetition_penalty = NAN,
                               .device = "cpu",
                               .out_dir = "."};
 
@@ -81,6 +84,13 @@ static const cli_option options[] = {
      0, 1e9},
     {"top_p", CLI_REAL, &args.top_p, "P",
      "GPT: draw from the smallest set of tokens with this probability [1]", 1e-9, 1},
+    {"min_p", CLI_REAL, &args.min_p, "P",
+     "GPT: draw from the tokens at least P times as likely as the likeliest [0]", 0, 1},
+    {"greedy", CLI_FLAG, &args.greedy, NULL, "GPT: take the likeliest token", 0, 0},
+    {"repetition_penalty", CLI_REAL, &args.repetition_penalty, "X",
+     "GPT: divide logits of tokens that were there by X, multiply those below 0 [1]", 1e-6, 1e6},
+    {"eos", CLI_TEXT, &args.eos, "ID,...|TOKEN|none",
+     "GPT: what ends a text; default: as the files beside the weights say", 0, 0},
     {"seed", CLI_INT, &args.seed, "N", "of the random weights and of the sampling", 0,
      9007199254740991.0},
     {"attention", CLI_CHOICE, &args.attention, "auto|fused|unfused",
@@ -142,7 +152,7 @@ static cli_program program = {
     "random weights or a\ncheckpoint, records every op and collective, and reports what they cost.",
     options, examples, false};
 
-static inference run = {.args = &args};
+static inference run = {.args = &args, .said = {NAN, NAN, NAN, NAN, NAN}};
 
 /* Of meta runs that name none: without times simulators would take all compute for nothing. */
 #define DEFAULT_HARDWARE "a100-80g"
@@ -190,10 +200,8 @@ static uint64_t plan(void *unused) {
                                args.weights != NULL,
                                args.save_weights != NULL,
                                run.fused_attention};
-    const double reals[] = {isnan(args.temperature) ? 1.0 : args.temperature,
-                            isnan(args.top_p) ? 1.0 : args.top_p};
-    uint64_t h = syn_hash(numbers, sizeof numbers, run.weights ? syn_weights_hash(run.weights) : 0);
-    h = syn_hash(reals, sizeof reals, h);
+    const uint64_t h =
+        syn_hash(numbers, sizeof numbers, run.weights ? syn_weights_hash(run.weights) : 0);
     return run.task->plan(&run, syn_model_config_hash(&run.config, h));
 }
 

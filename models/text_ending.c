@@ -1,5 +1,7 @@
 #include "models/text_ending.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,6 +87,8 @@ void syn__ending_write(syn_sink *out, const void *member) {
 
 typedef struct file_ending {
     syn_text_ending ending;
+    syn_text_drawing drawing;
+    bool do_sample;
     char unread[UNREAD_BYTES];
 } file_ending;
 
@@ -116,6 +120,19 @@ static syn_status read_with_one(syn__settings *s, void *member) {
     return read_other(s, member, 1);
 }
 
+/* Whoever uses the number checks it: where nothing is sampled it may be any. */
+#define REAL(member) \
+    SYN__ROW_F64(#member, 0, offsetof(file_ending, drawing.member), -DBL_MAX, DBL_MAX)
+
+static syn_status read_do_sample(syn__settings *s, void *member) {
+    const syn_json_type type = syn_json_next(&s->json);
+    if (type == SYN_JSON_ERROR) return s->error.code;
+    if (type != SYN_JSON_NULL && type != SYN_JSON_BOOL)
+        return syn__settings_fail(s, "\"%s\" must be true, false or null", s->path);
+    *(bool *)member = type == SYN_JSON_BOOL && s->json.boolean;
+    return SYN_OK;
+}
+
 #define ZERO(key) SYN__ROW_CUSTOM(key, offsetof(file_ending, unread), read_with_zero)
 #define ONE(key)  SYN__ROW_CUSTOM(key, offsetof(file_ending, unread), read_with_one)
 
@@ -123,7 +140,12 @@ static const syn__setting rows[] = {
     SYN__ROW_CUSTOM("eos_token_id", offsetof(file_ending, ending), syn__ending_ids),
     SYN__ROW_CUSTOM("pad_token_id", offsetof(file_ending, ending.fill), syn__ending_fill),
     SYN__ROW_CUSTOM("bos_token_id", offsetof(file_ending, ending.begin), syn__ending_begin),
-    ONE("repetition_penalty"),
+    SYN__ROW_CUSTOM("do_sample", offsetof(file_ending, do_sample), read_do_sample),
+    REAL(temperature),
+    REAL(top_k),
+    REAL(top_p),
+    REAL(min_p),
+    REAL(repetition_penalty),
     ONE("encoder_repetition_penalty"),
     ONE("num_beams"),
     ONE("typical_p"),
@@ -131,7 +153,6 @@ static const syn__setting rows[] = {
     ZERO("no_repeat_ngram_size"),
     ZERO("min_length"),
     ZERO("min_new_tokens"),
-    ZERO("min_p"),
     ZERO("epsilon_cutoff"),
     ZERO("eta_cutoff"),
     ZERO("penalty_alpha"),
@@ -148,12 +169,13 @@ static const syn__setting rows[] = {
 };
 static const syn__setting_table table = SYN__TABLE_OF(rows);
 
-syn_status syn_text_ending_load(syn_text_ending *ending, const char *path, int64_t vocab,
-                                char *unread, size_t unread_bytes, syn_error *err) {
+syn_status syn_text_ending_load(syn_text_ending *ending, syn_text_drawing *drawing,
+                                const char *path, int64_t vocab, char *unread, size_t unread_bytes,
+                                syn_error *err) {
     char *json;
     size_t bytes;
     syn__settings s;
-    file_ending file = {.ending = SYN__NO_ENDING};
+    file_ending file = {.ending = SYN__NO_ENDING, .drawing = {NAN, NAN, NAN, NAN, NAN}};
     SYN_TRY(syn_read_file(path, SYN__SETTING_FILE_BYTES, &json, &bytes, err));
     syn__settings_begin(&s, path, json, bytes);
     (void)syn__settings_read(&s, &table, &file);
@@ -162,6 +184,9 @@ syn_status syn_text_ending_load(syn_text_ending *ending, const char *path, int64
     SYN_TRY(status);
     syn__ending_settle(&file.ending, vocab);
     *ending = file.ending;
+    if (!file.do_sample)
+        file.drawing = (syn_text_drawing){NAN, NAN, NAN, NAN, file.drawing.repetition_penalty};
+    *drawing = file.drawing;
     snprintf(unread, unread_bytes, "%s", file.unread);
     return SYN_OK;
 }

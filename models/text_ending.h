@@ -1,4 +1,5 @@
-/* What ends a text that a model generates: ids in config.json, or in generation_config.json. */
+/* What ends a text that a model generates: ids in config.json, or in generation_config.json; and
+   how the latter says that tokens are drawn. */
 #ifndef MODELS_TEXT_ENDING_H
 #define MODELS_TEXT_ENDING_H
 
@@ -15,15 +16,22 @@ typedef struct syn_text_ending {
     int32_t begin;              /* bos_token_id, for files that are written; -1: none */
 } syn_text_ending;
 
+/* NaN: the file does not say. */
+typedef struct syn_text_drawing {
+    double temperature, top_k, top_p, min_p; /* only where it says "do_sample": true */
+    double repetition_penalty;
+} syn_text_drawing;
+
 bool syn_text_ends(const syn_text_ending *ending, int32_t token);
 
 /* What generation_config.json says, which counts even where it says nothing: config.json's ids are
    not looked at then, as in transformers. Of its keys eos_token_id (an id or a list) and
    pad_token_id are read; ids outside a vocabulary of `vocab` tokens never come and are left out.
    `unread` gets the names, ", " between them, of settings that change what transformers generates
-   and are not done ("" if there are none); sampling is the caller's, so it is not among them. */
-syn_status syn_text_ending_load(syn_text_ending *ending, const char *path, int64_t vocab,
-                                char *unread, size_t unread_bytes, syn_error *err) SYN_MUST_USE;
+   and are not done ("" if there are none). What `drawing` gets may be any number. */
+syn_status syn_text_ending_load(syn_text_ending *ending, syn_text_drawing *drawing,
+                                const char *path, int64_t vocab, char *unread, size_t unread_bytes,
+                                syn_error *err) SYN_MUST_USE;
 
 /* Writes it as a generation_config.json. */
 syn_status syn_text_ending_save(const syn_text_ending *ending, const char *path,

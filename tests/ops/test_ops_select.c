@@ -1,5 +1,6 @@
 /* argmax, top_k, penalties and sampling; the draws against exactly computed distributions. */
 
+#include "tests/support/files.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
@@ -178,6 +179,49 @@ static void test_sample_distribution(void) {
     }
 }
 
+/* The numbers of a line; *at goes on behind it. */
+static int numbers_of(const char **at, double *out, int most) {
+    int n = 0;
+    for (char *end; **at && **at != '\n'; *at = end) {
+        const double x = strtod(*at, &end);
+        if (n < most && end > *at) out[n++] = x;
+        end += *end == ' ';
+    }
+    *at += **at == '\n';
+    return n;
+}
+
+/* The probabilities that transformers' processors and warpers leave, which are zero but for what
+   they keep. */
+static void test_what_transformers_keeps(void) {
+    static double logits[VOCAB_MAX], p[VOCAB_MAX];
+    static float rows[ROWS * VOCAB_MAX];
+    static int32_t drawn[ROWS], ids[ROWS * 9];
+    double how[5], seen[9];
+    size_t bytes;
+    int cases = 0;
+    char *text = file_bytes(reference_path("sampling_fixture.txt"), &bytes);
+    CHECK(text != NULL);
+    for (const char *at = text; at && *at; cases++) {
+        const bool whole = numbers_of(&at, how, 5) == 5 && numbers_of(&at, seen, 9) == 9;
+        const int n = numbers_of(&at, logits, VOCAB_MAX);
+        CHECK(whole && n > 0 && numbers_of(&at, p, VOCAB_MAX) == n);
+        for (int i = 0; i < ROWS * 9; i++) ids[i] = (int32_t)seen[i % 9];
+        for (int i = 0; i < ROWS * n; i++) rows[i] = (float)logits[i % n];
+        syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL);
+        const syn_spec shape = {SYN_F32, 2, {ROWS, n}}, ids_shape = {SYN_I32, 2, {ROWS, 9}};
+        const syn_sampling draws = {how[0], (int64_t)how[1], how[2], (uint64_t)cases, how[3]};
+        const syn_tensor x =
+            syn_repetition_penalty(ctx, syn_input(ctx, "logits", &shape, rows),
+                                   syn_input(ctx, "seen", &ids_shape, ids), how[4]);
+        CHECK(syn_tensor_read(ctx, syn_sample(ctx, x, &draws, 0), drawn, sizeof drawn) == SYN_OK);
+        CHECK_MSG(fits(p, drawn, ROWS, n), "case %d", cases);
+        syn_ctx_free(ctx);
+    }
+    CHECK_INT(cases, 12);
+    free(text);
+}
+
 /* One row at many steps, and one row and step under many seeds: each is a fair sequence, too. */
 static void test_sample_along_steps_and_seeds(void) {
     static const double logits[3] = {0.5, 0, -1};
@@ -311,6 +355,7 @@ static const test_case cases[] = {
     {"argmax and top_k", test_argmax_and_top_k},
     {"repetition penalty", test_repetition_penalty},
     {"sample distribution", test_sample_distribution},
+    {"what transformers keeps", test_what_transformers_keeps},
     {"sample along steps and seeds", test_sample_along_steps_and_seeds},
     {"nucleus rule", test_nucleus_rule},
     {"temperature limits", test_temperature_limits},

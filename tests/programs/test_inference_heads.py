@@ -189,13 +189,13 @@ def test_endings():
             how[1] = f"{i}s"
             assert summary(f, *how)["tokens"] == case["tokens"], case
         f.write("1/generation_config.json",
-                '{"eos_token_id": 82, "repetition_penalty": 1.2, "num_beams": 1, '
+                '{"eos_token_id": 82, "encoder_repetition_penalty": 1.2, "num_beams": 1, '
                 '"bad_words_ids": [], "suppress_tokens": [[3]], "do_sample": true, '
                 '"stop_strings": "x", "min_p": null}')
         how[1] = 1
         said = f.run(*how).stderr.decode()
-        assert ("generation_config.json sets repetition_penalty, suppress_tokens, stop_strings, "
-                "which is not done") in said, said
+        assert ("generation_config.json sets encoder_repetition_penalty, suppress_tokens, "
+                "stop_strings, which is not done") in said, said
         assert "not done" not in f.run(*how, "--quiet").stderr.decode()
         for text, sentence in (('{"eos_token_id": "82"}',
                                 '"eos_token_id" must be an integer, a list of integers or null'),

@@ -125,7 +125,8 @@ static syn_status read_ending(inference *run, syn_error *err) {
     syn_model_config *c = &run->config;
     if (!cli_find_beside(run->args->weights, "generation_config.json", path, sizeof path))
         return SYN_OK;
-    SYN_TRY(syn_text_ending_load(&c->end, path, c->vocab_size, unread, sizeof unread, err));
+    SYN_TRY(
+        syn_text_ending_load(&c->end, &run->said, path, c->vocab_size, unread, sizeof unread, err));
     if (*unread) inference_note(run, "%s sets %s, which is not done", path, unread);
     return SYN_OK;
 }

@@ -4,6 +4,7 @@
 #define TOOLS_INFERENCE_H
 
 #include "models/model.h"
+#include "models/text_ending.h"
 #include "models/weights.h"
 #include "tools/inference/report.h"
 #include "tools/launch/launch.h"
@@ -25,13 +26,13 @@ typedef enum inference_pooling {
 
 typedef struct inference_args {
     int64_t num_input_tokens, num_output_tokens, tp, batch_size, seed, top_k, watchdog, max_length,
-        stride, mask_id;       /* mask_id -1: not given */
-    double temperature, top_p; /* NaN: not given */
+        stride, mask_id;                                  /* mask_id, top_k -1: not given */
+    double temperature, top_p, min_p, repetition_penalty; /* NaN: not given */
     const char *device, *hw_config, *model_config, *model, *weights, *tokenizer, *dtype,
         *weight_dtype, *prompt, *prompts, *prompt_ids, *out_dir, *save_logits, *save_weights,
-        *embeddings, *perplexity;
+        *embeddings, *perplexity, *eos;
     int attention, logits, pooling; /* the enumerations above */
-    bool visualize_trace, debug, quiet, json, check_collectives;
+    bool visualize_trace, debug, quiet, json, check_collectives, greedy;
 } inference_args;
 
 typedef struct inference inference;
@@ -76,6 +77,7 @@ struct inference {
     int64_t params; /* of it */
     const inference_task *task;
     void *work;
+    syn_text_drawing said;         /* by generation_config.json */
     syn_tokenizer *tokenizer;      /* NULL: prompts are ids, and ids are printed */
     syn_weights *weights;          /* NULL: random */
     char *partial;                 /* where a model is written that is saved; NULL: none is */
@@ -106,8 +108,6 @@ syn_status inference_encode(const inference *run, int64_t i, inference_text *out
 /* Fails if the model lacks one of the tokenizer's ids. */
 syn_status inference_check_ids(const inference *run, const int32_t *ids, size_t n,
                                syn_error *err) SYN_MUST_USE;
-/* Prints `what` and the text of the ids, or the ids where the tokenizer does not know them. */
-void inference_print_text(const inference *run, const char *what, const int32_t *ids, int64_t n);
 
 /* One rank's program: makes the model in ctx (weights come from the context's source, if it has
    one) and runs it. forward false: the model alone, to see whether a checkpoint fits. */

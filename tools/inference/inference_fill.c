@@ -7,6 +7,7 @@
 #include "syntorch/clock.h"
 #include "syntorch/memory.h"
 #include "tools/inference/inference_score.h"
+#include "tools/inference/inference_text.h"
 #include "tools/inference/npy.h"
 
 #define MASK_TEXT   "[MASK]"
@@ -38,6 +39,10 @@ static const char *refuses(const inference_args *args) {
     if (args->num_output_tokens) return "--num_output_tokens: BERT generates no tokens";
     if (!isnan(args->temperature)) return "--temperature: BERT samples no tokens";
     if (!isnan(args->top_p)) return "--top_p: BERT samples no tokens";
+    if (!isnan(args->min_p)) return "--min_p: BERT samples no tokens";
+    if (args->greedy) return "--greedy: BERT samples no tokens";
+    if (!isnan(args->repetition_penalty)) return "--repetition_penalty: BERT samples no tokens";
+    if (args->eos) return "--eos: BERT generates no tokens";
     if (args->mask_id >= 0 && !args->prompt_ids)
         return "--mask_id is for --prompt_ids without a tokenizer, which knows it";
     return inference_score_refuses(args);
@@ -117,7 +122,7 @@ static syn_status begin(inference *run, syn_error *err) {
                         "--num_input_tokens %lld: %s%s takes %lld to %lld tokens", (long long)want,
                         run->around ? "with [CLS] and [SEP], " : "", c->name,
                         (long long)run->around + 1, (long long)c->n_positions);
-    work->n_top = run->args->top_k ? run->args->top_k : PREDICTIONS;
+    work->n_top = run->args->top_k > 0 ? run->args->top_k : PREDICTIONS;
     if (work->n_top > c->vocab_size) work->n_top = c->vocab_size;
     return SYN_OK;
 }
@@ -336,7 +341,7 @@ static void print_prompt(const inference *run, int64_t i) {
     snprintf(what, sizeof what, run->n_prompts > 1 ? "prompt %lld: " : "prompt:  ", (long long)i);
     if (run->args->prompt_ids) {
         const int64_t n = run->prompt_tokens - (work->n_padding ? work->n_padding[i] : 0);
-        inference_print_text(run, what, work->ids + i * run->prompt_tokens, n);
+        inference_print_text(run, what, work->ids + i * run->prompt_tokens, n, false);
         return;
     }
     printf("%s\"", what);

@@ -1,16 +1,19 @@
 /* Continues prompts: what causal language models do in the inference program. */
-#include <math.h>
 #include <string.h>
 
 #include "models/generate.h"
 #include "syntorch/memory.h"
+#include "tools/inference/inference_drawing.h"
 #include "tools/inference/inference_score.h"
+#include "tools/inference/inference_text.h"
 #include "tools/inference/npy.h"
 #include "tools/progress.h"
 
 typedef struct continuation {
-    int32_t *prompt;     /* (batch, prompt_tokens); on meta only as many rows as there are texts */
-    int32_t *padding;    /* (batch) of the left side; NULL: none */
+    int32_t *prompt;  /* (batch, prompt_tokens); on meta only as many rows as there are texts */
+    int32_t *padding; /* (batch) of the left side; NULL: none */
+    drawing how;
+    bool streamed;       /* the text was printed while it came */
     syn_generation done; /* rank 0's (over MPI: this rank's) */
 } continuation;
 
@@ -22,11 +25,12 @@ static continuation *work_of(const inference *run) {
 
 static const char *refuses(const inference_args *args) {
     if (args->mask_id >= 0) return "--mask_id is for BERT's --prompt_ids without a tokenizer";
-    if (inference_only_scores(args) && !args->num_output_tokens &&
-        (!isnan(args->temperature) || args->top_k || !isnan(args->top_p)))
-        return "--temperature, --top_k, --top_p: nothing is generated with --logits all or "
-               "--embeddings unless --num_output_tokens says how much";
-    return inference_score_refuses(args);
+    if (inference_only_scores(args) && !args->num_output_tokens && drawing_asked(args))
+        return "--temperature, --top_k, --top_p, --min_p, --greedy, --repetition_penalty, --eos: "
+               "nothing is generated with --logits all or --embeddings unless --num_output_tokens "
+               "says how much";
+    const char *sentence = drawing_refuses(args);
+    return sentence ? sentence : inference_score_refuses(args);
 }
 
 /* Of a sequence's tokens those that the caches hold: the last one made is never fed back. */
@@ -55,6 +59,7 @@ static syn_status begin(inference *run, syn_error *err) {
     run->new_tokens = run->args->num_output_tokens       ? run->args->num_output_tokens
                       : inference_only_scores(run->args) ? 0
                                                          : 16;
+    SYN_TRY(drawing_choose(run, &work_of(run)->how, err));
     return check_positions(run, run->args->num_input_tokens, err);
 }
 
@@ -116,7 +121,7 @@ static syn_status lay_out(inference *run, const inference_text *texts, syn_error
         const inference_text *text = &texts[b % run->n_prompts];
         const int64_t pad = run->prompt_tokens - (int64_t)text->n;
         int32_t *row = work->prompt + b * run->prompt_tokens;
-        for (int64_t i = 0; i < pad; i++) row[i] = c->end.fill;
+        for (int64_t i = 0; i < pad; i++) row[i] = work->how.end.fill;
         memcpy(row + pad, text->ids, text->n * sizeof *row);
         if (ragged) work->padding[b] = (int32_t)pad;
     }
@@ -125,7 +130,8 @@ static syn_status lay_out(inference *run, const inference_text *texts, syn_error
 
 static uint64_t plan(const inference *run, uint64_t h) {
     const continuation *work = work_of(run);
-    h = syn_hash(&run->new_tokens, sizeof run->new_tokens, inference_score_plan(run, h));
+    h = drawing_hash(&work->how, inference_score_plan(run, h));
+    h = syn_hash(&run->new_tokens, sizeof run->new_tokens, h);
     h = syn_hash(work->prompt, (size_t)(run->n_prompts * run->prompt_tokens) * sizeof *work->prompt,
                  h);
     if (!work->padding) return h;
@@ -138,43 +144,75 @@ static uint64_t plan(const inference *run, uint64_t h) {
 typedef struct rank_run {
     inference *run;
     const syn_ctx *ctx;
+    const syn_generation *made;
+    text_stream text;
 } rank_run;
+
+/* Tokens of sequence b without the end of the text and what fills up behind it. */
+static int64_t text_tokens(const syn_generation *g, int64_t b) {
+    int64_t n = 0;
+    while (n < g->made && !syn_text_ends(&g->end, g->tokens[b * g->new_tokens + n])) n++;
+    return n;
+}
 
 /* Rows that nothing will be written from are counted and forgotten. */
 static syn_status after_step(void *user, int64_t step, bool *rows_stay, syn_error *err) {
-    const rank_run *rank = user;
+    rank_run *rank = user;
     (void)step;
+    if (rank->text.run)
+        text_stream_add(&rank->text, rank->made->tokens, text_tokens(rank->made, 0));
     *rows_stay = rank->run->launch.want_graph;
     if (*rows_stay || syn_ctx_rank(rank->ctx) != 0) return SYN_OK;
     return inference_report(rank->run, rank->ctx, err);
 }
 
+#define TEXT_BEGINS "text:    "
+
+static void print_prompts(const inference *run) {
+    const continuation *work = work_of(run);
+    const bool several = run->n_prompts > 1;
+    char what[40];
+    for (int64_t i = 0; i < run->n_prompts; i++) {
+        const int64_t pad = work->padding ? work->padding[i] : 0;
+        snprintf(what, sizeof what, several ? "prompt %lld: " : "prompt:  ", (long long)i);
+        inference_print_text(run, what, work->prompt + i * run->prompt_tokens + pad,
+                             run->prompt_tokens - pad, false);
+    }
+}
+
 static syn_status run_rank(inference *run, syn_model *model, bool progress_shown, syn_error *err) {
     continuation *work = work_of(run);
-    const inference_args *args = run->args;
-    rank_run rank = {run, syn_model_ctx(model)};
+    rank_run rank = {.run = run, .ctx = syn_model_ctx(model)};
     const bool first = syn_ctx_rank(rank.ctx) == 0;
     const int32_t *prompt = run->launch.device == SYN_DEVICE_META ? NULL : work->prompt;
     if (inference_scores(run->args))
         SYN_TRY(inference_score_texts(run, model, prompt, work->padding, progress_shown, err));
     if (run->new_tokens == 0) return SYN_OK;
-    progress tokens = {.what = "generating", .unit = "tokens", .quiet = !progress_shown};
+    if (first && streams_text(run)) {
+        print_prompts(run);
+        text_stream_begin(&rank.text, run, TEXT_BEGINS);
+    }
+    progress tokens = {
+        .what = "generating", .unit = "tokens", .quiet = !progress_shown || rank.text.run};
     syn_generation g = {.batch = run->batch,
                         .prompt_tokens = run->prompt_tokens,
                         .new_tokens = run->new_tokens,
                         .prompt = prompt,
                         .padding = work->padding,
-                        .sampling = {isnan(args->temperature) ? 1.0 : args->temperature,
-                                     args->top_k, isnan(args->top_p) ? 1.0 : args->top_p,
-                                     (uint64_t)args->seed},
-                        .end = run->config.end,
+                        .sampling = work->how.sampling,
+                        .repetition_penalty = work->how.repetition_penalty,
+                        .end = work->how.end,
                         .want_logits = first, /* to see that they are numbers */
                         .progress = progress_step,
                         .progress_user = &tokens,
                         .after_step = after_step,
                         .after_step_user = &rank};
-    SYN_TRY(syn_generate(model, &g, err));
+    rank.made = &g;
+    const syn_status s = syn_generate(model, &g, err);
+    text_stream_end(&rank.text, g.tokens, s == SYN_OK && g.tokens ? text_tokens(&g, 0) : 0);
+    SYN_TRY(s);
     if (first) {
+        work->streamed = rank.text.run != NULL;
         work->done = g;
         return SYN_OK;
     }
@@ -185,29 +223,18 @@ static syn_status run_rank(inference *run, syn_model *model, bool progress_shown
 
 /* ---- After ---- */
 
-static void print_tokens(const inference *run) {
-    const continuation *work = work_of(run);
-    const syn_generation *g = &work->done;
-    const bool several = run->n_prompts > 1;
+static void print_texts(const inference *run) {
+    const syn_generation *g = &work_of(run)->done;
     char what[40];
-    for (int64_t i = 0; i < run->n_prompts; i++) {
-        const int64_t pad = work->padding ? work->padding[i] : 0;
-        snprintf(what, sizeof what, several ? "prompt %lld: " : "prompt:  ", (long long)i);
-        inference_print_text(run, what, work->prompt + i * run->prompt_tokens + pad,
-                             run->prompt_tokens - pad);
-    }
     for (int64_t b = 0; g->tokens && b < g->batch; b++) {
-        snprintf(what, sizeof what, "text:    ");
+        snprintf(what, sizeof what, TEXT_BEGINS);
         if (g->batch > 1)
             snprintf(what, sizeof what, "text %lld:%*s", (long long)b,
                      b < 10    ? 2
                      : b < 100 ? 1
                                : 0,
                      "");
-        const int32_t *tokens = g->tokens + b * g->new_tokens;
-        int64_t n = 0; /* without the end of the text and what fills up after it */
-        while (n < g->made && !syn_text_ends(&g->end, tokens[n])) n++;
-        inference_print_text(run, what, tokens, n);
+        inference_print_text(run, what, g->tokens + b * g->new_tokens, text_tokens(g, b), true);
     }
 }
 
@@ -238,7 +265,11 @@ static void print(const inference *run, const report *r) {
     const struct speed s = speed_of(run, r);
     const char *kind = run->launch.device == SYN_DEVICE_META ? "predicted " : "";
     char a[64], b[64];
-    print_tokens(run);
+    if (!work_of(run)->streamed) {
+        print_prompts(run);
+        print_texts(run);
+    }
+    if (run->new_tokens > 0) drawing_print(run, &work_of(run)->how);
     inference_score_print(run, r, real_tokens(run));
     if (s.prefill_ns > 0)
         printf("%sprefill: %lld tokens in %s, %s tokens/s\n", kind, (long long)real_tokens(run),
@@ -250,12 +281,33 @@ static void print(const inference *run, const report *r) {
                cli_count_text(s.decode_rate, b, sizeof b));
 }
 
+/* Of each sequence the prompt, and what was generated without what ended it. */
+static void json_texts(const inference *run, syn_sink *out) {
+    const continuation *work = work_of(run);
+    const syn_generation *g = &work->done;
+    syn_sink_text(out, ", \"prompts\": [");
+    for (int64_t b = 0; g->tokens && b < g->batch; b++) {
+        const int64_t pad = work->padding ? work->padding[b] : 0;
+        if (b) syn_sink_text(out, ", ");
+        inference_json_text(run, work->prompt + b * g->prompt_tokens + pad, g->prompt_tokens - pad,
+                            out);
+    }
+    syn_sink_text(out, "], \"texts\": [");
+    for (int64_t b = 0; g->tokens && b < g->batch; b++) {
+        if (b) syn_sink_text(out, ", ");
+        inference_json_text(run, g->tokens + b * g->new_tokens, text_tokens(g, b), out);
+    }
+    syn_sink_char(out, ']');
+}
+
 static void json(const inference *run, const report *r, syn_sink *out) {
     const syn_generation *g = &work_of(run)->done;
     const struct speed s = speed_of(run, r);
     const char *kind = run->launch.device == SYN_DEVICE_META ? "predicted_" : "";
     inference_score_json(run, r, out);
-    syn_sink_printf(out, "\"prompt_tokens\": %lld, \"new_tokens\": %lld, \"tokens\": [",
+    drawing_json(&work_of(run)->how, out);
+    json_texts(run, out);
+    syn_sink_printf(out, ", \"prompt_tokens\": %lld, \"new_tokens\": %lld, \"tokens\": [",
                     (long long)g->prompt_tokens, (long long)g->made);
     for (int64_t b = 0; g->tokens && b < g->batch; b++) {
         syn_sink_text(out, b ? ", [" : "[");

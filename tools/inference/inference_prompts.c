@@ -93,23 +93,6 @@ syn_status inference_encode(const inference *run, int64_t i, inference_text *out
     return inference_check_ids(run, out->ids, out->n, err);
 }
 
-void inference_print_text(const inference *run, const char *what, const int32_t *ids, int64_t n) {
-    char *text;
-    size_t bytes;
-    if (!run->tokenizer ||
-        syn_tokenizer_decode(run->tokenizer, ids, (size_t)n, &text, &bytes, NULL) != SYN_OK) {
-        printf("%stoken ids", what);
-        for (int64_t i = 0; i < n && i < 64; i++) printf(" %d", ids[i]);
-        printf("%s (--tokenizer DIR gives text)\n", n > 64 ? " ..." : "");
-        return;
-    }
-    const size_t most = 300; /* a long prompt would bury the rest */
-    printf("%s\"", what);
-    cli_print_escaped(stdout, text, bytes < most ? bytes : most);
-    printf(bytes < most ? "\"\n" : "\" ... (%zu bytes)\n", bytes);
-    syn_free(text);
-}
-
 /* The lines of a file; a line may end with CR LF, and the last without. A blank one is an empty
    prompt: rows of what comes of it are lines of the file. */
 static syn_status read_lines(inference *run, const char *path, syn_error *err) {

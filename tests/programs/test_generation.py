@@ -1,0 +1,242 @@
+"""How the inference program draws tokens and ends texts, beside HuggingFace's generate; the texts
+it prints, in JSON, and on a terminal as they come."""
+import pty
+import re
+
+from inference_runs import *  # noqa: F403
+
+REFERENCE = os.path.join(SOURCE, "tests", "reference")
+BYTES = ["--tokenizer", "bytes"]
+GPT2 = ["--weights", os.path.join(SOURCE, "examples", "tiny-gpt2")]
+
+
+def run_case(f, number, case, prompts, *more, **kwargs):
+    """Both prompts in one batch, the shorter one padded."""
+    folder = f / str(number)
+    if not os.path.exists(folder):
+        shutil.copytree(os.path.join(REFERENCE, case["checkpoint"]), folder)
+        if case["generation_config"] is not None:
+            f.write(f"{number}/generation_config.json", json.dumps(case["generation_config"]))
+    got = summary(f, "--weights", folder, "--prompt_ids", prompts, "--num_output_tokens", 50,
+                  *case["options"], *more, **kwargs)
+    fill = got["drawing"]["eos"][:1]
+    for row, want in zip(got["tokens"], case["tokens"]):
+        rest = row[len(want):]
+        assert row[:len(want)] == want and rest == fill * len(rest), (case, more, row)
+    assert len(got["tokens"]) == len(case["tokens"])
+    return got
+
+
+def test_tokens_of_generate():
+    fixture = load_json(os.path.join(REFERENCE, "generation.json"))
+    with Folder() as f:
+        ids = f.write("ids", "".join(" ".join(map(str, p)) + "\n" for p in fixture["prompts"]))
+        for i, case in enumerate(fixture["cases"]):
+            for tp in (1, 2, 4) if i < 4 else (2,):
+                run_case(f, i, case, ids, "--tp", tp)
+        penalized = fixture["cases"][1]
+        run_case(f, 1, penalized, ids, "--attention", "unfused")
+        cpu = run_case(f, 1, penalized, ids, "--tp", 2, "--attention", "fused")
+        meta = summary(f, "--weights", f / "1", "--prompt_ids", ids, "--num_output_tokens", 50,
+                       *penalized["options"], "--tp", 2, "--device", "meta")
+        assert meta["trace_hash"] == cpu["trace_hash"]
+        assert meta["texts"] == meta["prompts"] == meta["tokens"] == []
+        ops = {row["op"]: row["calls"] for row in cpu["ops"]}
+        assert ops["repetition_penalty"] == 50 and ops["concat"] >= 49, ops
+        if MPI and b"this build has no MPI" not in f.run("--version").stdout:
+            over = run_case(f, 1, penalized, ids, "--tp", 2, launcher=MPI)
+            assert over["trace_hash"] == cpu["trace_hash"]
+
+
+def test_16_bits_are_penalized_as_f32():
+    with Folder() as f:
+        got = summary(f, *GPT2, "--greedy", "--repetition_penalty", "1.2", "--dtype", "bf16")
+        ops = {row["op"]: row["calls"] for row in got["ops"]}
+        assert ops["cast"] == ops["repetition_penalty"] == got["new_tokens"], ops
+        plain = summary(f, *GPT2, "--greedy", "--dtype", "bf16")
+        assert "cast" not in {row["op"] for row in plain["ops"]}
+
+
+def test_what_the_files_say_is_told():
+    with Folder() as f:
+        shutil.copytree(GPT2[1], f / "w")
+        f.write("w/generation_config.json", '{"do_sample": true, "temperature": 0.5, "top_k": 20, '
+                '"top_p": 0.75, "min_p": null, "eos_token_id": [13, 511]}')
+        how = ["--weights", f / "w"]
+        said = "temperature 0.5, top_k 20, top_p 0.75, as generation_config.json says\n"
+        assert "drawing: " + said in expect_ok(f.run(*how))
+        assert "drawing: top_p 0.75, as" in expect_ok(f.run(*how, "--temperature", 2, "--top_k", 0))
+        for quiet in (["--greedy"], ["--temperature", 0]):
+            assert "drawing: " not in expect_ok(f.run(*how, *quiet))
+        drawing = {"temperature": 0.5, "top_k": 20, "top_p": 0.75, "min_p": 0,
+                   "repetition_penalty": 1, "eos": [13, 511]}
+        assert summary(f, *how)["drawing"] == drawing
+        same = ["--temperature", 0.5, "--top_k", 20, "--top_p", 0.75, "--eos", "13,511", *GPT2]
+        assert summary(f, *how)["tokens"] == summary(f, *same)["tokens"]
+        f.write("w/generation_config.json", '{"temperature": -3, "top_p": 7}')  # not sampled there
+        assert summary(f, *how)["drawing"]["temperature"] == 1
+        f.write("w/generation_config.json", '{"do_sample": true, "temperature": 0.5, "top_p": 7}')
+        refuse(f, how, 1, "generation_config.json sets top_p to 7", "from 1e-09 to 1; give --top_p")
+        expect_ok(f.run(*how, "--top_p", 1))
+        f.write("w/generation_config.json", '{"do_sample": 1}')
+        refuse(f, how, 1, '"do_sample" must be true, false or null')
+
+
+def test_ends():
+    with Folder() as f:
+        for said, ids in (("<|endoftext|>", [511]), (".", [13]), ("13, 511", [13, 511]),
+                          ("none", []), (" the", [270])):
+            got = summary(f, *GPT2, "--greedy", "--eos", said, "--num_output_tokens", 30)
+            assert got["drawing"]["eos"] == ids, (said, got["drawing"])
+            last = got["tokens"][0][-1]
+            assert last in ids if ids else got["new_tokens"] == 30, (said, got["tokens"])
+        refuse(f, [*GPT2, "--eos", "no such"], 1, "--eos: 'no such' is no token of the tokenizer;",
+               "or none")
+        refuse(f, [*GPT2, "--eos", ""], 1, "--eos: '' is no token")
+        refuse(f, [*GPT2, "--eos", "512"], 1, "--eos: 512 is not the id of one of the 512 tokens")
+        refuse(f, [*GPT2, "--eos", "9" * 30], 1, "is not the id of one of the 512 tokens")
+        refuse(f, [*GPT2, "--eos", ",".join("1" * 17)], 1, "--eos: more than 16 ids")
+        f.write("ids", "1 2\n")
+        refuse(f, ["--prompt_ids", f / "ids", "--eos", "x"], 1, "as there is no tokenizer")
+
+
+def test_contradictions():
+    bert = ["--weights", os.path.join(SOURCE, "examples", "tiny-bert")]
+    with Folder() as f:
+        for args, says in (
+                (["--greedy", "--temperature", 0.5], "--greedy takes the likeliest token"),
+                (["--greedy", "--top_k", 3], "--top_k has no effect with --greedy"),
+                (["--greedy", "--top_p", 0.5], "--top_p has no effect with --greedy"),
+                (["--greedy", "--min_p", 0.5], "--min_p has no effect"),
+                (["--temperature", 0, "--min_p", 0.5], "--min_p has no effect"),
+                (["--min_p", 1.5], "--min_p"), (["--repetition_penalty", 0], "repetition_penalty"),
+                ([*bert, "--greedy"], "--greedy: BERT"), ([*bert, "--min_p", 0.1], "--min_p: BERT"),
+                ([*bert, "--eos", "none"], "--eos: BERT"),
+                ([*bert, "--repetition_penalty", 2], "--repetition_penalty: BERT")):
+            refuse(f, args, 2, says)
+        expect_ok(f.run("--greedy", "--temperature", 0, "--quiet"))
+
+
+def shown(text):
+    """As the program prints bytes on a terminal."""
+    out = ""
+    for c in text.decode("utf-8", "surrogateescape"):
+        if c in "\n\t\\":
+            out += {"\n": "\\n", "\t": "\\t", "\\": "\\\\"}[c]
+        elif 0xDC80 <= ord(c) < 0xDD00:
+            out += f"\\x{ord(c) - 0xDC00:02x}"
+        elif ord(c) < 0x20 or 0x7f <= ord(c) < 0xA0 or re.match("[\u200e\u200f\u2028-\u202e"
+                                                               "\u2066-\u2069\u061c]", c):
+            out += "".join(f"\\x{b:02x}" for b in c.encode())
+        else:
+            out += c
+    return out
+
+
+def text_line(printed):
+    return re.search(r'^text:    "(.*)"\r?$', printed, re.M).group(1)
+
+
+def test_texts_are_whole():
+    """Random tokens that are bytes: text of all kinds, with much that is no UTF-8."""
+    with Folder() as f:
+        how = [*BYTES, "--num_output_tokens", 240, "--seed", 5]
+        got = summary(f, *how)
+        text = bytes(got["tokens"][0])
+        assert got["texts"] == [text.decode("utf-8", "replace")]
+        assert got["prompts"] == ["Once upon a time"]
+        assert text_line(expect_ok(f.run(*how))) == shown(text)
+        f.write("ids", "1 2 3\n")
+        ids = ["--weights", os.path.join(REFERENCE, "tiny_llama"), "--prompt_ids", f / "ids",
+               "--num_output_tokens", 100, "--eos", "none"]
+        got = summary(f, *ids)
+        assert got["texts"] == got["prompts"] == [None]
+        assert "token ids " + " ".join(map(str, got["tokens"][0])) + " (" in expect_ok(f.run(*ids))
+
+
+def test_texts_of_a_batch():
+    with Folder() as f:
+        prompts = ["The cat", "Paris is", "The capital of Ireland is"]
+        f.write("prompts", "\n".join(prompts) + "\n")
+        got = summary(f, *GPT2, "--prompts", f / "prompts", "--greedy")
+        assert got["prompts"] == prompts
+        for prompt, text, row in zip(prompts, got["texts"], got["tokens"]):
+            alone = summary(f, *GPT2, "--prompt", prompt, "--greedy")
+            assert alone["texts"] == [text]
+            assert "<|endoftext|>" not in text and len(row) == got["new_tokens"]
+
+
+# ---- On a terminal ----
+
+def on_terminal(folder, *args, until=None, code=0):
+    """What the program writes to a terminal; until: it is killed when this was read, byte by byte,
+    so that it cannot be much further."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(folder.path)
+        os.execve(PROGRAM, [PROGRAM, *map(str, args)], ENV)
+    written, killed = b"", False
+    while True:
+        try:
+            data = os.read(fd, 1 if until and not killed else 65536)
+        except OSError:  # nobody writes any more
+            break
+        if not data:
+            break
+        written += data
+        if until and not killed and re.search(until, written):
+            os.kill(pid, signal.SIGKILL)
+            killed = True
+    os.close(fd)
+    got = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert got == (-signal.SIGKILL if killed else code), written
+    return written.decode("utf-8")  # no character is cut
+
+
+def test_text_comes_as_it_is_made():
+    with Folder() as f:
+        long = f.write("long.json", config(n_positions=8015, n_embd=16, n_head=2, n_inner=16,
+                                           n_layer=1))
+        for how in ([*BYTES, "--num_output_tokens", 240, "--seed", 5],
+                    [*GPT2, "--prompt", "The cat"], [*GPT2, "--greedy", "--num_output_tokens", 1],
+                    ["--tp", 2, "--seed", 3]):
+            written = on_terminal(f, *how)
+            plain = expect_ok(f.run(*how))
+            assert text_line(written) == text_line(plain), (written, plain)
+            assert "\x1b" not in written and "generating" not in written
+            assert written.startswith('prompt:  "') and written.count("text:  ") == 1
+            assert written.index("model:  ") > written.index("text:  ")
+        whole = on_terminal(f, "--model_config", long, "--num_output_tokens", 8000, *BYTES)
+        assert "generating" not in whole and len(text_line(whole)) >= 8000
+        begun = on_terminal(f, "--model_config", long, "--num_output_tokens", 8000, *BYTES,
+                            until=rb'text:    "..........')
+        assert "model: " not in begun and text_line(whole).startswith(begun.split('"')[3][:10])
+
+
+def test_text_that_cannot_come_early():
+    """Several texts, JSON, and what a launcher passes on come at the end."""
+    with Folder() as f:
+        written = on_terminal(f, "--batch_size", 2)
+        assert written.startswith("model:  ") and written.count("\ntext ") == 2, written
+        json.loads(on_terminal(f, "--json"))
+        assert on_terminal(f, "--quiet") == ""
+        written = on_terminal(f, "--device", "meta")
+        assert "text:" not in written and written.startswith("model:  "), written
+
+
+def test_failure_ends_the_line():
+    """A model whose numbers are not finite: the sentence begins a line of its own."""
+    with Folder() as f:
+        f.write("nan.json", config(initializer_range=10, n_inner=16384))
+        written = on_terminal(f, "--model_config", "nan.json", "--dtype", "f16", code=1)
+        assert 'text:    "' in written and '"\r\ninference: the logits are not' in written, written
+
+
+try:
+    for end in pty.openpty():
+        os.close(end)
+except OSError as error:
+    print(f"skipped: this system gives no terminals: {error}")
+    sys.exit(77)
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,172 @@
+#include "tools/inference/inference_drawing.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Options ---- */
+
+bool drawing_asked(const inference_args *args) {
+    return !isnan(args->temperature) || args->top_k >= 0 || !isnan(args->top_p) ||
+           !isnan(args->min_p) || args->greedy || !isnan(args->repetition_penalty) || args->eos;
+}
+
+const char *drawing_refuses(const inference_args *args) {
+    const bool likeliest = args->temperature == 0.0;
+    if (args->greedy && !isnan(args->temperature) && !likeliest)
+        return "--greedy takes the likeliest token, --temperature draws others; give one of them";
+    if (args->greedy && args->top_k >= 0)
+        return "--top_k has no effect with --greedy, which takes the likeliest token";
+    if (args->greedy && !isnan(args->top_p))
+        return "--top_p has no effect with --greedy, which takes the likeliest token";
+    if ((args->greedy || likeliest) && !isnan(args->min_p))
+        return "--min_p has no effect where the likeliest token is taken";
+    return NULL;
+}
+
+/* ---- What ends a text ---- */
+
+static syn_status add_end(const inference *run, int64_t id, syn_text_ending *end, syn_error *err) {
+    if (id < 0 || id >= run->config.vocab_size)
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "--eos: %lld is not the id of one of the %lld tokens of %s", (long long)id,
+                        (long long)run->config.vocab_size, run->config.name);
+    if (end->n_ids == SYN_TEXT_ENDS)
+        return SYN_FAIL(err, SYN_E_INVALID, "--eos: more than %d ids", SYN_TEXT_ENDS);
+    end->ids[end->n_ids++] = (int32_t)id;
+    return SYN_OK;
+}
+
+/* Whether the text is numbers, which it then adds. */
+static bool add_numbers(const inference *run, const char *text, syn_text_ending *end,
+                        syn_status *status, syn_error *err) {
+    if (!*text || text[strspn(text, "0123456789, ")]) return false;
+    for (char *next; *(text += strspn(text, ", ")) && *status == SYN_OK; text = next)
+        *status = add_end(run, strtoll(text, &next, 10), end, err);
+    return end->n_ids > 0 || *status != SYN_OK;
+}
+
+static int64_t token_of(const syn_tokenizer *tok, const char *text) {
+    const int32_t special = syn_tokenizer_special(tok, text);
+    if (special >= 0) return special;
+    for (int32_t id = 0; id < syn_tokenizer_vocab_size(tok); id++) {
+        size_t bytes;
+        const char *token = syn_tokenizer_token(tok, id, &bytes);
+        if (bytes == strlen(text) && memcmp(token, text, bytes) == 0) return id;
+    }
+    return -1;
+}
+
+/* What the option says; the filling stays that of the files, unless it was their first end. */
+static syn_status choose_end(const inference *run, syn_text_ending *end, syn_error *err) {
+    const char *text = run->args->eos;
+    syn_status status = SYN_OK;
+    *end = run->config.end;
+    if (!text) return SYN_OK;
+    const bool fills = end->fill != end->ids[0];
+    end->n_ids = 0;
+    if (strcmp(text, "none") == 0) return SYN_OK;
+    if (!add_numbers(run, text, end, &status, err)) {
+        const int64_t id = run->tokenizer ? token_of(run->tokenizer, text) : -1;
+        if (id < 0)
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "--eos: '%.80s' is no token%s; give ids with ',' between them, the "
+                            "text of one token, or none",
+                            text,
+                            run->tokenizer ? " of the tokenizer" : ", as there is no tokenizer");
+        status = add_end(run, id, end, err);
+    }
+    if (!fills) end->fill = end->ids[0];
+    return status;
+}
+
+/* ---- How tokens are drawn ---- */
+
+/* What options say, else the file if it counts. Fails if the file's number is out of range. */
+typedef struct choice {
+    const char *name;
+    double option, file, otherwise, least, most;
+    double *out;
+} choice;
+
+static syn_status choose(const choice *c, bool file_counts, syn_error *err) {
+    *c->out = c->otherwise;
+    if (!isnan(c->option)) *c->out = c->option;
+    else if (file_counts && !isnan(c->file)) *c->out = c->file;
+    if (*c->out >= c->least && *c->out <= c->most) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "generation_config.json sets %s to %g, which is not from %g to %g; give --%s",
+                    c->name, *c->out, c->least, c->most, c->name);
+}
+
+syn_status drawing_choose(const inference *run, drawing *out, syn_error *err) {
+    const inference_args *a = run->args;
+    const syn_text_drawing *said = &run->said;
+    syn_sampling *s = &out->sampling;
+    double top_k;
+    const double k = a->top_k >= 0 ? (double)a->top_k : NAN;
+    const double temperature = a->greedy ? 0 : a->temperature;
+    const choice choices[] = {
+        {"temperature", temperature, said->temperature, 1, 0, 1e6, &s->temperature},
+        {"top_k", k, said->top_k, 0, 0, 1e9, &top_k},
+        {"top_p", a->top_p, said->top_p, 1, 1e-9, 1, &s->top_p},
+        {"min_p", a->min_p, said->min_p, 0, 0, 1, &s->min_p},
+        {"repetition_penalty", a->repetition_penalty, said->repetition_penalty, 1, 1e-6, 1e6,
+         &out->repetition_penalty},
+    };
+    const size_t n = sizeof choices / sizeof *choices;
+    for (size_t i = 0; i < n; i++) /* only the penalty changes which token is the likeliest */
+        SYN_TRY(choose(&choices[i], i == 0 || i == n - 1 || s->temperature > 0, err));
+    s->top_k = (int64_t)top_k;
+    s->seed = (uint64_t)a->seed;
+    return choose_end(run, &out->end, err);
+}
+
+uint64_t drawing_hash(const drawing *d, uint64_t hash) {
+    const double reals[] = {d->sampling.temperature, d->sampling.top_p, d->sampling.min_p,
+                            d->repetition_penalty, (double)d->sampling.top_k};
+    hash = syn_hash(reals, sizeof reals, hash);
+    hash = syn_hash(&d->end.fill, sizeof d->end.fill, hash);
+    return syn_hash(d->end.ids, (size_t)d->end.n_ids * sizeof *d->end.ids, hash);
+}
+
+void drawing_print(const inference *run, const drawing *d) {
+    const inference_args *a = run->args;
+    const syn_text_drawing *said = &run->said;
+    const bool draws = d->sampling.temperature > 0;
+    const struct {
+        const char *name;
+        bool chosen;
+        double value;
+    } list[] = {
+        {"temperature", isnan(a->temperature) && !a->greedy && !isnan(said->temperature),
+         d->sampling.temperature},
+        {"top_k", draws && a->top_k < 0 && !isnan(said->top_k), (double)d->sampling.top_k},
+        {"top_p", draws && isnan(a->top_p) && !isnan(said->top_p), d->sampling.top_p},
+        {"min_p", draws && isnan(a->min_p) && !isnan(said->min_p), d->sampling.min_p},
+        {"repetition_penalty", isnan(a->repetition_penalty) && !isnan(said->repetition_penalty),
+         d->repetition_penalty},
+    };
+    const char *before = "drawing: ";
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        if (!list[i].chosen) continue;
+        printf("%s%s %g", before, list[i].name, list[i].value);
+        before = ", ";
+    }
+    if (before[0] == ',') printf(", as generation_config.json says\n");
+}
+
+void drawing_json(const drawing *d, syn_sink *out) {
+    syn_sink_text(out, "\"drawing\": {\"temperature\": ");
+    syn_sink_double(out, d->sampling.temperature);
+    syn_sink_printf(out, ", \"top_k\": %lld, \"top_p\": ", (long long)d->sampling.top_k);
+    syn_sink_double(out, d->sampling.top_p);
+    syn_sink_text(out, ", \"min_p\": ");
+    syn_sink_double(out, d->sampling.min_p);
+    syn_sink_text(out, ", \"repetition_penalty\": ");
+    syn_sink_double(out, d->repetition_penalty);
+    syn_sink_text(out, ", \"eos\": [");
+    for (int32_t i = 0; i < d->end.n_ids; i++)
+        syn_sink_printf(out, "%s%d", i ? ", " : "", d->end.ids[i]);
+    syn_sink_text(out, "]}");
+}

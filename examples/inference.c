@@ -55,7 +55,7 @@ static const cli_option options[] = {
      "checkpoint, f32 if random",
      0, 0},
     {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR|bytes",
-     "folder with vocab.json and merges.txt (GPT-2) or vocab.txt (BERT), or one token a byte; "
+     "folder with tokenizer.json, vocab.json and merges.txt, or vocab.txt, or one token a byte; "
      "default: that of the weights, bytes if they are random",
      0, 0},
     {"prompt", CLI_TEXT, &args.prompt, "TEXT",
@@ -148,8 +148,9 @@ static const char *const examples[] = {
 
 static cli_program program = {
     "inference",
-    "Runs a GPT (continues a text) or a BERT (fills in [MASK]s) on any number of ranks, with "
-    "random weights or a\ncheckpoint, records every op and collective, and reports what they cost.",
+    "Runs a GPT-2, Llama, Mistral or Qwen (continues a text) or a BERT (fills in [MASK]s) on any "
+    "number of ranks,\nwith random weights or a checkpoint, records every op and collective, and "
+    "reports what they cost.",
     options, examples, false};
 
 static inference run = {.args = &args, .said = {NAN, NAN, NAN, NAN, NAN}};

@@ -11,7 +11,7 @@ static const char *const examples[] = {
     "mpirun -n 4 pretrain --num-gpus 4 --tp 2 --max-steps 10 --max-seq-length 64", NULL};
 
 static cli_program program = {
-    "pretrain", "Trains a GPT or BERT from random weights on questions and paragraphs, traced.",
+    "pretrain", "Trains a GPT-2, Llama, Mistral, Qwen or BERT on questions and paragraphs, traced.",
     pretrain_options, examples, false};
 
 static pretrain run;

@@ -105,8 +105,8 @@ thread)
     export TSAN_OPTIONS=allocator_may_return_null=1:halt_on_error=1:second_deadlock_stack=1
     probe -fsanitize=thread
     build -DCMAKE_C_FLAGS_DEBUG='-O2 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF
-    threads='comm|gpt|bert|llama|generat|rank|train|rows|attention|product|padding|weights|thread|worker'
-    threads+='|parallel|inference|parity|dispatch|trace'
+    threads='comm|gpt|bert|llama|generat|rank|train|rows|attention|product|padding|weights|thread'
+    threads+='|worker|parallel|inference|parity|dispatch|trace'
     kernels='rows|products|attention|attention_grad'
     check -L program -R "$threads" -E "full|_half|forgotten|picture|^test_($kernels)$"
     # Of the kernels only what they do on threads.

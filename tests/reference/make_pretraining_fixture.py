@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Makes pretraining.json and pretraining_full.json: losses of PyTorch (made with torch 2.15,
-transformers 5.23) that pretrains as examples/pretrain.c does with the options of each case, without
-dropout: 200 steps of the models of examples/, 20 of GPT-2 124M and BERT-base from random weights,
-on examples/squad/train.json and on an article of SQuAD with the models' real vocabularies. Random
+"""Makes pretraining.json, pretraining_full.json and pretraining_saved.json: losses of PyTorch (made
+with torch 2.15, transformers 5.23) that pretrains as examples/pretrain.c does with the options of
+each case, without dropout: 200 steps of the models of examples/, 20 of GPT-2 124M and BERT-base
+from random weights, 12 of the Llamas, Mistrals and Qwens of saved_*/ in double, on
+examples/squad/train.json and on an article of SQuAD with the models' real vocabularies. Random
 weights, order of texts and masked words follow syntorch/parameter.c, models/sampler.h and
 models/batches.h, written here once more.
 
-make_pretraining_fixture.py tiny|full SHARED_DATA: the folder with squad/, gpt2/, bert/. Losses are
-f32, those of GPT-2 on two ranks double: PyTorch's own f32 is off from that by 7e-4, f32_error,
-after step 10, whose gradient has a norm of 147."""
+make_pretraining_fixture.py tiny|full|saved SHARED_DATA: the folder with squad/, gpt2/, bert/. The
+other losses are f32, those of GPT-2 on two ranks double: PyTorch's own f32 is off from that by
+7e-4, f32_error, after step 10, whose gradient has a norm of 147."""
 import json
 import math
 import os
@@ -16,8 +17,8 @@ import sys
 
 import numpy as np
 import torch
-from transformers import (AutoTokenizer, BertConfig, BertForMaskedLM, BertTokenizer, GPT2Config,
-                          GPT2LMHeadModel, GPT2Tokenizer)
+from transformers import (AutoModelForCausalLM, AutoTokenizer, BertConfig, BertForMaskedLM,
+                          BertTokenizer, GPT2Config, GPT2LMHeadModel, GPT2Tokenizer)
 
 here = os.path.dirname(os.path.abspath(__file__))
 examples = os.path.join(here, "..", "..", "examples")
@@ -150,16 +151,16 @@ def count(batch, causal):
 
 
 def folder_of(path, shared):
-    """examples/... or shared/..."""
-    return os.path.join(examples, "..", path) if path.startswith("examples/") else \
-        os.path.join(shared, path.removeprefix("shared/"))
+    """shared/..., or of this repository"""
+    return os.path.join(shared, path.removeprefix("shared/")) if path.startswith("shared/") else \
+        os.path.join(examples, "..", path)
 
 
 def open_model(options, shared):
     """Model and tokenizer."""
     if "weights" in options:
         folder = folder_of(options["weights"], shared)
-        kind = GPT2LMHeadModel if "gpt2" in folder else BertForMaskedLM
+        kind = BertForMaskedLM if "bert" in folder else AutoModelForCausalLM
         return (kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager"),
                 AutoTokenizer.from_pretrained(folder))
     folder = folder_of(options["tokenizer"], shared)
@@ -187,7 +188,7 @@ class Trainer:
     def __init__(self, options, shared, double=False):
         self.reference, self.options = options["recipe"] == "reference", options
         self.model, self.tok = open_model(options, shared)
-        self.causal = isinstance(self.model, GPT2LMHeadModel)
+        self.causal = not isinstance(self.model, BertForMaskedLM)
         for module in self.model.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
@@ -293,12 +294,22 @@ def full_cases():
         yield bert | more | {"tokenizer": "examples/tiny-bert", "data": small, "num-gpus": 1}
 
 
+def saved_cases():
+    for name in ("llama2", "llama3", "mistral", "nemo", "qwen2", "qwen3"):
+        for ranks in (1, 2):
+            yield {"weights": f"tests/reference/saved_{name}", "data": "examples/squad/train.json",
+                   "max-seq-length": 64, "learning-rate": 1e-3, "warmup-steps": 4,
+                   "num-epochs": 1, "max-steps": 12, "recipe": "default", "num-gpus": ranks}
+
+
 def train(options, shared, double=False):
     trainer = Trainer(options, shared, double)
     return [trainer.step(i) for i in range(options["max-steps"])]
 
 
 def make_case(options, shared):
+    if options.get("weights", "").startswith("tests/"):
+        return {"options": options, "losses": train(options, shared, True)}
     losses = train(options, shared)
     if options.get("model-name") != "gpt2" or options["num-gpus"] == 1:
         return {"options": options, "losses": losses}
@@ -309,9 +320,12 @@ def make_case(options, shared):
 
 def main():
     size, shared = sys.argv[1:]
-    path = os.path.join(here, "pretraining.json" if size == "tiny" else "pretraining_full.json")
+    name, options_of = {"tiny": ("pretraining.json", tiny_cases),
+                        "full": ("pretraining_full.json", full_cases),
+                        "saved": ("pretraining_saved.json", saved_cases)}[size]
+    path = os.path.join(here, name)
     cases = []
-    for options in tiny_cases() if size == "tiny" else full_cases():
+    for options in options_of():
         cases.append(make_case(options, shared))
         with open(path, "w", encoding="utf-8") as f:
             f.write("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")

@@ -15,7 +15,6 @@ weights as stored; margin: the least distance of the two likeliest tokens, of th
 import json
 import pathlib
 import shutil
-import sys
 
 import torch
 import transformers
@@ -129,9 +128,9 @@ FAMILIES = {
 }
 
 
-def config_of(name, tokenizer, hidden, layers, heads, keys, depth):
+def config_of(name, tokenizer, hidden, layers, heads, keys, depth, vocab=0):
     cls, _, _, more = FAMILIES[name]
-    c = dict(vocab_size=len(tokenizer), hidden_size=hidden, num_hidden_layers=layers,
+    c = dict(vocab_size=vocab or len(tokenizer), hidden_size=hidden, num_hidden_layers=layers,
              num_attention_heads=heads)
     if cls in ("GPT2", "Bert"):
         c["max_position_embeddings"] = c["n_positions"] = 128
@@ -148,14 +147,14 @@ def config_of(name, tokenizer, hidden, layers, heads, keys, depth):
     return getattr(transformers, cls + "Config")(**c)
 
 
-def fill(model, seed):
+def fill(model, seed, gain):
     """Spread logits: the two likeliest tokens are seldom close."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, w in model.named_parameters():
             x = torch.randn(w.shape, generator=g)
             w.copy_(1 + 0.2 * x if w.dim() == 1 and "norm" in name.lower() and "bias" not in name
-                    else 1.5 * x / min(w.shape) ** 0.5 if w.dim() == 2 else 0.1 * x)
+                    else gain * x / min(w.shape) ** 0.5 if w.dim() == 2 else 0.1 * x)
     return model.eval()
 
 
@@ -191,12 +190,12 @@ def continued(model, tokenizer, texts):
     return out
 
 
-def make(name, folder, tokenizer, dtype, shard, seed, *size):
+def make(name, folder, tokenizer, dtype, shard, seed, *size, gain=1.0):
     cls = FAMILIES[name][0] + ("ForMaskedLM" if name == "bert" else
                                "LMHeadModel" if name == "gpt2" else "ForCausalLM")
     shutil.rmtree(folder, ignore_errors=True)
-    model = fill(getattr(transformers, cls)(config_of(name, tokenizer, *size)), seed).to(dtype)
-    model.save_pretrained(folder, max_shard_size=shard)
+    model = fill(getattr(transformers, cls)(config_of(name, tokenizer, *size)), seed, gain)
+    model.to(dtype).save_pretrained(folder, max_shard_size=shard)
     tokenizer.save_pretrained(folder)
     load = transformers.AutoModelForMaskedLM if name == "bert" else \
         transformers.AutoModelForCausalLM
@@ -210,7 +209,7 @@ def small():
         trained = train(400)
         for seed in range(100):
             model, tokenizer = make(name, HERE / f"saved_{name}", trained, dtype, "30KB", seed, 24,
-                                    2, 4, 2, 8)
+                                    2, 4, 2, 8, gain=1.5)
             if name == "bert":
                 saved[name] = filled_in(model, tokenizer)
                 break
@@ -227,4 +226,5 @@ def main():
     small()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -49,8 +49,12 @@ class Runs:
                           launcher=launcher)
         if not check(done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"):
             return [], folder
+        return self.rows(folder), folder
+
+    def rows(self, folder):
+        """Of metrics.csv."""
         with open(os.path.join(folder, "metrics.csv"), encoding="utf-8") as f:
-            return list(csv.DictReader(f)), folder
+            return list(csv.DictReader(f))
 
 
 def losses(rows, key="loss"):

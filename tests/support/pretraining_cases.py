@@ -1,4 +1,4 @@
-"""Runs pretrain as the cases of reference/pretraining.json and pretraining_full.json say; shared by
+"""Runs pretrain as the cases of reference/pretraining*.json say; shared by
 test_pretrain.py and bench_losses.py."""
 import csv
 import json
@@ -34,7 +34,8 @@ def argument(value):
     text = str(value)
     if text.startswith("shared/"):
         return os.path.join(DATA, text.removeprefix("shared/"))
-    return os.path.join(SOURCE, text) if text.startswith("examples/") else text
+    here = text.startswith(("examples/", "tests/"))
+    return os.path.join(SOURCE, text) if here else text
 
 
 def run_case(options, folder):

@@ -52,18 +52,6 @@ syn_status checkpoint_configure(inference *run, syn_error *err) {
     return syn_model_config_check(c, (int)args->tp, err);
 }
 
-bool checkpoint_has_tokenizer(const char *weights, char *folder, size_t folder_bytes) {
-    static const char *const files[] = {"tokenizer.json", "vocab.json", "vocab.txt"};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (!cli_find_beside(weights, files[i], folder, folder_bytes)) continue;
-        char *slash = strrchr(folder, '/');
-        if (slash) *slash = '\0';
-        else snprintf(folder, folder_bytes, ".");
-        return true;
-    }
-    return false;
-}
-
 /* ---- Whether it fits ---- */
 
 /* Names in it come from the checkpoint. */
@@ -173,7 +161,7 @@ syn_status checkpoint_begin_saving(inference *run, syn_error *err) {
 static const char *tokenizer_of(const inference_args *args, char *found, size_t found_bytes) {
     if (args->tokenizer) return strcmp(args->tokenizer, "bytes") == 0 ? NULL : args->tokenizer;
     if (!args->weights) return NULL;
-    return checkpoint_has_tokenizer(args->weights, found, found_bytes) ? found : NULL;
+    return model_folder_find_tokenizer(args->weights, found, found_bytes) ? found : NULL;
 }
 
 syn_status checkpoint_save(const inference *run, syn_ctx *ctx, syn_comm *comm, syn_error *err) {

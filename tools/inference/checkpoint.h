@@ -8,8 +8,6 @@
 /* Sets run->config and what the model does (run->task): from --model, --model_config, the
    config.json beside --weights, or the example's. */
 syn_status checkpoint_configure(inference *run, syn_error *err) SYN_MUST_USE;
-/* Whether the folder of a checkpoint holds a tokenizer; its name. */
-bool checkpoint_has_tokenizer(const char *weights, char *folder, size_t folder_bytes);
 /* Opens --weights into run->weights, decides run->dtype, and adapts the configuration to them. */
 syn_status checkpoint_open(inference *run, syn_error *err) SYN_MUST_USE;
 /* Compares all names and shapes with the model. What does not fit is listed on standard error, and

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "syntorch/memory.h"
-#include "tools/inference/checkpoint.h"
+#include "tools/saving/model_folder.h"
 
 /* ---- The tokenizer ---- */
 
@@ -16,7 +16,7 @@ static syn_status find_tokenizer(const inference *run, char *found, size_t found
     *folder = args->tokenizer;
     if (args->tokenizer && strcmp(args->tokenizer, "bytes") == 0) *folder = NULL;
     if (args->tokenizer || !args->weights) return SYN_OK;
-    if (checkpoint_has_tokenizer(args->weights, found, found_bytes)) {
+    if (model_folder_find_tokenizer(args->weights, found, found_bytes)) {
         *folder = found;
         return SYN_OK;
     }

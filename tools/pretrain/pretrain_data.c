@@ -5,6 +5,7 @@
 #include "syntorch/memory.h"
 #include "syntorch/sink.h"
 #include "tools/pretrain/pretrain.h"
+#include "tools/saving/model_folder.h"
 
 /* ---- the model ---- */
 
@@ -103,50 +104,70 @@ static syn_status check_folders(const pretrain *run, syn_error *err) {
 
 /* ---- the tokenizer ---- */
 
+/* Leaves tokenizer_folder empty where a token is a byte. */
 static syn_status find_tokenizer(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     const size_t bytes = sizeof run->tokenizer_folder;
     char *folder = run->tokenizer_folder;
-    const char *file = syn_model_is_causal(&run->config) ? "vocab.json" : "vocab.txt";
-    char own[40];
+    const char *own =
+        syn_model_is_causal(&run->config) ? "tiny-gpt2/vocab.json" : "tiny-bert/vocab.txt";
     if (args->tokenizer) {
-        snprintf(folder, bytes, "%s", args->tokenizer);
+        if (strcmp(args->tokenizer, "bytes") != 0) snprintf(folder, bytes, "%s", args->tokenizer);
         return SYN_OK;
     }
-    snprintf(own, sizeof own, "tiny-%s/%s", syn_model_type(&run->config), file);
-    if (args->weights && !cli_find_beside(args->weights, file, folder, bytes))
+    if (args->weights) {
+        if (model_folder_find_tokenizer(args->weights, folder, bytes)) return SYN_OK;
         return SYN_FAIL(err, SYN_E_IO,
-                        "there is no %s beside the weights '%.300s'; give --tokenizer", file,
+                        "there is no tokenizer beside the weights '%.300s'; give --tokenizer",
                         args->weights);
-    if (!args->weights && !cli_find_data(own, folder, bytes))
+    }
+    if (!cli_find_data(own, folder, bytes))
         return SYN_FAIL(err, SYN_E_IO,
                         "the default tokenizer, examples/%s, was not found; give --tokenizer", own);
-    char *slash = strrchr(folder, '/');
-    if (slash) *slash = '\0';
-    else snprintf(folder, bytes, ".");
+    *strrchr(folder, '/') = '\0';
     return SYN_OK;
 }
 
-/* What ends a text is of the tokenizer: a named model has another's. */
+/* What begins and ends a text is of the tokenizer: a named model has another's. */
 static void set_ending(pretrain *run) {
-    const int32_t eos = syn_tokenizer_eos(run->tokenizer);
+    const int32_t eos = syn_tokenizer_eos(run->tokenizer), bos = syn_tokenizer_bos(run->tokenizer);
     syn_text_ending *end = &run->config.end;
     if (eos >= 0 && !syn_text_ends(end, eos))
-        *end = (syn_text_ending){.ids = {eos}, .n_ids = 1, .fill = eos, .begin = eos};
+        *end =
+            (syn_text_ending){.ids = {eos}, .n_ids = 1, .fill = eos, .begin = bos >= 0 ? bos : eos};
+}
+
+static syn_status check_tokenizer(const pretrain *run, syn_error *err) {
+    const char *folder = run->tokenizer_folder;
+    if (*folder && syn_tokenizer_kind_of(run->tokenizer) != syn_model_tokenizer(&run->config))
+        return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is not that of a %s", folder,
+                        syn_model_type(&run->config));
+    if (syn_tokenizer_vocab_size(run->tokenizer) <= run->config.vocab_size) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens, but %s has only %lld%s",
+                    syn_tokenizer_vocab_size(run->tokenizer), run->config.name,
+                    (long long)run->config.vocab_size,
+                    run->args->tokenizer || run->args->weights ? "" : "; give --tokenizer");
+}
+
+static syn_status open_bytes(pretrain *run, syn_error *err) {
+    syn_tokenizer_free(run->tokenizer);
+    run->tokenizer = NULL;
+    *run->tokenizer_folder = '\0';
+    return syn_tokenizer_open_bytes(&run->tokenizer, err);
 }
 
 static syn_status open_tokenizer(pretrain *run, syn_error *err) {
-    const char *folder = run->tokenizer_folder;
+    const pretrain_args *args = run->args;
+    const syn_model_config *c = &run->config;
     SYN_TRY(find_tokenizer(run, err));
-    SYN_TRY(syn_tokenizer_load(&run->tokenizer, folder, err));
-    if (syn_tokenizer_kind_of(run->tokenizer) != syn_model_tokenizer(&run->config))
-        return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer in '%.200s' is not that of a %s", folder,
-                        syn_model_type(&run->config));
-    if (syn_model_is_causal(&run->config)) set_ending(run);
-    if (syn_tokenizer_vocab_size(run->tokenizer) <= run->config.vocab_size) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID, "the tokenizer has %d tokens, but %s has only %lld",
-                    syn_tokenizer_vocab_size(run->tokenizer), run->config.name,
-                    (long long)run->config.vocab_size);
+    if (!*run->tokenizer_folder) SYN_TRY(open_bytes(run, err));
+    else SYN_TRY(syn_tokenizer_load(&run->tokenizer, run->tokenizer_folder, err));
+    const bool is_default = !args->tokenizer && !args->weights && syn_model_is_causal(c);
+    if (is_default && syn_tokenizer_vocab_size(run->tokenizer) > c->vocab_size)
+        SYN_TRY(open_bytes(run, err));
+    SYN_TRY(check_tokenizer(run, err));
+    if (syn_model_is_causal(c)) set_ending(run);
+    return SYN_OK;
 }
 
 /* ---- batches ---- */
@@ -197,9 +218,10 @@ static syn_status open_texts(pretrain *run, syn_texts **out, const cli_texts *pa
                                                       : SYN_TEXTS_PAIR,
                                run->args->max_seq_length};
     char cache[4200] = "";
-    uint64_t tokenizer;
+    uint64_t tokenizer = 0;
     syn_squad *squad;
-    SYN_TRY(syn_tokenizer_checksum(run->tokenizer_folder, &tokenizer, err));
+    if (*run->tokenizer_folder)
+        SYN_TRY(syn_tokenizer_checksum(run->tokenizer_folder, &tokenizer, err));
     SYN_TRY(syn_squad_read(&squad, paths->at, paths->n, err));
     const uint64_t key = syn_texts_key(squad, tokenizer, &how);
     *out_key = key;

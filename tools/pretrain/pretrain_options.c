@@ -26,7 +26,8 @@ static pretrain_args args = {.device = "cpu",
 
 const cli_option pretrain_options[] = {
     {"model_name", CLI_TEXT, &args.model_name, "NAME",
-     "gpt2, gpt2-medium, gpt2-large, bert-base-uncased, ... (a wrong name lists all); default: the "
+     "gpt2, qwen2.5-0.5b, llama-3-8b, bert-base-uncased, ... (a wrong name lists all); default: "
+     "the "
      "small examples/configs/gpt2-mini.json",
      0, 0},
     {"model_config", CLI_TEXT, &args.model_config, "FILE", "HuggingFace-style config.json", 0, 0},
@@ -34,9 +35,10 @@ const cli_option pretrain_options[] = {
      "a checkpoint of HuggingFace's to begin with, and its model and tokenizer; default: random "
      "weights",
      0, 0},
-    {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR",
-     "folder with vocab.json and merges.txt (GPT-2) or vocab.txt (BERT); default: a small one", 0,
-     0},
+    {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR|bytes",
+     "folder with tokenizer.json, vocab.json and merges.txt, or vocab.txt, or one token a byte; "
+     "default: that of the weights; a small one, or bytes if the model has fewer tokens",
+     0, 0},
     {"data", CLI_TEXTS, &args.data, "FILE...",
      "texts to train on, as SQuAD's JSON; default: examples/squad/train.json", 0, 0},
     {"eval_data", CLI_TEXTS, &args.eval_data, "FILE...",

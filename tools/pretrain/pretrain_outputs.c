@@ -133,6 +133,6 @@ syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, cons
     syn_model_config_set_dtype(&config, run->args->dtype ? SYN_BF16 : SYN_F32);
     const model_folder model = {.config = &config,
                                 .heads = syn_pretraining_heads(&run->config),
-                                .tokenizer = run->tokenizer_folder};
+                                .tokenizer = *run->tokenizer_folder ? run->tokenizer_folder : NULL};
     return model_folder_write(&model, ctx, comm, folder, err);
 }

@@ -9,6 +9,7 @@
 #include "syntorch/intern.h"
 #include "syntorch/memory.h"
 #include "syntorch/sink.h"
+#include "tools/cli.h"
 #include "tools/folders.h"
 
 const char *const model_folder_tokenizer[] = {"tokenizer.json",
@@ -21,6 +22,20 @@ const char *const model_folder_tokenizer[] = {"tokenizer.json",
                                               "tokenizer.model",
                                               "chat_template.jinja",
                                               NULL};
+
+/* ---- reading ---- */
+
+bool model_folder_find_tokenizer(const char *weights, char *folder, size_t folder_bytes) {
+    static const char *const files[] = {"tokenizer.json", "vocab.json", "vocab.txt"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (!cli_find_beside(weights, files[i], folder, folder_bytes)) continue;
+        char *slash = strrchr(folder, '/');
+        if (slash) *slash = '\0';
+        else snprintf(folder, folder_bytes, ".");
+        return true;
+    }
+    return false;
+}
 
 /* ---- writing ---- */
 

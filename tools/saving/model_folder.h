@@ -7,6 +7,8 @@
 
 /* Files of a tokenizer, NULL-ended. */
 extern const char *const model_folder_tokenizer[];
+/* The folder of the tokenizer beside weights, a folder or a file; false: there is none. */
+bool model_folder_find_tokenizer(const char *weights, char *folder, size_t folder_bytes);
 
 typedef struct model_folder {
     const syn_model_config *config;

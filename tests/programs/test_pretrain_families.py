@@ -1,0 +1,102 @@
+"""Llamas, Mistrals and Qwens in the pretraining program: losses of PyTorch from folders that
+transformers saved (reference/make_pretraining_fixture.py saved), models that inference reads, and
+what configurations without a tokenizer take."""
+import json
+import os
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
+from checks import BUILD, SOURCE, check, finish, run  # noqa: E402
+from pretrain_runs import MPIRUN, Runs, close, launcher, losses  # noqa: E402
+from pretraining_cases import cases, differences, run_case, what  # noqa: E402
+
+TINY = ("llama", "mistral", "qwen2", "qwen3", "gpt3")
+
+
+def as_pytorch(runs):
+    """On one rank and two, and the same texts with each layer on two."""
+    for i, case in enumerate(cases("pretraining_saved.json")):
+        ranks = case["options"]["num-gpus"]
+        for tp in (1, 2):
+            options = case["options"] | {"num-gpus": ranks * tp, "tp": tp}
+            name = f"{what(options)}, tp {tp}"
+            got, errors = run_case(options, runs.path(f"as_pytorch{i}_{tp}"))
+            if check(len(got) == len(case["losses"]), f"{name}: {len(got)} losses: {errors}"):
+                off = max(differences(got, case["losses"]))
+                check(off < 5e-6, f"{name}: off by {off}: {got}, not {case['losses']}")
+                print(f"{name}: off by {off:.1e}")
+
+
+def saved_models(runs):
+    """Whole folders, which inference goes on from."""
+    for name in ("llama2", "mistral", "qwen3"):
+        saved = runs.path(f"saved_{name}")
+        done = runs.start("--weights", os.path.join(SOURCE, "tests", "reference", f"saved_{name}"),
+                          "--max-seq-length", "32", "--max-steps", "2", "--num-gpus", "2", "--tp",
+                          "2", "--save-dir", saved)
+        check(done.returncode == 0, f"{name}: {done.stderr}")
+        best = os.path.join(saved, "best_model")
+        check({"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} <
+              set(os.listdir(best)), f"{name}: {os.listdir(best)}")
+        done = runs.start("--weights", best, "--max-seq-length", "32", "--max-steps", "1",
+                          "--save-dir", runs.path(f"again_{name}"))
+        check(done.returncode == 0, f"{name} again: {done.stderr}")
+
+
+def tiny_configurations(runs):
+    """Without a tokenizer: the small one has more tokens than these have, so a byte is one; the
+    same losses on all ranks, over MPI, and the same rows on meta."""
+    for name in TINY:
+        config = os.path.join(SOURCE, "examples", "configs", f"{name}-tiny.json")
+        how = ["--model-config", config, "--max-seq-length", "48", "--max-steps", "3",
+               "--skip-eval", "--dropout", "0", "--learning-rate", "1e-3"]
+        ways = [(["--batch-size", "8"], ()),
+                (["--batch-size", "4", "--num-gpus", "4", "--tp", "2"], ()),
+                (["--batch-size", "8", "--tokenizer", "bytes"], ())]
+        if MPIRUN and b"this build has no MPI" not in run("--version").stderr:
+            ways.append((["--batch-size", "8", "--num-gpus", "2", "--tp", "2"], launcher("2")))
+        first = None
+        for i, (more, start) in enumerate(ways):
+            folder = runs.path(f"{name}{i}")
+            done = runs.start(*how, *more, "--save-dir", folder, launcher=start)
+            if not check(done.returncode == 0, f"{name} {more}: {done.stderr}"):
+                continue
+            got = losses(runs.rows(folder))
+            first = first or got
+            check(close(got, first), f"{name} {more}: {got}, not {first}")
+        traces = []
+        for device in ("cpu", "meta"):
+            out = runs.path(f"{name}_{device}")
+            done = runs.start(*how, "--num-gpus", "2", "--tp", "2", "--device", device,
+                              "--enable-tracing", "--trace-output-dir", out, "--save-dir", out)
+            check(done.returncode == 0, f"{name} on {device}: {done.stderr}")
+            valid = run("validate", *(os.path.join(out, f"trace.{r}.et") for r in (0, 1)))
+            check(valid.returncode == 0, f"{name} on {device}: {valid.stdout}{valid.stderr}")
+            traces.append(run("stat", "--json", os.path.join(out, "trace.0.et")).stdout)
+        check(traces[0] and counts(traces[0]) == counts(traces[1]), f"{name}: traces differ")
+
+
+def counts(text):
+    """Of a trace's operations: names and how many, which do not depend on the device."""
+    return {op["name"]: op["count"] for op in json.loads(text)["ranks"][0]["ops"]}
+
+
+def refused(runs):
+    config = os.path.join(SOURCE, "examples", "configs", "llama-tiny.json")
+    bert = os.path.join(SOURCE, "tests", "reference", "saved_bert")
+    for arguments, says in (
+            (["--model-config", config, "--tokenizer", bert], "is not that of a llama"),
+            (["--model-config", config, "--tokenizer",
+              os.path.join(SOURCE, "tests", "reference", "saved_llama3")], "has only 256"),
+            (["--weights", bert, "--tokenizer", "bytes"], "the vocabulary lacks [PAD]")):
+        done = runs.start(*arguments, "--max-steps", "1", "--max-seq-length", "32")
+        check(done.returncode == 1 and says in done.stderr, f"{arguments}: {done.stderr}")
+
+
+with tempfile.TemporaryDirectory() as work:
+    program = Runs(work)
+    for part in (as_pytorch, saved_models, tiny_configurations, refused):
+        part(program)
+finish()

@@ -34,6 +34,11 @@ static syn_status map_descriptor(syn__safetensors_file *file, int fd, const char
     file->bytes = (size_t)info.st_size;
     if (file->bytes == 0) return SYN_OK;
     void *data = mmap(NULL, file->bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED && errno == ENOMEM)
+        return SYN_FAIL(err, SYN_E_NOMEM,
+                        "out of memory: %zu bytes of address space to map %.300s (ulimit -v says "
+                        "whether the shell limits it)",
+                        file->bytes, path);
     if (data == MAP_FAILED) return fail_errno(path, errno, err);
     file->data = file->map = data;
     return SYN_OK;

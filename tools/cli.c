@@ -443,32 +443,3 @@ int cli_cores(void) {
     const long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
 }
-
-/* A number alone in a file; `none` if there is none. */
-static double number_in(const char *path, double none) {
-    char text[32] = "";
-    FILE *file = fopen(path, "r");
-    if (!file) return none;
-    const char *line = fgets(text, sizeof text, file);
-    fclose(file);
-    char *end = text;
-    const double v = line ? strtod(text, &end) : 0;
-    return end != text ? v : none;
-}
-
-double cli_memory_bytes(void) {
-    /* The container's limit, in both versions of the interface. */
-    static const char *const limits[] = {"/sys/fs/cgroup/memory.max",
-                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
-    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    double bytes = pages > 0 && page > 0 ? (double)pages * (double)page : INFINITY;
-    for (int i = 0; i < 2; i++) {
-        const double limit = number_in(limits[i], INFINITY);
-        if (limit < bytes) bytes = limit;
-    }
-    struct rlimit space;
-    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY &&
-        (double)space.rlim_cur < bytes)
-        bytes = (double)space.rlim_cur;
-    return bytes;
-}

@@ -90,9 +90,6 @@ bool cli_find_data(const char *name, char *path, size_t path_bytes);
 /* Path of a file beside weights, in their folder or in that of their file. False: there is none. */
 bool cli_find_beside(const char *weights, const char *name, char *path, size_t path_bytes);
 int cli_cores(void);
-/* Memory that this process may use at most: the machine's, or less by a container's or
-   the shell's limit. */
-double cli_memory_bytes(void);
 /* Ends the program with a sentence when the limit on address space leaves no room for OpenBLAS,
    whose threads each take 128 MiB and, when they cannot have it, try for ever, also at exit. */
 void cli_check_address_space(const cli_program *program);

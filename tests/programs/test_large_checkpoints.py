@@ -32,5 +32,33 @@ def test_weights_are_in_memory_once():
             assert peaks[1] <= 1.1 * bytes_of[1] + 150e6, (how, peaks, bytes_of)
 
 
+def test_larger_than_memory_is_told_before_loading():
+    with open("/proc/meminfo", encoding="utf-8") as lines:
+        total = 1024 * int(next(n for n in lines if n.startswith("MemTotal")).split()[1])
+    with Folder() as f:
+        size = zeros(f, layers=1 + int(1.2 * total / 4e8), shards=3)
+        assert size > total
+        ids = f.write("ids.txt", "1 2 3\n")
+        how = ["--weights", "zeros", "--prompt_ids", ids, "--num_output_tokens", 1]
+        for more in ([], ["--tp", 2], ["--dtype", "bf16"]):
+            refuse(f, how + more, 1, "out of memory: the weights of zeros and the KV cache",
+                   "has ", " available; --device meta needs none")
+        expect_ok(f.run(*how, "--device", "meta", "--quiet"))
+        if not SANITIZED:
+            refuse(f, how, 1, "of address space to map", limit=1500000)
+
+
+def test_more_than_the_shell_allows():
+    if SANITIZED:
+        raise Skip("sanitizers need terabytes of address space")
+    with Folder() as f:
+        zeros(f, layers=8, hidden=1024, heads=16, inner=2816, vocab=16000)
+        ids = f.write("ids.txt", "1 2 3\n")
+        how = ["--weights", "zeros", "--prompt_ids", ids, "--num_output_tokens", 1]
+        refuse(f, how, 1, "out of memory: the weights of zeros", "are 25",
+               "the limit on the address space (ulimit -v) leaves", limit=700000)
+        expect_ok(f.run(*how, "--quiet", limit=1500000))
+
+
 if __name__ == "__main__":
     main(globals())

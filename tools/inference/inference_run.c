@@ -5,6 +5,7 @@
 #include "syntorch/memory.h"
 #include "tools/folders.h"
 #include "tools/inference/inference.h"
+#include "tools/memory_room.h"
 #include "tools/progress.h"
 
 syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) {
@@ -53,20 +54,25 @@ double inference_resident_bytes(const inference *run) {
            (double)syn_dtype_bytes(run->dtype) * run->cache_elems;
 }
 
-/* Systems that promise more memory than they have would end the process later without a word. Over
-   MPI a machine holds the ranks that were started on it. */
+/* Systems that promise more memory than they have would end the process later without a word.
+   Weights count in full: they are copied from the mapped file, whose pages are given back. Over MPI
+   a machine holds the ranks that were started on it. */
 syn_status inference_check_memory(const inference *run, syn_error *err) {
     char a[32], b[32];
     const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    const double ranks = (double)run->launch.ranks;
-    const double here = run->launch.mpi ? (local ? strtod(local, NULL) : 1.0) : ranks;
-    const double have = cli_memory_bytes(), want = inference_resident_bytes(run) * here / ranks;
-    if (run->launch.device == SYN_DEVICE_META || want <= have) return SYN_OK;
+    const double ranks = (double)run->launch.ranks, each = inference_resident_bytes(run) / ranks;
+    const double own = each * (run->launch.mpi ? 1 : ranks),
+                 here = run->launch.mpi ? each * (local ? strtod(local, NULL) : 1) : own;
+    const memory_room machine = memory_room_of_machine(""), process = memory_room_of_this_process();
+    const bool limited = own > process.bytes;
+    const memory_room *room = limited ? &process : &machine;
+    const double want = limited ? own : here;
+    if (run->launch.device == SYN_DEVICE_META || want <= room->bytes) return SYN_OK;
     return SYN_FAIL(err, SYN_E_NOMEM,
                     "out of memory: the weights of %s and the KV cache of %lld sequences are %s, "
-                    "but this machine allows %s; --device meta needs none",
+                    "but %s %s available; --device meta needs none",
                     run->config.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
-                    cli_bytes_text(have, b, sizeof b));
+                    room->says, cli_bytes_text(room->bytes, b, sizeof b));
 }
 
 void inference_free(inference *run) {

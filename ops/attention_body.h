@@ -16,6 +16,7 @@
 
 #if SYN_LANES > 0
 #include <math.h>
+#include <string.h>
 
 enum {
     VECS = 3,                     /* vectors of queries in a tile */
@@ -263,18 +264,25 @@ static void attend_tile(const syn_attend *a) {
 
 /* ---- One query, its depth along the lanes ---- */
 
-LANE_FN vec load_part(const float *p, int64_t d, int64_t depth) {
-    return depth - d >= SYN_LANES ? vec_load(p + d) : vec_load_mask(vec_first(depth - d), p + d);
+/* Elements from `at` on of a row, of which so many are left; 0 behind them. */
+LANE_FN vec load_part(const void *row, int64_t at, int64_t left, /* constant */ syn_dtype dtype) {
+    const float *p = (const float *)row + at;
+    if (dtype == SYN_F32)
+        return left >= SYN_LANES ? vec_load(p) : vec_load_mask(vec_first(left), p);
+    const uint16_t *half = (const uint16_t *)row + at;
+    uint16_t few[SYN_LANES] = {0};
+    if (left < SYN_LANES) half = memcpy(few, half, (size_t)left * sizeof *half);
+    return dtype == SYN_F16 ? vec_f16(half) : vec_bf16(half);
 }
 
 /* Scores of keys s0.. s0 + n, base 2, in w; returns the largest or max. */
-static float score_keys(const syn_attend *a, block keys, const float *q, int64_t s0, int64_t n,
-                        float max, float *w) {
+LANE_FN float score_keys(const syn_attend *a, const float *q, int64_t s0, int64_t n, float max,
+                         float *w, /* constant */ syn_dtype dtype) {
     for (int64_t s = 0; s < n; s++) {
-        const float *k = keys.x + s * keys.stride;
+        const int64_t row = (s0 + s) * a->k_stride;
         vec acc = vec_set(0.0f);
         for (int64_t d = 0; d < a->depth; d += SYN_LANES)
-            acc = vec_fma(vec_load(q + d), load_part(k, d, a->depth), acc);
+            acc = vec_fma(vec_load(q + d), load_part(a->k, row + d, a->depth - d, dtype), acc);
         w[s] = vec_sum(acc);
         if (a->mask) w[s] += a->mask[s0 + s] * LOG2_E;
         max = w[s] > max ? w[s] : max;
@@ -302,38 +310,40 @@ static void drop_keys(const syn_attend *a, int64_t query, int64_t s0, int64_t n,
 
 enum { PARTS = 4 };
 
-/* o = o * shrink + weighted values, for `parts` vectors of the depth from d on. */
-LANE_FN void add_part(int parts, int64_t depth, block values, const float *w, int64_t n,
-                      float shrink, int64_t d, float *o) {
-    const float *v = values.x + d;
+/* o = o * shrink + weighted values of keys from s0 on, for `parts` vectors of the depth from d on.
+ */
+LANE_FN void add_part(const syn_attend *a, /* constant */ int parts, const float *w, int64_t s0,
+                      int64_t n, float shrink, int64_t d, float *o, syn_dtype dtype) {
     vec acc[PARTS];
     LANE_UNROLL
     for (int i = 0; i < parts; i++)
         acc[i] = vec_mul(vec_load(o + d + i * SYN_LANES), vec_set(shrink));
-    for (int64_t s = 0; s < n; s++, v += values.stride) {
+    for (int64_t s = 0; s < n; s++) {
+        const int64_t row = (s0 + s) * a->v_stride + d;
         const vec by = vec_set(w[s]);
         LANE_UNROLL
         for (int i = 0; i < parts; i++)
-            acc[i] = vec_fma(by, load_part(v, i * SYN_LANES, depth - d), acc[i]);
+            acc[i] = vec_fma(
+                by, load_part(a->v, row + i * SYN_LANES, a->depth - d - i * SYN_LANES, dtype),
+                acc[i]);
     }
     LANE_UNROLL
     for (int i = 0; i < parts; i++) vec_store(o + d + i * SYN_LANES, acc[i]);
 }
 
-static void add_values(int64_t depth, block values, const float *w, int64_t n, float shrink,
-                       float *o) {
+LANE_FN void add_values(const syn_attend *a, const float *w, int64_t s0, int64_t n, float shrink,
+                        float *o, /* constant */ syn_dtype dtype) {
     int64_t d = 0;
-    for (; d + PARTS * SYN_LANES <= depth; d += PARTS * SYN_LANES)
-        add_part(PARTS, depth, values, w, n, shrink, d, o);
-    for (; d < depth; d += SYN_LANES) add_part(1, depth, values, w, n, shrink, d, o);
+    for (; d + PARTS * SYN_LANES <= a->depth; d += PARTS * SYN_LANES)
+        add_part(a, PARTS, w, s0, n, shrink, d, o, dtype);
+    for (; d < a->depth; d += SYN_LANES) add_part(a, 1, w, s0, n, shrink, d, o, dtype);
 }
 
-static void attend_one(const syn_attend *a, int64_t query) {
+LANE_FN void attend_one(const syn_attend *a, int64_t query, /* constant */ syn_dtype dtype) {
     const int64_t end = syn__visible_keys(a, query), depth = a->depth;
     const int64_t pad = padded(depth);
     const float scale = a->scale * LOG2_E;
-    float *q = a->scratch, *o = q + pad, *w = o + pad, *room = w + BLOCK,
-          *out = a->out + query * a->out_stride;
+    float *q = a->scratch, *o = q + pad, *w = o + pad, *out = a->out + query * a->out_stride;
     float max = -INFINITY, sum = 0;
     for (int64_t d = 0; d < pad; d++) {
         q[d] = d < depth ? a->q[query * a->q_stride + d] * scale : 0;
@@ -342,11 +352,11 @@ static void attend_one(const syn_attend *a, int64_t query) {
     for (int64_t s = syn__hidden_keys(a, query); s < end; s += BLOCK) {
         const int64_t n = end - s < BLOCK ? end - s : BLOCK;
         const float before = max;
-        max = score_keys(a, block_of(a, a->k, a->k_stride, s, n, room), q, s, n, max, w);
+        max = score_keys(a, q, s, n, max, w, dtype);
         const float top = max == -INFINITY ? 0 : max, shrink = exp2f(before - top);
         sum = sum * shrink + weigh_keys(w, n, top);
         if (a->drop) drop_keys(a, query, s, n, w);
-        add_values(depth, block_of(a, a->v, a->v_stride, s, n, room), w, n, shrink, o);
+        add_values(a, w, s, n, shrink, o, dtype);
     }
     const float inverse = sum == 0 ? 0 : (a->drop ? a->drop->keep : 1) / sum;
     for (int64_t d = 0; d < depth; d++) out[d] = o[d] * inverse;
@@ -356,7 +366,11 @@ static void attend_one(const syn_attend *a, int64_t query) {
 static void attend(const syn_attend *a) {
     if (a->queries > FEW) attend_tile(a);
     else
-        for (int64_t i = 0; i < a->queries; i++) attend_one(a, i);
+        for (int64_t i = 0; i < a->queries; i++) {
+            if (a->dtype == SYN_F32) attend_one(a, i, SYN_F32);
+            else if (a->dtype == SYN_F16) attend_one(a, i, SYN_F16);
+            else attend_one(a, i, SYN_BF16);
+        }
 }
 
 static size_t scratch_floats(int64_t depth, int64_t keys) {

@@ -262,30 +262,44 @@ static void in_blocks(const syn_product *p, kernel run) {
         }
 }
 
-/* ---- Few rows of 16 bits: as f32, all at once ---- */
+/* ---- Few rows of 16 bits: as f32, all of x at once ---- */
 
-#define MOST_WIDE 262144 /* floats of x and out */
+#define MOST_X    196608 /* floats of x, */
+#define MOST_WIDE 262144 /* and with those of bias and out, */
+#define LEAST     1024   /* which are of so many columns at least */
 
 static bool is_plain(const syn_product *p) {
     return p->x_dtype == SYN_F32 && p->out_dtype == SYN_F32 && !p->add;
 }
 
+/* How many columns are done at once. */
+static int64_t wide_columns(const syn_product *p) {
+    const int64_t fit = (MOST_WIDE - p->m * p->k) / (p->m + 1);
+    return p->n <= fit ? p->n : fit - fit % COLUMN_UNIT;
+}
+
 static bool wide_fits(const syn_product *p) {
-    return !p->add && p->k > 0 && p->m * (p->k + 2 * p->n) <= MOST_WIDE;
+    return !p->add && p->k > 0 && p->m * p->k <= MOST_X &&
+           (wide_columns(p) == p->n || wide_columns(p) >= LEAST);
 }
 
 static void by_wide(const syn_product *p, kernel run, syn_workers *workers) {
-    float memory[p->m * p->k + (p->m + 1) * p->n];
+    const int64_t most = wide_columns(p);
+    float memory[p->m * p->k + (p->m + 1) * most];
     syn_product wide = *p;
     widen_x(p, &wide, 0, 0, memory);
-    float *out = memory + p->m * p->k, *bias = out + p->m * p->n;
-    if (p->bias) wide.bias = widened(p->bias, p->n, p->x_dtype, bias);
+    float *out = memory + p->m * p->k, *bias = out + p->m * most;
     wide.out = out;
-    wide.ldo = p->n;
     wide.out_dtype = SYN_F32;
-    if (!split(&wide, run, workers)) share(&wide, by_kernel, run, workers);
-    for (int64_t i = 0; i < p->m; i++)
-        put(out + i * p->n, p->n, place(p->out, i * p->ldo, p->out_dtype), p->out_dtype);
+    for (int64_t j = 0; j < p->n; j += most) {
+        wide.n = wide.ldo = MIN(p->n - j, most);
+        wide.w = element(p->w, p->transpose_w ? j * p->ldw : j, p->w_dtype);
+        if (p->bias) wide.bias = widened(element(p->bias, j, p->x_dtype), wide.n, p->x_dtype, bias);
+        if (!split(&wide, run, workers)) share(&wide, by_kernel, run, workers);
+        for (int64_t i = 0; i < p->m; i++)
+            put(out + i * wide.n, wide.n, place(p->out, i * p->ldo + j, p->out_dtype),
+                p->out_dtype);
+    }
 }
 
 /* ---- Packed ---- */

@@ -1,312 +1,23 @@
 /* The product kernels for the lanes of ops/lanes.h, included by products_avx2.c and
-   products_avx512.c; ops/products_scalar.c says what they compute. Parameters after the word
-   "constant" are known at each call, so that the loops over them unroll and sums stay in registers.
+   products_avx512.c; ops/products_scalar.c says what they compute.
 
    Few rows: w is read once, in the order in which it lies in memory, whose speed is the limit; what
    comes next is asked for ahead. More rows: blocks of w in the second-level cache and rows of x in
    the first-level cache meet in tiles (Goto and van de Geijn 2008, "Anatomy of high-performance
-   matrix multiplication"). */
+   matrix multiplication"; ops/products_tiles.h). */
 #ifndef OPS_PRODUCTS_BODY_H
 #define OPS_PRODUCTS_BODY_H
 
-#include "ops/lanes.h"
-#include "ops/products_private.h"
+#include "ops/products_tiles.h"
 
 #if SYN_LANES > 0
-#include <string.h>
-
-#include "syntorch/half.h"
-
-#if SYN_LANES == 16
-#define TILE_ROWS 12 /* times 2 vectors, or half as many times 4: 24 of 32 registers are sums */
-#define MOST_WIDE 6  /* rows for which 4 vectors are better, if that is what makes 128 bytes */
-#define DOT_ROWS  6  /* times 4 vectors */
-#else
-#define TILE_ROWS 6 /* 12 of 16 */
-#define MOST_WIDE 9
-#define DOT_ROWS  3
-#endif
-#define COLUMNS     (2 * SYN_LANES) /* of a tile */
-#define WIDTH       256             /* columns, */
-#define DEPTH       256             /* and steps along k, of a block */
-#define LINES       8               /* rows of w that one row of x meets at a time */
-#define DOTS        4               /* columns of sums along k */
-#define LENGTH      1536            /* most steps of sums along k, */
-#define BESIDE      32              /* and columns that a group of rows of x meets in turn */
-#define MANY_ACROSS 49              /* rows for which it pays to copy a w (k, n), */
-#define MANY_ALONG  384             /* and a w (n, k), */
-#define SHORT       256             /* unless k is short: to end a sum along k costs more */
-#define MIN(a, b)   ((a) < (b) ? (a) : (b))
-
-/* Loops with a constant end and a constant condition unroll in any compiler. */
-#define FOR_EACH(i, n, most)         \
-    LANE_UNROLL                      \
-    for (int i = 0; i < (most); i++) \
-        if (i < (n))
-
-/* Floats from row to row of copies: no multiple of what a cache's places repeat by. */
-#define W_ROW (WIDTH + 16)
-#define X_ROW (DEPTH + 16)
-
-LANE_FN const void *element(const void *w, int64_t at, /* constant */ syn_dtype dtype) {
-    return dtype == SYN_F32 ? (const void *)((const float *)w + at)
-                            : (const void *)((const uint16_t *)w + at);
-}
-
-LANE_FN vec widen(const void *w, int64_t at, /* constant */ syn_dtype dtype) {
-    const void *from = element(w, at, dtype);
-    return dtype == SYN_F32 ? vec_load(from) : dtype == SYN_F16 ? vec_f16(from) : vec_bf16(from);
-}
-
-static void widen_few(const void *w, int64_t at, float *to, int64_t n, syn_dtype dtype) {
-    const void *from = element(w, at, dtype);
-    if (dtype == SYN_F32) memcpy(to, from, (size_t)n * sizeof *to);
-    else syn_half_widen(from, to, (size_t)n, dtype);
-}
-
-/* Asks for the cache lines of `bytes` bytes, for soon. */
-LANE_FN void ask_for(const void *from, /* constant */ int bytes) {
-    for (int b = 0; b < bytes; b += 64) _mm_prefetch((const char *)from + b, _MM_HINT_T1);
-}
-
-LANE_FN int vector_bytes(/* constant */ syn_dtype dtype) {
-    return SYN_LANES * (dtype == SYN_F32 ? 4 : 2);
-}
-
-/* ---- Tiles: sums across columns ---- */
-
-/* Up to TILE_ROWS rows of x times COLUMNS columns of w, k steps: out = init + x w. */
-typedef struct tile {
-    int64_t k;
-    const float *x, *init; /* init NULL: zeros */
-    const void *w;
-    float *out;
-    int64_t ldx, ld_init, ldw, ldo; /* ld_init 0: one row for all */
-    const char *next;               /* what is wanted after w, */
-    int64_t next_bytes;             /* and how far its rows are apart */
-} tile;
-
-LANE_FN void tile_sums(const tile *t, /* constant */ int rows, int width, syn_dtype dtype) {
-    vec sum[TILE_ROWS][4], a[TILE_ROWS], b[4];
-    FOR_EACH(r, rows, TILE_ROWS)
-    FOR_EACH(v, width, 4) sum[r][v] = vec_set(0.0f);
-    const float *x = t->x;
-    const void *w = t->w;
-    const char *next = t->next;
-    const int64_t k = t->k, ldw = t->ldw, next_bytes = t->next_bytes;
-    for (int64_t p = 0; p < k; p++) {
-        ask_for(next + p * next_bytes, width * vector_bytes(dtype));
-        if (rows < width) { /* the fewer of the two stay in registers */
-            FOR_EACH(r, rows, TILE_ROWS) a[r] = vec_set(x[r * X_ROW + p]);
-            FOR_EACH(v, width, 4) {
-                b[0] = widen(w, p * ldw + v * SYN_LANES, dtype);
-                FOR_EACH(r, rows, TILE_ROWS) sum[r][v] = vec_fma(a[r], b[0], sum[r][v]);
-            }
-        } else {
-            FOR_EACH(v, width, 4) b[v] = widen(w, p * ldw + v * SYN_LANES, dtype);
-            FOR_EACH(r, rows, TILE_ROWS) {
-                a[0] = vec_set(x[r * X_ROW + p]);
-                FOR_EACH(v, width, 4) sum[r][v] = vec_fma(a[0], b[v], sum[r][v]);
-            }
-        }
-    }
-    FOR_EACH(r, rows, TILE_ROWS)
-    FOR_EACH(v, width, 4) {
-        const int64_t at = v * SYN_LANES;
-        const vec init = t->init ? vec_load(t->init + r * t->ld_init + at) : vec_set(0.0f);
-        vec_store(t->out + r * t->ldo + at, vec_add(init, sum[r][v]));
-    }
-}
-
-LANE_FN void tile_rows(const tile *t, int64_t rows, bool wide, /* constant */ syn_dtype dtype) {
-#define CASE(n)                                                    \
-    case n:                                                        \
-        if (wide && n <= TILE_ROWS / 2) tile_sums(t, n, 4, dtype); \
-        else if (n <= TILE_ROWS) tile_sums(t, n, 2, dtype);        \
-        return
-    switch (rows) {
-        CASE(1);
-        CASE(2);
-        CASE(3);
-        CASE(4);
-        CASE(5);
-        CASE(6);
-        CASE(7);
-        CASE(8);
-        CASE(9);
-        CASE(10);
-        CASE(11);
-        CASE(12);
-    }
-#undef CASE
-}
-
-static void run_tile(const tile *t, int64_t rows, bool wide, syn_dtype dtype) {
-    if (dtype == SYN_F32) tile_rows(t, rows, wide, SYN_F32);
-    else if (dtype == SYN_F16) tile_rows(t, rows, wide, SYN_F16);
-    else tile_rows(t, rows, wide, SYN_BF16);
-}
-
-/* A tile of which only the first n columns exist; those of w are followed by zeros. */
-static void run_narrow(const tile *t, int64_t rows, int64_t n) {
-    float out[TILE_ROWS * COLUMNS], init[TILE_ROWS * COLUMNS] = {0};
-    tile whole = *t;
-    for (int64_t r = 0; t->init && r < rows; r++)
-        memcpy(init + r * COLUMNS, t->init + r * t->ld_init, (size_t)n * sizeof *init);
-    whole.init = init;
-    whole.out = out;
-    whole.ld_init = whole.ldo = COLUMNS;
-    run_tile(&whole, rows, false, SYN_F32);
-    for (int64_t r = 0; r < rows; r++)
-        memcpy(t->out + r * t->ldo, out + r * COLUMNS, (size_t)n * sizeof *out);
-}
-
-/* ---- Blocks ---- */
-
-LANE_FN void widen_rows(const void *w, int64_t ldw, int64_t rows, int64_t n, float *to,
-                        /* constant */ syn_dtype dtype) {
-    for (int64_t i = 0; i < rows; i++, to += W_ROW) {
-        int64_t j = 0;
-        for (; j + COLUMNS <= n; j += COLUMNS) {
-            vec_store(to + j, widen(w, i * ldw + j, dtype));
-            vec_store(to + j + SYN_LANES, widen(w, i * ldw + j + SYN_LANES, dtype));
-            ask_for(element(w, (i + LINES) * ldw + j, dtype), 2 * vector_bytes(dtype));
-        }
-        widen_few(w, i * ldw + j, to + j, n - j, dtype);
-    }
-}
-
-#define TURNED 16 /* columns at a time: a cache line of each row */
-
-/* to[i][c] = from[c][i] */
-static void turn(float (*from)[DEPTH], int64_t n, float *to) {
-    int64_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        for (int c = 0; c < TURNED; c += 4) {
-            __m128 a[4];
-            for (int q = 0; q < 4; q++) a[q] = _mm_load_ps(from[c + q] + i);
-            _MM_TRANSPOSE4_PS(a[0], a[1], a[2], a[3]);
-            for (int q = 0; q < 4; q++) _mm_storeu_ps(to + (i + q) * W_ROW + c, a[q]);
-        }
-    for (; i < n; i++)
-        for (int c = 0; c < TURNED; c++) to[i * W_ROW + c] = from[c][i];
-}
-
-/* Columns of a w stored (n, k). What follows the last up to a multiple of TURNED is written too. */
-LANE_FN void turn_columns(const void *w, int64_t ldw, int64_t n, int64_t depth, float *to,
-                          /* constant */ syn_dtype dtype) {
-    _Alignas(64) float columns[TURNED][DEPTH];
-    const int64_t whole = depth - depth % SYN_LANES;
-    for (int64_t c = 0; c < n; c += TURNED) {
-        for (int64_t q = 0; q < TURNED; q++) {
-            const int64_t at = MIN(c + q, n - 1) * ldw;
-            for (int64_t i = 0; i < whole; i += SYN_LANES) {
-                vec_store(columns[q] + i, widen(w, at + i, dtype));
-                ask_for(element(w, at + TURNED * ldw + i, dtype), vector_bytes(dtype));
-            }
-            widen_few(w, at + whole, columns[q] + whole, depth - whole, dtype);
-        }
-        turn(columns, depth, to + c);
-    }
-}
-
-/* n columns of w from j, `depth` rows from k, as f32 in rows of W_ROW, with zeros up to a multiple
-   of COLUMNS. */
-LANE_FN void copy_w_of(const syn_product *p, int64_t k, int64_t depth, int64_t j, int64_t n,
-                       float *to, /* constant */ syn_dtype dtype) {
-    const void *w = element(p->w, p->transpose_w ? j * p->ldw + k : k * p->ldw + j, dtype);
-    if (p->transpose_w) turn_columns(w, p->ldw, n, depth, to, dtype);
-    else widen_rows(w, p->ldw, depth, n, to, dtype);
-}
-
-static void copy_w(const syn_product *p, int64_t k, int64_t depth, int64_t j, int64_t n,
-                   float *to) {
-    if (p->w_dtype == SYN_F32) copy_w_of(p, k, depth, j, n, to, SYN_F32);
-    else if (p->w_dtype == SYN_F16) copy_w_of(p, k, depth, j, n, to, SYN_F16);
-    else copy_w_of(p, k, depth, j, n, to, SYN_BF16);
-    const int64_t beside = (COLUMNS - n % COLUMNS) % COLUMNS;
-    for (int64_t i = 0; beside && i < depth; i++)
-        memset(to + i * W_ROW + n, 0, (size_t)beside * sizeof *to);
-}
-
-static void copy_x(const syn_product *p, int64_t i, int64_t rows, int64_t k, int64_t depth,
-                   float *to) {
-    const float *x = p->x;
-    if (!p->transpose_x)
-        for (int64_t r = 0; r < rows; r++)
-            memcpy(to + r * X_ROW, x + (i + r) * p->ldx + k, (size_t)depth * sizeof *to);
-    else
-        for (int64_t c = 0; c < depth; c++)
-            for (int64_t r = 0; r < rows; r++) to[r * X_ROW + c] = x[(k + c) * p->ldx + i + r];
-}
-
-/* Where the sums of step k begin and end. */
-static void place(tile *t, const syn_product *p, int64_t i, int64_t j, int64_t k) {
-    t->out = (float *)p->out + i * p->ldo + j;
-    t->ldo = p->ldo;
-    t->init = k > 0 ? t->out : p->bias ? (const float *)p->bias + j : NULL;
-    t->ld_init = k > 0 ? p->ldo : 0;
-}
-
-/* `depth` steps from k, as many whole tiles as p->n columns have; returns how many columns they
-   are. w is used where it lies: a tile of it serves all rows, and while one is worked on the next
-   one's lines come. Tiles are 128 bytes wide, which memory answers fastest. */
-static int64_t stored_block(const syn_product *p, int64_t k, int64_t depth) {
-    _Alignas(64) float x[MANY_ACROSS * X_ROW];
-    const bool wide = 2 * vector_bytes(p->w_dtype) < 128 && p->m <= MOST_WIDE;
-    const int64_t most = wide ? TILE_ROWS / 2 : TILE_ROWS, groups = (p->m + most - 1) / most;
-    const int64_t step = wide ? 2 * COLUMNS : COLUMNS, n = p->n - p->n % step;
-    tile t = {.k = depth, .ldw = p->ldw};
-    t.next_bytes = p->ldw * (int64_t)syn_dtype_bytes(p->w_dtype);
-    copy_x(p, 0, p->m, k, depth, x);
-    for (int64_t j = 0; j < n; j += step) {
-        t.w = element(p->w, k * p->ldw + j, p->w_dtype);
-        t.next = element(t.w, step, p->w_dtype);
-        for (int64_t g = 0; g < groups; g++) {
-            const int64_t i = p->m * g / groups;
-            t.x = x + i * X_ROW;
-            place(&t, p, i, j, k);
-            run_tile(&t, p->m * (g + 1) / groups - i, wide, p->w_dtype);
-        }
-    }
-    return n;
-}
-
-/* n columns from j, `depth` steps from k: a few rows of x at a time, copied into the first-level
-   cache, pass over a copy of w in the second-level cache, while the lines of the
-   next block come. */
-static void copied_block(const syn_product *p, int64_t k, int64_t depth, int64_t j, int64_t n) {
-    _Alignas(64) float w[DEPTH * W_ROW], x[TILE_ROWS * X_ROW];
-    const int64_t groups = (p->m + TILE_ROWS - 1) / TILE_ROWS;
-    tile t = {.k = depth, .x = x, .ldw = W_ROW};
-    const int64_t row_bytes = p->ldw * (int64_t)syn_dtype_bytes(p->w_dtype);
-    copy_w(p, k, depth, j, n, w);
-    for (int64_t g = 0; g < groups; g++) {
-        const int64_t i = p->m * g / groups, rows = p->m * (g + 1) / groups - i;
-        copy_x(p, i, rows, k, depth, x);
-        for (int64_t c = 0; c < n; c += COLUMNS) {
-            t.w = w + c;
-            t.next = g == 0 ? element(p->w, (k + DEPTH) * p->ldw + j + c, p->w_dtype) : t.w;
-            t.next_bytes = g == 0 ? row_bytes : W_ROW * 4;
-            place(&t, p, i, j + c, k);
-            if (n - c >= COLUMNS) run_tile(&t, rows, false, SYN_F32);
-            else run_narrow(&t, rows, n - c);
-        }
-    }
-}
-
-/* Columns from j on. */
-static void copied(const syn_product *p, int64_t j) {
-    for (; j < p->n; j += WIDTH)
-        for (int64_t k = 0; k < p->k; k += DEPTH)
-            copied_block(p, k, MIN(p->k - k, DEPTH), j, MIN(p->n - j, WIDTH));
-}
-
-static void few_rows(const syn_product *p) {
-    int64_t n = 0;
-    for (int64_t k = 0; k < p->k; k += DEPTH) n = stored_block(p, k, MIN(p->k - k, DEPTH));
-    copied(p, n);
-}
+#define DOT_ROWS   (SYN_LANES == 16 ? 6 : 3) /* rows of x times DOTS vectors */
+#define DOTS       4                         /* columns of sums along k */
+#define LENGTH     1536                      /* most steps of sums along k, */
+#define BESIDE     32   /* and columns that a group of rows of x meets in turn */
+#define NEAR       8192 /* bytes of w that are asked for before they are needed */
+#define MANY_ALONG 384  /* rows for which it pays to copy a w (n, k), */
+#define SHORT      256  /* unless k is short: to end a sum along k costs more */
 
 /* ---- One row, w (k, n) ---- */
 
@@ -362,7 +73,8 @@ LANE_FN __m128 four_sums(vec a, vec b, vec c, vec d) {
     return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
 
-/* `rows` rows of x times DOTS columns of w. */
+/* `rows` rows of x times DOTS columns of w. While a quarter of the steps is done, a row of what
+   comes next is asked for from end to end, as memory answers fastest. */
 LANE_FN void dots(const tile *t, /* constant */ int rows, syn_dtype dtype) {
     vec sum[DOT_ROWS][DOTS], a[DOT_ROWS];
     FOR_EACH(r, rows, DOT_ROWS)
@@ -370,12 +82,17 @@ LANE_FN void dots(const tile *t, /* constant */ int rows, syn_dtype dtype) {
     const float *x = t->x;
     const void *w = t->w;
     const int64_t k = t->k, whole = k - k % SYN_LANES, ldx = t->ldx, ldw = t->ldw;
-    for (int64_t p = 0; p < whole; p += SYN_LANES) {
-        FOR_EACH(r, rows, DOT_ROWS) a[r] = vec_load(x + r * ldx + p);
-        FOR_EACH(c, DOTS, DOTS) {
-            const vec b = widen(w, c * ldw + p, dtype);
-            ask_for(element(w, (c + DOTS) * ldw + p, dtype), 64);
-            FOR_EACH(r, rows, DOT_ROWS) sum[r][c] = vec_fma(a[r], b, sum[r][c]);
+    int64_t p = 0;
+    for (int q = 0; q < DOTS; q++) {
+        const int64_t end = whole * (q + 1) / DOTS;
+        const char *next = t->next + q * t->next_bytes;
+        for (; p < end; p += SYN_LANES, next += DOTS * vector_bytes(dtype)) {
+            ask_now(next, DOTS * vector_bytes(dtype));
+            FOR_EACH(r, rows, DOT_ROWS) a[r] = vec_load(x + r * ldx + p);
+            FOR_EACH(c, DOTS, DOTS) {
+                const vec b = widen(w, c * ldw + p, dtype);
+                FOR_EACH(r, rows, DOT_ROWS) sum[r][c] = vec_fma(a[r], b, sum[r][c]);
+            }
         }
     }
     float rest_x[SYN_LANES] = {0}, rest_w[DOTS][SYN_LANES] = {{0}};
@@ -410,29 +127,78 @@ LANE_FN void dots_rows(const tile *t, int64_t rows, /* constant */ syn_dtype dty
 }
 
 /* n columns from j, `length` steps from k: a few rows of x, in the first-level cache, pass over the
-   rows of w, in the second-level cache. */
+   rows of w, in the second-level cache. next: what of w is wanted after the first columns. */
 LANE_FN void along_block(const syn_product *p, int64_t k, int64_t length, int64_t j, int64_t n,
-                         /* constant */ syn_dtype dtype) {
+                         const char *next, /* constant */ syn_dtype dtype) {
     const int64_t groups = (p->m + DOT_ROWS - 1) / DOT_ROWS;
+    tile t = {.k = length, .ldx = p->ldx, .ldw = p->ldw};
+    t.next_bytes = p->ldw * (int64_t)syn_dtype_bytes(dtype);
     for (int64_t g = 0; g < groups; g++) {
         const int64_t i = p->m * g / groups, rows = p->m * (g + 1) / groups - i;
         for (int64_t c = j; c < j + n; c += DOTS) {
-            tile t = {.k = length, .ldx = p->ldx, .ldw = p->ldw};
             t.x = (const float *)p->x + i * p->ldx + k;
             t.w = element(p->w, c * p->ldw + k, dtype);
+            t.next = next + (c - j) * t.next_bytes;
             place(&t, p, i, c, k);
             dots_rows(&t, rows, dtype);
         }
     }
 }
 
+/* One row of x times one column of w: four sums along its quarters, so that w is read in order. */
+LANE_FN void long_dot(const tile *t, /* constant */ syn_dtype dtype) {
+    vec sum[DOTS];
+    const float *x = t->x;
+    const int64_t k = t->k, quarter = k / DOTS / SYN_LANES * SYN_LANES;
+    const char *next = t->next;
+    FOR_EACH(c, DOTS, DOTS) sum[c] = vec_set(0.0f);
+    for (int64_t p = 0; p < quarter; p += SYN_LANES, next += DOTS * vector_bytes(dtype)) {
+        ask_now(next, DOTS * vector_bytes(dtype));
+        FOR_EACH(c, DOTS, DOTS) {
+            const int64_t at = c * quarter + p;
+            sum[c] = vec_fma(vec_load(x + at), widen(t->w, at, dtype), sum[c]);
+        }
+    }
+    for (int64_t p = DOTS * quarter; p < k; p += SYN_LANES) {
+        float rest_x[SYN_LANES] = {0}, rest_w[SYN_LANES] = {0};
+        const int64_t n = MIN(k - p, SYN_LANES);
+        memcpy(rest_x, x + p, (size_t)n * sizeof *x);
+        widen_few(t->w, p, rest_w, n, dtype);
+        sum[0] = vec_fma(vec_load(rest_x), vec_load(rest_w), sum[0]);
+    }
+    float s[DOTS];
+    _mm_storeu_ps(s, four_sums(sum[0], sum[1], sum[2], sum[3]));
+    *t->out = (t->init ? *t->init : 0.0f) + s[0] + s[1] + s[2] + s[3];
+}
+
+LANE_FN void long_dots(const syn_product *p, /* constant */ syn_dtype dtype) {
+    const int64_t pieces = (p->k + DOTS * LENGTH - 1) / (DOTS * LENGTH);
+    for (int64_t j = 0; j < p->n; j++)
+        for (int64_t q = 0; q < pieces; q++) {
+            const int64_t k = p->k * q / pieces, end = p->k * (q + 1) / pieces;
+            tile t = {.k = end - k, .x = (const float *)p->x + k};
+            t.w = element(p->w, j * p->ldw + k, dtype);
+            t.next = element(t.w, q + 1 < pieces ? t.k : p->ldw - k, dtype);
+            place(&t, p, 0, j, k);
+            long_dot(&t, dtype);
+        }
+}
+
+/* Few rows take the pieces of some columns one after the other, so that w is read in order; of
+   more, a piece of x stays in its cache. */
 LANE_FN void along(const syn_product *p, /* constant */ syn_dtype dtype) {
     const int64_t pieces = (p->k + LENGTH - 1) / LENGTH, whole = p->n - p->n % DOTS;
-    for (int64_t q = 0; q < pieces; q++) {
-        const int64_t k = p->k * q / pieces, end = p->k * (q + 1) / pieces;
-        const int64_t step = p->m < MANY_ACROSS ? DOTS : BESIDE;
-        for (int64_t j = 0; j < whole; j += step)
-            along_block(p, k, end - k, j, MIN(whole - j, step), dtype);
+    const bool few = p->m < MANY_ACROSS;
+    const int64_t step = few ? DOTS : BESIDE, blocks = (whole + step - 1) / step;
+    const int64_t bytes = DOTS * p->k / pieces * (int64_t)syn_dtype_bytes(dtype);
+    const int64_t ahead = 1 + NEAR / bytes; /* blocks */
+    for (int64_t i = 0; i < pieces * blocks; i++) {
+        const int64_t q = few ? i % pieces : i / blocks, k = p->k * q / pieces;
+        const int64_t j = (few ? i / pieces : i % blocks) * step;
+        const int64_t then = few ? p->k * ((i + ahead) % pieces) / pieces : k;
+        const int64_t after = few ? (i + ahead) / pieces * DOTS : j + DOTS;
+        along_block(p, k, p->k * (q + 1) / pieces - k, j, MIN(whole - j, step),
+                    element(p->w, after * p->ldw + then, dtype), dtype);
     }
     copied(p, whole);
 }
@@ -440,6 +206,7 @@ LANE_FN void along(const syn_product *p, /* constant */ syn_dtype dtype) {
 LANE_FN void product_of(const syn_product *p, /* constant */ syn_dtype dtype) {
     const bool long_sums = p->transpose_w && p->k >= SHORT;
     if (p->transpose_x || p->m >= (long_sums ? MANY_ALONG : MANY_ACROSS)) copied(p, 0);
+    else if (p->transpose_w && p->m == 1 && p->k > LENGTH) long_dots(p, dtype);
     else if (p->transpose_w) along(p, dtype);
     else if (p->m == 1) one_row(p, dtype);
     else few_rows(p);

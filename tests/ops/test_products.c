@@ -254,14 +254,15 @@ static void test_small(void) {
     }
 }
 
-/* Across the borders of blocks (256, 512, 768 and, of pairs, 1024), pieces (1536), copies (49, 384)
- * and OpenBLAS (1024). */
+/* Across the borders of blocks (256, 512, 768 and, of pairs, 1024), pieces (1536; of one row
+   6144), copies (49, 384), what is widened at once (262144) and OpenBLAS (1024). */
 static void test_borders(void) {
     static const int64_t sizes[][3] = {
-        {1, 300, 530},  {2, 513, 257},   {13, 290, 600},  {48, 66, 512},
-        {49, 257, 300}, {50, 31, 1},     {5, 9, 3200},    {70, 40, 1700},
-        {383, 35, 270}, {384, 70, 257},  {1024, 33, 40},  {1, 8300, 9},
-        {1, 9, 8300},   {290, 285, 299}, {345, 33, 1100}, {20, 800, 1030}};
+        {1, 300, 530},   {2, 513, 257},  {13, 290, 600}, {48, 66, 512},   {49, 257, 300},
+        {50, 31, 1},     {5, 9, 3200},   {70, 40, 1700}, {383, 35, 270},  {384, 70, 257},
+        {1024, 33, 40},  {1, 8300, 9},   {1, 9, 8300},   {290, 285, 299}, {345, 33, 1100},
+        {20, 800, 1030}, {1, 11, 1600},  {1, 6, 6401},   {1, 7, 3000},    {1, 131100, 3},
+        {2, 90001, 2},   {1, 131073, 2}, {3, 66000, 4}};
     syn_workers *pools[3] = {NULL, pool(2), pool(3)};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (int number = (int)i % 3; number < KINDS; number += 3) {

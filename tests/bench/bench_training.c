@@ -165,49 +165,19 @@ static syn_status step(trainer *t, const work *w, double *seconds, syn_error *er
 
 /* ---- PyTorch, a process that makes a step for each line ---- */
 
-typedef struct peer {
-    FILE *to, *from; /* NULL: none */
-} peer;
-
-static peer open_peer(const work *w) {
-    const char *python = getenv("SYN_PEER_PYTHON"), *source = getenv("SYN_SOURCE");
-    char script[1024], batch[32], tokens[32], threads[32];
-    int to[2], from[2];
-    peer p = {NULL, NULL};
-    if (!python || !source) return p;
-    snprintf(script, sizeof script, "%s/tests/bench/peer_training.py", source);
+static peer open_pytorch(const work *w) {
+    char batch[32], tokens[32], threads[32];
     snprintf(batch, sizeof batch, "%lld", (long long)w->batch);
     snprintf(tokens, sizeof tokens, "%lld", (long long)w->tokens);
     snprintf(threads, sizeof threads, "%d", cli_cores());
-    if (pipe(to) != 0 || pipe(from) != 0) die("no pipe");
-    const pid_t child = fork();
-    if (child < 0) die("no process");
-    if (child == 0) {
-        if (dup2(to[0], 0) < 0 || dup2(from[1], 1) < 0) _exit(126);
-        close(to[1]);
-        close(from[0]);
-        execl(python, python, script, w->preset, batch, tokens, threads, syn_dtype_name(w->dtype),
-              (char *)NULL);
-        _exit(127);
-    }
-    close(to[0]);
-    close(from[1]);
-    p = (peer){fdopen(to[1], "w"), fdopen(from[0], "r")};
-    if (!p.to || !p.from) die("no pipe");
-    return p;
+    return open_python("peer_training.py", (const char *const[]){w->preset, batch, tokens, threads,
+                                                                 syn_dtype_name(w->dtype), NULL});
 }
 
 static double peer_step(const peer *p) {
     double seconds;
-    fprintf(p->to, "step\n");
-    fflush(p->to);
-    if (fscanf(p->from, "%lf", &seconds) != 1) die("PyTorch made no step");
+    ask_peer(p, "step", &seconds, 1);
     return seconds;
-}
-
-static void close_peer(const peer *p) {
-    if (p->to) fclose(p->to);
-    if (p->from) fclose(p->from);
 }
 
 /* ---- one rank ---- */
@@ -221,7 +191,7 @@ static void run(const work *w) {
     int64_t params = 0;
     for (size_t i = 0; i < syn_ctx_param_count(t.ctx); i++)
         params += syn_spec_elems(syn_tensor_spec(t.ctx, syn_ctx_param(t.ctx, i).tensor));
-    const peer pytorch = open_peer(w);
+    const peer pytorch = open_pytorch(w);
     if (pytorch.to) peer_step(&pytorch);
     const double memory_s = 28 * (double)params * byte_s();
     if (step(&t, w, &seconds, &err) != SYN_OK) die(err.text);
@@ -258,7 +228,7 @@ static void run_half(const work *w) {
         open_trainer(&narrow, &half, &config, NULL, cli_cores(), &err) != SYN_OK ||
         step(&wide, w, &seconds, &err) != SYN_OK || step(&narrow, &half, &seconds, &err) != SYN_OK)
         die(err.text);
-    const peer pytorch = open_peer(&half);
+    const peer pytorch = open_pytorch(&half);
     if (pytorch.to) peer_step(&pytorch);
     for (int r = 0; r < RUNS; r++) {
         theirs[r] = pytorch.to ? peer_step(&pytorch) : 0;

@@ -2,7 +2,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 int missed;
 
@@ -41,4 +43,60 @@ float *filled(int64_t n) {
 void die(const char *why) {
     fprintf(stderr, "the bench failed: %s\n", why);
     exit(1);
+}
+
+static peer open_program(const char *program, char *const arguments[]) {
+    int to[2], from[2];
+    if (pipe(to) != 0 || pipe(from) != 0) die("no pipe");
+    const pid_t child = fork();
+    if (child < 0) die("no process");
+    if (child == 0) {
+        if (dup2(to[0], 0) < 0 || dup2(from[1], 1) < 0) _exit(126);
+        close(to[1]);
+        close(from[0]);
+        execvp(program, arguments);
+        _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    const peer p = {fdopen(to[1], "w"), fdopen(from[0], "r"), child};
+    if (!p.to || !p.from) die("no pipe");
+    return p;
+}
+
+peer open_python(const char *script, const char *const arguments[]) {
+    enum { MOST = 6 };
+    const char *python = getenv("SYN_PEER_PYTHON"), *source = getenv("SYN_SOURCE");
+    char path[1024], *all[MOST + 3] = {(char *)(uintptr_t)python, path};
+    if (!python || !source) return (peer){NULL, NULL, 0};
+    snprintf(path, sizeof path, "%s/tests/bench/%s", source, script);
+    for (int i = 0; i < MOST && arguments[i]; i++) all[i + 2] = (char *)(uintptr_t)arguments[i];
+    return open_program(python, all);
+}
+
+peer open_command(const char *command) {
+    char shell[] = "sh", option[] = "-c";
+    if (!command) return (peer){NULL, NULL, 0};
+    return open_program(shell, (char *[]){shell, option, (char *)(uintptr_t)command, NULL});
+}
+
+void ask_peer(const peer *p, const char *question, double *numbers, int n) {
+    char answer[256];
+    fprintf(p->to, "%s\n", question);
+    fflush(p->to);
+    if (!fgets(answer, sizeof answer, p->from)) die("another program gave no answer");
+    const char *at = answer;
+    for (int i = 0; i < n; i++) {
+        char *end;
+        numbers[i] = strtod(at, &end);
+        if (end == at) die("another program's answer lacks numbers");
+        at = end;
+    }
+}
+
+void close_peer(const peer *p) {
+    if (!p->to) return;
+    fclose(p->to);
+    fclose(p->from);
+    waitpid(p->process, NULL, 0);
 }

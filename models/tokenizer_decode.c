@@ -296,7 +296,11 @@ static bool stays(const syn__steps *decoders, bool *joins_bytes) {
         case SYN__DECODE_STRIP:
             if (joined && step->stop > 0) return false;
             break;
-        default: /* bytes, fuse */
+        case SYN__DECODE_BYTES: /* a text is bytes only if all of it is */
+            if (joined) return false;
+            joined = true;
+            break;
+        default: /* fuse */
             joined = true;
         }
     }

@@ -172,13 +172,13 @@ static syn_status rank_main(syn_comm *comm, void *unused, syn_ctx **ctx, syn_err
         SYN_TRY(syn_weights_reader_new(&reader, run.weights, err));
         const syn_param_source source = syn_weights_source(reader);
         syn_ctx_set_param_source(*ctx, &source);
-        syn_status s = inference_run_rank(&run, *ctx, mesh.group[SYN_AXIS_TP], true, err);
+        syn_status s = inference_run_rank(&run, *ctx, mesh.group[SYN_AXIS_TP], reader, true, err);
         if (s == SYN_OK) s = syn_weights_finish(reader, NULL, NULL, err);
         syn_ctx_set_param_source(*ctx, NULL);
         syn_weights_reader_free(reader);
         SYN_TRY(s);
     } else {
-        SYN_TRY(inference_run_rank(&run, *ctx, mesh.group[SYN_AXIS_TP], true, err));
+        SYN_TRY(inference_run_rank(&run, *ctx, mesh.group[SYN_AXIS_TP], NULL, true, err));
     }
     if (!args.save_weights) return SYN_OK;
     return checkpoint_save(&run, *ctx, comm, err);

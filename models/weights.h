@@ -54,6 +54,10 @@ typedef struct syn_weights_reader syn_weights_reader;
 syn_status syn_weights_reader_new(syn_weights_reader **out, const syn_weights *weights,
                                   syn_error *err) SYN_MUST_USE;
 syn_param_source syn_weights_source(syn_weights_reader *reader);
+/* Calls `progress` while parameters are filled: with bytes of the file's tensors, of those that
+   parameters may be; a shard counts for all that are like it. NULL: no more. */
+void syn_weights_set_progress(syn_weights_reader *reader,
+                              void (*progress)(void *user, int64_t done, int64_t of), void *user);
 /* After the model is made: fails if a parameter is missing in the file, has another shape or dtype
    there, or if the file holds a tensor that is neither a parameter nor one that may be left
    (buffers, a tied head, heads that the model was made without or that no model here has; what

@@ -23,6 +23,9 @@ struct syn_weights_reader {
     bool *taken; /* by entry */
     problem *problems;
     size_t n_problems, problems_cap;
+    void (*progress)(void *user, int64_t done, int64_t of); /* NULL: nobody asks */
+    void *progress_user;
+    int64_t done_bytes, all_bytes;
 };
 
 syn_status syn_weights_reader_new(syn_weights_reader **out, const syn_weights *weights,
@@ -38,6 +41,24 @@ syn_status syn_weights_reader_new(syn_weights_reader **out, const syn_weights *w
     }
     *out = r;
     return SYN_OK;
+}
+
+void syn_weights_set_progress(syn_weights_reader *r,
+                              void (*progress)(void *user, int64_t done, int64_t of), void *user) {
+    r->progress = progress;
+    r->progress_user = user;
+    r->all_bytes = 0;
+    for (size_t i = 0; i < r->weights->n_entries; i++) {
+        const syn__weights_role role = r->weights->entries[i].role;
+        if (role == SYN__WEIGHTS_PARAMETER || role == SYN__WEIGHTS_HEAD)
+            r->all_bytes += (int64_t)r->weights->entries[i].tensor->bytes;
+    }
+}
+
+static void advance(syn_weights_reader *r, size_t bytes) {
+    r->done_bytes += (int64_t)bytes;
+    if (r->done_bytes > r->all_bytes) r->done_bytes = r->all_bytes; /* a shard without padding */
+    if (r->progress) r->progress(r->progress_user, r->done_bytes, r->all_bytes);
 }
 
 void syn_weights_reader_free(syn_weights_reader *r) {
@@ -111,14 +132,15 @@ void syn__weights_widen(const syn_safetensors_tensor *t, int64_t first, float *o
     convert(in, from, (char *)out, SYN_F32, n);
 }
 
-/* Fills the shard; elements of the full tensor from valid_elems on are zero. */
-static void copy_shard(const syn_weights *w, const syn_safetensors_tensor *t,
-                       const syn__weights_slices *s, int64_t valid_elems, syn_dtype to,
+/* Fills the shard, one of `count`; elements of the full tensor from valid_elems on are zero. */
+static void copy_shard(syn_weights_reader *r, const syn_safetensors_tensor *t,
+                       const syn__weights_slices *s, int64_t valid_elems, int count, syn_dtype to,
                        char *data) {
+    const syn_weights *w = r->weights;
     const source_type from = source_of(t);
     const size_t in_bytes = source_bytes(from), out_bytes = syn_dtype_bytes(to);
     const char *in = t->data;
-    size_t released = (size_t)s->offset * in_bytes, end = released;
+    size_t released = (size_t)s->offset * in_bytes, end = released, pending = 0;
     for (int64_t i = 0; i < s->runs; i++) {
         const int64_t first = i * s->stride + s->offset, left = valid_elems - first;
         /* Long runs piece by piece, so that little of the file is in memory at a time. */
@@ -130,12 +152,16 @@ static void copy_shard(const syn_weights *w, const syn_safetensors_tensor *t,
             memset(data + (size_t)some * out_bytes, 0, (size_t)(n - some) * out_bytes);
             data += (size_t)n * out_bytes;
             if (some > 0) end = (size_t)(first + at + some) * in_bytes;
+            pending += (size_t)some * in_bytes;
             if (end - released < RELEASE_BYTES) continue;
             syn_safetensors_release(w->file, in + released, end - released);
             released = end;
+            advance(r, pending * (size_t)count);
+            pending = 0;
         }
     }
     if (end > released) syn_safetensors_release(w->file, in + released, end - released);
+    advance(r, pending * (size_t)count);
 }
 
 /* ---- What does not fit ---- */
@@ -204,8 +230,8 @@ static syn_status read_parameter(void *user, const char *name, const syn_spec *f
         return SYN_OK;
     }
     const syn__weights_slices slices = syn__weights_slice(full, shard);
-    copy_shard(r->weights, entry->tensor, &slices, syn_spec_elems(&want), (syn_dtype)local->dtype,
-               data);
+    copy_shard(r, entry->tensor, &slices, syn_spec_elems(&want), shard.count,
+               (syn_dtype)local->dtype, data);
     return SYN_OK;
 }
 

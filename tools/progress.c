@@ -4,23 +4,45 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/cli.h"
+
 static double now_s(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+enum { COUNT_BYTES = 32 };
+
+/* "12" or "1.3 GiB" */
+static const char *count_text(const progress *p, double count, char buf[COUNT_BYTES]) {
+    if (!p->unit) return cli_bytes_text(count, buf, COUNT_BYTES);
+    snprintf(buf, COUNT_BYTES, "%.0f", count);
+    return buf;
+}
+
+/* "0.49" or "1.3 GiB", of a second */
+static const char *rate_text(const progress *p, double rate, char buf[COUNT_BYTES]) {
+    if (!p->unit) return cli_bytes_text(rate, buf, COUNT_BYTES);
+    snprintf(buf, COUNT_BYTES, "%.3g", rate);
+    return buf;
+}
+
 static void show(progress *p, double now, int64_t done, int64_t of) {
     const double rate = (double)done / (now - p->start_s);
-    char part[64], speed[32], time[32], left[48];
+    const char *gap = p->unit ? " " : "", *unit = p->unit ? p->unit : "";
+    char part[100], speed[48], time[32], left[48], a[COUNT_BYTES], b[COUNT_BYTES], c[COUNT_BYTES];
     progress_time_text((double)(of - done) / rate, time, sizeof time);
+    (void)count_text(p, (double)done, a);
+    (void)count_text(p, (double)of, b);
+    (void)rate_text(p, rate, c);
     if (!p->on_terminal) {
-        fprintf(stderr, "%s: %lld of %lld %s, %.3g %s/s, about %s left\n", p->what, (long long)done,
-                (long long)of, p->unit, rate, p->unit, time);
+        fprintf(stderr, "%s: %s of %s%s%s, %s%s%s/s, about %s left\n", p->what, a, b, gap, unit, c,
+                gap, unit, time);
         return;
     }
-    snprintf(part, sizeof part, "%lld/%lld %.12s", (long long)done, (long long)of, p->unit);
-    snprintf(speed, sizeof speed, "%.3g/s", rate);
+    snprintf(part, sizeof part, "%s/%s%s%.12s", a, b, gap, unit);
+    snprintf(speed, sizeof speed, "%s/s", c);
     snprintf(left, sizeof left, "%s left", time);
     const char *const facts[] = {part, left, speed, NULL};
     progress_line_draw(&p->line, p->what, done, of, facts);
@@ -39,6 +61,7 @@ void progress_step(void *user, int64_t done, int64_t of) {
         progress_line_clear(&p->line);
         return;
     }
+    if (p->terminal_only && !p->on_terminal) return;
     const double interval = p->on_terminal ? 0.2 : 10;
     if (done <= 0 || now - p->start_s < 1 || now - p->shown_s < interval) return;
     p->shown_s = now;

@@ -7,8 +7,9 @@
 #include "tools/progress_line.h"
 
 typedef struct progress {
-    const char *what, *unit; /* "generating", "tokens" */
+    const char *what, *unit; /* "generating", "tokens"; NULL: bytes, shown as GiB */
     bool quiet;
+    bool terminal_only;      /* no lines elsewhere */
     double start_s, shown_s; /* 0: not begun */
     bool on_terminal;
     progress_line line;

@@ -350,7 +350,70 @@ static void logits_are_those_of_huggingface(void) {
     }
 }
 
+struct steps {
+    int64_t calls, last, of;
+    bool rises;
+};
+
+static void step(void *user, int64_t done, int64_t of) {
+    struct steps *s = user;
+    s->rises = s->rises && done >= s->last && done <= of && (s->of == 0 || s->of == of);
+    s->last = done;
+    s->of = of;
+    s->calls++;
+}
+
+static syn_status load_in_steps(syn_comm *comm, void *arg, syn_error *err) {
+    const checkpoint *c = &checkpoints[4]; /* in several files */
+    struct steps *steps = arg;
+    syn_weights *weights;
+    syn_weights_reader *reader;
+    syn_model_config config;
+    syn_mesh mesh;
+    syn_ctx *ctx;
+    syn_model *model = NULL;
+    SYN_TRY(checkpoint_config(c, &config, err));
+    SYN_TRY(syn_weights_open(&weights, reference_path("%s", c->folder), c->family, err));
+    SYN_TRY(syn_weights_reader_new(&reader, weights, err));
+    SYN_TRY(syn_mesh_open(&mesh, comm, &(syn_mesh_shape){.tp = comm->size}, err));
+    SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_CPU, comm, err));
+    const syn_param_source source = syn_weights_source(reader);
+    syn_ctx_set_param_source(ctx, &source);
+    steps[comm->rank].rises = true;
+    syn_weights_set_progress(reader, step, &steps[comm->rank]);
+    const syn_model_options how = {.tp = mesh.group[SYN_AXIS_TP]};
+    const syn_status s = syn_model_new(&model, ctx, &config, &how, err);
+    syn_model_free(model);
+    syn_ctx_free(ctx);
+    syn_weights_reader_free(reader);
+    syn_weights_free(weights);
+    return s;
+}
+
+/* From nothing to all bytes of the file, on every rank, whatever its share of them. */
+static void reading_tells_how_far_it_is(void) {
+    syn_error err = {0};
+    syn_safetensors *st;
+    int64_t all = 0;
+    CHECK_OK(syn_safetensors_open(&st, reference_path("%s", checkpoints[4].folder), &err), err);
+    for (size_t i = 0; i < syn_safetensors_count(st); i++)
+        all += (int64_t)syn_safetensors_get(st, i)->bytes;
+    const int64_t tensors = (int64_t)syn_safetensors_count(st);
+    syn_safetensors_free(st);
+    for (int tp = 1; tp <= 2; tp++) {
+        struct steps steps[2] = {{0}};
+        CHECK_OK(syn_local_run(tp, load_in_steps, steps, &err), err);
+        for (int r = 0; r < tp; r++) {
+            CHECK(steps[r].rises);
+            CHECK_INT(steps[r].of, all);
+            CHECK_INT(steps[r].calls, tensors);
+            if (tp == 1) CHECK_INT(steps[r].last, all);
+        }
+    }
+}
+
 static const test_case cases[] = {
+    {"reading_tells_how_far_it_is", reading_tells_how_far_it_is},
     {"names_become_parameters", names_become_parameters},
     {"each_rank_reads_its_slices", each_rank_reads_its_slices},
     {"parts_read_what_is_theirs", parts_read_what_is_theirs},

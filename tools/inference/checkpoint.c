@@ -91,7 +91,7 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
     if (s == SYN_OK) {
         const syn_param_source source = syn_weights_source(reader);
         syn_ctx_set_param_source(ctx, &source);
-        s = inference_run_rank(run, ctx, NULL, false, err);
+        s = inference_run_rank(run, ctx, NULL, NULL, false, err);
     }
     char *list = NULL, *unused = NULL;
     if (s == SYN_OK) s = syn_weights_finish(reader, NULL, &list, err);

@@ -110,8 +110,10 @@ syn_status inference_check_ids(const inference *run, const int32_t *ids, size_t 
                                syn_error *err) SYN_MUST_USE;
 
 /* One rank's program: makes the model in ctx (weights come from the context's source, if it has
-   one) and runs it. forward false: the model alone, to see whether a checkpoint fits. */
-syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp, bool forward,
+   one: `reader`'s, which then tells how far it is) and runs it. forward false: the model alone, to
+   see whether a checkpoint fits. */
+syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp,
+                              syn_weights_reader *reader, bool forward,
                               syn_error *err) SYN_MUST_USE;
 /* Adds what rank 0 has recorded in its context since the last time to the report. */
 syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) SYN_MUST_USE;

@@ -17,11 +17,12 @@ syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) 
     return s;
 }
 
-syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp, bool forward,
-                              syn_error *err) {
+syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp,
+                              syn_weights_reader *reader, bool forward, syn_error *err) {
     const bool show = syn_ctx_rank(ctx) == 0 && syn_ctx_has_data(ctx) && !run->args->quiet;
-    progress weights = {.what = run->weights ? "loading weights" : "making weights",
-                        .unit = "layers",
+    progress weights = {.what = reader ? "loading weights" : "making weights",
+                        .unit = reader ? NULL : "layers",
+                        .terminal_only = reader != NULL,
                         .quiet = !show};
     const syn_model_options how = {.tp = tp,
                                    .heads = run->heads,
@@ -29,11 +30,15 @@ syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp,
                                    .seed = (uint64_t)run->args->seed,
                                    .dtype = run->dtype,
                                    .weight_dtype = run->weight_dtype,
-                                   .progress = progress_step,
+                                   .progress = reader ? NULL : progress_step,
                                    .progress_user = &weights};
     syn_model *model;
-    SYN_TRY(syn_model_new(&model, ctx, &run->config, &how, err));
-    syn_status s = forward ? run->task->run(run, model, show, err) : SYN_OK;
+    if (reader) syn_weights_set_progress(reader, progress_step, &weights);
+    syn_status s = syn_model_new(&model, ctx, &run->config, &how, err);
+    if (reader) syn_weights_set_progress(reader, NULL, NULL);
+    progress_step(&weights, 1, 1); /* a line that stands there goes */
+    SYN_TRY(s);
+    s = forward ? run->task->run(run, model, show, err) : SYN_OK;
     syn_model_free(model);
     if (s == SYN_OK && forward && syn_ctx_rank(ctx) == 0) s = inference_report(run, ctx, err);
     return s;

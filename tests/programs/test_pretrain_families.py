@@ -16,10 +16,11 @@ TINY = ("llama", "mistral", "qwen2", "qwen3", "gpt3")
 
 
 def as_pytorch(runs):
-    """On one rank and two, and the same texts with each layer on two."""
+    """On one rank and two, and the same texts with each layer on two, and on four, of which two
+    have the same heads of keys."""
     for i, case in enumerate(cases("pretraining_saved.json")):
         ranks = case["options"]["num-gpus"]
-        for tp in (1, 2):
+        for tp in (1, 2, 4) if ranks == 1 else (1, 2):
             options = case["options"] | {"num-gpus": ranks * tp, "tp": tp}
             name = f"{what(options)}, tp {tp}"
             got, errors = run_case(options, runs.path(f"as_pytorch{i}_{tp}"))

@@ -13,6 +13,12 @@ def folder_of(name):
     return os.path.join(REFERENCE, f"saved_{name}")
 
 
+def before_end(name, tokens):
+    """Without the token that ended the text, and what filled up behind it."""
+    end = load_json(os.path.join(folder_of(name), "generation_config.json"))["eos_token_id"]
+    return tokens[:tokens.index(end)] if end in tokens else tokens
+
+
 def tokenize(name, *args):
     return subprocess.run([os.path.join(BUILD, "syntorch"), "tokenize", "--tokenizer",
                            folder_of(name), *map(str, args)], capture_output=True, check=True)
@@ -44,7 +50,8 @@ def test_ids_and_texts():
             ids = json.loads(tokenize(name, "--json", want["text"]).stdout)["ids"]
             assert ids == want["ids"], (name, want["text"], ids)
             if "decoded" in want:
-                text = json.loads(tokenize(name, "--json", "--decode", *want["tokens"]).stdout)
+                tokens = before_end(name, want["tokens"])
+                text = json.loads(tokenize(name, "--json", "--decode", *tokens).stdout)
                 assert text["text"] == want["decoded"], (name, text)
 
 
@@ -55,6 +62,7 @@ def continue_text(f, name, want, *how, launcher=None):
     assert off < 1e-5, (name, want["text"], how, off)
     assert s["prompt_tokens"] == len(want["ids"])
     assert s["tokens"] == [want["tokens"]], (name, want["text"], how, s["tokens"])
+    assert s["texts"] == [want["decoded"]], (name, want["text"], how, s["texts"])
 
 
 def test_texts_go_on():
@@ -70,6 +78,19 @@ def test_over_mpi():
     with Folder() as f:
         for name in GENERATING:
             continue_text(f, name, SAVED[name][1], "--tp", 2, launcher=MPI)
+
+
+def test_side_by_side():
+    """Padded, each goes on as alone."""
+    with Folder() as f:
+        for name in GENERATING:
+            texts = [want for want in SAVED[name] if "\n" not in want["text"]]
+            f.write("prompts.txt", "".join(want["text"] + "\n" for want in texts))
+            s = summary(f, "--weights", folder_of(name), "--prompts", "prompts.txt", "--greedy",
+                        "--num_output_tokens", 50, "--tp", 2, "--save_logits", "logits.npy")
+            for tokens, got, want in zip(s["tokens"], rows(f / "logits.npy"), texts):
+                assert before_end(name, tokens) == before_end(name, want["tokens"]), (name, tokens)
+                assert difference(got, want["logits"]) < 1e-5, (name, want["text"])
 
 
 def test_masks():

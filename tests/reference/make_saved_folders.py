@@ -186,7 +186,8 @@ def continued(model, tokenizer, texts):
         top = torch.stack(made.logits)[:, 0].topk(2).values
         margin = ((top[:, 0] - top[:, 1]) / top.abs().amax(-1)).min().item()
         out.append({"text": text, "ids": ids, "tokens": new, "margin": float(f"{margin:.2g}"),
-                    "decoded": tokenizer.decode(new), "logits": sized(made.logits[0][0])})
+                    "decoded": tokenizer.decode([t for t in new if t != tokenizer.eos_token_id]),
+                    "logits": sized(made.logits[0][0])})
     return out
 
 
@@ -214,7 +215,8 @@ def small():
                 saved[name] = filled_in(model, tokenizer)
                 break
             saved[name] = continued(model, tokenizer, TEXTS)
-            if min(p["margin"] for p in saved[name]) > 1e-3:
+            ended = sum(len(p["tokens"]) < NEW_TOKENS for p in saved[name])
+            if min(p["margin"] for p in saved[name]) > 1e-3 and ended < 2:
                 break
         print(name, "seed", seed)
     (HERE / "saved.json").write_text(json.dumps(saved) + "\n")

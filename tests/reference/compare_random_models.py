@@ -143,12 +143,16 @@ def run(folder, prompts, *more):
     return numpy.load(work / "logits.npy"), json.loads(done.stdout)["tokens"]
 
 
+def random_model(family, config, seed):
+    cls = getattr(transformers, NAMES[family] + "Config")
+    return fill(getattr(transformers, NAMES[family] + "ForCausalLM")(cls(**config)), seed)
+
+
 def one(seed, folder):
     """(largest difference, ties, what is wrong or "")"""
     rng = random.Random(seed)
     family, config, tp = draw(rng)
-    cls = getattr(transformers, NAMES[family] + "Config")
-    model = fill(getattr(transformers, NAMES[family] + "ForCausalLM")(cls(**config)), seed)
+    model = random_model(family, config, seed)
     model = model.to(rng.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16]))
     model.save_pretrained(folder, max_shard_size=rng.choice(["2KB", "20KB", "1GB"]))
     said = rewrite(rng, folder)
@@ -197,4 +201,5 @@ def main():
     sys.exit(1 if wrong else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""The random models of compare_random_models.py in four steps of pretraining, as PyTorch takes them
+in double: on any ranks, with layers cut and texts apart, with activations computed again.
+
+    SYN_BUILD=build python3 compare_random_training.py [first seed] [how many]
+
+Neither the build nor the tests need this script, which needs what the others here do.
+"""
+import csv
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import torch
+import transformers
+
+from compare_random_models import draw, random_model, rewrite
+from make_pretraining_fixture import train
+
+HERE = pathlib.Path(__file__).parent
+LENGTH = 48
+
+
+def pretrain(options, *more):
+    """Losses; what was said if it failed."""
+    saved = os.path.join(options["weights"], "trained")
+    given = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+    done = subprocess.run(
+        [os.path.join(os.environ["SYN_BUILD"], "pretrain"), *given, *more, "--dropout", "0",
+         "--skip-eval", "--quiet", "--save-dir", saved], capture_output=True, text=True,
+        check=False, cwd=HERE.parent.parent)
+    if done.returncode != 0:
+        return [], done.stderr
+    with open(os.path.join(saved, "metrics.csv"), encoding="utf-8") as f:
+        return [float(row["loss"]) for row in csv.DictReader(f) if row["loss"]], ""
+
+
+def one(seed, folder):
+    """(largest difference, what is wrong or "")"""
+    rng = random.Random(seed)
+    family, config, tp = draw(rng)
+    config["vocab_size"] = 410
+    random_model(family, config, seed).save_pretrained(folder)
+    rewrite(rng, folder)
+    words = HERE / ("saved_qwen2" if family.startswith("qwen") else "saved_llama3")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(words / name, folder)
+    options = {"weights": str(folder), "data": "examples/squad/train.json",
+               "max-seq-length": LENGTH, "learning-rate": 1e-2, "warmup-steps": 2, "num-epochs": 1,
+               "max-steps": 4, "recipe": "default", "num-gpus": rng.choice([1, 2])}
+    again = rng.choice(["none", "selective", "full"])
+    want = train(options, None, True)
+    got, errors = pretrain(options | {"num-gpus": options["num-gpus"] * tp, "tp": tp},
+                           "--activation-recompute", again)
+    what = f"seed {seed}: {options}, tp {tp}, {again}, {family}, {config}"
+    if len(got) != len(want):
+        return 0, f"{what}: {errors}"
+    off = max(abs(a - b) / b for a, b in zip(got, want))
+    return off, "" if off < 1e-5 else f"{what}: {got}, not {want}"
+
+
+def main():
+    first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 50
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    worst = wrong = 0
+    for seed in range(first, first + count):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="syntorch-"))
+        off, what = one(seed, folder)
+        shutil.rmtree(folder)
+        worst, wrong = max(worst, off), wrong + bool(what)
+        if what:
+            print(what, flush=True)
+    print(f"{count} models: {wrong} wrong, losses off by {worst:.2g}")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -140,10 +140,11 @@ def test_nothing_is_lost():
         ids = f.write("ids.txt", "1 2 3\n")
         arguments = [PROGRAM, "--weights", llama, "--prompt_ids", ids, "--save_weights", "out"]
         small = ["sh", "-c", 'trap "" XFSZ; ulimit -f 8; exec "$0" "$@"']
-        result = subprocess.run(small + arguments, cwd=f.path, env=ENV, capture_output=True,
-                                timeout=HANGS)
-        assert "File too large" in sentence_of(result, 1)
-        assert {n: content(f / f"out/{n}") for n in f.files("out")} == before
+        for more in ([], ["--tp", "2", "--dtype", "bf16"]):
+            result = subprocess.run(small + arguments + more, cwd=f.path, env=ENV,
+                                    capture_output=True, timeout=HANGS)
+            assert "File too large" in sentence_of(result, 1)
+            assert {n: content(f / f"out/{n}") for n in f.files("out")} == before
         # folders that are read
         shutil.copytree(GPT2, f / "source")
         os.symlink("source", f / "link")

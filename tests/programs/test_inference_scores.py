@@ -126,6 +126,37 @@ def test_last_logits_are_the_last_of_all():
         assert quiet["tokens"] == [] and quiet["new_tokens"] == 0, quiet["tokens"]
 
 
+def test_many_texts():
+    """What goes through the model some texts at a time is what each text gives alone."""
+    with Folder() as folder:
+        for name, extra in (("tiny_bert_f32", ["--mask_id", 4]), ("tiny_qwen2", [])):
+            texts = [[2 + (i * j * j + i + j) % 57 for j in range(n)]
+                     for i, n in enumerate([40] + [5 + k % 30 for k in range(300)])]
+            texts[-1][1] = texts[3][2] = texts[250][0] = texts[250][4] = 4
+            run = [*weights(name), *extra]
+            many = summary(folder, *run, "--prompt_ids", write_ids(folder, texts), "--embeddings",
+                           "h.npy", "--save_logits", "l.npy", "--logits", "all")
+            few = [3, 250, 300]
+            some = summary(folder, *run, "--prompt_ids",
+                           write_ids(folder, [texts[i] for i in few], "few.txt"), "--embeddings",
+                           "h3.npy", "--save_logits", "l3.npy", "--logits", "all")
+            for file, one in (("h.npy", "h3.npy"), ("l.npy", "l3.npy")):
+                (batch, tokens, width), got = read_array(folder / file)
+                (_, short, _), want = read_array(folder / one)
+                assert (batch, tokens) == (301, 40) and batch * tokens > 8192
+                for i, b in enumerate(few):
+                    n = len(texts[b]) * width
+                    error = off(got[b * tokens * width:][:n], want[i * short * width:][:n])
+                    assert error < 1e-5, (name, file, b, error)
+            if extra:
+                found = {(m["sequence"], m["position"]): m["predictions"][0]["id"]
+                         for m in many["masks"]}
+                for m in some["masks"]:
+                    at = few[m["sequence"]], m["position"]
+                    assert found[at] == m["predictions"][0]["id"], at
+                assert len(some["masks"]) >= 4 and len(found) > len(some["masks"])
+
+
 def test_bert_without_a_head():
     """A BertModel's checkpoint has no MLM head, and --embeddings needs none."""
     with Folder() as folder:
@@ -282,6 +313,8 @@ def test_what_makes_no_sense():
                 ([*score, "--temperature", 0], "samples no tokens"),
                 ([*score, "--top_k", 1], "samples no tokens"),
                 ([*score, "--top_p", 0.5], "samples no tokens"),
+                ([*score, "--greedy"], "samples no tokens"),
+                ([*score, "--eos", 3], "--perplexity generates no tokens"),
                 ([*score, "--save_logits", "x.npy"], "writes no logits"),
                 ([*score, "--embeddings", "x.npy"], "writes no hidden states")):
             refuse(folder, args, 2, *says)

@@ -3,29 +3,13 @@
 #include <string.h>
 
 #include "models/bert.h"
-#include "models/score.h"
-#include "syntorch/clock.h"
 #include "syntorch/memory.h"
-#include "tools/inference/inference_score.h"
+#include "tools/inference/inference_fill.h"
 #include "tools/inference/inference_text.h"
 #include "tools/inference/npy.h"
 
 #define MASK_TEXT   "[MASK]"
 #define PREDICTIONS 5
-
-typedef struct filling {
-    int32_t cls, sep, mask, pad; /* ids; mask -1: nobody knows, and all positions are predicted */
-    int32_t *ids;                /* (batch, T) */
-    float *padding;              /* (batch, T): 0, or -infinity behind a short sequence; NULL */
-    int32_t *n_padding;          /* (batch): tokens of it, likewise */
-    int32_t *masks;              /* (n_masks): positions among all batch * T */
-    int64_t n_masks, n_top, n_tokens; /* n_tokens: without padding */
-    /* rank 0's (over MPI: this rank's) results */
-    float *logits; /* (n_masks, V0), if wanted */
-    float *top;    /* (n_masks, n_top): probabilities, largest first */
-    int32_t *best; /* (n_masks, n_top): their ids */
-    int64_t forward_ns;
-} filling;
 
 static filling *work_of(const inference *run) {
     return run->work;
@@ -241,84 +225,6 @@ static uint64_t plan(const inference *run, uint64_t h) {
     return syn_hash(work->ids, (size_t)(run->prompt_tokens * run->batch) * sizeof *work->ids, h);
 }
 
-/* ---- One rank ---- */
-
-/* Memory for rank 0's results. */
-static syn_status alloc_results(inference *run, syn_error *err) {
-    filling *work = work_of(run);
-    size_t n, logits;
-    if (!syn_mul_size((size_t)work->n_masks, (size_t)work->n_top, &n) ||
-        !syn_mul_size((size_t)work->n_masks, (size_t)run->config.vocab_size, &logits))
-        n = logits = SIZE_MAX / 8;
-    work->top = syn_calloc(n, sizeof *work->top);
-    work->best = syn_calloc(n, sizeof *work->best);
-    if (run->args->save_logits && !inference_all_logits(run->args))
-        work->logits = syn_calloc(logits, sizeof *work->logits);
-    else logits = 0;
-    if (work->top && work->best && (work->logits || logits == 0)) return SYN_OK;
-    return SYN_FAIL_NOMEM(err, (2 * n + logits) * 4, "results");
-}
-
-/* Rank 0's results of n masks, `first` on. */
-static syn_status keep_results(inference *run, syn_ctx *ctx, int64_t first, int64_t n,
-                               const syn_tensor got[3], syn_error *err) {
-    filling *work = work_of(run);
-    const int64_t v = run->config.vocab_size;
-    const size_t elems = (size_t)(n * work->n_top);
-    float *top = work->top + first * work->n_top;
-    SYN_TRY(syn_tensor_read_f32(ctx, got[1], top, elems));
-    SYN_TRY(
-        syn_tensor_read(ctx, got[2], work->best + first * work->n_top, elems * sizeof *work->best));
-    for (size_t i = 0; i < elems; i++)
-        if (!isfinite(top[i]))
-            return SYN_FAIL(err, SYN_E_INVALID, "the model's predictions are not finite numbers");
-    if (!work->logits) return SYN_OK;
-    return syn_tensor_read_f32(ctx, got[0], work->logits + first * v, (size_t)(n * v));
-}
-
-/* Predictions of n masks, `first` on. */
-static syn_status predict(inference *run, syn_model *model, syn_tensor hidden, int64_t first,
-                          int64_t n, syn_error *err) {
-    const filling *work = work_of(run);
-    syn_ctx *ctx = syn_model_ctx(model);
-    const syn_spec places = {SYN_I32, 1, {n}};
-    const syn_tensor at = syn_input(ctx, "mask_positions", &places, work->masks + first);
-    syn_tensor got[3] = {syn_bert_mlm(model, hidden, at)};
-    syn_push_scope(ctx, "predict");
-    const syn_tensor wide = syn_cast(ctx, got[0], SYN_F32); /* for all digits of what is printed */
-    got[1] = syn_top_k(ctx, syn_softmax(ctx, wide), work->n_top, &got[2]);
-    syn_pop_scope(ctx);
-    SYN_TRY(syn_ctx_check(ctx, err));
-    if (syn_ctx_rank(ctx) != 0 || !syn_ctx_has_data(ctx)) return SYN_OK;
-    return keep_results(run, ctx, first, n, got, err);
-}
-
-static syn_status run_rank(inference *run, syn_model *model, bool progress_shown, syn_error *err) {
-    filling *work = work_of(run);
-    syn_ctx *ctx = syn_model_ctx(model);
-    const bool keeps = syn_ctx_rank(ctx) == 0 && syn_ctx_has_data(ctx);
-    const syn_spec tokens = {SYN_I32, 2, {run->batch, run->prompt_tokens}},
-                   mask = {SYN_F32, 2, {run->batch, run->prompt_tokens}};
-    const int64_t most = syn_logits_rows(model, true);
-    (void)progress_shown; /* one step */
-    if (keeps && work->n_masks > 0) SYN_TRY(alloc_results(run, err));
-    const int64_t start = (int64_t)syn__clock_ns();
-    const syn_tensor ids = syn_input(ctx, "tokens", &tokens, work->ids);
-    const syn_tensor padding =
-        work->padding ? syn_input(ctx, "padding_mask", &mask, work->padding) : SYN_NO_MASK;
-    const syn_tensor hidden = syn_bert_forward(model, ids, SYN_BERT_NO_TYPES, padding);
-    for (int64_t first = 0; first < work->n_masks; first += most) {
-        const int64_t n = work->n_masks - first < most ? work->n_masks - first : most;
-        const syn_mark mark = syn_ctx_mark(ctx);
-        SYN_TRY(predict(run, model, hidden, first, n, err));
-        syn_release(ctx, mark, NULL, 0);
-    }
-    SYN_TRY(syn_ctx_check(ctx, err));
-    if (keeps) work->forward_ns = (int64_t)syn__clock_ns() - start;
-    if (!inference_scores(run->args)) return SYN_OK;
-    return inference_score_hidden(run, model, hidden, work->n_padding, err);
-}
-
 /* ---- After ---- */
 
 static void print_prediction(const inference *run, int32_t id, double probability) {
@@ -434,7 +340,7 @@ const inference_task inference_fill = {.prompt = "The capital of France is [MASK
                                        .begin = begin,
                                        .encode = encode,
                                        .lay_out = lay_out,
-                                       .run = run_rank,
+                                       .run = inference_fill_rank,
                                        .plan = plan,
                                        .print = print,
                                        .json = json,

@@ -47,21 +47,17 @@ uint64_t inference_score_plan(const inference *run, uint64_t hash) {
 
 /* ---- One rank ---- */
 
-/* Some texts of the batch, `first` on. */
+/* Some texts of the batch. */
 typedef struct piece {
+    const inference_scoring *of;
     inference *run;
-    syn_model *model;
     syn_tensor hidden; /* (n, T, C) */
     int64_t first, n;
-    const int32_t *padding; /* of the whole batch */
-    /* Logits (n, V0) of rows of all n T; the same on all ranks. */
-    syn_tensor (*logits)(syn_model *model, syn_tensor hidden, int64_t first, int64_t n);
-    syn_sink *logits_file, *hidden_file; /* of rank 0 */
 } piece;
 
 /* Tokens of a text, which stand first. */
 static int64_t length_of(const piece *p, int64_t text) {
-    return p->run->prompt_tokens - (p->padding ? p->padding[text] : 0);
+    return p->run->prompt_tokens - (p->of->padding ? p->of->padding[text] : 0);
 }
 
 static bool is_padding(const piece *p, int64_t row) {
@@ -73,7 +69,7 @@ static bool is_padding(const piece *p, int64_t row) {
    at padding. */
 static syn_status read_rows(const piece *p, syn_tensor x, int64_t first, int64_t n, int64_t width,
                             float *out, syn_error *err) {
-    SYN_TRY(syn_tensor_read_f32(syn_model_ctx(p->model), x, out, (size_t)(n * width)));
+    SYN_TRY(syn_tensor_read_f32(syn_model_ctx(p->of->model), x, out, (size_t)(n * width)));
     for (int64_t row = 0; row < n; row++) {
         float *at = out + row * width;
         if (is_padding(p, first + row)) {
@@ -97,20 +93,41 @@ static syn_status alloc_rows(float **out, int64_t n, int64_t width, syn_error *e
     return *out ? SYN_OK : SYN_FAIL_NOMEM(err, elems * sizeof **out, "logits or hidden states");
 }
 
+/* Rows of all n T -> logits (n, V0), the same on all ranks. */
+static syn_tensor causal_logits(syn_model *m, syn_tensor hidden, int64_t first, int64_t n) {
+    syn_ctx *ctx = syn_model_ctx(m);
+    const int64_t rows[2] = {-1, syn_tensor_dim(ctx, hidden, 2)};
+    hidden = syn_reshape(ctx, hidden, rows, 2);
+    return syn_causal_logits(m, syn_slice(ctx, hidden, 0, first, n));
+}
+
+static syn_tensor bert_logits(syn_model *m, syn_tensor hidden, int64_t first, int64_t n) {
+    syn_ctx *ctx = syn_model_ctx(m);
+    const syn_spec spec = {SYN_I32, 1, {n}};
+    int32_t *at = syn_malloc((size_t)n * sizeof *at);
+    if (!at) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: positions of logits");
+    for (int64_t i = 0; i < n; i++) at[i] = (int32_t)(first + i);
+    const syn_tensor positions = syn_input(ctx, "positions", &spec, at);
+    syn_free(at);
+    return syn_bert_mlm(m, hidden, positions);
+}
+
 static syn_status put_logits(const piece *p, syn_error *err) {
-    syn_ctx *ctx = syn_model_ctx(p->model);
+    syn_ctx *ctx = syn_model_ctx(p->of->model);
     const int64_t rows = p->n * p->run->prompt_tokens, width = p->run->config.vocab_size;
-    int64_t most = syn_logits_rows(p->model, true);
+    int64_t most = syn_logits_rows(p->of->model, true);
+    const bool causal = syn_model_is_causal(&p->run->config);
     float *out = NULL;
     if (most > rows) most = rows;
-    syn_status s = p->logits_file ? alloc_rows(&out, most, width, err) : SYN_OK;
+    syn_status s = p->of->logits ? alloc_rows(&out, most, width, err) : SYN_OK;
     for (int64_t first = 0; first < rows && s == SYN_OK; first += most) {
         const int64_t n = rows - first < most ? rows - first : most;
         const syn_mark mark = syn_ctx_mark(ctx);
-        const syn_tensor logits = p->logits(p->model, p->hidden, first, n);
+        const syn_tensor logits = causal ? causal_logits(p->of->model, p->hidden, first, n)
+                                         : bert_logits(p->of->model, p->hidden, first, n);
         s = syn_ctx_check(ctx, err);
         if (s == SYN_OK && out) s = read_rows(p, logits, first, n, width, out, err);
-        if (s == SYN_OK && out) npy_put(p->logits_file, out, (size_t)(n * width));
+        if (s == SYN_OK && out) npy_put(p->of->logits, out, (size_t)(n * width));
         syn_release(ctx, mark, NULL, 0);
     }
     syn_free(out);
@@ -138,72 +155,56 @@ static syn_status put_hidden(const piece *p, syn_error *err) {
     for (int64_t i = 0; i < p->n && s == SYN_OK; i++) {
         float *states = out + i * tokens * width;
         pool(how, states, length_of(p, p->first + i), width);
-        npy_put(p->hidden_file, states,
+        npy_put(p->of->hidden, states,
                 (size_t)(how == INFERENCE_POOLING_NONE ? tokens * width : width));
     }
     syn_free(out);
     return s;
 }
 
-static syn_status put_piece(const piece *p, syn_error *err) {
-    SYN_TRY(syn_ctx_check(syn_model_ctx(p->model), err));
-    if (p->hidden_file) SYN_TRY(put_hidden(p, err));
-    return inference_all_logits(p->run->args) ? put_logits(p, err) : SYN_OK;
+syn_status inference_scoring_put(const inference_scoring *s, syn_tensor hidden, int64_t first,
+                                 int64_t n, syn_error *err) {
+    const piece p = {s, s->run, hidden, first, n};
+    SYN_TRY(syn_ctx_check(syn_model_ctx(s->model), err));
+    if (s->hidden) SYN_TRY(put_hidden(&p, err));
+    return inference_all_logits(s->run->args) ? put_logits(&p, err) : SYN_OK;
 }
 
-/* Rank 0 writes. */
-static syn_status open_files(piece *p, syn_error *err) {
-    const inference_args *args = p->run->args;
-    const syn_ctx *ctx = syn_model_ctx(p->model);
-    const int64_t b = p->run->batch, t = p->run->prompt_tokens, width = p->run->config.n_embd;
+int64_t inference_texts_at_once(const inference *run) {
+    const int64_t n = run->prompt_tokens < TOKENS_AT_ONCE ? TOKENS_AT_ONCE / run->prompt_tokens : 1;
+    return n < run->batch ? n : run->batch;
+}
+
+syn_status inference_scoring_begin(inference_scoring *s, syn_error *err) {
+    const inference_args *args = s->run->args;
+    const syn_ctx *ctx = syn_model_ctx(s->model);
+    const int64_t b = s->run->batch, t = s->run->prompt_tokens, width = s->run->config.n_embd;
+    s->start_ns = (int64_t)syn__clock_ns();
     if (syn_ctx_rank(ctx) != 0 || !syn_ctx_has_data(ctx)) return SYN_OK;
-    if (inference_all_logits(p->run->args)) {
-        const int64_t dims[3] = {b, t, p->run->config.vocab_size};
-        SYN_TRY(npy_open(&p->logits_file, args->save_logits, dims, 3, err));
+    if (inference_all_logits(args)) {
+        const int64_t dims[3] = {b, t, s->run->config.vocab_size};
+        SYN_TRY(npy_open(&s->logits, args->save_logits, dims, 3, err));
     }
     if (!args->embeddings) return SYN_OK;
     if (args->pooling == INFERENCE_POOLING_NONE)
-        return npy_open(&p->hidden_file, args->embeddings, (const int64_t[]){b, t, width}, 3, err);
-    return npy_open(&p->hidden_file, args->embeddings, (const int64_t[]){b, width}, 2, err);
+        return npy_open(&s->hidden, args->embeddings, (const int64_t[]){b, t, width}, 3, err);
+    return npy_open(&s->hidden, args->embeddings, (const int64_t[]){b, width}, 2, err);
 }
 
-static syn_status close_files(piece *p, syn_status s, syn_error *err) {
+syn_status inference_scoring_end(inference_scoring *s, syn_status came, syn_error *err) {
     syn_error other;
-    const syn_status a = syn_sink_close(p->logits_file, s == SYN_OK, s == SYN_OK ? err : &other);
-    if (s == SYN_OK) s = a;
-    const syn_status b = syn_sink_close(p->hidden_file, s == SYN_OK, s == SYN_OK ? err : &other);
-    return s == SYN_OK ? b : s;
-}
-
-static void note_time(inference *run, const syn_ctx *ctx, int64_t start) {
-    if (syn_ctx_rank(ctx) == 0) run->score_ns = (int64_t)syn__clock_ns() - start;
-}
-
-/* ---- Causal models ---- */
-
-static syn_tensor causal_logits(syn_model *m, syn_tensor hidden, int64_t first, int64_t n) {
-    syn_ctx *ctx = syn_model_ctx(m);
-    const int64_t rows[2] = {-1, syn_tensor_dim(ctx, hidden, 2)};
-    hidden = syn_reshape(ctx, hidden, rows, 2);
-    return syn_causal_logits(m, syn_slice(ctx, hidden, 0, first, n));
-}
-
-/* The piece's texts with their padding moved behind them; NULL without ids. */
-static syn_status move_padding(const piece *p, const int32_t *ids, int32_t **out, syn_error *err) {
-    const int64_t t = p->run->prompt_tokens;
-    *out = NULL;
-    if (!ids) return SYN_OK;
-    *out = syn_calloc((size_t)(p->n * t), sizeof **out);
-    if (!*out) return SYN_FAIL_NOMEM(err, (size_t)(p->n * t) * sizeof **out, "texts");
-    for (int64_t i = 0; i < p->n; i++) {
-        const int64_t length = length_of(p, p->first + i);
-        memcpy(*out + i * t, ids + (p->first + i + 1) * t - length, (size_t)length * sizeof **out);
+    syn_sink *const files[] = {s->logits, s->hidden};
+    for (int i = 0; i < 2; i++) {
+        const syn_status closed =
+            syn_sink_close(files[i], came == SYN_OK, came == SYN_OK ? err : &other);
+        if (came == SYN_OK) came = closed;
     }
-    return SYN_OK;
+    if (syn_ctx_rank(syn_model_ctx(s->model)) == 0)
+        s->run->score_ns = (int64_t)syn__clock_ns() - s->start_ns;
+    return came;
 }
 
-/* Rows that nothing will be written from are counted and forgotten. */
-static syn_status end_piece(inference *run, syn_ctx *ctx, syn_mark from, syn_error *err) {
+syn_status inference_end_piece(inference *run, syn_ctx *ctx, syn_mark from, syn_error *err) {
     syn_release(ctx, from, NULL, 0);
     if (run->launch.want_graph) return SYN_OK;
     if (syn_ctx_rank(ctx) == 0) SYN_TRY(inference_report(run, ctx, err));
@@ -211,64 +212,49 @@ static syn_status end_piece(inference *run, syn_ctx *ctx, syn_mark from, syn_err
     return SYN_OK;
 }
 
-static syn_status score_piece(piece *p, const int32_t *ids, syn_error *err) {
-    syn_ctx *ctx = syn_model_ctx(p->model);
-    const syn_spec spec = {SYN_I32, 2, {p->n, p->run->prompt_tokens}};
+/* ---- Causal models ---- */
+
+/* n texts, `first` on, with their padding moved behind them; NULL without ids. */
+static syn_status move_padding(const inference_scoring *s, const int32_t *ids, int64_t first,
+                               int64_t n, int32_t **out, syn_error *err) {
+    const int64_t t = s->run->prompt_tokens;
+    *out = NULL;
+    if (!ids) return SYN_OK;
+    *out = syn_calloc((size_t)(n * t), sizeof **out);
+    if (!*out) return SYN_FAIL_NOMEM(err, (size_t)(n * t) * sizeof **out, "texts");
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t length = t - (s->padding ? s->padding[first + i] : 0);
+        memcpy(*out + i * t, ids + (first + i + 1) * t - length, (size_t)length * sizeof **out);
+    }
+    return SYN_OK;
+}
+
+static syn_status score_piece(const inference_scoring *s, const int32_t *ids, int64_t first,
+                              int64_t n, syn_error *err) {
+    syn_ctx *ctx = syn_model_ctx(s->model);
+    const syn_spec spec = {SYN_I32, 2, {n, s->run->prompt_tokens}};
     const syn_mark from = syn_ctx_mark(ctx);
     int32_t *texts;
-    SYN_TRY(move_padding(p, ids, &texts, err));
-    p->hidden = syn_causal_hidden(p->model, syn_input(ctx, "texts", &spec, texts));
+    SYN_TRY(move_padding(s, ids, first, n, &texts, err));
+    const syn_tensor hidden = syn_causal_hidden(s->model, syn_input(ctx, "texts", &spec, texts));
     syn_free(texts);
-    SYN_TRY(put_piece(p, err));
-    return end_piece(p->run, ctx, from, err);
+    SYN_TRY(inference_scoring_put(s, hidden, first, n, err));
+    return inference_end_piece(s->run, ctx, from, err);
 }
 
 syn_status inference_score_texts(inference *run, syn_model *model, const int32_t *ids,
                                  const int32_t *padding, bool progress_shown, syn_error *err) {
-    const int64_t start = (int64_t)syn__clock_ns();
-    const int64_t at_once =
-        run->prompt_tokens < TOKENS_AT_ONCE ? TOKENS_AT_ONCE / run->prompt_tokens : 1;
+    const int64_t at_once = inference_texts_at_once(run);
     progress texts = {.what = "scoring", .unit = "texts", .quiet = !progress_shown};
-    piece p = {.run = run, .model = model, .padding = padding, .logits = causal_logits};
-    syn_status s = open_files(&p, err);
+    inference_scoring s = {.run = run, .model = model, .padding = padding};
+    syn_status came = inference_scoring_begin(&s, err);
     progress_step(&texts, 0, run->batch);
-    for (; p.first < run->batch && s == SYN_OK; p.first += p.n) {
-        p.n = run->batch - p.first < at_once ? run->batch - p.first : at_once;
-        s = score_piece(&p, ids, err);
-        progress_step(&texts, p.first + p.n, run->batch);
+    for (int64_t first = 0, n; first < run->batch && came == SYN_OK; first += n) {
+        n = run->batch - first < at_once ? run->batch - first : at_once;
+        came = score_piece(&s, ids, first, n, err);
+        progress_step(&texts, first + n, run->batch);
     }
-    s = close_files(&p, s, err);
-    note_time(run, syn_model_ctx(model), start);
-    return s;
-}
-
-/* ---- BERT ---- */
-
-static syn_tensor bert_logits(syn_model *m, syn_tensor hidden, int64_t first, int64_t n) {
-    syn_ctx *ctx = syn_model_ctx(m);
-    const syn_spec spec = {SYN_I32, 1, {n}};
-    int32_t *at = syn_malloc((size_t)n * sizeof *at);
-    if (!at) return syn_ctx_fail(ctx, SYN_E_NOMEM, "out of memory: positions of logits");
-    for (int64_t i = 0; i < n; i++) at[i] = (int32_t)(first + i);
-    const syn_tensor positions = syn_input(ctx, "positions", &spec, at);
-    syn_free(at);
-    return syn_bert_mlm(m, hidden, positions);
-}
-
-syn_status inference_score_hidden(inference *run, syn_model *model, syn_tensor hidden,
-                                  const int32_t *padding, syn_error *err) {
-    piece p = {.run = run,
-               .model = model,
-               .hidden = hidden,
-               .n = run->batch,
-               .padding = padding,
-               .logits = bert_logits};
-    const int64_t start = (int64_t)syn__clock_ns();
-    syn_status s = open_files(&p, err);
-    if (s == SYN_OK) s = put_piece(&p, err);
-    s = close_files(&p, s, err);
-    note_time(run, syn_model_ctx(model), start);
-    return s;
+    return inference_scoring_end(&s, came, err);
 }
 
 /* ---- After ---- */

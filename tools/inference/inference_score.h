@@ -13,15 +13,35 @@ bool inference_scores(const inference_args *args);
 bool inference_only_scores(const inference_args *args);
 uint64_t inference_score_plan(const inference *run, uint64_t hash);
 
-/* One rank. The causal model's hidden states of the batch, some texts at a time, and what is wanted
-   of them. ids (batch, prompt_tokens), NULL on meta, whose texts stand behind their padding (batch;
-   NULL: none). */
+/* What one rank makes of the batch, some texts at a time, from the first to the last; files are
+   rank 0's. */
+typedef struct inference_scoring {
+    inference *run;
+    syn_model *model;
+    const int32_t *padding; /* (batch): tokens behind each text; NULL: none */
+    syn_sink *logits, *hidden;
+    int64_t start_ns;
+} inference_scoring;
+
+/* How many texts go through the model at once. */
+int64_t inference_texts_at_once(const inference *run);
+/* Opens the files that are wanted; the members before them are set. */
+syn_status inference_scoring_begin(inference_scoring *s, syn_error *err) SYN_MUST_USE;
+/* The hidden states (n, prompt_tokens, C) of n texts, `first` on. */
+syn_status inference_scoring_put(const inference_scoring *s, syn_tensor hidden, int64_t first,
+                                 int64_t n, syn_error *err) SYN_MUST_USE;
+/* The files take their places, unless what came of it is a failure, which is returned. */
+syn_status inference_scoring_end(inference_scoring *s, syn_status came,
+                                 syn_error *err) SYN_MUST_USE;
+/* Gives back what was made since `from`; rows that nothing will be written from are counted and
+   forgotten. */
+syn_status inference_end_piece(inference *run, syn_ctx *ctx, syn_mark from,
+                               syn_error *err) SYN_MUST_USE;
+/* All of that of a causal model's texts. ids (batch, prompt_tokens), NULL on meta, in which texts
+   stand behind their padding (batch; NULL: none). */
 syn_status inference_score_texts(inference *run, syn_model *model, const int32_t *ids,
                                  const int32_t *padding, bool progress_shown,
                                  syn_error *err) SYN_MUST_USE;
-/* The same of BERT's hidden states (batch, prompt_tokens, C). padding: behind each text. */
-syn_status inference_score_hidden(inference *run, syn_model *model, syn_tensor hidden,
-                                  const int32_t *padding, syn_error *err) SYN_MUST_USE;
 
 /* Lines of the summary and members of the JSON object: how long it took, what was written. tokens:
    without padding. */

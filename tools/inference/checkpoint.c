@@ -150,7 +150,7 @@ syn_status checkpoint_open(inference *run, syn_error *err) {
 syn_status checkpoint_begin_saving(inference *run, syn_error *err) {
     char partial[FOLDER_PATH_BYTES];
     SYN_TRY(syn_make_folder(run->args->save_weights, err));
-    SYN_TRY(folder_path(partial, err, run->args->save_weights, ".partial"));
+    SYN_TRY(folder_path(partial, err, run->args->save_weights, ".model.partial"));
     folder_remove(partial);
     SYN_TRY(syn_make_folder(partial, err));
     run->partial = syn_strdup(partial);

@@ -3,9 +3,9 @@
 generation_config.json, and sampling_fixture.txt, probabilities of tokens after its processors and
 warpers.
 
-generation.json: checkpoints of this folder; `prompts` of different lengths, each continued alone
-(generate penalizes padding, too, so that a batch of them would give something else); `options` of
-the program, and what they are to generate, or keys of a generation_config.json.
+generation.json: checkpoints of this folder; `prompts` of different lengths, a batch of which the
+shorter one is padded on its left; `options` of the program, keys of a generation_config.json, and
+the tokens of each prompt up to the one that ends them.
 sampling_fixture.txt: a line each for the settings (temperature, top_k, top_p, min_p, penalty), the
 tokens seen, the logits and the probabilities.
 
@@ -55,13 +55,14 @@ def load(name, generation):
 
 
 def generate(model, **how):
-    out = []
-    for prompt in PROMPTS:
-        ids = torch.tensor([prompt])
-        made = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW_TOKENS,
-                              pad_token_id=0, **how)
-        out.append(made[0, ids.shape[1]:].tolist())
-    return out
+    pads = [max(map(len, PROMPTS)) - len(prompt) for prompt in PROMPTS]
+    ids = torch.tensor([[0] * n + prompt for n, prompt in zip(pads, PROMPTS)])
+    mask = torch.tensor([[0] * n + [1] * len(prompt) for n, prompt in zip(pads, PROMPTS)])
+    made = model.generate(ids, attention_mask=mask, max_new_tokens=NEW_TOKENS, pad_token_id=0,
+                          **how)[:, ids.shape[1]:].tolist()
+    ends = how.get("eos_token_id", [])
+    return [row[:1 + min([row.index(i) for i in ends if i in row], default=len(row))]
+            for row in made]
 
 
 def rows():

@@ -310,8 +310,7 @@ static void drop_keys(const syn_attend *a, int64_t query, int64_t s0, int64_t n,
 
 enum { PARTS = 4 };
 
-/* o = o * shrink + weighted values of keys from s0 on, for `parts` vectors of the depth from d on.
- */
+/* o = o * shrink + weighted values of keys from s0 on, of `parts` vectors from the depth d on. */
 LANE_FN void add_part(const syn_attend *a, /* constant */ int parts, const float *w, int64_t s0,
                       int64_t n, float shrink, int64_t d, float *o, syn_dtype dtype) {
     vec acc[PARTS];

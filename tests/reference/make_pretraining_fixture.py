@@ -277,9 +277,9 @@ def tiny_cases():
 
 
 def full_cases():
-    """As pretrain is by default, on one rank, on the article of SQuAD; and with a rate with which
-    more is learned, on two ranks: GPT-2 with what the examples have, BERT on the article. Twelve
-    losses of one, past the largest gradient: double takes long."""
+    """As pretrain is by default, on one rank, on the article of SQuAD, also at its full length; and
+    with a rate with which more is learned, on two ranks: GPT-2 with what the examples have, BERT on
+    the article."""
     article, small = "shared/squad/train-v1.1-excerpt.json", "examples/squad/train.json"
     gpt = {"model-name": "gpt2", "max-seq-length": 128, "num-epochs": 3, "max-steps": 20}
     bert = gpt | {"model-name": "bert-base-uncased"}
@@ -288,10 +288,13 @@ def full_cases():
         more = {"recipe": recipe, "learning-rate": 2e-4, "warmup-steps": 4, "num-gpus": 2}
         yield gpt | default | {"tokenizer": "shared/gpt2", "data": article}
         yield bert | default | {"tokenizer": "shared/bert", "data": article}
-        yield gpt | more | {"tokenizer": "examples/tiny-gpt2", "data": small,
-                            "max-steps": 20 if recipe == "default" else 12}
+        yield gpt | more | {"tokenizer": "examples/tiny-gpt2", "data": small}
         yield bert | more | {"tokenizer": "shared/bert", "data": article}
         yield bert | more | {"tokenizer": "examples/tiny-bert", "data": small, "num-gpus": 1}
+    long = {"recipe": "default", "learning-rate": 5e-5, "warmup-steps": 0, "num-gpus": 1,
+            "max-seq-length": 512, "data": article}
+    yield gpt | long | {"tokenizer": "shared/gpt2"}
+    yield bert | long | {"tokenizer": "shared/bert"}
 
 
 def saved_cases():

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,8 @@ def round_ticks(ticks):
 
 
 def draw(folder, *options):
+    if "--resume" not in options:
+        shutil.rmtree(os.path.join(folder, "run"), ignore_errors=True)
     done = subprocess.run([PRETRAIN, "--model-config", "gpt.json",
                            "--max-seq-length", "8", "--save-dir", "run", *options],
                           capture_output=True, text=True, cwd=folder, check=False)

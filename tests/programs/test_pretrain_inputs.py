@@ -111,6 +111,45 @@ def weights(runs):
           f"{done.stderr}")
 
 
+def earlier_results(runs):
+    """A run replaces what a trial left, or one as long, but no longer one, and no checkpoints."""
+    folder = runs.path("earlier")
+    common = ["--model-config", "gpt.json", "--max-seq-length", "8", "--batch-size", "1", "--quiet",
+              "--save-dir", folder]
+
+    def left():
+        found = {}
+        for name in ("best_model/model.safetensors", "metrics.csv", "loss.svg"):
+            with open(os.path.join(folder, name), "rb") as f:
+                found[name] = f.read()
+        return found
+
+    def refused_run(said, *more):
+        before = left()
+        done = runs.start(*common, *more)
+        check(done.returncode == 1 and done.stderr.count("\n") == 1 and said in done.stderr
+              and "name another --save-dir, or remove the folder" in done.stderr,
+              f"{more}: exit {done.returncode}: {done.stderr}")
+        check(left() == before, f"{more}: what was there has changed")
+
+    for steps in ("9", "3", "99", "3", "120", "120", "130"):
+        done = runs.start(*common, "--max-steps", steps)
+        check(done.returncode == 0 and not done.stderr, f"{steps} steps: {done.stderr}")
+    check(len(losses(runs.rows(folder))) == 130, "the last run is that of 130 steps")
+    longer = "holds what an earlier run of 130 steps left, and this one of 129 would replace it"
+    for more in ([], ["--skip-eval"], ["--resume"], ["--save-steps", "100"]):
+        refused_run(longer, "--max-steps", "129", *more)
+    done = runs.start(*common, "--max-steps", "131", "--save-steps", "131")
+    check(done.returncode == 0, f"with a checkpoint: {done.stderr}")
+    for more in ([], ["--skip-eval"], ["--save-steps", "100"]):
+        refused_run("holds checkpoint-131 of an earlier run: go on from it with --resume",
+                    "--max-steps", "132", *more)
+    done = runs.start(*common, "--max-steps", "5", "--enable-tracing", "--device", "meta")
+    check(done.returncode == 0, f"nothing is written but a trace: {done.stderr}")
+    done = runs.start(*common, "--max-steps", "3", "--resume", "--save-steps", "100")
+    check(done.returncode == 0 and "nothing to do" in done.stderr, done.stderr)
+
+
 def in_the_way(runs):
     """Neither a file nor a link where a model would go is touched, nor what a link leads to: the
     run says so and goes on."""
@@ -312,6 +351,7 @@ with tempfile.TemporaryDirectory() as work:
     few_texts(program)
     saved_files(program)
     weights(program)
+    earlier_results(program)
     in_the_way(program)
     damaged_checkpoints(program)
     unwritable_folders(program)

@@ -103,7 +103,8 @@ def resized(folder):
         bars = []
         for steps in ("300", "3000", "30000"):  # until some are left when the width has changed
             t = Terminal([PRETRAIN, *SMALL, "--max-steps", steps, "--num-epochs", "1000",
-                          "--skip-eval", "--save-dir", folder], columns, then)
+                          "--skip-eval", "--save-dir",
+                          os.path.join(folder, f"{steps} in {columns}")], columns, then)
             bars = t.bars(t.after)
             if not check(t.code == 0, t.written[-1000:]) or len(bars) > 1:
                 break

@@ -83,6 +83,8 @@ syn_status pretrain_rank(syn_comm *comm, void *run, syn_ctx **ctx, syn_error *er
 /* Begins metrics.csv in the folder, or goes on behind step `done` of the one that is there; lines
    of steps and what a validation gave are printed, too. */
 syn_status pretrain_log_open(pretrain *run, int64_t done, syn_error *err) SYN_MUST_USE;
+/* The last step in the folder's metrics.csv; 0: there is none. */
+syn_status pretrain_logged_steps(const pretrain *run, int64_t *steps, syn_error *err) SYN_MUST_USE;
 void pretrain_log_step(pretrain *run, const pretrain_metrics *m);
 void pretrain_log_eval(pretrain *run, int64_t step, double loss);
 /* Writes loss.svg and closes the file. */
@@ -125,8 +127,11 @@ typedef struct pretrain_state {
    name when all of it is on the disk. Every rank calls it. */
 syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char *name,
                          bool resumable, syn_error *err) SYN_MUST_USE;
-/* Refuses to save beside checkpoints of an earlier run, of which a later one would go on. */
+/* Refuses a folder with checkpoints of an earlier run from which this one does not go on. */
 syn_status pretrain_check_saved(const pretrain *run, syn_error *err) SYN_MUST_USE;
+/* Refuses to replace what an earlier run of more steps left, unless it was a trial of a few; the
+   steps of this one are known. */
+syn_status pretrain_check_longer(const pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Goes on from the latest checkpoint: sets parameters, moments, step and best; nothing if there is
    none. SYN_E_INVALID lists the options with which the run that wrote it was started and this one
    was not. */

@@ -361,11 +361,26 @@ syn_status pretrain_check_saved(const pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     int64_t count;
     const int64_t step = find_checkpoint(args->save_dir, true, &count);
-    if (step == 0 || args->resume || args->save_steps == 0) return SYN_OK;
+    if (step == 0 || args->resume) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
                     "'%.300s' holds " PREFIX "%lld of an earlier run: go on from it with --resume, "
-                    "or name another --save-dir",
+                    "name another --save-dir, or remove the folder",
                     args->save_dir, (long long)step);
+}
+
+/* Results of fewer steps are those of a trial, which the next one replaces. */
+enum { TRIAL_STEPS = 100 };
+
+syn_status pretrain_check_longer(const pretrain *run, syn_error *err) {
+    const char *folder = run->args->save_dir;
+    int64_t steps, count;
+    SYN_TRY(pretrain_logged_steps(run, &steps, err));
+    if (steps < TRIAL_STEPS || steps <= run->steps) return SYN_OK;
+    if (run->args->resume && find_checkpoint(folder, true, &count) > 0) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "'%.300s' holds what an earlier run of %lld steps left, and this one of %lld "
+                    "would replace it: name another --save-dir, or remove the folder",
+                    folder, (long long)steps, (long long)run->steps);
 }
 
 syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) {

@@ -91,10 +91,15 @@ static syn_status check_folder(const char *folder, const char *name, syn_error *
     return syn_sink_close(sink, false, err);
 }
 
+/* Models and the log, which rank 0 alone does where others are processes. */
+static bool writes(const pretrain *run) {
+    return !run->launch.program->mute && run->launch.device != SYN_DEVICE_META;
+}
+
 static syn_status check_folders(const pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
-    if (run->launch.program->mute) return SYN_OK; /* rank 0 writes */
-    if (run->launch.device != SYN_DEVICE_META) {
+    if (run->launch.program->mute) return SYN_OK;
+    if (writes(run)) {
         SYN_TRY(check_folder(args->save_dir, "metrics.csv", err));
         SYN_TRY(pretrain_check_saved(run, err));
     }
@@ -295,7 +300,8 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     SYN_TRY(open_tokenizer(run, err));
     SYN_TRY(plan_batches(run, err));
     SYN_TRY(open_data(run, err));
-    return plan_steps(run, err);
+    SYN_TRY(plan_steps(run, err));
+    return writes(run) ? pretrain_check_longer(run, err) : SYN_OK;
 }
 
 uint64_t pretrain_plan(void *user) {

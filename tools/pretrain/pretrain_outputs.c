@@ -62,9 +62,28 @@ static syn_status begin_file(pretrain_log *log, const char *path, int64_t done, 
     return s;
 }
 
+static void name_file(const pretrain *run, char path[4200]) {
+    snprintf(path, 4200, "%s/metrics.csv", run->args->save_dir);
+}
+
+syn_status pretrain_logged_steps(const pretrain *run, int64_t *steps, syn_error *err) {
+    char path[4200], *text;
+    size_t bytes;
+    *steps = 0;
+    name_file(run, path);
+    if (!syn_file_exists(path)) return SYN_OK;
+    SYN_TRY(syn_read_file(path, SIZE_MAX - 1, &text, &bytes, err));
+    for (const char *end = strchr(text, '\n'); end; end = strchr(end + 1, '\n')) {
+        const double step = field(end + 1, 0);
+        if (step > (double)*steps && step < 1e15) *steps = (int64_t)step;
+    }
+    syn_free(text);
+    return SYN_OK;
+}
+
 syn_status pretrain_log_open(pretrain *run, int64_t done, syn_error *err) {
     char path[4200];
-    snprintf(path, sizeof path, "%s/metrics.csv", run->args->save_dir);
+    name_file(run, path);
     if (!(run->log = syn_calloc(1, sizeof *run->log)))
         return SYN_FAIL_NOMEM(err, sizeof *run->log, "a log");
     SYN_TRY(begin_file(run->log, path, done, err));

@@ -3,6 +3,7 @@ that do nothing, and what is refused."""
 import csv
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -147,7 +148,7 @@ def earlier_results(runs):
     done = runs.start(*common, "--max-steps", "5", "--enable-tracing", "--device", "meta")
     check(done.returncode == 0, f"nothing is written but a trace: {done.stderr}")
     done = runs.start(*common, "--max-steps", "3", "--resume", "--save-steps", "100")
-    check(done.returncode == 0 and "nothing to do" in done.stderr, done.stderr)
+    check(done.returncode == 0, f"what is behind its last step: {done.stderr}")
 
 
 def in_the_way(runs):
@@ -234,6 +235,84 @@ def damaged_checkpoints(runs):
               f"{at} of {len(whole)} bytes: exit {done.returncode}: {done.stderr}")
 
 
+def resumed_otherwise(runs):
+    """What is read is known by what it holds, and shown by its name; numbers and choices as they
+    were given."""
+    folder = runs.path("otherwise")
+    names = {name: runs.path(f"{name}.squad") for name in ("first", "moved", "second", "third")}
+    for name, word in (("first", "tree"), ("moved", "tree"), ("second", "stone"),
+                       ("third", "river")):
+        with open(names[name], "w", encoding="utf-8") as f:
+            f.write(squad(sentences(9, word)))
+    tokenizer = runs.path("otherwise_tokenizer")
+    shutil.copytree(os.path.join(SOURCE, "examples", "tiny-gpt2"), tokenizer)
+    saved = ["--model-config", "gpt.json", "--max-seq-length", "16", "--save-steps", "2",
+             "--num-epochs", "4"]
+    begin = {"--data": "first.squad", "--eval-data": "second.squad", "--tokenizer": tokenizer,
+             "--max-steps": "2", "--save-dir": folder}
+
+    def start(*more, resume=True, **changed):
+        options = {**begin, **{f"--{name.replace('_', '-')}": v for name, v in changed.items()}}
+        return runs.start(*saved, *(["--resume"] if resume else []), *more,
+                          *(part for pair in options.items() for part in pair))
+
+    def differs(said, *more, **changed):
+        done = start(*more, **changed)
+        check(done.returncode == 1
+              and done.stderr.endswith(f"is of another run: {said}\n"), f"{said}: {done.stderr}")
+
+    check(start(resume=False).returncode == 0, "the first two steps")
+    differs("--data was first.squad, not third.squad", data="third.squad")
+    differs("--eval-data was second.squad, not third.squad", eval_data="third.squad")
+    differs("--tokenizer was " + tokenizer + ", not bytes", tokenizer="bytes")
+    differs("--learning-rate was 5e-05, not 0.0001; --dropout was 0.1, not 0.2",
+            "--dropout", "0.2", "--learning-rate", "1e-4")
+    done = start("--quiet", data="moved.squad")
+    check(done.returncode == 0 and not done.stderr, f"the same texts, elsewhere: {done.stderr}")
+    with open(names["second"], "w", encoding="utf-8") as f:
+        f.write(squad(sentences(8, "stone")))
+    differs("--eval-data second.squad has changed")
+    path = os.path.join(folder, "checkpoint-2", "training_state.json")
+    with open(path, encoding="utf-8") as f:
+        state = json.load(f)
+    check("--mask-policy" not in state["options"], f"{state}")
+    for name in ("--eval-data", "--seed"):
+        del state["options"][name]
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(state, f)
+    differs("--eval-data was not told; --seed was not told")
+    bert = ["--model-config", "bert.json", "--max-seq-length", "16", "--save-steps", "2",
+            "--save-dir", runs.path("otherwise_bert"), "--skip-eval", "--resume"]
+    check(runs.start(*bert, "--max-steps", "2").returncode == 0, "two steps of a BERT")
+    done = runs.start(*bert, "--mask-policy", "mask-only")
+    check(done.stderr.endswith("is of another run: --mask-policy was bert, not mask-only\n"),
+          done.stderr)
+
+
+def nothing_to_do(runs):
+    """The note says why; a damaged checkpoint is refused with what to do."""
+    folder = runs.path("nothing")
+    start = ["--model-config", "gpt.json", "--max-seq-length", "16", "--save-dir", folder,
+             "--skip-eval", "--save-steps", "2", "--resume", "--max-steps"]
+    check(runs.start(*start, "4").returncode == 0, "four steps")
+    for steps, said in (("4", "/checkpoint-4' is of the last step\n"),
+                        ("3", "/checkpoint-4' is of a step behind the last one, 3\n")):
+        done = runs.start(*start, steps)
+        check(done.returncode == 0 and done.stderr.startswith("pretrain: note: nothing to do: '")
+              and done.stderr.endswith(said), f"{steps}: {done.stderr}")
+        done = runs.start(*start, steps, "--quiet")
+        check(done.returncode == 0 and not done.stderr, f"{steps}: {done.stderr}")
+    for step, then in (("4", "goes on from checkpoint-2"), ("2", "begins anew")):
+        path = os.path.join(folder, f"checkpoint-{step}")
+        os.truncate(os.path.join(path, "training-0.safetensors"), 100)
+        done = runs.start(*start, "6")
+        check(done.returncode == 1 and done.stderr.endswith(
+            f"; remove checkpoint-{step}, and --resume {then}\n"), f"{step}: {done.stderr}")
+        shutil.rmtree(path)
+    done = runs.start(*start, "6")
+    check(done.returncode == 0, f"anew: {done.stderr}")
+
+
 def default_folders(runs):
     """checkpoints/<model>, of a name that may be a path's."""
     def saved(name, config, *arguments):
@@ -288,7 +367,10 @@ REFUSED = [
     (["--model-name", "gpt2", "--tokenizer", "examples/tiny-bert"], "is not that of a gpt2"),
     (["--max-steps", "1", "--enable-tracing"], "step 2 would be traced, but the run has 1"),
     (["--num-gpus", "3", "--tp", "2"], "--num-gpus 3 cannot be cut into groups of --tp 2"),
-    (["--batch-size", "500"], "do not fill one step of 500"),
+    (["--batch-size", "500"],
+     "192 texts do not fill one step of 500: give more --data, or a smaller --batch-size"),
+    (["--batch-size", "1", "--num-gpus", "200"],
+     "192 texts do not fill one step of 200: give more --data, or a smaller --num-gpus"),
     (["--max-seq-length", "4096"], "exceeds the 512 positions"),
     (["--device", "tpu"], "--device is cpu or meta, not 'tpu'"),
     (["--data", "none.json"], "none.json"),
@@ -333,7 +415,10 @@ def refused(runs):
 
 
 def harmless(runs):
-    """What contradicts nothing is taken; what meta cannot do is told."""
+    """What contradicts nothing is taken; what meta cannot do is told; --help has each default
+    once."""
+    twice = re.findall(r".*(\[[^]]*\]) \1.*", runs.start("--help").stdout)
+    check(not twice, f"--help: {twice}")
     done = runs.start("--model-config", "bert.json", "--max-seq-length", "16", "--max-steps", "1",
                       "--recipe", "reference", "--mask-policy", "mask-only", "--trace-name",
                       "--save-total-limit", "--enable-tracing", "--trace-wait-steps", "0")
@@ -354,6 +439,8 @@ with tempfile.TemporaryDirectory() as work:
     earlier_results(program)
     in_the_way(program)
     damaged_checkpoints(program)
+    resumed_otherwise(program)
+    nothing_to_do(program)
     unwritable_folders(program)
     refused(program)
     harmless(program)

@@ -1,6 +1,7 @@
 /* The parts of the pretraining program: its options (pretrain_options.c), data (pretrain_data.c),
    one rank's training (pretrain_train.c), what it shows and writes (pretrain_progress.c,
-   pretrain_outputs.c, pretrain_curve.c, pretrain_checkpoint.c), and traces (pretrain_trace.c). */
+   pretrain_outputs.c, pretrain_curve.c, pretrain_checkpoint.c, pretrain_state.c), and traces
+   (pretrain_trace.c). */
 #ifndef TOOLS_PRETRAIN_H
 #define TOOLS_PRETRAIN_H
 
@@ -54,7 +55,9 @@ typedef struct pretrain {
     char tokenizer_folder[4096];   /* "": of bytes */
     char save_dir[96];             /* where none was named */
     syn_texts *texts, *eval_texts; /* the second NULL: there is no validation */
-    uint64_t texts_key, eval_key;  /* 0: none */
+    uint64_t texts_key, eval_key;  /* of these ids; 0: none */
+    uint64_t model_sum, data_sum, eval_sum,
+        tokenizer_sum; /* of what was read; 0: nothing, or bytes */
     syn_batch_how batches;
     int32_t special[8];
     int64_t steps_per_epoch, steps;  /* of the optimizer */
@@ -63,6 +66,10 @@ typedef struct pretrain {
     struct pretrain_window *windows; /* traced so far; of rank 0, without transport of all */
     size_t n_windows, windows_cap;
 } pretrain;
+
+/* Texts that come with the program, below examples/. */
+#define PRETRAIN_DATA      "squad/train.json"
+#define PRETRAIN_EVAL_DATA "squad/validation.json"
 
 extern const cli_option pretrain_options[];
 /* After cli_parse: sets run->args, device and ranks of the launch; refuses what contradicts itself
@@ -127,14 +134,19 @@ typedef struct pretrain_state {
    name when all of it is on the disk. Every rank calls it. */
 syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char *name,
                          bool resumable, syn_error *err) SYN_MUST_USE;
+/* Its training_state.json. What is read there sets step and best; SYN_E_INVALID lists the options
+   with which the run that wrote it was started and this one was not. */
+syn_status pretrain_write_state(const pretrain *run, const pretrain_state *state,
+                                const char *folder, syn_error *err) SYN_MUST_USE;
+syn_status pretrain_read_state(const pretrain *run, const char *folder, pretrain_state *state,
+                               syn_error *err) SYN_MUST_USE;
 /* Refuses a folder with checkpoints of an earlier run from which this one does not go on. */
 syn_status pretrain_check_saved(const pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Refuses to replace what an earlier run of more steps left, unless it was a trial of a few; the
    steps of this one are known. */
 syn_status pretrain_check_longer(const pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Goes on from the latest checkpoint: sets parameters, moments, step and best; nothing if there is
-   none. SYN_E_INVALID lists the options with which the run that wrote it was started and this one
-   was not. */
+   none. SYN_E_INVALID: it is of another run. */
 syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) SYN_MUST_USE;
 
 /* ---- Traces ---- */

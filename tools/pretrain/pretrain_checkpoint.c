@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +12,6 @@
 #endif
 
 #include "models/safetensors.h"
-#include "syntorch/json.h"
 #include "syntorch/memory.h"
 #include "tools/folders.h"
 #include "tools/launch/gather.h"
@@ -39,156 +37,21 @@ static bool has_state(const char *folder, const char *name) {
     return n > 0 && n < FOLDER_PATH_BYTES && access(path, F_OK) == 0;
 }
 
-/* The latest (or the earliest) checkpoint's step, and how many there are; 0: none. */
-static int64_t find_checkpoint(const char *folder, bool latest, int64_t *count) {
+/* The latest (or the earliest) step of the checkpoints before step `end`, and how many these are;
+   0: none. */
+static int64_t find_checkpoint(const char *folder, bool latest, int64_t end, int64_t *count) {
     int64_t found = 0;
     DIR *dir = opendir(folder);
     *count = 0;
     if (!dir) return 0;
     for (const struct dirent *e; (e = readdir(dir));) {
         const int64_t step = step_of(e->d_name);
-        if (step < 0 || !has_state(folder, e->d_name)) continue;
+        if (step < 0 || step >= end || !has_state(folder, e->d_name)) continue;
         ++*count;
         if (found == 0 || (latest ? step > found : step < found)) found = step;
     }
     closedir(dir);
     return found;
-}
-
-/* ---- what a run is made of: what must be the same where it goes on ---- */
-
-typedef struct option {
-    const char *name;
-    char text[88];
-} option;
-
-enum { OPTIONS = 19 };
-
-static void set_i64(option *o, const char *name, int64_t value) {
-    o->name = name;
-    snprintf(o->text, sizeof o->text, "%lld", (long long)value);
-}
-
-static void set_f64(option *o, const char *name, double value) {
-    o->name = name;
-    snprintf(o->text, sizeof o->text, "%.17g", value);
-}
-
-static void list_options(const pretrain *run, option o[OPTIONS]) {
-    const pretrain_args *a = run->args;
-    int n = 0;
-    o[n].name = "model";
-    snprintf(o[n++].text, sizeof o->text, "%s %016llx", run->config.name,
-             (unsigned long long)syn_model_config_hash(&run->config, 0));
-    o[n].name = "texts";
-    snprintf(o[n++].text, sizeof o->text, "%016llx", (unsigned long long)run->texts_key);
-    set_i64(&o[n++], "--batch-size", a->batch_size);
-    set_i64(&o[n++], "--gradient-accumulation-steps", a->accumulation);
-    set_i64(&o[n++], "--max-seq-length", a->max_seq_length);
-    set_i64(&o[n++], "--num-gpus", a->num_gpus);
-    set_i64(&o[n++], "--tp", a->tp);
-    o[n].name = "--dtype";
-    snprintf(o[n++].text, sizeof o->text, "%s", a->dtype ? "bf16" : "f32");
-    o[n].name = "--recipe";
-    snprintf(o[n++].text, sizeof o->text, "%s", a->reference ? "reference" : "default");
-    set_i64(&o[n++], "--num-epochs", a->num_epochs);
-    set_i64(&o[n++], "--warmup-steps", a->warmup_steps);
-    set_i64(&o[n++], "--seed", a->seed);
-    set_i64(&o[n++], "--mask-policy", a->masking);
-    set_i64(&o[n++], "--eval-steps", a->eval_steps);
-    set_i64(&o[n++], "--skip-eval", a->skip_eval);
-    set_f64(&o[n++], "--learning-rate", a->learning_rate);
-    set_f64(&o[n++], "--weight-decay", a->weight_decay);
-    set_f64(&o[n++], "--max-grad-norm", a->max_grad_norm);
-    set_f64(&o[n++], "--dropout", a->dropout);
-}
-
-/* ---- training_state.json ---- */
-
-static syn_status write_state(const pretrain *run, const pretrain_state *state, const char *folder,
-                              syn_error *err) {
-    char path[FOLDER_PATH_BYTES];
-    option options[OPTIONS];
-    syn_sink *sink;
-    SYN_TRY(folder_path(path, err, folder, "training_state.json"));
-    SYN_TRY(syn_sink_open_file(&sink, path, err));
-    list_options(run, options);
-    syn_sink_printf(sink, "{\n \"step\": %lld,\n \"best_loss\": ", (long long)state->step);
-    syn_sink_double(sink, state->best); /* null: none yet */
-    syn_sink_text(sink, ",\n \"options\": {");
-    for (int i = 0; i < OPTIONS; i++) {
-        syn_sink_text(sink, i ? ",\n  " : "\n  ");
-        syn_sink_json_string(sink, options[i].name);
-        syn_sink_text(sink, ": ");
-        syn_sink_json_string(sink, options[i].text);
-    }
-    syn_sink_text(sink, "\n }\n}\n");
-    return syn_sink_close(sink, true, err);
-}
-
-/* Adds "--tp 2, not 1" to what differs. */
-static void compare_option(const option *want, syn_json *json, char *differs, size_t bytes) {
-    const size_t n = strlen(differs);
-    if (strcmp(want->text, json->text) != 0)
-        snprintf(differs + n, bytes - n, "%s%s was %.80s, not %s", n ? "; " : "", want->name,
-                 json->text, want->text);
-}
-
-static syn_status read_options(const pretrain *run, syn_json *json, char *differs, size_t bytes,
-                               syn_error *err) {
-    option options[OPTIONS];
-    list_options(run, options);
-    SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "\"options\""));
-    while (syn_json_next(json) == SYN_JSON_KEY) {
-        const option *known = NULL;
-        for (int i = 0; i < OPTIONS; i++)
-            if (strcmp(json->text, options[i].name) == 0) known = &options[i];
-        if (!known) {
-            if (!syn_json_skip(json)) return err->code;
-            continue;
-        }
-        SYN_TRY(syn_json_expect(json, SYN_JSON_STRING, known->name));
-        compare_option(known, json, differs, bytes);
-    }
-    return json->type == SYN_JSON_OBJECT_END ? SYN_OK : err->code;
-}
-
-static syn_status read_members(const pretrain *run, syn_json *json, pretrain_state *state,
-                               char *differs, size_t bytes, syn_error *err) {
-    SYN_TRY(syn_json_expect(json, SYN_JSON_OBJECT_BEGIN, "the state of a training"));
-    while (syn_json_next(json) == SYN_JSON_KEY) {
-        if (strcmp(json->text, "step") == 0) {
-            SYN_TRY(syn_json_expect_i64(json, "\"step\"", 1, INT64_MAX - 1, &state->step));
-        } else if (strcmp(json->text, "best_loss") == 0) {
-            const syn_json_type type = syn_json_next(json);
-            if (type != SYN_JSON_NUMBER && type != SYN_JSON_NULL)
-                return syn_json_fail(json, "\"best_loss\" must be a number or null");
-            state->best = type == SYN_JSON_NULL ? INFINITY : json->number;
-        } else if (strcmp(json->text, "options") == 0) {
-            SYN_TRY(read_options(run, json, differs, bytes, err));
-        } else if (!syn_json_skip(json)) {
-            return err->code;
-        }
-    }
-    if (json->type != SYN_JSON_OBJECT_END) return err->code;
-    return state->step > 0 ? SYN_OK : syn_json_fail(json, "\"step\" is missing");
-}
-
-static syn_status read_state(const pretrain *run, const char *folder, pretrain_state *state,
-                             syn_error *err) {
-    char path[FOLDER_PATH_BYTES], differs[400] = "", *data;
-    syn_error first = {.code = SYN_OK}; /* the JSON reader reports only there */
-    syn_json json;
-    size_t bytes;
-    SYN_TRY(folder_path(path, err, folder, "training_state.json"));
-    SYN_TRY(syn_read_file(path, 1 << 20, &data, &bytes, err));
-    syn_json_init(&json, path, data, bytes, &first);
-    const syn_status s = read_members(run, &json, state, differs, sizeof differs, &first);
-    syn_json_free(&json);
-    syn_free(data);
-    if (s != SYN_OK) return SYN_FAIL(err, s, "%s", first.text);
-    if (!*differs) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID, "'%.200s' is of another run: %s", folder, differs);
 }
 
 /* ---- training-<i>.safetensors: masters and moments of one rank's shards ---- */
@@ -326,7 +189,7 @@ static void limit_checkpoints(const pretrain *run) {
     char path[FOLDER_PATH_BYTES], name[40];
     int64_t count;
     for (;;) {
-        const int64_t step = find_checkpoint(run->args->save_dir, false, &count);
+        const int64_t step = find_checkpoint(run->args->save_dir, false, INT64_MAX, &count);
         if (run->args->save_total_limit == 0 || count <= run->args->save_total_limit) return;
         snprintf(name, sizeof name, PREFIX "%lld", (long long)step);
         if (folder_path(path, NULL, run->args->save_dir, name) != SYN_OK) return;
@@ -349,7 +212,7 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
     SYN_TRY(agree(comm, s, err));
     if (has_part) s = pretrain_save_model(run, state->ctx, comm, partial, err);
     if (s == SYN_OK && has_part && resumable) s = own_tensors(state, partial, true, err);
-    if (s == SYN_OK && first && resumable) s = write_state(run, state, partial, err);
+    if (s == SYN_OK && first && resumable) s = pretrain_write_state(run, state, partial, err);
     s = agree(comm, s, err);
     if (s == SYN_OK && first) s = publish(run, partial, name, err);
     if (s == SYN_OK && first && resumable) limit_checkpoints(run);
@@ -360,7 +223,7 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
 syn_status pretrain_check_saved(const pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
     int64_t count;
-    const int64_t step = find_checkpoint(args->save_dir, true, &count);
+    const int64_t step = find_checkpoint(args->save_dir, true, INT64_MAX, &count);
     if (step == 0 || args->resume) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
                     "'%.300s' holds " PREFIX "%lld of an earlier run: go on from it with --resume, "
@@ -376,28 +239,50 @@ syn_status pretrain_check_longer(const pretrain *run, syn_error *err) {
     int64_t steps, count;
     SYN_TRY(pretrain_logged_steps(run, &steps, err));
     if (steps < TRIAL_STEPS || steps <= run->steps) return SYN_OK;
-    if (run->args->resume && find_checkpoint(folder, true, &count) > 0) return SYN_OK;
+    if (run->args->resume && find_checkpoint(folder, true, INT64_MAX, &count) > 0) return SYN_OK;
     return SYN_FAIL(err, SYN_E_INVALID,
                     "'%.300s' holds what an earlier run of %lld steps left, and this one of %lld "
                     "would replace it: name another --save-dir, or remove the folder",
                     folder, (long long)steps, (long long)run->steps);
 }
 
-syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) {
+/* Where no step is left. */
+static void note_end(const pretrain *run, const pretrain_state *state, const char *folder) {
+    char behind[60] = "";
+    if (state->step < run->steps || state->comm->rank != 0 || run->args->quiet) return;
+    if (state->step > run->steps)
+        snprintf(behind, sizeof behind, " behind the last one, %lld", (long long)run->steps);
+    fprintf(stderr, "%s: note: nothing to do: '%s' is of %s%s\n", run->launch.program->name, folder,
+            *behind ? "a step" : "the last step", behind);
+}
+
+static syn_status read_checkpoint(const pretrain *run, int64_t step, pretrain_state *state,
+                                  syn_error *err) {
     char folder[FOLDER_PATH_BYTES], name[40];
-    int64_t count;
-    const int64_t step = find_checkpoint(run->args->save_dir, true, &count);
-    if (step == 0) return SYN_OK;
     snprintf(name, sizeof name, PREFIX "%lld", (long long)step);
     SYN_TRY(folder_path(folder, err, run->args->save_dir, name));
-    SYN_TRY(read_state(run, folder, state, err));
+    SYN_TRY(pretrain_read_state(run, folder, state, err));
     if (state->step != step)
         return SYN_FAIL(err, SYN_E_FORMAT, "'%.300s' holds the state of step %lld", folder,
                         (long long)state->step);
-    if (state->step >= run->steps && state->comm->rank == 0)
-        fprintf(stderr, "%s: note: nothing to do: '%s' is behind the last step, %lld\n",
-                run->launch.program->name, folder, (long long)run->steps);
-    SYN_TRY(own_tensors(state, folder, false, err));
+    note_end(run, state, folder);
+    return own_tensors(state, folder, false, err);
+}
+
+syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err) {
+    const char *folder = run->args->save_dir;
+    int64_t count;
+    syn_error why = {.code = SYN_OK};
+    const int64_t step = find_checkpoint(folder, true, INT64_MAX, &count);
+    if (step == 0) return SYN_OK;
+    const syn_status s = read_checkpoint(run, step, state, &why);
+    if (s == SYN_E_FORMAT || s == SYN_E_IO) { /* as after a damage */
+        const int64_t before = find_checkpoint(folder, true, step, &count);
+        return SYN_FAIL(err, s, "%.330s; remove " PREFIX "%lld, and --resume %s%.0lld", why.text,
+                        (long long)step, before ? "goes on from " PREFIX : "begins anew",
+                        (long long)before);
+    }
+    if (s != SYN_OK) return SYN_FAIL(err, s, "%s", why.text);
     syn_optimizer_set_steps(state->optimizer, state->step);
     return SYN_OK;
 }

@@ -163,7 +163,7 @@ static void draw_names(syn_sink *svg, const pretrain_curve *train, const pretrai
 
 static void draw_title(syn_sink *svg, const pretrain *run) {
     const pretrain_args *args = run->args;
-    const char *data = args->data.n ? args->data.at[0] : "examples/squad/train.json";
+    const char *data = args->data.n ? args->data.at[0] : "examples/" PRETRAIN_DATA;
     const char *slash = strrchr(data, '/');
     const int64_t dp = args->num_gpus / args->tp;
     syn_sink_printf(svg, "<text x=\"%d\" y=\"22\" font-size=\"15\" font-weight=\"bold\">", LEFT);

@@ -172,7 +172,8 @@ static syn_status open_tokenizer(pretrain *run, syn_error *err) {
         SYN_TRY(open_bytes(run, err));
     SYN_TRY(check_tokenizer(run, err));
     if (syn_model_is_causal(c)) set_ending(run);
-    return SYN_OK;
+    if (!*run->tokenizer_folder) return SYN_OK;
+    return syn_tokenizer_checksum(run->tokenizer_folder, &run->tokenizer_sum, err);
 }
 
 /* ---- batches ---- */
@@ -216,48 +217,47 @@ static syn_status make_texts(pretrain *run, syn_texts **out, const syn_squad *sq
     return s;
 }
 
-static syn_status open_texts(pretrain *run, syn_texts **out, const cli_texts *paths,
-                             uint64_t *out_key, syn_error *err) {
+/* To train on, or to validate with. */
+static syn_status open_texts(pretrain *run, bool training, const cli_texts *paths, syn_error *err) {
     const syn_texts_how how = {run->batches.causal    ? SYN_TEXTS_PLAIN
                                : run->args->reference ? SYN_TEXTS_JOINED
                                                       : SYN_TEXTS_PAIR,
                                run->args->max_seq_length};
     char cache[4200] = "";
-    uint64_t tokenizer = 0;
+    static const syn_texts_how any = {SYN_TEXTS_PLAIN, 0};
     syn_squad *squad;
-    if (*run->tokenizer_folder)
-        SYN_TRY(syn_tokenizer_checksum(run->tokenizer_folder, &tokenizer, err));
     SYN_TRY(syn_squad_read(&squad, paths->at, paths->n, err));
-    const uint64_t key = syn_texts_key(squad, tokenizer, &how);
-    *out_key = key;
+    const uint64_t key = syn_texts_key(squad, run->tokenizer_sum, &how);
+    *(training ? &run->texts_key : &run->eval_key) = key;
+    *(training ? &run->data_sum : &run->eval_sum) = syn_texts_key(squad, 0, &any);
     if (run->args->cache_dir)
         snprintf(cache, sizeof cache, "%s/%016llx.tokens", run->args->cache_dir,
                  (unsigned long long)key);
-    const syn_status s = make_texts(run, out, squad, key, cache, &how, err);
+    const syn_status s =
+        make_texts(run, training ? &run->texts : &run->eval_texts, squad, key, cache, &how, err);
     syn_squad_free(squad);
     return s;
 }
 
 /* The files that were named, or else the one that comes with the program. */
-static syn_status open_named(pretrain *run, syn_texts **out, const cli_texts *named,
-                             const char *own, const char *option, uint64_t *key, syn_error *err) {
+static syn_status open_named(pretrain *run, bool training, const cli_texts *named, const char *own,
+                             const char *option, syn_error *err) {
     char found[4096];
     const char *const path = found;
-    if (named->n > 0) return open_texts(run, out, named, key, err);
+    if (named->n > 0) return open_texts(run, training, named, err);
     if (!cli_find_data(own, found, sizeof found))
         return SYN_FAIL(err, SYN_E_IO, "the default examples/%s was not found; give %s", own,
                         option);
-    return open_texts(run, out, &(cli_texts){&path, 1, NULL}, key, err);
+    return open_texts(run, training, &(cli_texts){&path, 1, NULL}, err);
 }
 
 static syn_status open_data(pretrain *run, syn_error *err) {
     const pretrain_args *args = run->args;
-    SYN_TRY(open_named(run, &run->texts, &args->data, "squad/train.json", "--data", &run->texts_key,
-                       err));
+    SYN_TRY(open_named(run, true, &args->data, PRETRAIN_DATA, "--data", err));
     if (args->skip_eval) return SYN_OK;
     if (args->data.n > 0 && args->eval_data.n == 0) return SYN_OK; /* nothing to validate with */
-    return open_named(run, &run->eval_texts, &args->eval_data, "squad/validation.json",
-                      "--eval-data or --skip-eval", &run->eval_key, err);
+    return open_named(run, false, &args->eval_data, PRETRAIN_EVAL_DATA,
+                      "--eval-data or --skip-eval", err);
 }
 
 static syn_status plan_steps(pretrain *run, syn_error *err) {
@@ -265,8 +265,13 @@ static syn_status plan_steps(pretrain *run, syn_error *err) {
     const int64_t dp = args->num_gpus / args->tp, each = args->batch_size * dp * args->accumulation;
     run->steps_per_epoch = syn_texts_count(run->texts) / each;
     if (run->steps_per_epoch == 0)
-        return SYN_FAIL(err, SYN_E_INVALID, "%lld texts do not fill one step of %lld",
-                        (long long)syn_texts_count(run->texts), (long long)each);
+        return SYN_FAIL(err, SYN_E_INVALID,
+                        "%lld texts do not fill one step of %lld: give more --data, or a smaller "
+                        "%s",
+                        (long long)syn_texts_count(run->texts), (long long)each,
+                        args->batch_size > 1     ? "--batch-size"
+                        : args->accumulation > 1 ? "--gradient-accumulation-steps"
+                                                 : "--num-gpus");
     run->steps = run->steps_per_epoch * args->num_epochs;
     if (args->max_steps > 0 && args->max_steps < run->steps) run->steps = args->max_steps;
     const int64_t before = args->trace_skip_first + args->trace_wait + args->trace_warmup;
@@ -294,6 +299,7 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     SYN_TRY(find_model(run, err));
     SYN_TRY(check_model(run, err));
     follow_reference(run);
+    run->model_sum = syn_model_config_hash(&run->config, 0); /* whatever the tokenizer adds */
     SYN_TRY(check_length(run, err));
     name_save_dir(run);
     SYN_TRY(check_folders(run, err));

@@ -105,7 +105,7 @@ const cli_option pretrain_options[] = {
      "an event for each storage that comes or goes in NAME.0_kineto.json", 0, 0},
     {"with_stack", CLI_FLAG, &args.with_stack, NULL,
      "modules around their ops there; NAME_stacks.txt by them, too", 0, 0},
-    {"seed", CLI_INT, &args.seed, "N", "of weights, order, masks and dropout [42]", 0, 1e15},
+    {"seed", CLI_INT, &args.seed, "N", "of weights, order, masks and dropout", 0, 1e15},
     {"quiet", CLI_FLAG, &args.quiet, NULL, "print nothing but errors", 0, 0},
     CLI_END};
 

@@ -3,6 +3,7 @@ inference reads, and checkpoints."""
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -158,6 +159,34 @@ def stray_folders(runs):
     check(done.returncode == 1 and "holds the state of step 6" in done.stderr, f"{done.stderr}")
 
 
+def cut_removals(runs):
+    """A checkpoint that is removed is none from the first moment, and what is left of it when the
+    run is killed then goes with the next: a folder, which is not removed, stands for the kill."""
+    folder = runs.path("cut")
+    start = ["--model-config", "gpt.json", "--max-seq-length", "16", "--save-dir", folder,
+             "--skip-eval", "--save-steps", "2", "--save-total-limit", "1", "--resume"]
+
+    def left():
+        return sorted(name for name in os.listdir(folder) if "checkpoint" in name)
+
+    check(runs.start(*start, "--max-steps", "2").returncode == 0, "two steps")
+    kept = os.path.join(folder, "checkpoint-2", "kept")
+    os.makedirs(kept)
+    done = runs.start(*start, "--max-steps", "4")
+    check(done.returncode == 0 and left() == [".checkpoint-2.partial", "checkpoint-4"],
+          f"removed in part: {left()}: {done.stderr}")
+    for steps, last in (("4", "4"), ("6", "6")):  # nothing to do, and a further one is saved
+        for name in (".checkpoint-2.partial", ".best_model.partial", ".checkpoint-x.partial"):
+            os.makedirs(os.path.join(folder, name), exist_ok=True)
+            with open(os.path.join(folder, name, "config.json"), "w", encoding="utf-8") as f:
+                f.write("{}")
+        shutil.rmtree(os.path.join(folder, ".checkpoint-2.partial", "kept"), ignore_errors=True)
+        done = runs.start(*start, "--max-steps", steps)
+        check(done.returncode == 0 and left() == [".checkpoint-x.partial", f"checkpoint-{last}"]
+              and ".best_model.partial" not in os.listdir(folder),
+              f"to step {steps}: {os.listdir(folder)}: {done.stderr}")
+
+
 with tempfile.TemporaryDirectory() as work:
     program = Runs(work)
     for name in ("gpt", "bert"):
@@ -168,4 +197,5 @@ with tempfile.TemporaryDirectory() as work:
     killed_and_resumed(program, "--num-gpus", "4", "--tp", "2", "--batch-size", "2")
     full_disk(program)
     stray_folders(program)
+    cut_removals(program)
 finish()

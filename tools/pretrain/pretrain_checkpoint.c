@@ -19,6 +19,8 @@
 
 #define PREFIX "checkpoint-"
 
+#define PARTIAL ".partial"
+
 /* The step of "checkpoint-12"; -1: it is no checkpoint's name. */
 static int64_t step_of(const char *name) {
     char *end;
@@ -184,29 +186,59 @@ static syn_status publish(const pretrain *run, const char *partial, const char *
     return folder_sync_path(run->args->save_dir, err);
 }
 
+/* What is not whole yet, or not any more: no checkpoint whatever happens to the process. */
+static syn_status partial_path(const pretrain *run, char path[FOLDER_PATH_BYTES], const char *name,
+                               syn_error *err) {
+    char hidden[80];
+    snprintf(hidden, sizeof hidden, ".%.60s" PARTIAL, name);
+    return folder_path(path, err, run->args->save_dir, hidden);
+}
+
+static bool is_partial(const char *name) {
+    char inner[64];
+    const size_t bytes = strlen(name), end = sizeof PARTIAL - 1;
+    if (*name != '.' || bytes <= end + 1 || bytes - end > sizeof inner) return false;
+    if (strcmp(name + bytes - end, PARTIAL) != 0) return false;
+    snprintf(inner, sizeof inner, "%.*s", (int)(bytes - end - 1), name + 1);
+    return step_of(inner) > 0 || strcmp(inner, "best_model") == 0;
+}
+
+/* Those that a killed run has left. */
+static void remove_partials(const pretrain *run) {
+    char path[FOLDER_PATH_BYTES];
+    DIR *dir = opendir(run->args->save_dir);
+    if (!dir) return;
+    for (const struct dirent *e; (e = readdir(dir));)
+        if (is_partial(e->d_name) &&
+            folder_path(path, NULL, run->args->save_dir, e->d_name) == SYN_OK)
+            folder_remove(path);
+    closedir(dir);
+}
+
 /* The oldest go, but for so many. */
 static void limit_checkpoints(const pretrain *run) {
-    char path[FOLDER_PATH_BYTES], name[40];
+    const int64_t limit = run->args->save_total_limit;
+    char path[FOLDER_PATH_BYTES], partial[FOLDER_PATH_BYTES], name[40];
     int64_t count;
     for (;;) {
         const int64_t step = find_checkpoint(run->args->save_dir, false, INT64_MAX, &count);
-        if (run->args->save_total_limit == 0 || count <= run->args->save_total_limit) return;
+        if (limit == 0 || count <= limit) return;
         snprintf(name, sizeof name, PREFIX "%lld", (long long)step);
-        if (folder_path(path, NULL, run->args->save_dir, name) != SYN_OK) return;
-        folder_remove(path);
-        if (access(path, F_OK) == 0) return;
+        if (folder_path(path, NULL, run->args->save_dir, name) != SYN_OK ||
+            partial_path(run, partial, name, NULL) != SYN_OK || rename(path, partial) != 0)
+            return;
+        folder_remove(partial);
     }
 }
 
 syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char *name,
                          bool resumable, syn_error *err) {
-    char partial[FOLDER_PATH_BYTES], hidden[80];
+    char partial[FOLDER_PATH_BYTES];
     syn_comm *comm = state->comm;
     const bool first = comm->rank == 0, has_part = comm->rank < run->args->tp;
-    snprintf(hidden, sizeof hidden, ".%.60s.partial", name);
-    syn_status s = folder_path(partial, err, run->args->save_dir, hidden);
+    syn_status s = partial_path(run, partial, name, err);
     if (s == SYN_OK && first) {
-        folder_remove(partial);
+        remove_partials(run);
         s = syn_make_folder(partial, err);
     }
     SYN_TRY(agree(comm, s, err));
@@ -274,6 +306,7 @@ syn_status pretrain_resume(pretrain *run, pretrain_state *state, syn_error *err)
     int64_t count;
     syn_error why = {.code = SYN_OK};
     const int64_t step = find_checkpoint(folder, true, INT64_MAX, &count);
+    if (state->comm->rank == 0) remove_partials(run);
     if (step == 0) return SYN_OK;
     const syn_status s = read_checkpoint(run, step, state, &why);
     if (s == SYN_E_FORMAT || s == SYN_E_IO) { /* as after a damage */

@@ -21,18 +21,28 @@ static bool unicode_is_known(void) {
 
 /* ---- what a text gives, as a hash ---- */
 
-/* CRC-32 (IEEE 802.3), as zlib's crc32 goes on with it. */
+/* CRC-32 (IEEE 802.3), as zlib's crc32 goes on with it; eight bytes at a time, each by a table of
+   what it does that many bytes before the end. */
 static uint32_t crc(uint32_t value, const void *data, size_t bytes) {
-    static uint32_t table[256];
-    if (table[1] == 0)
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t c = i;
-            for (int k = 0; k < 8; k++) c = c & 1 ? 0xedb88320u ^ c >> 1 : c >> 1;
-            table[i] = c;
-        }
+    static uint32_t table[8][256];
+    const unsigned char *p = data;
+    for (uint32_t i = 0; i < 256 && table[0][255] == 0; i++) {
+        uint32_t c = i;
+        for (int k = 0; k < 8; k++) c = c & 1 ? 0xedb88320u ^ c >> 1 : c >> 1;
+        table[0][i] = c;
+    }
+    for (int t = 1; t < 8 && table[7][255] == 0; t++)
+        for (uint32_t i = 0; i < 256; i++)
+            table[t][i] = table[0][table[t - 1][i] & 255] ^ table[t - 1][i] >> 8;
     value = ~value;
-    for (size_t i = 0; i < bytes; i++)
-        value = table[(value ^ ((const unsigned char *)data)[i]) & 255] ^ value >> 8;
+    for (; bytes >= 8; p += 8, bytes -= 8) {
+        const uint32_t first = value ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 |
+                                        (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        value = table[7][first & 255] ^ table[6][first >> 8 & 255] ^ table[5][first >> 16 & 255] ^
+                table[4][first >> 24] ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^
+                table[0][p[7]];
+    }
+    for (; bytes > 0; p++, bytes--) value = table[0][(value ^ *p) & 255] ^ value >> 8;
     return ~value;
 }
 
@@ -58,30 +68,40 @@ static size_t bad_bytes(const char *text, size_t bytes) {
 
 /* A text with U+FFFD for what is not UTF-8. */
 static uint32_t crc_lossy(uint32_t value, const char *text, size_t bytes) {
-    for (size_t at = 0, n; at < bytes; at += n) {
-        n = syn_utf8_char_bytes(text + at, bytes - at);
-        const bool good = n > 0;
-        if (!good) n = bad_bytes(text + at, bytes - at);
-        value = good ? crc(value, text + at, n) : crc(value, "\xef\xbf\xbd", 3);
+    size_t done = 0, at = 0;
+    while (at < bytes) {
+        const size_t n = syn_utf8_char_bytes(text + at, bytes - at);
+        if (n > 0) {
+            at += n;
+            continue;
+        }
+        value = crc(value, text + done, at - done);
+        value = crc(value, "\xef\xbf\xbd", 3);
+        done = at += bad_bytes(text + at, bytes - at);
     }
-    return value;
+    return crc(value, text + done, bytes - done);
 }
 
-/* Whether the short way gives the same ids. */
-static bool is_same_short(const syn_tokenizer *tok, const char *text, size_t bytes) {
-    const bool special = syn_tokenizer_kind_of(tok) == SYN_TOKENIZER_BPE;
-    syn_encoding e;
+/* Whether the short way gives the same ids; `e`: with what is put around the text, as it does too
+   but for WordPiece. */
+static bool is_same_short(const syn_tokenizer *tok, const char *text, size_t bytes,
+                          const syn_encoding *e) {
+    const bool bare = syn_tokenizer_kind_of(tok) != SYN_TOKENIZER_BPE;
+    syn_encoding other = {0};
     int32_t *ids;
     size_t n;
     if (syn_tokenizer_encode(tok, text, bytes, &ids, &n, NULL) != SYN_OK) abort();
-    if (syn_tokenizer_encode_text(tok, text, bytes, special, &e, NULL) != SYN_OK) abort();
-    const bool same = n == e.n && memcmp(ids, e.ids, n * sizeof *ids) == 0;
-    syn_encoding_free(&e);
+    if (bare && syn_tokenizer_encode_text(tok, text, bytes, false, &other, NULL) != SYN_OK) abort();
+    if (bare) e = &other;
+    const bool same = n == e->n && memcmp(ids, e->ids, n * sizeof *ids) == 0;
+    syn_encoding_free(&other);
     syn_free(ids);
     return same;
 }
 
-static uint32_t add_text(uint32_t value, const syn_tokenizer *tok, const char *text, size_t bytes) {
+/* also_short: if the short way differs, the hash is that of nothing. */
+static uint32_t add_text(uint32_t value, const syn_tokenizer *tok, const char *text, size_t bytes,
+                         bool also_short) {
     syn_encoding e;
     char *back;
     size_t back_bytes;
@@ -90,6 +110,7 @@ static uint32_t add_text(uint32_t value, const syn_tokenizer *tok, const char *t
     value = crc(value, e.ids, e.n * sizeof *e.ids);
     value = crc(value, e.offsets, e.n * sizeof *e.offsets);
     value = crc_lossy(value, back, back_bytes);
+    if (also_short && !is_same_short(tok, text, bytes, &e)) value = 0;
     syn_free(back);
     syn_encoding_free(&e);
     return value;
@@ -104,10 +125,7 @@ static uint32_t squad_hash(const syn_tokenizer *tok, int number) {
     if (data == NULL) return 0;
     syn_json json;
     syn_json_init(&json, "squad", data, bytes, &err);
-    while (squad_next(&json)) {
-        value = add_text(value, tok, json.text, json.text_bytes);
-        if (!is_same_short(tok, json.text, json.text_bytes)) value = 0;
-    }
+    while (squad_next(&json)) value = add_text(value, tok, json.text, json.text_bytes, true);
     syn_json_free(&json);
     free(data);
     return value;
@@ -120,8 +138,7 @@ static uint32_t random_hash(const syn_tokenizer *tok, uint32_t first) {
         text_add_random(&text, i);
         text_add(&text, bits[i % n_bits].data, bits[i % n_bits].bytes);
         text_add_random(&text, i + 1);
-        value = add_text(value, tok, text.data, text.bytes);
-        if (!is_same_short(tok, text.data, text.bytes)) value = 0;
+        value = add_text(value, tok, text.data, text.bytes, true);
         free(text.data);
     }
     return value;
@@ -144,7 +161,7 @@ static uint32_t points_hash(const syn_tokenizer *tok, unsigned first) {
             text_add(&text, utf8, n);
             text_adds(&text, "\n");
         }
-        value = add_text(value, tok, text.data, text.bytes);
+        value = add_text(value, tok, text.data, text.bytes, false);
         free(text.data);
     }
     return value;
@@ -196,7 +213,15 @@ static void same_pair(const syn_tokenizer *tok, char *rest) {
     syn_free(types);
 }
 
-static void check_line(const syn_tokenizer *tok, const char *name, fixture_line *line) {
+#define KINDS 12
+
+/* Characters are in the first four planes and at the beginning of the fifteenth. Of the others,
+   which nothing tells from each other, each tokenizer takes a twelfth of the blocks. */
+static bool takes_points(unsigned first, int kind) {
+    return first < 0x40000 || first == 0xe0000 || (int)(first / 4096 % KINDS) == kind;
+}
+
+static void check_line(const syn_tokenizer *tok, const char *name, int kind, fixture_line *line) {
     uint32_t got = 0;
     char *end;
     const bool is_hex = strcmp(line->kind, "points") == 0;
@@ -204,7 +229,7 @@ static void check_line(const syn_tokenizer *tok, const char *name, fixture_line 
     if (strcmp(line->kind, "pair") == 0) same_pair(tok, line->rest);
     const unsigned number = (unsigned)strtoul(line->rest, &end, is_hex ? 16 : 10);
     if (strcmp(line->kind, "random") == 0) got = random_hash(tok, number);
-    else if (is_hex) got = points_hash(tok, number);
+    else if (is_hex && takes_points(number, kind)) got = points_hash(tok, number);
     else if (strcmp(line->kind, "squad") == 0 && have_shared_data())
         got = squad_hash(tok, (int)number);
     else return;
@@ -229,10 +254,10 @@ static void all_kinds(void) {
             CHECK_MSG(tok != NULL, "%s", name);
             kinds++;
         } else {
-            check_line(tok, name, &line);
+            check_line(tok, name, kinds - 1, &line);
         }
     }
-    CHECK_INT(kinds, 12);
+    CHECK_INT(kinds, KINDS);
     syn_tokenizer_free(tok);
     for (size_t i = 0; i < n_bits; i++) free(bits[i].data);
     fclose(f);

@@ -33,12 +33,6 @@ typedef struct program {
     double peak; /* MiB */
 } program;
 
-static double cpu_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- What the machine allows ---- */
 
 /* Those of a layer: (rows of w stored, its columns). */

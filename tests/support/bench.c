@@ -14,6 +14,12 @@ double now_s(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+double cpu_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 void line(const char *what, double value, const char *unit, double limit, bool at_most) {
     const bool ok = at_most ? value <= limit : value >= limit;
     missed += !ok;

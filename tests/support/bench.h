@@ -10,6 +10,7 @@
 extern int missed; /* lines that missed their limits */
 
 double now_s(void);
+double cpu_s(void); /* of the processor, all threads together */
 void line(const char *what, double value, const char *unit, double limit, bool at_most);
 /* Sorts the values. */
 double median(double *values, int n);

@@ -34,7 +34,8 @@ static syn_status train(syn_error *err) {
     if (s == SYN_OK) s = launch_threads(l, err);
     s = launch_run(l, s, err);
     const syn_status closed = pretrain_log_close(&run, err);
-    return s == SYN_OK ? closed : s;
+    if (s == SYN_OK) s = closed;
+    return s == SYN_OK ? pretrain_check_unsaved(&run, err) : s;
 }
 
 static int read_options(int argc, char **argv) {

@@ -126,7 +126,8 @@ def killed_and_resumed(runs, *more):
 
 
 def full_disk(runs):
-    """Where a model cannot be written the run goes on and says so; what was there stays."""
+    """Where a model cannot be written the run goes on and says so, and fails at its end if no later
+    one was written; what was there stays."""
     folder = runs.path("full")
     start = ["--model-config", "gpt.json", "--max-seq-length", "64", "--num-epochs", "1",
              "--save-dir", folder, "--skip-eval", "--save-steps", "10", "--resume"]
@@ -134,10 +135,50 @@ def full_disk(runs):
     before = sorted(os.listdir(os.path.join(folder, "checkpoint-10")))
     check(done.returncode == 0 and "model.safetensors" in before, f"{done.stderr}")
     done = runs.start(*start, "--max-steps", "25", file_bytes=40000)
-    check(done.returncode == 0 and "checkpoint-20 was not saved" in done.stderr, f"{done.stderr}")
+    lines = done.stderr.splitlines()
+    check(done.returncode == 1 and len(lines) == 3 and "checkpoint-20 was not saved: " in lines[0]
+          and "last_model was not saved: " in lines[1] and lines[2].endswith(
+              "lacks its last results: last_model of step 25 was not saved, and there is none; "
+              "checkpoint-20 was not saved, and there is nothing newer than checkpoint-10"),
+          f"{done.stderr}")
+    check(len(runs.rows(folder)) == 25, "the run did not go on")
     check(sorted(os.listdir(folder)) == ["checkpoint-10", "loss.svg", "metrics.csv"],
           f"{os.listdir(folder)}")
     check(sorted(os.listdir(os.path.join(folder, "checkpoint-10"))) == before, "it changed")
+    with open(os.path.join(folder, "checkpoint-20"), "w", encoding="utf-8") as f:
+        f.write("mine")
+    done = runs.start(*start, "--max-steps", "30")
+    check(done.returncode == 0 and done.stderr.count("\n") == 1
+          and "checkpoint-20 was not saved" in done.stderr, f"a later one was: {done.stderr}")
+
+
+def last_models(runs):
+    """Without validation the last model is kept, on any ranks; a run for a trace alone says that
+    it keeps none."""
+    for name, more in (("skipped", ["--skip-eval"]), ("unvalidated", ["--data", "texts.squad"]),
+                       ("ranks", ["--skip-eval", "--num-gpus", "4", "--tp", "2"])):
+        shutil.copy(os.path.join(SOURCE, "examples", "squad", "train.json"),
+                    runs.path("texts.squad"))
+        folder = runs.path(name)
+        start = ["--model-config", "gpt.json", "--max-seq-length", "16", "--max-steps", "3",
+                 "--save-dir", folder, *more]
+        done = runs.start(*start)
+        check(done.returncode == 0 and not done.stderr and sorted(os.listdir(folder))
+              == ["last_model", "loss.svg", "metrics.csv"], f"{os.listdir(folder)}: {done.stderr}")
+        kept = runs.start(*start, "--save-dir", folder + "_kept", "--save-steps", "3")
+        check(kept.returncode == 0 and "last_model" not in os.listdir(folder + "_kept"),
+              f"beside a checkpoint of the same: {kept.stderr}")
+        models = []
+        for at in (folder + "/last_model", folder + "_kept/checkpoint-3"):
+            with open(os.path.join(at, "model.safetensors"), "rb") as f:
+                models.append(f.read())
+        check(models[0] == models[1], f"{name}: it is not the model of the last step")
+        done = runs.start(*start, "--save-dir", folder + "_traced", "--enable-tracing",
+                          "--trace-output-dir", folder + "_traced")
+        wants = "--skip-eval" not in more
+        check(("last_model" in os.listdir(folder + "_traced")) == wants
+              and (done.stderr == "") == wants and ("note: no model is saved" in done.stderr) !=
+              wants, f"{os.listdir(folder + '_traced')}: {done.stderr}")
 
 
 def stray_folders(runs):
@@ -198,4 +239,5 @@ with tempfile.TemporaryDirectory() as work:
     full_disk(program)
     stray_folders(program)
     cut_removals(program)
+    last_models(program)
 finish()

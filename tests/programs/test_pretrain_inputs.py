@@ -153,7 +153,7 @@ def earlier_results(runs):
 
 def in_the_way(runs):
     """Neither a file nor a link where a model would go is touched, nor what a link leads to: the
-    run says so and goes on."""
+    run says so, goes on, and fails at its end."""
     folder, other = runs.path("way"), runs.path("way_other")
     shutil.copytree(os.path.join(SOURCE, "examples", "tiny-gpt2"), other)
     before = sorted(os.listdir(other))
@@ -166,9 +166,13 @@ def in_the_way(runs):
                "--save-steps", "2", "--quiet", "--tokenizer", other]
     done = runs.start(*options, "--save-dir", folder)
     lines = done.stderr.splitlines()
-    check(done.returncode == 0 and len(lines) == 2 and "best_model was not saved: " in lines[0]
+    check(done.returncode == 1 and len(lines) == 3 and "best_model was not saved: " in lines[0]
           and "checkpoint-4 was not saved: " in lines[1]
-          and all("is no folder, and in the way" in line for line in lines), done.stderr)
+          and all("is no folder, and in the way" in line for line in lines[:2])
+          and lines[2].endswith(
+              "best_model of step 4 was not saved, and there is none; checkpoint-4 was not saved, "
+              "and there is nothing newer than checkpoint-2"),
+          done.stderr)
     check(sorted(os.listdir(other)) == before, f"{os.listdir(other)}")
     check(sorted(os.listdir(folder)) == ["best_model", "checkpoint-2", "checkpoint-4", "loss.svg",
                                          "metrics.csv"], f"{os.listdir(folder)}")
@@ -334,7 +338,7 @@ def default_folders(runs):
     left = saved(None, config)
     check(left == sorted({*want, "gpt2-mini"}), f"the default: {left}")
     files = os.listdir(runs.path("checkpoints/gpt2-mini"))
-    check(sorted(files) == ["loss.svg", "metrics.csv"], f"{files}")
+    check(sorted(files) == ["last_model", "loss.svg", "metrics.csv"], f"{files}")
 
 
 def unwritable_folders(runs):

@@ -45,6 +45,12 @@ typedef struct pretrain_bar {
     int64_t first_step; /* of this run */
 } pretrain_bar;
 
+/* What could not be saved, and was not later either; name "": nothing. */
+typedef struct pretrain_unsaved {
+    char name[40];
+    const char *folder; /* its own name, static */
+} pretrain_unsaved;
+
 typedef struct pretrain {
     pretrain_args *args;
     launch launch;
@@ -63,6 +69,7 @@ typedef struct pretrain {
     int64_t steps_per_epoch, steps;  /* of the optimizer */
     pretrain_log *log;               /* of rank 0 */
     pretrain_bar bar;                /* likewise */
+    pretrain_unsaved unsaved[2];     /* likewise: of models, of checkpoints */
     struct pretrain_window *windows; /* traced so far; of rank 0, without transport of all */
     size_t n_windows, windows_cap;
 } pretrain;
@@ -134,6 +141,10 @@ typedef struct pretrain_state {
    name when all of it is on the disk. Every rank calls it. */
 syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char *name,
                          bool resumable, syn_error *err) SYN_MUST_USE;
+/* After a save, of rank 0: name is static unless it is a checkpoint's. */
+void pretrain_note_saved(pretrain *run, const char *name, int64_t step, bool resumable, bool saved);
+/* Behind the last step: fails if the last model or checkpoint could not be saved. */
+syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) SYN_MUST_USE;
 /* Its training_state.json. What is read there sets step and best; SYN_E_INVALID lists the options
    with which the run that wrote it was started and this one was not. */
 syn_status pretrain_write_state(const pretrain *run, const pretrain_state *state,

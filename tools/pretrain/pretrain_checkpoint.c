@@ -200,7 +200,8 @@ static bool is_partial(const char *name) {
     if (*name != '.' || bytes <= end + 1 || bytes - end > sizeof inner) return false;
     if (strcmp(name + bytes - end, PARTIAL) != 0) return false;
     snprintf(inner, sizeof inner, "%.*s", (int)(bytes - end - 1), name + 1);
-    return step_of(inner) > 0 || strcmp(inner, "best_model") == 0;
+    return step_of(inner) > 0 || strcmp(inner, "best_model") == 0 ||
+           strcmp(inner, "last_model") == 0;
 }
 
 /* Those that a killed run has left. */
@@ -246,10 +247,43 @@ syn_status pretrain_save(pretrain *run, const pretrain_state *state, const char 
     if (s == SYN_OK && has_part && resumable) s = own_tensors(state, partial, true, err);
     if (s == SYN_OK && first && resumable) s = pretrain_write_state(run, state, partial, err);
     s = agree(comm, s, err);
-    if (s == SYN_OK && first) s = publish(run, partial, name, err);
+    if (s == SYN_OK) {
+        if (first) s = publish(run, partial, name, err);
+        s = agree(comm, s, err);
+    }
     if (s == SYN_OK && first && resumable) limit_checkpoints(run);
     if (s != SYN_OK && first) folder_remove(partial);
     return s;
+}
+
+void pretrain_note_saved(pretrain *run, const char *name, int64_t step, bool resumable,
+                         bool saved) {
+    pretrain_unsaved *u = &run->unsaved[resumable];
+    *u = (pretrain_unsaved){.name = ""};
+    if (saved) return;
+    if (resumable) snprintf(u->name, sizeof u->name, "%s", name);
+    else snprintf(u->name, sizeof u->name, "%s of step %lld", name, (long long)step);
+    u->folder = name;
+}
+
+syn_status pretrain_check_unsaved(const pretrain *run, syn_error *err) {
+    const char *folder = run->args->save_dir;
+    const pretrain_unsaved *model = &run->unsaved[0], *checkpoint = &run->unsaved[1];
+    char path[FOLDER_PATH_BYTES], models[120] = "", checkpoints[120] = "";
+    int64_t count;
+    if (*model->name) {
+        SYN_TRY(folder_path(path, err, folder, model->folder));
+        snprintf(models, sizeof models, "%s was not saved, and %s", model->name,
+                 folder_is(path) ? "the one there is older" : "there is none");
+    }
+    if (*checkpoint->name) {
+        const int64_t step = find_checkpoint(folder, true, INT64_MAX, &count);
+        snprintf(checkpoints, sizeof checkpoints, "%s was not saved, and there is %s%.0lld",
+                 checkpoint->name, step ? "nothing newer than " PREFIX : "none", (long long)step);
+    }
+    if (!*models && !*checkpoints) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_IO, "the run has ended, but '%.200s' lacks its last results: %s%s%s",
+                    folder, models, *models && *checkpoints ? "; " : "", checkpoints);
 }
 
 syn_status pretrain_check_saved(const pretrain *run, syn_error *err) {

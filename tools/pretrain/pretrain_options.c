@@ -64,8 +64,9 @@ const cli_option pretrain_options[] = {
     {"max_steps", CLI_INT, &args.max_steps, "N", "end after so many; 0: do not", 0, 1e12},
     {"eval_steps", CLI_INT, &args.eval_steps, "N",
      "validate every N steps, as after each epoch; 0: then alone", 0, 1e12},
-    {"skip_eval", CLI_FLAG, &args.skip_eval, NULL, "do not validate", 0, 0},
-    {"save_steps", CLI_INT, &args.save_steps, "N", "save the model every N steps; 0: never", 0,
+    {"skip_eval", CLI_FLAG, &args.skip_eval, NULL,
+     "do not validate; the last model is kept, not the best", 0, 0},
+    {"save_steps", CLI_INT, &args.save_steps, "N", "save a checkpoint every N steps; 0: never", 0,
      1e12},
     {"save_total_limit", CLI_INT, &args.save_total_limit, "N",
      "keep the latest N checkpoints; 0: all", 0, 1e9},
@@ -157,6 +158,16 @@ static void note_meta(const pretrain *run, int argc, char **argv) {
                 run->launch.program->name, list);
 }
 
+static void note_no_model(const pretrain *run) {
+    const pretrain_args *a = run->args;
+    if (a->skip_eval && a->enable_tracing && a->save_steps == 0 && !a->quiet &&
+        !run->launch.program->mute)
+        fprintf(stderr,
+                "%s: note: no model is saved, for --skip-eval and --enable-tracing are for a trace "
+                "alone; --save-steps saves some\n",
+                run->launch.program->name);
+}
+
 int pretrain_check_options(pretrain *run, int argc, char **argv) {
     const pretrain_args *a = run->args = &args;
     const cli_program *program = run->launch.program;
@@ -171,8 +182,9 @@ int pretrain_check_options(pretrain *run, int argc, char **argv) {
                         "--device meta computes nothing but a trace; give --enable-tracing, too");
     run->launch.device = meta ? SYN_DEVICE_META : SYN_DEVICE_CPU;
     const int code = check_rules(run, argc, argv);
-    if (code == CLI_RUN && meta) note_meta(run, argc, argv);
     if (code != CLI_RUN) return code;
+    if (meta) note_meta(run, argc, argv);
+    else note_no_model(run);
     if (run->launch.mpi && run->launch.ranks != a->num_gpus)
         return cli_fail(program, CLI_USAGE,
                         "%d MPI processes were started for --num-gpus %lld; the two must agree",

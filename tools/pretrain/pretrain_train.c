@@ -146,17 +146,36 @@ static syn_status one_step(rank *r, int64_t step, pretrain_metrics *m, syn_error
 /* ---- models ---- */
 
 /* What cannot be saved is told, and training goes on. */
-static syn_status save(rank *r, const char *name, bool resumable, syn_error *err) {
+static syn_status save(rank *r, const char *name, int64_t step, bool resumable, bool *saved,
+                       syn_error *err) {
     syn_error why = {.code = SYN_OK};
     const syn_status s = pretrain_save(r->run, &r->state, name, resumable, &why);
-    if (s == SYN_E_IO && syn_ctx_status(r->ctx) == SYN_OK) {
-        if (r->comm->rank != 0) return SYN_OK;
-        pretrain_bar_clear(r->run);
-        fprintf(stderr, "%s: warning: %s was not saved: %s\n", r->run->launch.program->name, name,
-                why.text);
-        return SYN_OK;
-    }
-    return s == SYN_OK ? SYN_OK : SYN_FAIL(err, s, "%s", why.text);
+    *saved = s == SYN_OK;
+    if (s != SYN_OK && (s != SYN_E_IO || syn_ctx_status(r->ctx) != SYN_OK))
+        return SYN_FAIL(err, s, "%s", why.text);
+    if (r->comm->rank != 0) return SYN_OK;
+    pretrain_note_saved(r->run, name, step, resumable, *saved);
+    if (*saved) return SYN_OK;
+    pretrain_bar_clear(r->run);
+    fprintf(stderr, "%s: warning: %s was not saved: %s\n", r->run->launch.program->name, name,
+            why.text);
+    return SYN_OK;
+}
+
+static syn_status save_checkpoint(rank *r, int64_t step, syn_error *err) {
+    char name[40];
+    bool saved;
+    snprintf(name, sizeof name, "checkpoint-%lld", (long long)step);
+    r->state.step = step;
+    return save(r, name, step, true, &saved, err);
+}
+
+/* Where nothing says which model is the best; none is of a run that is for a trace alone. */
+static syn_status save_last(rank *r, int64_t step, syn_error *err) {
+    const pretrain_args *args = r->run->args;
+    bool saved;
+    if (r->run->eval_texts || (args->skip_eval && args->enable_tracing)) return SYN_OK;
+    return save(r, "last_model", step, false, &saved, err);
 }
 
 /* ---- validation ---- */
@@ -186,9 +205,10 @@ static syn_status validate(rank *r, int64_t step, syn_error *err) {
     const double loss = sum / (double)(labels ? labels : 1);
     if (r->comm->rank == 0) pretrain_log_eval(run, step, loss);
     r->begun_ns = syn__clock_ns();
-    if (!(loss < r->state.best)) return SYN_OK;
-    r->state.best = loss;
-    return save(r, "best_model", false, err);
+    bool saved = false;
+    if (loss < r->state.best) SYN_TRY(save(r, "best_model", step, false, &saved, err));
+    if (saved) r->state.best = loss;
+    return SYN_OK;
 }
 
 /* ---- all steps ---- */
@@ -203,7 +223,6 @@ static syn_status after_step(rank *r, int64_t step, const pretrain_metrics *m, s
     const bool meta = !syn_ctx_has_data(r->ctx), last = step + 1 == run->steps;
     const int64_t nth = step - r->first_step;
     const pretrain_tracing tracing = pretrain_tracing_of(args, nth, last);
-    char name[40];
     syn_trainer_hold(r->trainer, tracing == PRETRAIN_ACTIVE);
     if (tracing >= PRETRAIN_WINDOW) {
         const bool over = tracing == PRETRAIN_LAST_WINDOW;
@@ -215,10 +234,8 @@ static syn_status after_step(rank *r, int64_t step, const pretrain_metrics *m, s
     const bool ends =
         last || is_time(step, run->steps_per_epoch) || is_time(step, args->eval_steps);
     if (run->eval_texts && ends) SYN_TRY(validate(r, step + 1, err));
-    if (!is_time(step, args->save_steps)) return SYN_OK;
-    snprintf(name, sizeof name, "checkpoint-%lld", (long long)step + 1);
-    r->state.step = step + 1;
-    return save(r, name, true, err);
+    if (is_time(step, args->save_steps)) return save_checkpoint(r, step + 1, err);
+    return last ? save_last(r, step + 1, err) : SYN_OK;
 }
 
 static syn_status all_steps(rank *r, syn_error *err) {

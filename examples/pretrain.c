@@ -27,6 +27,7 @@ static syn_status train(syn_error *err) {
     launch *l = &run.launch;
     l->quiet = run.args->quiet;
     l->plan = pretrain_plan;
+    l->parts = pretrain_parts;
     l->facts = facts;
     l->main = pretrain_rank;
     l->user = &run;

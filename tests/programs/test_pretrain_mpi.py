@@ -17,9 +17,14 @@ COMMON = ["--model-config", "gpt.json", "--max-seq-length", "16"]
 
 # Of rank 1 alone, and what is said.
 DIFFERENT = [
-    (["--num-epochs", "7"], "pretrain: rank 1 was started with other options, or another"),
-    (["--data", "examples/squad/validation.json"], "pretrain: rank 1 was started with other"),
-    (["--save-dir", "elsewhere"], "pretrain: rank 1 was started with other options, or another"),
+    (["--num-epochs", "7"], "pretrain: rank 1 was started with another --num-epochs than rank 0"),
+    (["--max-steps", "7"], "pretrain: rank 1 was started with another --max-steps than rank 0"),
+    (["--dropout", "0.2"], "pretrain: rank 1 was started with another --dropout than rank 0"),
+    (["--data", "examples/squad/validation.json", "--eval-data", "examples/squad/validation.json"],
+     "pretrain: rank 1 was started with another --data than rank 0"),
+    (["--tokenizer", "bytes"], "pretrain: rank 1 was started with another --tokenizer than"),
+    (["--save-dir", "elsewhere"], "pretrain: rank 1 was started with another --save-dir than"),
+    (["--model-config", "other.json"], "pretrain: rank 1 was started with another model than"),
     (["--bogus"], "pretrain: rank 1: unknown option --bogus"),
     (["--num-gpus", "4"], "pretrain: rank 1: 2 MPI processes were started for --num-gpus 4"),
     (["--trace-name", "x"], "pretrain: rank 1: --trace-name does nothing without"),
@@ -129,6 +134,9 @@ if not MPIRUN or b"this build has no MPI" in run("--version").stderr:
 with tempfile.TemporaryDirectory() as work:
     program = Runs(work)
     os.symlink(os.path.join(os.environ["SYN_SOURCE"], "examples"), program.path("examples"))
+    with open(program.path("gpt.json"), encoding="utf-8") as f, \
+            open(program.path("other.json"), "w", encoding="utf-8") as g:
+        json.dump({**json.load(f), "n_layer": 3}, g)
     refused(program)
     killed(program, "dp", [])
     killed(program, "tp", ["--tp", "2"])

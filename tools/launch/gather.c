@@ -86,3 +86,18 @@ syn_status gather_agreement(gather_start *out, syn_comm *comm, syn_status mine, 
     *out = (gather_start){answer[0], answer[1]};
     return SYN_OK;
 }
+
+syn_status gather_difference(int *first, syn_comm *comm, int32_t other, const uint64_t *mine, int n,
+                             syn_error *err) {
+    uint64_t theirs;
+    *first = -1;
+    for (int i = 0; i < n; i++) {
+        if (comm->rank != 0) {
+            SYN_TRY(syn_comm_send(comm, &mine[i], 1, SYN_I64, 0, TAG_NUMBER, err));
+            continue;
+        }
+        SYN_TRY(syn_comm_recv(comm, &theirs, 1, SYN_I64, other, TAG_NUMBER, err));
+        if (theirs != mine[i] && *first < 0) *first = i;
+    }
+    return SYN_OK;
+}

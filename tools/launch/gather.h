@@ -24,5 +24,8 @@ typedef struct gather_start {
 } gather_start;
 syn_status gather_agreement(gather_start *out, syn_comm *comm, syn_status mine, uint64_t plan,
                             syn_error *err) SYN_MUST_USE;
+/* On rank 0 the first of n numbers that rank `other` has otherwise; -1: none. These two call it. */
+syn_status gather_difference(int *first, syn_comm *comm, int32_t other, const uint64_t *mine, int n,
+                             syn_error *err) SYN_MUST_USE;
 
 #endif

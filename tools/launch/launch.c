@@ -91,6 +91,25 @@ static syn_status share_graph(launch *l, syn_comm *comm, syn_error *err) {
     return s;
 }
 
+/* A sentence about the lowest rank that was started otherwise, which calls it, too. */
+static void tell_difference(const launch *l, syn_comm *comm, int32_t rank) {
+    launch_part parts[LAUNCH_PARTS];
+    uint64_t hashes[LAUNCH_PARTS];
+    syn_error err = {0};
+    int first = -1;
+    if (comm->rank != 0 && comm->rank != rank) return;
+    const int n = l->parts ? l->parts(l->user, parts) : 0;
+    for (int i = 0; i < n; i++) hashes[i] = parts[i].hash;
+    if (gather_difference(&first, comm, rank, hashes, n, &err) != SYN_OK || comm->rank != 0) return;
+    if (first >= 0)
+        cli_fail(l->program, CLI_FAILED, "rank %d was started with another %s than rank 0", rank,
+                 parts[first].name);
+    else
+        cli_fail(l->program, CLI_FAILED,
+                 "rank %d was started with other options, or another model or prompt, than rank 0",
+                 rank);
+}
+
 /* A rank that could not begin (a file that only its machine lacks), or that was started with other
    options, must not leave the others waiting: the lowest such rank is named. */
 static bool all_can_begin(launch *l, syn_comm *comm, syn_status before, syn_error *err) {
@@ -99,10 +118,7 @@ static bool all_can_begin(launch *l, syn_comm *comm, syn_status before, syn_erro
     if (gather_agreement(&start, comm, before, plan, err) != SYN_OK) return false;
     if (start.failed < 0 && start.differs < 0) return true;
     /* Said before the others end: a launcher stops all as soon as one has failed. */
-    if (start.failed < 0 && comm->rank == 0)
-        cli_fail(l->program, CLI_FAILED,
-                 "rank %d was started with other options, or another model or prompt, than rank 0",
-                 start.differs);
+    if (start.failed < 0) tell_difference(l, comm, start.differs);
     if (start.failed == 0 && comm->rank == 0) cli_fail(l->program, CLI_FAILED, "%s", err->text);
     if (start.failed > 0 && comm->rank == start.failed)
         cli_fail(l->program, CLI_FAILED, "rank %d: %s", start.failed, err->text);

@@ -8,6 +8,14 @@
 #include "syntorch/hardware.h"
 #include "tools/cli.h"
 
+/* Something that must be the same on every rank, as a hash of it. */
+typedef struct launch_part {
+    const char *name; /* "--option", or a word for it */
+    uint64_t hash;
+} launch_part;
+
+enum { LAUNCH_PARTS = 40 };
+
 /* One rank's program. It makes *ctx, which launch_free frees. */
 typedef syn_status launch_main(syn_comm *comm, void *user, syn_ctx **ctx, syn_error *err);
 
@@ -22,6 +30,9 @@ typedef struct launch {
     const syn_hardware *hw;                                       /* for predicted times, or NULL */
     uint64_t (*plan)(void *user);                                 /* hash of all that decides which
                                                                      collectives a rank calls */
+    int (*parts)(void *user, launch_part[LAUNCH_PARTS]);          /* of the plan, to name what
+                                                                     differs; gives how many; may
+                                                                     be NULL */
     syn_status (*facts)(void *user, syn_graph *, syn_error *err); /* adds those of the run */
     launch_main *main;
     void *user;

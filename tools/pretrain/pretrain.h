@@ -87,8 +87,9 @@ int pretrain_check_options(pretrain *run, int argc, char **argv);
 syn_status pretrain_prepare(pretrain *run, syn_error *err) SYN_MUST_USE;
 void pretrain_free(pretrain *run);
 
-/* Of all that decides what the ranks do: see launch.plan. */
+/* Of all that decides what the ranks do: see launch.plan and launch.parts. */
 uint64_t pretrain_plan(void *run);
+int pretrain_parts(void *run, launch_part parts[LAUNCH_PARTS]);
 /* One rank's program, a launch_main. */
 syn_status pretrain_rank(syn_comm *comm, void *run, syn_ctx **ctx, syn_error *err) SYN_MUST_USE;
 

@@ -310,38 +310,69 @@ syn_status pretrain_prepare(pretrain *run, syn_error *err) {
     return writes(run) ? pretrain_check_longer(run, err) : SYN_OK;
 }
 
-uint64_t pretrain_plan(void *user) {
+/* ---- what all ranks must share ---- */
+
+static int number_parts(const pretrain *run, launch_part *parts) {
+    const pretrain_args *a = run->args;
+    const struct {
+        const char *name;
+        int64_t value;
+    } numbers[] = {{"--batch-size", a->batch_size},
+                   {"--gradient-accumulation-steps", a->accumulation},
+                   {"--max-seq-length", a->max_seq_length},
+                   {"--num-gpus", a->num_gpus},
+                   {"--tp", a->tp},
+                   {"--seed", a->seed},
+                   {"--activation-recompute", a->recompute},
+                   {"--recipe", a->reference},
+                   {"--mask-policy", a->masking},
+                   {"--dtype", a->dtype},
+                   {"--num-epochs", a->num_epochs},
+                   {"--warmup-steps", a->warmup_steps},
+                   {"--eval-steps", a->eval_steps},
+                   {"--save-steps", a->save_steps},
+                   {"--resume", a->resume},
+                   {"--enable-tracing", a->enable_tracing},
+                   {"--trace-skip-first", a->trace_skip_first},
+                   {"--trace-wait-steps", a->trace_wait + a->trace_warmup},
+                   {"--trace-active-steps", a->trace_active},
+                   {"--trace-repeat", a->trace_repeat},
+                   {"--device", (int64_t)run->launch.device},
+                   {"--data", (int64_t)run->texts_key},
+                   {"--eval-data", (int64_t)run->eval_key},
+                   {"--max-steps", run->steps}};
+    const int n = sizeof numbers / sizeof *numbers;
+    for (int i = 0; i < n; i++)
+        parts[i] = (launch_part){numbers[i].name, (uint64_t)numbers[i].value};
+    return n;
+}
+
+static uint64_t hash_of(double value) {
+    return syn_hash(&value, sizeof value, 0);
+}
+
+int pretrain_parts(void *user, launch_part parts[LAUNCH_PARTS]) {
     const pretrain *run = user;
     const pretrain_args *a = run->args;
-    const int64_t numbers[] = {a->batch_size,
-                               a->accumulation,
-                               a->max_seq_length,
-                               a->num_gpus,
-                               a->tp,
-                               a->seed,
-                               a->recompute,
-                               a->masking,
-                               a->dtype,
-                               a->reference,
-                               run->steps,
-                               a->num_epochs,
-                               a->warmup_steps,
-                               a->eval_steps,
-                               a->save_steps,
-                               a->resume,
-                               a->enable_tracing,
-                               a->trace_skip_first,
-                               a->trace_wait + a->trace_warmup,
-                               a->trace_active,
-                               a->trace_repeat,
-                               (int64_t)run->launch.device,
-                               (int64_t)run->texts_key,
-                               (int64_t)run->eval_key};
-    const double reals[] = {a->learning_rate, a->weight_decay, a->max_grad_norm, a->dropout};
-    const uint64_t weights = run->weights ? syn_weights_hash(run->weights) : 0;
-    uint64_t h = syn_hash(reals, sizeof reals, syn_hash(numbers, sizeof numbers, weights));
-    h = syn_hash(a->save_dir, strlen(a->save_dir), h);
-    return syn_model_config_hash(&run->config, h);
+    int n = 0;
+    parts[n++] = (launch_part){"model", run->model_sum};
+    parts[n++] = (launch_part){"--weights", run->weights ? syn_weights_hash(run->weights) : 0};
+    parts[n++] = (launch_part){"--tokenizer", run->tokenizer_sum};
+    n += number_parts(run, parts + n);
+    parts[n++] = (launch_part){"--learning-rate", hash_of(a->learning_rate)};
+    parts[n++] = (launch_part){"--weight-decay", hash_of(a->weight_decay)};
+    parts[n++] = (launch_part){"--max-grad-norm", hash_of(a->max_grad_norm)};
+    parts[n++] = (launch_part){"--dropout", hash_of(a->dropout)};
+    parts[n++] = (launch_part){"--save-dir", syn_hash(a->save_dir, strlen(a->save_dir), 0)};
+    return n;
+}
+
+uint64_t pretrain_plan(void *user) {
+    launch_part parts[LAUNCH_PARTS];
+    const int n = pretrain_parts(user, parts);
+    uint64_t h = 0;
+    for (int i = 0; i < n; i++) h = syn_hash(&parts[i].hash, sizeof parts[i].hash, h);
+    return h;
 }
 
 void pretrain_free(pretrain *run) {

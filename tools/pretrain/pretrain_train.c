@@ -265,6 +265,35 @@ static syn_status make_model(rank *r, const syn_model_options *how, syn_error *e
     return s;
 }
 
+static syn_status set_master(rank *r, const syn_param_source *source, size_t param,
+                             syn_error *err) {
+    const syn_param_info p = syn_ctx_param(r->ctx, param);
+    syn_spec full = p.full, local = *syn_tensor_spec(r->ctx, p.tensor);
+    full.dtype = local.dtype = SYN_F32;
+    const size_t elems = (size_t)syn_spec_elems(&local);
+    float *data = syn_malloc(elems * sizeof *data + 1);
+    if (!data) return SYN_FAIL_NOMEM(err, elems * sizeof *data, "the master of a parameter");
+    syn_status s =
+        source->read(source->user, p.name, &full, p.shard, p.valid_rows, &local, data, err);
+    if (s == SYN_OK)
+        s = syn_optimizer_set(r->state.optimizer, param, SYN_OPTIMIZER_MASTER, data, elems, err);
+    syn_free(data);
+    return s;
+}
+
+/* Masters of parameters of 16 bits begin as the checkpoint has them, not rounded. */
+static syn_status set_masters(rank *r, syn_error *err) {
+    syn_weights_reader *reader;
+    if (!r->run->weights || r->run->args->dtype == 0) return SYN_OK;
+    SYN_TRY(syn_weights_reader_new(&reader, r->run->weights, err));
+    const syn_param_source source = syn_weights_source(reader);
+    syn_status s = SYN_OK;
+    for (size_t i = 0; s == SYN_OK && i < syn_ctx_param_count(r->ctx); i++)
+        s = set_master(r, &source, i, err);
+    syn_weights_reader_free(reader);
+    return s;
+}
+
 static syn_status make_rank(rank *r, syn_error *err) {
     pretrain *run = r->run;
     const pretrain_args *args = run->args;
@@ -310,6 +339,7 @@ static syn_status make_rank(rank *r, syn_error *err) {
                                 .shard = r->mesh.index[SYN_AXIS_TP],
                                 .best = INFINITY};
     if (!syn_ctx_has_data(r->ctx)) return SYN_OK;
+    SYN_TRY(set_masters(r, err));
     if (args->resume) SYN_TRY(pretrain_resume(run, &r->state, err));
     return r->comm->rank == 0 ? pretrain_log_open(run, r->state.step, err) : SYN_OK;
 }

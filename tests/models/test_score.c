@@ -199,8 +199,11 @@ static void long_and_short_texts_follow_each_other(void) {
         if (s != SYN_OK) model_drop(m);
         CHECK_OK(s, err);
     }
-    syn_generation g = {
-        .batch = 1, .prompt_tokens = 5, .new_tokens = 5, .prompt = text, .sampling = {0, 0, 1, 1}};
+    syn_generation g = {.batch = 1,
+                        .prompt_tokens = 5,
+                        .new_tokens = 5,
+                        .prompt = text,
+                        .sampling = {.top_p = 1, .seed = 1}};
     const syn_status s = syn_generate(m, &g, &err);
     syn_free(g.tokens);
     model_drop(m);

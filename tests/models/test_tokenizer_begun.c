@@ -94,8 +94,8 @@ static void bytes_wait_for_others(void) {
                                        "a\xe2\x82\xac",
                                        "a\xe2\x82\xac\x82",
                                        "a\xe2\x82\xac\x82",
-                                       "a\xe2\x82\xac\x82\xe2"
-                                       "b"};
+                                       ("a\xe2\x82\xac\x82\xe2"
+                                        "b")};
     syn_tokenizer *tok;
     syn_error err = {0};
     char *text;

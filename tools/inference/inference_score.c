@@ -147,7 +147,7 @@ static void pool(inference_pooling how, float *states, int64_t length, int64_t w
 }
 
 static syn_status put_hidden(const piece *p, syn_error *err) {
-    const inference_pooling how = p->run->args->pooling;
+    const inference_pooling how = (inference_pooling)p->run->args->pooling;
     const int64_t tokens = p->run->prompt_tokens, width = p->run->config.n_embd;
     float *out;
     SYN_TRY(alloc_rows(&out, p->n * tokens, width, err));

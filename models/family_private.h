@@ -86,24 +86,26 @@ int64_t syn__rotary_pairs(const syn_model_config *config);
 void syn__rotary_frequencies(const syn_model_config *config, int64_t tokens, float *out);
 /* Of cosines and sines. */
 double syn__rotary_factor(const syn_model_config *config);
-/* The entries of a file: those of groups have members relative to config.rotary; what they say
-   together. */
-#define SYN__ROWS_ROTARY                                                           \
-    SYN__ROW_F64("rope_theta", 0, SYN__AT(rotary.theta), 1.0001, 1e12),            \
-        SYN__ROW_F64("partial_rotary_factor", 0, SYN__AT(rotary.part), 0.001, 1),  \
-        {.key = "rope_parameters",                                                 \
-         .type = SYN__SETTING_GROUP,                                               \
-         .flags = SYN__NULLABLE | SYN__SAVED,                                      \
-         .offset = SYN__AT(rotary),                                                \
-         .group = &syn__rotary_table,                                              \
-         .write = syn__rotary_write},                                              \
-    {                                                                              \
-        .key = "rope_scaling", .type = SYN__SETTING_GROUP, .flags = SYN__NULLABLE, \
-        .offset = SYN__AT(rotary), .group = &syn__rotary_table                     \
+/* The entries of a file, which count in transformers' order: rope_scaling stands for the whole of
+   rope_parameters, and what the group that counts does not say is beside it. */
+#define SYN__ROWS_ROTARY                                                                         \
+    SYN__ROW_F64("rope_theta", 0, offsetof(syn__config_file, beside.theta), 1.0001, 1e12),       \
+        SYN__ROW_F64("partial_rotary_factor", 0, offsetof(syn__config_file, beside.part), 0.001, \
+                     1),                                                                         \
+        {.key = "rope_parameters",                                                               \
+         .type = SYN__SETTING_GROUP,                                                             \
+         .flags = SYN__NULLABLE | SYN__SAVED,                                                    \
+         .offset = SYN__AT(rotary),                                                              \
+         .group = &syn__rotary_table,                                                            \
+         .write = syn__rotary_write},                                                            \
+    {                                                                                            \
+        .key = "rope_scaling", .type = SYN__SETTING_GROUP, .flags = SYN__NULLABLE,               \
+        .offset = offsetof(syn__config_file, rope_scaling), .group = &syn__rotary_table          \
     }
 extern const syn__setting_table syn__rotary_table;
 void syn__rotary_write(syn_sink *out, const void *member);
-syn_status syn__rotary_check(syn__settings *s, syn_model_config *config) SYN_MUST_USE;
+syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
+                             syn__config_file *file) SYN_MUST_USE;
 
 /* ---- the family ---- */
 

@@ -112,6 +112,8 @@ static syn_tensor layer(syn_model *m, void *layer, int64_t i, syn_tensor x) {
 
 #define ROTARY(theta_) \
     { .theta = (theta_), .part = 1, .fast = 32, .slow = 1, .truncate = true }
+#define NOT_SAID \
+    { .fast = 32, .slow = 1, .truncate = true }
 #define ROTARY_31(factor_)                                                                  \
     {                                                                                       \
         .theta = 5e5, .part = 1, .scaling = SYN_ROPE_LLAMA3, .factor = (factor_), .low = 1, \
@@ -163,7 +165,7 @@ static const syn_model_config qwen2_presets[] = {
 #define DEFAULTS(family_, ...)                                                              \
     {                                                                                       \
         .family = &syn_##family_##_family, .norm_epsilon = 1e-6, .initializer_range = 0.02, \
-        .end = SYN__NO_ENDING, .rotary = ROTARY(1e4), __VA_ARGS__                           \
+        .end = SYN__NO_ENDING, .rotary = NOT_SAID, __VA_ARGS__                              \
     }
 static const syn_model_config llama_defaults = DEFAULTS(llama, .n_positions = 2048),
                               mistral_defaults =
@@ -268,7 +270,7 @@ static syn_status check_file(syn__settings *s, const syn__setting_table *table,
             "\"num_key_value_heads\" %lld does not divide \"num_attention_heads\" %lld",
             (long long)c->n_kv_head, (long long)c->n_head);
     SYN_TRY(check_window(s, table, file));
-    return syn__rotary_check(s, c);
+    return syn__rotary_check(s, table, file);
 }
 
 #define FAMILY(name_, title_, class, ...)                                                        \

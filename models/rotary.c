@@ -150,7 +150,19 @@ void syn__rotary_write(syn_sink *out, const void *member) {
     syn_sink_text(out, "\n  }");
 }
 
-syn_status syn__rotary_check(syn__settings *s, syn_model_config *c) {
+static void merge_sources(const syn__settings *s, const syn__setting_table *table,
+                          syn__config_file *file) {
+    syn_rotary *r = &file->config.rotary;
+    if (syn__settings_key(s, table, offsetof(syn__config_file, rope_scaling)))
+        *r = file->rope_scaling;
+    if (r->theta == 0) r->theta = file->beside.theta > 0 ? file->beside.theta : 1e4;
+    if (r->part == 0) r->part = file->beside.part > 0 ? file->beside.part : 1;
+}
+
+syn_status syn__rotary_check(syn__settings *s, const syn__setting_table *table,
+                             syn__config_file *file) {
+    merge_sources(s, table, file);
+    syn_model_config *c = &file->config;
     syn_rotary *r = &c->rotary;
     const bool scaled = r->scaling != SYN_ROPE_DEFAULT, parts = r->scaling == SYN_ROPE_LLAMA3;
     const char *lacks = NULL;

@@ -113,8 +113,39 @@ def variants(runs):
         check_model(runs, f"{rope}, saved", again, want, [(1, "fused")])
 
 
+def several_sources(runs):
+    """Of rope_scaling, rope_parameters and what stands beside them the first says all it can."""
+    known = read_json("variants.json")
+    whole = [v for v in known
+             if "partial_rotary_factor" not in v["config"]["rope_parameters"]]
+    plain, linear = (next(v for v in whole if v["config"]["rope_parameters"]["rope_type"] == kind)
+                     for kind in ("default", "linear"))
+    said = linear["config"]["rope_parameters"]
+    folder = runs.path("sources")
+    os.mkdir(folder)
+    shutil.copy(os.path.join(REFERENCE, "tiny_llama", "model.safetensors"), folder)
+    other = dict(rope_type="linear", rope_theta=77.0, factor=4.0)
+    bare = {k: v for k, v in said.items() if k != "rope_theta"}
+    for want, keys in (
+            (plain, dict(rope_theta=77.0, rope_parameters=plain["config"]["rope_parameters"])),
+            (plain, dict(rope_theta=77.0, rope_scaling=plain["config"]["rope_parameters"])),
+            (linear, dict(rope_parameters=other, rope_scaling=said)),
+            (linear, dict(rope_parameters=other, rope_scaling=bare)),  # theta: the default
+            (linear, dict(rope_theta=said["rope_theta"], rope_parameters=other,
+                          rope_scaling=bare)),
+            (linear, dict(rope_parameters=said, rope_scaling=None, rope_theta=None))):
+        for order in (list(keys), list(reversed(keys))):
+            config = dict(want["config"])
+            del config["rope_parameters"]
+            config.update((k, keys[k]) for k in order)
+            with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+                json.dump(config, f)
+            check_model(runs, f"{keys}", folder, want, [(1, "fused")])
+
+
 with tempfile.TemporaryDirectory() as work:
     program = Runs(work)
     families(program)
     variants(program)
+    several_sources(program)
 finish()

@@ -73,7 +73,8 @@ static syn_status place_merged(syn__encoder *enc, const syn__text *word, size_t 
         const int32_t id = enc->ids[i];
         const char *text = bpe->bytes + bpe->begin[id];
         const size_t bytes = bpe->begin[id + 1] - bpe->begin[id];
-        const bool is_word = bytes == word->n && memcmp(text, word->at, bytes) == 0;
+        const bool is_word =
+            enc->n - first == 1 && bytes == word->n && memcmp(text, word->at, bytes) == 0;
         end = begin + bytes_of(bpe, id, enc->begun, enc->begun_bytes, n, &at);
         if (is_word) end = bytes;
         enc->places[i] = place_of(enc, word, begin, end, enc->tok->spells, text, bytes);

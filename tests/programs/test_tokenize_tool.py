@@ -43,6 +43,17 @@ def tokens():
     check([got["ids"], got["offsets"]] == [[97, 195, 169], [[0, 1], [1, 2], [2, 3]]], str(got))
 
 
+def unknown_spelled_out():
+    """A text that is spelled as the unknown token, and is not that token."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as f:
+            json.dump({"model": {"type": "BPE", "unk_token": "<unk>", "merges": [],
+                                 "vocab": {"<unk>": 0, "u": 1, "n": 2, "k": 3}}}, f)
+        got = objects("--tokenizer", folder, "<unk>")[0]
+    want = [[0, 1, 2, 3, 0], [[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]]]  # tokenizers 0.23
+    check([got["ids"], got["offsets"]] == want, str(got))
+
+
 def texts():
     r = run("--tokenizer", LLAMA3, "--decode", "39", "811,78 264")
     check((r.returncode, r.stdout) == (0, b"Hello w\n"), f"{r.stdout} {r.stderr}")
@@ -81,6 +92,7 @@ if b"because PCRE2 was missing" in run("--tokenizer", LLAMA3, "a").stderr:
 if b"because utf8proc was missing" in run("--tokenizer", BERT, "a").stderr:
     skip("built without utf8proc")
 tokens()
+unknown_spelled_out()
 texts()
 refusals()
 finish()

@@ -8,6 +8,7 @@
 #include "syntorch/json.h"
 #include "syntorch/memory.h"
 #include "syntorch/settings.h"
+#include "syntorch/sink.h"
 
 #define LENGTH_BYTES 8
 #define NAME_BYTES   200 /* of a path in a sentence, as the JSON reader shows it */
@@ -256,6 +257,11 @@ static syn_status header_bytes(const syn__safetensors_file *file, const char *pa
                         "%.200s is no safetensors file: it has %zu bytes, and the length of its "
                         "header alone takes %d",
                         path, file->bytes, LENGTH_BYTES);
+    if (syn_is_lfs_pointer(file->data, file->bytes))
+        return SYN_FAIL(err, SYN_E_FORMAT,
+                        "%.200s is what Git LFS leaves in place of the weights; 'git lfs pull' "
+                        "fetches them",
+                        path);
     uint64_t length = 0;
     for (int i = LENGTH_BYTES; i-- > 0;) length = length << 8 | (unsigned char)file->data[i];
     const size_t left = file->bytes - LENGTH_BYTES;

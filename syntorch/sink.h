@@ -54,9 +54,12 @@ syn_status syn_make_folder(const char *path, syn_error *err) SYN_MUST_USE;
 syn_status syn_make_prefix_folder(const char *prefix, syn_error *err) SYN_MUST_USE;
 /* Reads a whole file (at most max_bytes) into a NUL-terminated buffer that the caller frees with
    syn_free. Refused: devices but for terminals and /dev/null, sockets, files larger than the
-   machine's memory, pipes that give more than half of it or into which nobody writes. */
+   machine's memory, pipes that give more than half of it or into which nobody writes, and what Git
+   LFS leaves in place of a file. */
 syn_status syn_read_file(const char *path, size_t max_bytes, char **out, size_t *out_bytes,
                          syn_error *err) SYN_MUST_USE;
+/* Whether a file that begins so is Git LFS's pointer to one that was not fetched. */
+bool syn_is_lfs_pointer(const char *data, size_t bytes);
 
 SYN_API_END
 #endif

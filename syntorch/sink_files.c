@@ -196,5 +196,17 @@ syn_status syn_read_file(const char *path, size_t max_bytes, char **out, size_t 
     const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     const uint64_t memory_bytes =
         pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX;
-    return syn__read_file(path, max_bytes, memory_bytes, out, out_bytes, err);
+    SYN_TRY(syn__read_file(path, max_bytes, memory_bytes, out, out_bytes, err));
+    if (!syn_is_lfs_pointer(*out, *out_bytes)) return SYN_OK;
+    syn_free(*out);
+    *out = NULL;
+    *out_bytes = 0;
+    return SYN_FAIL(err, SYN_E_FORMAT,
+                    "%s is what Git LFS leaves in place of the file; 'git lfs pull' fetches it",
+                    path);
+}
+
+bool syn_is_lfs_pointer(const char *data, size_t bytes) {
+    static const char begin[] = "version https://git-lfs.github.com/spec/";
+    return bytes >= sizeof begin - 1 && memcmp(data, begin, sizeof begin - 1) == 0;
 }

@@ -127,6 +127,8 @@ static void lengths_lie(void) {
     CHECK(refuses("one_more", SYN_E_FORMAT, "a header of 3 bytes, and 2 follow"));
     put_file("pickle", "PK\3\4\0\0\x08\x08 archive/data.pkl", 25);
     CHECK(refuses("pickle", SYN_E_FORMAT, "no safetensors file"));
+    put_file("pointer", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", 63);
+    CHECK(refuses("pointer", SYN_E_FORMAT, "place of the weights; 'git lfs pull' fetches them"));
     /* One byte over the limit, in a sparse file; at the limit what follows is read. */
     put_file("long", "\1\xE1\xF5\5\0\0\0\0{", 9);
     CHECK(truncate(in_folder("long"), 100001000) == 0);

@@ -65,6 +65,20 @@ static void read_files(void) {
     syn_free(data);
 }
 
+/* As `git clone` leaves where git-lfs is not installed. */
+static void pointers_of_lfs_are_told(void) {
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
+                                  "oid sha256:0123\nsize 4\n";
+    syn_error err = {0};
+    char *data;
+    size_t bytes;
+    put_folder("p");
+    const char *path = put_file("p/x", pointer, sizeof pointer - 1);
+    CHECK_INT(syn_read_file(path, SIZE_MAX, &data, &bytes, &err), SYN_E_FORMAT);
+    CHECK_HAS(err.text, "p/x is what Git LFS leaves in place of the file; 'git lfs pull' fetches");
+    CHECK(data == NULL && bytes == 0);
+}
+
 static void devices_are_refused(void) {
     syn_error err = {0};
     char *data;
@@ -171,6 +185,7 @@ static void reading_out_of_memory(void) {
 static const test_case cases[] = {
     {"make_folders", make_folders},
     {"read_files", read_files},
+    {"pointers_of_lfs_are_told", pointers_of_lfs_are_told},
     {"devices_are_refused", devices_are_refused},
     {"sockets_are_refused", sockets_are_refused},
     {"files_larger_than_memory_are_refused", files_larger_than_memory_are_refused},

@@ -268,8 +268,8 @@ static syn_status open_any(syn_tokenizer *tok, const char *folder, syn_error *er
     if (has[3]) return syn__tok_open_json(tok, folder, err);
     if (!has[0] && !has[1] && !has[2])
         return SYN_FAIL(err, SYN_E_IO,
-                        "there is neither a file %s/vocab.json (for GPT-2, with merges.txt) nor a "
-                        "vocab.txt (for BERT) nor a tokenizer.json there",
+                        "%s is no folder with a tokenizer: there is no tokenizer.json, nor "
+                        "vocab.json and merges.txt (GPT-2), nor vocab.txt (BERT)",
                         folder);
     tok->kind = SYN_TOKENIZER_BPE;
     if (has[0]) SYN_TRY(choose(&tok->kind, folder, has_bpe, err));

@@ -191,12 +191,32 @@ syn_status syn_text_ending_load(syn_text_ending *ending, syn_text_drawing *drawi
     return SYN_OK;
 }
 
+static void write_drawing(syn_sink *out, const syn_text_drawing *d) {
+    const struct {
+        const char *name;
+        double value;
+    } said[] = {{"temperature", d->temperature},
+                {"top_k", d->top_k},
+                {"top_p", d->top_p},
+                {"min_p", d->min_p},
+                {"repetition_penalty", d->repetition_penalty}};
+    if (!isnan(d->temperature) || !isnan(d->top_k) || !isnan(d->top_p) || !isnan(d->min_p))
+        syn_sink_text(out, ",\n  \"do_sample\": true");
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        if (isnan(said[i].value)) continue;
+        syn_sink_printf(out, ",\n  \"%s\": ", said[i].name);
+        syn_sink_double(out, said[i].value);
+    }
+}
+
 /* _from_model_config is transformers' mark of a file that only repeats what config.json says. */
-syn_status syn_text_ending_save(const syn_text_ending *ending, const char *path, syn_error *err) {
+syn_status syn_text_ending_save(const syn_text_ending *ending, const syn_text_drawing *drawing,
+                                const char *path, syn_error *err) {
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, path, err));
     syn_sink_text(out, "{\n  \"_from_model_config\": true");
     syn__ending_write(out, ending);
+    if (drawing) write_drawing(out, drawing);
     syn_sink_text(out, "\n}\n");
     return syn_sink_close(out, true, err);
 }

@@ -24,18 +24,19 @@ typedef struct syn_text_drawing {
 
 bool syn_text_ends(const syn_text_ending *ending, int32_t token);
 
-/* What generation_config.json says, which counts even where it says nothing: config.json's ids are
-   not looked at then, as in transformers. Of its keys eos_token_id (an id or a list) and
-   pad_token_id are read; ids outside a vocabulary of `vocab` tokens never come and are left out.
-   `unread` gets the names, ", " between them, of settings that change what transformers generates
-   and are not done ("" if there are none). What `drawing` gets may be any number. */
+/* What generation_config.json says, which counts even where it says nothing: config.json is not
+   looked at then, as in transformers, which without it takes all of this from there. Of its keys
+   eos_token_id (an id or a list) and pad_token_id are read; ids outside a vocabulary of `vocab`
+   tokens never come and are left out. `unread` gets the names, ", " between them, of settings that
+   change what transformers generates and are not done ("" if there are none). What `drawing` gets
+   may be any number. */
 syn_status syn_text_ending_load(syn_text_ending *ending, syn_text_drawing *drawing,
                                 const char *path, int64_t vocab, char *unread, size_t unread_bytes,
                                 syn_error *err) SYN_MUST_USE;
 
-/* Writes it as a generation_config.json. */
-syn_status syn_text_ending_save(const syn_text_ending *ending, const char *path,
-                                syn_error *err) SYN_MUST_USE;
+/* Writes them as a generation_config.json; drawing may be NULL. */
+syn_status syn_text_ending_save(const syn_text_ending *ending, const syn_text_drawing *drawing,
+                                const char *path, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END
 #endif

@@ -82,6 +82,31 @@ def test_what_the_files_say_is_told():
         refuse(f, how, 1, '"do_sample" must be true, false or null')
 
 
+def test_an_older_configuration_says_it():
+    """What config.json says counts where there is no generation_config.json, as in transformers'
+    GenerationConfig.from_model_config, and is saved in one."""
+    with Folder() as f:
+        shutil.copytree(GPT2[1], f / "w")
+        config = load_json(f / "w/config.json")
+        said = {"do_sample": True, "temperature": 0.5, "top_k": 20, "repetition_penalty": 1.5}
+        f.write("w/config.json", json.dumps({**config, **said, "num_beams": 1, "min_length": 3}))
+        assert "drawing: " not in expect_ok(f.run("--weights", f / "w"))  # generation_config.json
+        os.remove(f / "w/generation_config.json")
+        r = f.run("--weights", f / "w", "--save_weights", f / "again")
+        assert ("drawing: temperature 0.5, top_k 20, repetition_penalty 1.5, as config.json says\n"
+                in expect_ok(r))
+        assert f"{f / 'w/config.json'} sets min_length, which is not done" in r.stderr.decode()
+        saved = load_json(f / "again/generation_config.json")
+        assert saved.items() >= said.items(), saved
+        how = ["--prompt", "The answer is"]
+        a, b = (summary(f, "--weights", f / name, *how) for name in ("w", "again"))
+        assert a["tokens"] == b["tokens"]
+        assert a["drawing"] == b["drawing"] == {**a["drawing"], "temperature": 0.5, "top_k": 20,
+                                                "repetition_penalty": 1.5}, a["drawing"]
+        f.write("w/config.json", json.dumps({**config, **said, "top_p": 7}))
+        refuse(f, ["--weights", f / "w"], 1, "config.json sets top_p to 7")
+
+
 def test_ends():
     with Folder() as f:
         for said, ids in (("<|endoftext|>", [511]), (".", [13]), ("13, 511", [13, 511]),

@@ -107,14 +107,22 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
 
 /* ---- Opening ---- */
 
-/* What generation_config.json says counts over config.json. */
+/* What generation_config.json says counts over config.json, which without it says how tokens are
+   drawn, too, as older files do. */
 static syn_status read_ending(inference *run, syn_error *err) {
     char path[4200], unread[300];
+    const inference_args *args = run->args;
     syn_model_config *c = &run->config;
-    if (!cli_find_beside(run->args->weights, "generation_config.json", path, sizeof path))
+    syn_text_ending end;
+    run->said_by = "generation_config.json";
+    const bool own = cli_find_beside(args->weights, run->said_by, path, sizeof path);
+    if (!own) run->said_by = "config.json";
+    if (!own && (args->model || args->model_config ||
+                 !cli_find_beside(args->weights, run->said_by, path, sizeof path)))
         return SYN_OK;
     SYN_TRY(
-        syn_text_ending_load(&c->end, &run->said, path, c->vocab_size, unread, sizeof unread, err));
+        syn_text_ending_load(&end, &run->said, path, c->vocab_size, unread, sizeof unread, err));
+    if (own) c->end = end;
     if (*unread) inference_note(run, "%s sets %s, which is not done", path, unread);
     return SYN_OK;
 }
@@ -173,6 +181,7 @@ syn_status checkpoint_save(const inference *run, syn_ctx *ctx, syn_comm *comm, s
     else if (!*config.dtype) syn_model_config_set_dtype(&config, run->weight_dtype);
     model_folder model = {.config = &config,
                           .heads = run->heads,
+                          .said = &run->said,
                           .as_in = as_read ? run->weights : NULL,
                           .tokenizer = tokenizer_of(args, tokenizer, sizeof tokenizer)};
     if (args->weights &&

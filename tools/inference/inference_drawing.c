@@ -89,14 +89,13 @@ typedef struct choice {
     double *out;
 } choice;
 
-static syn_status choose(const choice *c, bool file_counts, syn_error *err) {
+static syn_status choose(const choice *c, bool file_counts, const char *file, syn_error *err) {
     *c->out = c->otherwise;
     if (!isnan(c->option)) *c->out = c->option;
     else if (file_counts && !isnan(c->file)) *c->out = c->file;
     if (*c->out >= c->least && *c->out <= c->most) return SYN_OK;
-    return SYN_FAIL(err, SYN_E_INVALID,
-                    "generation_config.json sets %s to %g, which is not from %g to %g; give --%s",
-                    c->name, *c->out, c->least, c->most, c->name);
+    return SYN_FAIL(err, SYN_E_INVALID, "%s sets %s to %g, which is not from %g to %g; give --%s",
+                    file, c->name, *c->out, c->least, c->most, c->name);
 }
 
 syn_status drawing_choose(const inference *run, drawing *out, syn_error *err) {
@@ -116,7 +115,7 @@ syn_status drawing_choose(const inference *run, drawing *out, syn_error *err) {
     };
     const size_t n = sizeof choices / sizeof *choices;
     for (size_t i = 0; i < n; i++) /* only the penalty changes which token is the likeliest */
-        SYN_TRY(choose(&choices[i], i == 0 || i == n - 1 || s->temperature > 0, err));
+        SYN_TRY(choose(&choices[i], i == 0 || i == n - 1 || s->temperature > 0, run->said_by, err));
     s->top_k = (int64_t)top_k;
     s->seed = (uint64_t)a->seed;
     return choose_end(run, &out->end, err);
@@ -153,7 +152,7 @@ void drawing_print(const inference *run, const drawing *d) {
         printf("%s%s %g", before, list[i].name, list[i].value);
         before = ", ";
     }
-    if (before[0] == ',') printf(", as generation_config.json says\n");
+    if (before[0] == ',') printf(", as %s says\n", run->said_by);
 }
 
 void drawing_json(const drawing *d, syn_sink *out) {

@@ -360,6 +360,17 @@ static void print_fit(void) {
            cli_bytes_text(run.hw.memory_bytes, b, sizeof b));
 }
 
+/* Of more ranks than heads of keys and values several have, and compute, the same one. */
+static void print_shared_heads(void) {
+    const syn_model_config *m = &run.config;
+    const int ranks = syn_model_kv_ranks(m, (int)args.tp);
+    if (m->n_kv_head == 0 || m->n_kv_head == m->n_head) return;
+    printf("heads:   %lld of queries share %lld of keys and values", (long long)m->n_head,
+           (long long)m->n_kv_head);
+    if (ranks > 1) printf(", each of which is on %d ranks", ranks);
+    putchar('\n');
+}
+
 static void print_summary(const report *r) {
     const syn_model_config *m = &run.config;
     char a[64], name[CLI_SHOWN_BYTES];
@@ -368,6 +379,7 @@ static void print_summary(const report *r) {
            cli_shown(m->name, name, sizeof name), (long long)m->n_layer, (long long)m->n_embd,
            (long long)m->n_head, cli_count_text((double)run.params, a, sizeof a),
            (long long)args.tp, attention_name());
+    print_shared_heads();
     if (run.weights)
         printf("weights: %s, %s\n", cli_shown(args.weights, name, sizeof name),
                syn_dtype_name(run.weight_dtype));

@@ -125,6 +125,16 @@ def test_released():
                 assert float(got) == float(rounded), (name, got, unit, params)
 
 
+def test_heads_that_are_on_several_ranks_are_told():
+    with Folder() as f:
+        for tp, says in ((8, "heads:   32 of queries share 8 of keys and values\n"),
+                         (32, "heads:   32 of queries share 8 of keys and values, each of which is "
+                              "on 4 ranks\n")):
+            out = expect_ok(f.run(*meta(f, RELEASED["Llama-3.1-8B"][1]), "--tp", tp))
+            assert says in out, out
+        assert "heads:" not in expect_ok(f.run(*meta(f, RELEASED["Llama-2-7b"][1]), "--tp", 8))
+
+
 def test_refused():
     with Folder() as f:
         for changes, says in UNSUPPORTED:

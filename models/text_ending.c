@@ -87,7 +87,7 @@ void syn__ending_write(syn_sink *out, const void *member) {
 
 typedef struct file_ending {
     syn_text_ending ending;
-    syn_text_drawing drawing;
+    syn_text_sampling sampling;
     bool do_sample;
     char unread[UNREAD_BYTES];
 } file_ending;
@@ -122,7 +122,7 @@ static syn_status read_with_one(syn__settings *s, void *member) {
 
 /* Whoever uses the number checks it: where nothing is sampled it may be any. */
 #define REAL(member) \
-    SYN__ROW_F64(#member, 0, offsetof(file_ending, drawing.member), -DBL_MAX, DBL_MAX)
+    SYN__ROW_F64(#member, 0, offsetof(file_ending, sampling.member), -DBL_MAX, DBL_MAX)
 
 static syn_status read_do_sample(syn__settings *s, void *member) {
     const syn_json_type type = syn_json_next(&s->json);
@@ -169,13 +169,13 @@ static const syn__setting rows[] = {
 };
 static const syn__setting_table table = SYN__TABLE_OF(rows);
 
-syn_status syn_text_ending_load(syn_text_ending *ending, syn_text_drawing *drawing,
+syn_status syn_text_ending_load(syn_text_ending *ending, syn_text_sampling *sampling,
                                 const char *path, int64_t vocab, char *unread, size_t unread_bytes,
                                 syn_error *err) {
     char *json;
     size_t bytes;
     syn__settings s;
-    file_ending file = {.ending = SYN__NO_ENDING, .drawing = {NAN, NAN, NAN, NAN, NAN}};
+    file_ending file = {.ending = SYN__NO_ENDING, .sampling = {NAN, NAN, NAN, NAN, NAN}};
     SYN_TRY(syn_read_file(path, SYN__SETTING_FILE_BYTES, &json, &bytes, err));
     syn__settings_begin(&s, path, json, bytes);
     (void)syn__settings_read(&s, &table, &file);
@@ -185,22 +185,22 @@ syn_status syn_text_ending_load(syn_text_ending *ending, syn_text_drawing *drawi
     syn__ending_settle(&file.ending, vocab);
     *ending = file.ending;
     if (!file.do_sample)
-        file.drawing = (syn_text_drawing){NAN, NAN, NAN, NAN, file.drawing.repetition_penalty};
-    *drawing = file.drawing;
+        file.sampling = (syn_text_sampling){NAN, NAN, NAN, NAN, file.sampling.repetition_penalty};
+    *sampling = file.sampling;
     snprintf(unread, unread_bytes, "%s", file.unread);
     return SYN_OK;
 }
 
-static void write_drawing(syn_sink *out, const syn_text_drawing *d) {
+static void write_sampling(syn_sink *out, const syn_text_sampling *s) {
     const struct {
         const char *name;
         double value;
-    } said[] = {{"temperature", d->temperature},
-                {"top_k", d->top_k},
-                {"top_p", d->top_p},
-                {"min_p", d->min_p},
-                {"repetition_penalty", d->repetition_penalty}};
-    if (!isnan(d->temperature) || !isnan(d->top_k) || !isnan(d->top_p) || !isnan(d->min_p))
+    } said[] = {{"temperature", s->temperature},
+                {"top_k", s->top_k},
+                {"top_p", s->top_p},
+                {"min_p", s->min_p},
+                {"repetition_penalty", s->repetition_penalty}};
+    if (!isnan(s->temperature) || !isnan(s->top_k) || !isnan(s->top_p) || !isnan(s->min_p))
         syn_sink_text(out, ",\n  \"do_sample\": true");
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         if (isnan(said[i].value)) continue;
@@ -210,13 +210,13 @@ static void write_drawing(syn_sink *out, const syn_text_drawing *d) {
 }
 
 /* _from_model_config is transformers' mark of a file that only repeats what config.json says. */
-syn_status syn_text_ending_save(const syn_text_ending *ending, const syn_text_drawing *drawing,
+syn_status syn_text_ending_save(const syn_text_ending *ending, const syn_text_sampling *sampling,
                                 const char *path, syn_error *err) {
     syn_sink *out;
     SYN_TRY(syn_sink_open_file(&out, path, err));
     syn_sink_text(out, "{\n  \"_from_model_config\": true");
     syn__ending_write(out, ending);
-    if (drawing) write_drawing(out, drawing);
+    if (sampling) write_sampling(out, sampling);
     syn_sink_text(out, "\n}\n");
     return syn_sink_close(out, true, err);
 }

@@ -1,5 +1,5 @@
 /* What ends a text that a model generates: ids in config.json, or in generation_config.json; and
-   how the latter says that tokens are drawn. */
+   how the latter says that tokens are sampled. */
 #ifndef MODELS_TEXT_ENDING_H
 #define MODELS_TEXT_ENDING_H
 
@@ -17,10 +17,10 @@ typedef struct syn_text_ending {
 } syn_text_ending;
 
 /* NaN: the file does not say. */
-typedef struct syn_text_drawing {
+typedef struct syn_text_sampling {
     double temperature, top_k, top_p, min_p; /* only where it says "do_sample": true */
     double repetition_penalty;
-} syn_text_drawing;
+} syn_text_sampling;
 
 bool syn_text_ends(const syn_text_ending *ending, int32_t token);
 
@@ -28,14 +28,14 @@ bool syn_text_ends(const syn_text_ending *ending, int32_t token);
    looked at then, as in transformers, which without it takes all of this from there. Of its keys
    eos_token_id (an id or a list) and pad_token_id are read; ids outside a vocabulary of `vocab`
    tokens never come and are left out. `unread` gets the names, ", " between them, of settings that
-   change what transformers generates and are not done ("" if there are none). What `drawing` gets
+   change what transformers generates and are not done ("" if there are none). What `sampling` gets
    may be any number. */
-syn_status syn_text_ending_load(syn_text_ending *ending, syn_text_drawing *drawing,
+syn_status syn_text_ending_load(syn_text_ending *ending, syn_text_sampling *sampling,
                                 const char *path, int64_t vocab, char *unread, size_t unread_bytes,
                                 syn_error *err) SYN_MUST_USE;
 
-/* Writes them as a generation_config.json; drawing may be NULL. */
-syn_status syn_text_ending_save(const syn_text_ending *ending, const syn_text_drawing *drawing,
+/* Writes them as a generation_config.json; sampling may be NULL. */
+syn_status syn_text_ending_save(const syn_text_ending *ending, const syn_text_sampling *sampling,
                                 const char *path, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END

@@ -252,10 +252,10 @@ static int64_t nucleus(const struct candidate *best, int64_t n, double max, doub
     return n;
 }
 
-/* Draws in proportion to their probability from those of the candidates that are at least min_p
+/* Samples in proportion to their probability from those of the candidates that are at least min_p
    times as likely as the likeliest. */
-static int32_t draw(struct candidate *best, int64_t n, double max, double temperature, double min_p,
-                    double uniform) {
+static int32_t sample_among(struct candidate *best, int64_t n, double max, double temperature,
+                            double min_p, double uniform) {
     double sum = 0;
     if (min_p > 0.0) {
         int64_t kept = 0;
@@ -283,7 +283,7 @@ static int32_t sample_row(const syn_call *c, const float *x, int64_t n, struct c
         (double)x[best]; /* divided by, not multiplied with an inverse: that may overflow */
     if (top_k == n && top_p == 1.0) { /* the order does not matter: no sorting */
         for (int64_t i = 0; i < n; i++) scratch[i] = (struct candidate){x[i], (int32_t)i};
-        return draw(scratch, n, max, temperature, min_p, uniform);
+        return sample_among(scratch, n, max, temperature, min_p, uniform);
     }
     double sum = 0;
     if (top_k == n)
@@ -300,7 +300,7 @@ static int32_t sample_row(const syn_call *c, const float *x, int64_t n, struct c
         }
         const int64_t size = nucleus(scratch, take, max, temperature, sum, top_p);
         if (size < take || take == top_k)
-            return draw(scratch, size, max, temperature, min_p, uniform);
+            return sample_among(scratch, size, max, temperature, min_p, uniform);
     }
 }
 

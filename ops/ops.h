@@ -196,8 +196,8 @@ syn_tensor syn_top_k(syn_ctx *ctx, syn_tensor x, int64_t k, syn_tensor *indices)
 syn_tensor syn_repetition_penalty(syn_ctx *ctx, syn_tensor logits, syn_tensor seen, double penalty);
 /* logits (B, V) -> (B) i32. temperature 0: argmax. Else softmax(logits / temperature), cut to the
    top_k likeliest (0: all), then to the smallest set whose probability reaches top_p (1: all), then
-   to those at least min_p times as likely as the likeliest (0: all), drawn with a number that is a
-   function of (seed, step, row). */
+   to those at least min_p times as likely as the likeliest (0: all), sampled with a number that is
+   a function of (seed, step, row). */
 typedef struct syn_sampling {
     double temperature; /* finite, >= 0 */
     int64_t top_k;      /* >= 0 */

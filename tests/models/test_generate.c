@@ -147,12 +147,12 @@ static void tokens_seen_are_penalized(void) {
     ref_free(&m);
 }
 
-/* The draw is a function of seed, step and row, so tp changes nothing; another
+/* A sampled token is a function of seed, step and row, so tp changes nothing; another
    seed changes much. */
 static void sampled_tokens_depend_on_the_seed_alone(void) {
     ref_model m = ref_filled(&small_gpt);
     int32_t first[BATCH * NEW], other[BATCH * NEW];
-    int drawn = 0;
+    int seeded = 0;
     for (int i = 0; i < 6; i++) {
         struct job job = {.tp = 1 << i % 3, .weights = &m, .request = request(1.5)};
         job.request.sampling.top_k = 40;
@@ -169,12 +169,12 @@ static void sampled_tokens_depend_on_the_seed_alone(void) {
                          job.results[r].tokens[k] < small_gpt.vocab_size;
         }
         free_results(&job);
-        CHECK_MSG(same, "tp %d draws other tokens", job.tp);
+        CHECK_MSG(same, "tp %d samples other tokens", job.tp);
         CHECK(inside);
     }
-    for (int k = 0; k < BATCH * NEW; k++) drawn += first[k] != other[k];
+    for (int k = 0; k < BATCH * NEW; k++) seeded += first[k] != other[k];
     ref_free(&m);
-    CHECK_MSG(drawn > BATCH * NEW / 2, "only %d of %d tokens depend on the seed", drawn,
+    CHECK_MSG(seeded > BATCH * NEW / 2, "only %d of %d tokens depend on the seed", seeded,
               BATCH * NEW);
 }
 

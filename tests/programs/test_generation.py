@@ -1,4 +1,4 @@
-"""How the inference program draws tokens and ends texts, beside HuggingFace's generate; the texts
+"""How the inference program samples tokens and ends texts, beside HuggingFace's generate; the texts
 it prints, in JSON, and on a terminal as they come."""
 import pty
 import re
@@ -19,7 +19,7 @@ def run_case(f, number, case, prompts, *more, **kwargs):
             f.write(f"{number}/generation_config.json", json.dumps(case["generation_config"]))
     got = summary(f, "--weights", folder, "--prompt_ids", prompts, "--num_output_tokens", 50,
                   *case["options"], *more, **kwargs)
-    fill = got["drawing"]["eos"][:1]
+    fill = got["sampling"]["eos"][:1]
     for row, want in zip(got["tokens"], case["tokens"]):
         rest = row[len(want):]
         assert row[:len(want)] == want and rest == fill * len(rest), (case, more, row)
@@ -64,17 +64,18 @@ def test_what_the_files_say_is_told():
                 '"top_p": 0.75, "min_p": null, "eos_token_id": [13, 511]}')
         how = ["--weights", f / "w"]
         said = "temperature 0.5, top_k 20, top_p 0.75, as generation_config.json says\n"
-        assert "drawing: " + said in expect_ok(f.run(*how))
-        assert "drawing: top_p 0.75, as" in expect_ok(f.run(*how, "--temperature", 2, "--top_k", 0))
+        assert "sampling: " + said in expect_ok(f.run(*how))
+        others = ["--temperature", 2, "--top_k", 0]
+        assert "sampling: top_p 0.75, as" in expect_ok(f.run(*how, *others))
         for quiet in (["--greedy"], ["--temperature", 0]):
-            assert "drawing: " not in expect_ok(f.run(*how, *quiet))
-        drawing = {"temperature": 0.5, "top_k": 20, "top_p": 0.75, "min_p": 0,
-                   "repetition_penalty": 1, "eos": [13, 511]}
-        assert summary(f, *how)["drawing"] == drawing
+            assert "sampling: " not in expect_ok(f.run(*how, *quiet))
+        sampling = {"temperature": 0.5, "top_k": 20, "top_p": 0.75, "min_p": 0,
+                    "repetition_penalty": 1, "eos": [13, 511]}
+        assert summary(f, *how)["sampling"] == sampling
         same = ["--temperature", 0.5, "--top_k", 20, "--top_p", 0.75, "--eos", "13,511", *GPT2]
         assert summary(f, *how)["tokens"] == summary(f, *same)["tokens"]
         f.write("w/generation_config.json", '{"temperature": -3, "top_p": 7}')  # not sampled there
-        assert summary(f, *how)["drawing"]["temperature"] == 1
+        assert summary(f, *how)["sampling"]["temperature"] == 1
         f.write("w/generation_config.json", '{"do_sample": true, "temperature": 0.5, "top_p": 7}')
         refuse(f, how, 1, "generation_config.json sets top_p to 7", "from 1e-09 to 1; give --top_p")
         expect_ok(f.run(*how, "--top_p", 1))
@@ -90,10 +91,10 @@ def test_an_older_configuration_says_it():
         config = load_json(f / "w/config.json")
         said = {"do_sample": True, "temperature": 0.5, "top_k": 20, "repetition_penalty": 1.5}
         f.write("w/config.json", json.dumps({**config, **said, "num_beams": 1, "min_length": 3}))
-        assert "drawing: " not in expect_ok(f.run("--weights", f / "w"))  # generation_config.json
+        assert "sampling: " not in expect_ok(f.run("--weights", f / "w"))  # generation_config.json
         os.remove(f / "w/generation_config.json")
         r = f.run("--weights", f / "w", "--save_weights", f / "again")
-        assert ("drawing: temperature 0.5, top_k 20, repetition_penalty 1.5, as config.json says\n"
+        assert ("sampling: temperature 0.5, top_k 20, repetition_penalty 1.5, as config.json says\n"
                 in expect_ok(r))
         assert f"{f / 'w/config.json'} sets min_length, which is not done" in r.stderr.decode()
         saved = load_json(f / "again/generation_config.json")
@@ -101,8 +102,8 @@ def test_an_older_configuration_says_it():
         how = ["--prompt", "The answer is"]
         a, b = (summary(f, "--weights", f / name, *how) for name in ("w", "again"))
         assert a["tokens"] == b["tokens"]
-        assert a["drawing"] == b["drawing"] == {**a["drawing"], "temperature": 0.5, "top_k": 20,
-                                                "repetition_penalty": 1.5}, a["drawing"]
+        assert a["sampling"] == b["sampling"] == {**a["sampling"], "temperature": 0.5, "top_k": 20,
+                                                  "repetition_penalty": 1.5}, a["sampling"]
         f.write("w/config.json", json.dumps({**config, **said, "top_p": 7}))
         refuse(f, ["--weights", f / "w"], 1, "config.json sets top_p to 7")
 
@@ -112,7 +113,7 @@ def test_ends():
         for said, ids in (("<|endoftext|>", [511]), (".", [13]), ("13, 511", [13, 511]),
                           ("none", []), (" the", [270])):
             got = summary(f, *GPT2, "--greedy", "--eos", said, "--num_output_tokens", 30)
-            assert got["drawing"]["eos"] == ids, (said, got["drawing"])
+            assert got["sampling"]["eos"] == ids, (said, got["sampling"])
             last = got["tokens"][0][-1]
             assert last in ids if ids else got["new_tokens"] == 30, (said, got["tokens"])
         expect_ok(f.run(*GPT2, "--eos", 13, "--save_weights", "w", "--quiet"))

@@ -117,7 +117,7 @@ def test_tokens_do_not_depend_on_tp():
             assert runs[0] == runs[1] == runs[2], how
         first, second = (summary(f, "--seed", s)["tokens"] for s in (1, 2))
         assert first != second
-        # the rows draw for themselves
+        # each row is sampled on its own
         assert len({tuple(t) for t in summary(f, "--batch_size", 4)["tokens"]}) > 1
         greedy = summary(f, "--batch_size", 4, "--temperature", 0)["tokens"]
         assert len({tuple(t) for t in greedy}) == 1

@@ -108,7 +108,7 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
 /* ---- Opening ---- */
 
 /* What generation_config.json says counts over config.json, which without it says how tokens are
-   drawn, too, as older files do. */
+   sampled, too, as older files do. */
 static syn_status read_ending(inference *run, syn_error *err) {
     char path[4200], unread[300];
     const inference_args *args = run->args;

@@ -77,7 +77,7 @@ struct inference {
     int64_t params; /* of it */
     const inference_task *task;
     void *work;
-    syn_text_drawing said;         /* by the file of this name: */
+    syn_text_sampling said;        /* by the file of this name: */
     const char *said_by;           /* "generation_config.json" or "config.json" */
     syn_tokenizer *tokenizer;      /* NULL: prompts are ids, and ids are printed */
     syn_weights *weights;          /* NULL: random */

@@ -3,7 +3,7 @@
 
 #include "models/generate.h"
 #include "syntorch/memory.h"
-#include "tools/inference/inference_drawing.h"
+#include "tools/inference/inference_sampling.h"
 #include "tools/inference/inference_score.h"
 #include "tools/inference/inference_text.h"
 #include "tools/inference/npy.h"
@@ -12,7 +12,7 @@
 typedef struct continuation {
     int32_t *prompt;  /* (batch, prompt_tokens); on meta only as many rows as there are texts */
     int32_t *padding; /* (batch) of the left side; NULL: none */
-    drawing how;
+    inference_sampling sampling;
     bool streamed;       /* the text was printed while it came */
     syn_generation done; /* rank 0's (over MPI: this rank's) */
 } continuation;
@@ -25,11 +25,11 @@ static continuation *work_of(const inference *run) {
 
 static const char *refuses(const inference_args *args) {
     if (args->mask_id >= 0) return "--mask_id is for BERT's --prompt_ids without a tokenizer";
-    if (inference_only_scores(args) && !args->num_output_tokens && drawing_asked(args))
+    if (inference_only_scores(args) && !args->num_output_tokens && sampling_asked(args))
         return "--temperature, --top_k, --top_p, --min_p, --greedy, --repetition_penalty, --eos: "
                "nothing is generated with --logits all or --embeddings unless --num_output_tokens "
                "says how much";
-    const char *sentence = drawing_refuses(args);
+    const char *sentence = sampling_refuses(args);
     return sentence ? sentence : inference_score_refuses(args);
 }
 
@@ -59,7 +59,7 @@ static syn_status begin(inference *run, syn_error *err) {
     run->new_tokens = run->args->num_output_tokens       ? run->args->num_output_tokens
                       : inference_only_scores(run->args) ? 0
                                                          : 16;
-    SYN_TRY(drawing_choose(run, &work_of(run)->how, err));
+    SYN_TRY(sampling_choose(run, &work_of(run)->sampling, err));
     return check_positions(run, run->args->num_input_tokens, err);
 }
 
@@ -121,7 +121,7 @@ static syn_status lay_out(inference *run, const inference_text *texts, syn_error
         const inference_text *text = &texts[b % run->n_prompts];
         const int64_t pad = run->prompt_tokens - (int64_t)text->n;
         int32_t *row = work->prompt + b * run->prompt_tokens;
-        for (int64_t i = 0; i < pad; i++) row[i] = work->how.end.fill;
+        for (int64_t i = 0; i < pad; i++) row[i] = work->sampling.end.fill;
         memcpy(row + pad, text->ids, text->n * sizeof *row);
         if (ragged) work->padding[b] = (int32_t)pad;
     }
@@ -130,7 +130,7 @@ static syn_status lay_out(inference *run, const inference_text *texts, syn_error
 
 static uint64_t plan(const inference *run, uint64_t h) {
     const continuation *work = work_of(run);
-    h = drawing_hash(&work->how, inference_score_plan(run, h));
+    h = sampling_hash(&work->sampling, inference_score_plan(run, h));
     h = syn_hash(&run->new_tokens, sizeof run->new_tokens, h);
     h = syn_hash(work->prompt, (size_t)(run->n_prompts * run->prompt_tokens) * sizeof *work->prompt,
                  h);
@@ -199,9 +199,9 @@ static syn_status run_rank(inference *run, syn_model *model, bool progress_shown
                         .new_tokens = run->new_tokens,
                         .prompt = prompt,
                         .padding = work->padding,
-                        .sampling = work->how.sampling,
-                        .repetition_penalty = work->how.repetition_penalty,
-                        .end = work->how.end,
+                        .sampling = work->sampling.how,
+                        .repetition_penalty = work->sampling.repetition_penalty,
+                        .end = work->sampling.end,
                         .want_logits = first, /* to see that they are numbers */
                         .progress = progress_step,
                         .progress_user = &tokens,
@@ -269,7 +269,7 @@ static void print(const inference *run, const report *r) {
         print_prompts(run);
         print_texts(run);
     }
-    if (run->new_tokens > 0) drawing_print(run, &work_of(run)->how);
+    if (run->new_tokens > 0) sampling_print(run, &work_of(run)->sampling);
     inference_score_print(run, r, real_tokens(run));
     if (s.prefill_ns > 0)
         printf("%sprefill: %lld tokens in %s, %s tokens/s\n", kind, (long long)real_tokens(run),
@@ -305,7 +305,7 @@ static void json(const inference *run, const report *r, syn_sink *out) {
     const struct speed s = speed_of(run, r);
     const char *kind = run->launch.device == SYN_DEVICE_META ? "predicted_" : "";
     inference_score_json(run, r, out);
-    drawing_json(&work_of(run)->how, out);
+    sampling_json(&work_of(run)->sampling, out);
     json_texts(run, out);
     syn_sink_printf(out, ", \"prompt_tokens\": %lld, \"new_tokens\": %lld, \"tokens\": [",
                     (long long)g->prompt_tokens, (long long)g->made);

@@ -12,12 +12,12 @@ bool model_folder_find_tokenizer(const char *weights, char *folder, size_t folde
 
 typedef struct model_folder {
     const syn_model_config *config;
-    unsigned heads;               /* see syn_model_options */
-    const syn_weights *as_in;     /* see syn_weights_save; NULL: nothing */
-    const char *tokenizer;        /* the folder whose files of a tokenizer are copied; NULL: none */
-    const char *generation;       /* a generation_config.json that is copied; NULL: models that
-                                     generate get one that says what the configuration does, */
-    const syn_text_drawing *said; /* and this; NULL: nothing more */
+    unsigned heads;           /* see syn_model_options */
+    const syn_weights *as_in; /* see syn_weights_save; NULL: nothing */
+    const char *tokenizer;    /* the folder whose files of a tokenizer are copied; NULL: none */
+    const char *generation;   /* a generation_config.json that is copied; NULL: models that
+                                 generate get one that says what the configuration does, */
+    const syn_text_sampling *said; /* and this; NULL: nothing more */
 } model_folder;
 
 /* Writes all of it into `folder`, which exists and holds no other weights. Every rank that holds a

@@ -1,4 +1,4 @@
-#include "tools/inference/inference_drawing.h"
+#include "tools/inference/inference_sampling.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -6,15 +6,15 @@
 
 /* ---- Options ---- */
 
-bool drawing_asked(const inference_args *args) {
+bool sampling_asked(const inference_args *args) {
     return !isnan(args->temperature) || args->top_k >= 0 || !isnan(args->top_p) ||
            !isnan(args->min_p) || args->greedy || !isnan(args->repetition_penalty) || args->eos;
 }
 
-const char *drawing_refuses(const inference_args *args) {
+const char *sampling_refuses(const inference_args *args) {
     const bool likeliest = args->temperature == 0.0;
     if (args->greedy && !isnan(args->temperature) && !likeliest)
-        return "--greedy takes the likeliest token, --temperature draws others; give one of them";
+        return "--greedy takes the likeliest token, --temperature samples others; give one of them";
     if (args->greedy && args->top_k >= 0)
         return "--top_k has no effect with --greedy, which takes the likeliest token";
     if (args->greedy && !isnan(args->top_p))
@@ -80,7 +80,7 @@ static syn_status choose_end(const inference *run, syn_text_ending *end, syn_err
     return status;
 }
 
-/* ---- How tokens are drawn ---- */
+/* ---- How tokens are sampled ---- */
 
 /* What options say, else the file if it counts. Fails if the file's number is out of range. */
 typedef struct choice {
@@ -98,55 +98,56 @@ static syn_status choose(const choice *c, bool file_counts, const char *file, sy
                     file, c->name, *c->out, c->least, c->most, c->name);
 }
 
-syn_status drawing_choose(const inference *run, drawing *out, syn_error *err) {
+syn_status sampling_choose(const inference *run, inference_sampling *out, syn_error *err) {
     const inference_args *a = run->args;
-    const syn_text_drawing *said = &run->said;
-    syn_sampling *s = &out->sampling;
+    const syn_text_sampling *said = &run->said;
+    syn_sampling *how = &out->how;
     double top_k;
     const double k = a->top_k >= 0 ? (double)a->top_k : NAN;
     const double temperature = a->greedy ? 0 : a->temperature;
     const choice choices[] = {
-        {"temperature", temperature, said->temperature, 1, 0, 1e6, &s->temperature},
+        {"temperature", temperature, said->temperature, 1, 0, 1e6, &how->temperature},
         {"top_k", k, said->top_k, 0, 0, 1e9, &top_k},
-        {"top_p", a->top_p, said->top_p, 1, 1e-9, 1, &s->top_p},
-        {"min_p", a->min_p, said->min_p, 0, 0, 1, &s->min_p},
+        {"top_p", a->top_p, said->top_p, 1, 1e-9, 1, &how->top_p},
+        {"min_p", a->min_p, said->min_p, 0, 0, 1, &how->min_p},
         {"repetition_penalty", a->repetition_penalty, said->repetition_penalty, 1, 1e-6, 1e6,
          &out->repetition_penalty},
     };
     const size_t n = sizeof choices / sizeof *choices;
     for (size_t i = 0; i < n; i++) /* only the penalty changes which token is the likeliest */
-        SYN_TRY(choose(&choices[i], i == 0 || i == n - 1 || s->temperature > 0, run->said_by, err));
-    s->top_k = (int64_t)top_k;
-    s->seed = (uint64_t)a->seed;
+        SYN_TRY(
+            choose(&choices[i], i == 0 || i == n - 1 || how->temperature > 0, run->said_by, err));
+    how->top_k = (int64_t)top_k;
+    how->seed = (uint64_t)a->seed;
     return choose_end(run, &out->end, err);
 }
 
-uint64_t drawing_hash(const drawing *d, uint64_t hash) {
-    const double reals[] = {d->sampling.temperature, d->sampling.top_p, d->sampling.min_p,
-                            d->repetition_penalty, (double)d->sampling.top_k};
+uint64_t sampling_hash(const inference_sampling *s, uint64_t hash) {
+    const double reals[] = {s->how.temperature, s->how.top_p, s->how.min_p, s->repetition_penalty,
+                            (double)s->how.top_k};
     hash = syn_hash(reals, sizeof reals, hash);
-    hash = syn_hash(&d->end.fill, sizeof d->end.fill, hash);
-    return syn_hash(d->end.ids, (size_t)d->end.n_ids * sizeof *d->end.ids, hash);
+    hash = syn_hash(&s->end.fill, sizeof s->end.fill, hash);
+    return syn_hash(s->end.ids, (size_t)s->end.n_ids * sizeof *s->end.ids, hash);
 }
 
-void drawing_print(const inference *run, const drawing *d) {
+void sampling_print(const inference *run, const inference_sampling *s) {
     const inference_args *a = run->args;
-    const syn_text_drawing *said = &run->said;
-    const bool draws = d->sampling.temperature > 0;
+    const syn_text_sampling *said = &run->said;
+    const bool samples = s->how.temperature > 0;
     const struct {
         const char *name;
         bool chosen;
         double value;
     } list[] = {
         {"temperature", isnan(a->temperature) && !a->greedy && !isnan(said->temperature),
-         d->sampling.temperature},
-        {"top_k", draws && a->top_k < 0 && !isnan(said->top_k), (double)d->sampling.top_k},
-        {"top_p", draws && isnan(a->top_p) && !isnan(said->top_p), d->sampling.top_p},
-        {"min_p", draws && isnan(a->min_p) && !isnan(said->min_p), d->sampling.min_p},
+         s->how.temperature},
+        {"top_k", samples && a->top_k < 0 && !isnan(said->top_k), (double)s->how.top_k},
+        {"top_p", samples && isnan(a->top_p) && !isnan(said->top_p), s->how.top_p},
+        {"min_p", samples && isnan(a->min_p) && !isnan(said->min_p), s->how.min_p},
         {"repetition_penalty", isnan(a->repetition_penalty) && !isnan(said->repetition_penalty),
-         d->repetition_penalty},
+         s->repetition_penalty},
     };
-    const char *before = "drawing: ";
+    const char *before = "sampling: ";
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         if (!list[i].chosen) continue;
         printf("%s%s %g", before, list[i].name, list[i].value);
@@ -155,17 +156,17 @@ void drawing_print(const inference *run, const drawing *d) {
     if (before[0] == ',') printf(", as %s says\n", run->said_by);
 }
 
-void drawing_json(const drawing *d, syn_sink *out) {
-    syn_sink_text(out, "\"drawing\": {\"temperature\": ");
-    syn_sink_double(out, d->sampling.temperature);
-    syn_sink_printf(out, ", \"top_k\": %lld, \"top_p\": ", (long long)d->sampling.top_k);
-    syn_sink_double(out, d->sampling.top_p);
+void sampling_json(const inference_sampling *s, syn_sink *out) {
+    syn_sink_text(out, "\"sampling\": {\"temperature\": ");
+    syn_sink_double(out, s->how.temperature);
+    syn_sink_printf(out, ", \"top_k\": %lld, \"top_p\": ", (long long)s->how.top_k);
+    syn_sink_double(out, s->how.top_p);
     syn_sink_text(out, ", \"min_p\": ");
-    syn_sink_double(out, d->sampling.min_p);
+    syn_sink_double(out, s->how.min_p);
     syn_sink_text(out, ", \"repetition_penalty\": ");
-    syn_sink_double(out, d->repetition_penalty);
+    syn_sink_double(out, s->repetition_penalty);
     syn_sink_text(out, ", \"eos\": [");
-    for (int32_t i = 0; i < d->end.n_ids; i++)
-        syn_sink_printf(out, "%s%d", i ? ", " : "", d->end.ids[i]);
+    for (int32_t i = 0; i < s->end.n_ids; i++)
+        syn_sink_printf(out, "%s%d", i ? ", " : "", s->end.ids[i]);
     syn_sink_text(out, "]}");
 }

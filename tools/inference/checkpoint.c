@@ -84,15 +84,12 @@ static syn_status check_head(inference *run, syn_error *err) {
 /* Makes the model without data, its parameters read from the checkpoint: names and shapes alone. */
 syn_status checkpoint_compare(inference *run, syn_error *err) {
     syn_weights_reader *reader = NULL;
+    syn_model *model = NULL;
     syn_ctx *ctx = NULL;
     SYN_TRY(check_head(run, err));
     SYN_TRY(syn_ctx_new(&ctx, SYN_DEVICE_META, NULL, err));
     syn_status s = syn_weights_reader_new(&reader, run->weights, err);
-    if (s == SYN_OK) {
-        const syn_param_source source = syn_weights_source(reader);
-        syn_ctx_set_param_source(ctx, &source);
-        s = inference_run_rank(run, ctx, NULL, NULL, false, err);
-    }
+    if (s == SYN_OK) s = inference_make_model(run, ctx, NULL, reader, &model, err);
     char *list = NULL, *unused = NULL;
     if (s == SYN_OK) s = syn_weights_finish(reader, NULL, &list, err);
     if (list && !run->launch.program->mute) print_lines(list);
@@ -100,6 +97,7 @@ syn_status checkpoint_compare(inference *run, syn_error *err) {
     if (unused) inference_note(run, "unused: %s", unused);
     syn_free(list);
     syn_free(unused);
+    syn_model_free(model);
     syn_weights_reader_free(reader);
     syn_ctx_free(ctx);
     return s;

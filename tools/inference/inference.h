@@ -1,5 +1,6 @@
-/* The parts of the inference program: what all models share, and the two things that models do
-   (inference_generate.c, inference_fill.c). */
+/* The parts of the inference program: its options (inference_options.c), prompts
+   (inference_prompts.c), one rank's model (inference_run.c) and what it does (inference_generate.c,
+   inference_fill.c, inference_perplexity.c), and what is printed (inference_summary.c). */
 #ifndef TOOLS_INFERENCE_H
 #define TOOLS_INFERENCE_H
 
@@ -73,8 +74,9 @@ struct inference {
     inference_args *args;
     launch launch;
     syn_model_config config;
-    unsigned heads; /* of the model; those to save all that the weights have among them */
-    int64_t params; /* of it */
+    syn_error unknown; /* why the model is not known; code SYN_OK: it is */
+    unsigned heads;    /* of the model; those to save all that the weights have among them */
+    int64_t params;    /* of it */
     const inference_task *task;
     void *work;
     syn_text_sampling said;        /* by the file of this name: */
@@ -96,12 +98,20 @@ struct inference {
     report report;                     /* of rank 0 */
 };
 
+extern const cli_option inference_options[];
+/* After cli_parse: sets run->args and the launch; refuses what contradicts itself and what would do
+   nothing. CLI_RUN: go on; else the exit code, after a message. */
+int inference_check_options(inference *run);
+
+/* Model, weights, tokenizer and prompts, and what follows from them. */
+syn_status inference_prepare(inference *run, syn_error *err) SYN_MUST_USE;
+void inference_free(inference *run);
 /* Opens what --tokenizer names, or the tokenizer of the weights; without weights bytes will do.
    None with --prompt_ids if there is none. Fails if it is another family's. */
 syn_status inference_open_tokenizer(inference *run, syn_error *err) SYN_MUST_USE;
 /* Fills run->prompts and run->batch from --prompt, --prompts, --prompt_ids and --batch_size, and
    has the task encode them and lay them out. */
-syn_status inference_prepare(inference *run, syn_error *err) SYN_MUST_USE;
+syn_status inference_read_prompts(inference *run, syn_error *err) SYN_MUST_USE;
 /* The ids of prompt i, as --prompt_ids gives them or the tokenizer makes them. Fails if the model
    lacks one of them. */
 syn_status inference_encode(const inference *run, int64_t i, inference_text *out,
@@ -109,13 +119,21 @@ syn_status inference_encode(const inference *run, int64_t i, inference_text *out
 /* Fails if the model lacks one of the tokenizer's ids. */
 syn_status inference_check_ids(const inference *run, const int32_t *ids, size_t n,
                                syn_error *err) SYN_MUST_USE;
+/* Fails if what is to be saved would replace a file that is read. */
+syn_status inference_keep_inputs(const inference *run, syn_error *err) SYN_MUST_USE;
 
-/* One rank's program: makes the model in ctx (weights come from the context's source, if it has
-   one: `reader`'s, which then tells how far it is) and runs it. forward false: the model alone, to
-   see whether a checkpoint fits. */
-syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp,
-                              syn_weights_reader *reader, bool forward,
-                              syn_error *err) SYN_MUST_USE;
+/* Of all that decides what the ranks do: see launch.plan. */
+uint64_t inference_plan(void *run);
+/* One rank's model, made in its context: random, or from the weights. */
+syn_status inference_load_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
+                                syn_model **model, syn_error *err) SYN_MUST_USE;
+/* The same from a reader of weights, which then tells how far it is; NULL: random. */
+syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
+                                syn_weights_reader *reader, syn_model **model,
+                                syn_error *err) SYN_MUST_USE;
+/* Runs the task's prompts through it. */
+syn_status inference_run_model(inference *run, syn_ctx *ctx, syn_model *model,
+                               syn_error *err) SYN_MUST_USE;
 /* Adds what rank 0 has recorded in its context since the last time to the report. */
 syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) SYN_MUST_USE;
 /* A remark on standard error, unless nothing but errors is wanted. */
@@ -123,8 +141,9 @@ void inference_note(const inference *run, const char *fmt, ...) SYN_PRINTF(2, 3)
 /* Bytes that weights and caches of all ranks take, and whether the machine allows them. */
 double inference_resident_bytes(const inference *run);
 syn_status inference_check_memory(const inference *run, syn_error *err) SYN_MUST_USE;
-/* Fails if what is to be saved would replace a file that is read. */
-syn_status inference_keep_inputs(const inference *run, syn_error *err) SYN_MUST_USE;
-void inference_free(inference *run);
+/* Facts about the run that titles of pictures and files show: see launch.facts. */
+syn_status inference_facts(void *run, syn_graph *graph, syn_error *err) SYN_MUST_USE;
+/* The summary, or the JSON object; with --debug all ops before it. */
+syn_status inference_print(inference *run, syn_error *err) SYN_MUST_USE;
 
 #endif

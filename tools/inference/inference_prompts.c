@@ -117,7 +117,7 @@ static syn_status read_lines(inference *run, const char *path, syn_error *err) {
     return SYN_FAIL(err, SYN_E_INVALID, "%.200s holds no prompt", path);
 }
 
-static syn_status read_prompts(inference *run, syn_error *err) {
+static syn_status find_prompts(inference *run, syn_error *err) {
     const inference_args *args = run->args;
     const char *file = args->prompts ? args->prompts : args->prompt_ids;
     if (file) {
@@ -137,10 +137,10 @@ static syn_status read_prompts(inference *run, syn_error *err) {
     return SYN_OK;
 }
 
-syn_status inference_prepare(inference *run, syn_error *err) {
+syn_status inference_read_prompts(inference *run, syn_error *err) {
     const inference_task *task = run->task;
     if (!task->encode) return task->begin(run, err);
-    SYN_TRY(read_prompts(run, err));
+    SYN_TRY(find_prompts(run, err));
     SYN_TRY(task->begin(run, err));
     inference_text *texts = syn_calloc((size_t)run->n_prompts, sizeof *texts);
     if (!texts) return SYN_FAIL_NOMEM(err, (size_t)run->n_prompts * sizeof *texts, "the prompts");

@@ -1,10 +1,12 @@
 /* The inference program on one rank, and what all of it needs. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "syntorch/memory.h"
 #include "tools/folders.h"
-#include "tools/inference/inference.h"
+#include "tools/inference/checkpoint.h"
 #include "tools/memory_room.h"
 #include "tools/progress.h"
 
@@ -17,13 +19,17 @@ syn_status inference_report(inference *run, const syn_ctx *ctx, syn_error *err) 
     return s;
 }
 
-syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp,
-                              syn_weights_reader *reader, bool forward, syn_error *err) {
-    const bool show = syn_ctx_rank(ctx) == 0 && syn_ctx_has_data(ctx) && !run->args->quiet;
+/* Whether to show how far things are. */
+static bool shows(const inference *run, const syn_ctx *ctx) {
+    return syn_ctx_rank(ctx) == 0 && syn_ctx_has_data(ctx) && !run->args->quiet;
+}
+
+syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
+                                syn_weights_reader *reader, syn_model **model, syn_error *err) {
     progress weights = {.what = reader ? "loading weights" : "making weights",
                         .unit = reader ? NULL : "layers",
                         .terminal_only = reader != NULL,
-                        .quiet = !show};
+                        .quiet = !shows(run, ctx)};
     const syn_model_options how = {.tp = tp,
                                    .heads = run->heads,
                                    .fused_attention = run->fused_attention,
@@ -32,16 +38,53 @@ syn_status inference_run_rank(inference *run, syn_ctx *ctx, const syn_group *tp,
                                    .weight_dtype = run->weight_dtype,
                                    .progress = reader ? NULL : progress_step,
                                    .progress_user = &weights};
-    syn_model *model;
-    if (reader) syn_weights_set_progress(reader, progress_step, &weights);
-    syn_status s = syn_model_new(&model, ctx, &run->config, &how, err);
+    if (reader) {
+        const syn_param_source source = syn_weights_source(reader);
+        syn_ctx_set_param_source(ctx, &source);
+        syn_weights_set_progress(reader, progress_step, &weights);
+    }
+    const syn_status s = syn_model_new(model, ctx, &run->config, &how, err);
+    syn_ctx_set_param_source(ctx, NULL);
     if (reader) syn_weights_set_progress(reader, NULL, NULL);
     progress_step(&weights, 1, 1); /* a line that stands there goes */
-    SYN_TRY(s);
-    s = forward ? run->task->run(run, model, show, err) : SYN_OK;
-    syn_model_free(model);
-    if (s == SYN_OK && forward && syn_ctx_rank(ctx) == 0) s = inference_report(run, ctx, err);
     return s;
+}
+
+syn_status inference_load_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
+                                syn_model **model, syn_error *err) {
+    syn_weights_reader *reader = NULL;
+    if (run->weights) SYN_TRY(syn_weights_reader_new(&reader, run->weights, err));
+    syn_status s = inference_make_model(run, ctx, tp, reader, model, err);
+    if (s == SYN_OK && reader) s = syn_weights_finish(reader, *model, NULL, err);
+    syn_weights_reader_free(reader);
+    return s;
+}
+
+syn_status inference_run_model(inference *run, syn_ctx *ctx, syn_model *model, syn_error *err) {
+    SYN_TRY(run->task->run(run, model, shows(run, ctx), err));
+    return syn_ctx_rank(ctx) == 0 ? inference_report(run, ctx, err) : SYN_OK;
+}
+
+uint64_t inference_plan(void *user) {
+    const inference *run = user;
+    const inference_args *args = run->args;
+    const int64_t numbers[] = {args->tp,
+                               args->seed,
+                               args->top_k,
+                               run->batch,
+                               run->prompt_tokens,
+                               args->json,
+                               run->launch.want_graph,
+                               run->dtype,
+                               run->weight_dtype,
+                               args->check_collectives,
+                               (int64_t)run->launch.device,
+                               args->weights != NULL,
+                               args->save_weights != NULL,
+                               run->fused_attention};
+    const uint64_t h =
+        syn_hash(numbers, sizeof numbers, run->weights ? syn_weights_hash(run->weights) : 0);
+    return run->task->plan(run, syn_model_config_hash(&run->config, h));
 }
 
 void inference_note(const inference *run, const char *fmt, ...) {
@@ -78,6 +121,42 @@ syn_status inference_check_memory(const inference *run, syn_error *err) {
                     "but %s %s available; --device meta needs none",
                     run->config.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
                     room->says, cli_bytes_text(room->bytes, b, sizeof b));
+}
+
+/* ---- Before and after ---- */
+
+/* Of meta runs that name none: without times simulators would take all compute for nothing. */
+static syn_status choose_hardware(inference *run, syn_error *err) {
+    const char *name = run->args->hw_config;
+    if (!name && run->launch.device == SYN_DEVICE_META) name = "a100-80g";
+    if (!name) return SYN_OK;
+    run->launch.hw = &run->hw;
+    return syn_hardware_load(&run->hw, name, err);
+}
+
+static syn_status make_folders(inference *run, syn_error *err) {
+    if (run->launch.program->mute) return SYN_OK;
+    if (run->args->visualize_trace) SYN_TRY(syn_make_folder(run->args->out_dir, err));
+    return run->args->save_weights ? checkpoint_begin_saving(run, err) : SYN_OK;
+}
+
+syn_status inference_prepare(inference *run, syn_error *err) {
+    const inference_args *args = run->args;
+    if (strcmp(args->device, "cuda") == 0)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "this build has no CUDA backend; use --device cpu or --device meta");
+    if (run->unknown.code != SYN_OK) {
+        *err = run->unknown;
+        return err->code;
+    }
+    run->said = (syn_text_sampling){NAN, NAN, NAN, NAN, NAN};
+    SYN_TRY(choose_hardware(run, err));
+    if (args->weights) SYN_TRY(checkpoint_open(run, err));
+    SYN_TRY(inference_open_tokenizer(run, err));
+    SYN_TRY(inference_read_prompts(run, err));
+    if (args->weights) SYN_TRY(checkpoint_compare(run, err));
+    SYN_TRY(inference_keep_inputs(run, err));
+    return make_folders(run, err);
 }
 
 void inference_free(inference *run) {

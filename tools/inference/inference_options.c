@@ -1,0 +1,202 @@
+/* The options of the inference program, and which of them contradict each other or would do
+   nothing. */
+#include <math.h>
+#include <string.h>
+
+#include "tools/inference/checkpoint.h"
+
+static inference_args args = {.tp = 1,
+                              .batch_size = 1,
+                              .seed = 1,
+                              .watchdog = 60,
+                              .temperature = NAN,
+                              .top_k = -1,
+                              .top_p = NAN,
+                              .mask_id = -1,
+                              .min_p = NAN,
+                              .repetition_penalty = NAN,
+                              .device = "cpu",
+                              .out_dir = "."};
+
+const cli_option inference_options[] = {
+    {"tp", CLI_INT, &args.tp, "N",
+     "tensor-parallel ranks: threads of this process, or as many MPI processes", 1, 65536},
+    {"device", CLI_TEXT, &args.device, "cpu|meta",
+     "where to run; meta records everything and computes nothing (there is no CUDA backend yet)", 0,
+     0},
+    {"model", CLI_TEXT, &args.model, "NAME",
+     "preset: gpt2, gpt3-175b, bert-base-uncased, ... (a wrong name lists all)", 0, 0},
+    {"model_config", CLI_TEXT, &args.model_config, "FILE",
+     "HuggingFace-style config.json; default: that beside the weights, or the 2-layer "
+     "examples/configs/gpt3-tiny.json",
+     0, 0},
+    {"weights", CLI_TEXT, &args.weights, "DIR|FILE",
+     "safetensors checkpoint under HuggingFace's names; default: random weights", 0, 0},
+    {"dtype", CLI_TEXT, &args.dtype, "f32|f16|bf16",
+     "of all that is computed and kept: weights, activations, KV cache and collectives; sums "
+     "within "
+     "an op are f32 [f32]",
+     0, 0},
+    {"weight_dtype", CLI_TEXT, &args.weight_dtype, "f32|f16|bf16",
+     "of the weight matrices alone, under f32 arithmetic; default without --dtype: as in the "
+     "checkpoint, f32 if random",
+     0, 0},
+    {"tokenizer", CLI_TEXT, &args.tokenizer, "DIR|bytes",
+     "folder with tokenizer.json, vocab.json and merges.txt, or vocab.txt, or one token a byte; "
+     "default: that of the weights, bytes if they are random",
+     0, 0},
+    {"prompt", CLI_TEXT, &args.prompt, "TEXT",
+     "what to continue, or what to fill in at each [MASK]; default: a built-in sentence", 0, 0},
+    {"prompts", CLI_TEXT, &args.prompts, "FILE",
+     "a batch: one prompt a line, also on blank ones, padded to the longest", 0, 0},
+    {"prompt_ids", CLI_TEXT, &args.prompt_ids, "FILE",
+     "the same as token ids, separated by spaces; BERT: without [CLS] and [SEP], but with them if "
+     "there is no tokenizer",
+     0, 0},
+    {"mask_id", CLI_INT, &args.mask_id, "N",
+     "BERT's [MASK] among --prompt_ids without a tokenizer; default: all positions are predicted",
+     0, 1e9},
+    {"num_input_tokens", CLI_INT, &args.num_input_tokens, "N",
+     "tokens of the prompt, which is cut or repeated to fit (BERT: with [CLS] and [SEP]); default: "
+     "the prompt as it is",
+     1, 1e9},
+    {"num_output_tokens", CLI_INT, &args.num_output_tokens, "N",
+     "GPT: tokens to generate [16; none with --logits all, or --embeddings alone]", 1, 1e9},
+    {"batch_size", CLI_INT, &args.batch_size, "N", "sequences with this prompt, run side by side",
+     1, 1e6},
+    {"temperature", CLI_REAL, &args.temperature, "T",
+     "GPT: 0 takes the likeliest token, larger is wilder [1]", 0, 1e6},
+    {"top_k", CLI_INT, &args.top_k, "K",
+     "GPT: sample from the K likeliest tokens, 0: all; BERT: how many predictions to print, 0: "
+     "five",
+     0, 1e9},
+    {"top_p", CLI_REAL, &args.top_p, "P",
+     "GPT: sample from the smallest set of tokens with this probability [1]", 1e-9, 1},
+    {"min_p", CLI_REAL, &args.min_p, "P",
+     "GPT: sample from the tokens at least P times as likely as the likeliest [0]", 0, 1},
+    {"greedy", CLI_FLAG, &args.greedy, NULL, "GPT: take the likeliest token", 0, 0},
+    {"repetition_penalty", CLI_REAL, &args.repetition_penalty, "X",
+     "GPT: divide logits of tokens that were there by X, multiply those below 0 [1]", 1e-6, 1e6},
+    {"eos", CLI_TEXT, &args.eos, "ID,...|TOKEN|none",
+     "GPT: what ends a text; default: as the files beside the weights say", 0, 0},
+    {"seed", CLI_INT, &args.seed, "N", "of the random weights and of the sampling", 0,
+     9007199254740991.0},
+    {"attention", CLI_CHOICE, &args.attention, "auto|fused|unfused",
+     "one op, which is faster, or product, mask, softmax, product, which shows more; auto: unfused "
+     "with --visualize_trace or --debug, else fused",
+     0, 0},
+    {"hw_config", CLI_TEXT, &args.hw_config, "FILE|NAME",
+     "predict times for this hardware: a100-80g, h100, h200, v100-32g, cpu or a JSON file; default "
+     "with --device meta: a100-80g",
+     0, 0},
+    {"visualize_trace", CLI_FLAG, &args.visualize_trace, NULL,
+     "write pictures, JSON, Chakra traces and a timeline", 0, 0},
+    {"out_dir", CLI_TEXT, &args.out_dir, "DIR", "where they go; created if absent", 0, 0},
+    {"save_logits", CLI_TEXT, &args.save_logits, "FILE.npy",
+     "logits of the last prompt position (batch, vocabulary), or of the [MASK]s", 0, 0},
+    {"logits", CLI_CHOICE, &args.logits, "last|all",
+     "all: --save_logits holds those of every position (batch, tokens, vocabulary), zeros behind "
+     "shorter prompts",
+     0, 0},
+    {"embeddings", CLI_TEXT, &args.embeddings, "FILE.npy",
+     "hidden states of every position (batch, tokens, hidden), transformers' last_hidden_state; "
+     "zeros behind shorter prompts",
+     0, 0},
+    {"pooling", CLI_CHOICE, &args.pooling, "none|mean|first|last",
+     "of --embeddings one vector a prompt (batch, hidden): the mean of its tokens, the first "
+     "(BERT's [CLS]) or the last",
+     0, 0},
+    {"perplexity", CLI_TEXT, &args.perplexity, "FILE",
+     "GPT: of a text, computed as HuggingFace's \"Perplexity of fixed-length models\" does", 0, 0},
+    {"max_length", CLI_INT, &args.max_length, "N",
+     "of --perplexity: tokens of a window; default: the model's positions", 2, 1e9},
+    {"stride", CLI_INT, &args.stride, "N",
+     "of --perplexity: tokens from one window to the next [512, at most a window]", 1, 1e9},
+    {"save_weights", CLI_TEXT, &args.save_weights, "DIR",
+     "write the model with its tokenizer to a folder as transformers reads and writes it", 0, 0},
+    {"check_collectives", CLI_FLAG, &args.check_collectives, NULL,
+     "over MPI: compare what the ranks call before each collective (threads always do)", 0, 0},
+    {"watchdog", CLI_INT, &args.watchdog, "SECONDS",
+     "over MPI: say what a rank waits for after this long, end the job after ten times as long; 0: "
+     "never",
+     0, 1e6},
+    {"debug", CLI_FLAG, &args.debug, NULL, "print every recorded op of rank 0 on standard error", 0,
+     0},
+    {"quiet", CLI_FLAG, &args.quiet, NULL, "print nothing but errors", 0, 0},
+    {"json", CLI_FLAG, &args.json, NULL, "print the summary as one JSON object", 0, 0},
+    CLI_END};
+
+/* auto: the fast one, unless each op is to be seen. */
+static bool choose_attention(void) {
+    const bool shown = args.visualize_trace || args.debug;
+    return args.attention == INFERENCE_AUTO ? !shown : args.attention == INFERENCE_FUSED;
+}
+
+static int parse_dtype(const cli_program *program, const char *option, const char *text,
+                       syn_dtype *out) {
+    if (!text || (syn_dtype_parse(text, out) && *out <= SYN_BF16)) return CLI_RUN;
+    return cli_fail(program, CLI_USAGE, "--%s is f32, f16 or bf16, not '%s'", option, text);
+}
+
+/* What is computed in 16 bits has its weights in them. */
+static int check_dtypes(inference *run) {
+    const cli_program *program = run->launch.program;
+    int code = parse_dtype(program, "dtype", args.dtype, &run->dtype);
+    if (code == CLI_RUN)
+        code = parse_dtype(program, "weight_dtype", args.weight_dtype, &run->weight_dtype);
+    if (code != CLI_RUN) return code;
+    if (args.weight_dtype && run->dtype != SYN_F32 && run->weight_dtype != run->dtype)
+        return cli_fail(program, CLI_USAGE,
+                        "--weight_dtype %s: with --dtype %s the weights are %s, too",
+                        args.weight_dtype, args.dtype, args.dtype);
+    if (!args.weight_dtype) run->weight_dtype = run->dtype;
+    return CLI_RUN;
+}
+
+/* Rules that hold for every model: a sentence where one is broken, else NULL. */
+static const char *contradiction(bool meta) {
+    if (args.save_logits && meta)
+        return "--save_logits needs numbers, and --device meta computes none";
+    if (args.embeddings && meta)
+        return "--embeddings needs numbers, and --device meta computes none";
+    if (args.save_weights && meta)
+        return "--save_weights needs numbers, and --device meta has none";
+    if (args.model && args.model_config)
+        return "--model and --model_config both say which model; give one";
+    if ((args.prompt != NULL) + (args.prompts != NULL) + (args.prompt_ids != NULL) > 1)
+        return "--prompt, --prompts and --prompt_ids say the same; give one";
+    return NULL;
+}
+
+/* A sentence if what the model does has no use for an option that was given, else NULL. */
+static const char *useless(inference *run) {
+    if (checkpoint_configure(run, &run->unknown) != SYN_OK) return NULL;
+    return run->task->refuses ? run->task->refuses(&args) : NULL;
+}
+
+int inference_check_options(inference *run) {
+    launch *l = &run->launch;
+    run->args = &args;
+    if (l->mpi && l->ranks != args.tp)
+        return cli_fail(l->program, CLI_USAGE,
+                        "%d MPI processes were started for --tp %lld; the two must agree", l->ranks,
+                        (long long)args.tp);
+    const bool meta = strcmp(args.device, "meta") == 0, cuda = strcmp(args.device, "cuda") == 0;
+    if (cuda) return CLI_RUN; /* a device, but inference_prepare does without it */
+    if (strcmp(args.device, "cpu") != 0 && !meta)
+        return cli_fail(l->program, CLI_USAGE, "--device is cpu or meta, not '%s'", args.device);
+    const int dtypes = check_dtypes(run);
+    if (dtypes != CLI_RUN) return dtypes;
+    const char *sentence = contradiction(meta);
+    if (!sentence) sentence = useless(run);
+    if (sentence) return cli_fail(l->program, CLI_USAGE, "%s", sentence);
+    run->fused_attention = choose_attention();
+    l->device = meta ? SYN_DEVICE_META : SYN_DEVICE_CPU;
+    l->ranks = (int32_t)args.tp;
+    l->quiet = args.quiet;
+    l->check_collectives = args.check_collectives;
+    l->watchdog_s = args.watchdog;
+    l->want_hashes = args.json;
+    l->want_graph = args.visualize_trace || args.debug;
+    return CLI_RUN;
+}

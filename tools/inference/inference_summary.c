@@ -1,0 +1,165 @@
+/* What the inference program prints of a run, and the facts that its files show. */
+#include <string.h>
+
+#include "ops/blas.h"
+#include "ops/simd.h"
+#include "tools/inference/footprint.h"
+#include "tools/inference/inference.h"
+
+enum { DTYPE_FACT_BYTES = 48 };
+
+static const char *attention_name(const inference *run) {
+    return run->fused_attention ? "fused" : "unfused";
+}
+
+static const char *dtype_fact(const inference *run, char text[DTYPE_FACT_BYTES]) {
+    const bool differ = run->weight_dtype != run->dtype;
+    snprintf(text, DTYPE_FACT_BYTES, "%s%s", syn_dtype_name(run->weight_dtype),
+             differ ? " weights, f32 arithmetic" : "");
+    return text;
+}
+
+syn_status inference_facts(void *user, syn_graph *graph, syn_error *err) {
+    const inference *run = user;
+    const syn_model_config *m = &run->config;
+    char cores[64], dtype[DTYPE_FACT_BYTES];
+    const syn_attribute list[] = {
+        {.name = "model", .type = SYN_VALUE_TEXT, .text = m->name},
+        {.name = "layers", .i64 = m->n_layer},
+        {.name = "hidden", .i64 = m->n_embd},
+        {.name = "heads", .i64 = m->n_head},
+        {.name = "vocabulary", .i64 = m->vocab_size},
+        {.name = "parameters", .i64 = run->params},
+        {.name = "tp", .i64 = run->args->tp},
+        {.name = "dtype", .type = SYN_VALUE_TEXT, .text = dtype_fact(run, dtype)},
+        {.name = "batch", .i64 = run->batch},
+        {.name = "prompt_tokens", .i64 = run->prompt_tokens},
+        {.name = "new_tokens", .i64 = run->new_tokens},
+        {.name = "attention", .type = SYN_VALUE_TEXT, .text = attention_name(run)},
+        {.name = "device", .type = SYN_VALUE_TEXT, .text = run->args->device},
+        {.name = "seed", .i64 = run->args->seed},
+        {.name = "oversubscribed",
+         .type = SYN_VALUE_TEXT,
+         .text = launch_shared_cores(&run->launch, cores, sizeof cores)},
+        {.name = "hardware", .type = SYN_VALUE_TEXT, .text = run->launch.hw ? run->hw.name : NULL},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        if (strcmp(list[i].name, "new_tokens") == 0 && run->new_tokens == 0) continue; /* BERT */
+        if (list[i].type != SYN_VALUE_TEXT || list[i].text)
+            SYN_TRY(syn_graph_set_meta(graph, &list[i], err));
+    }
+    return SYN_OK;
+}
+
+static uint64_t all_nodes(const inference *run) {
+    uint64_t nodes = 0;
+    for (int32_t r = 0; r < run->launch.ranks; r++) nodes += run->launch.nodes[r];
+    return nodes;
+}
+
+/* Predictions for hardware that could not hold the model deserve a word. */
+static void print_fit(const inference *run) {
+    char a[32], b[32], name[CLI_SHOWN_BYTES];
+    const double want = inference_resident_bytes(run) / (double)run->args->tp;
+    if (!run->launch.hw || run->hw.memory_bytes <= 0 || want <= run->hw.memory_bytes) return;
+    printf("note:    each rank needs %s for %s weights and KV cache, but %s has "
+           "%s\n",
+           cli_bytes_text(want, a, sizeof a), syn_dtype_name(run->weight_dtype),
+           cli_shown(run->hw.name, name, sizeof name),
+           cli_bytes_text(run->hw.memory_bytes, b, sizeof b));
+}
+
+/* Of more ranks than heads of keys and values several have, and compute, the same one. */
+static void print_shared_heads(const inference *run) {
+    const syn_model_config *m = &run->config;
+    const int ranks = syn_model_kv_ranks(m, (int)run->args->tp);
+    if (m->n_kv_head == 0 || m->n_kv_head == m->n_head) return;
+    printf("heads:   %lld of queries share %lld of keys and values", (long long)m->n_head,
+           (long long)m->n_kv_head);
+    if (ranks > 1) printf(", each of which is on %d ranks", ranks);
+    putchar('\n');
+}
+
+/* What was run. */
+static void print_model(const inference *run) {
+    const syn_model_config *m = &run->config;
+    char a[64], name[CLI_SHOWN_BYTES];
+    printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld, "
+           "%s attention\n",
+           cli_shown(m->name, name, sizeof name), (long long)m->n_layer, (long long)m->n_embd,
+           (long long)m->n_head, cli_count_text((double)run->params, a, sizeof a),
+           (long long)run->args->tp, attention_name(run));
+    print_shared_heads(run);
+    if (run->weights)
+        printf("weights: %s, %s\n", cli_shown(run->args->weights, name, sizeof name),
+               syn_dtype_name(run->weight_dtype));
+    if (run->launch.device == SYN_DEVICE_META)
+        printf("device:  meta: nothing is computed, times are predictions for %s%s\n",
+               cli_shown(run->hw.name, name, sizeof name),
+               run->args->hw_config ? "" : " (the default; --hw_config chooses)");
+    else
+        printf("device:  cpu, %d thread%s a rank, %s, own kernels %s\n", run->launch.threads,
+               cli_plural((uint64_t)run->launch.threads), syn_blas_describe(a, sizeof a),
+               syn_simd_name(syn_simd_level()));
+    if (run->dtype != SYN_F32)
+        printf("dtype:   %s: weights, activations, KV cache and collectives\n",
+               syn_dtype_name(run->dtype));
+    else if (run->weight_dtype != SYN_F32)
+        printf("dtype:   %s weights; activations, KV cache and collectives are f32%s\n",
+               syn_dtype_name(run->weight_dtype),
+               run->args->hw_config ? ", and times are predicted for f32 arithmetic" : "");
+    print_fit(run);
+}
+
+static void print_summary(const inference *run) {
+    const report *r = &run->report;
+    print_model(run);
+    run->task->print(run, r);
+    printf("trace:   %llu nodes on %d rank%s\n", (unsigned long long)all_nodes(run),
+           run->launch.ranks, cli_plural((uint64_t)run->launch.ranks));
+    if (run->launch.device != SYN_DEVICE_META)
+        footprint_print(run->launch.ctx[0], r->largest_bytes, stdout);
+    printf("\nops of rank 0, views left out");
+    if (run->launch.hw) printf("; predicted for %s", run->hw.name);
+    printf(":\n");
+    report_print(r, stdout);
+}
+
+static syn_status print_json(const inference *run, syn_error *err) {
+    const report *r = &run->report;
+    syn_sink *out;
+    SYN_TRY(syn_sink_open_file(&out, "-", err));
+    syn_sink_text(out, "{\"model\": ");
+    syn_sink_json_string(out, run->config.name);
+    syn_sink_printf(out,
+                    ", \"tp\": %lld, \"device\": \"%s\", \"dtype\": \"%s\", "
+                    "\"weight_dtype\": \"%s\", \"attention\": \"%s\", \"ranks\": %d, "
+                    "\"nodes\": %llu, \"trace_hash\": [",
+                    (long long)run->args->tp, run->args->device, syn_dtype_name(run->dtype),
+                    syn_dtype_name(run->weight_dtype), attention_name(run), run->launch.ranks,
+                    (unsigned long long)all_nodes(run));
+    for (int32_t i = 0; i < run->launch.ranks; i++)
+        syn_sink_printf(out, "%s\"%016llx\"", i ? ", " : "",
+                        (unsigned long long)run->launch.hashes[i]);
+    syn_sink_text(out, "], ");
+    if (run->launch.hw) {
+        syn_sink_text(out, "\"hardware\": ");
+        syn_sink_json_string(out, run->hw.name);
+        syn_sink_text(out, ", ");
+    }
+    run->task->json(run, r, out);
+    if (run->launch.device != SYN_DEVICE_META)
+        footprint_json(run->launch.ctx[0], r->largest_bytes, out);
+    syn_sink_text(out, ", \"ops\": ");
+    report_json(r, out);
+    syn_sink_text(out, "}\n");
+    return syn_sink_close(out, true, err);
+}
+
+syn_status inference_print(inference *run, syn_error *err) {
+    report_sort(&run->report);
+    if (run->args->debug) report_print_nodes(run->launch.graph, 0, stderr);
+    if (run->args->json) return print_json(run, err);
+    if (!run->args->quiet) print_summary(run);
+    return SYN_OK;
+}

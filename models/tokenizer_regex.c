@@ -52,6 +52,28 @@
     "11f59}\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}"                    \
     "\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
 
+/* Kinds of letters, and marks, likewise. */
+#define UPPER "\\p{Lu}\\x{1c89}\\x{a7cb}-\\x{a7cc}\\x{a7da}\\x{a7dc}\\x{10d50}-\\x{10d65}"
+#define LOWER "\\p{Ll}\\x{1c8a}\\x{a7cd}\\x{a7db}\\x{10d70}-\\x{10d85}\\x{1df25}-\\x{1df2a}"
+#define MODIFIER                                                            \
+    "\\p{Lm}\\x{10d4e}\\x{10d6f}\\x{16d40}-\\x{16d42}\\x{16d6b}-\\x{16d6c}" \
+    "\\x{1e030}-\\x{1e06d}\\x{1e4eb}"
+#define OTHER                                                                            \
+    "\\p{Lo}\\x{105c0}-\\x{105f3}\\x{10d4a}-\\x{10d4d}\\x{10d4f}\\x{10ec2}-\\x{10ec4}"   \
+    "\\x{1123f}-\\x{11240}\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}"                     \
+    "\\x{11390}-\\x{113b5}\\x{113b7}\\x{113d1}\\x{113d3}\\x{11bc0}-\\x{11be0}\\x{11f02}" \
+    "\\x{11f04}-\\x{11f10}\\x{11f12}-\\x{11f33}\\x{1342f}\\x{13441}-\\x{13446}"          \
+    "\\x{13460}-\\x{143fa}\\x{16100}-\\x{1611d}\\x{16d43}-\\x{16d6a}\\x{18cff}"          \
+    "\\x{1b132}\\x{1b155}\\x{1e4d0}-\\x{1e4ea}\\x{1e5d0}-\\x{1e5ed}\\x{1e5f0}\\x{2b739}" \
+    "\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}"
+#define MARK                                                                             \
+    "\\p{M}\\x{897}\\x{cf3}\\x{ece}\\x{10d69}-\\x{10d6d}\\x{10efc}-\\x{10eff}\\x{11241}" \
+    "\\x{113b8}-\\x{113c0}\\x{113c2}\\x{113c5}\\x{113c7}-\\x{113ca}"                     \
+    "\\x{113cc}-\\x{113d0}\\x{113d2}\\x{113e1}-\\x{113e2}\\x{11f00}-\\x{11f01}"          \
+    "\\x{11f03}\\x{11f34}-\\x{11f3a}\\x{11f3e}-\\x{11f42}\\x{11f5a}\\x{13440}"           \
+    "\\x{13447}-\\x{13455}\\x{1611e}-\\x{1612f}\\x{1e08f}\\x{1e4ec}-\\x{1e4ef}"          \
+    "\\x{1e5ee}-\\x{1e5ef}"
+
 struct syn__regex {
     pcre2_general_context *general;
     pcre2_code *code;
@@ -131,16 +153,31 @@ static syn_status refuse(const writer *w, const char *what, size_t bytes) {
 static const struct {
     const char *name, *chars;
     bool outside; /* holds what the other ones do not */
-} classes[] = {{"\\p{L}", LETTER, false}, {"\\P{L}", LETTER, true}, {"\\p{N}", NUMBER, false},
-               {"\\P{N}", NUMBER, true},  {"\\s", SPACE, false},    {"\\S", SPACE, true},
-               {"\\w", WORD, false},      {"\\W", WORD, true},      {"\\d", DIGIT, false},
-               {"\\D", DIGIT, true}};
+} classes[] = {
+    {"\\p{L}", LETTER, false},     {"\\P{L}", LETTER, true},     {"\\p{N}", NUMBER, false},
+    {"\\P{N}", NUMBER, true},      {"\\s", SPACE, false},        {"\\S", SPACE, true},
+    {"\\w", WORD, false},          {"\\W", WORD, true},          {"\\d", DIGIT, false},
+    {"\\D", DIGIT, true},          {"\\p{Lu}", UPPER, false},    {"\\p{Ll}", LOWER, false},
+    {"\\p{Lt}", "\\p{Lt}", false}, {"\\p{Lm}", MODIFIER, false}, {"\\p{Lo}", OTHER, false},
+    {"\\p{M}", MARK, false}};
+
+/* Where capitals count for small letters, a class of either is another one in PCRE2. */
+static bool is_cased(const char *name) {
+    return strncmp(name, "\\p{L", 4) == 0 && strchr("ult", name[4]);
+}
+
+static bool ignores_case(const writer *w) {
+    for (size_t i = 0; w->bytes - i >= 3; i++)
+        if (memcmp(w->in + i, "(?i", 3) == 0) return true;
+    return false;
+}
 
 static syn_status write_escape(writer *w) {
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
         if (!follows(w, classes[i].name)) continue;
         if (w->in_class && classes[i].outside) return refuse(w, "the class", 6);
         if (w->of_file && (classes[i].name[1] | 32) == 'w') return refuse(w, "the class", 2);
+        if (is_cased(classes[i].name) && ignores_case(w)) return refuse(w, "the class", 6);
         w->at += strlen(classes[i].name);
         if (!w->in_class) SYN_TRY(puts_all(w, classes[i].outside ? "[^" : "["));
         SYN_TRY(puts_all(w, classes[i].chars));

@@ -213,7 +213,7 @@ static void same_pair(const syn_tokenizer *tok, char *rest) {
     syn_free(types);
 }
 
-#define KINDS 12
+#define KINDS 13
 
 /* Characters are in the first four planes and at the beginning of the fifteenth. Of the others,
    which nothing tells from each other, each tokenizer takes a twelfth of the blocks. */

@@ -141,13 +141,21 @@ static void long_runs_are_words(void) {
 
 /* What would mean something else in PCRE2, or matches nothing at all. */
 static void others_are_refused(void) {
-    static const char *const refused[] = {
-        "\\h",    "\\w",  "[\\w]",   "\\p{Lu}", "\\1(a)",  "\\bx",  "[[:alpha:]]", "[a&&b]",
-        "[^\\S]", "[]a]", "(?<n>a)", "(?#x)a",  "a{1,2}+", "a{,2}", "^a",          "a$",
-        "a*",     "a|",   "(a",      "[a",      "a\\",     "{2}",   "a**"};
-    static const char *const taken[] = {
-        "\\r?\\n", "[\\r\\n.]", "(?i:'s)",           "a{2,}b",
-        "\\-|\\.", "\u2581",    "(?:a|b)(?!c)(?=d)", "\\d\\D\\P{L}\\P{N}\\S"};
+    static const char *const refused[] = {"\\h",     "\\w",     "[\\w]", "\\p{Lu}(?i:a)",
+                                          "\\p{Sc}", "\\1(a)",  "\\bx",  "[[:alpha:]]",
+                                          "[a&&b]",  "[^\\S]",  "[]a]",  "(?<n>a)",
+                                          "(?#x)a",  "a{1,2}+", "a{,2}", "^a",
+                                          "a$",      "a*",      "a|",    "(a",
+                                          "[a",      "a\\",     "{2}",   "a**"};
+    static const char *const taken[] = {"\\r?\\n",
+                                        "[\\r\\n.]",
+                                        "(?i:'s)",
+                                        "a{2,}b",
+                                        "\\-|\\.",
+                                        "\u2581",
+                                        "(?:a|b)(?!c)(?=d)",
+                                        "\\d\\D\\P{L}\\P{N}\\S",
+                                        "\\p{Lu}[\\p{Lm}\\p{M}]"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         syn_error err = {0};
         syn__regex *regex;

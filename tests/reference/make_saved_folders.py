@@ -23,7 +23,6 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 import make_tokenizer_json_fixture as kinds
 
 HERE = pathlib.Path(__file__).parent
-TEKKEN = (r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 TEXTS = ["The tower was built in", "Who  won the\n\n1998 Café — Übung?", "你好 e\u0301 \U0001f600!"]
 MASKED = ["The [MASK] was built in [MASK].", "who won the Café?  [MASK]"]
 NEW_TOKENS = 50
@@ -72,7 +71,7 @@ def llama3(size):
 
 
 def nemo(size):
-    t = bytes_of(size, TEKKEN, ["<unk>", "<s>", "</s>", "[INST]", "[/INST]"])
+    t = bytes_of(size, kinds.TEKKEN, ["<unk>", "<s>", "</s>", "[INST]", "[/INST]"])
     return begun(t, "<s>", eos_token="</s>", unk_token="<unk>")
 
 

@@ -35,6 +35,9 @@ LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
           r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+CAPITAL, SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+TEKKEN = (rf"[^\r\n\p{{L}}\p{{N}}]?{CAPITAL}*{SMALL}+|[^\r\n\p{{L}}\p{{N}}]?{CAPITAL}+{SMALL}*"
+          r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 OTHERS = ["Übergröße naïve café señor", "Привет, как дела? Это пример.", "ἀρχή κόσμος Ἑλλάς",
           "你好世界 这是一个例子", "こんにちは 世界 カタカナ", "안녕하세요 세계", "नमस्ते दुनिया", "مرحبا بالعالم",
           "e\u0301a\u0300 \u1e69 s\u0323\u0307", "\U0001f600\U0001f601 \U0001f468\u200d\U0001f469",
@@ -214,6 +217,18 @@ def mistral():
     return finish(t, SPECIAL[2:])
 
 
+def nemo():
+    """Mistral's newer kind: a capital inside a word begins another."""
+    t = Tokenizer(models.BPE(ignore_merges=True))
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(TEKKEN), behavior="isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    finish(train(t, 700, alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    t.post_processor = template(t, "<s> $A", "<s> $A <s>:1 $B:1")
+    return t
+
+
 def bert(lowercase, **rules):
     t = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     t.normalizer = normalizers.BertNormalizer(lowercase=lowercase, **rules)
@@ -280,7 +295,7 @@ def odd_bytes():
 
 
 KINDS = [llama3, qwen, gpt2, llama2, llama2_meta, glued, mistral, bert_uncased, bert_cased, odd_bpe,
-         odd_wordpiece, odd_bytes]
+         odd_wordpiece, odd_bytes, nemo]
 
 
 # ---- the fixture ----

@@ -43,8 +43,8 @@ syn_status syn_weights_compare_head(const syn_weights *weights, syn_weights_head
                                     syn_error *err) SYN_MUST_USE;
 
 /* The head that predicts tokens, if a model of this configuration with these heads has one of its
-   own and the file nothing of it, as one of a model that classifies: its first layer's name. NULL:
-   nothing is missing, or not all. */
+   own and the file has a token table but nothing of it, as one of a model that classifies: its
+   first layer's name. NULL: nothing is missing, or not all, or more than a head. */
 const char *syn_weights_lacks_head(const syn_weights *weights, const syn_model_config *config,
                                    unsigned heads);
 

@@ -90,5 +90,18 @@ def test_other_tensors_are_still_errors():
             assert "1 unexpected ('" + name in sentence_of(result, 1)
 
 
+def test_names_that_nobody_knows_lack_more_than_a_head():
+    """As torch.compile and adapters leave them."""
+    with Folder() as f:
+        for folder, case in checkpoints(f):
+            if case["class"] not in ("LlamaModel", "BertModel"):
+                continue
+            tensors = read_tensors(f / f"{folder}/model.safetensors")
+            write_tensors(f / f"{folder}/model.safetensors",
+                          {"_orig_mod." + name: t for name, t in tensors.items()})
+            said = sentence_of(f.run("--weights", folder, *options(case)), 1)
+            assert "do not fit the model: " in said and "unexpected ('_orig_mod." in said, said
+
+
 if __name__ == "__main__":
     main(globals())

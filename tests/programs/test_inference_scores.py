@@ -315,8 +315,10 @@ def test_what_makes_no_sense():
                 ([*score, "--top_p", 0.5], "samples no tokens"),
                 ([*score, "--greedy"], "samples no tokens"),
                 ([*score, "--eos", 3], "--perplexity generates no tokens"),
-                ([*score, "--save_logits", "x.npy"], "writes no logits"),
-                ([*score, "--embeddings", "x.npy"], "writes no hidden states")):
+                ([*score, "--save_logits", "x.npy"], "--save_logits: --perplexity writes no"),
+                ([*score, "--logits", "all"], "--logits: --perplexity writes no"),
+                ([*score, "--embeddings", "x.npy"], "--embeddings: --perplexity writes no"),
+                ([*score, "--pooling", "last"], "--pooling: --perplexity writes no")):
             refuse(folder, args, 2, *says)
         for args, *says in (
                 ([*score, "--max_length", 65], "--max_length 65", "64 positions"),

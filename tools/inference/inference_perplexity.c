@@ -41,10 +41,12 @@ static const char *refuses(const inference_args *args) {
         {args->greedy, "--greedy: --perplexity samples no tokens"},
         {!isnan(args->repetition_penalty), "--repetition_penalty: --perplexity samples no tokens"},
         {args->eos, "--eos: --perplexity generates no tokens"},
-        {args->save_logits || args->logits != INFERENCE_LOGITS_LAST,
-         "--save_logits: --perplexity writes no logits; give a --prompt"},
-        {args->embeddings || args->pooling != INFERENCE_POOLING_NONE,
-         "--embeddings: --perplexity writes no hidden states; give a --prompt"},
+        {args->save_logits, "--save_logits: --perplexity writes no logits; give a --prompt"},
+        {args->logits != INFERENCE_LOGITS_LAST,
+         "--logits: --perplexity writes no logits; give a --prompt"},
+        {args->embeddings, "--embeddings: --perplexity writes no hidden states; give a --prompt"},
+        {args->pooling != INFERENCE_POOLING_NONE,
+         "--pooling: --perplexity writes no hidden states; give a --prompt"},
         {args->mask_id >= 0, "--mask_id is for BERT's --prompt_ids without a tokenizer"},
     };
     for (size_t i = 0; i < sizeof useless / sizeof useless[0]; i++)

@@ -156,6 +156,23 @@ def test_places_that_cannot_be_written():
             refuse(f, save + [path], 1, says)
 
 
+def test_ids_of_no_token():
+    with Folder() as f:
+        for line, says in (("1 999999 3", "'999999' is not the id"), ("1,x,2", "'x' is not the id"),
+                           ("-1", "'-1' is not the id")):
+            f.write("ids", line + "\n")
+            refuse(f, ["--prompt_ids", "ids"], 1, says)
+
+
+def test_files_without_a_folder_fail_before_the_run():
+    with Folder() as f:
+        for option in ("--save_logits", "--embeddings"):
+            for path, says in (("absent/l.npy", "the folder absent does not exist"),
+                               ("/absent/l.npy", "the folder /absent does not exist")):
+                result = f.run("--num_output_tokens", 1, option, path)
+                assert says in sentence_of(result, 1) and result.stdout == b"", result.stdout
+
+
 def test_a_folder_in_the_way_of_a_file():
     """What cannot be replaced is left alone and everything else is whole."""
     for name in promised(2):

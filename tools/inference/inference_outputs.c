@@ -1,7 +1,10 @@
-/* Which files the inference program reads, so that it writes over none of them. */
+/* Which files the inference program reads, so that it writes over none of them; whether what it
+   writes has a folder. */
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tools/folders.h"
 #include "tools/inference/checkpoint.h"
@@ -67,10 +70,23 @@ static syn_status keep_from_saving(const syn__input_files *inputs, const inferen
     return SYN_OK;
 }
 
+/* What is written at the end has a folder from the beginning. */
+static syn_status keep_from_file(const syn__input_files *inputs, const char *path, syn_error *err) {
+    char folder[4200] = ".";
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", slash > path ? (int)(slash - path) : 1, path);
+    if (stat(folder, &st) != 0 && errno == ENOENT)
+        return SYN_FAIL(err, SYN_E_IO, "cannot write %.200s: the folder %.200s does not exist",
+                        path, folder);
+    return syn__input_files_keep(inputs, path, err);
+}
+
 static syn_status keep_all(const syn__input_files *inputs, const inference_args *args,
                            syn_error *err) {
-    if (args->save_logits) SYN_TRY(syn__input_files_keep(inputs, args->save_logits, err));
-    if (args->embeddings) SYN_TRY(syn__input_files_keep(inputs, args->embeddings, err));
+    if (args->save_logits) SYN_TRY(keep_from_file(inputs, args->save_logits, err));
+    if (args->embeddings) SYN_TRY(keep_from_file(inputs, args->embeddings, err));
     if (args->save_weights) SYN_TRY(keep_from_saving(inputs, args, err));
     if (args->visualize_trace) return visualize_keep(inputs, args->out_dir, args->tp, err);
     return SYN_OK;

@@ -61,11 +61,13 @@ static syn_status read_ids(const inference *run, int64_t i, inference_text *out,
     for (char *end;; line = end) {
         line += strspn(line, " \t,");
         if (!*line) return SYN_OK;
+        const size_t shown = strcspn(line, " \t,");
         const long long id = strtoll(line, &end, 10);
         if (end == line || id < 0 || id >= run->config.vocab_size)
-            return SYN_FAIL(
-                err, SYN_E_INVALID, "%.200s: '%.20s' is not the id of one of the %lld tokens of %s",
-                run->args->prompt_ids, line, (long long)run->config.vocab_size, run->config.name);
+            return SYN_FAIL(err, SYN_E_INVALID,
+                            "%.200s: '%.*s' is not the id of one of the %lld tokens of %s",
+                            run->args->prompt_ids, shown < 20 ? (int)shown : 20, line,
+                            (long long)run->config.vocab_size, run->config.name);
         SYN_TRY(syn_grow(&out->ids, &out->cap, out->n + 1, sizeof *out->ids, err));
         out->ids[out->n++] = (int32_t)id;
     }

@@ -5,7 +5,6 @@ import re
 
 from inference_runs import *  # noqa: F403
 
-REFERENCE = os.path.join(SOURCE, "tests", "reference")
 BYTES = ["--tokenizer", "bytes"]
 GPT2 = ["--weights", os.path.join(SOURCE, "examples", "tiny-gpt2")]
 
@@ -14,7 +13,7 @@ def run_case(f, number, case, prompts, *more, **kwargs):
     """Both prompts in one batch, the shorter one padded."""
     folder = f / str(number)
     if not os.path.exists(folder):
-        shutil.copytree(os.path.join(REFERENCE, case["checkpoint"]), folder)
+        shutil.copytree(checkpoint(case["checkpoint"]), folder)
         if case["generation_config"] is not None:
             f.write(f"{number}/generation_config.json", json.dumps(case["generation_config"]))
     got = summary(f, "--weights", folder, "--prompt_ids", prompts, "--num_output_tokens", 50,
@@ -30,7 +29,7 @@ def run_case(f, number, case, prompts, *more, **kwargs):
 def test_tokens_of_generate():
     fixture = load_json(os.path.join(REFERENCE, "generation.json"))
     with Folder() as f:
-        ids = f.write("ids", "".join(" ".join(map(str, p)) + "\n" for p in fixture["prompts"]))
+        ids = write_ids(f, fixture["prompts"])
         for i, case in enumerate(fixture["cases"]):
             for tp in (1, 2, 4) if i < 4 else (2,):
                 run_case(f, i, case, ids, "--tp", tp)
@@ -175,7 +174,7 @@ def test_texts_are_whole():
         assert got["prompts"] == ["Once upon a time"]
         assert text_line(expect_ok(f.run(*how))) == shown(text)
         f.write("ids", "1 2 3\n")
-        ids = ["--weights", os.path.join(REFERENCE, "tiny_llama"), "--prompt_ids", f / "ids",
+        ids = ["--weights", checkpoint("tiny_llama"), "--prompt_ids", f / "ids",
                "--num_output_tokens", 100, "--eos", "none"]
         got = summary(f, *ids)
         assert got["texts"] == got["prompts"] == [None]

@@ -3,15 +3,10 @@ table: HuggingFace's logits from HuggingFace's files (tests/reference/heads.json
 what is saved."""
 from inference_runs import *  # noqa: F403
 
-REFERENCE = os.path.join(SOURCE, "tests", "reference")
 HEADS = load_json(os.path.join(REFERENCE, "heads.json"))
 GPT2_HEAD, GPT2_TABLE = "lm_head.weight", "transformer.wte.weight"
 BERT_HEAD, BERT_TABLE = "cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"
 BERT_BIAS, BERT_OTHER_BIAS = "cls.predictions.decoder.bias", "cls.predictions.bias"
-
-
-def checkpoint(name):
-    return os.path.join(REFERENCE, name)
 
 
 def variant(folder, source, name, change):
@@ -21,10 +16,6 @@ def variant(folder, source, name, change):
     change(tensors)
     write_tensors(folder / name + "/model.safetensors", tensors)
     return folder / name
-
-
-def difference(got, want):
-    return max(abs(a - b) for a, b in zip(got, want, strict=True)) / max(abs(b) for b in want)
 
 
 def words(folder):
@@ -38,7 +29,7 @@ def run(folder, weights, tokens, *how, launcher=None):
     """The logits behind the prompt or of its mask, the summary, and what was said on standard
     error."""
     bert = "bert" in os.path.basename(weights)
-    ids = folder.write("ids.txt", " ".join(map(str, tokens[1:-1] if bert else tokens)) + "\n")
+    ids = write_ids(folder, [tokens[1:-1] if bert else tokens])
     more = ["--tokenizer", words(folder)] if bert else ["--temperature", 0, "--num_output_tokens",
                                                         12]
     result = folder.run("--weights", weights, "--prompt_ids", ids, "--json", "--save_logits",
@@ -174,7 +165,7 @@ def test_endings():
     """HuggingFace's tokens, whichever file says what ends a text and what follows."""
     endings = load_json(os.path.join(REFERENCE, "endings.json"))
     with Folder() as f:
-        ids = f.write("ids", "".join(" ".join(map(str, p)) + "\n" for p in endings["prompts"]))
+        ids = write_ids(f, endings["prompts"])
         for i, case in enumerate(endings["cases"]):
             shutil.copytree(checkpoint(endings["checkpoint"]), f / str(i))
             values = load_json(f / f"{i}/config.json")

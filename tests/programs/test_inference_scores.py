@@ -1,47 +1,20 @@
 """Scores in the inference program beside transformers' (tests/reference/scores.json): logits and
 hidden states of every position, perplexities, BERT without a tokenizer; and what is refused."""
-import json
-import math
-import os
-import struct
-import sys
+from inference_runs import *  # noqa: F403
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from inference_runs import (BUILD, SOURCE, Folder, MPIRUN, expect_ok, load_json, main,  # noqa: E402
-                            need_mpi, refuse, summary)
-
-REFERENCE = os.path.join(SOURCE, "tests", "reference")
 WANT = load_json(os.path.join(REFERENCE, "scores.json"))
 TEXT = os.path.join(REFERENCE, "scores", "text.txt")
-BERT = os.path.join(REFERENCE, "tiny_bert_f32")
-GPT2 = os.path.join(REFERENCE, "tiny_gpt2_f32")
-LLAMA = os.path.join(REFERENCE, "tiny_llama")
+BERT = checkpoint("tiny_bert_f32")
+GPT2 = checkpoint("tiny_gpt2_f32")
+LLAMA = checkpoint("tiny_llama")
 
 
 def weights(name):
-    return ["--weights", os.path.join(REFERENCE, name)]
+    return ["--weights", checkpoint(name)]
 
 
 def tokenizer(name):
     return ["--tokenizer", os.path.join(REFERENCE, "scores", name)]
-
-
-def read_array(path):
-    """Dimensions and numbers of a .npy file of float32."""
-    with open(path, "rb") as f:
-        data = f.read()
-    start = 10 + struct.unpack("<H", data[8:10])[0]
-    header = eval(data[10:start].decode("ascii"), {})
-    assert header["descr"] == "<f4" and not header["fortran_order"] and start % 64 == 0, header
-    n = math.prod(header["shape"])
-    return header["shape"], struct.unpack(f"<{n}f", data[start:])
-
-
-def off(got, want):
-    """The largest difference, of the largest number."""
-    assert len(got) == len(want), (len(got), len(want))
-    return max(abs(a - b) for a, b in zip(got, want)) / max(abs(b) for b in want)
 
 
 def padded(texts, rows, tokens):
@@ -55,10 +28,6 @@ def padded(texts, rows, tokens):
     return out
 
 
-def write_ids(folder, texts, name="ids.txt"):
-    return folder.write(name, "".join(" ".join(map(str, t)) + "\n" for t in texts))
-
-
 def check_scores(folder, name, *more, launcher=None):
     want = WANT["models"][name]
     texts, tokens = want["texts"], max(map(len, want["texts"]))
@@ -69,9 +38,9 @@ def check_scores(folder, name, *more, launcher=None):
                          "all", "--save_logits", "l.npy", "--embeddings", "h.npy", "--quiet", *more,
                          launcher=launcher))
     for file, rows in (("l.npy", want["logits"]), ("h.npy", want["hidden"])):
-        shape, got = read_array(folder / file)
+        shape, got = read_npy(folder / file)
         assert shape == (len(texts), tokens, len(rows[0])), (name, file, shape)
-        error = off(got, padded(texts, rows, tokens))
+        error = difference(got, padded(texts, rows, tokens))
         assert error < 1e-5, f"{name} {more}: {file} is off by {error}"
 
 
@@ -86,7 +55,7 @@ def test_every_position_over_mpi():
     need_mpi()
     with Folder() as folder:
         for name in ("tiny_gpt2_f32", "tiny_qwen3", "tiny_bert_f32"):
-            check_scores(folder, name, "--tp", 2, launcher=[MPIRUN, "-n", "2"])
+            check_scores(folder, name, "--tp", 2, launcher=MPI)
 
 
 def test_pooling():
@@ -101,9 +70,9 @@ def test_pooling():
             for how, vectors in of.items():
                 expect_ok(folder.run(*weights(name), "--prompt_ids", ids, "--embeddings", "e.npy",
                                      "--pooling", how, "--quiet", "--tp", 2))
-                shape, got = read_array(folder / "e.npy")
+                shape, got = read_npy(folder / "e.npy")
                 assert shape == (len(texts), len(vectors[0])), shape
-                error = off(got, [x for v in vectors for x in v])
+                error = difference(got, [x for v in vectors for x in v])
                 assert error < 1e-5, f"{name} {how}: off by {error}"
 
 
@@ -117,10 +86,10 @@ def test_last_logits_are_the_last_of_all():
         both = summary(folder, *run, "--save_logits", "all.npy", "--logits", "all")
         assert alone["tokens"] == both["tokens"] and len(both["tokens"][0]) == 5
         assert both["score_ns"] > 0 and both["prefill_ns"] > 0
-        (batch, tokens, width), got = read_array(folder / "all.npy")
-        _, last = read_array(folder / "last.npy")
+        (batch, tokens, width), got = read_npy(folder / "all.npy")
+        _, last = read_npy(folder / "last.npy")
         rows = [got[(b * tokens + len(t) - 1) * width:][:width] for b, t in enumerate(texts)]
-        assert batch == len(texts) and off([x for r in rows for x in r], last) < 1e-5
+        assert batch == len(texts) and difference([x for r in rows for x in r], last) < 1e-5
         # without being asked for, nothing is generated
         quiet = summary(folder, *run[:4], "--save_logits", "all.npy", "--logits", "all")
         assert quiet["tokens"] == [] and quiet["new_tokens"] == 0, quiet["tokens"]
@@ -141,12 +110,12 @@ def test_many_texts():
                            write_ids(folder, [texts[i] for i in few], "few.txt"), "--embeddings",
                            "h3.npy", "--save_logits", "l3.npy", "--logits", "all")
             for file, one in (("h.npy", "h3.npy"), ("l.npy", "l3.npy")):
-                (batch, tokens, width), got = read_array(folder / file)
-                (_, short, _), want = read_array(folder / one)
+                (batch, tokens, width), got = read_npy(folder / file)
+                (_, short, _), want = read_npy(folder / one)
                 assert (batch, tokens) == (301, 40) and batch * tokens > 8192
                 for i, b in enumerate(few):
                     n = len(texts[b]) * width
-                    error = off(got[b * tokens * width:][:n], want[i * short * width:][:n])
+                    error = difference(got[b * tokens * width:][:n], want[i * short * width:][:n])
                     assert error < 1e-5, (name, file, b, error)
             if extra:
                 found = {(m["sequence"], m["position"]): m["predictions"][0]["id"]
@@ -165,7 +134,7 @@ def test_bert_without_a_head():
                              "bare.npy", "--quiet"))
         expect_ok(folder.run(*weights("tiny_bert_bf16"), "--prompt_ids", ids, "--embeddings",
                              "full.npy", "--quiet"))
-        assert read_array(folder / "bare.npy") == read_array(folder / "full.npy")
+        assert read_npy(folder / "bare.npy") == read_npy(folder / "full.npy")
 
 
 def perplexity_of(folder, want, *more, launcher=None):
@@ -192,7 +161,7 @@ def test_perplexity_over_mpi():
     need_mpi()
     with Folder() as folder:
         for want in WANT["perplexities"][1:9:4]:
-            perplexity_of(folder, want, "--tp", 2, launcher=[MPIRUN, "-n", "2"])
+            perplexity_of(folder, want, "--tp", 2, launcher=MPI)
 
 
 def test_perplexity_is_told():
@@ -236,9 +205,9 @@ def test_a_slice_at_a_time():
         got = run("--prompt", text, "--logits", "all", "--save_logits", "all.npy")
         assert got["memory"]["peak_bytes"] < 0.8 * 4 * tokens * vocabulary, got["memory"]
         run("--prompt", text, "--save_logits", "last.npy", "--num_output_tokens", 1)
-        shape, logits = read_array(folder / "all.npy")
+        shape, logits = read_npy(folder / "all.npy")
         assert shape == (1, tokens, vocabulary), shape
-        assert off(logits[-vocabulary:], read_array(folder / "last.npy")[1]) < 1e-5
+        assert difference(logits[-vocabulary:], read_npy(folder / "last.npy")[1]) < 1e-5
         loss = 0
         for t in range(tokens - 1):
             row = logits[t * vocabulary:(t + 1) * vocabulary]
@@ -262,9 +231,9 @@ def test_bert_without_a_tokenizer():
         ids = write_ids(folder, want["texts"])
         run = ["--weights", BERT, "--prompt_ids", ids, "--top_k", 3]
         all_of = summary(folder, *run, "--save_logits", "l.npy")
-        shape, got = read_array(folder / "l.npy")
+        shape, got = read_npy(folder / "l.npy")
         assert shape == (len(want["logits"]), len(want["logits"][0])), shape
-        assert off(got, [x for row in want["logits"] for x in row]) < 1e-5
+        assert difference(got, [x for row in want["logits"] for x in row]) < 1e-5
         places = [(b, t) for b, text in enumerate(want["texts"]) for t in range(len(text))]
         assert [(m["sequence"], m["position"]) for m in all_of["masks"]] == places
         for mask, row in zip(all_of["masks"], want["logits"]):
@@ -336,5 +305,4 @@ def test_what_makes_no_sense():
 
 
 if __name__ == "__main__":
-    assert BUILD
     main(globals())

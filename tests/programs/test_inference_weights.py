@@ -3,32 +3,17 @@
 from execution_trace import read_et
 from inference_runs import *  # noqa: F403
 
-REFERENCE = os.path.join(SOURCE, "tests", "reference")
 GPT2 = load_json(os.path.join(REFERENCE, "tiny_gpt2.json"))
-
-
-def checkpoint(name):
-    return os.path.join(REFERENCE, name)
-
-
-def ids_file(folder, rows):
-    return folder.write("ids.txt", "".join(" ".join(map(str, row)) + "\n" for row in rows))
-
-
-def difference(got, want):
-    """Relative to the largest."""
-    assert len(got) == len(want)
-    return max(abs(a - b) for a, b in zip(got, want)) / max(abs(b) for b in want)
 
 
 def run_prompt(folder, name, rows, *how, launcher=None, new=50):
     """Greedy tokens, and the logits behind the prompts."""
-    ids = ids_file(folder, rows)
+    ids = write_ids(folder, rows)
     s = summary(folder, "--weights", checkpoint(name), "--prompt_ids", ids, "--temperature", 0,
                 "--num_output_tokens", new, "--save_logits", "logits.npy", *how, launcher=launcher)
-    (n, columns), values = read_npy(folder / "logits.npy")
-    assert n == len(rows)
-    return s, [values[i * columns:(i + 1) * columns] for i in range(n)]
+    logits = read_rows(folder / "logits.npy")
+    assert len(logits) == len(rows)
+    return s, logits
 
 
 def compare(folder, weights, name, how, launcher=None):
@@ -97,7 +82,7 @@ def test_traces_do_not_depend_on_the_device():
         for how in ([], ["--tp", 2]):
             real, _ = run_prompt(f, name, unpadded(batch), *how, new=3)
             meta = summary(f, "--weights", checkpoint(name), "--prompt_ids",
-                           ids_file(f, unpadded(batch)), "--device", "meta",
+                           write_ids(f, unpadded(batch)), "--device", "meta",
                            "--num_output_tokens", 3, "--temperature", 0, *how)
             assert real["trace_hash"] == meta["trace_hash"]
 
@@ -136,7 +121,7 @@ def test_everything_in_16_bits():
             wide = want["prompts"][0]["logits"][-1]
             limit = 0.05 if "bf16" in (dtype, name[-4:]) else 0.01
             assert 1e-6 < difference(got[0], wide) < limit
-            meta = summary(f, "--weights", checkpoint(name), "--prompt_ids", ids_file(f, [tokens]),
+            meta = summary(f, "--weights", checkpoint(name), "--prompt_ids", write_ids(f, [tokens]),
                            "--device", "meta", "--num_output_tokens", 4, "--temperature", 0, *how)
             assert s["trace_hash"] == meta["trace_hash"]
             assert s["memory"]["weights_bytes"] < 0.55 * 4 * 29000 + 3000
@@ -337,7 +322,7 @@ def test_weights_need_their_tokenizer():
                    "there is no tokenizer beside the weights 'gpt'", "--tokenizer bytes")
         refuse(f, ["--weights", "gpt", "--tokenizer", "bytes"], 1, "256 tokens (one a byte)",
                "has only 101")
-        summary(f, "--weights", "gpt", "--prompt_ids", ids_file(f, [[1, 2]]))
+        summary(f, "--weights", "gpt", "--prompt_ids", write_ids(f, [[1, 2]]))
         expect_ok(f.run("--save_weights", "random", "--quiet"))
         refuse(f, ["--weights", "random"], 1, "there is no tokenizer beside the weights 'random'")
         assert summary(f, "--weights", "random", "--tokenizer",
@@ -363,7 +348,7 @@ def test_added_tokens():
                               add_prefix_space=True)
         model = ["--model_config", f.write("m.json", config(vocab_size=258)), "--num_output_tokens",
                  4, "--temperature", 0]
-        ids = ["--prompt_ids", ids_file(f, [[256, 32, 97, 257, 32, 98]])]
+        ids = ["--prompt_ids", write_ids(f, [[256, 32, 97, 257, 32, 98]])]
         got = summary(f, *model, "--tokenizer", more, "--prompt", "a<pad>b")
         assert got["prompt_tokens"] == 6 and got["tokens"] == summary(f, *model, *ids)["tokens"]
         refuse(f, [*model, "--tokenizer", more, "--prompt", "a<far>"], 1,
@@ -440,7 +425,7 @@ def test_ranks_must_agree():
 
 def test_damaged_numbers_are_seen():
     with Folder() as f:
-        for name, more in (("tiny_gpt2_f32", ["--prompt_ids", ids_file(f, [[1, 2]])]),
+        for name, more in (("tiny_gpt2_f32", ["--prompt_ids", write_ids(f, [[1, 2]])]),
                            ("tiny_bert_f32",
                             ["--tokenizer", bert_tokenizer(f), "--prompt", "[MASK]"])):
             shutil.copytree(checkpoint(name), f / name)
@@ -471,7 +456,7 @@ def test_what_does_not_fit_is_listed():
         shutil.copy(checkpoint("tiny_gpt2_f32/model.safetensors"), f / "w")
         config_of = load_json(checkpoint("tiny_gpt2_f32/config.json"))
         f.write("w/config.json", json.dumps({**config_of, "n_layer": 3, "n_positions": 32}))
-        ids = ["--prompt_ids", ids_file(f, [[1]])]
+        ids = ["--prompt_ids", write_ids(f, [[1]])]
         for how in ([], ["--device", "meta"], ["--tp", 2]):
             result = f.run("--weights", "w", *ids, *how)
             lines = result.stderr.decode().splitlines()
@@ -490,7 +475,7 @@ def test_what_is_no_checkpoint():
     with Folder() as f:
         os.makedirs(f / "empty")
         f.write("empty/config.json", open(checkpoint("tiny_gpt2_f32/config.json")).read())
-        refuse(f, ["--weights", "empty", "--prompt_ids", ids_file(f, [[1]])], 1,
+        refuse(f, ["--weights", "empty", "--prompt_ids", write_ids(f, [[1]])], 1,
                "model.safetensors")
         refuse(f, ["--weights", "nowhere"], 1, "cannot open the weights 'nowhere'")
         refuse(f, ["--weights", checkpoint("tiny_bert_f32"), "--model", "gpt2"], 1,

@@ -2,14 +2,13 @@
 is unused told as transformers tells it; a head that is missing is never made up."""
 from inference_runs import *  # noqa: F403
 
-REFERENCE = os.path.join(SOURCE, "tests", "reference")
 WANT = load_json(os.path.join(REFERENCE, "other_heads.json"))
 TENSORS = read_tensors(os.path.join(REFERENCE, "other_heads.safetensors"))
 
 
 def checkpoints(f):
     """Each as a folder, with a file of its prompt."""
-    f.write("ids.txt", " ".join(map(str, WANT["tokens"])) + "\n")
+    write_ids(f, [WANT["tokens"]])
     for i, case in enumerate(WANT["checkpoints"]):
         own = {n.split("/", 1)[1]: t for n, t in TENSORS.items() if n.startswith(f"{i}/")}
         os.makedirs(f / str(i))

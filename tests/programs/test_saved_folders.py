@@ -3,14 +3,13 @@ the programs: ids, logits, greedy tokens and texts of tests/reference/saved.json
 processes, from the text to the text."""
 from inference_runs import *  # noqa: F403
 
-REFERENCE = os.path.join(SOURCE, "tests", "reference")
 SAVED = load_json(os.path.join(REFERENCE, "saved.json"))
 GENERATING = sorted(n for n in SAVED if n != "bert")
 WAYS = [["--tp", 1, "--attention", "unfused"], ["--tp", 2], ["--tp", 4]]
 
 
 def folder_of(name):
-    return os.path.join(REFERENCE, f"saved_{name}")
+    return checkpoint(f"saved_{name}")
 
 
 def before_end(name, tokens):
@@ -22,17 +21,6 @@ def before_end(name, tokens):
 def tokenize(name, *args):
     return subprocess.run([os.path.join(BUILD, "syntorch"), "tokenize", "--tokenizer",
                            folder_of(name), *map(str, args)], capture_output=True, check=True)
-
-
-def difference(got, want):
-    """Relative to the largest."""
-    assert len(got) == len(want)
-    return max(abs(a - b) for a, b in zip(got, want)) / max(abs(b) for b in want)
-
-
-def rows(path):
-    (n, columns), values = read_npy(path)
-    return [values[i * columns:(i + 1) * columns] for i in range(n)]
 
 
 def test_files():
@@ -58,7 +46,7 @@ def test_ids_and_texts():
 def continue_text(f, name, want, *how, launcher=None):
     s = summary(f, "--weights", folder_of(name), "--prompt", want["text"], "--temperature", 0,
                 "--num_output_tokens", 50, "--save_logits", "logits.npy", *how, launcher=launcher)
-    off = difference(rows(f / "logits.npy")[0], want["logits"])
+    off = difference(read_rows(f / "logits.npy")[0], want["logits"])
     assert off < 1e-5, (name, want["text"], how, off)
     assert s["prompt_tokens"] == len(want["ids"])
     assert s["tokens"] == [want["tokens"]], (name, want["text"], how, s["tokens"])
@@ -88,7 +76,7 @@ def test_side_by_side():
             f.write("prompts.txt", "".join(want["text"] + "\n" for want in texts))
             s = summary(f, "--weights", folder_of(name), "--prompts", "prompts.txt", "--greedy",
                         "--num_output_tokens", 50, "--tp", 2, "--save_logits", "logits.npy")
-            for tokens, got, want in zip(s["tokens"], rows(f / "logits.npy"), texts):
+            for tokens, got, want in zip(s["tokens"], read_rows(f / "logits.npy"), texts):
                 assert before_end(name, tokens) == before_end(name, want["tokens"]), (name, tokens)
                 assert difference(got, want["logits"]) < 1e-5, (name, want["text"])
 
@@ -99,7 +87,7 @@ def test_masks():
             for how, launcher in [(w, None) for w in WAYS] + ([(["--tp", 2], MPI)] if MPI else []):
                 expect_ok(f.run("--weights", folder_of("bert"), "--prompt", want["text"],
                                 "--save_logits", "logits.npy", *how, launcher=launcher))
-                got = rows(f / "logits.npy")
+                got = read_rows(f / "logits.npy")
                 assert len(got) == len(want["logits"])
                 for a, b in zip(got, want["logits"]):
                     assert difference(a, b) < 1e-5, (want["text"], how)

@@ -2,7 +2,6 @@
 nothing is lost where it cannot be written."""
 from inference_runs import *  # noqa: F403
 
-REFERENCE = os.path.join(SOURCE, "tests", "reference")
 EXAMPLES = os.path.join(SOURCE, "examples")
 GPT2, BERT = os.path.join(EXAMPLES, "tiny-gpt2"), os.path.join(EXAMPLES, "tiny-bert")
 TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -30,7 +29,7 @@ def test_tensors_stay_in_the_types_they_came_in():
         for name in ("tiny_gpt2_f32", "tiny_gpt2_bf16", "tiny_gpt2_f16_shards", "tiny_llama",
                      "tiny_gpt2_f32_untied", "head_gpt2_bf16"):
             for tp in (1, 2):
-                source = os.path.join(REFERENCE, name)
+                source = checkpoint(name)
                 expect_ok(save(f, source, name, "--tp", tp))
                 tensors = all_tensors(source)
                 assert all_tensors(f / name) == tensors, name
@@ -44,7 +43,7 @@ def test_files_of_mixed_types():
     """Also where the configuration names another type than that of most bytes, under either of its
     two names."""
     with Folder() as f:
-        shutil.copytree(os.path.join(REFERENCE, "tiny_gpt2_f32"), f / "mixed")
+        shutil.copytree(checkpoint("tiny_gpt2_f32"), f / "mixed")
         path = f / "mixed/model.safetensors"
         tensors = read_tensors(path)
         for name, (_, shape, data) in tensors.items():
@@ -99,7 +98,7 @@ def test_the_folder_works_alone():
 
 def test_ids_of_begin_and_end():
     with Folder() as f:
-        source = os.path.join(REFERENCE, "tiny_llama")
+        source = checkpoint("tiny_llama")
         for says, want in (({"bos_token_id": 3, "eos_token_id": [4, 5], "pad_token_id": 6},
                             {"bos_token_id": 3, "eos_token_id": [4, 5], "pad_token_id": 6}),
                            ({"bos_token_id": None, "eos_token_id": 4},
@@ -122,7 +121,7 @@ def test_ids_of_begin_and_end():
 def test_an_older_model_is_replaced():
     """Its files of other names go; what is no model stays."""
     with Folder() as f:
-        shutil.copytree(os.path.join(REFERENCE, "tiny_gpt2_f16_shards"), f / "out")
+        shutil.copytree(checkpoint("tiny_gpt2_f16_shards"), f / "out")
         f.write("out/README.md", "mine")
         assert "model.safetensors.index.json" in f.files("out")
         expect_ok(save(f, GPT2, "out"))
@@ -136,7 +135,7 @@ def test_nothing_is_lost():
         expect_ok(save(f, GPT2, "out"))
         before = {n: content(f / f"out/{n}") for n in f.files("out")}
         assert "vocab.json" in before
-        llama = os.path.join(REFERENCE, "tiny_llama")
+        llama = checkpoint("tiny_llama")
         ids = f.write("ids.txt", "1 2 3\n")
         arguments = [PROGRAM, "--weights", llama, "--prompt_ids", ids, "--save_weights", "out"]
         small = ["sh", "-c", 'trap "" XFSZ; ulimit -f 8; exec "$0" "$@"']
@@ -148,7 +147,7 @@ def test_nothing_is_lost():
         # folders that are read
         shutil.copytree(GPT2, f / "source")
         os.symlink("source", f / "link")
-        shutil.copytree(os.path.join(REFERENCE, "tiny_gpt2_f16_shards"), f / "shards")
+        shutil.copytree(checkpoint("tiny_gpt2_f16_shards"), f / "shards")
         for weights, to in (("source", "source"), ("source", "link"), ("link", "source/"),
                             ("source/model.safetensors", "source"), ("shards", "shards")):
             refuse(f, ["--weights", weights, "--prompt_ids", ids, "--save_weights", to], 1,

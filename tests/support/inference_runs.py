@@ -1,6 +1,8 @@
 """Runs the inference program as a user does; shared by test_inference*.py."""
 import glob
+import itertools
 import json
+import math
 import os
 import re
 import shutil
@@ -13,6 +15,7 @@ import time
 
 BUILD, SOURCE = os.environ["SYN_BUILD"], os.environ["SYN_SOURCE"]
 PROGRAM = os.path.join(BUILD, "inference")
+REFERENCE = os.path.join(SOURCE, "tests", "reference")
 TINY = os.path.join(SOURCE, "examples", "configs", "gpt3-tiny.json")
 MPIRUN = shutil.which("mpirun")
 MPI = [MPIRUN, "-n", "2"] if MPIRUN else None
@@ -103,9 +106,20 @@ def read_npy(path):
     assert (10 + n) % 64 == 0 and data[9 + n:10 + n] == b"\n"
     header = eval(data[10:10 + n].decode("ascii"), {})
     assert header["descr"] == "<f4" and header["fortran_order"] is False, header
-    rows, columns = header["shape"]
-    values = struct.unpack(f"<{rows * columns}f", data[10 + n:])
-    return (rows, columns), values
+    return header["shape"], struct.unpack(f"<{math.prod(header['shape'])}f", data[10 + n:])
+
+
+def read_rows(path):
+    (n, columns), values = read_npy(path)
+    return [values[i * columns:(i + 1) * columns] for i in range(n)]
+
+
+def difference(got, want):
+    """The largest, of the largest number; of numbers, or of rows of them."""
+    if isinstance(want[0], (list, tuple)):
+        got, want = (list(itertools.chain(*rows)) for rows in (got, want))
+    assert len(got) == len(want), (len(got), len(want))
+    return max(abs(a - b) for a, b in zip(got, want)) / max(abs(b) for b in want)
 
 
 def read_tensors(path):
@@ -134,6 +148,14 @@ def load_json(path):
 
     with open(path, encoding="utf-8") as f:
         return json.load(f, parse_constant=refuse_constant)
+
+
+def checkpoint(name):
+    return os.path.join(REFERENCE, name)
+
+
+def write_ids(folder, texts, name="ids.txt"):
+    return folder.write(name, "".join(" ".join(map(str, t)) + "\n" for t in texts))
 
 
 def config(**changes):

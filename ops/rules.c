@@ -23,7 +23,8 @@ syn_status syn__want_float(const syn_call *c, int i) {
     return syn__bad_input(c, i, "f32, f16 or bf16");
 }
 
-syn_status syn__want_same(const syn_call *c, int i) {
+/* Fails unless input i has the dtype of input 0. */
+static syn_status want_same(const syn_call *c, int i) {
     char expected[40];
     if (c->in[i].spec.dtype == c->in[0].spec.dtype) return SYN_OK;
     snprintf(expected, sizeof expected, "%s like input 0",
@@ -33,7 +34,7 @@ syn_status syn__want_same(const syn_call *c, int i) {
 
 syn_status syn__want_floats(const syn_call *c, int n) {
     SYN_TRY(syn__want_float(c, 0));
-    for (int i = 1; i < n; i++) SYN_TRY(syn__want_same(c, i));
+    for (int i = 1; i < n; i++) SYN_TRY(want_same(c, i));
     return SYN_OK;
 }
 

@@ -192,8 +192,6 @@ syn_status syn__bad_input(const syn_call *c, int i, const char *expected);
 syn_status syn__want_dtype(const syn_call *c, int i, syn_dtype dtype);
 /* Fails unless input i is f32, f16 or bf16. */
 syn_status syn__want_float(const syn_call *c, int i);
-/* Fails unless input i has the dtype of input 0. */
-syn_status syn__want_same(const syn_call *c, int i);
 /* Inputs 0 to n - 1 are of one dtype: f32, f16 or bf16. */
 syn_status syn__want_floats(const syn_call *c, int n);
 /* Fails unless input 0 is f32, or like input 1 f16 or bf16, which is added to it. */

@@ -3,6 +3,7 @@ transformers saved (reference/make_pretraining_fixture.py saved), models that in
 what configurations without a tokenizer take."""
 import json
 import os
+import shutil
 import sys
 import tempfile
 
@@ -31,16 +32,24 @@ def as_pytorch(runs):
 
 
 def saved_models(runs):
-    """Whole folders, which inference goes on from."""
+    """Whole folders, which inference goes on from, and which say how texts are generated as those
+    did that training began with."""
     for name in ("llama2", "mistral", "qwen3"):
-        saved = runs.path(f"saved_{name}")
-        done = runs.start("--weights", os.path.join(SOURCE, "tests", "reference", f"saved_{name}"),
+        saved, source = runs.path(f"saved_{name}"), runs.path(f"source_{name}")
+        shutil.copytree(os.path.join(SOURCE, "tests", "reference", f"saved_{name}"), source)
+        said = {"eos_token_id": [2, 3], "do_sample": True, "top_k": 20, "max_new_tokens": 99}
+        with open(os.path.join(source, "generation_config.json"), "w", encoding="utf-8") as f:
+            json.dump(said, f)
+        done = runs.start("--weights", source,
                           "--max-seq-length", "32", "--max-steps", "2", "--num-gpus", "2", "--tp",
                           "2", "--save-dir", saved)
         check(done.returncode == 0, f"{name}: {done.stderr}")
         best = os.path.join(saved, "best_model")
         check({"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} <
               set(os.listdir(best)), f"{name}: {os.listdir(best)}")
+        with open(os.path.join(best, "generation_config.json"), encoding="utf-8") as f:
+            got = json.load(f)
+            check(got == said, f"{name}: {got}")
         done = runs.start("--weights", best, "--max-seq-length", "32", "--max-steps", "1",
                           "--save-dir", runs.path(f"again_{name}"))
         check(done.returncode == 0, f"{name} again: {done.stderr}")

@@ -148,9 +148,14 @@ syn_status pretrain_log_close(pretrain *run, syn_error *err) {
 
 syn_status pretrain_save_model(pretrain *run, syn_ctx *ctx, syn_comm *comm, const char *folder,
                                syn_error *err) {
+    const char *weights = run->args->weights;
     syn_model_config config = run->config;
+    char path[4200];
+    const bool says = weights && syn_model_is_causal(&config) &&
+                      cli_find_beside(weights, "generation_config.json", path, sizeof path);
     syn_model_config_set_dtype(&config, run->args->dtype ? SYN_BF16 : SYN_F32);
     const model_folder model = {.config = &config,
+                                .generation = says ? path : NULL,
                                 .heads = syn_pretraining_heads(&run->config),
                                 .tokenizer = *run->tokenizer_folder ? run->tokenizer_folder : NULL};
     return model_folder_write(&model, ctx, comm, folder, err);

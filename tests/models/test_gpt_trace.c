@@ -1,10 +1,7 @@
 /* What a GPT run records: the same trace on every device and communicator, and the flops, bytes,
    collectives, parameters and caches that the formulas of the papers say (Narayanan et al. 2021,
    sec. 3; Shoeybi et al. 2019, sec. 3). */
-#include "models/generate.h"
 #include "syntorch/context_private.h"
-#include "syntorch/memory.h"
-#include "tests/support/ranks.h"
 #include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
@@ -25,35 +22,14 @@ struct step_sums {
 
 /* A run on all ranks; the contexts keep the traces. */
 struct job {
-    syn_model_config config;
-    int tp;
-    bool fused;
-    uint64_t seed;
-    int64_t batch, prompt, new_tokens;
+    generation_job how;
     syn_ctx *ctx[MAX_TP];
     struct sums sums[MAX_TP]; /* by sum_up */
     struct step_sums steps[MAX_TP][MAX_STEPS];
 };
 
-static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
-    struct job *job = arg;
-    syn_model *gpt = NULL;
-    const syn_model_options how = {.tp = me->tp, .fused_attention = job->fused, .seed = job->seed};
-    SYN_TRY(syn_model_new(&gpt, me->ctx, &job->config, &how, err));
-    syn_generation g = {.batch = job->batch,
-                        .prompt_tokens = job->prompt,
-                        .new_tokens = job->new_tokens,
-                        .sampling = {0.8, 5, 0.9, job->seed, 0},
-                        .want_logits = me->index == 0};
-    const syn_status s = syn_generate(gpt, &g, err);
-    syn_free(g.tokens);
-    syn_free(g.logits);
-    syn_model_free(gpt);
-    return s;
-}
-
 static bool run(struct job *job, syn_device device, int how) {
-    return keep_ranks(job->tp, device, how, run_rank, job, job->ctx);
+    return keep_ranks(job->how.tp, device, how, generation_rank, &job->how, job->ctx);
 }
 
 static void drop(struct job *job) {
@@ -65,28 +41,31 @@ static void drop(struct job *job) {
 static void one_trace_on_every_device_and_communicator(void) {
     seen_traces seen = {.n = 0};
     for (int i = 0; i < 24; i++) {
-        struct job job = {.config = small_gpt,
-                          .tp = 1 << i % 3,
-                          .fused = i / 3 % 2,
-                          .seed = 1,
-                          .batch = i / 6 % 2 ? 3 : 1,
-                          .prompt = 5,
-                          .new_tokens = 4};
-        job.config.tied = i / 12 % 2;
-        CHECK_MSG(new_trace_everywhere(&seen, job.tp, run_rank, &job, &job.seed), "case %d", i);
+        struct job job = {.how = {.config = small_gpt,
+                                  .tp = 1 << i % 3,
+                                  .fused = i / 3 % 2,
+                                  .seed = 1,
+                                  .batch = i / 6 % 2 ? 3 : 1,
+                                  .prompt = 5,
+                                  .new_tokens = 4}};
+        job.how.config.tied = i / 12 % 2;
+        CHECK_MSG(new_trace_everywhere(&seen, job.how.tp, generation_rank, &job.how, &job.how.seed),
+                  "case %d", i);
     }
 }
 
 static void presets_trace_alike_on_cpu_and_meta(void) {
     for (int tp = 1; tp <= 4; tp *= 2) {
-        struct job job = {.tp = tp, .seed = 1, .batch = 1, .prompt = 3, .new_tokens = 2};
+        struct job job = {.how = {.tp = tp, .seed = 1, .batch = 1, .prompt = 3, .new_tokens = 2}};
         syn_error err = {0};
         uint64_t cpu[MAX_TP], meta[MAX_TP];
-        CHECK_OK(syn_model_config_preset(&job.config, tp == 2 ? "gpt3-125m" : "gpt2", &err), err);
-        CHECK(trace_hashes(job.tp, SYN_DEVICE_CPU, IN_THREADS, run_rank, &job, cpu));
-        CHECK(trace_hashes(tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, &job, meta));
+        CHECK_OK(syn_model_config_preset(&job.how.config, tp == 2 ? "gpt3-125m" : "gpt2", &err),
+                 err);
+        CHECK(trace_hashes(job.how.tp, SYN_DEVICE_CPU, IN_THREADS, generation_rank, &job.how, cpu));
+        CHECK(
+            trace_hashes(tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, generation_rank, &job.how, meta));
         for (int r = 0; r < tp; r++)
-            CHECK_MSG(cpu[r] == meta[r], "%s, tp %d, rank %d", job.config.name, tp, r);
+            CHECK_MSG(cpu[r] == meta[r], "%s, tp %d, rank %d", job.how.config.name, tp, r);
     }
 }
 
@@ -145,7 +124,7 @@ static void sum_nodes(const syn_graph *g, struct step_sums steps[MAX_STEPS]) {
 
 /* Fills the sums of every rank; false if a graph is not sound. */
 static bool sum_up(struct job *job) {
-    for (int r = 0; r < job->tp; r++) {
+    for (int r = 0; r < job->how.tp; r++) {
         syn_graph *g = rank_graph(job->ctx[r]);
         if (g == NULL) return false;
         sum_tensors(g, &job->sums[r]);
@@ -159,14 +138,14 @@ static bool sum_up(struct job *job) {
 
 /* n tokens of b sequences, c in the cache after them; b, n, c, h, f, t as in the papers. */
 static void check_step(const struct job *job, uint32_t step, int64_t n, int64_t c) {
-    const int64_t b = job->batch, h = job->config.n_embd, f = job->config.n_inner, t = job->tp,
-                  l = job->config.n_layer;
-    const int64_t v = (job->config.vocab_size + t - 1) / t; /* rows of a rank */
+    const int64_t b = job->how.batch, h = job->how.config.n_embd, f = job->how.config.n_inner,
+                  t = job->how.tp, l = job->how.config.n_layer;
+    const int64_t v = (job->how.config.vocab_size + t - 1) / t; /* rows of a rank */
     for (int r = 0; r < t; r++) {
         const struct step_sums s = job->steps[r][step];
         CHECK_INT(s.layer_linear, l * 2 * b * n * (4 * h * h + 2 * h * f) / t);
         const int64_t vector =
-            job->fused ? 5 * b * n * c * job->config.n_head : 0; /* scale, mask, softmax */
+            job->how.fused ? 5 * b * n * c * job->how.config.n_head : 0; /* scale, mask, softmax */
         CHECK_INT(s.layer_attention, l * (4 * b * n * c * h + vector) / t);
         CHECK_INT(s.head, 2 * b * h * v); /* of the last token only */
         const int64_t biases =
@@ -189,27 +168,27 @@ static void check_step(const struct job *job, uint32_t step, int64_t n, int64_t 
 
 static void costs_are_those_of_the_formulas(void) {
     for (int i = 0; i < 16; i++) {
-        struct job job = {.config = small_gpt,
-                          .tp = 1 << i % 4,
-                          .fused = i / 4 % 2,
-                          .batch = i / 8 ? 3 : 1,
-                          .prompt = 7,
-                          .new_tokens = 4};
-        job.config.n_inner = i % 3 ? 96 : 128;
+        struct job job = {.how = {.config = small_gpt,
+                                  .tp = 1 << i % 4,
+                                  .fused = i / 4 % 2,
+                                  .batch = i / 8 ? 3 : 1,
+                                  .prompt = 7,
+                                  .new_tokens = 4}};
+        job.how.config.n_inner = i % 3 ? 96 : 128;
         const int before = test_failures;
         CHECK(run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT) && sum_up(&job));
         check_step(&job, 0, 7, 7);
         for (uint32_t step = 1; step < 4; step++) check_step(&job, step, 1, 7 + step);
         drop(&job);
-        CHECK_MSG(test_failures == before, "case %d: tp %d, fused %d, batch %d", i, job.tp,
-                  job.fused, (int)job.batch);
+        CHECK_MSG(test_failures == before, "case %d: tp %d, fused %d, batch %d", i, job.how.tp,
+                  job.how.fused, (int)job.how.batch);
     }
 }
 
 /* Parameters of all ranks, those that every rank has counted once and padding not at all. */
 static int64_t distinct_params(const struct job *job) {
-    const syn_model_config *c = &job->config;
-    const int64_t h = c->n_embd, t = job->tp,
+    const syn_model_config *c = &job->how.config;
+    const int64_t h = c->n_embd, t = job->how.tp,
                   padding = (c->vocab_size + t - 1) / t * t - c->vocab_size;
     /* per layer two norms (2h each) and the biases of the two row-parallel layers; positions; the
        last norm */
@@ -227,10 +206,10 @@ static void presets_have_their_sizes(void) {
     } known[] = {{"gpt2", 124439808}, {"gpt2-xl", 1557611200}};
     for (size_t i = 0; syn_model_preset(i); i++)
         for (int tp = 1; tp <= 8; tp *= 2) {
-            struct job job = {.tp = tp, .batch = 2, .prompt = 100, .new_tokens = 3};
+            struct job job = {.how = {.tp = tp, .batch = 2, .prompt = 100, .new_tokens = 3}};
             syn_error err = {0};
-            CHECK_OK(syn_model_config_preset(&job.config, syn_model_preset(i), &err), err);
-            const syn_model_config *c = &job.config;
+            CHECK_OK(syn_model_config_preset(&job.how.config, syn_model_preset(i), &err), err);
+            const syn_model_config *c = &job.how.config;
             if (c->family != &syn_gpt_family || c->n_head % tp) continue;
             CHECK_MSG(run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT) && sum_up(&job), "%s, tp %d",
                       c->name, tp);
@@ -256,7 +235,7 @@ static void presets_have_their_sizes(void) {
     }
     syn_model_config untied = small_gpt;
     untied.tied = false;
-    struct job job = {.config = untied, .tp = 4, .batch = 1, .prompt = 1, .new_tokens = 1};
+    struct job job = {.how = {.config = untied, .tp = 4, .batch = 1, .prompt = 1, .new_tokens = 1}};
     CHECK(run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT) && sum_up(&job));
     const int64_t params = distinct_params(&job);
     drop(&job);
@@ -266,9 +245,9 @@ static void presets_have_their_sizes(void) {
 /* One decode step of GPT-3 175B on 8 ranks with 2048 tokens in the cache: the flops of a layer of
    one rank, worked out by hand from 24 b h^2 / t and 4 b c h / t. */
 static void a_decode_step_of_gpt3(void) {
-    struct job job = {.tp = 8, .batch = 1, .prompt = 2047, .new_tokens = 2};
+    struct job job = {.how = {.tp = 8, .batch = 1, .prompt = 2047, .new_tokens = 2}};
     syn_error err = {0};
-    CHECK_OK(syn_model_config_preset(&job.config, "gpt3-175b", &err), err);
+    CHECK_OK(syn_model_config_preset(&job.how.config, "gpt3-175b", &err), err);
     const bool ok = run(&job, SYN_DEVICE_META, WITHOUT_TRANSPORT) && sum_up(&job);
     const struct step_sums s = job.steps[5][1];
     drop(&job);
@@ -279,8 +258,9 @@ static void a_decode_step_of_gpt3(void) {
 
 /* Buffers that releases look at in a run on the CPU. */
 static int64_t release_visits(int64_t layers) {
-    struct job job = {.config = small_gpt, .tp = 1, .batch = 1, .prompt = 3, .new_tokens = 2};
-    job.config.n_layer = layers;
+    struct job job = {
+        .how = {.config = small_gpt, .tp = 1, .batch = 1, .prompt = 3, .new_tokens = 2}};
+    job.how.config.n_layer = layers;
     int64_t visits = -1;
     if (run(&job, SYN_DEVICE_CPU, IN_THREADS)) visits = (int64_t)job.ctx[0]->storages.visits;
     drop(&job);

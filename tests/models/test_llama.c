@@ -2,34 +2,10 @@
    flops, exchanges, parameters and caches of the formulas of Narayanan et al. 2021, sec. 3, with
    three matrices in the MLP and fewer heads of keys than of queries; published sizes. What they
    compute: tests/programs/test_llama.py, tests/models/test_training.c. */
-#include "models/generate.h"
-#include "tests/support/ranks.h"
+#include "tests/support/small_models.h"
 #include "tests/support/test.h"
 
 enum { MOST_RANKS = 8 };
-
-struct job {
-    syn_model_config config;
-    int tp;
-    bool fused;
-    uint64_t seed;
-    int64_t batch, prompt, new_tokens;
-};
-
-static syn_status run_rank(const test_rank *me, void *arg, syn_error *err) {
-    struct job *job = arg;
-    syn_model *m = NULL;
-    const syn_model_options how = {.tp = me->tp, .fused_attention = job->fused, .seed = job->seed};
-    SYN_TRY(syn_model_new(&m, me->ctx, &job->config, &how, err));
-    syn_generation g = {.batch = job->batch,
-                        .prompt_tokens = job->prompt,
-                        .new_tokens = job->new_tokens,
-                        .sampling = {0.8, 5, 0.9, job->seed, 0}};
-    const syn_status s = syn_generate(m, &g, err);
-    syn_free(g.tokens);
-    syn_model_free(m);
-    return s;
-}
 
 /* 8 heads of queries, 2 of keys; MLP and vocabulary that not every tp divides. */
 static syn_model_config small(const syn_model_family *family) {
@@ -61,14 +37,15 @@ enum { FAMILIES = 4 };
 static void one_trace_on_every_device_and_communicator(void) {
     seen_traces seen = {.n = 0};
     for (int i = 0; i < FAMILIES * 6; i++) {
-        struct job job = {.config = small(families[i / 6]),
-                          .tp = 1 << i % 3,
-                          .fused = i / 3 % 2,
-                          .seed = 1,
-                          .batch = i % 2 ? 3 : 1,
-                          .prompt = 5,
-                          .new_tokens = 4};
-        CHECK_MSG(new_trace_everywhere(&seen, job.tp, run_rank, &job, &job.seed), "case %d", i);
+        generation_job job = {.config = small(families[i / 6]),
+                              .tp = 1 << i % 3,
+                              .fused = i / 3 % 2,
+                              .seed = 1,
+                              .batch = i % 2 ? 3 : 1,
+                              .prompt = 5,
+                              .new_tokens = 4};
+        CHECK_MSG(new_trace_everywhere(&seen, job.tp, generation_rank, &job, &job.seed), "case %d",
+                  i);
     }
 }
 
@@ -105,7 +82,7 @@ static void sum_up(const syn_graph *g, uint32_t step, struct sums *s) {
 
 /* A decode step behind `context` tokens on every rank. */
 static void check_preset(const char *name, int tp) {
-    struct job job = {.tp = tp, .fused = true, .batch = 2, .prompt = 99, .new_tokens = 3};
+    generation_job job = {.tp = tp, .fused = true, .batch = 2, .prompt = 99, .new_tokens = 3};
     syn_ctx *ctx[MOST_RANKS] = {NULL};
     syn_error err = {0};
     CHECK_OK(syn_model_config_preset(&job.config, name, &err), err);
@@ -113,8 +90,8 @@ static void check_preset(const char *name, int tp) {
     const int64_t depth = c->n_depth, copies = syn_model_kv_ranks(c, tp), l = c->n_layer,
                   h = c->n_embd, keys = c->n_kv_head * depth * copies, b = job.batch, seen = 101;
     if (c->n_head % tp || c->n_inner % tp || (c->n_kv_head % tp && tp % c->n_kv_head)) return;
-    CHECK_MSG(keep_ranks(tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, run_rank, &job, ctx), "%s, tp %d",
-              name, tp);
+    CHECK_MSG(keep_ranks(tp, SYN_DEVICE_META, WITHOUT_TRANSPORT, generation_rank, &job, ctx),
+              "%s, tp %d", name, tp);
     const int before = test_failures;
     int64_t params = 0;
     for (int r = 0; r < tp && test_failures == before; r++) {

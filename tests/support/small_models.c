@@ -3,6 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "models/generate.h"
+#include "syntorch/memory.h"
+
 const syn_model_config small_gpt = {.family = &syn_gpt_family,
                                     .name = "small",
                                     .n_layer = 2,
@@ -52,4 +55,21 @@ syn_status model_end(syn_model *model, syn_error *err) {
 void model_drop(syn_model *model) {
     syn_error ignored = {0};
     (void)model_end(model, &ignored);
+}
+
+syn_status generation_rank(const test_rank *me, void *arg, syn_error *err) {
+    const generation_job *job = arg;
+    syn_model *model = NULL;
+    const syn_model_options how = {.tp = me->tp, .fused_attention = job->fused, .seed = job->seed};
+    SYN_TRY(syn_model_new(&model, me->ctx, &job->config, &how, err));
+    syn_generation g = {.batch = job->batch,
+                        .prompt_tokens = job->prompt,
+                        .new_tokens = job->new_tokens,
+                        .sampling = {0.8, 5, 0.9, job->seed, 0},
+                        .want_logits = me->index == 0};
+    const syn_status s = syn_generate(model, &g, err);
+    syn_free(g.tokens);
+    syn_free(g.logits);
+    syn_model_free(model);
+    return s;
 }

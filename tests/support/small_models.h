@@ -4,6 +4,7 @@
 
 #include "models/bert.h"
 #include "models/causal.h"
+#include "tests/support/ranks.h"
 
 #define ALL_HEADS (SYN_BERT_POOLER | SYN_BERT_MLM | SYN_BERT_NSP)
 
@@ -19,4 +20,15 @@ syn_model *model_alone(syn_device device, const syn_model_config *config,
 void model_drop(syn_model *model);
 /* The same; the first failure of the context in *err, SYN_OK if there was none. */
 syn_status model_end(syn_model *model, syn_error *err);
+
+/* Texts that a model on several ranks generates. */
+typedef struct generation_job {
+    syn_model_config config;
+    int tp;
+    bool fused;
+    uint64_t seed;
+    int64_t batch, prompt, new_tokens;
+} generation_job;
+/* A rank's part of one, a rank_body; the first gets the logits, too. */
+syn_status generation_rank(const test_rank *me, void *job, syn_error *err);
 #endif

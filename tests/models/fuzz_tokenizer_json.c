@@ -3,23 +3,15 @@
 #include "models/tokenizer_private.h"
 
 #include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "tests/support/input_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER        "\n#text\n"
 #define TEXT_BYTES    ((size_t)1 << 12)
 #define REQUIRE(cond) ((cond) ? (void)0 : abort())
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static size_t find_header(const char *text, size_t bytes) {
-    const size_t header_bytes = strlen(HEADER);
-    for (size_t i = 0; i + header_bytes <= bytes; i++)
-        if (memcmp(text + i, HEADER, header_bytes) == 0) return i;
-    return bytes;
-}
 
 /* Ids are of the vocabulary; offsets run forward over the text's characters, each for itself. */
 static void check(const syn_tokenizer *tok, const syn_encoding *e, size_t chars) {
@@ -65,19 +57,13 @@ static void encode(const syn_tokenizer *tok, const char *text, size_t bytes, siz
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const char *input = (const char *)data;
-    const size_t json_bytes = find_header(input, size);
-    const size_t from = size - json_bytes < strlen(HEADER) ? size : json_bytes + strlen(HEADER);
-    const char *text = input + from;
-    size_t bytes = 0, chars = 0;
-    for (size_t n; bytes < size - from && bytes < TEXT_BYTES; bytes += n, chars++)
-        if ((n = syn_utf8_char_bytes(text + bytes, size - from - bytes)) == 0) break;
+    const input_parts p = input_split(data, size, TEXT_BYTES);
     syn_error err = {0};
     syn_tokenizer *tok = NULL;
     REQUIRE(syn_tokenizer_open_bytes(&tok, &err) == SYN_OK);
-    const syn_status status = syn__tok_open_data(tok, "tokenizer.json", input, json_bytes, &err);
+    const syn_status status = syn__tok_open_data(tok, "tokenizer.json", p.file, p.file_bytes, &err);
     REQUIRE((status == SYN_OK) == (err.text[0] == '\0'));
-    if (status == SYN_OK) encode(tok, text, bytes, chars);
+    if (status == SYN_OK) encode(tok, p.text, p.text_bytes, p.text_chars);
     syn_tokenizer_free(tok);
     return 0;
 }

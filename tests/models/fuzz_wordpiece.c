@@ -3,23 +3,15 @@
 #include "models/wordpiece_private.h"
 
 #include "syntorch/memory.h"
-#include "syntorch/utf8.h"
+#include "tests/support/input_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER        "\n#text\n"
 #define TEXT_BYTES    ((size_t)1 << 16)
 #define REQUIRE(cond) ((cond) ? (void)0 : abort())
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static size_t find_header(const char *text, size_t bytes) {
-    const size_t header_bytes = strlen(HEADER);
-    for (size_t i = 0; i + header_bytes <= bytes; i++)
-        if (memcmp(text + i, HEADER, header_bytes) == 0) return i;
-    return bytes;
-}
 
 /* The ids of a word are [UNK] or spell the word. */
 static void check_word(const syn__wordpiece *wp, const char *word, size_t bytes) {
@@ -40,22 +32,17 @@ static void check_word(const syn__wordpiece *wp, const char *word, size_t bytes)
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    const char *input = (const char *)data;
-    const size_t vocab_bytes = find_header(input, size);
-    const size_t from = size - vocab_bytes < strlen(HEADER) ? size : vocab_bytes + strlen(HEADER);
-    const char *text = input + from;
-    size_t bytes = 0;
-    for (size_t n; bytes < size - from && bytes < TEXT_BYTES; bytes += n)
-        if ((n = syn_utf8_char_bytes(text + bytes, size - from - bytes)) == 0) break;
+    const input_parts p = input_split(data, size, TEXT_BYTES);
     syn_error err = {0};
     syn__wordpiece *wp = NULL;
-    const syn_status status = syn__wordpiece_read(&wp, "vocab.txt", input, vocab_bytes, &err);
+    const syn_status status = syn__wordpiece_read(&wp, "vocab.txt", p.file, p.file_bytes, &err);
     REQUIRE((status == SYN_OK) == (wp != NULL));
     REQUIRE((status == SYN_OK) == (err.text[0] == '\0'));
-    for (size_t at = 0, n; wp != NULL && at < bytes; at += n + 1) { /* the words between spaces */
-        const char *space = memchr(text + at, ' ', bytes - at);
-        n = space ? (size_t)(space - text) - at : bytes - at;
-        check_word(wp, text + at, n);
+    for (size_t at = 0, n; wp != NULL && at < p.text_bytes;
+         at += n + 1) { /* the words between spaces */
+        const char *space = memchr(p.text + at, ' ', p.text_bytes - at);
+        n = space ? (size_t)(space - p.text) - at : p.text_bytes - at;
+        check_word(wp, p.text + at, n);
     }
     syn__wordpiece_free(wp);
     return 0;

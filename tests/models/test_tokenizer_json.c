@@ -12,13 +12,6 @@
 static text_buffer bits[MOST_BITS];
 static size_t n_bits;
 
-static bool unicode_is_known(void) {
-    char version[64];
-    syn__regex_unicode(version);
-    const int regex = atoi(version), chars = atoi(syn__char_unicode());
-    return regex >= 14 && regex <= 16 && chars >= 14 && chars <= 17;
-}
-
 /* ---- what a text gives, as a hash ---- */
 
 /* CRC-32 (IEEE 802.3), as zlib's crc32 goes on with it; eight bytes at a time, each by a table of
@@ -240,7 +233,8 @@ static void check_line(const syn_tokenizer *tok, const char *name, int kind, fix
 }
 
 static void all_kinds(void) {
-    if (!unicode_is_known()) SKIP("PCRE2 or utf8proc has a Unicode version that is not known");
+    if (!regex_unicode_is_known() || !char_unicode_is_known())
+        SKIP("PCRE2 or utf8proc has a Unicode version that is not known");
     FILE *f = fixture_open("tokenizer_json_fixture.txt");
     CHECK(f != NULL);
     syn_tokenizer *tok = NULL;

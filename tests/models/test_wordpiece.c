@@ -20,11 +20,6 @@ static syn__wordpiece *read_text(const char *data) {
     return wp;
 }
 
-static bool unicode_is_known(void) {
-    const int major = atoi(syn__char_unicode());
-    return major >= 14 && major <= 17;
-}
-
 /* What normalizer and pre-tokenizer make of each code point, alone and among combining marks of
    other classes, in all modes of the fixture. */
 static void classes_of_all_code_points(void) {
@@ -33,7 +28,7 @@ static void classes_of_all_code_points(void) {
                                      {true, false, true},
                                      {false, true, true},
                                      {true, true, false}};
-    if (!unicode_is_known()) SKIP("utf8proc has a Unicode version other than 14 to 17");
+    if (!char_unicode_is_known()) SKIP("utf8proc has a Unicode version other than 14 to 17");
     syn_tokenizer *tok[5];
     for (int m = 0; m < 5; m++)
         CHECK((tok[m] = words_alone(modes[m][0], modes[m][1], modes[m][2])) != NULL);

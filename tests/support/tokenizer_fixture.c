@@ -53,6 +53,18 @@ uint64_t fnv_byte(uint64_t hash, unsigned byte) {
     return (hash ^ byte) * UINT64_C(0x100000001b3);
 }
 
+uint64_t fnv_points(unsigned first, char (*of)(void *user, const char *character, size_t bytes),
+                    void *user) {
+    uint64_t hash = fnv_begin();
+    for (unsigned c = first; c < first + 4096; c++) {
+        char text[4];
+        const bool surrogate = c >= 0xd800 && c < 0xe000;
+        const size_t bytes = surrogate ? 0 : syn_utf8_encode(c, text);
+        hash = fnv_byte(hash, (unsigned char)(surrogate ? '-' : of(user, text, bytes)));
+    }
+    return hash;
+}
+
 uint64_t fnv_bytes(uint64_t hash, const void *data, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) hash = fnv_byte(hash, ((const unsigned char *)data)[i]);
     return hash;

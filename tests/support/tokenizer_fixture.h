@@ -38,6 +38,11 @@ uint64_t fnv_bytes(uint64_t hash, const void *data, size_t bytes);
 
 uint64_t fnv_ids(uint64_t hash, const int32_t *ids, size_t elems);
 
+/* The hash of a letter for each of the 4096 code points from `first` on: '-' for surrogates, else
+   what `of` says of the character. */
+uint64_t fnv_points(unsigned first, char (*of)(void *user, const char *character, size_t bytes),
+                    void *user);
+
 /* 18 bits of a hash as the fixtures write them. */
 const char *fnv_short(uint64_t hash, char out[4]);
 

@@ -1,8 +1,22 @@
 #include "tests/support/tokenizers.h"
 
 #include "models/tokenizer_private.h"
+#include "models/tokenizer_regex_private.h"
+#include "models/tokenizer_unicode_private.h"
 
 #include <pthread.h>
+
+bool regex_unicode_is_known(void) {
+    char version[64];
+    syn__regex_unicode(version);
+    const int major = atoi(version);
+    return major >= 14 && major <= 16;
+}
+
+bool char_unicode_is_known(void) {
+    const int major = atoi(syn__char_unicode());
+    return major >= 14 && major <= 17;
+}
 
 void put_tiny_gpt2(void) {
     text_buffer vocab = {0}, merges = {0};

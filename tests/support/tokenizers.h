@@ -9,6 +9,11 @@
 #include "tests/support/files.h"
 #include "tests/support/tokenizer_fixture.h"
 
+/* Whether the libraries' versions of Unicode are such that the fixtures hold: PCRE2's 14 to 16,
+   utf8proc's 14 to 17. */
+bool regex_unicode_is_known(void);
+bool char_unicode_is_known(void);
+
 /* GPT-2's files with the fixture's tiny vocabulary. */
 void put_tiny_gpt2(void);
 /* BERT's with all special tokens; [UNK] is 1, the first letter 5. */

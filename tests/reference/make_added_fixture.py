@@ -28,6 +28,8 @@ from tokenizers.models import BPE
 from transformers import GPT2Tokenizer
 from transformers.utils import logging
 
+from fixture_texts import hashed, hexed
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 logging.set_verbosity_error()
 
@@ -180,10 +182,6 @@ def line(*fields):
     print(*fields)
 
 
-def hexed(text):
-    return text.encode().hex() or "-"
-
-
 def write(number, files, texts):
     tokenizer = load(files)
     line("case", number)
@@ -203,13 +201,6 @@ def random_texts(r, n):
     return ["".join(r.choice(BITS) for _ in range(r.randrange(1, 12))) for _ in range(n)]
 
 
-def fnv(data):
-    value = 0xcbf29ce484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001b3 & 0xffffffffffffffff
-    return f"{value:016x}"
-
-
 def write_words():
     tokenizer = Tokenizer(BPE(vocab={"a": 0}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -220,7 +211,7 @@ def write_words():
         texts = ["" if 0xd800 <= c < 0xe000 else chr(c) + "QQ" for c in points]
         found = "".join("-" if not t else "O" if token_id in e.ids else "W"
                         for t, e in zip(texts, tokenizer.encode_batch(texts)))
-        line("word", f"{first:x}", fnv(found.encode()))
+        line("word", f"{first:x}", hashed(found.encode()))
 
 
 def main():

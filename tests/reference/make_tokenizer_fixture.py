@@ -30,6 +30,8 @@ import tiktoken
 from tokenizers import pre_tokenizers
 from transformers import GPT2Tokenizer
 
+from fixture_texts import hashed, squad_texts
+
 EOT = "<|endoftext|>"
 # OpenAI's pattern as the gpt-2 repository has it.
 PATTERN = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
@@ -91,13 +93,6 @@ NASTY = ["a", "b", "c", "x", "y", "h", "e", "l", "o", "s", "t", "n", "A", "Z", "
          "\U0001d7d9", "\u200b"]
 
 
-def fnv(data):
-    value = 0xcbf29ce484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001b3 & 0xffffffffffffffff
-    return f"{value:016x}"
-
-
 def byte_characters():
     """encoder.py of gpt-2: the character that spells each byte."""
     kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -136,17 +131,6 @@ def tiny_vocabulary():
     return vocab, merges
 
 
-def squad_texts(path):
-    for article in json.load(open(path, encoding="utf-8"))["data"]:
-        for paragraph in article["paragraphs"]:
-            for key, value in paragraph.items():
-                if key == "context":
-                    yield value
-                elif key == "qas":
-                    for qa in value:
-                        yield qa["question"]
-
-
 def code_point_class(split, char):
     for side, name in (("a", "L"), ("1", "N"), ("!", "O")):
         if len(split(side + char + side)) == 1:
@@ -180,11 +164,11 @@ def main(data):
             ids = gpt2.encode(text)
             if i < 3:
                 print("gpt2", text.encode().hex(), *ids)
-            print("squad", len(ids), fnv(b"".join(x.to_bytes(4, "little") for x in ids)))
+            print("squad", len(ids), hashed(b"".join(x.to_bytes(4, "little") for x in ids)))
     for first in range(0, 0x110000, 4096):
         classes = "".join("-" if 0xd800 <= c < 0xe000 else code_point_class(split, chr(c))
                           for c in range(first, first + 4096))
-        print("class", f"{first:x}", fnv(classes.encode()))
+        print("class", f"{first:x}", hashed(classes.encode()))
 
 
 main(sys.argv[1])

@@ -28,6 +28,7 @@ import zlib
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers,
                         processors, trainers)
 
+from fixture_texts import hexed, squad_texts
 from make_wordpiece_fixture import random_text
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -44,27 +45,15 @@ OTHERS = ["Übergröße naïve café señor", "Привет, как дела? Э
           "ﬁne ½ ² Ⅷ ｆｕｌｌ", "def f(x):\n    return x\n\n\n\tif x:  pass"] * 20
 
 
-def squad_texts(name):
-    """Contexts and questions as they come in the file."""
-    with open(f"{os.environ['SYN_SHARED_DATA']}/squad/{name}", encoding="utf-8") as f:
-        file = json.load(f)
-    texts = []
-
-    def walk(value):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            if key in ("context", "question"):
-                texts.append(item)
-            elif isinstance(item, (dict, list)):
-                walk(item)
-    walk(file)
-    return texts
-
-
 SQUAD = ["dev-v1.1-excerpt.json", "train-v1.1-excerpt.json"]
 
 
+def squad_path(name):
+    return f"{os.environ['SYN_SHARED_DATA']}/squad/{name}"
+
+
 def corpus():
-    return [t for name in SQUAD for t in squad_texts(name)] + OTHERS
+    return [t for name in SQUAD for t in squad_texts(squad_path(name))] + OTHERS
 
 
 def added(content, **flags):
@@ -324,10 +313,6 @@ def random_group(first):
             for i in range(first, first + 500)]
 
 
-def hexed(text):
-    return text.encode().hex() or "-"
-
-
 TEXTS = ["", " ", "Hello world", "  two  spaces ", "don't we'll I'D", "abc<x>def</s>", "naïve café",
          "1234567", "\u4f60\u597d\u4e16\u754c", "\U0001f600", "a\n\n b", "<s><|im_start|> user",
          "the word", "Zürich", "e\u0301\u0327"]
@@ -343,7 +328,7 @@ def write(out, name, tokenizer):
     tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
     print("tokenizer", name, file=out)
     for number, squad in enumerate(SQUAD):
-        print("squad", number, digest(tokenizer, squad_texts(squad)), file=out)
+        print("squad", number, digest(tokenizer, squad_texts(squad_path(squad))), file=out)
     for first in range(0, 10000, 500):
         print("random", first, digest(tokenizer, random_group(first)), file=out)
     for first in range(0, 0x110000, 4096):

@@ -30,7 +30,6 @@ TEXT is UTF-8 in hexadecimal, "-" if empty. Hashes are FNV-1a of 64 bits: in ful
 18 bits of it (folded) as 3 characters of base 64. Ids count 4 bytes each, little-endian; words
 their UTF-8 (of the first 100 characters) and a zero.
 """
-import json
 import os
 import sys
 import tempfile
@@ -38,6 +37,8 @@ import tempfile
 from tokenizers import decoders, normalizers, pre_tokenizers
 from transformers import BertTokenizer, GPT2Tokenizer
 from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
+
+from fixture_texts import fnv, hexed, squad_texts
 
 RANDOM_TEXTS = 10000
 MASK64 = 0xffffffffffffffff
@@ -147,13 +148,6 @@ def random_text(number):
 # ---- hashes ----
 
 
-def fnv(data):
-    value = 0xcbf29ce484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001b3 & MASK64
-    return value
-
-
 def short(data):
     digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     value = fnv(data)
@@ -202,24 +196,9 @@ def words_of(lower, strip, chinese):
     return lambda text: [word for word, _ in cut(normalize(text))]
 
 
-def squad_texts(path):
-    for article in json.load(open(path, encoding="utf-8"))["data"]:
-        for paragraph in article["paragraphs"]:
-            for key, value in paragraph.items():
-                if key == "context":
-                    yield value
-                elif key == "qas":
-                    for qa in value:
-                        yield qa["question"]
-
-
 def class_text(c):
     """The second word tells the combining class: U+302E has 224, U+1BAA 9, and both are kept."""
     return f"a{chr(c)}b x\u302e{chr(c)}\u1baa\u302e"
-
-
-def hexed(text):
-    return text.encode().hex() or "-"
 
 
 def write_fixture(out, data, uncased, cased):

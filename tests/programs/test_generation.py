@@ -1,8 +1,8 @@
 """How the inference program samples tokens and ends texts, beside HuggingFace's generate; the texts
 it prints, in JSON, and on a terminal as they come."""
-import pty
 import re
 
+import terminals
 from inference_runs import *  # noqa: F403
 
 BYTES = ["--tokenizer", "bytes"]
@@ -198,24 +198,20 @@ def test_texts_of_a_batch():
 def on_terminal(folder, *args, until=None, code=0):
     """What the program writes to a terminal; until: it is killed when this was read, byte by byte,
     so that it cannot be much further."""
-    pid, fd = pty.fork()
-    if pid == 0:
+    def begin():
         os.chdir(folder.path)
         os.execve(PROGRAM, [PROGRAM, *map(str, args)], ENV)
+
+    if terminals.why_none():
+        raise Skip(terminals.why_none())
+    pid, fd = terminals.start(begin)
     written, killed = b"", False
-    while True:
-        try:
-            data = os.read(fd, 1 if until and not killed else 65536)
-        except OSError:  # nobody writes any more
-            break
-        if not data:
-            break
+    while data := terminals.read(fd, 1 if until and not killed else 65536):
         written += data
         if until and not killed and re.search(until, written):
             os.kill(pid, signal.SIGKILL)
             killed = True
-    os.close(fd)
-    got = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    got = terminals.end(pid, fd)
     assert got == (-signal.SIGKILL if killed else code), written
     return written.decode("utf-8")  # no character is cut
 
@@ -259,11 +255,5 @@ def test_failure_ends_the_line():
         assert 'text:    "' in written and '"\r\ninference: the logits are not' in written, written
 
 
-try:
-    for end in pty.openpty():
-        os.close(end)
-except OSError as error:
-    print(f"skipped: this system gives no terminals: {error}")
-    sys.exit(77)
 if __name__ == "__main__":
     main(globals())

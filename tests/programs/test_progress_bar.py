@@ -3,7 +3,6 @@ messages have lines of their own, and what stays on the screen is what happened.
 import fcntl
 import json
 import os
-import pty
 import re
 import resource
 import signal
@@ -15,7 +14,8 @@ import termios
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.environ["SYN_SOURCE"], "tests", "support"))
-from checks import check, finish, run  # noqa: E402
+import terminals  # noqa: E402
+from checks import check, finish, run, skip  # noqa: E402
 from pretrain_runs import GPT, MPIRUN, PRETRAIN, launcher  # noqa: E402
 
 
@@ -29,8 +29,8 @@ class Terminal:
     def __init__(self, words, columns, then=None, limit=None):
         """`then`: the width once the first bar has been seen."""
         self.written, self.after = "", None  # `after`: how much was there when the width changed
-        pid, fd = pty.fork()
-        if pid == 0:
+
+        def begin():
             set_width(0, columns)
             for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):  # which are warned of
                 os.environ.pop(name, None)
@@ -38,19 +38,14 @@ class Terminal:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             os.execv(words[0], words)
-        while True:
-            try:
-                data = os.read(fd, 65536)
-            except OSError:  # nobody writes any more
-                break
-            if not data:
-                break
+
+        pid, fd = terminals.start(begin)
+        while data := terminals.read(fd):
             self.written += data.decode()
             if then and self.after is None and "step" in self.written:
                 set_width(fd, then)
                 self.after = len(self.written)
-        os.close(fd)
-        self.code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        self.code = terminals.end(pid, fd)
 
     def bars(self, begin=0, end=None):
         """Each text that was written over, in order."""
@@ -147,12 +142,8 @@ def elsewhere(folder):
     check(t.code == 0 and "step 10/12  loss" in t.written and "[#" not in t.written, t.written)
 
 
-try:
-    for end in pty.openpty():
-        os.close(end)
-except OSError as error:
-    print(f"skipped: this system gives no terminals: {error}")
-    sys.exit(77)
+if terminals.why_none():
+    skip(terminals.why_none())
 with tempfile.TemporaryDirectory() as work:
     with open(os.path.join(work, "gpt.json"), "w", encoding="utf-8") as file:
         json.dump(GPT, file)

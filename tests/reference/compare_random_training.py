@@ -13,12 +13,8 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
 
-import torch
-import transformers
-
-from compare_random_models import draw, random_model, rewrite
+from compare_random_models import draw, every_seed, random_model, rewrite
 from make_pretraining_fixture import train
 
 HERE = pathlib.Path(__file__).parent
@@ -64,20 +60,9 @@ def one(seed, folder):
 
 
 def main():
-    first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 50
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    torch.set_num_threads(1)
-    worst = wrong = 0
-    for seed in range(first, first + count):
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="syntorch-"))
-        off, what = one(seed, folder)
-        shutil.rmtree(folder)
-        worst, wrong = max(worst, off), wrong + bool(what)
-        if what:
-            print(what, flush=True)
-    print(f"{count} models: {wrong} wrong, losses off by {worst:.2g}")
+    off, what = every_seed(one, 50)
+    wrong = sum(map(bool, what))
+    print(f"{len(what)} models: {wrong} wrong, losses off by {max(off):.2g}")
     sys.exit(1 if wrong else 0)
 
 

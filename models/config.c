@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "models/family_private.h"
 #include "syntorch/intern.h"
@@ -53,21 +54,46 @@ static const syn_model_family *family_of_type(const char *type) {
     return NULL;
 }
 
-/* Of the model_type; whose fields judge a file without one, or which is none, is the first. */
+/* The first name in a list that has begun; reads to its end. */
+static void take_class(syn_json *reader, char out[64]) {
+    const int inside = reader->depth;
+    while (syn_json_next(reader) != SYN_JSON_ERROR && reader->depth >= inside)
+        if (reader->type == SYN_JSON_STRING && !*out)
+            syn__settings_copy(reader->text, reader->text_bytes, out, 64);
+}
+
+/* "GPT2LMHeadModel" is one of "gpt2". */
+static bool is_class_of(const syn_model_family *f, const char *architecture) {
+    return strncasecmp(architecture, f->types[0], strlen(f->types[0])) == 0;
+}
+
+/* Of the model_type; whose fields judge a file without one, or which is none, is the first, unless
+   such a file is of another class. */
 static syn_status find_family(const syn_model_family **out, const char *name, const char *json,
                               size_t bytes, syn_error *err) {
     syn_json reader;
     syn_error inner = {0};
+    char class[64] = "";
+    bool typed = false;
     *out = syn__family(0);
     syn_json_init(&reader, name, json, bytes, &inner);
     if (syn_json_next(&reader) == SYN_JSON_OBJECT_BEGIN)
         while (syn_json_next(&reader) == SYN_JSON_KEY) {
             const bool is_type = strcmp(reader.text, "model_type") == 0;
+            const bool is_class = strcmp(reader.text, "architectures") == 0;
+            typed = typed || is_type;
             if (syn_json_next(&reader) == SYN_JSON_STRING && is_type && family_of_type(reader.text))
                 *out = family_of_type(reader.text);
-            if (!syn_json_skip(&reader)) break;
+            if (is_class && reader.type == SYN_JSON_ARRAY_BEGIN) take_class(&reader, class);
+            else if (!syn_json_skip(&reader)) break;
         }
     syn_json_free(&reader);
+    if (inner.code == SYN_OK && !typed && *class && !is_class_of(*out, class))
+        return SYN_FAIL(
+            err, SYN_E_FORMAT,
+            "%.200s: \"architectures\" is \"%s\", but there is no \"model_type\", which "
+            "says what the file is of",
+            name, class);
     return inner.code == SYN_E_NOMEM ? SYN_FAIL(err, inner.code, "%s", inner.text) : SYN_OK;
 }
 

@@ -140,6 +140,13 @@ def test_refused():
         for changes, says in UNSUPPORTED:
             said = {**RELEASED["Llama-3.1-8B"][1], **changes}
             refuse(f, meta(f, said), 1, says)
+        said = {k: v for k, v in RELEASED["Llama-2-7b"][1].items() if k != "model_type"}
+        refuse(f, meta(f, said), 1, '"architectures" is "LlamaForCausalLM"', 'no "model_type"')
+        for name in (["GPT2LMHeadModel", "x"], [], None, "text"):  # GPT-2's older files
+            expect_ok(f.run(*meta(f, {**said, "architectures": name})))
+        for name in ([["x"], {"y": []}], {"x": ["y"]}, []):  # before a Llama's type
+            said = {**RELEASED["Llama-2-7b"][1], "architectures": name, "num_experts": 8}
+            refuse(f, meta(f, said), 1, "num_experts")
         for types in (["sliding_attention", "full_attention"] * 14, ["chunked_attention"] * 28):
             said = {**RELEASED["Qwen3-0.6B"][1], "layer_types": types, "use_sliding_window": True,
                     "sliding_window": 64}

@@ -137,6 +137,18 @@ def test_a_rank_that_cannot_begin():
             assert line.startswith(says), line
 
 
+def test_options_that_one_rank_refuses():
+    """That rank says so, whichever it is, and what is refused for the model's sake as well."""
+    need_mpi()
+    with Folder() as f:
+        for mine, says in (("--foo", "--foo"), ("--greedy --top_k 3", "--top_k has no effect")):
+            for who, begin in (("", "inference: rank 1: "), ("! ", "inference: ")):
+                f.write("rank.sh", who + RANK_1 + 'set -- "$@" ' + mine + '\nexec "$@"\n')
+                run = f.run("--tp", 2, "--quiet", launcher=[*MPI, "sh", "rank.sh"])
+                line = sentence_of(run, run.returncode)  # 2, or 1 of the other if it ends first
+                assert run.returncode in (1, 2) and line.startswith(begin) and says in line, line
+
+
 def test_ranks_started_differently():
     """Other options on one rank: refused before anything is exchanged, whatever the option."""
     need_mpi()

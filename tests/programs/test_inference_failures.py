@@ -171,6 +171,9 @@ def test_files_without_a_folder_fail_before_the_run():
                                ("/absent/l.npy", "the folder /absent does not exist")):
                 result = f.run("--num_output_tokens", 1, option, path)
                 assert says in sentence_of(result, 1) and result.stdout == b"", result.stdout
+            expect_ok(f.run("--num_output_tokens", 1, "--visualize_trace", "--out_dir", option[2:],
+                            option, option[2:] + "/l.npy"))  # the run makes the folder
+            assert os.path.exists(f / (option[2:] + "/l.npy"))
 
 
 def test_a_folder_in_the_way_of_a_file():

@@ -121,6 +121,9 @@ syn_status inference_check_ids(const inference *run, const int32_t *ids, size_t 
                                syn_error *err) SYN_MUST_USE;
 /* Fails if what is to be saved would replace a file that is read. */
 syn_status inference_keep_inputs(const inference *run, syn_error *err) SYN_MUST_USE;
+/* Makes the folders of what is written, on rank 0. Fails if a file's folder is none of them and
+   does not exist. */
+syn_status inference_make_folders(inference *run, syn_error *err) SYN_MUST_USE;
 
 /* Of all that decides what the ranks do: see launch.plan. */
 uint64_t inference_plan(void *run);

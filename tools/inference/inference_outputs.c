@@ -71,7 +71,8 @@ static syn_status keep_from_saving(const syn__input_files *inputs, const inferen
 }
 
 /* What is written at the end has a folder from the beginning. */
-static syn_status keep_from_file(const syn__input_files *inputs, const char *path, syn_error *err) {
+static syn_status check_folder(const char *path, syn_error *err) {
+    if (!path) return SYN_OK;
     char folder[4200] = ".";
     struct stat st;
     const char *slash = strrchr(path, '/');
@@ -80,13 +81,22 @@ static syn_status keep_from_file(const syn__input_files *inputs, const char *pat
     if (stat(folder, &st) != 0 && errno == ENOENT)
         return SYN_FAIL(err, SYN_E_IO, "cannot write %.200s: the folder %.200s does not exist",
                         path, folder);
-    return syn__input_files_keep(inputs, path, err);
+    return SYN_OK;
+}
+
+syn_status inference_make_folders(inference *run, syn_error *err) {
+    const inference_args *args = run->args;
+    if (run->launch.program->mute) return SYN_OK;
+    if (args->visualize_trace) SYN_TRY(syn_make_folder(args->out_dir, err));
+    if (args->save_weights) SYN_TRY(checkpoint_begin_saving(run, err));
+    SYN_TRY(check_folder(args->save_logits, err));
+    return check_folder(args->embeddings, err);
 }
 
 static syn_status keep_all(const syn__input_files *inputs, const inference_args *args,
                            syn_error *err) {
-    if (args->save_logits) SYN_TRY(keep_from_file(inputs, args->save_logits, err));
-    if (args->embeddings) SYN_TRY(keep_from_file(inputs, args->embeddings, err));
+    if (args->save_logits) SYN_TRY(syn__input_files_keep(inputs, args->save_logits, err));
+    if (args->embeddings) SYN_TRY(syn__input_files_keep(inputs, args->embeddings, err));
     if (args->save_weights) SYN_TRY(keep_from_saving(inputs, args, err));
     if (args->visualize_trace) return visualize_keep(inputs, args->out_dir, args->tp, err);
     return SYN_OK;

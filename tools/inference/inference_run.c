@@ -134,12 +134,6 @@ static syn_status choose_hardware(inference *run, syn_error *err) {
     return syn_hardware_load(&run->hw, name, err);
 }
 
-static syn_status make_folders(inference *run, syn_error *err) {
-    if (run->launch.program->mute) return SYN_OK;
-    if (run->args->visualize_trace) SYN_TRY(syn_make_folder(run->args->out_dir, err));
-    return run->args->save_weights ? checkpoint_begin_saving(run, err) : SYN_OK;
-}
-
 syn_status inference_prepare(inference *run, syn_error *err) {
     const inference_args *args = run->args;
     if (strcmp(args->device, "cuda") == 0)
@@ -156,7 +150,7 @@ syn_status inference_prepare(inference *run, syn_error *err) {
     SYN_TRY(inference_read_prompts(run, err));
     if (args->weights) SYN_TRY(checkpoint_compare(run, err));
     SYN_TRY(inference_keep_inputs(run, err));
-    return make_folders(run, err);
+    return inference_make_folders(run, err);
 }
 
 void inference_free(inference *run) {

@@ -11,6 +11,7 @@
 #define OPS_ATTENTION_BODY_H
 
 #include "ops/attention.h"
+#include "ops/dropout_lanes.h"
 #include "ops/lanes_math.h"
 #include "ops/rows.h"
 

@@ -5,12 +5,7 @@
 #ifndef OPS_DROPOUT_H
 #define OPS_DROPOUT_H
 
-#include "ops/lanes.h"
-#include "ops/rules.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "ops/hash.h"
 
 /* One row's generator. */
 typedef struct syn_dropout_row {
@@ -20,8 +15,8 @@ typedef struct syn_dropout_row {
 } syn_dropout_row;
 
 /* p in [0, 1). */
-static inline syn_dropout_row syn__dropout_row(double p, uint64_t seed, int32_t sample,
-                                               int64_t row) {
+SYN_ANYWHERE syn_dropout_row syn__dropout_row(double p, uint64_t seed, int32_t sample,
+                                              int64_t row) {
     const uint64_t of_sample = syn__counter_hash(seed, (uint32_t)sample);
     const uint64_t key = syn__counter_hash(of_sample, (uint64_t)row);
     const syn_dropout_row d = {(uint32_t)key, (uint32_t)(key >> 32), (int32_t)(p * 0x1p32 - 0x1p31),
@@ -35,30 +30,11 @@ static inline syn_dropout_row syn__dropout_row(double p, uint64_t seed, int32_t 
 #define SYN__DROP_FIRST  0x85ebca6bu
 #define SYN__DROP_SECOND 0xc2b2ae35u
 
-static inline bool syn__drops(const syn_dropout_row *d, uint32_t column) {
+SYN_ANYWHERE bool syn__drops(const syn_dropout_row *d, uint32_t column) {
     uint32_t x = d->start + column;
     x = (x ^ (x >> 16)) * SYN__DROP_FIRST ^ d->twist;
     x = (x ^ (x >> 13)) * SYN__DROP_SECOND;
     return (int32_t)x < d->limit;
 }
 
-#if SYN_LANES > 0
-/* The same for any lanes; x: start + column. */
-LANE_FN vec_mask vec_drops_at(vec_int x, vec_int twist, int32_t limit) {
-    x = int_mul(int_xor(x, int_shift_right(x, 16)), int_set(SYN__DROP_FIRST));
-    x = int_xor(x, twist);
-    x = int_mul(int_xor(x, int_shift_right(x, 13)), int_set(SYN__DROP_SECOND));
-    return int_less(x, int_set((uint32_t)limit));
-}
-
-/* For columns column .. column + SYN_LANES - 1. */
-LANE_FN vec_mask vec_drops(const syn_dropout_row *d, uint32_t column) {
-    const vec_int x = int_add(int_set(d->start + column), int_lane_number());
-    return vec_drops_at(x, int_set(d->twist), d->limit);
-}
-#endif
-
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -3,6 +3,7 @@
 #ifndef OPS_ROWS_BODY_H
 #define OPS_ROWS_BODY_H
 
+#include "ops/dropout_lanes.h"
 #include "ops/lanes_math.h"
 #include "ops/rows.h"
 

@@ -74,19 +74,6 @@ bool syn__next_row(syn_rows *rows, const syn_spec *shape, const syn_operand *con
     return false;
 }
 
-uint64_t syn__counter_hash(uint64_t key, uint64_t index) {
-    uint64_t x =
-        key ^ ((index + 1) *
-               0x9e3779b97f4a7c15u); /* SplitMix64, see parameter.c; + 1: key 0 has no weak index */
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-double syn__counter_uniform(uint64_t key, uint64_t index) {
-    return (double)(syn__counter_hash(key, index) >> 40) * 0x1p-24;
-}
-
 syn_status syn__check_window(const syn_call *c, int64_t window) {
     const int64_t far = (int64_t)1 << 40, offset = c->attr[2].i;
     if (window == 0 || (window > 0 && c->attr[1].i && offset > -far && offset < far)) return SYN_OK;

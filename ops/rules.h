@@ -2,6 +2,7 @@
 #ifndef OPS_RULES_H
 #define OPS_RULES_H
 
+#include "ops/hash.h"
 #include "syntorch/dispatch.h"
 #include "syntorch/gradient.h"
 
@@ -240,10 +241,5 @@ void syn__copy_rows(const syn_call *c, const syn_operand *from, const syn_operan
 
 /* x, or a contiguous copy if the elements of its last dimension do not lie side by side. */
 syn_tensor syn__dense_rows(syn_ctx *ctx, syn_tensor x);
-
-/* A hash of (key, index) that is the same everywhere, and a number in [0, 1) with 24
-   bits from it. */
-uint64_t syn__counter_hash(uint64_t key, uint64_t index);
-double syn__counter_uniform(uint64_t key, uint64_t index);
 
 #endif

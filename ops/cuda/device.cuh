@@ -1,0 +1,129 @@
+/* What kernels are written with. Launches and dynamic shared memory go through one macro each, so
+   that the same sources are C++ for tests/emulation. */
+#ifndef OPS_CUDA_DEVICE_CUH
+#define OPS_CUDA_DEVICE_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "ops/cuda/cuda.h"
+
+/* SYN_LAUNCH((kernel<float, 4>), grid, block, bytes of dynamic shared memory, stream, arguments):
+   a template's name with a comma stands in brackets. Grids of 0 blocks are not launched. */
+#ifdef SYN_EMULATED
+#define SYN_LAUNCH(kernel, grid, block, shared, stream, ...) \
+    emulated_launch(#kernel, kernel, (grid), (block), (shared), (stream), __VA_ARGS__)
+#define SYN_DYNAMIC_SHARED(type, name) type *name = static_cast<type *>(emulated_dynamic_shared())
+#else
+#define SYN_LAUNCH(kernel, grid, block, shared, stream, ...)                    \
+    do {                                                                        \
+        const auto syn_kernel = kernel;                                         \
+        const dim3 syn_grid(grid);                                              \
+        if (syn_grid.x && syn_grid.y && syn_grid.z)                             \
+            syn_kernel<<<syn_grid, (block), (shared), (stream)>>>(__VA_ARGS__); \
+    } while (0)
+#define SYN_DYNAMIC_SHARED(type, name)                          \
+    extern __shared__ __align__(16) unsigned char syn_shared[]; \
+    type *name = reinterpret_cast<type *>(syn_shared)
+#endif
+
+enum { SYN_WARP = 32 };
+#define SYN_ALL_LANES 0xffffffffu
+
+/* ---- elements: computed in f32, rounded once ---- */
+
+static __device__ __forceinline__ float syn_to_float(float x) {
+    return x;
+}
+static __device__ __forceinline__ float syn_to_float(__half x) {
+    return __half2float(x);
+}
+static __device__ __forceinline__ float syn_to_float(__nv_bfloat16 x) {
+    return __bfloat162float(x);
+}
+template <typename T> static __device__ __forceinline__ T syn_from_float(float x);
+template <> __device__ __forceinline__ float syn_from_float<float>(float x) {
+    return x;
+}
+template <> __device__ __forceinline__ __half syn_from_float<__half>(float x) {
+    return __float2half_rn(x);
+}
+template <> __device__ __forceinline__ __nv_bfloat16 syn_from_float<__nv_bfloat16>(float x) {
+    return __float2bfloat16_rn(x);
+}
+
+/* N elements that are loaded and stored at once; on N * sizeof(T) bytes, at most 16. */
+template <typename T, int N> struct alignas(N * sizeof(T)) syn_pack { T at[N]; };
+/* How many make 16 bytes. */
+template <typename T> struct syn_wide { static constexpr int n = 16 / (int)sizeof(T); };
+template <typename T, int N>
+static __device__ __forceinline__ syn_pack<T, N> syn_load(const T *from) {
+    return *reinterpret_cast<const syn_pack<T, N> *>(from);
+}
+template <typename T, int N>
+static __device__ __forceinline__ void syn_store(T *to, const syn_pack<T, N> &pack) {
+    *reinterpret_cast<syn_pack<T, N> *>(to) = pack;
+}
+
+/* ---- sums of a warp and of a block; the order is fixed, so results repeat bit for bit ---- */
+
+template <typename F> static __device__ __forceinline__ float syn_warp_reduce(float x, F join) {
+#pragma unroll
+    for (int lane = SYN_WARP / 2; lane > 0; lane /= 2)
+        x = join(x, __shfl_xor_sync(SYN_ALL_LANES, x, lane));
+    return x;
+}
+struct syn_add_two {
+    __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+};
+struct syn_max_two {
+    __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+static __device__ __forceinline__ float syn_warp_sum(float x) {
+    return syn_warp_reduce(x, syn_add_two());
+}
+static __device__ __forceinline__ float syn_warp_max(float x) {
+    return syn_warp_reduce(x, syn_max_two());
+}
+/* All threads get the result. Blocks of one dimension, whole warps; all threads must come.
+   `space`: shared memory for 32 floats, that may be used again after the call. */
+template <typename F>
+static __device__ __forceinline__ float syn_block_reduce(float x, float none, float *space,
+                                                         F join) {
+    const int lane = (int)threadIdx.x % SYN_WARP, warp = (int)threadIdx.x / SYN_WARP;
+    const int warps = (int)blockDim.x / SYN_WARP;
+    x = syn_warp_reduce(x, join);
+    if (warps == 1) return x;
+    if (lane == 0) space[warp] = x;
+    __syncthreads();
+    x = syn_warp_reduce(lane < warps ? space[lane] : none, join);
+    __syncthreads();
+    return x;
+}
+static __device__ __forceinline__ float syn_block_sum(float x, float *space) {
+    return syn_block_reduce(x, 0.0f, space, syn_add_two());
+}
+static __device__ __forceinline__ float syn_block_max(float x, float *space) {
+    return syn_block_reduce(x, -INFINITY, space, syn_max_two());
+}
+
+/* ---- what is wrong ---- */
+
+static __device__ __forceinline__ void syn_fault(syn__fault *fault, uint32_t node, int kind,
+                                                 int64_t value, int64_t limit) {
+    if (atomicCAS(&fault->kind, 0, kind) != 0) return;
+    fault->node = node;
+    fault->value = value;
+    fault->limit = limit;
+}
+
+/* ---- grids ---- */
+
+/* Blocks of `threads` for n elements, `per_thread` each, but at most 2^31 - 1: kernels stride. */
+static inline unsigned syn_blocks(int64_t n, int64_t threads, int64_t per_thread) {
+    const int64_t per_block = threads * per_thread;
+    const int64_t blocks = n / per_block + (n % per_block != 0);
+    return (unsigned)(blocks < INT32_MAX ? blocks : INT32_MAX);
+}
+
+#endif

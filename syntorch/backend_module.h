@@ -1,0 +1,26 @@
+/* A backend in a module of its own, a shared object that is loaded when it is first asked for: so
+   one program serves machines with and without the device, and the library links nothing of it.
+   The module shares no symbol with the program: it is given what it calls. */
+#ifndef SYNTORCH_BACKEND_MODULE_H
+#define SYNTORCH_BACKEND_MODULE_H
+
+#include "syntorch/backend.h"
+
+SYN_API_BEGIN
+
+/* What a module may call. */
+typedef struct syn_module_host {
+    const char *version; /* of the program; a module of another is refused */
+    void (*set_time)(struct syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
+                     uint64_t cpu_ns); /* syn_ctx_set_time */
+    /* "linear in h.3.attn": the op and the scope of the node of that number. */
+    void (*describe_node)(const struct syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
+} syn_module_host;
+
+/* What a module exports as "syn_backend_module": its backend, or NULL with a sentence in *err where
+   there is no driver or no device that it can use. Called once a process. */
+typedef const syn_backend *syn_backend_module_fn(const syn_module_host *host, syn_error *err);
+#define SYN_BACKEND_MODULE_NAME "syn_backend_module"
+
+SYN_API_END
+#endif

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "syntorch/backend_module.h"
 #include "syntorch/clock.h"
 #include "syntorch/context.h"
 #include "syntorch/memory.h"
@@ -84,6 +85,8 @@ static const syn_backend cpu_backend = {.name = "cpu",
                                         .end = cpu_end};
 static const syn_backend meta_backend = {.name = "meta"};
 
-const syn_backend *syn_backend_get(syn_device device) {
-    return device == SYN_DEVICE_META ? &meta_backend : &cpu_backend;
+syn_status syn_backend_get(syn_device device, const syn_backend **out, syn_error *err) {
+    if (device == SYN_DEVICE_CUDA) return syn__backend_module(out, err);
+    *out = device == SYN_DEVICE_META ? &meta_backend : &cpu_backend;
+    return SYN_OK;
 }

@@ -7,7 +7,7 @@
 
 SYN_API_BEGIN
 
-typedef enum syn_device { SYN_DEVICE_CPU, SYN_DEVICE_META } syn_device;
+typedef enum syn_device { SYN_DEVICE_CPU, SYN_DEVICE_META, SYN_DEVICE_CUDA } syn_device;
 
 struct syn_ctx;
 
@@ -41,9 +41,16 @@ typedef struct syn_backend {
        the next sync. */
     void (*begin)(void *device, uint32_t node);
     void (*end)(void *device, uint32_t node);
+    /* Of a device with memory of its own, else NULL. What it is, for people ("NVIDIA H100
+       PCIe, 79.2 GiB, compute capability 9.0"); how many bytes of it are free, and how many there
+       are. */
+    void (*describe)(void *device, char *text, size_t bytes);
+    syn_status (*room)(void *device, size_t *free_bytes, size_t *all_bytes, syn_error *err);
 } syn_backend;
 
-const syn_backend *syn_backend_get(syn_device device);
+/* *out stays as long as the process. CUDA's is in a module (backend_module.h), loaded when it is
+   first asked for: fails with what is missing. */
+syn_status syn_backend_get(syn_device device, const syn_backend **out, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END
 #endif

@@ -10,10 +10,12 @@ SYN_API_BEGIN
 
 /* What a module may call. */
 typedef struct syn_module_host {
-    const char *version; /* of the program; a module of another is refused */
+    const char *version;                        /* of the program; a module of another is refused */
+    const syn_opdef *ops;                       /* syn_op_table */
+    int32_t (*rank)(const struct syn_ctx *ctx); /* syn_ctx_rank */
     void (*set_time)(struct syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
                      uint64_t cpu_ns); /* syn_ctx_set_time */
-    /* "linear in h.3.attn": the op and the scope of the node of that number. */
+    /* Op and scope of the node of that number: "linear in h.3.attn". */
     void (*describe_node)(const struct syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
 } syn_module_host;
 
@@ -21,6 +23,10 @@ typedef struct syn_module_host {
    there is no driver or no device that it can use. Called once a process. */
 typedef const syn_backend *syn_backend_module_fn(const syn_module_host *host, syn_error *err);
 #define SYN_BACKEND_MODULE_NAME "syn_backend_module"
+
+/* CUDA's, syntorch_cuda.so: the file that the environment variable SYNTORCH_CUDA_MODULE names, else
+   beside the program, or where both are installed. Loaded once; a failure is said again. */
+syn_status syn__backend_module(const syn_backend **out, syn_error *err) SYN_MUST_USE;
 
 SYN_API_END
 #endif

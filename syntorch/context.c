@@ -17,7 +17,9 @@ static uint32_t new_tag(const syn_ctx *ctx) {
 }
 
 syn_status syn_ctx_new(syn_ctx **out, syn_device device, syn_comm *comm, syn_error *err) {
-    return syn_ctx_new_on(out, syn_backend_get(device), comm, err);
+    const syn_backend *backend;
+    SYN_TRY(syn_backend_get(device, &backend, err));
+    return syn_ctx_new_on(out, backend, comm, err);
 }
 
 syn_status syn_ctx_new_on(syn_ctx **out, const syn_backend *backend, syn_comm *comm,

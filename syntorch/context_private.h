@@ -139,6 +139,9 @@ void syn__contiguous_strides(syn_operand *operand);
 /* "linear in h.3.attn: " before the sentence of a rule or kernel; the context's failure. */
 void syn__locate(syn_ctx *ctx, const syn_opdef *def, uint32_t scope, const syn_error *inner);
 
+/* "linear in h.3.attn": op and scope of the node of that number. */
+void syn__describe_node(const syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
+
 /* ---- tape.c ---- */
 
 /* Which inputs of an op that is called require a gradient (bit i: input i), and room to remember

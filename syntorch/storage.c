@@ -4,6 +4,8 @@
 
 #include "syntorch/memory.h"
 
+static const double GIB = 1024.0 * 1024.0 * 1024.0;
+
 static uint16_t class_of(size_t bytes) {
     assert(bytes <= INT64_MAX); /* as every valid spec's */
     int shift = SYN__MIN_SHIFT;
@@ -80,6 +82,20 @@ static uint32_t new_buffer(syn_storages *s, int size_class) {
     return (uint32_t)s->count++;
 }
 
+/* Out of memory: with what a device of its own has left. */
+static syn_status fail_room(const syn_storages *s, size_t bytes, syn_error *err) {
+    size_t left, all;
+    syn_error ignored = {0};
+    if (!s->backend->room || s->backend->room(s->device, &left, &all, &ignored) != SYN_OK)
+        return SYN_FAIL_NOMEM(err, bytes, "a tensor");
+    return SYN_FAIL(
+        err, SYN_E_NOMEM,
+        "out of memory: %zu bytes for a tensor, where %.2f of the device's %.2f GiB are "
+        "free; tensors hold %.2f GiB; smaller batches, --dtype bf16 or more ranks need "
+        "less of it",
+        bytes, (double)left / GIB, (double)all / GIB, (double)s->held_bytes / GIB);
+}
+
 syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_error *err) {
     const uint16_t c = class_of(bytes);
     size_t used;
@@ -89,7 +105,7 @@ syn_status syn__storage_new(syn_storages *s, uint32_t tensor, size_t bytes, syn_
     uint32_t number = s->waiting[c];
     if (number) s->waiting[c] = s->at[number].older;
     else number = new_buffer(s, c);
-    if (!number) return SYN_FAIL_NOMEM(err, bytes, "a tensor");
+    if (!number) return fail_room(s, bytes, err);
     s->at[number].tensor = s->at[number].version = tensor;
     s->at[number].released = false;
     s->at[number].leaf = s->at[number].grads = 0;

@@ -29,7 +29,9 @@ known=${known//$'\n'/ }
 rooms='
 syntorch:
 ops: syntorch
+ops/cuda: syntorch ops
 comm: syntorch
+comm/cuda: syntorch ops/cuda
 models: syntorch ops
 export: syntorch
 export/text:
@@ -80,7 +82,7 @@ for word in $rooms; do
 done
 
 sources() {
-    find "${layers[@]}" -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.def' \)
+    find "${layers[@]}" -type f -regex '.*\.\(c\|h\|cu\|cuh\|def\)'
 }
 
 # Every include line of these folders as "file:line:rest". Comments of one line before "#" are
@@ -103,6 +105,14 @@ check_own() { # file, line, path between the quotes
     fi
 }
 
+# The family of a file: what its name begins with; all of the CUDA module is one.
+stem_of() {
+    case $1 in
+    */cuda/*) stem=cuda ;;
+    *) stem=${1%.*} ;;
+    esac
+}
+
 # One violation a line for the tree in the current folder.
 violations() {
     local line file number rest path stem
@@ -121,8 +131,8 @@ violations() {
             continue
         fi
         [[ $known != *" ${path%.h} "* ]] || continue
-        stem=${file%.*}
-        if [[ $file == *.h ]]; then private[$file]=$path; fi
+        stem_of "$file"
+        if [[ $file == *.h || $file == *.cuh ]]; then private[$file]=$path; fi
         if [[ -n ${family[$path]:-} && $stem == "${family[$path]}"* ]]; then continue; fi
         if [[ -n ${family[$path]:-} && ${family[$path]} != "$stem"* ]]; then
             echo "$file:$number: <$path> is already used by ${family[$path]}*;" \
@@ -134,11 +144,12 @@ violations() {
         [ -n "${may_include[$room]:-}" ] || echo "$room/ has no line in the table of rooms"
     done
     for file in "${!private[@]}"; do
-        stem=${file%.h}
+        stem_of "$file"
+        if [ $stem = cuda ]; then stem='[a-z]*/cuda/'; fi
         grep -rlF "\"$file\"" "${layers[@]}" | grep -v "^$stem" | sort | head -n 1 |
             sed "s|\$|: must not include \"$file\" and with it <${private[$file]}>|" || true
     done
-    find "${all[@]}" -type f \( -name '*.[ch]' -o -name '*.cu' -o -name '*.def' \) |
+    find "${all[@]}" -type f -regex '.*\.\(c\|h\|cc\|cu\|cuh\|def\)' -not -path 'tests/emulation/*' |
         sed 's|.*/||' | sort | uniq -d |
         sed 's/.*/& is the name of several files/' || true
 }
@@ -211,6 +222,7 @@ plant export/planted/planted.c '#include <string.h>' \
     'export/planted/ has no line in the table of rooms'
 plant ops/planted/planted.c '#include <string.h>' 'ops/planted/ has no line in the table of rooms'
 plant comm/planted.h '#include <mpi.h>' '<mpi.h> is already used by '
+plant models/planted.c '#include <cuda_runtime.h>' '<cuda_runtime.h> is already used by '
 plant models/planted.c '#include <mpi.h>' '<mpi.h> is already used by '
 plant ops/planted.h '#include <cblas.h>' '<cblas.h> is already used by '
 plant export/walk/planted.c '#include <zlib.h>' '<zlib.h> is already used by '

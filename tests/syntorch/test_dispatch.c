@@ -334,7 +334,9 @@ static void test_pool(void) {
     size_t bytes[N], used[2], peak[2], held[2];
     for (int device = 0; device < 2; device++) {
         syn_error err = {0};
-        syn_storages s = {.backend = syn_backend_get(device ? SYN_DEVICE_META : SYN_DEVICE_CPU)};
+        syn_storages s = {0};
+        CHECK_INT(syn_backend_get(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, &s.backend, NULL),
+                  SYN_OK);
         void *at[N];
         uint32_t id = 1;
         size_t sum = 0;
@@ -369,7 +371,8 @@ static void test_pool(void) {
 static void test_pool_out_of_memory(void) {
     syn_error err = {0};
     for (uint64_t n = 0, done = 0; !done; n++) {
-        syn_storages s = {.backend = syn_backend_get(SYN_DEVICE_CPU)};
+        syn_storages s = {0};
+        CHECK_INT(syn_backend_get(SYN_DEVICE_CPU, &s.backend, NULL), SYN_OK);
         size_t made = 0;
         syn_memory_fail_after(n);
         while (made < 200 && syn__storage_new(&s, (uint32_t)made + 1, 1000, &err) == SYN_OK) made++;

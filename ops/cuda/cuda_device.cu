@@ -1,0 +1,278 @@
+/* The backend: buffers, copies, waiting, and around each kernel what is to be known of its node. */
+#include "ops/cuda/cuda_device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "syntorch/memory.h"
+
+static syn__cuda *cuda_of(void *device) {
+    return static_cast<syn__cuda *>(device);
+}
+
+/* ---- which device ---- */
+
+static int capability_of(int device) {
+    int major = 0, minor = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    return 10 * major + minor;
+}
+
+syn_status syn__cuda_devices(int *n, syn_error *err) {
+    *n = 0;
+    const cudaError_t code = cudaGetDeviceCount(n);
+    if (code == cudaErrorInsufficientDriver || code == cudaErrorSystemDriverMismatch)
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "no driver for CUDA: NVIDIA's is missing or older than this build's CUDA "
+                        "%d.%d; see nvidia-smi",
+                        CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (code == cudaErrorNoDevice || (code == cudaSuccess && *n == 0))
+        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                        "there is no CUDA device; see nvidia-smi, and CUDA_VISIBLE_DEVICES if it "
+                        "is set");
+    SYN_CUDA(code, "looking for devices", err);
+    for (int i = 0; i < *n; i++)
+        if (capability_of(i) < SYN__CUDA_OLDEST)
+            return SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                            "CUDA device %d has compute capability %d.%d; kernels need 7.5 or "
+                            "newer, and CUDA_VISIBLE_DEVICES may leave it out",
+                            i, capability_of(i) / 10, capability_of(i) % 10);
+    return SYN_OK;
+}
+
+/* ---- opening and closing ---- */
+
+static int attribute(const syn__cuda *d, cudaDeviceAttr what) {
+    int value = 0;
+    cudaDeviceGetAttribute(&value, what, d->device);
+    return value;
+}
+
+static syn_status open_parts(syn__cuda *d, syn_error *err) {
+    SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
+    SYN_CUDA(cudaStreamCreateWithFlags(&d->at.stream, cudaStreamNonBlocking), "a stream", err);
+    SYN_CUBLAS(cublasLtCreate(&d->at.lt), "its start", err);
+    SYN_CUDA(cudaMalloc((void **)&d->at.fault, sizeof *d->fault), "a buffer", err);
+    SYN_CUDA(cudaMallocHost((void **)&d->fault, sizeof *d->fault), "staging memory", err);
+    SYN_CUDA(cudaMemsetAsync(d->at.fault, 0, sizeof *d->fault, d->at.stream), "a fill", err);
+    d->at.sms = attribute(d, cudaDevAttrMultiProcessorCount);
+    d->at.capability = capability_of(d->device);
+    d->at.shared_bytes = (size_t)attribute(d, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    SYN_TRY(syn__cuda_staging_open(&d->staging, err));
+    return syn__cuda_times_open(&d->times, d->at.stream, err);
+}
+
+static void cuda_close(void *device) {
+    syn__cuda *d = cuda_of(device);
+    cudaSetDevice(d->device);
+    syn__cuda_times_close(&d->times);
+    syn__cuda_staging_close(&d->staging);
+    if (d->scratch) cudaFree(d->scratch);
+    if (d->fault) cudaFreeHost(d->fault);
+    if (d->at.fault) cudaFree(d->at.fault);
+    if (d->at.lt) cublasLtDestroy(d->at.lt);
+    if (d->at.stream) cudaStreamDestroy(d->at.stream);
+    cudaGetLastError(); /* what failed meanwhile was told */
+    syn_free(d);
+}
+
+/* A rank of this process has the device of its number. */
+static syn_status choose_device(syn__cuda *d, syn_error *err) {
+    int n;
+    SYN_TRY(syn__cuda_devices(&n, err));
+    const int rank = syn__cuda_host->rank(d->ctx);
+    if (rank >= n)
+        return SYN_FAIL(err, SYN_E_INVALID, "rank %d has no device of its own: there are %d", rank,
+                        n);
+    d->device = rank;
+    return SYN_OK;
+}
+
+static syn_status cuda_open(void **device, struct syn_ctx *ctx, syn_error *err) {
+    syn__cuda *d = static_cast<syn__cuda *>(syn_calloc(1, sizeof *d));
+    if (!d) return SYN_FAIL_NOMEM(err, sizeof *d, "a device");
+    d->ctx = ctx;
+    d->at.device = d;
+    syn_status s = choose_device(d, err);
+    if (s == SYN_OK) s = open_parts(d, err);
+    if (s == SYN_OK) *device = d;
+    else cuda_close(d);
+    return s;
+}
+
+/* ---- memory ---- */
+
+static void *cuda_alloc(void *device, size_t bytes) {
+    void *data = NULL;
+    cudaSetDevice(cuda_of(device)->device);
+    if (cudaMalloc(&data, bytes) == cudaSuccess) return data;
+    cudaGetLastError(); /* told by the caller, who asks for the room */
+    return NULL;
+}
+
+static void cuda_free(void *device, void *data) {
+    cudaSetDevice(cuda_of(device)->device);
+    cudaFree(data);
+}
+
+static syn_status cuda_copy_in(void *device, void *to, const void *from, size_t bytes,
+                               syn_error *err) {
+    syn__cuda *d = cuda_of(device);
+    d->times.idle = false;
+    SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
+    return syn__cuda_staging_in(&d->staging, d->at.stream, to, from, bytes, err);
+}
+
+static syn_status cuda_copy_out(void *device, void *to, const void *from, size_t bytes,
+                                syn_error *err) {
+    syn__cuda *d = cuda_of(device);
+    d->times.idle = false;
+    SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
+    return syn__cuda_staging_out(&d->staging, d->at.stream, to, from, bytes, err);
+}
+
+static syn_status cuda_fill(void *device, void *to, int byte, size_t bytes, syn_error *err) {
+    syn__cuda *d = cuda_of(device);
+    d->times.idle = false;
+    SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
+    if (bytes > 0) SYN_CUDA(cudaMemsetAsync(to, byte, bytes, d->at.stream), "a fill", err);
+    return SYN_OK;
+}
+
+syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) {
+    syn__cuda *d = syn__cuda_of(c)->device;
+    if (bytes > d->scratch_bytes) {
+        SYN_CUDA(cudaStreamSynchronize(d->at.stream), "waiting for the device", c->err);
+        if (d->scratch) SYN_CUDA(cudaFree(d->scratch), "a buffer", c->err);
+        d->scratch = NULL;
+        d->scratch_bytes = 0;
+        if (cudaMalloc((void **)&d->scratch, bytes) != cudaSuccess) {
+            cudaGetLastError();
+            return SYN_FAIL_NOMEM(c->err, bytes, "a kernel's scratch memory");
+        }
+        d->scratch_bytes = bytes;
+    }
+    *out = d->scratch;
+    return SYN_OK;
+}
+
+/* ---- waiting ---- */
+
+/* What a kernel noted (syn__fault). */
+static syn_status tell_fault(syn__cuda *d, syn_error *err) {
+    const syn__fault fault = *d->fault;
+    if (fault.kind == SYN__FAULT_NONE) return SYN_OK;
+    char place[256];
+    const long long value = fault.value, limit = fault.limit;
+    SYN_CUDA(cudaMemsetAsync(d->at.fault, 0, sizeof fault, d->at.stream), "a fill", err);
+    syn__cuda_host->describe_node(d->ctx, fault.node, place, sizeof place);
+    switch (fault.kind) {
+    case SYN__FAULT_TARGET:
+        return SYN_FAIL(err, SYN_E_INVALID, "%s: a target is %lld, which is no class of %lld",
+                        place, value, limit);
+    case SYN__FAULT_SEEN:
+        return SYN_FAIL(err, SYN_E_INVALID, "%s: token %lld was seen, but there are %lld", place,
+                        value, limit);
+    default:
+        return SYN_FAIL(err, SYN_E_INVALID, "%s: id %lld is none of %lld", place, value, limit);
+    }
+}
+
+/* An error that the device tells late: between which ops it was. */
+static syn_status tell_late(syn__cuda *d, cudaError_t code, syn_error *err) {
+    char what[600], first[256], last[256];
+    snprintf(what, sizeof what, "waiting for the device");
+    if (d->first_node) {
+        syn__cuda_host->describe_node(d->ctx, d->first_node, first, sizeof first);
+        syn__cuda_host->describe_node(d->ctx, d->at.node, last, sizeof last);
+        const bool one = d->first_node == d->at.node;
+        snprintf(what, sizeof what, "%s%s%s", first, one ? "" : ", or what came then, until ",
+                 one ? "" : last);
+    }
+    return syn__cuda_failed(code, what, __FILE__, __LINE__, err);
+}
+
+/* For all that was asked for; times are known then. */
+static cudaError_t wait_for_stream(syn__cuda *d) {
+    cudaError_t code = syn__cuda_times_before_sync(&d->times, d->at.stream);
+    if (code == cudaSuccess) code = cudaStreamSynchronize(d->at.stream);
+    syn__cuda_times_finish(&d->times, code == cudaSuccess ? d->ctx : NULL);
+    return code;
+}
+
+static syn_status cuda_sync(void *device, syn_error *err) {
+    syn__cuda *d = cuda_of(device);
+    SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
+    cudaError_t code = cudaMemcpyAsync(d->fault, d->at.fault, sizeof *d->fault,
+                                       cudaMemcpyDeviceToHost, d->at.stream);
+    if (code == cudaSuccess) code = wait_for_stream(d);
+    if (code != cudaSuccess) return tell_late(d, code, err);
+    syn__cuda_staging_finish(&d->staging);
+    d->first_node = 0;
+    return tell_fault(d, err);
+}
+
+/* ---- kernels ---- */
+
+static void cuda_begin(void *device, uint32_t node) {
+    syn__cuda *d = cuda_of(device);
+    cudaSetDevice(d->device);
+    d->at.node = node;
+    if (!d->first_node) d->first_node = node;
+    if (syn__cuda_times_begin(&d->times, d->at.stream, node)) return;
+    wait_for_stream(d); /* out of marks; a failure stays, and is the next sync's */
+    syn__cuda_times_begin(&d->times, d->at.stream, node);
+}
+
+static void cuda_end(void *device, uint32_t node) {
+    syn__cuda *d = cuda_of(device);
+    (void)node;
+    syn__cuda_times_end(&d->times, d->at.stream);
+}
+
+syn_status syn__launched(const syn_call *c) {
+    SYN_CUDA(cudaGetLastError(), "a launch", c->err);
+    return SYN_OK;
+}
+
+/* ---- what it is ---- */
+
+static const double GIB = 1024.0 * 1024.0 * 1024.0;
+
+static void cuda_describe(void *device, char *text, size_t bytes) {
+    const syn__cuda *d = cuda_of(device);
+    struct cudaDeviceProp p;
+    if (cudaGetDeviceProperties(&p, d->device) != cudaSuccess) {
+        snprintf(text, bytes, "a CUDA device");
+        return;
+    }
+    snprintf(text, bytes, "%s, %.1f GiB, compute capability %d.%d", p.name,
+             (double)p.totalGlobalMem / GIB, p.major, p.minor);
+}
+
+static syn_status cuda_room(void *device, size_t *free_bytes, size_t *all_bytes, syn_error *err) {
+    SYN_CUDA(cudaSetDevice(cuda_of(device)->device), "choosing a device", err);
+    SYN_CUDA(cudaMemGetInfo(free_bytes, all_bytes), "asking for its memory", err);
+    return SYN_OK;
+}
+
+const syn_backend *syn__cuda_backend(void) {
+    static syn_backend backend;
+    backend.name = "cuda";
+    backend.has_data = true;
+    backend.open = cuda_open;
+    backend.close = cuda_close;
+    backend.alloc = cuda_alloc;
+    backend.free = cuda_free;
+    backend.copy_in = cuda_copy_in;
+    backend.copy_out = cuda_copy_out;
+    backend.fill = cuda_fill;
+    backend.sync = cuda_sync;
+    backend.kernel = syn__cuda_kernel;
+    backend.begin = cuda_begin;
+    backend.end = cuda_end;
+    backend.describe = cuda_describe;
+    backend.room = cuda_room;
+    return &backend;
+}

@@ -1,0 +1,89 @@
+/* What a context has of a CUDA device: one stream, in which everything is done in the order in
+   which it was asked for; staging memory; events. For cuda_device.cu and the files named below. */
+#ifndef OPS_CUDA_CUDA_DEVICE_H
+#define OPS_CUDA_CUDA_DEVICE_H
+
+#include "ops/cuda/cuda.h"
+
+/* ---- cuda_staging.cu: copies between the host's memory and the device's ---- */
+
+/* Pinned memory, since only from there copies go on beside the host. What comes in goes through one
+   of two halves in turn: a half is waited for only when it is used again. What goes out lies here
+   until the next sync, if there is room, else goes straight to its place. */
+enum { SYN__STAGED_IN = 4 << 20, SYN__STAGED_OUT = 1 << 20, SYN__STAGED_COPIES = 64 };
+typedef struct syn__cuda_staging {
+    char *in[2], *out;   /* of SYN__STAGED_IN and SYN__STAGED_OUT bytes */
+    cudaEvent_t done[2]; /* the device has read that half */
+    int half;
+    size_t in_used, out_used;
+    int n_out;
+    struct {
+        void *to;
+        const char *from; /* in `out` */
+        size_t bytes;
+    } copies[SYN__STAGED_COPIES];
+} syn__cuda_staging;
+syn_status syn__cuda_staging_open(syn__cuda_staging *s, syn_error *err) SYN_MUST_USE;
+void syn__cuda_staging_close(syn__cuda_staging *s);
+syn_status syn__cuda_staging_in(syn__cuda_staging *s, cudaStream_t stream, void *to,
+                                const void *from, size_t bytes, syn_error *err) SYN_MUST_USE;
+syn_status syn__cuda_staging_out(syn__cuda_staging *s, cudaStream_t stream, void *to,
+                                 const void *from, size_t bytes, syn_error *err) SYN_MUST_USE;
+/* After the stream was waited for: what went out gets to its places. */
+void syn__cuda_staging_finish(syn__cuda_staging *s);
+
+/* ---- cuda_times.cu: when the nodes' kernels ran ---- */
+
+/* Events are marks in the stream; a node's work lies between two of them. Where nothing was asked
+   for between two nodes the end of one is the beginning of the next. Times are known after a sync,
+   or when all marks are taken and the oldest are over. */
+typedef struct syn__cuda_span {
+    uint32_t node;         /* number */
+    uint32_t begins, ends; /* marks */
+} syn__cuda_span;
+enum { SYN__CUDA_MARKS = 1 << 14 };
+typedef struct syn__cuda_times {
+    cudaEvent_t mark[SYN__CUDA_MARKS];
+    uint32_t n_events; /* made */
+    uint32_t n_marks;  /* used since the last sync, numbered from 0 */
+    bool idle;         /* nothing was asked for since the newest mark */
+    syn__cuda_span spans[SYN__CUDA_MARKS];
+    uint32_t n_spans;
+    cudaEvent_t anchors[2]; /* the first: when the monotonic clock said anchor_ns */
+    uint64_t anchor_ns;
+} syn__cuda_times;
+syn_status syn__cuda_times_open(syn__cuda_times *t, cudaStream_t stream,
+                                syn_error *err) SYN_MUST_USE;
+void syn__cuda_times_close(syn__cuda_times *t);
+/* False: out of marks; sync, and again. Failures are the stream's, found when it is waited for. */
+bool syn__cuda_times_begin(syn__cuda_times *t, cudaStream_t stream, uint32_t node);
+void syn__cuda_times_end(syn__cuda_times *t, cudaStream_t stream);
+/* Around a wait for the stream; the second gives all times to the context (NULL: to nobody). */
+cudaError_t syn__cuda_times_before_sync(syn__cuda_times *t, cudaStream_t stream);
+void syn__cuda_times_finish(syn__cuda_times *t, struct syn_ctx *ctx);
+
+/* ---- cuda_device.cu ---- */
+
+struct syn__cuda {
+    syn__cuda_at at; /* first: what kernels are given */
+    struct syn_ctx *ctx;
+    int device;
+    syn__cuda_staging staging;
+    syn__cuda_times times;
+    syn__fault *fault; /* the host's copy, pinned */
+    char *scratch;
+    size_t scratch_bytes;
+    uint32_t first_node; /* since the last sync; 0: none */
+};
+
+enum { SYN__CUDA_OLDEST = 75 }; /* compute capability that kernels need */
+/* How many devices there are; a failure says why none can be used. */
+syn_status syn__cuda_devices(int *n, syn_error *err) SYN_MUST_USE;
+const syn_backend *syn__cuda_backend(void);
+
+/* ---- cuda_module.cu ---- */
+
+extern const syn_module_host *syn__cuda_host;
+syn_kernel syn__cuda_kernel(const syn_opdef *def);
+
+#endif

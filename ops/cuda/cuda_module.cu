@@ -1,0 +1,37 @@
+/* What the program asks the module for: its backend, with a column of kernels. */
+#include <string.h>
+
+#include "ops/cuda/cuda_device.h"
+
+const syn_module_host *syn__cuda_host;
+
+static syn_kernel column[SYN_OP_COUNT];
+
+// clang-format off
+static const syn__cuda_row *const families[] = {
+    NULL,
+};
+// clang-format on
+
+syn_kernel syn__cuda_kernel(const syn_opdef *def) {
+    return column[def - syn__cuda_host->ops];
+}
+
+static void fill_column() {
+    for (const syn__cuda_row *row : families)
+        for (; row && row->op != SYN_OP_NONE; row++) column[row->op] = row->kernel;
+}
+
+extern "C" __attribute__((visibility("default"))) const syn_backend *
+syn_backend_module(const syn_module_host *host, syn_error *err) {
+    int n;
+    if (strcmp(host->version, SYN_VERSION) != 0) {
+        SYN_FAIL(err, SYN_E_UNSUPPORTED,
+                 "the CUDA module is of version " SYN_VERSION ", the program of %s", host->version);
+        return NULL;
+    }
+    if (syn__cuda_devices(&n, err) != SYN_OK) return NULL;
+    syn__cuda_host = host;
+    fill_column();
+    return syn__cuda_backend();
+}

@@ -1,0 +1,93 @@
+#define _GNU_SOURCE /* dladdr */
+#include "syntorch/backend_module.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "syntorch/context.h"
+#include "syntorch/context_private.h"
+
+#define MODULE      "syntorch_cuda.so"
+#define MODULE_PATH "SYNTORCH_CUDA_MODULE"
+
+enum { MAX_PATH = 4096 };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const syn_backend *backend; /* NULL: see failure */
+static syn_error failure;
+
+void syn__describe_node(const syn_ctx *ctx, uint32_t node, char *text, size_t bytes) {
+    const syn_trace *trace = ctx->trace;
+    const uint32_t row = syn_trace_node_row(trace, node);
+    if (!row) {
+        snprintf(text, bytes, "an op that was forgotten");
+        return;
+    }
+    const syn_trace_node *n = &trace->nodes[row];
+    const char *scope = syn_trace_text(trace, n->scope);
+    snprintf(text, bytes, "%s%s%s", syn_op_table[n->op].name, *scope ? " in " : "", scope);
+}
+
+static const syn_module_host host = {SYN_VERSION, syn_op_table, syn_ctx_rank, syn_ctx_set_time,
+                                     syn__describe_node};
+
+/* The folder of a file, ending in its slash, and what is below it; false: too long. */
+static bool beside(char *path, const char *file, const char *below) {
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    const int folder = slash ? (int)(slash - file) + 1 : 0;
+    const int n = snprintf(path, MAX_PATH, "%.*s%s", folder, file ? file : "", below);
+    return slash && n < MAX_PATH;
+}
+
+/* Beside the program (of a build), in its installation, in that of a shared library. */
+static bool find_module(char *path) {
+    static const char *const from_program[] = {MODULE, SYN_PROGRAM_TO_MODULES "/" MODULE};
+    char program[MAX_PATH];
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[n > 0 ? n : 0] = '\0';
+    for (int i = 0; i < 2; i++)
+        if (beside(path, program, from_program[i]) && access(path, R_OK) == 0) return true;
+    Dl_info library;
+    return dladdr(&host, &library) && beside(path, library.dli_fname, "syntorch/" MODULE) &&
+           access(path, R_OK) == 0;
+}
+
+static void load_from(const char *path) {
+    void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!module) {
+        SYN_FAIL(&failure, SYN_E_UNSUPPORTED, "the CUDA module cannot be loaded: %s", dlerror());
+        return;
+    }
+    syn_backend_module_fn *open = NULL;
+    *(void **)&open = dlsym(module, SYN_BACKEND_MODULE_NAME); /* as POSIX has it */
+    if (open) backend = open(&host, &failure);
+    else SYN_FAIL(&failure, SYN_E_UNSUPPORTED, "%s is no module of syntorch", path);
+    if (!backend) SYN_FAIL(&failure, SYN_E_UNSUPPORTED, "the module %s gives no device", path);
+}
+
+static void load(void) {
+    char path[MAX_PATH];
+    const char *named = getenv(MODULE_PATH);
+    if (named && *named) load_from(named);
+    else if (find_module(path)) load_from(path);
+    else
+#ifdef SYN_HAVE_CUDA
+        SYN_FAIL(&failure, SYN_E_UNSUPPORTED,
+                 "the CUDA module " MODULE " is neither beside the program nor where it is "
+                 "installed; " MODULE_PATH " may name it");
+#else
+        SYN_FAIL(&failure, SYN_E_UNSUPPORTED,
+                 "this build has no CUDA: configure it with -D SYN_CUDA=ON where NVIDIA's toolkit "
+                 "is installed");
+#endif
+}
+
+syn_status syn__backend_module(const syn_backend **out, syn_error *err) {
+    pthread_once(&once, load);
+    *out = backend;
+    return backend ? SYN_OK : SYN_FAIL(err, failure.code, "%s", failure.text);
+}

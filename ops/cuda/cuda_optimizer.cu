@@ -1,0 +1,105 @@
+/* AdamW over a list of parameters in one launch; each number is read and written once. */
+#include "ops/cuda/lists.cuh"
+
+enum { THREADS = 256, PIECE = 4096, WIDE = 4 };
+
+/* See syn_adamw in ops/rows.h, whose names these are. Rates and scale are the device's: a factor
+   for the decay, the rate and the root of one step. */
+struct adamw {
+    void *p[SYN_MAX_LIST];
+    const float *g[SYN_MAX_LIST];
+    int64_t before[SYN_MAX_LIST + 1]; /* elements of the tensors before */
+    syn_pieces pieces;
+    float *m, *v, *masters; /* of all tensors, one after another; masters: NULL or of 16-bit p */
+    const float *rates, *scale;
+    float beta1, rest1, beta2, rest2, eps, decay;
+    uint64_t decayed; /* bit t: tensor t decays */
+};
+
+struct step {
+    float scale, rate, root, shrink;
+};
+
+static __device__ __forceinline__ float adamw_one(const adamw &a, const step &s, float g, float p,
+                                                  float *m, float *v) {
+    const float d = s.scale * g;
+    *m = fmaf(a.beta1, *m, a.rest1 * d);
+    *v = fmaf(a.beta2, *v, a.rest2 * (d * d));
+    return s.shrink * p - s.rate * (*m / fmaf(s.root, sqrtf(*v), a.eps));
+}
+
+/* W numbers from `from` of their tensor, `at` of all, on. P: float, or of parameters with masters.
+ */
+template <typename P, int W>
+static __device__ __forceinline__ void adamw_pack(const adamw &a, const step &s, int t,
+                                                  int64_t from, int64_t at) {
+    P *p = static_cast<P *>(a.p[t]) + from;
+    float *exact = a.masters ? a.masters + at : reinterpret_cast<float *>(p);
+    const syn_pack<float, W> g = syn_load<float, W>(a.g[t] + from);
+    syn_pack<float, W> m = syn_load<float, W>(a.m + at), v = syn_load<float, W>(a.v + at);
+    syn_pack<float, W> x = syn_load<float, W>(exact);
+#pragma unroll
+    for (int i = 0; i < W; i++) x.at[i] = adamw_one(a, s, g.at[i], x.at[i], &m.at[i], &v.at[i]);
+    syn_store(a.m + at, m);
+    syn_store(a.v + at, v);
+    syn_store(exact, x);
+    if (!a.masters) return;
+    syn_pack<P, W> narrow;
+#pragma unroll
+    for (int i = 0; i < W; i++) narrow.at[i] = syn_from_float<P>(x.at[i]);
+    syn_store(p, narrow);
+}
+
+template <typename P>
+static __device__ __forceinline__ bool packs_fit(const adamw &a, int t, int64_t at) {
+    const uintptr_t all = reinterpret_cast<uintptr_t>(a.m + at) |
+                          reinterpret_cast<uintptr_t>(a.v + at) |
+                          reinterpret_cast<uintptr_t>(a.g[t]) |
+                          (a.masters ? reinterpret_cast<uintptr_t>(a.masters + at) : 0);
+    return all % (WIDE * sizeof(float)) == 0 &&
+           reinterpret_cast<uintptr_t>(a.p[t]) % (WIDE * sizeof(P)) == 0;
+}
+
+template <typename P> static __global__ void adamw_kernel(const adamw a) {
+    const int t = syn_piece_tensor(a.pieces, blockIdx.x), tid = (int)threadIdx.x;
+    const int64_t from = ((int64_t)blockIdx.x - a.pieces.first[t]) * PIECE, before = a.before[t];
+    const int64_t left = a.before[t + 1] - before - from;
+    const int n = (int)(left < PIECE ? left : PIECE);
+    const step s = {*a.scale, a.rates[1], a.rates[2],
+                    a.decayed >> t & 1 ? 1.0f - a.rates[0] * a.decay : 1.0f};
+    const int packed = packs_fit<P>(a, t, before) ? n / WIDE * WIDE : 0;
+    for (int i = tid * WIDE; i < packed; i += THREADS * WIDE)
+        adamw_pack<P, WIDE>(a, s, t, from + i, before + from + i);
+    for (int i = packed + tid; i < n; i += THREADS)
+        adamw_pack<P, 1>(a, s, t, from + i, before + from + i);
+}
+
+static syn_status adamw_cuda(syn_call *c) {
+    const int32_t dtype = c->in[0].spec.dtype;
+    const int written = (int)c->attr[0].i, k = written - (dtype == SYN_F32 ? 2 : 3);
+    adamw a = {};
+    for (int t = 0; t < k; t++) {
+        a.p[t] = c->out[t].data;
+        a.g[t] = static_cast<const float *>(c->in[written + t].data);
+        a.before[t + 1] = a.before[t] + syn_elems(&c->in[t].spec);
+    }
+    a.pieces = syn_pieces_of(c->in, k, PIECE);
+    a.m = static_cast<float *>(c->out[k].data);
+    a.v = static_cast<float *>(c->out[k + 1].data);
+    if (dtype != SYN_F32) a.masters = static_cast<float *>(c->out[k + 2].data);
+    a.rates = static_cast<const float *>(c->in[c->n_in - 2].data);
+    a.scale = static_cast<const float *>(c->in[c->n_in - 1].data);
+    a.beta1 = (float)c->attr[1].f;
+    a.rest1 = (float)(1 - c->attr[1].f);
+    a.beta2 = (float)c->attr[2].f;
+    a.rest2 = (float)(1 - c->attr[2].f);
+    a.eps = (float)c->attr[3].f;
+    a.decay = (float)c->attr[4].f;
+    a.decayed = (uint64_t)c->attr[5].i;
+    const unsigned blocks = syn_blocks(a.pieces.first[k], 1, 1);
+    SYN_WITH_FLOAT(dtype, P,
+                   SYN_LAUNCH(adamw_kernel<P>, blocks, THREADS, 0, syn__cuda_of(c)->stream, a));
+    return syn__launched(c);
+}
+
+const syn__cuda_row syn__cuda_optimizer[] = {{SYN_OP_ADAMW, adamw_cuda}, {SYN_OP_NONE, NULL}};

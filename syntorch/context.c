@@ -65,6 +65,19 @@ syn_status syn_ctx_sync(syn_ctx *ctx) {
     return ctx->backend->sync(ctx->device, &ctx->error);
 }
 
+void syn_ctx_describe_device(const syn_ctx *ctx, char *text, size_t bytes) {
+    const syn_backend *backend = ctx->backend;
+    const int n = snprintf(text, bytes, backend->describe ? "%s: " : "%s", backend->name);
+    if (backend->describe && n >= 0 && (size_t)n < bytes)
+        backend->describe(ctx->device, text + n, bytes - (size_t)n);
+}
+
+syn_status syn_ctx_room(const syn_ctx *ctx, size_t *free_bytes, size_t *all_bytes, syn_error *err) {
+    *free_bytes = *all_bytes = 0;
+    if (!ctx->backend->room) return SYN_OK;
+    return ctx->backend->room(ctx->device, free_bytes, all_bytes, err);
+}
+
 void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
                       uint64_t cpu_ns) {
     const uint32_t row = syn_trace_node_row(ctx->trace, node);
@@ -100,7 +113,7 @@ const syn_group *syn_ctx_group(const syn_ctx *ctx, uint32_t node) {
 }
 
 syn_status syn_ctx_set_threads(syn_ctx *ctx, int threads, syn_error *err) {
-    if (!ctx->backend->has_data) return SYN_OK;
+    if (!ctx->backend->on_host) return SYN_OK;
     syn_workers *workers = NULL;
     if (threads != 1) SYN_TRY(syn_workers_new(&workers, threads, err));
     syn_workers_free(ctx->workers);

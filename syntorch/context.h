@@ -54,6 +54,13 @@ void syn_ctx_set_overlap(syn_ctx *ctx, bool overlap);
 /* Waits for all that was started, and until the device has done what was asked of it, as reading a
    tensor does; the times of all ops are known then. */
 syn_status syn_ctx_sync(syn_ctx *ctx) SYN_MUST_USE;
+/* What its device is, for people: "cpu", "meta", or "cuda: NVIDIA H100 PCIe, 79.2 GiB, compute
+   capability 9.0". */
+void syn_ctx_describe_device(const syn_ctx *ctx, char *text, size_t bytes);
+/* Of a device with memory of its own how many bytes are free, and how many there are; both
+   0 elsewhere. */
+syn_status syn_ctx_room(const syn_ctx *ctx, size_t *free_bytes, size_t *all_bytes,
+                        syn_error *err) SYN_MUST_USE;
 /* Stores when the kernel of the node of that number began, on the monotonic clock, and what it
    took. Of a node that was forgotten meanwhile nothing is stored. For backends. */
 void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,

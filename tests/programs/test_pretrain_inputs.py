@@ -376,7 +376,7 @@ REFUSED = [
     (["--batch-size", "1", "--num-gpus", "200"],
      "192 texts do not fill one step of 200: give more --data, or a smaller --num-gpus"),
     (["--max-seq-length", "4096"], "exceeds the 512 positions"),
-    (["--device", "tpu"], "--device is cpu or meta, not 'tpu'"),
+    (["--device", "tpu"], "--device is cpu, meta or cuda, not 'tpu'"),
     (["--data", "none.json"], "none.json"),
     (["--data", "gpt.json"], "a SQuAD file is an object with \"data\""),
     (["--model-name", "gpt2", "--model-config", "gpt.json"], "give one"),

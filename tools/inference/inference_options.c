@@ -21,9 +21,8 @@ static inference_args args = {.tp = 1,
 const cli_option inference_options[] = {
     {"tp", CLI_INT, &args.tp, "N",
      "tensor-parallel ranks: threads of this process, or as many MPI processes", 1, 65536},
-    {"device", CLI_TEXT, &args.device, "cpu|meta",
-     "where to run; meta records everything and computes nothing (there is no CUDA backend yet)", 0,
-     0},
+    {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
+     "where to run; meta records everything and computes nothing", 0, 0},
     {"model", CLI_TEXT, &args.model, "NAME",
      "preset: gpt2, gpt3-175b, bert-base-uncased, ... (a wrong name lists all)", 0, 0},
     {"model_config", CLI_TEXT, &args.model_config, "FILE",
@@ -181,17 +180,15 @@ int inference_check_options(inference *run) {
         return cli_fail(l->program, CLI_USAGE,
                         "%d MPI processes were started for --tp %lld; the two must agree", l->ranks,
                         (long long)args.tp);
-    const bool meta = strcmp(args.device, "meta") == 0, cuda = strcmp(args.device, "cuda") == 0;
-    if (cuda) return CLI_RUN; /* a device, but inference_prepare does without it */
-    if (strcmp(args.device, "cpu") != 0 && !meta)
-        return cli_fail(l->program, CLI_USAGE, "--device is cpu or meta, not '%s'", args.device);
+    const int device = launch_device(l, args.device);
+    if (device != CLI_RUN) return device;
+    const bool meta = l->device == SYN_DEVICE_META;
     const int dtypes = check_dtypes(run);
     if (dtypes != CLI_RUN) return dtypes;
     const char *sentence = contradiction(meta);
     if (!sentence) sentence = useless(run);
     if (sentence) return cli_fail(l->program, CLI_USAGE, "%s", sentence);
     run->fused_attention = choose_attention();
-    l->device = meta ? SYN_DEVICE_META : SYN_DEVICE_CPU;
     l->ranks = (int32_t)args.tp;
     l->quiet = args.quiet;
     l->check_collectives = args.check_collectives;

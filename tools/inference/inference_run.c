@@ -50,9 +50,25 @@ syn_status inference_make_model(const inference *run, syn_ctx *ctx, const syn_gr
     return s;
 }
 
+/* As inference_check_memory, for a device with memory of its own, of which each rank has one. */
+static syn_status check_room(const inference *run, const syn_ctx *ctx, syn_error *err) {
+    char a[32], b[32];
+    size_t left, all;
+    const double want = inference_resident_bytes(run) / (double)run->launch.ranks;
+    SYN_TRY(syn_ctx_room(ctx, &left, &all, err));
+    if (all == 0 || want <= (double)left) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_NOMEM,
+                    "out of memory: a rank's weights of %s and KV cache of %lld sequences are %s, "
+                    "but %s of its device are free; --dtype bf16, smaller batches or a larger --tp "
+                    "need less",
+                    run->config.name, (long long)run->batch, cli_bytes_text(want, a, sizeof a),
+                    cli_bytes_text((double)left, b, sizeof b));
+}
+
 syn_status inference_load_model(const inference *run, syn_ctx *ctx, const syn_group *tp,
                                 syn_model **model, syn_error *err) {
     syn_weights_reader *reader = NULL;
+    SYN_TRY(check_room(run, ctx, err));
     if (run->weights) SYN_TRY(syn_weights_reader_new(&reader, run->weights, err));
     syn_status s = inference_make_model(run, ctx, tp, reader, model, err);
     if (s == SYN_OK && reader) s = syn_weights_finish(reader, *model, NULL, err);
@@ -115,7 +131,7 @@ syn_status inference_check_memory(const inference *run, syn_error *err) {
     const bool limited = own > process.bytes;
     const memory_room *room = limited ? &process : &machine;
     const double want = limited ? own : here;
-    if (run->launch.device == SYN_DEVICE_META || want <= room->bytes) return SYN_OK;
+    if (run->launch.device != SYN_DEVICE_CPU || want <= room->bytes) return SYN_OK;
     return SYN_FAIL(err, SYN_E_NOMEM,
                     "out of memory: the weights of %s and the KV cache of %lld sequences are %s, "
                     "but %s %s available; --device meta needs none",
@@ -136,9 +152,6 @@ static syn_status choose_hardware(inference *run, syn_error *err) {
 
 syn_status inference_prepare(inference *run, syn_error *err) {
     const inference_args *args = run->args;
-    if (strcmp(args->device, "cuda") == 0)
-        return SYN_FAIL(err, SYN_E_UNSUPPORTED,
-                        "this build has no CUDA backend; use --device cpu or --device meta");
     if (run->unknown.code != SYN_OK) {
         *err = run->unknown;
         return err->code;

@@ -83,7 +83,7 @@ static void print_shared_heads(const inference *run) {
 /* What was run. */
 static void print_model(const inference *run) {
     const syn_model_config *m = &run->config;
-    char a[64], name[CLI_SHOWN_BYTES];
+    char a[64], name[CLI_SHOWN_BYTES], device[256];
     printf("model:   %s, %lld layers, hidden %lld, %lld heads, %s parameters, tp %lld, "
            "%s attention\n",
            cli_shown(m->name, name, sizeof name), (long long)m->n_layer, (long long)m->n_embd,
@@ -97,7 +97,10 @@ static void print_model(const inference *run) {
         printf("device:  meta: nothing is computed, times are predictions for %s%s\n",
                cli_shown(run->hw.name, name, sizeof name),
                run->args->hw_config ? "" : " (the default; --hw_config chooses)");
-    else
+    else if (run->launch.device == SYN_DEVICE_CUDA) {
+        syn_ctx_describe_device(run->launch.ctx[0], device, sizeof device);
+        printf("device:  %s%s\n", device, run->launch.ranks > 1 ? ", and others like it" : "");
+    } else
         printf("device:  cpu, %d thread%s a rank, %s, own kernels %s\n", run->launch.threads,
                cli_plural((uint64_t)run->launch.threads), syn_blas_describe(a, sizeof a),
                syn_simd_name(syn_simd_level()));

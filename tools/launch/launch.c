@@ -17,18 +17,37 @@ void launch_begin(launch *l, cli_program *program) {
     program->mute = l->mpi && l->rank != 0;
 }
 
+int launch_device(launch *l, const char *name) {
+    static const char *const names[] = {
+        [SYN_DEVICE_CPU] = "cpu", [SYN_DEVICE_META] = "meta", [SYN_DEVICE_CUDA] = "cuda"};
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++) {
+        l->device = (syn_device)i;
+        if (strcmp(name, names[i]) == 0) return CLI_RUN;
+    }
+    return cli_fail(l->program, CLI_USAGE, "--device is cpu, meta or cuda, not '%s'", name);
+}
+
+/* Before anything is read or started for it. */
+static syn_status check_device(const launch *l, syn_error *err) {
+    const syn_backend *backend;
+    syn_error why = {0};
+    if (syn_backend_get(l->device, &backend, &why) == SYN_OK) return SYN_OK;
+    return SYN_FAIL(err, why.code, "--device cuda: %s", why.text);
+}
+
 syn_status launch_threads(launch *l, syn_error *err) {
     int32_t together = l->ranks, processes = 1; /* ranks on this machine; of them in one process */
     if (l->mpi) syn_mpi_launched(NULL, &processes);
     const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     if (l->mpi && local && atoi(local) > 0) processes = atoi(local);
+    SYN_TRY(check_device(l, err));
     l->threads = cli_cores() / (l->mpi ? processes : together);
     if (l->threads < 1) l->threads = 1;
     if (l->threads > SYN_WORKERS_MAX) l->threads = SYN_WORKERS_MAX;
     if (l->mpi) together = 1;
     syn_blas_set_threads(1); /* a rank's own threads call it side by side */
     const char *forced = getenv("SYNTORCH_BLAS_CHOSEN") ? NULL : syn_blas_forced_by();
-    if (l->device == SYN_DEVICE_META) return SYN_OK;
+    if (l->device != SYN_DEVICE_CPU) return SYN_OK;
     char value[CLI_SHOWN_BYTES];
     if (forced && !l->quiet && !l->program->mute)
         fprintf(stderr,
@@ -218,7 +237,7 @@ void launch_free(launch *l) {
 }
 
 const char *launch_shared_cores(const launch *l, char *buf, size_t buf_bytes) {
-    if (l->device == SYN_DEVICE_META || l->ranks <= cli_cores()) return NULL;
+    if (l->device != SYN_DEVICE_CPU || l->ranks <= cli_cores()) return NULL;
     snprintf(buf, buf_bytes, "%d ranks on %d cores", l->ranks, cli_cores());
     return buf;
 }

@@ -54,6 +54,9 @@ void launch_begin(launch *l, cli_program *program);
 /* Reads the options: `read` gives CLI_RUN or an exit code after a message. Over MPI a rank that
    alone refuses its own is the one to say so. */
 int launch_options(launch *l, int (*read)(int argc, char **argv), int argc, char **argv);
+/* What --device means: CLI_RUN, or an exit code after a message. */
+#define LAUNCH_DEVICES "cpu|meta|cuda"
+int launch_device(launch *l, const char *name);
 /* Call after the options are known: gives OpenBLAS one thread a caller and each rank its share of
    the cores. Fails when there is no memory for OpenBLAS's buffers. */
 syn_status launch_threads(launch *l, syn_error *err) SYN_MUST_USE;

@@ -79,7 +79,7 @@ const cli_option pretrain_options[] = {
     {"num_gpus", CLI_INT, &args.num_gpus, "N",
      "ranks: threads of this process, or as many MPI processes", 1, 65536},
     {"tp", CLI_INT, &args.tp, "N", "of them so many share each layer", 1, 65536},
-    {"device", CLI_TEXT, &args.device, "cpu|meta",
+    {"device", CLI_TEXT, &args.device, LAUNCH_DEVICES,
      "where to run; meta records everything and computes nothing", 0, 0},
     {"hw_config", CLI_TEXT, &args.hw_config, "FILE|NAME",
      "predict the trace's times for this hardware: a100-80g, h100, h200, v100-32g, cpu or a JSON "
@@ -171,16 +171,15 @@ static void note_no_model(const pretrain *run) {
 int pretrain_check_options(pretrain *run, int argc, char **argv) {
     const pretrain_args *a = run->args = &args;
     const cli_program *program = run->launch.program;
-    const bool meta = strcmp(a->device, "meta") == 0;
-    if (strcmp(a->device, "cpu") != 0 && !meta)
-        return cli_fail(program, CLI_USAGE, "--device is cpu or meta, not '%s'", a->device);
+    const int device = launch_device(&run->launch, a->device);
+    if (device != CLI_RUN) return device;
+    const bool meta = run->launch.device == SYN_DEVICE_META;
     if ((a->model_name != NULL) + (a->model_config != NULL) + (a->weights != NULL) > 1)
         return cli_fail(program, CLI_USAGE,
                         "--model-name, --model-config and --weights all say which model; give one");
     if (meta && !a->enable_tracing)
         return cli_fail(program, CLI_USAGE,
                         "--device meta computes nothing but a trace; give --enable-tracing, too");
-    run->launch.device = meta ? SYN_DEVICE_META : SYN_DEVICE_CPU;
     const int code = check_rules(run, argc, argv);
     if (code != CLI_RUN) return code;
     if (meta) note_meta(run, argc, argv);

@@ -1,0 +1,54 @@
+# Finds NVIDIA's toolkit: nvcc, the runtime, cuBLASLt, and NCCL for several devices. CUDA AUTO: used
+# when found, ON: an error when not found, OFF: not looked for.
+
+# What the module has of the library: files without a state that its host functions call. It shares
+# no symbol with the program.
+set(SYN_MODULE_CORE syntorch/clock.c syntorch/memory.c syntorch/status.c syntorch/types.c)
+list(TRANSFORM SYN_MODULE_CORE PREPEND ${CMAKE_SOURCE_DIR}/)
+
+set(found_cuda OFF)
+if(NOT SYN_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT CMAKE_CUDA_ARCHITECTURES) # and for newer ones from the last one's PTX
+      set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90)
+    endif()
+    enable_language(CUDA)
+    find_package(CUDAToolkit QUIET)
+    if(TARGET CUDA::cudart_static AND TARGET CUDA::cublasLt)
+      set(found_cuda ON)
+    endif()
+  endif()
+endif()
+if(found_cuda)
+  set(CMAKE_CUDA_STANDARD 17)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  find_path(NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_TARGET_DIR}/lib)
+endif()
+set(label "CUDA")
+if(found_cuda AND NCCL_INCLUDE AND NCCL_LIBRARY)
+  set(label "CUDA with NCCL")
+endif()
+syn_use(CUDA "${label}" "no --device cuda" ${found_cuda})
+
+# syn_cuda_module(target): how a module of these sources is compiled and linked.
+function(syn_cuda_module target)
+  set_target_properties(${target} PROPERTIES PREFIX "" C_VISIBILITY_PRESET hidden
+    CUDA_VISIBILITY_PRESET hidden LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
+    CUDA_RUNTIME_LIBRARY Static)
+  target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_compile_definitions(${target} PRIVATE SYN_VERSION="${PROJECT_VERSION}"
+    _POSIX_C_SOURCE=200809L _DEFAULT_SOURCE)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -lineinfo>)
+  target_link_libraries(${target} PRIVATE CUDA::cublasLt Threads::Threads)
+  target_link_options(${target} PRIVATE -Wl,--no-undefined
+    -Wl,--version-script=${CMAKE_SOURCE_DIR}/ops/cuda/module.map)
+  if(NCCL_INCLUDE AND NCCL_LIBRARY)
+    target_include_directories(${target} PRIVATE ${NCCL_INCLUDE})
+    target_compile_definitions(${target} PRIVATE SYN_HAVE_NCCL)
+    target_link_libraries(${target} PRIVATE ${NCCL_LIBRARY})
+  endif()
+endfunction()

@@ -1,0 +1,50 @@
+"""--device cuda where it cannot be: one sentence says what is missing."""
+from inference_runs import *  # noqa: F403
+
+EMULATED = os.path.join(BUILD, "tests", "syntorch_cuda_emulated.so")
+
+
+class Module:
+    """Runs inside have that module, and these variables."""
+
+    def __init__(self, path, **variables):
+        self.variables = {"SYNTORCH_CUDA_MODULE": path, **variables}
+
+    def __enter__(self):
+        if self.variables["SYNTORCH_CUDA_MODULE"] == EMULATED and not os.path.exists(EMULATED):
+            raise Skip("no C++ compiler made the emulated device")
+        self.before = dict(ENV)
+        ENV.update(self.variables)
+
+    def __exit__(self, *_):
+        ENV.clear()
+        ENV.update(self.before)
+
+
+def test_what_is_no_module():
+    with Folder() as f:
+        text = f.write("text.so", "no library")
+        for path, says in [(f / "none.so", "cannot be loaded"), (text, "cannot be loaded"),
+                           ("libm.so.6", "libm.so.6 is no module of syntorch")]:
+            with Module(path):
+                refuse(f, ["--device", "cuda"], 1, "--device cuda: ", says)
+
+
+def test_no_device():
+    with Folder() as f:
+        for variables, says in [
+            ({"SYN_EMULATED_DEVICES": "0"}, "there is no CUDA device"),
+            ({"SYN_EMULATED_CAPABILITY": "7.0"}, "has compute capability 7.0; kernels need 7.5"),
+            ({"SYN_EMULATED_FAIL": "cudaGetDeviceCount:1"}, "CUDA failed at looking for devices"),
+        ]:
+            with Module(EMULATED, **variables):
+                refuse(f, ["--device", "cuda"], 1, "--device cuda: ", says)
+
+
+def test_too_little_memory():
+    with Folder() as f, Module(EMULATED, SYN_EMULATED_MEMORY=str(1 << 20)):
+        refuse(f, ["--device", "cuda"], 1, "out of memory", "of its device are free")
+
+
+if __name__ == "__main__":
+    main(globals())

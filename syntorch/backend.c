@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "syntorch/backend_module.h"
+#include "syntorch/backend_private.h"
 #include "syntorch/clock.h"
 #include "syntorch/context.h"
 #include "syntorch/memory.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "syntorch/backend_private.h"
 #include "syntorch/context.h"
 #include "syntorch/context_private.h"
 

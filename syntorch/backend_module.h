@@ -24,9 +24,5 @@ typedef struct syn_module_host {
 typedef const syn_backend *syn_backend_module_fn(const syn_module_host *host, syn_error *err);
 #define SYN_BACKEND_MODULE_NAME "syn_backend_module"
 
-/* CUDA's, syntorch_cuda.so: the file that the environment variable SYNTORCH_CUDA_MODULE names, else
-   beside the program, or where both are installed. Loaded once; a failure is said again. */
-syn_status syn__backend_module(const syn_backend **out, syn_error *err) SYN_MUST_USE;
-
 SYN_API_END
 #endif

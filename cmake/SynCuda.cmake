@@ -42,7 +42,8 @@ function(syn_cuda_module target)
   target_compile_definitions(${target} PRIVATE SYN_VERSION="${PROJECT_VERSION}"
     _POSIX_C_SOURCE=200809L _DEFAULT_SOURCE)
   target_compile_options(${target} PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -lineinfo>)
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -lineinfo
+      $<$<BOOL:${SYN_WERROR}>:-Werror=all-warnings>>)
   target_link_libraries(${target} PRIVATE CUDA::cublasLt Threads::Threads)
   target_link_options(${target} PRIVATE -Wl,--no-undefined
     -Wl,--version-script=${CMAKE_SOURCE_DIR}/ops/cuda/module.map)

@@ -1,0 +1,124 @@
+/* What a CUDA device allows, for bench_cuda: for each line "T M N K" (T bf16 or f32) that it reads
+   the TFLOP/s of cuBLASLt's product of row-major M x K by K x N at its best choice, for "copy
+   BYTES" the GB/s of a copy within the device, bytes read and written counted. Shares nothing with
+   ours. */
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(expr)                                             \
+    do {                                                        \
+        if ((expr) != 0) {                                      \
+            fprintf(stderr, "cuda_limits: %s failed\n", #expr); \
+            exit(1);                                            \
+        }                                                       \
+    } while (0)
+
+enum { WARM = 3, TIMES = 10, CHOICES = 8, WORKSPACE = 32 << 20 };
+
+static cudaStream_t stream;
+static cublasLtHandle_t lt;
+static cudaEvent_t begin, end;
+
+static void *buffer(size_t bytes) {
+    void *data;
+    CHECK(cudaMalloc(&data, bytes));
+    return data;
+}
+
+static double milliseconds() {
+    float ms = 0;
+    CHECK(cudaEventSynchronize(end));
+    CHECK(cudaEventElapsedTime(&ms, begin, end));
+    return ms;
+}
+
+static double copy_rate(size_t bytes) {
+    void *from = buffer(bytes), *to = buffer(bytes);
+    for (int i = 0; i < WARM + TIMES; i++) {
+        if (i == WARM) CHECK(cudaEventRecord(begin, stream));
+        CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
+    }
+    CHECK(cudaEventRecord(end, stream));
+    const double rate = 2.0 * (double)bytes * TIMES / milliseconds() / 1e6;
+    cudaFree(from);
+    cudaFree(to);
+    return rate;
+}
+
+/* Numbers of no pattern, as zeros are multiplied faster. */
+template <typename T> __global__ void fill(T *data, long long n) {
+    const long long step = (long long)gridDim.x * blockDim.x;
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+        unsigned x = (unsigned)i * 2654435761u;
+        x = (x ^ (x >> 15)) * 2246822519u;
+        data[i] = (T)((float)(x >> 8) / 8388608.0f - 1.0f);
+    }
+}
+
+template <typename T> static void *filled(long long n) {
+    T *data = (T *)buffer((size_t)n * sizeof(T));
+    fill<<<1024, 256, 0, stream>>>(data, n);
+    return data;
+}
+
+static double product_rate(bool half, long long m, long long n, long long k) {
+    const cudaDataType_t type = half ? CUDA_R_16BF : CUDA_R_32F;
+    void *x = half ? filled<__nv_bfloat16>(m * k) : filled<float>(m * k);
+    void *w = half ? filled<__nv_bfloat16>(k * n) : filled<float>(k * n);
+    void *y = buffer((size_t)(m * n) * (half ? 2 : 4)), *space = buffer(WORKSPACE);
+    cublasLtMatmulDesc_t how;
+    cublasLtMatrixLayout_t lw, lx, ly;
+    cublasLtMatmulPreference_t wish;
+    size_t bytes = WORKSPACE;
+    cublasLtMatmulHeuristicResult_t found[CHOICES];
+    int n_found = 0;
+    const float one = 1, zero = 0;
+    CHECK(cublasLtMatmulDescCreate(&how, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    CHECK(cublasLtMatrixLayoutCreate(&lw, type, n, k, n));
+    CHECK(cublasLtMatrixLayoutCreate(&lx, type, k, m, k));
+    CHECK(cublasLtMatrixLayoutCreate(&ly, type, n, m, n));
+    CHECK(cublasLtMatmulPreferenceCreate(&wish));
+    CHECK(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                               &bytes, sizeof bytes));
+    CHECK(cublasLtMatmulAlgoGetHeuristic(lt, how, lw, lx, ly, ly, wish, CHOICES, found, &n_found));
+    double best = 0;
+    for (int c = 0; c < n_found; c++) {
+        for (int i = 0; i < WARM + TIMES; i++) {
+            if (i == WARM) CHECK(cudaEventRecord(begin, stream));
+            CHECK(cublasLtMatmul(lt, how, &one, w, lw, x, lx, &zero, y, ly, y, ly, &found[c].algo,
+                                 space, WORKSPACE, stream));
+        }
+        CHECK(cudaEventRecord(end, stream));
+        const double rate = 2.0 * (double)m * (double)n * (double)k * TIMES / milliseconds() / 1e9;
+        if (rate > best) best = rate;
+    }
+    cublasLtMatmulPreferenceDestroy(wish);
+    cublasLtMatrixLayoutDestroy(lw);
+    cublasLtMatrixLayoutDestroy(lx);
+    cublasLtMatrixLayoutDestroy(ly);
+    cublasLtMatmulDescDestroy(how);
+    void *const all[] = {x, w, y, space};
+    for (void *data : all) cudaFree(data);
+    return best;
+}
+
+int main() {
+    char text[256], type[16];
+    long long m, n, k;
+    CHECK(cudaStreamCreate(&stream));
+    CHECK(cublasLtCreate(&lt));
+    CHECK(cudaEventCreate(&begin));
+    CHECK(cudaEventCreate(&end));
+    while (fgets(text, sizeof text, stdin)) {
+        if (sscanf(text, "copy %lld", &n) == 1) printf("%.6g\n", copy_rate((size_t)n));
+        else if (sscanf(text, "%15s %lld %lld %lld", type, &m, &n, &k) == 4)
+            printf("%.6g\n", product_rate(strcmp(type, "bf16") == 0, m, n, k));
+        else return 1;
+        fflush(stdout);
+    }
+    return 0;
+}

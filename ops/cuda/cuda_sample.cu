@@ -304,7 +304,7 @@ static syn_status sample_in_order(const syn_call *c, const syn_number_rows &r, c
 
 static syn_status sample_the_best(const syn_call *c, const syn_number_rows &r, const sampling &s) {
     const cudaStream_t stream = syn__cuda_of(c)->stream;
-    const int64_t runs = r.rows * r.runs, length = r.n < SYN_RUN ? r.n : SYN_RUN;
+    const int64_t runs = r.rows * r.runs, length = r.n < SYN_RUN ? r.n : (int64_t)SYN_RUN;
     const size_t bytes = (size_t)length * (sizeof(uint64_t) + sizeof(double)) + 3 * sizeof(int32_t);
     void *scratch;
     SYN_TRY(syn__cuda_scratch(c, (size_t)runs * bytes, &scratch));

@@ -146,7 +146,7 @@ static __global__ void rank_kernel(const T *x, const uint64_t *keys, T *values, 
 
 static syn_status top_k_cuda(syn_call *c) {
     const syn_number_rows r = syn_number_rows_of(&c->in[0]);
-    const int64_t k = c->attr[0].i, keep = k < SYN_RUN ? k : SYN_RUN;
+    const int64_t k = c->attr[0].i, keep = k < SYN_RUN ? k : (int64_t)SYN_RUN;
     void *scratch;
     SYN_TRY(syn__cuda_scratch(c, (size_t)(r.rows * r.runs * keep) * sizeof(uint64_t), &scratch));
     uint64_t *keys = static_cast<uint64_t *>(scratch);

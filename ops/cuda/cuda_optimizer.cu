@@ -64,7 +64,7 @@ template <typename P> static __global__ void adamw_kernel(const adamw a) {
     const int t = syn_piece_tensor(a.pieces, blockIdx.x), tid = (int)threadIdx.x;
     const int64_t from = ((int64_t)blockIdx.x - a.pieces.first[t]) * PIECE, before = a.before[t];
     const int64_t left = a.before[t + 1] - before - from;
-    const int n = (int)(left < PIECE ? left : PIECE);
+    const int n = (int)(left < PIECE ? left : (int64_t)PIECE);
     const step s = {*a.scale, a.rates[1], a.rates[2],
                     a.decayed >> t & 1 ? 1.0f - a.rates[0] * a.decay : 1.0f};
     const int packed = packs_fit<P>(a, t, before) ? n / WIDE * WIDE : 0;

@@ -180,7 +180,7 @@ static __global__ void square_kernel(const squares s, double *sums) {
     const int t = syn_piece_tensor(s.pieces, blockIdx.x), tid = (int)threadIdx.x;
     const int64_t at = ((int64_t)blockIdx.x - s.pieces.first[t]) * PIECE;
     const float *x = s.x[t] + at;
-    const int n = (int)(s.n[t] - at < PIECE ? s.n[t] - at : PIECE);
+    const int n = (int)(s.n[t] - at < PIECE ? s.n[t] - at : (int64_t)PIECE);
     const bool packs = reinterpret_cast<uintptr_t>(x) % (W * sizeof(float)) == 0;
     const int some = packs ? n / W * W : 0;
     float sum = 0;

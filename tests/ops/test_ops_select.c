@@ -67,8 +67,11 @@ static void test_repetition_penalty(void) {
     }
     syn_ctx *ctx = ref_ctx(SYN_DEVICE_CPU, NULL); /* ids are data: what they are is seen late */
     const syn_spec logits = {SYN_F32, 2, {1, 3}}, ids = {SYN_I32, 2, {1, 2}};
-    syn_repetition_penalty(ctx, syn_input(ctx, "logits", &logits, (const float[]){1, 2, 3}),
-                           syn_input(ctx, "seen", &ids, (const int32_t[]){2, 3}), 1.5);
+    float none[3];
+    const syn_tensor bad =
+        syn_repetition_penalty(ctx, syn_input(ctx, "logits", &logits, (const float[]){1, 2, 3}),
+                               syn_input(ctx, "seen", &ids, (const int32_t[]){2, 3}), 1.5);
+    CHECK(syn_tensor_read(ctx, bad, none, sizeof none) != SYN_OK);
     CHECK_HAS(syn_ctx_error(ctx)->text, "token 3 was seen, but there are 3");
     syn_ctx_free(ctx);
 }

@@ -41,6 +41,9 @@ typedef struct syn_backend {
        the next sync. */
     void (*begin)(void *device, uint32_t node);
     void (*end)(void *device, uint32_t node);
+    /* The next step begins (syn_next_step), which may ask for the same as the one before; NULL: it
+       is no matter. */
+    void (*step)(void *device);
     /* Of a device with memory of its own, else NULL. What it is, for people ("NVIDIA H100
        PCIe, 79.2 GiB, compute capability 9.0"); how many bytes of it are free, and how many there
        are. */

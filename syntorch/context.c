@@ -196,4 +196,5 @@ void syn_next_step(syn_ctx *ctx) {
     if (syn_grow(&t->steps, &t->steps_cap, t->n_steps + 1, sizeof *t->steps, &ctx->error) != SYN_OK)
         return;
     t->steps[t->n_steps++] = (syn_trace_step){(uint32_t)t->n_nodes, ++t->step};
+    if (ctx->backend->step) ctx->backend->step(ctx->device);
 }

@@ -73,6 +73,20 @@ syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) SYN_MU
 /* After launches of an op: whether they could be launched. */
 syn_status syn__launched(const syn_call *c) SYN_MUST_USE;
 
+/* ---- launches ---- */
+
+/* A launch, as SYN_LAUNCH (device.cuh) makes it; arguments are read before the call returns. */
+typedef struct syn__launch {
+    const char *name;
+    const void *kernel;
+    dim3 grid, block;
+    size_t shared; /* bytes, dynamic */
+    cudaStream_t stream;
+    void **arguments;
+} syn__launch;
+/* Failures are those of the next cudaGetLastError. */
+void syn__launch_now(const syn__launch *launch);
+
 /* ---- the column of kernels ---- */
 
 /* What the column has, a list a family, ended by SYN_OP_NONE. A kernel only launches: it never

@@ -60,12 +60,14 @@ static syn_status open_parts(syn__cuda *d, syn_error *err) {
     d->at.capability = capability_of(d->device);
     d->at.shared_bytes = (size_t)attribute(d, cudaDevAttrMaxSharedMemoryPerBlockOptin);
     SYN_TRY(syn__cuda_staging_open(&d->staging, err));
+    SYN_TRY(syn__graphs_open(&d->graphs, d, err));
     return syn__cuda_times_open(&d->times, d->at.stream, err);
 }
 
 static void cuda_close(void *device) {
     syn__cuda *d = cuda_of(device);
     cudaSetDevice(d->device);
+    syn__graphs_close(d->graphs);
     syn__cuda_times_close(&d->times);
     syn__cuda_staging_close(&d->staging);
     if (d->scratch) cudaFree(d->scratch);
@@ -116,26 +118,31 @@ static void cuda_free(void *device, void *data) {
     cudaFree(data);
 }
 
+/* Before anything that is no kernel is asked of the stream. */
+static syn_status before_other(syn__cuda *d, syn_error *err) {
+    SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
+    SYN_TRY(syn__graphs_end(d->graphs, err));
+    d->times.idle = false;
+    return SYN_OK;
+}
+
 static syn_status cuda_copy_in(void *device, void *to, const void *from, size_t bytes,
                                syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    d->times.idle = false;
-    SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
+    SYN_TRY(before_other(d, err));
     return syn__cuda_staging_in(&d->staging, d->at.stream, to, from, bytes, err);
 }
 
 static syn_status cuda_copy_out(void *device, void *to, const void *from, size_t bytes,
                                 syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    d->times.idle = false;
-    SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
+    SYN_TRY(before_other(d, err));
     return syn__cuda_staging_out(&d->staging, d->at.stream, to, from, bytes, err);
 }
 
 static syn_status cuda_fill(void *device, void *to, int byte, size_t bytes, syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    d->times.idle = false;
-    SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
+    SYN_TRY(before_other(d, err));
     if (bytes > 0) SYN_CUDA(cudaMemsetAsync(to, byte, bytes, d->at.stream), "a fill", err);
     return SYN_OK;
 }
@@ -143,6 +150,10 @@ static syn_status cuda_fill(void *device, void *to, int byte, size_t bytes, syn_
 syn_status syn__cuda_scratch(const syn_call *c, size_t bytes, void **out) {
     syn__cuda *d = syn__cuda_of(c)->device;
     if (bytes > d->scratch_bytes) {
+        if (syn__graphs_capturing())
+            return SYN_FAIL(c->err, SYN_E_UNSUPPORTED, "scratch memory grows within a graph");
+        if (bytes < 2 * d->scratch_bytes) bytes = 2 * d->scratch_bytes; /* that it be seldom */
+        d->scratch_number++;
         SYN_CUDA(cudaStreamSynchronize(d->at.stream), "waiting for the device", c->err);
         if (d->scratch) SYN_CUDA(cudaFree(d->scratch), "a buffer", c->err);
         d->scratch = NULL;
@@ -166,7 +177,8 @@ static syn_status tell_fault(syn__cuda *d, syn_error *err) {
     char place[256];
     const long long value = fault.value, limit = fault.limit;
     SYN_CUDA(cudaMemsetAsync(d->at.fault, 0, sizeof fault, d->at.stream), "a fill", err);
-    syn__cuda_host->describe_node(d->ctx, fault.node, place, sizeof place);
+    syn__cuda_host->describe_node(d->ctx, syn__graphs_fault_node(d->graphs, fault.node), place,
+                                  sizeof place);
     switch (fault.kind) {
     case SYN__FAULT_TARGET:
         return SYN_FAIL(err, SYN_E_INVALID, "%s: a target is %lld, which is no class of %lld",
@@ -197,13 +209,14 @@ static syn_status tell_late(syn__cuda *d, cudaError_t code, syn_error *err) {
 static cudaError_t wait_for_stream(syn__cuda *d) {
     cudaError_t code = syn__cuda_times_before_sync(&d->times, d->at.stream);
     if (code == cudaSuccess) code = cudaStreamSynchronize(d->at.stream);
-    syn__cuda_times_finish(&d->times, code == cudaSuccess ? d->ctx : NULL);
+    syn__cuda_times_finish(&d->times, code == cudaSuccess ? d->ctx : NULL, d->graphs);
     return code;
 }
 
 static syn_status cuda_sync(void *device, syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
+    if (d->late.code != SYN_OK) return SYN_FAIL(err, d->late.code, "%s", d->late.text);
+    SYN_TRY(before_other(d, err));
     cudaError_t code = cudaMemcpyAsync(d->fault, d->at.fault, sizeof *d->fault,
                                        cudaMemcpyDeviceToHost, d->at.stream);
     if (code == cudaSuccess) code = wait_for_stream(d);
@@ -215,20 +228,46 @@ static syn_status cuda_sync(void *device, syn_error *err) {
 
 /* ---- kernels ---- */
 
+void syn__cuda_time_begin(syn__cuda *d, uint32_t node, int segment, int op) {
+    if (syn__cuda_times_begin(&d->times, d->at.stream, node, segment, op)) return;
+    wait_for_stream(d); /* out of marks; a failure stays, and is the next sync's */
+    syn__cuda_times_begin(&d->times, d->at.stream, node, segment, op);
+}
+
+void syn__cuda_time_end(syn__cuda *d) {
+    syn__cuda_times_end(&d->times, d->at.stream);
+}
+
 static void cuda_begin(void *device, uint32_t node) {
     syn__cuda *d = cuda_of(device);
     cudaSetDevice(d->device);
     d->at.node = node;
     if (!d->first_node) d->first_node = node;
-    if (syn__cuda_times_begin(&d->times, d->at.stream, node)) return;
-    wait_for_stream(d); /* out of marks; a failure stays, and is the next sync's */
-    syn__cuda_times_begin(&d->times, d->at.stream, node);
 }
 
-static void cuda_end(void *device, uint32_t node) {
-    syn__cuda *d = cuda_of(device);
+static void cuda_end(void *device, uint32_t node) { /* kernels' times are told in run */
+    (void)device;
     (void)node;
-    syn__cuda_times_end(&d->times, d->at.stream);
+}
+
+static syn_status run(syn_call *c) {
+    syn__cuda *d = syn__cuda_of(c)->device;
+    const syn_kernel kernel = syn__cuda_kernel(c->def);
+    if (d->graphs) return syn__graphs_run(d->graphs, c, kernel);
+    syn__cuda_time_begin(d, d->at.node, -1, 0);
+    const syn_status s = kernel(c);
+    syn__cuda_time_end(d);
+    return s;
+}
+
+static syn_kernel cuda_kernel(const syn_opdef *def) {
+    const syn_kernel kernel = syn__cuda_kernel(def);
+    return kernel && !(def->flags & SYN_OPF_COMM) ? run : kernel;
+}
+
+static void cuda_step(void *device) {
+    syn__cuda *d = cuda_of(device);
+    if (syn__graphs_end(d->graphs, &d->late) == SYN_OK) syn__graphs_step(d->graphs);
 }
 
 syn_status syn__launched(const syn_call *c) {
@@ -269,9 +308,10 @@ const syn_backend *syn__cuda_backend(void) {
     backend.copy_out = cuda_copy_out;
     backend.fill = cuda_fill;
     backend.sync = cuda_sync;
-    backend.kernel = syn__cuda_kernel;
+    backend.kernel = cuda_kernel;
     backend.begin = cuda_begin;
     backend.end = cuda_end;
+    backend.step = cuda_step;
     backend.describe = cuda_describe;
     backend.room = cuda_room;
     return &backend;

@@ -3,7 +3,7 @@
 #ifndef OPS_CUDA_CUDA_DEVICE_H
 #define OPS_CUDA_CUDA_DEVICE_H
 
-#include "ops/cuda/cuda.h"
+#include "ops/cuda/cuda_graph.h"
 
 /* ---- cuda_staging.cu: copies between the host's memory and the device's ---- */
 
@@ -38,8 +38,10 @@ void syn__cuda_staging_finish(syn__cuda_staging *s);
    for between two nodes the end of one is the beginning of the next. Times are known after a sync,
    or when all marks are taken and the oldest are over. */
 typedef struct syn__cuda_span {
-    uint32_t node;         /* number */
+    uint32_t node;         /* number; of a graph's first op */
     uint32_t begins, ends; /* marks */
+    int segment, op; /* of cuda_graph.h: that op, launched alone; op -1: the whole segment as a
+                        graph; segment -1: neither */
 } syn__cuda_span;
 enum { SYN__CUDA_MARKS = 1 << 14 };
 typedef struct syn__cuda_times {
@@ -56,11 +58,12 @@ syn_status syn__cuda_times_open(syn__cuda_times *t, cudaStream_t stream,
                                 syn_error *err) SYN_MUST_USE;
 void syn__cuda_times_close(syn__cuda_times *t);
 /* False: out of marks; sync, and again. Failures are the stream's, found when it is waited for. */
-bool syn__cuda_times_begin(syn__cuda_times *t, cudaStream_t stream, uint32_t node);
+bool syn__cuda_times_begin(syn__cuda_times *t, cudaStream_t stream, uint32_t node, int segment,
+                           int op);
 void syn__cuda_times_end(syn__cuda_times *t, cudaStream_t stream);
 /* Around a wait for the stream; the second gives all times to the context (NULL: to nobody). */
 cudaError_t syn__cuda_times_before_sync(syn__cuda_times *t, cudaStream_t stream);
-void syn__cuda_times_finish(syn__cuda_times *t, struct syn_ctx *ctx);
+void syn__cuda_times_finish(syn__cuda_times *t, struct syn_ctx *ctx, syn__graphs *graphs);
 
 /* ---- cuda_device.cu ---- */
 
@@ -70,16 +73,22 @@ struct syn__cuda {
     int device;
     syn__cuda_staging staging;
     syn__cuda_times times;
-    syn__fault *fault; /* the host's copy, pinned */
+    syn__fault *fault;   /* the host's copy, pinned */
+    syn__graphs *graphs; /* NULL: none are wanted */
     char *scratch;
     size_t scratch_bytes;
-    uint32_t first_node; /* since the last sync; 0: none */
+    uint64_t scratch_number; /* another one whenever it is another piece of memory */
+    syn_error late;          /* of what cannot tell its failure: the next sync's */
+    uint32_t first_node;     /* since the last sync; 0: none */
 };
 
 enum { SYN__CUDA_OLDEST = 75 }; /* compute capability that kernels need */
 /* How many devices there are; a failure says why none can be used. */
 syn_status syn__cuda_devices(int *n, syn_error *err) SYN_MUST_USE;
 const syn_backend *syn__cuda_backend(void);
+/* Around what is launched for a node (syn__cuda_span). */
+void syn__cuda_time_begin(syn__cuda *d, uint32_t node, int segment, int op);
+void syn__cuda_time_end(syn__cuda *d);
 
 /* ---- cuda_module.cu ---- */
 

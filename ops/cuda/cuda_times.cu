@@ -27,10 +27,13 @@ static uint32_t mark(syn__cuda_times *t, cudaStream_t stream) {
     return i;
 }
 
-bool syn__cuda_times_begin(syn__cuda_times *t, cudaStream_t stream, uint32_t node) {
+bool syn__cuda_times_begin(syn__cuda_times *t, cudaStream_t stream, uint32_t node, int segment,
+                           int op) {
     if (t->n_marks + 2 > SYN__CUDA_MARKS) return false;
     syn__cuda_span *span = &t->spans[t->n_spans];
     span->node = node;
+    span->segment = segment;
+    span->op = op;
     span->begins = t->idle ? t->n_marks - 1 : mark(t, stream);
     return true;
 }
@@ -51,7 +54,33 @@ cudaError_t syn__cuda_times_before_sync(syn__cuda_times *t, cudaStream_t stream)
     return cudaEventRecord(t->anchors[1], stream);
 }
 
-void syn__cuda_times_finish(syn__cuda_times *t, struct syn_ctx *ctx) {
+/* Divides the time of a graph among its ops as they took it when they were launched alone. */
+static void give_shares(const syn__cuda_span *span, uint64_t begin_ns, uint64_t wall_ns,
+                        struct syn_ctx *ctx, syn__graphs *graphs) {
+    const int n = syn__graphs_ops(graphs, span->segment);
+    double all = 0, before = 0;
+    for (int i = 0; i < n; i++) all += *syn__graphs_ns(graphs, span->segment, i);
+    for (int i = 0; i < n; i++) {
+        const double one = all > 0 ? *syn__graphs_ns(graphs, span->segment, i) / all : 1.0 / n;
+        const uint64_t from = (uint64_t)(before * (double)wall_ns);
+        before += one;
+        syn__cuda_host->set_time(ctx, span->node + syn__graphs_distance(graphs, span->segment, i),
+                                 begin_ns + from, (uint64_t)(one * (double)wall_ns), 0);
+    }
+}
+
+static void give(const syn__cuda_span *span, uint64_t begin_ns, uint64_t wall_ns,
+                 struct syn_ctx *ctx, syn__graphs *graphs) {
+    if (span->segment >= 0 && span->op < 0) {
+        give_shares(span, begin_ns, wall_ns, ctx, graphs);
+        return;
+    }
+    if (span->segment >= 0 && span->op < syn__graphs_ops(graphs, span->segment))
+        *syn__graphs_ns(graphs, span->segment, span->op) = (float)wall_ns;
+    syn__cuda_host->set_time(ctx, span->node, begin_ns, wall_ns, 0);
+}
+
+void syn__cuda_times_finish(syn__cuda_times *t, struct syn_ctx *ctx, syn__graphs *graphs) {
     const uint64_t synced_ns = syn__clock_ns();
     /* From mark to mark, as each is near the one before. */
     cudaEvent_t last = t->anchors[0];
@@ -64,7 +93,7 @@ void syn__cuda_times_finish(syn__cuda_times *t, struct syn_ctx *ctx) {
             last = t->mark[at];
         }
         const uint64_t wall_ns = between_ns(t->mark[span->begins], t->mark[span->ends]);
-        syn__cuda_host->set_time(ctx, span->node, now_ns, wall_ns, 0);
+        give(span, now_ns, wall_ns, ctx, graphs);
     }
     t->n_spans = t->n_marks = 0;
     t->idle = false;

@@ -10,22 +10,30 @@
 
 /* SYN_LAUNCH((kernel<float, 4>), grid, block, bytes of dynamic shared memory, stream, arguments):
    a template's name with a comma stands in brackets. Grids of 0 blocks are not launched. */
-#ifdef SYN_EMULATED
 #define SYN_LAUNCH(kernel, grid, block, shared, stream, ...) \
-    emulated_launch(#kernel, kernel, (grid), (block), (shared), (stream), __VA_ARGS__)
+    syn_launch(#kernel, kernel, (grid), (block), (shared), (stream), __VA_ARGS__)
+#ifdef SYN_EMULATED
 #define SYN_DYNAMIC_SHARED(type, name) type *name = static_cast<type *>(emulated_dynamic_shared())
 #else
-#define SYN_LAUNCH(kernel, grid, block, shared, stream, ...)                    \
-    do {                                                                        \
-        const auto syn_kernel = kernel;                                         \
-        const dim3 syn_grid(grid);                                              \
-        if (syn_grid.x && syn_grid.y && syn_grid.z)                             \
-            syn_kernel<<<syn_grid, (block), (shared), (stream)>>>(__VA_ARGS__); \
-    } while (0)
 #define SYN_DYNAMIC_SHARED(type, name)                          \
     extern __shared__ __align__(16) unsigned char syn_shared[]; \
     type *name = reinterpret_cast<type *>(syn_shared)
 #endif
+
+template <typename... P, typename... A>
+static inline void syn_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
+                              size_t shared, cudaStream_t stream, A &&...arguments) {
+    if (!grid.x || !grid.y || !grid.z) return;
+#ifdef SYN_EMULATED
+    emulated_know(kernel);
+#endif
+    [&](P... parameters) {
+        void *pointers[] = {static_cast<void *>(&parameters)...};
+        const syn__launch launch = {
+            name, reinterpret_cast<const void *>(kernel), grid, block, shared, stream, pointers};
+        syn__launch_now(&launch);
+    }(static_cast<P>(arguments)...);
+}
 
 enum { SYN_WARP = 32 };
 #define SYN_ALL_LANES 0xffffffffu

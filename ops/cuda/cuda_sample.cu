@@ -54,8 +54,7 @@ static __device__ __forceinline__ int first_above(double x, double limit, double
 
 /* ---- in the order of the tokens ---- */
 
-/* What is likely enough to be kept, of the SYN_EACH_OF_PART numbers of this thread in a part; 0:
- * not. */
+/* How likely number i is beside the likeliest; 0 if that is too little to be kept. */
 template <typename T>
 static __device__ __forceinline__ double kept(const T *row, int64_t i, int64_t n, double max,
                                               const sampling &s) {
@@ -261,8 +260,8 @@ static __global__ void pick_kernel(const uint64_t *keys, const double *masses, i
         sorted_runs all = {
             keys + b * r.runs * length, NULL, r.runs, length, own, own + r.runs, own + 2 * r.runs};
         for (int64_t i = threadIdx.x; i < r.runs; i += blockDim.x) {
-            const int64_t left = r.n - i * length;
-            all.up[i] = (int32_t)(left < length ? left : length);
+            const int64_t left = r.n - i * length, some = left < length ? left : length;
+            all.up[i] = (int32_t)(some < s.top_k ? some : s.top_k);
             all.low[i] = 0;
         }
         const double max = (double)syn_key_number(span_of(all, spans).most);

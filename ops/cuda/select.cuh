@@ -9,7 +9,7 @@
 
 enum {
     SYN_SELECT_THREADS = 256, /* at most */
-    SYN_PART = 4096,          /* numbers that a block looks through */
+    SYN_PART = 2048,          /* numbers that a block looks through */
     SYN_RUN = 1024,           /* and that it sorts */
     SYN_EACH_OF_PART = SYN_PART / SYN_SELECT_THREADS,
     SYN_EACH_OF_RUN = SYN_RUN / SYN_SELECT_THREADS

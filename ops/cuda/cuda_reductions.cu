@@ -56,9 +56,9 @@ static __global__ void sum_kernel(const T *x, float *y, const summation s) {
     }
 }
 
-/* The least power of 2 that is not below n, from `least` to `most`, which are some. */
-static int power_from(int64_t n, int least, int most) {
-    int p = least;
+/* The least power of 2 that is not below n, or `most`, which is one. */
+static int power_from(int64_t n, int most) {
+    int p = 1;
     while (p < most && p < n) p *= 2;
     return p;
 }
@@ -67,8 +67,8 @@ static int power_from(int64_t n, int least, int most) {
    adds more than 128 packs one after another; whole: not at all. */
 static void cut_rows(summation *s, bool columns, bool whole) {
     enum { BLOCKS = 1024, LEAST = 4, MOST = 128 };
-    s->across = columns ? power_from(s->places, 1, SYN_WARP)
-                        : THREADS / power_from((s->rows + 3) / 4, SYN_WARP, THREADS);
+    s->across = columns ? power_from(s->places, SYN_WARP)
+                        : THREADS / power_from((s->rows + 3) / 4, THREADS);
     const int64_t down = THREADS / s->across;
     s->groups = (s->places + s->across - 1) / s->across;
     s->pieces = (BLOCKS + s->groups - 1) / s->groups;

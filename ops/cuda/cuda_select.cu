@@ -74,7 +74,8 @@ static syn_status argmax_cuda(syn_call *c) {
 
 /* ---- top_k: runs are sorted, then each number counts those before it in the other runs ---- */
 
-/* Batcher's bitonic network over `size` keys, a power of 2. */
+/* Batcher's bitonic network over `size` keys, a power of 2. Up to a warp apart, pairs lie in 64
+   keys that one warp alone looks after. */
 static __device__ __forceinline__ void sort_descending(uint64_t *keys, int size) {
     for (int length = 2; length <= size; length *= 2)
         for (int apart = length / 2; apart > 0; apart /= 2) {
@@ -86,8 +87,10 @@ static __device__ __forceinline__ void sort_descending(uint64_t *keys, int size)
                     keys[at + apart] = a;
                 }
             }
-            __syncthreads();
+            if (apart > SYN_WARP || (apart == 1 && length > SYN_WARP)) __syncthreads();
+            else __syncwarp();
         }
+    __syncthreads();
 }
 
 template <typename T>

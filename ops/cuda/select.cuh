@@ -75,13 +75,19 @@ static __device__ __forceinline__ float syn_key_number(uint64_t key) {
    memory, which may be used again after the call. */
 template <typename T, typename F>
 static __device__ __forceinline__ T syn_join(T x, T *space, F join) {
-    const int tid = (int)threadIdx.x;
+    const int tid = (int)threadIdx.x, threads = (int)blockDim.x;
     space[tid] = x;
     __syncthreads();
-    for (int half = (int)blockDim.x / 2; half > 0; half /= 2) {
+    for (int half = threads / 2; half >= SYN_WARP; half /= 2) {
         if (tid < half) space[tid] = join(space[tid], space[tid + half]);
         __syncthreads();
     }
+    if (tid < SYN_WARP) /* the rest is one warp's */
+        for (int half = threads < SYN_WARP ? threads / 2 : SYN_WARP / 2; half > 0; half /= 2) {
+            if (tid < half) space[tid] = join(space[tid], space[tid + half]);
+            __syncwarp();
+        }
+    __syncthreads();
     const T all = space[0];
     __syncthreads();
     return all;

@@ -253,7 +253,7 @@ static int64_t nucleus(const struct candidate *best, int64_t n, double max, doub
 }
 
 /* Samples in proportion to their probability from those of the candidates that are at least min_p
-   times as likely as the likeliest. */
+   times as likely as the likeliest; the last of them where there are no probabilities, as of NaN. */
 static int32_t sample_among(struct candidate *best, int64_t n, double max, double temperature,
                             double min_p, double uniform) {
     double sum = 0;
@@ -261,7 +261,7 @@ static int32_t sample_among(struct candidate *best, int64_t n, double max, doubl
         int64_t kept = 0;
         for (int64_t i = 0; i < n; i++)
             if (exp(((double)best[i].value - max) / temperature) >= min_p) best[kept++] = best[i];
-        n = kept;
+        if (kept > 0) n = kept;
     }
     for (int64_t i = 0; i < n; i++) sum += exp(((double)best[i].value - max) / temperature);
     double left = uniform * sum;

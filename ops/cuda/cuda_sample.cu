@@ -59,7 +59,7 @@ template <typename T>
 static __device__ __forceinline__ double kept(const T *row, int64_t i, int64_t n, double max,
                                               const sampling &s) {
     const double e = i < n ? likelihood(syn_to_float(row[i]), max, s) : 0.0;
-    return s.min_p > 0.0 && e < s.min_p ? 0.0 : e;
+    return s.min_p > 0.0 && !(e >= s.min_p) ? 0.0 : e;
 }
 
 template <typename T>

@@ -303,6 +303,21 @@ static void test_sample_masked(void) {
     }
 }
 
+/* Where nothing is likely, some token of the vocabulary. */
+static void test_no_probabilities(void) {
+    static const double rows[3][3] = {
+        {-INFINITY, -INFINITY, -INFINITY}, {NAN, NAN, NAN}, {1, INFINITY, 2}};
+    static const syn_sampling hows[] = {
+        {1.0, 0, 1.0, 1, 0}, {1.0, 0, 1.0, 2, 0.1}, {1.0, 2, 1.0, 3, 0.1}, {1.0, 0, 0.9, 4, 1.0}};
+    for (int row = 0; row < 3; row++)
+        for (int k = 0; k < 4; k++) {
+            int32_t drawn[4];
+            draw(rows[row], 3, &hows[k], k, 4, drawn);
+            for (int i = 0; i < 4; i++)
+                CHECK_MSG(drawn[i] >= 0 && drawn[i] < 3, "row %d, run %d: %d", row, k, drawn[i]);
+        }
+}
+
 /* A draw is a function of (seed, step, row): not of what else is drawn, in which order, or from
    where the logits are read. */
 static void test_sample_is_a_function(void) {
@@ -363,6 +378,7 @@ static const test_case cases[] = {
     {"nucleus rule", test_nucleus_rule},
     {"temperature limits", test_temperature_limits},
     {"sample masked", test_sample_masked},
+    {"no probabilities", test_no_probabilities},
     {"sample is a function", test_sample_is_a_function},
     {"large vocabulary", test_large_vocabulary},
 };

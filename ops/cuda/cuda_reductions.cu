@@ -42,10 +42,10 @@ static __global__ void sum_kernel(const T *x, float *y, const summation s) {
         }
         for (int i = 0; i < SUMS; i++) sums[i][row * s.across + column] = sum[i];
         __syncthreads();
-        for (int half = down / 2; half > 0; half /= 2) {
+        for (int apart = down / 2; apart > 0; apart /= 2) {
             const int at_row = tid / s.across;
-            if (at_row < half)
-                for (int i = 0; i < SUMS; i++) sums[i][tid] += sums[i][tid + half * s.across];
+            if (at_row < apart)
+                for (int i = 0; i < SUMS; i++) sums[i][tid] += sums[i][tid + apart * s.across];
             __syncthreads();
         }
         const int64_t first = b % s.groups * s.across;
@@ -167,8 +167,8 @@ static __device__ __forceinline__ double block_sum(double x) {
     const int tid = (int)threadIdx.x;
     sums[tid] = x;
     __syncthreads();
-    for (int half = THREADS / 2; half > 0; half /= 2) {
-        if (tid < half) sums[tid] += sums[tid + half];
+    for (int apart = THREADS / 2; apart > 0; apart /= 2) {
+        if (tid < apart) sums[tid] += sums[tid + apart];
         __syncthreads();
     }
     return sums[0];

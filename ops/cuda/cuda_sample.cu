@@ -282,7 +282,7 @@ static __global__ void pick_kernel(const uint64_t *keys, const double *masses, i
 static syn_status sample_in_order(const syn_call *c, const syn_number_rows &r, const sampling &s) {
     const cudaStream_t stream = syn__cuda_of(c)->stream;
     const int64_t parts = r.rows * r.parts;
-    const int threads = syn_select_threads(r.n, SYN_EACH_OF_PART);
+    const unsigned threads = syn_select_threads(r.n, SYN_EACH_OF_PART);
     int32_t *out = static_cast<int32_t *>(c->out[0].data);
     void *scratch;
     SYN_TRY(syn__cuda_scratch(c, (size_t)parts * (sizeof(uint64_t) + sizeof(double)), &scratch));

@@ -118,10 +118,16 @@ void syn__launch_runs(const syn_call *c, const syn_number_rows &r, int64_t keep,
                               static_cast<const T *>(c->in[0].data), keys, r, size, (int)keep));
 }
 
-/* How many keys of a run are larger. */
+/* How many of the n keys of a run are larger: looked for from the front, as few are for a key that
+   is chosen. */
 static __device__ __forceinline__ int64_t count_above(const uint64_t *run, int64_t n,
                                                       uint64_t key) {
-    int64_t low = 0, high = n;
+    int64_t low = 0, high = 1;
+    while (high <= n && run[high - 1] > key) {
+        low = high;
+        high *= 2;
+    }
+    high = high - 1 < n ? high - 1 : n; /* run[high] is not larger, or there is none */
     while (low < high) {
         const int64_t middle = (low + high) / 2;
         if (run[middle] > key) low = middle + 1;

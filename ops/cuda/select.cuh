@@ -16,8 +16,8 @@ enum {
 };
 
 /* Threads of a block for n numbers, `each` a thread: a power of 2. What is short takes few. */
-static inline int syn_select_threads(int64_t n, int each) {
-    int threads = 1;
+static inline unsigned syn_select_threads(int64_t n, int each) {
+    unsigned threads = 1;
     while (threads < SYN_SELECT_THREADS && (int64_t)threads * each < n) threads *= 2;
     return threads;
 }
@@ -78,13 +78,13 @@ static __device__ __forceinline__ T syn_join(T x, T *space, F join) {
     const int tid = (int)threadIdx.x, threads = (int)blockDim.x;
     space[tid] = x;
     __syncthreads();
-    for (int half = threads / 2; half >= SYN_WARP; half /= 2) {
-        if (tid < half) space[tid] = join(space[tid], space[tid + half]);
+    for (int apart = threads / 2; apart >= SYN_WARP; apart /= 2) {
+        if (tid < apart) space[tid] = join(space[tid], space[tid + apart]);
         __syncthreads();
     }
     if (tid < SYN_WARP) /* the rest is one warp's */
-        for (int half = threads < SYN_WARP ? threads / 2 : SYN_WARP / 2; half > 0; half /= 2) {
-            if (tid < half) space[tid] = join(space[tid], space[tid + half]);
+        for (int apart = threads < SYN_WARP ? threads / 2 : SYN_WARP / 2; apart > 0; apart /= 2) {
+            if (tid < apart) space[tid] = join(space[tid], space[tid + apart]);
             __syncwarp();
         }
     __syncthreads();

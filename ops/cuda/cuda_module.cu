@@ -9,7 +9,10 @@ static syn_kernel column[SYN_OP_COUNT];
 
 // clang-format off
 static const syn__cuda_row *const families[] = {
-    NULL,
+    syn__cuda_shapes,
+    syn__cuda_reductions,
+    syn__cuda_optimizer,
+    syn__cuda_select,
 };
 // clang-format on
 
@@ -19,7 +22,7 @@ syn_kernel syn__cuda_kernel(const syn_opdef *def) {
 
 static void fill_column() {
     for (const syn__cuda_row *row : families)
-        for (; row && row->op != SYN_OP_NONE; row++) column[row->op] = row->kernel;
+        for (; row->op != SYN_OP_NONE; row++) column[row->op] = row->kernel;
 }
 
 extern "C" __attribute__((visibility("default"))) const syn_backend *

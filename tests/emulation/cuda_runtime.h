@@ -1,0 +1,470 @@
+/* A CUDA device without one: what the sources of ops/cuda and comm/cuda use of CUDA's runtime, for
+   any C++ compiler, so that their kernels and their use of the runtime are tested on every machine.
+   Names and meanings are those of NVIDIA's "CUDA Runtime API" and "CUDA C++ Programming Guide".
+
+   Each stream is a thread of the host's, so work goes on beside the caller as on a device. Blocks
+   of a launch run one after the other; the threads of a block are fibers, which give way at
+   barriers and at warp operations only. Shared memory is thread-local. Memory of the device lies
+   between guards and is NaN at first.
+
+   SYN_EMULATED_DEVICES     how many devices there are; 1
+   SYN_EMULATED_CAPABILITY  what they can; 9.0
+   SYN_EMULATED_MEMORY      bytes that each has; 64 GiB
+   SYN_EMULATED_ORDER       in which the threads of a block take turns: forward, reversed,
+   random:SEED SYN_EMULATED_FAIL        "cudaMalloc:3": the third call of that function fails; of
+                            cudaLaunchKernel: the kernel, which then fails all that comes later */
+#ifndef TESTS_EMULATION_CUDA_RUNTIME_H
+#define TESTS_EMULATION_CUDA_RUNTIME_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <type_traits>
+
+#define CUDART_VERSION 13000
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#define __grid_constant__
+#define __shared__   static thread_local
+#define __constant__ static
+
+struct uint3 {
+    unsigned x, y, z;
+};
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(8) int2 {
+    int x, y;
+};
+struct alignas(16) int4 {
+    int x, y, z, w;
+};
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+static inline float2 make_float2(float x, float y) {
+    return {x, y};
+}
+static inline float4 make_float4(float x, float y, float z, float w) {
+    return {x, y, z, w};
+}
+static inline int4 make_int4(int x, int y, int z, int w) {
+    return {x, y, z, w};
+}
+static inline uint2 make_uint2(unsigned x, unsigned y) {
+    return {x, y};
+}
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+    return {x, y, z, w};
+}
+
+/* ---- within kernels ---- */
+
+extern __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
+static const int warpSize = 32;
+
+void *emulated_dynamic_shared();
+/* All threads of the block that have not returned. */
+void emulated_barrier();
+/* All lanes of the mask, none of which may have returned: lane i's `bytes` bytes at `mine` become
+   number i of `all`; lanes that the mask lacks leave theirs as they are. */
+void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all);
+int emulated_lane();
+
+static inline void __syncthreads() {
+    emulated_barrier();
+}
+static inline int __syncthreads_or(int predicate) {
+    static thread_local int any;
+    any = 0;
+    emulated_barrier();
+    any |= predicate != 0;
+    emulated_barrier();
+    const int result = any;
+    emulated_barrier();
+    return result;
+}
+static inline void __syncwarp(unsigned mask = 0xffffffffu) {
+    const char nothing = 0;
+    char all[32];
+    emulated_gather(mask, &nothing, 1, all);
+}
+template <typename T> static inline T emulated_shuffle(unsigned mask, T value, int from) {
+    static_assert(std::is_trivially_copyable<T>::value, "shuffles copy bytes");
+    T all[32];
+    for (T &one : all) one = value;
+    emulated_gather(mask, &value, sizeof value, all);
+    return all[from];
+}
+template <typename T>
+static inline T __shfl_sync(unsigned mask, T value, int from, int width = 32) {
+    const int lane = emulated_lane();
+    return emulated_shuffle(mask, value, lane / width * width + (from & (width - 1)));
+}
+template <typename T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int with, int width = 32) {
+    const int lane = emulated_lane(), from = lane ^ with;
+    return emulated_shuffle(mask, value, from < (lane / width + 1) * width ? from : lane);
+}
+template <typename T>
+static inline T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32) {
+    const int lane = emulated_lane(), from = lane + (int)by;
+    return emulated_shuffle(mask, value, from < (lane / width + 1) * width ? from : lane);
+}
+template <typename T>
+static inline T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32) {
+    const int lane = emulated_lane(), from = lane - (int)by;
+    return emulated_shuffle(mask, value, from >= lane / width * width ? from : lane);
+}
+static inline unsigned __ballot_sync(unsigned mask, int predicate) {
+    const char mine = predicate != 0;
+    char all[32] = {0};
+    unsigned bits = 0;
+    emulated_gather(mask, &mine, 1, all);
+    for (int i = 0; i < 32; i++)
+        if (mask >> i & 1 && all[i]) bits |= 1u << i;
+    return bits;
+}
+static inline int __any_sync(unsigned mask, int predicate) {
+    return __ballot_sync(mask, predicate) != 0;
+}
+static inline int __all_sync(unsigned mask, int predicate) {
+    return __ballot_sync(mask, predicate) == mask;
+}
+static inline unsigned __activemask() {
+    return 0xffffffffu;
+}
+static inline void __threadfence() {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+static inline void __threadfence_block() {}
+
+/* Blocks of one launch run in turn, those of other streams beside them. */
+template <typename T> static inline T emulated_swap_if(T *at, T expected, T value) {
+    __atomic_compare_exchange(at, &expected, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return expected;
+}
+template <typename T, typename F> static inline T emulated_atomic(T *at, F change) {
+    T before, seen = *at;
+    do {
+        before = seen;
+        seen = emulated_swap_if(at, before, change(before));
+    } while (memcmp(&seen, &before, sizeof seen) != 0);
+    return before;
+}
+#define EMULATED_ATOMICS(T)                                             \
+    static inline T atomicAdd(T *at, T x) {                             \
+        return emulated_atomic(at, [x](T y) { return (T)(y + x); });    \
+    }                                                                   \
+    static inline T atomicMax(T *at, T x) {                             \
+        return emulated_atomic(at, [x](T y) { return y > x ? y : x; }); \
+    }                                                                   \
+    static inline T atomicMin(T *at, T x) {                             \
+        return emulated_atomic(at, [x](T y) { return y < x ? y : x; }); \
+    }                                                                   \
+    static inline T atomicExch(T *at, T x) {                            \
+        return emulated_atomic(at, [x](T) { return x; });               \
+    }
+EMULATED_ATOMICS(int)
+EMULATED_ATOMICS(unsigned)
+EMULATED_ATOMICS(unsigned long long)
+EMULATED_ATOMICS(float)
+#undef EMULATED_ATOMICS
+static inline unsigned atomicOr(unsigned *at, unsigned x) {
+    return emulated_atomic(at, [x](unsigned y) { return y | x; });
+}
+static inline int atomicCAS(int *at, int expected, int value) {
+    return emulated_swap_if(at, expected, value);
+}
+static inline unsigned atomicCAS(unsigned *at, unsigned expected, unsigned value) {
+    return emulated_swap_if(at, expected, value);
+}
+static inline unsigned long long atomicCAS(unsigned long long *at, unsigned long long expected,
+                                           unsigned long long value) {
+    return emulated_swap_if(at, expected, value);
+}
+
+template <typename T> static inline T __ldg(const T *at) {
+    return *at;
+}
+template <typename To, typename From> static inline To emulated_bits(From from) {
+    To to;
+    static_assert(sizeof to == sizeof from, "the same bits");
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+static inline int __float_as_int(float x) {
+    return emulated_bits<int>(x);
+}
+static inline unsigned __float_as_uint(float x) {
+    return emulated_bits<unsigned>(x);
+}
+static inline float __int_as_float(int x) {
+    return emulated_bits<float>(x);
+}
+static inline float __uint_as_float(unsigned x) {
+    return emulated_bits<float>(x);
+}
+static inline int __popc(unsigned x) {
+    return __builtin_popcount(x);
+}
+static inline int __popcll(unsigned long long x) {
+    return __builtin_popcountll(x);
+}
+static inline int __clz(int x) {
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
+static inline int __clzll(long long x) {
+    return x ? __builtin_clzll((unsigned long long)x) : 64;
+}
+static inline int __ffs(int x) {
+    return __builtin_ffs(x);
+}
+static inline unsigned __umulhi(unsigned a, unsigned b) {
+    return (unsigned)((uint64_t)a * b >> 32);
+}
+static inline float rsqrtf(float x) {
+    return 1.0f / sqrtf(x);
+}
+#define __expf(x) expf(x)
+#define __logf(x) logf(x)
+static inline float __frcp_rn(float x) {
+    return 1.0f / x;
+}
+static inline float __fdividef(float a, float b) {
+    return a / b;
+}
+static inline float __fmaf_rn(float a, float b, float c) {
+    return fmaf(a, b, c);
+}
+static inline float __fadd_rn(float a, float b) {
+    return a + b;
+}
+static inline float __fmul_rn(float a, float b) {
+    return a * b;
+}
+static inline int min(int a, int b) {
+    return a < b ? a : b;
+}
+static inline int max(int a, int b) {
+    return a > b ? a : b;
+}
+static inline unsigned min(unsigned a, unsigned b) {
+    return a < b ? a : b;
+}
+static inline unsigned max(unsigned a, unsigned b) {
+    return a > b ? a : b;
+}
+
+/* ---- the runtime ---- */
+
+#define EMULATED_ERRORS(X)                                                       \
+    X(Success, 0, "no error")                                                    \
+    X(ErrorInvalidValue, 1, "invalid argument")                                  \
+    X(ErrorMemoryAllocation, 2, "out of memory")                                 \
+    X(ErrorInvalidConfiguration, 9, "invalid configuration argument")            \
+    X(ErrorInsufficientDriver, 35, "driver version is insufficient for runtime") \
+    X(ErrorInvalidDeviceFunction, 98, "invalid device function")                 \
+    X(ErrorNoDevice, 100, "no CUDA-capable device is detected")                  \
+    X(ErrorInvalidDevice, 101, "invalid device ordinal")                         \
+    X(ErrorNoKernelImageForDevice, 209, "no kernel image for the device")        \
+    X(ErrorPeerAccessAlreadyEnabled, 704, "peer access is already enabled")      \
+    X(ErrorNotReady, 600, "device not ready")                                    \
+    X(ErrorIllegalAddress, 700, "an illegal memory access was encountered")      \
+    X(ErrorAssert, 710, "device-side assert triggered")                          \
+    X(ErrorLaunchFailure, 719, "unspecified launch failure")                     \
+    X(ErrorNotSupported, 801, "operation not supported")                         \
+    X(ErrorSystemDriverMismatch, 803, "driver and library do not match")         \
+    X(ErrorStreamCaptureUnsupported, 900, "not permitted when capturing")        \
+    X(ErrorStreamCaptureInvalidated, 901, "the capture failed before")           \
+    X(ErrorGraphExecUpdateFailure, 910, "the graph cannot be changed so")        \
+    X(ErrorUnknown, 999, "unknown error")
+enum cudaError_t {
+#define EMULATED_X(name, code, text) cuda##name = code,
+    EMULATED_ERRORS(EMULATED_X)
+#undef EMULATED_X
+};
+typedef cudaError_t cudaError;
+
+typedef struct emulated_stream *cudaStream_t;
+typedef struct emulated_event *cudaEvent_t;
+typedef struct emulated_graph *cudaGraph_t;
+typedef struct emulated_graph_node *cudaGraphNode_t;
+typedef struct emulated_graph_exec *cudaGraphExec_t;
+enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1 };
+enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
+enum { cudaHostAllocDefault = 0, cudaHostAllocPortable = 1 };
+enum cudaMemcpyKind {
+    cudaMemcpyHostToHost,
+    cudaMemcpyHostToDevice,
+    cudaMemcpyDeviceToHost,
+    cudaMemcpyDeviceToDevice,
+    cudaMemcpyDefault
+};
+enum cudaDeviceAttr {
+    cudaDevAttrMaxSharedMemoryPerBlock = 8,
+    cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76,
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+};
+enum cudaFuncAttribute {
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+    cudaFuncAttributePreferredSharedMemoryCarveout = 9
+};
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal,
+    cudaStreamCaptureModeThreadLocal,
+    cudaStreamCaptureModeRelaxed
+};
+enum cudaStreamCaptureStatus {
+    cudaStreamCaptureStatusNone,
+    cudaStreamCaptureStatusActive,
+    cudaStreamCaptureStatusInvalidated
+};
+struct cudaDeviceProp {
+    char name[256];
+    size_t totalGlobalMem;
+    int major, minor, multiProcessorCount;
+};
+struct cudaKernelNodeParams {
+    void *func;
+    dim3 gridDim, blockDim;
+    unsigned sharedMemBytes;
+    void **kernelParams, **extra;
+};
+struct cudaGraphEdgeData {
+    unsigned char from_port, to_port, type, reserved[5];
+};
+
+extern "C" {
+cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes);
+const char *cudaGetErrorName(cudaError_t code);
+const char *cudaGetErrorString(cudaError_t code);
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+
+cudaError_t emulated_malloc(void **data, size_t bytes);
+cudaError_t cudaFree(void *data);
+cudaError_t emulated_malloc_host(void **data, size_t bytes);
+cudaError_t cudaFreeHost(void *data);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream);
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+cudaError_t cudaEventCreate(cudaEvent_t *event);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
+
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments,
+                             size_t shared, cudaStream_t stream);
+cudaError_t emulated_set_shared(const void *kernel, cudaFuncAttribute what, int value);
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status);
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus *status,
+                                     unsigned long long *id, cudaGraph_t *graph,
+                                     const cudaGraphNode_t **newest,
+                                     const cudaGraphEdgeData **edges, size_t *n);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                 unsigned long long flags = 0);
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
+                                             const cudaKernelNodeParams *params);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+
+/* How often a function of that name was called so far. */
+uint64_t emulated_calls(const char *name);
+}
+
+template <typename T> static inline cudaError_t cudaMalloc(T **data, size_t bytes) {
+    return emulated_malloc(reinterpret_cast<void **>(data), bytes);
+}
+template <typename T> static inline cudaError_t cudaMallocHost(T **data, size_t bytes) {
+    return emulated_malloc_host(reinterpret_cast<void **>(data), bytes);
+}
+template <typename T>
+static inline cudaError_t cudaHostAlloc(T **data, size_t bytes, unsigned flags) {
+    (void)flags;
+    return emulated_malloc_host(reinterpret_cast<void **>(data), bytes);
+}
+template <typename F>
+static inline cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute what, int value) {
+    return emulated_set_shared(reinterpret_cast<const void *>(kernel), what, value);
+}
+
+/* ---- kernels ---- */
+
+/* A kernel is known by its address; arguments are copied when it is launched. */
+typedef void emulated_caller(const void *kernel, void *const *arguments);
+void emulated_know_kernel(const void *kernel, emulated_caller *call, const size_t *bytes, int n);
+
+template <int... I> struct emulated_numbers {};
+template <int N, int... I> struct emulated_count : emulated_count<N - 1, N - 1, I...> {};
+template <int... I> struct emulated_count<0, I...> { typedef emulated_numbers<I...> type; };
+template <typename... P> struct emulated_call {
+    template <int... I>
+    static void with(void (*kernel)(P...), void *const *arguments, emulated_numbers<I...>) {
+        (void)arguments;
+        kernel(*static_cast<typename std::remove_reference<P>::type *>(arguments[I])...);
+    }
+    static void run(const void *kernel, void *const *arguments) {
+        with(reinterpret_cast<void (*)(P...)>(const_cast<void *>(kernel)), arguments,
+             typename emulated_count<(int)sizeof...(P)>::type());
+    }
+};
+template <typename... P> static inline void emulated_know(void (*kernel)(P...)) {
+    const size_t bytes[] = {sizeof(P)..., 0};
+    emulated_know_kernel(reinterpret_cast<const void *>(kernel), emulated_call<P...>::run, bytes,
+                         (int)sizeof...(P));
+}
+
+#endif

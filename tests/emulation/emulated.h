@@ -1,0 +1,70 @@
+/* Inside of the emulation. */
+#ifndef TESTS_EMULATION_EMULATED_H
+#define TESTS_EMULATION_EMULATED_H
+
+#include <cuda_runtime.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+/* Ends the program with a sentence: a device would go on and be wrong. */
+[[noreturn]] void emulated_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- emulated_device.cc ---- */
+
+/* What this call of the function gives: counts it; a failure that was wished for, or that came
+   before and stays. The thread's cudaGetLastError gives it, too. */
+cudaError_t emulated_enter(const char *function);
+cudaError_t emulated_fail(cudaError_t code);
+#define EMULATED_ENTER()                                            \
+    do {                                                            \
+        const cudaError_t emulated_code = emulated_enter(__func__); \
+        if (emulated_code != cudaSuccess) return emulated_code;     \
+    } while (0)
+/* From now on all calls fail with it. */
+void emulated_stick(cudaError_t code);
+int emulated_device();     /* the thread's */
+int emulated_capability(); /* 90 */
+size_t emulated_memory();  /* bytes a device has */
+size_t emulated_shared_optin();
+
+/* ---- emulated_memory.cc ---- */
+
+/* Dies unless those bytes lie within what was allocated, or are no device's. */
+void emulated_check_range(const void *at, size_t bytes, const char *what);
+void emulated_check_guards();
+
+/* ---- emulated_fiber.cc ---- */
+
+/* A launch, with copies of its arguments. */
+struct emulated_launch {
+    const void *kernel;
+    dim3 grid, block;
+    size_t shared;
+    std::vector<std::vector<char>> arguments;
+};
+/* False: the kernel is unknown, or the launch is none that a device takes; *code says so. */
+bool emulated_make_launch(emulated_launch *l, const void *kernel, dim3 grid, dim3 block,
+                          void **arguments, size_t shared, cudaError_t *code);
+void emulated_run(const emulated_launch &l);
+
+/* ---- emulated_stream.cc ---- */
+
+typedef std::function<void()> emulated_work;
+/* Asks the stream for it: done behind all that was asked before, or a node of a graph. */
+cudaError_t emulated_ask(cudaStream_t stream, emulated_work work);
+/* All streams of the process. */
+void emulated_wait_all();
+
+struct emulated_graph_node {
+    emulated_work work; /* empty: of a kernel */
+    emulated_launch launch;
+};
+struct emulated_graph {
+    std::vector<std::shared_ptr<emulated_graph_node>> nodes;
+    cudaGraphNode_t newest;
+    unsigned long long id;
+};
+
+#endif

@@ -1,0 +1,327 @@
+/* Products as cuBLASLt has them, column-major: D = alpha op(A) op(B) + beta C, then bias and gelu.
+ */
+#include "cublasLt.h"
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+#include "tests/emulation/emulated.h"
+
+struct emulated_lt {
+    int unused;
+};
+struct emulated_lt_desc {
+    cublasComputeType_t compute;
+    int32_t transpose_a = 0, transpose_b = 0;
+    uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    const void *bias = NULL;
+    int32_t bias_type = -1; /* that of D */
+};
+struct emulated_lt_layout {
+    cudaDataType_t type;
+    uint64_t rows, cols;
+    int64_t ld, stride = 0;
+    int32_t batch = 1, order = CUBLASLT_ORDER_COL;
+};
+struct emulated_lt_preference {
+    uint64_t workspace = 0;
+};
+
+static cublasStatus_t enter(const char *function) {
+    return emulated_enter(function) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                                   : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+#define LT_ENTER()                                                \
+    do {                                                          \
+        const cublasStatus_t lt_status = enter(__func__);         \
+        if (lt_status != CUBLAS_STATUS_SUCCESS) return lt_status; \
+    } while (0)
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+    LT_ENTER();
+    *handle = new emulated_lt();
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    delete handle;
+    return enter(__func__);
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status) {
+    switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+        return "the operation completed";
+    case CUBLAS_STATUS_INVALID_VALUE:
+        return "an invalid value";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+        return "not supported";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+        return "the operation failed on the device";
+    default:
+        return "an error";
+    }
+}
+
+const char *cublasLtGetStatusName(cublasStatus_t status) {
+    return cublasLtGetStatusString(status);
+}
+
+size_t cublasLtGetVersion() {
+    return 130000;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+    LT_ENTER();
+    if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+    *desc = new emulated_lt_desc();
+    (*desc)->compute = compute;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+    delete desc;
+    return enter(__func__);
+}
+
+static cublasStatus_t take(void *to, size_t want, const void *value, size_t bytes) {
+    if (bytes != want) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(to, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+#define TAKE(member) take(&(member), sizeof(member), value, bytes)
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t what,
+                                              const void *value, size_t bytes) {
+    LT_ENTER();
+    switch (what) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        return TAKE(desc->transpose_a);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+        return TAKE(desc->transpose_b);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return TAKE(desc->epilogue);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return TAKE(desc->bias);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        return TAKE(desc->bias_type);
+    default:
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType_t type,
+                                          uint64_t rows, uint64_t cols, int64_t ld) {
+    LT_ENTER();
+    *layout = new emulated_lt_layout();
+    (*layout)->type = type;
+    (*layout)->rows = rows;
+    (*layout)->cols = cols;
+    (*layout)->ld = ld;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+    delete layout;
+    return enter(__func__);
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t what,
+                                                const void *value, size_t bytes) {
+    LT_ENTER();
+    switch (what) {
+    case CUBLASLT_MATRIX_LAYOUT_ORDER:
+        return TAKE(layout->order);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+        return TAKE(layout->rows);
+    case CUBLASLT_MATRIX_LAYOUT_COLS:
+        return TAKE(layout->cols);
+    case CUBLASLT_MATRIX_LAYOUT_LD:
+        return TAKE(layout->ld);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+        return TAKE(layout->batch);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        return TAKE(layout->stride);
+    default:
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
+    LT_ENTER();
+    *preference = new emulated_lt_preference();
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+    delete preference;
+    return enter(__func__);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t what,
+                                                    const void *value, size_t bytes) {
+    LT_ENTER();
+    if (what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return TAKE(preference->workspace);
+    return bytes == 4 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+/* ---- what fits together ---- */
+
+static bool layout_fits(const emulated_lt_layout &l) {
+    const uint64_t inner = l.order == CUBLASLT_ORDER_COL ? l.rows : l.cols;
+    return l.rows > 0 && l.cols > 0 && l.batch > 0 && l.ld >= (int64_t)inner;
+}
+
+/* Of the table in cublasLtMatmul's documentation those with f32 sums. */
+static bool types_fit(cudaDataType_t a, cudaDataType_t b, cudaDataType_t c, cudaDataType_t d) {
+    if (a != b || c != d) return false;
+    if (a == CUDA_R_32F) return d == CUDA_R_32F;
+    return (a == CUDA_R_16F || a == CUDA_R_16BF) && (d == a || d == CUDA_R_32F);
+}
+
+static cublasStatus_t check(const emulated_lt_desc &h, const emulated_lt_layout &a,
+                            const emulated_lt_layout &b, const emulated_lt_layout &c,
+                            const emulated_lt_layout &d) {
+    const uint64_t m = h.transpose_a ? a.cols : a.rows, k = h.transpose_a ? a.rows : a.cols;
+    const uint64_t k_b = h.transpose_b ? b.cols : b.rows, n = h.transpose_b ? b.rows : b.cols;
+    if (!layout_fits(a) || !layout_fits(b) || !layout_fits(c) || !layout_fits(d) || k != k_b ||
+        d.rows != m || d.cols != n || c.rows != m || c.cols != n || a.batch != d.batch ||
+        b.batch != d.batch || c.batch != d.batch)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (!types_fit(a.type, b.type, c.type, d.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int most,
+                                              cublasLtMatmulHeuristicResult_t *found, int *n) {
+    LT_ENTER();
+    (void)handle, (void)preference;
+    *n = 0;
+    const cublasStatus_t status = check(*desc, *a, *b, *c, *d);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    if (most < 1) return CUBLAS_STATUS_INVALID_VALUE;
+    memset(found, 0, sizeof *found);
+    found->algo.data[0] = 1;
+    *n = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- numbers ---- */
+
+static size_t bytes_of(cudaDataType_t type) {
+    return type == CUDA_R_32F ? 4 : 2;
+}
+
+static float load(const void *data, cudaDataType_t type, int64_t at) {
+    if (type == CUDA_R_16F) return __half2float(static_cast<const __half *>(data)[at]);
+    if (type == CUDA_R_16BF) return __bfloat162float(static_cast<const __nv_bfloat16 *>(data)[at]);
+    return static_cast<const float *>(data)[at];
+}
+
+static void store(void *data, cudaDataType_t type, int64_t at, float x) {
+    if (type == CUDA_R_16F) static_cast<__half *>(data)[at] = __float2half_rn(x);
+    else if (type == CUDA_R_16BF) static_cast<__nv_bfloat16 *>(data)[at] = __float2bfloat16_rn(x);
+    else static_cast<float *>(data)[at] = x;
+}
+
+static int64_t place(const emulated_lt_layout &l, int64_t row, int64_t col) {
+    return l.order == CUBLASLT_ORDER_COL ? row + col * l.ld : row * l.ld + col;
+}
+
+static const void *batch_of(const void *data, const emulated_lt_layout &l, int i) {
+    return static_cast<const char *>(data) + l.stride * i * (int64_t)bytes_of(l.type);
+}
+
+/* op(X) in f32, its columns one after the other: of A turned, so that both run along k. */
+static std::vector<float> along_k(const void *data, const emulated_lt_layout &l, bool k_is_rows,
+                                  int64_t k, int64_t others) {
+    std::vector<float> to((size_t)(k * others));
+    for (int64_t other = 0; other < others; other++)
+        for (int64_t i = 0; i < k; i++)
+            to[(size_t)(other * k + i)] =
+                load(data, l.type, k_is_rows ? place(l, i, other) : place(l, other, i));
+    return to;
+}
+
+static float gelu(float x) {
+    const double inner = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+    return (float)(0.5 * x * (1 + tanh(inner)));
+}
+
+struct product {
+    emulated_lt_desc how;
+    emulated_lt_layout la, lb, lc, ld;
+    const void *a, *b, *c;
+    void *d;
+    float alpha, beta;
+
+    void one(int batch) const {
+        const int64_t m = (int64_t)ld.rows, n = (int64_t)ld.cols;
+        const int64_t k = (int64_t)(how.transpose_a ? la.rows : la.cols);
+        const std::vector<float> x = along_k(batch_of(a, la, batch), la, how.transpose_a, k, m);
+        const std::vector<float> y = along_k(batch_of(b, lb, batch), lb, !how.transpose_b, k, n);
+        const void *from = batch_of(c, lc, batch);
+        void *to = const_cast<void *>(batch_of(d, ld, batch));
+        const cudaDataType_t bias_type =
+            how.bias_type < 0 ? ld.type : (cudaDataType_t)how.bias_type;
+        for (int64_t col = 0; col < n; col++)
+            for (int64_t row = 0; row < m; row++) {
+                const float *p = &x[(size_t)(row * k)], *q = &y[(size_t)(col * k)];
+                double sums[8] = {0};
+                int64_t i = 0;
+                for (; i + 8 <= k; i += 8)
+                    for (int s = 0; s < 8; s++) sums[s] += (double)p[i + s] * (double)q[i + s];
+                for (; i < k; i++) sums[0] += (double)p[i] * (double)q[i];
+                double sum = 0;
+                for (double one_sum : sums) sum += one_sum;
+                float result = alpha * (float)sum;
+                if (beta != 0) result += beta * load(from, lc.type, place(lc, row, col));
+                if (how.epilogue & CUBLASLT_EPILOGUE_BIAS) result += load(how.bias, bias_type, row);
+                if (how.epilogue & CUBLASLT_EPILOGUE_GELU) result = gelu(result);
+                store(to, ld.type, place(ld, row, col), result);
+            }
+    }
+};
+
+static void check_span(const void *data, const emulated_lt_layout &l, const char *what) {
+    const int64_t last = place(l, (int64_t)l.rows - 1, (int64_t)l.cols - 1) +
+                         (l.stride > 0 ? l.stride * (l.batch - 1) : 0);
+    emulated_check_range(data, (size_t)(last + 1) * bytes_of(l.type), what);
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t layout_a, const void *b,
+                              cublasLtMatrixLayout_t layout_b, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t layout_c, void *d,
+                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t *algo,
+                              void *workspace, size_t bytes, cudaStream_t stream) {
+    LT_ENTER();
+    (void)handle, (void)workspace, (void)bytes;
+    const cublasStatus_t status = check(*desc, *layout_a, *layout_b, *layout_c, *layout_d);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    if ((algo && algo->data[0] != 1) || ((desc->epilogue & CUBLASLT_EPILOGUE_BIAS) && !desc->bias))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    check_span(a, *layout_a, "a product reads A:");
+    check_span(b, *layout_b, "a product reads B:");
+    check_span(d, *layout_d, "a product writes D:");
+    const product p = {*desc,
+                       *layout_a,
+                       *layout_b,
+                       *layout_c,
+                       *layout_d,
+                       a,
+                       b,
+                       c,
+                       d,
+                       *static_cast<const float *>(alpha),
+                       *static_cast<const float *>(beta)};
+    emulated_ask(stream, [p] {
+        for (int i = 0; i < p.ld.batch; i++) p.one(i);
+    });
+    return CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,212 @@
+/* Devices and errors. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "tests/emulation/emulated.h"
+
+void emulated_die(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("the emulated device: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    abort();
+}
+
+static std::mutex calls_lock;
+static std::map<std::string, uint64_t> calls;
+static std::atomic<int> stuck;
+static thread_local cudaError_t last;
+static thread_local int current;
+
+static const char *setting(const char *name, const char *otherwise) {
+    const char *value = getenv(name);
+    return value && *value ? value : otherwise;
+}
+
+/* The call that is to fail. */
+static bool wished(const char *function, uint64_t n) {
+    const char *wish = setting("SYN_EMULATED_FAIL", ""), *colon = strchr(wish, ':');
+    const size_t length = colon ? (size_t)(colon - wish) : strlen(wish);
+    return colon && strlen(function) == length && strncmp(function, wish, length) == 0 &&
+           strtoull(colon + 1, NULL, 10) == n;
+}
+
+cudaError_t emulated_fail(cudaError_t code) {
+    if (code != cudaSuccess) last = code;
+    return code;
+}
+
+void emulated_stick(cudaError_t code) {
+    int none = 0;
+    stuck.compare_exchange_strong(none, code);
+}
+
+cudaError_t emulated_enter(const char *function) {
+    uint64_t n;
+    {
+        std::lock_guard<std::mutex> hold(calls_lock);
+        n = ++calls[function];
+    }
+    if (stuck) return emulated_fail((cudaError_t)(int)stuck);
+    if (!wished(function, n)) return cudaSuccess;
+    if (strcmp(function, "cudaLaunchKernel") != 0) return emulated_fail(cudaErrorUnknown);
+    emulated_stick(cudaErrorIllegalAddress);
+    return cudaSuccess;
+}
+
+uint64_t emulated_calls(const char *name) {
+    std::lock_guard<std::mutex> hold(calls_lock);
+    const auto found = calls.find(name);
+    return found == calls.end() ? 0 : found->second;
+}
+
+int emulated_device() {
+    return current;
+}
+
+int emulated_capability() {
+    return (int)(10 * atof(setting("SYN_EMULATED_CAPABILITY", "9.0")) + 0.5);
+}
+
+size_t emulated_memory() {
+    return strtoull(setting("SYN_EMULATED_MEMORY", "68719476736"), NULL, 10);
+}
+
+size_t emulated_shared_optin() {
+    const int capability = emulated_capability();
+    return (capability >= 90 ? 227 : capability == 80 ? 163 : capability > 80 ? 99 : 64) << 10;
+}
+
+static int devices() {
+    return atoi(setting("SYN_EMULATED_DEVICES", "1"));
+}
+
+cudaError_t cudaGetDeviceCount(int *n) {
+    EMULATED_ENTER();
+    *n = devices();
+    return *n > 0 ? cudaSuccess : emulated_fail(cudaErrorNoDevice);
+}
+
+cudaError_t cudaSetDevice(int device) {
+    EMULATED_ENTER();
+    if (device < 0 || device >= devices()) return emulated_fail(cudaErrorInvalidDevice);
+    current = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device) {
+    EMULATED_ENTER();
+    *device = current;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device) {
+    EMULATED_ENTER();
+    if (device < 0 || device >= devices()) return emulated_fail(cudaErrorInvalidDevice);
+    switch (what) {
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+        *value = 48 << 10;
+        break;
+    case cudaDevAttrMultiProcessorCount:
+        *value = 4;
+        break;
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = emulated_capability() / 10;
+        break;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = emulated_capability() % 10;
+        break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *value = (int)emulated_shared_optin();
+        break;
+    default:
+        return emulated_fail(cudaErrorInvalidValue);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
+    EMULATED_ENTER();
+    if (device < 0 || device >= devices()) return emulated_fail(cudaErrorInvalidDevice);
+    memset(p, 0, sizeof *p);
+    snprintf(p->name, sizeof p->name, "emulated device");
+    p->totalGlobalMem = emulated_memory();
+    p->major = emulated_capability() / 10;
+    p->minor = emulated_capability() % 10;
+    p->multiProcessorCount = 4;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version) {
+    EMULATED_ENTER();
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version) {
+    return cudaDriverGetVersion(version);
+}
+
+cudaError_t cudaDeviceSynchronize() {
+    EMULATED_ENTER();
+    emulated_wait_all();
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    EMULATED_ENTER();
+    *can = device != peer;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+    EMULATED_ENTER();
+    (void)peer, (void)flags;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    EMULATED_ENTER();
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+static const struct {
+    cudaError_t code;
+    const char *name, *text;
+} errors[] = {
+#define EMULATED_X(name, code, text) {cuda##name, "cuda" #name, text},
+    EMULATED_ERRORS(EMULATED_X)
+#undef EMULATED_X
+};
+
+const char *cudaGetErrorName(cudaError_t code) {
+    for (const auto &error : errors)
+        if (error.code == code) return error.name;
+    return "unrecognized error code";
+}
+
+const char *cudaGetErrorString(cudaError_t code) {
+    for (const auto &error : errors)
+        if (error.code == code) return error.text;
+    return "unrecognized error code";
+}
+
+cudaError_t cudaGetLastError() {
+    const cudaError_t code = last;
+    last = cudaSuccess;
+    return stuck ? (cudaError_t)(int)stuck : code;
+}
+
+cudaError_t cudaPeekAtLastError() {
+    return stuck ? (cudaError_t)(int)stuck : last;
+}

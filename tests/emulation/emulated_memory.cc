@@ -1,0 +1,149 @@
+/* The devices' memory: each piece lies between guards, which are looked at when it is freed and
+   when streams are waited for. */
+#include <stdlib.h>
+
+#include <map>
+#include <mutex>
+
+#include "tests/emulation/emulated.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define GUARDED false /* the sanitizer's own are better */
+#else
+#define GUARDED true
+#endif
+
+enum { GUARD = 256, PATTERN = 0xa5, FRESH = 0xff };
+
+struct piece {
+    size_t bytes;
+    char *whole;
+    int device;
+};
+
+static std::mutex lock;
+static std::map<const char *, piece> pieces;
+static std::map<int, size_t> used;
+
+static void check_guards(const char *data, const piece &p) {
+    if (!GUARDED) return;
+    for (int i = 0; i < GUARD; i++) {
+        if ((unsigned char)p.whole[i] != PATTERN)
+            emulated_die("a write %d bytes before a buffer of %zu", GUARD - i, p.bytes);
+        if ((unsigned char)data[p.bytes + (size_t)i] != PATTERN)
+            emulated_die("a write %d bytes behind a buffer of %zu", i, p.bytes);
+    }
+}
+
+void emulated_check_guards() {
+    std::lock_guard<std::mutex> hold(lock);
+    for (const auto &one : pieces) check_guards(one.first, one.second);
+}
+
+void emulated_check_range(const void *at, size_t bytes, const char *what) {
+    std::lock_guard<std::mutex> hold(lock);
+    const char *from = static_cast<const char *>(at);
+    auto next = pieces.upper_bound(from);
+    if (next == pieces.begin()) return;
+    const auto &one = *--next;
+    if (from < one.first + one.second.bytes && from + bytes > one.first + one.second.bytes)
+        emulated_die("%s of %zu bytes at %zu of a buffer of %zu", what, bytes,
+                     (size_t)(from - one.first), one.second.bytes);
+}
+
+cudaError_t emulated_malloc(void **data, size_t bytes) {
+    const cudaError_t code = emulated_enter("cudaMalloc");
+    const size_t guard = GUARDED ? GUARD : 0;
+    const int device = emulated_device();
+    void *whole = NULL;
+    *data = NULL;
+    if (code != cudaSuccess) return code;
+    std::lock_guard<std::mutex> hold(lock);
+    if (used[device] + bytes > emulated_memory() ||
+        posix_memalign(&whole, 256, bytes + 2 * guard) != 0)
+        return emulated_fail(cudaErrorMemoryAllocation);
+    char *at = static_cast<char *>(whole) + guard;
+    memset(whole, PATTERN, guard);
+    memset(at, FRESH, bytes);
+    memset(at + bytes, PATTERN, guard);
+    pieces[at] = {bytes, static_cast<char *>(whole), device};
+    used[device] += bytes;
+    *data = at;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *data) {
+    EMULATED_ENTER();
+    if (!data) return cudaSuccess;
+    emulated_wait_all();
+    std::lock_guard<std::mutex> hold(lock);
+    const auto found = pieces.find(static_cast<char *>(data));
+    if (found == pieces.end()) return emulated_fail(cudaErrorInvalidValue);
+    check_guards(found->first, found->second);
+    used[found->second.device] -= found->second.bytes;
+    free(found->second.whole);
+    pieces.erase(found);
+    return cudaSuccess;
+}
+
+cudaError_t emulated_malloc_host(void **data, size_t bytes) {
+    const cudaError_t code = emulated_enter("cudaMallocHost");
+    if (code != cudaSuccess) return code;
+    return posix_memalign(data, 256, bytes) == 0 ? cudaSuccess
+                                                 : emulated_fail(cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaFreeHost(void *data) {
+    EMULATED_ENTER();
+    free(data);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes) {
+    EMULATED_ENTER();
+    std::lock_guard<std::mutex> hold(lock);
+    *all_bytes = emulated_memory();
+    *free_bytes = *all_bytes - used[emulated_device()];
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+    EMULATED_ENTER();
+    (void)kind;
+    emulated_check_range(to, bytes, "a copy to the end");
+    emulated_check_range(from, bytes, "a copy from the end");
+    return emulated_ask(stream, [=] { memmove(to, from, bytes); });
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream) {
+    EMULATED_ENTER();
+    (void)kind;
+    if (width > to_pitch || width > from_pitch) return emulated_fail(cudaErrorInvalidValue);
+    if (height == 0) return cudaSuccess;
+    emulated_check_range(to, (height - 1) * to_pitch + width, "a copy to the end");
+    emulated_check_range(from, (height - 1) * from_pitch + width, "a copy from the end");
+    return emulated_ask(stream, [=] {
+        for (size_t row = 0; row < height; row++)
+            memmove(static_cast<char *>(to) + row * to_pitch,
+                    static_cast<const char *>(from) + row * from_pitch, width);
+    });
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+    EMULATED_ENTER();
+    (void)kind;
+    emulated_wait_all();
+    emulated_check_range(to, bytes, "a copy to the end");
+    emulated_check_range(from, bytes, "a copy from the end");
+    memmove(to, from, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream) {
+    EMULATED_ENTER();
+    emulated_check_range(to, bytes, "a fill to the end");
+    return emulated_ask(stream, [=] { memset(to, byte, bytes); });
+}

@@ -1,0 +1,360 @@
+/* Streams, events and graphs. */
+#include <time.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "tests/emulation/emulated.h"
+
+/* ---- streams ---- */
+
+struct emulated_stream {
+    std::mutex lock;
+    std::condition_variable asked, idle;
+    std::deque<emulated_work> work;
+    bool busy = false, closed = false;
+    int device = 0;
+    emulated_graph *capture = NULL; /* of the thread that captures: no lock */
+    std::thread thread;
+
+    void run() {
+        std::unique_lock<std::mutex> hold(lock);
+        for (;;) {
+            asked.wait(hold, [this] { return closed || !work.empty(); });
+            if (work.empty()) return;
+            emulated_work next = std::move(work.front());
+            work.pop_front();
+            busy = true;
+            hold.unlock();
+            next();
+            next = nullptr;
+            hold.lock();
+            busy = false;
+            if (work.empty()) idle.notify_all();
+        }
+    }
+
+    void wait() {
+        std::unique_lock<std::mutex> hold(lock);
+        idle.wait(hold, [this] { return work.empty() && !busy; });
+    }
+};
+
+static std::mutex streams_lock;
+static std::set<emulated_stream *> streams;
+
+/* Work that is asked for without a stream is done at once, when all others are idle. */
+cudaError_t emulated_ask(cudaStream_t stream, emulated_work work) {
+    if (!stream) {
+        emulated_wait_all();
+        work();
+        return cudaSuccess;
+    }
+    if (stream->capture) {
+        emulated_graph *graph = stream->capture;
+        graph->nodes.push_back(std::make_shared<emulated_graph_node>());
+        graph->nodes.back()->work = std::move(work);
+        graph->newest = graph->nodes.back().get();
+        return cudaSuccess;
+    }
+    std::lock_guard<std::mutex> hold(stream->lock);
+    stream->work.push_back(std::move(work));
+    stream->asked.notify_one();
+    return cudaSuccess;
+}
+
+void emulated_wait_all() {
+    std::set<emulated_stream *> all;
+    {
+        std::lock_guard<std::mutex> hold(streams_lock);
+        all = streams;
+    }
+    const int device = emulated_device();
+    for (emulated_stream *stream : all)
+        if (stream->device == device) stream->wait();
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream) {
+    EMULATED_ENTER();
+    emulated_stream *s = new emulated_stream;
+    s->device = emulated_device();
+    s->thread = std::thread([s] { s->run(); });
+    std::lock_guard<std::mutex> hold(streams_lock);
+    streams.insert(s);
+    *stream = s;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
+    EMULATED_ENTER();
+    (void)flags;
+    return cudaStreamCreate(stream);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
+    EMULATED_ENTER();
+    (void)flags, (void)priority;
+    return cudaStreamCreate(stream);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    const cudaError_t code = emulated_enter(__func__); /* after a failure, too: it is a thread */
+    {
+        std::lock_guard<std::mutex> hold(streams_lock);
+        streams.erase(stream);
+    }
+    {
+        std::lock_guard<std::mutex> hold(stream->lock);
+        stream->closed = true;
+        stream->asked.notify_one();
+    }
+    stream->thread.join();
+    delete stream->capture;
+    delete stream;
+    return code;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    EMULATED_ENTER();
+    if (!stream) emulated_wait_all();
+    else if (stream->capture) return emulated_fail(cudaErrorStreamCaptureUnsupported);
+    else stream->wait();
+    emulated_check_guards();
+    return emulated_enter("the end of cudaStreamSynchronize");
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    EMULATED_ENTER();
+    std::lock_guard<std::mutex> hold(stream->lock);
+    return stream->work.empty() && !stream->busy ? cudaSuccess : cudaErrorNotReady;
+}
+
+/* ---- events ---- */
+
+/* A place in a stream: an event stands for the newest it was recorded at. */
+struct place {
+    std::mutex lock;
+    std::condition_variable reached;
+    bool done = false;
+    double ms = 0;
+
+    void reach() {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        std::lock_guard<std::mutex> hold(lock);
+        done = true;
+        ms = 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
+        reached.notify_all();
+    }
+
+    void wait() {
+        std::unique_lock<std::mutex> hold(lock);
+        reached.wait(hold, [this] { return done; });
+    }
+};
+
+struct emulated_event {
+    std::mutex lock;
+    std::shared_ptr<place> at; /* NULL: never recorded */
+    bool timed = true;
+};
+
+static std::shared_ptr<place> place_of(cudaEvent_t event) {
+    std::lock_guard<std::mutex> hold(event->lock);
+    return event->at;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    EMULATED_ENTER();
+    *event = new emulated_event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
+    EMULATED_ENTER();
+    *event = new emulated_event;
+    (*event)->timed = !(flags & cudaEventDisableTiming);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    const cudaError_t code = emulated_enter(__func__);
+    delete event;
+    return code;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    EMULATED_ENTER();
+    if (stream && stream->capture) return emulated_fail(cudaErrorStreamCaptureUnsupported);
+    std::shared_ptr<place> here = std::make_shared<place>();
+    {
+        std::lock_guard<std::mutex> hold(event->lock);
+        event->at = here;
+    }
+    return emulated_ask(stream, [here] { here->reach(); });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+    EMULATED_ENTER();
+    (void)flags;
+    const std::shared_ptr<place> there = place_of(event);
+    return there ? emulated_ask(stream, [there] { there->wait(); }) : cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    EMULATED_ENTER();
+    const std::shared_ptr<place> there = place_of(event);
+    if (there) there->wait();
+    return emulated_enter("the end of cudaEventSynchronize");
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    EMULATED_ENTER();
+    const std::shared_ptr<place> there = place_of(event);
+    if (!there) return cudaSuccess;
+    std::lock_guard<std::mutex> hold(there->lock);
+    return there->done ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+    EMULATED_ENTER();
+    const std::shared_ptr<place> a = place_of(from), b = place_of(to);
+    if (!a || !b || !from->timed || !to->timed) return emulated_fail(cudaErrorInvalidValue);
+    std::lock_guard<std::mutex> hold_a(a->lock);
+    if (a == b) {
+        *ms = 0;
+        return a->done ? cudaSuccess : cudaErrorNotReady;
+    }
+    std::lock_guard<std::mutex> hold_b(b->lock);
+    if (!a->done || !b->done) return cudaErrorNotReady;
+    *ms = (float)(b->ms - a->ms);
+    return cudaSuccess;
+}
+
+/* ---- launches ---- */
+
+cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **arguments,
+                             size_t shared, cudaStream_t stream) {
+    EMULATED_ENTER();
+    cudaError_t code = cudaSuccess;
+    auto launch = std::make_shared<emulated_launch>();
+    if (!emulated_make_launch(launch.get(), kernel, grid, block, arguments, shared, &code))
+        return emulated_fail(code);
+    if (!stream || !stream->capture)
+        return emulated_ask(stream, [launch] { emulated_run(*launch); });
+    emulated_graph *graph = stream->capture;
+    graph->nodes.push_back(std::make_shared<emulated_graph_node>());
+    graph->nodes.back()->launch = *launch;
+    graph->newest = graph->nodes.back().get();
+    return cudaSuccess;
+}
+
+/* ---- graphs ---- */
+
+struct emulated_graph_exec {
+    std::vector<const emulated_graph_node *> names; /* nodes of the graph it was made of */
+    std::vector<std::shared_ptr<const emulated_graph_node>> nodes;
+};
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+    EMULATED_ENTER();
+    static std::atomic<unsigned long long> id;
+    (void)mode;
+    if (stream->capture) return emulated_fail(cudaErrorInvalidValue);
+    stream->capture = new emulated_graph;
+    stream->capture->newest = NULL;
+    stream->capture->id = ++id;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+    EMULATED_ENTER();
+    *graph = stream->capture;
+    stream->capture = NULL;
+    return *graph ? cudaSuccess : emulated_fail(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
+    EMULATED_ENTER();
+    *status = stream->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus *status,
+                                     unsigned long long *id, cudaGraph_t *graph,
+                                     const cudaGraphNode_t **newest,
+                                     const cudaGraphEdgeData **edges, size_t *n) {
+    EMULATED_ENTER();
+    emulated_graph *capture = stream->capture;
+    *status = capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    if (!capture) return cudaSuccess;
+    if (id) *id = capture->id;
+    if (graph) *graph = capture;
+    if (newest) *newest = &capture->newest;
+    if (edges) *edges = NULL;
+    if (n) *n = capture->newest ? 1 : 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n) {
+    EMULATED_ENTER();
+    for (size_t i = 0; nodes && i < *n && i < graph->nodes.size(); i++)
+        nodes[i] = graph->nodes[i].get();
+    *n = graph->nodes.size();
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                 unsigned long long flags) {
+    EMULATED_ENTER();
+    (void)flags;
+    *exec = new emulated_graph_exec;
+    for (const auto &node : graph->nodes) {
+        (*exec)->names.push_back(node.get());
+        (*exec)->nodes.push_back(node);
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
+                                             const cudaKernelNodeParams *params) {
+    EMULATED_ENTER();
+    for (size_t i = 0; i < exec->names.size(); i++) {
+        if (exec->names[i] != node) continue;
+        if (node->work) return emulated_fail(cudaErrorInvalidValue);
+        auto changed = std::make_shared<emulated_graph_node>();
+        cudaError_t code = cudaSuccess;
+        if (!emulated_make_launch(&changed->launch, params->func, params->gridDim, params->blockDim,
+                                  params->kernelParams, params->sharedMemBytes, &code))
+            return emulated_fail(code);
+        exec->nodes[i] = changed; /* launches under way have the one before */
+        return cudaSuccess;
+    }
+    return emulated_fail(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+    EMULATED_ENTER();
+    const auto nodes = exec->nodes;
+    return emulated_ask(stream, [nodes] {
+        for (const auto &node : nodes)
+            if (node->work) node->work();
+            else emulated_run(node->launch);
+    });
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    const cudaError_t code = emulated_enter(__func__);
+    delete graph;
+    return code;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+    const cudaError_t code = emulated_enter(__func__);
+    delete exec;
+    return code;
+}

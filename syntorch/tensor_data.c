@@ -1,4 +1,6 @@
 /* What lies behind tensor rows: buffers, reading and writing them, giving them back. */
+#include <string.h>
+
 #include "syntorch/context_private.h"
 #include "syntorch/half.h"
 #include "syntorch/memory.h"
@@ -17,23 +19,64 @@ syn_status syn__set_data(syn_ctx *ctx, uint32_t id, const void *data) {
     return ctx->backend->copy_in(ctx->device, to, data, bytes, &ctx->error);
 }
 
-/* Asks for copies of all elements, of those side by side in one. */
-static syn_status copy_out(syn_ctx *ctx, const syn_operand *o, const char *data, char *buf,
-                           size_t bytes) {
+/* How many elements lie side by side: those of the dimensions from *outer on. */
+static int64_t side_by_side(const syn_operand *o, int *outer) {
+    int64_t run = 1;
+    *outer = o->spec.rank;
+    while (*outer > 0 && (o->strides[*outer - 1] == run || o->spec.dims[*outer - 1] == 1))
+        run *= o->spec.dims[--*outer];
+    return run;
+}
+
+/* Copies all elements, those side by side in one, as `backend` does; NULL: within the host. */
+static syn_status copy_runs(syn_ctx *ctx, const syn_backend *backend, const syn_operand *o,
+                            const char *data, char *buf, size_t bytes) {
     const size_t elem = syn_dtype_bytes((syn_dtype)o->spec.dtype);
-    int64_t index[SYN_MAX_RANK] = {0}, run = 1; /* elements side by side, of the dimensions from */
-    int outer = o->spec.rank;                   /* this one on */
-    while (outer > 0 && (o->strides[outer - 1] == run || o->spec.dims[outer - 1] == 1))
-        run *= o->spec.dims[--outer];
-    const size_t run_bytes = (size_t)run * elem;
+    int64_t index[SYN_MAX_RANK] = {0};
+    int outer;
+    const size_t run_bytes = (size_t)side_by_side(o, &outer) * elem;
     for (char *to = buf, *end = to + bytes; to < end; to += run_bytes) {
         int64_t at = 0;
         for (int d = 0; d < outer; d++) at += index[d] * o->strides[d];
-        SYN_TRY(ctx->backend->copy_out(ctx->device, to, data + at * (int64_t)elem, run_bytes,
-                                       &ctx->error));
+        const char *from = data + at * (int64_t)elem;
+        if (!backend) memcpy(to, from, run_bytes);
+        else SYN_TRY(backend->copy_out(ctx->device, to, from, run_bytes, &ctx->error));
         for (int d = outer - 1; d >= 0 && ++index[d] == o->spec.dims[d]; d--) index[d] = 0;
     }
     return SYN_OK;
+}
+
+/* Bytes from the first to the last element. */
+static size_t span_bytes(const syn_operand *o) {
+    int64_t last = 0;
+    for (int d = 0; d < o->spec.rank; d++) last += (o->spec.dims[d] - 1) * o->strides[d];
+    return (size_t)(last + 1) * syn_dtype_bytes((syn_dtype)o->spec.dtype);
+}
+
+/* Waits for what was asked for, always: copies before one that failed must not write to the
+   caller's buffer later. */
+static syn_status finish_reading(syn_ctx *ctx, syn_status copied) {
+    const syn_status synced = ctx->backend->sync(ctx->device, &ctx->error);
+    return copied == SYN_OK ? synced : copied;
+}
+
+/* From a device elements that do not lie side by side come with what lies between them, unless that
+   is far more: a copy costs as much as many bytes. */
+static syn_status read_all(syn_ctx *ctx, const syn_operand *o, const char *data, char *buf,
+                           size_t bytes) {
+    enum { WORTH = 16 };
+    const syn_backend *backend = ctx->backend;
+    const size_t span = bytes ? span_bytes(o) : 0;
+    char *all = NULL;
+    int outer;
+    (void)side_by_side(o, &outer);
+    if (!backend->on_host && outer > 0 && span / WORTH <= bytes) all = syn_malloc(span);
+    if (!all) return finish_reading(ctx, copy_runs(ctx, backend, o, data, buf, bytes));
+    syn_status s =
+        finish_reading(ctx, backend->copy_out(ctx->device, all, data, span, &ctx->error));
+    if (s == SYN_OK) s = copy_runs(ctx, NULL, o, all, buf, bytes);
+    syn_free(all);
+    return s;
 }
 
 /* What is to be read, and where it lies. */
@@ -51,13 +94,6 @@ static syn_status readable(syn_ctx *ctx, syn_tensor t, syn_operand *o, const cha
                     ctx->backend->name);
 }
 
-/* Waits for what was asked for, always: copies before one that failed must not write to the
-   caller's buffer later. */
-static syn_status finish_reading(syn_ctx *ctx, syn_status copied) {
-    const syn_status synced = ctx->backend->sync(ctx->device, &ctx->error);
-    return copied == SYN_OK ? synced : copied;
-}
-
 syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) {
     syn_operand o;
     const char *data;
@@ -66,7 +102,7 @@ syn_status syn_tensor_read(syn_ctx *ctx, syn_tensor t, void *buf, size_t bytes) 
         return SYN_FAIL(&ctx->error, SYN_E_INVALID,
                         "tensor %u has %llu bytes, but %zu were asked for", t.id,
                         (unsigned long long)syn_spec_bytes(&o.spec), bytes);
-    return finish_reading(ctx, copy_out(ctx, &o, data, buf, bytes));
+    return read_all(ctx, &o, data, buf, bytes);
 }
 
 /* Fails unless the tensor has these elements, without gaps. */

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -13,15 +14,29 @@
 
 /* ---- emulated_device.cc ---- */
 
-/* What this call of the function gives: counts it; a failure that was wished for, or that came
-   before and stays. The thread's cudaGetLastError gives it, too. */
-cudaError_t emulated_enter(const char *function);
+/* A function that was called, and how often; `failing`: which of its calls is to fail. */
+struct emulated_function {
+    explicit emulated_function(const char *name);
+    const char *name;
+    std::atomic<uint64_t> n;
+    uint64_t failing;
+    emulated_function *next;
+};
+/* What this call of it gives: a failure that was wished for, or one that came before and stays. The
+   thread's cudaGetLastError gives it, too. */
+cudaError_t emulated_enter(emulated_function *f);
 cudaError_t emulated_fail(cudaError_t code);
-#define EMULATED_ENTER()                                            \
-    do {                                                            \
-        const cudaError_t emulated_code = emulated_enter(__func__); \
-        if (emulated_code != cudaSuccess) return emulated_code;     \
+#define EMULATED_ENTER_AS(name)                                           \
+    do {                                                                  \
+        static emulated_function emulated_self(name);                     \
+        const cudaError_t emulated_code = emulated_enter(&emulated_self); \
+        if (emulated_code != cudaSuccess) return emulated_code;           \
     } while (0)
+#define EMULATED_ENTER() EMULATED_ENTER_AS(__func__)
+/* The same for what is done after a failure, too. */
+#define EMULATED_ENTER_ANYHOW(code)                   \
+    static emulated_function emulated_self(__func__); \
+    const cudaError_t code = emulated_enter(&emulated_self)
 /* From now on all calls fail with it. */
 void emulated_stick(cudaError_t code);
 int emulated_device();     /* the thread's */

@@ -4,9 +4,7 @@
 #include <stdlib.h>
 
 #include <atomic>
-#include <map>
 #include <mutex>
-#include <string>
 
 #include "tests/emulation/emulated.h"
 
@@ -20,8 +18,8 @@ void emulated_die(const char *format, ...) {
     abort();
 }
 
-static std::mutex calls_lock;
-static std::map<std::string, uint64_t> calls;
+static emulated_function *functions; /* all that were ever called */
+static std::mutex functions_lock;
 static std::atomic<int> stuck;
 static thread_local cudaError_t last;
 static thread_local int current;
@@ -31,12 +29,14 @@ static const char *setting(const char *name, const char *otherwise) {
     return value && *value ? value : otherwise;
 }
 
-/* The call that is to fail. */
-static bool wished(const char *function, uint64_t n) {
+emulated_function::emulated_function(const char *its_name) : name(its_name), n(0), failing(0) {
     const char *wish = setting("SYN_EMULATED_FAIL", ""), *colon = strchr(wish, ':');
-    const size_t length = colon ? (size_t)(colon - wish) : strlen(wish);
-    return colon && strlen(function) == length && strncmp(function, wish, length) == 0 &&
-           strtoull(colon + 1, NULL, 10) == n;
+    if (colon && strlen(name) == (size_t)(colon - wish) &&
+        strncmp(name, wish, (size_t)(colon - wish)) == 0)
+        failing = strtoull(colon + 1, NULL, 10);
+    std::lock_guard<std::mutex> hold(functions_lock);
+    next = functions;
+    functions = this;
 }
 
 cudaError_t emulated_fail(cudaError_t code) {
@@ -49,23 +49,21 @@ void emulated_stick(cudaError_t code) {
     stuck.compare_exchange_strong(none, code);
 }
 
-cudaError_t emulated_enter(const char *function) {
-    uint64_t n;
-    {
-        std::lock_guard<std::mutex> hold(calls_lock);
-        n = ++calls[function];
-    }
+cudaError_t emulated_enter(emulated_function *f) {
+    const uint64_t n = ++f->n;
     if (stuck) return emulated_fail((cudaError_t)(int)stuck);
-    if (!wished(function, n)) return cudaSuccess;
-    if (strcmp(function, "cudaLaunchKernel") != 0) return emulated_fail(cudaErrorUnknown);
+    if (n != f->failing) return cudaSuccess;
+    if (strcmp(f->name, "cudaLaunchKernel") != 0) return emulated_fail(cudaErrorUnknown);
     emulated_stick(cudaErrorIllegalAddress);
     return cudaSuccess;
 }
 
 uint64_t emulated_calls(const char *name) {
-    std::lock_guard<std::mutex> hold(calls_lock);
-    const auto found = calls.find(name);
-    return found == calls.end() ? 0 : found->second;
+    uint64_t n = 0;
+    std::lock_guard<std::mutex> hold(functions_lock);
+    for (const emulated_function *f = functions; f; f = f->next)
+        if (strcmp(f->name, name) == 0) n += f->n;
+    return n;
 }
 
 int emulated_device() {

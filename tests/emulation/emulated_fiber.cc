@@ -282,8 +282,8 @@ void emulated_know_kernel(const void *kernel, emulated_caller *call, const size_
 }
 
 cudaError_t emulated_set_shared(const void *kernel, cudaFuncAttribute what, int value) {
-    const cudaError_t code = emulated_enter("cudaFuncSetAttribute");
-    if (code != cudaSuccess || what != cudaFuncAttributeMaxDynamicSharedMemorySize) return code;
+    EMULATED_ENTER_AS("cudaFuncSetAttribute");
+    if (what != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
     if (value < 0 || (size_t)value > emulated_shared_optin())
         return emulated_fail(cudaErrorInvalidValue);
     std::lock_guard<std::mutex> hold(lock);

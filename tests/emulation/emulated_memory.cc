@@ -52,12 +52,11 @@ void emulated_check_range(const void *at, size_t bytes, const char *what) {
 }
 
 cudaError_t emulated_malloc(void **data, size_t bytes) {
-    const cudaError_t code = emulated_enter("cudaMalloc");
+    EMULATED_ENTER_AS("cudaMalloc");
     const size_t guard = GUARDED ? GUARD : 0;
     const int device = emulated_device();
     void *whole = NULL;
     *data = NULL;
-    if (code != cudaSuccess) return code;
     std::lock_guard<std::mutex> hold(lock);
     if (used[device] + bytes > emulated_memory() ||
         posix_memalign(&whole, 256, bytes + 2 * guard) != 0)
@@ -87,8 +86,7 @@ cudaError_t cudaFree(void *data) {
 }
 
 cudaError_t emulated_malloc_host(void **data, size_t bytes) {
-    const cudaError_t code = emulated_enter("cudaMallocHost");
-    if (code != cudaSuccess) return code;
+    EMULATED_ENTER_AS("cudaMallocHost");
     return posix_memalign(data, 256, bytes) == 0 ? cudaSuccess
                                                  : emulated_fail(cudaErrorMemoryAllocation);
 }

@@ -2,6 +2,7 @@
 #include <time.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -12,35 +13,54 @@
 
 /* ---- streams ---- */
 
+/* Who waits for a stream does its work; else its own thread does, a while after it was asked for,
+   or when much has gathered. So nothing is done before it must be, as on a busy device, and few
+   threads take turns. */
+enum { MUCH = 64 };
+
 struct emulated_stream {
     std::mutex lock;
-    std::condition_variable asked, idle;
+    std::condition_variable asked, changed;
     std::deque<emulated_work> work;
     bool busy = false, closed = false;
     int device = 0;
     emulated_graph *capture = NULL; /* of the thread that captures: no lock */
     std::thread thread;
 
-    void run() {
-        std::unique_lock<std::mutex> hold(lock);
-        for (;;) {
-            asked.wait(hold, [this] { return closed || !work.empty(); });
-            if (work.empty()) return;
-            emulated_work next = std::move(work.front());
-            work.pop_front();
-            busy = true;
-            hold.unlock();
-            next();
-            next = nullptr;
-            hold.lock();
-            busy = false;
-            if (work.empty()) idle.notify_all();
+    /* Does one piece, or waits for another thread to have done it. */
+    void advance(std::unique_lock<std::mutex> *hold) {
+        if (busy) {
+            changed.wait(*hold);
+            return;
         }
+        emulated_work next = std::move(work.front());
+        work.pop_front();
+        busy = true;
+        hold->unlock();
+        next();
+        next = nullptr;
+        hold->lock();
+        busy = false;
+        changed.notify_all();
+    }
+
+    template <typename F> void wait_until(F done) {
+        std::unique_lock<std::mutex> hold(lock);
+        while (!done()) advance(&hold);
     }
 
     void wait() {
+        wait_until([this] { return work.empty() && !busy; });
+    }
+
+    void run() {
         std::unique_lock<std::mutex> hold(lock);
-        idle.wait(hold, [this] { return work.empty() && !busy; });
+        while (!closed || !work.empty()) {
+            if (work.empty()) asked.wait(hold);
+            else if (!closed && work.size() < MUCH)
+                asked.wait_for(hold, std::chrono::milliseconds(1));
+            if (!work.empty()) advance(&hold);
+        }
     }
 };
 
@@ -63,7 +83,7 @@ cudaError_t emulated_ask(cudaStream_t stream, emulated_work work) {
     }
     std::lock_guard<std::mutex> hold(stream->lock);
     stream->work.push_back(std::move(work));
-    stream->asked.notify_one();
+    if (stream->work.size() == 1 || stream->work.size() == MUCH) stream->asked.notify_one();
     return cudaSuccess;
 }
 
@@ -102,7 +122,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    const cudaError_t code = emulated_enter(__func__); /* after a failure, too: it is a thread */
+    EMULATED_ENTER_ANYHOW(code);
     {
         std::lock_guard<std::mutex> hold(streams_lock);
         streams.erase(stream);
@@ -124,7 +144,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     else if (stream->capture) return emulated_fail(cudaErrorStreamCaptureUnsupported);
     else stream->wait();
     emulated_check_guards();
-    return emulated_enter("the end of cudaStreamSynchronize");
+    EMULATED_ENTER_AS("the end of cudaStreamSynchronize");
+    return cudaSuccess;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
@@ -137,23 +158,21 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 /* A place in a stream: an event stands for the newest it was recorded at. */
 struct place {
-    std::mutex lock;
-    std::condition_variable reached;
-    bool done = false;
+    emulated_stream *stream; /* which lives as long as it has not come there */
+    std::atomic<bool> done;
     double ms = 0;
+
+    explicit place(emulated_stream *in) : stream(in), done(false) {}
 
     void reach() {
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        std::lock_guard<std::mutex> hold(lock);
-        done = true;
         ms = 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
-        reached.notify_all();
+        done = true;
     }
 
     void wait() {
-        std::unique_lock<std::mutex> hold(lock);
-        reached.wait(hold, [this] { return done; });
+        if (!done) stream->wait_until([this] { return (bool)done; });
     }
 };
 
@@ -182,7 +201,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    const cudaError_t code = emulated_enter(__func__);
+    EMULATED_ENTER_ANYHOW(code);
     delete event;
     return code;
 }
@@ -190,7 +209,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     EMULATED_ENTER();
     if (stream && stream->capture) return emulated_fail(cudaErrorStreamCaptureUnsupported);
-    std::shared_ptr<place> here = std::make_shared<place>();
+    std::shared_ptr<place> here = std::make_shared<place>(stream);
     {
         std::lock_guard<std::mutex> hold(event->lock);
         event->at = here;
@@ -209,14 +228,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     EMULATED_ENTER();
     const std::shared_ptr<place> there = place_of(event);
     if (there) there->wait();
-    return emulated_enter("the end of cudaEventSynchronize");
+    EMULATED_ENTER_AS("the end of cudaEventSynchronize");
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     EMULATED_ENTER();
     const std::shared_ptr<place> there = place_of(event);
     if (!there) return cudaSuccess;
-    std::lock_guard<std::mutex> hold(there->lock);
     return there->done ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -224,12 +243,6 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
     EMULATED_ENTER();
     const std::shared_ptr<place> a = place_of(from), b = place_of(to);
     if (!a || !b || !from->timed || !to->timed) return emulated_fail(cudaErrorInvalidValue);
-    std::lock_guard<std::mutex> hold_a(a->lock);
-    if (a == b) {
-        *ms = 0;
-        return a->done ? cudaSuccess : cudaErrorNotReady;
-    }
-    std::lock_guard<std::mutex> hold_b(b->lock);
     if (!a->done || !b->done) return cudaErrorNotReady;
     *ms = (float)(b->ms - a->ms);
     return cudaSuccess;
@@ -348,13 +361,13 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-    const cudaError_t code = emulated_enter(__func__);
+    EMULATED_ENTER_ANYHOW(code);
     delete graph;
     return code;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-    const cudaError_t code = emulated_enter(__func__);
+    EMULATED_ENTER_ANYHOW(code);
     delete exec;
     return code;
 }

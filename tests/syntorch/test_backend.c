@@ -40,6 +40,7 @@ struct far {
 static int n_open, n_buffers;
 static const char *failing; /* the member that fails, or NULL */
 static int good_copies;     /* out, before one fails */
+static int n_copies_out;
 
 static bool fails(const char *member) {
     return failing && strcmp(failing, member) == 0;
@@ -121,6 +122,7 @@ static syn_status far_copy_out(void *device, void *to, const void *from, size_t 
                                syn_error *err) {
     if (fails("copy_out") && good_copies-- <= 0)
         return SYN_FAIL(err, SYN_E_IO, "the far device gives nothing");
+    n_copies_out++;
     struct work *work = ask(device, run_copy_out);
     work->from = from;
     work->to = to;
@@ -422,16 +424,15 @@ static void test_what_fails(void) {
 
 /* After a read that failed the buffer is the caller's alone. */
 static void test_a_read_that_fails_half_way(void) {
-    const float data[6] = {1, 2, 3, 4, 5, 6};
-    const syn_spec spec = {SYN_F32, 2, {2, 3}};
+    const syn_spec spec = {SYN_F32, 2, {6, 200}};
     for (int good = 0; good < 6; good++) {
         float back[6];
         syn_ctx *ctx = far_ctx();
-        const syn_tensor x = syn_input(ctx, "x", &spec, data);
-        const syn_tensor turned = syn_permute(ctx, x, (const int[]){1, 0}, 2);
+        const syn_tensor x = syn_input(ctx, "x", &spec, NULL);
+        const syn_tensor column = syn_slice(ctx, x, 1, 7, 1);
         failing = "copy_out";
         good_copies = good;
-        CHECK_INT(syn_tensor_read(ctx, turned, back, sizeof back), SYN_E_IO);
+        CHECK_INT(syn_tensor_read(ctx, column, back, sizeof back), SYN_E_IO);
         failing = NULL;
         good_copies = 0;
         CHECK_STR(syn_ctx_error(ctx)->text, "the far device gives nothing");
@@ -439,6 +440,23 @@ static void test_a_read_that_fails_half_way(void) {
         syn_ctx_free(ctx);
         for (int i = 0; i < 6; i++) CHECK(back[i] == -1);
     }
+}
+
+/* What lies near each other comes in one copy, with what is between. */
+static void test_copies_of_a_read(void) {
+    const float data[6] = {1, 2, 3, 4, 5, 6};
+    const syn_spec spec = {SYN_F32, 2, {2, 3}}, wide = {SYN_F32, 2, {6, 200}};
+    float back[6];
+    syn_ctx *ctx = far_ctx();
+    const syn_tensor x = syn_input(ctx, "x", &spec, data);
+    n_copies_out = 0;
+    CHECK_INT(syn_tensor_read(ctx, syn_permute(ctx, x, (const int[]){1, 0}, 2), back, 24), SYN_OK);
+    for (int i = 0; i < 6; i++) CHECK(back[i] == data[i % 2 * 3 + i / 2]);
+    CHECK_INT(n_copies_out, 1);
+    const syn_tensor column = syn_slice(ctx, syn_input(ctx, "y", &wide, NULL), 1, 7, 1);
+    CHECK_INT(syn_tensor_read(ctx, column, back, sizeof back), SYN_OK);
+    CHECK_INT(n_copies_out, 7);
+    syn_ctx_free(ctx);
 }
 
 static const test_case cases[] = {
@@ -449,6 +467,7 @@ static const test_case cases[] = {
     {"times of what was forgotten", test_times_of_what_was_forgotten},
     {"no kernel", test_no_kernel},
     {"what fails", test_what_fails},
+    {"copies of a read", test_copies_of_a_read},
     {"a read that fails half-way", test_a_read_that_fails_half_way},
 };
 TEST_MAIN(cases)

@@ -13,6 +13,7 @@ static const syn__cuda_row *const families[] = {
     syn__cuda_reductions,
     syn__cuda_optimizer,
     syn__cuda_select,
+    syn__cuda_attention,
 };
 // clang-format on
 

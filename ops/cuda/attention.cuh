@@ -1,0 +1,158 @@
+/* What kernels of attention know of their call: shapes, which keys a query sees, dropout, and how
+   rows come into shared memory. Forward and gradient are one pattern: a block has a tile of rows of
+   its own (queries, or keys for their gradients), goes through tiles of the other rows, and of each
+   pair makes scores, which become weights of a sum of rows; tiles.cuh computes these two products.
+ */
+#ifndef OPS_CUDA_ATTENTION_CUH
+#define OPS_CUDA_ATTENTION_CUH
+
+#include "ops/cuda/device.cuh"
+#include "ops/dropout.h"
+
+#define SYN_LOG2_E 1.44269504f
+#define SYN_LN_2   0.693147181f
+
+/* Rows (b, head, i) of D dense elements; strides in elements. */
+struct syn_head_rows {
+    void *data;
+    int64_t batch, head, row;
+};
+
+struct syn_attention {
+    int64_t batches, heads, shared; /* B, heads of queries, heads of keys and values */
+    int64_t group;                  /* heads / shared */
+    int64_t queries, keys;          /* T, S */
+    int depth;                      /* D */
+    bool packs;                     /* all rows that are read lie on 16 bytes, and end on them */
+    bool causal;
+    int64_t offset, window; /* window 0: none */
+    float scale;
+    const float *mask; /* (B, S), or NULL */
+    int64_t mask_row;
+    /* dropout; keep 1: none. `row` of query 0 of head 0, `column` of key 0 */
+    uint64_t seed;
+    const int32_t *samples; /* (B), or NULL: sample + b */
+    int64_t samples_stride, sample, row;
+    uint32_t column;
+    int32_t limit;
+    float keep;
+    bool drop;
+};
+
+struct syn_range {
+    int64_t from, until;
+};
+
+static __device__ __forceinline__ int64_t syn_within(int64_t x, int64_t most) {
+    return x < 0 ? 0 : x < most ? x : most;
+}
+
+/* The keys that query t sees, and the queries that see key s. */
+static __device__ __forceinline__ syn_range syn_keys_of(const syn_attention &a, int64_t t) {
+    if (!a.causal) return {0, a.keys};
+    const int64_t until = a.offset + t + 1;
+    return {a.window ? syn_within(until - a.window, a.keys) : 0, syn_within(until, a.keys)};
+}
+static __device__ __forceinline__ syn_range syn_queries_of(const syn_attention &a, int64_t s) {
+    if (!a.causal) return {0, a.queries};
+    const int64_t from = s - a.offset;
+    return {syn_within(from, a.queries),
+            a.window ? syn_within(from + a.window, a.queries) : a.queries};
+}
+/* Of a range what lies in a tile of n from `first` on, counted from there. */
+static __device__ __forceinline__ int2 syn_in_tile(syn_range r, int64_t first, int n) {
+    int2 at;
+    at.x = (int)syn_within(r.from - first, n);
+    at.y = (int)syn_within(r.until - first, n);
+    return at;
+}
+
+/* Only start and twist differ from query to query. */
+static __device__ __forceinline__ uint2 syn_drop_row(const syn_attention &a, int64_t b, int64_t h,
+                                                     int64_t t) {
+    const int32_t sample = a.samples ? a.samples[b * a.samples_stride] : (int32_t)(a.sample + b);
+    const syn_dropout_row row = syn__dropout_row(0, a.seed, sample, a.row + h * a.queries + t);
+    uint2 d;
+    d.x = row.start + a.column;
+    d.y = row.twist;
+    return d;
+}
+static __device__ __forceinline__ bool syn_drops(const syn_attention &a, uint2 row, int64_t key) {
+    const syn_dropout_row d = {row.x, row.y, a.limit, a.keep};
+    return syn__drops(&d, (uint32_t)key);
+}
+
+template <typename T>
+static __device__ __forceinline__ const T *syn_rows_at(const syn_head_rows &r, int64_t b,
+                                                       int64_t h) {
+    return static_cast<const T *>(r.data) + b * r.batch + h * r.head;
+}
+
+/* Copies ROWS rows to shared memory, Tile::ROW apart: row r lies at `from + place(r)`; those from
+   `n` on, and what is beyond the depth, are zeros. */
+template <class Tile, int ROWS, typename T, typename F>
+static __device__ __forceinline__ void syn_fetch_rows(typename Tile::element *to, const T *from,
+                                                      int n, const syn_attention &a, F place) {
+    constexpr int wide = syn_wide<T>::n, packs = Tile::DEPTH / wide;
+    for (int i = (int)threadIdx.x; i < ROWS * packs; i += Tile::THREADS) {
+        const int r = i / packs, d = i % packs * wide;
+        const bool there = r < n && d < a.depth;
+        const T *row = there ? from + place(r) + d : from;
+        typename Tile::element *at = to + r * Tile::ROW + d;
+        if (a.packs && there) {
+            Tile::fetch(at, row);
+            continue;
+        }
+        syn_pack<T, wide> pack;
+#pragma unroll
+        for (int k = 0; k < wide; k++)
+            pack.at[k] = there && d + k < a.depth ? row[k] : syn_from_float<T>(0.0f);
+        Tile::put(at, pack);
+    }
+}
+
+/* Writes a row of results: numbers n of the thread, two of which lie side by side. */
+template <class Tile, typename T>
+static __device__ __forceinline__ void syn_store_row(T *to, const float (&x)[Tile::A], float by,
+                                                     int depth) {
+#pragma unroll
+    for (int n = 0; n < Tile::A; n += 2) {
+        const int d = Tile::column_of_sum(n);
+        const syn_pack<T, 2> pack = {
+            {syn_from_float<T>(x[n] * by), syn_from_float<T>(x[n + 1] * by)}};
+        if (depth % 2 == 0 && d < depth) {
+            syn_store(to + d, pack);
+            continue;
+        }
+        if (d < depth) to[d] = pack.at[0];
+        if (d + 1 < depth) to[d + 1] = pack.at[1];
+    }
+}
+
+/* ---- on the host ---- */
+
+static inline syn_head_rows syn_head_rows_of(const syn_operand *o) {
+    return {o->data, o->strides[0], o->strides[1], o->strides[2]};
+}
+/* Of one that lies (B, T, H, D). */
+static inline syn_head_rows syn_token_rows_of(const syn_operand *o) {
+    return {o->data, o->strides[0], o->strides[2], o->strides[1]};
+}
+
+/* `first`: number of the input that is the mask, or the samples' keys. */
+syn_attention syn__attention_of(const syn_call *c, int first);
+/* Whether rows of the operand can be read 16 bytes at a time. */
+bool syn__head_packs(const syn_operand *o);
+
+/* Asks for `bytes` of shared memory for a kernel where that is more than any may have; false:
+   that is more than there is. */
+template <typename... P>
+static inline bool syn_want_shared(const syn_call *c, void (*kernel)(P...), size_t bytes) {
+    enum { ALWAYS = 48 << 10 };
+    if (bytes <= ALWAYS) return true;
+    return bytes <= syn__cuda_of(c)->shared_bytes &&
+           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes) ==
+               cudaSuccess;
+}
+
+#endif

@@ -1,0 +1,393 @@
+/* Fused attention forward: softmax(scale q k' + mask) v, a tile of queries a block, with the
+   running maximum and sum of Milakov and Gimelshein (2018) and Dao et al. (2022). Where there are
+   few queries, as in decoding, those of the heads that share keys make one tile, the keys are
+   divided among blocks, and their results are joined in order. */
+#include "ops/cuda/attention.cuh"
+#include "ops/cuda/tiles.cuh"
+
+/* How a call is cut: units are heads, or heads of keys with all queries that see them. */
+struct attend_cut {
+    int64_t unit_heads, unit_rows; /* units of a sample, queries of one */
+    int64_t tiles, parts, tasks;
+    float *partial; /* (B, unit_heads, unit_rows, parts, D + 2): sums, maximum, sum of weights */
+};
+
+struct attend_rows {
+    syn_head_rows q, k, v, out;
+    float *log_sum; /* (B, H, T), or NULL */
+};
+
+/* Row r of unit u. */
+struct query_place {
+    int64_t b, head, t;
+};
+static __device__ __forceinline__ query_place place_of(const syn_attention &a,
+                                                       const attend_cut &cut, int64_t u,
+                                                       int64_t r) {
+    const int64_t b = u / cut.unit_heads, first = u % cut.unit_heads;
+    if (cut.unit_heads == a.heads) return {b, first, r};
+    return {b, first * a.group + r / a.queries, r % a.queries};
+}
+
+/* Scores to weights of base 2, in place, and the running maximum and sum of each row; sums so far
+   shrink. `sum` is of this lane's columns alone. */
+template <class Tile>
+static __device__ __forceinline__ void weigh(float (&s)[Tile::R][Tile::C],
+                                             float (&sums)[Tile::R][Tile::A], float (&max)[Tile::R],
+                                             float (&sum)[Tile::R]) {
+#pragma unroll
+    for (int r = 0; r < Tile::R; r++) {
+        float top = max[r];
+#pragma unroll
+        for (int c = 0; c < Tile::C; c++) top = fmaxf(top, s[r][c]);
+        top = syn_row_reduce<Tile>(top, syn_max_two());
+        const float base = top == -INFINITY ? 0 : top, shrink = exp2f(max[r] - base);
+        max[r] = top;
+        sum[r] *= shrink;
+#pragma unroll
+        for (int n = 0; n < Tile::A; n++) sums[r][n] *= shrink;
+#pragma unroll
+        for (int c = 0; c < Tile::C; c++) {
+            s[r][c] = exp2f(s[r][c] - base);
+            sum[r] += s[r][c];
+        }
+    }
+}
+
+template <class Tile, typename T>
+static __global__ void __launch_bounds__(Tile::THREADS)
+    attend_kernel(const syn_attention a, const attend_cut cut, const attend_rows rows) {
+    typedef typename Tile::element E;
+    constexpr int R = Tile::R, C = Tile::C, A = Tile::A, OWN = Tile::OWN, OTHER = Tile::OTHER;
+    constexpr int KEYS = OTHER * Tile::ROW;
+    SYN_DYNAMIC_SHARED(E, own);
+    E *const others = own + OWN * Tile::ROW; /* of each stage keys and values */
+    float *const room = reinterpret_cast<float *>(others + Tile::STAGES * 2 * KEYS);
+    float *const bias = room + Tile::WEIGHTS; /* (STAGES, OTHER) */
+    const float scale = a.scale * SYN_LOG2_E;
+    for (int64_t task = blockIdx.x; task < cut.tasks; task += gridDim.x) {
+        const int64_t part = task % cut.parts, u = task / cut.parts / cut.tiles;
+        const int64_t first =
+            (cut.tiles - 1 - task / cut.parts % cut.tiles) * OWN; /* those that see most, first */
+        const int64_t left = cut.unit_rows - first;
+        const int n = (int)(left < OWN ? left : OWN);
+        const query_place p = place_of(a, cut, u, first), end = place_of(a, cut, u, first + n - 1);
+        const int64_t shared = p.head / a.group;
+        const T *const q = static_cast<const T *>(rows.q.data);
+        const T *const k = syn_rows_at<T>(rows.k, p.b, shared);
+        const T *const v = syn_rows_at<T>(rows.v, p.b, shared);
+        /* keys that all of the tile see, and that any do */
+        const bool whole_heads = p.head != end.head;
+        const syn_range low = syn_keys_of(a, whole_heads ? 0 : p.t),
+                        high = syn_keys_of(a, whole_heads ? a.queries - 1 : end.t);
+        const int64_t tiles = (high.until - low.from + OTHER - 1) / OTHER,
+                      each = (tiles + cut.parts - 1) / cut.parts * OTHER;
+        const int64_t from = low.from + part * each;
+        const int64_t until = from + each < high.until ? from + each : high.until;
+
+        syn_range sees[R];
+        uint2 drops[R] = {};
+        float sums[R][A] = {}, max[R], sum[R] = {};
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            max[r] = -INFINITY;
+            sees[r] = {0, 0};
+            if (Tile::row(r) >= n) continue;
+            const query_place own_place = place_of(a, cut, u, first + Tile::row(r));
+            sees[r] = syn_keys_of(a, own_place.t);
+            if (a.drop) drops[r] = syn_drop_row(a, p.b, own_place.head, own_place.t);
+        }
+        const auto fetch = [&](int64_t s, int stage) {
+            const int keys = (int)(until - s < OTHER ? until - s : OTHER);
+            E *const to = others + stage * 2 * KEYS;
+            syn_fetch_rows<Tile, OTHER>(to, k + s * rows.k.row, keys, a,
+                                        [&](int r) { return r * rows.k.row; });
+            syn_fetch_rows<Tile, OTHER>(to + KEYS, v + s * rows.v.row, keys, a,
+                                        [&](int r) { return r * rows.v.row; });
+            for (int i = (int)threadIdx.x; a.mask && i < keys; i += Tile::THREADS)
+                bias[stage * OTHER + i] = a.mask[p.b * a.mask_row + s + i] * SYN_LOG2_E;
+        };
+        if (from < until) {
+            syn_fetch_rows<Tile, OWN>(own, q, n, a, [&](int r) {
+                const query_place o = place_of(a, cut, u, first + r);
+                return o.b * rows.q.batch + o.head * rows.q.head + o.t * rows.q.row;
+            });
+            fetch(from, 0);
+        }
+        Tile::fetched();
+        int stage = 0;
+        for (int64_t s0 = from; s0 < until; s0 += OTHER) {
+            const bool more = s0 + OTHER < until;
+            if (Tile::STAGES > 1 && more) fetch(s0 + OTHER, stage ^ 1);
+            Tile::fetched();
+            Tile::template await<Tile::STAGES - 1>();
+            __syncthreads();
+            const E *const keys = others + stage * 2 * KEYS;
+            const float *const extra = bias + stage * OTHER;
+            float s[R][C];
+            Tile::scores(s, own, keys);
+            const bool all = low.until >= s0 + OTHER && high.from <= s0;
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                const int2 seen = syn_in_tile(sees[r], s0, OTHER);
+#pragma unroll
+                for (int c = 0; c < C; c++) {
+                    const int at = Tile::column(c);
+                    float x = s[r][c] * scale;
+                    if (a.mask) x += extra[at];
+                    s[r][c] = all || (at >= seen.x && at < seen.y) ? x : -INFINITY;
+                }
+            }
+            weigh<Tile>(s, sums, max, sum);
+            if (a.drop) {
+#pragma unroll
+                for (int r = 0; r < R; r++)
+#pragma unroll
+                    for (int c = 0; c < C; c++)
+                        if (syn_drops(a, drops[r], s0 + Tile::column(c))) s[r][c] = 0;
+            }
+            Tile::add(sums, s, keys + KEYS, room);
+            __syncthreads();
+            if (Tile::STAGES > 1) stage ^= 1;
+            else if (more) fetch(s0 + OTHER, 0);
+        }
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            sum[r] = syn_row_reduce<Tile>(sum[r], syn_add_two());
+            if (Tile::row(r) >= n) continue;
+            const int64_t own_row = first + Tile::row(r);
+            const bool leads = Tile::column(0) == 0; /* of the lanes of a row one */
+            if (cut.partial) {
+                float *to = cut.partial +
+                            ((u * cut.unit_rows + own_row) * cut.parts + part) * (a.depth + 2);
+                if (leads) {
+                    to[a.depth] = max[r];
+                    to[a.depth + 1] = sum[r];
+                }
+                syn_store_row<Tile>(to, sums[r], 1, a.depth);
+                continue;
+            }
+            const query_place o = place_of(a, cut, u, own_row);
+            T *to = const_cast<T *>(syn_rows_at<T>(rows.out, o.b, o.head)) + o.t * rows.out.row;
+            syn_store_row<Tile>(to, sums[r], sum[r] == 0 ? 0 : a.keep / sum[r], a.depth);
+            if (rows.log_sum && leads)
+                rows.log_sum[(o.b * a.heads + o.head) * a.queries + o.t] =
+                    sum[r] == 0 ? -INFINITY : max[r] * SYN_LN_2 + logf(sum[r]);
+        }
+        __syncthreads();
+    }
+}
+
+/* A row of queries a block, a number of the depth a thread. */
+template <typename T>
+static __global__ void join_kernel(const syn_attention a, const attend_cut cut,
+                                   const attend_rows rows) {
+    const int64_t n = a.batches * cut.unit_heads * cut.unit_rows;
+    for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
+        const float *from = cut.partial + i * cut.parts * (a.depth + 2);
+        const query_place o = place_of(a, cut, i / cut.unit_rows, i % cut.unit_rows);
+        T *to = const_cast<T *>(syn_rows_at<T>(rows.out, o.b, o.head)) + o.t * rows.out.row;
+        float max = -INFINITY, sum = 0;
+        for (int64_t part = 0; part < cut.parts; part++)
+            max = fmaxf(max, from[part * (a.depth + 2) + a.depth]);
+        const float base = max == -INFINITY ? 0 : max;
+        for (int64_t part = 0; part < cut.parts; part++) {
+            const float *of = from + part * (a.depth + 2) + a.depth;
+            sum += exp2f(of[0] - base) * of[1];
+        }
+        for (int d = (int)threadIdx.x; d < a.depth; d += (int)blockDim.x) {
+            float x = 0;
+            for (int64_t part = 0; part < cut.parts; part++) {
+                const float *of = from + part * (a.depth + 2);
+                x += exp2f(of[a.depth] - base) * of[d];
+            }
+            to[d] = syn_from_float<T>(sum == 0 ? 0 : x * (a.keep / sum));
+        }
+        if (rows.log_sum && threadIdx.x == 0)
+            rows.log_sum[(o.b * a.heads + o.head) * a.queries + o.t] =
+                sum == 0 ? -INFINITY : base * SYN_LN_2 + logf(sum);
+    }
+}
+
+/* ---- on the host ---- */
+
+syn_attention syn__attention_of(const syn_call *c, int first) {
+    enum { SCALE, CAUSAL, OFFSET, P, SEED, SAMPLE, ROW, COLUMN, N_ATTR };
+    const int64_t far = (int64_t)1 << 41; /* what lies further is as far */
+    const syn_operand *q = &c->in[0], *k = &c->in[1];
+    const bool trains = c->n_attr >= N_ATTR;
+    const int last = !trains ? OFFSET + 1 : first == 3 ? (int)N_ATTR : N_ATTR + 1;
+    syn_attention a = {};
+    a.batches = q->spec.dims[0];
+    a.heads = q->spec.dims[1];
+    a.shared = k->spec.dims[1];
+    a.group = a.shared > 0 ? a.heads / a.shared : 1;
+    a.queries = q->spec.dims[2];
+    a.keys = k->spec.dims[2];
+    a.depth = (int)q->spec.dims[3];
+    a.packs = syn__head_packs(q) && syn__head_packs(k) && syn__head_packs(&c->in[2]);
+    a.scale = (float)c->attr[SCALE].f;
+    a.causal = c->attr[CAUSAL].i != 0;
+    a.offset = c->attr[OFFSET].i < far ? c->attr[OFFSET].i : far;
+    if (a.offset < -far) a.offset = -far;
+    a.window = c->n_attr > last ? c->attr[last].i : 0;
+    if (a.window > 2 * far) a.window = 2 * far;
+    int at = first;
+    if (c->n_in > at && c->in[at].spec.rank == 2) {
+        a.mask = static_cast<const float *>(c->in[at].data);
+        a.mask_row = c->in[at++].strides[0];
+    }
+    a.keep = 1;
+    if (!trains || c->attr[P].f == 0) return a;
+    const syn_dropout_row drop = syn__dropout_row(c->attr[P].f, 0, 0, 0);
+    a.drop = true;
+    a.limit = drop.limit;
+    a.keep = drop.keep;
+    a.seed = (uint64_t)c->attr[SEED].i;
+    a.sample = c->attr[SAMPLE].i;
+    a.row = c->attr[ROW].i;
+    a.column = (uint32_t)c->attr[COLUMN].i;
+    if (c->n_in <= at) return a;
+    a.samples = static_cast<const int32_t *>(c->in[at].data);
+    a.samples_stride = c->in[at].strides[0];
+    return a;
+}
+
+bool syn__head_packs(const syn_operand *o) {
+    const int64_t wide = 16 / (int64_t)syn_dtype_bytes((syn_dtype)o->spec.dtype);
+    bool fits = o->spec.dims[3] % wide == 0 && reinterpret_cast<uintptr_t>(o->data) % 16 == 0;
+    for (int d = 0; d < 3; d++) fits = fits && (o->spec.dims[d] == 1 || o->strides[d] % wide == 0);
+    return fits;
+}
+
+struct attend_call {
+    const syn_call *c;
+    syn_attention a;
+    attend_cut cut;
+    attend_rows rows;
+};
+
+/* False: that is more shared memory than there is. */
+template <class Tile, typename T> static bool launch(attend_call *call) {
+    const size_t bytes =
+        (Tile::OWN + Tile::STAGES * 2 * Tile::OTHER) * Tile::ROW * sizeof(typename Tile::element) +
+        (Tile::WEIGHTS + Tile::STAGES * Tile::OTHER) * sizeof(float);
+    const syn__cuda_at *at = syn__cuda_of(call->c);
+    attend_cut *cut = &call->cut;
+    if (!syn_want_shared(call->c, attend_kernel<Tile, T>, bytes)) return false;
+    cut->tiles = (cut->unit_rows + Tile::OWN - 1) / Tile::OWN;
+    cut->tasks = call->a.batches * cut->unit_heads * cut->tiles * cut->parts;
+    SYN_LAUNCH((attend_kernel<Tile, T>), syn_blocks(cut->tasks, 1, 1), Tile::THREADS, bytes,
+               at->stream, call->a, *cut, call->rows);
+    return true;
+}
+
+/* 16 queries at most: one warp with tensor cores. */
+enum { FEW = 16 };
+
+template <typename T> static bool launch_tensor(attend_call *call) {
+    const int depth = call->a.depth;
+    if (call->cut.unit_rows <= FEW)
+        return depth <= 64    ? launch<syn_tensor_tile<T, 64, 1, 1, 64>, T>(call)
+               : depth <= 128 ? launch<syn_tensor_tile<T, 128, 1, 1, 32>, T>(call)
+                              : launch<syn_tensor_tile<T, 256, 1, 1, 32>, T>(call);
+    return depth <= 64    ? launch<syn_tensor_tile<T, 64, 4, 2, 64>, T>(call)
+           : depth <= 80  ? launch<syn_tensor_tile<T, 80, 4, 1, 64>, T>(call)
+           : depth <= 96  ? launch<syn_tensor_tile<T, 96, 4, 1, 64>, T>(call)
+           : depth <= 128 ? launch<syn_tensor_tile<T, 128, 4, 1, 64>, T>(call)
+                          : launch<syn_tensor_tile<T, 256, 4, 1, 32>, T>(call);
+}
+template <> bool launch_tensor<float>(attend_call *call) {
+    (void)call;
+    return false;
+}
+
+template <typename T> static bool launch_plain(attend_call *call) {
+    const int depth = call->a.depth;
+    if (call->cut.unit_rows <= FEW)
+        return depth <= 64    ? launch<syn_plain_tile<64, 4, 8, 4, 4>, T>(call)
+               : depth <= 128 ? launch<syn_plain_tile<128, 4, 8, 4, 4>, T>(call)
+                              : launch<syn_plain_tile<256, 4, 8, 4, 2>, T>(call);
+    return depth <= 64    ? launch<syn_plain_tile<64, 16, 16, 4, 2>, T>(call)
+           : depth <= 128 ? launch<syn_plain_tile<128, 16, 16, 2, 2>, T>(call)
+                          : launch<syn_plain_tile<256, 16, 8, 1, 2>, T>(call);
+}
+
+/* Few queries: so that blocks of one warp fill the device, but parts are no shorter than is worth
+   joining. Depends on the keys alone where they are few, so that a steady step asks for as much
+   scratch memory as the one before. */
+static syn_status cut_keys(attend_call *call) {
+    enum { BLOCKS = 6, FEWEST = 128 }; /* of a multiprocessor; keys of a part */
+    const syn_attention *a = &call->a;
+    attend_cut *cut = &call->cut;
+    const int64_t units = a->batches * cut->unit_heads,
+                  most = (syn__cuda_of(call->c)->sms * BLOCKS + units - 1) / units;
+    const int64_t seen =
+        a->window && a->window + a->queries < a->keys ? a->window + a->queries : a->keys;
+    cut->parts = (seen + FEWEST - 1) / FEWEST;
+    if (cut->parts > most) cut->parts = most;
+    if (cut->parts <= 1) {
+        cut->parts = 1;
+        return SYN_OK;
+    }
+    void *partial;
+    SYN_TRY(syn__cuda_scratch(
+        call->c, (size_t)(units * cut->unit_rows * most * (a->depth + 2)) * sizeof(float),
+        &partial));
+    cut->partial = static_cast<float *>(partial);
+    return SYN_OK;
+}
+
+static syn_status attend(attend_call *call) {
+    const syn_call *c = call->c;
+    const syn__cuda_at *at = syn__cuda_of(c);
+    const syn_attention *a = &call->a;
+    attend_cut *cut = &call->cut;
+    const syn_dtype dtype = (syn_dtype)c->in[0].spec.dtype;
+    if (a->batches * a->heads * a->queries == 0) return SYN_OK;
+    if (a->depth > 256)
+        return SYN_FAIL(c->err, SYN_E_UNSUPPORTED, "heads of %d numbers are more than 256 on CUDA",
+                        a->depth);
+    call->rows.q = syn_head_rows_of(&c->in[0]);
+    call->rows.k = syn_head_rows_of(&c->in[1]);
+    call->rows.v = syn_head_rows_of(&c->in[2]);
+    const bool few = a->queries * a->group <= FEW;
+    cut->unit_heads = few ? a->shared : a->heads;
+    cut->unit_rows = few ? a->queries * a->group : a->queries;
+    cut->parts = 1;
+    if (few) SYN_TRY(cut_keys(call));
+    const bool tensor = at->capability >= 80 || (dtype == SYN_F16 && at->capability >= 75);
+    SYN_WITH_FLOAT(dtype, T, {
+        if (!(tensor && launch_tensor<T>(call)) && !launch_plain<T>(call))
+            return SYN_FAIL(c->err, SYN_E_UNSUPPORTED,
+                            "attention over heads of %d numbers needs more shared memory than "
+                            "this device has",
+                            a->depth);
+        if (cut->partial)
+            SYN_LAUNCH(join_kernel<T>,
+                       syn_blocks(a->batches * cut->unit_heads * cut->unit_rows, 1, 1), 64, 0,
+                       at->stream, *a, *cut, call->rows);
+    });
+    return syn__launched(c);
+}
+
+static syn_status attention_cuda(syn_call *c) {
+    attend_call call = {};
+    call.c = c;
+    call.a = syn__attention_of(c, 3);
+    call.rows.out = syn_head_rows_of(&c->out[0]);
+    return attend(&call);
+}
+
+static syn_status attention_train_cuda(syn_call *c) {
+    attend_call call = {};
+    call.c = c;
+    call.a = syn__attention_of(c, 3);
+    call.rows.out = syn_token_rows_of(&c->out[0]);
+    call.rows.log_sum = static_cast<float *>(c->out[1].data);
+    return attend(&call);
+}
+
+const syn__cuda_row syn__cuda_attention[] = {{SYN_OP_ATTENTION, attention_cuda},
+                                             {SYN_OP_ATTENTION_TRAIN, attention_train_cuda},
+                                             {SYN_OP_NONE, NULL}};

@@ -1,0 +1,122 @@
+/* Fused attention on CUDA beside the CPU: sizes about those of tiles, all depths and types, layouts
+   in which packs of 16 bytes fit and do not, few queries over many keys, heads that share keys. */
+#include "syntorch/dispatch.h"
+#include "tests/support/both_devices.h"
+#include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
+
+static void rounds(both_case f, int n) {
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    for (int round = 0; round < n; round++) CHECK_MSG(both_agree(f, (uint64_t)round), "%d", round);
+}
+
+typedef struct heads {
+    syn_tensor q, k, v, dout;
+    int64_t t, s;
+    syn_dtype dtype;
+    syn_attention_how how;
+} heads;
+
+/* Queries and keys as they lie in models: rows that are dense, in memory of any order. */
+static syn_tensor rows(both_run *r, syn_dtype dtype, int64_t b, int64_t h, int64_t t, int64_t d) {
+    const syn_spec heads_first = {(int32_t)dtype, 4, {b, h, t, d}},
+                   tokens_first = {(int32_t)dtype, 4, {b, t, h, d}};
+    if (ref_int(0, 2) == 0) return both_wild(r->ctx, heads_first, -1, 1);
+    if (ref_int(0, 2) == 0) return both_dense(r->ctx, heads_first, -1, 1);
+    const int order[4] = {0, 2, 1, 3};
+    return syn_permute(r->ctx, both_dense(r->ctx, tokens_first, -1, 1), order, 4);
+}
+
+/* At most `most` products of a score. */
+static heads some(both_run *r, int64_t few, int64_t many, int64_t most) {
+    static const int64_t depths[] = {1, 8, 16, 64, 80, 96, 128, 256};
+    heads x = {.dtype = both_float()};
+    const int64_t d = ref_int(0, 2) ? depths[ref_int(0, 7)] : ref_int(1, 256);
+    const int64_t g = ref_int(1, 2), h = g * (ref_int(0, 1) ? 1 : ref_int(2, 4));
+    int64_t b = ref_int(1, 2);
+    x.t = both_size(few);
+    x.s = both_size(many);
+    while (b * h * x.t * x.s * d > most && (x.t > 1 || x.s > 1)) {
+        x.t = (x.t + 1) / 2;
+        x.s = x.s > few ? x.s - x.s / 3 : x.s;
+        b = 1;
+    }
+    x.q = rows(r, x.dtype, b, h, x.t, d);
+    x.k = rows(r, x.dtype, b, g, x.s, d);
+    x.v = rows(r, x.dtype, b, g, x.s, d);
+    x.dout = rows(r, x.dtype, b, x.t, h, d);
+    x.how.scale = 2 / sqrt((double)d);
+    x.how.causal = ref_int(0, 2) != 0;
+    x.how.offset = ref_int(0, 2) ? x.s - x.t : ref_int(-20, x.s + 5);
+    if (x.how.causal && ref_int(0, 2) == 0) x.how.window = ref_int(1, x.s + 5);
+    if (ref_int(0, 2) == 0) {
+        const syn_spec shape = {SYN_F32, 2, {b, x.s}};
+        float *mask = malloc((size_t)(b * x.s) * sizeof *mask);
+        for (int64_t i = 0; i < b * x.s; i++)
+            mask[i] = ref_int(0, 2) ? (float)ref_real(-2, 0) : -INFINITY;
+        x.how.mask = syn_input(r->ctx, "mask", &shape, mask);
+        free(mask);
+    }
+    r->tol = x.dtype == SYN_F32 ? 1e-5 : x.dtype == SYN_F16 ? 1e-3 : 8e-3;
+    return x;
+}
+
+static void forward_of(both_run *r, heads x) {
+    const syn_attention_how *how = &x.how;
+    r->out[0] = how->window ? syn_attention_window(r->ctx, x.q, x.k, x.v, how->mask, how->scale,
+                                                   how->offset, how->window)
+                            : syn_attention(r->ctx, x.q, x.k, x.v, how->mask, how->scale,
+                                            how->causal, how->offset);
+    r->n = 1;
+}
+static void forward(both_run *r) {
+    forward_of(r, some(r, 300, 300, 4000000));
+}
+static void few_queries(both_run *r) {
+    forward_of(r, some(r, 8, 4096, 1500000));
+}
+
+/* Result and log-sum-exp; the attributes, without the window if there is none, behind `attr`. */
+static int train(both_run *r, heads *x, syn_tensor in[8], syn_attr attr[10]) {
+    const int64_t b = syn_tensor_dim(r->ctx, x->q, 0);
+    int n = 3;
+    in[0] = syn_contiguous(r->ctx, x->q);
+    in[1] = syn_contiguous(r->ctx, x->k);
+    in[2] = syn_contiguous(r->ctx, x->v);
+    if (ref_int(0, 1)) { /* dense in the last dimension alone */
+        const int order[4] = {0, 2, 1, 3};
+        for (int i = 0; i < 3; i++)
+            in[i] = syn_permute(
+                r->ctx, syn_contiguous(r->ctx, syn_permute(r->ctx, in[i], order, 4)), order, 4);
+    }
+    if (x->how.mask.id) in[n++] = x->how.mask;
+    const bool drop = ref_int(0, 1), keys = drop && ref_int(0, 1);
+    if (keys) in[n++] = both_dense(r->ctx, (syn_spec){SYN_I32, 1, {b}}, -9, 9);
+    const syn_attr all[9] = {{.f = x->how.scale},   {.i = x->how.causal},    {.i = x->how.offset},
+                             {.f = drop ? 0.3 : 0}, {.i = ref_int(0, 1000)}, {.i = ref_int(0, 9)},
+                             {.i = ref_int(0, 99)}, {.i = ref_int(0, 99)},   {.i = x->how.window}};
+    memcpy(attr, all, sizeof all);
+    syn__dispatch(r->ctx, SYN_OP_ATTENTION_TRAIN, in, n, attr, x->how.window ? 9 : 8, NULL, r->out);
+    return n;
+}
+static void training(both_run *r) {
+    heads x = some(r, 200, 200, 3000000);
+    syn_tensor in[8];
+    syn_attr attr[10];
+    train(r, &x, in, attr);
+    r->n = 2;
+}
+
+static void test_forward(void) {
+    rounds(forward, 100);
+}
+static void test_few_queries(void) {
+    rounds(few_queries, 60);
+}
+static void test_training(void) {
+    rounds(training, 80);
+}
+static const test_case cases[] = {{"forward", test_forward},
+                                  {"few queries", test_few_queries},
+                                  {"training", test_training}};
+TEST_MAIN(cases)

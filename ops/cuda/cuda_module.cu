@@ -9,6 +9,9 @@ static syn_kernel column[SYN_OP_COUNT];
 
 // clang-format off
 static const syn__cuda_row *const families[] = {
+    syn__cuda_norms,
+    syn__cuda_lookups,
+    syn__cuda_pointwise,
     syn__cuda_shapes,
     syn__cuda_reductions,
     syn__cuda_optimizer,

@@ -1,0 +1,102 @@
+/* Ops that go through elements one by one, and those that go through rows. */
+#ifndef OPS_CUDA_EACH_CUH
+#define OPS_CUDA_EACH_CUH
+
+#include "ops/cuda/walk.cuh"
+
+enum { SYN_EACH_THREADS = 256 };
+
+/* ---- elements ---- */
+
+/* OUTS outputs, then INS inputs, all of type T and one shape. */
+template <typename T, int OUTS, int INS> struct syn_each_places {
+    T *out[OUTS];
+    const T *in[INS];
+    syn_walk<INS> walk; /* of the inputs; outputs are dense */
+};
+
+/* f(in, out, element number), of W elements at a time. */
+template <typename T, int OUTS, int INS, int W, typename F>
+static __global__ void syn_each_kernel(const syn_each_places<T, OUTS, INS> p, int64_t n, F f) {
+    const int64_t step = (int64_t)gridDim.x * SYN_EACH_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * SYN_EACH_THREADS + threadIdx.x; i < n; i += step) {
+        int64_t at[INS];
+        syn_pack<T, W> x[INS], y[OUTS];
+        syn_walk_to(p.walk, i, at);
+#pragma unroll
+        for (int k = 0; k < INS; k++) x[k] = syn_load<T, W>(p.in[k] + at[k]);
+#pragma unroll
+        for (int w = 0; w < W; w++) {
+            float in[INS], out[OUTS];
+#pragma unroll
+            for (int k = 0; k < INS; k++) in[k] = syn_to_float(x[k].at[w]);
+            f(in, out, i * W + w);
+#pragma unroll
+            for (int k = 0; k < OUTS; k++) y[k].at[w] = syn_from_float<T>(out[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < OUTS; k++) syn_store(p.out[k] + i * W, y[k]);
+    }
+}
+
+template <typename T, int OUTS, int INS, typename F>
+static void syn_launch_each(const syn_call *c, F f) {
+    syn_each_places<T, OUTS, INS> p = {};
+    const syn_spec *shape = &c->in[0].spec;
+    constexpr int W = syn_wide<T>::n;
+    bool packs = true;
+    for (int d = 0; d < shape->rank; d++) {
+        int64_t strides[INS];
+        for (int k = 0; k < INS; k++) strides[k] = c->in[k].strides[d];
+        syn_walk_add(&p.walk, shape->dims[d], strides);
+    }
+    int64_t n = syn_walk_done(&p.walk);
+    for (int k = 0; k < INS; k++) {
+        p.in[k] = static_cast<const T *>(c->in[k].data);
+        packs = packs && p.walk.strides[k][p.walk.rank - 1] == 1 &&
+                syn_walk_packs(p.walk, k, p.in[k], (int)sizeof(T), W);
+    }
+    for (int k = 0; k < OUTS; k++) p.out[k] = static_cast<T *>(c->out[k].data);
+    if (packs) {
+        syn_walk_pack(&p.walk, W);
+        n /= W;
+    }
+    const cudaStream_t stream = syn__cuda_of(c)->stream;
+    const unsigned blocks = syn_blocks(n, SYN_EACH_THREADS, 1);
+    if (packs)
+        SYN_LAUNCH((syn_each_kernel<T, OUTS, INS, W, F>), blocks, SYN_EACH_THREADS, 0, stream, p, n,
+                   f);
+    else
+        SYN_LAUNCH((syn_each_kernel<T, OUTS, INS, 1, F>), blocks, SYN_EACH_THREADS, 0, stream, p, n,
+                   f);
+}
+
+/* All elements of the inputs, of the dtype of the first, through f into the outputs. */
+template <int OUTS, int INS, typename F> static syn_status syn_each(const syn_call *c, F f) {
+    SYN_WITH_FLOAT(c->in[0].spec.dtype, T, (syn_launch_each<T, OUTS, INS, F>(c, f)));
+    return syn__launched(c);
+}
+
+/* ---- rows: the last dimension, which is dense ---- */
+
+/* Where the rows of N operands of one shape begin. */
+template <int N>
+static inline int64_t syn_walk_rows(syn_walk<N> *walk, const syn_spec *shape,
+                                    const syn_operand *const (&operands)[N]) {
+    *walk = syn_walk<N>();
+    for (int d = 0; d + 1 < shape->rank; d++) {
+        int64_t strides[N];
+        for (int k = 0; k < N; k++) strides[k] = operands[k]->strides[d];
+        syn_walk_add(walk, shape->dims[d], strides);
+    }
+    return syn_walk_done(walk);
+}
+
+/* Threads of a block that goes through rows of n elements: whole warps. */
+static inline unsigned syn_row_threads(int64_t n) {
+    unsigned threads = SYN_WARP;
+    while (threads < 512 && threads * 4 < n) threads *= 2;
+    return threads;
+}
+
+#endif

@@ -25,7 +25,7 @@ static inline void syn_launch(const char *name, void (*kernel)(P...), dim3 grid,
                               size_t shared, cudaStream_t stream, A &&...arguments) {
     if (!grid.x || !grid.y || !grid.z) return;
 #ifdef SYN_EMULATED
-    emulated_know(kernel);
+    emulated_know(name, kernel);
 #endif
     [&](P... parameters) {
         void *pointers[] = {static_cast<void *>(&parameters)...};

@@ -5,15 +5,19 @@
 
 #include "cuda_runtime.h"
 
+#define EMULATED_STATUSES(X)                                 \
+    X(SUCCESS, 0, "the operation completed")                 \
+    X(NOT_INITIALIZED, 1, "the library was not initialized") \
+    X(ALLOC_FAILED, 3, "out of memory")                      \
+    X(INVALID_VALUE, 7, "an invalid value")                  \
+    X(ARCH_MISMATCH, 8, "the device lacks something")        \
+    X(EXECUTION_FAILED, 13, "the operation failed")          \
+    X(INTERNAL_ERROR, 14, "an internal error")               \
+    X(NOT_SUPPORTED, 15, "not supported")
 enum cublasStatus_t {
-    CUBLAS_STATUS_SUCCESS = 0,
-    CUBLAS_STATUS_NOT_INITIALIZED = 1,
-    CUBLAS_STATUS_ALLOC_FAILED = 3,
-    CUBLAS_STATUS_INVALID_VALUE = 7,
-    CUBLAS_STATUS_ARCH_MISMATCH = 8,
-    CUBLAS_STATUS_EXECUTION_FAILED = 13,
-    CUBLAS_STATUS_INTERNAL_ERROR = 14,
-    CUBLAS_STATUS_NOT_SUPPORTED = 15
+#define EMULATED_X(name, code, text) CUBLAS_STATUS_##name = code,
+    EMULATED_STATUSES(EMULATED_X)
+#undef EMULATED_X
 };
 enum cudaDataType_t {
     CUDA_R_32F = 0,

@@ -10,8 +10,10 @@
    SYN_EMULATED_DEVICES     how many devices there are; 1
    SYN_EMULATED_CAPABILITY  what they can; 9.0
    SYN_EMULATED_MEMORY      bytes that each has; 64 GiB
-   SYN_EMULATED_ORDER       in which the threads of a block take turns: forward, reversed,
-   random:SEED SYN_EMULATED_FAIL        "cudaMalloc:3": the third call of that function fails; of
+   SYN_EMULATED_ORDER       in which the threads of a block take turns: forward, reversed or
+                            random:SEED
+   SYN_EMULATED_LEAKS       set: buffers that nobody frees end the program with a sentence
+   SYN_EMULATED_FAIL        "cudaMalloc:3": the third call of that function fails; of
                             cudaLaunchKernel: the kernel, which then fails all that comes later */
 #ifndef TESTS_EMULATION_CUDA_RUNTIME_H
 #define TESTS_EMULATION_CUDA_RUNTIME_H
@@ -66,6 +68,9 @@ static inline float2 make_float2(float x, float y) {
 }
 static inline float4 make_float4(float x, float y, float z, float w) {
     return {x, y, z, w};
+}
+static inline int2 make_int2(int x, int y) {
+    return {x, y};
 }
 static inline int4 make_int4(int x, int y, int z, int w) {
     return {x, y, z, w};
@@ -149,9 +154,6 @@ static inline int __any_sync(unsigned mask, int predicate) {
 }
 static inline int __all_sync(unsigned mask, int predicate) {
     return __ballot_sync(mask, predicate) == mask;
-}
-static inline unsigned __activemask() {
-    return 0xffffffffu;
 }
 static inline void __threadfence() {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -445,7 +447,8 @@ static inline cudaError_t cudaFuncSetAttribute(F *kernel, cudaFuncAttribute what
 
 /* A kernel is known by its address; arguments are copied when it is launched. */
 typedef void emulated_caller(const void *kernel, void *const *arguments);
-void emulated_know_kernel(const void *kernel, emulated_caller *call, const size_t *bytes, int n);
+void emulated_know_kernel(const char *name, const void *kernel, emulated_caller *call,
+                          const size_t *bytes, int n);
 
 template <int... I> struct emulated_numbers {};
 template <int N, int... I> struct emulated_count : emulated_count<N - 1, N - 1, I...> {};
@@ -461,10 +464,10 @@ template <typename... P> struct emulated_call {
              typename emulated_count<(int)sizeof...(P)>::type());
     }
 };
-template <typename... P> static inline void emulated_know(void (*kernel)(P...)) {
+template <typename... P> static inline void emulated_know(const char *name, void (*kernel)(P...)) {
     const size_t bytes[] = {sizeof(P)..., 0};
-    emulated_know_kernel(reinterpret_cast<const void *>(kernel), emulated_call<P...>::run, bytes,
-                         (int)sizeof...(P));
+    emulated_know_kernel(name, reinterpret_cast<const void *>(kernel), emulated_call<P...>::run,
+                         bytes, (int)sizeof...(P));
 }
 
 #endif

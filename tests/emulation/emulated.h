@@ -9,6 +9,22 @@
 #include <memory>
 #include <vector>
 
+/* What the compiler says of sanitizers: gcc by names of its own, clang by a question. */
+#if defined(__SANITIZE_ADDRESS__)
+#define EMULATED_ADDRESS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EMULATED_ADDRESS 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define EMULATED_THREAD 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define EMULATED_THREAD 1
+#endif
+#endif
+
 /* Ends the program with a sentence: a device would go on and be wrong. */
 [[noreturn]] void emulated_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -54,6 +70,7 @@ void emulated_check_guards();
 
 /* A launch, with copies of its arguments. */
 struct emulated_launch {
+    const char *name;
     const void *kernel;
     dim3 grid, block;
     size_t shared;

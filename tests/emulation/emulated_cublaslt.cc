@@ -23,7 +23,15 @@ struct emulated_lt_layout {
 };
 struct emulated_lt_preference {
     uint64_t workspace = 0;
+    uint32_t aligned[4] = {256, 256, 256, 256}; /* A, B, C, D: on so many bytes */
 };
+/* What an algorithm is good for; within cublasLtMatmulAlgo_t. */
+struct emulated_lt_algo {
+    uint32_t valid, aligned[4];
+    uint64_t workspace;
+};
+/* What an algorithm asks for where it may: products write to it, so that it must be theirs. */
+enum { LT_WORKSPACE = 1024 };
 
 #define LT_ENTER()                                                                          \
     do {                                                                                    \
@@ -43,23 +51,25 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static const struct {
+    cublasStatus_t status;
+    const char *name, *text;
+} statuses[] = {
+#define EMULATED_X(name, code, text) {CUBLAS_STATUS_##name, "CUBLAS_STATUS_" #name, text},
+    EMULATED_STATUSES(EMULATED_X)
+#undef EMULATED_X
+};
+
 const char *cublasLtGetStatusString(cublasStatus_t status) {
-    switch (status) {
-    case CUBLAS_STATUS_SUCCESS:
-        return "the operation completed";
-    case CUBLAS_STATUS_INVALID_VALUE:
-        return "an invalid value";
-    case CUBLAS_STATUS_NOT_SUPPORTED:
-        return "not supported";
-    case CUBLAS_STATUS_EXECUTION_FAILED:
-        return "the operation failed on the device";
-    default:
-        return "an error";
-    }
+    for (const auto &one : statuses)
+        if (one.status == status) return one.text;
+    return "unknown cublas status";
 }
 
 const char *cublasLtGetStatusName(cublasStatus_t status) {
-    return cublasLtGetStatusString(status);
+    for (const auto &one : statuses)
+        if (one.status == status) return one.name;
+    return "unknown cublas status";
 }
 
 size_t cublasLtGetVersion() {
@@ -69,7 +79,7 @@ size_t cublasLtGetVersion() {
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
     LT_ENTER();
-    if (scale != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (scale != CUDA_R_32F || compute == CUBLAS_COMPUTE_16F) return CUBLAS_STATUS_NOT_SUPPORTED;
     *desc = new emulated_lt_desc();
     (*desc)->compute = compute;
     return CUBLAS_STATUS_SUCCESS;
@@ -163,8 +173,18 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t what,
                                                     const void *value, size_t bytes) {
     LT_ENTER();
-    if (what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return TAKE(preference->workspace);
-    return bytes == 4 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+    uint32_t ignored;
+    switch (what) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+        return TAKE(preference->workspace);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+        return TAKE(preference->aligned[what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES]);
+    default: /* of sums: theirs have one order */
+        return TAKE(ignored);
+    }
 }
 
 /* ---- what fits together ---- */
@@ -190,6 +210,9 @@ static cublasStatus_t check(const emulated_lt_desc &h, const emulated_lt_layout 
         d.rows != m || d.cols != n || c.rows != m || c.cols != n || a.batch != d.batch ||
         b.batch != d.batch || c.batch != d.batch)
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (h.epilogue != CUBLASLT_EPILOGUE_DEFAULT && h.epilogue != CUBLASLT_EPILOGUE_BIAS &&
+        h.epilogue != CUBLASLT_EPILOGUE_GELU && h.epilogue != CUBLASLT_EPILOGUE_GELU_BIAS)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!types_fit(a.type, b.type, c.type, d.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -200,13 +223,18 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulPreference_t preference, int most,
                                               cublasLtMatmulHeuristicResult_t *found, int *n) {
     LT_ENTER();
-    (void)handle, (void)preference;
+    (void)handle;
     *n = 0;
     const cublasStatus_t status = check(*desc, *a, *b, *c, *d);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
     if (most < 1) return CUBLAS_STATUS_INVALID_VALUE;
     memset(found, 0, sizeof *found);
-    found->algo.data[0] = 1;
+    emulated_lt_algo algo = {1, {0, 0, 0, 0}, 0};
+    memcpy(algo.aligned, preference->aligned, sizeof algo.aligned);
+    if (preference->workspace >= LT_WORKSPACE) algo.workspace = LT_WORKSPACE;
+    static_assert(sizeof algo <= sizeof found->algo, "an algorithm is that small");
+    memcpy(&found->algo, &algo, sizeof algo);
+    found->workspaceSize = algo.workspace;
     *n = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -288,6 +316,15 @@ struct product {
     }
 };
 
+/* Whether the algorithm can work with what it was given; a product without one asks for none. */
+static bool algo_fits(const emulated_lt_algo &algo, const void *const data[4],
+                      const void *workspace, size_t bytes) {
+    bool fits = algo.valid == 1 && bytes >= algo.workspace && (workspace || !algo.workspace);
+    for (int i = 0; i < 4; i++)
+        if (reinterpret_cast<uintptr_t>(data[i]) % algo.aligned[i]) fits = false;
+    return fits;
+}
+
 static void check_span(const void *data, const emulated_lt_layout &l, const char *what) {
     const int64_t last = place(l, (int64_t)l.rows - 1, (int64_t)l.cols - 1) +
                          (l.stride > 0 ? l.stride * (l.batch - 1) : 0);
@@ -301,11 +338,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t *algo,
                               void *workspace, size_t bytes, cudaStream_t stream) {
     LT_ENTER();
-    (void)handle, (void)workspace, (void)bytes;
+    (void)handle;
     const cublasStatus_t status = check(*desc, *layout_a, *layout_b, *layout_c, *layout_d);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
-    if ((algo && algo->data[0] != 1) || ((desc->epilogue & CUBLASLT_EPILOGUE_BIAS) && !desc->bias))
+    emulated_lt_algo how = {1, {1, 1, 1, 1}, 0};
+    if (algo) memcpy(&how, algo, sizeof how);
+    const void *const data[4] = {a, b, c, d};
+    if (!algo_fits(how, data, workspace, bytes) ||
+        ((desc->epilogue & CUBLASLT_EPILOGUE_BIAS) && !desc->bias))
         return CUBLAS_STATUS_INVALID_VALUE;
+    emulated_check_range(workspace, how.workspace, "a product's workspace:");
     check_span(a, *layout_a, "a product reads A:");
     check_span(b, *layout_b, "a product reads B:");
     check_span(d, *layout_d, "a product writes D:");
@@ -320,7 +362,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                        d,
                        *static_cast<const float *>(alpha),
                        *static_cast<const float *>(beta)};
-    emulated_ask(stream, [p] {
+    emulated_ask(stream, [p, how, workspace] {
+        if (how.workspace) memset(workspace, 0xff, how.workspace);
         for (int i = 0; i < p.ld.batch; i++) p.one(i);
     });
     return CUBLAS_STATUS_SUCCESS;

@@ -14,10 +14,10 @@
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(EMULATED_ADDRESS)
 #include <sanitizer/common_interface_defs.h>
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(EMULATED_THREAD)
 #include <sanitizer/tsan_interface.h>
 #endif
 
@@ -59,10 +59,10 @@ asm(".text\n"
 #endif
 
 static void switch_fiber(fiber *from, fiber *to) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(EMULATED_ADDRESS)
     __sanitizer_start_switch_fiber(&from->fake, to->bottom, to->size);
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(EMULATED_THREAD)
     __tsan_switch_to_fiber(to->tsan, 0);
 #endif
 #if defined(__x86_64__)
@@ -70,7 +70,7 @@ static void switch_fiber(fiber *from, fiber *to) {
 #else
     swapcontext(&from->context, &to->context);
 #endif
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(EMULATED_ADDRESS)
     __sanitizer_finish_switch_fiber(from->fake, NULL, NULL);
 #endif
 }
@@ -103,7 +103,7 @@ struct machine { /* a stream's */
 
     ~machine() {
         for (fiber *f : all) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(EMULATED_THREAD)
             __tsan_destroy_fiber(f->tsan);
 #endif
             munmap(f->stack - PAGE, STACK + PAGE);
@@ -149,7 +149,8 @@ void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all) {
     machine *m = here;
     const int t = m->current, first = t / WARP * WARP;
     thread *lanes = &m->threads[(size_t)first];
-    if (!(mask >> (t - first) & 1)) emulated_die("lane %d is not in its own mask", t - first);
+    if (!(mask >> (t - first) & 1))
+        emulated_die("%s: lane %d is not in its own mask", m->launch->name, t - first);
     lanes[t - first].mask = mask;
     lanes[t - first].mine = mine;
     lanes[t - first].bytes = bytes;
@@ -157,7 +158,7 @@ void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all) {
     for (int i = 0; i < WARP; i++) {
         if (i == t - first || !(mask >> i & 1)) continue;
         if (first + i >= m->n || lanes[i].state == DONE)
-            emulated_die("a warp operation names lane %d, which %s", i,
+            emulated_die("%s: a warp operation names lane %d, which %s", m->launch->name, i,
                          first + i >= m->n ? "there is not" : "has returned");
         if (lanes[i].state == IN_WARP && lanes[i].mask == mask && lanes[i].bytes == bytes) continue;
         wait_as(IN_WARP);
@@ -184,7 +185,7 @@ static void leave(machine *m, int t) {
 
 /* What a fiber does: threads that nobody began, one after the other, until one has waited. */
 static void fiber_main() {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(EMULATED_ADDRESS)
     __sanitizer_finish_switch_fiber(NULL, &here->scheduler.bottom, &here->scheduler.size);
 #endif
     for (;;) {
@@ -233,7 +234,7 @@ static fiber *new_fiber() {
     f->context.uc_link = NULL;
     makecontext(&f->context, fiber_entry, 0);
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(EMULATED_THREAD)
     f->tsan = __tsan_create_fiber(0);
 #endif
     here->all.push_back(f);
@@ -257,14 +258,15 @@ static void run_block(machine *m) {
             switch_fiber(&m->scheduler, t->on);
         }
         if (!any)
-            emulated_die("%d threads of block %u,%u,%u wait for others that never come", m->live,
-                         blockIdx.x, blockIdx.y, blockIdx.z);
+            emulated_die("%s: %d threads of block %u,%u,%u wait for others that never come",
+                         m->launch->name, m->live, blockIdx.x, blockIdx.y, blockIdx.z);
     }
 }
 
 /* ---- launches ---- */
 
 struct known_kernel {
+    const char *name;
     emulated_caller *call;
     std::vector<size_t> bytes;
     size_t shared;
@@ -273,10 +275,12 @@ struct known_kernel {
 static std::mutex lock;
 static std::map<const void *, known_kernel> kernels;
 
-void emulated_know_kernel(const void *kernel, emulated_caller *call, const size_t *bytes, int n) {
+void emulated_know_kernel(const char *name, const void *kernel, emulated_caller *call,
+                          const size_t *bytes, int n) {
     std::lock_guard<std::mutex> hold(lock);
     known_kernel &k = kernels[kernel];
     if (k.call) return;
+    k.name = name;
     k.call = call;
     k.bytes.assign(bytes, bytes + n);
 }
@@ -303,11 +307,13 @@ bool emulated_make_launch(emulated_launch *l, const void *kernel, dim3 grid, dim
     const uint64_t threads = (uint64_t)block.x * block.y * block.z;
     const size_t allowed = k.shared > (48u << 10) ? k.shared : 48u << 10;
     *code = cudaErrorInvalidConfiguration;
-    if (threads == 0 || threads > 1024 || block.z > 64 || grid.x == 0 || grid.y == 0 ||
-        grid.z == 0 || grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535)
+    if (threads == 0 || threads > 1024 || block.x > 1024 || block.y > 1024 || block.z > 64 ||
+        grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > INT32_MAX || grid.y > 65535 ||
+        grid.z > 65535)
         return false;
     *code = cudaErrorInvalidValue;
     if (shared > allowed || bytes > 4096) return false;
+    l->name = k.name;
     l->kernel = kernel;
     l->grid = grid;
     l->block = block;
@@ -336,7 +342,7 @@ void emulated_run(const emulated_launch &l) {
     static thread_local machine own;
     machine *m = here = &own;
     if (m->all.empty()) m->random.seed(seed());
-#if defined(__SANITIZE_THREAD__)
+#if defined(EMULATED_THREAD)
     m->scheduler.tsan = __tsan_get_current_fiber();
 #endif
     {
@@ -363,6 +369,7 @@ void emulated_run(const emulated_launch &l) {
                 run_block(m);
                 for (int i = 0; i < SHARED_GUARD - 16; i++)
                     if (behind[i] != 0x5a)
-                        emulated_die("a write %d bytes behind %zu of shared memory", i, l.shared);
+                        emulated_die("%s: a write %d bytes behind %zu of shared memory", l.name, i,
+                                     l.shared);
             }
 }

@@ -7,7 +7,7 @@
 
 #include "tests/emulation/emulated.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(EMULATED_ADDRESS)
 #define GUARDED false /* the sanitizer's own are better */
 #else
 #define GUARDED true
@@ -24,6 +24,14 @@ struct piece {
 static std::mutex lock;
 static std::map<const char *, piece> pieces;
 static std::map<int, size_t> used;
+
+static struct at_exit {
+    ~at_exit() {
+        if (!getenv("SYN_EMULATED_LEAKS") || pieces.empty()) return;
+        emulated_die("%zu buffers were not freed, the first of %zu bytes", pieces.size(),
+                     pieces.begin()->second.bytes);
+    }
+} at_exit;
 
 static void check_guards(const char *data, const piece &p) {
     if (!GUARDED) return;

@@ -220,6 +220,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
     EMULATED_ENTER();
     (void)flags;
+    if (stream && stream->capture) return emulated_fail(cudaErrorStreamCaptureUnsupported);
     const std::shared_ptr<place> there = place_of(event);
     return there ? emulated_ask(stream, [there] { there->wait(); }) : cudaSuccess;
 }

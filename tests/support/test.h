@@ -10,6 +10,10 @@
 
 #include "syntorch/status.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 typedef struct test_case {
@@ -82,4 +86,8 @@ int test_run(const test_case *cases, size_t n, int argc, char **argv);
    failed. Each has to be SYN_E_NOMEM with a sentence that says so; 0, after a complaint, if one is
    not, or if the step never succeeds. */
 uint64_t test_without_memory(syn_status (*step)(void *arg, syn_error *err), void *arg);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

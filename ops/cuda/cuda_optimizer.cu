@@ -20,12 +20,18 @@ struct step {
     float scale, rate, root, shrink;
 };
 
-static __device__ __forceinline__ float adamw_one(const adamw &a, const step &s, float g, float p,
-                                                  float *m, float *v) {
+/* One number and its moments. */
+struct state {
+    float x, m, v;
+};
+
+static __device__ __forceinline__ state adamw_one(const adamw &a, const step &s, state old,
+                                                  float g) {
     const float d = s.scale * g;
-    *m = fmaf(a.beta1, *m, a.rest1 * d);
-    *v = fmaf(a.beta2, *v, a.rest2 * (d * d));
-    return s.shrink * p - s.rate * (*m / fmaf(s.root, sqrtf(*v), a.eps));
+    const float m = fmaf(a.beta1, old.m, a.rest1 * d);
+    const float v = fmaf(a.beta2, old.v, a.rest2 * (d * d));
+    const state now = {s.shrink * old.x - s.rate * (m / fmaf(s.root, sqrtf(v), a.eps)), m, v};
+    return now;
 }
 
 /* W numbers from `from` of their tensor, `at` of all, on. P: float, or of parameters with masters.
@@ -39,7 +45,13 @@ static __device__ __forceinline__ void adamw_pack(const adamw &a, const step &s,
     syn_pack<float, W> m = syn_load<float, W>(a.m + at), v = syn_load<float, W>(a.v + at);
     syn_pack<float, W> x = syn_load<float, W>(exact);
 #pragma unroll
-    for (int i = 0; i < W; i++) x.at[i] = adamw_one(a, s, g.at[i], x.at[i], &m.at[i], &v.at[i]);
+    for (int i = 0; i < W; i++) {
+        const state old = {x.at[i], m.at[i], v.at[i]};
+        const state now = adamw_one(a, s, old, g.at[i]);
+        x.at[i] = now.x;
+        m.at[i] = now.m;
+        v.at[i] = now.v;
+    }
     syn_store(a.m + at, m);
     syn_store(a.v + at, v);
     syn_store(exact, x);

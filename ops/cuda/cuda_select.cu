@@ -88,7 +88,7 @@ static __device__ __forceinline__ void sort_descending(uint64_t *keys, int size)
                 }
             }
             if (apart > SYN_WARP || (apart == 1 && length > SYN_WARP)) __syncthreads();
-            else __syncwarp();
+            else syn_sync_warp();
         }
     __syncthreads();
 }

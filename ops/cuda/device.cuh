@@ -5,6 +5,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <string.h>
 
 #include "ops/cuda/cuda.h"
 
@@ -68,8 +69,26 @@ template <typename T, int N>
 static __device__ __forceinline__ syn_pack<T, N> syn_load(const T *from) {
     return *reinterpret_cast<const syn_pack<T, N> *>(from);
 }
+/* To any memory. Where several packs are stored one after another nvcc may cut them into elements:
+   so those of 16 and 8 bytes are an instruction by name. */
 template <typename T, int N>
 static __device__ __forceinline__ void syn_store(T *to, const syn_pack<T, N> &pack) {
+#ifndef SYN_EMULATED
+    if (sizeof pack == 16) {
+        uint4 bits;
+        memcpy(&bits, &pack, sizeof pack);
+        asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(bits.x), "r"(bits.y),
+                     "r"(bits.z), "r"(bits.w)
+                     : "memory");
+        return;
+    }
+    if (sizeof pack == 8) {
+        uint2 bits;
+        memcpy(&bits, &pack, sizeof pack);
+        asm volatile("st.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(bits.x), "r"(bits.y) : "memory");
+        return;
+    }
+#endif
     *reinterpret_cast<syn_pack<T, N> *>(to) = pack;
 }
 

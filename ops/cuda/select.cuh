@@ -71,6 +71,13 @@ static __device__ __forceinline__ float syn_key_number(uint64_t key) {
     return x;
 }
 
+/* For threads of a warp that wait for each other alone; in a block that is less than one, for all.
+ */
+static __device__ __forceinline__ void syn_sync_warp() {
+    if (blockDim.x < SYN_WARP) __syncthreads();
+    else __syncwarp();
+}
+
 /* x of all threads, a power of 2, joined in a fixed order; all get it. `space`: as many T in shared
    memory, which may be used again after the call. */
 template <typename T, typename F>
@@ -85,7 +92,7 @@ static __device__ __forceinline__ T syn_join(T x, T *space, F join) {
     if (tid < SYN_WARP) /* the rest is one warp's */
         for (int apart = threads < SYN_WARP ? threads / 2 : SYN_WARP / 2; apart > 0; apart /= 2) {
             if (tid < apart) space[tid] = join(space[tid], space[tid + apart]);
-            __syncwarp();
+            syn_sync_warp();
         }
     __syncthreads();
     const T all = space[0];

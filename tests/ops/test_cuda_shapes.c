@@ -183,15 +183,15 @@ static void optimizer(both_run *r) {
     static void test_##f(void) { \
         rounds(f, n);            \
     }
-EACH(pairs, 150)
-EACH(copies, 100)
-EACH(turns, 40)
-EACH(slices, 100)
-EACH(accumulations, 100)
-EACH(sums, 150)
-EACH(long_sums, 12)
-EACH(norms, 30)
-EACH(optimizer, 30)
+EACH(pairs, 60)
+EACH(copies, 40)
+EACH(turns, 20)
+EACH(slices, 40)
+EACH(accumulations, 40)
+EACH(sums, 60)
+EACH(long_sums, 6)
+EACH(norms, 15)
+EACH(optimizer, 15)
 
 static const test_case cases[] = {{"pairs", test_pairs},
                                   {"copies", test_copies},

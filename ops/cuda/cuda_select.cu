@@ -74,23 +74,40 @@ static syn_status argmax_cuda(syn_call *c) {
 
 /* ---- top_k: runs are sorted, then each number counts those before it in the other runs ---- */
 
-/* Batcher's bitonic network over `size` keys, a power of 2. Up to a warp apart, pairs lie in 64
-   keys that one warp alone looks after. */
-static __device__ __forceinline__ void sort_descending(uint64_t *keys, int size) {
-    for (int length = 2; length <= size; length *= 2)
-        for (int apart = length / 2; apart > 0; apart /= 2) {
-            for (int i = (int)threadIdx.x; i < size / 2; i += (int)blockDim.x) {
-                const int at = 2 * i - (i & (apart - 1));
-                const uint64_t a = keys[at], b = keys[at + apart];
-                if ((a < b) == ((at & length) == 0)) {
-                    keys[at] = b;
-                    keys[at + apart] = a;
-                }
+/* The log2(K) stages of a bitonic network (Batcher 1968) whose pairs lie K/2 * low to `low` keys
+   apart, with the K keys that meet in them in registers. Runs of `length` go down and up in turn.
+ */
+template <int K>
+static __device__ __forceinline__ void sort_stages(uint64_t *keys, int size, int length, int low) {
+    for (int i = (int)threadIdx.x; i < size / K; i += (int)blockDim.x) {
+        const int at = i / low * (K * low) + i % low;
+        const bool down = (at & length) == 0;
+        uint64_t key[K];
+#pragma unroll
+        for (int j = 0; j < K; j++) key[j] = keys[at + j * low];
+#pragma unroll
+        for (int apart = K / 2; apart > 0; apart /= 2)
+#pragma unroll
+            for (int j = 0; j < K; j++) {
+                if (j & apart) continue;
+                const uint64_t a = key[j], b = key[j + apart];
+                key[j] = (a < b) == down ? b : a;
+                key[j + apart] = (a < b) == down ? a : b;
             }
-            if (apart > SYN_WARP || (apart == 1 && length > SYN_WARP)) __syncthreads();
-            else syn_sync_warp();
-        }
+#pragma unroll
+        for (int j = 0; j < K; j++) keys[at + j * low] = key[j];
+    }
     __syncthreads();
+}
+
+/* size: a power of 2. */
+static __device__ __forceinline__ void sort_descending(uint64_t *keys, int size) {
+    for (int length = 2; length <= size; length *= 2) {
+        int apart = length / 2;
+        for (; apart >= 4; apart /= 8) sort_stages<8>(keys, size, length, apart / 4);
+        if (apart == 2) sort_stages<4>(keys, size, length, 1);
+        if (apart == 1) sort_stages<2>(keys, size, length, 1);
+    }
 }
 
 template <typename T>

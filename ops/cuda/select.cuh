@@ -12,7 +12,7 @@ enum {
     SYN_PART = 2048,          /* numbers that a block looks through */
     SYN_RUN = 1024,           /* and that it sorts */
     SYN_EACH_OF_PART = SYN_PART / SYN_SELECT_THREADS,
-    SYN_EACH_OF_RUN = SYN_RUN / SYN_SELECT_THREADS
+    SYN_EACH_OF_RUN = 8
 };
 
 /* Threads of a block for n numbers, `each` a thread: a power of 2. What is short takes few. */

@@ -15,6 +15,7 @@ static const syn__cuda_row *const families[] = {
     syn__cuda_shapes,
     syn__cuda_reductions,
     syn__cuda_optimizer,
+    syn__cuda_losses,
     syn__cuda_select,
     syn__cuda_attention,
 };

@@ -144,6 +144,11 @@ syn_attention syn__attention_of(const syn_call *c, int first);
 /* Whether rows of the operand can be read 16 bytes at a time. */
 bool syn__head_packs(const syn_operand *o);
 
+/* Whether the device multiplies matrices of the call's type by tensor cores. */
+bool syn__tensor_cores(const syn_call *c);
+/* The failure of heads that no tile is for. */
+syn_status syn__too_deep(const syn_call *c, const syn_attention *a);
+
 /* Asks for `bytes` of shared memory for a kernel where that is more than any may have; false:
    that is more than there is. */
 template <typename... P>

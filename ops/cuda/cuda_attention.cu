@@ -260,6 +260,24 @@ bool syn__head_packs(const syn_operand *o) {
     return fits;
 }
 
+bool syn__tensor_cores(const syn_call *c) {
+    const int capability = syn__cuda_of(c)->capability;
+    switch (c->in[0].spec.dtype) {
+    case SYN_F16:
+        return capability >= 75;
+    case SYN_BF16:
+        return capability >= 80;
+    default:
+        return false;
+    }
+}
+
+syn_status syn__too_deep(const syn_call *c, const syn_attention *a) {
+    return SYN_FAIL(c->err, SYN_E_UNSUPPORTED,
+                    "heads of %d numbers, of which this device takes at most 256 at a time",
+                    a->depth);
+}
+
 struct attend_call {
     const syn_call *c;
     syn_attention a;
@@ -345,9 +363,7 @@ static syn_status attend(attend_call *call) {
     attend_cut *cut = &call->cut;
     const syn_dtype dtype = (syn_dtype)c->in[0].spec.dtype;
     if (a->batches * a->heads * a->queries == 0) return SYN_OK;
-    if (a->depth > 256)
-        return SYN_FAIL(c->err, SYN_E_UNSUPPORTED, "heads of %d numbers are more than 256 on CUDA",
-                        a->depth);
+    if (a->depth > 256) return syn__too_deep(c, a);
     call->rows.q = syn_head_rows_of(&c->in[0]);
     call->rows.k = syn_head_rows_of(&c->in[1]);
     call->rows.v = syn_head_rows_of(&c->in[2]);
@@ -356,13 +372,9 @@ static syn_status attend(attend_call *call) {
     cut->unit_rows = few ? a->queries * a->group : a->queries;
     cut->parts = 1;
     if (few) SYN_TRY(cut_keys(call));
-    const bool tensor = at->capability >= 80 || (dtype == SYN_F16 && at->capability >= 75);
     SYN_WITH_FLOAT(dtype, T, {
-        if (!(tensor && launch_tensor<T>(call)) && !launch_plain<T>(call))
-            return SYN_FAIL(c->err, SYN_E_UNSUPPORTED,
-                            "attention over heads of %d numbers needs more shared memory than "
-                            "this device has",
-                            a->depth);
+        if (!(syn__tensor_cores(c) && launch_tensor<T>(call)) && !launch_plain<T>(call))
+            return syn__too_deep(c, a);
         if (cut->partial)
             SYN_LAUNCH(join_kernel<T>,
                        syn_blocks(a->batches * cut->unit_heads * cut->unit_rows, 1, 1), 64, 0,

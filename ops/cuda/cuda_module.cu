@@ -18,6 +18,7 @@ static const syn__cuda_row *const families[] = {
     syn__cuda_losses,
     syn__cuda_select,
     syn__cuda_attention,
+    syn__cuda_attention_grad,
 };
 // clang-format on
 

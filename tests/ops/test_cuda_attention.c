@@ -107,6 +107,25 @@ static void training(both_run *r) {
     r->n = 2;
 }
 
+/* Sums over queries, whose weights were rounded to 16 bits. */
+static void gradients(both_run *r) {
+    heads x = some(r, 200, 200, 2000000);
+    syn_tensor in[8], all[8];
+    syn_attr attr[10];
+    const int n = train(r, &x, in, attr);
+    memcpy(all, in, sizeof in);
+    all[3] = r->out[0];
+    all[4] = r->out[1];
+    all[5] = syn_contiguous(r->ctx, x.dout);
+    for (int i = 3; i < n; i++) all[i + 3] = in[i];
+    attr[9].i = attr[8].i; /* the window, behind what is wanted */
+    attr[8].i = ref_int(0, 1) ? 7 : ref_int(1, 7);
+    syn__dispatch(r->ctx, SYN_OP_ATTENTION_GRAD, all, n + 3, attr, x.how.window ? 10 : 9, NULL,
+                  r->out);
+    r->n = 3;
+    r->tol *= x.dtype == SYN_F32 ? 1 + (double)x.t / 100 : 1 + sqrt((double)x.t) / 2;
+}
+
 static void test_forward(void) {
     rounds(forward, 100);
 }
@@ -116,7 +135,12 @@ static void test_few_queries(void) {
 static void test_training(void) {
     rounds(training, 80);
 }
+static void test_gradients(void) {
+    rounds(gradients, 100);
+}
+
 static const test_case cases[] = {{"forward", test_forward},
                                   {"few queries", test_few_queries},
-                                  {"training", test_training}};
+                                  {"training", test_training},
+                                  {"gradients", test_gradients}};
 TEST_MAIN(cases)

@@ -1,0 +1,350 @@
+/* The gradient of fused attention, as Dao et al. (2022) compute it again from the log-sum-exp: with
+   weights p = exp(scale q k' + mask - log-sum-exp), factors f of dropout and dp = dout v',
+     dv = (p f)' dout,  ds = p (dp f - mean),  dq = scale ds k,  dk = scale ds' q,
+   where mean = sum of out dout over a query's depth. One kernel sums over keys, a tile of queries a
+   block, and one over queries, a tile of keys a block, with all heads of those keys in order: no
+   sum is shared between blocks. */
+#include "ops/cuda/attention.cuh"
+#include "ops/cuda/tiles.cuh"
+#include "ops/cuda/walk.cuh"
+
+struct grad_rows {
+    syn_head_rows q, k, v, out, dout, dq, dk, dv; /* without data: not wanted */
+    const float *log_sum;                         /* (B, H, T) */
+    int64_t sum_batch, sum_head;
+    float *mean; /* (B, H, T), dense */
+};
+
+/* What a score's weight and gradient need of its query. */
+struct grad_query {
+    float log_sum, mean; /* base 2 */
+    uint2 drop;
+};
+
+static __device__ __forceinline__ grad_query query_of(const syn_attention &a, const grad_rows &rows,
+                                                      int64_t b, int64_t h, int64_t t) {
+    grad_query q = {};
+    const float sum = rows.log_sum[b * rows.sum_batch + h * rows.sum_head + t];
+    q.log_sum = sum == -INFINITY ? 0 : sum * SYN_LOG2_E;
+    q.mean = rows.mean[(b * a.heads + h) * a.queries + t];
+    if (a.drop) q.drop = syn_drop_row(a, b, h, t);
+    return q;
+}
+
+static __device__ __forceinline__ float bias_of(const syn_attention &a, int64_t b, int64_t s) {
+    return a.mask ? a.mask[b * a.mask_row + s] * SYN_LOG2_E : 0;
+}
+
+/* A query a warp. */
+template <typename T>
+static __global__ void mean_kernel(const syn_attention a, const grad_rows rows) {
+    const int64_t n = a.batches * a.heads * a.queries, per_block = blockDim.x / SYN_WARP;
+    for (int64_t i = blockIdx.x * per_block + threadIdx.x / SYN_WARP; i < n;
+         i += gridDim.x * per_block) {
+        const int64_t t = i % a.queries, h = i / a.queries % a.heads, b = i / a.queries / a.heads;
+        const T *out = syn_rows_at<T>(rows.out, b, h) + t * rows.out.row;
+        const T *dout = syn_rows_at<T>(rows.dout, b, h) + t * rows.dout.row;
+        float sum = 0;
+        for (int d = (int)threadIdx.x % SYN_WARP; d < a.depth; d += SYN_WARP)
+            sum += syn_to_float(out[d]) * syn_to_float(dout[d]);
+        sum = syn_warp_sum(sum);
+        if (threadIdx.x % SYN_WARP == 0) rows.mean[i] = sum;
+    }
+}
+
+/* A thread's scores to weights p f and, in place of dp, to ds; `query` and `bias` give what belongs
+   to row r and column c, `key` its key. */
+template <class Tile, typename Q, typename B, typename K>
+static __device__ __forceinline__ void weigh(const syn_attention &a, float (&s)[Tile::R][Tile::C],
+                                             float (&dp)[Tile::R][Tile::C],
+                                             const int2 (&seen)[Tile::R], Q query, B bias, K key) {
+    const float scale = a.scale * SYN_LOG2_E;
+#pragma unroll
+    for (int r = 0; r < Tile::R; r++)
+#pragma unroll
+        for (int c = 0; c < Tile::C; c++) {
+            const int at = Tile::column(c);
+            const grad_query q = query(r, c);
+            const bool sees = at >= seen[r].x && at < seen[r].y;
+            const float p = sees ? exp2f(s[r][c] * scale + bias(r, c) - q.log_sum) : 0;
+            const float by = a.drop && syn_drops(a, q.drop, key(r, c)) ? 0 : a.keep;
+            s[r][c] = p * by;
+            dp[r][c] = sees ? p * (dp[r][c] * by - q.mean) : 0;
+        }
+}
+
+template <class Tile> struct grad_shared {
+    static constexpr int OWN = Tile::OWN * Tile::ROW, OTHER = Tile::OTHER * Tile::ROW;
+    static constexpr size_t bytes =
+        (2 * OWN + Tile::STAGES * 2 * OTHER) * sizeof(typename Tile::element) +
+        Tile::WEIGHTS * sizeof(float) + Tile::STAGES * Tile::OTHER * sizeof(grad_query);
+};
+
+/* Gradients of queries: own rows are queries and dout, the others keys and values. */
+template <class Tile, typename T>
+static __global__ void __launch_bounds__(Tile::THREADS)
+    queries_kernel(const syn_attention a, const grad_rows rows, int64_t tiles) {
+    typedef typename Tile::element E;
+    typedef grad_shared<Tile> in;
+    constexpr int R = Tile::R, C = Tile::C;
+    SYN_DYNAMIC_SHARED(E, own);
+    E *const others = own + 2 * in::OWN;
+    float *const room = reinterpret_cast<float *>(others + Tile::STAGES * 2 * in::OTHER);
+    float *const biases = room + Tile::WEIGHTS;
+    for (int64_t task = blockIdx.x; task < a.batches * a.heads * tiles; task += gridDim.x) {
+        const int64_t h = task / tiles % a.heads, b = task / tiles / a.heads;
+        const int64_t first = (tiles - 1 - task % tiles) * Tile::OWN, left = a.queries - first;
+        const int n = (int)(left < Tile::OWN ? left : Tile::OWN);
+        const T *const q = syn_rows_at<T>(rows.q, b, h) + first * rows.q.row;
+        const T *const dout = syn_rows_at<T>(rows.dout, b, h) + first * rows.dout.row;
+        const T *const k = syn_rows_at<T>(rows.k, b, h / a.group);
+        const T *const v = syn_rows_at<T>(rows.v, b, h / a.group);
+        const int64_t from = syn_keys_of(a, first).from,
+                      until = syn_keys_of(a, first + n - 1).until;
+        syn_range sees[R];
+        grad_query of[R] = {};
+        float sums[R][Tile::A] = {};
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            sees[r] = {0, 0};
+            if (Tile::row(r) >= n) continue;
+            sees[r] = syn_keys_of(a, first + Tile::row(r));
+            of[r] = query_of(a, rows, b, h, first + Tile::row(r));
+        }
+        const auto fetch = [&](int64_t s, int stage) {
+            const int keys = (int)(until - s < Tile::OTHER ? until - s : Tile::OTHER);
+            E *const to = others + stage * 2 * in::OTHER;
+            syn_fetch_rows<Tile, Tile::OTHER>(to, k + s * rows.k.row, keys, a,
+                                              [&](int r) { return r * rows.k.row; });
+            syn_fetch_rows<Tile, Tile::OTHER>(to + in::OTHER, v + s * rows.v.row, keys, a,
+                                              [&](int r) { return r * rows.v.row; });
+            for (int i = (int)threadIdx.x; i < keys; i += Tile::THREADS)
+                biases[stage * Tile::OTHER + i] = bias_of(a, b, s + i);
+        };
+        if (from < until) {
+            syn_fetch_rows<Tile, Tile::OWN>(own, q, n, a, [&](int r) { return r * rows.q.row; });
+            syn_fetch_rows<Tile, Tile::OWN>(own + in::OWN, dout, n, a,
+                                            [&](int r) { return r * rows.dout.row; });
+            fetch(from, 0);
+        }
+        Tile::fetched();
+        int stage = 0;
+        for (int64_t s0 = from; s0 < until; s0 += Tile::OTHER) {
+            const bool more = s0 + Tile::OTHER < until;
+            if (Tile::STAGES > 1 && more) fetch(s0 + Tile::OTHER, stage ^ 1);
+            Tile::fetched();
+            Tile::template await<Tile::STAGES - 1>();
+            __syncthreads();
+            const E *const keys = others + stage * 2 * in::OTHER;
+            const float *const bias = biases + stage * Tile::OTHER;
+            float s[R][C], dp[R][C];
+            int2 seen[R];
+#pragma unroll
+            for (int r = 0; r < R; r++) seen[r] = syn_in_tile(sees[r], s0, Tile::OTHER);
+            Tile::scores(s, own, keys);
+            Tile::scores(dp, own + in::OWN, keys + in::OTHER);
+            weigh<Tile>(
+                a, s, dp, seen, [&](int r, int) { return of[r]; },
+                [&](int, int c) { return bias[Tile::column(c)]; },
+                [&](int, int c) { return s0 + Tile::column(c); });
+            Tile::add(sums, dp, keys, room);
+            __syncthreads();
+            if (Tile::STAGES > 1) stage ^= 1;
+            else if (more) fetch(s0 + Tile::OTHER, 0);
+        }
+        T *const dq = const_cast<T *>(syn_rows_at<T>(rows.dq, b, h)) + first * rows.dq.row;
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            if (Tile::row(r) < n)
+                syn_store_row<Tile>(dq + Tile::row(r) * rows.dq.row, sums[r], a.scale, a.depth);
+        __syncthreads();
+    }
+}
+
+/* Gradients of keys and values: own rows are those, the others queries and dout. */
+template <class Tile, typename T>
+static __global__ void __launch_bounds__(Tile::THREADS)
+    keys_kernel(const syn_attention a, const grad_rows rows, int64_t tiles) {
+    typedef typename Tile::element E;
+    typedef grad_shared<Tile> in;
+    constexpr int R = Tile::R, C = Tile::C;
+    SYN_DYNAMIC_SHARED(E, own);
+    E *const others = own + 2 * in::OWN;
+    grad_query *const queries =
+        reinterpret_cast<grad_query *>(others + Tile::STAGES * 2 * in::OTHER);
+    float *const room = reinterpret_cast<float *>(queries + Tile::STAGES * Tile::OTHER);
+    for (int64_t task = blockIdx.x; task < a.batches * a.shared * tiles; task += gridDim.x) {
+        const int64_t h = task / tiles % a.shared, b = task / tiles / a.shared;
+        const int64_t first = task % tiles * Tile::OWN, left = a.keys - first;
+        const int n = (int)(left < Tile::OWN ? left : Tile::OWN);
+        const T *const k = syn_rows_at<T>(rows.k, b, h) + first * rows.k.row;
+        const T *const v = syn_rows_at<T>(rows.v, b, h) + first * rows.v.row;
+        const int64_t from = syn_queries_of(a, first).from,
+                      until = syn_queries_of(a, first + n - 1).until;
+        /* all tiles of queries of the heads that share the keys, one after the other */
+        const int64_t per_head = from < until ? (until - from + Tile::OTHER - 1) / Tile::OTHER : 0;
+        const int64_t steps = per_head * a.group;
+        syn_range sees[R];
+        float bias[R] = {}, dk_sums[R][Tile::A] = {}, dv_sums[R][Tile::A] = {};
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            sees[r] = {0, 0};
+            if (Tile::row(r) >= n) continue;
+            sees[r] = syn_queries_of(a, first + Tile::row(r));
+            bias[r] = bias_of(a, b, first + Tile::row(r));
+        }
+        const auto fetch = [&](int64_t step, int stage) {
+            const int64_t head = h * a.group + step / per_head;
+            const int64_t t = from + step % per_head * Tile::OTHER;
+            const int some = (int)(until - t < Tile::OTHER ? until - t : Tile::OTHER);
+            E *const to = others + stage * 2 * in::OTHER;
+            syn_fetch_rows<Tile, Tile::OTHER>(to, syn_rows_at<T>(rows.q, b, head) + t * rows.q.row,
+                                              some, a, [&](int r) { return r * rows.q.row; });
+            syn_fetch_rows<Tile, Tile::OTHER>(
+                to + in::OTHER, syn_rows_at<T>(rows.dout, b, head) + t * rows.dout.row, some, a,
+                [&](int r) { return r * rows.dout.row; });
+            for (int i = (int)threadIdx.x; i < some; i += Tile::THREADS)
+                queries[stage * Tile::OTHER + i] = query_of(a, rows, b, head, t + i);
+        };
+        if (steps > 0) {
+            syn_fetch_rows<Tile, Tile::OWN>(own, k, n, a, [&](int r) { return r * rows.k.row; });
+            syn_fetch_rows<Tile, Tile::OWN>(own + in::OWN, v, n, a,
+                                            [&](int r) { return r * rows.v.row; });
+            fetch(0, 0);
+        }
+        Tile::fetched();
+        int stage = 0;
+        for (int64_t step = 0; step < steps; step++) {
+            const bool more = step + 1 < steps;
+            if (Tile::STAGES > 1 && more) fetch(step + 1, stage ^ 1);
+            Tile::fetched();
+            Tile::template await<Tile::STAGES - 1>();
+            __syncthreads();
+            const int64_t t0 = from + step % per_head * Tile::OTHER;
+            const E *const q = others + stage * 2 * in::OTHER, *const dout = q + in::OTHER;
+            const grad_query *const of = queries + stage * Tile::OTHER;
+            float s[R][C], dp[R][C];
+            int2 seen[R];
+#pragma unroll
+            for (int r = 0; r < R; r++) seen[r] = syn_in_tile(sees[r], t0, Tile::OTHER);
+            Tile::scores(s, own, q);
+            Tile::scores(dp, own + in::OWN, dout);
+            weigh<Tile>(
+                a, s, dp, seen, [&](int, int c) { return of[Tile::column(c)]; },
+                [&](int r, int) { return bias[r]; },
+                [&](int r, int) { return first + Tile::row(r); });
+            if (rows.dv.data) Tile::add(dv_sums, s, dout, room);
+            if (rows.dk.data) Tile::add(dk_sums, dp, q, room);
+            __syncthreads();
+            if (Tile::STAGES > 1) stage ^= 1;
+            else if (more) fetch(step + 1, 0);
+        }
+        const auto store = [&](const syn_head_rows &to, const float(&sums)[R][Tile::A], float by) {
+            if (!to.data) return;
+            T *const at = const_cast<T *>(syn_rows_at<T>(to, b, h)) + first * to.row;
+#pragma unroll
+            for (int r = 0; r < R; r++)
+                if (Tile::row(r) < n)
+                    syn_store_row<Tile>(at + Tile::row(r) * to.row, sums[r], by, a.depth);
+        };
+        store(rows.dk, dk_sums, a.scale);
+        store(rows.dv, dv_sums, 1);
+        __syncthreads();
+    }
+}
+
+/* ---- on the host ---- */
+
+struct grad_call {
+    const syn_call *c;
+    syn_attention a;
+    grad_rows rows;
+};
+
+/* False: that is more shared memory than there is. */
+template <class Tile, typename T> static bool launch(const grad_call *call) {
+    const size_t bytes = grad_shared<Tile>::bytes;
+    const syn_attention *a = &call->a;
+    const cudaStream_t stream = syn__cuda_of(call->c)->stream;
+    if (!syn_want_shared(call->c, queries_kernel<Tile, T>, bytes) ||
+        !syn_want_shared(call->c, keys_kernel<Tile, T>, bytes))
+        return false;
+    const int64_t of_queries = (a->queries + Tile::OWN - 1) / Tile::OWN,
+                  of_keys = (a->keys + Tile::OWN - 1) / Tile::OWN;
+    if (call->rows.dk.data || call->rows.dv.data)
+        SYN_LAUNCH((keys_kernel<Tile, T>), syn_blocks(a->batches * a->shared * of_keys, 1, 1),
+                   Tile::THREADS, bytes, stream, *a, call->rows, of_keys);
+    if (call->rows.dq.data)
+        SYN_LAUNCH((queries_kernel<Tile, T>), syn_blocks(a->batches * a->heads * of_queries, 1, 1),
+                   Tile::THREADS, bytes, stream, *a, call->rows, of_queries);
+    return true;
+}
+
+template <typename T> static bool launch_tensor(const grad_call *call) {
+    const int depth = call->a.depth;
+    return depth <= 64    ? launch<syn_tensor_tile<T, 64, 4, 1, 64>, T>(call)
+           : depth <= 80  ? launch<syn_tensor_tile<T, 80, 4, 1, 32>, T>(call)
+           : depth <= 96  ? launch<syn_tensor_tile<T, 96, 4, 1, 32>, T>(call)
+           : depth <= 128 ? launch<syn_tensor_tile<T, 128, 4, 1, 32>, T>(call)
+                          : launch<syn_tensor_tile<T, 256, 4, 1, 16>, T>(call);
+}
+template <> bool launch_tensor<float>(const grad_call *call) {
+    (void)call;
+    return false;
+}
+
+template <typename T> static bool launch_plain(const grad_call *call) {
+    const int depth = call->a.depth;
+    return depth <= 64    ? launch<syn_plain_tile<64, 16, 16, 2, 2>, T>(call)
+           : depth <= 128 ? launch<syn_plain_tile<128, 16, 16, 2, 1>, T>(call)
+                          : launch<syn_plain_tile<256, 16, 8, 1, 1>, T>(call);
+}
+
+/* Output i, (B, T, H, D), if it is asked for. */
+static syn_head_rows wanted(const syn_call *c, int i) {
+    enum { WANTED = 8 };
+    const bool wants = c->n_attr <= WANTED || c->attr[WANTED].i >> i & 1;
+    return wants ? syn_token_rows_of(&c->out[i]) : syn_head_rows();
+}
+
+static syn_status attention_grad_cuda(syn_call *c) {
+    const syn__cuda_at *at = syn__cuda_of(c);
+    const syn_dtype dtype = (syn_dtype)c->in[0].spec.dtype;
+    grad_call call = {};
+    call.c = c;
+    call.a = syn__attention_of(c, 6);
+    call.a.packs = call.a.packs && syn__head_packs(&c->in[5]);
+    const syn_attention *a = &call.a;
+    grad_rows *rows = &call.rows;
+    const syn_operand *sums = &c->in[4];
+    const int64_t queries = a->batches * a->heads * a->queries;
+    if (queries * a->keys == 0 || a->depth == 0) {
+        for (int i = 0; i < 3; i++) syn__cuda_copy(c, &c->out[i], NULL);
+        return syn__launched(c);
+    }
+    if (a->depth > 256) return syn__too_deep(c, a);
+    rows->q = syn_head_rows_of(&c->in[0]);
+    rows->k = syn_head_rows_of(&c->in[1]);
+    rows->v = syn_head_rows_of(&c->in[2]);
+    rows->out = syn_token_rows_of(&c->in[3]);
+    rows->dout = syn_token_rows_of(&c->in[5]);
+    rows->dq = wanted(c, 0);
+    rows->dk = wanted(c, 1);
+    rows->dv = wanted(c, 2);
+    rows->log_sum = static_cast<const float *>(sums->data);
+    rows->sum_batch = sums->strides[0];
+    rows->sum_head = sums->strides[1];
+    void *mean;
+    SYN_TRY(syn__cuda_scratch(c, (size_t)queries * sizeof(float), &mean));
+    rows->mean = static_cast<float *>(mean);
+    SYN_WITH_FLOAT(dtype, T, {
+        SYN_LAUNCH(mean_kernel<T>, syn_blocks(queries, 8, 1), 8 * SYN_WARP, 0, at->stream, *a,
+                   *rows);
+        if (!(syn__tensor_cores(c) && launch_tensor<T>(&call)) && !launch_plain<T>(&call))
+            return syn__too_deep(c, a);
+    });
+    return syn__launched(c);
+}
+
+const syn__cuda_row syn__cuda_attention_grad[] = {{SYN_OP_ATTENTION_GRAD, attention_grad_cuda},
+                                                  {SYN_OP_NONE, NULL}};

@@ -18,7 +18,8 @@ struct summation {
 
 /* y: pieces of places. COLUMNS: packs go along the places. */
 template <typename T, typename Sum, int W, bool COLUMNS>
-static __global__ void sum_kernel(const T *x, float *y, const summation s) {
+static __global__ void __launch_bounds__(THREADS, 4)
+    sum_kernel(const T *x, float *y, const summation s) {
     enum { SUMS = COLUMNS ? W : 1 };
     __shared__ Sum sums[SUMS][THREADS];
     const int down = THREADS / s.across, tid = (int)threadIdx.x;

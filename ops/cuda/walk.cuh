@@ -3,26 +3,7 @@
 #define OPS_CUDA_WALK_CUH
 
 #include "ops/cuda/device.cuh"
-
-/* Division of numbers below 2^31 by one that the host knows: n / d is (the upper half of
-   n * magic + n) >> shift (Granlund and Montgomery 1994). */
-struct syn_divisor {
-    uint32_t magic, shift;
-};
-
-static inline syn_divisor syn_divisor_of(int64_t by) {
-    syn_divisor d = {0, 31}; /* every quotient is 0 */
-    if (by < 1 || by > INT32_MAX) return d;
-    d.shift = 0;
-    while (((int64_t)1 << d.shift) < by) d.shift++;
-    const uint64_t past = ((uint64_t)1 << d.shift) - (uint64_t)by;
-    d.magic = (uint32_t)((past << 32) / (uint64_t)by + 1);
-    return d;
-}
-
-static __device__ __forceinline__ uint32_t syn_quotient(uint32_t n, syn_divisor d) {
-    return ((uint32_t)((uint64_t)n * d.magic >> 32) + n) >> d.shift;
-}
+#include "ops/cuda/divisor.h"
 
 /* Elements of N operands, numbered in row-major order. Dimensions of 1 are left out, and those
    joined that all operands go through as through one. */
@@ -38,9 +19,7 @@ static __device__ __forceinline__ void syn_walk_to(const syn_walk<N> &walk, int6
                                                    int64_t (&at)[N]) {
     for (int k = 0; k < N; k++) at[k] = 0;
     for (int d = walk.rank - 1; d > 0; d--) {
-        const int64_t rest = index <= INT32_MAX ? (int64_t)syn_quotient((uint32_t)index, walk.by[d])
-                                                : index / walk.dims[d];
-        const int64_t i = index - rest * walk.dims[d];
+        const int64_t rest = syn_quotient(index, walk.by[d]), i = index - rest * walk.dims[d];
         for (int k = 0; k < N; k++) at[k] += i * walk.strides[k][d];
         index = rest;
     }

@@ -1,6 +1,7 @@
 /* Strided ops, sums and the optimizer of CUDA beside those of the CPU, at sizes about those of
    tiles, packs and blocks. */
 
+#include "ops/cuda/divisor.h"
 #include "syntorch/dispatch.h"
 #include "tests/support/both_devices.h"
 #include "tests/support/ops_reference.h"
@@ -179,6 +180,21 @@ static void optimizer(both_run *r) {
     r->tol = dtype == SYN_F32 ? 1e-6 : dtype == SYN_F16 ? 1e-3 : 1e-2;
 }
 
+/* What walks divide indices with, also of tensors that fit into no memory. */
+static void test_division(void) {
+    ref_seed(1);
+    for (int round = 0; round < 200000; round++) {
+        const int64_t by = ref_int(1, INT64_MAX >> ref_int(1, 62));
+        const int64_t most = INT64_MAX >> ref_int(1, 62);
+        const int64_t at = ref_int(0, most), edge = at - at % by;
+        const syn_divisor d = syn_divisor_of(by);
+        const int64_t ns[] = {at, edge, edge ? edge - 1 : 0, INT32_MAX, (int64_t)INT32_MAX + 1};
+        for (size_t i = 0; i < COUNT(ns); i++)
+            CHECK_MSG(syn_quotient(ns[i], d) == ns[i] / by, "%lld / %lld", (long long)ns[i],
+                      (long long)by);
+    }
+}
+
 #define EACH(f, n)               \
     static void test_##f(void) { \
         rounds(f, n);            \
@@ -193,13 +209,10 @@ EACH(long_sums, 6)
 EACH(norms, 15)
 EACH(optimizer, 15)
 
-static const test_case cases[] = {{"pairs", test_pairs},
-                                  {"copies", test_copies},
-                                  {"turns", test_turns},
-                                  {"slices", test_slices},
-                                  {"accumulations", test_accumulations},
-                                  {"sums", test_sums},
-                                  {"long sums", test_long_sums},
-                                  {"norms", test_norms},
-                                  {"optimizer", test_optimizer}};
+static const test_case cases[] = {
+    {"division", test_division}, {"pairs", test_pairs},
+    {"copies", test_copies},     {"turns", test_turns},
+    {"slices", test_slices},     {"accumulations", test_accumulations},
+    {"sums", test_sums},         {"long sums", test_long_sums},
+    {"norms", test_norms},       {"optimizer", test_optimizer}};
 TEST_MAIN(cases)

@@ -424,7 +424,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
 /* How often a function of that name was called so far. */
-uint64_t emulated_calls(const char *name);
+__attribute__((visibility("default"))) uint64_t emulated_calls(const char *name);
 }
 
 template <typename T> static inline cudaError_t cudaMalloc(T **data, size_t bytes) {

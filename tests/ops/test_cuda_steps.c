@@ -1,0 +1,160 @@
+/* What steps of a loop ask of CUDA: from the third on one launch for what repeats, nothing of the
+   system, and the same numbers. */
+#include <dlfcn.h>
+
+#include "syntorch/context_private.h"
+#include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
+
+/* Calls of a function of the runtime so far; the emulated device counts them. */
+static uint64_t calls(const char *name) {
+    static uint64_t (*counted)(const char *name);
+    if (!counted) {
+        void *module = dlopen(getenv("SYNTORCH_CUDA_MODULE"), RTLD_NOW | RTLD_NOLOAD);
+        *(void **)&counted = module ? dlsym(module, "emulated_calls") : NULL;
+    }
+    return counted ? counted(name) : 0;
+}
+
+static bool counts(void) {
+    return calls("cudaMalloc") > 0;
+}
+
+typedef struct loop {
+    syn_ctx *ctx;
+    syn_tensor cache, x;
+    syn_mark mark;
+} loop;
+
+enum { ROWS = 24, WIDTH = 16 };
+
+static loop open_loop(syn_device device) {
+    loop l = {.ctx = NULL};
+    syn_error err = {0};
+    const syn_spec cache = {SYN_F32, 4, {1, 2, ROWS, WIDTH}}, x = {SYN_F32, 4, {1, 2, 1, WIDTH}};
+    float data[2 * WIDTH];
+    for (int i = 0; i < 2 * WIDTH; i++) data[i] = 0.01f * (float)(i - WIDTH);
+    NEED_OK(syn_ctx_new(&l.ctx, device, NULL, &err), err);
+    l.cache = syn_state(l.ctx, "cache", &cache);
+    l.x = syn_input(l.ctx, "x", &x, data);
+    syn_next_step(l.ctx);
+    l.mark = syn_ctx_mark(l.ctx);
+    return l;
+}
+
+/* Six ops, of which the cache's row and what is read of it differ from step to step. odd: one more,
+   in their midst. */
+static void step(loop *l, int64_t position, bool odd) {
+    syn_ctx *ctx = l->ctx;
+    syn_tensor y = syn_scale(ctx, l->x, 1.25);
+    y = syn_tanh(ctx, syn_add(ctx, y, l->x));
+    if (odd) y = syn_silu(ctx, y);
+    const syn_tensor cache = syn_kv_append(ctx, l->cache, y, position);
+    const syn_tensor seen = syn_slice(ctx, cache, 2, 0, position + 1);
+    const syn_tensor sums = syn_sum_to(ctx, seen, (const int64_t[]){1, 2, 1, WIDTH}, 4);
+    const syn_tensor x = syn_scale(ctx, syn_add(ctx, sums, y), 0.5);
+    l->cache = cache;
+    l->x = x;
+    syn_tensor kept[2] = {cache, x};
+    syn_forget(ctx, l->mark, kept, 2);
+    syn_next_step(ctx);
+}
+
+static bool equal(loop *a, loop *b) {
+    float of_a[2 * WIDTH], of_b[2 * WIDTH];
+    if (syn_tensor_read(a->ctx, a->x, of_a, sizeof of_a) != SYN_OK ||
+        syn_tensor_read(b->ctx, b->x, of_b, sizeof of_b) != SYN_OK)
+        return false;
+    for (int i = 0; i < 2 * WIDTH; i++)
+        if (!(fabsf(of_a[i] - of_b[i]) <= 1e-5f * (1 + fabsf(of_b[i])))) return false;
+    return true;
+}
+
+static void run(bool read_each, int odd_step) {
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    loop cuda = open_loop(SYN_DEVICE_CUDA), cpu = open_loop(SYN_DEVICE_CPU);
+    const uint64_t graphs = calls("cudaGraphLaunch");
+    for (int i = 0; i < ROWS; i++) {
+        step(&cuda, i, i == odd_step);
+        step(&cpu, i, i == odd_step);
+        if (read_each) CHECK_MSG(equal(&cuda, &cpu), "step %d", i);
+    }
+    CHECK(equal(&cuda, &cpu));
+    CHECK_OK(syn_ctx_status(cuda.ctx), *syn_ctx_error(cuda.ctx));
+    const uint64_t launched = calls("cudaGraphLaunch") - graphs;
+    if (counts()) CHECK_INT(launched, odd_step < 0 ? ROWS - 2 : ROWS - 2 - 4);
+    syn_ctx_free(cuda.ctx);
+    syn_ctx_free(cpu.ctx);
+}
+
+static void test_steps_read_each(void) {
+    run(true, -1);
+}
+
+static void test_steps_read_at_the_end(void) {
+    run(false, -1);
+}
+
+/* An op more in one step: that step is launched op by op, and so are the next two. */
+static void test_a_step_that_differs(void) {
+    run(true, 9);
+    run(false, 9);
+}
+
+static void test_a_steady_step_asks_for_nothing(void) {
+    static const char *const none[] = {"cudaMalloc",       "cudaFree",
+                                       "cudaMallocHost",   "cudaStreamSynchronize",
+                                       "cudaEventCreate",  "cudaEventSynchronize",
+                                       "cudaLaunchKernel", "cudaGraphInstantiate"};
+    uint64_t before[COUNT(none)];
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    loop l = open_loop(SYN_DEVICE_CUDA);
+    if (!counts()) SKIP("the device does not count calls");
+    for (int i = 0; i < 6; i++) step(&l, i, false);
+    for (size_t k = 0; k < COUNT(none); k++) before[k] = calls(none[k]);
+    const uint64_t graphs = calls("cudaGraphLaunch");
+    for (int i = 6; i < 12; i++) step(&l, i, false);
+    for (size_t k = 0; k < COUNT(none); k++)
+        CHECK_MSG(calls(none[k]) == before[k], "%s: %d more", none[k],
+                  (int)(calls(none[k]) - before[k]));
+    CHECK_INT(calls("cudaGraphLaunch") - graphs, 6);
+    syn_ctx_free(l.ctx);
+}
+
+/* Times are divided among the ops of a graph, and lie one behind the other. */
+static void test_times_of_graphs(void) {
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    loop l = open_loop(SYN_DEVICE_CUDA);
+    for (int i = 0; i < 8; i++) step(&l, i, false);
+    CHECK_INT(syn_ctx_sync(l.ctx), SYN_OK);
+    const uint32_t first = (uint32_t)syn_ctx_trace(l.ctx)->n_nodes;
+    syn_tensor y = syn_scale(l.ctx, l.x, 1.25);
+    y = syn_tanh(l.ctx, syn_add(l.ctx, y, l.x));
+    const syn_tensor cache = syn_kv_append(l.ctx, l.cache, y, 8);
+    const syn_tensor seen = syn_slice(l.ctx, cache, 2, 0, 9);
+    syn_scale(l.ctx,
+              syn_add(l.ctx, syn_sum_to(l.ctx, seen, (const int64_t[]){1, 2, 1, WIDTH}, 4), y),
+              0.5);
+    CHECK_INT(syn_ctx_sync(l.ctx), SYN_OK);
+    const syn_trace *t = syn_ctx_trace(l.ctx);
+    double all = 0, end = 0;
+    for (uint32_t row = first; row < t->n_nodes; row++) {
+        const syn_trace_time *time = &t->times[row];
+        const double start = 0x1p32 * time->start_high + time->start_low;
+        if (syn_op_table[t->nodes[row].op].flags & SYN_OPF_VIEW) continue;
+        CHECK_MSG(start + 2 >= end, "row %u", row); /* whole nanoseconds */
+        end = start + (double)time->wall_ns;
+        all += (double)time->wall_ns;
+    }
+    CHECK(all > 0);
+    syn_ctx_free(l.ctx);
+}
+
+static const test_case cases[] = {
+    {"steps read each", test_steps_read_each},
+    {"steps read at the end", test_steps_read_at_the_end},
+    {"a step that differs", test_a_step_that_differs},
+    {"a steady step asks for nothing", test_a_steady_step_asks_for_nothing},
+    {"times of graphs", test_times_of_graphs},
+};
+TEST_MAIN(cases)

@@ -15,11 +15,10 @@ static const syn__cuda_row *const families[] = {
     syn__cuda_shapes,
     syn__cuda_reductions,
     syn__cuda_attention,
-    syn__cuda_optimizer,
-    syn__cuda_losses,
-    syn__cuda_select,
-    syn__cuda_attention,
     syn__cuda_attention_grad,
+    syn__cuda_losses,
+    syn__cuda_optimizer,
+    syn__cuda_select,
 };
 // clang-format on
 

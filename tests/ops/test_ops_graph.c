@@ -323,6 +323,7 @@ static void test_times(void) {
     static program p;
     p = (program){.ctx = ref_ctx(SYN_DEVICE_CPU, NULL), .seed = 1};
     program_run(&p, 3, 200);
+    CHECK_INT(syn_ctx_sync(p.ctx), SYN_OK);
     const syn_trace *t = syn_ctx_trace(p.ctx);
     CHECK_OK(syn_trace_graph(&g, &t, 1, NULL, &err), err);
     double last = 0;

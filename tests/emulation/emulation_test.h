@@ -1,0 +1,104 @@
+/* What the emulation's own tests share. */
+#ifndef TESTS_EMULATION_EMULATION_TEST_H
+#define TESTS_EMULATION_EMULATION_TEST_H
+
+#include <cuda_runtime.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/test.h"
+
+#define CHECK_CUDA(call)                                                            \
+    do {                                                                            \
+        const cudaError_t check_code = (call);                                      \
+        CHECK_MSG(check_code == cudaSuccess, "%s", cudaGetErrorString(check_code)); \
+    } while (0)
+#define CHECK_CODE(call, want)                                                           \
+    do {                                                                                 \
+        const cudaError_t check_code = (call);                                           \
+        CHECK_MSG(check_code == (want), "got %s, want %s", cudaGetErrorName(check_code), \
+                  cudaGetErrorName(want));                                               \
+    } while (0)
+
+/* LAUNCH(kernel, grid, block, bytes of dynamic shared memory, stream, arguments): its code. */
+#define LAUNCH(kernel, grid, block, shared, stream, ...) \
+    launch(#kernel, kernel, (grid), (block), (shared), (stream), __VA_ARGS__)
+template <typename... P, typename... A>
+static inline cudaError_t launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
+                                 size_t shared, cudaStream_t stream, A... arguments) {
+    emulated_know(name, kernel);
+    return [&](P... parameters) {
+        void *pointers[] = {static_cast<void *>(&parameters)...};
+        return cudaLaunchKernel(reinterpret_cast<const void *>(kernel), grid, block, pointers,
+                                shared, stream);
+    }(static_cast<P>(arguments)...);
+}
+
+/* n elements of a device's memory, all zero. */
+template <typename T> struct device_array {
+    T *data = NULL;
+    size_t n;
+
+    explicit device_array(size_t count) : n(count) {
+        NEED(cudaMalloc(&data, n * sizeof(T)) == cudaSuccess, "no memory");
+        NEED(cudaMemsetAsync(data, 0, n * sizeof(T), NULL) == cudaSuccess, "no fill");
+    }
+    explicit device_array(const std::vector<T> &from) : device_array(from.size()) {
+        cudaMemcpy(data, from.data(), n * sizeof(T), cudaMemcpyHostToDevice);
+    }
+    device_array(const device_array &) = delete;
+    device_array &operator=(const device_array &) = delete;
+    ~device_array() { cudaFree(data); }
+    /* After all work of the device. */
+    std::vector<T> host() const {
+        std::vector<T> to(n);
+        cudaMemcpy(to.data(), data, n * sizeof(T), cudaMemcpyDeviceToHost);
+        return to;
+    }
+};
+
+/* What must end a process is done by one: this program with "--child NAME" and, in front of it,
+   settings ("SYN_EMULATED_DEVICES=0"). */
+struct ended {
+    int code; /* of the shell: 128 and the signal's number if one ended it */
+    std::string text;
+};
+static inline ended run_child(const char *name, const char *settings = "") {
+    char program[4096] = "";
+    ended e = {-1, ""};
+    if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) return e;
+    const std::string command =
+        std::string("ulimit -c 0; ") + settings + " '" + program + "' --child " + name + " 2>&1";
+    FILE *pipe = popen(command.c_str(), "r");
+    if (!pipe) return e;
+    char part[512];
+    for (size_t n; (n = fread(part, 1, sizeof part, pipe)) > 0;) e.text.append(part, n);
+    const int status = pclose(pipe);
+    e.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return e;
+}
+/* With the address sanitizer strays are its to find. */
+#define CHECK_DIES(child, sentence)                                                                \
+    do {                                                                                           \
+        const ended check_end = run_child(child);                                                  \
+        CHECK_MSG(check_end.code != 0 && (check_end.text.find(sentence) != std::string::npos ||    \
+                                          check_end.text.find("AddressSanitizer: heap-buffer-") != \
+                                              std::string::npos),                                  \
+                  "%s: %d, \"%s\"", (child), check_end.code, check_end.text.c_str());              \
+    } while (0)
+
+/* TEST_MAIN for programs with children. */
+#define TEST_MAIN_WITH(cases, children)                                                      \
+    int main(int argc, char **argv) {                                                        \
+        for (size_t i = 0; argc > 2 && i < COUNT(children); i++)                             \
+            if (strcmp(argv[1], "--child") == 0 && strcmp(argv[2], children[i].name) == 0) { \
+                children[i].run();                                                           \
+                return test_failures ? 99 : 0;                                               \
+            }                                                                                \
+        return test_run(cases, COUNT(cases), argc, argv);                                    \
+    }
+
+#endif

@@ -59,6 +59,7 @@ static syn_status open_parts(syn__cuda *d, syn_error *err) {
     d->at.sms = attribute(d, cudaDevAttrMultiProcessorCount);
     d->at.capability = capability_of(d->device);
     d->at.shared_bytes = (size_t)attribute(d, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    SYN_TRY(syn__cuda_blas_open(&d->blas, d->at.capability, err));
     SYN_TRY(syn__cuda_staging_open(&d->staging, err));
     SYN_TRY(syn__graphs_open(&d->graphs, d, err));
     return syn__cuda_times_open(&d->times, d->at.stream, err);
@@ -70,6 +71,7 @@ static void cuda_close(void *device) {
     syn__graphs_close(d->graphs);
     syn__cuda_times_close(&d->times);
     syn__cuda_staging_close(&d->staging);
+    syn__cuda_blas_close(&d->blas);
     if (d->scratch) cudaFree(d->scratch);
     if (d->fault) cudaFreeHost(d->fault);
     if (d->at.fault) cudaFree(d->at.fault);

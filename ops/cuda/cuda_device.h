@@ -4,6 +4,7 @@
 #define OPS_CUDA_CUDA_DEVICE_H
 
 #include "ops/cuda/cuda_graph.h"
+#include "ops/cuda/cuda_products.h"
 
 /* ---- cuda_staging.cu: copies between the host's memory and the device's ---- */
 
@@ -75,6 +76,7 @@ struct syn__cuda {
     syn__cuda_times times;
     syn__fault *fault;   /* the host's copy, pinned */
     syn__graphs *graphs; /* NULL: none are wanted */
+    syn__cuda_blas blas;
     char *scratch;
     size_t scratch_bytes;
     uint64_t scratch_number; /* another one whenever it is another piece of memory */

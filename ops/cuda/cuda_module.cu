@@ -14,6 +14,7 @@ static const syn__cuda_row *const families[] = {
     syn__cuda_pointwise,
     syn__cuda_shapes,
     syn__cuda_reductions,
+    syn__cuda_products,
     syn__cuda_attention,
     syn__cuda_attention_grad,
     syn__cuda_losses,

@@ -1,0 +1,217 @@
+/* Products of few rows: the time is that of reading w, once, in packs of 16 bytes, by as many warps
+   as there can be. Sums are joined in a fixed order. */
+#include "ops/cuda/cuda_products.h"
+#include "ops/cuda/device.cuh"
+
+enum { MOST_ROWS = 4, THREADS = 256, WARPS = THREADS / SYN_WARP };
+
+struct few_rows {
+    int64_t n, k, ldx, ldw;
+    int m;
+    /* w (n, k): warps that share a column of the result. w (k, n): threads along the columns. */
+    int share, across;
+    int64_t groups, pieces, chunk; /* w (k, n): of columns; of k, and how long one is */
+};
+
+/* V elements that lie on their bytes, at most 16. */
+template <int V, typename T>
+static __device__ __forceinline__ void load_floats(const T *from, float (&to)[V]) {
+    constexpr int n = V < syn_wide<T>::n ? V : syn_wide<T>::n;
+#pragma unroll
+    for (int i = 0; i < V; i += n) {
+        const syn_pack<T, n> pack = syn_load<T, n>(from + i);
+#pragma unroll
+        for (int k = 0; k < n; k++) to[i + k] = syn_to_float(pack.at[k]);
+    }
+}
+
+template <typename X>
+static __device__ __forceinline__ X with_bias(float sum, const X *bias, int64_t column) {
+    return syn_from_float<X>(bias ? sum + syn_to_float(bias[column]) : sum);
+}
+
+/* Rows past the last are taken for the last; nobody reads what they give. */
+static __device__ __forceinline__ int64_t row_of(const few_rows &s, int r) {
+    return (r < s.m ? r : s.m - 1) * s.ldx;
+}
+
+/* w (n, k): a warp sums along k for one column. */
+template <typename X, typename W, int M, int V>
+static __global__ void along_k_kernel(const X *x, const W *w, const X *bias, X *y,
+                                      const few_rows s) {
+    __shared__ float parts[M][WARPS];
+    const int tid = (int)threadIdx.x, lane = tid % SYN_WARP, warp = tid / SYN_WARP;
+    const int columns = WARPS / s.share, part = warp % s.share;
+    for (int64_t first = (int64_t)blockIdx.x * columns; first < s.n;
+         first += (int64_t)gridDim.x * columns) {
+        const int64_t column = first + warp / s.share;
+        float sums[M] = {};
+        if (column < s.n) {
+            const W *own = w + column * s.ldw;
+#pragma unroll 4
+            for (int64_t i = (part * SYN_WARP + lane) * V; i < s.k; i += s.share * SYN_WARP * V) {
+                float a[V], b[V];
+                load_floats(own + i, b);
+#pragma unroll
+                for (int r = 0; r < M; r++) {
+                    load_floats(x + row_of(s, r) + i, a);
+#pragma unroll
+                    for (int v = 0; v < V; v++) sums[r] = fmaf(a[v], b[v], sums[r]);
+                }
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < M; r++) {
+            sums[r] = syn_warp_sum(sums[r]);
+            if (lane == 0) parts[r][warp] = sums[r];
+        }
+        __syncthreads();
+        const int r = tid / columns, i = tid % columns;
+        if (r < s.m && first + i < s.n) {
+            float sum = 0;
+            for (int k = 0; k < s.share; k++) sum += parts[r][i * s.share + k];
+            y[r * s.n + first + i] = with_bias(sum, bias, first + i);
+        }
+        __syncthreads();
+    }
+}
+
+/* w (k, n): a thread sums V columns over rows of w that lie a block apart. With several pieces of k
+   their sums go to pieces (pieces, m, n), else they are the result. */
+template <typename X, typename W, int M, int V>
+static __global__ void along_n_kernel(const X *x, const W *w, const X *bias, X *y, float *pieces,
+                                      const few_rows s) {
+    __shared__ float shared[V][THREADS];
+    const int tid = (int)threadIdx.x, down = THREADS / s.across;
+    const int64_t group = blockIdx.x % s.groups, piece = blockIdx.x / s.groups;
+    const int64_t column = (group * s.across + tid % s.across) * V;
+    const int64_t from = piece * s.chunk, end = from + s.chunk < s.k ? from + s.chunk : s.k;
+    float sums[M][V] = {};
+    if (column < s.n) {
+#pragma unroll 4
+        for (int64_t i = from + tid / s.across; i < end; i += down) {
+            float b[V];
+            load_floats(w + i * s.ldw + column, b);
+#pragma unroll
+            for (int r = 0; r < M; r++) {
+                const float a = syn_to_float(x[row_of(s, r) + i]);
+#pragma unroll
+                for (int v = 0; v < V; v++) sums[r][v] = fmaf(a, b[v], sums[r][v]);
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < M; r++) {
+        if (r >= s.m) break;
+#pragma unroll
+        for (int v = 0; v < V; v++) shared[v][tid] = sums[r][v];
+        __syncthreads();
+        for (int apart = THREADS / 2; apart >= s.across; apart /= 2) {
+            if (tid < apart)
+#pragma unroll
+                for (int v = 0; v < V; v++) shared[v][tid] += shared[v][tid + apart];
+            __syncthreads();
+        }
+        if (tid < s.across && column < s.n)
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                const float sum = shared[v][tid];
+                if (s.pieces > 1) pieces[(piece * s.m + r) * s.n + column + v] = sum;
+                else y[r * s.n + column + v] = with_bias(sum, bias, column + v);
+            }
+        __syncthreads();
+    }
+}
+
+template <typename X>
+static __global__ void join_kernel(const float *pieces, const X *bias, X *y, const few_rows s) {
+    const int64_t all = s.m * s.n, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += step) {
+        float sum = 0;
+        for (int64_t piece = 0; piece < s.pieces; piece++) sum += pieces[piece * all + i];
+        y[i] = with_bias(sum, bias, i % s.n);
+    }
+}
+
+/* ---- on the host ---- */
+
+/* So many warps share a column that all multiprocessors are full, if k is long enough. */
+template <typename X, typename W, int M, int V>
+static syn_status along_k(const syn_call *c, const syn__product *p, few_rows s) {
+    const int64_t warps = (int64_t)syn__cuda_of(c)->sms * 32;
+    s.share = 1;
+    while (s.share < WARPS && s.n * s.share < warps && s.k > (int64_t)s.share * SYN_WARP * V)
+        s.share *= 2;
+    SYN_LAUNCH((along_k_kernel<X, W, M, V>), syn_blocks(s.n, WARPS / s.share, 1), THREADS, 0,
+               syn__cuda_of(c)->stream, static_cast<const X *>(p->x), static_cast<const W *>(p->w),
+               static_cast<const X *>(p->bias), static_cast<X *>(p->out), s);
+    return syn__launched(c);
+}
+
+/* Threads that are neighbours read lines of 128 bytes. k is cut so that there are 4 blocks a
+   multiprocessor, of at least 4 rows of w a thread. */
+template <typename X, typename W, int M, int V>
+static syn_status along_n(const syn_call *c, const syn__product *p, few_rows s) {
+    const cudaStream_t stream = syn__cuda_of(c)->stream;
+    s.across = V > 1 ? 8 : 32;
+    const int64_t least = 4 * (THREADS / s.across), columns = (int64_t)s.across * V;
+    s.groups = (s.n + columns - 1) / columns;
+    s.pieces = (4 * (int64_t)syn__cuda_of(c)->sms + s.groups - 1) / s.groups;
+    if (s.pieces > (s.k + least - 1) / least) s.pieces = (s.k + least - 1) / least;
+    s.chunk = (s.k + s.pieces - 1) / s.pieces;
+    void *pieces = NULL;
+    if (s.pieces > 1)
+        SYN_TRY(syn__cuda_scratch(c, (size_t)(s.pieces * s.m * s.n) * sizeof(float), &pieces));
+    float *sums = static_cast<float *>(pieces);
+    const X *bias = static_cast<const X *>(p->bias);
+    X *y = static_cast<X *>(p->out);
+    SYN_LAUNCH((along_n_kernel<X, W, M, V>), syn_blocks(s.groups * s.pieces, 1, 1), THREADS, 0,
+               stream, static_cast<const X *>(p->x), static_cast<const W *>(p->w), bias, y, sums,
+               s);
+    if (s.pieces > 1)
+        SYN_LAUNCH(join_kernel<X>, syn_blocks(s.m * s.n, THREADS, 1), THREADS, 0, stream, sums,
+                   bias, y, s);
+    return syn__launched(c);
+}
+
+/* Whether rows of `length` elements at `data`, `ld` apart, can be had in packs of n. */
+static bool has_packs(const void *data, int64_t length, int64_t ld, int64_t rows, size_t bytes,
+                      int n) {
+    return length % n == 0 && (rows == 1 || (uint64_t)ld * bytes % 16 == 0) &&
+           reinterpret_cast<uintptr_t>(data) % 16 == 0;
+}
+
+template <typename X, typename W, int M>
+static syn_status run(const syn_call *c, const syn__product *p, const few_rows &s) {
+    constexpr int wide = syn_wide<W>::n;
+    if (!p->transpose_w)
+        return has_packs(p->w, s.n, s.ldw, s.k, sizeof(W), wide) ? along_n<X, W, M, wide>(c, p, s)
+                                                                 : along_n<X, W, M, 1>(c, p, s);
+    return has_packs(p->w, s.k, s.ldw, s.n, sizeof(W), wide) &&
+                   has_packs(p->x, s.k, s.ldx, s.m, sizeof(X), wide)
+               ? along_k<X, W, M, wide>(c, p, s)
+               : along_k<X, W, M, 1>(c, p, s);
+}
+
+template <typename X, typename W>
+static syn_status run_rows(const syn_call *c, const syn__product *p) {
+    few_rows s = {};
+    s.n = p->n;
+    s.k = p->k;
+    s.ldx = p->ldx;
+    s.ldw = p->ldw;
+    s.m = (int)p->m;
+    return s.m == 1 ? run<X, W, 1>(c, p, s) : run<X, W, MOST_ROWS>(c, p, s);
+}
+
+bool syn__product_has_few_rows(const syn__product *p) {
+    return p->m <= MOST_ROWS && p->k > 0 && p->batch == 1 && !p->transpose_x && !p->add &&
+           p->out_dtype == p->x_dtype;
+}
+
+syn_status syn__product_few_rows(const syn_call *c, const syn__product *p) {
+    if (p->x_dtype == SYN_F16) return run_rows<__half, __half>(c, p);
+    if (p->x_dtype == SYN_BF16) return run_rows<__nv_bfloat16, __nv_bfloat16>(c, p);
+    SYN_WITH_FLOAT(p->w_dtype, W, return run_rows<float, W>(c, p));
+    return SYN_OK;
+}

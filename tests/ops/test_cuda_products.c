@@ -1,0 +1,124 @@
+/* Products of CUDA beside those of the CPU: sizes about those of tiles and packs, few rows,
+   operands in any layout, and batches that are one stride or several. */
+
+#include "tests/support/both_devices.h"
+#include "tests/support/ops_reference.h"
+#include "tests/support/test.h"
+
+/* Sums of k products of numbers up to 1; a result of 16 bits may be rounded otherwise. */
+static double tolerance(syn_dtype out) {
+    return out == SYN_F32 ? 1e-5 : out == SYN_F16 ? 2e-3 : 1.6e-2;
+}
+
+static syn_tensor matrix(syn_ctx *ctx, syn_dtype dtype, int64_t rows, int64_t columns,
+                         double most) {
+    const syn_spec spec = {(int32_t)dtype, 2, {rows, columns}};
+    return ref_int(0, 2) ? both_dense(ctx, spec, -most, most) : both_wild(ctx, spec, -most, most);
+}
+
+/* A bias that need not lie on 16 bytes. */
+static syn_tensor random_bias(syn_ctx *ctx, syn_dtype dtype, int64_t n) {
+    const syn_spec spec = {(int32_t)dtype, 1, {n}};
+    return ref_int(0, 1) ? both_wild(ctx, spec, -1, 1) : both_dense(ctx, spec, -1, 1);
+}
+
+static void linear_of(both_run *r, int64_t m, int64_t n, int64_t k) {
+    const syn_dtype dtype = both_float(), narrow = dtype == SYN_F32 ? both_float() : dtype;
+    const bool turned = ref_int(0, 1);
+    const double most = 1 / sqrt((double)k + 1);
+    const syn_tensor x = matrix(r->ctx, dtype, m, k, 1);
+    const syn_tensor w = matrix(r->ctx, narrow, turned ? n : k, turned ? k : n, most);
+    const syn_tensor bias = ref_int(0, 1) ? random_bias(r->ctx, dtype, n) : SYN_NO_BIAS;
+    r->out[0] = syn_linear(r->ctx, x, w, bias, turned);
+    r->n = 1;
+    r->tol = tolerance(dtype);
+}
+
+static void linears(both_run *r) {
+    const int64_t m = both_size(140), n = both_size(140), k = both_size(200);
+    linear_of(r, ref_int(0, 29) ? m : 0, ref_int(0, 29) ? n : 0, ref_int(0, 29) ? k : 0);
+}
+
+/* So few that other kernels do it. */
+static void few_rows(both_run *r) {
+    linear_of(r, ref_int(1, 4), both_size(ref_int(0, 1) ? 300 : 5000), both_size(700));
+}
+
+/* So long that several blocks, or warps, share a sum. */
+static void long_rows(both_run *r) {
+    linear_of(r, ref_int(1, 4), ref_int(0, 1) ? 8 * ref_int(1, 9) : both_size(40),
+              ref_int(0, 1) ? 64 * ref_int(20, 90) : ref_int(1000, 6000));
+}
+
+/* Rows of x that lie further apart than they are long, or all at one place. */
+static void rows_apart(both_run *r) {
+    const syn_dtype dtype = both_float();
+    const int64_t m = both_size(20), n = both_size(70), k = both_size(70);
+    const syn_spec stored = {(int32_t)dtype, 3, {m, 3, k}};
+    const syn_tensor x = syn_slice(r->ctx, both_dense(r->ctx, stored, -1, 1), 1, 1, 1);
+    r->out[0] =
+        syn_linear(r->ctx, x, matrix(r->ctx, dtype, k, n, 1 / sqrt((double)k)), SYN_NO_BIAS, false);
+    r->n = 1;
+    r->tol = tolerance(dtype);
+}
+
+/* (B, H, M, K), of which B and H are one dimension, or two, or turned. */
+static syn_tensor entries(syn_ctx *ctx, syn_spec spec) {
+    const syn_spec turned = {
+        spec.dtype, 4, {spec.dims[0], spec.dims[2], spec.dims[1], spec.dims[3]}};
+    switch (ref_int(0, 2)) {
+    case 0:
+        return both_dense(ctx, spec, -1, 1);
+    case 1:
+        return syn_permute(ctx, both_dense(ctx, turned, -1, 1), (int[]){0, 2, 1, 3}, 4);
+    default:
+        return both_wild(ctx, spec, -1, 1);
+    }
+}
+
+static void matmuls(both_run *r) {
+    const syn_dtype dtype = both_float();
+    const bool ta = ref_int(0, 1), tb = ref_int(0, 1);
+    const int64_t b = ref_int(0, 29) ? ref_int(1, 3) : 0, h = ref_int(1, 4);
+    const int64_t m = both_size(70), n = both_size(70), k = ref_int(0, 29) ? both_size(70) : 0;
+    const syn_spec x = {(int32_t)dtype, 4, {b, h, ta ? k : m, ta ? m : k}};
+    const syn_spec y = {(int32_t)dtype, 4, {b, h, tb ? n : k, tb ? k : n}};
+    const syn_spec sum = {SYN_F32, 4, {b, h, m, n}};
+    const syn_tensor p = entries(r->ctx, x), q = entries(r->ctx, y);
+    r->out[0] = syn_matmul(r->ctx, p, q, ta, tb);
+    r->out[1] = syn_matmul_add(r->ctx, both_dense(r->ctx, sum, -9, 9), p, q, ta, tb);
+    r->n = 2;
+    r->tol = 4 * tolerance(dtype);
+}
+
+/* The gradient of a weight, of f32 although the inputs have 16 bits: its own type to the caller. */
+static void weights(both_run *r) {
+    const syn_dtype dtype = both_float();
+    const int64_t rows = both_size(300), m = both_size(70), n = both_size(70);
+    const syn_tensor x = matrix(r->ctx, dtype, rows, m, 1), y = matrix(r->ctx, dtype, rows, n, 1);
+    const syn_spec sum = {SYN_F32, 2, {m, n}};
+    r->out[0] = syn_matmul_add(r->ctx, both_dense(r->ctx, sum, -1, 1), x, y, true, false);
+    r->n = 1;
+    r->tol = 2e-5;
+}
+
+static void rounds(both_case f, int n) {
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    for (int round = 0; round < n; round++) CHECK_MSG(both_agree(f, (uint64_t)round), "%d", round);
+}
+
+#define EACH(f, n)               \
+    static void test_##f(void) { \
+        rounds(f, n);            \
+    }
+EACH(linears, 150)
+EACH(few_rows, 120)
+EACH(long_rows, 60)
+EACH(rows_apart, 40)
+EACH(matmuls, 120)
+EACH(weights, 60)
+
+static const test_case cases[] = {{"linears", test_linears},     {"few rows", test_few_rows},
+                                  {"long rows", test_long_rows}, {"rows apart", test_rows_apart},
+                                  {"matmuls", test_matmuls},     {"weights", test_weights}};
+TEST_MAIN(cases)

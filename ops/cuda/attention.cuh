@@ -59,12 +59,32 @@ static __device__ __forceinline__ syn_range syn_queries_of(const syn_attention &
     return {syn_within(from, a.queries),
             a.window ? syn_within(from + a.window, a.queries) : a.queries};
 }
-/* Of a range what lies in a tile of n from `first` on, counted from there. */
-static __device__ __forceinline__ int2 syn_in_tile(syn_range r, int64_t first, int n) {
-    int2 at;
-    at.x = (int)syn_within(r.from - first, n);
-    at.y = (int)syn_within(r.until - first, n);
-    return at;
+/* Of a tile of other rows the columns that own row 0 sees; every row sees those one further on than
+   the row before it. */
+struct syn_band {
+    int from, until;
+};
+static __device__ __forceinline__ int syn_near(int64_t x) {
+    const int64_t far = 1 << 30; /* no tile reaches as far */
+    return (int)(x < -far ? -far : x < far ? x : far);
+}
+/* Row 0 is query t and column 0 key s, and the other way. */
+static __device__ __forceinline__ syn_band syn_band_of_query(const syn_attention &a, int64_t t,
+                                                             int64_t s) {
+    const int64_t until = a.causal ? a.offset + t + 1 - s : INT64_MAX;
+    return {a.window ? syn_near(until - a.window) : syn_near(INT64_MIN), syn_near(until)};
+}
+static __device__ __forceinline__ syn_band syn_band_of_key(const syn_attention &a, int64_t s,
+                                                           int64_t t) {
+    const int64_t from = a.causal ? s - a.offset - t : INT64_MIN;
+    return {syn_near(from), a.window ? syn_near(from + a.window) : syn_near(INT64_MAX)};
+}
+static __device__ __forceinline__ bool syn_sees(syn_band band, int row, int column) {
+    return column >= band.from + row && column < band.until + row;
+}
+/* Whether rows up to `last` see all of n columns. */
+static __device__ __forceinline__ bool syn_sees_all(syn_band band, int last, int n) {
+    return band.from + last <= 0 && band.until >= n;
 }
 
 /* Only start and twist differ from query to query. */

@@ -29,26 +29,26 @@ static __device__ __forceinline__ query_place place_of(const syn_attention &a,
     return {b, first * a.group + r / a.queries, r % a.queries};
 }
 
-/* Scores to weights of base 2, in place, and the running maximum and sum of each row; sums so far
-   shrink. `sum` is of this lane's columns alone. */
+/* Scores, which are of base 2 when multiplied with `by`, to weights, in place, and the running
+   maximum and sum of each row; sums so far shrink. `sum` is of this lane's columns alone. */
 template <class Tile>
-static __device__ __forceinline__ void weigh(float (&s)[Tile::R][Tile::C],
+static __device__ __forceinline__ void weigh(float (&s)[Tile::R][Tile::C], float by,
                                              float (&sums)[Tile::R][Tile::A], float (&max)[Tile::R],
                                              float (&sum)[Tile::R]) {
 #pragma unroll
     for (int r = 0; r < Tile::R; r++) {
-        float top = max[r];
+        float top = s[r][0];
 #pragma unroll
-        for (int c = 0; c < Tile::C; c++) top = fmaxf(top, s[r][c]);
-        top = syn_row_reduce<Tile>(top, syn_max_two());
-        const float base = top == -INFINITY ? 0 : top, shrink = exp2f(max[r] - base);
+        for (int c = 1; c < Tile::C; c++) top = fmaxf(top, s[r][c]);
+        top = fmaxf(max[r], by * syn_row_reduce<Tile>(top, syn_max_two()));
+        const float base = top == -INFINITY ? 0 : top, shrink = syn_exp2(max[r] - base);
         max[r] = top;
         sum[r] *= shrink;
 #pragma unroll
         for (int n = 0; n < Tile::A; n++) sums[r][n] *= shrink;
 #pragma unroll
         for (int c = 0; c < Tile::C; c++) {
-            s[r][c] = exp2f(s[r][c] - base);
+            s[r][c] = syn_exp2(fmaf(s[r][c], by, -base));
             sum[r] += s[r][c];
         }
     }
@@ -65,6 +65,7 @@ static __global__ void __launch_bounds__(Tile::THREADS)
     float *const room = reinterpret_cast<float *>(others + Tile::STAGES * 2 * KEYS);
     float *const bias = room + Tile::WEIGHTS; /* (STAGES, OTHER) */
     const float scale = a.scale * SYN_LOG2_E;
+    const bool ready = scale > 0 && !a.mask; /* the largest product is the largest score */
     for (int64_t task = blockIdx.x; task < cut.tasks; task += gridDim.x) {
         const int64_t part = task % cut.parts, u = task / cut.parts / cut.tiles;
         const int64_t first =
@@ -85,17 +86,14 @@ static __global__ void __launch_bounds__(Tile::THREADS)
         const int64_t from = low.from + part * each;
         const int64_t until = from + each < high.until ? from + each : high.until;
 
-        syn_range sees[R];
-        uint2 drops[R] = {};
+        const int64_t t0 = whole_heads ? 0 : p.t;
+        const int last = (int)((whole_heads ? a.queries - 1 : end.t) - t0);
+        int at[R]; /* of each row, which query after t0 */
         float sums[R][A] = {}, max[R], sum[R] = {};
 #pragma unroll
         for (int r = 0; r < R; r++) {
             max[r] = -INFINITY;
-            sees[r] = {0, 0};
-            if (Tile::row(r) >= n) continue;
-            const query_place own_place = place_of(a, cut, u, first + Tile::row(r));
-            sees[r] = syn_keys_of(a, own_place.t);
-            if (a.drop) drops[r] = syn_drop_row(a, p.b, own_place.head, own_place.t);
+            at[r] = (int)(place_of(a, cut, u, first + Tile::row(r)).t - t0);
         }
         const auto fetch = [&](int64_t s, int stage) {
             const int keys = (int)(until - s < OTHER ? until - s : OTHER);
@@ -126,25 +124,33 @@ static __global__ void __launch_bounds__(Tile::THREADS)
             const float *const extra = bias + stage * OTHER;
             float s[R][C];
             Tile::scores(s, own, keys);
-            const bool all = low.until >= s0 + OTHER && high.from <= s0;
-#pragma unroll
-            for (int r = 0; r < R; r++) {
-                const int2 seen = syn_in_tile(sees[r], s0, OTHER);
-#pragma unroll
-                for (int c = 0; c < C; c++) {
-                    const int at = Tile::column(c);
-                    float x = s[r][c] * scale;
-                    if (a.mask) x += extra[at];
-                    s[r][c] = all || (at >= seen.x && at < seen.y) ? x : -INFINITY;
-                }
-            }
-            weigh<Tile>(s, sums, max, sum);
-            if (a.drop) {
+            const int seen = (int)(until - s0 < OTHER ? until - s0 : OTHER);
+            const syn_band band = syn_band_of_query(a, t0, s0);
+            if (!ready) {
 #pragma unroll
                 for (int r = 0; r < R; r++)
 #pragma unroll
                     for (int c = 0; c < C; c++)
-                        if (syn_drops(a, drops[r], s0 + Tile::column(c))) s[r][c] = 0;
+                        s[r][c] = s[r][c] * scale + (a.mask ? extra[Tile::column(c)] : 0);
+            }
+            if (seen < OTHER || !syn_sees_all(band, last, OTHER)) {
+#pragma unroll
+                for (int r = 0; r < R; r++)
+#pragma unroll
+                    for (int c = 0; c < C; c++)
+                        if (Tile::column(c) >= seen || !syn_sees(band, at[r], Tile::column(c)))
+                            s[r][c] = -INFINITY;
+            }
+            weigh<Tile>(s, ready ? scale : 1, sums, max, sum);
+            if (a.drop) {
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    const query_place o = place_of(a, cut, u, first + Tile::row(r));
+                    const uint2 drops = syn_drop_row(a, o.b, o.head, o.t);
+#pragma unroll
+                    for (int c = 0; c < C; c++)
+                        if (syn_drops(a, drops, s0 + Tile::column(c))) s[r][c] = 0;
+                }
             }
             Tile::add(sums, s, keys + KEYS, room);
             __syncthreads();
@@ -193,13 +199,13 @@ static __global__ void join_kernel(const syn_attention a, const attend_cut cut,
         const float base = max == -INFINITY ? 0 : max;
         for (int64_t part = 0; part < cut.parts; part++) {
             const float *of = from + part * (a.depth + 2) + a.depth;
-            sum += exp2f(of[0] - base) * of[1];
+            sum += syn_exp2(of[0] - base) * of[1];
         }
         for (int d = (int)threadIdx.x; d < a.depth; d += (int)blockDim.x) {
             float x = 0;
             for (int64_t part = 0; part < cut.parts; part++) {
                 const float *of = from + part * (a.depth + 2);
-                x += exp2f(of[a.depth] - base) * of[d];
+                x += syn_exp2(of[a.depth] - base) * of[d];
             }
             to[d] = syn_from_float<T>(sum == 0 ? 0 : x * (a.keep / sum));
         }
@@ -335,7 +341,7 @@ template <typename T> static bool launch_plain(attend_call *call) {
    joining. Depends on the keys alone where they are few, so that a steady step asks for as much
    scratch memory as the one before. */
 static syn_status cut_keys(attend_call *call) {
-    enum { BLOCKS = 6, FEWEST = 128 }; /* of a multiprocessor; keys of a part */
+    enum { BLOCKS = 4, FEWEST = 64 }; /* of a multiprocessor; keys of a part */
     const syn_attention *a = &call->a;
     attend_cut *cut = &call->cut;
     const int64_t units = a->batches * cut->unit_heads,

@@ -52,25 +52,30 @@ static __global__ void mean_kernel(const syn_attention a, const grad_rows rows) 
     }
 }
 
-/* A thread's scores to weights p f and, in place of dp, to ds; `query` and `bias` give what belongs
-   to row r and column c, `key` its key. */
+/* A thread's scores to weights p f and, in place of dp, to ds, for the first n columns; `query`,
+   `bias` and `key` give what belongs to row r and column c. */
 template <class Tile, typename Q, typename B, typename K>
 static __device__ __forceinline__ void weigh(const syn_attention &a, float (&s)[Tile::R][Tile::C],
-                                             float (&dp)[Tile::R][Tile::C],
-                                             const int2 (&seen)[Tile::R], Q query, B bias, K key) {
+                                             float (&dp)[Tile::R][Tile::C], syn_band band, int n,
+                                             Q query, B bias, K key) {
     const float scale = a.scale * SYN_LOG2_E;
 #pragma unroll
     for (int r = 0; r < Tile::R; r++)
 #pragma unroll
         for (int c = 0; c < Tile::C; c++) {
-            const int at = Tile::column(c);
             const grad_query q = query(r, c);
-            const bool sees = at >= seen[r].x && at < seen[r].y;
-            const float p = sees ? exp2f(s[r][c] * scale + bias(r, c) - q.log_sum) : 0;
+            const float p = syn_exp2(fmaf(s[r][c], scale, bias(r, c) - q.log_sum));
             const float by = a.drop && syn_drops(a, q.drop, key(r, c)) ? 0 : a.keep;
             s[r][c] = p * by;
-            dp[r][c] = sees ? p * (dp[r][c] * by - q.mean) : 0;
+            dp[r][c] = p * (dp[r][c] * by - q.mean);
         }
+    if (n == Tile::OTHER && syn_sees_all(band, Tile::OWN - 1, n)) return;
+#pragma unroll
+    for (int r = 0; r < Tile::R; r++)
+#pragma unroll
+        for (int c = 0; c < Tile::C; c++)
+            if (Tile::column(c) >= n || !syn_sees(band, Tile::row(r), Tile::column(c)))
+                s[r][c] = dp[r][c] = 0;
 }
 
 template <class Tile> struct grad_shared {
@@ -101,16 +106,11 @@ static __global__ void __launch_bounds__(Tile::THREADS)
         const T *const v = syn_rows_at<T>(rows.v, b, h / a.group);
         const int64_t from = syn_keys_of(a, first).from,
                       until = syn_keys_of(a, first + n - 1).until;
-        syn_range sees[R];
         grad_query of[R] = {};
         float sums[R][Tile::A] = {};
 #pragma unroll
-        for (int r = 0; r < R; r++) {
-            sees[r] = {0, 0};
-            if (Tile::row(r) >= n) continue;
-            sees[r] = syn_keys_of(a, first + Tile::row(r));
-            of[r] = query_of(a, rows, b, h, first + Tile::row(r));
-        }
+        for (int r = 0; r < R; r++)
+            if (Tile::row(r) < n) of[r] = query_of(a, rows, b, h, first + Tile::row(r));
         const auto fetch = [&](int64_t s, int stage) {
             const int keys = (int)(until - s < Tile::OTHER ? until - s : Tile::OTHER);
             E *const to = others + stage * 2 * in::OTHER;
@@ -138,13 +138,12 @@ static __global__ void __launch_bounds__(Tile::THREADS)
             const E *const keys = others + stage * 2 * in::OTHER;
             const float *const bias = biases + stage * Tile::OTHER;
             float s[R][C], dp[R][C];
-            int2 seen[R];
-#pragma unroll
-            for (int r = 0; r < R; r++) seen[r] = syn_in_tile(sees[r], s0, Tile::OTHER);
+            const int n_keys = (int)(until - s0 < Tile::OTHER ? until - s0 : Tile::OTHER);
             Tile::scores(s, own, keys);
             Tile::scores(dp, own + in::OWN, keys + in::OTHER);
             weigh<Tile>(
-                a, s, dp, seen, [&](int r, int) { return of[r]; },
+                a, s, dp, syn_band_of_query(a, first, s0), n_keys,
+                [&](int r, int) { return of[r]; },
                 [&](int, int c) { return bias[Tile::column(c)]; },
                 [&](int, int c) { return s0 + Tile::column(c); });
             Tile::add(sums, dp, keys, room);
@@ -184,15 +183,10 @@ static __global__ void __launch_bounds__(Tile::THREADS)
         /* all tiles of queries of the heads that share the keys, one after the other */
         const int64_t per_head = from < until ? (until - from + Tile::OTHER - 1) / Tile::OTHER : 0;
         const int64_t steps = per_head * a.group;
-        syn_range sees[R];
         float bias[R] = {}, dk_sums[R][Tile::A] = {}, dv_sums[R][Tile::A] = {};
 #pragma unroll
-        for (int r = 0; r < R; r++) {
-            sees[r] = {0, 0};
-            if (Tile::row(r) >= n) continue;
-            sees[r] = syn_queries_of(a, first + Tile::row(r));
-            bias[r] = bias_of(a, b, first + Tile::row(r));
-        }
+        for (int r = 0; r < R; r++)
+            if (Tile::row(r) < n) bias[r] = bias_of(a, b, first + Tile::row(r));
         const auto fetch = [&](int64_t step, int stage) {
             const int64_t head = h * a.group + step / per_head;
             const int64_t t = from + step % per_head * Tile::OTHER;
@@ -224,13 +218,12 @@ static __global__ void __launch_bounds__(Tile::THREADS)
             const E *const q = others + stage * 2 * in::OTHER, *const dout = q + in::OTHER;
             const grad_query *const of = queries + stage * Tile::OTHER;
             float s[R][C], dp[R][C];
-            int2 seen[R];
-#pragma unroll
-            for (int r = 0; r < R; r++) seen[r] = syn_in_tile(sees[r], t0, Tile::OTHER);
+            const int some = (int)(until - t0 < Tile::OTHER ? until - t0 : Tile::OTHER);
             Tile::scores(s, own, q);
             Tile::scores(dp, own + in::OWN, dout);
             weigh<Tile>(
-                a, s, dp, seen, [&](int, int c) { return of[Tile::column(c)]; },
+                a, s, dp, syn_band_of_key(a, first, t0), some,
+                [&](int, int c) { return of[Tile::column(c)]; },
                 [&](int r, int) { return bias[r]; },
                 [&](int r, int) { return first + Tile::row(r); });
             if (rows.dv.data) Tile::add(dv_sums, s, dout, room);
@@ -282,7 +275,7 @@ template <class Tile, typename T> static bool launch(const grad_call *call) {
 
 template <typename T> static bool launch_tensor(const grad_call *call) {
     const int depth = call->a.depth;
-    return depth <= 64    ? launch<syn_tensor_tile<T, 64, 4, 1, 64>, T>(call)
+    return depth <= 64    ? launch<syn_tensor_tile<T, 64, 4, 1, 32>, T>(call)
            : depth <= 80  ? launch<syn_tensor_tile<T, 80, 4, 1, 32>, T>(call)
            : depth <= 96  ? launch<syn_tensor_tile<T, 96, 4, 1, 32>, T>(call)
            : depth <= 128 ? launch<syn_tensor_tile<T, 128, 4, 1, 32>, T>(call)

@@ -76,6 +76,9 @@ static inline void syn_mma(float &c0, float &c1, float &c2, float &c3, const uns
         *c[i] += sum;
     }
 }
+static inline float syn_exp2(float x) {
+    return exp2f(x);
+}
 static inline void syn_copy_16(void *to, const void *from) {
     memcpy(to, from, 16);
 }
@@ -141,6 +144,13 @@ __device__ __forceinline__ void syn_mma<__nv_bfloat16>(float &c0, float &c1, flo
 #else
     __trap();
 #endif
+}
+
+/* 2^x to 2^-22; what is below 2^-126 is 0. */
+static __device__ __forceinline__ float syn_exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 /* Copies 16 bytes to shared memory; they are there after syn_copies_wait and a barrier. */

@@ -83,6 +83,8 @@ template <class Tile> struct grad_shared {
     static constexpr size_t bytes =
         (2 * OWN + Tile::STAGES * 2 * OTHER) * sizeof(typename Tile::element) +
         Tile::WEIGHTS * sizeof(float) + Tile::STAGES * Tile::OTHER * sizeof(grad_query);
+    /* Blocks that registers should suffice for, where they nearly do. */
+    static constexpr int blocks = Tile::THREADS == 128 && Tile::DEPTH <= 64 ? 3 : 1;
 };
 
 /* Gradients of queries: own rows are queries and dout, the others keys and values. */
@@ -162,7 +164,7 @@ static __global__ void __launch_bounds__(Tile::THREADS)
 
 /* Gradients of keys and values: own rows are those, the others queries and dout. */
 template <class Tile, typename T>
-static __global__ void __launch_bounds__(Tile::THREADS)
+static __global__ void __launch_bounds__(Tile::THREADS, grad_shared<Tile>::blocks)
     keys_kernel(const syn_attention a, const grad_rows rows, int64_t tiles) {
     typedef typename Tile::element E;
     typedef grad_shared<Tile> in;

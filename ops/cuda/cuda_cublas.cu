@@ -23,7 +23,8 @@ typedef struct syn__plan {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t x, w, out;
     cublasLtMatmulAlgo_t algo;
-    bool possible; /* cuBLASLt has an algorithm */
+    size_t workspace; /* bytes that the algorithm needs */
+    bool possible;    /* cuBLASLt has an algorithm */
 } syn__plan;
 
 static int64_t log_alignment(const void *data) {
@@ -98,9 +99,8 @@ static syn_status describe(syn__plan *plan, const syn__product *p, bool tf32, sy
 }
 
 /* What algorithms may use. Parts of sums are f32, whatever the type of the result. */
-static syn_status prefer(cublasLtMatmulPreference_t how, const syn__product *p,
-                         size_t workspace_bytes, syn_error *err) {
-    const uint64_t bytes = workspace_bytes;
+static syn_status prefer(cublasLtMatmulPreference_t how, const syn__product *p, uint64_t bytes,
+                         syn_error *err) {
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const uint32_t x = 1u << log_alignment(p->x), w = 1u << log_alignment(p->w),
                    out = 1u << log_alignment(p->out);
@@ -123,6 +123,7 @@ static syn_status choose(syn__plan *plan, cublasLtMatmulPreference_t how, const 
     SYN_CUBLAS(code, "the choice of an algorithm", c->err);
     plan->possible = n > 0 && found.state == CUBLAS_STATUS_SUCCESS;
     plan->algo = found.algo;
+    plan->workspace = found.workspaceSize;
     return SYN_OK;
 }
 
@@ -131,7 +132,7 @@ static syn_status make_plan(syn__plan *plan, const syn_call *c, const syn__produ
     cublasLtMatmulPreference_t how;
     SYN_TRY(describe(plan, p, own->tf32, c->err));
     SYN_CUBLAS(cublasLtMatmulPreferenceCreate(&how), "a description", c->err);
-    syn_status s = prefer(how, p, own->workspace_bytes, c->err);
+    syn_status s = prefer(how, p, own->most_workspace, c->err);
     if (s == SYN_OK) s = choose(plan, how, c);
     cublasLtMatmulPreferenceDestroy(how);
     return s;
@@ -148,17 +149,30 @@ static syn__plan *place_of(syn__plan *plans, const plan_key *key) {
     return &plans[hash % PLANS];
 }
 
+/* Graphs that know the workspace as it was are not launched again. */
+static syn_status grow_workspace(const syn_call *c, size_t bytes) {
+    syn__cuda *d = syn__cuda_of(c)->device;
+    syn__cuda_blas *own = &d->blas;
+    if (bytes <= own->workspace_bytes) return SYN_OK;
+    if (syn__graphs_capturing())
+        return SYN_FAIL(c->err, SYN_E_UNSUPPORTED, "cuBLASLt's workspace grows within a graph");
+    d->scratch_number++;
+    SYN_CUDA(cudaStreamSynchronize(d->at.stream), "waiting for the device", c->err);
+    if (own->workspace) SYN_CUDA(cudaFree(own->workspace), "a buffer", c->err);
+    own->workspace = NULL;
+    own->workspace_bytes = 0;
+    SYN_CUDA(cudaMalloc(&own->workspace, bytes), "cuBLASLt's workspace", c->err);
+    own->workspace_bytes = bytes;
+    return SYN_OK;
+}
+
 static syn_status plan_of(const syn_call *c, const syn__product *p, syn__plan **out) {
     syn__cuda_blas *own = &syn__cuda_of(c)->device->blas;
     const plan_key key = key_of(p);
     syn__plan *plan = *out = place_of(own->plans, &key);
     if (plan->key.of[0] != 0) return SYN_OK;
-    if (!own->workspace) {
-        if (syn__graphs_capturing())
-            return SYN_FAIL(c->err, SYN_E_UNSUPPORTED, "cuBLASLt's workspace is made in a graph");
-        SYN_CUDA(cudaMalloc(&own->workspace, own->workspace_bytes), "cuBLASLt's workspace", c->err);
-    }
-    const syn_status s = make_plan(plan, c, p);
+    syn_status s = make_plan(plan, c, p);
+    if (s == SYN_OK) s = grow_workspace(c, plan->workspace);
     if (s == SYN_OK) plan->key = key;
     else free_plan(plan);
     return s;
@@ -203,7 +217,7 @@ syn_status syn__product_cublas(const syn_call *c, const syn__product *p, bool *d
 syn_status syn__cuda_blas_open(syn__cuda_blas *p, int capability, syn_error *err) {
     const char *tf32 = getenv("SYNTORCH_CUDA_TF32");
     p->tf32 = tf32 && strcmp(tf32, "1") == 0;
-    p->workspace_bytes = (size_t)(capability >= 90 ? 32 : 8) << 20;
+    p->most_workspace = (size_t)(capability >= 90 ? 32 : 8) << 20;
     p->plans = static_cast<syn__plan *>(syn_calloc(PLANS, sizeof *p->plans));
     return p->plans ? SYN_OK : SYN_FAIL_NOMEM(err, PLANS * sizeof *p->plans, "plans of products");
 }

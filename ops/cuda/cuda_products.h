@@ -22,8 +22,8 @@ typedef struct syn__product {
 /* What a context's device keeps for cuBLASLt. */
 typedef struct syn__cuda_blas {
     struct syn__plan *plans; /* descriptions and algorithms of products asked for so far */
-    void *workspace;         /* made when the first product is planned */
-    size_t workspace_bytes;
+    void *workspace;         /* as large as the plans so far need, at most most_workspace */
+    size_t workspace_bytes, most_workspace;
     bool tf32; /* SYNTORCH_CUDA_TF32=1: f32 is multiplied with 11 bits */
 } syn__cuda_blas;
 syn_status syn__cuda_blas_open(syn__cuda_blas *p, int capability, syn_error *err) SYN_MUST_USE;

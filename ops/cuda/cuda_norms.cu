@@ -3,9 +3,12 @@
    nothing. */
 #include "ops/cuda/each.cuh"
 
-/* Mean and 1 / deviation of a row; without a mean (MEAN false) it is 0. All threads get them. */
+/* Mean, what rounding left of it, and 1 / deviation of a row; without a mean (MEAN false) it is 0.
+   All threads get them. */
 struct moments {
-    float mean, inverse;
+    float mean, rest, inverse;
+
+    __device__ __forceinline__ float normal(float x) const { return (x - mean - rest) * inverse; }
 };
 
 template <typename T, bool MEAN>
@@ -21,9 +24,9 @@ static __device__ moments moments_of(const T *x, int64_t n, float eps, float *sp
         squares += d * d;
     }
     squares = syn_block_sum(squares, space) / (float)n;
-    if (!MEAN) return {0.0f, 1.0f / sqrtf(squares + eps)};
-    rest = syn_block_sum(rest, space) / (float)n; /* what rounding left of the mean */
-    return {sum + rest, 1.0f / sqrtf(fmaxf(squares - rest * rest, 0.0f) + eps)};
+    if (!MEAN) return {0.0f, 0.0f, 1.0f / sqrtf(squares + eps)};
+    rest = syn_block_sum(rest, space) / (float)n;
+    return {sum, rest, 1.0f / sqrtf(fmaxf(squares - rest * rest, 0.0f) + eps)};
 }
 
 template <typename T, bool MEAN>
@@ -36,7 +39,7 @@ static __global__ void norm_kernel(const T *x, const T *weight, const T *bias, T
         const T *in = x + at[0];
         const moments m = moments_of<T, MEAN>(in, n, eps, space);
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-            float v = (syn_to_float(in[i]) - m.mean) * m.inverse * syn_to_float(weight[i]);
+            float v = m.normal(syn_to_float(in[i])) * syn_to_float(weight[i]);
             if (MEAN) v += syn_to_float(bias[i]);
             y[row * n + i] = syn_from_float<T>(v);
         }
@@ -80,12 +83,12 @@ static __global__ void norm_grad_kernel(const T *x, const T *weight, const T *dy
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
             const float one = syn_to_float(d[i]) * syn_to_float(weight[i]);
             g += one;
-            gx += one * ((syn_to_float(in[i]) - m.mean) * m.inverse);
+            gx += one * m.normal(syn_to_float(in[i]));
         }
         g = MEAN ? syn_block_sum(g, space) / (float)n : 0.0f;
         gx = syn_block_sum(gx, space) / (float)n;
         for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-            const float h = (syn_to_float(in[i]) - m.mean) * m.inverse;
+            const float h = m.normal(syn_to_float(in[i]));
             const float one = syn_to_float(d[i]) * syn_to_float(weight[i]);
             dx[row * n + i] = syn_from_float<T>((one - g - h * gx) * m.inverse);
         }
@@ -111,7 +114,7 @@ static __global__ void columns_kernel(const T *x, const T *dy, const moments *of
         syn_walk_to(walk, row, at);
         const moments m = of_row[row];
         const float d = syn_to_float(dy[at[1] + column]);
-        dweight += d * ((syn_to_float(x[at[0] + column]) - m.mean) * m.inverse);
+        dweight += d * m.normal(syn_to_float(x[at[0] + column]));
         dbias += d;
     }
     shared[0][line][lane] = dweight;

@@ -142,8 +142,9 @@ struct masking {
     bool causal;
     const float *mask; /* or NULL */
     __device__ void operator()(const float *x, float *y, int64_t i) const {
-        const int64_t line = i / columns, column = i % columns, last = line % rows + offset;
-        const bool hidden = (causal && column > last) || (window > 0 && column <= last - window);
+        const int64_t line = i / columns, column = i % columns, row = line % rows;
+        const bool hidden =
+            (causal && column - row > offset) || (window > 0 && column - row <= offset - window);
         const float added = mask ? mask[line / per_mask * mask_step + column] : 0.0f;
         *y = hidden ? -INFINITY : mask ? *x * factor + added : *x * factor;
     }
@@ -154,10 +155,10 @@ static syn_status scale_mask_cuda(syn_call *c) {
     if (syn_elems(x) == 0) return SYN_OK;
     masking f = {};
     f.factor = (float)c->attr[0].f;
-    f.causal = c->attr[1].i != 0;
+    f.columns = x->rank > 0 ? x->dims[x->rank - 1] : 1;
+    f.causal = c->attr[1].i && c->attr[2].i < f.columns;
     f.offset = c->attr[2].i;
     f.window = c->n_attr > 3 ? c->attr[3].i : 0;
-    f.columns = x->rank > 0 ? x->dims[x->rank - 1] : 1;
     f.rows = x->rank > 1 ? x->dims[x->rank - 2] : 1;
     f.per_mask = 1;
     if (c->n_in > 1) {

@@ -1,23 +1,12 @@
 /* What steps of a loop ask of CUDA: from the third on one launch for what repeats, nothing of the
    system, and the same numbers. */
-#include <dlfcn.h>
-
 #include "syntorch/context_private.h"
 #include "tests/support/ops_reference.h"
 #include "tests/support/test.h"
 
-/* Calls of a function of the runtime so far; the emulated device counts them. */
-static uint64_t calls(const char *name) {
-    static uint64_t (*counted)(const char *name);
-    if (!counted) {
-        void *module = dlopen(getenv("SYNTORCH_CUDA_MODULE"), RTLD_NOW | RTLD_NOLOAD);
-        *(void **)&counted = module ? dlsym(module, "emulated_calls") : NULL;
-    }
-    return counted ? counted(name) : 0;
-}
-
+/* The emulated device does. */
 static bool counts(void) {
-    return calls("cudaMalloc") > 0;
+    return ref_cuda_calls("cudaMalloc") > 0;
 }
 
 typedef struct loop {
@@ -73,7 +62,7 @@ static bool equal(loop *a, loop *b) {
 static void run(bool read_each, int odd_step) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     loop cuda = open_loop(SYN_DEVICE_CUDA), cpu = open_loop(SYN_DEVICE_CPU);
-    const uint64_t graphs = calls("cudaGraphLaunch");
+    const uint64_t graphs = ref_cuda_calls("cudaGraphLaunch");
     for (int i = 0; i < ROWS; i++) {
         step(&cuda, i, i == odd_step);
         step(&cpu, i, i == odd_step);
@@ -81,7 +70,7 @@ static void run(bool read_each, int odd_step) {
     }
     CHECK(equal(&cuda, &cpu));
     CHECK_OK(syn_ctx_status(cuda.ctx), *syn_ctx_error(cuda.ctx));
-    const uint64_t launched = calls("cudaGraphLaunch") - graphs;
+    const uint64_t launched = ref_cuda_calls("cudaGraphLaunch") - graphs;
     /* The first step sums nothing; the next two are launched op by op, as is one that differs, and
        the two behind it. */
     if (counts()) CHECK_INT(launched, ROWS - 3 - (odd_step < 0 ? 0 : 3));
@@ -114,13 +103,13 @@ static void test_a_steady_step_asks_for_nothing(void) {
     if (!counts()) SKIP("the device does not count calls");
     for (int i = 0; i < 12; i++) step(&l, i, false);
     CHECK_INT(syn_ctx_sync(l.ctx), SYN_OK);
-    for (size_t k = 0; k < COUNT(none); k++) before[k] = calls(none[k]);
-    const uint64_t graphs = calls("cudaGraphLaunch");
+    for (size_t k = 0; k < COUNT(none); k++) before[k] = ref_cuda_calls(none[k]);
+    const uint64_t graphs = ref_cuda_calls("cudaGraphLaunch");
     for (int i = 12; i < 18; i++) step(&l, i, false);
     for (size_t k = 0; k < COUNT(none); k++)
-        CHECK_MSG(calls(none[k]) == before[k], "%s: %d more", none[k],
-                  (int)(calls(none[k]) - before[k]));
-    CHECK_INT(calls("cudaGraphLaunch") - graphs, 6);
+        CHECK_MSG(ref_cuda_calls(none[k]) == before[k], "%s: %d more", none[k],
+                  (int)(ref_cuda_calls(none[k]) - before[k]));
+    CHECK_INT(ref_cuda_calls("cudaGraphLaunch") - graphs, 6);
     syn_ctx_free(l.ctx);
 }
 

@@ -202,22 +202,11 @@ bool ref_check(syn_ctx *ctx, syn_tensor t, const ref *want, double tol) {
 syn_ctx *ref_ctx(syn_device device, syn_comm *comm) {
     syn_ctx *ctx = NULL;
     syn_error err = {0};
-    if (device == SYN_DEVICE_CPU && ref_on_cuda()) device = SYN_DEVICE_CUDA;
     if (syn_ctx_new(&ctx, device, comm, &err) != SYN_OK) {
         fprintf(stderr, "no context: %s\n", err.text);
         abort();
     }
     return ctx;
-}
-
-bool ref_on_cuda(void) {
-    const char *device = getenv("SYN_TEST_DEVICE");
-    return device && strcmp(device, "cuda") == 0;
-}
-
-bool ref_has_cuda(void) {
-    const syn_backend *backend;
-    return syn_backend_get(SYN_DEVICE_CUDA, &backend, NULL) == SYN_OK;
 }
 
 syn_tensor ref_zeros(syn_ctx *ctx, syn_dtype dtype, const int64_t *dims, int rank) {

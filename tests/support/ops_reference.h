@@ -10,6 +10,7 @@
 
 #include "ops/ops.h"
 #include "syntorch/memory.h"
+#include "tests/support/cuda_device.h"
 
 #define REF_MAX 4096
 
@@ -57,13 +58,7 @@ bool ref_check(syn_ctx *ctx, syn_tensor t, const ref *want, double tol);
 /* A group for rows alone: no communicator has it. */
 extern const syn_group ref_pair;
 
-/* The CPU stands for CUDA where the environment variable SYN_TEST_DEVICE is "cuda": so the tests of
-   ops are those of its kernels, too. */
 syn_ctx *ref_ctx(syn_device device, syn_comm *comm);
-bool ref_on_cuda(void);
-/* Whether there is a module and a device; programs that compare both SKIP("no CUDA device") else.
- */
-bool ref_has_cuda(void);
 
 syn_tensor ref_scalar(syn_ctx *ctx);
 

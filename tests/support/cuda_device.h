@@ -1,0 +1,18 @@
+/* Tests on CUDA. Where the environment variable SYN_TEST_DEVICE is "cuda" contexts that ask for the
+   CPU get CUDA, so that a test of ops or models is one of its kernels, too; test programs are
+   linked with a syn_ctx_new that does so. */
+#ifndef TESTS_CUDA_DEVICE_H
+#define TESTS_CUDA_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Whether CUDA stands for the CPU. */
+bool ref_on_cuda(void);
+/* Whether there is a module and a device; programs that compare both SKIP("no CUDA device") else.
+ */
+bool ref_has_cuda(void);
+/* Calls of a function of CUDA's runtime so far, which the emulated device counts; 0 on others. */
+uint64_t ref_cuda_calls(const char *name);
+
+#endif

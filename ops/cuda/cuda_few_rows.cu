@@ -10,6 +10,7 @@ struct few_rows {
     int m;
     /* w (n, k): warps that share a column of the result. w (k, n): threads along the columns. */
     int share, across;
+    int64_t rounds;                /* w (n, k): packs of each thread, all of which there are */
     int64_t groups, pieces, chunk; /* w (k, n): of columns; of k, and how long one is */
 };
 
@@ -35,6 +36,34 @@ static __device__ __forceinline__ int64_t row_of(const few_rows &s, int r) {
     return (r < s.m ? r : s.m - 1) * s.ldx;
 }
 
+/* What V elements of w, from `i` on along k, add to the sums of one column. */
+template <int V, typename X, typename W, int M>
+static __device__ __forceinline__ void add_along_k(const X *x, const W *w, int64_t i,
+                                                   const few_rows &s, float (&sums)[M]) {
+    float a[V], b[V];
+    load_floats(w + i, b);
+#pragma unroll
+    for (int r = 0; r < M; r++) {
+        load_floats(x + row_of(s, r) + i, a);
+#pragma unroll
+        for (int v = 0; v < V; v++) sums[r] = fmaf(a[v], b[v], sums[r]);
+    }
+}
+
+/* What row i of w adds to the sums of V columns. */
+template <int V, typename X, typename W, int M>
+static __device__ __forceinline__ void add_along_n(const X *x, const W *w, int64_t i,
+                                                   const few_rows &s, float (&sums)[M][V]) {
+    float b[V];
+    load_floats(w + i * s.ldw, b);
+#pragma unroll
+    for (int r = 0; r < M; r++) {
+        const float a = syn_to_float(x[row_of(s, r) + i]);
+#pragma unroll
+        for (int v = 0; v < V; v++) sums[r][v] = fmaf(a, b[v], sums[r][v]);
+    }
+}
+
 /* w (n, k): a warp sums along k for one column. */
 template <typename X, typename W, int M, int V>
 static __global__ void along_k_kernel(const X *x, const W *w, const X *bias, X *y,
@@ -48,17 +77,11 @@ static __global__ void along_k_kernel(const X *x, const W *w, const X *bias, X *
         float sums[M] = {};
         if (column < s.n) {
             const W *own = w + column * s.ldw;
+            const int64_t step = s.share * SYN_WARP * V;
+            int64_t i = (part * SYN_WARP + lane) * V;
 #pragma unroll 4
-            for (int64_t i = (part * SYN_WARP + lane) * V; i < s.k; i += s.share * SYN_WARP * V) {
-                float a[V], b[V];
-                load_floats(own + i, b);
-#pragma unroll
-                for (int r = 0; r < M; r++) {
-                    load_floats(x + row_of(s, r) + i, a);
-#pragma unroll
-                    for (int v = 0; v < V; v++) sums[r] = fmaf(a[v], b[v], sums[r]);
-                }
-            }
+            for (int64_t n = s.rounds; n > 0; n--, i += step) add_along_k<V>(x, own, i, s, sums);
+            if (i < s.k) add_along_k<V>(x, own, i, s, sums);
         }
 #pragma unroll
         for (int r = 0; r < M; r++) {
@@ -88,17 +111,11 @@ static __global__ void along_n_kernel(const X *x, const W *w, const X *bias, X *
     const int64_t from = piece * s.chunk, end = from + s.chunk < s.k ? from + s.chunk : s.k;
     float sums[M][V] = {};
     if (column < s.n) {
+        int64_t i = from + tid / s.across;
 #pragma unroll 4
-        for (int64_t i = from + tid / s.across; i < end; i += down) {
-            float b[V];
-            load_floats(w + i * s.ldw + column, b);
-#pragma unroll
-            for (int r = 0; r < M; r++) {
-                const float a = syn_to_float(x[row_of(s, r) + i]);
-#pragma unroll
-                for (int v = 0; v < V; v++) sums[r][v] = fmaf(a, b[v], sums[r][v]);
-            }
-        }
+        for (int64_t n = (end - from) / down; n > 0; n--, i += down)
+            add_along_n<V>(x, w + column, i, s, sums);
+        if (i < end) add_along_n<V>(x, w + column, i, s, sums);
     }
 #pragma unroll
     for (int r = 0; r < M; r++) {
@@ -142,6 +159,7 @@ static syn_status along_k(const syn_call *c, const syn__product *p, few_rows s) 
     s.share = 1;
     while (s.share < WARPS && s.n * s.share < warps && s.k > (int64_t)s.share * SYN_WARP * V)
         s.share *= 2;
+    s.rounds = s.k / (s.share * SYN_WARP * V);
     SYN_LAUNCH((along_k_kernel<X, W, M, V>), syn_blocks(s.n, WARPS / s.share, 1), THREADS, 0,
                syn__cuda_of(c)->stream, static_cast<const X *>(p->x), static_cast<const W *>(p->w),
                static_cast<const X *>(p->bias), static_cast<X *>(p->out), s);

@@ -107,6 +107,32 @@ static void rounds(both_case f, int n) {
     for (int round = 0; round < n; round++) CHECK_MSG(both_agree(f, (uint64_t)round), "%d", round);
 }
 
+/* What cuBLASLt was asked about one product serves for all like it. */
+static void test_plans_are_kept(void) {
+    static const char *const none[] = {"cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmulDescCreate",
+                                       "cudaMalloc", "cudaStreamSynchronize"};
+    const syn_spec x = {SYN_BF16, 2, {64, 96}}, y = {SYN_BF16, 2, {96, 32}};
+    uint64_t before[COUNT(none)];
+    syn_error err = {0};
+    syn_ctx *ctx;
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    NEED_OK(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, NULL, &err), err);
+    const uint64_t first = ref_cuda_calls("cublasLtMatmul");
+    const syn_tensor a = both_dense(ctx, x, -1, 1), b = both_dense(ctx, y, -1, 1);
+    const syn_mark mark = syn_ctx_mark(ctx);
+    for (int i = 0; i < 5; i++) {
+        const syn_tensor c = syn_linear(ctx, a, b, SYN_NO_BIAS, false);
+        syn_matmul(ctx, a, c, true, false);
+        CHECK_OK(syn_ctx_status(ctx), *syn_ctx_error(ctx));
+        syn_forget(ctx, mark, NULL, 0);
+        for (size_t k = 0; i == 1 && k < COUNT(none); k++) before[k] = ref_cuda_calls(none[k]);
+    }
+    for (size_t k = 0; k < COUNT(none); k++)
+        CHECK_MSG(ref_cuda_calls(none[k]) == before[k], "%s", none[k]);
+    if (ref_cuda_calls("cudaMalloc") > 0) CHECK_INT(ref_cuda_calls("cublasLtMatmul") - first, 10);
+    syn_ctx_free(ctx);
+}
+
 #define EACH(f, n)               \
     static void test_##f(void) { \
         rounds(f, n);            \
@@ -118,7 +144,11 @@ EACH(rows_apart, 40)
 EACH(matmuls, 120)
 EACH(weights, 60)
 
-static const test_case cases[] = {{"linears", test_linears},     {"few rows", test_few_rows},
-                                  {"long rows", test_long_rows}, {"rows apart", test_rows_apart},
-                                  {"matmuls", test_matmuls},     {"weights", test_weights}};
+static const test_case cases[] = {{"linears", test_linears},
+                                  {"few rows", test_few_rows},
+                                  {"long rows", test_long_rows},
+                                  {"rows apart", test_rows_apart},
+                                  {"matmuls", test_matmuls},
+                                  {"weights", test_weights},
+                                  {"plans are kept", test_plans_are_kept}};
 TEST_MAIN(cases)

@@ -54,104 +54,150 @@ static __device__ __forceinline__ void weigh(float (&s)[Tile::R][Tile::C], float
     }
 }
 
+/* A block's queries and the keys it goes through. */
+struct attend_task {
+    int64_t unit, first; /* number of the first row within the unit */
+    int n;               /* rows */
+    int64_t b, shared;   /* of the keys */
+    int64_t t0;          /* the first query that any row is, and the last, counted from it */
+    int last;
+    int64_t part, from, until; /* keys */
+};
+
+/* The tiles that see most come first. */
+template <class Tile>
+static __device__ __forceinline__ attend_task task_of(const syn_attention &a, const attend_cut &cut,
+                                                      int64_t number) {
+    attend_task k;
+    k.part = number % cut.parts;
+    k.unit = number / cut.parts / cut.tiles;
+    k.first = (cut.tiles - 1 - number / cut.parts % cut.tiles) * Tile::OWN;
+    const int64_t left = cut.unit_rows - k.first;
+    k.n = (int)(left < Tile::OWN ? left : Tile::OWN);
+    const query_place p = place_of(a, cut, k.unit, k.first),
+                      end = place_of(a, cut, k.unit, k.first + k.n - 1);
+    const bool one_head = p.head == end.head;
+    k.b = p.b;
+    k.shared = p.head / a.group;
+    k.t0 = one_head ? p.t : 0;
+    k.last = (int)((one_head ? end.t : a.queries - 1) - k.t0);
+    const int64_t low = syn_keys_of(a, k.t0).from, high = syn_keys_of(a, k.t0 + k.last).until;
+    const int64_t tiles = (high - low + Tile::OTHER - 1) / Tile::OTHER;
+    const int64_t each = (tiles + cut.parts - 1) / cut.parts * Tile::OTHER;
+    k.from = low + k.part * each;
+    k.until = k.from + each < high ? k.from + each : high;
+    return k;
+}
+
+/* Takes the weights that dropout takes of keys s0 on. */
+template <class Tile>
+static __device__ __forceinline__ void drop(const syn_attention &a, const attend_cut &cut,
+                                            const attend_task &k, int64_t s0,
+                                            float (&s)[Tile::R][Tile::C]) {
+#pragma unroll
+    for (int r = 0; r < Tile::R; r++) {
+        const query_place o = place_of(a, cut, k.unit, k.first + Tile::row(r));
+        const uint2 drops = syn_drop_row(a, o.b, o.head, o.t);
+#pragma unroll
+        for (int c = 0; c < Tile::C; c++)
+            if (syn_drops(a, drops, s0 + Tile::column(c))) s[r][c] = 0;
+    }
+}
+
+/* A row's result, or what this part of the keys gives of it. */
+template <class Tile, typename T>
+static __device__ __forceinline__ void
+store(const syn_attention &a, const attend_cut &cut, const attend_rows &rows, const attend_task &k,
+      int64_t row, const float (&sums)[Tile::A], float max, float sum) {
+    const bool leads = Tile::column(0) == 0; /* of the lanes that hold the row one */
+    if (cut.partial) {
+        const int64_t place = (k.unit * cut.unit_rows + row) * cut.parts + k.part;
+        float *to = cut.partial + place * (a.depth + 2);
+        syn_store_row<Tile>(to, sums, 1, a.depth);
+        if (!leads) return;
+        to[a.depth] = max;
+        to[a.depth + 1] = sum;
+        return;
+    }
+    const query_place o = place_of(a, cut, k.unit, row);
+    T *to = const_cast<T *>(syn_rows_at<T>(rows.out, o.b, o.head)) + o.t * rows.out.row;
+    syn_store_row<Tile>(to, sums, sum == 0 ? 0 : a.keep / sum, a.depth);
+    if (rows.log_sum && leads)
+        rows.log_sum[(o.b * a.heads + o.head) * a.queries + o.t] =
+            sum == 0 ? -INFINITY : max * SYN_LN_2 + logf(sum);
+}
+
 template <class Tile, typename T>
 static __global__ void __launch_bounds__(Tile::THREADS)
     attend_kernel(const syn_attention a, const attend_cut cut, const attend_rows rows) {
     typedef typename Tile::element E;
-    constexpr int R = Tile::R, C = Tile::C, A = Tile::A, OWN = Tile::OWN, OTHER = Tile::OTHER;
-    constexpr int KEYS = OTHER * Tile::ROW;
+    constexpr int R = Tile::R, C = Tile::C, OTHER = Tile::OTHER, KEYS = OTHER * Tile::ROW;
     SYN_DYNAMIC_SHARED(E, own);
-    E *const others = own + OWN * Tile::ROW; /* of each stage keys and values */
+    E *const others = own + Tile::OWN * Tile::ROW; /* of each stage keys and values */
     float *const room = reinterpret_cast<float *>(others + Tile::STAGES * 2 * KEYS);
-    float *const bias = room + Tile::WEIGHTS; /* (STAGES, OTHER) */
+    float *const biases = room + Tile::WEIGHTS; /* (STAGES, OTHER) */
     const float scale = a.scale * SYN_LOG2_E;
     const bool ready = scale > 0 && !a.mask; /* the largest product is the largest score */
-    for (int64_t task = blockIdx.x; task < cut.tasks; task += gridDim.x) {
-        const int64_t part = task % cut.parts, u = task / cut.parts / cut.tiles;
-        const int64_t first =
-            (cut.tiles - 1 - task / cut.parts % cut.tiles) * OWN; /* those that see most, first */
-        const int64_t left = cut.unit_rows - first;
-        const int n = (int)(left < OWN ? left : OWN);
-        const query_place p = place_of(a, cut, u, first), end = place_of(a, cut, u, first + n - 1);
-        const int64_t shared = p.head / a.group;
-        const T *const q = static_cast<const T *>(rows.q.data);
-        const T *const k = syn_rows_at<T>(rows.k, p.b, shared);
-        const T *const v = syn_rows_at<T>(rows.v, p.b, shared);
-        /* keys that all of the tile see, and that any do */
-        const bool whole_heads = p.head != end.head;
-        const syn_range low = syn_keys_of(a, whole_heads ? 0 : p.t),
-                        high = syn_keys_of(a, whole_heads ? a.queries - 1 : end.t);
-        const int64_t tiles = (high.until - low.from + OTHER - 1) / OTHER,
-                      each = (tiles + cut.parts - 1) / cut.parts * OTHER;
-        const int64_t from = low.from + part * each;
-        const int64_t until = from + each < high.until ? from + each : high.until;
-
-        const int64_t t0 = whole_heads ? 0 : p.t;
-        const int last = (int)((whole_heads ? a.queries - 1 : end.t) - t0);
+    for (int64_t number = blockIdx.x; number < cut.tasks; number += gridDim.x) {
+        const attend_task task = task_of<Tile>(a, cut, number);
+        const T *const k = syn_rows_at<T>(rows.k, task.b, task.shared);
+        const T *const v = syn_rows_at<T>(rows.v, task.b, task.shared);
         int at[R]; /* of each row, which query after t0 */
-        float sums[R][A] = {}, max[R], sum[R] = {};
+        float sums[R][Tile::A] = {}, max[R], sum[R] = {};
 #pragma unroll
         for (int r = 0; r < R; r++) {
             max[r] = -INFINITY;
-            at[r] = (int)(place_of(a, cut, u, first + Tile::row(r)).t - t0);
+            at[r] = (int)(place_of(a, cut, task.unit, task.first + Tile::row(r)).t - task.t0);
         }
         const auto fetch = [&](int64_t s, int stage) {
-            const int keys = (int)(until - s < OTHER ? until - s : OTHER);
+            const int n = (int)(task.until - s < OTHER ? task.until - s : OTHER);
             E *const to = others + stage * 2 * KEYS;
-            syn_fetch_rows<Tile, OTHER>(to, k + s * rows.k.row, keys, a,
+            syn_fetch_rows<Tile, OTHER>(to, k + s * rows.k.row, n, a,
                                         [&](int r) { return r * rows.k.row; });
-            syn_fetch_rows<Tile, OTHER>(to + KEYS, v + s * rows.v.row, keys, a,
+            syn_fetch_rows<Tile, OTHER>(to + KEYS, v + s * rows.v.row, n, a,
                                         [&](int r) { return r * rows.v.row; });
-            for (int i = (int)threadIdx.x; a.mask && i < keys; i += Tile::THREADS)
-                bias[stage * OTHER + i] = a.mask[p.b * a.mask_row + s + i] * SYN_LOG2_E;
+            for (int i = (int)threadIdx.x; a.mask && i < n; i += Tile::THREADS)
+                biases[stage * OTHER + i] = a.mask[task.b * a.mask_row + s + i] * SYN_LOG2_E;
         };
-        if (from < until) {
-            syn_fetch_rows<Tile, OWN>(own, q, n, a, [&](int r) {
-                const query_place o = place_of(a, cut, u, first + r);
-                return o.b * rows.q.batch + o.head * rows.q.head + o.t * rows.q.row;
-            });
-            fetch(from, 0);
+        if (task.from < task.until) {
+            syn_fetch_rows<Tile, Tile::OWN>(
+                own, static_cast<const T *>(rows.q.data), task.n, a, [&](int r) {
+                    const query_place o = place_of(a, cut, task.unit, task.first + r);
+                    return o.b * rows.q.batch + o.head * rows.q.head + o.t * rows.q.row;
+                });
+            fetch(task.from, 0);
         }
         Tile::fetched();
         int stage = 0;
-        for (int64_t s0 = from; s0 < until; s0 += OTHER) {
-            const bool more = s0 + OTHER < until;
+        for (int64_t s0 = task.from; s0 < task.until; s0 += OTHER) {
+            const bool more = s0 + OTHER < task.until;
             if (Tile::STAGES > 1 && more) fetch(s0 + OTHER, stage ^ 1);
             Tile::fetched();
             Tile::template await<Tile::STAGES - 1>();
             __syncthreads();
             const E *const keys = others + stage * 2 * KEYS;
-            const float *const extra = bias + stage * OTHER;
+            const float *const bias = biases + stage * OTHER;
             float s[R][C];
             Tile::scores(s, own, keys);
-            const int seen = (int)(until - s0 < OTHER ? until - s0 : OTHER);
-            const syn_band band = syn_band_of_query(a, t0, s0);
             if (!ready) {
 #pragma unroll
                 for (int r = 0; r < R; r++)
 #pragma unroll
                     for (int c = 0; c < C; c++)
-                        s[r][c] = s[r][c] * scale + (a.mask ? extra[Tile::column(c)] : 0);
+                        s[r][c] = s[r][c] * scale + (a.mask ? bias[Tile::column(c)] : 0);
             }
-            if (seen < OTHER || !syn_sees_all(band, last, OTHER)) {
+            const syn_band band = syn_band_of_query(a, task.t0, s0);
+            const int n = (int)(more ? OTHER : task.until - s0);
+            if (n < OTHER || !syn_sees_all(band, task.last, OTHER)) {
 #pragma unroll
                 for (int r = 0; r < R; r++)
 #pragma unroll
                     for (int c = 0; c < C; c++)
-                        if (Tile::column(c) >= seen || !syn_sees(band, at[r], Tile::column(c)))
+                        if (Tile::column(c) >= n || !syn_sees(band, at[r], Tile::column(c)))
                             s[r][c] = -INFINITY;
             }
             weigh<Tile>(s, ready ? scale : 1, sums, max, sum);
-            if (a.drop) {
-#pragma unroll
-                for (int r = 0; r < R; r++) {
-                    const query_place o = place_of(a, cut, u, first + Tile::row(r));
-                    const uint2 drops = syn_drop_row(a, o.b, o.head, o.t);
-#pragma unroll
-                    for (int c = 0; c < C; c++)
-                        if (syn_drops(a, drops, s0 + Tile::column(c))) s[r][c] = 0;
-                }
-            }
+            if (a.drop) drop<Tile>(a, cut, task, s0, s);
             Tile::add(sums, s, keys + KEYS, room);
             __syncthreads();
             if (Tile::STAGES > 1) stage ^= 1;
@@ -160,25 +206,9 @@ static __global__ void __launch_bounds__(Tile::THREADS)
 #pragma unroll
         for (int r = 0; r < R; r++) {
             sum[r] = syn_row_reduce<Tile>(sum[r], syn_add_two());
-            if (Tile::row(r) >= n) continue;
-            const int64_t own_row = first + Tile::row(r);
-            const bool leads = Tile::column(0) == 0; /* of the lanes of a row one */
-            if (cut.partial) {
-                float *to = cut.partial +
-                            ((u * cut.unit_rows + own_row) * cut.parts + part) * (a.depth + 2);
-                if (leads) {
-                    to[a.depth] = max[r];
-                    to[a.depth + 1] = sum[r];
-                }
-                syn_store_row<Tile>(to, sums[r], 1, a.depth);
-                continue;
-            }
-            const query_place o = place_of(a, cut, u, own_row);
-            T *to = const_cast<T *>(syn_rows_at<T>(rows.out, o.b, o.head)) + o.t * rows.out.row;
-            syn_store_row<Tile>(to, sums[r], sum[r] == 0 ? 0 : a.keep / sum[r], a.depth);
-            if (rows.log_sum && leads)
-                rows.log_sum[(o.b * a.heads + o.head) * a.queries + o.t] =
-                    sum[r] == 0 ? -INFINITY : max[r] * SYN_LN_2 + logf(sum[r]);
+            if (Tile::row(r) < task.n)
+                store<Tile, T>(a, cut, rows, task, task.first + Tile::row(r), sums[r], max[r],
+                               sum[r]);
         }
         __syncthreads();
     }
@@ -217,73 +247,6 @@ static __global__ void join_kernel(const syn_attention a, const attend_cut cut,
 
 /* ---- on the host ---- */
 
-syn_attention syn__attention_of(const syn_call *c, int first) {
-    enum { SCALE, CAUSAL, OFFSET, P, SEED, SAMPLE, ROW, COLUMN, N_ATTR };
-    const int64_t far = (int64_t)1 << 41; /* what lies further is as far */
-    const syn_operand *q = &c->in[0], *k = &c->in[1];
-    const bool trains = c->n_attr >= N_ATTR;
-    const int last = !trains ? OFFSET + 1 : first == 3 ? (int)N_ATTR : N_ATTR + 1;
-    syn_attention a = {};
-    a.batches = q->spec.dims[0];
-    a.heads = q->spec.dims[1];
-    a.shared = k->spec.dims[1];
-    a.group = a.shared > 0 ? a.heads / a.shared : 1;
-    a.queries = q->spec.dims[2];
-    a.keys = k->spec.dims[2];
-    a.depth = (int)q->spec.dims[3];
-    a.packs = syn__head_packs(q) && syn__head_packs(k) && syn__head_packs(&c->in[2]);
-    a.scale = (float)c->attr[SCALE].f;
-    a.causal = c->attr[CAUSAL].i != 0;
-    a.offset = c->attr[OFFSET].i < far ? c->attr[OFFSET].i : far;
-    if (a.offset < -far) a.offset = -far;
-    a.window = c->n_attr > last ? c->attr[last].i : 0;
-    if (a.window > 2 * far) a.window = 2 * far;
-    int at = first;
-    if (c->n_in > at && c->in[at].spec.rank == 2) {
-        a.mask = static_cast<const float *>(c->in[at].data);
-        a.mask_row = c->in[at++].strides[0];
-    }
-    a.keep = 1;
-    if (!trains || c->attr[P].f == 0) return a;
-    const syn_dropout_row drop = syn__dropout_row(c->attr[P].f, 0, 0, 0);
-    a.drop = true;
-    a.limit = drop.limit;
-    a.keep = drop.keep;
-    a.seed = (uint64_t)c->attr[SEED].i;
-    a.sample = c->attr[SAMPLE].i;
-    a.row = c->attr[ROW].i;
-    a.column = (uint32_t)c->attr[COLUMN].i;
-    if (c->n_in <= at) return a;
-    a.samples = static_cast<const int32_t *>(c->in[at].data);
-    a.samples_stride = c->in[at].strides[0];
-    return a;
-}
-
-bool syn__head_packs(const syn_operand *o) {
-    const int64_t wide = 16 / (int64_t)syn_dtype_bytes((syn_dtype)o->spec.dtype);
-    bool fits = o->spec.dims[3] % wide == 0 && reinterpret_cast<uintptr_t>(o->data) % 16 == 0;
-    for (int d = 0; d < 3; d++) fits = fits && (o->spec.dims[d] == 1 || o->strides[d] % wide == 0);
-    return fits;
-}
-
-bool syn__tensor_cores(const syn_call *c) {
-    const int capability = syn__cuda_of(c)->capability;
-    switch (c->in[0].spec.dtype) {
-    case SYN_F16:
-        return capability >= 75;
-    case SYN_BF16:
-        return capability >= 80;
-    default:
-        return false;
-    }
-}
-
-syn_status syn__too_deep(const syn_call *c, const syn_attention *a) {
-    return SYN_FAIL(c->err, SYN_E_UNSUPPORTED,
-                    "heads of %d numbers, of which this device takes at most 256 at a time",
-                    a->depth);
-}
-
 struct attend_call {
     const syn_call *c;
     syn_attention a;
@@ -319,7 +282,7 @@ template <typename T> static bool launch_tensor(attend_call *call) {
            : depth <= 80  ? launch<syn_tensor_tile<T, 80, 4, 1, 64>, T>(call)
            : depth <= 96  ? launch<syn_tensor_tile<T, 96, 4, 1, 64>, T>(call)
            : depth <= 128 ? launch<syn_tensor_tile<T, 128, 4, 1, 64>, T>(call)
-                          : launch<syn_tensor_tile<T, 256, 4, 1, 32>, T>(call);
+                          : launch<syn_tensor_tile<T, 256, 4, 1, 16>, T>(call);
 }
 template <> bool launch_tensor<float>(attend_call *call) {
     (void)call;

@@ -281,7 +281,7 @@ template <typename T> static bool launch_tensor(const grad_call *call) {
            : depth <= 80  ? launch<syn_tensor_tile<T, 80, 4, 1, 32>, T>(call)
            : depth <= 96  ? launch<syn_tensor_tile<T, 96, 4, 1, 32>, T>(call)
            : depth <= 128 ? launch<syn_tensor_tile<T, 128, 4, 1, 32>, T>(call)
-                          : launch<syn_tensor_tile<T, 256, 4, 1, 16>, T>(call);
+                          : launch<syn_tensor_tile<T, 256, 2, 1, 16>, T>(call);
 }
 template <> bool launch_tensor<float>(const grad_call *call) {
     (void)call;

@@ -80,8 +80,8 @@ cudaError_t emulated_malloc(void **data, size_t bytes) {
 }
 
 cudaError_t cudaFree(void *data) {
-    EMULATED_ENTER();
-    if (!data) return cudaSuccess;
+    EMULATED_ENTER_ANYHOW(code);
+    if (!data) return code;
     emulated_wait_all();
     std::lock_guard<std::mutex> hold(lock);
     const auto found = pieces.find(static_cast<char *>(data));
@@ -90,7 +90,7 @@ cudaError_t cudaFree(void *data) {
     used[found->second.device] -= found->second.bytes;
     free(found->second.whole);
     pieces.erase(found);
-    return cudaSuccess;
+    return code;
 }
 
 cudaError_t emulated_malloc_host(void **data, size_t bytes) {
@@ -100,9 +100,9 @@ cudaError_t emulated_malloc_host(void **data, size_t bytes) {
 }
 
 cudaError_t cudaFreeHost(void *data) {
-    EMULATED_ENTER();
+    EMULATED_ENTER_ANYHOW(code);
     free(data);
-    return cudaSuccess;
+    return code;
 }
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *all_bytes) {

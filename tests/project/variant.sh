@@ -106,7 +106,7 @@ thread)
     probe -fsanitize=thread
     build -DCMAKE_C_FLAGS_DEBUG='-O2 -g1' -DSYN_SANITIZE=thread -DSYN_MPI=OFF
     threads='comm|gpt|bert|llama|generat|rank|train|rows|attention|product|padding|weights|thread'
-    threads+='|worker|parallel|inference|score|parity|dispatch|trace'
+    threads+='|worker|parallel|inference|score|parity|dispatch|trace|emulated'
     kernels='rows|products|attention|attention_grad'
     check -L program -R "$threads" -E "full|_half|forgotten|picture|^test_($kernels)$"
     # Of the kernels only what they do on threads.

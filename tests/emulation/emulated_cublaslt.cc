@@ -276,6 +276,16 @@ static std::vector<float> along_k(const void *data, const emulated_lt_layout &l,
     return to;
 }
 
+/* Of each number the 11 bits that TF32 has. */
+static void round_to_tf32(std::vector<float> &numbers) {
+    for (float &x : numbers) {
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        bits = (bits + 0x1000) & ~0x1fffu;
+        memcpy(&x, &bits, sizeof bits);
+    }
+}
+
 static float gelu(float x) {
     const double inner = 0.7978845608028654 * (x + 0.044715 * x * x * x);
     return (float)(0.5 * x * (1 + tanh(inner)));
@@ -291,8 +301,12 @@ struct product {
     void one(int batch) const {
         const int64_t m = (int64_t)ld.rows, n = (int64_t)ld.cols;
         const int64_t k = (int64_t)(how.transpose_a ? la.rows : la.cols);
-        const std::vector<float> x = along_k(batch_of(a, la, batch), la, how.transpose_a, k, m);
-        const std::vector<float> y = along_k(batch_of(b, lb, batch), lb, !how.transpose_b, k, n);
+        std::vector<float> x = along_k(batch_of(a, la, batch), la, how.transpose_a, k, m);
+        std::vector<float> y = along_k(batch_of(b, lb, batch), lb, !how.transpose_b, k, n);
+        if (how.compute == CUBLAS_COMPUTE_32F_FAST_TF32) {
+            round_to_tf32(x);
+            round_to_tf32(y);
+        }
         const void *from = batch_of(c, lc, batch);
         void *to = const_cast<void *>(batch_of(d, ld, batch));
         const cudaDataType_t bias_type =

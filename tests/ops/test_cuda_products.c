@@ -133,6 +133,29 @@ static void test_plans_are_kept(void) {
     syn_ctx_free(ctx);
 }
 
+/* 1 + 2^-12 has more bits than TF32, which is for those who ask for it. */
+static void test_tf32_is_asked_for(void) {
+    enum { ROWS = 8 };
+    const syn_spec x = {SYN_F32, 2, {ROWS, 1}}, y = {SYN_F32, 2, {1, 1}};
+    const float wanted = 1.000244140625f, one = 1;
+    float data[ROWS], got[ROWS];
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    for (int i = 0; i < ROWS; i++) data[i] = wanted;
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        syn_error err = {0};
+        syn_ctx *ctx;
+        setenv("SYNTORCH_CUDA_TF32", tf32 ? "1" : "0", 1);
+        NEED_OK(syn_ctx_new(&ctx, SYN_DEVICE_CUDA, NULL, &err), err);
+        const syn_tensor z = syn_linear(ctx, syn_input(ctx, "x", &x, data),
+                                        syn_input(ctx, "y", &y, &one), SYN_NO_BIAS, false);
+        CHECK_INT(syn_tensor_read(ctx, z, got, sizeof got), SYN_OK);
+        if (!tf32) CHECK(got[0] == wanted && got[ROWS - 1] == wanted);
+        else if (ref_cuda_calls("cudaMalloc") > 0) CHECK(got[0] == 1); /* devices may do better */
+        syn_ctx_free(ctx);
+    }
+    unsetenv("SYNTORCH_CUDA_TF32");
+}
+
 #define EACH(f, n)               \
     static void test_##f(void) { \
         rounds(f, n);            \
@@ -150,5 +173,6 @@ static const test_case cases[] = {{"linears", test_linears},
                                   {"rows apart", test_rows_apart},
                                   {"matmuls", test_matmuls},
                                   {"weights", test_weights},
-                                  {"plans are kept", test_plans_are_kept}};
+                                  {"plans are kept", test_plans_are_kept},
+                                  {"tf32 is asked for", test_tf32_is_asked_for}};
 TEST_MAIN(cases)

@@ -44,6 +44,8 @@ typedef struct syn_backend {
     /* The next step begins (syn_next_step), which may ask for the same as the one before; NULL: it
        is no matter. */
     void (*step)(void *device);
+    /* Whether to tell syn_ctx_add_work of each node from now on; NULL: it never does. */
+    void (*keep_work)(void *device, bool keep);
     /* Of a device with memory of its own, else NULL. What it is, for people ("NVIDIA H100
        PCIe, 79.2 GiB, compute capability 9.0"); how many bytes of it are free, and how many there
        are. */

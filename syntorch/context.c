@@ -90,6 +90,26 @@ void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t w
     t->cpu_ns = (float)cpu_ns;
 }
 
+void syn_ctx_keep_work(syn_ctx *ctx, bool keep) {
+    if (ctx->backend->keep_work) ctx->backend->keep_work(ctx->device, keep);
+}
+
+void syn_ctx_add_work(syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces,
+                      const char *const *names) {
+    syn_work *to = &ctx->trace->work;
+    syn_node_work node = *work;
+    if (!syn_trace_node_row(ctx->trace, node.node)) return;
+    syn_status s = SYN_OK;
+    node.call_ns -= ctx->start_ns;
+    for (uint32_t i = 0; i < node.n_pieces && s == SYN_OK; i++) {
+        pieces[i].call_ns -= ctx->start_ns;
+        pieces[i].start_ns -= ctx->start_ns;
+        s = syn_work_put_name(to, names[i] ? names[i] : "", &pieces[i].name, &ctx->error);
+    }
+    if (s == SYN_OK) s = syn_work_add(to, &node, pieces, &ctx->error);
+    (void)s; /* out of memory, which is the context's failure */
+}
+
 const syn_trace *syn_ctx_trace(const syn_ctx *ctx) {
     return ctx->trace;
 }

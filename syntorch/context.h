@@ -66,6 +66,14 @@ syn_status syn_ctx_room(const syn_ctx *ctx, size_t *free_bytes, size_t *all_byte
 void syn_ctx_set_time(syn_ctx *ctx, uint32_t node, uint64_t start_ns, uint64_t wall_ns,
                       uint64_t cpu_ns);
 
+/* Whether what the device does for nodes from now on is kept, as far as its backend tells (work.h):
+   the host's launches alone, where it would launch several ops as one. False at first. */
+void syn_ctx_keep_work(syn_ctx *ctx, bool keep);
+/* Stores that, with times on the monotonic clock; names[i] of piece i, NULL but of kernels. Of a
+   node that was forgotten meanwhile nothing is stored. For backends. */
+void syn_ctx_add_work(syn_ctx *ctx, const syn_node_work *work, syn_piece *pieces,
+                      const char *const *names);
+
 /* First failure of any builder; SYN_OK if none. */
 syn_status syn_ctx_status(const syn_ctx *ctx);
 const syn_error *syn_ctx_error(const syn_ctx *ctx);

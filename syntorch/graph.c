@@ -120,6 +120,10 @@ void syn_graph_free(syn_graph *graph) {
     if (graph != NULL) graph->source->free(graph);
 }
 
+const syn_node_work *syn_graph_work(const syn_graph *graph, uint32_t rank, const syn_node *node) {
+    return syn_work_of(graph->ranks[rank].work, node->id);
+}
+
 /* ---- Facts about the run ---- */
 
 syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry, syn_error *err) {

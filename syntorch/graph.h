@@ -10,6 +10,7 @@
 #define SYNTORCH_GRAPH_H
 
 #include "syntorch/types.h"
+#include "syntorch/work.h"
 
 SYN_API_BEGIN
 
@@ -197,7 +198,8 @@ typedef struct syn_graph_source {
 typedef struct syn_graph_rank {
     int32_t rank; /* global rank */
     uint32_t n_nodes, n_tensors;
-    void *self; /* the producer's */
+    const syn_work *work; /* by ids of nodes; NULL: none is known. The producer's */
+    void *self;           /* the producer's */
 } syn_graph_rank;
 
 struct syn_graph {
@@ -243,6 +245,9 @@ syn_status syn_graph_set_meta(syn_graph *graph, const syn_attribute *entry,
 /* For producers: frees the facts. */
 void syn_graph_free_meta(syn_graph *graph);
 
+/* What a device did for a node; NULL: nothing is known. */
+const syn_node_work *syn_graph_work(const syn_graph *graph, uint32_t rank, const syn_node *node);
+
 /* ---- A graph that owns its rows: for readers and converters. ---- */
 
 /* Starts an empty graph of n_ranks ranks (global numbers in `ranks`). */
@@ -254,6 +259,9 @@ syn_status syn_graph_add_node(syn_graph *graph, uint32_t rank, const syn_node *n
                               syn_error *err) SYN_MUST_USE;
 syn_status syn_graph_add_tensor(syn_graph *graph, uint32_t rank, const syn_graph_tensor *tensor,
                                 syn_error *err) SYN_MUST_USE;
+/* Takes what is in *work. */
+syn_status syn_graph_give_work(syn_graph *graph, uint32_t rank, syn_work *work,
+                               syn_error *err) SYN_MUST_USE;
 syn_status syn_graph_add_group(syn_graph *graph, const syn_graph_group *group,
                                syn_error *err) SYN_MUST_USE;
 

@@ -54,6 +54,7 @@ typedef struct rank_rows {
     time_row *times;
     size_t n_refs, n_deps, n_comms, n_times;
     size_t nodes_cap, tensors_cap, refs_cap, deps_cap, comms_cap, times_cap;
+    syn_work work;
 } rank_rows;
 
 typedef struct store {
@@ -185,6 +186,7 @@ static void rank_free(rank_rows *rows) {
     syn_free(rows->deps);
     syn_free(rows->comms);
     syn_free(rows->times);
+    syn_work_free(&rows->work);
 }
 
 static void store_free(syn_graph *graph) {
@@ -392,6 +394,17 @@ syn_status syn_graph_add_tensor(syn_graph *graph, uint32_t rank, const syn_graph
     SYN_TRY(syn_intern_put(&s->specs, &tensor->spec, sizeof tensor->spec, &row.spec, err));
     rows->tensors[n] = row;
     graph->ranks[rank].n_tensors = n + 1;
+    return SYN_OK;
+}
+
+syn_status syn_graph_give_work(syn_graph *graph, uint32_t rank, syn_work *work, syn_error *err) {
+    if (graph->source != &store_source || rank >= graph->n_ranks)
+        return SYN_FAIL(err, SYN_E_INVALID, "a graph that owns no rows is given what a device did");
+    rank_rows *rows = &((store *)graph->self)->ranks[rank];
+    syn_work_free(&rows->work);
+    rows->work = *work;
+    *work = (syn_work){0};
+    graph->ranks[rank].work = &rows->work;
     return SYN_OK;
 }
 

@@ -34,6 +34,7 @@ void syn_trace_free(syn_trace *trace) {
     syn_free(trace->tensors);
     syn_free(trace->inputs);
     syn_free(trace->times);
+    syn_work_free(&trace->work);
     syn_free(trace->steps);
     syn_free(trace->node_numbers.runs);
     syn_free(trace->tensor_numbers.runs);
@@ -145,6 +146,7 @@ size_t syn_trace_memory_bytes(const syn_trace *trace) {
     return sizeof *trace + trace->nodes_cap * sizeof *trace->nodes +
            trace->tensors_cap * sizeof *trace->tensors + trace->inputs_cap * sizeof *trace->inputs +
            trace->times_cap * sizeof *trace->times + trace->steps_cap * sizeof *trace->steps +
+           syn_work_memory_bytes(&trace->work) +
            (trace->node_numbers.runs_cap + trace->tensor_numbers.runs_cap) * sizeof(syn_trace_run) +
            trace->groups_cap * sizeof *trace->groups + syn_intern_memory_bytes(&trace->texts) +
            syn_intern_memory_bytes(&trace->specs) + syn_intern_memory_bytes(&trace->layouts) +

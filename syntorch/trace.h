@@ -9,6 +9,7 @@
 #include "syntorch/hardware.h"
 #include "syntorch/intern.h"
 #include "syntorch/op.h"
+#include "syntorch/work.h"
 
 SYN_API_BEGIN
 
@@ -73,6 +74,7 @@ typedef struct syn_trace {
     size_t n_inputs, inputs_cap;
     syn_trace_time *times; /* NULL while nothing was timed; then as long as nodes */
     size_t times_cap;
+    syn_work work;         /* empty unless it is kept */
     syn_trace_step *steps; /* ascending; nodes before the first are of step 0 */
     size_t n_steps, steps_cap;
     uint32_t step; /* begun last */

@@ -99,6 +99,7 @@ static void drop_nodes(syn_trace *t, uint32_t first) {
     const uint32_t next = syn__number_of(&t->node_numbers, (uint32_t)t->n_nodes);
     if (first < t->n_nodes) t->n_inputs = t->nodes[first].first_in;
     if (t->times) memset(&t->times[first], 0, (t->n_nodes - first) * sizeof *t->times);
+    syn_work_drop(&t->work, syn__number_of(&t->node_numbers, first));
     t->n_nodes = first;
     cut_runs(&t->node_numbers, first);
     add_run(&t->node_numbers, first, next);

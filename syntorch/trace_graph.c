@@ -410,7 +410,7 @@ syn_status syn_trace_graph(syn_graph **out, const syn_trace *const *traces, uint
         struct view *v = &sh->views[i];
         v->trace = traces[i];
         g->ranks[i] = (syn_graph_rank){traces[i]->rank, (uint32_t)traces[i]->n_nodes - 1,
-                                       (uint32_t)traces[i]->n_tensors - 1, v};
+                                       (uint32_t)traces[i]->n_tensors - 1, &traces[i]->work, v};
         s = find_inplace(v, err);
         if (s == SYN_OK) s = number_comms(v, err);
     }

@@ -70,6 +70,7 @@ static void cuda_close(void *device) {
     cudaSetDevice(d->device);
     syn__graphs_close(d->graphs);
     syn__cuda_times_close(&d->times);
+    syn__cuda_work_close(&d->work);
     syn__cuda_staging_close(&d->staging);
     syn__cuda_blas_close(&d->blas);
     if (d->scratch) cudaFree(d->scratch);
@@ -211,7 +212,7 @@ static syn_status tell_late(syn__cuda *d, cudaError_t code, syn_error *err) {
 static cudaError_t wait_for_stream(syn__cuda *d) {
     cudaError_t code = syn__cuda_times_before_sync(&d->times, d->at.stream);
     if (code == cudaSuccess) code = cudaStreamSynchronize(d->at.stream);
-    syn__cuda_times_finish(&d->times, code == cudaSuccess ? d->ctx : NULL, d->graphs);
+    syn__cuda_times_finish(d, code == cudaSuccess);
     return code;
 }
 
@@ -240,6 +241,16 @@ void syn__cuda_time_end(syn__cuda *d) {
     syn__cuda_times_end(&d->times, d->at.stream);
 }
 
+syn_status syn__cuda_run_alone(syn__cuda *d, syn_call *c, syn_kernel kernel, int segment, int op) {
+    if (d->work.keep) d->times.idle = false; /* its own beginning, without the host's time before */
+    syn__cuda_time_begin(d, d->at.node, segment, op);
+    syn__cuda_work_begin(d, d->at.node);
+    const syn_status s = kernel(c);
+    syn__cuda_work_end(d);
+    syn__cuda_time_end(d);
+    return s;
+}
+
 static void cuda_begin(void *device, uint32_t node) {
     syn__cuda *d = cuda_of(device);
     cudaSetDevice(d->device);
@@ -256,10 +267,13 @@ static syn_status run(syn_call *c) {
     syn__cuda *d = syn__cuda_of(c)->device;
     const syn_kernel kernel = syn__cuda_kernel(c->def);
     if (d->graphs) return syn__graphs_run(d->graphs, c, kernel);
-    syn__cuda_time_begin(d, d->at.node, -1, 0);
-    const syn_status s = kernel(c);
-    syn__cuda_time_end(d);
-    return s;
+    return syn__cuda_run_alone(d, c, kernel, -1, 0);
+}
+
+/* What went before is launched; from here on ops are launched alone, or not. */
+static void cuda_keep_work(void *device, bool keep) {
+    syn__cuda *d = cuda_of(device);
+    if (keep != d->work.keep && before_other(d, &d->late) == SYN_OK) d->work.keep = keep;
 }
 
 static syn_kernel cuda_kernel(const syn_opdef *def) {
@@ -314,6 +328,7 @@ const syn_backend *syn__cuda_backend(void) {
     backend.begin = cuda_begin;
     backend.end = cuda_end;
     backend.step = cuda_step;
+    backend.keep_work = cuda_keep_work;
     backend.describe = cuda_describe;
     backend.room = cuda_room;
     return &backend;

@@ -62,9 +62,49 @@ void syn__cuda_times_close(syn__cuda_times *t);
 bool syn__cuda_times_begin(syn__cuda_times *t, cudaStream_t stream, uint32_t node, int segment,
                            int op);
 void syn__cuda_times_end(syn__cuda_times *t, cudaStream_t stream);
-/* Around a wait for the stream; the second gives all times to the context (NULL: to nobody). */
+/* Around a wait for the stream; the second gives all times to the context, if `given`. */
 cudaError_t syn__cuda_times_before_sync(syn__cuda_times *t, cudaStream_t stream);
-void syn__cuda_times_finish(syn__cuda_times *t, struct syn_ctx *ctx, syn__graphs *graphs);
+void syn__cuda_times_finish(syn__cuda *d, bool given);
+/* The number of a new mark, within a node. Nanoseconds between two. */
+uint32_t syn__cuda_times_mark(syn__cuda_times *t, cudaStream_t stream);
+uint64_t syn__cuda_times_between(const syn__cuda_times *t, uint32_t from, uint32_t to);
+
+/* ---- cuda_work.cu: what is done for nodes, where that is kept (syn_ctx_keep_work) ---- */
+
+/* A piece as it was asked for; it lies between two marks. */
+typedef struct syn__cuda_piece {
+    syn_piece piece; /* all but the times of the device */
+    char *name;      /* of a kernel */
+    uint32_t begins, ends;
+} syn__cuda_piece;
+/* A node's call, which is that of a span. */
+typedef struct syn__cuda_call {
+    syn_node_work work;
+    uint32_t span;
+} syn__cuda_call;
+typedef struct syn__cuda_work {
+    bool keep;
+    syn__cuda_call *calls; /* since the last sync */
+    size_t n_calls, calls_cap, next;
+    syn__cuda_piece *pieces;
+    size_t n_pieces, pieces_cap;
+    syn_piece *given; /* those of one node */
+    size_t given_cap;
+    const char **names;
+    size_t names_cap;
+} syn__cuda_work;
+/* Around the kernel's function of a node; between, what is launched is noted. Nothing unless work
+   is kept. */
+void syn__cuda_work_begin(syn__cuda *d, uint32_t node);
+void syn__cuda_work_end(syn__cuda *d);
+/* Launches within a node whose work is noted, and notes that; false: nobody notes, nothing is
+   launched. */
+bool syn__cuda_work_launch(const syn__launch *launch);
+/* Gives the call of span number i, whose first mark was at begin_ns, to the context. */
+void syn__cuda_work_give(syn__cuda *d, uint32_t span, uint64_t begin_ns);
+/* After a sync nothing of it is left; close: for good. */
+void syn__cuda_work_clear(syn__cuda_work *w);
+void syn__cuda_work_close(syn__cuda_work *w);
 
 /* ---- cuda_device.cu ---- */
 
@@ -74,6 +114,7 @@ struct syn__cuda {
     int device;
     syn__cuda_staging staging;
     syn__cuda_times times;
+    syn__cuda_work work;
     syn__fault *fault;   /* the host's copy, pinned */
     syn__graphs *graphs; /* NULL: none are wanted */
     syn__cuda_blas blas;
@@ -91,6 +132,9 @@ const syn_backend *syn__cuda_backend(void);
 /* Around what is launched for a node (syn__cuda_span). */
 void syn__cuda_time_begin(syn__cuda *d, uint32_t node, int segment, int op);
 void syn__cuda_time_end(syn__cuda *d);
+/* Launches what the kernel's function does for at.node, with its times. */
+syn_status syn__cuda_run_alone(syn__cuda *d, syn_call *c, syn_kernel kernel, int segment,
+                               int op) SYN_MUST_USE;
 
 /* ---- cuda_module.cu ---- */
 

@@ -104,6 +104,7 @@ static void change_launch(syn__graphs *g, const syn__launch *l) {
 }
 
 void syn__launch_now(const syn__launch *l) {
+    if (syn__cuda_work_launch(l)) return;
     if (!sink) cudaLaunchKernel(l->kernel, l->grid, l->block, l->arguments, l->shared, l->stream);
     else if (sink->mode == CAPTURE) capture_launch(sink, l);
     else change_launch(sink, l);
@@ -179,12 +180,8 @@ static graph_op *remember(syn__graphs *g, const syn_call *c, syn_kernel kernel, 
 
 static syn_status launch_alone(syn__graphs *g, syn_call *c, syn_kernel kernel, uint32_t node,
                                int segment_number, int op) {
-    syn__cuda *d = g->device;
-    d->at.node = node;
-    syn__cuda_time_begin(d, node, segment_number, op);
-    const syn_status s = kernel(c);
-    syn__cuda_time_end(d);
-    return s;
+    g->device->at.node = node;
+    return syn__cuda_run_alone(g->device, c, kernel, segment_number, op);
 }
 
 /* The first n ops of a segment, which were put off. */
@@ -381,7 +378,7 @@ void syn__graphs_step(syn__graphs *g) {
 
 syn_status syn__graphs_run(syn__graphs *g, syn_call *c, syn_kernel kernel) {
     const uint32_t node = syn__cuda_of(c)->node;
-    if (!g->open && g->steps && g->at < MAX_SEGMENTS) begin_segment(g);
+    if (!g->open && g->steps && g->at < MAX_SEGMENTS && !g->device->work.keep) begin_segment(g);
     if (!g->open || g->mode == OFF) return launch_alone(g, c, kernel, node, -1, 0);
     const segment *s = &g->segments[g->at];
     const uint32_t distance = node - g->fresh.first_node;

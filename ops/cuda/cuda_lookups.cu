@@ -162,9 +162,11 @@ static syn_status scatter(const syn_call *c, int ids, int others) {
 
 static syn_status embedding_grad_cuda(syn_call *c) {
     const size_t bytes = (size_t)syn_elems(&c->out[0].spec) * sizeof(float);
-    if (bytes > 0)
+    if (bytes > 0) {
         SYN_CUDA(cudaMemsetAsync(c->out[0].data, 0, bytes, syn__cuda_of(c)->stream), "a fill",
                  c->err);
+        syn__cuda_note_bytes(c, SYN_PIECE_FILL, bytes);
+    }
     SYN_TRY(scatter(c, 0, 2));
     return syn__launched(c);
 }

@@ -16,7 +16,7 @@ void syn__cuda_times_close(syn__cuda_times *t) {
 }
 
 /* Number of a mark where the stream is now. */
-static uint32_t mark(syn__cuda_times *t, cudaStream_t stream) {
+uint32_t syn__cuda_times_mark(syn__cuda_times *t, cudaStream_t stream) {
     const uint32_t i = t->n_marks++;
     if (i == t->n_events) {
         t->mark[i] = NULL;
@@ -34,12 +34,12 @@ bool syn__cuda_times_begin(syn__cuda_times *t, cudaStream_t stream, uint32_t nod
     span->node = node;
     span->segment = segment;
     span->op = op;
-    span->begins = t->idle ? t->n_marks - 1 : mark(t, stream);
+    span->begins = t->idle ? t->n_marks - 1 : syn__cuda_times_mark(t, stream);
     return true;
 }
 
 void syn__cuda_times_end(syn__cuda_times *t, cudaStream_t stream) {
-    t->spans[t->n_spans++].ends = mark(t, stream);
+    t->spans[t->n_spans++].ends = syn__cuda_times_mark(t, stream);
 }
 
 /* Nanoseconds from one event to another; times are floats of milliseconds, so the events should be
@@ -48,6 +48,10 @@ static uint64_t between_ns(cudaEvent_t from, cudaEvent_t to) {
     float ms = 0;
     if (cudaEventElapsedTime(&ms, from, to) != cudaSuccess || ms < 0) return 0;
     return (uint64_t)((double)ms * 1e6 + 0.5);
+}
+
+uint64_t syn__cuda_times_between(const syn__cuda_times *t, uint32_t from, uint32_t to) {
+    return from < to && to < t->n_events ? between_ns(t->mark[from], t->mark[to]) : 0;
 }
 
 cudaError_t syn__cuda_times_before_sync(syn__cuda_times *t, cudaStream_t stream) {
@@ -80,21 +84,24 @@ static void give(const syn__cuda_span *span, uint64_t begin_ns, uint64_t wall_ns
     syn__cuda_host->set_time(ctx, span->node, begin_ns, wall_ns, 0);
 }
 
-void syn__cuda_times_finish(syn__cuda_times *t, struct syn_ctx *ctx, syn__graphs *graphs) {
+void syn__cuda_times_finish(syn__cuda *d, bool given) {
+    syn__cuda_times *t = &d->times;
     const uint64_t synced_ns = syn__clock_ns();
     /* From mark to mark, as each is near the one before. */
     cudaEvent_t last = t->anchors[0];
     uint64_t now_ns = t->anchor_ns;
     uint32_t at = 0;
-    for (uint32_t i = 0; ctx && i < t->n_spans && t->spans[i].ends < t->n_events; i++) {
+    for (uint32_t i = 0; given && i < t->n_spans && t->spans[i].ends < t->n_events; i++) {
         const syn__cuda_span *span = &t->spans[i];
         for (; at <= span->begins; at++) {
             now_ns += between_ns(last, t->mark[at]);
             last = t->mark[at];
         }
         const uint64_t wall_ns = between_ns(t->mark[span->begins], t->mark[span->ends]);
-        give(span, now_ns, wall_ns, ctx, graphs);
+        give(span, now_ns, wall_ns, d->ctx, d->graphs);
+        syn__cuda_work_give(d, i, now_ns);
     }
+    syn__cuda_work_clear(&d->work);
     t->n_spans = t->n_marks = 0;
     t->idle = false;
     last = t->anchors[0];

@@ -58,7 +58,12 @@ static void put_value(writer *w, uint32_t tensor, const syn_graph_tensor *t) {
     put_i64(w, ",", tensor_id(w, t->base < n ? t->base : tensor, true));
     put_i64(w, ",0,", syn_spec_elems(&t->spec));
     put_i64(w, ",", (int64_t)syn_dtype_bytes((syn_dtype)t->spec.dtype));
-    put(w, ",\"cpu\"]");
+    if (w->r->device) {
+        put_i64(w, ",\"cuda:", w->r->device_number);
+        put(w, "\"]");
+    } else {
+        put(w, ",\"cpu\"]");
+    }
 }
 
 static syn_status put_tensor(writer *w, const syn__kineto_arg *arg, uint32_t index, part what) {
@@ -212,7 +217,9 @@ static void put_group(writer *w, syn_sink *text, const syn_graph_group *group, b
     syn_sink_json_string(text, syn__kineto_group_name(group, name));
     syn_sink_text(text, ", \"pg_desc\": ");
     syn_sink_json_string(text, group != NULL ? group->name : "default_pg");
-    syn_sink_text(text, ", \"backend_config\": \"cpu:gloo\", \"ranks\": [");
+    syn_sink_text(text, ", \"backend_config\": ");
+    syn_sink_json_string(text, w->r->device ? "cuda:nccl" : "cpu:gloo");
+    syn_sink_text(text, ", \"ranks\": [");
     syn__kineto_put_ranks(text, w->r->graph, group);
     syn_sink_text(text, "], \"group_size\": ");
     syn_sink_i64(text, ranks.size);

@@ -1,5 +1,6 @@
-/* What PyTorch's profiler (Kineto) writes of a run on CPUs with shapes, and memory and modules if
-   they are asked for: one rank. Times in us with three decimals. */
+/* What PyTorch's profiler (Kineto) writes of a run with shapes, and memory and modules if they are
+   asked for: one rank. Of a run on CPUs, or where it is known what a device did, on that. Times in
+   us with three decimals. */
 #include "export/kineto/kineto_memory.h"
 #include "export/kineto/kineto_recording.h"
 #include "syntorch/memory.h"
@@ -267,7 +268,9 @@ static void put_changes(writer *w, const syn__kineto_memory *memory) {
         put_time(w, c->ns);
         put_i64(w, ",\"args\":{\"Total Reserved\":0,\"Total Allocated\":", total);
         put_i64(w, ",\"Bytes\":", c->bytes);
-        put_i64(w, ",\"Device Id\":-1,\"Device Type\":0,\"Addr\":", (int64_t)c->tensor + 1);
+        put_i64(w, ",\"Device Id\":", r->device ? (int64_t)r->device_number : -1);
+        put_i64(w, ",\"Device Type\":", r->device); /* c10::DeviceType: CPU, CUDA */
+        put_i64(w, ",\"Addr\":", (int64_t)c->tensor + 1);
         put_i64(w, ",\"Ev Idx\":", (int64_t)(r->plan.n_events + i));
         put(w, "}}");
     }
@@ -335,7 +338,8 @@ static void put_group(writer *w, const syn_graph_group *group, bool first) {
     const syn__kineto_ranks ranks = syn__kineto_ranks_of(w->r->graph, group);
     put_text(w, first ? "{\"pg_name\":" : ",{\"pg_name\":", syn__kineto_group_name(group, name));
     put_text(w, ",\"pg_desc\":", group != NULL ? group->name : "default_pg");
-    put_i64(w, ",\"backend_config\":\"cpu:gloo\",\"pg_size\":", ranks.size);
+    put_text(w, ",\"backend_config\":", w->r->device ? "cuda:nccl" : "cpu:gloo");
+    put_i64(w, ",\"pg_size\":", ranks.size);
     put(w, ",\"ranks\":[");
     syn__kineto_put_ranks(w->sink, w->r->graph, group);
     put(w, "]}");
@@ -345,7 +349,8 @@ static void put_distributed(writer *w) {
     const syn_graph *graph = w->r->graph;
     const uint32_t n = graph->n_groups;
     if (graph->world_size < 2) return;
-    put_i64(w, ",\n\"distributedInfo\":{\"backend\":\"gloo\",\"rank\":", w->r->walk.rank);
+    put_text(w, ",\n\"distributedInfo\":{\"backend\":", w->r->device ? "nccl" : "gloo");
+    put_i64(w, ",\"rank\":", w->r->walk.rank);
     put_i64(w, ",\"world_size\":", graph->world_size);
     put_i64(w, ",\"pg_count\":", n > 0 ? n : 1);
     put(w, ",\"pg_config\":[");
@@ -371,6 +376,7 @@ syn_status syn__kineto_write_device(syn__kineto_recording *r, syn_sink *sink) {
     put_threads(w);
     for (uint32_t i = 0; i < r->plan.n_events && status == SYN_OK; i++) status = put_event(w, i);
     int64_t next = 0;
+    if (status == SYN_OK) status = syn__kineto_write_work(r, sink);
     if (status == SYN_OK) status = put_memory(w, &next);
     for (uint32_t i = 0; i < r->plan.modules.n_spans; i++) put_module(w, i, next + i);
     put_span(w);

@@ -107,7 +107,7 @@ const char *syn__kineto_name(const syn__kineto_event *event, const syn_node *nod
     case SYN__KINETO_RECORD:
         return "record_param_comms";
     case SYN__KINETO_LIBRARY:
-        snprintf(buf, buf_bytes, "gloo:%s", call->library);
+        snprintf(buf, buf_bytes, "%s:%s", event->device ? "nccl" : "gloo", call->library);
         return buf;
     case SYN__KINETO_WAIT:
         return "_c10d_functional::wait_tensor";

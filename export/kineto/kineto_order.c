@@ -56,13 +56,15 @@ static syn_status gather(const finder *f, uint32_t index, const syn_node *node, 
 }
 
 /* Collectives are launched in the order of rows, each behind what the one before waited for. A
-   barrier waits for all before it. */
+   barrier waits for all before it; what a device does is known to be launched there. */
 static syn_status add_comm(finder *f, uint32_t index, const syn_node *node, latest *own,
                            syn_error *err) {
     syn__kineto_order *o = f->order;
     const bool message = node->kind != SYN_NODE_COLLECTIVE;
     const bool barrier = node->comm == SYN_COMM_BARRIER;
-    uint32_t after = barrier ? f->waited.main : own->main;
+    const syn_node_work *work = syn_graph_work(f->walk->graph, f->walk->rank_index, node);
+    const bool placed = barrier || (work && work->n_pieces > 0);
+    uint32_t after = placed ? f->waited.main : own->main;
     if (o->n_comms > 0) raise(&after, o->comms[o->n_comms - 1].after);
     SYN_TRY(syn_grow(&o->comms, &o->comms_cap, o->n_comms + 1, sizeof *o->comms, err));
     o->comms[o->n_comms++] = (syn__kineto_comm){.node = index, .after = after};

@@ -3,7 +3,12 @@
 #include "export/kineto/kineto_backward.h"
 #include "syntorch/memory.h"
 
+enum { WAIT_NS = 4 };    /* of a wait that the device does */
 enum { CALL_NS = 1000 }; /* a call of a communication takes so long, if there is time */
+
+typedef struct call_span {
+    int64_t start, end;
+} call_span;
 
 typedef struct planner {
     syn__kineto_plan *plan;
@@ -15,6 +20,7 @@ typedef struct planner {
     int64_t now[SYN__KINETO_THREADS];             /* until when each thread is busy */
     uint32_t step, optimizer, autograd, backward; /* open events, SYN__KINETO_NONE */
     uint32_t step_number, sequence;
+    int64_t device_end; /* of what was launched so far */
     bool modules;
     syn_error *err;
 } planner;
@@ -40,6 +46,31 @@ static syn_status push(planner *p, syn__kineto_kind kind, syn__kineto_thread thr
                                                          .thread = (uint8_t)thread};
     plan->threads[thread] = true;
     return SYN_OK;
+}
+
+/* ---- Work of a device ---- */
+
+static const syn_node_work *work_of(const planner *p, const syn_node *node) {
+    return syn_graph_work(p->walk->graph, p->walk->rank_index, node);
+}
+
+static int64_t host_ns(const planner *p, uint64_t ns) {
+    return whole_ns((double)ns - 1e3 * (double)p->timeline->base_us);
+}
+
+/* When the host called a node whose work is known; there is room for all that it launched. */
+static call_span host_call(planner *p, const syn_node_work *work) {
+    const syn_work *all = p->walk->graph->ranks[p->walk->rank_index].work;
+    call_span s = {host_ns(p, work->call_ns), host_ns(p, work->call_ns + work->call_wall_ns)};
+    for (uint32_t i = 0; i < work->n_pieces; i++) {
+        const syn_piece *piece = &all->pieces[work->first + i];
+        const int64_t end = host_ns(p, piece->start_ns + piece->wall_ns);
+        if (end > p->device_end) p->device_end = end;
+    }
+    if (s.start < p->now[SYN__KINETO_MAIN]) s.start = p->now[SYN__KINETO_MAIN];
+    const int64_t least = s.start + 2 * (int64_t)work->n_pieces + 8;
+    if (s.end < least) s.end = least;
+    return s;
 }
 
 /* ---- Events around others ---- */
@@ -84,16 +115,21 @@ static syn_status open_modules(planner *p, const syn_node *node) {
                                      &p->now[SYN__KINETO_MAIN], p->err);
 }
 
-static syn_status close_step(planner *p) {
+/* A step lasts until the device has done its work, unless the next one begins before. */
+static syn_status close_step(planner *p, int64_t until) {
+    int64_t *now = &p->now[SYN__KINETO_MAIN];
     close_inner(p);
+    if (until > p->device_end) until = p->device_end;
+    if (p->step != SYN__KINETO_NONE && until > *now) *now = until;
     SYN_TRY(syn__kineto_modules_enter(&p->plan->modules, "", &p->now[SYN__KINETO_MAIN], p->err));
     close_event(p, &p->step);
     return SYN_OK;
 }
 
-static syn_status open_step(planner *p, uint32_t index, const syn_node *node) {
+/* until: when what the step begins with is called. */
+static syn_status open_step(planner *p, uint32_t index, const syn_node *node, int64_t until) {
     if (p->step != SYN__KINETO_NONE && node->step == p->step_number) return SYN_OK;
-    SYN_TRY(close_step(p));
+    SYN_TRY(close_step(p, until));
     p->step_number = node->step;
     return open_event(p, SYN__KINETO_STEP, index, SYN__KINETO_NONE, &p->step);
 }
@@ -142,8 +178,10 @@ static syn_status open_around(planner *p, uint32_t index, const syn_node *node) 
 
 /* ---- Communication ---- */
 
-/* When the node begins, as the timeline has it. */
-static int64_t start_of(const planner *p, uint32_t index) {
+/* When the node begins, as the timeline has it; on the host. */
+static int64_t start_of(const planner *p, uint32_t index, const syn_node *node) {
+    const syn_node_work *work = work_of(p, node);
+    if (work) return host_ns(p, work->call_ns);
     const syn__span *s = syn__timeline_span(p->timeline, p->walk->rank_index, index);
     return s->start_ns < 0 ? 0 : whole_ns(s->start_ns);
 }
@@ -169,6 +207,21 @@ static syn_status add_call(planner *p, syn__kineto_comm *comm, const syn_node *n
     return push(p, SYN__KINETO_RECORD, SYN__KINETO_MAIN, comm->node, around, start, end, &around);
 }
 
+/* The call of one that a device does, which has launched it when it returns. */
+static syn_status add_launch(planner *p, syn__kineto_comm *comm, const syn_node *node,
+                             const syn_node_work *work) {
+    static const syn__kineto_kind kinds[] = {SYN__KINETO_FUNCTIONAL, SYN__KINETO_API,
+                                             SYN__KINETO_RECORD, SYN__KINETO_LIBRARY};
+    call_span s = host_call(p, work);
+    uint32_t around = innermost(p);
+    comm->end = p->now[SYN__KINETO_MAIN] = s.end;
+    comm->device = true;
+    for (int i = node->kind != SYN_NODE_COLLECTIVE; i < 4; i++, s.start++, s.end--)
+        SYN_TRY(push(p, kinds[i], SYN__KINETO_MAIN, comm->node, around, s.start, s.end, &around));
+    p->plan->events[around].device = true;
+    return SYN_OK;
+}
+
 /* The call, and the communication in its thread. `until`: when the main thread goes on. */
 static syn_status add_comm(planner *p, syn__kineto_comm *comm, int64_t until) {
     const syn_node *node;
@@ -178,9 +231,11 @@ static syn_status add_comm(planner *p, syn__kineto_comm *comm, int64_t until) {
     const syn__span *s = syn__timeline_span(p->timeline, p->walk->rank_index, comm->node);
     if (p->step == SYN__KINETO_NONE) { /* before all else */
         if (s->start_ns > 0) p->now[SYN__KINETO_MAIN] = whole_ns(s->start_ns);
-        SYN_TRY(open_step(p, comm->node, node));
+        SYN_TRY(open_step(p, comm->node, node, p->now[SYN__KINETO_MAIN]));
     }
     close_backward(p);
+    const syn_node_work *work = work_of(p, node);
+    if (work && work->n_pieces > 0) return add_launch(p, comm, node, work);
     if (s->start_ns >= 0 && s->start_ns < (double)until) until = whole_ns(s->start_ns);
     SYN_TRY(add_call(p, comm, node, until));
     int64_t start = p->now[thread], end = whole_ns(s->end_ns);
@@ -209,8 +264,10 @@ static syn_status add_waits(planner *p, uint32_t index, const syn_node *node) {
         if (node->phase != SYN_PHASE_OPTIMIZER) close_inner(p);
         const int64_t start = *now;
         if (comm->end > *now) *now = comm->end;
+        if (comm->device) *now = start + WAIT_NS;
         SYN_TRY(push(p, SYN__KINETO_WAIT, SYN__KINETO_MAIN, comm->node, innermost(p), start, *now,
                      &event));
+        p->plan->events[event].device = comm->device;
     }
     if (message != 0 && p->order.comms[message - 1].end > *now)
         *now = p->order.comms[message - 1].end;
@@ -225,17 +282,24 @@ static syn_status add_op(planner *p, uint32_t index) {
     int64_t *now = &p->now[SYN__KINETO_MAIN];
     SYN_TRY(syn__walk_node(p->walk, index, &node, p->err));
     const syn__span *s = syn__timeline_span(p->timeline, p->walk->rank_index, index);
+    const syn_node_work *work = work_of(p, node);
     const bool timed = s->start_ns >= 0;
-    const int64_t want = timed ? whole_ns(s->start_ns) : *now;
+    const int64_t want = timed || work ? start_of(p, index, node) : *now;
     if (p->step == SYN__KINETO_NONE && want > *now) *now = want;
-    SYN_TRY(open_step(p, index, node));
+    SYN_TRY(open_step(p, index, node, want));
     SYN_TRY(open_modules(p, node));
     SYN_TRY(add_waits(p, index, node));
     SYN_TRY(open_around(p, index, node));
-    const int64_t start = want > *now ? want : *now;
+    int64_t start = want > *now ? want : *now;
     int64_t end = timed ? whole_ns(s->end_ns) : start;
+    if (work) {
+        const call_span call = host_call(p, work);
+        start = call.start;
+        end = call.end;
+    }
     if (end < start) end = start;
     SYN_TRY(push(p, SYN__KINETO_OP, SYN__KINETO_MAIN, index, innermost(p), start, end, &event));
+    p->plan->events[event].device = work && work->n_pieces > 0;
     p->plan->events[event].backward = node->phase == SYN_PHASE_BACKWARD;
     *now = end;
     return node->phase == SYN_PHASE_FORWARD ? syn__kineto_forward(&p->forwards, node, event, p->err)
@@ -252,7 +316,7 @@ static syn_status add_all(planner *p) {
         const syn_node *node;
         SYN_TRY(syn__walk_node(p->walk, i, &node, p->err));
         if (!syn__kineto_shows(graph, node) || syn__walk_is_comm(node)) continue;
-        SYN_TRY(add_comms(p, done, start_of(p, i)));
+        SYN_TRY(add_comms(p, done, start_of(p, i, node)));
         SYN_TRY(add_op(p, i));
         done = i + 1;
     }
@@ -261,11 +325,12 @@ static syn_status add_all(planner *p) {
 
 static syn_status finish(planner *p) {
     syn__kineto_plan *plan = p->plan;
-    SYN_TRY(close_step(p));
+    SYN_TRY(close_step(p, INT64_MAX));
     plan->begin = plan->n_events > 0 ? plan->events[0].start : 0;
     for (int t = 0; t < SYN__KINETO_THREADS; t++) {
         if (p->now[t] > plan->end) plan->end = p->now[t];
     }
+    if (p->device_end > plan->end) plan->end = p->device_end;
     return SYN_OK;
 }
 

@@ -15,6 +15,11 @@
    main thread's one after the other, collectives one after the other, and what waits is said.
    Messages are c10d::send and c10d::recv_, which PyTorch's traces give no wait for.
 
+   Where it is known what a device did for a node (syntorch/work.h), its op lasts as long as the
+   host's call, and its kernels and copies are events of the device (kineto_work.c). Such a
+   communication is launched where its row is, by nccl:all_reduce within record_param_comms, and
+   what waits for it waits on the device.
+
    Ops of a backward pass lie in "autograd::engine::evaluate_function: XBackward0" and "XBackward0",
    which have the sequence number of the forward op that they belong to; those of an optimizer in
    "Optimizer.step#AdamW.step"; all in "ProfilerStep#N".
@@ -61,6 +66,7 @@ typedef struct syn__kineto_event {
     uint32_t parent;    /* the event around it; SYN__KINETO_NONE: the thread */
     uint32_t sequence;  /* that joins a forward op with its backward; 0 none */
     uint8_t kind, thread;
+    bool device;   /* asks a device for work; of a wait: waits there */
     bool arrow;    /* the begin (a forward op) or the end of the arrow of `sequence` */
     bool backward; /* ran in a backward pass */
 } syn__kineto_event;
@@ -89,6 +95,7 @@ typedef struct syn__kineto_comm {
     uint32_t after; /* it is launched right behind this node of the main thread, plus one; 0: before
                        all */
     int64_t end;    /* ns, once it is planned */
+    bool device;    /* which does it */
 } syn__kineto_comm;
 
 typedef struct syn__kineto_order {

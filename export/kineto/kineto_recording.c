@@ -17,6 +17,9 @@ syn_status syn__kineto_open(syn__kineto_recording *out, const syn_graph *graph,
 syn_status syn__kineto_select(syn__kineto_recording *recording, uint32_t rank_index) {
     syn__kineto_plan_free(&recording->plan);
     syn__walk_select(&recording->walk, rank_index);
+    const syn_work *work = recording->graph->ranks[rank_index].work;
+    recording->device = work && work->n_pieces > 0;
+    recording->device_number = recording->device ? work->pieces[0].device : 0;
     return syn__kineto_plan_make(&recording->plan, &recording->timeline, &recording->walk,
                                  recording->modules, recording->err);
 }

@@ -14,6 +14,8 @@ typedef struct syn__kineto_recording {
     syn__walk walk;
     syn__kineto_plan plan; /* of the rank at hand */
     bool memory, modules;  /* what PyTorch records if it is asked to */
+    bool device;           /* what a device did for the rank at hand is known */
+    uint32_t device_number;
     syn_error *err;
 } syn__kineto_recording;
 
@@ -32,6 +34,10 @@ syn_status syn__kineto_write_device(syn__kineto_recording *recording, syn_sink *
 syn_status syn__kineto_write_host(syn__kineto_recording *recording, syn_sink *sink);
 /* ... and the lines of two files of all ranks. */
 syn_status syn__kineto_write_memory(syn__kineto_recording *recording, syn_sink *sink);
+
+/* Appends the events of the device, the calls that asked for them, and arrows between the two, each
+   behind a comma (kineto_work.c). */
+syn_status syn__kineto_write_work(syn__kineto_recording *recording, syn_sink *sink);
 
 /* Numbers of a rank's process and threads in both files. */
 static inline int64_t syn__kineto_pid(const syn__kineto_recording *recording) {

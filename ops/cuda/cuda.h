@@ -89,7 +89,7 @@ void syn__launch_now(const syn__launch *launch);
 
 /* After a library was asked for work within an op: notes it as a kernel of that name, or as a copy
    or fill of that many bytes, where what is done for nodes is kept; else nothing. */
-void syn__cuda_note_kernel(const syn_call *c, const char *name);
+void syn__cuda_note_kernel(const syn_call *c, const char *fmt, ...) SYN_PRINTF(2, 3);
 void syn__cuda_note_bytes(const syn_call *c, syn_piece_kind kind, size_t bytes);
 
 /* ---- the column of kernels ---- */

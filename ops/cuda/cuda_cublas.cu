@@ -209,6 +209,10 @@ syn_status syn__product_cublas(const syn_call *c, const syn__product *p, bool *d
                               plan->out, p->out, plan->out, &plan->algo, own->workspace,
                               own->workspace_bytes, at->stream),
                "a product", err);
+    syn__cuda_note_kernel(c, "cublasLt %s %lldx%lldx%lldx%lld %c%c",
+                          syn_dtype_name((syn_dtype)p->x_dtype), (long long)p->batch,
+                          (long long)p->m, (long long)p->n, (long long)p->k,
+                          p->transpose_x ? 't' : 'n', p->transpose_w ? 't' : 'n');
     return SYN_OK;
 }
 

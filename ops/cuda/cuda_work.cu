@@ -1,3 +1,5 @@
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,10 +110,15 @@ bool syn__cuda_work_launch(const syn__launch *l) {
     return true;
 }
 
-void syn__cuda_note_kernel(const syn_call *c, const char *name) {
+void syn__cuda_note_kernel(const syn_call *c, const char *fmt, ...) {
     syn__cuda *d = syn__cuda_of(c)->device;
     syn__cuda_piece *p = noting == d ? add_piece(d, before_ns(d)) : NULL;
     if (!p) return;
+    char name[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(name, sizeof name, fmt, args);
+    va_end(args);
     p->piece.kind = SYN_PIECE_KERNEL;
     p->name = syn_strdup(name);
 }

@@ -1,0 +1,237 @@
+/* What a device did (syntorch/work.h) as PyTorch's profiler shows it: within an op the runtime's
+   calls, in streams of the device what these launched, and an arrow (ac2g) from the one to the
+   other. A wait for a communication is a cudaStreamWaitEvent; so is what a communication's stream
+   waits for before. */
+#include "export/kineto/kineto_recording.h"
+#include "syntorch/memory.h"
+
+#include <stdio.h>
+
+/* A stream of the device: its pieces run one after the other. */
+typedef struct stream {
+    uint32_t number;
+    int64_t end; /* ns, of the last piece */
+} stream;
+
+typedef struct writer {
+    syn__kineto_recording *r;
+    syn_sink *sink;
+    stream *streams;
+    size_t n_streams, streams_cap;
+    int64_t correlation; /* of the last call */
+} writer;
+
+/* How pieces and the calls that ask for them are named; CUPTI's number of the call. */
+static const struct {
+    const char *category, *name, *call;
+    int cbid;
+} kinds[SYN_PIECE_KIND_COUNT] = {
+    [SYN_PIECE_KERNEL] = {"kernel", NULL, "cudaLaunchKernel", 211},
+    [SYN_PIECE_COPY_IN] = {"gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", "cudaMemcpyAsync", 41},
+    [SYN_PIECE_COPY_OUT] = {"gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", "cudaMemcpyAsync", 41},
+    [SYN_PIECE_COPY] = {"gpu_memcpy", "Memcpy DtoD (Device -> Device)", "cudaMemcpyAsync", 41},
+    [SYN_PIECE_FILL] = {"gpu_memset", "Memset (Device)", "cudaMemsetAsync", 51}};
+enum { WAIT_CBID = 147 }; /* cudaStreamWaitEvent */
+
+static void put(writer *w, const char *text) {
+    syn_sink_text(w->sink, text);
+}
+
+static void put_text(writer *w, const char *key, const char *text) {
+    put(w, key);
+    syn_sink_json_string(w->sink, text);
+}
+
+static void put_i64(writer *w, const char *key, int64_t value) {
+    put(w, key);
+    syn_sink_i64(w->sink, value);
+}
+
+static void put_us(writer *w, const char *key, int64_t base_us, int64_t ns) {
+    char fraction[8];
+    put_i64(w, key, base_us + ns / 1000);
+    snprintf(fraction, sizeof fraction, ".%03d", (int)(ns % 1000));
+    put(w, fraction);
+}
+
+static void put_place(writer *w, int64_t pid, int64_t tid, int64_t ns) {
+    put_i64(w, ",\"pid\":", pid);
+    put_i64(w, ",\"tid\":", tid);
+    put_us(w, ",\"ts\":", w->r->timeline.base_us, ns);
+}
+
+static int64_t whole_ns(const writer *w, uint64_t ns) {
+    const int64_t since = (int64_t)ns - 1000 * w->r->timeline.base_us;
+    return since > 0 ? since : 0;
+}
+
+/* ---- Calls ---- */
+
+static void put_call(writer *w, uint32_t event, const char *name, int cbid, int64_t start,
+                     int64_t end) {
+    const syn__kineto_event *e = &w->r->plan.events[event];
+    put_text(w, ",\n{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":", name);
+    put_place(w, syn__kineto_pid(w->r), e->thread + 1, start);
+    put_us(w, ",\"dur\":", 0, end - start);
+    put_i64(w, ",\"args\":{\"External id\":", (int64_t)event + 1);
+    put_i64(w, ",\"cbid\":", cbid);
+    put_i64(w, ",\"correlation\":", ++w->correlation);
+    put(w, "}}");
+}
+
+static void put_arrow(writer *w, bool ends, int64_t pid, int64_t tid, int64_t ns) {
+    put(w, ends ? ",\n{\"ph\":\"f\"" : ",\n{\"ph\":\"s\"");
+    put_i64(w, ",\"id\":", w->correlation);
+    put_place(w, pid, tid, ns);
+    put(w, ",\"cat\":\"ac2g\",\"name\":\"ac2g\"");
+    put(w, ends ? ",\"bp\":\"e\"}" : "}");
+}
+
+/* ---- Pieces ---- */
+
+static void put_sizes(writer *w, const char *key, const uint32_t sizes[3]) {
+    put_i64(w, key, sizes[0]);
+    put_i64(w, ", ", sizes[1]);
+    put_i64(w, ", ", sizes[2]);
+    put(w, "]");
+}
+
+static syn_status put_comm(writer *w, const syn_node *node) {
+    int64_t in, out;
+    int32_t dtype;
+    char name[16];
+    const syn_graph_group *group = syn__kineto_group(w->r->graph, node);
+    SYN_TRY(syn__kineto_elems(&w->r->walk, node, &in, &out, &dtype, w->r->err));
+    put_text(w, ",\"Collective name\":", syn__kineto_call_of(node->comm)->name);
+    put_i64(w, ",\"In msg nelems\":", in);
+    put_i64(w, ",\"Out msg nelems\":", out);
+    put_i64(w, ",\"Group size\":", syn__kineto_ranks_of(w->r->graph, group).size);
+    put_text(w, ",\"dtype\":", syn__kineto_scalar_type(dtype));
+    put(w, ",\"In split size\":\"[]\",\"Out split size\":\"[]\"");
+    put_text(w, ",\"Process Group Name\":", syn__kineto_group_name(group, name));
+    put_text(w, ",\"Process Group Description\":", group != NULL ? group->name : "default_pg");
+    put(w, ",\"Process Group Ranks\":\"[");
+    syn__kineto_put_ranks(w->sink, w->r->graph, group);
+    put(w, "]\"");
+    return SYN_OK;
+}
+
+static syn_status put_piece(writer *w, uint32_t event, const syn_node *node, const syn_piece *p,
+                            int64_t start, int64_t end) {
+    const bool kernel = p->kind == SYN_PIECE_KERNEL;
+    const syn_work *work = w->r->graph->ranks[w->r->walk.rank_index].work;
+    put_text(w, ",\n{\"ph\":\"X\",\"cat\":", kinds[p->kind].category);
+    put_text(w, ",\"name\":", kernel ? syn_work_name(work, p) : kinds[p->kind].name);
+    put_place(w, p->device, p->stream, start);
+    put_us(w, ",\"dur\":", 0, end - start);
+    put_i64(w, ",\"args\":{\"External id\":", (int64_t)event + 1);
+    if (kernel) put(w, ",\"queued\":0");
+    put_i64(w, ",\"device\":", p->device);
+    put_i64(w, ",\"context\":1,\"stream\":", p->stream);
+    put_i64(w, ",\"correlation\":", w->correlation);
+    if (kernel && p->grid[0] > 0) {
+        put_i64(w, ",\"shared memory\":", (int64_t)p->bytes);
+        put_sizes(w, ",\"grid\":[", p->grid);
+        put_sizes(w, ",\"block\":[", p->block);
+    }
+    if (!kernel) put_i64(w, ",\"bytes\":", (int64_t)p->bytes);
+    if (!kernel && end > start) {
+        put(w, ",\"memory bandwidth (GB/s)\":");
+        syn_sink_double(w->sink, (double)p->bytes / (double)(end - start));
+    }
+    if (kernel && w->r->plan.events[event].kind == SYN__KINETO_LIBRARY) SYN_TRY(put_comm(w, node));
+    put(w, "}}");
+    return SYN_OK;
+}
+
+static syn_status stream_of(writer *w, const syn_piece *p, stream **out) {
+    for (size_t i = 0; i < w->n_streams; i++) {
+        *out = &w->streams[i];
+        if (w->streams[i].number == p->stream) return SYN_OK;
+    }
+    SYN_TRY(
+        syn_grow(&w->streams, &w->streams_cap, w->n_streams + 1, sizeof *w->streams, w->r->err));
+    *out = &w->streams[w->n_streams++];
+    **out = (stream){.number = p->stream};
+    return SYN_OK;
+}
+
+/* Calls lie in the op one after the other; a piece begins neither before its call nor before the
+   piece before it has ended, however the clocks of host and device differ. */
+static syn_status put_pieces(writer *w, uint32_t event) {
+    const syn__kineto_event *e = &w->r->plan.events[event];
+    const syn_work *all = w->r->graph->ranks[w->r->walk.rank_index].work;
+    const syn_node *node;
+    SYN_TRY(syn__walk_node(&w->r->walk, e->node, &node, w->r->err));
+    const syn_node_work *work = syn_work_of(all, node->id);
+    int64_t from = e->start + 1;
+    if (e->kind == SYN__KINETO_LIBRARY) { /* for what its inputs come from */
+        put_call(w, event, "cudaStreamWaitEvent", WAIT_CBID, from, from);
+        from++;
+    }
+    for (uint32_t i = 0; i < work->n_pieces; i++) {
+        const syn_piece *p = &all->pieces[work->first + i];
+        const int64_t last = e->end - 2 * (int64_t)(work->n_pieces - i);
+        stream *s;
+        SYN_TRY(stream_of(w, p, &s));
+        int64_t start = whole_ns(w, p->call_ns), end = whole_ns(w, p->call_ns + p->call_wall_ns);
+        if (start < from) start = from;
+        if (start > last) start = last;
+        if (end > last + 1) end = last + 1;
+        if (end <= start) end = start + 1;
+        from = end;
+        put_call(w, event, kinds[p->kind].call, kinds[p->kind].cbid, start, end);
+        put_arrow(w, false, syn__kineto_pid(w->r), e->thread + 1, start);
+        int64_t begin = whole_ns(w, p->start_ns), done = whole_ns(w, p->start_ns + p->wall_ns);
+        if (begin < start) begin = start;
+        if (begin < s->end) begin = s->end;
+        if (done < begin) done = begin;
+        s->end = done;
+        SYN_TRY(put_piece(w, event, node, p, begin, done));
+        put_arrow(w, true, p->device, p->stream, begin);
+    }
+    return SYN_OK;
+}
+
+/* ---- All ---- */
+
+static void put_metadata(writer *w, const char *name, int64_t tid, const char *key,
+                         const char *text, int64_t number) {
+    put_text(w, ",\n{\"ph\":\"M\",\"name\":", name);
+    put_place(w, w->r->device_number, tid, w->r->plan.begin);
+    put_text(w, ",\"args\":{", key);
+    if (text != NULL) put_text(w, ":", text);
+    else put_i64(w, ":", number);
+    put(w, "}}");
+}
+
+static void put_names(writer *w) {
+    char text[64];
+    snprintf(text, sizeof text, "rank %d", (int)w->r->walk.rank);
+    put_metadata(w, "process_name", 0, "name", text, 0);
+    snprintf(text, sizeof text, "GPU %u", (unsigned)w->r->device_number);
+    put_metadata(w, "process_labels", 0, "labels", text, 0);
+    put_metadata(w, "process_sort_index", 0, "sort_index", NULL,
+                 5000000 + (int64_t)w->r->device_number); /* as Kineto: behind all processes */
+    for (size_t i = 0; i < w->n_streams; i++) {
+        const uint32_t number = w->streams[i].number;
+        snprintf(text, sizeof text, "stream %u ", (unsigned)number);
+        put_metadata(w, "thread_name", number, "name", text, 0);
+        put_metadata(w, "thread_sort_index", number, "sort_index", NULL, number);
+    }
+}
+
+syn_status syn__kineto_write_work(syn__kineto_recording *r, syn_sink *sink) {
+    writer w = {.r = r, .sink = sink};
+    syn_status status = SYN_OK;
+    if (!r->device) return SYN_OK;
+    for (uint32_t i = 0; i < r->plan.n_events && status == SYN_OK; i++) {
+        const syn__kineto_event *e = &r->plan.events[i];
+        if (e->device && e->kind == SYN__KINETO_WAIT)
+            put_call(&w, i, "cudaStreamWaitEvent", WAIT_CBID, e->start + 1, e->end - 1);
+        else if (e->device) status = put_pieces(&w, i);
+    }
+    if (status == SYN_OK) put_names(&w);
+    syn_free(w.streams);
+    return status;
+}

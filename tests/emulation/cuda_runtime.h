@@ -90,8 +90,11 @@ static const int warpSize = 32;
 void *emulated_dynamic_shared();
 /* All threads of the block that have not returned. */
 void emulated_barrier();
-/* All lanes of the mask, none of which may have returned: lane i's `bytes` bytes at `mine` become
-   number i of `all`; lanes that the mask lacks leave theirs as they are. */
+/* All lanes of the mask, none of which may have returned: `bytes` bytes of lane `from` at its
+   `mine` go to `to`, which stays as it is if the mask lacks that lane. Gives the lanes of the mask
+   whose first byte there is not 0. */
+unsigned emulated_exchange(unsigned mask, const void *mine, size_t bytes, int from, void *to);
+/* Those of all lanes: lane i's become number i of `all`. */
 void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all);
 int emulated_lane();
 
@@ -110,15 +113,14 @@ static inline int __syncthreads_or(int predicate) {
 }
 static inline void __syncwarp(unsigned mask = 0xffffffffu) {
     const char nothing = 0;
-    char all[32];
-    emulated_gather(mask, &nothing, 1, all);
+    char same;
+    emulated_exchange(mask, &nothing, 1, emulated_lane(), &same);
 }
 template <typename T> static inline T emulated_shuffle(unsigned mask, T value, int from) {
     static_assert(std::is_trivially_copyable<T>::value, "shuffles copy bytes");
-    T all[32];
-    for (T &one : all) one = value;
-    emulated_gather(mask, &value, sizeof value, all);
-    return all[from];
+    T result = value;
+    emulated_exchange(mask, &value, sizeof value, from, &result);
+    return result;
 }
 template <typename T>
 static inline T __shfl_sync(unsigned mask, T value, int from, int width = 32) {
@@ -142,12 +144,8 @@ static inline T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 
 }
 static inline unsigned __ballot_sync(unsigned mask, int predicate) {
     const char mine = predicate != 0;
-    char all[32] = {0};
-    unsigned bits = 0;
-    emulated_gather(mask, &mine, 1, all);
-    for (int i = 0; i < 32; i++)
-        if (mask >> i & 1 && all[i]) bits |= 1u << i;
-    return bits;
+    char same;
+    return emulated_exchange(mask, &mine, 1, emulated_lane(), &same);
 }
 static inline int __any_sync(unsigned mask, int predicate) {
     return __ballot_sync(mask, predicate) != 0;

@@ -80,7 +80,8 @@ size_t emulated_memory() {
 
 size_t emulated_shared_optin() {
     const int capability = emulated_capability();
-    return (capability >= 90 ? 227 : capability == 80 ? 163 : capability > 80 ? 99 : 64) << 10;
+    const size_t kib = capability >= 90 ? 227 : capability == 80 ? 163 : capability > 80 ? 99 : 64;
+    return kib << 10;
 }
 
 static int devices() {

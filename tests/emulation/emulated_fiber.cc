@@ -25,7 +25,7 @@ __thread uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 /* ---- fibers ---- */
 
-enum { STACK = 256 << 10, PAGE = 4096, WARP = 32, SHARED_GUARD = 64 };
+enum { STACK = 256 << 10, PAGE = 4096, WARP = 32, SHARED_GUARD = 64, ALL = -1 };
 
 struct fiber {
     char *stack = NULL; /* NULL: the stream's own thread */
@@ -86,7 +86,9 @@ struct thread {
     unsigned mask;
     const void *mine;
     size_t bytes;
-    void *all;
+    int from; /* ALL: theirs, one after the other */
+    void *to;
+    unsigned set; /* what it gets */
 };
 
 struct machine { /* a stream's */
@@ -145,7 +147,24 @@ int emulated_lane() {
     return here->current % WARP;
 }
 
-void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all) {
+/* All lanes are here: each gets what it asked for. */
+static void exchange(thread *lanes, unsigned mask, size_t bytes) {
+    unsigned set = 0;
+    for (int i = 0; i < WARP; i++)
+        if (mask >> i & 1 && *static_cast<const char *>(lanes[i].mine)) set |= 1u << i;
+    for (int i = 0; i < WARP; i++) {
+        if (!(mask >> i & 1)) continue;
+        lanes[i].set = set;
+        lanes[i].state = READY;
+        const int from = lanes[i].from;
+        for (int k = from == ALL ? 0 : from; k < (from == ALL ? WARP : from + 1); k++)
+            if (mask >> k & 1)
+                memcpy(static_cast<char *>(lanes[i].to) + (from == ALL ? (size_t)k * bytes : 0),
+                       lanes[k].mine, bytes);
+    }
+}
+
+unsigned emulated_exchange(unsigned mask, const void *mine, size_t bytes, int from, void *to) {
     machine *m = here;
     const int t = m->current, first = t / WARP * WARP;
     thread *lanes = &m->threads[(size_t)first];
@@ -154,7 +173,8 @@ void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all) {
     lanes[t - first].mask = mask;
     lanes[t - first].mine = mine;
     lanes[t - first].bytes = bytes;
-    lanes[t - first].all = all;
+    lanes[t - first].from = from;
+    lanes[t - first].to = to;
     for (int i = 0; i < WARP; i++) {
         if (i == t - first || !(mask >> i & 1)) continue;
         if (first + i >= m->n || lanes[i].state == DONE)
@@ -162,14 +182,14 @@ void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all) {
                          first + i >= m->n ? "there is not" : "has returned");
         if (lanes[i].state == IN_WARP && lanes[i].mask == mask && lanes[i].bytes == bytes) continue;
         wait_as(IN_WARP);
-        return;
+        return lanes[t - first].set;
     }
-    for (int i = 0; i < WARP; i++) /* all are here */
-        for (int k = 0; mask >> i & 1 && k < WARP; k++)
-            if (mask >> k & 1)
-                memcpy(static_cast<char *>(lanes[i].all) + (size_t)k * bytes, lanes[k].mine, bytes);
-    for (int i = 0; i < WARP; i++)
-        if (mask >> i & 1 && i != t - first) lanes[i].state = READY;
+    exchange(lanes, mask, bytes);
+    return lanes[t - first].set;
+}
+
+void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all) {
+    emulated_exchange(mask, mine, bytes, ALL, all);
 }
 
 void *emulated_dynamic_shared() {

@@ -83,7 +83,7 @@ static inline ended run_child(const char *name, const char *settings = "") {
 /* With the address sanitizer strays are its to find. */
 #define CHECK_DIES(child, sentence)                                                                \
     do {                                                                                           \
-        const ended check_end = run_child(child);                                                  \
+        const ended check_end = run_child(child, "SYN_EMULATED_ORDER=forward");                    \
         CHECK_MSG(check_end.code != 0 && (check_end.text.find(sentence) != std::string::npos ||    \
                                           check_end.text.find("AddressSanitizer: heap-buffer-") != \
                                               std::string::npos),                                  \

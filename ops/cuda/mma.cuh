@@ -1,11 +1,16 @@
 /* Products of small matrices by tensor cores, and copies to shared memory that go on beside the
-   kernel. How a matrix lies in a warp's registers is that of the PTX ISA (8.5, sections 9.7.13.4.8
-   "Matrix fragments for mma.m16n8k16", 9.7.13.4.15 "ldmatrix", 9.7.8.24 "cp.async"): with g = lane
-   / 4 and t = lane % 4, A (16, 16): registers 0..3 hold rows g, g + 8, g, g + 8 and columns 2t, 2t,
-   2t + 8, 2t + 8, B (16, 8):  registers 0, 1 hold rows 2t, 2t + 8 and column g, C (16, 8):  numbers
-   0..3 are (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1), and a register of A or B two
-   elements: of A this column and the next, of B this row and the next. Under SYN_EMULATED the same
-   is computed from the lanes' registers. */
+   kernel. Under SYN_EMULATED the same is computed from the lanes' registers.
+
+   How a matrix lies in a warp's registers is that of the PTX ISA, "Matrix Fragments for
+   mma.m16n8k16 with floating point type" and "ldmatrix". With g = lane / 4 and t = lane % 4:
+
+   A (16, 16): registers 0..3 have rows g, g + 8, g, g + 8 and columns 2t, 2t, 2t + 8, 2t + 8;
+
+   B (16, 8): registers 0 and 1 have rows 2t and 2t + 8 and column g;
+
+   C (16, 8): numbers 0..3 are (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+
+   A register has two elements: of A this column and the next, of B this row and the next. */
 #ifndef OPS_CUDA_MMA_CUH
 #define OPS_CUDA_MMA_CUH
 

@@ -70,10 +70,10 @@ static void forward_of(both_run *r, heads x) {
     r->n = 1;
 }
 static void forward(both_run *r) {
-    forward_of(r, some(r, 300, 300, 2000000));
+    forward_of(r, some(r, 300, 300, 1000000));
 }
 static void few_queries(both_run *r) {
-    forward_of(r, some(r, 8, 4096, 1500000));
+    forward_of(r, some(r, 8, 4096, 1000000));
 }
 
 /* Result and log-sum-exp; the attributes, without the window if there is none, behind `attr`. */
@@ -100,7 +100,7 @@ static int train(both_run *r, heads *x, syn_tensor in[8], syn_attr attr[10]) {
     return n;
 }
 static void training(both_run *r) {
-    heads x = some(r, 200, 200, 1500000);
+    heads x = some(r, 200, 200, 1000000);
     syn_tensor in[8];
     syn_attr attr[10];
     train(r, &x, in, attr);
@@ -136,7 +136,7 @@ static void test_training(void) {
     rounds(training, 60);
 }
 static void test_gradients(void) {
-    rounds(gradients, 70);
+    rounds(gradients, 60);
 }
 
 /* Devices whose tensor cores know f16 alone, and which have less shared memory; only the emulated
@@ -146,9 +146,9 @@ static void test_older_devices(void) {
     if (!ref_has_cuda()) SKIP("no CUDA device");
     for (int i = 0; i < 2; i++) {
         setenv("SYN_EMULATED_CAPABILITY", capabilities[i], 1);
-        rounds(forward, 20);
-        rounds(few_queries, 10);
-        rounds(gradients, 20);
+        rounds(forward, 12);
+        rounds(few_queries, 6);
+        rounds(gradients, 12);
     }
     unsetenv("SYN_EMULATED_CAPABILITY");
 }

@@ -73,6 +73,13 @@ const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id) {
     return find_group((const syn__comm *)comm, id);
 }
 
+const syn_group *syn_comm_next_group(const syn_comm *comm, uint32_t id) {
+    const syn_group *next = NULL;
+    for (const syn__group_node *n = ((const syn__comm *)comm)->nodes; n != NULL; n = n->next)
+        if (n->group.id > id && (next == NULL || n->group.id < next->id)) next = &n->group;
+    return next;
+}
+
 syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, const int32_t *ranks,
                                int32_t n_ranks, syn_group **out, syn_error *err) {
     syn__comm *self = (syn__comm *)comm;

@@ -185,6 +185,12 @@ static void local_close(syn_comm *comm) {
     release(world);
 }
 
+static syn_status local_check(const syn_comm *comm, syn_error *err) {
+    const syn_local_world *world = ((const syn__local *)comm)->world;
+    if (!atomic_load(&world->dead)) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_COMM, "%s", world->dead_text); /* written once, before */
+}
+
 static const syn_comm_ops local_ops = {
     .name = "local",
     .moves_data = true,
@@ -193,6 +199,8 @@ static const syn_comm_ops local_ops = {
     .wait = syn__comm_wait,
     .abort = local_abort,
     .close = local_close,
+    .in_process = true,
+    .check = local_check,
 };
 
 static const syn__transport transport = {

@@ -157,6 +157,7 @@ static syn_status broadcast(syn__local *self, syn_request *r, syn_error *err) {
 
 syn_status syn__local_run_collective(syn__comm *comm, syn_request *request, syn_error *err) {
     syn__local *self = (syn__local *)comm;
+    if (request->turn.exchange.elsewhere) return syn__local_enter(self, request, false, err);
     switch (request->turn.exchange.kind) {
     case SYN_COMM_ALL_REDUCE:
         return all_reduce(self, request, err);

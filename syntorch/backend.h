@@ -41,6 +41,13 @@ typedef struct syn_backend {
        the next sync. */
     void (*begin)(void *device, uint32_t node);
     void (*end)(void *device, uint32_t node);
+    /* Exchanges with other ranks, between buffers that the communicator cannot reach; NULL where
+       on_host. start is given what the op's kernel described (call->exchange), after that kernel;
+       it goes on beside what is asked for then. wait: what is asked for from then on comes after
+       it, and the request ends. Its times are given as those of kernels. */
+    syn_status (*start)(void *device, syn_call *call, uint32_t node, void **request,
+                        syn_error *err);
+    syn_status (*wait)(void *device, void *request, syn_error *err);
     /* The next step begins (syn_next_step), which may ask for the same as the one before; NULL: it
        is no matter. */
     void (*step)(void *device);

@@ -19,6 +19,13 @@ typedef struct syn_module_host {
                      const char *const *names); /* syn_ctx_add_work */
     /* Op and scope of the node of that number: "linear in h.3.attn". */
     void (*describe_node)(const struct syn_ctx *ctx, uint32_t node, char *text, size_t bytes);
+    syn_comm *(*comm)(const struct syn_ctx *ctx); /* syn_ctx_comm; NULL: a world of one rank */
+    /* syn_comm_next_group, syn_comm_send, syn_comm_recv */
+    const syn_group *(*next_group)(const syn_comm *comm, uint32_t id);
+    syn_status (*send)(syn_comm *comm, const void *in, size_t n_elems, syn_dtype dtype,
+                       int32_t peer, int32_t tag, syn_error *err);
+    syn_status (*recv)(syn_comm *comm, void *out, size_t n_elems, syn_dtype dtype, int32_t peer,
+                       int32_t tag, syn_error *err);
 } syn_module_host;
 
 /* What a module exports as "syn_backend_module": its backend, or NULL with a sentence in *err where

@@ -53,6 +53,9 @@ typedef struct syn_exchange {
     int32_t peer; /* global rank */
     int32_t tag;  /* >= 0 */
     bool now;     /* the rank waits for it at once: no other thread need run it */
+    /* The data of a collective go another way (from device to device), and no array is touched:
+       members that compare what they call do so, and that is all. */
+    bool elsewhere;
     int32_t n_segments;
     const syn_group *group; /* as syn_comm_open_group gave it */
     const syn_segment *segments;
@@ -93,6 +96,10 @@ typedef struct syn_comm_ops {
        as others count on them; receives are taken back and fail. Their requests can still be
        waited for. */
     void (*close)(syn_comm *comm);
+    bool in_process; /* ranks are threads of one process */
+    /* Whether a rank has failed, with its sentence; for those that wait elsewhere. NULL: a failure
+       ends all processes. */
+    syn_status (*check)(const syn_comm *comm, syn_error *err);
 } syn_comm_ops;
 
 struct syn_comm {
@@ -113,6 +120,8 @@ syn_status syn_comm_open_group(syn_comm *comm, uint32_t id, const char *name, co
                                int32_t n_ranks, syn_group **out, syn_error *err) SYN_MUST_USE;
 /* The group opened with that id; NULL if there is none. */
 const syn_group *syn_comm_group(const syn_comm *comm, uint32_t id);
+/* The one with the next higher id; NULL: there is none. */
+const syn_group *syn_comm_next_group(const syn_comm *comm, uint32_t id);
 
 /* Starts an operation and waits for it. wait_ns as in syn_exchange_times; may be NULL. */
 syn_status syn_comm_run(syn_comm *comm, const syn_exchange *exchange, uint64_t *wait_ns,

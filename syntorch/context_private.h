@@ -174,7 +174,8 @@ void syn__watch_outputs(syn_ctx *ctx, uint32_t node, unsigned inputs);
    once: a barrier is, and nobody would know when a send is to be. */
 bool syn__goes_on(const syn_ctx *ctx, const syn_opdef *def);
 /* Runs the exchange that the kernel described to its end. */
-syn_status syn__exchange(syn_call *call, uint64_t *wait_ns) SYN_MUST_USE;
+syn_status syn__exchange(syn_ctx *ctx, syn_call *call, uint32_t node,
+                         uint64_t *wait_ns) SYN_MUST_USE;
 /* Starts it (on meta: counts as if) for a node whose row is made. Takes the scratch memory. */
 syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) SYN_MUST_USE;
 /* Waits for what is under way and writes the tensor's storage; before that is overwritten, also for

@@ -186,7 +186,8 @@ static syn_status compute(syn_ctx *ctx, syn_kernel kernel, syn_call *call, uint3
     uint64_t wait_ns = 0;
     ctx->backend->begin(ctx->device, number);
     syn_status s = kernel(call);
-    if (s == SYN_OK && (call->def->flags & SYN_OPF_COMM)) s = syn__exchange(call, &wait_ns);
+    if (s == SYN_OK && (call->def->flags & SYN_OPF_COMM))
+        s = syn__exchange(ctx, call, number, &wait_ns);
     ctx->backend->end(ctx->device, number);
     ctx->trace->times[node].wait_ns = (float)wait_ns;
     return s;

@@ -5,7 +5,8 @@
 
 struct syn__pending {
     uint32_t node;        /* reads its inputs, writes its outputs */
-    syn_request *request; /* NULL on meta */
+    syn_request *request; /* the communicator's, or */
+    void *of_device;      /* the backend's; both NULL on meta */
     void (*finish)(syn_call *call);
     void *scratch;
 };
@@ -14,7 +15,14 @@ bool syn__goes_on(const syn_ctx *ctx, const syn_opdef *def) {
     return ctx->overlap && (def->flags & SYN_OPF_COMM) && def->n_out != 0;
 }
 
-syn_status syn__exchange(syn_call *call, uint64_t *wait_ns) {
+syn_status syn__exchange(syn_ctx *ctx, syn_call *call, uint32_t node, uint64_t *wait_ns) {
+    const syn_backend *backend = ctx->backend;
+    if (backend->start) {
+        void *request;
+        call->exchange.now = true;
+        SYN_TRY(backend->start(ctx->device, call, node, &request, call->err));
+        return backend->wait(ctx->device, request, call->err);
+    }
     const syn_status s = syn_comm_run(call->comm, &call->exchange, wait_ns, call->err);
     if (s == SYN_OK && call->finish) call->finish(call);
     return s;
@@ -37,7 +45,10 @@ static void each_storage(syn_ctx *ctx, const syn_trace_node *row,
 syn_status syn__exchange_start(syn_ctx *ctx, syn_call *call, uint32_t node) {
     syn__pending p = {.node = node, .finish = call->finish, .scratch = call->scratch};
     SYN_TRY(syn_grow(&ctx->pending, &ctx->pending_cap, ctx->n_pending + 1, sizeof p, call->err));
-    if (ctx->backend->has_data)
+    if (ctx->backend->start)
+        SYN_TRY(ctx->backend->start(ctx->device, call, syn_trace_node_number(ctx->trace, node),
+                                    &p.of_device, call->err));
+    else if (ctx->backend->has_data)
         SYN_TRY(call->comm->ops->start(call->comm, &call->exchange, &p.request, call->err));
     each_storage(ctx, &ctx->trace->nodes[node], occupy);
     ctx->pending[ctx->n_pending++] = p;
@@ -76,6 +87,7 @@ static void complete(syn_ctx *ctx, size_t i) {
         if (p.finish) finish(ctx, &p);
         store_times(ctx, p.node, &times);
     }
+    if (p.of_device) (void)ctx->backend->wait(ctx->device, p.of_device, &error);
     if (error.code != SYN_OK) syn__locate(ctx, &syn_op_table[row->op], row->scope, &error);
     syn_free(p.scratch);
     each_storage(ctx, row, syn__storage_arrived);

@@ -1,4 +1,5 @@
 /* The backend: buffers, copies, waiting, and around each kernel what is to be known of its node. */
+#include "comm/cuda/cuda_comm.h"
 #include "ops/cuda/cuda_device.h"
 
 #include <stdio.h>
@@ -68,6 +69,7 @@ static syn_status open_parts(syn__cuda *d, syn_error *err) {
 static void cuda_close(void *device) {
     syn__cuda *d = cuda_of(device);
     cudaSetDevice(d->device);
+    syn__cuda_exchanges_close(d->exchanges);
     syn__graphs_close(d->graphs);
     syn__cuda_times_close(&d->times);
     syn__cuda_work_close(&d->work);
@@ -82,16 +84,10 @@ static void cuda_close(void *device) {
     syn_free(d);
 }
 
-/* A rank of this process has the device of its number. */
-static syn_status choose_device(syn__cuda *d, syn_error *err) {
+static syn_status choose_device(syn__cuda *d, syn_comm *comm, syn_error *err) {
     int n;
     SYN_TRY(syn__cuda_devices(&n, err));
-    const int rank = syn__cuda_host->rank(d->ctx);
-    if (rank >= n)
-        return SYN_FAIL(err, SYN_E_INVALID, "rank %d has no device of its own: there are %d", rank,
-                        n);
-    d->device = rank;
-    return SYN_OK;
+    return syn__cuda_choose_device(comm, n, &d->device, err);
 }
 
 static syn_status cuda_open(void **device, struct syn_ctx *ctx, syn_error *err) {
@@ -99,8 +95,10 @@ static syn_status cuda_open(void **device, struct syn_ctx *ctx, syn_error *err) 
     if (!d) return SYN_FAIL_NOMEM(err, sizeof *d, "a device");
     d->ctx = ctx;
     d->at.device = d;
-    syn_status s = choose_device(d, err);
+    syn_comm *comm = syn__cuda_host->comm(ctx);
+    syn_status s = choose_device(d, comm, err);
     if (s == SYN_OK) s = open_parts(d, err);
+    if (s == SYN_OK) s = syn__cuda_exchanges_open(&d->exchanges, d, comm, err);
     if (s == SYN_OK) *device = d;
     else cuda_close(d);
     return s;
@@ -121,8 +119,7 @@ static void cuda_free(void *device, void *data) {
     cudaFree(data);
 }
 
-/* Before anything that is no kernel is asked of the stream. */
-static syn_status before_other(syn__cuda *d, syn_error *err) {
+syn_status syn__cuda_before_other(syn__cuda *d, syn_error *err) {
     SYN_CUDA(cudaSetDevice(d->device), "choosing a device", err);
     SYN_TRY(syn__graphs_end(d->graphs, err));
     d->times.idle = false;
@@ -132,20 +129,20 @@ static syn_status before_other(syn__cuda *d, syn_error *err) {
 static syn_status cuda_copy_in(void *device, void *to, const void *from, size_t bytes,
                                syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    SYN_TRY(before_other(d, err));
+    SYN_TRY(syn__cuda_before_other(d, err));
     return syn__cuda_staging_in(&d->staging, d->at.stream, to, from, bytes, err);
 }
 
 static syn_status cuda_copy_out(void *device, void *to, const void *from, size_t bytes,
                                 syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    SYN_TRY(before_other(d, err));
+    SYN_TRY(syn__cuda_before_other(d, err));
     return syn__cuda_staging_out(&d->staging, d->at.stream, to, from, bytes, err);
 }
 
 static syn_status cuda_fill(void *device, void *to, int byte, size_t bytes, syn_error *err) {
     syn__cuda *d = cuda_of(device);
-    SYN_TRY(before_other(d, err));
+    SYN_TRY(syn__cuda_before_other(d, err));
     if (bytes > 0) SYN_CUDA(cudaMemsetAsync(to, byte, bytes, d->at.stream), "a fill", err);
     return SYN_OK;
 }
@@ -211,7 +208,11 @@ static syn_status tell_late(syn__cuda *d, cudaError_t code, syn_error *err) {
 /* For all that was asked for; times are known then. */
 static cudaError_t wait_for_stream(syn__cuda *d) {
     cudaError_t code = syn__cuda_times_before_sync(&d->times, d->at.stream);
+    if (code == cudaSuccess && d->exchanges &&
+        syn__cuda_exchanges_sync(d->exchanges, d->times.anchors[1], &d->late) != SYN_OK)
+        d->first_node = 0; /* told by d->late */
     if (code == cudaSuccess) code = cudaStreamSynchronize(d->at.stream);
+    if (d->exchanges) syn__cuda_exchanges_times(d->exchanges);
     syn__cuda_times_finish(d, code == cudaSuccess);
     return code;
 }
@@ -219,10 +220,11 @@ static cudaError_t wait_for_stream(syn__cuda *d) {
 static syn_status cuda_sync(void *device, syn_error *err) {
     syn__cuda *d = cuda_of(device);
     if (d->late.code != SYN_OK) return SYN_FAIL(err, d->late.code, "%s", d->late.text);
-    SYN_TRY(before_other(d, err));
+    SYN_TRY(syn__cuda_before_other(d, err));
     cudaError_t code = cudaMemcpyAsync(d->fault, d->at.fault, sizeof *d->fault,
                                        cudaMemcpyDeviceToHost, d->at.stream);
     if (code == cudaSuccess) code = wait_for_stream(d);
+    if (d->late.code != SYN_OK) return SYN_FAIL(err, d->late.code, "%s", d->late.text);
     if (code != cudaSuccess) return tell_late(d, code, err);
     syn__cuda_staging_finish(&d->staging);
     d->first_node = 0;
@@ -325,6 +327,8 @@ const syn_backend *syn__cuda_backend(void) {
     backend.fill = cuda_fill;
     backend.sync = cuda_sync;
     backend.kernel = cuda_kernel;
+    backend.start = syn__cuda_start;
+    backend.wait = syn__cuda_wait;
     backend.begin = cuda_begin;
     backend.end = cuda_end;
     backend.step = cuda_step;

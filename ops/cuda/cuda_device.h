@@ -118,6 +118,7 @@ struct syn__cuda {
     syn__fault *fault;   /* the host's copy, pinned */
     syn__graphs *graphs; /* NULL: none are wanted */
     syn__cuda_blas blas;
+    struct syn__cuda_exchanges *exchanges; /* of comm/cuda; NULL: a world of one rank */
     char *scratch;
     size_t scratch_bytes;
     uint64_t scratch_number; /* another one whenever it is another piece of memory */
@@ -129,6 +130,8 @@ enum { SYN__CUDA_OLDEST = 75 }; /* compute capability that kernels need */
 /* How many devices there are; a failure says why none can be used. */
 syn_status syn__cuda_devices(int *n, syn_error *err) SYN_MUST_USE;
 const syn_backend *syn__cuda_backend(void);
+/* Before anything that is no kernel is asked of the stream. */
+syn_status syn__cuda_before_other(syn__cuda *d, syn_error *err) SYN_MUST_USE;
 /* Around what is launched for a node (syn__cuda_span). */
 void syn__cuda_time_begin(syn__cuda *d, uint32_t node, int segment, int op);
 void syn__cuda_time_end(syn__cuda *d);

@@ -1,0 +1,289 @@
+/* Which device a rank has, NCCL's groups, and waiting where another rank may have failed. */
+#include "comm/cuda/cuda_comm.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "syntorch/clock.h"
+#include "syntorch/memory.h"
+
+/* Tags of the module's own messages. */
+enum { TAG_PLACE = INT32_MAX - 1, TAG_ID = INT32_MAX };
+
+/* ---- which device ---- */
+
+static bool sharing(void) {
+    const char *text = getenv("SYNTORCH_CUDA_SHARED");
+    return text && strcmp(text, "1") == 0;
+}
+
+/* FNV-1a of the machine's name. */
+static int64_t machine(void) {
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (const char *c = name; *c; c++) hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+    return (int64_t)hash;
+}
+
+/* Rank 0 collects the machines and tells everybody its place {index, ranks} on its own. */
+static syn_status tell_places(syn_comm *comm, int64_t *place, syn_error *err) {
+    const size_t bytes = (size_t)comm->size * sizeof(int64_t);
+    int64_t *machines = static_cast<int64_t *>(syn_malloc(bytes));
+    if (!machines) return SYN_FAIL_NOMEM(err, bytes, "the names of machines");
+    syn_status s = SYN_OK;
+    machines[0] = machine();
+    for (int r = 1; r < comm->size && s == SYN_OK; r++)
+        s = syn__cuda_host->recv(comm, &machines[r], 1, SYN_I64, r, TAG_PLACE, err);
+    for (int r = comm->size - 1; r >= 0 && s == SYN_OK; r--) {
+        place[0] = place[1] = 0;
+        for (int k = 0; k < comm->size; k++) {
+            if (machines[k] != machines[r]) continue;
+            if (k < r) place[0]++;
+            place[1]++;
+        }
+        if (r > 0) s = syn__cuda_host->send(comm, place, 2, SYN_I64, r, TAG_PLACE, err);
+    }
+    syn_free(machines);
+    return s;
+}
+
+static syn_status find_place(syn_comm *comm, int64_t *place, syn_error *err) {
+    place[0] = comm ? comm->rank : 0;
+    place[1] = comm ? comm->size : 1;
+    if (!comm || comm->size == 1 || comm->ops->in_process) return SYN_OK;
+    if (comm->rank == 0) return tell_places(comm, place, err);
+    const int64_t mine = machine();
+    SYN_TRY(syn__cuda_host->send(comm, &mine, 1, SYN_I64, 0, TAG_PLACE, err));
+    return syn__cuda_host->recv(comm, place, 2, SYN_I64, 0, TAG_PLACE, err);
+}
+
+syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device, syn_error *err) {
+    int64_t place[2];
+    SYN_TRY(find_place(comm, place, err));
+    *device = (int)(place[0] % n_devices);
+    if (place[1] <= n_devices || sharing()) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_INVALID,
+                    "%d ranks need %d CUDA devices on this machine, which has %d; "
+                    "SYNTORCH_CUDA_SHARED=1 lets ranks share a device",
+                    (int)place[1], (int)place[1], n_devices);
+}
+
+#ifdef SYN_HAVE_NCCL
+
+/* ---- failures of others ---- */
+
+/* Of another rank; what was asked of NCCL may then never come. */
+static syn_status check_others(const syn__cuda_exchanges *x, syn_error *err) {
+    if (x->comm->closed || !x->comm->ops->check) return SYN_OK;
+    return x->comm->ops->check(x->comm, err);
+}
+
+static void moment(uint64_t since_ns) {
+    const struct timespec rest = {0, 50000};
+    if (syn__clock_ns() - since_ns < 200000) sched_yield();
+    else nanosleep(&rest, NULL);
+}
+
+static bool too_long(const syn__cuda_exchanges *x, uint64_t since_ns) {
+    return (double)(syn__clock_ns() - since_ns) > x->timeout_s * 1e9;
+}
+
+syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what, const char *file,
+                            int line, syn_error *err) {
+    const char *more = ncclGetLastError(comm);
+    return syn__fail(err, file, line, SYN_E_COMM, "NCCL failed at %s: %s%s%.300s", what,
+                     ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
+}
+
+/* Ends what is under way in streams: with others gone it would never end by itself. */
+static void break_off(syn__cuda_exchanges *x) {
+    for (syn__nccl_group *g = x->groups; g; g = g->next) {
+        if (g->comm) ncclCommAbort(g->comm);
+        g->comm = NULL;
+    }
+}
+
+/* The first that was found wrong by NCCL itself. */
+static syn_status check_groups(const syn__cuda_exchanges *x, syn_error *err) {
+    for (const syn__nccl_group *g = x->groups; g; g = g->next) {
+        ncclResult_t code = ncclSuccess;
+        if (!g->comm) continue;
+        if (ncclCommGetAsyncError(g->comm, &code) != ncclSuccess) code = ncclInternalError;
+        SYN_NCCL(code, g->comm, g->group->name, err);
+    }
+    return SYN_OK;
+}
+
+syn_status syn__nccl_settle(syn__cuda_exchanges *x, ncclComm_t comm, const char *what,
+                            syn_error *err) {
+    const uint64_t since_ns = syn__clock_ns();
+    for (;;) {
+        ncclResult_t code = ncclSuccess;
+        SYN_NCCL(ncclCommGetAsyncError(comm, &code), comm, what, err);
+        SYN_NCCL(code, comm, what, err);
+        if (code == ncclSuccess) return SYN_OK;
+        SYN_TRY(check_others(x, err));
+        if (too_long(x, since_ns))
+            return SYN_FAIL(err, SYN_E_COMM, "%s: other ranks did not come within %g s", what,
+                            x->timeout_s);
+        moment(since_ns);
+    }
+}
+
+/* ---- groups ---- */
+
+/* The first member draws the id, and sends it to the others. */
+static syn_status share_id(syn_comm *comm, const syn_group *group, ncclUniqueId *id,
+                           syn_error *err) {
+    const size_t n = sizeof *id / sizeof(int32_t);
+    if (group->index > 0)
+        return syn__cuda_host->recv(comm, id, n, SYN_I32, group->ranks[0], TAG_ID, err);
+    SYN_NCCL(ncclGetUniqueId(id), NULL, "its start", err);
+    for (int32_t i = 1; i < group->size; i++)
+        SYN_TRY(syn__cuda_host->send(comm, id, n, SYN_I32, group->ranks[i], TAG_ID, err));
+    return SYN_OK;
+}
+
+static syn_status join(syn__cuda_exchanges *x, syn__nccl_group *g, syn_error *err) {
+    ncclUniqueId id;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    SYN_TRY(share_id(x->comm, g->group, &id, err));
+    SYN_CUDA(cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking), "a stream", err);
+    SYN_NCCL(ncclCommInitRankConfig(&g->comm, g->group->size, id, g->group->index, &config), NULL,
+             g->group->name, err);
+    return syn__nccl_settle(x, g->comm, g->group->name, err);
+}
+
+syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
+                               syn__nccl_group **out, syn_error *err) {
+    syn__nccl_group *g = x->groups;
+    while (g && g->group != group) g = g->next;
+    if (!g) {
+        g = static_cast<syn__nccl_group *>(syn_calloc(1, sizeof *g));
+        if (!g) return SYN_FAIL_NOMEM(err, sizeof *g, "a group");
+        g->group = group;
+        g->next = x->groups;
+        x->groups = g;
+        const syn_status s = join(x, g, err);
+        if (s != SYN_OK) {
+            break_off(x);
+            return s;
+        }
+    }
+    *out = g;
+    if (g->comm) return SYN_OK;
+    return SYN_FAIL(err, SYN_E_COMM, "group %.64s was broken off", group->name);
+}
+
+/* In the order of ids, which is the same on all ranks: nobody waits in a circle. */
+static syn_status open_groups(syn__cuda_exchanges *x, syn_error *err) {
+    syn__nccl_group *g;
+    const syn_group *group = syn__cuda_host->next_group(x->comm, 0);
+    for (; group; group = syn__cuda_host->next_group(x->comm, group->id))
+        if (group->size > 1) SYN_TRY(syn__nccl_group_get(x, group, &g, err));
+    return SYN_OK;
+}
+
+static void close_groups(syn__cuda_exchanges *x) {
+    syn_error ignored;
+    ignored.code = SYN_OK;
+    if (x->device->late.code != SYN_OK || check_others(x, &ignored) != SYN_OK) break_off(x);
+    while (x->groups) {
+        syn__nccl_group *g = x->groups;
+        x->groups = g->next;
+        if (g->comm) ncclCommDestroy(g->comm);
+        if (g->stream) cudaStreamDestroy(g->stream);
+        syn_free(g);
+    }
+}
+
+/* What the device still waits for, for the sentence of a failure. */
+static void describe_oldest(const syn__cuda_exchanges *x, char *text, size_t bytes) {
+    const syn__cuda_request *r = x->timed;
+    while (r && cudaEventQuery(r->end) == cudaSuccess) r = r->next;
+    if (r) syn__cuda_host->describe_node(x->device->ctx, r->node, text, bytes);
+    else snprintf(text, bytes, "the device");
+}
+
+static syn_status check(syn__cuda_exchanges *x, uint64_t since_ns, syn_error *err) {
+    char what[256];
+    syn_error inner;
+    inner.code = SYN_OK;
+    if (check_others(x, &inner) == SYN_OK && check_groups(x, &inner) == SYN_OK) {
+        if (!too_long(x, since_ns)) return SYN_OK;
+        SYN_FAIL(&inner, SYN_E_COMM, "the other ranks of the group did not come within %g s",
+                 x->timeout_s);
+    }
+    describe_oldest(x, what, sizeof what);
+    return SYN_FAIL(err, inner.code, "waiting for %s: %s", what, inner.text);
+}
+
+syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event, syn_error *err) {
+    const uint64_t since_ns = syn__clock_ns();
+    if (!x->nccl) return SYN_OK;
+    while (cudaEventQuery(event) == cudaErrorNotReady) {
+        const syn_status s = check(x, since_ns, err);
+        if (s != SYN_OK) {
+            break_off(x);
+            return s;
+        }
+        moment(since_ns);
+    }
+    return SYN_OK; /* the stream's own failures are told by whoever asks it next */
+}
+
+#else
+
+syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event, syn_error *err) {
+    (void)x, (void)event, (void)err;
+    return SYN_OK;
+}
+
+#endif
+
+/* ---- opening and closing ---- */
+
+static double timeout(void) {
+    const char *text = getenv("SYNTORCH_NCCL_TIMEOUT_S");
+    const double s = text ? atof(text) : 0;
+    return s > 0 ? s : 600;
+}
+
+syn_status syn__cuda_exchanges_open(syn__cuda_exchanges **out, syn__cuda *device, syn_comm *comm,
+                                    syn_error *err) {
+    *out = NULL;
+    if (!comm || comm->size == 1) return SYN_OK;
+    syn__cuda_exchanges *x = static_cast<syn__cuda_exchanges *>(syn_calloc(1, sizeof *x));
+    if (!x) return SYN_FAIL_NOMEM(err, sizeof *x, "exchanges");
+    *out = x;
+    x->device = device;
+    x->comm = comm;
+    x->last_timed = &x->timed;
+    x->timeout_s = timeout();
+#ifdef SYN_HAVE_NCCL
+    x->nccl = !sharing();
+    if (x->nccl) return open_groups(x, err);
+#endif
+    return SYN_OK;
+}
+
+void syn__cuda_exchanges_close(syn__cuda_exchanges *x) {
+    if (!x) return;
+#ifdef SYN_HAVE_NCCL
+    close_groups(x);
+#endif
+    syn__cuda_exchanges_times(x);
+    for (syn__cuda_request *lists[] = {x->idle, x->timed}, *r, **list = lists; list < lists + 2;
+         list++)
+        while ((r = *list)) {
+            *list = r->next;
+            syn__cuda_request_free(r);
+        }
+    syn_free(x);
+}

@@ -1,0 +1,98 @@
+/* Exchanges between the devices of ranks: by NCCL, in a stream for each group, or through the
+   host's communicator where ranks share a device or the module was built without NCCL. Part of the
+   CUDA module. */
+#ifndef COMM_CUDA_CUDA_COMM_H
+#define COMM_CUDA_CUDA_COMM_H
+
+#include "ops/cuda/cuda_device.h"
+
+#ifdef SYN_HAVE_NCCL
+#include <nccl.h>
+
+typedef struct syn__nccl_group {
+    struct syn__nccl_group *next;
+    const syn_group *group;
+    ncclComm_t comm;
+    cudaStream_t stream;
+} syn__nccl_group;
+#endif
+
+/* An exchange that was started, and then one whose times are not known yet. */
+typedef struct syn__cuda_request {
+    struct syn__cuda_request *next;
+    uint32_t node;     /* number */
+    syn_request *host; /* the communicator's: the exchange, or its comparison; NULL: is over */
+    bool in_stream;    /* NCCL's: between two events of the group's stream */
+    cudaEvent_t begin, end;
+    cudaEvent_t copied;    /* `pinned` is free again */
+    uint64_t begin_ns;     /* through the host */
+    syn_exchange exchange; /* as the op described it, with `segments` */
+    syn_segment segments[SYN_MAX_LIST], of_host[SYN_MAX_LIST];
+    char *pinned;
+    size_t pinned_bytes;
+    char *woven; /* device memory for blocks of ranks, of which rows are woven */
+    size_t woven_bytes;
+    int64_t outer, inner_bytes; /* of rows; outer 1: blocks are rows */
+} syn__cuda_request;
+
+/* What a context has to exchange with; NULL in a world of one rank. */
+typedef struct syn__cuda_exchanges {
+    syn__cuda *device;
+    syn_comm *comm;
+    syn__cuda_request *idle, *timed, **last_timed; /* timed: the oldest first */
+    double timeout_s;
+#ifdef SYN_HAVE_NCCL
+    bool nccl;
+    syn__nccl_group *groups;
+#endif
+} syn__cuda_exchanges;
+
+/* ---- cuda_comm.cu ---- */
+
+/* The device of this rank: its place among those of its machine. More ranks than devices are an
+   error unless SYNTORCH_CUDA_SHARED=1 lets them share. */
+syn_status syn__cuda_choose_device(syn_comm *comm, int n_devices, int *device,
+                                   syn_error *err) SYN_MUST_USE;
+/* All ranks of a group meet here, as NCCL makes what they share. */
+syn_status syn__cuda_exchanges_open(syn__cuda_exchanges **out, syn__cuda *device, syn_comm *comm,
+                                    syn_error *err) SYN_MUST_USE;
+void syn__cuda_exchanges_close(syn__cuda_exchanges *x); /* NULL is allowed */
+/* Waits for an event of the compute stream, which may wait for other ranks: fails when one of them
+   failed, or after SYNTORCH_NCCL_TIMEOUT_S seconds (600). Exchanges are over then. */
+syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event,
+                                    syn_error *err) SYN_MUST_USE;
+#ifdef SYN_HAVE_NCCL
+syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what, const char *file,
+                            int line, syn_error *err);
+#define SYN_NCCL(expr, comm, what, err)                                                 \
+    do {                                                                                \
+        const ncclResult_t syn_code = (expr);                                           \
+        if (syn_code != ncclSuccess && syn_code != ncclInProgress)                      \
+            return syn__nccl_failed(syn_code, (comm), (what), __FILE__, __LINE__, err); \
+    } while (0)
+/* NCCL's group for it, made if need be. */
+syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
+                               syn__nccl_group **out, syn_error *err) SYN_MUST_USE;
+/* What was asked of it is in its stream. */
+syn_status syn__nccl_settle(syn__cuda_exchanges *x, ncclComm_t comm, const char *what,
+                            syn_error *err) SYN_MUST_USE;
+#endif
+
+/* ---- cuda_exchange.cu ---- */
+
+/* The backend's members. */
+syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **request,
+                           syn_error *err);
+syn_status syn__cuda_wait(void *device, void *request, syn_error *err);
+/* Gives times that are known by now to the context. */
+void syn__cuda_exchanges_times(syn__cuda_exchanges *x);
+void syn__cuda_request_free(syn__cuda_request *r);
+
+/* ---- ops/cuda/cuda_gather.cu ---- */
+
+/* blocks [n][outer][inner] <-> rows [outer][n][inner], inner in bytes */
+syn_status syn__cuda_weave(cudaStream_t stream, const void *from, void *to, int64_t n,
+                           int64_t outer, int64_t inner_bytes, bool to_rows,
+                           syn_error *err) SYN_MUST_USE;
+
+#endif

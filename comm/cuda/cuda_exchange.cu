@@ -1,0 +1,371 @@
+/* Exchanges as a context starts and waits for them. NCCL's run in the stream of their group,
+   between two events that tie it to the compute stream: the host waits for nothing. The others are
+   copied out, exchanged by the host's communicator, and copied in: messages and barriers always,
+   all of them where ranks share a device. */
+#include "comm/cuda/cuda_comm.h"
+#include "syntorch/clock.h"
+#include "syntorch/memory.h"
+
+static syn__cuda_exchanges *exchanges_of(void *device) {
+    return static_cast<syn__cuda *>(device)->exchanges;
+}
+
+/* ---- requests ---- */
+
+void syn__cuda_request_free(syn__cuda_request *r) {
+    if (r->begin) cudaEventDestroy(r->begin);
+    if (r->end) cudaEventDestroy(r->end);
+    if (r->copied) cudaEventDestroy(r->copied);
+    if (r->pinned) cudaFreeHost(r->pinned);
+    if (r->woven) cudaFree(r->woven);
+    syn_free(r);
+}
+
+static syn_status make_events(syn__cuda_request *r, syn_error *err) {
+    SYN_CUDA(cudaEventCreate(&r->begin), "an event", err);
+    SYN_CUDA(cudaEventCreate(&r->end), "an event", err);
+    SYN_CUDA(cudaEventCreateWithFlags(&r->copied, cudaEventDisableTiming), "an event", err);
+    return SYN_OK;
+}
+
+static void put_idle(syn__cuda_exchanges *x, syn__cuda_request *r) {
+    r->next = x->idle;
+    x->idle = r;
+}
+
+/* Of those whose exchange is over; the others wait for the next call. */
+void syn__cuda_exchanges_times(syn__cuda_exchanges *x) {
+    const syn__cuda_times *t = &x->device->times;
+    while (x->timed && cudaEventQuery(x->timed->end) == cudaSuccess) {
+        syn__cuda_request *r = x->timed;
+        float from_ms = 0, ms = 0;
+        if (cudaEventElapsedTime(&from_ms, t->anchors[0], r->begin) == cudaSuccess &&
+            cudaEventElapsedTime(&ms, r->begin, r->end) == cudaSuccess)
+            syn__cuda_host->set_time(x->device->ctx, r->node,
+                                     t->anchor_ns + (uint64_t)(int64_t)((double)from_ms * 1e6),
+                                     (uint64_t)((double)ms * 1e6), 0);
+        x->timed = r->next;
+        if (!x->timed) x->last_timed = &x->timed;
+        put_idle(x, r);
+    }
+    cudaGetLastError(); /* "not ready" */
+}
+
+static syn_status request_new(syn__cuda_exchanges *x, const syn_call *call, uint32_t node,
+                              syn__cuda_request **out, syn_error *err) {
+    syn__cuda_exchanges_times(x);
+    syn__cuda_request *r = x->idle;
+    if (r) {
+        x->idle = r->next;
+    } else {
+        r = static_cast<syn__cuda_request *>(syn_calloc(1, sizeof *r));
+        if (!r) return SYN_FAIL_NOMEM(err, sizeof *r, "a request");
+        const syn_status s = make_events(r, err);
+        if (s != SYN_OK) {
+            syn__cuda_request_free(r);
+            return s;
+        }
+    }
+    r->node = node;
+    r->host = NULL;
+    r->in_stream = false;
+    r->exchange = call->exchange;
+    r->exchange.segments = r->segments;
+    for (int i = 0; i < r->exchange.n_segments; i++) r->segments[i] = call->exchange.segments[i];
+    *out = r;
+    return SYN_OK;
+}
+
+/* ---- blocks of ranks, and rows ---- */
+
+static int64_t elem_bytes(const syn__cuda_request *r) {
+    return (int64_t)syn_dtype_bytes(r->exchange.dtype);
+}
+
+/* Where the dimension is an inner one the exchange itself is of blocks in memory of the request. */
+static syn_status find_rows(syn__cuda_request *r, const syn_call *call, syn_error *err) {
+    const bool gather = r->exchange.kind == SYN_COMM_ALL_GATHER;
+    r->outer = 1;
+    if (!gather && r->exchange.kind != SYN_COMM_REDUCE_SCATTER) return SYN_OK;
+    const syn_spec *part = gather ? &call->in[0].spec : &call->out[0].spec;
+    const int64_t axis = call->attr[gather ? 0 : 1].i;
+    for (int64_t d = 0; d < axis; d++) r->outer *= part->dims[d];
+    if (r->outer <= 1 || r->segments[0].n_elems == 0) {
+        r->outer = 1;
+        return SYN_OK;
+    }
+    const size_t part_bytes = r->segments[0].n_elems * (size_t)elem_bytes(r);
+    const size_t bytes = part_bytes * (size_t)r->exchange.group->size;
+    r->inner_bytes = (int64_t)part_bytes / r->outer;
+    if (bytes <= r->woven_bytes) return SYN_OK;
+    if (r->woven) SYN_CUDA(cudaFree(r->woven), "a buffer", err);
+    r->woven = NULL;
+    r->woven_bytes = 0;
+    if (cudaMalloc((void **)&r->woven, bytes) != cudaSuccess) {
+        cudaGetLastError();
+        return SYN_FAIL_NOMEM(err, bytes, "blocks of ranks");
+    }
+    r->woven_bytes = bytes;
+    return SYN_OK;
+}
+
+static syn_status weave_before(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
+    if (r->outer == 1 || r->exchange.kind != SYN_COMM_REDUCE_SCATTER) return SYN_OK;
+    SYN_TRY(syn__cuda_weave(x->device->at.stream, r->segments[0].in, r->woven,
+                            r->exchange.group->size, r->outer, r->inner_bytes, false, err));
+    r->segments[0].in = r->woven;
+    return SYN_OK;
+}
+
+static syn_status weave_after(syn__cuda_exchanges *x, syn__cuda_request *r, void *rows,
+                              syn_error *err) {
+    if (r->outer == 1 || r->exchange.kind != SYN_COMM_ALL_GATHER) return SYN_OK;
+    return syn__cuda_weave(x->device->at.stream, r->woven, rows, r->exchange.group->size, r->outer,
+                           r->inner_bytes, true, err);
+}
+
+/* Where the exchange itself is to write segment i. */
+static void *target(const syn__cuda_request *r, int i) {
+    return r->outer > 1 && r->exchange.kind == SYN_COMM_ALL_GATHER ? r->woven : r->segments[i].out;
+}
+
+/* ---- through the host ---- */
+
+static bool reads(const syn_exchange *x) {
+    return x->kind != SYN_COMM_RECV &&
+           (x->kind != SYN_COMM_BROADCAST || x->group->index == x->root);
+}
+
+/* Bytes that segment i reads and writes. */
+static size_t bytes_in(const syn__cuda_request *r, int i) {
+    const size_t size =
+        r->exchange.kind == SYN_COMM_REDUCE_SCATTER ? (size_t)r->exchange.group->size : 1;
+    return r->segments[i].n_elems * (size_t)elem_bytes(r) * size;
+}
+static size_t bytes_out(const syn__cuda_request *r, int i) {
+    if (r->exchange.kind == SYN_COMM_SEND) return 0;
+    const size_t size =
+        r->exchange.kind == SYN_COMM_ALL_GATHER ? (size_t)r->exchange.group->size : 1;
+    return r->segments[i].n_elems * (size_t)elem_bytes(r) * size;
+}
+
+/* One behind the other on 16 bytes: what a segment reads, then what it writes. */
+static syn_status place_segments(syn__cuda_request *r, syn_error *err) {
+    size_t bytes = 0;
+    for (int i = 0; i < r->exchange.n_segments; i++)
+        bytes += (bytes_in(r, i) + 15) / 16 * 16 + (bytes_out(r, i) + 15) / 16 * 16;
+    if (r->pinned) SYN_CUDA(cudaEventSynchronize(r->copied), "waiting for a copy", err);
+    if (bytes > r->pinned_bytes) {
+        if (r->pinned) SYN_CUDA(cudaFreeHost(r->pinned), "staging memory", err);
+        r->pinned = NULL;
+        r->pinned_bytes = 0;
+        SYN_CUDA(cudaMallocHost((void **)&r->pinned, bytes), "staging memory", err);
+        r->pinned_bytes = bytes;
+    }
+    char *at = r->pinned;
+    for (int i = 0; i < r->exchange.n_segments; i++) {
+        r->of_host[i].n_elems = r->segments[i].n_elems;
+        r->of_host[i].in = at;
+        at += (bytes_in(r, i) + 15) / 16 * 16;
+        r->of_host[i].out = at;
+        at += (bytes_out(r, i) + 15) / 16 * 16;
+    }
+    return SYN_OK;
+}
+
+static syn_status start_through_host(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
+    cudaStream_t stream = x->device->at.stream;
+    syn_exchange host = r->exchange;
+    host.segments = r->of_host;
+    SYN_TRY(place_segments(r, err));
+    for (int i = 0; i < host.n_segments && reads(&host); i++)
+        if (bytes_in(r, i) > 0)
+            SYN_CUDA(cudaMemcpyAsync(const_cast<void *>(r->of_host[i].in), r->segments[i].in,
+                                     bytes_in(r, i), cudaMemcpyDeviceToHost, stream),
+                     "a copy from the device", err);
+    SYN_CUDA(cudaEventRecord(r->end, stream), "an event", err);
+    SYN_TRY(syn__cuda_exchanges_sync(x, r->end, err));
+    SYN_CUDA(cudaEventSynchronize(r->end), "waiting for a copy", err);
+    r->begin_ns = syn__clock_ns();
+    return x->comm->ops->start(x->comm, &host, &r->host, err);
+}
+
+static syn_status wait_through_host(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
+    syn_exchange_times times = syn_exchange_times();
+    syn_request *host = r->host;
+    cudaStream_t stream = x->device->at.stream;
+    r->host = NULL;
+    SYN_TRY(x->comm->ops->wait(x->comm, host, &times, err));
+    if (!times.end_ns) {
+        times.begin_ns = r->begin_ns;
+        times.end_ns = syn__clock_ns();
+    }
+    syn__cuda_host->set_time(x->device->ctx, r->node, times.begin_ns, times.end_ns - times.begin_ns,
+                             times.cpu_ns);
+    for (int i = 0; i < r->exchange.n_segments; i++)
+        if (bytes_out(r, i) > 0)
+            SYN_CUDA(cudaMemcpyAsync(target(r, i), r->of_host[i].out, bytes_out(r, i),
+                                     cudaMemcpyHostToDevice, stream),
+                     "a copy to the device", err);
+    SYN_CUDA(cudaEventRecord(r->copied, stream), "an event", err);
+    return weave_after(x, r, r->segments[0].out, err);
+}
+
+/* ---- by NCCL ---- */
+
+#ifdef SYN_HAVE_NCCL
+
+static ncclDataType_t type_of(syn_dtype dtype) {
+    switch (dtype) {
+    case SYN_F16:
+        return ncclFloat16;
+    case SYN_BF16:
+        return ncclBfloat16;
+    case SYN_I32:
+        return ncclInt32;
+    case SYN_I64:
+        return ncclInt64;
+    default:
+        return ncclFloat32;
+    }
+}
+
+static ncclRedOp_t reduction_of(syn_reduce reduce) {
+    switch (reduce) {
+    case SYN_REDUCE_AVG:
+        return ncclAvg;
+    case SYN_REDUCE_MIN:
+        return ncclMin;
+    case SYN_REDUCE_MAX:
+        return ncclMax;
+    case SYN_REDUCE_PROD:
+        return ncclProd;
+    default:
+        return ncclSum;
+    }
+}
+
+static ncclResult_t ask_one(const syn__cuda_request *r, int i, const syn__nccl_group *g) {
+    const syn_segment *s = &r->segments[i];
+    const ncclDataType_t type = type_of(r->exchange.dtype);
+    const ncclRedOp_t reduction = reduction_of(r->exchange.reduce);
+    void *out = target(r, i);
+    switch (r->exchange.kind) {
+    case SYN_COMM_ALL_REDUCE:
+        return ncclAllReduce(s->in, out, s->n_elems, type, reduction, g->comm, g->stream);
+    case SYN_COMM_ALL_GATHER:
+        return ncclAllGather(s->in, out, s->n_elems, type, g->comm, g->stream);
+    case SYN_COMM_REDUCE_SCATTER:
+        return ncclReduceScatter(s->in, out, s->n_elems, type, reduction, g->comm, g->stream);
+    default:
+        return ncclBroadcast(s->in, out, s->n_elems, type, r->exchange.root, g->comm, g->stream);
+    }
+}
+
+/* A list goes out as one. */
+static syn_status ask(syn__cuda_exchanges *x, const syn__cuda_request *r, const syn__nccl_group *g,
+                      syn_error *err) {
+    const char *what = g->group->name;
+    SYN_NCCL(ncclGroupStart(), g->comm, what, err);
+    ncclResult_t code = ncclSuccess;
+    for (int i = 0; i < r->exchange.n_segments; i++)
+        if (r->segments[i].n_elems > 0 && (code == ncclSuccess || code == ncclInProgress))
+            code = ask_one(r, i, g);
+    const ncclResult_t end = ncclGroupEnd();
+    SYN_NCCL(code, g->comm, what, err);
+    SYN_NCCL(end, g->comm, what, err);
+    return syn__nccl_settle(x, g->comm, what, err);
+}
+
+/* Members tell the host's communicator what they call: where it compares, those that differ end
+   with its sentence. What is waited for at once is compared before, the others meanwhile. */
+static syn_status start_comparison(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
+    syn_exchange host = r->exchange;
+    host.elsewhere = true;
+    SYN_TRY(x->comm->ops->start(x->comm, &host, &r->host, err));
+    if (!host.now) return SYN_OK;
+    syn_request *done = r->host;
+    r->host = NULL;
+    return x->comm->ops->wait(x->comm, done, NULL, err);
+}
+
+static syn_status start_in_stream(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
+    syn__nccl_group *g;
+    SYN_TRY(syn__nccl_group_get(x, r->exchange.group, &g, err));
+    SYN_TRY(start_comparison(x, r, err));
+    SYN_CUDA(cudaEventRecord(r->end, x->device->at.stream), "an event", err);
+    SYN_CUDA(cudaStreamWaitEvent(g->stream, r->end, 0), "an event", err);
+    SYN_CUDA(cudaEventRecord(r->begin, g->stream), "an event", err);
+    SYN_TRY(ask(x, r, g, err));
+    SYN_CUDA(cudaEventRecord(r->end, g->stream), "an event", err);
+    r->in_stream = true;
+    return SYN_OK;
+}
+
+static syn_status wait_in_stream(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
+    syn_request *comparison = r->host;
+    r->host = NULL;
+    if (comparison) SYN_TRY(x->comm->ops->wait(x->comm, comparison, NULL, err));
+    SYN_CUDA(cudaStreamWaitEvent(x->device->at.stream, r->end, 0), "an event", err);
+    return weave_after(x, r, r->segments[0].out, err);
+}
+
+static bool by_nccl(const syn__cuda_exchanges *x, const syn_exchange *exchange) {
+    return x->nccl && exchange->group && exchange->kind != SYN_COMM_BARRIER;
+}
+
+#endif
+
+/* ---- members of the backend ---- */
+
+/* A started one that is given up: the communicator ends its part. */
+static void give_up(syn__cuda_exchanges *x, syn__cuda_request *r) {
+    syn_error ignored;
+    ignored.code = SYN_OK;
+    if (r->host) (void)x->comm->ops->wait(x->comm, r->host, NULL, &ignored);
+    r->host = NULL;
+    put_idle(x, r);
+}
+
+syn_status syn__cuda_start(void *device, syn_call *call, uint32_t node, void **request,
+                           syn_error *err) {
+    syn__cuda_exchanges *x = exchanges_of(device);
+    syn__cuda_request *r = NULL;
+    if (x->device->late.code != SYN_OK)
+        return SYN_FAIL(err, x->device->late.code, "%s", x->device->late.text);
+    SYN_TRY(syn__cuda_before_other(x->device, err));
+    SYN_TRY(request_new(x, call, node, &r, err));
+    syn_status s = find_rows(r, call, err);
+    if (s == SYN_OK) s = weave_before(x, r, err);
+#ifdef SYN_HAVE_NCCL
+    if (s == SYN_OK && by_nccl(x, &r->exchange)) s = start_in_stream(x, r, err);
+    else
+#endif
+        if (s == SYN_OK)
+        s = start_through_host(x, r, err);
+    if (s == SYN_OK) *request = r;
+    else give_up(x, r);
+    return s;
+}
+
+syn_status syn__cuda_wait(void *device, void *request, syn_error *err) {
+    syn__cuda_exchanges *x = exchanges_of(device);
+    syn__cuda_request *r = static_cast<syn__cuda_request *>(request);
+    syn_status s = syn__cuda_before_other(x->device, err);
+    if (s != SYN_OK) {
+        give_up(x, r);
+        return s;
+    }
+#ifdef SYN_HAVE_NCCL
+    if (r->in_stream) {
+        s = wait_in_stream(x, r, err);
+        r->next = NULL;
+        *x->last_timed = r;
+        x->last_timed = &r->next;
+        return s;
+    }
+#endif
+    s = wait_through_host(x, r, err);
+    put_idle(x, r);
+    return s;
+}

@@ -1,0 +1,75 @@
+/* Collectives and messages: their kernels describe the exchange, and comm/cuda runs it. Blocks of
+   whole ranks are woven into rows here. */
+#include "comm/cuda/cuda_comm.h"
+#include "ops/cuda/device.cuh"
+
+/* The CPU's only describe, too: they touch no data. */
+static syn_status described_cuda(syn_call *c) {
+    return c->def->cpu(c);
+}
+
+/* One segment; the elements are those of this rank's part. Rows are woven by who runs it. */
+static void describe(syn_call *c, const syn_operand *part) {
+    c->segments[0].in = c->in[0].data;
+    c->segments[0].out = c->out[0].data;
+    c->segments[0].n_elems = (size_t)syn_spec_elems(&part->spec);
+    c->exchange = syn_exchange();
+    c->exchange.kind = c->def->comm;
+    c->exchange.dtype = (syn_dtype)part->spec.dtype;
+    c->exchange.n_segments = 1;
+    c->exchange.group = c->group;
+    c->exchange.segments = c->segments;
+}
+
+static syn_status all_gather_cuda(syn_call *c) {
+    describe(c, &c->in[0]);
+    return SYN_OK;
+}
+
+static syn_status reduce_scatter_cuda(syn_call *c) {
+    describe(c, &c->out[0]);
+    c->exchange.reduce = (syn_reduce)c->attr[0].i;
+    return SYN_OK;
+}
+
+/* One thread a word of W: from rows [outer][n][inner] or blocks [n][outer][inner], inner in words.
+ */
+template <typename W>
+static __global__ void weave(const W *from, W *to, int64_t n, int64_t outer, int64_t inner,
+                             bool to_rows) {
+    const int64_t all = n * outer * inner, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += step) {
+        const int64_t at = i / inner, o = at / n, r = at % n; /* i: within rows */
+        const int64_t block = (r * outer + o) * inner + i % inner;
+        if (to_rows) to[i] = from[block];
+        else to[block] = from[i];
+    }
+}
+
+template <typename W>
+static void launch_weave(cudaStream_t stream, const void *from, void *to, int64_t n, int64_t outer,
+                         int64_t inner_bytes, bool to_rows) {
+    const int64_t inner = inner_bytes / (int64_t)sizeof(W);
+    SYN_LAUNCH(weave<W>, syn_blocks(n * outer * inner, 256, 1), 256, 0, stream,
+               static_cast<const W *>(from), static_cast<W *>(to), n, outer, inner, to_rows);
+}
+
+syn_status syn__cuda_weave(cudaStream_t stream, const void *from, void *to, int64_t n,
+                           int64_t outer, int64_t inner_bytes, bool to_rows, syn_error *err) {
+    const uint64_t bits =
+        (uint64_t)(uintptr_t)from | (uint64_t)(uintptr_t)to | (uint64_t)inner_bytes;
+    if (bits % 16 == 0) launch_weave<uint4>(stream, from, to, n, outer, inner_bytes, to_rows);
+    else if (bits % 4 == 0)
+        launch_weave<uint32_t>(stream, from, to, n, outer, inner_bytes, to_rows);
+    else launch_weave<uint16_t>(stream, from, to, n, outer, inner_bytes, to_rows);
+    SYN_CUDA(cudaGetLastError(), "a launch", err);
+    return SYN_OK;
+}
+
+const syn__cuda_row syn__cuda_exchanges_rows[] = {
+    {SYN_OP_ALL_REDUCE, described_cuda},  {SYN_OP_ALL_REDUCE_COALESCED, described_cuda},
+    {SYN_OP_ALL_GATHER, all_gather_cuda}, {SYN_OP_REDUCE_SCATTER, reduce_scatter_cuda},
+    {SYN_OP_BROADCAST, described_cuda},   {SYN_OP_BROADCAST_COALESCED, described_cuda},
+    {SYN_OP_BARRIER, described_cuda},     {SYN_OP_SEND, described_cuda},
+    {SYN_OP_RECV, described_cuda},        {SYN_OP_NONE, NULL},
+};

@@ -275,7 +275,7 @@ static syn_status run(syn_call *c) {
 /* What went before is launched; from here on ops are launched alone, or not. */
 static void cuda_keep_work(void *device, bool keep) {
     syn__cuda *d = cuda_of(device);
-    if (keep != d->work.keep && before_other(d, &d->late) == SYN_OK) d->work.keep = keep;
+    if (keep != d->work.keep && syn__cuda_before_other(d, &d->late) == SYN_OK) d->work.keep = keep;
 }
 
 static syn_kernel cuda_kernel(const syn_opdef *def) {

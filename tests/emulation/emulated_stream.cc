@@ -23,6 +23,7 @@ struct emulated_stream {
     std::condition_variable asked, changed;
     std::deque<emulated_work> work;
     bool busy = false, closed = false;
+    bool hurried = false; /* somebody asks again and again whether it is done */
     int device = 0;
     emulated_graph *capture = NULL; /* of the thread that captures: no lock */
     std::thread thread;
@@ -44,6 +45,14 @@ struct emulated_stream {
         changed.notify_all();
     }
 
+    /* Its thread begins now. */
+    void hurry() {
+        std::lock_guard<std::mutex> hold(lock);
+        if (hurried || work.empty()) return;
+        hurried = true;
+        asked.notify_one();
+    }
+
     template <typename F> void wait_until(F done) {
         std::unique_lock<std::mutex> hold(lock);
         while (!done()) advance(&hold);
@@ -57,9 +66,10 @@ struct emulated_stream {
         std::unique_lock<std::mutex> hold(lock);
         while (!closed || !work.empty()) {
             if (work.empty()) asked.wait(hold);
-            else if (!closed && work.size() < MUCH)
+            else if (!closed && !hurried && work.size() < MUCH)
                 asked.wait_for(hold, std::chrono::milliseconds(1));
             if (!work.empty()) advance(&hold);
+            if (work.empty()) hurried = false;
         }
     }
 };
@@ -237,7 +247,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     EMULATED_ENTER();
     const std::shared_ptr<place> there = place_of(event);
     if (!there) return cudaSuccess;
-    return there->done ? cudaSuccess : cudaErrorNotReady;
+    if (there->done) return cudaSuccess;
+    there->stream->hurry();
+    return cudaErrorNotReady;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {

@@ -253,8 +253,7 @@ static int64_t nucleus(const struct candidate *best, int64_t n, double max, doub
 }
 
 /* Samples in proportion to their probability from those of the candidates that are at least min_p
-   times as likely as the likeliest; the last of them where there are no probabilities, as of NaN.
- */
+   times as likely as the likeliest; the last of them where there are no probabilities (NaN). */
 static int32_t sample_among(struct candidate *best, int64_t n, double max, double temperature,
                             double min_p, double uniform) {
     double sum = 0;

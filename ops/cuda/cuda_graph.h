@@ -15,8 +15,7 @@ void syn__graphs_close(syn__graphs *g); /* NULL is allowed */
 void syn__graphs_step(syn__graphs *g);
 /* Asks for an op: launches its kernels, or puts that off until the segment ends. */
 syn_status syn__graphs_run(syn__graphs *g, syn_call *c, syn_kernel kernel) SYN_MUST_USE;
-/* Ends the segment: whatever was put off is launched. Before anything else is asked of the stream.
- */
+/* Ends the segment: what was put off is launched. Before anything else is asked of the stream. */
 syn_status syn__graphs_end(syn__graphs *g, syn_error *err) SYN_MUST_USE;
 /* Number of the node that a fault names: kernels of a graph were launched for another. */
 uint32_t syn__graphs_fault_node(const syn__graphs *g, uint32_t node);

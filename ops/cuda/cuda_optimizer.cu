@@ -34,8 +34,7 @@ static __device__ __forceinline__ state adamw_one(const adamw &a, const step &s,
     return now;
 }
 
-/* W numbers from `from` of their tensor, `at` of all, on. P: float, or of parameters with masters.
- */
+/* W numbers from `from` of their tensor, `at` of all, on. P: float, or 16 bits with masters. */
 template <typename P, int W>
 static __device__ __forceinline__ void adamw_pack(const adamw &a, const step &s, int t,
                                                   int64_t from, int64_t at) {

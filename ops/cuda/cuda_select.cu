@@ -75,8 +75,8 @@ static syn_status argmax_cuda(syn_call *c) {
 /* ---- top_k: runs are sorted, then each number counts those before it in the other runs ---- */
 
 /* The log2(K) stages of a bitonic network (Batcher 1968) whose pairs lie K/2 * low to `low` keys
-   apart, with the K keys that meet in them in registers. Runs of `length` go down and up in turn.
- */
+   apart, with the K keys that meet in them in registers. Runs of `length` go down and up in
+   turn. */
 template <int K>
 static __device__ __forceinline__ void sort_stages(uint64_t *keys, int size, int length, int low) {
     for (int i = (int)threadIdx.x; i < size / K; i += (int)blockDim.x) {

@@ -1,7 +1,7 @@
-"""Training steps of PyTorch, for bench_training and bench_cuda: peer_training.py PRESET BATCH TOKENS
-THREADS f32|bf16 [cuda|compiled] runs one for each line that it reads ("N": N of them) and prints the
-seconds of each. Fused attention and AdamW, no dropout; bf16 by autocast. cuda: on that device;
-compiled: there, by torch.compile."""
+"""Training steps of PyTorch, for bench_training and bench_cuda: peer_training.py PRESET BATCH
+TOKENS THREADS f32|bf16 [cuda|compiled] runs one for each line that it reads ("N": N of them) and
+prints the seconds of each. Fused attention and AdamW, no dropout; bf16 by autocast. cuda: on that
+device; compiled: there, by torch.compile."""
 import sys
 import time
 

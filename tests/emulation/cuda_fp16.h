@@ -1,6 +1,4 @@
-/* Of NVIDIA's header what kernels use: the type, and conversions that round to nearest, ties to
- * even.
- */
+/* Of NVIDIA's header what kernels use: the type, and conversions that round to nearest even. */
 #ifndef TESTS_EMULATION_CUDA_FP16_H
 #define TESTS_EMULATION_CUDA_FP16_H
 

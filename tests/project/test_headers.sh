@@ -10,7 +10,8 @@ if command -v pkg-config >/dev/null && pkg-config --exists ompi-c; then
     read -ra mpi < <(pkg-config --cflags ompi-c)
 fi
 failures=0 n=0
-mapfile -t headers < <(find syntorch ops comm models export -name "*.h" -not -path "*/cuda/*" | sort)
+mapfile -t headers < <(
+    find syntorch ops comm models export -name "*.h" -not -path "*/cuda/*" | sort)
 for header in "${headers[@]}"; do
     flags=("${warnings[@]}")
     if grep -q '<mpi.h>' "$header"; then

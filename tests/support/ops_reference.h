@@ -10,7 +10,7 @@
 
 #include "ops/ops.h"
 #include "syntorch/memory.h"
-#include "tests/support/cuda_device.h"
+#include "tests/support/device.h"
 
 #define REF_MAX 4096
 

@@ -1,4 +1,4 @@
-#include "tests/support/cuda_device.h"
+#include "tests/support/device.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Tests on CUDA. Where the environment variable SYN_TEST_DEVICE is "cuda" contexts that ask for the
    CPU get CUDA, so that a test of ops or models is one of its kernels, too; test programs are
    linked with a syn_ctx_new that does so. */
-#ifndef TESTS_CUDA_DEVICE_H
-#define TESTS_CUDA_DEVICE_H
+#ifndef TESTS_DEVICE_H
+#define TESTS_DEVICE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -92,8 +92,9 @@ syn_status syn_work_pack(const syn_work *work, char **out, size_t *bytes, syn_er
         head.name_bytes += syn_intern_entry_bytes(&work->names, i) + 1;
     const size_t of_nodes = work->n_nodes * sizeof *work->nodes,
                  of_pieces = work->n_pieces * sizeof *work->pieces;
-    *bytes = sizeof head + of_nodes + of_pieces + head.name_bytes;
-    char *to = *out = syn_malloc(*bytes);
+    const size_t all = sizeof head + of_nodes + of_pieces + (size_t)head.name_bytes;
+    *bytes = (all + 7) / 8 * 8;
+    char *to = *out = syn_calloc(*bytes, 1);
     if (!to) return SYN_FAIL_NOMEM(err, *bytes, "what a device did");
     memcpy(to, &head, sizeof head);
     to += sizeof head;
@@ -114,7 +115,8 @@ static bool fits(const packed_head *head, size_t bytes) {
     if (head->magic != MAGIC || head->nodes > left / sizeof(syn_node_work)) return false;
     left -= head->nodes * sizeof(syn_node_work);
     if (head->pieces > left / sizeof(syn_piece)) return false;
-    return head->name_bytes == left - head->pieces * sizeof(syn_piece);
+    left -= head->pieces * sizeof(syn_piece);
+    return head->name_bytes <= left && left - head->name_bytes < 8;
 }
 
 static syn_status read_names(syn_work *work, const packed_head *head, const char *from,

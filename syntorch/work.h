@@ -59,8 +59,8 @@ const syn_node_work *syn_work_of(const syn_work *work, uint64_t node);
 void syn_work_drop(syn_work *work, uint32_t node);
 size_t syn_work_memory_bytes(const syn_work *work);
 
-/* All of it as bytes, for another process of the same machine type, and back; what is no such bytes
-   is refused. */
+/* All of it as bytes, a multiple of 8, for another process of the same kind of machine, and back;
+   what is no such bytes is refused. */
 syn_status syn_work_pack(const syn_work *work, char **out, size_t *bytes,
                          syn_error *err) SYN_MUST_USE;
 syn_status syn_work_unpack(syn_work *out, const char *data, size_t bytes,

@@ -42,7 +42,7 @@ static uint32_t cut(int64_t number, uint32_t most) {
 }
 
 /* Groups from 1 on, sends, receives, streams from 1 on, host threads from 0 on. */
-static uint32_t first_host_lane(const syn_graph *graph) {
+uint32_t syn__lanes_first_host(const syn_graph *graph) {
     return graph->n_groups + 3 + LAST_STREAM;
 }
 
@@ -64,7 +64,8 @@ void syn__lane_name(const syn__lanes *l, const syn_graph *graph, const syn__lane
                        : t->lane == n + 1 ? "send"
                                           : "recv";
     if (t->lane >= 1 && t->lane <= n) name = graph->groups[t->lane - 1].name;
-    if (t->host) snprintf(text, bytes, "thread %u", (unsigned)(t->lane - first_host_lane(graph)));
+    if (t->host)
+        snprintf(text, bytes, "thread %u", (unsigned)(t->lane - syn__lanes_first_host(graph)));
     else if (t->lane > n + 2) snprintf(text, bytes, "stream %u", (unsigned)(t->lane - n - 2));
     else snprintf(text, bytes, "%s", name);
 }
@@ -104,7 +105,7 @@ static syn_status collect_slices(syn__lanes *l, const syn__timeline *timeline, s
                           .lane = lane_of(graph, node)};
         if (timeline->clock == SYN__CLOCK_MEASURED && is_host_op(node, &op)) {
             s->host = true;
-            s->lane = first_host_lane(graph) + cut(op.tid, LAST_THREAD);
+            s->lane = syn__lanes_first_host(graph) + cut(op.tid, LAST_THREAD);
             s->end = syn__whole_ns(span->start_ns + 1e3 * (double)op.inclusive_us);
         }
         if (l->n_slices > 1 && compare_slices(s - 1, s) > 0) sorted = false;
@@ -134,7 +135,7 @@ static void sift_down(syn__lanes *l) {
 
 /* A further thread of the slice's lane, busy until its end. */
 static syn_status add_thread(syn__lanes *l, const syn_graph *graph, syn__slice *s, syn_error *err) {
-    const uint32_t base = first_host_lane(graph) + LAST_THREAD + 1; /* above every lane */
+    const uint32_t base = syn__lanes_first_host(graph) + LAST_THREAD + 1; /* above every lane */
     const uint32_t index = (uint32_t)l->n_threads;
     SYN_TRY(syn_grow(&l->threads, &l->threads_cap, l->n_threads + 1, sizeof *l->threads, err));
     SYN_TRY(syn_grow(&l->heap, &l->heap_cap, l->n_heap + 1, sizeof *l->heap, err));

@@ -46,6 +46,8 @@ void syn__lanes_free(syn__lanes *lanes);
 /* "compute", "tp0", "stream 7", "thread 1". */
 void syn__lane_name(const syn__lanes *lanes, const syn_graph *graph, const syn__lane_thread *thread,
                     char *text, size_t bytes);
+/* The first number of threads for host ops, of which a graph of our own has none. */
+uint32_t syn__lanes_first_host(const syn_graph *graph);
 /* Rounded, and cut to what int64 holds. */
 int64_t syn__whole_ns(double ns);
 

@@ -2,12 +2,14 @@
    and its copies, see copies.h), a thread per stream (0 compute, 1... one for each group, then
    sends, receives and other streams). Times in us with three decimals. Threads never hold partly
    overlapping slices: what overlaps moves to a thread of its own. Host ops of PyTorch's traces lie
-   in a thread for each of theirs, nested as they called each other. A communication that waited is
-   two slices, "wait" and, where that ends, its own, so that sums over events count every ns once;
-   arrows join sends with receives. Communications carry PyTorch Kineto's names of arguments, so
-   that tools made for its traces can read them. otherData.clock says where the times
-   come from (timeline.h). */
+   in a thread for each of theirs, nested as they called each other.
+   What a device did for nodes lies in further threads, one a stream of it (chrome_work.h). A
+   communication that waited is two slices, "wait" and, where that ends, its own, so that sums over
+   events count every ns once; arrows join sends with receives. Communications carry PyTorch
+   Kineto's names of arguments, so that tools made for its traces can read them. otherData.clock
+   says where the times come from (timeline.h). */
 #include "export/chrome/chrome_lanes.h"
+#include "export/chrome/chrome_work.h"
 #include "syntorch/memory.h"
 
 #include <stdio.h>
@@ -278,7 +280,8 @@ static syn_status put_rank(writer *w, uint32_t rank_index) {
     put_rank_metadata(w);
     for (size_t i = 0; i < w->lanes.n_slices && syn_sink_status(w->sink) == SYN_OK; i++)
         SYN_TRY(put_slice(w, &w->lanes.slices[i], rank_index));
-    return SYN_OK;
+    return syn__chrome_put_work(w->sink, &w->timeline, &w->walk,
+                                syn__lanes_first_host(w->timeline.graph), w->err);
 }
 
 /* ---- Document ---- */

@@ -3,45 +3,98 @@
 #include "export/export.h"
 #include "syntorch/memory.h"
 
-enum { TAG_BYTES = 1000001, TAG_GRAPH, TAG_NUMBER, TAG_STATUS, TAG_FIRST };
+enum { TAG_BYTES = 1000001, TAG_GRAPH, TAG_WORK, TAG_NUMBER, TAG_STATUS, TAG_FIRST };
 
 static const syn_export_options as_links = {.nx_key = SYN_NX_LINKS};
 
-/* The graph travels as node-link JSON, which holds all of it. */
+/* What travels of a rank's graph: node-link JSON, which holds all of it but what a device did, and
+   that. */
+typedef struct parcel {
+    syn_sink *json;
+    const char *text;
+    char *work; /* NULL: none is known */
+    size_t text_bytes, work_bytes;
+} parcel;
+
+static void unwrap(parcel *p) {
+    if (p->json) syn_sink_close(p->json, false, NULL);
+    syn_free(p->work);
+}
+
+/* Both as long as whole words. */
+static syn_status wrap(parcel *p, const syn_graph *mine, syn_error *err) {
+    const syn_work *work = mine->n_ranks > 0 ? mine->ranks[0].work : NULL;
+    *p = (parcel){0};
+    SYN_TRY(syn_export_memory(&p->json, mine, &syn_export_json, &as_links, err));
+    for (uint64_t n = syn_sink_bytes(p->json); n % sizeof(int32_t); n++)
+        syn_sink_char(p->json, '\n');
+    p->text = syn_sink_data(p->json, &p->text_bytes);
+    syn_status s = p->text ? SYN_OK : SYN_E_NOMEM;
+    if (s != SYN_OK) {
+        s = syn_sink_close(p->json, true, err);
+        p->json = NULL;
+    } else if (work && work->n_nodes > 0) {
+        s = syn_work_pack(work, &p->work, &p->work_bytes, err);
+    }
+    if (s != SYN_OK) unwrap(p);
+    return s;
+}
+
+/* The graph that travelled. */
+static syn_status open_parcel(syn_graph **out, const parcel *p, syn_error *err) {
+    syn_work work;
+    SYN_TRY(syn_import_json_memory(out, "a rank's graph", p->text, p->text_bytes, err));
+    if (!p->work) return SYN_OK;
+    syn_status s = syn_work_unpack(&work, p->work, p->work_bytes, err);
+    if (s == SYN_OK) {
+        s = syn_graph_give_work(*out, 0, &work, err);
+        syn_work_free(&work);
+    }
+    if (s != SYN_OK) {
+        syn_graph_free(*out);
+        *out = NULL;
+    }
+    return s;
+}
+
 static syn_status send_graph(syn_comm *comm, const syn_graph *mine, syn_error *err) {
-    syn_sink *sink;
-    SYN_TRY(syn_export_memory(&sink, mine, &syn_export_json, &as_links, err));
-    for (uint64_t n = syn_sink_bytes(sink); n % sizeof(int32_t); n++) syn_sink_char(sink, '\n');
-    size_t bytes = 0;
-    const char *data = syn_sink_data(sink, &bytes);
-    const int64_t header = (int64_t)bytes;
-    if (!data) return syn_sink_close(sink, true, err);
-    syn_status s = syn_comm_send(comm, &header, 1, SYN_I64, 0, TAG_BYTES, err);
+    parcel p;
+    SYN_TRY(wrap(&p, mine, err));
+    const int64_t bytes[] = {(int64_t)p.text_bytes, (int64_t)p.work_bytes};
+    const size_t word = sizeof(int32_t);
+    syn_status s = syn_comm_send(comm, bytes, 2, SYN_I64, 0, TAG_BYTES, err);
     if (s == SYN_OK)
-        s = syn_comm_send(comm, data, bytes / sizeof(int32_t), SYN_I32, 0, TAG_GRAPH, err);
-    syn_sink_close(sink, false, NULL);
+        s = syn_comm_send(comm, p.text, p.text_bytes / word, SYN_I32, 0, TAG_GRAPH, err);
+    if (s == SYN_OK && p.work)
+        s = syn_comm_send(comm, p.work, p.work_bytes / word, SYN_I32, 0, TAG_WORK, err);
+    unwrap(&p);
     return s;
 }
 
 static syn_status receive_graph(syn_graph **out, syn_comm *comm, int32_t from, syn_error *err) {
-    int64_t bytes;
-    SYN_TRY(syn_comm_recv(comm, &bytes, 1, SYN_I64, from, TAG_BYTES, err));
-    char *data = syn_malloc((size_t)bytes);
-    if (!data) return SYN_FAIL_NOMEM(err, (size_t)bytes, "a rank's graph");
-    syn_status s =
-        syn_comm_recv(comm, data, (size_t)bytes / sizeof(int32_t), SYN_I32, from, TAG_GRAPH, err);
-    if (s == SYN_OK) s = syn_import_json_memory(out, "a rank's graph", data, (size_t)bytes, err);
-    syn_free(data);
+    const size_t word = sizeof(int32_t);
+    int64_t bytes[2];
+    SYN_TRY(syn_comm_recv(comm, bytes, 2, SYN_I64, from, TAG_BYTES, err));
+    const size_t all = (size_t)bytes[0] + (size_t)bytes[1];
+    char *text = syn_malloc(all);
+    if (!text) return SYN_FAIL_NOMEM(err, all, "a rank's graph");
+    const parcel p = {.text = text,
+                      .text_bytes = (size_t)bytes[0],
+                      .work = bytes[1] > 0 ? text + bytes[0] : NULL,
+                      .work_bytes = (size_t)bytes[1]};
+    syn_status s = syn_comm_recv(comm, text, p.text_bytes / word, SYN_I32, from, TAG_GRAPH, err);
+    if (s == SYN_OK && p.work)
+        s = syn_comm_recv(comm, p.work, p.work_bytes / word, SYN_I32, from, TAG_WORK, err);
+    if (s == SYN_OK) s = open_parcel(out, &p, err);
+    syn_free(text);
     return s;
 }
 
 syn_status gather_copy(syn_graph **out, const syn_graph *mine, syn_error *err) {
-    syn_sink *sink;
-    size_t bytes;
-    SYN_TRY(syn_export_memory(&sink, mine, &syn_export_json, &as_links, err));
-    const char *data = syn_sink_data(sink, &bytes);
-    const syn_status s = syn_import_json_memory(out, "a rank's graph", data, bytes, err);
-    syn_sink_close(sink, false, NULL);
+    parcel p;
+    SYN_TRY(wrap(&p, mine, err));
+    const syn_status s = open_parcel(out, &p, err);
+    unwrap(&p);
     return s;
 }
 

@@ -243,6 +243,9 @@ static syn_status all_steps(rank *r, syn_error *err) {
     r->first_step = r->state.step;
     for (int64_t step = r->first_step; step < r->run->steps && !r->done; step++) {
         pretrain_metrics m = {0};
+        const pretrain_tracing tracing =
+            pretrain_tracing_of(r->run->args, step - r->first_step, step + 1 == r->run->steps);
+        syn_ctx_keep_work(r->ctx, tracing != PRETRAIN_UNTRACED);
         SYN_TRY(one_step(r, step, &m, err));
         SYN_TRY(after_step(r, step, &m, err));
     }

@@ -1,0 +1,127 @@
+#include "export/chrome/chrome_work.h"
+#include "syntorch/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const names[SYN_PIECE_KIND_COUNT] = {NULL, "copy in", "copy out", "copy",
+                                                        "fill"}; /* kernels have their own */
+
+typedef struct writer {
+    syn_sink *sink;
+    const syn__timeline *timeline;
+    syn__walk *walk;
+    const syn_work *work;
+    uint32_t first_tid;
+} writer;
+
+typedef struct placed {
+    const syn_piece *piece;
+    const syn_node_work *node;
+} placed;
+
+static void put_i64(writer *w, const char *key, int64_t value) {
+    syn_sink_text(w->sink, key);
+    syn_sink_i64(w->sink, value);
+}
+
+static void put_us(writer *w, const char *key, int64_t base_us, int64_t ns) {
+    char fraction[8];
+    put_i64(w, key, base_us + ns / 1000);
+    snprintf(fraction, sizeof fraction, ".%03d", (int)(ns % 1000));
+    syn_sink_text(w->sink, fraction);
+}
+
+static int compare(const void *a, const void *b) {
+    const syn_piece *x = ((const placed *)a)->piece, *y = ((const placed *)b)->piece;
+    if (x->stream != y->stream) return x->stream < y->stream ? -1 : 1;
+    if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static void begin_metadata(writer *w, const char *name, uint32_t stream) {
+    syn_sink_text(w->sink, ",\n{\"ph\":\"M\",\"name\":");
+    syn_sink_json_string(w->sink, name);
+    put_i64(w, ",\"pid\":", w->walk->rank);
+    put_i64(w, ",\"tid\":", (int64_t)w->first_tid + stream);
+    syn_sink_text(w->sink, ",\"args\":{");
+}
+
+static void put_thread(writer *w, uint32_t stream) {
+    begin_metadata(w, "thread_name", stream);
+    put_i64(w, "\"name\":\"kernels, stream ", stream);
+    syn_sink_text(w->sink, "\"}}");
+    begin_metadata(w, "thread_sort_index", stream);
+    put_i64(w, "\"sort_index\":", (int64_t)w->first_tid + stream);
+    syn_sink_text(w->sink, "}}");
+}
+
+static void put_sizes(writer *w, const char *key, const uint32_t sizes[3]) {
+    put_i64(w, key, sizes[0]);
+    put_i64(w, ",", sizes[1]);
+    put_i64(w, ",", sizes[2]);
+    syn_sink_text(w->sink, "]");
+}
+
+static void put_slice(writer *w, const placed *at, int64_t start, int64_t end) {
+    const syn_piece *p = at->piece;
+    const bool kernel = p->kind == SYN_PIECE_KERNEL;
+    syn_sink_text(w->sink, ",\n{\"ph\":\"X\",\"name\":");
+    syn_sink_json_string(w->sink, kernel ? syn_work_name(w->work, p) : names[p->kind]);
+    syn_sink_text(w->sink, kernel ? ",\"cat\":\"kernel\"" : ",\"cat\":\"copy\"");
+    put_i64(w, ",\"pid\":", w->walk->rank);
+    put_i64(w, ",\"tid\":", (int64_t)w->first_tid + p->stream);
+    put_us(w, ",\"ts\":", w->timeline->base_us, start);
+    put_us(w, ",\"dur\":", 0, end - start);
+    syn_sink_text(w->sink, ",\"args\":{\"id\":\"");
+    syn__walk_put_ref(w->sink, w->walk->rank, 'o', at->node->node);
+    put_i64(w, "\",\"device\":", p->device);
+    put_i64(w, ",\"stream\":", p->stream);
+    if (kernel && p->grid[0] > 0) {
+        put_sizes(w, ",\"grid\":[", p->grid);
+        put_sizes(w, ",\"block\":[", p->block);
+        put_i64(w, ",\"shared memory\":", (int64_t)p->bytes);
+    }
+    if (!kernel) put_i64(w, ",\"bytes\":", (int64_t)p->bytes);
+    syn_sink_text(w->sink, "}}");
+}
+
+static int64_t whole_ns(const writer *w, uint64_t ns) {
+    const int64_t since = (int64_t)ns - 1000 * w->timeline->base_us;
+    return since > 0 ? since : 0;
+}
+
+/* Pieces of a stream by their begin; what began before the one before had ended, by a rounding,
+   begins there. */
+static void put_all(writer *w, const placed *pieces, size_t n) {
+    int64_t free_at = 0;
+    for (size_t i = 0; i < n; i++) {
+        const syn_piece *p = pieces[i].piece;
+        if (i == 0 || p->stream != pieces[i - 1].piece->stream) {
+            put_thread(w, p->stream);
+            free_at = 0;
+        }
+        int64_t start = whole_ns(w, p->start_ns), end = whole_ns(w, p->start_ns + p->wall_ns);
+        if (start < free_at) start = free_at;
+        if (end < start) end = start;
+        free_at = end;
+        put_slice(w, &pieces[i], start, end);
+    }
+}
+
+syn_status syn__chrome_put_work(syn_sink *sink, const syn__timeline *timeline, syn__walk *walk,
+                                uint32_t first_tid, syn_error *err) {
+    const syn_work *work = walk->graph->ranks[walk->rank_index].work;
+    writer w = {sink, timeline, walk, work, first_tid};
+    size_t n = 0;
+    if (!work || work->n_pieces == 0 || timeline->clock != SYN__CLOCK_MEASURED) return SYN_OK;
+    placed *pieces = syn_calloc(work->n_pieces, sizeof *pieces);
+    if (!pieces) return SYN_FAIL_NOMEM(err, work->n_pieces * sizeof *pieces, "a timeline");
+    for (size_t i = 0; i < work->n_nodes; i++)
+        for (uint32_t k = 0; k < work->nodes[i].n_pieces && n < work->n_pieces; k++)
+            pieces[n++] = (placed){&work->pieces[work->nodes[i].first + k], &work->nodes[i]};
+    qsort(pieces, n, sizeof *pieces, compare);
+    put_all(&w, pieces, n);
+    syn_free(pieces);
+    return SYN_OK;
+}

@@ -1,0 +1,21 @@
+/* What a device did for the nodes of a rank (syntorch/work.h), as slices of threads of their own.
+ */
+#ifndef EXPORT_CHROME_WORK_H
+#define EXPORT_CHROME_WORK_H
+
+#include "export/walk/timeline.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Appends events, each behind a comma: for each stream of the device a thread "kernels, stream 7"
+   with its kernels, copies and fills; its number is first_tid and the stream's. `walk` stands in
+   the rank. Nothing where nothing is known. */
+syn_status syn__chrome_put_work(syn_sink *sink, const syn__timeline *timeline, syn__walk *walk,
+                                uint32_t first_tid, syn_error *err) SYN_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -4,12 +4,14 @@
 #include "export/kineto/kineto_modules.h"
 #include "models/data_parallel.h"
 #include "models/optimizer.h"
+#include "syntorch/clock.h"
 #include "syntorch/gradient.h"
 #include "syntorch/hardware.h"
 #include "syntorch/mesh.h"
 #include "tests/support/exported.h"
 #include "tests/support/gpt_graph.h"
 #include "tests/support/graphs.h"
+#include "tests/support/ops_reference.h"
 #include "tests/support/ranks.h"
 #include "tests/support/sample_graphs.h"
 #include "tests/support/small_models.h"
@@ -91,6 +93,7 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     SYN_TRY(syn_ctx_new(&j->kept[comm->rank], j->device, comm, err));
     syn_ctx *ctx = j->kept[comm->rank];
     syn_ctx_set_overlap(ctx, true);
+    syn_ctx_keep_work(ctx, true);
     syn_status s = syn_model_new(&m, ctx, j->config, &options, err);
     if (s == SYN_OK) s = syn_data_parallel_new(&parallel, ctx, mesh.group[SYN_AXIS_DP], err);
     if (s == SYN_OK) s = syn_optimizer_new(&optimizer, ctx, &how, err);
@@ -99,6 +102,70 @@ static syn_status train(syn_comm *comm, void *arg, syn_error *err) {
     syn_data_parallel_free(parallel);
     syn_model_free(m);
     return s;
+}
+
+/* ---- A device that is made up ---- */
+
+enum { CALL_NS = 3000, MOST_STREAMS = 64, COMPUTE = 7, FIRST_GROUP = 20 };
+
+typedef struct made_up {
+    uint64_t *end_ns; /* of each node, on the device */
+    uint64_t now_ns, free_ns[MOST_STREAMS];
+} made_up;
+
+/* A node's call launches a kernel, of each third node a fill before it, which wait for their stream
+   and what the node depends on. */
+static void invent_node(made_up *m, syn_ctx *ctx, uint32_t index, const syn_node *node) {
+    const bool comm = node->kind != SYN_NODE_COMPUTE;
+    const uint32_t stream =
+        comm ? FIRST_GROUP + node->group % (MOST_STREAMS - FIRST_GROUP) : COMPUTE;
+    syn_piece pieces[2] = {{.kind = SYN_PIECE_FILL, .bytes = 64},
+                           {.grid = {7, 2, 1}, .block = {128, 1, 1}, .bytes = 48}};
+    const char *const names[2] = {NULL, comm ? "ncclDevKernel_AllReduce_Sum_f32_RING_LL" : "made"};
+    const int n = !comm && index % 3 == 0 ? 2 : 1;
+    uint64_t start = m->now_ns + CALL_NS / 2;
+    for (uint32_t d = 0; d < node->n_deps; d++)
+        if (m->end_ns[node->deps[d].node] > start) start = m->end_ns[node->deps[d].node];
+    if (m->free_ns[stream] > start) start = m->free_ns[stream];
+    for (int i = 2 - n; i < 2; i++) {
+        pieces[i].stream = stream;
+        pieces[i].call_ns = m->now_ns + 100 + 1000 * (uint64_t)i;
+        pieces[i].call_wall_ns = 900;
+        pieces[i].start_ns = start;
+        pieces[i].wall_ns = comm ? 9000 : 2000;
+        start += pieces[i].wall_ns;
+    }
+    m->free_ns[stream] = m->end_ns[index] = start;
+    const syn_node_work work = {.node = (uint32_t)node->id,
+                                .n_pieces = (uint32_t)n,
+                                .call_ns = m->now_ns,
+                                .call_wall_ns = CALL_NS};
+    syn_ctx_add_work(ctx, &work, pieces + 2 - n, names + 2 - n);
+    m->now_ns += CALL_NS + 500;
+}
+
+static void invent_work(syn_ctx *ctx) {
+    const syn_trace *trace = syn_ctx_trace(ctx);
+    syn_cursor cursor = {0};
+    syn_graph *graph = NULL;
+    syn_error err = {0};
+    NEED_OK(syn_trace_graph(&graph, &trace, 1, NULL, &err), err);
+    const uint32_t n = graph->ranks[0].n_nodes;
+    made_up m = {.end_ns = calloc(n, sizeof *m.end_ns), .now_ns = syn__clock_ns()};
+    for (uint32_t i = 0; i < n; i++) {
+        const syn_node *node = syn_graph_node(graph, 0, i, &cursor);
+        if (node->flags & SYN_NODE_VIRTUAL) { /* passes on what it waits for */
+            for (uint32_t d = 0; d < node->n_deps; d++)
+                if (m.end_ns[node->deps[d].node] > m.end_ns[i])
+                    m.end_ns[i] = m.end_ns[node->deps[d].node];
+        } else {
+            invent_node(&m, ctx, i, node);
+        }
+    }
+    free(m.end_ns);
+    syn_cursor_free(&cursor);
+    syn_graph_free(graph);
+    CHECK_INT(syn_ctx_status(ctx), SYN_OK);
 }
 
 /* A step's graph with the times that it has; NULL hardware: none but measured ones. */
@@ -117,6 +184,7 @@ static void save_steps(const syn_model_config *config, int tp, int dp, syn_devic
     CHECK_OK((threads ? syn_local_run : run_without_transport)(tp * dp, train, &j, &err), err);
     for (int r = 0; r < tp * dp && test_failures == 0; r++) traces[r] = syn_ctx_trace(j.kept[r]);
     if (test_failures == 0) {
+        for (int r = 0; r < tp * dp && strstr(name, "device"); r++) invent_work(j.kept[r]);
         CHECK_OK(syn_trace_graph(&graph, traces, (uint32_t)(tp * dp), hw, &err), err);
         save_set(graph, how, name);
     }
@@ -131,9 +199,42 @@ static void training_sets(void) {
     save_steps(&small_gpt, 1, 1, SYN_DEVICE_CPU, false, NULL, &all_asked, "alone");
     save_steps(&small_gpt, 1, 2, SYN_DEVICE_CPU, false, NULL, NULL, "measured");
     save_steps(&small_gpt, 2, 2, SYN_DEVICE_CPU, false, NULL, &all_asked, "measured_tp");
+    save_steps(&small_gpt, 1, 1, SYN_DEVICE_CPU, false, NULL, NULL, "device_alone");
+    save_steps(&small_gpt, 1, 2, SYN_DEVICE_CPU, false, NULL, NULL, "device");
+    save_steps(&small_gpt, 2, 2, SYN_DEVICE_CPU, false, NULL, &all_asked, "device_tp");
     save_steps(&small_gpt, 2, 2, SYN_DEVICE_META, false, &hw, NULL, "predicted");
     save_steps(&small_bert, 2, 1, SYN_DEVICE_META, true, &hw, &all_asked, "bert");
     save_steps(&small_bert, 1, 4, SYN_DEVICE_META, false, NULL, NULL, "order");
+}
+
+/* On a CUDA device rows are those of the CPU, and what the device did is known of all of them. */
+static void cuda_set(void) {
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    uint64_t hash[2];
+    for (int cuda = 0; cuda < 2; cuda++) {
+        job j = {.config = &small_gpt,
+                 .shape = {.tp = 1, .dp = 1},
+                 .device = cuda ? SYN_DEVICE_CUDA : SYN_DEVICE_CPU,
+                 .passes = 1};
+        syn_graph *graph = NULL;
+        syn_error err = {0};
+        NEED_OK(syn_local_run(1, train, &j, &err), err);
+        const syn_trace *trace = syn_ctx_trace(j.kept[0]);
+        hash[cuda] = syn_trace_hash(trace);
+        NEED_OK(syn_trace_graph(&graph, &trace, 1, NULL, &err), err);
+        if (cuda) save_set(graph, &all_asked, "cuda");
+        syn_cursor cursor = {0};
+        for (uint32_t i = 0; cuda && i < graph->ranks[0].n_nodes; i++) {
+            const syn_node *node = syn_graph_node(graph, 0, i, &cursor);
+            const syn_node_work *work = syn_graph_work(graph, 0, node);
+            CHECK_MSG((work != NULL) == !(node->flags & SYN_NODE_VIRTUAL), "node %u: %s", i,
+                      node->op);
+        }
+        syn_cursor_free(&cursor);
+        syn_graph_free(graph);
+        drop_ranks(1, j.kept);
+    }
+    CHECK(hash[0] == hash[1]);
 }
 
 static void inference_set(void) {
@@ -402,11 +503,18 @@ static void without_memory(void) {
 }
 
 static const test_case cases[] = {
-    {"device_by_hand", device_by_hand}, {"modules_by_hand", modules_by_hand},
-    {"module_paths", module_paths},     {"host_by_hand", host_by_hand},
-    {"memory_by_hand", memory_by_hand}, {"stacks_by_hand", stacks_by_hand},
-    {"many_rows", many_rows},           {"refused", refused},
-    {"odd_graphs", odd_graphs},         {"without_memory", without_memory},
-    {"inference_set", inference_set},   {"training_sets", training_sets},
+    {"device_by_hand", device_by_hand},
+    {"modules_by_hand", modules_by_hand},
+    {"module_paths", module_paths},
+    {"host_by_hand", host_by_hand},
+    {"memory_by_hand", memory_by_hand},
+    {"stacks_by_hand", stacks_by_hand},
+    {"many_rows", many_rows},
+    {"refused", refused},
+    {"odd_graphs", odd_graphs},
+    {"without_memory", without_memory},
+    {"inference_set", inference_set},
+    {"training_sets", training_sets},
+    {"cuda_set", cuda_set},
 };
 TEST_MAIN(cases)

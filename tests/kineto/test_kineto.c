@@ -114,7 +114,7 @@ typedef struct made_up {
 } made_up;
 
 /* A node's call launches a kernel, of each third node a fill before it, which wait for their stream
-   and what the node depends on. */
+   and what the node depends on; a communication for all that was launched before. */
 static void invent_node(made_up *m, syn_ctx *ctx, uint32_t index, const syn_node *node) {
     const bool comm = node->kind != SYN_NODE_COMPUTE;
     const uint32_t stream =
@@ -127,6 +127,7 @@ static void invent_node(made_up *m, syn_ctx *ctx, uint32_t index, const syn_node
     for (uint32_t d = 0; d < node->n_deps; d++)
         if (m->end_ns[node->deps[d].node] > start) start = m->end_ns[node->deps[d].node];
     if (m->free_ns[stream] > start) start = m->free_ns[stream];
+    if (comm && m->free_ns[COMPUTE] > start) start = m->free_ns[COMPUTE];
     for (int i = 2 - n; i < 2; i++) {
         pieces[i].stream = stream;
         pieces[i].call_ns = m->now_ns + 100 + 1000 * (uint64_t)i;

@@ -356,7 +356,9 @@ def check_device_order(what, folder, prefix, rank, kineto, work):
     seen = dict(zip(flat, reach(theirs, flat)))
     missing = []
     for i, mask in enumerate(before):
-        need = sum(bit[k] for j in range(len(of)) if mask >> j & 1 for k in of[j])
+        # in the .et collectives come one after the other; here each group has a stream
+        last = len(of) if i < len(comps) else len(comps)
+        need = sum(bit[k] for j in range(last) if mask >> j & 1 for k in of[j])
         missing += [i for k in of[i] if need & ~seen[k]]
     check(not missing, f"{what}: {len(missing)} of {len(of)} run too early; the first "
           f"{missing[:1]}")
@@ -422,6 +424,7 @@ def main():
         prefixes = sorted({os.path.basename(p)[:-len("_stacks.txt")]
                            for p in glob.glob(f"{folder}/*_stacks.txt")})
         check(len(prefixes) >= 4, f"sets: {prefixes}")
+        check("cuda" in prefixes or "SYNTORCH_CUDA_MODULE" not in os.environ, "no set of CUDA")
         for prefix in prefixes:
             check_set(folder, prefix)
     finish()

@@ -314,6 +314,94 @@ static void device_by_hand(void) {
     syn_graph_free(graph);
 }
 
+/* What a device did for rank 0: a kernel of the matmul from 2.5 to 4.5 us, asked for at 1.2; NCCL's
+   kernel in a stream of its own; a fill and a kernel of other, told earlier than can be. */
+static void give_work(syn_graph *graph) {
+    static const char *const names[] = {"mm", "ncclDevKernel_AllReduce", "add", "", "other<float>"};
+    static const syn_node_work nodes[] = {{.node = 1, .n_pieces = 1, .call_ns = 1000},
+                                          {.node = 2, .n_pieces = 1, .call_ns = 3000},
+                                          {.node = 3, .n_pieces = 1, .call_ns = 6000},
+                                          {.node = 4, .n_pieces = 2, .call_ns = 4500}};
+    static const syn_piece pieces[] = {
+        {.grid = {4, 2, 1}, .block = {64, 1, 1}, .bytes = 512, .call_ns = 1200, .start_ns = 2500},
+        {.stream = 13, .call_ns = 3100, .start_ns = 4500},
+        {.call_ns = 6100, .start_ns = 8000},
+        {.kind = SYN_PIECE_FILL, .bytes = 4000, .call_ns = 4600, .start_ns = 4000},
+        {.call_ns = 4800, .start_ns = 5000}};
+    syn_work work = {0};
+    syn_error err = {0};
+    for (size_t i = 0, at = 0; i < 4; at += nodes[i++].n_pieces) {
+        syn_piece own[2];
+        syn_node_work node = nodes[i];
+        node.call_wall_ns = 1000;
+        for (uint32_t k = 0; k < node.n_pieces; k++) {
+            own[k] = pieces[at + k];
+            own[k].call_wall_ns = 150;
+            own[k].wall_ns = 2000;
+            if (!own[k].stream) own[k].stream = 7;
+            NEED_OK(syn_work_put_name(&work, names[at + k], &own[k].name, &err), err);
+        }
+        NEED_OK(syn_work_add(&work, &node, own, &err), err);
+    }
+    NEED_OK(syn_graph_give_work(graph, 0, &work, &err), err);
+}
+
+static void work_by_hand(void) {
+    syn_graph *graph = hand_graph();
+    give_work(graph);
+    char *text = export_text(&syn_export_kineto, graph, NULL);
+    CHECK_HAS(text, "\"name\":\"aten::matmul\",\"pid\":1,\"tid\":1,\"ts\":1.001,");
+    CHECK_HAS(text, "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\","
+                    "\"pid\":1,\"tid\":1,\"ts\":1.200,\"dur\":0.150,\"args\":{"
+                    "\"External id\":2,\"cbid\":211,\"correlation\":1}}");
+    CHECK_HAS(text, "{\"ph\":\"s\",\"id\":1,\"pid\":1,\"tid\":1,\"ts\":1.200,"
+                    "\"cat\":\"ac2g\",\"name\":\"ac2g\"}");
+    CHECK_HAS(text, "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"mm\",\"pid\":0,\"tid\":7,"
+                    "\"ts\":2.500,\"dur\":2.000,\"args\":{\"External id\":2,\"queued\":0,"
+                    "\"device\":0,\"context\":1,\"stream\":7,\"correlation\":1,"
+                    "\"shared memory\":512,\"grid\":[4, 2, 1],\"block\":[64, 1, 1]}}");
+    CHECK_HAS(text, "{\"ph\":\"f\",\"id\":1,\"pid\":0,\"tid\":7,\"ts\":2.500,"
+                    "\"cat\":\"ac2g\",\"name\":\"ac2g\",\"bp\":\"e\"}");
+    /* begins with its call, and what comes then when the stream is free */
+    CHECK_HAS(text, "\"cat\":\"gpu_memset\",\"name\":\"Memset (Device)\",\"pid\":0,\"tid\":7,"
+                    "\"ts\":4.600,\"dur\":1.400,");
+    CHECK_HAS(text, "\"bytes\":4000,\"memory bandwidth (GB/s)\":2.857142857142857");
+    CHECK_HAS(text, "\"name\":\"other<float>\",\"pid\":0,\"tid\":7,\"ts\":6.000,\"dur\":1.000");
+    CHECK_HAS(text, "\"cat\":\"user_annotation\",\"name\":\"nccl:all_reduce\",\"pid\":1,"
+                    "\"tid\":1,\"ts\":3.003,\"dur\":0.994");
+    CHECK_HAS(text, "\"name\":\"ncclDevKernel_AllReduce\",\"pid\":0,\"tid\":13,\"ts\":4.500,"
+                    "\"dur\":2.000,");
+    CHECK_HAS(text, "\"Collective name\":\"allreduce\",\"In msg nelems\":32,"
+                    "\"Out msg nelems\":32,\"Group size\":2,\"dtype\":\"Float\"");
+    CHECK_HAS(text, "\"name\":\"cudaStreamWaitEvent\"");
+    CHECK_HAS(text, "\"backend_config\":\"cuda:nccl\"");
+    CHECK(strstr(text, "gloo") == NULL);
+    /* until the last kernel has ended */
+    CHECK_HAS(text, "\"name\":\"ProfilerStep#0\",\"pid\":1,\"tid\":1,\"ts\":1.000,\"dur\":9.001");
+    free(text);
+    text = export_text(&syn_export_host, graph, NULL);
+    CHECK_HAS(text, "\"cuda:0\"]");
+    CHECK_HAS(text, "\"name\":\"nccl:all_reduce\"");
+    CHECK(strstr(text, "gloo") == NULL && strstr(text, "\"cpu\"") == NULL);
+    free(text);
+    text = export_text(&syn_export_chrome, graph, NULL);
+    CHECK_HAS(text, "\"args\":{\"name\":\"kernels, stream 7\"}");
+    CHECK_HAS(text, "\"args\":{\"name\":\"kernels, stream 13\"}");
+    CHECK_HAS(text, "\"name\":\"mm\",\"cat\":\"kernel\",\"pid\":0,\"tid\":1011,\"ts\":2.500,"
+                    "\"dur\":2.000,\"args\":{\"id\":\"r0.o1\",\"device\":0,\"stream\":7,"
+                    "\"grid\":[4,2,1],\"block\":[64,1,1],\"shared memory\":512}}");
+    CHECK_HAS(text, "\"name\":\"fill\",\"cat\":\"copy\",");
+    free(text);
+    const syn_export_options second = {.rank = &(int32_t){1}};
+    text = export_text(&syn_export_kineto, graph, &second); /* of which nothing is known */
+    CHECK(strstr(text, "ac2g") == NULL);
+    CHECK_HAS(text, "gloo:all_reduce");
+    free(text);
+    CHECK(export_without_memory(&syn_export_kineto, graph, NULL) > 5);
+    CHECK(export_without_memory(&syn_export_chrome, graph, NULL) > 5);
+    syn_graph_free(graph);
+}
+
 /* h.0 around the matmul and its call, h.1, then h.0.mlp in h.0 again: 1 ns for each begin and end.
    PyTorch 2.15 writes such spans, and storages, with these keys. */
 static void modules_by_hand(void) {
@@ -504,18 +592,12 @@ static void without_memory(void) {
 }
 
 static const test_case cases[] = {
-    {"device_by_hand", device_by_hand},
-    {"modules_by_hand", modules_by_hand},
-    {"module_paths", module_paths},
-    {"host_by_hand", host_by_hand},
-    {"memory_by_hand", memory_by_hand},
-    {"stacks_by_hand", stacks_by_hand},
-    {"many_rows", many_rows},
-    {"refused", refused},
-    {"odd_graphs", odd_graphs},
-    {"without_memory", without_memory},
-    {"inference_set", inference_set},
-    {"training_sets", training_sets},
-    {"cuda_set", cuda_set},
+    {"device_by_hand", device_by_hand}, {"modules_by_hand", modules_by_hand},
+    {"module_paths", module_paths},     {"host_by_hand", host_by_hand},
+    {"memory_by_hand", memory_by_hand}, {"stacks_by_hand", stacks_by_hand},
+    {"many_rows", many_rows},           {"refused", refused},
+    {"work_by_hand", work_by_hand},     {"odd_graphs", odd_graphs},
+    {"without_memory", without_memory}, {"inference_set", inference_set},
+    {"training_sets", training_sets},   {"cuda_set", cuda_set},
 };
 TEST_MAIN(cases)

@@ -100,8 +100,7 @@ syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what
                      ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
 }
 
-/* Ends what is under way in streams: with others gone it would never end by itself. */
-static void break_off(syn__cuda_exchanges *x) {
+void syn__nccl_break_off(syn__cuda_exchanges *x) {
     for (syn__nccl_group *g = x->groups; g; g = g->next) {
         if (g->comm) ncclCommAbort(g->comm);
         g->comm = NULL;
@@ -172,7 +171,7 @@ syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
         x->groups = g;
         const syn_status s = join(x, g, err);
         if (s != SYN_OK) {
-            break_off(x);
+            syn__nccl_break_off(x);
             return s;
         }
     }
@@ -193,7 +192,8 @@ static syn_status open_groups(syn__cuda_exchanges *x, syn_error *err) {
 static void close_groups(syn__cuda_exchanges *x) {
     syn_error ignored;
     ignored.code = SYN_OK;
-    if (x->device->late.code != SYN_OK || check_others(x, &ignored) != SYN_OK) break_off(x);
+    if (x->device->late.code != SYN_OK || check_others(x, &ignored) != SYN_OK)
+        syn__nccl_break_off(x);
     while (x->groups) {
         syn__nccl_group *g = x->groups;
         x->groups = g->next;
@@ -230,7 +230,7 @@ syn_status syn__cuda_exchanges_sync(syn__cuda_exchanges *x, cudaEvent_t event, s
     while (cudaEventQuery(event) == cudaErrorNotReady) {
         const syn_status s = check(x, since_ns, err);
         if (s != SYN_OK) {
-            break_off(x);
+            syn__nccl_break_off(x);
             return s;
         }
         moment(since_ns);

@@ -73,6 +73,9 @@ syn_status syn__nccl_failed(ncclResult_t code, ncclComm_t comm, const char *what
 /* NCCL's group for it, made if need be. */
 syn_status syn__nccl_group_get(syn__cuda_exchanges *x, const syn_group *group,
                                syn__nccl_group **out, syn_error *err) SYN_MUST_USE;
+/* Ends what is under way in streams, for good: with others gone it would never end by itself, and
+   memory could not be freed. */
+void syn__nccl_break_off(syn__cuda_exchanges *x);
 /* What was asked of it is in its stream. */
 syn_status syn__nccl_settle(syn__cuda_exchanges *x, ncclComm_t comm, const char *what,
                             syn_error *err) SYN_MUST_USE;

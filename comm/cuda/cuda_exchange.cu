@@ -305,7 +305,10 @@ static syn_status start_in_stream(syn__cuda_exchanges *x, syn__cuda_request *r, 
 static syn_status wait_in_stream(syn__cuda_exchanges *x, syn__cuda_request *r, syn_error *err) {
     syn_request *comparison = r->host;
     r->host = NULL;
-    if (comparison) SYN_TRY(x->comm->ops->wait(x->comm, comparison, NULL, err));
+    if (comparison && x->comm->ops->wait(x->comm, comparison, NULL, err) != SYN_OK) {
+        syn__nccl_break_off(x);
+        return err->code;
+    }
     SYN_CUDA(cudaStreamWaitEvent(x->device->at.stream, r->end, 0), "an event", err);
     return weave_after(x, r, r->segments[0].out, err);
 }

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 
 #include "tests/emulation/emulated.h"
@@ -75,7 +75,8 @@ struct emulated_stream {
 };
 
 static std::mutex streams_lock;
-static std::set<emulated_stream *> streams;
+/* Who waits for all of them may come to one that another thread destroys. */
+static std::map<emulated_stream *, std::shared_ptr<emulated_stream>> streams;
 
 /* Work that is asked for without a stream is done at once, when all others are idle. */
 cudaError_t emulated_ask(cudaStream_t stream, emulated_work work) {
@@ -98,24 +99,25 @@ cudaError_t emulated_ask(cudaStream_t stream, emulated_work work) {
 }
 
 void emulated_wait_all() {
-    std::set<emulated_stream *> all;
+    std::map<emulated_stream *, std::shared_ptr<emulated_stream>> all;
     {
         std::lock_guard<std::mutex> hold(streams_lock);
         all = streams;
     }
     const int device = emulated_device();
-    for (emulated_stream *stream : all)
-        if (stream->device == device) stream->wait();
+    for (const auto &stream : all)
+        if (stream.first->device == device) stream.first->wait();
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t *stream) {
     EMULATED_ENTER();
-    emulated_stream *s = new emulated_stream;
+    const auto s = std::make_shared<emulated_stream>();
+    emulated_stream *at = s.get();
     s->device = emulated_device();
-    s->thread = std::thread([s] { s->run(); });
+    s->thread = std::thread([at] { at->run(); });
     std::lock_guard<std::mutex> hold(streams_lock);
-    streams.insert(s);
-    *stream = s;
+    streams[at] = s;
+    *stream = at;
     return cudaSuccess;
 }
 
@@ -133,8 +135,10 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     EMULATED_ENTER_ANYHOW(code);
+    std::shared_ptr<emulated_stream> held;
     {
         std::lock_guard<std::mutex> hold(streams_lock);
+        held = streams[stream];
         streams.erase(stream);
     }
     {
@@ -144,7 +148,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     }
     stream->thread.join();
     delete stream->capture;
-    delete stream;
+    stream->capture = NULL;
     return code;
 }
 

@@ -333,8 +333,9 @@ static syn_status times_rank(syn_comm *comm, void *arg, syn_error *err) {
     if (times->wall_ns > 0) SYN_FAIL(err, SYN_E_FORMAT, "a time is known before the end");
     const syn_status s = syn_ctx_sync(ctx);
     times = &syn_ctx_trace(ctx)->times[1];
-    const bool within = times->wall_ns > 0 && times->cpu_ns > 0 && times->wait_ns >= 0 &&
-                        times->wait_ns <= times->wall_ns && times->start_low > 0;
+    const bool within = times->wall_ns > 0 && (times->cpu_ns > 0 || ref_on_cuda()) &&
+                        times->wait_ns >= 0 && times->wait_ns <= times->wall_ns &&
+                        times->start_low > 0;
     if (!within || syn_ctx_trace(ctx)->nodes[1].stream != 1)
         SYN_FAIL(err, SYN_E_FORMAT, "times or stream of the row are not the exchange's");
     syn_ctx_free(ctx);

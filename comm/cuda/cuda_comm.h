@@ -24,9 +24,10 @@ typedef struct syn__cuda_request {
     syn_request *host; /* the communicator's: the exchange, or its comparison; NULL: is over */
     bool in_stream;    /* NCCL's: between two events of the group's stream */
     cudaEvent_t begin, end;
-    cudaEvent_t copied;    /* `pinned` is free again */
-    uint64_t begin_ns;     /* through the host */
-    syn_exchange exchange; /* as the op described it, with `segments` */
+    cudaEvent_t copied;          /* `pinned` is free again */
+    uint64_t begin_ns;           /* through the host */
+    uint64_t call_ns, called_ns; /* of NCCL's: the host's call, where work is kept; else 0 */
+    syn_exchange exchange;       /* as the op described it, with `segments` */
     syn_segment segments[SYN_MAX_LIST], of_host[SYN_MAX_LIST];
     char *pinned;
     size_t pinned_bytes;

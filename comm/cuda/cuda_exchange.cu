@@ -3,6 +3,9 @@
    copied out, exchanged by the host's communicator, and copied in: messages and barriers always,
    all of them where ranks share a device. */
 #include "comm/cuda/cuda_comm.h"
+
+#include <stdio.h>
+
 #include "syntorch/clock.h"
 #include "syntorch/memory.h"
 
@@ -33,6 +36,42 @@ static void put_idle(syn__cuda_exchanges *x, syn__cuda_request *r) {
     x->idle = r;
 }
 
+#ifdef SYN_HAVE_NCCL
+
+/* As NCCL names its kernels, which it does not tell: "ncclDevKernel_AllReduce_Sum_f32". */
+static void kernel_name(const syn_exchange *e, char *name, size_t bytes) {
+    static const char *const reductions[SYN_REDUCE_COUNT] = {"Sum", "Avg", "Min", "Max", "Prod"};
+    const char *type = syn_dtype_name(e->dtype);
+    if (e->kind == SYN_COMM_ALL_GATHER) snprintf(name, bytes, "ncclDevKernel_AllGather");
+    else if (e->kind == SYN_COMM_BROADCAST) snprintf(name, bytes, "ncclDevKernel_Broadcast");
+    else
+        snprintf(name, bytes, "ncclDevKernel_%s_%s_%s",
+                 e->kind == SYN_COMM_ALL_REDUCE ? "AllReduce" : "ReduceScatter",
+                 reductions[e->reduce], type);
+}
+
+/* What the device did for the exchange, as the context keeps it. */
+static void give_work(const syn__cuda_exchanges *x, const syn__cuda_request *r, uint64_t start_ns,
+                      uint64_t wall_ns) {
+    char name[64];
+    const char *const names[] = {name};
+    syn_piece piece = {};
+    syn_node_work work = {};
+    if (!r->call_ns) return;
+    kernel_name(&r->exchange, name, sizeof name);
+    work.node = r->node;
+    work.n_pieces = 1;
+    work.call_ns = piece.call_ns = r->call_ns;
+    work.call_wall_ns = piece.call_wall_ns = r->called_ns - r->call_ns;
+    piece.device = (uint32_t)x->device->device;
+    piece.stream = SYN__CUDA_COMPUTE_STREAM + r->exchange.group->id;
+    piece.start_ns = start_ns;
+    piece.wall_ns = wall_ns;
+    syn__cuda_host->add_work(x->device->ctx, &work, &piece, names);
+}
+
+#endif
+
 /* Of those whose exchange is over; the others wait for the next call. */
 void syn__cuda_exchanges_times(syn__cuda_exchanges *x) {
     const syn__cuda_times *t = &x->device->times;
@@ -40,10 +79,14 @@ void syn__cuda_exchanges_times(syn__cuda_exchanges *x) {
         syn__cuda_request *r = x->timed;
         float from_ms = 0, ms = 0;
         if (cudaEventElapsedTime(&from_ms, t->anchors[0], r->begin) == cudaSuccess &&
-            cudaEventElapsedTime(&ms, r->begin, r->end) == cudaSuccess)
-            syn__cuda_host->set_time(x->device->ctx, r->node,
-                                     t->anchor_ns + (uint64_t)(int64_t)((double)from_ms * 1e6),
-                                     (uint64_t)((double)ms * 1e6), 0);
+            cudaEventElapsedTime(&ms, r->begin, r->end) == cudaSuccess) {
+            const uint64_t start_ns = t->anchor_ns + (uint64_t)(int64_t)((double)from_ms * 1e6);
+            const uint64_t wall_ns = (uint64_t)((double)ms * 1e6);
+            syn__cuda_host->set_time(x->device->ctx, r->node, start_ns, wall_ns, 0);
+#ifdef SYN_HAVE_NCCL
+            give_work(x, r, start_ns, wall_ns);
+#endif
+        }
         x->timed = r->next;
         if (!x->timed) x->last_timed = &x->timed;
         put_idle(x, r);
@@ -69,6 +112,7 @@ static syn_status request_new(syn__cuda_exchanges *x, const syn_call *call, uint
     r->node = node;
     r->host = NULL;
     r->in_stream = false;
+    r->call_ns = 0;
     r->exchange = call->exchange;
     r->exchange.segments = r->segments;
     for (int i = 0; i < r->exchange.n_segments; i++) r->segments[i] = call->exchange.segments[i];
@@ -293,11 +337,13 @@ static syn_status start_in_stream(syn__cuda_exchanges *x, syn__cuda_request *r, 
     syn__nccl_group *g;
     SYN_TRY(syn__nccl_group_get(x, r->exchange.group, &g, err));
     SYN_TRY(start_comparison(x, r, err));
+    if (x->device->work.keep) r->call_ns = syn__clock_ns();
     SYN_CUDA(cudaEventRecord(r->end, x->device->at.stream), "an event", err);
     SYN_CUDA(cudaStreamWaitEvent(g->stream, r->end, 0), "an event", err);
     SYN_CUDA(cudaEventRecord(r->begin, g->stream), "an event", err);
     SYN_TRY(ask(x, r, g, err));
     SYN_CUDA(cudaEventRecord(r->end, g->stream), "an event", err);
+    r->called_ns = syn__clock_ns();
     r->in_stream = true;
     return SYN_OK;
 }

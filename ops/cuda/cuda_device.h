@@ -71,6 +71,9 @@ uint64_t syn__cuda_times_between(const syn__cuda_times *t, uint32_t from, uint32
 
 /* ---- cuda_work.cu: what is done for nodes, where that is kept (syn_ctx_keep_work) ---- */
 
+/* Numbers of streams as traces show them: what PyTorch's is in a process's first one; groups of
+   ranks have the following ones. */
+enum { SYN__CUDA_COMPUTE_STREAM = 7 };
 /* A piece as it was asked for; it lies between two marks. */
 typedef struct syn__cuda_piece {
     syn_piece piece; /* all but the times of the device */

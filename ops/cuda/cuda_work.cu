@@ -11,9 +11,6 @@
 #include <cxxabi.h>
 #endif
 
-/* What PyTorch names a process's first stream; there is one for all computation here. */
-enum { COMPUTE_STREAM = 7 };
-
 /* Set within a node whose work is noted. */
 static thread_local syn__cuda *noting;
 
@@ -48,7 +45,7 @@ static syn__cuda_piece *add_piece(syn__cuda *d, uint64_t from_ns) {
     p->begins = p->ends = t->n_marks - 1;
     if (t->n_marks + 2 < SYN__CUDA_MARKS) p->ends = syn__cuda_times_mark(t, d->at.stream);
     p->piece.device = (uint32_t)d->device;
-    p->piece.stream = COMPUTE_STREAM;
+    p->piece.stream = SYN__CUDA_COMPUTE_STREAM;
     p->piece.call_ns = from_ns;
     p->piece.call_wall_ns = syn__clock_ns() - from_ns;
     w->calls[w->n_calls - 1].work.n_pieces++;

@@ -208,34 +208,47 @@ static void training_sets(void) {
     save_steps(&small_bert, 1, 4, SYN_DEVICE_META, false, NULL, NULL, "order");
 }
 
-/* On a CUDA device rows are those of the CPU, and what the device did is known of all of them. */
-static void cuda_set(void) {
-    if (!ref_has_cuda()) SKIP("no CUDA device");
-    uint64_t hash[2];
+/* Of all that a device did something is known. */
+static void check_known(const syn_graph *graph, uint32_t rank) {
+    syn_cursor cursor = {0};
+    for (uint32_t i = 0; i < graph->ranks[rank].n_nodes; i++) {
+        const syn_node *node = syn_graph_node(graph, rank, i, &cursor);
+        CHECK_MSG((syn_graph_work(graph, rank, node) != NULL) == !(node->flags & SYN_NODE_VIRTUAL),
+                  "node %u: %s", (unsigned)i, node->op);
+    }
+    syn_cursor_free(&cursor);
+}
+
+/* On CUDA devices rows are those of the CPU. */
+static void cuda_steps(int tp, int dp, const char *name) {
+    uint64_t hash[2][MOST];
     for (int cuda = 0; cuda < 2; cuda++) {
         job j = {.config = &small_gpt,
-                 .shape = {.tp = 1, .dp = 1},
+                 .shape = {.tp = tp, .dp = dp},
                  .device = cuda ? SYN_DEVICE_CUDA : SYN_DEVICE_CPU,
                  .passes = 1};
+        const syn_trace *traces[MOST];
         syn_graph *graph = NULL;
         syn_error err = {0};
-        NEED_OK(syn_local_run(1, train, &j, &err), err);
-        const syn_trace *trace = syn_ctx_trace(j.kept[0]);
-        hash[cuda] = syn_trace_hash(trace);
-        NEED_OK(syn_trace_graph(&graph, &trace, 1, NULL, &err), err);
-        if (cuda) save_set(graph, &all_asked, "cuda");
-        syn_cursor cursor = {0};
-        for (uint32_t i = 0; cuda && i < graph->ranks[0].n_nodes; i++) {
-            const syn_node *node = syn_graph_node(graph, 0, i, &cursor);
-            const syn_node_work *work = syn_graph_work(graph, 0, node);
-            CHECK_MSG((work != NULL) == !(node->flags & SYN_NODE_VIRTUAL), "node %u: %s", i,
-                      node->op);
+        NEED_OK(syn_local_run(tp * dp, train, &j, &err), err);
+        for (int r = 0; r < tp * dp; r++) {
+            traces[r] = syn_ctx_trace(j.kept[r]);
+            hash[cuda][r] = syn_trace_hash(traces[r]);
         }
-        syn_cursor_free(&cursor);
+        NEED_OK(syn_trace_graph(&graph, traces, (uint32_t)(tp * dp), NULL, &err), err);
+        for (int r = 0; cuda && r < tp * dp; r++) check_known(graph, (uint32_t)r);
+        if (cuda) save_set(graph, &all_asked, name);
         syn_graph_free(graph);
-        drop_ranks(1, j.kept);
+        drop_ranks(tp * dp, j.kept);
     }
-    CHECK(hash[0] == hash[1]);
+    for (int r = 0; r < tp * dp; r++) CHECK(hash[0][r] == hash[1][r]);
+}
+
+static void cuda_set(void) {
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    const char *devices = getenv("SYN_EMULATED_DEVICES");
+    cuda_steps(1, 1, "cuda");
+    if (devices && atoi(devices) >= 4) cuda_steps(2, 2, "cuda_tp");
 }
 
 static void inference_set(void) {

@@ -32,8 +32,7 @@ static syn_status reduce_scatter_cuda(syn_call *c) {
     return SYN_OK;
 }
 
-/* One thread a word of W: from rows [outer][n][inner] or blocks [n][outer][inner], inner in words.
- */
+/* One thread a word of W: rows are [outer][n][inner], blocks [n][outer][inner], inner in words. */
 template <typename W>
 static __global__ void weave(const W *from, W *to, int64_t n, int64_t outer, int64_t inner,
                              bool to_rows) {

@@ -31,7 +31,8 @@ build() {
     if [ ! -f "$folder/CMakeCache.txt" ] && command -v ninja >/dev/null; then
         generator=(-G Ninja)
     fi
-    { cmake -S "$SYN_SOURCE" -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Debug -DSYN_CUDA=OFF "$@" &&
+    { cmake -S "$SYN_SOURCE" -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Debug \
+        -DSYN_CUDA=OFF "$@" &&
         cmake --build "$folder" -j "$jobs"; } >"$folder/build.log" 2>&1 || {
         grep -E -A 8 'error|warning|FAILED' "$folder/build.log" | head -n 60 ||
             tail -n 40 "$folder/build.log"

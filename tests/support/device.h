@@ -9,8 +9,7 @@
 
 /* Whether CUDA stands for the CPU. */
 bool ref_on_cuda(void);
-/* Whether there is a module and a device; programs that compare both SKIP("no CUDA device") else.
- */
+/* Whether there is a module and a device; who compares both says SKIP("no CUDA device") else. */
 bool ref_has_cuda(void);
 /* Calls of a function of CUDA's runtime so far, which the emulated device counts; 0 on others. */
 uint64_t ref_cuda_calls(const char *name);

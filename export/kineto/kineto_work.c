@@ -1,7 +1,8 @@
 /* What a device did (syntorch/work.h) as PyTorch's profiler shows it: within an op the runtime's
    calls, in streams of the device what these launched, and an arrow (ac2g) from the one to the
-   other. A wait for a communication is a cudaStreamWaitEvent; so is what a communication's stream
-   waits for before. */
+   other. A communication waits for what the compute stream was asked for before, and what needs its
+   result waits for it: cudaEventRecord, cudaStreamWaitEvent, and "Stream Wait Event", which says
+   whose event it was. */
 #include "export/kineto/kineto_recording.h"
 #include "syntorch/memory.h"
 
@@ -11,6 +12,7 @@
 typedef struct stream {
     uint32_t number;
     int64_t end; /* ns, of the last piece */
+    bool awaited;
 } stream;
 
 typedef struct writer {
@@ -19,6 +21,9 @@ typedef struct writer {
     stream *streams;
     size_t n_streams, streams_cap;
     int64_t correlation; /* of the last call */
+    int64_t *records;    /* per node: of the call that recorded the end of a communication */
+    uint32_t compute;    /* stream */
+    int64_t n_waits;
 } writer;
 
 /* How pieces and the calls that ask for them are named; CUPTI's number of the call. */
@@ -31,7 +36,7 @@ static const struct {
     [SYN_PIECE_COPY_OUT] = {"gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", "cudaMemcpyAsync", 41},
     [SYN_PIECE_COPY] = {"gpu_memcpy", "Memcpy DtoD (Device -> Device)", "cudaMemcpyAsync", 41},
     [SYN_PIECE_FILL] = {"gpu_memset", "Memset (Device)", "cudaMemsetAsync", 51}};
-enum { WAIT_CBID = 147 }; /* cudaStreamWaitEvent */
+enum { WAIT_CBID = 147, RECORD_CBID = 135 }; /* cudaStreamWaitEvent, cudaEventRecord */
 
 static void put(writer *w, const char *text) {
     syn_sink_text(w->sink, text);
@@ -85,6 +90,23 @@ static void put_arrow(writer *w, bool ends, int64_t pid, int64_t tid, int64_t ns
     put_place(w, pid, tid, ns);
     put(w, ",\"cat\":\"ac2g\",\"name\":\"ac2g\"");
     put(w, ends ? ",\"bp\":\"e\"}" : "}");
+}
+
+/* A stream waits for the event that was recorded in another. */
+static void put_wait(writer *w, uint32_t event, int64_t start, int64_t end, uint32_t stream_number,
+                     uint32_t for_stream, int64_t record) {
+    put_call(w, event, "cudaStreamWaitEvent", WAIT_CBID, start, end);
+    put(w, ",\n{\"ph\":\"X\",\"cat\":\"cuda_sync\",\"name\":\"Stream Wait Event\"");
+    put_place(w, w->r->device_number, stream_number, start);
+    put_us(w, ",\"dur\":", 0, end - start);
+    put_i64(w, ",\"args\":{\"External id\":", (int64_t)event + 1);
+    put_i64(w, ",\"correlation\":", w->correlation);
+    put_i64(w, ",\"wait_on_stream\":", for_stream);
+    put_i64(w, ",\"wait_on_cuda_event_record_corr_id\":", record);
+    put_i64(w, ",\"wait_on_cuda_event_id\":", ++w->n_waits);
+    put_i64(w, ",\"stream\":", stream_number);
+    put_i64(w, ",\"device\":", w->r->device_number);
+    put(w, ",\"context\":1}}");
 }
 
 /* ---- Pieces ---- */
@@ -165,8 +187,11 @@ static syn_status put_pieces(writer *w, uint32_t event) {
     SYN_TRY(syn__walk_node(&w->r->walk, e->node, &node, w->r->err));
     const syn_node_work *work = syn_work_of(all, node->id);
     int64_t from = e->start + 1;
-    if (e->kind == SYN__KINETO_LIBRARY) { /* for what its inputs come from */
-        put_call(w, event, "cudaStreamWaitEvent", WAIT_CBID, from, from);
+    const bool comm = e->kind == SYN__KINETO_LIBRARY;
+    const uint32_t own = all->pieces[work->first].stream;
+    if (comm) { /* for what its inputs come from */
+        put_call(w, event, "cudaEventRecord", RECORD_CBID, from, from);
+        put_wait(w, event, from, from, own, w->compute, w->correlation);
         from++;
     }
     for (uint32_t i = 0; i < work->n_pieces; i++) {
@@ -189,6 +214,31 @@ static syn_status put_pieces(writer *w, uint32_t event) {
         s->end = done;
         SYN_TRY(put_piece(w, event, node, p, begin, done));
         put_arrow(w, true, p->device, p->stream, begin);
+    }
+    if (comm) {
+        put_call(w, event, "cudaEventRecord", RECORD_CBID, from, from);
+        w->records[e->node] = w->correlation;
+    }
+    return SYN_OK;
+}
+
+/* The compute stream waits for a communication, which stands for those before: in each stream for
+   the last that is not behind it. */
+static syn_status put_awaited(writer *w, uint32_t event) {
+    const syn__kineto_event *e = &w->r->plan.events[event];
+    const syn_work *all = w->r->graph->ranks[w->r->walk.rank_index].work;
+    size_t seen = 0;
+    for (size_t i = 0; i < w->n_streams; i++) w->streams[i].awaited = false;
+    for (uint32_t at = e->node + 1; at-- > 0 && seen < w->n_streams;) {
+        const syn_node *node;
+        stream *s;
+        if (w->records[at] == 0) continue;
+        SYN_TRY(syn__walk_node(&w->r->walk, at, &node, w->r->err));
+        SYN_TRY(stream_of(w, &all->pieces[syn_work_of(all, node->id)->first], &s));
+        if (s->awaited) continue;
+        s->awaited = true;
+        seen++;
+        put_wait(w, event, e->start + 1, e->end - 1, w->compute, s->number, w->records[at]);
     }
     return SYN_OK;
 }
@@ -221,17 +271,35 @@ static void put_names(writer *w) {
     }
 }
 
+/* The stream of the first op; there is one for all of them. */
+static syn_status find_compute(writer *w) {
+    const syn_work *all = w->r->graph->ranks[w->r->walk.rank_index].work;
+    for (uint32_t i = 0; i < w->r->plan.n_events; i++) {
+        const syn__kineto_event *e = &w->r->plan.events[i];
+        const syn_node *node;
+        if (!e->device || e->kind != SYN__KINETO_OP) continue;
+        SYN_TRY(syn__walk_node(&w->r->walk, e->node, &node, w->r->err));
+        w->compute = all->pieces[syn_work_of(all, node->id)->first].stream;
+        return SYN_OK;
+    }
+    return SYN_OK;
+}
+
 syn_status syn__kineto_write_work(syn__kineto_recording *r, syn_sink *sink) {
     writer w = {.r = r, .sink = sink};
     syn_status status = SYN_OK;
     if (!r->device) return SYN_OK;
+    const size_t n = r->graph->ranks[r->walk.rank_index].n_nodes;
+    w.records = syn_calloc(n, sizeof *w.records);
+    if (!w.records) return SYN_FAIL_NOMEM(r->err, n * sizeof *w.records, "a trace");
+    status = find_compute(&w);
     for (uint32_t i = 0; i < r->plan.n_events && status == SYN_OK; i++) {
         const syn__kineto_event *e = &r->plan.events[i];
-        if (e->device && e->kind == SYN__KINETO_WAIT)
-            put_call(&w, i, "cudaStreamWaitEvent", WAIT_CBID, e->start + 1, e->end - 1);
+        if (e->device && e->kind == SYN__KINETO_WAIT) status = put_awaited(&w, i);
         else if (e->device) status = put_pieces(&w, i);
     }
     if (status == SYN_OK) put_names(&w);
     syn_free(w.streams);
+    syn_free(w.records);
     return status;
 }

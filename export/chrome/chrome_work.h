@@ -1,5 +1,4 @@
-/* What a device did for the nodes of a rank (syntorch/work.h), as slices of threads of their own.
- */
+/* What a device did for the nodes of a rank (syntorch/work.h), as slices of threads of its own. */
 #ifndef EXPORT_CHROME_WORK_H
 #define EXPORT_CHROME_WORK_H
 

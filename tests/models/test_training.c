@@ -5,6 +5,7 @@
 #include "models/optimizer.h"
 #include "models/safetensors.h"
 #include "syntorch/gradient.h"
+#include "tests/support/device.h"
 #include "tests/support/ranks.h"
 #include "tests/support/test.h"
 #include "tests/support/weights_fixture.h"
@@ -441,9 +442,11 @@ static void check_bf16(const char *folder, const char *fixture) {
         if (test_failures == 0)
             check_distances(&j, (shape->tp ? shape->tp : 1) * (shape->dp ? shape->dp : 1), mean);
     }
+    const double slack = ref_on_cuda() ? 1.05 : 1; /* its sums round in another order */
     for (int k = 0; k < 2 && test_failures == 0; k++)
-        CHECK_MSG(mean[k] <= of_half(&j, kinds[k], 0), "%s: %g from double, PyTorch's bf16 %g",
-                  kinds[k], mean[k], of_half(&j, kinds[k], 0));
+        CHECK_MSG(mean[k] <= of_half(&j, kinds[k], 0) * slack,
+                  "%s: %g from double, PyTorch's bf16 %g", kinds[k], mean[k],
+                  of_half(&j, kinds[k], 0));
     syn_safetensors_free(half);
 }
 

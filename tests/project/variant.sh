@@ -97,7 +97,9 @@ address)
     export UBSAN_OPTIONS=print_stacktrace=1
     probe -fsanitize=address
     build -DCMAKE_C_FLAGS_DEBUG='-O1 -g1' -DSYN_SANITIZE=address,undefined
-    check -L program -E _full
+    check -L program -LE cuda -E _full
+    # Of CUDA's kernels on the emulated device those that reach everywhere.
+    check -R '^cuda_test_(cuda_(steps|products|losses|shapes)|ops_layer|gpt)$'
     check -R 'test_(tool_inputs|odd_names|inference_failures)\.py'
     ;;
 thread)
@@ -109,7 +111,7 @@ thread)
     threads='comm|gpt|bert|llama|generat|rank|train|rows|attention|product|padding|weights|thread'
     threads+='|worker|parallel|inference|score|parity|dispatch|trace|emulated'
     kernels='rows|products|attention|attention_grad'
-    check -L program -R "$threads" -E "full|_half|forgotten|picture|^test_($kernels)$"
+    check -L program -LE cuda -R "$threads" -E "full|_half|forgotten|picture|^test_($kernels)$"
     # Of the kernels only what they do on threads.
     for kernel in 'attention threads' 'attention_grad threads' 'products repeatable'; do
         "${under[@]}" "$folder/tests/test_${kernel% *}" "${kernel#* }"
@@ -119,7 +121,7 @@ minimal)
     build -DCMAKE_C_FLAGS_DEBUG='-O1' -DBUILD_SHARED_LIBS=ON -DSYN_WERROR=ON \
         -DSYN_OPENBLAS=OFF -DSYN_MPI=OFF -DSYN_CGRAPH=OFF -DSYN_PROTOBUF_C=OFF -DSYN_PCRE2=OFF \
         -DSYN_UTF8PROC=OFF -DSYN_ZLIB=OFF
-    check -L program
+    check -L program -LE cuda
     SYN_BUILD=$folder bash "$SYN_SOURCE/tests/project/test_install.sh"
     ;;
 clang)

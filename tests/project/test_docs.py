@@ -31,6 +31,9 @@ NOT_RUN = {
     "./dev test": "this test is a part of it",
     "./dev setup": "installs packages",
     "./dev bench": "measures seconds, for minutes",
+    "./dev gpu-check": "needs a CUDA device",
+    "./dev inference --device cuda": "needs a CUDA device",
+    "./dev pretrain --device cuda": "needs a CUDA device",
     "cmake -B build": "builds and tests all once more; ./dev test does the same",
     "cmake --install build": "installs into the system; test_install.sh installs into a folder",
     "AstraSim_": "needs ASTRA-sim",
@@ -343,7 +346,12 @@ def test_help_choices():
                     if choice.isupper():
                         continue
                     command = CHOOSES[name] + NEEDED.get(option, "")
-                    code, printed = shell(clone, f"build/{name} {command} {option} {choice}")
+                    module = os.path.join(BUILD, "tests", "syntorch_cuda_emulated.so")
+                    if choice == "cuda" and not os.path.exists(module):
+                        continue
+                    environment = f"SYNTORCH_CUDA_MODULE={module} " if choice == "cuda" else ""
+                    code, printed = shell(
+                        clone, f"{environment}build/{name} {command} {option} {choice}")
                     check(code == 0,
                           f"{name} --help offers {option} {choice}\n  exit code {code}: "
                           f"{printed[:5]}")

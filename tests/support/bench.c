@@ -1,5 +1,7 @@
+#define _GNU_SOURCE /* pipe2 */
 #include "tests/support/bench.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -53,13 +55,12 @@ void die(const char *why) {
 
 static peer open_program(const char *program, char *const arguments[]) {
     int to[2], from[2];
-    if (pipe(to) != 0 || pipe(from) != 0) die("no pipe");
+    /* No other child holds an end of them: a peer ends when its pipe is closed. */
+    if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) die("no pipe");
     const pid_t child = fork();
     if (child < 0) die("no process");
     if (child == 0) {
         if (dup2(to[0], 0) < 0 || dup2(from[1], 1) < 0) _exit(126);
-        close(to[1]);
-        close(from[0]);
         execvp(program, arguments);
         _exit(127);
     }

@@ -1,6 +1,8 @@
 #include "ops/cuda/cuda_device.h"
 #include "syntorch/clock.h"
 
+enum { DRIFT_NS = 100000000 };
+
 syn_status syn__cuda_times_open(syn__cuda_times *t, cudaStream_t stream, syn_error *err) {
     for (int i = 0; i < 2; i++) SYN_CUDA(cudaEventCreate(&t->anchors[i]), "an event", err);
     SYN_CUDA(cudaEventRecord(t->anchors[0], stream), "an event", err);
@@ -104,8 +106,13 @@ void syn__cuda_times_finish(syn__cuda *d, bool given) {
     syn__cuda_work_clear(&d->work);
     t->n_spans = t->n_marks = 0;
     t->idle = false;
+    /* By the device's clock, so that what began before the sync and is told behind it agrees; by
+       the host's, which comes later to the sync than the device, where the two have drifted apart.
+     */
+    const uint64_t passed_ns = t->anchor_ns + between_ns(t->anchors[0], t->anchors[1]);
+    t->anchor_ns =
+        passed_ns < synced_ns && synced_ns - passed_ns < DRIFT_NS ? passed_ns : synced_ns;
     last = t->anchors[0];
     t->anchors[0] = t->anchors[1];
     t->anchors[1] = last;
-    t->anchor_ns = synced_ns;
 }

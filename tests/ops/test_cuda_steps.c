@@ -142,7 +142,18 @@ static void test_times_of_graphs(void) {
     syn_ctx_free(l.ctx);
 }
 
+/* An op that runs on the CPU runs on CUDA. */
+static void test_every_op_has_a_kernel(void) {
+    const syn_backend *cuda;
+    if (!ref_has_cuda()) SKIP("no CUDA device");
+    CHECK_INT(syn_backend_get(SYN_DEVICE_CUDA, &cuda, NULL), SYN_OK);
+    for (int op = 1; op < SYN_OP_COUNT; op++)
+        CHECK_MSG(!syn_op_table[op].cpu == !cuda->kernel(&syn_op_table[op]), "%s",
+                  syn_op_table[op].name);
+}
+
 static const test_case cases[] = {
+    {"every op has a kernel", test_every_op_has_a_kernel},
     {"steps read each", test_steps_read_each},
     {"steps read at the end", test_steps_read_at_the_end},
     {"a step that differs", test_a_step_that_differs},

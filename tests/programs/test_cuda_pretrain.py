@@ -1,0 +1,89 @@
+"""Pretraining on CUDA beside the CPU: losses of 20 steps, alone, on 2 x 2 ranks and in bf16; what a
+killed run goes on from; the same rows. Everything runs on the emulated device."""
+import filecmp
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from checks import BUILD, check, finish, skip
+from pretrain_runs import Runs, losses
+
+MODULE = os.path.join(BUILD, "tests", "syntorch_cuda_emulated.so")
+COUNTED = {"nodes", "num_ops", "tensor_bytes", "communication_nodes", "collective_bytes"}
+SHORT = ["--batch-size", "2", "--skip-eval"]
+
+
+def near(got, want, tol):
+    return len(got) == len(want) > 0 and all(abs(a - b) <= tol * b for a, b in zip(got, want))
+
+
+def compare(runs, model, steps, tol, *how):
+    rows = [runs.train(model, "--device", device, "--max-steps", str(steps), *SHORT, *how)[0]
+            for device in ("cpu", "cuda")]
+    cpu, cuda = (losses(r) for r in rows)
+    check(near(cuda, cpu, tol), f"{model} {how}: {cuda}, on the CPU {cpu}")
+    norms = [[float(row["grad_norm"]) for row in r] for r in rows]
+    check(near(norms[1], norms[0], 100 * tol), f"{model} {how}: norms {norms}")
+
+
+def goes_on(runs):
+    """From a checkpoint in the midst, bit for bit."""
+    how = ["--device", "cuda", "--max-steps", "8", "--save-steps", "4", *SHORT]
+    _, whole = runs.train("gpt", *how)
+    cut = runs.path("cut")
+    shutil.copytree(whole, cut)
+    shutil.rmtree(os.path.join(cut, "checkpoint-8"))
+    done = runs.start("--model-config", "gpt.json", "--max-seq-length", "64", "--learning-rate",
+                      "3e-3", "--save-dir", cut, "--resume", *how)
+    check(done.returncode == 0, done.stderr)
+    files = sorted(os.path.basename(f) for f in glob.glob(
+        os.path.join(whole, "checkpoint-8", "*.safetensors")))
+    equal, _, _ = filecmp.cmpfiles(os.path.join(whole, "checkpoint-8"),
+                                   os.path.join(cut, "checkpoint-8"), files, shallow=False)
+    check(len(files) > 1 and sorted(equal) == files, f"{files}, of which equal {equal}")
+
+
+def counted(trace):
+    """What a trace holds in all, but for times."""
+    done = subprocess.run([os.path.join(BUILD, "syntorch"), "stat", trace, "--json"],
+                          capture_output=True, text=True, check=True)
+    total = json.loads(done.stdout)["total"]
+    return {k: v for k, v in total.items() if isinstance(v, int) and k in COUNTED}
+
+
+def traces_are_alike(runs):
+    """The same rows: traces of both devices hold as many nodes, flops and bytes."""
+    found = []
+    for device in ("cpu", "cuda"):
+        out = runs.path(f"traces_{device}")
+        runs.train("gpt", "--device", device, "--max-steps", "3", *SHORT, "--num-gpus", "2",
+                   "--enable-tracing", "--trace-output-dir", out)
+        found.append({os.path.basename(f): counted(f)
+                      for f in glob.glob(os.path.join(out, "*.et"))})
+    check(len(found[0]) == 2 and found[0] == found[1], f"{found}")
+
+
+def main():
+    if not os.path.exists(MODULE):
+        skip("no C++ compiler made the emulated device")
+    os.environ.update(SYNTORCH_CUDA_MODULE=MODULE, SYN_EMULATED_DEVICES="8")
+    folder = tempfile.mkdtemp(prefix="syntorch-")
+    try:
+        runs = Runs(folder)
+        compare(runs, "gpt", 20, 1e-5)
+        compare(runs, "bert", 20, 1e-5)
+        compare(runs, "gpt", 6, 1e-5, "--num-gpus", "4", "--tp", "2")
+        compare(runs, "gpt", 6, 2e-2, "--dtype", "bf16")
+        goes_on(runs)
+        traces_are_alike(runs)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -107,8 +107,7 @@ void syn__cuda_times_finish(syn__cuda *d, bool given) {
     t->n_spans = t->n_marks = 0;
     t->idle = false;
     /* By the device's clock, so that what began before the sync and is told behind it agrees; by
-       the host's, which comes later to the sync than the device, where the two have drifted apart.
-     */
+       the host's, which comes to the sync after the device, where the two have drifted apart. */
     const uint64_t passed_ns = t->anchor_ns + between_ns(t->anchors[0], t->anchors[1]);
     t->anchor_ns =
         passed_ns < synced_ns && synced_ns - passed_ns < DRIFT_NS ? passed_ns : synced_ns;

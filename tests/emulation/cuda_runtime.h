@@ -164,7 +164,8 @@ template <typename T> static inline T emulated_swap_if(T *at, T expected, T valu
     return expected;
 }
 template <typename T, typename F> static inline T emulated_atomic(T *at, F change) {
-    T before, seen = *at;
+    T before, seen;
+    __atomic_load(at, &seen, __ATOMIC_SEQ_CST);
     do {
         before = seen;
         seen = emulated_swap_if(at, before, change(before));

@@ -32,6 +32,7 @@ if(found_cuda AND NCCL_INCLUDE AND NCCL_LIBRARY)
   set(label "CUDA with NCCL")
 endif()
 syn_use(CUDA "${label}" "no --device cuda" ${found_cuda})
+set(SYN_CUDA_FOUND ${found_cuda} CACHE INTERNAL "whether there is a target syntorch_cuda") # for dev
 
 # syn_cuda_module(target): how a module of these sources is compiled and linked.
 function(syn_cuda_module target)

@@ -82,6 +82,8 @@ enum thread_state { FRESH, READY, AT_BARRIER, IN_WARP, DONE };
 struct thread {
     thread_state state;
     fiber *on;
+    uint3 index; /* threadIdx */
+    int turn;    /* its place in the order */
     /* IN_WARP */
     unsigned mask;
     const void *mine;
@@ -91,10 +93,15 @@ struct thread {
     unsigned set; /* what it gets */
 };
 
+struct warp { /* sets of lanes */
+    unsigned waiting, gone;
+};
+
 struct machine { /* a stream's */
     fiber scheduler;
     std::vector<fiber *> idle, all;
     std::vector<thread> threads;
+    std::vector<warp> warps;
     std::vector<int> order;
     std::vector<char> shared;
     const emulated_launch *launch = NULL;
@@ -116,19 +123,32 @@ struct machine { /* a stream's */
 
 static thread_local machine *here;
 
-static void place(int t) {
-    const unsigned i = (unsigned)t, x = blockDim.x, y = blockDim.y;
-    here->current = t;
-    threadIdx = {i % x, i / x % y, i / x / y};
+static void place(machine *m, int t) {
+    m->current = t;
+    threadIdx = m->threads[(size_t)t].index;
 }
 
-/* Gives way to the scheduler until the thread is ready again. */
+/* Who goes on when that thread waits: the next that is ready. NULL: none is, or some have not
+   begun. */
+static fiber *next_ready(const machine *m, int turn) {
+    if (m->next < m->n) return NULL;
+    for (int i = 1; i < m->n; i++) {
+        const int at = turn + i < m->n ? turn + i : turn + i - m->n;
+        const thread &t = m->threads[(size_t)m->order[(size_t)at]];
+        if (t.state == READY) return t.on;
+    }
+    return NULL;
+}
+
+/* Gives way to others until the thread is ready again. */
 static void wait_as(thread_state state) {
     machine *m = here;
     const int t = m->current;
-    m->threads[(size_t)t].state = state;
-    switch_fiber(m->threads[(size_t)t].on, &m->scheduler);
-    place(t);
+    thread &self = m->threads[(size_t)t];
+    self.state = state;
+    fiber *next = next_ready(m, self.turn);
+    switch_fiber(self.on, next ? next : &m->scheduler);
+    place(m, t);
 }
 
 static void release_barrier(machine *m) {
@@ -150,42 +170,59 @@ int emulated_lane() {
 /* All lanes are here: each gets what it asked for. */
 static void exchange(thread *lanes, unsigned mask, size_t bytes) {
     unsigned set = 0;
-    for (int i = 0; i < WARP; i++)
-        if (mask >> i & 1 && *static_cast<const char *>(lanes[i].mine)) set |= 1u << i;
-    for (int i = 0; i < WARP; i++) {
-        if (!(mask >> i & 1)) continue;
-        lanes[i].set = set;
-        lanes[i].state = READY;
-        const int from = lanes[i].from;
-        for (int k = from == ALL ? 0 : from; k < (from == ALL ? WARP : from + 1); k++)
-            if (mask >> k & 1)
-                memcpy(static_cast<char *>(lanes[i].to) + (from == ALL ? (size_t)k * bytes : 0),
-                       lanes[k].mine, bytes);
+    for (unsigned left = mask; left; left &= left - 1) {
+        const int i = __builtin_ctz(left);
+        if (*static_cast<const char *>(lanes[i].mine)) set |= 1u << i;
     }
+    for (unsigned left = mask; left; left &= left - 1) {
+        thread &lane = lanes[__builtin_ctz(left)];
+        lane.set = set;
+        lane.state = READY;
+        const unsigned from = lane.from == ALL ? mask : mask & 1u << lane.from;
+        for (unsigned k = from; k; k &= k - 1) {
+            const int i = __builtin_ctz(k);
+            char *to = static_cast<char *>(lane.to) + (lane.from == ALL ? (size_t)i * bytes : 0);
+            if (bytes == 4) memcpy(to, lanes[i].mine, 4);
+            else memcpy(to, lanes[i].mine, bytes);
+        }
+    }
+}
+
+/* Whether those who wait and the thread itself are all that its mask names, at the same. */
+static bool complete(const thread *lanes, const warp &w, unsigned mask, size_t bytes) {
+    if (mask & ~w.waiting) return false;
+    for (unsigned left = mask; left; left &= left - 1) {
+        const thread &lane = lanes[__builtin_ctz(left)];
+        if (lane.mask != mask || lane.bytes != bytes) return false;
+    }
+    return true;
 }
 
 unsigned emulated_exchange(unsigned mask, const void *mine, size_t bytes, int from, void *to) {
     machine *m = here;
     const int t = m->current, first = t / WARP * WARP;
-    thread *lanes = &m->threads[(size_t)first];
+    thread *lanes = &m->threads[(size_t)first], &self = lanes[t - first];
+    warp &w = m->warps[(size_t)(t / WARP)];
     if (!(mask >> (t - first) & 1))
         emulated_die("%s: lane %d is not in its own mask", m->launch->name, t - first);
-    lanes[t - first].mask = mask;
-    lanes[t - first].mine = mine;
-    lanes[t - first].bytes = bytes;
-    lanes[t - first].from = from;
-    lanes[t - first].to = to;
-    for (int i = 0; i < WARP; i++) {
-        if (i == t - first || !(mask >> i & 1)) continue;
-        if (first + i >= m->n || lanes[i].state == DONE)
-            emulated_die("%s: a warp operation names lane %d, which %s", m->launch->name, i,
-                         first + i >= m->n ? "there is not" : "has returned");
-        if (lanes[i].state == IN_WARP && lanes[i].mask == mask && lanes[i].bytes == bytes) continue;
-        wait_as(IN_WARP);
-        return lanes[t - first].set;
+    if (mask & w.gone) {
+        const int i = __builtin_ctz(mask & w.gone);
+        emulated_die("%s: a warp operation names lane %d, which %s", m->launch->name, i,
+                     first + i >= m->n ? "there is not" : "has returned");
     }
-    exchange(lanes, mask, bytes);
-    return lanes[t - first].set;
+    self.mask = mask;
+    self.mine = mine;
+    self.bytes = bytes;
+    self.from = from;
+    self.to = to;
+    w.waiting |= 1u << (t - first);
+    if (complete(lanes, w, mask, bytes)) {
+        w.waiting &= ~mask;
+        exchange(lanes, mask, bytes);
+    } else {
+        wait_as(IN_WARP);
+    }
+    return self.set;
 }
 
 void emulated_gather(unsigned mask, const void *mine, size_t bytes, void *all) {
@@ -199,6 +236,7 @@ void *emulated_dynamic_shared() {
 
 static void leave(machine *m, int t) {
     m->threads[(size_t)t].state = DONE;
+    m->warps[(size_t)(t / WARP)].gone |= 1u << t % WARP;
     m->live--;
     if (m->live > 0 && m->at_barrier == m->live) release_barrier(m);
 }
@@ -218,7 +256,7 @@ static void fiber_main() {
             m->idle.pop_back();
             first = false;
             m->threads[(size_t)t].on = self;
-            place(t);
+            place(m, t);
             m->call(m->launch->kernel, m->arguments.data());
             leave(m, t);
             m->idle.push_back(self);
@@ -265,6 +303,10 @@ static void run_block(machine *m) {
     m->next = m->at_barrier = 0;
     m->live = m->n;
     for (thread &t : m->threads) t.state = FRESH;
+    for (int i = 0; i < (int)m->warps.size(); i++) {
+        const int lanes = m->n - i * WARP;
+        m->warps[(size_t)i] = {0, lanes >= WARP ? 0 : ~0u << lanes};
+    }
     while (m->next < m->n) {
         if (m->idle.empty()) m->idle.push_back(new_fiber());
         switch_fiber(&m->scheduler, m->idle.back());
@@ -373,12 +415,16 @@ void emulated_run(const emulated_launch &l) {
     m->n = (int)(l.block.x * l.block.y * l.block.z);
     m->threads.resize((size_t)m->n);
     m->order.resize((size_t)m->n);
+    m->warps.resize((size_t)(m->n + WARP - 1) / WARP);
     m->arguments.clear();
     for (const auto &argument : l.arguments)
         m->arguments.push_back(const_cast<char *>(argument.data()));
     blockDim = {l.block.x, l.block.y, l.block.z};
     gridDim = {l.grid.x, l.grid.y, l.grid.z};
     choose_order(m);
+    for (int i = 0; i < m->n; i++) m->threads[(size_t)m->order[(size_t)i]].turn = i;
+    for (unsigned i = 0; i < (unsigned)m->n; i++)
+        m->threads[i].index = {i % l.block.x, i / l.block.x % l.block.y, i / l.block.x / l.block.y};
     for (unsigned z = 0; z < l.grid.z; z++)
         for (unsigned y = 0; y < l.grid.y; y++)
             for (unsigned x = 0; x < l.grid.x; x++) {

@@ -192,7 +192,7 @@ static void calls_that_differ_fail_on_every_rank(void) {
     const step barrier = {BARRIER, 0, SYN_F32, 0, 0, 0};
     for (size_t i = 0; i < COUNT(mismatches); i++)
         for (int32_t size = 2; size <= (mismatches[i].b.group == 0 ? 4 : 2); size++)
-            for (int repeat = 0; repeat < 20; repeat++) {
+            for (int repeat = 0; repeat < TEST_ROUNDS(20); repeat++) {
                 const mismatch *m = &mismatches[i];
                 scenario s = {.size = size,
                               .groups = {{0, 1, 2, 3}, {0, 1, 2, 3}},
@@ -207,7 +207,7 @@ static void calls_that_differ_fail_on_every_rank(void) {
 /* The failure comes before, while or after the others arrive. */
 static void a_failing_rank_ends_all(void) {
     for (int32_t size = 2; size <= MAX_RANKS; size += 3)
-        for (int repeat = 0; repeat < 30; repeat++) {
+        for (int repeat = 0; repeat < TEST_ROUNDS(30); repeat++) {
             scenario s = {.size = size, .group_sizes = {0, 0}};
             const act fails = repeat < 3 ? SLEEP_FAIL : FAIL;
             for (int32_t r = 0; r < size; r++) s.steps[r][0] = (step){RECV, 1, SYN_F32, 1, 0, 0};
@@ -215,7 +215,7 @@ static void a_failing_rank_ends_all(void) {
             check_sentence(&s, 1, "rank 1 failed: the disk is full");
             if (test_failures > 0) return;
         }
-    for (int repeat = 0; repeat < 30; repeat++) {
+    for (int repeat = 0; repeat < TEST_ROUNDS(30); repeat++) {
         scenario s = {.size = 4, .groups = {{0, 1, 2, 3}}, .group_sizes = {4, 0}};
         for (int32_t r = 0; r < 4; r++)
             for (int i = 0; i < 3; i++) s.steps[r][i] = (step){REDUCE, 50000, SYN_F32, 0, 0, 0};
@@ -226,7 +226,7 @@ static void a_failing_rank_ends_all(void) {
 }
 
 static void a_rank_that_ends_early_is_named(void) {
-    for (int repeat = 0; repeat < 30; repeat++) {
+    for (int repeat = 0; repeat < TEST_ROUNDS(30); repeat++) {
         scenario s = {.size = 2, .groups = {{0, 1}}, .group_sizes = {2, 0}};
         for (int i = 0; i < 3; i++)
             s.steps[0][i] = s.steps[1][i] = (step){REDUCE, 5, SYN_F32, 0, 0, 0};
@@ -254,7 +254,7 @@ static void check_ends_with(scenario *s, const char *part, const char *other) {
 }
 
 static void deadlocks_are_found_and_explained(void) {
-    for (int repeat = 0; repeat < 30; repeat++) {
+    for (int repeat = 0; repeat < TEST_ROUNDS(30); repeat++) {
         /* A message that rank 1 sends only after the barrier. */
         scenario a = {.size = 2,
                       .groups = {{0, 1}},

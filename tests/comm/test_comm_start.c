@@ -41,7 +41,7 @@ static syn_status meanwhile_rank(syn_comm *comm, void *arg, syn_error *err) {
 }
 
 static void what_is_started_goes_on_by_itself(void) {
-    for (int repeat = 0; repeat < 50; repeat++) {
+    for (int repeat = 0; repeat < TEST_ROUNDS(50); repeat++) {
         syn_error err = {0};
         _Atomic int arrived = 0;
         CHECK_OK(syn_local_run(2, meanwhile_rank, &arrived, &err), err);
@@ -68,7 +68,7 @@ static syn_status filled_rank(syn_comm *comm, void *arg, syn_error *err) {
 }
 
 static void a_receive_is_filled_by_the_sender(void) {
-    for (int repeat = 0; repeat < 50; repeat++) {
+    for (int repeat = 0; repeat < TEST_ROUNDS(50); repeat++) {
         syn_error err = {0};
         _Atomic int posted = 0;
         CHECK_OK(syn_local_run(2, filled_rank, &posted, &err), err);
@@ -141,7 +141,7 @@ static syn_status opposite_rank(syn_comm *comm, void *arg, syn_error *err) {
 }
 
 static void groups_run_side_by_side(void) {
-    for (int repeat = 0; repeat < 50; repeat++) {
+    for (int repeat = 0; repeat < TEST_ROUNDS(50); repeat++) {
         syn_error err = {0};
         CHECK_OK(syn_local_run(2, opposite_rank, NULL, &err), err);
     }
@@ -172,7 +172,7 @@ static syn_status chain_rank(syn_comm *comm, void *arg, syn_error *err) {
 }
 
 static void operations_of_a_group_keep_their_order(void) {
-    for (int repeat = 0; repeat < 50; repeat++) {
+    for (int repeat = 0; repeat < TEST_ROUNDS(50); repeat++) {
         syn_error err = {0};
         CHECK_OK(syn_local_run(2, chain_rank, NULL, &err), err);
     }
@@ -206,7 +206,7 @@ static syn_status messages_rank(syn_comm *comm, void *arg, syn_error *err) {
 }
 
 static void messages_go_both_ways(void) {
-    for (int repeat = 0; repeat < 100; repeat++) {
+    for (int repeat = 0; repeat < TEST_ROUNDS(100); repeat++) {
         syn_error err = {0};
         CHECK_OK(syn_local_run(2, messages_rank, NULL, &err), err);
     }

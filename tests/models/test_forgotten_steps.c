@@ -94,7 +94,7 @@ static void test_constant_memory(void) {
         struct run r = {.device = how % 2 ? SYN_DEVICE_META : SYN_DEVICE_CPU,
                         .tp = 1,
                         .fused = how < 2,
-                        .steps = how < 2 ? MANY : MANY / 4};
+                        .steps = TEST_ROUNDS(how < 2 ? MANY : MANY / 4)};
         syn_error err = {0};
         const syn_status s = run_all(&r, &err);
         const syn_trace *t = s == SYN_OK ? syn_ctx_trace(r.ctx[0]) : NULL;

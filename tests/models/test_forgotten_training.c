@@ -84,8 +84,8 @@ static void check_run(const syn_model_config *config, syn_mesh_shape shape, int 
 }
 
 static void test_alone(void) {
-    check_run(&small_gpt, (syn_mesh_shape){.tp = 1, .dp = 1}, 1, STEPS);
-    check_run(&small_bert, (syn_mesh_shape){.tp = 1, .dp = 1}, 2, STEPS / 2);
+    check_run(&small_gpt, (syn_mesh_shape){.tp = 1, .dp = 1}, 1, TEST_ROUNDS(STEPS));
+    check_run(&small_bert, (syn_mesh_shape){.tp = 1, .dp = 1}, 2, TEST_ROUNDS(STEPS / 2));
 }
 
 static void test_ranks(void) {

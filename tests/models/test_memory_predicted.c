@@ -127,7 +127,7 @@ static void small_models(void) {
                                           {SYN_F32, SYN_BF16},
                                           {SYN_F16, SYN_F16},
                                           {SYN_BF16, SYN_F32}}; /* all of bf16, too */
-    for (int i = 0; i < 120; i++)
+    for (int i = 0; i < 120; i += TEST_SANITIZED ? 7 : 1)
         check_job((struct job){.bert = i % 2,
                                .fused = i / 2 % 2,
                                .padding = i / 4 % 2,
@@ -152,7 +152,7 @@ static void presets(void) {
 /* Every op, in any order; then all of it is released but for one tensor. */
 static void random_programs(void) {
     static program p;
-    for (uint64_t seed = 0; seed < 100; seed++) {
+    for (uint64_t seed = 0; seed < TEST_ROUNDS(100); seed++) {
         struct memory memory[2] = {{.points = 0}, {.points = 0}};
         for (int device = 0; device < 2; device++) {
             p = (program){.ctx = ref_ctx(device ? SYN_DEVICE_META : SYN_DEVICE_CPU, NULL),

@@ -93,7 +93,7 @@ static void cutting_takes_the_longest(void) {
     static const char *const letters[] = {"a", "b", "\xc3\xa6", "c"};
     uint64_t rng = 77;
     size_t unknown = 0, several = 0;
-    for (int round = 0; round < 30; round++) {
+    for (int round = 0; round < TEST_ROUNDS(30); round++) {
         text_buffer vocab = {0};
         text_adds(&vocab, "[UNK]\n");
         for (int t = 0; t < 40; t++) {

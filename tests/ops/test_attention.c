@@ -68,7 +68,7 @@ static void test_kernels(void) {
     guarded g[5];
     for (int i = 0; i < 5; i++) g[i] = guarded_new(300 * 310 * sizeof(float));
     for (syn_simd level = 0; level < SYN_SIMD_COUNT; level++)
-        for (int round = 0; round < 1500 && syn_simd_runs(level); round++) {
+        for (int round = 0; round < TEST_ROUNDS(1500) && syn_simd_runs(level); round++) {
             const syn_attention_kernels *k = syn__attention_kernels_at(level);
             ref_seed((uint64_t)round);
             const bool end = round % 2;

@@ -247,7 +247,7 @@ static void test_rows(void) {
 /* All sizes from 0 to a few, also of nothing. */
 static void test_small(void) {
     syn_blas_set_threads(1);
-    for (int round = 0; round < 4000; round++) {
+    for (int round = 0; round < TEST_ROUNDS(4000); round++) {
         ref_seed((uint64_t)round);
         const int64_t m = ref_int(0, 5), n = ref_int(0, 9), k = ref_int(0, 9);
         CHECK(try_one(m, n, k, round, NULL));

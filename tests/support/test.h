@@ -73,6 +73,8 @@ extern int test_failures, test_skips;
 #else
 #define TEST_SANITIZED false
 #endif
+/* Of n rounds that are alike, how many are made. */
+#define TEST_ROUNDS(n) (TEST_SANITIZED ? ((n) + 3) / 4 : (n))
 
 /* Runs all cases, or those whose name contains argv[1], each with an empty folder (files.h). */
 int test_run(const test_case *cases, size_t n, int argc, char **argv);
